@@ -1,0 +1,84 @@
+/* The only malloc of the library. Layout of a block: [64-byte prefix: total size | content ...]. */
+#include "alloc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int sb_mul_size(size_t a, size_t b, size_t *out)
+{
+    if (b != 0 && a > SIZE_MAX / b)
+        return 0;
+    *out = a * b;
+    return 1;
+}
+
+int sb_add_size(size_t a, size_t b, size_t *out)
+{
+    if (a > SIZE_MAX - b)
+        return 0;
+    *out = a + b;
+    return 1;
+}
+
+/* Bytes to ask for: prefix + content, rounded up to the alignment as aligned_alloc requires. */
+static int total_size(size_t count, size_t size, size_t *out)
+{
+    size_t bytes;
+    if (!sb_mul_size(count, size, &bytes) || !sb_add_size(bytes, 2 * SB_MEM_ALIGN - 1, &bytes))
+        return 0;
+    *out = bytes / SB_MEM_ALIGN * SB_MEM_ALIGN;
+    return 1;
+}
+
+void *sb_alloc_raw(const struct sb_mem *mem, size_t count, size_t size)
+{
+    size_t total;
+    char *block;
+
+    if (!total_size(count, size, &total))
+        return NULL;
+    block = mem->alloc ? mem->alloc(mem->user, total, SB_MEM_ALIGN) : aligned_alloc(SB_MEM_ALIGN, total);
+    if (!block)
+        return NULL;
+    memcpy(block, &total, sizeof total);
+    return block + SB_MEM_ALIGN;
+}
+
+void *sb_alloc(const struct sb_mem *mem, size_t count, size_t size)
+{
+    void *content = sb_alloc_raw(mem, count, size);
+    if (content)
+        memset(content, 0, count * size);
+    return content;
+}
+
+static size_t block_total(const void *content)
+{
+    size_t total;
+    memcpy(&total, (const char *)content - SB_MEM_ALIGN, sizeof total);
+    return total;
+}
+
+void *sb_realloc(const struct sb_mem *mem, void *block, size_t count, size_t size)
+{
+    size_t old, bytes;
+    void *grown = sb_alloc_raw(mem, count, size);
+
+    if (!grown || !block)
+        return grown;
+    old = block_total(block) - SB_MEM_ALIGN;
+    bytes = count * size;
+    memcpy(grown, block, old < bytes ? old : bytes);
+    sb_free(mem, block);
+    return grown;
+}
+
+void sb_free(const struct sb_mem *mem, void *block)
+{
+    if (!block)
+        return;
+    if (mem->free)
+        mem->free(mem->user, (char *)block - SB_MEM_ALIGN, block_total(block));
+    else
+        free((char *)block - SB_MEM_ALIGN);
+}

@@ -1,0 +1,90 @@
+/* Reading files: open, pread in full, close. See file.h for why nothing is mapped. */
+#include "file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "status.h"
+
+int32_t sb_file_join(char path[1024], const char *dir, const char *name)
+{
+    int n = snprintf(path, 1024, "%s/%s", dir, name);
+    if (n < 0 || n >= 1024)
+        return sb_fail(SPECBATCH_E_INVALID, "path too long: %.200s", dir);
+    return SPECBATCH_OK;
+}
+
+int32_t sb_file_open(struct sb_file *file, const char *path)
+{
+    struct stat st;
+    int n = snprintf(file->path, sizeof file->path, "%s", path);
+
+    file->fd = -1;
+    if (n < 0 || (size_t)n >= sizeof file->path)
+        return sb_fail(SPECBATCH_E_INVALID, "path too long: %.200s", path);
+    file->fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (file->fd < 0) {
+        int32_t code = errno == ENOENT ? SPECBATCH_E_NOT_FOUND : SPECBATCH_E_IO;
+        return sb_fail(code, "%s: cannot open (errno %d)", path, errno);
+    }
+    if (fstat(file->fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        sb_file_close(file);
+        return sb_fail(SPECBATCH_E_IO, "%s: not a regular file", path);
+    }
+    file->size = (uint64_t)st.st_size;
+    return SPECBATCH_OK;
+}
+
+int32_t sb_file_read(const struct sb_file *file, uint64_t offset, void *into, size_t size)
+{
+    char *at = into;
+
+    while (size > 0) {
+        ssize_t n = pread(file->fd, at, size, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return sb_fail(SPECBATCH_E_IO, "%s: read error (errno %d)", file->path, errno);
+        if (n == 0)
+            return sb_fail(SPECBATCH_E_IO, "%s: ends at byte %llu, %zu bytes short", file->path,
+                           (unsigned long long)offset, size);
+        at += n;
+        offset += (uint64_t)n;
+        size -= (size_t)n;
+    }
+    return SPECBATCH_OK;
+}
+
+void sb_file_close(struct sb_file *file)
+{
+    if (file->fd >= 0)
+        close(file->fd);
+    file->fd = -1;
+}
+
+int32_t sb_file_load(char **out, size_t *length, const struct sb_mem *mem, const char *path, size_t max_bytes)
+{
+    struct sb_file file;
+    char *text = NULL;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_file_open(&file, path));
+    if (file.size > max_bytes)
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: %llu bytes, more than the %zu that are read", path,
+                (unsigned long long)file.size, max_bytes);
+    SB_NEW(text, sb_alloc_raw(mem, (size_t)file.size + 1, 1), path);
+    SB_TRY(sb_file_read(&file, 0, text, (size_t)file.size));
+    text[file.size] = '\0';
+    if (length)
+        *length = (size_t)file.size;
+    *out = text;
+    text = NULL;
+done:
+    sb_free(mem, text);
+    sb_file_close(&file);
+    return rc;
+}

@@ -1,0 +1,18 @@
+/* Formatting of log lines; see log.h. */
+#include "log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+void sb_log(const struct sb_log *log, int32_t level, const char *format, ...)
+{
+    char line[512];
+    va_list args;
+
+    if (!log->fn)
+        return;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    log->fn(log->user, level, line);
+}

@@ -1,0 +1,25 @@
+/*
+ * The portability layer: everything that is not plain C11 and POSIX files, in one place.
+ */
+#ifndef SB_PORT_H
+#define SB_PORT_H
+
+#include <stdint.h>
+
+/* The floating-point environment of the library's arithmetic: round to nearest, denormals flushed to zero on
+ * input and output, all exceptions masked. Entered by every public function that computes and by every worker
+ * thread; the host's own environment is put back on leaving, so a host built with -ffast-math changes nothing
+ * and is not changed. */
+struct sb_fp_env { uint64_t saved; };
+void sb_port_fp_enter(struct sb_fp_env *env);
+void sb_port_fp_leave(const struct sb_fp_env *env);
+
+uint64_t sb_port_now_ns(void);     /* monotonic clock */
+int32_t sb_port_n_processors(void); /* that this process may run on, at least 1 */
+
+/* What this processor and operating system can run. */
+int sb_port_has_avx2(void);        /* with FMA and F16C */
+int sb_port_has_avx512(void);      /* F, BW, VL, DQ */
+int sb_port_has_avx512_bf16(void);
+
+#endif
