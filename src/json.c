@@ -1,0 +1,538 @@
+/*
+ * JSON over yajl's events.
+ *
+ *   nodes  [root | first child | its children ... | next child | ...]   preorder, one array
+ *   pool   [name\0 string\0 number\0 ...]   one block: decoded text is never longer than its source
+ *
+ * A container's first child is the node after it; `next` is the distance to the following sibling,
+ * 0 for the last. Numbers stay text and are converted on demand, so that nothing is rounded unasked.
+ *
+ * yajl is laxer than RFC 8259 in three ways, so the text is checked first: it lets overlong UTF-8 and
+ * encoded surrogates through, takes vertical tab and form feed for space, and replaces unpaired
+ * surrogate escapes. It also never looks at what its allocator returns: the allocator therefore
+ * leaves by longjmp when memory runs out, and its blocks are listed in `live` to be freed by us.
+ * A hash of (object, name) over the whole document finds duplicate names in one pass.
+ */
+#include "json.h"
+
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yajl/yajl_parse.h>
+
+#include "file.h"
+#include "hash.h"
+#include "status.h"
+#include "utf8.h"
+
+enum { DEPTH_MAX = 64, NODES_MAX = 1 << 24, LIVE_MAX = 16 };
+
+struct sb_json_node {
+    const char *name; /* NULL unless a member of an object */
+    const char *text; /* of strings and numbers */
+    uint32_t name_length;
+    uint32_t length; /* bytes of text; children of a container; 0 or 1 of a boolean */
+    uint32_t next;
+    uint8_t kind;
+};
+
+struct sb_json {
+    struct sb_mem mem;
+    struct sb_json_node *nodes;
+    size_t n, capacity;
+    char *pool;
+    size_t used, pool_size;
+};
+
+struct member {
+    uint32_t node; /* index + 1; 0: free slot */
+    uint32_t parent;
+};
+
+struct reader {
+    struct sb_json *doc;
+    yajl_handle yajl;
+    jmp_buf no_memory;
+    void *live[LIVE_MAX]; /* yajl's own blocks */
+    struct { uint32_t node, last; } open[DEPTH_MAX];
+    size_t depth;
+    const char *name; /* of the member whose value comes next */
+    uint32_t name_length;
+    struct member *members;
+    size_t n_members, n_slots; /* slots: a power of two, more than half free */
+    int32_t code;
+    size_t at; /* where yajl stopped */
+    char reason[120];
+};
+
+/* ------------------------------------------------------------ yajl's memory */
+
+static void *yajl_realloc_hook(void *context, void *old, size_t size)
+{
+    struct reader *r = context;
+    void *grown;
+    size_t i = 0;
+
+    while (i < LIVE_MAX && r->live[i] != old)
+        i++;
+    grown = i < LIVE_MAX ? sb_realloc(&r->doc->mem, old, size, 1) : NULL;
+    if (!grown)
+        longjmp(r->no_memory, 1);
+    r->live[i] = grown;
+    return grown;
+}
+
+static void *yajl_malloc_hook(void *context, size_t size)
+{
+    return yajl_realloc_hook(context, NULL, size);
+}
+
+static void yajl_free_hook(void *context, void *block)
+{
+    struct reader *r = context;
+    size_t i;
+
+    for (i = 0; block && i < LIVE_MAX; i++)
+        if (r->live[i] == block)
+            r->live[i] = NULL;
+    sb_free(&r->doc->mem, block);
+}
+
+/* ------------------------------------------------------------------- events */
+
+static int stop(struct reader *r, int32_t code, const char *reason)
+{
+    r->code = code;
+    snprintf(r->reason, sizeof r->reason, "%s", reason);
+    return 0;
+}
+
+static int grow_nodes(struct reader *r)
+{
+    struct sb_json *doc = r->doc;
+    size_t wanted = doc->capacity ? doc->capacity * 2 : 64;
+    struct sb_json_node *grown;
+
+    if (doc->n < doc->capacity)
+        return 1;
+    if (doc->n >= NODES_MAX)
+        return stop(r, SPECBATCH_E_FORMAT, "too many values");
+    grown = sb_realloc(&doc->mem, doc->nodes, wanted, sizeof *grown);
+    if (!grown)
+        return stop(r, SPECBATCH_E_NOMEM, "no memory");
+    doc->nodes = grown;
+    doc->capacity = wanted;
+    return 1;
+}
+
+/* Copies text into the pool, NUL-terminated. The pool was sized so that it cannot fill up. */
+static const char *keep(struct reader *r, const void *text, size_t n)
+{
+    struct sb_json *doc = r->doc;
+    char *into = doc->pool + doc->used;
+
+    if (doc->pool_size - doc->used < n + 1) {
+        stop(r, SPECBATCH_E_INTERNAL, "text grew while it was decoded");
+        return NULL;
+    }
+    memcpy(into, text, n);
+    into[n] = '\0';
+    doc->used += n + 1;
+    return into;
+}
+
+static int add_node(struct reader *r, enum sb_json_kind kind, const char *text, size_t length)
+{
+    struct sb_json *doc = r->doc;
+    uint32_t index = (uint32_t)doc->n;
+    struct sb_json_node *node;
+
+    if (!grow_nodes(r))
+        return 0;
+    node = &doc->nodes[doc->n++];
+    memset(node, 0, sizeof *node);
+    node->kind = (uint8_t)kind;
+    node->text = text;
+    node->length = (uint32_t)length;
+    node->name = r->name;
+    node->name_length = r->name_length;
+    r->name = NULL;
+    r->name_length = 0;
+    if (r->depth > 0) {
+        size_t top = r->depth - 1;
+        if (doc->nodes[r->open[top].node].length++ > 0)
+            doc->nodes[r->open[top].last].next = index - r->open[top].last;
+        r->open[top].last = index;
+    }
+    return 1;
+}
+
+static int on_null(void *context)
+{
+    return add_node(context, SB_JSON_NULL, NULL, 0);
+}
+
+static int on_bool(void *context, int value)
+{
+    return add_node(context, SB_JSON_BOOL, NULL, value != 0);
+}
+
+static int on_number(void *context, const char *text, size_t n)
+{
+    const char *kept = keep(context, text, n);
+    return kept && add_node(context, SB_JSON_NUMBER, kept, n);
+}
+
+static int on_string(void *context, const unsigned char *text, size_t n)
+{
+    const char *kept = keep(context, text, n);
+    return kept && add_node(context, SB_JSON_STRING, kept, n);
+}
+
+static int open_container(struct reader *r, enum sb_json_kind kind)
+{
+    uint32_t index = (uint32_t)r->doc->n;
+
+    if (r->depth == DEPTH_MAX)
+        return stop(r, SPECBATCH_E_FORMAT, "nested deeper than 64 levels");
+    if (!add_node(r, kind, NULL, 0))
+        return 0;
+    r->open[r->depth].node = index;
+    r->open[r->depth].last = index;
+    r->depth++;
+    return 1;
+}
+
+static int on_object(void *context)
+{
+    return open_container(context, SB_JSON_OBJECT);
+}
+
+static int on_array(void *context)
+{
+    return open_container(context, SB_JSON_ARRAY);
+}
+
+static int on_end(void *context)
+{
+    struct reader *r = context;
+    r->depth--;
+    return 1;
+}
+
+/* ------------------------------------------------------------ duplicate names */
+
+/* The slot that holds (parent, name), or the free slot where it belongs. */
+static struct member *find_member(const struct reader *r, uint32_t parent, const char *name, uint32_t length)
+{
+    size_t slot = (size_t)sb_hash(name, length, parent) & (r->n_slots - 1);
+
+    for (;; slot = (slot + 1) & (r->n_slots - 1)) {
+        struct member *m = &r->members[slot];
+        const struct sb_json_node *node;
+        if (m->node == 0)
+            return m;
+        node = &r->doc->nodes[m->node - 1];
+        if (m->parent == parent && node->name_length == length && memcmp(node->name, name, length) == 0)
+            return m;
+    }
+}
+
+static int grow_members(struct reader *r)
+{
+    struct member *old = r->members;
+    size_t n_old = r->n_slots, i;
+
+    if (r->n_members * 2 < r->n_slots)
+        return 1;
+    r->members = sb_alloc(&r->doc->mem, n_old ? n_old * 2 : 64, sizeof *old);
+    if (!r->members) {
+        r->members = old;
+        return stop(r, SPECBATCH_E_NOMEM, "no memory");
+    }
+    r->n_slots = n_old ? n_old * 2 : 64;
+    for (i = 0; i < n_old; i++)
+        if (old[i].node) {
+            const struct sb_json_node *node = &r->doc->nodes[old[i].node - 1];
+            *find_member(r, old[i].parent, node->name, node->name_length) = old[i];
+        }
+    sb_free(&r->doc->mem, old);
+    return 1;
+}
+
+/* The value's event follows at once, so its node will be the next one: its index is known here. */
+static int on_name(void *context, const unsigned char *text, size_t n)
+{
+    struct reader *r = context;
+    uint32_t parent = r->open[r->depth - 1].node;
+    struct member *slot;
+
+    if (!grow_members(r) || !(r->name = keep(r, text, n)))
+        return 0;
+    r->name_length = (uint32_t)n;
+    slot = find_member(r, parent, r->name, r->name_length);
+    if (slot->node) {
+        char reason[100];
+        snprintf(reason, sizeof reason, "duplicate name \"%.60s\"", r->name);
+        return stop(r, SPECBATCH_E_FORMAT, reason);
+    }
+    slot->node = (uint32_t)r->doc->n + 1;
+    slot->parent = parent;
+    r->n_members++;
+    return 1;
+}
+
+/* ------------------------------------------------------------------ parsing */
+
+static uint32_t hex4(const char *s, size_t n)
+{
+    uint32_t value = 0;
+    size_t i;
+
+    for (i = 0; i < 4; i++) {
+        int digit = i < n ? sb_hex_digit(s[i]) : -1;
+        if (digit < 0)
+            return 0; /* yajl reports it */
+        value = value << 4 | (uint32_t)digit;
+    }
+    return value;
+}
+
+/* What yajl would let through. Backslashes have a meaning only inside strings, so no state is needed. */
+static int32_t check_text(const char *text, size_t n, const char *what)
+{
+    size_t at = sb_utf8_valid(text, n), i;
+
+    if (at < n)
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: byte %zu: invalid UTF-8", what, at);
+    for (i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if (c < 0x20 && c != '\t' && c != '\n' && c != '\r')
+            return sb_fail(SPECBATCH_E_FORMAT, "%s: byte %zu: control character 0x%02x", what, i, c);
+        if (c != '\\' || ++i >= n || text[i] != 'u')
+            continue;
+        if ((hex4(text + i + 1, n - i - 1) & 0xF800) != 0xD800)
+            continue;
+        if ((hex4(text + i + 1, n - i - 1) & 0xFC00) != 0xD800 || n - i < 11 || text[i + 5] != '\\' ||
+            text[i + 6] != 'u' || (hex4(text + i + 7, n - i - 7) & 0xFC00) != 0xDC00)
+            return sb_fail(SPECBATCH_E_FORMAT, "%s: byte %zu: unpaired surrogate", what, i - 1);
+        i += 6;
+    }
+    return SPECBATCH_OK;
+}
+
+/* yajl's own account of what is wrong, without its newline. */
+static void take_yajl_error(struct reader *r)
+{
+    unsigned char *text = yajl_get_error(r->yajl, 0, NULL, 0);
+    size_t n = text ? strcspn((char *)text, "\n") : 0;
+
+    r->code = SPECBATCH_E_FORMAT;
+    snprintf(r->reason, sizeof r->reason, "%.*s", (int)(n < 100 ? n : 100), text ? (char *)text : "");
+    if (text)
+        yajl_free_error(r->yajl, text);
+}
+
+/* Runs yajl over the text. Everything that must survive the longjmp is behind the pointer. */
+static void run_yajl(struct reader *r, const char *text, size_t n)
+{
+    static const yajl_callbacks events = { on_null, on_bool, NULL, NULL, on_number, on_string, on_object,
+                                           on_name, on_end, on_array, on_end };
+    yajl_alloc_funcs memory = { yajl_malloc_hook, yajl_realloc_hook, yajl_free_hook, r };
+    yajl_status status;
+
+    if (setjmp(r->no_memory)) {
+        stop(r, SPECBATCH_E_NOMEM, "no memory");
+        return;
+    }
+    r->yajl = yajl_alloc(&events, &memory, r);
+    yajl_config(r->yajl, yajl_dont_validate_strings, 1);
+    status = yajl_parse(r->yajl, (const unsigned char *)text, n);
+    r->at = yajl_get_bytes_consumed(r->yajl);
+    if (status == yajl_status_ok) {
+        r->at = n;
+        status = yajl_complete_parse(r->yajl);
+    }
+    if (status == yajl_status_error)
+        take_yajl_error(r);
+}
+
+int32_t sb_json_parse(struct sb_json **out, const struct sb_mem *mem, const char *text, size_t length,
+                      const char *what)
+{
+    struct sb_json *doc = NULL;
+    struct reader *r = NULL;
+    int32_t rc = SPECBATCH_OK;
+    size_t i;
+
+    if (length >= UINT32_MAX - 1)
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: too long", what);
+    SB_TRY(check_text(text, length, what));
+    SB_NEW(doc, sb_alloc(mem, 1, sizeof *doc), what);
+    doc->mem = *mem;
+    /* Quotes and separators pay for the NULs; a bare number at the root needs one more. */
+    doc->pool_size = length + 2;
+    SB_NEW(doc->pool, sb_alloc_raw(mem, doc->pool_size, 1), what);
+    SB_NEW(r, sb_alloc(mem, 1, sizeof *r), what);
+    r->doc = doc;
+    run_yajl(r, text, length);
+    if (r->code == SPECBATCH_E_NOMEM)
+        SB_FAIL(r->code, "no memory for %s", what);
+    if (r->code)
+        SB_FAIL(r->code, "%s: byte %zu: %s", what, r->at, r->reason);
+    *out = doc;
+    doc = NULL;
+done:
+    for (i = 0; r && i < LIVE_MAX; i++)
+        sb_free(mem, r->live[i]);
+    if (r)
+        sb_free(mem, r->members);
+    sb_free(mem, r);
+    sb_json_free(doc);
+    return rc;
+}
+
+int32_t sb_json_load(struct sb_json **out, const struct sb_mem *mem, const char *path, size_t max_bytes)
+{
+    char *text = NULL;
+    size_t length = 0;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_file_load(&text, &length, mem, path, max_bytes));
+    SB_TRY(sb_json_parse(out, mem, text, length, path));
+done:
+    sb_free(mem, text);
+    return rc;
+}
+
+void sb_json_free(struct sb_json *doc)
+{
+    struct sb_mem mem;
+
+    if (!doc)
+        return;
+    mem = doc->mem;
+    sb_free(&mem, doc->nodes);
+    sb_free(&mem, doc->pool);
+    sb_free(&mem, doc);
+}
+
+/* ------------------------------------------------------------------ reading */
+
+const struct sb_json_node *sb_json_root(const struct sb_json *doc)
+{
+    return doc ? doc->nodes : NULL;
+}
+
+enum sb_json_kind sb_json_kind(const struct sb_json_node *node)
+{
+    return node ? (enum sb_json_kind)node->kind : SB_JSON_NULL;
+}
+
+size_t sb_json_count(const struct sb_json_node *node)
+{
+    enum sb_json_kind kind = sb_json_kind(node);
+    return kind == SB_JSON_ARRAY || kind == SB_JSON_OBJECT ? node->length : 0;
+}
+
+const struct sb_json_node *sb_json_first(const struct sb_json_node *node)
+{
+    return sb_json_count(node) ? node + 1 : NULL;
+}
+
+const struct sb_json_node *sb_json_next(const struct sb_json_node *node)
+{
+    return node && node->next ? node + node->next : NULL;
+}
+
+const char *sb_json_name(const struct sb_json_node *node, size_t *length)
+{
+    if (length)
+        *length = node ? node->name_length : 0;
+    return node ? node->name : NULL;
+}
+
+const struct sb_json_node *sb_json_get(const struct sb_json_node *node, const char *name)
+{
+    size_t length = strlen(name);
+
+    if (sb_json_kind(node) != SB_JSON_OBJECT)
+        return NULL;
+    for (node = sb_json_first(node); node; node = sb_json_next(node))
+        if (node->name_length == length && memcmp(node->name, name, length) == 0)
+            return node;
+    return NULL;
+}
+
+int sb_json_bool(const struct sb_json_node *node, int *value)
+{
+    if (sb_json_kind(node) != SB_JSON_BOOL)
+        return 0;
+    *value = (int)node->length;
+    return 1;
+}
+
+int sb_json_int(const struct sb_json_node *node, int64_t *value)
+{
+    uint64_t magnitude = 0, limit = INT64_MAX;
+    const char *s;
+    int negative;
+
+    if (sb_json_kind(node) != SB_JSON_NUMBER)
+        return 0;
+    s = node->text;
+    negative = *s == '-';
+    s += negative;
+    limit += (uint64_t)negative;
+    for (; *s; s++) {
+        unsigned digit = (unsigned)(*s - '0');
+        if (digit > 9 || magnitude > (limit - digit) / 10)
+            return 0;
+        magnitude = magnitude * 10 + digit;
+    }
+    *value = negative ? -(int64_t)(magnitude - (magnitude > 0)) - (magnitude > 0) : (int64_t)magnitude;
+    return 1;
+}
+
+/*
+ * strtod reads the decimal point of the host's locale. Written without a point ("0.25" as "025e-2")
+ * the number means the same in every locale and is still rounded once, correctly.
+ */
+int sb_json_double(const struct sb_json_node *node, double *value)
+{
+    char digits[400], *end;
+    size_t n = 0;
+    long exponent = 0;
+    int fraction = 0;
+    const char *s;
+    double d;
+
+    if (sb_json_kind(node) != SB_JSON_NUMBER || node->length > sizeof digits - 32)
+        return 0;
+    for (s = node->text; *s && *s != 'e' && *s != 'E'; s++) {
+        if (*s == '.') {
+            fraction = 1;
+            continue;
+        }
+        digits[n++] = *s;
+        exponent -= fraction;
+    }
+    if (*s)
+        exponent += strlen(s + 1) < 10 ? strtol(s + 1, NULL, 10) : s[1] == '-' ? -99999 : 99999;
+    snprintf(digits + n, sizeof digits - n, "e%ld", exponent);
+    d = strtod(digits, &end);
+    if (*end || d > 1.7976931348623157e308 || d < -1.7976931348623157e308)
+        return 0;
+    *value = d;
+    return 1;
+}
+
+const char *sb_json_string(const struct sb_json_node *node, size_t *length)
+{
+    if (sb_json_kind(node) != SB_JSON_STRING)
+        return NULL;
+    if (length)
+        *length = node->length;
+    return node->text;
+}
