@@ -29,7 +29,7 @@ int32_t sb_options_copy(void *full, size_t full_size, const void *given, const c
             return rc;
         for (i = full_size; i < size; i++)
             if (bytes[i])
-                return sb_fail(SPECBATCH_E_OPTIONS, "%s: the field at byte %zu is set, unknown to version %d.%d.%d",
+                return sb_fail(SPECBATCH_E_OPTIONS, "%s: the field at byte %zu is set; %d.%d.%d has none",
                                what, i, SPECBATCH_VERSION_MAJOR, SPECBATCH_VERSION_MINOR,
                                SPECBATCH_VERSION_PATCH);
         memcpy(full, given, size < full_size ? size : full_size);
