@@ -1,0 +1,518 @@
+/*
+ * Reading safetensors, as strictly as its reference implementation and stricter where that is lax
+ * (huggingface/safetensors, README "Format" and src/tensor.rs).
+ *
+ *   file   [u64 N, little endian][N bytes of JSON][data: tensors one after the other]
+ *   JSON   {"__metadata__": {string: string}, "name": {"dtype", "shape", "data_offsets": [begin, end]}, ...}
+ *
+ * Every file is checked whole when it is opened: known types, sizes that multiply without overflow
+ * to the length stated, tensors that fill the data without a hole or an overlap up to the last byte.
+ * So whoever reads a tensor later may trust its shape and range. With an index, its map and the
+ * shards must agree in both directions: a tensor that two sources place differently is an attack or
+ * an accident, and either way not to be guessed about.
+ *
+ * The set keeps one array of tensors sorted by name (lookups are binary searches) and each header's
+ * JSON document, which owns the names. A hash table would save nothing: a model asks for each name
+ * once. Files stay open from the check to the last read, so both see the same file.
+ */
+#include "model/safetensors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "file.h"
+#include "json.h"
+#include "status.h"
+
+#define HEADER_MAX 100000000u /* of the reference implementation */
+#define TENSORS_MAX 1000000
+#define SHARDS_MAX 4096
+#define NAME_MAX_BYTES 1024
+#define LIST_START 16
+
+struct shard {
+    struct sb_file file;
+    char name[256];      /* without its directory */
+    struct sb_json *doc; /* the header; owns the tensors' names */
+};
+
+struct sb_tensors {
+    struct sb_mem mem;
+    struct shard *shards;
+    int32_t n_shards, cap_shards;
+    struct sb_tensor *list; /* by name once opened */
+    int32_t n, cap;
+};
+
+static const struct dtype { const char *name; uint32_t bits; } dtypes[] = {
+    { "F32", 32 }, { "BF16", 16 }, { "F16", 16 }, { "F64", 64 }, { "BOOL", 8 }, { "U8", 8 }, { "I8", 8 },
+    { "I16", 16 }, { "U16", 16 }, { "I32", 32 }, { "U32", 32 }, { "I64", 64 }, { "U64", 64 }, { "C64", 64 },
+    { "F8_E5M2", 8 }, { "F8_E4M3", 8 }, { "F8_E8M0", 8 }, { "F8_E5M2FNUZ", 8 }, { "F8_E4M3FNUZ", 8 },
+    { "F6_E2M3", 6 }, { "F6_E3M2", 6 }, { "F4", 4 },
+};
+
+/* ------------------------------------------------------------------ one entry of a header */
+
+static int32_t read_dtype(struct sb_tensor *t, const struct sb_json_node *node, const char *file,
+                          uint32_t *bits)
+{
+    const char *spelled = sb_json_string(node, NULL);
+
+    if (!spelled)
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: tensor %.100s: dtype is not a string", file, t->name);
+    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++)
+        if (strcmp(spelled, dtypes[i].name) == 0) {
+            memcpy(t->type, dtypes[i].name, strlen(dtypes[i].name) + 1);
+            *bits = dtypes[i].bits;
+            return SPECBATCH_OK;
+        }
+    return sb_fail(SPECBATCH_E_FORMAT, "%s: tensor %.100s: unknown dtype \"%.20s\"", file, t->name, spelled);
+}
+
+/* The shape, and the elements it multiplies to. */
+static int32_t read_shape(struct sb_tensor *t, const struct sb_json_node *node, const char *file,
+                          uint64_t *elements)
+{
+    const struct sb_json_node *item;
+
+    if (sb_json_kind(node) != SB_JSON_ARRAY)
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: tensor %.100s: shape is not an array", file, t->name);
+    if (sb_json_count(node) > SB_TENSOR_RANK_MAX)
+        return sb_fail(SPECBATCH_E_UNSUPPORTED, "%s: tensor %.100s: more than %d dimensions", file, t->name,
+                       SB_TENSOR_RANK_MAX);
+    *elements = 1;
+    for (item = sb_json_first(node); item; item = sb_json_next(item)) {
+        int64_t size;
+        if (!sb_json_int(item, &size) || size < 0)
+            return sb_fail(SPECBATCH_E_FORMAT, "%s: tensor %.100s: shape holds something that is not a size",
+                           file, t->name);
+        if (size != 0 && *elements > UINT64_MAX / (uint64_t)size)
+            return sb_fail(SPECBATCH_E_FORMAT, "%s: tensor %.100s: shape overflows", file, t->name);
+        *elements *= (uint64_t)size;
+        t->shape[t->rank++] = size;
+    }
+    return SPECBATCH_OK;
+}
+
+/* data_offsets into t->offset (still relative to the data) and t->bytes. */
+static int32_t read_offsets(struct sb_tensor *t, const struct sb_json_node *node, const char *file)
+{
+    const struct sb_json_node *first = sb_json_first(node);
+    int64_t begin, end;
+
+    if (sb_json_kind(node) != SB_JSON_ARRAY || sb_json_count(node) != 2 || !sb_json_int(first, &begin) ||
+        !sb_json_int(sb_json_next(first), &end) || begin < 0 || end < begin)
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: tensor %.100s: data_offsets is not [begin, end]", file,
+                       t->name);
+    t->offset = (uint64_t)begin;
+    t->bytes = (uint64_t)(end - begin);
+    return SPECBATCH_OK;
+}
+
+static int32_t read_tensor(struct sb_tensor *t, const struct sb_json_node *entry, const char *file)
+{
+    uint64_t elements = 0;
+    uint32_t bits = 0;
+    int32_t rc = SPECBATCH_OK;
+
+    if (sb_json_kind(entry) != SB_JSON_OBJECT || sb_json_count(entry) != 3)
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: tensor %.100s: not an object of dtype, shape and data_offsets", file,
+                t->name);
+    SB_TRY(read_dtype(t, sb_json_get(entry, "dtype"), file, &bits));
+    SB_TRY(read_shape(t, sb_json_get(entry, "shape"), file, &elements));
+    SB_TRY(read_offsets(t, sb_json_get(entry, "data_offsets"), file));
+    if (elements > UINT64_MAX / bits || elements * bits % 8 != 0 || elements * bits / 8 != t->bytes)
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: tensor %.100s: its %llu bytes are not what shape and dtype %s need",
+                file, t->name, (unsigned long long)t->bytes, t->type);
+done:
+    return rc;
+}
+
+/* A name goes into messages, and so into the host's logs: no NUL, no control character, no endless one. */
+static int32_t check_name(const char *name, size_t length, const char *file)
+{
+    if (length == 0 || length > NAME_MAX_BYTES)
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: a tensor's name has %zu bytes", file, length);
+    for (size_t i = 0; i < length; i++)
+        if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f)
+            return sb_fail(SPECBATCH_E_FORMAT, "%s: a tensor's name holds a control character", file);
+    return SPECBATCH_OK;
+}
+
+static int32_t check_metadata(const struct sb_json_node *entry, const char *file)
+{
+    if (sb_json_kind(entry) != SB_JSON_OBJECT)
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: __metadata__ is not an object", file);
+    for (const struct sb_json_node *m = sb_json_first(entry); m; m = sb_json_next(m))
+        if (!sb_json_string(m, NULL))
+            return sb_fail(SPECBATCH_E_FORMAT, "%s: __metadata__ holds something that is not a string", file);
+    return SPECBATCH_OK;
+}
+
+/* --------------------------------------------------------------------------- one file */
+
+static int by_offset(const void *a, const void *b)
+{
+    const struct sb_tensor *x = a, *y = b;
+    if (x->offset != y->offset)
+        return x->offset < y->offset ? -1 : 1;
+    return (x->bytes > y->bytes) - (x->bytes < y->bytes); /* empty tensors first */
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct sb_tensor *)a)->name, ((const struct sb_tensor *)b)->name);
+}
+
+/* Tensors list[first..n) fill the shard's data exactly; makes their offsets relative to the file. */
+static int32_t check_layout(struct sb_tensors *set, const struct shard *shard, int32_t first, uint64_t data)
+{
+    const uint64_t available = shard->file.size - data;
+    uint64_t end = 0;
+
+    qsort(set->list + first, (size_t)(set->n - first), sizeof *set->list, by_offset);
+    for (int32_t i = first; i < set->n; i++) {
+        struct sb_tensor *t = &set->list[i];
+        if (t->offset != end)
+            return sb_fail(SPECBATCH_E_FORMAT,
+                           "%s: tensor %.100s: begins at byte %llu of the data, %s ends at %llu", shard->name,
+                           t->name, (unsigned long long)t->offset,
+                           t->offset < end ? "overlapping what" : "leaving a hole: what is before it",
+                           (unsigned long long)end);
+        if (t->bytes > available - end)
+            return sb_fail(SPECBATCH_E_FORMAT, "%s: tensor %.100s: ends beyond the file (truncated?)",
+                           shard->name, t->name);
+        end += t->bytes;
+        t->offset += data;
+    }
+    if (end != available)
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: %llu bytes after the last tensor", shard->name,
+                       (unsigned long long)(available - end));
+    return SPECBATCH_OK;
+}
+
+/* Reads and parses the header of an open shard; *data is where its tensors' bytes begin. */
+static int32_t read_header(struct sb_tensors *set, struct shard *shard, uint64_t *data)
+{
+    unsigned char prefix[8];
+    uint64_t n = 0;
+    char *text = NULL;
+    int32_t rc = SPECBATCH_OK;
+
+    if (shard->file.size < sizeof prefix)
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: too short for a safetensors file", shard->name);
+    SB_TRY(sb_file_read(&shard->file, 0, prefix, sizeof prefix));
+    for (int i = 7; i >= 0; i--)
+        n = n << 8 | prefix[i];
+    if (n > HEADER_MAX || n > shard->file.size - sizeof prefix)
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: header of %llu bytes, the file has %llu (limit %u)", shard->name,
+                (unsigned long long)n, (unsigned long long)shard->file.size, HEADER_MAX);
+    SB_NEW(text, sb_alloc_raw(&set->mem, (size_t)n + 1, 1), shard->name);
+    SB_TRY(sb_file_read(&shard->file, sizeof prefix, text, (size_t)n));
+    if (n == 0 || text[0] != '{')
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: the header is not a JSON object", shard->name);
+    SB_TRY(sb_json_parse(&shard->doc, &set->mem, text, (size_t)n, shard->name));
+    *data = sizeof prefix + n;
+done:
+    sb_free(&set->mem, text);
+    return rc;
+}
+
+static int32_t grow_list(struct sb_tensors *set, size_t more)
+{
+    struct sb_tensor *grown;
+
+    if (more > (size_t)(TENSORS_MAX - set->n))
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: more than %d tensors", set->shards[set->n_shards - 1].name,
+                       TENSORS_MAX);
+    if (set->n + (int32_t)more <= set->cap)
+        return SPECBATCH_OK;
+    grown = sb_realloc(&set->mem, set->list, (size_t)set->n + more, sizeof *grown);
+    if (!grown)
+        return sb_fail(SPECBATCH_E_NOMEM, "no memory for %zu tensors", more);
+    set->list = grown;
+    set->cap = set->n + (int32_t)more;
+    return SPECBATCH_OK;
+}
+
+/* Adds an open shard's tensors to the list. */
+static int32_t read_shard(struct sb_tensors *set, struct shard *shard)
+{
+    const int32_t first = set->n;
+    const int32_t index = (int32_t)(shard - set->shards);
+    const struct sb_json_node *entry;
+    uint64_t data = 0;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(read_header(set, shard, &data));
+    SB_TRY(grow_list(set, sb_json_count(sb_json_root(shard->doc))));
+    for (entry = sb_json_first(sb_json_root(shard->doc)); entry; entry = sb_json_next(entry)) {
+        size_t length;
+        const char *name = sb_json_name(entry, &length);
+        SB_TRY(check_name(name, length, shard->name));
+        if (strcmp(name, "__metadata__") == 0) {
+            SB_TRY(check_metadata(entry, shard->name));
+            continue;
+        }
+        set->list[set->n] = (struct sb_tensor){ .name = name, .file = index };
+        SB_TRY(read_tensor(&set->list[set->n], entry, shard->name));
+        set->n++;
+    }
+    SB_TRY(check_layout(set, shard, first, data));
+done:
+    return rc;
+}
+
+/* Opens dir/name as a new shard and reads its header. E_NOT_FOUND when the file is not there. */
+static int32_t add_shard(struct sb_tensors *set, const char *path, const char *name)
+{
+    struct shard *shard;
+    int32_t rc = SPECBATCH_OK;
+
+    if (set->n_shards == set->cap_shards) {
+        const int32_t cap = set->cap_shards ? 2 * set->cap_shards : 4;
+        struct shard *grown;
+        SB_NEW(grown, sb_realloc(&set->mem, set->shards, (size_t)cap, sizeof *grown), name);
+        set->shards = grown;
+        set->cap_shards = cap;
+    }
+    shard = &set->shards[set->n_shards];
+    memset(shard, 0, sizeof *shard);
+    shard->file.fd = -1;
+    if (strlen(name) >= sizeof shard->name)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "file name too long: %.100s", name);
+    memcpy(shard->name, name, strlen(name) + 1);
+    set->n_shards++;
+    SB_TRY(sb_file_open(&shard->file, path));
+    SB_TRY(read_shard(set, shard));
+done:
+    return rc;
+}
+
+/* -------------------------------------------------------------------------- the index */
+
+/* Shard files lie beside the index: a name that could lead elsewhere is refused. */
+static int plain_name(const char *name, size_t length)
+{
+    return length > 0 && strlen(name) == length && name[0] != '.' && !strchr(name, '/') &&
+           !strchr(name, '\\') && !strstr(name, "..");
+}
+
+static int32_t shard_by_name(const struct sb_tensors *set, const char *name)
+{
+    for (int32_t i = set->n_shards - 1; i >= 0; i--)
+        if (strcmp(set->shards[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+/* Opens each file of the map once. */
+static int32_t open_shards(struct sb_tensors *set, const char *dir, const struct sb_json_node *map)
+{
+    static const char index[] = "model.safetensors.index.json";
+    char path[1024];
+    int32_t rc = SPECBATCH_OK;
+
+    for (const struct sb_json_node *m = sb_json_first(map); m; m = sb_json_next(m)) {
+        size_t length;
+        const char *name = sb_json_string(m, &length);
+        if (!name || !plain_name(name, length))
+            SB_FAIL(SPECBATCH_E_FORMAT, "%s: tensor %.100s: \"%.60s\" is not a plain file name", index,
+                    sb_json_name(m, NULL), name ? name : "(not a string)");
+        if (shard_by_name(set, name) >= 0)
+            continue;
+        if (set->n_shards == SHARDS_MAX)
+            SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: more than %d files", index, SHARDS_MAX);
+        SB_TRY(sb_file_join(path, dir, name));
+        rc = add_shard(set, path, name);
+        if (rc == SPECBATCH_E_NOT_FOUND)
+            rc = sb_fail(SPECBATCH_E_IO, "%s: %.150s is not there", index, name);
+        if (rc != SPECBATCH_OK)
+            goto done;
+    }
+done:
+    return rc;
+}
+
+/* The list, sorted by name, and no name twice. */
+static int32_t sort_list(struct sb_tensors *set)
+{
+    qsort(set->list, (size_t)set->n, sizeof *set->list, by_name);
+    for (int32_t i = 1; i < set->n; i++)
+        if (strcmp(set->list[i - 1].name, set->list[i].name) == 0)
+            return sb_fail(SPECBATCH_E_FORMAT, "tensor %.80s is in %.60s and in %.60s", set->list[i].name,
+                           sb_tensors_file(set, &set->list[i - 1]), sb_tensors_file(set, &set->list[i]));
+    return SPECBATCH_OK;
+}
+
+/* The map and the shards tell the same. mapped: one byte a tensor, zero. */
+static int32_t check_map(const struct sb_tensors *set, const struct sb_json_node *map, char *mapped)
+{
+    for (const struct sb_json_node *m = sb_json_first(map); m; m = sb_json_next(m)) {
+        const char *file = sb_json_string(m, NULL);
+        const char *name = sb_json_name(m, NULL);
+        const struct sb_tensor *t = sb_tensors_find(set, name);
+        if (!t || strcmp(sb_tensors_file(set, t), file) != 0)
+            return sb_fail(SPECBATCH_E_FORMAT, "model.safetensors.index.json: tensor %.100s is not in %.60s",
+                           name, file);
+        mapped[t - set->list] = 1;
+    }
+    for (int32_t i = 0; i < set->n; i++)
+        if (!mapped[i])
+            return sb_fail(SPECBATCH_E_FORMAT, "%.60s: tensor %.100s is not in model.safetensors.index.json",
+                           sb_tensors_file(set, &set->list[i]), set->list[i].name);
+    return SPECBATCH_OK;
+}
+
+static int32_t open_index(struct sb_tensors *set, const char *dir, const struct sb_json *doc)
+{
+    const struct sb_json_node *map = sb_json_get(sb_json_root(doc), "weight_map");
+    char *mapped = NULL;
+    int32_t rc = SPECBATCH_OK;
+
+    if (sb_json_kind(map) != SB_JSON_OBJECT)
+        SB_FAIL(SPECBATCH_E_FORMAT, "model.safetensors.index.json: weight_map is not an object");
+    SB_TRY(open_shards(set, dir, map));
+    SB_TRY(sort_list(set));
+    SB_NEW(mapped, sb_alloc(&set->mem, (size_t)set->n, 1), "the index");
+    SB_TRY(check_map(set, map, mapped));
+done:
+    sb_free(&set->mem, mapped);
+    return rc;
+}
+
+/* --------------------------------------------------------------------------- the set */
+
+static int file_exists(const char *dir, const char *name)
+{
+    char path[1024];
+    struct sb_file file;
+    int there = sb_file_join(path, dir, name) == SPECBATCH_OK && sb_file_open(&file, path) == SPECBATCH_OK;
+
+    if (there)
+        sb_file_close(&file);
+    return there;
+}
+
+/* Neither safetensors file is there: says what is. */
+static int32_t no_weights(const char *dir)
+{
+    if (file_exists(dir, "pytorch_model.bin") || file_exists(dir, "pytorch_model.bin.index.json"))
+        return sb_fail(
+            SPECBATCH_E_UNSUPPORTED,
+            "%.100s: weights are pytorch_model.bin (pickle); convert the checkpoint to safetensors", dir);
+    return sb_fail(SPECBATCH_E_IO, "%.100s: no model.safetensors or model.safetensors.index.json there", dir);
+}
+
+/* On failure *out is what there is of it, for the caller to close. */
+static int32_t create(struct sb_tensors **out, const struct sb_mem *mem)
+{
+    struct sb_tensors *set = NULL;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_NEW(set, sb_alloc(mem, 1, sizeof *set), "a tensor list");
+    set->mem = *mem;
+    *out = set;
+    SB_NEW(set->list, sb_alloc(mem, LIST_START, sizeof *set->list), "a tensor list");
+    set->cap = LIST_START;
+done:
+    return rc;
+}
+
+int32_t sb_tensors_open_file(struct sb_tensors **out, const struct sb_mem *mem, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    struct sb_tensors *set = NULL;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(create(&set, mem));
+    SB_TRY(add_shard(set, path, slash ? slash + 1 : path));
+    SB_TRY(sort_list(set));
+    *out = set;
+    set = NULL;
+done:
+    sb_tensors_close(set);
+    return rc;
+}
+
+int32_t sb_tensors_open(struct sb_tensors **out, const struct sb_mem *mem, const char *dir)
+{
+    char path[1024];
+    struct sb_tensors *set = NULL;
+    struct sb_json *index = NULL;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_file_join(path, dir, "model.safetensors"));
+    rc = sb_tensors_open_file(out, mem, path);
+    if (rc != SPECBATCH_E_NOT_FOUND)
+        goto done;
+    SB_TRY(sb_file_join(path, dir, "model.safetensors.index.json"));
+    rc = sb_json_load(&index, mem, path, HEADER_MAX);
+    if (rc == SPECBATCH_E_NOT_FOUND)
+        rc = no_weights(dir);
+    if (rc != SPECBATCH_OK)
+        goto done;
+    SB_TRY(create(&set, mem));
+    SB_TRY(open_index(set, dir, index));
+    *out = set;
+    set = NULL;
+done:
+    sb_tensors_close(set);
+    sb_json_free(index);
+    return rc;
+}
+
+void sb_tensors_close(struct sb_tensors *set)
+{
+    if (!set)
+        return;
+    for (int32_t i = 0; i < set->n_shards; i++) {
+        sb_file_close(&set->shards[i].file);
+        sb_json_free(set->shards[i].doc);
+    }
+    sb_free(&set->mem, set->shards);
+    sb_free(&set->mem, set->list);
+    const struct sb_mem mem = set->mem;
+    sb_free(&mem, set);
+}
+
+const struct sb_tensor *sb_tensors_find(const struct sb_tensors *set, const char *name)
+{
+    int32_t low = 0, high = set->n;
+
+    while (low < high) {
+        const int32_t middle = low + (high - low) / 2;
+        const int order = strcmp(set->list[middle].name, name);
+        if (order == 0)
+            return &set->list[middle];
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+int32_t sb_tensors_count(const struct sb_tensors *set)
+{
+    return set->n;
+}
+
+const struct sb_tensor *sb_tensors_at(const struct sb_tensors *set, int32_t index)
+{
+    return &set->list[index];
+}
+
+int32_t sb_tensors_read(const struct sb_tensors *set, const struct sb_tensor *tensor, uint64_t offset,
+                        void *into, size_t bytes)
+{
+    if (offset > tensor->bytes || bytes > tensor->bytes - offset)
+        return sb_fail(SPECBATCH_E_INVALID, "%s: tensor %.100s: read beyond its end",
+                       sb_tensors_file(set, tensor), tensor->name);
+    return sb_file_read(&set->shards[tensor->file].file, tensor->offset + offset, into, bytes);
+}
+
+const char *sb_tensors_file(const struct sb_tensors *set, const struct sb_tensor *tensor)
+{
+    return set->shards[tensor->file].name;
+}
