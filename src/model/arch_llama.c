@@ -1,0 +1,20 @@
+/* Llama and what shares its layout (Vicuna, Llama 2 and 3). Source: transformers models/llama. */
+#include "model/config.h"
+
+const struct sb_arch sb_arch_llama = {
+    .model_type = "llama",
+    .class_name = "LlamaForCausalLM",
+    .qkv_bias = SB_BIAS_BY_CONFIG,
+    .o_bias = SB_BIAS_BY_CONFIG,
+    .mlp_bias = SB_BIAS_BY_CONFIG,
+    .default_attention_bias = 0,
+    .rot_interleaved = 0,
+    .default_partial_rotary = 1.0,
+    .default_eps = 1e-6,
+    .attn_norm = "input_layernorm.weight",
+    .ffn_norm = "post_attention_layernorm.weight",
+    .qkv = { "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj" },
+    .o = "self_attn.o_proj",
+    .gate_up = { "mlp.gate_proj", "mlp.up_proj" },
+    .down = "mlp.down_proj",
+};

@@ -1,0 +1,270 @@
+/*
+ * config.json and generation_config.json, checked and resolved (config.h says into what).
+ *
+ * The rule throughout: a checkpoint either means exactly what the forward pass computes, or opening
+ * it fails with what is in the way and what to do. Keys that cannot change the logits at inference
+ * (dropout, initializer_range, use_cache) are not read. Neither is dtype or torch_dtype: the tensors'
+ * own types count, and a file may be rewritten in another precision without its config.
+ *
+ * Limits are far above any real model and low enough that every product of two of these numbers
+ * fits int64_t, and every row count of a stacked matrix int32_t.
+ *
+ * If you add an architecture: arch_*.c, the table below, docs, test/test_config.c, a golden.
+ */
+#include "model/config.h"
+
+#include <string.h>
+
+#include "file.h"
+#include "model/config_rope.h"
+#include "model/fields.h"
+#include "status.h"
+
+#define CONFIG_MAX_BYTES (16u << 20)
+
+enum {
+    VOCAB_MAX = 1 << 24,
+    HIDDEN_MAX = 1 << 20,
+    INTER_MAX = 1 << 22,
+    LAYERS_MAX = 4096,
+    HEADS_MAX = 1 << 16,
+    HEAD_DIM_MAX = 1 << 13,
+    CONTEXT_MAX = 1 << 24
+};
+
+static const struct sb_arch *const archs[] = { &sb_arch_llama, &sb_arch_qwen2, &sb_arch_qwen3,
+                                               &sb_arch_glm4 };
+
+/* ------------------------------------------------------------------ what kind of model */
+
+static const struct sb_arch *arch_by_type(const char *model_type)
+{
+    for (size_t i = 0; i < sizeof archs / sizeof archs[0]; i++)
+        if (strcmp(model_type, archs[i]->model_type) == 0)
+            return archs[i];
+    return NULL;
+}
+
+static const struct sb_arch *arch_by_class(const char *class_name)
+{
+    for (size_t i = 0; i < sizeof archs / sizeof archs[0]; i++)
+        if (strcmp(class_name, archs[i]->class_name) == 0)
+            return archs[i];
+    return NULL;
+}
+
+/* model_type names the architecture, architectures the class: what is there must be known and must agree. */
+static int32_t find_arch(struct sb_config *config, const struct sb_fields *fields)
+{
+    static const char supported[] = "supported: llama, qwen2, qwen3, glm4 (LlamaForCausalLM and so on)";
+    const struct sb_json_node *classes = sb_json_get(fields->object, "architectures");
+    const char *type = NULL, *class_name = NULL;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_field_string(fields, "model_type", &type));
+    if (sb_field_given(fields, "architectures")) {
+        class_name = sb_json_string(sb_json_first(classes), NULL);
+        if (sb_json_kind(classes) != SB_JSON_ARRAY || sb_json_count(classes) != 1 || !class_name)
+            SB_FAIL(SPECBATCH_E_FORMAT, "%s: architectures is not a list of one name", fields->file);
+    }
+    if (!type && !class_name)
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: model_type is missing", fields->file);
+    config->arch = type ? arch_by_type(type) : arch_by_class(class_name);
+    if (!config->arch)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: %s \"%.40s\" is not supported; %s", fields->file,
+                type ? "model_type" : "architectures", type ? type : class_name, supported);
+    if (class_name && strcmp(class_name, config->arch->class_name) != 0)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "%s: architectures \"%.60s\" is not supported with model_type %s; needed: %s", fields->file,
+                class_name, config->arch->model_type, config->arch->class_name);
+done:
+    return rc;
+}
+
+/* Keys that change the computation in ways the forward pass does not know. */
+static int32_t refuse_unknown(const struct sb_config *config, const struct sb_fields *fields)
+{
+    const struct sb_json_node *types = sb_json_get(fields->object, "layer_types");
+    const char *act = "silu";
+    int32_t window_from = 0;
+    int use_window = 0;
+    int32_t rc = SPECBATCH_OK;
+
+    if (sb_field_given(fields, "quantization_config"))
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "%s: quantization_config: quantized checkpoints are not supported; use a float one",
+                fields->file);
+    SB_TRY(sb_field_string(fields, "hidden_act", &act));
+    if (strcmp(act, "silu") != 0)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: hidden_act \"%.30s\" is not supported; only silu is",
+                fields->file, act);
+    if (sb_field_given(fields, "layer_types") && sb_json_kind(types) != SB_JSON_ARRAY)
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: layer_types is not a list", fields->file);
+    for (const struct sb_json_node *t = sb_json_first(types); t; t = sb_json_next(t)) {
+        const char *name = sb_json_string(t, NULL);
+        if (!name || strcmp(name, "full_attention") != 0)
+            SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                    "%s: layer_types has \"%.30s\"; only full_attention is supported", fields->file,
+                    name ? name : "(not a string)");
+    }
+    /* Without layer_types, transformers windows the layers from max_window_layers on. */
+    SB_TRY(sb_field_bool(fields, "use_sliding_window", &use_window));
+    SB_TRY(sb_field_int(fields, "max_window_layers", 0, INT32_MAX, &window_from));
+    if (use_window && sb_field_given(fields, "sliding_window") && !sb_field_given(fields, "layer_types") &&
+        window_from < config->layers)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "%s: use_sliding_window: sliding window attention is not supported", fields->file);
+done:
+    return rc;
+}
+
+/* ------------------------------------------------------------------------- its numbers */
+
+static int32_t read_sizes(struct sb_config *config, const struct sb_fields *fields)
+{
+    static const char *const needed[] = {
+        "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+        "max_position_embeddings",
+    };
+    int32_t rc = SPECBATCH_OK;
+
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
+        SB_TRY(sb_field_need(fields, needed[i]));
+    SB_TRY(sb_field_int(fields, "vocab_size", 1, VOCAB_MAX, &config->vocab));
+    SB_TRY(sb_field_int(fields, "hidden_size", 1, HIDDEN_MAX, &config->hidden));
+    SB_TRY(sb_field_int(fields, "intermediate_size", 1, INTER_MAX, &config->inter));
+    SB_TRY(sb_field_int(fields, "num_hidden_layers", 1, LAYERS_MAX, &config->layers));
+    SB_TRY(sb_field_int(fields, "num_attention_heads", 1, HEADS_MAX, &config->heads));
+    SB_TRY(sb_field_int(fields, "max_position_embeddings", 1, CONTEXT_MAX, &config->context));
+    config->kv_heads = config->heads;
+    SB_TRY(sb_field_int(fields, "num_key_value_heads", 1, HEADS_MAX, &config->kv_heads));
+    if (config->heads % config->kv_heads != 0)
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: num_attention_heads %d is not a multiple of num_key_value_heads %d",
+                fields->file, (int)config->heads, (int)config->kv_heads);
+    config->head_dim = config->hidden / config->heads;
+    if (!sb_field_given(fields, "head_dim") && config->hidden % config->heads != 0)
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: head_dim is missing, and hidden_size %d is not a multiple of "
+                "num_attention_heads %d", fields->file, (int)config->hidden, (int)config->heads);
+    SB_TRY(sb_field_int(fields, "head_dim", 1, HEAD_DIM_MAX, &config->head_dim));
+    if (config->head_dim > HEAD_DIM_MAX)
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: head_dim (hidden_size / num_attention_heads) is above %d",
+                fields->file, HEAD_DIM_MAX);
+    config->eps = config->arch->default_eps;
+    SB_TRY(sb_field_double(fields, "rms_norm_eps", 1e-30, 1.0, &config->eps));
+done:
+    return rc;
+}
+
+static int has_bias(enum sb_bias rule, int by_config)
+{
+    return rule == SB_BIAS_ALWAYS || (rule == SB_BIAS_BY_CONFIG && by_config);
+}
+
+static int32_t read_flags(struct sb_config *config, const struct sb_fields *fields)
+{
+    const struct sb_arch *arch = config->arch;
+    int attention_bias = arch->default_attention_bias;
+    int mlp_bias = 0;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_field_bool(fields, "tie_word_embeddings", &config->tied));
+    SB_TRY(sb_field_bool(fields, "attention_bias", &attention_bias));
+    SB_TRY(sb_field_bool(fields, "mlp_bias", &mlp_bias));
+    config->has_qkv_bias = has_bias(arch->qkv_bias, attention_bias);
+    config->has_o_bias = has_bias(arch->o_bias, attention_bias);
+    config->has_mlp_bias = has_bias(arch->mlp_bias, mlp_bias);
+done:
+    return rc;
+}
+
+/* ------------------------------------------------------------------- its special tokens */
+
+static int32_t add_eos(struct sb_config *config, const struct sb_json_node *node, const char *file)
+{
+    int64_t id;
+
+    if (!sb_json_int(node, &id) || id < 0 || id >= config->vocab)
+        return sb_fail(SPECBATCH_E_FORMAT,
+                       "%s: eos_token_id is not a token id or a list of them (vocab_size %d)", file,
+                       (int)config->vocab);
+    for (int32_t i = 0; i < config->n_eos; i++)
+        if (config->eos[i] == id)
+            return SPECBATCH_OK;
+    if (config->n_eos == SB_EOS_MAX)
+        return sb_fail(SPECBATCH_E_UNSUPPORTED, "%s: eos_token_id has more than %d ids", file, SB_EOS_MAX);
+    config->eos[config->n_eos++] = (int32_t)id;
+    return SPECBATCH_OK;
+}
+
+/* One id or a list; replaces what was there. */
+static int32_t read_eos(struct sb_config *config, const struct sb_fields *fields)
+{
+    const struct sb_json_node *node = sb_json_get(fields->object, "eos_token_id");
+    int32_t rc = SPECBATCH_OK;
+
+    if (!sb_field_given(fields, "eos_token_id"))
+        goto done;
+    config->n_eos = 0;
+    if (sb_json_kind(node) != SB_JSON_ARRAY) {
+        SB_TRY(add_eos(config, node, fields->file));
+        goto done;
+    }
+    for (const struct sb_json_node *id = sb_json_first(node); id; id = sb_json_next(id))
+        SB_TRY(add_eos(config, id, fields->file));
+done:
+    return rc;
+}
+
+/* ------------------------------------------------------------------------------ loading */
+
+static int32_t read_config(struct sb_config *config, const struct sb_fields *fields)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    if (sb_json_kind(fields->object) != SB_JSON_OBJECT)
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: not a JSON object", fields->file);
+    config->bos = -1;
+    SB_TRY(find_arch(config, fields));
+    SB_TRY(read_sizes(config, fields));
+    SB_TRY(refuse_unknown(config, fields));
+    SB_TRY(read_flags(config, fields));
+    SB_TRY(sb_config_rope(config, fields));
+    SB_TRY(sb_field_int(fields, "bos_token_id", -1, config->vocab - 1, &config->bos));
+    SB_TRY(read_eos(config, fields));
+done:
+    return rc;
+}
+
+int32_t sb_config_load(struct sb_config *config, const struct sb_mem *mem, const struct sb_log *log,
+                       const char *dir)
+{
+    char path[1024];
+    struct sb_json *doc = NULL, *generation = NULL;
+    struct sb_fields fields = { "config.json", "", NULL };
+    int32_t rc = SPECBATCH_OK;
+
+    memset(config, 0, sizeof *config);
+    SB_TRY(sb_file_join(path, dir, "config.json"));
+    rc = sb_json_load(&doc, mem, path, CONFIG_MAX_BYTES);
+    if (rc == SPECBATCH_E_NOT_FOUND)
+        rc = sb_fail(SPECBATCH_E_IO, "%.180s: no config.json there", dir);
+    if (rc != SPECBATCH_OK)
+        goto done;
+    fields.object = sb_json_root(doc);
+    SB_TRY(read_config(config, &fields));
+
+    SB_TRY(sb_file_join(path, dir, "generation_config.json"));
+    rc = sb_json_load(&generation, mem, path, CONFIG_MAX_BYTES);
+    if (rc == SPECBATCH_E_NOT_FOUND)
+        rc = SPECBATCH_OK;
+    if (rc != SPECBATCH_OK)
+        goto done;
+    fields = (struct sb_fields){ "generation_config.json", "", sb_json_root(generation) };
+    SB_TRY(read_eos(config, &fields));
+    if (config->n_eos == 0)
+        sb_log(log, SPECBATCH_LOG_WARN, "%.180s: no eos_token_id: only max_new ends a request", dir);
+done:
+    sb_json_free(doc);
+    sb_json_free(generation);
+    return rc;
+}

@@ -1,0 +1,163 @@
+/*
+ * Rotary position embedding from config.json, in both spellings:
+ *
+ *   transformers 4   rope_theta, partial_rotary_factor, rope_scaling: null or {"rope_type" or "type", ...}
+ *   transformers 5   rope_parameters: {"rope_type", "rope_theta", "partial_rotary_factor", ...}
+ *
+ * Rules and defaults: transformers modeling_rope_utils.py. Only scalings whose frequencies do not
+ * depend on the sequence's length are accepted: with the others ("dynamic", "longrope") keys already
+ * in the cache would have to be rotated again as a sequence grows.
+ */
+#include "model/config_rope.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "status.h"
+
+#define FACTOR_MAX 1e6
+#define CONTEXT_MAX 1e9
+
+/* The scaling's own object, or none. Where both spellings hold one, nobody can say which is meant. */
+static int32_t find_scaling(struct sb_fields *scaling, const struct sb_fields *fields)
+{
+    const int new_style = sb_field_given(fields, "rope_parameters");
+    const int old_style = sb_field_given(fields, "rope_scaling");
+
+    *scaling = (struct sb_fields){ fields->file, "rope_scaling.", NULL };
+    if (new_style && old_style)
+        return sb_fail(SPECBATCH_E_UNSUPPORTED, "%s: has both rope_parameters and rope_scaling; keep one",
+                       fields->file);
+    if (new_style)
+        scaling->prefix = "rope_parameters.";
+    if (new_style || old_style)
+        scaling->object = sb_json_get(fields->object, new_style ? "rope_parameters" : "rope_scaling");
+    if (scaling->object && sb_json_kind(scaling->object) != SB_JSON_OBJECT)
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: %.*s is not an object", fields->file,
+                       (int)strlen(scaling->prefix) - 1, scaling->prefix);
+    if (sb_field_given(scaling, "full_attention") || sb_field_given(scaling, "sliding_attention"))
+        return sb_fail(SPECBATCH_E_UNSUPPORTED,
+                       "%s: rope_parameters differ by layer type, which is not supported", fields->file);
+    return SPECBATCH_OK;
+}
+
+static int32_t find_kind(struct sb_rope_config *rope, const struct sb_fields *scaling)
+{
+    static const char *const names[] = { "default", "linear", "llama3", "yarn" };
+    const char *type = "default";
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_field_string(scaling, sb_field_given(scaling, "rope_type") ? "rope_type" : "type", &type));
+    for (int kind = SB_ROPE_DEFAULT; kind <= SB_ROPE_YARN; kind++)
+        if (strcmp(type, names[kind]) == 0) {
+            rope->kind = (enum sb_rope_kind)kind;
+            goto done;
+        }
+    SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+            "%s: %srope_type \"%.30s\" is not supported; supported: default, linear, llama3, yarn",
+            scaling->file, scaling->prefix, type);
+done:
+    return rc;
+}
+
+/* The rotated share of a head, and theta. As in transformers 5, the scaling's object beats the top level. */
+static int32_t read_base(struct sb_config *config, const struct sb_fields *fields,
+                         const struct sb_fields *scaling)
+{
+    struct sb_rope_config *rope = &config->rope;
+    double share = config->arch->default_partial_rotary;
+    int32_t rc = SPECBATCH_OK;
+
+    rope->theta = 10000.0;
+    SB_TRY(sb_field_double(fields, "rope_theta", 1.01, 1e15, &rope->theta));
+    SB_TRY(sb_field_double(scaling, "rope_theta", 1.01, 1e15, &rope->theta));
+    SB_TRY(sb_field_double(fields, "partial_rotary_factor", 0.0, 1.0, &share));
+    SB_TRY(sb_field_double(scaling, "partial_rotary_factor", 0.0, 1.0, &share));
+    rope->rot_dim = (int32_t)(config->head_dim * share);
+    if (rope->rot_dim < 2 || rope->rot_dim % 2 != 0)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "%s: partial_rotary_factor %g rotates %d of head_dim %d; an even number is needed",
+                fields->file, share, (int)rope->rot_dim, (int)config->head_dim);
+done:
+    return rc;
+}
+
+static int32_t read_llama3(struct sb_rope_config *rope, const struct sb_fields *scaling)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_field_need(scaling, "low_freq_factor"));
+    SB_TRY(sb_field_need(scaling, "high_freq_factor"));
+    SB_TRY(sb_field_need(scaling, "original_max_position_embeddings"));
+    SB_TRY(sb_field_double(scaling, "low_freq_factor", 1e-6, FACTOR_MAX, &rope->low_freq));
+    SB_TRY(sb_field_double(scaling, "high_freq_factor", 1e-6, FACTOR_MAX, &rope->high_freq));
+    SB_TRY(sb_field_double(scaling, "original_max_position_embeddings", 1.0, CONTEXT_MAX,
+                           &rope->original_context));
+    if (rope->high_freq <= rope->low_freq)
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: %shigh_freq_factor is not above low_freq_factor", scaling->file,
+                scaling->prefix);
+done:
+    return rc;
+}
+
+static double yarn_mscale(double factor, double mscale)
+{
+    return factor <= 1.0 ? 1.0 : 0.1 * mscale * log(factor) + 1.0;
+}
+
+static int32_t read_yarn(struct sb_config *config, const struct sb_fields *scaling)
+{
+    struct sb_rope_config *rope = &config->rope;
+    double mscale = 0.0, mscale_all = 0.0;
+    int32_t rc = SPECBATCH_OK;
+
+    rope->original_context = config->context;
+    rope->beta_fast = 32.0;
+    rope->beta_slow = 1.0;
+    rope->truncate = 1;
+    SB_TRY(sb_field_double(scaling, "original_max_position_embeddings", 1.0, CONTEXT_MAX,
+                           &rope->original_context));
+    SB_TRY(sb_field_double(scaling, "beta_fast", 1e-6, FACTOR_MAX, &rope->beta_fast));
+    SB_TRY(sb_field_double(scaling, "beta_slow", 1e-6, FACTOR_MAX, &rope->beta_slow));
+    SB_TRY(sb_field_bool(scaling, "truncate", &rope->truncate));
+    SB_TRY(sb_field_double(scaling, "mscale", 0.0, FACTOR_MAX, &mscale));
+    SB_TRY(sb_field_double(scaling, "mscale_all_dim", 0.0, FACTOR_MAX, &mscale_all));
+    if (rope->beta_fast < rope->beta_slow)
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: %sbeta_fast is below beta_slow", scaling->file, scaling->prefix);
+    /* With original given, transformers 4 replaces the factor by context / original; 5 obeys the factor. */
+    if (sb_field_given(scaling, "original_max_position_embeddings") &&
+        config->context / rope->original_context != rope->factor)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "%s: %sfactor %g is not max_position_embeddings / original_max_position_embeddings = %g: "
+                "versions of transformers disagree which one counts; make them equal",
+                scaling->file, scaling->prefix, rope->factor, config->context / rope->original_context);
+    rope->attention_factor = yarn_mscale(rope->factor, 1.0);
+    if (mscale > 0.0 && mscale_all > 0.0)
+        rope->attention_factor = yarn_mscale(rope->factor, mscale) / yarn_mscale(rope->factor, mscale_all);
+    SB_TRY(sb_field_double(scaling, "attention_factor", 1e-6, FACTOR_MAX, &rope->attention_factor));
+done:
+    return rc;
+}
+
+int32_t sb_config_rope(struct sb_config *config, const struct sb_fields *fields)
+{
+    struct sb_rope_config *rope = &config->rope;
+    struct sb_fields scaling;
+    int32_t rc = SPECBATCH_OK;
+
+    rope->factor = 1.0;
+    rope->attention_factor = 1.0;
+    SB_TRY(find_scaling(&scaling, fields));
+    SB_TRY(find_kind(rope, &scaling));
+    SB_TRY(read_base(config, fields, &scaling));
+    if (rope->kind != SB_ROPE_DEFAULT) {
+        SB_TRY(sb_field_need(&scaling, "factor"));
+        SB_TRY(sb_field_double(&scaling, "factor", 1.0, FACTOR_MAX, &rope->factor));
+    }
+    if (rope->kind == SB_ROPE_LLAMA3)
+        SB_TRY(read_llama3(rope, &scaling));
+    if (rope->kind == SB_ROPE_YARN)
+        SB_TRY(read_yarn(config, &scaling));
+done:
+    return rc;
+}
