@@ -1,0 +1,94 @@
+/*
+ * Opening, sharing and closing a checkpoint.
+ *
+ * The object exists, with its allocator in it, before anything can fail; every later step leaves it
+ * in a state that free_model understands. So there is one way to take a model apart, however far it
+ * was built.
+ */
+#include "model/model.h"
+
+#include <stdio.h>
+
+#include "port.h"
+#include "status.h"
+
+static void free_model(struct specbatch_model *model)
+{
+    const struct sb_mem mem = model->mem;
+
+    sb_tokenizer_free(model->tokenizer);
+    sb_model_weights_free(model);
+    if (model->device)
+        model->backend->device_close(model->device);
+    sb_free(&mem, model);
+}
+
+static int32_t choose_backend(struct specbatch_model *model, const specbatch_model_options *options)
+{
+    if (options->device == SPECBATCH_DEVICE_CUDA)
+        return sb_fail(SPECBATCH_E_NO_DEVICE, "no CUDA: this library was built without its CUDA module");
+    model->backend = sb_backend_cpu();
+    return SPECBATCH_OK;
+}
+
+/* Packing rounds (bf16 compute) and so belongs into the library's floating-point environment. */
+static int32_t load_weights(struct specbatch_model *model, const char *path)
+{
+    struct sb_fp_env env;
+    int32_t rc;
+
+    sb_port_fp_enter(&env);
+    rc = sb_model_weights_load(model, path);
+    sb_port_fp_leave(&env);
+    return rc;
+}
+
+int32_t sb_model_open(struct specbatch_model **out, const char *path, const specbatch_model_options *options)
+{
+    const struct sb_mem mem = { options->alloc, options->free, options->alloc_user };
+    const struct sb_device_options device = { options->compute, options->simd };
+    struct specbatch_model *model = NULL;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_NEW(model, sb_alloc(&mem, 1, sizeof *model), "a model");
+    model->mem = mem;
+    model->log = (struct sb_log){ options->log, options->log_user };
+    atomic_init(&model->references, 1);
+    SB_TRY(choose_backend(model, options));
+    SB_TRY(sb_config_load(&model->config, &model->mem, &model->log, path));
+    SB_TRY(model->backend->device_open(&model->device, &model->mem, &device));
+    SB_TRY(load_weights(model, path));
+    SB_TRY(sb_tokenizer_load(&model->tokenizer, &model->mem, path));
+    snprintf(model->fingerprint, sizeof model->fingerprint, "specbatch %d.%d.%d; %s; kv f32; %s %s",
+             SPECBATCH_VERSION_MAJOR, SPECBATCH_VERSION_MINOR, SPECBATCH_VERSION_PATCH,
+             model->backend->device_class(model->device), model->config.arch->model_type,
+             sb_dtype_name(model->dtype));
+    *out = model;
+    model = NULL;
+done:
+    sb_model_release(model);
+    return rc;
+}
+
+void sb_model_retain(struct specbatch_model *model)
+{
+    if (model)
+        atomic_fetch_add_explicit(&model->references, 1, memory_order_relaxed);
+}
+
+/* The last release must see all that other threads did with the model, hence acquire and release. */
+void sb_model_release(struct specbatch_model *model)
+{
+    if (model && atomic_fetch_sub_explicit(&model->references, 1, memory_order_acq_rel) == 1)
+        free_model(model);
+}
+
+int32_t sb_model_check_draft(const struct specbatch_model *target, const struct specbatch_model *draft)
+{
+    if (target->tokenizer && draft->tokenizer)
+        return sb_tokenizer_same_base(target->tokenizer, draft->tokenizer);
+    if (target->config.vocab != draft->config.vocab)
+        return sb_fail(SPECBATCH_E_VOCAB, "the draft's vocab_size is %d, the target's %d, and without both "
+                       "tokenizers they must be equal", (int)draft->config.vocab, (int)target->config.vocab);
+    return SPECBATCH_OK;
+}

@@ -1,0 +1,70 @@
+/*
+ * A loaded checkpoint: configuration, packed weights, tokenizer. Immutable after sb_model_open and
+ * shared by reference count, so any number of pools on any threads may read it.
+ *
+ *   model
+ *    |- config           numbers (config.h)
+ *    |- embed            [vocab, hidden]      row = one token's vector
+ *    |- layers[n]        norms, qkv, o, gate_up, down (and their biases)
+ *    |- final_norm       [hidden]
+ *    |- head             [vocab, hidden]      = embed when tied (the same memory)
+ *    `- tokenizer        or NULL
+ */
+#ifndef SB_MODEL_H
+#define SB_MODEL_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "alloc.h"
+#include "engine/backend.h"
+#include "log.h"
+#include "model/config.h"
+#include "text/tokenizer.h"
+
+/* Shapes [n_out, n_in] of the weights; every float pointer is dev memory and NULL where the architecture has
+ * none. */
+struct sb_layer {
+    float *attn_norm, *post_attn_norm, *ffn_norm, *post_ffn_norm; /* [hidden] */
+    float *q_norm, *k_norm;                                      /* [head_dim] */
+    struct sb_weight qkv;     /* [(heads + 2 kv_heads) * head_dim, hidden] */
+    float *qkv_bias;
+    struct sb_weight o;       /* [hidden, heads * head_dim] */
+    float *o_bias;
+    struct sb_weight gate_up; /* [2 * inter, hidden]: gate, then up */
+    float *gate_up_bias;
+    struct sb_weight down;    /* [hidden, inter] */
+    float *down_bias;
+};
+
+struct specbatch_model {
+    atomic_int references;
+    struct sb_mem mem;
+    struct sb_log log;
+    const struct sb_backend *backend;
+    struct sb_device *device;
+    struct sb_config config;
+    enum sb_dtype dtype; /* of the matrices in memory */
+    uint64_t bytes;      /* of all weights in memory */
+    struct sb_weight embed, head;
+    struct sb_layer *layers;
+    float *final_norm;
+    struct sb_tokenizer *tokenizer;
+    char fingerprint[200];
+};
+
+/* options already validated and complete (api.c). */
+int32_t sb_model_open(struct specbatch_model **out, const char *path, const specbatch_model_options *options);
+void sb_model_retain(struct specbatch_model *model);
+void sb_model_release(struct specbatch_model *model);
+
+/* Whether `draft` may propose for `target`: same tokenizer base where both have one, else the same vocabulary
+ * size. E_VOCAB says what differs. */
+int32_t sb_model_check_draft(const struct specbatch_model *target, const struct specbatch_model *draft);
+
+/* weights.c: fills embed, layers, final_norm, head of a model whose config and device are set. On failure
+ * what was filled stays for sb_model_weights_free. */
+int32_t sb_model_weights_load(struct specbatch_model *model, const char *dir);
+void sb_model_weights_free(struct specbatch_model *model);
+
+#endif

@@ -1,0 +1,388 @@
+/*
+ * Tensors of a checkpoint into the packed weights of a model.
+ *
+ *   file: q_proj, k_proj, v_proj  ->  one matrix [q rows | k rows | v rows, n_in], packed by the backend
+ *         gate_proj, up_proj      ->  one matrix [gate rows | up rows, n_in]  (or gate_up_proj as it is)
+ *         norms, biases           ->  float vectors
+ *
+ * Every tensor's type and shape is held against config.json before memory is taken for it, and
+ * safetensors.c has held the shape against the file: so a hostile config cannot make the loader
+ * allocate more than the files are long, nor read beyond a tensor. Rows travel through one bounded
+ * buffer and are packed from there. Mapping the file instead would save one copy and would kill the
+ * host with SIGBUS if the file shrank meanwhile.
+ *
+ * A matrix stays in the type of its file; matrices of different types may live in one model, but the
+ * parts of a stacked one must agree. Little-endian hosts, like the files.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "model/model.h"
+#include "model/safetensors.h"
+#include "status.h"
+
+#define BLOCK_BYTES ((size_t)4 << 20)
+#define BLOCK_ROWS 64 /* packing works on panels of so many rows: blocks end where panels do */
+#define NAME_BYTES 160
+
+struct loader {
+    struct specbatch_model *model;
+    struct sb_tensors *tensors;
+    char *used;   /* one byte a tensor, in the order of sb_tensors_at */
+    char *buffer; /* at least one row of any matrix */
+    size_t buffer_bytes;
+};
+
+/* A linear map as the file has it: parts stacked along the output. */
+struct map {
+    struct sb_weight *weight;
+    float **bias; /* NULL: this map never has one */
+    int has_bias;
+    int32_t n_in, n_parts;
+    int32_t rows[3];
+    const char *parts[3]; /* names without ".weight" and ".bias" */
+};
+
+/* ---------------------------------------------------------------------- finding tensors */
+
+static void shape_text(char text[96], int32_t rank, const int64_t *shape)
+{
+    size_t at = 1;
+
+    text[0] = '[';
+    for (int32_t i = 0; i < rank && at < 72; i++)
+        at += (size_t)snprintf(text + at, 96 - at, "%s%lld", i ? ", " : "", (long long)shape[i]);
+    snprintf(text + at, 96 - at, "]");
+}
+
+/* The tensor `name` of shape [rows, n_in], or [rows] when n_in is 0, and its type. */
+static int32_t find(const struct sb_tensor **out, enum sb_dtype *dtype, struct loader *l, const char *name,
+                    int32_t rows, int32_t n_in)
+{
+    const int64_t want[2] = { rows, n_in };
+    const int32_t rank = n_in ? 2 : 1;
+    const struct sb_tensor *t = sb_tensors_find(l->tensors, name);
+
+    if (!t)
+        return sb_fail(SPECBATCH_E_FORMAT, "tensor %s is missing, and config.json calls for it", name);
+    if (t->rank != rank || memcmp(t->shape, want, (size_t)rank * sizeof *want) != 0) {
+        char got[96], expected[96];
+        shape_text(got, t->rank, t->shape);
+        shape_text(expected, rank, want);
+        return sb_fail(SPECBATCH_E_FORMAT, "%.60s: tensor %s has shape %s, config.json calls for %s",
+                       sb_tensors_file(l->tensors, t), name, got, expected);
+    }
+    if (strcmp(t->type, "F32") == 0)
+        *dtype = SB_F32;
+    else if (strcmp(t->type, "BF16") == 0)
+        *dtype = SB_BF16;
+    else if (strcmp(t->type, "F16") == 0)
+        *dtype = SB_F16;
+    else
+        return sb_fail(SPECBATCH_E_UNSUPPORTED,
+                       "%.60s: tensor %s has dtype %s; F32, BF16 and F16 are supported",
+                       sb_tensors_file(l->tensors, t), name, t->type);
+    l->used[t - sb_tensors_at(l->tensors, 0)] = 1;
+    *out = t;
+    return SPECBATCH_OK;
+}
+
+/* ------------------------------------------------------------------------------ vectors */
+
+static float f16_to_f32(uint16_t half)
+{
+    const uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
+    const uint32_t exponent = half >> 10 & 0x1fu, fraction = half & 0x3ffu;
+    uint32_t bits;
+    float value;
+
+    if (exponent == 0) { /* zero or subnormal: normal as a float */
+        value = (float)fraction * 0x1p-24f;
+        return sign ? -value : value;
+    }
+    bits = sign | (exponent == 31 ? 0xffu : exponent + 112) << 23 | fraction << 13;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* n elements of any type to float. */
+static void widen(float *to, const char *from, size_t n, enum sb_dtype dtype)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint16_t half;
+        if (dtype == SB_F32) {
+            memcpy(&to[i], from + 4 * i, 4);
+            continue;
+        }
+        memcpy(&half, from + 2 * i, 2);
+        if (dtype == SB_BF16) {
+            const uint32_t bits = (uint32_t)half << 16;
+            memcpy(&to[i], &bits, 4);
+        } else {
+            to[i] = f16_to_f32(half);
+        }
+    }
+}
+
+/* Copies a vector's tensor to dev memory, as floats, block by block: raw in the buffer's first half, floats
+ * in its second. */
+static int32_t copy_vector(struct loader *l, float *dev, const char *name, int32_t n)
+{
+    const size_t block = l->buffer_bytes / 2 / sizeof(float);
+    float *wide = (float *)(void *)(l->buffer + block * sizeof(float));
+    const struct sb_tensor *t = NULL;
+    enum sb_dtype dtype = SB_F32;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(find(&t, &dtype, l, name, n, 0));
+    for (size_t at = 0, count; at < (size_t)n; at += count) {
+        const size_t size = sb_dtype_size(dtype);
+        count = (size_t)n - at < block ? (size_t)n - at : block;
+        SB_TRY(sb_tensors_read(l->tensors, t, at * size, l->buffer, count * size));
+        widen(wide, l->buffer, count, dtype);
+        SB_TRY(l->model->backend->upload(NULL, dev + at, wide, count * sizeof *wide));
+    }
+done:
+    return rc;
+}
+
+static int32_t new_vector(float **out, struct loader *l, int32_t n)
+{
+    struct specbatch_model *m = l->model;
+    void *dev = NULL;
+    int32_t rc = m->backend->alloc(&dev, m->device, &m->mem, (size_t)n * sizeof(float));
+
+    if (rc != SPECBATCH_OK)
+        return rc;
+    *out = dev;
+    m->bytes += (size_t)n * sizeof(float);
+    return SPECBATCH_OK;
+}
+
+/* One vector tensor. name NULL: the architecture has none. */
+static int32_t load_vector(float **out, struct loader *l, const char *prefix, const char *name, int32_t n)
+{
+    char full[NAME_BYTES];
+    const struct sb_tensor *t;
+    enum sb_dtype dtype;
+    int32_t rc = SPECBATCH_OK;
+
+    if (!name)
+        return SPECBATCH_OK;
+    snprintf(full, sizeof full, "%s%s", prefix, name);
+    SB_TRY(find(&t, &dtype, l, full, n, 0));
+    SB_TRY(new_vector(out, l, n));
+    SB_TRY(copy_vector(l, *out, full, n));
+done:
+    return rc;
+}
+
+/* ----------------------------------------------------------------------------- matrices */
+
+/* Rows [first, first + rows) of a weight from a tensor of as many rows. */
+static int32_t fill_rows(struct loader *l, struct sb_weight *weight, int32_t first, int32_t rows,
+                         const struct sb_tensor *t, enum sb_dtype dtype)
+{
+    struct specbatch_model *m = l->model;
+    const size_t row_bytes = (size_t)weight->n_in * sb_dtype_size(dtype);
+    size_t block = l->buffer_bytes / row_bytes;
+    int32_t rc = SPECBATCH_OK;
+
+    if (block > BLOCK_ROWS)
+        block -= block % BLOCK_ROWS;
+    for (int32_t at = 0, count; at < rows; at += count) {
+        count = (size_t)(rows - at) < block ? rows - at : (int32_t)block;
+        SB_TRY(
+            sb_tensors_read(l->tensors, t, (uint64_t)at * row_bytes, l->buffer, (size_t)count * row_bytes));
+        SB_TRY(m->backend->weight_fill(weight, m->device, first + at, count, l->buffer, dtype));
+    }
+done:
+    return rc;
+}
+
+static int32_t load_matrix(struct loader *l, const char *prefix, const struct map *map, int32_t n_out)
+{
+    struct specbatch_model *m = l->model;
+    const struct sb_tensor *t[3];
+    enum sb_dtype dtype[3] = { SB_F32, SB_F32, SB_F32 };
+    char name[NAME_BYTES];
+    int32_t first = 0;
+    int32_t rc = SPECBATCH_OK;
+
+    for (int32_t i = 0; i < map->n_parts; i++) {
+        snprintf(name, sizeof name, "%s%s.weight", prefix, map->parts[i]);
+        SB_TRY(find(&t[i], &dtype[i], l, name, map->rows[i], map->n_in));
+        if (dtype[i] != dtype[0])
+            SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                    "%.60s: tensor %s is %s where %s is %s; they must be of one type",
+                    sb_tensors_file(l->tensors, t[i]), name, t[i]->type, map->parts[0], t[0]->type);
+    }
+    SB_TRY(m->backend->weight_create(map->weight, m->device, &m->mem, n_out, map->n_in, dtype[0]));
+    m->bytes += map->weight->bytes;
+    for (int32_t i = 0; i < map->n_parts; i++) {
+        SB_TRY(fill_rows(l, map->weight, first, map->rows[i], t[i], dtype[i]));
+        first += map->rows[i];
+    }
+done:
+    return rc;
+}
+
+/* A linear map: its matrix and, if it has one, its bias. */
+static int32_t load_map(struct loader *l, const char *prefix, const struct map *map)
+{
+    char name[NAME_BYTES];
+    int32_t n_out = 0, at = 0;
+    int32_t rc = SPECBATCH_OK;
+
+    for (int32_t i = 0; i < map->n_parts; i++)
+        n_out += map->rows[i];
+    SB_TRY(load_matrix(l, prefix, map, n_out));
+    if (!map->has_bias)
+        goto done;
+    SB_TRY(new_vector(map->bias, l, n_out));
+    for (int32_t i = 0; i < map->n_parts; i++) {
+        snprintf(name, sizeof name, "%s%s.bias", prefix, map->parts[i]);
+        SB_TRY(copy_vector(l, *map->bias + at, name, map->rows[i]));
+        at += map->rows[i];
+    }
+done:
+    return rc;
+}
+
+/* ------------------------------------------------------------------------ the whole model */
+
+static int32_t load_layer(struct loader *l, int32_t index)
+{
+    const struct sb_config *c = &l->model->config;
+    const struct sb_arch *a = c->arch;
+    struct sb_layer *layer = &l->model->layers[index];
+    const int32_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    const int split = a->gate_up[1] != NULL;
+    const struct map maps[] = {
+        { &layer->qkv, &layer->qkv_bias, c->has_qkv_bias, c->hidden, 3, { q, kv, kv },
+          { a->qkv[0], a->qkv[1], a->qkv[2] } },
+        { &layer->o, &layer->o_bias, c->has_o_bias, q, 1, { c->hidden }, { a->o } },
+        { &layer->gate_up, &layer->gate_up_bias, c->has_mlp_bias, c->hidden, split ? 2 : 1,
+          { split ? c->inter : 2 * c->inter, c->inter }, { a->gate_up[0], a->gate_up[1] } },
+        { &layer->down, &layer->down_bias, c->has_mlp_bias, c->inter, 1, { c->hidden }, { a->down } },
+    };
+    char prefix[40];
+    int32_t rc = SPECBATCH_OK;
+
+    snprintf(prefix, sizeof prefix, "model.layers.%d.", (int)index);
+    SB_TRY(load_vector(&layer->attn_norm, l, prefix, a->attn_norm, c->hidden));
+    SB_TRY(load_vector(&layer->post_attn_norm, l, prefix, a->post_attn_norm, c->hidden));
+    SB_TRY(load_vector(&layer->ffn_norm, l, prefix, a->ffn_norm, c->hidden));
+    SB_TRY(load_vector(&layer->post_ffn_norm, l, prefix, a->post_ffn_norm, c->hidden));
+    SB_TRY(load_vector(&layer->q_norm, l, prefix, a->q_norm, c->head_dim));
+    SB_TRY(load_vector(&layer->k_norm, l, prefix, a->k_norm, c->head_dim));
+    for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++)
+        SB_TRY(load_map(l, prefix, &maps[i]));
+done:
+    return rc;
+}
+
+/* Embedding, final norm and head. A tied model's head is the embedding, whatever lm_head.weight says: some
+ * checkpoints (Qwen3-0.6B) carry a copy of it. */
+static int32_t load_ends(struct loader *l)
+{
+    struct specbatch_model *m = l->model;
+    const struct sb_config *c = &m->config;
+    const struct map embed = { &m->embed, NULL, 0, c->hidden, 1, { c->vocab }, { "model.embed_tokens" } };
+    const struct map head = { &m->head, NULL, 0, c->hidden, 1, { c->vocab }, { "lm_head" } };
+    const struct sb_tensor *copy = sb_tensors_find(l->tensors, "lm_head.weight");
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(load_map(l, "", &embed));
+    SB_TRY(load_vector(&m->final_norm, l, "", "model.norm.weight", c->hidden));
+    m->dtype = m->embed.dtype;
+    if (!c->tied) {
+        SB_TRY(load_map(l, "", &head));
+        goto done;
+    }
+    m->head = m->embed;
+    if (copy)
+        l->used[copy - sb_tensors_at(l->tensors, 0)] = 1;
+done:
+    return rc;
+}
+
+/* Tensors that nothing asked for are no error (an adapter, a value head), but worth a word. Old Llama files
+ * carry the rotary frequencies, which are computed. */
+static void warn_unused(const struct loader *l)
+{
+    static const char ignored[] = ".rotary_emb.inv_freq";
+    const char *first = NULL;
+    int32_t n = 0;
+
+    for (int32_t i = 0; i < sb_tensors_count(l->tensors); i++) {
+        const char *name = sb_tensors_at(l->tensors, i)->name;
+        const size_t length = strlen(name);
+        if (l->used[i] || (length >= sizeof ignored &&
+                           strcmp(name + length - (sizeof ignored - 1), ignored) == 0))
+            continue;
+        n++;
+        first = first ? first : name;
+    }
+    if (n > 0)
+        sb_log(&l->model->log, SPECBATCH_LOG_WARN,
+               "%d tensors of the checkpoint are not used, the first is %.200s", (int)n, first);
+}
+
+int32_t sb_model_weights_load(struct specbatch_model *model, const char *dir)
+{
+    const struct sb_config *c = &model->config;
+    const int32_t attended = c->heads * c->head_dim;
+    size_t widest = (size_t)(c->hidden > c->inter ? c->hidden : c->inter);
+    struct loader l = { model, NULL, NULL, NULL, 0 };
+    int32_t rc = SPECBATCH_OK;
+
+    widest = widest > (size_t)attended ? widest : (size_t)attended;
+    l.buffer_bytes = widest * sizeof(float) > BLOCK_BYTES ? widest * sizeof(float) : BLOCK_BYTES;
+    SB_TRY(sb_tensors_open(&l.tensors, &model->mem, dir));
+    SB_NEW(l.used, sb_alloc(&model->mem, (size_t)sb_tensors_count(l.tensors), 1), "weights");
+    SB_NEW(l.buffer, sb_alloc_raw(&model->mem, l.buffer_bytes, 1), "weights");
+    SB_NEW(model->layers, sb_alloc(&model->mem, (size_t)c->layers, sizeof *model->layers), "layers");
+    SB_TRY(load_ends(&l));
+    for (int32_t i = 0; i < c->layers; i++)
+        SB_TRY(load_layer(&l, i));
+    warn_unused(&l);
+done:
+    sb_free(&model->mem, l.buffer);
+    sb_free(&model->mem, l.used);
+    sb_tensors_close(l.tensors);
+    return rc;
+}
+
+static void free_weight(struct specbatch_model *m, struct sb_weight *weight)
+{
+    if (weight->data)
+        m->backend->weight_free(weight, m->device, &m->mem);
+    memset(weight, 0, sizeof *weight);
+}
+
+void sb_model_weights_free(struct specbatch_model *m)
+{
+    for (int32_t i = 0; m->layers && i < m->config.layers; i++) {
+        struct sb_layer *layer = &m->layers[i];
+        float *const vectors[] = { layer->attn_norm, layer->post_attn_norm, layer->ffn_norm,
+                                   layer->post_ffn_norm, layer->q_norm, layer->k_norm, layer->qkv_bias,
+                                   layer->o_bias, layer->gate_up_bias, layer->down_bias };
+        for (size_t v = 0; v < sizeof vectors / sizeof vectors[0]; v++)
+            if (vectors[v])
+                m->backend->free(m->device, &m->mem, vectors[v]);
+        free_weight(m, &layer->qkv);
+        free_weight(m, &layer->o);
+        free_weight(m, &layer->gate_up);
+        free_weight(m, &layer->down);
+    }
+    sb_free(&m->mem, m->layers);
+    m->layers = NULL;
+    if (m->final_norm)
+        m->backend->free(m->device, &m->mem, m->final_norm);
+    m->final_norm = NULL;
+    if (m->head.data == m->embed.data)
+        memset(&m->head, 0, sizeof m->head);
+    free_weight(m, &m->head);
+    free_weight(m, &m->embed);
+}
