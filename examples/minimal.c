@@ -1,0 +1,57 @@
+/* The whole of the simple case: open two checkpoints, submit prompts, step, collect.
+ *     minimal TARGET_DIR DRAFT_DIR "a prompt" ["another" ...]                        */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "specbatch.h"
+
+static void print_result(const specbatch_result *result)
+{
+    size_t n;
+
+    specbatch_result_tokens(result, &n);
+    printf("[%" PRIu64 "]%s\n", specbatch_result_id(result), specbatch_result_text(result, NULL));
+    printf("    %zu tokens, %" PRIu64 " target passes, %" PRIu64 " of %" PRIu64 " proposals accepted\n", n,
+           specbatch_result_rounds(result), specbatch_result_accepted(result),
+           specbatch_result_drafted(result));
+}
+
+int main(int argc, char **argv)
+{
+    specbatch_model *target = NULL, *draft = NULL;
+    specbatch_pool *pool = NULL;
+    specbatch_request request = SPECBATCH_REQUEST_INIT;
+    specbatch_result *result = NULL;
+    size_t active = 1;
+    int i, failed = 1;
+
+    if (argc < 4) {
+        fprintf(stderr, "usage: minimal TARGET_DIR DRAFT_DIR PROMPT...\n");
+        return 2;
+    }
+    if (specbatch_model_open(&target, argv[1], NULL) || specbatch_model_open(&draft, argv[2], NULL) ||
+        specbatch_pool_create(&pool, target, draft, NULL))
+        goto done;
+    for (i = 3; i < argc; i++) {
+        request.text = argv[i];
+        request.max_new = 64;
+        if (specbatch_pool_submit(pool, &request, NULL))
+            goto done;
+    }
+    while (active) {
+        if (specbatch_pool_step(pool, &active))
+            goto done;
+        while (specbatch_pool_collect(pool, &result) == SPECBATCH_OK) {
+            print_result(result);
+            specbatch_result_free(result);
+        }
+    }
+    failed = 0;
+done:
+    if (failed)
+        fprintf(stderr, "minimal: %s\n", specbatch_last_error());
+    specbatch_pool_free(pool);
+    specbatch_model_close(draft);
+    specbatch_model_close(target);
+    return failed;
+}

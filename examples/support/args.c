@@ -1,0 +1,96 @@
+/* Table-driven command lines: `--name value` or `--name=value`, no abbreviations, every number checked. */
+#include "args.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support.h"
+
+static void print_help(const struct ex_option *options, size_t n, const char *intro)
+{
+    char left[64];
+    size_t i;
+
+    printf("%s\n\n", intro);
+    for (i = 0; i < n; i++) {
+        snprintf(left, sizeof left, "%s %s", options[i].name, options[i].value ? options[i].value : "");
+        printf("  %-20s %s%s\n", left, strlen(left) > 20 ? "\n                       " : "", options[i].help);
+    }
+}
+
+/* The position of `text` among "a|b|c", or -1. */
+static int32_t choice_index(const char *names, const char *text)
+{
+    const size_t length = strlen(text);
+    int32_t index = 0;
+    const char *p = names;
+
+    for (;; index++) {
+        const size_t span = strcspn(p, "|");
+        if (span == length && strncmp(p, text, span) == 0)
+            return index;
+        if (p[span] == '\0')
+            return -1;
+        p += span + 1;
+    }
+}
+
+static int take_value(const struct ex_option *option, const char *text)
+{
+    long number;
+    int32_t settled;
+    char *end;
+
+    if (option->kind == EX_STRING) {
+        memcpy(option->into, &text, sizeof text);
+        return 1;
+    }
+    if (option->kind == EX_CHOICE) {
+        if ((settled = choice_index(option->value, text)) < 0)
+            return ex_complain("%s: \"%s\" is not one of %s", option->name, text, option->value);
+    } else {
+        errno = 0;
+        number = strtol(text, &end, 10);
+        if (errno || end == text || *end || number < option->low || number > option->high)
+            return ex_complain("%s: \"%s\" is not a number in %ld..%ld", option->name, text,
+                               (long)option->low, (long)option->high);
+        settled = (int32_t)number;
+    }
+    memcpy(option->into, &settled, sizeof settled);
+    return 1;
+}
+
+int ex_args_parse(const struct ex_option *options, size_t n, int argc, char **argv, const char *intro)
+{
+    const int32_t on = 1;
+    size_t i, span;
+    int a;
+
+    for (a = 1; a < argc; a++) {
+        if (strcmp(argv[a], "--help") == 0) {
+            print_help(options, n, intro);
+            return -1;
+        }
+        span = strcspn(argv[a], "=");
+        for (i = 0; i < n; i++)
+            if (strlen(options[i].name) == span && strncmp(options[i].name, argv[a], span) == 0)
+                break;
+        if (i == n)
+            return ex_complain("unknown option \"%s\"; --help lists them", argv[a]);
+        if (options[i].kind == EX_SWITCH) {
+            if (argv[a][span] == '=')
+                return ex_complain("%s takes no value", options[i].name);
+            memcpy(options[i].into, &on, sizeof on);
+        } else if (argv[a][span] == '=') {
+            if (!take_value(&options[i], argv[a] + span + 1))
+                return 0;
+        } else if (a + 1 == argc) {
+            return ex_complain("%s needs a value", options[i].name);
+        } else if (!take_value(&options[i], argv[++a])) {
+            return 0;
+        }
+    }
+    return 1;
+}

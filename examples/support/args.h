@@ -1,0 +1,22 @@
+/* Command lines as a table: parsing, range checks and the --help text come from the same rows. */
+#ifndef EX_ARGS_H
+#define EX_ARGS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum ex_kind { EX_STRING, EX_INT, EX_CHOICE, EX_SWITCH };
+
+struct ex_option {
+    const char *name;  /* "--batch" */
+    const char *value; /* "B" in the help; for EX_CHOICE the names, "f32|bf16"; NULL for a switch */
+    enum ex_kind kind;
+    void *into;        /* const char * for EX_STRING, else int32_t: the number, the choice's index, or 1 */
+    int32_t low, high; /* of EX_INT */
+    const char *help;
+};
+
+/* 1 on success; 0 after a line on stderr; -1 after --help has been printed. */
+int ex_args_parse(const struct ex_option *options, size_t n, int argc, char **argv, const char *intro);
+
+#endif

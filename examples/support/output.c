@@ -1,0 +1,147 @@
+/* JSON by yajl_gen, so that quoting is right whatever a tokenizer produces. */
+#include "output.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yajl/yajl_gen.h>
+
+#include "support.h"
+
+static void put_string(yajl_gen gen, const char *text)
+{
+    yajl_gen_string(gen, (const unsigned char *)text, strlen(text));
+}
+
+static void put_number(yajl_gen gen, const char *format, double value)
+{
+    char digits[40];
+    yajl_gen_number(gen, digits, (size_t)snprintf(digits, sizeof digits, format, value));
+}
+
+static void put_count(yajl_gen gen, const char *name, uint64_t value)
+{
+    put_string(gen, name);
+    yajl_gen_integer(gen, (long long)value);
+}
+
+static void put_ratio(yajl_gen gen, const char *name, double value)
+{
+    put_string(gen, name);
+    put_number(gen, "%.6g", value);
+}
+
+static void put_named(yajl_gen gen, const char *name, const char *value)
+{
+    put_string(gen, name);
+    if (value)
+        put_string(gen, value);
+    else
+        yajl_gen_null(gen);
+}
+
+static const char *finish_name(int32_t finish)
+{
+    static const char *const names[] = {"unknown", "eos", "stop", "length", "cancelled", "error"};
+    return finish >= 0 && finish < (int32_t)(sizeof names / sizeof names[0]) ? names[finish] : names[0];
+}
+
+static yajl_gen new_gen(int pretty)
+{
+    yajl_gen gen = yajl_gen_alloc(NULL);
+    if (!gen) {
+        ex_complain("out of memory");
+        exit(EX_FAILED);
+    }
+    yajl_gen_config(gen, yajl_gen_beautify, pretty);
+    return gen;
+}
+
+static int flush_gen(yajl_gen gen, FILE *out, int newline)
+{
+    const unsigned char *text;
+    size_t length;
+    int ok;
+
+    yajl_gen_get_buf(gen, &text, &length);
+    ok = fwrite(text, 1, length, out) == length && (!newline || fputc('\n', out) != EOF);
+    yajl_gen_free(gen);
+    return ok;
+}
+
+int ex_write_result(FILE *out, size_t index, const specbatch_result *result)
+{
+    size_t n, n_logprobs, i;
+    const int32_t *ids = specbatch_result_tokens(result, &n);
+    const float *logprobs = specbatch_result_logprobs(result, &n_logprobs);
+    const char *text = specbatch_result_text(result, NULL);
+    yajl_gen gen = new_gen(0);
+
+    yajl_gen_map_open(gen);
+    put_count(gen, "index", index);
+    put_string(gen, "ids");
+    yajl_gen_array_open(gen);
+    for (i = 0; i < n; i++)
+        yajl_gen_integer(gen, ids[i]);
+    yajl_gen_array_close(gen);
+    if (text)
+        put_named(gen, "text", text);
+    put_named(gen, "finish", finish_name(specbatch_result_finish(result)));
+    if (specbatch_result_status(result) != SPECBATCH_OK)
+        put_named(gen, "error", specbatch_status_name(specbatch_result_status(result)));
+    if (logprobs) {
+        put_string(gen, "logprobs");
+        yajl_gen_array_open(gen);
+        for (i = 0; i < n_logprobs; i++)
+            put_number(gen, "%.9g", (double)logprobs[i]);
+        yajl_gen_array_close(gen);
+    }
+    yajl_gen_map_close(gen);
+    return flush_gen(gen, out, 1);
+}
+
+static void put_settings(yajl_gen gen, const struct ex_stats *stats)
+{
+    const specbatch_pool_options *pool = &stats->settings->pool;
+
+    put_named(gen, "target", stats->target);
+    put_named(gen, "draft", stats->draft);
+    put_named(gen, "fingerprint", stats->fingerprint);
+    put_named(gen, "policy", specbatch_policy_name(pool->policy));
+    put_count(gen, "batch", (uint64_t)pool->batch);
+    put_count(gen, "window", (uint64_t)pool->window);
+    put_count(gen, "draft_len", pool->draft_len > 0 ? (uint64_t)pool->draft_len : 0);
+    put_count(gen, "max_len", (uint64_t)pool->max_len);
+    put_count(gen, "threads", (uint64_t)pool->n_threads);
+    put_count(gen, "max_new", (uint64_t)stats->settings->max_new);
+}
+
+int ex_write_stats(FILE *out, const struct ex_stats *stats)
+{
+    const struct ex_run *run = stats->run;
+    const uint64_t rows = ex_run_counter(run, "decode_rows");
+    yajl_gen gen = new_gen(1);
+    int32_t i;
+
+    yajl_gen_map_open(gen);
+    put_settings(gen, stats);
+    put_count(gen, "requests", run->n);
+    put_count(gen, "tokens", run->n_tokens);
+    put_ratio(gen, "seconds", run->seconds);
+    put_ratio(gen, "tokens_per_second", (double)run->n_tokens / run->seconds);
+    put_ratio(gen, "tokens_per_row_round", ex_ratio(ex_run_counter(run, "tokens_committed"), rows));
+    put_ratio(gen, "acceptance", ex_ratio(ex_run_counter(run, "tokens_accepted"),
+                                          ex_run_counter(run, "tokens_drafted")));
+    put_ratio(gen, "group_rate", ex_ratio(ex_run_counter(run, "group_rows"), rows));
+    put_ratio(gen, "realign_share", ex_ratio(ex_run_counter(run, "realign_ns"),
+                                             ex_run_counter(run, "round_ns")));
+    if (stats->verified)
+        put_count(gen, "equivalent", stats->n_equal);
+    put_string(gen, "counters");
+    yajl_gen_map_open(gen);
+    for (i = 0; i < specbatch_stat_count(); i++)
+        put_count(gen, specbatch_stat_name(i), run->counters[i]);
+    yajl_gen_map_close(gen);
+    yajl_gen_map_close(gen);
+    return flush_gen(gen, out, 0);
+}

@@ -1,0 +1,140 @@
+/* Submit everything, step until nothing is active, collect as results come. */
+#include "run.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "support.h"
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static specbatch_request request_of(const struct ex_prompt *prompt, const struct ex_settings *settings)
+{
+    specbatch_request request = SPECBATCH_REQUEST_INIT;
+    request.ids = prompt->ids;
+    request.n_ids = prompt->n_ids;
+    request.max_new = settings->max_new;
+    request.flags = settings->request_flags;
+    return request;
+}
+
+static int submit_all(specbatch_pool *pool, const struct ex_prompts *prompts,
+                      const struct ex_settings *settings)
+{
+    size_t i;
+    for (i = 0; i < prompts->n; i++) {
+        const specbatch_request request = request_of(&prompts->at[i], settings);
+        if (specbatch_pool_submit(pool, &request, NULL) != SPECBATCH_OK)
+            return ex_complain("prompt %zu: %s", i, specbatch_last_error());
+    }
+    return 1;
+}
+
+/* Ids are 1, 2, 3, ... in the order of submission, so an id gives the prompt. */
+static void collect_ready(struct ex_run *run, specbatch_pool *pool)
+{
+    specbatch_result *result;
+    size_t n_tokens;
+
+    while (specbatch_pool_collect(pool, &result) == SPECBATCH_OK) {
+        run->results[specbatch_result_id(result) - 1] = result;
+        specbatch_result_tokens(result, &n_tokens);
+        run->n_tokens += n_tokens;
+        run->n_done++;
+    }
+}
+
+static void keep_counters(struct ex_run *run, const specbatch_pool *pool)
+{
+    int32_t i;
+    run->counters = ex_alloc((size_t)specbatch_stat_count(), sizeof *run->counters);
+    for (i = 0; i < specbatch_stat_count(); i++)
+        specbatch_pool_stat(pool, specbatch_stat_name(i), &run->counters[i]);
+}
+
+int ex_run(struct ex_run *run, specbatch_model *target, specbatch_model *draft,
+           const struct ex_prompts *prompts, const struct ex_settings *settings, ex_tick_fn tick, void *user)
+{
+    specbatch_pool_options options = settings->pool;
+    specbatch_pool *pool = NULL;
+    size_t active = 1;
+    double began;
+    int ok = 0;
+
+    memset(run, 0, sizeof *run);
+    run->n = prompts->n;
+    run->results = ex_alloc(run->n, sizeof *run->results);
+    options.queue_max = prompts->n;
+    if (specbatch_pool_create(&pool, target, draft, &options) != SPECBATCH_OK)
+        return ex_complain("%s", specbatch_last_error());
+    began = now();
+    if (!submit_all(pool, prompts, settings))
+        goto done;
+    while (active) {
+        if (specbatch_pool_step(pool, &active) != SPECBATCH_OK) {
+            ex_complain("%s", specbatch_last_error());
+            goto done;
+        }
+        collect_ready(run, pool);
+        run->seconds = now() - began;
+        if (tick)
+            tick(user, run);
+    }
+    keep_counters(run, pool);
+    ok = 1;
+done:
+    specbatch_pool_free(pool);
+    return ok;
+}
+
+void ex_run_free(struct ex_run *run)
+{
+    size_t i;
+    for (i = 0; run->results && i < run->n; i++)
+        specbatch_result_free(run->results[i]);
+    free(run->results);
+    free(run->counters);
+    memset(run, 0, sizeof *run);
+}
+
+uint64_t ex_run_counter(const struct ex_run *run, const char *name)
+{
+    int32_t i;
+    for (i = 0; i < specbatch_stat_count(); i++)
+        if (strcmp(specbatch_stat_name(i), name) == 0)
+            return run->counters[i];
+    return 0;
+}
+
+double ex_ratio(uint64_t part, uint64_t whole)
+{
+    return whole ? (double)part / (double)whole : 0.0;
+}
+
+int ex_run_verify(const struct ex_run *run, specbatch_model *target, const struct ex_prompts *prompts,
+                  const struct ex_settings *settings, size_t *n_equal)
+{
+    size_t i;
+
+    *n_equal = 0;
+    for (i = 0; i < run->n; i++) {
+        const specbatch_request request = request_of(&prompts->at[i], settings);
+        specbatch_audit_report report = SPECBATCH_AUDIT_REPORT_INIT;
+        if (specbatch_audit(target, &settings->pool, &request, run->results[i], &report) != SPECBATCH_OK)
+            return ex_complain("audit of %zu: %s", i, specbatch_last_error());
+        if (report.equal)
+            ++*n_equal;
+        else
+            ex_complain("index %zu differs from plain decoding at token %" PRId64 ": plain %" PRId32
+                        ", got %" PRId32 ", margin %.9g", i, report.first_divergence, report.token_expected,
+                        report.token_got, (double)report.margin);
+    }
+    return 1;
+}

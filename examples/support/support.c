@@ -1,0 +1,40 @@
+/* Messages and memory of the example programs: report in one line, and give up rather than limp on. */
+#include "support.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+const char *ex_program = "example";
+
+int ex_complain(const char *format, ...)
+{
+    va_list args;
+
+    fprintf(stderr, "%s: ", ex_program);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    return 0;
+}
+
+static void *or_exit(void *block)
+{
+    if (!block) {
+        ex_complain("out of memory");
+        exit(EX_FAILED);
+    }
+    return block;
+}
+
+void *ex_alloc(size_t count, size_t size)
+{
+    return or_exit(calloc(count ? count : 1, size));
+}
+
+void *ex_realloc(void *block, size_t count, size_t size)
+{
+    return or_exit(size && count > SIZE_MAX / size ? NULL : realloc(block, count * size));
+}
