@@ -17,6 +17,9 @@ void sb_port_fp_leave(const struct sb_fp_env *env);
 uint64_t sb_port_now_ns(void);     /* monotonic clock */
 int32_t sb_port_n_processors(void); /* that this process may run on, at least 1 */
 
+/* Tells the processor that this thread is polling. */
+void sb_port_pause(void);
+
 /* What this processor and operating system can run. */
 int sb_port_has_avx2(void);        /* with FMA and F16C */
 int sb_port_has_avx512(void);      /* F, BW, VL, DQ */
