@@ -1,0 +1,27 @@
+/* The element-wise kernels: SwiGLU and the residual sum. Lanes do not mix, so any division of the work does. */
+#include "level.h"
+#include "math.h"
+
+/* silu(x) = x / (1 + e^-x): e^-x is infinite for very negative x and the quotient -0, never NaN. */
+V_INLINE v16 gated(v16 gate, v16 up)
+{
+    v16 e = v_exp(v_sub(v_set1(0.0f), gate));
+    return v_mul(v_div(gate, v_add(v_set1(1.0f), e)), up);
+}
+
+/* y, gate, up [n] */
+void SB_LEVEL(swiglu)(float *y, const float *gate, const float *up, int64_t n)
+{
+    int64_t i;
+    for (i = 0; i + V16 <= n; i += V16)
+        v_store(y + i, gated(v_load(gate + i), v_load(up + i)));
+    if (i < n)
+        v_store_n(y + i, gated(v_load_n(gate + i, n - i), v_load_n(up + i, n - i)), n - i);
+}
+
+/* x, y [n] */
+void SB_LEVEL(add)(float *x, const float *y, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] += y[i];
+}

@@ -1,0 +1,201 @@
+/*
+ * Causal attention over the cache, one online-softmax pass (Milakov and Gimelshein 2018, arXiv:1805.02867).
+ *
+ * Keys come in tiles of 64 counted from position 0 of the query's own sequence. For a query at position p:
+ *
+ *     for each tile t = 0 .. p / 64, ascending, with keys j = 64 t .. min(64 t + 63, p)
+ *         s[j] = scale * dot(q, k[j])        16 lanes, ascending; fixed tree
+ *         m'   = max(m, max s)               c = e^(m - m')
+ *         w[j] = e^(s[j] - m')               l = l c + sum w, in 16 lanes and the fixed tree
+ *         y[d] = y[d] c, then the chain over ascending j of w[j] v[j][d]
+ *     y = y / l
+ *
+ * Everything above depends on q, p and the keys and values 0..p only: not on the tile's other queries, the
+ * slot, or what lies beyond p (those rows are never loaded, they may hold NaNs). So queries may share a pass
+ * over the keys: a work item is a block of consecutive tokens of one sequence and one kv head, with all query
+ * heads of its group. Splitting the keys instead would make the sum depend on where the split lies.
+ */
+#include "level.h"
+#include "math.h"
+
+enum { TILE = SB_CPU_ATTEND_TILE, QUERIES = SB_CPU_ATTEND_QUERIES, TILE_GROUPS = TILE / V16 };
+
+/* Keys whose dot products run together: what the level's registers hold. */
+#if defined(SB_LEVEL_AVX512)
+enum { KEYS = 16 };
+#elif defined(SB_LEVEL_AVX2)
+enum { KEYS = 4 };
+#else
+enum { KEYS = 1 };
+#endif
+
+/* The queries of a block that share a kv head, and their state between tiles. */
+struct queries {
+    int n;
+    const float *q[QUERIES]; /* [head_dim] */
+    float *y[QUERIES];       /* [head_dim], unnormalised until the end */
+    int64_t pos[QUERIES];
+    float max[QUERIES], sum[QUERIES];
+    float weight[QUERIES][TILE]; /* scores, then weights of the current tile */
+};
+
+/* out[i] = 16 partial sums of q and key i, of up to 16 keys; the rest zero. keys [n, head_dim] */
+static void partial_dots(v16 out[V16], const float *q, const float *keys, int64_t n, int64_t head_dim)
+{
+    int64_t i = 0, d;
+
+    for (; i + KEYS <= n; i += KEYS) {
+        const float *key = keys + i * head_dim;
+        v16 acc[KEYS];
+        for (int c = 0; c < KEYS; c++)
+            acc[c] = v_set1(0.0f);
+        for (d = 0; d + V16 <= head_dim; d += V16) {
+            v16 a = v_load(q + d);
+            for (int c = 0; c < KEYS; c++)
+                acc[c] = v_fma(a, v_load(key + c * head_dim + d), acc[c]);
+        }
+        if (d < head_dim) {
+            v16 a = v_load_n(q + d, head_dim - d);
+            for (int c = 0; c < KEYS; c++)
+                acc[c] = v_fma(a, v_load_n(key + c * head_dim + d, head_dim - d), acc[c]);
+        }
+        for (int c = 0; c < KEYS; c++)
+            out[i + c] = acc[c];
+    }
+    for (; i < n; i++) {
+        v16 acc = v_set1(0.0f);
+        for (d = 0; d + V16 <= head_dim; d += V16)
+            acc = v_fma(v_load(q + d), v_load(keys + i * head_dim + d), acc);
+        if (d < head_dim)
+            acc = v_fma(v_load_n(q + d, head_dim - d), v_load_n(keys + i * head_dim + d, head_dim - d), acc);
+        out[i] = acc;
+    }
+    for (; i < V16; i++)
+        out[i] = v_set1(0.0f);
+}
+
+/* Turns query i's scores of the tile's first n keys into weights, and brings max, sum and y up to date. */
+static void tile_softmax(struct queries *qs, int i, int64_t n, int64_t head_dim)
+{
+    const v16 lowest = v_set1(-INFINITY), zero = v_set1(0.0f);
+    float *weight = qs->weight[i];
+    v16 score[TILE_GROUPS], top = lowest, total = zero;
+
+    for (int g = 0; g < TILE_GROUPS; g++) {
+        int64_t lanes = n - g * V16 < 0 ? 0 : n - g * V16 > V16 ? V16 : n - g * V16;
+        score[g] = v_first(lanes, v_load(weight + g * V16), lowest);
+        top = v_max(top, score[g]);
+    }
+    float max = v_hmax(top);
+    max = qs->max[i] > max ? qs->max[i] : max;
+    for (int g = 0; g < TILE_GROUPS; g++) {
+        int64_t lanes = n - g * V16 < 0 ? 0 : n - g * V16 > V16 ? V16 : n - g * V16;
+        score[g] = v_first(lanes, v_exp(v_sub(score[g], v_set1(max))), zero);
+        v_store(weight + g * V16, score[g]);
+        total = v_add(total, score[g]);
+    }
+    float rescale[V16];
+    v_store(rescale, v_exp(v_set1(qs->max[i] - max)));
+    qs->sum[i] = fmaf(qs->sum[i], rescale[0], v_hsum(total));
+    qs->max[i] = max;
+    v16 factor = v_set1(rescale[0]);
+    int64_t d;
+    for (d = 0; d + V16 <= head_dim; d += V16)
+        v_store(qs->y[i] + d, v_mul(v_load(qs->y[i] + d), factor));
+    if (d < head_dim)
+        v_store_n(qs->y[i] + d, v_mul(v_load_n(qs->y[i] + d, head_dim - d), factor), head_dim - d);
+}
+
+/* y[d .. d + 16 groups) += chain over the tile's first n values. values [n, head_dim] */
+static inline __attribute__((always_inline)) void add_values(float *y, const float *weight, const float *values,
+                                                            int64_t n, int64_t head_dim, const int groups)
+{
+    v16 acc[TILE_GROUPS];
+    for (int g = 0; g < groups; g++)
+        acc[g] = v_load(y + g * V16);
+    for (int64_t j = 0; j < n; j++) {
+        v16 w = v_set1(weight[j]);
+        for (int g = 0; g < groups; g++)
+            acc[g] = v_fma(w, v_load(values + j * head_dim + g * V16), acc[g]);
+    }
+    for (int g = 0; g < groups; g++)
+        v_store(y + g * V16, acc[g]);
+}
+
+static void add_values_rest(float *y, const float *weight, const float *values, int64_t n, int64_t head_dim,
+                            int64_t lanes)
+{
+    v16 acc = v_load_n(y, lanes);
+    for (int64_t j = 0; j < n; j++)
+        acc = v_fma(v_set1(weight[j]), v_load_n(values + j * head_dim, lanes), acc);
+    v_store_n(y, acc, lanes);
+}
+
+/* One tile for all queries that reach it. keys, values: the head's row of the tile's first position. */
+static void do_tile(struct queries *qs, int64_t first_key, const float *keys, const float *values, int64_t head_dim,
+                    float scale)
+{
+    for (int i = 0; i < qs->n; i++) {
+        int64_t n = qs->pos[i] + 1 - first_key;
+        n = n > TILE ? TILE : n;
+        if (n <= 0)
+            continue;
+        for (int64_t j = 0; j < n; j += V16) {
+            v16 partial[V16];
+            partial_dots(partial, qs->q[i], keys + j * head_dim, n - j < V16 ? n - j : V16, head_dim);
+            v_store(qs->weight[i] + j, v_mul(v_sum16(partial), v_set1(scale)));
+        }
+        tile_softmax(qs, i, n, head_dim);
+        int64_t d = 0;
+        for (; d + 4 * V16 <= head_dim; d += 4 * V16)
+            add_values(qs->y[i] + d, qs->weight[i], values + d, n, head_dim, 4);
+        for (; d + V16 <= head_dim; d += V16)
+            add_values(qs->y[i] + d, qs->weight[i], values + d, n, head_dim, 1);
+        if (d < head_dim)
+            add_values_rest(qs->y[i] + d, qs->weight[i], values + d, n, head_dim, head_dim - d);
+    }
+}
+
+/* Up to QUERIES queries of one sequence and kv head, through all their tiles. */
+static void do_queries(struct queries *qs, const struct sb_attention *a, const struct sb_pass *pass, int64_t seq,
+                       int64_t kv_head)
+{
+    int64_t head_dim = a->head_dim, last = 0;
+    int64_t at = pass->base[seq] + (kv_head * pass->cap[seq] + pass->start[seq]) * head_dim;
+
+    for (int i = 0; i < qs->n; i++) {
+        qs->max[i] = -INFINITY;
+        qs->sum[i] = 0.0f;
+        memset(qs->y[i], 0, (size_t)head_dim * sizeof(float));
+        last = qs->pos[i] > last ? qs->pos[i] : last;
+    }
+    for (int64_t key = 0; key <= last; key += TILE)
+        do_tile(qs, key, a->k + at + key * head_dim, a->v + at + key * head_dim, head_dim, a->scale);
+    for (int i = 0; i < qs->n; i++)
+        for (int64_t d = 0; d < head_dim; d++)
+            qs->y[i][d] /= qs->sum[i];
+}
+
+void SB_LEVEL(attend)(const struct sb_cpu_attend *args, int64_t first, int64_t last)
+{
+    const struct sb_attention *a = args->attention;
+    int64_t head_dim = a->head_dim, group = a->heads / a->kv_heads, row = a->heads + 2 * a->kv_heads;
+    struct queries qs;
+
+    for (int64_t item = first; item < last; item++) {
+        struct sb_cpu_block block = args->blocks[item / a->kv_heads];
+        int64_t kv_head = item % a->kv_heads, seq = args->pass->seq[block.first];
+        qs.n = 0;
+        for (int64_t i = 0; i < block.n * group; i++) {
+            int64_t token = block.first + i / group, head = kv_head * group + i % group;
+            qs.q[qs.n] = args->qkv + (token * row + head) * head_dim;
+            qs.y[qs.n] = args->y + (token * a->heads + head) * head_dim;
+            qs.pos[qs.n] = args->pass->pos[token];
+            qs.n++;
+            if (qs.n == QUERIES || i + 1 == block.n * group) {
+                do_queries(&qs, a, args->pass, seq, kv_head);
+                qs.n = 0;
+            }
+        }
+    }
+}

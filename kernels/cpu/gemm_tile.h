@@ -1,0 +1,61 @@
+/*
+ * The GEMM's inner loops for one storage layout: 1 to 6 rows against one panel. Included by gemm.c once for
+ * each layout, after defining
+ *
+ *     TILE          name of the table this makes: TILE[rows - 1]
+ *     TILE_CALL(rows)  name of each function
+ *     TILE_LAYOUT   the layout, a constant
+ *     TILE_TARGET   extra function attributes, or nothing
+ *     TILE_FMA(acc, w, x)
+ *
+ * rows * groups accumulators stay in registers over the whole loop, so each weight is loaded once for all the
+ * rows. Every accumulator is its own chain over ascending k: the shape of the tile cannot show in the bits.
+ */
+
+/* x [rows, ldx], y [rows, ldy], panel piece [steps][64] */
+static inline __attribute__((always_inline)) TILE_TARGET void TILE_CALL(n)(const int rows, const int groups,
+                                                                          const struct piece *p)
+{
+    const int64_t stride = TILE_LAYOUT == SB_LAYOUT_BF16_DOT ? 2 * SB_PANEL : SB_PANEL; /* elements a step */
+    const int64_t step_bytes = stride * (int64_t)sb_layout_size(TILE_LAYOUT);
+
+    for (int g = 0; g < GROUPS && g * V16 < p->columns; g += groups) {
+        v16 acc[MAX_ROWS][GROUPS];
+        for (int r = 0; r < rows; r++)
+            for (int j = 0; j < groups; j++)
+                acc[r][j] = p->is_first ? v_set1(0.0f) : load_y(p, r, g + j);
+        const char *w_at = p->w;
+        for (int64_t k = 0; k < p->steps; k++, w_at += step_bytes) {
+            v16 w[GROUPS];
+            for (int j = 0; j < groups; j++)
+                w[j] = load_group(w_at, TILE_LAYOUT, g + j);
+            if (g == 0)
+                for (int64_t line = 0; line < step_bytes; line += 64)
+                    v_prefetch_l1(w_at + p->ahead + line);
+            for (int r = 0; r < rows; r++) {
+                v16 x = v_set1(p->x[r * p->ldx + k]);
+                for (int j = 0; j < groups; j++)
+                    acc[r][j] = TILE_FMA(acc[r][j], w[j], x);
+            }
+        }
+        for (int r = 0; r < rows; r++)
+            for (int j = 0; j < groups; j++)
+                store_y(p, r, g + j, acc[r][j]);
+    }
+}
+
+static TILE_TARGET void TILE_CALL(1)(const struct piece *p) { TILE_CALL(n)(1, TILE_GROUPS(1), p); }
+static TILE_TARGET void TILE_CALL(2)(const struct piece *p) { TILE_CALL(n)(2, TILE_GROUPS(2), p); }
+static TILE_TARGET void TILE_CALL(3)(const struct piece *p) { TILE_CALL(n)(3, TILE_GROUPS(3), p); }
+static TILE_TARGET void TILE_CALL(4)(const struct piece *p) { TILE_CALL(n)(4, TILE_GROUPS(4), p); }
+static TILE_TARGET void TILE_CALL(5)(const struct piece *p) { TILE_CALL(n)(5, TILE_GROUPS(5), p); }
+static TILE_TARGET void TILE_CALL(6)(const struct piece *p) { TILE_CALL(n)(6, TILE_GROUPS(6), p); }
+
+static void (*const TILE[MAX_ROWS])(const struct piece *) = {TILE_CALL(1), TILE_CALL(2), TILE_CALL(3),
+                                                            TILE_CALL(4), TILE_CALL(5), TILE_CALL(6)};
+
+#undef TILE
+#undef TILE_CALL
+#undef TILE_LAYOUT
+#undef TILE_TARGET
+#undef TILE_FMA

@@ -1,0 +1,66 @@
+/*
+ * exp and log of the CPU kernels. The C library's differ between versions and between scalar and vector code;
+ * these are the same fused multiply-adds at every SIMD level, so the same bits.
+ *
+ * Coefficients and reduction: Cephes expf and logf (S. Moshier, https://www.netlib.org/cephes/), within about
+ * 1 ulp over the whole range (test/test_kernels.c measures it).
+ */
+#ifndef SB_CPU_MATH_H
+#define SB_CPU_MATH_H
+
+#include "vec.h"
+
+/* e^x = 2^n e^r with n = round(x / ln 2), r = x - n ln 2 in two pieces. 2^n is applied as two factors, since
+ * n reaches 128 and -150. Below -110 the result is 0, above 90 infinity; a NaN passes through. */
+V_INLINE v16 v_exp(v16 x)
+{
+    const v16 to_int = v_set1(0x1.8p23f); /* adding it leaves the rounded integer in the low mantissa bits */
+    const v16 bias = v_set1(0x1.8p23f + 127.0f);
+
+    x = v_min(v_set1(90.0f), v_max(v_set1(-110.0f), x)); /* a > b ? a : b keeps a NaN that comes second */
+    v16 n = v_sub(v_fma(x, v_set1(0x1.715476p+0f), to_int), to_int);
+    v16 r = v_fma(n, v_set1(-0.693359375f), x);
+    r = v_fma(n, v_set1(2.12194440e-4f), r);
+
+    v16 p = v_set1(1.9875691500e-4f);
+    p = v_fma(p, r, v_set1(1.3981999507e-3f));
+    p = v_fma(p, r, v_set1(8.3334519073e-3f));
+    p = v_fma(p, r, v_set1(4.1665795894e-2f));
+    p = v_fma(p, r, v_set1(1.6666665459e-1f));
+    p = v_fma(p, r, v_set1(5.0000001201e-1f));
+    p = v_add(v_fma(v_mul(r, r), p, r), v_set1(1.0f));
+
+    v16 half = v_sub(v_fma(n, v_set1(0.5f), to_int), to_int);
+    v16 scale_a = v_shift_left_23(v_add(half, bias)); /* the integer half + 127 becomes the exponent */
+    v16 scale_b = v_shift_left_23(v_add(v_sub(n, half), bias));
+    return v_mul(v_mul(p, scale_a), scale_b);
+}
+
+/* Natural logarithm of a positive normal number or +infinity, which stays; NaN passes through. */
+V_INLINE float sb_log(float x)
+{
+    uint32_t bits = f32_bits(x);
+    if (!(x < INFINITY))
+        return x;
+    /* x = 2^e m with m in [sqrt(1/2), sqrt(2)) */
+    int32_t e = (int32_t)((bits - 0x3f3504f3u) >> 23);
+    if (e >= 256)
+        e -= 512;
+    float n = (float)e, f = bits_f32(bits - ((uint32_t)e << 23)) - 1.0f, z = f * f;
+
+    float p = 7.0376836292e-2f;
+    p = fmaf(p, f, -1.1514610310e-1f);
+    p = fmaf(p, f, 1.1676998740e-1f);
+    p = fmaf(p, f, -1.2420140846e-1f);
+    p = fmaf(p, f, 1.4249322787e-1f);
+    p = fmaf(p, f, -1.6668057665e-1f);
+    p = fmaf(p, f, 2.0000714765e-1f);
+    p = fmaf(p, f, -2.4999993993e-1f);
+    p = fmaf(p, f, 3.3333331174e-1f);
+    float y = p * (f * z);
+    y = fmaf(n, -2.12194440e-4f, y);
+    y = fmaf(z, -0.5f, y);
+    return fmaf(n, 0.693359375f, f + y);
+}
+
+#endif

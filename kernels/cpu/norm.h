@@ -1,0 +1,27 @@
+/* One RMSNorm row, shared by the norms of a layer (norm.c) and of the heads (rope.c). */
+#ifndef SB_CPU_NORM_H
+#define SB_CPU_NORM_H
+
+#include "vec.h"
+
+V_INLINE void norm_row(float *y, const float *x, const float *weight, int64_t n, float eps)
+{
+    v16 squares = v_set1(0.0f);
+    int64_t i;
+
+    for (i = 0; i + V16 <= n; i += V16) {
+        v16 a = v_load(x + i);
+        squares = v_fma(a, a, squares);
+    }
+    if (i < n) {
+        v16 a = v_load_n(x + i, n - i);
+        squares = v_fma(a, a, squares);
+    }
+    v16 scale = v_set1(1.0f / sqrtf(v_hsum(squares) / (float)n + eps));
+    for (i = 0; i + V16 <= n; i += V16)
+        v_store(y + i, v_mul(v_mul(v_load(x + i), scale), v_load(weight + i)));
+    if (i < n)
+        v_store_n(y + i, v_mul(v_mul(v_load_n(x + i, n - i), scale), v_load_n(weight + i, n - i)), n - i);
+}
+
+#endif

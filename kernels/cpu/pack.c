@@ -1,0 +1,84 @@
+/*
+ * Weights into panels (panel.h draws them), columns back out of them, and the rounding of the bf16 class.
+ *
+ * Nothing here does arithmetic but the rounding f32 -> bf16 (to nearest even, the same bit operations at every
+ * level), so a weight has one value wherever it is read: the embedding and a tied output layer share a table.
+ */
+#include "level.h"
+
+#define PACK_STEPS 64 /* k of a block: the 64 x 64 piece of the panel being written stays in the L1 cache */
+
+static uint32_t load_bits(const void *row, enum sb_dtype dtype, int64_t k)
+{
+    if (dtype == SB_F32)
+        return f32_bits(((const float *)row)[k]);
+    return ((const uint16_t *)row)[k];
+}
+
+static float widen(uint32_t bits, enum sb_dtype dtype)
+{
+    if (dtype == SB_F32)
+        return bits_f32(bits);
+    return dtype == SB_BF16 ? bf16_f32((uint16_t)bits) : f16_f32((uint16_t)bits);
+}
+
+/* panels: layout; rows [n, n_in] of dtype. F16 panels take f16 rows only: no other type is ever held as f16. */
+void SB_LEVEL(pack)(void *panels, enum sb_layout layout, int32_t n_in, int32_t first, int32_t n,
+                    const void *rows, enum sb_dtype dtype)
+{
+    size_t size = dtype == SB_F32 ? 4 : 2;
+    int32_t rows_at_once;
+
+    for (int32_t r0 = 0; r0 < n; r0 += rows_at_once) {
+        rows_at_once = SB_PANEL - (first + r0) % SB_PANEL; /* to the end of this panel */
+        if (rows_at_once > n - r0)
+            rows_at_once = n - r0;
+        for (int64_t k0 = 0; k0 < n_in; k0 += PACK_STEPS) {
+            int64_t k1 = k0 + PACK_STEPS < n_in ? k0 + PACK_STEPS : n_in;
+            for (int32_t r = r0; r < r0 + rows_at_once; r++) {
+                const char *row = (const char *)rows + (size_t)r * (size_t)n_in * size;
+                for (int64_t k = k0; k < k1; k++) {
+                    uint32_t bits = load_bits(row, dtype, k);
+                    int64_t at = sb_panel_index(layout, n_in, first + r, k);
+                    if (layout == SB_LAYOUT_F32)
+                        ((float *)panels)[at] = widen(bits, dtype);
+                    else if (layout == SB_LAYOUT_F16 || dtype == SB_BF16)
+                        ((uint16_t *)panels)[at] = (uint16_t)bits;
+                    else
+                        ((uint16_t *)panels)[at] = f32_bf16(widen(bits, dtype));
+                }
+            }
+        }
+    }
+}
+
+/* x [n_in] = row `id` of W. */
+void SB_LEVEL(embed)(float *x, const void *panels, enum sb_layout layout, int32_t n_in, int32_t id)
+{
+    for (int64_t k = 0; k < n_in; k++) {
+        int64_t at = sb_panel_index(layout, n_in, id, k);
+        if (layout == SB_LAYOUT_F32)
+            x[k] = ((const float *)panels)[at];
+        else if (layout == SB_LAYOUT_F16)
+            x[k] = f16_f32(((const uint16_t *)panels)[at]);
+        else
+            x[k] = bf16_f32(((const uint16_t *)panels)[at]);
+    }
+}
+
+/* x [n] -> out [n] floats that are bf16 values, or [(n + 1) / 2] words with x[k] high and x[k + 1] low. The value
+ * that fills an odd row's last word is -0: -0 times the zero weight there is -0, which added changes nothing,
+ * while +0 would turn a sum of -0 into +0. */
+void SB_LEVEL(round)(float *out, const float *x, int64_t n, int dot)
+{
+    if (!dot) {
+        for (int64_t k = 0; k < n; k++)
+            out[k] = bf16_f32(f32_bf16(x[k]));
+        return;
+    }
+    for (int64_t k = 0; k < n; k += 2) {
+        uint32_t high = f32_bf16(x[k]), low = k + 1 < n ? f32_bf16(x[k + 1]) : 0x8000u;
+        uint32_t word = high << 16 | low;
+        memcpy(&out[k / 2], &word, sizeof word);
+    }
+}

@@ -1,0 +1,56 @@
+/*
+ * Head norms and rotary position embedding of one token, and its K and V into the cache.
+ *
+ *     qkv row:   q head 0 .. heads - 1 | k head 0 .. kv_heads - 1 | v head 0 .. kv_heads - 1
+ *                normed, rotated         normed, rotated, cached    cached
+ *
+ * K is cached rotated: its rotation belongs to its position, which never changes, so realignment is a copy.
+ * Only the first rot_dim elements of a head turn; (a, b) -> (a cos - b sin, b cos + a sin), with four rounded
+ * products (no fused operation: any order of pairs and any vector width give the same bits).
+ */
+#include "level.h"
+#include "norm.h"
+
+/* head [2 * half]: pairs (i, i + half). cos, sin [half] */
+static void rotate_halves(float *head, const float *cosine, const float *sine, int64_t half)
+{
+    for (int64_t i = 0; i < half; i++) {
+        float a = head[i], b = head[i + half];
+        head[i] = a * cosine[i] - b * sine[i];
+        head[i + half] = b * cosine[i] + a * sine[i];
+    }
+}
+
+/* head [2 * half]: pairs (2i, 2i + 1) */
+static void rotate_neighbours(float *head, const float *cosine, const float *sine, int64_t half)
+{
+    for (int64_t i = 0; i < half; i++) {
+        float a = head[2 * i], b = head[2 * i + 1];
+        head[2 * i] = a * cosine[i] - b * sine[i];
+        head[2 * i + 1] = b * cosine[i] + a * sine[i];
+    }
+}
+
+/* qkv: the token's row [(heads + 2 * kv_heads) * head_dim] */
+void SB_LEVEL(rope_kv)(float *qkv, const struct sb_attention *a, const struct sb_pass *pass, int32_t token)
+{
+    int64_t head_dim = a->head_dim, half = a->rot_dim / 2, pos = pass->pos[token], seq = pass->seq[token];
+    const float *cosine = a->cos + pos * half, *sine = a->sin + pos * half;
+    const float *v = qkv + (int64_t)(a->heads + a->kv_heads) * head_dim;
+
+    for (int32_t h = 0; h < a->heads + a->kv_heads; h++) {
+        float *head = qkv + h * head_dim;
+        const float *weight = h < a->heads ? a->q_norm : a->k_norm;
+        if (weight)
+            norm_row(head, head, weight, head_dim, a->eps);
+        if (a->rot_interleaved)
+            rotate_neighbours(head, cosine, sine, half);
+        else
+            rotate_halves(head, cosine, sine, half);
+    }
+    for (int32_t h = 0; h < a->kv_heads; h++) {
+        int64_t at = pass->base[seq] + ((int64_t)h * pass->cap[seq] + pass->start[seq] + pos) * head_dim;
+        memcpy(a->k + at, qkv + (a->heads + h) * head_dim, (size_t)head_dim * sizeof(float));
+        memcpy(a->v + at, v + h * head_dim, (size_t)head_dim * sizeof(float));
+    }
+}
