@@ -1,0 +1,169 @@
+/*
+ * What a device can do: the narrow port layer between the engine and the kernels.
+ *
+ * Preconditions that hold for every operation are stated here once.
+ *
+ * - Pointers marked dev live in the backend's memory (on the CPU that is ordinary memory). Only
+ *   upload and download cross over. Operations are queued on an exec in order; they never wait,
+ *   never allocate and tolerate zero rows. exec_sync waits and reports what went wrong.
+ * - ROW INVARIANCE. Row r of a result is a function of row r of the input (and, for attention, of
+ *   that row's own history) alone: never of the number of rows, the row's index, its neighbours,
+ *   the thread count, the slot or the start column. This is the library's contract; whoever
+ *   changes an operation runs test/test_kernels.c, which compares bits.
+ * - Matrices are row-major and dense. Activations are f32. Element offsets are 64-bit.
+ * - Sizes are small enough that no product overflows int64_t; model loading and pool creation
+ *   have checked them.
+ *
+ * Cache addressing. A layer's K (or V) is one plane, rank 4: [slot, kv_head, column, head_dim].
+ * A row of a pass knows its slot's first element (`base`), the slot's columns (`cap`) and the
+ * column of its first content token (`start`). Position p of head h is at
+ *
+ *     plane + base + (h * cap + start + p) * head_dim
+ *
+ * so a kernel never multiplies slot by stride, and columns before `start` cannot be reached.
+ */
+#ifndef SB_BACKEND_H
+#define SB_BACKEND_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "alloc.h"
+
+enum sb_dtype { SB_F32 = 0, SB_BF16 = 1, SB_F16 = 2 };
+size_t sb_dtype_size(enum sb_dtype dtype);      /* bytes of one element */
+const char *sb_dtype_name(enum sb_dtype dtype); /* "f32", "bf16", "f16" */
+
+struct sb_device; /* one per model: what was chosen at load (SIMD level, compute class). Immutable */
+struct sb_exec;   /* one per pool: a stream on a GPU, a thread pool on the CPU, and scratch memory */
+
+/* The linear maps y = W x of a model, W [n_out, n_in], packed as the backend likes (panels of 64
+ * output columns on the CPU). Also the embedding table: row `id` is column id of the packed form. */
+struct sb_weight {
+    int32_t n_out, n_in;
+    enum sb_dtype dtype; /* as held in memory */
+    size_t bytes;
+    void *data; /* dev */
+};
+
+/* The query tokens of one pass. All pointers dev; entries are per token unless stated. */
+struct sb_pass {
+    int32_t n_tokens; /* m */
+    int32_t n_seqs;
+    int32_t n_out;      /* tokens whose logits are wanted */
+    int32_t max_len;    /* upper bound of pos + 1 over the pass */
+    const int32_t *ids; /* token buffer: the id of token t is ids[id_at[t]] */
+    const int32_t *id_at;
+    const int32_t *pos;   /* position in its own sequence, from 0 */
+    const int32_t *seq;   /* row of the pass it belongs to: index into base, cap, start */
+    const int64_t *base;  /* [n_seqs] elements */
+    const int32_t *cap;   /* [n_seqs] columns */
+    const int32_t *start; /* [n_seqs] columns */
+    const int32_t *out;   /* [n_out] indices of tokens */
+};
+
+/* One layer's attention: geometry, head norms, rotary tables, and the layer's cache planes. */
+struct sb_attention {
+    int32_t heads, kv_heads, head_dim;
+    int32_t rot_dim;          /* first rot_dim of head_dim are rotated, even */
+    int32_t rot_interleaved;  /* 0: pairs (i, i + rot_dim/2); 1: pairs (2i, 2i + 1) */
+    float eps;                /* of the head norms */
+    float scale;              /* of the scores */
+    const float *q_norm, *k_norm; /* dev [head_dim] or NULL */
+    const float *cos, *sin;   /* dev [positions, rot_dim / 2] */
+    float *k, *v;             /* dev planes, f32 on the CPU */
+};
+
+/* Physical shift of cached rows: for every plane and head, columns [from, from + len) move to [to, to + len). */
+struct sb_realign {
+    int32_t n_seqs, n_planes, kv_heads, head_dim;
+    int64_t plane_stride; /* elements between planes */
+    const int64_t *base;  /* dev [n_seqs] */
+    const int32_t *cap, *from, *to, *len; /* dev [n_seqs] */
+};
+
+/* What exec_create must be ready for: scratch is taken then, never in an operation. */
+struct sb_exec_limits {
+    int32_t max_tokens; /* rows of any operation */
+    int32_t max_width;  /* columns of any matrix input */
+    int32_t max_len;    /* positions of any sequence */
+    int32_t max_heads;  /* query heads */
+    int32_t max_head_dim;
+};
+
+struct sb_device_options {
+    int32_t compute; /* SPECBATCH_COMPUTE_* */
+    int32_t simd;    /* SPECBATCH_SIMD_* */
+};
+
+struct sb_backend {
+    const char *name;
+
+    /* E_NO_DEVICE, E_UNSUPPORTED (a forced SIMD level this processor lacks), E_NOMEM. */
+    int32_t (*device_open)(struct sb_device **out, const struct sb_mem *mem, const struct sb_device_options *options);
+    void (*device_close)(struct sb_device *device);
+    const char *(*device_class)(const struct sb_device *device); /* numerics class for the fingerprint */
+
+    /* Bytes exec_create takes; then the thing itself. n_threads >= 1 (ignored by GPUs). E_NOMEM, E_DEVICE. */
+    size_t (*exec_bytes)(const struct sb_device *device, int32_t n_threads, const struct sb_exec_limits *limits);
+    int32_t (*exec_create)(struct sb_exec **out, struct sb_device *device, const struct sb_mem *mem,
+                           int32_t n_threads, const struct sb_exec_limits *limits);
+    void (*exec_free)(struct sb_exec *exec);
+    int32_t (*exec_sync)(struct sb_exec *exec); /* E_DEVICE: sticky */
+
+    /* Device memory, zeroed. E_NOMEM. */
+    int32_t (*alloc)(void **out, struct sb_device *device, const struct sb_mem *mem, size_t bytes);
+    void (*free)(struct sb_device *device, const struct sb_mem *mem, void *dev);
+    /* exec NULL: at once (model loading). The host side may be reused when the call returns; download is
+     * complete after exec_sync. */
+    int32_t (*upload)(struct sb_exec *exec, void *dev, const void *host, size_t bytes);
+    int32_t (*download)(struct sb_exec *exec, void *host, const void *dev, size_t bytes);
+
+    /* An unfilled weight: memory for [n_out, n_in], in the type the device's compute class holds `dtype` as. */
+    int32_t (*weight_create)(struct sb_weight *out, struct sb_device *device, const struct sb_mem *mem,
+                             int32_t n_out, int32_t n_in, enum sb_dtype dtype);
+    /* Fills rows [first, first + n) of W from host memory, [n, n_in] of type `dtype`. Any order, each row once. */
+    int32_t (*weight_fill)(struct sb_weight *weight, struct sb_device *device, int32_t first, int32_t n,
+                           const void *rows, enum sb_dtype dtype);
+    void (*weight_free)(struct sb_weight *weight, struct sb_device *device, const struct sb_mem *mem);
+
+    /* x[t] = row ids[id_at[t]] of the table; zeros for an id outside [0, n_out). x [m, n_in] */
+    void (*embed)(struct sb_exec *exec, float *x, const struct sb_weight *table, const struct sb_pass *pass);
+    /* y = x * rsqrt(mean(x^2) + eps) * weight. x, y [m, n] (may be the same), weight [n] */
+    void (*rmsnorm)(struct sb_exec *exec, float *y, const float *x, const float *weight, int32_t m, int32_t n, float eps);
+    /* y[r][o] = (fmaf chain over ascending k from 0 of x[r][k] * W[o][k]) + bias[o]. x [m, n_in], y [m, n_out], bias may be NULL */
+    void (*gemm)(struct sb_exec *exec, float *y, const float *x, const struct sb_weight *weight, const float *bias, int32_t m);
+    /* Per head: optional norm of q and k, rotation at the token's position; q in place, k and v into the cache.
+     * qkv [m, (heads + 2 * kv_heads) * head_dim]: q heads, then k heads, then v heads */
+    void (*rope_kv)(struct sb_exec *exec, float *qkv, const struct sb_attention *attention, const struct sb_pass *pass);
+    /* Causal attention of each token over positions 0..pos of its own row, read from the cache (this pass's own
+     * tokens included). Key tiles are counted from position 0. y [m, heads * head_dim]; q in qkv as above */
+    void (*attend)(struct sb_exec *exec, float *y, const float *qkv, const struct sb_attention *attention, const struct sb_pass *pass);
+    /* y = silu(gate) * up. gate_up [m, 2 * n]: gate then up. y [m, n] */
+    void (*swiglu)(struct sb_exec *exec, float *y, const float *gate_up, int32_t m, int32_t n);
+    /* x += y, [m, n] */
+    void (*add)(struct sb_exec *exec, float *x, const float *y, int32_t m, int32_t n);
+    /* y[i] = x[index[i]], rows of n. index dev [m] */
+    void (*gather)(struct sb_exec *exec, float *y, const float *x, const int32_t *index, int32_t m, int32_t n);
+    /*
+     * The one selection rule: ids[at[i]] = the largest of logits[i][0..limit), ties to the lowest id, -1 when any of
+     * them is NaN. Where not NULL, logprob[at[i]] = its natural-log probability over [0, limit) and margin[at[i]] = top-1
+     * minus top-2 (infinity when limit is 1). logits [m, stride]; at dev [m]
+     */
+    void (*select)(struct sb_exec *exec, const float *logits, int32_t m, int32_t stride, int32_t limit,
+                   const int32_t *at, int32_t *ids, float *logprob, float *margin);
+    /*
+     * Greedy acceptance (paper, Algorithm 1 lines 8-15): row b proposed tokens[b*stride + 1 .. + n_draft[b]] and the
+     * target picked picks[b*stride + 0 .. + n_draft[b]]. n_accept[b] = how many leading proposals equal the pick before
+     * them. The row's new tokens are picks[0 .. n_accept[b]]: the accepted ones and the bonus or correction. All dev
+     */
+    void (*accept)(struct sb_exec *exec, const int32_t *tokens, const int32_t *picks, const int32_t *n_draft,
+                   int32_t n_rows, int32_t stride, int32_t *n_accept);
+    /* In place; ranges may overlap either way. */
+    void (*realign)(struct sb_exec *exec, float *planes, const struct sb_realign *realign);
+};
+
+/* The CPU backend: always there. */
+const struct sb_backend *sb_backend_cpu(void);
+
+#endif

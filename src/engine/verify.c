@@ -1,0 +1,147 @@
+/*
+ * Verification and commitment: the only way a token gets into a sequence.
+ *
+ * One target pass takes, for each decode row, its last committed token and its proposals (K + 1
+ * queries; just one for plain decoding, which is K = 0 of this same path) and, for rows still being
+ * prefilled, the next chunk of their prompt. The target selects after every decode query; acceptance
+ * is the paper's Algorithm 1, lines 8-15, but keeps the bonus token of a fully accepted row too.
+ *
+ * Chunks: boundaries are multiples of prefill_chunk from the sequence's first token, so they depend on
+ * that sequence alone. The last prompt token is not prefilled: it is the first query of the first round.
+ */
+#include "engine/round.h"
+
+#include "fault.h"
+#include "status.h"
+
+static void add_decode_row(struct sb_round *round, struct sb_runner *target, int32_t b)
+{
+    const struct sb_round_row *row = &round->rows[b];
+    const struct sb_seq *seq = row->seq;
+    const int32_t in_pass = sb_pass_seq(target, seq->slot, seq->start);
+    const int32_t first = b * round->stride;
+
+    round->n_draft[b] = row->n_draft;
+    for (int32_t j = 0; j <= row->n_draft; j++)
+        sb_pass_token(target, in_pass, seq->kv_len + j, first + j, first + j);
+}
+
+static int32_t add_prefill_row(struct sb_round *round, struct sb_runner *target, const struct sb_prefill_row *row,
+                               int32_t scratch)
+{
+    const struct sb_seq *seq = row->seq;
+    const int32_t in_pass = sb_pass_seq(target, seq->slot, seq->start);
+    const int32_t first = round->max_rows * round->stride + scratch;
+
+    for (int32_t i = 0; i < row->n; i++)
+        sb_pass_token(target, in_pass, seq->kv_len + i, first + i, -1);
+    return sb_round_upload(round, target, seq->tokens + seq->kv_len, row->n, scratch);
+}
+
+/* Log-probabilities and margins cost a pass over the logits: only when some row wants them. */
+static int wants(const struct sb_round *round, int margins)
+{
+    for (int32_t b = 0; b < round->n_rows; b++)
+        if (margins ? round->rows[b].seq->margins != NULL : round->rows[b].seq->logprobs != NULL)
+            return 1;
+    return 0;
+}
+
+static int32_t judge(struct sb_round *round, struct sb_runner *target)
+{
+    const struct sb_backend *be = target->backend;
+    int32_t rc = SPECBATCH_OK;
+
+    sb_pass_select(target, target->model->config.vocab, round->dev_picks, wants(round, 0) ? round->dev_logprob : NULL,
+                   wants(round, 1) ? round->dev_margin : NULL);
+    SB_TRY(be->upload(target->exec, round->dev_n_draft, round->n_draft,
+                      (size_t)round->n_rows * sizeof *round->n_draft));
+    be->accept(target->exec, round->dev_tokens, round->dev_picks, round->dev_n_draft, round->n_rows, round->stride,
+               round->dev_n_accept);
+    SB_TRY(be->download(target->exec, round->host_verdict, round->dev_verdict, round->verdict_bytes));
+    if (SB_FAULT(BONUS_FROM_DRAFT))
+        SB_TRY(be->download(target->exec, round->tokens, round->dev_tokens, round->tokens_bytes));
+done:
+    return rc;
+}
+
+int32_t sb_verify(struct sb_round *round, struct sb_runner *target)
+{
+    int32_t scratch = 0, rc = SPECBATCH_OK;
+
+    sb_pass_begin(target);
+    for (int32_t b = 0; b < round->n_rows; b++)
+        add_decode_row(round, target, b);
+    for (int32_t i = 0; i < round->n_prefill; i++) {
+        SB_TRY(add_prefill_row(round, target, &round->prefill[i], scratch));
+        scratch += round->prefill[i].n;
+    }
+    SB_TRY(sb_pass_run(target, round->dev_tokens));
+    if (round->n_rows > 0)
+        SB_TRY(judge(round, target));
+    SB_TRY(target->backend->exec_sync(target->exec));
+    for (int32_t b = 0; b < round->n_rows; b++)
+        round->rows[b].n_accept = round->n_accept[b];
+    for (int32_t i = 0; i < round->n_prefill; i++)
+        round->prefill[i].seq->kv_len += round->prefill[i].n + SB_FAULT(PREFILL_SKIPS_ONE);
+done:
+    return rc;
+}
+
+/* Why a sequence ends at this token, or 0. The order matters only for what the finish is called. */
+static int32_t finish_at(const struct sb_seq *seq, const struct sb_config *config, int32_t id)
+{
+    if (!seq->ignore_eos)
+        for (int32_t i = 0; i < config->n_eos; i++)
+            if (id == config->eos[i])
+                return SPECBATCH_FINISH_EOS;
+    for (int32_t i = 0; i < seq->n_stop_ids; i++)
+        if (id == seq->stop_ids[i])
+            return SPECBATCH_FINISH_STOP;
+    if (seq->n_tokens == seq->max_tokens)
+        return SPECBATCH_FINISH_LENGTH;
+    return 0;
+}
+
+/* One selected token into the sequence; `at` is its index in the round. Returns 0 when the sequence ends. */
+static int append(struct sb_round *round, struct sb_seq *seq, int32_t at, int32_t id)
+{
+    const int32_t i = sb_seq_n_generated(seq);
+
+    if (id < 0) {
+        seq->finish = SPECBATCH_FINISH_ERROR;
+        seq->status = sb_fail(SPECBATCH_E_NAN, "request %llu: NaN logits after %d tokens",
+                              (unsigned long long)seq->id, seq->n_tokens);
+        return 0;
+    }
+    seq->tokens[seq->n_tokens++] = id;
+    if (seq->logprobs)
+        seq->logprobs[i] = round->logprob[at + SB_FAULT(LOGPROB_SHIFTED)];
+    if (seq->margins)
+        seq->margins[i] = round->margin[at];
+    seq->finish = finish_at(seq, &round->model->config, SB_FAULT(STOP_LATE) ? seq->tokens[seq->n_tokens - 2] : id);
+    return !seq->finish;
+}
+
+int32_t sb_commit(struct sb_round *round, int32_t b)
+{
+    const struct sb_round_row *row = &round->rows[b];
+    const int32_t first = b * round->stride, before = row->seq->n_tokens;
+    struct sb_seq *seq = row->seq;
+    int32_t n;
+
+    for (n = 0; n <= row->n_accept; n++) {
+        const int from_draft = SB_FAULT(BONUS_FROM_DRAFT) && n == row->n_accept && n < row->n_draft;
+        if (!append(round, seq, first + n, from_draft ? round->tokens[first + n + 1] : round->picks[first + n]))
+            break;
+    }
+    n = seq->n_tokens - before;
+    seq->accepted += (uint64_t)(n < row->n_accept ? n : row->n_accept);
+    /* Both caches keep what was committed and forget the rest: entries beyond a length are never read. */
+    seq->kv_len += n + (SB_FAULT(LAST_KV_PRESENT) && seq->rounds == 0);
+    if (seq->draft_kv_len > seq->n_tokens - 1 + SB_FAULT(DRAFT_NOT_ROLLED_BACK))
+        seq->draft_kv_len = seq->n_tokens - 1 + SB_FAULT(DRAFT_NOT_ROLLED_BACK);
+    seq->rounds++;
+    seq->drafted += (uint64_t)row->n_draft;
+    return n;
+}
