@@ -19,3 +19,25 @@ const char *sb_last_error(void)
 {
     return last_error;
 }
+
+const char *specbatch_status_name(int32_t status)
+{
+    static const struct {
+        int32_t status;
+        const char *name;
+    } names[] = {
+#define NAME(status) {status, #status}
+        NAME(SPECBATCH_OK), NAME(SPECBATCH_E_INVALID), NAME(SPECBATCH_E_OPTIONS), NAME(SPECBATCH_E_TOO_LONG),
+        NAME(SPECBATCH_E_TOKEN), NAME(SPECBATCH_E_BUFFER), NAME(SPECBATCH_E_NOT_FOUND), NAME(SPECBATCH_E_EMPTY),
+        NAME(SPECBATCH_E_QUEUE_FULL), NAME(SPECBATCH_E_BUSY), NAME(SPECBATCH_E_VOCAB), NAME(SPECBATCH_E_NOMEM),
+        NAME(SPECBATCH_E_BUDGET), NAME(SPECBATCH_E_IO), NAME(SPECBATCH_E_FORMAT), NAME(SPECBATCH_E_UNSUPPORTED),
+        NAME(SPECBATCH_E_NO_TOKENIZER), NAME(SPECBATCH_E_CANCELLED), NAME(SPECBATCH_E_NAN),
+        NAME(SPECBATCH_E_NO_DEVICE), NAME(SPECBATCH_E_DEVICE), NAME(SPECBATCH_E_INTERNAL),
+#undef NAME
+    };
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (names[i].status == status)
+            return names[i].name;
+    return "unknown status";
+}

@@ -1,0 +1,573 @@
+/*
+ * Every exported function but the options': check the arguments, copy the options, call inward. No logic.
+ *
+ * A call that computes enters the library's floating-point environment and leaves it; a call on a pool
+ * that may run the caller's code marks the pool busy, so that a callback which calls back gets E_BUSY
+ * instead of a pool in mid-air.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "options.h"
+#include "port.h"
+#include "sched/pool.h"
+#include "status.h"
+#include "text/tokenizer.h"
+
+/* ------------------------------------------------------------------ version, status */
+
+int32_t specbatch_version(void)
+{
+    return SPECBATCH_VERSION_MAJOR * 10000 + SPECBATCH_VERSION_MINOR * 100 + SPECBATCH_VERSION_PATCH;
+}
+
+int32_t specbatch_abi_version(void)
+{
+    return SPECBATCH_SOVERSION;
+}
+
+int32_t specbatch_has(const char *feature)
+{
+    if (!feature)
+        return 0;
+    if (strcmp(feature, "cpu") == 0)
+        return 1;
+    if (strcmp(feature, "avx2") == 0)
+        return sb_port_has_avx2();
+    if (strcmp(feature, "avx512") == 0)
+        return sb_port_has_avx512();
+    if (strcmp(feature, "avx512_bf16") == 0)
+        return sb_port_has_avx512_bf16();
+    return 0;
+}
+
+int32_t specbatch_status_is_fatal(int32_t status)
+{
+    return status == SPECBATCH_E_DEVICE || status == SPECBATCH_E_INTERNAL;
+}
+
+const char *specbatch_last_error(void)
+{
+    return sb_last_error();
+}
+
+static int32_t null_argument(const char *name)
+{
+    return sb_fail(SPECBATCH_E_INVALID, "%s is NULL", name);
+}
+
+/* ---------------------------------------------------------------------------- model */
+
+int32_t specbatch_model_open(specbatch_model **out, const char *path, const specbatch_model_options *options)
+{
+    specbatch_model_options full;
+    struct sb_fp_env env;
+    int32_t rc;
+
+    if (!out || !path)
+        return null_argument(out ? "path" : "out");
+    if ((rc = sb_model_options_resolve(&full, options)) != SPECBATCH_OK)
+        return rc;
+    sb_port_fp_enter(&env);
+    rc = sb_model_open(out, path, &full);
+    sb_port_fp_leave(&env);
+    return rc;
+}
+
+void specbatch_model_retain(specbatch_model *model)
+{
+    sb_model_retain(model);
+}
+
+void specbatch_model_close(specbatch_model *model)
+{
+    sb_model_release(model);
+}
+
+const char *specbatch_model_arch(const specbatch_model *model)
+{
+    return model ? model->config.arch->model_type : "";
+}
+
+const char *specbatch_model_dtype(const specbatch_model *model)
+{
+    return model ? sb_dtype_name(model->dtype) : "";
+}
+
+const char *specbatch_model_fingerprint(const specbatch_model *model)
+{
+    return model ? model->fingerprint : "";
+}
+
+int32_t specbatch_model_vocab_size(const specbatch_model *model)
+{
+    return model ? model->config.vocab : 0;
+}
+
+int32_t specbatch_model_layers(const specbatch_model *model)
+{
+    return model ? model->config.layers : 0;
+}
+
+int32_t specbatch_model_context(const specbatch_model *model)
+{
+    return model ? model->config.context : 0;
+}
+
+uint64_t specbatch_model_bytes(const specbatch_model *model)
+{
+    return model ? model->bytes : 0;
+}
+
+int32_t specbatch_model_has_tokenizer(const specbatch_model *model)
+{
+    return model && model->tokenizer;
+}
+
+const int32_t *specbatch_model_eos(const specbatch_model *model, size_t *n)
+{
+    if (n)
+        *n = model ? (size_t)model->config.n_eos : 0;
+    return model ? model->config.eos : NULL;
+}
+
+/* ----------------------------------------------------------------------------- text */
+
+static int32_t check_text_call(const specbatch_model *model, const void *in, const void *buffer, size_t capacity,
+                               const size_t *n)
+{
+    if (!model || !in || !n)
+        return null_argument(!model ? "model" : !in ? "the input" : "n");
+    if (!buffer && capacity > 0)
+        return null_argument("the buffer");
+    if (!model->tokenizer)
+        return sb_fail(SPECBATCH_E_NO_TOKENIZER, "the model has no tokenizer");
+    return SPECBATCH_OK;
+}
+
+/* Bytes into the caller's buffer with a NUL, or E_BUFFER; *n is the length either way. */
+static int32_t give_text(const char *text, size_t length, char *buffer, size_t capacity, size_t *n)
+{
+    *n = length;
+    if (!buffer)
+        return SPECBATCH_OK;
+    if (capacity <= length)
+        return sb_fail(SPECBATCH_E_BUFFER, "the buffer has %zu bytes, %zu are needed", capacity, length + 1);
+    memcpy(buffer, text, length);
+    buffer[length] = '\0';
+    return SPECBATCH_OK;
+}
+
+int32_t specbatch_tokenize(const specbatch_model *model, const char *text, size_t length, uint32_t flags, int32_t *ids,
+                           size_t capacity, size_t *n)
+{
+    struct sb_ids found = {0};
+    int32_t rc = SPECBATCH_OK;
+
+    if ((rc = check_text_call(model, text, ids, capacity, n)) != SPECBATCH_OK)
+        return rc;
+    found.mem = &model->mem;
+    SB_TRY(sb_tokenizer_encode(model->tokenizer, text, length, flags, &found));
+    *n = found.n;
+    if (ids && capacity < found.n)
+        SB_FAIL(SPECBATCH_E_BUFFER, "the buffer holds %zu ids, %zu are needed", capacity, found.n);
+    if (ids && found.n > 0)
+        memcpy(ids, found.data, found.n * sizeof *ids);
+done:
+    sb_ids_clear(&found);
+    return rc;
+}
+
+int32_t specbatch_detokenize(const specbatch_model *model, const int32_t *ids, size_t n_ids, uint32_t flags,
+                             char *buffer, size_t capacity, size_t *n)
+{
+    static const int32_t no_ids[1];
+    struct sb_bytes text = {0};
+    int32_t rc;
+
+    if ((rc = check_text_call(model, n_ids > 0 ? ids : no_ids, buffer, capacity, n)) != SPECBATCH_OK)
+        return rc;
+    text.mem = &model->mem;
+    SB_TRY(sb_tokenizer_decode(model->tokenizer, ids, n_ids, flags, &text));
+    SB_TRY(give_text(text.data, text.n, buffer, capacity, n));
+done:
+    sb_bytes_clear(&text);
+    return rc;
+}
+
+int32_t specbatch_token_text(const specbatch_model *model, int32_t id, char *buffer, size_t capacity, size_t *n)
+{
+    const char *piece;
+    size_t length;
+    int32_t rc;
+
+    if ((rc = check_text_call(model, &id, buffer, capacity, n)) != SPECBATCH_OK)
+        return rc;
+    piece = sb_tokenizer_piece(model->tokenizer, id, &length);
+    if (!piece)
+        return sb_fail(SPECBATCH_E_TOKEN, "no token has id %d", id);
+    return give_text(piece, length, buffer, capacity, n);
+}
+
+int32_t specbatch_chat_format(int32_t format, const specbatch_message *messages, size_t n_messages, char *buffer,
+                              size_t capacity, size_t *n)
+{
+    const struct sb_mem mem = {NULL, NULL, NULL};
+    struct sb_bytes text = {.mem = &mem};
+    int32_t rc;
+
+    if (!messages || !n)
+        return null_argument(n ? "messages" : "n");
+    if (!buffer && capacity > 0)
+        return null_argument("the buffer");
+    SB_TRY(sb_chat_format(format, messages, n_messages, &text));
+    SB_TRY(give_text(text.data, text.n, buffer, capacity, n));
+done:
+    sb_bytes_clear(&text);
+    return rc;
+}
+
+struct specbatch_text_stream {
+    specbatch_model *model; /* a reference */
+    struct sb_stream *stream;
+};
+
+int32_t specbatch_text_stream_create(specbatch_text_stream **out, specbatch_model *model, uint32_t flags)
+{
+    specbatch_text_stream *stream = NULL;
+    size_t unused;
+    int32_t rc;
+
+    if (!out)
+        return null_argument("out");
+    if ((rc = check_text_call(model, out, NULL, 0, &unused)) != SPECBATCH_OK)
+        return rc;
+    SB_NEW(stream, sb_alloc(&model->mem, 1, sizeof *stream), "a text stream");
+    SB_TRY(sb_stream_create(&stream->stream, &model->mem, model->tokenizer, flags));
+    stream->model = model;
+    sb_model_retain(model);
+    *out = stream;
+    stream = NULL;
+done:
+    if (stream)
+        sb_free(&model->mem, stream);
+    return rc;
+}
+
+int32_t specbatch_text_stream_push(specbatch_text_stream *stream, const int32_t *ids, size_t n_ids, const char **text,
+                                   size_t *length)
+{
+    size_t unused;
+
+    if (!stream || !text || (!ids && n_ids > 0))
+        return null_argument(!stream ? "stream" : !text ? "text" : "ids");
+    return sb_stream_push(stream->stream, ids, n_ids, text, length ? length : &unused);
+}
+
+void specbatch_text_stream_free(specbatch_text_stream *stream)
+{
+    specbatch_model *model;
+
+    if (!stream)
+        return;
+    model = stream->model;
+    sb_stream_free(stream->stream);
+    sb_free(&model->mem, stream);
+    sb_model_release(model);
+}
+
+/* ----------------------------------------------------------------- policies, options */
+
+int32_t specbatch_policy_count(void)
+{
+    return sb_policy_count();
+}
+
+const char *specbatch_policy_name(int32_t policy)
+{
+    return sb_policy_at(policy) ? sb_policy_at(policy)->name : NULL;
+}
+
+int32_t specbatch_policy_by_name(const char *name)
+{
+    if (!name)
+        return null_argument("name");
+    for (int32_t i = 0; i < sb_policy_count(); i++)
+        if (strcmp(sb_policy_at(i)->name, name) == 0)
+            return i;
+    return sb_fail(SPECBATCH_E_NOT_FOUND, "no policy is called \"%.60s\"", name);
+}
+
+int32_t specbatch_model_options_init(specbatch_model_options *options, size_t size)
+{
+    return sb_options_init(options, size);
+}
+
+int32_t specbatch_pool_options_init(specbatch_pool_options *options, size_t size)
+{
+    return sb_options_init(options, size);
+}
+
+int32_t specbatch_request_init(specbatch_request *request, size_t size)
+{
+    return sb_options_init(request, size);
+}
+
+/* ----------------------------------------------------------------------------- pool */
+
+int32_t specbatch_pool_bytes(uint64_t *bytes, specbatch_model *target, specbatch_model *draft,
+                             const specbatch_pool_options *options)
+{
+    specbatch_pool_options full;
+    int32_t rc;
+
+    if (!bytes || !target)
+        return null_argument(bytes ? "target" : "bytes");
+    if ((rc = sb_pool_options_resolve(&full, options, target->config.context)) != SPECBATCH_OK)
+        return rc;
+    return sb_pool_bytes(bytes, target, draft, &full);
+}
+
+int32_t specbatch_pool_create(specbatch_pool **out, specbatch_model *target, specbatch_model *draft,
+                              const specbatch_pool_options *options)
+{
+    specbatch_pool_options full;
+    struct sb_fp_env env;
+    int32_t rc;
+
+    if (!out || !target)
+        return null_argument(out ? "target" : "out");
+    if ((rc = sb_pool_options_resolve(&full, options, target->config.context)) != SPECBATCH_OK)
+        return rc;
+    sb_port_fp_enter(&env);
+    rc = sb_pool_create(out, target, draft, &full);
+    sb_port_fp_leave(&env);
+    return rc;
+}
+
+void specbatch_pool_free(specbatch_pool *pool)
+{
+    if (pool && !pool->busy)
+        sb_pool_free(pool);
+}
+
+/* What every call on a pool begins with. A dead pool still hands out results, so collect passes dead_too. */
+static int32_t enter(specbatch_pool *pool, int dead_too)
+{
+    if (!pool)
+        return null_argument("pool");
+    if (pool->busy)
+        return sb_fail(SPECBATCH_E_BUSY, "the pool was called from one of its own callbacks");
+    if (pool->fatal && !dead_too)
+        return sb_fail(pool->fatal, "the pool ended with %s", specbatch_status_name(pool->fatal));
+    pool->busy = 1;
+    return SPECBATCH_OK;
+}
+
+int32_t specbatch_pool_submit(specbatch_pool *pool, const specbatch_request *request, uint64_t *id)
+{
+    specbatch_request full;
+    int32_t rc = enter(pool, 0);
+
+    if (rc != SPECBATCH_OK)
+        return rc;
+    rc = sb_request_resolve(&full, request, pool->options.draft_len);
+    if (rc == SPECBATCH_OK)
+        rc = sb_pool_submit(pool, &full, id);
+    pool->busy = 0;
+    return rc;
+}
+
+int32_t specbatch_pool_cancel(specbatch_pool *pool, uint64_t id)
+{
+    int32_t rc = enter(pool, 0);
+
+    if (rc != SPECBATCH_OK)
+        return rc;
+    rc = sb_pool_cancel(pool, id);
+    pool->busy = 0;
+    return rc;
+}
+
+int32_t specbatch_pool_step(specbatch_pool *pool, size_t *n_active)
+{
+    struct sb_fp_env env;
+    int32_t rc = enter(pool, 0);
+
+    if (rc != SPECBATCH_OK)
+        return rc;
+    sb_port_fp_enter(&env);
+    rc = sb_pool_step(pool);
+    sb_port_fp_leave(&env);
+    if (n_active && rc == SPECBATCH_OK)
+        *n_active = pool->n_active;
+    pool->busy = 0;
+    return rc;
+}
+
+int32_t specbatch_pool_poll(specbatch_pool *pool, uint64_t id, int32_t *ids, size_t capacity, size_t *n)
+{
+    struct sb_seq *seq;
+    size_t left;
+    int32_t rc = enter(pool, 1);
+
+    if (rc != SPECBATCH_OK)
+        return rc;
+    pool->busy = 0;
+    if (!n || (!ids && capacity > 0))
+        return null_argument(n ? "ids" : "n");
+    seq = sb_idmap_find(&pool->by_id, id);
+    if (!seq)
+        return sb_fail(SPECBATCH_E_NOT_FOUND, "request %llu is unknown or collected", (unsigned long long)id);
+    left = (size_t)(sb_seq_n_generated(seq) - seq->n_polled);
+    *n = left < capacity ? left : capacity;
+    if (*n > 0)
+        memcpy(ids, seq->tokens + seq->n_prompt + seq->n_polled, *n * sizeof *ids);
+    seq->n_polled += (int32_t)*n;
+    return SPECBATCH_OK;
+}
+
+int32_t specbatch_pool_collect(specbatch_pool *pool, specbatch_result **result)
+{
+    int32_t rc;
+
+    if (!result)
+        return null_argument("result");
+    if ((rc = enter(pool, 1)) != SPECBATCH_OK)
+        return rc;
+    rc = sb_pool_collect(pool, result);
+    pool->busy = 0;
+    return rc;
+}
+
+/* -------------------------------------------------------------------------- results */
+
+uint64_t specbatch_result_id(const specbatch_result *result)
+{
+    return result ? result->seq->id : 0;
+}
+
+int32_t specbatch_result_status(const specbatch_result *result)
+{
+    return result ? result->seq->status : 0;
+}
+
+int32_t specbatch_result_finish(const specbatch_result *result)
+{
+    return result ? result->seq->finish : 0;
+}
+
+/* Results hand out arrays and their length in one way. */
+static size_t give_count(const specbatch_result *result, size_t *n)
+{
+    const size_t count = result ? (size_t)sb_seq_n_generated(result->seq) : 0;
+
+    if (n)
+        *n = count;
+    return count;
+}
+
+const int32_t *specbatch_result_tokens(const specbatch_result *result, size_t *n)
+{
+    give_count(result, n);
+    return result ? result->seq->tokens + result->seq->n_prompt : NULL;
+}
+
+const float *specbatch_result_logprobs(const specbatch_result *result, size_t *n)
+{
+    const float *logprobs = result ? result->seq->logprobs : NULL;
+
+    give_count(logprobs ? result : NULL, n);
+    return logprobs;
+}
+
+const char *specbatch_result_text(const specbatch_result *result, size_t *length)
+{
+    if (length)
+        *length = result ? result->text_length : 0;
+    return result ? result->text : NULL;
+}
+
+size_t specbatch_result_prompt_length(const specbatch_result *result)
+{
+    return result ? (size_t)result->seq->n_prompt : 0;
+}
+
+uint64_t specbatch_result_rounds(const specbatch_result *result)
+{
+    return result ? result->seq->rounds : 0;
+}
+
+uint64_t specbatch_result_drafted(const specbatch_result *result)
+{
+    return result ? result->seq->drafted : 0;
+}
+
+uint64_t specbatch_result_accepted(const specbatch_result *result)
+{
+    return result ? result->seq->accepted : 0;
+}
+
+const char *specbatch_result_fingerprint(const specbatch_result *result)
+{
+    return result ? result->model->fingerprint : NULL;
+}
+
+void specbatch_result_free(specbatch_result *result)
+{
+    struct sb_mem mem;
+
+    if (!result)
+        return;
+    mem = result->mem;
+    sb_seq_free(&mem, result->seq);
+    sb_free(&mem, result->text);
+    sb_model_release(result->model);
+    sb_free(&mem, result);
+}
+
+/* --------------------------------------------------------------------- stats, audit */
+
+int32_t specbatch_pool_stat(const specbatch_pool *pool, const char *name, uint64_t *value)
+{
+    int32_t stat;
+
+    if (!pool || !name || !value)
+        return null_argument(!pool ? "pool" : !name ? "name" : "value");
+    stat = sb_stat_by_name(name);
+    if (stat < 0)
+        return stat;
+    *value = pool->stats[stat];
+    return SPECBATCH_OK;
+}
+
+int32_t specbatch_stat_count(void)
+{
+    return SB_N_STATS;
+}
+
+const char *specbatch_stat_name(int32_t index)
+{
+    return sb_stat_name(index);
+}
+
+int32_t specbatch_audit(specbatch_model *target, const specbatch_pool_options *options,
+                        const specbatch_request *request, const specbatch_result *result,
+                        specbatch_audit_report *report)
+{
+    specbatch_pool_options full;
+    specbatch_audit_report found = SPECBATCH_AUDIT_REPORT_INIT;
+    specbatch_request plain;
+    struct sb_fp_env env;
+    int32_t rc;
+
+    if (!target || !request || !result || !report)
+        return null_argument(!target ? "target" : !request ? "request" : !result ? "result" : "report");
+    if ((rc = sb_pool_options_resolve(&full, options, target->config.context)) != SPECBATCH_OK ||
+        (rc = sb_request_resolve(&plain, request, SB_DRAFT_LEN_MAX)) != SPECBATCH_OK)
+        return rc;
+    sb_port_fp_enter(&env);
+    rc = sb_audit(target, &full, &plain, result, &found);
+    sb_port_fp_leave(&env);
+    return rc == SPECBATCH_OK ? sb_options_report(report, &found, sizeof found, "audit report") : rc;
+}

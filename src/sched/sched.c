@@ -1,0 +1,299 @@
+/*
+ * The round that every policy shares, residents, and realignment.
+ *
+ *   form ---> move ---> draft ---> verify ---> trim ---> commit ---> settle ---> move
+ *   policy    if asked  K passes   one pass    policy    verify.c    policy      if asked
+ *
+ * Rejected: a loop for each policy. The paper's code has two, and they disagree about end-of-sequence
+ * and about what they count.
+ */
+#include "sched/sched.h"
+
+#include "fault.h"
+#include "port.h"
+#include "status.h"
+
+static const struct sb_policy *const policies[] = {
+    [SPECBATCH_POLICY_RAGGED] = &sb_policy_ragged,     [SPECBATCH_POLICY_PLAIN] = &sb_policy_plain,
+    [SPECBATCH_POLICY_EQSPEC] = &sb_policy_eqspec,     [SPECBATCH_POLICY_EXSPEC] = &sb_policy_exspec,
+    [SPECBATCH_POLICY_ROLLBACK] = &sb_policy_rollback,
+};
+
+int32_t sb_policy_count(void)
+{
+    return (int32_t)(sizeof policies / sizeof *policies);
+}
+
+const struct sb_policy *sb_policy_at(int32_t policy)
+{
+    return policy >= 0 && policy < sb_policy_count() ? policies[policy] : NULL;
+}
+
+/* ---------------------------------------------------------------- memory */
+
+static size_t block_bytes(const struct sb_sched_limits *limits)
+{
+    return (size_t)limits->n_slots * (sizeof(int64_t) + 4 * sizeof(int32_t));
+}
+
+size_t sb_sched_bytes(const struct sb_sched_limits *limits, int32_t cap)
+{
+    return 2 * block_bytes(limits) + (size_t)limits->n_slots * (sizeof(struct sb_seq *) + 2 * sizeof(int32_t)) +
+           ((size_t)cap + 1) * sizeof(int32_t);
+}
+
+int32_t sb_sched_create(struct sb_sched *s, const struct sb_mem *mem)
+{
+    const struct sb_backend *be = s->target->backend;
+    const size_t n_slots = (size_t)s->limits.n_slots;
+    void *dev;
+    int32_t rc = SPECBATCH_OK;
+
+    s->mem = *mem;
+    s->block_bytes = block_bytes(&s->limits);
+    SB_NEW(s->free_slots, sb_alloc(mem, n_slots, sizeof *s->free_slots), "slots");
+    SB_NEW(s->count, sb_alloc(mem, (size_t)s->target->kv.cap + 1, sizeof *s->count), "slots");
+    SB_NEW(s->moving, sb_alloc(mem, n_slots, sizeof(struct sb_seq *)), "slots");
+    SB_NEW(s->move_to, sb_alloc(mem, n_slots, sizeof *s->move_to), "slots");
+    SB_NEW(s->host_block, sb_alloc(mem, s->block_bytes, 1), "slots");
+    SB_TRY(be->alloc(&dev, s->target->model->device, mem, s->block_bytes));
+    s->dev_block = dev;
+    for (int32_t i = s->limits.n_slots; i-- > 0;)
+        s->free_slots[s->n_free++] = i;
+done:
+    return rc;
+}
+
+void sb_sched_free(struct sb_sched *s)
+{
+    if (s->dev_block)
+        s->target->backend->free(s->target->model->device, &s->mem, s->dev_block);
+    sb_free(&s->mem, s->host_block);
+    sb_free(&s->mem, s->move_to);
+    sb_free(&s->mem, s->moving);
+    sb_free(&s->mem, s->count);
+    sb_free(&s->mem, s->free_slots);
+}
+
+/* -------------------------------------------------------------- residents */
+
+static void append(struct sb_sched *s, struct sb_seq *seq)
+{
+    seq->prev = s->newest;
+    seq->next = NULL;
+    *(s->newest ? &s->newest->next : &s->oldest) = seq;
+    s->newest = seq;
+}
+
+static void detach(struct sb_sched *s, struct sb_seq *seq)
+{
+    *(seq->prev ? &seq->prev->next : &s->oldest) = seq->next;
+    *(seq->next ? &seq->next->prev : &s->newest) = seq->prev;
+    seq->prev = seq->next = NULL;
+}
+
+int sb_sched_can_admit(const struct sb_sched *s)
+{
+    return s->n_free > 0 && s->policy->admits(s);
+}
+
+void sb_sched_admit(struct sb_sched *s, struct sb_seq *seq)
+{
+    seq->slot = s->free_slots[--s->n_free];
+    seq->last_round = s->n_rounds;
+    s->n_resident++;
+    append(s, seq);
+}
+
+void sb_sched_retire(struct sb_sched *s, struct sb_seq *seq)
+{
+    detach(s, seq);
+    s->n_resident--;
+    s->free_slots[s->n_free++] = seq->slot;
+    seq->slot = -1;
+}
+
+int sb_admit_always(const struct sb_sched *s)
+{
+    (void)s;
+    return 1;
+}
+
+void sb_take(struct sb_sched *s, struct sb_seq *seq)
+{
+    const int32_t remaining = seq->max_tokens - seq->n_tokens;
+    int32_t k = seq->draft_len < s->limits.draft_len ? seq->draft_len : s->limits.draft_len;
+
+    if (k > remaining - 1)
+        k = remaining - 1; /* the round also brings the bonus token */
+    s->round->rows[s->round->n_rows++] = (struct sb_round_row){.seq = seq, .n_draft = k};
+    seq->last_round = s->n_rounds;
+}
+
+void sb_take_ready(struct sb_sched *s)
+{
+    for (struct sb_seq *seq = s->oldest; seq && s->round->n_rows < s->limits.batch; seq = seq->next)
+        if (sb_seq_is_ready(seq))
+            sb_take(s, seq);
+}
+
+/* ------------------------------------------------------------- realignment */
+
+int sb_align(struct sb_sched *s, struct sb_seq *seq, int32_t start)
+{
+    if (seq->start == start)
+        return 0;
+    if (seq->kv_len == 0 && seq->draft_kv_len == 0) {
+        seq->start = start;
+        return 0;
+    }
+    s->moving[s->n_moves] = seq;
+    s->move_to[s->n_moves++] = start;
+    return 1;
+}
+
+/* Moves the asked-for rows in one model's cache. `draft`: by how many columns, the only difference. */
+static int32_t move_rows(struct sb_sched *s, struct sb_runner *r, int draft)
+{
+    const int32_t n_slots = s->limits.n_slots;
+    int64_t *base = (int64_t *)(void *)s->host_block;
+    int32_t *cap = (int32_t *)(void *)(base + n_slots), *from = cap + n_slots, *to = from + n_slots,
+            *len = to + n_slots;
+    const int64_t *dev_base = (const int64_t *)(const void *)s->dev_block;
+    const int32_t *dev = (const int32_t *)(const void *)(dev_base + n_slots);
+    int32_t rc;
+
+    for (int32_t i = 0; i < s->n_moves; i++) {
+        const struct sb_seq *seq = s->moving[i];
+        base[i] = sb_kv_base(&r->kv, seq->slot);
+        cap[i] = r->kv.cap;
+        from[i] = seq->start;
+        to[i] = s->move_to[i];
+        len[i] = draft ? seq->draft_kv_len : seq->kv_len;
+        s->stats[SB_STAT_realign_bytes] += (uint64_t)len[i] * sb_kv_column_bytes(&r->kv);
+    }
+    rc = r->backend->upload(r->exec, s->dev_block, s->host_block, s->block_bytes);
+    if (rc == SPECBATCH_OK) {
+        r->backend->realign(r->exec, r->kv.planes, &(struct sb_realign){
+            .n_seqs = s->n_moves, .n_planes = 2 * r->kv.layers, .kv_heads = r->kv.kv_heads,
+            .head_dim = r->kv.head_dim, .plane_stride = r->kv.plane_stride, .base = dev_base, .cap = dev,
+            .from = dev + n_slots, .to = dev + 2 * n_slots, .len = dev + 3 * n_slots});
+        rc = r->backend->exec_sync(r->exec);
+    }
+    return rc;
+}
+
+static int32_t move_all(struct sb_sched *s)
+{
+    const uint64_t began = sb_port_now_ns();
+    int32_t rc = SPECBATCH_OK;
+
+    if (s->n_moves == 0)
+        return rc;
+    SB_TRY(move_rows(s, s->target, 0));
+    if (s->draft->runner)
+        SB_TRY(move_rows(s, s->draft->runner, 1));
+    for (int32_t i = 0; i < s->n_moves; i++) {
+        struct sb_seq *seq = s->moving[i];
+        if (SB_FAULT(REPAD_WITHOUT_UNPAD) && s->move_to[i] > seq->start && seq->kv_len == sb_content(seq))
+            seq->kv_len += s->move_to[i] - seq->start;
+        else
+            seq->start = s->move_to[i];
+    }
+    s->stats[SB_STAT_realigned_rows] += (uint64_t)s->n_moves;
+    s->stats[SB_STAT_realign_ns] += sb_port_now_ns() - began;
+done:
+    s->n_moves = 0;
+    return rc;
+}
+
+/* ------------------------------------------------------------------ a round */
+
+/* Prompt chunks that ride along: whole chunks of the oldest residents, prefill_chunk tokens at most. */
+static void add_prefill(struct sb_sched *s)
+{
+    const int32_t chunk = s->limits.prefill_chunk;
+    struct sb_round *round = s->round;
+    int32_t room = chunk;
+
+    round->n_prefill = 0;
+    for (struct sb_seq *seq = s->oldest; seq && round->n_prefill < round->max_prefill; seq = seq->next) {
+        const int32_t to_boundary = chunk - seq->kv_len % chunk, left = sb_content(seq) - seq->kv_len;
+        const int32_t n = left < to_boundary ? left : to_boundary;
+
+        if (sb_seq_is_ready(seq))
+            continue;
+        if (n > room)
+            break;
+        room -= n;
+        round->prefill[round->n_prefill++] = (struct sb_prefill_row){.seq = seq, .n = n};
+    }
+}
+
+static void commit_all(struct sb_sched *s)
+{
+    struct sb_round *round = s->round;
+
+    for (int32_t b = 0; b < round->n_rows; b++) {
+        struct sb_seq *seq = round->rows[b].seq;
+        const uint64_t accepted = seq->accepted;
+
+        s->stats[SB_STAT_tokens_committed] += (uint64_t)sb_commit(round, b);
+        s->stats[SB_STAT_tokens_accepted] += seq->accepted - accepted;
+        s->stats[SB_STAT_tokens_drafted] += (uint64_t)round->rows[b].n_draft;
+        detach(s, seq);
+        append(s, seq);
+    }
+    for (int32_t i = 0; i < round->n_prefill; i++)
+        s->stats[SB_STAT_prefill_tokens] += (uint64_t)round->prefill[i].n;
+    s->stats[SB_STAT_decode_rows] += (uint64_t)round->n_rows;
+    s->stats[SB_STAT_group_rows] += (uint64_t)s->n_grouped;
+    s->stats[SB_STAT_mixed_rows] += (uint64_t)s->n_mixed;
+}
+
+/* Draft and verify what has been formed. */
+static int32_t run_passes(struct sb_sched *s)
+{
+    const uint64_t began = sb_port_now_ns();
+    uint64_t drafted;
+    int32_t rc = SPECBATCH_OK;
+
+    if (s->round->n_rows > 0) {
+        SB_TRY(sb_round_begin(s->round, s->target));
+        SB_TRY(s->draft->ops->propose(s->draft, s->round, s->target));
+    }
+    drafted = sb_port_now_ns();
+    SB_TRY(sb_verify(s->round, s->target));
+    s->stats[SB_STAT_target_passes]++;
+    s->stats[SB_STAT_draft_passes] = s->draft->passes;
+    s->stats[SB_STAT_draft_ns] += drafted - began;
+    s->stats[SB_STAT_verify_ns] += sb_port_now_ns() - drafted;
+done:
+    return rc;
+}
+
+int32_t sb_sched_round(struct sb_sched *s)
+{
+    const uint64_t began = sb_port_now_ns();
+    int32_t rc = SPECBATCH_OK;
+
+    s->round->n_rows = s->n_grouped = s->n_mixed = 0;
+    s->policy->form(s);
+    add_prefill(s);
+    if (s->round->n_rows + s->round->n_prefill == 0)
+        return rc;
+    SB_TRY(move_all(s));
+    SB_TRY(run_passes(s));
+    if (s->policy->trim)
+        s->policy->trim(s);
+    commit_all(s);
+    if (s->policy->settle) {
+        s->policy->settle(s);
+        SB_TRY(move_all(s));
+    }
+    s->n_rounds++;
+    s->stats[SB_STAT_rounds]++;
+    s->stats[SB_STAT_round_ns] += sb_port_now_ns() - began;
+done:
+    return rc;
+}

@@ -1,0 +1,99 @@
+/*
+ * Scheduling: which rows a round decodes, and whether their caches are aligned first.
+ *
+ * What a policy sees is the residents, sequences that hold a slot, in the order in which they last ran:
+ *
+ *     oldest -> ... -> newest        (seq->next; a row that runs or is admitted goes to the end)
+ *
+ * A policy takes rows into the round and may ask for rows to be moved to another start column. It never
+ * sees a token and cannot change one: that is the point of the split. A policy is a file, sched_*.c, and
+ * a line in the table of sched.c; docs/architecture.md and test/test_contract.c list them too.
+ */
+#ifndef SB_SCHED_H
+#define SB_SCHED_H
+
+#include <stdint.h>
+
+#include "engine/draft.h"
+#include "engine/round.h"
+#include "stats.h"
+
+struct sb_policy;
+
+struct sb_sched_limits {
+    int32_t batch;         /* B: decode rows of a round at most */
+    int32_t n_slots;       /* residents at most */
+    int32_t draft_len;     /* K */
+    int32_t prefill_chunk; /* prompt tokens of a pass at most */
+    int32_t replace;       /* eqspec: admit while others run */
+};
+
+struct sb_sched {
+    const struct sb_policy *policy;
+    struct sb_sched_limits limits;
+    struct sb_mem mem;
+    struct sb_runner *target; /* borrowed, as the next two */
+    struct sb_draft *draft;
+    struct sb_round *round;
+    uint64_t *stats; /* [SB_N_STATS], the pool's */
+
+    struct sb_seq *oldest, *newest;
+    int32_t n_resident;
+    int32_t *free_slots, n_free; /* a stack */
+    uint64_t n_rounds;
+    int32_t n_grouped, n_mixed; /* rows of this round: met at one column without a move; aligned as a mixed batch */
+    int32_t *count; /* [cap + 1], for policies that count; zero between calls */
+
+    /* Moves asked for and not yet made; host and device block: base int64[n_slots], then cap, from, to, len. */
+    struct sb_seq **moving; /* [n_slots] */
+    int32_t *move_to;
+    int32_t n_moves;
+    char *host_block, *dev_block;
+    size_t block_bytes;
+};
+
+struct sb_policy {
+    const char *name;
+    int32_t windowed; /* keeps `window` residents instead of `batch` */
+    /* Whether a queued request may take a free slot now. */
+    int (*admits)(const struct sb_sched *sched);
+    /* Takes the round's rows, and asks for the moves to be made before it. */
+    void (*form)(struct sb_sched *sched);
+    /* After the verdict, before commitment: may lower n_accept. NULL: leaves it. */
+    void (*trim)(struct sb_sched *sched);
+    /* After commitment: asks for moves. NULL: none. */
+    void (*settle)(struct sb_sched *sched);
+};
+
+extern const struct sb_policy sb_policy_ragged, sb_policy_plain, sb_policy_eqspec, sb_policy_exspec,
+    sb_policy_rollback;
+
+int32_t sb_policy_count(void);
+const struct sb_policy *sb_policy_at(int32_t policy); /* NULL when out of range */
+
+size_t sb_sched_bytes(const struct sb_sched_limits *limits, int32_t cap);
+/* Caller-owned, zeroed memory; the borrowed members are set by the caller before. E_NOMEM. */
+int32_t sb_sched_create(struct sb_sched *sched, const struct sb_mem *mem);
+void sb_sched_free(struct sb_sched *sched);
+
+/* For the pool. */
+int sb_sched_can_admit(const struct sb_sched *sched);
+void sb_sched_admit(struct sb_sched *sched, struct sb_seq *seq);
+void sb_sched_retire(struct sb_sched *sched, struct sb_seq *seq); /* gives its slot back */
+/* One round: form, realign, draft, verify, commit, settle. Finished rows stay resident until retired. */
+int32_t sb_sched_round(struct sb_sched *sched);
+
+/* For policies. */
+int sb_admit_always(const struct sb_sched *sched);
+void sb_take_ready(struct sb_sched *sched); /* the oldest ready residents, `batch` of them at most */
+void sb_take(struct sb_sched *sched, struct sb_seq *seq);
+/* Asks for the sequence's first content column to be `start`. Returns 1 when that moves data, 0 when it is there
+ * already or has nothing cached yet (then it is set at once). */
+int sb_align(struct sb_sched *sched, struct sb_seq *seq, int32_t start);
+/* The column after the last KV entry the sequence will have when ready, counted from its start. */
+static inline int32_t sb_content(const struct sb_seq *seq)
+{
+    return seq->n_tokens - 1;
+}
+
+#endif

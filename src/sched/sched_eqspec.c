@@ -1,0 +1,52 @@
+/*
+ * eqspec: the paper's Algorithm 2. A batch of B starts together, runs until all of it has finished,
+ * and after every round is realigned so that all rows end in the same column:
+ *
+ *     after a round                      unpad, append, repad
+ *     |..aaaaaaaaaaa      |              |....aaaaaaaaaaa
+ *     |bbbbbbbbbbbbbbb    |      --->    |bbbbbbbbbbbbbbb        longest row: no padding
+ *     |....cccccccc       |              |.......cccccccc
+ *
+ * The shift is physical, over every layer's K and V and in the draft's cache too, in place, since what
+ * it costs is what this policy is here to show. Positions are counted from a row's start, so a shifted
+ * row is the same row. Finished rows leave the batch at once but, as in the paper, nobody takes their
+ * place until the batch is done; SPECBATCH_POOL_EQSPEC_REPLACE lets newcomers in.
+ */
+#include "sched/sched.h"
+
+/* A batch that has not begun is still open to newcomers. */
+static int admits(const struct sb_sched *sched)
+{
+    if (sched->limits.replace)
+        return 1;
+    for (const struct sb_seq *seq = sched->oldest; seq; seq = seq->next)
+        if (seq->kv_len > 0 || seq->rounds > 0)
+            return 0;
+    return 1;
+}
+
+/* Every unfinished row's content ends where the longest one's does. */
+static void align_ends(struct sb_sched *sched)
+{
+    int32_t end = 0;
+
+    for (struct sb_seq *seq = sched->oldest; seq; seq = seq->next)
+        if (!seq->finish && sb_content(seq) > end)
+            end = sb_content(seq);
+    for (struct sb_seq *seq = sched->oldest; seq; seq = seq->next)
+        if (!seq->finish)
+            sb_align(sched, seq, end - sb_content(seq));
+}
+
+static void form(struct sb_sched *sched)
+{
+    align_ends(sched); /* left padding of the prompts; nothing to move for rows without entries */
+    if (!sched->limits.replace)
+        for (struct sb_seq *seq = sched->oldest; seq; seq = seq->next)
+            if (!sb_seq_is_ready(seq))
+                return; /* the batch starts together */
+    sb_take_ready(sched);
+    sched->n_mixed = sched->round->n_rows;
+}
+
+const struct sb_policy sb_policy_eqspec = {.name = "eqspec", .admits = admits, .form = form, .settle = align_ends};

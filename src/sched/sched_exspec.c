@@ -1,0 +1,132 @@
+/*
+ * exspec: the paper's Algorithm 3. A window of W > B residents keeps its rows ragged; each round takes
+ * rows of the same length, which need no realignment among themselves:
+ *
+ *     window   len 41 41 57 41 60 57 41        group: the four of length 41
+ *
+ * - The largest group wins, ties go to the one whose oldest member waits longest. A group may be
+ *   smaller than B. When it would not fill even half of the places that a mixed batch could, or
+ *   when a row outside it has waited too long, the B oldest rows are taken as they are and realigned
+ *   as eqspec does (the paper's fallback).
+ * - Rows of one length may end in different columns, since an earlier fallback shifted some of them.
+ *   The group then meets at the commonest start; the others are moved, and counted.
+ * - A row's start and length together must leave room for the round's writes. Where the group's
+ *   start does not, the group moves to column 0 before anything is written.
+ *
+ * Cost: O(W) a round, over lists and one array of counts by length; no sorting.
+ */
+#include "sched/sched.h"
+
+/* Rounds that a ready row may be passed over, in units of the rounds a fair rotation takes. */
+enum { PATIENCE = 4 };
+
+/* Counts the ready residents by length into sched->count; returns how many there are. */
+static int32_t count_lengths(struct sb_sched *sched)
+{
+    int32_t n_ready = 0;
+
+    for (const struct sb_seq *seq = sched->oldest; seq; seq = seq->next)
+        if (sb_seq_is_ready(seq)) {
+            sched->count[seq->n_tokens]++;
+            n_ready++;
+        }
+    return n_ready;
+}
+
+static void forget_lengths(struct sb_sched *sched)
+{
+    for (const struct sb_seq *seq = sched->oldest; seq; seq = seq->next)
+        sched->count[seq->n_tokens] = 0;
+}
+
+/* The length of the largest group and its size, capped at `batch`; age decides ties because the walk is by age. */
+static int32_t largest_group(const struct sb_sched *sched, int32_t *size)
+{
+    int32_t length = 0;
+
+    *size = 0;
+    for (const struct sb_seq *seq = sched->oldest; seq && *size < sched->limits.batch; seq = seq->next)
+        if (sb_seq_is_ready(seq) && sched->count[seq->n_tokens] > *size) {
+            length = seq->n_tokens;
+            *size = sched->count[length];
+        }
+    if (*size > sched->limits.batch)
+        *size = sched->limits.batch;
+    return length;
+}
+
+static int starved(const struct sb_sched *sched, int32_t n_ready)
+{
+    const struct sb_seq *seq = sched->oldest;
+    const int32_t rotation = (n_ready + sched->limits.batch - 1) / sched->limits.batch;
+
+    while (seq && !sb_seq_is_ready(seq))
+        seq = seq->next;
+    return seq && sched->n_rounds - seq->last_round > (uint64_t)PATIENCE * (uint64_t)rotation;
+}
+
+/* The start that most rows of the round have, if a round's writes fit behind it, else 0. */
+static int32_t common_start(struct sb_sched *sched)
+{
+    const struct sb_round *round = sched->round;
+    int32_t best = 0, votes = 0;
+
+    for (int32_t b = 0; b < round->n_rows; b++) {
+        const int32_t start = round->rows[b].seq->start;
+        if (++sched->count[start] > votes) {
+            votes = sched->count[start];
+            best = start;
+        }
+    }
+    for (int32_t b = 0; b < round->n_rows; b++)
+        sched->count[round->rows[b].seq->start] = 0;
+    if (best + sb_content(round->rows[0].seq) + sched->limits.draft_len + 1 > sched->target->kv.cap)
+        best = 0;
+    return best;
+}
+
+static void take_group(struct sb_sched *sched, int32_t length)
+{
+    struct sb_round *round = sched->round;
+    int32_t start;
+
+    for (struct sb_seq *seq = sched->oldest; seq && round->n_rows < sched->limits.batch; seq = seq->next)
+        if (sb_seq_is_ready(seq) && seq->n_tokens == length)
+            sb_take(sched, seq);
+    start = common_start(sched);
+    for (int32_t b = 0; b < round->n_rows; b++)
+        sched->n_grouped += !sb_align(sched, round->rows[b].seq, start);
+}
+
+static void take_mixed(struct sb_sched *sched)
+{
+    struct sb_round *round = sched->round;
+    int32_t end = 0;
+
+    sb_take_ready(sched);
+    for (int32_t b = 0; b < round->n_rows; b++)
+        if (sb_content(round->rows[b].seq) > end)
+            end = sb_content(round->rows[b].seq);
+    for (int32_t b = 0; b < round->n_rows; b++)
+        sb_align(sched, round->rows[b].seq, end - sb_content(round->rows[b].seq));
+    sched->n_mixed = round->n_rows;
+}
+
+static void form(struct sb_sched *sched)
+{
+    const int32_t n_ready = count_lengths(sched);
+    const int32_t places = n_ready < sched->limits.batch ? n_ready : sched->limits.batch;
+    int32_t size;
+    const int32_t length = largest_group(sched, &size);
+
+    forget_lengths(sched);
+    if (n_ready == 0)
+        return;
+    if (2 * size >= places && !starved(sched, n_ready))
+        take_group(sched, length);
+    else
+        take_mixed(sched);
+}
+
+const struct sb_policy sb_policy_exspec = {
+    .name = "exspec", .windowed = 1, .admits = sb_admit_always, .form = form};
