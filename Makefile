@@ -2,6 +2,7 @@
 #   make V=1            show the commands
 #   make SAN=address,undefined | thread     build and test under a sanitizer
 #   make CUDA=0         CPU only (the default until the CUDA module exists)
+#   make CC=clang CFLAGS="-O2 -march=..." LDFLAGS=...     yours are added to, never replaced
 .DELETE_ON_ERROR:
 .SUFFIXES:
 .DEFAULT_GOAL := all
@@ -17,6 +18,11 @@ ifneq ($(CUDA),0)
 $(error CUDA=$(CUDA): the CUDA module does not exist yet; build with CUDA=0)
 endif
 
+# One job for each processor; a -j on the command line has the last word.
+ifeq ($(MAKELEVEL),0)
+MAKEFLAGS += -j$(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
+endif
+
 # The header is the only place that states the version.
 HDR       := include/specbatch.h
 ver        = $(shell sed -n 's/^.define SPECBATCH_VERSION_$(1)  *//p' $(HDR))
@@ -24,94 +30,155 @@ VERSION   := $(call ver,MAJOR).$(call ver,MINOR).$(call ver,PATCH)
 SOVERSION := $(shell sed -n 's/^.define SPECBATCH_SOVERSION  *//p' $(HDR))
 SONAME    := libspecbatch.so.$(SOVERSION)
 
-# User flags (CFLAGS, LDFLAGS) stay the user's; what the build needs is added here.
+# User flags (CPPFLAGS, CFLAGS, LDFLAGS) stay the user's; what the build needs is added here.
 # -ffp-contract=off comes last: a user's flags must not let the compiler fuse or reorder arithmetic.
 CFLAGS  ?= -O2 -g
 SB_WARN := -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes \
            -Wwrite-strings -Wundef -Werror
 SB_DEFS := -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64
-SB_C    := -std=c11 $(SB_WARN) $(SB_DEFS) -fPIC -fvisibility=hidden -pthread -Iinclude -Isrc -MMD -MP
+SB_SAN  := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
+SB_C    := -std=c11 $(SB_WARN) $(SB_DEFS) -pthread -Iinclude $(SB_SAN)
+SB_LIB  := -fPIC -fvisibility=hidden -Isrc
 SB_FP   := -fno-fast-math -ffp-contract=off
 SB_LIBS := -lutf8proc -lpcre2-8 -lyajl -lm -pthread
-ifdef SAN
-  SB_C    += -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
-  SB_LIBS += -fsanitize=$(SAN)
-endif
+DEPS     = -MMD -MP -MF $@.d -MT $@
 
 # kernels/cpu is written once over kernels/cpu/vec.h and compiled once for each SIMD level.
-X86    := $(filter x86_64% i686%,$(shell $(CC) -dumpmachine))
+# (uname stands in while `make setup` has yet to install the compiler.)
+X86    := $(filter x86_64% i686%,$(shell $(CC) -dumpmachine 2>/dev/null || uname -m))
 LEVELS := scalar $(if $(X86),avx2 avx512)
 SIMD_scalar := -DSB_LEVEL_SCALAR=1
 SIMD_avx2   := -DSB_LEVEL_AVX2=1 -mavx2 -mfma -mf16c
 SIMD_avx512 := -DSB_LEVEL_AVX512=1 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c
 
-# One build directory per configuration, so switching flags never mixes objects.
+# One build directory per sanitizer setting; changed flags rebuild all of it (see $(B)/flags).
 comma := ,
-B    := build/cpu$(if $(SAN),-$(subst $(comma),-,$(SAN)))
-SRC  := $(sort $(wildcard src/*.c src/*/*.c))
-KSRC := $(sort $(wildcard kernels/cpu/*.c))
-KOBJ := $(foreach l,$(LEVELS),$(KSRC:%.c=$(B)/%.$(l).o))
-OBJ  := $(SRC:%.c=$(B)/%.o) $(KOBJ)
-SO   := $(B)/libspecbatch.so.$(VERSION)
-AR_  := $(B)/libspecbatch.a
-TEST := $(patsubst test/%.c,$(B)/test/%,$(sort $(wildcard test/test_*.c)))
-TSUP := $(patsubst test/%.c,$(B)/test/%.o,$(sort $(wildcard test/support/*.c)))
-BEN  := $(patsubst test/bench/%.c,$(B)/bench/%,$(sort $(wildcard test/bench/*.c)))
-EX   := $(patsubst examples/%.c,build/examples/%,$(sort $(wildcard examples/*.c)))
-Q    := $(if $(V),,@)
+B     := build/cpu$(if $(SAN),-$(subst $(comma),-,$(SAN)))
+SRC   := $(sort $(wildcard src/*.c src/*/*.c))
+KSRC  := $(sort $(wildcard kernels/cpu/*.c))
+KOBJ  := $(foreach l,$(LEVELS),$(KSRC:%.c=$(B)/%.$(l).o))
+OBJ   := $(SRC:%.c=$(B)/%.o) $(KOBJ)
+SO    := $(B)/libspecbatch.so.$(VERSION)
+AR_   := $(B)/libspecbatch.a
+TSRC  := $(sort $(wildcard test/test_*.c))
+TEST  := $(TSRC:%.c=$(B)/%)
+TSUP  := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard test/support/*.c)))
+BEN   := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/bench/*.c)))
+EX    := $(patsubst %.c,$(B)/%,$(sort $(wildcard examples/*.c)))
+EXSUP := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard examples/support/*.c)))
+Q     := $(if $(V),,@)
 
 .PHONY: all lib examples setup demo check lint bench install clean help
 all: lib examples                 ## library and examples
-lib: $(SO) $(AR_) lib/specbatch.pc ## shared and static library and .pc, copied into lib/
-	$(Q)cp -P $(SO) $(B)/$(SONAME) $(B)/libspecbatch.so $(AR_) lib/
-examples: $(EX)                   ## example programs, in build/examples
+lib: $(SO) $(AR_)                 ## shared and static library and specbatch.pc, copied into lib/
+	$(Q)mkdir -p lib && cp -P $(SO) $(B)/$(SONAME) $(B)/libspecbatch.so $(AR_) lib/
+	$(Q)$(write_pc) >lib/specbatch.pc
+examples: $(EX)                   ## example programs, copied into build/examples
+	$(Q)mkdir -p build/examples && cp $(EX) build/examples/
 
-$(B)/%.o: %.c
+# Written only when it changes; every object depends on it. With `make setup demo` nothing is compiled
+# before setup is done.
+FLAGS := $(CC) $(SB_C) $(SB_LIB) $(CPPFLAGS) $(CFLAGS) $(SB_FP) $(LDFLAGS) $(SB_LIBS)
+$(B)/flags: force | $(filter setup,$(MAKECMDGOALS))
+	@mkdir -p $(@D); echo '$(FLAGS)' | cmp -s - $@ || echo '$(FLAGS)' >$@
+force: ;
+
+COMPILE = $(CC) $(SB_C) $(DEPS)
+USER    = $(CPPFLAGS) $(CFLAGS)
+$(B)/src/%.o: src/%.c $(B)/flags
 	@mkdir -p $(@D); echo "  CC   $<"
-	$(Q)$(CC) $(SB_C) $(CPPFLAGS) $(CFLAGS) $(SB_FP) -c $< -o $@
+	$(Q)$(COMPILE) $(SB_LIB) $(USER) $(SB_FP) -c $< -o $@
 define level_rule
-$(B)/kernels/%.$(1).o: kernels/%.c
+$(B)/kernels/%.$(1).o: kernels/%.c $(B)/flags
 	@mkdir -p $$(@D); echo "  CC   $$< ($(1))"
-	$(Q)$(CC) $(SB_C) $(SIMD_$(1)) -I. $(CPPFLAGS) $(CFLAGS) -O3 $(SB_FP) -c $$< -o $$@
+	$(Q)$$(COMPILE) $(SB_LIB) $(SIMD_$(1)) -I. $$(USER) -O3 $(SB_FP) -c $$< -o $$@
 endef
 $(foreach l,$(LEVELS),$(eval $(call level_rule,$(l))))
 
 $(SO): $(OBJ) src/specbatch.map
 	@mkdir -p $(@D); echo "  LD   $@"
 	$(Q)$(CC) -shared -o $@ $(OBJ) $(CFLAGS) $(LDFLAGS) -Wl,-soname,$(SONAME) $(if $(SAN),,-Wl,-z,defs) \
-	    -Wl,--version-script=src/specbatch.map $(SB_LIBS)
+	    -Wl,--version-script=src/specbatch.map $(SB_SAN) $(SB_LIBS)
 	$(Q)ln -sf $(@F) $(B)/$(SONAME) && ln -sf $(SONAME) $(B)/libspecbatch.so
 # One relocatable object whose hidden symbols are made local: the archive exports only specbatch_*.
 $(AR_): $(OBJ)
 	@mkdir -p $(@D); echo "  AR   $@"
 	$(Q)$(LD) -r -o $(B)/specbatch.o $(OBJ) && $(OBJCOPY) --localize-hidden $(B)/specbatch.o
 	$(Q)rm -f $@ && $(AR) rcs $@ $(B)/specbatch.o
-lib/specbatch.pc: pkgconfig/specbatch.pc.in $(HDR) Makefile
-	@mkdir -p $(@D)
-	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|;s|@LIBDIR@|$(LIBDIR)|;s|@INCLUDEDIR@|$(INCLUDEDIR)|' \
-	    -e 's|@VERSION@|$(VERSION)|' $< >$@
+write_pc = sed -e 's|@PREFIX@|$(PREFIX)|;s|@LIBDIR@|$(LIBDIR)|;s|@INCLUDEDIR@|$(INCLUDEDIR)|' \
+               -e 's|@VERSION@|$(VERSION)|;s|@LIBS_PRIVATE@|$(SB_LIBS)|' pkgconfig/specbatch.pc.in
 
-# Tests link the objects, to reach internals; examples link the shared library, as a user would.
+# Tests and benches link the objects, to reach internals.
+$(B)/test/support/%.o: test/support/%.c $(B)/flags
+	@mkdir -p $(@D); echo "  CC   $<"
+	$(Q)$(COMPILE) $(SB_LIB) -I. -Itest $(USER) $(SB_FP) -c $< -o $@
 $(B)/internal.a: $(OBJ) $(TSUP)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
+LINK_TEST = $(COMPILE) $(SB_LIB) -I. -Itest $(USER) $(SB_FP)
 $(B)/test/%: test/%.c $(B)/internal.a
 	@mkdir -p $(@D); echo "  TEST $<"
-	$(Q)$(CC) $(SB_C) -I. -Itest $(CPPFLAGS) $(CFLAGS) $(SB_FP) $< $(B)/internal.a $(LDFLAGS) $(SB_LIBS) -o $@
-$(B)/test/support/%.o: test/support/%.c
+	$(Q)$(LINK_TEST) $< $(B)/internal.a $(LDFLAGS) $(SB_LIBS) -o $@
+# The library a second time, with the deliberate faults of src/fault.h compiled in.
+FAULTY := $(shell grep -l SB_FAULT $(SRC) /dev/null)
+$(B)/faults/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(SB_C) -I. -Itest $(CPPFLAGS) $(CFLAGS) $(SB_FP) -c $< -o $@
-$(B)/bench/%: test/bench/%.c $(B)/internal.a
-	@mkdir -p $(@D); echo "  CC   $<"
-	$(Q)$(CC) $(SB_C) -I. -Itest $(CPPFLAGS) $(CFLAGS) $(SB_FP) $< $(B)/internal.a $(LDFLAGS) $(SB_LIBS) -o $@
-build/examples/%: examples/%.c $(SO)
-	@mkdir -p $(@D); echo "  EX   $<"
-	$(Q)$(CC) -std=c11 $(SB_WARN) $(SB_DEFS) -Iinclude $(CFLAGS) $(if $(SAN),-fsanitize=$(SAN)) $< $(LDFLAGS) \
-	    -L$(B) -lspecbatch -lyajl -lm -Wl,-rpath,$(abspath $(B)) -o $@
+	$(Q)$(COMPILE) -DSB_FAULTS $(SB_LIB) $(USER) $(SB_FP) -c $< -o $@
+$(B)/faults.a: $(FAULTY:%.c=$(B)/faults/%.o) $(filter-out $(FAULTY:%.c=$(B)/%.o),$(OBJ)) $(TSUP)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+$(B)/test/test_mutations: test/test_mutations.c $(B)/faults.a
+	@mkdir -p $(@D); echo "  TEST $<"
+	$(Q)$(LINK_TEST) -DSB_FAULTS $< $(B)/faults.a $(LDFLAGS) $(SB_LIBS) -o $@
 
+# Examples link the shared library, as a user would.
+$(B)/examples/support/%.o: examples/support/%.c $(B)/flags
+	@mkdir -p $(@D); echo "  EX   $<"
+	$(Q)$(COMPILE) $(USER) -c $< -o $@
+$(B)/examples.a: $(EXSUP)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+$(B)/examples/%: examples/%.c $(B)/examples.a $(SO)
+	@mkdir -p $(@D); echo "  EX   $<"
+	$(Q)$(COMPILE) $(USER) $< $(B)/examples.a $(LDFLAGS) -L$(B) -lspecbatch -lyajl -lm \
+	    -Wl,-rpath,$(abspath $(B)) -o $@
+
+define setup_commands
+missing=; \
+has() { echo "#include <$$1>" | $(CC) -DPCRE2_CODE_UNIT_WIDTH=8 -E - >/dev/null 2>&1; }; \
+command -v $(CC) >/dev/null 2>&1 || missing="$$missing gcc libc6-dev"; \
+command -v make >/dev/null 2>&1 || missing="$$missing make"; \
+has utf8proc.h || missing="$$missing libutf8proc-dev"; \
+has pcre2.h || missing="$$missing libpcre2-dev"; \
+has yajl/yajl_parse.h || missing="$$missing libyajl-dev"; \
+if [ -z "$$missing" ]; then echo "setup: nothing is missing"; exit 0; fi; \
+echo "setup: missing:$$missing"; \
+if ! command -v apt-get >/dev/null 2>&1; then \
+    echo "setup: this is not Debian or Ubuntu (no apt-get); install by hand, with headers:"; \
+    echo "setup: a C11 compiler with binutils, utf8proc, PCRE2 (8-bit library) and yajl 2"; exit 1; fi; \
+sudo=; if [ "$$(id -u)" != 0 ]; then sudo=sudo; fi; \
+apt() { echo "setup: $$sudo apt-get $$*"; $$sudo env DEBIAN_FRONTEND=noninteractive apt-get -q "$$@"; }; \
+apt-cache show $$missing >/dev/null 2>&1 || apt update; \
+apt install -y --no-install-recommends $$missing || \
+    { apt update && apt install -y --no-install-recommends $$missing; }
+endef
+setup:                            ## install what the build needs and is missing (Debian, Ubuntu: apt-get)
+	@$(setup_commands)
+demo: $(B)/examples/demo          ## generate with the demo pair under four policies: one table, two texts
+	@echo; $< examples/demo
 check: $(TEST) all                ## build and run every test
-	$(Q)B=$(B) PYTHON=$(PYTHON) sh test/run.sh $(TEST)
+	$(Q)B=$(B) CC='$(CC)' SAN='$(SAN)' MAKE='$(MAKE)' PYTHON='$(PYTHON)' sh test/run.sh $(TEST)
+lint:                             ## lengths of files and functions, banned calls, direction of includes
+	@sh test/check_lint.sh
+bench: $(BEN)                     ## build and run the benches (minutes; figures are ratios within one run)
+	@for b in $(filter $(B)/test/bench/bench_%,$(BEN)); do echo "== $$b"; $$b || exit 1; done
+install: $(SO) $(AR_)             ## into DESTDIR/PREFIX: libraries, header, specbatch.pc (ldconfig is yours to run)
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(INCLUDEDIR)
+	install -m 755 $(SO) $(DESTDIR)$(LIBDIR)
+	cp -P $(B)/$(SONAME) $(B)/libspecbatch.so $(DESTDIR)$(LIBDIR)
+	install -m 644 $(AR_) $(DESTDIR)$(LIBDIR)
+	install -m 644 $(HDR) $(DESTDIR)$(INCLUDEDIR)
+	$(write_pc) >$(DESTDIR)$(LIBDIR)/pkgconfig/specbatch.pc
 clean:                            ## remove build/ and lib/
 	rm -rf build lib
 help:                             ## this list
+	@sed -n 's/^#\(   make .*\)/\1/p' Makefile; echo
 	@sed -n 's/^\([a-z-]*\):.*## */  \1\t/p' Makefile | expand -t 16
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
