@@ -1,0 +1,68 @@
+#!/bin/sh
+# Source rules that a compiler does not check: lengths, banned calls, direction of includes. `make lint` runs it alone.
+#
+#   include direction     api -> sched -> engine -> backend -> kernels
+#                         model and text stand beside engine; the rest of src/*.h lies under all of them
+root=$(cd "$(dirname "$0")/.." && pwd)
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+cd "$root" || exit 1
+failed=0
+verdict() {
+    if [ -s "$2" ]; then sed 's/^/     /' "$2"; echo "FAIL $1"; failed=1; else echo "ok   $1"; fi
+}
+sources=$(find src kernels examples test -name '*.[ch]' | sort)
+library=$(find src kernels -name '*.[ch]' | sort)
+
+wc -l $sources | awk '$2 != "total" && $1 > 800 { print $2 ": " $1 " lines, the limit is 800" }' >"$tmp/out"
+verdict lint_files_of_at_most_800_lines "$tmp/out"
+
+# A function begins with { and ends with } in the first column.
+awk 'FNR == 1 { start = 0 }
+     /^{/ { start = FNR; name = previous }
+     /^}/ && start { if (FNR - start - 1 > 80) print FILENAME ": " FNR - start - 1 " lines in " name; start = 0 }
+     { previous = $0 }' $sources >"$tmp/out"
+verdict lint_functions_of_at_most_80_lines "$tmp/out"
+
+awk 'FNR == 1 && !/^\/\*/ { print FILENAME ": does not open with a comment that says what it is for" }' \
+    $sources >"$tmp/out"
+verdict lint_files_open_with_a_design_comment "$tmp/out"
+
+# Comments and strings are taken out before calls are looked for.
+code() {
+    awk '{ gsub(/"([^"\\]|\\.)*"/, "\"\""); gsub(/\/\*([^*]|\*[^\/])*\*\//, "") }
+         /\/\*/ { sub(/\/\*.*/, ""); print FILENAME ":" FNR ":" $0; inside = 1; next }
+         inside { if (!/\*\//) next; sub(/.*\*\//, ""); inside = 0 }
+         { print FILENAME ":" FNR ":" $0 }' "$@"
+}
+code $library >"$tmp/code"
+grep -E '[^a-z_0-9>.](printf|fprintf|vprintf|vfprintf|puts|fputs|putchar|perror|abort|exit|_exit|atexit|assert|getenv|'\
+'setenv|signal|sigaction|mmap|system|atoi|atol|atof|gets|strcpy|strcat|sprintf|vsprintf|strtok|alloca|setlocale|rand) *\(' \
+    "$tmp/code" >"$tmp/out"
+grep -E '[^a-z_0-9>.](malloc|calloc|realloc|free|aligned_alloc|posix_memalign|strdup|strndup) *\(' "$tmp/code" |
+    grep -v '^src/alloc\.c:' | grep -vE '\(\*free\)|^kernels/.*->free' >>"$tmp/out"
+verdict lint_no_banned_calls_in_the_library "$tmp/out"
+
+grep -nwE 'TODO|FIXME|HACK' $sources >"$tmp/out"
+verdict lint_nothing_left_to_do "$tmp/out"
+
+# deny FILES PATTERN: none of the files may include a header that matches.
+deny() {
+    [ -z "$1" ] || grep -nE "^ *# *include +\"($2)" $1 /dev/null
+}
+{
+    base=$(find src -maxdepth 1 -name '*.[ch]' ! -name 'api*' ! -name 'backend_*' ! -name 'trace*')
+    deny "$base" 'api|sched/|engine/|model/|text/|kernels/'
+    deny "$(find src/text -name '*.[ch]')" 'api|sched/|engine/|model/|kernels/'
+    deny "$(find src/model -name '*.[ch]')" 'api|sched/|kernels/|engine/(draft|forward|kv|round|runner|seq|verify)'
+    deny "$(find src/engine -name '*.[ch]')" 'api|sched/|kernels/'
+    deny "$(find src/sched -name '*.[ch]')" 'api|kernels/'
+    deny "$(find src -maxdepth 1 -name 'backend_*')" 'api|sched/|model/|text/|engine/(draft|forward|kv|round|runner|seq|verify)'
+    deny "$(find kernels -name '*.[ch]')" 'api|sched/|model/|text/|engine/(draft|forward|kv|round|runner|seq|verify)'
+    deny "$(find examples -name '*.[ch]')" '(\.\./)*src/'
+} >"$tmp/out"
+verdict lint_includes_point_inward "$tmp/out"
+
+awk '/[ \t]$/ { print FILENAME ":" FNR ": blanks at the end of the line" }' $sources Makefile >"$tmp/out"
+verdict lint_no_trailing_blanks "$tmp/out"
+exit $failed

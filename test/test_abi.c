@@ -1,0 +1,188 @@
+/*
+ * The layout of every public struct and the value of every public constant, as callers were compiled with
+ * them. All of it is checked by the compiler: a change that moves anything stops the build of this file.
+ * Appending a field changes a sizeof here and nothing else; docs/abi.md says when that is allowed.
+ */
+#include <stddef.h>
+
+#include "sbtest.h"
+
+#if defined(__LP64__)
+
+#define SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), "size of " #type)
+#define AT(type, field, offset) _Static_assert(offsetof(type, field) == (offset), #type "." #field)
+
+SIZE(specbatch_model_options, 64);
+AT(specbatch_model_options, struct_size, 0);
+AT(specbatch_model_options, device, 8);
+AT(specbatch_model_options, compute, 12);
+AT(specbatch_model_options, simd, 16);
+AT(specbatch_model_options, reserved, 20);
+AT(specbatch_model_options, alloc, 24);
+AT(specbatch_model_options, free, 32);
+AT(specbatch_model_options, alloc_user, 40);
+AT(specbatch_model_options, log, 48);
+AT(specbatch_model_options, log_user, 56);
+
+SIZE(specbatch_message, 16);
+AT(specbatch_message, role, 0);
+AT(specbatch_message, content, 8);
+
+SIZE(specbatch_pool_options, 112);
+AT(specbatch_pool_options, struct_size, 0);
+AT(specbatch_pool_options, policy, 8);
+AT(specbatch_pool_options, batch, 12);
+AT(specbatch_pool_options, window, 16);
+AT(specbatch_pool_options, draft_len, 20);
+AT(specbatch_pool_options, max_len, 24);
+AT(specbatch_pool_options, prefill_chunk, 28);
+AT(specbatch_pool_options, n_threads, 32);
+AT(specbatch_pool_options, flags, 36);
+AT(specbatch_pool_options, queue_max, 40);
+AT(specbatch_pool_options, budget_bytes, 48);
+AT(specbatch_pool_options, draft, 56);
+AT(specbatch_pool_options, draft_user, 64);
+AT(specbatch_pool_options, alloc, 72);
+AT(specbatch_pool_options, free, 80);
+AT(specbatch_pool_options, alloc_user, 88);
+AT(specbatch_pool_options, log, 96);
+AT(specbatch_pool_options, log_user, 104);
+
+SIZE(specbatch_request, 64);
+AT(specbatch_request, struct_size, 0);
+AT(specbatch_request, ids, 8);
+AT(specbatch_request, n_ids, 16);
+AT(specbatch_request, text, 24);
+AT(specbatch_request, text_flags, 32);
+AT(specbatch_request, flags, 36);
+AT(specbatch_request, max_new, 40);
+AT(specbatch_request, draft_len, 44);
+AT(specbatch_request, stop_ids, 48);
+AT(specbatch_request, n_stop_ids, 56);
+
+SIZE(specbatch_audit_report, 40);
+AT(specbatch_audit_report, struct_size, 0);
+AT(specbatch_audit_report, equal, 8);
+AT(specbatch_audit_report, token_expected, 12);
+AT(specbatch_audit_report, token_got, 16);
+AT(specbatch_audit_report, margin, 20);
+AT(specbatch_audit_report, first_divergence, 24);
+AT(specbatch_audit_report, n_tokens, 32);
+
+#endif
+
+#define IS(constant, value) _Static_assert((constant) == (value), #constant)
+
+IS(SPECBATCH_OK, 0);
+IS(SPECBATCH_E_INVALID, -1);
+IS(SPECBATCH_E_OPTIONS, -2);
+IS(SPECBATCH_E_TOO_LONG, -3);
+IS(SPECBATCH_E_TOKEN, -4);
+IS(SPECBATCH_E_BUFFER, -5);
+IS(SPECBATCH_E_NOT_FOUND, -6);
+IS(SPECBATCH_E_EMPTY, -7);
+IS(SPECBATCH_E_QUEUE_FULL, -8);
+IS(SPECBATCH_E_BUSY, -9);
+IS(SPECBATCH_E_VOCAB, -10);
+IS(SPECBATCH_E_NOMEM, -20);
+IS(SPECBATCH_E_BUDGET, -21);
+IS(SPECBATCH_E_IO, -30);
+IS(SPECBATCH_E_FORMAT, -31);
+IS(SPECBATCH_E_UNSUPPORTED, -32);
+IS(SPECBATCH_E_NO_TOKENIZER, -33);
+IS(SPECBATCH_E_CANCELLED, -40);
+IS(SPECBATCH_E_NAN, -41);
+IS(SPECBATCH_E_NO_DEVICE, -50);
+IS(SPECBATCH_E_DEVICE, -60);
+IS(SPECBATCH_E_INTERNAL, -61);
+IS(SPECBATCH_ERROR_MAX, 256);
+IS(SPECBATCH_LOG_ERROR, 1);
+IS(SPECBATCH_LOG_WARN, 2);
+IS(SPECBATCH_LOG_INFO, 3);
+IS(SPECBATCH_DEVICE_CPU, 0);
+IS(SPECBATCH_DEVICE_CUDA, 1);
+IS(SPECBATCH_COMPUTE_F32, 0);
+IS(SPECBATCH_COMPUTE_BF16, 1);
+IS(SPECBATCH_SIMD_AUTO, 0);
+IS(SPECBATCH_SIMD_SCALAR, 1);
+IS(SPECBATCH_SIMD_AVX2, 2);
+IS(SPECBATCH_SIMD_AVX512, 3);
+IS(SPECBATCH_TEXT_NO_BOS, 1);
+IS(SPECBATCH_TEXT_PLAIN_SPECIAL, 2);
+IS(SPECBATCH_TEXT_KEEP_SPECIAL, 4);
+IS(SPECBATCH_CHAT_RAW, 0);
+IS(SPECBATCH_CHAT_VICUNA, 1);
+IS(SPECBATCH_CHAT_QWEN3, 2);
+IS(SPECBATCH_CHAT_QWEN3_NO_THINK, 3);
+IS(SPECBATCH_CHAT_GLM4, 4);
+IS(SPECBATCH_POLICY_RAGGED, 0);
+IS(SPECBATCH_POLICY_PLAIN, 1);
+IS(SPECBATCH_POLICY_EQSPEC, 2);
+IS(SPECBATCH_POLICY_EXSPEC, 3);
+IS(SPECBATCH_POLICY_ROLLBACK, 4);
+IS(SPECBATCH_POOL_SORT_BY_LENGTH, 1);
+IS(SPECBATCH_POOL_EQSPEC_REPLACE, 2);
+IS(SPECBATCH_REQUEST_IGNORE_EOS, 1);
+IS(SPECBATCH_REQUEST_LOGPROBS, 2);
+IS(SPECBATCH_FINISH_EOS, 1);
+IS(SPECBATCH_FINISH_STOP, 2);
+IS(SPECBATCH_FINISH_LENGTH, 3);
+IS(SPECBATCH_FINISH_CANCELLED, 4);
+IS(SPECBATCH_FINISH_ERROR, 5);
+
+static void test_layout_and_constants(void)
+{
+#if !defined(__LP64__)
+    SKIP("layouts are recorded for LP64 machines only; constants were checked");
+#endif
+}
+
+/* The INIT macros give what the init functions give. */
+static void test_init_macros(void)
+{
+    const specbatch_model_options model = SPECBATCH_MODEL_OPTIONS_INIT;
+    const specbatch_pool_options pool = SPECBATCH_POOL_OPTIONS_INIT;
+    const specbatch_request request = SPECBATCH_REQUEST_INIT;
+    specbatch_model_options model_twin;
+    specbatch_pool_options pool_twin;
+    specbatch_request request_twin;
+
+    memset(&model_twin, 0x5a, sizeof model_twin);
+    memset(&pool_twin, 0x5a, sizeof pool_twin);
+    memset(&request_twin, 0x5a, sizeof request_twin);
+    CHECK_OK(specbatch_model_options_init(&model_twin, sizeof model_twin));
+    CHECK_OK(specbatch_pool_options_init(&pool_twin, sizeof pool_twin));
+    CHECK_OK(specbatch_request_init(&request_twin, sizeof request_twin));
+    CHECK_MEM(&model, &model_twin, sizeof model);
+    CHECK_MEM(&pool, &pool_twin, sizeof pool);
+    CHECK_MEM(&request, &request_twin, sizeof request);
+}
+
+static void test_version(void)
+{
+    CHECK_INT(specbatch_version(), SPECBATCH_VERSION_MAJOR * 10000 + SPECBATCH_VERSION_MINOR * 100 +
+                                       SPECBATCH_VERSION_PATCH);
+    CHECK_INT(specbatch_abi_version(), SPECBATCH_SOVERSION);
+}
+
+static void test_policies_by_number_and_name(void)
+{
+    static const char *const names[] = {"ragged", "plain", "eqspec", "exspec", "rollback"};
+    int32_t i;
+
+    CHECK_INT(specbatch_policy_count(), 5);
+    for (i = 0; i < 5; i++) {
+        CHECK_STR(specbatch_policy_name(i), names[i]);
+        CHECK_INT(specbatch_policy_by_name(names[i]), i);
+    }
+    CHECK(!specbatch_policy_name(-1) && !specbatch_policy_name(5));
+    CHECK_INT(specbatch_policy_by_name("Plain"), SPECBATCH_E_NOT_FOUND);
+    CHECK_INT(specbatch_policy_by_name(NULL), SPECBATCH_E_NOT_FOUND);
+}
+
+TEST_BEGIN
+RUN(test_layout_and_constants);
+RUN(test_init_macros);
+RUN(test_version);
+RUN(test_policies_by_number_and_name);
+TEST_END
