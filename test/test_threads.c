@@ -1,0 +1,153 @@
+/* The thread pool: every item once, whatever the sizes; creation and freeing in a storm; sleeping and waking. */
+#include <stdatomic.h>
+#include <time.h>
+
+#include "threads.h"
+
+#include "port.h"
+#include "sbtest.h"
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+enum { ITEMS = 3000 };
+
+static const struct sb_mem mem = {NULL, NULL, NULL};
+
+struct tally {
+    int32_t times[ITEMS]; /* plain: two threads on one item would be a race, which the thread sanitizer sees */
+    atomic_int ranges;
+};
+
+static void count_items(void *ctx, int64_t first, int64_t last)
+{
+    struct tally *tally = ctx;
+    for (int64_t i = first; i < last; i++)
+        tally->times[i]++;
+    atomic_fetch_add(&tally->ranges, 1);
+}
+
+static const char *check_loop(struct sb_threads *threads, int64_t n, int64_t grain, int rounds)
+{
+    static struct tally tally;
+
+    memset(&tally, 0, sizeof tally);
+    for (int round = 0; round < rounds; round++)
+        sb_threads_for(threads, n, grain, count_items, &tally);
+    for (int64_t i = 0; i < ITEMS; i++)
+        if (tally.times[i] != (i < n ? rounds : 0))
+            return "an item was done the wrong number of times";
+    return atomic_load(&tally.ranges) > rounds * (n / grain + 1) ? "too many ranges" : NULL;
+}
+
+static void test_loops(void)
+{
+    static const int32_t counts[] = {1, 2, 3, 8, 17};
+    static const int64_t sizes[] = {0, 1, 2, 7, 100, ITEMS}, grains[] = {1, 3, 64, 5000};
+
+    for (int c = 0; c < COUNT(counts); c++) {
+        struct sb_threads *threads;
+        CHECK_OK(sb_threads_create(&threads, &mem, counts[c]));
+        for (int s = 0; s < COUNT(sizes); s++)
+            for (int g = 0; g < COUNT(grains); g++) {
+                const char *wrong = check_loop(threads, sizes[s], grains[g], 5);
+                if (wrong)
+                    FAIL("%d threads, %d items by %d: %s", (int)counts[c], (int)sizes[s], (int)grains[g], wrong);
+            }
+        sb_threads_free(threads);
+    }
+}
+
+/* Many short loops with pauses in between, some long enough for the workers to sleep. */
+static void test_sleep_and_wake(void)
+{
+    struct sb_threads *threads;
+
+    CHECK_OK(sb_threads_create(&threads, &mem, 4));
+    for (int i = 0; i < 300; i++) {
+        const char *wrong = check_loop(threads, 16, 1, 3);
+        struct timespec gap = {0, i % 10 == 0 ? 2000000 : 1000 * (i % 50)};
+        if (wrong)
+            FAIL("loop %d: %s", i, wrong);
+        nanosleep(&gap, NULL);
+    }
+    sb_threads_free(threads);
+}
+
+static void test_create_and_free(void)
+{
+    for (int i = 0; i < 200; i++) {
+        struct sb_threads *threads;
+        CHECK_OK(sb_threads_create(&threads, &mem, 1 + i % 7));
+        if (i % 3 == 0) {
+            const char *wrong = check_loop(threads, 50, 1, 1);
+            if (wrong)
+                FAIL("pool %d: %s", i, wrong);
+        }
+        sb_threads_free(threads);
+    }
+    sb_threads_free(NULL);
+}
+
+struct environment {
+    atomic_int denormals; /* halves of the smallest normal that were not flushed */
+};
+
+static void halve_tiny(void *ctx, int64_t first, int64_t last)
+{
+    struct environment *environment = ctx;
+    volatile float tiny = 0x1p-126f;
+    struct timespec nap = {0, 100000}; /* long enough for every worker to get its share */
+
+    for (int64_t i = first; i < last; i++)
+        if (tiny / 2.0f != 0.0f)
+            atomic_fetch_add(&environment->denormals, 1);
+    nanosleep(&nap, NULL);
+}
+
+static void test_workers_flush_denormals(void)
+{
+    struct sb_threads *threads;
+    struct environment environment;
+    struct sb_fp_env env;
+
+    atomic_init(&environment.denormals, 0);
+    CHECK_OK(sb_threads_create(&threads, &mem, 3));
+    sb_port_fp_enter(&env);
+    sb_threads_for(threads, 100, 1, halve_tiny, &environment);
+    sb_port_fp_leave(&env);
+    sb_threads_free(threads);
+    CHECK_INT(atomic_load(&environment.denormals), 0);
+}
+
+static void *no_memory(void *user, size_t size, size_t align)
+{
+    int *left = user;
+    return (*left)-- > 0 ? aligned_alloc(align, size) : NULL;
+}
+
+static void give_back(void *user, void *block, size_t size)
+{
+    (void)user;
+    (void)size;
+    free(block);
+}
+
+static void test_no_memory(void)
+{
+    int left;
+    struct sb_mem scarce = {no_memory, give_back, &left};
+    struct sb_threads *threads = NULL;
+
+    for (int allowed = 0; allowed < 2; allowed++) {
+        left = allowed;
+        CHECK_ERROR(sb_threads_create(&threads, &scarce, 3), SPECBATCH_E_NOMEM, "thread pool");
+        CHECK(!threads);
+    }
+}
+
+TEST_BEGIN
+    RUN(test_loops);
+    RUN(test_sleep_and_wake);
+    RUN(test_create_and_free);
+    RUN(test_workers_flush_denormals);
+    RUN(test_no_memory);
+TEST_END
