@@ -1,0 +1,258 @@
+/*
+ * Out of memory at every point. Each scenario first runs undisturbed and counts its allocations; then it runs
+ * once for every allocation with that one failing, and once with all from there on failing until the library
+ * has reported it. A call that fails must say E_NOMEM, leave its object as it was (the same call then
+ * succeeds, and the tokens are those of the undisturbed run) and leak nothing.
+ */
+#include "sbtest.h"
+
+#include "support/failalloc.h"
+
+#define MODEL "examples/demo/draft" /* 0.9 M parameters: small enough to be opened some hundred times */
+
+enum { N_REQUESTS = 3, MAX_NEW = 6, MAX_RUNS = 400 };
+
+static struct failalloc memory;
+static int32_t reference[N_REQUESTS][MAX_NEW];
+static int have_reference;
+
+/* The call, repeated with memory again when it fails for want of it. Any other failure is one. */
+#define AGAIN(call)                                                                       \
+    do {                                                                                  \
+        int32_t rc_ = (call);                                                             \
+        if (rc_ == SPECBATCH_E_NOMEM) {                                                   \
+            if (atomic_load(&memory.n_failed) == 0)                                       \
+                FAIL("%s: E_NOMEM out of nothing: %s", #call, specbatch_last_error());    \
+            failalloc_arm(&memory, 0, 0);                                                 \
+            rc_ = (call);                                                                 \
+        }                                                                                 \
+        CHECK_INT(rc_, SPECBATCH_OK);                                                     \
+    } while (0)
+
+static specbatch_model *open_model(int32_t *rc)
+{
+    specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
+    specbatch_model *model = NULL;
+
+    options.alloc = failalloc_alloc;
+    options.free = failalloc_free;
+    options.alloc_user = &memory;
+    *rc = specbatch_model_open(&model, MODEL, &options);
+    return model;
+}
+
+/* ---------------------------------------------------------------- the scenarios */
+
+static specbatch_model *shared; /* opened once, undisturbed */
+
+static void scenario_open(void)
+{
+    int32_t rc;
+    specbatch_model *model = open_model(&rc);
+
+    if (rc != SPECBATCH_OK) {
+        CHECK_INT(rc, SPECBATCH_E_NOMEM);
+        CHECK(model == NULL && atomic_load(&memory.n_failed) > 0);
+    }
+    specbatch_model_close(model);
+}
+
+static void scenario_text(void)
+{
+    static const specbatch_message message = {"user", "How many apples are left?"};
+    static const char text[] = "Once upon a time, caf\xc3\xa9 \xf0\x9f\x98\x80.";
+    int32_t ids[64];
+    char back[256];
+    specbatch_text_stream *stream = NULL;
+    const char *piece;
+    size_t n, length;
+
+    AGAIN(specbatch_tokenize(shared, text, strlen(text), 0, ids, 64, &n));
+    AGAIN(specbatch_detokenize(shared, ids, n, 0, back, sizeof back, &length));
+    CHECK_STR(back, text);
+    AGAIN(specbatch_chat_format(SPECBATCH_CHAT_QWEN3, &message, 1, back, sizeof back, &length));
+    AGAIN(specbatch_text_stream_create(&stream, shared, 0));
+    AGAIN(specbatch_text_stream_push(stream, ids, n, &piece, &length));
+    specbatch_text_stream_free(stream);
+}
+
+static specbatch_request request_of(size_t i)
+{
+    static const char *const texts[N_REQUESTS] = {"Question: one and one is", "It was", "The sea, the sea"};
+    static const int32_t stops[] = {7, 8};
+    specbatch_request request = SPECBATCH_REQUEST_INIT;
+
+    request.text = texts[i];
+    request.max_new = MAX_NEW;
+    request.flags = SPECBATCH_REQUEST_IGNORE_EOS | SPECBATCH_REQUEST_LOGPROBS;
+    request.stop_ids = stops;
+    request.n_stop_ids = i == 1 ? 2 : 0;
+    return request;
+}
+
+static int32_t submit(specbatch_pool *pool, size_t i)
+{
+    const specbatch_request request = request_of(i);
+    return specbatch_pool_submit(pool, &request, NULL);
+}
+
+static specbatch_pool_options pool_options(int32_t policy)
+{
+    specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
+
+    options.policy = policy;
+    options.batch = 2;
+    options.draft_len = 3;
+    options.max_len = 64;
+    options.n_threads = 2;
+    options.alloc = failalloc_alloc;
+    options.free = failalloc_free;
+    options.alloc_user = &memory;
+    return options;
+}
+
+static void check_result(const specbatch_result *result)
+{
+    const uint64_t at = specbatch_result_id(result) - 1;
+    size_t n;
+    const int32_t *ids = specbatch_result_tokens(result, &n);
+
+    CHECK(at < N_REQUESTS && n >= 1 && n <= MAX_NEW);
+    if (have_reference)
+        CHECK_MEM(ids, reference[at], n * sizeof *ids);
+    else
+        memcpy(reference[at], ids, n * sizeof *ids);
+}
+
+static void audit(const specbatch_pool_options *options, const specbatch_result *result)
+{
+    const specbatch_request request = request_of(specbatch_result_id(result) - 1);
+    specbatch_audit_report report = SPECBATCH_AUDIT_REPORT_INIT;
+
+    AGAIN(specbatch_audit(shared, options, &request, result, &report));
+    CHECK(report.equal);
+}
+
+static void collect(specbatch_pool *pool, const specbatch_pool_options *options, size_t *n_done)
+{
+    specbatch_result *result;
+    int32_t rc;
+
+    while ((rc = specbatch_pool_collect(pool, &result)) != SPECBATCH_E_EMPTY) {
+        if (rc == SPECBATCH_E_NOMEM && atomic_load(&memory.n_failed) > 0) {
+            failalloc_arm(&memory, 0, 0);
+            continue;
+        }
+        CHECK_INT(rc, SPECBATCH_OK);
+        check_result(result);
+        if (++*n_done == 1)
+            audit(options, result);
+        specbatch_result_free(result);
+    }
+}
+
+static void scenario_pool(int32_t policy)
+{
+    const specbatch_pool_options options = pool_options(policy);
+    specbatch_pool *pool = NULL;
+    size_t active = 1, n_done = 0, i;
+
+    AGAIN(specbatch_pool_create(&pool, shared, shared, &options));
+    for (i = 0; i < N_REQUESTS; i++)
+        AGAIN(submit(pool, i));
+    while (active && !sbtest_failed_now) {
+        AGAIN(specbatch_pool_step(pool, &active));
+        collect(pool, &options, &n_done);
+    }
+    CHECK_INT(n_done, N_REQUESTS);
+    have_reference = 1;
+    specbatch_pool_free(pool);
+}
+
+static void scenario_eqspec(void)
+{
+    scenario_pool(SPECBATCH_POLICY_EQSPEC);
+}
+
+static void scenario_exspec(void)
+{
+    scenario_pool(SPECBATCH_POLICY_EXSPEC);
+}
+
+static void scenario_ragged(void)
+{
+    scenario_pool(SPECBATCH_POLICY_RAGGED);
+}
+
+/* ------------------------------------------------------------------- the driver */
+
+/* Every allocation of the scenario in turn; when there are more than MAX_RUNS, an even spread of them. */
+static void fail_everywhere(void (*scenario)(void))
+{
+    const long held = atomic_load(&memory.outstanding);
+    long total, at;
+    int for_good;
+
+    failalloc_arm(&memory, 0, 0);
+    scenario();
+    if (sbtest_failed_now)
+        return;
+    total = atomic_load(&memory.calls);
+    CHECK(total > 0);
+    for (for_good = 0; for_good <= 1; for_good++)
+        for (at = 1; at <= total; at += 1 + total / MAX_RUNS) {
+            failalloc_arm(&memory, at, for_good);
+            scenario();
+            if (sbtest_failed_now)
+                FAIL("with allocation %ld of %ld failing%s", at, total, for_good ? " and all after it" : "");
+            CHECK_INT(atomic_load(&memory.outstanding), held);
+            CHECK(!atomic_load(&memory.broken));
+        }
+}
+
+static void test_out_of_memory_in_model_open(void)
+{
+    fail_everywhere(scenario_open);
+    CHECK_INT(atomic_load(&memory.outstanding), 0);
+}
+
+static void with_shared_model(void (*scenario)(void))
+{
+    int32_t rc;
+
+    failalloc_arm(&memory, 0, 0);
+    shared = open_model(&rc);
+    CHECK_INT(rc, SPECBATCH_OK);
+    fail_everywhere(scenario);
+    specbatch_model_close(shared);
+    if (!sbtest_failed_now)
+        CHECK_INT(atomic_load(&memory.outstanding), 0);
+}
+
+static void test_out_of_memory_in_text(void)
+{
+    with_shared_model(scenario_text);
+}
+
+static void test_out_of_memory_under_eqspec(void)
+{
+    with_shared_model(scenario_eqspec);
+}
+
+static void test_out_of_memory_under_exspec(void)
+{
+    with_shared_model(scenario_exspec);
+}
+
+static void test_out_of_memory_under_ragged(void)
+{
+    with_shared_model(scenario_ragged);
+}
+
+TEST_BEGIN
+RUN(test_out_of_memory_in_model_open);
+RUN(test_out_of_memory_in_text);
+RUN(test_out_of_memory_under_eqspec);
+RUN(test_out_of_memory_under_exspec);
+RUN(test_out_of_memory_under_ragged);
+TEST_END
