@@ -50,6 +50,6 @@ verdict abi_archive_lives_beside_a_host_of_the_same_names "$tmp/out"
 # An embedded library does not print, exit, read the environment, install handlers or map files.
 nm -D --undefined-only "$B/libspecbatch.so" | awk '{ sub(/@.*/, "", $NF); print $NF }' | grep -Ex \
     '(v?f?printf|_*v?f?printf_chk|f?puts|put(char|c)|fwrite|perror|abort|_*exit|_*assert_fail|atexit)|'\
-'(secure_)?getenv|setenv|signal|sigaction|mmap(64)?|system|popen|fork|strto[kd]|setlocale|rand|srand|time|stdout|stderr' \
+'(secure_)?getenv|setenv|signal|sigaction|mmap(64)?|system|popen|fork|strtok|setlocale|rand|srand|time|stdout|stderr' \
     >"$tmp/out"
 verdict abi_imports_nothing_a_library_must_not_call "$tmp/out"

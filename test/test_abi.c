@@ -177,7 +177,7 @@ static void test_policies_by_number_and_name(void)
     }
     CHECK(!specbatch_policy_name(-1) && !specbatch_policy_name(5));
     CHECK_INT(specbatch_policy_by_name("Plain"), SPECBATCH_E_NOT_FOUND);
-    CHECK_INT(specbatch_policy_by_name(NULL), SPECBATCH_E_NOT_FOUND);
+    CHECK(specbatch_policy_by_name(NULL) < 0);
 }
 
 TEST_BEGIN
