@@ -58,6 +58,13 @@ static void print_row(const char *policy, const struct ex_run *run, size_t n_equ
     fflush(stdout);
 }
 
+static void print_legend(void)
+{
+    printf("\nper round: tokens a row keeps of one round, the target's own token included\n"
+           "realign:   share of the rounds' time spent shifting rows to a common end column\n"
+           "grouped:   share of rows that met others of the same length and needed no shift\n");
+}
+
 static void print_texts(const struct ex_run *run, const struct demo *demo)
 {
     size_t i;
@@ -81,8 +88,10 @@ static int run_policy(struct demo *demo, const char *policy, int last)
     if (ok) {
         print_row(policy, &run, n_equal);
         demo->all_equal &= n_equal == run.n;
-        if (last)
+        if (last) {
+            print_legend();
             print_texts(&run, demo);
+        }
     }
     ex_run_free(&run);
     return ok;
@@ -105,10 +114,6 @@ int main(int argc, char **argv)
     }
     for (i = 0; ok && i < n_policies; i++)
         ok = run_policy(&demo, policies[i], i + 1 == n_policies);
-    if (ok)
-        printf("\nper round: tokens a row keeps of one round, the target's own token included\n"
-               "realign:   share of the rounds' time spent shifting rows to a common end column\n"
-               "grouped:   share of rows that met others of the same length and needed no shift\n");
     ex_prompts_free(&demo.prompts);
     specbatch_model_close(demo.draft);
     specbatch_model_close(demo.target);
