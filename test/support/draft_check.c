@@ -1,0 +1,93 @@
+/* Comparing a draft's cache with a fresh prefill; see draft_check.h. */
+#include "support/draft_check.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "sched/pool.h"
+
+/* Slot 0 of a plain pool of the draft model that has been fed tokens[0 .. n): its cache holds n entries. */
+static specbatch_pool *fresh_prefill(specbatch_model *model, const int32_t *tokens, int32_t n)
+{
+    specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
+    specbatch_request request = SPECBATCH_REQUEST_INIT;
+    specbatch_pool *pool = NULL;
+    size_t active = 1;
+
+    options.policy = SPECBATCH_POLICY_PLAIN;
+    options.batch = options.n_threads = 1;
+    request.ids = tokens;
+    request.n_ids = (size_t)n;
+    request.max_new = 1;
+    if (specbatch_pool_create(&pool, model, NULL, &options) || specbatch_pool_submit(pool, &request, NULL))
+        return pool;
+    while (active && specbatch_pool_step(pool, &active) == SPECBATCH_OK)
+        continue;
+    return pool;
+}
+
+/* Every plane, head and column of one sequence's draft entries against the fresh ones. */
+static int entries_differ(const struct sb_kv *got, const struct sb_seq *seq, const struct sb_kv *fresh, char *why,
+                          size_t size)
+{
+    for (int32_t plane = 0; plane < 2 * got->layers; plane++)
+        for (int32_t h = 0; h < got->kv_heads; h++)
+            for (int32_t p = 0; p < seq->draft_kv_len; p++) {
+                const float *a = got->planes + plane * got->plane_stride + sb_kv_base(got, seq->slot) +
+                                 ((int64_t)h * got->cap + seq->start + p) * got->head_dim;
+                const float *b = fresh->planes + plane * fresh->plane_stride +
+                                 ((int64_t)h * fresh->cap + p) * fresh->head_dim;
+                if (memcmp(a, b, (size_t)got->head_dim * sizeof *a) != 0) {
+                    snprintf(why, size, "request %llu: plane %d head %d position %d of %d differs",
+                             (unsigned long long)seq->id, plane, h, p, seq->draft_kv_len);
+                    return 1;
+                }
+            }
+    return 0;
+}
+
+static int residents_differ(specbatch_pool *pool, char *why, size_t size)
+{
+    for (const struct sb_seq *seq = pool->sched.oldest; seq; seq = seq->next) {
+        specbatch_pool *fresh;
+        int differs;
+        if (seq->draft_kv_len == 0)
+            continue;
+        fresh = fresh_prefill(pool->draft_model, seq->tokens,
+                              seq->draft_kv_len < seq->n_tokens ? seq->draft_kv_len : seq->n_tokens);
+        differs = !fresh || entries_differ(&pool->draft->runner->kv, seq, &fresh->runner.kv, why, size);
+        specbatch_pool_free(fresh);
+        if (differs)
+            return 1;
+    }
+    return 0;
+}
+
+int draft_cache_differs(specbatch_model *target, specbatch_model *draft, const struct trace_prompt *prompt, char *why,
+                        size_t size)
+{
+    specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
+    specbatch_pool *pool = NULL;
+    size_t active = 1;
+    int differs = 0;
+
+    snprintf(why, size, "setup");
+    options.policy = SPECBATCH_POLICY_EQSPEC;
+    options.batch = 2;
+    options.draft_len = 4;
+    options.n_threads = 2;
+    if (specbatch_pool_create(&pool, target, draft, &options))
+        return 1;
+    for (int i = 0; i < 2 && !differs; i++) {
+        specbatch_request request = SPECBATCH_REQUEST_INIT;
+        request.ids = prompt->ids;
+        request.n_ids = (size_t)(i == 0 ? prompt->n : 1);
+        request.max_new = 32;
+        request.flags = SPECBATCH_REQUEST_IGNORE_EOS;
+        differs = specbatch_pool_submit(pool, &request, NULL) != SPECBATCH_OK;
+    }
+    while (!differs && active)
+        differs = specbatch_pool_step(pool, &active) != SPECBATCH_OK || residents_differ(pool, why, size);
+    specbatch_pool_free(pool);
+    return differs;
+}

@@ -1,0 +1,372 @@
+/* Random traces; trace.h tells what they prove. */
+#include "support/trace.h"
+
+#include <fenv.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sched/pool.h"
+
+static const char *const model_names[TRACE_MODELS] = {"qwen3_untied_f32_sharded", "llama_untied_f32_sharded",
+                                                      "glm4_unbiased_bf16", "llama3_scaled_biased_tied_bf16",
+                                                      "qwen2_tied_f32"};
+static const int32_t prompt_lengths[TRACE_PROMPTS] = {1,  1,  2,  3,  7,  7,   7,   7,   16,  16,  33,  33,
+                                                      63, 64, 65, 90, 90, 127, 128, 129, 130, 200, 300, 400};
+enum { VOCAB = 517, MAX_REQUESTS = 24 };
+
+uint64_t trace_random(uint64_t *state)
+{
+    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+static int32_t below(uint64_t *state, int32_t n)
+{
+    return (int32_t)(trace_random(state) % (uint64_t)n);
+}
+
+/* ------------------------------------------------------------------ world */
+
+static int level_exists(int level)
+{
+    return level < SPECBATCH_SIMD_AVX2 || specbatch_has(level == SPECBATCH_SIMD_AVX2 ? "avx2" : "avx512");
+}
+
+static int open_levels(specbatch_model *out[TRACE_LEVELS], const char *dir, const char *name, const char *suffix)
+{
+    char path[600];
+
+    snprintf(path, sizeof path, "%s/%s%s", dir, name, suffix);
+    for (int level = 0; level < TRACE_LEVELS; level++) {
+        specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
+        options.simd = level;
+        if (level_exists(level) && specbatch_model_open(&out[level], path, &options) != SPECBATCH_OK)
+            return -1;
+    }
+    return 0;
+}
+
+static int run_oracle(struct trace_model *model, const struct trace_prompt *prompt, int32_t *tokens, float *logprobs)
+{
+    specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
+    specbatch_request request = SPECBATCH_REQUEST_INIT;
+    specbatch_pool *pool = NULL;
+    specbatch_result *result = NULL;
+    size_t active = 1, n = 0;
+    int rc = -1;
+
+    options.policy = SPECBATCH_POLICY_PLAIN;
+    options.batch = options.n_threads = 1;
+    request.ids = prompt->ids;
+    request.n_ids = (size_t)prompt->n;
+    request.max_new = TRACE_ORACLE;
+    request.flags = SPECBATCH_REQUEST_IGNORE_EOS | SPECBATCH_REQUEST_LOGPROBS;
+    if (specbatch_pool_create(&pool, model->target[0], NULL, &options) || specbatch_pool_submit(pool, &request, NULL))
+        goto done;
+    while (active)
+        if (specbatch_pool_step(pool, &active))
+            goto done;
+    if (specbatch_pool_collect(pool, &result))
+        goto done;
+    memcpy(tokens, specbatch_result_tokens(result, &n), TRACE_ORACLE * sizeof *tokens);
+    memcpy(logprobs, specbatch_result_logprobs(result, NULL), TRACE_ORACLE * sizeof *logprobs);
+    rc = n == TRACE_ORACLE ? 0 : -1;
+done:
+    specbatch_result_free(result);
+    specbatch_pool_free(pool);
+    return rc;
+}
+
+int trace_world_open(struct trace_world *world, const char *dir)
+{
+    uint64_t state = 42;
+
+    memset(world, 0, sizeof *world);
+    for (int p = 0; p < TRACE_PROMPTS; p++) {
+        world->prompts[p].n = prompt_lengths[p];
+        for (int i = 0; i < prompt_lengths[p]; i++)
+            world->prompts[p].ids[i] = 3 + below(&state, VOCAB - 3);
+    }
+    for (int m = 0; m < TRACE_MODELS; m++) {
+        struct trace_model *model = &world->models[m];
+        model->name = model_names[m];
+        if (open_levels(model->target, dir, model->name, "") || (m < 2 && open_levels(model->draft, dir, model->name, ".draft")))
+            return -1;
+        for (int p = 0; p < TRACE_PROMPTS; p++)
+            if (run_oracle(model, &world->prompts[p], model->tokens[p], model->logprobs[p]))
+                return -1;
+    }
+    return 0;
+}
+
+void trace_world_close(struct trace_world *world)
+{
+    for (int m = 0; m < TRACE_MODELS; m++)
+        for (int level = 0; level < TRACE_LEVELS; level++) {
+            specbatch_model_close(world->models[m].target[level]);
+            specbatch_model_close(world->models[m].draft[level]);
+        }
+}
+
+/* ------------------------------------------------------------------ a trace */
+
+struct job {
+    int prompt;
+    int32_t max_new, draft_len, stop[2];
+    size_t n_stop;
+    uint32_t flags;
+    uint64_t id;
+    int cancelled, collected;
+};
+
+struct run {
+    const struct trace_world *world;
+    const struct trace_model *model;
+    uint64_t state;
+    int level, draft_kind, hostile;
+    int32_t accept_percent; /* of the oracle draft */
+    specbatch_pool_options options;
+    specbatch_pool *pool;
+    struct job jobs[MAX_REQUESTS];
+    int n_jobs, n_submitted, n_collected;
+    char *why;
+    size_t size;
+};
+
+static int complain(struct run *run, const char *what, long a, long b, long c)
+{
+    int n = snprintf(run->why, run->size, "%s (%ld, %ld, %ld): model %s level %d policy %s B %d W %d K %d chunk %d "
+                     "threads %d max_len %d draft %d flags %u; %s", what, a, b, c, run->model->name, run->level,
+                     specbatch_policy_name(run->options.policy), run->options.batch, run->options.window,
+                     run->options.draft_len, run->options.prefill_chunk, run->options.n_threads, run->options.max_len,
+                     run->draft_kind, run->options.flags, specbatch_last_error());
+    (void)n;
+    return 1;
+}
+
+/* Proposes the oracle's next tokens, each right with the chosen probability; wrong ones may be any int. */
+static int32_t oracle_draft(void *user, uint64_t id, const int32_t *tokens, size_t n_tokens, int32_t k, int32_t *out)
+{
+    struct run *run = user;
+    const struct job *job = run->jobs;
+    int32_t n = below(&run->state, 8) ? k : below(&run->state, k + 1);
+
+    (void)tokens;
+    while (job->id != id)
+        job++;
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t at = (int32_t)n_tokens - run->world->prompts[job->prompt].n + i;
+        const int32_t wrong[4] = {-1, VOCAB, INT32_MAX, below(&run->state, VOCAB)};
+        out[i] = at < TRACE_ORACLE && below(&run->state, 100) < run->accept_percent
+                     ? run->model->tokens[job->prompt][at] : wrong[below(&run->state, 4)];
+    }
+    return n;
+}
+
+static int32_t chosen(int32_t bias, uint64_t *state, int32_t n)
+{
+    const int32_t value = below(state, n);
+    return bias >= 0 ? bias : value;
+}
+
+static void choose_options(struct run *run, const struct trace_bias *bias)
+{
+    static const int32_t chunks[] = {1, 5, 32, 64, 128, 512};
+    specbatch_pool_options *o = &run->options;
+    uint64_t *state = &run->state;
+
+    *o = (specbatch_pool_options)SPECBATCH_POOL_OPTIONS_INIT;
+    run->model = &run->world->models[chosen(bias->model, state, TRACE_MODELS)];
+    run->level = chosen(bias->level, state, TRACE_LEVELS);
+    if (!run->model->target[run->level] || (bias->level < 0 && run->level == SPECBATCH_SIMD_SCALAR && below(state, 4)))
+        run->level = SPECBATCH_SIMD_AUTO; /* the scalar level is slow: one in four of its share is enough */
+    run->draft_kind = chosen(bias->draft, state, 5);
+    run->accept_percent = 25 * below(state, 5);
+    run->hostile = below(state, 3);
+    o->policy = chosen(bias->policy, state, specbatch_policy_count());
+    o->batch = 1 + below(state, 16);
+    o->window = o->batch + below(state, 2 * o->batch + 1);
+    o->draft_len = bias->min_draft_len + below(state, 9 - bias->min_draft_len);
+    if (o->draft_len == 0)
+        o->draft_len = -1;
+    o->prefill_chunk = chunks[below(state, 6)];
+    o->n_threads = 1 + below(state, 3);
+    o->flags = (uint32_t)below(state, 4);
+    if (run->draft_kind == TRACE_DRAFT_ORACLE) {
+        o->draft = oracle_draft;
+        o->draft_user = run;
+    }
+}
+
+/* Requests: any lengths, all equal, or the longest beside the shortest; max_len just large enough, so that long rows
+ * run into the end of their caches, unless the bias wants room. */
+static void choose_jobs(struct run *run, const struct trace_bias *bias)
+{
+    uint64_t *state = &run->state;
+    const int pattern = below(state, 4), same = below(state, TRACE_PROMPTS);
+    int32_t longest = 1;
+
+    run->n_jobs = 1 + below(state, MAX_REQUESTS);
+    for (int i = 0; i < run->n_jobs; i++) {
+        struct job *job = &run->jobs[i];
+        int32_t total;
+        *job = (struct job){.prompt = pattern == 0 ? same : pattern == 1 ? (i % 2 ? TRACE_PROMPTS - 1 - i % 3 : i % 8)
+                                                                         : below(state, TRACE_PROMPTS)};
+        job->max_new = 1 + below(state, below(state, 4) ? 24 : TRACE_ORACLE);
+        job->draft_len = below(state, 4) ? 0 : run->options.draft_len > 0 ? 1 + below(state, run->options.draft_len) : -1;
+        if (below(state, 10) == 0)
+            job->draft_len = -1;
+        job->flags = (below(state, 2) ? SPECBATCH_REQUEST_IGNORE_EOS : 0u) | (below(state, 4) ? SPECBATCH_REQUEST_LOGPROBS : 0u);
+        job->n_stop = (size_t)below(state, 3);
+        job->stop[0] = run->model->tokens[job->prompt][below(state, TRACE_ORACLE)];
+        job->stop[1] = below(state, VOCAB);
+        total = run->world->prompts[job->prompt].n + job->max_new;
+        if (total > longest)
+            longest = total;
+    }
+    run->options.max_len = bias->roomy ? 512 : longest;
+}
+
+static int submit(struct run *run)
+{
+    struct job *job = &run->jobs[run->n_submitted++];
+    specbatch_request request = SPECBATCH_REQUEST_INIT;
+
+    request.ids = run->world->prompts[job->prompt].ids;
+    request.n_ids = (size_t)run->world->prompts[job->prompt].n;
+    request.max_new = job->max_new;
+    request.draft_len = run->options.policy == SPECBATCH_POLICY_PLAIN ? -1 : job->draft_len;
+    request.flags = job->flags;
+    request.stop_ids = job->stop;
+    request.n_stop_ids = job->n_stop;
+    if (specbatch_pool_submit(run->pool, &request, &job->id) != SPECBATCH_OK)
+        return complain(run, "submit", run->n_submitted, 0, 0);
+    return 0;
+}
+
+/* Where the oracle's text ends for this request, and how that is called. */
+static int32_t expected_length(const struct run *run, const struct job *job, int32_t *finish)
+{
+    const int32_t *tokens = run->model->tokens[job->prompt];
+
+    for (int32_t i = 0; i < job->max_new; i++) {
+        if (!(job->flags & SPECBATCH_REQUEST_IGNORE_EOS) && tokens[i] == 2) {
+            *finish = SPECBATCH_FINISH_EOS;
+            return i + 1;
+        }
+        for (size_t s = 0; s < job->n_stop; s++)
+            if (tokens[i] == job->stop[s]) {
+                *finish = SPECBATCH_FINISH_STOP;
+                return i + 1;
+            }
+    }
+    *finish = SPECBATCH_FINISH_LENGTH;
+    return job->max_new;
+}
+
+static int check_result(struct run *run, const specbatch_result *result)
+{
+    struct job *job = run->jobs;
+    const float *logprobs = specbatch_result_logprobs(result, NULL);
+    const int32_t *tokens;
+    int32_t finish, length;
+    size_t n;
+
+    while (job->id != specbatch_result_id(result))
+        job++;
+    tokens = specbatch_result_tokens(result, &n);
+    length = expected_length(run, job, &finish);
+    if (job->collected++)
+        return complain(run, "collected twice", (long)job->id, 0, 0);
+    if (specbatch_result_finish(result) == SPECBATCH_FINISH_CANCELLED && job->cancelled) {
+        if (n > (size_t)length)
+            return complain(run, "cancelled, and longer than plain", (long)job->id, (long)n, length);
+    } else if (n != (size_t)length || specbatch_result_finish(result) != finish) {
+        return complain(run, "length or finish", (long)job->id, (long)n, length);
+    }
+    for (size_t i = 0; i < n; i++)
+        if (tokens[i] != run->model->tokens[job->prompt][i])
+            return complain(run, "token (request, index, got)", (long)job->id, (long)i, tokens[i]);
+    if (!logprobs != !(job->flags & SPECBATCH_REQUEST_LOGPROBS))
+        return complain(run, "log-probabilities given or not", (long)job->id, 0, 0);
+    if (logprobs && memcmp(logprobs, run->model->logprobs[job->prompt], n * sizeof *logprobs) != 0)
+        return complain(run, "log-probability", (long)job->id, (long)n, 0);
+    return 0;
+}
+
+static int collect_all(struct run *run)
+{
+    specbatch_result *result;
+    int32_t rc;
+
+    while ((rc = specbatch_pool_collect(run->pool, &result)) == SPECBATCH_OK) {
+        const int bad = check_result(run, result);
+        specbatch_result_free(result);
+        run->n_collected++;
+        if (bad)
+            return 1;
+    }
+    return rc == SPECBATCH_E_EMPTY ? 0 : complain(run, "collect", rc, 0, 0);
+}
+
+static int one_event(struct run *run, const struct trace_bias *bias)
+{
+    size_t active;
+
+    while (run->n_submitted < run->n_jobs && below(&run->state, 3))
+        if (submit(run))
+            return 1;
+    if (run->n_submitted > 0 && below(&run->state, 24) == 0) {
+        struct job *job = &run->jobs[below(&run->state, run->n_submitted)];
+        if (specbatch_pool_cancel(run->pool, job->id) == SPECBATCH_OK)
+            job->cancelled = 1;
+    }
+    if (specbatch_pool_step(run->pool, &active) != SPECBATCH_OK)
+        return complain(run, "step", 0, 0, 0);
+    if (!bias->no_invariants && sb_pool_check(run->pool) != SPECBATCH_OK)
+        return complain(run, "invariant", 0, 0, 0);
+    return below(&run->state, 2) ? collect_all(run) : 0;
+}
+
+static specbatch_model *draft_model(const struct run *run)
+{
+    const int m = (int)(run->model - run->world->models);
+
+    switch (run->draft_kind) {
+    case TRACE_DRAFT_MODEL:
+        return run->model->draft[run->level] ? run->model->draft[run->level] : run->model->target[run->level];
+    case TRACE_DRAFT_SELF:
+        return run->model->target[run->level];
+    case TRACE_DRAFT_STRANGER:
+        return run->world->models[(m + 1) % TRACE_MODELS].target[run->level];
+    default:
+        return NULL;
+    }
+}
+
+int trace_run(const struct trace_world *world, uint64_t seed, const struct trace_bias *bias, char *why, size_t size)
+{
+    static const int roundings[] = {FE_TONEAREST, FE_UPWARD, FE_TOWARDZERO};
+    struct run run = {.world = world, .state = seed * 7919 + 1, .why = why, .size = size};
+    int bad = 0;
+
+    choose_options(&run, bias);
+    choose_jobs(&run, bias);
+    if (specbatch_pool_create(&run.pool, run.model->target[run.level], draft_model(&run), &run.options))
+        return complain(&run, "create", 0, 0, 0);
+    fesetround(roundings[run.hostile]);
+    for (int events = 0; !bad && run.n_collected < run.n_jobs; events++) {
+        bad = events > 20000 ? complain(&run, "does not end", run.n_collected, run.n_jobs, 0) : one_event(&run, bias);
+        if (!bad && run.n_submitted == run.n_jobs)
+            bad = collect_all(&run);
+    }
+    if (!bad && fegetround() != roundings[run.hostile])
+        bad = complain(&run, "the host's rounding mode was changed", 0, 0, 0);
+    fesetround(FE_TONEAREST);
+    specbatch_pool_free(run.pool);
+    return bad;
+}

@@ -1,0 +1,160 @@
+/* Faulty operations around the CPU backend's; on the CPU, dev memory is ordinary memory. See vtable_faults.h. */
+#include "support/vtable_faults.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct sb_backend faulty;
+
+static const char *const names[VTABLE_FAULTS] = {
+    "none", "pads counted in positions", "mask hides the own column", "mask shows the next column",
+    "a pad is attended to", "stale KV after a rejection", "realignment by the wrong row's offset",
+    "one token too many accepted",
+};
+
+const char *vtable_fault_name(enum vtable_fault fault)
+{
+    return names[fault];
+}
+
+/* A pass of one token of another. */
+static struct sb_pass only(const struct sb_pass *pass, int32_t t)
+{
+    struct sb_pass one = *pass;
+
+    one.n_tokens = 1;
+    one.id_at += t;
+    one.pos += t;
+    one.seq += t;
+    return one;
+}
+
+static int32_t qkv_width(const struct sb_attention *a)
+{
+    return (a->heads + 2 * a->kv_heads) * a->head_dim;
+}
+
+static void pads_in_positions(struct sb_exec *exec, float *qkv, const struct sb_attention *attention,
+                              const struct sb_pass *pass)
+{
+    for (int32_t t = 0; t < pass->n_tokens; t++) {
+        const struct sb_pass one = only(pass, t);
+        const int64_t shift = (int64_t)pass->start[pass->seq[t]] * (attention->rot_dim / 2);
+        struct sb_attention shifted = *attention;
+        shifted.cos += shift;
+        shifted.sin += shift;
+        sb_backend_cpu()->rope_kv(exec, qkv + (int64_t)t * qkv_width(attention), &shifted, &one);
+    }
+}
+
+/* Every token's entry is written only where nothing has been written before. */
+static void stale_kv(struct sb_exec *exec, float *qkv, const struct sb_attention *a, const struct sb_pass *pass)
+{
+    float *kept = malloc(2 * sizeof(float) * (size_t)(a->kv_heads * a->head_dim));
+
+    for (int32_t t = 0; t < pass->n_tokens; t++) {
+        const struct sb_pass one = only(pass, t);
+        const int32_t s = pass->seq[t], hd = a->head_dim;
+        int used = 0;
+        for (int32_t h = 0; h < a->kv_heads; h++) {
+            const int64_t at = pass->base[s] + ((int64_t)h * pass->cap[s] + pass->start[s] + pass->pos[t]) * hd;
+            memcpy(kept + 2 * h * hd, a->k + at, sizeof(float) * (size_t)hd);
+            memcpy(kept + (2 * h + 1) * hd, a->v + at, sizeof(float) * (size_t)hd);
+            used |= a->k[at] != 0.0f;
+        }
+        sb_backend_cpu()->rope_kv(exec, qkv + (int64_t)t * qkv_width(a), a, &one);
+        for (int32_t h = 0; used && h < a->kv_heads; h++) {
+            const int64_t at = pass->base[s] + ((int64_t)h * pass->cap[s] + pass->start[s] + pass->pos[t]) * hd;
+            memcpy(a->k + at, kept + 2 * h * hd, sizeof(float) * (size_t)hd);
+            memcpy(a->v + at, kept + (2 * h + 1) * hd, sizeof(float) * (size_t)hd);
+        }
+    }
+    free(kept);
+}
+
+/* Attention with every position moved by `shift`, where that stays inside the row. */
+static void attend_shifted(struct sb_exec *exec, float *y, const float *qkv, const struct sb_attention *a,
+                           const struct sb_pass *pass, int32_t shift)
+{
+    int32_t *pos = malloc(sizeof(int32_t) * (size_t)pass->n_tokens);
+    struct sb_pass moved = *pass;
+
+    for (int32_t t = 0; t < pass->n_tokens; t++) {
+        const int32_t to = pass->pos[t] + shift;
+        pos[t] = to < 0 || pass->start[pass->seq[t]] + to >= pass->cap[pass->seq[t]] ? pass->pos[t] : to;
+    }
+    moved.pos = pos;
+    moved.max_len += shift > 0 ? shift : 0;
+    sb_backend_cpu()->attend(exec, y, qkv, a, &moved);
+    free(pos);
+}
+
+static void mask_one_off(struct sb_exec *exec, float *y, const float *qkv, const struct sb_attention *a,
+                         const struct sb_pass *pass)
+{
+    attend_shifted(exec, y, qkv, a, pass, -1);
+}
+
+static void mask_sees_next(struct sb_exec *exec, float *y, const float *qkv, const struct sb_attention *a,
+                           const struct sb_pass *pass)
+{
+    attend_shifted(exec, y, qkv, a, pass, 1);
+}
+
+static void pads_attended(struct sb_exec *exec, float *y, const float *qkv, const struct sb_attention *a,
+                          const struct sb_pass *pass)
+{
+    int32_t *start = malloc(sizeof(int32_t) * (size_t)pass->n_seqs), *pos = malloc(sizeof(int32_t) * (size_t)pass->n_tokens);
+    struct sb_pass moved = *pass;
+
+    for (int32_t s = 0; s < pass->n_seqs; s++)
+        start[s] = pass->start[s] > 0 ? pass->start[s] - 1 : 0;
+    for (int32_t t = 0; t < pass->n_tokens; t++)
+        pos[t] = pass->pos[t] + (pass->start[pass->seq[t]] > 0);
+    moved.start = start;
+    moved.pos = pos;
+    moved.max_len++;
+    sb_backend_cpu()->attend(exec, y, qkv, a, &moved);
+    free(start);
+    free(pos);
+}
+
+static void realign_wrong_row(struct sb_exec *exec, float *planes, const struct sb_realign *realign)
+{
+    int32_t *to = malloc(sizeof(int32_t) * (size_t)realign->n_seqs);
+    struct sb_realign wrong = *realign;
+
+    for (int32_t i = 0; i < realign->n_seqs; i++) {
+        const int32_t next = (i + 1) % realign->n_seqs;
+        to[i] = realign->to[next];
+        if (to[i] + realign->len[i] > realign->cap[i])
+            to[i] = realign->to[i];
+    }
+    wrong.to = to;
+    sb_backend_cpu()->realign(exec, planes, &wrong);
+    free(to);
+}
+
+static void accept_one_more(struct sb_exec *exec, const int32_t *tokens, const int32_t *picks, const int32_t *n_draft,
+                            int32_t n_rows, int32_t stride, int32_t *n_accept)
+{
+    sb_backend_cpu()->accept(exec, tokens, picks, n_draft, n_rows, stride, n_accept);
+    for (int32_t b = 0; b < n_rows; b++)
+        n_accept[b] += n_accept[b] < n_draft[b];
+}
+
+const struct sb_backend *vtable_with_fault(enum vtable_fault fault)
+{
+    faulty = *sb_backend_cpu();
+    switch (fault) {
+    case VTABLE_PADS_IN_POSITIONS: faulty.rope_kv = pads_in_positions; break;
+    case VTABLE_MASK_ONE_OFF: faulty.attend = mask_one_off; break;
+    case VTABLE_MASK_SEES_NEXT: faulty.attend = mask_sees_next; break;
+    case VTABLE_PADS_ATTENDED: faulty.attend = pads_attended; break;
+    case VTABLE_STALE_KV: faulty.rope_kv = stale_kv; break;
+    case VTABLE_REALIGN_WRONG_ROW: faulty.realign = realign_wrong_row; break;
+    case VTABLE_ACCEPT_ONE_MORE: faulty.accept = accept_one_more; break;
+    default: break;
+    }
+    return &faulty;
+}

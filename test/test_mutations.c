@@ -1,0 +1,140 @@
+/*
+ * Mutations: the contract test is only worth what it catches. Each fault below, a mistake that a published batch
+ * speculative decoder makes or could make, is switched on and the traces of test_contract.c are run until one of
+ * them reports a difference in tokens or log-probabilities; a fault that none of them notices fails the test. The
+ * oracle is made with all faults off, and the invariants of sb_pool_check are not consulted.
+ *
+ * Faults in the draft cannot change a token. They are caught by what test_draft.c shows of a sound one.
+ */
+#include "fault.h"
+#include "model/model.h"
+#include "sbtest.h"
+#include "support/draft_check.h"
+#include "support/trace.h"
+#include "support/vtable_faults.h"
+
+int sb_fault_now = SB_FAULT_NONE;
+
+enum { TRACES = 60 };
+
+static struct trace_world world;
+
+static void set_backend(const struct sb_backend *backend)
+{
+    for (int m = 0; m < TRACE_MODELS; m++)
+        for (int level = 0; level < TRACE_LEVELS; level++)
+            if (world.models[m].target[level])
+                world.models[m].target[level]->backend = backend;
+}
+
+/* Runs traces until one differs; policy -1: any. */
+static void expect_caught(const char *name, int32_t policy)
+{
+    struct trace_bias bias = TRACE_ANY;
+    char why[600];
+    uint64_t seed;
+
+    bias.policy = policy;
+    bias.level = SPECBATCH_SIMD_AUTO;
+    bias.roomy = bias.no_invariants = 1;
+    bias.min_draft_len = 2;
+    for (seed = 1; seed <= TRACES; seed++)
+        if (trace_run(&world, seed, &bias, why, sizeof why))
+            break;
+    if (seed > TRACES)
+        FAIL("%s: none of %d traces noticed", name, TRACES);
+    printf("     %s: caught by trace %" PRIu64 ": %.60s\n", name, seed, why);
+}
+
+static void expect_engine_fault(enum sb_fault fault, const char *name, int32_t policy)
+{
+    sb_fault_now = (int)fault;
+    expect_caught(name, policy);
+    sb_fault_now = SB_FAULT_NONE;
+}
+
+static void expect_operation_fault(enum vtable_fault fault, int32_t policy)
+{
+    set_backend(vtable_with_fault(fault));
+    expect_caught(vtable_fault_name(fault), policy);
+    set_backend(sb_backend_cpu());
+}
+
+static void test_no_fault_is_not_caught(void)
+{
+    struct trace_bias bias = TRACE_ANY;
+    char why[600];
+
+    bias.level = SPECBATCH_SIMD_AUTO;
+    bias.roomy = bias.no_invariants = 1;
+    bias.min_draft_len = 2;
+    set_backend(vtable_with_fault(VTABLE_NONE));
+    for (uint64_t seed = 1; seed <= 10; seed++)
+        if (trace_run(&world, seed, &bias, why, sizeof why))
+            FAIL("seed %" PRIu64 ": %s", seed, why);
+    set_backend(sb_backend_cpu());
+}
+
+#define ENGINE_FAULT(test, fault, policy)                    \
+    static void test(void)                                   \
+    {                                                        \
+        expect_engine_fault(SB_FAULT_##fault, #test, policy); \
+    }
+#define OPERATION_FAULT(test, fault, policy)          \
+    static void test(void)                            \
+    {                                                 \
+        expect_operation_fault(VTABLE_##fault, policy); \
+    }
+
+ENGINE_FAULT(test_bonus_from_the_draft, BONUS_FROM_DRAFT, -1)
+ENGINE_FAULT(test_repad_without_unpad, REPAD_WITHOUT_UNPAD, SPECBATCH_POLICY_EQSPEC)
+ENGINE_FAULT(test_last_kv_entry_assumed_present, LAST_KV_PRESENT, -1)
+ENGINE_FAULT(test_stop_handled_after_the_wrong_token, STOP_LATE, -1)
+ENGINE_FAULT(test_logprob_of_another_token, LOGPROB_SHIFTED, -1)
+ENGINE_FAULT(test_prefill_loses_a_token, PREFILL_SKIPS_ONE, -1)
+OPERATION_FAULT(test_pads_counted_in_positions, PADS_IN_POSITIONS, SPECBATCH_POLICY_EQSPEC)
+OPERATION_FAULT(test_mask_hides_own_column, MASK_ONE_OFF, -1)
+OPERATION_FAULT(test_mask_shows_next_column, MASK_SEES_NEXT, -1)
+OPERATION_FAULT(test_pad_attended_to, PADS_ATTENDED, SPECBATCH_POLICY_EXSPEC)
+OPERATION_FAULT(test_stale_kv_after_rejection, STALE_KV, SPECBATCH_POLICY_RAGGED)
+OPERATION_FAULT(test_realign_by_the_wrong_rows_offset, REALIGN_WRONG_ROW, SPECBATCH_POLICY_EQSPEC)
+OPERATION_FAULT(test_one_token_too_many_accepted, ACCEPT_ONE_MORE, -1)
+
+static void test_draft_kv_not_rolled_back(void)
+{
+    char why[300];
+
+    sb_fault_now = SB_FAULT_DRAFT_NOT_ROLLED_BACK;
+    const int caught = draft_cache_differs(world.models[0].target[0], world.models[0].draft[0], &world.prompts[9], why,
+                                           sizeof why);
+    sb_fault_now = SB_FAULT_NONE;
+    if (!caught)
+        FAIL("the draft's cache equals a fresh prefill in spite of the fault");
+    printf("     draft KV not rolled back: caught: %.100s\n", why);
+}
+
+TEST_BEGIN
+    const int opened = trace_world_open(&world, "test/data/models");
+    if (opened != 0)
+        printf("FAIL the world does not open: %s\n", specbatch_last_error());
+    else {
+        RUN(test_no_fault_is_not_caught);
+        RUN(test_bonus_from_the_draft);
+        RUN(test_repad_without_unpad);
+        RUN(test_last_kv_entry_assumed_present);
+        RUN(test_stop_handled_after_the_wrong_token);
+        RUN(test_logprob_of_another_token);
+        RUN(test_prefill_loses_a_token);
+        RUN(test_pads_counted_in_positions);
+        RUN(test_mask_hides_own_column);
+        RUN(test_mask_shows_next_column);
+        RUN(test_pad_attended_to);
+        RUN(test_stale_kv_after_rejection);
+        RUN(test_realign_by_the_wrong_rows_offset);
+        RUN(test_one_token_too_many_accepted);
+        RUN(test_draft_kv_not_rolled_back);
+    }
+    trace_world_close(&world);
+    if (opened != 0)
+        return 1;
+TEST_END
