@@ -47,7 +47,7 @@ static void pads_in_positions(struct sb_exec *exec, float *qkv, const struct sb_
     }
 }
 
-/* Every token's entry is written only where nothing has been written before. */
+/* A sequence's entry is written only where that sequence has not written before: its first token clears the slot. */
 static void stale_kv(struct sb_exec *exec, float *qkv, const struct sb_attention *a, const struct sb_pass *pass)
 {
     float *kept = malloc(2 * sizeof(float) * (size_t)(a->kv_heads * a->head_dim));
@@ -56,6 +56,8 @@ static void stale_kv(struct sb_exec *exec, float *qkv, const struct sb_attention
         const struct sb_pass one = only(pass, t);
         const int32_t s = pass->seq[t], hd = a->head_dim;
         int used = 0;
+        for (int32_t h = 0; pass->pos[t] == 0 && h < a->kv_heads; h++)
+            memset(a->k + pass->base[s] + (int64_t)h * pass->cap[s] * hd, 0, sizeof(float) * (size_t)(pass->cap[s] * hd));
         for (int32_t h = 0; h < a->kv_heads; h++) {
             const int64_t at = pass->base[s] + ((int64_t)h * pass->cap[s] + pass->start[s] + pass->pos[t]) * hd;
             memcpy(kept + 2 * h * hd, a->k + at, sizeof(float) * (size_t)hd);
