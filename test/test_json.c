@@ -153,7 +153,7 @@ static void test_refused(void)
         { "[\v1]", "t.json: byte 1: control character 0x0b" },
         { "[\"a\tb\"]", "t.json: byte " },
         { "[\"a\x01\"]", "t.json: byte 3: control character 0x01" },
-        { "\xEF\xBB\xBF[1]", "t.json: byte 0" },
+        { "\xEF\xBB\xBF[1]", "t.json: byte 1: " },
         { "[\"\xC0\x80\"]", "t.json: byte 2: invalid UTF-8" },
         { "[\"\xED\xA0\x80\"]", "t.json: byte 2: invalid UTF-8" },
         { "[\"\xF4\x90\x80\x80\"]", "t.json: byte 2: invalid UTF-8" },

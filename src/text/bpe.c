@@ -1,0 +1,310 @@
+/*
+ * Byte pair encoding of one word: characters to symbols, then the best merge again and again.
+ *
+ * Symbols are a doubly linked list in an array; candidates wait in a binary heap ordered by (rank, left
+ * position), so a word of n characters costs O(n log n) even when, as in the Llama family, the "word" is
+ * the whole text. A merge leaves stale candidates behind: they are recognised when popped, not searched
+ * for. Scanning for the best pair each time would be simpler and quadratic.
+ *
+ * The order of evaluation is that of Hugging Face tokenizers (bpe/model.rs, word.rs), including that a
+ * stale candidate still counts when the pair now in its place merges into the same id.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "hash.h"
+#include "pipeline.h"
+#include "status.h"
+#include "utf8.h"
+
+/* ------------------------------------------------------------------ merges */
+
+static struct sb_merge *merge_slot(const struct sb_bpe *bpe, uint64_t pair)
+{
+    size_t slot = (size_t)sb_hash_mix(pair) & (bpe->n_slots - 1);
+
+    while (bpe->slots[slot].pair != pair && bpe->slots[slot].pair != UINT64_MAX)
+        slot = (slot + 1) & (bpe->n_slots - 1);
+    return &bpe->slots[slot];
+}
+
+static const struct sb_merge *find_merge(const struct sb_bpe *bpe, int32_t left, int32_t right)
+{
+    const struct sb_merge *merge;
+
+    if (bpe->n_slots == 0)
+        return NULL;
+    merge = merge_slot(bpe, (uint64_t)(uint32_t)left << 32 | (uint32_t)right);
+    return merge->pair == UINT64_MAX ? NULL : merge;
+}
+
+int32_t sb_bpe_reserve(struct sb_bpe *bpe, const struct sb_mem *mem, size_t n)
+{
+    struct sb_merge *old = bpe->slots, *grown;
+    size_t n_old = bpe->n_slots, wanted = n_old ? n_old : 1024, i;
+
+    while (wanted / 3 * 2 < n)
+        wanted *= 2;
+    if (wanted == n_old)
+        return SPECBATCH_OK;
+    grown = sb_alloc_raw(mem, wanted, sizeof *grown);
+    if (!grown)
+        return sb_fail(SPECBATCH_E_NOMEM, "no memory for the merges");
+    bpe->slots = grown;
+    bpe->n_slots = wanted;
+    for (i = 0; i < wanted; i++)
+        grown[i].pair = UINT64_MAX;
+    for (i = 0; i < n_old; i++)
+        if (old[i].pair != UINT64_MAX)
+            *merge_slot(bpe, old[i].pair) = old[i];
+    sb_free(mem, old);
+    return SPECBATCH_OK;
+}
+
+int32_t sb_bpe_add(struct sb_bpe *bpe, const struct sb_mem *mem, int32_t left, int32_t right, uint32_t rank,
+                   int32_t id)
+{
+    uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    struct sb_merge *merge;
+    int32_t rc = sb_bpe_reserve(bpe, mem, bpe->n_used + 1);
+
+    if (rc)
+        return rc;
+    merge = merge_slot(bpe, pair);
+    bpe->n_used += merge->pair == UINT64_MAX;
+    merge->pair = pair;
+    merge->rank = rank;
+    merge->id = id;
+    return SPECBATCH_OK;
+}
+
+void sb_bpe_index(struct sb_bpe *bpe, const struct sb_vocab *vocab)
+{
+    char name[8];
+    unsigned i;
+
+    for (i = 0; i < 256; i++) {
+        snprintf(name, sizeof name, "<0x%02X>", i);
+        bpe->byte_ids[i] = sb_vocab_find_base(vocab, name, 6);
+    }
+    for (i = 0; i < SB_CHAR_TABLE; i++) {
+        name[0] = (char)(i < 0x80 ? i : 0xC0 | i >> 6);
+        name[1] = (char)(0x80 | (i & 0x3F));
+        bpe->char_ids[i] = sb_vocab_find_base(vocab, name, i < 0x80 ? 1 : 2);
+    }
+}
+
+void sb_bpe_clear(struct sb_bpe *bpe, const struct sb_mem *mem)
+{
+    sb_free(mem, bpe->slots);
+    bpe->slots = NULL;
+}
+
+/* ----------------------------------------------------------------- symbols */
+
+static int32_t reserve(struct sb_work *work, size_t n)
+{
+    size_t candidates;
+    void *grown;
+
+    if (!sb_mul_size(n, 3, &candidates) || candidates > INT32_MAX)
+        return sb_fail(SPECBATCH_E_INVALID, "text: a word of %zu bytes is too long", n);
+    if (n > work->symbol_capacity) {
+        if (!(grown = sb_realloc(work->mem, work->symbols, n * 2, sizeof *work->symbols)))
+            return sb_fail(SPECBATCH_E_NOMEM, "no memory for %zu symbols", n);
+        work->symbols = grown;
+        work->symbol_capacity = n * 2;
+    }
+    if (candidates > work->heap_capacity) {
+        if (!(grown = sb_realloc(work->mem, work->heap, candidates * 2, sizeof *work->heap)))
+            return sb_fail(SPECBATCH_E_NOMEM, "no memory for %zu merges", candidates);
+        work->heap = grown;
+        work->heap_capacity = candidates * 2;
+    }
+    return SPECBATCH_OK;
+}
+
+static void add_symbol(struct sb_work *work, int32_t id)
+{
+    struct sb_symbol *symbol = &work->symbols[work->n_symbols];
+
+    symbol->id = id;
+    symbol->prev = (int32_t)work->n_symbols - 1;
+    symbol->next = (int32_t)++work->n_symbols;
+}
+
+static int add_bytes(const struct sb_bpe *bpe, struct sb_work *work, const char *text, size_t n)
+{
+    size_t i;
+
+    for (i = 0; i < n; i++)
+        if (bpe->byte_ids[(unsigned char)text[i]] < 0)
+            return 0;
+    for (i = 0; i < n; i++)
+        add_symbol(work, bpe->byte_ids[(unsigned char)text[i]]);
+    return 1;
+}
+
+/*
+ * A run of unknown characters waits in `unknown` until a known one comes (or, unfused, another unknown
+ * one); bytes do not end it. That is the reference implementation's order, kept to give its ids.
+ */
+static int32_t split_symbols(const struct sb_bpe *bpe, const struct sb_vocab *vocab, struct sb_work *work,
+                             const char *word, size_t n)
+{
+    int32_t id, unknown = -1;
+    uint32_t cp = 0;
+    size_t at;
+    int step;
+
+    work->n_symbols = 0;
+    for (at = 0; at < n; at += (size_t)step) {
+        step = sb_utf8_step(word + at, n - at, &cp);
+        if (step <= 0)
+            return sb_fail(SPECBATCH_E_INTERNAL, "a word is not valid UTF-8");
+        id = cp < SB_CHAR_TABLE ? bpe->char_ids[cp] : sb_vocab_find_base(vocab, word + at, (size_t)step);
+        if (id >= 0) {
+            if (unknown >= 0)
+                add_symbol(work, unknown);
+            unknown = -1;
+            add_symbol(work, id);
+        } else if (!bpe->byte_fallback || !add_bytes(bpe, work, word + at, (size_t)step)) {
+            if (bpe->unk == -2)
+                return sb_fail(SPECBATCH_E_INVALID, "text: U+%04X has no token, and there is none for unknown text", cp);
+            if (unknown >= 0 && !bpe->fuse_unk)
+                add_symbol(work, unknown);
+            unknown = bpe->unk;
+        }
+    }
+    if (unknown >= 0)
+        add_symbol(work, unknown);
+    return SPECBATCH_OK;
+}
+
+/* ------------------------------------------------------------------- merging */
+
+static void push(struct sb_work *work, struct sb_candidate candidate)
+{
+    struct sb_candidate *heap = work->heap;
+    size_t at = work->n_heap++;
+
+    while (at > 0 && heap[(at - 1) / 2].order > candidate.order) {
+        heap[at] = heap[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    heap[at] = candidate;
+}
+
+static struct sb_candidate pop(struct sb_work *work)
+{
+    struct sb_candidate *heap = work->heap, top = heap[0], last = heap[--work->n_heap];
+    size_t n = work->n_heap, at = 0, child;
+
+    while ((child = 2 * at + 1) < n) {
+        if (child + 1 < n && heap[child + 1].order < heap[child].order)
+            child++;
+        if (heap[child].order >= last.order)
+            break;
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = last;
+    return top;
+}
+
+/* Makes a candidate of the symbol at `position` and the one after it, if they merge. */
+static void consider(const struct sb_bpe *bpe, struct sb_work *work, int32_t position)
+{
+    const struct sb_symbol *left, *right;
+    const struct sb_merge *merge;
+
+    if (position < 0)
+        return;
+    left = &work->symbols[position];
+    if (left->next >= (int32_t)work->n_symbols)
+        return;
+    right = &work->symbols[left->next];
+    if ((merge = find_merge(bpe, left->id, right->id)) != NULL)
+        push(work, (struct sb_candidate){ (uint64_t)merge->rank << 32 | (uint32_t)position, left->id, right->id,
+                                          merge->id });
+}
+
+/* Whether the pair that is now at a candidate's place still merges into the candidate's id. */
+static int is_current(const struct sb_bpe *bpe, const struct sb_work *work, const struct sb_candidate *candidate)
+{
+    const struct sb_symbol *left = &work->symbols[(uint32_t)candidate->order], *right;
+    const struct sb_merge *merge;
+
+    if (left->id < 0 || left->next >= (int32_t)work->n_symbols)
+        return 0;
+    right = &work->symbols[left->next];
+    if (left->id == candidate->left && right->id == candidate->right)
+        return 1;
+    merge = find_merge(bpe, left->id, right->id);
+    return merge && merge->id == candidate->id;
+}
+
+static void merge_symbols(const struct sb_bpe *bpe, struct sb_work *work)
+{
+    size_t i;
+
+    work->n_heap = 0;
+    for (i = 0; i < work->n_symbols; i++)
+        consider(bpe, work, (int32_t)i);
+    while (work->n_heap > 0) {
+        struct sb_candidate candidate = pop(work);
+        struct sb_symbol *left = &work->symbols[(uint32_t)candidate.order], *right;
+        if (!is_current(bpe, work, &candidate))
+            continue;
+        right = &work->symbols[left->next];
+        left->id = candidate.id;
+        right->id = -1;
+        left->next = right->next;
+        if (left->next < (int32_t)work->n_symbols)
+            work->symbols[left->next].prev = (int32_t)(uint32_t)candidate.order;
+        consider(bpe, work, left->prev);
+        consider(bpe, work, (int32_t)(uint32_t)candidate.order);
+    }
+}
+
+int32_t sb_bpe_word(const struct sb_bpe *bpe, const struct sb_vocab *vocab, struct sb_work *work,
+                    const char *word, size_t n, struct sb_ids *ids)
+{
+    int32_t rc = SPECBATCH_OK, id;
+    size_t i;
+
+    if (bpe->ignore_merges && (id = sb_vocab_find_base(vocab, word, n)) >= 0)
+        return sb_ids_add(ids, id);
+    SB_TRY(reserve(work, n));
+    SB_TRY(split_symbols(bpe, vocab, work, word, n));
+    merge_symbols(bpe, work);
+    for (i = 0; i < work->n_symbols; i++)
+        if (work->symbols[i].id >= 0)
+            SB_TRY(sb_ids_add(ids, work->symbols[i].id));
+done:
+    return rc;
+}
+
+void sb_work_init(struct sb_work *work, const struct sb_mem *mem)
+{
+    size_t i;
+
+    memset(work, 0, sizeof *work);
+    work->mem = work->normal[0].mem = work->normal[1].mem = mem;
+    for (i = 0; i < SB_STEPS_MAX; i++)
+        work->stage[i].mem = mem;
+}
+
+void sb_work_clear(struct sb_work *work)
+{
+    size_t i;
+
+    sb_free(work->mem, work->symbols);
+    sb_free(work->mem, work->heap);
+    sb_free(work->mem, work->points);
+    sb_bytes_clear(&work->normal[0]);
+    sb_bytes_clear(&work->normal[1]);
+    for (i = 0; i < SB_STEPS_MAX; i++)
+        sb_bytes_clear(&work->stage[i]);
+    pcre2_match_data_free(work->match);
+}

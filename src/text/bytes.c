@@ -1,0 +1,58 @@
+/* Growing arrays of bytes and ids: capacity doubles, a failed growth leaves the content as it was. */
+#include <string.h>
+
+#include "status.h"
+#include "tokenizer.h"
+
+int32_t sb_bytes_add(struct sb_bytes *bytes, const char *data, size_t n)
+{
+    size_t need, capacity = bytes->capacity ? bytes->capacity : 32;
+    char *grown;
+
+    if (!sb_add_size(bytes->n, n, &need) || !sb_add_size(need, 1, &need))
+        return sb_fail(SPECBATCH_E_NOMEM, "no memory for text");
+    if (need > bytes->capacity) {
+        while (capacity < need)
+            capacity = capacity > SIZE_MAX / 2 ? need : capacity * 2;
+        grown = sb_realloc(bytes->mem, bytes->data, capacity, 1);
+        if (!grown)
+            return sb_fail(SPECBATCH_E_NOMEM, "no memory for text");
+        bytes->data = grown;
+        bytes->capacity = capacity;
+    }
+    if (n > 0)
+        memcpy(bytes->data + bytes->n, data, n);
+    bytes->n += n;
+    bytes->data[bytes->n] = '\0';
+    return SPECBATCH_OK;
+}
+
+int32_t sb_ids_add(struct sb_ids *ids, int32_t id)
+{
+    if (ids->n == ids->capacity) {
+        size_t capacity = ids->capacity ? ids->capacity * 2 : 32;
+        int32_t *grown = sb_realloc(ids->mem, ids->data, capacity, sizeof *grown);
+        if (!grown)
+            return sb_fail(SPECBATCH_E_NOMEM, "no memory for tokens");
+        ids->data = grown;
+        ids->capacity = capacity;
+    }
+    ids->data[ids->n++] = id;
+    return SPECBATCH_OK;
+}
+
+void sb_bytes_clear(struct sb_bytes *bytes)
+{
+    if (bytes->mem)
+        sb_free(bytes->mem, bytes->data);
+    bytes->data = NULL;
+    bytes->n = bytes->capacity = 0;
+}
+
+void sb_ids_clear(struct sb_ids *ids)
+{
+    if (ids->mem)
+        sb_free(ids->mem, ids->data);
+    ids->data = NULL;
+    ids->n = ids->capacity = 0;
+}

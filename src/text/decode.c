@@ -1,0 +1,375 @@
+/*
+ * Ids to text, one id at a time. A whole decode is a stream that is fed everything and then ended, so
+ * the two cannot disagree.
+ *
+ *   piece -> token steps -> bytes put together -> token steps -> leading strip -> text
+ *
+ * What cannot be decided yet is held back: the first bytes of a character, and, for Hugging Face's
+ * ByteFallback, a whole run of <0xXX> tokens: one bad byte turns every byte of its run into U+FFFD, so
+ * no character of it is certain before the run ends. SentencePiece decides character by character.
+ *
+ * A push works on a copy of the state and swaps it in when it has succeeded: without memory the stream
+ * is as it was before.
+ */
+#include <string.h>
+
+#include "pipeline.h"
+#include "status.h"
+#include "utf8.h"
+
+static const char replacement[] = "\xEF\xBF\xBD", underline[] = "\xE2\x96\x81";
+
+struct state {
+    struct sb_bytes held; /* bytes that are no certain text yet */
+    size_t n_before, n_after; /* tokens seen by either list of steps */
+    size_t stripped;
+    int begun;     /* some text has left */
+    int strip_over;
+};
+
+/* One pass over some ids: `state` changes, text is appended to `out`. */
+struct decoding {
+    const struct sb_tokenizer *t;
+    uint32_t flags;
+    struct state *state;
+    struct sb_bytes scratch[2];
+    struct sb_bytes *out;
+};
+
+/* ------------------------------------------------------------------ the last stages */
+
+/* Appends finished text, less what Strip takes from the very beginning. */
+static int32_t emit(struct decoding *d, const char *text, size_t n)
+{
+    const struct sb_decoder *decoder = &d->t->decoder;
+    const struct sb_bytes *strip = &decoder->strip;
+    struct state *s = d->state;
+
+    while (n > 0 && !s->strip_over && s->stripped < decoder->strip_count && n >= strip->n &&
+           memcmp(text, strip->data, strip->n) == 0) {
+        text += strip->n;
+        n -= strip->n;
+        s->stripped++;
+    }
+    s->strip_over |= n > 0;
+    s->begun |= n > 0;
+    return sb_bytes_add(d->out, text, n);
+}
+
+/*
+ * Text out of the held bytes as far as it is certain. `ended`: no more bytes can follow.
+ * `each`: an ill-formed sequence counts byte by byte (SentencePiece), else as one (the usual lossy way).
+ */
+static int32_t emit_held(struct decoding *d, int ended, int each)
+{
+    struct sb_bytes *held = &d->state->held;
+    size_t at = 0, good = 0;
+    int32_t rc = SPECBATCH_OK;
+    uint32_t cp;
+
+    while (at < held->n) {
+        int step = sb_utf8_step(held->data + at, held->n - at, &cp);
+        if (step > 0) {
+            at += (size_t)step;
+            continue;
+        }
+        if (step == 0 && !ended)
+            break;
+        SB_TRY(emit(d, held->data + good, at - good));
+        SB_TRY(emit(d, replacement, 3));
+        good = at += each ? 1 : step == 0 ? held->n - at : (size_t)-step;
+    }
+    SB_TRY(emit(d, held->data + good, at - good));
+    if (at > 0)
+        memmove(held->data, held->data + at, held->n - at);
+    held->n -= at;
+done:
+    return rc;
+}
+
+/* ---------------------------------------------------------------- steps on one token */
+
+static int32_t strip_token(const struct sb_step *step, const char *text, size_t n, struct sb_bytes *out)
+{
+    const struct sb_bytes *cut = &step->from;
+    size_t i;
+
+    for (i = 0; i < step->start && n >= cut->n && memcmp(text, cut->data, cut->n) == 0; i++) {
+        text += cut->n;
+        n -= cut->n;
+    }
+    for (i = 0; i < step->stop && n >= cut->n && memcmp(text + n - cut->n, cut->data, cut->n) == 0; i++)
+        n -= cut->n;
+    return sb_bytes_add(out, text, n);
+}
+
+/* The decoder's side of Metaspace: marks become spaces, but vanish in the first token if one was prepended. */
+static int32_t metaspace_token(const struct sb_step *step, size_t index, const char *text, size_t n,
+                               struct sb_bytes *out)
+{
+    struct sb_step marks = { .kind = SB_STEP_REPLACE, .from = step->from, .to = step->to };
+
+    if (index == 0 && step->prepend != SB_PREPEND_NEVER)
+        marks.to.n = 0;
+    return sb_replace(&marks, text, n, out);
+}
+
+static int32_t run_steps(struct decoding *d, const struct sb_steps *steps, size_t index, const char **text, size_t *n)
+{
+    int32_t rc = SPECBATCH_OK;
+    size_t i;
+
+    for (i = 0; i < steps->n; i++) {
+        const struct sb_step *step = &steps->at[i];
+        struct sb_bytes *out = &d->scratch[0];
+        if (out->data && *text == out->data)
+            out = &d->scratch[1];
+        out->n = 0;
+        if (step->kind == SB_STEP_REPLACE)
+            SB_TRY(sb_replace(step, *text, *n, out));
+        else if (step->kind == SB_STEP_METASPACE)
+            SB_TRY(metaspace_token(step, index, *text, *n, out));
+        else
+            SB_TRY(strip_token(step, *text, *n, out));
+        *text = out->data;
+        *n = out->n;
+    }
+done:
+    return rc;
+}
+
+static int32_t emit_token(struct decoding *d, const char *text, size_t n)
+{
+    int32_t rc = SPECBATCH_OK;
+    size_t index = d->state->n_after++;
+
+    if (d->t->decoder.spaced && index > 0)
+        SB_TRY(emit(d, " ", 1));
+    SB_TRY(run_steps(d, &d->t->decoder.after, index, &text, &n));
+    SB_TRY(emit(d, text, n));
+done:
+    return rc;
+}
+
+/* ---------------------------------------------------------------- bytes put together */
+
+/* A run of <0xXX> has ended: its text if all of it is valid, else U+FFFD for each byte. */
+static int32_t end_run(struct decoding *d)
+{
+    struct sb_bytes *held = &d->state->held;
+    size_t n = held->n, i;
+    int32_t rc = SPECBATCH_OK;
+
+    if (n == 0)
+        return SPECBATCH_OK;
+    if (sb_utf8_valid(held->data, n) == n)
+        SB_TRY(emit_token(d, held->data, n));
+    else
+        for (i = 0; i < n; i++)
+            SB_TRY(emit_token(d, replacement, 3));
+    held->n = 0;
+done:
+    return rc;
+}
+
+/* The byte of a "<0xXX>" spelling, or -1. */
+static int byte_of(const char *text, size_t n)
+{
+    int high, low;
+
+    if (n != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>')
+        return -1;
+    high = sb_hex_digit(text[3]);
+    low = sb_hex_digit(text[4]);
+    return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
+
+/* Byte-level spelling to bytes; a piece with any other character counts as it is written. */
+static int32_t add_byte_level(struct decoding *d, const char *text, size_t n)
+{
+    struct sb_bytes *held = &d->state->held;
+    size_t before = held->n, at = 0;
+    int32_t rc = SPECBATCH_OK;
+    uint32_t cp = 0;
+
+    while (at < n) {
+        int step = sb_utf8_step(text + at, n - at, &cp), byte = step > 0 ? sb_byte_of_char(cp) : -1;
+        char c = (char)byte;
+        if (byte < 0) {
+            held->n = before;
+            SB_TRY(sb_bytes_add(held, text, n));
+            break;
+        }
+        SB_TRY(sb_bytes_add(held, &c, 1));
+        at += (size_t)step;
+    }
+    SB_TRY(emit_held(d, 0, 0));
+done:
+    return rc;
+}
+
+static int32_t add_spm_piece(struct decoding *d, const struct sb_piece *piece, const char *text, size_t n)
+{
+    const struct sb_decoder *decoder = &d->t->decoder;
+    int32_t rc = SPECBATCH_OK;
+    int dropped = 0;
+
+    if (piece->flags & SB_PIECE_BYTE) {
+        char c = (char)byte_of(text, n);
+        SB_TRY(sb_bytes_add(&d->state->held, &c, 1));
+        return emit_held(d, 0, 1);
+    }
+    SB_TRY(emit_held(d, 1, 1));
+    if (piece->flags & SB_PIECE_UNKNOWN)
+        return emit(d, decoder->unknown.data, decoder->unknown.n);
+    if (decoder->dummy_prefix && !d->state->begun && n >= 3 && memcmp(text, underline, 3) == 0) {
+        text += 3;
+        n -= 3;
+        dropped = 1;
+    }
+    SB_TRY(run_steps(d, &decoder->before, 0, &text, &n));
+    SB_TRY(emit(d, text, n));
+    d->state->begun |= dropped;
+done:
+    return rc;
+}
+
+static int32_t feed(struct decoding *d, int32_t id)
+{
+    const struct sb_decoder *decoder = &d->t->decoder;
+    const struct sb_piece *piece = sb_vocab_piece(&d->t->vocab, id);
+    const char *text;
+    int32_t rc = SPECBATCH_OK;
+    size_t n;
+    int byte;
+
+    if (!piece || (piece->flags & SB_PIECE_SPECIAL && !(d->flags & SPECBATCH_TEXT_KEEP_SPECIAL)))
+        return SPECBATCH_OK;
+    text = sb_vocab_text(&d->t->vocab, piece);
+    n = piece->length;
+    if (decoder->bytes == SB_BYTES_EACH)
+        return add_spm_piece(d, piece, text, n);
+    SB_TRY(run_steps(d, &decoder->before, d->state->n_before++, &text, &n));
+    if (decoder->byte_level)
+        return add_byte_level(d, text, n);
+    if (decoder->bytes == SB_BYTES_RUN && (byte = byte_of(text, n)) >= 0) {
+        char c = (char)byte;
+        return sb_bytes_add(&d->state->held, &c, 1);
+    }
+    SB_TRY(end_run(d));
+    SB_TRY(emit_token(d, text, n));
+done:
+    return rc;
+}
+
+static int32_t finish(struct decoding *d)
+{
+    const struct sb_decoder *decoder = &d->t->decoder;
+
+    if (decoder->bytes == SB_BYTES_RUN)
+        return end_run(d);
+    return emit_held(d, 1, decoder->bytes == SB_BYTES_EACH);
+}
+
+/* Feeds ids, and ends the text if asked to. */
+static int32_t run(const struct sb_tokenizer *t, uint32_t flags, struct state *state, const int32_t *ids, size_t n,
+                   int end, struct sb_bytes *out)
+{
+    struct decoding d = { .t = t, .flags = flags, .state = state, .out = out };
+    int32_t rc = SPECBATCH_OK;
+    size_t i;
+
+    d.scratch[0].mem = d.scratch[1].mem = &t->mem;
+    for (i = 0; i < n; i++)
+        SB_TRY(feed(&d, ids[i]));
+    if (end)
+        SB_TRY(finish(&d));
+    SB_TRY(sb_bytes_add(out, "", 0));
+done:
+    sb_bytes_clear(&d.scratch[0]);
+    sb_bytes_clear(&d.scratch[1]);
+    return rc;
+}
+
+int32_t sb_tokenizer_decode(const struct sb_tokenizer *t, const int32_t *ids, size_t n, uint32_t flags,
+                            struct sb_bytes *text)
+{
+    struct state state = { .held = { .mem = &t->mem } };
+    size_t before = text->n;
+    int32_t rc = run(t, flags, &state, ids, n, 1, text);
+
+    if (rc) {
+        text->n = before;
+        if (text->data)
+            text->data[before] = '\0';
+    }
+    sb_bytes_clear(&state.held);
+    return rc;
+}
+
+/* -------------------------------------------------------------------------- streams */
+
+struct sb_stream {
+    struct sb_mem mem;
+    const struct sb_tokenizer *t;
+    uint32_t flags;
+    struct state now, spare;
+    struct sb_bytes text;
+};
+
+int32_t sb_stream_create(struct sb_stream **out, const struct sb_mem *mem, const struct sb_tokenizer *t,
+                         uint32_t flags)
+{
+    struct sb_stream *s;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_NEW(s, sb_alloc(mem, 1, sizeof *s), "a text stream");
+    s->mem = *mem;
+    s->t = t;
+    s->flags = flags;
+    s->now.held.mem = s->spare.held.mem = s->text.mem = &s->mem;
+    *out = s;
+done:
+    return rc;
+}
+
+int32_t sb_stream_push(struct sb_stream *s, const int32_t *ids, size_t n, const char **text, size_t *length)
+{
+    struct sb_bytes held = s->spare.held;
+    struct state old = s->now;
+    int32_t rc = SPECBATCH_OK;
+
+    s->spare = s->now;
+    s->spare.held = held;
+    s->spare.held.n = 0;
+    s->text.n = 0;
+    SB_TRY(sb_bytes_add(&s->spare.held, s->now.held.data, s->now.held.n));
+    SB_TRY(run(s->t, s->flags, &s->spare, ids, n, n == 0, &s->text));
+    s->now = s->spare;
+    s->spare = old;
+    if (n == 0) {
+        /* The text has ended: what comes now begins another. */
+        held = s->now.held;
+        memset(&s->now, 0, sizeof s->now);
+        s->now.held = held;
+        s->now.held.n = 0;
+    }
+    *text = s->text.data;
+    if (length)
+        *length = s->text.n;
+done:
+    return rc;
+}
+
+void sb_stream_free(struct sb_stream *s)
+{
+    struct sb_mem mem;
+
+    if (!s)
+        return;
+    mem = s->mem;
+    sb_bytes_clear(&s->now.held);
+    sb_bytes_clear(&s->spare.held);
+    sb_bytes_clear(&s->text);
+    sb_free(&mem, s);
+}

@@ -1,0 +1,205 @@
+/*
+ * The calls of tokenizer.h: loading, encoding (the order of the stages is in pipeline.h) and looking up.
+ *
+ * A tokenizer is never written after loading. One call's buffers are in its `struct sb_work`, on the
+ * stack of that call; keeping them in the tokenizer would save a few allocations a call and cost a lock.
+ */
+#include <string.h>
+
+#include "file.h"
+#include "pipeline.h"
+#include "status.h"
+#include "utf8.h"
+
+static void *regex_malloc(PCRE2_SIZE size, void *mem)
+{
+    return sb_alloc_raw(mem, size, 1);
+}
+
+static void regex_free(void *block, void *mem)
+{
+    sb_free(mem, block);
+}
+
+static void own_steps(struct sb_steps *steps, const struct sb_mem *mem)
+{
+    size_t i;
+
+    for (i = 0; i < SB_STEPS_MAX; i++)
+        steps->at[i].from.mem = steps->at[i].to.mem = mem;
+}
+
+static struct sb_tokenizer *create(const struct sb_mem *mem)
+{
+    struct sb_tokenizer *t = sb_alloc(mem, 1, sizeof *t);
+
+    if (!t)
+        return NULL;
+    t->mem = *mem;
+    t->vocab.text.mem = t->prefix.mem = t->suffix.mem = &t->mem;
+    t->decoder.strip.mem = t->decoder.unknown.mem = &t->mem;
+    own_steps(&t->normalizers, &t->mem);
+    own_steps(&t->splitters, &t->mem);
+    own_steps(&t->decoder.before, &t->mem);
+    own_steps(&t->decoder.after, &t->mem);
+    t->bpe.unk = -1;
+    t->regex_context = pcre2_general_context_create(regex_malloc, regex_free, &t->mem);
+    if (!t->regex_context) {
+        sb_tokenizer_free(t);
+        return NULL;
+    }
+    return t;
+}
+
+int32_t sb_tokenizer_load(struct sb_tokenizer **out, const struct sb_mem *mem, const char *dir)
+{
+    struct sb_tokenizer *t = NULL;
+    char path[1024];
+    int32_t rc = SPECBATCH_OK;
+
+    SB_NEW(t, create(mem), "the tokenizer");
+    SB_TRY(sb_file_join(path, dir, "tokenizer.json"));
+    rc = sb_tokenizer_load_hf(t, path);
+    if (rc == SPECBATCH_E_NOT_FOUND) {
+        SB_TRY(sb_file_join(path, dir, "tokenizer.model"));
+        rc = sb_tokenizer_load_spm(t, path);
+    }
+    if (rc == SPECBATCH_OK) {
+        *out = t;
+        t = NULL;
+    } else if (rc == SPECBATCH_E_NOT_FOUND) {
+        *out = NULL;
+        rc = SPECBATCH_OK;
+    }
+done:
+    sb_tokenizer_free(t);
+    return rc;
+}
+
+void sb_tokenizer_free(struct sb_tokenizer *t)
+{
+    struct sb_mem mem;
+
+    if (!t)
+        return;
+    mem = t->mem;
+    sb_vocab_clear(&t->vocab);
+    sb_bpe_clear(&t->bpe, &mem);
+    sb_added_clear(&t->added, &mem);
+    sb_steps_clear(&t->normalizers);
+    sb_steps_clear(&t->splitters);
+    sb_steps_clear(&t->decoder.before);
+    sb_steps_clear(&t->decoder.after);
+    sb_bytes_clear(&t->decoder.strip);
+    sb_bytes_clear(&t->decoder.unknown);
+    sb_ids_clear(&t->prefix);
+    sb_ids_clear(&t->suffix);
+    pcre2_general_context_free(t->regex_context);
+    sb_free(&mem, t);
+}
+
+/* ------------------------------------------------------------------------ encoding */
+
+struct encoder {
+    const struct sb_tokenizer *t;
+    const char *input; /* a segment that begins here is the first */
+    struct sb_ids *ids;
+    struct sb_work work;
+    int plain_special, first;
+};
+
+static int32_t encode_word(void *context, const char *word, size_t n)
+{
+    struct encoder *e = context;
+    return sb_bpe_word(&e->t->bpe, &e->t->vocab, &e->work, word, n, e->ids);
+}
+
+static int32_t encode_normal(void *context, const char *text, size_t n, int32_t id)
+{
+    struct encoder *e = context;
+    int32_t rc;
+
+    if (id >= 0)
+        rc = sb_ids_add(e->ids, id);
+    else
+        rc = sb_split(&e->t->splitters, 0, &e->work, text, n, e->first, encode_word, e);
+    e->first = 0;
+    return rc;
+}
+
+static int32_t encode_raw(void *context, const char *text, size_t n, int32_t id)
+{
+    struct encoder *e = context;
+    int32_t rc = SPECBATCH_OK;
+
+    if (id >= 0)
+        return sb_ids_add(e->ids, id);
+    e->first = text == e->input;
+    SB_TRY(sb_normalize(&e->t->normalizers, &e->work, text, n, &text, &n));
+    SB_TRY(sb_added_split(&e->t->added, 1, e->plain_special, text, n, encode_normal, e));
+done:
+    return rc;
+}
+
+static int32_t add_all(struct sb_ids *ids, const struct sb_ids *more)
+{
+    int32_t rc = SPECBATCH_OK;
+    size_t i;
+
+    for (i = 0; i < more->n; i++)
+        SB_TRY(sb_ids_add(ids, more->data[i]));
+done:
+    return rc;
+}
+
+int32_t sb_tokenizer_encode(const struct sb_tokenizer *t, const char *text, size_t length, uint32_t flags,
+                            struct sb_ids *ids)
+{
+    struct encoder e = { .t = t, .input = text, .ids = ids };
+    size_t before = ids->n, valid = sb_utf8_valid(text, length);
+    int32_t rc = SPECBATCH_OK;
+
+    if (valid < length)
+        return sb_fail(SPECBATCH_E_INVALID, "text: byte %zu: invalid UTF-8", valid);
+    e.plain_special = (flags & SPECBATCH_TEXT_PLAIN_SPECIAL) != 0;
+    sb_work_init(&e.work, &t->mem);
+    if (!(flags & SPECBATCH_TEXT_NO_BOS))
+        SB_TRY(add_all(ids, &t->prefix));
+    SB_TRY(sb_added_split(&t->added, 0, e.plain_special, text, length, encode_raw, &e));
+    if (!(flags & SPECBATCH_TEXT_NO_BOS))
+        SB_TRY(add_all(ids, &t->suffix));
+done:
+    if (rc)
+        ids->n = before;
+    sb_work_clear(&e.work);
+    return rc;
+}
+
+/* ----------------------------------------------------------------------- looking up */
+
+const char *sb_tokenizer_piece(const struct sb_tokenizer *t, int32_t id, size_t *length)
+{
+    const struct sb_piece *piece = sb_vocab_piece(&t->vocab, id);
+
+    if (!piece)
+        return NULL;
+    if (length)
+        *length = piece->length;
+    return sb_vocab_text(&t->vocab, piece);
+}
+
+int32_t sb_tokenizer_same_base(const struct sb_tokenizer *target, const struct sb_tokenizer *draft)
+{
+    size_t n = target->vocab.n < draft->vocab.n ? target->vocab.n : draft->vocab.n, id;
+
+    for (id = 0; id < n; id++) {
+        const struct sb_piece *a = &target->vocab.pieces[id], *b = &draft->vocab.pieces[id];
+        const char *text_a = sb_vocab_text(&target->vocab, a), *text_b = sb_vocab_text(&draft->vocab, b);
+        if (!(a->flags & b->flags & SB_PIECE_BASE))
+            continue;
+        if (a->length != b->length || memcmp(text_a, text_b, a->length) != 0)
+            return sb_fail(SPECBATCH_E_VOCAB, "token %zu is \"%.60s\" for the target and \"%.60s\" for the draft", id,
+                           text_a, text_b);
+    }
+    return SPECBATCH_OK;
+}

@@ -1,0 +1,61 @@
+/*
+ * Tokenizers: a Hugging Face tokenizer.json or a SentencePiece tokenizer.model, as one pipeline
+ * (normalise, split, merge, template; and back). Immutable once loaded, usable from any thread.
+ *
+ *   tokenizer.c   the pipeline: added tokens, templates, decoding, the public calls of this header
+ *   hf.c          tokenizer.json into the pipeline's tables      spm.c   tokenizer.model likewise
+ *   bpe.c         vocabulary, merges and the O(n log n) merge loop
+ *   pretokenize.c normalisers and regex splitting                 chat.c  conversation formats
+ */
+#ifndef SB_TOKENIZER_H
+#define SB_TOKENIZER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "alloc.h"
+
+struct sb_tokenizer;
+
+/* A growing array of bytes or ids; start from all zero with `mem` set. */
+struct sb_bytes { const struct sb_mem *mem; char *data; size_t n, capacity; };
+struct sb_ids { const struct sb_mem *mem; int32_t *data; size_t n, capacity; };
+int32_t sb_bytes_add(struct sb_bytes *bytes, const char *data, size_t n); /* keeps a NUL after the end */
+int32_t sb_ids_add(struct sb_ids *ids, int32_t id);
+void sb_bytes_clear(struct sb_bytes *bytes); /* frees */
+void sb_ids_clear(struct sb_ids *ids);
+
+/* Loads dir/tokenizer.json, else dir/tokenizer.model; *out = NULL and OK when neither is there.
+ * E_IO, E_FORMAT, E_UNSUPPORTED (names the component and what to do), E_NOMEM. */
+int32_t sb_tokenizer_load(struct sb_tokenizer **out, const struct sb_mem *mem, const char *dir);
+void sb_tokenizer_free(struct sb_tokenizer *tokenizer);
+
+/* Appends the ids of text. flags: SPECBATCH_TEXT_NO_BOS, SPECBATCH_TEXT_PLAIN_SPECIAL. E_INVALID on bad UTF-8. */
+int32_t sb_tokenizer_encode(const struct sb_tokenizer *tokenizer, const char *text, size_t length, uint32_t flags,
+                            struct sb_ids *ids);
+/* Appends the text of ids. flags: SPECBATCH_TEXT_KEEP_SPECIAL. */
+int32_t sb_tokenizer_decode(const struct sb_tokenizer *tokenizer, const int32_t *ids, size_t n, uint32_t flags,
+                            struct sb_bytes *text);
+/* The vocabulary's own spelling, or NULL; borrowed from the tokenizer. */
+const char *sb_tokenizer_piece(const struct sb_tokenizer *tokenizer, int32_t id, size_t *length);
+
+/*
+ * Whether a draft's vocabulary may propose for a target's: every base piece that both have is the same
+ * under the same id (added tokens may differ). E_VOCAB with the first id that differs and both spellings.
+ */
+int32_t sb_tokenizer_same_base(const struct sb_tokenizer *target, const struct sb_tokenizer *draft);
+
+/* Incremental decoding: pieces never end inside a character; the concatenation of all pieces equals
+ * sb_tokenizer_decode of all ids. */
+struct sb_stream;
+int32_t sb_stream_create(struct sb_stream **out, const struct sb_mem *mem, const struct sb_tokenizer *tokenizer,
+                         uint32_t flags);
+/* Text completed by these ids; n = 0 flushes what is held back. *text: borrowed until the next call, NUL-terminated. */
+int32_t sb_stream_push(struct sb_stream *stream, const int32_t *ids, size_t n, const char **text, size_t *length);
+void sb_stream_free(struct sb_stream *stream);
+
+struct specbatch_message;
+/* SPECBATCH_CHAT_* as text, appended. E_NOT_FOUND, E_INVALID, E_NOMEM. */
+int32_t sb_chat_format(int32_t format, const struct specbatch_message *messages, size_t n, struct sb_bytes *text);
+
+#endif

@@ -1,0 +1,151 @@
+/*
+ * The table of pieces: id -> spelling by index, spelling -> id by hash.
+ *
+ *   text    [ <unk>\0 <s>\0 ... ]        pieces  [ {at, length, flags} by id ]
+ *   slots   { id + 1, 32 bits of hash }  linear probing, at most half full
+ *
+ * The hash bits in the slot spare a cache miss into `pieces` and `text` for nearly every probe that
+ * does not match; building a 150,000-piece vocabulary is mostly such probes.
+ */
+#include <string.h>
+
+#include "hash.h"
+#include "pipeline.h"
+#include "status.h"
+
+const struct sb_piece *sb_vocab_piece(const struct sb_vocab *vocab, int32_t id)
+{
+    if (id < 0 || (size_t)id >= vocab->n || vocab->pieces[id].flags == 0)
+        return NULL;
+    return &vocab->pieces[id];
+}
+
+const char *sb_vocab_text(const struct sb_vocab *vocab, const struct sb_piece *piece)
+{
+    return vocab->text.data + piece->at;
+}
+
+int32_t sb_vocab_find(const struct sb_vocab *vocab, const char *text, size_t n)
+{
+    uint64_t hash = sb_hash(text, n, 0);
+    size_t slot;
+
+    if (vocab->n_slots == 0)
+        return -1;
+    for (slot = (size_t)hash & (vocab->n_slots - 1);; slot = (slot + 1) & (vocab->n_slots - 1)) {
+        uint32_t id1 = vocab->slots[slot].id1;
+        const struct sb_piece *piece;
+        if (id1 == 0)
+            return -1;
+        if (vocab->slots[slot].hash != (uint32_t)(hash >> 32))
+            continue;
+        piece = &vocab->pieces[id1 - 1];
+        if (piece->length == n && memcmp(sb_vocab_text(vocab, piece), text, n) == 0)
+            return (int32_t)(id1 - 1);
+    }
+}
+
+int32_t sb_vocab_find_base(const struct sb_vocab *vocab, const char *text, size_t n)
+{
+    int32_t id = sb_vocab_find(vocab, text, n);
+    return id >= 0 && vocab->pieces[id].flags & SB_PIECE_BASE ? id : -1;
+}
+
+static void insert(struct sb_vocab *vocab, uint32_t id)
+{
+    const struct sb_piece *piece = &vocab->pieces[id];
+    uint64_t hash = sb_hash(sb_vocab_text(vocab, piece), piece->length, 0);
+    size_t slot = (size_t)hash & (vocab->n_slots - 1);
+
+    while (vocab->slots[slot].id1)
+        slot = (slot + 1) & (vocab->n_slots - 1);
+    vocab->slots[slot].id1 = id + 1;
+    vocab->slots[slot].hash = (uint32_t)(hash >> 32);
+    vocab->n_used++;
+}
+
+int32_t sb_vocab_reserve(struct sb_vocab *vocab, size_t n)
+{
+    const struct sb_mem *mem = vocab->text.mem;
+    size_t wanted = vocab->n_slots ? vocab->n_slots : 1024, id;
+    void *grown;
+
+    while (wanted / 2 < n)
+        wanted *= 2;
+    if (wanted == vocab->n_slots)
+        return SPECBATCH_OK;
+    grown = sb_alloc(mem, wanted, sizeof *vocab->slots);
+    if (!grown)
+        return sb_fail(SPECBATCH_E_NOMEM, "no memory for the vocabulary");
+    sb_free(mem, vocab->slots);
+    vocab->slots = grown;
+    vocab->n_slots = wanted;
+    vocab->n_used = 0;
+    for (id = 0; id < vocab->n; id++)
+        if (vocab->pieces[id].flags)
+            insert(vocab, (uint32_t)id);
+    return SPECBATCH_OK;
+}
+
+static int32_t grow_pieces(struct sb_vocab *vocab, size_t need)
+{
+    size_t capacity = vocab->capacity ? vocab->capacity : 1024;
+    struct sb_piece *grown;
+
+    if (need <= vocab->capacity)
+        return SPECBATCH_OK;
+    while (capacity < need)
+        capacity *= 2;
+    grown = sb_realloc(vocab->text.mem, vocab->pieces, capacity, sizeof *grown);
+    if (!grown)
+        return sb_fail(SPECBATCH_E_NOMEM, "no memory for the vocabulary");
+    memset(grown + vocab->capacity, 0, (capacity - vocab->capacity) * sizeof *grown);
+    vocab->pieces = grown;
+    vocab->capacity = capacity;
+    return SPECBATCH_OK;
+}
+
+/* How much of a piece a message shows. */
+static int shown(size_t n)
+{
+    return n < 60 ? (int)n : 60;
+}
+
+int32_t sb_vocab_add(struct sb_vocab *vocab, const char *where, const char *text, size_t n, int64_t id,
+                     uint32_t flags)
+{
+    struct sb_piece *piece;
+    int32_t other, rc = SPECBATCH_OK;
+
+    if (id < 0 || id >= SB_ID_LIMIT)
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: id %lld of piece \"%.*s\" is out of range", where, (long long)id,
+                       shown(n), text);
+    if ((other = sb_vocab_find(vocab, text, n)) >= 0)
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: piece \"%.*s\" has two ids, %d and %d", where, shown(n), text,
+                       (int)other, (int)id);
+    if (vocab->text.n + n >= UINT32_MAX)
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: the vocabulary is longer than 4 GiB", where);
+    SB_TRY(grow_pieces(vocab, (size_t)id + 1));
+    piece = &vocab->pieces[id];
+    if (piece->flags)
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: id %d is both \"%.60s\" and \"%.*s\"", where, (int)id,
+                       sb_vocab_text(vocab, piece), shown(n), text);
+    SB_TRY(sb_vocab_reserve(vocab, vocab->n_used + 1));
+    piece->at = (uint32_t)vocab->text.n;
+    SB_TRY(sb_bytes_add(&vocab->text, text, n));
+    SB_TRY(sb_bytes_add(&vocab->text, "", 1));
+    piece->length = (uint32_t)n;
+    piece->flags = flags;
+    if ((size_t)id >= vocab->n)
+        vocab->n = (size_t)id + 1;
+    insert(vocab, (uint32_t)id);
+done:
+    return rc;
+}
+
+void sb_vocab_clear(struct sb_vocab *vocab)
+{
+    sb_free(vocab->text.mem, vocab->pieces);
+    sb_free(vocab->text.mem, vocab->slots);
+    sb_bytes_clear(&vocab->text);
+}

@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Makes the small tokenizers of this folder and what the reference implementations say about them.
+
+    pip install tokenizers==0.21.4 sentencepiece && python3 make.py CORPUS.txt
+
+Every folder gets a tokenizer.json (or tokenizer.model) and golden.jsonl: a line {"text", "ids", "plain",
+"bare", "decoded", "kept"} for each text (plain: special tokens as text; bare: without the template), and a
+line {"ids", "decoded", "kept"} for each random sequence of ids. `make check` needs no Python.
+
+(From 0.22 on, tokenizers spells an added token that is `normalized` in its normalised form when it decodes, and then
+no longer knows it as special: <s> stays in the text. Here it is the file's spelling, as it was up to 0.21.)
+"""
+import json, os, random, sys, unicodedata
+import sentencepiece
+from tokenizers import Tokenizer, AddedToken, models, normalizers, pre_tokenizers, decoders, trainers, Regex
+
+QWEN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+CL100K = QWEN.replace(r"|\p{N}|", r"|\p{N}{1,3}|")
+DEEPSEEK = r"[!-/:-~]?[A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+here = os.path.dirname(os.path.abspath(__file__))
+corpus = open(sys.argv[1], encoding="utf-8").read().splitlines()[:300]
+corpus += ["naïve café über straße ½ 你好 世界 こんにちは 😀 don't we'll I'VE 1234567 {x: [1]}; //\t\n"] * 5
+rng = random.Random(7)
+
+TEXTS = ["", " ", "  ", "a", "Hello world", " Hello  world   again ", "don't I'll we've THEY'RE it's' 'S 'ſ", "\n", "\r\n\r\n x", "\t\t x \n y",
+    "a \n b\n\n\nc", "1", "12 123 1234 12345678", "x=1;y[2]=3.14!!\n\n", "naïve café", "nai\u0308ve cafe\u0301 \u1e9b\u0323", "e\u0327\u0301\u0323",
+    "\u0344\u0387\u212b", "한국어 \u1112\u1161\u11ab", "你好,世界!", "😀 👩‍👩‍👧 🇩🇪", "\u00a0x\u2003y\u3000z\u180ew", "a\u0085b\u2028c", "½ ² Ⅷ ٣٤", "\u0301start",
+    "▁a ▁ b", "<0x41> <0xE4>", "<s>hi</s>", " <s> hi </s> ", "<s><s>", "a<x>b <x> c", "<x>", " <x>", "<x><y>", "word wordy sword word.", "[L]  [L]x [R]  x [R][L] [R] [L]",
+    "<|im_start|>user\nhi<|im_end|>\n", "<think>\nno\n</think>", "[gMASK]<sop><|user|>\nhello", "Ünknøwn ☃ ჰ", "x☃☃y", "\x00a\x01", "a" * 300, "ab " * 100, " " * 50,
+    "\n" * 20, "The quick brown fox jumps over the lazy dog. " * 3, "A man in a blue shirt is standing on a ladder cleaning a window.",
+    "\U0001f1e6\ufe0f\u200d\u200c", "\uffff \ufffd \U0010ffff", "'", "''s", "'rex 'Re 'vE", "x's x'll x'd", "_a-b_c", "²³", "a\u0300" * 5]
+
+def random_texts(n):
+    pool = "aeiost '\n\r\t12.,ſé\u0301\u0327▁ " + "你😀½\u00a0\u3000☃<>sx"
+    return ["".join(rng.choice(pool) for _ in range(rng.randint(1, 24))) for _ in range(n)]
+
+ALL = TEXTS + random_texts(60)
+
+def added(content, special=True, **flags):
+    return AddedToken(content, special=special, normalized=flags.pop("normalized", False), **flags)
+
+def train(tok, size, specials=(), bytes_alphabet=False, byte_tokens=False):
+    alphabet = pre_tokenizers.ByteLevel.alphabet() if bytes_alphabet else []
+    names = list(specials) + ([f"<0x{b:02X}>" for b in range(256)] if byte_tokens else [])
+    tok.train_from_iterator(corpus, trainers.BpeTrainer(vocab_size=size, special_tokens=names, initial_alphabet=alphabet, show_progress=False))
+
+def golden(name, tok, edit=None):
+    folder = os.path.join(here, name); os.makedirs(folder, exist_ok=True)
+    doc = json.loads(tok.to_str())
+    if edit: edit(doc)
+    path = os.path.join(folder, "tokenizer.json")
+    json.dump(doc, open(path, "w", encoding="utf-8"), ensure_ascii=False, separators=(",", ":"))
+    tok = Tokenizer.from_file(path)
+    n = max(tok.get_vocab().values()) + 1
+    with open(os.path.join(folder, "golden.jsonl"), "w", encoding="utf-8") as out:
+        for text in ALL:
+            tok.encode_special_tokens = True
+            plain = tok.encode(text).ids
+            tok.encode_special_tokens = False
+            ids = tok.encode(text).ids
+            line = dict(text=text, ids=ids, plain=plain, bare=tok.encode(text, add_special_tokens=False).ids,
+                        decoded=tok.decode(ids), kept=tok.decode(ids, skip_special_tokens=False))
+            out.write(json.dumps(line) + "\n")
+        for i in range(60):
+            low = range(min(n, 330)) if i % 2 else range(n)
+            ids = [rng.choice(low) for _ in range(rng.randint(1, 12))] + ([n + 7] if i % 5 == 0 else [])
+            out.write(json.dumps(dict(ids=ids, decoded=tok.decode(ids), kept=tok.decode(ids, skip_special_tokens=False))) + "\n")
+
+def byte_level(pattern, digits_template=None, norm=None):
+    tok = Tokenizer(models.BPE())
+    if norm: tok.normalizer = norm
+    tok.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    tok.decoder = decoders.ByteLevel()
+    train(tok, 400, bytes_alphabet=True)
+    return tok
+
+def qwen():
+    tok = byte_level(QWEN, norm=normalizers.NFC())
+    tok.add_tokens([added("<|endoftext|>"), added("<|im_start|>"), added("<|im_end|>"), added("<think>", special=False), added("</think>", special=False)])
+    golden("qwen", tok)
+
+def glm():
+    tok = byte_level(CL100K)
+    tok.add_tokens([added("<|endoftext|>"), added("[gMASK]"), added("<sop>"), added("<|user|>"), added("<|assistant|>")])
+    ids = {t: tok.token_to_id(t) for t in ("[gMASK]", "<sop>")}
+    def edit(doc):
+        doc["model"]["ignore_merges"] = True
+        doc["model"]["merges"] = doc["model"]["merges"][: len(doc["model"]["merges"]) * 3 // 4]
+        doc["post_processor"] = dict(type="Sequence", processors=[dict(type="ByteLevel", add_prefix_space=True, trim_offsets=False, use_regex=True),
+            dict(type="TemplateProcessing", single=[dict(SpecialToken=dict(id="[gMASK]", type_id=0)), dict(SpecialToken=dict(id="<sop>", type_id=0)), dict(Sequence=dict(id="A", type_id=0))],
+                 pair=[dict(Sequence=dict(id="A", type_id=0)), dict(Sequence=dict(id="B", type_id=1))],
+                 special_tokens={t: dict(id=t, ids=[i], tokens=[t]) for t, i in ids.items()})])
+    golden("glm", tok, edit)
+
+def llama(name, normalized, with_bytes=True, fuse=True):
+    tok = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=fuse, byte_fallback=with_bytes))
+    tok.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tok.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
+    train(tok, 600 if with_bytes else 300, ["<unk>", "<s>", "</s>"], byte_tokens=with_bytes)
+    tok.pre_tokenizer = None
+    tok.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    def edit(doc):
+        doc["added_tokens"] = [t for t in doc["added_tokens"] if t["id"] < 3]
+        for t in doc["added_tokens"]: t["normalized"] = normalized
+        doc["post_processor"] = dict(type="TemplateProcessing", single=[dict(SpecialToken=dict(id="<s>", type_id=0)), dict(Sequence=dict(id="A", type_id=0)), dict(SpecialToken=dict(id="</s>", type_id=0))],
+            pair=[dict(Sequence=dict(id="A", type_id=0)), dict(Sequence=dict(id="B", type_id=1))],
+            special_tokens={"<s>": dict(id="<s>", ids=[1], tokens=["<s>"]), "</s>": dict(id="</s>", ids=[2], tokens=["</s>"])})
+        if not with_bytes: doc["decoder"] = None
+        doc["truncation"] = dict(direction="Right", max_length=100000, strategy="LongestFirst", stride=0)
+    golden(name, tok, edit)
+
+def metaspace(name, scheme, split):
+    tok = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    tok.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme)
+    train(tok, 560, ["<unk>", "<s>", "</s>"], byte_tokens=True)
+    tok.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=split)
+    tok.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(prepend_scheme=scheme, split=split)]) if split else decoders.Metaspace(prepend_scheme=scheme, split=split)
+    def edit(doc): doc["added_tokens"] = [t for t in doc["added_tokens"] if t["id"] < 3]
+    golden(name, tok, edit)
+
+def gpt2():
+    tok = Tokenizer(models.BPE())
+    tok.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=True)
+    tok.decoder = decoders.ByteLevel()
+    train(tok, 400, bytes_alphabet=True)
+    tok.add_tokens([added("<|endoftext|>")])
+    def edit(doc):
+        doc["model"].update(unk_token="", continuing_subword_prefix="", end_of_word_suffix="", merges=[" ".join(m) for m in doc["model"]["merges"]])
+    golden("gpt2", tok, edit)
+
+def regex():
+    tok = Tokenizer(models.BPE())
+    tok.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(r"\p{N}{1,3}"), "isolated"), pre_tokenizers.Split(Regex("[一-龥ぁ-ゖァ-ヺ]+"), "isolated"),
+        pre_tokenizers.Split(Regex(DEEPSEEK), "isolated"), pre_tokenizers.Split("//", "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    tok.decoder = decoders.ByteLevel()
+    train(tok, 380, bytes_alphabet=True)
+    golden("regex", tok)
+
+def added_tokens():
+    tok = byte_level(QWEN, norm=normalizers.NFC())
+    tok.add_tokens([added("<x>"), added("<y>", special=False), added("<x><y>z"), added("word", single_word=True, special=False), added("[L]", lstrip=True), added("[R]", rstrip=True, special=False),
+        added("<s>", lstrip=True, rstrip=True), added("caf\u00e9", special=False, normalized=True), added("nai\u0308ve", special=False, normalized=True), added("\u4f60", special=False)])
+    golden("added", tok)
+
+def spm():
+    folder = os.path.join(here, "spm"); os.makedirs(folder, exist_ok=True)
+    base = os.path.join(folder, "tokenizer")
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(corpus), model_prefix=base, model_type="bpe", vocab_size=600, byte_fallback=True, normalization_rule_name="identity",
+        remove_extra_whitespaces=False, add_dummy_prefix=True, character_coverage=0.999, split_digits=True, minloglevel=2)
+    os.remove(base + ".vocab")
+    sp = sentencepiece.SentencePieceProcessor(model_file=base + ".model")
+    n = sp.get_piece_size()
+    with open(os.path.join(folder, "golden.jsonl"), "w", encoding="utf-8") as out:
+        for text in ALL:
+            bare = sp.encode(text); ids = [sp.bos_id()] + bare
+            out.write(json.dumps(dict(text=text, ids=ids, plain=ids, bare=bare, decoded=sp.decode(ids))) + "\n")
+        for i in range(120):
+            ids = [rng.choice(range(270 if i % 2 else n)) for _ in range(rng.randint(1, 12))]
+            out.write(json.dumps(dict(ids=ids, decoded=sp.decode(ids))) + "\n")
+
+qwen(); glm(); gpt2(); regex(); added_tokens(); spm()
+llama("llama", True); llama("llama_unk", False, with_bytes=False, fuse=False)
+metaspace("metaspace_first", "first", False); metaspace("metaspace_always", "always", True)
