@@ -1,0 +1,358 @@
+/*
+ * make_checkpoint: a checkpoint of any geometry with random weights, to measure with.
+ *
+ *   make_checkpoint OUT_DIR --arch qwen3 --hidden 1024 --inter 3072 --layers 28 --heads 16 --kv-heads 8
+ *                   --head-dim 128 --vocab 151936 --context 2048 [--tied] --dtype bf16 [--seed N] [--std
+ * 0.02]
+ *
+ * Writes config.json and model.safetensors (no tokenizer). Speed depends on shapes and types and not
+ * on values, so random ones measure the same as trained ones; only acceptance rates need real models.
+ * Norms are ones and biases zeros, as trained models begin.
+ *
+ * The same list of tensors is walked twice, for the header and for the data, so that nothing of the
+ * size of the model is ever in memory. Weights are the sum of four uniform 16-bit numbers (close to
+ * normal, and exactly of the asked deviation): one xoshiro256** call a weight, a gigabyte in seconds.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "model/config.h"
+
+struct geometry {
+    const struct sb_arch *arch;
+    int64_t hidden, inter, layers, heads, kv_heads, head_dim, vocab, context;
+    int tied;
+    const char *dtype; /* as safetensors spells it */
+    uint64_t seed;
+    double std;
+};
+
+/* ------------------------------------------------------------------------ random numbers */
+
+/* xoshiro256** 1.0 (Blackman and Vigna), seeded by splitmix64. */
+struct random { uint64_t s[4]; };
+
+static void random_seed(struct random *r, uint64_t seed)
+{
+    for (int i = 0; i < 4; i++) {
+        uint64_t z = seed += 0x9e3779b97f4a7c15u;
+        z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+        z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+        r->s[i] = z ^ z >> 31;
+    }
+}
+
+static uint64_t rotate(uint64_t x, int k)
+{
+    return x << k | x >> (64 - k);
+}
+
+static uint64_t random_next(struct random *r)
+{
+    uint64_t *s = r->s;
+    const uint64_t result = rotate(s[1] * 5, 7) * 9, t = s[1] << 17;
+
+    s[2] ^= s[0];
+    s[3] ^= s[1];
+    s[1] ^= s[2];
+    s[0] ^= s[3];
+    s[2] ^= t;
+    s[3] = rotate(s[3], 45);
+    return result;
+}
+
+/* Mean 0, deviation 1: four uniform numbers have a variance of 4 / 12 of their range's square. */
+static float random_weight(struct random *r)
+{
+    const uint64_t x = random_next(r);
+    const int32_t sum = (int32_t)(x & 0xffff) + (int32_t)(x >> 16 & 0xffff) + (int32_t)(x >> 32 & 0xffff) +
+                        (int32_t)(x >> 48);
+
+    return (float)(sum - 131070) * (1.7320508f / 65536.0f);
+}
+
+/* ------------------------------------------------------------------------------ elements */
+
+static uint32_t float_bits(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static uint16_t to_bf16(float value)
+{
+    const uint32_t bits = float_bits(value);
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+/* Round to nearest; values below f16's normal range become zero. */
+static uint16_t to_f16(float value)
+{
+    const uint32_t bits = float_bits(value), sign = bits >> 16 & 0x8000u;
+    const uint32_t rounded = (bits & 0x7fffffffu) + 0xfffu + (bits >> 13 & 1u);
+
+    if (rounded < 113u << 23)
+        return (uint16_t)sign;
+    return (uint16_t)(sign | (rounded - (112u << 23)) >> 13);
+}
+
+/* n floats in the type asked for; returns the bytes. */
+static size_t convert(unsigned char *to, const float *values, size_t n, const char *dtype)
+{
+    const int is_bf16 = strcmp(dtype, "BF16") == 0;
+
+    if (strcmp(dtype, "F32") == 0) {
+        memcpy(to, values, 4 * n);
+        return 4 * n;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const uint16_t half = is_bf16 ? to_bf16(values[i]) : to_f16(values[i]);
+        memcpy(to + 2 * i, &half, 2);
+    }
+    return 2 * n;
+}
+
+static int write_tensor(FILE *out, const char *name, int64_t n, const struct geometry *g, struct random *r)
+{
+    enum { BLOCK = 1 << 14 };
+    static float values[BLOCK];
+    static unsigned char bytes[4 * BLOCK];
+    const int is_norm = strstr(name, "norm") != NULL, is_bias = strstr(name, ".bias") != NULL;
+    const float std = (float)g->std;
+
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        const size_t count = n - at < BLOCK ? (size_t)(n - at) : BLOCK;
+        size_t size;
+        for (size_t i = 0; i < count; i++)
+            values[i] = is_norm ? 1.0f : is_bias ? 0.0f : random_weight(r) * std;
+        size = convert(bytes, values, count, g->dtype);
+        if (fwrite(bytes, 1, size, out) != size)
+            return 0;
+    }
+    return 1;
+}
+
+/* ------------------------------------------------------------------------ the tensor list */
+
+/* What a walk over the tensors does: adds an entry to the header, or writes the data. */
+struct walk {
+    const struct geometry *g;
+    FILE *out;
+    struct random random;
+    int writes_data, failed;
+    int64_t offset; /* bytes of data so far */
+};
+
+static void visit(struct walk *w, const char *name, int64_t rows, int64_t cols)
+{
+    const int64_t n = rows * (cols ? cols : 1);
+    const int64_t end = w->offset + n * (strcmp(w->g->dtype, "F32") == 0 ? 4 : 2);
+
+    if (w->writes_data) {
+        w->failed |= !write_tensor(w->out, name, n, w->g, &w->random);
+    } else {
+        fprintf(w->out, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%lld", w->offset ? "," : "", name, w->g->dtype,
+                (long long)rows);
+        if (cols)
+            fprintf(w->out, ",%lld", (long long)cols);
+        fprintf(w->out, "],\"data_offsets\":[%lld,%lld]}", (long long)w->offset, (long long)end);
+    }
+    w->offset = end;
+}
+
+static void visit_norm(struct walk *w, int64_t layer, const char *name, int64_t n)
+{
+    char full[160];
+
+    if (!name)
+        return;
+    snprintf(full, sizeof full, "model.layers.%lld.%s", (long long)layer, name);
+    visit(w, full, n, 0);
+}
+
+static void visit_map(struct walk *w, int64_t layer, const char *name, int64_t rows, int64_t cols, int bias)
+{
+    char full[160];
+
+    if (!name)
+        return;
+    snprintf(full, sizeof full, "model.layers.%lld.%s.weight", (long long)layer, name);
+    visit(w, full, rows, cols);
+    snprintf(full, sizeof full, "model.layers.%lld.%s.bias", (long long)layer, name);
+    if (bias)
+        visit(w, full, rows, 0);
+}
+
+static int config_bias(const struct sb_arch *a)
+{
+    return a->qkv_bias == SB_BIAS_ALWAYS || (a->qkv_bias == SB_BIAS_BY_CONFIG && a->default_attention_bias);
+}
+
+static void visit_all(struct walk *w)
+{
+    const struct geometry *g = w->g;
+    const struct sb_arch *a = g->arch;
+    const int64_t q = g->heads * g->head_dim, kv = g->kv_heads * g->head_dim;
+
+    visit(w, "model.embed_tokens.weight", g->vocab, g->hidden);
+    for (int64_t i = 0; i < g->layers; i++) {
+        visit_norm(w, i, a->attn_norm, g->hidden);
+        visit_norm(w, i, a->post_attn_norm, g->hidden);
+        visit_norm(w, i, a->ffn_norm, g->hidden);
+        visit_norm(w, i, a->post_ffn_norm, g->hidden);
+        visit_norm(w, i, a->q_norm, g->head_dim);
+        visit_norm(w, i, a->k_norm, g->head_dim);
+        visit_map(w, i, a->qkv[0], q, g->hidden, config_bias(a));
+        visit_map(w, i, a->qkv[1], kv, g->hidden, config_bias(a));
+        visit_map(w, i, a->qkv[2], kv, g->hidden, config_bias(a));
+        visit_map(w, i, a->o, g->hidden, q, 0);
+        visit_map(w, i, a->gate_up[0], a->gate_up[1] ? g->inter : 2 * g->inter, g->hidden, 0);
+        visit_map(w, i, a->gate_up[1], g->inter, g->hidden, 0);
+        visit_map(w, i, a->down, g->hidden, g->inter, 0);
+    }
+    visit(w, "model.norm.weight", g->hidden, 0);
+    if (!g->tied)
+        visit(w, "lm_head.weight", g->vocab, g->hidden);
+}
+
+/* --------------------------------------------------------------------------- the files */
+
+static int write_config(const char *dir, const struct geometry *g)
+{
+    char path[1200];
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    if ((f = fopen(path, "w")) == NULL)
+        return 0;
+    fprintf(f, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n", g->arch->class_name,
+            g->arch->model_type);
+    fprintf(f, "  \"attention_bias\": %s,\n  \"hidden_act\": \"silu\",\n",
+            config_bias(g->arch) ? "true" : "false");
+    fprintf(f, "  \"hidden_size\": %lld,\n  \"intermediate_size\": %lld,\n  \"num_hidden_layers\": %lld,\n",
+            (long long)g->hidden, (long long)g->inter, (long long)g->layers);
+    fprintf(f, "  \"num_attention_heads\": %lld,\n  \"num_key_value_heads\": %lld,\n  \"head_dim\": %lld,\n",
+            (long long)g->heads, (long long)g->kv_heads, (long long)g->head_dim);
+    fprintf(f, "  \"vocab_size\": %lld,\n  \"max_position_embeddings\": %lld,\n", (long long)g->vocab,
+            (long long)g->context);
+    fprintf(f, "  \"rms_norm_eps\": 1e-06,\n  \"tie_word_embeddings\": %s\n}\n", g->tied ? "true" : "false");
+    return fclose(f) == 0;
+}
+
+/* The header's length is known only after it is written: eight bytes are left for it and filled in then. */
+static int write_weights(const char *dir, const struct geometry *g)
+{
+    struct walk w = { .g = g };
+    unsigned char length[8] = { 0 };
+    char path[1200];
+    long end;
+
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    if ((w.out = fopen(path, "wb")) == NULL)
+        return 0;
+    fwrite(length, 1, sizeof length, w.out);
+    fputc('{', w.out);
+    visit_all(&w);
+    fputc('}', w.out);
+    while ((end = ftell(w.out)) % 8 != 0)
+        fputc(' ', w.out);
+    for (int i = 0; i < 8; i++)
+        length[i] = (unsigned char)((uint64_t)(end - 8) >> 8 * i);
+    w.failed = fseek(w.out, 0, SEEK_SET) != 0 || fwrite(length, 1, sizeof length, w.out) != sizeof length ||
+               fseek(w.out, end, SEEK_SET) != 0;
+    random_seed(&w.random, g->seed);
+    w.writes_data = 1;
+    visit_all(&w);
+    return fclose(w.out) == 0 && !w.failed;
+}
+
+/* ------------------------------------------------------------------------ the command line */
+
+static const struct sb_arch *find_arch(const char *name)
+{
+    static const struct sb_arch *const archs[] = { &sb_arch_llama, &sb_arch_qwen2, &sb_arch_qwen3,
+                                                   &sb_arch_glm4 };
+
+    for (size_t i = 0; i < sizeof archs / sizeof archs[0]; i++)
+        if (strcmp(archs[i]->model_type, name) == 0)
+            return archs[i];
+    return NULL;
+}
+
+static const char *find_dtype(const char *name)
+{
+    static const char *const names[][2] = { { "f32", "F32" }, { "bf16", "BF16" }, { "f16", "F16" } };
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(names[i][0], name) == 0)
+            return names[i][1];
+    return NULL;
+}
+
+/* One option with its value; 0 when it is unknown or makes no sense. */
+static int set_option(struct geometry *g, const char *name, const char *value)
+{
+    const struct { const char *name; int64_t *at;
+    } numbers[] = {
+        { "--hidden", &g->hidden }, { "--inter", &g->inter },       { "--layers", &g->layers },
+        { "--heads", &g->heads },   { "--kv-heads", &g->kv_heads }, { "--head-dim", &g->head_dim },
+        { "--vocab", &g->vocab },   { "--context", &g->context },
+    };
+    char *end;
+
+    if (strcmp(name, "--arch") == 0)
+        return (g->arch = find_arch(value)) != NULL;
+    if (strcmp(name, "--dtype") == 0)
+        return (g->dtype = find_dtype(value)) != NULL;
+    if (strcmp(name, "--seed") == 0) {
+        g->seed = strtoull(value, &end, 10);
+        return *end == '\0';
+    }
+    if (strcmp(name, "--std") == 0) {
+        g->std = strtod(value, &end);
+        return *end == '\0' && g->std >= 0.0 && isfinite(g->std);
+    }
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        if (strcmp(name, numbers[i].name) == 0) {
+            *numbers[i].at = strtoll(value, &end, 10);
+            return *end == '\0' && *numbers[i].at > 0 && *numbers[i].at < 1 << 24;
+        }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct geometry g = { &sb_arch_qwen3, 1024, 3072, 28, 16, 8, 128, 151936, 2048, 0, "BF16", 1, 0.02 };
+
+    if (argc < 2 || argv[1][0] == '-') {
+        fprintf(stderr,
+                "usage: %s OUT_DIR [--arch llama|qwen2|qwen3|glm4] [--hidden N] [--inter N] [--layers N]\n"
+                "  [--heads N] [--kv-heads N] [--head-dim N] [--vocab N] [--context N] [--tied]\n"
+                "  [--dtype f32|bf16|f16] [--seed N] [--std X]\n",
+                argv[0]);
+        return 2;
+    }
+    for (int i = 2; i < argc; i++) {
+        if (strcmp(argv[i], "--tied") == 0) {
+            g.tied = 1;
+        } else if (i + 1 == argc || !set_option(&g, argv[i], argv[i + 1])) {
+            fprintf(stderr, "%s: cannot use %s %s\n", argv[0], argv[i],
+                    i + 1 < argc ? argv[i + 1] : "(no value)");
+            return 2;
+        } else {
+            i++;
+        }
+    }
+    if ((mkdir(argv[1], 0777) != 0 && errno != EEXIST) || !write_config(argv[1], &g) ||
+        !write_weights(argv[1], &g)) {
+        fprintf(stderr, "%s: cannot write %s: %s\n", argv[0], argv[1], strerror(errno));
+        return 1;
+    }
+    return 0;
+}
