@@ -1,0 +1,716 @@
+/*
+ * The life of requests through the public API: refusals that change nothing, stopping, streaming, cancelling,
+ * callbacks that misbehave, death of a pool, memory, and what the policies count.
+ */
+#include "sbtest.h"
+#include "sched/pool.h"
+
+#define TARGET "test/data/models/qwen3_untied_f32_sharded"
+#define DRAFT TARGET ".draft"
+
+static specbatch_model *target, *draft;
+static const int32_t prompt[] = {5, 17, 300, 41, 5, 99, 210};
+enum { N_PROMPT = 7 };
+
+static specbatch_pool_options small_options(int32_t policy)
+{
+    specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
+
+    options.policy = policy;
+    options.batch = 4;
+    options.max_len = 128;
+    options.n_threads = 1;
+    return options;
+}
+
+static specbatch_request small_request(int32_t max_new)
+{
+    specbatch_request request = SPECBATCH_REQUEST_INIT;
+
+    request.ids = prompt;
+    request.n_ids = N_PROMPT;
+    request.max_new = max_new;
+    request.flags = SPECBATCH_REQUEST_IGNORE_EOS;
+    return request;
+}
+
+static int32_t run_to_end(specbatch_pool *pool)
+{
+    size_t active = 1;
+    int32_t rc = SPECBATCH_OK;
+
+    while (active && rc == SPECBATCH_OK)
+        rc = specbatch_pool_step(pool, &active);
+    return rc;
+}
+
+/* The next result, or NULL; the caller frees it. */
+static specbatch_result *take(specbatch_pool *pool)
+{
+    specbatch_result *result = NULL;
+
+    return specbatch_pool_collect(pool, &result) == SPECBATCH_OK ? result : NULL;
+}
+
+static uint64_t stat(const specbatch_pool *pool, const char *name)
+{
+    uint64_t value = UINT64_MAX;
+
+    specbatch_pool_stat(pool, name, &value);
+    return value;
+}
+
+/* ----------------------------------------------------------------- refusals */
+
+static void test_requests_are_refused_and_nothing_changes(void)
+{
+    const specbatch_pool_options options = small_options(SPECBATCH_POLICY_RAGGED);
+    const int32_t bad_ids[] = {1, 2, 517};
+    specbatch_pool *pool;
+    specbatch_request request;
+    specbatch_result *result;
+    size_t active = 9;
+
+    CHECK_OK(specbatch_pool_create(&pool, target, draft, &options));
+    request = small_request(10);
+    request.n_ids = 0;
+    CHECK_ERROR(specbatch_pool_submit(pool, &request, NULL), SPECBATCH_E_INVALID, "");
+    request = small_request(0);
+    CHECK_ERROR(specbatch_pool_submit(pool, &request, NULL), SPECBATCH_E_INVALID, "max_new");
+    request = small_request(128 - N_PROMPT + 1);
+    CHECK_ERROR(specbatch_pool_submit(pool, &request, NULL), SPECBATCH_E_TOO_LONG, "max_len");
+    request = small_request(10);
+    request.ids = bad_ids;
+    request.n_ids = 3;
+    CHECK_ERROR(specbatch_pool_submit(pool, &request, NULL), SPECBATCH_E_TOKEN, "prompt id 2 is 517");
+    request = small_request(10);
+    request.stop_ids = bad_ids;
+    request.n_stop_ids = 3;
+    CHECK_ERROR(specbatch_pool_submit(pool, &request, NULL), SPECBATCH_E_TOKEN, "stop id 2");
+    request = small_request(10);
+    request.ids = NULL;
+    request.n_ids = 0;
+    request.text = "text";
+    CHECK_ERROR(specbatch_pool_submit(pool, &request, NULL), SPECBATCH_E_NO_TOKENIZER, "tokenizer");
+    request = small_request(10);
+    request.draft_len = 6;
+    CHECK_ERROR(specbatch_pool_submit(pool, &request, NULL), SPECBATCH_E_INVALID, "draft_len");
+    CHECK_ERROR(specbatch_pool_submit(pool, NULL, NULL), SPECBATCH_E_INVALID, "");
+    CHECK_ERROR(specbatch_pool_submit(NULL, &request, NULL), SPECBATCH_E_INVALID, "pool");
+    CHECK_ERROR(specbatch_pool_collect(pool, &result), SPECBATCH_E_EMPTY, "");
+    CHECK_ERROR(specbatch_pool_cancel(pool, 1), SPECBATCH_E_NOT_FOUND, "1");
+    CHECK_OK(specbatch_pool_step(pool, &active));
+    CHECK_INT(active, 0);
+    CHECK_INT(stat(pool, "rounds"), 0);
+    specbatch_pool_free(pool);
+}
+
+static void test_the_longest_request_fits(void)
+{
+    const specbatch_pool_options options = small_options(SPECBATCH_POLICY_EXSPEC);
+    const specbatch_request request = small_request(128 - N_PROMPT);
+    specbatch_pool *pool;
+    specbatch_result *result;
+    size_t n;
+
+    CHECK_OK(specbatch_pool_create(&pool, target, draft, &options));
+    CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
+    CHECK_OK(run_to_end(pool));
+    CHECK((result = take(pool)) != NULL);
+    specbatch_result_tokens(result, &n);
+    CHECK_INT(n, 128 - N_PROMPT);
+    specbatch_result_free(result);
+    specbatch_pool_free(pool);
+}
+
+static void test_queue_is_bounded(void)
+{
+    specbatch_pool_options options = small_options(SPECBATCH_POLICY_RAGGED);
+    const specbatch_request request = small_request(4);
+    specbatch_pool *pool;
+    uint64_t id = 0;
+
+    options.queue_max = 3;
+    CHECK_OK(specbatch_pool_create(&pool, target, draft, &options));
+    for (uint64_t i = 1; i <= 3; i++) {
+        CHECK_OK(specbatch_pool_submit(pool, &request, &id));
+        CHECK_INT(id, i);
+    }
+    CHECK_ERROR(specbatch_pool_submit(pool, &request, &id), SPECBATCH_E_QUEUE_FULL, "queue_max");
+    CHECK_INT(id, 3);
+    CHECK_OK(specbatch_pool_step(pool, NULL));
+    CHECK_OK(specbatch_pool_submit(pool, &request, &id));
+    CHECK_INT(id, 4);
+    specbatch_pool_free(pool);
+}
+
+static void test_pools_are_refused(void)
+{
+    specbatch_pool_options options = small_options(SPECBATCH_POLICY_RAGGED);
+    specbatch_pool *pool = NULL;
+    uint64_t bytes;
+
+    CHECK_OK(specbatch_pool_bytes(&bytes, target, draft, &options));
+    options.budget_bytes = bytes - 1;
+    CHECK_ERROR(specbatch_pool_create(&pool, target, draft, &options), SPECBATCH_E_BUDGET, "bytes");
+    options.budget_bytes = bytes;
+    CHECK_OK(specbatch_pool_create(&pool, target, draft, &options));
+    CHECK_INT(stat(pool, "cache_bytes") + stat(pool, "work_bytes"), bytes);
+    specbatch_pool_free(pool);
+    pool = NULL;
+    options = small_options(99);
+    CHECK_ERROR(specbatch_pool_create(&pool, target, draft, &options), SPECBATCH_E_INVALID, "policy");
+    options = small_options(0);
+    options.batch = 4097;
+    CHECK_ERROR(specbatch_pool_create(&pool, target, draft, &options), SPECBATCH_E_INVALID, "batch");
+    options = small_options(SPECBATCH_POLICY_EXSPEC);
+    options.window = 3;
+    CHECK_ERROR(specbatch_pool_create(&pool, target, draft, &options), SPECBATCH_E_INVALID, "window");
+    options = small_options(0);
+    options.draft_len = 65;
+    CHECK_ERROR(specbatch_pool_create(&pool, target, draft, &options), SPECBATCH_E_INVALID, "draft_len");
+    options = small_options(0);
+    options.max_len = 100000;
+    CHECK_ERROR(specbatch_pool_create(&pool, target, draft, &options), SPECBATCH_E_INVALID, "max_len");
+    CHECK_ERROR(specbatch_pool_create(&pool, NULL, draft, NULL), SPECBATCH_E_INVALID, "target");
+    CHECK(pool == NULL);
+}
+
+static void test_draft_of_another_vocabulary(void)
+{
+    specbatch_model *demo;
+    specbatch_pool *pool = NULL;
+
+    CHECK_OK(specbatch_model_open(&demo, "examples/demo/draft", NULL));
+    CHECK_ERROR(specbatch_pool_create(&pool, target, demo, NULL), SPECBATCH_E_VOCAB, "517");
+    specbatch_model_close(demo);
+}
+
+/* ------------------------------------------------------------ life of requests */
+
+static void test_results_outlive_pool_and_models(void)
+{
+    const specbatch_pool_options options = small_options(SPECBATCH_POLICY_RAGGED);
+    const specbatch_request request = small_request(6);
+    specbatch_model *own;
+    specbatch_pool *pool;
+    specbatch_result *result;
+    size_t n;
+
+    CHECK_OK(specbatch_model_open(&own, TARGET, NULL));
+    CHECK_OK(specbatch_pool_create(&pool, own, NULL, &options));
+    specbatch_model_close(own);
+    CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
+    CHECK_OK(run_to_end(pool));
+    CHECK((result = take(pool)) != NULL);
+    specbatch_pool_free(pool);
+    CHECK(specbatch_result_tokens(result, &n) && n == 6);
+    CHECK(strstr(specbatch_result_fingerprint(result), "cpu"));
+    CHECK(specbatch_result_text(result, NULL) == NULL);
+    CHECK_INT(specbatch_result_prompt_length(result), N_PROMPT);
+    specbatch_result_free(result);
+}
+
+static void test_polling_streams_what_the_result_has(void)
+{
+    const specbatch_pool_options options = small_options(SPECBATCH_POLICY_EXSPEC);
+    const specbatch_request request = small_request(40);
+    int32_t streamed[64];
+    specbatch_pool *pool;
+    specbatch_result *result;
+    uint64_t id;
+    size_t n, have = 0, active = 1;
+
+    CHECK_OK(specbatch_pool_create(&pool, target, draft, &options));
+    CHECK_OK(specbatch_pool_submit(pool, &request, &id));
+    while (active) {
+        CHECK_OK(specbatch_pool_step(pool, &active));
+        CHECK_OK(specbatch_pool_poll(pool, id, streamed + have, 3, &n));
+        CHECK(n <= 3);
+        have += n;
+    }
+    do {
+        CHECK_OK(specbatch_pool_poll(pool, id, streamed + have, 3, &n));
+        have += n;
+    } while (n > 0);
+    CHECK((result = take(pool)) != NULL);
+    CHECK_INT(have, 40);
+    CHECK_MEM(streamed, specbatch_result_tokens(result, NULL), 40 * sizeof *streamed);
+    CHECK_ERROR(specbatch_pool_poll(pool, id, streamed, 3, &n), SPECBATCH_E_NOT_FOUND, "1");
+    specbatch_result_free(result);
+    specbatch_pool_free(pool);
+}
+
+static void test_cancelling(void)
+{
+    const specbatch_pool_options options = small_options(SPECBATCH_POLICY_EQSPEC);
+    const specbatch_request request = small_request(60);
+    specbatch_pool *pool;
+    specbatch_result *result;
+    uint64_t id[6];
+    size_t n, active;
+
+    CHECK_OK(specbatch_pool_create(&pool, target, draft, &options));
+    for (int i = 0; i < 6; i++)
+        CHECK_OK(specbatch_pool_submit(pool, &request, &id[i]));
+    for (int i = 0; i < 5; i++)
+        CHECK_OK(specbatch_pool_step(pool, &active));
+    CHECK_INT(active, 6);
+    CHECK_OK(specbatch_pool_cancel(pool, id[5])); /* queued */
+    CHECK_OK(specbatch_pool_cancel(pool, id[1])); /* running */
+    CHECK_ERROR(specbatch_pool_cancel(pool, id[1]), SPECBATCH_E_NOT_FOUND, "already finished");
+    CHECK((result = take(pool)) != NULL);
+    CHECK_INT(specbatch_result_id(result), id[5]);
+    CHECK_INT(specbatch_result_finish(result), SPECBATCH_FINISH_CANCELLED);
+    specbatch_result_tokens(result, &n);
+    CHECK_INT(n, 0);
+    specbatch_result_free(result);
+    CHECK((result = take(pool)) != NULL);
+    CHECK_INT(specbatch_result_id(result), id[1]);
+    specbatch_result_tokens(result, &n);
+    CHECK(n > 0 && n < 60);
+    specbatch_result_free(result);
+    CHECK_OK(specbatch_pool_step(pool, &active));
+    CHECK_INT(active, 4);
+    CHECK_OK(run_to_end(pool));
+    specbatch_pool_free(pool);
+}
+
+static void test_stop_ids_end_a_request_at_once(void)
+{
+    const specbatch_pool_options options = small_options(SPECBATCH_POLICY_RAGGED);
+    specbatch_request request = small_request(40);
+    specbatch_pool *pool;
+    specbatch_result *full, *cut;
+    const int32_t *tokens;
+    int32_t stop;
+    size_t n, expected = 0;
+
+    CHECK_OK(specbatch_pool_create(&pool, target, target, &options));
+    CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
+    CHECK_OK(run_to_end(pool));
+    CHECK((full = take(pool)) != NULL);
+    tokens = specbatch_result_tokens(full, NULL);
+    stop = tokens[8]; /* inside an accepted run: the draft is the target */
+    while (tokens[expected] != stop)
+        expected++;
+    request.stop_ids = &stop;
+    request.n_stop_ids = 1;
+    CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
+    CHECK_OK(run_to_end(pool));
+    CHECK((cut = take(pool)) != NULL);
+    CHECK_MEM(specbatch_result_tokens(cut, &n), tokens, (expected + 1) * sizeof *tokens);
+    CHECK_INT(n, expected + 1);
+    CHECK_INT(specbatch_result_finish(cut), SPECBATCH_FINISH_STOP);
+    specbatch_result_free(full);
+    specbatch_result_free(cut);
+    specbatch_pool_free(pool);
+}
+
+static void test_sorting_by_length_keeps_the_ids(void)
+{
+    static const size_t lengths[] = {7, 3, 5, 1, 6, 2};
+    specbatch_pool_options options = small_options(SPECBATCH_POLICY_PLAIN);
+    specbatch_pool *pool;
+    specbatch_result *result;
+    size_t before = 0;
+
+    options.batch = 1;
+    options.flags = SPECBATCH_POOL_SORT_BY_LENGTH;
+    CHECK_OK(specbatch_pool_create(&pool, target, NULL, &options));
+    for (int i = 0; i < 6; i++) {
+        specbatch_request request = small_request(3);
+        request.n_ids = lengths[i];
+        CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
+    }
+    CHECK_OK(run_to_end(pool));
+    while ((result = take(pool)) != NULL) {
+        CHECK(specbatch_result_prompt_length(result) > before);
+        before = specbatch_result_prompt_length(result);
+        CHECK_INT(lengths[specbatch_result_id(result) - 1], before);
+        specbatch_result_free(result);
+    }
+    CHECK_INT(before, 7);
+    specbatch_pool_free(pool);
+}
+
+/* ------------------------------------------------------------------ callbacks */
+
+struct misbehaviour {
+    specbatch_pool *pool;
+    int32_t returns;
+    int32_t status_inside;
+    int calls;
+};
+
+static int32_t calls_back(void *user, uint64_t id, const int32_t *tokens, size_t n_tokens, int32_t k, int32_t *out)
+{
+    struct misbehaviour *m = user;
+    size_t active;
+
+    (void)id;
+    (void)tokens;
+    (void)n_tokens;
+    (void)k;
+    (void)out;
+    m->calls++;
+    m->status_inside = specbatch_pool_step(m->pool, &active);
+    specbatch_pool_free(m->pool); /* ignored */
+    return m->returns;
+}
+
+static void test_a_callback_may_not_use_its_pool(void)
+{
+    struct misbehaviour m = {0};
+    specbatch_pool_options options = small_options(SPECBATCH_POLICY_RAGGED);
+    const specbatch_request request = small_request(5);
+
+    options.draft = calls_back;
+    options.draft_user = &m;
+    CHECK_OK(specbatch_pool_create(&m.pool, target, NULL, &options));
+    CHECK_OK(specbatch_pool_submit(m.pool, &request, NULL));
+    CHECK_OK(run_to_end(m.pool));
+    CHECK(m.calls > 0);
+    CHECK_INT(m.status_inside, SPECBATCH_E_BUSY);
+    specbatch_pool_free(m.pool);
+}
+
+static void test_a_callback_may_stop_the_step_and_go_on(void)
+{
+    struct misbehaviour m = {.returns = -1};
+    specbatch_pool_options options = small_options(SPECBATCH_POLICY_EXSPEC);
+    const specbatch_request request = small_request(5);
+    specbatch_result *result;
+    size_t active = 0, n;
+
+    options.draft = calls_back;
+    options.draft_user = &m;
+    CHECK_OK(specbatch_pool_create(&m.pool, target, NULL, &options));
+    CHECK_OK(specbatch_pool_submit(m.pool, &request, NULL));
+    CHECK_OK(specbatch_pool_step(m.pool, NULL)); /* the prompt */
+    CHECK_ERROR(specbatch_pool_step(m.pool, &active), SPECBATCH_E_CANCELLED, "callback returned -1");
+    m.returns = 99;
+    CHECK_ERROR(specbatch_pool_step(m.pool, &active), SPECBATCH_E_CANCELLED, "callback returned 99");
+    m.returns = 0;
+    CHECK_OK(run_to_end(m.pool));
+    CHECK((result = take(m.pool)) != NULL);
+    specbatch_result_tokens(result, &n);
+    CHECK_INT(n, 5);
+    specbatch_result_free(result);
+    specbatch_pool_free(m.pool);
+}
+
+/* ----------------------------------------------------------------- bad endings */
+
+static void test_nan_logits_end_one_request(void)
+{
+    const specbatch_pool_options options = small_options(SPECBATCH_POLICY_RAGGED);
+    const specbatch_request request = small_request(20);
+    specbatch_model *sick;
+    specbatch_pool *pool;
+    specbatch_result *result;
+    size_t n;
+
+    CHECK_OK(specbatch_model_open(&sick, TARGET, NULL));
+    CHECK_OK(specbatch_pool_create(&pool, sick, draft, &options));
+    CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
+    for (int i = 0; i < 4; i++)
+        CHECK_OK(specbatch_pool_step(pool, NULL));
+    sick->final_norm[0] = NAN;
+    CHECK_OK(run_to_end(pool));
+    CHECK((result = take(pool)) != NULL);
+    CHECK_INT(specbatch_result_finish(result), SPECBATCH_FINISH_ERROR);
+    CHECK_INT(specbatch_result_status(result), SPECBATCH_E_NAN);
+    specbatch_result_tokens(result, &n);
+    CHECK(n > 0 && n < 20);
+    specbatch_result_free(result);
+    CHECK_OK(specbatch_pool_submit(pool, &request, NULL)); /* the pool lives on */
+    specbatch_pool_free(pool);
+    specbatch_model_close(sick);
+}
+
+static void test_nan_in_the_draft_costs_only_time(void)
+{
+    const specbatch_pool_options options = small_options(SPECBATCH_POLICY_RAGGED);
+    const specbatch_request request = small_request(20);
+    specbatch_model *sick;
+    specbatch_pool *pool;
+    specbatch_result *result, *sound;
+
+    CHECK_OK(specbatch_model_open(&sick, DRAFT, NULL));
+    sick->final_norm[0] = NAN;
+    CHECK_OK(specbatch_pool_create(&pool, target, sick, &options));
+    CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
+    CHECK_OK(run_to_end(pool));
+    CHECK((result = take(pool)) != NULL);
+    CHECK_INT(specbatch_result_accepted(result), 0);
+    specbatch_pool_free(pool);
+    CHECK_OK(specbatch_pool_create(&pool, target, NULL, &options));
+    CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
+    CHECK_OK(run_to_end(pool));
+    CHECK((sound = take(pool)) != NULL);
+    CHECK_MEM(specbatch_result_tokens(result, NULL), specbatch_result_tokens(sound, NULL), 20 * sizeof(int32_t));
+    specbatch_result_free(result);
+    specbatch_result_free(sound);
+    specbatch_pool_free(pool);
+    specbatch_model_close(sick);
+}
+
+static int32_t broken_sync(struct sb_exec *exec)
+{
+    (void)exec;
+    return SPECBATCH_E_DEVICE;
+}
+
+static void test_a_dead_pool_says_so_and_gives_out_what_it_had(void)
+{
+    specbatch_pool_options options = small_options(SPECBATCH_POLICY_PLAIN);
+    struct sb_backend broken = *sb_backend_cpu();
+    specbatch_request request = small_request(2);
+    specbatch_pool *pool;
+    specbatch_result *result;
+    size_t active = 2;
+
+    options.batch = 2;
+    CHECK_OK(specbatch_pool_create(&pool, target, NULL, &options));
+    CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
+    request.max_new = 50;
+    CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
+    while (active == 2)
+        CHECK_OK(specbatch_pool_step(pool, &active));
+    broken.exec_sync = broken_sync;
+    pool->runner.backend = &broken;
+    CHECK_INT(specbatch_pool_step(pool, &active), SPECBATCH_E_DEVICE);
+    CHECK_INT(specbatch_status_is_fatal(SPECBATCH_E_DEVICE), 1);
+    pool->runner.backend = sb_backend_cpu();
+    CHECK_ERROR(specbatch_pool_step(pool, &active), SPECBATCH_E_DEVICE, "pool ended");
+    CHECK_ERROR(specbatch_pool_submit(pool, &request, NULL), SPECBATCH_E_DEVICE, "pool ended");
+    CHECK_OK(specbatch_pool_collect(pool, &result));
+    specbatch_result_free(result);
+    CHECK_INT(specbatch_pool_collect(pool, &result), SPECBATCH_E_DEVICE);
+    specbatch_pool_free(pool);
+}
+
+/* ------------------------------------------------------------------ the audit */
+
+static void test_the_audit_confirms_and_finds(void)
+{
+    const specbatch_pool_options options = small_options(SPECBATCH_POLICY_EQSPEC);
+    specbatch_audit_report report = SPECBATCH_AUDIT_REPORT_INIT;
+    specbatch_request request = small_request(30), other = small_request(30);
+    specbatch_pool *pool;
+    specbatch_result *result;
+
+    request.flags |= SPECBATCH_REQUEST_LOGPROBS;
+    CHECK_OK(specbatch_pool_create(&pool, target, draft, &options));
+    CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
+    CHECK_OK(run_to_end(pool));
+    CHECK((result = take(pool)) != NULL);
+    CHECK_OK(specbatch_audit(target, &options, &request, result, &report));
+    CHECK_INT(report.equal, 1);
+    CHECK_INT(report.first_divergence, -1);
+    CHECK_INT(report.n_tokens, 30);
+    result->seq->tokens[N_PROMPT + 11] ^= 1;
+    CHECK_OK(specbatch_audit(target, &options, &request, result, &report));
+    CHECK_INT(report.equal, 0);
+    CHECK_INT(report.first_divergence, 11);
+    CHECK_INT(report.token_got, report.token_expected ^ 1);
+    CHECK(report.margin > 0.0f);
+    result->seq->tokens[N_PROMPT + 11] ^= 1;
+    result->seq->logprobs[20] = nextafterf(result->seq->logprobs[20], 0.0f);
+    CHECK_OK(specbatch_audit(target, &options, &request, result, &report));
+    CHECK_INT(report.first_divergence, 20);
+    result->seq->n_tokens -= 5;
+    result->seq->logprobs[20] = nextafterf(result->seq->logprobs[20], -INFINITY);
+    CHECK_OK(specbatch_audit(target, &options, &request, result, &report));
+    CHECK_INT(report.first_divergence, 25);
+    CHECK_INT(report.token_got, -1);
+    result->seq->finish = SPECBATCH_FINISH_CANCELLED;
+    CHECK_OK(specbatch_audit(target, &options, &request, result, &report));
+    CHECK_INT(report.equal, 1);
+    other.n_ids--;
+    CHECK_ERROR(specbatch_audit(target, &options, &other, result, &report), SPECBATCH_E_INVALID, "another prompt");
+    specbatch_result_free(result);
+    specbatch_pool_free(pool);
+}
+
+/* ------------------------------------------------------------------- policies */
+
+/* n requests with prompts of first .. first + n * step tokens, all of `max_new`. */
+static specbatch_pool *run_policy(int32_t policy, uint32_t flags, int n, int first, int step, int32_t max_new)
+{
+    static int32_t ids[128];
+    specbatch_pool_options options = small_options(policy);
+    specbatch_pool *pool = NULL;
+
+    for (int i = 0; i < 128; i++)
+        ids[i] = 3 + (i * 37) % 500;
+    options.flags = flags;
+    options.window = 8;
+    if (specbatch_pool_create(&pool, target, draft, &options))
+        return NULL;
+    for (int i = 0; i < n; i++) {
+        specbatch_request request = small_request(max_new);
+        request.ids = ids;
+        request.n_ids = (size_t)(first + i * step);
+        if (specbatch_pool_submit(pool, &request, NULL))
+            return NULL;
+    }
+    return run_to_end(pool) == SPECBATCH_OK ? pool : NULL;
+}
+
+static void test_what_policies_count(void)
+{
+    specbatch_pool *pool;
+
+    CHECK((pool = run_policy(SPECBATCH_POLICY_RAGGED, 0, 8, 3, 5, 20)) != NULL);
+    CHECK_INT(stat(pool, "realigned_rows"), 0);
+    CHECK_INT(stat(pool, "tokens_committed"), 160);
+    CHECK_INT(stat(pool, "requests_finished"), 8);
+    specbatch_pool_free(pool);
+
+    CHECK((pool = run_policy(SPECBATCH_POLICY_EQSPEC, 0, 8, 3, 5, 20)) != NULL);
+    CHECK(stat(pool, "realigned_rows") > 0 && stat(pool, "realign_bytes") > 0);
+    CHECK_INT(stat(pool, "mixed_rows"), stat(pool, "decode_rows"));
+    specbatch_pool_free(pool);
+
+    /* Equal prompts, hence equal lengths for ever: every row meets its like, and nothing is shifted. */
+    CHECK((pool = run_policy(SPECBATCH_POLICY_EXSPEC, 0, 8, 9, 0, 20)) != NULL);
+    CHECK_INT(stat(pool, "group_rows"), stat(pool, "decode_rows"));
+    CHECK_INT(stat(pool, "realigned_rows"), 0);
+    specbatch_pool_free(pool);
+
+    CHECK((pool = run_policy(SPECBATCH_POLICY_EXSPEC, 0, 8, 3, 5, 20)) != NULL);
+    CHECK(stat(pool, "mixed_rows") > 0 && stat(pool, "realigned_rows") > 0);
+    CHECK(stat(pool, "group_rows") + stat(pool, "mixed_rows") <= stat(pool, "decode_rows"));
+    specbatch_pool_free(pool);
+
+    CHECK((pool = run_policy(SPECBATCH_POLICY_PLAIN, 0, 8, 3, 5, 20)) != NULL);
+    CHECK_INT(stat(pool, "tokens_drafted"), 0);
+    CHECK_INT(stat(pool, "decode_rows"), 160);
+    specbatch_pool_free(pool);
+}
+
+/* eqspec as in the paper: no newcomer before the batch is done; with REPLACE, at once. */
+static void test_eqspec_batches(void)
+{
+    for (uint32_t replace = 0; replace < 2; replace++) {
+        specbatch_pool_options options = small_options(SPECBATCH_POLICY_EQSPEC);
+        specbatch_pool *pool;
+        size_t active = 6;
+        options.flags = replace ? SPECBATCH_POOL_EQSPEC_REPLACE : 0;
+        CHECK_OK(specbatch_pool_create(&pool, target, NULL, &options));
+        for (int i = 0; i < 6; i++) {
+            const specbatch_request request = small_request(i == 0 ? 3 : 30);
+            CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
+        }
+        while (active == 6)
+            CHECK_OK(specbatch_pool_step(pool, &active));
+        CHECK_OK(specbatch_pool_step(pool, &active));
+        CHECK_INT(pool->sched.n_resident, replace ? 4 : 3);
+        CHECK_OK(run_to_end(pool));
+        specbatch_pool_free(pool);
+    }
+}
+
+/* A row of a length of its own beside a stream of equal ones still gets its turns. */
+static void test_exspec_starves_nobody(void)
+{
+    specbatch_pool_options options = small_options(SPECBATCH_POLICY_EXSPEC);
+    specbatch_request request = small_request(20);
+    specbatch_pool *pool;
+    specbatch_result *result;
+    uint64_t odd;
+    int finished_before = 0;
+
+    options.window = 12;
+    CHECK_OK(specbatch_pool_create(&pool, target, NULL, &options));
+    request.n_ids = 2;
+    CHECK_OK(specbatch_pool_submit(pool, &request, &odd));
+    request.n_ids = N_PROMPT;
+    for (int i = 0; i < 60; i++)
+        CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
+    CHECK_OK(run_to_end(pool));
+    while ((result = take(pool)) != NULL) {
+        const int is_odd = specbatch_result_id(result) == odd;
+        specbatch_result_free(result);
+        if (is_odd)
+            break;
+        finished_before++;
+    }
+    CHECK(finished_before < 58);
+    specbatch_pool_free(pool);
+}
+
+/* --------------------------------------------------------------------- memory */
+
+struct meter {
+    size_t now, largest, second;
+};
+
+static void *metered_alloc(void *user, size_t size, size_t align)
+{
+    struct meter *meter = user;
+
+    meter->now += size;
+    if (size > meter->largest) {
+        meter->second = meter->largest;
+        meter->largest = size;
+    }
+    return aligned_alloc(align, (size + align - 1) / align * align);
+}
+
+static void metered_free(void *user, void *ptr, size_t size)
+{
+    ((struct meter *)user)->now -= size;
+    free(ptr);
+}
+
+/* What creation announces is what it takes, give or take block prefixes and the handles themselves. */
+static void test_a_pool_takes_what_it_says(void)
+{
+    struct meter meter = {0};
+    specbatch_pool_options options = small_options(SPECBATCH_POLICY_EXSPEC);
+    specbatch_pool *pool;
+    uint64_t bytes;
+
+    options.alloc = metered_alloc;
+    options.free = metered_free;
+    options.alloc_user = &meter;
+    CHECK_OK(specbatch_pool_bytes(&bytes, target, draft, &options));
+    CHECK_OK(specbatch_pool_create(&pool, target, draft, &options));
+    if (meter.now < bytes || meter.now > bytes + 65536)
+        FAIL("%zu bytes taken, %" PRIu64 " announced", meter.now, bytes);
+    CHECK(meter.largest >= pool->runner.kv.bytes); /* the target's cache is one block */
+    specbatch_pool_free(pool);
+    CHECK_INT(meter.now, 0);
+}
+
+TEST_BEGIN
+    if (specbatch_model_open(&target, TARGET, NULL) || specbatch_model_open(&draft, DRAFT, NULL)) {
+        printf("FAIL the models do not open: %s\n", specbatch_last_error());
+        return 1;
+    }
+    RUN(test_requests_are_refused_and_nothing_changes);
+    RUN(test_the_longest_request_fits);
+    RUN(test_queue_is_bounded);
+    RUN(test_pools_are_refused);
+    RUN(test_draft_of_another_vocabulary);
+    RUN(test_results_outlive_pool_and_models);
+    RUN(test_polling_streams_what_the_result_has);
+    RUN(test_cancelling);
+    RUN(test_stop_ids_end_a_request_at_once);
+    RUN(test_sorting_by_length_keeps_the_ids);
+    RUN(test_a_callback_may_not_use_its_pool);
+    RUN(test_a_callback_may_stop_the_step_and_go_on);
+    RUN(test_nan_logits_end_one_request);
+    RUN(test_nan_in_the_draft_costs_only_time);
+    RUN(test_a_dead_pool_says_so_and_gives_out_what_it_had);
+    RUN(test_the_audit_confirms_and_finds);
+    RUN(test_what_policies_count);
+    RUN(test_eqspec_batches);
+    RUN(test_exspec_starves_nobody);
+    RUN(test_a_pool_takes_what_it_says);
+    specbatch_model_close(target);
+    specbatch_model_close(draft);
+TEST_END
