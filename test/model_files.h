@@ -46,12 +46,14 @@ static inline void test_dir_remove(const struct test_dir *dir)
     rmdir(dir->path);
 }
 
+/* The old file is removed first: ext4 writes a truncated and rewritten file to disk at once. */
 static inline void test_write(const struct test_dir *dir, const char *name, const void *bytes, size_t n)
 {
     char path[512];
     FILE *f;
 
     snprintf(path, sizeof path, "%s/%.255s", dir->path, name);
+    unlink(path);
     f = fopen(path, "wb");
     if (!f || fwrite(bytes, 1, n, f) != n || fclose(f) != 0) {
         perror(path);
