@@ -25,8 +25,10 @@
 #define MARGIN 1e-3f
 #define PROMPTS 4
 
-static const char *const in_tree[] = { "qwen3_untied_f32_sharded", "llama3_scaled_biased_tied_bf16",
-                                       "glm4_unbiased_bf16", "qwen2_tied_f32", "llama_untied_f32_sharded" };
+static const char *const in_tree[] = {
+    "qwen3_untied_f32_sharded", "llama3_scaled_biased_tied_bf16", "glm4_unbiased_bf16", "qwen2_tied_f32",
+    "llama_untied_f32_sharded", "llama_mha_f16", "qwen3_yarn_f32", "long_qwen3_hd128_bf16",
+};
 static const char *const whole_set[] = {
     "llama_untied_f32_sharded", "llama_mha_f16", "llama3_scaled_biased_tied_bf16", "llama_linear_rope_f32",
     "qwen2_untied_bf16", "qwen2_tied_f32", "qwen3_tied_bf16", "qwen3_untied_f32_sharded", "qwen3_yarn_f32",
