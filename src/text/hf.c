@@ -567,14 +567,14 @@ done:
     return rc;
 }
 
-int32_t sb_tokenizer_load_hf(struct sb_tokenizer *t, const char *path)
+int32_t sb_tokenizer_read_hf(struct sb_tokenizer *t, const char *text, size_t length, const char *path)
 {
     struct loader l = { t, path };
     const struct sb_json_node *root, *decoder;
     struct sb_json *doc = NULL;
     int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(sb_json_load(&doc, &t->mem, path, (size_t)1 << 28));
+    SB_TRY(sb_json_parse(&doc, &t->mem, text, length, path));
     root = sb_json_root(doc);
     SB_TRY(load_model(&l, sb_json_get(root, "model")));
     SB_TRY(add_normalizer(&l, sb_json_get(root, "normalizer")));

@@ -186,9 +186,11 @@ struct sb_tokenizer {
     pcre2_general_context *regex_context;
 };
 
-/* Fill an empty tokenizer from a file. E_NOT_FOUND when there is no such file. */
-int32_t sb_tokenizer_load_hf(struct sb_tokenizer *tokenizer, const char *path);
-int32_t sb_tokenizer_load_spm(struct sb_tokenizer *tokenizer, const char *path);
+/* An empty tokenizer, NULL without memory; to be filled by one of the readers. */
+struct sb_tokenizer *sb_tokenizer_create(const struct sb_mem *mem);
+/* Fill an empty tokenizer from a file's content; `path` begins messages. */
+int32_t sb_tokenizer_read_hf(struct sb_tokenizer *tokenizer, const char *text, size_t length, const char *path);
+int32_t sb_tokenizer_read_spm(struct sb_tokenizer *tokenizer, const char *text, size_t length, const char *path);
 
 /* For loaders: a new step at the end of a list (E_UNSUPPORTED when it is full), and text put into a field. */
 int32_t sb_step_add(struct sb_step **out, struct sb_steps *steps, enum sb_step_kind kind, const char *where);

@@ -14,7 +14,6 @@
  */
 #include <string.h>
 
-#include "file.h"
 #include "pipeline.h"
 #include "status.h"
 #include "utf8.h"
@@ -354,21 +353,16 @@ done:
     return rc;
 }
 
-int32_t sb_tokenizer_load_spm(struct sb_tokenizer *t, const char *path)
+int32_t sb_tokenizer_read_spm(struct sb_tokenizer *t, const char *text, size_t length, const char *path)
 {
-    struct reader r = { .t = t, .path = path, .bos = 1, .model_type = 1, .dummy_prefix = 1, .extra_space = 1,
-                        .escape = 1 };
-    char *text = NULL;
-    size_t length = 0;
+    struct reader r = { .t = t, .path = path, .text = text, .bos = 1, .model_type = 1, .dummy_prefix = 1,
+                        .extra_space = 1, .escape = 1 };
     int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(sb_file_load(&text, &length, &t->mem, path, (size_t)1 << 26));
-    r.text = text;
     SB_TRY(sb_bytes_set(&t->decoder.unknown, " \xE2\x81\x87 ", 5));
     SB_TRY(read_model(&r, (struct span){ 0, length }));
     SB_TRY(build(&r));
 done:
     sb_free(&t->mem, r.scores);
-    sb_free(&t->mem, text);
     return rc;
 }

@@ -11,6 +11,8 @@
 #include "status.h"
 #include "utf8.h"
 
+enum { FILE_MAX = 1 << 28 };
+
 static void *regex_malloc(PCRE2_SIZE size, void *mem)
 {
     return sb_alloc_raw(mem, size, 1);
@@ -29,7 +31,7 @@ static void own_steps(struct sb_steps *steps, const struct sb_mem *mem)
         steps->at[i].from.mem = steps->at[i].to.mem = mem;
 }
 
-static struct sb_tokenizer *create(const struct sb_mem *mem)
+struct sb_tokenizer *sb_tokenizer_create(const struct sb_mem *mem)
 {
     struct sb_tokenizer *t = sb_alloc(mem, 1, sizeof *t);
 
@@ -53,26 +55,31 @@ static struct sb_tokenizer *create(const struct sb_mem *mem)
 
 int32_t sb_tokenizer_load(struct sb_tokenizer **out, const struct sb_mem *mem, const char *dir)
 {
+    static const struct {
+        const char *name;
+        int32_t (*read)(struct sb_tokenizer *, const char *, size_t, const char *);
+    } formats[] = { { "tokenizer.json", sb_tokenizer_read_hf }, { "tokenizer.model", sb_tokenizer_read_spm } };
     struct sb_tokenizer *t = NULL;
-    char path[1024];
-    int32_t rc = SPECBATCH_OK;
+    char *text = NULL, path[1024];
+    int32_t rc = SPECBATCH_E_NOT_FOUND;
+    size_t length = 0, i;
 
-    SB_NEW(t, create(mem), "the tokenizer");
-    SB_TRY(sb_file_join(path, dir, "tokenizer.json"));
-    rc = sb_tokenizer_load_hf(t, path);
+    for (i = 0; i < 2 && rc == SPECBATCH_E_NOT_FOUND; i++) {
+        SB_TRY(sb_file_join(path, dir, formats[i].name));
+        rc = sb_file_load(&text, &length, mem, path, FILE_MAX);
+    }
     if (rc == SPECBATCH_E_NOT_FOUND) {
-        SB_TRY(sb_file_join(path, dir, "tokenizer.model"));
-        rc = sb_tokenizer_load_spm(t, path);
-    }
-    if (rc == SPECBATCH_OK) {
-        *out = t;
-        t = NULL;
-    } else if (rc == SPECBATCH_E_NOT_FOUND) {
         *out = NULL;
-        rc = SPECBATCH_OK;
+        return SPECBATCH_OK;
     }
+    SB_TRY(rc);
+    SB_NEW(t, sb_tokenizer_create(mem), path);
+    SB_TRY(formats[i - 1].read(t, text, length, path));
+    *out = t;
+    t = NULL;
 done:
     sb_tokenizer_free(t);
+    sb_free(mem, text);
     return rc;
 }
 
