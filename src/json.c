@@ -48,6 +48,7 @@ struct sb_json {
 struct member {
     uint32_t node; /* index + 1; 0: free slot */
     uint32_t parent;
+    uint32_t hash; /* of both; spares a look at the node for most slots, and for all when the table grows */
 };
 
 struct reader {
@@ -111,7 +112,7 @@ static int stop(struct reader *r, int32_t code, const char *reason)
 static int grow_nodes(struct reader *r)
 {
     struct sb_json *doc = r->doc;
-    size_t wanted = doc->capacity ? doc->capacity * 2 : 64;
+    size_t wanted = doc->capacity ? doc->capacity * 2 : doc->pool_size / 8 + 16; /* a value in 8 bytes is usual */
     struct sb_json_node *grown;
 
     if (doc->n < doc->capacity)
@@ -223,18 +224,21 @@ static int on_end(void *context)
 
 /* ------------------------------------------------------------ duplicate names */
 
-/* The slot that holds (parent, name), or the free slot where it belongs. */
-static struct member *find_member(const struct reader *r, uint32_t parent, const char *name, uint32_t length)
+/* The slot of a member with this name and parent, or the free slot where it belongs. */
+static struct member *find_member(const struct reader *r, uint32_t hash, uint32_t parent, const char *name,
+                                  uint32_t length)
 {
-    size_t slot = (size_t)sb_hash(name, length, parent) & (r->n_slots - 1);
+    size_t slot = hash & (r->n_slots - 1);
 
     for (;; slot = (slot + 1) & (r->n_slots - 1)) {
         struct member *m = &r->members[slot];
         const struct sb_json_node *node;
         if (m->node == 0)
             return m;
+        if (m->hash != hash || m->parent != parent)
+            continue;
         node = &r->doc->nodes[m->node - 1];
-        if (m->parent == parent && node->name_length == length && memcmp(node->name, name, length) == 0)
+        if (node->name_length == length && memcmp(node->name, name, length) == 0)
             return m;
     }
 }
@@ -242,7 +246,7 @@ static struct member *find_member(const struct reader *r, uint32_t parent, const
 static int grow_members(struct reader *r)
 {
     struct member *old = r->members;
-    size_t n_old = r->n_slots, i;
+    size_t n_old = r->n_slots, i, slot;
 
     if (r->n_members * 2 < r->n_slots)
         return 1;
@@ -252,11 +256,13 @@ static int grow_members(struct reader *r)
         return stop(r, SPECBATCH_E_NOMEM, "no memory");
     }
     r->n_slots = n_old ? n_old * 2 : 64;
-    for (i = 0; i < n_old; i++)
-        if (old[i].node) {
-            const struct sb_json_node *node = &r->doc->nodes[old[i].node - 1];
-            *find_member(r, old[i].parent, node->name, node->name_length) = old[i];
-        }
+    for (i = 0; i < n_old; i++) {
+        if (!old[i].node)
+            continue;
+        for (slot = old[i].hash & (r->n_slots - 1); r->members[slot].node;)
+            slot = (slot + 1) & (r->n_slots - 1);
+        r->members[slot] = old[i];
+    }
     sb_free(&r->doc->mem, old);
     return 1;
 }
@@ -265,13 +271,13 @@ static int grow_members(struct reader *r)
 static int on_name(void *context, const unsigned char *text, size_t n)
 {
     struct reader *r = context;
-    uint32_t parent = r->open[r->depth - 1].node;
+    uint32_t parent = r->open[r->depth - 1].node, hash = (uint32_t)sb_hash(text, n, parent);
     struct member *slot;
 
     if (!grow_members(r) || !(r->name = keep(r, text, n)))
         return 0;
     r->name_length = (uint32_t)n;
-    slot = find_member(r, parent, r->name, r->name_length);
+    slot = find_member(r, hash, parent, r->name, r->name_length);
     if (slot->node) {
         char reason[100];
         snprintf(reason, sizeof reason, "duplicate name \"%.60s\"", r->name);
@@ -279,6 +285,7 @@ static int on_name(void *context, const unsigned char *text, size_t n)
     }
     slot->node = (uint32_t)r->doc->n + 1;
     slot->parent = parent;
+    slot->hash = hash;
     r->n_members++;
     return 1;
 }
@@ -299,25 +306,54 @@ static uint32_t hex4(const char *s, size_t n)
     return value;
 }
 
+/* Bytes from `at` on that need no look: printable ASCII but the backslash, eight at a time. */
+static size_t skip_plain(const char *text, size_t n, size_t at)
+{
+    const uint64_t ones = 0x0101010101010101u, high = 0x8080808080808080u;
+    uint64_t w, x;
+
+    for (; n - at >= 8; at += 8) {
+        memcpy(&w, text + at, 8);
+        x = w ^ ones * '\\';
+        if ((w | (w - ones * 0x20) | (x - ones)) & high) /* a false alarm only costs a slower look */
+            break;
+    }
+    return at;
+}
+
+/* `at` is behind a backslash: the end of the escape, or 0 when it is half of a surrogate pair. */
+static size_t skip_escape(const char *text, size_t n, size_t at)
+{
+    uint32_t unit;
+
+    if (at >= n || text[at] != 'u')
+        return at + 1;
+    unit = hex4(text + at + 1, n - at - 1);
+    if ((unit & 0xF800) != 0xD800)
+        return at + 1;
+    if ((unit & 0xFC00) == 0xD800 && n - at >= 11 && text[at + 5] == '\\' && text[at + 6] == 'u' &&
+        (hex4(text + at + 7, n - at - 7) & 0xFC00) == 0xDC00)
+        return at + 11;
+    return 0;
+}
+
 /* What yajl would let through. Backslashes have a meaning only inside strings, so no state is needed. */
 static int32_t check_text(const char *text, size_t n, const char *what)
 {
-    size_t at = sb_utf8_valid(text, n), i;
+    size_t at, next;
+    uint32_t cp;
 
-    if (at < n)
-        return sb_fail(SPECBATCH_E_FORMAT, "%s: byte %zu: invalid UTF-8", what, at);
-    for (i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)text[i];
+    for (at = skip_plain(text, n, 0); at < n; at = skip_plain(text, n, next)) {
+        unsigned char c = (unsigned char)text[at];
+        int step = c < 0x80 ? 1 : sb_utf8_step(text + at, n - at, &cp);
+        if (step <= 0)
+            return sb_fail(SPECBATCH_E_FORMAT, "%s: byte %zu: invalid UTF-8", what, at);
         if (c < 0x20 && c != '\t' && c != '\n' && c != '\r')
-            return sb_fail(SPECBATCH_E_FORMAT, "%s: byte %zu: control character 0x%02x", what, i, c);
-        if (c != '\\' || ++i >= n || text[i] != 'u')
-            continue;
-        if ((hex4(text + i + 1, n - i - 1) & 0xF800) != 0xD800)
-            continue;
-        if ((hex4(text + i + 1, n - i - 1) & 0xFC00) != 0xD800 || n - i < 11 || text[i + 5] != '\\' ||
-            text[i + 6] != 'u' || (hex4(text + i + 7, n - i - 7) & 0xFC00) != 0xDC00)
-            return sb_fail(SPECBATCH_E_FORMAT, "%s: byte %zu: unpaired surrogate", what, i - 1);
-        i += 6;
+            return sb_fail(SPECBATCH_E_FORMAT, "%s: byte %zu: control character 0x%02x", what, at, c);
+        next = at + (size_t)step;
+        if (c == '\\' && (next = skip_escape(text, n, next)) == 0)
+            return sb_fail(SPECBATCH_E_FORMAT, "%s: byte %zu: unpaired surrogate", what, at);
+        next = next < n ? next : n;
     }
     return SPECBATCH_OK;
 }

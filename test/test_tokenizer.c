@@ -418,28 +418,6 @@ static void test_hostile_text(void)
     free(text);
 }
 
-static void test_stream_is_reusable(void)
-{
-    struct sb_tokenizer *t = load(SMALL "spm");
-    struct sb_stream *s = NULL;
-    struct sb_ids ids = { .mem = &test_mem };
-    const char *text;
-    int round;
-
-    CHECK(t != NULL);
-    CHECK_OK(sb_tokenizer_encode(t, "A man", 5, 0, &ids));
-    CHECK_OK(sb_stream_create(&s, &test_mem, t, 0));
-    for (round = 0; round < 2; round++) {
-        CHECK_OK(sb_stream_push(s, ids.data, ids.n, &text, NULL));
-        CHECK_STR(text, "A man"); /* the dummy prefix is dropped in every new text */
-        CHECK_OK(sb_stream_push(s, NULL, 0, &text, NULL));
-        CHECK_STR(text, "");
-    }
-    sb_stream_free(s);
-    sb_ids_clear(&ids);
-    sb_tokenizer_free(t);
-}
-
 TEST_BEGIN
     RUN(test_small_pipelines);
     RUN(test_real_llama);
@@ -453,5 +431,4 @@ TEST_BEGIN
     RUN(test_no_tokenizer);
     RUN(test_invalid_text);
     RUN(test_hostile_text);
-    RUN(test_stream_is_reusable);
 TEST_END

@@ -6,6 +6,9 @@
  * the whole text. A merge leaves stale candidates behind: they are recognised when popped, not searched
  * for. Scanning for the best pair each time would be simpler and quadratic.
  *
+ * Where no piece of the vocabulary has U+2581 behind another character (so in the Llama family), nothing
+ * can merge across such a place: the text is cut there, which changes no id and makes the heap tiny.
+ *
  * The order of evaluation is that of Hugging Face tokenizers (bpe/model.rs, word.rs), including that a
  * stale candidate still counts when the pair now in its place merges into the same id.
  */
@@ -78,6 +81,40 @@ int32_t sb_bpe_add(struct sb_bpe *bpe, const struct sb_mem *mem, int32_t left, i
     return SPECBATCH_OK;
 }
 
+static const char mark[] = "\xE2\x96\x81";
+
+/* The first place at or behind `at` where a mark follows another character, or n. */
+static size_t next_word(const char *text, size_t n, size_t at)
+{
+    while (n - at >= 3 && memcmp(text + at, mark, 3) == 0)
+        at += 3;
+    while (at < n) {
+        const char *hit = memchr(text + at, mark[0], n - at);
+        if (!hit)
+            return n;
+        at = (size_t)(hit - text);
+        if (n - at >= 3 && memcmp(hit, mark, 3) == 0)
+            return at;
+        at++;
+    }
+    return n;
+}
+
+/* Whether text may be cut before every mark: the mark is a piece, and no piece has one inside. */
+static int marks_separate(const struct sb_vocab *vocab)
+{
+    size_t id;
+
+    if (sb_vocab_find_base(vocab, mark, 3) < 0)
+        return 0;
+    for (id = 0; id < vocab->n; id++) {
+        const struct sb_piece *piece = &vocab->pieces[id];
+        if (piece->flags && next_word(sb_vocab_text(vocab, piece), piece->length, 0) < piece->length)
+            return 0;
+    }
+    return 1;
+}
+
 void sb_bpe_index(struct sb_bpe *bpe, const struct sb_vocab *vocab)
 {
     char name[8];
@@ -92,6 +129,7 @@ void sb_bpe_index(struct sb_bpe *bpe, const struct sb_vocab *vocab)
         name[1] = (char)(0x80 | (i & 0x3F));
         bpe->char_ids[i] = sb_vocab_find_base(vocab, name, i < 0x80 ? 1 : 2);
     }
+    bpe->cut_at_marks = marks_separate(vocab);
 }
 
 void sb_bpe_clear(struct sb_bpe *bpe, const struct sb_mem *mem)
@@ -267,20 +305,34 @@ static void merge_symbols(const struct sb_bpe *bpe, struct sb_work *work)
     }
 }
 
-int32_t sb_bpe_word(const struct sb_bpe *bpe, const struct sb_vocab *vocab, struct sb_work *work,
-                    const char *word, size_t n, struct sb_ids *ids)
+static int32_t encode_part(const struct sb_bpe *bpe, const struct sb_vocab *vocab, struct sb_work *work,
+                           const char *text, size_t n, struct sb_ids *ids)
 {
-    int32_t rc = SPECBATCH_OK, id;
+    int32_t rc = SPECBATCH_OK;
     size_t i;
 
-    if (bpe->ignore_merges && (id = sb_vocab_find_base(vocab, word, n)) >= 0)
-        return sb_ids_add(ids, id);
     SB_TRY(reserve(work, n));
-    SB_TRY(split_symbols(bpe, vocab, work, word, n));
+    SB_TRY(split_symbols(bpe, vocab, work, text, n));
     merge_symbols(bpe, work);
     for (i = 0; i < work->n_symbols; i++)
         if (work->symbols[i].id >= 0)
             SB_TRY(sb_ids_add(ids, work->symbols[i].id));
+done:
+    return rc;
+}
+
+int32_t sb_bpe_word(const struct sb_bpe *bpe, const struct sb_vocab *vocab, struct sb_work *work,
+                    const char *word, size_t n, struct sb_ids *ids)
+{
+    int32_t rc = SPECBATCH_OK, id;
+    size_t at = 0, end;
+
+    if (bpe->ignore_merges && (id = sb_vocab_find_base(vocab, word, n)) >= 0)
+        return sb_ids_add(ids, id);
+    for (; at < n; at = end) {
+        end = bpe->cut_at_marks ? next_word(word, n, at) : n;
+        SB_TRY(encode_part(bpe, vocab, work, word + at, end - at, ids));
+    }
 done:
     return rc;
 }

@@ -61,6 +61,7 @@ struct sb_bpe {
     int32_t char_ids[SB_CHAR_TABLE];    /* of the first code points */
     int32_t unk;                        /* -1: none; -2: the file names one that the vocabulary lacks */
     int fuse_unk, byte_fallback, ignore_merges;
+    int cut_at_marks; /* nothing merges across the place before a U+2581 */
 };
 
 struct sb_symbol { int32_t id, prev, next; }; /* id -1: merged into its left neighbour */
