@@ -13,6 +13,7 @@
 
 #include "../kernels/cpu/kernels.h"
 #include "engine/backend.h"
+#include "port.h"
 #include "status.h"
 #include "threads.h"
 
@@ -50,7 +51,8 @@ static int32_t device_open(struct sb_device **out, const struct sb_mem *mem, con
     device->mem = *mem;
     device->kernels = kernels;
     device->compute = options->compute;
-    device->has_dot = options->compute == SPECBATCH_COMPUTE_BF16 && kernels->dot_is_chain();
+    device->has_dot = options->compute == SPECBATCH_COMPUTE_BF16 && sb_port_is_avx512_bf16_fast() &&
+                      kernels->dot_is_chain();
     *out = device;
 done:
     return rc;

@@ -11,8 +11,8 @@
  *              the next piece, so that memory does not rest while they compute
  *
  * BLAS libraries change the order of summation with the number of rows, which is what this library exists to
- * avoid. On AVX-512 with BF16 the bf16 class runs two steps of the chain as one vdpbf16ps, if the processor
- * is found to do just that (dot_is_chain).
+ * avoid. On AVX-512 with BF16 the bf16 class may run two steps of the chain as one vdpbf16ps, where the processor
+ * is found to do just that (dot_is_chain: so far every one, given the order of panel.h) and does it fast (port.h).
  */
 #include "level.h"
 #include "port.h"
