@@ -281,6 +281,57 @@ static void test_real_phi3(void) { check_real("phi3"); }
 static void test_real_qwen(void) { check_real("qwen"); }
 static void test_real_llama3(void) { check_real("llama3"); }
 
+static int32_t put(struct sb_bytes *out, const char *text)
+{
+    return sb_bytes_add(out, text, strlen(text));
+}
+
+/* GPT-2 ships its tables as two files: put together as the tokenizer.json that stands for them. */
+static int gpt2_as_json(struct sb_bytes *out, const char *root)
+{
+    char path[600], *vocab, *line, *c;
+    struct lines merges;
+    size_t n = 0;
+    int rc = 0, first = 1;
+
+    snprintf(path, sizeof path, "%s/tokenizers/gpt2/vocab.json", root);
+    vocab = read_whole(path, &n);
+    snprintf(path, sizeof path, "%s/tokenizers/gpt2/merges.txt", root);
+    if (!vocab || !open_lines(&merges, path))
+        return 0;
+    rc |= put(out, "{\"model\":{\"type\":\"BPE\",\"vocab\":");
+    rc |= sb_bytes_add(out, vocab, n);
+    rc |= put(out, ",\"merges\":[");
+    next_line(&merges); /* #version */
+    while ((line = next_line(&merges)) != NULL) {
+        rc |= put(out, first ? "\"" : ",\"");
+        for (first = 0, c = line; *c; c++)
+            rc |= sb_bytes_add(out, "\\", *c == '"' || *c == '\\') | sb_bytes_add(out, c, 1);
+        rc |= put(out, "\"");
+    }
+    rc |= put(out, "]},\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false}}");
+    close_lines(&merges);
+    free(vocab);
+    return rc == 0;
+}
+
+static void test_real_gpt2(void)
+{
+    const char *root = data_root();
+    struct sb_bytes json = { .mem = &test_mem };
+    struct sb_tokenizer *t = sb_tokenizer_create(&test_mem);
+    char folder[512];
+
+    if (!root)
+        SKIP("no folder ../shared/data (or SPECBATCH_DATA) with the real vocabularies");
+    CHECK(t && gpt2_as_json(&json, root));
+    CHECK_OK(sb_tokenizer_read_hf(t, json.data, json.n, "gpt2"));
+    snprintf(folder, sizeof folder, "%s/tokenizers/gpt2", root);
+    check_cases(t, folder);
+    sb_bytes_clear(&json);
+    sb_tokenizer_free(t);
+}
+
 /* A line is code points, a tab, code points; both sides must normalise to the second. */
 static size_t points_to_text(char *line, char *text)
 {
@@ -487,6 +538,7 @@ TEST_BEGIN
     RUN(test_real_phi3);
     RUN(test_real_qwen);
     RUN(test_real_llama3);
+    RUN(test_real_gpt2);
     RUN(test_nfc);
     RUN(test_real_edge_cases);
     RUN(test_pieces);
