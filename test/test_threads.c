@@ -1,4 +1,4 @@
-/* The thread pool: every item once, whatever the sizes; creation and freeing in a storm; sleeping and waking. */
+/* The thread pool: every item once, whatever the sizes; storms of creation; sleeping and waking. */
 #include <stdatomic.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -15,7 +15,8 @@ enum { ITEMS = 3000 };
 static const struct sb_mem mem = {NULL, NULL, NULL};
 
 struct tally {
-    int32_t times[ITEMS]; /* plain: two threads on one item would be a race, which the thread sanitizer sees */
+    int32_t
+        times[ITEMS]; /* plain: two threads on one item would be a race, which the thread sanitizer sees */
     atomic_int ranges;
 };
 
@@ -52,7 +53,8 @@ static void test_loops(void)
             for (int g = 0; g < COUNT(grains); g++) {
                 const char *wrong = check_loop(threads, sizes[s], grains[g], 5);
                 if (wrong)
-                    FAIL("%d threads, %d items by %d: %s", (int)counts[c], (int)sizes[s], (int)grains[g], wrong);
+                    FAIL("%d threads, %d items by %d: %s", (int)counts[c], (int)sizes[s], (int)grains[g],
+                         wrong);
             }
         sb_threads_free(threads);
     }

@@ -1,4 +1,4 @@
-/* The element-wise kernels: SwiGLU and the residual sum. Lanes do not mix, so any division of the work does. */
+/* The element-wise kernels: SwiGLU and the residual sum. Lanes do not mix: the work may be cut anywhere. */
 #include "level.h"
 #include "math.h"
 

@@ -20,7 +20,7 @@
 
 enum { TILE = SB_CPU_ATTEND_TILE, QUERIES = SB_CPU_ATTEND_QUERIES, TILE_GROUPS = TILE / V16 };
 
-/* Keys whose dot products run together, and queries that share a load of v: what the level's registers hold. */
+/* Keys whose dot products run together, and queries that share a load of v: what the registers hold. */
 #if defined(SB_LEVEL_AVX512)
 enum { KEYS = 16, SHARE = 4 };
 #elif defined(SB_LEVEL_AVX2)
@@ -41,8 +41,8 @@ struct queries {
 };
 
 /* out[i] = 16 partial sums of q and key i, of up to 16 keys; the rest zero. keys [n, head_dim] */
-static inline __attribute__((always_inline)) void partial_dots(v16 out[V16], const float *q, const float *keys, int64_t n,
-                                                              const int64_t head_dim)
+static inline __attribute__((always_inline)) void
+partial_dots(v16 out[V16], const float *q, const float *keys, int64_t n, const int64_t head_dim)
 {
     int64_t i = 0, d;
 
@@ -76,9 +76,10 @@ static inline __attribute__((always_inline)) void partial_dots(v16 out[V16], con
         out[i] = v_set1(0.0f);
 }
 
-/* score[0 .. 15] of query q and n <= 16 keys. The usual head sizes are constants: sixteen rows at fixed distances
- * need no address arithmetic, which otherwise costs as much as the products. */
-static void score_keys(float *score, const float *q, const float *keys, int64_t n, int64_t head_dim, float scale)
+/* score[0 .. 15] of query q and n <= 16 keys. The usual head sizes are constants: sixteen rows at fixed
+ * distances need no address arithmetic, which otherwise costs as much as the products. */
+static void score_keys(float *score, const float *q, const float *keys, int64_t n, int64_t head_dim,
+                       float scale)
 {
     v16 partial[V16];
 
@@ -123,10 +124,11 @@ static void tile_softmax(struct queries *qs, int i, int64_t n, int64_t head_dim)
         v_store_n(qs->y[i] + d, v_mul(v_load_n(qs->y[i] + d, head_dim - d), factor), head_dim - d);
 }
 
-/* For `share` queries from i on: y[d .. d + 16 groups) += chain over the tile's first n values. values [, head_dim] */
-static inline __attribute__((always_inline)) void add_values(struct queries *qs, int i, const float *values, int64_t d,
-                                                            int64_t n, int64_t head_dim,
-                                                            const int share, const int groups)
+/* For `share` queries from i on: y[d .. d + 16 groups) += chain over the tile's first n values.
+ * values [n, head_dim] */
+static inline __attribute__((always_inline)) void add_values(struct queries *qs, int i, const float *values,
+                                                             int64_t d, int64_t n, int64_t head_dim,
+                                                             const int share, const int groups)
 {
     v16 acc[SHARE][WIDE];
 
@@ -196,13 +198,15 @@ static void tile_values(struct queries *qs, int64_t first_key, const float *valu
     }
 }
 
-/* One tile for all queries. keys, values: the head's row of the tile's first position. Sixteen keys at a time for all
- * the queries, then the values: each stays in the first-level cache meanwhile. The queries share out the fetching
- * of the next tile (`next` bytes of it, 0 after the last), so that memory does not rest while they compute. */
-static void do_tile(struct queries *qs, int64_t first_key, const float *keys, const float *values, int64_t head_dim,
-                    float scale, int64_t next)
+/* One tile for all queries. keys, values: the head's row of the tile's first position. Sixteen keys at a time
+ * for all the queries, then the values: each stays in the first-level cache meanwhile. The queries share out
+ * the fetching of the next tile (`next` bytes of it, 0 after the last), so that memory does not rest while
+ * they compute. */
+static void do_tile(struct queries *qs, int64_t first_key, const float *keys, const float *values,
+                    int64_t head_dim, float scale, int64_t next)
 {
-    int64_t ahead = TILE * head_dim * (int64_t)sizeof(float), share = next / (qs->n * (TILE / V16)) + 1, done = 0;
+    int64_t ahead = TILE * head_dim * (int64_t)sizeof(float), done = 0;
+    int64_t share = next / (qs->n * (TILE / V16)) + 1;
 
     for (int64_t j = 0; j < TILE; j += V16)
         for (int i = 0; i < qs->n; i++) {
@@ -212,7 +216,8 @@ static void do_tile(struct queries *qs, int64_t first_key, const float *keys, co
                 v_prefetch((const char *)values + ahead + done);
             }
             if (n > 0)
-                score_keys(qs->weight[i] + j, qs->q[i], keys + j * head_dim, n < V16 ? n : V16, head_dim, scale);
+                score_keys(qs->weight[i] + j, qs->q[i], keys + j * head_dim, n < V16 ? n : V16, head_dim,
+                           scale);
         }
     for (int i = 0; i < qs->n; i++)
         if (keys_seen(qs, i, first_key) > 0)
@@ -221,8 +226,8 @@ static void do_tile(struct queries *qs, int64_t first_key, const float *keys, co
 }
 
 /* Up to QUERIES queries of one sequence and kv head, through all their tiles. */
-static void do_queries(struct queries *qs, const struct sb_attention *a, const struct sb_pass *pass, int64_t seq,
-                       int64_t kv_head)
+static void do_queries(struct queries *qs, const struct sb_attention *a, const struct sb_pass *pass,
+                       int64_t seq, int64_t kv_head)
 {
     int64_t head_dim = a->head_dim, last = 0;
     int64_t at = pass->base[seq] + (kv_head * pass->cap[seq] + pass->start[seq]) * head_dim;

@@ -1,9 +1,9 @@
 /*
  * The CPU kernels against what the machine can do, as ratios within one run.
  *
- * Weights: several matrices, 256 MiB or more together, visited in turn, so that every pass reads memory and not
- * a cache. Beside each GEMM a plain read of the same bytes with the same threads; the two alternate and medians
- * are compared, since the machine is shared. Usage: bench_kernels [rounds, default 5]
+ * Weights: several matrices, 256 MiB or more together, visited in turn, so that every pass reads memory and
+ * not a cache. Beside each GEMM a plain read of the same bytes with the same threads; the two alternate and
+ * medians are compared, since the machine is shared. Usage: bench_kernels [rounds, default 5]
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,7 +96,8 @@ static double read_once(struct bench *b)
 {
     double start = seconds();
     for (int i = 0; i < b->n_weights; i++)
-        sb_threads_for(b->threads, (int64_t)b->weights[i].bytes / (PAGE * 4), 8, read_range, b->weights[i].data);
+        sb_threads_for(b->threads, (int64_t)b->weights[i].bytes / (PAGE * 4), 8, read_range,
+                       b->weights[i].data);
     return seconds() - start;
 }
 
@@ -123,8 +124,8 @@ static void bench_gemm(struct bench *b, const char *title, int rounds)
             times[r] = gemm_once(b, ms[i]);
         }
         double read = median(reads, rounds), time = median(times, rounds);
-        printf("%6d %10.1f %10.1f %10.2f %10.1f\n", (int)ms[i], bytes / time * 1e-9, bytes / read * 1e-9, read / time,
-               flops * ms[i] / time * 1e-9);
+        printf("%6d %10.1f %10.1f %10.2f %10.1f\n", (int)ms[i], bytes / time * 1e-9, bytes / read * 1e-9,
+               read / time, flops * ms[i] / time * 1e-9);
     }
 }
 
@@ -174,12 +175,12 @@ static void bench_close(struct bench *b)
 /* ------------------------------------------------------------------ attention */
 
 /* `rows` sequences of `len` tokens, the last q of each asked for: GB/s of K and V against a plain read. */
-static void bench_attention(int n_threads, int32_t heads, int32_t kv_heads, int32_t dim, int32_t rows, int32_t len,
-                            int32_t q, int rounds)
+static void bench_attention(int n_threads, int32_t heads, int32_t kv_heads, int32_t dim, int32_t rows,
+                            int32_t len, int32_t q, int rounds)
 {
     struct sb_device_options options = {SPECBATCH_COMPUTE_F32, SPECBATCH_SIMD_AUTO};
-    struct sb_exec_limits limits = {.max_tokens = rows * q, .max_width = 64, .max_len = len, .max_heads = heads,
-                                    .max_head_dim = dim};
+    struct sb_exec_limits limits = {
+        .max_tokens = rows * q, .max_width = 64, .max_len = len, .max_heads = heads, .max_head_dim = dim};
     struct sb_device *device;
     struct sb_exec *exec;
     struct sb_threads *threads;
@@ -187,13 +188,22 @@ static void bench_attention(int n_threads, int32_t heads, int32_t kv_heads, int3
     int64_t base[64];
     int32_t cap[64], start[64] = {0}, pos[512], seq[512];
     struct sb_attention a = {.heads = heads, .kv_heads = kv_heads, .head_dim = dim, .scale = 0.1f};
-    struct sb_pass pass = {.n_tokens = rows * q, .n_seqs = rows, .max_len = len, .pos = pos, .seq = seq, .base = base,
-                           .cap = cap, .start = start};
+    struct sb_pass pass = {.n_tokens = rows * q,
+                           .n_seqs = rows,
+                           .max_len = len,
+                           .pos = pos,
+                           .seq = seq,
+                           .base = base,
+                           .cap = cap,
+                           .start = start};
     double reads[MAX_ROUNDS], times[MAX_ROUNDS];
 
-    need(cpu->device_open(&device, &mem, &options) == 0 && cpu->exec_create(&exec, device, &mem, n_threads, &limits) == 0 &&
-             sb_threads_create(&threads, &mem, n_threads) == 0, "attention");
-    float *kv = sb_alloc_raw(&mem, (size_t)plane * 2, 4), *qkv = sb_alloc(&mem, (size_t)pass.n_tokens, (size_t)(heads + 2 * kv_heads) * (size_t)dim * 4);
+    need(cpu->device_open(&device, &mem, &options) == 0 &&
+             cpu->exec_create(&exec, device, &mem, n_threads, &limits) == 0 &&
+             sb_threads_create(&threads, &mem, n_threads) == 0,
+         "attention");
+    float *kv = sb_alloc_raw(&mem, (size_t)plane * 2, 4),
+          *qkv = sb_alloc(&mem, (size_t)pass.n_tokens, (size_t)(heads + 2 * kv_heads) * (size_t)dim * 4);
     float *y = sb_alloc(&mem, (size_t)pass.n_tokens, (size_t)heads * (size_t)dim * 4);
     need(kv && qkv && y, "no memory");
     for (int64_t i = 0; i < 2 * plane; i++)
@@ -217,8 +227,8 @@ static void bench_attention(int n_threads, int32_t heads, int32_t kv_heads, int3
         times[r] = seconds() - t1;
     }
     double read = median(reads, rounds), time = median(times, rounds), bytes = 8.0 * (double)plane;
-    printf("%4d %3d %4d %5d %6d %3d %10.1f %10.1f %10.2f %10.1f\n", (int)heads, (int)kv_heads, (int)dim, (int)rows,
-           (int)len, (int)q, bytes / time * 1e-9, bytes / read * 1e-9, read / time,
+    printf("%4d %3d %4d %5d %6d %3d %10.1f %10.1f %10.2f %10.1f\n", (int)heads, (int)kv_heads, (int)dim,
+           (int)rows, (int)len, (int)q, bytes / time * 1e-9, bytes / read * 1e-9, read / time,
            4.0 * heads * dim * (double)len * rows * q / time * 1e-9);
     sb_free(&mem, kv);
     sb_free(&mem, qkv);
@@ -254,8 +264,9 @@ int main(int argc, char **argv)
             bench_close(&b);
         }
     if (!*only || strstr("attention", only)) {
-        printf("\nattention (K and V read against a plain read of them)\n%4s %3s %4s %5s %6s %3s %10s %10s %10s %10s\n", "h",
-               "kv", "dim", "rows", "len", "q", "GB/s", "read GB/s", "ratio", "GFLOP/s");
+        printf("\nattention (K and V read against a plain read of them)\n%4s %3s %4s %5s %6s %3s %10s %10s "
+               "%10s %10s\n",
+               "h", "kv", "dim", "rows", "len", "q", "GB/s", "read GB/s", "ratio", "GFLOP/s");
         for (int threads = 1; threads <= 2; threads++) {
             printf("%d thread(s)\n", threads);
             bench_attention(threads, 32, 8, 128, 8, 4096, 1, rounds);
