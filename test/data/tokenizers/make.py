@@ -25,7 +25,7 @@ rng = random.Random(7)
 TEXTS = ["", " ", "  ", "a", "Hello world", " Hello  world   again ", "don't I'll we've THEY'RE it's' 'S 'ſ", "\n", "\r\n\r\n x", "\t\t x \n y",
     "a \n b\n\n\nc", "1", "12 123 1234 12345678", "x=1;y[2]=3.14!!\n\n", "naïve café", "nai\u0308ve cafe\u0301 \u1e9b\u0323", "e\u0327\u0301\u0323",
     "\u0344\u0387\u212b", "한국어 \u1112\u1161\u11ab", "你好,世界!", "😀 👩‍👩‍👧 🇩🇪", "\u00a0x\u2003y\u3000z\u180ew", "a\u0085b\u2028c", "½ ² Ⅷ ٣٤", "\u0301start",
-    "▁a ▁ b", "<0x41> <0xE4>", "<s>hi</s>", " <s> hi </s> ", "<s><s>", "a<x>b <x> c", "<x>", " <x>", "<x><y>", "<x><y>z", "a<x><y>zz", "a</s>b </s>c", "don't  \n  stop  ", "a   ", "word wordy sword word.", "[L]  [L]x [R]  x [R][L] [R] [L]",
+    "▁a ▁ b", "<0x41> <0xE4>", "<s>hi</s>", " <s> hi </s> ", "<s><s>", "a<x>b <x> c", "<x>", " <x>", "<x><y>", "<x><y>z", "a<x><y>zz", "a</s>b </s>c", "it'ſx IT'SX", "don't  \n  stop  ", "a   ", "word wordy sword word.", "[L]  [L]x [R]  x [R][L] [R] [L]",
     "<|im_start|>user\nhi<|im_end|>\n", "<think>\nno\n</think>", "[gMASK]<sop><|user|>\nhello", "Ünknøwn ☃ ჰ", "x☃☃y", "\x00a\x01", "a" * 300, "ab " * 100, " " * 50,
     "\n" * 20, "The quick brown fox jumps over the lazy dog. " * 3, "A man in a blue shirt is standing on a ladder cleaning a window.",
     "\U0001f1e6\ufe0f\u200d\u200c", "\uffff \ufffd \U0010ffff", "'", "''s", "'rex 'Re 'vE", "x's x'll x'd", "_a-b_c", "²³", "a\u0300" * 5]
