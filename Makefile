@@ -154,7 +154,7 @@ if ! command -v apt-get >/dev/null 2>&1; then \
     echo "setup: this is not Debian or Ubuntu (no apt-get); install by hand, with headers:"; \
     echo "setup: a C11 compiler with binutils, utf8proc, PCRE2 (8-bit library) and yajl 2"; exit 1; fi; \
 sudo=; if [ "$$(id -u)" != 0 ]; then sudo=sudo; fi; \
-apt() { echo "setup: $$sudo apt-get $$*"; $$sudo env DEBIAN_FRONTEND=noninteractive apt-get -q "$$@"; }; \
+apt() { echo "setup:" $$sudo apt-get "$$@"; $$sudo env DEBIAN_FRONTEND=noninteractive apt-get -q "$$@"; }; \
 apt-cache show $$missing >/dev/null 2>&1 || apt update; \
 apt install -y --no-install-recommends $$missing || \
     { apt update && apt install -y --no-install-recommends $$missing; }
