@@ -97,7 +97,7 @@ $(foreach l,$(LEVELS),$(eval $(call level_rule,$(l))))
 
 $(SO): $(OBJ) src/specbatch.map
 	@mkdir -p $(@D); echo "  LD   $@"
-	$(Q)$(CC) -shared -o $@ $(OBJ) $(CFLAGS) $(LDFLAGS) -Wl,-soname,$(SONAME) $(if $(SAN),,-Wl,-z,defs) \
+	$(Q)$(CC) -shared -o $@ $(OBJ) $(CFLAGS) $(SB_FP) $(LDFLAGS) -Wl,-soname,$(SONAME) $(if $(SAN),,-Wl,-z,defs) \
 	    -Wl,--version-script=src/specbatch.map $(SB_SAN) $(SB_LIBS)
 	$(Q)ln -sf $(@F) $(B)/$(SONAME) && ln -sf $(SONAME) $(B)/libspecbatch.so
 # One relocatable object whose hidden symbols are made local: the archive exports only specbatch_*.
