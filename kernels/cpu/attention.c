@@ -170,7 +170,7 @@ static void do_queries(struct queries *qs, const struct sb_attention *a, const s
         last = qs->pos[i] > last ? qs->pos[i] : last;
     }
     for (int64_t key = 0; key <= last; key += TILE)
-        do_tile(qs, key, a->k + at + key * head_dim, a->v + at + key * head_dim, head_dim, a->scale);
+        do_tile(qs, key, (const float *)a->k + at + key * head_dim, (const float *)a->v + at + key * head_dim, head_dim, a->scale);
     for (int i = 0; i < qs->n; i++)
         for (int64_t d = 0; d < head_dim; d++)
             qs->y[i][d] /= qs->sum[i];
