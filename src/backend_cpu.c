@@ -13,6 +13,7 @@
 
 #include "../kernels/cpu/kernels.h"
 #include "engine/backend.h"
+#include "port.h"
 #include "status.h"
 #include "threads.h"
 
@@ -51,7 +52,8 @@ static int32_t device_open(struct sb_device **out, const struct sb_mem *mem, con
     device->mem = *mem;
     device->kernels = kernels;
     device->compute = options->compute;
-    device->has_dot = options->compute == SPECBATCH_COMPUTE_BF16 && kernels->dot_is_chain();
+    device->has_dot = options->compute == SPECBATCH_COMPUTE_BF16 && sb_port_is_avx512_bf16_fast() &&
+                      kernels->dot_is_chain();
     *out = device;
 done:
     return rc;
@@ -238,11 +240,20 @@ struct job {
     const void *args; /* of a kernel that takes a struct */
 };
 
-/* Runs fn over the items in ranges worth handing over; cost: multiply-adds, about, of one item. */
+/* Runs fn over the items in ranges of at least `grain` that are worth handing over; cost: multiply-adds, about, of
+ * one item. */
+static void run_ranges(struct sb_exec *exec, int64_t n_items, int64_t cost, int64_t grain, sb_range_fn fn,
+                       struct job *job)
+{
+    int64_t worth = cost < RANGE_COST ? RANGE_COST / (cost + 1) + 1 : 1;
+
+    job->kernels = exec->device->kernels;
+    sb_threads_for(exec->threads, n_items, grain > worth ? grain : worth, fn, job);
+}
+
 static void run(struct sb_exec *exec, int64_t n_items, int64_t cost, sb_range_fn fn, struct job *job)
 {
-    job->kernels = exec->device->kernels;
-    sb_threads_for(exec->threads, n_items, cost < RANGE_COST ? RANGE_COST / (cost + 1) + 1 : 1, fn, job);
+    run_ranges(exec, n_items, cost, 1, fn, job);
 }
 
 static void embed_range(void *ctx, int64_t first, int64_t last)
@@ -313,8 +324,10 @@ static void gemm(struct sb_exec *exec, float *y, const void *x, const struct sb_
         args.x = exec->rounded;
         args.ldx = device->has_dot ? (weight->n_in + 1) / 2 : weight->n_in;
     }
-    run(exec, m > 0 ? sb_panel_count(weight->n_out) : 0, (int64_t)m * SB_PANEL * weight->n_in, gemm_range,
-        &job);
+    /* Many rows: ranges of several panels, which share the rows' x (kernels/cpu/gemm.c), while there are enough. */
+    int64_t n_panels = m > 0 ? sb_panel_count(weight->n_out) : 0, grain = n_panels / (4 * (int64_t)exec->n_threads);
+    grain = m <= 6 || grain < 1 ? 1 : grain > 8 ? 8 : grain;
+    run_ranges(exec, n_panels, (int64_t)m * SB_PANEL * weight->n_in, grain, gemm_range, &job);
 }
 
 static void rope_range(void *ctx, int64_t first, int64_t last)

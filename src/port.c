@@ -122,6 +122,12 @@ int sb_port_has_avx512_bf16(void)
     return sb_port_has_avx512() && __builtin_cpu_supports("avx512bf16");
 }
 
+/* AMD since Zen 4. On Intel (measured: Sapphire Rapids) it has a quarter of the rate, half the work of the plain way. */
+int sb_port_is_avx512_bf16_fast(void)
+{
+    return sb_port_has_avx512_bf16() && __builtin_cpu_is("amd");
+}
+
 #else
 
 int sb_port_has_avx2(void)
@@ -135,6 +141,11 @@ int sb_port_has_avx512(void)
 }
 
 int sb_port_has_avx512_bf16(void)
+{
+    return 0;
+}
+
+int sb_port_is_avx512_bf16_fast(void)
 {
     return 0;
 }

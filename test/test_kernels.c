@@ -7,6 +7,7 @@
  * of the first; rows are shuffled and repeated, so that a row's bits can depend on nothing but the row.
  */
 #define SB_LEVEL_SCALAR 1
+#include "kernels/cpu/kernels.h"
 #include "kernels/cpu/math.h"
 
 #include <fenv.h>
@@ -155,6 +156,47 @@ static void test_gemm_wild_values(void)
             if (failed)
                 FAIL("compute %d: %s", is_bf16, failed);
         }
+}
+
+/* vdpbf16ps, where this processor has it: chosen by the backend only where it is fast, equal wherever it is equal. */
+static void test_gemm_dot(void)
+{
+    static const int32_t ks[] = {1, 2, 7, 511, 512, 1025, 2049}, ns[] = {1, 64, 130};
+    const struct sb_cpu_kernels *kernels = sb_cpu_kernels_for(SPECBATCH_SIMD_AVX512);
+
+    if (!kernels || !sb_port_has_avx512_bf16())
+        SKIP("no AVX512_BF16 here");
+    CHECK(kernels->dot_is_chain());
+    for (int i = 0; i < COUNT(ks) * COUNT(ns) * 2; i++) {
+        int32_t k = ks[i / 2 % COUNT(ks)], n = ns[i / 2 / COUNT(ks)], words = (k + 1) / 2;
+        int64_t elements = sb_panel_count(n) * sb_panel_elements(SB_LAYOUT_BF16_DOT, k);
+        float *x = cpu_floats(BASE_ROWS * k), *w = cpu_floats((int64_t)n * k), *rounded = cpu_floats(BASE_ROWS * words);
+        float *y = cpu_floats(BASE_ROWS * n), *expected = cpu_floats(BASE_ROWS * n), *column = cpu_floats(k);
+        void *panels = sb_alloc(&cpu_mem, (size_t)elements, 2);
+        struct sb_cpu_gemm args = {.layout = SB_LAYOUT_BF16_DOT, .m = BASE_ROWS, .n_in = k, .n_out = n, .panels = panels,
+                                   .x = rounded, .ldx = words, .y = y};
+        for (int64_t j = 0; i % 2 && j < (int64_t)n * k; j++)
+            w[j] = cpu_any_bits();
+        for (int64_t j = 0; i % 2 && j < BASE_ROWS * k; j++)
+            x[j] = -fabsf(x[j]) * 0x1p-100f; /* sums of -0 */
+        reference_gemm(expected, x, w, SB_F32, NULL, BASE_ROWS, n, k, 1);
+        kernels->pack(panels, SB_LAYOUT_BF16_DOT, k, 0, n, w, SB_F32);
+        for (int r = 0; r < BASE_ROWS; r++)
+            kernels->round(rounded + r * words, x + r * k, k, 1);
+        kernels->gemm(&args, 0, sb_panel_count(n));
+        kernels->embed(column, panels, SB_LAYOUT_BF16_DOT, k, n - 1);
+        CHECK_SAME(y, expected, BASE_ROWS * n, "dot");
+        for (int32_t j = 0; j < k; j++)
+            w[j] = cpu_round_bf16(w[(int64_t)(n - 1) * k + j]);
+        CHECK_SAME(column, w, k, "embed");
+        sb_free(&cpu_mem, panels);
+        free(x);
+        free(w);
+        free(rounded);
+        free(y);
+        free(expected);
+        free(column);
+    }
 }
 
 /* More rows than one block of rows. */
@@ -663,6 +705,7 @@ TEST_BEGIN
     RUN(test_gemm_f32);
     RUN(test_gemm_bf16);
     RUN(test_gemm_wild_values);
+    RUN(test_gemm_dot);
     RUN(test_gemm_many_rows);
     RUN(test_embed);
     RUN(test_weight_types);

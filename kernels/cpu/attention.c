@@ -20,14 +20,15 @@
 
 enum { TILE = SB_CPU_ATTEND_TILE, QUERIES = SB_CPU_ATTEND_QUERIES, TILE_GROUPS = TILE / V16 };
 
-/* Keys whose dot products run together: what the level's registers hold. */
+/* Keys whose dot products run together, and queries that share a load of v: what the level's registers hold. */
 #if defined(SB_LEVEL_AVX512)
-enum { KEYS = 16 };
+enum { KEYS = 16, SHARE = 4 };
 #elif defined(SB_LEVEL_AVX2)
-enum { KEYS = 4 };
+enum { KEYS = 4, SHARE = 1 };
 #else
-enum { KEYS = 1 };
+enum { KEYS = 1, SHARE = 1 };
 #endif
+enum { WIDE = 4 }; /* groups of 16 elements of v that run together */
 
 /* The queries of a block that share a kv head, and their state between tiles. */
 struct queries {
@@ -106,54 +107,97 @@ static void tile_softmax(struct queries *qs, int i, int64_t n, int64_t head_dim)
         v_store_n(qs->y[i] + d, v_mul(v_load_n(qs->y[i] + d, head_dim - d), factor), head_dim - d);
 }
 
-/* y[d .. d + 16 groups) += chain over the tile's first n values. values [n, head_dim] */
-static inline __attribute__((always_inline)) void add_values(float *y, const float *weight, const float *values,
-                                                            int64_t n, int64_t head_dim, const int groups)
+/* For `share` queries from i on: y[d .. d + 16 groups) += chain over the tile's first n values. values [, head_dim] */
+static inline __attribute__((always_inline)) void add_values(struct queries *qs, int i, const float *values, int64_t d,
+                                                            int64_t n, int64_t head_dim,
+                                                            const int share, const int groups)
 {
-    v16 acc[TILE_GROUPS];
-    for (int g = 0; g < groups; g++)
-        acc[g] = v_load(y + g * V16);
-    for (int64_t j = 0; j < n; j++) {
-        v16 w = v_set1(weight[j]);
+    v16 acc[SHARE][WIDE];
+
+    for (int s = 0; s < share; s++)
         for (int g = 0; g < groups; g++)
-            acc[g] = v_fma(w, v_load(values + j * head_dim + g * V16), acc[g]);
+            acc[s][g] = v_load(qs->y[i + s] + d + g * V16);
+    for (int64_t j = 0; j < n; j++) {
+        v16 v[WIDE];
+        for (int g = 0; g < groups; g++)
+            v[g] = v_load(values + j * head_dim + d + g * V16);
+        for (int s = 0; s < share; s++)
+            for (int g = 0; g < groups; g++)
+                acc[s][g] = v_fma(v_set1(qs->weight[i + s][j]), v[g], acc[s][g]);
     }
-    for (int g = 0; g < groups; g++)
-        v_store(y + g * V16, acc[g]);
+    for (int s = 0; s < share; s++)
+        for (int g = 0; g < groups; g++)
+            v_store(qs->y[i + s] + d + g * V16, acc[s][g]);
 }
 
-static void add_values_rest(float *y, const float *weight, const float *values, int64_t n, int64_t head_dim,
-                            int64_t lanes)
+/* The last head_dim % 16 elements. */
+static void add_values_rest(struct queries *qs, int i, const float *values, int64_t d, int64_t n,
+                            int64_t head_dim)
 {
-    v16 acc = v_load_n(y, lanes);
+    v16 acc = v_load_n(qs->y[i] + d, head_dim - d);
     for (int64_t j = 0; j < n; j++)
-        acc = v_fma(v_set1(weight[j]), v_load_n(values + j * head_dim, lanes), acc);
-    v_store_n(y, acc, lanes);
+        acc = v_fma(v_set1(qs->weight[i][j]), v_load_n(values + j * head_dim + d, head_dim - d), acc);
+    v_store_n(qs->y[i] + d, acc, head_dim - d);
 }
 
-/* One tile for all queries that reach it. keys, values: the head's row of the tile's first position. */
+static void add_values_alone(struct queries *qs, int i, const float *values, int64_t n, int64_t head_dim)
+{
+    int64_t d = 0;
+
+    for (; d + WIDE * V16 <= head_dim; d += WIDE * V16)
+        add_values(qs, i, values, d, n, head_dim, 1, WIDE);
+    for (; d + V16 <= head_dim; d += V16)
+        add_values(qs, i, values, d, n, head_dim, 1, 1);
+    if (d < head_dim)
+        add_values_rest(qs, i, values, d, n, head_dim);
+}
+
+/* Keys of the tile that query i sees. */
+static int64_t keys_seen(const struct queries *qs, int i, int64_t first_key)
+{
+    int64_t n = qs->pos[i] + 1 - first_key;
+    return n > TILE ? TILE : n > 0 ? n : 0;
+}
+
+/* Values for all queries: SHARE at a time where they see as many keys, one at a time otherwise. */
+static void tile_values(struct queries *qs, int64_t first_key, const float *values, int64_t head_dim)
+{
+    int i = 0;
+
+    while (i < qs->n) {
+        int64_t n = keys_seen(qs, i, first_key);
+        int together = 1;
+        while (together < SHARE && i + together < qs->n && keys_seen(qs, i + together, first_key) == n)
+            together++;
+        if (together == SHARE && SHARE > 1 && head_dim % (WIDE * V16) == 0) {
+            for (int64_t d = 0; d < head_dim; d += WIDE * V16)
+                add_values(qs, i, values, d, n, head_dim, SHARE, WIDE);
+            i += SHARE;
+        } else {
+            add_values_alone(qs, i, values, n, head_dim);
+            i++;
+        }
+    }
+}
+
+/* One tile for all queries. keys, values: the head's row of the tile's first position. Sixteen keys at a time for all
+ * the queries, then the values: each stays in the first-level cache meanwhile. */
 static void do_tile(struct queries *qs, int64_t first_key, const float *keys, const float *values, int64_t head_dim,
                     float scale)
 {
-    for (int i = 0; i < qs->n; i++) {
-        int64_t n = qs->pos[i] + 1 - first_key;
-        n = n > TILE ? TILE : n;
-        if (n <= 0)
-            continue;
-        for (int64_t j = 0; j < n; j += V16) {
-            v16 partial[V16];
-            partial_dots(partial, qs->q[i], keys + j * head_dim, n - j < V16 ? n - j : V16, head_dim);
-            v_store(qs->weight[i] + j, v_mul(v_sum16(partial), v_set1(scale)));
+    for (int64_t j = 0; j < TILE; j += V16)
+        for (int i = 0; i < qs->n; i++) {
+            int64_t n = keys_seen(qs, i, first_key) - j;
+            if (n > 0) {
+                v16 partial[V16];
+                partial_dots(partial, qs->q[i], keys + j * head_dim, n < V16 ? n : V16, head_dim);
+                v_store(qs->weight[i] + j, v_mul(v_sum16(partial), v_set1(scale)));
+            }
         }
-        tile_softmax(qs, i, n, head_dim);
-        int64_t d = 0;
-        for (; d + 4 * V16 <= head_dim; d += 4 * V16)
-            add_values(qs->y[i] + d, qs->weight[i], values + d, n, head_dim, 4);
-        for (; d + V16 <= head_dim; d += V16)
-            add_values(qs->y[i] + d, qs->weight[i], values + d, n, head_dim, 1);
-        if (d < head_dim)
-            add_values_rest(qs->y[i] + d, qs->weight[i], values + d, n, head_dim, head_dim - d);
-    }
+    for (int i = 0; i < qs->n; i++)
+        if (keys_seen(qs, i, first_key) > 0)
+            tile_softmax(qs, i, keys_seen(qs, i, first_key), head_dim);
+    tile_values(qs, first_key, values, head_dim);
 }
 
 /* Up to QUERIES queries of one sequence and kv head, through all their tiles. */

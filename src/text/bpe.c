@@ -208,7 +208,8 @@ static int32_t split_symbols(const struct sb_bpe *bpe, const struct sb_vocab *vo
             add_symbol(work, id);
         } else if (!bpe->byte_fallback || !add_bytes(bpe, work, word + at, (size_t)step)) {
             if (bpe->unk == -2)
-                return sb_fail(SPECBATCH_E_INVALID, "text: U+%04X has no token, and there is none for unknown text", cp);
+                return sb_fail(SPECBATCH_E_INVALID,
+                               "text: U+%04X has no token, and there is none for unknown text", cp);
             if (unknown >= 0 && !bpe->fuse_unk)
                 add_symbol(work, unknown);
             unknown = bpe->unk;
@@ -263,12 +264,13 @@ static void consider(const struct sb_bpe *bpe, struct sb_work *work, int32_t pos
         return;
     right = &work->symbols[left->next];
     if ((merge = find_merge(bpe, left->id, right->id)) != NULL)
-        push(work, (struct sb_candidate){ (uint64_t)merge->rank << 32 | (uint32_t)position, left->id, right->id,
-                                          merge->id });
+        push(work, (struct sb_candidate){ (uint64_t)merge->rank << 32 | (uint32_t)position, left->id,
+                                          right->id, merge->id });
 }
 
 /* Whether the pair that is now at a candidate's place still merges into the candidate's id. */
-static int is_current(const struct sb_bpe *bpe, const struct sb_work *work, const struct sb_candidate *candidate)
+static int is_current(const struct sb_bpe *bpe, const struct sb_work *work,
+                      const struct sb_candidate *candidate)
 {
     const struct sb_symbol *left = &work->symbols[(uint32_t)candidate->order], *right;
     const struct sb_merge *merge;
