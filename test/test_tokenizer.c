@@ -12,8 +12,8 @@
 #define SMALL "test/data/tokenizers/"
 
 static const char *const small[] = {
-    "qwen", "glm", "gpt2", "regex", "added", "llama", "llama_unk", "metaspace_first", "metaspace_always",
-    "spm"
+    "qwen", "glm", "gpt2", "regex", "added", "llama", "llama_unk", "llama_cross", "metaspace_first",
+    "metaspace_always", "spm"
 };
 enum { N_SMALL = sizeof small / sizeof *small };
 
@@ -166,6 +166,66 @@ static void test_small_pipelines(void)
     }
 }
 
+/* The words that come out of a splitting step, one by one against a list. */
+struct expected_words { const struct sb_json_node *next; int ok; };
+
+static int32_t check_word(void *context, const char *word, size_t n)
+{
+    struct expected_words *expected = context;
+    size_t length = 0;
+    const char *text = sb_json_string(expected->next, &length);
+
+    expected->ok &= text && length == n && memcmp(text, word, n) == 0;
+    expected->next = sb_json_next(expected->next);
+    return SPECBATCH_OK;
+}
+
+/* A line {"pattern"} changes the step, a line {"text", "words"} tries it. */
+static int check_split_line(struct sb_steps *steps, pcre2_general_context *context,
+                            const struct sb_json_node *root)
+{
+    struct expected_words expected = { sb_json_first(sb_json_get(root, "words")), 1 };
+    struct sb_work work;
+    const char *s;
+    size_t n = 0;
+    int32_t rc;
+
+    if ((s = sb_json_string(sb_json_get(root, "pattern"), &n)) != NULL) {
+        sb_steps_clear(steps);
+        memset(steps, 0, sizeof *steps);
+        steps->n = 1;
+        return sb_split_compile(&steps->at[0], context, s, n, "split.jsonl") == SPECBATCH_OK;
+    }
+    s = sb_json_string(sb_json_get(root, "text"), &n);
+    sb_work_init(&work, &test_mem);
+    rc = sb_split(steps, 0, &work, s, n, 1, check_word, &expected);
+    sb_work_clear(&work);
+    return rc == SPECBATCH_OK && expected.ok && !expected.next;
+}
+
+/* The hand-written patterns and a PCRE2 one, against the words that Hugging Face's Split makes. */
+static void test_split(void)
+{
+    pcre2_general_context *context = pcre2_general_context_create(NULL, NULL, NULL);
+    struct sb_steps steps = { .n = 0 };
+    struct lines lines;
+    char *line;
+    int seen = 0;
+
+    CHECK(context && open_lines(&lines, SMALL "split.jsonl"));
+    for (; (line = next_line(&lines)) != NULL; seen++) {
+        struct sb_json *doc = NULL;
+        CHECK_OK(sb_json_parse(&doc, &test_mem, line, strlen(line), "split.jsonl"));
+        if (!check_split_line(&steps, context, sb_json_root(doc)))
+            FAIL("split.jsonl:%d: %s", seen + 1, line);
+        sb_json_free(doc);
+    }
+    CHECK(seen > 900);
+    close_lines(&lines);
+    sb_steps_clear(&steps);
+    pcre2_general_context_free(context);
+}
+
 /* ------------------------------------------------------------- real vocabularies */
 
 /* The folder of a real vocabulary, converted where it has no tokenizer.json of its own. */
@@ -280,6 +340,57 @@ static void test_real_llama(void) { check_real("llama"); }
 static void test_real_phi3(void) { check_real("phi3"); }
 static void test_real_qwen(void) { check_real("qwen"); }
 static void test_real_llama3(void) { check_real("llama3"); }
+
+static int32_t put(struct sb_bytes *out, const char *text)
+{
+    return sb_bytes_add(out, text, strlen(text));
+}
+
+/* GPT-2 ships its tables as two files: put together as the tokenizer.json that stands for them. */
+static int gpt2_as_json(struct sb_bytes *out, const char *root)
+{
+    char path[600], *vocab, *line, *c;
+    struct lines merges;
+    size_t n = 0;
+    int rc = 0, first = 1;
+
+    snprintf(path, sizeof path, "%s/tokenizers/gpt2/vocab.json", root);
+    vocab = read_whole(path, &n);
+    snprintf(path, sizeof path, "%s/tokenizers/gpt2/merges.txt", root);
+    if (!vocab || !open_lines(&merges, path))
+        return 0;
+    rc |= put(out, "{\"model\":{\"type\":\"BPE\",\"vocab\":");
+    rc |= sb_bytes_add(out, vocab, n);
+    rc |= put(out, ",\"merges\":[");
+    next_line(&merges); /* #version */
+    while ((line = next_line(&merges)) != NULL) {
+        rc |= put(out, first ? "\"" : ",\"");
+        for (first = 0, c = line; *c; c++)
+            rc |= sb_bytes_add(out, "\\", *c == '"' || *c == '\\') | sb_bytes_add(out, c, 1);
+        rc |= put(out, "\"");
+    }
+    rc |= put(out, "]},\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false}}");
+    close_lines(&merges);
+    free(vocab);
+    return rc == 0;
+}
+
+static void test_real_gpt2(void)
+{
+    const char *root = data_root();
+    struct sb_bytes json = { .mem = &test_mem };
+    struct sb_tokenizer *t = sb_tokenizer_create(&test_mem);
+    char folder[512];
+
+    if (!root)
+        SKIP("no folder ../shared/data (or SPECBATCH_DATA) with the real vocabularies");
+    CHECK(t && gpt2_as_json(&json, root));
+    CHECK_OK(sb_tokenizer_read_hf(t, json.data, json.n, "gpt2"));
+    snprintf(folder, sizeof folder, "%s/tokenizers/gpt2", root);
+    check_cases(t, folder);
+    sb_bytes_clear(&json);
+    sb_tokenizer_free(t);
+}
 
 /* A line is code points, a tab, code points; both sides must normalise to the second. */
 static size_t points_to_text(char *line, char *text)
@@ -483,10 +594,12 @@ static void test_threads(void)
 
 TEST_BEGIN
     RUN(test_small_pipelines);
+    RUN(test_split);
     RUN(test_real_llama);
     RUN(test_real_phi3);
     RUN(test_real_qwen);
     RUN(test_real_llama3);
+    RUN(test_real_gpt2);
     RUN(test_nfc);
     RUN(test_real_edge_cases);
     RUN(test_pieces);

@@ -338,6 +338,38 @@ static void test_model_by_hand(void)
     }
 }
 
+#define SCORED(length, text, score) "\x0a" length "\x0a" text "\x15" score
+
+/* The better score merges first, whatever the signs; equal scores from the left. */
+static void test_scores(void)
+{
+    static const char model[] = UNK A SCORED("\x08", "\x01" "b", "\x00\x00\x00\x00")
+        SCORED("\x08", "\x01" "c", "\x00\x00\x00\x00")
+        SCORED("\x09", "\x02" "ab", "\x00\x00\x80\x3f")  /* 4: 1.0 */
+        SCORED("\x09", "\x02" "bc", "\x00\x00\x00\x40")  /* 5: 2.0 */
+        SCORED("\x09", "\x02" "ca", "\x00\x00\x80\xbf")  /* 6: -1.0 */
+        SCORED("\x09", "\x02" "cb", "\x00\x00\x00\xc0")  /* 7: -2.0 */
+        SCORED("\x09", "\x02" "aa", "\x00\x00\x80\x3f")  /* 8: 1.0 */
+        BPE "\x1a\x04\x18\x00\x20\x00";
+    static const struct { const char *text; size_t n; int32_t ids[4]; } cases[] = {
+        { "abc", 2, { 1, 5 } }, { "cab", 2, { 3, 4 } }, { "cb", 1, { 7 } }, { "acb", 2, { 1, 7 } },
+        { "bca", 2, { 5, 1 } }, { "aaa", 2, { 8, 1 } }, { "cca", 2, { 3, 6 } }, { "aab", 2, { 8, 2 } },
+    };
+    struct sb_tokenizer *t = sb_tokenizer_create(&test_mem);
+    size_t i;
+
+    CHECK(t != NULL);
+    CHECK_OK(sb_tokenizer_read_spm(t, model, sizeof model - 1, "tokenizer.model"));
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sb_ids ids = { .mem = &test_mem };
+        CHECK_OK(sb_tokenizer_encode(t, cases[i].text, strlen(cases[i].text), 0, &ids));
+        if (ids.n != cases[i].n || memcmp(ids.data, cases[i].ids, ids.n * sizeof *ids.data) != 0)
+            FAIL("\"%s\": %zu ids, the first is %d", cases[i].text, ids.n, (int)ids.data[0]);
+        sb_ids_clear(&ids);
+    }
+    sb_tokenizer_free(t);
+}
+
 /* ---------------------------------------------------------------------- no memory */
 
 struct failing { int left; size_t live; };
@@ -413,5 +445,6 @@ TEST_BEGIN
     RUN(test_model_cut_everywhere);
     RUN(test_model_damaged);
     RUN(test_model_by_hand);
+    RUN(test_scores);
     RUN(test_no_memory);
 TEST_END

@@ -20,7 +20,7 @@
 
 enum { TILE = SB_CPU_ATTEND_TILE, QUERIES = SB_CPU_ATTEND_QUERIES, TILE_GROUPS = TILE / V16 };
 
-/* Keys whose dot products run together, and queries that share a load of v: what the level's registers hold. */
+/* Keys whose dot products run together, and queries that share a load of v: what the registers hold. */
 #if defined(SB_LEVEL_AVX512)
 enum { KEYS = 16, SHARE = 4 };
 #elif defined(SB_LEVEL_AVX2)
@@ -41,7 +41,8 @@ struct queries {
 };
 
 /* out[i] = 16 partial sums of q and key i, of up to 16 keys; the rest zero. keys [n, head_dim] */
-static void partial_dots(v16 out[V16], const float *q, const float *keys, int64_t n, int64_t head_dim)
+static inline __attribute__((always_inline)) void
+partial_dots(v16 out[V16], const float *q, const float *keys, int64_t n, const int64_t head_dim)
 {
     int64_t i = 0, d;
 
@@ -73,6 +74,22 @@ static void partial_dots(v16 out[V16], const float *q, const float *keys, int64_
     }
     for (; i < V16; i++)
         out[i] = v_set1(0.0f);
+}
+
+/* score[0 .. 15] of query q and n <= 16 keys. The usual head sizes are constants: sixteen rows at fixed
+ * distances need no address arithmetic, which otherwise costs as much as the products. */
+static void score_keys(float *score, const float *q, const float *keys, int64_t n, int64_t head_dim,
+                       float scale)
+{
+    v16 partial[V16];
+
+    if (head_dim == 128)
+        partial_dots(partial, q, keys, n, 128);
+    else if (head_dim == 64)
+        partial_dots(partial, q, keys, n, 64);
+    else
+        partial_dots(partial, q, keys, n, head_dim);
+    v_store(score, v_mul(v_sum16(partial), v_set1(scale)));
 }
 
 /* Turns query i's scores of the tile's first n keys into weights, and brings max, sum and y up to date. */
@@ -107,10 +124,11 @@ static void tile_softmax(struct queries *qs, int i, int64_t n, int64_t head_dim)
         v_store_n(qs->y[i] + d, v_mul(v_load_n(qs->y[i] + d, head_dim - d), factor), head_dim - d);
 }
 
-/* For `share` queries from i on: y[d .. d + 16 groups) += chain over the tile's first n values. values [, head_dim] */
-static inline __attribute__((always_inline)) void add_values(struct queries *qs, int i, const float *values, int64_t d,
-                                                            int64_t n, int64_t head_dim,
-                                                            const int share, const int groups)
+/* For `share` queries from i on: y[d .. d + 16 groups) += chain over the tile's first n values.
+ * values [n, head_dim] */
+static inline __attribute__((always_inline)) void add_values(struct queries *qs, int i, const float *values,
+                                                             int64_t d, int64_t n, int64_t head_dim,
+                                                             const int share, const int groups)
 {
     v16 acc[SHARE][WIDE];
 
@@ -180,19 +198,26 @@ static void tile_values(struct queries *qs, int64_t first_key, const float *valu
     }
 }
 
-/* One tile for all queries. keys, values: the head's row of the tile's first position. Sixteen keys at a time for all
- * the queries, then the values: each stays in the first-level cache meanwhile. */
-static void do_tile(struct queries *qs, int64_t first_key, const float *keys, const float *values, int64_t head_dim,
-                    float scale)
+/* One tile for all queries. keys, values: the head's row of the tile's first position. Sixteen keys at a time
+ * for all the queries, then the values: each stays in the first-level cache meanwhile. The queries share out
+ * the fetching of the next tile (`next` bytes of it, 0 after the last), so that memory does not rest while
+ * they compute. */
+static void do_tile(struct queries *qs, int64_t first_key, const float *keys, const float *values,
+                    int64_t head_dim, float scale, int64_t next)
 {
+    int64_t ahead = TILE * head_dim * (int64_t)sizeof(float), done = 0;
+    int64_t share = next / (qs->n * (TILE / V16)) + 1;
+
     for (int64_t j = 0; j < TILE; j += V16)
         for (int i = 0; i < qs->n; i++) {
             int64_t n = keys_seen(qs, i, first_key) - j;
-            if (n > 0) {
-                v16 partial[V16];
-                partial_dots(partial, qs->q[i], keys + j * head_dim, n < V16 ? n : V16, head_dim);
-                v_store(qs->weight[i] + j, v_mul(v_sum16(partial), v_set1(scale)));
+            for (int64_t end = done + share; done < end && done < next; done += 64) {
+                v_prefetch((const char *)keys + ahead + done);
+                v_prefetch((const char *)values + ahead + done);
             }
+            if (n > 0)
+                score_keys(qs->weight[i] + j, qs->q[i], keys + j * head_dim, n < V16 ? n : V16, head_dim,
+                           scale);
         }
     for (int i = 0; i < qs->n; i++)
         if (keys_seen(qs, i, first_key) > 0)
@@ -201,8 +226,8 @@ static void do_tile(struct queries *qs, int64_t first_key, const float *keys, co
 }
 
 /* Up to QUERIES queries of one sequence and kv head, through all their tiles. */
-static void do_queries(struct queries *qs, const struct sb_attention *a, const struct sb_pass *pass, int64_t seq,
-                       int64_t kv_head)
+static void do_queries(struct queries *qs, const struct sb_attention *a, const struct sb_pass *pass,
+                       int64_t seq, int64_t kv_head)
 {
     int64_t head_dim = a->head_dim, last = 0;
     int64_t at = pass->base[seq] + (kv_head * pass->cap[seq] + pass->start[seq]) * head_dim;
@@ -213,8 +238,11 @@ static void do_queries(struct queries *qs, const struct sb_attention *a, const s
         memset(qs->y[i], 0, (size_t)head_dim * sizeof(float));
         last = qs->pos[i] > last ? qs->pos[i] : last;
     }
-    for (int64_t key = 0; key <= last; key += TILE)
-        do_tile(qs, key, (const float *)a->k + at + key * head_dim, (const float *)a->v + at + key * head_dim, head_dim, a->scale);
+    for (int64_t key = 0; key <= last; key += TILE) {
+        int64_t rest = last + 1 - key - TILE, next = rest > TILE ? TILE : rest > 0 ? rest : 0;
+        do_tile(qs, key, (const float *)a->k + at + key * head_dim, (const float *)a->v + at + key * head_dim,
+                head_dim, a->scale, next * head_dim * (int64_t)sizeof(float));
+    }
     for (int i = 0; i < qs->n; i++)
         for (int64_t d = 0; d < head_dim; d++)
             qs->y[i][d] /= qs->sum[i];

@@ -7,12 +7,13 @@
  *     rows     blocks of at most 6, evenly sized (8 is 4 + 4), so that the accumulators fit the registers
  *     columns  panels of 64 (panel.h); threads take whole panels
  *     k        blocks of 512: the partial chains park in y, exactly, and the piece of W (128 KiB of floats)
- *              stays in the second-level cache while all row blocks pass over it. They share out the fetching of
- *              the next piece, so that memory does not rest while they compute
+ *              stays in the second-level cache while all row blocks pass over it. They share out the
+ *              fetching of the next piece, so that memory does not rest while they compute
  *
  * BLAS libraries change the order of summation with the number of rows, which is what this library exists to
- * avoid. On AVX-512 with BF16 the bf16 class may run two steps of the chain as one vdpbf16ps, where the processor
- * is found to do just that (dot_is_chain: so far every one, given the order of panel.h) and does it fast (port.h).
+ * avoid. On AVX-512 with BF16 the bf16 class may run two steps of the chain as one vdpbf16ps, where the
+ * processor is found to do just that (dot_is_chain: so far every one, given the order of panel.h) and does it
+ * fast (port.h).
  */
 #include "level.h"
 #include "port.h"
@@ -32,7 +33,7 @@ struct piece {
     float *y;       /* [rows, ldy] at the panel's first column */
     const float *bias; /* at the panel's first column, or NULL */
     int64_t ldx, ldy, steps;
-    const char *ahead;  /* what to prefetch during the first step; may point past the end, it is only a hint */
+    const char *ahead; /* what to prefetch during the first step; may point past the end, it is only a hint */
     int64_t ahead_step; /* bytes by which that moves with each step */
     int32_t columns;  /* of the panel that exist: 1..64 */
     int is_first, is_last; /* block of the chain */
@@ -135,7 +136,8 @@ static TARGET_DOT int dot_matches_chain(uint32_t seed, uint32_t exponents)
     v16 acc = _mm512_castsi512_ps(_mm512_loadu_si512(words[2]));
     v16 high = v_fma(v_load_odd((const uint16_t *)words[0]), v_load_odd((const uint16_t *)words[1]), acc);
     v_store(got, _mm512_dpbf16_ps(acc, (__m512bh)a, (__m512bh)b));
-    v_store(expected, v_fma(v_load_even((const uint16_t *)words[0]), v_load_even((const uint16_t *)words[1]), high));
+    v_store(expected,
+            v_fma(v_load_even((const uint16_t *)words[0]), v_load_even((const uint16_t *)words[1]), high));
     for (int lane = 0; lane < V16; lane++)
         if (f32_bits(got[lane]) != f32_bits(expected[lane]) && !(isnan(got[lane]) && isnan(expected[lane])))
             return 0;
@@ -174,8 +176,9 @@ static tile_table tiles_of(enum sb_layout layout)
     return layout == SB_LAYOUT_F32 ? tiles_f32 : layout == SB_LAYOUT_F16 ? tiles_f16 : tiles_bf16;
 }
 
-/* All row blocks of rows [row, row + n) against one piece of W: p has the piece, the blocks are filled in here. */
-static void do_piece(const struct sb_cpu_gemm *a, struct piece *p, int64_t row, int64_t n, int64_t k0, int64_t column)
+/* All blocks of rows [row, row + n) against one piece of W, which p has; the rows are filled in here. */
+static void do_piece(const struct sb_cpu_gemm *a, struct piece *p, int64_t row, int64_t n, int64_t k0,
+                     int64_t column)
 {
     const tile_table tiles = tiles_of(a->layout);
     int64_t n_blocks = (n + MAX_ROWS - 1) / MAX_ROWS;
@@ -193,19 +196,21 @@ static void do_piece(const struct sb_cpu_gemm *a, struct piece *p, int64_t row, 
     }
 }
 
-/* Rows [row, row + n) against the panels [first, last): blocks of steps outermost, so that the rows' x of a block
- * stays near. A single block of rows streams each panel from end to end instead. */
+/* Rows [row, row + n) against the panels [first, last): blocks of steps outermost, so that the rows' x of a
+ * block stays near. A single block of rows streams each panel from end to end instead. */
 static void do_rows(const struct sb_cpu_gemm *a, int64_t first, int64_t last, int64_t row, int64_t n)
 {
     int64_t panel_bytes = sb_panel_elements(a->layout, a->n_in) * (int64_t)sb_layout_size(a->layout);
-    int64_t steps = a->layout == SB_LAYOUT_BF16_DOT ? (a->n_in + 1) / 2 : a->n_in, step_bytes = panel_bytes / steps;
+    int64_t steps = a->layout == SB_LAYOUT_BF16_DOT ? (a->n_in + 1) / 2 : a->n_in;
+    int64_t step_bytes = panel_bytes / steps;
     int64_t n_blocks = (n + MAX_ROWS - 1) / MAX_ROWS, most = n_blocks == 1 ? steps : K_BLOCK;
     const char *panels = a->panels;
 
     for (int64_t k0 = 0; k0 < steps; k0 += most)
         for (int64_t panel = first; panel < last; panel++) {
             struct piece p = {.w = panels + panel * panel_bytes + k0 * step_bytes, .is_first = k0 == 0};
-            const char *next = panel + 1 < last ? p.w + panel_bytes : panels + first * panel_bytes + (k0 + most) * step_bytes;
+            const char *next = panel + 1 < last ? p.w + panel_bytes
+                                                : panels + first * panel_bytes + (k0 + most) * step_bytes;
             p.steps = steps - k0 < most ? steps - k0 : most;
             p.is_last = k0 + p.steps == steps;
             p.ahead = n_blocks == 1 ? p.w + NEAR * step_bytes : next;

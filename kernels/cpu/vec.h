@@ -23,7 +23,7 @@
 #endif
 
 #define V16 16
-/* Sixteen-lane loops, inlined everywhere, take a compiler many minutes once sanitizers have added their checks. */
+/* Sixteen-lane loops, inlined everywhere, take a compiler many minutes once sanitizers add their checks. */
 #if defined(SB_LEVEL_SCALAR) && (defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__))
 #define V_INLINE static __attribute__((noinline, unused))
 #else
@@ -220,7 +220,8 @@ V_INLINE __m256 even8(const uint16_t *p)
 }
 V_INLINE __m256 odd8(const uint16_t *p)
 {
-    return _mm256_castsi256_ps(_mm256_and_si256(_mm256_loadu_si256((const __m256i *)p), _mm256_set1_epi32(-65536)));
+    return _mm256_castsi256_ps(
+        _mm256_and_si256(_mm256_loadu_si256((const __m256i *)p), _mm256_set1_epi32(-65536)));
 }
 V_INLINE v16 v_load_even(const uint16_t *p) { return v_pair(even8(p), even8(p + 16)); }
 V_INLINE v16 v_load_odd(const uint16_t *p) { return v_pair(odd8(p), odd8(p + 16)); }

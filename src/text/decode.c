@@ -244,8 +244,11 @@ static int32_t feed(struct decoding *d, int32_t id)
     size_t n;
     int byte;
 
-    if (!piece || (piece->flags & SB_PIECE_SPECIAL && !(d->flags & SPECBATCH_TEXT_KEEP_SPECIAL)))
+    if (!piece)
         return SPECBATCH_OK;
+    /* To Hugging Face a dropped token was never there; to SentencePiece it still parts the bytes around it. */
+    if (piece->flags & SB_PIECE_SPECIAL && !(d->flags & SPECBATCH_TEXT_KEEP_SPECIAL))
+        return decoder->bytes == SB_BYTES_EACH ? emit_held(d, 1, 1) : SPECBATCH_OK;
     text = sb_vocab_text(&d->t->vocab, piece);
     n = piece->length;
     if (decoder->bytes == SB_BYTES_EACH)
