@@ -31,7 +31,8 @@ struct sb_device {
 struct sb_exec {
     struct sb_mem mem;
     const struct sb_device *device;
-    struct sb_threads *threads;
+    struct sb_threads *threads; /* own_threads, or a sibling's: two sets of polling workers would be in each other's way */
+    struct sb_threads *own_threads;
     int32_t n_threads;
     float *rounded;              /* bf16 class: a GEMM's input [max_tokens, max_width], rounded */
     struct sb_cpu_block *blocks; /* of an attention [max_tokens] */
@@ -95,14 +96,14 @@ static void exec_free(struct sb_exec *exec)
     if (!exec)
         return;
     struct sb_mem mem = exec->mem;
-    sb_threads_free(exec->threads);
+    sb_threads_free(exec->own_threads);
     sb_free(&mem, exec->rounded);
     sb_free(&mem, exec->blocks);
     sb_free(&mem, exec);
 }
 
 static int32_t exec_create(struct sb_exec **out, struct sb_device *device, const struct sb_mem *mem,
-                           int32_t n_threads, const struct sb_exec_limits *limits)
+                           int32_t n_threads, const struct sb_exec_limits *limits, struct sb_exec *sibling)
 {
     int32_t rc = SPECBATCH_OK;
     struct sb_exec *exec;
@@ -113,7 +114,9 @@ static int32_t exec_create(struct sb_exec **out, struct sb_device *device, const
     exec->n_threads = n_threads;
     SB_NEW(exec->rounded, sb_alloc(mem, rounded_count(device, limits), sizeof(float)), "rounded activations");
     SB_NEW(exec->blocks, sb_alloc(mem, (size_t)limits->max_tokens, sizeof *exec->blocks), "attention blocks");
-    SB_TRY(sb_threads_create(&exec->threads, mem, n_threads));
+    if (!sibling)
+        SB_TRY(sb_threads_create(&exec->own_threads, mem, n_threads));
+    exec->threads = sibling ? sibling->threads : exec->own_threads;
     *out = exec;
 done:
     if (rc != SPECBATCH_OK)
@@ -125,6 +128,14 @@ static int32_t exec_sync(struct sb_exec *exec)
 {
     (void)exec;
     return SPECBATCH_OK;
+}
+
+/* Work runs as it is issued, so there is nothing to record. */
+static int32_t record_begin(struct sb_exec *exec, uint64_t key)
+{
+    (void)exec;
+    (void)key;
+    return 0;
 }
 
 /* ------------------------------------------------------------------ memory and weights */
@@ -144,6 +155,18 @@ static void dev_free(struct sb_device *device, const struct sb_mem *mem, void *d
 {
     (void)device;
     sb_free(mem, dev);
+}
+
+static size_t input_bytes(const struct sb_device *device, int32_t n)
+{
+    (void)device;
+    return (size_t)n * sizeof(float);
+}
+
+static size_t cache_bytes(const struct sb_device *device)
+{
+    (void)device;
+    return sizeof(float);
 }
 
 static int32_t upload(struct sb_exec *exec, void *dev, const void *host, size_t bytes)
@@ -209,7 +232,9 @@ static void weight_free(struct sb_weight *weight, struct sb_device *device, cons
 struct job {
     const struct sb_cpu_kernels *kernels;
     float *out;
-    const float *in, *weight;
+    float *residual;
+    const float *in, *weight, *in_weight;
+    const int32_t *index;
     int64_t n; /* columns of a row */
     float eps;
     int is_dot;
@@ -257,19 +282,22 @@ static void embed(struct sb_exec *exec, float *x, const struct sb_weight *table,
     run(exec, pass->n_tokens, 16 * job.n, embed_range, &job); /* an element is a cache line of its own */
 }
 
-static void rmsnorm_range(void *ctx, int64_t first, int64_t last)
+static void norm_range(void *ctx, int64_t first, int64_t last)
 {
     const struct job *job = ctx;
-    for (int64_t r = first; r < last; r++)
-        job->kernels->rmsnorm(job->out + r * job->n, job->in + r * job->n, job->weight, (int32_t)job->n,
-                              job->eps);
+    for (int64_t i = first; i < last; i++) {
+        const int64_t r = job->index ? job->index[i] : i;
+        job->kernels->norm(job->out + i * job->n, job->residual + r * job->n, job->in ? job->in + r * job->n : NULL,
+                           job->in_weight, job->weight, (int32_t)job->n, job->eps);
+    }
 }
 
-static void rmsnorm(struct sb_exec *exec, float *y, const float *x, const float *weight, int32_t m, int32_t n,
-                    float eps)
+static void norm(struct sb_exec *exec, void *h, float *x, const float *y, const float *y_weight, const float *weight,
+                 const int32_t *index, int32_t m, int32_t n, float eps)
 {
-    struct job job = {.out = y, .in = x, .weight = weight, .n = n, .eps = eps};
-    run(exec, m, n, rmsnorm_range, &job);
+    struct job job = {.out = h, .residual = x, .in = y, .in_weight = y_weight, .weight = weight, .index = index,
+                      .n = n, .eps = eps};
+    run(exec, m, 2 * (int64_t)n, norm_range, &job);
 }
 
 static void round_range(void *ctx, int64_t first, int64_t last)
@@ -286,7 +314,7 @@ static void gemm_range(void *ctx, int64_t first, int64_t last)
     job->kernels->gemm(job->args, first, last);
 }
 
-static void gemm(struct sb_exec *exec, float *y, const float *x, const struct sb_weight *weight,
+static void gemm(struct sb_exec *exec, float *y, const void *x, const struct sb_weight *weight,
                  const float *bias, int32_t m)
 {
     const struct sb_device *device = exec->device;
@@ -344,7 +372,7 @@ static void attend_range(void *ctx, int64_t first, int64_t last)
     job->kernels->attend(job->args, first, last);
 }
 
-static void attend(struct sb_exec *exec, float *y, const float *qkv, const struct sb_attention *attention,
+static void attend(struct sb_exec *exec, void *y, const float *qkv, const struct sb_attention *attention,
                    const struct sb_pass *pass)
 {
     struct sb_cpu_attend args = {
@@ -374,29 +402,10 @@ static void swiglu_range(void *ctx, int64_t first, int64_t last)
     }
 }
 
-static void swiglu(struct sb_exec *exec, float *y, const float *gate_up, int32_t m, int32_t n)
+static void swiglu(struct sb_exec *exec, void *y, const float *gate_up, int32_t m, int32_t n)
 {
     struct job job = {.out = y, .in = gate_up, .n = n};
     run(exec, (int64_t)m * n, 4, swiglu_range, &job);
-}
-
-static void add_range(void *ctx, int64_t first, int64_t last)
-{
-    const struct job *job = ctx;
-    job->kernels->add(job->out + first, job->in + first, last - first);
-}
-
-static void add(struct sb_exec *exec, float *x, const float *y, int32_t m, int32_t n)
-{
-    struct job job = {.out = x, .in = y};
-    run(exec, (int64_t)m * n, 0, add_range, &job);
-}
-
-static void gather(struct sb_exec *exec, float *y, const float *x, const int32_t *index, int32_t m, int32_t n)
-{
-    (void)exec;
-    for (int64_t i = 0; i < m; i++)
-        memcpy(y + i * n, x + (int64_t)index[i] * n, (size_t)n * sizeof(float));
 }
 
 static void select_range(void *ctx, int64_t first, int64_t last)
@@ -425,7 +434,7 @@ static void realign_range(void *ctx, int64_t first, int64_t last)
     job->kernels->realign(job->out, job->args, first, last);
 }
 
-static void realign(struct sb_exec *exec, float *planes, const struct sb_realign *args)
+static void realign(struct sb_exec *exec, void *planes, const struct sb_realign *args)
 {
     struct job job = {.out = planes, .args = args};
     int64_t columns = 0;
@@ -443,10 +452,16 @@ const struct sb_backend *sb_backend_cpu(void)
         .device_open = device_open,
         .device_close = device_close,
         .device_class = device_class,
+        .input_bytes = input_bytes,
+        .cache_bytes = cache_bytes,
         .exec_bytes = exec_bytes,
         .exec_create = exec_create,
         .exec_free = exec_free,
         .exec_sync = exec_sync,
+        .record_begin = record_begin,
+        .record_end = exec_sync,
+        .host_alloc = dev_alloc,
+        .host_free = dev_free,
         .alloc = dev_alloc,
         .free = dev_free,
         .upload = upload,
@@ -455,13 +470,11 @@ const struct sb_backend *sb_backend_cpu(void)
         .weight_fill = weight_fill,
         .weight_free = weight_free,
         .embed = embed,
-        .rmsnorm = rmsnorm,
+        .norm = norm,
         .gemm = gemm,
         .rope_kv = rope_kv,
         .attend = attend,
         .swiglu = swiglu,
-        .add = add,
-        .gather = gather,
         .select = select_token,
         .accept = accept,
         .realign = realign,

@@ -26,7 +26,7 @@ int32_t sb_file_open(struct sb_file *file, const char *path)
     file->fd = -1;
     if (n < 0 || (size_t)n >= sizeof file->path)
         return sb_fail(SPECBATCH_E_INVALID, "path too long: %.200s", path);
-    file->fd = open(path, O_RDONLY | O_CLOEXEC);
+    file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe in the place of a file must not block */
     if (file->fd < 0) {
         int32_t code = errno == ENOENT ? SPECBATCH_E_NOT_FOUND : SPECBATCH_E_IO;
         return sb_fail(code, "%s: cannot open (errno %d)", path, errno);

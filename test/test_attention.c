@@ -61,7 +61,7 @@ static void layer_place(struct layer *layer, int32_t cap, int32_t start, int64_t
     a->k = cpu_floats(layer->plane);
     a->v = cpu_floats(layer->plane);
     for (int64_t i = 0; i < layer->plane; i++)
-        a->k[i] = a->v[i] = NAN;
+        ((float *)a->k)[i] = ((float *)a->v)[i] = NAN;
 }
 
 static void layer_free(struct layer *layer)
@@ -130,8 +130,8 @@ static void check_rope(const struct layer *layer, const float *qkv, int32_t t)
     for (int32_t h = 0; h < a->kv_heads; h++) { /* the cache has the very bits of the row */
         int64_t at = layer->base + ((int64_t)h * layer->cap + layer->start + t) * a->head_dim;
         size_t bytes = (size_t)a->head_dim * sizeof(float);
-        CHECK_MEM(a->k + at, qkv + (a->heads + h) * a->head_dim, bytes);
-        CHECK_MEM(a->v + at, qkv + (a->heads + a->kv_heads + h) * a->head_dim, bytes);
+        CHECK_MEM((float *)a->k + at, qkv + (a->heads + h) * a->head_dim, bytes);
+        CHECK_MEM((float *)a->v + at, qkv + (a->heads + a->kv_heads + h) * a->head_dim, bytes);
     }
     free(expected);
 }
@@ -158,7 +158,7 @@ static void test_rope_kv(void)
                 CHECK_MEM(qkv, first, (size_t)(N * row) * sizeof(float));
             int64_t written = 0;
             for (int64_t e = 0; e < layer.plane; e++)
-                written += !isnan(layer.attention.k[e]) + !isnan(layer.attention.v[e]);
+                written += !isnan(((float *)layer.attention.k)[e]) + !isnan(((float *)layer.attention.v)[e]);
             CHECK_INT(written, 2 * 2 * N * dims[i / 4]); /* nothing but the tokens' own columns */
         }
         for (int32_t t = 0; t < N; t++)
@@ -181,6 +181,7 @@ static void test_rope_kv(void)
 static void check_attention(const struct layer *layer, const float *qkv, const float *y, int32_t t)
 {
     const struct sb_attention *a = &layer->attention;
+    const float *k = a->k, *v = a->v;
     double score[256], top, sum;
 
     for (int32_t h = 0; h < a->heads; h++) {
@@ -191,7 +192,7 @@ static void check_attention(const struct layer *layer, const float *qkv, const f
         for (int32_t j = 0; j <= t; j++) {
             score[j] = 0.0;
             for (int32_t d = 0; d < a->head_dim; d++)
-                score[j] += (double)qkv[h * a->head_dim + d] * a->k[at + (int64_t)j * a->head_dim + d];
+                score[j] += (double)qkv[h * a->head_dim + d] * k[at + (int64_t)j * a->head_dim + d];
             score[j] *= a->scale;
             top = fmax(top, score[j]);
         }
@@ -200,7 +201,7 @@ static void check_attention(const struct layer *layer, const float *qkv, const f
         for (int32_t d = 0; d < a->head_dim; d++) {
             double expected = 0.0;
             for (int32_t j = 0; j <= t; j++)
-                expected += score[j] / sum * a->v[at + (int64_t)j * a->head_dim + d];
+                expected += score[j] / sum * v[at + (int64_t)j * a->head_dim + d];
             if (!(fabs(y[h * a->head_dim + d] - expected) <= 3e-6))
                 FAIL("head_dim %d, token %d, head %d: %g, expected %g", (int)a->head_dim, (int)t, (int)h,
                      (double)y[h * a->head_dim + d], expected);

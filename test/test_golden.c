@@ -132,21 +132,22 @@ static int run_prompt(struct specbatch_model *model, const struct golden *g, int
 {
     const int32_t n = (int32_t)g->n[i];
     const int64_t count = g->kept[i] * model->config.vocab;
-    const struct sb_runner_limits limits = { n, 1, n, 2, n + PROMPTS, 2 };
+    const struct sb_runner_limits limits = { .max_tokens = n, .max_seqs = 1, .max_out = n, .n_passes = 1,
+                                             .n_slots = 2, .cap = n + PROMPTS, .n_threads = 2 };
     struct sb_runner runner = { .tap = { compare_stage, tap } };
     struct sb_fp_env env;
     int good;
 
     sb_port_fp_enter(&env);
-    good = sb_runner_create(&runner, model, &test_mem, &limits) == SPECBATCH_OK;
+    good = sb_runner_create(&runner, model, &test_mem, &limits, NULL) == SPECBATCH_OK;
     if (good) {
         const float *got = runner.logits + (int64_t)(n - g->kept[i]) * model->config.vocab;
         int32_t seq;
-        sb_pass_begin(&runner);
+        sb_pass_begin(&runner, 0);
         seq = sb_pass_seq(&runner, 1, i);
         for (int32_t p = 0; p < n; p++)
             sb_pass_token(&runner, seq, p, p, p);
-        good = sb_pass_run(&runner, g->prompt[i]) == SPECBATCH_OK &&
+        good = sb_pass_issue(&runner, 0, g->prompt[i]) == SPECBATCH_OK &&
                runner.backend->exec_sync(runner.exec) == SPECBATCH_OK;
         for (int64_t at = 0; good && at < count; at++) {
             const double difference = fabs((double)got[at] - (double)g->logits[i][at]);

@@ -145,7 +145,7 @@ static int weight_holds(struct specbatch_model *m, const struct sb_weight *w, co
     const struct sb_exec_limits limits = { 1, w->n_in > w->n_out ? w->n_in : w->n_out, 1, 1, 8 };
     float *x = calloc((size_t)w->n_in, sizeof *x), *y = calloc((size_t)w->n_out, sizeof *y);
     struct sb_exec *exec = NULL;
-    int good = m->backend->exec_create(&exec, m->device, &test_mem, 1, &limits) == SPECBATCH_OK;
+    int good = m->backend->exec_create(&exec, m->device, &test_mem, 1, &limits, NULL) == SPECBATCH_OK;
 
     for (int32_t k = 0; good && k < w->n_in; k++) {
         int32_t o = 0;

@@ -1,4 +1,4 @@
-/* The element-wise kernels: SwiGLU and the residual sum. Lanes do not mix: the work may be cut anywhere. */
+/* SwiGLU, element by element: lanes do not mix, so any division of the work does. */
 #include "level.h"
 #include "math.h"
 
@@ -17,11 +17,4 @@ void SB_LEVEL(swiglu)(float *y, const float *gate, const float *up, int64_t n)
         v_store(y + i, gated(v_load(gate + i), v_load(up + i)));
     if (i < n)
         v_store_n(y + i, gated(v_load_n(gate + i, n - i), v_load_n(up + i, n - i)), n - i);
-}
-
-/* x, y [n] */
-void SB_LEVEL(add)(float *x, const float *y, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        x[i] += y[i];
 }

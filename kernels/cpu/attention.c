@@ -240,8 +240,8 @@ static void do_queries(struct queries *qs, const struct sb_attention *a, const s
     }
     for (int64_t key = 0; key <= last; key += TILE) {
         int64_t rest = last + 1 - key - TILE, next = rest > TILE ? TILE : rest > 0 ? rest : 0;
-        do_tile(qs, key, a->k + at + key * head_dim, a->v + at + key * head_dim, head_dim, a->scale,
-                next * head_dim * (int64_t)sizeof(float));
+        do_tile(qs, key, (const float *)a->k + at + key * head_dim, (const float *)a->v + at + key * head_dim,
+                head_dim, a->scale, next * head_dim * (int64_t)sizeof(float));
     }
     for (int i = 0; i < qs->n; i++)
         for (int64_t d = 0; d < head_dim; d++)

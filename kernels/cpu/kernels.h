@@ -61,11 +61,11 @@ struct sb_cpu_select {
     /* GEMM inputs of the bf16 class: floats of bf16 values, or words of two [(n + 1) / 2] for BF16_DOT */   \
     X(void, round, (float *out, const float *x, int64_t n, int dot))                                         \
     X(void, gemm, (const struct sb_cpu_gemm *args, int64_t first, int64_t last))                             \
-    X(void, rmsnorm, (float *y, const float *x, const float *weight, int32_t n, float eps))                  \
+    X(void, norm, (float *h, float *x, const float *y, const float *y_weight, const float *weight,           \
+                   int32_t n, float eps))                                                                    \
     X(void, rope_kv, (float *qkv, const struct sb_attention *a, const struct sb_pass *pass, int32_t token))  \
     X(void, attend, (const struct sb_cpu_attend *args, int64_t first, int64_t last))                         \
     X(void, swiglu, (float *y, const float *gate, const float *up, int64_t n))                               \
-    X(void, add, (float *x, const float *y, int64_t n))                                                      \
     X(void, select, (const struct sb_cpu_select *args, int64_t first, int64_t last))                         \
     /* integers and copies only */                                                                           \
     X(void, accept, (const int32_t *tokens, const int32_t *picks, const int32_t *n_draft, int32_t n_rows,    \

@@ -4,7 +4,8 @@
 
 #include "vec.h"
 
-V_INLINE void norm_row(float *y, const float *x, const float *weight, int64_t n, float eps)
+/* 1 / sqrt(mean(x^2) + eps) */
+V_INLINE v16 norm_scale(const float *x, int64_t n, float eps)
 {
     v16 squares = v_set1(0.0f);
     int64_t i;
@@ -17,7 +18,14 @@ V_INLINE void norm_row(float *y, const float *x, const float *weight, int64_t n,
         v16 a = v_load_n(x + i, n - i);
         squares = v_fma(a, a, squares);
     }
-    v16 scale = v_set1(1.0f / sqrtf(v_hsum(squares) / (float)n + eps));
+    return v_set1(1.0f / sqrtf(v_hsum(squares) / (float)n + eps));
+}
+
+V_INLINE void norm_row(float *y, const float *x, const float *weight, int64_t n, float eps)
+{
+    v16 scale = norm_scale(x, n, eps);
+    int64_t i;
+
     for (i = 0; i + V16 <= n; i += V16)
         v_store(y + i, v_mul(v_mul(v_load(x + i), scale), v_load(weight + i)));
     if (i < n)

@@ -37,6 +37,7 @@ void SB_LEVEL(rope_kv)(float *qkv, const struct sb_attention *a, const struct sb
     int64_t head_dim = a->head_dim, half = a->rot_dim / 2, pos = pass->pos[token], seq = pass->seq[token];
     const float *cosine = a->cos + pos * half, *sine = a->sin + pos * half;
     const float *v = qkv + (int64_t)(a->heads + a->kv_heads) * head_dim;
+    float *k_plane = a->k, *v_plane = a->v;
 
     for (int32_t h = 0; h < a->heads + a->kv_heads; h++) {
         float *head = qkv + h * head_dim;
@@ -50,7 +51,7 @@ void SB_LEVEL(rope_kv)(float *qkv, const struct sb_attention *a, const struct sb
     }
     for (int32_t h = 0; h < a->kv_heads; h++) {
         int64_t at = pass->base[seq] + ((int64_t)h * pass->cap[seq] + pass->start[seq] + pos) * head_dim;
-        memcpy(a->k + at, qkv + (a->heads + h) * head_dim, (size_t)head_dim * sizeof(float));
-        memcpy(a->v + at, v + h * head_dim, (size_t)head_dim * sizeof(float));
+        memcpy(k_plane + at, qkv + (a->heads + h) * head_dim, (size_t)head_dim * sizeof(float));
+        memcpy(v_plane + at, v + h * head_dim, (size_t)head_dim * sizeof(float));
     }
 }

@@ -10,7 +10,10 @@
  *   that row's own history) alone: never of the number of rows, the row's index, its neighbours,
  *   the thread count, the slot or the start column. This is the library's contract; whoever
  *   changes an operation runs test/test_kernels.c, which compares bits.
- * - Matrices are row-major and dense. Activations are f32. Element offsets are 64-bit.
+ * - Matrices are row-major and dense. Activations are f32, except GEMM INPUTS: what only a gemm reads
+ *   (a normed row, an attention output, a gated row) is kept in whatever form the device's matrix units
+ *   read, input_bytes(n) bytes a row of n, and passed as void. Element offsets are 64-bit.
+ * - Cached K and V are elements of cache_bytes bytes: f32 on the CPU, the weight type on a GPU.
  * - Sizes are small enough that no product overflows int64_t; model loading and pool creation
  *   have checked them.
  *
@@ -35,7 +38,7 @@ size_t sb_dtype_size(enum sb_dtype dtype);      /* bytes of one element */
 const char *sb_dtype_name(enum sb_dtype dtype); /* "f32", "bf16", "f16" */
 
 struct sb_device; /* one per model: what was chosen at load (SIMD level, compute class). Immutable */
-struct sb_exec;   /* one per pool: a stream on a GPU, a thread pool on the CPU, and scratch memory */
+struct sb_exec;   /* one per model of a pool: a stream on a GPU, a thread pool on the CPU, and scratch memory */
 
 /* The linear maps y = W x of a model, W [n_out, n_in], packed as the backend likes (panels of 64
  * output columns on the CPU). Also the embedding table: row `id` is column id of the packed form. */
@@ -71,7 +74,7 @@ struct sb_attention {
     float scale;              /* of the scores */
     const float *q_norm, *k_norm; /* dev [head_dim] or NULL */
     const float *cos, *sin;   /* dev [positions, rot_dim / 2] */
-    float *k, *v;             /* dev planes, f32 on the CPU */
+    void *k, *v;              /* dev planes */
 };
 
 /* Physical shift of cached rows: for every plane and head, columns [from, from + len) move to [to, to + len). */
@@ -98,24 +101,42 @@ struct sb_device_options {
 
 struct sb_backend {
     const char *name;
+    /* Whether rounds are worth recording: the engine then gives every round of as many rows the same shape, by adding
+     * tokens that write to a sink slot, and calls record_begin and record_end. */
+    int32_t records;
 
     /* E_NO_DEVICE, E_UNSUPPORTED (a forced SIMD level this processor lacks), E_NOMEM. */
     int32_t (*device_open)(struct sb_device **out, const struct sb_mem *mem, const struct sb_device_options *options);
     void (*device_close)(struct sb_device *device);
     const char *(*device_class)(const struct sb_device *device); /* numerics class for the fingerprint */
 
-    /* Bytes exec_create takes; then the thing itself. n_threads >= 1 (ignored by GPUs). E_NOMEM, E_DEVICE. */
+    size_t (*input_bytes)(const struct sb_device *device, int32_t n); /* a gemm input row of n columns */
+    size_t (*cache_bytes)(const struct sb_device *device);            /* a cached element */
+
+    /* Bytes exec_create takes; then the thing itself. n_threads >= 1 (ignored by GPUs). sibling: NULL, or an exec that
+     * outlives this one and shares its threads or stream, so that work on both runs in one order. E_NOMEM, E_DEVICE. */
     size_t (*exec_bytes)(const struct sb_device *device, int32_t n_threads, const struct sb_exec_limits *limits);
     int32_t (*exec_create)(struct sb_exec **out, struct sb_device *device, const struct sb_mem *mem,
-                           int32_t n_threads, const struct sb_exec_limits *limits);
+                           int32_t n_threads, const struct sb_exec_limits *limits, struct sb_exec *sibling);
     void (*exec_free)(struct sb_exec *exec);
     int32_t (*exec_sync)(struct sb_exec *exec); /* E_DEVICE: sticky */
 
+    /*
+     * Recorded work. begin returns 1 when work under `key` is on record: issue nothing then. Otherwise issue it (it may
+     * be recorded instead of run). Either way end runs it. What is replayed are the same operations on the same
+     * addresses, uploads and downloads included: their host memory must be from host_alloc and stay where it was.
+     */
+    int32_t (*record_begin)(struct sb_exec *exec, uint64_t key);
+    int32_t (*record_end)(struct sb_exec *exec); /* E_DEVICE, E_NOMEM */
+
+    /* Host memory that uploads and downloads are fastest from; zeroed. E_NOMEM. */
+    int32_t (*host_alloc)(void **out, struct sb_device *device, const struct sb_mem *mem, size_t bytes);
+    void (*host_free)(struct sb_device *device, const struct sb_mem *mem, void *host);
     /* Device memory, zeroed. E_NOMEM. */
     int32_t (*alloc)(void **out, struct sb_device *device, const struct sb_mem *mem, size_t bytes);
     void (*free)(struct sb_device *device, const struct sb_mem *mem, void *dev);
-    /* exec NULL: at once (model loading). The host side may be reused when the call returns; download is
-     * complete after exec_sync. */
+    /* exec NULL: at once (model loading). Otherwise the host side must stay as it is until the next exec_sync, and a
+     * download is complete only after it. */
     int32_t (*upload)(struct sb_exec *exec, void *dev, const void *host, size_t bytes);
     int32_t (*download)(struct sb_exec *exec, void *host, const void *dev, size_t bytes);
 
@@ -129,22 +150,24 @@ struct sb_backend {
 
     /* x[t] = row ids[id_at[t]] of the table; zeros for an id outside [0, n_out). x [m, n_in] */
     void (*embed)(struct sb_exec *exec, float *x, const struct sb_weight *table, const struct sb_pass *pass);
-    /* y = x * rsqrt(mean(x^2) + eps) * weight. x, y [m, n] (may be the same), weight [n] */
-    void (*rmsnorm)(struct sb_exec *exec, float *y, const float *x, const float *weight, int32_t m, int32_t n, float eps);
-    /* y[r][o] = (fmaf chain over ascending k from 0 of x[r][k] * W[o][k]) + bias[o]. x [m, n_in], y [m, n_out], bias may be NULL */
-    void (*gemm)(struct sb_exec *exec, float *y, const float *x, const struct sb_weight *weight, const float *bias, int32_t m);
+    /*
+     * The residual stream and its norm. Row i is of row r = index[i], or of r = i where index is NULL:
+     *     x[r] += y_weight ? rms(y[r]) * y_weight : y[r]        where y is not NULL
+     *     h[i]  = rms(x[r]) * weight                            rms(v) = v / sqrt(mean(v^2) + eps)
+     * x, y [rows, n]; weight, y_weight [n]; h [m] gemm inputs; index dev [m] without repetitions
+     */
+    void (*norm)(struct sb_exec *exec, void *h, float *x, const float *y, const float *y_weight, const float *weight,
+                 const int32_t *index, int32_t m, int32_t n, float eps);
+    /* y[r][o] = (fmaf chain over ascending k from 0 of x[r][k] * W[o][k]) + bias[o]. x [m, n_in] gemm inputs, y [m, n_out], bias may be NULL */
+    void (*gemm)(struct sb_exec *exec, float *y, const void *x, const struct sb_weight *weight, const float *bias, int32_t m);
     /* Per head: optional norm of q and k, rotation at the token's position; q in place, k and v into the cache.
      * qkv [m, (heads + 2 * kv_heads) * head_dim]: q heads, then k heads, then v heads */
     void (*rope_kv)(struct sb_exec *exec, float *qkv, const struct sb_attention *attention, const struct sb_pass *pass);
     /* Causal attention of each token over positions 0..pos of its own row, read from the cache (this pass's own
-     * tokens included). Key tiles are counted from position 0. y [m, heads * head_dim]; q in qkv as above */
-    void (*attend)(struct sb_exec *exec, float *y, const float *qkv, const struct sb_attention *attention, const struct sb_pass *pass);
-    /* y = silu(gate) * up. gate_up [m, 2 * n]: gate then up. y [m, n] */
-    void (*swiglu)(struct sb_exec *exec, float *y, const float *gate_up, int32_t m, int32_t n);
-    /* x += y, [m, n] */
-    void (*add)(struct sb_exec *exec, float *x, const float *y, int32_t m, int32_t n);
-    /* y[i] = x[index[i]], rows of n. index dev [m] */
-    void (*gather)(struct sb_exec *exec, float *y, const float *x, const int32_t *index, int32_t m, int32_t n);
+     * tokens included). Key tiles are counted from position 0. y [m, heads * head_dim] gemm inputs; q in qkv as above */
+    void (*attend)(struct sb_exec *exec, void *y, const float *qkv, const struct sb_attention *attention, const struct sb_pass *pass);
+    /* y = silu(gate) * up. gate_up [m, 2 * n]: gate then up. y [m, n] gemm inputs */
+    void (*swiglu)(struct sb_exec *exec, void *y, const float *gate_up, int32_t m, int32_t n);
     /*
      * The one selection rule: ids[at[i]] = the largest of logits[i][0..limit), ties to the lowest id, -1 when any of
      * them is NaN. Where not NULL, logprob[at[i]] = its natural-log probability over [0, limit) and margin[at[i]] = top-1
@@ -160,7 +183,7 @@ struct sb_backend {
     void (*accept)(struct sb_exec *exec, const int32_t *tokens, const int32_t *picks, const int32_t *n_draft,
                    int32_t n_rows, int32_t stride, int32_t *n_accept);
     /* In place; ranges may overlap either way. */
-    void (*realign)(struct sb_exec *exec, float *planes, const struct sb_realign *realign);
+    void (*realign)(struct sb_exec *exec, void *planes, const struct sb_realign *realign);
 };
 
 /* The CPU backend: always there. */

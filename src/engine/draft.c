@@ -9,8 +9,7 @@
  *   after full acceptance    2 tokens  (the last proposal was never fed to the draft, and the bonus)
  *   new or not drafted for   many      (the prompt, or rounds with K = 0)
  *
- * Long gaps are closed by chunked prefill first; gaps of one or two tokens ride along with the first
- * draft step. Rejected: drafting from scratch each round, as the paper's code does.
+ * Long gaps are closed by chunked prefill first; a gap of two tokens is closed by the first draft step. Rejected: drafting from scratch each round, as the paper's code does.
  */
 #include "engine/draft.h"
 
@@ -47,95 +46,106 @@ static int32_t able(const struct model_draft *draft, struct sb_seq *seq, int32_t
     return asked < room ? asked : room;
 }
 
-/* Queues as many of the row's missing tokens as `room` scratch cells take, but leaves the last `keep` tokens. */
+/* Adds the row's missing tokens up to, not with, the last `keep` to the pass being built, `room` of them at most; their
+ * ids go to `cell` and on. Returns how many. */
 static int32_t feed(struct model_draft *draft, struct sb_round *round, struct sb_seq *seq, int32_t keep, int32_t room,
-                    int32_t scratch, int32_t *fed)
+                    int32_t cell)
 {
     struct sb_runner *r = &draft->runner;
     const int32_t missing = gap(seq) - keep, n = missing < room ? missing : room;
-    const int32_t first = round->max_rows * round->stride + scratch;
-    int32_t in_pass, rc = SPECBATCH_OK;
+    int32_t in_pass;
 
-    *fed = n > 0 ? n : 0;
-    if (*fed == 0)
-        return rc;
+    if (n <= 0)
+        return 0;
     in_pass = sb_pass_seq(r, seq->slot, seq->start);
-    for (int32_t i = 0; i < n; i++)
-        sb_pass_token(r, in_pass, seq->draft_kv_len + i, first + i, -1);
-    rc = sb_round_upload(round, r, seq->tokens + seq->draft_kv_len, n, scratch);
+    for (int32_t i = 0; i < n; i++) {
+        round->tokens[cell + i] = seq->tokens[seq->draft_kv_len + i];
+        sb_pass_token(r, in_pass, seq->draft_kv_len + i, cell + i, -1);
+    }
     seq->draft_kv_len += n;
-    return rc;
+    return n;
 }
 
-/* Passes without output until every row lacks at most its last two tokens. */
+/* Passes without output until every row lacks at most its last two tokens. They run at once: a prompt is longer than
+ * any shape that is worth recording. */
 static int32_t catch_up(struct model_draft *draft, struct sb_round *round)
 {
     struct sb_runner *r = &draft->runner;
-    int32_t rc = SPECBATCH_OK, scratch;
+    int32_t rc = SPECBATCH_OK, used;
 
     do {
-        scratch = 0;
-        sb_pass_begin(r);
-        for (int32_t b = 0; b < round->n_rows; b++) {
-            int32_t fed = 0;
+        used = 0;
+        sb_pass_begin(r, 0);
+        for (int32_t b = 0; b < round->n_rows; b++)
             if (round->rows[b].n_draft > 0 && gap(round->rows[b].seq) > 2)
-                SB_TRY(feed(draft, round, round->rows[b].seq, 1, round->scratch - scratch, scratch, &fed));
-            scratch += fed;
-        }
-        if (scratch > 0) {
-            SB_TRY(sb_pass_run(r, round->dev_tokens));
+                used += feed(draft, round, round->rows[b].seq, 1, round->n_chunk - used, round->chunk + used);
+        if (used > 0) {
+            SB_TRY(r->backend->upload(r->exec, round->dev_tokens + round->chunk, round->tokens + round->chunk,
+                                      (size_t)used * sizeof *round->tokens));
+            SB_TRY(sb_pass_issue(r, 0, round->dev_tokens));
+            SB_TRY(r->backend->exec_sync(r->exec));
             draft->base.passes++;
         }
-    } while (scratch > 0);
+    } while (used > 0);
 done:
     return rc;
 }
 
-/* Draft step j: every row that wants more than j proposals feeds its token j and selects token j + 1. */
-static int32_t draft_step(struct model_draft *draft, struct sb_round *round, int32_t j)
+/* Draft step j: every row that wants more than j proposals feeds its token j, step 0 after the token before it if the
+ * draft lacks that, and selects token j + 1. Of a padded round every row takes part, if need be in the sink. */
+static void build_step(struct model_draft *draft, struct sb_round *round, int32_t j)
 {
     struct sb_runner *r = &draft->runner;
-    int32_t rc = SPECBATCH_OK, scratch = 0;
+    int32_t sink = 0;
 
-    sb_pass_begin(r);
+    sb_pass_begin(r, j);
+    if (round->padded)
+        sink = sb_pass_sink(r);
     for (int32_t b = 0; b < round->n_rows; b++) {
-        const int32_t at = b * round->stride + j;
+        const int32_t at = b * round->stride + j, wanted = round->rows[b].n_draft > j;
         struct sb_seq *seq = round->rows[b].seq;
-        int32_t fed = 0;
+        const int32_t fed = wanted && j == 0 ? feed(draft, round, seq, 1, 1, round->gaps + b) : 0;
 
-        if (round->rows[b].n_draft <= j)
-            continue;
-        if (j == 0)
-            SB_TRY(feed(draft, round, seq, 1, round->scratch - scratch, scratch, &fed));
-        scratch += fed;
-        /* A row fed just now is the pass's last sequence; otherwise it joins here. */
-        sb_pass_token(r, fed ? r->n_seqs - 1 : sb_pass_seq(r, seq->slot, seq->start), seq->draft_kv_len++, at, at + 1);
+        if (round->padded && j == 0 && !fed)
+            sb_pass_token(r, sink, 0, at, -1);
+        if (wanted) /* a row fed just now is the pass's last sequence; otherwise it joins here */
+            sb_pass_token(r, fed ? r->now->n_seqs - 1 : sb_pass_seq(r, seq->slot, seq->start), seq->draft_kv_len++, at,
+                          at + 1);
+        else if (round->padded)
+            sb_pass_token(r, sink, 0, at, at + 1);
     }
-    if (r->n_tokens == 0)
-        return rc;
-    SB_TRY(sb_pass_run(r, round->dev_tokens));
-    sb_pass_select(r, draft->limit, round->dev_tokens, NULL, NULL);
-    draft->base.passes++;
-done:
-    return rc;
+    if (round->padded)
+        r->now->max_len = round->max_len;
 }
 
-static int32_t model_propose(struct sb_draft *base, struct sb_round *round, struct sb_runner *target)
+static int32_t model_prepare(struct sb_draft *base, struct sb_round *round)
 {
     struct model_draft *draft = (struct model_draft *)base;
-    int32_t steps = 0, rc = SPECBATCH_OK;
+    int32_t rc = SPECBATCH_OK;
 
-    (void)target;
     for (int32_t b = 0; b < round->n_rows; b++) {
         struct sb_round_row *row = &round->rows[b];
         row->n_draft = row->n_draft > 0 ? able(draft, row->seq, row->n_draft) : 0;
-        if (row->n_draft > steps)
-            steps = row->n_draft;
+        if (row->n_draft > round->n_steps)
+            round->n_steps = row->n_draft;
     }
     SB_TRY(catch_up(draft, round));
-    for (int32_t j = 0; j < steps; j++)
-        SB_TRY(draft_step(draft, round, j));
-    SB_TRY(draft->runner.backend->exec_sync(draft->runner.exec));
+    for (int32_t j = 0; j < round->n_steps; j++)
+        build_step(draft, round, j);
+    draft->base.passes += (uint64_t)round->n_steps;
+done:
+    return rc;
+}
+
+static int32_t model_issue(struct sb_draft *base, struct sb_round *round)
+{
+    struct model_draft *draft = (struct model_draft *)base;
+    int32_t rc = SPECBATCH_OK;
+
+    for (int32_t j = 0; j < round->n_steps; j++) {
+        SB_TRY(sb_pass_issue(&draft->runner, j, round->dev_tokens));
+        sb_pass_select(&draft->runner, j, draft->limit, round->dev_tokens, NULL, NULL);
+    }
 done:
     return rc;
 }
@@ -149,9 +159,9 @@ static void model_free(struct sb_draft *base)
     sb_free(&mem, draft);
 }
 
-static const struct sb_draft_ops model_ops = {"model", model_propose, model_free};
+static const struct sb_draft_ops model_ops = {"model", model_prepare, model_issue, model_free};
 
-int32_t sb_draft_model_create(struct sb_draft **out, struct specbatch_model *model, const struct specbatch_model *target,
+int32_t sb_draft_model_create(struct sb_draft **out, struct specbatch_model *model, const struct sb_runner *target,
                               const struct sb_mem *mem, const struct sb_runner_limits *limits)
 {
     struct model_draft *draft = NULL;
@@ -159,8 +169,10 @@ int32_t sb_draft_model_create(struct sb_draft **out, struct specbatch_model *mod
 
     SB_NEW(draft, sb_alloc(mem, 1, sizeof *draft), "a draft");
     draft->base = (struct sb_draft){.ops = &model_ops, .mem = *mem, .runner = &draft->runner};
-    draft->limit = model->config.vocab < target->config.vocab ? model->config.vocab : target->config.vocab;
-    SB_TRY(sb_runner_create(&draft->runner, model, mem, limits));
+    draft->limit = target->model->config.vocab;
+    if (model->config.vocab < draft->limit)
+        draft->limit = model->config.vocab;
+    SB_TRY(sb_runner_create(&draft->runner, model, mem, limits, target));
     *out = &draft->base;
     draft = NULL;
 done:
@@ -178,13 +190,12 @@ struct callback_draft {
     int32_t *proposals; /* [k_max]: the callback never writes into the round */
 };
 
-static int32_t callback_propose(struct sb_draft *base, struct sb_round *round, struct sb_runner *target)
+static int32_t callback_prepare(struct sb_draft *base, struct sb_round *round)
 {
     struct callback_draft *draft = (struct callback_draft *)base;
 
     for (int32_t b = 0; b < round->n_rows; b++) {
         struct sb_round_row *row = &round->rows[b];
-        int32_t *tokens = round->tokens + b * round->stride + 1;
         int32_t n = 0;
 
         if (row->n_draft > 0)
@@ -194,11 +205,12 @@ static int32_t callback_propose(struct sb_draft *base, struct sb_round *round, s
             return sb_fail(SPECBATCH_E_CANCELLED, "request %llu: the draft callback returned %d, not 0..%d",
                            (unsigned long long)row->seq->id, n, row->n_draft);
         for (int32_t i = 0; i < n; i++)
-            tokens[i] = draft->proposals[i];
+            round->tokens[b * round->stride + 1 + i] = draft->proposals[i];
         row->n_draft = n;
+        if (n > round->n_steps)
+            round->n_steps = n;
     }
-    return target->backend->upload(target->exec, round->dev_tokens, round->tokens,
-                                   (size_t)(round->n_rows * round->stride) * sizeof *round->tokens);
+    return SPECBATCH_OK;
 }
 
 static void callback_free(struct sb_draft *base)
@@ -209,7 +221,7 @@ static void callback_free(struct sb_draft *base)
     sb_free(&mem, base);
 }
 
-static const struct sb_draft_ops callback_ops = {"callback", callback_propose, callback_free};
+static const struct sb_draft_ops callback_ops = {"callback", callback_prepare, NULL, callback_free};
 
 int32_t sb_draft_callback_create(struct sb_draft **out, specbatch_draft_fn fn, void *user, const struct sb_mem *mem,
                                  int32_t k_max)
@@ -232,10 +244,9 @@ done:
 
 /* ------------------------------------------------------------------- none */
 
-static int32_t none_propose(struct sb_draft *draft, struct sb_round *round, struct sb_runner *target)
+static int32_t none_prepare(struct sb_draft *draft, struct sb_round *round)
 {
     (void)draft;
-    (void)target;
     for (int32_t b = 0; b < round->n_rows; b++)
         round->rows[b].n_draft = 0;
     return SPECBATCH_OK;
@@ -248,7 +259,7 @@ static void none_free(struct sb_draft *draft)
     sb_free(&mem, draft);
 }
 
-static const struct sb_draft_ops none_ops = {"none", none_propose, none_free};
+static const struct sb_draft_ops none_ops = {"none", none_prepare, NULL, none_free};
 
 int32_t sb_draft_none_create(struct sb_draft **out, const struct sb_mem *mem)
 {

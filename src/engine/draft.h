@@ -13,9 +13,12 @@ struct sb_draft;
 
 struct sb_draft_ops {
     const char *name;
-    /* Fills tokens[1 .. n_draft] of every row of the round on the device, after sb_round_begin. On entry n_draft is
-     * what the scheduler asks for; the source lowers it to what it made. E_CANCELLED, E_DEVICE. */
-    int32_t (*propose)(struct sb_draft *draft, struct sb_round *round, struct sb_runner *target);
+    /* Before anything of the round runs, after sb_round_begin: settles n_draft of every row (on entry what the
+     * scheduler asks for; lowered to what the source will make) and round->n_steps, and writes proposals that the host
+     * knows into round->tokens. E_CANCELLED, E_DEVICE. */
+    int32_t (*prepare)(struct sb_draft *draft, struct sb_round *round);
+    /* Makes the proposals on the device, tokens[1 .. n_draft] of every row; NULL: prepare has made them. E_DEVICE. */
+    int32_t (*issue)(struct sb_draft *draft, struct sb_round *round);
     void (*free)(struct sb_draft *draft);
 };
 
@@ -26,9 +29,8 @@ struct sb_draft {
     uint64_t passes;          /* forward passes of the draft so far */
 };
 
-/* A draft model with a persistent cache of the same slots and columns as the target's. `limits` are the target
- * runner's. E_NOMEM, E_DEVICE. */
-int32_t sb_draft_model_create(struct sb_draft **out, struct specbatch_model *draft, const struct specbatch_model *target,
+/* A draft model with a persistent cache of the same slots and columns as the target's. E_NOMEM, E_DEVICE. */
+int32_t sb_draft_model_create(struct sb_draft **out, struct specbatch_model *draft, const struct sb_runner *target,
                               const struct sb_mem *mem, const struct sb_runner_limits *limits);
 /* The caller's function. `k_max`: the pool's draft length. E_NOMEM. */
 int32_t sb_draft_callback_create(struct sb_draft **out, specbatch_draft_fn fn, void *user, const struct sb_mem *mem,

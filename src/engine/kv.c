@@ -3,18 +3,21 @@
 
 #include "status.h"
 
-int32_t sb_kv_plan(struct sb_kv *kv, const struct sb_config *config, int32_t n_slots, int32_t cap)
+int32_t sb_kv_plan(struct sb_kv *kv, const struct specbatch_model *model, int32_t n_slots, int32_t cap)
 {
+    const struct sb_config *config = &model->config;
+    const size_t cell = model->backend->cache_bytes(model->device);
     size_t slot, plane, bytes;
 
     if (!sb_mul_size((size_t)config->kv_heads * (size_t)config->head_dim, (size_t)cap, &slot) ||
         !sb_mul_size(slot, (size_t)n_slots, &plane) ||
-        !sb_mul_size(plane, (size_t)config->layers * 2 * sizeof(float), &bytes) || bytes > INT64_MAX)
+        !sb_mul_size(plane, (size_t)config->layers * 2 * cell, &bytes) || bytes > INT64_MAX)
         return sb_fail(SPECBATCH_E_INVALID, "cache of %d slots of %d columns is larger than the address space",
                        n_slots, cap);
     *kv = (struct sb_kv){.n_slots = n_slots, .cap = cap, .kv_heads = config->kv_heads,
                          .head_dim = config->head_dim, .layers = config->layers,
-                         .slot_stride = (int64_t)slot, .plane_stride = (int64_t)plane, .bytes = bytes};
+                         .slot_stride = (int64_t)slot, .plane_stride = (int64_t)plane, .cell = cell,
+                         .bytes = bytes};
     return SPECBATCH_OK;
 }
 
@@ -37,14 +40,14 @@ void sb_kv_free(struct sb_kv *kv, const struct specbatch_model *model, const str
     kv->planes = NULL;
 }
 
-float *sb_kv_k(const struct sb_kv *kv, int32_t layer)
+void *sb_kv_k(const struct sb_kv *kv, int32_t layer)
 {
-    return kv->planes + (int64_t)layer * 2 * kv->plane_stride;
+    return kv->planes + (size_t)layer * 2 * (size_t)kv->plane_stride * kv->cell;
 }
 
-float *sb_kv_v(const struct sb_kv *kv, int32_t layer)
+void *sb_kv_v(const struct sb_kv *kv, int32_t layer)
 {
-    return sb_kv_k(kv, layer) + kv->plane_stride;
+    return kv->planes + ((size_t)layer * 2 + 1) * (size_t)kv->plane_stride * kv->cell;
 }
 
 int64_t sb_kv_base(const struct sb_kv *kv, int32_t slot)
@@ -54,5 +57,5 @@ int64_t sb_kv_base(const struct sb_kv *kv, int32_t slot)
 
 size_t sb_kv_column_bytes(const struct sb_kv *kv)
 {
-    return (size_t)kv->layers * 2 * (size_t)kv->kv_heads * (size_t)kv->head_dim * sizeof(float);
+    return (size_t)kv->layers * 2 * (size_t)kv->kv_heads * (size_t)kv->head_dim * kv->cell;
 }

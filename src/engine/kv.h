@@ -27,18 +27,19 @@ struct sb_kv {
     int32_t n_slots, cap;
     int32_t kv_heads, head_dim, layers;
     int64_t slot_stride, plane_stride; /* elements */
+    size_t cell;  /* bytes of an element */
     size_t bytes;
-    float *planes; /* dev */
+    char *planes; /* dev */
 };
 
 /* Fills in the geometry and the bytes it needs, and takes nothing. E_INVALID when that does not fit 64 bits. */
-int32_t sb_kv_plan(struct sb_kv *kv, const struct sb_config *config, int32_t n_slots, int32_t cap);
+int32_t sb_kv_plan(struct sb_kv *kv, const struct specbatch_model *model, int32_t n_slots, int32_t cap);
 /* Takes the memory of a planned cache. E_NOMEM. */
 int32_t sb_kv_create(struct sb_kv *kv, const struct specbatch_model *model, const struct sb_mem *mem);
 void sb_kv_free(struct sb_kv *kv, const struct specbatch_model *model, const struct sb_mem *mem);
 
-float *sb_kv_k(const struct sb_kv *kv, int32_t layer); /* dev plane */
-float *sb_kv_v(const struct sb_kv *kv, int32_t layer);
+void *sb_kv_k(const struct sb_kv *kv, int32_t layer); /* dev plane */
+void *sb_kv_v(const struct sb_kv *kv, int32_t layer);
 int64_t sb_kv_base(const struct sb_kv *kv, int32_t slot); /* the slot's first element in a plane */
 /* Bytes that one column of one sequence takes over all planes. */
 size_t sb_kv_column_bytes(const struct sb_kv *kv);

@@ -1,25 +1,27 @@
-/* A round's memory: one block of tokens going up, one verdict coming down. round.h draws them. */
+/* A round's memory, one block up and one verdict down, and its issuing; round.h draws them. */
 #include "engine/round.h"
 
 #include <string.h>
 
+#include "engine/draft.h"
+#include "port.h"
 #include "status.h"
 
-static int32_t scratch_tokens(const struct sb_round_limits *limits)
+enum { LEN_STEP = 256 }; /* positions by which the bound of a padded round grows: a recording lasts that long */
+
+static size_t cells(const struct sb_round_limits *limits)
 {
-    return limits->prefill_chunk + limits->max_rows;
+    return (size_t)limits->max_rows * (size_t)(limits->draft_len + 1);
 }
 
 static size_t verdict_bytes(const struct sb_round_limits *limits)
 {
-    const size_t cells = (size_t)limits->max_rows * (size_t)(limits->draft_len + 1);
-    return (3 * cells + (size_t)limits->max_rows) * 4;
+    return (3 * cells(limits) + (size_t)limits->max_rows) * 4;
 }
 
 static size_t tokens_bytes(const struct sb_round_limits *limits)
 {
-    const size_t cells = (size_t)limits->max_rows * (size_t)(limits->draft_len + 1);
-    return (cells + (size_t)scratch_tokens(limits) + (size_t)limits->max_rows) * sizeof(int32_t);
+    return (cells(limits) + 2 * (size_t)limits->max_rows + (size_t)limits->prefill_chunk) * sizeof(int32_t);
 }
 
 size_t sb_round_bytes(const struct sb_round_limits *limits)
@@ -29,41 +31,54 @@ size_t sb_round_bytes(const struct sb_round_limits *limits)
            (size_t)limits->max_prefill_rows * sizeof(struct sb_prefill_row);
 }
 
+/* The same views into the host's and the device's copy of a block. */
+static void cut_tokens(const struct sb_round *round, char *block, int32_t **tokens, int32_t **n_draft)
+{
+    *tokens = (int32_t *)(void *)block;
+    *n_draft = *tokens + round->chunk + round->n_chunk;
+}
+
+static void cut_verdict(const struct sb_round *round, char *block, int32_t **picks, int32_t **n_accept, float **logprob,
+                        float **margin)
+{
+    *picks = (int32_t *)(void *)block;
+    *n_accept = *picks + round->gaps;
+    *logprob = (float *)(void *)(*n_accept + round->max_rows);
+    *margin = *logprob + round->gaps;
+}
+
 int32_t sb_round_create(struct sb_round *round, struct specbatch_model *target, const struct sb_mem *mem,
                         const struct sb_round_limits *limits)
 {
     const struct sb_backend *be = target->backend;
-    const int32_t cells = limits->max_rows * (limits->draft_len + 1);
-    void *dev;
+    void *block;
     int32_t rc = SPECBATCH_OK;
 
     round->mem = *mem;
     round->model = target;
     round->max_rows = limits->max_rows;
     round->stride = limits->draft_len + 1;
-    round->scratch = scratch_tokens(limits);
+    round->gaps = (int32_t)cells(limits);
+    round->chunk = round->gaps + limits->max_rows;
+    round->n_chunk = limits->prefill_chunk;
     round->max_prefill = limits->max_prefill_rows;
     round->tokens_bytes = tokens_bytes(limits);
     round->verdict_bytes = verdict_bytes(limits);
     SB_NEW(round->rows, sb_alloc(mem, (size_t)limits->max_rows, sizeof *round->rows), "a round");
     SB_NEW(round->prefill, sb_alloc(mem, (size_t)limits->max_prefill_rows, sizeof *round->prefill), "a round");
-    SB_NEW(round->tokens, sb_alloc(mem, round->tokens_bytes, 1), "a round");
-    SB_NEW(round->host_verdict, sb_alloc(mem, round->verdict_bytes, 1), "a round");
-    SB_TRY(be->alloc(&dev, target->device, mem, round->tokens_bytes));
-    round->dev_tokens = dev;
-    SB_TRY(be->alloc(&dev, target->device, mem, round->verdict_bytes));
-    round->dev_verdict = dev;
-
-    round->n_draft = round->tokens + cells + round->scratch;
-    round->dev_n_draft = round->dev_tokens + cells + round->scratch;
-    round->picks = (int32_t *)(void *)round->host_verdict;
-    round->n_accept = round->picks + cells;
-    round->logprob = (float *)(void *)(round->n_accept + limits->max_rows);
-    round->margin = round->logprob + cells;
-    round->dev_picks = (int32_t *)(void *)round->dev_verdict;
-    round->dev_n_accept = round->dev_picks + cells;
-    round->dev_logprob = (float *)(void *)(round->dev_n_accept + limits->max_rows);
-    round->dev_margin = round->dev_logprob + cells;
+    SB_TRY(be->host_alloc(&block, target->device, mem, round->tokens_bytes));
+    round->host_tokens = block;
+    SB_TRY(be->host_alloc(&block, target->device, mem, round->verdict_bytes));
+    round->host_verdict = block;
+    SB_TRY(be->alloc(&block, target->device, mem, round->tokens_bytes));
+    round->dev_tokens_block = block;
+    SB_TRY(be->alloc(&block, target->device, mem, round->verdict_bytes));
+    round->dev_verdict = block;
+    cut_tokens(round, round->host_tokens, &round->tokens, &round->n_draft);
+    cut_tokens(round, round->dev_tokens_block, &round->dev_tokens, &round->dev_n_draft);
+    cut_verdict(round, round->host_verdict, &round->picks, &round->n_accept, &round->logprob, &round->margin);
+    cut_verdict(round, round->dev_verdict, &round->dev_picks, &round->dev_n_accept, &round->dev_logprob,
+                &round->dev_margin);
 done:
     return rc;
 }
@@ -71,39 +86,80 @@ done:
 void sb_round_free(struct sb_round *round)
 {
     struct specbatch_model *target = round->model;
+    const struct sb_backend *be = target ? target->backend : NULL;
 
     if (!target)
         return;
-    if (round->dev_tokens)
-        target->backend->free(target->device, &round->mem, round->dev_tokens);
+    if (round->dev_tokens_block)
+        be->free(target->device, &round->mem, round->dev_tokens_block);
     if (round->dev_verdict)
-        target->backend->free(target->device, &round->mem, round->dev_verdict);
-    sb_free(&round->mem, round->host_verdict);
-    sb_free(&round->mem, round->tokens);
+        be->free(target->device, &round->mem, round->dev_verdict);
+    if (round->host_verdict)
+        be->host_free(target->device, &round->mem, round->host_verdict);
+    if (round->host_tokens)
+        be->host_free(target->device, &round->mem, round->host_tokens);
     sb_free(&round->mem, round->prefill);
     sb_free(&round->mem, round->rows);
     *round = (struct sb_round){.model = NULL};
 }
 
-int32_t sb_round_begin(struct sb_round *round, struct sb_runner *target)
+void sb_round_begin(struct sb_round *round, const struct sb_runner *target)
 {
-    const int32_t cells = round->n_rows * round->stride;
+    int32_t longest = 0;
 
-    for (int32_t i = 0; i < cells; i++)
+    for (int32_t i = 0; i < round->n_rows * round->stride; i++)
         round->tokens[i] = -1;
     for (int32_t b = 0; b < round->n_rows; b++) {
         const struct sb_seq *seq = round->rows[b].seq;
         round->tokens[b * round->stride] = seq->tokens[seq->n_tokens - 1];
+        if (seq->n_tokens > longest)
+            longest = seq->n_tokens;
     }
-    return target->backend->upload(target->exec, round->dev_tokens, round->tokens,
-                                   (size_t)cells * sizeof *round->tokens);
+    round->n_steps = 0;
+    round->padded = target->backend->records && round->n_prefill == 0;
+    round->max_len = (longest + round->stride + LEN_STEP - 1) / LEN_STEP * LEN_STEP;
+    if (round->max_len > target->kv.cap)
+        round->max_len = target->kv.cap;
 }
 
-int32_t sb_round_upload(struct sb_round *round, struct sb_runner *runner, const int32_t *ids, int32_t n, int32_t at)
+/* Rounds with equal keys issue the same operations with the same sizes. */
+static uint64_t shape_key(const struct sb_round *round)
 {
-    const int32_t first = round->max_rows * round->stride + at;
+    uint64_t wants = 0;
 
-    memcpy(round->tokens + first, ids, (size_t)n * sizeof *ids);
-    return runner->backend->upload(runner->exec, round->dev_tokens + first, round->tokens + first,
-                                   (size_t)n * sizeof *ids);
+    for (int32_t b = 0; b < round->n_rows; b++)
+        wants |= (round->rows[b].seq->logprobs ? 1u : 0u) | (round->rows[b].seq->margins ? 2u : 0u);
+    return (uint64_t)round->max_len << 32 | (uint64_t)round->n_rows << 16 | (uint64_t)round->n_steps << 2 | wants;
+}
+
+static int32_t issue_all(struct sb_round *round, struct sb_runner *target, struct sb_draft *draft,
+                         uint64_t *drafted_ns)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(target->backend->upload(target->exec, round->dev_tokens_block, round->host_tokens, round->tokens_bytes));
+    if (round->n_steps > 0 && draft->ops->issue)
+        SB_TRY(draft->ops->issue(draft, round));
+    *drafted_ns = sb_port_now_ns();
+    SB_TRY(sb_verify_issue(round, target));
+done:
+    return rc;
+}
+
+int32_t sb_round_issue(struct sb_round *round, struct sb_runner *target, struct sb_draft *draft, uint64_t *drafted_ns)
+{
+    const struct sb_backend *be = target->backend;
+    int32_t rc = SPECBATCH_OK;
+
+    *drafted_ns = sb_port_now_ns();
+    if (!round->padded) {
+        SB_TRY(issue_all(round, target, draft, drafted_ns));
+    } else {
+        if (!be->record_begin(target->exec, shape_key(round)))
+            SB_TRY(issue_all(round, target, draft, drafted_ns));
+        SB_TRY(be->record_end(target->exec));
+    }
+    SB_TRY(be->exec_sync(target->exec));
+done:
+    return rc;
 }

@@ -1,16 +1,24 @@
 /*
  * A round: the rows chosen for one target pass, their proposals, and the verdict.
  *
- *   tokens, on the device:                                  [b]: stride = K + 1
- *     row b:   last committed | proposal 1 | ... | proposal K
- *     after the rows: a scratch area with the ids of prompt chunks
- *   picks:     what the target selects after each of those tokens, same indices
+ *   tokens, the same block on host and device, uploaded once a round:
+ *     [b * stride]   row b:  last committed | proposal 1 | ... | proposal K         stride = K + 1
+ *     [gaps + b]     row b:  the committed token before its last, where the draft lacks it
+ *     [chunk + i]    prompt tokens that ride along
+ *     n_draft[b]
+ *   picks:     what the target selects after each of a row's tokens, same indices
  *   n_accept:  how many leading proposals equal the pick before them
  *
  * A row's new tokens are picks[0 .. n_accept]: accepted proposals are equal to their picks, so a
  * proposal is never copied into a sequence and a draft cannot change a token, whatever it proposes.
- * The host writes each row's first token, the draft writes the others (a draft model without the host
- * seeing them), and one download brings the verdict.
+ *
+ *   sb_round_begin ------> draft prepare, sb_verify_prepare ------> sb_round_issue -------> sb_verify_finish
+ *   first tokens           passes built, nothing run                upload, K draft          verdict on the
+ *   on the host            (but a draft's long gaps)                steps, verify, accept,   host: rows know
+ *                                                                   one download             n_accept
+ *
+ * Where the backend records, every round of as many rows and steps has the same shape: rows with fewer
+ * proposals are padded with tokens of the sink slot, whose picks nobody reads.
  */
 #ifndef SB_ROUND_H
 #define SB_ROUND_H
@@ -19,6 +27,8 @@
 
 #include "engine/runner.h"
 #include "engine/seq.h"
+
+struct sb_draft;
 
 struct sb_round_row {
     struct sb_seq *seq;
@@ -34,20 +44,27 @@ struct sb_prefill_row {
 struct sb_round {
     struct sb_mem mem;
     struct specbatch_model *model; /* the target; borrowed */
-    int32_t max_rows, stride, scratch;
+    int32_t max_rows, stride, gaps, chunk, n_chunk; /* gaps, chunk: indices into tokens; n_chunk cells from there */
 
     struct sb_round_row *rows; /* [max_rows] decode rows */
     int32_t n_rows;
     struct sb_prefill_row *prefill; /* [max_prefill] */
     int32_t n_prefill, max_prefill;
+    int32_t n_steps; /* the largest n_draft, once prepared */
+    int32_t padded;  /* this round has the shape of all rounds of n_rows and n_steps */
+    int32_t max_len; /* of a padded round: a bound on its positions that changes seldom */
 
-    int32_t *tokens, *n_draft;   /* host */
-    int32_t *picks, *n_accept;
+    char *host_tokens, *dev_tokens_block; /* tokens, n_draft */
+    size_t tokens_bytes;
+    int32_t *tokens, *n_draft; /* host */
+    int32_t *dev_tokens, *dev_n_draft;
+
+    char *host_verdict, *dev_verdict; /* picks, n_accept, logprob, margin */
+    size_t verdict_bytes;
+    int32_t *picks, *n_accept; /* host */
     float *logprob, *margin;
-    int32_t *dev_tokens, *dev_n_draft, *dev_picks, *dev_n_accept;
+    int32_t *dev_picks, *dev_n_accept;
     float *dev_logprob, *dev_margin;
-    char *host_verdict, *dev_verdict; /* picks, n_accept, logprob, margin: one block */
-    size_t tokens_bytes, verdict_bytes;
 };
 
 struct sb_round_limits {
@@ -60,14 +77,17 @@ int32_t sb_round_create(struct sb_round *round, struct specbatch_model *target, 
                         const struct sb_round_limits *limits);
 void sb_round_free(struct sb_round *round);
 
-/* Uploads every row's first token and marks the others empty. Call when the rows are chosen. */
-int32_t sb_round_begin(struct sb_round *round, struct sb_runner *target);
-/* Copies n ids to index `at` of the scratch area, on the host and on the device. The token-buffer index of scratch
- * index i is max_rows * stride + i. */
-int32_t sb_round_upload(struct sb_round *round, struct sb_runner *runner, const int32_t *ids, int32_t n, int32_t at);
+/* Every row's first token on the host, the proposals empty. Call when rows and prompt chunks are chosen. */
+void sb_round_begin(struct sb_round *round, const struct sb_runner *target);
+/* Runs what has been prepared. *drafted_ns: when the draft's share had been issued. E_DEVICE. */
+int32_t sb_round_issue(struct sb_round *round, struct sb_runner *target, struct sb_draft *draft, uint64_t *drafted_ns);
 
-/* verify.c: one target pass over all rows and prompt chunks, and the verdict on the host. E_DEVICE. */
-int32_t sb_verify(struct sb_round *round, struct sb_runner *target);
+/* verify.c: the target's pass over all rows and prompt chunks, ... */
+void sb_verify_prepare(struct sb_round *round, struct sb_runner *target);
+/* ... with selection, acceptance and the download of the verdict, ... */
+int32_t sb_verify_issue(struct sb_round *round, struct sb_runner *target);
+/* ... which is complete after exec_sync: tells rows and chunks what became of them. */
+void sb_verify_finish(struct sb_round *round);
 /* Appends what a row won, n_accept + 1 tokens, up to and including the first that ends the sequence, and rolls
  * both caches back to the committed prefix. Returns the number of tokens appended. */
 int32_t sb_commit(struct sb_round *round, int32_t row);

@@ -1,7 +1,7 @@
 /*
  * A runner's memory and the building of passes; runner.h tells what they are.
  *
- * The pass block, the same bytes on host and device, in this order (largest alignment first):
+ * A pass block, the same bytes on host and device, in this order (largest alignment first):
  *
  *   base int64[max_seqs] | cap, start int32[max_seqs] | id_at, pos, seq int32[max_tokens] | out, at int32[max_out]
  *
@@ -15,106 +15,109 @@
 #include "engine/rope.h"
 #include "status.h"
 
-/* Widths of the activation buffers, per token but for the logits, in the order of struct sb_runner. */
-enum { N_BUFFERS = 7 };
+/* ---------------------------------------------------------------- activations */
 
-static void buffer_sizes(const struct sb_config *c, const struct sb_runner_limits *limits, size_t rows[N_BUFFERS],
-                         size_t width[N_BUFFERS])
+enum { N_BUFFERS = 8 };
+
+/* Rows and bytes of a row of each activation buffer, in the order of struct sb_runner. */
+static void buffer_sizes(const struct specbatch_model *model, const struct sb_runner_limits *limits,
+                         size_t rows[N_BUFFERS], size_t row_bytes[N_BUFFERS])
 {
-    const size_t q = (size_t)c->heads * (size_t)c->head_dim, kv = (size_t)c->kv_heads * (size_t)c->head_dim;
-    const size_t widths[N_BUFFERS] = {(size_t)c->hidden, (size_t)c->hidden, q + 2 * kv, q,
-                                      2 * (size_t)c->inter, (size_t)c->inter, (size_t)c->vocab};
+    const struct sb_config *c = &model->config;
+    const int32_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    const int32_t width[N_BUFFERS] = {c->hidden, c->hidden, c->hidden, q + 2 * kv, q, 2 * c->inter, c->inter, c->vocab};
+    const int is_input[N_BUFFERS] = {0, 1, 0, 0, 1, 0, 1, 0};
 
     for (int i = 0; i < N_BUFFERS; i++) {
         rows[i] = (size_t)(i == N_BUFFERS - 1 ? limits->max_out : limits->max_tokens);
-        width[i] = widths[i];
+        row_bytes[i] = is_input[i] ? model->backend->input_bytes(model->device, width[i])
+                                   : (size_t)width[i] * sizeof(float);
     }
 }
 
-/* Elements of the activation allocation; each buffer starts on a 64-byte boundary. */
-static int activation_count(const struct sb_config *c, const struct sb_runner_limits *limits, size_t *count)
+/* Bytes of the activation allocation; each buffer starts on a 256-byte boundary, for the widest device loads. */
+static int activation_bytes(const struct specbatch_model *model, const struct sb_runner_limits *limits, size_t *bytes)
 {
-    size_t rows[N_BUFFERS], width[N_BUFFERS];
+    size_t rows[N_BUFFERS], row_bytes[N_BUFFERS];
 
-    *count = 0;
-    buffer_sizes(c, limits, rows, width);
+    *bytes = 0;
+    buffer_sizes(model, limits, rows, row_bytes);
     for (int i = 0; i < N_BUFFERS; i++) {
         size_t n;
-        if (!sb_mul_size(rows[i], width[i], &n) || !sb_add_size(n, 15, &n) ||
-            !sb_add_size(*count, n / 16 * 16, count))
+        if (!sb_mul_size(rows[i], row_bytes[i], &n) || !sb_add_size(n, 255, &n) ||
+            !sb_add_size(*bytes, n / 256 * 256, bytes))
             return 0;
     }
-    return *count <= SIZE_MAX / sizeof(float);
+    return 1;
 }
 
-static size_t pass_bytes(const struct sb_runner_limits *limits)
+static void cut_activations(struct sb_runner *r)
 {
-    return (size_t)limits->max_seqs * 16 + (size_t)limits->max_tokens * 12 + (size_t)limits->max_out * 8;
+    size_t rows[N_BUFFERS], row_bytes[N_BUFFERS];
+    char *at[N_BUFFERS + 1] = {r->activations};
+
+    buffer_sizes(r->model, &r->limits, rows, row_bytes);
+    for (int i = 0; i < N_BUFFERS; i++)
+        at[i + 1] = at[i] + (rows[i] * row_bytes[i] + 255) / 256 * 256;
+    r->x = (float *)(void *)at[0];
+    r->h = at[1];
+    r->y = (float *)(void *)at[2];
+    r->qkv = (float *)(void *)at[3];
+    r->attended = at[4];
+    r->gate_up = (float *)(void *)at[5];
+    r->act = at[6];
+    r->logits = (float *)(void *)at[7];
 }
+
+/* --------------------------------------------------------------- pass blocks */
+
+static size_t block_bytes(const struct sb_runner_limits *limits)
+{
+    const size_t bytes = (size_t)limits->max_seqs * 16 + (size_t)limits->max_tokens * 12 + (size_t)limits->max_out * 8;
+
+    return (bytes + 7) / 8 * 8;
+}
+
+static void cut_block(struct sb_built_pass *pass, const struct sb_runner_limits *l)
+{
+    pass->base = (int64_t *)(void *)pass->host;
+    pass->cap = (int32_t *)(void *)(pass->base + l->max_seqs);
+    pass->start = pass->cap + l->max_seqs;
+    pass->id_at = pass->start + l->max_seqs;
+    pass->pos = pass->id_at + l->max_tokens;
+    pass->seq = pass->pos + l->max_tokens;
+    pass->out = pass->seq + l->max_tokens;
+    pass->at = pass->out + l->max_out;
+}
+
+static int32_t create_passes(struct sb_runner *r)
+{
+    const size_t bytes = block_bytes(&r->limits), n = (size_t)r->limits.n_passes;
+    void *block;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_NEW(r->passes, sb_alloc(&r->mem, n, sizeof *r->passes), "passes");
+    SB_TRY(r->backend->host_alloc(&block, r->model->device, &r->mem, n * bytes));
+    r->host_blocks = block;
+    SB_TRY(r->backend->alloc(&block, r->model->device, &r->mem, n * bytes));
+    r->dev_blocks = block;
+    for (size_t i = 0; i < n; i++) {
+        r->passes[i].host = r->host_blocks + i * bytes;
+        r->passes[i].dev = r->dev_blocks + i * bytes;
+        cut_block(&r->passes[i], &r->limits);
+    }
+done:
+    return rc;
+}
+
+/* ------------------------------------------------------------- rotary tables */
 
 static size_t rope_count(const struct sb_config *c, const struct sb_runner_limits *limits)
 {
     return (size_t)limits->cap * (size_t)(c->rope.rot_dim / 2);
 }
 
-static struct sb_exec_limits exec_limits(const struct sb_config *c, const struct sb_runner_limits *limits)
-{
-    const int32_t q = c->heads * c->head_dim;
-    int32_t width = c->hidden > c->inter ? c->hidden : c->inter;
-
-    return (struct sb_exec_limits){.max_tokens = limits->max_tokens, .max_width = width > q ? width : q,
-                                   .max_len = limits->cap, .max_heads = c->heads, .max_head_dim = c->head_dim};
-}
-
-int32_t sb_runner_bytes(const struct specbatch_model *model, const struct sb_runner_limits *limits,
-                        size_t *cache_bytes, size_t *work_bytes)
-{
-    const struct sb_config *c = &model->config;
-    const struct sb_exec_limits exec = exec_limits(c, limits);
-    struct sb_kv kv;
-    size_t activations;
-    int32_t rc = sb_kv_plan(&kv, c, limits->n_slots, limits->cap);
-
-    if (rc != SPECBATCH_OK)
-        return rc;
-    if (!activation_count(c, limits, &activations))
-        return sb_fail(SPECBATCH_E_INVALID, "buffers for %d tokens are larger than the address space",
-                       limits->max_tokens);
-    *cache_bytes = kv.bytes;
-    *work_bytes = activations * sizeof(float) + 2 * rope_count(c, limits) * sizeof(float) + 2 * pass_bytes(limits) +
-                  model->backend->exec_bytes(model->device, limits->n_threads, &exec);
-    return SPECBATCH_OK;
-}
-
-static void cut_activations(struct sb_runner *r)
-{
-    float **views[N_BUFFERS] = {&r->x, &r->h, &r->qkv, &r->attended, &r->gate_up, &r->act, &r->logits};
-    size_t rows[N_BUFFERS], width[N_BUFFERS];
-    float *at = r->activations;
-
-    buffer_sizes(&r->model->config, &r->limits, rows, width);
-    for (int i = 0; i < N_BUFFERS; i++) {
-        *views[i] = at;
-        at += (rows[i] * width[i] + 15) / 16 * 16;
-    }
-}
-
-/* The host views of the pass block; the device sees the same offsets. */
-static void cut_block(struct sb_runner *r)
-{
-    const struct sb_runner_limits *l = &r->limits;
-
-    r->base = (int64_t *)(void *)r->host_block;
-    r->cap = (int32_t *)(void *)(r->base + l->max_seqs);
-    r->start = r->cap + l->max_seqs;
-    r->id_at = r->start + l->max_seqs;
-    r->pos = r->id_at + l->max_tokens;
-    r->seq = r->pos + l->max_tokens;
-    r->out = r->seq + l->max_tokens;
-    r->at = r->out + l->max_out;
-}
-
-/* Rotary tables for every column the cache has: built on the host, kept on the device. */
+/* For every column the cache has: built on the host, kept on the device. */
 static int32_t create_rope(struct sb_runner *r)
 {
     const struct sb_config *c = &r->model->config;
@@ -128,19 +131,55 @@ static int32_t create_rope(struct sb_runner *r)
     SB_TRY(r->backend->alloc(&dev, r->model->device, &r->mem, 2 * count * sizeof *host));
     r->cos = dev;
     r->sin = r->cos + count;
-    SB_TRY(r->backend->upload(r->exec, r->cos, host, 2 * count * sizeof *host));
-    SB_TRY(r->backend->exec_sync(r->exec));
+    SB_TRY(r->backend->upload(NULL, r->cos, host, 2 * count * sizeof *host));
 done:
     sb_free(&r->mem, host);
     return rc;
 }
 
-int32_t sb_runner_create(struct sb_runner *r, struct specbatch_model *model, const struct sb_mem *mem,
-                         const struct sb_runner_limits *limits)
+/* ------------------------------------------------------------------- runner */
+
+static struct sb_exec_limits exec_limits(const struct sb_config *c, const struct sb_runner_limits *limits)
+{
+    const int32_t q = c->heads * c->head_dim;
+    int32_t width = c->hidden > c->inter ? c->hidden : c->inter;
+
+    return (struct sb_exec_limits){.max_tokens = limits->max_tokens, .max_width = width > q ? width : q,
+                                   .max_len = limits->cap, .max_heads = c->heads, .max_head_dim = c->head_dim};
+}
+
+static int32_t n_slots(const struct specbatch_model *model, const struct sb_runner_limits *limits)
+{
+    return limits->n_slots + (model->backend->records != 0);
+}
+
+int32_t sb_runner_bytes(const struct specbatch_model *model, const struct sb_runner_limits *limits,
+                        size_t *cache_bytes, size_t *work_bytes)
 {
     const struct sb_config *c = &model->config;
     const struct sb_exec_limits exec = exec_limits(c, limits);
-    size_t count;
+    struct sb_kv kv;
+    size_t activations;
+    int32_t rc = sb_kv_plan(&kv, model, n_slots(model, limits), limits->cap);
+
+    if (rc != SPECBATCH_OK)
+        return rc;
+    if (!activation_bytes(model, limits, &activations))
+        return sb_fail(SPECBATCH_E_INVALID, "buffers for %d tokens are larger than the address space",
+                       limits->max_tokens);
+    *cache_bytes = kv.bytes;
+    *work_bytes = activations + 2 * rope_count(c, limits) * sizeof(float) +
+                  (size_t)limits->n_passes * (2 * block_bytes(limits) + sizeof(struct sb_built_pass)) +
+                  model->backend->exec_bytes(model->device, limits->n_threads, &exec);
+    return SPECBATCH_OK;
+}
+
+int32_t sb_runner_create(struct sb_runner *r, struct specbatch_model *model, const struct sb_mem *mem,
+                         const struct sb_runner_limits *limits, const struct sb_runner *sibling)
+{
+    const struct sb_config *c = &model->config;
+    const struct sb_exec_limits exec = exec_limits(c, limits);
+    size_t bytes;
     void *dev;
     int32_t rc = SPECBATCH_OK;
 
@@ -149,19 +188,16 @@ int32_t sb_runner_create(struct sb_runner *r, struct specbatch_model *model, con
     r->backend = model->backend;
     r->limits = *limits;
     r->scale = (float)(1.0 / sqrt((double)c->head_dim));
-    SB_TRY(sb_kv_plan(&r->kv, c, limits->n_slots, limits->cap));
-    if (!activation_count(c, limits, &count))
+    SB_TRY(sb_kv_plan(&r->kv, model, n_slots(model, limits), limits->cap));
+    if (!activation_bytes(model, limits, &bytes))
         SB_FAIL(SPECBATCH_E_INVALID, "buffers for %d tokens are larger than the address space", limits->max_tokens);
-    SB_TRY(r->backend->exec_create(&r->exec, model->device, mem, limits->n_threads, &exec));
+    SB_TRY(r->backend->exec_create(&r->exec, model->device, mem, limits->n_threads, &exec,
+                                   sibling ? sibling->exec : NULL));
     SB_TRY(sb_kv_create(&r->kv, model, mem));
-    SB_TRY(r->backend->alloc(&dev, model->device, mem, count * sizeof(float)));
+    SB_TRY(r->backend->alloc(&dev, model->device, mem, bytes));
     r->activations = dev;
     cut_activations(r);
-    r->block_bytes = pass_bytes(limits);
-    SB_NEW(r->host_block, sb_alloc(mem, r->block_bytes, 1), "a pass");
-    SB_TRY(r->backend->alloc(&dev, model->device, mem, r->block_bytes));
-    r->dev_block = dev;
-    cut_block(r);
+    SB_TRY(create_passes(r));
     SB_TRY(create_rope(r));
 done:
     return rc;
@@ -175,71 +211,85 @@ void sb_runner_free(struct sb_runner *r)
         return;
     if (r->cos)
         r->backend->free(model->device, &r->mem, r->cos);
-    if (r->dev_block)
-        r->backend->free(model->device, &r->mem, r->dev_block);
+    if (r->dev_blocks)
+        r->backend->free(model->device, &r->mem, r->dev_blocks);
+    if (r->host_blocks)
+        r->backend->host_free(model->device, &r->mem, r->host_blocks);
     if (r->activations)
         r->backend->free(model->device, &r->mem, r->activations);
     sb_kv_free(&r->kv, model, &r->mem);
     if (r->exec)
         r->backend->exec_free(r->exec);
-    sb_free(&r->mem, r->host_block);
+    sb_free(&r->mem, r->passes);
     *r = (struct sb_runner){.model = NULL};
 }
 
-void sb_pass_begin(struct sb_runner *r)
+/* ------------------------------------------------------------------- passes */
+
+void sb_pass_begin(struct sb_runner *r, int32_t i)
 {
-    r->n_tokens = r->n_seqs = r->n_out = r->max_len = 0;
+    r->now = &r->passes[i];
+    r->now->n_tokens = r->now->n_seqs = r->now->n_out = r->now->max_len = 0;
 }
 
 int32_t sb_pass_seq(struct sb_runner *r, int32_t slot, int32_t start)
 {
-    const int32_t i = r->n_seqs++;
+    struct sb_built_pass *pass = r->now;
+    const int32_t i = pass->n_seqs++;
 
-    r->base[i] = sb_kv_base(&r->kv, slot);
-    r->cap[i] = r->kv.cap;
-    r->start[i] = start;
+    pass->base[i] = sb_kv_base(&r->kv, slot);
+    pass->cap[i] = r->kv.cap;
+    pass->start[i] = start;
     return i;
+}
+
+int32_t sb_pass_sink(struct sb_runner *r)
+{
+    return sb_pass_seq(r, r->limits.n_slots, 0);
 }
 
 void sb_pass_token(struct sb_runner *r, int32_t seq, int32_t pos, int32_t id_at, int32_t select_at)
 {
-    const int32_t t = r->n_tokens++;
+    struct sb_built_pass *pass = r->now;
+    const int32_t t = pass->n_tokens++;
 
-    r->id_at[t] = id_at;
-    r->pos[t] = pos;
-    r->seq[t] = seq;
-    if (pos >= r->max_len)
-        r->max_len = pos + 1;
+    pass->id_at[t] = id_at;
+    pass->pos[t] = pos;
+    pass->seq[t] = seq;
+    if (pos >= pass->max_len)
+        pass->max_len = pos + 1;
     if (select_at >= 0) {
-        r->out[r->n_out] = t;
-        r->at[r->n_out++] = select_at;
+        pass->out[pass->n_out] = t;
+        pass->at[pass->n_out++] = select_at;
     }
 }
 
-/* The device address of a host view into the pass block. */
-static const void *on_device(const struct sb_runner *r, const void *view)
+/* The device address of a host view into a pass. */
+static const void *on_device(const struct sb_built_pass *pass, const void *view)
 {
-    return r->dev_block + ((const char *)view - r->host_block);
+    return pass->dev + ((const char *)view - pass->host);
 }
 
-int32_t sb_pass_run(struct sb_runner *r, const int32_t *ids)
+int32_t sb_pass_issue(struct sb_runner *r, int32_t i, const int32_t *ids)
 {
+    const struct sb_built_pass *p = &r->passes[i];
     const struct sb_pass pass = {
-        .n_tokens = r->n_tokens, .n_seqs = r->n_seqs, .n_out = r->n_out, .max_len = r->max_len,
-        .ids = ids,
-        .id_at = on_device(r, r->id_at), .pos = on_device(r, r->pos), .seq = on_device(r, r->seq),
-        .base = on_device(r, r->base), .cap = on_device(r, r->cap), .start = on_device(r, r->start),
-        .out = on_device(r, r->out),
+        .n_tokens = p->n_tokens, .n_seqs = p->n_seqs, .n_out = p->n_out, .max_len = p->max_len, .ids = ids,
+        .id_at = on_device(p, p->id_at), .pos = on_device(p, p->pos), .seq = on_device(p, p->seq),
+        .base = on_device(p, p->base), .cap = on_device(p, p->cap), .start = on_device(p, p->start),
+        .out = on_device(p, p->out),
     };
-    int32_t rc = r->backend->upload(r->exec, r->dev_block, r->host_block, r->block_bytes);
+    int32_t rc = r->backend->upload(r->exec, p->dev, p->host, block_bytes(&r->limits));
 
     if (rc == SPECBATCH_OK)
         sb_forward(r, &pass);
     return rc;
 }
 
-void sb_pass_select(struct sb_runner *r, int32_t limit, int32_t *ids, float *logprob, float *margin)
+void sb_pass_select(struct sb_runner *r, int32_t i, int32_t limit, int32_t *ids, float *logprob, float *margin)
 {
-    r->backend->select(r->exec, r->logits, r->n_out, r->model->config.vocab, limit, on_device(r, r->at), ids,
-                       logprob, margin);
+    const struct sb_built_pass *p = &r->passes[i];
+
+    r->backend->select(r->exec, r->logits, p->n_out, r->model->config.vocab, limit, on_device(p, p->at), ids, logprob,
+                       margin);
 }

@@ -14,7 +14,7 @@
 #include "fault.h"
 #include "status.h"
 
-static void add_decode_row(struct sb_round *round, struct sb_runner *target, int32_t b)
+static void add_decode_row(struct sb_round *round, struct sb_runner *target, int32_t b, int32_t sink)
 {
     const struct sb_round_row *row = &round->rows[b];
     const struct sb_seq *seq = row->seq;
@@ -24,18 +24,37 @@ static void add_decode_row(struct sb_round *round, struct sb_runner *target, int
     round->n_draft[b] = row->n_draft;
     for (int32_t j = 0; j <= row->n_draft; j++)
         sb_pass_token(target, in_pass, seq->kv_len + j, first + j, first + j);
+    for (int32_t j = row->n_draft + 1; round->padded && j <= round->n_steps; j++)
+        sb_pass_token(target, sink, 0, first + j, first + j);
 }
 
-static int32_t add_prefill_row(struct sb_round *round, struct sb_runner *target, const struct sb_prefill_row *row,
-                               int32_t scratch)
+static void add_prefill_row(struct sb_round *round, struct sb_runner *target, const struct sb_prefill_row *row,
+                            int32_t cell)
 {
     const struct sb_seq *seq = row->seq;
     const int32_t in_pass = sb_pass_seq(target, seq->slot, seq->start);
-    const int32_t first = round->max_rows * round->stride + scratch;
 
-    for (int32_t i = 0; i < row->n; i++)
-        sb_pass_token(target, in_pass, seq->kv_len + i, first + i, -1);
-    return sb_round_upload(round, target, seq->tokens + seq->kv_len, row->n, scratch);
+    for (int32_t i = 0; i < row->n; i++) {
+        round->tokens[cell + i] = seq->tokens[seq->kv_len + i];
+        sb_pass_token(target, in_pass, seq->kv_len + i, cell + i, -1);
+    }
+}
+
+void sb_verify_prepare(struct sb_round *round, struct sb_runner *target)
+{
+    int32_t cell = round->chunk, sink = 0;
+
+    sb_pass_begin(target, 0);
+    if (round->padded)
+        sink = sb_pass_sink(target);
+    for (int32_t b = 0; b < round->n_rows; b++)
+        add_decode_row(round, target, b, sink);
+    for (int32_t i = 0; i < round->n_prefill; i++) {
+        add_prefill_row(round, target, &round->prefill[i], cell);
+        cell += round->prefill[i].n;
+    }
+    if (round->padded)
+        target->now->max_len = round->max_len;
 }
 
 /* Log-probabilities and margins cost a pass over the logits: only when some row wants them. */
@@ -47,45 +66,31 @@ static int wants(const struct sb_round *round, int margins)
     return 0;
 }
 
-static int32_t judge(struct sb_round *round, struct sb_runner *target)
+int32_t sb_verify_issue(struct sb_round *round, struct sb_runner *target)
 {
     const struct sb_backend *be = target->backend;
     int32_t rc = SPECBATCH_OK;
 
-    sb_pass_select(target, target->model->config.vocab, round->dev_picks, wants(round, 0) ? round->dev_logprob : NULL,
+    SB_TRY(sb_pass_issue(target, 0, round->dev_tokens));
+    if (round->n_rows == 0)
+        return rc;
+    sb_pass_select(target, 0, target->model->config.vocab, round->dev_picks, wants(round, 0) ? round->dev_logprob : NULL,
                    wants(round, 1) ? round->dev_margin : NULL);
-    SB_TRY(be->upload(target->exec, round->dev_n_draft, round->n_draft,
-                      (size_t)round->n_rows * sizeof *round->n_draft));
     be->accept(target->exec, round->dev_tokens, round->dev_picks, round->dev_n_draft, round->n_rows, round->stride,
                round->dev_n_accept);
     SB_TRY(be->download(target->exec, round->host_verdict, round->dev_verdict, round->verdict_bytes));
     if (SB_FAULT(BONUS_FROM_DRAFT))
-        SB_TRY(be->download(target->exec, round->tokens, round->dev_tokens, round->tokens_bytes));
+        SB_TRY(be->download(target->exec, round->host_tokens, round->dev_tokens_block, round->tokens_bytes));
 done:
     return rc;
 }
 
-int32_t sb_verify(struct sb_round *round, struct sb_runner *target)
+void sb_verify_finish(struct sb_round *round)
 {
-    int32_t scratch = 0, rc = SPECBATCH_OK;
-
-    sb_pass_begin(target);
-    for (int32_t b = 0; b < round->n_rows; b++)
-        add_decode_row(round, target, b);
-    for (int32_t i = 0; i < round->n_prefill; i++) {
-        SB_TRY(add_prefill_row(round, target, &round->prefill[i], scratch));
-        scratch += round->prefill[i].n;
-    }
-    SB_TRY(sb_pass_run(target, round->dev_tokens));
-    if (round->n_rows > 0)
-        SB_TRY(judge(round, target));
-    SB_TRY(target->backend->exec_sync(target->exec));
     for (int32_t b = 0; b < round->n_rows; b++)
         round->rows[b].n_accept = round->n_accept[b];
     for (int32_t i = 0; i < round->n_prefill; i++)
         round->prefill[i].seq->kv_len += round->prefill[i].n + SB_FAULT(PREFILL_SKIPS_ONE);
-done:
-    return rc;
 }
 
 /* Why a sequence ends at this token, or 0. The order matters only for what the finish is called. */

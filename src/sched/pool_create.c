@@ -18,23 +18,26 @@ static struct plan make_plan(const specbatch_pool_options *o)
     return (struct plan){
         .sched = {.batch = o->batch, .n_slots = n_slots, .draft_len = o->draft_len,
                   .prefill_chunk = o->prefill_chunk, .replace = (o->flags & SPECBATCH_POOL_EQSPEC_REPLACE) != 0},
-        /* A draft that catches up feeds two tokens a row beside its chunk: hence batch once more. */
-        .runner = {.max_tokens = o->batch * (o->draft_len + 2) + o->prefill_chunk,
-                   .max_seqs = o->batch + prefill_rows,
+        /* One sequence more than rows: the sink of padded rounds. */
+        .runner = {.max_tokens = o->batch * (o->draft_len + 1) + o->prefill_chunk,
+                   .max_seqs = o->batch + prefill_rows + 1,
                    .max_out = o->batch * (o->draft_len + 1),
+                   .n_passes = 1,
                    .n_slots = n_slots, .cap = o->max_len + o->draft_len + 1, .n_threads = o->n_threads},
         .round = {.max_rows = o->batch, .draft_len = o->draft_len, .max_prefill_rows = prefill_rows,
                   .prefill_chunk = o->prefill_chunk},
     };
 }
 
-/* A draft model needs one selection a row in a step, not K + 1. */
+/* A draft model has K passes a round of at most two tokens and one selection a row, or catches up by chunks. */
 static struct sb_runner_limits draft_limits(const struct plan *plan)
 {
+    const int32_t step = 2 * plan->sched.batch, chunk = plan->round.prefill_chunk;
     struct sb_runner_limits limits = plan->runner;
 
-    limits.max_tokens = plan->round.prefill_chunk + 2 * plan->sched.batch;
+    limits.max_tokens = step > chunk ? step : chunk;
     limits.max_out = plan->sched.batch;
+    limits.n_passes = plan->sched.draft_len;
     return limits;
 }
 
@@ -77,7 +80,7 @@ static int32_t create_draft(struct specbatch_pool *pool, const struct plan *plan
     const struct sb_runner_limits limits = draft_limits(plan);
 
     if (pool->draft_model)
-        return sb_draft_model_create(&pool->draft, pool->draft_model, pool->target, &pool->mem, &limits);
+        return sb_draft_model_create(&pool->draft, pool->draft_model, &pool->runner, &pool->mem, &limits);
     if (pool->options.draft && pool->options.draft_len > 0)
         return sb_draft_callback_create(&pool->draft, pool->options.draft, pool->options.draft_user, &pool->mem,
                                         pool->options.draft_len);
@@ -120,7 +123,7 @@ int32_t sb_pool_create(struct specbatch_pool **out, struct specbatch_model *targ
     sb_model_retain(pool->draft_model);
     pool->queue.by_length = (options->flags & SPECBATCH_POOL_SORT_BY_LENGTH) != 0;
     SB_TRY(check_budget(pool, &plan));
-    SB_TRY(sb_runner_create(&pool->runner, target, &mem, &plan.runner));
+    SB_TRY(sb_runner_create(&pool->runner, target, &mem, &plan.runner, NULL));
     SB_TRY(create_draft(pool, &plan));
     SB_TRY(sb_round_create(&pool->round, target, &mem, &plan.round));
     pool->sched = (struct sb_sched){.policy = sb_policy_at(options->policy), .limits = plan.sched,

@@ -46,7 +46,7 @@ int32_t sb_sched_create(struct sb_sched *s, const struct sb_mem *mem)
 {
     const struct sb_backend *be = s->target->backend;
     const size_t n_slots = (size_t)s->limits.n_slots;
-    void *dev;
+    void *block;
     int32_t rc = SPECBATCH_OK;
 
     s->mem = *mem;
@@ -55,9 +55,10 @@ int32_t sb_sched_create(struct sb_sched *s, const struct sb_mem *mem)
     SB_NEW(s->count, sb_alloc(mem, (size_t)s->target->kv.cap + 1, sizeof *s->count), "slots");
     SB_NEW(s->moving, sb_alloc(mem, n_slots, sizeof(struct sb_seq *)), "slots");
     SB_NEW(s->move_to, sb_alloc(mem, n_slots, sizeof *s->move_to), "slots");
-    SB_NEW(s->host_block, sb_alloc(mem, s->block_bytes, 1), "slots");
-    SB_TRY(be->alloc(&dev, s->target->model->device, mem, s->block_bytes));
-    s->dev_block = dev;
+    SB_TRY(be->host_alloc(&block, s->target->model->device, mem, s->block_bytes));
+    s->host_block = block;
+    SB_TRY(be->alloc(&block, s->target->model->device, mem, s->block_bytes));
+    s->dev_block = block;
     for (int32_t i = s->limits.n_slots; i-- > 0;)
         s->free_slots[s->n_free++] = i;
 done:
@@ -68,7 +69,8 @@ void sb_sched_free(struct sb_sched *s)
 {
     if (s->dev_block)
         s->target->backend->free(s->target->model->device, &s->mem, s->dev_block);
-    sb_free(&s->mem, s->host_block);
+    if (s->host_block)
+        s->target->backend->host_free(s->target->model->device, &s->mem, s->host_block);
     sb_free(&s->mem, s->move_to);
     sb_free(&s->mem, s->moving);
     sb_free(&s->mem, s->count);
@@ -258,12 +260,11 @@ static int32_t run_passes(struct sb_sched *s)
     uint64_t drafted;
     int32_t rc = SPECBATCH_OK;
 
-    if (s->round->n_rows > 0) {
-        SB_TRY(sb_round_begin(s->round, s->target));
-        SB_TRY(s->draft->ops->propose(s->draft, s->round, s->target));
-    }
-    drafted = sb_port_now_ns();
-    SB_TRY(sb_verify(s->round, s->target));
+    sb_round_begin(s->round, s->target);
+    SB_TRY(s->draft->ops->prepare(s->draft, s->round));
+    sb_verify_prepare(s->round, s->target);
+    SB_TRY(sb_round_issue(s->round, s->target, s->draft, &drafted));
+    sb_verify_finish(s->round);
     s->stats[SB_STAT_target_passes]++;
     s->stats[SB_STAT_draft_passes] = s->draft->passes;
     s->stats[SB_STAT_draft_ns] += drafted - began;

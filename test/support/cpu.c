@@ -26,7 +26,7 @@ int cpu_open(struct cpu ways[CPU_WAYS], int32_t compute)
             int32_t rc = cpu->device_open(&way->device, &cpu_mem, &options);
             if (rc == SPECBATCH_E_UNSUPPORTED)
                 continue;
-            if (rc != SPECBATCH_OK || cpu->exec_create(&way->exec, way->device, &cpu_mem, threads, &limits)) {
+            if (rc != SPECBATCH_OK || cpu->exec_create(&way->exec, way->device, &cpu_mem, threads, &limits, NULL)) {
                 fprintf(stderr, "cannot open the CPU: %s\n", specbatch_last_error());
                 exit(2);
             }

@@ -33,11 +33,11 @@ static int entries_differ(const struct sb_kv *got, const struct sb_seq *seq, con
     for (int32_t plane = 0; plane < 2 * got->layers; plane++)
         for (int32_t h = 0; h < got->kv_heads; h++)
             for (int32_t p = 0; p < seq->draft_kv_len; p++) {
-                const float *a = got->planes + plane * got->plane_stride + sb_kv_base(got, seq->slot) +
-                                 ((int64_t)h * got->cap + seq->start + p) * got->head_dim;
-                const float *b = fresh->planes + plane * fresh->plane_stride +
-                                 ((int64_t)h * fresh->cap + p) * fresh->head_dim;
-                if (memcmp(a, b, (size_t)got->head_dim * sizeof *a) != 0) {
+                const int64_t a = plane * got->plane_stride + sb_kv_base(got, seq->slot) +
+                                  ((int64_t)h * got->cap + seq->start + p) * got->head_dim;
+                const int64_t b = plane * fresh->plane_stride + ((int64_t)h * fresh->cap + p) * fresh->head_dim;
+                if (memcmp(got->planes + (size_t)a * got->cell, fresh->planes + (size_t)b * fresh->cell,
+                           (size_t)got->head_dim * got->cell) != 0) {
                     snprintf(why, size, "request %llu: plane %d head %d position %d of %d differs",
                              (unsigned long long)seq->id, plane, h, p, seq->draft_kv_len);
                     return 1;

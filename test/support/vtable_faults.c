@@ -50,32 +50,32 @@ static void pads_in_positions(struct sb_exec *exec, float *qkv, const struct sb_
 /* A sequence's entry is written only where that sequence has not written before: its first token clears the slot. */
 static void stale_kv(struct sb_exec *exec, float *qkv, const struct sb_attention *a, const struct sb_pass *pass)
 {
-    float *kept = malloc(2 * sizeof(float) * (size_t)(a->kv_heads * a->head_dim));
+    float *k = a->k, *v = a->v, *kept = malloc(2 * sizeof(float) * (size_t)(a->kv_heads * a->head_dim));
 
     for (int32_t t = 0; t < pass->n_tokens; t++) {
         const struct sb_pass one = only(pass, t);
         const int32_t s = pass->seq[t], hd = a->head_dim;
         int used = 0;
         for (int32_t h = 0; pass->pos[t] == 0 && h < a->kv_heads; h++)
-            memset(a->k + pass->base[s] + (int64_t)h * pass->cap[s] * hd, 0, sizeof(float) * (size_t)(pass->cap[s] * hd));
+            memset(k + pass->base[s] + (int64_t)h * pass->cap[s] * hd, 0, sizeof(float) * (size_t)(pass->cap[s] * hd));
         for (int32_t h = 0; h < a->kv_heads; h++) {
             const int64_t at = pass->base[s] + ((int64_t)h * pass->cap[s] + pass->start[s] + pass->pos[t]) * hd;
-            memcpy(kept + 2 * h * hd, a->k + at, sizeof(float) * (size_t)hd);
-            memcpy(kept + (2 * h + 1) * hd, a->v + at, sizeof(float) * (size_t)hd);
-            used |= a->k[at] != 0.0f;
+            memcpy(kept + 2 * h * hd, k + at, sizeof(float) * (size_t)hd);
+            memcpy(kept + (2 * h + 1) * hd, v + at, sizeof(float) * (size_t)hd);
+            used |= k[at] != 0.0f;
         }
         sb_backend_cpu()->rope_kv(exec, qkv + (int64_t)t * qkv_width(a), a, &one);
         for (int32_t h = 0; used && h < a->kv_heads; h++) {
             const int64_t at = pass->base[s] + ((int64_t)h * pass->cap[s] + pass->start[s] + pass->pos[t]) * hd;
-            memcpy(a->k + at, kept + 2 * h * hd, sizeof(float) * (size_t)hd);
-            memcpy(a->v + at, kept + (2 * h + 1) * hd, sizeof(float) * (size_t)hd);
+            memcpy(k + at, kept + 2 * h * hd, sizeof(float) * (size_t)hd);
+            memcpy(v + at, kept + (2 * h + 1) * hd, sizeof(float) * (size_t)hd);
         }
     }
     free(kept);
 }
 
 /* Attention with every position moved by `shift`, where that stays inside the row. */
-static void attend_shifted(struct sb_exec *exec, float *y, const float *qkv, const struct sb_attention *a,
+static void attend_shifted(struct sb_exec *exec, void *y, const float *qkv, const struct sb_attention *a,
                            const struct sb_pass *pass, int32_t shift)
 {
     int32_t *pos = malloc(sizeof(int32_t) * (size_t)pass->n_tokens);
@@ -91,19 +91,19 @@ static void attend_shifted(struct sb_exec *exec, float *y, const float *qkv, con
     free(pos);
 }
 
-static void mask_one_off(struct sb_exec *exec, float *y, const float *qkv, const struct sb_attention *a,
+static void mask_one_off(struct sb_exec *exec, void *y, const float *qkv, const struct sb_attention *a,
                          const struct sb_pass *pass)
 {
     attend_shifted(exec, y, qkv, a, pass, -1);
 }
 
-static void mask_sees_next(struct sb_exec *exec, float *y, const float *qkv, const struct sb_attention *a,
+static void mask_sees_next(struct sb_exec *exec, void *y, const float *qkv, const struct sb_attention *a,
                            const struct sb_pass *pass)
 {
     attend_shifted(exec, y, qkv, a, pass, 1);
 }
 
-static void pads_attended(struct sb_exec *exec, float *y, const float *qkv, const struct sb_attention *a,
+static void pads_attended(struct sb_exec *exec, void *y, const float *qkv, const struct sb_attention *a,
                           const struct sb_pass *pass)
 {
     int32_t *start = malloc(sizeof(int32_t) * (size_t)pass->n_seqs), *pos = malloc(sizeof(int32_t) * (size_t)pass->n_tokens);
@@ -121,7 +121,7 @@ static void pads_attended(struct sb_exec *exec, float *y, const float *qkv, cons
     free(pos);
 }
 
-static void realign_wrong_row(struct sb_exec *exec, float *planes, const struct sb_realign *realign)
+static void realign_wrong_row(struct sb_exec *exec, void *planes, const struct sb_realign *realign)
 {
     int32_t *to = malloc(sizeof(int32_t) * (size_t)realign->n_seqs);
     struct sb_realign wrong = *realign;
