@@ -14,6 +14,7 @@
 #define SIZES "\"hidden_size\":72,\"intermediate_size\":136,\"num_hidden_layers\":3,"
 #define REST "\"vocab_size\":517,\"num_attention_heads\":6,\"max_position_embeddings\":512"
 #define BASE ARCH SIZES REST
+#define GLM4 "\"model_type\":\"glm4\"," SIZES REST ",\"head_dim\":16"
 
 static int32_t load(struct sb_config *config, const char *text, const char *generation)
 {
@@ -99,10 +100,11 @@ static void rotary_spellings(void)
                   NULL));
     CHECK_INT(c.rope.kind, SB_ROPE_LINEAR);
     CHECK(c.rope.factor == 2.5 && c.rope.theta == 7000.0);
-    CHECK_OK(load(&c, "{" BASE ",\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":1e6,"
-                      "\"partial_rotary_factor\":0.5},\"rope_scaling\":null,\"rope_theta\":3}", NULL));
+    CHECK_OK(load(&c, "{" GLM4 ",\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":1e6,"
+                      "\"partial_rotary_factor\":0.25},\"rope_scaling\":null,\"rope_theta\":3,"
+                      "\"partial_rotary_factor\":0.5}", NULL));
     CHECK_INT(c.rope.kind, SB_ROPE_DEFAULT);
-    CHECK_INT(c.rope.rot_dim, 6);
+    CHECK_INT(c.rope.rot_dim, 4);
     CHECK(c.rope.theta == 1e6);
     CHECK_OK(load(&c,
                   "{" BASE ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,"
@@ -110,6 +112,34 @@ static void rotary_spellings(void)
                   NULL));
     CHECK_INT(c.rope.kind, SB_ROPE_LLAMA3);
     CHECK(c.rope.low_freq == 1.0 && c.rope.high_freq == 4.0 && c.rope.original_context == 64.0);
+}
+
+/* Only GLM-4 rotates a part of each head: for the others 1 is the one value that every version obeys. */
+static void partial_rotation(void)
+{
+    static const char *const types[] = { "llama", "qwen2", "qwen3" };
+    static const char *const places[] = { "%s", "\"rope_parameters\":{%s}",
+                                          "\"rope_scaling\":{\"type\":\"linear\",\"factor\":2,%s}" };
+    char text[1024], member[64], place[128];
+    struct sb_config c;
+
+    for (int type = 0; type < 3; type++)
+        for (int at = 0; at < 3; at++)
+            for (int half = 0; half < 2; half++) {
+                snprintf(member, sizeof member, "\"partial_rotary_factor\":%s", half ? "0.5" : "1.0");
+                snprintf(place, sizeof place, places[at], member);
+                snprintf(text, sizeof text, "{\"model_type\":\"%s\",%s,%s}", types[type], SIZES REST, place);
+                if (half)
+                    CHECK_ERROR(load(&c, text, NULL), SPECBATCH_E_UNSUPPORTED, "partial_rotary_factor 0.5");
+                else
+                    CHECK_OK(load(&c, text, NULL));
+            }
+    /* Neither place hides the other. */
+    CHECK_ERROR(load(&c, "{" BASE ",\"partial_rotary_factor\":0.5,\"rope_parameters\":"
+                         "{\"partial_rotary_factor\":1}}", NULL),
+                SPECBATCH_E_UNSUPPORTED, "partial_rotary_factor 0.5");
+    CHECK_OK(load(&c, "{" GLM4 ",\"partial_rotary_factor\":1}", NULL));
+    CHECK_INT(c.rope.rot_dim, 16);
 }
 
 static double yarn_attention(const char *members)
@@ -356,6 +386,7 @@ TEST_BEGIN
     RUN(given_values);
     RUN(architectures);
     RUN(rotary_spellings);
+    RUN(partial_rotation);
     RUN(yarn_attention_factor);
     RUN(end_tokens);
     RUN(sliding_windows);

@@ -60,6 +60,23 @@ done:
     return rc;
 }
 
+/* One spelling of the rotated share. Architectures that rotate whole heads have no partial_rotary_factor:
+ * transformers 5 ignores it there, and 4 rotates by it or breaks. */
+static int32_t read_share(double *share, const struct sb_config *config, const struct sb_fields *fields)
+{
+    const double whole = config->arch->default_partial_rotary;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_field_double(fields, "partial_rotary_factor", 0.0, 1.0, share));
+    if (whole == 1.0 && *share != whole)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "%s: %spartial_rotary_factor %g is not supported with model_type %s, where versions of "
+                "transformers disagree about it; remove it if the heads are rotated whole",
+                fields->file, fields->prefix, *share, config->arch->model_type);
+done:
+    return rc;
+}
+
 /* The rotated share of a head, and theta. As in transformers 5, the scaling's object beats the top level. */
 static int32_t read_base(struct sb_config *config, const struct sb_fields *fields,
                          const struct sb_fields *scaling)
@@ -71,8 +88,8 @@ static int32_t read_base(struct sb_config *config, const struct sb_fields *field
     rope->theta = 10000.0;
     SB_TRY(sb_field_double(fields, "rope_theta", 1.01, 1e15, &rope->theta));
     SB_TRY(sb_field_double(scaling, "rope_theta", 1.01, 1e15, &rope->theta));
-    SB_TRY(sb_field_double(fields, "partial_rotary_factor", 0.0, 1.0, &share));
-    SB_TRY(sb_field_double(scaling, "partial_rotary_factor", 0.0, 1.0, &share));
+    SB_TRY(read_share(&share, config, fields));
+    SB_TRY(read_share(&share, config, scaling));
     rope->rot_dim = (int32_t)(config->head_dim * share);
     if (rope->rot_dim < 2 || rope->rot_dim % 2 != 0)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED,
