@@ -142,6 +142,37 @@ static void partial_rotation(void)
     CHECK_INT(c.rope.rot_dim, 16);
 }
 
+#define ORIGINAL(n) ",\"original_max_position_embeddings\":" #n
+#define SCALED(kind, more) ",\"rope_scaling\":{\"rope_type\":\"" kind "\",\"factor\":4," \
+                           "\"low_freq_factor\":1,\"high_freq_factor\":4" more "}"
+
+/* original_max_position_embeddings in the scaling's object, at the top level, or twice the same. */
+static void original_context(void)
+{
+    static const char *const good[] = {
+        SCALED("llama3", ORIGINAL(128)), SCALED("llama3", "") ORIGINAL(128),
+        SCALED("llama3", ORIGINAL(128)) ORIGINAL(128.0), SCALED("llama3", ORIGINAL(128)) ORIGINAL(null),
+        SCALED("yarn", ORIGINAL(128)), SCALED("yarn", "") ORIGINAL(128),
+        SCALED("yarn", ORIGINAL(128)) ORIGINAL(128),
+    };
+    static const char *const bad[] = { SCALED("llama3", ORIGINAL(128)) ORIGINAL(64),
+                                       SCALED("yarn", ORIGINAL(128)) ORIGINAL(64) };
+    char text[1024];
+    struct sb_config c;
+
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        snprintf(text, sizeof text, "{%s%s}", BASE, good[i]);
+        CHECK_OK(load(&c, text, NULL));
+        CHECK(c.rope.original_context == 128.0);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        snprintf(text, sizeof text, "{%s%s}", BASE, bad[i]);
+        CHECK_ERROR(load(&c, text, NULL), SPECBATCH_E_UNSUPPORTED, "keep one");
+        CHECK(strstr(specbatch_last_error(), "rope_scaling.original_max_position_embeddings is 128"));
+    }
+    CHECK_OK(load(&c, "{" BASE ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}" ORIGINAL(64) "}", NULL));
+}
+
 static double yarn_attention(const char *members)
 {
     char text[1024];
@@ -387,6 +418,7 @@ TEST_BEGIN
     RUN(architectures);
     RUN(rotary_spellings);
     RUN(partial_rotation);
+    RUN(original_context);
     RUN(yarn_attention_factor);
     RUN(end_tokens);
     RUN(sliding_windows);

@@ -99,17 +99,40 @@ done:
     return rc;
 }
 
-static int32_t read_llama3(struct sb_rope_config *rope, const struct sb_fields *scaling)
+/* The context before scaling, in the scaling's object or at the top level. Where both are there,
+ * transformers 5 obeys the top level and 4 the object. Left as it is where neither is. */
+static int32_t read_original(struct sb_rope_config *rope, const struct sb_fields *fields,
+                             const struct sb_fields *scaling)
+{
+    static const char key[] = "original_max_position_embeddings";
+    double top = 0.0;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_field_double(scaling, key, 1.0, CONTEXT_MAX, &rope->original_context));
+    SB_TRY(sb_field_double(fields, key, 1.0, CONTEXT_MAX, &top));
+    if (!sb_field_given(fields, key))
+        goto done;
+    if (sb_field_given(scaling, key) && top != rope->original_context)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "%s: %s%s is %.9g and %s at the top level is %.9g: versions of transformers disagree "
+                "which one counts; keep one", scaling->file, scaling->prefix, key, rope->original_context, key, top);
+    rope->original_context = top;
+done:
+    return rc;
+}
+
+static int32_t read_llama3(struct sb_rope_config *rope, const struct sb_fields *fields,
+                           const struct sb_fields *scaling)
 {
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(sb_field_need(scaling, "low_freq_factor"));
     SB_TRY(sb_field_need(scaling, "high_freq_factor"));
-    SB_TRY(sb_field_need(scaling, "original_max_position_embeddings"));
+    if (!sb_field_given(fields, "original_max_position_embeddings"))
+        SB_TRY(sb_field_need(scaling, "original_max_position_embeddings"));
     SB_TRY(sb_field_double(scaling, "low_freq_factor", 1e-6, FACTOR_MAX, &rope->low_freq));
     SB_TRY(sb_field_double(scaling, "high_freq_factor", 1e-6, FACTOR_MAX, &rope->high_freq));
-    SB_TRY(sb_field_double(scaling, "original_max_position_embeddings", 1.0, CONTEXT_MAX,
-                           &rope->original_context));
+    SB_TRY(read_original(rope, fields, scaling));
     if (rope->high_freq <= rope->low_freq)
         SB_FAIL(SPECBATCH_E_FORMAT, "%s: %shigh_freq_factor is not above low_freq_factor", scaling->file,
                 scaling->prefix);
@@ -122,7 +145,8 @@ static double yarn_mscale(double factor, double mscale)
     return factor <= 1.0 ? 1.0 : 0.1 * mscale * log(factor) + 1.0;
 }
 
-static int32_t read_yarn(struct sb_config *config, const struct sb_fields *scaling)
+static int32_t read_yarn(struct sb_config *config, const struct sb_fields *fields,
+                         const struct sb_fields *scaling)
 {
     struct sb_rope_config *rope = &config->rope;
     double mscale = 0.0, mscale_all = 0.0;
@@ -132,8 +156,7 @@ static int32_t read_yarn(struct sb_config *config, const struct sb_fields *scali
     rope->beta_fast = 32.0;
     rope->beta_slow = 1.0;
     rope->truncate = 1;
-    SB_TRY(sb_field_double(scaling, "original_max_position_embeddings", 1.0, CONTEXT_MAX,
-                           &rope->original_context));
+    SB_TRY(read_original(rope, fields, scaling));
     SB_TRY(sb_field_double(scaling, "beta_fast", 1e-6, FACTOR_MAX, &rope->beta_fast));
     SB_TRY(sb_field_double(scaling, "beta_slow", 1e-6, FACTOR_MAX, &rope->beta_slow));
     SB_TRY(sb_field_bool(scaling, "truncate", &rope->truncate));
@@ -172,9 +195,9 @@ int32_t sb_config_rope(struct sb_config *config, const struct sb_fields *fields)
         SB_TRY(sb_field_double(&scaling, "factor", 1.0, FACTOR_MAX, &rope->factor));
     }
     if (rope->kind == SB_ROPE_LLAMA3)
-        SB_TRY(read_llama3(rope, &scaling));
+        SB_TRY(read_llama3(rope, fields, &scaling));
     if (rope->kind == SB_ROPE_YARN)
-        SB_TRY(read_yarn(config, &scaling));
+        SB_TRY(read_yarn(config, fields, &scaling));
 done:
     return rc;
 }
