@@ -170,7 +170,8 @@ static void original_context(void)
         CHECK_ERROR(load(&c, text, NULL), SPECBATCH_E_UNSUPPORTED, "keep one");
         CHECK(strstr(specbatch_last_error(), "rope_scaling.original_max_position_embeddings is 128"));
     }
-    CHECK_OK(load(&c, "{" BASE ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}" ORIGINAL(64) "}", NULL));
+    CHECK_OK(load(&c, "{" BASE ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}" ORIGINAL(64) "}",
+                  NULL));
 }
 
 static double yarn_attention(const char *members)
@@ -312,6 +313,7 @@ static const struct { const char *members; int32_t code; const char *part;
     { YARN(",\"original_max_position_embeddings\":100"), SPECBATCH_E_UNSUPPORTED, "make them equal" },
     { YARN(",\"beta_fast\":0.5"), SPECBATCH_E_FORMAT, "beta_fast" },
     { YARN(",\"beta_slow\":-1"), SPECBATCH_E_FORMAT, "beta_slow" },
+    { YARN(",\"truncate\":null"), SPECBATCH_E_UNSUPPORTED, "rope_scaling.truncate is null" },
     { YARN(",\"truncate\":0"), SPECBATCH_E_FORMAT, "truncate" },
     { YARN(",\"attention_factor\":-1"), SPECBATCH_E_FORMAT, "attention_factor" },
     { LLAMA3(""), SPECBATCH_E_FORMAT, "low_freq_factor" },

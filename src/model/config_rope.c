@@ -115,7 +115,8 @@ static int32_t read_original(struct sb_rope_config *rope, const struct sb_fields
     if (sb_field_given(scaling, key) && top != rope->original_context)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED,
                 "%s: %s%s is %.9g and %s at the top level is %.9g: versions of transformers disagree "
-                "which one counts; keep one", scaling->file, scaling->prefix, key, rope->original_context, key, top);
+                "which one counts; keep one",
+                scaling->file, scaling->prefix, key, rope->original_context, key, top);
     rope->original_context = top;
 done:
     return rc;
@@ -159,6 +160,10 @@ static int32_t read_yarn(struct sb_config *config, const struct sb_fields *field
     SB_TRY(read_original(rope, fields, scaling));
     SB_TRY(sb_field_double(scaling, "beta_fast", 1e-6, FACTOR_MAX, &rope->beta_fast));
     SB_TRY(sb_field_double(scaling, "beta_slow", 1e-6, FACTOR_MAX, &rope->beta_slow));
+    if (sb_field_null(scaling, "truncate"))
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "%s: %struncate is null, which versions of transformers read differently; "
+                "write true or false", scaling->file, scaling->prefix);
     SB_TRY(sb_field_bool(scaling, "truncate", &rope->truncate));
     SB_TRY(sb_field_double(scaling, "mscale", 0.0, FACTOR_MAX, &mscale));
     SB_TRY(sb_field_double(scaling, "mscale_all_dim", 0.0, FACTOR_MAX, &mscale_all));
