@@ -201,6 +201,35 @@ static void yarn_attention_factor(void)
     CHECK(yarn_attention(",\"original_max_position_embeddings\":256") == -1.0);
 }
 
+/* In rope_scaling the factor must be context / original: transformers 4 takes the quotient. */
+static void yarn_factor(void)
+{
+    static const char members[] = "\"rope_type\":\"yarn\",\"factor\":4.0,"
+                                  "\"original_max_position_embeddings\":32768";
+    static const char sizes[] = "\"vocab_size\":517,\"num_attention_heads\":6,\"max_position_embeddings\"";
+    char text[1024];
+    struct sb_config c;
+
+    /* As the model card of Qwen3 has it, and both ways out. */
+    snprintf(text, sizeof text, "{%s%s%s:40960,\"rope_scaling\":{%s}}", ARCH, SIZES, sizes, members);
+    CHECK_ERROR(load(&c, text, NULL), SPECBATCH_E_UNSUPPORTED, "rope_scaling.factor 4 is not");
+    CHECK(strstr(specbatch_last_error(), "(40960 / 32768)"));
+    CHECK(strstr(specbatch_last_error(), "set max_position_embeddings to factor * original = 131072, or "
+                                         "write rope_parameters"));
+    snprintf(text, sizeof text, "{%s%s%s:131072,\"rope_scaling\":{%s}}", ARCH, SIZES, sizes, members);
+    CHECK_OK(load(&c, text, NULL));
+    snprintf(text, sizeof text, "{%s%s%s:40960,\"rope_parameters\":{%s}}", ARCH, SIZES, sizes, members);
+    CHECK_OK(load(&c, text, NULL));
+    CHECK(c.rope.factor == 4.0 && c.rope.original_context == 32768.0 &&
+          c.rope.attention_factor == 0.1 * log(4.0) + 1.0);
+    /* 512 / 300, to seven digits and to four. */
+    CHECK_OK(load(&c, "{" BASE ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":1.7066667" ORIGINAL(300) "}}",
+                  NULL));
+    CHECK_ERROR(load(&c, "{" BASE ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":1.707" ORIGINAL(300) "}}",
+                     NULL),
+                SPECBATCH_E_UNSUPPORTED, "factor * original = 512");
+}
+
 static void end_tokens(void)
 {
     struct sb_config c;
@@ -310,7 +339,7 @@ static const struct { const char *members; int32_t code; const char *part;
     { BASE ",\"rope_scaling\":{\"type\":\"linear\"}", SPECBATCH_E_FORMAT, "rope_scaling.factor is missing" },
     { BASE ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":0.5}", SPECBATCH_E_FORMAT,
       "rope_scaling.factor" },
-    { YARN(",\"original_max_position_embeddings\":100"), SPECBATCH_E_UNSUPPORTED, "make them equal" },
+    { YARN(",\"original_max_position_embeddings\":100"), SPECBATCH_E_UNSUPPORTED, "write rope_parameters" },
     { YARN(",\"beta_fast\":0.5"), SPECBATCH_E_FORMAT, "beta_fast" },
     { YARN(",\"beta_slow\":-1"), SPECBATCH_E_FORMAT, "beta_slow" },
     { YARN(",\"truncate\":null"), SPECBATCH_E_UNSUPPORTED, "rope_scaling.truncate is null" },
@@ -422,6 +451,7 @@ TEST_BEGIN
     RUN(partial_rotation);
     RUN(original_context);
     RUN(yarn_attention_factor);
+    RUN(yarn_factor);
     RUN(end_tokens);
     RUN(sliding_windows);
     RUN(refused_with_the_key);

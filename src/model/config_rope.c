@@ -17,6 +17,7 @@
 
 #define FACTOR_MAX 1e6
 #define CONTEXT_MAX 1e9
+#define RATIO_TOLERANCE 1e-6 /* a factor of decimal digits is not the exact quotient of two integers */
 
 /* The scaling's own object, or none. Where both spellings hold one, nobody can say which is meant. */
 static int32_t find_scaling(struct sb_fields *scaling, const struct sb_fields *fields)
@@ -169,13 +170,17 @@ static int32_t read_yarn(struct sb_config *config, const struct sb_fields *field
     SB_TRY(sb_field_double(scaling, "mscale_all_dim", 0.0, FACTOR_MAX, &mscale_all));
     if (rope->beta_fast < rope->beta_slow)
         SB_FAIL(SPECBATCH_E_FORMAT, "%s: %sbeta_fast is below beta_slow", scaling->file, scaling->prefix);
-    /* With original given, transformers 4 replaces the factor by context / original; 5 obeys the factor. */
-    if (sb_field_given(scaling, "original_max_position_embeddings") &&
-        config->context / rope->original_context != rope->factor)
+    /* With original in rope_scaling, transformers 4 replaces the factor by context / original; 5 obeys the
+     * factor, and rope_parameters is its spelling alone. */
+    if (sb_field_given(fields, "rope_scaling") &&
+        sb_field_given(scaling, "original_max_position_embeddings") &&
+        fabs(config->context / rope->original_context - rope->factor) > RATIO_TOLERANCE * rope->factor)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED,
-                "%s: %sfactor %g is not max_position_embeddings / original_max_position_embeddings = %g: "
-                "versions of transformers disagree which one counts; make them equal",
-                scaling->file, scaling->prefix, rope->factor, config->context / rope->original_context);
+                "%s: rope_scaling.factor %.9g is not max_position_embeddings / "
+                "original_max_position_embeddings (%d / %.9g): transformers 4 and 5 disagree; set "
+                "max_position_embeddings to factor * original = %.0f, or write rope_parameters",
+                fields->file, rope->factor, (int)config->context, rope->original_context,
+                rope->factor * rope->original_context);
     rope->attention_factor = yarn_mscale(rope->factor, 1.0);
     if (mscale > 0.0 && mscale_all > 0.0)
         rope->attention_factor = yarn_mscale(rope->factor, mscale) / yarn_mscale(rope->factor, mscale_all);
