@@ -163,7 +163,7 @@ setup:                            ## install what the build needs and is missing
 	@$(setup_commands)
 demo: $(B)/examples/demo          ## generate with the demo pair under four policies: one table, two texts
 	@echo; $< examples/demo
-check: $(TEST) all                ## build and run every test
+check: $(TEST) $(BEN) all         ## build and run every test
 	$(Q)B=$(B) CC='$(CC)' SAN='$(SAN)' MAKE='$(MAKE)' PYTHON='$(PYTHON)' sh test/run.sh $(TEST)
 lint:                             ## lengths of files and functions, banned calls, direction of includes
 	@sh test/check_lint.sh

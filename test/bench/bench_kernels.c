@@ -143,7 +143,7 @@ static void bench_open(struct bench *b, int32_t compute, enum sb_dtype dtype, in
     b->y = calloc((size_t)MAX_M * N_OUT, 4);
     need(row && b->weights && b->x && b->y, "no memory");
     need(cpu->device_open(&b->device, &mem, &options) == 0, "device");
-    need(cpu->exec_create(&b->exec, b->device, &mem, n_threads, &limits) == 0, "exec");
+    need(cpu->exec_create(&b->exec, b->device, &mem, n_threads, &limits, NULL) == 0, "exec");
     need(sb_threads_create(&b->threads, &mem, n_threads) == 0, "threads");
     for (int i = 0; i < MAX_M * N_IN; i++)
         b->x[i] = (float)(i % 97 - 48) * 0.01f;
@@ -199,7 +199,7 @@ static void bench_attention(int n_threads, int32_t heads, int32_t kv_heads, int3
     double reads[MAX_ROUNDS], times[MAX_ROUNDS];
 
     need(cpu->device_open(&device, &mem, &options) == 0 &&
-             cpu->exec_create(&exec, device, &mem, n_threads, &limits) == 0 &&
+             cpu->exec_create(&exec, device, &mem, n_threads, &limits, NULL) == 0 &&
              sb_threads_create(&threads, &mem, n_threads) == 0,
          "attention");
     float *kv = sb_alloc_raw(&mem, (size_t)plane * 2, 4),
