@@ -88,7 +88,7 @@ static void architectures(void)
     CHECK_OK(load(&c, "{\"architectures\":[\"Glm4ForCausalLM\"]," SIZES REST "}", NULL));
     CHECK_STR(c.arch->model_type, "glm4");
     CHECK(c.has_qkv_bias && !c.has_o_bias && c.arch->rot_interleaved && c.eps == 1.5625e-7);
-    CHECK_INT(c.rope.rot_dim, 6);
+    CHECK_INT(c.rope.rot_dim, 64);
     CHECK(!c.arch->gate_up[1] && c.arch->post_attn_norm && c.arch->post_ffn_norm);
 }
 
@@ -112,6 +112,32 @@ static void rotary_spellings(void)
                   NULL));
     CHECK_INT(c.rope.kind, SB_ROPE_LLAMA3);
     CHECK(c.rope.low_freq == 1.0 && c.rope.high_freq == 4.0 && c.rope.original_context == 64.0);
+}
+
+/* What an absent num_key_value_heads and head_dim mean is the architecture's to say. */
+static void default_heads(void)
+{
+    static const struct { const char *type; int32_t kv_heads, head_dim; } cases[] = {
+        { "llama", 6, 12 }, { "qwen2", 6, 12 }, { "qwen3", 6, 128 }, { "glm4", 2, 128 },
+    };
+    char text[1024];
+    struct sb_config c;
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(text, sizeof text, "{\"model_type\":\"%s\",%s%s}", cases[i].type, SIZES, REST);
+        CHECK_OK(load(&c, text, NULL));
+        CHECK_INT(c.kv_heads, cases[i].kv_heads);
+        CHECK_INT(c.head_dim, cases[i].head_dim);
+        snprintf(text, sizeof text, "{\"model_type\":\"%s\",%s%s,\"num_key_value_heads\":3,\"head_dim\":20}",
+                 cases[i].type, SIZES, REST);
+        CHECK_OK(load(&c, text, NULL));
+        CHECK_INT(c.kv_heads, 3);
+        CHECK_INT(c.head_dim, 20);
+    }
+    /* Only where it is hidden_size / num_attention_heads must that be a whole number. */
+    CHECK_OK(load(&c, "{\"model_type\":\"qwen3\",\"hidden_size\":70,\"intermediate_size\":136,"
+                      "\"num_hidden_layers\":3," REST "}", NULL));
+    CHECK_INT(c.head_dim, 128);
 }
 
 /* Only GLM-4 rotates a part of each head: for the others 1 is the one value that every version obeys. */
@@ -447,6 +473,7 @@ TEST_BEGIN
     RUN(defaults);
     RUN(given_values);
     RUN(architectures);
+    RUN(default_heads);
     RUN(rotary_spellings);
     RUN(partial_rotation);
     RUN(original_context);

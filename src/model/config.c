@@ -126,6 +126,7 @@ static int32_t read_sizes(struct sb_config *config, const struct sb_fields *fiel
         "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
         "max_position_embeddings",
     };
+    const struct sb_arch *arch = config->arch;
     int32_t rc = SPECBATCH_OK;
 
     for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
@@ -136,20 +137,23 @@ static int32_t read_sizes(struct sb_config *config, const struct sb_fields *fiel
     SB_TRY(sb_field_int(fields, "num_hidden_layers", 1, LAYERS_MAX, &config->layers));
     SB_TRY(sb_field_int(fields, "num_attention_heads", 1, HEADS_MAX, &config->heads));
     SB_TRY(sb_field_int(fields, "max_position_embeddings", 1, CONTEXT_MAX, &config->context));
-    config->kv_heads = config->heads;
+    /* Qwen's classes default to 32 key/value heads, however many heads: impossible with fewer than 32 heads,
+     * and with more the shapes of k_proj and v_proj tell. */
+    config->kv_heads = arch->default_kv_heads ? arch->default_kv_heads : config->heads;
     SB_TRY(sb_field_int(fields, "num_key_value_heads", 1, HEADS_MAX, &config->kv_heads));
     if (config->heads % config->kv_heads != 0)
         SB_FAIL(SPECBATCH_E_FORMAT, "%s: num_attention_heads %d is not a multiple of num_key_value_heads %d",
                 fields->file, (int)config->heads, (int)config->kv_heads);
-    config->head_dim = config->hidden / config->heads;
-    if (!sb_field_given(fields, "head_dim") && config->hidden % config->heads != 0)
+    config->head_dim = arch->default_head_dim ? arch->default_head_dim : config->hidden / config->heads;
+    if (!sb_field_given(fields, "head_dim") && !arch->default_head_dim &&
+        config->hidden % config->heads != 0)
         SB_FAIL(SPECBATCH_E_FORMAT, "%s: head_dim is missing, and hidden_size %d is not a multiple of "
                 "num_attention_heads %d", fields->file, (int)config->hidden, (int)config->heads);
     SB_TRY(sb_field_int(fields, "head_dim", 1, HEAD_DIM_MAX, &config->head_dim));
     if (config->head_dim > HEAD_DIM_MAX)
         SB_FAIL(SPECBATCH_E_FORMAT, "%s: head_dim (hidden_size / num_attention_heads) is above %d",
                 fields->file, HEAD_DIM_MAX);
-    config->eps = config->arch->default_eps;
+    config->eps = arch->default_eps;
     SB_TRY(sb_field_double(fields, "rms_norm_eps", 1e-30, 1.0, &config->eps));
 done:
     return rc;
