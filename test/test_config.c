@@ -274,6 +274,10 @@ static void end_tokens(void)
     CHECK_ERROR(load(&c, "{" BASE "}", "{\"eos_token_id\":["), SPECBATCH_E_FORMAT, "generation_config.json");
 }
 
+#define WINDOWED(layers) \
+    "{\"model_type\":\"qwen2\",\"hidden_size\":72,\"intermediate_size\":136,\"num_hidden_layers\":" #layers \
+    ",\"sliding_window\":64,\"use_sliding_window\":true," REST
+
 /* Sliding windows are refused where a layer would use one, and nowhere else. */
 static void sliding_windows(void)
 {
@@ -289,9 +293,15 @@ static void sliding_windows(void)
     CHECK_ERROR(load(&c,
                      "{" BASE ",\"sliding_window\":64,\"use_sliding_window\":true,\"max_window_layers\":2}",
                      NULL),
+                SPECBATCH_E_UNSUPPORTED, "set use_sliding_window to false");
+    CHECK_ERROR(load(&c, "{" BASE ",\"use_sliding_window\":true,\"max_window_layers\":2}", NULL),
                 SPECBATCH_E_UNSUPPORTED, "use_sliding_window");
+    CHECK_OK(load(&c, WINDOWED(28) "}", NULL));
+    CHECK_ERROR(load(&c, WINDOWED(29) "}", NULL), SPECBATCH_E_UNSUPPORTED, "use_sliding_window");
+    CHECK_OK(load(&c, WINDOWED(29) ",\"max_window_layers\":29}", NULL));
     CHECK_ERROR(load(&c, "{" BASE ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]}", NULL),
-                SPECBATCH_E_UNSUPPORTED, "layer_types");
+                SPECBATCH_E_UNSUPPORTED, "layer_types has \"sliding_attention\"");
+    CHECK(strstr(specbatch_last_error(), "use a checkpoint whose layers are all full_attention"));
 }
 
 #define YARN(more) BASE ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4" more "}"

@@ -86,7 +86,7 @@ static int32_t refuse_unknown(const struct sb_config *config, const struct sb_fi
 {
     const struct sb_json_node *types = sb_json_get(fields->object, "layer_types");
     const char *act = "silu";
-    int32_t window_from = 0;
+    int32_t window_from = 28;
     int use_window = 0;
     int32_t rc = SPECBATCH_OK;
 
@@ -104,16 +104,18 @@ static int32_t refuse_unknown(const struct sb_config *config, const struct sb_fi
         const char *name = sb_json_string(t, NULL);
         if (!name || strcmp(name, "full_attention") != 0)
             SB_FAIL(SPECBATCH_E_UNSUPPORTED,
-                    "%s: layer_types has \"%.30s\"; only full_attention is supported", fields->file,
-                    name ? name : "(not a string)");
+                    "%s: layer_types has \"%.30s\", which is not supported; use a checkpoint whose layers are "
+                    "all full_attention", fields->file, name ? name : "(not a string)");
     }
-    /* Without layer_types, transformers windows the layers from max_window_layers on. */
+    /* Without layer_types, transformers windows the layers from max_window_layers (28) on. An absent
+     * sliding_window is one of 4096 tokens there; null is none. */
     SB_TRY(sb_field_bool(fields, "use_sliding_window", &use_window));
     SB_TRY(sb_field_int(fields, "max_window_layers", 0, INT32_MAX, &window_from));
-    if (use_window && sb_field_given(fields, "sliding_window") && !sb_field_given(fields, "layer_types") &&
+    if (use_window && !sb_field_null(fields, "sliding_window") && !sb_field_given(fields, "layer_types") &&
         window_from < config->layers)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED,
-                "%s: use_sliding_window: sliding window attention is not supported", fields->file);
+                "%s: use_sliding_window: sliding window attention is not supported; if no sequence will be "
+                "longer than sliding_window tokens, set use_sliding_window to false", fields->file);
 done:
     return rc;
 }
