@@ -364,6 +364,8 @@ static const struct { const char *members; int32_t code; const char *part;
     { BASE ",\"hidden_act\":\"gelu\"", SPECBATCH_E_UNSUPPORTED, "hidden_act" },
     { BASE ",\"quantization_config\":{\"quant_method\":\"fp8\"}", SPECBATCH_E_UNSUPPORTED,
       "quantization_config" },
+    { BASE ",\"compression_config\":{\"quant_method\":\"compressed-tensors\"}", SPECBATCH_E_UNSUPPORTED,
+      "compression_config" },
     { BASE ",\"layer_types\":{}", SPECBATCH_E_FORMAT, "layer_types" },
     { BASE ",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}", SPECBATCH_E_UNSUPPORTED, "dynamic" },
     { BASE ",\"rope_scaling\":{\"type\":\"longrope\",\"factor\":2}", SPECBATCH_E_UNSUPPORTED, "longrope" },

@@ -84,16 +84,18 @@ done:
 /* Keys that change the computation in ways the forward pass does not know. */
 static int32_t refuse_unknown(const struct sb_config *config, const struct sb_fields *fields)
 {
+    static const char *const quantized[] = { "quantization_config", "compression_config" };
     const struct sb_json_node *types = sb_json_get(fields->object, "layer_types");
     const char *act = "silu";
     int32_t window_from = 28;
     int use_window = 0;
     int32_t rc = SPECBATCH_OK;
 
-    if (sb_field_given(fields, "quantization_config"))
-        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
-                "%s: quantization_config: quantized checkpoints are not supported; use a float one",
-                fields->file);
+    for (size_t i = 0; i < sizeof quantized / sizeof quantized[0]; i++)
+        if (sb_field_given(fields, quantized[i]))
+            SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                    "%s: %s: quantized checkpoints are not supported; use a float one", fields->file,
+                    quantized[i]);
     SB_TRY(sb_field_string(fields, "hidden_act", &act));
     if (strcmp(act, "silu") != 0)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: hidden_act \"%.30s\" is not supported; only silu is",
