@@ -106,8 +106,8 @@ static int32_t refuse_unknown(const struct sb_config *config, const struct sb_fi
         const char *name = sb_json_string(t, NULL);
         if (!name || strcmp(name, "full_attention") != 0)
             SB_FAIL(SPECBATCH_E_UNSUPPORTED,
-                    "%s: layer_types has \"%.30s\", which is not supported; use a checkpoint whose layers are "
-                    "all full_attention", fields->file, name ? name : "(not a string)");
+                    "%s: layer_types has \"%.30s\", which is not supported; use a checkpoint whose layers "
+                    "are all full_attention", fields->file, name ? name : "(not a string)");
     }
     /* Without layer_types, transformers windows the layers from max_window_layers (28) on. An absent
      * sliding_window is one of 4096 tokens there; null is none. */
