@@ -1,8 +1,9 @@
 /*
  * The round that every policy shares, residents, and realignment.
  *
- *   form ---> move ---> draft ---> verify ---> trim ---> commit ---> settle ---> move
- *   policy    if asked  K passes   one pass    policy    verify.c    policy      if asked
+ *   form ---> move ---> prepare ---> issue ---> trim ---> commit ---> settle ---> move
+ *   policy    if asked  passes       K + 1      policy    verify.c    policy      if asked
+ *                       built        passes
  *
  * Rejected: a loop for each policy. The paper's code has two, and they disagree about end-of-sequence
  * and about what they count.
