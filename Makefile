@@ -64,6 +64,7 @@ TSRC  := $(sort $(wildcard test/test_*.c))
 TEST  := $(TSRC:%.c=$(B)/%)
 TSUP  := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard test/support/*.c)))
 BEN   := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/bench/*.c)))
+BENSUP := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard test/bench/support/*.c)))
 EX    := $(patsubst %.c,$(B)/%,$(sort $(wildcard examples/*.c)))
 EXSUP := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard examples/support/*.c)))
 Q     := $(if $(V),,@)
@@ -128,6 +129,17 @@ $(B)/faults.a: $(FAULTY:%.c=$(B)/faults/%.o) $(filter-out $(FAULTY:%.c=$(B)/%.o)
 $(B)/test/test_mutations: test/test_mutations.c $(B)/faults.a
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(LINK_TEST) -DSB_FAULTS $< $(B)/faults.a $(LDFLAGS) $(SB_LIBS) -o $@
+
+# The evaluation: once on the library, once on the one with faults; both run through the examples' support.
+$(B)/test/bench/support/%.o: test/bench/support/%.c $(B)/flags
+	@mkdir -p $(@D); echo "  CC   $<"
+	$(Q)$(LINK_TEST) -c $< -o $@
+$(B)/test/bench/paper: test/bench/paper.c $(BENSUP) $(B)/examples.a $(B)/internal.a
+	@mkdir -p $(@D); echo "  TEST $<"
+	$(Q)$(LINK_TEST) $(filter-out %.h,$^) $(LDFLAGS) $(SB_LIBS) -o $@
+$(B)/test/bench/paper_faults: test/bench/paper_faults.c $(BENSUP) $(B)/examples.a $(B)/faults.a
+	@mkdir -p $(@D); echo "  TEST $<"
+	$(Q)$(LINK_TEST) -DSB_FAULTS $(filter-out %.h,$^) $(LDFLAGS) $(SB_LIBS) -o $@
 
 # Examples link the shared library, as a user would.
 $(B)/examples/support/%.o: examples/support/%.c $(B)/flags
