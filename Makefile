@@ -130,16 +130,18 @@ $(B)/test/test_mutations: test/test_mutations.c $(B)/faults.a
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(LINK_TEST) -DSB_FAULTS $< $(B)/faults.a $(LDFLAGS) $(SB_LIBS) -o $@
 
-# The evaluation: once on the library, once on the one with faults; both run through the examples' support.
+# Benches run prompts through the examples' support; one of them is of the library with faults.
 $(B)/test/bench/support/%.o: test/bench/support/%.c $(B)/flags
 	@mkdir -p $(@D); echo "  CC   $<"
-	$(Q)$(LINK_TEST) -c $< -o $@
-$(B)/test/bench/paper: test/bench/paper.c $(BENSUP) $(B)/examples.a $(B)/internal.a
+	$(Q)$(LINK_TEST) -Itest/bench -c $< -o $@
+$(B)/bench.a: $(BENSUP) $(EXSUP)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+$(B)/test/bench/%: test/bench/%.c $(B)/bench.a $(B)/internal.a
 	@mkdir -p $(@D); echo "  TEST $<"
-	$(Q)$(LINK_TEST) $(filter-out %.h,$^) $(LDFLAGS) $(SB_LIBS) -o $@
-$(B)/test/bench/paper_faults: test/bench/paper_faults.c $(BENSUP) $(B)/examples.a $(B)/faults.a
+	$(Q)$(LINK_TEST) -Itest/bench $< $(B)/bench.a $(B)/internal.a $(LDFLAGS) $(SB_LIBS) -o $@
+$(B)/test/bench/paper_faults: test/bench/paper_faults.c $(B)/bench.a $(B)/faults.a
 	@mkdir -p $(@D); echo "  TEST $<"
-	$(Q)$(LINK_TEST) -DSB_FAULTS $(filter-out %.h,$^) $(LDFLAGS) $(SB_LIBS) -o $@
+	$(Q)$(LINK_TEST) -Itest/bench -DSB_FAULTS $< $(B)/bench.a $(B)/faults.a $(LDFLAGS) $(SB_LIBS) -o $@
 
 # Examples link the shared library, as a user would.
 $(B)/examples/support/%.o: examples/support/%.c $(B)/flags
