@@ -10,7 +10,7 @@
  *   report), building passes beside it, and a request's submission and collection. Rounds during which another
  *   program took the processor are left out of these.
  *
- *   sched_sim [FILE.csv]
+ *   sched_sim [--quick] [FILE.csv]        --quick: to B = 64 only
  */
 #include <inttypes.h>
 #include <math.h>
@@ -216,15 +216,16 @@ int main(int argc, char **argv)
 {
     static const int32_t policies[] = {SPECBATCH_POLICY_PLAIN, SPECBATCH_POLICY_EQSPEC, SPECBATCH_POLICY_EXSPEC,
                                        SPECBATCH_POLICY_RAGGED, SPECBATCH_POLICY_ROLLBACK};
-    FILE *csv = argc > 1 ? fopen(argv[1], "w") : stdout;
+    const int quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
+    FILE *csv = argc > 1 + quick ? fopen(argv[1 + quick], "w") : stdout;
 
     if (!csv) {
-        fprintf(stderr, "sched_sim: %s: cannot write\n", argv[1]);
+        fprintf(stderr, "sched_sim: %s: cannot write\n", argv[1 + quick]);
         return 1;
     }
     fprintf(csv, "policy,batch,window,load,requests,rounds,group_rate,realign_share,speedup,queue,wait,latency,"
                  "sched_us,sched_p99_us,build_us,event_us\n");
-    for (int32_t batch = 8; batch <= 4096; batch *= 8) {
+    for (int32_t batch = 8; batch <= (quick ? 64 : 4096); batch *= 8) {
         double plain = 0.0;
         for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
             const double full = simulate(csv, policies[p], batch, 0.0, plain);
