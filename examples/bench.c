@@ -1,9 +1,9 @@
 /*
  * bench: which policy, batch and draft length are fastest for your checkpoints and prompts, on this machine.
  *
- * Every setting runs all prompts and is compared, token by token, with plain decoding at batch 1, which runs first. A
- * setting is only recommended when all its outputs are equal. --trace writes every round of every run.
- * Exit codes: 0 done, 1 some output differed, 2 bad usage or input, 3 a run failed.
+ * Every setting runs all prompts and is compared, token by token, with plain decoding at batch 1, which runs
+ * first. A setting is only recommended when all its outputs are equal. --trace writes every round of every
+ * run. Exit codes: 0 done, 1 some output differed, 2 bad usage or input, 3 a run failed.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -29,7 +29,8 @@ struct setting {
 };
 
 struct bench {
-    const char *target_dir, *draft_dir, *prompts_file, *trace_file, *policy_names, *batch_list, *draft_len_list;
+    const char *target_dir, *draft_dir, *prompts_file, *trace_file, *policy_names, *batch_list,
+        *draft_len_list;
     int32_t limit, max_new, threads, compute, chat;
 
     specbatch_model *target, *draft;
@@ -97,7 +98,8 @@ static int read_arguments(struct bench *bench, int argc, char **argv)
     const struct ex_option options[] = {
         {"--target", "DIR", EX_STRING, &bench->target_dir, 0, 0, "checkpoint whose text it is; required"},
         {"--draft", "DIR", EX_STRING, &bench->draft_dir, 0, 0, "checkpoint that proposes; required"},
-        {"--prompts", "FILE", EX_STRING, &bench->prompts_file, 0, 0, "JSON lines: prompt/ids/turns; required"},
+        {"--prompts", "FILE", EX_STRING, &bench->prompts_file, 0, 0,
+         "JSON lines: prompt/ids/turns; required"},
         {"--limit", "N", EX_INT, &bench->limit, 1, INT32_MAX, "take the first N prompts only"},
         {"--max-new", "N", EX_INT, &bench->max_new, 1, INT32_MAX, "tokens to generate for each prompt (128)"},
         {"--policies", "LIST", EX_STRING, &bench->policy_names, 0, 0, "(plain,eqspec,exspec,ragged)"},
@@ -120,7 +122,8 @@ static int read_arguments(struct bench *bench, int argc, char **argv)
     if (parsed == 1 && (!bench->target_dir || !bench->draft_dir || !bench->prompts_file))
         return ex_complain("--target, --draft and --prompts are required; --help lists all");
     if (parsed == 1)
-        parsed = read_policies(bench) && read_numbers(&bench->batches, "--batches", bench->batch_list, 4096) &&
+        parsed = read_policies(bench) &&
+                 read_numbers(&bench->batches, "--batches", bench->batch_list, 4096) &&
                  read_numbers(&bench->draft_lens, "--draft-lens", bench->draft_len_list, 64);
     return parsed;
 }
@@ -155,8 +158,8 @@ static int run_setting(struct bench *bench, const struct setting *setting, struc
     settings.pool.max_len = (int32_t)bench->prompts.longest + bench->max_new;
     settings.pool.n_threads = bench->threads;
     if (bench->trace.out) {
-        snprintf(name, sizeof name, "%s, batch %" PRId32 ", K = %" PRId32, specbatch_policy_name(setting->policy),
-                 setting->batch, plain ? 0 : setting->draft_len);
+        snprintf(name, sizeof name, "%s, batch %" PRId32 ", K = %" PRId32,
+                 specbatch_policy_name(setting->policy), setting->batch, plain ? 0 : setting->draft_len);
         ex_trace_run(&bench->trace, name);
     }
     return ex_run(run, bench->target, bench->draft, &bench->prompts, &settings,
@@ -183,7 +186,8 @@ static void print_row(const struct bench *bench, const struct setting *setting, 
 
     printf("%-8s %5" PRId32 " %3" PRId32 " %10.1f %7.2f %10.2f %6.1f %6.1f %8.1f     %zu/%zu\n",
            specbatch_policy_name(setting->policy), setting->batch,
-           setting->policy == SPECBATCH_POLICY_PLAIN ? 0 : setting->draft_len, setting->speed, setting->speed / base,
+           setting->policy == SPECBATCH_POLICY_PLAIN ? 0 : setting->draft_len, setting->speed,
+           setting->speed / base,
            ex_ratio(ex_run_counter(run, "tokens_committed"), ex_run_counter(run, "decode_rows")),
            100.0 * ex_ratio(ex_run_counter(run, "draft_ns"), round_ns),
            100.0 * ex_ratio(ex_run_counter(run, "verify_ns"), round_ns),
@@ -218,12 +222,14 @@ static int run_all(struct bench *bench)
            specbatch_model_fingerprint(bench->target));
     if (!run_setting(bench, &plain, &bench->reference))
         return 0;
-    printf("                                times      tokens    share of the time, %%      equal to\n"
-           "policy       B   K   tokens/s   plain 1  per round  draft verify  realign     plain at batch 1\n");
+    printf(
+        "                                times      tokens    share of the time, %%      equal to\n"
+        "policy       B   K   tokens/s   plain 1  per round  draft verify  realign     plain at batch 1\n");
     for (p = 0; p < bench->policies.n; p++)
         for (b = 0; b < bench->batches.n; b++)
             for (k = 0; k < bench->draft_lens.n; k++) {
-                const struct setting setting = {bench->policies.at[p], bench->batches.at[b], bench->draft_lens.at[k], 0};
+                const struct setting setting = {bench->policies.at[p], bench->batches.at[b],
+                                                bench->draft_lens.at[k], 0};
                 if (k > 0 && setting.policy == SPECBATCH_POLICY_PLAIN)
                     continue;
                 if (!measure(bench, setting))
@@ -239,7 +245,8 @@ static void recommend(const struct bench *bench)
     if (best->speed == 0.0)
         printf("\nno setting was equal to plain decoding\n");
     else if (best->policy == SPECBATCH_POLICY_PLAIN)
-        printf("\nfastest: --policy plain --batch %" PRId32 "; speculation does not pay with this draft here\n",
+        printf("\nfastest: --policy plain --batch %" PRId32
+               "; speculation does not pay with this draft here\n",
                best->batch);
     else
         printf("\nfastest: --policy %s --batch %" PRId32 " --draft-len %" PRId32 "\n",

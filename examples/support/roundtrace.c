@@ -26,7 +26,8 @@ void ex_trace_run(struct ex_trace *trace, const char *name)
 {
     memset(trace->last, 0, (size_t)specbatch_stat_count() * sizeof *trace->last);
     begin_event(trace);
-    fprintf(trace->out, "{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %" PRId32 ", \"args\": {\"name\": \"%s\"}}",
+    fprintf(trace->out,
+            "{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %" PRId32 ", \"args\": {\"name\": \"%s\"}}",
             ++trace->n_runs, name);
 }
 
@@ -46,7 +47,9 @@ static double bar(struct ex_trace *trace, const char *name, double start_us, uin
 
     if (ns > 0) {
         begin_event(trace);
-        fprintf(trace->out, "{\"name\": \"%s\", \"ph\": \"X\", \"pid\": %" PRId32 ", \"tid\": 1, \"ts\": %.3f, \"dur\": %.3f}",
+        fprintf(trace->out,
+                "{\"name\": \"%s\", \"ph\": \"X\", \"pid\": %" PRId32
+                ", \"tid\": 1, \"ts\": %.3f, \"dur\": %.3f}",
                 name, trace->n_runs, start_us, us);
     }
     return start_us + us;
@@ -60,9 +63,12 @@ void ex_trace_tick(void *user, struct ex_run *run)
 
     if (round_ns > 0) {
         begin_event(trace);
-        fprintf(trace->out, "{\"name\": \"round\", \"ph\": \"X\", \"pid\": %" PRId32 ", \"tid\": 1, \"ts\": %.3f, "
-                "\"dur\": %.3f, \"args\": {", trace->n_runs, at, 1e-3 * (double)round_ns);
-        fprintf(trace->out, "\"rows\": %" PRIu64 ", \"prompt_tokens\": %" PRIu64 ", \"drafted\": %" PRIu64
+        fprintf(trace->out,
+                "{\"name\": \"round\", \"ph\": \"X\", \"pid\": %" PRId32 ", \"tid\": 1, \"ts\": %.3f, "
+                "\"dur\": %.3f, \"args\": {",
+                trace->n_runs, at, 1e-3 * (double)round_ns);
+        fprintf(trace->out,
+                "\"rows\": %" PRIu64 ", \"prompt_tokens\": %" PRIu64 ", \"drafted\": %" PRIu64
                 ", \"accepted\": %" PRIu64 ", \"committed\": %" PRIu64 ", \"moved_rows\": %" PRIu64 "}}",
                 difference(trace, run, "decode_rows"), difference(trace, run, "prefill_tokens"),
                 difference(trace, run, "tokens_drafted"), difference(trace, run, "tokens_accepted"),

@@ -20,7 +20,7 @@
 /* Rounds that a ready row may be passed over, in units of the rounds a fair rotation takes. */
 enum { PATIENCE = 4 };
 
-/* Counts the ready residents by length into sched->count, and the most of one length; returns how many there are. */
+/* Counts the ready residents by length into sched->count; *most: of one length. Returns how many there are. */
 static int32_t count_lengths(struct sb_sched *sched, int32_t *most)
 {
     int32_t n_ready = 0;

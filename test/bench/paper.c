@@ -23,11 +23,13 @@ enum { DRAFT_LEN = 5, WINDOW = 48, CAPTION_WINDOW = 50, ABLATION_BATCH = 8, ABLA
 static const char *const policies[] = {"plain", "eqspec", "exspec", "ragged", "rollback"};
 enum { N_POLICIES = sizeof policies / sizeof *policies };
 
-static struct cell cell_of(const char *policy, int32_t batch, int32_t draft_len, int32_t window, int32_t max_new)
+static struct cell cell_of(const char *policy, int32_t batch, int32_t draft_len, int32_t window,
+                           int32_t max_new)
 {
     const int32_t number = specbatch_policy_by_name(policy);
 
-    return (struct cell){policy, number, batch, window, number == SPECBATCH_POLICY_PLAIN ? -1 : draft_len, max_new, 0};
+    return (struct cell){policy,  number, batch, window, number == SPECBATCH_POLICY_PLAIN ? -1 : draft_len,
+                         max_new, 0};
 }
 
 /* Runs a cell and writes its line. */
@@ -44,7 +46,8 @@ static int add(const struct study *study, FILE *csv, const struct ex_prompts *pr
 }
 
 /* Every policy at every batch, plain at batch 1 first: it is the reference. */
-static int grid(const struct study *study, const char *name, const int32_t *batches, int n_batches, int32_t max_new)
+static int grid(const struct study *study, const char *name, const int32_t *batches, int n_batches,
+                int32_t max_new)
 {
     const struct cell plain = cell_of("plain", 1, DRAFT_LEN, WINDOW, max_new);
     struct outcome reference;
@@ -59,8 +62,8 @@ static int grid(const struct study *study, const char *name, const int32_t *batc
     for (int p = 0; ok && p < N_POLICIES; p++)
         for (int b = 0; ok && b < n_batches; b++)
             if (p > 0 || batches[b] > 1)
-                ok = add(study, csv, &study->prompts, cell_of(policies[p], batches[b], DRAFT_LEN, WINDOW, max_new),
-                         &reference);
+                ok = add(study, csv, &study->prompts,
+                         cell_of(policies[p], batches[b], DRAFT_LEN, WINDOW, max_new), &reference);
     outcome_free(&reference);
     return fclose(csv) == 0 && ok;
 }
@@ -81,8 +84,8 @@ static int ablation(struct study *study)
         study_line(csv, &plain, &reference, &reference);
     for (int p = 1; ok && p < 4; p++)
         for (int32_t k = 1; ok && k <= 8; k += study->quick ? 3 : 1)
-            ok = add(study, csv, &study->prompts, cell_of(policies[p], ABLATION_BATCH, k, WINDOW, study->speed_tokens),
-                     &reference);
+            ok = add(study, csv, &study->prompts,
+                     cell_of(policies[p], ABLATION_BATCH, k, WINDOW, study->speed_tokens), &reference);
     outcome_free(&reference);
     return fclose(csv) == 0 && ok;
 }
@@ -102,10 +105,11 @@ static int captions(const struct study *study, const char *kind)
     if ((csv = study_csv(study, name)) == NULL)
         return 0;
     memset(&reference, 0, sizeof reference);
-    ok = study_load(study, &prompts, file, study->speed_tokens, 25) && study_run(study, &prompts, &plain, &reference);
+    ok = study_load(study, &prompts, file, study->speed_tokens, 25) &&
+         study_run(study, &prompts, &plain, &reference);
     for (int32_t batch = 2; ok && batch <= 32; batch *= 2)
-        ok = add(study, csv, &prompts, cell_of("exspec", batch, DRAFT_LEN, CAPTION_WINDOW, study->speed_tokens),
-                 &reference);
+        ok = add(study, csv, &prompts,
+                 cell_of("exspec", batch, DRAFT_LEN, CAPTION_WINDOW, study->speed_tokens), &reference);
     outcome_free(&reference);
     ex_prompts_free(&prompts);
     return fclose(csv) == 0 && ok;
@@ -113,7 +117,8 @@ static int captions(const struct study *study, const char *kind)
 
 /* ------------------------------------------------------------------- machine */
 
-/* Processor time in ticks: of all programs (idle and waiting left out), and of this one. 0 where /proc is not there. */
+/* Processor time in ticks: of all programs (idle and waiting left out), and of this one. 0 where /proc is not
+ * there. */
 static double busy_ticks(void)
 {
     double t[8] = {0};
@@ -121,7 +126,8 @@ static double busy_ticks(void)
     int n = 0;
 
     if (stat) {
-        n = fscanf(stat, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &t[0], &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], &t[7]);
+        n = fscanf(stat, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &t[0], &t[1], &t[2], &t[3], &t[4], &t[5],
+                   &t[6], &t[7]);
         fclose(stat);
     }
     return n == 8 ? t[0] + t[1] + t[2] + t[5] + t[6] + t[7] : 0.0;
@@ -163,8 +169,8 @@ static int write_machine(const struct study *study, size_t n_prompts, double sec
         return ex_complain("%s: cannot write", path);
     processor_name(name, sizeof name);
     strftime(date, sizeof date, "%Y-%m-%d", gmtime(&now));
-    fprintf(out, "machine\t%s, %ld processors\ndate\t%s\nfingerprint\t%s\n", name, sysconf(_SC_NPROCESSORS_ONLN), date,
-            specbatch_model_fingerprint(study->target));
+    fprintf(out, "machine\t%s, %ld processors\ndate\t%s\nfingerprint\t%s\n", name,
+            sysconf(_SC_NPROCESSORS_ONLN), date, specbatch_model_fingerprint(study->target));
     fprintf(out, "prompts\t%zu\nprompts_file\t%s\nquick\t%d\nminutes\t%.1f\nothers\t%.1f\n", n_prompts,
             strrchr(study->prompts_file, '/') ? strrchr(study->prompts_file, '/') + 1 : study->prompts_file,
             (int)study->quick, seconds / 60.0, others);

@@ -1,11 +1,12 @@
 /*
- * Table 1's lower half: the two faulty prior methods, re-created in the library built with SB_FAULTS, against plain
- * decoding at batch 1 of the same library with its faults off.
+ * Table 1's lower half: the two faulty prior methods, re-created in the library built with SB_FAULTS, against
+ * plain decoding at batch 1 of the same library with its faults off.
  *
- *   DSD   dynamic padding, eqspec's schedule: the correction token is the draft's; rows are padded anew each round and
- *         what padding was added stays counted as content; entries of rejected tokens stay in the cache
- *   BSP   masking, ragged's schedule: rejected tokens are masked but go on counting in the positions of those after
- *         them, so that positions are not contiguous from the first rejection on
+ *   DSD   dynamic padding, eqspec's schedule: the correction token is the draft's; rows are padded anew
+ *         each round and what padding was added stays counted as content; entries of rejected tokens stay
+ *         in the cache
+ *   BSP   masking, ragged's schedule: rejected tokens are masked but go on counting in the positions of
+ *         those after them, so that positions are not contiguous from the first rejection on
  *
  * They reproduce what the paper says is wrong with each, not their code line by line.
  */
@@ -29,7 +30,8 @@ struct prior {
 };
 
 static const struct prior priors[] = {
-    {"DSD", SPECBATCH_POLICY_EQSPEC, SB_FAULT_BONUS_FROM_DRAFT | SB_FAULT_REPAD_WITHOUT_UNPAD, VTABLE_STALE_KV},
+    {"DSD", SPECBATCH_POLICY_EQSPEC, SB_FAULT_BONUS_FROM_DRAFT | SB_FAULT_REPAD_WITHOUT_UNPAD,
+     VTABLE_STALE_KV},
     {"BSP", SPECBATCH_POLICY_RAGGED, SB_FAULT_NONE, VTABLE_MASKED_IN_POSITIONS},
 };
 static const int32_t batches[] = {1, 4, 8, 16};

@@ -1,14 +1,15 @@
 /*
- * The scheduler at scale: the real pool and policies over a backend that computes nothing (support/null_backend.h),
- * to B = 4096 and 100,000 requests. Two things come out.
+ * The scheduler at scale: the real pool and policies over a backend that computes nothing
+ * (support/null_backend.h), to B = 4096 and 100,000 requests. Two things come out.
  *
- *   Simulated: grouping rate, share of realignment, speed-up over plain at the same B, and queueing, by a cost model
- *   of Qwen3-8B with a 0.6B draft in bf16 where passes are bound by memory up to 156 tokens (an A100's ratio).
- *   Attention's reads are left out, and proposals are right independently with probability 0.8.
+ *   Simulated: grouping rate, share of realignment, speed-up over plain at the same B, and queueing, by a
+ *   cost model of Qwen3-8B with a 0.6B draft in bf16 where passes are bound by memory up to 156 tokens (an
+ *   A100's ratio). Attention's reads are left out, and proposals are right independently with probability
+ *   0.8.
  *
- *   Real: the time that a round's scheduling takes on this machine (whole steps but for what drafting and verifying
- *   report), building passes beside it, and a request's submission and collection. Rounds during which another
- *   program took the processor are left out of these.
+ *   Real: the time that a round's scheduling takes on this machine (whole steps but for what drafting and
+ *   verifying report), building passes beside it, and a request's submission and collection. Rounds during
+ *   which another program took the processor are left out of these.
  *
  *   sched_sim [--quick] [FILE.csv]        --quick: to B = 64 only
  */
@@ -35,8 +36,8 @@ struct sim {
     specbatch_pool *pool;
     int32_t policy, batch, n_requests, n_submitted;
     double rate, next_arrival; /* requests a unit of time; 0: the queue is kept full */
-    double *arrived;           /* [n_requests] */
-    double latency, queued;    /* sums: over requests; over time */
+    double *arrived; /* [n_requests] */
+    double latency, queued; /* sums: over requests; over time */
     double *sched_us, *build_us;
     size_t n_steps, n_times, capacity;
     uint64_t event_ns;
@@ -198,12 +199,14 @@ static double simulate(FILE *csv, int32_t policy, int32_t batch, double rate, do
     per_time = sim.n_requests / sim.clock.now;
     median = quantile(sim.sched_us, sim.n_times, 0.5);
     tail = quantile(sim.sched_us, sim.n_times, 0.99);
-    fprintf(csv, "%s,%" PRId32 ",%" PRId32 ",%s,%" PRId32 ",%zu,%.4f,%.4f,%.3f,%.1f,%.1f,%.1f,%.1f,%.1f,%.1f,%.2f\n",
+    fprintf(csv,
+            "%s,%" PRId32 ",%" PRId32 ",%s,%" PRId32
+            ",%zu,%.4f,%.4f,%.3f,%.1f,%.1f,%.1f,%.1f,%.1f,%.1f,%.2f\n",
             specbatch_policy_name(policy), batch, sim.pool->sched.limits.n_slots, rate > 0.0 ? "0.9" : "full",
             sim.n_requests, sim.n_steps, stat(&sim, "group_rows") / stat(&sim, "decode_rows"),
-            sim.clock.moving / sim.clock.now, plain > 0.0 ? per_time / plain : 1.0, sim.queued / sim.clock.now,
-            sim.queued / sim.n_requests, sim.latency / sim.n_requests, median, tail,
-            quantile(sim.build_us, sim.n_times, 0.5), 1e-3 * (double)sim.event_ns / sim.n_requests);
+            sim.clock.moving / sim.clock.now, plain > 0.0 ? per_time / plain : 1.0,
+            sim.queued / sim.clock.now, sim.queued / sim.n_requests, sim.latency / sim.n_requests, median,
+            tail, quantile(sim.build_us, sim.n_times, 0.5), 1e-3 * (double)sim.event_ns / sim.n_requests);
     fflush(csv);
     specbatch_pool_free(sim.pool);
     free(sim.arrived);
@@ -214,8 +217,9 @@ static double simulate(FILE *csv, int32_t policy, int32_t batch, double rate, do
 
 int main(int argc, char **argv)
 {
-    static const int32_t policies[] = {SPECBATCH_POLICY_PLAIN, SPECBATCH_POLICY_EQSPEC, SPECBATCH_POLICY_EXSPEC,
-                                       SPECBATCH_POLICY_RAGGED, SPECBATCH_POLICY_ROLLBACK};
+    static const int32_t policies[] = {SPECBATCH_POLICY_PLAIN, SPECBATCH_POLICY_EQSPEC,
+                                       SPECBATCH_POLICY_EXSPEC, SPECBATCH_POLICY_RAGGED,
+                                       SPECBATCH_POLICY_ROLLBACK};
     const int quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
     FILE *csv = argc > 1 + quick ? fopen(argv[1 + quick], "w") : stdout;
 
@@ -223,8 +227,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "sched_sim: %s: cannot write\n", argv[1 + quick]);
         return 1;
     }
-    fprintf(csv, "policy,batch,window,load,requests,rounds,group_rate,realign_share,speedup,queue,wait,latency,"
-                 "sched_us,sched_p99_us,build_us,event_us\n");
+    fprintf(csv,
+            "policy,batch,window,load,requests,rounds,group_rate,realign_share,speedup,queue,wait,latency,"
+            "sched_us,sched_p99_us,build_us,event_us\n");
     for (int32_t batch = 8; batch <= (quick ? 64 : 4096); batch *= 8) {
         double plain = 0.0;
         for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {

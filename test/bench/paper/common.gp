@@ -1,4 +1,5 @@
-# What every figure of `make paper` shares; called with `dir` set. csv(file, method) is the header and a method's lines.
+# What every figure of `make paper` shares; called with `dir` set. csv(file, method): the header and a
+# method's lines.
 set datafile separator ","
 set datafile columnheaders
 set grid lc rgb "#dddddd"

@@ -1,5 +1,5 @@
-/* Operations that do nothing but advance the clock; see null_backend.h. Device memory is ordinary memory, left
- * untouched where nobody writes, so that caches of any size cost address space only. */
+/* Operations that do nothing but advance the clock; see null_backend.h. Device memory is ordinary memory,
+ * left untouched where nobody writes, so that caches of any size cost address space only. */
 #include "support/null_backend.h"
 
 #include <stdio.h>
@@ -38,14 +38,15 @@ static size_t cache_bytes(const struct sb_device *device)
     return 1;
 }
 
-static size_t exec_bytes(const struct sb_device *device, int32_t n_threads, const struct sb_exec_limits *limits)
+static size_t exec_bytes(const struct sb_device *device, int32_t n_threads,
+                         const struct sb_exec_limits *limits)
 {
     (void)device, (void)n_threads, (void)limits;
     return 0;
 }
 
-static int32_t exec_create(struct sb_exec **out, struct sb_device *device, const struct sb_mem *mem, int32_t n_threads,
-                           const struct sb_exec_limits *limits, struct sb_exec *sibling)
+static int32_t exec_create(struct sb_exec **out, struct sb_device *device, const struct sb_mem *mem,
+                           int32_t n_threads, const struct sb_exec_limits *limits, struct sb_exec *sibling)
 {
     const struct null_costs *costs = &device->clock->costs;
     struct sb_exec *exec = malloc(sizeof *exec);
@@ -98,19 +99,21 @@ static void embed(struct sb_exec *exec, float *x, const struct sb_weight *table,
     exec->clock->now += exec->weights * (work > 1.0 ? work : 1.0);
 }
 
-static void norm(struct sb_exec *exec, void *h, float *x, const float *y, const float *y_weight, const float *weight,
-                 const int32_t *index, int32_t m, int32_t n, float eps)
+static void norm(struct sb_exec *exec, void *h, float *x, const float *y, const float *y_weight,
+                 const float *weight, const int32_t *index, int32_t m, int32_t n, float eps)
 {
-    (void)exec, (void)h, (void)x, (void)y, (void)y_weight, (void)weight, (void)index, (void)m, (void)n, (void)eps;
+    (void)exec, (void)h, (void)x, (void)y, (void)y_weight, (void)weight, (void)index, (void)m, (void)n,
+        (void)eps;
 }
 
-static void gemm(struct sb_exec *exec, float *y, const void *x, const struct sb_weight *weight, const float *bias,
-                 int32_t m)
+static void gemm(struct sb_exec *exec, float *y, const void *x, const struct sb_weight *weight,
+                 const float *bias, int32_t m)
 {
     (void)exec, (void)y, (void)x, (void)weight, (void)bias, (void)m;
 }
 
-static void rope_kv(struct sb_exec *exec, float *qkv, const struct sb_attention *attention, const struct sb_pass *pass)
+static void rope_kv(struct sb_exec *exec, float *qkv, const struct sb_attention *attention,
+                    const struct sb_pass *pass)
 {
     (void)exec, (void)qkv, (void)attention, (void)pass;
 }
@@ -129,7 +132,8 @@ static void swiglu(struct sb_exec *exec, void *y, const float *gate_up, int32_t 
 static void select_none(struct sb_exec *exec, const float *logits, int32_t m, int32_t stride, int32_t limit,
                         const int32_t *at, int32_t *ids, float *logprob, float *margin)
 {
-    (void)exec, (void)logits, (void)m, (void)stride, (void)limit, (void)at, (void)ids, (void)logprob, (void)margin;
+    (void)exec, (void)logits, (void)m, (void)stride, (void)limit, (void)at, (void)ids, (void)logprob,
+        (void)margin;
 }
 
 /* Each proposal is right with the set probability; all after the first wrong one are lost. */
@@ -153,10 +157,27 @@ static void realign(struct sb_exec *exec, void *planes, const struct sb_realign 
 }
 
 static const struct sb_backend null_backend = {
-    .name = "null", .input_bytes = input_bytes, .cache_bytes = cache_bytes, .exec_bytes = exec_bytes,
-    .exec_create = exec_create, .exec_free = exec_free, .exec_sync = exec_sync, .host_alloc = take,
-    .host_free = give, .alloc = take, .free = give, .upload = copy, .download = copy, .embed = embed, .norm = norm,
-    .gemm = gemm, .rope_kv = rope_kv, .attend = attend, .swiglu = swiglu, .select = select_none, .accept = accept,
+    .name = "null",
+    .input_bytes = input_bytes,
+    .cache_bytes = cache_bytes,
+    .exec_bytes = exec_bytes,
+    .exec_create = exec_create,
+    .exec_free = exec_free,
+    .exec_sync = exec_sync,
+    .host_alloc = take,
+    .host_free = give,
+    .alloc = take,
+    .free = give,
+    .upload = copy,
+    .download = copy,
+    .embed = embed,
+    .norm = norm,
+    .gemm = gemm,
+    .rope_kv = rope_kv,
+    .attend = attend,
+    .swiglu = swiglu,
+    .select = select_none,
+    .accept = accept,
     .realign = realign,
 };
 
@@ -172,8 +193,18 @@ void null_model(struct specbatch_model *model, struct null_clock *clock, int32_t
     model->device = &device;
     model->layers = &layer;
     model->config = (struct sb_config){
-        .arch = &sb_arch_qwen3, .vocab = 2, .hidden = 2, .inter = 2, .layers = 1, .heads = 1, .kv_heads = 1,
-        .head_dim = 2, .context = context, .eps = 1e-6, .bos = -1,
-        .rope = {.kind = SB_ROPE_DEFAULT, .rot_dim = 2, .theta = 1e4, .factor = 1.0, .attention_factor = 1.0}};
+        .arch = &sb_arch_qwen3,
+        .vocab = 2,
+        .hidden = 2,
+        .inter = 2,
+        .layers = 1,
+        .heads = 1,
+        .kv_heads = 1,
+        .head_dim = 2,
+        .context = context,
+        .eps = 1e-6,
+        .bos = -1,
+        .rope = {
+            .kind = SB_ROPE_DEFAULT, .rot_dim = 2, .theta = 1e4, .factor = 1.0, .attention_factor = 1.0}};
     snprintf(model->fingerprint, sizeof model->fingerprint, "null");
 }

@@ -8,10 +8,16 @@
 #include "examples/support/args.h"
 #include "examples/support/support.h"
 
-static const char *const columns[] = {"target_passes", "decode_rows", "tokens_committed", "tokens_drafted",
-                                      "tokens_accepted", "draft_ns", "verify_ns", "realign_ns", "round_ns", "rounds",
-                                      "realigned_rows", "realign_bytes", "group_rows"};
-enum { N_COLUMNS = sizeof columns / sizeof *columns, SPEED_TOKENS = 128, VERIFY_TOKENS = 50, QUICK_TOKENS = 16 };
+static const char *const columns[] = {"target_passes",   "decode_rows", "tokens_committed", "tokens_drafted",
+                                      "tokens_accepted", "draft_ns",    "verify_ns",        "realign_ns",
+                                      "round_ns",        "rounds",      "realigned_rows",   "realign_bytes",
+                                      "group_rows"};
+enum {
+    N_COLUMNS = sizeof columns / sizeof *columns,
+    SPEED_TOKENS = 128,
+    VERIFY_TOKENS = 50,
+    QUICK_TOKENS = 16
+};
 
 int study_open(struct study *study, int argc, char **argv, const char *intro)
 {
@@ -21,7 +27,8 @@ int study_open(struct study *study, int argc, char **argv, const char *intro)
         {"--captions", "DIR", EX_STRING, &study->captions_dir, 0, 0, "holds multi30k_*.jsonl"},
         {"--out", "DIR", EX_STRING, &study->out_dir, 0, 0, "where the CSV files go (build/paper)"},
         {"--threads", "N", EX_INT, &study->threads, 1, 256, "threads (one for each processor)"},
-        {"--part", "all|equivalence|speed|captions|ablation", EX_CHOICE, &study->part, 0, 0, "one of them (all)"},
+        {"--part", "all|equivalence|speed|captions|ablation", EX_CHOICE, &study->part, 0, 0,
+         "one of them (all)"},
         {"--quick", NULL, EX_SWITCH, &study->quick, 0, 0, "few prompts and tokens: tries the pipeline"},
     };
     char path[2][1024];
@@ -99,7 +106,8 @@ static void add_step(void *user, struct ex_run *run)
     const uint64_t *now = run->counters, *last = outcome->last;
     const int decode = counter(now, "decode_rows") > counter(last, "decode_rows") &&
                        counter(now, "prefill_tokens") == counter(last, "prefill_tokens") &&
-                       counter(now, "draft_passes") - counter(last, "draft_passes") <= (uint64_t)outcome->draft_len;
+                       counter(now, "draft_passes") - counter(last, "draft_passes") <=
+                           (uint64_t)outcome->draft_len;
 
     for (int32_t i = 0; i < specbatch_stat_count(); i++) {
         outcome->decode[i] += decode ? now[i] - last[i] : 0;
@@ -153,7 +161,8 @@ FILE *study_csv(const struct study *study, const char *name)
     return csv;
 }
 
-/* Exact matches and the mean share of the reference's tokens that come before the first difference, in percent. */
+/* Exact matches and the mean share of the reference's tokens that come before the first difference, in
+ * percent. */
 static void compare(const struct ex_run *run, const struct ex_run *reference, double *exact, double *partial)
 {
     *exact = *partial = 0.0;
@@ -170,7 +179,8 @@ static void compare(const struct ex_run *run, const struct ex_run *reference, do
     *partial *= 100.0 / (double)run->n;
 }
 
-void study_line(FILE *csv, const struct cell *cell, const struct outcome *outcome, const struct outcome *reference)
+void study_line(FILE *csv, const struct cell *cell, const struct outcome *outcome,
+                const struct outcome *reference)
 {
     const struct ex_run *run = &outcome->run;
     const double tps = (double)run->n_tokens / run->seconds;

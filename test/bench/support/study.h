@@ -1,9 +1,11 @@
 /*
- * What the programs of `make paper` share: the pair, the prompts, one measured run, and its line in a CSV file.
+ * What the programs of `make paper` share: the pair, the prompts, one measured run, and its line in a CSV
+ * file.
  *
- * A cell is one run of all prompts through one pool. Besides the pool's counters, which are of the whole run, it
- * keeps their sums over decode rounds alone (no prompt token in the target's pass, no prompt pass of the draft):
- * what a round costs is read from those. All derived figures, shares and ratios, are made from the CSV files.
+ * A cell is one run of all prompts through one pool. Besides the pool's counters, which are of the whole run,
+ * it keeps their sums over decode rounds alone (no prompt token in the target's pass, no prompt pass of the
+ * draft): what a round costs is read from those. All derived figures, shares and ratios, are made from the
+ * CSV files.
  */
 #ifndef BENCH_STUDY_H
 #define BENCH_STUDY_H
@@ -41,8 +43,8 @@ struct outcome {
 int study_open(struct study *study, int argc, char **argv, const char *intro);
 void study_close(struct study *study);
 
-/* A prompt file of the study, with room for `max_new` tokens; a quick study takes `quick_limit` of its prompts, drawn
- * evenly. 1, or 0 after a line on stderr. */
+/* A prompt file of the study, with room for `max_new` tokens; a quick study takes `quick_limit` of its
+ * prompts, drawn evenly. 1, or 0 after a line on stderr. */
 int study_load(const struct study *study, struct ex_prompts *out, const char *file, int32_t max_new,
                size_t quick_limit);
 
@@ -53,8 +55,10 @@ void outcome_free(struct outcome *outcome);
 
 /* A CSV file of the study's folder with study_line's header, or NULL after a line on stderr. */
 FILE *study_csv(const struct study *study, const char *name);
-/* One line, also on stdout in short; E and P are counted against `reference`, an outcome of the same prompts. */
-void study_line(FILE *csv, const struct cell *cell, const struct outcome *outcome, const struct outcome *reference);
+/* One line, also on stdout in short; E and P are counted against `reference`, an outcome of the same
+ * prompts. */
+void study_line(FILE *csv, const struct cell *cell, const struct outcome *outcome,
+                const struct outcome *reference);
 
 /* Evenly drawn prompts, every (n / keep)th: the others are freed. */
 void study_thin(struct ex_prompts *prompts, size_t keep);
