@@ -64,11 +64,12 @@ TSRC  := $(sort $(wildcard test/test_*.c))
 TEST  := $(TSRC:%.c=$(B)/%)
 TSUP  := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard test/support/*.c)))
 BEN   := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/bench/*.c)))
+BENSUP := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard test/bench/support/*.c)))
 EX    := $(patsubst %.c,$(B)/%,$(sort $(wildcard examples/*.c)))
 EXSUP := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard examples/support/*.c)))
 Q     := $(if $(V),,@)
 
-.PHONY: all lib examples setup demo check lint bench install clean help
+.PHONY: all lib examples setup demo check lint bench paper paper-report setup-paper install clean help
 all: lib examples                 ## library and examples
 lib: $(SO) $(AR_)                 ## shared and static library and specbatch.pc, copied into lib/
 	$(Q)mkdir -p lib && cp -P $(SO) $(B)/$(SONAME) $(B)/libspecbatch.so $(AR_) lib/
@@ -129,6 +130,19 @@ $(B)/test/test_mutations: test/test_mutations.c $(B)/faults.a
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(LINK_TEST) -DSB_FAULTS $< $(B)/faults.a $(LDFLAGS) $(SB_LIBS) -o $@
 
+# Benches run prompts through the examples' support; one of them is of the library with faults.
+$(B)/test/bench/support/%.o: test/bench/support/%.c $(B)/flags
+	@mkdir -p $(@D); echo "  CC   $<"
+	$(Q)$(LINK_TEST) -Itest/bench -c $< -o $@
+$(B)/bench.a: $(BENSUP) $(EXSUP)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+$(B)/test/bench/%: test/bench/%.c $(B)/bench.a $(B)/internal.a
+	@mkdir -p $(@D); echo "  TEST $<"
+	$(Q)$(LINK_TEST) -Itest/bench $< $(B)/bench.a $(B)/internal.a $(LDFLAGS) $(SB_LIBS) -o $@
+$(B)/test/bench/paper_faults: test/bench/paper_faults.c $(B)/bench.a $(B)/faults.a
+	@mkdir -p $(@D); echo "  TEST $<"
+	$(Q)$(LINK_TEST) -Itest/bench -DSB_FAULTS $< $(B)/bench.a $(B)/faults.a $(LDFLAGS) $(SB_LIBS) -o $@
+
 # Examples link the shared library, as a user would.
 $(B)/examples/support/%.o: examples/support/%.c $(B)/flags
 	@mkdir -p $(@D); echo "  EX   $<"
@@ -180,6 +194,28 @@ build/bench/target: | $(B)/test/bench/make_checkpoint
 build/bench/draft: | $(B)/test/bench/make_checkpoint
 	$(Q)mkdir -p $(@D) && $| $@ --arch qwen3 --hidden 256 --inter 768 --layers 4 --heads 4 --kv-heads 2 \
 	    --head-dim 64 --vocab 151936 --context 2048 --tied --dtype bf16
+# The paper's tables and figures: QUICK=1 tries the pipeline in build/paper-quick and leaves docs/ alone; FULL=1 takes all
+# 480 prompts, where they are.
+PAPER_DIR     := build/paper$(if $(QUICK),-quick)
+PAPER_PROMPTS := $(if $(FULL),../shared/data/prompts/spec_bench.jsonl,test/data/prompts/spec_bench_60.jsonl)
+PAPER_ARGS     = --out $(PAPER_DIR) --prompts $(PAPER_PROMPTS) $(if $(QUICK),--quick)
+paper: $(B)/test/bench/paper $(B)/test/bench/paper_faults $(B)/test/bench/sched_sim ## the paper's tables and figures into docs/results.md (QUICK=1, FULL=1)
+	@command -v gnuplot >/dev/null || { echo "paper: gnuplot is missing; make setup-paper installs it"; exit 1; }
+	$(Q)mkdir -p $(PAPER_DIR) && rm -f $(PAPER_DIR)/*
+	$(Q)$(B)/test/bench/sched_sim $(if $(QUICK),--quick) $(PAPER_DIR)/sched.csv
+	$(Q)$(B)/test/bench/paper_faults $(PAPER_ARGS)
+	$(Q)$(B)/test/bench/paper $(PAPER_ARGS)
+	$(Q)$(MAKE) --no-print-directory paper-report
+# Draws and writes again from the CSV files that are there.
+paper-report:
+	$(Q)sh test/bench/paper/draw.sh $(PAPER_DIR)
+	$(Q)sh test/bench/paper/report.sh $(PAPER_DIR) 'make paper$(if $(FULL), FULL=1)$(if $(QUICK), QUICK=1)' >$(PAPER_DIR)/results.md
+	$(if $(QUICK),,$(Q)mkdir -p docs/figures && cp $(PAPER_DIR)/results.md docs/ && \
+	    for f in $$(sed -n 's|.*(figures/\(.*\)\.svg).*|\1|p' docs/results.md); do cp $(PAPER_DIR)/$$f.svg docs/figures/; done)
+setup-paper:                      ## install gnuplot, which `make paper` draws with (apt-get)
+	@command -v gnuplot >/dev/null || { sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; set -x; \
+	    $$sudo apt-get -q install -y --no-install-recommends gnuplot-nox || \
+	    { $$sudo apt-get -q update && $$sudo apt-get -q install -y --no-install-recommends gnuplot-nox; }; }
 install: $(SO) $(AR_)             ## libraries, header, specbatch.pc into DESTDIR/PREFIX (no ldconfig)
 	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(INCLUDEDIR)
 	install -m 755 $(SO) $(DESTDIR)$(LIBDIR)

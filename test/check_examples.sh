@@ -116,6 +116,13 @@ usage a_window_below_the_batch '--window: 2' $pair --prompts "$tmp/prompts" --ba
 usage a_checkpoint_that_is_not_there 'no/such' --target no/such --prompts "$tmp/prompts"
 usage a_prompt_file_that_is_not_there 'no/such: cannot open' $pair --prompts no/such
 
+$B/examples/bench $pair --prompts "$tmp/prompts" --limit 3 --max-new 8 --batches 1,2 --draft-lens 2 \
+    --trace "$tmp/trace" >"$tmp/log" 2>&1 || cat "$tmp/log" >"$tmp/out"
+[ "$(grep -c ' 3/3$' "$tmp/log")" -eq 8 ] || cat "$tmp/log" >>"$tmp/out"
+grep -q '^fastest: --policy ' "$tmp/log" || echo "no recommendation" >>"$tmp/out"
+grep -q '"name": "verify"' "$tmp/trace" || echo "no verification in the trace" >>"$tmp/out"
+verdict bench_compares_and_recommends "$tmp/out"
+
 $B/examples/minimal $demo/target $demo/draft "Once upon a time" "Question: How many?" >"$tmp/log" 2>&1 ||
     cat "$tmp/log" >"$tmp/out"
 [ "$(grep -c 'target passes' "$tmp/log")" -eq 2 ] || cat "$tmp/log" >>"$tmp/out"

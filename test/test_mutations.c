@@ -13,7 +13,7 @@
 #include "support/trace.h"
 #include "support/vtable_faults.h"
 
-int sb_fault_now = SB_FAULT_NONE;
+unsigned sb_fault_now = SB_FAULT_NONE;
 
 enum { TRACES = 60 };
 
@@ -48,7 +48,7 @@ static void expect_caught(const char *name, int32_t policy)
 
 static void expect_engine_fault(enum sb_fault fault, const char *name, int32_t policy)
 {
-    sb_fault_now = (int)fault;
+    sb_fault_now = fault;
     expect_caught(name, policy);
     sb_fault_now = SB_FAULT_NONE;
 }
@@ -93,6 +93,7 @@ ENGINE_FAULT(test_stop_handled_after_the_wrong_token, STOP_LATE, -1)
 ENGINE_FAULT(test_logprob_of_another_token, LOGPROB_SHIFTED, -1)
 ENGINE_FAULT(test_prefill_loses_a_token, PREFILL_SKIPS_ONE, -1)
 OPERATION_FAULT(test_pads_counted_in_positions, PADS_IN_POSITIONS, SPECBATCH_POLICY_EQSPEC)
+OPERATION_FAULT(test_rejected_counted_in_positions, MASKED_IN_POSITIONS, SPECBATCH_POLICY_RAGGED)
 OPERATION_FAULT(test_mask_hides_own_column, MASK_ONE_OFF, -1)
 OPERATION_FAULT(test_mask_shows_next_column, MASK_SEES_NEXT, -1)
 OPERATION_FAULT(test_pad_attended_to, PADS_ATTENDED, SPECBATCH_POLICY_EXSPEC)
@@ -126,6 +127,7 @@ TEST_BEGIN
         RUN(test_logprob_of_another_token);
         RUN(test_prefill_loses_a_token);
         RUN(test_pads_counted_in_positions);
+        RUN(test_rejected_counted_in_positions);
         RUN(test_mask_hides_own_column);
         RUN(test_mask_shows_next_column);
         RUN(test_pad_attended_to);

@@ -54,7 +54,6 @@ static void collect_ready(struct ex_run *run, specbatch_pool *pool)
 static void keep_counters(struct ex_run *run, const specbatch_pool *pool)
 {
     int32_t i;
-    run->counters = ex_alloc((size_t)specbatch_stat_count(), sizeof *run->counters);
     for (i = 0; i < specbatch_stat_count(); i++)
         specbatch_pool_stat(pool, specbatch_stat_name(i), &run->counters[i]);
 }
@@ -71,6 +70,7 @@ int ex_run(struct ex_run *run, specbatch_model *target, specbatch_model *draft,
     memset(run, 0, sizeof *run);
     run->n = prompts->n;
     run->results = ex_alloc(run->n, sizeof *run->results);
+    run->counters = ex_alloc((size_t)specbatch_stat_count(), sizeof *run->counters);
     options.queue_max = prompts->n;
     if (specbatch_pool_create(&pool, target, draft, &options) != SPECBATCH_OK)
         return ex_complain("%s", specbatch_last_error());
@@ -84,10 +84,10 @@ int ex_run(struct ex_run *run, specbatch_model *target, specbatch_model *draft,
         }
         collect_ready(run, pool);
         run->seconds = now() - began;
+        keep_counters(run, pool);
         if (tick)
             tick(user, run);
     }
-    keep_counters(run, pool);
     ok = 1;
 done:
     specbatch_pool_free(pool);

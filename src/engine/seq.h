@@ -19,31 +19,31 @@
 #define SB_STOP_MAX 64
 
 struct sb_seq {
-    uint64_t id;
+    /* The scheduler walks thousands of these every round: what it looks at is the first cache line. */
+    struct sb_seq *prev, *next; /* residents by age, or the finished list */
+    int32_t n_tokens, kv_len, draft_kv_len;
+    int32_t start, slot; /* slot: -1 while queued and after it has finished */
+    int32_t finish;      /* 0 while unfinished, then SPECBATCH_FINISH_* */
+    uint64_t last_round; /* the round it last decoded in, or became resident */
+    uint64_t rounds;     /* it was decoded in */
+    int32_t n_prompt;
+
+    int32_t max_tokens;
     int32_t *tokens; /* [max_tokens] */
-    int32_t n_prompt, n_tokens, max_tokens;
     float *logprobs; /* [max_tokens - n_prompt], of generated tokens, or NULL */
     float *margins;  /* likewise: top-1 minus top-2 logit (the audit asks for them) */
 
-    int32_t slot; /* -1 while queued and after it has finished */
-    int32_t start;
-    int32_t kv_len, draft_kv_len;
-
+    uint64_t id;
+    uint64_t drafted, accepted;
     int32_t draft_len; /* most proposals a round, 0: never drafted for */
     int32_t ignore_eos;
-    int32_t stop_ids[SB_STOP_MAX];
-    int32_t n_stop_ids;
-
-    int32_t finish; /* 0 while unfinished, then SPECBATCH_FINISH_* */
-    int32_t status; /* with FINISH_ERROR: why */
-    uint64_t rounds, drafted, accepted;
+    int32_t status;   /* with FINISH_ERROR: why */
     int32_t n_polled; /* generated tokens that poll has handed out */
-
-    /* The scheduler's. */
-    uint64_t last_round;        /* the round it last decoded in, or became resident */
-    struct sb_seq *prev, *next; /* residents by age, or the finished list */
     struct sb_seq *hash_next;
     size_t queue_at; /* index in the queue's heap */
+
+    int32_t n_stop_ids;
+    int32_t stop_ids[SB_STOP_MAX];
 };
 
 static inline int sb_seq_is_ready(const struct sb_seq *seq)

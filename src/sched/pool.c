@@ -31,8 +31,8 @@ int32_t sb_pool_step(struct specbatch_pool *pool)
     while (pool->queue.n > 0 && sb_sched_can_admit(sched))
         sb_sched_admit(sched, sb_queue_take(&pool->queue));
     rc = sb_sched_round(sched);
-    for (struct sb_seq *seq = sched->oldest, *next; seq; seq = next) {
-        next = seq->next;
+    for (int32_t b = 0; b < pool->round.n_rows; b++) {
+        struct sb_seq *seq = pool->round.rows[b].seq;
         if (seq->finish) {
             sb_sched_retire(sched, seq);
             enqueue_finished(pool, seq);

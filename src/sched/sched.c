@@ -104,7 +104,8 @@ void sb_sched_admit(struct sb_sched *s, struct sb_seq *seq)
 {
     seq->slot = s->free_slots[--s->n_free];
     seq->last_round = s->n_rounds;
-    s->n_resident++;
+    if (s->n_resident++ == 0)
+        s->batch_round = s->n_rounds;
     append(s, seq);
 }
 

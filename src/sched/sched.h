@@ -41,6 +41,7 @@ struct sb_sched {
     int32_t n_resident;
     int32_t *free_slots, n_free; /* a stack */
     uint64_t n_rounds;
+    uint64_t batch_round; /* n_rounds when a resident last came to an empty house */
     int32_t n_grouped, n_mixed; /* rows of this round: met at one column without a move; aligned as a mixed batch */
     int32_t *count; /* [cap + 1], for policies that count; zero between calls */
 

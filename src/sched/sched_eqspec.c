@@ -14,15 +14,10 @@
  */
 #include "sched/sched.h"
 
-/* A batch that has not begun is still open to newcomers. */
+/* A batch that has not run a round is still open to newcomers. */
 static int admits(const struct sb_sched *sched)
 {
-    if (sched->limits.replace)
-        return 1;
-    for (const struct sb_seq *seq = sched->oldest; seq; seq = seq->next)
-        if (seq->kv_len > 0 || seq->rounds > 0)
-            return 0;
-    return 1;
+    return sched->limits.replace || sched->n_resident == 0 || sched->n_rounds == sched->batch_round;
 }
 
 /* Every unfinished row's content ends where the longest one's does. */

@@ -20,14 +20,17 @@
 /* Rounds that a ready row may be passed over, in units of the rounds a fair rotation takes. */
 enum { PATIENCE = 4 };
 
-/* Counts the ready residents by length into sched->count; returns how many there are. */
-static int32_t count_lengths(struct sb_sched *sched)
+/* Counts the ready residents by length into sched->count; *most: of one length. Returns how many there are. */
+static int32_t count_lengths(struct sb_sched *sched, int32_t *most)
 {
     int32_t n_ready = 0;
 
+    *most = 0;
     for (const struct sb_seq *seq = sched->oldest; seq; seq = seq->next)
         if (sb_seq_is_ready(seq)) {
-            sched->count[seq->n_tokens]++;
+            const int32_t n = ++sched->count[seq->n_tokens];
+            if (n > *most)
+                *most = n;
             n_ready++;
         }
     return n_ready;
@@ -39,20 +42,14 @@ static void forget_lengths(struct sb_sched *sched)
         sched->count[seq->n_tokens] = 0;
 }
 
-/* The length of the largest group and its size, capped at `batch`; age decides ties because the walk is by age. */
-static int32_t largest_group(const struct sb_sched *sched, int32_t *size)
+/* The length of the oldest ready resident of which there are `size` of its length; 0: none. */
+static int32_t oldest_group(const struct sb_sched *sched, int32_t size)
 {
-    int32_t length = 0;
+    const struct sb_seq *seq = sched->oldest;
 
-    *size = 0;
-    for (const struct sb_seq *seq = sched->oldest; seq && *size < sched->limits.batch; seq = seq->next)
-        if (sb_seq_is_ready(seq) && sched->count[seq->n_tokens] > *size) {
-            length = seq->n_tokens;
-            *size = sched->count[length];
-        }
-    if (*size > sched->limits.batch)
-        *size = sched->limits.batch;
-    return length;
+    while (seq && (!sb_seq_is_ready(seq) || sched->count[seq->n_tokens] < size))
+        seq = seq->next;
+    return seq ? seq->n_tokens : 0;
 }
 
 static int starved(const struct sb_sched *sched, int32_t n_ready)
@@ -114,10 +111,11 @@ static void take_mixed(struct sb_sched *sched)
 
 static void form(struct sb_sched *sched)
 {
-    const int32_t n_ready = count_lengths(sched);
-    const int32_t places = n_ready < sched->limits.batch ? n_ready : sched->limits.batch;
-    int32_t size;
-    const int32_t length = largest_group(sched, &size);
+    const int32_t batch = sched->limits.batch;
+    int32_t most;
+    const int32_t n_ready = count_lengths(sched, &most);
+    const int32_t places = n_ready < batch ? n_ready : batch, size = most < batch ? most : batch;
+    const int32_t length = oldest_group(sched, size);
 
     forget_lengths(sched);
     if (n_ready == 0)

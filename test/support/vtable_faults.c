@@ -7,9 +7,9 @@
 static struct sb_backend faulty;
 
 static const char *const names[VTABLE_FAULTS] = {
-    "none", "pads counted in positions", "mask hides the own column", "mask shows the next column",
-    "a pad is attended to", "stale KV after a rejection", "realignment by the wrong row's offset",
-    "one token too many accepted",
+    "none", "pads counted in positions", "rejected tokens counted in positions", "mask hides the own column",
+    "mask shows the next column", "a pad is attended to", "stale KV after a rejection",
+    "realignment by the wrong row's offset", "one token too many accepted",
 };
 
 const char *vtable_fault_name(enum vtable_fault fault)
@@ -34,16 +34,60 @@ static int32_t qkv_width(const struct sb_attention *a)
     return (a->heads + 2 * a->kv_heads) * a->head_dim;
 }
 
+/* Token t of a pass, rotated as if it stood `by` positions further on. */
+static void rope_shifted(struct sb_exec *exec, float *qkv, const struct sb_attention *attention,
+                         const struct sb_pass *pass, int32_t t, int32_t by)
+{
+    const struct sb_pass one = only(pass, t);
+    struct sb_attention shifted = *attention;
+
+    shifted.cos += (int64_t)by * (attention->rot_dim / 2);
+    shifted.sin += (int64_t)by * (attention->rot_dim / 2);
+    sb_backend_cpu()->rope_kv(exec, qkv + (int64_t)t * qkv_width(attention), &shifted, &one);
+}
+
 static void pads_in_positions(struct sb_exec *exec, float *qkv, const struct sb_attention *attention,
                               const struct sb_pass *pass)
 {
+    for (int32_t t = 0; t < pass->n_tokens; t++)
+        rope_shifted(exec, qkv, attention, pass, t, pass->start[pass->seq[t]]);
+}
+
+/* What the next fault remembers of a row of a plane: the position after its last token, and how many were rejected.
+ * Rows of freed planes may be met again: position 0 begins a row anew. */
+struct masked_row {
+    const void *plane;
+    int64_t base;
+    int32_t end, rejected;
+};
+static struct masked_row masked_rows[4096];
+
+static struct masked_row *masked_row(const void *plane, int64_t base)
+{
+    enum { N = sizeof masked_rows / sizeof *masked_rows };
+    size_t at = ((uintptr_t)plane / 64 * 31 + (uintptr_t)base / 8 * 17) % N;
+
+    for (int i = 0; i < N && masked_rows[at].plane; i++, at = (at + 1) % N)
+        if (masked_rows[at].plane == plane && masked_rows[at].base == base)
+            break;
+    masked_rows[at].plane = plane;
+    masked_rows[at].base = base;
+    return &masked_rows[at];
+}
+
+/* A token that stands where an earlier one stood shows that that one, and those after it, were rejected. */
+static void masked_in_positions(struct sb_exec *exec, float *qkv, const struct sb_attention *a,
+                                const struct sb_pass *pass)
+{
     for (int32_t t = 0; t < pass->n_tokens; t++) {
-        const struct sb_pass one = only(pass, t);
-        const int64_t shift = (int64_t)pass->start[pass->seq[t]] * (attention->rot_dim / 2);
-        struct sb_attention shifted = *attention;
-        shifted.cos += shift;
-        shifted.sin += shift;
-        sb_backend_cpu()->rope_kv(exec, qkv + (int64_t)t * qkv_width(attention), &shifted, &one);
+        const int32_t s = pass->seq[t], pos = pass->pos[t];
+        struct masked_row *row = masked_row(a->k, pass->base[s]);
+        if (pos == 0)
+            row->rejected = 0;
+        else if (pos < row->end)
+            row->rejected += row->end - pos;
+        row->end = pos + 1;
+        rope_shifted(exec, qkv, a, pass, t, pos + row->rejected < pass->cap[s] ? row->rejected : 0);
     }
 }
 
@@ -147,9 +191,11 @@ static void accept_one_more(struct sb_exec *exec, const int32_t *tokens, const i
 
 const struct sb_backend *vtable_with_fault(enum vtable_fault fault)
 {
+    memset(masked_rows, 0, sizeof masked_rows);
     faulty = *sb_backend_cpu();
     switch (fault) {
     case VTABLE_PADS_IN_POSITIONS: faulty.rope_kv = pads_in_positions; break;
+    case VTABLE_MASKED_IN_POSITIONS: faulty.rope_kv = masked_in_positions; break;
     case VTABLE_MASK_ONE_OFF: faulty.attend = mask_one_off; break;
     case VTABLE_MASK_SEES_NEXT: faulty.attend = mask_sees_next; break;
     case VTABLE_PADS_ATTENDED: faulty.attend = pads_attended; break;

@@ -10,6 +10,7 @@
 enum vtable_fault {
     VTABLE_NONE,
     VTABLE_PADS_IN_POSITIONS,  /* rotary positions count the padding before a row */
+    VTABLE_MASKED_IN_POSITIONS, /* and the tokens that were rejected, as if they had stayed there, masked (BSP) */
     VTABLE_MASK_ONE_OFF,       /* a query does not see its own column */
     VTABLE_MASK_SEES_NEXT,     /* a query sees the column after its own */
     VTABLE_PADS_ATTENDED,      /* the column before a padded row's content is attended to */

@@ -1,0 +1,279 @@
+/*
+ * bench: which policy, batch and draft length are fastest for your checkpoints and prompts, on this machine.
+ *
+ * Every setting runs all prompts and is compared, token by token, with plain decoding at batch 1, which runs
+ * first. A setting is only recommended when all its outputs are equal. --trace writes every round of every
+ * run. Exit codes: 0 done, 1 some output differed, 2 bad usage or input, 3 a run failed.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "specbatch.h"
+#include "support/args.h"
+#include "support/prompts.h"
+#include "support/roundtrace.h"
+#include "support/run.h"
+#include "support/support.h"
+
+enum { MAX_LIST = 16 };
+
+struct list {
+    int32_t at[MAX_LIST], n;
+};
+
+struct setting {
+    int32_t policy, batch, draft_len;
+    double speed; /* tokens/s */
+};
+
+struct bench {
+    const char *target_dir, *draft_dir, *prompts_file, *trace_file, *policy_names, *batch_list,
+        *draft_len_list;
+    int32_t limit, max_new, threads, compute, chat;
+
+    specbatch_model *target, *draft;
+    struct ex_prompts prompts;
+    struct list policies, batches, draft_lens;
+    struct ex_trace trace;
+    struct ex_run reference; /* plain at batch 1 */
+    struct setting best;
+    int all_equal;
+};
+
+/* -------------------------------------------------------------------- input */
+
+/* The next of "a,b,c" into `word`; 0 at the end. */
+static int next_word(const char **text, char *word, size_t size)
+{
+    const size_t span = strcspn(*text, ",");
+
+    if (**text == '\0')
+        return 0;
+    snprintf(word, size, "%.*s", (int)span, *text);
+    *text += span + ((*text)[span] == ',');
+    return 1;
+}
+
+static int take_item(struct list *list, int32_t value)
+{
+    if (list->n == MAX_LIST)
+        return ex_complain("a list has more than %d items", MAX_LIST);
+    list->at[list->n++] = value;
+    return 1;
+}
+
+static int read_numbers(struct list *list, const char *option, const char *text, long high)
+{
+    char word[32], *end;
+
+    while (next_word(&text, word, sizeof word)) {
+        const long value = strtol(word, &end, 10);
+        if (end == word || *end || value < 1 || value > high)
+            return ex_complain("%s: \"%s\" is not a number in 1..%ld", option, word, high);
+        if (!take_item(list, (int32_t)value))
+            return 0;
+    }
+    return list->n > 0 ? 1 : ex_complain("%s: the list is empty", option);
+}
+
+static int read_policies(struct bench *bench)
+{
+    const char *text = bench->policy_names;
+    char word[32];
+
+    while (next_word(&text, word, sizeof word)) {
+        const int32_t policy = specbatch_policy_by_name(word);
+        if (policy < 0)
+            return ex_complain("--policies: no policy is called \"%s\"", word);
+        if (!take_item(&bench->policies, policy))
+            return 0;
+    }
+    return bench->policies.n > 0 ? 1 : ex_complain("--policies: the list is empty");
+}
+
+static int read_arguments(struct bench *bench, int argc, char **argv)
+{
+    const struct ex_option options[] = {
+        {"--target", "DIR", EX_STRING, &bench->target_dir, 0, 0, "checkpoint whose text it is; required"},
+        {"--draft", "DIR", EX_STRING, &bench->draft_dir, 0, 0, "checkpoint that proposes; required"},
+        {"--prompts", "FILE", EX_STRING, &bench->prompts_file, 0, 0,
+         "JSON lines: prompt/ids/turns; required"},
+        {"--limit", "N", EX_INT, &bench->limit, 1, INT32_MAX, "take the first N prompts only"},
+        {"--max-new", "N", EX_INT, &bench->max_new, 1, INT32_MAX, "tokens to generate for each prompt (128)"},
+        {"--policies", "LIST", EX_STRING, &bench->policy_names, 0, 0, "(plain,eqspec,exspec,ragged)"},
+        {"--batches", "LIST", EX_STRING, &bench->batch_list, 0, 0, "(1,4,8)"},
+        {"--draft-lens", "LIST", EX_STRING, &bench->draft_len_list, 0, 0, "(3,5)"},
+        {"--chat", "raw|vicuna|qwen3|qwen3-no-think|glm4", EX_CHOICE, &bench->chat, 0, 0,
+         "wrap texts as the user's message of a conversation (raw: as they are)"},
+        {"--threads", "N", EX_INT, &bench->threads, 1, 256, "threads (one for each processor)"},
+        {"--compute", "f32|bf16", EX_CHOICE, &bench->compute, 0, 0, "class of the matrix products (f32)"},
+        {"--trace", "FILE", EX_STRING, &bench->trace_file, 0, 0, "rounds as a Chrome trace, for Perfetto"},
+    };
+    int parsed;
+
+    bench->max_new = 128;
+    bench->policy_names = "plain,eqspec,exspec,ragged";
+    bench->batch_list = "1,4,8";
+    bench->draft_len_list = "3,5";
+    parsed = ex_args_parse(options, sizeof options / sizeof options[0], argc, argv,
+                           "bench --target DIR --draft DIR --prompts FILE [options]; LIST: a,b,c");
+    if (parsed == 1 && (!bench->target_dir || !bench->draft_dir || !bench->prompts_file))
+        return ex_complain("--target, --draft and --prompts are required; --help lists all");
+    if (parsed == 1)
+        parsed = read_policies(bench) &&
+                 read_numbers(&bench->batches, "--batches", bench->batch_list, 4096) &&
+                 read_numbers(&bench->draft_lens, "--draft-lens", bench->draft_len_list, 64);
+    return parsed;
+}
+
+static int open_all(struct bench *bench)
+{
+    specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
+    struct ex_prompt_rules rules = {NULL, bench->chat, bench->max_new, 0, bench->limit};
+
+    options.compute = bench->compute;
+    if (specbatch_model_open(&bench->target, bench->target_dir, &options) != SPECBATCH_OK)
+        return ex_complain("--target: %s", specbatch_last_error());
+    if (specbatch_model_open(&bench->draft, bench->draft_dir, &options) != SPECBATCH_OK)
+        return ex_complain("--draft: %s", specbatch_last_error());
+    rules.target = bench->target;
+    rules.max_len = specbatch_model_context(bench->target);
+    return ex_prompts_load(&bench->prompts, bench->prompts_file, &rules) &&
+           (!bench->trace_file || ex_trace_open(&bench->trace, bench->trace_file));
+}
+
+/* --------------------------------------------------------------------- runs */
+
+static int run_setting(struct bench *bench, const struct setting *setting, struct ex_run *run)
+{
+    struct ex_settings settings = {SPECBATCH_POOL_OPTIONS_INIT, 0, bench->max_new};
+    const int plain = setting->policy == SPECBATCH_POLICY_PLAIN;
+    char name[80];
+
+    settings.pool.policy = setting->policy;
+    settings.pool.batch = setting->batch;
+    settings.pool.draft_len = plain ? -1 : setting->draft_len;
+    settings.pool.max_len = (int32_t)bench->prompts.longest + bench->max_new;
+    settings.pool.n_threads = bench->threads;
+    if (bench->trace.out) {
+        snprintf(name, sizeof name, "%s, batch %" PRId32 ", K = %" PRId32,
+                 specbatch_policy_name(setting->policy), setting->batch, plain ? 0 : setting->draft_len);
+        ex_trace_run(&bench->trace, name);
+    }
+    return ex_run(run, bench->target, bench->draft, &bench->prompts, &settings,
+                  bench->trace.out ? ex_trace_tick : NULL, &bench->trace);
+}
+
+static size_t count_equal(const struct ex_run *a, const struct ex_run *b)
+{
+    size_t equal = 0, i, n_a, n_b;
+
+    for (i = 0; i < a->n; i++) {
+        const int32_t *x = specbatch_result_tokens(a->results[i], &n_a);
+        const int32_t *y = specbatch_result_tokens(b->results[i], &n_b);
+        equal += n_a == n_b && memcmp(x, y, n_a * sizeof *x) == 0;
+    }
+    return equal;
+}
+
+static void print_row(const struct bench *bench, const struct setting *setting, const struct ex_run *run,
+                      size_t n_equal)
+{
+    const double base = (double)bench->reference.n_tokens / bench->reference.seconds;
+    const uint64_t round_ns = ex_run_counter(run, "round_ns");
+
+    printf("%-8s %5" PRId32 " %3" PRId32 " %10.1f %7.2f %10.2f %6.1f %6.1f %8.1f     %zu/%zu\n",
+           specbatch_policy_name(setting->policy), setting->batch,
+           setting->policy == SPECBATCH_POLICY_PLAIN ? 0 : setting->draft_len, setting->speed,
+           setting->speed / base,
+           ex_ratio(ex_run_counter(run, "tokens_committed"), ex_run_counter(run, "decode_rows")),
+           100.0 * ex_ratio(ex_run_counter(run, "draft_ns"), round_ns),
+           100.0 * ex_ratio(ex_run_counter(run, "verify_ns"), round_ns),
+           100.0 * ex_ratio(ex_run_counter(run, "realign_ns"), round_ns), n_equal, run->n);
+    fflush(stdout);
+}
+
+static int measure(struct bench *bench, struct setting setting)
+{
+    struct ex_run run;
+    size_t n_equal;
+    const int ok = run_setting(bench, &setting, &run);
+
+    if (ok) {
+        setting.speed = (double)run.n_tokens / run.seconds;
+        n_equal = count_equal(&run, &bench->reference);
+        bench->all_equal &= n_equal == run.n;
+        print_row(bench, &setting, &run, n_equal);
+        if (n_equal == run.n && setting.speed > bench->best.speed)
+            bench->best = setting;
+    }
+    ex_run_free(&run);
+    return ok;
+}
+
+static int run_all(struct bench *bench)
+{
+    const struct setting plain = {SPECBATCH_POLICY_PLAIN, 1, 0, 0.0};
+    int32_t p, b, k;
+
+    printf("%zu prompts, %" PRId32 " new tokens each\n%s\n\n", bench->prompts.n, bench->max_new,
+           specbatch_model_fingerprint(bench->target));
+    if (!run_setting(bench, &plain, &bench->reference))
+        return 0;
+    printf(
+        "                                times      tokens    share of the time, %%      equal to\n"
+        "policy       B   K   tokens/s   plain 1  per round  draft verify  realign     plain at batch 1\n");
+    for (p = 0; p < bench->policies.n; p++)
+        for (b = 0; b < bench->batches.n; b++)
+            for (k = 0; k < bench->draft_lens.n; k++) {
+                const struct setting setting = {bench->policies.at[p], bench->batches.at[b],
+                                                bench->draft_lens.at[k], 0};
+                if (k > 0 && setting.policy == SPECBATCH_POLICY_PLAIN)
+                    continue;
+                if (!measure(bench, setting))
+                    return 0;
+            }
+    return 1;
+}
+
+static void recommend(const struct bench *bench)
+{
+    const struct setting *best = &bench->best;
+
+    if (best->speed == 0.0)
+        printf("\nno setting was equal to plain decoding\n");
+    else if (best->policy == SPECBATCH_POLICY_PLAIN)
+        printf("\nfastest: --policy plain --batch %" PRId32
+               "; speculation does not pay with this draft here\n",
+               best->batch);
+    else
+        printf("\nfastest: --policy %s --batch %" PRId32 " --draft-len %" PRId32 "\n",
+               specbatch_policy_name(best->policy), best->batch, best->draft_len);
+}
+
+int main(int argc, char **argv)
+{
+    static struct bench bench;
+    int code = EX_USAGE, parsed;
+
+    ex_program = "bench";
+    if ((parsed = read_arguments(&bench, argc, argv)) < 0)
+        return EX_OK;
+    bench.all_equal = 1;
+    if (parsed && open_all(&bench)) {
+        code = run_all(&bench) ? EX_OK : EX_FAILED;
+        if (code == EX_OK)
+            recommend(&bench);
+        if (code == EX_OK && !bench.all_equal)
+            code = EX_DIFFERS;
+    }
+    if (!ex_trace_close(&bench.trace, bench.trace_file))
+        code = EX_FAILED;
+    ex_run_free(&bench.reference);
+    ex_prompts_free(&bench.prompts);
+    specbatch_model_close(bench.draft);
+    specbatch_model_close(bench.target);
+    return code;
+}

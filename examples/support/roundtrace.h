@@ -1,0 +1,28 @@
+/*
+ * Rounds as a Chrome trace (opens in Perfetto or chrome://tracing): a bar for every step, above bars for what
+ * it spent on realignment, drafting and verification, out of the differences of the pool's counters between
+ * two steps.
+ */
+#ifndef EX_ROUNDTRACE_H
+#define EX_ROUNDTRACE_H
+
+#include <stdio.h>
+
+#include "run.h"
+
+struct ex_trace {
+    FILE *out;
+    int32_t n_runs, n_events;
+    uint64_t *last; /* [specbatch_stat_count()] */
+};
+
+/* 1, or 0 after a line on stderr. */
+int ex_trace_open(struct ex_trace *trace, const char *file);
+/* A run begins: what follows stands under this name. */
+void ex_trace_run(struct ex_trace *trace, const char *name);
+/* An ex_tick_fn; user: the trace. */
+void ex_trace_tick(void *user, struct ex_run *run);
+/* 1, or 0 after a line on stderr. */
+int ex_trace_close(struct ex_trace *trace, const char *file);
+
+#endif

@@ -1,0 +1,19 @@
+# What every figure of `make paper` shares; called with `dir` set. csv(file, method): the header and a
+# method's lines.
+set datafile separator ","
+set datafile columnheaders
+set grid lc rgb "#dddddd"
+set border 3
+set tics nomirror
+set key outside right top Left reverse samplen 2
+set logscale x 2
+set xlabel "batch size B"
+set style data linespoints
+set pointsize 0.9
+set style line 1 lc rgb "#444444" lw 2 pt 7 dt 2
+set style line 2 lc rgb "#d62728" lw 2 pt 5
+set style line 3 lc rgb "#ff7f0e" lw 2 pt 9
+set style line 4 lc rgb "#1f77b4" lw 2 pt 7
+set style line 5 lc rgb "#8c564b" lw 2 pt 11
+methods = "plain eqspec exspec ragged rollback"
+csv(file, method) = sprintf("< grep -e '^method,' -e '^%s,' %s/%s.csv", method, dir, file)

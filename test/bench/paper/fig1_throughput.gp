@@ -1,0 +1,6 @@
+# Figure 1: tokens/s over batch size, end to end; every method's E stands in docs/results.md.
+load "test/bench/paper/common.gp"
+set title "Throughput, end to end"
+set ylabel "tokens/s"
+set yrange [0:*]
+plot for [i=1:5] csv("speed", word(methods, i)) using "batch":"tps" ls i title word(methods, i)

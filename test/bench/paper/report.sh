@@ -1,0 +1,182 @@
+#!/bin/sh
+# Writes docs/results.md from the CSV files of `make paper`, to stdout: report.sh DIR COMMAND
+# Times that were taken while other programs had more than 5 % of the processors are left out: E and P, counts and
+# what is simulated do not depend on the load.
+dir=$1 command=$2
+fact() { sed -n "s/^$1	//p" "$dir/machine.txt"; }
+others=$(fact others)
+quiet=$(awk -v o="$others" -v q="$(fact quick)" 'BEGIN { print (o <= 5 && q == 0) ? 1 : 0 }')
+have() { [ -s "$dir/$1.csv" ] && [ "$(wc -l <"$dir/$1.csv")" -gt 1 ]; }
+
+# A CSV file through awk with its columns by name: f("tps") of the line, h[name] its index.
+table() {
+    file=$1
+    shift
+    awk -F, 'function f(name) { return $(h[name]) }
+             NR == 1 { for (i = 1; i <= NF; i++) h[$i] = i; next } '"$1" "$dir/$file.csv"
+}
+# timed FILE...: whether its times may be shown; otherwise says why not.
+timed() {
+    for file in "$@"; do
+        if ! have "$file"; then
+            echo "Not measured yet."
+            return 1
+        fi
+    done
+    [ "$quiet" = 1 ] && return 0
+    echo "Not measured on a quiet machine yet: other programs had $others % of the processors during the last run."
+    return 1
+}
+provenance() { echo "*$(fact machine); $(fact date); $(fact fingerprint); \`$command\`.*"; }
+figure() {
+    echo
+    echo "![$2](figures/$1.svg)"
+    echo
+    echo "$2. $(provenance)"
+}
+
+cat <<EOF
+# Results of \`make paper\`
+
+Written by \`test/bench/paper/report.sh\` from what \`make paper\` measured; not edited by hand. The demo pair
+(\`examples/demo\`), $(fact prompts) Spec-Bench prompts (\`$(fact prompts_file)\`, first turns), greedy, K = 5, W = 48; 50 new tokens
+where outputs are compared, 128 where time is. E is the share of requests whose tokens are exactly those of plain
+decoding at batch 1, P the mean share of tokens before the first difference, both in percent. A figure is
+never shown for a method whose E is not given here.
+
+$(provenance)
+
+## Table 1: equivalence
+EOF
+if have equivalence; then
+    {
+        table equivalence '{ print f("method"), f("batch"), f("E"), f("P") }'
+        have faults && table faults '{ print f("method"), f("batch"), f("E"), f("P") }'
+    } | awk '!($1 in seen) { seen[$1] = 1; order[++n] = $1 }
+             { cell[$1, $2] = sprintf("%.1f / %.1f", $3, $4) }
+             END {
+                 paper["plain"] = "- ; 53.8-93.3 / 96.5-98.2"
+                 paper["eqspec"] = "94.6-97.3 / 96.9-98.6; 92.1-96.5 / 95.7-98.6"
+                 paper["exspec"] = "94.6-97.3 / 96.9-98.6; 90.8-95.2 / 97.1-97.7"
+                 paper["DSD"] = "0.0-0.2 / 1.0-8.1; 0.0 / 0.6-2.2"
+                 paper["BSP"] = "1.0-3.5 / 15.3-39.7; 0.2-2.1 / 8.1-31.3"
+                 print "| E / P | B = 1 | B = 4 | B = 8 | B = 16 | the paper: B = 1; B = 4 |\n|---|---|---|---|---|---|"
+                 for (i = 1; i <= n; i++) {
+                     m = order[i]
+                     printf "| %s |", m
+                     for (b = 1; b <= 16; b = b == 1 ? 4 : 2 * b)
+                         printf " %s |", ((m, b) in cell) ? cell[m, b] : "-"
+                     print " " (m in paper ? paper[m] : "-") " |"
+                 }
+             }'
+    cat <<'EOF'
+
+The paper's figures are ranges over its three model pairs in fp16 on a GPU. DSD and BSP are test-only re-creations of
+what the paper finds wrong with each (`test/bench/paper_faults.c`), on the library built with deliberate faults: DSD takes
+its correction token from the draft, counts padding as content and keeps stale entries; BSP masks rejected tokens but goes
+on counting them in positions.
+EOF
+else
+    echo "Not measured yet."
+fi
+
+printf '\n## Table 2: anatomy at B = 8\n'
+if timed speed; then
+    echo "| | tokens/s | E | verifications | ms a verification | verify % | draft % | realign % | other % |"
+    echo "|---|---|---|---|---|---|---|---|---|"
+    table speed 'f("batch") == 8 && f("method") ~ /^e.spec$/ {
+        r = f("round_ns"); v = f("verify_ns"); d = f("draft_ns"); a = f("realign_ns")
+        printf "| %s | %s | %s | %d | %.2f | %.1f | %.1f | %.2f | %.2f |\n", f("method"), f("tps"), f("E"),
+               f("target_passes"), v / f("target_passes") / 1e6, 100 * v / r, 100 * d / r, 100 * a / r,
+               100 * (r - v - d - a) / r }'
+fi
+
+printf '\n## Throughput and scaling (Figures 1, 5a, 6)\n'
+if timed speed; then
+    echo "End to end, prompts included."
+    echo
+    table speed '{ if (!(f("method") in s)) { s[f("method")] = 1; o[++n] = f("method") }
+                   t[f("method"), f("batch")] = f("tps"); e[f("method")] = (f("method") in e) && e[f("method")] < f("E") ? e[f("method")] : f("E") }
+                 END { print "| tokens/s | B = 1 | 2 | 4 | 8 | 16 | 32 | least E |\n|---|---|---|---|---|---|---|---|"
+                       for (i = 1; i <= n; i++) { printf "| %s |", o[i]
+                           for (b = 1; b <= 32; b *= 2) printf " %s |", ((o[i], b) in t) ? t[o[i], b] : "-"
+                           print " " e[o[i]] " |" } }'
+    figure fig1_throughput "Tokens/s over batch size"
+    figure fig5a_scaling "Tokens/s over batch size, each method against its own B = 1"
+    figure fig6_concurrency "Speculative against plain decoding at equal concurrency"
+fi
+
+printf '\n## Realignment (Figure 5b)\n'
+if timed speed; then
+    echo "| | B | share of decode rounds, % | us a round | rows moved a round |"
+    echo "|---|---|---|---|---|"
+    table speed 'f("method") ~ /^e.spec$/ { printf "| %s | %d | %.2f | %.1f | %.2f |\n", f("method"), f("batch"),
+        100 * f("d_realign_ns") / f("d_round_ns"), f("d_realign_ns") / f("d_rounds") / 1e3, f("d_realigned_rows") / f("d_rounds") }'
+    figure fig5b_overhead "Realignment's share and time a round over batch size"
+fi
+
+printf '\n## Grouping (Figure 5c)\n'
+if have captions_random && have captions_equal; then
+    echo "exspec, W = 50, 100 captions each: percent of decoded rows that met others of their length and were not moved."
+    echo
+    echo "| | B = 2 | 4 | 8 | 16 | 32 |"
+    echo "|---|---|---|---|---|---|"
+    for kind in random equal; do
+        table captions_$kind '{ r[f("batch")] = 100 * f("group_rows") / f("decode_rows") }
+            END { printf "| '$kind' lengths |"; for (b = 2; b <= 32; b *= 2) printf " %.1f |", r[b]; print "" }'
+    done
+    figure fig5c_grouping "exspec's grouping rate over batch size"
+else
+    echo "Not measured yet."
+fi
+
+printf '\n## Equation 1\n'
+if timed speed ablation; then
+    cat <<'EOF'
+Costs of a decode round, each row's share against plain decoding of a row at the same B; alpha is the share of proposals
+accepted, the paper's S = alpha K / (c_draft + c_verify + c_overhead), which leaves the target's own token out; a is the
+probability that one proposal is right, measured at K = 1, and E(a, K) = (1 - a^(K+1)) / (1 - a). Measured: tokens a
+second of decode rounds against plain's.
+
+| | B | c_draft | c_verify | c_overhead | alpha | a | S, the paper's | S, exact E | measured |
+|---|---|---|---|---|---|---|---|---|---|
+EOF
+    a=$(table ablation 'f("method") == "ragged" && f("draft_len") == 1 { print f("tokens_accepted") / f("tokens_drafted") }')
+    table speed 'f("method") == "plain" { p[f("batch")] = f("d_round_ns") / f("d_decode_rows") }
+        f("method") ~ /^(eqspec|exspec|ragged)$/ {
+            a = '"$a"'; k = f("draft_len"); u = p[f("batch")] * f("d_decode_rows")
+            d = f("d_draft_ns") / u; v = f("d_verify_ns") / u; all = f("d_round_ns") / u
+            alpha = f("d_tokens_accepted") / f("d_tokens_drafted")
+            printf "| %s | %d | %.3f | %.3f | %.3f | %.3f | %.3f | %.2f | %.2f | %.2f |\n", f("method"), f("batch"), d, v,
+                   all - d - v, alpha, a, alpha * k / all, (1 - a ^ (k + 1)) / (1 - a) / all,
+                   f("d_tokens_committed") / f("d_decode_rows") / all }'
+fi
+
+printf '\n## Draft length: ragged, eqspec, exspec at equal tokens\n'
+if timed ablation; then
+    echo "tokens/s at B = 8 on 24 of the prompts; plain: $(table ablation 'f("method") == "plain" { print f("tps") }')."
+    echo
+    table ablation 'f("method") != "plain" { if (!(f("method") in s)) { s[f("method")] = 1; o[++n] = f("method") } t[f("method"), f("draft_len")] = f("tps") }
+        END { print "| K | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 |\n|---|---|---|---|---|---|---|---|---|"
+              for (i = 1; i <= n; i++) { printf "| %s |", o[i]; for (k = 1; k <= 8; k++) printf " %s |", t[o[i], k]; print "" } }'
+    figure ablation "Tokens/s over draft length at B = 8"
+fi
+
+printf '\n## The scheduler at scale\n'
+if have sched; then
+    cat <<'EOF'
+The real pool over a backend that computes nothing, 40 requests a row (at most 100,000), prompts of 16-512 and 16-256
+new tokens, W = 6 B. Speed-up over plain at the same B, realignment and queueing are simulated by the cost model of
+`test/bench/sched_sim.c`, the queue kept full, then at 0.9 of that rate (a unit of time is one read of the target's weights).
+Microseconds are real, on this machine, without the rounds in which another program took the processor.
+
+| policy | B | load | requests | grouped | realign | speed-up | queue | wait | latency | us a round: median | 99 % | passes built, us | us a request |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
+EOF
+    table sched '{ printf "| %s | %d | %s | %d | %.2f %% | %.1f %% | %.2f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | %.1f |\n",
+        f("policy"), f("batch"), f("load"), f("requests"), 100 * f("group_rate"), 100 * f("realign_share"), f("speedup"),
+        f("queue"), f("wait"), f("latency"), f("sched_us"), f("sched_p99_us"), f("build_us"), f("event_us") }'
+    figure scheduler "The scheduler's time a round over batch size, queue kept full"
+else
+    echo "Not measured yet."
+fi

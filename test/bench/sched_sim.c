@@ -1,0 +1,243 @@
+/*
+ * The scheduler at scale: the real pool and policies over a backend that computes nothing
+ * (support/null_backend.h), to B = 4096 and 100,000 requests. Two things come out.
+ *
+ *   Simulated: grouping rate, share of realignment, speed-up over plain at the same B, and queueing, by a
+ *   cost model of Qwen3-8B with a 0.6B draft in bf16 where passes are bound by memory up to 156 tokens (an
+ *   A100's ratio). Attention's reads are left out, and proposals are right independently with probability
+ *   0.8.
+ *
+ *   Real: the time that a round's scheduling takes on this machine (whole steps but for what drafting and
+ *   verifying report), building passes beside it, and a request's submission and collection. Rounds during
+ *   which another program took the processor are left out of these.
+ *
+ *   sched_sim [--quick] [FILE.csv]        --quick: to B = 64 only
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "port.h"
+#include "sched/pool.h"
+#include "specbatch.h"
+#include "support/null_backend.h"
+
+enum { DRAFT_LEN = 5, MIN_PROMPT = 16, MAX_PROMPT = 512, MIN_NEW = 16, MAX_NEW = 256, MAX_REQUESTS = 100000 };
+
+/* In reads of the target's 16.4 GB: the draft's 1.2 GB; a column of the caches read and written. */
+static const struct null_costs costs = {1.0, 0.073, 1.8e-5, 1.4e-5, 156.0, 0.8};
+
+struct sim {
+    struct null_clock clock;
+    struct specbatch_model target, draft;
+    specbatch_pool *pool;
+    int32_t policy, batch, n_requests, n_submitted;
+    double rate, next_arrival; /* requests a unit of time; 0: the queue is kept full */
+    double *arrived; /* [n_requests] */
+    double latency, queued; /* sums: over requests; over time */
+    double *sched_us, *build_us;
+    size_t n_steps, n_times, capacity;
+    uint64_t event_ns;
+};
+
+static void need(int32_t rc)
+{
+    if (rc != SPECBATCH_OK) {
+        fprintf(stderr, "sched_sim: %s\n", specbatch_last_error());
+        exit(1);
+    }
+}
+
+static void *memory(void *block, size_t bytes)
+{
+    if ((block = realloc(block, bytes)) == NULL) {
+        fprintf(stderr, "sched_sim: out of memory\n");
+        exit(1);
+    }
+    return block;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double quantile(double *values, size_t n, double q)
+{
+    qsort(values, n, sizeof *values, compare);
+    return n ? values[(size_t)(q * (double)(n - 1))] : 0.0;
+}
+
+static double stat(const struct sim *sim, const char *name)
+{
+    uint64_t value;
+
+    need(specbatch_pool_stat(sim->pool, name, &value));
+    return (double)value;
+}
+
+static long preempted(void)
+{
+    struct rusage usage;
+
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_nivcsw;
+}
+
+static void open_pool(struct sim *sim)
+{
+    specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
+    const int32_t chunk = 16 * sim->batch;
+
+    options.policy = sim->policy;
+    options.batch = sim->batch;
+    options.draft_len = DRAFT_LEN;
+    options.max_len = MAX_PROMPT + MAX_NEW;
+    options.prefill_chunk = chunk < 128 ? 128 : chunk > 8192 ? 8192 : chunk;
+    options.n_threads = 1;
+    options.queue_max = MAX_REQUESTS;
+    need(specbatch_pool_create(&sim->pool, &sim->target, &sim->draft, &options));
+}
+
+static int32_t between(struct sim *sim, int32_t low, int32_t high)
+{
+    return low + (int32_t)(null_uniform(&sim->clock) * (double)(high - low + 1));
+}
+
+static void submit(struct sim *sim, double when)
+{
+    static const int32_t zeros[MAX_PROMPT];
+    specbatch_request request = SPECBATCH_REQUEST_INIT;
+
+    request.ids = zeros;
+    request.n_ids = (size_t)between(sim, MIN_PROMPT, MAX_PROMPT);
+    request.max_new = between(sim, MIN_NEW, MAX_NEW);
+    sim->arrived[sim->n_submitted++] = when;
+    need(specbatch_pool_submit(sim->pool, &request, NULL));
+}
+
+/* Requests that have come by now; an idle pool waits for the next one. */
+static void arrive(struct sim *sim)
+{
+    const uint64_t began = sb_port_now_ns();
+    const size_t full = 2 * (size_t)sim->pool->sched.limits.n_slots;
+
+    if (sim->rate == 0.0)
+        while (sim->n_submitted < sim->n_requests && sim->pool->queue.n < full)
+            submit(sim, sim->clock.now);
+    if (sim->rate > 0.0 && sim->pool->n_active == 0 && sim->clock.now < sim->next_arrival)
+        sim->clock.now = sim->next_arrival;
+    while (sim->rate > 0.0 && sim->n_submitted < sim->n_requests && sim->next_arrival <= sim->clock.now) {
+        submit(sim, sim->next_arrival);
+        sim->next_arrival -= log(1.0 - null_uniform(&sim->clock)) / sim->rate;
+    }
+    sim->event_ns += sb_port_now_ns() - began;
+}
+
+static int32_t collect(struct sim *sim)
+{
+    const uint64_t began = sb_port_now_ns();
+    specbatch_result *result;
+    int32_t n = 0;
+
+    for (; specbatch_pool_collect(sim->pool, &result) == SPECBATCH_OK; n++) {
+        sim->latency += sim->clock.now - sim->arrived[specbatch_result_id(result) - 1];
+        specbatch_result_free(result);
+    }
+    sim->event_ns += sb_port_now_ns() - began;
+    return n;
+}
+
+static void keep_times(struct sim *sim, double sched_us, double build_us)
+{
+    if (sim->n_times == sim->capacity) {
+        sim->capacity = sim->capacity ? 2 * sim->capacity : 1024;
+        sim->sched_us = memory(sim->sched_us, sim->capacity * sizeof *sim->sched_us);
+        sim->build_us = memory(sim->build_us, sim->capacity * sizeof *sim->build_us);
+    }
+    sim->build_us[sim->n_times] = build_us;
+    sim->sched_us[sim->n_times++] = sched_us;
+}
+
+static void step(struct sim *sim)
+{
+    const double built = stat(sim, "draft_ns") + stat(sim, "verify_ns"), clock = sim->clock.now;
+    const long switches = preempted();
+    const uint64_t began = sb_port_now_ns();
+    double us, build_us;
+
+    need(specbatch_pool_step(sim->pool, NULL));
+    us = (double)(sb_port_now_ns() - began) * 1e-3;
+    build_us = (stat(sim, "draft_ns") + stat(sim, "verify_ns") - built) * 1e-3;
+    sim->queued += (double)sim->pool->queue.n * (sim->clock.now - clock);
+    sim->n_steps++;
+    if (preempted() == switches)
+        keep_times(sim, us - build_us, build_us);
+}
+
+/* Runs all requests and writes a line; returns requests a unit of time. `plain`: plain decoding's, or 0. */
+static double simulate(FILE *csv, int32_t policy, int32_t batch, double rate, double plain)
+{
+    struct sim sim = {.clock = {costs, 0.0, 0.0, 1}, .policy = policy, .batch = batch, .rate = rate};
+    int32_t n_done = 0;
+    double per_time, median, tail;
+
+    sim.n_requests = 40 * batch < 1000 ? 1000 : 40 * batch > MAX_REQUESTS ? MAX_REQUESTS : 40 * batch;
+    sim.arrived = memory(NULL, (size_t)sim.n_requests * sizeof *sim.arrived);
+    null_model(&sim.target, &sim.clock, MAX_PROMPT + MAX_NEW);
+    null_model(&sim.draft, &sim.clock, MAX_PROMPT + MAX_NEW);
+    open_pool(&sim);
+    while (n_done < sim.n_requests) {
+        arrive(&sim);
+        step(&sim);
+        n_done += collect(&sim);
+    }
+    per_time = sim.n_requests / sim.clock.now;
+    median = quantile(sim.sched_us, sim.n_times, 0.5);
+    tail = quantile(sim.sched_us, sim.n_times, 0.99);
+    fprintf(csv,
+            "%s,%" PRId32 ",%" PRId32 ",%s,%" PRId32
+            ",%zu,%.4f,%.4f,%.3f,%.1f,%.1f,%.1f,%.1f,%.1f,%.1f,%.2f\n",
+            specbatch_policy_name(policy), batch, sim.pool->sched.limits.n_slots, rate > 0.0 ? "0.9" : "full",
+            sim.n_requests, sim.n_steps, stat(&sim, "group_rows") / stat(&sim, "decode_rows"),
+            sim.clock.moving / sim.clock.now, plain > 0.0 ? per_time / plain : 1.0,
+            sim.queued / sim.clock.now, sim.queued / sim.n_requests, sim.latency / sim.n_requests, median,
+            tail, quantile(sim.build_us, sim.n_times, 0.5), 1e-3 * (double)sim.event_ns / sim.n_requests);
+    fflush(csv);
+    specbatch_pool_free(sim.pool);
+    free(sim.arrived);
+    free(sim.sched_us);
+    free(sim.build_us);
+    return per_time;
+}
+
+int main(int argc, char **argv)
+{
+    static const int32_t policies[] = {SPECBATCH_POLICY_PLAIN, SPECBATCH_POLICY_EQSPEC,
+                                       SPECBATCH_POLICY_EXSPEC, SPECBATCH_POLICY_RAGGED,
+                                       SPECBATCH_POLICY_ROLLBACK};
+    const int quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
+    FILE *csv = argc > 1 + quick ? fopen(argv[1 + quick], "w") : stdout;
+
+    if (!csv) {
+        fprintf(stderr, "sched_sim: %s: cannot write\n", argv[1 + quick]);
+        return 1;
+    }
+    fprintf(csv,
+            "policy,batch,window,load,requests,rounds,group_rate,realign_share,speedup,queue,wait,latency,"
+            "sched_us,sched_p99_us,build_us,event_us\n");
+    for (int32_t batch = 8; batch <= (quick ? 64 : 4096); batch *= 8) {
+        double plain = 0.0;
+        for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
+            const double full = simulate(csv, policies[p], batch, 0.0, plain);
+            if (p == 0)
+                plain = full;
+            simulate(csv, policies[p], batch, 0.9 * full, plain);
+        }
+    }
+    return csv != stdout && fclose(csv) != 0;
+}

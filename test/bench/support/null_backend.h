@@ -1,0 +1,34 @@
+/*
+ * A backend that computes nothing: a pool on it is the real scheduler with the arithmetic taken out. Time is
+ * a clock of its own that passes and moves advance by a cost model, and what a row gets accepted comes from a
+ * seeded generator.
+ *
+ *   a pass    weights * max(1, tokens / ridge)     the weights are read once; beyond `ridge` tokens
+ *                                                  arithmetic binds
+ *   a move    column * columns moved
+ *
+ * The unit is one read of the target's weights. Tokens are all 0; a model has no weights and never ends a
+ * sequence.
+ */
+#ifndef BENCH_NULL_BACKEND_H
+#define BENCH_NULL_BACKEND_H
+
+#include "model/model.h"
+
+struct null_costs {
+    double target_weights, draft_weights, target_column, draft_column, ridge, acceptance;
+};
+
+struct null_clock {
+    struct null_costs costs;
+    double now, moving; /* time so far; of it spent moving rows */
+    uint64_t random;
+};
+
+double null_uniform(struct null_clock *clock); /* [0, 1) */
+
+/* A model on that backend: context positions, one layer of one head. It is the caller's memory and is never
+ * closed. */
+void null_model(struct specbatch_model *model, struct null_clock *clock, int32_t context);
+
+#endif

@@ -1,0 +1,202 @@
+/* Running and writing cells; see study.h. */
+#include "study.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "examples/support/args.h"
+#include "examples/support/support.h"
+
+static const char *const columns[] = {"target_passes",   "decode_rows", "tokens_committed", "tokens_drafted",
+                                      "tokens_accepted", "draft_ns",    "verify_ns",        "realign_ns",
+                                      "round_ns",        "rounds",      "realigned_rows",   "realign_bytes",
+                                      "group_rows"};
+enum {
+    N_COLUMNS = sizeof columns / sizeof *columns,
+    SPEED_TOKENS = 128,
+    VERIFY_TOKENS = 50,
+    QUICK_TOKENS = 16
+};
+
+int study_open(struct study *study, int argc, char **argv, const char *intro)
+{
+    const struct ex_option options[] = {
+        {"--demo", "DIR", EX_STRING, &study->demo, 0, 0, "holds target/ and draft/ (examples/demo)"},
+        {"--prompts", "FILE", EX_STRING, &study->prompts_file, 0, 0, "JSON lines"},
+        {"--captions", "DIR", EX_STRING, &study->captions_dir, 0, 0, "holds multi30k_*.jsonl"},
+        {"--out", "DIR", EX_STRING, &study->out_dir, 0, 0, "where the CSV files go (build/paper)"},
+        {"--threads", "N", EX_INT, &study->threads, 1, 256, "threads (one for each processor)"},
+        {"--part", "all|equivalence|speed|captions|ablation", EX_CHOICE, &study->part, 0, 0,
+         "one of them (all)"},
+        {"--quick", NULL, EX_SWITCH, &study->quick, 0, 0, "few prompts and tokens: tries the pipeline"},
+    };
+    char path[2][1024];
+    int parsed;
+
+    study->demo = "examples/demo";
+    study->prompts_file = "test/data/prompts/spec_bench_60.jsonl";
+    study->captions_dir = "test/data/prompts";
+    study->out_dir = "build/paper";
+    if ((parsed = ex_args_parse(options, sizeof options / sizeof *options, argc, argv, intro)) != 1)
+        return parsed;
+    study->speed_tokens = study->quick ? 2 * QUICK_TOKENS : SPEED_TOKENS;
+    study->verify_tokens = study->quick ? QUICK_TOKENS : VERIFY_TOKENS;
+    snprintf(path[0], sizeof path[0], "%s/target", study->demo);
+    snprintf(path[1], sizeof path[1], "%s/draft", study->demo);
+    if (specbatch_model_open(&study->target, path[0], NULL) != SPECBATCH_OK ||
+        specbatch_model_open(&study->draft, path[1], NULL) != SPECBATCH_OK)
+        return ex_complain("%s", specbatch_last_error());
+    return study_load(study, &study->prompts, study->prompts_file, study->speed_tokens, 6);
+}
+
+void study_close(struct study *study)
+{
+    ex_prompts_free(&study->prompts);
+    specbatch_model_close(study->draft);
+    specbatch_model_close(study->target);
+}
+
+void study_thin(struct ex_prompts *prompts, size_t keep)
+{
+    size_t n = 0;
+
+    if (prompts->n <= keep)
+        return;
+    prompts->longest = 0;
+    for (size_t i = 0; i < prompts->n; i++) {
+        if (n < keep && i == n * prompts->n / keep) {
+            prompts->at[n++] = prompts->at[i];
+            if (prompts->at[i].n_ids > prompts->longest)
+                prompts->longest = prompts->at[i].n_ids;
+        } else {
+            free(prompts->at[i].ids);
+        }
+    }
+    prompts->n = n;
+}
+
+int study_load(const struct study *study, struct ex_prompts *out, const char *file, int32_t max_new,
+               size_t quick_limit)
+{
+    const struct ex_prompt_rules rules = {study->target, SPECBATCH_CHAT_RAW, max_new,
+                                          specbatch_model_context(study->target), 0};
+
+    if (!ex_prompts_load(out, file, &rules))
+        return 0;
+    if (study->quick)
+        study_thin(out, quick_limit);
+    return 1;
+}
+
+/* -------------------------------------------------------------------- a cell */
+
+static uint64_t counter(const uint64_t *counters, const char *name)
+{
+    for (int32_t i = 0; i < specbatch_stat_count(); i++)
+        if (strcmp(specbatch_stat_name(i), name) == 0)
+            return counters[i];
+    return 0;
+}
+
+/* After every step: whether it was a decode round, and if so its counters. */
+static void add_step(void *user, struct ex_run *run)
+{
+    struct outcome *outcome = user;
+    const uint64_t *now = run->counters, *last = outcome->last;
+    const int decode = counter(now, "decode_rows") > counter(last, "decode_rows") &&
+                       counter(now, "prefill_tokens") == counter(last, "prefill_tokens") &&
+                       counter(now, "draft_passes") - counter(last, "draft_passes") <=
+                           (uint64_t)outcome->draft_len;
+
+    for (int32_t i = 0; i < specbatch_stat_count(); i++) {
+        outcome->decode[i] += decode ? now[i] - last[i] : 0;
+        outcome->last[i] = now[i];
+    }
+}
+
+int study_run(const struct study *study, const struct ex_prompts *prompts, const struct cell *cell,
+              struct outcome *outcome)
+{
+    struct ex_settings settings = {SPECBATCH_POOL_OPTIONS_INIT, 0, cell->max_new};
+
+    settings.pool.policy = cell->policy;
+    settings.pool.batch = cell->batch;
+    settings.pool.window = cell->window > cell->batch ? cell->window : cell->batch;
+    settings.pool.draft_len = cell->draft_len;
+    settings.pool.max_len = cell->max_len ? cell->max_len : (int32_t)prompts->longest + cell->max_new;
+    settings.pool.n_threads = study->threads;
+    *outcome = (struct outcome){.draft_len = cell->draft_len};
+    outcome->last = ex_alloc((size_t)specbatch_stat_count(), sizeof *outcome->last);
+    outcome->decode = ex_alloc((size_t)specbatch_stat_count(), sizeof *outcome->decode);
+    return ex_run(&outcome->run, study->target, study->draft, prompts, &settings, add_step, outcome);
+}
+
+void outcome_free(struct outcome *outcome)
+{
+    ex_run_free(&outcome->run);
+    free(outcome->last);
+    free(outcome->decode);
+    *outcome = (struct outcome){.draft_len = 0};
+}
+
+/* --------------------------------------------------------------------- lines */
+
+FILE *study_csv(const struct study *study, const char *name)
+{
+    char path[1024];
+    FILE *csv;
+
+    snprintf(path, sizeof path, "%s/%s.csv", study->out_dir, name);
+    if ((csv = fopen(path, "w")) == NULL) {
+        ex_complain("%s: cannot write", path);
+        return NULL;
+    }
+    fprintf(csv, "method,batch,draft_len,window,max_new,prompts,E,P,tokens,seconds,tps");
+    for (int i = 0; i < N_COLUMNS; i++)
+        fprintf(csv, ",%s", columns[i]);
+    for (int i = 0; i < N_COLUMNS; i++)
+        fprintf(csv, ",d_%s", columns[i]);
+    fputc('\n', csv);
+    return csv;
+}
+
+/* Exact matches and the mean share of the reference's tokens that come before the first difference, in
+ * percent. */
+static void compare(const struct ex_run *run, const struct ex_run *reference, double *exact, double *partial)
+{
+    *exact = *partial = 0.0;
+    for (size_t i = 0; i < run->n; i++) {
+        size_t n, n_reference, same = 0;
+        const int32_t *got = specbatch_result_tokens(run->results[i], &n);
+        const int32_t *expected = specbatch_result_tokens(reference->results[i], &n_reference);
+        while (same < n && same < n_reference && got[same] == expected[same])
+            same++;
+        *exact += same == n && same == n_reference;
+        *partial += (double)same / (double)n_reference;
+    }
+    *exact *= 100.0 / (double)run->n;
+    *partial *= 100.0 / (double)run->n;
+}
+
+void study_line(FILE *csv, const struct cell *cell, const struct outcome *outcome,
+                const struct outcome *reference)
+{
+    const struct ex_run *run = &outcome->run;
+    const double tps = (double)run->n_tokens / run->seconds;
+    double exact, partial;
+
+    compare(run, &reference->run, &exact, &partial);
+    fprintf(csv, "%s,%" PRId32 ",%" PRId32 ",%" PRId32 ",%" PRId32 ",%zu,%.1f,%.1f,%" PRIu64 ",%.3f,%.1f",
+            cell->method, cell->batch, cell->draft_len, cell->window, cell->max_new, run->n, exact, partial,
+            run->n_tokens, run->seconds, tps);
+    for (int i = 0; i < N_COLUMNS; i++)
+        fprintf(csv, ",%" PRIu64, counter(run->counters, columns[i]));
+    for (int i = 0; i < N_COLUMNS; i++)
+        fprintf(csv, ",%" PRIu64, counter(outcome->decode, columns[i]));
+    fputc('\n', csv);
+    fflush(csv);
+    printf("  %-12s B %2" PRId32 "  K %" PRId32 "  E %5.1f  P %5.1f  %8.1f tokens/s  %6.1f s\n", cell->method,
+           cell->batch, cell->draft_len, exact, partial, tps, run->seconds);
+    fflush(stdout);
+}

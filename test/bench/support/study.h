@@ -1,0 +1,66 @@
+/*
+ * What the programs of `make paper` share: the pair, the prompts, one measured run, and its line in a CSV
+ * file.
+ *
+ * A cell is one run of all prompts through one pool. Besides the pool's counters, which are of the whole run,
+ * it keeps their sums over decode rounds alone (no prompt token in the target's pass, no prompt pass of the
+ * draft): what a round costs is read from those. All derived figures, shares and ratios, are made from the
+ * CSV files.
+ */
+#ifndef BENCH_STUDY_H
+#define BENCH_STUDY_H
+
+#include <stdio.h>
+
+#include "examples/support/prompts.h"
+#include "examples/support/run.h"
+
+/* The order of --part's names. */
+enum { STUDY_ALL, STUDY_EQUIVALENCE, STUDY_SPEED, STUDY_CAPTIONS, STUDY_ABLATION };
+
+struct study {
+    const char *demo, *prompts_file, *captions_dir, *out_dir;
+    int32_t quick, threads;
+    int32_t part; /* STUDY_* */
+    specbatch_model *target, *draft;
+    struct ex_prompts prompts;
+    int32_t verify_tokens, speed_tokens; /* new tokens of a request */
+};
+
+struct cell {
+    const char *method; /* what the CSV calls it */
+    int32_t policy, batch, window, draft_len, max_new;
+    int32_t max_len; /* 0: as long as the longest prompt needs */
+};
+
+struct outcome {
+    struct ex_run run;
+    uint64_t *last, *decode; /* [specbatch_stat_count()] the last step's counters; sums over decode rounds */
+    int32_t draft_len;
+};
+
+/* Command line, models and prompts. 1, or 0 after a line on stderr; -1 after --help. */
+int study_open(struct study *study, int argc, char **argv, const char *intro);
+void study_close(struct study *study);
+
+/* A prompt file of the study, with room for `max_new` tokens; a quick study takes `quick_limit` of its
+ * prompts, drawn evenly. 1, or 0 after a line on stderr. */
+int study_load(const struct study *study, struct ex_prompts *out, const char *file, int32_t max_new,
+               size_t quick_limit);
+
+/* 1, or 0 after a line on stderr; outcome_free either way. */
+int study_run(const struct study *study, const struct ex_prompts *prompts, const struct cell *cell,
+              struct outcome *outcome);
+void outcome_free(struct outcome *outcome);
+
+/* A CSV file of the study's folder with study_line's header, or NULL after a line on stderr. */
+FILE *study_csv(const struct study *study, const char *name);
+/* One line, also on stdout in short; E and P are counted against `reference`, an outcome of the same
+ * prompts. */
+void study_line(FILE *csv, const struct cell *cell, const struct outcome *outcome,
+                const struct outcome *reference);
+
+/* Evenly drawn prompts, every (n / keep)th: the others are freed. */
+void study_thin(struct ex_prompts *prompts, size_t keep);
+
+#endif
