@@ -74,7 +74,7 @@ if have equivalence; then
 The paper's figures are ranges over its three model pairs in fp16 on a GPU. DSD and BSP are test-only re-creations of
 what the paper finds wrong with each (`test/bench/paper_faults.c`), on the library built with deliberate faults: DSD takes
 its correction token from the draft, counts padding as content and keeps stale entries; BSP masks rejected tokens but goes
-on counting them in positions.
+on counting them in positions. `-`: not run.
 EOF
 else
     echo "Not measured yet."
@@ -175,8 +175,11 @@ Microseconds are real, on this machine, without the rounds in which another prog
 EOF
     table sched '{ printf "| %s | %d | %s | %d | %.2f %% | %.1f %% | %.2f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | %.1f |\n",
         f("policy"), f("batch"), f("load"), f("requests"), 100 * f("group_rate"), 100 * f("realign_share"), f("speedup"),
-        f("queue"), f("wait"), f("latency"), f("sched_us"), f("sched_p99_us"), f("build_us"), f("event_us") }'
-    figure scheduler "The scheduler's time a round over batch size, queue kept full"
+        f("queue"), f("wait"), f("latency"), f("sched_us"), f("sched_p99_us"), f("build_us"), f("event_us") }' |
+        if [ "$quiet" = 1 ]; then cat; else awk -F'|' -v OFS='|' '{ for (i = 12; i <= 15; i++) $i = " - "; print }'; fi
+    if timed sched; then
+        figure scheduler "The scheduler's time a round over batch size, queue kept full"
+    fi
 else
     echo "Not measured yet."
 fi
