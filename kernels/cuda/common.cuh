@@ -16,7 +16,7 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-#include "launch.h"
+#include "kernels/cuda/launch.h"
 
 #ifndef SB_LAUNCH
 /* Queues kernel(arguments...); a cudaError_t. A template with several parameters goes in parentheses. */

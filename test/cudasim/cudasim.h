@@ -58,6 +58,9 @@ void cudasim_fail_launch(int64_t n);
 /* The n-th cudaMalloc or cudaHostAlloc from now on finds no memory. 0: none. */
 void cudasim_fail_alloc(int64_t n);
 
+/* cublasLt's products of more rows than this add in another order from now on: a library whose bits depend on m. 0: not. */
+void cudasim_break_blas(int64_t rows);
+
 /* What the last failed launch did, or "". */
 const char *cudasim_fault(void);
 /* A lost device is as new; what is allocated stays. (cudaDeviceReset of the real runtime frees.) */

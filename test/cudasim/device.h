@@ -73,6 +73,12 @@ void note_read(const void *address, size_t bytes);
 void note_write(const void *address, size_t bytes);
 void note_atomic(const void *address, size_t bytes);
 
+/* While one lives, the running thread's accesses are not watched: host bodies keep books on the heap. */
+struct unwatched {
+    unwatched();
+    ~unwatched();
+};
+
 struct launch_shape {
     dim3 grid, block;
     size_t shared;

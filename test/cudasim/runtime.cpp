@@ -20,6 +20,10 @@
 #include <set>
 #include <vector>
 
+extern "C" {
+#include "port.h"
+}
+
 typedef std::function<cudaError_t()> operation;
 
 struct CUgraph_st {
@@ -154,11 +158,16 @@ static void lose_device(cudaError_t error, const char *why)
         snprintf(fault_message, sizeof fault_message, "%s", why);
 }
 
+/* In the library's floating-point environment: to nearest, denormals are zero, as kernels are compiled to compute. */
 static cudaError_t run_now(const operation &op)
 {
+    struct sb_fp_env env;
+
     if (sticky != cudaSuccess)
         return sticky;
+    sb_port_fp_enter(&env);
     cudaError_t error = op();
+    sb_port_fp_leave(&env);
     if (error != cudaSuccess && sticky == cudaSuccess)
         lose_device(error, fault_message);
     return error;
