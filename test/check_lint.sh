@@ -51,13 +51,13 @@ deny() {
     [ -z "$1" ] || grep -nE "^ *# *include +\"($2)" $1 /dev/null
 }
 {
-    base=$(find src -maxdepth 1 -name '*.[ch]' ! -name 'api*' ! -name 'backend_*' ! -name 'trace*')
+    base=$(find src -maxdepth 1 -name '*.[ch]' ! -name 'api*' ! -name 'backend_*' ! -name 'cuda_loader*' ! -name 'trace*')
     deny "$base" 'api|sched/|engine/|model/|text/|kernels/'
     deny "$(find src/text -name '*.[ch]')" 'api|sched/|engine/|model/|kernels/'
     deny "$(find src/model -name '*.[ch]')" 'api|sched/|kernels/|engine/(draft|forward|kv|round|runner|seq|verify)'
     deny "$(find src/engine -name '*.[ch]')" 'api|sched/|kernels/'
     deny "$(find src/sched -name '*.[ch]')" 'api|kernels/'
-    deny "$(find src -maxdepth 1 -name 'backend_*')" 'api|sched/|model/|text/|engine/(draft|forward|kv|round|runner|seq|verify)'
+    deny "$(find src -path 'src/cuda/*.[ch]' -o -maxdepth 1 \( -name 'backend_*' -o -name 'cuda_loader*' \))" 'api|sched/|model/|text/|engine/(draft|forward|kv|round|runner|seq|verify)'
     deny "$(find kernels -name '*.[ch]')" 'api|sched/|model/|text/|engine/(draft|forward|kv|round|runner|seq|verify)'
     deny "$(find examples -name '*.[ch]')" '(\.\./)*src/'
 } >"$tmp/out"

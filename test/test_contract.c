@@ -18,7 +18,7 @@ static void traces(uint64_t first, uint64_t n, const struct trace_bias *bias)
 
 static void test_any(void)
 {
-    traces(1, 120, &(struct trace_bias)TRACE_ANY);
+    traces(1, 130, &(struct trace_bias)TRACE_ANY);
 }
 
 static void test_every_policy_with_every_draft(void)

@@ -1,0 +1,20 @@
+/*
+ * Where a test runs its models: on the CPU, or on a CUDA device, real or simulated. The environment decides, so one
+ * program serves all of them:
+ *
+ *     SB_TEST_DEVICE=cpu | cuda      SB_TEST_COMPUTE=f32 | 16bit      B=the build directory, where the module lies
+ */
+#ifndef PLACE_H
+#define PLACE_H
+
+#include "specbatch.h"
+
+/* Defaults but for device, compute and cuda_module. */
+specbatch_model_options place_options(void);
+int place_is_cuda(void);
+/* The class whose bits are the CPU's: then the CPU can be the oracle of a test on a device. */
+int place_is_reference(void);
+/* Absolute path of the CUDA module of this build, whether it is there or not. */
+const char *place_module(void);
+
+#endif
