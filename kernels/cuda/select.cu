@@ -6,7 +6,7 @@
  * a stride each and merge. The log-probability is -log(sum e^(x - max)), a sum of floats: to have the CPU's bits
  * (kernels/cpu/select.c) it is sixteen running sums in ascending order and the fixed tree. All threads compute the
  * powers, a piece at a time; sixteen add them up. That costs about 20 us for 150,000 logits, all rows at once, and
- * only when asked for. A margin of zero is +0.
+ * only when asked for.
  */
 #include "kernels/cuda/common.cuh"
 
@@ -74,7 +74,7 @@ static __device__ float exp_sum(const float *row, int32_t limit, float max, floa
     return sb_hsum16(sum);
 }
 
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 1)
     select_ids(const float *logits, int64_t stride, int32_t limit, const int32_t *at, int32_t *ids, float *logprob,
                float *margin)
 {
@@ -92,7 +92,7 @@ static __global__ void __launch_bounds__(THREADS)
     if (logprob)
         logprob[out] = top.has_nan ? NAN : -sb_log(sum);
     if (margin)
-        margin[out] = limit == 1 ? INFINITY : top.has_nan ? NAN : top.first == top.second ? 0.0f : top.first - top.second;
+        margin[out] = limit == 1 ? INFINITY : top.has_nan ? NAN : top.first - top.second + 0.0f; /* -0 becomes 0 */
 }
 
 extern "C" cudaError_t sb_cuda_select(const float *logits, int32_t m, int32_t stride, int32_t limit, const int32_t *at,
