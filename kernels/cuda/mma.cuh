@@ -270,6 +270,7 @@ static inline std::deque<std::vector<async_copy>> &my_async_groups(void)
 /* A kernel that copies says so first: whatever a launch that failed has left behind is forgotten. */
 static inline void cp_async_begin(void)
 {
+    cudasim::unwatched books;
     my_async_groups().assign(1, {});
 }
 
@@ -278,16 +279,21 @@ static inline void cp_async(shared_at to, const void *from, bool real)
     if (to % 16 || (uintptr_t)from % 16)
         __builtin_trap();
     cudasim::note_write((const void *)to, 16); /* from now on, for whoever looks for races */
+    if (real)
+        cudasim::note_read(from, 16);
+    cudasim::unwatched books;
     my_async_groups().back().push_back(async_copy{to, real ? from : NULL});
 }
 
 static inline void cp_async_commit(void)
 {
+    cudasim::unwatched books;
     my_async_groups().emplace_back();
 }
 
 template <int LEFT> static inline void cp_async_wait(void)
 {
+    cudasim::unwatched books;
     std::deque<std::vector<async_copy>> &groups = my_async_groups();
 
     for (; groups.size() > LEFT + 1; groups.pop_front())

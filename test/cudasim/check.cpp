@@ -137,12 +137,13 @@ static int races(uint64_t stamp, bool is_shared)
     return !is_shared && !fenced && then >= grid_epoch && then < block_epoch ? 2 : 0;
 }
 
-/* Whom a load's stamp names: the thread, or its warp or everybody when others have read here since the barrier. */
-static unsigned reader_id(uint64_t stamp)
+/* Whom a load's stamp names: the thread, or its warp or everybody when others have read here and nothing has ordered
+ * their loads since. */
+static unsigned reader_id(uint64_t stamp, bool is_shared)
 {
     const unsigned id = stamp & ((1u << ID_BITS) - 1), me = running_thread(), my_warp = me / 32;
 
-    if (stamp >> (ID_BITS + STEP_BITS) != epoch || id == me)
+    if (races(stamp, is_shared) != 1)
         return me;
     if (id == ID_WARP + my_warp || (id < ID_WARP && id / 32 == my_warp))
         return ID_WARP + my_warp;
@@ -179,7 +180,7 @@ static void check_cells(cell *c, uintptr_t address, size_t bytes, bool is_write,
         if (is_write)
             c[i].writer = stamp_of(running_thread());
         else
-            c[i].reader = stamp_of(reader_id(c[i].reader));
+            c[i].reader = stamp_of(reader_id(c[i].reader, is_shared));
     }
 }
 
