@@ -29,7 +29,7 @@
  * refuses, a copy or memset outside allocations, waiting on a stream that captures. Fresh memory, shared and of the
  * device, is full of 0xff bytes: NaN in every float type.
  * Not seen: accesses made inside the C library (memcpy of a size unknown at compile time), two reads
- * of which the first is forgotten before a write that races with it, and weak memory order: fibers see stores at once.
+ * of which the first is forgotten before a write that races with it, and weak memory order: fibers see stores at once; vector accesses at addresses that a device would find misaligned.
  */
 #ifndef CUDASIM_H
 #define CUDASIM_H
@@ -63,6 +63,7 @@ void cudasim_break_blas(int64_t rows);
 
 /* What the last failed launch did, or "". */
 const char *cudasim_fault(void);
+void cudasim_print_faults(int on); /* to stderr too: the default */
 /* A lost device is as new; what is allocated stays. (cudaDeviceReset of the real runtime frees.) */
 void cudasim_recover(void);
 

@@ -1,4 +1,6 @@
-# The CUDA sources on the host: the real .cu files and the simulator. Included by the Makefile, which sets B, Q, CXX ...
+# The CUDA sources on the host: the real .cu files and the simulator. Included by the Makefile, which sets B, Q, X86 ...
+# Neither is built with the user's sanitizers: kernels report to the simulator's own checker, through the calls of
+# -fsanitize=thread, so nothing of this goes into one program with the real one.
 #   $(CUDASIM_A)           kernels, plain
 #   $(CUDASIM_CHECKED_A)   kernels whose loads and stores are watched (see cudasim.h); the tests of kernels link it
 CXX      ?= g++
@@ -13,7 +15,7 @@ CUDASIM_CHECKED_A := $(B)/cudasim-checked.a
 
 $(B)/cudasim/test/cudasim/%.o: test/cudasim/%.cpp $(B)/flags
 	@mkdir -p $(@D); echo "  CXX  $<"
-	$(Q)$(CXX) $(SIM_CXX) $(DEPS) $(SB_SAN) -O2 -g $(SIM_FP) -c $< -o $@
+	$(Q)$(CXX) $(SIM_CXX) $(DEPS) -O2 -g $(SIM_FP) -c $< -o $@
 $(B)/cudasim/%.plain.o: %.cu $(B)/flags
 	@mkdir -p $(@D); echo "  SIM  $<"
 	$(Q)$(CXX) $(SIM_CXX) $(DEPS) -O2 -g $(SIM_FP) -x c++ -c $< -o $@
@@ -25,9 +27,12 @@ $(CUDASIM_A): $(SIM_OBJ) $(SIM_CU:%.cu=$(B)/cudasim/%.plain.o)
 $(CUDASIM_CHECKED_A): $(SIM_OBJ) $(SIM_CU:%.cu=$(B)/cudasim/%.checked.o)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
-# The kernels against the CPU's. faults.cu: kernels that are wrong, which the simulator must notice.
-$(B)/test/test_cuda_kernels: test/test_cuda_kernels.c $(B)/cudasim/test/cudasim/faults.checked.o \
-                             $(CUDASIM_CHECKED_A) $(B)/internal.a
+# Kernels against the CPU's, and the simulator by itself. faults.cu: kernels that are wrong, which it must notice.
+SIM_CHECKED := $(addprefix $(B)/test/,test_cuda_kernels test_cuda_attention test_cuda_mma test_cudasim)
+$(SIM_CHECKED): $(B)/test/%: test/%.c $(B)/cudasim/test/cudasim/faults.checked.o $(CUDASIM_CHECKED_A) $(B)/internal.a
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(COMPILE) $(SB_LIB) $(SIM_INC) -Itest $(USER) $(SB_FP) -c $< -o $@.o
-	$(Q)$(CXX) $(SB_SAN) $@.o $(filter %.o %.a,$^) $(LDFLAGS) $(SB_LIBS) -o $@
+	$(Q)$(CXX) $(SB_SAN) $@.o $(filter %.checked.o %.a,$^) $(LDFLAGS) $(SB_LIBS) -o $@
+ifneq ($(findstring thread,$(SAN)),)
+TEST := $(filter-out $(SIM_CHECKED),$(TEST))
+endif

@@ -65,6 +65,7 @@ static std::set<CUgraph_st *> graphs;
 static std::set<CUgraphExec_st *> graph_execs;
 static int64_t fail_launch, fail_alloc, launches;
 static char fault_message[400];
+static bool prints_faults = true;
 
 static cudaError_t report(cudaError_t error)
 {
@@ -255,7 +256,8 @@ static cudaError_t run_launch(const grid_launch &grid)
     }
     if (run_grid(grid))
         return cudaSuccess;
-    fprintf(stderr, "cudasim: %s\n", fault_text());
+    if (prints_faults)
+        fprintf(stderr, "cudasim: %s\n", fault_text());
     lose_device(cudaErrorIllegalAddress, fault_text());
     return sticky;
 }
@@ -326,6 +328,7 @@ void cudasim_configure(const struct cudasim_machine *wanted)
 
 void cudasim_fail_launch(int64_t n) { CUDASIM_LOCK; fail_launch = n; }
 void cudasim_fail_alloc(int64_t n) { CUDASIM_LOCK; fail_alloc = n; }
+void cudasim_print_faults(int on) { prints_faults = on; }
 const char *cudasim_fault(void) { return fault_message; }
 
 void cudasim_recover(void)
@@ -783,7 +786,7 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEve
     CUDASIM_LOCK;
     READY;
     REFUSE_IF(!events.count(start) || !events.count(end), cudaErrorInvalidResourceHandle);
-    REFUSE_IF(start->passed == 0 || end->passed == 0, cudaErrorInvalidResourceHandle);
+    REFUSE_IF(start->recorded == 0 || end->recorded == 0, cudaErrorInvalidResourceHandle);
     if (start->passed < start->recorded || end->passed < end->recorded)
         return report(cudaErrorNotReady);
     *milliseconds = std::chrono::duration<float, std::milli>(end->at - start->at).count();
