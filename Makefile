@@ -117,7 +117,7 @@ $(foreach l,$(LEVELS),$(eval $(call level_rule,$(l))))
 
 $(SO): $(OBJ) src/specbatch.map
 	@mkdir -p $(@D); echo "  LD   $@"
-	$(Q)$(CC) -shared -o $@ $(OBJ) $(CFLAGS) $(LDFLAGS) -Wl,-soname,$(SONAME) $(if $(SAN),,-Wl,-z,defs) \
+	$(Q)$(CC) -shared -o $@ $(OBJ) $(CFLAGS) $(SB_FP) $(LDFLAGS) -Wl,-soname,$(SONAME) $(if $(SAN),,-Wl,-z,defs) \
 	    -Wl,--version-script=src/specbatch.map $(SB_SAN) $(SB_LIBS)
 	$(Q)ln -sf $(@F) $(B)/$(SONAME) && ln -sf $(SONAME) $(B)/libspecbatch.so
 # One relocatable object whose hidden symbols are made local: the archive exports only specbatch_*.
@@ -223,7 +223,7 @@ if ! command -v apt-get >/dev/null 2>&1; then \
     echo "setup: this is not Debian or Ubuntu (no apt-get); install by hand, with headers:"; \
     echo "setup: a C11 compiler with binutils, utf8proc, PCRE2 (8-bit library) and yajl 2"; exit 1; fi; \
 sudo=; if [ "$$(id -u)" != 0 ]; then sudo=sudo; fi; \
-apt() { echo "setup: $$sudo apt-get $$*"; $$sudo env DEBIAN_FRONTEND=noninteractive apt-get -q "$$@"; }; \
+apt() { echo "setup:" $$sudo apt-get "$$@"; $$sudo env DEBIAN_FRONTEND=noninteractive apt-get -q "$$@"; }; \
 apt-cache show $$missing >/dev/null 2>&1 || apt update; \
 apt install -y --no-install-recommends $$missing || \
     { apt update && apt install -y --no-install-recommends $$missing; }
@@ -232,13 +232,24 @@ setup:                            ## install what the build needs and is missing
 	@$(setup_commands)
 demo: $(B)/examples/demo          ## generate with the demo pair under four policies: one table, two texts
 	@echo; $< examples/demo
-check: $(TEST) all                ## build and run every test
+check: $(TEST) $(BEN) all         ## build and run every test
 	$(Q)B=$(B) CC='$(CC)' SAN='$(SAN)' MAKE='$(MAKE)' PYTHON='$(PYTHON)' sh test/run.sh $(TEST)
 lint:                             ## lengths of files and functions, banned calls, direction of includes
 	@sh test/check_lint.sh
-bench: $(BEN)                     ## build and run the benches (minutes; figures are ratios within one run)
-	@for b in $(filter $(B)/test/bench/bench_%,$(BEN)); do echo "== $$b"; $$b || exit 1; done
-install: $(SO) $(AR_) $(MODULE)   ## into DESTDIR/PREFIX: libraries, header, specbatch.pc (ldconfig is yours to run)
+# Random weights of Qwen3-0.6B's shapes (1.2 GB), and a small draft for them.
+BENCH_TARGET ?= build/bench/target
+BENCH_DRAFT  ?= build/bench/draft
+bench: $(BEN) $(BENCH_TARGET) $(BENCH_DRAFT) ## build and run the benches (minutes)
+	$(Q)$(B)/test/bench/bench_kernels
+	$(Q)$(B)/test/bench/bench_tokenizer
+	$(Q)$(B)/test/bench/bench_speculation --target $(BENCH_TARGET) --draft $(BENCH_DRAFT)
+build/bench/target: | $(B)/test/bench/make_checkpoint
+	$(Q)mkdir -p $(@D) && $| $@ --arch qwen3 --hidden 1024 --inter 3072 --layers 28 --heads 16 --kv-heads 8 \
+	    --head-dim 128 --vocab 151936 --context 2048 --tied --dtype bf16
+build/bench/draft: | $(B)/test/bench/make_checkpoint
+	$(Q)mkdir -p $(@D) && $| $@ --arch qwen3 --hidden 256 --inter 768 --layers 4 --heads 4 --kv-heads 2 \
+	    --head-dim 64 --vocab 151936 --context 2048 --tied --dtype bf16
+install: $(SO) $(AR_) $(MODULE)   ## libraries, header, specbatch.pc into DESTDIR/PREFIX (no ldconfig)
 	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(INCLUDEDIR)
 	install -m 755 $(SO) $(DESTDIR)$(LIBDIR)
 	cp -P $(B)/$(SONAME) $(B)/libspecbatch.so $(DESTDIR)$(LIBDIR)

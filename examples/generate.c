@@ -82,7 +82,7 @@ static int settle(struct job *job)
     if (job->window && job->window < job->batch)
         return ex_complain("--window: %" PRId32 " is less than --batch, %" PRId32, job->window, job->batch);
     pool->batch = job->batch;
-    pool->window = job->window;
+    pool->window = job->window ? job->window : 6 * job->batch;
     pool->draft_len = job->draft_len ? job->draft_len : -1;
     pool->n_threads = job->threads;
     pool->flags = job->sort_by_length ? SPECBATCH_POOL_SORT_BY_LENGTH : 0;

@@ -2,21 +2,24 @@
  * The CPU as a backend: ordinary memory, a thread pool for a stream, kernels from kernels/cpu.
  *
  * An operation runs at once, in the calling thread and the pool's workers, so a queue is not needed and
- * exec_sync has nothing to wait for. What is decided here is only how work is cut: into ranges of panels, rows
- * or heads, each at least RANGE_COST worth so that small operations never leave the caller's thread. The
+ * exec_sync has nothing to wait for. What is decided here is only how work is cut: into ranges of panels,
+ * rows or heads, each at least RANGE_COST worth so that small operations never leave the caller's thread. The
  * kernels give each row the same bits however it is cut.
  *
- * Device and weights: the SIMD level and the compute class are fixed at device_open, because packing depends on
- * them (kernels/cpu/panel.h). The numerics class does not depend on the level: the levels agree bit for bit.
+ * Device and weights: the SIMD level and the compute class are fixed at device_open, because packing depends
+ * on them (kernels/cpu/panel.h). The numerics class does not depend on the level: the levels agree bit for
+ * bit.
  */
 #include <string.h>
 
 #include "../kernels/cpu/kernels.h"
 #include "engine/backend.h"
+#include "port.h"
 #include "status.h"
 #include "threads.h"
 
-#define RANGE_COST 32768 /* multiply-adds, about: some microseconds, a few times the cost of handing work over */
+/* Multiply-adds, about: some microseconds, a few times the cost of handing work over. */
+#define RANGE_COST 32768
 
 struct sb_device {
     struct sb_mem mem;
@@ -37,7 +40,8 @@ struct sb_exec {
 
 /* ------------------------------------------------------------------ device and exec */
 
-static int32_t device_open(struct sb_device **out, const struct sb_mem *mem, const struct sb_device_options *options)
+static int32_t device_open(struct sb_device **out, const struct sb_mem *mem,
+                           const struct sb_device_options *options)
 {
     static const char *const levels[] = {"automatic", "scalar", "AVX2", "AVX-512"};
     int32_t rc = SPECBATCH_OK;
@@ -51,7 +55,8 @@ static int32_t device_open(struct sb_device **out, const struct sb_mem *mem, con
     device->mem = *mem;
     device->kernels = kernels;
     device->compute = options->compute;
-    device->has_dot = options->compute == SPECBATCH_COMPUTE_BF16 && kernels->dot_is_chain();
+    device->has_dot = options->compute == SPECBATCH_COMPUTE_BF16 && sb_port_is_avx512_bf16_fast() &&
+                      kernels->dot_is_chain();
     *out = device;
 done:
     return rc;
@@ -78,9 +83,11 @@ static size_t rounded_count(const struct sb_device *device, const struct sb_exec
     return is_bf16 ? (size_t)limits->max_tokens * (size_t)limits->max_width : 0;
 }
 
-static size_t exec_bytes(const struct sb_device *device, int32_t n_threads, const struct sb_exec_limits *limits)
+static size_t exec_bytes(const struct sb_device *device, int32_t n_threads,
+                         const struct sb_exec_limits *limits)
 {
-    return sizeof(struct sb_exec) + sb_threads_bytes(n_threads) + rounded_count(device, limits) * sizeof(float) +
+    return sizeof(struct sb_exec) + sb_threads_bytes(n_threads) +
+           rounded_count(device, limits) * sizeof(float) +
            (size_t)limits->max_tokens * sizeof(struct sb_cpu_block) + 3 * (2 * SB_MEM_ALIGN);
 }
 
@@ -238,11 +245,20 @@ struct job {
     const void *args; /* of a kernel that takes a struct */
 };
 
-/* Runs fn over the items in ranges worth handing over; cost: multiply-adds, about, of one item. */
+/* Runs fn over the items in ranges of at least `grain` that are worth handing over; cost: multiply-adds,
+ * about, of one item. */
+static void run_ranges(struct sb_exec *exec, int64_t n_items, int64_t cost, int64_t grain, sb_range_fn fn,
+                       struct job *job)
+{
+    int64_t worth = cost < RANGE_COST ? RANGE_COST / (cost + 1) + 1 : 1;
+
+    job->kernels = exec->device->kernels;
+    sb_threads_for(exec->threads, n_items, grain > worth ? grain : worth, fn, job);
+}
+
 static void run(struct sb_exec *exec, int64_t n_items, int64_t cost, sb_range_fn fn, struct job *job)
 {
-    job->kernels = exec->device->kernels;
-    sb_threads_for(exec->threads, n_items, cost < RANGE_COST ? RANGE_COST / (cost + 1) + 1 : 1, fn, job);
+    run_ranges(exec, n_items, cost, 1, fn, job);
 }
 
 static void embed_range(void *ctx, int64_t first, int64_t last)
@@ -298,8 +314,8 @@ static void gemm_range(void *ctx, int64_t first, int64_t last)
     job->kernels->gemm(job->args, first, last);
 }
 
-static void gemm(struct sb_exec *exec, float *y, const void *x, const struct sb_weight *weight, const float *bias,
-                 int32_t m)
+static void gemm(struct sb_exec *exec, float *y, const void *x, const struct sb_weight *weight,
+                 const float *bias, int32_t m)
 {
     const struct sb_device *device = exec->device;
     struct sb_cpu_gemm args = {.layout = layout_of(device, weight), .m = m, .n_in = weight->n_in,
@@ -313,8 +329,11 @@ static void gemm(struct sb_exec *exec, float *y, const void *x, const struct sb_
         args.x = exec->rounded;
         args.ldx = device->has_dot ? (weight->n_in + 1) / 2 : weight->n_in;
     }
-    run(exec, m > 0 ? sb_panel_count(weight->n_out) : 0, (int64_t)m * SB_PANEL * weight->n_in, gemm_range,
-        &job);
+    /* Many rows: ranges of several panels, which share the rows' x (kernels/cpu/gemm.c), while they last. */
+    int64_t n_panels = m > 0 ? sb_panel_count(weight->n_out) : 0;
+    int64_t grain = n_panels / (4 * (int64_t)exec->n_threads);
+    grain = m <= 6 || grain < 1 ? 1 : grain > 8 ? 8 : grain;
+    run_ranges(exec, n_panels, (int64_t)m * SB_PANEL * weight->n_in, grain, gemm_range, &job);
 }
 
 static void rope_range(void *ctx, int64_t first, int64_t last)
@@ -324,7 +343,8 @@ static void rope_range(void *ctx, int64_t first, int64_t last)
         job->kernels->rope_kv(job->out + t * job->n, job->attention, job->pass, (int32_t)t);
 }
 
-static void rope_kv(struct sb_exec *exec, float *qkv, const struct sb_attention *attention, const struct sb_pass *pass)
+static void rope_kv(struct sb_exec *exec, float *qkv, const struct sb_attention *attention,
+                    const struct sb_pass *pass)
 {
     struct job job = {.out = qkv, .attention = attention, .pass = pass};
     job.n = (int64_t)(attention->heads + 2 * attention->kv_heads) * attention->head_dim;
@@ -355,13 +375,15 @@ static void attend_range(void *ctx, int64_t first, int64_t last)
 static void attend(struct sb_exec *exec, void *y, const float *qkv, const struct sb_attention *attention,
                    const struct sb_pass *pass)
 {
-    struct sb_cpu_attend args = {.attention = attention, .pass = pass, .blocks = exec->blocks, .qkv = qkv, .y = y};
+    struct sb_cpu_attend args = {
+        .attention = attention, .pass = pass, .blocks = exec->blocks, .qkv = qkv, .y = y};
     struct job job = {.args = &args};
     int32_t group = attention->heads / attention->kv_heads;
     int32_t most = group < SB_CPU_ATTEND_QUERIES ? SB_CPU_ATTEND_QUERIES / group : 1;
 
     /* Long blocks read the keys less often; short ones keep every thread busy. */
-    while (most > 1 && (int64_t)(pass->n_tokens / most) * attention->kv_heads < 2 * (int64_t)exec->n_threads &&
+    while (most > 1 &&
+           (int64_t)(pass->n_tokens / most) * attention->kv_heads < 2 * (int64_t)exec->n_threads &&
            exec->n_threads > 1)
         most /= 2;
     int64_t n_items = (int64_t)cut_blocks(exec->blocks, pass, most) * attention->kv_heads;

@@ -112,7 +112,8 @@ static int stop(struct reader *r, int32_t code, const char *reason)
 static int grow_nodes(struct reader *r)
 {
     struct sb_json *doc = r->doc;
-    size_t wanted = doc->capacity ? doc->capacity * 2 : doc->pool_size / 8 + 16; /* a value in 8 bytes is usual */
+    /* A value in eight bytes is usual. */
+    size_t wanted = doc->capacity ? doc->capacity * 2 : doc->pool_size / 8 + 16;
     struct sb_json_node *grown;
 
     if (doc->n < doc->capacity)

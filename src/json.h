@@ -12,7 +12,9 @@
 
 #include "alloc.h"
 
-enum sb_json_kind { SB_JSON_NULL, SB_JSON_BOOL, SB_JSON_NUMBER, SB_JSON_STRING, SB_JSON_ARRAY, SB_JSON_OBJECT };
+enum sb_json_kind {
+    SB_JSON_NULL, SB_JSON_BOOL, SB_JSON_NUMBER, SB_JSON_STRING, SB_JSON_ARRAY, SB_JSON_OBJECT
+};
 
 struct sb_json;      /* a document */
 struct sb_json_node; /* borrowed from its document; NULL stands for "absent" in every function below */
@@ -29,10 +31,11 @@ const struct sb_json_node *sb_json_root(const struct sb_json *doc);
 enum sb_json_kind sb_json_kind(const struct sb_json_node *node); /* NULL is SB_JSON_NULL */
 size_t sb_json_count(const struct sb_json_node *node);           /* members or elements; 0 for scalars */
 
-/* Children in order; NULL after the last. For objects, sb_json_name is the member's name. */
+/* Children in order; NULL after the last. For objects, sb_json_name is the member's name, NUL-terminated;
+ * length may be NULL. */
 const struct sb_json_node *sb_json_first(const struct sb_json_node *node);
 const struct sb_json_node *sb_json_next(const struct sb_json_node *node);
-const char *sb_json_name(const struct sb_json_node *node, size_t *length); /* NUL-terminated; length may be NULL */
+const char *sb_json_name(const struct sb_json_node *node, size_t *length);
 
 /* The member of an object by name; NULL when absent or node is not an object. Linear. */
 const struct sb_json_node *sb_json_get(const struct sb_json_node *node, const char *name);

@@ -185,6 +185,13 @@ int sb_port_has_avx512_bf16(void)
     return sb_port_has_avx512() && __builtin_cpu_supports("avx512bf16");
 }
 
+/* AMD since Zen 4. On Intel it has a quarter of the rate (measured on Sapphire Rapids): the plain way is
+ * twice as fast there. */
+int sb_port_is_avx512_bf16_fast(void)
+{
+    return sb_port_has_avx512_bf16() && __builtin_cpu_is("amd");
+}
+
 #else
 
 int sb_port_has_avx2(void)
@@ -198,6 +205,11 @@ int sb_port_has_avx512(void)
 }
 
 int sb_port_has_avx512_bf16(void)
+{
+    return 0;
+}
+
+int sb_port_is_avx512_bf16_fast(void)
 {
     return 0;
 }

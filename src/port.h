@@ -34,5 +34,7 @@ void sb_port_pause(void);
 int sb_port_has_avx2(void);        /* with FMA and F16C */
 int sb_port_has_avx512(void);      /* F, BW, VL, DQ */
 int sb_port_has_avx512_bf16(void);
+/* vdpbf16ps there runs at the rate of a multiply-add, so it does twice the work. */
+int sb_port_is_avx512_bf16_fast(void);
 
 #endif

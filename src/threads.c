@@ -24,7 +24,8 @@
 #include "port.h"
 #include "status.h"
 
-#define SPINS 1000 /* polls before a wait blocks: tens of microseconds, longer than the gap between operations */
+/* Polls before a wait blocks: tens of microseconds, longer than the gap between operations. */
+#define SPINS 1000
 
 struct sb_threads {
     struct sb_mem mem;

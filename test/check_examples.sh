@@ -23,13 +23,14 @@ run() { $generate $pair --prompts "$tmp/prompts" --max-new 24 --batch 3 --draft-
 
 run --policy plain --batch 1 --output "$tmp/plain" >"$tmp/log" 2>&1 || cat "$tmp/log" >"$tmp/out"
 [ "$(wc -l <"$tmp/plain")" -eq 8 ] || echo "not one line for each prompt" >>"$tmp/out"
-sed 's/^{"index":\([0-9]*\),"ids":\[[0-9,]*\],"text":".*","finish":"[a-z]*","logprobs":\[[-0-9.e,]*\]}$/\1/' "$tmp/plain" |
-    tr '\n' ' ' >"$tmp/order"
-[ "$(cat "$tmp/order")" = "0 1 2 3 4 5 6 7 " ] || echo "lines or their order: $(cat "$tmp/order")" >>"$tmp/out"
+form='^{"index":\([0-9]*\),"ids":\[[0-9,]*\],"text":".*","finish":"[a-z]*","logprobs":\[[-0-9.e,]*\]}$'
+order=$(sed "s/$form/\1/" "$tmp/plain" | tr '\n' ' ')
+[ "$order" = "0 1 2 3 4 5 6 7 " ] || echo "lines or their order: $order" >>"$tmp/out"
 verdict generate_writes_results_in_the_order_of_the_prompts "$tmp/out"
 
 # The goldens come from another program; their smallest margin is far above the difference in rounding.
-sed 's/.*"ids": \[\([^]]*\)\], "margin.*/\1/; s/ //g' $demo/golden.jsonl | awk 'NR % 2' | cut -d, -f1-24 >"$tmp/want"
+sed 's/.*"ids": \[\([^]]*\)\], "margin.*/\1/; s/ //g' $demo/golden.jsonl | awk 'NR % 2' |
+    cut -d, -f1-24 >"$tmp/want"
 sed 's/.*"ids":\[\([^]]*\)\].*/\1/' "$tmp/plain" | diff "$tmp/want" - >"$tmp/out"
 verdict generate_gives_the_golden_tokens "$tmp/out"
 
@@ -94,7 +95,8 @@ refuse a_negative_id '{"ids": [-1]}' 'token id -1'
 refuse an_id_that_is_no_integer '{"ids": [1.5]}' '"ids" holds something'
 refuse no_ids '{"ids": []}' '"ids" is empty'
 refuse turns_without_a_first '{"turns": []}' '"turns" is not an array with a first turn'
-refuse a_prompt_too_long "{\"ids\": [$(yes 5, | head -n 4095 | tr -d '\n')5]}" 'too long: 4096 tokens and 8 new ones'
+refuse a_prompt_too_long "{\"ids\": [$(yes 5, | head -n 4095 | tr -d '\n')5]}" \
+    'too long: 4096 tokens and 8 new ones'
 
 # usage NAME MESSAGE ARGUMENTS...
 usage() {

@@ -1,6 +1,6 @@
 #!/bin/sh
-# make install into a staging directory; then minimal.c is built against it through pkg-config, with the shared
-# and with the static library, and runs.
+# make install into a staging directory; then minimal.c is built against it through pkg-config, with the
+# shared and with the static library, and runs.
 root=$(cd "$(dirname "$0")/.." && pwd)
 CC=${CC:-cc}
 tmp=$(mktemp -d) || exit 1
@@ -45,8 +45,8 @@ build_and_run() {
     name=$1
     shift
     if $CC -std=c11 examples/minimal.c "$@" -o "$tmp/minimal" >"$tmp/log" 2>&1 &&
-        LD_LIBRARY_PATH="$lib" "$tmp/minimal" examples/demo/target examples/demo/draft "It was" >"$tmp/log" 2>&1 &&
-        grep -q 'target passes' "$tmp/log"; then
+        LD_LIBRARY_PATH="$lib" "$tmp/minimal" examples/demo/target examples/demo/draft "It was" \
+            >"$tmp/log" 2>&1 && grep -q 'target passes' "$tmp/log"; then
         echo "ok   $name"
     else
         sed 's/^/     /' "$tmp/log"

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Source rules that a compiler does not check: lengths, banned calls, direction of includes. `make lint` runs it alone.
+# Source rules that a compiler does not check: lengths, banned calls, direction of includes.
+# `make lint` runs it alone.
 #
 #   include direction     api -> sched -> engine -> backend -> kernels
 #                         model and text stand beside engine; the rest of src/*.h lies under all of them
@@ -20,7 +21,11 @@ verdict lint_files_of_at_most_800_lines "$tmp/out"
 # A function begins with { and ends with } in the first column.
 awk 'FNR == 1 { start = 0 }
      /^{/ { start = FNR; name = previous }
-     /^}/ && start { if (FNR - start - 1 > 80) print FILENAME ": " FNR - start - 1 " lines in " name; start = 0 }
+     /^}/ && start {
+         if (FNR - start - 1 > 80)
+             print FILENAME ": " FNR - start - 1 " lines in " name
+         start = 0
+     }
      { previous = $0 }' $sources >"$tmp/out"
 verdict lint_functions_of_at_most_80_lines "$tmp/out"
 
@@ -36,10 +41,12 @@ code() {
          { print FILENAME ":" FNR ":" $0 }' "$@"
 }
 code $library >"$tmp/code"
-grep -E '[^a-z_0-9>.](printf|fprintf|vprintf|vfprintf|puts|fputs|putchar|perror|abort|exit|_exit|atexit|assert|getenv|'\
-'setenv|signal|sigaction|mmap|system|atoi|atol|atof|gets|strcpy|strcat|sprintf|vsprintf|strtok|alloca|setlocale|rand) *\(' \
-    "$tmp/code" >"$tmp/out"
-grep -E '[^a-z_0-9>.](malloc|calloc|realloc|free|aligned_alloc|posix_memalign|strdup|strndup) *\(' "$tmp/code" |
+banned='printf|fprintf|vprintf|vfprintf|puts|fputs|putchar|perror|abort|exit|_exit|atexit|assert|getenv'
+banned="$banned|setenv|setlocale|signal|sigaction|mmap|system|rand|atoi|atol|atof|gets|strcpy|strcat"
+banned="$banned|sprintf|vsprintf|strtok|alloca"
+memory='malloc|calloc|realloc|free|aligned_alloc|posix_memalign|strdup|strndup'
+grep -E "[^a-z_0-9>.]($banned) *\(" "$tmp/code" >"$tmp/out"
+grep -E "[^a-z_0-9>.]($memory) *\(" "$tmp/code" |
     grep -v '^src/alloc\.c:' | grep -vE '\(\*free\)|^kernels/.*->free' >>"$tmp/out"
 verdict lint_no_banned_calls_in_the_library "$tmp/out"
 
@@ -50,15 +57,17 @@ verdict lint_nothing_left_to_do "$tmp/out"
 deny() {
     [ -z "$1" ] || grep -nE "^ *# *include +\"($2)" $1 /dev/null
 }
+machinery='engine/(draft|forward|kv|round|runner|seq|verify)'
 {
     base=$(find src -maxdepth 1 -name '*.[ch]' ! -name 'api*' ! -name 'backend_*' ! -name 'cuda_loader*' ! -name 'trace*')
     deny "$base" 'api|sched/|engine/|model/|text/|kernels/'
     deny "$(find src/text -name '*.[ch]')" 'api|sched/|engine/|model/|kernels/'
-    deny "$(find src/model -name '*.[ch]')" 'api|sched/|kernels/|engine/(draft|forward|kv|round|runner|seq|verify)'
+    deny "$(find src/model -name '*.[ch]')" "api|sched/|kernels/|$machinery"
     deny "$(find src/engine -name '*.[ch]')" 'api|sched/|kernels/'
     deny "$(find src/sched -name '*.[ch]')" 'api|kernels/'
-    deny "$(find src -path 'src/cuda/*.[ch]' -o -maxdepth 1 \( -name 'backend_*' -o -name 'cuda_loader*' \))" 'api|sched/|model/|text/|engine/(draft|forward|kv|round|runner|seq|verify)'
-    deny "$(find kernels -name '*.[ch]')" 'api|sched/|model/|text/|engine/(draft|forward|kv|round|runner|seq|verify)'
+    deny "$(find src -path 'src/cuda/*.[ch]' -o -maxdepth 1 \( -name 'backend_*' -o -name 'cuda_loader*' \))" \
+        "api|sched/|model/|text/|$machinery"
+    deny "$(find kernels -name '*.[ch]')" "api|sched/|model/|text/|$machinery"
     deny "$(find examples -name '*.[ch]')" '(\.\./)*src/'
 } >"$tmp/out"
 verdict lint_includes_point_inward "$tmp/out"

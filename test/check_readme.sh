@@ -32,13 +32,18 @@ verdict documentation_names_make_targets_that_exist "$tmp/out"
 
 # Public names that the documentation uses are in the header; files in backquotes exist.
 grep -ohE '`(specbatch_[a-z0-9_]+|SPECBATCH_[A-Z0-9_]+)' README.md docs/*.md | tr -d '`' | sort -u |
-    while read -r name; do grep -q "$name" include/specbatch.h || echo "not in the header: $name"; done >"$tmp/out"
+    while read -r name; do
+        grep -q "$name" include/specbatch.h || echo "not in the header: $name"
+    done >"$tmp/out"
 verdict documentation_names_functions_that_exist "$tmp/out"
-grep -ohE '`(src|kernels|examples|test|docs|include)/[A-Za-z0-9_./-]+`' README.md docs/*.md | tr -d '`' | sort -u |
+grep -ohE '`(src|kernels|examples|test|docs|include)/[A-Za-z0-9_./-]+`' README.md docs/*.md | tr -d '`' |
+    sort -u |
     while read -r file; do [ -e "$file" ] || echo "no such file: $file"; done >"$tmp/out"
 verdict documentation_names_files_that_exist "$tmp/out"
 
 # Every counter is explained.
 grep -oE ' X\([a-z_]+\)' src/stats.h | sed 's/ X(//; s/)//' |
-    while read -r name; do grep -q "\`$name\`" docs/stats.md || echo "docs/stats.md lacks $name"; done >"$tmp/out"
+    while read -r name; do
+        grep -q "\`$name\`" docs/stats.md || echo "docs/stats.md lacks $name"
+    done >"$tmp/out"
 verdict documentation_explains_every_counter "$tmp/out"

@@ -1,9 +1,9 @@
 /*
  * Rotation, the cache and attention on the CPU, against double precision and against themselves.
  *
- * A sequence is put into planes that are otherwise full of NaN, at different slots, capacities and start columns,
- * and its tokens are asked for all at once, one at a time, and mixed with other sequences. The bits of a
- * token's result may not depend on any of that, nor on the SIMD level or the thread count.
+ * A sequence is put into planes that are otherwise full of NaN, at different slots, capacities and start
+ * columns, and its tokens are asked for all at once, one at a time, and mixed with other sequences. The bits
+ * of a token's result may not depend on any of that, nor on the SIMD level or the thread count.
  */
 #include <math.h>
 
@@ -37,8 +37,12 @@ static void layer_init(struct layer *layer, int32_t heads, int32_t kv_heads, int
     layer->qkv = cpu_floats((int64_t)n * layer->row);
     layer->tables = cpu_floats(2 * (int64_t)n * half + 1);
     layer->norms = cpu_floats(2 * head_dim);
-    *a = (struct sb_attention){.heads = heads, .kv_heads = kv_heads, .head_dim = head_dim, .rot_dim = 2 * half,
-                               .eps = 1e-6f, .scale = 3.0f / sqrtf((float)head_dim)};
+    *a = (struct sb_attention){.heads = heads,
+                               .kv_heads = kv_heads,
+                               .head_dim = head_dim,
+                               .rot_dim = 2 * half,
+                               .eps = 1e-6f,
+                               .scale = 3.0f / sqrtf((float)head_dim)};
     a->cos = layer->tables;
     a->sin = layer->tables + (int64_t)n * half;
 }
@@ -69,8 +73,9 @@ static void layer_free(struct layer *layer)
     free(layer->attention.v);
 }
 
-/* Rotates and caches, then attends for, tokens [first, first + n) of the sequence. qkv is a copy of theirs. */
-static void run_tokens(struct cpu *way, const struct layer *layer, int32_t first, int32_t n, float *qkv, float *y)
+/* Rotates and caches, then attends for, tokens [first, first + n) of the sequence; qkv: a copy of theirs. */
+static void run_tokens(struct cpu *way, const struct layer *layer, int32_t first, int32_t n, float *qkv,
+                       float *y)
 {
     int32_t pos[256], seq[256];
     struct sb_pass pass = {.n_tokens = n, .n_seqs = 1, .max_len = first + n, .pos = pos, .seq = seq,
@@ -236,9 +241,9 @@ static void check_layer(struct cpu *ways, int n_ways, struct layer *layer)
 static void test_attend(void)
 {
     static const int32_t shapes[][4] = {/* heads, kv_heads, head_dim, tokens */
-                                        {1, 1, 12, 70},   {4, 2, 20, 66},  {3, 3, 24, 65}, {8, 2, 40, 64}, {4, 1, 64, 200},
-                                        {2, 2, 80, 33},   {14, 2, 64, 70}, {8, 1, 128, 130}, {2, 1, 256, 63}, {40, 1, 16, 10},
-                                        {2, 1, 4, 1}};
+                                        {1, 1, 12, 70},  {4, 2, 20, 66},  {3, 3, 24, 65},  {8, 2, 40, 64},
+                                        {4, 1, 64, 200}, {2, 2, 80, 33},  {14, 2, 64, 70}, {8, 1, 128, 130},
+                                        {2, 1, 256, 63}, {40, 1, 16, 10}, {2, 1, 4, 1}};
     struct cpu ways[CPU_WAYS];
     int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
 
@@ -253,7 +258,7 @@ static void test_attend(void)
     cpu_close(ways, n_ways);
 }
 
-/* Two sequences in one pass, their tokens interleaved and grouped: each token as if its sequence were alone. */
+/* Two sequences in one pass, their tokens interleaved: each token as if its sequence were alone. */
 static void test_attend_mixed(void)
 {
     enum { N = 75, HEADS = 4, DIM = 32, WIDTH = HEADS * DIM, CAP = 80, SLOT = 2 * CAP * DIM, M = 12 };

@@ -8,7 +8,8 @@
 
 static const struct sb_mem test_mem;
 
-#define VICUNA "A chat between a curious user and an artificial intelligence assistant. The assistant gives " \
+#define VICUNA                                                                                               \
+    "A chat between a curious user and an artificial intelligence assistant. The assistant gives "           \
     "helpful, detailed, and polite answers to the user's questions. "
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -55,7 +56,8 @@ static void test_qwen3(void)
 {
     check(SPECBATCH_CHAT_QWEN3, question, 1, "<|im_start|>user\nHi!<|im_end|>\n<|im_start|>assistant\n");
     check(SPECBATCH_CHAT_QWEN3, instructed, 2,
-          "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi!<|im_end|>\n<|im_start|>assistant\n");
+          "<|im_start|>system\nBe brief.<|im_end|>\n"
+          "<|im_start|>user\nHi!<|im_end|>\n<|im_start|>assistant\n");
     check(SPECBATCH_CHAT_QWEN3, talk, 3,
           "<|im_start|>user\nOne?<|im_end|>\n<|im_start|>assistant\n1.<|im_end|>\n"
           "<|im_start|>user\nTwo?<|im_end|>\n<|im_start|>assistant\n");
@@ -74,10 +76,11 @@ static void test_qwen3_drops_earlier_reasoning(void)
           "<|im_start|>user\nTwo?<|im_end|>\n<|im_start|>assistant\n");
 }
 
-/* An answer behind the last question keeps its reasoning; the last message gets an empty one if it has none. */
+/* An answer behind the last question keeps its reasoning; the last message gets an empty one if need be. */
 static void test_qwen3_answer_behind_the_question(void)
 {
-    static const specbatch_message thoughtful[] = { { "user", "One?" }, { "assistant", "<think>\n\nhm\n\n</think>\n\n\n1." } };
+    static const specbatch_message thoughtful[] = { { "user", "One?" },
+                                                    { "assistant", "<think>\n\nhm\n\n</think>\n\n\n1." } };
     static const specbatch_message calls[] = {
         { "user", "One?" },
         { "assistant", "<think>look</think>call" },
@@ -93,9 +96,11 @@ static void test_qwen3_answer_behind_the_question(void)
           "<|im_start|>user\nOne?<|im_end|>\n<|im_start|>assistant\n<think>\nhm\n</think>\n\n1.<|im_end|>\n"
           "<|im_start|>assistant\n");
     check(SPECBATCH_CHAT_QWEN3, calls, COUNT(calls),
-          "<|im_start|>user\nOne?<|im_end|>\n<|im_start|>assistant\n<think>\nlook\n</think>\n\ncall<|im_end|>\n"
-          "<|im_start|>user\n<tool_response>\n1\n</tool_response><|im_end|>\n<|im_start|>assistant\ncall<|im_end|>\n"
-          "<|im_start|>user\n<tool_response>\n2\n</tool_response><|im_end|>\n<|im_start|>assistant\n");
+        "<|im_start|>user\nOne?<|im_end|>\n"
+        "<|im_start|>assistant\n<think>\nlook\n</think>\n\ncall<|im_end|>\n"
+        "<|im_start|>user\n<tool_response>\n1\n</tool_response><|im_end|>\n"
+        "<|im_start|>assistant\ncall<|im_end|>\n"
+        "<|im_start|>user\n<tool_response>\n2\n</tool_response><|im_end|>\n<|im_start|>assistant\n");
 }
 
 static void test_qwen3_no_think(void)
@@ -110,7 +115,8 @@ static void test_glm4(void)
 
     check(SPECBATCH_CHAT_GLM4, question, 1, "[gMASK]<sop><|user|>\nHi!<|assistant|>");
     check(SPECBATCH_CHAT_GLM4, instructed, 2, "[gMASK]<sop><|system|>\nBe brief.<|user|>\nHi!<|assistant|>");
-    check(SPECBATCH_CHAT_GLM4, talk, 3, "[gMASK]<sop><|user|>\nOne?<|assistant|>\n1.<|user|>\nTwo?<|assistant|>");
+    check(SPECBATCH_CHAT_GLM4, talk, 3,
+          "[gMASK]<sop><|user|>\nOne?<|assistant|>\n1.<|user|>\nTwo?<|assistant|>");
     check(SPECBATCH_CHAT_GLM4, late, 3, "[gMASK]<sop><|system|>\nA.<|system|>\nB.<|user|>\nHi!<|assistant|>");
 }
 
@@ -122,7 +128,8 @@ static void test_refused(void)
 
     CHECK_ERROR(sb_chat_format(5, question, 1, &text), SPECBATCH_E_NOT_FOUND, "chat format 5");
     CHECK_ERROR(sb_chat_format(-1, question, 1, &text), SPECBATCH_E_NOT_FOUND, "chat format -1");
-    CHECK_ERROR(sb_chat_format(SPECBATCH_CHAT_GLM4, tool, 2, &text), SPECBATCH_E_INVALID, "messages[1]: unknown role \"tool\"");
+    CHECK_ERROR(sb_chat_format(SPECBATCH_CHAT_GLM4, tool, 2, &text), SPECBATCH_E_INVALID,
+                "messages[1]: unknown role \"tool\"");
     CHECK_ERROR(sb_chat_format(SPECBATCH_CHAT_RAW, NULL, 0, &text), SPECBATCH_E_INVALID, "there is none");
     CHECK_ERROR(sb_chat_format(SPECBATCH_CHAT_RAW, no_role, 1, &text), SPECBATCH_E_INVALID, "messages[0]");
     CHECK_ERROR(sb_chat_format(SPECBATCH_CHAT_RAW, no_content, 1, &text), SPECBATCH_E_INVALID, "messages[0]");

@@ -14,6 +14,7 @@
 #define SIZES "\"hidden_size\":72,\"intermediate_size\":136,\"num_hidden_layers\":3,"
 #define REST "\"vocab_size\":517,\"num_attention_heads\":6,\"max_position_embeddings\":512"
 #define BASE ARCH SIZES REST
+#define GLM4 "\"model_type\":\"glm4\"," SIZES REST ",\"head_dim\":16"
 
 static int32_t load(struct sb_config *config, const char *text, const char *generation)
 {
@@ -87,7 +88,7 @@ static void architectures(void)
     CHECK_OK(load(&c, "{\"architectures\":[\"Glm4ForCausalLM\"]," SIZES REST "}", NULL));
     CHECK_STR(c.arch->model_type, "glm4");
     CHECK(c.has_qkv_bias && !c.has_o_bias && c.arch->rot_interleaved && c.eps == 1.5625e-7);
-    CHECK_INT(c.rope.rot_dim, 6);
+    CHECK_INT(c.rope.rot_dim, 64);
     CHECK(!c.arch->gate_up[1] && c.arch->post_attn_norm && c.arch->post_ffn_norm);
 }
 
@@ -99,10 +100,11 @@ static void rotary_spellings(void)
                   NULL));
     CHECK_INT(c.rope.kind, SB_ROPE_LINEAR);
     CHECK(c.rope.factor == 2.5 && c.rope.theta == 7000.0);
-    CHECK_OK(load(&c, "{" BASE ",\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":1e6,"
-                      "\"partial_rotary_factor\":0.5},\"rope_scaling\":null,\"rope_theta\":3}", NULL));
+    CHECK_OK(load(&c, "{" GLM4 ",\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":1e6,"
+                      "\"partial_rotary_factor\":0.25},\"rope_scaling\":null,\"rope_theta\":3,"
+                      "\"partial_rotary_factor\":0.5}", NULL));
     CHECK_INT(c.rope.kind, SB_ROPE_DEFAULT);
-    CHECK_INT(c.rope.rot_dim, 6);
+    CHECK_INT(c.rope.rot_dim, 4);
     CHECK(c.rope.theta == 1e6);
     CHECK_OK(load(&c,
                   "{" BASE ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,"
@@ -110,6 +112,92 @@ static void rotary_spellings(void)
                   NULL));
     CHECK_INT(c.rope.kind, SB_ROPE_LLAMA3);
     CHECK(c.rope.low_freq == 1.0 && c.rope.high_freq == 4.0 && c.rope.original_context == 64.0);
+}
+
+/* What an absent num_key_value_heads and head_dim mean is the architecture's to say. */
+static void default_heads(void)
+{
+    static const struct { const char *type; int32_t kv_heads, head_dim; } cases[] = {
+        { "llama", 6, 12 }, { "qwen2", 6, 12 }, { "qwen3", 6, 128 }, { "glm4", 2, 128 },
+    };
+    char text[1024];
+    struct sb_config c;
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(text, sizeof text, "{\"model_type\":\"%s\",%s%s}", cases[i].type, SIZES, REST);
+        CHECK_OK(load(&c, text, NULL));
+        CHECK_INT(c.kv_heads, cases[i].kv_heads);
+        CHECK_INT(c.head_dim, cases[i].head_dim);
+        snprintf(text, sizeof text, "{\"model_type\":\"%s\",%s%s,\"num_key_value_heads\":3,\"head_dim\":20}",
+                 cases[i].type, SIZES, REST);
+        CHECK_OK(load(&c, text, NULL));
+        CHECK_INT(c.kv_heads, 3);
+        CHECK_INT(c.head_dim, 20);
+    }
+    /* Only where it is hidden_size / num_attention_heads must that be a whole number. */
+    CHECK_OK(load(&c, "{\"model_type\":\"qwen3\",\"hidden_size\":70,\"intermediate_size\":136,"
+                      "\"num_hidden_layers\":3," REST "}", NULL));
+    CHECK_INT(c.head_dim, 128);
+}
+
+/* Only GLM-4 rotates a part of each head: for the others 1 is the one value that every version obeys. */
+static void partial_rotation(void)
+{
+    static const char *const types[] = { "llama", "qwen2", "qwen3" };
+    static const char *const places[] = { "%s", "\"rope_parameters\":{%s}",
+                                          "\"rope_scaling\":{\"type\":\"linear\",\"factor\":2,%s}" };
+    char text[1024], member[64], place[128];
+    struct sb_config c;
+
+    for (int type = 0; type < 3; type++)
+        for (int at = 0; at < 3; at++)
+            for (int half = 0; half < 2; half++) {
+                snprintf(member, sizeof member, "\"partial_rotary_factor\":%s", half ? "0.5" : "1.0");
+                snprintf(place, sizeof place, places[at], member);
+                snprintf(text, sizeof text, "{\"model_type\":\"%s\",%s,%s}", types[type], SIZES REST, place);
+                if (half)
+                    CHECK_ERROR(load(&c, text, NULL), SPECBATCH_E_UNSUPPORTED, "partial_rotary_factor 0.5");
+                else
+                    CHECK_OK(load(&c, text, NULL));
+            }
+    /* Neither place hides the other. */
+    CHECK_ERROR(load(&c, "{" BASE ",\"partial_rotary_factor\":0.5,\"rope_parameters\":"
+                         "{\"partial_rotary_factor\":1}}", NULL),
+                SPECBATCH_E_UNSUPPORTED, "partial_rotary_factor 0.5");
+    CHECK_OK(load(&c, "{" GLM4 ",\"partial_rotary_factor\":1}", NULL));
+    CHECK_INT(c.rope.rot_dim, 16);
+}
+
+#define ORIGINAL(n) ",\"original_max_position_embeddings\":" #n
+#define SCALED(kind, more) ",\"rope_scaling\":{\"rope_type\":\"" kind "\",\"factor\":4," \
+                           "\"low_freq_factor\":1,\"high_freq_factor\":4" more "}"
+
+/* original_max_position_embeddings in the scaling's object, at the top level, or twice the same. */
+static void original_context(void)
+{
+    static const char *const good[] = {
+        SCALED("llama3", ORIGINAL(128)), SCALED("llama3", "") ORIGINAL(128),
+        SCALED("llama3", ORIGINAL(128)) ORIGINAL(128.0), SCALED("llama3", ORIGINAL(128)) ORIGINAL(null),
+        SCALED("yarn", ORIGINAL(128)), SCALED("yarn", "") ORIGINAL(128),
+        SCALED("yarn", ORIGINAL(128)) ORIGINAL(128),
+    };
+    static const char *const bad[] = { SCALED("llama3", ORIGINAL(128)) ORIGINAL(64),
+                                       SCALED("yarn", ORIGINAL(128)) ORIGINAL(64) };
+    char text[1024];
+    struct sb_config c;
+
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        snprintf(text, sizeof text, "{%s%s}", BASE, good[i]);
+        CHECK_OK(load(&c, text, NULL));
+        CHECK(c.rope.original_context == 128.0);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        snprintf(text, sizeof text, "{%s%s}", BASE, bad[i]);
+        CHECK_ERROR(load(&c, text, NULL), SPECBATCH_E_UNSUPPORTED, "keep one");
+        CHECK(strstr(specbatch_last_error(), "rope_scaling.original_max_position_embeddings is 128"));
+    }
+    CHECK_OK(load(&c, "{" BASE ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}" ORIGINAL(64) "}",
+                  NULL));
 }
 
 static double yarn_attention(const char *members)
@@ -139,6 +227,35 @@ static void yarn_attention_factor(void)
     CHECK(yarn_attention(",\"original_max_position_embeddings\":256") == -1.0);
 }
 
+/* In rope_scaling the factor must be context / original: transformers 4 takes the quotient. */
+static void yarn_factor(void)
+{
+    static const char members[] = "\"rope_type\":\"yarn\",\"factor\":4.0,"
+                                  "\"original_max_position_embeddings\":32768";
+    static const char sizes[] = "\"vocab_size\":517,\"num_attention_heads\":6,\"max_position_embeddings\"";
+    char text[1024];
+    struct sb_config c;
+
+    /* As the model card of Qwen3 has it, and both ways out. */
+    snprintf(text, sizeof text, "{%s%s%s:40960,\"rope_scaling\":{%s}}", ARCH, SIZES, sizes, members);
+    CHECK_ERROR(load(&c, text, NULL), SPECBATCH_E_UNSUPPORTED, "rope_scaling.factor 4 is not");
+    CHECK(strstr(specbatch_last_error(), "(40960 / 32768)"));
+    CHECK(strstr(specbatch_last_error(), "set max_position_embeddings to factor * original = 131072, or "
+                                         "write rope_parameters"));
+    snprintf(text, sizeof text, "{%s%s%s:131072,\"rope_scaling\":{%s}}", ARCH, SIZES, sizes, members);
+    CHECK_OK(load(&c, text, NULL));
+    snprintf(text, sizeof text, "{%s%s%s:40960,\"rope_parameters\":{%s}}", ARCH, SIZES, sizes, members);
+    CHECK_OK(load(&c, text, NULL));
+    CHECK(c.rope.factor == 4.0 && c.rope.original_context == 32768.0 &&
+          c.rope.attention_factor == 0.1 * log(4.0) + 1.0);
+    /* 512 / 300, to seven digits and to four. */
+    CHECK_OK(load(&c, "{" BASE ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":1.7066667" ORIGINAL(300) "}}",
+                  NULL));
+    CHECK_ERROR(load(&c, "{" BASE ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":1.707" ORIGINAL(300) "}}",
+                     NULL),
+                SPECBATCH_E_UNSUPPORTED, "factor * original = 512");
+}
+
 static void end_tokens(void)
 {
     struct sb_config c;
@@ -157,6 +274,10 @@ static void end_tokens(void)
     CHECK_ERROR(load(&c, "{" BASE "}", "{\"eos_token_id\":["), SPECBATCH_E_FORMAT, "generation_config.json");
 }
 
+#define WINDOWED(layers) \
+    "{\"model_type\":\"qwen2\",\"hidden_size\":72,\"intermediate_size\":136,\"num_hidden_layers\":" #layers \
+    ",\"sliding_window\":64,\"use_sliding_window\":true," REST
+
 /* Sliding windows are refused where a layer would use one, and nowhere else. */
 static void sliding_windows(void)
 {
@@ -172,9 +293,15 @@ static void sliding_windows(void)
     CHECK_ERROR(load(&c,
                      "{" BASE ",\"sliding_window\":64,\"use_sliding_window\":true,\"max_window_layers\":2}",
                      NULL),
+                SPECBATCH_E_UNSUPPORTED, "set use_sliding_window to false");
+    CHECK_ERROR(load(&c, "{" BASE ",\"use_sliding_window\":true,\"max_window_layers\":2}", NULL),
                 SPECBATCH_E_UNSUPPORTED, "use_sliding_window");
+    CHECK_OK(load(&c, WINDOWED(28) "}", NULL));
+    CHECK_ERROR(load(&c, WINDOWED(29) "}", NULL), SPECBATCH_E_UNSUPPORTED, "use_sliding_window");
+    CHECK_OK(load(&c, WINDOWED(29) ",\"max_window_layers\":29}", NULL));
     CHECK_ERROR(load(&c, "{" BASE ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]}", NULL),
-                SPECBATCH_E_UNSUPPORTED, "layer_types");
+                SPECBATCH_E_UNSUPPORTED, "layer_types has \"sliding_attention\"");
+    CHECK(strstr(specbatch_last_error(), "use a checkpoint whose layers are all full_attention"));
 }
 
 #define YARN(more) BASE ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4" more "}"
@@ -237,6 +364,8 @@ static const struct { const char *members; int32_t code; const char *part;
     { BASE ",\"hidden_act\":\"gelu\"", SPECBATCH_E_UNSUPPORTED, "hidden_act" },
     { BASE ",\"quantization_config\":{\"quant_method\":\"fp8\"}", SPECBATCH_E_UNSUPPORTED,
       "quantization_config" },
+    { BASE ",\"compression_config\":{\"quant_method\":\"compressed-tensors\"}", SPECBATCH_E_UNSUPPORTED,
+      "compression_config" },
     { BASE ",\"layer_types\":{}", SPECBATCH_E_FORMAT, "layer_types" },
     { BASE ",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}", SPECBATCH_E_UNSUPPORTED, "dynamic" },
     { BASE ",\"rope_scaling\":{\"type\":\"longrope\",\"factor\":2}", SPECBATCH_E_UNSUPPORTED, "longrope" },
@@ -248,9 +377,10 @@ static const struct { const char *members; int32_t code; const char *part;
     { BASE ",\"rope_scaling\":{\"type\":\"linear\"}", SPECBATCH_E_FORMAT, "rope_scaling.factor is missing" },
     { BASE ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":0.5}", SPECBATCH_E_FORMAT,
       "rope_scaling.factor" },
-    { YARN(",\"original_max_position_embeddings\":100"), SPECBATCH_E_UNSUPPORTED, "make them equal" },
+    { YARN(",\"original_max_position_embeddings\":100"), SPECBATCH_E_UNSUPPORTED, "write rope_parameters" },
     { YARN(",\"beta_fast\":0.5"), SPECBATCH_E_FORMAT, "beta_fast" },
     { YARN(",\"beta_slow\":-1"), SPECBATCH_E_FORMAT, "beta_slow" },
+    { YARN(",\"truncate\":null"), SPECBATCH_E_UNSUPPORTED, "rope_scaling.truncate is null" },
     { YARN(",\"truncate\":0"), SPECBATCH_E_FORMAT, "truncate" },
     { YARN(",\"attention_factor\":-1"), SPECBATCH_E_FORMAT, "attention_factor" },
     { LLAMA3(""), SPECBATCH_E_FORMAT, "low_freq_factor" },
@@ -355,8 +485,12 @@ TEST_BEGIN
     RUN(defaults);
     RUN(given_values);
     RUN(architectures);
+    RUN(default_heads);
     RUN(rotary_spellings);
+    RUN(partial_rotation);
+    RUN(original_context);
     RUN(yarn_attention_factor);
+    RUN(yarn_factor);
     RUN(end_tokens);
     RUN(sliding_windows);
     RUN(refused_with_the_key);

@@ -43,11 +43,18 @@ static void test_every_simd_level(void)
     }
 }
 
+/* What test/check_fast_math.sh runs in a host that was built with -ffast-math. */
+static void test_a_few(void)
+{
+    traces(3000, 8, &(struct trace_bias)TRACE_ANY);
+}
+
 TEST_BEGIN
     const int opened = trace_world_open(&world, "test/data/models");
     if (opened != 0)
         printf("FAIL the world does not open: %s\n", specbatch_last_error());
     else {
+        RUN(test_a_few);
         RUN(test_any);
         RUN(test_every_policy_with_every_draft);
         RUN(test_every_simd_level);

@@ -19,7 +19,8 @@ static void test_walk(void)
     int b = 0;
     size_t n = 0;
 
-    CHECK_OK(parse(&doc, "{\"a\": [1, [], {\"x\": \"y\"}, null], \"b\" : true, \"\": \"q\\u00e9\\ud83d\\ude00\\n\"}"));
+    CHECK_OK(parse(
+        &doc, "{\"a\": [1, [], {\"x\": \"y\"}, null], \"b\" : true, \"\": \"q\\u00e9\\ud83d\\ude00\\n\"}"));
     root = sb_json_root(doc);
     CHECK_INT(sb_json_kind(root), SB_JSON_OBJECT);
     CHECK_INT(sb_json_count(root), 3);
@@ -298,7 +299,8 @@ static void test_load(void)
     const char *path = "build/test_json.tmp";
     FILE *f;
 
-    CHECK_ERROR(sb_json_load(&doc, &plain_mem, "build/no-such-file.json", 100), SPECBATCH_E_NOT_FOUND, "no-such-file");
+    CHECK_ERROR(sb_json_load(&doc, &plain_mem, "build/no-such-file.json", 100), SPECBATCH_E_NOT_FOUND,
+                "no-such-file");
     f = fopen(path, "w");
     CHECK(f != NULL);
     fputs("{\"a\": 7}", f);

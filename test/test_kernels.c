@@ -7,6 +7,7 @@
  * of the first; rows are shuffled and repeated, so that a row's bits can depend on nothing but the row.
  */
 #define SB_LEVEL_SCALAR 1
+#include "kernels/cpu/kernels.h"
 #include "kernels/cpu/math.h"
 
 #include <fenv.h>
@@ -21,12 +22,12 @@
 static const struct sb_backend *cpu;
 
 /* The first way's result is the standard; every other must equal it. */
-#define CHECK_SAME(got, expected, n, what)                                                                       \
-    do {                                                                                                         \
-        int64_t at_ = cpu_first_difference(got, expected, n);                                                    \
-        if (at_ >= 0)                                                                                            \
-            FAIL("%s: element %lld is %a, expected %a", what, (long long)at_, (double)(got)[at_],                \
-                 (double)(expected)[at_]);                                                                       \
+#define CHECK_SAME(got, expected, n, what)                                                                  \
+    do {                                                                                                    \
+        int64_t at_ = cpu_first_difference(got, expected, n);                                               \
+        if (at_ >= 0)                                                                                       \
+            FAIL("%s: element %lld is %a, expected %a", what, (long long)at_, (double)(got)[at_],           \
+                 (double)(expected)[at_]);                                                                  \
     } while (0)
 
 /* ------------------------------------------------------------------ gemm and weights */
@@ -34,8 +35,8 @@ static const struct sb_backend *cpu;
 enum { BASE_ROWS = 13 };
 
 /* y [m, n] by the contract's words. x [m, k], rows [n, k] of dtype; is_bf16: the bf16 class. */
-static void reference_gemm(float *y, const float *x, const void *rows, enum sb_dtype dtype, const float *bias, int m,
-                           int n, int k, int is_bf16)
+static void reference_gemm(float *y, const float *x, const void *rows, enum sb_dtype dtype, const float *bias,
+                           int m, int n, int k, int is_bf16)
 {
     float *w = cpu_memory((size_t)k * sizeof *w);
 
@@ -74,12 +75,14 @@ static int rows_agree(struct cpu *way, const struct sb_weight *weight, const flo
 }
 
 /* One matrix: all ways, several numbers of rows. Returns what differed, or NULL. */
-static const char *one_gemm(struct cpu *ways, int n_ways, enum sb_dtype dtype, int n, int k, int is_bf16, int wild)
+static const char *one_gemm(struct cpu *ways, int n_ways, enum sb_dtype dtype, int n, int k, int is_bf16,
+                            int wild)
 {
     static const int row_counts[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 13, 31, 48};
     static char message[100];
     const char *failed = NULL;
-    float *x = cpu_floats((int64_t)BASE_ROWS * k), *bias = cpu_floats(n), *expected = cpu_floats((int64_t)BASE_ROWS * n);
+    float *x = cpu_floats((int64_t)BASE_ROWS * k), *bias = cpu_floats(n),
+          *expected = cpu_floats((int64_t)BASE_ROWS * n);
     void *rows = cpu_memory((size_t)n * (size_t)k * 4);
     int with_bias = n % 2;
 
@@ -100,8 +103,8 @@ static const char *one_gemm(struct cpu *ways, int n_ways, enum sb_dtype dtype, i
         }
         for (int i = 0; i < COUNT(row_counts) && !failed; i++)
             if (!rows_agree(&ways[w], &weight, x, expected, with_bias ? bias : NULL, row_counts[i])) {
-                snprintf(message, sizeof message, "%s: %s [%d, %d], %d rows", ways[w].name, sb_dtype_name(dtype), n, k,
-                         row_counts[i]);
+                snprintf(message, sizeof message, "%s: %s [%d, %d], %d rows", ways[w].name,
+                         sb_dtype_name(dtype), n, k, row_counts[i]);
                 failed = message;
             }
         cpu->weight_free(&weight, ways[w].device, &cpu_mem);
@@ -157,6 +160,55 @@ static void test_gemm_wild_values(void)
         }
 }
 
+/* vdpbf16ps, where this processor has it: chosen by the backend only where it is fast, equal wherever it is
+ * equal. */
+static void test_gemm_dot(void)
+{
+    static const int32_t ks[] = {1, 2, 7, 511, 512, 1025, 2049}, ns[] = {1, 64, 130};
+    const struct sb_cpu_kernels *kernels = sb_cpu_kernels_for(SPECBATCH_SIMD_AVX512);
+
+    if (!kernels || !sb_port_has_avx512_bf16())
+        SKIP("no AVX512_BF16 here");
+    CHECK(kernels->dot_is_chain());
+    for (int i = 0; i < COUNT(ks) * COUNT(ns) * 2; i++) {
+        int32_t k = ks[i / 2 % COUNT(ks)], n = ns[i / 2 / COUNT(ks)], words = (k + 1) / 2;
+        int64_t elements = sb_panel_count(n) * sb_panel_elements(SB_LAYOUT_BF16_DOT, k);
+        float *x = cpu_floats(BASE_ROWS * k), *w = cpu_floats((int64_t)n * k),
+              *rounded = cpu_floats(BASE_ROWS * words);
+        float *y = cpu_floats(BASE_ROWS * n), *expected = cpu_floats(BASE_ROWS * n), *column = cpu_floats(k);
+        void *panels = sb_alloc(&cpu_mem, (size_t)elements, 2);
+        struct sb_cpu_gemm args = {.layout = SB_LAYOUT_BF16_DOT,
+                                   .m = BASE_ROWS,
+                                   .n_in = k,
+                                   .n_out = n,
+                                   .panels = panels,
+                                   .x = rounded,
+                                   .ldx = words,
+                                   .y = y};
+        for (int64_t j = 0; i % 2 && j < (int64_t)n * k; j++)
+            w[j] = cpu_any_bits();
+        for (int64_t j = 0; i % 2 && j < BASE_ROWS * k; j++)
+            x[j] = -fabsf(x[j]) * 0x1p-100f; /* sums of -0 */
+        reference_gemm(expected, x, w, SB_F32, NULL, BASE_ROWS, n, k, 1);
+        kernels->pack(panels, SB_LAYOUT_BF16_DOT, k, 0, n, w, SB_F32);
+        for (int r = 0; r < BASE_ROWS; r++)
+            kernels->round(rounded + r * words, x + r * k, k, 1);
+        kernels->gemm(&args, 0, sb_panel_count(n));
+        kernels->embed(column, panels, SB_LAYOUT_BF16_DOT, k, n - 1);
+        CHECK_SAME(y, expected, BASE_ROWS * n, "dot");
+        for (int32_t j = 0; j < k; j++)
+            w[j] = cpu_round_bf16(w[(int64_t)(n - 1) * k + j]);
+        CHECK_SAME(column, w, k, "embed");
+        sb_free(&cpu_mem, panels);
+        free(x);
+        free(w);
+        free(rounded);
+        free(y);
+        free(expected);
+        free(column);
+    }
+}
+
 /* More rows than one block of rows. */
 static void test_gemm_many_rows(void)
 {
@@ -201,7 +253,8 @@ static void test_embed(void)
                 ids[id_at[t]] = t == 5 ? -1 : t == 6 ? N : (int32_t)(cpu_random() % N);
                 for (int k = 0; k < K; k++) {
                     int32_t id = ids[id_at[t]];
-                    float v = id < 0 || id >= N ? 0.0f : cpu_widen(rows, (int64_t)id * K + k, (enum sb_dtype)dtype);
+                    float v = id < 0 || id >= N ? 0.0f
+                                                : cpu_widen(rows, (int64_t)id * K + k, (enum sb_dtype)dtype);
                     expected[t * K + k] = compute == SPECBATCH_COMPUTE_BF16 ? cpu_round_bf16(v) : v;
                 }
             }
@@ -228,9 +281,11 @@ static void test_weight_types(void)
 
     CHECK_OK(cpu->weight_create(&weight, ways[0].device, &cpu_mem, 1, 1, SB_BF16));
     CHECK_INT(weight.dtype, SB_BF16);
-    CHECK_ERROR(cpu->weight_fill(&weight, ways[0].device, 0, 1, single, SB_F32), SPECBATCH_E_UNSUPPORTED, "bf16");
+    CHECK_ERROR(cpu->weight_fill(&weight, ways[0].device, 0, 1, single, SB_F32), SPECBATCH_E_UNSUPPORTED,
+                "bf16");
     cpu->weight_free(&weight, ways[0].device, &cpu_mem);
-    CHECK_OK(cpu->weight_create(&weight, ways[0].device, &cpu_mem, 1, 1, SB_F32)); /* widening loses nothing */
+    CHECK_OK(
+        cpu->weight_create(&weight, ways[0].device, &cpu_mem, 1, 1, SB_F32)); /* widening loses nothing */
     CHECK_OK(cpu->weight_fill(&weight, ways[0].device, 0, 1, half + 1, SB_BF16));
     cpu->gemm(ways[0].exec, y, &x, &weight, NULL, 1);
     cpu->weight_free(&weight, ways[0].device, &cpu_mem);
@@ -328,7 +383,8 @@ static void test_norm(void)
 
 static void test_swiglu(void)
 {
-    static const float special[] = {0.0f, -0.0f, 1e-30f, 88.0f, -88.0f, 104.0f, -104.0f, 1e30f, -1e30f, 3e38f, -3e38f};
+    static const float special[] = {0.0f,    -0.0f, 1e-30f, 88.0f, -88.0f, 104.0f,
+                                    -104.0f, 1e30f, -1e30f, 3e38f, -3e38f};
     static const int widths[] = {1, 16, 31, 1000, 20000};
     struct cpu ways[CPU_WAYS];
     int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
@@ -350,7 +406,8 @@ static void test_swiglu(void)
             double expected = x[k] / (1.0 + exp(-(double)x[k])) * x[n + k];
             CHECK(!isnan(first[k]));
             if (!(fabs(first[k] - expected) <= 5e-7 * fabs(expected) + 1e-37))
-                FAIL("silu(%a) * %a is %a, expected %a", (double)x[k], (double)x[n + k], (double)first[k], expected);
+                FAIL("silu(%a) * %a is %a, expected %a", (double)x[k], (double)x[n + k], (double)first[k],
+                     expected);
         }
         free(x);
         free(y);
@@ -393,8 +450,10 @@ static void test_select(void)
         int32_t limit = limits[i];
         for (int r = 0; r < M; r++) {
             at[r] = (r + 4) % M;
-            for (int k = 0; k < STRIDE; k++) /* few distinct values: ties; what lies past the limit is larger or NaN */
-                logits[r * STRIDE + k] = k >= limit ? (k % 2 ? NAN : 1e9f) : floorf(cpu_uniform() * 8.0f) * 0.75f;
+            for (int k = 0; k < STRIDE;
+                 k++) /* few distinct values: ties; what lies past the limit is larger or NaN */
+                logits[r * STRIDE + k] = k >= limit ? (k % 2 ? NAN : 1e9f)
+                                                    : floorf(cpu_uniform() * 8.0f) * 0.75f;
         }
         for (int w = 0; w < n_ways; w++) {
             cpu->select(ways[w].exec, logits, M, STRIDE, limit, at, ids, logprob, margin);
@@ -403,7 +462,8 @@ static void test_select(void)
             if (w == 0)
                 memcpy(other, logprob, sizeof other);
             CHECK_SAME(logprob, other, M, ways[w].name);
-            cpu->select(ways[w].exec, logits + 3 * STRIDE, 1, STRIDE, limit, at, ids, logprob, NULL); /* alone */
+            cpu->select(ways[w].exec, logits + 3 * STRIDE, 1, STRIDE, limit, at, ids, logprob,
+                        NULL); /* alone */
             CHECK_SAME(logprob + at[0], other + at[3], 1, ways[w].name);
         }
     }
@@ -472,15 +532,33 @@ static void test_accept(void)
 
 static void test_realign(void)
 {
-    enum { SEQS = 3, PLANES = 4, HEADS = 2, DIM = 5, CAP = 40, SLOT = HEADS * CAP * DIM, STRIDE = SEQS * SLOT + 7 };
-    static const int32_t moves[][3] = {{3, 1, 20}, {1, 3, 20}, {0, 25, 15}, {25, 0, 15}, {7, 7, 9}, {5, 6, 0}, {0, 1, 39}};
+    enum {
+        SEQS = 3,
+        PLANES = 4,
+        HEADS = 2,
+        DIM = 5,
+        CAP = 40,
+        SLOT = HEADS * CAP * DIM,
+        STRIDE = SEQS * SLOT + 7
+    };
+    static const int32_t moves[][3] = {{3, 1, 20}, {1, 3, 20}, {0, 25, 15}, {25, 0, 15},
+                                       {7, 7, 9},  {5, 6, 0},  {0, 1, 39}};
     struct cpu ways[CPU_WAYS];
     int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
-    float *before = cpu_floats(PLANES * STRIDE), *expected = cpu_floats(PLANES * STRIDE), *got = cpu_floats(PLANES * STRIDE);
+    float *before = cpu_floats(PLANES * STRIDE), *expected = cpu_floats(PLANES * STRIDE),
+          *got = cpu_floats(PLANES * STRIDE);
     int64_t base[SEQS] = {2 * SLOT, 0, SLOT};
     int32_t cap[SEQS] = {CAP, CAP, CAP}, from[SEQS], to[SEQS], len[SEQS];
-    struct sb_realign args = {.n_seqs = SEQS, .n_planes = PLANES, .kv_heads = HEADS, .head_dim = DIM,
-                              .plane_stride = STRIDE, .base = base, .cap = cap, .from = from, .to = to, .len = len};
+    struct sb_realign args = {.n_seqs = SEQS,
+                              .n_planes = PLANES,
+                              .kv_heads = HEADS,
+                              .head_dim = DIM,
+                              .plane_stride = STRIDE,
+                              .base = base,
+                              .cap = cap,
+                              .from = from,
+                              .to = to,
+                              .len = len};
 
     for (int i = 0; i < COUNT(moves); i++) {
         memcpy(expected, before, PLANES * STRIDE * sizeof(float));
@@ -529,7 +607,8 @@ static void test_exp_and_log(void)
         worst_exp = fmax(worst_exp, ulps(lanes[0], exp((double)x)));
     }
     for (uint32_t bits = 0x00800000u; bits < 0x7f800000u; bits += 9973u)
-        if (bits < 0x3f7f0000u || bits > 0x3f810000u) /* beside 1 the bound is absolute: log passes through 0 */
+        if (bits < 0x3f7f0000u ||
+            bits > 0x3f810000u) /* beside 1 the bound is absolute: log passes through 0 */
             worst_log = fmax(worst_log, ulps(sb_log(bits_f32(bits)), log((double)bits_f32(bits))));
     printf("     exp within %.2f ulp, log within %.2f ulp\n", worst_exp, worst_log);
     CHECK(worst_exp < 1.5 && worst_log < 1.5);
@@ -663,6 +742,7 @@ TEST_BEGIN
     RUN(test_gemm_f32);
     RUN(test_gemm_bf16);
     RUN(test_gemm_wild_values);
+    RUN(test_gemm_dot);
     RUN(test_gemm_many_rows);
     RUN(test_embed);
     RUN(test_weight_types);

@@ -10,7 +10,12 @@
 
 /* ------------------------------------------------------------- checkpoints, made to order */
 
-struct entry { char name[80]; const char *dtype; int64_t rows, cols; }; /* cols 0: a vector */
+struct entry {
+    char name[80];
+    const char *dtype;
+    int64_t rows, cols;  /* cols 0: a vector */
+    const char *copy_of; /* holds the values of the tensor called so; NULL: its own */
+};
 struct entries { struct entry list[40]; int n; };
 
 static void add(struct entries *e, const char *name, const char *dtype, int64_t rows, int64_t cols)
@@ -21,6 +26,7 @@ static void add(struct entries *e, const char *name, const char *dtype, int64_t 
     at->dtype = dtype;
     at->rows = rows;
     at->cols = cols;
+    at->copy_of = NULL;
 }
 
 static struct entry *entry(struct entries *e, const char *name)
@@ -112,7 +118,7 @@ static void write_checkpoint(const struct test_dir *dir, const struct entries *e
         const struct entry *t = &e->list[i];
         const size_t size = element_size(t->dtype);
         for (int64_t j = 0; j < t->rows * (t->cols ? t->cols : 1); j++, at += size) {
-            const float value = value_of(t->name, j);
+            const float value = value_of(t->copy_of ? t->copy_of : t->name, j);
             const uint16_t half = half_bits(value, t->dtype);
             if (size > 1)
                 memcpy(file + length + at, size == 4 ? (const void *)&value : (const void *)&half, size);
@@ -260,6 +266,11 @@ static void half_floats_are_exact(void)
     test_dir_remove(&dir);
 }
 
+#define LARGE(more) \
+    "{\"model_type\":\"llama\",\"vocab_size\":600011,\"hidden_size\":8,\"intermediate_size\":12," \
+    "\"num_hidden_layers\":1,\"num_attention_heads\":2,\"num_key_value_heads\":1,\"head_dim\":6," \
+    "\"max_position_embeddings\":64,\"eos_token_id\":2" more "}"
+
 /* A matrix of more than one block, whose rows are no multiple of anything. */
 static void large_matrices_arrive(void)
 {
@@ -270,12 +281,7 @@ static void large_matrices_arrive(void)
 
     entry(&e, "model.embed_tokens.weight")->rows = rows[0];
     entry(&e, "lm_head.weight")->rows = rows[0];
-    CHECK_OK(open_made(
-        &m, &e,
-        "{\"model_type\":\"llama\",\"vocab_size\":600011,\"hidden_size\":8,\"intermediate_size\":12,"
-        "\"num_hidden_layers\":1,\"num_attention_heads\":2,\"num_key_value_heads\":1,\"head_dim\":6,"
-        "\"max_position_embeddings\":64}",
-        NULL));
+    CHECK_OK(open_made(&m, &e, LARGE(""), NULL));
     CHECK(weight_holds(m, &m->embed, names, rows, 1));
     sb_model_release(m);
 }
@@ -290,6 +296,7 @@ static void tied_models_share(void)
     CHECK(m->head.data != m->embed.data);
     bytes = m->bytes;
     sb_model_release(m);
+    entry(&e, "lm_head.weight")->copy_of = "model.embed_tokens.weight";
     CHECK_OK(open_made(&m, &e, CONFIG("llama", ",\"tie_word_embeddings\":true"), NULL));
     CHECK(m->head.data == m->embed.data);
     CHECK(m->bytes < bytes);
@@ -299,6 +306,57 @@ static void tied_models_share(void)
     sb_model_release(m);
     CHECK_ERROR(open_made(&m, &e, CONFIG("llama", ""), NULL), SPECBATCH_E_FORMAT,
                 "lm_head.weight is missing");
+}
+
+/* A tied model may carry lm_head.weight only as a copy of the embedding, to the last byte. */
+static void tied_heads_are_copies(void)
+{
+    static const char embed[] = "model.embed_tokens.weight";
+    static const struct { const char *config; int32_t rows; } sizes[] = {
+        { CONFIG("llama", ",\"tie_word_embeddings\":true"), VOCAB },
+        { LARGE(",\"tie_word_embeddings\":true"), 600011 },
+    };
+    const specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
+    struct specbatch_model *m = NULL;
+
+    for (int i = 0; i < 2; i++) {
+        const struct test_dir dir = test_dir_make();
+        struct entries e = llama("BF16");
+        size_t n = 0;
+        char *file;
+        entry(&e, "lm_head.weight")->name[0] = 'x';
+        entry(&e, embed)->rows = sizes[i].rows;
+        add(&e, "lm_head.weight", "BF16", sizes[i].rows, HIDDEN); /* last in the file */
+        entry(&e, "lm_head.weight")->copy_of = embed;
+        write_checkpoint(&dir, &e, sizes[i].config);
+        CHECK_OK(sb_model_open(&m, dir.path, &options));
+        sb_model_release(m);
+        file = test_read(dir.path, "model.safetensors", &n);
+        CHECK(file != NULL);
+        file[n - 1] ^= 1;
+        test_write(&dir, "model.safetensors", file, n);
+        free(file);
+        CHECK_ERROR(sb_model_open(&m, dir.path, &options), SPECBATCH_E_UNSUPPORTED,
+                    "model.safetensors: tensor lm_head.weight differs from model.embed_tokens.weight");
+        CHECK(strstr(specbatch_last_error(), "tie_word_embeddings to false"));
+        test_dir_remove(&dir);
+    }
+}
+
+/* Another type or another shape is no copy either. */
+static void tied_heads_are_alike(void)
+{
+    static const char config[] = CONFIG("llama", ",\"tie_word_embeddings\":true");
+    struct entries e = llama("F32");
+    struct entry *head = entry(&e, "lm_head.weight");
+    struct specbatch_model *m = NULL;
+
+    head->copy_of = "model.embed_tokens.weight";
+    head->dtype = "BF16";
+    CHECK_ERROR(open_made(&m, &e, config, NULL), SPECBATCH_E_UNSUPPORTED, "lm_head.weight differs from");
+    head->dtype = "F32";
+    head->rows = VOCAB + 1;
+    CHECK_ERROR(open_made(&m, &e, config, NULL), SPECBATCH_E_FORMAT, "lm_head.weight has shape [71, 8]");
 }
 
 static void real_checkpoints_open(void)
@@ -561,6 +619,8 @@ TEST_BEGIN
     RUN(half_floats_are_exact);
     RUN(large_matrices_arrive);
     RUN(tied_models_share);
+    RUN(tied_heads_are_copies);
+    RUN(tied_heads_are_alike);
     RUN(real_checkpoints_open);
     RUN(refuses_wrong_tensors);
     RUN(refuses_missing_tensors);

@@ -165,6 +165,28 @@ static void refuses_bad_lengths(void)
     test_dir_remove(&dir);
 }
 
+/* What a clone without Git LFS leaves in place of a file, alone and as a shard. */
+static void refuses_lfs_pointers(void)
+{
+    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:"
+                                  "4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\n"
+                                  "size 12345\n";
+    const struct test_dir dir = test_dir_make();
+    struct sb_tensors *set = NULL;
+
+    test_write_text(&dir, "model.safetensors.index.json", "{\"weight_map\":{\"q\":\"s1.safetensors\"}}");
+    test_write_text(&dir, "s1.safetensors", pointer);
+    CHECK_ERROR(sb_tensors_open(&set, &test_mem, dir.path), SPECBATCH_E_FORMAT,
+                "s1.safetensors: a Git LFS pointer");
+    test_write_text(&dir, "model.safetensors", pointer);
+    CHECK_ERROR(sb_tensors_open(&set, &test_mem, dir.path), SPECBATCH_E_FORMAT,
+                "model.safetensors: a Git LFS pointer");
+    CHECK(strstr(specbatch_last_error(), "git lfs pull"));
+    test_write(&dir, "model.safetensors", pointer, 22); /* too short to tell */
+    CHECK_ERROR(sb_tensors_open(&set, &test_mem, dir.path), SPECBATCH_E_FORMAT, "header of");
+    test_dir_remove(&dir);
+}
+
 static void says_what_is_missing(void)
 {
     const struct test_dir dir = test_dir_make();
@@ -341,6 +363,7 @@ TEST_BEGIN
     RUN(reads_the_unusual);
     RUN(refuses_bad_headers);
     RUN(refuses_bad_lengths);
+    RUN(refuses_lfs_pointers);
     RUN(says_what_is_missing);
     RUN(reads_shards);
     RUN(refuses_bad_indexes);

@@ -1,6 +1,8 @@
-/* The thread pool: every item once, whatever the sizes; creation and freeing in a storm; sleeping and waking. */
+/* The thread pool: every item once, whatever the sizes; storms of creation; sleeping and waking. */
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "threads.h"
 
@@ -13,7 +15,8 @@ enum { ITEMS = 3000 };
 static const struct sb_mem mem = {NULL, NULL, NULL};
 
 struct tally {
-    int32_t times[ITEMS]; /* plain: two threads on one item would be a race, which the thread sanitizer sees */
+    int32_t
+        times[ITEMS]; /* plain: two threads on one item would be a race, which the thread sanitizer sees */
     atomic_int ranges;
 };
 
@@ -50,7 +53,8 @@ static void test_loops(void)
             for (int g = 0; g < COUNT(grains); g++) {
                 const char *wrong = check_loop(threads, sizes[s], grains[g], 5);
                 if (wrong)
-                    FAIL("%d threads, %d items by %d: %s", (int)counts[c], (int)sizes[s], (int)grains[g], wrong);
+                    FAIL("%d threads, %d items by %d: %s", (int)counts[c], (int)sizes[s], (int)grains[g],
+                         wrong);
             }
         sb_threads_free(threads);
     }
@@ -144,10 +148,41 @@ static void test_no_memory(void)
     }
 }
 
+/* The system refuses a thread midway: those that run are stopped, and all is given back. */
+static void test_no_threads(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    SKIP("a sanitizer's shadow memory does not fit an address space limit");
+#else
+    struct rlimit before, tight;
+    long pages = 0;
+    int left = 100;
+    struct sb_mem counted = {no_memory, give_back, &left};
+    struct sb_threads *threads = NULL;
+    FILE *statm = fopen("/proc/self/statm", "r");
+
+    if (!statm || fscanf(statm, "%ld", &pages) != 1)
+        SKIP("no /proc/self/statm");
+    fclose(statm);
+    CHECK_INT(getrlimit(RLIMIT_AS, &before), 0);
+    tight = before;
+    tight.rlim_cur = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (24u << 20); /* two or three stacks */
+    CHECK_INT(setrlimit(RLIMIT_AS, &tight), 0);
+    int32_t rc = sb_threads_create(&threads, &counted, 64);
+    CHECK_INT(setrlimit(RLIMIT_AS, &before), 0);
+    CHECK_INT(rc, SPECBATCH_E_NOMEM);
+    CHECK(strstr(specbatch_last_error(), "cannot start thread") && !threads);
+    CHECK_OK(sb_threads_create(&threads, &mem, 4));
+    CHECK(!check_loop(threads, 100, 1, 1));
+    sb_threads_free(threads);
+#endif
+}
+
 TEST_BEGIN
     RUN(test_loops);
     RUN(test_sleep_and_wake);
     RUN(test_create_and_free);
     RUN(test_workers_flush_denormals);
     RUN(test_no_memory);
+    RUN(test_no_threads);
 TEST_END

@@ -2,14 +2,19 @@
  * Tokenizers against what the reference implementations say (test/data/tokenizers/make.py, and the real
  * vocabularies where they are at hand), and against files that are wrong.
  */
-#include "utf8.h"
+#include <pthread.h>
+
+#include "hash.h"
 #include "text/pipeline.h"
 #include "tokenizer_data.h"
+#include "utf8.h"
 
 #define SMALL "test/data/tokenizers/"
 
-static const char *const small[] = { "qwen", "glm", "gpt2", "regex", "added", "llama", "llama_unk", "metaspace_first",
-                                     "metaspace_always", "spm" };
+static const char *const small[] = {
+    "qwen", "glm", "gpt2", "regex", "added", "llama", "llama_unk", "llama_cross", "metaspace_first",
+    "metaspace_always", "spm"
+};
 enum { N_SMALL = sizeof small / sizeof *small };
 
 /* The tokenizer of a folder; NULL, with a failed test, when it does not load. */
@@ -39,8 +44,8 @@ static int ids_equal(const struct sb_ids *ids, const struct sb_json_node *list)
     return 1;
 }
 
-static int check_encode(const struct sb_tokenizer *t, const char *where, const struct sb_json_node *text, uint32_t flags,
-                        const struct sb_json_node *expected)
+static int check_encode(const struct sb_tokenizer *t, const char *where, const struct sb_json_node *text,
+                        uint32_t flags, const struct sb_json_node *expected)
 {
     struct sb_ids ids = { .mem = &test_mem };
     size_t n = 0, i;
@@ -63,8 +68,8 @@ static int check_encode(const struct sb_tokenizer *t, const char *where, const s
 }
 
 /* The whole decode, and the stream with the ids pushed in two parts at every place and one by one. */
-static int check_decode(const struct sb_tokenizer *t, const char *where, const struct sb_ids *ids, uint32_t flags,
-                        const struct sb_json_node *expected)
+static int check_decode(const struct sb_tokenizer *t, const char *where, const struct sb_ids *ids,
+                        uint32_t flags, const struct sb_json_node *expected)
 {
     struct sb_bytes text = { .mem = &test_mem }, streamed = { .mem = &test_mem };
     struct sb_stream *stream = NULL;
@@ -78,17 +83,21 @@ static int check_decode(const struct sb_tokenizer *t, const char *where, const s
     ok = sb_tokenizer_decode(t, ids->data, ids->n, flags, &text) == SPECBATCH_OK && text.n == n &&
          memcmp(text.data, want, n) == 0 && sb_stream_create(&stream, &test_mem, t, flags) == SPECBATCH_OK;
     if (!ok)
-        printf("     %s: flags %u: decoded \"%s\", expected \"%s\"\n", where, (unsigned)flags, text.data, want);
+        printf("     %s: flags %u: decoded \"%s\", expected \"%s\"\n", where, (unsigned)flags, text.data,
+               want);
     for (split = 0; ok && split <= (ids->n < 40 ? ids->n : 0) + 1; split++) {
         streamed.n = 0;
         for (i = 0; ok && i <= ids->n; i += length) {
             length = split == ids->n + 1 || i == ids->n ? 1 : i < split ? split - i : ids->n - i;
-            ok = sb_stream_push(stream, ids->data ? ids->data + i : NULL, i < ids->n ? length : 0, &piece, &n) == SPECBATCH_OK &&
-                 strlen(piece) <= n && sb_utf8_valid(piece, n) == n && sb_bytes_add(&streamed, piece, n) == SPECBATCH_OK;
+            ok = sb_stream_push(stream, ids->data ? ids->data + i : NULL, i < ids->n ? length : 0, &piece,
+                                &n) == SPECBATCH_OK &&
+                 strlen(piece) <= n && sb_utf8_valid(piece, n) == n &&
+                 sb_bytes_add(&streamed, piece, n) == SPECBATCH_OK;
         }
         ok = ok && streamed.n == text.n && memcmp(streamed.data, text.data, text.n) == 0;
         if (!ok)
-            printf("     %s: streamed in two at %zu: \"%s\", expected \"%s\"\n", where, split, streamed.data, want);
+            printf("     %s: streamed in two at %zu: \"%s\", expected \"%s\"\n", where, split, streamed.data,
+                   want);
     }
     sb_stream_free(stream);
     sb_bytes_clear(&text);
@@ -130,7 +139,8 @@ static int check_golden(const struct sb_tokenizer *t, const char *path, uint32_t
     while ((line = next_line(&lines)) != NULL) {
         struct sb_json *doc = NULL;
         snprintf(where, sizeof where, "%s:%d", path, ++n);
-        if (sb_json_parse(&doc, &test_mem, line, strlen(line), where) || !check_line(t, where, sb_json_root(doc), decode_flags))
+        if (sb_json_parse(&doc, &test_mem, line, strlen(line), where) ||
+            !check_line(t, where, sb_json_root(doc), decode_flags))
             sbtest_failed_now = 1;
         sb_json_free(doc);
     }
@@ -154,6 +164,66 @@ static void test_small_pipelines(void)
         if (n < 150)
             FAIL("%s: %d lines", path, n);
     }
+}
+
+/* The words that come out of a splitting step, one by one against a list. */
+struct expected_words { const struct sb_json_node *next; int ok; };
+
+static int32_t check_word(void *context, const char *word, size_t n)
+{
+    struct expected_words *expected = context;
+    size_t length = 0;
+    const char *text = sb_json_string(expected->next, &length);
+
+    expected->ok &= text && length == n && memcmp(text, word, n) == 0;
+    expected->next = sb_json_next(expected->next);
+    return SPECBATCH_OK;
+}
+
+/* A line {"pattern"} changes the step, a line {"text", "words"} tries it. */
+static int check_split_line(struct sb_steps *steps, pcre2_general_context *context,
+                            const struct sb_json_node *root)
+{
+    struct expected_words expected = { sb_json_first(sb_json_get(root, "words")), 1 };
+    struct sb_work work;
+    const char *s;
+    size_t n = 0;
+    int32_t rc;
+
+    if ((s = sb_json_string(sb_json_get(root, "pattern"), &n)) != NULL) {
+        sb_steps_clear(steps);
+        memset(steps, 0, sizeof *steps);
+        steps->n = 1;
+        return sb_split_compile(&steps->at[0], context, s, n, "split.jsonl") == SPECBATCH_OK;
+    }
+    s = sb_json_string(sb_json_get(root, "text"), &n);
+    sb_work_init(&work, &test_mem);
+    rc = sb_split(steps, 0, &work, s, n, 1, check_word, &expected);
+    sb_work_clear(&work);
+    return rc == SPECBATCH_OK && expected.ok && !expected.next;
+}
+
+/* The hand-written patterns and a PCRE2 one, against the words that Hugging Face's Split makes. */
+static void test_split(void)
+{
+    pcre2_general_context *context = pcre2_general_context_create(NULL, NULL, NULL);
+    struct sb_steps steps = { .n = 0 };
+    struct lines lines;
+    char *line;
+    int seen = 0;
+
+    CHECK(context && open_lines(&lines, SMALL "split.jsonl"));
+    for (; (line = next_line(&lines)) != NULL; seen++) {
+        struct sb_json *doc = NULL;
+        CHECK_OK(sb_json_parse(&doc, &test_mem, line, strlen(line), "split.jsonl"));
+        if (!check_split_line(&steps, context, sb_json_root(doc)))
+            FAIL("split.jsonl:%d: %s", seen + 1, line);
+        sb_json_free(doc);
+    }
+    CHECK(seen > 900);
+    close_lines(&lines);
+    sb_steps_clear(&steps);
+    pcre2_general_context_free(context);
 }
 
 /* ------------------------------------------------------------- real vocabularies */
@@ -186,7 +256,8 @@ static void check_cases(const struct sb_tokenizer *t, const char *folder)
         end = strstr(at, separator);
         if (!(line = next_line(&out)))
             break;
-        CHECK_OK(sb_tokenizer_encode(t, at, end ? (size_t)(end - at) : strlen(at), SPECBATCH_TEXT_NO_BOS, &ids));
+        CHECK_OK(
+            sb_tokenizer_encode(t, at, end ? (size_t)(end - at) : strlen(at), SPECBATCH_TEXT_NO_BOS, &ids));
         for (i = 0; i < ids.n; i++)
             CHECK_INT(ids.data[i], strtol(line, &line, 10));
         if (line[strspn(line, " ")])
@@ -270,6 +341,57 @@ static void test_real_phi3(void) { check_real("phi3"); }
 static void test_real_qwen(void) { check_real("qwen"); }
 static void test_real_llama3(void) { check_real("llama3"); }
 
+static int32_t put(struct sb_bytes *out, const char *text)
+{
+    return sb_bytes_add(out, text, strlen(text));
+}
+
+/* GPT-2 ships its tables as two files: put together as the tokenizer.json that stands for them. */
+static int gpt2_as_json(struct sb_bytes *out, const char *root)
+{
+    char path[600], *vocab, *line, *c;
+    struct lines merges;
+    size_t n = 0;
+    int rc = 0, first = 1;
+
+    snprintf(path, sizeof path, "%s/tokenizers/gpt2/vocab.json", root);
+    vocab = read_whole(path, &n);
+    snprintf(path, sizeof path, "%s/tokenizers/gpt2/merges.txt", root);
+    if (!vocab || !open_lines(&merges, path))
+        return 0;
+    rc |= put(out, "{\"model\":{\"type\":\"BPE\",\"vocab\":");
+    rc |= sb_bytes_add(out, vocab, n);
+    rc |= put(out, ",\"merges\":[");
+    next_line(&merges); /* #version */
+    while ((line = next_line(&merges)) != NULL) {
+        rc |= put(out, first ? "\"" : ",\"");
+        for (first = 0, c = line; *c; c++)
+            rc |= sb_bytes_add(out, "\\", *c == '"' || *c == '\\') | sb_bytes_add(out, c, 1);
+        rc |= put(out, "\"");
+    }
+    rc |= put(out, "]},\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false}}");
+    close_lines(&merges);
+    free(vocab);
+    return rc == 0;
+}
+
+static void test_real_gpt2(void)
+{
+    const char *root = data_root();
+    struct sb_bytes json = { .mem = &test_mem };
+    struct sb_tokenizer *t = sb_tokenizer_create(&test_mem);
+    char folder[512];
+
+    if (!root)
+        SKIP("no folder ../shared/data (or SPECBATCH_DATA) with the real vocabularies");
+    CHECK(t && gpt2_as_json(&json, root));
+    CHECK_OK(sb_tokenizer_read_hf(t, json.data, json.n, "gpt2"));
+    snprintf(folder, sizeof folder, "%s/tokenizers/gpt2", root);
+    check_cases(t, folder);
+    sb_bytes_clear(&json);
+    sb_tokenizer_free(t);
+}
+
 /* A line is code points, a tab, code points; both sides must normalise to the second. */
 static size_t points_to_text(char *line, char *text)
 {
@@ -335,7 +457,8 @@ static void test_real_edge_cases(void)
     if (!root)
         SKIP("no folder ../shared/data (or SPECBATCH_DATA) with the edge cases");
     snprintf(path, sizeof path, "%s/tokenizers/malformed", root);
-    CHECK_ERROR(sb_tokenizer_load(&t, &test_mem, path), SPECBATCH_E_FORMAT, "malformed/tokenizer.json: model.merges[");
+    CHECK_ERROR(sb_tokenizer_load(&t, &test_mem, path), SPECBATCH_E_FORMAT,
+                "malformed/tokenizer.json: model.merges[");
     CHECK(t == NULL);
     snprintf(path, sizeof path, "%s/tokenizers/added_tokens", root);
     t = load(path);
@@ -369,7 +492,8 @@ static void test_same_base(void)
     CHECK(a && b && c);
     CHECK_OK(sb_tokenizer_same_base(a, a));
     CHECK_OK(sb_tokenizer_same_base(a, b)); /* the same vocabulary with other added tokens */
-    CHECK_ERROR(sb_tokenizer_same_base(a, c), SPECBATCH_E_VOCAB, "token 0 is \"!\" for the target and \"<unk>\"");
+    CHECK_ERROR(sb_tokenizer_same_base(a, c), SPECBATCH_E_VOCAB,
+                "token 0 is \"!\" for the target and \"<unk>\"");
     sb_tokenizer_free(a);
     sb_tokenizer_free(b);
     sb_tokenizer_free(c);
@@ -389,7 +513,8 @@ static void test_invalid_text(void)
 
     CHECK(t != NULL);
     CHECK_OK(sb_ids_add(&ids, 7));
-    CHECK_ERROR(sb_tokenizer_encode(t, "ab\xFF", 3, 0, &ids), SPECBATCH_E_INVALID, "text: byte 2: invalid UTF-8");
+    CHECK_ERROR(sb_tokenizer_encode(t, "ab\xFF", 3, 0, &ids), SPECBATCH_E_INVALID,
+                "text: byte 2: invalid UTF-8");
     CHECK_ERROR(sb_tokenizer_encode(t, "\xED\xA0\x80", 3, 0, &ids), SPECBATCH_E_INVALID, "byte 0");
     CHECK(ids.n == 1 && ids.data[0] == 7);
     sb_ids_clear(&ids);
@@ -418,12 +543,63 @@ static void test_hostile_text(void)
     free(text);
 }
 
+/* What one thread finds when all of them use the same tokenizers: the ids of a hash, or 0 after a failure. */
+struct shared_use { struct sb_tokenizer *t[N_SMALL]; uint64_t found; };
+
+static void *use_shared(void *argument)
+{
+    static const char text[] = "A man's 12 nai\u0308ve caf\u00e9 <s> x <x> \u4f60\u597d //\n \U0001F600";
+    struct shared_use *use = argument;
+    int round, i;
+
+    use->found = 1;
+    for (round = 0; round < 50; round++)
+        for (i = 0; i < N_SMALL; i++) {
+            struct sb_ids ids = { .mem = &test_mem };
+            struct sb_bytes back = { .mem = &test_mem };
+            if (sb_tokenizer_encode(use->t[i], text, sizeof text - 1, 0, &ids) ||
+                sb_tokenizer_decode(use->t[i], ids.data, ids.n, 0, &back))
+                return NULL;
+            use->found = sb_hash(ids.data, ids.n * sizeof *ids.data, use->found);
+            use->found = sb_hash(back.data, back.n, use->found);
+            sb_ids_clear(&ids);
+            sb_bytes_clear(&back);
+        }
+    return NULL;
+}
+
+/* One set of tokenizers, four threads at once (SAN=thread shows what luck would hide). */
+static void test_threads(void)
+{
+    struct shared_use uses[4];
+    pthread_t threads[4];
+    char path[200];
+    int i, k;
+
+    for (i = 0; i < N_SMALL; i++) {
+        snprintf(path, sizeof path, SMALL "%s", small[i]);
+        CHECK((uses[0].t[i] = load(path)) != NULL);
+    }
+    for (k = 1; k < 4; k++)
+        uses[k] = uses[0];
+    for (k = 0; k < 4; k++)
+        CHECK(pthread_create(&threads[k], NULL, use_shared, &uses[k]) == 0);
+    for (k = 0; k < 4; k++)
+        pthread_join(threads[k], NULL);
+    for (k = 1; k < 4; k++)
+        CHECK(uses[k].found == uses[0].found && uses[k].found > 1);
+    for (i = 0; i < N_SMALL; i++)
+        sb_tokenizer_free(uses[0].t[i]);
+}
+
 TEST_BEGIN
     RUN(test_small_pipelines);
+    RUN(test_split);
     RUN(test_real_llama);
     RUN(test_real_phi3);
     RUN(test_real_qwen);
     RUN(test_real_llama3);
+    RUN(test_real_gpt2);
     RUN(test_nfc);
     RUN(test_real_edge_cases);
     RUN(test_pieces);
@@ -431,4 +607,5 @@ TEST_BEGIN
     RUN(test_no_tokenizer);
     RUN(test_invalid_text);
     RUN(test_hostile_text);
+    RUN(test_threads);
 TEST_END

@@ -77,8 +77,10 @@ static inline int converted(char path[512], const char *root, const char *name)
     if (stat(file, &st) == 0)
         return 1;
     snprintf(command, sizeof command,
-             "mkdir -p %s && python3 %s/../tools/tiktoken_to_tokenizer_json.py %s %s/tokenizers/%s/%s.tiktoken %s.tmp "
-             "&& mv %s.tmp %s", path, root, name, root, name, name, file, file, file);
+             "mkdir -p %s && python3 %s/../tools/tiktoken_to_tokenizer_json.py %s "
+             "%s/tokenizers/%s/%s.tiktoken %s.tmp "
+             "&& mv %s.tmp %s",
+             path, root, name, root, name, name, file, file, file);
     return system(command) == 0;
 }
 

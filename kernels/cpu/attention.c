@@ -20,14 +20,15 @@
 
 enum { TILE = SB_CPU_ATTEND_TILE, QUERIES = SB_CPU_ATTEND_QUERIES, TILE_GROUPS = TILE / V16 };
 
-/* Keys whose dot products run together: what the level's registers hold. */
+/* Keys whose dot products run together, and queries that share a load of v: what the registers hold. */
 #if defined(SB_LEVEL_AVX512)
-enum { KEYS = 16 };
+enum { KEYS = 16, SHARE = 4 };
 #elif defined(SB_LEVEL_AVX2)
-enum { KEYS = 4 };
+enum { KEYS = 4, SHARE = 1 };
 #else
-enum { KEYS = 1 };
+enum { KEYS = 1, SHARE = 1 };
 #endif
+enum { WIDE = 4 }; /* groups of 16 elements of v that run together */
 
 /* The queries of a block that share a kv head, and their state between tiles. */
 struct queries {
@@ -40,7 +41,8 @@ struct queries {
 };
 
 /* out[i] = 16 partial sums of q and key i, of up to 16 keys; the rest zero. keys [n, head_dim] */
-static void partial_dots(v16 out[V16], const float *q, const float *keys, int64_t n, int64_t head_dim)
+static inline __attribute__((always_inline)) void
+partial_dots(v16 out[V16], const float *q, const float *keys, int64_t n, const int64_t head_dim)
 {
     int64_t i = 0, d;
 
@@ -72,6 +74,22 @@ static void partial_dots(v16 out[V16], const float *q, const float *keys, int64_
     }
     for (; i < V16; i++)
         out[i] = v_set1(0.0f);
+}
+
+/* score[0 .. 15] of query q and n <= 16 keys. The usual head sizes are constants: sixteen rows at fixed
+ * distances need no address arithmetic, which otherwise costs as much as the products. */
+static void score_keys(float *score, const float *q, const float *keys, int64_t n, int64_t head_dim,
+                       float scale)
+{
+    v16 partial[V16];
+
+    if (head_dim == 128)
+        partial_dots(partial, q, keys, n, 128);
+    else if (head_dim == 64)
+        partial_dots(partial, q, keys, n, 64);
+    else
+        partial_dots(partial, q, keys, n, head_dim);
+    v_store(score, v_mul(v_sum16(partial), v_set1(scale)));
 }
 
 /* Turns query i's scores of the tile's first n keys into weights, and brings max, sum and y up to date. */
@@ -106,59 +124,110 @@ static void tile_softmax(struct queries *qs, int i, int64_t n, int64_t head_dim)
         v_store_n(qs->y[i] + d, v_mul(v_load_n(qs->y[i] + d, head_dim - d), factor), head_dim - d);
 }
 
-/* y[d .. d + 16 groups) += chain over the tile's first n values. values [n, head_dim] */
-static inline __attribute__((always_inline)) void add_values(float *y, const float *weight, const float *values,
-                                                            int64_t n, int64_t head_dim, const int groups)
+/* For `share` queries from i on: y[d .. d + 16 groups) += chain over the tile's first n values.
+ * values [n, head_dim] */
+static inline __attribute__((always_inline)) void add_values(struct queries *qs, int i, const float *values,
+                                                             int64_t d, int64_t n, int64_t head_dim,
+                                                             const int share, const int groups)
 {
-    v16 acc[TILE_GROUPS];
-    for (int g = 0; g < groups; g++)
-        acc[g] = v_load(y + g * V16);
-    for (int64_t j = 0; j < n; j++) {
-        v16 w = v_set1(weight[j]);
+    v16 acc[SHARE][WIDE];
+
+    for (int s = 0; s < share; s++)
         for (int g = 0; g < groups; g++)
-            acc[g] = v_fma(w, v_load(values + j * head_dim + g * V16), acc[g]);
+            acc[s][g] = v_load(qs->y[i + s] + d + g * V16);
+    for (int64_t j = 0; j < n; j++) {
+        v16 v[WIDE];
+        for (int g = 0; g < groups; g++)
+            v[g] = v_load(values + j * head_dim + d + g * V16);
+        for (int s = 0; s < share; s++)
+            for (int g = 0; g < groups; g++)
+                acc[s][g] = v_fma(v_set1(qs->weight[i + s][j]), v[g], acc[s][g]);
     }
-    for (int g = 0; g < groups; g++)
-        v_store(y + g * V16, acc[g]);
+    for (int s = 0; s < share; s++)
+        for (int g = 0; g < groups; g++)
+            v_store(qs->y[i + s] + d + g * V16, acc[s][g]);
 }
 
-static void add_values_rest(float *y, const float *weight, const float *values, int64_t n, int64_t head_dim,
-                            int64_t lanes)
+/* The last head_dim % 16 elements. */
+static void add_values_rest(struct queries *qs, int i, const float *values, int64_t d, int64_t n,
+                            int64_t head_dim)
 {
-    v16 acc = v_load_n(y, lanes);
+    v16 acc = v_load_n(qs->y[i] + d, head_dim - d);
     for (int64_t j = 0; j < n; j++)
-        acc = v_fma(v_set1(weight[j]), v_load_n(values + j * head_dim, lanes), acc);
-    v_store_n(y, acc, lanes);
+        acc = v_fma(v_set1(qs->weight[i][j]), v_load_n(values + j * head_dim + d, head_dim - d), acc);
+    v_store_n(qs->y[i] + d, acc, head_dim - d);
 }
 
-/* One tile for all queries that reach it. keys, values: the head's row of the tile's first position. */
-static void do_tile(struct queries *qs, int64_t first_key, const float *keys, const float *values, int64_t head_dim,
-                    float scale)
+static void add_values_alone(struct queries *qs, int i, const float *values, int64_t n, int64_t head_dim)
 {
-    for (int i = 0; i < qs->n; i++) {
-        int64_t n = qs->pos[i] + 1 - first_key;
-        n = n > TILE ? TILE : n;
-        if (n <= 0)
-            continue;
-        for (int64_t j = 0; j < n; j += V16) {
-            v16 partial[V16];
-            partial_dots(partial, qs->q[i], keys + j * head_dim, n - j < V16 ? n - j : V16, head_dim);
-            v_store(qs->weight[i] + j, v_mul(v_sum16(partial), v_set1(scale)));
+    int64_t d = 0;
+
+    for (; d + WIDE * V16 <= head_dim; d += WIDE * V16)
+        add_values(qs, i, values, d, n, head_dim, 1, WIDE);
+    for (; d + V16 <= head_dim; d += V16)
+        add_values(qs, i, values, d, n, head_dim, 1, 1);
+    if (d < head_dim)
+        add_values_rest(qs, i, values, d, n, head_dim);
+}
+
+/* Keys of the tile that query i sees. */
+static int64_t keys_seen(const struct queries *qs, int i, int64_t first_key)
+{
+    int64_t n = qs->pos[i] + 1 - first_key;
+    return n > TILE ? TILE : n > 0 ? n : 0;
+}
+
+/* Values for all queries: SHARE at a time where they see as many keys, one at a time otherwise. */
+static void tile_values(struct queries *qs, int64_t first_key, const float *values, int64_t head_dim)
+{
+    int i = 0;
+
+    while (i < qs->n) {
+        int64_t n = keys_seen(qs, i, first_key);
+        int together = 1;
+        while (together < SHARE && i + together < qs->n && keys_seen(qs, i + together, first_key) == n)
+            together++;
+        if (together == SHARE && SHARE > 1 && head_dim % (WIDE * V16) == 0) {
+            for (int64_t d = 0; d < head_dim; d += WIDE * V16)
+                add_values(qs, i, values, d, n, head_dim, SHARE, WIDE);
+            i += SHARE;
+        } else {
+            add_values_alone(qs, i, values, n, head_dim);
+            i++;
         }
-        tile_softmax(qs, i, n, head_dim);
-        int64_t d = 0;
-        for (; d + 4 * V16 <= head_dim; d += 4 * V16)
-            add_values(qs->y[i] + d, qs->weight[i], values + d, n, head_dim, 4);
-        for (; d + V16 <= head_dim; d += V16)
-            add_values(qs->y[i] + d, qs->weight[i], values + d, n, head_dim, 1);
-        if (d < head_dim)
-            add_values_rest(qs->y[i] + d, qs->weight[i], values + d, n, head_dim, head_dim - d);
     }
+}
+
+/* One tile for all queries. keys, values: the head's row of the tile's first position. Sixteen keys at a time
+ * for all the queries, then the values: each stays in the first-level cache meanwhile. The queries share out
+ * the fetching of the next tile (`next` bytes of it, 0 after the last), so that memory does not rest while
+ * they compute. */
+static void do_tile(struct queries *qs, int64_t first_key, const float *keys, const float *values,
+                    int64_t head_dim, float scale, int64_t next)
+{
+    int64_t ahead = TILE * head_dim * (int64_t)sizeof(float), done = 0;
+    int64_t share = next / (qs->n * (TILE / V16)) + 1;
+
+    for (int64_t j = 0; j < TILE; j += V16)
+        for (int i = 0; i < qs->n; i++) {
+            int64_t n = keys_seen(qs, i, first_key) - j;
+            for (int64_t end = done + share; done < end && done < next; done += 64) {
+                v_prefetch((const char *)keys + ahead + done);
+                v_prefetch((const char *)values + ahead + done);
+            }
+            if (n > 0)
+                score_keys(qs->weight[i] + j, qs->q[i], keys + j * head_dim, n < V16 ? n : V16, head_dim,
+                           scale);
+        }
+    for (int i = 0; i < qs->n; i++)
+        if (keys_seen(qs, i, first_key) > 0)
+            tile_softmax(qs, i, keys_seen(qs, i, first_key), head_dim);
+    tile_values(qs, first_key, values, head_dim);
 }
 
 /* Up to QUERIES queries of one sequence and kv head, through all their tiles. */
-static void do_queries(struct queries *qs, const struct sb_attention *a, const struct sb_pass *pass, int64_t seq,
-                       int64_t kv_head)
+static void do_queries(struct queries *qs, const struct sb_attention *a, const struct sb_pass *pass,
+                       int64_t seq, int64_t kv_head)
 {
     int64_t head_dim = a->head_dim, last = 0;
     int64_t at = pass->base[seq] + (kv_head * pass->cap[seq] + pass->start[seq]) * head_dim;
@@ -169,8 +238,11 @@ static void do_queries(struct queries *qs, const struct sb_attention *a, const s
         memset(qs->y[i], 0, (size_t)head_dim * sizeof(float));
         last = qs->pos[i] > last ? qs->pos[i] : last;
     }
-    for (int64_t key = 0; key <= last; key += TILE)
-        do_tile(qs, key, (const float *)a->k + at + key * head_dim, (const float *)a->v + at + key * head_dim, head_dim, a->scale);
+    for (int64_t key = 0; key <= last; key += TILE) {
+        int64_t rest = last + 1 - key - TILE, next = rest > TILE ? TILE : rest > 0 ? rest : 0;
+        do_tile(qs, key, (const float *)a->k + at + key * head_dim, (const float *)a->v + at + key * head_dim,
+                head_dim, a->scale, next * head_dim * (int64_t)sizeof(float));
+    }
     for (int i = 0; i < qs->n; i++)
         for (int64_t d = 0; d < head_dim; d++)
             qs->y[i][d] /= qs->sum[i];

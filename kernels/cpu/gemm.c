@@ -6,12 +6,14 @@
  *
  *     rows     blocks of at most 6, evenly sized (8 is 4 + 4), so that the accumulators fit the registers
  *     columns  panels of 64 (panel.h); threads take whole panels
- *     k        blocks of 512: the partial chains park in y, exactly, and the block of W (128 KiB of floats)
- *              stays in the second-level cache while all row blocks pass over it
+ *     k        blocks of 512: the partial chains park in y, exactly, and the piece of W (128 KiB of floats)
+ *              stays in the second-level cache while all row blocks pass over it. They share out the
+ *              fetching of the next piece, so that memory does not rest while they compute
  *
  * BLAS libraries change the order of summation with the number of rows, which is what this library exists to
- * avoid. On AVX-512 with BF16 the bf16 class runs two steps of the chain as one vdpbf16ps, if the processor
- * is found to do just that (dot_is_chain).
+ * avoid. On AVX-512 with BF16 the bf16 class may run two steps of the chain as one vdpbf16ps, where the
+ * processor is found to do just that (dot_is_chain: so far every one, given the order of panel.h) and does it
+ * fast (port.h).
  */
 #include "level.h"
 #include "port.h"
@@ -19,7 +21,8 @@
 enum {
     MAX_ROWS = 6,
     GROUPS = SB_PANEL / V16,
-    K_BLOCK = 512,  /* steps */
+    K_BLOCK = 512, /* steps */
+    NEAR = 16,     /* steps between the weights in use and those being fetched */
     ROW_BLOCK = 192 /* rows that pass over a block of W together: their x stays in the second-level cache */
 };
 
@@ -30,7 +33,8 @@ struct piece {
     float *y;       /* [rows, ldy] at the panel's first column */
     const float *bias; /* at the panel's first column, or NULL */
     int64_t ldx, ldy, steps;
-    int64_t ahead;    /* bytes from a step's weights to those to prefetch */
+    const char *ahead; /* what to prefetch during the first step; may point past the end, it is only a hint */
+    int64_t ahead_step; /* bytes by which that moves with each step */
     int32_t columns;  /* of the panel that exist: 1..64 */
     int is_first, is_last; /* block of the chain */
 };
@@ -132,7 +136,8 @@ static TARGET_DOT int dot_matches_chain(uint32_t seed, uint32_t exponents)
     v16 acc = _mm512_castsi512_ps(_mm512_loadu_si512(words[2]));
     v16 high = v_fma(v_load_odd((const uint16_t *)words[0]), v_load_odd((const uint16_t *)words[1]), acc);
     v_store(got, _mm512_dpbf16_ps(acc, (__m512bh)a, (__m512bh)b));
-    v_store(expected, v_fma(v_load_even((const uint16_t *)words[0]), v_load_even((const uint16_t *)words[1]), high));
+    v_store(expected,
+            v_fma(v_load_even((const uint16_t *)words[0]), v_load_even((const uint16_t *)words[1]), high));
     for (int lane = 0; lane < V16; lane++)
         if (f32_bits(got[lane]) != f32_bits(expected[lane]) && !(isnan(got[lane]) && isnan(expected[lane])))
             return 0;
@@ -171,37 +176,51 @@ static tile_table tiles_of(enum sb_layout layout)
     return layout == SB_LAYOUT_F32 ? tiles_f32 : layout == SB_LAYOUT_F16 ? tiles_f16 : tiles_bf16;
 }
 
-/* Rows [row, row + n) against one panel. */
-static void panel_rows(const struct sb_cpu_gemm *a, tile_table tiles, int64_t panel, int64_t row, int64_t n)
+/* All blocks of rows [row, row + n) against one piece of W, which p has; the rows are filled in here. */
+static void do_piece(const struct sb_cpu_gemm *a, struct piece *p, int64_t row, int64_t n, int64_t k0,
+                     int64_t column)
 {
-    int64_t is_dot = a->layout == SB_LAYOUT_BF16_DOT, steps = is_dot ? (a->n_in + 1) / 2 : a->n_in;
-    int64_t step_bytes = SB_PANEL * (a->layout == SB_LAYOUT_F32 || is_dot ? 4 : 2);
-    int64_t n_blocks = (n + MAX_ROWS - 1) / MAX_ROWS, column = panel * SB_PANEL;
-    struct piece p = {.ldx = a->ldx, .ldy = a->n_out, .ahead = 16 * step_bytes};
+    const tile_table tiles = tiles_of(a->layout);
+    int64_t n_blocks = (n + MAX_ROWS - 1) / MAX_ROWS;
 
-    p.columns = (int32_t)(a->n_out - column < SB_PANEL ? a->n_out - column : SB_PANEL);
-    p.bias = a->bias ? a->bias + column : NULL;
-    for (int64_t k0 = 0; k0 < steps; k0 += K_BLOCK) {
-        p.w = (const char *)a->panels + (panel * steps + k0) * step_bytes;
-        p.steps = steps - k0 < K_BLOCK ? steps - k0 : K_BLOCK;
-        p.is_first = k0 == 0;
-        p.is_last = k0 + p.steps == steps;
-        for (int64_t b = 0; b < n_blocks; b++) {
-            int64_t r0 = row + n * b / n_blocks, r1 = row + n * (b + 1) / n_blocks;
-            p.x = a->x + r0 * a->ldx + k0;
-            p.y = a->y + r0 * a->n_out + column;
-            tiles[r1 - r0 - 1](&p);
-        }
+    p->ldx = a->ldx;
+    p->ldy = a->n_out;
+    p->columns = (int32_t)(a->n_out - column < SB_PANEL ? a->n_out - column : SB_PANEL);
+    p->bias = a->bias ? a->bias + column : NULL;
+    for (int64_t b = 0; b < n_blocks; b++) {
+        int64_t r0 = row + n * b / n_blocks, r1 = row + n * (b + 1) / n_blocks;
+        p->x = a->x + r0 * a->ldx + k0;
+        p->y = a->y + r0 * a->n_out + column;
+        tiles[r1 - r0 - 1](p);
+        p->ahead += p->steps * p->ahead_step;
     }
+}
+
+/* Rows [row, row + n) against the panels [first, last): blocks of steps outermost, so that the rows' x of a
+ * block stays near. A single block of rows streams each panel from end to end instead. */
+static void do_rows(const struct sb_cpu_gemm *a, int64_t first, int64_t last, int64_t row, int64_t n)
+{
+    int64_t panel_bytes = sb_panel_elements(a->layout, a->n_in) * (int64_t)sb_layout_size(a->layout);
+    int64_t steps = a->layout == SB_LAYOUT_BF16_DOT ? (a->n_in + 1) / 2 : a->n_in;
+    int64_t step_bytes = panel_bytes / steps;
+    int64_t n_blocks = (n + MAX_ROWS - 1) / MAX_ROWS, most = n_blocks == 1 ? steps : K_BLOCK;
+    const char *panels = a->panels;
+
+    for (int64_t k0 = 0; k0 < steps; k0 += most)
+        for (int64_t panel = first; panel < last; panel++) {
+            struct piece p = {.w = panels + panel * panel_bytes + k0 * step_bytes, .is_first = k0 == 0};
+            const char *next = panel + 1 < last ? p.w + panel_bytes
+                                                : panels + first * panel_bytes + (k0 + most) * step_bytes;
+            p.steps = steps - k0 < most ? steps - k0 : most;
+            p.is_last = k0 + p.steps == steps;
+            p.ahead = n_blocks == 1 ? p.w + NEAR * step_bytes : next;
+            p.ahead_step = step_bytes / n_blocks;
+            do_piece(a, &p, row, n, k0, panel * SB_PANEL);
+        }
 }
 
 void SB_LEVEL(gemm)(const struct sb_cpu_gemm *a, int64_t first, int64_t last)
 {
-    tile_table tiles = tiles_of(a->layout);
-
-    for (int64_t row = 0; row < a->m; row += ROW_BLOCK) {
-        int64_t n = a->m - row < ROW_BLOCK ? a->m - row : ROW_BLOCK;
-        for (int64_t panel = first; panel < last; panel++)
-            panel_rows(a, tiles, panel, row, n);
-    }
+    for (int64_t row = 0; row < a->m; row += ROW_BLOCK)
+        do_rows(a, first, last, row, a->m - row < ROW_BLOCK ? a->m - row : ROW_BLOCK);
 }

@@ -24,14 +24,14 @@ static inline __attribute__((always_inline)) TILE_TARGET void TILE_CALL(n)(const
         for (int r = 0; r < rows; r++)
             for (int j = 0; j < groups; j++)
                 acc[r][j] = p->is_first ? v_set1(0.0f) : load_y(p, r, g + j);
-        const char *w_at = p->w;
-        for (int64_t k = 0; k < p->steps; k++, w_at += step_bytes) {
+        const char *w_at = p->w, *ahead = p->ahead;
+        for (int64_t k = 0; k < p->steps; k++, w_at += step_bytes, ahead += p->ahead_step) {
             v16 w[GROUPS];
             for (int j = 0; j < groups; j++)
                 w[j] = load_group(w_at, TILE_LAYOUT, g + j);
             if (g == 0)
                 for (int64_t line = 0; line < step_bytes; line += 64)
-                    v_prefetch_l1(w_at + p->ahead + line);
+                    v_prefetch(ahead + line);
             for (int r = 0; r < rows; r++) {
                 v16 x = v_set1(p->x[r * p->ldx + k]);
                 for (int j = 0; j < groups; j++)

@@ -6,9 +6,9 @@
  *     F32, F16   the 64 values in order
  *     BF16       two groups of 32; in each, value c and value c + 16 are one 32-bit word (low, high), so
  *                widening to float is one shift for 16 of them and one mask for the other 16
- *     BF16_DOT   two steps k, k + 1 together, [.][n_in / 2 rounded up][64][2], with k + 1 FIRST: vdpbf16ps adds
- *                the product of the high halves before that of the low halves, so this order makes it the
- *                ascending-k chain. A missing last k is a zero weight
+ *     BF16_DOT   two steps k, k + 1 together, [.][n_in / 2 rounded up][64][2], with k + 1 FIRST:
+ *                vdpbf16ps adds the product of the high halves before that of the low halves, so this order
+ *                makes it the ascending-k chain. A missing last k is a zero weight
  *
  * A thread streams its panels from end to end, and 64 columns are four accumulators of a row: enough rows fit
  * the registers for the weights to be read once. (Row-major W needs horizontal sums, whose order would then

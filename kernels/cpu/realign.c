@@ -15,8 +15,10 @@ void SB_LEVEL(realign)(float *planes, const struct sb_realign *args, int64_t fir
 
     for (int64_t item = first; item < last; item++) {
         int64_t seq = item / per_seq, plane = item % per_seq / args->kv_heads, head = item % args->kv_heads;
-        float *row = planes + plane * args->plane_stride + args->base[seq] + head * args->cap[seq] * args->head_dim;
-        memmove(row + (int64_t)args->to[seq] * args->head_dim, row + (int64_t)args->from[seq] * args->head_dim,
+        float *row = planes + plane * args->plane_stride + args->base[seq] +
+                     head * args->cap[seq] * args->head_dim;
+        memmove(row + (int64_t)args->to[seq] * args->head_dim,
+                row + (int64_t)args->from[seq] * args->head_dim,
                 (size_t)args->len[seq] * (size_t)args->head_dim * sizeof(float));
     }
 }

@@ -1,4 +1,4 @@
-/* Gathers this level's kernels in its table; the scalar level, which every build has, also holds the choice. */
+/* Gathers this level's kernels in its table; the scalar level, which every build has, holds the choice. */
 #include "level.h"
 
 #if defined(SB_LEVEL_AVX512)

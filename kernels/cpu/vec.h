@@ -23,7 +23,12 @@
 #endif
 
 #define V16 16
+/* Sixteen-lane loops, inlined everywhere, take a compiler many minutes once sanitizers add their checks. */
+#if defined(SB_LEVEL_SCALAR) && (defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__))
+#define V_INLINE static __attribute__((noinline, unused))
+#else
 #define V_INLINE static inline __attribute__((always_inline, unused))
+#endif
 
 /* bfloat16 and half precision, bit by bit. Rounding is to nearest even; a NaN stays a NaN. */
 V_INLINE float bits_f32(uint32_t bits)
@@ -99,8 +104,8 @@ V_INLINE v16 v_load_odd(const uint16_t *p)
 {
     return _mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi32(-65536)));
 }
-V_INLINE void v_prefetch_l1(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
-V_INLINE void v_prefetch_l2(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T1); }
+/* Into the second-level cache. */
+V_INLINE void v_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T1); }
 
 /* Lane i and i + 8 of x beside those of y; then lanes i and i + 4; and so on. See v_sum16. */
 V_INLINE v16 fold8(v16 x, v16 y)
@@ -215,12 +220,13 @@ V_INLINE __m256 even8(const uint16_t *p)
 }
 V_INLINE __m256 odd8(const uint16_t *p)
 {
-    return _mm256_castsi256_ps(_mm256_and_si256(_mm256_loadu_si256((const __m256i *)p), _mm256_set1_epi32(-65536)));
+    return _mm256_castsi256_ps(
+        _mm256_and_si256(_mm256_loadu_si256((const __m256i *)p), _mm256_set1_epi32(-65536)));
 }
 V_INLINE v16 v_load_even(const uint16_t *p) { return v_pair(even8(p), even8(p + 16)); }
 V_INLINE v16 v_load_odd(const uint16_t *p) { return v_pair(odd8(p), odd8(p + 16)); }
-V_INLINE void v_prefetch_l1(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
-V_INLINE void v_prefetch_l2(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T1); }
+/* Into the second-level cache. */
+V_INLINE void v_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T1); }
 
 V_INLINE __m256 fold8(v16 x) { return _mm256_add_ps(x.lo, x.hi); }
 V_INLINE __m256 fold4(__m256 x, __m256 y)
@@ -288,8 +294,7 @@ V_INLINE v16 v_shift_left_23(v16 a) { V_LANES(bits_f32(f32_bits(a.f[i]) << 23));
 V_INLINE v16 v_load_f16(const uint16_t *p) { V_LANES(f16_f32(p[i])); }
 V_INLINE v16 v_load_even(const uint16_t *p) { V_LANES(bf16_f32(p[2 * i])); }
 V_INLINE v16 v_load_odd(const uint16_t *p) { V_LANES(bf16_f32(p[2 * i + 1])); }
-V_INLINE void v_prefetch_l1(const void *p) { (void)p; }
-V_INLINE void v_prefetch_l2(const void *p) { (void)p; }
+V_INLINE void v_prefetch(const void *p) { (void)p; }
 
 V_INLINE int v_any_nan(v16 a)
 {

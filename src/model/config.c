@@ -84,16 +84,18 @@ done:
 /* Keys that change the computation in ways the forward pass does not know. */
 static int32_t refuse_unknown(const struct sb_config *config, const struct sb_fields *fields)
 {
+    static const char *const quantized[] = { "quantization_config", "compression_config" };
     const struct sb_json_node *types = sb_json_get(fields->object, "layer_types");
     const char *act = "silu";
-    int32_t window_from = 0;
+    int32_t window_from = 28;
     int use_window = 0;
     int32_t rc = SPECBATCH_OK;
 
-    if (sb_field_given(fields, "quantization_config"))
-        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
-                "%s: quantization_config: quantized checkpoints are not supported; use a float one",
-                fields->file);
+    for (size_t i = 0; i < sizeof quantized / sizeof quantized[0]; i++)
+        if (sb_field_given(fields, quantized[i]))
+            SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                    "%s: %s: quantized checkpoints are not supported; use a float one", fields->file,
+                    quantized[i]);
     SB_TRY(sb_field_string(fields, "hidden_act", &act));
     if (strcmp(act, "silu") != 0)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: hidden_act \"%.30s\" is not supported; only silu is",
@@ -104,16 +106,18 @@ static int32_t refuse_unknown(const struct sb_config *config, const struct sb_fi
         const char *name = sb_json_string(t, NULL);
         if (!name || strcmp(name, "full_attention") != 0)
             SB_FAIL(SPECBATCH_E_UNSUPPORTED,
-                    "%s: layer_types has \"%.30s\"; only full_attention is supported", fields->file,
-                    name ? name : "(not a string)");
+                    "%s: layer_types has \"%.30s\", which is not supported; use a checkpoint whose layers "
+                    "are all full_attention", fields->file, name ? name : "(not a string)");
     }
-    /* Without layer_types, transformers windows the layers from max_window_layers on. */
+    /* Without layer_types, transformers windows the layers from max_window_layers (28) on. An absent
+     * sliding_window is one of 4096 tokens there; null is none. */
     SB_TRY(sb_field_bool(fields, "use_sliding_window", &use_window));
     SB_TRY(sb_field_int(fields, "max_window_layers", 0, INT32_MAX, &window_from));
-    if (use_window && sb_field_given(fields, "sliding_window") && !sb_field_given(fields, "layer_types") &&
+    if (use_window && !sb_field_null(fields, "sliding_window") && !sb_field_given(fields, "layer_types") &&
         window_from < config->layers)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED,
-                "%s: use_sliding_window: sliding window attention is not supported", fields->file);
+                "%s: use_sliding_window: sliding window attention is not supported; if no sequence will be "
+                "longer than sliding_window tokens, set use_sliding_window to false", fields->file);
 done:
     return rc;
 }
@@ -126,6 +130,7 @@ static int32_t read_sizes(struct sb_config *config, const struct sb_fields *fiel
         "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
         "max_position_embeddings",
     };
+    const struct sb_arch *arch = config->arch;
     int32_t rc = SPECBATCH_OK;
 
     for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
@@ -136,20 +141,23 @@ static int32_t read_sizes(struct sb_config *config, const struct sb_fields *fiel
     SB_TRY(sb_field_int(fields, "num_hidden_layers", 1, LAYERS_MAX, &config->layers));
     SB_TRY(sb_field_int(fields, "num_attention_heads", 1, HEADS_MAX, &config->heads));
     SB_TRY(sb_field_int(fields, "max_position_embeddings", 1, CONTEXT_MAX, &config->context));
-    config->kv_heads = config->heads;
+    /* Qwen's classes default to 32 key/value heads, however many heads: impossible with fewer than 32 heads,
+     * and with more the shapes of k_proj and v_proj tell. */
+    config->kv_heads = arch->default_kv_heads ? arch->default_kv_heads : config->heads;
     SB_TRY(sb_field_int(fields, "num_key_value_heads", 1, HEADS_MAX, &config->kv_heads));
     if (config->heads % config->kv_heads != 0)
         SB_FAIL(SPECBATCH_E_FORMAT, "%s: num_attention_heads %d is not a multiple of num_key_value_heads %d",
                 fields->file, (int)config->heads, (int)config->kv_heads);
-    config->head_dim = config->hidden / config->heads;
-    if (!sb_field_given(fields, "head_dim") && config->hidden % config->heads != 0)
+    config->head_dim = arch->default_head_dim ? arch->default_head_dim : config->hidden / config->heads;
+    if (!sb_field_given(fields, "head_dim") && !arch->default_head_dim &&
+        config->hidden % config->heads != 0)
         SB_FAIL(SPECBATCH_E_FORMAT, "%s: head_dim is missing, and hidden_size %d is not a multiple of "
                 "num_attention_heads %d", fields->file, (int)config->hidden, (int)config->heads);
     SB_TRY(sb_field_int(fields, "head_dim", 1, HEAD_DIM_MAX, &config->head_dim));
     if (config->head_dim > HEAD_DIM_MAX)
         SB_FAIL(SPECBATCH_E_FORMAT, "%s: head_dim (hidden_size / num_attention_heads) is above %d",
                 fields->file, HEAD_DIM_MAX);
-    config->eps = config->arch->default_eps;
+    config->eps = arch->default_eps;
     SB_TRY(sb_field_double(fields, "rms_norm_eps", 1e-30, 1.0, &config->eps));
 done:
     return rc;

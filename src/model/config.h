@@ -23,6 +23,8 @@ struct sb_arch {
     int rot_interleaved;            /* pairs (2i, 2i + 1) instead of (i, i + rot_dim/2) */
     double default_partial_rotary;  /* share of head_dim that is rotated */
     double default_eps;
+    int32_t default_kv_heads;       /* 0: as many as heads */
+    int32_t default_head_dim;       /* 0: hidden / heads */
     const char *attn_norm;          /* before attention */
     const char *post_attn_norm;     /* sandwich: on attention's output, before the residual add */
     const char *ffn_norm;           /* before the MLP */

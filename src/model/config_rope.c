@@ -17,6 +17,7 @@
 
 #define FACTOR_MAX 1e6
 #define CONTEXT_MAX 1e9
+#define RATIO_TOLERANCE 1e-6 /* a factor of decimal digits is not the exact quotient of two integers */
 
 /* The scaling's own object, or none. Where both spellings hold one, nobody can say which is meant. */
 static int32_t find_scaling(struct sb_fields *scaling, const struct sb_fields *fields)
@@ -60,6 +61,23 @@ done:
     return rc;
 }
 
+/* One spelling of the rotated share. Architectures that rotate whole heads have no partial_rotary_factor:
+ * transformers 5 ignores it there, and 4 rotates by it or breaks. */
+static int32_t read_share(double *share, const struct sb_config *config, const struct sb_fields *fields)
+{
+    const double whole = config->arch->default_partial_rotary;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_field_double(fields, "partial_rotary_factor", 0.0, 1.0, share));
+    if (whole == 1.0 && *share != whole)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "%s: %spartial_rotary_factor %g is not supported with model_type %s, where versions of "
+                "transformers disagree about it; remove it if the heads are rotated whole",
+                fields->file, fields->prefix, *share, config->arch->model_type);
+done:
+    return rc;
+}
+
 /* The rotated share of a head, and theta. As in transformers 5, the scaling's object beats the top level. */
 static int32_t read_base(struct sb_config *config, const struct sb_fields *fields,
                          const struct sb_fields *scaling)
@@ -71,8 +89,8 @@ static int32_t read_base(struct sb_config *config, const struct sb_fields *field
     rope->theta = 10000.0;
     SB_TRY(sb_field_double(fields, "rope_theta", 1.01, 1e15, &rope->theta));
     SB_TRY(sb_field_double(scaling, "rope_theta", 1.01, 1e15, &rope->theta));
-    SB_TRY(sb_field_double(fields, "partial_rotary_factor", 0.0, 1.0, &share));
-    SB_TRY(sb_field_double(scaling, "partial_rotary_factor", 0.0, 1.0, &share));
+    SB_TRY(read_share(&share, config, fields));
+    SB_TRY(read_share(&share, config, scaling));
     rope->rot_dim = (int32_t)(config->head_dim * share);
     if (rope->rot_dim < 2 || rope->rot_dim % 2 != 0)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED,
@@ -82,17 +100,41 @@ done:
     return rc;
 }
 
-static int32_t read_llama3(struct sb_rope_config *rope, const struct sb_fields *scaling)
+/* The context before scaling, in the scaling's object or at the top level. Where both are there,
+ * transformers 5 obeys the top level and 4 the object. Left as it is where neither is. */
+static int32_t read_original(struct sb_rope_config *rope, const struct sb_fields *fields,
+                             const struct sb_fields *scaling)
+{
+    static const char key[] = "original_max_position_embeddings";
+    double top = 0.0;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_field_double(scaling, key, 1.0, CONTEXT_MAX, &rope->original_context));
+    SB_TRY(sb_field_double(fields, key, 1.0, CONTEXT_MAX, &top));
+    if (!sb_field_given(fields, key))
+        goto done;
+    if (sb_field_given(scaling, key) && top != rope->original_context)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "%s: %s%s is %.9g and %s at the top level is %.9g: versions of transformers disagree "
+                "which one counts; keep one",
+                scaling->file, scaling->prefix, key, rope->original_context, key, top);
+    rope->original_context = top;
+done:
+    return rc;
+}
+
+static int32_t read_llama3(struct sb_rope_config *rope, const struct sb_fields *fields,
+                           const struct sb_fields *scaling)
 {
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(sb_field_need(scaling, "low_freq_factor"));
     SB_TRY(sb_field_need(scaling, "high_freq_factor"));
-    SB_TRY(sb_field_need(scaling, "original_max_position_embeddings"));
+    if (!sb_field_given(fields, "original_max_position_embeddings"))
+        SB_TRY(sb_field_need(scaling, "original_max_position_embeddings"));
     SB_TRY(sb_field_double(scaling, "low_freq_factor", 1e-6, FACTOR_MAX, &rope->low_freq));
     SB_TRY(sb_field_double(scaling, "high_freq_factor", 1e-6, FACTOR_MAX, &rope->high_freq));
-    SB_TRY(sb_field_double(scaling, "original_max_position_embeddings", 1.0, CONTEXT_MAX,
-                           &rope->original_context));
+    SB_TRY(read_original(rope, fields, scaling));
     if (rope->high_freq <= rope->low_freq)
         SB_FAIL(SPECBATCH_E_FORMAT, "%s: %shigh_freq_factor is not above low_freq_factor", scaling->file,
                 scaling->prefix);
@@ -105,7 +147,8 @@ static double yarn_mscale(double factor, double mscale)
     return factor <= 1.0 ? 1.0 : 0.1 * mscale * log(factor) + 1.0;
 }
 
-static int32_t read_yarn(struct sb_config *config, const struct sb_fields *scaling)
+static int32_t read_yarn(struct sb_config *config, const struct sb_fields *fields,
+                         const struct sb_fields *scaling)
 {
     struct sb_rope_config *rope = &config->rope;
     double mscale = 0.0, mscale_all = 0.0;
@@ -115,22 +158,29 @@ static int32_t read_yarn(struct sb_config *config, const struct sb_fields *scali
     rope->beta_fast = 32.0;
     rope->beta_slow = 1.0;
     rope->truncate = 1;
-    SB_TRY(sb_field_double(scaling, "original_max_position_embeddings", 1.0, CONTEXT_MAX,
-                           &rope->original_context));
+    SB_TRY(read_original(rope, fields, scaling));
     SB_TRY(sb_field_double(scaling, "beta_fast", 1e-6, FACTOR_MAX, &rope->beta_fast));
     SB_TRY(sb_field_double(scaling, "beta_slow", 1e-6, FACTOR_MAX, &rope->beta_slow));
+    if (sb_field_null(scaling, "truncate"))
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "%s: %struncate is null, which versions of transformers read differently; "
+                "write true or false", scaling->file, scaling->prefix);
     SB_TRY(sb_field_bool(scaling, "truncate", &rope->truncate));
     SB_TRY(sb_field_double(scaling, "mscale", 0.0, FACTOR_MAX, &mscale));
     SB_TRY(sb_field_double(scaling, "mscale_all_dim", 0.0, FACTOR_MAX, &mscale_all));
     if (rope->beta_fast < rope->beta_slow)
         SB_FAIL(SPECBATCH_E_FORMAT, "%s: %sbeta_fast is below beta_slow", scaling->file, scaling->prefix);
-    /* With original given, transformers 4 replaces the factor by context / original; 5 obeys the factor. */
-    if (sb_field_given(scaling, "original_max_position_embeddings") &&
-        config->context / rope->original_context != rope->factor)
+    /* With original in rope_scaling, transformers 4 replaces the factor by context / original; 5 obeys the
+     * factor, and rope_parameters is its spelling alone. */
+    if (sb_field_given(fields, "rope_scaling") &&
+        sb_field_given(scaling, "original_max_position_embeddings") &&
+        fabs(config->context / rope->original_context - rope->factor) > RATIO_TOLERANCE * rope->factor)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED,
-                "%s: %sfactor %g is not max_position_embeddings / original_max_position_embeddings = %g: "
-                "versions of transformers disagree which one counts; make them equal",
-                scaling->file, scaling->prefix, rope->factor, config->context / rope->original_context);
+                "%s: rope_scaling.factor %.9g is not max_position_embeddings / "
+                "original_max_position_embeddings (%d / %.9g): transformers 4 and 5 disagree; set "
+                "max_position_embeddings to factor * original = %.0f, or write rope_parameters",
+                fields->file, rope->factor, (int)config->context, rope->original_context,
+                rope->factor * rope->original_context);
     rope->attention_factor = yarn_mscale(rope->factor, 1.0);
     if (mscale > 0.0 && mscale_all > 0.0)
         rope->attention_factor = yarn_mscale(rope->factor, mscale) / yarn_mscale(rope->factor, mscale_all);
@@ -155,9 +205,9 @@ int32_t sb_config_rope(struct sb_config *config, const struct sb_fields *fields)
         SB_TRY(sb_field_double(&scaling, "factor", 1.0, FACTOR_MAX, &rope->factor));
     }
     if (rope->kind == SB_ROPE_LLAMA3)
-        SB_TRY(read_llama3(rope, &scaling));
+        SB_TRY(read_llama3(rope, fields, &scaling));
     if (rope->kind == SB_ROPE_YARN)
-        SB_TRY(read_yarn(config, &scaling));
+        SB_TRY(read_yarn(config, fields, &scaling));
 done:
     return rc;
 }

@@ -8,6 +8,13 @@ int sb_field_given(const struct sb_fields *fields, const char *key)
     return sb_json_kind(sb_json_get(fields->object, key)) != SB_JSON_NULL;
 }
 
+int sb_field_null(const struct sb_fields *fields, const char *key)
+{
+    const struct sb_json_node *value = sb_json_get(fields->object, key);
+
+    return value && sb_json_kind(value) == SB_JSON_NULL;
+}
+
 int32_t sb_field_need(const struct sb_fields *fields, const char *key)
 {
     if (sb_field_given(fields, key))

@@ -18,6 +18,9 @@ struct sb_fields {
 /* 1 when the key is there and not null. */
 int sb_field_given(const struct sb_fields *fields, const char *key);
 
+/* 1 when the key is there and null. */
+int sb_field_null(const struct sb_fields *fields, const char *key);
+
 /* E_FORMAT naming file and key when the key is absent or null. */
 int32_t sb_field_need(const struct sb_fields *fields, const char *key);
 

@@ -191,6 +191,25 @@ static int32_t check_layout(struct sb_tensors *set, const struct shard *shard, i
     return SPECBATCH_OK;
 }
 
+/* A clone made without Git LFS holds small text files in place of the weights. Their first eight bytes are no
+ * length that any file has. */
+static int32_t refuse_pointer(const struct shard *shard, const unsigned char prefix[8])
+{
+    static const char pointer[] = "version https://git-lfs";
+    char start[sizeof pointer - 1];
+    int32_t rc = SPECBATCH_OK;
+
+    if (memcmp(prefix, pointer, 8) != 0 || shard->file.size < sizeof start)
+        goto done;
+    SB_TRY(sb_file_read(&shard->file, 0, start, sizeof start));
+    if (memcmp(start, pointer, sizeof start) == 0)
+        SB_FAIL(SPECBATCH_E_FORMAT,
+                "%.100s: a Git LFS pointer, not the file itself; fetch the real one (git lfs pull)",
+                shard->name);
+done:
+    return rc;
+}
+
 /* Reads and parses the header of an open shard; *data is where its tensors' bytes begin. */
 static int32_t read_header(struct sb_tensors *set, struct shard *shard, uint64_t *data)
 {
@@ -204,6 +223,7 @@ static int32_t read_header(struct sb_tensors *set, struct shard *shard, uint64_t
     SB_TRY(sb_file_read(&shard->file, 0, prefix, sizeof prefix));
     for (int i = 7; i >= 0; i--)
         n = n << 8 | prefix[i];
+    SB_TRY(refuse_pointer(shard, prefix));
     if (n > HEADER_MAX || n > shard->file.size - sizeof prefix)
         SB_FAIL(SPECBATCH_E_FORMAT, "%s: header of %llu bytes, the file has %llu (limit %u)", shard->name,
                 (unsigned long long)n, (unsigned long long)shard->file.size, HEADER_MAX);

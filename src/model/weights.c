@@ -247,17 +247,59 @@ done:
     return rc;
 }
 
-/* Embedding, final norm and head. A tied model's head is the embedding, whatever lm_head.weight says: some
- * checkpoints (Qwen3-0.6B) carry a copy of it. */
+/* *same: whether two tensors hold the same bytes. Both go through halves of the buffer. */
+static int32_t compare(int *same, struct loader *l, const struct sb_tensor *a, const struct sb_tensor *b)
+{
+    const size_t block = l->buffer_bytes / 2;
+    int32_t rc = SPECBATCH_OK;
+
+    *same = strcmp(a->type, b->type) == 0 && a->bytes == b->bytes;
+    for (uint64_t at = 0; *same && at < a->bytes; at += block) {
+        const size_t count = a->bytes - at < block ? (size_t)(a->bytes - at) : block;
+        SB_TRY(sb_tensors_read(l->tensors, a, at, l->buffer, count));
+        SB_TRY(sb_tensors_read(l->tensors, b, at, l->buffer + block, count));
+        *same = memcmp(l->buffer, l->buffer + block, count) == 0;
+    }
+done:
+    return rc;
+}
+
+/* A tied model's head is the embedding. Some checkpoints (Qwen3-0.6B) carry a copy of it as
+ * lm_head.weight. With one that is no copy, transformers 5 computes with it, 4 with the embedding. */
+static int32_t check_tied(struct loader *l)
+{
+    static const char embed[] = "model.embed_tokens.weight", head[] = "lm_head.weight";
+    const struct sb_config *c = &l->model->config;
+    const struct sb_tensor *a = NULL, *b = NULL;
+    enum sb_dtype dtype;
+    int same = 0;
+    int32_t rc = SPECBATCH_OK;
+
+    if (!sb_tensors_find(l->tensors, head))
+        goto done;
+    SB_TRY(find(&a, &dtype, l, embed, c->vocab, c->hidden));
+    SB_TRY(find(&b, &dtype, l, head, c->vocab, c->hidden));
+    SB_TRY(compare(&same, l, a, b));
+    if (!same)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "%.40s: tensor %s differs from %s, which config.json ties it to: versions of transformers "
+                "disagree; set tie_word_embeddings to false to use it, or remove it",
+                sb_tensors_file(l->tensors, b), head, embed);
+done:
+    return rc;
+}
+
+/* Embedding, final norm and head. */
 static int32_t load_ends(struct loader *l)
 {
     struct specbatch_model *m = l->model;
     const struct sb_config *c = &m->config;
     const struct map embed = { &m->embed, NULL, 0, c->hidden, 1, { c->vocab }, { "model.embed_tokens" } };
     const struct map head = { &m->head, NULL, 0, c->hidden, 1, { c->vocab }, { "lm_head" } };
-    const struct sb_tensor *copy = sb_tensors_find(l->tensors, "lm_head.weight");
     int32_t rc = SPECBATCH_OK;
 
+    if (c->tied)
+        SB_TRY(check_tied(l));
     SB_TRY(load_map(l, "", &embed));
     SB_TRY(load_vector(&m->final_norm, l, "", "model.norm.weight", c->hidden));
     m->dtype = m->embed.dtype;
@@ -266,8 +308,6 @@ static int32_t load_ends(struct loader *l)
         goto done;
     }
     m->head = m->embed;
-    if (copy)
-        l->used[copy - sb_tensors_at(l->tensors, 0)] = 1;
 done:
     return rc;
 }

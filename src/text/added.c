@@ -43,7 +43,8 @@ void sb_added_clear(struct sb_added *added, const struct sb_mem *mem)
 }
 
 /* The longest token at the beginning of text, or NULL. */
-static const struct sb_added_token *match(const struct sb_added *added, int normalized, const char *text, size_t n)
+static const struct sb_added_token *match(const struct sb_added *added, int normalized, const char *text,
+                                          size_t n)
 {
     uint32_t i = added->first[normalized][(unsigned char)text[0]];
     const struct sb_added_token *best = NULL;
@@ -51,7 +52,8 @@ static const struct sb_added_token *match(const struct sb_added *added, int norm
     for (; i; i = added->tokens[i - 1].next) {
         const struct sb_added_token *token = &added->tokens[i - 1];
         size_t length = token->content.n;
-        if (length <= n && (!best || length > best->content.n) && memcmp(text, token->content.data, length) == 0)
+        if (length <= n && (!best || length > best->content.n) &&
+            memcmp(text, token->content.data, length) == 0)
             best = token;
     }
     return best;

@@ -9,8 +9,9 @@
  * Where no piece of the vocabulary has U+2581 behind another character (so in the Llama family), nothing
  * can merge across such a place: the text is cut there, which changes no id and makes the heap tiny.
  *
- * The order of evaluation is that of Hugging Face tokenizers (bpe/model.rs, word.rs), including that a
- * stale candidate still counts when the pair now in its place merges into the same id.
+ * The order of evaluation is that of Hugging Face tokenizers (bpe/model.rs, word.rs). There a candidate
+ * is current when the pair in its place merges into the same id; that is the same as being the same
+ * pair, since a pair that has grown spells a longer piece.
  */
 #include <stdio.h>
 #include <string.h>
@@ -208,7 +209,8 @@ static int32_t split_symbols(const struct sb_bpe *bpe, const struct sb_vocab *vo
             add_symbol(work, id);
         } else if (!bpe->byte_fallback || !add_bytes(bpe, work, word + at, (size_t)step)) {
             if (bpe->unk == -2)
-                return sb_fail(SPECBATCH_E_INVALID, "text: U+%04X has no token, and there is none for unknown text", cp);
+                return sb_fail(SPECBATCH_E_INVALID,
+                               "text: U+%04X has no token, and there is none for unknown text", cp);
             if (unknown >= 0 && !bpe->fuse_unk)
                 add_symbol(work, unknown);
             unknown = bpe->unk;
@@ -263,23 +265,17 @@ static void consider(const struct sb_bpe *bpe, struct sb_work *work, int32_t pos
         return;
     right = &work->symbols[left->next];
     if ((merge = find_merge(bpe, left->id, right->id)) != NULL)
-        push(work, (struct sb_candidate){ (uint64_t)merge->rank << 32 | (uint32_t)position, left->id, right->id,
-                                          merge->id });
+        push(work, (struct sb_candidate){ (uint64_t)merge->rank << 32 | (uint32_t)position, left->id,
+                                          right->id, merge->id });
 }
 
-/* Whether the pair that is now at a candidate's place still merges into the candidate's id. */
-static int is_current(const struct sb_bpe *bpe, const struct sb_work *work, const struct sb_candidate *candidate)
+/* Whether a candidate's pair is still in its place. */
+static int is_current(const struct sb_work *work, const struct sb_candidate *candidate)
 {
-    const struct sb_symbol *left = &work->symbols[(uint32_t)candidate->order], *right;
-    const struct sb_merge *merge;
+    const struct sb_symbol *left = &work->symbols[(uint32_t)candidate->order];
 
-    if (left->id < 0 || left->next >= (int32_t)work->n_symbols)
-        return 0;
-    right = &work->symbols[left->next];
-    if (left->id == candidate->left && right->id == candidate->right)
-        return 1;
-    merge = find_merge(bpe, left->id, right->id);
-    return merge && merge->id == candidate->id;
+    return left->id == candidate->left && left->next < (int32_t)work->n_symbols &&
+           work->symbols[left->next].id == candidate->right;
 }
 
 static void merge_symbols(const struct sb_bpe *bpe, struct sb_work *work)
@@ -292,7 +288,7 @@ static void merge_symbols(const struct sb_bpe *bpe, struct sb_work *work)
     while (work->n_heap > 0) {
         struct sb_candidate candidate = pop(work);
         struct sb_symbol *left = &work->symbols[(uint32_t)candidate.order], *right;
-        if (!is_current(bpe, work, &candidate))
+        if (!is_current(work, &candidate))
             continue;
         right = &work->symbols[left->next];
         left->id = candidate.id;

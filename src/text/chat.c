@@ -19,7 +19,9 @@ static const char *const role_names[N_ROLES] = { "system", "user", "assistant" }
 /* Only after check_messages, which refuses other roles. */
 static enum role role_of(const struct specbatch_message *message)
 {
-    return strcmp(message->role, "system") == 0 ? SYSTEM : strcmp(message->role, "user") == 0 ? USER : ASSISTANT;
+    if (strcmp(message->role, "system") == 0)
+        return SYSTEM;
+    return strcmp(message->role, "user") == 0 ? USER : ASSISTANT;
 }
 
 static int32_t check_messages(const struct specbatch_message *messages, size_t n)
@@ -70,15 +72,17 @@ done:
 /* FastChat's vicuna_v1.1: SYSTEM USER: u ASSISTANT: a</s>USER: u ASSISTANT: */
 static int32_t vicuna(const struct specbatch_message *messages, size_t n, struct sb_bytes *text)
 {
-    static const char usual[] = "A chat between a curious user and an artificial intelligence assistant. "
-                                "The assistant gives helpful, detailed, and polite answers to the user's questions.";
+    static const char usual[] =
+        "A chat between a curious user and an artificial intelligence assistant. "
+        "The assistant gives helpful, detailed, and polite answers to the user's questions.";
     int32_t rc = SPECBATCH_OK;
     size_t i = role_of(&messages[0]) == SYSTEM;
 
     SB_TRY(add3(text, i ? messages[0].content : usual, " ", ""));
     for (; i < n; i++) {
         if (role_of(&messages[i]) == SYSTEM)
-            SB_FAIL(SPECBATCH_E_INVALID, "messages[%zu]: this format has a system message only at the beginning", i);
+            SB_FAIL(SPECBATCH_E_INVALID,
+                    "messages[%zu]: this format has a system message only at the beginning", i);
         if (role_of(&messages[i]) == USER)
             SB_TRY(add3(text, "USER: ", messages[i].content, " "));
         else
@@ -195,13 +199,15 @@ static int32_t glm4(const struct specbatch_message *messages, size_t n, struct s
             SB_TRY(add3(text, "<|system|>\n", messages[i].content, ""));
     for (i = 0; i < n; i++)
         if (role_of(&messages[i]) != SYSTEM)
-            SB_TRY(add3(text, role_of(&messages[i]) == USER ? "<|user|>\n" : "<|assistant|>\n", messages[i].content, ""));
+            SB_TRY(add3(text, role_of(&messages[i]) == USER ? "<|user|>\n" : "<|assistant|>\n",
+                        messages[i].content, ""));
     SB_TRY(add(text, "<|assistant|>"));
 done:
     return rc;
 }
 
-int32_t sb_chat_format(int32_t format, const struct specbatch_message *messages, size_t n, struct sb_bytes *text)
+int32_t sb_chat_format(int32_t format, const struct specbatch_message *messages, size_t n,
+                       struct sb_bytes *text)
 {
     static int32_t (*const formats[])(const struct specbatch_message *, size_t, struct sb_bytes *) = {
         [SPECBATCH_CHAT_RAW] = raw,

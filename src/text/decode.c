@@ -103,7 +103,7 @@ static int32_t strip_token(const struct sb_step *step, const char *text, size_t 
     return sb_bytes_add(out, text, n);
 }
 
-/* The decoder's side of Metaspace: marks become spaces, but vanish in the first token if one was prepended. */
+/* Metaspace's way back: marks become spaces, but vanish in the first token if one was put there. */
 static int32_t metaspace_token(const struct sb_step *step, size_t index, const char *text, size_t n,
                                struct sb_bytes *out)
 {
@@ -114,7 +114,8 @@ static int32_t metaspace_token(const struct sb_step *step, size_t index, const c
     return sb_replace(&marks, text, n, out);
 }
 
-static int32_t run_steps(struct decoding *d, const struct sb_steps *steps, size_t index, const char **text, size_t *n)
+static int32_t run_steps(struct decoding *d, const struct sb_steps *steps, size_t index, const char **text,
+                         size_t *n)
 {
     int32_t rc = SPECBATCH_OK;
     size_t i;
@@ -243,8 +244,11 @@ static int32_t feed(struct decoding *d, int32_t id)
     size_t n;
     int byte;
 
-    if (!piece || (piece->flags & SB_PIECE_SPECIAL && !(d->flags & SPECBATCH_TEXT_KEEP_SPECIAL)))
+    if (!piece)
         return SPECBATCH_OK;
+    /* To Hugging Face a dropped token was never there; to SentencePiece it still parts the bytes around it. */
+    if (piece->flags & SB_PIECE_SPECIAL && !(d->flags & SPECBATCH_TEXT_KEEP_SPECIAL))
+        return decoder->bytes == SB_BYTES_EACH ? emit_held(d, 1, 1) : SPECBATCH_OK;
     text = sb_vocab_text(&d->t->vocab, piece);
     n = piece->length;
     if (decoder->bytes == SB_BYTES_EACH)
@@ -272,8 +276,8 @@ static int32_t finish(struct decoding *d)
 }
 
 /* Feeds ids, and ends the text if asked to. */
-static int32_t run(const struct sb_tokenizer *t, uint32_t flags, struct state *state, const int32_t *ids, size_t n,
-                   int end, struct sb_bytes *out)
+static int32_t run(const struct sb_tokenizer *t, uint32_t flags, struct state *state, const int32_t *ids,
+                   size_t n, int end, struct sb_bytes *out)
 {
     struct decoding d = { .t = t, .flags = flags, .state = state, .out = out };
     int32_t rc = SPECBATCH_OK;

@@ -31,7 +31,8 @@ static int is(const struct sb_json_node *node, const char *type)
 
 static int32_t unsupported(const struct loader *l, const char *where, const char *what, const char *known)
 {
-    return sb_fail(SPECBATCH_E_UNSUPPORTED, "%s: %s %.60s is not supported (known: %s)", l->path, where, what, known);
+    return sb_fail(SPECBATCH_E_UNSUPPORTED, "%s: %s %.60s is not supported (known: %s)", l->path, where, what,
+                   known);
 }
 
 static int32_t malformed(const struct loader *l, const char *where, const char *reason)
@@ -40,7 +41,8 @@ static int32_t malformed(const struct loader *l, const char *where, const char *
 }
 
 /* A flag that may be missing or null. */
-static int32_t get_flag(const struct loader *l, const struct sb_json_node *node, const char *name, int missing, int *value)
+static int32_t get_flag(const struct loader *l, const struct sb_json_node *node, const char *name,
+                        int missing, int *value)
 {
     node = sb_json_get(node, name);
     *value = missing;
@@ -50,7 +52,8 @@ static int32_t get_flag(const struct loader *l, const struct sb_json_node *node,
 }
 
 /* A string that must be there. */
-static int32_t get_text(const struct loader *l, const struct sb_json_node *node, const char *name, struct sb_bytes *into)
+static int32_t get_text(const struct loader *l, const struct sb_json_node *node, const char *name,
+                        struct sb_bytes *into)
 {
     size_t n = 0;
     const char *text = sb_json_string(sb_json_get(node, name), &n);
@@ -59,7 +62,8 @@ static int32_t get_text(const struct loader *l, const struct sb_json_node *node,
 }
 
 /* Runs a function over the members of a Sequence. */
-static int32_t each(struct loader *l, const struct sb_json_node *node, const char *name, component_fn function)
+static int32_t each(struct loader *l, const struct sb_json_node *node, const char *name,
+                    component_fn function)
 {
     int32_t rc = SPECBATCH_OK;
 
@@ -73,7 +77,8 @@ done:
 }
 
 /* Replace's pattern and content into a step; a pattern must be a plain string. */
-static int32_t read_replace(struct loader *l, const struct sb_json_node *node, struct sb_step *step, const char *where)
+static int32_t read_replace(struct loader *l, const struct sb_json_node *node, struct sb_step *step,
+                            const char *where)
 {
     const struct sb_json_node *pattern = sb_json_get(node, "pattern");
     int32_t rc = SPECBATCH_OK;
@@ -128,8 +133,8 @@ static int32_t add_split(struct loader *l, const struct sb_json_node *node)
 
     SB_TRY(get_flag(l, node, "invert", 0, &invert));
     if (!behavior || strcmp(behavior, "Isolated") != 0 || invert)
-        SB_TRY(unsupported(l, "pre_tokenizer Split with behavior", invert ? "inverted" : behavior ? behavior : "(none)",
-                           "Isolated, not inverted"));
+        SB_TRY(unsupported(l, invert ? "inverted pre_tokenizer Split" : "pre_tokenizer Split with behavior",
+                           behavior ? behavior : "(none)", "Isolated, not inverted"));
     SB_TRY(sb_step_add(&step, &l->t->splitters, SB_STEP_SPLIT_TEXT, l->path));
     regex = sb_json_string(sb_json_get(pattern, "Regex"), &n);
     if (regex) {
@@ -162,7 +167,8 @@ done:
 }
 
 /* The fields a Metaspace has as pre-tokenizer and as decoder alike. */
-static int32_t read_metaspace(struct loader *l, const struct sb_json_node *node, struct sb_bytes *mark, int *prepend)
+static int32_t read_metaspace(struct loader *l, const struct sb_json_node *node, struct sb_bytes *mark,
+                              int *prepend)
 {
     const char *scheme = sb_json_string(sb_json_get(node, "prepend_scheme"), NULL);
     int32_t rc = SPECBATCH_OK;
@@ -219,7 +225,8 @@ static int32_t add_pre_tokenizer(struct loader *l, const struct sb_json_node *no
 /* ------------------------------------------------------------------------- template */
 
 /* Appends the ids that a template's special token stands for. */
-static int32_t add_template_ids(struct loader *l, const struct sb_json_node *specials, const char *name, struct sb_ids *ids)
+static int32_t add_template_ids(struct loader *l, const struct sb_json_node *specials, const char *name,
+                                struct sb_ids *ids)
 {
     const struct sb_json_node *list = sb_json_get(sb_json_get(specials, name), "ids"), *node;
     int32_t rc = SPECBATCH_OK;
@@ -254,7 +261,8 @@ done:
 
 static int32_t add_template(struct loader *l, const struct sb_json_node *node)
 {
-    const struct sb_json_node *specials = sb_json_get(node, "special_tokens"), *single = sb_json_get(node, "single");
+    const struct sb_json_node *specials = sb_json_get(node, "special_tokens");
+    const struct sb_json_node *single = sb_json_get(node, "single");
     struct sb_ids before = { .mem = &l->t->mem };
     const char *name;
     int32_t rc = SPECBATCH_OK, seen = 0;
@@ -291,8 +299,8 @@ static int32_t add_post_processor(struct loader *l, const struct sb_json_node *n
 
 /* ------------------------------------------------------------------------- decoder */
 
-static int32_t read_strip(struct loader *l, const struct sb_json_node *node, struct sb_bytes *content, int64_t *start,
-                          int64_t *stop)
+static int32_t read_strip(struct loader *l, const struct sb_json_node *node, struct sb_bytes *content,
+                          int64_t *start, int64_t *stop)
 {
     int32_t rc = SPECBATCH_OK;
 
@@ -326,7 +334,8 @@ static int32_t add_token_step(struct loader *l, const struct sb_json_node *node)
         step->start = (size_t)start;
         step->stop = (size_t)stop;
     } else {
-        SB_TRY(unsupported(l, "decoder", type_of(node), "Sequence, Replace, ByteFallback, Fuse, Strip, ByteLevel, Metaspace"));
+        SB_TRY(unsupported(l, "decoder", type_of(node),
+                           "Sequence, Replace, ByteFallback, Fuse, Strip, ByteLevel, Metaspace"));
     }
 done:
     return rc;
@@ -342,7 +351,8 @@ static int32_t add_text_step(struct loader *l, const struct sb_json_node *node)
     if (is(node, "Fuse"))
         return SPECBATCH_OK;
     if (!is(node, "Strip") || d->strip_count)
-        return unsupported(l, "decoder behind Fuse or ByteLevel:", type_of(node), "Fuse, one Strip at the beginning");
+        return unsupported(l, "decoder behind Fuse or ByteLevel:", type_of(node),
+                           "Fuse, one Strip at the beginning");
     SB_TRY(read_strip(l, node, &d->strip, &start, &stop));
     if (stop > 0)
         SB_TRY(unsupported(l, "decoder Strip", "at the end of the text", "Strip at the beginning"));
@@ -442,7 +452,8 @@ static int read_merge(const struct sb_json_node *node, struct text half[2])
     return !memchr(half[1].at, ' ', half[1].n);
 }
 
-static int32_t add_merge(struct loader *l, const struct sb_json_node *node, size_t index, struct sb_bytes *joined)
+static int32_t add_merge(struct loader *l, const struct sb_json_node *node, size_t index,
+                         struct sb_bytes *joined)
 {
     struct sb_tokenizer *t = l->t;
     struct text half[2];
@@ -458,9 +469,9 @@ static int32_t add_merge(struct loader *l, const struct sb_json_node *node, size
     ids[1] = sb_vocab_find_base(&t->vocab, half[1].at, half[1].n);
     ids[2] = sb_vocab_find_base(&t->vocab, joined->data, joined->n);
     if (ids[0] < 0 || ids[1] < 0 || ids[2] < 0)
-        SB_FAIL(SPECBATCH_E_FORMAT, "%s: model.merges[%zu]: \"%.*s\" is not in the vocabulary", l->path, index,
-                (int)(ids[0] < 0 ? half[0].n : ids[1] < 0 ? half[1].n : joined->n) & 127,
-                ids[0] < 0 ? half[0].at : ids[1] < 0 ? half[1].at : joined->data);
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: model.merges[%zu]: %s of \"%.80s\" is not in the vocabulary",
+                l->path, index, ids[0] < 0 ? "the first half" : ids[1] < 0 ? "the second half" : "the whole",
+                joined->data);
     SB_TRY(sb_bpe_add(&t->bpe, &t->mem, ids[0], ids[1], (uint32_t)index, ids[2]));
 done:
     return rc;
@@ -474,7 +485,8 @@ static int32_t load_merges(struct loader *l, const struct sb_json_node *merges)
     size_t index = 0;
 
     /* Some converters write an empty list as {}. */
-    if (sb_json_kind(merges) != SB_JSON_ARRAY && (sb_json_kind(merges) != SB_JSON_OBJECT || sb_json_count(merges) > 0))
+    if (sb_json_kind(merges) != SB_JSON_ARRAY &&
+        (sb_json_kind(merges) != SB_JSON_OBJECT || sb_json_count(merges) > 0))
         SB_TRY(malformed(l, "model.merges", "not an array"));
     SB_TRY(sb_bpe_reserve(&l->t->bpe, &l->t->mem, sb_json_count(merges)));
     for (node = sb_json_first(merges); node; node = sb_json_next(node))

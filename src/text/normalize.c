@@ -4,6 +4,9 @@
  * NFC is made from utf8proc's parts instead of utf8proc_map, for two reasons: utf8proc_map allocates with
  * malloc behind the caller's back, and its canonical ordering is a bubble sort, which a text of nothing
  * but combining marks turns quadratic. Here a run of marks is put in order by counting.
+ *
+ * The tables are utf8proc's (Unicode 15 in 2.8). Hugging Face's are older: a mark that Unicode got after
+ * version 9, behind another mark of a higher class, is moved here and stays there.
  */
 #include <string.h>
 #include <utf8proc.h>

@@ -40,7 +40,8 @@ struct sb_vocab {
 
 /* Makes room for n pieces in all, so that adding them rebuilds nothing. */
 int32_t sb_vocab_reserve(struct sb_vocab *vocab, size_t n);
-/* Gives the id a spelling; `where` begins messages. E_FORMAT: the id or the spelling is taken, or out of range. */
+/* Gives the id a spelling; `where` begins messages. E_FORMAT: the id or the spelling is taken, or the id is
+ * out of range. */
 int32_t sb_vocab_add(struct sb_vocab *vocab, const char *where, const char *text, size_t n, int64_t id,
                      uint32_t flags);
 /* The id spelled so, -1 when there is none; sb_vocab_find_base sees the model's own pieces only. */
@@ -122,10 +123,13 @@ void sb_added_clear(struct sb_added *added, const struct sb_mem *mem);
 /* -------------------------------------- steps: normalisers, splitters and decoders are lists of these */
 
 enum sb_step_kind {
-    SB_STEP_NFC, SB_STEP_PREPEND, SB_STEP_REPLACE,                      /* normalize.c */
-    SB_STEP_SPLIT_CL100K, SB_STEP_SPLIT_GPT2, SB_STEP_SPLIT_REGEX,      /* split.c */
-    SB_STEP_SPLIT_TEXT, SB_STEP_PREFIX_SPACE, SB_STEP_BYTES, SB_STEP_METASPACE, SB_STEP_SPLIT_BEFORE,
-    SB_STEP_STRIP                                                       /* decode.c, with REPLACE and METASPACE */
+    /* normalize.c */
+    SB_STEP_NFC, SB_STEP_PREPEND, SB_STEP_REPLACE,
+    /* split.c */
+    SB_STEP_SPLIT_CL100K, SB_STEP_SPLIT_GPT2, SB_STEP_SPLIT_REGEX, SB_STEP_SPLIT_TEXT, SB_STEP_SPLIT_BEFORE,
+    SB_STEP_PREFIX_SPACE, SB_STEP_BYTES, SB_STEP_METASPACE,
+    /* decode.c, with REPLACE and METASPACE */
+    SB_STEP_STRIP
 };
 
 enum { SB_PREPEND_NEVER, SB_PREPEND_FIRST, SB_PREPEND_ALWAYS };
@@ -164,7 +168,7 @@ enum { SB_BYTES_NONE, SB_BYTES_RUN, SB_BYTES_EACH };
 
 struct sb_decoder {
     struct sb_steps before, after; /* on single tokens, before and after bytes are put together */
-    int bytes;            /* <0xXX> tokens: plain text; characters of valid runs (HF); of any run (SentencePiece) */
+    int bytes;            /* <0xXX> are text; bytes, by whole runs (HF); by characters (SentencePiece) */
     int byte_level;       /* tokens are spelled in byte-level characters */
     int fused;            /* the loader has come to the steps on the whole text */
     int spaced;           /* no decoder at all: tokens with a space between them */
@@ -190,8 +194,10 @@ struct sb_tokenizer {
 /* An empty tokenizer, NULL without memory; to be filled by one of the readers. */
 struct sb_tokenizer *sb_tokenizer_create(const struct sb_mem *mem);
 /* Fill an empty tokenizer from a file's content; `path` begins messages. */
-int32_t sb_tokenizer_read_hf(struct sb_tokenizer *tokenizer, const char *text, size_t length, const char *path);
-int32_t sb_tokenizer_read_spm(struct sb_tokenizer *tokenizer, const char *text, size_t length, const char *path);
+int32_t sb_tokenizer_read_hf(struct sb_tokenizer *tokenizer, const char *text, size_t length,
+                             const char *path);
+int32_t sb_tokenizer_read_spm(struct sb_tokenizer *tokenizer, const char *text, size_t length,
+                              const char *path);
 
 /* For loaders: a new step at the end of a list (E_UNSUPPORTED when it is full), and text put into a field. */
 int32_t sb_step_add(struct sb_step **out, struct sb_steps *steps, enum sb_step_kind kind, const char *where);

@@ -5,6 +5,7 @@
  * The patterns of the tokenizers that matter are written out by hand: they are bit-exact on utf8proc's
  * categories, several times faster than a regular expression, and free of the points where PCRE2 and
  * Oniguruma (which the reference implementation uses) disagree. Any other pattern goes to PCRE2.
+ * What is a letter is a matter of the Unicode version, too: 15 here, 16 in recent Oniguruma.
  */
 #include <string.h>
 
@@ -125,10 +126,15 @@ static size_t gpt2_word(const char *text, size_t n)
 #define PATTERN(digits) "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" digits \
     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
-static const struct { const char *pattern; enum sb_step_kind kind; size_t digits; } known[] = {
+static const struct {
+    const char *pattern;
+    enum sb_step_kind kind;
+    size_t digits;
+} known[] = {
     { PATTERN(""), SB_STEP_SPLIT_CL100K, 1 },
     { PATTERN("{1,3}"), SB_STEP_SPLIT_CL100K, 3 },
-    { "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", SB_STEP_SPLIT_GPT2, 0 },
+    { "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+      SB_STEP_SPLIT_GPT2, 0 },
 };
 
 int32_t sb_split_compile(struct sb_step *step, pcre2_general_context *context, const char *pattern, size_t n,
@@ -154,7 +160,8 @@ int32_t sb_split_compile(struct sb_step *step, pcre2_general_context *context, c
         SB_FAIL(SPECBATCH_E_NOMEM, "no memory for %s", where);
     if (!step->regex) {
         pcre2_get_error_message(error, text, sizeof text);
-        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: regular expression, character %zu: %s", where, (size_t)offset, text);
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: regular expression, character %zu: %s", where, (size_t)offset,
+                text);
     }
     /* Without machine code the same pattern is interpreted: slower, not wrong. */
     (void)pcre2_jit_compile(step->regex, PCRE2_JIT_COMPLETE);

@@ -128,8 +128,10 @@ static int32_t add_piece(struct reader *r, struct span piece, uint64_t type, flo
     if (n == 0 || n > PIECE_MAX || sb_utf8_valid(text, n) < n)
         SB_TRY(bad(r, piece.at, "a piece is empty, longer than 512 bytes or not valid UTF-8"));
     if (type == USER_DEFINED || type == UNUSED)
-        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: piece %zu: user-defined and unused pieces are not supported; convert the "
-                "model to tokenizer.json", r->path, id);
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "%s: piece %zu: user-defined and unused pieces are not supported; convert the "
+                "model to tokenizer.json",
+                r->path, id);
     if (type < NORMAL || type > BYTE)
         SB_TRY(bad(r, piece.at, "a piece has an unknown type"));
     if (score != score)
@@ -262,8 +264,8 @@ static int32_t check_supported(const struct reader *r)
                      : r->suffix_space ? "treat_whitespace_as_suffix" : NULL;
 
     if (what)
-        return sb_fail(SPECBATCH_E_UNSUPPORTED, "%s: %s is not supported; convert the model to tokenizer.json", r->path,
-                       what);
+        return sb_fail(SPECBATCH_E_UNSUPPORTED,
+                       "%s: %s is not supported; convert the model to tokenizer.json", r->path, what);
     if (r->n_pieces == 0)
         return sb_fail(SPECBATCH_E_FORMAT, "%s: no pieces", r->path);
     if (r->t->bpe.unk < 0)
@@ -304,8 +306,9 @@ static int32_t add_merges(struct reader *r)
             int32_t left = at ? find_normal(vocab, text, at) : -1, right;
             step = (size_t)sb_utf8_step(text + at, n - at, &cp);
             if (find_normal(vocab, text + at, step) < 0)
-                SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: piece %d \"%.40s\" has a character that is no piece itself", r->path,
-                        (int)id, text);
+                SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                        "%s: piece %d \"%.40s\" has a character that is no piece itself", r->path, (int)id,
+                        text);
             if (left >= 0 && (right = find_normal(vocab, text + at, n - at)) >= 0)
                 SB_TRY(sb_bpe_add(&r->t->bpe, &r->t->mem, left, right, rank_of(r->scores[id]), id));
         }

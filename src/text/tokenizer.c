@@ -58,7 +58,8 @@ int32_t sb_tokenizer_load(struct sb_tokenizer **out, const struct sb_mem *mem, c
     static const struct {
         const char *name;
         int32_t (*read)(struct sb_tokenizer *, const char *, size_t, const char *);
-    } formats[] = { { "tokenizer.json", sb_tokenizer_read_hf }, { "tokenizer.model", sb_tokenizer_read_spm } };
+    } formats[] = { { "tokenizer.json", sb_tokenizer_read_hf },
+                    { "tokenizer.model", sb_tokenizer_read_spm } };
     struct sb_tokenizer *t = NULL;
     char *text = NULL, path[1024];
     int32_t rc = SPECBATCH_E_NOT_FOUND;
@@ -205,8 +206,9 @@ int32_t sb_tokenizer_same_base(const struct sb_tokenizer *target, const struct s
         if (!(a->flags & b->flags & SB_PIECE_BASE))
             continue;
         if (a->length != b->length || memcmp(text_a, text_b, a->length) != 0)
-            return sb_fail(SPECBATCH_E_VOCAB, "token %zu is \"%.60s\" for the target and \"%.60s\" for the draft", id,
-                           text_a, text_b);
+            return sb_fail(SPECBATCH_E_VOCAB,
+                           "token %zu is \"%.60s\" for the target and \"%.60s\" for the draft", id, text_a,
+                           text_b);
     }
     return SPECBATCH_OK;
 }

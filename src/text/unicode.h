@@ -41,9 +41,9 @@ static inline int sb_is_word(uint32_t cp)
     utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)cp);
 
     return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) ||
-           category == UTF8PROC_CATEGORY_PC || cp == 0x200C || cp == 0x200D || (cp >= 0x24B6 && cp <= 0x24E9) ||
-           (cp >= 0x1F130 && cp <= 0x1F149) || (cp >= 0x1F150 && cp <= 0x1F169) ||
-           (cp >= 0x1F170 && cp <= 0x1F189);
+           category == UTF8PROC_CATEGORY_PC || cp == 0x200C || cp == 0x200D ||
+           (cp >= 0x24B6 && cp <= 0x24E9) || (cp >= 0x1F130 && cp <= 0x1F149) ||
+           (cp >= 0x1F150 && cp <= 0x1F169) || (cp >= 0x1F170 && cp <= 0x1F189);
 }
 
 #endif

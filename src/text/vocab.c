@@ -118,8 +118,8 @@ int32_t sb_vocab_add(struct sb_vocab *vocab, const char *where, const char *text
     int32_t other, rc = SPECBATCH_OK;
 
     if (id < 0 || id >= SB_ID_LIMIT)
-        return sb_fail(SPECBATCH_E_FORMAT, "%s: id %lld of piece \"%.*s\" is out of range", where, (long long)id,
-                       shown(n), text);
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: id %lld of piece \"%.*s\" is out of range", where,
+                       (long long)id, shown(n), text);
     if ((other = sb_vocab_find(vocab, text, n)) >= 0)
         return sb_fail(SPECBATCH_E_FORMAT, "%s: piece \"%.*s\" has two ids, %d and %d", where, shown(n), text,
                        (int)other, (int)id);

@@ -53,7 +53,8 @@ static int measure(const char *name, const char *dir, const struct prompts *prom
         ids.n = text.n = 0;
         start = seconds();
         for (i = 0; i < prompts->n && rc == 0; i++) {
-            const char *prompt = sb_json_string(sb_json_first(sb_json_get(sb_json_root(prompts->docs[i]), "turns")), &n);
+            const char *prompt =
+                sb_json_string(sb_json_first(sb_json_get(sb_json_root(prompts->docs[i]), "turns")), &n);
             rc = sb_tokenizer_encode(t, prompt, n, 0, &ids);
         }
         encode = seconds() - start < encode ? seconds() - start : encode;
@@ -64,8 +65,8 @@ static int measure(const char *name, const char *dir, const struct prompts *prom
     if (rc)
         printf("%-8s failed: %s\n", name, specbatch_last_error());
     else
-        printf("%-8s load %.3f s, encode %.4f s (%zu tokens, %.1f MB/s), decode %.4f s\n", name, load, encode, ids.n,
-               (double)prompts->bytes / encode / 1e6, decode);
+        printf("%-8s load %.3f s, encode %.4f s (%zu tokens, %.1f MB/s), decode %.4f s\n", name, load, encode,
+               ids.n, (double)prompts->bytes / encode / 1e6, decode);
     sb_tokenizer_free(t);
     sb_ids_clear(&ids);
     sb_bytes_clear(&text);

@@ -15,8 +15,8 @@ int cpu_open(struct cpu ways[CPU_WAYS], int32_t compute)
 {
     static const char *const names[] = {"", "scalar", "avx2", "avx512"};
     const struct sb_backend *cpu = sb_backend_cpu();
-    const struct sb_exec_limits limits = {.max_tokens = 256, .max_width = 4096, .max_len = 1024, .max_heads = 64,
-                                          .max_head_dim = 256};
+    const struct sb_exec_limits limits = {
+        .max_tokens = 256, .max_width = 4096, .max_len = 1024, .max_heads = 64, .max_head_dim = 256};
     int n = 0;
 
     for (int32_t level = SPECBATCH_SIMD_SCALAR; level <= SPECBATCH_SIMD_AVX512; level++)

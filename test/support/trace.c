@@ -14,7 +14,7 @@ static const char *const model_names[TRACE_MODELS] = {"qwen3_untied_f32_sharded"
                                                       "qwen2_tied_f32"};
 static const int32_t prompt_lengths[TRACE_PROMPTS] = {1,  1,  2,  3,  7,  7,   7,   7,   16,  16,  33,  33,
                                                       63, 64, 65, 90, 90, 127, 128, 129, 130, 200, 300, 400};
-enum { VOCAB = 517, MAX_REQUESTS = 24 };
+enum { VOCAB = 517, MAX_REQUESTS = 24, SHORT_PROMPTS = 14 /* of up to 64 tokens: what the scalar level gets */ };
 
 uint64_t trace_random(uint64_t *state)
 {
@@ -227,15 +227,16 @@ static void choose_options(struct run *run, const struct trace_bias *bias)
 static void choose_jobs(struct run *run, const struct trace_bias *bias)
 {
     uint64_t *state = &run->state;
-    const int pattern = below(state, 4), same = below(state, TRACE_PROMPTS);
+    const int n_prompts = run->level == SPECBATCH_SIMD_SCALAR ? SHORT_PROMPTS : TRACE_PROMPTS;
+    const int pattern = below(state, 4), same = below(state, n_prompts);
     int32_t longest = 1;
 
     run->n_jobs = 1 + below(state, MAX_REQUESTS);
     for (int i = 0; i < run->n_jobs; i++) {
         struct job *job = &run->jobs[i];
         int32_t total;
-        *job = (struct job){.prompt = pattern == 0 ? same : pattern == 1 ? (i % 2 ? TRACE_PROMPTS - 1 - i % 3 : i % 8)
-                                                                         : below(state, TRACE_PROMPTS)};
+        *job = (struct job){.prompt = pattern == 0 ? same : pattern == 1 ? (i % 2 ? n_prompts - 1 - i % 3 : i % 8)
+                                                                         : below(state, n_prompts)};
         job->max_new = 1 + below(state, below(state, 4) ? 24 : TRACE_ORACLE);
         job->draft_len = below(state, 4) ? 0 : run->options.draft_len > 0 ? 1 + below(state, run->options.draft_len) : -1;
         if (below(state, 10) == 0)

@@ -25,7 +25,7 @@ rng = random.Random(7)
 TEXTS = ["", " ", "  ", "a", "Hello world", " Hello  world   again ", "don't I'll we've THEY'RE it's' 'S 'ſ", "\n", "\r\n\r\n x", "\t\t x \n y",
     "a \n b\n\n\nc", "1", "12 123 1234 12345678", "x=1;y[2]=3.14!!\n\n", "naïve café", "nai\u0308ve cafe\u0301 \u1e9b\u0323", "e\u0327\u0301\u0323",
     "\u0344\u0387\u212b", "한국어 \u1112\u1161\u11ab", "你好,世界!", "😀 👩‍👩‍👧 🇩🇪", "\u00a0x\u2003y\u3000z\u180ew", "a\u0085b\u2028c", "½ ² Ⅷ ٣٤", "\u0301start",
-    "▁a ▁ b", "<0x41> <0xE4>", "<s>hi</s>", " <s> hi </s> ", "<s><s>", "a<x>b <x> c", "<x>", " <x>", "<x><y>", "word wordy sword word.", "[L]  [L]x [R]  x [R][L] [R] [L]",
+    "▁a ▁ b", "<0x41> <0xE4>", "<s>hi</s>", " <s> hi </s> ", "<s><s>", "a<x>b <x> c", "<x>", " <x>", "<x><y>", "<x><y>z", "a<x><y>zz", "a</s>b </s>c", "it'ſx IT'SX", "don't  \n  stop  ", "a   ", "word wordy sword word.", "[L]  [L]x [R]  x [R][L] [R] [L]",
     "<|im_start|>user\nhi<|im_end|>\n", "<think>\nno\n</think>", "[gMASK]<sop><|user|>\nhello", "Ünknøwn ☃ ჰ", "x☃☃y", "\x00a\x01", "a" * 300, "ab " * 100, " " * 50,
     "\n" * 20, "The quick brown fox jumps over the lazy dog. " * 3, "A man in a blue shirt is standing on a ladder cleaning a window.",
     "\U0001f1e6\ufe0f\u200d\u200c", "\uffff \ufffd \U0010ffff", "'", "''s", "'rex 'Re 'vE", "x's x'll x'd", "_a-b_c", "²³", "a\u0300" * 5]
@@ -92,16 +92,17 @@ def glm():
                  special_tokens={t: dict(id=t, ids=[i], tokens=[t]) for t, i in ids.items()})])
     golden("glm", tok, edit)
 
-def llama(name, normalized, with_bytes=True, fuse=True):
+def llama(name, normalized, with_bytes=True, fuse=True, cross=False):
     tok = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=fuse, byte_fallback=with_bytes))
     tok.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    tok.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
+    if not cross: tok.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
     train(tok, 600 if with_bytes else 300, ["<unk>", "<s>", "</s>"], byte_tokens=with_bytes)
     tok.pre_tokenizer = None
     tok.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
     def edit(doc):
         doc["added_tokens"] = [t for t in doc["added_tokens"] if t["id"] < 3]
         for t in doc["added_tokens"]: t["normalized"] = normalized
+        doc["added_tokens"].append(dict(id=len(doc["model"]["vocab"]), content="☃", single_word=False, lstrip=False, rstrip=False, normalized=False, special=True))
         doc["post_processor"] = dict(type="TemplateProcessing", single=[dict(SpecialToken=dict(id="<s>", type_id=0)), dict(Sequence=dict(id="A", type_id=0)), dict(SpecialToken=dict(id="</s>", type_id=0))],
             pair=[dict(Sequence=dict(id="A", type_id=0)), dict(Sequence=dict(id="B", type_id=1))],
             special_tokens={"<s>": dict(id="<s>", ids=[1], tokens=["<s>"]), "</s>": dict(id="</s>", ids=[2], tokens=["</s>"])})
@@ -115,7 +116,9 @@ def metaspace(name, scheme, split):
     train(tok, 560, ["<unk>", "<s>", "</s>"], byte_tokens=True)
     tok.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=split)
     tok.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(prepend_scheme=scheme, split=split)]) if split else decoders.Metaspace(prepend_scheme=scheme, split=split)
-    def edit(doc): doc["added_tokens"] = [t for t in doc["added_tokens"] if t["id"] < 3]
+    def edit(doc):
+        doc["added_tokens"] = [t for t in doc["added_tokens"] if t["id"] < 3]
+        doc["added_tokens"][2]["normalized"] = True
     golden(name, tok, edit)
 
 def gpt2():
@@ -142,6 +145,16 @@ def added_tokens():
         added("<s>", lstrip=True, rstrip=True), added("caf\u00e9", special=False, normalized=True), added("nai\u0308ve", special=False, normalized=True), added("\u4f60", special=False)])
     golden("added", tok)
 
+def splits():
+    """split.jsonl: {"pattern"}, then {"text", "words"} for each text, because few merges of a small vocabulary show where words end."""
+    gpt2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+    with open(os.path.join(here, "split.jsonl"), "w", encoding="utf-8") as out:
+        for pattern in (QWEN, CL100K, gpt2, DEEPSEEK):
+            split = pre_tokenizers.Split(Regex(pattern), "isolated")
+            out.write(json.dumps(dict(pattern=pattern)) + "\n")
+            for text in ALL + random_texts(120):
+                if text: out.write(json.dumps(dict(text=text, words=[w for w, _ in split.pre_tokenize_str(text)])) + "\n")
+
 def spm():
     folder = os.path.join(here, "spm"); os.makedirs(folder, exist_ok=True)
     base = os.path.join(folder, "tokenizer")
@@ -158,6 +171,6 @@ def spm():
             ids = [rng.choice(range(270 if i % 2 else n)) for _ in range(rng.randint(1, 12))]
             out.write(json.dumps(dict(ids=ids, decoded=sp.decode(ids))) + "\n")
 
-qwen(); glm(); gpt2(); regex(); added_tokens(); spm()
-llama("llama", True); llama("llama_unk", False, with_bytes=False, fuse=False)
+qwen(); glm(); gpt2(); regex(); added_tokens(); spm(); splits()
+llama("llama", True); llama("llama_unk", False, with_bytes=False, fuse=False); llama("llama_cross", False, cross=True)
 metaspace("metaspace_first", "first", False); metaspace("metaspace_always", "always", True)

@@ -1,0 +1,281 @@
+/*
+ * The CPU kernels against what the machine can do, as ratios within one run.
+ *
+ * Weights: several matrices, 256 MiB or more together, visited in turn, so that every pass reads memory and
+ * not a cache. Beside each GEMM a plain read of the same bytes with the same threads; the two alternate and
+ * medians are compared, since the machine is shared. Usage: bench_kernels [rounds, default 5]
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/backend.h"
+#include "port.h"
+#include "specbatch.h"
+#include "threads.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+enum { N_OUT = 4096, N_IN = 4096, MAX_M = 48, MAX_ROUNDS = 51 };
+
+static const struct sb_mem mem = {NULL, NULL, NULL};
+static const struct sb_backend *cpu;
+static volatile float sink;
+
+static void need(int condition, const char *what)
+{
+    if (!condition) {
+        fprintf(stderr, "bench_kernels: %s: %s\n", what, specbatch_last_error());
+        exit(1);
+    }
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int n)
+{
+    qsort(values, (size_t)n, sizeof *values, compare);
+    return values[n / 2];
+}
+
+static double seconds(void)
+{
+    return (double)sb_port_now_ns() * 1e-9;
+}
+
+/* ------------------------------------------------------------------ plain reading */
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f"))) static float read_sum(const float *data, int64_t n)
+{
+    __m512 a = _mm512_setzero_ps(), b = a, c = a, d = a;
+    for (int64_t i = 0; i + 64 <= n; i += 64) {
+        a = _mm512_add_ps(a, _mm512_load_ps(data + i));
+        b = _mm512_add_ps(b, _mm512_load_ps(data + i + 16));
+        c = _mm512_add_ps(c, _mm512_load_ps(data + i + 32));
+        d = _mm512_add_ps(d, _mm512_load_ps(data + i + 48));
+    }
+    return _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(a, b), _mm512_add_ps(c, d)));
+}
+#else
+static float read_sum(const float *data, int64_t n)
+{
+    float sum[16] = {0};
+    for (int64_t i = 0; i + 16 <= n; i += 16)
+        for (int j = 0; j < 16; j++)
+            sum[j] += data[i + j];
+    return sum[0] + sum[7];
+}
+#endif
+
+enum { PAGE = 65536 / 4 }; /* floats of a range of the read */
+
+static void read_range(void *ctx, int64_t first, int64_t last)
+{
+    sink = read_sum((const float *)ctx + first * PAGE, (last - first) * PAGE);
+}
+
+/* ------------------------------------------------------------------ gemm */
+
+struct bench {
+    struct sb_device *device;
+    struct sb_exec *exec;
+    struct sb_threads *threads; /* the same number, for the read */
+    struct sb_weight *weights;
+    int n_weights, n_threads;
+    float *x, *y; /* [MAX_M, N_IN], [MAX_M, N_OUT] */
+};
+
+static double read_once(struct bench *b)
+{
+    double start = seconds();
+    for (int i = 0; i < b->n_weights; i++)
+        sb_threads_for(b->threads, (int64_t)b->weights[i].bytes / (PAGE * 4), 8, read_range,
+                       b->weights[i].data);
+    return seconds() - start;
+}
+
+static double gemm_once(struct bench *b, int32_t m)
+{
+    double start = seconds();
+    for (int i = 0; i < b->n_weights; i++)
+        cpu->gemm(b->exec, b->y, b->x, &b->weights[i], NULL, m);
+    return seconds() - start;
+}
+
+static void bench_gemm(struct bench *b, const char *title, int rounds)
+{
+    static const int32_t ms[] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 48};
+    double bytes = (double)b->weights[0].bytes * b->n_weights, flops = 2.0 * N_OUT * N_IN * b->n_weights;
+    double reads[MAX_ROUNDS], times[MAX_ROUNDS];
+
+    printf("\n%s, %d thread%s, %.0f MiB of weights\n", title, b->n_threads, b->n_threads > 1 ? "s" : "",
+           bytes / 1048576.0);
+    printf("%6s %10s %10s %10s %10s\n", "rows", "GB/s", "read GB/s", "ratio", "GFLOP/s");
+    for (size_t i = 0; i < sizeof ms / sizeof *ms; i++) {
+        for (int r = 0; r < rounds; r++) {
+            reads[r] = read_once(b);
+            times[r] = gemm_once(b, ms[i]);
+        }
+        double read = median(reads, rounds), time = median(times, rounds);
+        printf("%6d %10.1f %10.1f %10.2f %10.1f\n", (int)ms[i], bytes / time * 1e-9, bytes / read * 1e-9,
+               read / time, flops * ms[i] / time * 1e-9);
+    }
+}
+
+static void bench_open(struct bench *b, int32_t compute, enum sb_dtype dtype, int32_t simd, int n_threads)
+{
+    struct sb_device_options options = {compute, simd};
+    struct sb_exec_limits limits = {.max_tokens = MAX_M, .max_width = N_IN, .max_len = 8192, .max_heads = 64,
+                                    .max_head_dim = 128};
+    char *row = calloc(N_IN, 4);
+
+    b->n_threads = n_threads;
+    b->n_weights = dtype == SB_F32 && compute == SPECBATCH_COMPUTE_F32 ? 4 : 8;
+    b->weights = calloc((size_t)b->n_weights, sizeof *b->weights);
+    b->x = calloc((size_t)MAX_M * N_IN, 4);
+    b->y = calloc((size_t)MAX_M * N_OUT, 4);
+    need(row && b->weights && b->x && b->y, "no memory");
+    need(cpu->device_open(&b->device, &mem, &options) == 0, "device");
+    need(cpu->exec_create(&b->exec, b->device, &mem, n_threads, &limits, NULL) == 0, "exec");
+    need(sb_threads_create(&b->threads, &mem, n_threads) == 0, "threads");
+    for (int i = 0; i < MAX_M * N_IN; i++)
+        b->x[i] = (float)(i % 97 - 48) * 0.01f;
+    for (int k = 0; k < N_IN; k++) /* any values but denormals do: both patterns are ordinary numbers */
+        if (dtype == SB_F32)
+            ((float *)(void *)row)[k] = (float)(k % 89 - 44) * 0.01f;
+        else
+            ((uint16_t *)(void *)row)[k] = (uint16_t)(0x3c00 + k % 200);
+    for (int i = 0; i < b->n_weights; i++) {
+        need(cpu->weight_create(&b->weights[i], b->device, &mem, N_OUT, N_IN, dtype) == 0, "weight");
+        for (int32_t r = 0; r < N_OUT; r++)
+            cpu->weight_fill(&b->weights[i], b->device, r, 1, row, dtype);
+    }
+    free(row);
+}
+
+static void bench_close(struct bench *b)
+{
+    for (int i = 0; i < b->n_weights; i++)
+        cpu->weight_free(&b->weights[i], b->device, &mem);
+    sb_threads_free(b->threads);
+    cpu->exec_free(b->exec);
+    cpu->device_close(b->device);
+    free(b->weights);
+    free(b->x);
+    free(b->y);
+}
+
+/* ------------------------------------------------------------------ attention */
+
+/* `rows` sequences of `len` tokens, the last q of each asked for: GB/s of K and V against a plain read. */
+static void bench_attention(int n_threads, int32_t heads, int32_t kv_heads, int32_t dim, int32_t rows,
+                            int32_t len, int32_t q, int rounds)
+{
+    struct sb_device_options options = {SPECBATCH_COMPUTE_F32, SPECBATCH_SIMD_AUTO};
+    struct sb_exec_limits limits = {
+        .max_tokens = rows * q, .max_width = 64, .max_len = len, .max_heads = heads, .max_head_dim = dim};
+    struct sb_device *device;
+    struct sb_exec *exec;
+    struct sb_threads *threads;
+    int64_t slot = (int64_t)kv_heads * len * dim, plane = rows * slot;
+    int64_t base[64];
+    int32_t cap[64], start[64] = {0}, pos[512], seq[512];
+    struct sb_attention a = {.heads = heads, .kv_heads = kv_heads, .head_dim = dim, .scale = 0.1f};
+    struct sb_pass pass = {.n_tokens = rows * q,
+                           .n_seqs = rows,
+                           .max_len = len,
+                           .pos = pos,
+                           .seq = seq,
+                           .base = base,
+                           .cap = cap,
+                           .start = start};
+    double reads[MAX_ROUNDS], times[MAX_ROUNDS];
+
+    need(cpu->device_open(&device, &mem, &options) == 0 &&
+             cpu->exec_create(&exec, device, &mem, n_threads, &limits, NULL) == 0 &&
+             sb_threads_create(&threads, &mem, n_threads) == 0,
+         "attention");
+    float *kv = sb_alloc_raw(&mem, (size_t)plane * 2, 4),
+          *qkv = sb_alloc(&mem, (size_t)pass.n_tokens, (size_t)(heads + 2 * kv_heads) * (size_t)dim * 4);
+    float *y = sb_alloc(&mem, (size_t)pass.n_tokens, (size_t)heads * (size_t)dim * 4);
+    need(kv && qkv && y, "no memory");
+    for (int64_t i = 0; i < 2 * plane; i++)
+        kv[i] = (float)(i % 101 - 50) * 0.01f;
+    for (int64_t i = 0; i < (int64_t)pass.n_tokens * (heads + 2 * kv_heads) * dim; i++)
+        qkv[i] = (float)(i % 31 - 15) * 0.1f;
+    a.k = kv;
+    a.v = kv + plane;
+    for (int32_t t = 0; t < pass.n_tokens; t++) {
+        seq[t] = t / q;
+        pos[t] = len - q + t % q;
+        base[t / q] = t / q * slot;
+        cap[t / q] = len;
+    }
+    for (int r = 0; r < rounds; r++) {
+        double t0 = seconds();
+        sb_threads_for(threads, 2 * plane / PAGE, 8, read_range, kv);
+        double t1 = seconds();
+        cpu->attend(exec, y, qkv, &a, &pass);
+        reads[r] = t1 - t0;
+        times[r] = seconds() - t1;
+    }
+    double read = median(reads, rounds), time = median(times, rounds), bytes = 8.0 * (double)plane;
+    printf("%4d %3d %4d %5d %6d %3d %10.1f %10.1f %10.2f %10.1f\n", (int)heads, (int)kv_heads, (int)dim,
+           (int)rows, (int)len, (int)q, bytes / time * 1e-9, bytes / read * 1e-9, read / time,
+           4.0 * heads * dim * (double)len * rows * q / time * 1e-9);
+    sb_free(&mem, kv);
+    sb_free(&mem, qkv);
+    sb_free(&mem, y);
+    sb_threads_free(threads);
+    cpu->exec_free(exec);
+    cpu->device_close(device);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct { const char *title; int32_t compute; enum sb_dtype dtype; int32_t simd; } cases[] = {
+        {"f32 weights", SPECBATCH_COMPUTE_F32, SB_F32, SPECBATCH_SIMD_AUTO},
+        {"bf16 weights", SPECBATCH_COMPUTE_F32, SB_BF16, SPECBATCH_SIMD_AUTO},
+        {"f16 weights", SPECBATCH_COMPUTE_F32, SB_F16, SPECBATCH_SIMD_AUTO},
+        {"bf16 compute", SPECBATCH_COMPUTE_BF16, SB_BF16, SPECBATCH_SIMD_AUTO},
+        {"f32 weights, AVX2", SPECBATCH_COMPUTE_F32, SB_F32, SPECBATCH_SIMD_AVX2},
+        {"bf16 weights, AVX2", SPECBATCH_COMPUTE_F32, SB_BF16, SPECBATCH_SIMD_AVX2}};
+    int rounds = argc > 1 ? atoi(argv[1]) : 5;
+    const char *only = argc > 2 ? argv[2] : "";
+    struct sb_fp_env env;
+
+    rounds = rounds < 1 ? 1 : rounds > MAX_ROUNDS ? MAX_ROUNDS : rounds;
+    cpu = sb_backend_cpu();
+    sb_port_fp_enter(&env);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int threads = 1; threads <= 2; threads++) {
+            struct bench b;
+            if (!strstr(cases[i].title, only))
+                continue;
+            bench_open(&b, cases[i].compute, cases[i].dtype, cases[i].simd, threads);
+            bench_gemm(&b, cases[i].title, rounds);
+            bench_close(&b);
+        }
+    if (!*only || strstr("attention", only)) {
+        printf("\nattention (K and V read against a plain read of them)\n%4s %3s %4s %5s %6s %3s %10s %10s "
+               "%10s %10s\n",
+               "h", "kv", "dim", "rows", "len", "q", "GB/s", "read GB/s", "ratio", "GFLOP/s");
+        for (int threads = 1; threads <= 2; threads++) {
+            printf("%d thread(s)\n", threads);
+            bench_attention(threads, 32, 8, 128, 8, 4096, 1, rounds);
+            bench_attention(threads, 32, 8, 128, 8, 4096, 6, rounds);
+            bench_attention(threads, 32, 32, 64, 8, 2048, 1, rounds);
+            bench_attention(threads, 32, 32, 64, 8, 2048, 6, rounds);
+            bench_attention(threads, 16, 2, 64, 1, 8192, 1, rounds);
+            bench_attention(threads, 32, 8, 128, 1, 1024, 128, rounds);
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,337 @@
+/*
+ * Decoding from end to end, as ratios within one run: what plain decoding makes of the memory's bandwidth,
+ * and what speculation makes of what it could be.
+ *
+ *   bench_speculation [--target DIR] [--draft DIR] [--draft-len K] [--max-new N] [--rounds R] [--threads T]
+ *
+ *   1. Plain, B = 1, beside a plain read of the very weights that a token needs, by the same threads. Reading
+ *      them is the floor of a token's time: share = read time / token time.
+ *   2. Speculative, B = 1, against its own limit. With E the tokens kept a round and c a draft pass over a
+ *      plain pass, both as measured, speculation can be E / (1 + K c) times as fast as plain, and share is
+ *      what it is of that. a is the acceptance that gives this E: E(a, K) = (1 - a^(K + 1)) / (1 - a).
+ *      Once with the draft model, once with a callback that knows the tokens and is right 4 times of 5: a
+ *      random draft agrees with nobody, and this shows what a good and free one would give.
+ *   3. Speculative against plain at B = 1, 2, 4, 8.
+ *
+ * What is compared alternates, and medians are taken, since machines are shared. Only decoding is timed: the
+ * clock starts when the prompts are in. Random checkpoints (make_checkpoint) measure as well as trained ones,
+ * but for their acceptance.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/model.h"
+#include "port.h"
+#include "specbatch.h"
+#include "status.h"
+#include "threads.h"
+
+enum { MAX_ROUNDS = 31, MAX_BATCH = 8, PROMPT = 16, BLOCK = 65536 };
+
+struct bench {
+    const char *target_dir, *draft_dir;
+    int32_t draft_len, max_new, rounds, threads;
+    specbatch_model *target, *draft;
+    int32_t *known; /* [max_new] what the target generates for the first prompt */
+};
+
+/* What the pool has done so far; differences of two are a run's, without its prompts. */
+struct figures {
+    double seconds, tokens, rows, draft_seconds, draft_passes, target_seconds, target_passes;
+};
+
+static void need(int32_t rc, const char *what)
+{
+    if (rc != SPECBATCH_OK) {
+        fprintf(stderr, "bench_speculation: %s: %s\n", what, specbatch_last_error());
+        exit(1);
+    }
+}
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int n)
+{
+    qsort(values, (size_t)n, sizeof *values, compare);
+    return values[n / 2];
+}
+
+/* ---------------------------------------------------------------- the plain read */
+
+typedef uint64_t block8 __attribute__((vector_size(64)));
+static volatile uint64_t sink;
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+__attribute__((target_clones("avx512f", "avx2", "default")))
+#endif
+static void read_blocks(void *ctx, int64_t first, int64_t last)
+{
+    const block8 *at = (const block8 *)((const char *)ctx + first * BLOCK);
+    const block8 *end = (const block8 *)((const char *)ctx + last * BLOCK);
+    block8 a = {0}, b = {0}, c = {0}, d = {0};
+
+    for (; at < end; at += 4) {
+        a += at[0];
+        b += at[1];
+        c += at[2];
+        d += at[3];
+    }
+    a += b + c + d;
+    sink = a[0] + a[1] + a[2] + a[3] + a[4] + a[5] + a[6] + a[7];
+}
+
+static uint64_t read_weight(struct sb_threads *threads, const struct sb_weight *weight)
+{
+    sb_threads_for(threads, (int64_t)(weight->bytes / BLOCK), 4, read_blocks, weight->data);
+    return weight->bytes;
+}
+
+/* Every weight that a token multiplies with, once. Returns the bytes. */
+static uint64_t read_model(struct sb_threads *threads, const struct specbatch_model *model)
+{
+    uint64_t bytes = read_weight(threads, &model->head);
+
+    for (int32_t i = 0; i < model->config.layers; i++) {
+        const struct sb_layer *layer = &model->layers[i];
+        bytes += read_weight(threads, &layer->qkv) + read_weight(threads, &layer->o);
+        bytes += read_weight(threads, &layer->gate_up) + read_weight(threads, &layer->down);
+    }
+    return bytes;
+}
+
+/* ------------------------------------------------------------------ a run of a pool */
+
+static double counter(const specbatch_pool *pool, const char *name)
+{
+    uint64_t value;
+    need(specbatch_pool_stat(pool, name, &value), name);
+    return (double)value;
+}
+
+static struct figures read_figures(const specbatch_pool *pool)
+{
+    const struct figures f = {
+        (double)sb_port_now_ns() * 1e-9, counter(pool, "tokens_committed"), counter(pool, "decode_rows"),
+        counter(pool, "draft_ns") * 1e-9, counter(pool, "draft_passes"),
+        counter(pool, "verify_ns") * 1e-9, counter(pool, "target_passes")};
+    return f;
+}
+
+static void submit(specbatch_pool *pool, const struct bench *bench, int32_t which)
+{
+    const int32_t vocab = specbatch_model_vocab_size(bench->target);
+    specbatch_request request = SPECBATCH_REQUEST_INIT;
+    int32_t ids[PROMPT];
+
+    for (int32_t i = 0; i < PROMPT; i++)
+        ids[i] = (int32_t)((uint32_t)(7919 * (i + 1) + 104729 * (which + 1)) % (uint32_t)vocab);
+    request.ids = ids;
+    request.n_ids = PROMPT;
+    request.max_new = bench->max_new;
+    request.flags = SPECBATCH_REQUEST_IGNORE_EOS;
+    need(specbatch_pool_submit(pool, &request, NULL), "submit");
+}
+
+/* Proposes the known tokens, about one in five of them spoilt: the same ones in every run. */
+static int32_t propose_known(void *user, uint64_t id, const int32_t *tokens, size_t n_tokens, int32_t k,
+                             int32_t *out)
+{
+    const struct bench *bench = user;
+    const int32_t done = (int32_t)n_tokens - PROMPT;
+    int32_t n = 0;
+
+    (void)id, (void)tokens;
+    for (; n < k && done + n < bench->max_new; n++)
+        out[n] = ((uint32_t)(done + n) * 2654435761u >> 16) % 5 ? bench->known[done + n] : -1;
+    return n;
+}
+
+/* The first prompt's tokens, for propose_known. */
+static void learn(struct bench *bench, specbatch_pool *pool)
+{
+    specbatch_result *result;
+    size_t n;
+
+    need(specbatch_pool_collect(pool, &result), "collect");
+    const int32_t *ids = specbatch_result_tokens(result, &n);
+    memcpy(bench->known, ids, n * sizeof *ids);
+    specbatch_result_free(result);
+}
+
+enum source { NO_DRAFT, MODEL_DRAFT, KNOWN_DRAFT };
+
+static struct figures run(struct bench *bench, enum source source, int32_t batch)
+{
+    specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
+    specbatch_model *draft = source == MODEL_DRAFT ? bench->draft : NULL;
+    specbatch_pool *pool;
+    struct figures begun, done;
+    size_t active = 1;
+
+    options.policy = source == NO_DRAFT ? SPECBATCH_POLICY_PLAIN : SPECBATCH_POLICY_RAGGED;
+    options.draft = source == KNOWN_DRAFT ? propose_known : NULL;
+    options.draft_user = bench;
+    options.batch = batch;
+    options.draft_len = bench->draft_len;
+    options.max_len = PROMPT + bench->max_new;
+    options.n_threads = bench->threads;
+    need(specbatch_pool_create(&pool, bench->target, draft, &options), "pool");
+    for (int32_t i = 0; i < batch; i++)
+        submit(pool, bench, i);
+    while (counter(pool, "tokens_committed") == 0)
+        need(specbatch_pool_step(pool, &active), "step");
+    begun = read_figures(pool);
+    while (active)
+        need(specbatch_pool_step(pool, &active), "step");
+    done = read_figures(pool);
+    if (source == NO_DRAFT && batch == 1)
+        learn(bench, pool);
+    specbatch_pool_free(pool);
+    done.seconds -= begun.seconds;
+    done.tokens -= begun.tokens;
+    done.rows -= begun.rows;
+    done.draft_seconds -= begun.draft_seconds;
+    done.draft_passes -= begun.draft_passes;
+    done.target_seconds -= begun.target_seconds;
+    done.target_passes -= begun.target_passes;
+    return done;
+}
+
+/* ------------------------------------------------------------------- the comparisons */
+
+static void bench_read(struct bench *bench)
+{
+    static const struct sb_mem mem = {NULL, NULL, NULL};
+    const int32_t n_threads = bench->threads ? bench->threads : sb_port_n_processors();
+    double reads[MAX_ROUNDS], tokens[MAX_ROUNDS];
+    struct sb_threads *threads;
+    uint64_t bytes = 0;
+
+    need(sb_threads_create(&threads, &mem, n_threads), "threads");
+    for (int i = 0; i < bench->rounds; i++) {
+        const double start = (double)sb_port_now_ns() * 1e-9;
+        bytes = read_model(threads, bench->target);
+        reads[i] = (double)sb_port_now_ns() * 1e-9 - start;
+        const struct figures plain = run(bench, NO_DRAFT, 1);
+        tokens[i] = plain.seconds / plain.tokens;
+    }
+    sb_threads_free(threads);
+    const double read = median(reads, bench->rounds), token = median(tokens, bench->rounds);
+    printf("1. plain, B = 1, %d threads: %.2f ms a token (%.1f tokens/s), %.0f MiB of weights: %.1f GB/s\n",
+           (int)n_threads, 1e3 * token, 1.0 / token, (double)bytes / 1048576.0, (double)bytes / token * 1e-9);
+    printf("   plain read of the same bytes: %.2f ms, %.1f GB/s.   share of it: %.2f\n\n", 1e3 * read,
+           (double)bytes / read * 1e-9, read / token);
+}
+
+/* a with E(a, K) = e; E grows with a. */
+static double acceptance(double e, int32_t k)
+{
+    double low = 0.0, high = 1.0;
+
+    for (int i = 0; i < 60; i++) {
+        const double a = 0.5 * (low + high);
+        double sum = 0.0, power = 1.0;
+        for (int32_t j = 0; j <= k; j++, power *= a)
+            sum += power;
+        if (sum < e)
+            low = a;
+        else
+            high = a;
+    }
+    return low;
+}
+
+static void bench_limit(struct bench *bench, enum source source, const char *name)
+{
+    double gains[MAX_ROUNDS], costs[MAX_ROUNDS], verifies[MAX_ROUNDS], e = 0.0;
+    const int32_t k = bench->draft_len;
+
+    for (int i = 0; i < bench->rounds; i++) {
+        const struct figures plain = run(bench, NO_DRAFT, 1);
+        const struct figures spec = run(bench, source, 1);
+        gains[i] = (spec.tokens / spec.seconds) / (plain.tokens / plain.seconds);
+        const double pass = plain.target_seconds / plain.target_passes;
+        costs[i] = spec.draft_passes > 0 ? spec.draft_seconds / spec.draft_passes / pass : 0.0;
+        verifies[i] = spec.target_seconds / spec.target_passes / pass;
+        e = spec.tokens / spec.rows;
+    }
+    const double gain = median(gains, bench->rounds), c = median(costs, bench->rounds);
+    const double limit = e / (1.0 + k * c);
+    printf("2. %s, B = 1, K = %d: E = %.2f tokens a round (a = %.2f), c = %.3f\n", name, (int)k, e,
+           acceptance(e, k), c);
+    printf("   %.2f times plain; limit E / (1 + K c) = %.2f.   share of it: %.2f   (a verify pass takes %.2f "
+           "plain passes)\n\n", gain, limit, gain / limit, median(verifies, bench->rounds));
+}
+
+static void bench_batches(struct bench *bench)
+{
+    printf("3. tokens/s at batch B\n   %4s %12s %12s %8s\n", "B", "plain", "speculative", "ratio");
+    for (int32_t batch = 1; batch <= MAX_BATCH; batch *= 2) {
+        double plain[MAX_ROUNDS], spec[MAX_ROUNDS], ratio[MAX_ROUNDS];
+        for (int i = 0; i < bench->rounds; i++) {
+            const struct figures p = run(bench, NO_DRAFT, batch);
+            const struct figures s = run(bench, MODEL_DRAFT, batch);
+            plain[i] = p.tokens / p.seconds;
+            spec[i] = s.tokens / s.seconds;
+            ratio[i] = spec[i] / plain[i];
+        }
+        printf("   %4d %12.1f %12.1f %8.2f\n", (int)batch, median(plain, bench->rounds),
+               median(spec, bench->rounds), median(ratio, bench->rounds));
+        fflush(stdout);
+    }
+}
+
+static int32_t number(const char *text, int32_t low, int32_t high)
+{
+    char *end;
+    const long value = strtol(text, &end, 10);
+
+    if (*end || end == text || value < low || value > high) {
+        fprintf(stderr, "bench_speculation: \"%s\" is not a number in %d..%d\n", text, (int)low, (int)high);
+        exit(2);
+    }
+    return (int32_t)value;
+}
+
+int main(int argc, char **argv)
+{
+    struct bench bench = {"examples/demo/target", "examples/demo/draft", 5, 64, 3, 0, NULL, NULL, NULL};
+
+    for (int i = 1; i < argc; i += 2) {
+        const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
+        if (strcmp(name, "--target") == 0)
+            bench.target_dir = value;
+        else if (strcmp(name, "--draft") == 0)
+            bench.draft_dir = value;
+        else if (strcmp(name, "--draft-len") == 0)
+            bench.draft_len = number(value, 1, 64);
+        else if (strcmp(name, "--max-new") == 0)
+            bench.max_new = number(value, 2, 100000);
+        else if (strcmp(name, "--rounds") == 0)
+            bench.rounds = number(value, 1, MAX_ROUNDS);
+        else if (strcmp(name, "--threads") == 0)
+            bench.threads = number(value, 1, 256);
+        else
+            need(sb_fail(SPECBATCH_E_INVALID, "unknown; see the top of the source"), name);
+    }
+    need(specbatch_model_open(&bench.target, bench.target_dir, NULL), "--target");
+    need(specbatch_model_open(&bench.draft, bench.draft_dir, NULL), "--draft");
+    printf("target %s, draft %s, %d tokens each\n%s\n\n", bench.target_dir, bench.draft_dir,
+           (int)bench.max_new, specbatch_model_fingerprint(bench.target));
+    if ((bench.known = calloc((size_t)bench.max_new, sizeof *bench.known)) == NULL)
+        need(sb_fail(SPECBATCH_E_NOMEM, "no memory"), "--max-new");
+    bench_read(&bench);
+    bench_limit(&bench, MODEL_DRAFT, "draft model");
+    bench_limit(&bench, KNOWN_DRAFT, "callback that is right 4 times of 5");
+    bench_batches(&bench);
+    free(bench.known);
+    specbatch_model_close(bench.draft);
+    specbatch_model_close(bench.target);
+    return 0;
+}
