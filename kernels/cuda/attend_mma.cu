@@ -30,7 +30,7 @@
  *     values     warp w: all queries x columns [D/4 w, D/4 (w+1))  V likewise; W (all 128 keys) from shared memory
  *
  *     shared:  K [128, D]  V [128, D]  Q [16 MT, D]  W [16 MT, 128]   16 bit, chunks of 16 bytes swizzled (mma.cuh)
- *              max, sum [16 MT, 4] f32   pos [16 MT]
+ *              max, sum [16 MT, 4] f32   pos [16 MT]   care [4]
  *
  * so that even one tile of 6 queries keeps all tensor cores busy behind the loads. K of the next split is fetched
  * during softmax and values, V during the next scores. A block has up to 64 KB in flight (D = 128); an H100 holds 3 blocks
@@ -84,7 +84,7 @@ template <enum sb_dtype TYPE_, int D_, int MT_> struct attend_shape {
         SUM_AT = MAX_AT + ROWS * WARPS * 4,
         POS_AT = SUM_AT + ROWS * WARPS * 4,
         CARE_AT = POS_AT + ROWS * 4,
-        SHARED = CARE_AT + 16,
+        SHARED = CARE_AT + WARPS * 4,
         RESIDENT_ = 228 * 1024 / (SHARED + 1024),
         REGISTERS = MT == 1 ? 4 : MT == 2 ? 3 : 2, /* blocks that the registers of a multiprocessor hold */
         RESIDENT = RESIDENT_ > REGISTERS ? REGISTERS : RESIDENT_
@@ -528,7 +528,7 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a, c
     const int first = a.walk ? 0 : (int)blockIdx.z, last = a.walk ? tile.highest / SPLIT : first;
     const int n_mma = (tile.n + 15) / 16;
     const int64_t from = a.base[tile.seq] + ((int64_t)kv_head * a.cap[tile.seq] + a.start[tile.seq]) * a.d;
-    volatile int *care = (volatile int *)(shared + S::CARE_AT);
+    int *care = (int *)(shared + S::CARE_AT);
     running<S> result;
 
     auto fetch = [&](const uint16_t *plane, int at, int split) { /* always one group */
@@ -544,8 +544,6 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a, c
     for (int split = first; split <= last; split++) {
         const int first_key = split * SPLIT, lowest = max(tile.lowest - first_key, 0);
         float o[S::MT][S::N8][4];
-        if (threadIdx.x == 0)
-            *care = 0;
         cp_async_wait<1>();
         __syncthreads(); /* K, Q and positions are here */
         {
@@ -557,11 +555,12 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a, c
             weigh<S>(s, shared, n_mma);
         }
         cp_async_wait<1>();
-        if (has_bad_values<S>(shared + S::V_AT, lowest, keys_of(tile, split)))
-            *care = 1;
+        const int is_bad = __any_sync(0xffffffffu, has_bad_values<S>(shared + S::V_AT, lowest, keys_of(tile, split)));
+        if (threadIdx.x % 32 == 0)
+            care[threadIdx.x / 32] = is_bad;
         __syncthreads(); /* V, weights and sums */
         values<S>(o, shared, n_mma);
-        if (*care)
+        if (care[0] | care[1] | care[2] | care[3])
             values_with_care<S>(o, shared, first_key, lowest);
         if (a.walk)
             result.add(o, shared, first_key, n_mma);
@@ -615,15 +614,14 @@ template <enum sb_dtype TYPE> __global__ void __launch_bounds__(THREADS) combine
 
 template <class S> cudaError_t launch_shape(const attend_args &a, int n_seqs, cudaStream_t stream)
 {
-    void (*const kernel)(attend_args) = attend_kernel<S>;
     const int64_t group = a.heads / a.kv_heads, each = (group + S::ROWS - 1) / S::ROWS * a.n_tokens;
     /* Runs of padding tokens lie between those of the sequences; blocks loop should there be more runs still. */
     const int64_t packed = a.n_tokens * group / S::ROWS + 2 * (int64_t)n_seqs;
     const dim3 grid((unsigned)(packed < each ? packed : each), (unsigned)a.kv_heads, a.walk ? 1u : (unsigned)a.splits);
-    cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::SHARED);
+    cudaError_t error = cudaFuncSetAttribute(attend_kernel<S>, cudaFuncAttributeMaxDynamicSharedMemorySize, S::SHARED);
 
     if (error == cudaSuccess)
-        error = SB_LAUNCH(kernel, grid, dim3(THREADS), S::SHARED, stream, a);
+        error = SB_LAUNCH(attend_kernel<S>, grid, dim3(THREADS), S::SHARED, stream, a);
     if (error != cudaSuccess || a.walk)
         return error;
     return SB_LAUNCH(combine_kernel<S::TYPE>, dim3((unsigned)a.heads, (unsigned)a.n_tokens), dim3(THREADS), 0, stream, a);

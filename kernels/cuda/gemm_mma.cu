@@ -165,16 +165,15 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) gemm_kernel(gemm_args
 
 template <enum sb_dtype TYPE, class S> cudaError_t launch_shape(gemm_args g, cudaStream_t stream)
 {
-    void (*const kernel)(gemm_args) = gemm_kernel<TYPE, S>;
     const int64_t row_tiles = ((int64_t)g.n_out + S::ROWS - 1) / S::ROWS;
-    cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::SHARED);
+    cudaError_t error = cudaFuncSetAttribute(gemm_kernel<TYPE, S>, cudaFuncAttributeMaxDynamicSharedMemorySize, S::SHARED);
 
     g.m_tiles = (g.m + S::X_ROWS - 1) / S::X_ROWS;
     if (error != cudaSuccess)
         return error;
     if (row_tiles * g.m_tiles > INT32_MAX)
         return cudaErrorInvalidConfiguration;
-    return SB_LAUNCH(kernel, dim3((unsigned)(row_tiles * g.m_tiles)), dim3(S::THREADS), S::SHARED, stream, g);
+    return SB_LAUNCH((gemm_kernel<TYPE, S>), dim3((unsigned)(row_tiles * g.m_tiles)), dim3(S::THREADS), S::SHARED, stream, g);
 }
 
 /* The widest block of which the matrix makes at least `BLOCKS`, or the narrowest. */
