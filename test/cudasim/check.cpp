@@ -118,7 +118,7 @@ void check_device(const void *at, size_t bytes, memory_state state)
 
 static uint64_t stamp_of(unsigned id)
 {
-    uint64_t warp_step = step[running_thread() / 32] & ((1u << STEP_BITS) - 1);
+    uint64_t warp_step = step[running_index / 32] & ((1u << STEP_BITS) - 1);
     return epoch << (ID_BITS + STEP_BITS) | warp_step << ID_BITS | id;
 }
 
@@ -127,7 +127,7 @@ static uint64_t stamp_of(unsigned id)
 static int races(uint64_t stamp, bool is_shared)
 {
     const uint64_t then = stamp >> (ID_BITS + STEP_BITS);
-    const unsigned id = stamp & ((1u << ID_BITS) - 1), me = running_thread();
+    const unsigned id = stamp & ((1u << ID_BITS) - 1), me = running_index;
 
     if (then == epoch) {
         const bool my_warp = id >= ID_WARP ? id - ID_WARP == me / 32 : id / 32 == me / 32;
@@ -141,7 +141,7 @@ static int races(uint64_t stamp, bool is_shared)
  * their loads since. */
 static unsigned reader_id(uint64_t stamp, bool is_shared)
 {
-    const unsigned id = stamp & ((1u << ID_BITS) - 1), me = running_thread(), my_warp = me / 32;
+    const unsigned id = stamp & ((1u << ID_BITS) - 1), me = running_index, my_warp = me / 32;
 
     if (races(stamp, is_shared) != 1)
         return me;
@@ -178,7 +178,7 @@ static void check_cells(cell *c, uintptr_t address, size_t bytes, bool is_write,
         if (is_write && (kind = races(c[i].reader, is_shared)) != 0)
             report_race(address, is_write, c[i].reader, "read", kind);
         if (is_write)
-            c[i].writer = stamp_of(running_thread());
+            c[i].writer = stamp_of(running_index);
         else
             c[i].reader = stamp_of(reader_id(c[i].reader, is_shared));
     }
@@ -207,7 +207,7 @@ static void check_access(const void *at, size_t bytes, bool is_write)
 {
     const uintptr_t address = reinterpret_cast<uintptr_t>(at);
 
-    if (!in_kernel() || !checking || pauses > 0 || on_fiber_stack(address))
+    if (!on_fiber || !checking || pauses > 0 || on_fiber_stack(address))
         return;
     if (address - device_base < device_bytes)
         check_cells(device_cells + (address - device_base) / 2, address, bytes, is_write, false);
@@ -228,7 +228,7 @@ void note_atomic(const void *address, size_t bytes)
     const uintptr_t at = reinterpret_cast<uintptr_t>(address);
     cell *c;
 
-    if (!in_kernel() || !checking)
+    if (!on_fiber || !checking)
         return;
     if (at - device_base < device_bytes)
         c = device_cells + (at - device_base) / 2;

@@ -22,7 +22,7 @@
 
 namespace cudasim {
 
-enum { MAX_THREADS = 1024, STACK_BYTES = 128 << 10, GUARD_BYTES = 4096, SHARED_BYTES = 227 << 10, GAP = 256 };
+enum { MAX_THREADS = 1024, STACKS = MAX_THREADS + 1, STACK_BYTES = 128 << 10, GUARD_BYTES = 4096, SHARED_BYTES = 227 << 10, GAP = 256 };
 
 /* ------------------------------------------------------------------ switching stacks */
 
@@ -103,11 +103,15 @@ struct array {
 };
 
 static thread threads[MAX_THREADS];
+unsigned running_index;
+bool on_fiber; /* a thread runs, on its own stack */
+uintptr_t stacks_at;
+size_t stacks_bytes;
 static char *stacks;
 static std::vector<char *> free_stacks;
+static char *ended_stack;
 static context scheduler;
 static thread *current; /* whose doing is going on */
-static bool on_fiber;   /* ... on its own stack */
 static const grid_launch *grid;
 static uint3 block;
 static unsigned n_threads;
@@ -122,14 +126,7 @@ uint3 thread_index() { return current->index; }
 uint3 block_index() { return block; }
 dim3 block_size() { return grid->shape.block; }
 dim3 grid_size() { return grid->shape.grid; }
-unsigned running_thread() { return (unsigned)(current - threads); }
-bool in_kernel() { return current != NULL; }
 const char *fault_text() { return text; }
-
-bool on_fiber_stack(uintptr_t address)
-{
-    return address - reinterpret_cast<uintptr_t>(stacks) < (size_t)MAX_THREADS * (STACK_BYTES + GUARD_BYTES);
-}
 
 void fault(const char *format, ...)
 {
@@ -138,7 +135,7 @@ void fault(const char *format, ...)
 
     if (current)
         n = (size_t)snprintf(text, sizeof text, "%s, block %u,%u,%u, thread %u: ", grid->name, block.x, block.y,
-                             block.z, running_thread());
+                             block.z, (unsigned)(current - threads));
     va_start(args, format);
     if (n < sizeof text)
         vsnprintf(text + n, sizeof text - n, format, args);
@@ -148,21 +145,17 @@ void fault(const char *format, ...)
         switch_stacks(current->ctx, scheduler);
 }
 
-static void yield_to_scheduler(thread_state state)
+static void thread_main();
+
+/* The stack of a thread that has ended is free once another one runs. */
+static void reclaim_stack()
 {
-    current->state = state;
-    switch_stacks(current->ctx, scheduler);
+    if (ended_stack)
+        free_stacks.push_back(ended_stack);
+    ended_stack = NULL;
 }
 
-static void thread_main()
-{
-    grid->run(grid->args);
-    free_stacks.push_back(current->stack); /* nothing runs on it between here and its next use */
-    yield_to_scheduler(DONE);
-    abort();
-}
-
-static void resume(thread &t)
+static void go_to(context &from, thread &t)
 {
     if (!t.stack) {
         t.stack = free_stacks.back();
@@ -170,17 +163,46 @@ static void resume(thread &t)
         prepare(t.ctx, t.stack, thread_main);
     }
     current = &t;
+    running_index = (unsigned)(&t - threads);
+    switch_stacks(from, t.ctx);
+}
+
+/* Goes on with the next lane if it can, past the scheduler. */
+static void pause_thread(thread_state state)
+{
+    thread *me = current, *next = me + 1;
+
+    me->state = state;
+    if (running_index % 32 != 31 && running_index + 1 < n_threads && next->state == READY)
+        go_to(me->ctx, *next);
+    else
+        switch_stacks(me->ctx, scheduler);
+    reclaim_stack();
+}
+
+static void thread_main()
+{
+    reclaim_stack();
+    grid->run(grid->args);
+    ended_stack = current->stack;
+    pause_thread(DONE);
+    abort();
+}
+
+static void resume(thread &t)
+{
     on_fiber = true;
-    switch_stacks(scheduler, t.ctx);
+    go_to(scheduler, t);
     on_fiber = false;
     current = NULL;
+    reclaim_stack();
 }
 
 /* ------------------------------------------------------------------ barriers and collectives */
 
 void block_barrier()
 {
-    yield_to_scheduler(AT_BARRIER);
+    pause_thread(AT_BARRIER);
 }
 
 void thread_fence()
@@ -190,18 +212,18 @@ void thread_fence()
 
 void collective(unsigned mask, collective_fn fn, void *part, bool orders)
 {
-    if (!(mask >> (running_thread() & 31u) & 1u))
+    if (!(mask >> (running_index & 31u) & 1u))
         fault("a warp operation with mask %08x that lacks the calling lane", mask);
     current->mask = mask;
     current->fn = fn;
     current->part = part;
     current->orders = orders;
     current->leads = false;
-    yield_to_scheduler(IN_COLLECTIVE);
+    pause_thread(IN_COLLECTIVE);
     if (!current->leads)
         return;
 
-    thread *warp = current - running_thread() % 32;
+    thread *warp = current - running_index % 32;
     void *parts[32];
     for (unsigned i = 0; i < 32; i++)
         parts[i] = mask >> i & 1u && warp + i < threads + n_threads ? warp[i].part : NULL;
@@ -329,8 +351,10 @@ static void *map(size_t bytes)
 
 static void set_up()
 {
-    stacks = static_cast<char *>(map((size_t)MAX_THREADS * (STACK_BYTES + GUARD_BYTES)));
-    for (int i = 0; i < MAX_THREADS; i++) /* a stack that overflows meets its guard */
+    stacks = static_cast<char *>(map((size_t)STACKS * (STACK_BYTES + GUARD_BYTES)));
+    stacks_at = reinterpret_cast<uintptr_t>(stacks);
+    stacks_bytes = (size_t)STACKS * (STACK_BYTES + GUARD_BYTES);
+    for (int i = 0; i < STACKS; i++) /* a stack that overflows meets its guard */
         mprotect(stacks + (size_t)i * (STACK_BYTES + GUARD_BYTES), GUARD_BYTES, PROT_NONE);
     arena_bytes = SHARED_BYTES + 64 * (GAP + 1024);
     arena = static_cast<char *>(map(arena_bytes));
@@ -347,7 +371,8 @@ bool run_grid(const grid_launch &launch)
     if (!stacks)
         set_up();
     free_stacks.clear();
-    for (int i = MAX_THREADS - 1; i >= 0; i--)
+    ended_stack = NULL;
+    for (int i = STACKS - 1; i >= 0; i--)
         free_stacks.push_back(stacks + (size_t)i * (STACK_BYTES + GUARD_BYTES) + GUARD_BYTES);
     grid = &launch;
     n_threads = launch.shape.block.x * launch.shape.block.y * launch.shape.block.z;

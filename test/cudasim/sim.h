@@ -29,9 +29,11 @@ bool run_grid(const grid_launch &launch); /* false: it faulted; fault_text() say
 const char *fault_text();
 /* Ends the running kernel: does not return to it. Outside of a kernel it only notes the text. */
 void fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
-unsigned running_thread(); /* index in its block */
-bool in_kernel();
-bool on_fiber_stack(uintptr_t address);
+extern bool on_fiber;          /* a thread of a kernel runs */
+extern unsigned running_index; /* ... this one of its block */
+extern uintptr_t stacks_at;
+extern size_t stacks_bytes;
+static inline bool on_fiber_stack(uintptr_t address) { return address - stacks_at < stacks_bytes; }
 
 /* check.cpp */
 extern bool checking; /* some code was compiled to report its accesses */
