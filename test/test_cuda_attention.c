@@ -1,10 +1,11 @@
 /*
- * Rotation, the cache and attention on CUDA. The f32 class has the CPU's bits. In the 16-bit class rotated q, k and v are
- * the f32 ones, the cache holds them rounded once, and attention is within a few roundings of double precision.
+ * Rotation, the cache and attention on CUDA. The f32 class has the CPU's bits. In the 16-bit class rotated q,
+ * k and v are the f32 ones, the cache holds them rounded once, and attention is within a few roundings of
+ * double precision.
  *
- * A sequence lies in planes of fresh device memory at some slot, capacity and start; only its own columns are ever
- * written, so reading any other is noticed. Its tokens are asked for all at once, alone, and mixed with another
- * sequence's: the bits of a token's result may depend on none of that.
+ * A sequence lies in planes of fresh device memory at some slot, capacity and start; only its own columns are
+ * ever written, so reading any other is noticed. Its tokens are asked for all at once, alone, and mixed with
+ * another sequence's: the bits of a token's result may depend on none of that.
  */
 #include "cuda/device.h"
 
@@ -42,8 +43,12 @@ static void layer_init(struct layer *l, int32_t heads, int32_t kv_heads, int32_t
     l->qkv = cpu_floats(2 * (int64_t)n * l->row);
     l->rotated = cpu_floats(2 * (int64_t)n * l->row);
     l->y = cpu_floats(2 * (int64_t)n * l->width);
-    *a = (struct sb_attention){.heads = heads, .kv_heads = kv_heads, .head_dim = head_dim, .rot_dim = 2 * half,
-                               .eps = 1e-6f, .scale = 3.0f / sqrtf((float)head_dim)};
+    *a = (struct sb_attention){.heads = heads,
+                               .kv_heads = kv_heads,
+                               .head_dim = head_dim,
+                               .rot_dim = 2 * half,
+                               .eps = 1e-6f,
+                               .scale = 3.0f / sqrtf((float)head_dim)};
     a->cos = l->tables;
     a->sin = l->tables + (int64_t)n * half;
 }
@@ -75,8 +80,14 @@ static void run_cpu(struct layer *l)
 {
     struct sb_attention a = l->attention;
     int32_t pos[512], seq[512];
-    struct sb_pass pass = {.n_tokens = 2 * l->n, .n_seqs = 2, .max_len = l->n, .pos = pos, .seq = seq, .base = l->base,
-                           .cap = l->cap, .start = l->start};
+    struct sb_pass pass = {.n_tokens = 2 * l->n,
+                           .n_seqs = 2,
+                           .max_len = l->n,
+                           .pos = pos,
+                           .seq = seq,
+                           .base = l->base,
+                           .cap = l->cap,
+                           .start = l->start};
 
     for (int32_t t = 0; t < 2 * l->n; t++) {
         seq[t] = t / l->n;
@@ -106,10 +117,14 @@ struct dev_layer {
 static struct dev_layer upload(const struct layer *l, enum sb_dtype type)
 {
     const int64_t half = l->attention.rot_dim / 2;
-    const struct sb_exec_limits limits = {.max_tokens = 2 * l->n, .max_width = l->row, .max_len = l->n,
-                                          .max_heads = l->attention.heads, .max_head_dim = l->attention.head_dim};
+    const struct sb_exec_limits limits = {.max_tokens = 2 * l->n,
+                                          .max_width = l->row,
+                                          .max_len = l->n,
+                                          .max_heads = l->attention.heads,
+                                          .max_head_dim = l->attention.head_dim};
     struct dev_layer d = {.host = l, .a = l->attention, .type = type};
-    const float *tables = given_floats(l->tables, 2 * l->n * half + 1), *norms = given_floats(l->norms, 2 * d.a.head_dim);
+    const float *tables = given_floats(l->tables, 2 * l->n * half + 1),
+                *norms = given_floats(l->norms, 2 * d.a.head_dim);
 
     d.a.cos = tables;
     d.a.sin = tables + l->n * half;
@@ -140,7 +155,8 @@ static cudaError_t run_order(const struct dev_layer *d, const struct order *o, f
     cudaError_t error;
 
     for (int32_t t = 0; t < o->n; t++) {
-        memcpy(qkv + (int64_t)t * l->row, l->qkv + ((int64_t)o->seq[t] * l->n + o->pos[t]) * l->row, (size_t)l->row * 4);
+        memcpy(qkv + (int64_t)t * l->row, l->qkv + ((int64_t)o->seq[t] * l->n + o->pos[t]) * l->row,
+               (size_t)l->row * 4);
         pass.max_len = o->pos[t] + 1 > pass.max_len ? o->pos[t] + 1 : pass.max_len;
     }
     dev_qkv = given_floats(qkv, (int64_t)o->n * l->row);
@@ -172,12 +188,15 @@ static int cache_is_right(const struct layer *l, const void *plane, enum sb_dtyp
 
     for (int32_t s = 0; s < 2; s++)
         for (int64_t i = 0; i < (int64_t)l->n * a->kv_heads * a->head_dim; i++) {
-            const int64_t t = i / a->head_dim / a->kv_heads, h = i / a->head_dim % a->kv_heads, d = i % a->head_dim;
+            const int64_t t = i / a->head_dim / a->kv_heads, h = i / a->head_dim % a->kv_heads,
+                          d = i % a->head_dim;
             const int64_t at = l->base[s] + (h * l->cap[s] + l->start[s] + t) * a->head_dim + d;
-            const float value = l->rotated[(s * l->n + t) * l->row + (a->heads + (is_v ? a->kv_heads : 0) + h) * a->head_dim + d];
+            const float value = l->rotated[(s * l->n + t) * l->row +
+                                           (a->heads + (is_v ? a->kv_heads : 0) + h) * a->head_dim + d];
             uint32_t expected = 0;
             put(&expected, 0, value, type, 1);
-            if (memcmp((const char *)plane + (size_t)at * sb_dtype_size(type), &expected, sb_dtype_size(type)) != 0)
+            if (memcmp((const char *)plane + (size_t)at * sb_dtype_size(type), &expected,
+                       sb_dtype_size(type)) != 0)
                 return 0;
         }
     return 1;
@@ -267,9 +286,11 @@ static void check_whole(const struct dev_layer *d, float *qkv, char *whole)
     for (int32_t t = 0; t < o.n && d->type != SB_F32; t += 1 + t / 4) {
         exact_attention(exact, l, o.seq[t], o.pos[t], d->type);
         for (int32_t i = 0; i < (int32_t)(row / 2); i++) {
-            const double got = (double)cpu_widen(whole + (size_t)t * row, i, d->type), want = i < l->width ? exact[i] : 0.0;
+            const double got = (double)cpu_widen(whole + (size_t)t * row, i, d->type),
+                         want = i < l->width ? exact[i] : 0.0;
             if (!(fabs(got - want) <= (i < l->width ? 2 * (d->type == SB_BF16 ? 0x1p-8 : 0x1p-11) : 0.0)))
-                FAIL("%s: token %d, element %d is %g, expected %g", sb_dtype_name(d->type), (int)t, (int)i, got, want);
+                FAIL("%s: token %d, element %d is %g, expected %g", sb_dtype_name(d->type), (int)t, (int)i,
+                     got, want);
         }
     }
     free(exact);
@@ -289,8 +310,8 @@ static void check_steps(const struct dev_layer *d, float *qkv, const char *whole
         CHECK_CUDA(run_order(d, &o, qkv, y));
         for (int32_t t = 0; t < o.n; t++)
             if (memcmp(y + (size_t)t * row, whole + (size_t)(o.seq[t] * l->n + o.pos[t]) * row, row) != 0)
-                FAIL("%s: position %d of sequence %d, %d tokens in the pass", sb_dtype_name(d->type), (int)o.pos[t],
-                     (int)o.seq[t], (int)o.n);
+                FAIL("%s: position %d of sequence %d, %d tokens in the pass", sb_dtype_name(d->type),
+                     (int)o.pos[t], (int)o.seq[t], (int)o.n);
     }
     free(y);
 }
@@ -331,9 +352,10 @@ static void check_shapes(enum sb_dtype type, const int32_t shapes[][6], int n)
     }
 }
 
-static const int32_t shapes[][6] = {{1, 1, 4, 1, 0, 0},    {2, 1, 12, 70, 1, 0},   {4, 2, 20, 66, 0, 1},  {3, 3, 24, 65, 1, 1},
-                                    {4, 1, 64, 130, 0, 0}, {4, 2, 80, 33, 1, 0},   {14, 2, 64, 20, 1, 1}, {2, 1, 128, 67, 1, 0},
-                                    {2, 1, 256, 10, 0, 0}, {40, 1, 16, 10, 0, 1}};
+static const int32_t shapes[][6] = {{1, 1, 4, 1, 0, 0},    {2, 1, 12, 70, 1, 0},  {4, 2, 20, 66, 0, 1},
+                                    {3, 3, 24, 65, 1, 1},  {4, 1, 64, 130, 0, 0}, {4, 2, 80, 33, 1, 0},
+                                    {14, 2, 64, 20, 1, 1}, {2, 1, 128, 67, 1, 0}, {2, 1, 256, 10, 0, 0},
+                                    {40, 1, 16, 10, 0, 1}};
 
 static void test_attend_reference(void)
 {

@@ -1,6 +1,6 @@
 /*
- * The simulator of test/cudasim by itself: it notices what it says it notices, and its runtime behaves as CUDA's: work
- * waits in streams, graphs replay addresses, errors of kernels stay.
+ * The simulator of test/cudasim by itself: it notices what it says it notices, and its runtime behaves as
+ * CUDA's: work waits in streams, graphs replay addresses, errors of kernels stay.
  */
 #include "cudasim.h"
 
@@ -10,8 +10,8 @@
 
 enum { N = 64 };
 
-cudaError_t cudasim_fault_kernel(const char *name, float *memory, float *out, unsigned blocks, unsigned threads,
-                                 size_t shared, cudaStream_t stream);
+cudaError_t cudasim_fault_kernel(const char *name, float *memory, float *out, unsigned blocks,
+                                 unsigned threads, size_t shared, cudaStream_t stream);
 
 /* ------------------------------------------------------------------ what is detected */
 
@@ -67,7 +67,8 @@ static void test_faults(void)
             FAIL("%s: \"%s\", expected \"%s\"", cases[i].kernel, got, cases[i].text);
         if (got[0]) /* sticky: every call says so until the device is as new */
             CHECK(cudaMalloc((void **)&memory, 4) == cudaErrorIllegalAddress &&
-                  cudaGetLastError() == cudaErrorIllegalAddress && cudaGetLastError() == cudaErrorIllegalAddress);
+                  cudaGetLastError() == cudaErrorIllegalAddress &&
+                  cudaGetLastError() == cudaErrorIllegalAddress);
         cudasim_recover();
         free_all();
     }
@@ -99,9 +100,12 @@ static void test_launch_shapes(void)
 {
     float *memory = given_floats((const float[N]){0.0f}, N);
 
-    CHECK(cudasim_fault_kernel("device_read", memory, memory, 0, N, 0, stream) == cudaErrorInvalidConfiguration);
-    CHECK(cudasim_fault_kernel("device_read", memory, memory, 1, 1025, 0, stream) == cudaErrorInvalidConfiguration);
-    CHECK(cudasim_fault_kernel("device_read", memory, memory, 1, N, 49 << 10, stream) == cudaErrorInvalidValue);
+    CHECK(cudasim_fault_kernel("device_read", memory, memory, 0, N, 0, stream) ==
+          cudaErrorInvalidConfiguration);
+    CHECK(cudasim_fault_kernel("device_read", memory, memory, 1, 1025, 0, stream) ==
+          cudaErrorInvalidConfiguration);
+    CHECK(cudasim_fault_kernel("device_read", memory, memory, 1, N, 49 << 10, stream) ==
+          cudaErrorInvalidValue);
     CHECK(cudaGetLastError() == cudaErrorInvalidValue && cudaGetLastError() == cudaSuccess); /* not sticky */
     free_all();
 }
@@ -222,7 +226,8 @@ static void test_machine(void)
     cudasim_configure(&machine);
     CHECK_CUDA(cudaGetDeviceProperties(&properties, 0));
     CHECK_INT(properties.major, 7);
-    CHECK(cudasim_fault_kernel("nothing_wrong", NULL, NULL, 1, N, 0, stream) == cudaErrorNoKernelImageForDevice);
+    CHECK(cudasim_fault_kernel("nothing_wrong", NULL, NULL, 1, N, 0, stream) ==
+          cudaErrorNoKernelImageForDevice);
     machine.devices = 0;
     cudasim_configure(&machine);
     CHECK(cudaGetDeviceCount(&n) == cudaErrorNoDevice && n == 0);
@@ -243,7 +248,8 @@ static void test_failing_launch(void)
     cudasim_fail_launch(2);
     CHECK_CUDA(cudasim_fault_kernel("nothing_wrong", memory, NULL, 1, N, 0, stream));
     CHECK_CUDA(cudaStreamSynchronize(stream));
-    CHECK_CUDA(cudasim_fault_kernel("nothing_wrong", memory, NULL, 1, N, 0, stream)); /* queued: not yet known */
+    /* Queued: not yet known. */
+    CHECK_CUDA(cudasim_fault_kernel("nothing_wrong", memory, NULL, 1, N, 0, stream));
     CHECK(cudaStreamSynchronize(stream) == cudaErrorIllegalAddress);
     CHECK(cudaStreamSynchronize(stream) == cudaErrorIllegalAddress);
     cudasim_recover();
@@ -269,21 +275,23 @@ static int multiply(float *y, const float *x, const float *w, uint64_t m, uint64
     ok = !cublasLtCreate(&lt) && !cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F) &&
          !cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed) &&
          !cublasLtMatmulPreferenceCreate(&preference) &&
-         !cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &plenty, 8) &&
+         !cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &plenty,
+                                               8) &&
          !cublasLtMatrixLayoutInit(&a, CUDA_R_32F, k, n, (int64_t)k) &&
          !cublasLtMatrixLayoutInit(&b, CUDA_R_32F, k, m, (int64_t)k) &&
          !cublasLtMatrixLayoutInit(&d, CUDA_R_32F, n, m, (int64_t)n) &&
-         !cublasLtMatmulAlgoGetHeuristic(lt, desc, &a, &b, &d, &d, preference, 8, found, &n_found) && pick < n_found;
-    ok = ok && !cublasLtMatmul(lt, desc, &one, w, &a, x, &b, &zero, y, &d, y, &d, &found[pick].algo, fresh(plenty),
-                               plenty, stream);
+         !cublasLtMatmulAlgoGetHeuristic(lt, desc, &a, &b, &d, &d, preference, 8, found, &n_found) &&
+         pick < n_found;
+    ok = ok && !cublasLtMatmul(lt, desc, &one, w, &a, x, &b, &zero, y, &d, y, &d, &found[pick].algo,
+                               fresh(plenty), plenty, stream);
     (void)cublasLtMatmulPreferenceDestroy(preference);
     (void)cublasLtMatmulDescDestroy(desc);
     (void)cublasLtDestroy(lt);
     return ok;
 }
 
-/* The un-split algorithms have the chain's bits; the split one, offered first, has not; a broken library is broken
- * for many rows only. */
+/* The un-split algorithms have the chain's bits; the split one, offered first, has not; a broken library is
+ * broken for many rows only. */
 static void test_products(void)
 {
     enum { M = 9, OUT = 17, K = 200 };

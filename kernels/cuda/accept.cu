@@ -1,6 +1,7 @@
 /*
- * Greedy acceptance (paper, Algorithm 1, lines 8-15): how many leading proposals the target agrees with. A thread a row;
- * kernels/cpu/accept.c draws the rows. Counts stay on the device: the next draft step reads them there.
+ * Greedy acceptance (paper, Algorithm 1, lines 8-15): how many leading proposals the target agrees with. A
+ * thread a row; kernels/cpu/accept.c draws the rows. Counts stay on the device: the next draft step reads
+ * them there.
  *
  *     tokens, picks [n_rows, stride]      n_draft, n_accept [n_rows]
  */
@@ -27,6 +28,6 @@ extern "C" cudaError_t sb_cuda_accept(const int32_t *tokens, const int32_t *pick
 {
     if (n_rows == 0)
         return cudaSuccess;
-    return SB_LAUNCH(count_accepted, dim3((unsigned)((n_rows + THREADS - 1) / THREADS)), dim3(THREADS), 0, stream,
-                     tokens, picks, n_draft, n_rows, stride, n_accept);
+    return SB_LAUNCH(count_accepted, dim3((unsigned)((n_rows + THREADS - 1) / THREADS)), dim3(THREADS), 0,
+                     stream, tokens, picks, n_draft, n_rows, stride, n_accept);
 }

@@ -2,7 +2,7 @@
  * Element by element: SwiGLU, and the bias of a product that a library made.
  *
  *     swiglu     gate_up [m, 2 n] f32, gate then up  ->  y [m, ld] of `type`, zeros from n on
- *                silu(x) = x / (1 + e^-x): e^-x is infinite for very negative x and the quotient -0, never NaN
+ *                silu(x) = x / (1 + e^-x): e^-x is infinite for very negative x, the quotient -0, never NaN
  *     add_bias   y [m, n_out] f32 += bias [n_out]
  *
  * The f32 values are the CPU's (kernels/cpu/act.c): the same exp, one rounding an operation.
@@ -49,7 +49,8 @@ extern "C" cudaError_t sb_cuda_swiglu(void *y, enum sb_dtype type, const float *
     return error;
 }
 
-extern "C" cudaError_t sb_cuda_add_bias(float *y, const float *bias, int32_t m, int32_t n_out, cudaStream_t stream)
+extern "C" cudaError_t sb_cuda_add_bias(float *y, const float *bias, int32_t m, int32_t n_out,
+                                        cudaStream_t stream)
 {
     if (m == 0)
         return cudaSuccess;

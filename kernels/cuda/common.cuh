@@ -1,12 +1,13 @@
 /*
- * What the CUDA kernels share: how they are launched, the element types, and the arithmetic of the CPU kernels.
+ * What the CUDA kernels share: how they are launched, the element types, and the arithmetic of the CPU
+ * kernels.
  *
- * Compile with -fmad=false -ftz=true -prec-div=true -prec-sqrt=true: a multiply-add is fused where fmaf stands and
- * nowhere else, denormals are zero, division and root are rounded correctly. That is the CPU kernels'
- * arithmetic (kernels/cpu/vec.h, math.h), so the f32 class can give their bits.
+ * Compile with -fmad=false -ftz=true -prec-div=true -prec-sqrt=true: a multiply-add is fused where fmaf
+ * stands and nowhere else, denormals are zero, division and root are rounded correctly. That is the CPU
+ * kernels' arithmetic (kernels/cpu/vec.h, math.h), so the f32 class can give their bits.
  *
- * A header that stands in for the CUDA runtime on a host (test/cudasim) brings its own SB_LAUNCH, SB_SHARED and
- * SB_DYNAMIC_SHARED; kernels use nothing else that only nvcc understands.
+ * A header that stands in for the CUDA runtime on a host (test/cudasim) brings its own SB_LAUNCH, SB_SHARED
+ * and SB_DYNAMIC_SHARED; kernels use nothing else that only nvcc understands.
  */
 #ifndef SB_CUDA_COMMON_CUH
 #define SB_CUDA_COMMON_CUH
@@ -43,10 +44,13 @@ __device__ __forceinline__ float sb_to_f32(__half v) { return __half2float(v); }
 /* To nearest, ties to even; a value beyond f16 becomes infinite. */
 template <typename T> __device__ __forceinline__ T sb_from_f32(float v);
 template <> __device__ __forceinline__ float sb_from_f32<float>(float v) { return v; }
-template <> __device__ __forceinline__ __nv_bfloat16 sb_from_f32<__nv_bfloat16>(float v) { return __float2bfloat16_rn(v); }
+template <> __device__ __forceinline__ __nv_bfloat16 sb_from_f32<__nv_bfloat16>(float v)
+{
+    return __float2bfloat16_rn(v);
+}
 template <> __device__ __forceinline__ __half sb_from_f32<__half>(float v) { return __float2half_rn(v); }
 
-/* For the cache: f16 stops at its largest value (an infinity there would turn into NaN in rows that read it). */
+/* For the cache: f16 stops at its largest value (rows that read an infinity there would turn into NaN). */
 template <typename T> __device__ __forceinline__ T sb_to_cache(float v) { return sb_from_f32<T>(v); }
 template <> __device__ __forceinline__ __half sb_to_cache<__half>(float v)
 {
@@ -123,8 +127,8 @@ __device__ __forceinline__ float sb_log(float x)
     return fmaf(n, 0.693359375f, f + y);
 }
 
-/* Sixteen lanes, each with its part of a sum: v_hsum's tree. The result is in lane 0 of the sixteen; all lanes
- * of the warp take part. */
+/* Sixteen lanes, each with its part of a sum: v_hsum's tree. The result is in lane 0 of the sixteen; all
+ * lanes of the warp take part. */
 __device__ __forceinline__ float sb_hsum16(float v)
 {
     for (int half = 8; half > 0; half /= 2)

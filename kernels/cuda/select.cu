@@ -1,12 +1,12 @@
 /*
- * The one selection rule (greedy): the largest of logits[i][0..limit), ties to the lowest id, -1 when one is NaN;
- * with it, where asked for, the natural-log probability and the margin over the second. One block a row.
+ * The one selection rule (greedy): the largest of logits[i][0..limit), ties to the lowest id, -1 when one is
+ * NaN; with it, where asked for, the natural-log probability and the margin over the second. One block a row.
  *
- * The largest value and the lowest id that has it do not depend on the order of comparisons, so 1024 threads look at
- * a stride each and merge. The log-probability is -log(sum e^(x - max)), a sum of floats: to have the CPU's bits
- * (kernels/cpu/select.c) it is sixteen running sums in ascending order and the fixed tree. All threads compute the
- * powers, a piece at a time; sixteen add them up. That costs about 20 us for 150,000 logits, all rows at once, and
- * only when asked for.
+ * The largest value and the lowest id that has it do not depend on the order of comparisons, so 1024 threads
+ * look at a stride each and merge. The log-probability is -log(sum e^(x - max)), a sum of floats: to have the
+ * CPU's bits (kernels/cpu/select.c) it is sixteen running sums in ascending order and the fixed tree. All
+ * threads compute the powers, a piece at a time; sixteen add them up. That costs about 20 us for 150,000
+ * logits, all rows at once, and only when asked for.
  */
 #include "kernels/cuda/common.cuh"
 
@@ -23,7 +23,8 @@ static __device__ __forceinline__ struct top merged(struct top a, struct top b)
     const bool b_wins = b.first > a.first || (b.first == a.first && b.id < a.id);
     const struct top winner = b_wins ? b : a;
     const float loser = b_wins ? a.first : b.first;
-    struct top out = {winner.first, sb_max(sb_max(a.second, b.second), loser), winner.id, a.has_nan | b.has_nan};
+    struct top out = {winner.first, sb_max(sb_max(a.second, b.second), loser), winner.id,
+                      a.has_nan | b.has_nan};
     return out;
 }
 
@@ -75,8 +76,8 @@ static __device__ float exp_sum(const float *row, int32_t limit, float max, floa
 }
 
 static __global__ void __launch_bounds__(THREADS, 1)
-    select_ids(const float *logits, int64_t stride, int32_t limit, const int32_t *at, int32_t *ids, float *logprob,
-               float *margin)
+    select_ids(const float *logits, int64_t stride, int32_t limit, const int32_t *at, int32_t *ids,
+               float *logprob, float *margin)
 {
     SB_SHARED(struct top, tops, WARPS);
     SB_SHARED(float, powers, PIECE);
@@ -92,14 +93,17 @@ static __global__ void __launch_bounds__(THREADS, 1)
     if (logprob)
         logprob[out] = top.has_nan ? NAN : -sb_log(sum);
     if (margin)
-        margin[out] = limit == 1 ? INFINITY : top.has_nan ? NAN : top.first - top.second + 0.0f; /* -0 becomes 0 */
+        margin[out] = limit == 1    ? INFINITY
+                      : top.has_nan ? NAN
+                                    : top.first - top.second + 0.0f; /* -0 becomes 0 */
 }
 
-extern "C" cudaError_t sb_cuda_select(const float *logits, int32_t m, int32_t stride, int32_t limit, const int32_t *at,
-                                      int32_t *ids, float *logprob, float *margin, cudaStream_t stream)
+extern "C" cudaError_t sb_cuda_select(const float *logits, int32_t m, int32_t stride, int32_t limit,
+                                      const int32_t *at, int32_t *ids, float *logprob, float *margin,
+                                      cudaStream_t stream)
 {
     if (m == 0)
         return cudaSuccess;
-    return SB_LAUNCH(select_ids, dim3((unsigned)m), dim3(THREADS), 0, stream, logits, stride, limit, at, ids, logprob,
-                     margin);
+    return SB_LAUNCH(select_ids, dim3((unsigned)m), dim3(THREADS), 0, stream, logits, stride, limit, at, ids,
+                     logprob, margin);
 }

@@ -1,6 +1,6 @@
 /*
- * For tests of kernels: memory of the device that a test takes and gives back at once, and elements of 16 bits. Works
- * on whatever the runtime drives, the simulator or a GPU.
+ * For tests of kernels: memory of the device that a test takes and gives back at once, and elements of 16
+ * bits. Works on whatever the runtime drives, the simulator or a GPU.
  */
 #ifndef TEST_CUDA_DEVICE_H
 #define TEST_CUDA_DEVICE_H

@@ -1,16 +1,17 @@
 /*
- * cublasLt: D = A^T B in columns, A [k, n] and B [k, m] of f32, bf16 or f16, D [n, m] f32, bias over n if asked for.
+ * cublasLt: D = A^T B in columns, A [k, n] and B [k, m] of f32, bf16 or f16, D [n, m] f32, bias over n if
+ * asked for.
  *
- * An un-split algorithm is one chain of fused multiply-adds over ascending k, from 0: what the simulator's mma and the
- * CPU compute. A split one adds the chains of its parts, so its bits differ, as a real one's do. The heuristic offers,
- * in this order, so that a caller has to look:
+ * An un-split algorithm is one chain of fused multiply-adds over ascending k, from 0: what the simulator's
+ * mma and the CPU compute. A split one adds the chains of its parts, so its bits differ, as a real one's do.
+ * The heuristic offers, in this order, so that a caller has to look:
  *
- *     id 66 stages 35 split-k 2     wants workspace, not offered without it or when the reduction mask forbids it
+ *     id 66 stages 35 split-k 2     not without workspace, nor when the reduction mask forbids it
  *     id 13 (a gemv family)         for m = 1; adds in another order (descending k)
  *     id 66 stages 35 split-k 1     two tiles, the same bits
  *
- * cudasim_break_blas makes the un-split algorithms round differently for m of more rows than the given one: a library whose class
- * depends on m, which the backend's self-test must refuse.
+ * cudasim_break_blas makes the un-split algorithms round differently for m of more rows than the given one: a
+ * library whose class depends on m, which the backend's self-test must refuse.
  */
 #include "cublasLt.h"
 
@@ -121,8 +122,9 @@ static cudaError_t multiply(const product &p)
 static bool is_supported(const desc &t, const layout &a, const layout &b, const layout &d)
 {
     return t.compute == CUBLAS_COMPUTE_32F && t.trans_a == CUBLAS_OP_T && t.trans_b == CUBLAS_OP_N &&
-           a.type == b.type && d.type == CUDA_R_32F && a.rows == b.rows && d.rows == a.cols && d.cols == b.cols &&
-           a.ld >= (int64_t)a.rows && b.ld >= (int64_t)b.rows && d.ld >= (int64_t)d.rows && d.rows > 0 && d.cols > 0;
+           a.type == b.type && d.type == CUDA_R_32F && a.rows == b.rows && d.rows == a.cols &&
+           d.cols == b.cols && a.ld >= (int64_t)a.rows && b.ld >= (int64_t)b.rows &&
+           d.ld >= (int64_t)d.rows && d.rows > 0 && d.cols > 0;
 }
 
 static bool is_device_matrix(const void *at, const layout &l)
@@ -158,8 +160,19 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t comp
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (!is_device_matrix(a, la) || !is_device_matrix(b, lb) || !is_device_matrix(d, ld))
         return CUBLAS_STATUS_INVALID_VALUE;
-    product p = {(const char *)a, (const char *)b, (float *)d, t.epilogue == CUBLASLT_EPILOGUE_BIAS ? t.bias : NULL,
-                 la.type, lb.type, (int64_t)ld.rows, (int64_t)ld.cols, (int64_t)la.rows, la.ld, lb.ld, ld.ld, how};
+    product p = {(const char *)a,
+                 (const char *)b,
+                 (float *)d,
+                 t.epilogue == CUBLASLT_EPILOGUE_BIAS ? t.bias : NULL,
+                 la.type,
+                 lb.type,
+                 (int64_t)ld.rows,
+                 (int64_t)ld.cols,
+                 (int64_t)la.rows,
+                 la.ld,
+                 lb.ld,
+                 ld.ld,
+                 how};
     return enqueue(stream, [p] { return multiply(p); }) == cudaSuccess ? CUBLAS_STATUS_SUCCESS
                                                                        : CUBLAS_STATUS_EXECUTION_FAILED;
 }
@@ -203,8 +216,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
 }
 
 cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *opaque,
-                                                    cublasLtMatmulAlgoConfigAttributes_t attribute, void *value,
-                                                    size_t size, size_t *written)
+                                                    cublasLtMatmulAlgoConfigAttributes_t attribute,
+                                                    void *value, size_t size, size_t *written)
 {
     const algo how = read<algo>(opaque);
     int32_t v;
@@ -227,8 +240,9 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *
 }
 
 cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t computeDesc,
-                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
-                                       cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t *opaque,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t *opaque,
                                        cublasLtMatmulHeuristicResult_t *result)
 {
     (void)c;
@@ -274,8 +288,8 @@ cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t l, size_
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *l, cudaDataType_t type, uint64_t rows, uint64_t cols,
-                                          int64_t ld)
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *l, cudaDataType_t type, uint64_t rows,
+                                          uint64_t cols, int64_t ld)
 {
     *l = new cublasLtMatrixLayoutOpaque_t;
     return cublasLtMatrixLayoutInit(*l, type, rows, cols, ld);
@@ -287,7 +301,8 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l)
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *t, cublasComputeType_t compute, cudaDataType_t scale)
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *t, cublasComputeType_t compute,
+                                        cudaDataType_t scale)
 {
     if (scale != CUDA_R_32F)
         return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -302,8 +317,9 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t t)
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t opaque, cublasLtMatmulDescAttributes_t attribute,
-                                              const void *value, size_t size)
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t opaque,
+                                              cublasLtMatmulDescAttributes_t attribute, const void *value,
+                                              size_t size)
 {
     desc t = read<desc>(opaque);
     int32_t v = 0;
@@ -339,8 +355,8 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p)
 }
 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t opaque,
-                                                    cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
-                                                    size_t size)
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void *value, size_t size)
 {
     preference p = read<preference>(opaque);
     uint64_t v = 0;

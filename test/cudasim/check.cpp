@@ -1,14 +1,15 @@
 /*
  * Watches the loads and stores of kernels.
  *
- * The compiler, told -fsanitize=thread, calls __tsan_read4(address) and its like before each access that another
- * thread could see. These are those functions, with other checks behind them than that sanitizer's. For every two
- * bytes of device and shared memory there is a cell with the last store and the last load:
+ * The compiler, told -fsanitize=thread, calls __tsan_read4(address) and its like before each access that
+ * another thread could see. These are those functions, with other checks behind them than that sanitizer's.
+ * For every two bytes of device and shared memory there is a cell with the last store and the last load:
  *
- *     stamp:  epoch (37 bits) | warp step (16 bits) | thread (11 bits)        writer: 0 not allocated, 1 never written
+ *     stamp:  epoch (37 bits) | warp step (16 bits) | thread (11 bits)
+ *     writer: 0 not allocated, 1 never written, else a stamp
  *
- * The epoch counts barriers, blocks and grids and never goes back, so a stamp tells whether an access happened between
- * the same two barriers, in an earlier block of this grid, or in another grid.
+ * The epoch counts barriers, blocks and grids and never goes back, so a stamp tells whether an access
+ * happened between the same two barriers, in an earlier block of this grid, or in another grid.
  */
 #include "sim.h"
 
@@ -109,7 +110,8 @@ void check_device_region(const void *base, size_t bytes)
 
 void check_device(const void *at, size_t bytes, memory_state state)
 {
-    uint64_t writer = state == MEMORY_WRITTEN ? (uint64_t)HOST_EPOCH << (ID_BITS + STEP_BITS) : (uint64_t)state;
+    uint64_t writer =
+        state == MEMORY_WRITTEN ? (uint64_t)HOST_EPOCH << (ID_BITS + STEP_BITS) : (uint64_t)state;
     if (checking && bytes > 0)
         set_cells(device_cells + (reinterpret_cast<uintptr_t>(at) - device_base) / 2, bytes, writer);
 }
@@ -137,8 +139,8 @@ static int races(uint64_t stamp, bool is_shared)
     return !is_shared && !fenced && then >= grid_epoch && then < block_epoch ? 2 : 0;
 }
 
-/* Whom a load's stamp names: the thread, or its warp or everybody when others have read here and nothing has ordered
- * their loads since. */
+/* Whom a load's stamp names: the thread, or its warp or everybody when others have read here and nothing has
+ * ordered their loads since. */
 static unsigned reader_id(uint64_t stamp, bool is_shared)
 {
     const unsigned id = stamp & ((1u << ID_BITS) - 1), me = running_index, my_warp = me / 32;
@@ -156,8 +158,8 @@ static void report_race(uintptr_t address, bool is_write, uint64_t stamp, const 
     char who[40];
 
     snprintf(who, sizeof who, id >= ID_WARP ? "several threads" : "thread %u", id);
-    fault("race: it %s %#lx, %s by %s of %s", is_write ? "writes" : "reads", (unsigned long)address, other, who,
-          kind == 2 ? "another block of the grid" : "the block with no barrier between");
+    fault("race: it %s %#lx, %s by %s of %s", is_write ? "writes" : "reads", (unsigned long)address, other,
+          who, kind == 2 ? "another block of the grid" : "the block with no barrier between");
 }
 
 static void check_cells(cell *c, uintptr_t address, size_t bytes, bool is_write, bool is_shared)
@@ -188,7 +190,8 @@ static int segment_holds(struct dl_phdr_info *info, size_t, void *address)
 {
     const uintptr_t at = *static_cast<uintptr_t *>(address);
     for (int i = 0; i < info->dlpi_phnum; i++)
-        if (info->dlpi_phdr[i].p_type == PT_LOAD && at - info->dlpi_addr - info->dlpi_phdr[i].p_vaddr < info->dlpi_phdr[i].p_memsz)
+        if (info->dlpi_phdr[i].p_type == PT_LOAD &&
+            at - info->dlpi_addr - info->dlpi_phdr[i].p_vaddr < info->dlpi_phdr[i].p_memsz)
             return 1;
     return 0;
 }

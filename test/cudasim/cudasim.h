@@ -1,8 +1,8 @@
 /*
  * The CUDA simulator: the real .cu files and the real backend, compiled by the host's compiler, on the host.
  *
- * What it is for: index and order logic, launch shapes, and the use of the runtime, on any machine. What it cannot
- * show: speed, and that a tensor core or cublasLt computes the same bits as its stand-in does.
+ * What it is for: index and order logic, launch shapes, and the use of the runtime, on any machine. What it
+ * cannot show: speed, and that a tensor core or cublasLt computes the same bits as its stand-in does.
  *
  *     cuda_runtime.h, cuda_runtime_api.h,     stand-ins with the real names, types and values; this folder
  *     cuda_bf16.h, cuda_fp16.h, cublasLt.h    comes first on the include path
@@ -12,24 +12,27 @@
  *     runtime.cpp  device memory, streams, events, graphs, errors
  *     blas.cpp     cublasLt: fused multiply-adds over ascending k
  *
- * Streams are asynchronous here too: work is queued, and runs when something waits for it (or when the queue is long).
- * A host that reads a download too early reads old bytes. A stream that captures records; a graph replays the
- * same addresses.
+ * Streams are asynchronous here too: work is queued, and runs when something waits for it (or when the queue
+ * is long). A host that reads a download too early reads old bytes. A stream that captures records; a graph
+ * replays the same addresses.
  *
- * WHAT IS DETECTED. A .cu file that is compiled with -fsanitize=thread (the runtime of that sanitizer is not linked;
- * check.cpp takes its place) reports each load and store. Then a launch fails, with the kernel, block and thread in
- * cudasim_fault(), and the device is lost as on a GPU (cudaErrorIllegalAddress, sticky), when a thread
- *     - touches memory outside every device allocation or shared array (each array has its own bounds, to 2 bytes),
- *       a freed allocation, or memory of the host
+ * WHAT IS DETECTED. A .cu file that is compiled with -fsanitize=thread (the runtime of that sanitizer is not
+ * linked; check.cpp takes its place) reports each load and store. Then a launch fails, with the kernel, block
+ * and thread in cudasim_fault(), and the device is lost as on a GPU (cudaErrorIllegalAddress, sticky), when a
+ * thread
+ *     - touches memory outside every device allocation or shared array (each array has its own bounds, to 2
+ *       bytes), a freed allocation, or memory of the host
  *     - reads a byte of shared or device memory that nothing has written
  *     - races: two threads touch a byte, one writes, and no __syncthreads (in a warp: __syncwarp) is between
- *       them; or two blocks of one launch do, in device memory. A kernel with a __threadfence orders its blocks by
- *       itself and is not checked for the latter. Atomics race with nothing but plain accesses.
- * In any build: a barrier or shuffle that some lanes of its mask never reach, a grid, block or shared size that a device
- * refuses, a copy or memset outside allocations, waiting on a stream that captures. Fresh memory, shared and of the
- * device, is full of 0xff bytes: NaN in every float type.
- * Not seen: accesses made inside the C library (memcpy of a size unknown at compile time), two reads
- * of which the first is forgotten before a write that races with it, and weak memory order: fibers see stores at once; vector accesses at addresses that a device would find misaligned.
+ *       them; or two blocks of one launch do, in device memory. A kernel with a __threadfence orders its
+ *       blocks by itself and is not checked for the latter. Atomics race with nothing.
+ * In any build: a shuffle or __syncwarp that some lanes of its mask never reach, a grid, block or shared size
+ * that a device refuses, a copy or memset outside allocations, waiting on a capturing stream. Fresh memory,
+ * shared and of the device (up to 64 MiB a piece), is full of 0xff bytes: NaN in every float type.
+ *
+ * Not seen: accesses made inside the C library (a memcpy of a size unknown at compile time); a race with the
+ * first of two loads when the second hides it; weak memory order, since fibers see stores at once; vector
+ * accesses at addresses that a device finds misaligned; threads of a block at different __syncthreads.
  */
 #ifndef CUDASIM_H
 #define CUDASIM_H
@@ -50,15 +53,17 @@ struct cudasim_machine {
     size_t memory;       /* bytes of the device; at most 32 GiB can really be taken */
 };
 
-/* The default: one device of compute capability 9.0 with 16 GiB. Call it with nothing allocated. NULL: the default. */
+/* The default: one device of compute capability 9.0 with 16 GiB. Call it with nothing allocated. NULL: the
+ * default. */
 void cudasim_configure(const struct cudasim_machine *machine);
 
-/* The n-th kernel to run from now on (1: the next) fails as if it had accessed an illegal address. 0: none. */
+/* The n-th kernel to run from now on (1: the next) fails as by an illegal address. 0: none. */
 void cudasim_fail_launch(int64_t n);
 /* The n-th cudaMalloc or cudaHostAlloc from now on finds no memory. 0: none. */
 void cudasim_fail_alloc(int64_t n);
 
-/* cublasLt's products of more rows than this add in another order from now on: a library whose bits depend on m. 0: not. */
+/* cublasLt's products of more rows than this add in another order from now on: a library whose bits depend on
+ * m. 0: not. */
 void cudasim_break_blas(int64_t rows);
 
 /* What the last failed launch did, or "". */

@@ -1,9 +1,10 @@
 /*
- * What a kernel sees when the host runs it: the language extensions, threads, warps, shared memory, intrinsics.
+ * What a kernel sees when the host runs it: the language extensions, threads, warps, shared memory,
+ * intrinsics.
  *
- * A warp operation is one collective: each lane of the mask hands in a pointer to its own part and waits; the last to
- * come runs one function over all parts, and all go on. Shuffles, votes and (in kernels/cuda/mma.cuh) ldmatrix and mma
- * are such functions.
+ * A warp operation is one collective: each lane of the mask hands in a pointer to its own part and waits; the
+ * last to come runs one function over all parts, and all go on. Shuffles, votes and (in kernels/cuda/mma.cuh)
+ * ldmatrix and mma are such functions.
  */
 #ifndef CUDASIM_DEVICE_H
 #define CUDASIM_DEVICE_H
@@ -24,7 +25,8 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
-/* A static shared array by itself would have no bounds here: SB_SHARED and SB_DYNAMIC_SHARED are for both compilers. */
+/* A static shared array by itself would have no bounds here: SB_SHARED and SB_DYNAMIC_SHARED are for both
+ * compilers. */
 #define __shared__ cudasim_use_SB_SHARED_instead
 
 /* ------------------------------------------------------------------ vector types */
@@ -35,11 +37,11 @@ struct dim3 {
 };
 struct uint3 { unsigned x, y, z; };
 
-#define CUDASIM_VECTORS(type, name, pair_align, quad_align)                                                     \
-    struct __align__(pair_align) name##2 { type x, y; };                                                        \
-    struct __align__(quad_align) name##4 { type x, y, z, w; };                                                  \
-    static inline name##2 make_##name##2(type x, type y) { return name##2{x, y}; }                              \
-    static inline name##4 make_##name##4(type x, type y, type z, type w) { return name##4{x, y, z, w}; }
+#define CUDASIM_VECTORS(type, name, pair_align, quad_align)                         \
+    struct __align__(pair_align) name##2 { type x, y; };                            \
+    struct __align__(quad_align) name##4 { type x, y, z, w; };                      \
+    static inline name##2 make_##name##2(type x, type y) { return name##2 {x, y}; } \
+    static inline name##4 make_##name##4(type x, type y, type z, type w) { return name##4 {x, y, z, w}; }
 CUDASIM_VECTORS(float, float, 8, 16)
 CUDASIM_VECTORS(int, int, 8, 16)
 CUDASIM_VECTORS(unsigned, uint, 8, 16)
@@ -50,7 +52,8 @@ CUDASIM_VECTORS(unsigned short, ushort, 4, 8)
 
 namespace cudasim {
 
-/* Where the running thread is. A kernel's body runs from start to end in one thread, so within it they are constant. */
+/* Where the running thread is. A kernel's body runs from start to end in one thread, so within it they are
+ * constant. */
 uint3 thread_index() __attribute__((const));
 uint3 block_index() __attribute__((const));
 dim3 block_size() __attribute__((const));
@@ -59,8 +62,9 @@ dim3 grid_size() __attribute__((const));
 void block_barrier();
 void thread_fence();
 
-/* Waits until every lane of `mask` is here with the same `fn`; then fn(parts) has run once. parts[lane] is that
- * lane's part, NULL for a lane outside the mask or the block. `orders`: makes earlier stores of the lanes visible. */
+/* Waits until every lane of `mask` is here with the same `fn`; then fn(parts) has run once. parts[lane] is
+ * that lane's part, NULL for a lane outside the mask or the block. `orders`: makes earlier stores of the
+ * lanes visible. */
 typedef void (*collective_fn)(void *const parts[32]);
 void collective(unsigned mask, collective_fn fn, void *part, bool orders = false);
 
@@ -164,7 +168,10 @@ static inline unsigned vote(unsigned mask, int predicate)
 
 } // namespace cudasim
 
-static inline void __syncwarp(unsigned mask = 0xffffffffu) { cudasim::collective(mask, cudasim::no_parts, NULL, true); }
+static inline void __syncwarp(unsigned mask = 0xffffffffu)
+{
+    cudasim::collective(mask, cudasim::no_parts, NULL, true);
+}
 template <typename T> static inline T __shfl_sync(unsigned mask, T v, int lane, int width = 32)
 {
     return cudasim::shuffle(mask, v, cudasim::SHUFFLE_IDX, lane, width);
@@ -209,11 +216,26 @@ __attribute__((noinline, no_sanitize("thread"))) static T atomic(T *p, F update)
 
 } // namespace cudasim
 
-template <typename T> static inline T atomicAdd(T *p, T v) { return cudasim::atomic(p, [v](T o) { return (T)(o + v); }); }
-template <typename T> static inline T atomicSub(T *p, T v) { return cudasim::atomic(p, [v](T o) { return (T)(o - v); }); }
-template <typename T> static inline T atomicMax(T *p, T v) { return cudasim::atomic(p, [v](T o) { return o > v ? o : v; }); }
-template <typename T> static inline T atomicMin(T *p, T v) { return cudasim::atomic(p, [v](T o) { return o < v ? o : v; }); }
-template <typename T> static inline T atomicExch(T *p, T v) { return cudasim::atomic(p, [v](T) { return v; }); }
+template <typename T> static inline T atomicAdd(T *p, T v)
+{
+    return cudasim::atomic(p, [v](T o) { return (T)(o + v); });
+}
+template <typename T> static inline T atomicSub(T *p, T v)
+{
+    return cudasim::atomic(p, [v](T o) { return (T)(o - v); });
+}
+template <typename T> static inline T atomicMax(T *p, T v)
+{
+    return cudasim::atomic(p, [v](T o) { return o > v ? o : v; });
+}
+template <typename T> static inline T atomicMin(T *p, T v)
+{
+    return cudasim::atomic(p, [v](T o) { return o < v ? o : v; });
+}
+template <typename T> static inline T atomicExch(T *p, T v)
+{
+    return cudasim::atomic(p, [v](T) { return v; });
+}
 template <typename T> static inline T atomicCAS(T *p, T was, T v)
 {
     return cudasim::atomic(p, [was, v](T o) { return o == was ? v : o; });
@@ -249,7 +271,7 @@ static inline int __clz(int v) { return v ? __builtin_clz((unsigned)v) : 32; }
 template <typename T> static inline T min(T a, T b) { return b < a ? b : a; }
 template <typename T> static inline T max(T a, T b) { return b > a ? b : a; }
 
-/* The address of shared memory that instructions take; here an offset that generic_of (mma.cuh) turns back. */
+/* The address that instructions of shared memory take: here the pointer itself. */
 static inline size_t __cvta_generic_to_shared(const void *p) { return (size_t)(uintptr_t)p; }
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Kernels that are wrong in one way each, and some that are right and look wrong: what the simulator must notice, and
- * what it must not. test_cudasim.c lists them with what is expected. n: what the kernel may touch of `memory` [64].
+ * Kernels that are wrong in one way each, and some that are right and look wrong: what the simulator must
+ * notice, and what it must not. test_cudasim.c lists them with what is expected. memory: [64] floats.
  */
 #include "kernels/cuda/common.cuh"
 

@@ -1,7 +1,7 @@
 /*
- * Grids on one host thread. Blocks run one after the other, in ascending order and in the next launch in descending
- * order, so that a dependence between blocks shows. The threads of a block are fibers: a thread runs until it waits
- * or ends, so a kernel without barriers costs two switches a thread.
+ * Grids on one host thread. Blocks run one after the other, in ascending order and in the next launch in
+ * descending order, so that a dependence between blocks shows. The threads of a block are fibers: a thread
+ * runs until it waits or ends, so a kernel without barriers costs two switches a thread.
  *
  *     scheduler --switch--> thread: runs ... waits for its warp or block, or ends --switch--> scheduler
  *
@@ -22,7 +22,11 @@
 
 namespace cudasim {
 
-enum { MAX_THREADS = 1024, STACKS = MAX_THREADS + 1, STACK_BYTES = 128 << 10, GUARD_BYTES = 4096, SHARED_BYTES = 227 << 10, GAP = 256 };
+enum {
+    MAX_THREADS = 1024,
+    STACKS = MAX_THREADS + 1, STACK_BYTES = 128 << 10, GUARD_BYTES = 4096,
+    SHARED_BYTES = 227 << 10, GAP = 256
+};
 
 /* ------------------------------------------------------------------ switching stacks */
 
@@ -134,8 +138,8 @@ void fault(const char *format, ...)
     size_t n = 0;
 
     if (current)
-        n = (size_t)snprintf(text, sizeof text, "%s, block %u,%u,%u, thread %u: ", grid->name, block.x, block.y,
-                             block.z, (unsigned)(current - threads));
+        n = (size_t)snprintf(text, sizeof text, "%s, block %u,%u,%u, thread %u: ", grid->name, block.x,
+                             block.y, block.z, (unsigned)(current - threads));
     va_start(args, format);
     if (n < sizeof text)
         vsnprintf(text + n, sizeof text - n, format, args);
@@ -381,7 +385,9 @@ bool run_grid(const grid_launch &launch)
     check_grid_begin(launch.args, launch.arg_bytes);
     for (uint64_t i = 0; i < blocks && !faulted; i++) {
         uint64_t b = descending ? blocks - 1 - i : i;
-        block = uint3{(unsigned)(b % size.x), (unsigned)(b / size.x % size.y), (unsigned)(b / size.x / size.y)};
+        block.x = (unsigned)(b % size.x);
+        block.y = (unsigned)(b / size.x % size.y);
+        block.z = (unsigned)(b / size.x / size.y);
         run_block();
     }
     check_grid_end();

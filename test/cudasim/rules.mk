@@ -1,8 +1,8 @@
-# The CUDA sources on the host: the real .cu files and the simulator. Included by the Makefile, which sets B, Q, X86 ...
-# Neither is built with the user's sanitizers: kernels report to the simulator's own checker, through the calls of
-# -fsanitize=thread, so nothing of this goes into one program with the real one.
+# The CUDA sources on the host: the real .cu files and the simulator. Included by the Makefile, which sets B, Q
+# and X86. Neither is built with the user's sanitizers: kernels report to the simulator's own checker, through
+# the calls of -fsanitize=thread, so nothing of this goes into one program with the real one.
 #   $(CUDASIM_A)           kernels, plain
-#   $(CUDASIM_CHECKED_A)   kernels whose loads and stores are watched (see cudasim.h); the tests of kernels link it
+#   $(CUDASIM_CHECKED_A)   kernels whose loads and stores are watched (see cudasim.h); kernel tests link it
 CXX      ?= g++
 SIM_SRC  := $(sort $(wildcard test/cudasim/*.cpp))
 SIM_CU   := $(sort $(wildcard kernels/cuda/*.cu))
@@ -27,9 +27,10 @@ $(CUDASIM_A): $(SIM_OBJ) $(SIM_CU:%.cu=$(B)/cudasim/%.plain.o)
 $(CUDASIM_CHECKED_A): $(SIM_OBJ) $(SIM_CU:%.cu=$(B)/cudasim/%.checked.o)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
-# Kernels against the CPU's, and the simulator by itself. faults.cu: kernels that are wrong, which it must notice.
+# Kernels against the CPU's, and the simulator by itself. faults.cu: wrong kernels, which it must notice.
 SIM_CHECKED := $(addprefix $(B)/test/,test_cuda_kernels test_cuda_attention test_cuda_mma test_cudasim)
-$(SIM_CHECKED): $(B)/test/%: test/%.c $(B)/cudasim/test/cudasim/faults.checked.o $(CUDASIM_CHECKED_A) $(B)/internal.a
+$(SIM_CHECKED): $(B)/test/%: test/%.c $(B)/cudasim/test/cudasim/faults.checked.o $(CUDASIM_CHECKED_A) \
+                              $(B)/internal.a
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(COMPILE) $(SB_LIB) $(SIM_INC) -Itest $(USER) $(SB_FP) -c $< -o $@.o
 	$(Q)$(CXX) $(SB_SAN) $@.o $(filter %.checked.o %.a,$^) $(LDFLAGS) $(SB_LIBS) -o $@

@@ -1,10 +1,11 @@
 /*
  * The runtime: one device, its memory, streams, events and graphs.
  *
- * Device memory is cut from one reserved range, first fit with gaps, so that a pointer tells what it is. An operation
- * on a stream is a closure in the stream's queue; it runs when the host waits, when the queue is long, or, on the
- * NULL stream, at once after everything else. While a stream captures, closures go to a graph; launching the graph
- * queues them again, so addresses and parameters are those of the capture and contents are of the time it runs.
+ * Device memory is cut from one reserved range, first fit with gaps, so that a pointer tells what it is. An
+ * operation on a stream is a closure in the stream's queue; it runs when the host waits, when the queue is
+ * long, or, on the NULL stream, at once after everything else. While a stream captures, closures go to a
+ * graph; launching the graph queues them again, so addresses and parameters are those of the capture and
+ * contents are of the time it runs.
  *
  * An error of a kernel is sticky: from then on every call returns it.
  */
@@ -159,7 +160,7 @@ static void lose_device(cudaError_t error, const char *why)
         snprintf(fault_message, sizeof fault_message, "%s", why);
 }
 
-/* In the library's floating-point environment: to nearest, denormals are zero, as kernels are compiled to compute. */
+/* In the library's floating-point environment, as kernels compute: to nearest, denormals are zero. */
 static cudaError_t run_now(const operation &op)
 {
     struct sb_fp_env env;
@@ -179,7 +180,8 @@ static void drain(CUstream_st *stream)
     if (stream->draining)
         return;
     stream->draining = true;
-    for (size_t i = 0; i < stream->queue.size(); i++) /* an operation may wait for an event of another stream */
+    /* By index: an operation may wait for an event of another stream, which may queue more here. */
+    for (size_t i = 0; i < stream->queue.size(); i++)
         run_now(stream->queue[i]);
     stream->queue.clear();
     stream->draining = false;
@@ -277,7 +279,8 @@ cudaError_t launch(const char *name, const void *function, const launch_shape &s
 
 /* ------------------------------------------------------------------ copies */
 
-static cudaError_t copy_rows(char *to, size_t to_pitch, const char *from, size_t from_pitch, size_t width, size_t height)
+static cudaError_t copy_rows(char *to, size_t to_pitch, const char *from, size_t from_pitch, size_t width,
+                             size_t height)
 {
     for (size_t r = 0; r < height; r++) {
         char *row = to + r * to_pitch;
@@ -289,7 +292,8 @@ static cudaError_t copy_rows(char *to, size_t to_pitch, const char *from, size_t
 }
 
 /* Each side is where `kind` says, whole. */
-static bool sides_fit(const void *to, size_t to_bytes, const void *from, size_t from_bytes, cudaMemcpyKind kind)
+static bool sides_fit(const void *to, size_t to_bytes, const void *from, size_t from_bytes,
+                      cudaMemcpyKind kind)
 {
     const bool to_device = kind == cudaMemcpyDefault ? in_region(to) : kind & 1;
     const bool from_device = kind == cudaMemcpyDefault ? in_region(from) : kind & 2;
@@ -297,8 +301,8 @@ static bool sides_fit(const void *to, size_t to_bytes, const void *from, size_t 
            (from_device ? is_device_range(from, from_bytes) : !in_region(from));
 }
 
-static cudaError_t copy(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
-                        cudaMemcpyKind kind, cudaStream_t stream)
+static cudaError_t copy(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+                        size_t height, cudaMemcpyKind kind, cudaStream_t stream)
 {
     READY;
     if (width == 0 || height == 0)
@@ -307,7 +311,8 @@ static cudaError_t copy(void *to, size_t to_pitch, const void *from, size_t from
     REFUSE_IF(!sides_fit(to, (height - 1) * to_pitch + width, from, (height - 1) * from_pitch + width, kind),
               cudaErrorInvalidValue);
     return enqueue(stream, [=] {
-        return copy_rows(static_cast<char *>(to), to_pitch, static_cast<const char *>(from), from_pitch, width, height);
+        return copy_rows(static_cast<char *>(to), to_pitch, static_cast<const char *>(from), from_pitch,
+                         width, height);
     });
 }
 
@@ -599,7 +604,8 @@ cudaError_t cudaFreeHost(void *host)
     return report(sticky);
 }
 
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream)
 {
     CUDASIM_LOCK;
     return copy(to, bytes, from, bytes, bytes, 1, kind, stream);
@@ -617,8 +623,8 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_
     return copy(to, to_pitch, from, from_pitch, width, height, kind, stream);
 }
 
-cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
-                         enum cudaMemcpyKind kind)
+cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+                         size_t height, enum cudaMemcpyKind kind)
 {
     return cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind, NULL);
 }
@@ -810,7 +816,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
     CUDASIM_LOCK;
     (void)mode;
     READY;
-    REFUSE_IF(!streams.count(stream), cudaErrorStreamCaptureUnsupported); /* nor does the NULL stream capture */
+    REFUSE_IF(!streams.count(stream), cudaErrorStreamCaptureUnsupported); /* NULL, too, does not capture */
     REFUSE_IF(stream->capturing, cudaErrorInvalidValue);
     stream->capturing = new CUgraph_st;
     stream->invalidated = false;
@@ -919,7 +925,8 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute at
     return cudaSuccess;
 }
 
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function, int threads, size_t shared)
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function, int threads,
+                                                          size_t shared)
 {
     CUDASIM_LOCK;
     (void)function;

@@ -13,7 +13,7 @@
 
 namespace cudasim {
 
-/* One lock over everything: a call of the runtime, and the work that it makes run, is one critical section. */
+/* One lock: a call of the runtime, and the work that it makes run, is one critical section. */
 extern std::recursive_mutex big_lock;
 #define CUDASIM_LOCK std::lock_guard<std::recursive_mutex> lock_(cudasim::big_lock)
 
