@@ -11,7 +11,7 @@
 OBJCOPY    ?= objcopy
 CUDA_HOME  ?= /usr/local/cuda
 NVCC       ?= $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
-CUDA       ?= 0
+CUDA       ?= $(if $(NVCC),$(if $(SAN),0,1),0)
 PREFIX     ?= /usr/local
 LIBDIR     ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
@@ -86,7 +86,7 @@ CUOBJ        := $(KCU:kernels/cuda/%.cu=$(B)/cuda/%.o)
 CCOBJ        := $(CSRC:src/%.c=$(B)/cuda/src/%.o) $(B)/src/engine/dtype.o
 CUDA_LIBS    := -L$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt -lm -pthread
 
-.PHONY: all lib examples setup demo check lint bench install clean help
+.PHONY: all lib examples setup demo check check-cudasim lint bench install clean help
 all: lib examples                 ## library and examples
 lib: $(SO) $(AR_) $(MODULE)       ## shared and static library, CUDA module and specbatch.pc, copied into lib/
 	$(Q)mkdir -p lib && cp -P $(SO) $(B)/$(SONAME) $(B)/libspecbatch.so $(AR_) lib/
@@ -234,6 +234,8 @@ demo: $(B)/examples/demo          ## generate with the demo pair under four poli
 	@echo; $< examples/demo
 check: $(TEST) $(BEN) all         ## build and run every test
 	$(Q)B=$(B) CC='$(CC)' SAN='$(SAN)' MAKE='$(MAKE)' PYTHON='$(PYTHON)' sh test/run.sh $(TEST)
+check-cudasim: $(SIM_TEST)         ## the CUDA backend and kernels on a simulated device (minutes)
+	$(Q)B=$(B) sh test/check_cudasim.sh
 lint:                             ## lengths of files and functions, banned calls, direction of includes
 	@sh test/check_lint.sh
 # Random weights of Qwen3-0.6B's shapes (1.2 GB), and a small draft for them.

@@ -31,6 +31,16 @@ int place_is_cuda(void)
     return is("SB_TEST_DEVICE", "cuda");
 }
 
+int place_is_small(void)
+{
+    return is("SB_TEST_SIZE", "small");
+}
+
+int place_has_part(uint64_t seed)
+{
+    return !is("SB_TEST_PART", seed % 2 ? "0" : "1");
+}
+
 int place_is_reference(void)
 {
     return !is("SB_TEST_COMPUTE", "16bit");

@@ -96,7 +96,7 @@ static int ask_oracle(struct trace_world *world, struct trace_model *model, cons
         specbatch_model_retain(oracle);
     else if (specbatch_model_open(&oracle, path, NULL))
         return -1;
-    for (int p = 0; !bad && p < TRACE_PROMPTS; p++)
+    for (int p = 0; !bad && p < world->n_prompts; p++)
         bad = run_oracle(oracle, &world->prompts[p], model->tokens[p], model->logprobs[p]);
     specbatch_model_close(oracle);
     return bad;
@@ -107,6 +107,8 @@ int trace_world_open(struct trace_world *world, const char *dir)
     uint64_t state = 42;
 
     memset(world, 0, sizeof *world);
+    world->n_prompts = place_is_small() ? 16 : TRACE_PROMPTS;
+    world->max_requests = place_is_small() ? 8 : MAX_REQUESTS;
     for (int p = 0; p < TRACE_PROMPTS; p++) {
         world->prompts[p].n = prompt_lengths[p];
         for (int i = 0; i < prompt_lengths[p]; i++)
@@ -231,7 +233,7 @@ static void choose_jobs(struct run *run, const struct trace_bias *bias)
     const int pattern = below(state, 4), same = below(state, n_prompts);
     int32_t longest = 1;
 
-    run->n_jobs = 1 + below(state, MAX_REQUESTS);
+    run->n_jobs = 1 + below(state, run->world->max_requests);
     for (int i = 0; i < run->n_jobs; i++) {
         struct job *job = &run->jobs[i];
         int32_t total;

@@ -31,6 +31,7 @@ struct trace_model {
 };
 
 struct trace_world {
+    int n_prompts, max_requests; /* that traces use */
     struct trace_model models[TRACE_MODELS];
     struct trace_prompt prompts[TRACE_PROMPTS];
 };
