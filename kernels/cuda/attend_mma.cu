@@ -12,7 +12,7 @@
  *
  * and the p / 128 + 1 partials are merged from (m, l, o) = (-inf, 0, 0) in ascending order by one formula (merge):
  *
- *     m' = max(m, M)   l = l 2^(m - m') + L 2^(M - m')   o likewise   at the end y = o / l
+ *     m' = max(m, M)   l = l 2^(m - m') + L 2^(M - m')   o likewise   at the end y = o (1 / l)
  *
  * So the bits are a function of the query and its own history. Where partials are computed and merged is free:
  *
@@ -30,7 +30,7 @@
  *     values     warp w: all queries x columns [D/4 w, D/4 (w+1))  V likewise; W (all 128 keys) from shared memory
  *
  *     shared:  K [128, D]  V [128, D]  Q [16 MT, D]  W [16 MT, 128]   16 bit, chunks of 16 bytes swizzled (mma.cuh)
- *              max, sum [16 MT, 4] f32   pos [16 MT]   care [4]
+ *              max, sum [16 MT, 4] f32   pos [16 MT]   factors [16 MT, 2] f32   care [4]
  *
  * so that even one tile of 6 queries keeps all tensor cores busy behind the loads. K of the next split is fetched
  * during softmax and values, V during the next scores. A block has up to 64 KB in flight (D = 128); an H100 holds 3 blocks
@@ -76,6 +76,7 @@ template <enum sb_dtype TYPE_, int D_, int MT_> struct attend_shape {
         ROWS = 16 * MT,
         ROW_BYTES = 2 * D,
         N8 = D / WARPS / 8, /* n8 tiles of a warp's columns */
+        GROUP = MT == 4 ? 2 : N8, /* n8 tiles whose partial results are in registers at a time */
         UNROLL = MT == 4 ? 2 : 8, /* steps of 16: four query tiles hide their loads by themselves, and registers end */
         V_AT = SPLIT * ROW_BYTES,
         Q_AT = 2 * V_AT,
@@ -83,7 +84,8 @@ template <enum sb_dtype TYPE_, int D_, int MT_> struct attend_shape {
         MAX_AT = W_AT + ROWS * W_BYTES,
         SUM_AT = MAX_AT + ROWS * WARPS * 4,
         POS_AT = SUM_AT + ROWS * WARPS * 4,
-        CARE_AT = POS_AT + ROWS * 4,
+        FACTORS_AT = POS_AT + ROWS * 4,
+        CARE_AT = FACTORS_AT + ROWS * 8,
         SHARED = CARE_AT + WARPS * 4,
         RESIDENT_ = 228 * 1024 / (SHARED + 1024),
         REGISTERS = MT == 1 ? 4 : MT == 2 ? 3 : 2, /* blocks that the registers of a multiprocessor hold */
@@ -253,6 +255,12 @@ __device__ __forceinline__ void load_queries(uint8_t *shared, const attend_args 
 
 /* ------------------------------------------------------------------ one split */
 
+/* Query of the tile that half i % 2 of this lane's results of mma tile i / 2 is of. */
+__device__ __forceinline__ int row_of(int i)
+{
+    return i / 2 * 16 + i % 2 * 8 + (int)threadIdx.x % 32 / 4;
+}
+
 /* s[t][n]: queries of mma tile t x keys 32 warp + 8 n ... t < n_mma are computed, all of them alike. */
 template <class S>
 __device__ __forceinline__ void scores(float (&s)[S::MT][4][4], const uint8_t *shared, int n_mma)
@@ -292,7 +300,7 @@ __device__ __forceinline__ void mask_scores(float (&s)[S::MT][4][4], uint8_t *sh
     for (int i = 0; i < 2 * S::MT; i++) {
         if (i / 2 >= n_mma)
             break;
-        const int row = i / 2 * 16 + i % 2 * 8 + lane / 4, pos = ((const int *)(shared + S::POS_AT))[row];
+        const int row = row_of(i), pos = ((const int *)(shared + S::POS_AT))[row];
         float top = -INFINITY;
 #pragma unroll
         for (int j = 0; j < 8; j++) {
@@ -329,7 +337,7 @@ template <class S> __device__ __forceinline__ void weigh(float (&s)[S::MT][4][4]
     for (int i = 0; i < 2 * S::MT; i++) {
         if (i / 2 >= n_mma)
             break;
-        const int row = i / 2 * 16 + i % 2 * 8 + lane / 4;
+        const int row = row_of(i);
         float top = row_max<S>(shared, row), sum = 0.0f;
         top = top == -INFINITY ? 0.0f : top; /* no key: weights 0, not NaN */
 #pragma unroll
@@ -358,21 +366,21 @@ template <class S> __device__ __forceinline__ void load_weights(uint32_t (&w)[4]
     ldmatrix4(w, at_shared(shared) + S::W_AT + swizzled<W_BYTES>(t * 16 + lane % 16, step * 2 + lane / 16));
 }
 
-/* o[t][n]: queries of mma tile t x columns D/4 warp + 8 n ... of the partial result. */
+/* o[t][n]: queries of mma tile t x columns D/4 warp + 8 (group + n) ... of the partial result. */
 template <class S>
-__device__ __forceinline__ void values(float (&o)[S::MT][S::N8][4], const uint8_t *shared, int n_mma)
+__device__ __forceinline__ void values(float (&o)[S::MT][S::GROUP][4], const uint8_t *shared, int group, int n_mma)
 {
     const int warp = threadIdx.x / 32;
 
 #pragma unroll
-    for (int i = 0; i < S::MT * S::N8 * 4; i++)
-        o[i / 4 / S::N8][i / 4 % S::N8][i % 4] = 0.0f;
+    for (int i = 0; i < S::MT * S::GROUP * 4; i++)
+        o[i / 4 / S::GROUP][i / 4 % S::GROUP][i % 4] = 0.0f;
 #pragma unroll S::UNROLL
     for (int step = 0; step < SPLIT / 16; step++) {
-        uint32_t b[S::N8 / 2][4];
+        uint32_t b[S::GROUP / 2][4];
 #pragma unroll
-        for (int n = 0; n < S::N8 / 2; n++)
-            load_values<S>(b[n], shared, step, warp * S::N8 + n * 2);
+        for (int n = 0; n < S::GROUP / 2; n++)
+            load_values<S>(b[n], shared, step, warp * S::N8 + group + n * 2);
 #pragma unroll
         for (int t = 0; t < S::MT; t++) {
             if (t >= n_mma)
@@ -380,7 +388,7 @@ __device__ __forceinline__ void values(float (&o)[S::MT][S::N8][4], const uint8_
             uint32_t w[4];
             load_weights<S>(w, shared, t, step);
 #pragma unroll
-            for (int n = 0; n < S::N8; n++)
+            for (int n = 0; n < S::GROUP; n++)
                 mma<S::TYPE>(o[t][n], w, b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
         }
     }
@@ -403,9 +411,11 @@ template <class S> __device__ __forceinline__ bool has_bad_values(const uint8_t 
 }
 
 /* The same as values, so that a query's result does not feel the Inf and NaN of later tokens: queries by their last
- * key, from the highest down, with the values beyond it wiped out. Slow; for passes that are lost in part anyway. */
+ * key, from the highest down, with the values beyond it wiped out, which this warp alone reads. Slow; for passes that
+ * are lost in part anyway. */
 template <class S>
-__device__ __forceinline__ void values_with_care(float (&o)[S::MT][S::N8][4], uint8_t *shared, int first_key, int lowest)
+__device__ __forceinline__ void values_with_care(float (&o)[S::MT][S::GROUP][4], uint8_t *shared, int group,
+                                                 int first_key, int lowest)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int *pos = (const int *)(shared + S::POS_AT) + lane / 4;
@@ -413,13 +423,13 @@ __device__ __forceinline__ void values_with_care(float (&o)[S::MT][S::N8][4], ui
 #pragma unroll 1
     for (int key = SPLIT - 1; key >= lowest; key--) {
 #pragma unroll
-        for (int i = 0; i < S::MT * S::N8; i++) { /* one mma tile of results at a time: registers are dear */
-            const int t = i / S::N8, n = i % S::N8;
+        for (int i = 0; i < S::MT * S::GROUP; i++) { /* one mma tile of results at a time: registers are dear */
+            const int t = i / S::GROUP, n = i % S::GROUP;
             float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll 1
             for (int step = 0; step < SPLIT / 16; step++) {
                 uint32_t b[4], w[4];
-                load_values<S>(b, shared, step, warp * S::N8 + n / 2 * 2);
+                load_values<S>(b, shared, step, warp * S::N8 + group + n / 2 * 2);
                 load_weights<S>(w, shared, t, step);
                 mma<S::TYPE>(sum, w, n % 2 ? b[2] : b[0], n % 2 ? b[3] : b[1]);
             }
@@ -428,62 +438,72 @@ __device__ __forceinline__ void values_with_care(float (&o)[S::MT][S::N8][4], ui
                 if (min(pos[t * 16 + j / 2 * 8] - first_key, (int)SPLIT - 1) == key)
                     o[t][n][j] = sum[j];
         }
-        __syncthreads();
-        for (int col = threadIdx.x; col < S::D; col += THREADS)
-            *(uint16_t *)(shared + S::V_AT + swizzled<S::ROW_BYTES>(key, col / 8) + col % 8 * 2) = 0;
-        __syncthreads();
+        __syncwarp();
+        for (int col = lane; col < S::GROUP * 8; col += 32)
+            *(uint16_t *)(shared + S::V_AT + swizzled<S::ROW_BYTES>(key, warp * S::N8 + group + col / 8) + col % 8 * 2) = 0;
+        __syncwarp();
     }
 }
 
 /* ------------------------------------------------------------------ the kernel */
 
+/* The running maximum and sum of query `row` take in a split's; the factors for its values go to shared memory. A thread
+ * each: as many registers less for all the others. */
+template <class S>
+__device__ __forceinline__ void add_sums(merged *state, uint8_t *shared, int row, int first_key)
+{
+    if (row < S::ROWS && ((const int *)(shared + S::POS_AT))[row] >= first_key) {
+        float2 factors;
+        merge(state, row_max<S>(shared, row), row_sum<S>(shared, row), &factors.x, &factors.y);
+        ((float2 *)(shared + S::FACTORS_AT))[row] = factors;
+    }
+}
+
 /* A block's running results, in fragments like those of values(). */
 template <class S> struct running {
-    merged of[2 * S::MT];
     float o[S::MT][S::N8][4];
 
     __device__ __forceinline__ void clear()
     {
 #pragma unroll
-        for (int i = 0; i < 2 * S::MT; i++)
-            of[i] = merged{-INFINITY, 0.0f};
-#pragma unroll
         for (int i = 0; i < S::MT * S::N8 * 4; i++)
             o[i / 4 / S::N8][i / 4 % S::N8][i % 4] = 0.0f;
     }
 
-    /* Queries that have a key in the split. */
-    __device__ __forceinline__ void add(const float (&part)[S::MT][S::N8][4], const uint8_t *shared, int first_key, int n_mma)
+    /* Takes in one group of a split's values: of queries that have a key in it. */
+    __device__ __forceinline__ void add(const float (&part)[S::MT][S::GROUP][4], const uint8_t *shared, int group,
+                                        int first_key, int n_mma)
     {
 #pragma unroll
         for (int i = 0; i < 2 * S::MT; i++) {
-            const int row = i / 2 * 16 + i % 2 * 8 + threadIdx.x % 32 / 4;
-            if (i / 2 >= n_mma || ((const int *)(shared + S::POS_AT))[row] < first_key)
+            if (i / 2 >= n_mma || ((const int *)(shared + S::POS_AT))[row_of(i)] < first_key)
                 continue;
-            float old_factor, new_factor;
-            merge(&of[i], row_max<S>(shared, row), row_sum<S>(shared, row), &old_factor, &new_factor);
+            const float2 factors = ((const float2 *)(shared + S::FACTORS_AT))[row_of(i)];
 #pragma unroll
-            for (int j = 0; j < 2 * S::N8; j++) {
-                float &value = o[i / 2][j / 2][i % 2 * 2 + j % 2];
-                value = merge_value(value, old_factor, part[i / 2][j / 2][i % 2 * 2 + j % 2], new_factor);
+            for (int j = 0; j < 2 * S::GROUP; j++) {
+                float &value = o[i / 2][group + j / 2][i % 2 * 2 + j % 2];
+                value = merge_value(value, factors.x, part[i / 2][j / 2][i % 2 * 2 + j % 2], factors.y);
             }
         }
     }
 
-    __device__ __forceinline__ void store(const attend_args &a, const query_tile &tile, int kv_head)
+    /* sums: of each query */
+    __device__ __forceinline__ void store(const float *sums, const attend_args &a, const query_tile &tile, int kv_head)
     {
         const int group = a.heads / a.kv_heads, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
         for (int i = 0; i < 2 * S::MT; i++) {
-            const int row = i / 2 * 16 + i % 2 * 8 + lane / 4, at = tile.first + row;
+            const int row = row_of(i), at = tile.first + row;
             if (row >= tile.n)
                 continue;
             const int token = tile.run + at / group, head = kv_head * group + at % group;
             uint16_t *y = a.y + token * a.ldy + (int64_t)head * a.d;
+            const float inverse = __frcp_rn(sums[row]);
 #pragma unroll
             for (int n = 0; n < S::N8; n++) {
                 const int col = (warp * S::N8 + n) * 8 + lane % 4 * 2;
-                const uint32_t pair = pack2<S::TYPE>(o[i / 2][n][i % 2 * 2] / of[i].l, o[i / 2][n][i % 2 * 2 + 1] / of[i].l);
+                const uint32_t pair = pack2<S::TYPE>(__fmul_rn(o[i / 2][n][i % 2 * 2], inverse),
+                                                     __fmul_rn(o[i / 2][n][i % 2 * 2 + 1], inverse));
                 if (col < a.d)
                     y[col] = (uint16_t)pair;
                 if (col + 1 < a.d)
@@ -497,25 +517,25 @@ template <class S> struct running {
 
 /* The partial results of one split, as they are. */
 template <class S>
-__device__ __forceinline__ void store_partial(const float (&o)[S::MT][S::N8][4], const uint8_t *shared, const attend_args &a,
-                                              const query_tile &tile, int kv_head, int split)
+__device__ __forceinline__ void store_partial(const float (&o)[S::MT][S::GROUP][4], const uint8_t *shared,
+                                              const attend_args &a, const query_tile &tile, int kv_head, int group)
 {
-    const int group = a.heads / a.kv_heads, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int heads = a.heads / a.kv_heads, lane = threadIdx.x % 32, warp = threadIdx.x / 32, split = (int)blockIdx.z;
 
 #pragma unroll
     for (int i = 0; i < 2 * S::MT; i++) {
-        const int row = i / 2 * 16 + i % 2 * 8 + lane / 4, at = tile.first + row;
+        const int row = row_of(i), at = tile.first + row;
         if (row >= tile.n || ((const int *)(shared + S::POS_AT))[row] < split * SPLIT)
             continue;
-        const int token = tile.run + at / group, head = kv_head * group + at % group;
+        const int token = tile.run + at / heads, head = kv_head * heads + at % heads;
         float *to = a.partial + (((int64_t)token * a.heads + head) * a.splits + split) * (a.d + 2);
 #pragma unroll
-        for (int j = 0; j < 2 * S::N8; j++) {
-            const int col = (warp * S::N8 + j / 2) * 8 + lane % 4 * 2 + j % 2;
+        for (int j = 0; j < 2 * S::GROUP; j++) {
+            const int col = (warp * S::N8 + group + j / 2) * 8 + lane % 4 * 2 + j % 2;
             if (col < a.d)
                 to[col] = o[i / 2][j / 2][i % 2 * 2 + j % 2];
         }
-        if (warp == 0 && lane % 4 == 0) {
+        if (group == 0 && warp == 0 && lane % 4 == 0) {
             to[a.d] = row_max<S>(shared, row);
             to[a.d + 1] = row_sum<S>(shared, row);
         }
@@ -529,6 +549,7 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a, c
     const int n_mma = (tile.n + 15) / 16;
     const int64_t from = a.base[tile.seq] + ((int64_t)kv_head * a.cap[tile.seq] + a.start[tile.seq]) * a.d;
     int *care = (int *)(shared + S::CARE_AT);
+    merged state = {-INFINITY, 0.0f}; /* of query number threadIdx.x */
     running<S> result;
 
     auto fetch = [&](const uint16_t *plane, int at, int split) { /* always one group */
@@ -543,7 +564,6 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a, c
 
     for (int split = first; split <= last; split++) {
         const int first_key = split * SPLIT, lowest = max(tile.lowest - first_key, 0);
-        float o[S::MT][S::N8][4];
         cp_async_wait<1>();
         __syncthreads(); /* K, Q and positions are here */
         {
@@ -559,18 +579,33 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a, c
         if (threadIdx.x % 32 == 0)
             care[threadIdx.x / 32] = is_bad;
         __syncthreads(); /* V, weights and sums */
-        values<S>(o, shared, n_mma);
-        if (care[0] | care[1] | care[2] | care[3])
-            values_with_care<S>(o, shared, first_key, lowest);
-        if (a.walk)
-            result.add(o, shared, first_key, n_mma);
-        else
-            store_partial<S>(o, shared, a, tile, kv_head, split);
+        const bool needs_care = care[0] | care[1] | care[2] | care[3];
+        if (a.walk) {
+            add_sums<S>(&state, shared, (int)threadIdx.x, first_key);
+            __syncthreads();
+        }
+#pragma unroll
+        for (int group = 0; group < S::N8; group += S::GROUP) {
+            float o[S::MT][S::GROUP][4];
+            values<S>(o, shared, group, n_mma);
+            if (needs_care)
+                values_with_care<S>(o, shared, group, first_key, lowest);
+            if (a.walk)
+                result.add(o, shared, group, first_key, n_mma);
+            else
+                store_partial<S>(o, shared, a, tile, kv_head, group);
+        }
         __syncthreads(); /* all of them have been read */
         fetch(a.v, S::V_AT, split + 1);
     }
-    if (a.walk)
-        result.store(a, tile, kv_head);
+    if (!a.walk)
+        return;
+    float *sums = (float *)(shared + S::SUM_AT); /* after the loop's last barrier nobody else needs them */
+    if (threadIdx.x < S::ROWS)
+        sums[threadIdx.x] = state.l;
+    __syncthreads();
+    result.store(sums, a, tile, kv_head);
+    __syncthreads(); /* the next tile may begin */
 }
 
 /* Grid: tiles (more than there are, or each block several), kv heads, splits or 1. */
@@ -604,7 +639,7 @@ template <enum sb_dtype TYPE> __global__ void __launch_bounds__(THREADS) combine
             merge(&state, part[a.d], part[a.d + 1], &old_factor, &new_factor);
             o = merge_value(o, old_factor, part[col], new_factor);
         }
-        a.y[token * a.ldy + (int64_t)head * a.d + col] = (uint16_t)pack2<TYPE>(o / state.l, 0.0f);
+        a.y[token * a.ldy + (int64_t)head * a.d + col] = (uint16_t)pack2<TYPE>(__fmul_rn(o, __frcp_rn(state.l)), 0.0f);
     }
     if (head == a.heads - 1)
         zero_padding(a, token, threadIdx.x, THREADS);
