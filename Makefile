@@ -86,7 +86,7 @@ CUOBJ        := $(KCU:kernels/cuda/%.cu=$(B)/cuda/%.o)
 CCOBJ        := $(CSRC:src/%.c=$(B)/cuda/src/%.o) $(B)/src/engine/dtype.o
 CUDA_LIBS    := -L$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt -lm -pthread
 
-.PHONY: all lib examples setup demo check check-cudasim lint bench install clean help
+.PHONY: all lib examples setup demo check check-cudasim check-gpu bench-gpu lint bench install clean help
 all: lib examples                 ## library and examples
 lib: $(SO) $(AR_) $(MODULE)       ## shared and static library, CUDA module and specbatch.pc, copied into lib/
 	$(Q)mkdir -p lib && cp -P $(SO) $(B)/$(SONAME) $(B)/libspecbatch.so $(AR_) lib/
@@ -170,7 +170,7 @@ $(B)/test/test_mutations: test/test_mutations.c $(B)/faults.a
 include test/cudasim/rules.mk
 SIM_HOST := $(patsubst %.c,$(B)/cudasim/%.o,$(filter-out src/cuda/module.c,$(CSRC)) test/cuda/loader.c)
 SIM_CORE := $(SIM_HOST) $(CUDASIM_A)
-SIM_TEST := $(addprefix $(B)/cudasim/,test_backend test_goldens test_contract test_mutations)
+SIM_TEST := $(addprefix $(B)/cudasim/,test_backend test_goldens test_contract test_mutations experiments bench_gpu)
 CUDA_SUP := $(B)/test/cuda/logits.o
 $(SIM_HOST): $(B)/cudasim/%.o: %.c $(B)/flags
 	@mkdir -p $(@D); echo "  SIM  $<"
@@ -236,6 +236,26 @@ check: $(TEST) $(BEN) all         ## build and run every test
 	$(Q)B=$(B) CC='$(CC)' SAN='$(SAN)' MAKE='$(MAKE)' PYTHON='$(PYTHON)' sh test/run.sh $(TEST)
 check-cudasim: $(SIM_TEST)         ## the CUDA backend and kernels on a simulated device (minutes)
 	$(Q)B=$(B) sh test/check_cudasim.sh
+# On a machine with a GPU. Programs are those of the simulator, linked with the real runtime; models go through the module.
+GPU_TEST := $(addprefix $(B)/gpu/,test_goldens experiments)
+$(B)/gpu/test_%: test/cuda/test_%.c $(CUDA_SUP) $(B)/internal.a
+	@mkdir -p $(@D); echo "  TEST $<"
+	$(Q)$(LINK_TEST) $< $(CUDA_SUP) $(B)/internal.a $(LDFLAGS) $(SB_LIBS) -o $@
+$(B)/gpu/experiments: test/cuda/experiments.c $(CUOBJ)
+	@mkdir -p $(@D); echo "  TEST $<"
+	$(Q)$(LINK_TEST) -isystem $(CUDA_HOME)/include -c $< -o $@.o
+	$(Q)$(CXX) $@.o $(CUOBJ) -Wl,-rpath,$(CUDA_HOME)/lib64 $(LDFLAGS) $(CUDA_LIBS) -o $@
+$(B)/cudasim/experiments: test/cuda/experiments.c $(CUDASIM_A) $(B)/internal.a
+	@mkdir -p $(@D); echo "  TEST $< (simulated device)"
+	$(Q)$(LINK_TEST) $(SIM_INC) -c $< -o $@.o
+	$(Q)$(CXX) $@.o $(CUDASIM_A) $(B)/internal.a $(LDFLAGS) $(SB_LIBS) -o $@
+$(B)/cudasim/bench_gpu: test/bench/bench_gpu.c $(SIM_CORE) $(CUDA_SUP) $(B)/cudasim/internal.a
+	@mkdir -p $(@D); echo "  TEST $< (simulated device)"
+	$(Q)$(LINK_SIM)
+check-gpu: $(GPU_TEST) $(B)/test/test_contract $(MODULE) ## every check that needs a GPU; results in build/gpu/results.txt
+	$(Q)B=$(B) sh test/cuda/check_gpu.sh
+bench-gpu: $(B)/test/bench/bench_gpu $(B)/test/bench/make_checkpoint $(MODULE) ## decoding on a GPU against the roofline
+	$(Q)B=$(B) sh test/cuda/bench_gpu.sh
 lint:                             ## lengths of files and functions, banned calls, direction of includes
 	@sh test/check_lint.sh
 # Random weights of Qwen3-0.6B's shapes (1.2 GB), and a small draft for them.

@@ -229,7 +229,7 @@ static void choose_options(struct run *run, const struct trace_bias *bias)
 static void choose_jobs(struct run *run, const struct trace_bias *bias)
 {
     uint64_t *state = &run->state;
-    const int n_prompts = run->level == SPECBATCH_SIMD_SCALAR ? SHORT_PROMPTS : TRACE_PROMPTS;
+    const int n_prompts = run->level == SPECBATCH_SIMD_SCALAR ? SHORT_PROMPTS : run->world->n_prompts;
     const int pattern = below(state, 4), same = below(state, n_prompts);
     int32_t longest = 1;
 
