@@ -1,14 +1,14 @@
 /*
  * The tensor core kernels: products and attention of the 16-bit class.
  *
- * Results are compared with double precision, within bounds that follow from the roundings the kernels are documented
- * to make, and with each other, bit for bit: a row's bits may depend on the row (a query's: on its own history) and on
- * nothing else. Every tile shape, both ways through the splits, and every way of cutting a sequence into passes must
- * therefore agree.
+ * Results are compared with double precision, within bounds that follow from the roundings the kernels are
+ * documented to make, and with each other, bit for bit: a row's bits may depend on the row (a query's: on its
+ * own history) and on nothing else. Every tile shape, both ways through the splits, and every way of cutting
+ * a sequence into passes must therefore agree.
  *
- * Linked with the sources compiled for the host and the simulator, or with the module's objects on a GPU. Inputs and
- * outputs are device allocations of exactly their size, and of a cache only the content is ever written, so that what
- * watches memory sees every slip.
+ * Linked with the sources compiled for the host and the simulator, or with the module's objects on a GPU.
+ * Inputs and outputs are device allocations of exactly their size, and of a cache only the content is ever
+ * written, so that what watches memory sees every slip.
  */
 #include <cuda_runtime_api.h>
 #include <math.h>
@@ -79,7 +79,8 @@ static uint16_t narrow(float value, enum sb_dtype type)
 {
     const double magnitude = fabs((double)value);
     const uint16_t sign = signbit(value) ? 0x8000 : 0;
-    const int digits = type == SB_BF16 ? 8 : 11, lowest = type == SB_BF16 ? -126 : -14; /* normal exponents from */
+    const int digits = type == SB_BF16 ? 8 : 11;
+    const int lowest = type == SB_BF16 ? -126 : -14; /* exponent of a normal number */
     int exponent;
 
     if (!isfinite(value))
@@ -175,8 +176,9 @@ static cudaError_t multiply(float *y, const struct product *p, const int32_t *in
 }
 
 /*
- * Row r of the product against double precision. An accumulator takes n_in products; each rounding or truncation is at
- * most 2^-22 of the largest magnitude it can have met (25 fraction bits on sm_90, 24 on sm_80), the sum of |x w|.
+ * Row r of the product against double precision. An accumulator takes n_in products; each rounding or
+ * truncation is at most 2^-22 of the largest magnitude it can have met (25 fraction bits on sm_90, 24 on
+ * sm_80), the sum of |x w|.
  */
 static void check_row(const float *y, const struct product *p, int32_t r, int has_bias)
 {
@@ -204,7 +206,8 @@ static void check_row(const float *y, const struct product *p, int32_t r, int ha
 }
 
 /* Rows of a product of `m` rows, in another order, have the bits they have in `all`. */
-static void check_rows(const float *all, const struct product *p, const int32_t *index, int32_t m, int has_bias)
+static void check_rows(const float *all, const struct product *p, const int32_t *index, int32_t m,
+                       int has_bias)
 {
     const size_t row = (size_t)p->w.rows * sizeof(float);
     float *y = cpu_memory((size_t)m * row);
@@ -240,8 +243,8 @@ static void test_gemm_shapes(void)
     static const int32_t outs[] = {1, 7, 16, 63, 517}, ins[] = {64, 100, 300, 512}, rows[] = {1, 9, 33, 130};
 
     for (int i = 0; i < 2 * COUNT(outs) * COUNT(ins); i++)
-        TRY(check_product(types[i % 2], rows[i / 2 % COUNT(rows)], outs[i / 2 / COUNT(ins)], ins[i / 2 % COUNT(ins)],
-                          i / 3 % 2));
+        TRY(check_product(types[i % 2], rows[i / 2 % COUNT(rows)], outs[i / 2 / COUNT(ins)],
+                          ins[i / 2 % COUNT(ins)], i / 3 % 2));
 }
 
 /* Enough outputs for each width of block, and every number of x tiles. */
@@ -250,7 +253,8 @@ static void test_gemm_wide_blocks(void)
     static const int32_t rows[] = {3, 16, 22, 32, 40, 64}, outs[] = {2100, 4100, 8200};
 
     for (int i = 0; i < COUNT(rows) * COUNT(outs); i++)
-        TRY(check_product(types[i % 2], rows[i % COUNT(rows)], outs[i / COUNT(rows)], i % 4 ? 64 : 130, i % 3 == 0));
+        TRY(check_product(types[i % 2], rows[i % COUNT(rows)], outs[i / COUNT(rows)], i % 4 ? 64 : 130,
+                          i % 3 == 0));
 }
 
 /* All numbers of rows, each row first here and last there. */
@@ -336,7 +340,8 @@ static uint16_t *place(const struct world *world, int is_v, int64_t elements)
         for (int32_t h = 0; h < world->kv_heads; h++)
             for (int32_t p = 0; p < s->n; p++)
                 (void)cudaMemcpy(plane + s->base + ((int64_t)h * s->cap + s->start + p) * world->d,
-                                 m->bits + ((int64_t)h * s->n + p) * m->ld, (size_t)world->d * 2, cudaMemcpyHostToDevice);
+                                 m->bits + ((int64_t)h * s->n + p) * m->ld, (size_t)world->d * 2,
+                                 cudaMemcpyHostToDevice);
     }
     return plane;
 }
@@ -358,7 +363,8 @@ static void world_place(struct world *world, int32_t seed)
     world->dev_v = place(world, 1, at);
 }
 
-static struct world world_make(enum sb_dtype type, int32_t heads, int32_t kv_heads, int32_t d, int32_t n_seqs, int32_t n)
+static struct world world_make(enum sb_dtype type, int32_t heads, int32_t kv_heads, int32_t d, int32_t n_seqs,
+                               int32_t n)
 {
     struct world world = {.type = type, .heads = heads, .kv_heads = kv_heads, .d = d, .n_seqs = n_seqs,
                           .n_listed = n_seqs, .scale = 3.0f / sqrtf((float)d)};
@@ -395,7 +401,8 @@ static int64_t y_row(const struct world *world)
 }
 
 /* The arrays of a pass over n queries, in device memory. */
-static struct sb_pass make_pass(const struct world *world, const struct query *queries, int32_t n, int32_t max_len)
+static struct sb_pass make_pass(const struct world *world, const struct query *queries, int32_t n,
+                                int32_t max_len)
 {
     int32_t pos[MAX_QUERIES], seq[MAX_QUERIES], cap[MAX_SEQS], start[MAX_SEQS];
     int64_t base[MAX_SEQS];
@@ -421,28 +428,31 @@ static struct sb_pass make_pass(const struct world *world, const struct query *q
 /* qkv of n queries: nothing of its k and v parts is written. */
 static float *make_qkv(const struct world *world, const struct query *queries, int32_t n)
 {
-    const int64_t row = (int64_t)(world->heads + 2 * world->kv_heads) * world->d, q = (int64_t)world->heads * world->d;
+    const int64_t row = (int64_t)(world->heads + 2 * world->kv_heads) * world->d;
+    const int64_t q = (int64_t)world->heads * world->d;
     float *dev = fresh((size_t)(n * row) * sizeof(float));
 
     for (int32_t t = 0; t < n; t++)
-        (void)cudaMemcpy(dev + t * row, world->seqs[queries[t].seq].q + queries[t].pos * q, (size_t)q * sizeof(float),
-                         cudaMemcpyHostToDevice);
+        (void)cudaMemcpy(dev + t * row, world->seqs[queries[t].seq].q + queries[t].pos * q,
+                         (size_t)q * sizeof(float), cudaMemcpyHostToDevice);
     return dev;
 }
 
 /* y [n, y_row]: the answers to n queries in one pass. max_len: at least, as a recorded pass has it. */
-static cudaError_t attend(uint16_t *y, const struct world *world, const struct query *queries, int32_t n, int32_t max_len)
+static cudaError_t attend(uint16_t *y, const struct world *world, const struct query *queries, int32_t n,
+                          int32_t max_len)
 {
     const int mark = n_owned;
     const struct sb_pass pass = make_pass(world, queries, n, max_len);
-    const struct sb_attention attention = {.heads = world->heads, .kv_heads = world->kv_heads, .head_dim = world->d,
-                                           .scale = world->scale, .k = world->dev_k, .v = world->dev_v};
+    const struct sb_attention attention = {
+        .heads = world->heads, .kv_heads = world->kv_heads, .head_dim = world->d, .scale = world->scale,
+        .k = world->dev_k, .v = world->dev_v};
     const struct sb_exec_limits limits = {.max_tokens = n, .max_len = pass.max_len, .max_heads = world->heads,
                                           .max_head_dim = world->d};
     const size_t bytes = (size_t)(n * y_row(world)) * 2;
     void *dev_y = fresh(bytes), *scratch = fresh(sb_cuda_attend_scratch(world->type, &limits));
-    cudaError_t error = sb_cuda_attend_mma(dev_y, world->type, make_qkv(world, queries, n), &attention, &pass, scratch,
-                                           stream);
+    cudaError_t error = sb_cuda_attend_mma(dev_y, world->type, make_qkv(world, queries, n), &attention, &pass,
+                                           scratch, stream);
 
     if (error == cudaSuccess)
         error = fetch(y, dev_y, bytes);
@@ -453,7 +463,8 @@ static cudaError_t attend(uint16_t *y, const struct world *world, const struct q
 /* ------------------------------------------------------------------ attention: checks */
 
 /* sums[d] = the answer, sizes[d] = the same with |v|, in double precision; one query, one head. */
-static void reference(double *sums, double *sizes, const struct world *world, struct query query, int32_t head)
+static void reference(double *sums, double *sizes, const struct world *world, struct query query,
+                      int32_t head)
 {
     const struct sequence *s = &world->seqs[query.seq];
     const int32_t d = world->d, first = head / (world->heads / world->kv_heads) * s->n;
@@ -484,8 +495,9 @@ static void reference(double *sums, double *sizes, const struct world *world, st
 }
 
 /*
- * One query's answer. Weights and result are rounded to the type once each, u of their size (2^-8, 2^-11); a weight
- * below f16's normal range by 2^-25, of a total of at least 1; scores, exp and sums are good for 2^-14.
+ * One query's answer. Weights and result are rounded to the type once each, u of their size (2^-8, 2^-11); a
+ * weight below f16's normal range by 2^-25, of a total of at least 1; scores, exp and sums are good for
+ * 2^-14.
  */
 static void check_query(const uint16_t *y, const struct world *world, struct query query)
 {
@@ -523,8 +535,8 @@ static void ask_alone(struct answers *alone, const struct world *world, int32_t 
 }
 
 /* Asks n queries in one pass: those of sequence 0 whose answers are known must have the same bits. */
-static void check_pass(const struct answers *alone, const struct world *world, const struct query *queries, int32_t n,
-                       int32_t max_len)
+static void check_pass(const struct answers *alone, const struct world *world, const struct query *queries,
+                       int32_t n, int32_t max_len)
 {
     const int64_t row = y_row(world);
     uint16_t *y = cpu_memory((size_t)(n * row) * 2);
@@ -533,8 +545,8 @@ static void check_pass(const struct answers *alone, const struct world *world, c
     for (int32_t t = 0; t < n; t++)
         if (queries[t].seq == 0 && alone->known[queries[t].pos] &&
             memcmp(y + t * row, alone->y + queries[t].pos * row, (size_t)row * 2) != 0)
-            FAIL("%d / %d heads of %d: query %d of %d, position %d, differs from the same alone", (int)world->heads,
-                 (int)world->kv_heads, (int)world->d, (int)t, (int)n, (int)queries[t].pos);
+            FAIL("%d / %d heads of %d: query %d of %d, position %d, differs from the same alone",
+                 (int)world->heads, (int)world->kv_heads, (int)world->d, (int)t, (int)n, (int)queries[t].pos);
     free(y);
 }
 
@@ -584,7 +596,8 @@ static void check_passes(struct world *world, struct answers *alone)
         put_run(queries, 0, 0, firsts[i], 6);
         TRY(check_pass(alone, world, queries, 6, i % 2 ? 700 : 0));
         TRY(world_place(world, i + 2)); /* another slot, start and capacity */
-        world->n_listed = i % 2 ? 300 : world->n_seqs; /* many rows: splits are walked, few: merged afterwards */
+        /* Of many rows the splits are walked, of few they are merged afterwards. */
+        world->n_listed = i % 2 ? 300 : world->n_seqs;
         TRY(check_pass(alone, world, queries, 6, 0));
         world->n_listed = world->n_seqs;
     }
@@ -592,7 +605,8 @@ static void check_passes(struct world *world, struct answers *alone)
     TRY(check_pass(alone, world, queries, n, 0));
     put_run(queries, 0, 0, n - 30, 30);
     TRY(check_pass(alone, world, queries, 30, 0));
-    int32_t at = put_run(queries, 0, 1, 5, 6); /* ragged: drafts and chunks of others, the same sink between them */
+    /* Ragged: drafts and chunks of others, the same sink between them. */
+    int32_t at = put_run(queries, 0, 1, 5, 6);
     at = put_run(queries, at, 3, 0, 1);
     at = put_run(queries, at, 0, 124, 6);
     at = put_run(queries, at, 3, 0, 1);
@@ -638,11 +652,11 @@ static void spoil(const struct world *world, uint16_t *plane, int32_t pos, int32
     const uint16_t bits = narrow(value, world->type);
 
     for (int32_t h = 0; h < world->kv_heads; h++)
-        (void)cudaMemcpy(plane + s->base + ((int64_t)h * s->cap + s->start + pos) * world->d + column, &bits, 2,
-                         cudaMemcpyHostToDevice);
+        (void)cudaMemcpy(plane + s->base + ((int64_t)h * s->cap + s->start + pos) * world->d + column, &bits,
+                         2, cudaMemcpyHostToDevice);
 }
 
-/* Inf and NaN of a later token of the same pass reach no earlier one; the later ones have them, as they have alone. */
+/* Inf and NaN of a later token of the same pass reach no earlier one; the later ones have them, as alone. */
 static void check_spoiled(enum sb_dtype type, int32_t heads, int32_t d, int32_t first, int32_t bad)
 {
     struct world world = world_make(type, heads, 1, d, 1, first + 8);
@@ -704,7 +718,8 @@ static void test_attend_refuses(void)
     const struct sb_pass none = {.n_tokens = 0}, one = {.n_tokens = 1, .n_seqs = 1, .max_len = 1};
     const struct sb_attention wide = {.heads = 1, .kv_heads = 1, .head_dim = 257};
     const struct sb_attention odd = {.heads = 3, .kv_heads = 2, .head_dim = 64};
-    const struct sb_exec_limits limits = {.max_tokens = 700, .max_len = 300, .max_heads = 4, .max_head_dim = 64};
+    const struct sb_exec_limits limits = {
+        .max_tokens = 700, .max_len = 300, .max_heads = 4, .max_head_dim = 64};
 
     CHECK_INT(sb_cuda_attend_mma(NULL, SB_BF16, NULL, &wide, &none, NULL, stream), cudaSuccess);
     CHECK_INT(sb_cuda_attend_mma(NULL, SB_BF16, NULL, &wide, &one, NULL, stream), cudaErrorInvalidValue);

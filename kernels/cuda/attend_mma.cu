@@ -1,44 +1,49 @@
 /*
- * Causal attention over bf16 or f16 caches on tensor cores: ragged, grouped heads, 1..K+1 queries a row and prefill
- * chunks in one pass. q [m, ..] f32 from qkv, rounded to the caches' type; y [m, ld] of that type.
+ * Causal attention over bf16 or f16 caches on tensor cores: ragged, grouped heads, 1..K+1 queries a row and
+ * prefill chunks in one pass. q [m, ..] f32 from qkv, rounded to the caches' type; y [m, ld] of that type.
  *
- * Numerics. For a query at position p, keys come in SPLITS of 128 counted from position 0 of its own sequence. Split i
- * makes a partial result from nothing but the query and the keys and values 128 i .. min(128 i + 127, p):
+ * Numerics. For a query at position p, keys come in SPLITS of 128 counted from position 0 of its own
+ * sequence. Split i makes a partial result from nothing but the query and the keys and values 128 i ..
+ * min(128 i + 127, p):
  *
  *     s[j] = scale log2(e) * dot(q, k[j])   one accumulator, steps of 16 along head_dim; -inf where j > p
  *     M    = max s                          w[j] = 2^(s[j] - M)
  *     L    = sum w                          fixed: 8 keys a lane, 4 lanes, 4 warps, each ascending
  *     O[d] = sum w[j] v[j][d]               w rounded to the type; one accumulator, 8 steps of 16 keys
  *
- * and the p / 128 + 1 partials are merged from (m, l, o) = (-inf, 0, 0) in ascending order by one formula (merge):
+ * and the p / 128 + 1 partials are merged from (m, l, o) = (-inf, 0, 0) in ascending order by one formula
+ * (merge):
  *
  *     m' = max(m, M)   l = l 2^(m - m') + L 2^(M - m')   o likewise   at the end y = o (1 / l)
  *
- * So the bits are a function of the query and its own history. Where partials are computed and merged is free:
+ * So the bits are a function of the query and its own history. Where partials are made and merged is free:
  *
- *     walk    a block takes a query tile through all of its splits and merges in registers: when there are many blocks
- *     split   a block takes one split and leaves the partial in scratch; combine_kernel merges: few queries, long rows
+ *     walk    a block takes a query tile through all of its splits and merges in registers: if there are many
+ *     split   a block takes one split, its partial goes to scratch, combine_kernel merges: if there are few
  *
- * (FlashAttention's PRs 2604 and 2626 fix split boundaries and merge order the same way. Splits counted from the end,
- * or as many as fill the machine, would make bits depend on the pass.)
+ * (FlashAttention's PRs 2604 and 2626 fix split boundaries and merge order the same way. Splits counted from
+ * the end, or as many as fill the machine, would make bits depend on the pass.)
  *
- * A query tile is 16 MT (token, head) pairs of one kv head and one run of tokens of one sequence. What shares a tile is
- * bit-neutral, as a row of an mma's result sees only its own row of A. Four warps share a tile and its split:
+ * A query tile is 16 MT (token, head) pairs of one kv head and one run of tokens of one sequence. What shares
+ * a tile is bit-neutral, as a row of an mma's result sees only its own row of A. Four warps share a tile and
+ * its split:
  *
- *     scores     warp w: all queries x keys [32 w, 32 w + 32)      K fragments are read once for MT query tiles
+ *     scores     warp w: all queries x keys [32 w, 32 w + 32)      K fragments are read once for MT tiles
  *     softmax    max and sum: in the quad of lanes, then over the warps through shared memory
- *     values     warp w: all queries x columns [D/4 w, D/4 (w+1))  V likewise; W (all 128 keys) from shared memory
+ *     values     warp w: all queries x columns [D/4 w, D/4 (w+1))  V likewise; W by way of shared memory
  *
- *     shared:  K [128, D]  V [128, D]  Q [16 MT, D]  W [16 MT, 128]   16 bit, chunks of 16 bytes swizzled (mma.cuh)
+ *     shared:  K [128, D]  V [128, D]  Q [16 MT, D]  W [16 MT, 128]   16 bit, swizzled as in mma.cuh
  *              max, sum [16 MT, 4] f32   pos [16 MT]   factors [16 MT, 2] f32   care [4]
  *
- * so that even one tile of 6 queries keeps all tensor cores busy behind the loads. K of the next split is fetched
- * during softmax and values, V during the next scores. A block has up to 64 KB in flight (D = 128); an H100 holds 3 blocks
- * of one query tile or 2 of four. head_dim is padded with zeros to D = 64, 128 or 256 in shared memory.
+ * so that even one tile of 6 queries keeps all tensor cores busy behind the loads. K of the next split is
+ * fetched during softmax and values, V during the next scores. A block has up to 64 KB in flight (D = 128);
+ * an H100 holds 3 blocks of one query tile or 2 of four. head_dim is padded with zeros to D = 64, 128 or 256
+ * in shared memory.
  *
- * What is not the query's own never counts: keys past the tile's last position are not loaded, masked scores are
- * replaced, not added to. A masked value is multiplied by 0, which is harmless unless it is Inf or NaN (a later token of
- * this very pass gone wrong): such a tile is found by looking, and computed again key by key (values_with_care).
+ * What is not the query's own never counts: keys past the tile's last position are not loaded, masked scores
+ * are replaced, not added to. A masked value is multiplied by 0, which is harmless unless it is Inf or NaN (a
+ * later token of this very pass gone wrong): such a tile is found by looking, and computed again key by key
+ * (values_with_care).
  *
  * Blocks find their work themselves (find_tile): the tokens of a pass are known to the device only, so that a
  * recorded launch fits every pass of the same size.
@@ -75,9 +80,9 @@ template <enum sb_dtype TYPE_, int D_, int MT_> struct attend_shape {
         D = D_, MT = MT_,
         ROWS = 16 * MT,
         ROW_BYTES = 2 * D,
-        N8 = D / WARPS / 8, /* n8 tiles of a warp's columns */
+        N8 = D / WARPS / 8,       /* n8 tiles of a warp's columns */
         GROUP = MT == 4 ? 2 : N8, /* n8 tiles whose partial results are in registers at a time */
-        UNROLL = MT == 4 ? 2 : 8, /* steps of 16: four query tiles hide their loads by themselves, and registers end */
+        UNROLL = MT == 4 ? 2 : 8, /* steps of 16: four query tiles hide their loads by themselves */
         V_AT = SPLIT * ROW_BYTES,
         Q_AT = 2 * V_AT,
         W_AT = Q_AT + ROWS * ROW_BYTES,
@@ -87,8 +92,10 @@ template <enum sb_dtype TYPE_, int D_, int MT_> struct attend_shape {
         FACTORS_AT = POS_AT + ROWS * 4,
         CARE_AT = FACTORS_AT + ROWS * 8,
         SHARED = CARE_AT + WARPS * 4,
+        /* Blocks that a multiprocessor of compute capability 9.0 can hold: by shared memory (1 KB a block is
+         * reserved), by registers. */
         RESIDENT_ = 228 * 1024 / (SHARED + 1024),
-        REGISTERS = MT == 1 ? 4 : MT == 2 ? 3 : 2, /* blocks that the registers of a multiprocessor hold */
+        REGISTERS = MT == 1 ? 4 : MT == 2 ? 3 : 2,
         RESIDENT = RESIDENT_ > REGISTERS ? REGISTERS : RESIDENT_
     };
 };
@@ -123,7 +130,7 @@ __device__ __forceinline__ void zero_padding(const attend_args &a, int token, in
 
 /* ------------------------------------------------------------------ which queries */
 
-/* (token, head) pairs [first, first + n) of the group times the tokens of a run that begins at token `run`. */
+/* (token, head) pairs [first, first + n) of the group times the tokens of the run that begins at `run`. */
 struct query_tile {
     int run, first, n, seq;
     int lowest, highest; /* positions */
@@ -135,9 +142,11 @@ __device__ __forceinline__ int tiles_of(int tokens, int group, int rows)
     return (tokens * group + rows - 1) / rows;
 }
 
-/* Tile number `want` of the pass, counting over its runs in order; 0 when there are fewer. Each warp by itself, all
- * lanes alike. 32 tokens a step: which begin a run, how many tiles each begins, and whose range has `want`. */
-__device__ __forceinline__ int find_tile(query_tile *tile, const attend_args &a, int group, int rows, int want)
+/* Tile number `want` of the pass, counting over its runs in order; 0 when there are fewer. Each warp by
+ * itself, all lanes alike. 32 tokens a step: which begin a run, how many tiles each begins, and whose
+ * range has `want`. */
+__device__ __forceinline__ int find_tile(query_tile *tile, const attend_args &a, int group, int rows,
+                                         int want)
 {
     const unsigned all = 0xffffffffu;
     const int lane = threadIdx.x % 32;
@@ -151,7 +160,8 @@ __device__ __forceinline__ int find_tile(query_tile *tile, const attend_args &a,
         const unsigned begins = __ballot_sync(all, token < a.n_tokens && seq != (lane ? up : last_seq));
         const unsigned mine = begins & ((2u << lane) - 1u);
         const int my_run = mine ? first + 31 - __clz((int)mine) : run;
-        const int my_tiles = token < a.n_tokens ? tiles_of(token - my_run + 1, group, rows) - tiles_of(token - my_run, group, rows) : 0;
+        int my_tiles = tiles_of(token - my_run + 1, group, rows) - tiles_of(token - my_run, group, rows);
+        my_tiles = token < a.n_tokens ? my_tiles : 0;
         int sum = my_tiles;
         for (int step = 1; step < 32; step *= 2) {
             const int other = __shfl_up_sync(all, sum, step);
@@ -210,8 +220,9 @@ __device__ __forceinline__ int keys_of(const query_tile &tile, int split)
 
 /* ------------------------------------------------------------------ loading */
 
-/* Rows [0, n) of keys or values into a tile of SPLIT rows, the rest of rows and columns zeros. One group of copies. */
-template <class S> __device__ __forceinline__ void fetch_rows(uint8_t *tile, const uint16_t *from, int n, int d)
+/* Rows [0, n) of keys or values into a tile of SPLIT rows, the rest of rows and columns zeros. */
+template <class S>
+__device__ __forceinline__ void fetch_rows(uint8_t *tile, const uint16_t *from, int n, int d)
 {
     enum { CHUNKS = S::ROW_BYTES / 16 };
     const int chunk = threadIdx.x % CHUNKS;
@@ -221,7 +232,8 @@ template <class S> __device__ __forceinline__ void fetch_rows(uint8_t *tile, con
 #pragma unroll 4
         for (int row = (int)threadIdx.x / CHUNKS; row < SPLIT; row += THREADS / CHUNKS) {
             const bool real = row < n && chunk * 8 < d;
-            cp_async(to + swizzled<S::ROW_BYTES>(row, chunk), real ? from + (int64_t)row * d + chunk * 8 : from, real);
+            cp_async(to + swizzled<S::ROW_BYTES>(row, chunk),
+                     real ? from + (int64_t)row * d + chunk * 8 : from, real);
         }
     } else { /* rows that copies of 16 bytes cannot reach */
         for (int row = (int)threadIdx.x / CHUNKS; row < SPLIT; row += THREADS / CHUNKS) {
@@ -232,9 +244,10 @@ template <class S> __device__ __forceinline__ void fetch_rows(uint8_t *tile, con
     }
 }
 
-/* Queries rounded to the type, rows past the tile's last and columns past head_dim zeros; and positions, -1 past it. */
+/* Queries rounded to the type, zeros past the tile's last and past head_dim; positions, -1 past the last. */
 template <class S>
-__device__ __forceinline__ void load_queries(uint8_t *shared, const attend_args &a, const query_tile &tile, int kv_head)
+__device__ __forceinline__ void load_queries(uint8_t *shared, const attend_args &a, const query_tile &tile,
+                                             int kv_head)
 {
     const int group = a.heads / a.kv_heads;
     const int64_t stride = (int64_t)(a.heads + 2 * a.kv_heads) * a.d;
@@ -247,8 +260,10 @@ __device__ __forceinline__ void load_queries(uint8_t *shared, const attend_args 
             ((int *)(shared + S::POS_AT))[row] = is_real ? a.pos[token] : -1;
 #pragma unroll
         for (int col = 2 * (threadIdx.x % 32); col < S::D; col += 64) {
-            const float lo = is_real && col < a.d ? q[col] : 0.0f, hi = is_real && col + 1 < a.d ? q[col + 1] : 0.0f;
-            *(uint32_t *)(shared + S::Q_AT + swizzled<S::ROW_BYTES>(row, col / 8) + col % 8 * 2) = pack2<S::TYPE>(lo, hi);
+            const float lo = is_real && col < a.d ? q[col] : 0.0f;
+            const float hi = is_real && col + 1 < a.d ? q[col + 1] : 0.0f;
+            uint8_t *to = shared + S::Q_AT + swizzled<S::ROW_BYTES>(row, col / 8) + col % 8 * 2;
+            *(uint32_t *)to = pack2<S::TYPE>(lo, hi);
         }
     }
 }
@@ -276,7 +291,8 @@ __device__ __forceinline__ void scores(float (&s)[S::MT][4][4], const uint8_t *s
         uint32_t b[2][4];
 #pragma unroll
         for (int i = 0; i < 2; i++)
-            ldmatrix4(b[i], keys + swizzled<S::ROW_BYTES>(warp * 32 + i * 16 + lane / 16 * 8 + lane % 8, step * 2 + lane / 8 % 2));
+            ldmatrix4(b[i], keys + swizzled<S::ROW_BYTES>(warp * 32 + i * 16 + lane / 16 * 8 + lane % 8,
+                                                          step * 2 + lane / 8 % 2));
 #pragma unroll
         for (int t = 0; t < S::MT; t++) {
             if (t >= n_mma)
@@ -292,7 +308,8 @@ __device__ __forceinline__ void scores(float (&s)[S::MT][4][4], const uint8_t *s
 
 /* Scales and masks, and leaves each query's largest score over this warp's keys in shared memory. */
 template <class S>
-__device__ __forceinline__ void mask_scores(float (&s)[S::MT][4][4], uint8_t *shared, int first_key, float scale, int n_mma)
+__device__ __forceinline__ void mask_scores(float (&s)[S::MT][4][4], uint8_t *shared, int first_key,
+                                            float scale, int n_mma)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
@@ -342,9 +359,11 @@ template <class S> __device__ __forceinline__ void weigh(float (&s)[S::MT][4][4]
         top = top == -INFINITY ? 0.0f : top; /* no key: weights 0, not NaN */
 #pragma unroll
         for (int n = 0; n < 4; n++) {
-            const float w0 = exp2f(s[i / 2][n][i % 2 * 2] - top), w1 = exp2f(s[i / 2][n][i % 2 * 2 + 1] - top);
+            const float w0 = exp2f(s[i / 2][n][i % 2 * 2] - top);
+            const float w1 = exp2f(s[i / 2][n][i % 2 * 2 + 1] - top);
             sum = sum + w0 + w1;
-            *(uint32_t *)(shared + S::W_AT + swizzled<W_BYTES>(row, warp * 4 + n) + lane % 4 * 4) = pack2<S::TYPE>(w0, w1);
+            uint8_t *to = shared + S::W_AT + swizzled<W_BYTES>(row, warp * 4 + n) + lane % 4 * 4;
+            *(uint32_t *)to = pack2<S::TYPE>(w0, w1);
         }
         sum = sum + __shfl_xor_sync(0xffffffffu, sum, 1);
         sum = sum + __shfl_xor_sync(0xffffffffu, sum, 2);
@@ -354,13 +373,16 @@ template <class S> __device__ __forceinline__ void weigh(float (&s)[S::MT][4][4]
 }
 
 /* V's fragments of 16 keys and 16 columns: b[0..1] the first n8 tile, b[2..3] the second. */
-template <class S> __device__ __forceinline__ void load_values(uint32_t (&b)[4], const uint8_t *shared, int step, int chunk)
+template <class S>
+__device__ __forceinline__ void load_values(uint32_t (&b)[4], const uint8_t *shared, int step, int chunk)
 {
     const int lane = threadIdx.x % 32;
-    ldmatrix4_trans(b, at_shared(shared) + S::V_AT + swizzled<S::ROW_BYTES>(step * 16 + lane % 16, chunk + lane / 16));
+    ldmatrix4_trans(b, at_shared(shared) + S::V_AT +
+                           swizzled<S::ROW_BYTES>(step * 16 + lane % 16, chunk + lane / 16));
 }
 
-template <class S> __device__ __forceinline__ void load_weights(uint32_t (&w)[4], const uint8_t *shared, int t, int step)
+template <class S>
+__device__ __forceinline__ void load_weights(uint32_t (&w)[4], const uint8_t *shared, int t, int step)
 {
     const int lane = threadIdx.x % 32;
     ldmatrix4(w, at_shared(shared) + S::W_AT + swizzled<W_BYTES>(t * 16 + lane % 16, step * 2 + lane / 16));
@@ -368,7 +390,8 @@ template <class S> __device__ __forceinline__ void load_weights(uint32_t (&w)[4]
 
 /* o[t][n]: queries of mma tile t x columns D/4 warp + 8 (group + n) ... of the partial result. */
 template <class S>
-__device__ __forceinline__ void values(float (&o)[S::MT][S::GROUP][4], const uint8_t *shared, int group, int n_mma)
+__device__ __forceinline__ void values(float (&o)[S::MT][S::GROUP][4], const uint8_t *shared, int group,
+                                       int n_mma)
 {
     const int warp = threadIdx.x / 32;
 
@@ -394,7 +417,7 @@ __device__ __forceinline__ void values(float (&o)[S::MT][S::GROUP][4], const uin
     }
 }
 
-/* Whether this thread copied an Inf or NaN among the values of keys in (lowest, n): of use to some queries only. */
+/* Whether this thread copied an Inf or NaN among the values of keys in (lowest, n), hidden from some queries. */
 template <class S> __device__ __forceinline__ bool has_bad_values(const uint8_t *tile, int lowest, int n)
 {
     enum { CHUNKS = S::ROW_BYTES / 16, STEP = THREADS / CHUNKS };
@@ -410,9 +433,9 @@ template <class S> __device__ __forceinline__ bool has_bad_values(const uint8_t 
     return is_bad;
 }
 
-/* The same as values, so that a query's result does not feel the Inf and NaN of later tokens: queries by their last
- * key, from the highest down, with the values beyond it wiped out, which this warp alone reads. Slow; for passes that
- * are lost in part anyway. */
+/* The same as values, so that a query's result does not feel the Inf and NaN of later tokens: queries by
+ * their last key, from the highest down, with the values beyond it wiped out, which this warp alone reads.
+ * Slow; for passes that are lost in part anyway. */
 template <class S>
 __device__ __forceinline__ void values_with_care(float (&o)[S::MT][S::GROUP][4], uint8_t *shared, int group,
                                                  int first_key, int lowest)
@@ -423,7 +446,7 @@ __device__ __forceinline__ void values_with_care(float (&o)[S::MT][S::GROUP][4],
 #pragma unroll 1
     for (int key = SPLIT - 1; key >= lowest; key--) {
 #pragma unroll
-        for (int i = 0; i < S::MT * S::GROUP; i++) { /* one mma tile of results at a time: registers are dear */
+        for (int i = 0; i < S::MT * S::GROUP; i++) { /* one mma tile at a time: registers are dear */
             const int t = i / S::GROUP, n = i % S::GROUP;
             float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll 1
@@ -439,16 +462,18 @@ __device__ __forceinline__ void values_with_care(float (&o)[S::MT][S::GROUP][4],
                     o[t][n][j] = sum[j];
         }
         __syncwarp();
-        for (int col = lane; col < S::GROUP * 8; col += 32)
-            *(uint16_t *)(shared + S::V_AT + swizzled<S::ROW_BYTES>(key, warp * S::N8 + group + col / 8) + col % 8 * 2) = 0;
+        for (int col = lane; col < S::GROUP * 8; col += 32) {
+            const int chunk = warp * S::N8 + group + col / 8;
+            *(uint16_t *)(shared + S::V_AT + swizzled<S::ROW_BYTES>(key, chunk) + col % 8 * 2) = 0;
+        }
         __syncwarp();
     }
 }
 
 /* ------------------------------------------------------------------ the kernel */
 
-/* The running maximum and sum of query `row` take in a split's; the factors for its values go to shared memory. A thread
- * each: as many registers less for all the others. */
+/* The running maximum and sum of query `row` take in a split's; the factors for its values go to shared
+ * memory. A thread each: as many registers less for all the others. */
 template <class S>
 __device__ __forceinline__ void add_sums(merged *state, uint8_t *shared, int row, int first_key)
 {
@@ -471,8 +496,8 @@ template <class S> struct running {
     }
 
     /* Takes in one group of a split's values: of queries that have a key in it. */
-    __device__ __forceinline__ void add(const float (&part)[S::MT][S::GROUP][4], const uint8_t *shared, int group,
-                                        int first_key, int n_mma)
+    __device__ __forceinline__ void add(const float (&part)[S::MT][S::GROUP][4], const uint8_t *shared,
+                                        int group, int first_key, int n_mma)
     {
 #pragma unroll
         for (int i = 0; i < 2 * S::MT; i++) {
@@ -488,7 +513,8 @@ template <class S> struct running {
     }
 
     /* sums: of each query */
-    __device__ __forceinline__ void store(const float *sums, const attend_args &a, const query_tile &tile, int kv_head)
+    __device__ __forceinline__ void store(const float *sums, const attend_args &a, const query_tile &tile,
+                                          int kv_head)
     {
         const int group = a.heads / a.kv_heads, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
@@ -518,9 +544,11 @@ template <class S> struct running {
 /* The partial results of one split, as they are. */
 template <class S>
 __device__ __forceinline__ void store_partial(const float (&o)[S::MT][S::GROUP][4], const uint8_t *shared,
-                                              const attend_args &a, const query_tile &tile, int kv_head, int group)
+                                              const attend_args &a, const query_tile &tile, int kv_head,
+                                              int group)
 {
-    const int heads = a.heads / a.kv_heads, lane = threadIdx.x % 32, warp = threadIdx.x / 32, split = (int)blockIdx.z;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int heads = a.heads / a.kv_heads, split = (int)blockIdx.z;
 
 #pragma unroll
     for (int i = 0; i < 2 * S::MT; i++) {
@@ -543,7 +571,8 @@ __device__ __forceinline__ void store_partial(const float (&o)[S::MT][S::GROUP][
 }
 
 template <class S>
-__device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a, const query_tile &tile, int kv_head)
+__device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a, const query_tile &tile,
+                                        int kv_head)
 {
     const int first = a.walk ? 0 : (int)blockIdx.z, last = a.walk ? tile.highest / SPLIT : first;
     const int n_mma = (tile.n + 15) / 16;
@@ -554,7 +583,8 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a, c
 
     auto fetch = [&](const uint16_t *plane, int at, int split) { /* always one group */
         if (split <= last)
-            fetch_rows<S>(shared + at, plane + from + (int64_t)split * SPLIT * a.d, keys_of(tile, split), a.d);
+            fetch_rows<S>(shared + at, plane + from + (int64_t)split * SPLIT * a.d,
+                          keys_of(tile, split), a.d);
         cp_async_commit();
     };
     fetch(a.k, 0, first);
@@ -575,7 +605,8 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a, c
             weigh<S>(s, shared, n_mma);
         }
         cp_async_wait<1>();
-        const int is_bad = __any_sync(0xffffffffu, has_bad_values<S>(shared + S::V_AT, lowest, keys_of(tile, split)));
+        const int is_bad =
+            __any_sync(0xffffffffu, has_bad_values<S>(shared + S::V_AT, lowest, keys_of(tile, split)));
         if (threadIdx.x % 32 == 0)
             care[threadIdx.x / 32] = is_bad;
         __syncthreads(); /* V, weights and sums */
@@ -639,7 +670,8 @@ template <enum sb_dtype TYPE> __global__ void __launch_bounds__(THREADS) combine
             merge(&state, part[a.d], part[a.d + 1], &old_factor, &new_factor);
             o = merge_value(o, old_factor, part[col], new_factor);
         }
-        a.y[token * a.ldy + (int64_t)head * a.d + col] = (uint16_t)pack2<TYPE>(__fmul_rn(o, __frcp_rn(state.l)), 0.0f);
+        a.y[token * a.ldy + (int64_t)head * a.d + col] =
+            (uint16_t)pack2<TYPE>(__fmul_rn(o, __frcp_rn(state.l)), 0.0f);
     }
     if (head == a.heads - 1)
         zero_padding(a, token, threadIdx.x, THREADS);
@@ -650,20 +682,24 @@ template <enum sb_dtype TYPE> __global__ void __launch_bounds__(THREADS) combine
 template <class S> cudaError_t launch_shape(const attend_args &a, int n_seqs, cudaStream_t stream)
 {
     const int64_t group = a.heads / a.kv_heads, each = (group + S::ROWS - 1) / S::ROWS * a.n_tokens;
-    /* Runs of padding tokens lie between those of the sequences; blocks loop should there be more runs still. */
+    /* Padding tokens are runs between those of the sequences; blocks loop should there be more runs still. */
     const int64_t packed = a.n_tokens * group / S::ROWS + 2 * (int64_t)n_seqs;
-    const dim3 grid((unsigned)(packed < each ? packed : each), (unsigned)a.kv_heads, a.walk ? 1u : (unsigned)a.splits);
-    cudaError_t error = cudaFuncSetAttribute(attend_kernel<S>, cudaFuncAttributeMaxDynamicSharedMemorySize, S::SHARED);
+    const dim3 grid((unsigned)(packed < each ? packed : each), (unsigned)a.kv_heads,
+                    a.walk ? 1u : (unsigned)a.splits);
+    cudaError_t error =
+        cudaFuncSetAttribute(attend_kernel<S>, cudaFuncAttributeMaxDynamicSharedMemorySize, S::SHARED);
 
     if (error == cudaSuccess)
         error = SB_LAUNCH(attend_kernel<S>, grid, dim3(THREADS), S::SHARED, stream, a);
     if (error != cudaSuccess || a.walk)
         return error;
-    return SB_LAUNCH(combine_kernel<S::TYPE>, dim3((unsigned)a.heads, (unsigned)a.n_tokens), dim3(THREADS), 0, stream, a);
+    return SB_LAUNCH(combine_kernel<S::TYPE>, dim3((unsigned)a.heads, (unsigned)a.n_tokens), dim3(THREADS), 0,
+                     stream, a);
 }
 
 /* As many query rows a tile as a sequence has on average: bits do not depend on it. */
-template <enum sb_dtype TYPE, int D> cudaError_t launch_rows(const attend_args &a, int n_seqs, cudaStream_t stream)
+template <enum sb_dtype TYPE, int D>
+cudaError_t launch_rows(const attend_args &a, int n_seqs, cudaStream_t stream)
 {
     const int64_t rows = (int64_t)a.n_tokens * (a.heads / a.kv_heads) / (n_seqs > 0 ? n_seqs : 1);
 
@@ -685,7 +721,8 @@ template <enum sb_dtype TYPE> cudaError_t launch_type(const attend_args &a, int 
 
 size_t sb_cuda_attend_scratch(enum sb_dtype type, const struct sb_exec_limits *limits)
 {
-    const size_t tokens = (size_t)(limits->max_tokens < SPLIT_TOKENS ? limits->max_tokens : (int32_t)SPLIT_TOKENS);
+    const size_t tokens =
+        (size_t)(limits->max_tokens < SPLIT_TOKENS ? limits->max_tokens : (int32_t)SPLIT_TOKENS);
     const size_t splits = ((size_t)limits->max_len + SPLIT - 1) / SPLIT;
 
     if (type == SB_F32 || splits <= 1)
@@ -693,8 +730,9 @@ size_t sb_cuda_attend_scratch(enum sb_dtype type, const struct sb_exec_limits *l
     return tokens * (size_t)limits->max_heads * splits * ((size_t)limits->max_head_dim + 2) * sizeof(float);
 }
 
-cudaError_t sb_cuda_attend_mma(void *y, enum sb_dtype type, const float *qkv, const struct sb_attention *attention,
-                               const struct sb_pass *pass, void *scratch, cudaStream_t stream)
+cudaError_t sb_cuda_attend_mma(void *y, enum sb_dtype type, const float *qkv,
+                               const struct sb_attention *attention, const struct sb_pass *pass,
+                               void *scratch, cudaStream_t stream)
 {
     const struct sb_attention *t = attention;
     const int splits = (pass->max_len + SPLIT - 1) / SPLIT;
@@ -711,5 +749,6 @@ cudaError_t sb_cuda_attend_mma(void *y, enum sb_dtype type, const float *qkv, co
         return cudaSuccess;
     if (type == SB_F32 || t->head_dim > 256 || t->kv_heads <= 0 || t->heads % t->kv_heads)
         return cudaErrorInvalidValue;
-    return type == SB_BF16 ? launch_type<SB_BF16>(a, pass->n_seqs, stream) : launch_type<SB_F16>(a, pass->n_seqs, stream);
+    return type == SB_BF16 ? launch_type<SB_BF16>(a, pass->n_seqs, stream)
+                           : launch_type<SB_F16>(a, pass->n_seqs, stream);
 }

@@ -1,14 +1,15 @@
 /*
  * y [m, n_out] f32 = x [m, ld] w [n_out, ld]^T + bias, x and w bf16 or f16: few rows against many weights.
  *
- * Numerics: an output has ONE f32 accumulator, which starts at 0 and takes ascending steps of 16 along k, each one
- * mma.sync m16n8k16; then + bias. Nothing ever splits k. An element of an mma's result depends on its own row of A and
- * its own column of B only, so the bits of y[r][o] are a function of x[r], w[o] and bias[o]: not of m, of the tile
- * shape, of the row's place in a tile, nor of what fills the tile up. (Meta's bitequiv and vLLM's batch-invariant mode
- * report the same of cuBLASLt's kernels without split-K; whether those have this kernel's bits is tested at load.)
+ * Numerics: an output has ONE f32 accumulator, which starts at 0 and takes ascending steps of 16 along k,
+ * each one mma.sync m16n8k16; then + bias. Nothing ever splits k. An element of an mma's result depends on
+ * its own row of A and its own column of B only, so the bits of y[r][o] are a function of x[r], w[o] and
+ * bias[o]: not of m, of the tile shape, of the row's place in a tile, nor of what fills the tile up. (Meta's
+ * bitequiv and vLLM's batch-invariant mode report the same of cuBLASLt's kernels without split-K; whether
+ * those have this kernel's bits is tested at load.)
  *
- * Weights are the m16 operand, rows of x the n8 operand: the weights' own layout is what ldmatrix wants, and 1..8 rows
- * of x waste no more than one n8 tile.
+ * Weights are the m16 operand, rows of x the n8 operand: the weights' own layout is what ldmatrix wants, and
+ * 1..8 rows of x waste no more than one n8 tile.
  *
  *     block: ROWS = 16 * MT * WARPS weight rows x 8 * NT rows of x, 64 columns of k a stage
  *
@@ -20,16 +21,18 @@
  *     +--------------------------+
  *     STAGES of these in a ring; cp.async fills STAGES - 1 ahead, one barrier a stage.
  *
- * It is bound by the weights' bytes, so what counts is bytes in flight: bandwidth times latency, about 3.35 TB/s times
- * 0.8 us = 2.7 MB on an H100, 20 KB for each of 132 multiprocessors. Bytes of weights in flight a block, (STAGES - 1) *
- * ROWS * 128: 14, 28, 40 KB for ROWS 16, 32, 64 with 8, 8, 6 stages, and 48 KB for 128 with 4. The launcher takes the
- * widest block of which the matrix still gives every multiprocessor one. Wider blocks read x less often (from L2:
- * m / ROWS bytes of x for each byte of w). The chain of one accumulator, 33 clocks a step of 16, takes 4.9 us for
- * k = 4096, in which the multiprocessor's share of 4096 x 4096 weights, 11 us at full speed, has not yet arrived.
+ * It is bound by the weights' bytes, so what counts is bytes in flight: bandwidth times latency, about 3.35
+ * TB/s times 0.8 us = 2.7 MB on an H100, 20 KB for each of 132 multiprocessors. Bytes of weights in flight a
+ * block, (STAGES - 1) * ROWS * 128: 14, 28, 40 KB for ROWS 16, 32, 64 with 8, 8, 6 stages, and 48 KB for 128
+ * with 4. The launcher takes the widest block of which the matrix still gives every multiprocessor one. Wider
+ * blocks read x less often (from L2: m / ROWS bytes of x for each byte of w). The chain of one accumulator,
+ * 33 clocks a step of 16, takes 4.9 us for k = 4096, in which the multiprocessor's share of 4096 x 4096
+ * weights, 11 us at full speed, has not yet arrived.
  *
- * Rejected: weights straight to registers (a lane's 16 bytes would mix k across steps: another order of summation);
- * a split along k with an ordered merge (an order too, but not the one of the library's kernels for many rows);
- * tensor maps and wgmma (m64 of weights by n8 has no advantage while the memory is the limit, and sm_80 has neither).
+ * Rejected: weights straight to registers (a lane's 16 bytes would mix k across steps: another order of
+ * summation); a split along k with an ordered merge (an order too, but not the one of the library's kernels
+ * for many rows); tensor maps and wgmma (m64 of weights by n8 has no advantage while the memory is the limit,
+ * and sm_80 has neither).
  */
 #include "kernels/cuda/mma.cuh"
 
@@ -54,16 +57,17 @@ template <int NT_, int WARPS_, int MT_, int STAGES_> struct gemm_shape {
         X_AT = ROWS * ROW_BYTES,                  /* of x within a stage */
         STAGE_BYTES = (ROWS + X_ROWS) * ROW_BYTES,
         SHARED = STAGES * STAGE_BYTES,
-        /* Blocks that shared memory lets a multiprocessor of compute capability 9.0 hold (227 KB, 1 KB each reserved),
-         * as the bound for registers. */
+        /* Blocks that shared memory lets a multiprocessor of compute capability 9.0 hold (227 KB, 1 KB
+         * each reserved), as the bound for registers. */
         RESIDENT_ = 228 * 1024 / (SHARED + 1024),
         RESIDENT = RESIDENT_ > 512 / THREADS ? 512 / THREADS : RESIDENT_
     };
 };
 
-/* This thread's part of copying rows [first, first + N) of a matrix, columns [k, k + 64). Rows from `end` on are zeros. */
+/* This thread's part of copying columns [k, k + 64) of rows [first, first + N); zeros from row `end` on. */
 template <int N, int THREADS>
-__device__ __forceinline__ void copy_rows(shared_at to, const uint16_t *from, int first, int end, int64_t ld, int64_t k)
+__device__ __forceinline__ void copy_rows(shared_at to, const uint16_t *from, int first, int end, int64_t ld,
+                                          int64_t k)
 {
     const int chunk = threadIdx.x % CHUNKS;
 #pragma unroll
@@ -87,7 +91,8 @@ template <class S> struct gemm_step {
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
         for (int t = 0; t < S::MT; t++)
-            ldmatrix4(a[t], stage + swizzled<ROW_BYTES>((warp * S::MT + t) * 16 + lane % 16, step * 2 + lane / 16));
+            ldmatrix4(a[t], stage + swizzled<ROW_BYTES>((warp * S::MT + t) * 16 + lane % 16,
+                                                        step * 2 + lane / 16));
         const shared_at x = stage + S::X_AT;
         const int chunk = step * 2 + lane / 8 % 2;
 #pragma unroll
@@ -166,14 +171,16 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) gemm_kernel(gemm_args
 template <enum sb_dtype TYPE, class S> cudaError_t launch_shape(gemm_args g, cudaStream_t stream)
 {
     const int64_t row_tiles = ((int64_t)g.n_out + S::ROWS - 1) / S::ROWS;
-    cudaError_t error = cudaFuncSetAttribute(gemm_kernel<TYPE, S>, cudaFuncAttributeMaxDynamicSharedMemorySize, S::SHARED);
+    cudaError_t error =
+        cudaFuncSetAttribute(gemm_kernel<TYPE, S>, cudaFuncAttributeMaxDynamicSharedMemorySize, S::SHARED);
 
     g.m_tiles = (g.m + S::X_ROWS - 1) / S::X_ROWS;
     if (error != cudaSuccess)
         return error;
     if (row_tiles * g.m_tiles > INT32_MAX)
         return cudaErrorInvalidConfiguration;
-    return SB_LAUNCH((gemm_kernel<TYPE, S>), dim3((unsigned)(row_tiles * g.m_tiles)), dim3(S::THREADS), S::SHARED, stream, g);
+    return SB_LAUNCH((gemm_kernel<TYPE, S>), dim3((unsigned)(row_tiles * g.m_tiles)), dim3(S::THREADS),
+                     S::SHARED, stream, g);
 }
 
 /* The widest block of which the matrix makes at least `BLOCKS`, or the narrowest. */
@@ -205,10 +212,11 @@ template <enum sb_dtype TYPE> cudaError_t launch_type(const gemm_args &g, cudaSt
 
 } // namespace
 
-cudaError_t sb_cuda_gemm_mma(float *y, const void *x, const void *w, enum sb_dtype type, const float *bias, int32_t m,
-                             int32_t n_out, int32_t n_in, cudaStream_t stream)
+cudaError_t sb_cuda_gemm_mma(float *y, const void *x, const void *w, enum sb_dtype type, const float *bias,
+                             int32_t m, int32_t n_out, int32_t n_in, cudaStream_t stream)
 {
-    const gemm_args g = {y, (const uint16_t *)x, (const uint16_t *)w, bias, m, n_out, 0, sb_cuda_ld(type, n_in)};
+    const int64_t ld = sb_cuda_ld(type, n_in);
+    const gemm_args g = {y, (const uint16_t *)x, (const uint16_t *)w, bias, m, n_out, 0, ld};
 
     if (m <= 0 || n_out <= 0)
         return cudaSuccess;

@@ -1,25 +1,26 @@
 /*
  * The tensor core's instructions, as thin as they can be: mma.sync m16n8k16, ldmatrix, cp.async of 16 bytes.
  *
- * Elements are 16-bit patterns (uint16_t), bf16 or f16 as the template argument TYPE says. Fragments are those of the
- * PTX ISA (8.x, "Matrix fragments for mma.m16n8k16 with floating point type" and "ldmatrix"); lane l, g = l / 4,
- * c = 2 (l % 4), and (r, k) a row and column of the operand:
+ * Elements are 16-bit patterns (uint16_t), bf16 or f16 as the template argument TYPE says. Fragments are
+ * those of the PTX ISA (8.x, "Matrix fragments for mma.m16n8k16 with floating point type" and "ldmatrix");
+ * lane l, g = l / 4, c = 2 (l % 4), and (r, k) a row and column of the operand:
  *
- *     A [16 x 16] row major   a[0] (g, c..c+1)   a[1] (g+8, c..c+1)   a[2] (g, c+8..c+9)   a[3] (g+8, c+8..c+9)
+ *     A [16 x 16] row major   a[0] (g, c..c+1)  a[1] (g+8, c..c+1)  a[2] (g, c+8..c+9)  a[3] (g+8, c+8..c+9)
  *     B [16 x 8]  col major   b[0] (c..c+1, g)   b[1] (c+8..c+9, g)
  *     D [16 x 8]  f32         d[0] (g, c)        d[1] (g, c+1)        d[2] (g+8, c)        d[3] (g+8, c+1)
  *
- *     ldmatrix: lanes 8i .. 8i+7 give the addresses of the eight 16-byte rows of matrix i; lane l gets the two elements
- *     (g, c..c+1) of matrix i in register i; transposed, the elements (c, g) and (c+1, g).
+ *     ldmatrix: lanes 8i .. 8i+7 give the addresses of the eight 16-byte rows of matrix i; lane l gets the
+ *     elements (g, c..c+1) of matrix i in register i; transposed, the elements (c, g) and (c+1, g).
  *
- * D[i][j] is a function of row i of A, column j of B and D[i][j] alone: this is what row invariance stands on.
+ * D[i][j] is a function of row i of A, column j of B and D[i][j] alone: this is what row invariance stands
+ * on.
  *
- * HOST BODIES. Under test/cudasim each instruction has a body that exchanges the lanes' parts as drawn above; copies
- * happen as late as the program allows (in the wait, not in cp_async), so a missing wait shows. The host's mma adds its
- * 16 products by fused multiply-adds over ascending k. The real unit does not: on sm_90 it is one fused sum of 16
- * products and the accumulator, aligned to the largest and truncated below 25 fraction bits; on sm_80 two such sums of
- * 8 (MMA-Sim, arXiv:2511.10909). So indices, masks, barriers and the order of instructions are proved on the host;
- * the bits of the real unit are not.
+ * HOST BODIES. Under test/cudasim each instruction has a body that exchanges the lanes' parts as drawn above;
+ * copies happen as late as the program allows (in the wait, not in cp_async), so a missing wait shows. The
+ * host's mma adds its 16 products by fused multiply-adds over ascending k. The real unit does not: on sm_90
+ * it is one fused sum of 16 products and the accumulator, aligned to the largest and truncated below 25
+ * fraction bits; on sm_80 two such sums of 8 (MMA-Sim, arXiv:2511.10909). So indices, masks, barriers and the
+ * order of instructions are proved on the host; the bits of the real unit are not.
  */
 #ifndef SB_CUDA_MMA_CUH
 #define SB_CUDA_MMA_CUH
@@ -42,9 +43,9 @@ static __device__ __forceinline__ shared_at at_shared(const void *p)
     return (shared_at)__cvta_generic_to_shared(p);
 }
 
-/* Byte offset of 16-byte chunk `c` of row `r` in a tile with rows of 8 chunks times a power of two: chunks change places
- * within their group of eight, so that the eight rows of an ldmatrix, a stride of 128 bytes or more apart, lie in eight
- * different groups of four banks. */
+/* Byte offset of 16-byte chunk `c` of row `r` in a tile with rows of 8 chunks times a power of two: chunks
+ * change places within their group of eight, so that the eight rows of an ldmatrix, a stride of 128 bytes
+ * or more apart, lie in eight different groups of four banks. */
 template <int ROW_BYTES> static __device__ __forceinline__ int swizzled(int r, int c)
 {
     static_assert(ROW_BYTES % 128 == 0, "rows of whole bank cycles");
@@ -87,13 +88,13 @@ template <enum sb_dtype TYPE>
 static __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     if (TYPE == SB_BF16)
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},"
-                     "{%0,%1,%2,%3};"
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                     "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
                      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
     else
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},"
-                     "{%0,%1,%2,%3};"
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                     "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
                      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
@@ -106,7 +107,8 @@ static __device__ __forceinline__ void ldmatrix4(uint32_t (&r)[4], shared_at row
 
 static __device__ __forceinline__ void ldmatrix2(uint32_t (&r)[2], shared_at row)
 {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1},[%2];" : "=r"(r[0]), "=r"(r[1]) : "r"(row));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1},[%2];"
+                 : "=r"(r[0]), "=r"(r[1]) : "r"(row));
 }
 
 static __device__ __forceinline__ void ldmatrix4_trans(uint32_t (&r)[4], shared_at row)
@@ -115,8 +117,8 @@ static __device__ __forceinline__ void ldmatrix4_trans(uint32_t (&r)[4], shared_
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(row));
 }
 
-/* 16 bytes to shared memory, or 16 zero bytes without reading when not `real`. Through L2 only: nothing is read twice
- * by the same block. */
+/* 16 bytes to shared memory, or 16 zero bytes without reading when not `real`. Through L2 only: nothing is
+ * read twice by the same block. */
 static __device__ __forceinline__ void cp_async(shared_at to, const void *from, bool real)
 {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0],[%1],16,%2;"
@@ -128,7 +130,7 @@ static __device__ __forceinline__ void cp_async_commit(void)
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* Waits until all but the last LEFT groups of this thread have arrived. Other threads see them after a barrier. */
+/* Waits until all but the last LEFT groups of this thread have arrived. Others see them after a barrier. */
 template <int LEFT> static __device__ __forceinline__ void cp_async_wait(void)
 {
     asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory");
@@ -144,7 +146,8 @@ static inline float widened(enum sb_dtype type, uint16_t bits)
 {
     if (type == SB_BF16)
         return __uint_as_float((uint32_t)bits << 16);
-    const uint32_t sign = (uint32_t)(bits & 0x8000u) << 16, exponent = bits >> 10 & 31u, fraction = bits & 1023u;
+    const uint32_t sign = (uint32_t)(bits & 0x8000u) << 16, exponent = bits >> 10 & 31u,
+                   fraction = bits & 1023u;
     if (exponent == 31)
         return __uint_as_float(sign | 0x7f800000u | fraction << 13);
     if (exponent > 0)
