@@ -645,8 +645,8 @@ static void test_attend_many_rows(void)
     world_free(&world);
 }
 
-/* Merged in another order, partial results differ in the last of 24 bits, which rounding to 11 hides but for one
- * element in thousands: here are 32768, of four splits each, merged by the kernel itself and by the one after it. */
+/* Merged in another order, partial results differ in the last of 24 bits, which rounding to 11 hides but for
+ * one element in thousands: here are 32768, of four splits each, merged by the kernel and by the one after it. */
 static void test_attend_merge_order(void)
 {
     enum { N = 391, QUERIES = 8 };

@@ -417,7 +417,7 @@ __device__ __forceinline__ void values(float (&o)[S::MT][S::GROUP][4], const uin
     }
 }
 
-/* Whether this thread copied an Inf or NaN among the values of keys in (lowest, n), hidden from some queries. */
+/* Whether this thread copied an Inf or NaN among the values of keys in (lowest, n): not for all queries. */
 template <class S> __device__ __forceinline__ bool has_bad_values(const uint8_t *tile, int lowest, int n)
 {
     enum { CHUNKS = S::ROW_BYTES / 16, STEP = THREADS / CHUNKS };
