@@ -646,7 +646,7 @@ static void test_attend_many_rows(void)
 }
 
 /* Merged in another order, partial results differ in the last of 24 bits, which rounding to 11 hides but for
- * one element in thousands: here are 32768, of four splits each, merged by the kernel and by the one after it. */
+ * one element in thousands: here are 32768, of four splits each, merged by it and by combine_kernel. */
 static void test_attend_merge_order(void)
 {
     enum { N = 391, QUERIES = 8 };
