@@ -1,22 +1,21 @@
 # libspecbatch.  `make help` lists the targets.
 #   make V=1            show the commands
 #   make SAN=address,undefined | thread     build and test under a sanitizer
-#   make CUDA=0         CPU only (the default until the CUDA module exists)
+#   make CUDA=1         with the CUDA module (needs nvcc; off by default until it has run on a GPU)
+#   make CUDA_HOME=/usr/local/cuda CUDA_ARCHS="80 90"     where CUDA is, and what code is made for
 #   make CC=clang CFLAGS="-O2 -march=..." LDFLAGS=...     yours are added to, never replaced
 .DELETE_ON_ERROR:
 .SUFFIXES:
 .DEFAULT_GOAL := all
 
-CUDA       ?= 0
 OBJCOPY    ?= objcopy
+CUDA_HOME  ?= /usr/local/cuda
+NVCC       ?= $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
+CUDA       ?= 0
 PREFIX     ?= /usr/local
 LIBDIR     ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
 PYTHON     ?= python3
-
-ifneq ($(CUDA),0)
-$(error CUDA=$(CUDA): the CUDA module does not exist yet; build with CUDA=0)
-endif
 
 # One job for each processor; a -j on the command line has the last word.
 ifeq ($(MAKELEVEL),0)
@@ -40,7 +39,7 @@ SB_SAN  := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-r
 SB_C    := -std=c11 $(SB_WARN) $(SB_DEFS) -pthread -Iinclude $(SB_SAN)
 SB_LIB  := -fPIC -fvisibility=hidden -Isrc
 SB_FP   := -fno-fast-math -ffp-contract=off
-SB_LIBS := -lutf8proc -lpcre2-8 -lyajl -lm -pthread
+SB_LIBS := -lutf8proc -lpcre2-8 -lyajl -lm -ldl -pthread
 DEPS     = -MMD -MP -MF $@.d -MT $@
 
 # kernels/cpu is written once over kernels/cpu/vec.h and compiled once for each SIMD level.
@@ -54,13 +53,16 @@ SIMD_avx512 := -DSB_LEVEL_AVX512=1 -mavx512f -mavx512bw -mavx512vl -mavx512dq -m
 # One build directory per sanitizer setting; changed flags rebuild all of it (see $(B)/flags).
 comma := ,
 B     := build/cpu$(if $(SAN),-$(subst $(comma),-,$(SAN)))
-SRC   := $(sort $(wildcard src/*.c src/*/*.c))
+CSRC  := src/backend_cuda.c $(sort $(wildcard src/cuda/*.c))
+SRC   := $(filter-out $(CSRC),$(sort $(wildcard src/*.c src/*/*.c)))
 KSRC  := $(sort $(wildcard kernels/cpu/*.c))
 KOBJ  := $(foreach l,$(LEVELS),$(KSRC:%.c=$(B)/%.$(l).o))
 OBJ   := $(SRC:%.c=$(B)/%.o) $(KOBJ)
 SO    := $(B)/libspecbatch.so.$(VERSION)
 AR_   := $(B)/libspecbatch.a
-TSRC  := $(sort $(wildcard test/test_*.c))
+# What runs on a simulated device takes minutes to build: make check-cudasim.
+SIM_SRCS := $(wildcard test/test_cuda_kernels.c test/test_cuda_attention.c test/test_cuda_mma.c test/test_cudasim.c)
+TSRC  := $(filter-out $(SIM_SRCS),$(sort $(wildcard test/test_*.c)))
 TEST  := $(TSRC:%.c=$(B)/%)
 TSUP  := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard test/support/*.c)))
 BEN   := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/bench/*.c)))
@@ -69,10 +71,30 @@ EX    := $(patsubst %.c,$(B)/%,$(sort $(wildcard examples/*.c)))
 EXSUP := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard examples/support/*.c)))
 Q     := $(if $(V),,@)
 
-.PHONY: all lib examples setup demo check lint bench paper paper-report setup-paper install clean help
+# The CUDA module: kernels by nvcc, the rest as C, the runtime linked in, so that it needs the driver and cublasLt only.
+# FTZ and no contraction: the f32 class has the CPU's bits. The register report is ptxas's own.
+CUDA_VERSION := $(if $(NVCC),$(shell $(NVCC) --version | sed -n 's/.*release \([0-9.]*\).*/\1/p'))
+CUDA_KNOWN   := $(if $(NVCC),$(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch)))
+CUDA_ARCHS   ?= $(filter $(CUDA_KNOWN),80 90 100)
+CUDA_CHOICE  := $(if $(filter-out 0,$(CUDA)),$(CUDA_VERSION): module for $(CUDA_ARCHS:%=sm_%) and PTX ($(NVCC)),off: no \
+                module ($(if $(NVCC),$(if $(SAN),a sanitized build,CUDA=0),no nvcc in $(CUDA_HOME)/bin or PATH)))
+GENCODE      := $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
+                -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
+NVFLAGS      := -std=c++17 -O3 -ftz=true -fmad=false -prec-div=true -prec-sqrt=true -Werror all-warnings \
+                -Xptxas -v -Xcompiler -fPIC,-fvisibility=hidden -Iinclude -Isrc -I. $(GENCODE)
+CUDA_SO      := $(B)/libspecbatch_cuda.so
+MODULE       := $(if $(filter-out 0,$(CUDA)),$(CUDA_SO))
+KCU          := $(sort $(wildcard kernels/cuda/*.cu))
+CUOBJ        := $(KCU:kernels/cuda/%.cu=$(B)/cuda/%.o)
+CCOBJ        := $(CSRC:src/%.c=$(B)/cuda/src/%.o) $(B)/src/engine/dtype.o
+CUDA_LIBS    := -L$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt -lm -pthread
+
+.PHONY: all lib examples setup demo check check-cudasim check-gpu bench-gpu lint bench paper paper-report setup-paper install clean help
 all: lib examples                 ## library and examples
-lib: $(SO) $(AR_)                 ## shared and static library and specbatch.pc, copied into lib/
+lib: $(SO) $(AR_) $(MODULE)       ## shared and static library, CUDA module and specbatch.pc, copied into lib/
 	$(Q)mkdir -p lib && cp -P $(SO) $(B)/$(SONAME) $(B)/libspecbatch.so $(AR_) lib/
+	@echo "  CUDA $(CUDA_CHOICE)"
+	$(Q)rm -f lib/$(notdir $(CUDA_SO)) $(if $(MODULE),&& cp $(MODULE) lib/)
 	$(Q)$(write_pc) >lib/specbatch.pc
 examples: $(EX)                   ## example programs, copied into build/examples
 	$(Q)mkdir -p build/examples && cp $(EX) build/examples/
@@ -106,6 +128,23 @@ $(AR_): $(OBJ)
 	@mkdir -p $(@D); echo "  AR   $@"
 	$(Q)$(LD) -r -o $(B)/specbatch.o $(OBJ) && $(OBJCOPY) --localize-hidden $(B)/specbatch.o
 	$(Q)rm -f $@ && $(AR) rcs $@ $(B)/specbatch.o
+
+# The CUDA module.
+$(B)/cuda/flags: force
+	@mkdir -p $(@D); echo '$(NVCC) $(NVFLAGS) $(CUDA_LIBS)' | cmp -s - $@ || echo '$(NVCC) $(NVFLAGS) $(CUDA_LIBS)' >$@
+$(B)/cuda/%.o: kernels/cuda/%.cu $(B)/cuda/flags
+	@mkdir -p $(@D); echo "  NVCC $<"
+	$(Q)$(NVCC) $(NVFLAGS) -MMD -MP -MF $@.d -c $< -o $@ 2>$@.log || { cat $@.log; exit 1; }
+$(B)/cuda/src/%.o: src/%.c $(B)/flags
+	@mkdir -p $(@D); echo "  CC   $<"
+	$(Q)$(COMPILE) $(SB_LIB) -isystem $(CUDA_HOME)/include $(USER) $(SB_FP) -c $< -o $@
+$(CUDA_SO): $(CUOBJ) $(CCOBJ) src/cuda/module.map $(B)/cuda/flags
+	@echo "  LD   $@"
+	$(Q)cat $(CUOBJ:%=%.log) | c++filt >$(B)/cuda/registers.txt
+	$(Q)$(CXX) -shared -o $@ $(CUOBJ) $(CCOBJ) $(CFLAGS) $(LDFLAGS) -Wl,-soname,$(@F) -Wl,-z,defs \
+	    -Wl,--version-script=src/cuda/module.map -Wl,--exclude-libs,ALL -static-libstdc++ -static-libgcc \
+	    -Wl,-rpath,$(CUDA_HOME)/lib64 $(CUDA_LIBS)
+
 write_pc = sed -e 's|@PREFIX@|$(PREFIX)|;s|@LIBDIR@|$(LIBDIR)|;s|@INCLUDEDIR@|$(INCLUDEDIR)|' \
                -e 's|@VERSION@|$(VERSION)|;s|@LIBS_PRIVATE@|$(SB_LIBS)|' pkgconfig/specbatch.pc.in
 
@@ -143,6 +182,38 @@ $(B)/test/bench/paper_faults: test/bench/paper_faults.c $(B)/bench.a $(B)/faults
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(LINK_TEST) -Itest/bench -DSB_FAULTS $< $(B)/bench.a $(B)/faults.a $(LDFLAGS) $(SB_LIBS) -o $@
 
+# The backend on a simulated device, linked into the program; kernels and simulator come from rules.mk.
+include test/cudasim/rules.mk
+SIM_HOST := $(patsubst %.c,$(B)/cudasim/%.o,$(filter-out src/cuda/module.c,$(CSRC)) test/cuda/loader.c)
+SIM_CORE := $(SIM_HOST) $(CUDASIM_A)
+SIM_TEST := $(addprefix $(B)/cudasim/,test_backend test_goldens test_contract test_mutations experiments bench_gpu)
+CUDA_SUP := $(B)/test/cuda/logits.o
+$(SIM_HOST): $(B)/cudasim/%.o: %.c $(B)/flags
+	@mkdir -p $(@D); echo "  SIM  $<"
+	$(Q)$(COMPILE) $(SB_LIB) $(SIM_INC) $(USER) $(SB_FP) -c $< -o $@
+$(CUDA_SUP): $(B)/%.o: %.c $(B)/flags
+	@mkdir -p $(@D); echo "  CC   $<"
+	$(Q)$(COMPILE) $(SB_LIB) -I. -Itest $(USER) $(SB_FP) -c $< -o $@
+# The core's own loader would be a second sb_cuda_load.
+define without_loader
+	$(Q)rm -rf $@ $@.d && cp $< $@ && $(AR) d $@ cuda_loader.o
+endef
+$(B)/cudasim/internal.a: $(B)/internal.a
+	$(without_loader)
+$(B)/cudasim/faults.a: $(B)/faults.a
+	$(without_loader)
+LINK_SIM = $(LINK_TEST) -Itest/cudasim -c $< -o $@.o && \
+           $(CXX) $@.o $(SIM_HOST) $(CUDA_SUP) $(filter %internal.a %faults.a,$^) $(CUDASIM_A) $(LDFLAGS) $(SB_LIBS) -o $@
+$(B)/cudasim/test_%: test/cuda/test_%.c $(SIM_CORE) $(CUDA_SUP) $(B)/cudasim/internal.a
+	@mkdir -p $(@D); echo "  TEST $< (simulated device)"
+	$(Q)$(LINK_SIM)
+$(B)/cudasim/test_contract: test/test_contract.c $(SIM_CORE) $(CUDA_SUP) $(B)/cudasim/internal.a
+	@echo "  TEST $< (simulated device)"
+	$(Q)$(LINK_SIM)
+$(B)/cudasim/test_mutations: test/test_mutations.c $(SIM_CORE) $(CUDA_SUP) $(B)/cudasim/faults.a
+	@echo "  TEST $< (simulated device)"
+	$(Q)$(subst $(LINK_TEST),$(LINK_TEST) -DSB_FAULTS,$(LINK_SIM))
+
 # Examples link the shared library, as a user would.
 $(B)/examples/support/%.o: examples/support/%.c $(B)/flags
 	@mkdir -p $(@D); echo "  EX   $<"
@@ -179,6 +250,29 @@ demo: $(B)/examples/demo          ## generate with the demo pair under four poli
 	@echo; $< examples/demo
 check: $(TEST) $(BEN) all         ## build and run every test
 	$(Q)B=$(B) CC='$(CC)' SAN='$(SAN)' MAKE='$(MAKE)' PYTHON='$(PYTHON)' sh test/run.sh $(TEST)
+check-cudasim: $(SIM_TEST) $(SIM_CHECKED) ## the CUDA backend and kernels on a simulated device (many minutes)
+	$(Q)for t in $(SIM_CHECKED); do $$t || exit 1; done
+	$(Q)B=$(B) sh test/check_cudasim.sh
+# On a machine with a GPU. Programs are those of the simulator, linked with the real runtime; models go through the module.
+GPU_TEST := $(addprefix $(B)/gpu/,test_goldens experiments)
+$(B)/gpu/test_%: test/cuda/test_%.c $(CUDA_SUP) $(B)/internal.a
+	@mkdir -p $(@D); echo "  TEST $<"
+	$(Q)$(LINK_TEST) $< $(CUDA_SUP) $(B)/internal.a $(LDFLAGS) $(SB_LIBS) -o $@
+$(B)/gpu/experiments: test/cuda/experiments.c $(CUOBJ)
+	@mkdir -p $(@D); echo "  TEST $<"
+	$(Q)$(LINK_TEST) -isystem $(CUDA_HOME)/include -c $< -o $@.o
+	$(Q)$(CXX) $@.o $(CUOBJ) -Wl,-rpath,$(CUDA_HOME)/lib64 $(LDFLAGS) $(CUDA_LIBS) -o $@
+$(B)/cudasim/experiments: test/cuda/experiments.c $(CUDASIM_A) $(B)/internal.a
+	@mkdir -p $(@D); echo "  TEST $< (simulated device)"
+	$(Q)$(LINK_TEST) $(SIM_INC) -c $< -o $@.o
+	$(Q)$(CXX) $@.o $(CUDASIM_A) $(B)/internal.a $(LDFLAGS) $(SB_LIBS) -o $@
+$(B)/cudasim/bench_gpu: test/bench/bench_gpu.c $(SIM_CORE) $(CUDA_SUP) $(B)/cudasim/internal.a
+	@mkdir -p $(@D); echo "  TEST $< (simulated device)"
+	$(Q)$(LINK_SIM)
+check-gpu: $(GPU_TEST) $(B)/test/test_contract $(MODULE) ## every check that needs a GPU; results in build/gpu/results.txt
+	$(Q)B=$(B) sh test/cuda/check_gpu.sh
+bench-gpu: $(B)/test/bench/bench_gpu $(B)/test/bench/make_checkpoint $(MODULE) ## decoding on a GPU against the roofline
+	$(Q)B=$(B) sh test/cuda/bench_gpu.sh
 lint:                             ## lengths of files and functions, banned calls, direction of includes
 	@sh test/check_lint.sh
 # Random weights of Qwen3-0.6B's shapes (1.2 GB), and a small draft for them.
@@ -216,11 +310,12 @@ setup-paper:                      ## install gnuplot, which `make paper` draws w
 	@command -v gnuplot >/dev/null || { sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; set -x; \
 	    $$sudo apt-get -q install -y --no-install-recommends gnuplot-nox || \
 	    { $$sudo apt-get -q update && $$sudo apt-get -q install -y --no-install-recommends gnuplot-nox; }; }
-install: $(SO) $(AR_)             ## libraries, header, specbatch.pc into DESTDIR/PREFIX (no ldconfig)
+install: $(SO) $(AR_) $(MODULE)   ## libraries, header, specbatch.pc into DESTDIR/PREFIX (no ldconfig)
 	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(INCLUDEDIR)
 	install -m 755 $(SO) $(DESTDIR)$(LIBDIR)
 	cp -P $(B)/$(SONAME) $(B)/libspecbatch.so $(DESTDIR)$(LIBDIR)
 	install -m 644 $(AR_) $(DESTDIR)$(LIBDIR)
+	$(if $(MODULE),install -m 755 $(MODULE) $(DESTDIR)$(LIBDIR))
 	install -m 644 $(HDR) $(DESTDIR)$(INCLUDEDIR)
 	$(write_pc) >$(DESTDIR)$(LIBDIR)/pkgconfig/specbatch.pc
 clean:                            ## remove build/ and lib/

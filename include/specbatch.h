@@ -66,8 +66,8 @@ SPECBATCH_API int32_t specbatch_version(void);
 /* SPECBATCH_SOVERSION of the library at run time. Thread: any. Since 0.1. */
 SPECBATCH_API int32_t specbatch_abi_version(void);
 
-/* 1 when this build on this machine has the feature, else 0. Names: "cpu", "cuda", "avx2", "avx512",
- * "avx512_bf16" (the last three: usable on this processor). Unknown names and NULL give 0.
+/* 1 when this build on this machine has the feature, else 0. Names: "cpu", "cuda" (the module lies beside the library and
+ * finds a device), "avx2", "avx512", "avx512_bf16" (the last three: usable on this processor). Unknown names and NULL give 0.
  * Thread: any. Since 0.1. */
 SPECBATCH_API int32_t specbatch_has(const char *feature);
 
@@ -139,7 +139,9 @@ typedef struct specbatch_model specbatch_model;
 
 enum { SPECBATCH_DEVICE_CPU = 0, SPECBATCH_DEVICE_CUDA = 1 };
 
-/* How matrix products are computed (docs/numerics.md). Each is exact in itself; they differ from each other. */
+/* How matrix products are computed (docs/numerics.md). Each is exact in itself; they differ from each other.
+ * On CUDA, F32 is the reference class: slow, and equal to the CPU's bit for bit; BF16 is the class to use there, in the
+ * checkpoint's own 16-bit type (docs/cuda.md). */
 enum {
     SPECBATCH_COMPUTE_F32 = 0, /* weights as stored, float activations: within 1e-4 of a float reference */
     SPECBATCH_COMPUTE_BF16 = 1 /* weights and matrix inputs rounded to bfloat16: faster for many rows */
@@ -159,9 +161,10 @@ typedef struct specbatch_model_options {
     void *alloc_user;
     specbatch_log_fn log; /* NULL: silence */
     void *log_user;
+    const char *cuda_module; /* absolute path of libspecbatch_cuda.so; NULL: beside this library */
 } specbatch_model_options;
 
-#define SPECBATCH_MODEL_OPTIONS_INIT { sizeof(specbatch_model_options), 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL }
+#define SPECBATCH_MODEL_OPTIONS_INIT { sizeof(specbatch_model_options), 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL }
 
 /* Sets every field the caller's `size` covers to its default and struct_size to `size`.
  * E_INVALID: options NULL or size < sizeof(size_t). Thread: any. Since 0.1. */

@@ -32,6 +32,8 @@ int32_t specbatch_has(const char *feature)
         return 0;
     if (strcmp(feature, "cpu") == 0)
         return 1;
+    if (strcmp(feature, "cuda") == 0)
+        return sb_model_device_exists(SPECBATCH_DEVICE_CUDA);
     if (strcmp(feature, "avx2") == 0)
         return sb_port_has_avx2();
     if (strcmp(feature, "avx512") == 0)

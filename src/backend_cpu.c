@@ -73,8 +73,8 @@ static void device_close(struct sb_device *device)
 static const char *device_class(const struct sb_device *device)
 {
     return device->compute == SPECBATCH_COMPUTE_BF16
-               ? "cpu-bf16: bf16 weights and gemm inputs, ascending-k fmaf, attention tile 64"
-               : "cpu-f32: ascending-k fmaf, attention tile 64";
+               ? "cpu-bf16: bf16 weights and gemm inputs, ascending-k fmaf, attention tile 64; kv f32"
+               : "cpu-f32: ascending-k fmaf, attention tile 64; kv f32";
 }
 
 static size_t rounded_count(const struct sb_device *device, const struct sb_exec_limits *limits)

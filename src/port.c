@@ -6,13 +6,17 @@
  * flushes, so the other paths must too or the levels would differ. Where neither MXCSR nor FPCR exists only
  * the rounding mode is set; there is one SIMD level on such machines and denormals merely stay denormals.
  *
- * Affinity needs a GNU extension; without it the count of processors on line is used.
+ * Affinity needs a GNU extension; without it the count of processors on line is used. So does dladdr; without it the
+ * library does not know where it lies, and modules need an absolute path.
  */
 #if defined(__linux__)
 #define _GNU_SOURCE
 #endif
 #include "port.h"
 
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 #if defined(__linux__)
@@ -90,6 +94,65 @@ int32_t sb_port_n_processors(void)
     online = sysconf(_SC_NPROCESSORS_ONLN);
     return online > 0 ? (int32_t)online : 1;
 }
+
+void *sb_port_module_open(const char *path, char *why, size_t size)
+{
+    void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    const char *error = module ? NULL : dlerror();
+
+    snprintf(why, size, "%s", error ? error : "");
+    return module;
+}
+
+void sb_port_module_symbol(void *function, size_t size, void *module, const char *name)
+{
+    void *symbol = dlsym(module, name);
+    memcpy(function, &symbol, size < sizeof symbol ? size : sizeof symbol);
+}
+
+void sb_port_module_close(void *module)
+{
+    if (module)
+        dlclose(module);
+}
+
+#if defined(__linux__)
+
+/* Of a program, dladdr gives what it was called as: /proc knows the file. */
+static int program_path(char *path, size_t size, const char *called)
+{
+    const char *name = strrchr(called, '/'), *real;
+    const ssize_t n = readlink("/proc/self/exe", path, size - 1);
+
+    if (n <= 0)
+        return 0;
+    path[n] = '\0';
+    real = strrchr(path, '/');
+    return real && strcmp(real + 1, name ? name + 1 : called) == 0;
+}
+
+int sb_port_own_path(char *path, size_t size)
+{
+    static const char anchor = 0; /* any object of this file */
+    Dl_info info;
+
+    if (!dladdr(&anchor, &info) || !info.dli_fname)
+        return 0;
+    if (info.dli_fname[0] != '/')
+        return program_path(path, size, info.dli_fname);
+    return (size_t)snprintf(path, size, "%s", info.dli_fname) < size;
+}
+
+#else
+
+int sb_port_own_path(char *path, size_t size)
+{
+    (void)path;
+    (void)size;
+    return 0;
+}
+
+#endif
 
 void sb_port_pause(void)
 {

@@ -4,6 +4,7 @@
 #ifndef SB_PORT_H
 #define SB_PORT_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* The floating-point environment of the library's arithmetic: round to nearest, denormals flushed to zero on
@@ -16,6 +17,15 @@ void sb_port_fp_leave(const struct sb_fp_env *env);
 
 uint64_t sb_port_now_ns(void);     /* monotonic clock */
 int32_t sb_port_n_processors(void); /* that this process may run on, at least 1 */
+
+/* Loadable modules. open: NULL, and the reason in `why`. symbol: writes a function pointer of `size` bytes, NULL when
+ * there is none. close: NULL is fine. */
+void *sb_port_module_open(const char *path, char *why, size_t size);
+void sb_port_module_symbol(void *function, size_t size, void *module, const char *name);
+void sb_port_module_close(void *module);
+/* The absolute path of the file that this code was loaded from: the shared library, or the program. 0: not known, or
+ * only relative to a working directory that may have changed since. */
+int sb_port_own_path(char *path, size_t size);
 
 /* Tells the processor that this thread is polling. */
 void sb_port_pause(void);

@@ -23,6 +23,8 @@ cat >"$tmp/want" <<END
 ./opt/sb/lib/libspecbatch.so.$version
 ./opt/sb/lib/pkgconfig/specbatch.pc
 END
+[ ! -e "${B:-build/cpu}/libspecbatch_cuda.so" ] || echo ./opt/sb/lib/libspecbatch_cuda.so >>"$tmp/want"
+sort -o "$tmp/want" "$tmp/want"
 if diff "$tmp/want" "$tmp/files" >>"$tmp/log" 2>&1; then
     echo "ok   install_puts_the_right_files_under_destdir"
 else

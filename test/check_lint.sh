@@ -59,13 +59,14 @@ deny() {
 }
 machinery='engine/(draft|forward|kv|round|runner|seq|verify)'
 {
-    base=$(find src -maxdepth 1 -name '*.[ch]' ! -name 'api*' ! -name 'backend_*' ! -name 'trace*')
+    base=$(find src -maxdepth 1 -name '*.[ch]' ! -name 'api*' ! -name 'backend_*' ! -name 'cuda_loader*' ! -name 'trace*')
     deny "$base" 'api|sched/|engine/|model/|text/|kernels/'
     deny "$(find src/text -name '*.[ch]')" 'api|sched/|engine/|model/|kernels/'
     deny "$(find src/model -name '*.[ch]')" "api|sched/|kernels/|$machinery"
     deny "$(find src/engine -name '*.[ch]')" 'api|sched/|kernels/'
     deny "$(find src/sched -name '*.[ch]')" 'api|kernels/'
-    deny "$(find src -maxdepth 1 -name 'backend_*')" "api|sched/|model/|text/|$machinery"
+    deny "$(find src -path 'src/cuda/*.[ch]' -o -maxdepth 1 \( -name 'backend_*' -o -name 'cuda_loader*' \))" \
+        "api|sched/|model/|text/|$machinery"
     deny "$(find kernels -name '*.[ch]')" "api|sched/|model/|text/|$machinery"
     deny "$(find examples -name '*.[ch]')" '(\.\./)*src/'
 } >"$tmp/out"

@@ -12,7 +12,7 @@
 #define SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), "size of " #type)
 #define AT(type, field, offset) _Static_assert(offsetof(type, field) == (offset), #type "." #field)
 
-SIZE(specbatch_model_options, 64);
+SIZE(specbatch_model_options, 72);
 AT(specbatch_model_options, struct_size, 0);
 AT(specbatch_model_options, device, 8);
 AT(specbatch_model_options, compute, 12);
@@ -23,6 +23,7 @@ AT(specbatch_model_options, free, 32);
 AT(specbatch_model_options, alloc_user, 40);
 AT(specbatch_model_options, log, 48);
 AT(specbatch_model_options, log_user, 56);
+AT(specbatch_model_options, cuda_module, 64);
 
 SIZE(specbatch_message, 16);
 AT(specbatch_message, role, 0);

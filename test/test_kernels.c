@@ -698,7 +698,7 @@ static void test_memory(void)
                                           .max_head_dim = 8};
 
     for (int32_t compute = 0; compute < 2; compute++) {
-        struct sb_device_options options = {compute, SPECBATCH_SIMD_AUTO};
+        struct sb_device_options options = {.compute = compute, .simd = SPECBATCH_SIMD_AUTO};
         struct sb_device *device;
         struct sb_exec *exec;
         struct sb_weight weight;
@@ -726,7 +726,7 @@ static void test_device(void)
 {
     struct cpu ways[CPU_WAYS];
     struct sb_device *device;
-    struct sb_device_options options = {SPECBATCH_COMPUTE_F32, 7};
+    struct sb_device_options options = {.compute = SPECBATCH_COMPUTE_F32, .simd = 7};
     int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
 
     CHECK_ERROR(cpu->device_open(&device, &cpu_mem, &options), SPECBATCH_E_UNSUPPORTED, "SIMD level");

@@ -18,6 +18,7 @@ unsigned sb_fault_now = SB_FAULT_NONE;
 enum { TRACES = 60 };
 
 static struct trace_world world;
+static const struct sb_backend *sound;
 
 static void set_backend(const struct sb_backend *backend)
 {
@@ -55,9 +56,9 @@ static void expect_engine_fault(enum sb_fault fault, const char *name, int32_t p
 
 static void expect_operation_fault(enum vtable_fault fault, int32_t policy)
 {
-    set_backend(vtable_with_fault(fault));
+    set_backend(vtable_with_fault(sound, fault));
     expect_caught(vtable_fault_name(fault), policy);
-    set_backend(sb_backend_cpu());
+    set_backend(sound);
 }
 
 static void test_no_fault_is_not_caught(void)
@@ -68,11 +69,11 @@ static void test_no_fault_is_not_caught(void)
     bias.level = SPECBATCH_SIMD_AUTO;
     bias.roomy = bias.no_invariants = 1;
     bias.min_draft_len = 2;
-    set_backend(vtable_with_fault(VTABLE_NONE));
+    set_backend(vtable_with_fault(sound, VTABLE_NONE));
     for (uint64_t seed = 1; seed <= 10; seed++)
         if (trace_run(&world, seed, &bias, why, sizeof why))
             FAIL("seed %" PRIu64 ": %s", seed, why);
-    set_backend(sb_backend_cpu());
+    set_backend(sound);
 }
 
 #define ENGINE_FAULT(test, fault, policy)                    \
@@ -119,6 +120,7 @@ TEST_BEGIN
     if (opened != 0)
         printf("FAIL the world does not open: %s\n", specbatch_last_error());
     else {
+        sound = world.models[0].target[0]->backend;
         RUN(test_no_fault_is_not_caught);
         RUN(test_bonus_from_the_draft);
         RUN(test_repad_without_unpad);

@@ -36,7 +36,10 @@
 enum sb_dtype { SB_F32 = 0, SB_BF16 = 1, SB_F16 = 2 };
 size_t sb_dtype_size(enum sb_dtype dtype);      /* bytes of one element */
 const char *sb_dtype_name(enum sb_dtype dtype); /* "f32", "bf16", "f16" */
+/* n elements of one type as another: exact where the target holds the value, else to nearest even; f16 saturates. */
+void sb_convert(void *to, enum sb_dtype to_type, const void *from, enum sb_dtype from_type, size_t n);
 
+struct sb_log;
 struct sb_device; /* one per model: what was chosen at load (SIMD level, compute class). Immutable */
 struct sb_exec;   /* one per model of a pool: a stream on a GPU, a thread pool on the CPU, and scratch memory */
 
@@ -96,7 +99,8 @@ struct sb_exec_limits {
 
 struct sb_device_options {
     int32_t compute; /* SPECBATCH_COMPUTE_* */
-    int32_t simd;    /* SPECBATCH_SIMD_* */
+    int32_t simd;    /* SPECBATCH_SIMD_*; the CPU's */
+    const struct sb_log *log;
 };
 
 struct sb_backend {
@@ -105,10 +109,10 @@ struct sb_backend {
      * tokens that write to a sink slot, and calls record_begin and record_end. */
     int32_t records;
 
-    /* E_NO_DEVICE, E_UNSUPPORTED (a forced SIMD level this processor lacks), E_NOMEM. */
+    /* E_NO_DEVICE, E_UNSUPPORTED (a forced SIMD level this processor lacks, a GPU that is too old), E_NOMEM. */
     int32_t (*device_open)(struct sb_device **out, const struct sb_mem *mem, const struct sb_device_options *options);
     void (*device_close)(struct sb_device *device);
-    const char *(*device_class)(const struct sb_device *device); /* numerics class for the fingerprint */
+    const char *(*device_class)(const struct sb_device *device); /* numerics for the fingerprint, once weights are loaded */
 
     size_t (*input_bytes)(const struct sb_device *device, int32_t n); /* a gemm input row of n columns */
     size_t (*cache_bytes)(const struct sb_device *device);            /* a cached element */

@@ -1,6 +1,8 @@
 /* Geometry and memory of the cache; kv.h draws the layout. */
 #include "engine/kv.h"
 
+#include <stdio.h>
+
 #include "status.h"
 
 int32_t sb_kv_plan(struct sb_kv *kv, const struct specbatch_model *model, int32_t n_slots, int32_t cap)
@@ -23,12 +25,15 @@ int32_t sb_kv_plan(struct sb_kv *kv, const struct specbatch_model *model, int32_
 
 int32_t sb_kv_create(struct sb_kv *kv, const struct specbatch_model *model, const struct sb_mem *mem)
 {
+    char why[160];
     void *planes;
     int32_t rc = model->backend->alloc(&planes, model->device, mem, kv->bytes);
 
-    if (rc != SPECBATCH_OK)
-        return sb_fail(rc, "no memory for a cache of %zu bytes (%d slots of %d columns)", kv->bytes, kv->n_slots,
-                       kv->cap);
+    if (rc != SPECBATCH_OK) { /* the backend knows what is free; the reader wants to know what for */
+        snprintf(why, sizeof why, "%s", sb_last_error());
+        return sb_fail(rc, "no memory for a cache of %zu bytes (%d slots of %d columns): %s", kv->bytes, kv->n_slots,
+                       kv->cap, why);
+    }
     kv->planes = planes;
     return SPECBATCH_OK;
 }

@@ -8,7 +8,9 @@
 #include "model/model.h"
 
 #include <stdio.h>
+#include <string.h>
 
+#include "cuda_loader.h"
 #include "port.h"
 #include "status.h"
 
@@ -23,12 +25,27 @@ static void free_model(struct specbatch_model *model)
     sb_free(&mem, model);
 }
 
-static int32_t choose_backend(struct specbatch_model *model, const specbatch_model_options *options)
+static int32_t choose_backend(const struct sb_backend **backend, int32_t device, const char *module)
 {
-    if (options->device == SPECBATCH_DEVICE_CUDA)
-        return sb_fail(SPECBATCH_E_NO_DEVICE, "no CUDA: this library was built without its CUDA module");
-    model->backend = sb_backend_cpu();
+    if (device == SPECBATCH_DEVICE_CUDA)
+        return sb_cuda_load(backend, module);
+    *backend = sb_backend_cpu();
     return SPECBATCH_OK;
+}
+
+int32_t sb_model_device_exists(int32_t kind)
+{
+    const struct sb_mem mem = { NULL, NULL, NULL };
+    const struct sb_log silence = { NULL, NULL };
+    const struct sb_device_options options = { .compute = SPECBATCH_COMPUTE_F32, .log = &silence };
+    const struct sb_backend *backend;
+    struct sb_device *device;
+
+    if (choose_backend(&backend, kind, NULL) != SPECBATCH_OK ||
+        backend->device_open(&device, &mem, &options) != SPECBATCH_OK)
+        return 0;
+    backend->device_close(device);
+    return 1;
 }
 
 /* Packing rounds (bf16 compute) and so belongs into the library's floating-point environment. */
@@ -46,20 +63,21 @@ static int32_t load_weights(struct specbatch_model *model, const char *path)
 int32_t sb_model_open(struct specbatch_model **out, const char *path, const specbatch_model_options *options)
 {
     const struct sb_mem mem = { options->alloc, options->free, options->alloc_user };
-    const struct sb_device_options device = { options->compute, options->simd };
+    const struct sb_log log = { options->log, options->log_user };
+    const struct sb_device_options device = { options->compute, options->simd, &log };
     struct specbatch_model *model = NULL;
     int32_t rc = SPECBATCH_OK;
 
     SB_NEW(model, sb_alloc(&mem, 1, sizeof *model), "a model");
     model->mem = mem;
-    model->log = (struct sb_log){ options->log, options->log_user };
+    model->log = log;
     atomic_init(&model->references, 1);
-    SB_TRY(choose_backend(model, options));
+    SB_TRY(choose_backend(&model->backend, options->device, options->cuda_module));
     SB_TRY(sb_config_load(&model->config, &model->mem, &model->log, path));
     SB_TRY(model->backend->device_open(&model->device, &model->mem, &device));
     SB_TRY(load_weights(model, path));
     SB_TRY(sb_tokenizer_load(&model->tokenizer, &model->mem, path));
-    snprintf(model->fingerprint, sizeof model->fingerprint, "specbatch %d.%d.%d; %s; kv f32; %s %s",
+    snprintf(model->fingerprint, sizeof model->fingerprint, "specbatch %d.%d.%d; %s; %s %s",
              SPECBATCH_VERSION_MAJOR, SPECBATCH_VERSION_MINOR, SPECBATCH_VERSION_PATCH,
              model->backend->device_class(model->device), model->config.arch->model_type,
              sb_dtype_name(model->dtype));
@@ -85,6 +103,9 @@ void sb_model_release(struct specbatch_model *model)
 
 int32_t sb_model_check_draft(const struct specbatch_model *target, const struct specbatch_model *draft)
 {
+    if (strcmp(target->backend->name, draft->backend->name) != 0)
+        return sb_fail(SPECBATCH_E_INVALID, "the draft is on device %s, the target on %s; they must be on one",
+                       draft->backend->name, target->backend->name);
     if (target->tokenizer && draft->tokenizer)
         return sb_tokenizer_same_base(target->tokenizer, draft->tokenizer);
     if (target->config.vocab != draft->config.vocab)

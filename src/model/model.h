@@ -50,16 +50,18 @@ struct specbatch_model {
     struct sb_layer *layers;
     float *final_norm;
     struct sb_tokenizer *tokenizer;
-    char fingerprint[200];
+    char fingerprint[240];
 };
 
 /* options already validated and complete (api.c). */
 int32_t sb_model_open(struct specbatch_model **out, const char *path, const specbatch_model_options *options);
+/* 1: a model could be opened on it. */
+int32_t sb_model_device_exists(int32_t device);
 void sb_model_retain(struct specbatch_model *model);
 void sb_model_release(struct specbatch_model *model);
 
-/* Whether `draft` may propose for `target`: same tokenizer base where both have one, else the same vocabulary
- * size. E_VOCAB says what differs. */
+/* Whether `draft` may propose for `target`: on the same kind of device (E_INVALID), and the same tokenizer base where
+ * both have one, else the same vocabulary size. E_VOCAB says what differs. */
 int32_t sb_model_check_draft(const struct specbatch_model *target, const struct specbatch_model *draft);
 
 /* weights.c: fills embed, layers, final_norm, head of a model whose config and device are set. On failure

@@ -89,41 +89,6 @@ static int32_t find(const struct sb_tensor **out, enum sb_dtype *dtype, struct l
 
 /* ------------------------------------------------------------------------------ vectors */
 
-static float f16_to_f32(uint16_t half)
-{
-    const uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
-    const uint32_t exponent = half >> 10 & 0x1fu, fraction = half & 0x3ffu;
-    uint32_t bits;
-    float value;
-
-    if (exponent == 0) { /* zero or subnormal: normal as a float */
-        value = (float)fraction * 0x1p-24f;
-        return sign ? -value : value;
-    }
-    bits = sign | (exponent == 31 ? 0xffu : exponent + 112) << 23 | fraction << 13;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-/* n elements of any type to float. */
-static void widen(float *to, const char *from, size_t n, enum sb_dtype dtype)
-{
-    for (size_t i = 0; i < n; i++) {
-        uint16_t half;
-        if (dtype == SB_F32) {
-            memcpy(&to[i], from + 4 * i, 4);
-            continue;
-        }
-        memcpy(&half, from + 2 * i, 2);
-        if (dtype == SB_BF16) {
-            const uint32_t bits = (uint32_t)half << 16;
-            memcpy(&to[i], &bits, 4);
-        } else {
-            to[i] = f16_to_f32(half);
-        }
-    }
-}
-
 /* Copies a vector's tensor to dev memory, as floats, block by block: raw in the buffer's first half, floats
  * in its second. */
 static int32_t copy_vector(struct loader *l, float *dev, const char *name, int32_t n)
@@ -139,7 +104,7 @@ static int32_t copy_vector(struct loader *l, float *dev, const char *name, int32
         const size_t size = sb_dtype_size(dtype);
         count = (size_t)n - at < block ? (size_t)n - at : block;
         SB_TRY(sb_tensors_read(l->tensors, t, at * size, l->buffer, count * size));
-        widen(wide, l->buffer, count, dtype);
+        sb_convert(wide, SB_F32, l->buffer, dtype, count);
         SB_TRY(l->model->backend->upload(NULL, dev + at, wide, count * sizeof *wide));
     }
 done:

@@ -46,7 +46,7 @@ static int run_prior(const struct study *study, FILE *csv, const struct prior *p
     /* A DSD row grows by its padding, up to the length of the longest. */
     cell.max_len = 2 * ((int32_t)study->prompts.longest + study->verify_tokens);
     sb_fault_now = prior->faults;
-    study->target->backend = vtable_with_fault(prior->operation);
+    study->target->backend = vtable_with_fault(sb_backend_cpu(), prior->operation);
     ok = study_run(study, &study->prompts, &cell, &outcome);
     study->target->backend = sb_backend_cpu();
     sb_fault_now = SB_FAULT_NONE;

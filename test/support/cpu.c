@@ -21,7 +21,7 @@ int cpu_open(struct cpu ways[CPU_WAYS], int32_t compute)
 
     for (int32_t level = SPECBATCH_SIMD_SCALAR; level <= SPECBATCH_SIMD_AVX512; level++)
         for (int32_t threads = 1; threads <= 3; threads += 2) {
-            struct sb_device_options options = {compute, level};
+            struct sb_device_options options = {.compute = compute, .simd = level};
             struct cpu *way = &ways[n];
             int32_t rc = cpu->device_open(&way->device, &cpu_mem, &options);
             if (rc == SPECBATCH_E_UNSUPPORTED)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "sched/pool.h"
+#include "support/place.h"
 
 static const char *const model_names[TRACE_MODELS] = {"qwen3_untied_f32_sharded", "llama_untied_f32_sharded",
                                                       "glm4_unbiased_bf16", "llama3_scaled_biased_tied_bf16",
@@ -33,6 +34,8 @@ static int32_t below(uint64_t *state, int32_t n)
 
 static int level_exists(int level)
 {
+    if (place_is_cuda())
+        return level == SPECBATCH_SIMD_AUTO;
     return level < SPECBATCH_SIMD_AVX2 || specbatch_has(level == SPECBATCH_SIMD_AVX2 ? "avx2" : "avx512");
 }
 
@@ -42,7 +45,7 @@ static int open_levels(specbatch_model *out[TRACE_LEVELS], const char *dir, cons
 
     snprintf(path, sizeof path, "%s/%s%s", dir, name, suffix);
     for (int level = 0; level < TRACE_LEVELS; level++) {
-        specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
+        specbatch_model_options options = place_options();
         options.simd = level;
         if (level_exists(level) && specbatch_model_open(&out[level], path, &options) != SPECBATCH_OK)
             return -1;
@@ -50,7 +53,7 @@ static int open_levels(specbatch_model *out[TRACE_LEVELS], const char *dir, cons
     return 0;
 }
 
-static int run_oracle(struct trace_model *model, const struct trace_prompt *prompt, int32_t *tokens, float *logprobs)
+static int run_oracle(specbatch_model *model, const struct trace_prompt *prompt, int32_t *tokens, float *logprobs)
 {
     specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
     specbatch_request request = SPECBATCH_REQUEST_INIT;
@@ -65,7 +68,7 @@ static int run_oracle(struct trace_model *model, const struct trace_prompt *prom
     request.n_ids = (size_t)prompt->n;
     request.max_new = TRACE_ORACLE;
     request.flags = SPECBATCH_REQUEST_IGNORE_EOS | SPECBATCH_REQUEST_LOGPROBS;
-    if (specbatch_pool_create(&pool, model->target[0], NULL, &options) || specbatch_pool_submit(pool, &request, NULL))
+    if (specbatch_pool_create(&pool, model, NULL, &options) || specbatch_pool_submit(pool, &request, NULL))
         goto done;
     while (active)
         if (specbatch_pool_step(pool, &active))
@@ -81,11 +84,31 @@ done:
     return rc;
 }
 
+/* Plain decoding of every prompt, by the model itself, or by the CPU where its class has the CPU's bits. */
+static int ask_oracle(struct trace_world *world, struct trace_model *model, const char *dir)
+{
+    specbatch_model *oracle = model->target[0];
+    char path[600];
+    int bad = 0;
+
+    snprintf(path, sizeof path, "%s/%s", dir, model->name);
+    if (!place_is_cuda() || !place_is_reference())
+        specbatch_model_retain(oracle);
+    else if (specbatch_model_open(&oracle, path, NULL))
+        return -1;
+    for (int p = 0; !bad && p < world->n_prompts; p++)
+        bad = run_oracle(oracle, &world->prompts[p], model->tokens[p], model->logprobs[p]);
+    specbatch_model_close(oracle);
+    return bad;
+}
+
 int trace_world_open(struct trace_world *world, const char *dir)
 {
     uint64_t state = 42;
 
     memset(world, 0, sizeof *world);
+    world->n_prompts = place_is_small() ? 16 : TRACE_PROMPTS;
+    world->max_requests = place_is_small() ? 8 : MAX_REQUESTS;
     for (int p = 0; p < TRACE_PROMPTS; p++) {
         world->prompts[p].n = prompt_lengths[p];
         for (int i = 0; i < prompt_lengths[p]; i++)
@@ -96,9 +119,8 @@ int trace_world_open(struct trace_world *world, const char *dir)
         model->name = model_names[m];
         if (open_levels(model->target, dir, model->name, "") || (m < 2 && open_levels(model->draft, dir, model->name, ".draft")))
             return -1;
-        for (int p = 0; p < TRACE_PROMPTS; p++)
-            if (run_oracle(model, &world->prompts[p], model->tokens[p], model->logprobs[p]))
-                return -1;
+        if (ask_oracle(world, model, dir))
+            return -1;
     }
     return 0;
 }
@@ -207,11 +229,11 @@ static void choose_options(struct run *run, const struct trace_bias *bias)
 static void choose_jobs(struct run *run, const struct trace_bias *bias)
 {
     uint64_t *state = &run->state;
-    const int n_prompts = run->level == SPECBATCH_SIMD_SCALAR ? SHORT_PROMPTS : TRACE_PROMPTS;
+    const int n_prompts = run->level == SPECBATCH_SIMD_SCALAR ? SHORT_PROMPTS : run->world->n_prompts;
     const int pattern = below(state, 4), same = below(state, n_prompts);
     int32_t longest = 1;
 
-    run->n_jobs = 1 + below(state, MAX_REQUESTS);
+    run->n_jobs = 1 + below(state, run->world->max_requests);
     for (int i = 0; i < run->n_jobs; i++) {
         struct job *job = &run->jobs[i];
         int32_t total;

@@ -2,7 +2,7 @@
  * The contract as a property: a random trace of submissions, steps and cancellations against one pool, and
  * every request's tokens and log-probabilities compared, by memcmp, with plain decoding at batch 1.
  *
- * A world is a few tiny models, each opened at every SIMD level this machine has, a set of prompts, and for
+ * A world is a few tiny models, each opened at every SIMD level this machine has (or on a device, place.h), prompts, and for
  * each model and prompt what plain decoding at batch 1 on one thread gives (the oracle: 64 tokens, no stop).
  * What a request must return is cut from the oracle here, not by the library: at the first end-of-sequence
  * or stop id, or at max_new.
@@ -31,6 +31,7 @@ struct trace_model {
 };
 
 struct trace_world {
+    int n_prompts, max_requests; /* that traces use */
     struct trace_model models[TRACE_MODELS];
     struct trace_prompt prompts[TRACE_PROMPTS];
 };

@@ -1,10 +1,14 @@
-/* Faulty operations around the CPU backend's; on the CPU, dev memory is ordinary memory. See vtable_faults.h. */
+/*
+ * Faulty operations around a sound backend's. They read and write dev memory, which is ordinary memory on the CPU and on
+ * a simulated device; a device's queue is waited for before they look and before what they lent is freed.
+ */
 #include "support/vtable_faults.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static struct sb_backend faulty;
+static const struct sb_backend *sound;
 
 static const char *const names[VTABLE_FAULTS] = {
     "none", "pads counted in positions", "rejected tokens counted in positions", "mask hides the own column",
@@ -43,12 +47,13 @@ static void rope_shifted(struct sb_exec *exec, float *qkv, const struct sb_atten
 
     shifted.cos += (int64_t)by * (attention->rot_dim / 2);
     shifted.sin += (int64_t)by * (attention->rot_dim / 2);
-    sb_backend_cpu()->rope_kv(exec, qkv + (int64_t)t * qkv_width(attention), &shifted, &one);
+    sound->rope_kv(exec, qkv + (int64_t)t * qkv_width(attention), &shifted, &one);
 }
 
 static void pads_in_positions(struct sb_exec *exec, float *qkv, const struct sb_attention *attention,
                               const struct sb_pass *pass)
 {
+    (void)sound->exec_sync(exec);
     for (int32_t t = 0; t < pass->n_tokens; t++)
         rope_shifted(exec, qkv, attention, pass, t, pass->start[pass->seq[t]]);
 }
@@ -79,6 +84,7 @@ static struct masked_row *masked_row(const void *plane, int64_t base)
 static void masked_in_positions(struct sb_exec *exec, float *qkv, const struct sb_attention *a,
                                 const struct sb_pass *pass)
 {
+    (void)sound->exec_sync(exec);
     for (int32_t t = 0; t < pass->n_tokens; t++) {
         const int32_t s = pass->seq[t], pos = pass->pos[t];
         struct masked_row *row = masked_row(a->k, pass->base[s]);
@@ -96,6 +102,7 @@ static void stale_kv(struct sb_exec *exec, float *qkv, const struct sb_attention
 {
     float *k = a->k, *v = a->v, *kept = malloc(2 * sizeof(float) * (size_t)(a->kv_heads * a->head_dim));
 
+    (void)sound->exec_sync(exec);
     for (int32_t t = 0; t < pass->n_tokens; t++) {
         const struct sb_pass one = only(pass, t);
         const int32_t s = pass->seq[t], hd = a->head_dim;
@@ -108,7 +115,8 @@ static void stale_kv(struct sb_exec *exec, float *qkv, const struct sb_attention
             memcpy(kept + (2 * h + 1) * hd, v + at, sizeof(float) * (size_t)hd);
             used |= k[at] != 0.0f;
         }
-        sb_backend_cpu()->rope_kv(exec, qkv + (int64_t)t * qkv_width(a), a, &one);
+        sound->rope_kv(exec, qkv + (int64_t)t * qkv_width(a), a, &one);
+        (void)sound->exec_sync(exec);
         for (int32_t h = 0; used && h < a->kv_heads; h++) {
             const int64_t at = pass->base[s] + ((int64_t)h * pass->cap[s] + pass->start[s] + pass->pos[t]) * hd;
             memcpy(k + at, kept + 2 * h * hd, sizeof(float) * (size_t)hd);
@@ -125,13 +133,15 @@ static void attend_shifted(struct sb_exec *exec, void *y, const float *qkv, cons
     int32_t *pos = malloc(sizeof(int32_t) * (size_t)pass->n_tokens);
     struct sb_pass moved = *pass;
 
+    (void)sound->exec_sync(exec);
     for (int32_t t = 0; t < pass->n_tokens; t++) {
         const int32_t to = pass->pos[t] + shift;
         pos[t] = to < 0 || pass->start[pass->seq[t]] + to >= pass->cap[pass->seq[t]] ? pass->pos[t] : to;
     }
     moved.pos = pos;
     moved.max_len += shift > 0 ? shift : 0;
-    sb_backend_cpu()->attend(exec, y, qkv, a, &moved);
+    sound->attend(exec, y, qkv, a, &moved);
+    (void)sound->exec_sync(exec);
     free(pos);
 }
 
@@ -153,6 +163,7 @@ static void pads_attended(struct sb_exec *exec, void *y, const float *qkv, const
     int32_t *start = malloc(sizeof(int32_t) * (size_t)pass->n_seqs), *pos = malloc(sizeof(int32_t) * (size_t)pass->n_tokens);
     struct sb_pass moved = *pass;
 
+    (void)sound->exec_sync(exec);
     for (int32_t s = 0; s < pass->n_seqs; s++)
         start[s] = pass->start[s] > 0 ? pass->start[s] - 1 : 0;
     for (int32_t t = 0; t < pass->n_tokens; t++)
@@ -160,7 +171,8 @@ static void pads_attended(struct sb_exec *exec, void *y, const float *qkv, const
     moved.start = start;
     moved.pos = pos;
     moved.max_len++;
-    sb_backend_cpu()->attend(exec, y, qkv, a, &moved);
+    sound->attend(exec, y, qkv, a, &moved);
+    (void)sound->exec_sync(exec);
     free(start);
     free(pos);
 }
@@ -170,6 +182,7 @@ static void realign_wrong_row(struct sb_exec *exec, void *planes, const struct s
     int32_t *to = malloc(sizeof(int32_t) * (size_t)realign->n_seqs);
     struct sb_realign wrong = *realign;
 
+    (void)sound->exec_sync(exec);
     for (int32_t i = 0; i < realign->n_seqs; i++) {
         const int32_t next = (i + 1) % realign->n_seqs;
         to[i] = realign->to[next];
@@ -177,22 +190,26 @@ static void realign_wrong_row(struct sb_exec *exec, void *planes, const struct s
             to[i] = realign->to[i];
     }
     wrong.to = to;
-    sb_backend_cpu()->realign(exec, planes, &wrong);
+    sound->realign(exec, planes, &wrong);
+    (void)sound->exec_sync(exec);
     free(to);
 }
 
 static void accept_one_more(struct sb_exec *exec, const int32_t *tokens, const int32_t *picks, const int32_t *n_draft,
                             int32_t n_rows, int32_t stride, int32_t *n_accept)
 {
-    sb_backend_cpu()->accept(exec, tokens, picks, n_draft, n_rows, stride, n_accept);
+    sound->accept(exec, tokens, picks, n_draft, n_rows, stride, n_accept);
+    (void)sound->exec_sync(exec);
     for (int32_t b = 0; b < n_rows; b++)
         n_accept[b] += n_accept[b] < n_draft[b];
 }
 
-const struct sb_backend *vtable_with_fault(enum vtable_fault fault)
+const struct sb_backend *vtable_with_fault(const struct sb_backend *backend, enum vtable_fault fault)
 {
     memset(masked_rows, 0, sizeof masked_rows);
-    faulty = *sb_backend_cpu();
+    sound = backend;
+    faulty = *backend;
+    faulty.records = 0; /* what is recorded cannot be looked at */
     switch (fault) {
     case VTABLE_PADS_IN_POSITIONS: faulty.rope_kv = pads_in_positions; break;
     case VTABLE_MASKED_IN_POSITIONS: faulty.rope_kv = masked_in_positions; break;

@@ -21,7 +21,7 @@ enum vtable_fault {
 };
 const char *vtable_fault_name(enum vtable_fault fault);
 
-/* The CPU backend with that fault. One at a time: the table is rewritten by the next call. */
-const struct sb_backend *vtable_with_fault(enum vtable_fault fault);
+/* The backend with that fault, and without recording. One at a time: the table is rewritten by the next call. */
+const struct sb_backend *vtable_with_fault(const struct sb_backend *backend, enum vtable_fault fault);
 
 #endif

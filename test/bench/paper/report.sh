@@ -183,3 +183,5 @@ EOF
 else
     echo "Not measured yet."
 fi
+
+printf '\n## Kernels, end-to-end decoding, GPU\nIn [performance](performance.md): no GPU figure is claimed.\n'

@@ -1,0 +1,58 @@
+/*
+ * Element by element: SwiGLU, and the bias of a product that a library made.
+ *
+ *     swiglu     gate_up [m, 2 n] f32, gate then up  ->  y [m, ld] of `type`, zeros from n on
+ *                silu(x) = x / (1 + e^-x): e^-x is infinite for very negative x, the quotient -0, never NaN
+ *     add_bias   y [m, n_out] f32 += bias [n_out]
+ *
+ * The f32 values are the CPU's (kernels/cpu/act.c): the same exp, one rounding an operation.
+ */
+#include "kernels/cuda/common.cuh"
+
+enum { THREADS = 256 };
+
+/* Grid: rows, then pieces of THREADS columns. */
+template <typename T> static __global__ void swiglu(T *y, const float *gate_up, int32_t n, int64_t ld)
+{
+    const int64_t row = blockIdx.x, k = (int64_t)blockIdx.y * THREADS + threadIdx.x;
+
+    if (k < n) {
+        const float gate = gate_up[row * 2 * n + k], up = gate_up[row * 2 * n + n + k];
+        y[row * ld + k] = sb_from_f32<T>(gate / (1.0f + sb_exp(0.0f - gate)) * up);
+    } else if (k < ld) {
+        y[row * ld + k] = sb_from_f32<T>(0.0f);
+    }
+}
+
+static __global__ void add_bias(float *y, const float *bias, int32_t n_out)
+{
+    const int64_t row = blockIdx.x, o = (int64_t)blockIdx.y * THREADS + threadIdx.x;
+
+    if (o < n_out)
+        y[row * n_out + o] += bias[o];
+}
+
+static dim3 rows_by_pieces(int32_t m, int64_t columns)
+{
+    return dim3((unsigned)m, (unsigned)((columns + THREADS - 1) / THREADS));
+}
+
+extern "C" cudaError_t sb_cuda_swiglu(void *y, enum sb_dtype type, const float *gate_up, int32_t m, int32_t n,
+                                      cudaStream_t stream)
+{
+    const int64_t ld = sb_cuda_ld(type, n);
+    cudaError_t error = cudaSuccess;
+
+    if (m > 0)
+        SB_WITH_TYPE(type, error = SB_LAUNCH(swiglu<T>, rows_by_pieces(m, ld), dim3(THREADS), 0, stream,
+                                             static_cast<T *>(y), gate_up, n, ld));
+    return error;
+}
+
+extern "C" cudaError_t sb_cuda_add_bias(float *y, const float *bias, int32_t m, int32_t n_out,
+                                        cudaStream_t stream)
+{
+    if (m == 0)
+        return cudaSuccess;
+    return SB_LAUNCH(add_bias, rows_by_pieces(m, n_out), dim3(THREADS), 0, stream, y, bias, n_out);
+}

@@ -1,0 +1,123 @@
+/*
+ * The f32 class's attention: causal, over the cache, in the CPU's order (kernels/cpu/attention.c has the
+ * recurrence), so its bits. One block a token and head; key tiles of 64 are counted from position 0 of the
+ * token's own sequence, and columns after the token's own are never read.
+ *
+ *     scores    eight groups of 16 threads, a key each: 16 running sums over ascending d, the fixed tree,
+ *               times scale
+ *     softmax   16 threads of the first warp: largest, weights and their sum in 16 lanes and the fixed tree
+ *     values    a thread an element d: y[d] = y[d] * rescale, then fused multiply-adds over ascending keys
+ *
+ *     shared: q [head_dim] | y [head_dim] | weights of the tile [64] | rescale, sum
+ *
+ * Keys are not split over blocks: the order of summation would show it. For goldens and for tests, not for
+ * speed.
+ */
+#include "kernels/cuda/common.cuh"
+
+enum { THREADS = 128, TILE = 64, LANES = 16, GROUPS = TILE / LANES, KEYS = THREADS / LANES };
+
+/* What the first warp carries from tile to tile; its lanes agree on max, lane 0 has the sum. */
+struct softmax {
+    float max, sum;
+};
+
+/* weights[j] = scale * dot(q, keys[j]), j < n. keys [n, head_dim] */
+static __device__ void tile_scores(float *weights, const float *q, const float *keys, int32_t n,
+                                   int32_t head_dim, float scale)
+{
+    const int32_t lane = threadIdx.x % LANES;
+
+    for (int32_t j = threadIdx.x / LANES; j < TILE; j += KEYS) {
+        const float *key = keys + (int64_t)j * head_dim;
+        float sum = 0.0f;
+        for (int32_t d = lane; d < head_dim && j < n; d += LANES)
+            sum = fmaf(q[d], key[d], sum);
+        sum = sb_hsum16(sum);
+        if (lane == 0 && j < n)
+            weights[j] = sum * scale;
+    }
+}
+
+/* Scores of the tile into weights, by the first warp: both of its halves compute, the first one stores.
+ * Returns what the sums so far must be multiplied by. */
+static __device__ float tile_softmax(struct softmax *s, float *weights, int32_t n)
+{
+    const int32_t lane = threadIdx.x % LANES;
+    float score[GROUPS], top = -INFINITY, total = 0.0f;
+
+    for (int32_t g = 0; g < GROUPS; g++) {
+        score[g] = g * LANES + lane < n ? weights[g * LANES + lane] : -INFINITY;
+        top = sb_max(top, score[g]);
+    }
+    __syncwarp(); /* read by both halves, before one of them stores */
+    float max = __shfl_sync(SB_FULL_WARP, sb_hmax16(top), 0);
+    max = s->max > max ? s->max : max;
+    for (int32_t g = 0; g < GROUPS; g++) {
+        const float weight = g * LANES + lane < n ? sb_exp(score[g] - max) : 0.0f;
+        if (threadIdx.x < LANES && g * LANES + lane < n)
+            weights[g * LANES + lane] = weight;
+        total += weight;
+    }
+    const float rescale = sb_exp(s->max - max);
+    s->sum = fmaf(s->sum, rescale, sb_hsum16(total));
+    s->max = max;
+    return rescale;
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    attend(float *y, const float *qkv, const sb_attention a, const sb_pass pass)
+{
+    SB_DYNAMIC_SHARED(float, shared);
+    float *q = shared, *sums = q + a.head_dim, *weights = sums + a.head_dim, *state = weights + TILE;
+    const int64_t token = blockIdx.x / a.heads, head = blockIdx.x % a.heads,
+                  kv_head = head / (a.heads / a.kv_heads);
+    const int64_t seq = pass.seq[token], pos = pass.pos[token], row = a.heads + 2 * a.kv_heads;
+    const int64_t at = pass.base[seq] + (kv_head * pass.cap[seq] + pass.start[seq]) * a.head_dim;
+    const float *keys = static_cast<const float *>(a.k) + at, *values = static_cast<const float *>(a.v) + at;
+    struct softmax s = {-INFINITY, 0.0f};
+
+    for (int32_t d = threadIdx.x; d < a.head_dim; d += THREADS) {
+        q[d] = qkv[(token * row + head) * a.head_dim + d];
+        sums[d] = 0.0f;
+    }
+    __syncthreads();
+    for (int64_t key = 0; key <= pos; key += TILE) {
+        const int32_t n = pos + 1 - key < TILE ? (int32_t)(pos + 1 - key) : TILE;
+        tile_scores(weights, q, keys + key * a.head_dim, n, a.head_dim, a.scale);
+        __syncthreads();
+        if (threadIdx.x < 32) {
+            const float rescale = tile_softmax(&s, weights, n);
+            if (threadIdx.x == 0)
+                state[0] = rescale;
+        }
+        __syncthreads();
+        for (int32_t d = threadIdx.x; d < a.head_dim; d += THREADS) {
+            float sum = sums[d] * state[0];
+            for (int32_t j = 0; j < n; j++)
+                sum = fmaf(weights[j], values[(key + j) * a.head_dim + d], sum);
+            sums[d] = sum;
+        }
+        __syncthreads();
+    }
+    if (threadIdx.x == 0)
+        state[1] = s.sum;
+    __syncthreads();
+    for (int32_t d = threadIdx.x; d < a.head_dim; d += THREADS)
+        y[(token * a.heads + head) * a.head_dim + d] = sums[d] / state[1];
+}
+
+extern "C" cudaError_t sb_cuda_attend_reference(float *y, const float *qkv,
+                                                const struct sb_attention *attention,
+                                                const struct sb_pass *pass, void *scratch,
+                                                cudaStream_t stream)
+{
+    const size_t shared = (2 * (size_t)attention->head_dim + TILE + 2) * sizeof(float);
+    const int64_t blocks = (int64_t)pass->n_tokens * attention->heads;
+
+    (void)scratch;
+    if (blocks == 0)
+        return cudaSuccess;
+    return SB_LAUNCH(attend, dim3((unsigned)blocks), dim3(THREADS), shared, stream, y, qkv, *attention,
+                     *pass);
+}

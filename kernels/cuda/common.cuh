@@ -1,0 +1,147 @@
+/*
+ * What the CUDA kernels share: how they are launched, the element types, and the arithmetic of the CPU
+ * kernels.
+ *
+ * Compile with -fmad=false -ftz=true -prec-div=true -prec-sqrt=true: a multiply-add is fused where fmaf
+ * stands and nowhere else, denormals are zero, division and root are rounded correctly. That is the CPU
+ * kernels' arithmetic (kernels/cpu/vec.h, math.h), so the f32 class can give their bits.
+ *
+ * A header that stands in for the CUDA runtime on a host (test/cudasim) brings its own SB_LAUNCH, SB_SHARED
+ * and SB_DYNAMIC_SHARED; kernels use nothing else that only nvcc understands.
+ */
+#ifndef SB_CUDA_COMMON_CUH
+#define SB_CUDA_COMMON_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+#include "kernels/cuda/launch.h"
+
+#ifndef SB_LAUNCH
+/* Queues kernel(arguments...); a cudaError_t. A template with several parameters goes in parentheses. */
+#define SB_LAUNCH(kernel, grid, block, shared, stream, ...) \
+    ((kernel)<<<grid, block, shared, stream>>>(__VA_ARGS__), cudaGetLastError())
+/* type *name: shared memory of the block, `count` elements. At the top of a kernel. */
+#define SB_SHARED(type, name, count)               \
+    __shared__ __align__(16) type name##_[count]; \
+    type *const name = name##_
+/* type *name: the shared memory that the launch asked for, aligned to 1024 bytes. */
+#define SB_DYNAMIC_SHARED(type, name)                                    \
+    extern __shared__ __align__(1024) unsigned char sb_dynamic_shared[]; \
+    type *const name = reinterpret_cast<type *>(sb_dynamic_shared)
+#endif
+
+#define SB_FULL_WARP 0xffffffffu
+
+/* ------------------------------------------------------------------ element types */
+
+__device__ __forceinline__ float sb_to_f32(float v) { return v; }
+__device__ __forceinline__ float sb_to_f32(__nv_bfloat16 v) { return __bfloat162float(v); }
+__device__ __forceinline__ float sb_to_f32(__half v) { return __half2float(v); }
+
+/* To nearest, ties to even; a value beyond f16 becomes infinite. */
+template <typename T> __device__ __forceinline__ T sb_from_f32(float v);
+template <> __device__ __forceinline__ float sb_from_f32<float>(float v) { return v; }
+template <> __device__ __forceinline__ __nv_bfloat16 sb_from_f32<__nv_bfloat16>(float v)
+{
+    return __float2bfloat16_rn(v);
+}
+template <> __device__ __forceinline__ __half sb_from_f32<__half>(float v) { return __float2half_rn(v); }
+
+/* For the cache: f16 stops at its largest value (rows that read an infinity there would turn into NaN). */
+template <typename T> __device__ __forceinline__ T sb_to_cache(float v) { return sb_from_f32<T>(v); }
+template <> __device__ __forceinline__ __half sb_to_cache<__half>(float v)
+{
+    return __float2half_rn(v > 65504.0f ? 65504.0f : v < -65504.0f ? -65504.0f : v);
+}
+
+/* Runs `call` with T the type that `dtype` names. */
+#define SB_WITH_TYPE(dtype, call)                \
+    do {                                         \
+        if ((dtype) == SB_F32) {                 \
+            typedef float T;                     \
+            call;                                \
+        } else if ((dtype) == SB_BF16) {         \
+            typedef __nv_bfloat16 T;             \
+            call;                                \
+        } else {                                 \
+            typedef __half T;                    \
+            call;                                \
+        }                                        \
+    } while (0)
+
+/* ------------------------------------------------------------------ the CPU kernels' arithmetic */
+
+/* a > b ? a : b, which keeps a NaN that comes second. */
+__device__ __forceinline__ float sb_max(float a, float b) { return a > b ? a : b; }
+__device__ __forceinline__ float sb_min(float a, float b) { return a < b ? a : b; }
+
+/* e^x: v_exp of kernels/cpu/math.h, where it is explained. */
+__device__ __forceinline__ float sb_exp(float x)
+{
+    const float to_int = 0x1.8p23f, bias = 0x1.8p23f + 127.0f;
+
+    x = sb_min(90.0f, sb_max(-110.0f, x));
+    const float n = fmaf(x, 0x1.715476p+0f, to_int) - to_int;
+    const float r = fmaf(n, 2.12194440e-4f, fmaf(n, -0.693359375f, x));
+
+    float p = 1.9875691500e-4f;
+    p = fmaf(p, r, 1.3981999507e-3f);
+    p = fmaf(p, r, 8.3334519073e-3f);
+    p = fmaf(p, r, 4.1665795894e-2f);
+    p = fmaf(p, r, 1.6666665459e-1f);
+    p = fmaf(p, r, 5.0000001201e-1f);
+    p = fmaf(r * r, p, r) + 1.0f;
+
+    const float half = fmaf(n, 0.5f, to_int) - to_int;
+    const float scale_a = __uint_as_float(__float_as_uint(half + bias) << 23);
+    const float scale_b = __uint_as_float(__float_as_uint((n - half) + bias) << 23);
+    return (p * scale_a) * scale_b;
+}
+
+/* Natural logarithm: sb_log of kernels/cpu/math.h. */
+__device__ __forceinline__ float sb_log(float x)
+{
+    const uint32_t bits = __float_as_uint(x);
+    if (!(x < INFINITY))
+        return x;
+    int32_t e = (int32_t)((bits - 0x3f3504f3u) >> 23);
+    if (e >= 256)
+        e -= 512;
+    const float n = (float)e, f = __uint_as_float(bits - ((uint32_t)e << 23)) - 1.0f, z = f * f;
+
+    float p = 7.0376836292e-2f;
+    p = fmaf(p, f, -1.1514610310e-1f);
+    p = fmaf(p, f, 1.1676998740e-1f);
+    p = fmaf(p, f, -1.2420140846e-1f);
+    p = fmaf(p, f, 1.4249322787e-1f);
+    p = fmaf(p, f, -1.6668057665e-1f);
+    p = fmaf(p, f, 2.0000714765e-1f);
+    p = fmaf(p, f, -2.4999993993e-1f);
+    p = fmaf(p, f, 3.3333331174e-1f);
+    float y = p * (f * z);
+    y = fmaf(n, -2.12194440e-4f, y);
+    y = fmaf(z, -0.5f, y);
+    return fmaf(n, 0.693359375f, f + y);
+}
+
+/* Sixteen lanes, each with its part of a sum: v_hsum's tree. The result is in lane 0 of the sixteen; all
+ * lanes of the warp take part. */
+__device__ __forceinline__ float sb_hsum16(float v)
+{
+    for (int half = 8; half > 0; half /= 2)
+        v += __shfl_down_sync(SB_FULL_WARP, v, half, 16);
+    return v;
+}
+
+/* As sb_hsum16, v_hmax's tree. */
+__device__ __forceinline__ float sb_hmax16(float v)
+{
+    for (int half = 8; half > 0; half /= 2)
+        v = sb_max(v, __shfl_down_sync(SB_FULL_WARP, v, half, 16));
+    return v;
+}
+
+#endif

@@ -1,0 +1,109 @@
+/*
+ * The one selection rule (greedy): the largest of logits[i][0..limit), ties to the lowest id, -1 when one is
+ * NaN; with it, where asked for, the natural-log probability and the margin over the second. One block a row.
+ *
+ * The largest value and the lowest id that has it do not depend on the order of comparisons, so 1024 threads
+ * look at a stride each and merge. The log-probability is -log(sum e^(x - max)), a sum of floats: to have the
+ * CPU's bits (kernels/cpu/select.c) it is sixteen running sums in ascending order and the fixed tree. All
+ * threads compute the powers, a piece at a time; sixteen add them up. That costs about 20 us for 150,000
+ * logits, all rows at once, and only when asked for.
+ */
+#include "kernels/cuda/common.cuh"
+
+enum { THREADS = 1024, WARPS = THREADS / 32, PIECE = 4096, LANES = 16 };
+
+struct top {
+    float first, second; /* largest, and the largest of the rest (-infinity when there is no rest) */
+    int32_t id;          /* lowest that has `first` */
+    int32_t has_nan;
+};
+
+static __device__ __forceinline__ struct top merged(struct top a, struct top b)
+{
+    const bool b_wins = b.first > a.first || (b.first == a.first && b.id < a.id);
+    const struct top winner = b_wins ? b : a;
+    const float loser = b_wins ? a.first : b.first;
+    struct top out = {winner.first, sb_max(sb_max(a.second, b.second), loser), winner.id,
+                      a.has_nan | b.has_nan};
+    return out;
+}
+
+static __device__ struct top warp_top(struct top mine)
+{
+    for (int half = 16; half > 0; half /= 2) {
+        struct top other;
+        other.first = __shfl_xor_sync(SB_FULL_WARP, mine.first, half);
+        other.second = __shfl_xor_sync(SB_FULL_WARP, mine.second, half);
+        other.id = __shfl_xor_sync(SB_FULL_WARP, mine.id, half);
+        other.has_nan = __shfl_xor_sync(SB_FULL_WARP, mine.has_nan, half);
+        mine = merged(mine, other);
+    }
+    return mine;
+}
+
+/* Of the row, in every thread. tops: [WARPS] */
+static __device__ struct top row_top(const float *row, int32_t limit, struct top *tops)
+{
+    struct top mine = {-INFINITY, -INFINITY, INT32_MAX, 0};
+
+    for (int32_t i = threadIdx.x; i < limit; i += THREADS) {
+        const float x = row[i];
+        struct top one = {x, -INFINITY, i, x != x};
+        mine = merged(mine, one);
+    }
+    mine = warp_top(mine);
+    if (threadIdx.x % 32 == 0)
+        tops[threadIdx.x / 32] = mine;
+    __syncthreads();
+    return warp_top(tops[threadIdx.x % WARPS]);
+}
+
+/* sum of e^(x - max), right in thread 0. powers: [PIECE] */
+static __device__ float exp_sum(const float *row, int32_t limit, float max, float *powers)
+{
+    float sum = 0.0f;
+
+    for (int64_t first = 0; first < limit; first += PIECE) {
+        const int32_t n = limit - first < PIECE ? (int32_t)(limit - first) : PIECE;
+        for (int32_t i = threadIdx.x; i < n; i += THREADS)
+            powers[i] = sb_exp(row[first + i] - max);
+        __syncthreads();
+        for (int32_t i = threadIdx.x; i < n && threadIdx.x < LANES; i += LANES)
+            sum += powers[i];
+        __syncthreads();
+    }
+    return sb_hsum16(sum);
+}
+
+static __global__ void __launch_bounds__(THREADS, 1)
+    select_ids(const float *logits, int64_t stride, int32_t limit, const int32_t *at, int32_t *ids,
+               float *logprob, float *margin)
+{
+    SB_SHARED(struct top, tops, WARPS);
+    SB_SHARED(float, powers, PIECE);
+    const float *row = logits + blockIdx.x * stride;
+    const struct top top = row_top(row, limit, tops);
+    const int32_t out = at[blockIdx.x];
+
+    static_assert(WARPS == 32, "the second merge is one warp's");
+    const float sum = logprob && !top.has_nan ? exp_sum(row, limit, top.first, powers) : NAN;
+    if (threadIdx.x != 0)
+        return;
+    ids[out] = top.has_nan ? -1 : top.id;
+    if (logprob)
+        logprob[out] = top.has_nan ? NAN : -sb_log(sum);
+    if (margin)
+        margin[out] = limit == 1    ? INFINITY
+                      : top.has_nan ? NAN
+                                    : top.first - top.second + 0.0f; /* -0 becomes 0 */
+}
+
+extern "C" cudaError_t sb_cuda_select(const float *logits, int32_t m, int32_t stride, int32_t limit,
+                                      const int32_t *at, int32_t *ids, float *logprob, float *margin,
+                                      cudaStream_t stream)
+{
+    if (m == 0)
+        return cudaSuccess;
+    return SB_LAUNCH(select_ids, dim3((unsigned)m), dim3(THREADS), 0, stream, logits, stride, limit, at, ids,
+                     logprob, margin);
+}

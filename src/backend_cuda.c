@@ -1,0 +1,265 @@
+/*
+ * A CUDA device as a backend: the table of operations. An operation makes the device current, calls one launcher of
+ * kernels/cuda and remembers the first error; nothing here waits but exec_sync. What is behind memory, products and
+ * recording is in src/cuda/ (cuda/cuda.h has the map).
+ *
+ * Errors. An operation returns nothing, so its error stays in the queue, with its name, and exec_sync, a copy or
+ * record_end reports it: E_DEVICE, for ever. The pool above is dead then, and the process and its other pools are not,
+ * unless the device itself is lost, which CUDA then reports to each of them.
+ */
+#include <string.h>
+
+#include "cuda/cuda.h"
+#include "status.h"
+
+/* ------------------------------------------------------------------ exec */
+
+static size_t input_bytes(const struct sb_device *device, int32_t n)
+{
+    return (size_t)sb_cuda_ld(device->type, n) * sb_dtype_size(device->type);
+}
+
+static size_t cache_bytes(const struct sb_device *device)
+{
+    return sb_dtype_size(device->type);
+}
+
+static size_t exec_bytes(const struct sb_device *device, int32_t n_threads, const struct sb_exec_limits *limits)
+{
+    (void)n_threads;
+    return sizeof(struct sb_exec) + 2 * SB_MEM_ALIGN + sb_cuda_attend_scratch(device->type, limits);
+}
+
+static void exec_free(struct sb_exec *exec)
+{
+    struct sb_mem mem;
+    int was;
+
+    if (!exec)
+        return;
+    mem = exec->mem;
+    was = sb_cuda_enter(exec->device);
+    if (exec->own.stream)
+        (void)cudaStreamSynchronize(exec->own.stream);
+    sb_cuda_graphs_free(&exec->own);
+    if (exec->own.stream)
+        (void)cudaStreamDestroy(exec->own.stream);
+    if (exec->scratch)
+        (void)cudaFree(exec->scratch);
+    sb_cuda_leave(exec->device, was);
+    sb_free(&mem, exec);
+}
+
+/* The first pool ends the loading of the model; any pool may need more products planned than those before it. */
+static int32_t prepare_device(struct sb_device *device, const struct sb_exec_limits *limits)
+{
+    int32_t rc;
+
+    if (pthread_mutex_lock(&device->lock) != 0)
+        return sb_fail(SPECBATCH_E_INTERNAL, "CUDA: the device's lock");
+    rc = sb_cuda_finish_loading(device);
+    if (rc == SPECBATCH_OK && device->gemm)
+        rc = sb_gemm_prepare(device->gemm, device, limits->max_tokens);
+    pthread_mutex_unlock(&device->lock);
+    return rc;
+}
+
+static int32_t exec_create(struct sb_exec **out, struct sb_device *device, const struct sb_mem *mem, int32_t n_threads,
+                           const struct sb_exec_limits *limits, struct sb_exec *sibling)
+{
+    const size_t scratch = sb_cuda_attend_scratch(device->type, limits);
+    const int was = sb_cuda_enter(device);
+    struct sb_exec *exec = NULL;
+    int32_t rc = SPECBATCH_OK;
+
+    (void)n_threads;
+    SB_NEW(exec, sb_alloc(mem, 1, sizeof *exec), "an execution context");
+    exec->mem = *mem;
+    exec->device = device;
+    exec->queue = sibling ? sibling->queue : &exec->own;
+    SB_TRY(prepare_device(device, limits));
+    if (!sibling)
+        SB_TRY(sb_cuda_status(device, cudaStreamCreateWithFlags(&exec->own.stream, cudaStreamNonBlocking), "a stream",
+                              0));
+    if (scratch > 0)
+        SB_TRY(sb_cuda_alloc(&exec->scratch, device, mem, scratch));
+    *out = exec;
+    exec = NULL;
+done:
+    sb_cuda_leave(device, was);
+    exec_free(exec);
+    return rc;
+}
+
+void sb_cuda_note(struct sb_queue *queue, cudaError_t error, const char *where)
+{
+    if (error == cudaSuccess || queue->error != cudaSuccess)
+        return;
+    queue->error = error;
+    queue->where = where;
+    (void)cudaGetLastError(); /* the error is this queue's now: the next caller's launch must not be blamed for it */
+}
+
+int32_t sb_cuda_exec_sync(struct sb_exec *exec)
+{
+    struct sb_queue *queue = exec->queue;
+    const int was = sb_cuda_enter(exec->device);
+
+    sb_cuda_note(queue, cudaStreamSynchronize(queue->stream), "running a round");
+    sb_cuda_leave(exec->device, was);
+    if (queue->error != cudaSuccess)
+        return sb_fail(SPECBATCH_E_DEVICE, "CUDA: %s: %s", queue->where, cudaGetErrorString(queue->error));
+    return SPECBATCH_OK;
+}
+
+/* ------------------------------------------------------------ operations */
+
+/* Around every launch: is the queue sound, and the device current; then what became of it. */
+static int begin(const struct sb_exec *exec, int *was)
+{
+    *was = sb_cuda_enter(exec->device);
+    return exec->queue->error == cudaSuccess;
+}
+
+static void end(const struct sb_exec *exec, int was, cudaError_t error, const char *name)
+{
+    sb_cuda_note(exec->queue, error, name);
+    sb_cuda_leave(exec->device, was);
+}
+
+static void embed(struct sb_exec *exec, float *x, const struct sb_weight *table, const struct sb_pass *pass)
+{
+    cudaError_t error = cudaSuccess;
+    int was;
+
+    if (begin(exec, &was))
+        error = sb_cuda_embed(x, table->data, table->dtype, table->n_out, table->n_in, pass, exec->queue->stream);
+    end(exec, was, error, "embed");
+}
+
+static void norm(struct sb_exec *exec, void *h, float *x, const float *y, const float *y_weight, const float *weight,
+                 const int32_t *index, int32_t m, int32_t n, float eps)
+{
+    cudaError_t error = cudaSuccess;
+    int was;
+
+    if (begin(exec, &was))
+        error = sb_cuda_norm(h, exec->device->type, x, y, y_weight, weight, index, m, n, eps, exec->queue->stream);
+    end(exec, was, error, "norm");
+}
+
+static void gemm(struct sb_exec *exec, float *y, const void *x, const struct sb_weight *weight, const float *bias,
+                 int32_t m)
+{
+    cudaError_t error = cudaSuccess;
+    int was;
+
+    if (begin(exec, &was))
+        error = exec->device->gemm ? sb_gemm_run(exec->device->gemm, y, x, weight, bias, m, exec->queue->stream)
+                                   : sb_cuda_gemm_reference(y, x, weight->data, bias, m, weight->n_out, weight->n_in,
+                                                            exec->queue->stream);
+    end(exec, was, error, "gemm");
+}
+
+static void rope_kv(struct sb_exec *exec, float *qkv, const struct sb_attention *attention, const struct sb_pass *pass)
+{
+    cudaError_t error = cudaSuccess;
+    int was;
+
+    if (begin(exec, &was))
+        error = sb_cuda_rope_kv(qkv, attention, pass, exec->device->type, exec->queue->stream);
+    end(exec, was, error, "rope_kv");
+}
+
+static void attend(struct sb_exec *exec, void *y, const float *qkv, const struct sb_attention *attention,
+                   const struct sb_pass *pass)
+{
+    const enum sb_dtype type = exec->device->type;
+    cudaError_t error = cudaSuccess;
+    int was;
+
+    if (begin(exec, &was))
+        error = type == SB_F32 ? sb_cuda_attend_reference(y, qkv, attention, pass, exec->scratch, exec->queue->stream)
+                               : sb_cuda_attend_mma(y, type, qkv, attention, pass, exec->scratch, exec->queue->stream);
+    end(exec, was, error, "attend");
+}
+
+static void swiglu(struct sb_exec *exec, void *y, const float *gate_up, int32_t m, int32_t n)
+{
+    cudaError_t error = cudaSuccess;
+    int was;
+
+    if (begin(exec, &was))
+        error = sb_cuda_swiglu(y, exec->device->type, gate_up, m, n, exec->queue->stream);
+    end(exec, was, error, "swiglu");
+}
+
+static void select_token(struct sb_exec *exec, const float *logits, int32_t m, int32_t stride, int32_t limit,
+                         const int32_t *at, int32_t *ids, float *logprob, float *margin)
+{
+    cudaError_t error = cudaSuccess;
+    int was;
+
+    if (begin(exec, &was))
+        error = sb_cuda_select(logits, m, stride, limit, at, ids, logprob, margin, exec->queue->stream);
+    end(exec, was, error, "select");
+}
+
+static void accept(struct sb_exec *exec, const int32_t *tokens, const int32_t *picks, const int32_t *n_draft,
+                   int32_t n_rows, int32_t stride, int32_t *n_accept)
+{
+    cudaError_t error = cudaSuccess;
+    int was;
+
+    if (begin(exec, &was))
+        error = sb_cuda_accept(tokens, picks, n_draft, n_rows, stride, n_accept, exec->queue->stream);
+    end(exec, was, error, "accept");
+}
+
+static void realign(struct sb_exec *exec, void *planes, const struct sb_realign *args)
+{
+    cudaError_t error = cudaSuccess;
+    int was;
+
+    if (begin(exec, &was))
+        error = sb_cuda_realign(planes, exec->device->type, args, exec->queue->stream);
+    end(exec, was, error, "realign");
+}
+
+const struct sb_backend *sb_backend_cuda(void)
+{
+    static const struct sb_backend backend = {
+        .name = "cuda",
+        .records = 1,
+        .device_open = sb_cuda_device_open,
+        .device_close = sb_cuda_device_close,
+        .device_class = sb_cuda_device_class,
+        .input_bytes = input_bytes,
+        .cache_bytes = cache_bytes,
+        .exec_bytes = exec_bytes,
+        .exec_create = exec_create,
+        .exec_free = exec_free,
+        .exec_sync = sb_cuda_exec_sync,
+        .record_begin = sb_cuda_record_begin,
+        .record_end = sb_cuda_record_end,
+        .host_alloc = sb_cuda_host_alloc,
+        .host_free = sb_cuda_host_free,
+        .alloc = sb_cuda_alloc,
+        .free = sb_cuda_free,
+        .upload = sb_cuda_upload,
+        .download = sb_cuda_download,
+        .weight_create = sb_cuda_weight_create,
+        .weight_fill = sb_cuda_weight_fill,
+        .weight_free = sb_cuda_weight_free,
+        .embed = embed,
+        .norm = norm,
+        .gemm = gemm,
+        .rope_kv = rope_kv,
+        .attend = attend,
+        .swiglu = swiglu,
+        .select = select_token,
+        .accept = accept,
+        .realign = realign,
+    };
+    return &backend;
+}

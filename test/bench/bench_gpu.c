@@ -1,0 +1,231 @@
+/*
+ * bench_gpu: plain and speculative decoding on a GPU, batch by batch, against the memory roofline.
+ *
+ *   bench_gpu TARGET_DIR [--draft DRAFT_DIR] [--k 5] [--accept 0.8] [--new 128] [--prompt 512] [--gbps 3000]
+ *             [--most 32] [--module PATH] [--compute 16bit|f32]
+ *
+ * Checkpoints may be random (make_checkpoint): speed depends on shapes, not on values. Acceptance does depend on
+ * values, so it is set: proposals come from a callback that knows what plain decoding will say and is right with the
+ * asked probability. It costs nothing; what drafting costs is measured apart, with the draft model in its place.
+ *
+ *   plain     tokens/s at batch B                       and its share of B * bandwidth / (weights + B * cache)
+ *   oracle    tokens/s with free proposals              verification alone
+ *   drafted   rounds/s with the draft model, K a round  times the oracle's tokens a round: what a draft of that
+ *             acceptance and that model's cost would give (derived, and printed as such)
+ *   equal     tokens of the oracle run against the plain one: must be all
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/model.h"
+#include "port.h"
+
+enum { WARM_ROUNDS = 4, MOST_ROWS = 32, MOST_NEW = 1024, MOST_PROMPT = 8192 };
+
+struct bench {
+    specbatch_model *target, *draft;
+    int32_t k, n_new, n_prompt, most;
+    double accept, gbps;
+    int32_t prompts[MOST_ROWS][MOST_PROMPT], plain[MOST_ROWS][MOST_NEW];
+    uint64_t state;
+};
+
+struct outcome { double seconds; uint64_t tokens, rounds, equal; };
+
+static int fail(const char *what)
+{
+    fprintf(stderr, "bench_gpu: %s: %s\n", what, specbatch_last_error());
+    return 1;
+}
+
+static uint32_t random_below(uint64_t *state, uint32_t n)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(*state >> 33) % n;
+}
+
+static int32_t oracle(void *user, uint64_t id, const int32_t *tokens, size_t n_tokens, int32_t k, int32_t *out)
+{
+    struct bench *b = user;
+    const int32_t vocab = specbatch_model_vocab_size(b->target);
+
+    (void)tokens;
+    for (int32_t i = 0; i < k; i++) {
+        const int32_t at = (int32_t)n_tokens - b->n_prompt + i;
+        const int32_t next = at < b->n_new ? b->plain[(id - 1) % MOST_ROWS][at] : 0;
+        out[i] = random_below(&b->state, 1000) < (uint32_t)(b->accept * 1000) ? next : (next + 1) % vocab;
+    }
+    return k;
+}
+
+enum proposals { NONE, ORACLE, MODEL };
+
+static int create(specbatch_pool **pool, struct bench *b, int32_t rows, enum proposals kind)
+{
+    specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
+
+    options.policy = kind == NONE ? SPECBATCH_POLICY_PLAIN : SPECBATCH_POLICY_RAGGED;
+    options.batch = rows;
+    options.draft_len = kind == NONE ? -1 : b->k;
+    options.max_len = b->n_prompt + b->n_new;
+    options.prefill_chunk = 256;
+    if (kind == ORACLE) {
+        options.draft = oracle;
+        options.draft_user = b;
+    }
+    return specbatch_pool_create(pool, b->target, kind == MODEL ? b->draft : NULL, &options) ? fail("pool") : 0;
+}
+
+static int submit(specbatch_pool *pool, struct bench *b, int32_t rows)
+{
+    specbatch_request request = SPECBATCH_REQUEST_INIT;
+
+    request.flags = SPECBATCH_REQUEST_IGNORE_EOS;
+    request.n_ids = (size_t)b->n_prompt;
+    request.max_new = b->n_new;
+    for (int32_t r = 0; r < rows; r++) {
+        request.ids = b->prompts[r];
+        if (specbatch_pool_submit(pool, &request, NULL))
+            return fail("submit");
+    }
+    return 0;
+}
+
+static void collect(specbatch_pool *pool, struct bench *b, enum proposals kind, struct outcome *o)
+{
+    specbatch_result *result;
+
+    while (specbatch_pool_collect(pool, &result) == SPECBATCH_OK) {
+        int32_t *row = b->plain[(specbatch_result_id(result) - 1) % MOST_ROWS];
+        size_t n;
+        const int32_t *tokens = specbatch_result_tokens(result, &n);
+        for (size_t i = 0; i < n; i++) {
+            o->equal += row[i] == tokens[i];
+            row[i] = kind == NONE ? tokens[i] : row[i];
+        }
+        specbatch_result_free(result);
+    }
+}
+
+/* Time counts from some rounds after every prompt is in the cache: prefill, the draft's own prompt passes and the first
+ * recordings are not of interest. */
+static int run(struct outcome *o, struct bench *b, int32_t rows, enum proposals kind)
+{
+    specbatch_pool *pool = NULL;
+    uint64_t chunks = 0, target_rounds = 0, before = 0, committed = 0, from = 0;
+    size_t active = 1;
+
+    *o = (struct outcome){0};
+    b->state = 1;
+    if (create(&pool, b, rows, kind) || submit(pool, b, rows))
+        return 1;
+    while (active) {
+        if (specbatch_pool_step(pool, &active))
+            return fail("step");
+        (void)specbatch_pool_stat(pool, "prefill_tokens", &chunks);
+        (void)specbatch_pool_stat(pool, "tokens_committed", &committed);
+        target_rounds += chunks >= (uint64_t)rows * (uint64_t)(b->n_prompt - 1);
+        if (from == 0 && target_rounds == WARM_ROUNDS) {
+            from = sb_port_now_ns();
+            before = committed;
+            target_rounds = 0;
+        }
+    }
+    o->seconds = (double)(sb_port_now_ns() - from) * 1e-9;
+    o->tokens = committed - before;
+    o->rounds = target_rounds;
+    collect(pool, b, kind, o);
+    specbatch_pool_free(pool);
+    return 0;
+}
+
+/* Bytes that a pass of `rows` rows must read: weights once (the embedding only by rows), the cache of every row. */
+static double bytes_of_a_pass(const struct bench *b, int32_t rows)
+{
+    const struct sb_config *c = &b->target->config;
+    const double cell = (double)b->target->backend->cache_bytes(b->target->device);
+    const double cache = 2.0 * c->layers * c->kv_heads * c->head_dim * cell * (b->n_prompt + b->n_new / 2.0);
+    const double table = c->tied ? 0.0 : (double)b->target->embed.bytes;
+
+    return (double)specbatch_model_bytes(b->target) - table + rows * cache;
+}
+
+static int measure(struct bench *b, int32_t rows)
+{
+    struct outcome plain, guided, drafted = {0};
+    double limit, per_round;
+
+    if (run(&plain, b, rows, NONE) || run(&guided, b, rows, ORACLE) || (b->draft && run(&drafted, b, rows, MODEL)))
+        return 1;
+    limit = rows * b->gbps * 1e9 / bytes_of_a_pass(b, rows);
+    per_round = (double)guided.tokens / (double)guided.rounds;
+    printf("B=%-2d plain %8.0f tok/s (%3.0f %% of the roofline)   oracle %8.0f tok/s (%4.2fx, %.2f tok/row/round)", rows,
+           plain.tokens / plain.seconds, 100.0 * plain.tokens / plain.seconds / limit, guided.tokens / guided.seconds,
+           guided.tokens / guided.seconds * plain.seconds / plain.tokens, per_round / rows);
+    if (b->draft)
+        printf("   drafted %8.0f tok/s derived, round %.2f ms", per_round * drafted.rounds / drafted.seconds,
+               1e3 * drafted.seconds / drafted.rounds);
+    printf("   equal %5.1f %%\n", 100.0 * guided.equal / ((double)rows * b->n_new));
+    return guided.equal != (uint64_t)rows * (uint64_t)b->n_new;
+}
+
+static const char *option(int argc, char **argv, const char *name, const char *normal)
+{
+    for (int i = 2; i + 1 < argc; i += 2)
+        if (strcmp(argv[i], name) == 0)
+            return argv[i + 1];
+    return normal;
+}
+
+static int32_t number(int argc, char **argv, const char *name, const char *normal, int32_t most)
+{
+    const long value = strtol(option(argc, argv, name, normal), NULL, 10);
+
+    return value < 1 ? 1 : value > most ? most : (int32_t)value;
+}
+
+static int open_models(struct bench *b, int argc, char **argv)
+{
+    specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
+    const char *draft = option(argc, argv, "--draft", NULL);
+
+    options.device = SPECBATCH_DEVICE_CUDA;
+    options.cuda_module = option(argc, argv, "--module", NULL);
+    if (strcmp(option(argc, argv, "--compute", "16bit"), "16bit") == 0)
+        options.compute = SPECBATCH_COMPUTE_BF16;
+    if (specbatch_model_open(&b->target, argv[1], &options) || (draft && specbatch_model_open(&b->draft, draft, &options)))
+        return fail("model");
+    printf("%s; K %d, acceptance %.2f, %d + %d tokens, roofline at %.0f GB/s\n", specbatch_model_fingerprint(b->target),
+           b->k, b->accept, b->n_prompt, b->n_new, b->gbps);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct bench *b = calloc(1, sizeof *b);
+    int bad;
+
+    if (argc < 2 || !b) {
+        fprintf(stderr, "usage: %s TARGET_DIR [--draft DIR] [--k N] [--accept P] [--new N] [--prompt N] [--gbps N] "
+                "[--most B] [--module PATH] [--compute 16bit|f32]\n", argv[0]);
+        return 2;
+    }
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    b->k = number(argc, argv, "--k", "5", 64);
+    b->n_new = number(argc, argv, "--new", "128", MOST_NEW);
+    b->n_prompt = number(argc, argv, "--prompt", "512", MOST_PROMPT);
+    b->most = number(argc, argv, "--most", "32", MOST_ROWS);
+    b->accept = strtod(option(argc, argv, "--accept", "0.8"), NULL);
+    b->gbps = strtod(option(argc, argv, "--gbps", "3000"), NULL);
+    bad = open_models(b, argc, argv);
+    for (int32_t r = 0; !bad && r < MOST_ROWS; r++)
+        for (int32_t i = 0; i < b->n_prompt; i++)
+            b->prompts[r][i] = (int32_t)random_below(&b->state, (uint32_t)specbatch_model_vocab_size(b->target));
+    for (int32_t rows = 1; !bad && rows <= b->most; rows *= 2)
+        bad = measure(b, rows);
+    specbatch_model_close(b->target);
+    specbatch_model_close(b->draft);
+    free(b);
+    return bad;
+}

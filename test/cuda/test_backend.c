@@ -1,0 +1,316 @@
+/*
+ * The CUDA backend where things go wrong, on the simulated device: what is missing is named, what fails is given back,
+ * a failed launch kills its pool and nothing else, and after each of it the device holds what it held before.
+ */
+#include "cudasim.h"
+
+#include "cuda/logits.h"
+#include "sbtest.h"
+#include "sched/pool.h"
+#include "support/place.h"
+
+#define TARGET "test/data/models/qwen3_untied_f32_sharded"
+#define DRAFT TARGET ".draft"
+
+static const int32_t prompt[] = {5, 80, 311, 42, 9, 500, 77};
+enum { PROMPT = sizeof prompt / sizeof prompt[0], NEW = 24 };
+
+static specbatch_model_options on_device(int32_t compute)
+{
+    specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
+
+    options.device = SPECBATCH_DEVICE_CUDA;
+    options.compute = compute;
+    return options;
+}
+
+/* Nothing of the device is in use: memory, pinned memory, streams, events, graphs. */
+static int is_clean(void)
+{
+    if (cudasim_device_bytes() || cudasim_host_bytes() || cudasim_objects())
+        printf("     left behind: %zu device bytes, %zu pinned bytes, %d objects\n", cudasim_device_bytes(),
+               cudasim_host_bytes(), (int)cudasim_objects());
+    return cudasim_device_bytes() == 0 && cudasim_host_bytes() == 0 && cudasim_objects() == 0;
+}
+
+static int32_t open_on(specbatch_model **out, const char *path, int32_t compute)
+{
+    const specbatch_model_options options = on_device(compute);
+
+    *out = NULL;
+    return specbatch_model_open(out, path, &options);
+}
+
+/* -------------------------------------------------------- what is missing */
+
+static void test_what_is_missing_is_named(void)
+{
+    static const struct { struct cudasim_machine machine; int32_t code; const char *part; } cases[] = {
+        {{1, 0, 9, 0, 132, (size_t)1 << 30}, SPECBATCH_E_NO_DEVICE, "driver is not"},
+        {{0, 13000, 9, 0, 132, (size_t)1 << 30}, SPECBATCH_E_NO_DEVICE, "a device is not"},
+        {{1, 13000, 7, 5, 40, (size_t)1 << 30}, SPECBATCH_E_UNSUPPORTED, "7.5, 8.0 is the least"},
+    };
+    specbatch_model *model;
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        cudasim_configure(&cases[i].machine);
+        const int32_t rc = open_on(&model, TARGET, SPECBATCH_COMPUTE_F32);
+        const int has = specbatch_has("cuda");
+        CHECK_INT(rc, cases[i].code);
+        CHECK_INT(has, 0);
+        CHECK_ERROR(open_on(&model, TARGET, SPECBATCH_COMPUTE_F32), cases[i].code, cases[i].part);
+    }
+    cudasim_configure(NULL);
+    CHECK_INT(specbatch_has("cuda"), 1);
+    CHECK(is_clean());
+}
+
+static void test_a_model_that_does_not_fit(void)
+{
+    const struct cudasim_machine small = {1, 13000, 9, 0, 132, 300000};
+    specbatch_model *model;
+
+    cudasim_configure(&small);
+    const int32_t rc = open_on(&model, TARGET, SPECBATCH_COMPUTE_F32);
+    const int says = strstr(specbatch_last_error(), "bytes needed") && strstr(specbatch_last_error(), "of 300000 free");
+    printf("     %s\n", specbatch_last_error());
+    cudasim_configure(NULL);
+    CHECK_INT(rc, SPECBATCH_E_NOMEM);
+    CHECK(says);
+    CHECK(is_clean());
+}
+
+static void test_a_draft_elsewhere(void)
+{
+    specbatch_model *target, *draft;
+    specbatch_pool *pool = NULL;
+
+    CHECK_OK(open_on(&target, TARGET, SPECBATCH_COMPUTE_F32));
+    CHECK_OK(specbatch_model_open(&draft, DRAFT, NULL));
+    CHECK_ERROR(specbatch_pool_create(&pool, target, draft, NULL), SPECBATCH_E_INVALID, "device cpu, the target on cuda");
+    specbatch_model_close(target);
+    specbatch_model_close(draft);
+    CHECK(is_clean());
+}
+
+/* ----------------------------------------------------------------- pools */
+
+struct job {
+    specbatch_model *target, *draft;
+    specbatch_pool *pool;
+    int32_t tokens[3][NEW];
+};
+
+static int32_t create_pool(struct job *job, int32_t policy)
+{
+    specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
+
+    options.policy = policy;
+    options.batch = 3;
+    options.draft_len = policy == SPECBATCH_POLICY_PLAIN ? -1 : 4;
+    options.max_len = 64;
+    options.prefill_chunk = 80;
+    return specbatch_pool_create(&job->pool, job->target, job->draft, &options);
+}
+
+static int32_t submit_all(struct job *job)
+{
+    specbatch_request request = SPECBATCH_REQUEST_INIT;
+    int32_t rc = SPECBATCH_OK;
+
+    request.ids = prompt;
+    request.flags = SPECBATCH_REQUEST_IGNORE_EOS;
+    for (int i = 0; i < 3 && rc == SPECBATCH_OK; i++) {
+        request.n_ids = (size_t)(PROMPT - 2 * i);
+        request.max_new = NEW;
+        rc = specbatch_pool_submit(job->pool, &request, NULL);
+    }
+    return rc;
+}
+
+static void collect_all(struct job *job)
+{
+    specbatch_result *result;
+
+    while (specbatch_pool_collect(job->pool, &result) == SPECBATCH_OK) {
+        size_t n;
+        const int32_t *tokens = specbatch_result_tokens(result, &n);
+        memcpy(job->tokens[specbatch_result_id(result) - 1], tokens, n * sizeof *tokens);
+        specbatch_result_free(result);
+    }
+}
+
+/* Create, run to the end, collect, free. */
+static int32_t run_job(struct job *job, int32_t policy)
+{
+    size_t active = 1;
+    int32_t rc = create_pool(job, policy);
+
+    rc = rc ? rc : submit_all(job);
+    while (rc == SPECBATCH_OK && active)
+        rc = specbatch_pool_step(job->pool, &active);
+    if (rc == SPECBATCH_OK)
+        collect_all(job);
+    specbatch_pool_free(job->pool);
+    job->pool = NULL;
+    return rc;
+}
+
+static int32_t open_job(struct job *job, int32_t compute)
+{
+    int32_t rc;
+
+    memset(job, 0, sizeof *job);
+    rc = open_on(&job->target, TARGET, compute);
+    return rc ? rc : open_on(&job->draft, DRAFT, compute);
+}
+
+static void close_job(struct job *job)
+{
+    specbatch_pool_free(job->pool);
+    specbatch_model_close(job->target);
+    specbatch_model_close(job->draft);
+}
+
+static void test_rounds_are_recorded_and_replayed(void)
+{
+    struct job job, plain;
+    int64_t most = 0;
+    size_t active = 1;
+
+    CHECK_OK(open_job(&plain, SPECBATCH_COMPUTE_F32));
+    CHECK_OK(run_job(&plain, SPECBATCH_POLICY_PLAIN));
+    close_job(&plain);
+    CHECK_OK(open_job(&job, SPECBATCH_COMPUTE_F32));
+    CHECK_OK(create_pool(&job, SPECBATCH_POLICY_RAGGED));
+    const int64_t before = cudasim_objects();
+    CHECK_OK(submit_all(&job));
+    while (active) {
+        CHECK_OK(specbatch_pool_step(job.pool, &active));
+        most = cudasim_objects() > most ? cudasim_objects() : most;
+    }
+    collect_all(&job);
+    close_job(&job);
+    printf("     %d graphs\n", (int)(most - before));
+    CHECK(most > before);
+    CHECK_MEM(job.tokens, plain.tokens, sizeof job.tokens);
+    CHECK(is_clean());
+}
+
+static void test_two_pools_take_turns(void)
+{
+    struct job a, b, alone;
+    size_t active_a = 1, active_b = 1;
+
+    CHECK_OK(open_job(&alone, SPECBATCH_COMPUTE_F32));
+    CHECK_OK(run_job(&alone, SPECBATCH_POLICY_PLAIN));
+    CHECK_OK(open_job(&a, SPECBATCH_COMPUTE_F32));
+    b = a;
+    specbatch_model_retain(b.target);
+    specbatch_model_retain(b.draft);
+    CHECK_OK(create_pool(&a, SPECBATCH_POLICY_EQSPEC));
+    CHECK_OK(create_pool(&b, SPECBATCH_POLICY_RAGGED));
+    CHECK_OK(submit_all(&a));
+    CHECK_OK(submit_all(&b));
+    while (active_a || active_b) {
+        CHECK_OK(specbatch_pool_step(a.pool, &active_a));
+        CHECK_OK(specbatch_pool_step(b.pool, &active_b));
+    }
+    collect_all(&a);
+    collect_all(&b);
+    CHECK_MEM(a.tokens, alone.tokens, sizeof a.tokens);
+    CHECK_MEM(b.tokens, alone.tokens, sizeof b.tokens);
+    close_job(&a);
+    close_job(&b);
+    close_job(&alone);
+    CHECK(is_clean());
+}
+
+/* -------------------------------------------------------------- failures */
+
+/* The n-th allocation fails, for every n: nothing stays behind, and the next attempt works. */
+static void test_no_memory_at_any_point(void)
+{
+    for (int32_t compute = SPECBATCH_COMPUTE_F32; compute <= SPECBATCH_COMPUTE_BF16; compute++) {
+        struct job job;
+        int32_t rc = SPECBATCH_E_NOMEM;
+        int64_t n = 0;
+        while (rc == SPECBATCH_E_NOMEM) {
+            cudasim_fail_alloc(++n);
+            rc = open_job(&job, compute);
+            rc = rc ? rc : create_pool(&job, SPECBATCH_POLICY_RAGGED);
+            if (rc != SPECBATCH_OK && rc != SPECBATCH_E_NOMEM)
+                FAIL("allocation %d: %s (%s)", (int)n, specbatch_status_name(rc), specbatch_last_error());
+            close_job(&job);
+            cudasim_fail_alloc(0);
+            CHECK(is_clean());
+        }
+        printf("     %d allocations\n", (int)n - 1);
+        CHECK(n > 50);
+    }
+}
+
+/* A launch fails in the middle: the step says so, and so does every later call; another pool lives on. */
+static void test_a_failed_launch_ends_its_pool(void)
+{
+    static const int64_t at[] = {1, 7, 100, 400, 900, 1500};
+    struct job job, other;
+    size_t active;
+
+    CHECK_OK(open_job(&job, SPECBATCH_COMPUTE_F32));
+    CHECK_OK(open_job(&other, SPECBATCH_COMPUTE_F32));
+    CHECK_OK(run_job(&other, SPECBATCH_POLICY_PLAIN));
+    for (size_t i = 0; i < sizeof at / sizeof at[0]; i++) {
+        int32_t rc = SPECBATCH_OK;
+        CHECK_OK(create_pool(&job, SPECBATCH_POLICY_RAGGED));
+        CHECK_OK(submit_all(&job));
+        cudasim_fail_launch(at[i]);
+        for (active = 1; rc == SPECBATCH_OK && active;)
+            rc = specbatch_pool_step(job.pool, &active);
+        cudasim_fail_launch(0);
+        if (i == 0)
+            printf("     %s\n", specbatch_last_error());
+        CHECK_INT(rc, SPECBATCH_E_DEVICE);
+        CHECK(specbatch_status_is_fatal(rc));
+        cudasim_recover();
+        CHECK_INT(specbatch_pool_step(job.pool, &active), SPECBATCH_E_DEVICE);
+        specbatch_pool_free(job.pool);
+        job.pool = NULL;
+    }
+    memset(job.tokens, 0, sizeof job.tokens);
+    CHECK_OK(run_job(&job, SPECBATCH_POLICY_RAGGED));
+    CHECK_MEM(job.tokens, other.tokens, sizeof job.tokens);
+    close_job(&job);
+    close_job(&other);
+    CHECK(is_clean());
+}
+
+/* A cuBLASLt whose bits depend on the rows is not used, and the tokens are the same. */
+static void test_a_cublas_of_other_bits_is_refused(void)
+{
+    struct job sound, broken;
+
+    CHECK_OK(open_job(&sound, SPECBATCH_COMPUTE_BF16));
+    CHECK_OK(run_job(&sound, SPECBATCH_POLICY_RAGGED));
+    cudasim_break_blas(70);
+    const int32_t rc = open_job(&broken, SPECBATCH_COMPUTE_BF16);
+    const int32_t ran = rc ? rc : run_job(&broken, SPECBATCH_POLICY_EQSPEC);
+    cudasim_break_blas(0);
+    CHECK_OK(ran);
+    CHECK_MEM(broken.tokens, sound.tokens, sizeof sound.tokens);
+    CHECK_STR(specbatch_model_fingerprint(broken.target), specbatch_model_fingerprint(sound.target));
+    close_job(&sound);
+    close_job(&broken);
+    CHECK(is_clean());
+}
+
+TEST_BEGIN
+    RUN(test_what_is_missing_is_named);
+    RUN(test_a_model_that_does_not_fit);
+    RUN(test_a_draft_elsewhere);
+    RUN(test_rounds_are_recorded_and_replayed);
+    RUN(test_two_pools_take_turns);
+    RUN(test_no_memory_at_any_point);
+    RUN(test_a_failed_launch_ends_its_pool);
+    RUN(test_a_cublas_of_other_bits_is_refused);
+TEST_END

@@ -1,0 +1,123 @@
+/*
+ * Logits on a device, real or simulated (place.h), by memcmp.
+ *
+ *   f32 reference class   against the CPU backend's, which test_golden.c holds against transformers
+ *   16-bit class          every way to compute a token against every other: alone, in a prompt, in chunks, beside
+ *                         copies, behind padding; and near the CPU's f32 logits
+ */
+#include "cuda/logits.h"
+#include "sbtest.h"
+#include "support/place.h"
+#include "support/trace.h"
+
+#define MODELS "test/data/models"
+enum { VOCAB = 517, LONGEST = 200 };
+
+static const char *const names[] = {
+    "qwen3_untied_f32_sharded", "llama3_scaled_biased_tied_bf16", "glm4_unbiased_bf16", "qwen2_tied_f32",
+    "llama_untied_f32_sharded", "llama_mha_f16", "qwen3_yarn_f32", "long_qwen3_hd128_bf16",
+};
+enum { N_MODELS = sizeof names / sizeof names[0] };
+
+static int32_t ids[LONGEST];
+static float expected[LONGEST * VOCAB], got[LONGEST * VOCAB];
+
+static int32_t open_pair(specbatch_model **cpu, specbatch_model **device, int i, int32_t compute)
+{
+    specbatch_model_options options = place_options();
+    char path[200];
+    int32_t rc;
+
+    *cpu = *device = NULL;
+    options.compute = compute;
+    snprintf(path, sizeof path, MODELS "/%s", names[i]);
+    rc = specbatch_model_open(cpu, path, NULL);
+    return rc ? rc : specbatch_model_open(device, path, &options);
+}
+
+/* Index of the first token whose logits differ, -1: none. */
+static int32_t first_difference(const float *a, const float *b, int32_t n)
+{
+    for (int32_t t = 0; t < n; t++)
+        if (memcmp(a + (size_t)t * VOCAB, b + (size_t)t * VOCAB, VOCAB * sizeof *a) != 0)
+            return t;
+    return -1;
+}
+
+static void test_the_f32_class_has_the_cpus_bits(void)
+{
+    static const struct logits_run ways[] = {
+        {ids, 33, 0, 33, 1, 1}, {ids, 33, 5, 33, 1, 1}, {ids, 130, 0, 120, 3, 1}, {ids, 40, 2, 7, 6, 3},
+        {ids, 9, 0, 1, 1, 2}, {ids, 70, 1, 65, 5, 2},
+    };
+
+    for (int i = 0; i < N_MODELS; i++) {
+        specbatch_model *cpu, *device;
+        CHECK_OK(open_pair(&cpu, &device, i, SPECBATCH_COMPUTE_F32));
+        for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
+            struct logits_run whole = {ids, ways[w].n, 0, ways[w].n, 1, 1};
+            int32_t differs;
+            CHECK_OK(logits_of(expected, cpu, &whole));
+            CHECK_OK(logits_of(got, device, &ways[w]));
+            differs = first_difference(got, expected, ways[w].n);
+            if (differs >= 0)
+                FAIL("%s, way %d: token %d differs from the CPU's", names[i], (int)w, differs);
+        }
+        printf("     %-34s %s\n", names[i], specbatch_model_fingerprint(device));
+        specbatch_model_close(cpu);
+        specbatch_model_close(device);
+    }
+}
+
+/* Rounding to bf16 twice or so per product leaves errors of some 2^-9 of the largest value and a few layers' growth:
+ * a wrong head, mask or position is of the order of the logits themselves. */
+static double worst_difference(int32_t n)
+{
+    double largest = 0.0, worst = 0.0;
+
+    for (size_t i = 0; i < (size_t)n * VOCAB; i++) {
+        largest = fmax(largest, fabs((double)expected[i]));
+        worst = fmax(worst, fabs((double)expected[i] - (double)got[i]));
+        worst = isnan(got[i]) ? INFINITY : worst;
+    }
+    return worst / largest;
+}
+
+static void test_the_16_bit_class_is_invariant(void)
+{
+    static const struct logits_run ways[] = {
+        {ids, 80, 3, 80, 1, 1}, {ids, 80, 0, 1, 1, 1}, {ids, 80, 0, 70, 5, 1}, {ids, 80, 1, 33, 6, 3},
+        {ids, 80, 0, 80, 1, 2},
+    };
+
+    for (int i = 0; i < N_MODELS; i++) {
+        const struct logits_run whole = {ids, 80, 0, 80, 1, 1};
+        specbatch_model *cpu, *device;
+        double worst;
+        CHECK_OK(open_pair(&cpu, &device, i, SPECBATCH_COMPUTE_BF16));
+        CHECK_OK(logits_of(expected, cpu, &whole));
+        CHECK_OK(logits_of(got, device, &whole));
+        worst = worst_difference(80);
+        printf("     %-34s %.1e of the largest logit from f32; %s\n", names[i], worst, specbatch_model_fingerprint(device));
+        if (!(worst < 0.05))
+            FAIL("%s: far from the f32 class", names[i]);
+        memcpy(expected, got, sizeof got);
+        for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
+            int32_t differs;
+            CHECK_OK(logits_of(got, device, &ways[w]));
+            differs = first_difference(got, expected, 80);
+            if (differs >= 0)
+                FAIL("%s, way %d: token %d differs from a whole prompt's", names[i], (int)w, differs);
+        }
+        specbatch_model_close(cpu);
+        specbatch_model_close(device);
+    }
+}
+
+TEST_BEGIN
+    uint64_t state = 7;
+    for (int i = 0; i < LONGEST; i++)
+        ids[i] = 3 + (int32_t)(trace_random(&state) % (VOCAB - 3));
+    RUN(test_the_f32_class_has_the_cpus_bits);
+    RUN(test_the_16_bit_class_is_invariant);
+TEST_END

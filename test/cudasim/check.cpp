@@ -1,0 +1,280 @@
+/*
+ * Watches the loads and stores of kernels.
+ *
+ * The compiler, told -fsanitize=thread, calls __tsan_read4(address) and its like before each access that
+ * another thread could see. These are those functions, with other checks behind them than that sanitizer's.
+ * For every two bytes of device and shared memory there is a cell with the last store and the last load:
+ *
+ *     stamp:  epoch (37 bits) | warp step (16 bits) | thread (11 bits)
+ *     writer: 0 not allocated, 1 never written, else a stamp
+ *
+ * The epoch counts barriers, blocks and grids and never goes back, so a stamp tells whether an access
+ * happened between the same two barriers, in an earlier block of this grid, or in another grid.
+ */
+#include "sim.h"
+
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+namespace cudasim {
+
+struct cell {
+    uint64_t writer, reader;
+};
+
+enum { MAX_WARPS = 32, ID_BITS = 11, STEP_BITS = 16, HOST_EPOCH = 1, ID_MANY = 2047, ID_WARP = 1024 };
+
+bool checking;
+static uintptr_t device_base, shared_base, args_base;
+static size_t device_bytes, shared_bytes, args_bytes;
+static cell *device_cells, *shared_cells;
+static uint64_t epoch = HOST_EPOCH + 1, grid_epoch, block_epoch;
+static uint64_t step[MAX_WARPS]; /* of each warp, since the barrier */
+static bool fenced;
+static int pauses;
+
+/* ------------------------------------------------------------------ what the simulator tells */
+
+static void next_epoch()
+{
+    epoch++;
+    for (uint64_t &s : step)
+        s = 0;
+}
+
+void check_grid_begin(const void *args, size_t bytes)
+{
+    next_epoch();
+    grid_epoch = block_epoch = epoch;
+    args_base = reinterpret_cast<uintptr_t>(args);
+    args_bytes = bytes;
+    fenced = false;
+    pauses = 0;
+}
+
+void check_block_begin()
+{
+    next_epoch();
+    block_epoch = epoch;
+}
+
+void check_block_barrier() { next_epoch(); }
+void check_warp_sync(unsigned warp) { step[warp]++; }
+void check_fence() { fenced = true; }
+void check_grid_end() { next_epoch(); }
+
+static cell *map_cells(size_t bytes_watched)
+{
+    void *at = mmap(NULL, bytes_watched / 2 * sizeof(cell), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) {
+        perror("cudasim: mmap");
+        exit(2);
+    }
+    return static_cast<cell *>(at);
+}
+
+static void set_cells(cell *first, size_t bytes, uint64_t writer)
+{
+    for (size_t i = 0; i < (bytes + 1) / 2; i++)
+        first[i] = cell{writer, 0};
+}
+
+void check_shared(const void *arena, size_t bytes)
+{
+    if (!checking)
+        return;
+    if (!shared_cells) {
+        shared_base = reinterpret_cast<uintptr_t>(arena);
+        shared_bytes = bytes;
+        shared_cells = map_cells(bytes + 2);
+    }
+    set_cells(shared_cells, bytes, MEMORY_NONE);
+}
+
+void check_shared_array(const void *array, size_t bytes)
+{
+    if (checking)
+        set_cells(shared_cells + (reinterpret_cast<uintptr_t>(array) - shared_base) / 2, bytes, MEMORY_FRESH);
+}
+
+void check_device_region(const void *base, size_t bytes)
+{
+    device_base = reinterpret_cast<uintptr_t>(base);
+    device_bytes = bytes;
+    if (checking)
+        device_cells = map_cells(bytes);
+}
+
+void check_device(const void *at, size_t bytes, memory_state state)
+{
+    uint64_t writer =
+        state == MEMORY_WRITTEN ? (uint64_t)HOST_EPOCH << (ID_BITS + STEP_BITS) : (uint64_t)state;
+    if (checking && bytes > 0)
+        set_cells(device_cells + (reinterpret_cast<uintptr_t>(at) - device_base) / 2, bytes, writer);
+}
+
+/* ------------------------------------------------------------------ one access */
+
+static uint64_t stamp_of(unsigned id)
+{
+    uint64_t warp_step = step[running_index / 32] & ((1u << STEP_BITS) - 1);
+    return epoch << (ID_BITS + STEP_BITS) | warp_step << ID_BITS | id;
+}
+
+/* Whether the access that left `stamp` is ordered before what the running thread does now. 1: by no barrier;
+ * 2: made by another block of this grid. */
+static int races(uint64_t stamp, bool is_shared)
+{
+    const uint64_t then = stamp >> (ID_BITS + STEP_BITS);
+    const unsigned id = stamp & ((1u << ID_BITS) - 1), me = running_index;
+
+    if (then == epoch) {
+        const bool my_warp = id >= ID_WARP ? id - ID_WARP == me / 32 : id / 32 == me / 32;
+        const uint64_t then_step = stamp >> ID_BITS & ((1u << STEP_BITS) - 1);
+        return id != me && !(my_warp && id != ID_MANY && then_step < step[me / 32]);
+    }
+    return !is_shared && !fenced && then >= grid_epoch && then < block_epoch ? 2 : 0;
+}
+
+/* Whom a load's stamp names: the thread, or its warp or everybody when others have read here and nothing has
+ * ordered their loads since. */
+static unsigned reader_id(uint64_t stamp, bool is_shared)
+{
+    const unsigned id = stamp & ((1u << ID_BITS) - 1), me = running_index, my_warp = me / 32;
+
+    if (races(stamp, is_shared) != 1)
+        return me;
+    if (id == ID_WARP + my_warp || (id < ID_WARP && id / 32 == my_warp))
+        return ID_WARP + my_warp;
+    return ID_MANY;
+}
+
+static void report_race(uintptr_t address, bool is_write, uint64_t stamp, const char *other, int kind)
+{
+    const unsigned id = stamp & ((1u << ID_BITS) - 1);
+    char who[40];
+
+    snprintf(who, sizeof who, id >= ID_WARP ? "several threads" : "thread %u", id);
+    fault("race: it %s %#lx, %s by %s of %s", is_write ? "writes" : "reads", (unsigned long)address, other,
+          who, kind == 2 ? "another block of the grid" : "the block with no barrier between");
+}
+
+static void check_cells(cell *c, uintptr_t address, size_t bytes, bool is_write, bool is_shared)
+{
+    const size_t n = ((address & 1) + bytes + 1) / 2;
+    const char *where = is_shared ? "shared" : "device";
+
+    for (size_t i = 0; i < n; i++) {
+        int kind;
+        if (c[i].writer == MEMORY_NONE)
+            fault("it %s %zu bytes at %#lx, outside every %s", is_write ? "writes" : "reads", bytes,
+                  (unsigned long)address, is_shared ? "shared array" : "device allocation");
+        if (!is_write && c[i].writer == MEMORY_FRESH)
+            fault("it reads %zu bytes of %s memory at %#lx that nothing has written", bytes, where,
+                  (unsigned long)address);
+        if ((kind = races(c[i].writer, is_shared)) != 0)
+            report_race(address, is_write, c[i].writer, "written", kind);
+        if (is_write && (kind = races(c[i].reader, is_shared)) != 0)
+            report_race(address, is_write, c[i].reader, "read", kind);
+        if (is_write)
+            c[i].writer = stamp_of(running_index);
+        else
+            c[i].reader = stamp_of(reader_id(c[i].reader, is_shared));
+    }
+}
+
+static int segment_holds(struct dl_phdr_info *info, size_t, void *address)
+{
+    const uintptr_t at = *static_cast<uintptr_t *>(address);
+    for (int i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_LOAD &&
+            at - info->dlpi_addr - info->dlpi_phdr[i].p_vaddr < info->dlpi_phdr[i].p_memsz)
+            return 1;
+    return 0;
+}
+
+/* Outside device and shared memory a kernel has its stack, its arguments, and constants of the program. */
+static void check_host(uintptr_t address, size_t bytes, bool is_write)
+{
+    if (on_fiber_stack(address) || (!is_write && address - args_base < args_bytes) ||
+        (!is_write && dl_iterate_phdr(segment_holds, &address)))
+        return;
+    fault("it %s %zu bytes at %#lx, which is not device memory", is_write ? "writes" : "reads", bytes,
+          (unsigned long)address);
+}
+
+static void check_access(const void *at, size_t bytes, bool is_write)
+{
+    const uintptr_t address = reinterpret_cast<uintptr_t>(at);
+
+    if (!on_fiber || !checking || pauses > 0 || on_fiber_stack(address))
+        return;
+    if (address - device_base < device_bytes)
+        check_cells(device_cells + (address - device_base) / 2, address, bytes, is_write, false);
+    else if (address - shared_base < shared_bytes)
+        check_cells(shared_cells + (address - shared_base) / 2, address, bytes, is_write, true);
+    else
+        check_host(address, bytes, is_write);
+}
+
+unwatched::unwatched() { pauses++; }
+unwatched::~unwatched() { pauses--; }
+void note_read(const void *address, size_t bytes) { check_access(address, bytes, false); }
+void note_write(const void *address, size_t bytes) { check_access(address, bytes, true); }
+
+/* Inside an allocation and written: atomics race with nothing. */
+void note_atomic(const void *address, size_t bytes)
+{
+    const uintptr_t at = reinterpret_cast<uintptr_t>(address);
+    cell *c;
+
+    if (!on_fiber || !checking)
+        return;
+    if (at - device_base < device_bytes)
+        c = device_cells + (at - device_base) / 2;
+    else if (at - shared_base < shared_bytes)
+        c = shared_cells + (at - shared_base) / 2;
+    else
+        return check_host(at, bytes, true);
+    for (size_t i = 0; i < (bytes + 1) / 2; i++)
+        if (c[i].writer <= MEMORY_FRESH)
+            fault("an atomic operation on %zu bytes at %#lx, %s", bytes, (unsigned long)at,
+                  c[i].writer == MEMORY_NONE ? "outside every array" : "which nothing has written");
+}
+
+} // namespace cudasim
+
+/* ------------------------------------------------------------------ what the compiler calls */
+
+extern "C" {
+
+#define CUDASIM_ACCESS(bytes)                                                                              \
+    void __tsan_read##bytes(void *p) { cudasim::check_access(p, bytes, false); }                           \
+    void __tsan_write##bytes(void *p) { cudasim::check_access(p, bytes, true); }                           \
+    void __tsan_unaligned_read##bytes(void *p) { cudasim::check_access(p, bytes, false); }                 \
+    void __tsan_unaligned_write##bytes(void *p) { cudasim::check_access(p, bytes, true); }                 \
+    void __tsan_volatile_read##bytes(void *p) { cudasim::check_access(p, bytes, false); }                  \
+    void __tsan_volatile_write##bytes(void *p) { cudasim::check_access(p, bytes, true); }
+
+void __tsan_init(void) { cudasim::checking = true; }
+void __tsan_func_entry(void *) {}
+void __tsan_func_exit(void) {}
+void __tsan_vptr_update(void **, void *) {}
+void __tsan_vptr_read(void **) {}
+void __tsan_read_range(void *p, size_t n) { cudasim::check_access(p, n, false); }
+void __tsan_write_range(void *p, size_t n) { cudasim::check_access(p, n, true); }
+CUDASIM_ACCESS(1)
+CUDASIM_ACCESS(2)
+CUDASIM_ACCESS(4)
+CUDASIM_ACCESS(8)
+CUDASIM_ACCESS(16)
+
+/* Function-local statics of instrumented code guard themselves with these. */
+unsigned char __tsan_atomic8_load(const volatile unsigned char *p, int) { return *p; }
+
+int cudasim_is_checked(void) { return cudasim::checking; }
+
+}

@@ -1,0 +1,8 @@
+/* Stand-in for what nvcc includes for kernels. */
+#ifndef CUDASIM_CUDA_RUNTIME_H
+#define CUDASIM_CUDA_RUNTIME_H
+
+#include "cuda_runtime_api.h"
+#include "device.h"
+
+#endif

@@ -1,0 +1,86 @@
+/*
+ * The CUDA simulator: the real .cu files and the real backend, compiled by the host's compiler, on the host.
+ *
+ * What it is for: index and order logic, launch shapes, and the use of the runtime, on any machine. What it
+ * cannot show: speed, and that a tensor core or cublasLt computes the same bits as its stand-in does.
+ *
+ *     cuda_runtime.h, cuda_runtime_api.h,     stand-ins with the real names, types and values; this folder
+ *     cuda_bf16.h, cuda_fp16.h, cublasLt.h    comes first on the include path
+ *     device.h     what a kernel uses: threadIdx, barriers, shuffles, shared memory, intrinsics, SB_LAUNCH
+ *     fibers.cpp   runs a grid: blocks one after the other, the threads of a block as fibers
+ *     check.cpp    watches each load and store of a kernel
+ *     runtime.cpp  device memory, streams, events, graphs, errors
+ *     blas.cpp     cublasLt: fused multiply-adds over ascending k
+ *
+ * Streams are asynchronous here too: work is queued, and runs when something waits for it (or when the queue
+ * is long). A host that reads a download too early reads old bytes. A stream that captures records; a graph
+ * replays the same addresses.
+ *
+ * WHAT IS DETECTED. A .cu file that is compiled with -fsanitize=thread (the runtime of that sanitizer is not
+ * linked; check.cpp takes its place) reports each load and store. Then a launch fails, with the kernel, block
+ * and thread in cudasim_fault(), and the device is lost as on a GPU (cudaErrorIllegalAddress, sticky), when a
+ * thread
+ *     - touches memory outside every device allocation or shared array (each array has its own bounds, to 2
+ *       bytes), a freed allocation, or memory of the host
+ *     - reads a byte of shared or device memory that nothing has written
+ *     - races: two threads touch a byte, one writes, and no __syncthreads (in a warp: __syncwarp) is between
+ *       them; or two blocks of one launch do, in device memory. A kernel with a __threadfence orders its
+ *       blocks by itself and is not checked for the latter. Atomics race with nothing.
+ * In any build: a shuffle or __syncwarp that some lanes of its mask never reach, a grid, block or shared size
+ * that a device refuses, a copy or memset outside allocations, waiting on a capturing stream. Fresh memory,
+ * shared and of the device (up to 64 MiB a piece), is full of 0xff bytes: NaN in every float type.
+ *
+ * Not seen: accesses made inside the C library (a memcpy of a size unknown at compile time); a race with the
+ * first of two loads when the second hides it; weak memory order, since fibers see stores at once; vector
+ * accesses at addresses that a device finds misaligned; threads of a block at different __syncthreads.
+ */
+#ifndef CUDASIM_H
+#define CUDASIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The machine that the runtime describes. */
+struct cudasim_machine {
+    int devices;         /* cudaGetDeviceCount; 0: cudaErrorNoDevice */
+    int driver;          /* cudaDriverGetVersion; 0: no driver, every call is cudaErrorInsufficientDriver */
+    int major, minor;    /* compute capability */
+    int multiprocessors;
+    size_t memory;       /* bytes of the device; at most 32 GiB can really be taken */
+};
+
+/* The default: one device of compute capability 9.0 with 16 GiB. Call it with nothing allocated. NULL: the
+ * default. */
+void cudasim_configure(const struct cudasim_machine *machine);
+
+/* The n-th kernel to run from now on (1: the next) fails as by an illegal address. 0: none. */
+void cudasim_fail_launch(int64_t n);
+/* The n-th cudaMalloc or cudaHostAlloc from now on finds no memory. 0: none. */
+void cudasim_fail_alloc(int64_t n);
+
+/* cublasLt's products of more rows than this add in another order from now on: a library whose bits depend on
+ * m. 0: not. */
+void cudasim_break_blas(int64_t rows);
+
+/* What the last failed launch did, or "". */
+const char *cudasim_fault(void);
+void cudasim_print_faults(int on); /* to stderr too: the default */
+/* A lost device is as new; what is allocated stays. (cudaDeviceReset of the real runtime frees.) */
+void cudasim_recover(void);
+
+size_t cudasim_device_bytes(void); /* allocated now */
+size_t cudasim_host_bytes(void);   /* of cudaHostAlloc */
+int64_t cudasim_launches(void);    /* kernels run so far, those of graphs included */
+int cudasim_is_checked(void);      /* 1 when loads and stores are watched */
+/* Streams, events, graphs and instantiated graphs that exist. */
+int64_t cudasim_objects(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

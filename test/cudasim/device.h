@@ -1,0 +1,277 @@
+/*
+ * What a kernel sees when the host runs it: the language extensions, threads, warps, shared memory,
+ * intrinsics.
+ *
+ * A warp operation is one collective: each lane of the mask hands in a pointer to its own part and waits; the
+ * last to come runs one function over all parts, and all go on. Shuffles, votes and (in kernels/cuda/mma.cuh)
+ * ldmatrix and mma are such functions.
+ */
+#ifndef CUDASIM_DEVICE_H
+#define CUDASIM_DEVICE_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <tuple>
+#include <type_traits>
+
+#include "cuda_runtime_api.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__ static const
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+#define __align__(n) __attribute__((aligned(n)))
+/* A static shared array by itself would have no bounds here: SB_SHARED and SB_DYNAMIC_SHARED are for both
+ * compilers. */
+#define __shared__ cudasim_use_SB_SHARED_instead
+
+/* ------------------------------------------------------------------ vector types */
+
+struct dim3 {
+    unsigned x, y, z;
+    dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}
+};
+struct uint3 { unsigned x, y, z; };
+
+#define CUDASIM_VECTORS(type, name, pair_align, quad_align)                         \
+    struct __align__(pair_align) name##2 { type x, y; };                            \
+    struct __align__(quad_align) name##4 { type x, y, z, w; };                      \
+    static inline name##2 make_##name##2(type x, type y) { return name##2 {x, y}; } \
+    static inline name##4 make_##name##4(type x, type y, type z, type w) { return name##4 {x, y, z, w}; }
+CUDASIM_VECTORS(float, float, 8, 16)
+CUDASIM_VECTORS(int, int, 8, 16)
+CUDASIM_VECTORS(unsigned, uint, 8, 16)
+CUDASIM_VECTORS(unsigned short, ushort, 4, 8)
+#undef CUDASIM_VECTORS
+
+/* ------------------------------------------------------------------ threads */
+
+namespace cudasim {
+
+/* Where the running thread is. A kernel's body runs from start to end in one thread, so within it they are
+ * constant. */
+uint3 thread_index() __attribute__((const));
+uint3 block_index() __attribute__((const));
+dim3 block_size() __attribute__((const));
+dim3 grid_size() __attribute__((const));
+
+void block_barrier();
+void thread_fence();
+
+/* Waits until every lane of `mask` is here with the same `fn`; then fn(parts) has run once. parts[lane] is
+ * that lane's part, NULL for a lane outside the mask or the block. `orders`: makes earlier stores of the
+ * lanes visible. */
+typedef void (*collective_fn)(void *const parts[32]);
+void collective(unsigned mask, collective_fn fn, void *part, bool orders = false);
+
+/* The block's shared arrays. `token` tells declarations apart; every thread gets the same address. */
+void *shared_array(const void *token, size_t bytes, size_t align);
+void *dynamic_shared(size_t align);
+
+/* For host bodies of instructions that the compiler cannot watch: the running thread touches n bytes. */
+void note_read(const void *address, size_t bytes);
+void note_write(const void *address, size_t bytes);
+void note_atomic(const void *address, size_t bytes);
+
+/* While one lives, the running thread's accesses are not watched: host bodies keep books on the heap. */
+struct unwatched {
+    unwatched();
+    ~unwatched();
+};
+
+struct launch_shape {
+    dim3 grid, block;
+    size_t shared;
+};
+
+/* Queues run(args) for every thread of a grid. args: `bytes` long, owned by the launch, freed by drop. */
+cudaError_t launch(const char *name, const void *function, const launch_shape &shape, cudaStream_t stream,
+                   void (*run)(const void *args), void (*drop)(void *args), void *args, size_t bytes);
+
+template <typename... P> struct call {
+    void (*kernel)(P...);
+    std::tuple<P...> arguments;
+    static void run(const void *self)
+    {
+        const call *c = static_cast<const call *>(self);
+        std::apply(c->kernel, c->arguments);
+    }
+    static void drop(void *self) { delete static_cast<call *>(self); }
+};
+
+template <typename... P, typename... A>
+static cudaError_t launch_kernel(const char *name, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
+                                 void (*kernel)(P...), A... arguments)
+{
+    call<P...> *c = new call<P...>{kernel, std::tuple<P...>(static_cast<P>(arguments)...)};
+    return launch(name, (const void *)kernel, launch_shape{grid, block, shared}, stream, call<P...>::run,
+                  call<P...>::drop, c, sizeof *c);
+}
+
+} // namespace cudasim
+
+#define threadIdx (cudasim::thread_index())
+#define blockIdx (cudasim::block_index())
+#define blockDim (cudasim::block_size())
+#define gridDim (cudasim::grid_size())
+
+#define SB_LAUNCH(kernel, grid, block, shared, stream, ...) \
+    cudasim::launch_kernel(#kernel, grid, block, shared, stream, kernel, __VA_ARGS__)
+#define SB_SHARED(type, name, count)  \
+    static const char name##_token = 0; \
+    type *const name = static_cast<type *>(cudasim::shared_array(&name##_token, sizeof(type) * (count), 16))
+#define SB_DYNAMIC_SHARED(type, name) type *const name = static_cast<type *>(cudasim::dynamic_shared(1024))
+
+static inline void __syncthreads(void) { cudasim::block_barrier(); }
+static inline void __threadfence(void) { cudasim::thread_fence(); }
+static inline void __threadfence_block(void) {}
+
+/* ------------------------------------------------------------------ warps */
+
+namespace cudasim {
+
+enum shuffle_kind { SHUFFLE_IDX, SHUFFLE_UP, SHUFFLE_DOWN, SHUFFLE_XOR };
+
+struct shuffle_part {
+    uint64_t value, result;
+    int kind, operand, width;
+};
+void shuffle_parts(void *const parts[32]);
+
+struct vote_part {
+    int predicate;
+    unsigned ballot;
+};
+void vote_parts(void *const parts[32]);
+void no_parts(void *const parts[32]);
+
+template <typename T> static inline T shuffle(unsigned mask, T value, int kind, int operand, int width)
+{
+    static_assert(sizeof(T) <= 8, "a shuffle moves up to 8 bytes");
+    shuffle_part part = {0, 0, kind, operand, width};
+    memcpy(&part.value, &value, sizeof value);
+    collective(mask, shuffle_parts, &part);
+    memcpy(&value, &part.result, sizeof value);
+    return value;
+}
+
+static inline unsigned vote(unsigned mask, int predicate)
+{
+    vote_part part = {predicate != 0, 0};
+    collective(mask, vote_parts, &part);
+    return part.ballot;
+}
+
+} // namespace cudasim
+
+static inline void __syncwarp(unsigned mask = 0xffffffffu)
+{
+    cudasim::collective(mask, cudasim::no_parts, NULL, true);
+}
+template <typename T> static inline T __shfl_sync(unsigned mask, T v, int lane, int width = 32)
+{
+    return cudasim::shuffle(mask, v, cudasim::SHUFFLE_IDX, lane, width);
+}
+template <typename T> static inline T __shfl_up_sync(unsigned mask, T v, unsigned delta, int width = 32)
+{
+    return cudasim::shuffle(mask, v, cudasim::SHUFFLE_UP, (int)delta, width);
+}
+template <typename T> static inline T __shfl_down_sync(unsigned mask, T v, unsigned delta, int width = 32)
+{
+    return cudasim::shuffle(mask, v, cudasim::SHUFFLE_DOWN, (int)delta, width);
+}
+template <typename T> static inline T __shfl_xor_sync(unsigned mask, T v, int lanes, int width = 32)
+{
+    return cudasim::shuffle(mask, v, cudasim::SHUFFLE_XOR, lanes, width);
+}
+static inline unsigned __ballot_sync(unsigned mask, int predicate) { return cudasim::vote(mask, predicate); }
+static inline int __any_sync(unsigned mask, int predicate) { return cudasim::vote(mask, predicate) != 0; }
+static inline int __all_sync(unsigned mask, int predicate) { return cudasim::vote(mask, predicate) == mask; }
+
+/* ------------------------------------------------------------------ memory */
+
+template <typename T> static inline T __ldg(const T *p) { return *p; }
+template <typename T> static inline T __ldcs(const T *p) { return *p; }
+template <typename T> static inline T __ldcg(const T *p) { return *p; }
+template <typename T> static inline void __stcs(T *p, T v) { *p = v; }
+template <typename T> static inline void __stcg(T *p, T v) { *p = v; }
+
+namespace cudasim {
+
+/* The plain accesses within are the atomic itself; note_atomic has told the checker what it is. */
+template <typename T, typename F>
+__attribute__((noinline, no_sanitize("thread"))) static T atomic(T *p, F update)
+{
+    note_atomic(p, sizeof *p);
+    T old, fresh;
+    __builtin_memcpy(&old, p, sizeof old);
+    fresh = update(old);
+    __builtin_memcpy(p, &fresh, sizeof fresh);
+    return old;
+}
+
+} // namespace cudasim
+
+template <typename T> static inline T atomicAdd(T *p, T v)
+{
+    return cudasim::atomic(p, [v](T o) { return (T)(o + v); });
+}
+template <typename T> static inline T atomicSub(T *p, T v)
+{
+    return cudasim::atomic(p, [v](T o) { return (T)(o - v); });
+}
+template <typename T> static inline T atomicMax(T *p, T v)
+{
+    return cudasim::atomic(p, [v](T o) { return o > v ? o : v; });
+}
+template <typename T> static inline T atomicMin(T *p, T v)
+{
+    return cudasim::atomic(p, [v](T o) { return o < v ? o : v; });
+}
+template <typename T> static inline T atomicExch(T *p, T v)
+{
+    return cudasim::atomic(p, [v](T) { return v; });
+}
+template <typename T> static inline T atomicCAS(T *p, T was, T v)
+{
+    return cudasim::atomic(p, [was, v](T o) { return o == was ? v : o; });
+}
+static inline unsigned atomicInc(unsigned *p, unsigned most)
+{
+    return cudasim::atomic(p, [most](unsigned o) { return o >= most ? 0u : o + 1u; });
+}
+
+/* ------------------------------------------------------------------ arithmetic */
+
+/* One rounded operation each: the file is compiled with -ffp-contract=off. */
+static inline float __fmaf_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+static inline float __fmul_rn(float a, float b) { return a * b; }
+static inline float __fadd_rn(float a, float b) { return a + b; }
+static inline float __fsub_rn(float a, float b) { return a - b; }
+static inline float __fdiv_rn(float a, float b) { return a / b; }
+static inline float __fsqrt_rn(float a) { return __builtin_sqrtf(a); }
+static inline float __frcp_rn(float a) { return 1.0f / a; }
+static inline float rsqrtf(float a) { return 1.0f / __builtin_sqrtf(a); }
+static inline float __fdividef(float a, float b) { return a / b; }
+#define __expf(a) expf(a) /* the C library declares these names */
+#define __logf(a) logf(a)
+
+static inline unsigned __float_as_uint(float v) { unsigned b; memcpy(&b, &v, sizeof b); return b; }
+static inline int __float_as_int(float v) { int b; memcpy(&b, &v, sizeof b); return b; }
+static inline float __uint_as_float(unsigned b) { float v; memcpy(&v, &b, sizeof v); return v; }
+static inline float __int_as_float(int b) { float v; memcpy(&v, &b, sizeof v); return v; }
+static inline int __popc(unsigned v) { return __builtin_popcount(v); }
+static inline int __ffs(int v) { return __builtin_ffs(v); }
+static inline int __clz(int v) { return v ? __builtin_clz((unsigned)v) : 32; }
+
+template <typename T> static inline T min(T a, T b) { return b < a ? b : a; }
+template <typename T> static inline T max(T a, T b) { return b > a ? b : a; }
+
+/* The address that instructions of shared memory take: here the pointer itself. */
+static inline size_t __cvta_generic_to_shared(const void *p) { return (size_t)(uintptr_t)p; }
+
+#endif

@@ -1,0 +1,176 @@
+/*
+ * Kernels that are wrong in one way each, and some that are right and look wrong: what the simulator must
+ * notice, and what it must not. test_cudasim.c lists them with what is expected. memory: [64] floats.
+ */
+#include "kernels/cuda/common.cuh"
+
+enum { THREADS = 64 };
+
+static __global__ void nothing_wrong(float *memory)
+{
+    SB_SHARED(float, tile, THREADS);
+    const int t = threadIdx.x;
+
+    tile[t] = memory[t]; /* own lanes, then a warp's, then the block's */
+    __syncwarp();
+    const float neighbour = tile[t ^ 1];
+    __syncthreads();
+    const float far = tile[THREADS - 1 - t];
+    __syncthreads();
+    tile[t] = neighbour + far;
+    __syncwarp();
+    memory[t] = tile[t ^ 3] + __shfl_xor_sync(SB_FULL_WARP, far, 16);
+}
+
+static __global__ void shared_write_outside(float *memory)
+{
+    SB_SHARED(float, tile, THREADS);
+    tile[threadIdx.x + 1] = memory[threadIdx.x];
+}
+
+static __global__ void shared_read_outside(float *memory)
+{
+    SB_SHARED(float, tile, THREADS);
+    tile[threadIdx.x] = 1.0f;
+    __syncthreads();
+    memory[threadIdx.x] = tile[(int)threadIdx.x - 1];
+}
+
+static __global__ void shared_beside_another(float *memory)
+{
+    SB_SHARED(float, first, THREADS);
+    SB_SHARED(float, second, THREADS);
+    first[threadIdx.x] = second[threadIdx.x] = 1.0f;
+    __syncthreads();
+    memory[threadIdx.x] = first[threadIdx.x + 2];
+}
+
+static __global__ void dynamic_outside(float *memory)
+{
+    SB_DYNAMIC_SHARED(float, tile); /* 32 floats */
+    tile[threadIdx.x] = memory[threadIdx.x];
+}
+
+static __global__ void shared_not_written(float *memory)
+{
+    SB_SHARED(float, tile, THREADS);
+    if (threadIdx.x != 7)
+        tile[threadIdx.x] = 1.0f;
+    __syncthreads();
+    memory[threadIdx.x] = tile[THREADS - 1 - threadIdx.x];
+}
+
+static __global__ void dynamic_not_written(float *memory)
+{
+    SB_DYNAMIC_SHARED(float, tile);
+    memory[threadIdx.x] = tile[threadIdx.x % 32];
+}
+
+/* The block before has written there: shared memory does not outlive a block. */
+static __global__ void shared_of_another_block(float *memory)
+{
+    SB_SHARED(float, tile, THREADS);
+    if (blockIdx.x == 0)
+        tile[threadIdx.x] = 1.0f;
+    __syncthreads();
+    memory[threadIdx.x] = tile[threadIdx.x];
+}
+
+static __global__ void device_outside(float *memory)
+{
+    memory[threadIdx.x + 1] = 1.0f;
+}
+
+static __global__ void device_vector_outside(float *memory)
+{
+    if (threadIdx.x == 0)
+        *reinterpret_cast<float4 *>(memory + THREADS) = make_float4(1.0f, 2.0f, 3.0f, 4.0f);
+}
+
+static __global__ void device_read(const float *memory, float *out)
+{
+    if (threadIdx.x == 0)
+        *out = memory[3];
+}
+
+static __global__ void race_in_block(float *memory)
+{
+    SB_SHARED(float, tile, THREADS);
+    tile[threadIdx.x] = 0.0f;
+    __syncthreads();
+    tile[threadIdx.x] = memory[threadIdx.x];
+    memory[threadIdx.x] = tile[THREADS - 1 - threadIdx.x]; /* no barrier */
+}
+
+static __global__ void race_in_warp(float *memory)
+{
+    SB_SHARED(float, tile, THREADS);
+    tile[threadIdx.x] = memory[threadIdx.x];
+    const float seen = __shfl_xor_sync(SB_FULL_WARP, memory[threadIdx.x], 1); /* orders no memory */
+    memory[threadIdx.x] = tile[threadIdx.x ^ 1] + seen;
+}
+
+static __global__ void race_after_read(float *memory)
+{
+    const float seen = memory[THREADS - 1 - threadIdx.x];
+    memory[threadIdx.x] = seen;
+}
+
+static __global__ void race_of_blocks(float *memory)
+{
+    memory[threadIdx.x] = (float)blockIdx.x;
+}
+
+static __global__ void blocks_with_atomics(float *memory)
+{
+    atomicAdd(memory, 1.0f);
+}
+
+static __global__ void lane_that_ended(float *memory)
+{
+    if (threadIdx.x == 5)
+        return;
+    memory[threadIdx.x] = __shfl_xor_sync(SB_FULL_WARP, 1.0f, 1);
+}
+
+static __global__ void lane_elsewhere(float *memory)
+{
+    if (threadIdx.x % 2)
+        __syncthreads();
+    memory[threadIdx.x] = __shfl_xor_sync(SB_FULL_WARP, 1.0f, 1);
+}
+
+static __global__ void lane_not_in_mask(float *memory)
+{
+    memory[threadIdx.x] = __shfl_xor_sync(0xffffu, 1.0f, 1);
+}
+
+extern "C" cudaError_t cudasim_fault_kernel(const char *name, float *memory, float *out, unsigned blocks,
+                                            unsigned threads, size_t shared, cudaStream_t stream)
+{
+#define KERNEL(kernel, ...)          \
+    if (strcmp(name, #kernel) == 0)  \
+        return SB_LAUNCH(kernel, dim3(blocks), dim3(threads), shared, stream, __VA_ARGS__)
+
+    KERNEL(nothing_wrong, memory);
+    KERNEL(shared_write_outside, memory);
+    KERNEL(shared_read_outside, memory);
+    KERNEL(shared_beside_another, memory);
+    KERNEL(dynamic_outside, memory);
+    KERNEL(shared_not_written, memory);
+    KERNEL(dynamic_not_written, memory);
+    KERNEL(shared_of_another_block, memory);
+    KERNEL(device_outside, memory);
+    KERNEL(device_vector_outside, memory);
+    KERNEL(device_read, memory, out);
+    KERNEL(race_in_block, memory);
+    KERNEL(race_in_warp, memory);
+    KERNEL(race_after_read, memory);
+    KERNEL(race_of_blocks, memory);
+    KERNEL(blocks_with_atomics, memory);
+    KERNEL(lane_that_ended, memory);
+    KERNEL(lane_elsewhere, memory);
+    KERNEL(lane_not_in_mask, memory);
+#undef KERNEL
+    return cudaErrorInvalidDeviceFunction;
+}

@@ -1,0 +1,940 @@
+/*
+ * The runtime: one device, its memory, streams, events and graphs.
+ *
+ * Device memory is cut from one reserved range, first fit with gaps, so that a pointer tells what it is. An
+ * operation on a stream is a closure in the stream's queue; it runs when the host waits, when the queue is
+ * long, or, on the NULL stream, at once after everything else. While a stream captures, closures go to a
+ * graph; launching the graph queues them again, so addresses and parameters are those of the capture and
+ * contents are of the time it runs.
+ *
+ * An error of a kernel is sticky: from then on every call returns it.
+ */
+#include "sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+extern "C" {
+#include "port.h"
+}
+
+typedef std::function<cudaError_t()> operation;
+
+struct CUgraph_st {
+    std::vector<operation> operations;
+};
+
+struct CUgraphExec_st {
+    std::shared_ptr<std::vector<operation>> operations;
+};
+
+struct CUstream_st {
+    std::vector<operation> queue;
+    CUgraph_st *capturing = NULL;
+    bool invalidated = false, draining = false;
+};
+
+struct CUevent_st {
+    CUstream_st *stream = NULL; /* where it was recorded last, while that has not passed it */
+    uint64_t recorded = 0, passed = 0;
+    std::chrono::steady_clock::time_point at;
+};
+
+namespace cudasim {
+
+std::recursive_mutex big_lock;
+
+static const size_t REGION = (size_t)32 << 30, GRAIN = 256, GAP = 256, LONG_QUEUE = 20000;
+static const int SHARED_DEFAULT = 48 << 10, SHARED_MOST = 227 << 10;
+static const cudasim_machine default_machine = {1, 13000, 9, 0, 132, (size_t)16 << 30};
+
+static cudasim_machine machine = default_machine;
+static cudaError_t sticky, last; /* last: what the next cudaGetLastError returns */
+static char *region;
+static std::map<char *, size_t> allocations, host_allocations;
+static std::map<const void *, int> shared_limit; /* kernels that may have more than the default */
+static std::set<CUstream_st *> streams;
+static std::set<CUevent_st *> events;
+static std::set<CUgraph_st *> graphs;
+static std::set<CUgraphExec_st *> graph_execs;
+static int64_t fail_launch, fail_alloc, launches;
+static char fault_message[400];
+static bool prints_faults = true;
+
+static cudaError_t report(cudaError_t error)
+{
+    if (error != cudaSuccess)
+        last = error;
+    return error;
+}
+
+/* What every call begins with: the machine there is, and what has gone wrong before. */
+static cudaError_t ready()
+{
+    if (machine.driver == 0)
+        return cudaErrorInsufficientDriver;
+    if (machine.devices == 0)
+        return cudaErrorNoDevice;
+    return sticky;
+}
+
+#define READY                                 \
+    do {                                      \
+        cudaError_t ready_ = cudasim::ready(); \
+        if (ready_ != cudaSuccess)            \
+            return cudasim::report(ready_);    \
+    } while (0)
+#define REFUSE_IF(condition, error)           \
+    do {                                      \
+        if (condition)                        \
+            return cudasim::report(error);        \
+    } while (0)
+
+/* ------------------------------------------------------------------ memory */
+
+static char *find_room(size_t bytes)
+{
+    char *at = region + GAP;
+    for (const auto &a : allocations) {
+        if ((size_t)(a.first - at) >= bytes + GAP && a.first > at)
+            return at;
+        at = region + ((size_t)(a.first - region) + a.second + GAP + GRAIN - 1) / GRAIN * GRAIN;
+    }
+    return (size_t)(at - region) + bytes + GAP <= REGION ? at : NULL;
+}
+
+static size_t total(const std::map<char *, size_t> &blocks)
+{
+    size_t sum = 0;
+    for (const auto &b : blocks)
+        sum += b.second;
+    return sum;
+}
+
+static bool holds(const std::map<char *, size_t> &blocks, const void *at, size_t bytes)
+{
+    char *p = const_cast<char *>(static_cast<const char *>(at));
+    auto next = blocks.upper_bound(p);
+    if (next == blocks.begin())
+        return false;
+    --next;
+    return (size_t)(p - next->first) <= next->second && bytes <= next->second - (size_t)(p - next->first);
+}
+
+bool is_device_range(const void *at, size_t bytes)
+{
+    return holds(allocations, at, bytes);
+}
+
+static bool in_region(const void *at)
+{
+    return region && (size_t)(static_cast<const char *>(at) - region) < REGION;
+}
+
+static void set_up_region()
+{
+    if (region)
+        return;
+    void *at = mmap(NULL, REGION, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) {
+        perror("cudasim: mmap");
+        exit(2);
+    }
+    region = static_cast<char *>(at);
+    check_device_region(region, REGION);
+}
+
+/* ------------------------------------------------------------------ streams */
+
+static void lose_device(cudaError_t error, const char *why)
+{
+    sticky = last = error;
+    if (why != fault_message)
+        snprintf(fault_message, sizeof fault_message, "%s", why);
+}
+
+/* In the library's floating-point environment, as kernels compute: to nearest, denormals are zero. */
+static cudaError_t run_now(const operation &op)
+{
+    struct sb_fp_env env;
+
+    if (sticky != cudaSuccess)
+        return sticky;
+    sb_port_fp_enter(&env);
+    cudaError_t error = op();
+    sb_port_fp_leave(&env);
+    if (error != cudaSuccess && sticky == cudaSuccess)
+        lose_device(error, fault_message);
+    return error;
+}
+
+static void drain(CUstream_st *stream)
+{
+    if (stream->draining)
+        return;
+    stream->draining = true;
+    /* By index: an operation may wait for an event of another stream, which may queue more here. */
+    for (size_t i = 0; i < stream->queue.size(); i++)
+        run_now(stream->queue[i]);
+    stream->queue.clear();
+    stream->draining = false;
+}
+
+static void drain_all()
+{
+    for (CUstream_st *s : streams)
+        drain(s);
+}
+
+static bool any_capture()
+{
+    for (CUstream_st *s : streams)
+        if (s->capturing)
+            return true;
+    return false;
+}
+
+cudaError_t enqueue(cudaStream_t stream, std::function<cudaError_t()> op)
+{
+    if (!stream) {
+        if (any_capture())
+            return report(cudaErrorStreamCaptureUnsupported);
+        drain_all();
+        run_now(op);
+        return report(sticky);
+    }
+    if (!streams.count(stream))
+        return report(cudaErrorInvalidResourceHandle);
+    if (stream->invalidated)
+        return report(cudaErrorStreamCaptureInvalidated);
+    if (stream->capturing) {
+        stream->capturing->operations.push_back(std::move(op));
+        return cudaSuccess;
+    }
+    stream->queue.push_back(std::move(op));
+    if (stream->queue.size() >= LONG_QUEUE)
+        drain(stream);
+    return cudaSuccess;
+}
+
+/* What waits may not do while a stream captures; it ends the capture. */
+static bool breaks_capture()
+{
+    bool any = false;
+    for (CUstream_st *s : streams)
+        if (s->capturing)
+            any = s->invalidated = true;
+    return any;
+}
+
+/* ------------------------------------------------------------------ launches */
+
+static cudaError_t check_shape(const void *function, const launch_shape &s)
+{
+    const uint64_t n = (uint64_t)s.block.x * s.block.y * s.block.z;
+    auto limit = shared_limit.find(function);
+
+    if (n == 0 || n > 1024 || s.block.z > 64 || s.grid.x == 0 || s.grid.y == 0 || s.grid.z == 0 ||
+        s.grid.x > 0x7fffffffu || s.grid.y > 65535 || s.grid.z > 65535)
+        return cudaErrorInvalidConfiguration;
+    if (s.shared > (size_t)(limit == shared_limit.end() ? SHARED_DEFAULT : limit->second))
+        return cudaErrorInvalidValue;
+    return cudaSuccess;
+}
+
+static cudaError_t run_launch(const grid_launch &grid)
+{
+    launches++;
+    if (fail_launch > 0 && --fail_launch == 0) {
+        lose_device(cudaErrorIllegalAddress, "a failure that the test asked for");
+        return sticky;
+    }
+    if (run_grid(grid))
+        return cudaSuccess;
+    if (prints_faults)
+        fprintf(stderr, "cudasim: %s\n", fault_text());
+    lose_device(cudaErrorIllegalAddress, fault_text());
+    return sticky;
+}
+
+cudaError_t launch(const char *name, const void *function, const launch_shape &shape, cudaStream_t stream,
+                   void (*run)(const void *), void (*drop)(void *), void *args, size_t bytes)
+{
+    CUDASIM_LOCK;
+    std::shared_ptr<void> owned(args, drop);
+    READY;
+    REFUSE_IF(machine.major < 8, cudaErrorNoKernelImageForDevice);
+    cudaError_t error = check_shape(function, shape);
+    REFUSE_IF(error != cudaSuccess, error);
+    grid_launch grid = {name, shape, run, args, bytes};
+    return enqueue(stream, [grid, owned] { return run_launch(grid); });
+}
+
+/* ------------------------------------------------------------------ copies */
+
+static cudaError_t copy_rows(char *to, size_t to_pitch, const char *from, size_t from_pitch, size_t width,
+                             size_t height)
+{
+    for (size_t r = 0; r < height; r++) {
+        char *row = to + r * to_pitch;
+        memmove(row, from + r * from_pitch, width);
+        if (in_region(row))
+            check_device(row, width, MEMORY_WRITTEN);
+    }
+    return cudaSuccess;
+}
+
+/* Each side is where `kind` says, whole. */
+static bool sides_fit(const void *to, size_t to_bytes, const void *from, size_t from_bytes,
+                      cudaMemcpyKind kind)
+{
+    const bool to_device = kind == cudaMemcpyDefault ? in_region(to) : kind & 1;
+    const bool from_device = kind == cudaMemcpyDefault ? in_region(from) : kind & 2;
+    return (to_device ? is_device_range(to, to_bytes) : !in_region(to)) &&
+           (from_device ? is_device_range(from, from_bytes) : !in_region(from));
+}
+
+static cudaError_t copy(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+                        size_t height, cudaMemcpyKind kind, cudaStream_t stream)
+{
+    READY;
+    if (width == 0 || height == 0)
+        return cudaSuccess;
+    REFUSE_IF(width > to_pitch || width > from_pitch, cudaErrorInvalidValue);
+    REFUSE_IF(!sides_fit(to, (height - 1) * to_pitch + width, from, (height - 1) * from_pitch + width, kind),
+              cudaErrorInvalidValue);
+    return enqueue(stream, [=] {
+        return copy_rows(static_cast<char *>(to), to_pitch, static_cast<const char *>(from), from_pitch,
+                         width, height);
+    });
+}
+
+} // namespace cudasim
+
+using namespace cudasim;
+
+/* ------------------------------------------------------------------ control */
+
+extern "C" {
+
+void cudasim_configure(const struct cudasim_machine *wanted)
+{
+    CUDASIM_LOCK;
+    machine = wanted ? *wanted : default_machine;
+    cudasim_recover();
+}
+
+void cudasim_fail_launch(int64_t n) { CUDASIM_LOCK; fail_launch = n; }
+void cudasim_fail_alloc(int64_t n) { CUDASIM_LOCK; fail_alloc = n; }
+void cudasim_print_faults(int on) { prints_faults = on; }
+const char *cudasim_fault(void) { return fault_message; }
+
+void cudasim_recover(void)
+{
+    CUDASIM_LOCK;
+    sticky = last = cudaSuccess;
+    fault_message[0] = '\0';
+    fail_launch = fail_alloc = 0;
+}
+
+size_t cudasim_device_bytes(void) { CUDASIM_LOCK; return total(allocations); }
+size_t cudasim_host_bytes(void) { CUDASIM_LOCK; return total(host_allocations); }
+int64_t cudasim_launches(void) { CUDASIM_LOCK; return launches; }
+int64_t cudasim_objects(void)
+{
+    CUDASIM_LOCK;
+    return (int64_t)(streams.size() + events.size() + graphs.size() + graph_execs.size());
+}
+
+/* ------------------------------------------------------------------ errors */
+
+const char *cudaGetErrorName(cudaError_t error)
+{
+    switch (error) {
+    case cudaSuccess: return "cudaSuccess";
+    case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
+    case cudaErrorInsufficientDriver: return "cudaErrorInsufficientDriver";
+    case cudaErrorNoDevice: return "cudaErrorNoDevice";
+    case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
+    case cudaErrorNoKernelImageForDevice: return "cudaErrorNoKernelImageForDevice";
+    case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
+    case cudaErrorNotReady: return "cudaErrorNotReady";
+    case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
+    case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
+    case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureInvalidated: return "cudaErrorStreamCaptureInvalidated";
+    default: return "cudaErrorUnknown";
+    }
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    switch (error) {
+    case cudaSuccess: return "no error";
+    case cudaErrorInvalidValue: return "invalid argument";
+    case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorInvalidConfiguration: return "invalid configuration argument";
+    case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+    case cudaErrorInvalidDevice: return "invalid device ordinal";
+    case cudaErrorNoKernelImageForDevice: return "no kernel image is available for execution on the device";
+    case cudaErrorInvalidResourceHandle: return "invalid resource handle";
+    case cudaErrorNotReady: return "device not ready";
+    case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
+    case cudaErrorLaunchFailure: return "unspecified launch failure";
+    case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureInvalidated: return "operation failed due to a previous error during capture";
+    default: return "unknown error";
+    }
+}
+
+cudaError_t cudaPeekAtLastError(void)
+{
+    CUDASIM_LOCK;
+    return sticky != cudaSuccess ? sticky : last;
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    CUDASIM_LOCK;
+    cudaError_t error = cudaPeekAtLastError();
+    last = cudaSuccess;
+    return error;
+}
+
+/* ------------------------------------------------------------------ device */
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    CUDASIM_LOCK;
+    *version = machine.driver;
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    CUDASIM_LOCK;
+    *count = machine.driver ? machine.devices : 0;
+    if (machine.driver == 0 || machine.devices == 0)
+        READY;
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+    CUDASIM_LOCK;
+    READY;
+    REFUSE_IF(device < 0 || device >= machine.devices, cudaErrorInvalidDevice);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+    CUDASIM_LOCK;
+    READY;
+    *device = 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
+{
+    CUDASIM_LOCK;
+    READY;
+    REFUSE_IF(device < 0 || device >= machine.devices, cudaErrorInvalidDevice);
+    memset(p, 0, sizeof *p);
+    snprintf(p->name, sizeof p->name, "Simulated GPU");
+    p->totalGlobalMem = machine.memory;
+    p->sharedMemPerBlock = SHARED_DEFAULT;
+    p->sharedMemPerBlockOptin = SHARED_MOST;
+    p->sharedMemPerMultiprocessor = 228 << 10;
+    p->reservedSharedMemPerBlock = 1 << 10;
+    p->regsPerBlock = p->regsPerMultiprocessor = 65536;
+    p->warpSize = 32;
+    p->maxThreadsPerBlock = 1024;
+    p->maxThreadsPerMultiProcessor = 2048;
+    p->maxGridSize[0] = 0x7fffffff;
+    p->maxGridSize[1] = p->maxGridSize[2] = 65535;
+    p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024;
+    p->maxThreadsDim[2] = 64;
+    p->major = machine.major;
+    p->minor = machine.minor;
+    p->multiProcessorCount = machine.multiprocessors;
+    p->l2CacheSize = 50 << 20;
+    p->unifiedAddressing = p->canMapHostMemory = p->concurrentKernels = 1;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
+{
+    struct cudaDeviceProp p;
+    CUDASIM_LOCK;
+    cudaError_t error = cudaGetDeviceProperties(&p, device);
+    if (error != cudaSuccess)
+        return error;
+    switch (attribute) {
+    case cudaDevAttrMaxThreadsPerBlock: *value = p.maxThreadsPerBlock; break;
+    case cudaDevAttrMaxSharedMemoryPerBlock: *value = (int)p.sharedMemPerBlock; break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = (int)p.sharedMemPerBlockOptin; break;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = (int)p.sharedMemPerMultiprocessor; break;
+    case cudaDevAttrWarpSize: *value = p.warpSize; break;
+    case cudaDevAttrMultiProcessorCount: *value = p.multiProcessorCount; break;
+    case cudaDevAttrMaxThreadsPerMultiProcessor: *value = p.maxThreadsPerMultiProcessor; break;
+    case cudaDevAttrL2CacheSize: *value = p.l2CacheSize; break;
+    case cudaDevAttrComputeCapabilityMajor: *value = p.major; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = p.minor; break;
+    default: return report(cudaErrorInvalidValue);
+    }
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize(void)
+{
+    CUDASIM_LOCK;
+    READY;
+    REFUSE_IF(breaks_capture(), cudaErrorStreamCaptureUnsupported);
+    drain_all();
+    return report(sticky);
+}
+
+cudaError_t cudaDeviceReset(void)
+{
+    CUDASIM_LOCK;
+    while (!allocations.empty()) {
+        check_device(allocations.begin()->first, allocations.begin()->second, MEMORY_NONE);
+        allocations.erase(allocations.begin());
+    }
+    for (CUstream_st *s : streams)
+        s->queue.clear();
+    cudasim_recover();
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *all)
+{
+    CUDASIM_LOCK;
+    READY;
+    *all = machine.memory;
+    *free_bytes = machine.memory - total(allocations);
+    return cudaSuccess;
+}
+
+/* ------------------------------------------------------------------ memory */
+
+static bool alloc_fails(void)
+{
+    return fail_alloc > 0 && --fail_alloc == 0;
+}
+
+cudaError_t cudaMalloc(void **dev, size_t bytes)
+{
+    CUDASIM_LOCK;
+    READY;
+    REFUSE_IF(breaks_capture(), cudaErrorStreamCaptureUnsupported);
+    *dev = NULL;
+    if (bytes == 0)
+        return cudaSuccess;
+    set_up_region();
+    REFUSE_IF(alloc_fails() || bytes > machine.memory - total(allocations), cudaErrorMemoryAllocation);
+    char *at = find_room(bytes);
+    REFUSE_IF(!at, cudaErrorMemoryAllocation);
+    if (bytes <= (size_t)64 << 20) /* larger ones are reserved only: poison would make them real */
+        memset(at, 0xff, bytes);
+    check_device(at, bytes, MEMORY_FRESH);
+    allocations[at] = bytes;
+    *dev = at;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *dev)
+{
+    CUDASIM_LOCK;
+    if (!dev)
+        return cudaSuccess;
+    drain_all();
+    auto a = allocations.find(static_cast<char *>(dev));
+    REFUSE_IF(a == allocations.end(), cudaErrorInvalidValue);
+    check_device(a->first, a->second, MEMORY_NONE);
+    madvise(reinterpret_cast<void *>((reinterpret_cast<uintptr_t>(a->first) + 4095) & ~(uintptr_t)4095),
+            a->second > 8192 ? a->second - 8192 : 0, MADV_DONTNEED);
+    allocations.erase(a);
+    return report(sticky);
+}
+
+cudaError_t cudaHostAlloc(void **host, size_t bytes, unsigned flags)
+{
+    CUDASIM_LOCK;
+    (void)flags;
+    READY;
+    REFUSE_IF(breaks_capture(), cudaErrorStreamCaptureUnsupported);
+    *host = alloc_fails() ? NULL : malloc(bytes > 0 ? bytes : 1);
+    REFUSE_IF(!*host, cudaErrorMemoryAllocation);
+    memset(*host, 0xff, bytes);
+    host_allocations[static_cast<char *>(*host)] = bytes;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMallocHost(void **host, size_t bytes)
+{
+    return cudaHostAlloc(host, bytes, cudaHostAllocDefault);
+}
+
+cudaError_t cudaFreeHost(void *host)
+{
+    CUDASIM_LOCK;
+    if (!host)
+        return cudaSuccess;
+    drain_all();
+    REFUSE_IF(!host_allocations.erase(static_cast<char *>(host)), cudaErrorInvalidValue);
+    free(host);
+    return report(sticky);
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream)
+{
+    CUDASIM_LOCK;
+    return copy(to, bytes, from, bytes, bytes, 1, kind, stream);
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+    return cudaMemcpyAsync(to, from, bytes, kind, NULL);
+}
+
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+                              size_t height, enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+    CUDASIM_LOCK;
+    return copy(to, to_pitch, from, from_pitch, width, height, kind, stream);
+}
+
+cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+                         size_t height, enum cudaMemcpyKind kind)
+{
+    return cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind, NULL);
+}
+
+cudaError_t cudaMemsetAsync(void *dev, int value, size_t bytes, cudaStream_t stream)
+{
+    CUDASIM_LOCK;
+    READY;
+    if (bytes == 0)
+        return cudaSuccess;
+    REFUSE_IF(!is_device_range(dev, bytes), cudaErrorInvalidValue);
+    return enqueue(stream, [=] {
+        memset(dev, value, bytes);
+        check_device(dev, bytes, MEMORY_WRITTEN);
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaMemset(void *dev, int value, size_t bytes)
+{
+    return cudaMemsetAsync(dev, value, bytes, NULL);
+}
+
+/* ------------------------------------------------------------------ streams and events */
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
+{
+    CUDASIM_LOCK;
+    (void)flags;
+    READY;
+    *stream = new CUstream_st;
+    streams.insert(*stream);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t *stream)
+{
+    return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    CUDASIM_LOCK;
+    REFUSE_IF(!streams.count(stream), cudaErrorInvalidResourceHandle);
+    drain(stream);
+    for (CUevent_st *e : events)
+        if (e->stream == stream)
+            e->stream = NULL;
+    streams.erase(stream);
+    delete stream;
+    return report(sticky);
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    CUDASIM_LOCK;
+    READY;
+    if (!stream)
+        return cudaDeviceSynchronize();
+    REFUSE_IF(!streams.count(stream), cudaErrorInvalidResourceHandle);
+    if (stream->capturing) {
+        stream->invalidated = true;
+        return report(cudaErrorStreamCaptureUnsupported);
+    }
+    drain(stream);
+    return report(sticky);
+}
+
+/* Nothing runs by itself here: asking makes it run, the next time it is done. */
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+    CUDASIM_LOCK;
+    READY;
+    REFUSE_IF(stream && !streams.count(stream), cudaErrorInvalidResourceHandle);
+    if (!stream || stream->queue.empty())
+        return cudaSuccess;
+    drain(stream);
+    return sticky != cudaSuccess ? report(sticky) : cudaErrorNotReady;
+}
+
+static void pass_event(CUevent_st *event, uint64_t record)
+{
+    if (!events.count(event) || event->passed >= record)
+        return;
+    event->passed = record;
+    event->at = std::chrono::steady_clock::now();
+}
+
+static void wait_event(CUevent_st *event)
+{
+    if (events.count(event) && event->stream && event->passed < event->recorded)
+        drain(event->stream);
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
+{
+    CUDASIM_LOCK;
+    (void)flags;
+    READY;
+    *event = new CUevent_st;
+    events.insert(*event);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *event)
+{
+    return cudaEventCreateWithFlags(event, cudaEventDefault);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    CUDASIM_LOCK;
+    REFUSE_IF(!events.erase(event), cudaErrorInvalidResourceHandle);
+    delete event;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    CUDASIM_LOCK;
+    READY;
+    REFUSE_IF(!events.count(event), cudaErrorInvalidResourceHandle);
+    const uint64_t record = ++event->recorded;
+    event->stream = stream;
+    return enqueue(stream, [event, record] {
+        pass_event(event, record);
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
+{
+    CUDASIM_LOCK;
+    (void)flags;
+    READY;
+    REFUSE_IF(!events.count(event), cudaErrorInvalidResourceHandle);
+    return enqueue(stream, [event] {
+        wait_event(event);
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+    CUDASIM_LOCK;
+    READY;
+    REFUSE_IF(!events.count(event), cudaErrorInvalidResourceHandle);
+    wait_event(event);
+    return report(sticky);
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    CUDASIM_LOCK;
+    READY;
+    REFUSE_IF(!events.count(event), cudaErrorInvalidResourceHandle);
+    if (event->passed >= event->recorded)
+        return cudaSuccess;
+    wait_event(event);
+    return sticky != cudaSuccess ? report(sticky) : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEvent_t end)
+{
+    CUDASIM_LOCK;
+    READY;
+    REFUSE_IF(!events.count(start) || !events.count(end), cudaErrorInvalidResourceHandle);
+    REFUSE_IF(start->recorded == 0 || end->recorded == 0, cudaErrorInvalidResourceHandle);
+    if (start->passed < start->recorded || end->passed < end->recorded)
+        return report(cudaErrorNotReady);
+    *milliseconds = std::chrono::duration<float, std::milli>(end->at - start->at).count();
+    return cudaSuccess;
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *user)
+{
+    CUDASIM_LOCK;
+    READY;
+    return enqueue(stream, [fn, user] {
+        fn(user);
+        return cudaSuccess;
+    });
+}
+
+/* ------------------------------------------------------------------ graphs */
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
+{
+    CUDASIM_LOCK;
+    (void)mode;
+    READY;
+    REFUSE_IF(!streams.count(stream), cudaErrorStreamCaptureUnsupported); /* NULL, too, does not capture */
+    REFUSE_IF(stream->capturing, cudaErrorInvalidValue);
+    stream->capturing = new CUgraph_st;
+    stream->invalidated = false;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
+{
+    CUDASIM_LOCK;
+    REFUSE_IF(!streams.count(stream) || !stream->capturing, cudaErrorInvalidValue);
+    CUgraph_st *captured = stream->capturing;
+    const bool broken = stream->invalidated;
+    stream->capturing = NULL;
+    stream->invalidated = false;
+    *graph = NULL;
+    if (broken || sticky != cudaSuccess) {
+        delete captured;
+        return report(sticky != cudaSuccess ? sticky : cudaErrorStreamCaptureInvalidated);
+    }
+    graphs.insert(captured);
+    *graph = captured;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status)
+{
+    CUDASIM_LOCK;
+    READY;
+    REFUSE_IF(stream && !streams.count(stream), cudaErrorInvalidResourceHandle);
+    *status = !stream || !stream->capturing ? cudaStreamCaptureStatusNone
+              : stream->invalidated         ? cudaStreamCaptureStatusInvalidated
+                                            : cudaStreamCaptureStatusActive;
+    return cudaSuccess;
+}
+
+/* Counts only: nobody looks at nodes. */
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count)
+{
+    CUDASIM_LOCK;
+    REFUSE_IF(!graphs.count(graph) || nodes, cudaErrorInvalidValue);
+    *count = graph->operations.size();
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
+{
+    CUDASIM_LOCK;
+    (void)flags;
+    READY;
+    REFUSE_IF(!graphs.count(graph), cudaErrorInvalidValue);
+    REFUSE_IF(alloc_fails(), cudaErrorMemoryAllocation);
+    *exec = new CUgraphExec_st;
+    (*exec)->operations = std::make_shared<std::vector<operation>>(graph->operations);
+    graph_execs.insert(*exec);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream)
+{
+    CUDASIM_LOCK;
+    READY;
+    REFUSE_IF(!graph_execs.count(exec) || (stream && !streams.count(stream)), cudaErrorInvalidResourceHandle);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
+{
+    CUDASIM_LOCK;
+    READY;
+    REFUSE_IF(!graph_execs.count(exec), cudaErrorInvalidResourceHandle);
+    auto operations = exec->operations;
+    return enqueue(stream, [operations] {
+        for (const operation &op : *operations)
+            if (run_now(op) != cudaSuccess)
+                break;
+        return sticky;
+    });
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
+{
+    CUDASIM_LOCK;
+    REFUSE_IF(!graph_execs.erase(exec), cudaErrorInvalidResourceHandle);
+    delete exec;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph)
+{
+    CUDASIM_LOCK;
+    REFUSE_IF(!graphs.erase(graph), cudaErrorInvalidResourceHandle);
+    delete graph;
+    return cudaSuccess;
+}
+
+/* ------------------------------------------------------------------ kernels as functions */
+
+cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value)
+{
+    CUDASIM_LOCK;
+    READY;
+    if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
+        REFUSE_IF(value < 0 || value > SHARED_MOST, cudaErrorInvalidValue);
+        shared_limit[function] = value;
+    }
+    return cudaSuccess;
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function, int threads,
+                                                          size_t shared)
+{
+    CUDASIM_LOCK;
+    (void)function;
+    READY;
+    REFUSE_IF(threads < 1 || threads > 1024, cudaErrorInvalidValue);
+    const int by_threads = 2048 / threads, by_shared = (int)((size_t)(228 << 10) / (shared + 1024));
+    *blocks = by_threads < by_shared ? by_threads : by_shared;
+    return cudaSuccess;
+}
+
+}

@@ -1,0 +1,58 @@
+/* What the simulator's own files share. */
+#ifndef CUDASIM_SIM_H
+#define CUDASIM_SIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <functional>
+#include <mutex>
+
+#include "cuda_runtime.h"
+#include "cudasim.h"
+
+namespace cudasim {
+
+/* One lock: a call of the runtime, and the work that it makes run, is one critical section. */
+extern std::recursive_mutex big_lock;
+#define CUDASIM_LOCK std::lock_guard<std::recursive_mutex> lock_(cudasim::big_lock)
+
+/* fibers.cpp */
+struct grid_launch {
+    const char *name;
+    launch_shape shape;
+    void (*run)(const void *args);
+    const void *args;
+    size_t arg_bytes;
+};
+bool run_grid(const grid_launch &launch); /* false: it faulted; fault_text() says how */
+const char *fault_text();
+/* Ends the running kernel: does not return to it. Outside of a kernel it only notes the text. */
+void fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
+extern bool on_fiber;          /* a thread of a kernel runs */
+extern unsigned running_index; /* ... this one of its block */
+extern uintptr_t stacks_at;
+extern size_t stacks_bytes;
+static inline bool on_fiber_stack(uintptr_t address) { return address - stacks_at < stacks_bytes; }
+
+/* check.cpp */
+extern bool checking; /* some code was compiled to report its accesses */
+void check_grid_begin(const void *args, size_t bytes);
+void check_block_begin();
+void check_block_barrier();
+void check_warp_sync(unsigned warp);
+void check_grid_end();
+void check_fence();
+void check_shared(const void *arena, size_t arena_bytes); /* nothing of it is in use */
+void check_shared_array(const void *array, size_t bytes); /* in use, not written */
+void check_device_region(const void *base, size_t bytes);
+enum memory_state { MEMORY_NONE = 0, MEMORY_FRESH = 1, MEMORY_WRITTEN = 2 };
+void check_device(const void *at, size_t bytes, memory_state state);
+
+/* runtime.cpp */
+cudaError_t enqueue(cudaStream_t stream, std::function<cudaError_t()> op);
+bool is_device_range(const void *at, size_t bytes); /* inside one live allocation */
+
+} // namespace cudasim
+
+#endif

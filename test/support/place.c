@@ -1,0 +1,60 @@
+/* The environment's word; place.h has the names. */
+#include "support/place.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int is(const char *name, const char *value)
+{
+    const char *got = getenv(name);
+
+    return got && strcmp(got, value) == 0;
+}
+
+const char *place_module(void)
+{
+    static char path[1024];
+    const char *build = getenv("B");
+    char here[800] = "";
+
+    build = build ? build : "build/cpu";
+    if (build[0] != '/' && !getcwd(here, sizeof here))
+        here[0] = '\0';
+    snprintf(path, sizeof path, "%s%s%s/libspecbatch_cuda.so", here, here[0] ? "/" : "", build);
+    return path;
+}
+
+int place_is_cuda(void)
+{
+    return is("SB_TEST_DEVICE", "cuda");
+}
+
+int place_is_small(void)
+{
+    return is("SB_TEST_SIZE", "small");
+}
+
+int place_has_part(uint64_t seed)
+{
+    return !is("SB_TEST_PART", seed % 2 ? "0" : "1");
+}
+
+int place_is_reference(void)
+{
+    return !is("SB_TEST_COMPUTE", "16bit");
+}
+
+specbatch_model_options place_options(void)
+{
+    specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
+
+    if (place_is_cuda()) {
+        options.device = SPECBATCH_DEVICE_CUDA;
+        options.cuda_module = place_module();
+    }
+    if (!place_is_reference())
+        options.compute = SPECBATCH_COMPUTE_BF16;
+    return options;
+}

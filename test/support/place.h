@@ -1,0 +1,27 @@
+/*
+ * Where a test runs its models: on the CPU, or on a CUDA device, real or simulated. The environment decides, so one
+ * program serves all of them:
+ *
+ *     SB_TEST_DEVICE=cpu | cuda      SB_TEST_COMPUTE=f32 | 16bit      B=the build directory, where the module lies
+ *     SB_TEST_SIZE=small: shorter prompts and fewer requests a trace, for a device that is simulated
+ *     SB_TEST_PART=0 | 1: every other trace, for two processes
+ */
+#ifndef PLACE_H
+#define PLACE_H
+
+#include <stdint.h>
+
+#include "specbatch.h"
+
+/* Defaults but for device, compute and cuda_module. */
+specbatch_model_options place_options(void);
+int place_is_cuda(void);
+int place_is_small(void);
+/* Whether this process is to run trace `seed`. */
+int place_has_part(uint64_t seed);
+/* The class whose bits are the CPU's: then the CPU can be the oracle of a test on a device. */
+int place_is_reference(void);
+/* Absolute path of the CUDA module of this build, whether it is there or not. */
+const char *place_module(void);
+
+#endif
