@@ -131,7 +131,7 @@ static void bench_gemm(struct bench *b, const char *title, int rounds)
 
 static void bench_open(struct bench *b, int32_t compute, enum sb_dtype dtype, int32_t simd, int n_threads)
 {
-    struct sb_device_options options = {compute, simd};
+    struct sb_device_options options = {.compute = compute, .simd = simd};
     struct sb_exec_limits limits = {.max_tokens = MAX_M, .max_width = N_IN, .max_len = 8192, .max_heads = 64,
                                     .max_head_dim = 128};
     char *row = calloc(N_IN, 4);
@@ -178,7 +178,7 @@ static void bench_close(struct bench *b)
 static void bench_attention(int n_threads, int32_t heads, int32_t kv_heads, int32_t dim, int32_t rows,
                             int32_t len, int32_t q, int rounds)
 {
-    struct sb_device_options options = {SPECBATCH_COMPUTE_F32, SPECBATCH_SIMD_AUTO};
+    struct sb_device_options options = {.compute = SPECBATCH_COMPUTE_F32, .simd = SPECBATCH_SIMD_AUTO};
     struct sb_exec_limits limits = {
         .max_tokens = rows * q, .max_width = 64, .max_len = len, .max_heads = heads, .max_head_dim = dim};
     struct sb_device *device;
