@@ -102,6 +102,11 @@ static int captions(const struct study *study, const char *kind)
     snprintf(name, sizeof name, "captions_%s", kind);
     snprintf(file, sizeof file, "%s/multi30k_%s.jsonl", study->captions_dir, kind);
     printf("%s\n", name);
+    if ((csv = fopen(file, "r")) == NULL) {
+        printf("SKIP %s: %s is not there\n", name, file);
+        return 1;
+    }
+    fclose(csv);
     if ((csv = study_csv(study, name)) == NULL)
         return 0;
     memset(&reference, 0, sizeof reference);
