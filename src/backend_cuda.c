@@ -1,11 +1,11 @@
 /*
- * A CUDA device as a backend: the table of operations. An operation makes the device current, calls one launcher of
- * kernels/cuda and remembers the first error; nothing here waits but exec_sync. What is behind memory, products and
- * recording is in src/cuda/ (cuda/cuda.h has the map).
+ * A CUDA device as a backend: the table of operations. An operation makes the device current, calls one
+ * launcher of kernels/cuda and remembers the first error; nothing here waits but exec_sync. What is behind
+ * memory, products and recording is in src/cuda/ (cuda/cuda.h has the map).
  *
- * Errors. An operation returns nothing, so its error stays in the queue, with its name, and exec_sync, a copy or
- * record_end reports it: E_DEVICE, for ever. The pool above is dead then, and the process and its other pools are not,
- * unless the device itself is lost, which CUDA then reports to each of them.
+ * Errors. An operation returns nothing, so its error stays in the queue, with its name, and exec_sync, a copy
+ * or record_end reports it: E_DEVICE, for ever. The pool above is dead then, and the process and its other
+ * pools are not, unless the device itself is lost, which CUDA then reports to each of them.
  */
 #include <string.h>
 
@@ -24,7 +24,8 @@ static size_t cache_bytes(const struct sb_device *device)
     return sb_dtype_size(device->type);
 }
 
-static size_t exec_bytes(const struct sb_device *device, int32_t n_threads, const struct sb_exec_limits *limits)
+static size_t exec_bytes(const struct sb_device *device, int32_t n_threads,
+                         const struct sb_exec_limits *limits)
 {
     (void)n_threads;
     return sizeof(struct sb_exec) + 2 * SB_MEM_ALIGN + sb_cuda_attend_scratch(device->type, limits);
@@ -50,7 +51,8 @@ static void exec_free(struct sb_exec *exec)
     sb_free(&mem, exec);
 }
 
-/* The first pool ends the loading of the model; any pool may need more products planned than those before it. */
+/* The first pool ends the loading of the model; any pool may need more products planned than those before it.
+ */
 static int32_t prepare_device(struct sb_device *device, const struct sb_exec_limits *limits)
 {
     int32_t rc;
@@ -64,8 +66,8 @@ static int32_t prepare_device(struct sb_device *device, const struct sb_exec_lim
     return rc;
 }
 
-static int32_t exec_create(struct sb_exec **out, struct sb_device *device, const struct sb_mem *mem, int32_t n_threads,
-                           const struct sb_exec_limits *limits, struct sb_exec *sibling)
+static int32_t exec_create(struct sb_exec **out, struct sb_device *device, const struct sb_mem *mem,
+                           int32_t n_threads, const struct sb_exec_limits *limits, struct sb_exec *sibling)
 {
     const size_t scratch = sb_cuda_attend_scratch(device->type, limits);
     const int was = sb_cuda_enter(device);
@@ -79,8 +81,8 @@ static int32_t exec_create(struct sb_exec **out, struct sb_device *device, const
     exec->queue = sibling ? sibling->queue : &exec->own;
     SB_TRY(prepare_device(device, limits));
     if (!sibling)
-        SB_TRY(sb_cuda_status(device, cudaStreamCreateWithFlags(&exec->own.stream, cudaStreamNonBlocking), "a stream",
-                              0));
+        SB_TRY(sb_cuda_status(device, cudaStreamCreateWithFlags(&exec->own.stream, cudaStreamNonBlocking),
+                              "a stream", 0));
     if (scratch > 0)
         SB_TRY(sb_cuda_alloc(&exec->scratch, device, mem, scratch));
     *out = exec;
@@ -97,7 +99,8 @@ void sb_cuda_note(struct sb_queue *queue, cudaError_t error, const char *where)
         return;
     queue->error = error;
     queue->where = where;
-    (void)cudaGetLastError(); /* the error is this queue's now: the next caller's launch must not be blamed for it */
+    (void)cudaGetLastError(); /* the error is this queue's now: the next caller's launch must not be blamed
+                                 for it */
 }
 
 int32_t sb_cuda_exec_sync(struct sb_exec *exec)
@@ -133,35 +136,39 @@ static void embed(struct sb_exec *exec, float *x, const struct sb_weight *table,
     int was;
 
     if (begin(exec, &was))
-        error = sb_cuda_embed(x, table->data, table->dtype, table->n_out, table->n_in, pass, exec->queue->stream);
+        error =
+            sb_cuda_embed(x, table->data, table->dtype, table->n_out, table->n_in, pass, exec->queue->stream);
     end(exec, was, error, "embed");
 }
 
-static void norm(struct sb_exec *exec, void *h, float *x, const float *y, const float *y_weight, const float *weight,
-                 const int32_t *index, int32_t m, int32_t n, float eps)
+static void norm(struct sb_exec *exec, void *h, float *x, const float *y, const float *y_weight,
+                 const float *weight, const int32_t *index, int32_t m, int32_t n, float eps)
 {
     cudaError_t error = cudaSuccess;
     int was;
 
     if (begin(exec, &was))
-        error = sb_cuda_norm(h, exec->device->type, x, y, y_weight, weight, index, m, n, eps, exec->queue->stream);
+        error = sb_cuda_norm(h, exec->device->type, x, y, y_weight, weight, index, m, n, eps,
+                             exec->queue->stream);
     end(exec, was, error, "norm");
 }
 
-static void gemm(struct sb_exec *exec, float *y, const void *x, const struct sb_weight *weight, const float *bias,
-                 int32_t m)
+static void gemm(struct sb_exec *exec, float *y, const void *x, const struct sb_weight *weight,
+                 const float *bias, int32_t m)
 {
     cudaError_t error = cudaSuccess;
     int was;
 
     if (begin(exec, &was))
-        error = exec->device->gemm ? sb_gemm_run(exec->device->gemm, y, x, weight, bias, m, exec->queue->stream)
-                                   : sb_cuda_gemm_reference(y, x, weight->data, bias, m, weight->n_out, weight->n_in,
-                                                            exec->queue->stream);
+        error = exec->device->gemm
+                    ? sb_gemm_run(exec->device->gemm, y, x, weight, bias, m, exec->queue->stream)
+                    : sb_cuda_gemm_reference(y, x, weight->data, bias, m, weight->n_out, weight->n_in,
+                                             exec->queue->stream);
     end(exec, was, error, "gemm");
 }
 
-static void rope_kv(struct sb_exec *exec, float *qkv, const struct sb_attention *attention, const struct sb_pass *pass)
+static void rope_kv(struct sb_exec *exec, float *qkv, const struct sb_attention *attention,
+                    const struct sb_pass *pass)
 {
     cudaError_t error = cudaSuccess;
     int was;
@@ -179,8 +186,9 @@ static void attend(struct sb_exec *exec, void *y, const float *qkv, const struct
     int was;
 
     if (begin(exec, &was))
-        error = type == SB_F32 ? sb_cuda_attend_reference(y, qkv, attention, pass, exec->scratch, exec->queue->stream)
-                               : sb_cuda_attend_mma(y, type, qkv, attention, pass, exec->scratch, exec->queue->stream);
+        error = type == SB_F32
+                    ? sb_cuda_attend_reference(y, qkv, attention, pass, exec->scratch, exec->queue->stream)
+                    : sb_cuda_attend_mma(y, type, qkv, attention, pass, exec->scratch, exec->queue->stream);
     end(exec, was, error, "attend");
 }
 

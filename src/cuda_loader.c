@@ -28,7 +28,8 @@ static int32_t beside(char path[PATH_BYTES])
     char *slash;
 
     if (!sb_port_own_path(path, PATH_BYTES - sizeof SB_MODULE_NAME) || (slash = strrchr(path, '/')) == NULL)
-        return sb_fail(SPECBATCH_E_NO_DEVICE, "no CUDA: this library was loaded by a relative path, so its module is not "
+        return sb_fail(SPECBATCH_E_NO_DEVICE,
+                       "no CUDA: this library was loaded by a relative path, so its module is not "
                        "looked for; give cuda_module");
     memcpy(slash + 1, SB_MODULE_NAME, sizeof SB_MODULE_NAME);
     return SPECBATCH_OK;
@@ -54,8 +55,10 @@ int32_t sb_cuda_load(const struct sb_backend **out, const char *path)
         SB_FAIL(SPECBATCH_E_NO_DEVICE, "no CUDA: %.150s is not a module of this library", path);
     *out = get(SB_MODULE_ABI, &host, sizeof host);
     if (!*out)
-        SB_FAIL(SPECBATCH_E_NO_DEVICE, "no CUDA: the module %.100s is of another build than this library, or another "
-                "copy of the library uses it", path);
+        SB_FAIL(SPECBATCH_E_NO_DEVICE,
+                "no CUDA: the module %.100s is of another build than this library, or another "
+                "copy of the library uses it",
+                path);
     module = NULL;
 done:
     sb_port_module_close(module);

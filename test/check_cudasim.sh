@@ -12,20 +12,29 @@ tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 export B SB_TEST_DEVICE=cuda SB_TEST_SIZE=small
 
-# run LOG PART PROGRAM...: the programs one after the other; a test's name says where it ran.
+# run LOG PART: the programs on standard input, with their arguments, one after the other. A test's name says where
+# it ran.
 run() {
     log=$1
     export SB_TEST_PART="$2"
-    shift 2
-    for t in "$@"; do
-        "$B/cudasim/$t" >"$tmp/$log.one" 2>&1
+    while read -r program arguments; do
+        "$B/cudasim/$program" $arguments >"$tmp/$log.one" 2>&1
         rc=$?
         sed 's/^\(ok  \|FAIL\|SKIP\) \(test_\)\{0,1\}/\1 cudasim_/' "$tmp/$log.one" >>"$tmp/$log"
-        [ $rc -eq 0 ] || grep -q '^FAIL ' "$tmp/$log.one" || echo "FAIL cudasim_$t: exit status $rc" >>"$tmp/$log"
+        [ $rc -eq 0 ] || grep -q '^FAIL ' "$tmp/$log.one" || echo "FAIL cudasim_$program: exit status $rc" >>"$tmp/$log"
     done
 }
-run a 0 test_contract test_mutations &
-run b 1 test_contract test_backend test_goldens
+run a 0 <<END &
+test_contract
+test_mutations
+test_goldens f32_class
+END
+run b 1 <<END
+test_contract
+test_backend
+test_goldens 16_bit
+experiments --tiny
+END
 wait
 cat "$tmp/a" "$tmp/b"
 ! grep -q '^FAIL ' "$tmp/a" "$tmp/b"

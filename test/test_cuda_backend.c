@@ -1,6 +1,7 @@
 /*
- * Where the CUDA module comes from, and what is said when it, the driver or the device is missing. On a machine with a
- * GPU the last part opens a model instead. What the backend does is tested on a simulated device: test/cuda.
+ * Where the CUDA module comes from, and what is said when it, the driver or the device is missing. On a
+ * machine with a GPU the last part opens a model instead. What the backend does is tested on a simulated
+ * device: test/cuda.
  */
 #include <unistd.h>
 
@@ -70,7 +71,8 @@ static void test_the_module(void)
         return;
     printf("     %s\n", specbatch_last_error());
     CHECK_INT(rc, SPECBATCH_E_NO_DEVICE);
-    CHECK(strstr(specbatch_last_error(), "the driver is") || strstr(specbatch_last_error(), "a device is not"));
+    CHECK(strstr(specbatch_last_error(), "the driver is") ||
+          strstr(specbatch_last_error(), "a device is not"));
 }
 
 TEST_BEGIN

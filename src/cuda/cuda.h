@@ -1,5 +1,6 @@
 /*
- * The CUDA backend's own objects. src/backend_cuda.c has the table of operations, the files here what stands behind it:
+ * The CUDA backend's own objects. src/backend_cuda.c has the table of operations, the files here what stands
+ * behind it:
  *
  *   device.c   finding a device, errors, the current device, the numerics class
  *   memory.c   device and pinned memory, copies, weights through a pinned ring
@@ -13,8 +14,8 @@
  *   sb_queue   one per pool    stream, first error, graphs: shared by the target's exec and the draft's
  *   sb_exec    one per model of a pool
  *
- * The host program may have another device current in its threads: everything that needs ours current goes through
- * sb_cuda_enter and sb_cuda_leave, which put the host's back.
+ * The host program may have another device current in its threads: everything that needs ours current goes
+ * through sb_cuda_enter and sb_cuda_leave, which put the host's back.
  */
 #ifndef SB_CUDA_H
 #define SB_CUDA_H
@@ -80,13 +81,15 @@ struct sb_exec {
 };
 
 /* ---- device.c */
-int32_t sb_cuda_device_open(struct sb_device **out, const struct sb_mem *mem, const struct sb_device_options *options);
+int32_t sb_cuda_device_open(struct sb_device **out, const struct sb_mem *mem,
+                            const struct sb_device_options *options);
 void sb_cuda_device_close(struct sb_device *device);
 const char *sb_cuda_device_class(const struct sb_device *device);
 /* Makes the device current in this thread; returns the one that was, for sb_cuda_leave. */
 int sb_cuda_enter(const struct sb_device *device);
 void sb_cuda_leave(const struct sb_device *device, int was);
-/* The status of a call that takes memory or talks to the device: E_NOMEM for want of `bytes`, else E_DEVICE. */
+/* The status of a call that takes memory or talks to the device: E_NOMEM for want of `bytes`, else E_DEVICE.
+ */
 int32_t sb_cuda_status(const struct sb_device *device, cudaError_t error, const char *what, size_t bytes);
 /* Settles the type of weights, and what follows from it, unless that is done. Opening and loading only. */
 int32_t sb_cuda_settle(struct sb_device *device, enum sb_dtype type);
@@ -98,8 +101,8 @@ int32_t sb_cuda_alloc(void **out, struct sb_device *device, const struct sb_mem 
 void sb_cuda_free(struct sb_device *device, const struct sb_mem *mem, void *dev);
 int32_t sb_cuda_upload(struct sb_exec *exec, void *dev, const void *host, size_t bytes);
 int32_t sb_cuda_download(struct sb_exec *exec, void *host, const void *dev, size_t bytes);
-int32_t sb_cuda_weight_create(struct sb_weight *out, struct sb_device *device, const struct sb_mem *mem, int32_t n_out,
-                              int32_t n_in, enum sb_dtype dtype);
+int32_t sb_cuda_weight_create(struct sb_weight *out, struct sb_device *device, const struct sb_mem *mem,
+                              int32_t n_out, int32_t n_in, enum sb_dtype dtype);
 int32_t sb_cuda_weight_fill(struct sb_weight *weight, struct sb_device *device, int32_t first, int32_t n,
                             const void *rows, enum sb_dtype dtype);
 void sb_cuda_weight_free(struct sb_weight *weight, struct sb_device *device, const struct sb_mem *mem);
@@ -107,14 +110,16 @@ void sb_cuda_weight_free(struct sb_weight *weight, struct sb_device *device, con
 int32_t sb_cuda_finish_loading(struct sb_device *device);
 
 /* ---- gemm.c */
-/* Finds the class of products. E_NOMEM, E_DEVICE; a cuBLASLt that cannot be used is no error: *out serves all the same. */
+/* Finds the class of products. E_NOMEM, E_DEVICE; a cuBLASLt that cannot be used is no error: *out serves all
+ * the same. */
 int32_t sb_gemm_create(struct sb_gemm **out, struct sb_device *device);
 void sb_gemm_free(struct sb_gemm *gemm, struct sb_device *device);
 /* A line about the products for the fingerprint. */
 const char *sb_gemm_class(const struct sb_gemm *gemm);
 /* A weight that products will be made with, remembered by its shape; NULL data: it is about to be freed. */
 void sb_gemm_add_weight(struct sb_gemm *gemm, const void *data, int32_t n_out, int32_t n_in);
-/* Makes sure that products of up to max_m rows are planned. Call with the device's lock held. E_NOMEM, E_DEVICE. */
+/* Makes sure that products of up to max_m rows are planned. Call with the device's lock held. E_NOMEM,
+ * E_DEVICE. */
 int32_t sb_gemm_prepare(struct sb_gemm *gemm, struct sb_device *device, int32_t max_m);
 /* y [m, n_out] = x W^T + bias in the class. */
 cudaError_t sb_gemm_run(const struct sb_gemm *gemm, float *y, const void *x, const struct sb_weight *weight,

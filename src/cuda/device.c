@@ -1,12 +1,13 @@
 /*
- * Finding the device, and saying what is missing when there is none: the module is there if this runs, so it is the
- * driver, the device, or the device's age.
+ * Finding the device, and saying what is missing when there is none: the module is there if this runs, so it
+ * is the driver, the device, or the device's age.
  *
  * Device 0 is used; CUDA_VISIBLE_DEVICES, which CUDA itself reads, chooses which one that is.
  *
- * Classes (launch.h): SPECBATCH_COMPUTE_F32 is the f32 reference class, equal to the CPU bit for bit: weights of any
- * file type are widened. SPECBATCH_COMPUTE_BF16 is the 16-bit class: weights stay in the file's 16-bit type, and a file
- * of f32 is rounded to bf16. The first weight of a model, its embedding, settles the type; the rest follow it.
+ * Classes (launch.h): SPECBATCH_COMPUTE_F32 is the f32 reference class, equal to the CPU bit for bit: weights
+ * of any file type are widened. SPECBATCH_COMPUTE_BF16 is the 16-bit class: weights stay in the file's 16-bit
+ * type, and a file of f32 is rounded to bf16. The first weight of a model, its embedding, settles the type;
+ * the rest follow it.
  */
 #include <stdio.h>
 #include <string.h>
@@ -42,8 +43,10 @@ int32_t sb_cuda_status(const struct sb_device *device, cudaError_t error, const 
     if (error != cudaErrorMemoryAllocation)
         return sb_fail(SPECBATCH_E_DEVICE, "CUDA: %s: %s", what, cudaGetErrorString(error));
     (void)cudaMemGetInfo(&available, &total);
-    return sb_fail(SPECBATCH_E_NOMEM, "CUDA: no memory for %s: %zu bytes needed, %zu of %zu free; the model's weights "
-                   "hold %zu", what, bytes, available, total, device->held);
+    return sb_fail(SPECBATCH_E_NOMEM,
+                   "CUDA: no memory for %s: %zu bytes needed, %zu of %zu free; the model's weights "
+                   "hold %zu",
+                   what, bytes, available, total, device->held);
 }
 
 static int32_t find_device(void)
@@ -52,7 +55,8 @@ static int32_t find_device(void)
     cudaError_t error;
 
     if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
-        return sb_fail(SPECBATCH_E_NO_DEVICE, "no CUDA: the module is there, the driver is not (libcuda.so.1)");
+        return sb_fail(SPECBATCH_E_NO_DEVICE,
+                       "no CUDA: the module is there, the driver is not (libcuda.so.1)");
     error = cudaGetDeviceCount(&n);
     if (error == cudaErrorInsufficientDriver)
         return sb_fail(SPECBATCH_E_NO_DEVICE, "no CUDA: the driver is for CUDA %d.%d, the module needs %d.%d",
@@ -68,19 +72,21 @@ static int32_t find_device(void)
 
 static int32_t check_capability(struct sb_device *device)
 {
-    cudaError_t error = cudaDeviceGetAttribute(&device->major, cudaDevAttrComputeCapabilityMajor, device->index);
+    cudaError_t error =
+        cudaDeviceGetAttribute(&device->major, cudaDevAttrComputeCapabilityMajor, device->index);
 
     if (error == cudaSuccess)
         error = cudaDeviceGetAttribute(&device->minor, cudaDevAttrComputeCapabilityMinor, device->index);
     if (error != cudaSuccess)
         return sb_cuda_status(device, error, "compute capability", 0);
     if (device->major < MIN_MAJOR)
-        return sb_fail(SPECBATCH_E_UNSUPPORTED, "CUDA: compute capability %d.%d, %d.0 is the least", device->major,
-                       device->minor, MIN_MAJOR);
+        return sb_fail(SPECBATCH_E_UNSUPPORTED, "CUDA: compute capability %d.%d, %d.0 is the least",
+                       device->major, device->minor, MIN_MAJOR);
     return SPECBATCH_OK;
 }
 
-int32_t sb_cuda_device_open(struct sb_device **out, const struct sb_mem *mem, const struct sb_device_options *options)
+int32_t sb_cuda_device_open(struct sb_device **out, const struct sb_mem *mem,
+                            const struct sb_device_options *options)
 {
     struct sb_device *device = NULL;
     int32_t rc = SPECBATCH_OK;
@@ -95,7 +101,8 @@ int32_t sb_cuda_device_open(struct sb_device **out, const struct sb_mem *mem, co
         SB_FAIL(SPECBATCH_E_NOMEM, "no memory for a lock");
     device->has_lock = 1;
     was = sb_cuda_enter(device);
-    SB_TRY(sb_cuda_status(device, cudaStreamCreateWithFlags(&device->load, cudaStreamNonBlocking), "a stream", 0));
+    SB_TRY(sb_cuda_status(device, cudaStreamCreateWithFlags(&device->load, cudaStreamNonBlocking), "a stream",
+                          0));
     if (options->compute == SPECBATCH_COMPUTE_F32)
         SB_TRY(sb_cuda_settle(device, SB_F32));
     *out = device;
@@ -116,8 +123,10 @@ int32_t sb_cuda_settle(struct sb_device *device, enum sb_dtype type)
         return rc;
     device->type = type;
     if (type == SB_F32) {
-        snprintf(device->class_text, sizeof device->class_text, "cuda-f32 sm_%d: ascending-k fmaf, the CPU's order; "
-                 "kv f32", sm);
+        snprintf(device->class_text, sizeof device->class_text,
+                 "cuda-f32 sm_%d: ascending-k fmaf, the CPU's order; "
+                 "kv f32",
+                 sm);
     } else {
         SB_TRY(sb_gemm_create(&device->gemm, device));
         snprintf(device->class_text, sizeof device->class_text, "cuda-%s sm_%d: mma k16 ascending, %s; kv %s",

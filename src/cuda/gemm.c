@@ -1,20 +1,22 @@
 /*
  * Products of the 16-bit class: y [m, n_out] f32 = x [m, n_in] W^T, one numerics class for every m.
  *
- * The class is the own kernel's (sb_cuda_gemm_mma): one f32 accumulator an output, steps of 16 along k in ascending
- * order. It reads weights at memory speed for few rows and is bound by its arithmetic for many. cuBLASLt is faster
- * there, and its un-split kernels add in the same order, so far as is known (docs/cuda.md): a claim that this file
- * does not believe but tests. Where the bits are equal cuBLASLt computes products of LT_FROM rows and more; where they
- * are not, the own kernel does. Either way the tokens are the same, and so is the class in the fingerprint.
+ * The class is the own kernel's (sb_cuda_gemm_mma): one f32 accumulator an output, steps of 16 along k in
+ * ascending order. It reads weights at memory speed for few rows and is bound by its arithmetic for many.
+ * cuBLASLt is faster there, and its un-split kernels add in the same order, so far as is known
+ * (docs/cuda.md): a claim that this file does not believe but tests. Where the bits are equal cuBLASLt
+ * computes products of LT_FROM rows and more; where they are not, the own kernel does. Either way the tokens
+ * are the same, and so is the class in the fingerprint.
  *
- *   at the first weight    a probe: which cuBLASLt family un-split products of this type take (algorithm id, stages)
- *   at pool creation       for each shape of weight, each m up to the pool's largest: cuBLASLt's own choice among
- *                          algorithms of that family alone, run on the real weight, rows compared with the own kernel's
+ *   at the first weight    a probe: which cuBLASLt family (algorithm id, stages) un-split products take
+ *   at pool creation       for each shape of weight, each m up to the pool's largest: cuBLASLt's own choice
+ *                          among algorithms of that family alone, run on the real weight, rows compared with
+ *                          the own kernel's
  *   at run time            the planned algorithm, or the own kernel where there is none
  *
- * Rows beyond LT_ROWS are computed by pieces, so plans are bounded; a product's rows do not depend on each other, so
- * pieces change no bits. Split-k, stream-k and gemv families (they depend on m) never pass the filter, and no workspace
- * is given, so they could not run.
+ * Rows beyond LT_ROWS are computed by pieces, so plans are bounded; a product's rows do not depend on each
+ * other, so pieces change no bits. Split-k, stream-k and gemv families (they depend on m) never pass the
+ * filter, and no workspace is given, so they could not run.
  */
 #include <cublasLt.h>
 #include <stdatomic.h>
@@ -31,7 +33,7 @@ enum {
     LT_SHAPES = 16,      /* of a model: it has five */
     PROBE_SIZE = 1024, PROBE_ROWS = 256
 };
-#define TEST_BYTES ((size_t)256 << 20) /* of one result while testing; it bounds the rows of a call for wide weights */
+#define TEST_BYTES ((size_t)256 << 20) /* of a result in a test: bounds the rows of a call for wide weights */
 
 struct family {
     int32_t id;
@@ -70,7 +72,8 @@ static cudaDataType_t lt_type(const struct sb_gemm *gemm)
     return gemm->type == SB_BF16 ? CUDA_R_16BF : CUDA_R_16F;
 }
 
-/* In cuBLASLt's columns: D [n_out, m] = A^T [n_out, ld] * B [ld, m], A the weight and B the inputs as they lie. */
+/* In cuBLASLt's columns: D [n_out, m] = A^T [n_out, ld] * B [ld, m], A the weight and B the inputs as they
+ * lie. */
 struct layouts {
     cublasLtMatrixLayoutOpaque_t a, b, d;
 };
@@ -81,20 +84,21 @@ static int make_layouts(struct layouts *l, const struct sb_gemm *gemm, const str
 
     return cublasLtMatrixLayoutInit(&l->a, lt_type(gemm), (uint64_t)ld, (uint64_t)shape->n_out, ld) ==
                CUBLAS_STATUS_SUCCESS &&
-           cublasLtMatrixLayoutInit(&l->b, lt_type(gemm), (uint64_t)ld, (uint64_t)m, ld) == CUBLAS_STATUS_SUCCESS &&
+           cublasLtMatrixLayoutInit(&l->b, lt_type(gemm), (uint64_t)ld, (uint64_t)m, ld) ==
+               CUBLAS_STATUS_SUCCESS &&
            cublasLtMatrixLayoutInit(&l->d, CUDA_R_32F, (uint64_t)shape->n_out, (uint64_t)m, shape->n_out) ==
                CUBLAS_STATUS_SUCCESS;
 }
 
-static int lt_run(const struct sb_gemm *gemm, float *y, const void *x, const void *w, const struct shape *shape,
-                  int32_t m, const cublasLtMatmulAlgo_t *algo, cudaStream_t stream)
+static int lt_run(const struct sb_gemm *gemm, float *y, const void *x, const void *w,
+                  const struct shape *shape, int32_t m, const cublasLtMatmulAlgo_t *algo, cudaStream_t stream)
 {
     const float one = 1.0f, zero = 0.0f;
     struct layouts l;
 
     return make_layouts(&l, gemm, shape, m) &&
-           cublasLtMatmul(gemm->lt, gemm->desc, &one, w, &l.a, x, &l.b, &zero, y, &l.d, y, &l.d, algo, NULL, 0,
-                          stream) == CUBLAS_STATUS_SUCCESS;
+           cublasLtMatmul(gemm->lt, gemm->desc, &one, w, &l.a, x, &l.b, &zero, y, &l.d, y, &l.d, algo, NULL,
+                          0, stream) == CUBLAS_STATUS_SUCCESS;
 }
 
 static int read_family(struct family *family, const cublasLtMatmulAlgo_t *algo)
@@ -104,14 +108,14 @@ static int read_family(struct family *family, const cublasLtMatmulAlgo_t *algo)
     uint32_t reduction = 1;
 
     *family = (struct family){0, 0, 0};
-    return cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_ID, &family->id, sizeof family->id, &size) ==
-               CUBLAS_STATUS_SUCCESS &&
+    return cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_ID, &family->id, sizeof family->id,
+                                                &size) == CUBLAS_STATUS_SUCCESS &&
            cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_STAGES_ID, &family->stages,
                                                 sizeof family->stages, &size) == CUBLAS_STATUS_SUCCESS &&
            cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, &family->custom,
                                                 sizeof family->custom, &size) == CUBLAS_STATUS_SUCCESS &&
-           cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split, sizeof split, &size) ==
-               CUBLAS_STATUS_SUCCESS &&
+           cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split, sizeof split,
+                                                &size) == CUBLAS_STATUS_SUCCESS &&
            cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &reduction,
                                                 sizeof reduction, &size) == CUBLAS_STATUS_SUCCESS &&
            (split == 0 || split == 1) && reduction == CUBLASLT_REDUCTION_SCHEME_NONE;
@@ -128,9 +132,10 @@ static int set_preference(cublasLtMatmulPreference_t preference, int32_t n_out)
     const uint32_t no_reduction = CUBLASLT_REDUCTION_SCHEME_NONE, in = 16, out = n_out % 4 == 0 ? 16 : 4;
     const size_t workspace = 0;
 
-    return cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
-                                                sizeof workspace) == CUBLAS_STATUS_SUCCESS &&
-           cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &no_reduction,
+    return cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                &workspace, sizeof workspace) == CUBLAS_STATUS_SUCCESS &&
+           cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                &no_reduction,
                                                 sizeof no_reduction) == CUBLAS_STATUS_SUCCESS &&
            cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &in,
                                                 sizeof in) == CUBLAS_STATUS_SUCCESS &&
@@ -142,9 +147,11 @@ static int set_preference(cublasLtMatmulPreference_t preference, int32_t n_out)
                                                 sizeof out) == CUBLAS_STATUS_SUCCESS;
 }
 
-/* cuBLASLt's first choice among un-split matrix families; `only`, where not NULL: among algorithms of that family. */
+/* cuBLASLt's first choice among un-split matrix families; `only`, where not NULL: among algorithms of that
+ * family. */
 static int choose(cublasLtMatmulAlgo_t *algo, struct family *family, const struct sb_gemm *gemm,
-                  const struct shape *shape, int32_t m, const struct family *only, cublasLtMatmulHeuristicResult_t *found)
+                  const struct shape *shape, int32_t m, const struct family *only,
+                  cublasLtMatmulHeuristicResult_t *found)
 {
     cublasLtMatmulPreference_t preference = NULL;
     struct layouts l;
@@ -153,15 +160,16 @@ static int choose(cublasLtMatmulAlgo_t *algo, struct family *family, const struc
     if (cublasLtMatmulPreferenceCreate(&preference) != CUBLAS_STATUS_SUCCESS)
         return 0;
     if (!set_preference(preference, shape->n_out) || !make_layouts(&l, gemm, shape, m) ||
-        cublasLtMatmulAlgoGetHeuristic(gemm->lt, gemm->desc, &l.a, &l.b, &l.d, &l.d, preference, LT_CANDIDATES, found,
-                                       &n) != CUBLAS_STATUS_SUCCESS)
+        cublasLtMatmulAlgoGetHeuristic(gemm->lt, gemm->desc, &l.a, &l.b, &l.d, &l.d, preference,
+                                       LT_CANDIDATES, found, &n) != CUBLAS_STATUS_SUCCESS)
         n = 0;
     (void)cublasLtMatmulPreferenceDestroy(preference);
     for (int i = 0; i < n; i++) {
         if (found[i].state != CUBLAS_STATUS_SUCCESS || found[i].workspaceSize > 0 ||
             !read_family(family, &found[i].algo) || is_gemv(family->id))
             continue;
-        if (only && (family->id != only->id || family->stages != only->stages || family->custom != only->custom))
+        if (only &&
+            (family->id != only->id || family->stages != only->stages || family->custom != only->custom))
             continue;
         *algo = found[i].algo;
         return 1;
@@ -233,12 +241,13 @@ done:
     return rc;
 }
 
-static cudaError_t own_product(const struct bench *bench, float *y, const struct shape *shape, int32_t first, int32_t m)
+static cudaError_t own_product(const struct bench *bench, float *y, const struct shape *shape, int32_t first,
+                               int32_t m)
 {
     const size_t x_row = (size_t)sb_cuda_ld(bench->gemm->type, shape->n_in) * 2;
 
-    return sb_cuda_gemm_mma(y, bench->x + (size_t)first * x_row, shape->data, bench->gemm->type, NULL, m, shape->n_out,
-                            shape->n_in, bench->device->load);
+    return sb_cuda_gemm_mma(y, bench->x + (size_t)first * x_row, shape->data, bench->gemm->type, NULL, m,
+                            shape->n_out, shape->n_in, bench->device->load);
 }
 
 /* Rows of two results on the device, compared by bits. */
@@ -269,8 +278,10 @@ static int32_t test_own(struct bench *bench, const struct shape *shape, int32_t 
         SB_TRY(sb_cuda_status(device, cudaStreamSynchronize(device->load), "a product", 0));
         SB_TRY(compare_rows(&equal, bench, bench->own + (size_t)some[i] * (size_t)shape->n_out, bench->lt));
         if (!equal)
-            SB_FAIL(SPECBATCH_E_DEVICE, "CUDA: row %d of a product [%d, %d] differs between %d rows and 1: this device "
-                    "does not keep the contract", some[i], shape->n_out, shape->n_in, rows);
+            SB_FAIL(SPECBATCH_E_DEVICE,
+                    "CUDA: row %d of a product [%d, %d] differs between %d rows and 1: this device "
+                    "does not keep the contract",
+                    some[i], shape->n_out, shape->n_in, rows);
     }
 done:
     return rc;
@@ -312,9 +323,10 @@ static int32_t plan_shape(struct sb_gemm *gemm, struct sb_device *device, struct
         refused += !plan->is_usable;
     }
     if (refused > 0)
-        sb_log(&device->log, SPECBATCH_LOG_WARN, "CUDA: for %d of %d row counts of a product [%d, %d] cuBLASLt has no "
-               "algorithm of the same bits; the own kernel computes them", refused, rows - (first > LT_FROM ? first : LT_FROM) + 1,
-               shape->n_out, shape->n_in);
+        sb_log(&device->log, SPECBATCH_LOG_WARN,
+               "CUDA: for %d of %d row counts of a product [%d, %d] cuBLASLt has no "
+               "algorithm of the same bits; the own kernel computes them",
+               refused, rows - (first > LT_FROM ? first : LT_FROM) + 1, shape->n_out, shape->n_in);
     atomic_store(&shape->tested, rows);
 done:
     close_bench(&bench);
@@ -331,7 +343,8 @@ int32_t sb_gemm_prepare(struct sb_gemm *gemm, struct sb_device *device, int32_t 
         if (!shape->data || rows <= atomic_load(&shape->tested))
             continue;
         if (!shape->plans)
-            SB_NEW(shape->plans, sb_alloc(&gemm->mem, LT_ROWS + 1, sizeof *shape->plans), "plans of products");
+            SB_NEW(shape->plans, sb_alloc(&gemm->mem, LT_ROWS + 1, sizeof *shape->plans),
+                   "plans of products");
         SB_TRY(plan_shape(gemm, device, shape, rows));
     }
 done:
@@ -366,8 +379,8 @@ int32_t sb_gemm_create(struct sb_gemm **out, struct sb_device *device)
     SB_NEW(found, sb_alloc(&device->mem, LT_CANDIDATES, sizeof *found), "products");
     if (cublasLtCreate(&gemm->lt) == CUBLAS_STATUS_SUCCESS &&
         cublasLtMatmulDescCreate(&gemm->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
-        cublasLtMatmulDescSetAttribute(gemm->desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed) ==
-            CUBLAS_STATUS_SUCCESS)
+        cublasLtMatmulDescSetAttribute(gemm->desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
+                                       sizeof transposed) == CUBLAS_STATUS_SUCCESS)
         probe(gemm, found);
     *out = gemm;
     gemm = NULL;
@@ -431,7 +444,8 @@ cudaError_t sb_gemm_run(const struct sb_gemm *gemm, float *y, const void *x, con
         float *to = y + (int64_t)first * weight->n_out;
         n = shape && m - first > shape->max_rows ? shape->max_rows : m - first;
         if (!shape || n > atomic_load(&shape->tested) || !shape->plans[n].is_usable)
-            error = sb_cuda_gemm_mma(to, rows, weight->data, gemm->type, bias, n, weight->n_out, weight->n_in, stream);
+            error = sb_cuda_gemm_mma(to, rows, weight->data, gemm->type, bias, n, weight->n_out, weight->n_in,
+                                     stream);
         else if (!lt_run(gemm, to, rows, weight->data, shape, n, &shape->plans[n].algo, stream))
             error = cudaErrorLaunchFailure;
         else if (bias)

@@ -1,13 +1,13 @@
 /*
  * Rounds as CUDA graphs.
  *
- *   first time under a key    run as issued: kernels get loaded, and a shape that comes once is never recorded
+ *   first time under a key    run as issued: kernels get loaded, and a shape that comes once is not recorded
  *   second time               captured, instantiated, launched
  *   from then on              launched
  *
- * Copies of the round are part of the graph, so they must be from and to pinned memory that stays where it is; that is
- * the contract of record_begin (engine/backend.h). A queue keeps SB_GRAPHS graphs; the one unused for longest makes
- * room. Capture is local to the thread: other pools may take memory meanwhile.
+ * Copies of the round are part of the graph, so they must be from and to pinned memory that stays where it
+ * is; that is the contract of record_begin (engine/backend.h). A queue keeps SB_GRAPHS graphs; the one unused
+ * for longest makes room. Capture is local to the thread: other pools may take memory meanwhile.
  */
 #include "cuda/cuda.h"
 #include "status.h"
@@ -53,7 +53,8 @@ int32_t sb_cuda_record_begin(struct sb_exec *exec, uint64_t key)
     if (graph->exec)
         return 1;
     was = sb_cuda_enter(exec->device);
-    sb_cuda_note(queue, cudaStreamBeginCapture(queue->stream, cudaStreamCaptureModeThreadLocal), "beginning a capture");
+    sb_cuda_note(queue, cudaStreamBeginCapture(queue->stream, cudaStreamCaptureModeThreadLocal),
+                 "beginning a capture");
     sb_cuda_leave(exec->device, was);
     queue->capturing = queue->error == cudaSuccess;
     return 0;

@@ -1,12 +1,12 @@
 /*
  * Device memory, pinned memory, copies, and weights.
  *
- * A weight is [n_out, ld] of the device's type (launch.h: sb_cuda_ld), each row padded with zeros. It is filled through
- * two pinned buffers: while one is being copied, the next rows are converted into the other. The buffers are taken when
- * a model begins to load and given back by the first pool.
+ * A weight is [n_out, ld] of the device's type (launch.h: sb_cuda_ld), each row padded with zeros. It is
+ * filled through two pinned buffers: while one is being copied, the next rows are converted into the other.
+ * The buffers are taken when a model begins to load and given back by the first pool.
  *
- * Zeroing and loading run on the device's own non-blocking stream, because the null stream would wait for the streams
- * of every other pool in the process.
+ * Zeroing and loading run on the device's own non-blocking stream, because the null stream would wait for the
+ * streams of every other pool in the process.
  */
 #include <string.h>
 
@@ -87,7 +87,8 @@ static int32_t copy(struct sb_exec *exec, void *to, const void *from, size_t byt
     return SPECBATCH_OK;
 }
 
-/* At once: the copy may be on its way when cudaMemcpy returns, and the pools' streams do not wait for the null stream. */
+/* At once: the copy may be on its way when cudaMemcpy returns, and the pools' streams do not wait for the
+ * null stream. */
 static int32_t copy_now(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
     cudaError_t error = bytes > 0 ? cudaMemcpy(to, from, bytes, kind) : cudaSuccess;
@@ -113,8 +114,8 @@ int32_t sb_cuda_download(struct sb_exec *exec, void *host, const void *dev, size
 
 /* --------------------------------------------------------------- weights */
 
-int32_t sb_cuda_weight_create(struct sb_weight *out, struct sb_device *device, const struct sb_mem *mem, int32_t n_out,
-                              int32_t n_in, enum sb_dtype dtype)
+int32_t sb_cuda_weight_create(struct sb_weight *out, struct sb_device *device, const struct sb_mem *mem,
+                              int32_t n_out, int32_t n_in, enum sb_dtype dtype)
 {
     struct sb_weight weight = {.n_out = n_out, .n_in = n_in};
     const int was = sb_cuda_enter(device);
@@ -125,7 +126,8 @@ int32_t sb_cuda_weight_create(struct sb_weight *out, struct sb_device *device, c
     weight.dtype = device->type;
     weight.bytes = (size_t)n_out * (size_t)sb_cuda_ld(weight.dtype, n_in) * sb_dtype_size(weight.dtype);
     if ((size_t)sb_cuda_ld(weight.dtype, n_in) * sb_dtype_size(weight.dtype) > STAGE_BYTES)
-        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "CUDA: a matrix of %d inputs is wider than %zu bytes", n_in, STAGE_BYTES);
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "CUDA: a matrix of %d inputs is wider than %zu bytes", n_in,
+                STAGE_BYTES);
     SB_TRY(sb_cuda_status(device, cudaMalloc(&weight.data, weight.bytes > 0 ? weight.bytes : 1), "a weight",
                           weight.bytes));
     device->held += weight.bytes;
@@ -156,10 +158,11 @@ static int32_t take_stage(struct sb_stage **out, struct sb_device *device)
     int32_t rc = SPECBATCH_OK;
 
     if (!stage->pinned) {
-        SB_TRY(sb_cuda_status(device, cudaHostAlloc(&pinned, STAGE_BYTES, cudaHostAllocDefault), "pinned host memory",
-                              STAGE_BYTES));
+        SB_TRY(sb_cuda_status(device, cudaHostAlloc(&pinned, STAGE_BYTES, cudaHostAllocDefault),
+                              "pinned host memory", STAGE_BYTES));
         stage->pinned = pinned;
-        SB_TRY(sb_cuda_status(device, cudaEventCreateWithFlags(&stage->copied, cudaEventDisableTiming), "an event", 0));
+        SB_TRY(sb_cuda_status(device, cudaEventCreateWithFlags(&stage->copied, cudaEventDisableTiming),
+                              "an event", 0));
     } else {
         SB_TRY(sb_cuda_status(device, cudaEventSynchronize(stage->copied), "loading weights", 0));
     }
@@ -189,10 +192,12 @@ static void report_progress(struct sb_device *device, size_t bytes)
 
     device->reported += bytes;
     if (before / REPORT_BYTES != device->reported / REPORT_BYTES)
-        sb_log(&device->log, SPECBATCH_LOG_INFO, "CUDA: %zu GiB of weights uploaded", device->reported / REPORT_BYTES);
+        sb_log(&device->log, SPECBATCH_LOG_INFO, "CUDA: %zu GiB of weights uploaded",
+               device->reported / REPORT_BYTES);
 }
 
-static void convert_rows(char *to, const struct sb_weight *weight, const char *rows, int32_t n, enum sb_dtype dtype)
+static void convert_rows(char *to, const struct sb_weight *weight, const char *rows, int32_t n,
+                         enum sb_dtype dtype)
 {
     const size_t size = sb_dtype_size(weight->dtype), n_in = (size_t)weight->n_in;
     const size_t row_bytes = (size_t)sb_cuda_ld(weight->dtype, weight->n_in) * size;

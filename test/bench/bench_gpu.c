@@ -4,13 +4,14 @@
  *   bench_gpu TARGET_DIR [--draft DRAFT_DIR] [--k 5] [--accept 0.8] [--new 128] [--prompt 512] [--gbps 3000]
  *             [--most 32] [--module PATH] [--compute 16bit|f32]
  *
- * Checkpoints may be random (make_checkpoint): speed depends on shapes, not on values. Acceptance does depend on
- * values, so it is set: proposals come from a callback that knows what plain decoding will say and is right with the
- * asked probability. It costs nothing; what drafting costs is measured apart, with the draft model in its place.
+ * Checkpoints may be random (make_checkpoint): speed depends on shapes, not on values. Acceptance does depend
+ * on values, so it is set: proposals come from a callback that knows what plain decoding will say and is
+ * right with the asked probability. It costs nothing; what drafting costs is measured apart, with the draft
+ * model in its place.
  *
- *   plain     tokens/s at batch B                       and its share of B * bandwidth / (weights + B * cache)
- *   oracle    tokens/s with free proposals              verification alone
- *   drafted   rounds/s with the draft model, K a round  times the oracle's tokens a round: what a draft of that
+ *   plain     tokens/s at batch B, and its share of B * bandwidth / (weights + B * cache)
+ *   oracle    tokens/s with free proposals: verification alone
+ *   drafted   rounds/s with the draft model, K a round, times the oracle's tokens a round: what a draft of that
  *             acceptance and that model's cost would give (derived, and printed as such)
  *   equal     tokens of the oracle run against the plain one: must be all
  */
@@ -45,7 +46,8 @@ static uint32_t random_below(uint64_t *state, uint32_t n)
     return (uint32_t)(*state >> 33) % n;
 }
 
-static int32_t oracle(void *user, uint64_t id, const int32_t *tokens, size_t n_tokens, int32_t k, int32_t *out)
+static int32_t oracle(void *user, uint64_t id, const int32_t *tokens, size_t n_tokens, int32_t k,
+                      int32_t *out)
 {
     struct bench *b = user;
     const int32_t vocab = specbatch_model_vocab_size(b->target);
@@ -74,7 +76,8 @@ static int create(specbatch_pool **pool, struct bench *b, int32_t rows, enum pro
         options.draft = oracle;
         options.draft_user = b;
     }
-    return specbatch_pool_create(pool, b->target, kind == MODEL ? b->draft : NULL, &options) ? fail("pool") : 0;
+    return specbatch_pool_create(pool, b->target, kind == MODEL ? b->draft : NULL, &options) ? fail("pool")
+                                                                                             : 0;
 }
 
 static int submit(specbatch_pool *pool, struct bench *b, int32_t rows)
@@ -108,8 +111,8 @@ static void collect(specbatch_pool *pool, struct bench *b, enum proposals kind, 
     }
 }
 
-/* Time counts from some rounds after every prompt is in the cache: prefill, the draft's own prompt passes and the first
- * recordings are not of interest. */
+/* Time counts from some rounds after every prompt is in the cache: prefill, the draft's own prompt passes and
+ * the first recordings are not of interest. */
 static int run(struct outcome *o, struct bench *b, int32_t rows, enum proposals kind)
 {
     specbatch_pool *pool = NULL;
@@ -140,7 +143,8 @@ static int run(struct outcome *o, struct bench *b, int32_t rows, enum proposals 
     return 0;
 }
 
-/* Bytes that a pass of `rows` rows must read: weights once (the embedding only by rows), the cache of every row. */
+/* Bytes that a pass of `rows` rows must read: weights once (the embedding only by rows), the cache of every
+ * row. */
 static double bytes_of_a_pass(const struct bench *b, int32_t rows)
 {
     const struct sb_config *c = &b->target->config;
@@ -156,13 +160,16 @@ static int measure(struct bench *b, int32_t rows)
     struct outcome plain, guided, drafted = {0};
     double limit, per_round;
 
-    if (run(&plain, b, rows, NONE) || run(&guided, b, rows, ORACLE) || (b->draft && run(&drafted, b, rows, MODEL)))
+    if (run(&plain, b, rows, NONE) || run(&guided, b, rows, ORACLE) ||
+        (b->draft && run(&drafted, b, rows, MODEL)))
         return 1;
     limit = rows * b->gbps * 1e9 / bytes_of_a_pass(b, rows);
     per_round = (double)guided.tokens / (double)guided.rounds;
-    printf("B=%-2d plain %8.0f tok/s (%3.0f %% of the roofline)   oracle %8.0f tok/s (%4.2fx, %.2f tok/row/round)", rows,
-           plain.tokens / plain.seconds, 100.0 * plain.tokens / plain.seconds / limit, guided.tokens / guided.seconds,
-           guided.tokens / guided.seconds * plain.seconds / plain.tokens, per_round / rows);
+    printf("B=%-2d plain %8.0f tok/s (%3.0f %% of the roofline)   oracle %8.0f tok/s (%4.2fx, %.2f "
+           "tok/row/round)",
+           rows, plain.tokens / plain.seconds, 100.0 * plain.tokens / plain.seconds / limit,
+           guided.tokens / guided.seconds, guided.tokens / guided.seconds * plain.seconds / plain.tokens,
+           per_round / rows);
     if (b->draft)
         printf("   drafted %8.0f tok/s derived, round %.2f ms", per_round * drafted.rounds / drafted.seconds,
                1e3 * drafted.seconds / drafted.rounds);
@@ -194,10 +201,11 @@ static int open_models(struct bench *b, int argc, char **argv)
     options.cuda_module = option(argc, argv, "--module", NULL);
     if (strcmp(option(argc, argv, "--compute", "16bit"), "16bit") == 0)
         options.compute = SPECBATCH_COMPUTE_BF16;
-    if (specbatch_model_open(&b->target, argv[1], &options) || (draft && specbatch_model_open(&b->draft, draft, &options)))
+    if (specbatch_model_open(&b->target, argv[1], &options) ||
+        (draft && specbatch_model_open(&b->draft, draft, &options)))
         return fail("model");
-    printf("%s; K %d, acceptance %.2f, %d + %d tokens, roofline at %.0f GB/s\n", specbatch_model_fingerprint(b->target),
-           b->k, b->accept, b->n_prompt, b->n_new, b->gbps);
+    printf("%s; K %d, acceptance %.2f, %d + %d tokens, roofline at %.0f GB/s\n",
+           specbatch_model_fingerprint(b->target), b->k, b->accept, b->n_prompt, b->n_new, b->gbps);
     return 0;
 }
 
@@ -207,8 +215,10 @@ int main(int argc, char **argv)
     int bad;
 
     if (argc < 2 || !b) {
-        fprintf(stderr, "usage: %s TARGET_DIR [--draft DIR] [--k N] [--accept P] [--new N] [--prompt N] [--gbps N] "
-                "[--most B] [--module PATH] [--compute 16bit|f32]\n", argv[0]);
+        fprintf(stderr,
+                "usage: %s TARGET_DIR [--draft DIR] [--k N] [--accept P] [--new N] [--prompt N] [--gbps N] "
+                "[--most B] [--module PATH] [--compute 16bit|f32]\n",
+                argv[0]);
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -221,7 +231,8 @@ int main(int argc, char **argv)
     bad = open_models(b, argc, argv);
     for (int32_t r = 0; !bad && r < MOST_ROWS; r++)
         for (int32_t i = 0; i < b->n_prompt; i++)
-            b->prompts[r][i] = (int32_t)random_below(&b->state, (uint32_t)specbatch_model_vocab_size(b->target));
+            b->prompts[r][i] =
+                (int32_t)random_below(&b->state, (uint32_t)specbatch_model_vocab_size(b->target));
     for (int32_t rows = 1; !bad && rows <= b->most; rows *= 2)
         bad = measure(b, rows);
     specbatch_model_close(b->target);

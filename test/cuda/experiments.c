@@ -1,8 +1,8 @@
 /*
- * What only a GPU can tell about products: `make check-gpu` runs it, and the simulator runs it with --tiny, to show
- * that it works, not what it finds.
+ * What only a GPU can tell about products: `make check-gpu` runs it, and the simulator runs it with --tiny,
+ * to show that it works, not what it finds.
  *
- *   E1   the own kernel against cuBLASLt's un-split family, bit for bit, over the shapes of the models and over m
+ *   E1   the own kernel against cuBLASLt's un-split family, bit for bit, over the models' shapes and over m
  *   E2   cuBLASLt's free choice against itself: how many rows of m are not what the row is alone
  *   E3   GB/s of weights that the own kernel, the family and the free choice reach
  *
@@ -75,7 +75,8 @@ static void fill(uint16_t *dev, size_t n, uint32_t seed)
     }
     for (size_t at = 0, count; at < n; at += count) {
         count = n - at < BLOCK - 13 ? n - at : BLOCK - 13;
-        must(cudaMemcpy(dev + at, block, count * sizeof *block, cudaMemcpyHostToDevice) == cudaSuccess, "upload");
+        must(cudaMemcpy(dev + at, block, count * sizeof *block, cudaMemcpyHostToDevice) == cudaSuccess,
+             "upload");
     }
     free(block);
 }
@@ -87,8 +88,9 @@ static void make_layouts(struct layouts *l, const struct lab *lab, int32_t m)
     const uint64_t n_out = (uint64_t)lab->shape.n_out, ld = (uint64_t)lab->ld;
 
     must(cublasLtMatrixLayoutCreate(&l->a, CUDA_R_16BF, ld, n_out, lab->ld) == 0 &&
-         cublasLtMatrixLayoutCreate(&l->b, CUDA_R_16BF, ld, (uint64_t)m, lab->ld) == 0 &&
-         cublasLtMatrixLayoutCreate(&l->d, CUDA_R_32F, n_out, (uint64_t)m, lab->shape.n_out) == 0, "cublasLt");
+             cublasLtMatrixLayoutCreate(&l->b, CUDA_R_16BF, ld, (uint64_t)m, lab->ld) == 0 &&
+             cublasLtMatrixLayoutCreate(&l->d, CUDA_R_32F, n_out, (uint64_t)m, lab->shape.n_out) == 0,
+         "cublasLt");
 }
 
 static void free_layouts(const struct layouts *l)
@@ -105,7 +107,8 @@ static int is_un_split(const cublasLtMatmulAlgo_t *algo)
     size_t size;
 
     (void)cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_ID, &id, sizeof id, &size);
-    (void)cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split, sizeof split, &size);
+    (void)cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split, sizeof split,
+                                               &size);
     return (split == 0 || split == 1) && id != 11 && id != 13 && id != 14 && id != 16 && id != 41 && id != 56;
 }
 
@@ -120,11 +123,13 @@ static int choose(cublasLtMatmulAlgo_t *algo, struct lab *lab, int32_t m, int is
 
     make_layouts(&l, lab, m);
     must(cublasLtMatmulPreferenceCreate(&preference) == 0 &&
-         cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
-                                              sizeof workspace) == 0 &&
-         cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &mask,
-                                              sizeof mask) == 0, "cublasLt");
-    if (cublasLtMatmulAlgoGetHeuristic(lab->lt, lab->desc, l.a, l.b, l.d, l.d, preference, CANDIDATES, found, &n) != 0)
+             cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                  &workspace, sizeof workspace) == 0 &&
+             cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                  &mask, sizeof mask) == 0,
+         "cublasLt");
+    if (cublasLtMatmulAlgoGetHeuristic(lab->lt, lab->desc, l.a, l.b, l.d, l.d, preference, CANDIDATES, found,
+                                       &n) != 0)
         n = 0;
     for (int i = 0; chosen < 0 && i < n; i++)
         if (!is_pinned || is_un_split(&found[i].algo))
@@ -142,15 +147,17 @@ static void run_lt(struct lab *lab, float *y, int32_t m, const cublasLtMatmulAlg
     struct layouts l;
 
     make_layouts(&l, lab, m);
-    must(cublasLtMatmul(lab->lt, lab->desc, &one, lab->w, l.a, lab->x, l.b, &zero, y, l.d, y, l.d, algo, lab->workspace,
-                        lab->workspace_bytes, lab->stream) == 0, "cublasLtMatmul");
+    must(cublasLtMatmul(lab->lt, lab->desc, &one, lab->w, l.a, lab->x, l.b, &zero, y, l.d, y, l.d, algo,
+                        lab->workspace, lab->workspace_bytes, lab->stream) == 0,
+         "cublasLtMatmul");
     free_layouts(&l);
 }
 
 static void run_own(struct lab *lab, float *y, int32_t m)
 {
-    must(sb_cuda_gemm_mma(y, lab->x, lab->w, SB_BF16, NULL, m, lab->shape.n_out, lab->shape.n_in, lab->stream) ==
-             cudaSuccess, "the own kernel");
+    must(sb_cuda_gemm_mma(y, lab->x, lab->w, SB_BF16, NULL, m, lab->shape.n_out, lab->shape.n_in,
+                          lab->stream) == cudaSuccess,
+         "the own kernel");
 }
 
 static void fetch(struct lab *lab, float *to, const float *from, int32_t m)
@@ -238,17 +245,20 @@ static double gigabytes(struct lab *lab, int32_t m, enum kind kind)
         else
             run_lt(lab, lab->y, m, &algo);
     }
-    must(cudaEventRecord(lab->to, lab->stream) == cudaSuccess && cudaEventSynchronize(lab->to) == cudaSuccess &&
-         cudaEventElapsedTime(&ms, lab->from, lab->to) == cudaSuccess, "event");
-    return ms > 0.0f ? 2.0 * (double)lab->shape.n_out * (double)lab->shape.n_in * REPEATS / ((double)ms * 1e6) : 0.0;
+    must(cudaEventRecord(lab->to, lab->stream) == cudaSuccess &&
+             cudaEventSynchronize(lab->to) == cudaSuccess &&
+             cudaEventElapsedTime(&ms, lab->from, lab->to) == cudaSuccess,
+         "event");
+    return ms > 0.0f ? 2.0 * (double)lab->shape.n_out * (double)lab->shape.n_in * REPEATS / ((double)ms * 1e6)
+                     : 0.0;
 }
 
 static void e3(struct lab *lab)
 {
     printf("E3 %-18s GB/s own, pinned, free:", lab->shape.name);
     for (size_t i = 0; i < COUNT(timed); i++)
-        printf("  m=%d %.0f %.0f %.0f", timed[i], gigabytes(lab, timed[i], OWN), gigabytes(lab, timed[i], PINNED),
-               gigabytes(lab, timed[i], FREE));
+        printf("  m=%d %.0f %.0f %.0f", timed[i], gigabytes(lab, timed[i], OWN),
+               gigabytes(lab, timed[i], PINNED), gigabytes(lab, timed[i], FREE));
     printf("\n");
 }
 
@@ -273,8 +283,9 @@ static void one_shape(struct lab *lab, const struct shape *shape, int is_tiny)
     e2(lab, ms, n);
     if (!is_tiny)
         e3(lab);
-    must(cudaFree(lab->x) == cudaSuccess && cudaFree(lab->w) == cudaSuccess && cudaFree(lab->y) == cudaSuccess &&
-         cudaFree(lab->y_other) == cudaSuccess, "free");
+    must(cudaFree(lab->x) == cudaSuccess && cudaFree(lab->w) == cudaSuccess &&
+             cudaFree(lab->y) == cudaSuccess && cudaFree(lab->y_other) == cudaSuccess,
+         "free");
     free(lab->host);
     free(lab->host_other);
 }
@@ -292,9 +303,11 @@ int main(int argc, char **argv)
         return 1;
     }
     must(cudaStreamCreateWithFlags(&lab.stream, cudaStreamNonBlocking) == cudaSuccess &&
-         cudaEventCreate(&lab.from) == cudaSuccess && cudaEventCreate(&lab.to) == cudaSuccess && cublasLtCreate(&lab.lt) == 0 &&
-         cublasLtMatmulDescCreate(&lab.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F) == 0 &&
-         cublasLtMatmulDescSetAttribute(lab.desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed) == 0,
+             cudaEventCreate(&lab.from) == cudaSuccess && cudaEventCreate(&lab.to) == cudaSuccess &&
+             cublasLtCreate(&lab.lt) == 0 &&
+             cublasLtMatmulDescCreate(&lab.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F) == 0 &&
+             cublasLtMatmulDescSetAttribute(lab.desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
+                                            sizeof transposed) == 0,
          "setting up");
     lab.workspace = take(lab.workspace_bytes);
     printf("     cublasLt %zu\n", cublasLtGetVersion());

@@ -1,4 +1,5 @@
-/* Stands in for src/cuda_loader.c where the backend is linked into the program: the simulated device's tests. */
+/* Stands in for src/cuda_loader.c where the backend is linked into the program: the simulated device's tests.
+ */
 #include "cuda/cuda.h"
 #include "cuda_loader.h"
 

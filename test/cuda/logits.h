@@ -10,7 +10,8 @@ struct logits_run {
     int32_t start;  /* columns of padding before them */
     int32_t first;  /* tokens of the first pass; the rest follows in passes of `step` */
     int32_t step;
-    int32_t copies; /* the same prompt that often in each pass, in slots of its own, the last one is looked at */
+    int32_t
+        copies; /* the same prompt that often in each pass, in slots of its own, the last one is looked at */
 };
 
 /* out: [n, vocab]. Returns a status. */

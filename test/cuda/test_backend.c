@@ -1,6 +1,7 @@
 /*
- * The CUDA backend where things go wrong, on the simulated device: what is missing is named, what fails is given back,
- * a failed launch kills its pool and nothing else, and after each of it the device holds what it held before.
+ * The CUDA backend where things go wrong, on the simulated device: what is missing is named, what fails is
+ * given back, a failed launch kills its pool and nothing else, and after each of it the device holds what it
+ * held before.
  */
 #include "cudasim.h"
 
@@ -72,7 +73,8 @@ static void test_a_model_that_does_not_fit(void)
 
     cudasim_configure(&small);
     const int32_t rc = open_on(&model, TARGET, SPECBATCH_COMPUTE_F32);
-    const int says = strstr(specbatch_last_error(), "bytes needed") && strstr(specbatch_last_error(), "of 300000 free");
+    const int says =
+        strstr(specbatch_last_error(), "bytes needed") && strstr(specbatch_last_error(), "of 300000 free");
     printf("     %s\n", specbatch_last_error());
     cudasim_configure(NULL);
     CHECK_INT(rc, SPECBATCH_E_NOMEM);
@@ -87,7 +89,8 @@ static void test_a_draft_elsewhere(void)
 
     CHECK_OK(open_on(&target, TARGET, SPECBATCH_COMPUTE_F32));
     CHECK_OK(specbatch_model_open(&draft, DRAFT, NULL));
-    CHECK_ERROR(specbatch_pool_create(&pool, target, draft, NULL), SPECBATCH_E_INVALID, "device cpu, the target on cuda");
+    CHECK_ERROR(specbatch_pool_create(&pool, target, draft, NULL), SPECBATCH_E_INVALID,
+                "device cpu, the target on cuda");
     specbatch_model_close(target);
     specbatch_model_close(draft);
     CHECK(is_clean());

@@ -2,8 +2,8 @@
  * Logits on a device, real or simulated (place.h), by memcmp.
  *
  *   f32 reference class   against the CPU backend's, which test_golden.c holds against transformers
- *   16-bit class          every way to compute a token against every other: alone, in a prompt, in chunks, beside
- *                         copies, behind padding; and near the CPU's f32 logits
+ *   16-bit class          every way to compute a token against every other: alone, in a prompt, in chunks,
+ *                         beside copies, behind padding; and near the CPU's f32 logits
  */
 #include "cuda/logits.h"
 #include "sbtest.h"
@@ -69,8 +69,8 @@ static void test_the_f32_class_has_the_cpus_bits(void)
     }
 }
 
-/* Rounding to bf16 twice or so per product leaves errors of some 2^-9 of the largest value and a few layers' growth:
- * a wrong head, mask or position is of the order of the logits themselves. */
+/* Rounding to bf16 twice or so per product leaves errors of some 2^-9 of the largest value and a few layers'
+ * growth: a wrong head, mask or position is of the order of the logits themselves. */
 static double worst_difference(int32_t n)
 {
     double largest = 0.0, worst = 0.0;
@@ -98,7 +98,8 @@ static void test_the_16_bit_class_is_invariant(void)
         CHECK_OK(logits_of(expected, cpu, &whole));
         CHECK_OK(logits_of(got, device, &whole));
         worst = worst_difference(80);
-        printf("     %-34s %.1e of the largest logit from f32; %s\n", names[i], worst, specbatch_model_fingerprint(device));
+        printf("     %-34s %.1e of the largest logit from f32; %s\n", names[i], worst,
+               specbatch_model_fingerprint(device));
         if (!(worst < 0.05))
             FAIL("%s: far from the f32 class", names[i]);
         memcpy(expected, got, sizeof got);

@@ -1,10 +1,12 @@
 /*
- * Where a test runs its models: on the CPU, or on a CUDA device, real or simulated. The environment decides, so one
- * program serves all of them:
+ * Where a test runs its models: on the CPU, or on a CUDA device, real or simulated. The environment decides,
+ * so one program serves all of them:
  *
- *     SB_TEST_DEVICE=cpu | cuda      SB_TEST_COMPUTE=f32 | 16bit      B=the build directory, where the module lies
- *     SB_TEST_SIZE=small: shorter prompts and fewer requests a trace, for a device that is simulated
- *     SB_TEST_PART=0 | 1: every other trace, for two processes
+ *     SB_TEST_DEVICE=cpu | cuda
+ *     SB_TEST_COMPUTE=f32 | 16bit
+ *     SB_TEST_SIZE=small    shorter prompts and fewer requests a trace, for a device that is simulated
+ *     SB_TEST_PART=0 | 1    every other trace, for two processes
+ *     B                     the build directory, where the module lies
  */
 #ifndef PLACE_H
 #define PLACE_H

@@ -108,7 +108,7 @@ int trace_world_open(struct trace_world *world, const char *dir)
 
     memset(world, 0, sizeof *world);
     world->n_prompts = place_is_small() ? 16 : TRACE_PROMPTS;
-    world->max_requests = place_is_small() ? 8 : MAX_REQUESTS;
+    world->max_requests = place_is_small() ? 6 : MAX_REQUESTS;
     for (int p = 0; p < TRACE_PROMPTS; p++) {
         world->prompts[p].n = prompt_lengths[p];
         for (int i = 0; i < prompt_lengths[p]; i++)
