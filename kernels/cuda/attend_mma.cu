@@ -438,7 +438,7 @@ template <class S> __device__ __forceinline__ bool has_bad_values(const uint8_t 
  * Slow; for passes that are lost in part anyway. */
 template <class S>
 __device__ __forceinline__ void values_with_care(float (&o)[S::MT][S::GROUP][4], uint8_t *shared, int group,
-                                                 int first_key, int lowest)
+                                                 int first_key, int lowest, int n_mma)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int *pos = (const int *)(shared + S::POS_AT) + lane / 4;
@@ -448,6 +448,8 @@ __device__ __forceinline__ void values_with_care(float (&o)[S::MT][S::GROUP][4],
 #pragma unroll
         for (int i = 0; i < S::MT * S::GROUP; i++) { /* one mma tile at a time: registers are dear */
             const int t = i / S::GROUP, n = i % S::GROUP;
+            if (t >= n_mma)
+                break;
             float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll 1
             for (int step = 0; step < SPLIT / 16; step++) {
@@ -620,7 +622,7 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a, c
             float o[S::MT][S::GROUP][4];
             values<S>(o, shared, group, n_mma);
             if (needs_care)
-                values_with_care<S>(o, shared, group, first_key, lowest);
+                values_with_care<S>(o, shared, group, first_key, lowest, n_mma);
             if (a.walk)
                 result.add(o, shared, group, first_key, n_mma);
             else
