@@ -1,7 +1,7 @@
 # libspecbatch.  `make help` lists the targets.
 #   make V=1            show the commands
 #   make SAN=address,undefined | thread     build and test under a sanitizer
-#   make CUDA=1         with the CUDA module (needs nvcc; off by default until it has run on a GPU)
+#   make CUDA=0         without the CUDA module, which is built where nvcc is found (or CUDA=1 to insist on it)
 #   make CUDA_HOME=/usr/local/cuda CUDA_ARCHS="80 90"     where CUDA is, and what code is made for
 #   make CC=clang CFLAGS="-O2 -march=..." LDFLAGS=...     yours are added to, never replaced
 .DELETE_ON_ERROR:
@@ -11,7 +11,7 @@
 OBJCOPY    ?= objcopy
 CUDA_HOME  ?= /usr/local/cuda
 NVCC       ?= $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
-CUDA       ?= 0
+CUDA       ?= $(if $(NVCC),$(if $(SAN),0,1),0)
 PREFIX     ?= /usr/local
 LIBDIR     ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
@@ -60,10 +60,7 @@ KOBJ  := $(foreach l,$(LEVELS),$(KSRC:%.c=$(B)/%.$(l).o))
 OBJ   := $(SRC:%.c=$(B)/%.o) $(KOBJ)
 SO    := $(B)/libspecbatch.so.$(VERSION)
 AR_   := $(B)/libspecbatch.a
-# What runs on a simulated device takes minutes to build: make check-cudasim.
-SIM_SRCS := $(wildcard test/test_cuda_kernels.c test/test_cuda_attention.c test/test_cuda_mma.c test/test_cudasim.c)
-TSRC  := $(filter-out $(SIM_SRCS),$(sort $(wildcard test/test_*.c)))
-TEST  := $(TSRC:%.c=$(B)/%)
+TEST  := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/test_*.c)))
 TSUP  := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard test/support/*.c)))
 BEN   := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/bench/*.c)))
 BENSUP := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard test/bench/support/*.c)))
@@ -229,6 +226,7 @@ define setup_commands
 missing=; \
 has() { echo "#include <$$1>" | $(CC) -DPCRE2_CODE_UNIT_WIDTH=8 -E - >/dev/null 2>&1; }; \
 command -v $(CC) >/dev/null 2>&1 || missing="$$missing gcc libc6-dev"; \
+command -v $(CXX) >/dev/null 2>&1 || missing="$$missing g++"; \
 command -v make >/dev/null 2>&1 || missing="$$missing make"; \
 has utf8proc.h || missing="$$missing libutf8proc-dev"; \
 has pcre2.h || missing="$$missing libpcre2-dev"; \
@@ -248,9 +246,9 @@ setup:                            ## install what the build needs and is missing
 	@$(setup_commands)
 demo: $(B)/examples/demo          ## generate with the demo pair under four policies: one table, two texts
 	@echo; $< examples/demo
-check: $(TEST) $(BEN) all         ## build and run every test
+check: $(TEST) $(BEN) $(if $(SAN),,$(SIM_TEST)) all ## build and run every test
 	$(Q)B=$(B) CC='$(CC)' SAN='$(SAN)' MAKE='$(MAKE)' PYTHON='$(PYTHON)' sh test/run.sh $(TEST)
-check-cudasim: $(SIM_TEST) $(SIM_CHECKED) ## the CUDA backend and kernels on a simulated device (many minutes)
+check-cudasim: $(SIM_TEST) $(SIM_CHECKED) ## the CUDA backend and kernels on a simulated device, alone
 	$(Q)for t in $(SIM_CHECKED); do $$t || exit 1; done
 	$(Q)B=$(B) sh test/check_cudasim.sh
 # On a machine with a GPU. Programs are those of the simulator, linked with the real runtime; models go through the module.

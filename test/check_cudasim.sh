@@ -12,28 +12,31 @@ tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 export B SB_TEST_DEVICE=cuda SB_TEST_SIZE=small
 
-# run LOG PART: the programs on standard input, with their arguments, one after the other. A test's name says where
-# it ran.
+# run LOG PART: lines of standard input, one after the other: the class that models are opened in, a program and its
+# arguments. A test's name says where it ran.
 run() {
     log=$1
     export SB_TEST_PART="$2"
-    while read -r program arguments; do
-        "$B/cudasim/$program" $arguments >"$tmp/$log.one" 2>&1
+    while read -r compute program arguments; do
+        SB_TEST_COMPUTE=$compute "$B/cudasim/$program" $arguments >"$tmp/$log.one" 2>&1
         rc=$?
-        sed 's/^\(ok  \|FAIL\|SKIP\) \(test_\)\{0,1\}/\1 cudasim_/' "$tmp/$log.one" >>"$tmp/$log"
-        [ $rc -eq 0 ] || grep -q '^FAIL ' "$tmp/$log.one" || echo "FAIL cudasim_$program: exit status $rc" >>"$tmp/$log"
+        where=cudasim_$([ "$compute" = f32 ] || echo "${compute}_")
+        sed "s/^\(ok  \|FAIL\|SKIP\) \(test_\)\{0,1\}/\1 $where/" "$tmp/$log.one" >>"$tmp/$log"
+        [ $rc -eq 0 ] || grep -q '^FAIL ' "$tmp/$log.one" || echo "FAIL $where$program: exit status $rc" >>"$tmp/$log"
     done
 }
 run a 0 <<END &
-test_contract
-test_mutations
-test_goldens f32_class
+f32 test_contract
+f32 test_mutations
+f32 test_goldens f32_class
+16bit test_contract test_a_few
 END
 run b 1 <<END
-test_contract
-test_backend
-test_goldens 16_bit
-experiments --tiny
+f32 test_contract
+f32 test_backend
+f32 test_goldens 16_bit
+f32 experiments --tiny
+16bit test_contract test_a_few
 END
 wait
 cat "$tmp/a" "$tmp/b"

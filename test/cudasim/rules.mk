@@ -3,7 +3,6 @@
 # the calls of -fsanitize=thread, so nothing of this goes into one program with the real one.
 #   $(CUDASIM_A)           kernels, plain
 #   $(CUDASIM_CHECKED_A)   kernels whose loads and stores are watched (see cudasim.h); kernel tests link it
-CXX      ?= g++
 SIM_SRC  := $(sort $(wildcard test/cudasim/*.cpp))
 SIM_CU   := $(sort $(wildcard kernels/cuda/*.cu))
 SIM_OBJ  := $(SIM_SRC:%.cpp=$(B)/cudasim/%.o)
@@ -33,7 +32,7 @@ $(SIM_CHECKED): $(B)/test/%: test/%.c $(B)/cudasim/test/cudasim/faults.checked.o
                               $(B)/internal.a
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(COMPILE) $(SB_LIB) $(SIM_INC) -Itest $(USER) $(SB_FP) -c $< -o $@.o
-	$(Q)$(CXX) $(SB_SAN) $@.o $(filter %.checked.o %.a,$^) $(LDFLAGS) $(SB_LIBS) -o $@
-ifneq ($(findstring thread,$(SAN)),)
+	$(Q)$(CXX) $@.o $(filter %.checked.o %.a,$^) $(LDFLAGS) $(SB_LIBS) -o $@
+ifneq ($(SAN),)
 TEST := $(filter-out $(SIM_CHECKED),$(TEST))
 endif
