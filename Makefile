@@ -287,16 +287,17 @@ build/bench/draft: | $(B)/test/bench/make_checkpoint
 	$(Q)mkdir -p $(@D) && $| $@ --arch qwen3 --hidden 256 --inter 768 --layers 4 --heads 4 --kv-heads 2 \
 	    --head-dim 64 --vocab 151936 --context 2048 --tied --dtype bf16
 # The paper's tables and figures: QUICK=1 tries the pipeline in build/paper-quick and leaves docs/ alone; FULL=1 takes all
-# 480 prompts, where they are.
+# 480 prompts, where they are; CAPTIONS=FILE is for Figure 5c (test/data/prompts/README.md).
 PAPER_DIR     := build/paper$(if $(QUICK),-quick)
 PAPER_PROMPTS := $(if $(FULL),../shared/data/prompts/spec_bench.jsonl,test/data/prompts/spec_bench_60.jsonl)
+CAPTIONS      ?= $(wildcard ../shared/data/prompts/multi30k_test2016.txt)
 PAPER_ARGS     = --out $(PAPER_DIR) --prompts $(PAPER_PROMPTS) $(if $(QUICK),--quick)
 paper: $(B)/test/bench/paper $(B)/test/bench/paper_faults $(B)/test/bench/sched_sim ## the paper's tables and figures into docs/results.md (QUICK=1, FULL=1)
 	@command -v gnuplot >/dev/null || { echo "paper: gnuplot is missing; make setup-paper installs it"; exit 1; }
 	$(Q)mkdir -p $(PAPER_DIR) && rm -f $(PAPER_DIR)/*
 	$(Q)$(B)/test/bench/sched_sim $(if $(QUICK),--quick) $(PAPER_DIR)/sched.csv
 	$(Q)$(B)/test/bench/paper_faults $(PAPER_ARGS)
-	$(Q)$(B)/test/bench/paper $(PAPER_ARGS)
+	$(Q)$(B)/test/bench/paper $(PAPER_ARGS) $(if $(CAPTIONS),--captions $(CAPTIONS))
 	$(Q)$(MAKE) --no-print-directory paper-report
 # Draws and writes again from the CSV files that are there.
 paper-report:

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "examples/support/support.h"
-#include "support/study.h"
+#include "support/captions.h"
 
 enum { DRAFT_LEN = 5, WINDOW = 48, CAPTION_WINDOW = 50, ABLATION_BATCH = 8, ABLATION_PROMPTS = 24 };
 
@@ -90,34 +90,39 @@ static int ablation(struct study *study)
     return fclose(csv) == 0 && ok;
 }
 
-static int captions(const struct study *study, const char *kind)
+static int captions(const struct study *study, const char *name, enum captions_kind kind)
 {
     const struct cell plain = cell_of("plain", 32, 0, CAPTION_WINDOW, study->speed_tokens);
-    char name[64], file[1024];
     struct ex_prompts prompts;
     struct outcome reference;
-    FILE *csv;
+    int32_t length;
+    FILE *csv = study_csv(study, name);
     int ok;
 
-    snprintf(name, sizeof name, "captions_%s", kind);
-    snprintf(file, sizeof file, "%s/multi30k_%s.jsonl", study->captions_dir, kind);
-    printf("%s\n", name);
-    if ((csv = fopen(file, "r")) == NULL) {
-        printf("SKIP %s: %s is not there\n", name, file);
-        return 1;
-    }
-    fclose(csv);
-    if ((csv = study_csv(study, name)) == NULL)
+    if (!csv)
         return 0;
     memset(&reference, 0, sizeof reference);
-    ok = study_load(study, &prompts, file, study->speed_tokens, 25) &&
-         study_run(study, &prompts, &plain, &reference);
+    ok = captions_draw(study, &prompts, kind, study->quick ? 25 : 100, &length);
+    if (length)
+        printf("%s: %zu of %" PRId32 " tokens\n", name, prompts.n, length);
+    else
+        printf("%s: %zu\n", name, prompts.n);
+    ok = ok && study_run(study, &prompts, &plain, &reference);
     for (int32_t batch = 2; ok && batch <= 32; batch *= 2)
         ok = add(study, csv, &prompts,
                  cell_of("exspec", batch, DRAFT_LEN, CAPTION_WINDOW, study->speed_tokens), &reference);
     outcome_free(&reference);
     ex_prompts_free(&prompts);
     return fclose(csv) == 0 && ok;
+}
+
+static int both_captions(const struct study *study)
+{
+    if (study->captions_file)
+        return captions(study, "captions_random", CAPTIONS_RANDOM) &&
+               captions(study, "captions_equal", CAPTIONS_EQUAL);
+    printf("SKIP captions: no file of captions was given (--captions)\n");
+    return 1;
 }
 
 /* ------------------------------------------------------------------- machine */
@@ -193,7 +198,7 @@ static int run_parts(struct study *study)
     if (ok && (part == STUDY_ALL || part == STUDY_SPEED))
         ok = grid(study, "speed", timed, study->quick ? 4 : 6, study->speed_tokens);
     if (ok && (part == STUDY_ALL || part == STUDY_CAPTIONS))
-        ok = captions(study, "random") && captions(study, "equal");
+        ok = both_captions(study);
     if (ok && (part == STUDY_ALL || part == STUDY_ABLATION))
         ok = ablation(study);
     return ok;

@@ -117,7 +117,8 @@ fi
 
 printf '\n## Grouping (Figure 5c)\n'
 if have captions_random && have captions_equal; then
-    echo "exspec, W = 50, 100 captions each: percent of decoded rows that met others of their length and were not moved."
+    echo "exspec, W = 50, 100 captions drawn at random, and 100 cut to the mean length: percent of decoded rows that met others"
+    echo "of their length and were not moved."
     echo
     echo "| | B = 2 | 4 | 8 | 16 | 32 |"
     echo "|---|---|---|---|---|---|"

@@ -24,7 +24,7 @@ int study_open(struct study *study, int argc, char **argv, const char *intro)
     const struct ex_option options[] = {
         {"--demo", "DIR", EX_STRING, &study->demo, 0, 0, "holds target/ and draft/ (examples/demo)"},
         {"--prompts", "FILE", EX_STRING, &study->prompts_file, 0, 0, "JSON lines"},
-        {"--captions", "DIR", EX_STRING, &study->captions_dir, 0, 0, "holds multi30k_*.jsonl"},
+        {"--captions", "FILE", EX_STRING, &study->captions_file, 0, 0, "text, a caption a line, for Figure 5c"},
         {"--out", "DIR", EX_STRING, &study->out_dir, 0, 0, "where the CSV files go (build/paper)"},
         {"--threads", "N", EX_INT, &study->threads, 1, 256, "threads (one for each processor)"},
         {"--part", "all|equivalence|speed|captions|ablation", EX_CHOICE, &study->part, 0, 0,
@@ -36,7 +36,6 @@ int study_open(struct study *study, int argc, char **argv, const char *intro)
 
     study->demo = "examples/demo";
     study->prompts_file = "test/data/prompts/spec_bench_60.jsonl";
-    study->captions_dir = "test/data/prompts";
     study->out_dir = "build/paper";
     if ((parsed = ex_args_parse(options, sizeof options / sizeof *options, argc, argv, intro)) != 1)
         return parsed;

@@ -19,7 +19,7 @@
 enum { STUDY_ALL, STUDY_EQUIVALENCE, STUDY_SPEED, STUDY_CAPTIONS, STUDY_ABLATION };
 
 struct study {
-    const char *demo, *prompts_file, *captions_dir, *out_dir;
+    const char *demo, *prompts_file, *captions_file, *out_dir; /* captions_file: NULL without */
     int32_t quick, threads;
     int32_t part; /* STUDY_* */
     specbatch_model *target, *draft;
