@@ -1,8 +1,8 @@
 /*
  * The paper's evaluation on this machine, as CSV files: `make paper` runs it, draws and reports.
  *
- *   equivalence.csv   Table 1: every policy at B = 1, 4, 8, 16 against plain decoding at batch 1
  *   speed.csv         Table 2, Figures 1, 5a, 5b, 6, Equation 1: every policy at B = 1 .. 32
+ *   equivalence.csv   Table 1: the first 50 tokens of the same runs at B = 1, 4, 8, 16, against plain's at batch 1
  *   ablation.csv      tokens/s over K = 1 .. 8 at B = 8 of ragged, eqspec, exspec
  *   captions_*.csv    Figure 5c: grouping over B on captions of random and of equal length
  *   machine.txt       machine, date, fingerprint, and what share of the processors others took meanwhile
@@ -45,27 +45,62 @@ static int add(const struct study *study, FILE *csv, const struct ex_prompts *pr
     return ok;
 }
 
-/* Every policy at every batch, plain at batch 1 first: it is the reference. */
-static int grid(const struct study *study, const char *name, const int32_t *batches, int n_batches,
-                int32_t max_new)
+/* Table 1's line of a run: of the tokens that the paper compares, the first of each request. */
+static void verify(const struct study *study, FILE *csv, const struct cell *cell, const struct outcome *outcome,
+                   const struct outcome *reference)
 {
-    const struct cell plain = cell_of("plain", 1, DRAFT_LEN, WINDOW, max_new);
-    struct outcome reference;
-    FILE *csv = study_csv(study, name);
-    int ok = csv != NULL && study_run(study, &study->prompts, &plain, &reference);
+    double exact, partial;
 
-    if (!csv)
-        return 0;
-    printf("%s\n", name);
-    if (ok)
-        study_line(csv, &plain, &reference, &reference);
+    if (cell->batch != 1 && cell->batch != 4 && cell->batch != 8 && cell->batch != 16)
+        return;
+    study_compare(outcome, reference, study->verify_tokens, &exact, &partial);
+    fprintf(csv, "%s,%" PRId32 ",%" PRId32 ",%zu,%.1f,%.1f\n", cell->method, cell->batch, study->verify_tokens,
+            outcome->run.n, exact, partial);
+    fflush(csv);
+}
+
+/* Every policy at every batch, plain at batch 1 first: it is the reference. */
+static int run_grid(const struct study *study, FILE *speed, FILE *equivalence)
+{
+    static const int32_t batches[] = {1, 2, 4, 8, 16, 32};
+    const int n_batches = study->quick ? 4 : 6;
+    struct outcome reference, outcome;
+    int ok = 1;
+
     for (int p = 0; ok && p < N_POLICIES; p++)
-        for (int b = 0; ok && b < n_batches; b++)
-            if (p > 0 || batches[b] > 1)
-                ok = add(study, csv, &study->prompts,
-                         cell_of(policies[p], batches[b], DRAFT_LEN, WINDOW, max_new), &reference);
+        for (int b = 0; ok && b < n_batches; b++) {
+            const struct cell cell =
+                cell_of(policies[p], batches[b], DRAFT_LEN, WINDOW, study->speed_tokens);
+            const int first = p == 0 && b == 0;
+            struct outcome *out = first ? &reference : &outcome;
+            ok = study_run(study, &study->prompts, &cell, out);
+            if (ok) {
+                study_line(speed, &cell, out, &reference);
+                verify(study, equivalence, &cell, out, &reference);
+            }
+            if (!first)
+                outcome_free(out);
+        }
     outcome_free(&reference);
-    return fclose(csv) == 0 && ok;
+    return ok;
+}
+
+static int grid(const struct study *study)
+{
+    FILE *speed = study_csv(study, "speed"), *equivalence;
+    int ok;
+
+    if (!speed)
+        return 0;
+    printf("speed, equivalence\n");
+    if ((equivalence = study_file(study, "equivalence")) == NULL) {
+        fclose(speed);
+        return 0;
+    }
+    fputs("method,batch,max_new,prompts,E,P\n", equivalence);
+    ok = run_grid(study, speed, equivalence);
+    ok = fclose(equivalence) == 0 && ok;
+    return fclose(speed) == 0 && ok;
 }
 
 static int ablation(struct study *study)
@@ -189,14 +224,11 @@ static int write_machine(const struct study *study, size_t n_prompts, double sec
 
 static int run_parts(struct study *study)
 {
-    static const int32_t verified[] = {1, 4, 8, 16}, timed[] = {1, 2, 4, 8, 16, 32};
     const int32_t part = study->part;
     int ok = 1;
 
-    if (part == STUDY_ALL || part == STUDY_EQUIVALENCE)
-        ok = grid(study, "equivalence", verified, study->quick ? 2 : 4, study->verify_tokens);
-    if (ok && (part == STUDY_ALL || part == STUDY_SPEED))
-        ok = grid(study, "speed", timed, study->quick ? 4 : 6, study->speed_tokens);
+    if (part == STUDY_ALL || part == STUDY_GRID)
+        ok = grid(study);
     if (ok && (part == STUDY_ALL || part == STUDY_CAPTIONS))
         ok = both_captions(study);
     if (ok && (part == STUDY_ALL || part == STUDY_ABLATION))

@@ -27,7 +27,7 @@ int study_open(struct study *study, int argc, char **argv, const char *intro)
         {"--captions", "FILE", EX_STRING, &study->captions_file, 0, 0, "text, a caption a line, for Figure 5c"},
         {"--out", "DIR", EX_STRING, &study->out_dir, 0, 0, "where the CSV files go (build/paper)"},
         {"--threads", "N", EX_INT, &study->threads, 1, 256, "threads (one for each processor)"},
-        {"--part", "all|equivalence|speed|captions|ablation", EX_CHOICE, &study->part, 0, 0,
+        {"--part", "all|grid|captions|ablation", EX_CHOICE, &study->part, 0, 0,
          "one of them (all)"},
         {"--quick", NULL, EX_SWITCH, &study->quick, 0, 0, "few prompts and tokens: tries the pipeline"},
     };
@@ -141,16 +141,23 @@ void outcome_free(struct outcome *outcome)
 
 /* --------------------------------------------------------------------- lines */
 
-FILE *study_csv(const struct study *study, const char *name)
+FILE *study_file(const struct study *study, const char *name)
 {
     char path[1024];
     FILE *csv;
 
     snprintf(path, sizeof path, "%s/%s.csv", study->out_dir, name);
-    if ((csv = fopen(path, "w")) == NULL) {
+    if ((csv = fopen(path, "w")) == NULL)
         ex_complain("%s: cannot write", path);
+    return csv;
+}
+
+FILE *study_csv(const struct study *study, const char *name)
+{
+    FILE *csv = study_file(study, name);
+
+    if (!csv)
         return NULL;
-    }
     fprintf(csv, "method,batch,draft_len,window,max_new,prompts,E,P,tokens,seconds,tps");
     for (int i = 0; i < N_COLUMNS; i++)
         fprintf(csv, ",%s", columns[i]);
@@ -160,22 +167,25 @@ FILE *study_csv(const struct study *study, const char *name)
     return csv;
 }
 
-/* Exact matches and the mean share of the reference's tokens that come before the first difference, in
- * percent. */
-static void compare(const struct ex_run *run, const struct ex_run *reference, double *exact, double *partial)
+void study_compare(const struct outcome *outcome, const struct outcome *reference, int32_t first, double *exact,
+                   double *partial)
 {
+    const size_t n_results = outcome->run.n;
+
     *exact = *partial = 0.0;
-    for (size_t i = 0; i < run->n; i++) {
+    for (size_t i = 0; i < n_results; i++) {
         size_t n, n_reference, same = 0;
-        const int32_t *got = specbatch_result_tokens(run->results[i], &n);
-        const int32_t *expected = specbatch_result_tokens(reference->results[i], &n_reference);
+        const int32_t *got = specbatch_result_tokens(outcome->run.results[i], &n);
+        const int32_t *expected = specbatch_result_tokens(reference->run.results[i], &n_reference);
+        n = n < (size_t)first ? n : (size_t)first;
+        n_reference = n_reference < (size_t)first ? n_reference : (size_t)first;
         while (same < n && same < n_reference && got[same] == expected[same])
             same++;
         *exact += same == n && same == n_reference;
         *partial += (double)same / (double)n_reference;
     }
-    *exact *= 100.0 / (double)run->n;
-    *partial *= 100.0 / (double)run->n;
+    *exact *= 100.0 / (double)n_results;
+    *partial *= 100.0 / (double)n_results;
 }
 
 void study_line(FILE *csv, const struct cell *cell, const struct outcome *outcome,
@@ -185,7 +195,7 @@ void study_line(FILE *csv, const struct cell *cell, const struct outcome *outcom
     const double tps = (double)run->n_tokens / run->seconds;
     double exact, partial;
 
-    compare(run, &reference->run, &exact, &partial);
+    study_compare(outcome, reference, cell->max_new, &exact, &partial);
     fprintf(csv, "%s,%" PRId32 ",%" PRId32 ",%" PRId32 ",%" PRId32 ",%zu,%.1f,%.1f,%" PRIu64 ",%.3f,%.1f",
             cell->method, cell->batch, cell->draft_len, cell->window, cell->max_new, run->n, exact, partial,
             run->n_tokens, run->seconds, tps);

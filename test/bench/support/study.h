@@ -16,7 +16,7 @@
 #include "examples/support/run.h"
 
 /* The order of --part's names. */
-enum { STUDY_ALL, STUDY_EQUIVALENCE, STUDY_SPEED, STUDY_CAPTIONS, STUDY_ABLATION };
+enum { STUDY_ALL, STUDY_GRID, STUDY_CAPTIONS, STUDY_ABLATION };
 
 struct study {
     const char *demo, *prompts_file, *captions_file, *out_dir; /* captions_file: NULL without */
@@ -53,12 +53,18 @@ int study_run(const struct study *study, const struct ex_prompts *prompts, const
               struct outcome *outcome);
 void outcome_free(struct outcome *outcome);
 
-/* A CSV file of the study's folder with study_line's header, or NULL after a line on stderr. */
+/* NAME.csv of the study's folder, empty or with study_line's header; NULL after a line on stderr. */
+FILE *study_file(const struct study *study, const char *name);
 FILE *study_csv(const struct study *study, const char *name);
 /* One line, also on stdout in short; E and P are counted against `reference`, an outcome of the same
  * prompts. */
 void study_line(FILE *csv, const struct cell *cell, const struct outcome *outcome,
                 const struct outcome *reference);
+
+/* Exact matches, and the mean share of the reference's tokens that come before the first difference, in percent;
+ * `first`: of as many tokens of each. */
+void study_compare(const struct outcome *outcome, const struct outcome *reference, int32_t first, double *exact,
+                   double *partial);
 
 /* Evenly drawn prompts, every (n / keep)th: the others are freed. */
 void study_thin(struct ex_prompts *prompts, size_t keep);
