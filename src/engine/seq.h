@@ -19,8 +19,8 @@
 #define SB_STOP_MAX 64
 
 struct sb_seq {
-    /* The scheduler walks thousands of these every round: what it looks at is the first cache line. */
-    struct sb_seq *prev, *next; /* residents by age, or the finished list */
+    /* A round takes thousands of these: what choosing and aligning look at is the first cache line. */
+    struct sb_seq *next; /* the finished list */
     int32_t n_tokens, kv_len, draft_kv_len;
     int32_t start, slot; /* slot: -1 while queued and after it has finished */
     int32_t finish;      /* 0 while unfinished, then SPECBATCH_FINISH_* */

@@ -48,7 +48,9 @@ static int entries_differ(const struct sb_kv *got, const struct sb_seq *seq, con
 
 static int residents_differ(specbatch_pool *pool, char *why, size_t size)
 {
-    for (const struct sb_seq *seq = pool->sched.oldest; seq; seq = seq->next) {
+    const struct sb_residents *all = &pool->sched.residents;
+
+    for (const struct sb_seq *seq = sb_oldest(all, SB_RESIDENTS_ALL); seq; seq = sb_next(all, SB_RESIDENTS_ALL, seq)) {
         specbatch_pool *fresh;
         int differs;
         if (seq->draft_kv_len == 0)
