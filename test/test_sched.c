@@ -44,7 +44,7 @@ static int naive_count(int32_t length)
     return n;
 }
 
-/* The first row in age order that no other has more ready rows of its length than; more than a batch is a batch. */
+/* The length of the first row in age order whose group none exceeds; more than a batch counts as a batch. */
 static int32_t naive_group(int batch, int *size)
 {
     int32_t length = 0;
@@ -62,12 +62,12 @@ static int32_t naive_group(int batch, int *size)
 
 /* --------------------------------------------------------------- residents */
 
-static int list_differs(const struct sb_residents *r, enum sb_residents_list list)
+static int list_differs(const struct sb_residents *r, enum sb_list list)
 {
     const struct sb_seq *seq = sb_oldest(r, list);
 
     for (int i = 0; i < n_by_age; i++) {
-        if (list != SB_RESIDENTS_ALL && sb_seq_is_ready(by_age[i]) != (list == SB_RESIDENTS_READY))
+        if (list != SB_ALL && sb_seq_is_ready(by_age[i]) != (list == SB_READY))
             continue;
         if (seq != by_age[i])
             return 1;
@@ -96,11 +96,11 @@ static const char *difference(struct sb_residents *r, int batch)
     int32_t kept_size;
     const int32_t length = naive_group(batch, &size);
 
-    if (r->n != n_by_age || list_differs(r, SB_RESIDENTS_ALL))
+    if (r->n != n_by_age || list_differs(r, SB_ALL))
         return "residents by age";
-    if (sb_residents_n_ready(r) != naive_count(0) || list_differs(r, SB_RESIDENTS_READY))
+    if (sb_residents_n_ready(r) != naive_count(0) || list_differs(r, SB_READY))
         return "ready rows by age";
-    if (list_differs(r, SB_RESIDENTS_FILLING))
+    if (list_differs(r, SB_FILLING))
         return "filling rows by age";
     for (int32_t n = 1; r->n_lengths > 0 && n <= MAX_LENGTH; n++)
         if (alike_differs(r, n))
@@ -239,7 +239,7 @@ static void follow_residents(const struct sb_sched *s)
         struct sb_seq *next = NULL;
         for (int i = 0; i < n_by_age; i++)
             newest = by_age[i]->id > newest ? by_age[i]->id : newest;
-        for (struct sb_seq *seq = sb_oldest(all, SB_RESIDENTS_ALL); seq; seq = sb_next(all, SB_RESIDENTS_ALL, seq))
+        for (struct sb_seq *seq = sb_oldest(all, SB_ALL); seq; seq = sb_next(all, SB_ALL, seq))
             if (seq->id > newest && (!next || seq->id < next->id))
                 next = seq;
         naive_append(next);

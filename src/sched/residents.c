@@ -12,7 +12,8 @@ size_t sb_residents_bytes(int32_t n_slots, int32_t n_lengths)
 
     return (size_t)n_slots * (sizeof(struct sb_seq *) + sizeof(uint64_t) + sizeof(int32_t) + sizeof(uint8_t) +
                               families * 2 * sizeof(struct sb_links)) +
-           keys * sizeof(struct sb_ends) + 2 * (size_t)n_lengths * sizeof(int32_t);
+           keys * sizeof(struct sb_ends) +
+           (size_t)n_lengths * (sizeof(struct sb_group) + 2 * sizeof(int32_t));
 }
 
 static int32_t create_ages(struct sb_ages *a, const struct sb_mem *mem, int32_t n_slots, int32_t n_keys)
@@ -22,14 +23,14 @@ static int32_t create_ages(struct sb_ages *a, const struct sb_mem *mem, int32_t 
     SB_NEW(a->at, sb_alloc(mem, (size_t)n_slots, sizeof *a->at), "slots");
     SB_NEW(a->ends, sb_alloc(mem, (size_t)n_keys, sizeof *a->ends), "slots");
     for (int32_t key = 0; key < n_keys; key++)
-        for (int list = 0; list < SB_N_RESIDENTS_LISTS; list++)
+        for (int list = 0; list < SB_N_LISTS; list++)
             a->ends[key].first[list] = a->ends[key].last[list] = -1;
 done:
     return rc;
 }
 
-int32_t sb_residents_create(struct sb_residents *r, const struct sb_mem *mem, int32_t n_slots, int32_t n_lengths,
-                            int32_t batch)
+int32_t sb_residents_create(struct sb_residents *r, const struct sb_mem *mem, int32_t n_slots,
+                            int32_t n_lengths, int32_t batch)
 {
     int32_t rc = SPECBATCH_OK;
 
@@ -44,6 +45,7 @@ int32_t sb_residents_create(struct sb_residents *r, const struct sb_mem *mem, in
     SB_TRY(create_ages(&r->everyone, mem, n_slots, 1));
     if (n_lengths > 0) {
         SB_TRY(create_ages(&r->alike, mem, n_slots, n_lengths));
+        SB_NEW(r->group, sb_alloc(mem, (size_t)n_lengths, sizeof *r->group), "slots");
         SB_NEW(r->winner, sb_alloc(mem, (size_t)n_lengths, sizeof *r->winner), "slots");
         SB_NEW(r->changed, sb_alloc(mem, (size_t)n_lengths, sizeof *r->changed), "slots");
     }
@@ -55,6 +57,7 @@ void sb_residents_free(struct sb_residents *r)
 {
     sb_free(&r->mem, r->changed);
     sb_free(&r->mem, r->winner);
+    sb_free(&r->mem, r->group);
     sb_free(&r->mem, r->alike.ends);
     sb_free(&r->mem, r->alike.at);
     sb_free(&r->mem, r->everyone.ends);
@@ -69,7 +72,7 @@ void sb_residents_free(struct sb_residents *r)
 
 static void link_after(struct sb_ages *a, struct sb_ends *ends, int list, int32_t prev, int32_t slot)
 {
-    const int which = list != SB_RESIDENTS_ALL;
+    const int which = list != SB_ALL;
     const int32_t next = prev < 0 ? ends->first[list] : a->at[prev][which].next;
 
     a->at[slot][which] = (struct sb_links){prev, next};
@@ -79,7 +82,7 @@ static void link_after(struct sb_ages *a, struct sb_ends *ends, int list, int32_
 
 static void unlink_from(struct sb_ages *a, struct sb_ends *ends, int list, int32_t slot)
 {
-    const int which = list != SB_RESIDENTS_ALL;
+    const int which = list != SB_ALL;
     const struct sb_links at = a->at[slot][which];
 
     *(at.prev < 0 ? &ends->first[list] : &a->at[at.prev][which].next) = at.next;
@@ -89,9 +92,9 @@ static void unlink_from(struct sb_ages *a, struct sb_ends *ends, int list, int32
 static void ages_append(struct sb_ages *a, int32_t key, int32_t slot, int ready)
 {
     struct sb_ends *ends = &a->ends[key];
-    const int list = ready ? SB_RESIDENTS_READY : SB_RESIDENTS_FILLING;
+    const int list = ready ? SB_READY : SB_FILLING;
 
-    link_after(a, ends, SB_RESIDENTS_ALL, ends->last[SB_RESIDENTS_ALL], slot);
+    link_after(a, ends, SB_ALL, ends->last[SB_ALL], slot);
     link_after(a, ends, list, ends->last[list], slot);
     ends->n_ready += ready;
 }
@@ -100,8 +103,8 @@ static void ages_remove(struct sb_ages *a, int32_t key, int32_t slot, int ready)
 {
     struct sb_ends *ends = &a->ends[key];
 
-    unlink_from(a, ends, SB_RESIDENTS_ALL, slot);
-    unlink_from(a, ends, ready ? SB_RESIDENTS_READY : SB_RESIDENTS_FILLING, slot);
+    unlink_from(a, ends, SB_ALL, slot);
+    unlink_from(a, ends, ready ? SB_READY : SB_FILLING, slot);
     ends->n_ready -= ready;
 }
 
@@ -109,12 +112,12 @@ static void ages_remove(struct sb_ages *a, int32_t key, int32_t slot, int ready)
 static void ages_filled(const struct sb_residents *r, struct sb_ages *a, int32_t key, int32_t slot)
 {
     struct sb_ends *ends = &a->ends[key];
-    int32_t prev = a->at[slot][SB_RESIDENTS_ALL].prev;
+    int32_t prev = a->at[slot][SB_ALL].prev;
 
     while (prev >= 0 && !r->ready[prev])
-        prev = a->at[prev][SB_RESIDENTS_ALL].prev;
-    unlink_from(a, ends, SB_RESIDENTS_FILLING, slot);
-    link_after(a, ends, SB_RESIDENTS_READY, prev, slot);
+        prev = a->at[prev][SB_ALL].prev;
+    unlink_from(a, ends, SB_FILLING, slot);
+    link_after(a, ends, SB_READY, prev, slot);
     ends->n_ready++;
 }
 
@@ -128,21 +131,11 @@ static void mark_changed(struct sb_residents *r, int32_t length)
     }
 }
 
-static int32_t group_size(const struct sb_residents *r, int32_t length)
-{
-    const int32_t n = r->alike.ends[length].n_ready;
-
-    return n < r->batch ? n : r->batch;
-}
-
 static int32_t better(const struct sb_residents *r, int32_t a, int32_t b)
 {
-    const int32_t n_a = group_size(r, a), n_b = group_size(r, b);
+    const struct sb_group *x = &r->group[a], *y = &r->group[b];
 
-    if (n_a != n_b || n_a == 0)
-        return n_a > n_b ? a : b;
-    return r->age[r->alike.ends[a].first[SB_RESIDENTS_READY]] < r->age[r->alike.ends[b].first[SB_RESIDENTS_READY]]
-               ? a : b;
+    return x->size != y->size ? (x->size > y->size ? a : b) : x->oldest < y->oldest ? a : b;
 }
 
 /* Who came through node i: a length itself below the tree. */
@@ -151,10 +144,20 @@ static int32_t through(const struct sb_residents *r, int32_t i)
     return i < r->n_lengths ? r->winner[i] : i - r->n_lengths;
 }
 
+/* Enters the group as it is now, and plays its matches up to one that goes to another, as it did before. */
 static void play(struct sb_residents *r, int32_t length)
 {
-    for (int32_t i = (r->n_lengths + length) / 2; i > 0; i /= 2)
+    const struct sb_ends *ends = &r->alike.ends[length];
+    const int32_t first = ends->first[SB_READY];
+
+    r->group[length].size = ends->n_ready < r->batch ? ends->n_ready : r->batch;
+    r->group[length].oldest = first < 0 ? 0 : r->age[first];
+    for (int32_t i = (r->n_lengths + length) / 2; i > 0; i /= 2) {
+        const int32_t before = r->winner[i];
         r->winner[i] = better(r, through(r, 2 * i), through(r, 2 * i + 1));
+        if (before != length && r->winner[i] == before)
+            break;
+    }
 }
 
 int32_t sb_residents_group(struct sb_residents *r, int32_t *size)
@@ -165,7 +168,7 @@ int32_t sb_residents_group(struct sb_residents *r, int32_t *size)
         r->changed[length] = 0;
         play(r, length);
     }
-    *size = group_size(r, r->winner[1]);
+    *size = r->group[r->winner[1]].size;
     return *size > 0 ? r->winner[1] : 0;
 }
 

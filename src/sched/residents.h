@@ -20,7 +20,8 @@
  *         /         \                           then the older oldest
  *     winner[2]   winner[3]
  *      /    \      /    \                       A length whose group has changed plays its log2(lengths)
- *     0      1    2      3   lengths            matches again when the next winner is asked for.
+ *     0      1    2      3   lengths            matches again, or as many as concern it, when the next winner
+ *                                               is asked for.
  *
  * Cost: O(1) for an event and O(log lengths) for what it changes; nothing here is ever walked as a whole.
  * Invariant: a list is in the order of `age`, and a row is in `ready` or in `filling`, and in `all`.
@@ -34,7 +35,7 @@
 
 #include "engine/seq.h"
 
-enum sb_residents_list { SB_RESIDENTS_ALL, SB_RESIDENTS_READY, SB_RESIDENTS_FILLING, SB_N_RESIDENTS_LISTS };
+enum sb_list { SB_ALL, SB_READY, SB_FILLING, SB_N_LISTS };
 
 struct sb_links {
     int32_t prev, next; /* slots, -1: none */
@@ -44,9 +45,15 @@ struct sb_links {
 struct sb_ages {
     struct sb_links (*at)[2]; /* [n_slots]: in `all`; in `ready` or `filling` */
     struct sb_ends {
-        int32_t first[SB_N_RESIDENTS_LISTS], last[SB_N_RESIDENTS_LISTS]; /* slots, -1: empty */
+        int32_t first[SB_N_LISTS], last[SB_N_LISTS]; /* slots, -1: empty */
         int32_t n_ready;
     } *ends; /* [keys] */
+};
+
+/* A length's ready rows, as they were when it last played. */
+struct sb_group {
+    uint64_t oldest; /* age */
+    int32_t size;    /* a batch at most */
 };
 
 struct sb_residents {
@@ -60,16 +67,18 @@ struct sb_residents {
     int32_t *length; /* [n_slots] the key in `alike` */
     uint8_t *ready;  /* [n_slots] in `ready`, not in `filling` */
 
-    int32_t n_lengths; /* lengths are below this; 0: no groups */
-    int32_t *winner;   /* [n_lengths] */
-    int32_t *changed;  /* [n_lengths] since the last winner: 0 if not, else the next such length, -1: the last */
-    int32_t first_changed;
+    int32_t n_lengths;      /* lengths are below this; 0: no groups */
+    struct sb_group *group; /* [n_lengths] */
+    int32_t *winner;        /* [n_lengths] */
+    int32_t *changed;       /* [n_lengths] since the last winner: 0: no; the next that is; -1: the last */
+    int32_t first_changed;  /* -1: none */
 };
 
 size_t sb_residents_bytes(int32_t n_slots, int32_t n_lengths);
-/* Caller-owned, zeroed memory; on failure sb_residents_free cleans up. n_lengths is 0 or at least 2. E_NOMEM. */
-int32_t sb_residents_create(struct sb_residents *r, const struct sb_mem *mem, int32_t n_slots, int32_t n_lengths,
-                            int32_t batch);
+/* Caller-owned, zeroed memory; on failure sb_residents_free cleans up. n_lengths: 0, or 2 at least.
+ * E_NOMEM. */
+int32_t sb_residents_create(struct sb_residents *r, const struct sb_mem *mem, int32_t n_slots,
+                            int32_t n_lengths, int32_t batch);
 void sb_residents_free(struct sb_residents *r);
 
 /* A sequence has got a slot: it is the newest. */
@@ -95,21 +104,21 @@ static inline struct sb_seq *sb_resident(const struct sb_residents *r, int32_t s
     return slot < 0 ? NULL : r->seq[slot];
 }
 
-static inline struct sb_seq *sb_oldest(const struct sb_residents *r, enum sb_residents_list list)
+static inline struct sb_seq *sb_oldest(const struct sb_residents *r, enum sb_list list)
 {
     return sb_resident(r, r->everyone.ends[0].first[list]);
 }
 
-static inline struct sb_seq *sb_next(const struct sb_residents *r, enum sb_residents_list list,
+static inline struct sb_seq *sb_next(const struct sb_residents *r, enum sb_list list,
                                      const struct sb_seq *seq)
 {
-    return sb_resident(r, r->everyone.at[seq->slot][list != SB_RESIDENTS_ALL].next);
+    return sb_resident(r, r->everyone.at[seq->slot][list != SB_ALL].next);
 }
 
 /* The same for the ready rows of one length. */
 static inline struct sb_seq *sb_oldest_alike(const struct sb_residents *r, int32_t length)
 {
-    return sb_resident(r, r->alike.ends[length].first[SB_RESIDENTS_READY]);
+    return sb_resident(r, r->alike.ends[length].first[SB_READY]);
 }
 
 static inline struct sb_seq *sb_next_alike(const struct sb_residents *r, const struct sb_seq *seq)

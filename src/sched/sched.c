@@ -59,7 +59,8 @@ int32_t sb_sched_create(struct sb_sched *s, const struct sb_mem *mem)
     int32_t rc = SPECBATCH_OK;
 
     s->mem = *mem;
-    SB_TRY(sb_residents_create(&s->residents, mem, s->limits.n_slots, n_lengths(&s->limits, cap), s->limits.batch));
+    SB_TRY(sb_residents_create(&s->residents, mem, s->limits.n_slots, n_lengths(&s->limits, cap),
+                               s->limits.batch));
     SB_NEW(s->free_slots, sb_alloc(mem, n_slots, sizeof *s->free_slots), "slots");
     SB_NEW(s->count, sb_alloc(mem, (size_t)cap + 1, sizeof *s->count), "slots");
     SB_NEW(s->moving, sb_alloc(mem, n_slots, sizeof(struct sb_seq *)), "slots");
@@ -129,9 +130,9 @@ void sb_take(struct sb_sched *s, struct sb_seq *seq)
 
 void sb_take_ready(struct sb_sched *s)
 {
-    struct sb_seq *seq = sb_oldest(&s->residents, SB_RESIDENTS_READY);
+    struct sb_seq *seq = sb_oldest(&s->residents, SB_READY);
 
-    for (; seq && s->round->n_rows < s->limits.batch; seq = sb_next(&s->residents, SB_RESIDENTS_READY, seq))
+    for (; seq && s->round->n_rows < s->limits.batch; seq = sb_next(&s->residents, SB_READY, seq))
         sb_take(s, seq);
 }
 
@@ -211,11 +212,11 @@ static void add_prefill(struct sb_sched *s)
 {
     const int32_t chunk = s->limits.prefill_chunk;
     struct sb_round *round = s->round;
-    struct sb_seq *seq = sb_oldest(&s->residents, SB_RESIDENTS_FILLING);
+    struct sb_seq *seq = sb_oldest(&s->residents, SB_FILLING);
     int32_t room = chunk;
 
     round->n_prefill = 0;
-    for (; seq && round->n_prefill < round->max_prefill; seq = sb_next(&s->residents, SB_RESIDENTS_FILLING, seq)) {
+    for (; seq && round->n_prefill < round->max_prefill; seq = sb_next(&s->residents, SB_FILLING, seq)) {
         const int32_t to_boundary = chunk - seq->kv_len % chunk, left = sb_content(seq) - seq->kv_len;
         const int32_t n = left < to_boundary ? left : to_boundary;
 

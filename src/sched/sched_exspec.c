@@ -22,7 +22,7 @@ enum { PATIENCE = 4 };
 
 static int starved(const struct sb_sched *sched, int32_t n_ready)
 {
-    const struct sb_seq *seq = sb_oldest(&sched->residents, SB_RESIDENTS_READY);
+    const struct sb_seq *seq = sb_oldest(&sched->residents, SB_READY);
     const int32_t rotation = (n_ready + sched->limits.batch - 1) / sched->limits.batch;
 
     return sched->n_rounds - seq->last_round > (uint64_t)PATIENCE * (uint64_t)rotation;

@@ -37,8 +37,9 @@
 
 enum { DRAFT_LEN = 5, MIN_PROMPT = 16, MAX_PROMPT = 512, MIN_NEW = 16, MAX_NEW = 256, MAX_REQUESTS = 100000 };
 
-static const struct null_costs costs = {.c_verify = 1.0, .c_draft = 0.073, .ridge = 156.0, .c_realign = 2.0 / 16.4e9,
-                                        .target_column = 147456.0, .draft_column = 114688.0, .acceptance = 0.8};
+static const struct null_costs costs = {.c_verify = 1.0, .c_draft = 0.073, .ridge = 156.0,
+                                        .c_realign = 2.0 / 16.4e9, .target_column = 147456.0,
+                                        .draft_column = 114688.0, .acceptance = 0.8};
 
 struct sim {
     struct null_clock clock;
@@ -125,7 +126,9 @@ static void submit(struct sim *sim, double when)
     specbatch_request request = SPECBATCH_REQUEST_INIT;
 
     request.ids = zeros;
-    request.n_ids = (size_t)(sim->equal ? (MIN_PROMPT + MAX_PROMPT) / 2 : between(sim, MIN_PROMPT, MAX_PROMPT));
+    request.n_ids = (MIN_PROMPT + MAX_PROMPT) / 2;
+    if (!sim->equal)
+        request.n_ids = (size_t)between(sim, MIN_PROMPT, MAX_PROMPT);
     request.max_new = between(sim, MIN_NEW, MAX_NEW);
     sim->arrived[sim->n_submitted++] = when;
     need(specbatch_pool_submit(sim->pool, &request, NULL));
@@ -239,8 +242,8 @@ static double simulate(FILE *csv, int32_t policy, int32_t batch, int32_t equal, 
 
 int main(int argc, char **argv)
 {
-    static const int32_t policies[] = {SPECBATCH_POLICY_PLAIN, SPECBATCH_POLICY_EQSPEC, SPECBATCH_POLICY_EXSPEC,
-                                       SPECBATCH_POLICY_RAGGED};
+    static const int32_t policies[] = {SPECBATCH_POLICY_PLAIN, SPECBATCH_POLICY_EQSPEC,
+                                       SPECBATCH_POLICY_EXSPEC, SPECBATCH_POLICY_RAGGED};
     const int quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
     FILE *csv = argc > 1 + quick ? fopen(argv[1 + quick], "w") : stdout;
 
@@ -248,8 +251,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "sched_sim: %s: cannot write\n", argv[1 + quick]);
         return 1;
     }
-    fprintf(csv, "policy,batch,window,prompts,load,requests,rounds,rows,group_rate,realign_share,realigned_rows,realign_mb,"
-                 "speedup,queue,wait_p50,wait_p99,latency,sched_us,sched_p99_us,build_us,event_us\n");
+    fprintf(csv, "policy,batch,window,prompts,load,requests,rounds,rows,group_rate,realign_share,"
+                 "realigned_rows,realign_mb,speedup,queue,wait_p50,wait_p99,latency,sched_us,sched_p99_us,build_us,event_us\n");
     for (int32_t batch = 1; batch <= (quick ? 64 : 4096); batch *= 8) {
         double plain = 0.0;
         for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {

@@ -50,7 +50,7 @@ static int residents_differ(specbatch_pool *pool, char *why, size_t size)
 {
     const struct sb_residents *all = &pool->sched.residents;
 
-    for (const struct sb_seq *seq = sb_oldest(all, SB_RESIDENTS_ALL); seq; seq = sb_next(all, SB_RESIDENTS_ALL, seq)) {
+    for (const struct sb_seq *seq = sb_oldest(all, SB_ALL); seq; seq = sb_next(all, SB_ALL, seq)) {
         specbatch_pool *fresh;
         int differs;
         if (seq->draft_kv_len == 0)

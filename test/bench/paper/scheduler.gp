@@ -21,7 +21,8 @@ set title "exspec: rows that met others of their length"
 set ylabel "percent"
 plot line("exspec", full) using "batch":(100.0 * column("group_rate")) ls 3 title "prompts mixed", \
      line("exspec", "equal,full") using "batch":(100.0 * column("group_rate")) ls 4 title "prompts equal", \
-     line("exspec", "mixed,0.9") using "batch":(100.0 * column("group_rate")) ls 3 dt 2 title "mixed, load 0.9"
+     line("exspec", "mixed,0.9") using "batch":(100.0 * column("group_rate")) ls 3 dt 2 \
+     title "mixed, load 0.9"
 set title "Realignment, share of simulated time, queue full"
 plot for [i=2:3] line(word(methods, i), full) using "batch":(100.0 * column("realign_share")) ls i \
      title word(methods, i)
