@@ -64,29 +64,29 @@ static int32_t naive_group(int batch, int *size)
 
 static int list_differs(const struct sb_residents *r, enum sb_list list)
 {
-    const struct sb_seq *seq = sb_oldest(r, list);
+    int32_t at = sb_oldest(r, list);
 
     for (int i = 0; i < n_by_age; i++) {
         if (list != SB_ALL && sb_seq_is_ready(by_age[i]) != (list == SB_READY))
             continue;
-        if (seq != by_age[i])
+        if (at < 0 || r->seq[at] != by_age[i])
             return 1;
-        seq = sb_next(r, list, seq);
+        at = sb_next(r, list, at);
     }
-    return seq != NULL;
+    return at >= 0;
 }
 
 static int alike_differs(const struct sb_residents *r, int32_t length)
 {
-    const struct sb_seq *seq = sb_oldest_alike(r, length);
+    int32_t at = sb_oldest_alike(r, length);
 
     for (int i = 0; i < n_by_age; i++)
         if (sb_seq_is_ready(by_age[i]) && by_age[i]->n_tokens == length) {
-            if (seq != by_age[i])
+            if (at < 0 || r->seq[at] != by_age[i])
                 return 1;
-            seq = sb_next_alike(r, seq);
+            at = sb_next_alike(r, at);
         }
-    return seq != NULL;
+    return at >= 0;
 }
 
 /* NULL when everything agrees. */
@@ -239,9 +239,9 @@ static void follow_residents(const struct sb_sched *s)
         struct sb_seq *next = NULL;
         for (int i = 0; i < n_by_age; i++)
             newest = by_age[i]->id > newest ? by_age[i]->id : newest;
-        for (struct sb_seq *seq = sb_oldest(all, SB_ALL); seq; seq = sb_next(all, SB_ALL, seq))
-            if (seq->id > newest && (!next || seq->id < next->id))
-                next = seq;
+        for (int32_t at = sb_oldest(all, SB_ALL); at >= 0; at = sb_next(all, SB_ALL, at))
+            if (all->seq[at]->id > newest && (!next || all->seq[at]->id < next->id))
+                next = all->seq[at];
         naive_append(next);
     }
 }

@@ -103,7 +103,7 @@ done:
 static int32_t check_seq(const struct specbatch_pool *pool, const struct sb_seq *seq)
 {
     const struct sb_sched *sched = &pool->sched;
-    const struct sb_seq *oldest = sb_oldest(&sched->residents, SB_ALL);
+    const struct sb_seq *oldest = sched->residents.seq[sb_oldest(&sched->residents, SB_ALL)];
     const unsigned long long id = (unsigned long long)seq->id;
 
     if (seq->finish)
@@ -130,11 +130,10 @@ int32_t sb_pool_check(const struct specbatch_pool *pool)
 {
     const struct sb_sched *sched = &pool->sched;
     const struct sb_residents *all = &sched->residents;
-    const struct sb_seq *seq = sb_oldest(all, SB_ALL);
     int32_t n = 0, rc = SPECBATCH_OK;
 
-    for (; seq; seq = sb_next(all, SB_ALL, seq), n++)
-        SB_TRY(check_seq(pool, seq));
+    for (int32_t at = sb_oldest(all, SB_ALL); at >= 0; at = sb_next(all, SB_ALL, at), n++)
+        SB_TRY(check_seq(pool, all->seq[at]));
     if (n != all->n || n + sched->n_free != sched->limits.n_slots ||
         (size_t)n + pool->queue.n != pool->n_active)
         SB_FAIL(SPECBATCH_E_INTERNAL, "%d residents, %d free of %d slots, %zu queued, %zu active", n, sched->n_free,

@@ -98,32 +98,27 @@ static inline int32_t sb_residents_n_ready(const struct sb_residents *r)
     return r->everyone.ends[0].n_ready;
 }
 
-/* for (seq = sb_oldest(r, LIST); seq; seq = sb_next(r, LIST, seq)) */
-static inline struct sb_seq *sb_resident(const struct sb_residents *r, int32_t slot)
+/* for (at = sb_oldest(r, LIST); at >= 0; at = sb_next(r, LIST, at)) ... r->seq[at] ...
+ * By slot: a walk that had to read every sequence to find the next would wait for memory at each. */
+static inline int32_t sb_oldest(const struct sb_residents *r, enum sb_list list)
 {
-    return slot < 0 ? NULL : r->seq[slot];
+    return r->everyone.ends[0].first[list];
 }
 
-static inline struct sb_seq *sb_oldest(const struct sb_residents *r, enum sb_list list)
+static inline int32_t sb_next(const struct sb_residents *r, enum sb_list list, int32_t at)
 {
-    return sb_resident(r, r->everyone.ends[0].first[list]);
-}
-
-static inline struct sb_seq *sb_next(const struct sb_residents *r, enum sb_list list,
-                                     const struct sb_seq *seq)
-{
-    return sb_resident(r, r->everyone.at[seq->slot][list != SB_ALL].next);
+    return r->everyone.at[at][list != SB_ALL].next;
 }
 
 /* The same for the ready rows of one length. */
-static inline struct sb_seq *sb_oldest_alike(const struct sb_residents *r, int32_t length)
+static inline int32_t sb_oldest_alike(const struct sb_residents *r, int32_t length)
 {
-    return sb_resident(r, r->alike.ends[length].first[SB_READY]);
+    return r->alike.ends[length].first[SB_READY];
 }
 
-static inline struct sb_seq *sb_next_alike(const struct sb_residents *r, const struct sb_seq *seq)
+static inline int32_t sb_next_alike(const struct sb_residents *r, int32_t at)
 {
-    return sb_resident(r, r->alike.at[seq->slot][1].next);
+    return r->alike.at[at][1].next;
 }
 
 #endif

@@ -130,10 +130,11 @@ void sb_take(struct sb_sched *s, struct sb_seq *seq)
 
 void sb_take_ready(struct sb_sched *s)
 {
-    struct sb_seq *seq = sb_oldest(&s->residents, SB_READY);
+    const struct sb_residents *all = &s->residents;
 
-    for (; seq && s->round->n_rows < s->limits.batch; seq = sb_next(&s->residents, SB_READY, seq))
-        sb_take(s, seq);
+    for (int32_t at = sb_oldest(all, SB_READY); at >= 0 && s->round->n_rows < s->limits.batch;
+         at = sb_next(all, SB_READY, at))
+        sb_take(s, all->seq[at]);
 }
 
 /* ------------------------------------------------------------- realignment */
@@ -211,12 +212,14 @@ done:
 static void add_prefill(struct sb_sched *s)
 {
     const int32_t chunk = s->limits.prefill_chunk;
+    const struct sb_residents *all = &s->residents;
     struct sb_round *round = s->round;
-    struct sb_seq *seq = sb_oldest(&s->residents, SB_FILLING);
     int32_t room = chunk;
 
     round->n_prefill = 0;
-    for (; seq && round->n_prefill < round->max_prefill; seq = sb_next(&s->residents, SB_FILLING, seq)) {
+    for (int32_t at = sb_oldest(all, SB_FILLING); at >= 0 && round->n_prefill < round->max_prefill;
+         at = sb_next(all, SB_FILLING, at)) {
+        struct sb_seq *seq = all->seq[at];
         const int32_t to_boundary = chunk - seq->kv_len % chunk, left = sb_content(seq) - seq->kv_len;
         const int32_t n = left < to_boundary ? left : to_boundary;
 

@@ -26,18 +26,18 @@ static void align_ends(struct sb_sched *sched)
     const struct sb_residents *all = &sched->residents;
     int32_t end = 0;
 
-    for (struct sb_seq *seq = sb_oldest(all, SB_ALL); seq; seq = sb_next(all, SB_ALL, seq))
-        if (!seq->finish && sb_content(seq) > end)
-            end = sb_content(seq);
-    for (struct sb_seq *seq = sb_oldest(all, SB_ALL); seq; seq = sb_next(all, SB_ALL, seq))
-        if (!seq->finish)
-            sb_align(sched, seq, end - sb_content(seq));
+    for (int32_t at = sb_oldest(all, SB_ALL); at >= 0; at = sb_next(all, SB_ALL, at))
+        if (!all->seq[at]->finish && sb_content(all->seq[at]) > end)
+            end = sb_content(all->seq[at]);
+    for (int32_t at = sb_oldest(all, SB_ALL); at >= 0; at = sb_next(all, SB_ALL, at))
+        if (!all->seq[at]->finish)
+            sb_align(sched, all->seq[at], end - sb_content(all->seq[at]));
 }
 
 static void form(struct sb_sched *sched)
 {
     align_ends(sched); /* left padding of the prompts; nothing to move for rows without entries */
-    if (!sched->limits.replace && sb_oldest(&sched->residents, SB_FILLING))
+    if (!sched->limits.replace && sb_oldest(&sched->residents, SB_FILLING) >= 0)
         return; /* the batch starts together */
     sb_take_ready(sched);
     sched->n_mixed = sched->round->n_rows;

@@ -22,10 +22,11 @@ enum { PATIENCE = 4 };
 
 static int starved(const struct sb_sched *sched, int32_t n_ready)
 {
-    const struct sb_seq *seq = sb_oldest(&sched->residents, SB_READY);
+    const struct sb_residents *all = &sched->residents;
+    const struct sb_seq *oldest = all->seq[sb_oldest(all, SB_READY)];
     const int32_t rotation = (n_ready + sched->limits.batch - 1) / sched->limits.batch;
 
-    return sched->n_rounds - seq->last_round > (uint64_t)PATIENCE * (uint64_t)rotation;
+    return sched->n_rounds - oldest->last_round > (uint64_t)PATIENCE * (uint64_t)rotation;
 }
 
 /* The start that most rows of the round have, if a round's writes fit behind it, else 0. */
@@ -50,12 +51,13 @@ static int32_t common_start(struct sb_sched *sched)
 
 static void take_group(struct sb_sched *sched, int32_t length)
 {
+    const struct sb_residents *all = &sched->residents;
     struct sb_round *round = sched->round;
-    struct sb_seq *seq = sb_oldest_alike(&sched->residents, length);
     int32_t start;
 
-    for (; seq && round->n_rows < sched->limits.batch; seq = sb_next_alike(&sched->residents, seq))
-        sb_take(sched, seq);
+    for (int32_t at = sb_oldest_alike(all, length); at >= 0 && round->n_rows < sched->limits.batch;
+         at = sb_next_alike(all, at))
+        sb_take(sched, all->seq[at]);
     start = common_start(sched);
     for (int32_t b = 0; b < round->n_rows; b++)
         sched->n_grouped += !sb_align(sched, round->rows[b].seq, start);

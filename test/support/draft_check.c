@@ -50,7 +50,8 @@ static int residents_differ(specbatch_pool *pool, char *why, size_t size)
 {
     const struct sb_residents *all = &pool->sched.residents;
 
-    for (const struct sb_seq *seq = sb_oldest(all, SB_ALL); seq; seq = sb_next(all, SB_ALL, seq)) {
+    for (int32_t at = sb_oldest(all, SB_ALL); at >= 0; at = sb_next(all, SB_ALL, at)) {
+        const struct sb_seq *seq = all->seq[at];
         specbatch_pool *fresh;
         int differs;
         if (seq->draft_kv_len == 0)
