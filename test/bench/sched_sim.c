@@ -203,7 +203,7 @@ static void write_line(FILE *csv, struct sim *sim, double plain)
     fprintf(csv, "%s,%" PRId32 ",%" PRId32 ",%s,%s,%" PRId32 ",%.0f,%.1f", specbatch_policy_name(sim->policy),
             sim->batch, sim->pool->sched.limits.n_slots, sim->equal ? "equal" : "mixed",
             sim->rate > 0.0 ? "0.9" : "full", sim->n_requests, rounds, stat(sim, "decode_rows") / rounds);
-    fprintf(csv, ",%.4f,%.4f,%.2f,%.2f,%.3f", stat(sim, "group_rows") / stat(sim, "decode_rows"),
+    fprintf(csv, ",%.6f,%.4f,%.2f,%.2f,%.3f", stat(sim, "group_rows") / stat(sim, "decode_rows"),
             sim->clock.moved * costs.c_realign / sim->clock.now, stat(sim, "realigned_rows") / rounds,
             1e-6 * sim->clock.moved / rounds, plain > 0.0 ? per_time / plain : 1.0);
     fprintf(csv, ",%.1f,%.2f,%.2f,%.1f", sim->queued / sim->clock.now, quantile(sim->waited, n, 0.5),

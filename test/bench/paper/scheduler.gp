@@ -10,19 +10,23 @@ set key inside left top
 set title "Scheduling, 99 % of rounds"
 set ylabel "microseconds"
 set logscale y
+set yrange [0.1:1e6]
 plot for [i=1:4] line(word(methods, i), full) using "batch":"sched_p99_us" ls i title word(methods, i), \
      2000 lc rgb "#999999" title "2 ms"
+set key right top
+set yrange [*:*]
 set title "Wait in the queue, 99 % of requests, load 0.9"
 set ylabel "reads of the weights"
 plot for [i=1:4] line(word(methods, i), "mixed,0.9") using "batch":"wait_p99" ls i title word(methods, i)
-unset logscale y
-set yrange [0:*]
 set title "exspec: rows that met others of their length"
 set ylabel "percent"
 plot line("exspec", full) using "batch":(100.0 * column("group_rate")) ls 3 title "prompts mixed", \
      line("exspec", "equal,full") using "batch":(100.0 * column("group_rate")) ls 4 title "prompts equal", \
      line("exspec", "mixed,0.9") using "batch":(100.0 * column("group_rate")) ls 3 dt 2 \
      title "mixed, load 0.9"
+unset logscale y
+set key left top
+set yrange [0:*]
 set title "Realignment, share of simulated time, queue full"
 plot for [i=2:3] line(word(methods, i), full) using "batch":(100.0 * column("realign_share")) ls i \
      title word(methods, i)
