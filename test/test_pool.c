@@ -607,7 +607,7 @@ static void test_eqspec_batches(void)
         while (active == 6)
             CHECK_OK(specbatch_pool_step(pool, &active));
         CHECK_OK(specbatch_pool_step(pool, &active));
-        CHECK_INT(pool->sched.n_resident, replace ? 4 : 3);
+        CHECK_INT(pool->sched.residents.n, replace ? 4 : 3);
         CHECK_OK(run_to_end(pool));
         specbatch_pool_free(pool);
     }

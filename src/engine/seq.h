@@ -19,30 +19,28 @@
 #define SB_STOP_MAX 64
 
 struct sb_seq {
-    /* The scheduler walks thousands of these every round: what it looks at is the first cache line. */
-    struct sb_seq *prev, *next; /* residents by age, or the finished list */
+    /* A round takes thousands of these. What choosing, aligning and building look at is the first cache line, */
+    int32_t *tokens; /* [max_tokens] */
     int32_t n_tokens, kv_len, draft_kv_len;
     int32_t start, slot; /* slot: -1 while queued and after it has finished */
     int32_t finish;      /* 0 while unfinished, then SPECBATCH_FINISH_* */
+    int32_t n_prompt, max_tokens;
+    int32_t draft_len; /* most proposals a round, 0: never drafted for */
+    int32_t ignore_eos, n_stop_ids;
+    int32_t status;      /* with FINISH_ERROR: why */
     uint64_t last_round; /* the round it last decoded in, or became resident */
-    uint64_t rounds;     /* it was decoded in */
-    int32_t n_prompt;
 
-    int32_t max_tokens;
-    int32_t *tokens; /* [max_tokens] */
+    /* and what committing adds is the second. */
+    uint64_t rounds; /* it was decoded in */
+    uint64_t drafted, accepted;
     float *logprobs; /* [max_tokens - n_prompt], of generated tokens, or NULL */
     float *margins;  /* likewise: top-1 minus top-2 logit (the audit asks for them) */
-
     uint64_t id;
-    uint64_t drafted, accepted;
-    int32_t draft_len; /* most proposals a round, 0: never drafted for */
-    int32_t ignore_eos;
-    int32_t status;   /* with FINISH_ERROR: why */
-    int32_t n_polled; /* generated tokens that poll has handed out */
+    struct sb_seq *next; /* the finished list */
     struct sb_seq *hash_next;
-    size_t queue_at; /* index in the queue's heap */
 
-    int32_t n_stop_ids;
+    size_t queue_at;  /* index in the queue's heap */
+    int32_t n_polled; /* generated tokens that poll has handed out */
     int32_t stop_ids[SB_STOP_MAX];
 };
 

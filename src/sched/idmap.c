@@ -60,11 +60,15 @@ void sb_idmap_remove(struct sb_idmap *map, struct sb_seq *seq)
     map->n--;
 }
 
-struct sb_seq *sb_idmap_any(const struct sb_idmap *map)
+struct sb_seq *sb_idmap_drain(struct sb_idmap *map)
 {
-    for (size_t i = 0; i < map->n_buckets; i++)
-        if (map->buckets[i])
-            return map->buckets[i];
+    for (; map->n_buckets > 0; map->n_buckets--) {
+        struct sb_seq **head = &map->buckets[map->n_buckets - 1], *seq = *head;
+        if (seq) {
+            *head = seq->hash_next;
+            return seq;
+        }
+    }
     return NULL;
 }
 

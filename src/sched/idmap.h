@@ -17,8 +17,9 @@ int32_t sb_idmap_reserve(struct sb_idmap *map);
 void sb_idmap_add(struct sb_idmap *map, struct sb_seq *seq);
 struct sb_seq *sb_idmap_find(const struct sb_idmap *map, uint64_t id); /* NULL: absent */
 void sb_idmap_remove(struct sb_idmap *map, struct sb_seq *seq);
-/* Any sequence still in the map, NULL when none: for tearing a pool down. */
-struct sb_seq *sb_idmap_any(const struct sb_idmap *map);
+/* Takes any sequence that is still in the map, NULL when none: for tearing a pool down. All together cost one
+ * walk of the table, which it eats up: nothing may follow but more of this and free. */
+struct sb_seq *sb_idmap_drain(struct sb_idmap *map);
 void sb_idmap_free(struct sb_idmap *map); /* the table, not the sequences */
 
 #endif

@@ -103,6 +103,7 @@ done:
 static int32_t check_seq(const struct specbatch_pool *pool, const struct sb_seq *seq)
 {
     const struct sb_sched *sched = &pool->sched;
+    const struct sb_seq *oldest = sched->residents.seq[sb_oldest(&sched->residents, SB_ALL)];
     const unsigned long long id = (unsigned long long)seq->id;
 
     if (seq->finish)
@@ -120,7 +121,7 @@ static int32_t check_seq(const struct specbatch_pool *pool, const struct sb_seq 
     if (seq->start != 0 && !sched->policy->settle && !sched->policy->windowed)
         return sb_fail(SPECBATCH_E_INTERNAL, "request %llu: padded by a policy that does not pad", id);
     if (sched->policy->settle && seq->rounds > 0 &&
-        seq->start + sb_content(seq) != sched->oldest->start + sb_content(sched->oldest) && !sched->limits.replace)
+        seq->start + sb_content(seq) != oldest->start + sb_content(oldest) && !sched->limits.replace)
         return sb_fail(SPECBATCH_E_INTERNAL, "request %llu ends in another column than its batch", id);
     return SPECBATCH_OK;
 }
@@ -128,11 +129,12 @@ static int32_t check_seq(const struct specbatch_pool *pool, const struct sb_seq 
 int32_t sb_pool_check(const struct specbatch_pool *pool)
 {
     const struct sb_sched *sched = &pool->sched;
+    const struct sb_residents *all = &sched->residents;
     int32_t n = 0, rc = SPECBATCH_OK;
 
-    for (const struct sb_seq *seq = sched->oldest; seq; seq = seq->next, n++)
-        SB_TRY(check_seq(pool, seq));
-    if (n != sched->n_resident || n + sched->n_free != sched->limits.n_slots ||
+    for (int32_t at = sb_oldest(all, SB_ALL); at >= 0; at = sb_next(all, SB_ALL, at), n++)
+        SB_TRY(check_seq(pool, all->seq[at]));
+    if (n != all->n || n + sched->n_free != sched->limits.n_slots ||
         (size_t)n + pool->queue.n != pool->n_active)
         SB_FAIL(SPECBATCH_E_INTERNAL, "%d residents, %d free of %d slots, %zu queued, %zu active", n, sched->n_free,
                 sched->limits.n_slots, pool->queue.n, pool->n_active);

@@ -60,7 +60,7 @@ int32_t sb_pool_collect(struct specbatch_pool *pool, struct specbatch_result **o
 void sb_seq_free(const struct sb_mem *mem, struct sb_seq *seq);
 
 /* The invariants between steps (DESIGN: lengths, slots, alignment, lists); E_INTERNAL says which one is broken.
- * Tests call it after every step; a debug build (NDEBUG not defined) asserts it. */
+ * For tests, after every step: it walks all residents. */
 int32_t sb_pool_check(const struct specbatch_pool *pool);
 
 /* audit.c */

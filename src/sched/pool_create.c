@@ -12,12 +12,14 @@ struct plan {
 
 static struct plan make_plan(const specbatch_pool_options *o)
 {
-    const int32_t n_slots = sb_policy_at(o->policy)->windowed ? o->window : o->batch;
+    const struct sb_policy *policy = sb_policy_at(o->policy);
+    const int32_t n_slots = policy->windowed ? o->window : o->batch;
     const int32_t prefill_rows = n_slots < o->prefill_chunk ? n_slots : o->prefill_chunk;
 
     return (struct plan){
         .sched = {.batch = o->batch, .n_slots = n_slots, .draft_len = o->draft_len,
-                  .prefill_chunk = o->prefill_chunk, .replace = (o->flags & SPECBATCH_POOL_EQSPEC_REPLACE) != 0},
+                  .prefill_chunk = o->prefill_chunk, .replace = (o->flags & SPECBATCH_POOL_EQSPEC_REPLACE) != 0,
+                  .grouped = policy->grouped},
         /* One sequence more than rows: the sink of padded rounds. */
         .runner = {.max_tokens = o->batch * (o->draft_len + 1) + o->prefill_chunk,
                    .max_seqs = o->batch + prefill_rows + 1,
@@ -148,10 +150,8 @@ void sb_pool_free(struct specbatch_pool *pool)
     if (!pool)
         return;
     mem = pool->mem;
-    while ((seq = sb_idmap_any(&pool->by_id)) != NULL) {
-        sb_idmap_remove(&pool->by_id, seq);
+    while ((seq = sb_idmap_drain(&pool->by_id)) != NULL)
         sb_seq_free(&mem, seq);
-    }
     sb_idmap_free(&pool->by_id);
     sb_queue_free(&pool->queue);
     if (pool->sched.target)

@@ -32,33 +32,42 @@ const struct sb_policy *sb_policy_at(int32_t policy)
 
 /* ---------------------------------------------------------------- memory */
 
-static size_t block_bytes(const struct sb_sched_limits *limits)
+static size_t block_bytes(int32_t n_moves)
 {
-    return (size_t)limits->n_slots * (sizeof(int64_t) + 4 * sizeof(int32_t));
+    return (size_t)n_moves * (sizeof(int64_t) + 4 * sizeof(int32_t));
+}
+
+/* A sequence is shorter than its slot. */
+static int32_t n_lengths(const struct sb_sched_limits *limits, int32_t cap)
+{
+    return limits->grouped ? cap + 1 : 0;
 }
 
 size_t sb_sched_bytes(const struct sb_sched_limits *limits, int32_t cap)
 {
-    return 2 * block_bytes(limits) + (size_t)limits->n_slots * (sizeof(struct sb_seq *) + 2 * sizeof(int32_t)) +
-           ((size_t)cap + 1) * sizeof(int32_t);
+    return 2 * block_bytes(limits->n_slots) +
+           (size_t)limits->n_slots * (sizeof(struct sb_seq *) + 2 * sizeof(int32_t)) +
+           ((size_t)cap + 1) * sizeof(int32_t) + sb_residents_bytes(limits->n_slots, n_lengths(limits, cap));
 }
 
 int32_t sb_sched_create(struct sb_sched *s, const struct sb_mem *mem)
 {
     const struct sb_backend *be = s->target->backend;
-    const size_t n_slots = (size_t)s->limits.n_slots;
+    const size_t n_slots = (size_t)s->limits.n_slots, block_size = block_bytes(s->limits.n_slots);
+    const int32_t cap = s->target->kv.cap;
     void *block;
     int32_t rc = SPECBATCH_OK;
 
     s->mem = *mem;
-    s->block_bytes = block_bytes(&s->limits);
+    SB_TRY(sb_residents_create(&s->residents, mem, s->limits.n_slots, n_lengths(&s->limits, cap),
+                               s->limits.batch));
     SB_NEW(s->free_slots, sb_alloc(mem, n_slots, sizeof *s->free_slots), "slots");
-    SB_NEW(s->count, sb_alloc(mem, (size_t)s->target->kv.cap + 1, sizeof *s->count), "slots");
+    SB_NEW(s->count, sb_alloc(mem, (size_t)cap + 1, sizeof *s->count), "slots");
     SB_NEW(s->moving, sb_alloc(mem, n_slots, sizeof(struct sb_seq *)), "slots");
     SB_NEW(s->move_to, sb_alloc(mem, n_slots, sizeof *s->move_to), "slots");
-    SB_TRY(be->host_alloc(&block, s->target->model->device, mem, s->block_bytes));
+    SB_TRY(be->host_alloc(&block, s->target->model->device, mem, block_size));
     s->host_block = block;
-    SB_TRY(be->alloc(&block, s->target->model->device, mem, s->block_bytes));
+    SB_TRY(be->alloc(&block, s->target->model->device, mem, block_size));
     s->dev_block = block;
     for (int32_t i = s->limits.n_slots; i-- > 0;)
         s->free_slots[s->n_free++] = i;
@@ -76,24 +85,10 @@ void sb_sched_free(struct sb_sched *s)
     sb_free(&s->mem, s->moving);
     sb_free(&s->mem, s->count);
     sb_free(&s->mem, s->free_slots);
+    sb_residents_free(&s->residents);
 }
 
 /* -------------------------------------------------------------- residents */
-
-static void append(struct sb_sched *s, struct sb_seq *seq)
-{
-    seq->prev = s->newest;
-    seq->next = NULL;
-    *(s->newest ? &s->newest->next : &s->oldest) = seq;
-    s->newest = seq;
-}
-
-static void detach(struct sb_sched *s, struct sb_seq *seq)
-{
-    *(seq->prev ? &seq->prev->next : &s->oldest) = seq->next;
-    *(seq->next ? &seq->next->prev : &s->newest) = seq->prev;
-    seq->prev = seq->next = NULL;
-}
 
 int sb_sched_can_admit(const struct sb_sched *s)
 {
@@ -104,15 +99,14 @@ void sb_sched_admit(struct sb_sched *s, struct sb_seq *seq)
 {
     seq->slot = s->free_slots[--s->n_free];
     seq->last_round = s->n_rounds;
-    if (s->n_resident++ == 0)
+    if (s->residents.n == 0)
         s->batch_round = s->n_rounds;
-    append(s, seq);
+    sb_residents_add(&s->residents, seq);
 }
 
 void sb_sched_retire(struct sb_sched *s, struct sb_seq *seq)
 {
-    detach(s, seq);
-    s->n_resident--;
+    sb_residents_remove(&s->residents, seq);
     s->free_slots[s->n_free++] = seq->slot;
     seq->slot = -1;
 }
@@ -136,9 +130,11 @@ void sb_take(struct sb_sched *s, struct sb_seq *seq)
 
 void sb_take_ready(struct sb_sched *s)
 {
-    for (struct sb_seq *seq = s->oldest; seq && s->round->n_rows < s->limits.batch; seq = seq->next)
-        if (sb_seq_is_ready(seq))
-            sb_take(s, seq);
+    const struct sb_residents *all = &s->residents;
+
+    for (int32_t at = sb_oldest(all, SB_READY); at >= 0 && s->round->n_rows < s->limits.batch;
+         at = sb_next(all, SB_READY, at))
+        sb_take(s, all->seq[at]);
 }
 
 /* ------------------------------------------------------------- realignment */
@@ -159,15 +155,14 @@ int sb_align(struct sb_sched *s, struct sb_seq *seq, int32_t start)
 /* Moves the asked-for rows in one model's cache. `draft`: by how many columns, the only difference. */
 static int32_t move_rows(struct sb_sched *s, struct sb_runner *r, int draft)
 {
-    const int32_t n_slots = s->limits.n_slots;
+    const int32_t n = s->n_moves;
     int64_t *base = (int64_t *)(void *)s->host_block;
-    int32_t *cap = (int32_t *)(void *)(base + n_slots), *from = cap + n_slots, *to = from + n_slots,
-            *len = to + n_slots;
+    int32_t *cap = (int32_t *)(void *)(base + n), *from = cap + n, *to = from + n, *len = to + n;
     const int64_t *dev_base = (const int64_t *)(const void *)s->dev_block;
-    const int32_t *dev = (const int32_t *)(const void *)(dev_base + n_slots);
+    const int32_t *dev = (const int32_t *)(const void *)(dev_base + n);
     int32_t rc;
 
-    for (int32_t i = 0; i < s->n_moves; i++) {
+    for (int32_t i = 0; i < n; i++) {
         const struct sb_seq *seq = s->moving[i];
         base[i] = sb_kv_base(&r->kv, seq->slot);
         cap[i] = r->kv.cap;
@@ -176,12 +171,12 @@ static int32_t move_rows(struct sb_sched *s, struct sb_runner *r, int draft)
         len[i] = draft ? seq->draft_kv_len : seq->kv_len;
         s->stats[SB_STAT_realign_bytes] += (uint64_t)len[i] * sb_kv_column_bytes(&r->kv);
     }
-    rc = r->backend->upload(r->exec, s->dev_block, s->host_block, s->block_bytes);
+    rc = r->backend->upload(r->exec, s->dev_block, s->host_block, block_bytes(n));
     if (rc == SPECBATCH_OK) {
         r->backend->realign(r->exec, r->kv.planes, &(struct sb_realign){
-            .n_seqs = s->n_moves, .n_planes = 2 * r->kv.layers, .kv_heads = r->kv.kv_heads,
+            .n_seqs = n, .n_planes = 2 * r->kv.layers, .kv_heads = r->kv.kv_heads,
             .head_dim = r->kv.head_dim, .plane_stride = r->kv.plane_stride, .base = dev_base, .cap = dev,
-            .from = dev + n_slots, .to = dev + 2 * n_slots, .len = dev + 3 * n_slots});
+            .from = dev + n, .to = dev + 2 * n, .len = dev + 3 * n});
         rc = r->backend->exec_sync(r->exec);
     }
     return rc;
@@ -217,16 +212,17 @@ done:
 static void add_prefill(struct sb_sched *s)
 {
     const int32_t chunk = s->limits.prefill_chunk;
+    const struct sb_residents *all = &s->residents;
     struct sb_round *round = s->round;
     int32_t room = chunk;
 
     round->n_prefill = 0;
-    for (struct sb_seq *seq = s->oldest; seq && round->n_prefill < round->max_prefill; seq = seq->next) {
+    for (int32_t at = sb_oldest(all, SB_FILLING); at >= 0 && round->n_prefill < round->max_prefill;
+         at = sb_next(all, SB_FILLING, at)) {
+        struct sb_seq *seq = all->seq[at];
         const int32_t to_boundary = chunk - seq->kv_len % chunk, left = sb_content(seq) - seq->kv_len;
         const int32_t n = left < to_boundary ? left : to_boundary;
 
-        if (sb_seq_is_ready(seq))
-            continue;
         if (n > room)
             break;
         room -= n;
@@ -245,11 +241,13 @@ static void commit_all(struct sb_sched *s)
         s->stats[SB_STAT_tokens_committed] += (uint64_t)sb_commit(round, b);
         s->stats[SB_STAT_tokens_accepted] += seq->accepted - accepted;
         s->stats[SB_STAT_tokens_drafted] += (uint64_t)round->rows[b].n_draft;
-        detach(s, seq);
-        append(s, seq);
+        sb_residents_ran(&s->residents, seq);
     }
-    for (int32_t i = 0; i < round->n_prefill; i++)
+    for (int32_t i = 0; i < round->n_prefill; i++) {
         s->stats[SB_STAT_prefill_tokens] += (uint64_t)round->prefill[i].n;
+        if (sb_seq_is_ready(round->prefill[i].seq))
+            sb_residents_filled(&s->residents, round->prefill[i].seq);
+    }
     s->stats[SB_STAT_decode_rows] += (uint64_t)round->n_rows;
     s->stats[SB_STAT_group_rows] += (uint64_t)s->n_grouped;
     s->stats[SB_STAT_mixed_rows] += (uint64_t)s->n_mixed;

@@ -1,13 +1,10 @@
 /*
  * Scheduling: which rows a round decodes, and whether their caches are aligned first.
  *
- * What a policy sees is the residents, sequences that hold a slot, in the order in which they last ran:
- *
- *     oldest -> ... -> newest        (seq->next; a row that runs or is admitted goes to the end)
- *
- * A policy takes rows into the round and may ask for rows to be moved to another start column. It never
- * sees a token and cannot change one: that is the point of the split. A policy is a file, sched_*.c, and
- * a line in the table of sched.c; docs/architecture.md and test/test_contract.c list them too.
+ * What a policy sees is the residents, sequences that hold a slot, in the order in which they last ran
+ * (residents.h). A policy takes rows into the round and may ask for rows to be moved to another start
+ * column. It never sees a token and cannot change one: that is the point of the split. A policy is a file,
+ * sched_*.c, and a line in the table of sched.c; docs/architecture.md and test/test_contract.c list them too.
  */
 #ifndef SB_SCHED_H
 #define SB_SCHED_H
@@ -16,6 +13,7 @@
 
 #include "engine/draft.h"
 #include "engine/round.h"
+#include "sched/residents.h"
 #include "stats.h"
 
 struct sb_policy;
@@ -26,6 +24,7 @@ struct sb_sched_limits {
     int32_t draft_len;     /* K */
     int32_t prefill_chunk; /* prompt tokens of a pass at most */
     int32_t replace;       /* eqspec: admit while others run */
+    int32_t grouped;       /* residents are kept by length too */
 };
 
 struct sb_sched {
@@ -37,25 +36,24 @@ struct sb_sched {
     struct sb_round *round;
     uint64_t *stats; /* [SB_N_STATS], the pool's */
 
-    struct sb_seq *oldest, *newest;
-    int32_t n_resident;
+    struct sb_residents residents;
     int32_t *free_slots, n_free; /* a stack */
     uint64_t n_rounds;
     uint64_t batch_round; /* n_rounds when a resident last came to an empty house */
     int32_t n_grouped, n_mixed; /* rows of this round: met at one column without a move; aligned as a mixed batch */
     int32_t *count; /* [cap + 1], for policies that count; zero between calls */
 
-    /* Moves asked for and not yet made; host and device block: base int64[n_slots], then cap, from, to, len. */
+    /* Moves asked for and not yet made; host and device block: base int64[n_moves], then cap, from, to, len. */
     struct sb_seq **moving; /* [n_slots] */
     int32_t *move_to;
     int32_t n_moves;
     char *host_block, *dev_block;
-    size_t block_bytes;
 };
 
 struct sb_policy {
     const char *name;
     int32_t windowed; /* keeps `window` residents instead of `batch` */
+    int32_t grouped;  /* looks at groups of one length */
     /* Whether a queued request may take a free slot now. */
     int (*admits)(const struct sb_sched *sched);
     /* Takes the round's rows, and asks for the moves to be made before it. */

@@ -17,29 +17,28 @@
 /* A batch that has not run a round is still open to newcomers. */
 static int admits(const struct sb_sched *sched)
 {
-    return sched->limits.replace || sched->n_resident == 0 || sched->n_rounds == sched->batch_round;
+    return sched->limits.replace || sched->residents.n == 0 || sched->n_rounds == sched->batch_round;
 }
 
 /* Every unfinished row's content ends where the longest one's does. */
 static void align_ends(struct sb_sched *sched)
 {
+    const struct sb_residents *all = &sched->residents;
     int32_t end = 0;
 
-    for (struct sb_seq *seq = sched->oldest; seq; seq = seq->next)
-        if (!seq->finish && sb_content(seq) > end)
-            end = sb_content(seq);
-    for (struct sb_seq *seq = sched->oldest; seq; seq = seq->next)
-        if (!seq->finish)
-            sb_align(sched, seq, end - sb_content(seq));
+    for (int32_t at = sb_oldest(all, SB_ALL); at >= 0; at = sb_next(all, SB_ALL, at))
+        if (!all->seq[at]->finish && sb_content(all->seq[at]) > end)
+            end = sb_content(all->seq[at]);
+    for (int32_t at = sb_oldest(all, SB_ALL); at >= 0; at = sb_next(all, SB_ALL, at))
+        if (!all->seq[at]->finish)
+            sb_align(sched, all->seq[at], end - sb_content(all->seq[at]));
 }
 
 static void form(struct sb_sched *sched)
 {
     align_ends(sched); /* left padding of the prompts; nothing to move for rows without entries */
-    if (!sched->limits.replace)
-        for (struct sb_seq *seq = sched->oldest; seq; seq = seq->next)
-            if (!sb_seq_is_ready(seq))
-                return; /* the batch starts together */
+    if (!sched->limits.replace && sb_oldest(&sched->residents, SB_FILLING) >= 0)
+        return; /* the batch starts together */
     sb_take_ready(sched);
     sched->n_mixed = sched->round->n_rows;
 }

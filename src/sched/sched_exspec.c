@@ -13,53 +13,20 @@
  * - A row's start and length together must leave room for the round's writes. Where the group's
  *   start does not, the group moves to column 0 before anything is written.
  *
- * Cost: O(W) a round, over lists and one array of counts by length; no sorting.
+ * Cost: what a round of B rows touches; groups are kept by residents.h, and the window is never walked.
  */
 #include "sched/sched.h"
 
 /* Rounds that a ready row may be passed over, in units of the rounds a fair rotation takes. */
 enum { PATIENCE = 4 };
 
-/* Counts the ready residents by length into sched->count; *most: of one length. Returns how many there are. */
-static int32_t count_lengths(struct sb_sched *sched, int32_t *most)
-{
-    int32_t n_ready = 0;
-
-    *most = 0;
-    for (const struct sb_seq *seq = sched->oldest; seq; seq = seq->next)
-        if (sb_seq_is_ready(seq)) {
-            const int32_t n = ++sched->count[seq->n_tokens];
-            if (n > *most)
-                *most = n;
-            n_ready++;
-        }
-    return n_ready;
-}
-
-static void forget_lengths(struct sb_sched *sched)
-{
-    for (const struct sb_seq *seq = sched->oldest; seq; seq = seq->next)
-        sched->count[seq->n_tokens] = 0;
-}
-
-/* The length of the oldest ready resident of which there are `size` of its length; 0: none. */
-static int32_t oldest_group(const struct sb_sched *sched, int32_t size)
-{
-    const struct sb_seq *seq = sched->oldest;
-
-    while (seq && (!sb_seq_is_ready(seq) || sched->count[seq->n_tokens] < size))
-        seq = seq->next;
-    return seq ? seq->n_tokens : 0;
-}
-
 static int starved(const struct sb_sched *sched, int32_t n_ready)
 {
-    const struct sb_seq *seq = sched->oldest;
+    const struct sb_residents *all = &sched->residents;
+    const struct sb_seq *oldest = all->seq[sb_oldest(all, SB_READY)];
     const int32_t rotation = (n_ready + sched->limits.batch - 1) / sched->limits.batch;
 
-    while (seq && !sb_seq_is_ready(seq))
-        seq = seq->next;
-    return seq && sched->n_rounds - seq->last_round > (uint64_t)PATIENCE * (uint64_t)rotation;
+    return sched->n_rounds - oldest->last_round > (uint64_t)PATIENCE * (uint64_t)rotation;
 }
 
 /* The start that most rows of the round have, if a round's writes fit behind it, else 0. */
@@ -84,12 +51,13 @@ static int32_t common_start(struct sb_sched *sched)
 
 static void take_group(struct sb_sched *sched, int32_t length)
 {
+    const struct sb_residents *all = &sched->residents;
     struct sb_round *round = sched->round;
     int32_t start;
 
-    for (struct sb_seq *seq = sched->oldest; seq && round->n_rows < sched->limits.batch; seq = seq->next)
-        if (sb_seq_is_ready(seq) && seq->n_tokens == length)
-            sb_take(sched, seq);
+    for (int32_t at = sb_oldest_alike(all, length); at >= 0 && round->n_rows < sched->limits.batch;
+         at = sb_next_alike(all, at))
+        sb_take(sched, all->seq[at]);
     start = common_start(sched);
     for (int32_t b = 0; b < round->n_rows; b++)
         sched->n_grouped += !sb_align(sched, round->rows[b].seq, start);
@@ -111,13 +79,11 @@ static void take_mixed(struct sb_sched *sched)
 
 static void form(struct sb_sched *sched)
 {
-    const int32_t batch = sched->limits.batch;
-    int32_t most;
-    const int32_t n_ready = count_lengths(sched, &most);
-    const int32_t places = n_ready < batch ? n_ready : batch, size = most < batch ? most : batch;
-    const int32_t length = oldest_group(sched, size);
+    const int32_t batch = sched->limits.batch, n_ready = sb_residents_n_ready(&sched->residents);
+    const int32_t places = n_ready < batch ? n_ready : batch;
+    int32_t size;
+    const int32_t length = sb_residents_group(&sched->residents, &size);
 
-    forget_lengths(sched);
     if (n_ready == 0)
         return;
     if (2 * size >= places && !starved(sched, n_ready))
@@ -127,4 +93,4 @@ static void form(struct sb_sched *sched)
 }
 
 const struct sb_policy sb_policy_exspec = {
-    .name = "exspec", .windowed = 1, .admits = sb_admit_always, .form = form};
+    .name = "exspec", .windowed = 1, .grouped = 1, .admits = sb_admit_always, .form = form};

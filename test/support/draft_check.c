@@ -48,7 +48,10 @@ static int entries_differ(const struct sb_kv *got, const struct sb_seq *seq, con
 
 static int residents_differ(specbatch_pool *pool, char *why, size_t size)
 {
-    for (const struct sb_seq *seq = pool->sched.oldest; seq; seq = seq->next) {
+    const struct sb_residents *all = &pool->sched.residents;
+
+    for (int32_t at = sb_oldest(all, SB_ALL); at >= 0; at = sb_next(all, SB_ALL, at)) {
+        const struct sb_seq *seq = all->seq[at];
         specbatch_pool *fresh;
         int differs;
         if (seq->draft_kv_len == 0)

@@ -1,11 +1,33 @@
-# The real scheduler's time a round over batch size, arithmetic taken out (sched_sim), the queue
-# kept full.
+# The scheduler at scale (sched_sim): its real time a round, the queue kept full, and what the cost model
+# makes of grouping, realignment and queueing.
 load "test/bench/paper/common.gp"
-set title "Scheduling, time a round"
+set multiplot layout 2,2
+set xrange [0.7:6000]
+set xtics (1, 8, 64, 512, 4096)
+line(m, load) = sprintf("< grep -e '^policy,' -e '^%s,[0-9]*,[0-9]*,%s,' %s/sched.csv", m, load, dir)
+full = "mixed,full"
+set key inside left top
+set title "Scheduling, 99 % of rounds"
 set ylabel "microseconds"
 set logscale y
-set xrange [4:8192]
-set xtics (8, 64, 512, 4096)
-full(m) = sprintf("< grep -e '^policy,' -e '^%s,[0-9]*,[0-9]*,full,' %s/sched.csv", m, dir)
-plot for [i=1:5] full(word(methods, i)) using "batch":"sched_us" ls i \
-     title word(methods, i), 2000 lc rgb "#999999" title "2 ms"
+set yrange [0.1:1e6]
+plot for [i=1:4] line(word(methods, i), full) using "batch":"sched_p99_us" ls i title word(methods, i), \
+     2000 lc rgb "#999999" title "2 ms"
+set key right top
+set yrange [*:*]
+set title "Wait in the queue, 99 % of requests, load 0.9"
+set ylabel "reads of the weights"
+plot for [i=1:4] line(word(methods, i), "mixed,0.9") using "batch":"wait_p99" ls i title word(methods, i)
+set title "exspec: rows that met others of their length"
+set ylabel "percent"
+plot line("exspec", full) using "batch":(100.0 * column("group_rate")) ls 3 title "prompts mixed", \
+     line("exspec", "equal,full") using "batch":(100.0 * column("group_rate")) ls 4 title "prompts equal", \
+     line("exspec", "mixed,0.9") using "batch":(100.0 * column("group_rate")) ls 3 dt 2 \
+     title "mixed, load 0.9"
+unset logscale y
+set key left top
+set yrange [0:*]
+set title "Realignment, share of simulated time, queue full"
+plot for [i=2:3] line(word(methods, i), full) using "batch":(100.0 * column("realign_share")) ls i \
+     title word(methods, i)
+unset multiplot

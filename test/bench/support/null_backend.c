@@ -14,7 +14,7 @@ struct sb_device {
 
 struct sb_exec {
     struct null_clock *clock;
-    double weights, column;
+    double c_pass, column;
 };
 
 double null_uniform(struct null_clock *clock)
@@ -54,7 +54,7 @@ static int32_t exec_create(struct sb_exec **out, struct sb_device *device, const
     (void)mem, (void)n_threads, (void)limits;
     if (!exec)
         return sb_fail(SPECBATCH_E_NOMEM, "no memory");
-    *exec = (struct sb_exec){device->clock, sibling ? costs->draft_weights : costs->target_weights,
+    *exec = (struct sb_exec){device->clock, sibling ? costs->c_draft : costs->c_verify,
                              sibling ? costs->draft_column : costs->target_column};
     *out = exec;
     return SPECBATCH_OK;
@@ -96,7 +96,7 @@ static void embed(struct sb_exec *exec, float *x, const struct sb_weight *table,
     const double work = (double)pass->n_tokens / exec->clock->costs.ridge;
 
     (void)x, (void)table;
-    exec->clock->now += exec->weights * (work > 1.0 ? work : 1.0);
+    exec->clock->now += exec->c_pass * (work > 1.0 ? work : 1.0);
 }
 
 static void norm(struct sb_exec *exec, void *h, float *x, const float *y, const float *y_weight,
@@ -151,8 +151,9 @@ static void realign(struct sb_exec *exec, void *planes, const struct sb_realign 
 {
     (void)planes;
     for (int32_t i = 0; i < realign->n_seqs; i++) {
-        exec->clock->now += exec->column * realign->len[i];
-        exec->clock->moving += exec->column * realign->len[i];
+        const double bytes = exec->column * realign->len[i];
+        exec->clock->moved += bytes;
+        exec->clock->now += exec->clock->costs.c_realign * bytes;
     }
 }
 

@@ -3,12 +3,12 @@
  * a clock of its own that passes and moves advance by a cost model, and what a row gets accepted comes from a
  * seeded generator.
  *
- *   a pass    weights * max(1, tokens / ridge)     the weights are read once; beyond `ridge` tokens
+ *   a pass    c_pass * max(1, tokens / ridge)      the weights are read once; beyond `ridge` tokens
  *                                                  arithmetic binds
- *   a move    column * columns moved
+ *   a move    c_realign * bytes moved              a row's columns, of each model's cache
  *
- * The unit is one read of the target's weights. Tokens are all 0; a model has no weights and never ends a
- * sequence.
+ * c_pass is the target's c_verify or the draft's c_draft. Tokens are all 0; a model has no weights and never
+ * ends a sequence.
  */
 #ifndef BENCH_NULL_BACKEND_H
 #define BENCH_NULL_BACKEND_H
@@ -16,12 +16,14 @@
 #include "model/model.h"
 
 struct null_costs {
-    double target_weights, draft_weights, target_column, draft_column, ridge, acceptance;
+    double c_verify, c_draft, ridge;
+    double c_realign, target_column, draft_column; /* columns: bytes */
+    double acceptance;
 };
 
 struct null_clock {
     struct null_costs costs;
-    double now, moving; /* time so far; of it spent moving rows */
+    double now, moved; /* time so far; bytes moved */
     uint64_t random;
 };
 
