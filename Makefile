@@ -252,10 +252,15 @@ check-cudasim: $(SIM_TEST) $(SIM_CHECKED) ## the CUDA backend and kernels on a s
 	$(Q)for t in $(SIM_CHECKED); do $$t || exit 1; done
 	$(Q)B=$(B) sh test/check_cudasim.sh
 # On a machine with a GPU. Programs are those of the simulator, linked with the real runtime; models go through the module.
-GPU_TEST := $(addprefix $(B)/gpu/,test_goldens experiments)
+GPU_KERNELS := $(addprefix $(B)/gpu/,test_cuda_kernels test_cuda_attention test_cuda_mma)
+GPU_TEST := $(addprefix $(B)/gpu/,test_goldens experiments) $(GPU_KERNELS)
 $(B)/gpu/test_%: test/cuda/test_%.c $(CUDA_SUP) $(B)/internal.a
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(LINK_TEST) $< $(CUDA_SUP) $(B)/internal.a $(LDFLAGS) $(SB_LIBS) -o $@
+$(GPU_KERNELS): $(B)/gpu/%: test/%.c $(CUOBJ) $(B)/internal.a
+	@mkdir -p $(@D); echo "  TEST $<"
+	$(Q)$(LINK_TEST) -isystem $(CUDA_HOME)/include -c $< -o $@.o
+	$(Q)$(CXX) $@.o $(CUOBJ) $(B)/internal.a -Wl,-rpath,$(CUDA_HOME)/lib64 $(LDFLAGS) $(SB_LIBS) $(CUDA_LIBS) -o $@
 $(B)/gpu/experiments: test/cuda/experiments.c $(CUOBJ)
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(LINK_TEST) -isystem $(CUDA_HOME)/include -c $< -o $@.o

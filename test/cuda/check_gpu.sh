@@ -33,14 +33,17 @@ part() {
     say "     $(($(date +%s) - began)) s"
 }
 export B SB_TEST_DEVICE=cuda
-part 30 "the module finds the device" "$B/test/test_cuda_backend" the_module
-part 60 "goldens: f32 reference and 16 bit (E4)" "$B/gpu/test_goldens"
-part 150 "products (E1 E2 E3)" "$B/gpu/experiments"
-part 90 "contract, f32 reference class (E5)" "$B/test/test_contract"
-part 120 "contract, 16-bit class (E5)" env SB_TEST_COMPUTE=16bit "$B/test/test_contract"
+part 20 "the module finds the device" "$B/test/test_cuda_backend" the_module
+for kernels in kernels attention mma; do
+    part 20 "kernels against the CPU's: $kernels" "$B/gpu/test_cuda_$kernels"
+done
+part 45 "goldens: f32 reference and 16 bit (E4)" "$B/gpu/test_goldens"
+part 120 "products (E1 E2 E3)" "$B/gpu/experiments"
+part 80 "contract, f32 reference class (E5)" "$B/test/test_contract"
+part 100 "contract, 16-bit class (E5)" env SB_TEST_COMPUTE=16bit "$B/test/test_contract"
 if command -v compute-sanitizer >/dev/null 2>&1; then
-    part 60 "compute-sanitizer memcheck" compute-sanitizer --error-exitcode 9 "$B/gpu/test_goldens" 16_bit
-    part 60 "compute-sanitizer racecheck" compute-sanitizer --tool racecheck --error-exitcode 9 "$B/gpu/test_goldens" f32
+    part 50 "compute-sanitizer memcheck" compute-sanitizer --error-exitcode 9 "$B/gpu/test_goldens" 16_bit
+    part 50 "compute-sanitizer racecheck" compute-sanitizer --tool racecheck --error-exitcode 9 "$B/gpu/test_goldens" f32
 else
     say "SKIP compute-sanitizer: not installed"
 fi
