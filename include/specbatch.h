@@ -338,7 +338,8 @@ SPECBATCH_API int32_t specbatch_pool_bytes(uint64_t *bytes, specbatch_model *tar
  * added tokens may differ). The pool takes its own references. All cache memory is taken here, in one
  * allocation for each cache. options: NULL or a struct, copied; callbacks and their user pointers must
  * outlive the pool.
- * E_INVALID, E_OPTIONS, E_NOMEM, E_BUDGET, E_VOCAB, E_NO_DEVICE. Thread: any. Since 0.1.
+ * E_INVALID, E_OPTIONS, E_NOMEM, E_BUDGET, E_VOCAB, E_NO_DEVICE, E_UNSUPPORTED (the device cannot run the model's
+ * heads). Thread: any. Since 0.1.
  */
 SPECBATCH_API int32_t specbatch_pool_create(specbatch_pool **out, specbatch_model *target, specbatch_model *draft,
                                             const specbatch_pool_options *options);

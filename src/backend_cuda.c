@@ -66,6 +66,25 @@ static int32_t prepare_device(struct sb_device *device, const struct sb_exec_lim
     return rc;
 }
 
+/* Whether the device can run the 16-bit class's attention over heads of this size. */
+static int32_t check_attention(const struct sb_device *device, int32_t head_dim)
+{
+    const int needed = sb_cuda_attend_shared(head_dim);
+    int available = 0;
+    const cudaError_t error =
+        cudaDeviceGetAttribute(&available, cudaDevAttrMaxSharedMemoryPerBlockOptin, device->index);
+
+    if (device->type == SB_F32)
+        return SPECBATCH_OK;
+    if (needed == 0)
+        return sb_fail(SPECBATCH_E_UNSUPPORTED, "CUDA: heads of %d columns, 256 is the most", (int)head_dim);
+    if (error == cudaSuccess && available < needed)
+        return sb_fail(SPECBATCH_E_UNSUPPORTED,
+                       "CUDA: attention over heads of %d columns takes %d bytes of shared memory a block, this device "
+                       "has %d", (int)head_dim, needed, available);
+    return sb_cuda_status(device, error, "shared memory of the device", 0);
+}
+
 static int32_t exec_create(struct sb_exec **out, struct sb_device *device, const struct sb_mem *mem,
                            int32_t n_threads, const struct sb_exec_limits *limits, struct sb_exec *sibling)
 {
@@ -79,6 +98,7 @@ static int32_t exec_create(struct sb_exec **out, struct sb_device *device, const
     exec->mem = *mem;
     exec->device = device;
     exec->queue = sibling ? sibling->queue : &exec->own;
+    SB_TRY(check_attention(device, limits->max_head_dim));
     SB_TRY(prepare_device(device, limits));
     if (!sibling)
         SB_TRY(sb_cuda_status(device, cudaStreamCreateWithFlags(&exec->own.stream, cudaStreamNonBlocking),

@@ -206,7 +206,7 @@ static void test_events(void)
 
 static void test_machine(void)
 {
-    struct cudasim_machine machine = {1, 13000, 9, 0, 132, 1 << 20};
+    struct cudasim_machine machine = {1, 13000, 9, 0, 132, 1 << 20, 0};
     struct cudaDeviceProp properties;
     size_t available, all;
     void *dev;

@@ -721,6 +721,15 @@ template <enum sb_dtype TYPE> cudaError_t launch_type(const attend_args &a, int 
 
 } // namespace
 
+int sb_cuda_attend_shared(int32_t head_dim)
+{
+    if (head_dim <= 64)
+        return attend_shape<SB_BF16, 64, 4>::SHARED;
+    if (head_dim <= 128)
+        return attend_shape<SB_BF16, 128, 4>::SHARED;
+    return head_dim <= 256 ? (int)attend_shape<SB_BF16, 256, 2>::SHARED : 0;
+}
+
 size_t sb_cuda_attend_scratch(enum sb_dtype type, const struct sb_exec_limits *limits)
 {
     const size_t tokens =

@@ -51,6 +51,8 @@ cudaError_t sb_cuda_attend_reference(float *y, const float *qkv, const struct sb
 /* backend attend, 16 bit: y [m, ld(heads * head_dim)] of `type`, padding zeroed. Splits of a fixed number of keys
  * counted from position 0; the number of splits a query merges is a function of its own position; partial results are
  * merged in ascending order. head_dim 64 and 128 on mma, any other up to 256 right. */
+/* Bytes of shared memory that its blocks need at most for heads of this size; 0: it has no kernel for them. */
+int sb_cuda_attend_shared(int32_t head_dim);
 cudaError_t sb_cuda_attend_mma(void *y, enum sb_dtype type, const float *qkv, const struct sb_attention *attention,
                                const struct sb_pass *pass, void *scratch, cudaStream_t stream);
 

@@ -47,9 +47,9 @@ static int32_t open_on(specbatch_model **out, const char *path, int32_t compute)
 static void test_what_is_missing_is_named(void)
 {
     static const struct { struct cudasim_machine machine; int32_t code; const char *part; } cases[] = {
-        {{1, 0, 9, 0, 132, (size_t)1 << 30}, SPECBATCH_E_NO_DEVICE, "driver is not"},
-        {{0, 13000, 9, 0, 132, (size_t)1 << 30}, SPECBATCH_E_NO_DEVICE, "a device is not"},
-        {{1, 13000, 7, 5, 40, (size_t)1 << 30}, SPECBATCH_E_UNSUPPORTED, "7.5, 8.0 is the least"},
+        {{1, 0, 9, 0, 132, (size_t)1 << 30, 0}, SPECBATCH_E_NO_DEVICE, "driver is not"},
+        {{0, 13000, 9, 0, 132, (size_t)1 << 30, 0}, SPECBATCH_E_NO_DEVICE, "a device is not"},
+        {{1, 13000, 7, 5, 40, (size_t)1 << 30, 0}, SPECBATCH_E_UNSUPPORTED, "7.5, 8.0 is the least"},
     };
     specbatch_model *model;
 
@@ -68,7 +68,7 @@ static void test_what_is_missing_is_named(void)
 
 static void test_a_model_that_does_not_fit(void)
 {
-    const struct cudasim_machine small = {1, 13000, 9, 0, 132, 300000};
+    const struct cudasim_machine small = {1, 13000, 9, 0, 132, 300000, 0};
     specbatch_model *model;
 
     cudasim_configure(&small);
@@ -79,6 +79,25 @@ static void test_a_model_that_does_not_fit(void)
     cudasim_configure(NULL);
     CHECK_INT(rc, SPECBATCH_E_NOMEM);
     CHECK(says);
+    CHECK(is_clean());
+}
+
+static void test_heads_that_do_not_fit(void)
+{
+    const struct cudasim_machine small = {1, 13000, 8, 6, 84, (size_t)1 << 30, 80 << 10};
+    specbatch_model *model;
+    specbatch_pool *pool = NULL;
+
+    cudasim_configure(&small);
+    CHECK_OK(open_on(&model, "test/data/models/long_qwen3_hd128_bf16", SPECBATCH_COMPUTE_BF16));
+    CHECK_ERROR(specbatch_pool_create(&pool, model, NULL, NULL), SPECBATCH_E_UNSUPPORTED,
+                "attention over heads of 128 columns takes 101");
+    specbatch_model_close(model);
+    CHECK_OK(open_on(&model, "test/data/models/long_qwen3_hd128_bf16", SPECBATCH_COMPUTE_F32));
+    CHECK_OK(specbatch_pool_create(&pool, model, NULL, NULL));
+    specbatch_pool_free(pool);
+    specbatch_model_close(model);
+    cudasim_configure(NULL);
     CHECK(is_clean());
 }
 
@@ -310,6 +329,7 @@ static void test_a_cublas_of_other_bits_is_refused(void)
 TEST_BEGIN
     RUN(test_what_is_missing_is_named);
     RUN(test_a_model_that_does_not_fit);
+    RUN(test_heads_that_do_not_fit);
     RUN(test_a_draft_elsewhere);
     RUN(test_rounds_are_recorded_and_replayed);
     RUN(test_two_pools_take_turns);

@@ -51,6 +51,7 @@ struct cudasim_machine {
     int major, minor;    /* compute capability */
     int multiprocessors;
     size_t memory;       /* bytes of the device; at most 32 GiB can really be taken */
+    int shared;          /* bytes of shared memory a block may ask for; 0: 227 KiB */
 };
 
 /* The default: one device of compute capability 9.0 with 16 GiB. Call it with nothing allocated. NULL: the

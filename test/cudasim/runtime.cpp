@@ -52,8 +52,8 @@ namespace cudasim {
 std::recursive_mutex big_lock;
 
 static const size_t REGION = (size_t)32 << 30, GRAIN = 256, GAP = 256, LONG_QUEUE = 20000;
-static const int SHARED_DEFAULT = 48 << 10, SHARED_MOST = 227 << 10;
-static const cudasim_machine default_machine = {1, 13000, 9, 0, 132, (size_t)16 << 30};
+static const int SHARED_DEFAULT = 48 << 10;
+static const cudasim_machine default_machine = {1, 13000, 9, 0, 132, (size_t)16 << 30, 227 << 10};
 
 static cudasim_machine machine = default_machine;
 static cudaError_t sticky, last; /* last: what the next cudaGetLastError returns */
@@ -328,6 +328,8 @@ void cudasim_configure(const struct cudasim_machine *wanted)
 {
     CUDASIM_LOCK;
     machine = wanted ? *wanted : default_machine;
+    if (machine.shared == 0)
+        machine.shared = default_machine.shared;
     cudasim_recover();
 }
 
@@ -460,7 +462,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
     snprintf(p->name, sizeof p->name, "Simulated GPU");
     p->totalGlobalMem = machine.memory;
     p->sharedMemPerBlock = SHARED_DEFAULT;
-    p->sharedMemPerBlockOptin = SHARED_MOST;
+    p->sharedMemPerBlockOptin = machine.shared;
     p->sharedMemPerMultiprocessor = 228 << 10;
     p->reservedSharedMemPerBlock = 1 << 10;
     p->regsPerBlock = p->regsPerMultiprocessor = 65536;
@@ -919,7 +921,7 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute at
     CUDASIM_LOCK;
     READY;
     if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
-        REFUSE_IF(value < 0 || value > SHARED_MOST, cudaErrorInvalidValue);
+        REFUSE_IF(value < 0 || value > machine.shared, cudaErrorInvalidValue);
         shared_limit[function] = value;
     }
     return cudaSuccess;
