@@ -28,7 +28,7 @@ enum { KEYS = 4, SHARE = 1 };
 #else
 enum { KEYS = 1, SHARE = 1 };
 #endif
-enum { WIDE = 4 }; /* groups of 16 elements of v that run together */
+enum { WIDE = 4 }; /* groups of 16 elements of v that run together at most */
 
 /* The queries of a block that share a kv head, and their state between tiles. */
 struct queries {
@@ -40,36 +40,42 @@ struct queries {
     float weight[QUERIES][TILE]; /* scores, then weights of the current tile */
 };
 
-/* out[i] = 16 partial sums of q and key i, of up to 16 keys; the rest zero. keys [n, head_dim] */
+/* out[i] = 16 partial sums of q and key i, of up to 16 keys; the rest zero. keys [n, head_dim]. A row is addressed from
+ * the first of its four: sixteen pointers would not fit the registers. */
 static inline __attribute__((always_inline)) void
 partial_dots(v16 out[V16], const float *q, const float *keys, int64_t n, const int64_t head_dim)
 {
+    const int64_t rest = head_dim % V16, whole = head_dim - rest;
     int64_t i = 0, d;
 
     for (; i + KEYS <= n; i += KEYS) {
-        const float *key = keys + i * head_dim;
+        const float *four[(KEYS + 3) / 4];
         v16 acc[KEYS];
         for (int c = 0; c < KEYS; c++)
             acc[c] = v_set1(0.0f);
-        for (d = 0; d + V16 <= head_dim; d += V16) {
+        for (int c = 0; c < KEYS; c += 4)
+            four[c / 4] = keys + (i + c) * head_dim;
+        for (d = 0; d < whole; d += V16) {
             v16 a = v_load(q + d);
             for (int c = 0; c < KEYS; c++)
-                acc[c] = v_fma(a, v_load(key + c * head_dim + d), acc[c]);
+                acc[c] = v_fma(a, v_load(four[c / 4] + c % 4 * head_dim), acc[c]);
+            for (int c = 0; c < KEYS; c += 4)
+                four[c / 4] += V16;
         }
-        if (d < head_dim) {
-            v16 a = v_load_n(q + d, head_dim - d);
+        if (rest) {
+            v16 a = v_load_n(q + d, rest);
             for (int c = 0; c < KEYS; c++)
-                acc[c] = v_fma(a, v_load_n(key + c * head_dim + d, head_dim - d), acc[c]);
+                acc[c] = v_fma(a, v_load_n(four[c / 4] + c % 4 * head_dim, rest), acc[c]);
         }
         for (int c = 0; c < KEYS; c++)
             out[i + c] = acc[c];
     }
     for (; i < n; i++) {
         v16 acc = v_set1(0.0f);
-        for (d = 0; d + V16 <= head_dim; d += V16)
+        for (d = 0; d < whole; d += V16)
             acc = v_fma(v_load(q + d), v_load(keys + i * head_dim + d), acc);
-        if (d < head_dim)
-            acc = v_fma(v_load_n(q + d, head_dim - d), v_load_n(keys + i * head_dim + d, head_dim - d), acc);
+        if (rest)
+            acc = v_fma(v_load_n(q + d, rest), v_load_n(keys + i * head_dim + d, rest), acc);
         out[i] = acc;
     }
     for (; i < V16; i++)
@@ -124,50 +130,54 @@ static void tile_softmax(struct queries *qs, int i, int64_t n, int64_t head_dim)
         v_store_n(qs->y[i] + d, v_mul(v_load_n(qs->y[i] + d, head_dim - d), factor), head_dim - d);
 }
 
-/* For `share` queries from i on: y[d .. d + 16 groups) += chain over the tile's first n values.
- * values [n, head_dim] */
+/* Element group g of `groups`: the last has `rest` elements. */
+static inline __attribute__((always_inline)) v16 load_group(const float *from, const int g, const int groups,
+                                                            int64_t rest)
+{
+    return g + 1 < groups || rest == V16 ? v_load(from + g * V16) : v_load_n(from + g * V16, rest);
+}
+
+/* For `share` queries from i on: their `groups` groups of y from d on += chain over the tile's first n values. A chain
+ * waits for itself at every step: share * groups of them run together. values [n, head_dim] */
 static inline __attribute__((always_inline)) void add_values(struct queries *qs, int i, const float *values,
                                                              int64_t d, int64_t n, int64_t head_dim,
-                                                             const int share, const int groups)
+                                                             const int share, const int groups, int64_t rest)
 {
     v16 acc[SHARE][WIDE];
 
     for (int s = 0; s < share; s++)
         for (int g = 0; g < groups; g++)
-            acc[s][g] = v_load(qs->y[i + s] + d + g * V16);
+            acc[s][g] = load_group(qs->y[i + s] + d, g, groups, rest);
     for (int64_t j = 0; j < n; j++) {
         v16 v[WIDE];
         for (int g = 0; g < groups; g++)
-            v[g] = v_load(values + j * head_dim + d + g * V16);
+            v[g] = load_group(values + j * head_dim + d, g, groups, rest);
         for (int s = 0; s < share; s++)
             for (int g = 0; g < groups; g++)
                 acc[s][g] = v_fma(v_set1(qs->weight[i + s][j]), v[g], acc[s][g]);
     }
     for (int s = 0; s < share; s++)
         for (int g = 0; g < groups; g++)
-            v_store(qs->y[i + s] + d + g * V16, acc[s][g]);
+            v_store_n(qs->y[i + s] + d + g * V16, acc[s][g], g + 1 < groups ? V16 : rest);
 }
 
-/* The last head_dim % 16 elements. */
-static void add_values_rest(struct queries *qs, int i, const float *values, int64_t d, int64_t n,
-                            int64_t head_dim)
-{
-    v16 acc = v_load_n(qs->y[i] + d, head_dim - d);
-    for (int64_t j = 0; j < n; j++)
-        acc = v_fma(v_set1(qs->weight[i][j]), v_load_n(values + j * head_dim + d, head_dim - d), acc);
-    v_store_n(qs->y[i] + d, acc, head_dim - d);
-}
-
-static void add_values_alone(struct queries *qs, int i, const float *values, int64_t n, int64_t head_dim)
+/* All elements of `share` queries. The groups' number is a constant in each call, so that they stay in registers. */
+static inline __attribute__((always_inline)) void add_all_values(struct queries *qs, int i, const float *values,
+                                                                 int64_t n, int64_t head_dim, const int share)
 {
     int64_t d = 0;
 
     for (; d + WIDE * V16 <= head_dim; d += WIDE * V16)
-        add_values(qs, i, values, d, n, head_dim, 1, WIDE);
-    for (; d + V16 <= head_dim; d += V16)
-        add_values(qs, i, values, d, n, head_dim, 1, 1);
-    if (d < head_dim)
-        add_values_rest(qs, i, values, d, n, head_dim);
+        add_values(qs, i, values, d, n, head_dim, share, WIDE, V16);
+    const int64_t left = head_dim - d, rest = (left + V16 - 1) % V16 + 1;
+    if (left > 3 * V16)
+        add_values(qs, i, values, d, n, head_dim, share, 4, rest);
+    else if (left > 2 * V16)
+        add_values(qs, i, values, d, n, head_dim, share, 3, rest);
+    else if (left > V16)
+        add_values(qs, i, values, d, n, head_dim, share, 2, rest);
+    else if (left > 0)
+        add_values(qs, i, values, d, n, head_dim, share, 1, rest);
 }
 
 /* Keys of the tile that query i sees. */
@@ -187,12 +197,11 @@ static void tile_values(struct queries *qs, int64_t first_key, const float *valu
         int together = 1;
         while (together < SHARE && i + together < qs->n && keys_seen(qs, i + together, first_key) == n)
             together++;
-        if (together == SHARE && SHARE > 1 && head_dim % (WIDE * V16) == 0) {
-            for (int64_t d = 0; d < head_dim; d += WIDE * V16)
-                add_values(qs, i, values, d, n, head_dim, SHARE, WIDE);
+        if (together == SHARE) {
+            add_all_values(qs, i, values, n, head_dim, SHARE);
             i += SHARE;
         } else {
-            add_values_alone(qs, i, values, n, head_dim);
+            add_all_values(qs, i, values, n, head_dim, 1);
             i++;
         }
     }
