@@ -293,12 +293,14 @@ build/bench/draft: | $(B)/test/bench/make_checkpoint
 PAPER_DIR     := build/paper$(if $(QUICK),-quick)
 PAPER_PROMPTS := $(if $(FULL),../shared/data/prompts/spec_bench.jsonl,test/data/prompts/spec_bench_60.jsonl)
 PAPER_ARGS     = --out $(PAPER_DIR) --prompts $(PAPER_PROMPTS) $(if $(QUICK),--quick)
-paper: $(B)/test/bench/paper $(B)/test/bench/paper_faults $(B)/test/bench/sched_sim ## the paper's tables and figures into docs/results.md (QUICK=1, FULL=1)
+PAPER_PROGRAMS = $(addprefix $(B)/test/bench/,sched_sim paper_faults paper pairs make_checkpoint)
+paper: $(PAPER_PROGRAMS)          ## the paper's tables and figures into docs/results.md (QUICK=1, FULL=1)
 	@command -v gnuplot >/dev/null || { echo "paper: gnuplot is missing; make setup-paper installs it"; exit 1; }
 	$(Q)mkdir -p $(PAPER_DIR) && rm -f $(PAPER_DIR)/*
 	$(Q)$(B)/test/bench/sched_sim $(if $(QUICK),--quick) $(PAPER_DIR)/sched.csv
 	$(Q)$(B)/test/bench/paper_faults $(PAPER_ARGS)
 	$(Q)$(B)/test/bench/paper $(PAPER_ARGS)
+	$(Q)sh test/bench/pairs.sh $(B)/test/bench --out $(PAPER_DIR) $(if $(QUICK),--quick)
 	$(Q)$(MAKE) --no-print-directory paper-report
 # Draws and writes again from the CSV files that are there.
 paper-report:

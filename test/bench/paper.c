@@ -28,8 +28,12 @@ static struct cell cell_of(const char *policy, int32_t batch, int32_t draft_len,
 {
     const int32_t number = specbatch_policy_by_name(policy);
 
-    return (struct cell){policy,  number, batch, window, number == SPECBATCH_POLICY_PLAIN ? -1 : draft_len,
-                         max_new, 0};
+    return (struct cell){.method = policy,
+                         .policy = number,
+                         .batch = batch,
+                         .window = window,
+                         .draft_len = number == SPECBATCH_POLICY_PLAIN ? -1 : draft_len,
+                         .max_new = max_new};
 }
 
 /* Runs a cell and writes its line. */
