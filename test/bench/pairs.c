@@ -17,8 +17,8 @@
  * same luck. Rejected: a callback, as of a user's own draft (bench_gpu has it). It is free, and the draft's
  * cost would have to be added on paper.
  *
- * CSV: pairs.csv, a line for plain@B (accept 0) and for each policy, acceptance and batch, as study.h has
- * it.
+ * Writes pairs.csv, a line for plain@B (accept 0) and for each policy, acceptance and batch as study.h has it,
+ * and pairs.txt, the machine's facts.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -28,6 +28,7 @@
 #include "examples/support/args.h"
 #include "examples/support/support.h"
 #include "sched/pool.h"
+#include "support/machine.h"
 #include "support/study.h"
 
 enum { DRAFT_LEN = 5, N_REQUESTS = 16, MIN_PROMPT = 16, MAX_PROMPT = 32, MAX_NEW = 32 };
@@ -191,8 +192,19 @@ static int measure_pair(struct study *study, FILE *csv, const char *dir, const c
     return ok;
 }
 
+static int write_facts(const struct study *study, const struct machine_watch *watch)
+{
+    FILE *out = machine_facts(watch, study->out_dir, "pairs");
+
+    if (!out)
+        return 0;
+    fprintf(out, "quick\t%d\n", (int)study->quick);
+    return fclose(out) == 0;
+}
+
 int main(int argc, char **argv)
 {
+    const struct machine_watch watch = machine_watch();
     struct study study = {.out_dir = "build/paper"};
     const char *dir = "build/bench/pairs";
     const struct ex_option options[] = {
@@ -213,5 +225,6 @@ int main(int argc, char **argv)
         return EX_USAGE;
     for (int i = 0; ok && i < N_PAIRS; i++)
         ok = measure_pair(&study, csv, dir, pairs[i]);
+    ok = ok && write_facts(&study, &watch);
     return fclose(csv) == 0 && ok ? EX_OK : EX_FAILED;
 }
