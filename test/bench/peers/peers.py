@@ -41,7 +41,11 @@ def arguments():
     parser.add_argument("--paper-code", metavar="DIR", help="a checkout of eBay/spec_dec")
     parser.add_argument("--only", metavar="NAME,...", help="of: " + ", ".join(PEERS))
     parser.add_argument("--out", default="build/paper")
-    return parser.parse_args()
+    parser.add_argument("--quick", action="store_true", help="few prompts and tokens: tries the pipeline")
+    args = parser.parse_args()
+    if args.quick:
+        args.limit, args.max_new = 4, 24
+    return args
 
 
 # ------------------------------------------------------------------------------------------------ the job
@@ -162,7 +166,8 @@ def write_facts(args, work, missing, before):
     others = (busy_seconds() - before[1] - (own_seconds() - before[2])) / wall / os.cpu_count()
     facts = {"machine": processor(), "date": datetime.datetime.now(datetime.timezone.utc).date(),
              "others": "%.1f" % max(0.0, 100 * others), "prompts": len(work["prompts"]), "max_new": args.max_new,
-             "draft_len": args.draft_len, "threads": args.threads, "minutes": "%.1f" % (wall / 60)}
+             "draft_len": args.draft_len, "threads": args.threads, "quick": int(args.quick),
+             "minutes": "%.1f" % (wall / 60)}
     with open(os.path.join(args.out, "peers.txt"), "w", encoding="utf-8") as file:
         for name, value in facts.items():
             print(name, value, sep="\t", file=file)
