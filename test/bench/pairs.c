@@ -2,12 +2,12 @@
  * Shape-true pairs: what a batch, a policy and an acceptance make of the paper's geometries, without its
  * weights.
  *
- *   pairs --dir DIR [--out DIR] [--threads N] [--quick]        DIR/NAME-target, DIR/NAME-draft (shapes.sh)
+ *   pairs [--dir DIR] [--out DIR] [--threads N] [--quick]      DIR/NAME-target, DIR/NAME-draft (shapes.sh)
  *
  * Speed depends on shapes; acceptance, on weights, and random ones agree with nobody. So it is set: an oracle
  * proposes what a plain run generated, each token with probability a, else a wrong one. It stands on the
- * draft model, not in its place: the model runs all its passes, and what it proposed is overwritten before the
- * target looks.
+ * draft model, not in its place: the model runs all its passes, and what it proposed is overwritten before
+ * the target looks.
  *
  *      prepare   the model's own; then the oracle's proposals into the round's host block
  *      issue     the model's own; then that block once more to the device, over the model's selections
@@ -17,8 +17,8 @@
  * same luck. Rejected: a callback, as of a user's own draft (bench_gpu has it). It is free, and the draft's
  * cost would have to be added on paper.
  *
- * Writes pairs.csv, a line for plain@B (accept 0) and for each policy, acceptance and batch as study.h has it,
- * and pairs.txt, the machine's facts.
+ * Writes pairs.csv, a line for plain@B (accept 0) and for each policy, acceptance and batch as study.h has
+ * it, and pairs.txt, the machine's facts.
  */
 #include <inttypes.h>
 #include <stdlib.h>

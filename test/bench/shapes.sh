@@ -1,10 +1,11 @@
-# The shapes of the paper's three pairs, to be sourced: `make bench-gpu` takes them whole, `make paper` scaled down.
+# The shapes of the paper's three pairs, to be sourced: `make bench-gpu` takes them whole, `make paper` small.
 #
 #   checkpoint MAKER DIR MODEL [WIDTH DEPTH]    random weights of MODEL in DIR, unless they are there
 #
-# Scaled: hidden and intermediate size and all attention heads together by WIDTH, layers by DEPTH, the vocabulary by
-# WIDTH * DEPTH, so that layers, output head and thereby the draft's cost keep their proportions: every model has
-# 1 / (WIDTH^2 * DEPTH) of its weights. Only what cannot be divided is rounded up: heads (with smaller ones) and a layer.
+# Scaled: hidden and intermediate size and all attention heads together by WIDTH, layers by DEPTH, the
+# vocabulary by WIDTH * DEPTH, so that layers, output head and thereby the draft's cost keep their
+# proportions: every model has 1 / (WIDTH^2 * DEPTH) of its weights. What cannot be divided is rounded up:
+# heads (smaller ones, then), and the last layer.
 
 #             arch  hidden inter layers heads kv head_dim vocab tied
 shape_of() {
@@ -36,8 +37,9 @@ checkpoint() (
     shape=$(shape_of "$3") || exit 1
     set -- $shape
     heads=$((($5 + width - 1) / width)) kv=$((($6 + width - 1) / width)) layers=$(($4 / depth))
-    rm -rf "$dir" "$dir.part" && mkdir -p "$dir.part" && "$maker" "$dir.part" --arch "$1" --hidden $(($2 / width)) --inter $(($3 / width)) \
-        --layers $((layers > 0 ? layers : 1)) --heads $heads --kv-heads $kv --head-dim $(($5 * $7 / width / heads)) \
+    rm -rf "$dir" "$dir.part" && mkdir -p "$dir.part" && "$maker" "$dir.part" --arch "$1" \
+        --hidden $(($2 / width)) --inter $(($3 / width)) --layers $((layers > 0 ? layers : 1)) \
+        --heads $heads --kv-heads $kv --head-dim $(($5 * $7 / width / heads)) \
         --vocab $(($8 / width / depth)) --context 4096 --dtype bf16 $9 &&
         mv "$dir.part" "$dir"
 )

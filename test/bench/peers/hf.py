@@ -1,8 +1,8 @@
 """Transformers: generate() plain on left-padded batches, and assisted, which it has for batch 1 only.
 
-f32, its default attention. A batch runs until its longest row ends: generate() cannot replace a finished row.
-num_assistant_tokens is held at K and the confidence threshold at 0, so that it drafts as everybody else here does; its
-defaults adapt both.
+f32, its default attention. A batch runs until its longest row ends: generate() cannot replace a finished
+row. num_assistant_tokens is held at K and the confidence threshold at 0, so that it drafts as everybody
+else here does; its defaults adapt both.
 """
 import job
 
@@ -29,13 +29,15 @@ def program(work):
         pad = [width - len(ids) for ids in batch]
         ids = torch.tensor([[work.eos[0]] * n + row for n, row in zip(pad, batch)])
         mask = torch.tensor([[0] * n + [1] * len(row) for n, row in zip(pad, batch)])
-        out = target.generate(input_ids=ids, attention_mask=mask, max_new_tokens=work.max_new, do_sample=False,
-                              pad_token_id=work.eos[0], **options)
+        out = target.generate(input_ids=ids, attention_mask=mask, max_new_tokens=work.max_new,
+                              do_sample=False, pad_token_id=work.eos[0], **options)
         return out[:, width:].tolist()
 
     def run(method, batch, note="", **options):
-        work.measure({"peer": "Transformers", "version": version, "method": method, "batch": batch},
-                     lambda: [row for part in work.batches_of(batch) for row in generate(part, **options)], note)
+        def outputs():
+            return [row for part in work.batches_of(batch) for row in generate(part, **options)]
+        work.measure({"peer": "Transformers", "version": version, "method": method, "batch": batch}, outputs,
+                     note)
 
     generate(work.ids[:1])
     for batch in work.batches:

@@ -14,10 +14,10 @@ def program(work):
             file.writelines(json.dumps({"ids": ids}) + "\n" for ids in work.ids)
 
         def generate(policy, batch):
-            subprocess.run([work.generate, "--target", work.target, "--draft", work.draft, "--prompts", prompts,
-                            "--output", out, "--stats", stats, "--policy", policy, "--batch", str(batch),
-                            "--draft-len", str(work.draft_len), "--max-new", str(work.max_new),
-                            "--threads", str(work.threads)], check=True)
+            subprocess.run([work.generate, "--target", work.target, "--draft", work.draft,
+                            "--prompts", prompts, "--output", out, "--stats", stats,
+                            "--policy", policy, "--batch", str(batch), "--draft-len", str(work.draft_len),
+                            "--max-new", str(work.max_new), "--threads", str(work.threads)], check=True)
             with open(stats, encoding="utf-8") as file:
                 totals.update(json.load(file))
             with open(out, encoding="utf-8") as file:

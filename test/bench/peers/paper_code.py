@@ -1,10 +1,10 @@
-"""The paper's own code (Batch Speculative Decoding Done Right, eBay/spec_dec), from a checkout that the user has.
+"""The paper's own code (Batch Speculative Decoding Done Right, eBay/spec_dec), from a checkout the user has.
 
-Its functions are called as its verification_benchmark.py calls them, in f32 on this machine's processors. Three things
-are lent to it, none in its files: torch.cuda.synchronize, which it calls many times a round, does nothing here; a pad
-token of its own, since with pad = eos every padded row counts as finished; and a decode() that writes ids, since it
-returns text. It needs transformers 4.51.3, whose cache it is written for. It takes no ids; prompts are not truncated.
-Its seconds are its own: decoding without tokenisation.
+Its functions are called as its verification_benchmark.py calls them, in f32 on this machine's processors.
+Three things are lent to it, none in its files: torch.cuda.synchronize, which it calls many times a round,
+does nothing here; a pad token of its own, since with pad = eos every padded row counts as finished; and a
+decode() that writes ids, since it returns text. It needs transformers 4.51.3, whose cache it is written
+for. It takes no ids; prompts are not truncated. Its seconds are its own: decoding without tokenisation.
 """
 import sys
 
@@ -36,8 +36,7 @@ def program(work):
 
     target, draft = load(work.target), load(work.draft)
     tokenizer = transformers.AutoTokenizer.from_pretrained(work.target)
-    tokenizer.pad_token = next(token for token in tokenizer.all_special_tokens + list(tokenizer.get_added_vocab())
-                               if tokenizer.convert_tokens_to_ids(token) not in work.eos)
+    tokenizer.pad_token = next(token for token, i in tokenizer.get_added_vocab().items() if i not in work.eos)
     tokenizer.decode = lambda ids, **_: " ".join(map(str, ids.tolist()))
     common = {"tokenizer": tokenizer, "prompts": work.texts, "max_new_tokens": work.max_new, "device": "cpu",
               "max_input_len": work.longest + 1}

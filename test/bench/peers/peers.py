@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""This library beside what a user would take instead: same weights, prompts, token budget and threads, in one run.
+"""This library beside what a user would take instead: same weights, prompts, budget, threads, in one run.
 
-Every peer runs plainly at batch 1 first; E and P of each of its other rows are against that row, in percent: the share
-of outputs that are equal, and the mean share of tokens before the first difference. So a peer is held to its own plain
-output, not to ours. `ours` is E against our plain output, which shows that everybody runs the same model.
+Every peer runs plainly at batch 1 first; E and P of each of its other rows are against that row, in
+percent: the share of outputs that are equal, and the mean share of tokens before the first difference. So a
+peer is held to its own plain output, not to ours. `ours` is E against our plain output: everybody runs the
+same model.
 
-Peers are programs beside this one (job.py says what they share). One that is not installed is skipped aloud, and one
-that fails is told as failed; the others run on. Writes peers.csv, and peers.txt with the machine's facts.
+Peers are programs beside this one (job.py says what they share). One that is not installed is skipped
+aloud, and one that fails is told as failed; the others run on. Writes peers.csv, and peers.txt with the
+machine's facts.
 """
 import argparse
 import ctypes
@@ -24,13 +26,13 @@ import job
 HERE = os.path.dirname(os.path.abspath(__file__))
 PEERS = {"ours": "ours.py", "Transformers": "hf.py", "llama.cpp": "llama_server.py",
          "llama-cpp-python": "llama_python.py", "the paper's code": "paper_code.py"}
-COLUMNS = ("peer", "version", "method", "batch", "prompts", "max_new", "threads", "E", "P", "ours", "tokens", "seconds",
-           "tps", "note")
+COLUMNS = ("peer", "version", "method", "batch", "prompts", "max_new", "threads", "E", "P", "ours", "tokens",
+           "seconds", "tps", "note")
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default="build/cpu", help="where libspecbatch.so and examples/generate are")
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--build", default="build/cpu", help="has libspecbatch.so and examples/generate")
     parser.add_argument("--demo", default="examples/demo", help="holds target/ and draft/")
     parser.add_argument("--prompts", default="test/data/prompts/spec_bench_60.jsonl")
     parser.add_argument("--limit", type=int, default=60, help="prompts, drawn evenly from the file")
@@ -48,7 +50,7 @@ def arguments():
     return args
 
 
-# ------------------------------------------------------------------------------------------------ the job
+# ---------------------------------------------------------------------------------------- the job
 
 def tokenize(library, model_dir, texts):
     """Ids as this library makes them; and the model's ends of text."""
@@ -62,8 +64,8 @@ def tokenize(library, model_dir, texts):
     eos, found = eos[:n.value], []
     for text in map(str.encode, texts):
         ids = (ctypes.c_int32 * (len(text) + 2))()
-        if lib.specbatch_tokenize(model, text, ctypes.c_size_t(len(text)), 0, ids, ctypes.c_size_t(len(ids)),
-                                  ctypes.byref(n)):
+        if lib.specbatch_tokenize(model, text, ctypes.c_size_t(len(text)), 0, ids,
+                                  ctypes.c_size_t(len(ids)), ctypes.byref(n)):
             sys.exit("peers: " + lib.specbatch_last_error().decode())
         found.append(ids[:n.value])
     return found, eos
@@ -76,27 +78,29 @@ def make_job(args, scratch):
     texts = [texts[i * len(texts) // n] for i in range(n)]
     target, draft = (os.path.join(args.demo, name) for name in ("target", "draft"))
     ids, eos = tokenize(os.path.join(args.build, "libspecbatch.so"), target, texts)
-    return {"target": target, "draft": draft, "eos": eos, "max_new": args.max_new, "draft_len": args.draft_len,
-            "batches": sorted({1, *map(int, args.batches.split(","))}), "threads": args.threads,
+    return {"target": target, "draft": draft, "eos": eos,
             "prompts": [{"text": text, "ids": row} for text, row in zip(texts, ids)],
-            "generate": os.path.join(args.build, "examples/generate"), "gguf": scratch, "paper_code": args.paper_code,
-            "rows_file": os.path.join(scratch, "rows")}
+            "max_new": args.max_new, "draft_len": args.draft_len, "threads": args.threads,
+            "batches": sorted({1, *map(int, args.batches.split(","))}),
+            "generate": os.path.join(args.build, "examples/generate"), "gguf": scratch,
+            "paper_code": args.paper_code, "rows_file": os.path.join(scratch, "rows")}
 
 
 def export(work):
     """The pair as GGUF files; None, or why there are none."""
     for name in ("target", "draft"):
         done = subprocess.run([sys.executable, os.path.join(HERE, "to_gguf.py"), work[name],
-                               os.path.join(work["gguf"], name + ".gguf")], capture_output=True, text=True, check=False)
+                               os.path.join(work["gguf"], name + ".gguf")],
+                              capture_output=True, text=True, check=False)
         if done.returncode:
             return done.stderr.strip().split("\n")[-1]
     return None
 
 
-# ---------------------------------------------------------------------------------------------- the peers
+# -------------------------------------------------------------------------------------- the peers
 
 def run_peer(program, work, scratch):
-    """Rows of a peer, and what went wrong or None; rows that came before a failure are kept."""
+    """A peer's rows (those before a failure too), its exit code and the last line it printed."""
     if os.path.exists(work["rows_file"]):
         os.remove(work["rows_file"])
     job_file = os.path.join(scratch, "job.json")
@@ -106,8 +110,8 @@ def run_peer(program, work, scratch):
     if program == "paper_code.py":  # it has a transformers of its own
         env["PYTHONPATH"] = os.path.join(sys.prefix, "transformers-4.51.3")
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
-        done = subprocess.run([sys.executable, os.path.join(HERE, program), job_file], env=env, stdout=log, stderr=log,
-                              check=False)
+        done = subprocess.run([sys.executable, os.path.join(HERE, program), job_file], env=env, stdout=log,
+                              stderr=log, check=False)
         log.seek(0)
         last = (log.read().strip().split("\n") or [""])[-1]
     rows = []
@@ -121,27 +125,34 @@ def compare(outputs, reference):
     """E and P of outputs against a reference, in percent."""
     exact = partial = 0.0
     for got, expected in zip(outputs, reference):
-        same = next((i for i, (a, b) in enumerate(zip(got, expected)) if a != b), min(len(got), len(expected)))
+        differs = (i for i, (a, b) in enumerate(zip(got, expected)) if a != b)
+        same = next(differs, min(len(got), len(expected)))
         exact += got == expected
         partial += same / len(expected) if expected else float(got == expected)
     return 100 * exact / len(reference), 100 * partial / len(reference)
 
 
+def plain_of(rows):
+    """The outputs that a peer is held to. It runs them first, so where there are rows they are there."""
+    return next(row["outputs"] for row in rows if row["method"] == "plain" and row["batch"] == 1)
+
+
 def write_rows(csv, work, rows, ours):
-    plain = next(row["outputs"] for row in rows if row["method"] == "plain" and row["batch"] == 1)
+    """`ours`: our plain outputs, or None where we did not run."""
+    plain = plain_of(rows)
     for row in rows:
         exact, partial = compare(row["outputs"], plain)
         tokens = sum(map(len, row["outputs"]))
-        row.update(prompts=len(plain), max_new=work["max_new"], threads=work["threads"], E="%.1f" % exact,
-                   P="%.1f" % partial, ours="%.1f" % compare(row["outputs"], ours or plain)[0], tokens=tokens,
+        row.update(prompts=len(plain), max_new=work["max_new"], threads=work["threads"], tokens=tokens,
+                   E="%.1f" % exact, P="%.1f" % partial,
+                   ours="%.1f" % compare(row["outputs"], ours)[0] if ours else "",
                    tps="%.1f" % (tokens / row["seconds"]), seconds="%.2f" % row["seconds"])
         print(",".join(str(row[name]).replace(",", ";") for name in COLUMNS), file=csv, flush=True)
-        print("  {peer:16} {method:13} B {batch}  E {E:>5}  P {P:>5}  as ours {ours:>5}  {tps:>8} tokens/s  {note}"
-              .format(**row), flush=True)
-    return plain
+        print("  {peer:16} {method:13} B {batch}  E {E:>5}  P {P:>5}  as ours {ours:>5}  {tps:>8} tokens/s"
+              "  {note}".format(**row), flush=True)
 
 
-# -------------------------------------------------------------------------------------------- the machine
+# ------------------------------------------------------------------------------------ the machine
 
 def busy_seconds():
     """Of all programs on this machine: user, nice, system, interrupts, stolen."""
@@ -165,9 +176,9 @@ def write_facts(args, work, missing, before):
     wall = time.monotonic() - before[0]
     others = (busy_seconds() - before[1] - (own_seconds() - before[2])) / wall / os.cpu_count()
     facts = {"machine": processor(), "date": datetime.datetime.now(datetime.timezone.utc).date(),
-             "others": "%.1f" % max(0.0, 100 * others), "prompts": len(work["prompts"]), "max_new": args.max_new,
-             "draft_len": args.draft_len, "threads": args.threads, "quick": int(args.quick),
-             "minutes": "%.1f" % (wall / 60)}
+             "others": "%.1f" % max(0.0, 100 * others), "prompts": len(work["prompts"]),
+             "max_new": args.max_new, "draft_len": args.draft_len, "threads": args.threads,
+             "quick": int(args.quick), "minutes": "%.1f" % (wall / 60)}
     with open(os.path.join(args.out, "peers.txt"), "w", encoding="utf-8") as file:
         for name, value in facts.items():
             print(name, value, sep="\t", file=file)
@@ -194,8 +205,9 @@ def main():
             else:
                 rows, code, last = run_peer(PEERS[name], work, scratch)
             if rows:
-                plain = write_rows(csv, work, rows, ours)
-                ours = plain if name == "ours" else ours
+                if name == "ours":
+                    ours = plain_of(rows)
+                write_rows(csv, work, rows, ours)
             if code:
                 missing.append("%s: %s" % (name, last))
                 print("%s %s" % ("SKIP" if code == job.SKIPPED else "FAIL", missing[-1]), flush=True)

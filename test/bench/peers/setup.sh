@@ -1,7 +1,8 @@
 #!/bin/sh
-# Installs the peers into a virtual environment by pip: setup.sh VENV. Each is optional: what cannot be installed is said
-# and skipped by `make peers`. PyPI's torch brings CUDA with it (5 GB); with PIP_INDEX_URL or PIP_EXTRA_INDEX_URL pip
-# takes another build. llama-cpp-python is compiled (10 minutes on two cores), for this machine's instruction sets.
+# Installs the peers into a virtual environment by pip: setup.sh VENV. Each is optional: what cannot be
+# installed is said and skipped by `make peers`. PyPI's torch brings CUDA with it (5 GB); with PIP_INDEX_URL
+# or PIP_EXTRA_INDEX_URL pip takes another build. llama-cpp-python is compiled (10 minutes on two cores),
+# for this machine's instruction sets.
 venv=$1
 [ -x "$venv/bin/python" ] || ${PYTHON:-python3} -m venv "$venv" || exit 1
 install() {

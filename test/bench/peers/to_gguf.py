@@ -2,10 +2,10 @@
 
     to_gguf.py MODEL_DIR OUT.gguf
 
-Weights are written as f32: they are stored wider than bf16 but have the same values, and llama.cpp then computes in f32
-as the other peers do, instead of rounding activations to bf16. Architectures qwen2 and qwen3 (others permute weights),
-one safetensors file, byte-level BPE with Qwen's split. Whether the export is right shows in the peers' table: greedy
-tokens are compared with ours.
+Weights are written as f32: they are stored wider than bf16 but have the same values, and llama.cpp then
+computes in f32 as the other peers do, instead of rounding activations to bf16. Architectures qwen2 and
+qwen3 (others permute weights), one safetensors file, byte-level BPE with Qwen's split. Whether the export
+is right shows in the peers' table: greedy tokens are compared with ours.
 
 Metadata keys are those that llama.cpp's own convert_hf_to_gguf.py writes for these architectures.
 """
@@ -36,7 +36,8 @@ def tensors(path):
         if entry["dtype"] == "BF16":
             values = (np.frombuffer(raw, np.uint16).astype(np.uint32) << 16).view(np.float32)
         else:
-            values = np.frombuffer(raw, {"F32": np.float32, "F16": np.float16}[entry["dtype"]]).astype(np.float32)
+            stored = {"F32": np.float32, "F16": np.float16}[entry["dtype"]]
+            values = np.frombuffer(raw, stored).astype(np.float32)
         yield name, values.reshape(entry["shape"])
 
 

@@ -69,7 +69,7 @@ FILE *machine_facts(const struct machine_watch *watch, const char *dir, const ch
     }
     processor_name(processor, sizeof processor);
     strftime(date, sizeof date, "%Y-%m-%d", gmtime(&now));
-    fprintf(out, "machine\t%s, %ld processors\ndate\t%s\nminutes\t%.1f\nothers\t%.1f\n", processor, processors,
-            date, seconds / 60.0, 100.0 * others / (seconds * (double)processors));
+    fprintf(out, "machine\t%s, %ld processors\ndate\t%s\nminutes\t%.1f\nothers\t%.1f\n", processor,
+            processors, date, seconds / 60.0, 100.0 * others / (seconds * (double)processors));
     return out;
 }

@@ -8,10 +8,10 @@
 #include "examples/support/args.h"
 #include "examples/support/support.h"
 
-static const char *const columns[] = {"target_passes",   "draft_passes",   "decode_rows",   "tokens_committed",
-                                      "tokens_drafted",  "tokens_accepted", "draft_ns",      "verify_ns",
-                                      "realign_ns",      "round_ns",        "rounds",        "realigned_rows",
-                                      "realign_bytes",   "group_rows"};
+static const char *const columns[] = {
+    "target_passes", "draft_passes", "decode_rows", "tokens_committed", "tokens_drafted",
+    "tokens_accepted", "draft_ns", "verify_ns", "realign_ns", "round_ns",
+    "rounds", "realigned_rows", "realign_bytes", "group_rows"};
 enum {
     N_COLUMNS = sizeof columns / sizeof *columns,
     SPEED_TOKENS = 128,
