@@ -214,9 +214,9 @@ fi
 printf '\n## Peers\n'
 if have peers && [ -e "$dir/peers.txt" ]; then
     cat <<EOF
-The demo pair, $(fact prompts peers) Spec-Bench prompts (first turns), $(fact max_new peers) new tokens at most, greedy, K = $(fact draft_len peers), $(fact threads peers) threads, f32, everybody
-in one run. E / P: each peer against *its own* plain output at batch 1. "As ours" compares its outputs with this library's
-plain ones (E), which shows that the weights are the same; that much is not promised by anybody. Transformers' generate()
+The demo pair, $(fact prompts peers) Spec-Bench prompts (first turns), $(fact max_new peers) new tokens at most, greedy, K = $(fact draft_len peers), $(fact threads peers) threads, everybody in
+one run. E / P: each peer against *its own* plain output at batch 1 in the same arithmetic. "As ours" compares its outputs
+with this library's plain ones in f32 (E): of the f32 rows it shows that the weights are the same, and nobody promises it. Transformers' generate()
 runs a batch until its longest row ends, the others replace finished rows. On a pair this small, overheads count for more
 than arithmetic; with a big model they count for less.
 
@@ -242,7 +242,7 @@ EOF
             } }'
     echo
     echo "Versions:"
-    table peers '!(f("version") in seen) { seen[f("version")] = 1; print "- " f("peer") ": " f("version") }'
+    table peers '!(f("version") in seen) { seen[f("version")] = 1; p = f("peer"); sub(/ [(].*/, "", p); print "- " p ": " f("version") }'
     fact missing peers | sed 's/^/- not run: /'
     echo
     echo "*$(fact machine peers); $(fact date peers); \`make peers\`.*"

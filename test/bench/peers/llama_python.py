@@ -33,7 +33,7 @@ def program(work):
             return out
 
         generate(work.ids[0])
-        work.measure({"peer": "llama-cpp-python", "version": version, "method": method, "batch": 1},
+        work.measure({"peer": "llama-cpp-python (f32)", "version": version, "method": method, "batch": 1},
                      lambda: [generate(ids) for ids in work.ids], "batch 1 only")
 
     run("plain", None)

@@ -72,7 +72,7 @@ def program(work):
                 return "%d of %d proposals accepted" % tuple(counts) if counts[1] else ""
 
             answers = []
-            work.measure({"peer": "llama.cpp", "version": version, "method": method, "batch": batch},
+            work.measure({"peer": "llama.cpp (f32)", "version": version, "method": method, "batch": batch},
                          all_of_them, accepted)
 
     for method in methods:

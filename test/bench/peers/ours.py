@@ -1,4 +1,4 @@
-"""This library, through its example program: every policy at every batch."""
+"""This library, through its example program: every policy at every batch, in f32 and in its bf16 class."""
 import json
 import os
 import subprocess
@@ -13,25 +13,30 @@ def program(work):
         with open(prompts, "w", encoding="utf-8") as file:
             file.writelines(json.dumps({"ids": ids}) + "\n" for ids in work.ids)
 
-        def generate(policy, batch):
+        def generate(compute, policy, batch):
             subprocess.run([work.generate, "--target", work.target, "--draft", work.draft,
                             "--prompts", prompts, "--output", out, "--stats", stats,
                             "--policy", policy, "--batch", str(batch), "--draft-len", str(work.draft_len),
-                            "--max-new", str(work.max_new), "--threads", str(work.threads)], check=True)
+                            "--max-new", str(work.max_new), "--threads", str(work.threads),
+                            "--compute", compute], check=True)
             with open(stats, encoding="utf-8") as file:
                 totals.update(json.load(file))
             with open(out, encoding="utf-8") as file:
                 return [json.loads(line)["ids"] for line in file], totals["seconds"]
 
         totals = {}
-        generate("plain", 1)
+        def run(compute, policy, batch):
+            work.measure({"peer": "ours (%s)" % compute, "version": version, "method": policy, "batch": batch},
+                         lambda: generate(compute, policy, batch),
+                         lambda: "" if policy == "plain" else
+                         "%.2f tokens a row and round" % totals["tokens_per_row_round"])
+
+        generate("f32", "plain", 1)
         version = totals["fingerprint"].split(";")[0]
-        for policy in ("plain", "eqspec", "exspec", "ragged"):
-            for batch in work.batches:
-                work.measure({"peer": "ours", "version": version, "method": policy, "batch": batch},
-                             lambda: generate(policy, batch),
-                             lambda: "" if policy == "plain" else
-                             "%.2f tokens a row and round" % totals["tokens_per_row_round"])
+        for compute in ("f32", "bf16"):
+            for policy in ("plain", "eqspec", "exspec", "ragged"):
+                for batch in work.batches:
+                    run(compute, policy, batch)
 
 
 job.main(program)

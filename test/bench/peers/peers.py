@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """This library beside what a user would take instead: same weights, prompts, budget, threads, in one run.
 
-Every peer runs plainly at batch 1 first; E and P of each of its other rows are against that row, in
-percent: the share of outputs that are equal, and the mean share of tokens before the first difference. So a
-peer is held to its own plain output, not to ours. `ours` is E against our plain output: everybody runs the
-same model.
+Every peer, in each arithmetic it is run in, runs plainly at batch 1 first; E and P of each of its other
+rows are against that row, in percent: the share of outputs that are equal, and the mean share of tokens
+before the first difference. So a peer is held to its own plain output, not to ours. `ours` is E against our
+plain output in f32: everybody runs the same model.
 
 Peers are programs beside this one (job.py says what they share). One that is not installed is skipped
 aloud, and one that fails is told as failed; the others run on. Writes peers.csv, and peers.txt with the
@@ -133,14 +133,15 @@ def compare(outputs, reference):
 
 
 def plain_of(rows):
-    """The outputs that a peer is held to. It runs them first, so where there are rows they are there."""
-    return next(row["outputs"] for row in rows if row["method"] == "plain" and row["batch"] == 1)
+    """For each peer among the rows, the outputs that it is held to: it runs them first, so they are there."""
+    return {row["peer"]: row["outputs"] for row in rows if row["method"] == "plain" and row["batch"] == 1}
 
 
 def write_rows(csv, work, rows, ours):
     """`ours`: our plain outputs, or None where we did not run."""
-    plain = plain_of(rows)
+    reference = plain_of(rows)
     for row in rows:
+        plain = reference[row["peer"]]
         exact, partial = compare(row["outputs"], plain)
         tokens = sum(map(len, row["outputs"]))
         row.update(prompts=len(plain), max_new=work["max_new"], threads=work["threads"], tokens=tokens,
@@ -148,7 +149,7 @@ def write_rows(csv, work, rows, ours):
                    ours="%.1f" % compare(row["outputs"], ours)[0] if ours else "",
                    tps="%.1f" % (tokens / row["seconds"]), seconds="%.2f" % row["seconds"])
         print(",".join(str(row[name]).replace(",", ";") for name in COLUMNS), file=csv, flush=True)
-        print("  {peer:16} {method:13} B {batch}  E {E:>5}  P {P:>5}  as ours {ours:>5}  {tps:>8} tokens/s"
+        print("  {peer:22} {method:13} B {batch}  E {E:>5}  P {P:>5}  as ours {ours:>5}  {tps:>8} tokens/s"
               "  {note}".format(**row), flush=True)
 
 
@@ -172,14 +173,14 @@ def processor():
     return "%s, %d processors" % (names[0] if names else "unknown processor", os.cpu_count())
 
 
-def write_facts(args, work, missing, before):
+def write_facts(path, args, work, missing, before):
     wall = time.monotonic() - before[0]
     others = (busy_seconds() - before[1] - (own_seconds() - before[2])) / wall / os.cpu_count()
     facts = {"machine": processor(), "date": datetime.datetime.now(datetime.timezone.utc).date(),
              "others": "%.1f" % max(0.0, 100 * others), "prompts": len(work["prompts"]),
              "max_new": args.max_new, "draft_len": args.draft_len, "threads": args.threads,
              "quick": int(args.quick), "minutes": "%.1f" % (wall / 60)}
-    with open(os.path.join(args.out, "peers.txt"), "w", encoding="utf-8") as file:
+    with open(path, "w", encoding="utf-8") as file:
         for name, value in facts.items():
             print(name, value, sep="\t", file=file)
         for line in missing:
@@ -193,6 +194,9 @@ def main():
     if not set(chosen) <= set(PEERS):
         sys.exit("peers: --only takes " + ", ".join(PEERS))
     os.makedirs(args.out, exist_ok=True)
+    facts = os.path.join(args.out, "peers.txt")
+    if os.path.exists(facts):  # of an earlier run; this one may be cut short
+        os.remove(facts)
     missing, failed, ours = [], False, None
     with tempfile.TemporaryDirectory() as scratch, \
             open(os.path.join(args.out, "peers.csv"), "w", encoding="utf-8") as csv:
@@ -206,13 +210,13 @@ def main():
                 rows, code, last = run_peer(PEERS[name], work, scratch)
             if rows:
                 if name == "ours":
-                    ours = plain_of(rows)
+                    ours = plain_of(rows).get("ours (f32)")
                 write_rows(csv, work, rows, ours)
             if code:
                 missing.append("%s: %s" % (name, last))
                 print("%s %s" % ("SKIP" if code == job.SKIPPED else "FAIL", missing[-1]), flush=True)
                 failed |= code != job.SKIPPED
-        write_facts(args, work, missing, before)
+        write_facts(facts, args, work, missing, before)
     sys.exit(1 if failed else 0)
 
 
