@@ -86,7 +86,7 @@ CUOBJ        := $(KCU:kernels/cuda/%.cu=$(B)/cuda/%.o)
 CCOBJ        := $(CSRC:src/%.c=$(B)/cuda/src/%.o) $(B)/src/engine/dtype.o
 CUDA_LIBS    := -L$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt -lm -pthread
 
-.PHONY: all lib examples setup demo check check-cudasim check-gpu bench-gpu lint bench paper paper-report setup-paper install clean help
+.PHONY: all lib examples setup demo check check-cudasim check-gpu bench-gpu lint bench paper paper-report setup-paper peers setup-peers install clean help
 all: lib examples                 ## library and examples
 lib: $(SO) $(AR_) $(MODULE)       ## shared and static library, CUDA module and specbatch.pc, copied into lib/
 	$(Q)mkdir -p lib && cp -P $(SO) $(B)/$(SONAME) $(B)/libspecbatch.so $(AR_) lib/
@@ -297,12 +297,14 @@ PAPER_DIR     := build/paper$(if $(QUICK),-quick)
 PAPER_PROMPTS := $(if $(FULL),../shared/data/prompts/spec_bench.jsonl,test/data/prompts/spec_bench_60.jsonl)
 CAPTIONS      ?= $(wildcard ../shared/data/prompts/multi30k_test2016.txt)
 PAPER_ARGS     = --out $(PAPER_DIR) --prompts $(PAPER_PROMPTS) $(if $(QUICK),--quick)
-paper: $(B)/test/bench/paper $(B)/test/bench/paper_faults $(B)/test/bench/sched_sim ## the paper's tables and figures into docs/results.md (QUICK=1, FULL=1)
+PAPER_PROGRAMS = $(addprefix $(B)/test/bench/,sched_sim paper_faults paper pairs make_checkpoint)
+paper: $(PAPER_PROGRAMS)          ## the paper's tables and figures into docs/results.md (QUICK=1, FULL=1)
 	@command -v gnuplot >/dev/null || { echo "paper: gnuplot is missing; make setup-paper installs it"; exit 1; }
-	$(Q)mkdir -p $(PAPER_DIR) && rm -f $(PAPER_DIR)/*
+	$(Q)mkdir -p $(PAPER_DIR) && rm -f $(filter-out %/peers.csv %/peers.txt,$(wildcard $(PAPER_DIR)/*))
 	$(Q)$(B)/test/bench/sched_sim $(if $(QUICK),--quick) $(PAPER_DIR)/sched.csv
 	$(Q)$(B)/test/bench/paper_faults $(PAPER_ARGS)
 	$(Q)$(B)/test/bench/paper $(PAPER_ARGS) $(if $(CAPTIONS),--captions $(CAPTIONS))
+	$(Q)sh test/bench/pairs.sh $(B)/test/bench --out $(PAPER_DIR) $(if $(QUICK),--quick)
 	$(Q)$(MAKE) --no-print-directory paper-report
 # Draws and writes again from the CSV files that are there.
 paper-report:
@@ -314,6 +316,17 @@ setup-paper:                      ## install gnuplot, which `make paper` draws w
 	@command -v gnuplot >/dev/null || { sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; set -x; \
 	    $$sudo apt-get -q install -y --no-install-recommends gnuplot-nox || \
 	    { $$sudo apt-get -q update && $$sudo apt-get -q install -y --no-install-recommends gnuplot-nox; }; }
+# Other systems beside this one, in the same run: QUICK=1 tries the pipeline; PAPER_CODE=DIR: a checkout of eBay/spec_dec.
+PEERS_VENV   := build/peers-venv
+PEERS_PYTHON  = $(firstword $(wildcard $(PEERS_VENV)/bin/python) $(PYTHON))
+peers: $(B)/examples/generate     ## the library beside Transformers, llama.cpp, the paper's code; each optional
+	$(Q)mkdir -p $(PAPER_DIR)
+	$(Q)$(PEERS_PYTHON) test/bench/peers/peers.py --build $(B) --out $(PAPER_DIR) $(if $(QUICK),--quick) \
+	    $(if $(PAPER_CODE),--paper-code $(PAPER_CODE)); status=$$?; \
+	if [ -e $(PAPER_DIR)/machine.txt ]; then $(MAKE) --no-print-directory paper-report; \
+	else echo "peers: $(PAPER_DIR)/peers.csv is written; make paper makes a report of it"; fi; exit $$status
+setup-peers:                      ## install the peers into build/peers-venv (pip; gigabytes, and a compilation)
+	@PYTHON='$(PYTHON)' sh test/bench/peers/setup.sh $(PEERS_VENV)
 install: $(SO) $(AR_) $(MODULE)   ## libraries, header, specbatch.pc into DESTDIR/PREFIX (no ldconfig)
 	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(INCLUDEDIR)
 	install -m 755 $(SO) $(DESTDIR)$(LIBDIR)

@@ -58,38 +58,42 @@ static void keep_counters(struct ex_run *run, const specbatch_pool *pool)
         specbatch_pool_stat(pool, specbatch_stat_name(i), &run->counters[i]);
 }
 
-int ex_run(struct ex_run *run, specbatch_model *target, specbatch_model *draft,
-           const struct ex_prompts *prompts, const struct ex_settings *settings, ex_tick_fn tick, void *user)
+int ex_run_in(struct ex_run *run, specbatch_pool *pool, const struct ex_prompts *prompts,
+              const struct ex_settings *settings, ex_tick_fn tick, void *user)
 {
-    specbatch_pool_options options = settings->pool;
-    specbatch_pool *pool = NULL;
+    const double began = now();
     size_t active = 1;
-    double began;
-    int ok = 0;
 
     memset(run, 0, sizeof *run);
     run->n = prompts->n;
     run->results = ex_alloc(run->n, sizeof *run->results);
     run->counters = ex_alloc((size_t)specbatch_stat_count(), sizeof *run->counters);
-    options.queue_max = prompts->n;
-    if (specbatch_pool_create(&pool, target, draft, &options) != SPECBATCH_OK)
-        return ex_complain("%s", specbatch_last_error());
-    began = now();
     if (!submit_all(pool, prompts, settings))
-        goto done;
+        return 0;
     while (active) {
-        if (specbatch_pool_step(pool, &active) != SPECBATCH_OK) {
-            ex_complain("%s", specbatch_last_error());
-            goto done;
-        }
+        if (specbatch_pool_step(pool, &active) != SPECBATCH_OK)
+            return ex_complain("%s", specbatch_last_error());
         collect_ready(run, pool);
         run->seconds = now() - began;
         keep_counters(run, pool);
         if (tick)
             tick(user, run);
     }
-    ok = 1;
-done:
+    return 1;
+}
+
+int ex_run(struct ex_run *run, specbatch_model *target, specbatch_model *draft,
+           const struct ex_prompts *prompts, const struct ex_settings *settings, ex_tick_fn tick, void *user)
+{
+    specbatch_pool_options options = settings->pool;
+    specbatch_pool *pool = NULL;
+    int ok;
+
+    memset(run, 0, sizeof *run);
+    options.queue_max = prompts->n;
+    if (specbatch_pool_create(&pool, target, draft, &options) != SPECBATCH_OK)
+        return ex_complain("%s", specbatch_last_error());
+    ok = ex_run_in(run, pool, prompts, settings, tick, user);
     specbatch_pool_free(pool);
     return ok;
 }

@@ -31,6 +31,9 @@ typedef void (*ex_tick_fn)(void *user, struct ex_run *run);
 /* 1 on success, else 0 after one line on stderr. tick may be NULL. ex_run_free either way. */
 int ex_run(struct ex_run *run, specbatch_model *target, specbatch_model *draft,
            const struct ex_prompts *prompts, const struct ex_settings *settings, ex_tick_fn tick, void *user);
+/* The same in a new pool of the caller's, whose queue has room for every prompt. */
+int ex_run_in(struct ex_run *run, specbatch_pool *pool, const struct ex_prompts *prompts,
+              const struct ex_settings *settings, ex_tick_fn tick, void *user);
 void ex_run_free(struct ex_run *run);
 
 /* A counter by name; 0 when the library has none of that name. */

@@ -12,11 +12,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "examples/support/support.h"
 #include "support/captions.h"
+#include "support/machine.h"
 
 enum { DRAFT_LEN = 5, WINDOW = 48, CAPTION_WINDOW = 50, ABLATION_BATCH = 8, ABLATION_PROMPTS = 24 };
 
@@ -28,8 +27,12 @@ static struct cell cell_of(const char *policy, int32_t batch, int32_t draft_len,
 {
     const int32_t number = specbatch_policy_by_name(policy);
 
-    return (struct cell){policy,  number, batch, window, number == SPECBATCH_POLICY_PLAIN ? -1 : draft_len,
-                         max_new, 0};
+    return (struct cell){.method = policy,
+                         .policy = number,
+                         .batch = batch,
+                         .window = window,
+                         .draft_len = number == SPECBATCH_POLICY_PLAIN ? -1 : draft_len,
+                         .max_new = max_new};
 }
 
 /* Runs a cell and writes its line. */
@@ -160,65 +163,16 @@ static int both_captions(const struct study *study)
     return 1;
 }
 
-/* ------------------------------------------------------------------- machine */
-
-/* Processor time in ticks: of all programs (idle and waiting left out), and of this one. 0 where /proc is not
- * there. */
-static double busy_ticks(void)
+static int write_facts(const struct study *study, const struct machine_watch *watch, size_t n_prompts)
 {
-    double t[8] = {0};
-    FILE *stat = fopen("/proc/stat", "r");
-    int n = 0;
+    FILE *out = machine_facts(watch, study->out_dir, "machine");
 
-    if (stat) {
-        n = fscanf(stat, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &t[0], &t[1], &t[2], &t[3], &t[4], &t[5],
-                   &t[6], &t[7]);
-        fclose(stat);
-    }
-    return n == 8 ? t[0] + t[1] + t[2] + t[5] + t[6] + t[7] : 0.0;
-}
-
-static double wall_seconds(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void processor_name(char *name, size_t size)
-{
-    FILE *info = fopen("/proc/cpuinfo", "r");
-    char line[256];
-
-    snprintf(name, size, "unknown processor");
-    while (info && fgets(line, sizeof line, info))
-        if (strncmp(line, "model name", 10) == 0 && strchr(line, ':')) {
-            snprintf(name, size, "%s", strchr(line, ':') + 2);
-            name[strcspn(name, "\n")] = '\0';
-            break;
-        }
-    if (info)
-        fclose(info);
-}
-
-/* key<TAB>value lines; `others`: the share of the processors that other programs had, in percent. */
-static int write_machine(const struct study *study, size_t n_prompts, double seconds, double others)
-{
-    const time_t now = time(NULL);
-    char path[1024], date[32], name[200];
-    FILE *out;
-
-    snprintf(path, sizeof path, "%s/machine.txt", study->out_dir);
-    if ((out = fopen(path, "w")) == NULL)
-        return ex_complain("%s: cannot write", path);
-    processor_name(name, sizeof name);
-    strftime(date, sizeof date, "%Y-%m-%d", gmtime(&now));
-    fprintf(out, "machine\t%s, %ld processors\ndate\t%s\nfingerprint\t%s\n", name,
-            sysconf(_SC_NPROCESSORS_ONLN), date, specbatch_model_fingerprint(study->target));
-    fprintf(out, "prompts\t%zu\nprompts_file\t%s\nquick\t%d\nminutes\t%.1f\nothers\t%.1f\n", n_prompts,
+    if (!out)
+        return 0;
+    fprintf(out, "fingerprint\t%s\nprompts\t%zu\nprompts_file\t%s\nquick\t%d\n",
+            specbatch_model_fingerprint(study->target), n_prompts,
             strrchr(study->prompts_file, '/') ? strrchr(study->prompts_file, '/') + 1 : study->prompts_file,
-            (int)study->quick, seconds / 60.0, others);
+            (int)study->quick);
     return fclose(out) == 0;
 }
 
@@ -238,22 +192,16 @@ static int run_parts(struct study *study)
 
 int main(int argc, char **argv)
 {
-    const double began = wall_seconds(), busy = busy_ticks();
+    const struct machine_watch watch = machine_watch();
     struct study study = {.quick = 0};
     size_t n_prompts;
-    double seconds, others;
     int ok;
 
     ex_program = "paper";
     if ((ok = study_open(&study, argc, argv, "paper [options]: the paper's evaluation")) < 0)
         return EX_OK;
     n_prompts = study.prompts.n;
-    ok = ok && run_parts(&study);
-    seconds = wall_seconds() - began;
-    others = (busy_ticks() - busy) / (double)sysconf(_SC_CLK_TCK) - (double)clock() / (double)CLOCKS_PER_SEC;
-    if (ok)
-        ok = write_machine(&study, n_prompts, seconds,
-                           100.0 * others / (seconds * (double)sysconf(_SC_NPROCESSORS_ONLN)));
+    ok = ok && run_parts(&study) && write_facts(&study, &watch, n_prompts);
     study_close(&study);
     return ok ? EX_OK : EX_FAILED;
 }

@@ -39,7 +39,8 @@ static const int32_t batches[] = {1, 4, 8, 16};
 static int run_prior(const struct study *study, FILE *csv, const struct prior *prior, int32_t batch,
                      const struct outcome *reference)
 {
-    struct cell cell = {prior->name, prior->policy, batch, batch, DRAFT_LEN, study->verify_tokens, 0};
+    struct cell cell = {.method = prior->name, .policy = prior->policy, .batch = batch, .window = batch,
+                        .draft_len = DRAFT_LEN, .max_new = study->verify_tokens};
     struct outcome outcome;
     int ok;
 
@@ -79,7 +80,7 @@ static void drop_long(struct study *study)
 int main(int argc, char **argv)
 {
     struct study study = {.quick = 0};
-    struct cell plain = {"plain", SPECBATCH_POLICY_PLAIN, 1, 1, -1, 0, 0};
+    struct cell plain = {.method = "plain", .policy = SPECBATCH_POLICY_PLAIN, .batch = 1, .draft_len = -1};
     struct outcome reference = {.draft_len = 0};
     FILE *csv;
     int ok;

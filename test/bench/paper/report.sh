@@ -3,9 +3,12 @@
 # Times that were taken while other programs had more than 5 % of the processors are left out: E and P, counts and
 # what is simulated do not depend on the load.
 dir=$1 command=$2
-fact() { sed -n "s/^$1	//p" "$dir/machine.txt"; }
-others=$(fact others)
-quiet=$(awk -v o="$others" -v q="$(fact quick)" 'BEGIN { print (o <= 5 && q == 0) ? 1 : 0 }')
+# fact NAME [FILE]: a line of machine.txt, or of another run's file.
+fact() { sed -n "s/^$1	//p" "$dir/${2:-machine}.txt"; }
+# Whether a run's times may be shown: not those of a short trial either.
+is_quiet() { awk -v o="$(fact others "$1")" -v q="$(fact quick "$1")" 'BEGIN { print (o <= 5 && q == 0) ? 1 : 0 }'; }
+not_quiet() { echo "Not measured on a quiet machine yet: other programs had $(fact others "$1") % of the processors during the last run."; }
+quiet=$(is_quiet machine)
 have() { [ -s "$dir/$1.csv" ] && [ "$(wc -l <"$dir/$1.csv")" -gt 1 ]; }
 
 # A CSV file through awk with its columns by name: f("tps") of the line, h[name] its index.
@@ -24,10 +27,10 @@ timed() {
         fi
     done
     [ "$quiet" = 1 ] && return 0
-    echo "Not measured on a quiet machine yet: other programs had $others % of the processors during the last run."
+    not_quiet machine
     return 1
 }
-provenance() { echo "*$(fact machine); $(fact date); $(fact fingerprint); \`$command\`.*"; }
+provenance() { echo "*$(fact machine "$1"); $(fact date "$1"); $(fact fingerprint); \`$command\`.*"; }
 figure() {
     echo
     echo "![$2](figures/$1.svg)"
@@ -161,6 +164,91 @@ if timed ablation; then
         END { print "| K | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 |\n|---|---|---|---|---|---|---|---|---|"
               for (i = 1; i <= n; i++) { printf "| %s |", o[i]; for (k = 1; k <= 8; k++) printf " %s |", t[o[i], k]; print "" } }'
     figure ablation "Tokens/s over draft length at B = 8"
+fi
+
+printf '\n## Shape-true pairs\n'
+if have pairs && [ -e "$dir/pairs.txt" ]; then
+    cat <<'EOF'
+Random weights in the shapes of the paper's three pairs, width / 8 and depth / 4 (1/256 of the weights; `test/bench/shapes.sh`),
+and acceptance set by an oracle: the draft model runs all its passes, and its proposals are then replaced by plain
+decoding's own tokens, each right with probability a. 16 requests of 32 tokens; K = 5. c is a draft pass over a plain
+pass of the target, v a verify pass over it, both as measured at that B. A cell: decode rounds' tokens/s, times plain at
+the same B, and in brackets the limit E(a, K) / (1 + K c), which takes v for 1. `make bench-gpu` has the full sizes.
+EOF
+    pairs_quiet=$(is_quiet pairs)
+    [ "$pairs_quiet" = 1 ] || { echo; not_quiet pairs; }
+    for pair in vicuna qwen3 glm4; do
+        case $pair in vicuna) name="Vicuna-7B and 68M" ;; qwen3) name="Qwen3-8B and 0.6B" ;; glm4) name="GLM-4-9B and 0.6B" ;; esac
+        printf '\n### %s\n' "$name"
+        table pairs 'f("pair") == "'$pair'" {
+                m = f("method"); b = f("batch"); a = f("accept") + 0; K = f("draft_len")
+                if (f("E") + 0 < least || !n_lines++) least = f("E") + 0
+                if (m == "plain") { tps[b] = 1e9 * f("d_tokens_committed") / f("d_round_ns"); pass[b] = f("d_verify_ns") / f("d_target_passes"); next }
+                if (!(a in seen)) { seen[a] = 1; as[++n] = a; kept[a] = f("tokens_committed") / f("decode_rows"); e[a] = (1 - a ^ (K + 1)) / (1 - a) }
+                if (!((m, b) in row)) { row[m, b] = 1; rows[++r] = m SUBSEP b }
+                c = f("d_draft_ns") / f("d_draft_passes") / pass[b]; v = f("d_verify_ns") / f("d_target_passes") / pass[b]
+                sum_c[m, b] += c; sum_v[m, b] += v
+                speed = 1e9 * f("d_tokens_committed") / f("d_round_ns")
+                cell[m, b, a] = sprintf("%.0f, %.2f (%.2f)", speed, speed / tps[b], e[a] / (1 + K * c))
+            }
+            END {
+                printf "| | B | plain tokens/s | c | v |"; for (i = 1; i <= n; i++) printf " a = %.1f |", as[i]
+                printf "\n|---|---|---|---|---|"; for (i = 1; i <= n; i++) printf "---|"
+                printf "\n| tokens a row and round, measured (E) | | | | |"
+                for (i = 1; i <= n; i++) printf " %.2f (%.2f) |", kept[as[i]], e[as[i]]
+                print ""
+                for (i = 1; '"$pairs_quiet"' && i <= r; i++) {
+                    split(rows[i], k, SUBSEP)
+                    printf "| %s | %d | %.0f | %.3f | %.2f |", k[1], k[2], tps[k[2]], sum_c[rows[i]] / n, sum_v[rows[i]] / n
+                    for (j = 1; j <= n; j++) printf " %s |", cell[rows[i], as[j]]
+                    print ""
+                }
+                printf "\n%d runs; the least E of all: %.1f.\n", n_lines, least
+            }'
+    done
+    echo
+    provenance pairs | sed 's/; [^;]*; `/; random bf16 weights; `/'
+else
+    echo "Not measured yet."
+fi
+
+printf '\n## Peers\n'
+if have peers && [ -e "$dir/peers.txt" ]; then
+    cat <<EOF
+The demo pair, $(fact prompts peers) Spec-Bench prompts (first turns), $(fact max_new peers) new tokens at most, greedy, K = $(fact draft_len peers), $(fact threads peers) threads, everybody in
+one run. E / P: each peer against *its own* plain output at batch 1 in the same arithmetic. "As ours" compares its outputs
+with this library's plain ones in f32 (E): of the f32 rows it shows that the weights are the same, and nobody promises it. Transformers' generate()
+runs a batch until its longest row ends, the others replace finished rows. On a pair this small, overheads count for more
+than arithmetic; with a big model they count for less.
+
+EOF
+    peers_quiet=$(is_quiet peers)
+    [ "$peers_quiet" = 1 ] || { not_quiet peers; echo; }
+    table peers '{ k = f("peer") SUBSEP f("method"); b = f("batch")
+            if (!(b in is_b)) { is_b[b] = 1; bs[++nb] = b }
+            if (!(k in is_k)) { is_k[k] = 1; ks[++nk] = k }
+            ep[k, b] = f("E") " / " f("P"); tps[k, b] = f("tps"); note[k] = f("note")
+            if (!(k in ours) || f("ours") + 0 < ours[k]) ours[k] = f("ours") + 0 }
+        END {
+            printf "| | |"; for (i = 1; i <= nb; i++) printf " E / P, B = %d |", bs[i]
+            printf " as ours, least |"; for (i = 1; i <= nb; i++) printf " tokens/s, B = %d |", bs[i]
+            printf " |\n|---|---|---|---|"; for (i = 1; i <= 2 * nb; i++) printf "---|"
+            print ""
+            for (i = 1; i <= nk; i++) {
+                split(ks[i], part, SUBSEP); printf "| %s | %s |", part[1], part[2]
+                for (j = 1; j <= nb; j++) printf " %s |", (ks[i], bs[j]) in ep ? ep[ks[i], bs[j]] : "-"
+                printf " %.1f |", ours[ks[i]]
+                for (j = 1; j <= nb; j++) printf " %s |", '"$peers_quiet"' && (ks[i], bs[j]) in tps ? tps[ks[i], bs[j]] : "-"
+                printf " %s |\n", note[ks[i]]
+            } }'
+    echo
+    echo "Versions:"
+    table peers '!(f("version") in seen) { seen[f("version")] = 1; p = f("peer"); sub(/ [(].*/, "", p); print "- " p ": " f("version") }'
+    fact missing peers | sed 's/^/- not run: /'
+    echo
+    echo "*$(fact machine peers); $(fact date peers); \`make peers\`.*"
+else
+    echo "Not measured yet."
 fi
 
 printf '\n## The scheduler at scale\n'

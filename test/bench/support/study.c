@@ -8,10 +8,10 @@
 #include "examples/support/args.h"
 #include "examples/support/support.h"
 
-static const char *const columns[] = {"target_passes",   "decode_rows", "tokens_committed", "tokens_drafted",
-                                      "tokens_accepted", "draft_ns",    "verify_ns",        "realign_ns",
-                                      "round_ns",        "rounds",      "realigned_rows",   "realign_bytes",
-                                      "group_rows"};
+static const char *const columns[] = {
+    "target_passes", "draft_passes", "decode_rows", "tokens_committed", "tokens_drafted",
+    "tokens_accepted", "draft_ns", "verify_ns", "realign_ns", "round_ns",
+    "rounds", "realigned_rows", "realign_bytes", "group_rows"};
 enum {
     N_COLUMNS = sizeof columns / sizeof *columns,
     SPEED_TOKENS = 128,
@@ -118,6 +118,8 @@ int study_run(const struct study *study, const struct ex_prompts *prompts, const
               struct outcome *outcome)
 {
     struct ex_settings settings = {SPECBATCH_POOL_OPTIONS_INIT, 0, cell->max_new};
+    specbatch_pool *pool = NULL;
+    int ok;
 
     settings.pool.policy = cell->policy;
     settings.pool.batch = cell->batch;
@@ -125,10 +127,17 @@ int study_run(const struct study *study, const struct ex_prompts *prompts, const
     settings.pool.draft_len = cell->draft_len;
     settings.pool.max_len = cell->max_len ? cell->max_len : (int32_t)prompts->longest + cell->max_new;
     settings.pool.n_threads = study->threads;
+    settings.pool.queue_max = prompts->n;
     *outcome = (struct outcome){.draft_len = cell->draft_len};
+    if (specbatch_pool_create(&pool, study->target, study->draft, &settings.pool) != SPECBATCH_OK)
+        return ex_complain("%s", specbatch_last_error());
     outcome->last = ex_alloc((size_t)specbatch_stat_count(), sizeof *outcome->last);
     outcome->decode = ex_alloc((size_t)specbatch_stat_count(), sizeof *outcome->decode);
-    return ex_run(&outcome->run, study->target, study->draft, prompts, &settings, add_step, outcome);
+    if (cell->adapt)
+        cell->adapt(pool);
+    ok = ex_run_in(&outcome->run, pool, prompts, &settings, add_step, outcome);
+    specbatch_pool_free(pool);
+    return ok;
 }
 
 void outcome_free(struct outcome *outcome)
@@ -158,7 +167,7 @@ FILE *study_csv(const struct study *study, const char *name)
 
     if (!csv)
         return NULL;
-    fprintf(csv, "method,batch,draft_len,window,max_new,prompts,E,P,tokens,seconds,tps");
+    fprintf(csv, "method,batch,draft_len,window,max_new,prompts,E,P,tokens,seconds,tps,pair,accept");
     for (int i = 0; i < N_COLUMNS; i++)
         fprintf(csv, ",%s", columns[i]);
     for (int i = 0; i < N_COLUMNS; i++)
@@ -199,13 +208,15 @@ void study_line(FILE *csv, const struct cell *cell, const struct outcome *outcom
     fprintf(csv, "%s,%" PRId32 ",%" PRId32 ",%" PRId32 ",%" PRId32 ",%zu,%.1f,%.1f,%" PRIu64 ",%.3f,%.1f",
             cell->method, cell->batch, cell->draft_len, cell->window, cell->max_new, run->n, exact, partial,
             run->n_tokens, run->seconds, tps);
+    fprintf(csv, ",%s,%.2f", cell->pair ? cell->pair : "demo", cell->accept);
     for (int i = 0; i < N_COLUMNS; i++)
         fprintf(csv, ",%" PRIu64, counter(run->counters, columns[i]));
     for (int i = 0; i < N_COLUMNS; i++)
         fprintf(csv, ",%" PRIu64, counter(outcome->decode, columns[i]));
     fputc('\n', csv);
     fflush(csv);
-    printf("  %-12s B %2" PRId32 "  K %" PRId32 "  E %5.1f  P %5.1f  %8.1f tokens/s  %6.1f s\n", cell->method,
+    printf("  %-12s B %2" PRId32 "  K %" PRId32 "  E %5.1f  P %5.1f  %8.1f tokens/s  %6.1f s", cell->method,
            cell->batch, cell->draft_len, exact, partial, tps, run->seconds);
+    printf(cell->accept > 0.0 ? "  a %.1f\n" : "\n", cell->accept);
     fflush(stdout);
 }

@@ -1,0 +1,230 @@
+/*
+ * Shape-true pairs: what a batch, a policy and an acceptance make of the paper's geometries, without its
+ * weights.
+ *
+ *   pairs [--dir DIR] [--out DIR] [--threads N] [--quick]      DIR/NAME-target, DIR/NAME-draft (shapes.sh)
+ *
+ * Speed depends on shapes; acceptance, on weights, and random ones agree with nobody. So it is set: an oracle
+ * proposes what a plain run generated, each token with probability a, else a wrong one. It stands on the
+ * draft model, not in its place: the model runs all its passes, and what it proposed is overwritten before
+ * the target looks.
+ *
+ *      prepare   the model's own; then the oracle's proposals into the round's host block
+ *      issue     the model's own; then that block once more to the device, over the model's selections
+ *
+ * So a round costs what it would with a trained draft, and E and P still compare every token with the plain
+ * run. Whether a proposal is right depends on request and position alone: all policies and batches see the
+ * same luck. Rejected: a callback, as of a user's own draft (bench_gpu has it). It is free, and the draft's
+ * cost would have to be added on paper.
+ *
+ * Writes pairs.csv, a line for plain@B (accept 0) and for each policy, acceptance and batch as study.h has
+ * it, and pairs.txt, the machine's facts.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/draft.h"
+#include "examples/support/args.h"
+#include "examples/support/support.h"
+#include "sched/pool.h"
+#include "support/machine.h"
+#include "support/study.h"
+
+enum { DRAFT_LEN = 5, N_REQUESTS = 16, MIN_PROMPT = 16, MAX_PROMPT = 32, MAX_NEW = 32 };
+
+static const char *const pairs[] = {"vicuna", "qwen3", "glm4"};
+static const char *const policies[] = {"eqspec", "exspec", "ragged"};
+static const double acceptances[] = {0.5, 0.6, 0.7, 0.8, 0.9};
+enum { N_PAIRS = 3, N_POLICIES = 3, N_ACCEPTANCES = 5, MAX_BATCH = 8 };
+
+/* ------------------------------------------------------------------- oracle */
+
+/* A draft's functions have no place for a bench's state: one pool runs at a time. */
+static struct {
+    const struct sb_draft_ops *model; /* what stands below */
+    const struct ex_run *plain;
+    double accept;
+    int32_t vocab;
+} oracle;
+
+/* The same draw for a request and a position in every run (splitmix64's finisher). */
+static double luck(uint64_t id, uint64_t position)
+{
+    uint64_t z = (id << 32 | position) * 0x9e3779b97f4a7c15u;
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
+}
+
+static int32_t proposal(const struct sb_seq *seq, int32_t position)
+{
+    size_t n;
+    const int32_t *plain = specbatch_result_tokens(oracle.plain->results[seq->id - 1], &n);
+    const size_t at = (size_t)(position - seq->n_prompt);
+    const int32_t next = at < n ? plain[at] : 0;
+
+    return luck(seq->id, (uint64_t)position) < oracle.accept ? next : (next + 1) % oracle.vocab;
+}
+
+static int32_t oracle_prepare(struct sb_draft *draft, struct sb_round *round)
+{
+    const int32_t rc = oracle.model->prepare(draft, round);
+
+    for (int32_t b = 0; b < round->n_rows; b++)
+        for (int32_t i = 0; i < round->rows[b].n_draft; i++)
+            round->tokens[b * round->stride + 1 + i] =
+                proposal(round->rows[b].seq, round->rows[b].seq->n_tokens + i);
+    return rc;
+}
+
+static int32_t oracle_issue(struct sb_draft *draft, struct sb_round *round)
+{
+    const int32_t rc = oracle.model->issue(draft, round);
+
+    return rc != SPECBATCH_OK ? rc
+                              : draft->runner->backend->upload(draft->runner->exec, round->dev_tokens_block,
+                                                               round->host_tokens, round->tokens_bytes);
+}
+
+static void oracle_free(struct sb_draft *draft)
+{
+    oracle.model->free(draft);
+}
+
+static const struct sb_draft_ops oracle_ops = {"oracle", oracle_prepare, oracle_issue, oracle_free};
+
+static void put_oracle(specbatch_pool *pool)
+{
+    oracle.model = pool->draft->ops;
+    pool->draft->ops = &oracle_ops;
+}
+
+/* --------------------------------------------------------------------- cells */
+
+/* Plain decoding at batch 1 is the reference; every other run of the pair is compared with it. */
+static int run_cell(const struct study *study, FILE *csv, struct cell cell, const struct outcome *reference)
+{
+    struct outcome outcome;
+    int ok;
+
+    oracle.plain = &reference->run;
+    oracle.accept = cell.accept;
+    oracle.vocab = specbatch_model_vocab_size(study->target);
+    if ((ok = study_run(study, &study->prompts, &cell, &outcome)) != 0)
+        study_line(csv, &cell, &outcome, reference);
+    outcome_free(&outcome);
+    return ok;
+}
+
+static int run_batch(const struct study *study, FILE *csv, struct cell cell, const struct outcome *reference)
+{
+    const int n_accept = study->quick ? 2 : N_ACCEPTANCES;
+    int ok = 1;
+
+    if (cell.batch > 1)
+        ok = run_cell(study, csv, cell, reference);
+    cell.adapt = put_oracle;
+    cell.draft_len = DRAFT_LEN;
+    for (int p = 0; p < N_POLICIES; p++) {
+        cell.method = policies[p];
+        cell.policy = specbatch_policy_by_name(policies[p]);
+        for (int a = 0; ok && a < n_accept; a++) {
+            cell.accept = acceptances[study->quick ? a * (N_ACCEPTANCES - 1) : a];
+            ok = run_cell(study, csv, cell, reference);
+        }
+    }
+    return ok;
+}
+
+static int run_pair(const struct study *study, FILE *csv, const char *name)
+{
+    struct cell cell = {.method = "plain", .policy = SPECBATCH_POLICY_PLAIN, .batch = 1, .window = N_REQUESTS,
+                        .draft_len = -1, .max_new = MAX_NEW, .pair = name};
+    struct outcome reference;
+    int ok = study_run(study, &study->prompts, &cell, &reference);
+
+    printf("%s: %" PRIu64 " and %" PRIu64 " MiB\n", name, specbatch_model_bytes(study->target) >> 20,
+           specbatch_model_bytes(study->draft) >> 20);
+    if (ok)
+        study_line(csv, &cell, &reference, &reference);
+    for (; ok && cell.batch <= (study->quick ? 2 : MAX_BATCH); cell.batch *= 2)
+        ok = run_batch(study, csv, cell, &reference);
+    outcome_free(&reference);
+    return ok;
+}
+
+/* -------------------------------------------------------------------- models */
+
+/* Prompts of random ids, of lengths that differ. */
+static void make_prompts(struct study *study)
+{
+    const double vocab = specbatch_model_vocab_size(study->target);
+
+    study->prompts = (struct ex_prompts){ex_alloc(N_REQUESTS, sizeof *study->prompts.at),
+                                         study->quick ? 4 : N_REQUESTS, N_REQUESTS, MAX_PROMPT};
+    for (size_t i = 0; i < study->prompts.n; i++) {
+        struct ex_prompt *prompt = &study->prompts.at[i];
+        prompt->n_ids = MIN_PROMPT + (size_t)(luck(i, 0) * (MAX_PROMPT + 1 - MIN_PROMPT));
+        prompt->ids = ex_alloc(prompt->n_ids, sizeof *prompt->ids);
+        for (size_t j = 0; j < prompt->n_ids; j++)
+            prompt->ids[j] = (int32_t)(luck(i, j + 1) * vocab);
+    }
+}
+
+static int measure_pair(struct study *study, FILE *csv, const char *dir, const char *name)
+{
+    char target[1024], draft[1024];
+    int ok = 1;
+
+    snprintf(target, sizeof target, "%s/%s-target", dir, name);
+    snprintf(draft, sizeof draft, "%s/%s-draft", dir, name);
+    if (specbatch_model_open(&study->target, target, NULL) != SPECBATCH_OK ||
+        specbatch_model_open(&study->draft, draft, NULL) != SPECBATCH_OK)
+        ok = ex_complain("%s", specbatch_last_error());
+    if (ok) {
+        make_prompts(study);
+        ok = run_pair(study, csv, name);
+    }
+    study_close(study);
+    study->target = study->draft = NULL;
+    return ok;
+}
+
+static int write_facts(const struct study *study, const struct machine_watch *watch)
+{
+    FILE *out = machine_facts(watch, study->out_dir, "pairs");
+
+    if (!out)
+        return 0;
+    fprintf(out, "quick\t%d\n", (int)study->quick);
+    return fclose(out) == 0;
+}
+
+int main(int argc, char **argv)
+{
+    const struct machine_watch watch = machine_watch();
+    struct study study = {.out_dir = "build/paper"};
+    const char *dir = "build/bench/pairs";
+    const struct ex_option options[] = {
+        {"--dir", "DIR", EX_STRING, &dir, 0, 0, "holds NAME-target, NAME-draft (build/bench/pairs)"},
+        {"--out", "DIR", EX_STRING, &study.out_dir, 0, 0, "where pairs.csv goes (build/paper)"},
+        {"--threads", "N", EX_INT, &study.threads, 1, 256, "threads (one for each processor)"},
+        {"--quick", NULL, EX_SWITCH, &study.quick, 0, 0, "few requests and cells: tries the pipeline"},
+    };
+    const int parsed = ex_args_parse(options, sizeof options / sizeof *options, argc, argv,
+                                     "pairs [options]: the paper's geometries at set acceptance");
+    int ok = parsed == 1;
+    FILE *csv;
+
+    ex_program = "pairs";
+    if (parsed < 0)
+        return EX_OK;
+    if (!ok || (csv = study_csv(&study, "pairs")) == NULL)
+        return EX_USAGE;
+    for (int i = 0; ok && i < N_PAIRS; i++)
+        ok = measure_pair(&study, csv, dir, pairs[i]);
+    ok = ok && write_facts(&study, &watch);
+    return fclose(csv) == 0 && ok ? EX_OK : EX_FAILED;
+}
