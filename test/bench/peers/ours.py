@@ -26,7 +26,8 @@ def program(work):
 
         totals = {}
         def run(compute, policy, batch):
-            work.measure({"peer": "ours (%s)" % compute, "version": version, "method": policy, "batch": batch},
+            row = {"peer": "ours (%s)" % compute, "version": version, "method": policy, "batch": batch}
+            work.measure(row,
                          lambda: generate(compute, policy, batch),
                          lambda: "" if policy == "plain" else
                          "%.2f tokens a row and round" % totals["tokens_per_row_round"])
