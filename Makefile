@@ -76,7 +76,11 @@ Q     := $(if $(V),,@)
 CUDA_VERSION := $(if $(NVCC),$(shell $(NVCC) --version | sed -n 's/.*release \([0-9.]*\).*/\1/p'))
 CUDA_KNOWN   := $(if $(NVCC),$(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch)))
 CUDA_ARCHS   ?= $(filter $(CUDA_KNOWN),80 90 100)
-CUDA_CHOICE  := $(if $(filter-out 0,$(CUDA)),$(CUDA_VERSION): module for $(CUDA_ARCHS:%=sm_%) and PTX ($(NVCC)),off: no \
+# cuDNN's headers, if they are there: the module then looks for the library when it runs, and never needs it.
+CUDNN        := $(if $(filter-out 0,$(CUDA)),$(shell printf '#include <cudnn_graph.h>\nCUDNN_MAJOR.CUDNN_MINOR\n' | \
+                $(CC) -isystem $(CUDA_HOME)/include -E -P - 2>/dev/null | tail -n 1 | tr -d ' '))
+CUDA_CHOICE  := $(if $(filter-out 0,$(CUDA)),$(CUDA_VERSION): module for $(CUDA_ARCHS:%=sm_%) and PTX ($(NVCC))$(comma) $(if \
+                $(CUDNN),with cuDNN $(CUDNN) where it runs,without cuDNN (no cudnn_graph.h)),off: no \
                 module ($(if $(NVCC),$(if $(SAN),a sanitized build,CUDA=0),no nvcc in $(CUDA_HOME)/bin or PATH)))
 GENCODE      := $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
                 -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
@@ -86,7 +90,8 @@ CUDA_SO      := $(B)/libspecbatch_cuda.so
 MODULE       := $(if $(filter-out 0,$(CUDA)),$(CUDA_SO))
 KCU          := $(sort $(wildcard kernels/cuda/*.cu))
 CUOBJ        := $(KCU:kernels/cuda/%.cu=$(B)/cuda/%.o)
-CCOBJ        := $(CSRC:src/%.c=$(B)/cuda/src/%.o) $(B)/src/engine/dtype.o
+CCOBJ        := $(patsubst src/%.c,$(B)/cuda/src/%.o,$(filter-out $(if $(CUDNN),src/cuda/sdpa_absent.c,src/cuda/cudnn.c \
+                src/cuda/sdpa_cudnn.c),$(CSRC))) $(B)/src/engine/dtype.o
 CUDA_LIBS    := -L$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt -lm -pthread
 
 .PHONY: all lib examples setup demo check check-cudasim check-gpu bench-gpu lint bench paper paper-report setup-paper install clean help
@@ -131,7 +136,8 @@ $(AR_): $(OBJ)
 
 # The CUDA module.
 $(B)/cuda/flags: force
-	@mkdir -p $(@D); echo '$(NVCC) $(NVFLAGS) $(CUDA_LIBS)' | cmp -s - $@ || echo '$(NVCC) $(NVFLAGS) $(CUDA_LIBS)' >$@
+	@mkdir -p $(@D); echo '$(NVCC) $(NVFLAGS) $(CUDA_LIBS) $(CUDNN)' | cmp -s - $@ || \
+	    echo '$(NVCC) $(NVFLAGS) $(CUDA_LIBS) $(CUDNN)' >$@
 $(B)/cuda/%.o: kernels/cuda/%.cu $(B)/cuda/flags
 	@mkdir -p $(@D); echo "  NVCC $<"
 	$(Q)$(NVCC) $(NVFLAGS) -MMD -MP -MF $@.d -c $< -o $@ 2>$@.log || { cat $@.log; exit 1; }
@@ -184,9 +190,10 @@ $(B)/test/bench/paper_faults: test/bench/paper_faults.c $(B)/bench.a $(B)/faults
 
 # The backend on a simulated device, linked into the program; kernels and simulator come from rules.mk.
 include test/cudasim/rules.mk
-SIM_HOST := $(patsubst %.c,$(B)/cudasim/%.o,$(filter-out src/cuda/module.c,$(CSRC)) test/cuda/loader.c)
+SIM_HOST := $(patsubst %.c,$(B)/cudasim/%.o,$(filter-out src/cuda/module.c src/cuda/cudnn.c src/cuda/sdpa_absent.c,$(CSRC)) \
+            test/cuda/loader.c)
 SIM_CORE := $(SIM_HOST) $(CUDASIM_A)
-SIM_TEST := $(addprefix $(B)/cudasim/,test_backend test_goldens test_contract test_mutations experiments bench_gpu)
+SIM_TEST := $(addprefix $(B)/cudasim/,test_backend test_prefill test_goldens test_contract test_mutations experiments bench_gpu)
 CUDA_SUP := $(B)/test/cuda/logits.o
 $(SIM_HOST): $(B)/cudasim/%.o: %.c $(B)/flags
 	@mkdir -p $(@D); echo "  SIM  $<"
