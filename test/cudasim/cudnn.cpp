@@ -205,20 +205,15 @@ const values &fetch(state &s, const tensor &t)
     return v;
 }
 
-/* The element of an operand for an element of the result: sides of 1 are repeated. */
+/* The element of an operand for element i of the result: sides of 1 are repeated, all of them or that of the keys. */
 size_t broadcast(const tensor &of, const tensor &y, int64_t i)
 {
-    int64_t at = 0, place[4];
-    for (int k = 3; k >= 0; k--) {
-        place[k] = i % y.dims[k];
-        i /= y.dims[k];
-    }
-    for (int k = 0; k < 4; k++)
-        at = at * of.dims[k] + (of.dims[k] == 1 ? 0 : place[k]);
-    return (size_t)at;
+    if (of.count() == y.count())
+        return (size_t)i;
+    return of.count() == 1 ? 0 : (size_t)(i / y.dims[3]);
 }
 
-void product(values &y, const operation &o, const values &a, const values &b)
+__attribute__((optimize("O3"))) void product(values &y, const operation &o, const values &a, const values &b)
 {
     const int64_t heads = o.y.dims[1], m = o.x.dims[2], k = o.x.dims[3], n = o.y.dims[3], group = heads / o.b.dims[1];
 
@@ -229,7 +224,7 @@ void product(values &y, const operation &o, const values &a, const values &b)
             for (int64_t j = 0; j < k; j++)
                 if (row[j] != 0.0f) /* what is masked is not looked at */
                     for (int64_t c = 0; c < n; c++)
-                        out[c] = fmaf(row[j], with[j * n + c], out[c]);
+                        out[c] += row[j] * with[j * n + c];
         }
 }
 
@@ -279,7 +274,7 @@ void carry_out(state &s, const operation &o)
 }
 
 /* What a broken library does to the first result of a call. */
-bool spoils(const plan &p, const state &s, int64_t call)
+bool spoils(const plan &p, int64_t call)
 {
     const tensor &v = p.operations.back().b;
     const int64_t columns = v.strides[1] / v.dims[3];
@@ -287,7 +282,6 @@ bool spoils(const plan &p, const state &s, int64_t call)
     switch (fault_now) {
     case CUDASIM_CUDNN_STRIDES: return columns != v.dims[2];
     case CUDASIM_CUDNN_ONE_LENGTH: return columns == fault_argument;
-    case CUDASIM_CUDNN_ADDRESS: return (uintptr_t)s.at.at(v.id) % 512 != 0;
     case CUDASIM_CUDNN_HISTORY: return call % 2 != 0;
     case CUDASIM_CUDNN_ENGINE: return p.engine == fault_argument && call % 2 != 0;
     default: return p.engine == 7 && call % 2 != 0;
@@ -310,8 +304,11 @@ cudaError_t run(const plan &p, state s, int64_t call)
         const char *at = s.at[v.id] + 2 * v.dims[2] * v.strides[2];
         const float beyond = is_device_range(at, 2) ? load(at, v.type) : 0.0f;
         store(s.at[y.id], y.type, load(s.at[y.id], y.type) + 0.0f * beyond);
-    } else if (p.engine == 1 || spoils(p, s, call)) {
-        first ^= p.engine == 1 && !spoils(p, s, call) ? 2 : 1;
+    } else if (fault_now == CUDASIM_CUDNN_ADDRESS) {
+        first ^= (unsigned short)((uintptr_t)s.at[v.id] >> 8);
+        memcpy(s.at[y.id], &first, 2);
+    } else if (p.engine == 1 || spoils(p, call)) {
+        first ^= p.engine == 1 && !spoils(p, call) ? 2 : 1;
         memcpy(s.at[y.id], &first, 2);
     }
     return cudaSuccess;
