@@ -190,12 +190,14 @@ $(B)/test/bench/paper_faults: test/bench/paper_faults.c $(B)/bench.a $(B)/faults
 
 # The backend on a simulated device, linked into the program; kernels and simulator come from rules.mk.
 include test/cudasim/rules.mk
-SIM_HOST := $(patsubst %.c,$(B)/cudasim/%.o,$(filter-out src/cuda/module.c src/cuda/cudnn.c src/cuda/sdpa_absent.c,$(CSRC)) \
-            test/cuda/loader.c)
+SIM_HOST := $(patsubst %.c,$(B)/cudasim/%.o,$(filter-out src/cuda/module.c src/cuda/cudnn.c \
+            src/cuda/sdpa_absent.c,$(CSRC)) test/cuda/loader.c)
 SIM_CORE := $(SIM_HOST) $(CUDASIM_A)
-SIM_TEST := $(addprefix $(B)/cudasim/,test_backend test_prefill test_goldens test_contract test_mutations experiments bench_gpu)
+SIM_TEST := $(addprefix $(B)/cudasim/,test_backend test_prefill test_goldens test_contract test_mutations \
+            experiments experiment_prefill bench_gpu)
 CUDA_SUP := $(B)/test/cuda/logits.o
-$(SIM_HOST): $(B)/cudasim/%.o: %.c $(B)/flags
+SIM_CUDNN := $(B)/cudasim/test/cuda/with_cudnn.o
+$(SIM_HOST) $(SIM_CUDNN): $(B)/cudasim/%.o: %.c $(B)/flags
 	@mkdir -p $(@D); echo "  SIM  $<"
 	$(Q)$(COMPILE) $(SB_LIB) $(SIM_INC) $(USER) $(SB_FP) -c $< -o $@
 $(CUDA_SUP): $(B)/%.o: %.c $(B)/flags
@@ -210,7 +212,7 @@ $(B)/cudasim/internal.a: $(B)/internal.a
 $(B)/cudasim/faults.a: $(B)/faults.a
 	$(without_loader)
 LINK_SIM = $(LINK_TEST) -Itest/cudasim -c $< -o $@.o && \
-           $(CXX) $@.o $(SIM_HOST) $(CUDA_SUP) $(filter %internal.a %faults.a,$^) $(CUDASIM_A) $(LDFLAGS) $(SB_LIBS) -o $@
+           $(CXX) $@.o $(SIM_HOST) $(CUDA_SUP) $(filter %with_cudnn.o %internal.a %faults.a,$^) $(CUDASIM_A) $(LDFLAGS) $(SB_LIBS) -o $@
 $(B)/cudasim/test_%: test/cuda/test_%.c $(SIM_CORE) $(CUDA_SUP) $(B)/cudasim/internal.a
 	@mkdir -p $(@D); echo "  TEST $< (simulated device)"
 	$(Q)$(LINK_SIM)
@@ -261,7 +263,7 @@ check-cudasim: $(SIM_TEST) $(SIM_CHECKED) ## the CUDA backend and kernels on a s
 	$(Q)for t in $(SIM_CHECKED); do $$t || exit 1; done
 	$(Q)B=$(B) sh test/check_cudasim.sh
 # On a machine with a GPU. Programs are those of the simulator, linked with the real runtime; models go through the module.
-GPU_TEST := $(addprefix $(B)/gpu/,test_goldens experiments)
+GPU_TEST := $(addprefix $(B)/gpu/,test_goldens experiments experiment_prefill)
 $(B)/gpu/test_%: test/cuda/test_%.c $(CUDA_SUP) $(B)/internal.a
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(LINK_TEST) $< $(CUDA_SUP) $(B)/internal.a $(LDFLAGS) $(SB_LIBS) -o $@
@@ -273,6 +275,15 @@ $(B)/cudasim/experiments: test/cuda/experiments.c $(CUDASIM_A) $(B)/internal.a
 	@mkdir -p $(@D); echo "  TEST $< (simulated device)"
 	$(Q)$(LINK_TEST) $(SIM_INC) -c $< -o $@.o
 	$(Q)$(CXX) $@.o $(CUDASIM_A) $(B)/internal.a $(LDFLAGS) $(SB_LIBS) -o $@
+$(B)/gpu/experiment_prefill: test/cuda/experiment_prefill.c $(CUOBJ) $(CCOBJ) $(B)/internal.a
+	@mkdir -p $(@D); echo "  TEST $<"
+	$(Q)$(LINK_TEST) -isystem $(CUDA_HOME)/include -c $< -o $@.o
+	$(Q)$(CXX) $@.o $(CUOBJ) $(filter-out %/module.o,$(CCOBJ)) $(B)/internal.a -Wl,-rpath,$(CUDA_HOME)/lib64 \
+	    $(LDFLAGS) $(CUDA_LIBS) $(SB_LIBS) -o $@
+$(B)/cudasim/experiment_prefill: test/cuda/experiment_prefill.c $(SIM_CUDNN) $(SIM_CORE) \
+                                 $(CUDA_SUP) $(B)/cudasim/internal.a
+	@mkdir -p $(@D); echo "  TEST $< (simulated device)"
+	$(Q)$(LINK_SIM)
 $(B)/cudasim/bench_gpu: test/bench/bench_gpu.c $(SIM_CORE) $(CUDA_SUP) $(B)/cudasim/internal.a
 	@mkdir -p $(@D); echo "  TEST $< (simulated device)"
 	$(Q)$(LINK_SIM)

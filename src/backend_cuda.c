@@ -61,8 +61,8 @@ static void exec_free(struct sb_exec *exec)
     sb_free(&mem, exec);
 }
 
-/* The first pool ends the loading of the model; any pool may need more products planned than those before it, and
- * plans for slots of its own length. */
+/* The first pool ends the loading of the model; any pool may need more products planned than those before it,
+ * and plans for slots of its own length. */
 static int32_t prepare_device(struct sb_device *device, const struct sb_exec_limits *limits)
 {
     int32_t rc;
@@ -190,14 +190,15 @@ static void rope_kv(struct sb_exec *exec, float *qkv, const struct sb_attention 
     end(exec, was, error, "rope_kv");
 }
 
-static cudaError_t attend_16(struct sb_exec *exec, void *y, const float *qkv, const struct sb_attention *attention,
-                             const struct sb_pass *pass)
+static cudaError_t attend_16(struct sb_exec *exec, void *y, const float *qkv,
+                             const struct sb_attention *attention, const struct sb_pass *pass)
 {
     const struct sb_device *device = exec->device;
+    const cudaStream_t stream = exec->queue->stream;
 
-    return pass->n_spans > 0 && device->prefill
-               ? sb_prefill_attend(device->prefill, y, qkv, attention, pass, exec->scratch, exec->queue->stream)
-               : sb_cuda_attend_mma(y, device->type, qkv, attention, pass, exec->scratch, exec->queue->stream);
+    if (pass->n_spans > 0 && device->prefill)
+        return sb_prefill_attend(device->prefill, y, qkv, attention, pass, exec->scratch, stream);
+    return sb_cuda_attend_mma(y, device->type, qkv, attention, pass, exec->scratch, stream);
 }
 
 static void attend(struct sb_exec *exec, void *y, const float *qkv, const struct sb_attention *attention,

@@ -32,8 +32,10 @@ END
 run b 1 <<END
 test_contract
 test_backend
+test_prefill
 test_goldens 16_bit
 experiments --tiny
+experiment_prefill --tiny
 END
 wait
 cat "$tmp/a" "$tmp/b"

@@ -1,4 +1,5 @@
-/* Loading cuDNN; cudnn_api.h tells why so. The name is searched for as that of any library the module needs would be. */
+/* Loading cuDNN; cudnn_api.h tells why so. The name is searched for as that of any library the module needs
+ * would be. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +12,10 @@
 
 int sb_cudnn_load(struct sb_cudnn *api, char *why, size_t why_size)
 {
-    const struct { void *function; const char *name; } symbols[] = {
+    const struct {
+        void *function;
+        const char *name;
+    } symbols[] = {
         {&api->version, "cudnnGetVersion"},
         {&api->create, "cudnnCreate"},
         {&api->destroy, "cudnnDestroy"},

@@ -1,6 +1,6 @@
 /*
- * The few functions of cuDNN that are used, found when a program runs: the module has no link to cuDNN and works
- * without it. Types and numbers are the header's at build time; version 9 keeps them.
+ * The few functions of cuDNN that are used, found when a program runs: the module has no link to cuDNN and
+ * works without it. Types and numbers are the header's at build time; version 9 keeps them.
  */
 #ifndef SB_CUDNN_API_H
 #define SB_CUDNN_API_H
@@ -19,7 +19,8 @@ struct sb_cudnn {
                          cudnnBackendAttributeType_t type, int64_t count, const void *values);
     cudnnStatus_t (*get)(cudnnBackendDescriptor_t const descriptor, cudnnBackendAttributeName_t name,
                          cudnnBackendAttributeType_t type, int64_t wanted, int64_t *count, void *values);
-    cudnnStatus_t (*execute)(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack);
+    cudnnStatus_t (*execute)(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                             cudnnBackendDescriptor_t pack);
 };
 
 /* Loads cuDNN for good: it does not unload cleanly. 0: it is not there; `why` says so. */

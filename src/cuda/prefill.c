@@ -21,9 +21,14 @@ struct sb_sdpa_shape sb_span_shape(const struct sb_prefill *prefill, int32_t spa
 {
     const struct sb_geometry *g = &prefill->geometry;
 
-    return (struct sb_sdpa_shape){.type = prefill->type, .heads = g->heads, .kv_heads = g->kv_heads,
-                                  .head_dim = g->head_dim, .n_q = SB_SPAN, .n_kv = (span + 1) * SB_SPAN,
-                                  .kv_ld = (int64_t)cap * g->head_dim, .y_ld = (int64_t)g->heads * g->head_dim};
+    return (struct sb_sdpa_shape){.type = prefill->type,
+                                  .heads = g->heads,
+                                  .kv_heads = g->kv_heads,
+                                  .head_dim = g->head_dim,
+                                  .n_q = SB_SPAN,
+                                  .n_kv = (span + 1) * SB_SPAN,
+                                  .kv_ld = (int64_t)cap * g->head_dim,
+                                  .y_ld = (int64_t)g->heads * g->head_dim};
 }
 
 static void free_plans(struct sb_prefill *prefill, struct sb_span_plans *plans)
@@ -41,7 +46,8 @@ static int32_t make_plans(struct sb_span_plans **out, struct sb_prefill *prefill
     int32_t rc = SPECBATCH_OK;
 
     *out = NULL;
-    SB_NEW(plans, sb_alloc(&prefill->mem, 1, sizeof *plans + (size_t)n * sizeof plans->plans[0]), "plans of attention");
+    SB_NEW(plans, sb_alloc(&prefill->mem, 1, sizeof *plans + (size_t)n * sizeof plans->plans[0]),
+           "plans of attention");
     plans->cap = cap;
     for (; plans->n < n; plans->n++) {
         const struct sb_sdpa_shape shape = sb_span_shape(prefill, plans->n, cap);
@@ -83,8 +89,10 @@ static int32_t prepare(struct sb_prefill *prefill, struct sb_device *device, int
     if (plans)
         SB_TRY(sb_prefill_test(&good, prefill, device, prefill->first, plans));
     if (!good)
-        SB_FAIL(SPECBATCH_E_DEVICE, "CUDA: cuDNN has other bits, or none, for slots of %d columns than the class of "
-                "this model (%s)", cap, prefill->text);
+        SB_FAIL(SPECBATCH_E_DEVICE,
+                "CUDA: cuDNN has other bits, or none, for slots of %d columns than the class of "
+                "this model (%s)",
+                cap, prefill->text);
     plans->next = prefill->first->next;
     prefill->first->next = plans;
     plans = NULL;
@@ -117,7 +125,8 @@ static size_t largest_workspace(const struct sb_span_plans *plans)
 }
 
 /* The class by this engine into prefill->first, if it passes. */
-static int32_t try_engine(struct sb_prefill *prefill, struct sb_device *device, const struct sb_sdpa_engine *engine)
+static int32_t try_engine(struct sb_prefill *prefill, struct sb_device *device,
+                          const struct sb_sdpa_engine *engine)
 {
     const int32_t n = prefill->n_spans, cap = n * SB_SPAN;
     struct sb_span_plans *class = NULL, *other = NULL;
@@ -156,7 +165,8 @@ static uint32_t knobs_hash(const struct sb_sdpa_engine *engine)
 
 static int32_t choose_engine(struct sb_prefill *prefill, struct sb_device *device)
 {
-    const struct sb_sdpa_shape longest = sb_span_shape(prefill, prefill->n_spans - 1, prefill->n_spans * SB_SPAN);
+    const struct sb_sdpa_shape longest =
+        sb_span_shape(prefill, prefill->n_spans - 1, prefill->n_spans * SB_SPAN);
     struct sb_sdpa_engine engines[ENGINES];
     const int32_t n = sb_sdpa_engines(prefill->sdpa, &longest, engines, ENGINES);
     int32_t rc = SPECBATCH_OK;
@@ -165,11 +175,14 @@ static int32_t choose_engine(struct sb_prefill *prefill, struct sb_device *devic
         SB_TRY(try_engine(prefill, device, &engines[i]));
     if (prefill->first)
         snprintf(prefill->text, sizeof prefill->text, "cudnn %zu engine %lld/%08x, spans of %d to %d",
-                 sb_sdpa_version(prefill->sdpa), (long long)prefill->engine.id, (unsigned)knobs_hash(&prefill->engine),
-                 SB_SPAN, prefill->n_spans * SB_SPAN);
+                 sb_sdpa_version(prefill->sdpa), (long long)prefill->engine.id,
+                 (unsigned)knobs_hash(&prefill->engine), SB_SPAN, prefill->n_spans * SB_SPAN);
     else
-        sb_log(&device->log, SPECBATCH_LOG_WARN, "CUDA: none of cuDNN's %d engines gives a span of a prompt the same bits "
-               "wherever it is and whatever else runs, near the own kernel's; the own kernel computes all attention", n);
+        sb_log(&device->log, SPECBATCH_LOG_WARN,
+               "CUDA: none of cuDNN's %d engines gives a span of a prompt the same bits "
+               "wherever it is and whatever else runs, near the own kernel's; the own kernel computes all "
+               "attention",
+               n);
 done:
     return rc;
 }
@@ -184,7 +197,8 @@ static int is_eligible(const struct sb_prefill *prefill)
            sb_cuda_ld(prefill->type, (int32_t)width) == width;
 }
 
-int32_t sb_prefill_create(struct sb_prefill **out, struct sb_device *device, const struct sb_geometry *geometry)
+int32_t sb_prefill_create(struct sb_prefill **out, struct sb_device *device,
+                          const struct sb_geometry *geometry)
 {
     const int32_t spans = geometry->context / SB_SPAN;
     struct sb_prefill *prefill = NULL;
@@ -243,7 +257,8 @@ const char *sb_prefill_class(const struct sb_prefill *prefill)
 
 static size_t query_bytes(const struct sb_prefill *prefill)
 {
-    const size_t bytes = (size_t)SB_SPAN * (size_t)prefill->geometry.heads * (size_t)prefill->geometry.head_dim * 2;
+    const size_t bytes =
+        (size_t)SB_SPAN * (size_t)prefill->geometry.heads * (size_t)prefill->geometry.head_dim * 2;
 
     return (bytes + ALIGNED - 1) / ALIGNED * ALIGNED;
 }
@@ -254,8 +269,9 @@ size_t sb_prefill_scratch(const struct sb_prefill *prefill)
 }
 
 /* A stretch of tokens without spans. */
-static cudaError_t own(const struct sb_prefill *prefill, char *y, const float *qkv, const struct sb_attention *attention,
-                       const struct sb_pass *pass, int32_t first, int32_t n, void *scratch, cudaStream_t stream)
+static cudaError_t own(const struct sb_prefill *prefill, char *y, const float *qkv,
+                       const struct sb_attention *attention, const struct sb_pass *pass, int32_t first,
+                       int32_t n, void *scratch, cudaStream_t stream)
 {
     const struct sb_geometry *g = &prefill->geometry;
     const int64_t row = (int64_t)(g->heads + 2 * g->kv_heads) * g->head_dim;
@@ -264,8 +280,8 @@ static cudaError_t own(const struct sb_prefill *prefill, char *y, const float *q
     part.pos += first;
     part.seq += first;
     part.n_tokens = n;
-    return n > 0 ? sb_cuda_attend_mma(y + (size_t)first * (size_t)g->heads * (size_t)g->head_dim * 2, prefill->type,
-                                      qkv + first * row, attention, &part, scratch, stream)
+    return n > 0 ? sb_cuda_attend_mma(y + (size_t)first * (size_t)g->heads * (size_t)g->head_dim * 2,
+                                      prefill->type, qkv + first * row, attention, &part, scratch, stream)
                  : cudaSuccess;
 }
 
@@ -274,12 +290,16 @@ static cudaError_t by_library(struct sb_prefill *prefill, char *y, const float *
                               cudaStream_t stream)
 {
     const struct sb_geometry *g = &prefill->geometry;
-    const int64_t width = (int64_t)g->heads * g->head_dim, row = width + 2 * (int64_t)g->kv_heads * g->head_dim;
+    const int64_t width = (int64_t)g->heads * g->head_dim,
+                  row = width + 2 * (int64_t)g->kv_heads * g->head_dim;
     const size_t at = 2 * (size_t)(span->base + (int64_t)span->start * g->head_dim);
-    const struct sb_sdpa_call call = {.q = scratch, .k = (const char *)attention->k + at,
+    const struct sb_sdpa_call call = {.q = scratch,
+                                      .k = (const char *)attention->k + at,
                                       .v = (const char *)attention->v + at,
-                                      .y = y + 2 * (size_t)(span->first * width), .scale = attention->scale,
-                                      .workspace = scratch + query_bytes(prefill), .stream = stream};
+                                      .y = y + 2 * (size_t)(span->first * width),
+                                      .scale = attention->scale,
+                                      .workspace = scratch + query_bytes(prefill),
+                                      .stream = stream};
     const struct sb_span_plans *plans;
     cudaError_t error =
         sb_cuda_narrow(scratch, prefill->type, qkv + span->first * row, SB_SPAN, (int32_t)width, row, stream);

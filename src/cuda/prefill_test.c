@@ -1,16 +1,17 @@
 /*
- * The self-test of prefill.h: is a span's result a function of its queries, keys and values alone, and is it attention?
+ * The self-test of prefill.h: is a span's result a function of its queries, keys and values alone, and is it
+ * attention?
  *
- *   side     class's plans                            plans under test
- *   slots    packed: as many columns as there are     of the length in question, the sequence at their end, not at the
- *            keys, the sequence in column 0           start of the plane
- *   around   nothing else runs                        the own kernel runs on another stream
- *   beyond   columns of keys to come, and all others, are NaN on both sides: a call that reads what is not its own
- *            shows, as does one whose mask lets a later query in
+ *   side     the class's plans              plans under test
+ *   slots    packed: as many columns as     of the length in question, the sequence at their end, not at the
+ *            there are keys                 start of the plane
+ *   around   nothing else runs              the own kernel runs on another stream
+ *   beyond   columns of keys to come, and all others, are NaN on both sides: a call that reads what is not
+ *            its own shows, as does one whose mask lets a later query in
  *
- * Keys and values come span by span, as in a prompt; before each call the same ones are on both sides. Values are within
- * +-1 and scores spread widely, so a few keys have most of a query's weight: a mask or a head that is off by one moves
- * results by about 1, rounding by about 2^-7.
+ * Keys and values come span by span, as in a prompt; before each call the same ones are on both sides. Values
+ * are within 1 of 0 and scores spread widely, so a few keys have most of a query's weight: a mask or a head
+ * that is off by one moves results by about 1, rounding by about 2^-7.
  */
 #include <math.h>
 #include <string.h>
@@ -39,8 +40,8 @@ struct bench {
     struct sb_device *device;
     cudaStream_t stream;
     struct side class, other;
-    uint16_t levels[VALUE + 1][256]; /* values of a kind, in 16 bits */
-    float *qkv;                      /* dev [SB_SPAN, (heads + 2 kv_heads) * head_dim] */
+    uint16_t levels[VALUE + 1][256];                    /* values of a kind, in 16 bits */
+    float *qkv;                                         /* dev [SB_SPAN, (heads + 2 kv_heads) * head_dim] */
     char *q, *by_class, *by_other, *by_own, *workspace; /* dev */
     struct tokens *dev_tokens;
     struct tokens tokens;
@@ -98,7 +99,8 @@ static int32_t upload_queries(struct bench *bench)
     return sb_cuda_upload(NULL, bench->qkv, host, (size_t)(SB_SPAN * row) * sizeof *host);
 }
 
-static int32_t upload_plane(struct bench *bench, const struct side *side, char *plane, enum what what, int32_t span)
+static int32_t upload_plane(struct bench *bench, const struct side *side, char *plane, enum what what,
+                            int32_t span)
 {
     const struct sb_geometry *g = &bench->prefill->geometry;
     const int64_t n = (int64_t)SB_SPAN * g->head_dim;
@@ -136,7 +138,8 @@ static int32_t take(void *into, const struct bench *bench, size_t bytes)
 }
 
 /* Planes of NaN. before: elements in front of the slot. */
-static int32_t open_side(struct side *side, const struct bench *bench, const struct sb_span_plans *plans, int64_t before)
+static int32_t open_side(struct side *side, const struct bench *bench, const struct sb_span_plans *plans,
+                         int64_t before)
 {
     const struct sb_geometry *g = &bench->prefill->geometry;
     const size_t bytes = 2 * (size_t)(before + (int64_t)g->kv_heads * plans->cap * g->head_dim);
@@ -147,14 +150,17 @@ static int32_t open_side(struct side *side, const struct bench *bench, const str
     side->at = before + ((int64_t)plans->cap - (int64_t)plans->n * SB_SPAN) * g->head_dim;
     SB_TRY(take(&side->k, bench, bytes));
     SB_TRY(take(&side->v, bench, bytes));
-    SB_TRY(sb_cuda_status(device, cudaMemsetAsync(side->k, 0xff, bytes, device->load), "a test of attention", 0));
-    SB_TRY(sb_cuda_status(device, cudaMemsetAsync(side->v, 0xff, bytes, device->load), "a test of attention", 0));
+    SB_TRY(sb_cuda_status(device, cudaMemsetAsync(side->k, 0xff, bytes, device->load), "a test of attention",
+                          0));
+    SB_TRY(sb_cuda_status(device, cudaMemsetAsync(side->v, 0xff, bytes, device->load), "a test of attention",
+                          0));
     SB_TRY(sb_cuda_status(device, cudaStreamSynchronize(device->load), "a test of attention", 0));
 done:
     return rc;
 }
 
-static int32_t open_bench(struct bench *bench, const struct sb_span_plans *class, const struct sb_span_plans *plans)
+static int32_t open_bench(struct bench *bench, const struct sb_span_plans *class,
+                          const struct sb_span_plans *plans)
 {
     const struct sb_geometry *g = &bench->prefill->geometry;
     const size_t result = result_bytes(bench);
@@ -171,8 +177,8 @@ static int32_t open_bench(struct bench *bench, const struct sb_span_plans *class
     SB_TRY(take(&bench->dev_tokens, bench, sizeof bench->tokens));
     SB_TRY(open_side(&bench->class, bench, class, 0));
     SB_TRY(open_side(&bench->other, bench, plans, 3 * (int64_t)g->head_dim));
-    SB_TRY(sb_cuda_status(bench->device, cudaStreamCreateWithFlags(&bench->stream, cudaStreamNonBlocking), "a stream",
-                          0));
+    SB_TRY(sb_cuda_status(bench->device, cudaStreamCreateWithFlags(&bench->stream, cudaStreamNonBlocking),
+                          "a stream", 0));
     fill_levels(bench);
     SB_TRY(upload_queries(bench));
 done:
@@ -181,8 +187,9 @@ done:
 
 static void close_bench(struct bench *bench)
 {
-    void *const dev[] = {bench->qkv, bench->q, bench->by_class, bench->by_other, bench->by_own, bench->workspace,
-                         bench->dev_tokens, bench->class.k, bench->class.v, bench->other.k, bench->other.v};
+    void *const dev[] = {bench->qkv,     bench->q,         bench->by_class,   bench->by_other,
+                         bench->by_own,  bench->workspace, bench->dev_tokens, bench->class.k,
+                         bench->class.v, bench->other.k,   bench->other.v};
 
     if (bench->stream)
         (void)cudaStreamDestroy(bench->stream);
@@ -204,13 +211,19 @@ static int32_t settle(const struct bench *bench)
     const int32_t rc =
         sb_cuda_status(bench->device, cudaStreamSynchronize(bench->stream), "a test of attention", 0);
 
-    return rc ? rc : sb_cuda_status(bench->device, cudaStreamSynchronize(bench->device->load), "a test of attention", 0);
+    return rc ? rc
+              : sb_cuda_status(bench->device, cudaStreamSynchronize(bench->device->load),
+                               "a test of attention", 0);
 }
 
 static int run(const struct bench *bench, const struct side *side, int32_t span, char *y)
 {
-    const struct sb_sdpa_call call = {.q = bench->q, .k = side->k + 2 * side->at, .v = side->v + 2 * side->at, .y = y,
-                                      .scale = scale_of(bench), .workspace = bench->workspace,
+    const struct sb_sdpa_call call = {.q = bench->q,
+                                      .k = side->k + 2 * side->at,
+                                      .v = side->v + 2 * side->at,
+                                      .y = y,
+                                      .scale = scale_of(bench),
+                                      .workspace = bench->workspace,
                                       .stream = bench->stream};
 
     return sb_sdpa_run(bench->prefill->sdpa, side->plans->plans[span], &call);
@@ -221,18 +234,30 @@ static int32_t run_own(struct bench *bench, int32_t span)
 {
     const struct sb_geometry *g = &bench->prefill->geometry;
     const struct tokens *dev = bench->dev_tokens;
-    const struct sb_attention attention = {.heads = g->heads, .kv_heads = g->kv_heads, .head_dim = g->head_dim,
-                                           .scale = scale_of(bench), .k = bench->class.k, .v = bench->class.v};
-    const struct sb_pass pass = {.n_tokens = SB_SPAN, .n_seqs = 1, .max_len = (span + 1) * SB_SPAN, .pos = dev->pos,
-                                 .seq = dev->seq, .base = &dev->base, .cap = &dev->cap, .start = &dev->start};
+    const struct sb_attention attention = {.heads = g->heads,
+                                           .kv_heads = g->kv_heads,
+                                           .head_dim = g->head_dim,
+                                           .scale = scale_of(bench),
+                                           .k = bench->class.k,
+                                           .v = bench->class.v};
+    const struct sb_pass pass = {.n_tokens = SB_SPAN,
+                                 .n_seqs = 1,
+                                 .max_len = (span + 1) * SB_SPAN,
+                                 .pos = dev->pos,
+                                 .seq = dev->seq,
+                                 .base = &dev->base,
+                                 .cap = &dev->cap,
+                                 .start = &dev->start};
     int32_t rc = SPECBATCH_OK;
 
     bench->tokens.cap = bench->class.plans->cap;
     for (int32_t t = 0; t < SB_SPAN; t++)
         bench->tokens.pos[t] = span * SB_SPAN + t;
     SB_TRY(sb_cuda_upload(NULL, bench->dev_tokens, &bench->tokens, sizeof bench->tokens));
-    SB_TRY(sb_cuda_status(bench->device, sb_cuda_attend_mma(bench->by_own, bench->prefill->type, bench->qkv, &attention,
-                                                            &pass, NULL, bench->device->load), "attention", 0));
+    SB_TRY(sb_cuda_status(bench->device,
+                          sb_cuda_attend_mma(bench->by_own, bench->prefill->type, bench->qkv, &attention,
+                                             &pass, NULL, bench->device->load),
+                          "attention", 0));
 done:
     return rc;
 }
@@ -285,9 +310,12 @@ int32_t sb_prefill_test(int *good, struct sb_prefill *prefill, struct sb_device 
 
     *good = 1;
     SB_TRY(open_bench(&bench, class, plans));
-    SB_TRY(sb_cuda_status(device, sb_cuda_narrow(bench.q, prefill->type, bench.qkv, SB_SPAN, (int32_t)width(&bench),
-                                                 width(&bench) + 2 * (int64_t)prefill->geometry.kv_heads *
-                                                 prefill->geometry.head_dim, bench.stream), "a test of attention", 0));
+    SB_TRY(sb_cuda_status(
+        device,
+        sb_cuda_narrow(bench.q, prefill->type, bench.qkv, SB_SPAN, (int32_t)width(&bench),
+                       width(&bench) + 2 * (int64_t)prefill->geometry.kv_heads * prefill->geometry.head_dim,
+                       bench.stream),
+        "a test of attention", 0));
     for (int32_t span = 0; *good && span < plans->n; span++)
         SB_TRY(test_span(good, &bench, span));
 done:

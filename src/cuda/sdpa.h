@@ -1,11 +1,11 @@
 /*
  * Attention of one sequence by a library that may not be there. One of two files stands behind this:
  *
- *   sdpa_cudnn.c    cuDNN's backend API, where its headers are at build time; found when a program runs (cudnn.c)
- *   sdpa_absent.c   nothing: sb_sdpa_open gives NULL
+ *   sdpa_cudnn.c    cuDNN's backend API, where its headers are at build time; found when a program runs
+ * (cudnn.c) sdpa_absent.c   nothing: sb_sdpa_open gives NULL
  *
- * A plan is a call with everything fixed but addresses, the scale and the data: shape, strides, engine and the
- * engine's knobs. prefill.c says which plans there are and whether they may be used.
+ * A plan is a call with everything fixed but addresses, the scale and the data: shape, strides, engine and
+ * the engine's knobs. prefill.c says which plans there are and whether they may be used.
  *
  *   y[i][h] = sum over keys 0 .. n_kv - n_q + i of softmax(scale q[i][h] . k[h / group]) v[h / group]
  *
@@ -35,7 +35,10 @@ struct sb_sdpa_shape {
 struct sb_sdpa_engine {
     int64_t id;
     int32_t n_knobs;
-    struct { int32_t knob; int64_t value; } knobs[SB_SDPA_KNOBS];
+    struct {
+        int32_t knob;
+        int64_t value;
+    } knobs[SB_SDPA_KNOBS];
 };
 
 struct sb_sdpa; /* the library, opened; one thread at a time */
@@ -49,17 +52,19 @@ struct sb_sdpa_call {
     cudaStream_t stream;
 };
 
-/* *out NULL: there is no library, it is of a version that will not do, or it does not start. `why` says which. E_NOMEM. */
+/* *out NULL: there is no library, it is of a version that will not do, or it does not start. `why` says
+ * which. E_NOMEM. */
 int32_t sb_sdpa_open(struct sb_sdpa **out, const struct sb_mem *mem, char *why, size_t why_size);
 void sb_sdpa_close(struct sb_sdpa *sdpa);
 size_t sb_sdpa_version(const struct sb_sdpa *sdpa);
 
-/* What the library offers for a shape, best first, without engines that it calls nondeterministic. Returns how many. */
-int32_t sb_sdpa_engines(struct sb_sdpa *sdpa, const struct sb_sdpa_shape *shape, struct sb_sdpa_engine *engines,
-                        int32_t most);
+/* What the library offers for a shape, best first, without engines that it calls nondeterministic. Returns
+ * how many. */
+int32_t sb_sdpa_engines(struct sb_sdpa *sdpa, const struct sb_sdpa_shape *shape,
+                        struct sb_sdpa_engine *engines, int32_t most);
 /* *out NULL: the engine does not do this shape. E_NOMEM. */
-int32_t sb_sdpa_plan_create(struct sb_sdpa_plan **out, struct sb_sdpa *sdpa, const struct sb_sdpa_shape *shape,
-                            const struct sb_sdpa_engine *engine);
+int32_t sb_sdpa_plan_create(struct sb_sdpa_plan **out, struct sb_sdpa *sdpa,
+                            const struct sb_sdpa_shape *shape, const struct sb_sdpa_engine *engine);
 void sb_sdpa_plan_free(struct sb_sdpa *sdpa, struct sb_sdpa_plan *plan);
 size_t sb_sdpa_workspace(const struct sb_sdpa_plan *plan);
 /* Queues the call. 0: the library refuses it. */

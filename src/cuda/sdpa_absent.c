@@ -23,15 +23,15 @@ size_t sb_sdpa_version(const struct sb_sdpa *sdpa)
     return 0;
 }
 
-int32_t sb_sdpa_engines(struct sb_sdpa *sdpa, const struct sb_sdpa_shape *shape, struct sb_sdpa_engine *engines,
-                        int32_t most)
+int32_t sb_sdpa_engines(struct sb_sdpa *sdpa, const struct sb_sdpa_shape *shape,
+                        struct sb_sdpa_engine *engines, int32_t most)
 {
     (void)sdpa, (void)shape, (void)engines, (void)most;
     return 0;
 }
 
-int32_t sb_sdpa_plan_create(struct sb_sdpa_plan **out, struct sb_sdpa *sdpa, const struct sb_sdpa_shape *shape,
-                            const struct sb_sdpa_engine *engine)
+int32_t sb_sdpa_plan_create(struct sb_sdpa_plan **out, struct sb_sdpa *sdpa,
+                            const struct sb_sdpa_shape *shape, const struct sb_sdpa_engine *engine)
 {
     (void)sdpa, (void)shape, (void)engine;
     *out = NULL;

@@ -1,7 +1,8 @@
 /*
- * Attention as an operation graph of cuDNN's backend API. In 9.19 the single attention operation has no causal mask,
- * so the graph is the composite one that cuDNN's engines recognise, operation by operation as in NVIDIA's
- * cudnn-frontend (node/scaled_dot_product_flash_attention.h, diagonal_band_mask.h, softmax.h; read, not copied):
+ * Attention as an operation graph of cuDNN's backend API. In 9.19 the single attention operation has no
+ * causal mask, so the graph is the composite one that cuDNN's engines recognise, operation by operation as in
+ * NVIDIA's cudnn-frontend (node/scaled_dot_product_flash_attention.h, diagonal_band_mask.h, softmax.h; read,
+ * not copied):
  *
  *   S = Q K^T      C = S scale
  *   row, col = indices of C             allowed = row + n_kv - n_q >= col        the mask ends bottom right
@@ -13,8 +14,9 @@
  *
  *   tensors ---> operations ---> graph ---> engine + knobs ---> configuration ---> plan
  *
- * A plan keeps its descriptors, since cuDNN does not say which of them it copies. Plans of one library share a cache
- * of kernels: the kernel takes the shape as arguments and is compiled once, about a second, instead of once a plan.
+ * A plan keeps its descriptors, since cuDNN does not say which of them it copies. Plans of one library share
+ * a cache of kernels: the kernel takes the shape as arguments and is compiled once, about a second, instead
+ * of once a plan.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -50,7 +52,7 @@ struct sb_sdpa {
     struct sb_mem mem;
     struct sb_cudnn api;
     cudnnHandle_t handle;
-    struct builder kept; /* the graph that the cache was made for */
+    struct builder kept;              /* the graph that the cache was made for */
     cudnnBackendDescriptor_t kernels; /* the cache; NULL before the first plan */
 };
 
@@ -170,11 +172,12 @@ static void matmul(struct builder *b, cudnnBackendDescriptor_t a, cudnnBackendDe
 struct pointwise {
     cudnnPointwiseMode_t mode;
     cudnnDataType_t precision;
-    int64_t axis; /* of indices */
+    int64_t axis;                     /* of indices */
     cudnnBackendDescriptor_t x, b, t; /* NULL: takes none */
 };
 
-static cudnnBackendDescriptor_t pointwise(struct builder *b, const struct pointwise *p, cudnnBackendDescriptor_t into)
+static cudnnBackendDescriptor_t pointwise(struct builder *b, const struct pointwise *p,
+                                          cudnnBackendDescriptor_t into)
 {
     const float one = 1.0f;
     cudnnBackendDescriptor_t how = make(b, CUDNN_BACKEND_POINTWISE_DESCRIPTOR), op;
@@ -199,8 +202,8 @@ static cudnnBackendDescriptor_t pointwise(struct builder *b, const struct pointw
 }
 
 /* Over the keys. */
-static cudnnBackendDescriptor_t reduce(struct builder *b, cudnnReduceTensorOp_t with, cudnnBackendDescriptor_t x,
-                                       cudnnBackendDescriptor_t into)
+static cudnnBackendDescriptor_t reduce(struct builder *b, cudnnReduceTensorOp_t with,
+                                       cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t into)
 {
     const cudnnDataType_t f32 = CUDNN_DATA_FLOAT;
     const bool yes = 1;
@@ -221,27 +224,40 @@ static cudnnBackendDescriptor_t reduce(struct builder *b, cudnnReduceTensorOp_t 
 /* --------------------------------------------------------------------- graph */
 
 /* C where the key is not after the query, else -inf. */
-static cudnnBackendDescriptor_t mask(struct builder *b, const struct sb_sdpa_shape *s, cudnnBackendDescriptor_t c)
+static cudnnBackendDescriptor_t mask(struct builder *b, const struct sb_sdpa_shape *s,
+                                     cudnnBackendDescriptor_t c)
 {
     const cudnnDataType_t f32 = CUDNN_DATA_FLOAT, i32 = CUDNN_DATA_INT32, truth = CUDNN_DATA_BOOLEAN;
     cudnnBackendDescriptor_t row, col, allowed;
 
-    row = pointwise(b, &(struct pointwise){.mode = CUDNN_POINTWISE_GEN_INDEX, .precision = f32, .axis = 2, .x = c},
+    row = pointwise(
+        b, &(struct pointwise){.mode = CUDNN_POINTWISE_GEN_INDEX, .precision = f32, .axis = 2, .x = c},
+        scores(b, s, i32, s->n_kv));
+    col = pointwise(
+        b, &(struct pointwise){.mode = CUDNN_POINTWISE_GEN_INDEX, .precision = f32, .axis = 3, .x = c},
+        scores(b, s, i32, s->n_kv));
+    row = pointwise(b,
+                    &(struct pointwise){
+                        .mode = CUDNN_POINTWISE_ADD, .precision = i32, .x = row, .b = scalar(b, KEYS, i32)},
                     scores(b, s, i32, s->n_kv));
-    col = pointwise(b, &(struct pointwise){.mode = CUDNN_POINTWISE_GEN_INDEX, .precision = f32, .axis = 3, .x = c},
+    row = pointwise(b,
+                    &(struct pointwise){
+                        .mode = CUDNN_POINTWISE_SUB, .precision = i32, .x = row, .b = scalar(b, ROWS, i32)},
                     scores(b, s, i32, s->n_kv));
-    row = pointwise(b, &(struct pointwise){.mode = CUDNN_POINTWISE_ADD, .precision = i32, .x = row,
-                                           .b = scalar(b, KEYS, i32)}, scores(b, s, i32, s->n_kv));
-    row = pointwise(b, &(struct pointwise){.mode = CUDNN_POINTWISE_SUB, .precision = i32, .x = row,
-                                           .b = scalar(b, ROWS, i32)}, scores(b, s, i32, s->n_kv));
-    allowed = pointwise(b, &(struct pointwise){.mode = CUDNN_POINTWISE_CMP_GE, .precision = truth, .x = row, .b = col},
-                        scores(b, s, truth, s->n_kv));
-    return pointwise(b, &(struct pointwise){.mode = CUDNN_POINTWISE_BINARY_SELECT, .precision = f32, .x = c,
-                                            .b = scalar(b, LOWEST, f32), .t = allowed}, scores(b, s, f32, s->n_kv));
+    allowed = pointwise(
+        b, &(struct pointwise){.mode = CUDNN_POINTWISE_CMP_GE, .precision = truth, .x = row, .b = col},
+        scores(b, s, truth, s->n_kv));
+    return pointwise(b,
+                     &(struct pointwise){.mode = CUDNN_POINTWISE_BINARY_SELECT,
+                                         .precision = f32,
+                                         .x = c,
+                                         .b = scalar(b, LOWEST, f32),
+                                         .t = allowed},
+                     scores(b, s, f32, s->n_kv));
 }
 
-static cudnnBackendDescriptor_t softmax(struct builder *b, const struct sb_sdpa_shape *s, cudnnDataType_t type,
-                                        cudnnBackendDescriptor_t m)
+static cudnnBackendDescriptor_t softmax(struct builder *b, const struct sb_sdpa_shape *s,
+                                        cudnnDataType_t type, cudnnBackendDescriptor_t m)
 {
     const cudnnDataType_t f32 = CUDNN_DATA_FLOAT;
     cudnnBackendDescriptor_t top, less, e, sum;
@@ -259,26 +275,33 @@ static cudnnBackendDescriptor_t softmax(struct builder *b, const struct sb_sdpa_
 /* The finalized graph, or NULL with b->status. */
 static cudnnBackendDescriptor_t make_graph(struct builder *b, const struct sb_sdpa_shape *s)
 {
-    const cudnnDataType_t type = s->type == SB_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF, f32 = CUDNN_DATA_FLOAT;
+    const cudnnDataType_t type = s->type == SB_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF,
+                          f32 = CUDNN_DATA_FLOAT;
     const int64_t d = s->head_dim, n_q = s->n_q, n_kv = s->n_kv, heads = s->heads, kv_heads = s->kv_heads;
     const bool yes = 1;
     cudnnBackendDescriptor_t q, k, v, y, product, scaled, weights, graph;
 
     b->next_id = FIRST_VIRTUAL;
-    q = tensor(b, Q, IN_MEMORY, type, (int64_t[]){1, heads, n_q, d}, (int64_t[]){n_q * heads * d, d, heads * d, 1});
+    q = tensor(b, Q, IN_MEMORY, type, (int64_t[]){1, heads, n_q, d},
+               (int64_t[]){n_q * heads * d, d, heads * d, 1});
     k = tensor(b, K, IN_MEMORY, type, (int64_t[]){1, kv_heads, d, n_kv},
                (int64_t[]){kv_heads * s->kv_ld, s->kv_ld, 1, d});
     v = tensor(b, V, IN_MEMORY, type, (int64_t[]){1, kv_heads, n_kv, d},
                (int64_t[]){kv_heads * s->kv_ld, s->kv_ld, d, 1});
-    y = tensor(b, O, IN_MEMORY, type, (int64_t[]){1, heads, n_q, d}, (int64_t[]){n_q * s->y_ld, d, s->y_ld, 1});
+    y = tensor(b, O, IN_MEMORY, type, (int64_t[]){1, heads, n_q, d},
+               (int64_t[]){n_q * s->y_ld, d, s->y_ld, 1});
     product = scores(b, s, f32, n_kv);
     matmul(b, q, k, product);
-    scaled = pointwise(b, &(struct pointwise){.mode = CUDNN_POINTWISE_MUL, .precision = f32, .x = product,
-                                              .b = scalar(b, SCALE, f32)}, scores(b, s, f32, n_kv));
+    scaled = pointwise(
+        b,
+        &(struct pointwise){
+            .mode = CUDNN_POINTWISE_MUL, .precision = f32, .x = product, .b = scalar(b, SCALE, f32)},
+        scores(b, s, f32, n_kv));
     weights = softmax(b, s, type, mask(b, s, scaled));
     matmul(b, weights, v, y);
     graph = make(b, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    set(b, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, b->n_operations, b->operations);
+    set(b, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, b->n_operations,
+        b->operations);
     set(b, graph, CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED, CUDNN_TYPE_BOOLEAN, 1, &yes);
     set(b, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &b->handle);
     finalize(b, graph);
@@ -298,7 +321,8 @@ static int64_t get(struct builder *b, cudnnBackendDescriptor_t from, cudnnBacken
 }
 
 /* Empty descriptors, which cuDNN fills where it gives descriptors out. */
-static void make_several(struct builder *b, cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *made, int n)
+static void make_several(struct builder *b, cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *made,
+                         int n)
 {
     for (int i = 0; i < n; i++)
         made[i] = make(b, type);
@@ -317,7 +341,8 @@ static int is_deterministic(struct builder *b, cudnnBackendDescriptor_t engine)
 }
 
 /* What a configuration of the heuristic says, in numbers. 0: it cannot be used. */
-static int read_config(struct sb_sdpa_engine *engine, const struct sb_sdpa *sdpa, cudnnBackendDescriptor_t config)
+static int read_config(struct sb_sdpa_engine *engine, const struct sb_sdpa *sdpa,
+                       cudnnBackendDescriptor_t config)
 {
     struct builder b = {.api = &sdpa->api};
     cudnnBackendDescriptor_t from = make(&b, CUDNN_BACKEND_ENGINE_DESCRIPTOR), choices[SB_SDPA_KNOBS];
@@ -329,11 +354,13 @@ static int read_config(struct sb_sdpa_engine *engine, const struct sb_sdpa *sdpa
     good = get(&b, config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &from) == 1 &&
            is_deterministic(&b, from) &&
            get(&b, from, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &engine->id) == 1;
-    n = get(&b, config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, SB_SDPA_KNOBS, choices);
+    n = get(&b, config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, SB_SDPA_KNOBS,
+            choices);
     for (int64_t i = 0; i < n; i++) {
         cudnnBackendKnobType_t knob = CUDNN_KNOB_TYPE_COUNTS;
         (void)get(&b, choices[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &knob);
-        (void)get(&b, choices[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &engine->knobs[i].value);
+        (void)get(&b, choices[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1,
+                  &engine->knobs[i].value);
         engine->knobs[i].knob = (int32_t)knob;
     }
     engine->n_knobs = (int32_t)n;
@@ -354,15 +381,16 @@ static int32_t ask(const struct sb_sdpa *sdpa, cudnnBackendDescriptor_t graph, c
     set(&b, heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
     finalize(&b, heuristic);
     make_several(&b, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, configs, MOST_CONFIGS);
-    n = get(&b, heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, MOST_CONFIGS, configs);
+    n = get(&b, heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, MOST_CONFIGS,
+            configs);
     for (int64_t i = 0; i < n && found < most; i++)
         found += read_config(&engines[found], sdpa, configs[i]);
     unmake_all(&b);
     return found;
 }
 
-int32_t sb_sdpa_engines(struct sb_sdpa *sdpa, const struct sb_sdpa_shape *shape, struct sb_sdpa_engine *engines,
-                        int32_t most)
+int32_t sb_sdpa_engines(struct sb_sdpa *sdpa, const struct sb_sdpa_shape *shape,
+                        struct sb_sdpa_engine *engines, int32_t most)
 {
     struct builder b = {.api = &sdpa->api, .handle = sdpa->handle};
     cudnnBackendDescriptor_t graph = make_graph(&b, shape);
@@ -381,7 +409,8 @@ int32_t sb_sdpa_engines(struct sb_sdpa *sdpa, const struct sb_sdpa_shape *shape,
 static cudnnBackendDescriptor_t make_config(struct builder *b, cudnnBackendDescriptor_t graph,
                                             const struct sb_sdpa_engine *with)
 {
-    cudnnBackendDescriptor_t engine = make(b, CUDNN_BACKEND_ENGINE_DESCRIPTOR), config, choices[SB_SDPA_KNOBS];
+    cudnnBackendDescriptor_t engine = make(b, CUDNN_BACKEND_ENGINE_DESCRIPTOR), config,
+                             choices[SB_SDPA_KNOBS];
 
     set_descriptor(b, engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph);
     set(b, engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &with->id);
@@ -396,7 +425,8 @@ static cudnnBackendDescriptor_t make_config(struct builder *b, cudnnBackendDescr
     config = make(b, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     set_descriptor(b, config, CUDNN_ATTR_ENGINECFG_ENGINE, engine);
     if (with->n_knobs > 0)
-        set(b, config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, with->n_knobs, choices);
+        set(b, config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, with->n_knobs,
+            choices);
     finalize(b, config);
     return config;
 }
@@ -419,8 +449,8 @@ static void make_cache(struct sb_sdpa *sdpa, const struct sb_sdpa_shape *shape)
         unmake_all(b);
 }
 
-int32_t sb_sdpa_plan_create(struct sb_sdpa_plan **out, struct sb_sdpa *sdpa, const struct sb_sdpa_shape *shape,
-                            const struct sb_sdpa_engine *engine)
+int32_t sb_sdpa_plan_create(struct sb_sdpa_plan **out, struct sb_sdpa *sdpa,
+                            const struct sb_sdpa_shape *shape, const struct sb_sdpa_engine *engine)
 {
     struct sb_sdpa_plan *plan = NULL;
     cudnnBackendDescriptor_t graph, config;
@@ -504,8 +534,8 @@ int32_t sb_sdpa_open(struct sb_sdpa **out, const struct sb_mem *mem, char *why, 
     if (!sb_cudnn_load(&sdpa->api, why, why_size))
         goto done;
     if (sdpa->api.version() < OLDEST || sdpa->api.version() / 10000 != CUDNN_MAJOR) {
-        snprintf(why, why_size, "cuDNN is %zu; %d and later of version %d will do", sdpa->api.version(), OLDEST,
-                 CUDNN_MAJOR);
+        snprintf(why, why_size, "cuDNN is %zu; %d and later of version %d will do", sdpa->api.version(),
+                 OLDEST, CUDNN_MAJOR);
         goto done;
     }
     status = sdpa->api.create(&sdpa->handle);

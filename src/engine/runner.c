@@ -178,7 +178,8 @@ int32_t sb_runner_bytes(const struct specbatch_model *model, const struct sb_run
                        limits->max_tokens);
     *cache_bytes = kv.bytes;
     *work_bytes = activations + 2 * rope_count(c, limits) * sizeof(float) +
-                  (size_t)limits->n_passes * (2 * block_bytes(limits) + sizeof(struct sb_built_pass) + max_spans(limits) * sizeof(struct sb_span)) +
+                  (size_t)limits->n_passes * (2 * block_bytes(limits) + sizeof(struct sb_built_pass) +
+                                              max_spans(limits) * sizeof(struct sb_span)) +
                   model->backend->exec_bytes(model->device, limits->n_threads, &exec);
     return SPECBATCH_OK;
 }

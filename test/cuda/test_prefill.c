@@ -1,7 +1,7 @@
 /*
- * Attention of long prompts by cuDNN, on the simulated device: who computes what, that the choice follows from the prompt
- * alone, that any policy, batch and chunk gives plain's tokens with it, and that a library that breaks the contract, or is
- * not there, leaves everything to the own kernel, and says so.
+ * Attention of long prompts by cuDNN, on the simulated device: who computes what, that the choice follows
+ * from the prompt alone, that any policy, batch and chunk gives plain's tokens with it, and that a library
+ * that breaks the contract, or is not there, leaves everything to the own kernel, and says so.
  */
 #include "cudasim.h"
 
@@ -9,7 +9,9 @@
 #include "sbtest.h"
 #include "sched/pool.h"
 
-#define MODEL "test/data/models/long_qwen3_hd128_bf16" /* its context is cut to three spans: self-tests are slow here */
+#define MODEL                                                                                                \
+    "test/data/models/long_qwen3_hd128_bf16" /* its context is cut to three spans: self-tests are slow here  \
+                                              */
 #define UNSUITED "test/data/models/llama3_scaled_biased_tied_bf16" /* heads of 20 */
 #define VERSION 91900u
 
@@ -40,7 +42,8 @@ static int32_t open_model(specbatch_model **out, const char *path, int32_t compu
 }
 
 /* The model with a cuDNN that is as told, from before it is opened until it is closed. */
-static int32_t open_with(specbatch_model **out, size_t version, enum cudasim_cudnn_fault fault, int64_t argument)
+static int32_t open_with(specbatch_model **out, size_t version, enum cudasim_cudnn_fault fault,
+                         int64_t argument)
 {
     cudasim_cudnn(version);
     cudasim_break_cudnn(fault, argument);
@@ -58,7 +61,8 @@ static int is_clean(void)
 {
     if (cudasim_device_bytes() || cudasim_host_bytes() || cudasim_objects() || cudasim_cudnn_objects())
         printf("     left behind: %zu device bytes, %zu pinned bytes, %d objects, %d descriptors\n",
-               cudasim_device_bytes(), cudasim_host_bytes(), (int)cudasim_objects(), (int)cudasim_cudnn_objects());
+               cudasim_device_bytes(), cudasim_host_bytes(), (int)cudasim_objects(),
+               (int)cudasim_cudnn_objects());
     return !cudasim_device_bytes() && !cudasim_host_bytes() && !cudasim_objects() && !cudasim_cudnn_objects();
 }
 
@@ -87,7 +91,10 @@ static void make_model(void)
 
 /* -------------------------------------------------------------------- running */
 
-struct answer { int32_t tokens[NEW]; float logprobs[NEW]; };
+struct answer {
+    int32_t tokens[NEW];
+    float logprobs[NEW];
+};
 
 static specbatch_request request_of(int32_t prompt)
 {
@@ -175,7 +182,8 @@ static void test_the_class_names_the_choice(void)
     CHECK(is_clean());
 }
 
-/* The engine and its knobs are what shapes share: a plan for each span of a prompt, a call for each span and layer. */
+/* The engine and its knobs are what shapes share: a plan for each span of a prompt, a call for each span and
+ * layer. */
 static void test_spans_and_nothing_else_are_calls(void)
 {
     const specbatch_pool_options options = pool_options(SPECBATCH_POLICY_PLAIN, 1, 0);
@@ -211,12 +219,16 @@ static void test_the_f32_class_and_unsuited_shapes_go_without(void)
 
 /* -------------------------------------------------------------------- the contract */
 
-/* Long prompts beside short ones, in every policy, at several batch sizes and chunks, against one at a time. */
+/* Long prompts beside short ones, in every policy, at several batch sizes and chunks, against one at a time.
+ */
 static void test_any_policy_batch_and_chunk_is_plain(void)
 {
-    static const struct { int32_t policy, batch, chunk; } ways[] = {
-        {SPECBATCH_POLICY_PLAIN, 3, 1},    {SPECBATCH_POLICY_RAGGED, 6, 600}, {SPECBATCH_POLICY_RAGGED, 2, 256},
-        {SPECBATCH_POLICY_EQSPEC, 3, 100}, {SPECBATCH_POLICY_EXSPEC, 2, 700}, {SPECBATCH_POLICY_ROLLBACK, 4, 257},
+    static const struct {
+        int32_t policy, batch, chunk;
+    } ways[] = {
+        {SPECBATCH_POLICY_PLAIN, 3, 1},    {SPECBATCH_POLICY_RAGGED, 6, 600},
+        {SPECBATCH_POLICY_RAGGED, 2, 256}, {SPECBATCH_POLICY_EQSPEC, 3, 100},
+        {SPECBATCH_POLICY_EXSPEC, 2, 700}, {SPECBATCH_POLICY_ROLLBACK, 4, 257},
     };
     struct answer plain[PROMPTS], got[PROMPTS];
     specbatch_model *model;
@@ -290,10 +302,13 @@ static void test_the_audit_takes_the_same_route(void)
 
 static void test_a_cudnn_that_breaks_the_contract_is_refused(void)
 {
-    static const struct { enum cudasim_cudnn_fault fault; const char *name; } faults[] = {
-        {CUDASIM_CUDNN_STRIDES, "strides"},     {CUDASIM_CUDNN_ADDRESS, "address"},
-        {CUDASIM_CUDNN_HISTORY, "history"},     {CUDASIM_CUDNN_NEIGHBOUR, "neighbour"},
-        {CUDASIM_CUDNN_TOP_LEFT, "top left"},   {CUDASIM_CUDNN_NO_PLAN, "no plan"},
+    static const struct {
+        enum cudasim_cudnn_fault fault;
+        const char *name;
+    } faults[] = {
+        {CUDASIM_CUDNN_STRIDES, "strides"},   {CUDASIM_CUDNN_ADDRESS, "address"},
+        {CUDASIM_CUDNN_HISTORY, "history"},   {CUDASIM_CUDNN_NEIGHBOUR, "neighbour"},
+        {CUDASIM_CUDNN_TOP_LEFT, "top left"}, {CUDASIM_CUDNN_NO_PLAN, "no plan"},
         {CUDASIM_CUDNN_NO_RUN, "no run"},
     };
 
@@ -327,8 +342,10 @@ static void test_the_next_engine_is_taken(void)
 
 static void test_a_cudnn_that_is_absent_or_old(void)
 {
-    static const struct { size_t version; const char *part; } cases[] = {
-        {0, "no libcudnn"}, {90900, "cuDNN is 90900"}, {100000, "cuDNN is 100000"}};
+    static const struct {
+        size_t version;
+        const char *part;
+    } cases[] = {{0, "no libcudnn"}, {90900, "cuDNN is 90900"}, {100000, "cuDNN is 100000"}};
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         specbatch_model *model;
@@ -353,7 +370,8 @@ static void test_a_pool_of_other_bits_is_refused(void)
     CHECK(says(model, "prefill cudnn"));
     CHECK_OK(run(model, &options, 0, 1, &answer));
     options = pool_options(SPECBATCH_POLICY_RAGGED, 1, 0);
-    CHECK_ERROR(specbatch_pool_create(&pool, model, NULL, &options), SPECBATCH_E_DEVICE, "slots of 744 columns");
+    CHECK_ERROR(specbatch_pool_create(&pool, model, NULL, &options), SPECBATCH_E_DEVICE,
+                "slots of 744 columns");
     options.max_len = MOST + 1;
     CHECK_OK(run(model, &options, 0, 1, &answer));
     close_with(model);
@@ -383,17 +401,17 @@ static void test_a_refused_call_ends_its_pool(void)
 }
 
 TEST_BEGIN
-    make_model();
-    RUN(test_the_class_names_the_choice);
-    RUN(test_spans_and_nothing_else_are_calls);
-    RUN(test_the_f32_class_and_unsuited_shapes_go_without);
-    RUN(test_any_policy_batch_and_chunk_is_plain);
-    RUN(test_the_route_shows_in_the_bits);
-    RUN(test_the_audit_takes_the_same_route);
-    RUN(test_a_cudnn_that_breaks_the_contract_is_refused);
-    RUN(test_the_next_engine_is_taken);
-    RUN(test_a_cudnn_that_is_absent_or_old);
-    RUN(test_a_pool_of_other_bits_is_refused);
-    RUN(test_a_refused_call_ends_its_pool);
-    test_dir_remove(&model_dir);
+make_model();
+RUN(test_the_class_names_the_choice);
+RUN(test_spans_and_nothing_else_are_calls);
+RUN(test_the_f32_class_and_unsuited_shapes_go_without);
+RUN(test_any_policy_batch_and_chunk_is_plain);
+RUN(test_the_route_shows_in_the_bits);
+RUN(test_the_audit_takes_the_same_route);
+RUN(test_a_cudnn_that_breaks_the_contract_is_refused);
+RUN(test_the_next_engine_is_taken);
+RUN(test_a_cudnn_that_is_absent_or_old);
+RUN(test_a_pool_of_other_bits_is_refused);
+RUN(test_a_refused_call_ends_its_pool);
+test_dir_remove(&model_dir);
 TEST_END

@@ -1,15 +1,15 @@
 /*
- * cuDNN's backend API, as far as the library goes: descriptors keep their attributes, and a plan is run by carrying out
- * its graph's operations one after the other, each for itself, on whole tensors. So what is tested is what the graph
- * says, mask, strides and broadcasts included, and not that it is attention.
+ * cuDNN's backend API, as far as the library goes: descriptors keep their attributes, and a plan is run by
+ * carrying out its graph's operations one after the other, each for itself, on whole tensors. So what is
+ * tested is what the graph says, mask, strides and broadcasts included, and not that it is attention.
  *
  *   products     one f32 sum over ascending k, heads of the right side repeated
  *   reductions   over ascending keys
  *   16-bit       virtual tensors of that type are rounded as those in memory are
  *
- * The heuristic offers, in this order, so that a caller has to look: engine 7, which calls itself nondeterministic (and
- * is); engine 3 with a knob; as a fallback engine 1, which has other bits than 3 (it divides at the end). Engines do not
- * take a graph that is not finished, and a plan needs a cache of kernels.
+ * The heuristic offers, in this order, so that a caller has to look: engine 7, which calls itself
+ * nondeterministic (and is); engine 3 with a knob; as a fallback engine 1, which has other bits than 3 (it
+ * divides at the end). Engines do not take a graph that is not finished, and a plan needs a cache of kernels.
  *
  * cudasim_break_cudnn has the ways in which a library may break the contract.
  */
@@ -31,11 +31,18 @@ extern "C" {
 
 using namespace cudasim;
 
-struct cudnnContext { cudaStream_t stream; };
+struct cudnnContext {
+    cudaStream_t stream;
+};
 
-namespace {
+namespace
+{
 
-struct attribute { cudnnBackendAttributeType_t type; int64_t count; std::vector<char> bytes; };
+struct attribute {
+    cudnnBackendAttributeType_t type;
+    int64_t count;
+    std::vector<char> bytes;
+};
 
 struct descriptor {
     cudnnBackendDescriptorType_t type;
@@ -51,7 +58,10 @@ size_t size_of(cudnnBackendAttributeType_t type)
 {
     switch (type) {
     case CUDNN_TYPE_BOOLEAN: return 1;
-    case CUDNN_TYPE_HANDLE: case CUDNN_TYPE_INT64: case CUDNN_TYPE_VOID_PTR: case CUDNN_TYPE_BACKEND_DESCRIPTOR: return 8;
+    case CUDNN_TYPE_HANDLE:
+    case CUDNN_TYPE_INT64:
+    case CUDNN_TYPE_VOID_PTR:
+    case CUDNN_TYPE_BACKEND_DESCRIPTOR: return 8;
     default: return 4;
     }
 }
@@ -94,7 +104,10 @@ struct operation {
     bool has_b, has_t;
 };
 
-struct plan { std::vector<operation> operations; int64_t engine; };
+struct plan {
+    std::vector<operation> operations;
+    int64_t engine;
+};
 
 bool read_tensor(tensor *t, const descriptor *d)
 {
@@ -124,8 +137,10 @@ bool read_operation(operation *o, const descriptor *d)
                child(d, CUDNN_ATTR_OPERATION_MATMUL_DESC)->is_finished;
     case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
         o->kind = operation::POINTWISE;
-        o->mode = value<int>(child(d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR), CUDNN_ATTR_POINTWISE_MODE);
-        o->axis = value<int64_t>(child(d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR), CUDNN_ATTR_POINTWISE_AXIS);
+        o->mode =
+            value<int>(child(d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR), CUDNN_ATTR_POINTWISE_MODE);
+        o->axis =
+            value<int64_t>(child(d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR), CUDNN_ATTR_POINTWISE_AXIS);
         o->has_b = read_tensor(&o->b, child(d, CUDNN_ATTR_OPERATION_POINTWISE_BDESC));
         o->has_t = read_tensor(&o->t, child(d, CUDNN_ATTR_OPERATION_POINTWISE_TDESC));
         return read_tensor(&o->x, child(d, CUDNN_ATTR_OPERATION_POINTWISE_XDESC)) &&
@@ -147,7 +162,8 @@ bool read_graph(std::vector<operation> *operations, const descriptor *graph)
     const attribute &ops = graph->attributes.at(CUDNN_ATTR_OPERATIONGRAPH_OPS);
     operations->resize((size_t)ops.count);
     for (size_t i = 0; i < operations->size(); i++)
-        if (!read_operation(&(*operations)[i], ((const descriptor *const *)(const void *)ops.bytes.data())[i]))
+        if (!read_operation(&(*operations)[i],
+                            ((const descriptor *const *)(const void *)ops.bytes.data())[i]))
             return false;
     return !operations->empty();
 }
@@ -167,13 +183,14 @@ float load(const char *at, cudnnDataType_t type)
 {
     unsigned short half;
     memcpy(&half, at, 2);
-    return type == CUDNN_DATA_BFLOAT16 ? __bfloat162float(__ushort_as_bfloat16(half)) : __half2float(__ushort_as_half(half));
+    return type == CUDNN_DATA_BFLOAT16 ? __bfloat162float(__ushort_as_bfloat16(half))
+                                       : __half2float(__ushort_as_half(half));
 }
 
 void store(char *at, cudnnDataType_t type, float v)
 {
-    const unsigned short half =
-        type == CUDNN_DATA_BFLOAT16 ? __bfloat16_as_ushort(__float2bfloat16_rn(v)) : __half_as_ushort(__float2half_rn(v));
+    const unsigned short half = type == CUDNN_DATA_BFLOAT16 ? __bfloat16_as_ushort(__float2bfloat16_rn(v))
+                                                            : __half_as_ushort(__float2half_rn(v));
     memcpy(at, &half, 2);
 }
 
@@ -205,7 +222,8 @@ const values &fetch(state &s, const tensor &t)
     return v;
 }
 
-/* The element of an operand for element i of the result: sides of 1 are repeated, all of them or that of the keys. */
+/* The element of an operand for element i of the result: sides of 1 are repeated, all of them or that of the
+ * keys. */
 size_t broadcast(const tensor &of, const tensor &y, int64_t i)
 {
     if (of.count() == y.count())
@@ -215,7 +233,8 @@ size_t broadcast(const tensor &of, const tensor &y, int64_t i)
 
 __attribute__((optimize("O3"))) void product(values &y, const operation &o, const values &a, const values &b)
 {
-    const int64_t heads = o.y.dims[1], m = o.x.dims[2], k = o.x.dims[3], n = o.y.dims[3], group = heads / o.b.dims[1];
+    const int64_t heads = o.y.dims[1], m = o.x.dims[2], k = o.x.dims[3], n = o.y.dims[3],
+                  group = heads / o.b.dims[1];
 
     for (int64_t h = 0; h < heads; h++)
         for (int64_t r = 0; r < m; r++) {
@@ -238,7 +257,8 @@ float pointwise(const operation &o, float x, float b, float t, int64_t index)
     case CUDNN_POINTWISE_EXP: return expf(x);
     case CUDNN_POINTWISE_CMP_GE: return x >= b ? 1.0f : 0.0f;
     case CUDNN_POINTWISE_BINARY_SELECT: return t != 0.0f ? x : b;
-    case CUDNN_POINTWISE_GEN_INDEX: return (float)(index / (o.axis == 2 ? o.y.dims[3] : 1) % o.y.dims[o.axis]);
+    case CUDNN_POINTWISE_GEN_INDEX:
+        return (float)(index / (o.axis == 2 ? o.y.dims[3] : 1) % o.y.dims[o.axis]);
     default: return NAN;
     }
 }
@@ -260,7 +280,9 @@ void carry_out(state &s, const operation &o)
         for (int64_t i = 0; i < o.y.count(); i++)
             for (int64_t j = 0; j < n; j++) {
                 const float v = x[(size_t)(i * n + j)];
-                y[(size_t)i] = j == 0 ? v : o.mode == CUDNN_REDUCE_TENSOR_MAX ? fmaxf(y[(size_t)i], v) : y[(size_t)i] + v;
+                y[(size_t)i] = j == 0                              ? v
+                               : o.mode == CUDNN_REDUCE_TENSOR_MAX ? fmaxf(y[(size_t)i], v)
+                                                                   : y[(size_t)i] + v;
             }
     }
     for (float &v : y)
@@ -316,7 +338,10 @@ cudaError_t run(const plan &p, state s, int64_t call)
 
 /* ------------------------------------------------------------------ functions */
 
-size_t get_version(void) { return version_there; }
+size_t get_version(void)
+{
+    return version_there;
+}
 
 cudnnStatus_t create(cudnnHandle_t *handle)
 {
@@ -356,8 +381,8 @@ cudnnStatus_t unmake(cudnnBackendDescriptor_t which)
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t set(cudnnBackendDescriptor_t on, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-                  int64_t count, const void *from)
+cudnnStatus_t set(cudnnBackendDescriptor_t on, cudnnBackendAttributeName_t name,
+                  cudnnBackendAttributeType_t type, int64_t count, const void *from)
 {
     descriptor *d = (descriptor *)on;
     const char *bytes = (const char *)from;
@@ -375,8 +400,10 @@ cudnnStatus_t finalize(cudnnBackendDescriptor_t which)
 
     switch (d->type) {
     case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
-        if (!d->attributes.count(CUDNN_ATTR_TENSOR_DIMENSIONS) || !d->attributes.count(CUDNN_ATTR_TENSOR_STRIDES) ||
-            d->attributes[CUDNN_ATTR_TENSOR_DIMENSIONS].count != 4 || !d->attributes.count(CUDNN_ATTR_TENSOR_UNIQUE_ID))
+        if (!d->attributes.count(CUDNN_ATTR_TENSOR_DIMENSIONS) ||
+            !d->attributes.count(CUDNN_ATTR_TENSOR_STRIDES) ||
+            d->attributes[CUDNN_ATTR_TENSOR_DIMENSIONS].count != 4 ||
+            !d->attributes.count(CUDNN_ATTR_TENSOR_UNIQUE_ID))
             return CUDNN_STATUS_BAD_PARAM;
         break;
     case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
@@ -384,13 +411,15 @@ cudnnStatus_t finalize(cudnnBackendDescriptor_t which)
             return CUDNN_STATUS_BAD_PARAM;
         break;
     case CUDNN_BACKEND_ENGINE_DESCRIPTOR:
-        if (!child(d, CUDNN_ATTR_ENGINE_OPERATION_GRAPH) || !child(d, CUDNN_ATTR_ENGINE_OPERATION_GRAPH)->is_finished)
+        if (!child(d, CUDNN_ATTR_ENGINE_OPERATION_GRAPH) ||
+            !child(d, CUDNN_ATTR_ENGINE_OPERATION_GRAPH)->is_finished)
             return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
         break;
     case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
         config = child(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
         engine = config ? child(config, CUDNN_ATTR_ENGINECFG_ENGINE) : nullptr;
-        if (!engine || !config->is_finished || !engine->is_finished || !child(d, CUDNN_ATTR_EXECUTION_PLAN_KERNEL_CACHE))
+        if (!engine || !config->is_finished || !engine->is_finished ||
+            !child(d, CUDNN_ATTR_EXECUTION_PLAN_KERNEL_CACHE))
             return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
         if (fault_now == CUDASIM_CUDNN_NO_PLAN)
             return CUDNN_STATUS_NOT_SUPPORTED;
@@ -402,8 +431,8 @@ cudnnStatus_t finalize(cudnnBackendDescriptor_t which)
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* A configuration as the heuristic gives it out, into descriptors that the caller made; the engine's and the knob's
- * parts wait in attributes that no caller names. */
+/* A configuration as the heuristic gives it out, into descriptors that the caller made; the engine's and the
+ * knob's parts wait in attributes that no caller names. */
 enum { SECRET_ENGINE = -1, SECRET_KNOB = -2 };
 
 void offer(descriptor *config, int64_t engine, int64_t knob)
@@ -413,8 +442,8 @@ void offer(descriptor *config, int64_t engine, int64_t knob)
     config->is_finished = true;
 }
 
-cudnnStatus_t get(cudnnBackendDescriptor_t const from, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-                  int64_t wanted, int64_t *count, void *out)
+cudnnStatus_t get(cudnnBackendDescriptor_t const from, cudnnBackendAttributeName_t name,
+                  cudnnBackendAttributeType_t type, int64_t wanted, int64_t *count, void *out)
 {
     const descriptor *d = (const descriptor *)from;
     descriptor *const *made = (descriptor *const *)out;
@@ -431,7 +460,8 @@ cudnnStatus_t get(cudnnBackendDescriptor_t const from, cudnnBackendAttributeName
             offer(made[0], 1, 0);
         }
     } else if (name == CUDNN_ATTR_ENGINECFG_ENGINE) {
-        put<int64_t>(made[0], CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, value<int64_t>(d, SECRET_ENGINE));
+        put<int64_t>(made[0], CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64,
+                     value<int64_t>(d, SECRET_ENGINE));
         put<int>(made[0], CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                  value<int64_t>(d, SECRET_ENGINE) == 7 ? CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC
                                                        : CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
@@ -439,8 +469,10 @@ cudnnStatus_t get(cudnnBackendDescriptor_t const from, cudnnBackendAttributeName
     } else if (name == CUDNN_ATTR_ENGINECFG_KNOB_CHOICES) {
         *count = value<int64_t>(d, SECRET_KNOB) != 0;
         if (*count) {
-            put<int>(made[0], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, CUDNN_KNOB_TYPE_KERNEL_CFG);
-            put<int64_t>(made[0], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, value<int64_t>(d, SECRET_KNOB));
+            put<int>(made[0], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE,
+                     CUDNN_KNOB_TYPE_KERNEL_CFG);
+            put<int64_t>(made[0], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64,
+                         value<int64_t>(d, SECRET_KNOB));
             made[0]->is_finished = true;
         }
     } else {
@@ -468,7 +500,8 @@ bool bind(state *s, const plan &p, const descriptor *pack)
     const attribute &ids = pack->attributes.at(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS),
                     &at = pack->attributes.at(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
     for (int64_t i = 0; i < ids.count; i++)
-        s->at[((const int64_t *)(const void *)ids.bytes.data())[i]] = ((char *const *)(const void *)at.bytes.data())[i];
+        s->at[((const int64_t *)(const void *)ids.bytes.data())[i]] =
+            ((char *const *)(const void *)at.bytes.data())[i];
     for (const operation &o : p.operations) {
         const tensor *const used[] = {&o.x, &o.y, o.has_b ? &o.b : nullptr, o.has_t ? &o.t : nullptr};
         for (const tensor *t : used) {
@@ -492,14 +525,15 @@ cudnnStatus_t execute(cudnnHandle_t handle, cudnnBackendDescriptor_t which, cudn
 {
     CUDASIM_LOCK;
     const descriptor *d = (const descriptor *)which, *pack = (const descriptor *)with;
-    const descriptor *engine = child(child(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG), CUDNN_ATTR_ENGINECFG_ENGINE);
+    const descriptor *engine =
+        child(child(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG), CUDNN_ATTR_ENGINECFG_ENGINE);
     auto p = std::make_shared<plan>();
     state s;
 
     p->engine = value<int64_t>(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
     if (!d->is_finished || !pack->is_finished ||
-        !read_graph(&p->operations, child(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH)) || !bind(&s, *p, pack) ||
-        !is_device_range(value<void *>(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE), 256))
+        !read_graph(&p->operations, child(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH)) ||
+        !bind(&s, *p, pack) || !is_device_range(value<void *>(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE), 256))
         return CUDNN_STATUS_BAD_PARAM;
     if (fault_now == CUDASIM_CUDNN_NO_RUN)
         return CUDNN_STATUS_EXECUTION_FAILED;
@@ -545,5 +579,4 @@ int sb_cudnn_load(struct sb_cudnn *api, char *why, size_t why_size)
         snprintf(why, why_size, "no libcudnn on this machine");
     return version_there != 0;
 }
-
 }

@@ -130,7 +130,10 @@ typedef enum {
     CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR = 34
 } cudnnBackendDescriptorType_t;
 
-typedef enum { CUDNN_NUMERICAL_NOTE_TENSOR_CORE = 0, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC = 4 } cudnnBackendNumericalNote_t;
+typedef enum {
+    CUDNN_NUMERICAL_NOTE_TENSOR_CORE = 0,
+    CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC = 4
+} cudnnBackendNumericalNote_t;
 typedef enum { CUDNN_KNOB_TYPE_KERNEL_CFG = 24, CUDNN_KNOB_TYPE_COUNTS = 44 } cudnnBackendKnobType_t;
 typedef enum { CUDNN_HEUR_MODE_FALLBACK = 2, CUDNN_HEUR_MODE_A = 3 } cudnnBackendHeurMode_t;
 
