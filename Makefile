@@ -263,7 +263,7 @@ check-cudasim: $(SIM_TEST) $(SIM_CHECKED) ## the CUDA backend and kernels on a s
 	$(Q)for t in $(SIM_CHECKED); do $$t || exit 1; done
 	$(Q)B=$(B) sh test/check_cudasim.sh
 # On a machine with a GPU. Programs are those of the simulator, linked with the real runtime; models go through the module.
-GPU_TEST := $(addprefix $(B)/gpu/,test_goldens experiments experiment_prefill)
+GPU_TEST := $(addprefix $(B)/gpu/,test_goldens test_long_prompts experiments experiment_prefill)
 $(B)/gpu/test_%: test/cuda/test_%.c $(CUDA_SUP) $(B)/internal.a
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(LINK_TEST) $< $(CUDA_SUP) $(B)/internal.a $(LDFLAGS) $(SB_LIBS) -o $@

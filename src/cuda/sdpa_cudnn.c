@@ -15,8 +15,7 @@
  *   tensors ---> operations ---> graph ---> engine + knobs ---> configuration ---> plan
  *
  * A plan keeps its descriptors, since cuDNN does not say which of them it copies. Plans of one library share
- * a cache of kernels: the kernel takes the shape as arguments and is compiled once, about a second, instead
- * of once a plan.
+ * a cache of kernels: the kernel takes the shape as arguments and is compiled once instead of once a plan.
  */
 #include <math.h>
 #include <stdbool.h>

@@ -37,6 +37,7 @@ part 30 "the module finds the device" "$B/test/test_cuda_backend" the_module
 part 60 "goldens: f32 reference and 16 bit (E4)" "$B/gpu/test_goldens"
 part 150 "products (E1 E2 E3)" "$B/gpu/experiments"
 part 120 "prefill by cuDNN (E6)" "$B/gpu/experiment_prefill"
+part 60 "contract, long prompts, 16-bit class (E5)" "$B/gpu/test_long_prompts"
 part 90 "contract, f32 reference class (E5)" "$B/test/test_contract"
 part 120 "contract, 16-bit class (E5)" env SB_TEST_COMPUTE=16bit "$B/test/test_contract"
 if command -v compute-sanitizer >/dev/null 2>&1; then

@@ -5,9 +5,9 @@
  */
 #include "cudasim.h"
 
+#include "cuda/long_prompts.h"
 #include "model_files.h"
 #include "sbtest.h"
-#include "sched/pool.h"
 
 #define MODEL                                                                                                \
     "test/data/models/long_qwen3_hd128_bf16" /* its context is cut to three spans: self-tests are slow here  \
@@ -15,9 +15,7 @@
 #define UNSUITED "test/data/models/llama3_scaled_biased_tied_bf16" /* heads of 20 */
 #define VERSION 91900u
 
-enum { LAYERS = 2, NEW = 12, MOST = 740, PROMPTS = 6 };
-static const int32_t lengths[PROMPTS] = {700, 30, 513, 256, 257, 300};
-static const int32_t spans[PROMPTS] = {2, 0, 2, 0, 1, 1};
+enum { LAYERS = 2 };
 
 static struct test_dir model_dir;
 static char warned[600], informed[600];
@@ -89,84 +87,6 @@ static void make_model(void)
     free(weights);
 }
 
-/* -------------------------------------------------------------------- running */
-
-struct answer {
-    int32_t tokens[NEW];
-    float logprobs[NEW];
-};
-
-static specbatch_request request_of(int32_t prompt)
-{
-    static int32_t ids[PROMPTS][MOST];
-    specbatch_request request = SPECBATCH_REQUEST_INIT;
-
-    for (int32_t i = 0; i < lengths[prompt]; i++)
-        ids[prompt][i] = (int32_t)(((uint32_t)(i + 1) * 2654435761u ^ (uint32_t)prompt * 40503u) >> 7) % 517;
-    request.ids = ids[prompt];
-    request.n_ids = (size_t)lengths[prompt];
-    request.max_new = NEW;
-    request.flags = SPECBATCH_REQUEST_IGNORE_EOS | SPECBATCH_REQUEST_LOGPROBS;
-    return request;
-}
-
-static specbatch_pool_options pool_options(int32_t policy, int32_t batch, int32_t chunk)
-{
-    specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
-
-    options.policy = policy;
-    options.batch = batch;
-    options.draft_len = policy == SPECBATCH_POLICY_PLAIN ? -1 : 3;
-    options.max_len = MOST;
-    options.prefill_chunk = chunk;
-    return options;
-}
-
-static int32_t collect_all(specbatch_pool *pool, struct answer *answers)
-{
-    specbatch_result *result;
-    int32_t rc;
-
-    while ((rc = specbatch_pool_collect(pool, &result)) == SPECBATCH_OK) {
-        size_t n;
-        struct answer *answer = &answers[specbatch_result_id(result) - 1];
-        memcpy(answer->tokens, specbatch_result_tokens(result, &n), sizeof answer->tokens);
-        memcpy(answer->logprobs, specbatch_result_logprobs(result, NULL), sizeof answer->logprobs);
-        specbatch_result_free(result);
-    }
-    return rc == SPECBATCH_E_EMPTY ? SPECBATCH_OK : rc;
-}
-
-/* Prompts [first, first + n) in one pool; answers[i] is prompt first + i's. The model is its own draft. */
-static int32_t run(specbatch_model *model, const specbatch_pool_options *options, int32_t first, int32_t n,
-                   struct answer *answers)
-{
-    specbatch_pool *pool = NULL;
-    size_t active = 1;
-    int32_t rc = specbatch_pool_create(&pool, model, options->draft_len > 0 ? model : NULL, options);
-
-    for (int32_t i = 0; rc == SPECBATCH_OK && i < n; i++) {
-        const specbatch_request request = request_of(first + i);
-        rc = specbatch_pool_submit(pool, &request, NULL);
-    }
-    while (rc == SPECBATCH_OK && active)
-        rc = specbatch_pool_step(pool, &active);
-    if (rc == SPECBATCH_OK)
-        rc = collect_all(pool, answers);
-    specbatch_pool_free(pool);
-    return rc;
-}
-
-static int32_t run_plainly(specbatch_model *model, struct answer answers[PROMPTS])
-{
-    const specbatch_pool_options options = pool_options(SPECBATCH_POLICY_PLAIN, 1, 0);
-    int32_t rc = SPECBATCH_OK;
-
-    for (int32_t i = 0; rc == SPECBATCH_OK && i < PROMPTS; i++)
-        rc = run(model, &options, i, 1, &answers[i]);
-    return rc;
-}
-
 /* -------------------------------------------------------------------- who computes what */
 
 static void test_the_class_names_the_choice(void)
@@ -219,34 +139,17 @@ static void test_the_f32_class_and_unsuited_shapes_go_without(void)
 
 /* -------------------------------------------------------------------- the contract */
 
-/* Long prompts beside short ones, in every policy, at several batch sizes and chunks, against one at a time.
- */
+/* Long prompts beside short ones, in every policy, at several batch sizes and chunks, against one at a time. */
 static void test_any_policy_batch_and_chunk_is_plain(void)
 {
-    static const struct {
-        int32_t policy, batch, chunk;
-    } ways[] = {
-        {SPECBATCH_POLICY_PLAIN, 3, 1},    {SPECBATCH_POLICY_RAGGED, 6, 600},
-        {SPECBATCH_POLICY_RAGGED, 2, 256}, {SPECBATCH_POLICY_EQSPEC, 3, 100},
-        {SPECBATCH_POLICY_EXSPEC, 2, 700}, {SPECBATCH_POLICY_ROLLBACK, 4, 257},
-    };
-    struct answer plain[PROMPTS], got[PROMPTS];
+    const int64_t before = cudasim_cudnn_calls();
     specbatch_model *model;
+    char why[200] = "";
 
-    memset(plain, 0, sizeof plain);
     CHECK_OK(open_with(&model, VERSION, CUDASIM_CUDNN_SOUND, 0));
-    CHECK_OK(run_plainly(model, plain));
-    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        const specbatch_pool_options options = pool_options(ways[i].policy, ways[i].batch, ways[i].chunk);
-        const int64_t before = cudasim_cudnn_calls();
-        memset(got, 0, sizeof got);
-        CHECK_OK(run(model, &options, 0, PROMPTS, got));
-        CHECK(cudasim_cudnn_calls() > before);
-        for (int32_t p = 0; p < PROMPTS; p++)
-            if (memcmp(&got[p], &plain[p], sizeof got[p]) != 0)
-                FAIL("policy %d, batch %d, chunk %d: prompt %d is not plain's", ways[i].policy, ways[i].batch,
-                     ways[i].chunk, p);
-    }
+    if (!long_prompts_hold(model, why, sizeof why))
+        FAIL("%s", why);
+    CHECK(cudasim_cudnn_calls() > before);
     close_with(model);
     CHECK(is_clean());
 }
