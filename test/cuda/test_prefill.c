@@ -281,6 +281,26 @@ static void test_a_pool_of_other_bits_is_refused(void)
     CHECK(is_clean());
 }
 
+/* The n-th allocation on the device fails, for every n of opening, self-test included: nothing stays behind. */
+static void test_no_memory_at_any_point(void)
+{
+    int32_t rc = SPECBATCH_E_NOMEM;
+    int64_t n = 0;
+
+    while (rc == SPECBATCH_E_NOMEM) {
+        specbatch_model *model;
+        cudasim_fail_alloc(++n);
+        rc = open_with(&model, VERSION, CUDASIM_CUDNN_SOUND, 0);
+        if (rc != SPECBATCH_OK && rc != SPECBATCH_E_NOMEM)
+            FAIL("allocation %d: %s (%s)", (int)n, specbatch_status_name(rc), specbatch_last_error());
+        close_with(model);
+        cudasim_fail_alloc(0);
+        CHECK(is_clean());
+    }
+    printf("     %d allocations\n", (int)n - 1);
+    CHECK(n > 40);
+}
+
 static void test_a_refused_call_ends_its_pool(void)
 {
     const specbatch_pool_options options = pool_options(SPECBATCH_POLICY_PLAIN, 1, 0);
@@ -304,17 +324,18 @@ static void test_a_refused_call_ends_its_pool(void)
 }
 
 TEST_BEGIN
-make_model();
-RUN(test_the_class_names_the_choice);
-RUN(test_spans_and_nothing_else_are_calls);
-RUN(test_the_f32_class_and_unsuited_shapes_go_without);
-RUN(test_any_policy_batch_and_chunk_is_plain);
-RUN(test_the_route_shows_in_the_bits);
-RUN(test_the_audit_takes_the_same_route);
-RUN(test_a_cudnn_that_breaks_the_contract_is_refused);
-RUN(test_the_next_engine_is_taken);
-RUN(test_a_cudnn_that_is_absent_or_old);
-RUN(test_a_pool_of_other_bits_is_refused);
-RUN(test_a_refused_call_ends_its_pool);
-test_dir_remove(&model_dir);
+    make_model();
+    RUN(test_the_class_names_the_choice);
+    RUN(test_spans_and_nothing_else_are_calls);
+    RUN(test_the_f32_class_and_unsuited_shapes_go_without);
+    RUN(test_any_policy_batch_and_chunk_is_plain);
+    RUN(test_the_route_shows_in_the_bits);
+    RUN(test_the_audit_takes_the_same_route);
+    RUN(test_a_cudnn_that_breaks_the_contract_is_refused);
+    RUN(test_the_next_engine_is_taken);
+    RUN(test_a_cudnn_that_is_absent_or_old);
+    RUN(test_a_pool_of_other_bits_is_refused);
+    RUN(test_no_memory_at_any_point);
+    RUN(test_a_refused_call_ends_its_pool);
+    test_dir_remove(&model_dir);
 TEST_END
