@@ -135,10 +135,13 @@ static int32_t try_engine(struct sb_prefill *prefill, struct sb_device *device,
 
     prefill->engine = *engine;
     SB_TRY(make_plans(&class, prefill, cap, n, MOST_WORKSPACE));
-    if (class)
-        SB_TRY(make_plans(&other, prefill, cap + SPARE, n, prefill->workspace = largest_workspace(class)));
-    if (other)
-        SB_TRY(sb_prefill_test(&good, prefill, device, class, class));
+    if (!class)
+        goto done;
+    prefill->workspace = largest_workspace(class);
+    SB_TRY(sb_prefill_test(&good, prefill, device, class, class));
+    if (good)
+        SB_TRY(make_plans(&other, prefill, cap + SPARE, n, prefill->workspace));
+    good = good && other;
     if (good)
         SB_TRY(sb_prefill_test(&good, prefill, device, class, other));
     if (good) {
