@@ -73,7 +73,11 @@ Q     := $(if $(V),,@)
 CUDA_VERSION := $(if $(NVCC),$(shell $(NVCC) --version | sed -n 's/.*release \([0-9.]*\).*/\1/p'))
 CUDA_KNOWN   := $(if $(NVCC),$(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch)))
 CUDA_ARCHS   ?= $(filter $(CUDA_KNOWN),80 90 100)
-CUDA_CHOICE  := $(if $(filter-out 0,$(CUDA)),$(CUDA_VERSION): module for $(CUDA_ARCHS:%=sm_%) and PTX ($(NVCC)),off: no \
+# cuDNN's headers, if they are there: the module then looks for the library when it runs, and never needs it.
+CUDNN        := $(if $(filter-out 0,$(CUDA)),$(shell printf '#include <cudnn_graph.h>\nCUDNN_MAJOR.CUDNN_MINOR\n' | \
+                $(CC) -isystem $(CUDA_HOME)/include -E -P - 2>/dev/null | tail -n 1 | tr -d ' '))
+CUDA_CHOICE  := $(if $(filter-out 0,$(CUDA)),$(CUDA_VERSION): module for $(CUDA_ARCHS:%=sm_%) and PTX ($(NVCC))$(comma) $(if \
+                $(CUDNN),with cuDNN $(CUDNN) where it runs,without cuDNN (no cudnn_graph.h)),off: no \
                 module ($(if $(NVCC),$(if $(SAN),a sanitized build,CUDA=0),no nvcc in $(CUDA_HOME)/bin or PATH)))
 GENCODE      := $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
                 -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
@@ -83,7 +87,8 @@ CUDA_SO      := $(B)/libspecbatch_cuda.so
 MODULE       := $(if $(filter-out 0,$(CUDA)),$(CUDA_SO))
 KCU          := $(sort $(wildcard kernels/cuda/*.cu))
 CUOBJ        := $(KCU:kernels/cuda/%.cu=$(B)/cuda/%.o)
-CCOBJ        := $(CSRC:src/%.c=$(B)/cuda/src/%.o) $(B)/src/engine/dtype.o
+CCOBJ        := $(patsubst src/%.c,$(B)/cuda/src/%.o,$(filter-out $(if $(CUDNN),src/cuda/sdpa_absent.c,src/cuda/cudnn.c \
+                src/cuda/sdpa_cudnn.c),$(CSRC))) $(B)/src/engine/dtype.o
 CUDA_LIBS    := -L$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt -lm -pthread
 
 .PHONY: all lib examples setup demo check check-cudasim check-gpu bench-gpu lint bench paper paper-report setup-paper peers setup-peers install clean help
@@ -128,7 +133,8 @@ $(AR_): $(OBJ)
 
 # The CUDA module.
 $(B)/cuda/flags: force
-	@mkdir -p $(@D); echo '$(NVCC) $(NVFLAGS) $(CUDA_LIBS)' | cmp -s - $@ || echo '$(NVCC) $(NVFLAGS) $(CUDA_LIBS)' >$@
+	@mkdir -p $(@D); echo '$(NVCC) $(NVFLAGS) $(CUDA_LIBS) $(CUDNN)' | cmp -s - $@ || \
+	    echo '$(NVCC) $(NVFLAGS) $(CUDA_LIBS) $(CUDNN)' >$@
 $(B)/cuda/%.o: kernels/cuda/%.cu $(B)/cuda/flags
 	@mkdir -p $(@D); echo "  NVCC $<"
 	$(Q)$(NVCC) $(NVFLAGS) -MMD -MP -MF $@.d -c $< -o $@ 2>$@.log || { cat $@.log; exit 1; }
@@ -181,11 +187,14 @@ $(B)/test/bench/paper_faults: test/bench/paper_faults.c $(B)/bench.a $(B)/faults
 
 # The backend on a simulated device, linked into the program; kernels and simulator come from rules.mk.
 include test/cudasim/rules.mk
-SIM_HOST := $(patsubst %.c,$(B)/cudasim/%.o,$(filter-out src/cuda/module.c,$(CSRC)) test/cuda/loader.c)
+SIM_HOST := $(patsubst %.c,$(B)/cudasim/%.o,$(filter-out src/cuda/module.c src/cuda/cudnn.c \
+            src/cuda/sdpa_absent.c,$(CSRC)) test/cuda/loader.c)
 SIM_CORE := $(SIM_HOST) $(CUDASIM_A)
-SIM_TEST := $(addprefix $(B)/cudasim/,test_backend test_goldens test_contract test_mutations experiments bench_gpu)
+SIM_TEST := $(addprefix $(B)/cudasim/,test_backend test_prefill test_goldens test_contract test_mutations \
+            experiments experiment_prefill bench_gpu)
 CUDA_SUP := $(B)/test/cuda/logits.o
-$(SIM_HOST): $(B)/cudasim/%.o: %.c $(B)/flags
+SIM_CUDNN := $(B)/cudasim/test/cuda/with_cudnn.o
+$(SIM_HOST) $(SIM_CUDNN): $(B)/cudasim/%.o: %.c $(B)/flags
 	@mkdir -p $(@D); echo "  SIM  $<"
 	$(Q)$(COMPILE) $(SB_LIB) $(SIM_INC) $(USER) $(SB_FP) -c $< -o $@
 $(CUDA_SUP): $(B)/%.o: %.c $(B)/flags
@@ -200,7 +209,7 @@ $(B)/cudasim/internal.a: $(B)/internal.a
 $(B)/cudasim/faults.a: $(B)/faults.a
 	$(without_loader)
 LINK_SIM = $(LINK_TEST) -Itest/cudasim -c $< -o $@.o && \
-           $(CXX) $@.o $(SIM_HOST) $(CUDA_SUP) $(filter %internal.a %faults.a,$^) $(CUDASIM_A) $(LDFLAGS) $(SB_LIBS) -o $@
+           $(CXX) $@.o $(SIM_HOST) $(CUDA_SUP) $(filter %with_cudnn.o %internal.a %faults.a,$^) $(CUDASIM_A) $(LDFLAGS) $(SB_LIBS) -o $@
 $(B)/cudasim/test_%: test/cuda/test_%.c $(SIM_CORE) $(CUDA_SUP) $(B)/cudasim/internal.a
 	@mkdir -p $(@D); echo "  TEST $< (simulated device)"
 	$(Q)$(LINK_SIM)
@@ -253,7 +262,7 @@ check-cudasim: $(SIM_TEST) $(SIM_CHECKED) ## the CUDA backend and kernels on a s
 	$(Q)B=$(B) sh test/check_cudasim.sh
 # On a machine with a GPU. Programs are those of the simulator, linked with the real runtime; models go through the module.
 GPU_KERNELS := $(addprefix $(B)/gpu/,test_cuda_kernels test_cuda_attention test_cuda_mma)
-GPU_TEST := $(addprefix $(B)/gpu/,test_goldens experiments) $(GPU_KERNELS)
+GPU_TEST := $(addprefix $(B)/gpu/,test_goldens test_long_prompts experiments experiment_prefill) $(GPU_KERNELS)
 $(B)/gpu/test_%: test/cuda/test_%.c $(CUDA_SUP) $(B)/internal.a
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(LINK_TEST) $< $(CUDA_SUP) $(B)/internal.a $(LDFLAGS) $(SB_LIBS) -o $@
@@ -269,6 +278,15 @@ $(B)/cudasim/experiments: test/cuda/experiments.c $(CUDASIM_A) $(B)/internal.a
 	@mkdir -p $(@D); echo "  TEST $< (simulated device)"
 	$(Q)$(LINK_TEST) $(SIM_INC) -c $< -o $@.o
 	$(Q)$(CXX) $@.o $(CUDASIM_A) $(B)/internal.a $(LDFLAGS) $(SB_LIBS) -o $@
+$(B)/gpu/experiment_prefill: test/cuda/experiment_prefill.c $(CUOBJ) $(CCOBJ) $(B)/internal.a
+	@mkdir -p $(@D); echo "  TEST $<"
+	$(Q)$(LINK_TEST) -isystem $(CUDA_HOME)/include -c $< -o $@.o
+	$(Q)$(CXX) $@.o $(CUOBJ) $(filter-out %/module.o,$(CCOBJ)) $(B)/internal.a -Wl,-rpath,$(CUDA_HOME)/lib64 \
+	    $(LDFLAGS) $(CUDA_LIBS) $(SB_LIBS) -o $@
+$(B)/cudasim/experiment_prefill: test/cuda/experiment_prefill.c $(SIM_CUDNN) $(SIM_CORE) \
+                                 $(CUDA_SUP) $(B)/cudasim/internal.a
+	@mkdir -p $(@D); echo "  TEST $< (simulated device)"
+	$(Q)$(LINK_SIM)
 $(B)/cudasim/bench_gpu: test/bench/bench_gpu.c $(SIM_CORE) $(CUDA_SUP) $(B)/cudasim/internal.a
 	@mkdir -p $(@D); echo "  TEST $< (simulated device)"
 	$(Q)$(LINK_SIM)

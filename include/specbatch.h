@@ -306,7 +306,8 @@ typedef struct specbatch_pool_options {
     int32_t window;        /* W, rows exspec keeps resident: batch..65536; 0: 6 * batch. Other policies: ignored */
     int32_t draft_len;     /* K, tokens proposed a round: 1..64; 0: 5. -1: none */
     int32_t max_len;       /* columns of a sequence, prompt + max_new; 0: the target's context or 2048, the smaller */
-    int32_t prefill_chunk; /* prompt tokens a pass takes beside its rounds: 1..8192; 0: 128 */
+    int32_t prefill_chunk; /* prompt tokens a pass takes beside its rounds: 1..8192; 0: 128. A model whose fingerprint
+                              names spans rounds it up to whole ones */
     int32_t n_threads;     /* 1..256; 0: one for each processor available */
     uint32_t flags;        /* SPECBATCH_POOL_* */
     uint64_t queue_max;    /* requests that may wait; 0: 65536 */

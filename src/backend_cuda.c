@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cuda/cuda.h"
+#include "cuda/prefill.h"
 #include "status.h"
 
 /* ------------------------------------------------------------------ exec */
@@ -24,11 +25,20 @@ static size_t cache_bytes(const struct sb_device *device)
     return sb_dtype_size(device->type);
 }
 
+/* Scratch of attention: the own kernel's and a library's take turns. */
+static size_t scratch_bytes(const struct sb_device *device, const struct sb_exec_limits *limits)
+{
+    const size_t own = sb_cuda_attend_scratch(device->type, limits);
+    const size_t spans = limits->span_cap > 0 && device->prefill ? sb_prefill_scratch(device->prefill) : 0;
+
+    return own > spans ? own : spans;
+}
+
 static size_t exec_bytes(const struct sb_device *device, int32_t n_threads,
                          const struct sb_exec_limits *limits)
 {
     (void)n_threads;
-    return sizeof(struct sb_exec) + 2 * SB_MEM_ALIGN + sb_cuda_attend_scratch(device->type, limits);
+    return sizeof(struct sb_exec) + 2 * SB_MEM_ALIGN + scratch_bytes(device, limits);
 }
 
 static void exec_free(struct sb_exec *exec)
@@ -51,8 +61,8 @@ static void exec_free(struct sb_exec *exec)
     sb_free(&mem, exec);
 }
 
-/* The first pool ends the loading of the model; any pool may need more products planned than those before it.
- */
+/* The first pool ends the loading of the model; any pool may need more products planned than those before it,
+ * and plans for slots of its own length. */
 static int32_t prepare_device(struct sb_device *device, const struct sb_exec_limits *limits)
 {
     int32_t rc;
@@ -62,6 +72,8 @@ static int32_t prepare_device(struct sb_device *device, const struct sb_exec_lim
     rc = sb_cuda_finish_loading(device);
     if (rc == SPECBATCH_OK && device->gemm)
         rc = sb_gemm_prepare(device->gemm, device, limits->max_tokens);
+    if (rc == SPECBATCH_OK && device->prefill && limits->span_cap > 0)
+        rc = sb_prefill_prepare(device->prefill, device, limits->span_cap);
     pthread_mutex_unlock(&device->lock);
     return rc;
 }
@@ -88,7 +100,7 @@ static int32_t check_attention(const struct sb_device *device, int32_t head_dim)
 static int32_t exec_create(struct sb_exec **out, struct sb_device *device, const struct sb_mem *mem,
                            int32_t n_threads, const struct sb_exec_limits *limits, struct sb_exec *sibling)
 {
-    const size_t scratch = sb_cuda_attend_scratch(device->type, limits);
+    const size_t scratch = scratch_bytes(device, limits);
     const int was = sb_cuda_enter(device);
     struct sb_exec *exec = NULL;
     int32_t rc = SPECBATCH_OK;
@@ -198,17 +210,27 @@ static void rope_kv(struct sb_exec *exec, float *qkv, const struct sb_attention 
     end(exec, was, error, "rope_kv");
 }
 
+static cudaError_t attend_16(struct sb_exec *exec, void *y, const float *qkv,
+                             const struct sb_attention *attention, const struct sb_pass *pass)
+{
+    const struct sb_device *device = exec->device;
+    const cudaStream_t stream = exec->queue->stream;
+
+    if (pass->n_spans > 0 && device->prefill)
+        return sb_prefill_attend(device->prefill, y, qkv, attention, pass, exec->scratch, stream);
+    return sb_cuda_attend_mma(y, device->type, qkv, attention, pass, exec->scratch, stream);
+}
+
 static void attend(struct sb_exec *exec, void *y, const float *qkv, const struct sb_attention *attention,
                    const struct sb_pass *pass)
 {
-    const enum sb_dtype type = exec->device->type;
     cudaError_t error = cudaSuccess;
     int was;
 
     if (begin(exec, &was))
-        error = type == SB_F32
+        error = exec->device->type == SB_F32
                     ? sb_cuda_attend_reference(y, qkv, attention, pass, exec->scratch, exec->queue->stream)
-                    : sb_cuda_attend_mma(y, type, qkv, attention, pass, exec->scratch, exec->queue->stream);
+                    : attend_16(exec, y, qkv, attention, pass);
     end(exec, was, error, "attend");
 }
 
@@ -261,6 +283,7 @@ const struct sb_backend *sb_backend_cuda(void)
         .records = 1,
         .device_open = sb_cuda_device_open,
         .device_close = sb_cuda_device_close,
+        .settle = sb_cuda_settle_model,
         .device_class = sb_cuda_device_class,
         .input_bytes = input_bytes,
         .cache_bytes = cache_bytes,

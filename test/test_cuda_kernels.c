@@ -223,6 +223,29 @@ static void test_add_bias(void)
     free_all();
 }
 
+/* Queries for a library: the first columns of wider rows, packed, rounded as a cache rounds. */
+static void test_narrow(void)
+{
+    enum { M = 5, N = 264, LD = 517 };
+    float *x = cpu_floats(M * LD);
+    uint16_t got[M * N], expected[M * N];
+
+    x[0] = 1e9f;
+    x[1] = -70000.0f;
+    for (int type = SB_BF16; type <= SB_F16; type++) {
+        uint16_t *dev_y = fresh(sizeof got);
+        const float *dev_x = given_floats(x, M * LD);
+        for (int64_t i = 0; i < M * N; i++)
+            put(expected, i, x[i / N * LD + i % N], (enum sb_dtype)type, 1);
+        CHECK_CUDA(sb_cuda_narrow(dev_y, (enum sb_dtype)type, dev_x, 0, N, LD, stream));
+        CHECK_CUDA(sb_cuda_narrow(dev_y, (enum sb_dtype)type, dev_x, M, N, LD, stream));
+        CHECK_CUDA(fetch(got, dev_y, sizeof got));
+        CHECK_MEM(got, expected, sizeof got);
+    }
+    free(x);
+    free_all();
+}
+
 /* ------------------------------------------------------------------ gemm, f32 class */
 
 /* One matrix, several numbers of rows, each a random choice of the base rows. wild: any bits at all. */
@@ -454,6 +477,7 @@ TEST_BEGIN
         RUN(test_norm);
         RUN(test_swiglu);
         RUN(test_add_bias);
+        RUN(test_narrow);
         RUN(test_gemm_reference);
         RUN(test_select);
         RUN(test_select_special);

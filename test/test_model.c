@@ -148,7 +148,8 @@ static int32_t open_made(struct specbatch_model **model, const struct entries *e
 static int weight_holds(struct specbatch_model *m, const struct sb_weight *w, const char *const *names,
                         const int32_t *rows, int n_parts)
 {
-    const struct sb_exec_limits limits = { 1, w->n_in > w->n_out ? w->n_in : w->n_out, 1, 1, 8 };
+    const struct sb_exec_limits limits = {.max_tokens = 1, .max_width = w->n_in > w->n_out ? w->n_in : w->n_out,
+                                          .max_len = 1, .max_heads = 1, .max_head_dim = 8};
     float *x = calloc((size_t)w->n_in, sizeof *x), *y = calloc((size_t)w->n_out, sizeof *y);
     struct sb_exec *exec = NULL;
     int good = m->backend->exec_create(&exec, m->device, &test_mem, 1, &limits, NULL) == SPECBATCH_OK;

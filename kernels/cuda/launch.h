@@ -69,6 +69,10 @@ cudaError_t sb_cuda_gemm_mma(float *y, const void *x, const void *w, enum sb_dty
 /* y[r][o] += bias[o], for products that a library made. */
 cudaError_t sb_cuda_add_bias(float *y, const float *bias, int32_t m, int32_t n_out, cudaStream_t stream);
 
+/* y [m, n] of `type` = the first n of each row of x [m, ld], for a library's queries; f16 saturates. */
+cudaError_t sb_cuda_narrow(void *y, enum sb_dtype type, const float *x, int32_t m, int32_t n, int64_t ld,
+                           cudaStream_t stream);
+
 /* backend select, accept, realign (elements of `type`). */
 cudaError_t sb_cuda_select(const float *logits, int32_t m, int32_t stride, int32_t limit, const int32_t *at,
                            int32_t *ids, float *logprob, float *margin, cudaStream_t stream);

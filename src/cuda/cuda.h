@@ -5,6 +5,7 @@
  *   device.c   finding a device, errors, the current device, the numerics class
  *   memory.c   device and pinned memory, copies, weights through a pinned ring
  *   gemm.c     which products cuBLASLt may make, found by comparing bits with the own kernel
+ *   prefill.c  attention of long prompts by cuDNN, where it keeps the contract (prefill.h)
  *   graph.c    rounds recorded as CUDA graphs and replayed
  *   module.c   the module's one export
  *
@@ -29,7 +30,8 @@
 #include "alloc.h"
 #include "log.h"
 
-struct sb_gemm; /* gemm.c */
+struct sb_gemm;    /* gemm.c */
+struct sb_prefill; /* prefill.c */
 
 enum { SB_STAGES = 2 }; /* one is filled while the other is copied */
 
@@ -50,9 +52,10 @@ struct sb_device {
     size_t held;     /* bytes of weights */
     size_t reported; /* of them, in the log */
     struct sb_gemm *gemm; /* the 16-bit class */
+    struct sb_prefill *prefill; /* NULL: the own kernel computes all attention */
     pthread_mutex_t lock; /* over the stages and what sb_gemm_prepare adds */
     int has_lock;
-    char class_text[160];
+    char class_text[240];
 };
 
 enum { SB_GRAPHS = 32 };
@@ -93,6 +96,8 @@ void sb_cuda_leave(const struct sb_device *device, int was);
 int32_t sb_cuda_status(const struct sb_device *device, cudaError_t error, const char *what, size_t bytes);
 /* Settles the type of weights, and what follows from it, unless that is done. Opening and loading only. */
 int32_t sb_cuda_settle(struct sb_device *device, enum sb_dtype type);
+/* backend settle: completes the class with what the whole model has shown. */
+int32_t sb_cuda_settle_model(int32_t *span, struct sb_device *device, const struct sb_geometry *geometry);
 
 /* ---- memory.c */
 int32_t sb_cuda_host_alloc(void **out, struct sb_device *device, const struct sb_mem *mem, size_t bytes);

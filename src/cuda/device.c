@@ -7,12 +7,13 @@
  * Classes (launch.h): SPECBATCH_COMPUTE_F32 is the f32 reference class, equal to the CPU bit for bit: weights
  * of any file type are widened. SPECBATCH_COMPUTE_BF16 is the 16-bit class: weights stay in the file's 16-bit
  * type, and a file of f32 is rounded to bf16. The first weight of a model, its embedding, settles the type;
- * the rest follow it.
+ * the rest follow it. The loaded model settles who computes the attention of long prompts.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "cuda/cuda.h"
+#include "cuda/prefill.h"
 #include "status.h"
 
 enum { MIN_MAJOR = 8 }; /* mma.sync on bf16, cp.async */
@@ -137,6 +138,24 @@ done:
     return rc;
 }
 
+int32_t sb_cuda_settle_model(int32_t *span, struct sb_device *device, const struct sb_geometry *geometry)
+{
+    const int was = sb_cuda_enter(device);
+    const size_t used = strlen(device->class_text);
+    int32_t rc = SPECBATCH_OK;
+
+    *span = 0;
+    if (device->type == SB_F32)
+        goto done;
+    SB_TRY(sb_prefill_create(&device->prefill, device, geometry));
+    *span = device->prefill ? SB_SPAN : 0;
+    snprintf(device->class_text + used, sizeof device->class_text - used, "; prefill %s",
+             sb_prefill_class(device->prefill));
+done:
+    sb_cuda_leave(device, was);
+    return rc;
+}
+
 void sb_cuda_device_close(struct sb_device *device)
 {
     struct sb_mem mem;
@@ -147,6 +166,7 @@ void sb_cuda_device_close(struct sb_device *device)
     mem = device->mem;
     was = sb_cuda_enter(device);
     (void)sb_cuda_finish_loading(device);
+    sb_prefill_free(device->prefill);
     sb_gemm_free(device->gemm, device);
     if (device->load)
         (void)cudaStreamDestroy(device->load);

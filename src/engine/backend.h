@@ -52,6 +52,19 @@ struct sb_weight {
     void *data; /* dev */
 };
 
+/*
+ * A span: as many prompt tokens of one sequence as the backend asked for (settle), in a row in the pass, from a position
+ * that is a multiple of that number. A backend may compute a span's attention by other means than other tokens': whether
+ * a token of a prompt is in a span follows from the prompt's length and the token's position and from nothing else, so
+ * that is row invariant too. Host memory; a pass with spans is never recorded.
+ */
+struct sb_span {
+    int32_t first; /* token of the pass */
+    int32_t pos;   /* its position */
+    int64_t base;  /* as of the sequence in struct sb_pass */
+    int32_t cap, start;
+};
+
 /* The query tokens of one pass. All pointers dev; entries are per token unless stated. */
 struct sb_pass {
     int32_t n_tokens; /* m */
@@ -66,6 +79,8 @@ struct sb_pass {
     const int32_t *cap;   /* [n_seqs] columns */
     const int32_t *start; /* [n_seqs] columns */
     const int32_t *out;   /* [n_out] indices of tokens */
+    int32_t n_spans;
+    const struct sb_span *spans; /* host; in the order of their tokens */
 };
 
 /* One layer's attention: geometry, head norms, rotary tables, and the layer's cache planes. */
@@ -95,6 +110,12 @@ struct sb_exec_limits {
     int32_t max_len;    /* positions of any sequence */
     int32_t max_heads;  /* query heads */
     int32_t max_head_dim;
+    int32_t span_cap; /* columns of a slot, where passes have spans; 0: they have none */
+};
+
+/* What of a model shapes its attention. */
+struct sb_geometry {
+    int32_t heads, kv_heads, head_dim, context;
 };
 
 struct sb_device_options {
@@ -112,7 +133,10 @@ struct sb_backend {
     /* E_NO_DEVICE, E_UNSUPPORTED (a forced SIMD level this processor lacks, a GPU that is too old), E_NOMEM. */
     int32_t (*device_open)(struct sb_device **out, const struct sb_mem *mem, const struct sb_device_options *options);
     void (*device_close)(struct sb_device *device);
-    const char *(*device_class)(const struct sb_device *device); /* numerics for the fingerprint, once weights are loaded */
+    /* NULL, or: the model is loaded, its device chooses what is left of its class and tests it on the real shapes. *span:
+     * tokens of the spans that its passes shall have, 0: none. E_NOMEM, E_DEVICE. */
+    int32_t (*settle)(int32_t *span, struct sb_device *device, const struct sb_geometry *geometry);
+    const char *(*device_class)(const struct sb_device *device); /* numerics for the fingerprint, once settled */
 
     size_t (*input_bytes)(const struct sb_device *device, int32_t n); /* a gemm input row of n columns */
     size_t (*cache_bytes)(const struct sb_device *device);            /* a cached element */

@@ -90,6 +90,12 @@ static void cut_block(struct sb_built_pass *pass, const struct sb_runner_limits 
     pass->at = pass->out + l->max_out;
 }
 
+/* Spans that fit a pass. */
+static size_t max_spans(const struct sb_runner_limits *limits)
+{
+    return limits->span > 0 ? (size_t)(limits->max_tokens / limits->span) : 0;
+}
+
 static int32_t create_passes(struct sb_runner *r)
 {
     const size_t bytes = block_bytes(&r->limits), n = (size_t)r->limits.n_passes;
@@ -97,6 +103,7 @@ static int32_t create_passes(struct sb_runner *r)
     int32_t rc = SPECBATCH_OK;
 
     SB_NEW(r->passes, sb_alloc(&r->mem, n, sizeof *r->passes), "passes");
+    SB_NEW(r->spans, sb_alloc(&r->mem, n * max_spans(&r->limits), sizeof *r->spans), "passes");
     SB_TRY(r->backend->host_alloc(&block, r->model->device, &r->mem, n * bytes));
     r->host_blocks = block;
     SB_TRY(r->backend->alloc(&block, r->model->device, &r->mem, n * bytes));
@@ -104,6 +111,7 @@ static int32_t create_passes(struct sb_runner *r)
     for (size_t i = 0; i < n; i++) {
         r->passes[i].host = r->host_blocks + i * bytes;
         r->passes[i].dev = r->dev_blocks + i * bytes;
+        r->passes[i].spans = r->spans + i * max_spans(&r->limits);
         cut_block(&r->passes[i], &r->limits);
     }
 done:
@@ -145,7 +153,8 @@ static struct sb_exec_limits exec_limits(const struct sb_config *c, const struct
     int32_t width = c->hidden > c->inter ? c->hidden : c->inter;
 
     return (struct sb_exec_limits){.max_tokens = limits->max_tokens, .max_width = width > q ? width : q,
-                                   .max_len = limits->cap, .max_heads = c->heads, .max_head_dim = c->head_dim};
+                                   .max_len = limits->cap, .max_heads = c->heads, .max_head_dim = c->head_dim,
+                                   .span_cap = limits->span > 0 ? limits->cap : 0};
 }
 
 static int32_t n_slots(const struct specbatch_model *model, const struct sb_runner_limits *limits)
@@ -169,7 +178,8 @@ int32_t sb_runner_bytes(const struct specbatch_model *model, const struct sb_run
                        limits->max_tokens);
     *cache_bytes = kv.bytes;
     *work_bytes = activations + 2 * rope_count(c, limits) * sizeof(float) +
-                  (size_t)limits->n_passes * (2 * block_bytes(limits) + sizeof(struct sb_built_pass)) +
+                  (size_t)limits->n_passes * (2 * block_bytes(limits) + sizeof(struct sb_built_pass) +
+                                              max_spans(limits) * sizeof(struct sb_span)) +
                   model->backend->exec_bytes(model->device, limits->n_threads, &exec);
     return SPECBATCH_OK;
 }
@@ -220,6 +230,7 @@ void sb_runner_free(struct sb_runner *r)
     sb_kv_free(&r->kv, model, &r->mem);
     if (r->exec)
         r->backend->exec_free(r->exec);
+    sb_free(&r->mem, r->spans);
     sb_free(&r->mem, r->passes);
     *r = (struct sb_runner){.model = NULL};
 }
@@ -229,7 +240,7 @@ void sb_runner_free(struct sb_runner *r)
 void sb_pass_begin(struct sb_runner *r, int32_t i)
 {
     r->now = &r->passes[i];
-    r->now->n_tokens = r->now->n_seqs = r->now->n_out = r->now->max_len = 0;
+    r->now->n_tokens = r->now->n_seqs = r->now->n_out = r->now->max_len = r->now->n_spans = 0;
 }
 
 int32_t sb_pass_seq(struct sb_runner *r, int32_t slot, int32_t start)
@@ -246,6 +257,14 @@ int32_t sb_pass_seq(struct sb_runner *r, int32_t slot, int32_t start)
 int32_t sb_pass_sink(struct sb_runner *r)
 {
     return sb_pass_seq(r, r->limits.n_slots, 0);
+}
+
+void sb_pass_span(struct sb_runner *r, int32_t seq, int32_t pos)
+{
+    struct sb_built_pass *pass = r->now;
+
+    pass->spans[pass->n_spans++] = (struct sb_span){.first = pass->n_tokens, .pos = pos, .base = pass->base[seq],
+                                                    .cap = pass->cap[seq], .start = pass->start[seq]};
 }
 
 void sb_pass_token(struct sb_runner *r, int32_t seq, int32_t pos, int32_t id_at, int32_t select_at)
@@ -277,7 +296,7 @@ int32_t sb_pass_issue(struct sb_runner *r, int32_t i, const int32_t *ids)
         .n_tokens = p->n_tokens, .n_seqs = p->n_seqs, .n_out = p->n_out, .max_len = p->max_len, .ids = ids,
         .id_at = on_device(p, p->id_at), .pos = on_device(p, p->pos), .seq = on_device(p, p->seq),
         .base = on_device(p, p->base), .cap = on_device(p, p->cap), .start = on_device(p, p->start),
-        .out = on_device(p, p->out),
+        .out = on_device(p, p->out), .n_spans = p->n_spans, .spans = p->spans,
     };
     int32_t rc = r->backend->upload(r->exec, p->dev, p->host, block_bytes(&r->limits));
 

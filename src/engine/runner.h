@@ -31,6 +31,7 @@ struct sb_runner_limits {
     int32_t max_out;    /* tokens of a pass whose logits are wanted */
     int32_t n_passes;   /* that may be built before they are issued */
     int32_t n_slots, cap, n_threads;
+    int32_t span; /* the model's, where passes have spans; 0: they have none */
 };
 
 /* A pass: views into the same block of bytes on the host and on the device (runner.c has its layout). */
@@ -38,7 +39,8 @@ struct sb_built_pass {
     char *host, *dev;
     int64_t *base; /* views into `host` */
     int32_t *cap, *start, *id_at, *pos, *seq, *out, *at;
-    int32_t n_tokens, n_seqs, n_out, max_len;
+    int32_t n_tokens, n_seqs, n_out, max_len, n_spans;
+    struct sb_span *spans; /* [max_tokens / span], on the host only */
 };
 
 struct sb_runner {
@@ -65,6 +67,7 @@ struct sb_runner {
 
     struct sb_built_pass *passes; /* [n_passes] */
     struct sb_built_pass *now;    /* the one being built */
+    struct sb_span *spans; /* of all passes */
     char *host_blocks, *dev_blocks;
 };
 
@@ -81,6 +84,8 @@ void sb_runner_free(struct sb_runner *runner);
 void sb_pass_begin(struct sb_runner *runner, int32_t i);
 /* Adds a sequence: its slot and first content column. Returns its index in the pass. */
 int32_t sb_pass_seq(struct sb_runner *runner, int32_t slot, int32_t start);
+/* The next `span` tokens, which are of `seq` and begin at `pos`, are a span. */
+void sb_pass_span(struct sb_runner *runner, int32_t seq, int32_t pos);
 /* Adds the query token at `pos` of a sequence; its id is ids[id_at] on the device. select_at >= 0: its logits are
  * wanted, and its selection goes to index select_at. */
 void sb_pass_token(struct sb_runner *runner, int32_t seq, int32_t pos, int32_t id_at, int32_t select_at);

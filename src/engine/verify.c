@@ -8,6 +8,8 @@
  *
  * Chunks: boundaries are multiples of prefill_chunk from the sequence's first token, so they depend on
  * that sequence alone. The last prompt token is not prefilled: it is the first query of the first round.
+ * Where the backend wants spans, prefill_chunk is a multiple of a span (sched/pool_create.c), so a chunk
+ * holds a span whole or not at all, and which spans a prompt has does not depend on the chunk either.
  */
 #include "engine/round.h"
 
@@ -28,6 +30,13 @@ static void add_decode_row(struct sb_round *round, struct sb_runner *target, int
         sb_pass_token(target, sink, 0, first + j, first + j);
 }
 
+/* Whether a span of this prompt begins at `pos`: a question about the prompt and the position only. The last prompt token
+ * is no part of one, as it is not prefilled. */
+static int begins_span(const struct sb_seq *seq, int32_t pos, int32_t span)
+{
+    return span > 0 && pos % span == 0 && pos + span <= seq->n_prompt - 1;
+}
+
 static void add_prefill_row(struct sb_round *round, struct sb_runner *target, const struct sb_prefill_row *row,
                             int32_t cell)
 {
@@ -35,6 +44,8 @@ static void add_prefill_row(struct sb_round *round, struct sb_runner *target, co
     const int32_t in_pass = sb_pass_seq(target, seq->slot, seq->start);
 
     for (int32_t i = 0; i < row->n; i++) {
+        if (begins_span(seq, seq->kv_len + i, target->limits.span))
+            sb_pass_span(target, in_pass, seq->kv_len + i);
         round->tokens[cell + i] = seq->tokens[seq->kv_len + i];
         sb_pass_token(target, in_pass, seq->kv_len + i, cell + i, -1);
     }

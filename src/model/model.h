@@ -50,7 +50,8 @@ struct specbatch_model {
     struct sb_layer *layers;
     float *final_norm;
     struct sb_tokenizer *tokenizer;
-    char fingerprint[240];
+    int32_t span; /* prompt tokens of a span (engine/backend.h), 0: there are none */
+    char fingerprint[320];
 };
 
 /* options already validated and complete (api.c). */

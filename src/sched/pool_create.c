@@ -10,24 +10,33 @@ struct plan {
     struct sb_round_limits round;
 };
 
-static struct plan make_plan(const specbatch_pool_options *o)
+/* Prompt tokens of a pass: a chunk has no part of a span, so the option is rounded up to whole ones. */
+static int32_t chunk_of(const struct specbatch_model *target, const specbatch_pool_options *o)
+{
+    const int32_t span = target->span > 0 ? target->span : 1;
+
+    return (o->prefill_chunk + span - 1) / span * span;
+}
+
+static struct plan make_plan(const struct specbatch_model *target, const specbatch_pool_options *o)
 {
     const struct sb_policy *policy = sb_policy_at(o->policy);
-    const int32_t n_slots = policy->windowed ? o->window : o->batch;
-    const int32_t prefill_rows = n_slots < o->prefill_chunk ? n_slots : o->prefill_chunk;
+    const int32_t n_slots = policy->windowed ? o->window : o->batch, chunk = chunk_of(target, o);
+    const int32_t prefill_rows = n_slots < chunk ? n_slots : chunk;
 
     return (struct plan){
         .sched = {.batch = o->batch, .n_slots = n_slots, .draft_len = o->draft_len,
-                  .prefill_chunk = o->prefill_chunk, .replace = (o->flags & SPECBATCH_POOL_EQSPEC_REPLACE) != 0,
+                  .prefill_chunk = chunk, .replace = (o->flags & SPECBATCH_POOL_EQSPEC_REPLACE) != 0,
                   .grouped = policy->grouped},
         /* One sequence more than rows: the sink of padded rounds. */
-        .runner = {.max_tokens = o->batch * (o->draft_len + 1) + o->prefill_chunk,
+        .runner = {.max_tokens = o->batch * (o->draft_len + 1) + chunk,
                    .max_seqs = o->batch + prefill_rows + 1,
                    .max_out = o->batch * (o->draft_len + 1),
                    .n_passes = 1,
-                   .n_slots = n_slots, .cap = o->max_len + o->draft_len + 1, .n_threads = o->n_threads},
+                   .n_slots = n_slots, .cap = o->max_len + o->draft_len + 1, .n_threads = o->n_threads,
+                   .span = target->span},
         .round = {.max_rows = o->batch, .draft_len = o->draft_len, .max_prefill_rows = prefill_rows,
-                  .prefill_chunk = o->prefill_chunk},
+                  .prefill_chunk = chunk},
     };
 }
 
@@ -40,6 +49,7 @@ static struct sb_runner_limits draft_limits(const struct plan *plan)
     limits.max_tokens = step > chunk ? step : chunk;
     limits.max_out = plan->sched.batch;
     limits.n_passes = plan->sched.draft_len;
+    limits.span = 0; /* catching up is free to be computed in one way only */
     return limits;
 }
 
@@ -65,7 +75,7 @@ done:
 int32_t sb_pool_bytes(uint64_t *bytes, const struct specbatch_model *target, const struct specbatch_model *draft,
                       const specbatch_pool_options *options)
 {
-    const struct plan plan = make_plan(options);
+    const struct plan plan = make_plan(target, options);
     uint64_t cache, work;
     int32_t rc = SPECBATCH_OK;
 
@@ -109,7 +119,7 @@ int32_t sb_pool_create(struct specbatch_pool **out, struct specbatch_model *targ
                        const specbatch_pool_options *options)
 {
     const struct sb_mem mem = {options->alloc, options->free, options->alloc_user};
-    const struct plan plan = make_plan(options);
+    const struct plan plan = make_plan(target, options);
     struct specbatch_pool *pool = NULL;
     int32_t rc = SPECBATCH_OK;
 

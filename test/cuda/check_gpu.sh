@@ -35,15 +35,17 @@ part() {
 export B SB_TEST_DEVICE=cuda
 part 20 "the module finds the device" "$B/test/test_cuda_backend" the_module
 for kernels in kernels attention mma; do
-    part 20 "kernels against the CPU's: $kernels" "$B/gpu/test_cuda_$kernels"
+    part 15 "kernels against the CPU's: $kernels" "$B/gpu/test_cuda_$kernels"
 done
 part 45 "goldens: f32 reference and 16 bit (E4)" "$B/gpu/test_goldens"
-part 120 "products (E1 E2 E3)" "$B/gpu/experiments"
-part 80 "contract, f32 reference class (E5)" "$B/test/test_contract"
-part 100 "contract, 16-bit class (E5)" env SB_TEST_COMPUTE=16bit "$B/test/test_contract"
+part 90 "products (E1 E2 E3)" "$B/gpu/experiments"
+part 50 "prefill by cuDNN (E6)" "$B/gpu/experiment_prefill"
+part 40 "contract, long prompts, 16-bit class (E5)" "$B/gpu/test_long_prompts"
+part 60 "contract, f32 reference class (E5)" "$B/test/test_contract"
+part 90 "contract, 16-bit class (E5)" env SB_TEST_COMPUTE=16bit "$B/test/test_contract"
 if command -v compute-sanitizer >/dev/null 2>&1; then
-    part 50 "compute-sanitizer memcheck" compute-sanitizer --error-exitcode 9 "$B/gpu/test_goldens" 16_bit
-    part 50 "compute-sanitizer racecheck" compute-sanitizer --tool racecheck --error-exitcode 9 "$B/gpu/test_goldens" f32
+    part 45 "compute-sanitizer memcheck" compute-sanitizer --error-exitcode 9 "$B/gpu/test_goldens" 16_bit
+    part 45 "compute-sanitizer racecheck" compute-sanitizer --tool racecheck --error-exitcode 9 "$B/gpu/test_goldens" f32
 else
     say "SKIP compute-sanitizer: not installed"
 fi

@@ -5,12 +5,14 @@
  * cannot show: speed, and that a tensor core or cublasLt computes the same bits as its stand-in does.
  *
  *     cuda_runtime.h, cuda_runtime_api.h,     stand-ins with the real names, types and values; this folder
- *     cuda_bf16.h, cuda_fp16.h, cublasLt.h    comes first on the include path
+ *     cuda_bf16.h, cuda_fp16.h, cublasLt.h,   comes first on the include path
+ *     cudnn_graph.h
  *     device.h     what a kernel uses: threadIdx, barriers, shuffles, shared memory, intrinsics, SB_LAUNCH
  *     fibers.cpp   runs a grid: blocks one after the other, the threads of a block as fibers
  *     check.cpp    watches each load and store of a kernel
  *     runtime.cpp  device memory, streams, events, graphs, errors
  *     blas.cpp     cublasLt: fused multiply-adds over ascending k
+ *     cudnn.cpp    cuDNN's backend API: graphs, operation by operation
  *
  * Streams are asynchronous here too: work is queued, and runs when something waits for it (or when the queue
  * is long). A host that reads a download too early reads old bytes. A stream that captures records; a graph
@@ -66,6 +68,25 @@ void cudasim_fail_alloc(int64_t n);
 /* cublasLt's products of more rows than this add in another order from now on: a library whose bits depend on
  * m. 0: not. */
 void cudasim_break_blas(int64_t rows);
+
+/* cuDNN is of this version from now on (91900: 9.19.0). 0, as at first: it is not there. */
+void cudasim_cudnn(size_t version);
+/* Ways in which attention by cuDNN is wrong from now on. */
+enum cudasim_cudnn_fault {
+    CUDASIM_CUDNN_SOUND,
+    CUDASIM_CUDNN_STRIDES,    /* bits depend on how far apart heads are */
+    CUDASIM_CUDNN_ONE_LENGTH, /* ... for slots of `argument` columns only */
+    CUDASIM_CUDNN_ADDRESS,    /* ... on where keys begin */
+    CUDASIM_CUDNN_HISTORY,    /* ... on what ran before */
+    CUDASIM_CUDNN_ENGINE,     /* the same, of engine `argument` only */
+    CUDASIM_CUDNN_NEIGHBOUR,  /* reads the column after the last key */
+    CUDASIM_CUDNN_TOP_LEFT,   /* masks as if keys began with the queries */
+    CUDASIM_CUDNN_NO_PLAN,    /* takes no graph */
+    CUDASIM_CUDNN_NO_RUN      /* refuses calls */
+};
+void cudasim_break_cudnn(enum cudasim_cudnn_fault what, int64_t argument);
+int64_t cudasim_cudnn_calls(void);   /* so far */
+int64_t cudasim_cudnn_objects(void); /* descriptors that exist */
 
 /* What the last failed launch did, or "". */
 const char *cudasim_fault(void);

@@ -1,0 +1,263 @@
+/*
+ * What only a GPU can tell about prefill by cuDNN: `make check-gpu` runs it, and the simulator runs it with
+ * --tiny, to show that it works, not what it finds.
+ *
+ *   E6   for the models' shapes of attention: whether an engine of cuDNN passes the self-test and which, how
+ *        long that takes, how far its results are from the own kernel's, microseconds a span by either
+ *
+ * Exit status 1 where cuDNN is there and no engine passes for some shape: then the own kernel computes it,
+ * which is no fault of the library, but is to be looked at.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda/prefill.h"
+#include "port.h"
+#include "status.h"
+
+struct shape {
+    const char *name;
+    struct sb_geometry geometry;
+};
+
+static const struct shape models[] = {
+    {"qwen3-8b", {32, 8, 128, 8192}},   {"vicuna-7b", {32, 32, 128, 4096}}, {"glm4-9b", {32, 2, 128, 8192}},
+    {"qwen3-0.6b", {16, 8, 128, 8192}}, {"llama-68m", {12, 12, 64, 2048}},
+};
+static const struct shape tiny[] = {{"tiny", {2, 1, 64, 512}}};
+enum { REPEATS = 20 };
+
+static void must(int good, const char *what)
+{
+    if (!good) {
+        printf("FAIL experiment_prefill: %s: %s, %s\n", what, sb_last_error(),
+               cudaGetErrorString(cudaGetLastError()));
+        exit(1);
+    }
+}
+
+/* One span at the end of a full class's slot: everything both kernels need. */
+struct lab {
+    struct sb_device *device;
+    struct sb_prefill *prefill;
+    float *qkv;
+    char *k, *v, *y, *y_own, *scratch;
+    int32_t *pos, *seq, *cap_start;
+    int64_t *base;
+    cudaEvent_t from, to;
+    size_t n; /* elements of a result */
+};
+
+static void *take(const struct lab *lab, size_t bytes)
+{
+    void *dev = NULL;
+    must(sb_cuda_alloc(&dev, lab->device, &lab->prefill->mem, bytes) == SPECBATCH_OK, "memory");
+    return dev;
+}
+
+/* Normal-looking values of deviation about 1, the same at every run. */
+static float some(uint32_t *state)
+{
+    float sum = 0.0f;
+    for (int i = 0; i < 4; i++) {
+        *state = *state * 1664525u + 1013904223u;
+        sum += (float)(*state >> 8) / 8388608.0f - 1.0f;
+    }
+    return sum * 0.866f;
+}
+
+static void fill_plane(const struct lab *lab, char *plane, size_t n, uint32_t seed)
+{
+    uint16_t *host = malloc(n * sizeof *host);
+
+    must(host != NULL, "memory");
+    for (size_t i = 0; i < n; i++) {
+        const float value = some(&seed);
+        sb_convert(&host[i], lab->device->type, &value, SB_F32, 1);
+    }
+    must(sb_cuda_upload(NULL, plane, host, n * sizeof *host) == SPECBATCH_OK, "upload");
+    free(host);
+}
+
+static void fill_queries(const struct lab *lab, size_t n)
+{
+    float *host = malloc(n * sizeof *host);
+    uint32_t seed = 3;
+
+    must(host != NULL, "memory");
+    for (size_t i = 0; i < n; i++)
+        host[i] = some(&seed);
+    must(sb_cuda_upload(NULL, lab->qkv, host, n * sizeof *host) == SPECBATCH_OK, "upload");
+    free(host);
+}
+
+static void open_lab(struct lab *lab)
+{
+    const struct sb_geometry *g = &lab->prefill->geometry;
+    const int32_t cap = lab->prefill->first->cap, ints[2] = {cap, 0};
+    const size_t plane = (size_t)g->kv_heads * (size_t)cap * (size_t)g->head_dim;
+    const size_t queries = (size_t)SB_SPAN * (size_t)(g->heads + 2 * g->kv_heads) * (size_t)g->head_dim;
+
+    lab->n = (size_t)SB_SPAN * (size_t)g->heads * (size_t)g->head_dim;
+    lab->qkv = take(lab, queries * sizeof(float));
+    lab->k = take(lab, 2 * plane);
+    lab->v = take(lab, 2 * plane);
+    lab->y = take(lab, 2 * lab->n);
+    lab->y_own = take(lab, 2 * lab->n);
+    lab->scratch = take(lab, sb_prefill_scratch(lab->prefill));
+    lab->pos = take(lab, SB_SPAN * sizeof(int32_t));
+    lab->seq = take(lab, SB_SPAN * sizeof(int32_t));
+    lab->cap_start = take(lab, sizeof ints);
+    lab->base = take(lab, sizeof(int64_t));
+    must(sb_cuda_upload(NULL, lab->cap_start, ints, sizeof ints) == SPECBATCH_OK, "upload");
+    fill_plane(lab, lab->k, plane, 1);
+    fill_plane(lab, lab->v, plane, 2);
+    fill_queries(lab, queries);
+    must(cudaEventCreate(&lab->from) == cudaSuccess && cudaEventCreate(&lab->to) == cudaSuccess, "events");
+}
+
+static void close_lab(const struct lab *lab)
+{
+    void *const dev[] = {lab->qkv,     lab->k,   lab->v,   lab->y,         lab->y_own,
+                         lab->scratch, lab->pos, lab->seq, lab->cap_start, lab->base};
+
+    for (size_t i = 0; i < sizeof dev / sizeof dev[0]; i++)
+        (void)cudaFree(dev[i]);
+    (void)cudaEventDestroy(lab->from);
+    (void)cudaEventDestroy(lab->to);
+}
+
+static cudaError_t attend(const struct lab *lab, int32_t span, int by_cudnn)
+{
+    const struct sb_geometry *g = &lab->prefill->geometry;
+    const struct sb_span one = {.pos = span * SB_SPAN, .cap = lab->prefill->first->cap};
+    const struct sb_attention attention = {.heads = g->heads,
+                                           .kv_heads = g->kv_heads,
+                                           .head_dim = g->head_dim,
+                                           .scale = (float)(1.0 / sqrt((double)g->head_dim)),
+                                           .k = lab->k,
+                                           .v = lab->v};
+    const struct sb_pass pass = {.n_tokens = SB_SPAN,
+                                 .n_seqs = 1,
+                                 .max_len = (span + 1) * SB_SPAN,
+                                 .pos = lab->pos,
+                                 .seq = lab->seq,
+                                 .base = lab->base,
+                                 .cap = lab->cap_start,
+                                 .start = lab->cap_start + 1,
+                                 .n_spans = 1,
+                                 .spans = &one};
+
+    return by_cudnn ? sb_prefill_attend(lab->prefill, lab->y, lab->qkv, &attention, &pass, lab->scratch,
+                                        lab->device->load)
+                    : sb_cuda_attend_mma(lab->y_own, lab->device->type, lab->qkv, &attention, &pass, NULL,
+                                         lab->device->load);
+}
+
+static double microseconds(const struct lab *lab, int32_t span, int by_cudnn)
+{
+    float ms = 0.0f;
+
+    for (int i = -2; i < REPEATS; i++) {
+        if (i == 0)
+            must(cudaEventRecord(lab->from, lab->device->load) == cudaSuccess, "event");
+        must(attend(lab, span, by_cudnn) == cudaSuccess, "attention");
+    }
+    must(cudaEventRecord(lab->to, lab->device->load) == cudaSuccess &&
+             cudaEventSynchronize(lab->to) == cudaSuccess &&
+             cudaEventElapsedTime(&ms, lab->from, lab->to) == cudaSuccess,
+         "event");
+    return (double)ms * 1000.0 / REPEATS;
+}
+
+static double largest_difference(const struct lab *lab)
+{
+    uint16_t *host = malloc(4 * lab->n);
+    double largest = 0.0;
+
+    must(host != NULL && cudaStreamSynchronize(lab->device->load) == cudaSuccess &&
+             sb_cuda_download(NULL, host, lab->y, 2 * lab->n) == SPECBATCH_OK &&
+             sb_cuda_download(NULL, host + lab->n, lab->y_own, 2 * lab->n) == SPECBATCH_OK,
+         "download");
+    for (size_t i = 0; i < lab->n; i++) {
+        float a, b;
+        sb_convert(&a, SB_F32, &host[i], lab->device->type, 1);
+        sb_convert(&b, SB_F32, &host[lab->n + i], lab->device->type, 1);
+        if (!(fabs((double)a - (double)b) <= largest))
+            largest = fabs((double)a - (double)b);
+    }
+    free(host);
+    return largest;
+}
+
+static void e6_span(const struct lab *lab, int32_t span, int is_timed)
+{
+    int32_t pos[SB_SPAN];
+
+    for (int32_t t = 0; t < SB_SPAN; t++)
+        pos[t] = span * SB_SPAN + t;
+    must(sb_cuda_upload(NULL, lab->pos, pos, sizeof pos) == SPECBATCH_OK, "upload");
+    must(attend(lab, span, 0) == cudaSuccess && attend(lab, span, 1) == cudaSuccess, "attention");
+    printf("     %d keys: largest difference %.3g", (span + 1) * SB_SPAN, largest_difference(lab));
+    if (is_timed)
+        printf("; us a span: own %.1f, cuDNN %.1f", microseconds(lab, span, 0), microseconds(lab, span, 1));
+    printf("\n");
+}
+
+/* 0: cuDNN is there and does not pass. */
+static int e6(const struct shape *shape, enum sb_dtype type, const struct sb_log *log, int is_tiny)
+{
+    const struct sb_mem mem = {NULL, NULL, NULL};
+    const struct sb_device_options options = {.compute = SPECBATCH_COMPUTE_BF16, .log = log};
+    const uint64_t began = sb_port_now_ns();
+    struct lab lab = {.device = NULL};
+    int32_t span = 0;
+
+    must(sb_cuda_device_open(&lab.device, &mem, &options) == SPECBATCH_OK &&
+             sb_cuda_settle(lab.device, type) == SPECBATCH_OK,
+         "device");
+    must(sb_cuda_settle_model(&span, lab.device, &shape->geometry) == SPECBATCH_OK, "self-test");
+    lab.prefill = lab.device->prefill;
+    printf("E6 %-10s %s: prefill %s, %.2f s\n", shape->name, sb_dtype_name(type),
+           sb_prefill_class(lab.prefill), (double)(sb_port_now_ns() - began) / 1e9);
+    if (lab.prefill) {
+        open_lab(&lab);
+        for (int32_t n = 1; n <= lab.prefill->n_spans; n *= 2)
+            e6_span(&lab, n - 1, !is_tiny);
+        close_lab(&lab);
+    }
+    sb_cuda_device_close(lab.device);
+    return span > 0;
+}
+
+static void print_log(void *user, int32_t level, const char *line)
+{
+    (void)user, (void)level;
+    printf("     %s\n", line);
+}
+
+int main(int argc, char **argv)
+{
+    const int is_tiny = argc > 1 && strcmp(argv[1], "--tiny") == 0;
+    const struct sb_log log = {print_log, NULL};
+    const struct sb_mem mem = {NULL, NULL, NULL};
+    struct sb_sdpa *sdpa = NULL;
+    char why[96] = "";
+    int good = 1;
+
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    must(sb_sdpa_open(&sdpa, &mem, why, sizeof why) == SPECBATCH_OK, "cuDNN");
+    if (!sdpa) {
+        printf("SKIP experiment_prefill: %s\n", why);
+        return 0;
+    }
+    sb_sdpa_close(sdpa);
+    for (int type = SB_BF16; type <= SB_F16; type++)
+        for (size_t i = 0; i < (is_tiny ? sizeof tiny / sizeof tiny[0] : sizeof models / sizeof models[0]);
+             i++)
+            good &= e6(is_tiny ? &tiny[i] : &models[i], (enum sb_dtype)type, &log, is_tiny);
+    printf("%s experiment_prefill\n", good ? "ok  " : "FAIL");
+    return !good;
+}

@@ -1,0 +1,341 @@
+/*
+ * Attention of long prompts by cuDNN, on the simulated device: who computes what, that the choice follows
+ * from the prompt alone, that any policy, batch and chunk gives plain's tokens with it, and that a library
+ * that breaks the contract, or is not there, leaves everything to the own kernel, and says so.
+ */
+#include "cudasim.h"
+
+#include "cuda/long_prompts.h"
+#include "model_files.h"
+#include "sbtest.h"
+
+#define MODEL                                                                                                \
+    "test/data/models/long_qwen3_hd128_bf16" /* its context is cut to three spans: self-tests are slow here  \
+                                              */
+#define UNSUITED "test/data/models/llama3_scaled_biased_tied_bf16" /* heads of 20 */
+#define VERSION 91900u
+
+enum { LAYERS = 2 };
+
+static struct test_dir model_dir;
+static char warned[600], informed[600];
+
+static void on_log(void *user, int32_t level, const char *message)
+{
+    (void)user;
+    if (level == SPECBATCH_LOG_WARN || level == SPECBATCH_LOG_INFO)
+        snprintf(level == SPECBATCH_LOG_WARN ? warned : informed, sizeof warned, "%s", message);
+}
+
+static int32_t open_model(specbatch_model **out, const char *path, int32_t compute)
+{
+    specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
+
+    options.device = SPECBATCH_DEVICE_CUDA;
+    options.compute = compute;
+    options.log = on_log;
+    warned[0] = informed[0] = '\0';
+    *out = NULL;
+    return specbatch_model_open(out, path, &options);
+}
+
+/* The model with a cuDNN that is as told, from before it is opened until it is closed. */
+static int32_t open_with(specbatch_model **out, size_t version, enum cudasim_cudnn_fault fault,
+                         int64_t argument)
+{
+    cudasim_cudnn(version);
+    cudasim_break_cudnn(fault, argument);
+    return open_model(out, model_dir.path, SPECBATCH_COMPUTE_BF16);
+}
+
+static void close_with(specbatch_model *model)
+{
+    specbatch_model_close(model);
+    cudasim_break_cudnn(CUDASIM_CUDNN_SOUND, 0);
+    cudasim_cudnn(0);
+}
+
+static int is_clean(void)
+{
+    if (cudasim_device_bytes() || cudasim_host_bytes() || cudasim_objects() || cudasim_cudnn_objects())
+        printf("     left behind: %zu device bytes, %zu pinned bytes, %d objects, %d descriptors\n",
+               cudasim_device_bytes(), cudasim_host_bytes(), (int)cudasim_objects(),
+               (int)cudasim_cudnn_objects());
+    return !cudasim_device_bytes() && !cudasim_host_bytes() && !cudasim_objects() && !cudasim_cudnn_objects();
+}
+
+static int says(const specbatch_model *model, const char *part)
+{
+    return strstr(specbatch_model_fingerprint(model), part) != NULL;
+}
+
+static void make_model(void)
+{
+    static const char context[] = "\"max_position_embeddings\": ";
+    size_t n_config, n_weights;
+    char *config = test_read(MODEL, "config.json", &n_config);
+    char *weights = test_read(MODEL, "model.safetensors", &n_weights);
+    char *at = config ? strstr(config, context) : NULL;
+
+    if (!at || !weights)
+        exit(2);
+    memcpy(at + sizeof context - 1, " 768", 4);
+    model_dir = test_dir_make();
+    test_write(&model_dir, "config.json", config, n_config);
+    test_write(&model_dir, "model.safetensors", weights, n_weights);
+    free(config);
+    free(weights);
+}
+
+/* -------------------------------------------------------------------- who computes what */
+
+static void test_the_class_names_the_choice(void)
+{
+    specbatch_model *model;
+
+    CHECK_OK(open_with(&model, VERSION, CUDASIM_CUDNN_SOUND, 0));
+    printf("     %s\n", specbatch_model_fingerprint(model));
+    CHECK(says(model, "prefill cudnn 91900 engine 3/"));
+    CHECK(says(model, "spans of 256 to 768"));
+    CHECK_STR(warned, "");
+    close_with(model);
+    CHECK(is_clean());
+}
+
+/* The engine and its knobs are what shapes share: a plan for each span of a prompt, a call for each span and
+ * layer. */
+static void test_spans_and_nothing_else_are_calls(void)
+{
+    const specbatch_pool_options options = pool_options(SPECBATCH_POLICY_PLAIN, 1, 0);
+    struct answer answer;
+    specbatch_model *model;
+
+    CHECK_OK(open_with(&model, VERSION, CUDASIM_CUDNN_SOUND, 0));
+    CHECK_OK(run(model, &options, 1, 1, &answer)); /* the plans of such slots are tested here */
+    for (int32_t i = 0; i < PROMPTS; i++) {
+        const int64_t before = cudasim_cudnn_calls();
+        CHECK_OK(run(model, &options, i, 1, &answer));
+        CHECK_INT(cudasim_cudnn_calls() - before, spans[i] * LAYERS);
+    }
+    close_with(model);
+    CHECK(is_clean());
+}
+
+static void test_the_f32_class_and_unsuited_shapes_go_without(void)
+{
+    specbatch_model *model;
+
+    cudasim_cudnn(VERSION);
+    CHECK_OK(open_model(&model, model_dir.path, SPECBATCH_COMPUTE_F32));
+    CHECK(!says(model, "prefill"));
+    specbatch_model_close(model);
+    CHECK_OK(open_model(&model, UNSUITED, SPECBATCH_COMPUTE_BF16));
+    CHECK(says(model, "prefill own"));
+    CHECK(strstr(informed, "does not suit") != NULL);
+    specbatch_model_close(model);
+    cudasim_cudnn(0);
+    CHECK(is_clean());
+}
+
+/* -------------------------------------------------------------------- the contract */
+
+/* Long prompts beside short ones, in every policy, at several batch sizes and chunks, against one at a time. */
+static void test_any_policy_batch_and_chunk_is_plain(void)
+{
+    const int64_t before = cudasim_cudnn_calls();
+    specbatch_model *model;
+    char why[200] = "";
+
+    CHECK_OK(open_with(&model, VERSION, CUDASIM_CUDNN_SOUND, 0));
+    if (!long_prompts_hold(model, why, sizeof why))
+        FAIL("%s", why);
+    CHECK(cudasim_cudnn_calls() > before);
+    close_with(model);
+    CHECK(is_clean());
+}
+
+/* That the test above could fail: cuDNN's bits are not the own kernel's, and log-probabilities show it. */
+static void test_the_route_shows_in_the_bits(void)
+{
+    struct answer by_cudnn[PROMPTS], by_own[PROMPTS];
+    specbatch_model *model;
+
+    memset(by_cudnn, 0, sizeof by_cudnn);
+    memset(by_own, 0, sizeof by_own);
+    CHECK_OK(open_with(&model, VERSION, CUDASIM_CUDNN_SOUND, 0));
+    CHECK_OK(run_plainly(model, by_cudnn));
+    close_with(model);
+    CHECK_OK(open_with(&model, 0, CUDASIM_CUDNN_SOUND, 0));
+    CHECK_OK(run_plainly(model, by_own));
+    close_with(model);
+    for (int32_t p = 0; p < PROMPTS; p++) {
+        const int differ = memcmp(&by_cudnn[p], &by_own[p], sizeof by_own[p]) != 0;
+        CHECK_INT(differ, spans[p] > 0);
+    }
+    CHECK(is_clean());
+}
+
+static void test_the_audit_takes_the_same_route(void)
+{
+    specbatch_pool_options options = pool_options(SPECBATCH_POLICY_RAGGED, 2, 0);
+    specbatch_audit_report report = SPECBATCH_AUDIT_REPORT_INIT;
+    const specbatch_request request = request_of(0);
+    specbatch_model *model;
+    specbatch_pool *pool = NULL;
+    specbatch_result *result = NULL;
+    size_t active = 1;
+
+    CHECK_OK(open_with(&model, VERSION, CUDASIM_CUDNN_SOUND, 0));
+    CHECK_OK(specbatch_pool_create(&pool, model, model, &options));
+    CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
+    while (active)
+        CHECK_OK(specbatch_pool_step(pool, &active));
+    CHECK_OK(specbatch_pool_collect(pool, &result));
+    options.prefill_chunk = 512;
+    CHECK_OK(specbatch_audit(model, &options, &request, result, &report));
+    CHECK_INT(report.equal, 1);
+    CHECK_INT(report.n_tokens, NEW);
+    specbatch_result_free(result);
+    specbatch_pool_free(pool);
+    close_with(model);
+    CHECK(is_clean());
+}
+
+/* -------------------------------------------------------------------- what is refused */
+
+static void test_a_cudnn_that_breaks_the_contract_is_refused(void)
+{
+    static const struct {
+        enum cudasim_cudnn_fault fault;
+        const char *name;
+    } faults[] = {
+        {CUDASIM_CUDNN_STRIDES, "strides"},   {CUDASIM_CUDNN_ADDRESS, "address"},
+        {CUDASIM_CUDNN_HISTORY, "history"},   {CUDASIM_CUDNN_NEIGHBOUR, "neighbour"},
+        {CUDASIM_CUDNN_TOP_LEFT, "top left"}, {CUDASIM_CUDNN_NO_PLAN, "no plan"},
+        {CUDASIM_CUDNN_NO_RUN, "no run"},
+    };
+
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        const specbatch_pool_options options = pool_options(SPECBATCH_POLICY_RAGGED, 2, 0);
+        struct answer answers[2];
+        specbatch_model *model;
+        CHECK_OK(open_with(&model, VERSION, faults[i].fault, 0));
+        if (!says(model, "prefill own"))
+            FAIL("%s: %s", faults[i].name, specbatch_model_fingerprint(model));
+        CHECK(strstr(warned, "the own kernel computes all attention") != NULL);
+        const int64_t before = cudasim_cudnn_calls();
+        if (i == 0)
+            CHECK_OK(run(model, &options, 0, 2, answers));
+        CHECK_INT(cudasim_cudnn_calls(), before);
+        close_with(model);
+        CHECK(is_clean());
+    }
+}
+
+static void test_the_next_engine_is_taken(void)
+{
+    specbatch_model *model;
+
+    CHECK_OK(open_with(&model, VERSION, CUDASIM_CUDNN_ENGINE, 3));
+    CHECK(says(model, "prefill cudnn 91900 engine 1/"));
+    CHECK_STR(warned, "");
+    close_with(model);
+    CHECK(is_clean());
+}
+
+static void test_a_cudnn_that_is_absent_or_old(void)
+{
+    static const struct {
+        size_t version;
+        const char *part;
+    } cases[] = {{0, "no libcudnn"}, {90900, "cuDNN is 90900"}, {100000, "cuDNN is 100000"}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        specbatch_model *model;
+        CHECK_OK(open_with(&model, cases[i].version, CUDASIM_CUDNN_SOUND, 0));
+        CHECK(says(model, "prefill own"));
+        CHECK(strstr(informed, cases[i].part) != NULL);
+        CHECK_STR(warned, "");
+        close_with(model);
+    }
+    CHECK(is_clean());
+}
+
+/* Slots of one length get other bits: the class stands, such a pool is refused, others are not. */
+static void test_a_pool_of_other_bits_is_refused(void)
+{
+    specbatch_pool_options options = pool_options(SPECBATCH_POLICY_PLAIN, 1, 0);
+    specbatch_model *model;
+    specbatch_pool *pool = NULL;
+    struct answer answer;
+
+    CHECK_OK(open_with(&model, VERSION, CUDASIM_CUDNN_ONE_LENGTH, MOST + 4)); /* max_len + K + 1 */
+    CHECK(says(model, "prefill cudnn"));
+    CHECK_OK(run(model, &options, 0, 1, &answer));
+    options = pool_options(SPECBATCH_POLICY_RAGGED, 1, 0);
+    CHECK_ERROR(specbatch_pool_create(&pool, model, NULL, &options), SPECBATCH_E_DEVICE,
+                "slots of 744 columns");
+    options.max_len = MOST + 1;
+    CHECK_OK(run(model, &options, 0, 1, &answer));
+    close_with(model);
+    CHECK(is_clean());
+}
+
+/* The n-th allocation on the device fails, for every n of opening, self-test included: nothing stays behind. */
+static void test_no_memory_at_any_point(void)
+{
+    int32_t rc = SPECBATCH_E_NOMEM;
+    int64_t n = 0;
+
+    while (rc == SPECBATCH_E_NOMEM) {
+        specbatch_model *model;
+        cudasim_fail_alloc(++n);
+        rc = open_with(&model, VERSION, CUDASIM_CUDNN_SOUND, 0);
+        if (rc != SPECBATCH_OK && rc != SPECBATCH_E_NOMEM)
+            FAIL("allocation %d: %s (%s)", (int)n, specbatch_status_name(rc), specbatch_last_error());
+        close_with(model);
+        cudasim_fail_alloc(0);
+        CHECK(is_clean());
+    }
+    printf("     %d allocations\n", (int)n - 1);
+    CHECK(n > 40);
+}
+
+static void test_a_refused_call_ends_its_pool(void)
+{
+    const specbatch_pool_options options = pool_options(SPECBATCH_POLICY_PLAIN, 1, 0);
+    const specbatch_request request = request_of(0);
+    specbatch_model *model;
+    specbatch_pool *pool = NULL;
+    size_t active = 1;
+    int32_t rc = SPECBATCH_OK;
+
+    CHECK_OK(open_with(&model, VERSION, CUDASIM_CUDNN_SOUND, 0));
+    CHECK_OK(specbatch_pool_create(&pool, model, NULL, &options));
+    CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
+    cudasim_break_cudnn(CUDASIM_CUDNN_NO_RUN, 0);
+    while (rc == SPECBATCH_OK && active)
+        rc = specbatch_pool_step(pool, &active);
+    CHECK_INT(rc, SPECBATCH_E_DEVICE);
+    CHECK(strstr(specbatch_last_error(), "attend") != NULL);
+    specbatch_pool_free(pool);
+    close_with(model);
+    CHECK(is_clean());
+}
+
+TEST_BEGIN
+    make_model();
+    RUN(test_the_class_names_the_choice);
+    RUN(test_spans_and_nothing_else_are_calls);
+    RUN(test_the_f32_class_and_unsuited_shapes_go_without);
+    RUN(test_any_policy_batch_and_chunk_is_plain);
+    RUN(test_the_route_shows_in_the_bits);
+    RUN(test_the_audit_takes_the_same_route);
+    RUN(test_a_cudnn_that_breaks_the_contract_is_refused);
+    RUN(test_the_next_engine_is_taken);
+    RUN(test_a_cudnn_that_is_absent_or_old);
+    RUN(test_a_pool_of_other_bits_is_refused);
+    RUN(test_no_memory_at_any_point);
+    RUN(test_a_refused_call_ends_its_pool);
+    test_dir_remove(&model_dir);
+TEST_END
