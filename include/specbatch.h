@@ -296,7 +296,8 @@ typedef int32_t (*specbatch_draft_fn)(void *user, uint64_t request_id, const int
 
 enum {
     SPECBATCH_POOL_SORT_BY_LENGTH = 1, /* admit queued requests by prompt length instead of arrival */
-    SPECBATCH_POOL_EQSPEC_REPLACE = 2  /* eqspec: a finished row's place is taken at once, not when all are done */
+    SPECBATCH_POOL_EQSPEC_REPLACE = 2, /* eqspec: a finished row's place is taken at once, not when all are done */
+    SPECBATCH_POOL_FIXED_K = 4         /* always propose draft_len; without it a pool measures and may propose less */
 };
 
 typedef struct specbatch_pool_options {
@@ -304,7 +305,7 @@ typedef struct specbatch_pool_options {
     int32_t policy;        /* SPECBATCH_POLICY_* */
     int32_t batch;         /* B, rows a round decodes: 1..4096; 0: 8 */
     int32_t window;        /* W, rows exspec keeps resident: batch..65536; 0: 6 * batch. Other policies: ignored */
-    int32_t draft_len;     /* K, tokens proposed a round: 1..64; 0: 5. -1: none */
+    int32_t draft_len;     /* K, tokens proposed a round at most: 1..64; 0: 5. -1: none. See SPECBATCH_POOL_FIXED_K */
     int32_t max_len;       /* columns of a sequence, prompt + max_new; 0: the target's context or 2048, the smaller */
     int32_t prefill_chunk; /* prompt tokens a pass takes beside its rounds: 1..8192; 0: 128 */
     int32_t n_threads;     /* 1..256; 0: one for each processor available */

@@ -19,7 +19,7 @@ static struct plan make_plan(const specbatch_pool_options *o)
     return (struct plan){
         .sched = {.batch = o->batch, .n_slots = n_slots, .draft_len = o->draft_len,
                   .prefill_chunk = o->prefill_chunk, .replace = (o->flags & SPECBATCH_POOL_EQSPEC_REPLACE) != 0,
-                  .grouped = policy->grouped},
+                  .grouped = policy->grouped, .adaptive = !(o->flags & SPECBATCH_POOL_FIXED_K)},
         /* One sequence more than rows: the sink of padded rounds. */
         .runner = {.max_tokens = o->batch * (o->draft_len + 1) + o->prefill_chunk,
                    .max_seqs = o->batch + prefill_rows + 1,

@@ -217,7 +217,7 @@ static void choose_options(struct run *run, const struct trace_bias *bias)
         o->draft_len = -1;
     o->prefill_chunk = chunks[below(state, 6)];
     o->n_threads = 1 + below(state, 3);
-    o->flags = (uint32_t)below(state, 4);
+    o->flags = (uint32_t)below(state, 8) | (bias->fixed_k ? SPECBATCH_POOL_FIXED_K : 0u);
     if (run->draft_kind == TRACE_DRAFT_ORACLE) {
         o->draft = oracle_draft;
         o->draft_user = run;

@@ -1,0 +1,339 @@
+/* Estimates, choice and purse; adapt.h has the model. */
+#include "sched/adapt.h"
+
+/* Rounds are counted in plain rounds of as many rows. */
+#define MEMORY    48.0f  /* trials that acceptance is averaged over */
+#define FIRST     0.7f   /* acceptance before anything is known, ... */
+#define FIRST_N   4.0f   /* ... worth as many trials */
+#define FORGET    0.98f
+#define OWN       8.0f   /* accepted proposals that the pool's record weighs against a row's own */
+#define MASS      16.0f  /* proposals a row that a slope is averaged over */
+#define SLOPE     0.1f   /* before anything is known */
+#define CLIP      3.0f   /* a round longer than so many times what it should take tells of something else */
+#define WORTH     1.02f  /* speculation must promise as much, */
+#define STAY      0.97f  /* and another uniform length more than 1 / STAY */
+#define REFILL    0.02f
+#define START     3.0f   /* the purse, at first and at most */
+#define CAP       32.0f
+enum {
+    MEASURED = 3,     /* plain rounds to begin with: of a recording backend the third is the first replayed */
+    FIRST_PLAIN = 8,  /* rounds at a new number of rows before one is plain, */
+    EVERY_PLAIN = 64, /* and later */
+    PROBE_GAP = 8,
+    FAR = 8 /* tokens behind: starting the row is an expense */
+};
+
+static float at_most(float x, float most)
+{
+    return x < most ? x : most;
+}
+
+/* ------------------------------------------------------------------- estimates */
+
+/* 1 to 7 rows each, then four classes an octave. */
+static int32_t class_of(int32_t n_rows)
+{
+    int32_t octave = 0;
+
+    while (n_rows >> octave >= 8)
+        octave++;
+    return octave * 4 + (n_rows >> octave);
+}
+
+/* The class's own slope; as long as that is young, what the nearest class says has a voice. */
+static float slope_of(const struct sb_adapt *a, int32_t class)
+{
+    const struct sb_adapt_cost *own = &a->cost[class];
+    float borrowed = SLOPE, slope;
+
+    for (int32_t away = SB_ADAPT_SIZES - 1; away > 0; away--) {
+        if (class + away < SB_ADAPT_SIZES && own[away].paid > 0.0f)
+            borrowed = own[away].extra / own[away].paid;
+        if (class >= away && own[-away].paid > 0.0f)
+            borrowed = own[-away].extra / own[-away].paid;
+    }
+    slope = (own->extra + 0.5f * borrowed) / (own->paid + 0.5f);
+    return slope > 0.0f ? slope : 0.0f;
+}
+
+static void note_trial(struct sb_adapt *a, struct sb_seq *seq, int32_t j, int hit)
+{
+    const float keep = 1.0f - 1.0f / MEMORY;
+
+    seq->hits = seq->hits * keep + (hit ? 1.0f : 0.0f);
+    seq->expected = seq->expected * keep + a->chance[j];
+    a->tries[j] = a->tries[j] * keep + 1.0f;
+    a->hits[j] = a->hits[j] * keep + (hit ? 1.0f : 0.0f);
+}
+
+/* What a row's record said is forgotten while it proposes nothing, so that it is tried again. */
+static void note_row(struct sb_adapt *a, const struct sb_round_row *row)
+{
+    if (row->n_draft == 0) {
+        row->seq->hits *= FORGET;
+        row->seq->expected *= FORGET;
+    }
+    for (int32_t j = 1; j <= row->n_draft && j <= row->n_accept + 1; j++)
+        note_trial(a, row->seq, j, j <= row->n_accept);
+}
+
+static void set_chances(struct sb_adapt *a)
+{
+    a->chance[1] = a->hits[1] / a->tries[1];
+    for (int32_t j = 2; j <= a->draft_len; j++)
+        a->chance[j] = (a->hits[j] + a->chance[j - 1]) / (a->tries[j] + 1.0f);
+}
+
+/* ---------------------------------------------------------------------- choice */
+
+/* How far a row goes, `most` at most, while each proposal is kept with a chance above `worth`; *tokens: what it
+ * then wins a round. */
+static int32_t reach(const struct sb_adapt *a, const struct sb_seq *seq, int32_t most, float worth, float *tokens)
+{
+    const float own = (seq->hits + OWN) / (seq->expected + OWN);
+    float all = 1.0f;
+    int32_t j = 0;
+
+    for (*tokens = 1.0f; j < most; j++) {
+        all *= at_most(a->chance[j + 1] * own, 1.0f);
+        if (all <= worth)
+            break;
+        *tokens += all;
+    }
+    return j;
+}
+
+/* Every row its own length. *worth: the least chance that a proposal must have. Returns how many times as fast as
+ * plain the round promises to be. */
+static float choose_each(const struct sb_adapt *a, const struct sb_round_row *rows, int32_t n, float slope, float *worth)
+{
+    float gain = 1.0f;
+
+    for (int tries = 0; tries < 8; tries++) {
+        const float before = gain;
+        float won = 0.0f, tokens;
+        int64_t asked = 0;
+        *worth = gain * slope;
+        for (int32_t b = 0; b < n; b++) {
+            asked += reach(a, rows[b].seq, rows[b].n_draft, *worth, &tokens);
+            won += tokens;
+        }
+        gain = won / ((float)n + slope * (float)asked);
+        if (gain <= before * 1.001f)
+            break;
+    }
+    return gain;
+}
+
+/* One length for all; *k: it. */
+static float choose_one(const struct sb_adapt *a, const struct sb_round_row *rows, int32_t n, float slope, int32_t *k)
+{
+    float best = 1.0f, last = 0.0f;
+
+    *k = 0;
+    for (int32_t length = 1;; length += 1 + length / 3) {
+        const int32_t now = length < a->draft_len ? length : a->draft_len;
+        float won = 0.0f, tokens, gain;
+        for (int32_t b = 0; b < n; b++) {
+            (void)reach(a, rows[b].seq, now < rows[b].n_draft ? now : rows[b].n_draft, -1.0f, &tokens);
+            won += tokens;
+        }
+        gain = won / ((float)n * (1.0f + slope * (float)now));
+        if (now == a->last)
+            last = gain;
+        if (gain > best) {
+            best = gain;
+            *k = now;
+        }
+        if (now == a->draft_len)
+            break;
+    }
+    if (last > STAY * best && last > WORTH) {
+        *k = a->last;
+        best = last;
+    }
+    return best;
+}
+
+static int32_t lag_of(const struct sb_adapt *a, const struct sb_seq *seq)
+{
+    return a->lags ? seq->n_tokens - seq->draft_kv_len : 0;
+}
+
+/* The next row in turn that may propose; -1: there is none. */
+static int32_t whose_turn(struct sb_adapt *a, const struct sb_round_row *rows, int32_t n)
+{
+    const uint32_t turn = a->n_probes++;
+
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t at = (int32_t)((turn + (uint32_t)i) % (uint32_t)n);
+        if (rows[at].n_draft > 0)
+            return at;
+    }
+    return -1;
+}
+
+/* Only row `at` asks: for one proposal, and each fourth time for as many as it may. */
+static void probe(struct sb_adapt *a, struct sb_round_row *rows, int32_t n, int32_t at)
+{
+    a->probing = at >= 0;
+    for (int32_t b = 0; b < n; b++)
+        rows[b].n_draft = b != at ? 0 : a->n_probes % 4 ? 1 : rows[b].n_draft;
+}
+
+/* The lengths that promise most; row `spare` keeps its limit. Returns what they promise. */
+static float take_best(struct sb_adapt *a, struct sb_round_row *rows, int32_t n, float slope, int32_t spare)
+{
+    int32_t k = a->draft_len;
+    float worth = -1.0f, tokens;
+    const float gain = a->uniform ? choose_one(a, rows, n, slope, &k) : choose_each(a, rows, n, slope, &worth);
+
+    if (gain < WORTH)
+        return gain;
+    for (int32_t b = 0; b < n; b++)
+        if (b != spare)
+            rows[b].n_draft = reach(a, rows[b].seq, k < rows[b].n_draft ? k : rows[b].n_draft, worth, &tokens);
+    a->last = k;
+    a->probing = spare >= 0;
+    return gain;
+}
+
+/* Rows whose draft lags far are started while the purse lasts; while the price is unknown, one. */
+static void start_within_means(struct sb_adapt *a, struct sb_round_row *rows, int32_t n)
+{
+    float left = a->purse;
+
+    for (int32_t b = 0; b < n; b++) {
+        const int32_t lag = rows[b].n_draft > 0 ? lag_of(a, rows[b].seq) : 0;
+        if (lag > FAR && left <= 0.0f)
+            rows[b].n_draft = 0;
+        else if (lag > FAR)
+            left = a->catch_up < 0.0f ? 0.0f : left - a->catch_up * (float)lag;
+    }
+}
+
+static int plain_is_due(const struct sb_adapt *a, const struct sb_adapt_cost *cost, int mixed)
+{
+    return !a->settled || (!mixed && cost->since > (cost->n_plain < MEASURED ? FIRST_PLAIN : EVERY_PLAIN));
+}
+
+static void silence(struct sb_round_row *rows, int32_t n)
+{
+    for (int32_t b = 0; b < n; b++)
+        rows[b].n_draft = 0;
+}
+
+void sb_adapt_choose(struct sb_adapt *a, struct sb_round_row *rows, int32_t n, int mixed)
+{
+    const int32_t class = class_of(n);
+    struct sb_adapt_cost *cost = &a->cost[class];
+    const int stretch = !mixed && cost->since == EVERY_PLAIN / 2;
+
+    a->asked = a->lag = a->probing = 0;
+    if (a->draft_len == 0 || n == 0)
+        return;
+    cost->since++;
+    set_chances(a);
+    if (plain_is_due(a, cost, mixed)) {
+        a->probing = 1;
+        silence(rows, n);
+    } else if (a->purse <= 0.0f) {
+        silence(rows, n);
+    } else if (take_best(a, rows, n, slope_of(a, class), stretch ? whose_turn(a, rows, n) : -1) < WORTH) {
+        if (!mixed && cost->n_plain > 0 && a->quiet >= PROBE_GAP)
+            probe(a, rows, n, whose_turn(a, rows, n));
+        else
+            silence(rows, n);
+    }
+    start_within_means(a, rows, n);
+    for (int32_t b = 0; b < n; b++) {
+        a->asked += rows[b].n_draft;
+        if (rows[b].n_draft > 0 && lag_of(a, rows[b].seq) > 2) /* two tokens go with the first step */
+            a->lag += lag_of(a, rows[b].seq);
+    }
+}
+
+/* -------------------------------------------------------------------- learning */
+
+static void earn(struct sb_adapt *a, float rounds)
+{
+    a->purse = at_most(a->purse + rounds, CAP);
+}
+
+static void learn_plain(struct sb_adapt *a, struct sb_adapt_cost *cost, float ns)
+{
+    if (cost->n_plain == 0)
+        cost->plain_ns = ns;
+    else if (cost->n_plain < MEASURED)
+        cost->plain_ns = at_most(ns, cost->plain_ns);
+    else /* a rare measurement counts for more */
+        cost->plain_ns += (at_most(ns, CLIP * cost->plain_ns) - cost->plain_ns) * (cost->since > 1 ? 0.5f : 0.125f);
+    if (cost->n_plain < MEASURED)
+        cost->n_plain++;
+    if (cost->n_plain == MEASURED)
+        a->settled = 1;
+    cost->since = 0;
+}
+
+static void learn_slope(struct sb_adapt_cost *cost, float extra, float paid)
+{
+    cost->extra += extra;
+    cost->paid += paid;
+    if (cost->paid > MASS) {
+        cost->extra *= MASS / cost->paid;
+        cost->paid = MASS;
+    }
+}
+
+/* Proposals a row that the round's time is the price of. */
+static float paid_for(const struct sb_adapt *a, const struct sb_round_row *rows, int32_t n)
+{
+    int32_t sum = 0, longest = 0;
+
+    for (int32_t b = 0; b < n; b++) {
+        sum += rows[b].n_draft;
+        if (rows[b].n_draft > longest)
+            longest = rows[b].n_draft;
+    }
+    return a->uniform ? (float)longest : (float)sum / (float)n;
+}
+
+void sb_adapt_learn(struct sb_adapt *a, const struct sb_round_row *rows, int32_t n, const struct sb_adapt_round *round)
+{
+    const int32_t class = class_of(n);
+    struct sb_adapt_cost *cost = &a->cost[class];
+    const float ns = (float)(round->ns > round->catch_up_ns ? round->ns - round->catch_up_ns : 1);
+    float paid, slope, took, caught_up;
+
+    if (a->draft_len == 0 || n == 0)
+        return;
+    for (int32_t b = 0; b < n; b++)
+        note_row(a, &rows[b]);
+    a->quiet = a->asked > 0 ? 0 : a->quiet + 1;
+    if (a->asked == 0 && !round->mixed)
+        learn_plain(a, cost, ns);
+    if (cost->n_plain == 0)
+        return;
+    caught_up = (float)round->catch_up_ns / cost->plain_ns;
+    if (a->lag > 0 && caught_up > 0.0f)
+        a->catch_up = a->catch_up < 0.0f ? caught_up / (float)a->lag
+                                         : 0.5f * (a->catch_up + caught_up / (float)a->lag);
+    if (a->asked == 0 || round->mixed) {
+        earn(a, REFILL * (round->mixed ? ns / cost->plain_ns : 1.0f) - caught_up);
+        return;
+    }
+    paid = paid_for(a, rows, n);
+    slope = slope_of(a, class);
+    took = at_most(ns / cost->plain_ns, CLIP * (1.0f + slope * paid));
+    if (paid > 0.0f)
+        learn_slope(cost, took - 1.0f, paid);
+    earn(a, (float)round->committed / (float)n - took - caught_up);
+}
+
+void sb_adapt_init(struct sb_adapt *a, int32_t draft_len, int uniform, int lags)
+{
+    *a = (struct sb_adapt){.draft_len = draft_len, .uniform = uniform, .lags = lags, .purse = START,
+                           .catch_up = -1.0f};
+    a->tries[1] = FIRST_N;
+    a->hits[1] = FIRST_N * FIRST;
+}
