@@ -5,27 +5,42 @@
 #define MEMORY    48.0f  /* trials that acceptance is averaged over */
 #define FIRST     0.7f   /* acceptance before anything is known, ... */
 #define FIRST_N   4.0f   /* ... worth as many trials */
-#define FORGET    0.98f
-#define OWN       8.0f   /* accepted proposals that the pool's record weighs against a row's own */
-#define MASS      16.0f  /* proposals a row that a slope is averaged over */
-#define SLOPE     0.1f   /* before anything is known */
+#define FORGET    0.99f /* a round, of the record of a row that proposes nothing */
+#define OWN       6.0f   /* accepted proposals that the pool's record weighs against a row's own */
+#define MASS      16.0f  /* proposals a row that a point is averaged over */
+#define AGEING    0.999f /* of points, a round: what was dear once is tried again, */
+#define FORGOTTEN 0.25f  /* below this weight */
+#define SLOPE     0.1f   /* the price of a proposal a row before anything is known */
+#define BOUND     0.85f  /* chances that a proposal must have: powers of this, */
+#define BOUND_MIN 0.02f  /* and the least */
 #define CLIP      3.0f   /* a round longer than so many times what it should take tells of something else */
 #define WORTH     1.02f  /* speculation must promise as much, */
 #define STAY      0.97f  /* and another uniform length more than 1 / STAY */
 #define REFILL    0.02f
 #define START     3.0f   /* the purse, at first and at most */
 #define CAP       32.0f
+#define SOON      32.0f  /* rounds in which catching up should pay, */
+#define CREDIT    8.0f   /* what it may cost on credit, */
+#define LAPSE     0.95f  /* and what is left of that credit a round later */
+#define FEW       6.0f   /* trials that are not forgotten by time alone */
 enum {
     MEASURED = 3,     /* plain rounds to begin with: of a recording backend the third is the first replayed */
     FIRST_PLAIN = 8,  /* rounds at a new number of rows before one is plain, */
     EVERY_PLAIN = 64, /* and later */
-    PROBE_GAP = 8,
+    PROBE_SOON = 2, /* rounds from one probe to the next while the purse is full, ... */
+    PROBE_GAP = 8,  /* ... and when it is not */
     FAR = 8 /* tokens behind: starting the row is an expense */
 };
 
 static float at_most(float x, float most)
 {
     return x < most ? x : most;
+}
+
+/* 1, 2, 3, 5, 7, 10, 14, ... */
+static int32_t next_length(int32_t length)
+{
+    return length + 1 + length / 3;
 }
 
 /* ------------------------------------------------------------------- estimates */
@@ -40,20 +55,52 @@ static int32_t class_of(int32_t n_rows)
     return octave * 4 + (n_rows >> octave);
 }
 
-/* The class's own slope; as long as that is young, what the nearest class says has a voice. */
-static float slope_of(const struct sb_adapt *a, int32_t class)
+/* The first point whose place is not below x. */
+static int32_t point_at(float x)
 {
-    const struct sb_adapt_cost *own = &a->cost[class];
-    float borrowed = SLOPE, slope;
+    int32_t i = 0;
 
-    for (int32_t away = SB_ADAPT_SIZES - 1; away > 0; away--) {
-        if (class + away < SB_ADAPT_SIZES && own[away].paid > 0.0f)
-            borrowed = own[away].extra / own[away].paid;
-        if (class >= away && own[-away].paid > 0.0f)
-            borrowed = own[-away].extra / own[-away].paid;
+    for (float edge = 0.5f; i < SB_ADAPT_POINTS - 1 && x > edge; i++)
+        edge = i == 0 ? 1.0f : (float)next_length((int32_t)edge);
+    return i;
+}
+
+static int is_known(const struct sb_adapt_cost *cost)
+{
+    for (int32_t i = 0; i < SB_ADAPT_POINTS; i++)
+        if (cost->point[i].weight > FORGOTTEN)
+            return 1;
+    return 0;
+}
+
+/* The costs of the class, or as long as there are none those of the nearest one. */
+static const struct sb_adapt_cost *costs_of(const struct sb_adapt *a, int32_t class)
+{
+    for (int32_t away = 0; away < SB_ADAPT_SIZES; away++) {
+        if (class >= away && is_known(&a->cost[class - away]))
+            return &a->cost[class - away];
+        if (class + away < SB_ADAPT_SIZES && is_known(&a->cost[class + away]))
+            return &a->cost[class + away];
     }
-    slope = (own->extra + 0.5f * borrowed) / (own->paid + 0.5f);
-    return slope > 0.0f ? slope : 0.0f;
+    return &a->cost[class];
+}
+
+/* A round with x proposals a row, in plain rounds: along the points, and on from the last one in proportion. */
+static float price(const struct sb_adapt_cost *cost, float x)
+{
+    float x0 = 0.0f, y0 = 0.0f;
+
+    for (int32_t i = 0; i < SB_ADAPT_POINTS; i++) {
+        const struct sb_adapt_point *p = &cost->point[i];
+        const float y = p->y > y0 ? p->y : y0;
+        if (p->weight <= FORGOTTEN)
+            continue;
+        if (x <= p->x)
+            return 1.0f + y0 + (y - y0) * (x - x0) / (p->x - x0);
+        x0 = p->x;
+        y0 = y;
+    }
+    return 1.0f + (x0 > 0.0f ? y0 * x / x0 : SLOPE * x);
 }
 
 static void note_trial(struct sb_adapt *a, struct sb_seq *seq, int32_t j, int hit)
@@ -103,42 +150,45 @@ static int32_t reach(const struct sb_adapt *a, const struct sb_seq *seq, int32_t
     return j;
 }
 
-/* Every row its own length. *worth: the least chance that a proposal must have. Returns how many times as fast as
- * plain the round promises to be. */
-static float choose_each(const struct sb_adapt *a, const struct sb_round_row *rows, int32_t n, float slope, float *worth)
+/* Every row its own length; *worth: the least chance that a proposal must have. Whatever x costs, the best way to
+ * ask for x is by one such bound for all. Returns how many times as fast as plain the round promises to be. */
+static float choose_each(const struct sb_adapt *a, const struct sb_round_row *rows, int32_t n,
+                         const struct sb_adapt_cost *cost, float *worth)
 {
-    float gain = 1.0f;
+    float best = 1.0f;
 
-    for (int tries = 0; tries < 8; tries++) {
-        const float before = gain;
-        float won = 0.0f, tokens;
+    *worth = 1.0f;
+    for (float bound = BOUND; bound > BOUND_MIN; bound *= BOUND) {
+        float won = 0.0f, tokens, gain;
         int64_t asked = 0;
-        *worth = gain * slope;
         for (int32_t b = 0; b < n; b++) {
-            asked += reach(a, rows[b].seq, rows[b].n_draft, *worth, &tokens);
+            asked += reach(a, rows[b].seq, rows[b].n_draft, bound, &tokens);
             won += tokens;
         }
-        gain = won / ((float)n + slope * (float)asked);
-        if (gain <= before * 1.001f)
-            break;
+        gain = won / ((float)n * price(cost, (float)asked / (float)n));
+        if (gain > best) {
+            best = gain;
+            *worth = bound;
+        }
     }
-    return gain;
+    return best;
 }
 
 /* One length for all; *k: it. */
-static float choose_one(const struct sb_adapt *a, const struct sb_round_row *rows, int32_t n, float slope, int32_t *k)
+static float choose_one(const struct sb_adapt *a, const struct sb_round_row *rows, int32_t n,
+                        const struct sb_adapt_cost *cost, int32_t *k)
 {
     float best = 1.0f, last = 0.0f;
 
     *k = 0;
-    for (int32_t length = 1;; length += 1 + length / 3) {
+    for (int32_t length = 1;; length = next_length(length)) {
         const int32_t now = length < a->draft_len ? length : a->draft_len;
         float won = 0.0f, tokens, gain;
         for (int32_t b = 0; b < n; b++) {
             (void)reach(a, rows[b].seq, now < rows[b].n_draft ? now : rows[b].n_draft, -1.0f, &tokens);
             won += tokens;
         }
-        gain = won / ((float)n * (1.0f + slope * (float)now));
+        gain = won / ((float)n * price(cost, (float)now));
         if (now == a->last)
             last = gain;
         if (gain > best) {
@@ -160,33 +210,44 @@ static int32_t lag_of(const struct sb_adapt *a, const struct sb_seq *seq)
     return a->lags ? seq->n_tokens - seq->draft_kv_len : 0;
 }
 
-/* The next row in turn that may propose; -1: there is none. */
+/* Of the rows that may propose, one whose draft lags least, the next in turn of several; -1: there is none. */
 static int32_t whose_turn(struct sb_adapt *a, const struct sb_round_row *rows, int32_t n)
 {
     const uint32_t turn = a->n_probes++;
+    int32_t best = -1, least = 0;
 
     for (int32_t i = 0; i < n; i++) {
-        const int32_t at = (int32_t)((turn + (uint32_t)i) % (uint32_t)n);
-        if (rows[at].n_draft > 0)
-            return at;
+        const int32_t at = (int32_t)((turn + (uint32_t)i) % (uint32_t)n), lag = lag_of(a, rows[at].seq);
+        if (rows[at].n_draft > 0 && (best < 0 || lag < least)) {
+            best = at;
+            least = lag;
+        }
     }
-    return -1;
+    return best;
 }
 
-/* Only row `at` asks: for one proposal, and each fourth time for as many as it may. */
-static void probe(struct sb_adapt *a, struct sb_round_row *rows, int32_t n, int32_t at)
+/* Row `at` asks for one proposal, and each fourth time for as many as it may. The others do not, unless they are paid
+ * for anyway, and that is more than what their draft must catch up on. */
+static void probe(struct sb_adapt *a, struct sb_round_row *rows, int32_t n, const struct sb_adapt_cost *cost, int32_t at)
 {
+    const int32_t k = at < 0 ? 0 : a->n_probes % 4 ? 1 : rows[at].n_draft;
+    const float paid = price(cost, (float)k) - 1.0f;
+
     a->probing = at >= 0;
-    for (int32_t b = 0; b < n; b++)
-        rows[b].n_draft = b != at ? 0 : a->n_probes % 4 ? 1 : rows[b].n_draft;
+    for (int32_t b = 0; b < n; b++) {
+        const int joins = b == at || (a->uniform && a->catch_up * (float)lag_of(a, rows[b].seq) <= paid);
+        if (!joins || k < rows[b].n_draft)
+            rows[b].n_draft = joins ? k : 0;
+    }
 }
 
 /* The lengths that promise most; row `spare` keeps its limit. Returns what they promise. */
-static float take_best(struct sb_adapt *a, struct sb_round_row *rows, int32_t n, float slope, int32_t spare)
+static float take_best(struct sb_adapt *a, struct sb_round_row *rows, int32_t n, const struct sb_adapt_cost *cost,
+                       int32_t spare)
 {
     int32_t k = a->draft_len;
     float worth = -1.0f, tokens;
-    const float gain = a->uniform ? choose_one(a, rows, n, slope, &k) : choose_each(a, rows, n, slope, &worth);
+    const float gain = a->uniform ? choose_one(a, rows, n, cost, &k) : choose_each(a, rows, n, cost, &worth);
 
     if (gain < WORTH)
         return gain;
@@ -198,11 +259,15 @@ static float take_best(struct sb_adapt *a, struct sb_round_row *rows, int32_t n,
     return gain;
 }
 
-/* Rows whose draft lags far are started while the purse lasts; while the price is unknown, one. */
-static void start_within_means(struct sb_adapt *a, struct sb_round_row *rows, int32_t n)
+/* Rows whose draft lags far are started while the purse and the credit last; while the price is unknown, one. A round
+ * that promises `gain` gets credit anew only when it owes nothing. */
+static void start_within_means(struct sb_adapt *a, struct sb_round_row *rows, int32_t n, float gain)
 {
-    float left = a->purse;
+    float left;
 
+    if (a->purse > 0.0f)
+        a->credit = at_most(SOON * (gain - 1.0f), CREDIT);
+    left = a->purse + a->credit;
     for (int32_t b = 0; b < n; b++) {
         const int32_t lag = rows[b].n_draft > 0 ? lag_of(a, rows[b].seq) : 0;
         if (lag > FAR && left <= 0.0f)
@@ -223,29 +288,39 @@ static void silence(struct sb_round_row *rows, int32_t n)
         rows[b].n_draft = 0;
 }
 
+/* What promises most; where that is plain decoding, a probe if one is due. Returns how many times as fast as plain. */
+static float decide(struct sb_adapt *a, struct sb_round_row *rows, int32_t n, int32_t class, int mixed)
+{
+    const int stretch = !mixed && a->cost[class].since == EVERY_PLAIN / 2;
+    const int32_t gap = a->purse > START ? PROBE_SOON : PROBE_GAP;
+    const float gain = take_best(a, rows, n, costs_of(a, class), stretch ? whose_turn(a, rows, n) : -1);
+
+    if (gain >= WORTH)
+        return gain;
+    if (!mixed && a->cost[class].n_plain > 0 && a->quiet >= gap)
+        probe(a, rows, n, costs_of(a, class), whose_turn(a, rows, n));
+    else
+        silence(rows, n);
+    return 1.0f;
+}
+
 void sb_adapt_choose(struct sb_adapt *a, struct sb_round_row *rows, int32_t n, int mixed)
 {
     const int32_t class = class_of(n);
-    struct sb_adapt_cost *cost = &a->cost[class];
-    const int stretch = !mixed && cost->since == EVERY_PLAIN / 2;
 
     a->asked = a->lag = a->probing = 0;
     if (a->draft_len == 0 || n == 0)
         return;
-    cost->since++;
+    a->cost[class].since++;
     set_chances(a);
-    if (plain_is_due(a, cost, mixed)) {
+    if (plain_is_due(a, &a->cost[class], mixed)) {
         a->probing = 1;
         silence(rows, n);
-    } else if (a->purse <= 0.0f) {
+    } else if (a->purse + a->credit <= 0.0f) {
         silence(rows, n);
-    } else if (take_best(a, rows, n, slope_of(a, class), stretch ? whose_turn(a, rows, n) : -1) < WORTH) {
-        if (!mixed && cost->n_plain > 0 && a->quiet >= PROBE_GAP)
-            probe(a, rows, n, whose_turn(a, rows, n));
-        else
-            silence(rows, n);
+    } else {
+        start_within_means(a, rows, n, decide(a, rows, n, class, mixed));
     }
-    start_within_means(a, rows, n);
     for (int32_t b = 0; b < n; b++) {
         a->asked += rows[b].n_draft;
         if (rows[b].n_draft > 0 && lag_of(a, rows[b].seq) > 2) /* two tokens go with the first step */
@@ -254,6 +329,16 @@ void sb_adapt_choose(struct sb_adapt *a, struct sb_round_row *rows, int32_t n, i
 }
 
 /* -------------------------------------------------------------------- learning */
+
+/* Old acceptance counts for less after rounds that tried nothing, so that a few probes show a change. */
+static void let_fade(struct sb_adapt *a)
+{
+    for (int32_t j = 1; j <= a->draft_len; j++)
+        if (a->tries[j] > FEW) {
+            a->tries[j] *= FORGET;
+            a->hits[j] *= FORGET;
+        }
+}
 
 static void earn(struct sb_adapt *a, float rounds)
 {
@@ -275,14 +360,16 @@ static void learn_plain(struct sb_adapt *a, struct sb_adapt_cost *cost, float ns
     cost->since = 0;
 }
 
-static void learn_slope(struct sb_adapt_cost *cost, float extra, float paid)
+static void learn_point(struct sb_adapt_cost *cost, float x, float y)
 {
-    cost->extra += extra;
-    cost->paid += paid;
-    if (cost->paid > MASS) {
-        cost->extra *= MASS / cost->paid;
-        cost->paid = MASS;
-    }
+    struct sb_adapt_point *p = &cost->point[point_at(x)];
+    const float most = MASS / x > 4.0f ? MASS / x : 4.0f;
+
+    if (p->weight <= FORGOTTEN)
+        *p = (struct sb_adapt_point){.weight = 0.0f};
+    p->weight = at_most(p->weight + 1.0f, most);
+    p->x += (x - p->x) / p->weight;
+    p->y += (y - p->y) / p->weight;
 }
 
 /* Proposals a row that the round's time is the price of. */
@@ -303,13 +390,16 @@ void sb_adapt_learn(struct sb_adapt *a, const struct sb_round_row *rows, int32_t
     const int32_t class = class_of(n);
     struct sb_adapt_cost *cost = &a->cost[class];
     const float ns = (float)(round->ns > round->catch_up_ns ? round->ns - round->catch_up_ns : 1);
-    float paid, slope, took, caught_up;
+    float x, took, caught_up;
 
     if (a->draft_len == 0 || n == 0)
         return;
     for (int32_t b = 0; b < n; b++)
         note_row(a, &rows[b]);
+    a->credit *= LAPSE;
     a->quiet = a->asked > 0 ? 0 : a->quiet + 1;
+    if (a->asked == 0)
+        let_fade(a);
     if (a->asked == 0 && !round->mixed)
         learn_plain(a, cost, ns);
     if (cost->n_plain == 0)
@@ -322,11 +412,12 @@ void sb_adapt_learn(struct sb_adapt *a, const struct sb_round_row *rows, int32_t
         earn(a, REFILL * (round->mixed ? ns / cost->plain_ns : 1.0f) - caught_up);
         return;
     }
-    paid = paid_for(a, rows, n);
-    slope = slope_of(a, class);
-    took = at_most(ns / cost->plain_ns, CLIP * (1.0f + slope * paid));
-    if (paid > 0.0f)
-        learn_slope(cost, took - 1.0f, paid);
+    for (int32_t i = 0; i < SB_ADAPT_POINTS; i++)
+        cost->point[i].weight *= AGEING;
+    x = paid_for(a, rows, n);
+    took = at_most(ns / cost->plain_ns, CLIP * price(costs_of(a, class), x));
+    if (x > 0.0f)
+        learn_point(cost, x, took - 1.0f);
     earn(a, (float)round->committed / (float)n - took - caught_up);
 }
 
