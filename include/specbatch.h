@@ -290,6 +290,7 @@ typedef struct specbatch_pool specbatch_pool;
  * A draft of the caller's own. `tokens` is the sequence so far, prompt included, n_tokens of them,
  * borrowed for the call; write up to k proposals to `out` and return how many (0 is fine). A value
  * outside 0..k stops the step with E_CANCELLED. Proposals are free: wrong ones cost time, never tokens.
+ * k is at most draft_len; it is not called for rows that are to propose nothing.
  */
 typedef int32_t (*specbatch_draft_fn)(void *user, uint64_t request_id, const int32_t *tokens, size_t n_tokens,
                                       int32_t k, int32_t *out);
@@ -297,7 +298,8 @@ typedef int32_t (*specbatch_draft_fn)(void *user, uint64_t request_id, const int
 enum {
     SPECBATCH_POOL_SORT_BY_LENGTH = 1, /* admit queued requests by prompt length instead of arrival */
     SPECBATCH_POOL_EQSPEC_REPLACE = 2, /* eqspec: a finished row's place is taken at once, not when all are done */
-    SPECBATCH_POOL_FIXED_K = 4         /* always propose draft_len; without it a pool measures and may propose less */
+    SPECBATCH_POOL_FIXED_K = 4         /* always ask for draft_len proposals; without it a pool measures what they
+                                          cost and win, and asks each row for as many as pay, none included */
 };
 
 typedef struct specbatch_pool_options {

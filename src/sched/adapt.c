@@ -1,35 +1,42 @@
 /* Estimates, choice and purse; adapt.h has the model. */
 #include "sched/adapt.h"
 
-/* Rounds are counted in plain rounds of as many rows. */
-#define MEMORY    48.0f  /* trials that acceptance is averaged over */
-#define FIRST     0.7f   /* acceptance before anything is known, ... */
+/* Acceptance. */
+#define MEMORY    48.0f  /* trials that it is averaged over */
+#define FIRST     0.7f   /* what it is before anything is known, ... */
 #define FIRST_N   4.0f   /* ... worth as many trials */
-#define FORGET    0.99f /* a round, of the record of a row that proposes nothing */
 #define OWN       6.0f   /* accepted proposals that the pool's record weighs against a row's own */
+#define FORGET    0.99f  /* what is left of a record after a round that adds nothing to it; ... */
+#define FEW       6.0f   /* ... the pool's keeps as many trials */
+
+/* Cost, in plain rounds of as many rows. */
+#define SLOPE     0.1f   /* of a proposal a row before anything is known */
 #define MASS      16.0f  /* proposals a row that a point is averaged over */
 #define AGEING    0.999f /* of points, a round: what was dear once is tried again, */
 #define FORGOTTEN 0.25f  /* below this weight */
-#define SLOPE     0.1f   /* the price of a proposal a row before anything is known */
+#define CLIP      3.0f   /* a round longer than so many times what it should take tells of something else */
+
+/* Choice. */
 #define BOUND     0.85f  /* chances that a proposal must have: powers of this, */
 #define BOUND_MIN 0.02f  /* and the least */
-#define CLIP      3.0f   /* a round longer than so many times what it should take tells of something else */
-#define WORTH     1.02f  /* speculation must promise as much, */
-#define STAY      0.97f  /* and another uniform length more than 1 / STAY */
+#define WORTH     1.02f  /* times plain that speculation must promise */
+#define STAY      0.97f  /* the last uniform length stays unless it promises less than this share of the best */
+
+/* The purse. */
 #define REFILL    0.02f
-#define START     3.0f   /* the purse, at first and at most */
-#define CAP       32.0f
+#define START     3.0f   /* what it begins with; with more it is full, */
+#define CAP       32.0f  /* and more than this it does not hold */
 #define SOON      32.0f  /* rounds in which catching up should pay, */
 #define CREDIT    8.0f   /* what it may cost on credit, */
 #define LAPSE     0.95f  /* and what is left of that credit a round later */
-#define FEW       6.0f   /* trials that are not forgotten by time alone */
+
 enum {
     MEASURED = 3,     /* plain rounds to begin with: of a recording backend the third is the first replayed */
     FIRST_PLAIN = 8,  /* rounds at a new number of rows before one is plain, */
     EVERY_PLAIN = 64, /* and later */
-    PROBE_SOON = 2, /* rounds from one probe to the next while the purse is full, ... */
-    PROBE_GAP = 8,  /* ... and when it is not */
-    FAR = 8 /* tokens behind: starting the row is an expense */
+    PROBE_GAP = 8,    /* rounds from one probe to the next, */
+    PROBE_SOON = 2,   /* and while the purse is full */
+    FAR = 8           /* tokens behind: starting the row is an expense */
 };
 
 static float at_most(float x, float most)
@@ -226,9 +233,10 @@ static int32_t whose_turn(struct sb_adapt *a, const struct sb_round_row *rows, i
     return best;
 }
 
-/* Row `at` asks for one proposal, and each fourth time for as many as it may. The others do not, unless they are paid
- * for anyway, and that is more than what their draft must catch up on. */
-static void probe(struct sb_adapt *a, struct sb_round_row *rows, int32_t n, const struct sb_adapt_cost *cost, int32_t at)
+/* Row `at` asks for one proposal, and each fourth time for as many as it may. The others do not, unless they are
+ * paid for anyway, and that is more than what their draft must catch up on. */
+static void probe(struct sb_adapt *a, struct sb_round_row *rows, int32_t n, const struct sb_adapt_cost *cost,
+                  int32_t at)
 {
     const int32_t k = at < 0 ? 0 : a->n_probes % 4 ? 1 : rows[at].n_draft;
     const float paid = price(cost, (float)k) - 1.0f;
@@ -259,8 +267,8 @@ static float take_best(struct sb_adapt *a, struct sb_round_row *rows, int32_t n,
     return gain;
 }
 
-/* Rows whose draft lags far are started while the purse and the credit last; while the price is unknown, one. A round
- * that promises `gain` gets credit anew only when it owes nothing. */
+/* Rows whose draft lags far are started while the purse and the credit last; while the price is unknown, one. A
+ * round that promises `gain` gets credit anew only when nothing is owed. */
 static void start_within_means(struct sb_adapt *a, struct sb_round_row *rows, int32_t n, float gain)
 {
     float left;
@@ -288,7 +296,7 @@ static void silence(struct sb_round_row *rows, int32_t n)
         rows[b].n_draft = 0;
 }
 
-/* What promises most; where that is plain decoding, a probe if one is due. Returns how many times as fast as plain. */
+/* What promises most; where that is plain decoding, a probe if one is due. Returns the promise, times plain. */
 static float decide(struct sb_adapt *a, struct sb_round_row *rows, int32_t n, int32_t class, int mixed)
 {
     const int stretch = !mixed && a->cost[class].since == EVERY_PLAIN / 2;
@@ -372,6 +380,19 @@ static void learn_point(struct sb_adapt_cost *cost, float x, float y)
     p->y += (y - p->y) / p->weight;
 }
 
+/* What a round with x proposals a row took, but for what has nothing to do with it. */
+static float learn_cost(struct sb_adapt *a, int32_t class, float x, float ns)
+{
+    struct sb_adapt_cost *cost = &a->cost[class];
+    const float took = at_most(ns / cost->plain_ns, CLIP * price(costs_of(a, class), x));
+
+    for (int32_t i = 0; i < SB_ADAPT_POINTS; i++)
+        cost->point[i].weight *= AGEING;
+    if (x > 0.0f)
+        learn_point(cost, x, took - 1.0f);
+    return took;
+}
+
 /* Proposals a row that the round's time is the price of. */
 static float paid_for(const struct sb_adapt *a, const struct sb_round_row *rows, int32_t n)
 {
@@ -385,12 +406,13 @@ static float paid_for(const struct sb_adapt *a, const struct sb_round_row *rows,
     return a->uniform ? (float)longest : (float)sum / (float)n;
 }
 
-void sb_adapt_learn(struct sb_adapt *a, const struct sb_round_row *rows, int32_t n, const struct sb_adapt_round *round)
+void sb_adapt_learn(struct sb_adapt *a, const struct sb_round_row *rows, int32_t n,
+                    const struct sb_adapt_round *round)
 {
     const int32_t class = class_of(n);
     struct sb_adapt_cost *cost = &a->cost[class];
     const float ns = (float)(round->ns > round->catch_up_ns ? round->ns - round->catch_up_ns : 1);
-    float x, took, caught_up;
+    float caught_up;
 
     if (a->draft_len == 0 || n == 0)
         return;
@@ -405,20 +427,16 @@ void sb_adapt_learn(struct sb_adapt *a, const struct sb_round_row *rows, int32_t
     if (cost->n_plain == 0)
         return;
     caught_up = (float)round->catch_up_ns / cost->plain_ns;
-    if (a->lag > 0 && caught_up > 0.0f)
-        a->catch_up = a->catch_up < 0.0f ? caught_up / (float)a->lag
-                                         : 0.5f * (a->catch_up + caught_up / (float)a->lag);
-    if (a->asked == 0 || round->mixed) {
-        earn(a, REFILL * (round->mixed ? ns / cost->plain_ns : 1.0f) - caught_up);
-        return;
+    if (a->lag > 0 && caught_up > 0.0f) {
+        const float price_now = caught_up / (float)a->lag;
+        a->catch_up = a->catch_up < 0.0f ? price_now : 0.5f * (a->catch_up + price_now);
     }
-    for (int32_t i = 0; i < SB_ADAPT_POINTS; i++)
-        cost->point[i].weight *= AGEING;
-    x = paid_for(a, rows, n);
-    took = at_most(ns / cost->plain_ns, CLIP * price(costs_of(a, class), x));
-    if (x > 0.0f)
-        learn_point(cost, x, took - 1.0f);
-    earn(a, (float)round->committed / (float)n - took - caught_up);
+    if (round->mixed)
+        earn(a, REFILL * ns / cost->plain_ns - caught_up);
+    else if (a->asked == 0)
+        earn(a, REFILL);
+    else
+        earn(a, (float)round->committed / (float)n - learn_cost(a, class, paid_for(a, rows, n), ns) - caught_up);
 }
 
 void sb_adapt_init(struct sb_adapt *a, int32_t draft_len, int uniform, int lags)

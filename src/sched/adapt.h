@@ -3,7 +3,7 @@
  *
  * What is known when a round is formed, all of it measured on line:
  *
- *   what a round costs     1 + y(n, x)           in plain rounds of as many rows; x: proposals a row
+ *   what a round costs     1 + y(n, x)           in plain rounds of n rows too, moves included; x: proposals a row
  *   what a row wins        1 + s1 + .. + sk      s_j: that proposals 1 to j are all accepted
  *   the purse              what speculation has earned against plain decoding, in plain rounds
  *
@@ -27,13 +27,13 @@
  *
  * The bound: a plain round adds 2 % of a round to the purse; a speculative one, with what the draft needs to
  * catch up on tokens it has not seen, takes what it cost and adds what its tokens would have cost plainly.
- * An empty purse means plain rounds. So whatever the estimates do, speculation cannot lose more than that
- * 2 %, the purse it begins with, and one overdraft. Probes are paid from it too: dear ones are rare by that.
+ * An empty purse means plain rounds. So however wrong the estimates are, speculation loses no more than those
+ * 2 %, the purse it begins with, and an overdraft. Probes are paid from it too: dear ones are rare by that.
  * Probes: where plain is best, one row every 8 rounds, or as often as a full purse allows; where it is not, a plain
  * round in 64, and in between one row at its limit. Rows whose draft lags far are started as the purse
  * lasts: it may be overdrawn by 8 rounds where 32 rounds promise to pay that back, and the credit fades.
  *
- * Rounds with prompt chunks teach acceptance only: their time is the prompt's. Nothing here sees a token, so
+ * Rounds with prompt chunks teach acceptance only, and pay for catching up: their time is the prompt's. Nothing here sees a token, so
  * nothing here can change one. Rejected: fitting draft and verification apart, which a recorded round does not
  * show; a cost linear in x (the picture); one length for all rows everywhere, when requests differ in acceptance.
  */
@@ -64,8 +64,8 @@ struct sb_adapt {
     int32_t uniform;   /* one length for all rows: the backend records */
     int32_t lags;      /* the draft has a cache that must catch up */
 
-    float tries[SB_DRAFT_LEN_MAX + 1], hits[SB_DRAFT_LEN_MAX + 1]; /* [j]: proposal j, when those before were accepted */
-    float chance[SB_DRAFT_LEN_MAX + 1];                            /* of j, for this round */
+    /* [j]: of proposal j, when those before it were accepted; chance: as of this round */
+    float tries[SB_DRAFT_LEN_MAX + 1], hits[SB_DRAFT_LEN_MAX + 1], chance[SB_DRAFT_LEN_MAX + 1];
     struct sb_adapt_cost cost[SB_ADAPT_SIZES];
     int32_t settled; /* some class's plain rounds have been measured */
     float purse, credit;

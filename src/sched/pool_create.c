@@ -131,6 +131,7 @@ int32_t sb_pool_create(struct specbatch_pool **out, struct specbatch_model *targ
     pool->sched = (struct sb_sched){.policy = sb_policy_at(options->policy), .limits = plan.sched,
                                     .target = &pool->runner, .draft = pool->draft, .round = &pool->round,
                                     .stats = pool->stats};
+    pool->sched.limits.adaptive &= pool->draft_model || pool->options.draft;
     SB_TRY(sb_sched_create(&pool->sched, &mem));
     sb_log(&pool->log, SPECBATCH_LOG_INFO, "pool: policy %s, batch %d, %d slots of %d columns, K = %d, %llu bytes",
            pool->sched.policy->name, plan.sched.batch, plan.sched.n_slots, plan.runner.cap, plan.sched.draft_len,
