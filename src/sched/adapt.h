@@ -33,9 +33,10 @@
  * round in 64, and in between one row at its limit. Rows whose draft lags far are started as the purse
  * lasts: it may be overdrawn by 8 rounds where 32 rounds promise to pay that back, and the credit fades.
  *
- * Rounds with prompt chunks teach acceptance only, and pay for catching up: their time is the prompt's. Nothing here sees a token, so
- * nothing here can change one. Rejected: fitting draft and verification apart, which a recorded round does not
- * show; a cost linear in x (the picture); one length for all rows everywhere, when requests differ in acceptance.
+ * Rounds with prompt chunks teach acceptance only, and pay for catching up: their time is the prompt's. Nothing
+ * here sees a token, so nothing here can change one. Rejected: fitting draft and verification apart, which a
+ * recorded round does not show; a cost linear in x (the picture); one length for all rows everywhere, when
+ * requests differ in acceptance.
  */
 #ifndef SB_ADAPT_H
 #define SB_ADAPT_H
