@@ -31,7 +31,7 @@ struct setting {
 struct bench {
     const char *target_dir, *draft_dir, *prompts_file, *trace_file, *policy_names, *batch_list,
         *draft_len_list;
-    int32_t limit, max_new, threads, compute, chat;
+    int32_t limit, max_new, threads, compute, chat, adaptive;
 
     specbatch_model *target, *draft;
     struct ex_prompts prompts;
@@ -105,6 +105,7 @@ static int read_arguments(struct bench *bench, int argc, char **argv)
         {"--policies", "LIST", EX_STRING, &bench->policy_names, 0, 0, "(plain,eqspec,exspec,ragged)"},
         {"--batches", "LIST", EX_STRING, &bench->batch_list, 0, 0, "(1,4,8)"},
         {"--draft-lens", "LIST", EX_STRING, &bench->draft_len_list, 0, 0, "(3,5)"},
+        {"--adaptive", NULL, EX_SWITCH, &bench->adaptive, 0, 0, "draft lengths are limits (they are fixed)"},
         {"--chat", "raw|vicuna|qwen3|qwen3-no-think|glm4", EX_CHOICE, &bench->chat, 0, 0,
          "wrap texts as the user's message of a conversation (raw: as they are)"},
         {"--threads", "N", EX_INT, &bench->threads, 1, 256, "threads (one for each processor)"},
@@ -155,6 +156,7 @@ static int run_setting(struct bench *bench, const struct setting *setting, struc
     settings.pool.policy = setting->policy;
     settings.pool.batch = setting->batch;
     settings.pool.draft_len = plain ? -1 : setting->draft_len;
+    settings.pool.flags = bench->adaptive ? 0 : SPECBATCH_POOL_FIXED_K;
     settings.pool.max_len = (int32_t)bench->prompts.longest + bench->max_new;
     settings.pool.n_threads = bench->threads;
     if (bench->trace.out) {
@@ -249,8 +251,9 @@ static void recommend(const struct bench *bench)
                "; speculation does not pay with this draft here\n",
                best->batch);
     else
-        printf("\nfastest: --policy %s --batch %" PRId32 " --draft-len %" PRId32 "\n",
-               specbatch_policy_name(best->policy), best->batch, best->draft_len);
+        printf("\nfastest: --policy %s --batch %" PRId32 " --draft-len %" PRId32 "%s\n",
+               specbatch_policy_name(best->policy), best->batch, best->draft_len,
+               bench->adaptive ? "" : " --fixed-k");
 }
 
 int main(int argc, char **argv)

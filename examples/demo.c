@@ -43,6 +43,7 @@ static struct ex_settings settings_of(const struct demo *demo, int32_t policy)
     settings.pool.batch = BATCH;
     settings.pool.window = (int32_t)demo->prompts.n;
     settings.pool.draft_len = DRAFT_LEN;
+    settings.pool.flags = SPECBATCH_POOL_FIXED_K;
     settings.pool.max_len = (int32_t)demo->prompts.longest + MAX_NEW;
     return settings;
 }

@@ -21,7 +21,7 @@
 struct job {
     const char *target_dir, *draft_dir, *policy, *prompts_file, *output_file, *stats_file;
     int32_t batch, window, draft_len, max_new, max_len, limit, threads, compute, simd, chat;
-    int32_t ignore_eos, logprobs, sort_by_length, verify;
+    int32_t ignore_eos, logprobs, sort_by_length, fixed_k, verify;
 
     specbatch_model *target, *draft;
     struct ex_prompts prompts;
@@ -41,7 +41,8 @@ static int read_arguments(struct job *job, int argc, char **argv)
         {"--policy", "NAME", EX_STRING, &job->policy, 0, 0, "plain eqspec exspec ragged rollback (ragged)"},
         {"--batch", "B", EX_INT, &job->batch, 1, 4096, "rows of a round (8)"},
         {"--window", "W", EX_INT, &job->window, 1, 65536, "rows exspec keeps resident (6 * batch)"},
-        {"--draft-len", "K", EX_INT, &job->draft_len, 0, 64, "tokens proposed a round (5); 0: none"},
+        {"--draft-len", "K", EX_INT, &job->draft_len, 0, 64, "tokens proposed a round at most (5); 0: none"},
+        {"--fixed-k", NULL, EX_SWITCH, &job->fixed_k, 0, 0, "always K: do not adapt it to what pays"},
         {"--max-new", "N", EX_INT, &job->max_new, 1, INT32_MAX, "tokens to generate for each prompt (128)"},
         {"--max-len", "N", EX_INT, &job->max_len, 2, INT32_MAX, "most of prompt + new tokens (context)"},
         {"--prompts", "FILE", EX_STRING, &job->prompts_file, 0, 0, "JSON lines: prompt/ids/turns; required"},
@@ -85,7 +86,8 @@ static int settle(struct job *job)
     pool->window = job->window ? job->window : 6 * job->batch;
     pool->draft_len = job->draft_len ? job->draft_len : -1;
     pool->n_threads = job->threads;
-    pool->flags = job->sort_by_length ? SPECBATCH_POOL_SORT_BY_LENGTH : 0;
+    pool->flags = (job->sort_by_length ? SPECBATCH_POOL_SORT_BY_LENGTH : 0u) |
+                  (job->fixed_k ? SPECBATCH_POOL_FIXED_K : 0u);
     job->settings.max_new = job->max_new;
     job->settings.request_flags = (job->ignore_eos ? SPECBATCH_REQUEST_IGNORE_EOS : 0u) |
                                   (job->logprobs ? SPECBATCH_REQUEST_LOGPROBS : 0u);

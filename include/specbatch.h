@@ -290,13 +290,16 @@ typedef struct specbatch_pool specbatch_pool;
  * A draft of the caller's own. `tokens` is the sequence so far, prompt included, n_tokens of them,
  * borrowed for the call; write up to k proposals to `out` and return how many (0 is fine). A value
  * outside 0..k stops the step with E_CANCELLED. Proposals are free: wrong ones cost time, never tokens.
+ * k is at most draft_len; it is not called for rows that are to propose nothing.
  */
 typedef int32_t (*specbatch_draft_fn)(void *user, uint64_t request_id, const int32_t *tokens, size_t n_tokens,
                                       int32_t k, int32_t *out);
 
 enum {
     SPECBATCH_POOL_SORT_BY_LENGTH = 1, /* admit queued requests by prompt length instead of arrival */
-    SPECBATCH_POOL_EQSPEC_REPLACE = 2  /* eqspec: a finished row's place is taken at once, not when all are done */
+    SPECBATCH_POOL_EQSPEC_REPLACE = 2, /* eqspec: a finished row's place is taken at once, not when all are done */
+    SPECBATCH_POOL_FIXED_K = 4         /* always ask for draft_len proposals; without it a pool measures what they
+                                          cost and win, and asks each row for as many as pay, none included */
 };
 
 typedef struct specbatch_pool_options {
@@ -304,7 +307,7 @@ typedef struct specbatch_pool_options {
     int32_t policy;        /* SPECBATCH_POLICY_* */
     int32_t batch;         /* B, rows a round decodes: 1..4096; 0: 8 */
     int32_t window;        /* W, rows exspec keeps resident: batch..65536; 0: 6 * batch. Other policies: ignored */
-    int32_t draft_len;     /* K, tokens proposed a round: 1..64; 0: 5. -1: none */
+    int32_t draft_len;     /* K, tokens proposed a round at most: 1..64; 0: 5. -1: none. See SPECBATCH_POOL_FIXED_K */
     int32_t max_len;       /* columns of a sequence, prompt + max_new; 0: the target's context or 2048, the smaller */
     int32_t prefill_chunk; /* prompt tokens a pass takes beside its rounds: 1..8192; 0: 128. A model whose fingerprint
                               names spans rounds it up to whole ones */

@@ -123,7 +123,7 @@ int32_t sb_pool_options_resolve(specbatch_pool_options *full, const specbatch_po
                                 int32_t target_context)
 {
     static const char what[] = "pool options";
-    const uint32_t flags = SPECBATCH_POOL_SORT_BY_LENGTH | SPECBATCH_POOL_EQSPEC_REPLACE;
+    const uint32_t flags = SPECBATCH_POOL_SORT_BY_LENGTH | SPECBATCH_POOL_EQSPEC_REPLACE | SPECBATCH_POOL_FIXED_K;
     int32_t rc;
 
     SB_TRY(sb_options_copy(full, sizeof *full, given, what));

@@ -108,6 +108,7 @@ static specbatch_pool_options pool_options(int32_t policy)
     options.policy = policy;
     options.batch = 2;
     options.draft_len = 3;
+    options.flags = SPECBATCH_POOL_FIXED_K;
     options.max_len = 64;
     options.n_threads = 2;
     options.alloc = failalloc_alloc;

@@ -1,5 +1,5 @@
 /*
- * The contract: tokens(any policy, batch, K, arrival order, threads, SIMD level) == tokens(plain, batch 1).
+ * The contract: tokens(any policy, batch, K fixed or adaptive, arrival order, threads, SIMD level) == tokens(plain, batch 1).
  * Traces are numbered by seed, so a failure is repeated by its number.
  */
 #include "sbtest.h"
@@ -33,6 +33,19 @@ static void test_every_policy_with_every_draft(void)
         }
 }
 
+static void test_adaptive_k_in_every_policy(void)
+{
+    for (int32_t policy = 0; policy < specbatch_policy_count() && !sbtest_failed_now; policy++)
+        for (int32_t draft = 1; draft < 5 && !sbtest_failed_now; draft++) {
+            struct trace_bias bias = TRACE_ANY;
+            bias.policy = policy;
+            bias.draft = draft;
+            bias.fixed_k = 0;
+            bias.min_draft_len = 1;
+            traces(4000 + (uint64_t)(policy * 50 + draft * 10), place_is_small() ? 1 : 3, &bias);
+        }
+}
+
 static void test_every_simd_level(void)
 {
     for (int32_t level = 1; level < TRACE_LEVELS && !sbtest_failed_now; level++) {
@@ -58,6 +71,7 @@ TEST_BEGIN
         RUN(test_a_few);
         RUN(test_any);
         RUN(test_every_policy_with_every_draft);
+        RUN(test_adaptive_k_in_every_policy);
         if (!place_is_cuda())
             RUN(test_every_simd_level);
     }

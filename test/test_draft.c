@@ -22,6 +22,7 @@ static int run_all(specbatch_model *target, specbatch_model *draft, int32_t poli
     options.policy = policy;
     options.batch = 5;
     options.n_threads = 2;
+    options.flags = SPECBATCH_POOL_FIXED_K;
     options.max_len = max_len;
     if (specbatch_pool_create(&pool, target, draft, &options))
         return -1;

@@ -37,7 +37,7 @@ static void expect_caught(const char *name, int32_t policy)
 
     bias.policy = policy;
     bias.level = SPECBATCH_SIMD_AUTO;
-    bias.roomy = bias.no_invariants = 1;
+    bias.roomy = bias.no_invariants = bias.fixed_k = 1;
     bias.min_draft_len = 2;
     for (seed = 1; seed <= TRACES; seed++)
         if (trace_run(&world, seed, &bias, why, sizeof why))
@@ -67,7 +67,7 @@ static void test_no_fault_is_not_caught(void)
     char why[600];
 
     bias.level = SPECBATCH_SIMD_AUTO;
-    bias.roomy = bias.no_invariants = 1;
+    bias.roomy = bias.no_invariants = bias.fixed_k = 1;
     bias.min_draft_len = 2;
     set_backend(vtable_with_fault(sound, VTABLE_NONE));
     for (uint64_t seed = 1; seed <= 10; seed++)

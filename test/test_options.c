@@ -191,7 +191,7 @@ static void test_pool_policy_flags_hooks(void)
     given.policy = 0;
     given.flags = 0x10;
     CHECK_ERROR(sb_pool_options_resolve(&full, &given, 512), SPECBATCH_E_OPTIONS, "flags has unknown bit");
-    given.flags = SPECBATCH_POOL_SORT_BY_LENGTH;
+    given.flags = SPECBATCH_POOL_SORT_BY_LENGTH | SPECBATCH_POOL_FIXED_K;
     given.free = hook_free;
     CHECK_ERROR(sb_pool_options_resolve(&full, &given, 512), SPECBATCH_E_INVALID, "alloc is NULL");
     given.alloc = hook_alloc;

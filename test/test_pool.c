@@ -20,6 +20,7 @@ static specbatch_pool_options small_options(int32_t policy)
     options.batch = 4;
     options.max_len = 128;
     options.n_threads = 1;
+    options.flags = SPECBATCH_POOL_FIXED_K;
     return options;
 }
 
@@ -316,7 +317,7 @@ static void test_sorting_by_length_keeps_the_ids(void)
     size_t before = 0;
 
     options.batch = 1;
-    options.flags = SPECBATCH_POOL_SORT_BY_LENGTH;
+    options.flags |= SPECBATCH_POOL_SORT_BY_LENGTH;
     CHECK_OK(specbatch_pool_create(&pool, target, NULL, &options));
     for (int i = 0; i < 6; i++) {
         specbatch_request request = small_request(3);
@@ -545,7 +546,7 @@ static specbatch_pool *run_policy(int32_t policy, uint32_t flags, int n, int fir
 
     for (int i = 0; i < 128; i++)
         ids[i] = 3 + (i * 37) % 500;
-    options.flags = flags;
+    options.flags |= flags;
     options.window = 8;
     if (specbatch_pool_create(&pool, target, draft, &options))
         return NULL;
@@ -598,7 +599,7 @@ static void test_eqspec_batches(void)
         specbatch_pool_options options = small_options(SPECBATCH_POLICY_EQSPEC);
         specbatch_pool *pool;
         size_t active = 6;
-        options.flags = replace ? SPECBATCH_POOL_EQSPEC_REPLACE : 0;
+        options.flags |= replace ? SPECBATCH_POOL_EQSPEC_REPLACE : 0;
         CHECK_OK(specbatch_pool_create(&pool, target, NULL, &options));
         for (int i = 0; i < 6; i++) {
             const specbatch_request request = small_request(i == 0 ? 3 : 30);

@@ -348,6 +348,7 @@ static void test_exspec_forms_the_rounds_of_a_walk(void)
         options.batch = 1 + below(&random, 6);
         options.window = options.batch + below(&random, 4 * options.batch + 1);
         options.draft_len = 4;
+        options.flags = SPECBATCH_POOL_FIXED_K;
         options.max_len = 64;
         options.prefill_chunk = 8;
         options.n_threads = 1;

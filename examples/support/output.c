@@ -111,6 +111,7 @@ static void put_settings(yajl_gen gen, const struct ex_stats *stats)
     put_count(gen, "batch", (uint64_t)pool->batch);
     put_count(gen, "window", (uint64_t)pool->window);
     put_count(gen, "draft_len", pool->draft_len > 0 ? (uint64_t)pool->draft_len : 0);
+    put_named(gen, "draft_len_is", pool->flags & SPECBATCH_POOL_FIXED_K ? "fixed" : "a limit");
     put_count(gen, "max_len", (uint64_t)pool->max_len);
     put_count(gen, "threads", (uint64_t)pool->n_threads);
     put_count(gen, "max_new", (uint64_t)stats->settings->max_new);

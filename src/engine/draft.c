@@ -14,6 +14,7 @@
 #include "engine/draft.h"
 
 #include "fault.h"
+#include "port.h"
 #include "status.h"
 
 /* ------------------------------------------------------------------ model */
@@ -74,6 +75,7 @@ static int32_t catch_up(struct model_draft *draft, struct sb_round *round)
     int32_t rc = SPECBATCH_OK, used;
 
     do {
+        const uint64_t began = sb_port_now_ns();
         used = 0;
         sb_pass_begin(r, 0);
         for (int32_t b = 0; b < round->n_rows; b++)
@@ -85,6 +87,7 @@ static int32_t catch_up(struct model_draft *draft, struct sb_round *round)
             SB_TRY(sb_pass_issue(r, 0, round->dev_tokens));
             SB_TRY(r->backend->exec_sync(r->exec));
             draft->base.passes++;
+            draft->base.catch_up_ns += sb_port_now_ns() - began;
         }
     } while (used > 0);
 done:

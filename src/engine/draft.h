@@ -27,6 +27,7 @@ struct sb_draft {
     struct sb_mem mem;
     struct sb_runner *runner; /* a draft model's, or NULL: it has a cache to be realigned with the target's */
     uint64_t passes;          /* forward passes of the draft so far */
+    uint64_t catch_up_ns;     /* time so far of those that closed long gaps */
 };
 
 /* A draft model with a persistent cache of the same slots and columns as the target's. E_NOMEM, E_DEVICE. */

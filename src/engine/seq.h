@@ -33,6 +33,7 @@ struct sb_seq {
     /* and what committing adds is the second. */
     uint64_t rounds; /* it was decoded in */
     uint64_t drafted, accepted;
+    float hits, expected; /* proposals accepted lately, and how many the pool's record let expect (sched/adapt.h) */
     float *logprobs; /* [max_tokens - n_prompt], of generated tokens, or NULL */
     float *margins;  /* likewise: top-1 minus top-2 logit (the audit asks for them) */
     uint64_t id;

@@ -27,7 +27,7 @@ static struct plan make_plan(const struct specbatch_model *target, const specbat
     return (struct plan){
         .sched = {.batch = o->batch, .n_slots = n_slots, .draft_len = o->draft_len,
                   .prefill_chunk = chunk, .replace = (o->flags & SPECBATCH_POOL_EQSPEC_REPLACE) != 0,
-                  .grouped = policy->grouped},
+                  .grouped = policy->grouped, .adaptive = !(o->flags & SPECBATCH_POOL_FIXED_K)},
         /* One sequence more than rows: the sink of padded rounds. */
         .runner = {.max_tokens = o->batch * (o->draft_len + 1) + chunk,
                    .max_seqs = o->batch + prefill_rows + 1,
@@ -141,6 +141,7 @@ int32_t sb_pool_create(struct specbatch_pool **out, struct specbatch_model *targ
     pool->sched = (struct sb_sched){.policy = sb_policy_at(options->policy), .limits = plan.sched,
                                     .target = &pool->runner, .draft = pool->draft, .round = &pool->round,
                                     .stats = pool->stats};
+    pool->sched.limits.adaptive &= pool->draft_model || pool->options.draft;
     SB_TRY(sb_sched_create(&pool->sched, &mem));
     sb_log(&pool->log, SPECBATCH_LOG_INFO, "pool: policy %s, batch %d, %d slots of %d columns, K = %d, %llu bytes",
            pool->sched.policy->name, plan.sched.batch, plan.sched.n_slots, plan.runner.cap, plan.sched.draft_len,

@@ -1,9 +1,9 @@
 /*
  * The round that every policy shares, residents, and realignment.
  *
- *   form ---> move ---> prepare ---> issue ---> trim ---> commit ---> settle ---> move
- *   policy    if asked  passes       K + 1      policy    verify.c    policy      if asked
- *                       built        passes
+ *   form ---> choose ---> move ---> prepare ---> issue ---> trim ---> commit ---> settle ---> move ---> learn
+ *   policy    adapt.c     if asked  passes       K + 1      policy    verify.c    policy      if asked  adapt.c
+ *                                   built        passes
  *
  * Rejected: a loop for each policy. The paper's code has two, and they disagree about end-of-sequence
  * and about what they count.
@@ -59,6 +59,7 @@ int32_t sb_sched_create(struct sb_sched *s, const struct sb_mem *mem)
     int32_t rc = SPECBATCH_OK;
 
     s->mem = *mem;
+    sb_adapt_init(&s->adapt, s->limits.adaptive ? s->limits.draft_len : 0, be->records, s->draft->runner != NULL);
     SB_TRY(sb_residents_create(&s->residents, mem, s->limits.n_slots, n_lengths(&s->limits, cap),
                                s->limits.batch));
     SB_NEW(s->free_slots, sb_alloc(mem, n_slots, sizeof *s->free_slots), "slots");
@@ -249,6 +250,8 @@ static void commit_all(struct sb_sched *s)
             sb_residents_filled(&s->residents, round->prefill[i].seq);
     }
     s->stats[SB_STAT_decode_rows] += (uint64_t)round->n_rows;
+    s->stats[SB_STAT_plain_rounds] += round->n_rows > 0 && round->n_steps == 0;
+    s->stats[SB_STAT_probe_rounds] += (uint64_t)s->adapt.probing;
     s->stats[SB_STAT_group_rows] += (uint64_t)s->n_grouped;
     s->stats[SB_STAT_mixed_rows] += (uint64_t)s->n_mixed;
 }
@@ -275,14 +278,18 @@ done:
 
 int32_t sb_sched_round(struct sb_sched *s)
 {
-    const uint64_t began = sb_port_now_ns();
+    const uint64_t began = sb_port_now_ns(), committed = s->stats[SB_STAT_tokens_committed];
+    const uint64_t caught_up = s->draft->catch_up_ns;
+    struct sb_round *round = s->round;
+    uint64_t took;
     int32_t rc = SPECBATCH_OK;
 
-    s->round->n_rows = s->n_grouped = s->n_mixed = 0;
+    round->n_rows = s->n_grouped = s->n_mixed = 0;
     s->policy->form(s);
     add_prefill(s);
-    if (s->round->n_rows + s->round->n_prefill == 0)
+    if (round->n_rows + round->n_prefill == 0)
         return rc;
+    sb_adapt_choose(&s->adapt, round->rows, round->n_rows, round->n_prefill > 0);
     SB_TRY(move_all(s));
     SB_TRY(run_passes(s));
     if (s->policy->trim)
@@ -294,7 +301,11 @@ int32_t sb_sched_round(struct sb_sched *s)
     }
     s->n_rounds++;
     s->stats[SB_STAT_rounds]++;
-    s->stats[SB_STAT_round_ns] += sb_port_now_ns() - began;
+    took = sb_port_now_ns() - began;
+    s->stats[SB_STAT_round_ns] += took;
+    sb_adapt_learn(&s->adapt, round->rows, round->n_rows, &(struct sb_adapt_round){
+        .mixed = round->n_prefill > 0, .committed = s->stats[SB_STAT_tokens_committed] - committed, .ns = took,
+        .catch_up_ns = s->draft->catch_up_ns - caught_up});
 done:
     return rc;
 }

@@ -13,6 +13,7 @@
 
 #include "engine/draft.h"
 #include "engine/round.h"
+#include "sched/adapt.h"
 #include "sched/residents.h"
 #include "stats.h"
 
@@ -25,6 +26,7 @@ struct sb_sched_limits {
     int32_t prefill_chunk; /* prompt tokens of a pass at most */
     int32_t replace;       /* eqspec: admit while others run */
     int32_t grouped;       /* residents are kept by length too */
+    int32_t adaptive;      /* K is a limit, and adapt.h chooses */
 };
 
 struct sb_sched {
@@ -36,6 +38,7 @@ struct sb_sched {
     struct sb_round *round;
     uint64_t *stats; /* [SB_N_STATS], the pool's */
 
+    struct sb_adapt adapt;
     struct sb_residents residents;
     int32_t *free_slots, n_free; /* a stack */
     uint64_t n_rounds;
@@ -79,7 +82,7 @@ void sb_sched_free(struct sb_sched *sched);
 int sb_sched_can_admit(const struct sb_sched *sched);
 void sb_sched_admit(struct sb_sched *sched, struct sb_seq *seq);
 void sb_sched_retire(struct sb_sched *sched, struct sb_seq *seq); /* gives its slot back */
-/* One round: form, realign, draft, verify, commit, settle. Finished rows stay resident until retired. */
+/* One round: form, choose K, realign, draft, verify, commit, settle. Finished rows stay resident until retired. */
 int32_t sb_sched_round(struct sb_sched *sched);
 
 /* For policies. */

@@ -70,6 +70,7 @@ static int create(specbatch_pool **pool, struct bench *b, int32_t rows, enum pro
     options.policy = kind == NONE ? SPECBATCH_POLICY_PLAIN : SPECBATCH_POLICY_RAGGED;
     options.batch = rows;
     options.draft_len = kind == NONE ? -1 : b->k;
+    options.flags = SPECBATCH_POOL_FIXED_K;
     options.max_len = b->n_prompt + b->n_new;
     options.prefill_chunk = 256;
     if (kind == ORACLE) {

@@ -11,7 +11,8 @@
  *      what it is of that. a is the acceptance that gives this E: E(a, K) = (1 - a^(K + 1)) / (1 - a).
  *      Once with the draft model, once with a callback that knows the tokens and is right 4 times of 5: a
  *      random draft agrees with nobody, and this shows what a good and free one would give.
- *   3. Speculative against plain at B = 1, 2, 4, 8.
+ *   3. Speculative against plain at B = 1, 2, 4, 8, with either draft: K as given, and K adaptive up to that.
+ *      Every pool is new: what it takes the adaptive one to find its way is in the figure.
  *
  * What is compared alternates, and medians are taken, since machines are shared. Only decoding is timed: the
  * clock starts when the prompts are in. Random checkpoints (make_checkpoint) measure as well as trained ones,
@@ -34,12 +35,12 @@ struct bench {
     const char *target_dir, *draft_dir;
     int32_t draft_len, max_new, rounds, threads;
     specbatch_model *target, *draft;
-    int32_t *known; /* [max_new] what the target generates for the first prompt */
+    int32_t *known; /* [MAX_BATCH][max_new] what the target generates for each prompt */
 };
 
 /* What the pool has done so far; differences of two are a run's, without its prompts. */
 struct figures {
-    double seconds, tokens, rows, draft_seconds, draft_passes, target_seconds, target_passes;
+    double seconds, tokens, rows, drafted, draft_seconds, draft_passes, target_seconds, target_passes;
 };
 
 static void need(int32_t rc, const char *what)
@@ -118,7 +119,7 @@ static struct figures read_figures(const specbatch_pool *pool)
 {
     const struct figures f = {
         (double)sb_port_now_ns() * 1e-9, counter(pool, "tokens_committed"), counter(pool, "decode_rows"),
-        counter(pool, "draft_ns") * 1e-9, counter(pool, "draft_passes"),
+        counter(pool, "tokens_drafted"), counter(pool, "draft_ns") * 1e-9, counter(pool, "draft_passes"),
         counter(pool, "verify_ns") * 1e-9, counter(pool, "target_passes")};
     return f;
 }
@@ -143,30 +144,33 @@ static int32_t propose_known(void *user, uint64_t id, const int32_t *tokens, siz
                              int32_t *out)
 {
     const struct bench *bench = user;
-    const int32_t done = (int32_t)n_tokens - PROMPT;
+    const int32_t done = (int32_t)n_tokens - PROMPT, row = (int32_t)id - 1;
     int32_t n = 0;
 
-    (void)id, (void)tokens;
+    (void)tokens;
     for (; n < k && done + n < bench->max_new; n++)
-        out[n] = ((uint32_t)(done + n) * 2654435761u >> 16) % 5 ? bench->known[done + n] : -1;
+        out[n] = ((uint32_t)(done + n + 977 * row) * 2654435761u >> 16) % 5
+                     ? bench->known[row * bench->max_new + done + n] : -1;
     return n;
 }
 
-/* The first prompt's tokens, for propose_known. */
+/* The prompts' tokens, for propose_known. */
 static void learn(struct bench *bench, specbatch_pool *pool)
 {
     specbatch_result *result;
     size_t n;
 
-    need(specbatch_pool_collect(pool, &result), "collect");
-    const int32_t *ids = specbatch_result_tokens(result, &n);
-    memcpy(bench->known, ids, n * sizeof *ids);
-    specbatch_result_free(result);
+    while (specbatch_pool_collect(pool, &result) == SPECBATCH_OK) {
+        const int32_t *ids = specbatch_result_tokens(result, &n);
+        const size_t row = (size_t)specbatch_result_id(result) - 1;
+        memcpy(bench->known + row * (size_t)bench->max_new, ids, n * sizeof *ids);
+        specbatch_result_free(result);
+    }
 }
 
 enum source { NO_DRAFT, MODEL_DRAFT, KNOWN_DRAFT };
 
-static struct figures run(struct bench *bench, enum source source, int32_t batch)
+static struct figures run(struct bench *bench, enum source source, int32_t batch, uint32_t flags)
 {
     specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
     specbatch_model *draft = source == MODEL_DRAFT ? bench->draft : NULL;
@@ -179,6 +183,7 @@ static struct figures run(struct bench *bench, enum source source, int32_t batch
     options.draft_user = bench;
     options.batch = batch;
     options.draft_len = bench->draft_len;
+    options.flags = flags;
     options.max_len = PROMPT + bench->max_new;
     options.n_threads = bench->threads;
     need(specbatch_pool_create(&pool, bench->target, draft, &options), "pool");
@@ -190,12 +195,13 @@ static struct figures run(struct bench *bench, enum source source, int32_t batch
     while (active)
         need(specbatch_pool_step(pool, &active), "step");
     done = read_figures(pool);
-    if (source == NO_DRAFT && batch == 1)
+    if (source == NO_DRAFT)
         learn(bench, pool);
     specbatch_pool_free(pool);
     done.seconds -= begun.seconds;
     done.tokens -= begun.tokens;
     done.rows -= begun.rows;
+    done.drafted -= begun.drafted;
     done.draft_seconds -= begun.draft_seconds;
     done.draft_passes -= begun.draft_passes;
     done.target_seconds -= begun.target_seconds;
@@ -218,7 +224,7 @@ static void bench_read(struct bench *bench)
         const double start = (double)sb_port_now_ns() * 1e-9;
         bytes = read_model(threads, bench->target);
         reads[i] = (double)sb_port_now_ns() * 1e-9 - start;
-        const struct figures plain = run(bench, NO_DRAFT, 1);
+        const struct figures plain = run(bench, NO_DRAFT, 1, 0);
         tokens[i] = plain.seconds / plain.tokens;
     }
     sb_threads_free(threads);
@@ -253,8 +259,8 @@ static void bench_limit(struct bench *bench, enum source source, const char *nam
     const int32_t k = bench->draft_len;
 
     for (int i = 0; i < bench->rounds; i++) {
-        const struct figures plain = run(bench, NO_DRAFT, 1);
-        const struct figures spec = run(bench, source, 1);
+        const struct figures plain = run(bench, NO_DRAFT, 1, 0);
+        const struct figures spec = run(bench, source, 1, SPECBATCH_POOL_FIXED_K);
         gains[i] = (spec.tokens / spec.seconds) / (plain.tokens / plain.seconds);
         const double pass = plain.target_seconds / plain.target_passes;
         costs[i] = spec.draft_passes > 0 ? spec.draft_seconds / spec.draft_passes / pass : 0.0;
@@ -271,18 +277,27 @@ static void bench_limit(struct bench *bench, enum source source, const char *nam
 
 static void bench_batches(struct bench *bench)
 {
-    printf("3. tokens/s at batch B\n   %4s %12s %12s %8s\n", "B", "plain", "speculative", "ratio");
+    static const struct { enum source source; uint32_t flags; } kinds[] = {
+        {MODEL_DRAFT, SPECBATCH_POOL_FIXED_K}, {MODEL_DRAFT, 0}, {KNOWN_DRAFT, SPECBATCH_POOL_FIXED_K}, {KNOWN_DRAFT, 0}};
+    enum { KINDS = sizeof kinds / sizeof *kinds };
+
+    printf("3. times plain at batch B, and proposals a row\n   %4s %14s %18s %18s %18s %18s\n", "B", "plain tokens/s",
+           "draft, K fixed", "draft, adaptive", "callback, fixed", "callback, adaptive");
     for (int32_t batch = 1; batch <= MAX_BATCH; batch *= 2) {
-        double plain[MAX_ROUNDS], spec[MAX_ROUNDS], ratio[MAX_ROUNDS];
+        double plain[MAX_ROUNDS], ratio[KINDS][MAX_ROUNDS], k[KINDS][MAX_ROUNDS];
         for (int i = 0; i < bench->rounds; i++) {
-            const struct figures p = run(bench, NO_DRAFT, batch);
-            const struct figures s = run(bench, MODEL_DRAFT, batch);
+            const struct figures p = run(bench, NO_DRAFT, batch, 0);
             plain[i] = p.tokens / p.seconds;
-            spec[i] = s.tokens / s.seconds;
-            ratio[i] = spec[i] / plain[i];
+            for (int kind = 0; kind < KINDS; kind++) {
+                const struct figures s = run(bench, kinds[kind].source, batch, kinds[kind].flags);
+                ratio[kind][i] = s.tokens / s.seconds / plain[i];
+                k[kind][i] = s.drafted / s.rows;
+            }
         }
-        printf("   %4d %12.1f %12.1f %8.2f\n", (int)batch, median(plain, bench->rounds),
-               median(spec, bench->rounds), median(ratio, bench->rounds));
+        printf("   %4d %14.1f", (int)batch, median(plain, bench->rounds));
+        for (int kind = 0; kind < KINDS; kind++)
+            printf("     %6.2f (%5.2f)", median(ratio[kind], bench->rounds), median(k[kind], bench->rounds));
+        printf("\n");
         fflush(stdout);
     }
 }
@@ -324,7 +339,7 @@ int main(int argc, char **argv)
     need(specbatch_model_open(&bench.draft, bench.draft_dir, NULL), "--draft");
     printf("target %s, draft %s, %d tokens each\n%s\n\n", bench.target_dir, bench.draft_dir,
            (int)bench.max_new, specbatch_model_fingerprint(bench.target));
-    if ((bench.known = calloc((size_t)bench.max_new, sizeof *bench.known)) == NULL)
+    if ((bench.known = calloc((size_t)bench.max_new * MAX_BATCH, sizeof *bench.known)) == NULL)
         need(sb_fail(SPECBATCH_E_NOMEM, "no memory"), "--max-new");
     bench_read(&bench);
     bench_limit(&bench, MODEL_DRAFT, "draft model");

@@ -108,6 +108,7 @@ static void open_pool(struct sim *sim)
     options.policy = sim->policy;
     options.batch = sim->batch;
     options.draft_len = DRAFT_LEN;
+    options.flags = SPECBATCH_POOL_FIXED_K;
     options.max_len = MAX_PROMPT + MAX_NEW;
     options.prefill_chunk = chunk < 128 ? 128 : chunk > 8192 ? 8192 : chunk;
     options.n_threads = 1;

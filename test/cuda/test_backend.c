@@ -130,6 +130,7 @@ static int32_t create_pool(struct job *job, int32_t policy)
     options.policy = policy;
     options.batch = 3;
     options.draft_len = policy == SPECBATCH_POLICY_PLAIN ? -1 : 4;
+    options.flags = SPECBATCH_POOL_FIXED_K;
     options.max_len = 64;
     options.prefill_chunk = 80;
     return specbatch_pool_create(&job->pool, job->target, job->draft, &options);

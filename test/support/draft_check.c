@@ -78,6 +78,7 @@ int draft_cache_differs(specbatch_model *target, specbatch_model *draft, const s
     options.policy = SPECBATCH_POLICY_EQSPEC;
     options.batch = 2;
     options.draft_len = 4;
+    options.flags = SPECBATCH_POOL_FIXED_K;
     options.n_threads = 2;
     if (specbatch_pool_create(&pool, target, draft, &options))
         return 1;

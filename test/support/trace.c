@@ -217,7 +217,9 @@ static void choose_options(struct run *run, const struct trace_bias *bias)
         o->draft_len = -1;
     o->prefill_chunk = chunks[below(state, 6)];
     o->n_threads = 1 + below(state, 3);
-    o->flags = (uint32_t)below(state, 4);
+    o->flags = (uint32_t)below(state, 8);
+    if (bias->fixed_k >= 0)
+        o->flags = (o->flags & 3u) | (bias->fixed_k ? SPECBATCH_POOL_FIXED_K : 0u);
     if (run->draft_kind == TRACE_DRAFT_ORACLE) {
         o->draft = oracle_draft;
         o->draft_user = run;
@@ -336,6 +338,22 @@ static int collect_all(struct run *run)
     return rc == SPECBATCH_E_EMPTY ? 0 : complain(run, "collect", rc, 0, 0);
 }
 
+/* Makes the adaptive controller believe anything, so that it chooses what no measurement would let it. */
+static void shake(struct run *run)
+{
+    struct sb_adapt *adapt = &run->pool->sched.adapt;
+    uint64_t *state = &run->state;
+
+    adapt->settled = 1;
+    adapt->purse = (float)below(state, 4);
+    adapt->quiet = below(state, 10);
+    adapt->uniform = below(state, 2);
+    for (int j = 1; j <= adapt->draft_len; j++)
+        adapt->hits[j] = adapt->tries[j] * (float)below(state, 5) * 0.25f;
+    for (int i = 0; i < SB_ADAPT_SIZES; i++)
+        adapt->cost[i].since = below(state, 70);
+}
+
 static int one_event(struct run *run, const struct trace_bias *bias)
 {
     size_t active;
@@ -348,6 +366,8 @@ static int one_event(struct run *run, const struct trace_bias *bias)
         if (specbatch_pool_cancel(run->pool, job->id) == SPECBATCH_OK)
             job->cancelled = 1;
     }
+    if (!(run->options.flags & SPECBATCH_POOL_FIXED_K) && below(&run->state, 3) == 0)
+        shake(run);
     if (specbatch_pool_step(run->pool, &active) != SPECBATCH_OK)
         return complain(run, "step", 0, 0, 0);
     if (!bias->no_invariants && sb_pool_check(run->pool) != SPECBATCH_OK)

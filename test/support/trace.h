@@ -42,9 +42,10 @@ struct trace_bias {
     int32_t min_draft_len;
     int32_t roomy;  /* max_len well above need: for faults that would run over a cache's end */
     int32_t no_invariants; /* leave sb_pool_check out: a fault must be caught by its tokens */
+    int32_t fixed_k;       /* 1: K is the same in every round, hence rounds in every run; 0: adaptive, and shaken */
 };
 enum trace_draft { TRACE_DRAFT_NONE, TRACE_DRAFT_MODEL, TRACE_DRAFT_SELF, TRACE_DRAFT_STRANGER, TRACE_DRAFT_ORACLE };
-#define TRACE_ANY { -1, -1, -1, -1, 0, 0, 0 }
+#define TRACE_ANY { -1, -1, -1, -1, 0, 0, 0, -1 }
 
 /* dir: where the tiny models are. Returns 0, or -1 with the library's last error set. */
 int trace_world_open(struct trace_world *world, const char *dir);

@@ -1,0 +1,357 @@
+/*
+ * The adaptive draft length alone, against simulated costs and acceptance: no clock, no model, every run the same.
+ *
+ * A world is n rows that run for ever: a request that has its tokens is replaced by a new one. A round takes
+ * plain_ns * (1 + slope * x), x the proposals a row, or what a cost that bends makes of it; the draft reads
+ * what it has not seen at catch_up plain rounds a token. Proposals are accepted with a row's own probability.
+ */
+#include "sbtest.h"
+#include "sched/adapt.h"
+#include "support/trace.h"
+
+enum { MAX_ROWS = 64, PLAIN_NS = 1000000, PROMPT = 40, LIFE = 200 };
+
+struct world {
+    int32_t n, k, uniform;
+    double slope, knee; /* knee: proposals a row from which on each costs slope; before it a tenth of that */
+    double catch_up;    /* 0: the draft does not lag */
+    double noise;       /* 0.1: a round takes up to 10 % more, and one in a hundred takes ten times as long */
+    double a[MAX_ROWS];
+    uint64_t random;
+
+    struct sb_adapt adapt;
+    struct sb_seq seqs[MAX_ROWS];
+    struct sb_round_row rows[MAX_ROWS];
+    /* Of the rounds since they were set to zero: */
+    double time, plain_time, tokens, asked; /* plain_time: of as many rounds without proposals */
+    int64_t rounds, at_zero, probes;
+    double row_asked[MAX_ROWS];
+};
+
+static double uniform(struct world *w)
+{
+    return (double)(trace_random(&w->random) >> 11) * 0x1p-53;
+}
+
+static struct world *make_world(int32_t n, int32_t k, double a, double slope)
+{
+    static struct world w;
+
+    memset(&w, 0, sizeof w);
+    w.n = n;
+    w.k = k;
+    w.slope = slope;
+    w.random = 7;
+    for (int32_t b = 0; b < MAX_ROWS; b++)
+        w.a[b] = a;
+    for (int32_t b = 0; b < n; b++)
+        w.seqs[b].n_tokens = PROMPT;
+    return &w;
+}
+
+static void start(struct world *w)
+{
+    sb_adapt_init(&w->adapt, w->k, w->uniform, w->catch_up > 0.0);
+}
+
+/* In plain rounds. */
+static double cost_of(const struct world *w, double x)
+{
+    const double flat = x < w->knee ? x : w->knee;
+    return 1.0 + w->slope * (0.1 * flat + (x - flat));
+}
+
+static double round_cost(struct world *w)
+{
+    double x = 0.0, noise = 1.0;
+
+    for (int32_t b = 0; b < w->n; b++)
+        x = w->uniform ? fmax(x, w->rows[b].n_draft) : x + (double)w->rows[b].n_draft / w->n;
+    if (w->noise > 0.0)
+        noise = (1.0 + w->noise * uniform(w)) * (uniform(w) < 0.01 ? 10.0 : 1.0);
+    w->plain_time += noise;
+    return cost_of(w, x) * noise;
+}
+
+static void one_round(struct world *w)
+{
+    struct sb_adapt_round round = {0};
+    int32_t lag = 0, asked = 0;
+
+    for (int32_t b = 0; b < w->n; b++)
+        w->rows[b] = (struct sb_round_row){.seq = &w->seqs[b], .n_draft = w->k};
+    sb_adapt_choose(&w->adapt, w->rows, w->n, 0);
+    for (int32_t b = 0; b < w->n; b++) {
+        struct sb_round_row *row = &w->rows[b];
+        asked += row->n_draft;
+        w->row_asked[b] += row->n_draft;
+        if (row->n_draft > 0 && row->seq->n_tokens - row->seq->draft_kv_len > 2)
+            lag += row->seq->n_tokens - row->seq->draft_kv_len;
+        while (row->n_accept < row->n_draft && uniform(w) < w->a[b])
+            row->n_accept++;
+        row->seq->n_tokens += row->n_accept + 1;
+        if (row->n_draft > 0)
+            row->seq->draft_kv_len = row->seq->n_tokens - 1;
+        round.committed += (uint64_t)row->n_accept + 1;
+    }
+    const double cost = round_cost(w), caught_up = w->catch_up * lag;
+    round.ns = (uint64_t)((cost + caught_up) * PLAIN_NS);
+    round.catch_up_ns = (uint64_t)(caught_up * PLAIN_NS);
+    w->probes += w->adapt.probing;
+    w->at_zero += asked == 0;
+    sb_adapt_learn(&w->adapt, w->rows, w->n, &round);
+    w->rounds++;
+    w->time += cost + caught_up;
+    w->tokens += (double)round.committed / w->n;
+    w->asked += (double)asked / w->n;
+    for (int32_t b = 0; b < w->n; b++)
+        if (w->seqs[b].n_tokens > PROMPT + LIFE)
+            w->seqs[b] = (struct sb_seq){.n_tokens = PROMPT};
+}
+
+static void run(struct world *w, int rounds)
+{
+    w->time = w->plain_time = w->tokens = w->asked = 0.0;
+    w->rounds = w->at_zero = w->probes = 0;
+    memset(w->row_asked, 0, sizeof w->row_asked);
+    for (int i = 0; i < rounds; i++)
+        one_round(w);
+}
+
+/* The best fixed length for rows of acceptance a; *rate: tokens in the time of a plain round. */
+static int32_t best_length(const struct world *w, double a, double *rate)
+{
+    double tokens = 1.0, power = 1.0;
+    int32_t best = 0;
+
+    *rate = 1.0;
+    for (int32_t k = 1; k <= w->k; k++) {
+        power *= a;
+        tokens += power;
+        if (tokens / cost_of(w, k) > *rate) {
+            *rate = tokens / cost_of(w, k);
+            best = k;
+        }
+    }
+    return best;
+}
+
+/* ------------------------------------------------------------------------ tests */
+
+static const struct { int32_t n, k; double a, slope; } cases[] = {
+    {1, 5, 0.0, 0.1},  {1, 5, 0.4, 0.1},  {1, 8, 0.6, 0.1},  {1, 8, 0.8, 0.1},  {1, 16, 0.9, 0.05}, {1, 5, 0.5, 0.6},
+    {4, 5, 0.3, 0.15}, {4, 8, 0.7, 0.15}, {4, 8, 0.8, 0.5},  {8, 5, 0.75, 0.6}, {8, 5, 0.9, 0.3},   {8, 5, 0.3, 0.6},
+    {8, 8, 0.8, 0.02}, {16, 8, 0.6, 0.2}, {64, 8, 0.5, 0.9}, {64, 8, 0.9, 0.4}, {2, 64, 0.95, 0.02}};
+
+/* After 300 rounds: near the best fixed length, and its speed but for what measuring costs. */
+static void test_finds_the_best_length(void)
+{
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int one_length = 0; one_length < 2; one_length++) {
+            struct world *w = make_world(cases[i].n, cases[i].k, cases[i].a, cases[i].slope);
+            double rate;
+            const int32_t best = best_length(w, cases[i].a, &rate);
+            w->uniform = one_length;
+            start(w);
+            run(w, 300);
+            run(w, 4000);
+            const double got = w->tokens / w->time, length = w->asked / (double)w->rounds;
+            printf("     n %2d K %2d a %.2f slope %.2f %s: k %.2f of %d, %.3f times plain, best %.3f\n", w->n, w->k,
+                   cases[i].a, w->slope, one_length ? "uniform" : "each   ", length, best, got, rate);
+            if (got < (w->k > 16 ? 0.9 : 0.95) * rate)
+                FAIL("%.3f of the best fixed length's speed", got / rate);
+        }
+}
+
+/* A draft that is always right and costs little: all of K. */
+static void test_a_perfect_draft_gets_all_of_k(void)
+{
+    static const int32_t lengths[] = {1, 5, 8, 64};
+
+    for (size_t i = 0; i < 4; i++)
+        for (int one_length = 0; one_length < 2; one_length++) {
+            struct world *w = make_world(4, lengths[i], 1.0, 0.01);
+            w->uniform = one_length;
+            start(w);
+            run(w, 100);
+            run(w, 640);
+            /* All but the plain rounds that are measured: one in 65. */
+            CHECK_INT(w->at_zero, 10);
+            CHECK(w->asked == 630.0 * lengths[i]);
+        }
+}
+
+/* Ten times dearer from the sixth proposal a row on, as where arithmetic becomes what binds. */
+static void test_stops_where_the_cost_bends(void)
+{
+    struct world *w = make_world(4, 16, 0.9, 0.5);
+    double rate;
+
+    w->knee = 5.0;
+    const int32_t best = best_length(w, 0.9, &rate);
+    start(w);
+    run(w, 300);
+    run(w, 4000);
+    printf("     k %.2f of %d, %.3f times plain, best %.3f\n", w->asked / (double)w->rounds, best,
+           w->tokens / w->time, rate);
+    CHECK_INT(best, 5);
+    CHECK(w->tokens / w->time > 0.9 * rate);
+}
+
+static void set_acceptance(struct world *w, double a)
+{
+    for (int32_t b = 0; b < MAX_ROWS; b++)
+        w->a[b] = a;
+}
+
+/* A change in acceptance: given up within 32 rounds, taken up again within 300. */
+static void test_follows_acceptance(void)
+{
+    static const struct { int32_t n; double slope; } places[] = {{1, 0.1}, {1, 0.02}, {4, 0.15}, {8, 0.3}, {16, 0.3}};
+
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        for (int one_length = 0; one_length < 2; one_length++) {
+            struct world *w = make_world(places[i].n, 5, 0.9, places[i].slope);
+            double kept, taken_up;
+            w->uniform = one_length;
+            w->catch_up = 0.005;
+            start(w);
+            run(w, 1000);
+            set_acceptance(w, 0.0);
+            run(w, 32);
+            run(w, 1000);
+            kept = w->tokens / w->time;
+            set_acceptance(w, 0.9);
+            run(w, 300);
+            run(w, 64);
+            taken_up = w->asked / (double)w->rounds;
+            printf("     n %2d slope %.2f %s: %.3f times plain when wrong, k %.2f when right again\n", w->n, w->slope,
+                   one_length ? "uniform" : "each   ", kept, taken_up);
+            CHECK(kept > 0.95);
+            CHECK(taken_up > 3.0);
+        }
+}
+
+/* Half of the requests are easy, half hopeless: each row gets its own length, which no common one can match. */
+static void test_rows_differ(void)
+{
+    struct world *w = make_world(8, 5, 0.0, 0.6);
+    double good = 0.0, bad = 0.0, common = 1.0, tokens = 1.0, power = 1.0;
+
+    for (int32_t b = 0; b < 8; b += 2)
+        w->a[b] = 0.95;
+    for (int32_t k = 1; k <= 5; k++) {
+        power *= 0.95;
+        tokens += 0.5 * power;
+        common = fmax(common, tokens / cost_of(w, k));
+    }
+    start(w);
+    run(w, 300);
+    run(w, 4000);
+    for (int32_t b = 0; b < 8; b++)
+        *(w->a[b] > 0.0 ? &good : &bad) += w->row_asked[b] / (4.0 * (double)w->rounds);
+    printf("     k %.2f where it pays, %.2f where not; %.3f times plain, one length for all %.3f\n", good, bad,
+           w->tokens / w->time, common);
+    CHECK(good > 2.5 && bad < 0.3);
+    CHECK(w->tokens / w->time > 1.05 * common);
+}
+
+/* What a recording backend sees outside of measurements: the few lengths of the list. */
+static void test_few_shapes(void)
+{
+    static const int32_t few[] = {0, 1, 2, 3, 5, 7, 10, 14, 16};
+    struct world *w = make_world(4, 16, 0.85, 0.1);
+    int changes = 0, last = -1;
+
+    w->uniform = 1;
+    w->noise = 0.1;
+    start(w);
+    for (int i = 0; i < 3000; i++) {
+        int known = w->k == 0;
+        run(w, 1);
+        if (w->adapt.probing)
+            continue;
+        for (size_t f = 0; f < sizeof few / sizeof *few; f++)
+            known |= w->rows[0].n_draft == few[f];
+        CHECK(known);
+        for (int32_t b = 1; b < w->n; b++)
+            CHECK_INT(w->rows[b].n_draft, w->rows[0].n_draft);
+        changes += i > 300 && w->rows[0].n_draft != last;
+        last = w->rows[0].n_draft;
+    }
+    printf("     %d changes of length in 2700 noisy rounds\n", changes);
+    CHECK(changes < 270);
+}
+
+/* Whatever it is told, a row never asks for more than it may, and a controller that is off changes nothing. */
+static void test_limits_are_limits(void)
+{
+    for (int on = 0; on < 2; on++) {
+        struct world *w = make_world(MAX_ROWS, 8, 0.5, 0.1);
+        w->uniform = 1;
+        w->catch_up = 1.0;
+        start(w);
+        w->adapt.draft_len = on ? 8 : 0;
+        for (int i = 0; i < 3000; i++) {
+            const int32_t n = (int32_t)(trace_random(&w->random) % (MAX_ROWS + 1));
+            struct sb_adapt_round round = {(int32_t)(trace_random(&w->random) % 2), (uint64_t)n,
+                                           trace_random(&w->random) >> (trace_random(&w->random) % 64), 0};
+            int32_t may[MAX_ROWS];
+            for (int32_t b = 0; b < n; b++) {
+                may[b] = (int32_t)(trace_random(&w->random) % 9);
+                w->rows[b] = (struct sb_round_row){.seq = &w->seqs[b], .n_draft = may[b]};
+            }
+            sb_adapt_choose(&w->adapt, w->rows, n, round.mixed);
+            for (int32_t b = 0; b < n; b++) {
+                CHECK(w->rows[b].n_draft >= 0 && w->rows[b].n_draft <= may[b]);
+                CHECK(on || w->rows[b].n_draft == may[b]);
+                w->rows[b].n_draft = (int32_t)(trace_random(&w->random) % (uint64_t)(w->rows[b].n_draft + 1));
+                w->rows[b].n_accept = (int32_t)(trace_random(&w->random) % (uint64_t)(w->rows[b].n_draft + 1));
+            }
+            round.catch_up_ns = round.ns >> trace_random(&w->random) % 8;
+            sb_adapt_learn(&w->adapt, w->rows, n, &round);
+        }
+        CHECK(isfinite(w->adapt.purse));
+    }
+}
+
+/* The share of plain speed that is kept; the world is started. */
+static double share_of_plain(struct world *w, int rounds)
+{
+    start(w);
+    run(w, rounds);
+    return w->tokens / w->time * w->plain_time / (double)w->rounds;
+}
+
+/* From the first round on, the way there included. */
+static void test_never_loses_more_than_5_percent(void)
+{
+    static const double slopes[] = {0.02, 0.1, 0.3, 0.6, 2.0}, catch_ups[] = {0.0, 0.002, 0.02};
+    static const double acceptances[] = {0.0, 0.1, 0.5};
+    static const int32_t rows[] = {1, 2, 8, 64};
+    double worst[3] = {1.0, 1.0, 1.0};
+
+    for (int i = 0; i < 5 * 3 * 4 * 3 * 4; i++) {
+        struct world *w = make_world(rows[i / 4 % 4], 5, acceptances[i / 16 % 3], slopes[i / 48 % 5]);
+        w->catch_up = catch_ups[i / 240];
+        w->uniform = i % 2;
+        w->noise = i / 2 % 2 ? 0.1 : 0.0;
+        const double share = share_of_plain(w, 1000);
+        worst[i / 16 % 3] = fmin(worst[i / 16 % 3], share);
+        if (share < 0.95)
+            FAIL("n %d a %.1f slope %.2f catch-up %.3f uniform %d noise %.1f: %.3f of plain", w->n, w->a[0], w->slope,
+                 w->catch_up, w->uniform, w->noise, share);
+    }
+    printf("     worst: %.3f of plain at a = 0, %.3f at 0.1, %.3f at 0.5\n", worst[0], worst[1], worst[2]);
+}
+
+TEST_BEGIN
+    RUN(test_finds_the_best_length);
+    RUN(test_a_perfect_draft_gets_all_of_k);
+    RUN(test_stops_where_the_cost_bends);
+    RUN(test_follows_acceptance);
+    RUN(test_rows_differ);
+    RUN(test_few_shapes);
+    RUN(test_limits_are_limits);
+    RUN(test_never_loses_more_than_5_percent);
+TEST_END
