@@ -1,7 +1,7 @@
 /*
  * The paper's evaluation on this machine, as CSV files: `make paper` runs it, draws and reports.
  *
- *   speed.csv         Table 2, Figures 1, 5a, 5b, 6, Equation 1: every policy at B = 1 .. 32
+ *   speed.csv         Table 2, Figures 1, 5a, 5b, 6, Equation 1: every method at B = 1 .. 32
  *   equivalence.csv   Table 1: the first 50 tokens of the same runs at B = 1, 4, 8, 16, against plain's at batch 1
  *   ablation.csv      tokens/s over K = 1 .. 8 at B = 8 of ragged, eqspec, exspec
  *   captions_*.csv    Figure 5c: grouping over B on captions of random and of equal length
@@ -19,20 +19,23 @@
 
 enum { DRAFT_LEN = 5, WINDOW = 48, CAPTION_WINDOW = 50, ABLATION_BATCH = 8, ABLATION_PROMPTS = 24 };
 
-static const char *const policies[] = {"plain", "eqspec", "exspec", "ragged", "rollback"};
-enum { N_POLICIES = sizeof policies / sizeof *policies };
+/* Policies, and what a pool does by default: ragged, with K chosen as it runs. */
+static const char *const methods[] = {"plain", "eqspec", "exspec", "ragged", "rollback", "adaptive"};
+enum { N_METHODS = sizeof methods / sizeof *methods };
 
-static struct cell cell_of(const char *policy, int32_t batch, int32_t draft_len, int32_t window,
+static struct cell cell_of(const char *method, int32_t batch, int32_t draft_len, int32_t window,
                            int32_t max_new)
 {
-    const int32_t number = specbatch_policy_by_name(policy);
+    const int adaptive = strcmp(method, "adaptive") == 0;
+    const int32_t number = specbatch_policy_by_name(adaptive ? "ragged" : method);
 
-    return (struct cell){.method = policy,
+    return (struct cell){.method = method,
                          .policy = number,
                          .batch = batch,
                          .window = window,
                          .draft_len = number == SPECBATCH_POLICY_PLAIN ? -1 : draft_len,
-                         .max_new = max_new};
+                         .max_new = max_new,
+                         .chooses_k = adaptive};
 }
 
 /* Runs a cell and writes its line. */
@@ -62,7 +65,7 @@ static void verify(const struct study *study, FILE *csv, const struct cell *cell
     fflush(csv);
 }
 
-/* Every policy at every batch, plain at batch 1 first: it is the reference. */
+/* Every method at every batch, plain at batch 1 first: it is the reference. */
 static int run_grid(const struct study *study, FILE *speed, FILE *equivalence)
 {
     static const int32_t batches[] = {1, 2, 4, 8, 16, 32};
@@ -70,10 +73,10 @@ static int run_grid(const struct study *study, FILE *speed, FILE *equivalence)
     struct outcome reference, outcome;
     int ok = 1;
 
-    for (int p = 0; ok && p < N_POLICIES; p++)
+    for (int p = 0; ok && p < N_METHODS; p++)
         for (int b = 0; ok && b < n_batches; b++) {
             const struct cell cell =
-                cell_of(policies[p], batches[b], DRAFT_LEN, WINDOW, study->speed_tokens);
+                cell_of(methods[p], batches[b], DRAFT_LEN, WINDOW, study->speed_tokens);
             const int first = p == 0 && b == 0;
             struct outcome *out = first ? &reference : &outcome;
             ok = study_run(study, &study->prompts, &cell, out);
@@ -123,7 +126,7 @@ static int ablation(struct study *study)
     for (int p = 1; ok && p < 4; p++)
         for (int32_t k = 1; ok && k <= 8; k += study->quick ? 3 : 1)
             ok = add(study, csv, &study->prompts,
-                     cell_of(policies[p], ABLATION_BATCH, k, WINDOW, study->speed_tokens), &reference);
+                     cell_of(methods[p], ABLATION_BATCH, k, WINDOW, study->speed_tokens), &reference);
     outcome_free(&reference);
     return fclose(csv) == 0 && ok;
 }

@@ -15,5 +15,6 @@ set style line 2 lc rgb "#d62728" lw 2 pt 5
 set style line 3 lc rgb "#ff7f0e" lw 2 pt 9
 set style line 4 lc rgb "#1f77b4" lw 2 pt 7
 set style line 5 lc rgb "#8c564b" lw 2 pt 11
-methods = "plain eqspec exspec ragged rollback"
+set style line 6 lc rgb "#2ca02c" lw 2 pt 13
+methods = "plain eqspec exspec ragged rollback adaptive"
 csv(file, method) = sprintf("< grep -e '^method,' -e '^%s,' %s/%s.csv", method, dir, file)

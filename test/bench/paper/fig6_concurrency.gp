@@ -10,4 +10,5 @@ ratios = "NR == 1 { print \"batch,times\" } $1 == \"plain\" { p[$2] = $11 } " . 
 pair(m) = sprintf("< awk -F, -v m=%s '%s' %s/speed.csv", m, ratios, dir)
 plot 1 ls 1 title "plain", \
      pair("exspec") using "batch":"times" ls 3 title "exspec", \
-     pair("ragged") using "batch":"times" ls 4 title "ragged"
+     pair("ragged") using "batch":"times" ls 4 title "ragged", \
+     pair("adaptive") using "batch":"times" ls 6 title "adaptive"

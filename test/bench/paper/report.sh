@@ -45,7 +45,8 @@ Written by \`test/bench/paper/report.sh\` from what \`make paper\` measured; not
 (\`examples/demo\`), $(fact prompts) Spec-Bench prompts (\`$(fact prompts_file)\`, first turns), greedy, K = 5, W = 48; 50 new tokens
 where outputs are compared, 128 where time is. E is the share of requests whose tokens are exactly those of plain
 decoding at batch 1, P the mean share of tokens before the first difference, both in percent. A figure is
-never shown for a method whose E is not given here.
+never shown for a method whose E is not given here. "adaptive" is what a pool does unless told otherwise: ragged, with K
+chosen as it runs, 5 at most; for all others K is fixed.
 
 $(provenance)
 

@@ -125,7 +125,7 @@ int study_run(const struct study *study, const struct ex_prompts *prompts, const
     settings.pool.batch = cell->batch;
     settings.pool.window = cell->window > cell->batch ? cell->window : cell->batch;
     settings.pool.draft_len = cell->draft_len;
-    settings.pool.flags = SPECBATCH_POOL_FIXED_K;
+    settings.pool.flags = cell->chooses_k ? 0 : SPECBATCH_POOL_FIXED_K;
     settings.pool.max_len = cell->max_len ? cell->max_len : (int32_t)prompts->longest + cell->max_new;
     settings.pool.n_threads = study->threads;
     settings.pool.queue_max = prompts->n;
