@@ -31,7 +31,7 @@ struct setting {
 struct bench {
     const char *target_dir, *draft_dir, *prompts_file, *trace_file, *policy_names, *batch_list,
         *draft_len_list;
-    int32_t limit, max_new, threads, compute, chat, adaptive;
+    int32_t limit, max_new, threads, device, compute, chat, adaptive;
 
     specbatch_model *target, *draft;
     struct ex_prompts prompts;
@@ -109,7 +109,8 @@ static int read_arguments(struct bench *bench, int argc, char **argv)
         {"--chat", "raw|vicuna|qwen3|qwen3-no-think|glm4", EX_CHOICE, &bench->chat, 0, 0,
          "wrap texts as the user's message of a conversation (raw: as they are)"},
         {"--threads", "N", EX_INT, &bench->threads, 1, 256, "threads (one for each processor)"},
-        {"--compute", "f32|bf16", EX_CHOICE, &bench->compute, 0, 0, "class of the matrix products (f32)"},
+        {"--device", "cpu|cuda", EX_CHOICE, &bench->device, 0, 0, "where the models run (cpu)"},
+        {"--compute", "auto|bf16|f32", EX_CHOICE, &bench->compute, 0, 0, "class of the products (auto: f32; cuda: bf16)"},
         {"--trace", "FILE", EX_STRING, &bench->trace_file, 0, 0, "rounds as a Chrome trace, for Perfetto"},
     };
     int parsed;
@@ -134,6 +135,7 @@ static int open_all(struct bench *bench)
     specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
     struct ex_prompt_rules rules = {NULL, bench->chat, bench->max_new, 0, bench->limit};
 
+    options.device = bench->device;
     options.compute = bench->compute;
     if (specbatch_model_open(&bench->target, bench->target_dir, &options) != SPECBATCH_OK)
         return ex_complain("--target: %s", specbatch_last_error());

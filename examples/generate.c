@@ -20,7 +20,7 @@
 
 struct job {
     const char *target_dir, *draft_dir, *policy, *prompts_file, *output_file, *stats_file;
-    int32_t batch, window, draft_len, max_new, max_len, limit, threads, compute, simd, chat;
+    int32_t batch, window, draft_len, max_new, max_len, limit, threads, device, compute, simd, chat;
     int32_t ignore_eos, logprobs, sort_by_length, fixed_k, verify;
 
     specbatch_model *target, *draft;
@@ -52,7 +52,8 @@ static int read_arguments(struct job *job, int argc, char **argv)
         {"--output", "FILE", EX_STRING, &job->output_file, 0, 0, "results as JSON lines; -: stdout (-)"},
         {"--stats", "FILE", EX_STRING, &job->stats_file, 0, 0, "totals and counters as JSON; -: stdout"},
         {"--threads", "N", EX_INT, &job->threads, 1, 256, "threads (one for each processor)"},
-        {"--compute", "f32|bf16", EX_CHOICE, &job->compute, 0, 0, "class of the matrix products (f32)"},
+        {"--device", "cpu|cuda", EX_CHOICE, &job->device, 0, 0, "where the models run (cpu)"},
+        {"--compute", "auto|bf16|f32", EX_CHOICE, &job->compute, 0, 0, "class of the products (auto: f32; cuda: bf16)"},
         {"--simd", "auto|scalar|avx2|avx512", EX_CHOICE, &job->simd, 0, 0, "instruction set (auto)"},
         {"--sort-by-length", NULL, EX_SWITCH, &job->sort_by_length, 0, 0, "admit prompts by length"},
         {"--ignore-eos", NULL, EX_SWITCH, &job->ignore_eos, 0, 0, "go on past the end-of-sequence tokens"},
@@ -98,6 +99,7 @@ static int open_models(struct job *job)
 {
     specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
 
+    options.device = job->device;
     options.compute = job->compute;
     options.simd = job->simd;
     if (specbatch_model_open(&job->target, job->target_dir, &options) != SPECBATCH_OK)

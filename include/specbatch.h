@@ -140,11 +140,12 @@ typedef struct specbatch_model specbatch_model;
 enum { SPECBATCH_DEVICE_CPU = 0, SPECBATCH_DEVICE_CUDA = 1 };
 
 /* How matrix products are computed (docs/numerics.md). Each is exact in itself; they differ from each other.
- * On CUDA, F32 is the reference class: slow, and equal to the CPU's bit for bit; BF16 is the class to use there, in the
- * checkpoint's own 16-bit type (docs/cuda.md). */
+ * On CUDA, BF16 is in the checkpoint's own 16-bit type, and F32 is the reference class: slow, and equal to the CPU's bit
+ * for bit (docs/cuda.md). */
 enum {
-    SPECBATCH_COMPUTE_F32 = 0, /* weights as stored, float activations: within 1e-4 of a float reference */
-    SPECBATCH_COMPUTE_BF16 = 1 /* weights and matrix inputs rounded to bfloat16: faster for many rows */
+    SPECBATCH_COMPUTE_AUTO = 0, /* F32 on the CPU, BF16 on CUDA */
+    SPECBATCH_COMPUTE_BF16 = 1, /* weights and matrix inputs rounded to bfloat16: faster for many rows */
+    SPECBATCH_COMPUTE_F32 = 2   /* weights as stored, float activations: within 1e-4 of a float reference */
 };
 
 /* Instruction set of the CPU kernels. All give the same bits; forcing one is for tests and reports. */

@@ -242,7 +242,7 @@ static void test_embed(void)
     uint16_t rows[2 * N * K]; /* room for f32 */
     int32_t ids[M], id_at[M];
 
-    for (int compute = 0; compute < 2; compute++)
+    for (int compute = SPECBATCH_COMPUTE_BF16; compute <= SPECBATCH_COMPUTE_F32; compute++)
         for (int dtype = SB_F32; dtype <= SB_F16; dtype++) {
             int n_ways = cpu_open(ways, compute);
             struct sb_pass pass = {.n_tokens = M, .ids = ids, .id_at = id_at};
@@ -697,7 +697,7 @@ static void test_memory(void)
     const struct sb_exec_limits limits = {.max_tokens = 100, .max_width = 1000, .max_len = 10, .max_heads = 4,
                                           .max_head_dim = 8};
 
-    for (int32_t compute = 0; compute < 2; compute++) {
+    for (int32_t compute = SPECBATCH_COMPUTE_BF16; compute <= SPECBATCH_COMPUTE_F32; compute++) {
         struct sb_device_options options = {.compute = compute, .simd = SPECBATCH_SIMD_AUTO};
         struct sb_device *device;
         struct sb_exec *exec;

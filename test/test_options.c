@@ -95,11 +95,17 @@ static void test_model_options(void)
     specbatch_model_options given = SPECBATCH_MODEL_OPTIONS_INIT, full;
     CHECK_OK(sb_model_options_resolve(&full, NULL));
     CHECK(full.device == SPECBATCH_DEVICE_CPU && full.compute == SPECBATCH_COMPUTE_F32 && !full.alloc);
+    given.device = SPECBATCH_DEVICE_CUDA;
+    CHECK_OK(sb_model_options_resolve(&full, &given));
+    CHECK_INT(full.compute, SPECBATCH_COMPUTE_BF16);
+    given.compute = SPECBATCH_COMPUTE_F32;
+    CHECK_OK(sb_model_options_resolve(&full, &given));
+    CHECK_INT(full.compute, SPECBATCH_COMPUTE_F32);
     given.device = 2;
     CHECK_ERROR(sb_model_options_resolve(&full, &given), SPECBATCH_E_INVALID, "device is 2, outside 0..1");
     given.device = 0;
     given.compute = -1;
-    CHECK_ERROR(sb_model_options_resolve(&full, &given), SPECBATCH_E_INVALID, "compute");
+    CHECK_ERROR(sb_model_options_resolve(&full, &given), SPECBATCH_E_INVALID, "compute is -1, outside 0..2");
     given.compute = SPECBATCH_COMPUTE_BF16;
     given.simd = 4;
     CHECK_ERROR(sb_model_options_resolve(&full, &given), SPECBATCH_E_INVALID, "simd");

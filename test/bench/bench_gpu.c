@@ -200,8 +200,8 @@ static int open_models(struct bench *b, int argc, char **argv)
 
     options.device = SPECBATCH_DEVICE_CUDA;
     options.cuda_module = option(argc, argv, "--module", NULL);
-    if (strcmp(option(argc, argv, "--compute", "16bit"), "16bit") == 0)
-        options.compute = SPECBATCH_COMPUTE_BF16;
+    if (strcmp(option(argc, argv, "--compute", "16bit"), "16bit") != 0)
+        options.compute = SPECBATCH_COMPUTE_F32;
     if (specbatch_model_open(&b->target, argv[1], &options) ||
         (draft && specbatch_model_open(&b->draft, draft, &options)))
         return fail("model");

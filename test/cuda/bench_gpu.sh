@@ -1,6 +1,7 @@
 #!/bin/sh
 # Decoding on a GPU, shape-true random checkpoints: `make bench-gpu`. CHECKPOINTS says where they are kept (50 GB for
-# all of them; they are made once), PAIRS which to run, GBPS the device's copy bandwidth for the roofline.
+# all of them; they are made once), PAIRS which to run, GBPS the device's copy bandwidth for the roofline, PYTHON an
+# interpreter that has Transformers, for its plain decoding of the same checkpoints.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 B=${B:-build/cpu}
 cd "$root" || exit 1
@@ -24,4 +25,6 @@ for name in ${PAIRS:-qwen3 vicuna glm4}; do
         "$B/test/bench/bench_gpu" "$dir/${pair% *}" --draft "$dir/${pair#* }" --accept "$accept" \
             --gbps "${GBPS:-3000}" --module "$root/$B/libspecbatch_cuda.so" || exit 1
     done
+    "${PYTHON:-python3}" test/cuda/bench_hf.py "$dir/${pair% *}"
+    case $? in 0 | 77) ;; *) exit 1 ;; esac
 done

@@ -254,7 +254,7 @@ static void test_two_pools_take_turns(void)
 /* The n-th allocation fails, for every n: nothing stays behind, and the next attempt works. */
 static void test_no_memory_at_any_point(void)
 {
-    for (int32_t compute = SPECBATCH_COMPUTE_F32; compute <= SPECBATCH_COMPUTE_BF16; compute++) {
+    for (int32_t compute = SPECBATCH_COMPUTE_BF16; compute <= SPECBATCH_COMPUTE_F32; compute++) {
         struct job job;
         int32_t rc = SPECBATCH_E_NOMEM;
         int64_t n = 0;

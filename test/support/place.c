@@ -54,7 +54,6 @@ specbatch_model_options place_options(void)
         options.device = SPECBATCH_DEVICE_CUDA;
         options.cuda_module = place_module();
     }
-    if (!place_is_reference())
-        options.compute = SPECBATCH_COMPUTE_BF16;
+    options.compute = place_is_reference() ? SPECBATCH_COMPUTE_F32 : SPECBATCH_COMPUTE_BF16;
     return options;
 }

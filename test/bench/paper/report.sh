@@ -291,4 +291,9 @@ else
     echo "Not measured yet."
 fi
 
-printf '\n## Kernels, end-to-end decoding, GPU\nIn [performance](performance.md): no GPU figure is claimed.\n'
+cat <<'EOF'
+
+## GPU
+No GPU was at hand: the CUDA backend has run on a simulated device only ([cuda](cuda.md)), and no GPU figure is claimed.
+Kernels and end-to-end decoding on the CPU are in [performance](performance.md).
+EOF
