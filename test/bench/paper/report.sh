@@ -100,7 +100,8 @@ if timed speed; then
     echo "End to end, prompts included."
     echo
     table speed '{ if (!(f("method") in s)) { s[f("method")] = 1; o[++n] = f("method") }
-                   t[f("method"), f("batch")] = f("tps"); e[f("method")] = (f("method") in e) && e[f("method")] < f("E") ? e[f("method")] : f("E") }
+                   t[f("method"), f("batch")] = f("tps")
+                   if (!(f("method") in e) || f("E") + 0 < e[f("method")] + 0) e[f("method")] = f("E") }
                  END { print "| tokens/s | B = 1 | 2 | 4 | 8 | 16 | 32 | least E |\n|---|---|---|---|---|---|---|---|"
                        for (i = 1; i <= n; i++) { printf "| %s |", o[i]
                            for (b = 1; b <= 32; b *= 2) printf " %s |", ((o[i], b) in t) ? t[o[i], b] : "-"
