@@ -248,7 +248,7 @@ EOF
     table peers '!(f("version") in seen) { seen[f("version")] = 1; p = f("peer"); sub(/ [(].*/, "", p); print "- " p ": " f("version") }'
     fact missing peers | sed 's/^/- not run: /'
     echo
-    echo "*$(fact machine peers); $(fact date peers); \`make peers\`.*"
+    echo "*$(fact machine peers); $(fact date peers); \`make peers\`, \`$(fact command peers)\`.*"
 else
     echo "Not measured yet."
 fi
