@@ -82,12 +82,12 @@ static int32_t prepare_device(struct sb_device *device, const struct sb_exec_lim
 static int32_t check_attention(const struct sb_device *device, int32_t head_dim)
 {
     const int needed = sb_cuda_attend_shared(head_dim);
+    cudaError_t error;
     int available = 0;
-    const cudaError_t error =
-        cudaDeviceGetAttribute(&available, cudaDevAttrMaxSharedMemoryPerBlockOptin, device->index);
 
     if (device->type == SB_F32)
         return SPECBATCH_OK;
+    error = cudaDeviceGetAttribute(&available, cudaDevAttrMaxSharedMemoryPerBlockOptin, device->index);
     if (needed == 0)
         return sb_fail(SPECBATCH_E_UNSUPPORTED, "CUDA: heads of %d columns, 256 is the most", (int)head_dim);
     if (error == cudaSuccess && available < needed)

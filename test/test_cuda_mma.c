@@ -10,21 +10,8 @@
  * Inputs and outputs are device allocations of exactly their size, and of a cache only the content is ever
  * written, so that what watches memory sees every slip.
  */
-#include <cuda_runtime_api.h>
-#include <math.h>
+#include "cuda/device.h"
 
-#include "kernels/cuda/launch.h"
-#include "support/cpu.h"
-
-#include "sbtest.h"
-
-#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
-#define CHECK_CUDA(call)                                                                           \
-    do {                                                                                           \
-        cudaError_t e_ = (call);                                                                   \
-        if (e_ != cudaSuccess)                                                                     \
-            FAIL("%s: %s", #call, cudaGetErrorString(e_));                                         \
-    } while (0)
 #define TRY(call)                                                                                  \
     do {                                                                                           \
         call;                                                                                      \
@@ -33,68 +20,10 @@
     } while (0)
 
 static const enum sb_dtype types[] = {SB_BF16, SB_F16};
-static cudaStream_t stream;
-
-/* ------------------------------------------------------------------ device memory of a test */
-
-static void *owned[64];
-static int n_owned;
-
-/* Fresh device memory; freed by free_to. */
-static void *fresh(size_t bytes)
-{
-    void *dev = NULL;
-
-    if (n_owned == COUNT(owned) || cudaMalloc(&dev, bytes > 0 ? bytes : 1) != cudaSuccess) {
-        printf("     no device memory: %s\n", cudaGetErrorString(cudaGetLastError()));
-        exit(2);
-    }
-    return owned[n_owned++] = dev;
-}
-
-static void *given(const void *host, size_t bytes)
-{
-    void *dev = fresh(bytes);
-
-    (void)cudaMemcpy(dev, host, bytes, cudaMemcpyHostToDevice);
-    return dev;
-}
-
-static void free_to(int n)
-{
-    while (n_owned > n)
-        (void)cudaFree(owned[--n_owned]);
-}
-
-/* Waits for the stream; what a launch did wrong comes out here. */
-static cudaError_t fetch(void *host, const void *dev, size_t bytes)
-{
-    cudaError_t error = cudaStreamSynchronize(stream);
-
-    return error != cudaSuccess ? error : cudaMemcpy(host, dev, bytes, cudaMemcpyDeviceToHost);
-}
-
-/* To nearest, ties to even, in double precision; Inf and NaN as they are. */
-static uint16_t narrow(float value, enum sb_dtype type)
-{
-    const double magnitude = fabs((double)value);
-    const uint16_t sign = signbit(value) ? 0x8000 : 0;
-    const int digits = type == SB_BF16 ? 8 : 11;
-    const int lowest = type == SB_BF16 ? -126 : -14; /* exponent of a normal number */
-    int exponent;
-
-    if (!isfinite(value))
-        return (uint16_t)(sign | (type == SB_BF16 ? 0x7f80 : 0x7c00) | (isnan(value) ? 1 : 0));
-    frexp(magnitude, &exponent);
-    exponent = exponent - 1 < lowest ? lowest : exponent - 1;
-    /* In units of the last digit: the implicit 1 of a normal number adds itself to the exponent field. */
-    const int field = (exponent - lowest) << (digits - 1);
-    return (uint16_t)(sign | (field + (int)nearbyint(ldexp(magnitude, digits - 1 - exponent))));
-}
 
 static float rounded(float value, enum sb_dtype type)
 {
-    const uint16_t bits = narrow(value, type);
+    const uint16_t bits = narrow_bits(value, type, 0);
 
     return cpu_widen(&bits, 0, type);
 }
@@ -116,7 +45,7 @@ static struct matrix matrix_make(int64_t rows, int32_t n, enum sb_dtype type)
     memset(a.bits, 0, (size_t)(rows * a.ld) * 2);
     for (int64_t r = 0; r < rows; r++)
         for (int32_t k = 0; k < n; k++) {
-            a.bits[r * a.ld + k] = narrow(a.values[r * n + k], type);
+            a.bits[r * a.ld + k] = narrow_bits(a.values[r * n + k], type, 0);
             a.values[r * n + k] = rounded(a.values[r * n + k], type);
         }
     return a;
@@ -152,7 +81,7 @@ static void product_free(struct product *p)
     matrix_free(&p->x);
     matrix_free(&p->w);
     free(p->bias);
-    free_to(0);
+    free_all();
 }
 
 /* y [m, n_out] of rows index[0 .. m) of x. */
@@ -291,7 +220,7 @@ static void test_gemm_bad_row(void)
             index[r] = r;
         CHECK_CUDA(multiply(good, &p, index, M, 0));
         for (int32_t k = 0; k < IN; k++)
-            p.x.bits[5 * p.x.ld + k] = narrow(k % 2 ? INFINITY : NAN, types[i]);
+            p.x.bits[5 * p.x.ld + k] = narrow_bits(k % 2 ? INFINITY : NAN, types[i], 0);
         CHECK_CUDA(multiply(bad, &p, index, M, 0));
         for (int32_t r = 0; r < M; r++)
             for (int32_t o = 0; o < OUT; o++)
@@ -351,7 +280,7 @@ static void world_place(struct world *world, int32_t seed)
 {
     int64_t at = (int64_t)world->d * (seed % 3) * 8;
 
-    free_to(0);
+    free_all();
     for (int32_t i = 0; i < world->n_seqs; i++) {
         struct sequence *s = &world->seqs[i];
         s->start = (seed * 5 + i * 3) % 11;
@@ -387,7 +316,7 @@ static void world_free(struct world *world)
         matrix_free(&world->seqs[i].k);
         matrix_free(&world->seqs[i].v);
     }
-    free_to(0);
+    free_all();
 }
 
 struct query {
@@ -668,7 +597,7 @@ static void test_attend_merge_order(void)
 static void spoil(const struct world *world, uint16_t *plane, int32_t pos, int32_t column, float value)
 {
     const struct sequence *s = &world->seqs[0];
-    const uint16_t bits = narrow(value, world->type);
+    const uint16_t bits = narrow_bits(value, world->type, 0);
 
     for (int32_t h = 0; h < world->kv_heads; h++)
         (void)cudaMemcpy(plane + s->base + ((int64_t)h * s->cap + s->start + pos) * world->d + column, &bits,
@@ -750,21 +679,19 @@ static void test_attend_refuses(void)
 }
 
 TEST_BEGIN
-    if (cudaStreamCreate(&stream) != cudaSuccess) {
-        printf("SKIP test_cuda_mma: no device\n");
-        return 0;
+    if (device_begin()) {
+        RUN(test_gemm_shapes);
+        RUN(test_gemm_wide_blocks);
+        RUN(test_gemm_every_m);
+        RUN(test_gemm_bad_row);
+        RUN(test_gemm_refuses);
+        RUN(test_attend_alone);
+        RUN(test_attend_passes);
+        RUN(test_attend_many_rows);
+        RUN(test_attend_merge_order);
+        RUN(test_attend_spoiled);
+        RUN(test_attend_extremes);
+        RUN(test_attend_refuses);
+        device_end();
     }
-    RUN(test_gemm_shapes);
-    RUN(test_gemm_wide_blocks);
-    RUN(test_gemm_every_m);
-    RUN(test_gemm_bad_row);
-    RUN(test_gemm_refuses);
-    RUN(test_attend_alone);
-    RUN(test_attend_passes);
-    RUN(test_attend_many_rows);
-    RUN(test_attend_merge_order);
-    RUN(test_attend_spoiled);
-    RUN(test_attend_extremes);
-    RUN(test_attend_refuses);
-    (void)cudaStreamDestroy(stream);
 TEST_END

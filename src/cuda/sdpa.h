@@ -1,8 +1,8 @@
 /*
  * Attention of one sequence by a library that may not be there. One of two files stands behind this:
  *
- *   sdpa_cudnn.c    cuDNN's backend API, where its headers are at build time; found when a program runs
- * (cudnn.c) sdpa_absent.c   nothing: sb_sdpa_open gives NULL
+ *   sdpa_cudnn.c    cuDNN's backend API, where its headers are at build time; cudnn.c finds the library at run time
+ *   sdpa_absent.c   nothing: sb_sdpa_open gives NULL
  *
  * A plan is a call with everything fixed but addresses, the scale and the data: shape, strides, engine and
  * the engine's knobs. prefill.c says which plans there are and whether they may be used.

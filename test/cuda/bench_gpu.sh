@@ -6,14 +6,8 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 B=${B:-build/cpu}
 cd "$root" || exit 1
 dir=${CHECKPOINTS:-build/gpu/checkpoints}
-if [ ! -e "$B/libspecbatch_cuda.so" ]; then
-    echo "FAIL bench-gpu: no CUDA module in this build (is nvcc there? make CUDA=1)"
-    exit 1
-fi
-if ! nvidia-smi -L >/dev/null 2>&1; then
-    echo "FAIL bench-gpu: no GPU on this machine (nvidia-smi -L finds none)"
-    exit 1
-fi
+. test/cuda/gpu.sh
+gpu_missing bench-gpu && exit 1
 . test/bench/shapes.sh
 for name in ${PAIRS:-qwen3 vicuna glm4}; do
     pair=$(pair_of "$name") || exit 1

@@ -6,16 +6,10 @@ B=${B:-build/cpu}
 cd "$root" || exit 1
 out=build/gpu/results.txt
 mkdir -p build/gpu
-: >"$out"
 say() { echo "$@" | tee -a "$out"; }
-if [ ! -e "$B/libspecbatch_cuda.so" ]; then
-    say "FAIL check-gpu: no CUDA module in this build (is nvcc there? make CUDA=1)"
-    exit 1
-fi
-if ! nvidia-smi -L >/dev/null 2>&1; then
-    say "FAIL check-gpu: no GPU on this machine (nvidia-smi -L finds none)"
-    exit 1
-fi
+. test/cuda/gpu.sh
+gpu_missing check-gpu | tee "$out"
+[ -s "$out" ] && exit 1
 say "date      $(date -u +%Y-%m-%dT%H:%MZ)   commit $(git rev-parse --short HEAD 2>/dev/null)"
 say "gpu       $(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | head -1)"
 

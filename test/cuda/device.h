@@ -35,7 +35,7 @@ static cudaStream_t stream;
 static void *owned[64];
 static int n_owned;
 
-/* Fresh device memory; freed after the test. */
+/* Fresh device memory, until free_to or free_all. */
 static inline void *fresh(size_t bytes)
 {
     void *dev = NULL;
@@ -54,10 +54,16 @@ static inline void *given(const void *host, size_t bytes)
     return dev;
 }
 
+/* All but the first n taken. */
+static inline void free_to(int n)
+{
+    while (n_owned > n)
+        (void)cudaFree(owned[--n_owned]);
+}
+
 static inline void free_all(void)
 {
-    while (n_owned > 0)
-        (void)cudaFree(owned[--n_owned]);
+    free_to(0);
 }
 
 static inline float *given_floats(const float *host, int64_t n)
