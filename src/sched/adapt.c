@@ -36,7 +36,8 @@ enum {
     EVERY_PLAIN = 64, /* and later */
     PROBE_GAP = 8,    /* rounds from one probe to the next, */
     PROBE_SOON = 2,   /* and while the purse is full */
-    FAR = 8           /* tokens behind: starting the row is an expense */
+    FAR = 8,          /* tokens behind: starting the row is an expense */
+    SAMPLE = 64       /* rows, evenly apart, that lengths are weighed over: more would take longer and tell little */
 };
 
 static float at_most(float x, float most)
@@ -157,22 +158,28 @@ static int32_t reach(const struct sb_adapt *a, const struct sb_seq *seq, int32_t
     return j;
 }
 
+static int32_t sample_step(int32_t n)
+{
+    return (n + SAMPLE - 1) / SAMPLE;
+}
+
 /* Every row its own length; *worth: the least chance that a proposal must have. Whatever x costs, the best way to
  * ask for x is by one such bound for all. Returns how many times as fast as plain the round promises to be. */
 static float choose_each(const struct sb_adapt *a, const struct sb_round_row *rows, int32_t n,
                          const struct sb_adapt_cost *cost, float *worth)
 {
+    const int32_t step = sample_step(n), n_seen = (n + step - 1) / step;
     float best = 1.0f;
 
     *worth = 1.0f;
     for (float bound = BOUND; bound > BOUND_MIN; bound *= BOUND) {
         float won = 0.0f, tokens, gain;
-        int64_t asked = 0;
-        for (int32_t b = 0; b < n; b++) {
+        int32_t asked = 0;
+        for (int32_t b = 0; b < n; b += step) {
             asked += reach(a, rows[b].seq, rows[b].n_draft, bound, &tokens);
             won += tokens;
         }
-        gain = won / ((float)n * price(cost, (float)asked / (float)n));
+        gain = won / ((float)n_seen * price(cost, (float)asked / (float)n_seen));
         if (gain > best) {
             best = gain;
             *worth = bound;
@@ -185,17 +192,18 @@ static float choose_each(const struct sb_adapt *a, const struct sb_round_row *ro
 static float choose_one(const struct sb_adapt *a, const struct sb_round_row *rows, int32_t n,
                         const struct sb_adapt_cost *cost, int32_t *k)
 {
+    const int32_t step = sample_step(n), n_seen = (n + step - 1) / step;
     float best = 1.0f, last = 0.0f;
 
     *k = 0;
     for (int32_t length = 1;; length = next_length(length)) {
         const int32_t now = length < a->draft_len ? length : a->draft_len;
         float won = 0.0f, tokens, gain;
-        for (int32_t b = 0; b < n; b++) {
+        for (int32_t b = 0; b < n; b += step) {
             (void)reach(a, rows[b].seq, now < rows[b].n_draft ? now : rows[b].n_draft, -1.0f, &tokens);
             won += tokens;
         }
-        gain = won / ((float)n * price(cost, (float)now));
+        gain = won / ((float)n_seen * price(cost, (float)now));
         if (now == a->last)
             last = gain;
         if (gain > best) {

@@ -19,7 +19,8 @@
  *   Real: the time of a round's scheduling on this machine, which is a whole step but for what drafting and
  *   verifying report: admission, choosing rows and chunks, planning moves, committing, retiring. Building the
  *   passes is their part and beside it; so is a request's submission and collection. Rounds during which
- *   another program took the processor are left out of these.
+ *   another program took the processor are left out of these. "adaptive" is ragged with K chosen as it runs, for
+ *   these times alone: the pool goes by the real clock, in which passes that compute nothing take no time.
  *
  *   sched_sim [--quick] [FILE.csv]        --quick: to B = 64 only
  */
@@ -45,9 +46,14 @@ struct sim {
     struct null_clock clock;
     struct specbatch_model target, draft;
     specbatch_pool *pool;
-    int32_t policy, batch, n_requests, n_submitted, n_admitted;
-    int32_t equal; /* all prompts have the same length */
-    double rate, next_arrival; /* requests a unit of time; 0: the queue is kept full */
+    struct load {
+        int32_t policy, batch;
+        int32_t adaptive; /* K is chosen by the pool */
+        int32_t equal;    /* all prompts have the same length */
+        double rate;      /* requests a unit of time; 0: the queue is kept full */
+    } load;
+    int32_t n_requests, n_submitted, n_admitted;
+    double next_arrival;
     double *arrived, *waited; /* [n_requests] */
     double latency, queued; /* sums: over requests; over time */
     double *sched_us, *build_us;
@@ -103,12 +109,12 @@ static long preempted(void)
 static void open_pool(struct sim *sim)
 {
     specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
-    const int32_t chunk = 16 * sim->batch;
+    const int32_t chunk = 16 * sim->load.batch;
 
-    options.policy = sim->policy;
-    options.batch = sim->batch;
+    options.policy = sim->load.policy;
+    options.batch = sim->load.batch;
     options.draft_len = DRAFT_LEN;
-    options.flags = SPECBATCH_POOL_FIXED_K;
+    options.flags = sim->load.adaptive ? 0 : SPECBATCH_POOL_FIXED_K;
     options.max_len = MAX_PROMPT + MAX_NEW;
     options.prefill_chunk = chunk < 128 ? 128 : chunk > 8192 ? 8192 : chunk;
     options.n_threads = 1;
@@ -128,7 +134,7 @@ static void submit(struct sim *sim, double when)
 
     request.ids = zeros;
     request.n_ids = (MIN_PROMPT + MAX_PROMPT) / 2;
-    if (!sim->equal)
+    if (!sim->load.equal)
         request.n_ids = (size_t)between(sim, MIN_PROMPT, MAX_PROMPT);
     request.max_new = between(sim, MIN_NEW, MAX_NEW);
     sim->arrived[sim->n_submitted++] = when;
@@ -141,14 +147,14 @@ static void arrive(struct sim *sim)
     const uint64_t began = sb_port_now_ns();
     const size_t full = 2 * (size_t)sim->pool->sched.limits.n_slots;
 
-    if (sim->rate == 0.0)
+    if (sim->load.rate == 0.0)
         while (sim->n_submitted < sim->n_requests && sim->pool->queue.n < full)
             submit(sim, sim->clock.now);
-    if (sim->rate > 0.0 && sim->pool->n_active == 0 && sim->clock.now < sim->next_arrival)
+    if (sim->load.rate > 0.0 && sim->pool->n_active == 0 && sim->clock.now < sim->next_arrival)
         sim->clock.now = sim->next_arrival;
-    while (sim->rate > 0.0 && sim->n_submitted < sim->n_requests && sim->next_arrival <= sim->clock.now) {
+    while (sim->load.rate > 0.0 && sim->n_submitted < sim->n_requests && sim->next_arrival <= sim->clock.now) {
         submit(sim, sim->next_arrival);
-        sim->next_arrival -= log(1.0 - null_uniform(&sim->clock)) / sim->rate;
+        sim->next_arrival -= log(1.0 - null_uniform(&sim->clock)) / sim->load.rate;
     }
     sim->event_ns += sb_port_now_ns() - began;
 }
@@ -201,9 +207,10 @@ static void write_line(FILE *csv, struct sim *sim, double plain)
     const double rounds = stat(sim, "rounds"), per_time = sim->n_requests / sim->clock.now;
     const size_t n = (size_t)sim->n_requests;
 
-    fprintf(csv, "%s,%" PRId32 ",%" PRId32 ",%s,%s,%" PRId32 ",%.0f,%.1f", specbatch_policy_name(sim->policy),
-            sim->batch, sim->pool->sched.limits.n_slots, sim->equal ? "equal" : "mixed",
-            sim->rate > 0.0 ? "0.9" : "full", sim->n_requests, rounds, stat(sim, "decode_rows") / rounds);
+    fprintf(csv, "%s,%" PRId32 ",%" PRId32 ",%s,%s,%" PRId32 ",%.0f,%.1f",
+            sim->load.adaptive ? "adaptive" : specbatch_policy_name(sim->load.policy), sim->load.batch,
+            sim->pool->sched.limits.n_slots, sim->load.equal ? "equal" : "mixed", sim->load.rate > 0.0 ? "0.9" : "full",
+            sim->n_requests, rounds, stat(sim, "decode_rows") / rounds);
     fprintf(csv, ",%.6f,%.4f,%.2f,%.2f,%.3f", stat(sim, "group_rows") / stat(sim, "decode_rows"),
             sim->clock.moved * costs.c_realign / sim->clock.now, stat(sim, "realigned_rows") / rounds,
             1e-6 * sim->clock.moved / rounds, plain > 0.0 ? per_time / plain : 1.0);
@@ -216,11 +223,10 @@ static void write_line(FILE *csv, struct sim *sim, double plain)
 }
 
 /* Runs all requests and writes a line; returns requests a unit of time. `plain`: plain decoding's, or 0. */
-static double simulate(FILE *csv, int32_t policy, int32_t batch, int32_t equal, double rate, double plain)
+static double simulate(FILE *csv, const struct load *load, double plain)
 {
-    struct sim sim = {
-        .clock = {costs, 0.0, 0.0, 1}, .policy = policy, .batch = batch, .equal = equal, .rate = rate};
-    const int32_t wanted = 40 * batch;
+    struct sim sim = {.clock = {costs, 0.0, 0.0, 1}, .load = *load};
+    const int32_t wanted = 40 * load->batch;
 
     sim.n_requests = wanted < 1000 ? 1000 : wanted > MAX_REQUESTS ? MAX_REQUESTS : wanted;
     sim.arrived = memory(NULL, (size_t)sim.n_requests * sizeof *sim.arrived);
@@ -257,12 +263,15 @@ int main(int argc, char **argv)
     for (int32_t batch = 1; batch <= (quick ? 64 : 4096); batch *= 8) {
         double plain = 0.0;
         for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
-            const double full = simulate(csv, policies[p], batch, 0, 0.0, plain);
+            struct load load = {.policy = policies[p], .batch = batch};
+            const double full = simulate(csv, &load, plain);
             if (p == 0)
                 plain = full;
-            simulate(csv, policies[p], batch, 0, 0.9 * full, plain);
+            load.rate = 0.9 * full;
+            simulate(csv, &load, plain);
         }
-        simulate(csv, SPECBATCH_POLICY_EXSPEC, batch, 1, 0.0, plain);
+        simulate(csv, &(struct load){.policy = SPECBATCH_POLICY_EXSPEC, .batch = batch, .equal = 1}, plain);
+        simulate(csv, &(struct load){.policy = SPECBATCH_POLICY_RAGGED, .batch = batch, .adaptive = 1}, plain);
     }
     return csv != stdout && fclose(csv) != 0;
 }

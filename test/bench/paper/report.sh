@@ -267,7 +267,7 @@ window are of hundreds of lengths: past small B no group is large enough, and th
 | policy | B | prompts | load | requests | rounds | rows a round | grouped | realigned | rows moved a round | MB moved a round | speed-up | queue | wait: median | 99 % |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
 EOF
-    table sched '{ printf "| %s | %d | %s | %s | %d | %d | %.1f | %s | %s | %.1f | %.1f | %.2f | %.0f | %.2f | %.2f |\n",
+    table sched 'f("policy") != "adaptive" { printf "| %s | %d | %s | %s | %d | %d | %.1f | %s | %s | %.1f | %.1f | %.2f | %.0f | %.2f | %.2f |\n",
         f("policy"), f("batch"), f("prompts"), f("load"), f("requests"), f("rounds"), f("rows"),
         f("policy") == "exspec" ? sprintf("%.3f %%", 100 * f("group_rate")) : "-",
         f("policy") ~ /^e.spec$/ ? sprintf("%.1f %%", 100 * f("realign_share")) : "-", f("realigned_rows"), f("realign_mb"),
@@ -277,7 +277,7 @@ EOF
 The scheduler's own time a round on this machine, in microseconds, the queue kept full. Scheduling is a whole step but for
 what drafting and verifying report: admission, choosing rows and prompt chunks, planning moves, committing, retiring.
 Building the passes, a table of every row's tokens, is beside it. Rounds in which another program took the processor are
-left out; a request is its submission and collection.
+left out; a request is its submission and collection. "adaptive": ragged, K chosen by what these empty rounds take.
 
 EOF
     if timed sched; then
