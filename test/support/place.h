@@ -4,7 +4,7 @@
  *
  *     SB_TEST_DEVICE=cpu | cuda
  *     SB_TEST_COMPUTE=f32 | 16bit
- *     SB_TEST_SIZE=small    shorter prompts and fewer requests a trace, for a device that is simulated
+ *     SB_TEST_SIZE=small    shorter prompts and outputs, and fewer requests a trace, for a device that is simulated
  *     SB_TEST_PART=0 | 1    every other trace, for two processes
  *     B                     the build directory, where the module lies
  */

@@ -53,53 +53,54 @@ static int open_levels(specbatch_model *out[TRACE_LEVELS], const char *dir, cons
     return 0;
 }
 
-static int run_oracle(specbatch_model *model, const struct trace_prompt *prompt, int32_t *tokens, float *logprobs)
+/* Plain decoding of a prompt, when a trace first needs it: most worlds are not asked for all they hold. */
+static int ask_oracle(const struct trace_world *world, struct trace_model *model, int p)
 {
+    const struct trace_prompt *prompt = &world->prompts[p];
     specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
     specbatch_request request = SPECBATCH_REQUEST_INIT;
     specbatch_pool *pool = NULL;
     specbatch_result *result = NULL;
+    const size_t n_new = (size_t)world->n_new;
     size_t active = 1, n = 0;
     int rc = -1;
 
+    if (model->asked[p])
+        return 0;
     options.policy = SPECBATCH_POLICY_PLAIN;
     options.batch = options.n_threads = 1;
     request.ids = prompt->ids;
     request.n_ids = (size_t)prompt->n;
-    request.max_new = TRACE_ORACLE;
+    request.max_new = world->n_new;
     request.flags = SPECBATCH_REQUEST_IGNORE_EOS | SPECBATCH_REQUEST_LOGPROBS;
-    if (specbatch_pool_create(&pool, model, NULL, &options) || specbatch_pool_submit(pool, &request, NULL))
+    if (specbatch_pool_create(&pool, model->oracle, NULL, &options) || specbatch_pool_submit(pool, &request, NULL))
         goto done;
     while (active)
         if (specbatch_pool_step(pool, &active))
             goto done;
     if (specbatch_pool_collect(pool, &result))
         goto done;
-    memcpy(tokens, specbatch_result_tokens(result, &n), TRACE_ORACLE * sizeof *tokens);
-    memcpy(logprobs, specbatch_result_logprobs(result, NULL), TRACE_ORACLE * sizeof *logprobs);
-    rc = n == TRACE_ORACLE ? 0 : -1;
+    memcpy(model->tokens[p], specbatch_result_tokens(result, &n), n_new * sizeof model->tokens[p][0]);
+    memcpy(model->logprobs[p], specbatch_result_logprobs(result, NULL), n_new * sizeof model->logprobs[p][0]);
+    model->asked[p] = n == n_new;
+    rc = model->asked[p] ? 0 : -1;
 done:
     specbatch_result_free(result);
     specbatch_pool_free(pool);
     return rc;
 }
 
-/* Plain decoding of every prompt, by the model itself, or by the CPU where its class has the CPU's bits. */
-static int ask_oracle(struct trace_world *world, struct trace_model *model, const char *dir)
+/* Who answers for plain decoding: the model itself, or the CPU where its class has the CPU's bits. */
+static int open_oracle(struct trace_model *model, const char *dir)
 {
-    specbatch_model *oracle = model->target[0];
     char path[600];
-    int bad = 0;
 
     snprintf(path, sizeof path, "%s/%s", dir, model->name);
-    if (!place_is_cuda() || !place_is_reference())
-        specbatch_model_retain(oracle);
-    else if (specbatch_model_open(&oracle, path, NULL))
-        return -1;
-    for (int p = 0; !bad && p < world->n_prompts; p++)
-        bad = run_oracle(oracle, &world->prompts[p], model->tokens[p], model->logprobs[p]);
-    specbatch_model_close(oracle);
-    return bad;
+    if (place_is_cuda() && place_is_reference())
+        return specbatch_model_open(&model->oracle, path, NULL);
+    model->oracle = model->target[0];
+    specbatch_model_retain(model->oracle);
+    return 0;
 }
 
 int trace_world_open(struct trace_world *world, const char *dir)
@@ -109,6 +110,7 @@ int trace_world_open(struct trace_world *world, const char *dir)
     memset(world, 0, sizeof *world);
     world->n_prompts = place_is_small() ? 16 : TRACE_PROMPTS;
     world->max_requests = place_is_small() ? 6 : MAX_REQUESTS;
+    world->n_new = place_is_small() ? TRACE_ORACLE / 2 : TRACE_ORACLE;
     for (int p = 0; p < TRACE_PROMPTS; p++) {
         world->prompts[p].n = prompt_lengths[p];
         for (int i = 0; i < prompt_lengths[p]; i++)
@@ -119,19 +121,30 @@ int trace_world_open(struct trace_world *world, const char *dir)
         model->name = model_names[m];
         if (open_levels(model->target, dir, model->name, "") || (m < 2 && open_levels(model->draft, dir, model->name, ".draft")))
             return -1;
-        if (ask_oracle(world, model, dir))
+        if (open_oracle(model, dir))
             return -1;
     }
     return 0;
 }
 
-void trace_world_close(struct trace_world *world)
+int trace_world_ask(struct trace_world *world)
 {
     for (int m = 0; m < TRACE_MODELS; m++)
+        for (int p = 0; p < world->n_prompts; p++)
+            if (ask_oracle(world, &world->models[m], p))
+                return -1;
+    return 0;
+}
+
+void trace_world_close(struct trace_world *world)
+{
+    for (int m = 0; m < TRACE_MODELS; m++) {
+        specbatch_model_close(world->models[m].oracle);
         for (int level = 0; level < TRACE_LEVELS; level++) {
             specbatch_model_close(world->models[m].target[level]);
             specbatch_model_close(world->models[m].draft[level]);
         }
+    }
 }
 
 /* ------------------------------------------------------------------ a trace */
@@ -146,8 +159,8 @@ struct job {
 };
 
 struct run {
-    const struct trace_world *world;
-    const struct trace_model *model;
+    struct trace_world *world;
+    struct trace_model *model;
     uint64_t state;
     int level, draft_kind, hostile;
     int32_t accept_percent; /* of the oracle draft */
@@ -183,7 +196,7 @@ static int32_t oracle_draft(void *user, uint64_t id, const int32_t *tokens, size
     for (int32_t i = 0; i < n; i++) {
         const int32_t at = (int32_t)n_tokens - run->world->prompts[job->prompt].n + i;
         const int32_t wrong[4] = {-1, VOCAB, INT32_MAX, below(&run->state, VOCAB)};
-        out[i] = at < TRACE_ORACLE && below(&run->state, 100) < run->accept_percent
+        out[i] = at < run->world->n_new && below(&run->state, 100) < run->accept_percent
                      ? run->model->tokens[job->prompt][at] : wrong[below(&run->state, 4)];
     }
     return n;
@@ -228,7 +241,7 @@ static void choose_options(struct run *run, const struct trace_bias *bias)
 
 /* Requests: any lengths, all equal, or the longest beside the shortest; max_len just large enough, so that long rows
  * run into the end of their caches, unless the bias wants room. */
-static void choose_jobs(struct run *run, const struct trace_bias *bias)
+static int choose_jobs(struct run *run, const struct trace_bias *bias)
 {
     uint64_t *state = &run->state;
     const int n_prompts = run->level == SPECBATCH_SIMD_SCALAR ? SHORT_PROMPTS : run->world->n_prompts;
@@ -241,19 +254,22 @@ static void choose_jobs(struct run *run, const struct trace_bias *bias)
         int32_t total;
         *job = (struct job){.prompt = pattern == 0 ? same : pattern == 1 ? (i % 2 ? n_prompts - 1 - i % 3 : i % 8)
                                                                          : below(state, n_prompts)};
-        job->max_new = 1 + below(state, below(state, 4) ? 24 : TRACE_ORACLE);
+        job->max_new = 1 + below(state, below(state, 4) ? 24 : run->world->n_new);
         job->draft_len = below(state, 4) ? 0 : run->options.draft_len > 0 ? 1 + below(state, run->options.draft_len) : -1;
         if (below(state, 10) == 0)
             job->draft_len = -1;
         job->flags = (below(state, 2) ? SPECBATCH_REQUEST_IGNORE_EOS : 0u) | (below(state, 4) ? SPECBATCH_REQUEST_LOGPROBS : 0u);
+        if (ask_oracle(run->world, run->model, job->prompt))
+            return complain(run, "oracle", job->prompt, 0, 0);
         job->n_stop = (size_t)below(state, 3);
-        job->stop[0] = run->model->tokens[job->prompt][below(state, TRACE_ORACLE)];
+        job->stop[0] = run->model->tokens[job->prompt][below(state, run->world->n_new)];
         job->stop[1] = below(state, VOCAB);
         total = run->world->prompts[job->prompt].n + job->max_new;
         if (total > longest)
             longest = total;
     }
     run->options.max_len = bias->roomy ? 512 : longest;
+    return 0;
 }
 
 static int submit(struct run *run)
@@ -391,14 +407,15 @@ static specbatch_model *draft_model(const struct run *run)
     }
 }
 
-int trace_run(const struct trace_world *world, uint64_t seed, const struct trace_bias *bias, char *why, size_t size)
+int trace_run(struct trace_world *world, uint64_t seed, const struct trace_bias *bias, char *why, size_t size)
 {
     static const int roundings[] = {FE_TONEAREST, FE_UPWARD, FE_TOWARDZERO};
     struct run run = {.world = world, .state = seed * 7919 + 1, .why = why, .size = size};
     int bad = 0;
 
     choose_options(&run, bias);
-    choose_jobs(&run, bias);
+    if (choose_jobs(&run, bias))
+        return 1;
     if (specbatch_pool_create(&run.pool, run.model->target[run.level], draft_model(&run), &run.options))
         return complain(&run, "create", 0, 0, 0);
     fesetround(roundings[run.hostile]);

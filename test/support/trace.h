@@ -3,9 +3,9 @@
  * every request's tokens and log-probabilities compared, by memcmp, with plain decoding at batch 1.
  *
  * A world is a few tiny models, each opened at every SIMD level this machine has (or on a device, place.h), prompts, and for
- * each model and prompt what plain decoding at batch 1 on one thread gives (the oracle: 64 tokens, no stop).
- * What a request must return is cut from the oracle here, not by the library: at the first end-of-sequence
- * or stop id, or at max_new.
+ * each model and prompt what plain decoding at batch 1 on one thread gives (the oracle: no stop), once a
+ * trace has needed it. What a request must return is cut from the oracle here, not by the library: at the
+ * first end-of-sequence or stop id, or at max_new.
  */
 #ifndef TRACE_H
 #define TRACE_H
@@ -26,12 +26,15 @@ struct trace_model {
     const char *name;
     specbatch_model *target[TRACE_LEVELS]; /* by SPECBATCH_SIMD_*; NULL where this machine lacks it */
     specbatch_model *draft[TRACE_LEVELS];  /* a distilled draft, or NULL */
-    int32_t tokens[TRACE_PROMPTS][TRACE_ORACLE];
+    specbatch_model *oracle;
+    int32_t asked[TRACE_PROMPTS];
+    int32_t tokens[TRACE_PROMPTS][TRACE_ORACLE]; /* [n_new], where asked */
     float logprobs[TRACE_PROMPTS][TRACE_ORACLE];
 };
 
 struct trace_world {
     int n_prompts, max_requests; /* that traces use */
+    int32_t n_new; /* tokens of the oracle, the most that a request asks for */
     struct trace_model models[TRACE_MODELS];
     struct trace_prompt prompts[TRACE_PROMPTS];
 };
@@ -49,10 +52,13 @@ enum trace_draft { TRACE_DRAFT_NONE, TRACE_DRAFT_MODEL, TRACE_DRAFT_SELF, TRACE_
 
 /* dir: where the tiny models are. Returns 0, or -1 with the library's last error set. */
 int trace_world_open(struct trace_world *world, const char *dir);
+/* Asks for all that plain decoding gives now, and not when a trace first needs it: before the library is broken on
+ * purpose. Returns as trace_world_open does. */
+int trace_world_ask(struct trace_world *world);
 void trace_world_close(struct trace_world *world);
 
 /* 0: everything equal; 1: something differs or broke, `why` says what and with which parameters. */
-int trace_run(const struct trace_world *world, uint64_t seed, const struct trace_bias *bias, char *why, size_t size);
+int trace_run(struct trace_world *world, uint64_t seed, const struct trace_bias *bias, char *why, size_t size);
 
 /* splitmix64: the tests' random numbers. */
 uint64_t trace_random(uint64_t *state);
