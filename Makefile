@@ -334,13 +334,14 @@ setup-paper:                      ## install gnuplot, which `make paper` draws w
 	@command -v gnuplot >/dev/null || { sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; set -x; \
 	    $$sudo apt-get -q install -y --no-install-recommends gnuplot-nox || \
 	    { $$sudo apt-get -q update && $$sudo apt-get -q install -y --no-install-recommends gnuplot-nox; }; }
-# Other systems beside this one, in the same run: QUICK=1 tries the pipeline; PAPER_CODE=DIR: a checkout of eBay/spec_dec.
+# Other systems beside this one, in the same run: QUICK=1 tries the pipeline; PAPER_CODE=DIR: a checkout of eBay/spec_dec;
+# PEERS_ARGS='--limit 24 --max-new 64 --batches 1,8': a smaller job (peers.py --help).
 PEERS_VENV   := build/peers-venv
 PEERS_PYTHON  = $(firstword $(wildcard $(PEERS_VENV)/bin/python) $(PYTHON))
 peers: $(B)/examples/generate     ## the library beside Transformers, llama.cpp, the paper's code; each optional
 	$(Q)mkdir -p $(PAPER_DIR)
 	$(Q)$(PEERS_PYTHON) test/bench/peers/peers.py --build $(B) --out $(PAPER_DIR) $(if $(QUICK),--quick) \
-	    $(if $(PAPER_CODE),--paper-code $(PAPER_CODE)); status=$$?; \
+	    $(if $(PAPER_CODE),--paper-code $(PAPER_CODE)) $(PEERS_ARGS); status=$$?; \
 	if [ -e $(PAPER_DIR)/machine.txt ]; then $(MAKE) --no-print-directory paper-report; \
 	else echo "peers: $(PAPER_DIR)/peers.csv is written; make paper makes a report of it"; fi; exit $$status
 setup-peers:                      ## install the peers into build/peers-venv (pip; gigabytes, and a compilation)

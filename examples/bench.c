@@ -110,7 +110,8 @@ static int read_arguments(struct bench *bench, int argc, char **argv)
          "wrap texts as the user's message of a conversation (raw: as they are)"},
         {"--threads", "N", EX_INT, &bench->threads, 1, 256, "threads (one for each processor)"},
         {"--device", "cpu|cuda", EX_CHOICE, &bench->device, 0, 0, "where the models run (cpu)"},
-        {"--compute", "auto|bf16|f32", EX_CHOICE, &bench->compute, 0, 0, "class of the products (auto: f32; cuda: bf16)"},
+        {"--compute", "auto|bf16|f32", EX_CHOICE, &bench->compute, 0, 0,
+         "class of the products (auto: f32; cuda: bf16)"},
         {"--trace", "FILE", EX_STRING, &bench->trace_file, 0, 0, "rounds as a Chrome trace, for Perfetto"},
     };
     int parsed;

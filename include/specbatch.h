@@ -66,9 +66,9 @@ SPECBATCH_API int32_t specbatch_version(void);
 /* SPECBATCH_SOVERSION of the library at run time. Thread: any. Since 0.1. */
 SPECBATCH_API int32_t specbatch_abi_version(void);
 
-/* 1 when this build on this machine has the feature, else 0. Names: "cpu", "cuda" (the module lies beside the library and
- * finds a device), "avx2", "avx512", "avx512_bf16" (the last three: usable on this processor). Unknown names and NULL give 0.
- * Thread: any. Since 0.1. */
+/* 1 when this build on this machine has the feature, else 0. Names: "cpu", "cuda" (the module lies beside the
+ * library and finds a device), "avx2", "avx512", "avx512_bf16" (the last three: usable on this processor). Unknown
+ * names and NULL give 0. Thread: any. Since 0.1. */
 SPECBATCH_API int32_t specbatch_has(const char *feature);
 
 /* ------------------------------------------------------------------- status */
@@ -140,8 +140,8 @@ typedef struct specbatch_model specbatch_model;
 enum { SPECBATCH_DEVICE_CPU = 0, SPECBATCH_DEVICE_CUDA = 1 };
 
 /* How matrix products are computed (docs/numerics.md). Each is exact in itself; they differ from each other.
- * On CUDA, BF16 is in the checkpoint's own 16-bit type, and F32 is the reference class: slow, and equal to the CPU's bit
- * for bit (docs/cuda.md). */
+ * On CUDA, BF16 is in the checkpoint's own 16-bit type, and F32 is the reference class: slow, and equal to the
+ * CPU's bit for bit (docs/cuda.md). */
 enum {
     SPECBATCH_COMPUTE_AUTO = 0, /* F32 on the CPU, BF16 on CUDA */
     SPECBATCH_COMPUTE_BF16 = 1, /* weights and matrix inputs rounded to bfloat16: faster for many rows */
@@ -191,7 +191,7 @@ SPECBATCH_API void specbatch_model_close(specbatch_model *model);
 
 /* What the checkpoint says. Borrowed strings live as long as the model. 0 or "" for NULL. Thread: any. Since 0.1. */
 SPECBATCH_API const char *specbatch_model_arch(const specbatch_model *model);  /* "llama", "qwen2", "qwen3", "glm4" */
-SPECBATCH_API const char *specbatch_model_dtype(const specbatch_model *model); /* weights in memory: "f32", "bf16", "f16" */
+SPECBATCH_API const char *specbatch_model_dtype(const specbatch_model *model); /* of weights: "f32", "bf16", "f16" */
 SPECBATCH_API const char *specbatch_model_fingerprint(const specbatch_model *model); /* the numerics class, one line */
 SPECBATCH_API int32_t specbatch_model_vocab_size(const specbatch_model *model);
 SPECBATCH_API int32_t specbatch_model_layers(const specbatch_model *model);

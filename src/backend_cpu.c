@@ -31,7 +31,7 @@ struct sb_device {
 struct sb_exec {
     struct sb_mem mem;
     const struct sb_device *device;
-    struct sb_threads *threads; /* own_threads, or a sibling's: two sets of polling workers would be in each other's way */
+    struct sb_threads *threads; /* own_threads, or a sibling's: two sets would poll in each other's way */
     struct sb_threads *own_threads;
     int32_t n_threads;
     float *rounded;              /* bf16 class: a GEMM's input [max_tokens, max_width], rounded */

@@ -18,6 +18,10 @@ library=$(find src kernels -name '*.[ch]' | sort)
 wc -l $sources | awk '$2 != "total" && $1 > 800 { print $2 ": " $1 " lines, the limit is 800" }' >"$tmp/out"
 verdict lint_files_of_at_most_800_lines "$tmp/out"
 
+awk 'length > 120 { print FILENAME ":" FNR ": " length " columns, the limit is 120" }' $sources $(find kernels test include \
+    -name '*.cu*' -o -name '*.cpp' -o -name 'specbatch.h') >"$tmp/out"
+verdict lint_lines_of_at_most_120_columns "$tmp/out"
+
 # A function begins with { and ends with } in the first column.
 awk 'FNR == 1 { start = 0 }
      /^{/ { start = FNR; name = previous }

@@ -1,6 +1,6 @@
 /*
- * The contract: tokens(any policy, batch, K fixed or adaptive, arrival order, threads, SIMD level) == tokens(plain, batch 1).
- * Traces are numbered by seed, so a failure is repeated by its number.
+ * The contract: tokens(any policy, batch, K fixed or adaptive, arrival order, threads, SIMD level) ==
+ * tokens(plain, batch 1). Traces are numbered by seed, so a failure is repeated by its number.
  */
 #include "sbtest.h"
 #include "support/place.h"

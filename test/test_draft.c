@@ -99,7 +99,8 @@ static void test_draft_with_a_shorter_context(void)
 
     CHECK_OK(run_all(world.models[0].target[0], world.models[1].target[0], SPECBATCH_POLICY_RAGGED, 512, 48, &full));
     world.models[1].target[0]->config.context = 60;
-    const int rc = run_all(world.models[0].target[0], world.models[1].target[0], SPECBATCH_POLICY_RAGGED, 512, 48, &cut);
+    const int rc = run_all(world.models[0].target[0], world.models[1].target[0], SPECBATCH_POLICY_RAGGED, 512, 48,
+                           &cut);
     world.models[1].target[0]->config.context = context;
     CHECK_OK(rc);
     CHECK_INT(cut.tokens, full.tokens);

@@ -10,7 +10,8 @@
 #include "level.h"
 
 /* x += y, or y normed; then h = x normed. h, x, y, weights [n]; y and y_weight may be NULL */
-void SB_LEVEL(norm)(float *h, float *x, const float *y, const float *y_weight, const float *weight, int32_t n, float eps)
+void SB_LEVEL(norm)(float *h, float *x, const float *y, const float *y_weight, const float *weight, int32_t n,
+                    float eps)
 {
     if (y) {
         const v16 scale = y_weight ? norm_scale(y, n, eps) : v_set1(1.0f);

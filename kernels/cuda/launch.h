@@ -57,7 +57,8 @@ cudaError_t sb_cuda_attend_mma(void *y, enum sb_dtype type, const float *qkv, co
                                const struct sb_pass *pass, void *scratch, cudaStream_t stream);
 
 /* y [m, ld] of `type` (padding zeroed) = silu(gate) * up, gate_up [m, 2 * n] f32. */
-cudaError_t sb_cuda_swiglu(void *y, enum sb_dtype type, const float *gate_up, int32_t m, int32_t n, cudaStream_t stream);
+cudaError_t sb_cuda_swiglu(void *y, enum sb_dtype type, const float *gate_up, int32_t m, int32_t n,
+                           cudaStream_t stream);
 
 /* y [m, n_out] f32 = x [m, n_in] W^T + bias, ascending-k fmaf chains; all f32. */
 cudaError_t sb_cuda_gemm_reference(float *y, const float *x, const float *w, const float *bias, int32_t m,

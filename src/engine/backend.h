@@ -53,10 +53,10 @@ struct sb_weight {
 };
 
 /*
- * A span: as many prompt tokens of one sequence as the backend asked for (settle), in a row in the pass, from a position
- * that is a multiple of that number. A backend may compute a span's attention by other means than other tokens': whether
- * a token of a prompt is in a span follows from the prompt's length and the token's position and from nothing else, so
- * that is row invariant too. Host memory; a pass with spans is never recorded.
+ * A span: as many prompt tokens of one sequence as the backend asked for (settle), in a row in the pass, from a
+ * position that is a multiple of that number. A backend may compute a span's attention by other means than other
+ * tokens': whether a token of a prompt is in a span follows from the prompt's length and the token's position and
+ * from nothing else, so that is row invariant too. Host memory; a pass with spans is never recorded.
  */
 struct sb_span {
     int32_t first; /* token of the pass */
@@ -133,8 +133,8 @@ struct sb_backend {
     /* E_NO_DEVICE, E_UNSUPPORTED (a forced SIMD level this processor lacks, a GPU that is too old), E_NOMEM. */
     int32_t (*device_open)(struct sb_device **out, const struct sb_mem *mem, const struct sb_device_options *options);
     void (*device_close)(struct sb_device *device);
-    /* NULL, or: the model is loaded, its device chooses what is left of its class and tests it on the real shapes. *span:
-     * tokens of the spans that its passes shall have, 0: none. E_NOMEM, E_DEVICE. */
+    /* NULL, or: the model is loaded, its device chooses what is left of its class and tests it on the real shapes.
+     * *span: tokens of the spans that its passes shall have, 0: none. E_NOMEM, E_DEVICE. */
     int32_t (*settle)(int32_t *span, struct sb_device *device, const struct sb_geometry *geometry);
     const char *(*device_class)(const struct sb_device *device); /* numerics for the fingerprint, once settled */
 
@@ -186,20 +186,24 @@ struct sb_backend {
      */
     void (*norm)(struct sb_exec *exec, void *h, float *x, const float *y, const float *y_weight, const float *weight,
                  const int32_t *index, int32_t m, int32_t n, float eps);
-    /* y[r][o] = (fmaf chain over ascending k from 0 of x[r][k] * W[o][k]) + bias[o]. x [m, n_in] gemm inputs, y [m, n_out], bias may be NULL */
-    void (*gemm)(struct sb_exec *exec, float *y, const void *x, const struct sb_weight *weight, const float *bias, int32_t m);
+    /* y[r][o] = (fmaf chain over ascending k from 0 of x[r][k] * W[o][k]) + bias[o]. x [m, n_in] gemm inputs,
+     * y [m, n_out], bias may be NULL */
+    void (*gemm)(struct sb_exec *exec, float *y, const void *x, const struct sb_weight *weight, const float *bias,
+                 int32_t m);
     /* Per head: optional norm of q and k, rotation at the token's position; q in place, k and v into the cache.
      * qkv [m, (heads + 2 * kv_heads) * head_dim]: q heads, then k heads, then v heads */
     void (*rope_kv)(struct sb_exec *exec, float *qkv, const struct sb_attention *attention, const struct sb_pass *pass);
     /* Causal attention of each token over positions 0..pos of its own row, read from the cache (this pass's own
-     * tokens included). Key tiles are counted from position 0. y [m, heads * head_dim] gemm inputs; q in qkv as above */
-    void (*attend)(struct sb_exec *exec, void *y, const float *qkv, const struct sb_attention *attention, const struct sb_pass *pass);
+     * tokens included). Key tiles are counted from position 0. y [m, heads * head_dim] gemm inputs; q in qkv as
+     * above */
+    void (*attend)(struct sb_exec *exec, void *y, const float *qkv, const struct sb_attention *attention,
+                   const struct sb_pass *pass);
     /* y = silu(gate) * up. gate_up [m, 2 * n]: gate then up. y [m, n] gemm inputs */
     void (*swiglu)(struct sb_exec *exec, void *y, const float *gate_up, int32_t m, int32_t n);
     /*
      * The one selection rule: ids[at[i]] = the largest of logits[i][0..limit), ties to the lowest id, -1 when any of
-     * them is NaN. Where not NULL, logprob[at[i]] = its natural-log probability over [0, limit) and margin[at[i]] = top-1
-     * minus top-2 (infinity when limit is 1). logits [m, stride]; at dev [m]
+     * them is NaN. Where not NULL, logprob[at[i]] = its natural-log probability over [0, limit) and margin[at[i]] =
+     * top-1 minus top-2 (infinity when limit is 1). logits [m, stride]; at dev [m]
      */
     void (*select)(struct sb_exec *exec, const float *logits, int32_t m, int32_t stride, int32_t limit,
                    const int32_t *at, int32_t *ids, float *logprob, float *margin);

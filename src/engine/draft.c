@@ -9,7 +9,8 @@
  *   after full acceptance    2 tokens  (the last proposal was never fed to the draft, and the bonus)
  *   new or not drafted for   many      (the prompt, or rounds with K = 0)
  *
- * Long gaps are closed by chunked prefill first; a gap of two tokens is closed by the first draft step. Rejected: drafting from scratch each round, as the paper's code does.
+ * Long gaps are closed by chunked prefill first; a gap of two tokens is closed by the first draft step. Rejected:
+ * drafting from scratch each round, as the paper's code does.
  */
 #include "engine/draft.h"
 

@@ -30,8 +30,8 @@ static void add_decode_row(struct sb_round *round, struct sb_runner *target, int
         sb_pass_token(target, sink, 0, first + j, first + j);
 }
 
-/* Whether a span of this prompt begins at `pos`: a question about the prompt and the position only. The last prompt token
- * is no part of one, as it is not prefilled. */
+/* Whether a span of this prompt begins at `pos`: a question about the prompt and the position only. The last prompt
+ * token is no part of one, as it is not prefilled. */
 static int begins_span(const struct sb_seq *seq, int32_t pos, int32_t span)
 {
     return span > 0 && pos % span == 0 && pos + span <= seq->n_prompt - 1;
@@ -85,8 +85,8 @@ int32_t sb_verify_issue(struct sb_round *round, struct sb_runner *target)
     SB_TRY(sb_pass_issue(target, 0, round->dev_tokens));
     if (round->n_rows == 0)
         return rc;
-    sb_pass_select(target, 0, target->model->config.vocab, round->dev_picks, wants(round, 0) ? round->dev_logprob : NULL,
-                   wants(round, 1) ? round->dev_margin : NULL);
+    sb_pass_select(target, 0, target->model->config.vocab, round->dev_picks,
+                   wants(round, 0) ? round->dev_logprob : NULL, wants(round, 1) ? round->dev_margin : NULL);
     be->accept(target->exec, round->dev_tokens, round->dev_picks, round->dev_n_draft, round->n_rows, round->stride,
                round->dev_n_accept);
     SB_TRY(be->download(target->exec, round->host_verdict, round->dev_verdict, round->verdict_bytes));

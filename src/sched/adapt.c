@@ -158,9 +158,10 @@ static int32_t reach(const struct sb_adapt *a, const struct sb_seq *seq, int32_t
     return j;
 }
 
+/* Odd, so that rows which are alike by turns are met evenly. */
 static int32_t sample_step(int32_t n)
 {
-    return (n + SAMPLE - 1) / SAMPLE;
+    return (n + SAMPLE - 1) / SAMPLE | 1;
 }
 
 /* Every row its own length; *worth: the least chance that a proposal must have. Whatever x costs, the best way to

@@ -278,7 +278,8 @@ static void bench_limit(struct bench *bench, enum source source, const char *nam
 static void bench_batches(struct bench *bench)
 {
     static const struct { enum source source; uint32_t flags; } kinds[] = {
-        {MODEL_DRAFT, SPECBATCH_POOL_FIXED_K}, {MODEL_DRAFT, 0}, {KNOWN_DRAFT, SPECBATCH_POOL_FIXED_K}, {KNOWN_DRAFT, 0}};
+        {MODEL_DRAFT, SPECBATCH_POOL_FIXED_K}, {MODEL_DRAFT, 0},
+        {KNOWN_DRAFT, SPECBATCH_POOL_FIXED_K}, {KNOWN_DRAFT, 0}};
     enum { KINDS = sizeof kinds / sizeof *kinds };
 
     printf("3. times plain at batch B, and proposals a row\n   %4s %14s %18s %18s %18s %18s\n", "B", "plain tokens/s",

@@ -259,7 +259,8 @@ int main(int argc, char **argv)
         return 1;
     }
     fprintf(csv, "policy,batch,window,prompts,load,requests,rounds,rows,group_rate,realign_share,"
-                 "realigned_rows,realign_mb,speedup,queue,wait_p50,wait_p99,latency,sched_us,sched_p99_us,build_us,build_p99_us,event_us\n");
+                 "realigned_rows,realign_mb,speedup,queue,wait_p50,wait_p99,latency,sched_us,sched_p99_us,build_us,"
+                 "build_p99_us,event_us\n");
     for (int32_t batch = 1; batch <= (quick ? 64 : 4096); batch *= 8) {
         double plain = 0.0;
         for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {

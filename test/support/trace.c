@@ -119,9 +119,9 @@ int trace_world_open(struct trace_world *world, const char *dir)
     for (int m = 0; m < TRACE_MODELS; m++) {
         struct trace_model *model = &world->models[m];
         model->name = model_names[m];
-        if (open_levels(model->target, dir, model->name, "") || (m < 2 && open_levels(model->draft, dir, model->name, ".draft")))
+        if (open_levels(model->target, dir, model->name, "") || open_oracle(model, dir))
             return -1;
-        if (open_oracle(model, dir))
+        if (m < 2 && open_levels(model->draft, dir, model->name, ".draft"))
             return -1;
     }
     return 0;
@@ -255,10 +255,12 @@ static int choose_jobs(struct run *run, const struct trace_bias *bias)
         *job = (struct job){.prompt = pattern == 0 ? same : pattern == 1 ? (i % 2 ? n_prompts - 1 - i % 3 : i % 8)
                                                                          : below(state, n_prompts)};
         job->max_new = 1 + below(state, below(state, 4) ? 24 : run->world->n_new);
-        job->draft_len = below(state, 4) ? 0 : run->options.draft_len > 0 ? 1 + below(state, run->options.draft_len) : -1;
+        job->draft_len = below(state, 4) ? 0
+                         : run->options.draft_len > 0 ? 1 + below(state, run->options.draft_len) : -1;
         if (below(state, 10) == 0)
             job->draft_len = -1;
-        job->flags = (below(state, 2) ? SPECBATCH_REQUEST_IGNORE_EOS : 0u) | (below(state, 4) ? SPECBATCH_REQUEST_LOGPROBS : 0u);
+        job->flags = below(state, 2) ? SPECBATCH_REQUEST_IGNORE_EOS : 0u;
+        job->flags |= below(state, 4) ? SPECBATCH_REQUEST_LOGPROBS : 0u;
         if (ask_oracle(run->world, run->model, job->prompt))
             return complain(run, "oracle", job->prompt, 0, 0);
         job->n_stop = (size_t)below(state, 3);

@@ -2,10 +2,10 @@
  * The contract as a property: a random trace of submissions, steps and cancellations against one pool, and
  * every request's tokens and log-probabilities compared, by memcmp, with plain decoding at batch 1.
  *
- * A world is a few tiny models, each opened at every SIMD level this machine has (or on a device, place.h), prompts, and for
- * each model and prompt what plain decoding at batch 1 on one thread gives (the oracle: no stop), once a
- * trace has needed it. What a request must return is cut from the oracle here, not by the library: at the
- * first end-of-sequence or stop id, or at max_new.
+ * A world is a few tiny models, each opened at every SIMD level this machine has (or on a device, place.h), prompts,
+ * and for each model and prompt what plain decoding at batch 1 on one thread gives (the oracle: no stop), once a
+ * trace has needed it. What a request must return is cut from the oracle here, not by the library: at the first
+ * end-of-sequence or stop id, or at max_new.
  */
 #ifndef TRACE_H
 #define TRACE_H

@@ -1,6 +1,6 @@
 /*
- * Faulty operations around a sound backend's. They read and write dev memory, which is ordinary memory on the CPU and on
- * a simulated device; a device's queue is waited for before they look and before what they lent is freed.
+ * Faulty operations around a sound backend's. They read and write dev memory, which is ordinary memory on the CPU
+ * and on a simulated device; a device's queue is waited for before they look and before what they lent is freed.
  */
 #include "support/vtable_faults.h"
 
@@ -160,7 +160,8 @@ static void mask_sees_next(struct sb_exec *exec, void *y, const float *qkv, cons
 static void pads_attended(struct sb_exec *exec, void *y, const float *qkv, const struct sb_attention *a,
                           const struct sb_pass *pass)
 {
-    int32_t *start = malloc(sizeof(int32_t) * (size_t)pass->n_seqs), *pos = malloc(sizeof(int32_t) * (size_t)pass->n_tokens);
+    int32_t *start = malloc(sizeof(int32_t) * (size_t)pass->n_seqs);
+    int32_t *pos = malloc(sizeof(int32_t) * (size_t)pass->n_tokens);
     struct sb_pass moved = *pass;
 
     (void)sound->exec_sync(exec);
