@@ -319,6 +319,7 @@ PAPER_PROGRAMS = $(addprefix $(B)/test/bench/,sched_sim paper_faults paper pairs
 paper: $(PAPER_PROGRAMS)          ## the paper's tables and figures into docs/results.md (QUICK=1, FULL=1)
 	@command -v gnuplot >/dev/null || { echo "paper: gnuplot is missing; make setup-paper installs it"; exit 1; }
 	$(Q)mkdir -p $(PAPER_DIR) && rm -f $(filter-out %/peers.csv %/peers.txt,$(wildcard $(PAPER_DIR)/*))
+	@echo 'make paper$(if $(FULL), FULL=1)$(if $(QUICK), QUICK=1)' >$(PAPER_DIR)/command.txt
 	$(Q)$(B)/test/bench/sched_sim $(if $(QUICK),--quick) $(PAPER_DIR)/sched.csv
 	$(Q)$(B)/test/bench/paper_faults $(PAPER_ARGS)
 	$(Q)$(B)/test/bench/paper $(PAPER_ARGS) $(if $(CAPTIONS),--captions $(CAPTIONS))
@@ -327,7 +328,7 @@ paper: $(PAPER_PROGRAMS)          ## the paper's tables and figures into docs/re
 # Draws and writes again from the CSV files that are there.
 paper-report:
 	$(Q)sh test/bench/paper/draw.sh $(PAPER_DIR)
-	$(Q)sh test/bench/paper/report.sh $(PAPER_DIR) 'make paper$(if $(FULL), FULL=1)$(if $(QUICK), QUICK=1)' >$(PAPER_DIR)/results.md
+	$(Q)sh test/bench/paper/report.sh $(PAPER_DIR) >$(PAPER_DIR)/results.md
 	$(if $(QUICK),,$(Q)mkdir -p docs/figures && cp $(PAPER_DIR)/results.md docs/ && \
 	    for f in $$(sed -n 's|.*(figures/\(.*\)\.svg).*|\1|p' docs/results.md); do cp $(PAPER_DIR)/$$f.svg docs/figures/; done)
 setup-paper:                      ## install gnuplot, which `make paper` draws with (apt-get)

@@ -1,8 +1,9 @@
 #!/bin/sh
-# Writes docs/results.md from the CSV files of `make paper`, to stdout: report.sh DIR COMMAND
+# Writes docs/results.md from the CSV files of `make paper`, to stdout: report.sh DIR
 # Times that were taken while other programs had more than 5 % of the processors are left out: E and P, counts and
 # what is simulated do not depend on the load.
-dir=$1 command=$2
+dir=$1
+command=$(cat "$dir/command.txt") || exit 1
 # fact NAME [FILE]: a line of machine.txt, or of another run's file.
 fact() { sed -n "s/^$1	//p" "$dir/${2:-machine}.txt"; }
 # Whether a run's times may be shown: not those of a short trial either.
@@ -97,7 +98,8 @@ fi
 
 printf '\n## Throughput and scaling (Figures 1, 5a, 6)\n'
 if timed speed; then
-    echo "End to end, prompts included."
+    echo "End to end, prompts included. Every cell is one run, the methods of a batch size one after the other. On a shared"
+    echo "machine single runs differ by a tenth or two within minutes: smaller differences than that say nothing."
     echo
     table speed '{ if (!(f("method") in s)) { s[f("method")] = 1; o[++n] = f("method") }
                    t[f("method"), f("batch")] = f("tps")
