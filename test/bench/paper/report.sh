@@ -283,10 +283,10 @@ left out; a request is its submission and collection. "adaptive": ragged, K chos
 
 EOF
     if timed sched; then
-        echo "| policy | B | W | scheduling: median | 99 % | building: median | 99 % | a request |"
-        echo "|---|---|---|---|---|---|---|---|"
-        table sched 'f("load") == "full" && f("prompts") == "mixed" { printf "| %s | %d | %d | %.1f | %.1f | %.1f | %.1f | %.1f |\n",
-            f("policy"), f("batch"), f("window"), f("sched_us"), f("sched_p99_us"), f("build_us"), f("build_p99_us"),
+        echo "| policy | B | W | prompts | scheduling: median | 99 % | building: median | 99 % | a request |"
+        echo "|---|---|---|---|---|---|---|---|---|"
+        table sched 'f("load") == "full" { printf "| %s | %d | %d | %s | %.1f | %.1f | %.1f | %.1f | %.1f |\n",
+            f("policy"), f("batch"), f("window"), f("prompts"), f("sched_us"), f("sched_p99_us"), f("build_us"), f("build_p99_us"),
             f("event_us") }'
         figure scheduler "The scheduler at scale: time a round (real); grouping, realignment and queueing (simulated)"
     fi
