@@ -316,7 +316,7 @@ PAPER_PROMPTS := $(if $(FULL),../shared/data/prompts/spec_bench.jsonl,test/data/
 CAPTIONS      ?= $(wildcard ../shared/data/prompts/multi30k_test2016.txt)
 PAPER_ARGS     = --out $(PAPER_DIR) --prompts $(PAPER_PROMPTS) $(if $(QUICK),--quick)
 PAPER_PROGRAMS = $(addprefix $(B)/test/bench/,sched_sim paper_faults paper pairs make_checkpoint)
-paper: $(PAPER_PROGRAMS)          ## the paper's tables and figures into docs/results.md (QUICK=1, FULL=1)
+paper: $(PAPER_PROGRAMS) | $(filter setup-paper,$(MAKECMDGOALS)) ## the paper's tables and figures into docs/results.md (QUICK=1, FULL=1)
 	@command -v gnuplot >/dev/null || { echo "paper: gnuplot is missing; make setup-paper installs it"; exit 1; }
 	$(Q)mkdir -p $(PAPER_DIR) && rm -f $(filter-out %/peers.csv %/peers.txt,$(wildcard $(PAPER_DIR)/*))
 	@echo 'make paper$(if $(FULL), FULL=1)$(if $(QUICK), QUICK=1)' >$(PAPER_DIR)/command.txt
@@ -338,10 +338,10 @@ setup-paper:                      ## install gnuplot, which `make paper` draws w
 # Other systems beside this one, in the same run: QUICK=1 tries the pipeline; PAPER_CODE=DIR: a checkout of eBay/spec_dec;
 # PEERS_ARGS='--limit 24 --max-new 64 --batches 1,8': a smaller job (peers.py --help).
 PEERS_VENV   := build/peers-venv
-PEERS_PYTHON  = $(firstword $(wildcard $(PEERS_VENV)/bin/python) $(PYTHON))
-peers: $(B)/examples/generate     ## the library beside Transformers, llama.cpp, the paper's code; each optional
+peers: $(B)/examples/generate | $(filter setup-peers,$(MAKECMDGOALS)) ## the library beside Transformers, llama.cpp, the paper's code; each optional
 	$(Q)mkdir -p $(PAPER_DIR)
-	$(Q)$(PEERS_PYTHON) test/bench/peers/peers.py --build $(B) --out $(PAPER_DIR) $(if $(QUICK),--quick) \
+	$(Q)python=$(PEERS_VENV)/bin/python; [ -x $$python ] || python='$(PYTHON)'; \
+	    $$python test/bench/peers/peers.py --build $(B) --out $(PAPER_DIR) $(if $(QUICK),--quick) \
 	    $(if $(PAPER_CODE),--paper-code $(PAPER_CODE)) $(PEERS_ARGS); status=$$?; \
 	if [ -e $(PAPER_DIR)/machine.txt ]; then $(MAKE) --no-print-directory paper-report; \
 	else echo "peers: $(PAPER_DIR)/peers.csv is written; make paper makes a report of it"; fi; exit $$status

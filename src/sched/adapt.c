@@ -141,15 +141,15 @@ static void set_chances(struct sb_adapt *a)
 
 /* ---------------------------------------------------------------------- choice */
 
-/* How far a row goes, `most` at most, while each proposal is kept with a chance above `worth`; *tokens: what it
- * then wins a round. */
-static int32_t reach(const struct sb_adapt *a, const struct sb_seq *seq, int32_t most, float worth, float *tokens)
+/* How far a row goes, `most` or its limit at most, while each proposal is kept with a chance above `worth`; *tokens:
+ * what it then wins a round. */
+static int32_t reach(const struct sb_adapt *a, const struct sb_round_row *row, int32_t most, float worth, float *tokens)
 {
-    const float own = (seq->hits + OWN) / (seq->expected + OWN);
+    const float own = (row->seq->hits + OWN) / (row->seq->expected + OWN);
     float all = 1.0f;
     int32_t j = 0;
 
-    for (*tokens = 1.0f; j < most; j++) {
+    for (*tokens = 1.0f; j < most && j < row->n_draft; j++) {
         all *= at_most(a->chance[j + 1] * own, 1.0f);
         if (all <= worth)
             break;
@@ -158,10 +158,21 @@ static int32_t reach(const struct sb_adapt *a, const struct sb_seq *seq, int32_t
     return j;
 }
 
-/* Odd, so that rows which are alike by turns are met evenly. */
-static int32_t sample_step(int32_t n)
+/* Tokens a row that a round wins when every row reaches so far, by a sample of them; *asked: proposals a row. The
+ * step is odd, so that rows which are alike by turns are met evenly. */
+static float mean_reach(const struct sb_adapt *a, const struct sb_round_row *rows, int32_t n, int32_t most,
+                        float worth, float *asked)
 {
-    return (n + SAMPLE - 1) / SAMPLE | 1;
+    const int32_t step = ((n + SAMPLE - 1) / SAMPLE) | 1;
+    float won = 0.0f, tokens;
+    int32_t sum = 0, n_seen = 0;
+
+    for (int32_t b = 0; b < n; b += step, n_seen++) {
+        sum += reach(a, &rows[b], most, worth, &tokens);
+        won += tokens;
+    }
+    *asked = (float)sum / (float)n_seen;
+    return won / (float)n_seen;
 }
 
 /* Every row its own length; *worth: the least chance that a proposal must have. Whatever x costs, the best way to
@@ -169,18 +180,12 @@ static int32_t sample_step(int32_t n)
 static float choose_each(const struct sb_adapt *a, const struct sb_round_row *rows, int32_t n,
                          const struct sb_adapt_cost *cost, float *worth)
 {
-    const int32_t step = sample_step(n), n_seen = (n + step - 1) / step;
     float best = 1.0f;
 
     *worth = 1.0f;
     for (float bound = BOUND; bound > BOUND_MIN; bound *= BOUND) {
-        float won = 0.0f, tokens, gain;
-        int32_t asked = 0;
-        for (int32_t b = 0; b < n; b += step) {
-            asked += reach(a, rows[b].seq, rows[b].n_draft, bound, &tokens);
-            won += tokens;
-        }
-        gain = won / ((float)n_seen * price(cost, (float)asked / (float)n_seen));
+        float asked;
+        const float won = mean_reach(a, rows, n, a->draft_len, bound, &asked), gain = won / price(cost, asked);
         if (gain > best) {
             best = gain;
             *worth = bound;
@@ -193,18 +198,13 @@ static float choose_each(const struct sb_adapt *a, const struct sb_round_row *ro
 static float choose_one(const struct sb_adapt *a, const struct sb_round_row *rows, int32_t n,
                         const struct sb_adapt_cost *cost, int32_t *k)
 {
-    const int32_t step = sample_step(n), n_seen = (n + step - 1) / step;
     float best = 1.0f, last = 0.0f;
 
     *k = 0;
     for (int32_t length = 1;; length = next_length(length)) {
         const int32_t now = length < a->draft_len ? length : a->draft_len;
-        float won = 0.0f, tokens, gain;
-        for (int32_t b = 0; b < n; b += step) {
-            (void)reach(a, rows[b].seq, now < rows[b].n_draft ? now : rows[b].n_draft, -1.0f, &tokens);
-            won += tokens;
-        }
-        gain = won / ((float)n_seen * price(cost, (float)now));
+        float asked;
+        const float gain = mean_reach(a, rows, n, now, -1.0f, &asked) / price(cost, (float)now);
         if (now == a->last)
             last = gain;
         if (gain > best) {
@@ -270,7 +270,7 @@ static float take_best(struct sb_adapt *a, struct sb_round_row *rows, int32_t n,
         return gain;
     for (int32_t b = 0; b < n; b++)
         if (b != spare)
-            rows[b].n_draft = reach(a, rows[b].seq, k < rows[b].n_draft ? k : rows[b].n_draft, worth, &tokens);
+            rows[b].n_draft = reach(a, &rows[b], k, worth, &tokens);
     a->last = k;
     a->probing = spare >= 0;
     return gain;

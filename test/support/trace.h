@@ -26,7 +26,7 @@ struct trace_model {
     const char *name;
     specbatch_model *target[TRACE_LEVELS]; /* by SPECBATCH_SIMD_*; NULL where this machine lacks it */
     specbatch_model *draft[TRACE_LEVELS];  /* a distilled draft, or NULL */
-    specbatch_model *oracle;
+    specbatch_model *oracle; /* who decodes plainly: target[0], or the same on the CPU */
     int32_t asked[TRACE_PROMPTS];
     int32_t tokens[TRACE_PROMPTS][TRACE_ORACLE]; /* [n_new], where asked */
     float logprobs[TRACE_PROMPTS][TRACE_ORACLE];
