@@ -1,51 +1,24 @@
 /*
- * The runtime: one device, its memory, streams, events and graphs.
+ * The runtime: one device, its memory, launches and copies, and what carries out a stream's work; streams.cpp
+ * has the calls on streams, events and graphs.
  *
  * Device memory is cut from one reserved range, first fit with gaps, so that a pointer tells what it is. An
  * operation on a stream is a closure in the stream's queue; it runs when the host waits, when the queue is
- * long, or, on the NULL stream, at once after everything else. While a stream captures, closures go to a
- * graph; launching the graph queues them again, so addresses and parameters are those of the capture and
- * contents are of the time it runs.
+ * long, or, on the NULL stream, at once after everything else.
  *
  * An error of a kernel is sticky: from then on every call returns it.
  */
-#include "sim.h"
+#include "runtime.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include <chrono>
 #include <map>
-#include <memory>
-#include <set>
-#include <vector>
 
 extern "C" {
 #include "port.h"
 }
-
-typedef std::function<cudaError_t()> operation;
-
-struct CUgraph_st {
-    std::vector<operation> operations;
-};
-
-struct CUgraphExec_st {
-    std::shared_ptr<std::vector<operation>> operations;
-};
-
-struct CUstream_st {
-    std::vector<operation> queue;
-    CUgraph_st *capturing = NULL;
-    bool invalidated = false, draining = false;
-};
-
-struct CUevent_st {
-    CUstream_st *stream = NULL; /* where it was recorded last, while that has not passed it */
-    uint64_t recorded = 0, passed = 0;
-    std::chrono::steady_clock::time_point at;
-};
 
 namespace cudasim {
 
@@ -56,19 +29,20 @@ static const int SHARED_DEFAULT = 48 << 10;
 static const cudasim_machine default_machine = {1, 13000, 9, 0, 132, (size_t)16 << 30, 227 << 10};
 
 static cudasim_machine machine = default_machine;
-static cudaError_t sticky, last; /* last: what the next cudaGetLastError returns */
+cudaError_t sticky;
+static cudaError_t last; /* what the next cudaGetLastError returns */
 static char *region;
 static std::map<char *, size_t> allocations, host_allocations;
 static std::map<const void *, int> shared_limit; /* kernels that may have more than the default */
-static std::set<CUstream_st *> streams;
-static std::set<CUevent_st *> events;
-static std::set<CUgraph_st *> graphs;
-static std::set<CUgraphExec_st *> graph_execs;
+std::set<CUstream_st *> streams;
+std::set<CUevent_st *> events;
+std::set<CUgraph_st *> graphs;
+std::set<CUgraphExec_st *> graph_execs;
 static int64_t fail_launch, fail_alloc, launches;
 static char fault_message[400];
 static bool prints_faults = true;
 
-static cudaError_t report(cudaError_t error)
+cudaError_t report(cudaError_t error)
 {
     if (error != cudaSuccess)
         last = error;
@@ -76,7 +50,7 @@ static cudaError_t report(cudaError_t error)
 }
 
 /* What every call begins with: the machine there is, and what has gone wrong before. */
-static cudaError_t ready()
+cudaError_t ready()
 {
     if (machine.driver == 0)
         return cudaErrorInsufficientDriver;
@@ -85,19 +59,12 @@ static cudaError_t ready()
     return sticky;
 }
 
-#define READY                                 \
-    do {                                      \
-        cudaError_t ready_ = cudasim::ready(); \
-        if (ready_ != cudaSuccess)            \
-            return cudasim::report(ready_);    \
-    } while (0)
-#define REFUSE_IF(condition, error)           \
-    do {                                      \
-        if (condition)                        \
-            return cudasim::report(error);        \
-    } while (0)
-
 /* ------------------------------------------------------------------ memory */
+
+bool alloc_fails()
+{
+    return fail_alloc > 0 && --fail_alloc == 0;
+}
 
 static char *find_room(size_t bytes)
 {
@@ -161,7 +128,7 @@ static void lose_device(cudaError_t error, const char *why)
 }
 
 /* In the library's floating-point environment, as kernels compute: to nearest, denormals are zero. */
-static cudaError_t run_now(const operation &op)
+cudaError_t run_now(const operation &op)
 {
     struct sb_fp_env env;
 
@@ -175,7 +142,7 @@ static cudaError_t run_now(const operation &op)
     return error;
 }
 
-static void drain(CUstream_st *stream)
+void drain(CUstream_st *stream)
 {
     if (stream->draining)
         return;
@@ -537,11 +504,6 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *all)
 
 /* ------------------------------------------------------------------ memory */
 
-static bool alloc_fails(void)
-{
-    return fail_alloc > 0 && --fail_alloc == 0;
-}
-
 cudaError_t cudaMalloc(void **dev, size_t bytes)
 {
     CUDASIM_LOCK;
@@ -648,270 +610,6 @@ cudaError_t cudaMemsetAsync(void *dev, int value, size_t bytes, cudaStream_t str
 cudaError_t cudaMemset(void *dev, int value, size_t bytes)
 {
     return cudaMemsetAsync(dev, value, bytes, NULL);
-}
-
-/* ------------------------------------------------------------------ streams and events */
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
-{
-    CUDASIM_LOCK;
-    (void)flags;
-    READY;
-    *stream = new CUstream_st;
-    streams.insert(*stream);
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamCreate(cudaStream_t *stream)
-{
-    return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
-}
-
-cudaError_t cudaStreamDestroy(cudaStream_t stream)
-{
-    CUDASIM_LOCK;
-    REFUSE_IF(!streams.count(stream), cudaErrorInvalidResourceHandle);
-    drain(stream);
-    for (CUevent_st *e : events)
-        if (e->stream == stream)
-            e->stream = NULL;
-    streams.erase(stream);
-    delete stream;
-    return report(sticky);
-}
-
-cudaError_t cudaStreamSynchronize(cudaStream_t stream)
-{
-    CUDASIM_LOCK;
-    READY;
-    if (!stream)
-        return cudaDeviceSynchronize();
-    REFUSE_IF(!streams.count(stream), cudaErrorInvalidResourceHandle);
-    if (stream->capturing) {
-        stream->invalidated = true;
-        return report(cudaErrorStreamCaptureUnsupported);
-    }
-    drain(stream);
-    return report(sticky);
-}
-
-/* Nothing runs by itself here: asking makes it run, the next time it is done. */
-cudaError_t cudaStreamQuery(cudaStream_t stream)
-{
-    CUDASIM_LOCK;
-    READY;
-    REFUSE_IF(stream && !streams.count(stream), cudaErrorInvalidResourceHandle);
-    if (!stream || stream->queue.empty())
-        return cudaSuccess;
-    drain(stream);
-    return sticky != cudaSuccess ? report(sticky) : cudaErrorNotReady;
-}
-
-static void pass_event(CUevent_st *event, uint64_t record)
-{
-    if (!events.count(event) || event->passed >= record)
-        return;
-    event->passed = record;
-    event->at = std::chrono::steady_clock::now();
-}
-
-static void wait_event(CUevent_st *event)
-{
-    if (events.count(event) && event->stream && event->passed < event->recorded)
-        drain(event->stream);
-}
-
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
-{
-    CUDASIM_LOCK;
-    (void)flags;
-    READY;
-    *event = new CUevent_st;
-    events.insert(*event);
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventCreate(cudaEvent_t *event)
-{
-    return cudaEventCreateWithFlags(event, cudaEventDefault);
-}
-
-cudaError_t cudaEventDestroy(cudaEvent_t event)
-{
-    CUDASIM_LOCK;
-    REFUSE_IF(!events.erase(event), cudaErrorInvalidResourceHandle);
-    delete event;
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
-{
-    CUDASIM_LOCK;
-    READY;
-    REFUSE_IF(!events.count(event), cudaErrorInvalidResourceHandle);
-    const uint64_t record = ++event->recorded;
-    event->stream = stream;
-    return enqueue(stream, [event, record] {
-        pass_event(event, record);
-        return cudaSuccess;
-    });
-}
-
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
-{
-    CUDASIM_LOCK;
-    (void)flags;
-    READY;
-    REFUSE_IF(!events.count(event), cudaErrorInvalidResourceHandle);
-    return enqueue(stream, [event] {
-        wait_event(event);
-        return cudaSuccess;
-    });
-}
-
-cudaError_t cudaEventSynchronize(cudaEvent_t event)
-{
-    CUDASIM_LOCK;
-    READY;
-    REFUSE_IF(!events.count(event), cudaErrorInvalidResourceHandle);
-    wait_event(event);
-    return report(sticky);
-}
-
-cudaError_t cudaEventQuery(cudaEvent_t event)
-{
-    CUDASIM_LOCK;
-    READY;
-    REFUSE_IF(!events.count(event), cudaErrorInvalidResourceHandle);
-    if (event->passed >= event->recorded)
-        return cudaSuccess;
-    wait_event(event);
-    return sticky != cudaSuccess ? report(sticky) : cudaErrorNotReady;
-}
-
-cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEvent_t end)
-{
-    CUDASIM_LOCK;
-    READY;
-    REFUSE_IF(!events.count(start) || !events.count(end), cudaErrorInvalidResourceHandle);
-    REFUSE_IF(start->recorded == 0 || end->recorded == 0, cudaErrorInvalidResourceHandle);
-    if (start->passed < start->recorded || end->passed < end->recorded)
-        return report(cudaErrorNotReady);
-    *milliseconds = std::chrono::duration<float, std::milli>(end->at - start->at).count();
-    return cudaSuccess;
-}
-
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *user)
-{
-    CUDASIM_LOCK;
-    READY;
-    return enqueue(stream, [fn, user] {
-        fn(user);
-        return cudaSuccess;
-    });
-}
-
-/* ------------------------------------------------------------------ graphs */
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
-{
-    CUDASIM_LOCK;
-    (void)mode;
-    READY;
-    REFUSE_IF(!streams.count(stream), cudaErrorStreamCaptureUnsupported); /* NULL, too, does not capture */
-    REFUSE_IF(stream->capturing, cudaErrorInvalidValue);
-    stream->capturing = new CUgraph_st;
-    stream->invalidated = false;
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
-{
-    CUDASIM_LOCK;
-    REFUSE_IF(!streams.count(stream) || !stream->capturing, cudaErrorInvalidValue);
-    CUgraph_st *captured = stream->capturing;
-    const bool broken = stream->invalidated;
-    stream->capturing = NULL;
-    stream->invalidated = false;
-    *graph = NULL;
-    if (broken || sticky != cudaSuccess) {
-        delete captured;
-        return report(sticky != cudaSuccess ? sticky : cudaErrorStreamCaptureInvalidated);
-    }
-    graphs.insert(captured);
-    *graph = captured;
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status)
-{
-    CUDASIM_LOCK;
-    READY;
-    REFUSE_IF(stream && !streams.count(stream), cudaErrorInvalidResourceHandle);
-    *status = !stream || !stream->capturing ? cudaStreamCaptureStatusNone
-              : stream->invalidated         ? cudaStreamCaptureStatusInvalidated
-                                            : cudaStreamCaptureStatusActive;
-    return cudaSuccess;
-}
-
-/* Counts only: nobody looks at nodes. */
-cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count)
-{
-    CUDASIM_LOCK;
-    REFUSE_IF(!graphs.count(graph) || nodes, cudaErrorInvalidValue);
-    *count = graph->operations.size();
-    return cudaSuccess;
-}
-
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
-{
-    CUDASIM_LOCK;
-    (void)flags;
-    READY;
-    REFUSE_IF(!graphs.count(graph), cudaErrorInvalidValue);
-    REFUSE_IF(alloc_fails(), cudaErrorMemoryAllocation);
-    *exec = new CUgraphExec_st;
-    (*exec)->operations = std::make_shared<std::vector<operation>>(graph->operations);
-    graph_execs.insert(*exec);
-    return cudaSuccess;
-}
-
-cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream)
-{
-    CUDASIM_LOCK;
-    READY;
-    REFUSE_IF(!graph_execs.count(exec) || (stream && !streams.count(stream)), cudaErrorInvalidResourceHandle);
-    return cudaSuccess;
-}
-
-cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
-{
-    CUDASIM_LOCK;
-    READY;
-    REFUSE_IF(!graph_execs.count(exec), cudaErrorInvalidResourceHandle);
-    auto operations = exec->operations;
-    return enqueue(stream, [operations] {
-        for (const operation &op : *operations)
-            if (run_now(op) != cudaSuccess)
-                break;
-        return sticky;
-    });
-}
-
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
-{
-    CUDASIM_LOCK;
-    REFUSE_IF(!graph_execs.erase(exec), cudaErrorInvalidResourceHandle);
-    delete exec;
-    return cudaSuccess;
-}
-
-cudaError_t cudaGraphDestroy(cudaGraph_t graph)
-{
-    CUDASIM_LOCK;
-    REFUSE_IF(!graphs.erase(graph), cudaErrorInvalidResourceHandle);
-    delete graph;
-    return cudaSuccess;
 }
 
 /* ------------------------------------------------------------------ kernels as functions */

@@ -1,0 +1,62 @@
+/* What runtime.cpp and streams.cpp share: the objects that are alive, and how a call begins, fails and runs work. */
+#ifndef CUDASIM_RUNTIME_H
+#define CUDASIM_RUNTIME_H
+
+#include <chrono>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "sim.h"
+
+typedef std::function<cudaError_t()> operation;
+
+struct CUgraph_st {
+    std::vector<operation> operations;
+};
+
+struct CUgraphExec_st {
+    std::shared_ptr<std::vector<operation>> operations;
+};
+
+struct CUstream_st {
+    std::vector<operation> queue;
+    CUgraph_st *capturing = NULL;
+    bool invalidated = false, draining = false;
+};
+
+struct CUevent_st {
+    CUstream_st *stream = NULL; /* where it was recorded last, while that has not passed it */
+    uint64_t recorded = 0, passed = 0;
+    std::chrono::steady_clock::time_point at;
+};
+
+namespace cudasim {
+
+extern cudaError_t sticky; /* of a kernel: from then on every call returns it */
+extern std::set<CUstream_st *> streams;
+extern std::set<CUevent_st *> events;
+extern std::set<CUgraph_st *> graphs;
+extern std::set<CUgraphExec_st *> graph_execs;
+
+cudaError_t report(cudaError_t error); /* notes it for cudaGetLastError */
+cudaError_t ready();
+bool alloc_fails();
+cudaError_t run_now(const operation &op);
+void drain(CUstream_st *stream);
+
+} // namespace cudasim
+
+#define READY                                 \
+    do {                                      \
+        cudaError_t ready_ = cudasim::ready(); \
+        if (ready_ != cudaSuccess)            \
+            return cudasim::report(ready_);    \
+    } while (0)
+#define REFUSE_IF(condition, error)           \
+    do {                                      \
+        if (condition)                        \
+            return cudasim::report(error);        \
+    } while (0)
+
+#endif
