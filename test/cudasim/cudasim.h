@@ -10,7 +10,8 @@
  *     device.h     what a kernel uses: threadIdx, barriers, shuffles, shared memory, intrinsics, SB_LAUNCH
  *     fibers.cpp   runs a grid: blocks one after the other, the threads of a block as fibers
  *     check.cpp    watches each load and store of a kernel
- *     runtime.cpp  device memory, streams, events, graphs, errors
+ *     runtime.cpp  device memory, launches, copies, errors, and what carries out a stream's work
+ *     streams.cpp  the calls on streams, events and graphs
  *     blas.cpp     cublasLt: fused multiply-adds over ascending k
  *     cudnn.cpp    cuDNN's backend API: graphs, operation by operation
  *
