@@ -180,7 +180,8 @@ def write_facts(path, args, work, missing, before):
              "others": "%.1f" % max(0.0, 100 * others), "prompts": len(work["prompts"]),
              "max_new": args.max_new, "draft_len": args.draft_len, "threads": args.threads,
              "quick": int(args.quick), "minutes": "%.1f" % (wall / 60),
-             "command": "peers.py --limit %d --max-new %d --batches %s" % (args.limit, args.max_new, args.batches)}
+             "command": "peers.py --limit %d --max-new %d --batches %s" % (args.limit, args.max_new, args.batches) +
+                        (" --paper-code DIR" if args.paper_code else "")}
     with open(path, "w", encoding="utf-8") as file:
         for name, value in facts.items():
             print(name, value, sep="\t", file=file)
