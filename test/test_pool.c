@@ -572,11 +572,12 @@ static void test_what_policies_count(void)
 
     CHECK((pool = run_policy(SPECBATCH_POLICY_EQSPEC, 0, 8, 3, 5, 20)) != NULL);
     CHECK(stat(pool, "realigned_rows") > 0 && stat(pool, "realign_bytes") > 0);
-    CHECK_INT(stat(pool, "mixed_rows"), stat(pool, "decode_rows"));
+    CHECK_INT(stat(pool, "mixed_rows"), stat(pool, "decode_rows") - stat(pool, "newcomer_rows"));
+    CHECK_INT(stat(pool, "newcomer_rows"), 8);
     specbatch_pool_free(pool);
 
-    /* Equal prompts, hence equal lengths for ever: every row meets its like, and nothing is shifted. */
-    CHECK((pool = run_policy(SPECBATCH_POLICY_EXSPEC, 0, 8, 9, 0, 20)) != NULL);
+    /* Equal prompts that need no prefill, hence equal lengths for ever: every row meets its like, nothing moves. */
+    CHECK((pool = run_policy(SPECBATCH_POLICY_EXSPEC, 0, 8, 1, 0, 20)) != NULL);
     CHECK_INT(stat(pool, "group_rows"), stat(pool, "decode_rows"));
     CHECK_INT(stat(pool, "realigned_rows"), 0);
     specbatch_pool_free(pool);
@@ -590,6 +591,35 @@ static void test_what_policies_count(void)
     CHECK_INT(stat(pool, "tokens_drafted"), 0);
     CHECK_INT(stat(pool, "decode_rows"), 160);
     specbatch_pool_free(pool);
+}
+
+/* A prompt of two chunks and a token: two passes, and the second gives the first token already. */
+static void test_the_first_query_rides_with_the_prompt(void)
+{
+    static const int32_t policies[] = {SPECBATCH_POLICY_PLAIN, SPECBATCH_POLICY_RAGGED, SPECBATCH_POLICY_EQSPEC,
+                                       SPECBATCH_POLICY_EXSPEC, SPECBATCH_POLICY_ROLLBACK};
+
+    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
+        specbatch_pool_options options = small_options(policies[i]);
+        const specbatch_request request = small_request(3);
+        specbatch_pool *pool = NULL;
+        int32_t ids[8];
+        size_t n;
+        uint64_t id;
+        options.prefill_chunk = N_PROMPT / 2;
+        CHECK_OK(specbatch_pool_create(&pool, target, draft, &options));
+        CHECK_OK(specbatch_pool_submit(pool, &request, &id));
+        for (int pass = 0; pass < 2; pass++) {
+            CHECK_OK(specbatch_pool_step(pool, NULL));
+            CHECK_OK(specbatch_pool_poll(pool, id, ids, 8, &n));
+            CHECK_INT(n, (size_t)pass);
+        }
+        CHECK_INT(stat(pool, "target_passes"), 2);
+        CHECK_INT(stat(pool, "newcomer_rows"), 1);
+        CHECK_INT(stat(pool, "prefill_tokens"), N_PROMPT - 1);
+        CHECK_OK(sb_pool_check(pool));
+        specbatch_pool_free(pool);
+    }
 }
 
 /* eqspec as in the paper: no newcomer before the batch is done; with REPLACE, at once. */
@@ -709,6 +739,7 @@ TEST_BEGIN
     RUN(test_a_dead_pool_says_so_and_gives_out_what_it_had);
     RUN(test_the_audit_confirms_and_finds);
     RUN(test_what_policies_count);
+    RUN(test_the_first_query_rides_with_the_prompt);
     RUN(test_eqspec_batches);
     RUN(test_exspec_starves_nobody);
     RUN(test_a_pool_takes_what_it_says);

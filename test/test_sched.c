@@ -275,7 +275,7 @@ static void spy_form(struct sb_sched *s)
     follow_residents(s);
     group = naive_form(s);
     spy.policy->form(s);
-    spy.wrong += s->round->n_rows != spy.n_rows || s->n_mixed != (group ? 0 : spy.n_rows);
+    spy.wrong += s->round->n_rows - s->round->n_newcomers != spy.n_rows || s->n_mixed != (group ? 0 : spy.n_rows);
     for (int b = 0; b < spy.n_rows && b < s->round->n_rows; b++)
         spy.wrong += s->round->rows[b].seq != spy.rows[b];
     spy.n_groups += group && spy.n_rows > 0;

@@ -41,6 +41,12 @@ struct sb_prefill_row {
     int32_t n; /* prompt tokens from kv_len on */
 };
 
+/* Whether this chunk is the last that the sequence needs. True before the pass has run. */
+static inline int sb_prefill_completes(const struct sb_prefill_row *row)
+{
+    return row->seq->kv_len + row->n >= sb_content(row->seq);
+}
+
 struct sb_round {
     struct sb_mem mem;
     struct specbatch_model *model; /* the target; borrowed */
@@ -48,6 +54,7 @@ struct sb_round {
 
     struct sb_round_row *rows; /* [max_rows] decode rows */
     int32_t n_rows;
+    int32_t n_newcomers; /* the last so many rows: this pass completes their prompts. They have no proposals */
     struct sb_prefill_row *prefill; /* [max_prefill] */
     int32_t n_prefill, max_prefill;
     int32_t n_steps; /* the largest n_draft, once prepared */

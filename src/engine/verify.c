@@ -7,7 +7,9 @@
  * is the paper's Algorithm 1, lines 8-15, but keeps the bonus token of a fully accepted row too.
  *
  * Chunks: boundaries are multiples of prefill_chunk from the sequence's first token, so they depend on
- * that sequence alone. The last prompt token is not prefilled: it is the first query of the first round.
+ * that sequence alone. The last prompt token is not prefilled: it is the first query of the first round. That may be
+ * the round whose pass completes the prompt (a newcomer): operations write all of a pass's keys and values before
+ * they read any, so the query finds the entries of its own pass as it would find those of an earlier one.
  * Where the backend wants spans, prefill_chunk is a multiple of a span (sched/pool_create.c), so a chunk
  * holds a span whole or not at all, and which spans a prompt has does not depend on the chunk either.
  */
@@ -22,10 +24,12 @@ static void add_decode_row(struct sb_round *round, struct sb_runner *target, int
     const struct sb_seq *seq = row->seq;
     const int32_t in_pass = sb_pass_seq(target, seq->slot, seq->start);
     const int32_t first = b * round->stride;
+    /* A newcomer's query stands after the entries that this pass is to write. */
+    const int32_t pos = b < round->n_rows - round->n_newcomers ? seq->kv_len : sb_content(seq);
 
     round->n_draft[b] = row->n_draft;
     for (int32_t j = 0; j <= row->n_draft; j++)
-        sb_pass_token(target, in_pass, seq->kv_len + j, first + j, first + j);
+        sb_pass_token(target, in_pass, pos + j, first + j, first + j);
     for (int32_t j = row->n_draft + 1; round->padded && j <= round->n_steps; j++)
         sb_pass_token(target, sink, 0, first + j, first + j);
 }

@@ -138,6 +138,20 @@ void sb_take_ready(struct sb_sched *s)
         sb_take(s, all->seq[at]);
 }
 
+void sb_take_newcomers(struct sb_sched *s)
+{
+    struct sb_round *round = s->round;
+
+    for (int32_t i = 0; i < round->n_prefill && round->n_rows < s->limits.batch; i++) {
+        const struct sb_prefill_row *prefill = &round->prefill[i];
+        if (!sb_prefill_completes(prefill))
+            continue;
+        round->rows[round->n_rows++] = (struct sb_round_row){.seq = prefill->seq, .n_draft = 0};
+        round->n_newcomers++;
+        prefill->seq->last_round = s->n_rounds;
+    }
+}
+
 /* ------------------------------------------------------------- realignment */
 
 int sb_align(struct sb_sched *s, struct sb_seq *seq, int32_t start)
@@ -235,6 +249,12 @@ static void commit_all(struct sb_sched *s)
 {
     struct sb_round *round = s->round;
 
+    /* Prompts first: a newcomer is ready before it has run. */
+    for (int32_t i = 0; i < round->n_prefill; i++) {
+        s->stats[SB_STAT_prefill_tokens] += (uint64_t)round->prefill[i].n;
+        if (sb_seq_is_ready(round->prefill[i].seq))
+            sb_residents_filled(&s->residents, round->prefill[i].seq);
+    }
     for (int32_t b = 0; b < round->n_rows; b++) {
         struct sb_seq *seq = round->rows[b].seq;
         const uint64_t accepted = seq->accepted;
@@ -244,13 +264,9 @@ static void commit_all(struct sb_sched *s)
         s->stats[SB_STAT_tokens_drafted] += (uint64_t)round->rows[b].n_draft;
         sb_residents_ran(&s->residents, seq);
     }
-    for (int32_t i = 0; i < round->n_prefill; i++) {
-        s->stats[SB_STAT_prefill_tokens] += (uint64_t)round->prefill[i].n;
-        if (sb_seq_is_ready(round->prefill[i].seq))
-            sb_residents_filled(&s->residents, round->prefill[i].seq);
-    }
     s->stats[SB_STAT_decode_rows] += (uint64_t)round->n_rows;
-    s->stats[SB_STAT_plain_rounds] += round->n_rows > 0 && round->n_steps == 0;
+    s->stats[SB_STAT_newcomer_rows] += (uint64_t)round->n_newcomers;
+    s->stats[SB_STAT_plain_rounds] += round->n_rows > round->n_newcomers && round->n_steps == 0;
     s->stats[SB_STAT_probe_rounds] += (uint64_t)s->adapt.probing;
     s->stats[SB_STAT_group_rows] += (uint64_t)s->n_grouped;
     s->stats[SB_STAT_mixed_rows] += (uint64_t)s->n_mixed;
@@ -282,14 +298,15 @@ int32_t sb_sched_round(struct sb_sched *s)
     const uint64_t caught_up = s->draft->catch_up_ns;
     struct sb_round *round = s->round;
     uint64_t took;
-    int32_t rc = SPECBATCH_OK;
+    int32_t n_speculating, rc = SPECBATCH_OK;
 
-    round->n_rows = s->n_grouped = s->n_mixed = 0;
-    s->policy->form(s);
+    round->n_rows = round->n_newcomers = s->n_grouped = s->n_mixed = 0;
     add_prefill(s);
+    s->policy->form(s);
+    n_speculating = round->n_rows - round->n_newcomers;
     if (round->n_rows + round->n_prefill == 0)
         return rc;
-    sb_adapt_choose(&s->adapt, round->rows, round->n_rows, round->n_prefill > 0);
+    sb_adapt_choose(&s->adapt, round->rows, n_speculating, round->n_prefill > 0);
     SB_TRY(move_all(s));
     SB_TRY(run_passes(s));
     if (s->policy->trim)
@@ -303,7 +320,7 @@ int32_t sb_sched_round(struct sb_sched *s)
     s->stats[SB_STAT_rounds]++;
     took = sb_port_now_ns() - began;
     s->stats[SB_STAT_round_ns] += took;
-    sb_adapt_learn(&s->adapt, round->rows, round->n_rows, &(struct sb_adapt_round){
+    sb_adapt_learn(&s->adapt, round->rows, n_speculating, &(struct sb_adapt_round){
         .mixed = round->n_prefill > 0, .committed = s->stats[SB_STAT_tokens_committed] - committed, .ns = took,
         .catch_up_ns = s->draft->catch_up_ns - caught_up});
 done:

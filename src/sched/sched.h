@@ -59,9 +59,9 @@ struct sb_policy {
     int32_t grouped;  /* looks at groups of one length */
     /* Whether a queued request may take a free slot now. */
     int (*admits)(const struct sb_sched *sched);
-    /* Takes the round's rows, and asks for the moves to be made before it. */
+    /* Takes the round's rows, and asks for the moves to be made before it. Its prompt chunks are chosen already. */
     void (*form)(struct sb_sched *sched);
-    /* After the verdict, before commitment: may lower n_accept. NULL: leaves it. */
+    /* After the verdict, before commitment: may lower n_accept of rows but newcomers. NULL: leaves it. */
     void (*trim)(struct sb_sched *sched);
     /* After commitment: asks for moves. NULL: none. */
     void (*settle)(struct sb_sched *sched);
@@ -89,13 +89,10 @@ int32_t sb_sched_round(struct sb_sched *sched);
 int sb_admit_always(const struct sb_sched *sched);
 void sb_take_ready(struct sb_sched *sched); /* the oldest ready residents, `batch` of them at most */
 void sb_take(struct sb_sched *sched, struct sb_seq *seq);
+/* Last of a round's rows, while there are places: requests whose prompt its pass completes. Their first query, without
+ * proposals, rides in that pass and needs none of its own. */
+void sb_take_newcomers(struct sb_sched *sched);
 /* Asks for the sequence's first content column to be `start`. Returns 1 when that moves data, 0 when it is there
  * already or has nothing cached yet (then it is set at once). */
 int sb_align(struct sb_sched *sched, struct sb_seq *seq, int32_t start);
-/* The column after the last KV entry the sequence will have when ready, counted from its start. */
-static inline int32_t sb_content(const struct sb_seq *seq)
-{
-    return seq->n_tokens - 1;
-}
-
 #endif

@@ -34,13 +34,26 @@ static void align_ends(struct sb_sched *sched)
             sb_align(sched, all->seq[at], end - sb_content(all->seq[at]));
 }
 
+/* Whether this round's pass completes every prompt that is still being filled in. */
+static int fills_all(const struct sb_sched *sched)
+{
+    const struct sb_round *round = sched->round;
+    const struct sb_residents *all = &sched->residents;
+
+    for (int32_t i = 0; i < round->n_prefill; i++)
+        if (!sb_prefill_completes(&round->prefill[i]))
+            return 0;
+    return round->n_prefill == all->n - sb_residents_n_ready(all);
+}
+
 static void form(struct sb_sched *sched)
 {
     align_ends(sched); /* left padding of the prompts; nothing to move for rows without entries */
-    if (!sched->limits.replace && sb_oldest(&sched->residents, SB_FILLING) >= 0)
+    if (!sched->limits.replace && !fills_all(sched))
         return; /* the batch starts together */
     sb_take_ready(sched);
     sched->n_mixed = sched->round->n_rows;
+    sb_take_newcomers(sched);
 }
 
 const struct sb_policy sb_policy_eqspec = {.name = "eqspec", .admits = admits, .form = form, .settle = align_ends};

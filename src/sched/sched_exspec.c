@@ -84,12 +84,11 @@ static void form(struct sb_sched *sched)
     int32_t size;
     const int32_t length = sb_residents_group(&sched->residents, &size);
 
-    if (n_ready == 0)
-        return;
-    if (2 * size >= places && !starved(sched, n_ready))
+    if (n_ready > 0 && 2 * size >= places && !starved(sched, n_ready))
         take_group(sched, length);
-    else
+    else if (n_ready > 0)
         take_mixed(sched);
+    sb_take_newcomers(sched);
 }
 
 const struct sb_policy sb_policy_exspec = {

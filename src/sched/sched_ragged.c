@@ -11,19 +11,27 @@
  */
 #include "sched/sched.h"
 
+static void form(struct sb_sched *sched)
+{
+    sb_take_ready(sched);
+    sb_take_newcomers(sched);
+}
+
+/* Newcomers propose nothing and so hold nobody back. */
 static void cut_to_smallest(struct sb_sched *sched)
 {
     struct sb_round *round = sched->round;
+    const int32_t n = round->n_rows - round->n_newcomers;
     int32_t smallest = sched->limits.draft_len;
 
-    for (int32_t b = 0; b < round->n_rows; b++)
+    for (int32_t b = 0; b < n; b++)
         if (round->rows[b].n_accept < smallest)
             smallest = round->rows[b].n_accept;
-    for (int32_t b = 0; b < round->n_rows; b++)
+    for (int32_t b = 0; b < n; b++)
         round->rows[b].n_accept = smallest;
 }
 
-const struct sb_policy sb_policy_ragged = {.name = "ragged", .admits = sb_admit_always, .form = sb_take_ready};
-const struct sb_policy sb_policy_plain = {.name = "plain", .admits = sb_admit_always, .form = sb_take_ready};
+const struct sb_policy sb_policy_ragged = {.name = "ragged", .admits = sb_admit_always, .form = form};
+const struct sb_policy sb_policy_plain = {.name = "plain", .admits = sb_admit_always, .form = form};
 const struct sb_policy sb_policy_rollback = {
-    .name = "rollback", .admits = sb_admit_always, .form = sb_take_ready, .trim = cut_to_smallest};
+    .name = "rollback", .admits = sb_admit_always, .form = form, .trim = cut_to_smallest};
