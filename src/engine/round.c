@@ -152,10 +152,12 @@ int32_t sb_round_issue(struct sb_round *round, struct sb_runner *target, struct 
     int32_t rc = SPECBATCH_OK;
 
     *drafted_ns = sb_port_now_ns();
+    round->repeats = 1;
     if (!round->padded) {
         SB_TRY(issue_all(round, target, draft, drafted_ns));
     } else {
-        if (!be->record_begin(target->exec, shape_key(round)))
+        round->repeats = be->record_begin(target->exec, shape_key(round));
+        if (!round->repeats)
             SB_TRY(issue_all(round, target, draft, drafted_ns));
         SB_TRY(be->record_end(target->exec));
     }

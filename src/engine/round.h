@@ -59,6 +59,7 @@ struct sb_round {
     int32_t n_prefill, max_prefill;
     int32_t n_steps; /* the largest n_draft, once prepared */
     int32_t padded;  /* this round has the shape of all rounds of n_rows and n_steps */
+    int32_t repeats; /* once issued: the next round of this shape takes as long. 0: recording took part of the time */
     int32_t max_len; /* of a padded round: a bound on its positions that changes seldom */
 
     char *host_tokens, *dev_tokens_block; /* tokens, n_draft */

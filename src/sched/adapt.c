@@ -31,7 +31,7 @@
 #define LAPSE     0.95f  /* and what is left of that credit a round later */
 
 enum {
-    MEASURED = 3,     /* plain rounds to begin with: of a recording backend the third is the first replayed */
+    MEASURED = 3,     /* plain rounds to begin with */
     FIRST_PLAIN = 8,  /* rounds at a new number of rows before one is plain, */
     EVERY_PLAIN = 64, /* and later */
     PROBE_GAP = 8,    /* rounds from one probe to the next, */
@@ -390,11 +390,13 @@ static void learn_point(struct sb_adapt_cost *cost, float x, float y)
 }
 
 /* What a round with x proposals a row took, but for what has nothing to do with it. */
-static float learn_cost(struct sb_adapt *a, int32_t class, float x, float ns)
+static float learn_cost(struct sb_adapt *a, int32_t class, float x, float ns, int unique)
 {
     struct sb_adapt_cost *cost = &a->cost[class];
-    const float took = at_most(ns / cost->plain_ns, CLIP * price(costs_of(a, class), x));
+    const float known = price(costs_of(a, class), x), took = at_most(ns / cost->plain_ns, CLIP * known);
 
+    if (unique)
+        return known;
     for (int32_t i = 0; i < SB_ADAPT_POINTS; i++)
         cost->point[i].weight *= AGEING;
     if (x > 0.0f)
@@ -431,7 +433,7 @@ void sb_adapt_learn(struct sb_adapt *a, const struct sb_round_row *rows, int32_t
     a->quiet = a->asked > 0 ? 0 : a->quiet + 1;
     if (a->asked == 0)
         let_fade(a);
-    if (a->asked == 0 && !round->mixed)
+    if (a->asked == 0 && !round->mixed && !round->unique)
         learn_plain(a, cost, ns);
     if (cost->n_plain == 0)
         return;
@@ -445,7 +447,8 @@ void sb_adapt_learn(struct sb_adapt *a, const struct sb_round_row *rows, int32_t
     else if (a->asked == 0)
         earn(a, REFILL);
     else
-        earn(a, (float)round->committed / (float)n - learn_cost(a, class, paid_for(a, rows, n), ns) - caught_up);
+        earn(a, (float)round->committed / (float)n -
+                    learn_cost(a, class, paid_for(a, rows, n), ns, round->unique) - caught_up);
 }
 
 void sb_adapt_init(struct sb_adapt *a, int32_t draft_len, int uniform, int lags)

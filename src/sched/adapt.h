@@ -33,7 +33,9 @@
  * round in 64, and in between one row at its limit. Rows whose draft lags far are started as the purse
  * lasts: it may be overdrawn by 8 rounds where 32 rounds promise to pay that back, and the credit fades.
  *
- * Rounds with prompt chunks teach acceptance only, and pay for catching up: their time is the prompt's. Nothing
+ * Rounds with prompt chunks teach acceptance only, and pay for catching up: their time is the prompt's. Where the
+ * backend records, rounds that are not replayed teach acceptance only too, and are booked at the known cost: loading
+ * kernels and recording a shape is paid once, and would make every new length look too dear to be tried again. Nothing
  * here sees a token, so nothing here can change one. Rejected: fitting draft and verification apart, which a
  * recorded round does not show; a cost linear in x (the picture); one length for all rows everywhere, when
  * requests differ in acceptance.
@@ -83,6 +85,7 @@ struct sb_adapt {
 /* What a round was, for sb_adapt_learn. */
 struct sb_adapt_round {
     int32_t mixed;        /* it had prompt chunks */
+    int32_t unique;       /* its time is no other round's: it was issued or recorded where later ones are replayed */
     uint64_t committed;   /* tokens */
     uint64_t ns;          /* of the whole round, ... */
     uint64_t catch_up_ns; /* ... of which the draft's catching up */

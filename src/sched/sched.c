@@ -321,7 +321,8 @@ int32_t sb_sched_round(struct sb_sched *s)
     took = sb_port_now_ns() - began;
     s->stats[SB_STAT_round_ns] += took;
     sb_adapt_learn(&s->adapt, round->rows, n_speculating, &(struct sb_adapt_round){
-        .mixed = round->n_prefill > 0, .committed = s->stats[SB_STAT_tokens_committed] - committed, .ns = took,
+        .mixed = round->n_prefill > 0, .unique = !round->repeats,
+        .committed = s->stats[SB_STAT_tokens_committed] - committed, .ns = took,
         .catch_up_ns = s->draft->catch_up_ns - caught_up});
 done:
     return rc;
