@@ -387,6 +387,7 @@ static int32_t take(specbatch_pool *pool)
     if (!sb_port_callback_is_gone(&pool->call))
         return sb_fail(SPECBATCH_E_BUSY, "the pool was called from one of its own callbacks (or one was left by "
                        "longjmp or an exception, and this call comes from too far down the stack to tell)");
+    pool->call.callback = NULL;
     if (!pool->fatal) {
         pool->fatal = SPECBATCH_E_INTERNAL;
         pool->why = "a callback was left by longjmp or an exception";
