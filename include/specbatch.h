@@ -33,8 +33,13 @@
  *
  * Threads. A model is immutable and may be used by any number of pools and threads at once.
  * A pool and its results belong to one thread at a time. Pools are independent of each other.
- * The library has no global state but the last error of each thread; it never prints, exits,
- * reads the environment or installs a handler.
+ * The library has no global state but what belongs to a thread, its last error and the floating-point
+ * mode it came with; it never prints, exits, reads the environment or installs a handler.
+ *
+ * Callbacks. Memory hooks, log and draft functions run on a thread that is inside the library, in the
+ * host's floating-point mode. They may not call the pool that called them (E_BUSY), but for
+ * specbatch_pool_stat. They must return: by longjmp or an exception a call is left half done, what it
+ * was making is lost, and its pool is dead (specbatch_pool_free says how to get rid of it).
  */
 #ifndef SPECBATCH_H
 #define SPECBATCH_H
@@ -55,7 +60,7 @@ extern "C" {
 /* ------------------------------------------------------------------ version */
 
 #define SPECBATCH_VERSION_MAJOR 0
-#define SPECBATCH_VERSION_MINOR 1
+#define SPECBATCH_VERSION_MINOR 2
 #define SPECBATCH_VERSION_PATCH 0
 /* The ABI's own number: the soname and the symbol version node. */
 #define SPECBATCH_SOVERSION 0
@@ -85,7 +90,7 @@ enum {
     SPECBATCH_E_NOT_FOUND = -6,  /* no such request, counter, policy or format */
     SPECBATCH_E_EMPTY = -7,      /* nothing to collect now */
     SPECBATCH_E_QUEUE_FULL = -8, /* as many requests wait as queue_max allows */
-    SPECBATCH_E_BUSY = -9,       /* called from a callback of the same pool */
+    SPECBATCH_E_BUSY = -9,       /* called from a callback of the same pool, or another thread is inside it */
     SPECBATCH_E_VOCAB = -10,     /* draft and target do not share a vocabulary */
 
     /* Resources. */
@@ -105,9 +110,10 @@ enum {
     /* Devices. */
     SPECBATCH_E_NO_DEVICE = -50, /* no such device here; the message says which part is missing */
 
-    /* Fatal: the pool is dead. Every later call returns the same code; free still works. */
+    /* Fatal: the pool is dead. Every later call returns the same code, but for specbatch_pool_collect as long as it
+     * has results, and specbatch_pool_stat; specbatch_pool_free works. */
     SPECBATCH_E_DEVICE = -60,
-    SPECBATCH_E_INTERNAL = -61
+    SPECBATCH_E_INTERNAL = -61 /* also: a callback was left by longjmp or an exception */
 };
 
 #define SPECBATCH_ERROR_MAX 256
@@ -211,7 +217,8 @@ enum {
 
 /*
  * Text to ids. *n (required) receives the number of ids. ids may be NULL with capacity 0 to ask for
- * the number. text need not end in NUL; length is in bytes; invalid UTF-8 is E_INVALID.
+ * the number. text need not end in NUL; length is in bytes; invalid UTF-8 is E_INVALID, and so are flags that are
+ * not for tokenize.
  * E_INVALID, E_NO_TOKENIZER, E_BUFFER (*n has the need), E_NOMEM. Thread: any. Since 0.1.
  */
 SPECBATCH_API int32_t specbatch_tokenize(const specbatch_model *model, const char *text, size_t length,
@@ -220,7 +227,7 @@ SPECBATCH_API int32_t specbatch_tokenize(const specbatch_model *model, const cha
 /*
  * Ids to text. *n (required) receives the length in bytes without the NUL that is written after it;
  * capacity counts the NUL. buffer may be NULL with capacity 0 to ask for the length. Ids without a
- * piece are skipped; bytes that do not form UTF-8 become U+FFFD.
+ * piece are skipped; bytes that do not form UTF-8 become U+FFFD. Flags that are not for detokenize are E_INVALID.
  * E_INVALID, E_NO_TOKENIZER, E_BUFFER (*n has the length), E_NOMEM. Thread: any. Since 0.1.
  */
 SPECBATCH_API int32_t specbatch_detokenize(const specbatch_model *model, const int32_t *ids, size_t n_ids,
@@ -257,14 +264,21 @@ SPECBATCH_API int32_t specbatch_chat_format(int32_t format, const specbatch_mess
 /* Text of a growing sequence of ids, a piece at a time and never half a character. */
 typedef struct specbatch_text_stream specbatch_text_stream;
 
-/* *out holds its own reference to the model. E_INVALID, E_NO_TOKENIZER, E_NOMEM. Thread: any. Since 0.1. */
+/* *out holds its own reference to the model. flags as of specbatch_detokenize.
+ * E_INVALID, E_NO_TOKENIZER, E_NOMEM. Thread: any. Since 0.1. */
 SPECBATCH_API int32_t specbatch_text_stream_create(specbatch_text_stream **out, specbatch_model *model, uint32_t flags);
 
 /* Adds ids; *text is what has become complete, NUL-terminated, *length bytes (may be NULL), borrowed until
- * the next call on this stream. n_ids = 0 ends the text: what is held back comes as U+FFFD.
- * E_INVALID, E_NOMEM. Since 0.1. */
+ * the next call on this stream. n_ids = 0 adds nothing and *text is "" (0.1 ended the text with it).
+ * E_INVALID, E_NOMEM (the stream is as before). Thread: one at a time on a stream. Since 0.1. */
 SPECBATCH_API int32_t specbatch_text_stream_push(specbatch_text_stream *stream, const int32_t *ids, size_t n_ids,
                                                  const char **text, size_t *length);
+
+/* Ends the text: *text is what was held back, an unfinished character as U+FFFD; *length as above. What is pushed
+ * next begins another text. E_INVALID, E_NOMEM (the stream is as before). Thread: as push. Since 0.2. */
+SPECBATCH_API int32_t specbatch_text_stream_finish(specbatch_text_stream *stream, const char **text, size_t *length);
+
+/* Thread: as push. Since 0.1. */
 SPECBATCH_API void specbatch_text_stream_free(specbatch_text_stream *stream);
 
 /* ----------------------------------------------------------------- policies */
@@ -349,8 +363,14 @@ SPECBATCH_API int32_t specbatch_pool_bytes(uint64_t *bytes, specbatch_model *tar
 SPECBATCH_API int32_t specbatch_pool_create(specbatch_pool **out, specbatch_model *target, specbatch_model *draft,
                                             const specbatch_pool_options *options);
 
-/* Frees the pool, its unfinished requests and its uncollected results. From a callback of the same pool:
- * ignored. Since 0.1. */
+/*
+ * Frees the pool, its unfinished requests and its uncollected results. From a callback of the same pool, or while
+ * another thread is inside it, nothing is freed: the log and specbatch_last_error say so.
+ * After one of the pool's callbacks was left by longjmp or an exception, this frees all that the pool holds, but only
+ * on the thread on which that happened, and only from a function that called the interrupted one or from some 8
+ * kilobytes of stack below it: from further down it looks like a call of the callback's own, and the call is refused
+ * (E_BUSY, as any other on the pool; from where it can be told, they return E_INTERNAL). Since 0.1.
+ */
 SPECBATCH_API void specbatch_pool_free(specbatch_pool *pool);
 
 /* ----------------------------------------------------------------- requests */
@@ -393,14 +413,18 @@ SPECBATCH_API int32_t specbatch_pool_cancel(specbatch_pool *pool, uint64_t id);
 
 /*
  * One round: forms a batch, drafts, verifies, commits. *n_active (may be NULL) receives the number of
- * requests queued or unfinished after it. A step with nothing to do succeeds.
- * E_INVALID, E_BUSY, E_CANCELLED (the draft callback; the step may be repeated), E_NOMEM, fatal. Since 0.1.
+ * requests queued or unfinished after it. A step with nothing to do succeeds. A step takes no memory, so it
+ * cannot run out of it; when a device's driver does, that is E_DEVICE.
+ * E_INVALID, E_BUSY, E_CANCELLED (the draft callback; the step may be repeated), fatal. Since 0.1.
  */
 SPECBATCH_API int32_t specbatch_pool_step(specbatch_pool *pool, size_t *n_active);
 
 /*
  * Streaming: tokens committed to an unfinished or uncollected request since the last poll. Writes at most
- * `capacity` of them; the rest stays for the next poll. *n (required): how many were written.
+ * `capacity` of them; the rest stays for the next poll. *n (required): how many were written. ids NULL with
+ * capacity 0 asks how many wait, and takes none.
+ * Polling ends with specbatch_pool_collect, and needs not come first: the result has all of the request's tokens,
+ * those from index "number polled so far" on being the ones that a stream has not shown yet (examples/stream.c).
  * E_INVALID, E_NOT_FOUND (unknown or already collected), E_BUSY, fatal. Since 0.1.
  */
 SPECBATCH_API int32_t specbatch_pool_poll(specbatch_pool *pool, uint64_t id, int32_t *ids, size_t capacity, size_t *n);
@@ -442,7 +466,8 @@ SPECBATCH_API void specbatch_result_free(specbatch_result *result);
 
 /* A counter of the pool by name; specbatch_stat_name lists them (0 to count - 1, NULL when out of range).
  * Counters in tokens count committed tokens only; names end in their unit where it is not a count
- * (_ns, _bytes). docs/stats.md explains each. E_INVALID, E_NOT_FOUND. Since 0.1. */
+ * (_ns, _bytes). docs/stats.md explains each. Works in callbacks of the pool, and on a dead one. E_INVALID,
+ * E_NOT_FOUND, E_BUSY (another thread is inside the pool). Since 0.1. */
 SPECBATCH_API int32_t specbatch_pool_stat(const specbatch_pool *pool, const char *name, uint64_t *value);
 SPECBATCH_API int32_t specbatch_stat_count(void);
 SPECBATCH_API const char *specbatch_stat_name(int32_t index);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "port.h"
+
 int sb_mul_size(size_t a, size_t b, size_t *out)
 {
     if (b != 0 && a > SIZE_MAX / b)
@@ -30,6 +32,46 @@ static int total_size(size_t count, size_t size, size_t *out)
     return 1;
 }
 
+struct hook_call {
+    const struct sb_mem *mem;
+    void *block;
+    size_t total;
+};
+
+static void call_alloc(void *arg)
+{
+    struct hook_call *call = arg;
+
+    call->block = call->mem->alloc(call->mem->user, call->total, SB_MEM_ALIGN);
+}
+
+static void call_free(void *arg)
+{
+    const struct hook_call *call = arg;
+
+    call->mem->free(call->mem->user, call->block, call->total);
+}
+
+static void *take_block(const struct sb_mem *mem, size_t total)
+{
+    struct hook_call call = {.mem = mem, .total = total};
+
+    if (!mem->alloc)
+        return aligned_alloc(SB_MEM_ALIGN, total);
+    sb_port_call_host(call_alloc, &call);
+    return call.block;
+}
+
+static void give_block(const struct sb_mem *mem, void *block, size_t total)
+{
+    struct hook_call call = {.mem = mem, .block = block, .total = total};
+
+    if (mem->free)
+        sb_port_call_host(call_free, &call);
+    else
+        free(block);
+}
+
 void *sb_alloc_raw(const struct sb_mem *mem, size_t count, size_t size)
 {
     size_t total;
@@ -37,7 +79,7 @@ void *sb_alloc_raw(const struct sb_mem *mem, size_t count, size_t size)
 
     if (!total_size(count, size, &total))
         return NULL;
-    block = mem->alloc ? mem->alloc(mem->user, total, SB_MEM_ALIGN) : aligned_alloc(SB_MEM_ALIGN, total);
+    block = take_block(mem, total);
     if (!block)
         return NULL;
     memcpy(block, &total, sizeof total);
@@ -75,10 +117,6 @@ void *sb_realloc(const struct sb_mem *mem, void *block, size_t count, size_t siz
 
 void sb_free(const struct sb_mem *mem, void *block)
 {
-    if (!block)
-        return;
-    if (mem->free)
-        mem->free(mem->user, (char *)block - SB_MEM_ALIGN, block_total(block));
-    else
-        free((char *)block - SB_MEM_ALIGN);
+    if (block)
+        give_block(mem, (char *)block - SB_MEM_ALIGN, block_total(block));
 }

@@ -1,9 +1,10 @@
 /*
  * Every exported function but the options': check the arguments, copy the options, call inward. No logic.
  *
- * A call that computes enters the library's floating-point environment and leaves it; a call on a pool
- * that may run the caller's code marks the pool busy, so that a callback which calls back gets E_BUSY
- * instead of a pool in mid-air.
+ * A call that computes enters the library's floating-point environment and leaves it. A call on a pool first takes
+ * the pool for its thread, so that another thread, or a callback that calls back, gets E_BUSY instead of a pool in
+ * mid-air. A callback may also have been left by longjmp or an exception: then the pool is found taken by a call that
+ * is no more, and is dead.
  */
 #include <stdio.h>
 #include <string.h>
@@ -169,6 +170,7 @@ int32_t specbatch_tokenize(const specbatch_model *model, const char *text, size_
     if ((rc = check_text_call(model, text, ids, capacity, n)) != SPECBATCH_OK)
         return rc;
     found.mem = &model->mem;
+    SB_TRY(sb_check_flags(SPECBATCH_E_INVALID, "tokenize", "flags", flags, SB_FLAGS_TOKENIZE));
     SB_TRY(sb_tokenizer_encode(model->tokenizer, text, length, flags, &found));
     *n = found.n;
     if (ids && capacity < found.n)
@@ -190,6 +192,7 @@ int32_t specbatch_detokenize(const specbatch_model *model, const int32_t *ids, s
     if ((rc = check_text_call(model, n_ids > 0 ? ids : no_ids, buffer, capacity, n)) != SPECBATCH_OK)
         return rc;
     text.mem = &model->mem;
+    SB_TRY(sb_check_flags(SPECBATCH_E_INVALID, "detokenize", "flags", flags, SB_FLAGS_DETOKENIZE));
     SB_TRY(sb_tokenizer_decode(model->tokenizer, ids, n_ids, flags, &text));
     SB_TRY(give_text(text.data, text.n, buffer, capacity, n));
 done:
@@ -242,7 +245,8 @@ int32_t specbatch_text_stream_create(specbatch_text_stream **out, specbatch_mode
 
     if (!out)
         return null_argument("out");
-    if ((rc = check_text_call(model, out, NULL, 0, &unused)) != SPECBATCH_OK)
+    if ((rc = check_text_call(model, out, NULL, 0, &unused)) != SPECBATCH_OK ||
+        (rc = sb_check_flags(SPECBATCH_E_INVALID, "text stream", "flags", flags, SB_FLAGS_DETOKENIZE)) != SPECBATCH_OK)
         return rc;
     SB_NEW(stream, sb_alloc(&model->mem, 1, sizeof *stream), "a text stream");
     SB_TRY(sb_stream_create(&stream->stream, &model->mem, model->tokenizer, flags));
@@ -256,14 +260,33 @@ done:
     return rc;
 }
 
+static int32_t check_stream_call(const specbatch_text_stream *stream, const char **text)
+{
+    return stream && text ? SPECBATCH_OK : null_argument(stream ? "text" : "stream");
+}
+
 int32_t specbatch_text_stream_push(specbatch_text_stream *stream, const int32_t *ids, size_t n_ids, const char **text,
                                    size_t *length)
 {
-    size_t unused;
+    int32_t rc = check_stream_call(stream, text);
 
-    if (!stream || !text || (!ids && n_ids > 0))
-        return null_argument(!stream ? "stream" : !text ? "text" : "ids");
-    return sb_stream_push(stream->stream, ids, n_ids, text, length ? length : &unused);
+    if (rc != SPECBATCH_OK)
+        return rc;
+    if (!ids && n_ids > 0)
+        return null_argument("ids");
+    if (n_ids > 0)
+        return sb_stream_push(stream->stream, ids, n_ids, text, length);
+    *text = "";
+    if (length)
+        *length = 0;
+    return SPECBATCH_OK;
+}
+
+int32_t specbatch_text_stream_finish(specbatch_text_stream *stream, const char **text, size_t *length)
+{
+    const int32_t rc = check_stream_call(stream, text);
+
+    return rc == SPECBATCH_OK ? sb_stream_push(stream->stream, NULL, 0, text, length) : rc;
 }
 
 void specbatch_text_stream_free(specbatch_text_stream *stream)
@@ -347,23 +370,68 @@ int32_t specbatch_pool_create(specbatch_pool **out, specbatch_model *target, spe
     return rc;
 }
 
+static int32_t busy_elsewhere(void)
+{
+    return sb_fail(SPECBATCH_E_BUSY, "another thread is inside a call on the pool");
+}
+
+/* Takes the pool for this thread, or says who has it. */
+static int32_t take(specbatch_pool *pool)
+{
+    const void *self = sb_port_thread(), *owner = NULL;
+
+    if (atomic_compare_exchange_strong(&pool->owner, &owner, self))
+        return SPECBATCH_OK;
+    if (owner != self)
+        return busy_elsewhere();
+    if (!sb_port_callback_is_gone(&pool->call))
+        return sb_fail(SPECBATCH_E_BUSY, "the pool was called from one of its own callbacks (or one was left by "
+                       "longjmp or an exception, and this call comes from too far down the stack to tell)");
+    pool->call.callback = NULL;
+    if (!pool->fatal) {
+        pool->fatal = SPECBATCH_E_INTERNAL;
+        pool->why = "a callback was left by longjmp or an exception";
+    }
+    return SPECBATCH_OK;
+}
+
+static void give_back(specbatch_pool *pool)
+{
+    atomic_store(&pool->owner, NULL);
+}
+
 void specbatch_pool_free(specbatch_pool *pool)
 {
-    if (pool && !pool->busy)
+    if (!pool)
+        return;
+    if (take(pool) != SPECBATCH_OK)
+        sb_log(&pool->log, SPECBATCH_LOG_ERROR, "pool_free: nothing is freed: %s", sb_last_error());
+    else
         sb_pool_free(pool);
 }
 
-/* What every call on a pool begins with. A dead pool still hands out results, so collect passes dead_too. */
+/* What every call on a pool begins with, and ... A dead pool still hands out results, so collect passes dead_too. */
 static int32_t enter(specbatch_pool *pool, int dead_too)
 {
-    if (!pool)
-        return null_argument("pool");
-    if (pool->busy)
-        return sb_fail(SPECBATCH_E_BUSY, "the pool was called from one of its own callbacks");
-    if (pool->fatal && !dead_too)
-        return sb_fail(pool->fatal, "the pool ended with %s", specbatch_status_name(pool->fatal));
-    pool->busy = 1;
+    int32_t rc = pool ? take(pool) : null_argument("pool");
+
+    if (rc != SPECBATCH_OK)
+        return rc;
+    if (pool->fatal && !dead_too) {
+        rc = sb_pool_dead(pool);
+        give_back(pool);
+        return rc;
+    }
+    sb_port_fp_enter(&pool->call);
     return SPECBATCH_OK;
+}
+
+/* ... ends with. */
+static int32_t leave(specbatch_pool *pool, int32_t rc)
+{
+    sb_port_fp_leave(&pool->call);
+    give_back(pool);
+    return rc;
 }
 
 int32_t specbatch_pool_submit(specbatch_pool *pool, const specbatch_request *request, uint64_t *id)
@@ -376,57 +444,51 @@ int32_t specbatch_pool_submit(specbatch_pool *pool, const specbatch_request *req
     rc = sb_request_resolve(&full, request, pool->options.draft_len);
     if (rc == SPECBATCH_OK)
         rc = sb_pool_submit(pool, &full, id);
-    pool->busy = 0;
-    return rc;
+    return leave(pool, rc);
 }
 
 int32_t specbatch_pool_cancel(specbatch_pool *pool, uint64_t id)
 {
     int32_t rc = enter(pool, 0);
 
-    if (rc != SPECBATCH_OK)
-        return rc;
-    rc = sb_pool_cancel(pool, id);
-    pool->busy = 0;
-    return rc;
+    return rc == SPECBATCH_OK ? leave(pool, sb_pool_cancel(pool, id)) : rc;
 }
 
 int32_t specbatch_pool_step(specbatch_pool *pool, size_t *n_active)
 {
-    struct sb_fp_env env;
     int32_t rc = enter(pool, 0);
 
     if (rc != SPECBATCH_OK)
         return rc;
-    sb_port_fp_enter(&env);
     rc = sb_pool_step(pool);
-    sb_port_fp_leave(&env);
     if (n_active && rc == SPECBATCH_OK)
         *n_active = pool->n_active;
-    pool->busy = 0;
-    return rc;
+    return leave(pool, rc);
+}
+
+static int32_t poll_tokens(specbatch_pool *pool, uint64_t id, int32_t *ids, size_t capacity, size_t *n)
+{
+    struct sb_seq *seq = sb_idmap_find(&pool->by_id, id);
+    size_t waiting;
+
+    if (!n || (!ids && capacity > 0))
+        return null_argument(n ? "ids" : "n");
+    if (!seq)
+        return sb_fail(SPECBATCH_E_NOT_FOUND, "request %llu is unknown or collected", (unsigned long long)id);
+    waiting = (size_t)(sb_seq_n_generated(seq) - seq->n_polled);
+    *n = !ids || waiting < capacity ? waiting : capacity;
+    if (ids && *n > 0) {
+        memcpy(ids, seq->tokens + seq->n_prompt + seq->n_polled, *n * sizeof *ids);
+        seq->n_polled += (int32_t)*n;
+    }
+    return SPECBATCH_OK;
 }
 
 int32_t specbatch_pool_poll(specbatch_pool *pool, uint64_t id, int32_t *ids, size_t capacity, size_t *n)
 {
-    struct sb_seq *seq;
-    size_t left;
-    int32_t rc = enter(pool, 1);
+    int32_t rc = enter(pool, 0);
 
-    if (rc != SPECBATCH_OK)
-        return rc;
-    pool->busy = 0;
-    if (!n || (!ids && capacity > 0))
-        return null_argument(n ? "ids" : "n");
-    seq = sb_idmap_find(&pool->by_id, id);
-    if (!seq)
-        return sb_fail(SPECBATCH_E_NOT_FOUND, "request %llu is unknown or collected", (unsigned long long)id);
-    left = (size_t)(sb_seq_n_generated(seq) - seq->n_polled);
-    *n = left < capacity ? left : capacity;
-    if (*n > 0)
-        memcpy(ids, seq->tokens + seq->n_prompt + seq->n_polled, *n * sizeof *ids);
-    seq->n_polled += (int32_t)*n;
-    return SPECBATCH_OK;
+    return rc == SPECBATCH_OK ? leave(pool, poll_tokens(pool, id, ids, capacity, n)) : rc;
 }
 
 int32_t specbatch_pool_collect(specbatch_pool *pool, specbatch_result **result)
@@ -435,11 +497,8 @@ int32_t specbatch_pool_collect(specbatch_pool *pool, specbatch_result **result)
 
     if (!result)
         return null_argument("result");
-    if ((rc = enter(pool, 1)) != SPECBATCH_OK)
-        return rc;
-    rc = sb_pool_collect(pool, result);
-    pool->busy = 0;
-    return rc;
+    rc = enter(pool, 1);
+    return rc == SPECBATCH_OK ? leave(pool, sb_pool_collect(pool, result)) : rc;
 }
 
 /* -------------------------------------------------------------------------- results */
@@ -530,8 +589,11 @@ void specbatch_result_free(specbatch_result *result)
 
 /* --------------------------------------------------------------------- stats, audit */
 
+/* Counters may be read from a callback and of a dead pool. A pool that nobody is inside is taken for the moment, which
+ * its owner field stands for: the caller's pool does not change. */
 int32_t specbatch_pool_stat(const specbatch_pool *pool, const char *name, uint64_t *value)
 {
+    const void *self = sb_port_thread(), *owner = NULL;
     int32_t stat;
 
     if (!pool || !name || !value)
@@ -539,7 +601,11 @@ int32_t specbatch_pool_stat(const specbatch_pool *pool, const char *name, uint64
     stat = sb_stat_by_name(name);
     if (stat < 0)
         return stat;
+    if (!atomic_compare_exchange_strong(&((specbatch_pool *)pool)->owner, &owner, self) && owner != self)
+        return busy_elsewhere();
     *value = pool->stats[stat];
+    if (!owner)
+        give_back((specbatch_pool *)pool);
     return SPECBATCH_OK;
 }
 

@@ -4,9 +4,25 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "port.h"
+
+struct line_call {
+    const struct sb_log *log;
+    int32_t level;
+    const char *line;
+};
+
+static void call_log(void *arg)
+{
+    const struct line_call *call = arg;
+
+    call->log->fn(call->log->user, call->level, call->line);
+}
+
 void sb_log(const struct sb_log *log, int32_t level, const char *format, ...)
 {
     char line[512];
+    struct line_call call = {log, level, line};
     va_list args;
 
     if (!log->fn)
@@ -14,5 +30,5 @@ void sb_log(const struct sb_log *log, int32_t level, const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    log->fn(log->user, level, line);
+    sb_port_call_host(call_log, &call);
 }

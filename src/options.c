@@ -82,10 +82,10 @@ static int32_t settle(int32_t *value, int32_t normal, const char *field, int32_t
     return check_range("pool options", field, *value, low, high);
 }
 
-static int32_t check_flags(const char *what, const char *field, uint32_t value, uint32_t known)
+int32_t sb_check_flags(int32_t code, const char *what, const char *field, uint32_t value, uint32_t known)
 {
     if (value & ~known)
-        return sb_fail(SPECBATCH_E_OPTIONS, "%s: %s has unknown bits 0x%lx", what, field,
+        return sb_fail(code, "%s: %s has unknown bits 0x%lx", what, field,
                        (unsigned long)(value & ~known));
     return SPECBATCH_OK;
 }
@@ -125,7 +125,6 @@ int32_t sb_pool_options_resolve(specbatch_pool_options *full, const specbatch_po
                                 int32_t target_context)
 {
     static const char what[] = "pool options";
-    const uint32_t flags = SPECBATCH_POOL_SORT_BY_LENGTH | SPECBATCH_POOL_EQSPEC_REPLACE | SPECBATCH_POOL_FIXED_K;
     int32_t rc;
 
     SB_TRY(sb_options_copy(full, sizeof *full, given, what));
@@ -142,7 +141,7 @@ int32_t sb_pool_options_resolve(specbatch_pool_options *full, const specbatch_po
     SB_TRY(settle(&full->max_len, min_i32(target_context, 2048), "max_len", 1, target_context));
     SB_TRY(settle(&full->prefill_chunk, 128, "prefill_chunk", 1, 8192));
     SB_TRY(settle(&full->n_threads, min_i32(sb_port_n_processors(), 256), "n_threads", 1, 256));
-    SB_TRY(check_flags(what, "flags", full->flags, flags));
+    SB_TRY(sb_check_flags(SPECBATCH_E_OPTIONS, what, "flags", full->flags, SB_FLAGS_POOL));
     if (full->queue_max == 0)
         full->queue_max = 65536;
     if (full->budget_bytes == 0)
@@ -155,8 +154,6 @@ done:
 int32_t sb_request_resolve(specbatch_request *full, const specbatch_request *given, int32_t k)
 {
     static const char what[] = "request";
-    const uint32_t flags = SPECBATCH_REQUEST_IGNORE_EOS | SPECBATCH_REQUEST_LOGPROBS;
-    const uint32_t text_flags = SPECBATCH_TEXT_NO_BOS | SPECBATCH_TEXT_PLAIN_SPECIAL;
     int32_t rc = SPECBATCH_OK;
 
     if (!given)
@@ -170,8 +167,8 @@ int32_t sb_request_resolve(specbatch_request *full, const specbatch_request *giv
         SB_FAIL(SPECBATCH_E_INVALID, "%s: the prompt is empty (n_ids is 0)", what);
     if (!full->ids && full->n_ids != 0)
         SB_FAIL(SPECBATCH_E_INVALID, "%s: n_ids is %zu, but ids is NULL", what, full->n_ids);
-    SB_TRY(check_flags(what, "text_flags", full->text_flags, text_flags));
-    SB_TRY(check_flags(what, "flags", full->flags, flags));
+    SB_TRY(sb_check_flags(SPECBATCH_E_OPTIONS, what, "text_flags", full->text_flags, SB_FLAGS_TOKENIZE));
+    SB_TRY(sb_check_flags(SPECBATCH_E_OPTIONS, what, "flags", full->flags, SB_FLAGS_REQUEST));
     SB_TRY(check_range(what, "max_new", full->max_new, 1, INT32_MAX));
     SB_TRY(check_range(what, "draft_len", full->draft_len, -1, k));
     if (full->draft_len == 0)

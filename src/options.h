@@ -23,6 +23,12 @@
 #define SB_DRAFT_LEN_MAX 64     /* K */
 #define SB_STOP_IDS_MAX 64
 
+/* The flags that mean something, by where they are given. All others are refused, so that a flag may get a meaning. */
+#define SB_FLAGS_TOKENIZE (SPECBATCH_TEXT_NO_BOS | SPECBATCH_TEXT_PLAIN_SPECIAL)
+#define SB_FLAGS_DETOKENIZE SPECBATCH_TEXT_KEEP_SPECIAL
+#define SB_FLAGS_POOL (SPECBATCH_POOL_SORT_BY_LENGTH | SPECBATCH_POOL_EQSPEC_REPLACE | SPECBATCH_POOL_FIXED_K)
+#define SB_FLAGS_REQUEST (SPECBATCH_REQUEST_IGNORE_EOS | SPECBATCH_REQUEST_LOGPROBS)
+
 /* The caller's struct as this library's, `full_size` bytes; NULL gives all zero. `what` names the struct in
  * messages. E_INVALID (struct_size), E_OPTIONS (unknown tail). */
 int32_t sb_options_copy(void *full, size_t full_size, const void *given, const char *what);
@@ -33,6 +39,9 @@ int32_t sb_options_init(void *options, size_t size);
 /* The other way, for structs the library fills: writes as much of `full` as the caller's struct_size covers,
  * zeroes what it has beyond that and leaves struct_size alone. E_INVALID (NULL, struct_size). */
 int32_t sb_options_report(void *given, const void *full, size_t full_size, const char *what);
+
+/* `code` when there are others than the `known` flags: E_OPTIONS in a struct, E_INVALID as an argument. */
+int32_t sb_check_flags(int32_t code, const char *what, const char *field, uint32_t value, uint32_t known);
 
 /* given may be NULL. E_INVALID, E_OPTIONS. */
 int32_t sb_model_options_resolve(specbatch_model_options *full, const specbatch_model_options *given);

@@ -6,6 +6,18 @@
  * flushes, so the other paths must too or the levels would differ. Where neither MXCSR nor FPCR exists only
  * the rounding mode is set; there is one SIMD level on such machines and denormals merely stay denormals.
  *
+ * The host's own code, its callbacks, runs in the host's mode. Where that was saved is known to the thread, not handed
+ * down: memory hooks are called from everywhere. While a callback runs the thread is outside of the library, so one
+ * that is left by longjmp or an exception leaves nothing to be put right.
+ *
+ * Whether a callback has been left so can be told from the stack alone, which grows down on every machine this runs
+ * on: while the callback lives, everything it calls lies below it, so a call from above means that it is gone. A call
+ * from below means nothing, and neither does one from another stack (another thread, a coroutine): then the callback
+ * counts as living, because what follows from "gone" is that its pool may be freed. A gap between the call of the host
+ * and the callback makes room for clean-up code that happens to lie a few calls deep. Rejected: an unwinder, which
+ * would know it exactly, as a dependency and blind behind frames without tables; cleanup attributes, which longjmp
+ * does not run.
+ *
  * Affinity needs a GNU extension; without it the count of processors on line is used. So does dladdr; without it the
  * library does not know where it lies, and modules need an absolute path.
  */
@@ -15,6 +27,7 @@
 #include "port.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -23,54 +36,146 @@
 #include <sched.h>
 #endif
 
+#define GAP_BYTES 8192 /* of stack between a call of the host and its callback */
+
 #if defined(__x86_64__) || defined(__i386__)
 
 #include <cpuid.h>
 #include <immintrin.h>
 
-#define MXCSR_MASKS 0x1f80u /* all exceptions masked, none raised, round to nearest */
-#define MXCSR_FTZ 0x8000u
-#define MXCSR_DAZ 0x0040u
+#define OUR_MODE (0x1f80u | 0x8000u | 0x0040u) /* MXCSR: exceptions masked, none raised, to nearest; FTZ; DAZ */
 
-void sb_port_fp_enter(struct sb_fp_env *env)
+static uint64_t fp_mode(void)
 {
-    env->saved = _mm_getcsr();
-    _mm_setcsr(MXCSR_MASKS | MXCSR_FTZ | MXCSR_DAZ);
+    return _mm_getcsr();
 }
 
-void sb_port_fp_leave(const struct sb_fp_env *env)
+static void set_fp_mode(uint64_t mode)
 {
-    _mm_setcsr((uint32_t)env->saved);
+    _mm_setcsr((uint32_t)mode);
 }
 
 #elif defined(__aarch64__)
 
-#define FPCR_FZ (UINT64_C(1) << 24) /* every other field zero: nearest, no traps, NaNs propagate */
+#define OUR_MODE (UINT64_C(1) << 24) /* FPCR.FZ; every other field zero: nearest, no traps, NaNs propagate */
 
-void sb_port_fp_enter(struct sb_fp_env *env)
+static uint64_t fp_mode(void)
 {
-    __asm__ volatile("mrs %0, fpcr" : "=r"(env->saved));
-    __asm__ volatile("msr fpcr, %0" : : "r"(FPCR_FZ) : "memory");
+    uint64_t mode;
+
+    __asm__ volatile("mrs %0, fpcr" : "=r"(mode));
+    return mode;
 }
 
-void sb_port_fp_leave(const struct sb_fp_env *env)
+static void set_fp_mode(uint64_t mode)
 {
-    __asm__ volatile("msr fpcr, %0" : : "r"(env->saved) : "memory");
+    __asm__ volatile("msr fpcr, %0" : : "r"(mode) : "memory");
 }
 
 #else
 
 #include <fenv.h>
 
+#define OUR_MODE FE_TONEAREST
+
+static uint64_t fp_mode(void)
+{
+    return (uint64_t)fegetround();
+}
+
+static void set_fp_mode(uint64_t mode)
+{
+    fesetround((int)mode);
+}
+
+#endif
+
+/* The library's innermost call in progress on this thread; NULL while the host's own code runs. */
+static _Thread_local struct sb_fp_env *innermost;
+
 void sb_port_fp_enter(struct sb_fp_env *env)
 {
-    env->saved = (uint64_t)fegetround();
-    fesetround(FE_TONEAREST);
+    env->saved = fp_mode();
+    env->outer = innermost;
+    env->callback = NULL;
+    innermost = env;
+    set_fp_mode(OUR_MODE);
 }
 
 void sb_port_fp_leave(const struct sb_fp_env *env)
 {
-    fesetround((int)env->saved);
+    innermost = env->outer;
+    set_fp_mode(env->saved);
+}
+
+/* The call that the host made: what was the mode then is the host's. */
+static struct sb_fp_env *outermost(struct sb_fp_env *env)
+{
+    while (env->outer)
+        env = env->outer;
+    return env;
+}
+
+/* The gap is touched before the call and after it: else the compiler would drop it, or jump to fn from above it. Under
+ * a sanitizer it must stay on the stack. What the callback has set of its own mode stays set afterwards, as if the host
+ * had called it itself. */
+__attribute__((no_sanitize("address"))) void sb_port_call_host(void (*fn)(void *), void *arg)
+{
+    struct sb_fp_env *env = innermost, *host;
+    volatile char gap[GAP_BYTES];
+
+    if (!env) {
+        fn(arg);
+        return;
+    }
+    host = outermost(env);
+    gap[0] = 0;
+    host->callback = (const void *)gap;
+    innermost = NULL;
+    set_fp_mode(host->saved);
+    fn(arg);
+    host->saved = fp_mode();
+    set_fp_mode(OUR_MODE);
+    innermost = env;
+    host->callback = NULL;
+    gap[0] = 0;
+}
+
+const void *sb_port_thread(void)
+{
+    return &innermost;
+}
+
+#if defined(__linux__)
+
+/* Whether both addresses are on the stack that this thread was started with. */
+static int on_own_stack(const void *a, const void *b)
+{
+    pthread_attr_t attributes;
+    void *low = NULL;
+    size_t size = 0;
+
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0)
+        return 0;
+    if (pthread_attr_getstack(&attributes, &low, &size) != 0)
+        size = 0;
+    pthread_attr_destroy(&attributes);
+    return (uintptr_t)a - (uintptr_t)low < size && (uintptr_t)b - (uintptr_t)low < size;
+}
+
+int sb_port_callback_is_gone(const struct sb_fp_env *env)
+{
+    const void *here = __builtin_frame_address(0);
+
+    return env->callback && (uintptr_t)here > (uintptr_t)env->callback && on_own_stack(here, env->callback);
+}
+
+#else
+
+int sb_port_callback_is_gone(const struct sb_fp_env *env)
+{
+    (void)env;
+    return 0;
 }
 
 #endif

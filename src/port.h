@@ -10,10 +10,23 @@
 /* The floating-point environment of the library's arithmetic: round to nearest, denormals flushed to zero on
  * input and output, all exceptions masked. Entered by every public function that computes and by every worker
  * thread; the host's own environment is put back on leaving, so a host built with -ffast-math changes nothing
- * and is not changed. */
-struct sb_fp_env { uint64_t saved; };
+ * and is not changed. Entering again inside is fine. */
+struct sb_fp_env {
+    uint64_t saved;
+    struct sb_fp_env *outer;
+    const void *callback; /* a stack address above the host's callback that is running, else NULL */
+};
 void sb_port_fp_enter(struct sb_fp_env *env);
 void sb_port_fp_leave(const struct sb_fp_env *env);
+
+/* Calls the host's code, a hook or the draft callback: every such call is made through here. It runs in the host's
+ * environment, and while it does the thread counts as outside of the library. */
+void sb_port_call_host(void (*fn)(void *), void *arg);
+/* 1: the callback that ran inside the call `env` was left by longjmp or an exception, and has taken that call with it.
+ * 0: it may still be running, or there is none. Asked on the thread of `env`, which must outlive the call's frame. */
+int sb_port_callback_is_gone(const struct sb_fp_env *env);
+/* Names the calling thread among those that are alive. */
+const void *sb_port_thread(void);
 
 uint64_t sb_port_now_ns(void);     /* monotonic clock */
 int32_t sb_port_n_processors(void); /* that this process may run on, at least 1 */

@@ -134,6 +134,12 @@ $B/examples/minimal $demo/target $demo/draft "Once upon a time" "Question: How m
 [ "$(grep -c 'target passes' "$tmp/log")" -eq 2 ] || cat "$tmp/log" >>"$tmp/out"
 verdict minimal_c_generates "$tmp/out"
 
+# The pieces of a stream are the text of the result.
+$B/examples/stream $demo/target $demo/draft "Once upon a time" >"$tmp/streamed" 2>"$tmp/out"
+sed -n 's/^\[1\]//p' "$tmp/log" | head -n 1 >"$tmp/first"
+[ -s "$tmp/first" ] && head -n 1 "$tmp/streamed" | diff "$tmp/first" - >>"$tmp/out"
+verdict stream_prints_the_text_of_the_result "$tmp/out"
+
 if [ -n "$SAN" ]; then
     echo "SKIP minimal_py: a sanitized library cannot be loaded into an ordinary python"
 elif ! command -v "$PYTHON" >/dev/null 2>&1; then

@@ -77,7 +77,8 @@ static void scenario_text(void)
     CHECK_STR(back, text);
     AGAIN(specbatch_chat_format(SPECBATCH_CHAT_QWEN3, &message, 1, back, sizeof back, &length));
     AGAIN(specbatch_text_stream_create(&stream, shared, 0));
-    AGAIN(specbatch_text_stream_push(stream, ids, n, &piece, &length));
+    AGAIN(specbatch_text_stream_push(stream, ids, n - 1, &piece, &length));
+    AGAIN(specbatch_text_stream_finish(stream, &piece, &length));
     specbatch_text_stream_free(stream);
 }
 
@@ -162,12 +163,15 @@ static void scenario_pool(int32_t policy)
     const specbatch_pool_options options = pool_options(policy);
     specbatch_pool *pool = NULL;
     size_t active = 1, n_done = 0, i;
+    long calls;
 
     AGAIN(specbatch_pool_create(&pool, shared, shared, &options));
     for (i = 0; i < N_REQUESTS; i++)
         AGAIN(submit(pool, i));
     while (active && !sbtest_failed_now) {
-        AGAIN(specbatch_pool_step(pool, &active));
+        calls = atomic_load(&memory.calls);
+        CHECK_OK(specbatch_pool_step(pool, &active));
+        CHECK_INT(atomic_load(&memory.calls), calls); /* a step takes no memory, so it cannot fail for want of it */
         collect(pool, &options, &n_done);
     }
     CHECK_INT(n_done, N_REQUESTS);

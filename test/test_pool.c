@@ -242,6 +242,41 @@ static void test_polling_streams_what_the_result_has(void)
     specbatch_pool_free(pool);
 }
 
+/* Asking how many wait takes none of them. A stream that was collected first goes on with the result's tokens. */
+static void test_what_was_not_polled_is_in_the_result(void)
+{
+    const specbatch_pool_options options = small_options(SPECBATCH_POLICY_RAGGED);
+    const specbatch_request request = small_request(20);
+    int32_t streamed[32];
+    const int32_t *tokens;
+    specbatch_pool *pool;
+    specbatch_result *result;
+    uint64_t id;
+    size_t n, waiting, have = 0;
+
+    CHECK_OK(specbatch_pool_create(&pool, target, draft, &options));
+    CHECK_OK(specbatch_pool_submit(pool, &request, &id));
+    for (int i = 0; i < 4; i++)
+        CHECK_OK(specbatch_pool_step(pool, NULL));
+    CHECK_OK(specbatch_pool_poll(pool, id, NULL, 0, &waiting));
+    CHECK(waiting > 1);
+    CHECK_OK(specbatch_pool_poll(pool, id, streamed, 0, &n));
+    CHECK_INT(n, 0);
+    CHECK_OK(specbatch_pool_poll(pool, id, streamed, 1, &have));
+    CHECK_INT(have, 1);
+    CHECK_OK(specbatch_pool_poll(pool, id, NULL, 0, &n));
+    CHECK_INT(n, waiting - 1);
+    CHECK_ERROR(specbatch_pool_poll(pool, id, NULL, 1, &n), SPECBATCH_E_INVALID, "ids");
+    CHECK_OK(run_to_end(pool));
+    CHECK((result = take(pool)) != NULL);
+    tokens = specbatch_result_tokens(result, &n);
+    CHECK_INT(n, 20);
+    CHECK_INT(streamed[0], tokens[0]);
+    CHECK_ERROR(specbatch_pool_poll(pool, id, NULL, 0, &n), SPECBATCH_E_NOT_FOUND, "1");
+    specbatch_result_free(result);
+    specbatch_pool_free(pool);
+}
+
 static void test_cancelling(void)
 {
     const specbatch_pool_options options = small_options(SPECBATCH_POLICY_EQSPEC);
@@ -356,7 +391,7 @@ static int32_t calls_back(void *user, uint64_t id, const int32_t *tokens, size_t
     (void)out;
     m->calls++;
     m->status_inside = specbatch_pool_step(m->pool, &active);
-    specbatch_pool_free(m->pool); /* ignored */
+    specbatch_pool_free(m->pool); /* refused: test_callbacks.c */
     return m->returns;
 }
 
@@ -463,13 +498,60 @@ static int32_t broken_sync(struct sb_exec *exec)
     return SPECBATCH_E_DEVICE;
 }
 
+/* Every call on a dead pool but collect, which has one result to give. */
+static void check_dead(specbatch_pool *pool)
+{
+    const specbatch_request request = small_request(2);
+    specbatch_result *result;
+    int32_t ids[4];
+    size_t n;
+
+    CHECK_ERROR(specbatch_pool_step(pool, &n), SPECBATCH_E_DEVICE, "pool ended");
+    CHECK_ERROR(specbatch_pool_submit(pool, &request, NULL), SPECBATCH_E_DEVICE, "pool ended");
+    CHECK_ERROR(specbatch_pool_cancel(pool, 2), SPECBATCH_E_DEVICE, "pool ended");
+    CHECK_ERROR(specbatch_pool_poll(pool, 2, ids, 4, &n), SPECBATCH_E_DEVICE, "pool ended");
+    CHECK(stat(pool, "rounds") > 0 && stat(pool, "rounds") != UINT64_MAX);
+    CHECK_OK(specbatch_pool_collect(pool, &result));
+    specbatch_result_free(result);
+    CHECK_ERROR(specbatch_pool_collect(pool, &result), SPECBATCH_E_DEVICE, "pool ended");
+}
+
+static int32_t sync_without_memory(struct sb_exec *exec)
+{
+    (void)exec;
+    return SPECBATCH_E_NOMEM;
+}
+
+/* A driver that runs out of its memory in a step says so as a failure of the device: the code is fatal, as the pool. */
+static void test_a_step_that_fails_is_fatal_by_its_code(void)
+{
+    specbatch_pool_options options = small_options(SPECBATCH_POLICY_PLAIN);
+    struct sb_backend broken = *sb_backend_cpu();
+    specbatch_request request = small_request(2);
+    specbatch_pool *pool;
+    size_t active = 2;
+
+    options.batch = 2;
+    CHECK_OK(specbatch_pool_create(&pool, target, NULL, &options));
+    CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
+    request.max_new = 50;
+    CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
+    while (active == 2)
+        CHECK_OK(specbatch_pool_step(pool, &active));
+    broken.exec_sync = sync_without_memory;
+    pool->runner.backend = &broken;
+    CHECK_INT(specbatch_pool_step(pool, &active), SPECBATCH_E_DEVICE);
+    pool->runner.backend = sb_backend_cpu();
+    check_dead(pool);
+    specbatch_pool_free(pool);
+}
+
 static void test_a_dead_pool_says_so_and_gives_out_what_it_had(void)
 {
     specbatch_pool_options options = small_options(SPECBATCH_POLICY_PLAIN);
     struct sb_backend broken = *sb_backend_cpu();
     specbatch_request request = small_request(2);
     specbatch_pool *pool;
-    specbatch_result *result;
     size_t active = 2;
 
     options.batch = 2;
@@ -484,11 +566,7 @@ static void test_a_dead_pool_says_so_and_gives_out_what_it_had(void)
     CHECK_INT(specbatch_pool_step(pool, &active), SPECBATCH_E_DEVICE);
     CHECK_INT(specbatch_status_is_fatal(SPECBATCH_E_DEVICE), 1);
     pool->runner.backend = sb_backend_cpu();
-    CHECK_ERROR(specbatch_pool_step(pool, &active), SPECBATCH_E_DEVICE, "pool ended");
-    CHECK_ERROR(specbatch_pool_submit(pool, &request, NULL), SPECBATCH_E_DEVICE, "pool ended");
-    CHECK_OK(specbatch_pool_collect(pool, &result));
-    specbatch_result_free(result);
-    CHECK_INT(specbatch_pool_collect(pool, &result), SPECBATCH_E_DEVICE);
+    check_dead(pool);
     specbatch_pool_free(pool);
 }
 
@@ -729,6 +807,7 @@ TEST_BEGIN
     RUN(test_draft_of_another_vocabulary);
     RUN(test_results_outlive_pool_and_models);
     RUN(test_polling_streams_what_the_result_has);
+    RUN(test_what_was_not_polled_is_in_the_result);
     RUN(test_cancelling);
     RUN(test_stop_ids_end_a_request_at_once);
     RUN(test_sorting_by_length_keeps_the_ids);
@@ -737,6 +816,7 @@ TEST_BEGIN
     RUN(test_nan_logits_end_one_request);
     RUN(test_nan_in_the_draft_costs_only_time);
     RUN(test_a_dead_pool_says_so_and_gives_out_what_it_had);
+    RUN(test_a_step_that_fails_is_fatal_by_its_code);
     RUN(test_the_audit_confirms_and_finds);
     RUN(test_what_policies_count);
     RUN(test_the_first_query_rides_with_the_prompt);

@@ -194,6 +194,29 @@ struct callback_draft {
     int32_t *proposals; /* [k_max]: the callback never writes into the round */
 };
 
+struct proposal {
+    const struct callback_draft *draft;
+    const struct sb_seq *seq;
+    int32_t k, n;
+};
+
+static void call_draft(void *arg)
+{
+    struct proposal *p = arg;
+
+    p->n = p->draft->fn(p->draft->user, p->seq->id, p->seq->tokens, (size_t)p->seq->n_tokens, p->k,
+                        p->draft->proposals);
+}
+
+/* What the callback returns, whatever it is. */
+static int32_t propose(const struct callback_draft *draft, const struct sb_seq *seq, int32_t k)
+{
+    struct proposal proposal = {.draft = draft, .seq = seq, .k = k};
+
+    sb_port_call_host(call_draft, &proposal);
+    return proposal.n;
+}
+
 static int32_t callback_prepare(struct sb_draft *base, struct sb_round *round)
 {
     struct callback_draft *draft = (struct callback_draft *)base;
@@ -203,8 +226,7 @@ static int32_t callback_prepare(struct sb_draft *base, struct sb_round *round)
         int32_t n = 0;
 
         if (row->n_draft > 0)
-            n = draft->fn(draft->user, row->seq->id, row->seq->tokens, (size_t)row->seq->n_tokens, row->n_draft,
-                          draft->proposals);
+            n = propose(draft, row->seq, row->n_draft);
         if (n < 0 || n > row->n_draft)
             return sb_fail(SPECBATCH_E_CANCELLED, "request %llu: the draft callback returned %d, not 0..%d",
                            (unsigned long long)row->seq->id, n, row->n_draft);

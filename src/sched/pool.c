@@ -23,6 +23,21 @@ static struct sb_seq *dequeue_finished(struct specbatch_pool *pool)
     return seq;
 }
 
+int32_t sb_pool_dead(const struct specbatch_pool *pool)
+{
+    return sb_fail(pool->fatal, "the pool ended with %s: %s", specbatch_status_name(pool->fatal), pool->why);
+}
+
+/* A round that was broken off anywhere but in its draft callback cannot be repeated: rows may have been moved, or the
+ * draft's cache be said to hold what was never computed. Rounds take no memory from the host, so of the codes that are
+ * not fatal only a driver that runs out of its own comes here; to the pool that is a failure of the device. */
+static int32_t end_pool(struct specbatch_pool *pool, int32_t rc)
+{
+    pool->fatal = specbatch_status_is_fatal(rc) ? rc : SPECBATCH_E_DEVICE;
+    pool->why = "a step failed";
+    return pool->fatal;
+}
+
 int32_t sb_pool_step(struct specbatch_pool *pool)
 {
     struct sb_sched *sched = &pool->sched;
@@ -38,9 +53,7 @@ int32_t sb_pool_step(struct specbatch_pool *pool)
             enqueue_finished(pool, seq);
         }
     }
-    if (rc != SPECBATCH_OK && rc != SPECBATCH_E_CANCELLED)
-        pool->fatal = rc;
-    return rc;
+    return rc == SPECBATCH_OK || rc == SPECBATCH_E_CANCELLED ? rc : end_pool(pool, rc);
 }
 
 int32_t sb_pool_cancel(struct specbatch_pool *pool, uint64_t id)
@@ -84,8 +97,7 @@ int32_t sb_pool_collect(struct specbatch_pool *pool, struct specbatch_result **o
     int32_t rc = SPECBATCH_OK;
 
     if (!pool->finished)
-        return pool->fatal ? sb_fail(pool->fatal, "the pool ended with %s", specbatch_status_name(pool->fatal))
-                           : sb_fail(SPECBATCH_E_EMPTY, "no request has finished");
+        return pool->fatal ? sb_pool_dead(pool) : sb_fail(SPECBATCH_E_EMPTY, "no request has finished");
     SB_NEW(result, sb_alloc(&pool->mem, 1, sizeof *result), "a result");
     result->mem = pool->mem;
     result->model = pool->target;

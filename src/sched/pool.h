@@ -8,11 +8,15 @@
  *
  * Every request is one struct sb_seq from submission to result, found by id in between. Whatever fails
  * before it is queued leaves the pool as it was. A device error or a broken invariant is fatal: the pool
- * remembers the code, gives out what had finished, and can still be freed.
+ * remembers the code, gives out what had finished, and can still be freed. So is a callback that never returned
+ * (api.c notices it).
  */
 #ifndef SB_POOL_H
 #define SB_POOL_H
 
+#include <stdatomic.h>
+
+#include "port.h"
 #include "sched/idmap.h"
 #include "sched/queue.h"
 #include "sched/sched.h"
@@ -32,8 +36,10 @@ struct specbatch_pool {
     size_t n_active;                         /* queued and resident */
     uint64_t next_id;
     int32_t keep_margins; /* the audit's: every request records them */
-    int32_t busy;         /* inside a call that may run callbacks */
-    int32_t fatal;        /* 0 or the code that ended the pool */
+    _Atomic(const void *) owner; /* the thread inside a call on this pool (sb_port_thread), or NULL */
+    struct sb_fp_env call;       /* that call: here, because the frame of one that a callback has left is gone */
+    int32_t fatal;               /* 0 or the code that ended the pool */
+    const char *why;             /* what did; static */
     uint64_t stats[SB_N_STATS];
 };
 
@@ -56,6 +62,8 @@ int32_t sb_pool_submit(struct specbatch_pool *pool, const specbatch_request *req
 int32_t sb_pool_cancel(struct specbatch_pool *pool, uint64_t id);
 int32_t sb_pool_step(struct specbatch_pool *pool);
 int32_t sb_pool_collect(struct specbatch_pool *pool, struct specbatch_result **out);
+/* Says what ended a dead pool, and returns its fatal code. */
+int32_t sb_pool_dead(const struct specbatch_pool *pool);
 /* Frees a sequence that belongs to no list any more. */
 void sb_seq_free(const struct sb_mem *mem, struct sb_seq *seq);
 

@@ -128,6 +128,7 @@ int32_t sb_pool_create(struct specbatch_pool **out, struct specbatch_model *targ
     SB_NEW(pool, sb_alloc(&mem, 1, sizeof *pool), "a pool");
     pool->mem = pool->queue.mem = pool->by_id.mem = mem;
     pool->log = (struct sb_log){options->log, options->log_user};
+    atomic_init(&pool->owner, NULL);
     pool->options = *options;
     pool->target = target;
     sb_model_retain(target);

@@ -1,0 +1,111 @@
+/* The text functions as a program calls them: flags that are refused, and streams fed from polls without news. */
+#include "sbtest.h"
+
+#define MODEL "examples/demo/draft"
+
+static specbatch_model *model;
+
+/* Every flag of 32 that a function does not take is refused, and those it takes are not. */
+#define CHECK_FLAGS(call, taken, name)                                     \
+    do {                                                                   \
+        for (int bit_ = 0; bit_ < 32; bit_++) {                            \
+            const uint32_t flags = UINT32_C(1) << bit_;                    \
+            if (flags & (uint32_t)(taken))                                 \
+                CHECK_OK(call);                                            \
+            else                                                           \
+                CHECK_ERROR(call, SPECBATCH_E_INVALID, name);              \
+        }                                                                  \
+    } while (0)
+
+static void test_flags_that_mean_nothing_are_refused(void)
+{
+    static const int32_t some[] = {300, 301};
+    specbatch_text_stream *stream = NULL;
+    int32_t ids[16];
+    char text[64];
+    size_t n;
+
+    CHECK_FLAGS(specbatch_tokenize(model, "one two", 7, flags, ids, 16, &n),
+                SPECBATCH_TEXT_NO_BOS | SPECBATCH_TEXT_PLAIN_SPECIAL, "tokenize: flags");
+    CHECK_FLAGS(specbatch_detokenize(model, some, 2, flags, text, sizeof text, &n), SPECBATCH_TEXT_KEEP_SPECIAL,
+                "detokenize: flags");
+    CHECK_ERROR(specbatch_text_stream_create(&stream, model, 0xffffff00u), SPECBATCH_E_INVALID, "0xffffff00");
+    CHECK(stream == NULL);
+    CHECK_ERROR(specbatch_text_stream_create(&stream, model, SPECBATCH_TEXT_NO_BOS), SPECBATCH_E_INVALID, "0x1");
+    CHECK_OK(specbatch_text_stream_create(&stream, model, SPECBATCH_TEXT_KEEP_SPECIAL));
+    specbatch_text_stream_free(stream);
+}
+
+/* An emoji comes in several tokens, and a poll without news between each two of them. */
+static void test_a_poll_without_news_leaves_the_text_alone(void)
+{
+    static const char emoji[] = "\xf0\x9f\x98\x80";
+    specbatch_text_stream *stream;
+    char all[64] = "";
+    const char *piece;
+    int32_t ids[16];
+    size_t n, length;
+
+    CHECK_OK(specbatch_tokenize(model, emoji, 4, SPECBATCH_TEXT_NO_BOS, ids, 16, &n));
+    CHECK(n > 1);
+    CHECK_OK(specbatch_text_stream_create(&stream, model, 0));
+    for (size_t i = 0; i < n; i++) {
+        CHECK_OK(specbatch_text_stream_push(stream, ids + i, 1, &piece, &length));
+        strcat(all, piece);
+        length = 9;
+        CHECK_OK(specbatch_text_stream_push(stream, NULL, 0, &piece, &length));
+        CHECK_STR(piece, "");
+        CHECK_INT(length, 0);
+        CHECK_OK(specbatch_text_stream_push(stream, ids, 0, &piece, NULL));
+    }
+    CHECK_STR(all, emoji);
+    specbatch_text_stream_free(stream);
+}
+
+static void test_finish_ends_the_text_and_the_next_begins(void)
+{
+    specbatch_text_stream *stream;
+    const char *piece;
+    int32_t ids[16];
+    size_t n, length;
+
+    CHECK_OK(specbatch_tokenize(model, "\xf0\x9f\x98\x80", 4, SPECBATCH_TEXT_NO_BOS, ids, 16, &n));
+    CHECK_OK(specbatch_text_stream_create(&stream, model, 0));
+    CHECK_OK(specbatch_text_stream_push(stream, ids, n - 1, &piece, NULL));
+    CHECK_STR(piece, "");
+    CHECK_OK(specbatch_text_stream_finish(stream, &piece, &length));
+    CHECK_STR(piece, "\xef\xbf\xbd");
+    CHECK_INT(length, 3);
+    CHECK_OK(specbatch_text_stream_finish(stream, &piece, NULL));
+    CHECK_STR(piece, "");
+    CHECK_OK(specbatch_text_stream_push(stream, ids, n, &piece, &length));
+    CHECK_STR(piece, "\xf0\x9f\x98\x80");
+    CHECK_INT(length, 4);
+    specbatch_text_stream_free(stream);
+}
+
+static void test_streams_refuse_what_is_missing(void)
+{
+    specbatch_text_stream *stream;
+    const char *piece;
+
+    CHECK_OK(specbatch_text_stream_create(&stream, model, 0));
+    CHECK_ERROR(specbatch_text_stream_push(NULL, NULL, 0, &piece, NULL), SPECBATCH_E_INVALID, "stream");
+    CHECK_ERROR(specbatch_text_stream_push(stream, NULL, 1, &piece, NULL), SPECBATCH_E_INVALID, "ids");
+    CHECK_ERROR(specbatch_text_stream_push(stream, NULL, 0, NULL, NULL), SPECBATCH_E_INVALID, "text");
+    CHECK_ERROR(specbatch_text_stream_finish(NULL, &piece, NULL), SPECBATCH_E_INVALID, "stream");
+    CHECK_ERROR(specbatch_text_stream_finish(stream, NULL, NULL), SPECBATCH_E_INVALID, "text");
+    specbatch_text_stream_free(stream);
+}
+
+TEST_BEGIN
+    if (specbatch_model_open(&model, MODEL, NULL)) {
+        printf("FAIL the model does not open: %s\n", specbatch_last_error());
+        return 1;
+    }
+    RUN(test_flags_that_mean_nothing_are_refused);
+    RUN(test_a_poll_without_news_leaves_the_text_alone);
+    RUN(test_finish_ends_the_text_and_the_next_begins);
+    RUN(test_streams_refuse_what_is_missing);
+    specbatch_model_close(model);
+TEST_END
