@@ -573,3 +573,11 @@ const char *sb_json_string(const struct sb_json_node *node, size_t *length)
         *length = node->length;
     return node->text;
 }
+
+const char *sb_json_word(const struct sb_json_node *node)
+{
+    size_t length;
+    const char *text = sb_json_string(node, &length);
+
+    return text && strlen(text) == length ? text : NULL;
+}

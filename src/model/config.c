@@ -63,7 +63,7 @@ static int32_t find_arch(struct sb_config *config, const struct sb_fields *field
 
     SB_TRY(sb_field_string(fields, "model_type", &type));
     if (sb_field_given(fields, "architectures")) {
-        class_name = sb_json_string(sb_json_first(classes), NULL);
+        class_name = sb_json_word(sb_json_first(classes));
         if (sb_json_kind(classes) != SB_JSON_ARRAY || sb_json_count(classes) != 1 || !class_name)
             SB_FAIL(SPECBATCH_E_FORMAT, "%s: architectures is not a list of one name", fields->file);
     }
@@ -103,11 +103,11 @@ static int32_t refuse_unknown(const struct sb_config *config, const struct sb_fi
     if (sb_field_given(fields, "layer_types") && sb_json_kind(types) != SB_JSON_ARRAY)
         SB_FAIL(SPECBATCH_E_FORMAT, "%s: layer_types is not a list", fields->file);
     for (const struct sb_json_node *t = sb_json_first(types); t; t = sb_json_next(t)) {
-        const char *name = sb_json_string(t, NULL);
+        const char *name = sb_json_word(t);
         if (!name || strcmp(name, "full_attention") != 0)
             SB_FAIL(SPECBATCH_E_UNSUPPORTED,
                     "%s: layer_types has \"%.30s\", which is not supported; use a checkpoint whose layers "
-                    "are all full_attention", fields->file, name ? name : "(not a string)");
+                    "are all full_attention", fields->file, name ? name : "(not a name)");
     }
     /* Without layer_types, transformers windows the layers from max_window_layers (28) on. An absent
      * sliding_window is one of 4096 tokens there; null is none. */
