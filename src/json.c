@@ -437,7 +437,7 @@ int32_t sb_json_load(struct sb_json **out, const struct sb_mem *mem, const char 
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(sb_file_load(&text, &length, mem, path, max_bytes));
-    SB_TRY(sb_json_parse(out, mem, text, length, path));
+    SB_TRY(sb_json_parse(out, mem, text, length, sb_file_name(path)));
 done:
     sb_free(mem, text);
     return rc;

@@ -5,6 +5,8 @@
  */
 #include "model/model.h"
 
+#include <errno.h>
+
 #include "model_files.h"
 #include "sbtest.h"
 
@@ -490,6 +492,38 @@ static void refuses_cuda(void)
     CHECK_ERROR(open_made(&m, &e, CONFIG("llama", ""), &options), SPECBATCH_E_NO_DEVICE, "CUDA");
 }
 
+/* Two checkpoints are open in most programs: the message begins with the path of the one that is meant. */
+static void names_the_checkpoint(void)
+{
+    static const char reason[] = "config.json: model_type \"gemma3\" is not supported; supported: llama, qwen2, "
+                                 "qwen3, glm4 (LlamaForCausalLM and so on)";
+    const specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
+    const struct test_dir dir = test_dir_make();
+    struct specbatch_model *m = NULL;
+    char path[700], whole[800];
+    size_t n = 0;
+
+    test_write_text(&dir, "config.json", CONFIG("gemma3", ""));
+    snprintf(whole, sizeof whole, "%s: %s", dir.path, reason);
+    CHECK_INT(sb_model_open(&m, dir.path, &options), SPECBATCH_E_UNSUPPORTED);
+    CHECK_STR(specbatch_last_error(), whole);
+
+    while (n < 300) /* a longer path loses its beginning, and the reason nothing */
+        n += (size_t)snprintf(path + n, sizeof path - n, "./");
+    snprintf(path + n, sizeof path - n, "%s", dir.path);
+    CHECK_INT(sb_model_open(&m, path, &options), SPECBATCH_E_UNSUPPORTED);
+    CHECK_INT(strlen(specbatch_last_error()), SPECBATCH_ERROR_MAX - 1);
+    CHECK(strncmp(specbatch_last_error(), "...", 3) == 0);
+    CHECK(strstr(specbatch_last_error(), whole) != NULL);
+    snprintf(path, sizeof path, "%s/config.json", dir.path);
+    snprintf(whole, sizeof whole, "%s: config.json: cannot open: %s", path, strerror(ENOTDIR));
+    CHECK_INT(sb_model_open(&m, path, &options), SPECBATCH_E_IO);
+    CHECK_STR(specbatch_last_error(), whole);
+    CHECK_INT(sb_model_open(&m, "", &options), SPECBATCH_E_INVALID);
+    CHECK_STR(specbatch_last_error(), "the path of the model is empty");
+    test_dir_remove(&dir);
+}
+
 static char warning[600];
 static int n_warnings;
 
@@ -705,6 +739,7 @@ TEST_BEGIN
     RUN(refuses_wrong_tensors);
     RUN(refuses_missing_tensors);
     RUN(refuses_cuda);
+    RUN(names_the_checkpoint);
     RUN(warns_of_extra_tensors);
     RUN(refuses_truncated_files);
     RUN(survives_mutations);

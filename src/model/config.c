@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "file.h"
+#include "line.h"
 #include "model/config_rope.h"
 #include "model/fields.h"
 #include "status.h"
@@ -243,6 +244,14 @@ done:
     return rc;
 }
 
+static void warn_endless(const struct sb_log *log, const char *dir)
+{
+    char place[200];
+
+    sb_line_path(place, sizeof place, dir);
+    sb_log(log, SPECBATCH_LOG_WARN, "%s: no eos_token_id: only max_new ends a request", place);
+}
+
 int32_t sb_config_load(struct sb_config *config, const struct sb_mem *mem, const struct sb_log *log,
                        const char *dir)
 {
@@ -255,7 +264,7 @@ int32_t sb_config_load(struct sb_config *config, const struct sb_mem *mem, const
     SB_TRY(sb_file_join(path, dir, "config.json"));
     rc = sb_json_load(&doc, mem, path, CONFIG_MAX_BYTES);
     if (rc == SPECBATCH_E_NOT_FOUND)
-        rc = sb_fail(SPECBATCH_E_IO, "%.180s: no config.json there", dir);
+        rc = sb_fail(SPECBATCH_E_IO, "no config.json there");
     if (rc != SPECBATCH_OK)
         goto done;
     fields.object = sb_json_root(doc);
@@ -270,7 +279,7 @@ int32_t sb_config_load(struct sb_config *config, const struct sb_mem *mem, const
     fields = (struct sb_fields){ "generation_config.json", "", sb_json_root(generation) };
     SB_TRY(read_eos(config, &fields));
     if (config->n_eos == 0)
-        sb_log(log, SPECBATCH_LOG_WARN, "%.180s: no eos_token_id: only max_new ends a request", dir);
+        warn_endless(log, dir);
 done:
     sb_json_free(doc);
     sb_json_free(generation);

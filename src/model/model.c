@@ -76,6 +76,8 @@ int32_t sb_model_open(struct specbatch_model **out, const char *path, const spec
     struct specbatch_model *model = NULL;
     int32_t rc = SPECBATCH_OK;
 
+    if (!path[0])
+        return sb_fail(SPECBATCH_E_INVALID, "the path of the model is empty");
     SB_NEW(model, sb_alloc(&mem, 1, sizeof *model), "a model");
     model->mem = mem;
     model->log = log;
@@ -94,7 +96,7 @@ int32_t sb_model_open(struct specbatch_model **out, const char *path, const spec
     model = NULL;
 done:
     sb_model_release(model);
-    return rc;
+    return rc == SPECBATCH_OK ? rc : sb_fail_in(rc, path);
 }
 
 void sb_model_retain(struct specbatch_model *model)

@@ -418,10 +418,9 @@ static int file_exists(const char *dir, const char *name)
 static int32_t no_weights(const char *dir)
 {
     if (file_exists(dir, "pytorch_model.bin") || file_exists(dir, "pytorch_model.bin.index.json"))
-        return sb_fail(
-            SPECBATCH_E_UNSUPPORTED,
-            "%.100s: weights are pytorch_model.bin (pickle); convert the checkpoint to safetensors", dir);
-    return sb_fail(SPECBATCH_E_IO, "%.100s: no model.safetensors or model.safetensors.index.json there", dir);
+        return sb_fail(SPECBATCH_E_UNSUPPORTED,
+                       "the weights are pytorch_model.bin (pickle); convert the checkpoint to safetensors");
+    return sb_fail(SPECBATCH_E_IO, "no model.safetensors or model.safetensors.index.json there");
 }
 
 /* On failure *out is what there is of it, for the caller to close. */
@@ -441,12 +440,11 @@ done:
 
 int32_t sb_tensors_open_file(struct sb_tensors **out, const struct sb_mem *mem, const char *path)
 {
-    const char *slash = strrchr(path, '/');
     struct sb_tensors *set = NULL;
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(create(&set, mem));
-    SB_TRY(add_shard(set, path, slash ? slash + 1 : path));
+    SB_TRY(add_shard(set, path, sb_file_name(path)));
     SB_TRY(sort_list(set));
     *out = set;
     set = NULL;

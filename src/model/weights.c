@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "line.h"
 #include "model/model.h"
 #include "model/safetensors.h"
 #include "status.h"
@@ -332,10 +333,11 @@ done:
 
 /* Tensors that nothing asked for are no error (an adapter, a value head), but worth a word. Old Llama files
  * carry the rotary frequencies, which are computed. */
-static void warn_unused(const struct loader *l)
+static void warn_unused(const struct loader *l, const char *dir)
 {
     static const char ignored[] = ".rotary_emb.inv_freq";
     const char *first = NULL;
+    char place[200];
     int32_t n = 0;
 
     for (int32_t i = 0; i < sb_tensors_count(l->tensors); i++) {
@@ -347,9 +349,10 @@ static void warn_unused(const struct loader *l)
         n++;
         first = first ? first : name;
     }
+    sb_line_path(place, sizeof place, dir);
     if (n > 0)
-        sb_log(&l->model->log, SPECBATCH_LOG_WARN,
-               "%d tensors of the checkpoint are not used, the first is %.200s", (int)n, first);
+        sb_log(&l->model->log, SPECBATCH_LOG_WARN, "%s: %d tensors of the checkpoint are not used, the first is %.200s",
+               place, (int)n, first);
 }
 
 int32_t sb_model_weights_load(struct specbatch_model *model, const char *dir)
@@ -365,7 +368,7 @@ int32_t sb_model_weights_load(struct specbatch_model *model, const char *dir)
     SB_TRY(load_ends(&l));
     for (int32_t i = 0; i < c->layers; i++)
         SB_TRY(load_layer(&l, i));
-    warn_unused(&l);
+    warn_unused(&l, dir);
 done:
     sb_free(&model->mem, l.buffer);
     sb_free(&model->mem, l.used);

@@ -3,7 +3,7 @@
  *
  * The file is a tree of typed components. Each is translated into steps of the pipeline, or refused by
  * name: a component that was skipped would give other ids, silently. `truncation` and `padding` are
- * ignored on purpose, a prompt is never cut. Messages begin with the path and name the member.
+ * ignored on purpose, a prompt is never cut. Messages begin with the file and name the member.
  */
 #include <string.h>
 
