@@ -356,8 +356,12 @@ void specbatch_pool_free(specbatch_pool *pool)
 /* What every call on a pool begins with. A dead pool still hands out results, so collect passes dead_too. */
 static int32_t enter(specbatch_pool *pool, int dead_too)
 {
+    int32_t rc;
+
     if (!pool)
         return null_argument("pool");
+    if ((rc = sb_pool_check_process(pool)) != SPECBATCH_OK)
+        return rc;
     if (pool->busy)
         return sb_fail(SPECBATCH_E_BUSY, "the pool was called from one of its own callbacks");
     if (pool->fatal && !dead_too)
