@@ -173,11 +173,10 @@ int32_t sb_request_resolve(specbatch_request *full, const specbatch_request *giv
     SB_TRY(check_flags(what, "text_flags", full->text_flags, text_flags));
     SB_TRY(check_flags(what, "flags", full->flags, flags));
     SB_TRY(check_range(what, "max_new", full->max_new, 1, INT32_MAX));
-    SB_TRY(check_range(what, "draft_len", full->draft_len, -1, k));
+    SB_TRY(check_range(what, "draft_len", full->draft_len, -1, SB_DRAFT_LEN_MAX));
     if (full->draft_len == 0)
         full->draft_len = k;
-    if (full->draft_len == -1)
-        full->draft_len = 0;
+    full->draft_len = full->draft_len == -1 ? 0 : min_i32(full->draft_len, k);
     if (full->n_stop_ids > SB_STOP_IDS_MAX)
         SB_FAIL(SPECBATCH_E_INVALID, "%s: n_stop_ids is %zu, outside 0..%d", what, full->n_stop_ids,
                 SB_STOP_IDS_MAX);

@@ -269,7 +269,7 @@ static void leave_the_device_alone(void)
     specbatch_pool *pool = NULL;
 
     check_refusals();
-    CHECK_ERROR(specbatch_pool_create(&pool, parent.model, NULL, NULL), SPECBATCH_E_INVALID, "fork of the process");
+    CHECK_ERROR(specbatch_pool_create(&pool, parent.model, NULL, NULL), SPECBATCH_E_INVALID, "a fork of the process");
     free_parent();
     CHECK_INT(n_device_calls, 0);
 }

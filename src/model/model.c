@@ -39,7 +39,7 @@ int32_t sb_model_check_process(const struct specbatch_model *model)
     if (sb_model_is_usable(model))
         return SPECBATCH_OK;
     return sb_fail(SPECBATCH_E_INVALID,
-                   "the model is on a device (%s), and this is a fork of the process that opened it; open one in each",
+                   "the model is on a device (%s), which a fork of the process that opened it cannot use; fork first",
                    model->backend->name);
 }
 
