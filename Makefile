@@ -36,7 +36,9 @@ SB_WARN := -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wstrict-prototypes -Wmissing
            -Wwrite-strings -Wundef -Werror
 SB_DEFS := -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64
 SB_SAN  := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
-SB_C    := -std=c11 $(SB_WARN) $(SB_DEFS) -pthread -Iinclude $(SB_SAN)
+# Names of files in debug information are relative: a build is the same bytes in every directory.
+SB_MAP  := -ffile-prefix-map='$(CURDIR)'=.
+SB_C    := -std=c11 $(SB_WARN) $(SB_DEFS) -pthread -Iinclude $(SB_MAP) $(SB_SAN)
 SB_LIB  := -fPIC -fvisibility=hidden -Isrc
 SB_FP   := -fno-fast-math -ffp-contract=off
 SB_LIBS := -lutf8proc -lpcre2-8 -lyajl -lm -ldl -pthread

@@ -31,8 +31,17 @@
  * are UTF-8. Token ids are int32_t, counts are size_t. Option structs begin with their own size,
  * zero means "the default" in every field, and they only ever grow at the end.
  *
+ * Forks. A pool works in the process that created it. In a forked child its threads are missing, so
+ * every call on it is E_INVALID there but specbatch_pool_stat; specbatch_pool_free gives its memory
+ * back, and results, text streams and models can be used and freed. A pool may be created in the
+ * child on a model that the parent opened on the CPU. With a model on a GPU that is E_INVALID, and
+ * closing it leaves the GPU alone: CUDA does not survive a fork, so fork before it is first used.
+ * A child made by a callback may not return from it.
+ *
  * Threads. A model is immutable and may be used by any number of pools and threads at once.
- * A pool and its results belong to one thread at a time. Pools are independent of each other.
+ * A pool is used by one thread at a time, which need not be the same one always; pools are
+ * independent of each other. A collected result is on its own: it may outlive the pool, any number
+ * of threads may read it, and one of them, whichever, frees it.
  * The library has no global state but what belongs to a thread, its last error and the floating-point
  * mode it came with; it never prints, exits, reads the environment or installs a handler.
  *
@@ -189,10 +198,12 @@ SPECBATCH_API int32_t specbatch_model_options_init(specbatch_model_options *opti
 SPECBATCH_API int32_t specbatch_model_open(specbatch_model **out, const char *path,
                                            const specbatch_model_options *options);
 
-/* Adds a reference; pools hold their own. NULL is ignored. Thread: any. Since 0.1. */
+/* Adds a reference, which one more specbatch_model_close drops; pools hold their own. NULL is ignored. Thread: any.
+ * Since 0.1. */
 SPECBATCH_API void specbatch_model_retain(specbatch_model *model);
 
-/* Drops a reference; the last one frees the model. NULL is ignored. Thread: any. Since 0.1. */
+/* Drops a reference, that of specbatch_model_open or of one specbatch_model_retain; the last one frees the model.
+ * NULL is ignored. Thread: any. Since 0.1. */
 SPECBATCH_API void specbatch_model_close(specbatch_model *model);
 
 /* What the checkpoint says. Borrowed strings live as long as the model. 0 or "" for NULL. Thread: any. Since 0.1. */
@@ -332,7 +343,8 @@ typedef struct specbatch_pool_options {
     uint64_t budget_bytes; /* most bytes the pool may take for caches and buffers; 0: no bound */
     specbatch_draft_fn draft; /* used when no draft model is given; NULL: no draft */
     void *draft_user;
-    specbatch_alloc_fn alloc; /* both or neither; NULL: the C library */
+    specbatch_alloc_fn alloc; /* both or neither; NULL: the C library. Must be callable from any thread, as results
+                                 are freed through them, and until the last result is freed, even after the pool */
     specbatch_free_fn free;
     void *alloc_user;
     specbatch_log_fn log;
@@ -356,7 +368,7 @@ SPECBATCH_API int32_t specbatch_pool_bytes(uint64_t *bytes, specbatch_model *tar
  * A pool of requests on one target. draft: NULL, or a model with the target's vocabulary (padding and
  * added tokens may differ). The pool takes its own references. All cache memory is taken here, in one
  * allocation for each cache. options: NULL or a struct, copied; callbacks and their user pointers must
- * outlive the pool.
+ * outlive the pool, and those for memory its results too.
  * E_INVALID, E_OPTIONS, E_NOMEM, E_BUDGET, E_VOCAB, E_NO_DEVICE, E_UNSUPPORTED (the device cannot run the model's
  * heads). Thread: any. Since 0.1.
  */
@@ -388,7 +400,8 @@ typedef struct specbatch_request {
     uint32_t text_flags; /* SPECBATCH_TEXT_*, for text */
     uint32_t flags;      /* SPECBATCH_REQUEST_* */
     int32_t max_new;     /* tokens to generate at most, at least 1 */
-    int32_t draft_len;   /* 0: the pool's; -1: no speculation for this request; else at most the pool's */
+    int32_t draft_len;   /* 0: the pool's; -1: no speculation for this request; 1..64: at most so many, as far as the
+                            pool's draft_len allows (0.1 refused more than the pool's) */
     const int32_t *stop_ids; /* further ids that end the text; n_stop_ids of them, at most 64 */
     size_t n_stop_ids;
 } specbatch_request;
@@ -446,7 +459,7 @@ enum {
  * finished, then its fatal code. Since 0.1. */
 SPECBATCH_API int32_t specbatch_pool_collect(specbatch_pool *pool, specbatch_result **result);
 
-/* Borrowed until the result is freed. n and length may be NULL. NULL or 0 for a NULL result. Since 0.1. */
+/* Borrowed until the result is freed. n and length may be NULL. NULL or 0 for a NULL result. Thread: any. Since 0.1. */
 SPECBATCH_API uint64_t specbatch_result_id(const specbatch_result *result);
 SPECBATCH_API int32_t specbatch_result_status(const specbatch_result *result); /* OK or why it ended early */
 SPECBATCH_API int32_t specbatch_result_finish(const specbatch_result *result); /* SPECBATCH_FINISH_* */
@@ -460,6 +473,7 @@ SPECBATCH_API uint64_t specbatch_result_rounds(const specbatch_result *result); 
 SPECBATCH_API uint64_t specbatch_result_drafted(const specbatch_result *result);  /* proposals verified for it */
 SPECBATCH_API uint64_t specbatch_result_accepted(const specbatch_result *result); /* proposals kept */
 SPECBATCH_API const char *specbatch_result_fingerprint(const specbatch_result *result);
+/* Once, on any thread, also after the pool was freed. Since 0.1. */
 SPECBATCH_API void specbatch_result_free(specbatch_result *result);
 
 /* -------------------------------------------------------------------- stats */

@@ -413,9 +413,9 @@ void specbatch_pool_free(specbatch_pool *pool)
 /* What every call on a pool begins with, and ... A dead pool still hands out results, so collect passes dead_too. */
 static int32_t enter(specbatch_pool *pool, int dead_too)
 {
-    int32_t rc = pool ? take(pool) : null_argument("pool");
+    int32_t rc = pool ? sb_pool_check_process(pool) : null_argument("pool");
 
-    if (rc != SPECBATCH_OK)
+    if (rc != SPECBATCH_OK || (rc = take(pool)) != SPECBATCH_OK)
         return rc;
     if (pool->fatal && !dead_too) {
         rc = sb_pool_dead(pool);

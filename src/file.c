@@ -10,30 +10,43 @@
 
 #include "status.h"
 
+const char *sb_file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
 int32_t sb_file_join(char path[1024], const char *dir, const char *name)
 {
     int n = snprintf(path, 1024, "%s/%s", dir, name);
     if (n < 0 || n >= 1024)
-        return sb_fail(SPECBATCH_E_INVALID, "path too long: %.200s", dir);
+        return sb_fail(SPECBATCH_E_INVALID, "%s: its path is longer than 1023 bytes", name);
     return SPECBATCH_OK;
+}
+
+/* The system's words for errno; its number where there are none. */
+static int32_t system_error(int32_t code, const struct sb_file *file, const char *what)
+{
+    const int error = errno;
+    char why[100];
+
+    if (strerror_r(error, why, sizeof why) != 0)
+        snprintf(why, sizeof why, "error %d", error);
+    return sb_fail(code, "%s: %s: %s", file->name, what, why);
 }
 
 int32_t sb_file_open(struct sb_file *file, const char *path)
 {
     struct stat st;
-    int n = snprintf(file->path, sizeof file->path, "%s", path);
 
-    file->fd = -1;
-    if (n < 0 || (size_t)n >= sizeof file->path)
-        return sb_fail(SPECBATCH_E_INVALID, "path too long: %.200s", path);
+    snprintf(file->name, sizeof file->name, "%s", sb_file_name(path));
     file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe in the place of a file must not block */
-    if (file->fd < 0) {
-        int32_t code = errno == ENOENT ? SPECBATCH_E_NOT_FOUND : SPECBATCH_E_IO;
-        return sb_fail(code, "%s: cannot open (errno %d)", path, errno);
-    }
+    if (file->fd < 0)
+        return system_error(errno == ENOENT ? SPECBATCH_E_NOT_FOUND : SPECBATCH_E_IO, file, "cannot open");
     if (fstat(file->fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         sb_file_close(file);
-        return sb_fail(SPECBATCH_E_IO, "%s: not a regular file", path);
+        return sb_fail(SPECBATCH_E_IO, "%s: not a regular file", file->name);
     }
     file->size = (uint64_t)st.st_size;
     return SPECBATCH_OK;
@@ -48,9 +61,9 @@ int32_t sb_file_read(const struct sb_file *file, uint64_t offset, void *into, si
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return sb_fail(SPECBATCH_E_IO, "%s: read error (errno %d)", file->path, errno);
+            return system_error(SPECBATCH_E_IO, file, "cannot read");
         if (n == 0)
-            return sb_fail(SPECBATCH_E_IO, "%s: ends at byte %llu, %zu bytes short", file->path,
+            return sb_fail(SPECBATCH_E_IO, "%s: ends at byte %llu, %zu bytes short", file->name,
                            (unsigned long long)offset, size);
         at += n;
         offset += (uint64_t)n;
@@ -74,9 +87,9 @@ int32_t sb_file_load(char **out, size_t *length, const struct sb_mem *mem, const
 
     SB_TRY(sb_file_open(&file, path));
     if (file.size > max_bytes)
-        SB_FAIL(SPECBATCH_E_FORMAT, "%s: %llu bytes, more than the %zu that are read", path,
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: %llu bytes, more than the %zu that are read", file.name,
                 (unsigned long long)file.size, max_bytes);
-    SB_NEW(text, sb_alloc_raw(mem, (size_t)file.size + 1, 1), path);
+    SB_NEW(text, sb_alloc_raw(mem, (size_t)file.size + 1, 1), file.name);
     SB_TRY(sb_file_read(&file, 0, text, (size_t)file.size));
     text[file.size] = '\0';
     if (length)

@@ -437,7 +437,7 @@ int32_t sb_json_load(struct sb_json **out, const struct sb_mem *mem, const char 
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(sb_file_load(&text, &length, mem, path, max_bytes));
-    SB_TRY(sb_json_parse(out, mem, text, length, path));
+    SB_TRY(sb_json_parse(out, mem, text, length, sb_file_name(path)));
 done:
     sb_free(mem, text);
     return rc;
@@ -572,4 +572,12 @@ const char *sb_json_string(const struct sb_json_node *node, size_t *length)
     if (length)
         *length = node->length;
     return node->text;
+}
+
+const char *sb_json_word(const struct sb_json_node *node)
+{
+    size_t length;
+    const char *text = sb_json_string(node, &length);
+
+    return text && strlen(text) == length ? text : NULL;
 }

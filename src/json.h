@@ -46,5 +46,7 @@ int sb_json_bool(const struct sb_json_node *node, int *value);
 int sb_json_int(const struct sb_json_node *node, int64_t *value);
 int sb_json_double(const struct sb_json_node *node, double *value);
 const char *sb_json_string(const struct sb_json_node *node, size_t *length); /* NULL when not a string */
+/* A string that is compared with words: NULL also when it has a NUL inside, behind which strcmp sees nothing. */
+const char *sb_json_word(const struct sb_json_node *node);
 
 #endif

@@ -1,8 +1,9 @@
-/* Formatting of log lines; see log.h. */
+/* Log lines; see log.h. */
 #include "log.h"
 
 #include <stdarg.h>
-#include <stdio.h>
+
+#include "line.h"
 
 #include "port.h"
 
@@ -28,7 +29,7 @@ void sb_log(const struct sb_log *log, int32_t level, const char *format, ...)
     if (!log->fn)
         return;
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    sb_line_format(line, sizeof line, format, args);
     va_end(args);
     sb_port_call_host(call_log, &call);
 }

@@ -8,7 +8,7 @@
 
 struct sb_log { specbatch_log_fn fn; void *user; };
 
-/* One line of at most 511 bytes; does nothing without a callback. */
+/* One line of at most 511 bytes, clean (line.h); does nothing without a callback. */
 #if defined(__GNUC__)
 __attribute__((format(printf, 3, 4)))
 #endif

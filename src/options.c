@@ -170,11 +170,10 @@ int32_t sb_request_resolve(specbatch_request *full, const specbatch_request *giv
     SB_TRY(sb_check_flags(SPECBATCH_E_OPTIONS, what, "text_flags", full->text_flags, SB_FLAGS_TOKENIZE));
     SB_TRY(sb_check_flags(SPECBATCH_E_OPTIONS, what, "flags", full->flags, SB_FLAGS_REQUEST));
     SB_TRY(check_range(what, "max_new", full->max_new, 1, INT32_MAX));
-    SB_TRY(check_range(what, "draft_len", full->draft_len, -1, k));
+    SB_TRY(check_range(what, "draft_len", full->draft_len, -1, SB_DRAFT_LEN_MAX));
     if (full->draft_len == 0)
         full->draft_len = k;
-    if (full->draft_len == -1)
-        full->draft_len = 0;
+    full->draft_len = full->draft_len == -1 ? 0 : min_i32(full->draft_len, k);
     if (full->n_stop_ids > SB_STOP_IDS_MAX)
         SB_FAIL(SPECBATCH_E_INVALID, "%s: n_stop_ids is %zu, outside 0..%d", what, full->n_stop_ids,
                 SB_STOP_IDS_MAX);

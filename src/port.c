@@ -200,6 +200,11 @@ int32_t sb_port_n_processors(void)
     return online > 0 ? (int32_t)online : 1;
 }
 
+int64_t sb_port_process(void)
+{
+    return (int64_t)getpid();
+}
+
 void *sb_port_module_open(const char *path, char *why, size_t size)
 {
     void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);

@@ -2,7 +2,11 @@
 #include "status.h"
 
 #include <stdarg.h>
-#include <stdio.h>
+#include <string.h>
+
+#include "line.h"
+
+enum { PLACE_MIN = 64 }; /* bytes a place gets, even where the message then loses its end */
 
 static _Thread_local char last_error[SPECBATCH_ERROR_MAX];
 
@@ -10,9 +14,19 @@ int32_t sb_fail(int32_t code, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(last_error, sizeof last_error, format, args);
+    sb_line_format(last_error, sizeof last_error, format, args);
     va_end(args);
     return code;
+}
+
+int32_t sb_fail_in(int32_t code, const char *place)
+{
+    char message[SPECBATCH_ERROR_MAX], path[SPECBATCH_ERROR_MAX];
+    const size_t used = strlen(last_error) + strlen(": ");
+
+    memcpy(message, last_error, sizeof message);
+    sb_line_path(path, used < sizeof path - PLACE_MIN ? sizeof path - used : PLACE_MIN, place);
+    return sb_fail(code, "%s: %s", path, message);
 }
 
 const char *sb_last_error(void)

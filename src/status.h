@@ -4,7 +4,9 @@
  * A failure is a negative code plus one line of text in a fixed thread-local buffer (nothing is
  * allocated to report that nothing could be allocated). The line names the place: the file, the
  * tensor, the field, the request. The lowest level that fails writes it; levels above pass the
- * code on unchanged. The buffer is the library's only state outside its objects.
+ * code on unchanged. While a checkpoint is opened, files are named without their directory, which
+ * model.c puts before the message at the end: so no long path costs a message its reason. The buffer
+ * is the library's only state outside its objects.
  */
 #ifndef SB_STATUS_H
 #define SB_STATUS_H
@@ -13,11 +15,14 @@
 
 #include "specbatch.h"
 
-/* Records the message and returns `code`, so that `return sb_fail(...)` reads as one thought. */
+/* Records the message, clean (line.h), and returns `code`, so that `return sb_fail(...)` reads as one thought. */
 #if defined(__GNUC__)
 __attribute__((format(printf, 2, 3)))
 #endif
 int32_t sb_fail(int32_t code, const char *format, ...);
+
+/* Puts a place before this thread's message: "place: message". Of a place too long for the line the beginning goes. */
+int32_t sb_fail_in(int32_t code, const char *place);
 
 /* The message for this thread ("" when there has been none). */
 const char *sb_last_error(void);

@@ -32,6 +32,7 @@ struct sb_threads {
     int32_t n_workers; /* that run */
     int32_t spins;     /* 0 when there are more threads than processors: polling would steal their time */
     pthread_t *workers;
+    int64_t process; /* whose threads they are */
     int sync_ready; /* the mutex and conditions below exist */
     pthread_mutex_t lock;
     pthread_cond_t wake; /* there is work, or the pool stops */
@@ -181,6 +182,7 @@ int32_t sb_threads_create(struct sb_threads **out, const struct sb_mem *mem, int
 
     SB_NEW(t, sb_alloc(mem, 1, sizeof *t), "the thread pool");
     t->mem = *mem;
+    t->process = sb_port_process();
     t->spins = n_threads <= sb_port_n_processors() ? SPINS : 0;
     atomic_init(&t->unclaimed, 0);
     atomic_init(&t->unfinished, 0);
@@ -199,21 +201,27 @@ done:
     return rc;
 }
 
+static void stop_workers(struct sb_threads *t)
+{
+    atomic_store(&t->stop, 1);
+    pthread_mutex_lock(&t->lock);
+    pthread_cond_broadcast(&t->wake);
+    pthread_mutex_unlock(&t->lock);
+    for (int32_t i = 0; i < t->n_workers; i++)
+        pthread_join(t->workers[i], NULL);
+    pthread_cond_destroy(&t->done);
+    pthread_cond_destroy(&t->wake);
+    pthread_mutex_destroy(&t->lock);
+}
+
+/* A forked child has copies of the lock, as some worker may have held it, and of the counts of sleepers, and no thread
+ * that would ever let go or leave: to lock, to join or to destroy would be to wait for ever. */
 void sb_threads_free(struct sb_threads *t)
 {
     if (!t)
         return;
-    if (t->sync_ready) {
-        atomic_store(&t->stop, 1);
-        pthread_mutex_lock(&t->lock);
-        pthread_cond_broadcast(&t->wake);
-        pthread_mutex_unlock(&t->lock);
-        for (int32_t i = 0; i < t->n_workers; i++)
-            pthread_join(t->workers[i], NULL);
-        pthread_cond_destroy(&t->done);
-        pthread_cond_destroy(&t->wake);
-        pthread_mutex_destroy(&t->lock);
-    }
+    if (t->sync_ready && t->process == sb_port_process())
+        stop_workers(t);
     struct sb_mem mem = t->mem;
     sb_free(&mem, t->workers);
     sb_free(&mem, t);

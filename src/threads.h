@@ -20,6 +20,7 @@ typedef void (*sb_range_fn)(void *ctx, int64_t first, int64_t last);
 /* n_threads >= 1 counts the caller: n_threads - 1 workers are started. E_NOMEM when memory or threads run
  * out; nothing is left behind then. */
 int32_t sb_threads_create(struct sb_threads **out, const struct sb_mem *mem, int32_t n_threads);
+/* In a forked child, where the workers are not, this only gives the memory back; nothing else may be called there. */
 void sb_threads_free(struct sb_threads *threads);
 size_t sb_threads_bytes(int32_t n_threads); /* what create takes, thread stacks not counted */
 

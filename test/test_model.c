@@ -5,6 +5,8 @@
  */
 #include "model/model.h"
 
+#include <errno.h>
+
 #include "model_files.h"
 #include "sbtest.h"
 
@@ -287,6 +289,42 @@ static void large_matrices_arrive(void)
     sb_model_release(m);
 }
 
+enum { WIDE = (1 << 20) + 9 };
+
+/* A row of more than one block: the loader has to widen its buffer. Three of its columns are looked at. */
+static void wide_rows_arrive(void)
+{
+    static const char down[] = L0 "mlp.down_proj.weight";
+    static const int32_t columns[] = { 0, 1 << 20, WIDE - 1 };
+    const struct sb_exec_limits limits = { .max_tokens = 1, .max_width = WIDE, .max_len = 1, .max_heads = 1,
+                                           .max_head_dim = 8 };
+    struct entries e = llama("F32");
+    struct specbatch_model *m = NULL;
+    struct sb_exec *exec = NULL;
+    float *x = calloc(WIDE, sizeof *x), y[HIDDEN];
+
+    CHECK(x != NULL);
+    entry(&e, L0 "mlp.gate_proj.weight")->rows = WIDE;
+    entry(&e, L0 "mlp.up_proj.weight")->rows = WIDE;
+    entry(&e, down)->cols = WIDE;
+    CHECK_OK(open_made(&m, &e,
+                       "{\"model_type\":\"llama\",\"vocab_size\":70,\"hidden_size\":8,"
+                       "\"intermediate_size\":1048585,\"num_hidden_layers\":1,\"num_attention_heads\":2,"
+                       "\"num_key_value_heads\":1,\"head_dim\":6,\"max_position_embeddings\":64}", NULL));
+    CHECK_OK(m->backend->exec_create(&exec, m->device, &test_mem, 1, &limits, NULL));
+    for (int i = 0; i < 3; i++) {
+        x[columns[i]] = 1.0f;
+        m->backend->gemm(exec, y, x, &m->layers[0].down, NULL, 1);
+        CHECK_OK(m->backend->exec_sync(exec));
+        x[columns[i]] = 0.0f;
+        for (int r = 0; r < HIDDEN; r++)
+            CHECK(y[r] == value_of(down, (int64_t)r * WIDE + columns[i]));
+    }
+    m->backend->exec_free(exec);
+    sb_model_release(m);
+    free(x);
+}
+
 static void tied_models_share(void)
 {
     struct entries e = llama("F32");
@@ -454,6 +492,38 @@ static void refuses_cuda(void)
     CHECK_ERROR(open_made(&m, &e, CONFIG("llama", ""), &options), SPECBATCH_E_NO_DEVICE, "CUDA");
 }
 
+/* Two checkpoints are open in most programs: the message begins with the path of the one that is meant. */
+static void names_the_checkpoint(void)
+{
+    static const char reason[] = "config.json: model_type \"gemma3\" is not supported; supported: llama, qwen2, "
+                                 "qwen3, glm4 (LlamaForCausalLM and so on)";
+    const specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
+    const struct test_dir dir = test_dir_make();
+    struct specbatch_model *m = NULL;
+    char path[700], whole[800];
+    size_t n = 0;
+
+    test_write_text(&dir, "config.json", CONFIG("gemma3", ""));
+    snprintf(whole, sizeof whole, "%s: %s", dir.path, reason);
+    CHECK_INT(sb_model_open(&m, dir.path, &options), SPECBATCH_E_UNSUPPORTED);
+    CHECK_STR(specbatch_last_error(), whole);
+
+    while (n < 300) /* a longer path loses its beginning, and the reason nothing */
+        n += (size_t)snprintf(path + n, sizeof path - n, "./");
+    snprintf(path + n, sizeof path - n, "%s", dir.path);
+    CHECK_INT(sb_model_open(&m, path, &options), SPECBATCH_E_UNSUPPORTED);
+    CHECK_INT(strlen(specbatch_last_error()), SPECBATCH_ERROR_MAX - 1);
+    CHECK(strncmp(specbatch_last_error(), "...", 3) == 0);
+    CHECK(strstr(specbatch_last_error(), whole) != NULL);
+    snprintf(path, sizeof path, "%s/config.json", dir.path);
+    snprintf(whole, sizeof whole, "%s: config.json: cannot open: %s", path, strerror(ENOTDIR));
+    CHECK_INT(sb_model_open(&m, path, &options), SPECBATCH_E_IO);
+    CHECK_STR(specbatch_last_error(), whole);
+    CHECK_INT(sb_model_open(&m, "", &options), SPECBATCH_E_INVALID);
+    CHECK_STR(specbatch_last_error(), "the path of the model is empty");
+    test_dir_remove(&dir);
+}
+
 static char warning[600];
 static int n_warnings;
 
@@ -548,6 +618,48 @@ static void survives_mutations(void)
     test_dir_remove(&dir);
 }
 
+static void *metered_alloc(void *user, size_t size, size_t align)
+{
+    *(size_t *)user += size;
+    return size > (size_t)64 << 20 ? NULL : aligned_alloc(align, size);
+}
+
+static void metered_free(void *user, void *block, size_t size)
+{
+    (void)user;
+    (void)size;
+    free(block);
+}
+
+/* config.json calls for the largest model there may be, and the files hold a tiny one: refused at the first tensor
+ * that is compared, and until then nothing was asked for that only config.json speaks of. */
+static void config_alone_takes_no_memory(void)
+{
+    static const char *const sizes[] = {
+        "\"vocab_size\":16777216,\"hidden_size\":8,\"intermediate_size\":12,\"num_attention_heads\":2,\"head_dim\":6",
+        "\"vocab_size\":70,\"hidden_size\":1048576,\"intermediate_size\":12,\"num_attention_heads\":2,\"head_dim\":6",
+        "\"vocab_size\":70,\"hidden_size\":8,\"intermediate_size\":4194304,\"num_attention_heads\":2,\"head_dim\":6",
+        "\"vocab_size\":70,\"hidden_size\":8,\"intermediate_size\":12,\"num_attention_heads\":65536,\"head_dim\":8192",
+    };
+    const struct entries e = llama("F32");
+    size_t asked = 0;
+    specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
+    struct specbatch_model *m = NULL;
+
+    options.alloc = metered_alloc;
+    options.free = metered_free;
+    options.alloc_user = &asked;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        char config[400];
+        snprintf(config, sizeof config, "{\"model_type\":\"llama\",%s,\"num_hidden_layers\":4096,"
+                 "\"num_key_value_heads\":1,\"max_position_embeddings\":16777216}", sizes[i]);
+        asked = 0;
+        CHECK_ERROR(open_made(&m, &e, config, &options), SPECBATCH_E_FORMAT, "config.json calls for");
+        if (asked > (size_t)8 << 20)
+            FAIL("%zu bytes were asked for by {%s}", asked, sizes[i]);
+    }
+}
+
 static void runs_out_of_memory_cleanly(void)
 {
     static const char *const dirs[] = { "test/data/models/llama_untied_f32_sharded", "test/data/models/"
@@ -619,6 +731,7 @@ TEST_BEGIN
     RUN(biases_are_stacked);
     RUN(half_floats_are_exact);
     RUN(large_matrices_arrive);
+    RUN(wide_rows_arrive);
     RUN(tied_models_share);
     RUN(tied_heads_are_copies);
     RUN(tied_heads_are_alike);
@@ -626,9 +739,11 @@ TEST_BEGIN
     RUN(refuses_wrong_tensors);
     RUN(refuses_missing_tensors);
     RUN(refuses_cuda);
+    RUN(names_the_checkpoint);
     RUN(warns_of_extra_tensors);
     RUN(refuses_truncated_files);
     RUN(survives_mutations);
+    RUN(config_alone_takes_no_memory);
     RUN(runs_out_of_memory_cleanly);
     RUN(counts_references);
     RUN(drafts_need_the_vocabulary);

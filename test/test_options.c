@@ -238,8 +238,16 @@ static void test_request_draft_len_and_stops(void)
     specbatch_request given = SPECBATCH_REQUEST_INIT, full;
     given.ids = ids;
     given.n_ids = given.max_new = 1;
-    given.draft_len = 6;
-    CHECK_ERROR(sb_request_resolve(&full, &given, 5), SPECBATCH_E_INVALID, "draft_len is 6, outside -1..5");
+    given.draft_len = 3;
+    CHECK_OK(sb_request_resolve(&full, &given, 5));
+    CHECK_INT(full.draft_len, 3);
+    given.draft_len = 6; /* a bound, like the pool's: the smaller one holds */
+    CHECK_OK(sb_request_resolve(&full, &given, 5));
+    CHECK_INT(full.draft_len, 5);
+    CHECK_OK(sb_request_resolve(&full, &given, 0)); /* a plain pool takes requests made for others */
+    CHECK_INT(full.draft_len, 0);
+    given.draft_len = 65;
+    CHECK_ERROR(sb_request_resolve(&full, &given, 5), SPECBATCH_E_INVALID, "draft_len is 65, outside -1..64");
     given.draft_len = -2;
     CHECK_ERROR(sb_request_resolve(&full, &given, 5), SPECBATCH_E_INVALID, "draft_len");
     given.draft_len = -1;

@@ -94,7 +94,7 @@ static void test_requests_are_refused_and_nothing_changes(void)
     request.text = "text";
     CHECK_ERROR(specbatch_pool_submit(pool, &request, NULL), SPECBATCH_E_NO_TOKENIZER, "tokenizer");
     request = small_request(10);
-    request.draft_len = 6;
+    request.draft_len = 65;
     CHECK_ERROR(specbatch_pool_submit(pool, &request, NULL), SPECBATCH_E_INVALID, "draft_len");
     CHECK_ERROR(specbatch_pool_submit(pool, NULL, NULL), SPECBATCH_E_INVALID, "");
     CHECK_ERROR(specbatch_pool_submit(NULL, &request, NULL), SPECBATCH_E_INVALID, "pool");

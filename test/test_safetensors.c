@@ -82,6 +82,7 @@ static const struct refusal { const char *header; size_t data; const char *part;
     { X("\"dtype\":\"F32\",\"shape\":[1]"), 4, "tensor x" },
     { X("\"dtype\":\"F32\",\"shape\":[1]," OFF(0, 4) ",\"more\":1"), 4, "tensor x" },
     { X("\"dtype\":\"F31\",\"shape\":[1]," OFF(0, 4)), 4, "unknown dtype \"F31\"" },
+    { X("\"dtype\":\"BF16\\u0000\",\"shape\":[2]," OFF(0, 4)), 4, "tensor x: dtype" },
     { X("\"dtype\":32,\"shape\":[1]," OFF(0, 4)), 4, "tensor x: dtype" },
     { X("\"dtype\":\"F32\",\"shape\":4," OFF(0, 4)), 4, "tensor x: shape" },
     { X("\"dtype\":\"F32\",\"shape\":[-1]," OFF(0, 4)), 4, "tensor x: shape" },
@@ -256,6 +257,8 @@ static void refuses_bad_indexes(void)
         { "{\"q\":\"\"}", SPECBATCH_E_FORMAT, "not a plain file name" },
         { "{\"q\":\"s1.safetensors\\u0000x\"}", SPECBATCH_E_FORMAT, "not a plain file name" },
         { "{\"q\":7}", SPECBATCH_E_FORMAT, "not a plain file name" },
+        { "{\"q\":\"s1.safetensors\",\"p\":\"s2.safetensors\",\"q\\u0000\":\"s1.safetensors\"}",
+          SPECBATCH_E_FORMAT, "control character" },
         { "{\"q\":\"s1.safetensors\",\"q\":\"s2.safetensors\"}", SPECBATCH_E_FORMAT, "index.json" },
         { "[]", SPECBATCH_E_FORMAT, "weight_map" },
     };

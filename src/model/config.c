@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "file.h"
+#include "line.h"
 #include "model/config_rope.h"
 #include "model/fields.h"
 #include "status.h"
@@ -63,7 +64,7 @@ static int32_t find_arch(struct sb_config *config, const struct sb_fields *field
 
     SB_TRY(sb_field_string(fields, "model_type", &type));
     if (sb_field_given(fields, "architectures")) {
-        class_name = sb_json_string(sb_json_first(classes), NULL);
+        class_name = sb_json_word(sb_json_first(classes));
         if (sb_json_kind(classes) != SB_JSON_ARRAY || sb_json_count(classes) != 1 || !class_name)
             SB_FAIL(SPECBATCH_E_FORMAT, "%s: architectures is not a list of one name", fields->file);
     }
@@ -103,11 +104,11 @@ static int32_t refuse_unknown(const struct sb_config *config, const struct sb_fi
     if (sb_field_given(fields, "layer_types") && sb_json_kind(types) != SB_JSON_ARRAY)
         SB_FAIL(SPECBATCH_E_FORMAT, "%s: layer_types is not a list", fields->file);
     for (const struct sb_json_node *t = sb_json_first(types); t; t = sb_json_next(t)) {
-        const char *name = sb_json_string(t, NULL);
+        const char *name = sb_json_word(t);
         if (!name || strcmp(name, "full_attention") != 0)
             SB_FAIL(SPECBATCH_E_UNSUPPORTED,
                     "%s: layer_types has \"%.30s\", which is not supported; use a checkpoint whose layers "
-                    "are all full_attention", fields->file, name ? name : "(not a string)");
+                    "are all full_attention", fields->file, name ? name : "(not a name)");
     }
     /* Without layer_types, transformers windows the layers from max_window_layers (28) on. An absent
      * sliding_window is one of 4096 tokens there; null is none. */
@@ -243,6 +244,14 @@ done:
     return rc;
 }
 
+static void warn_endless(const struct sb_log *log, const char *dir)
+{
+    char place[200];
+
+    sb_line_path(place, sizeof place, dir);
+    sb_log(log, SPECBATCH_LOG_WARN, "%s: no eos_token_id: only max_new ends a request", place);
+}
+
 int32_t sb_config_load(struct sb_config *config, const struct sb_mem *mem, const struct sb_log *log,
                        const char *dir)
 {
@@ -255,7 +264,7 @@ int32_t sb_config_load(struct sb_config *config, const struct sb_mem *mem, const
     SB_TRY(sb_file_join(path, dir, "config.json"));
     rc = sb_json_load(&doc, mem, path, CONFIG_MAX_BYTES);
     if (rc == SPECBATCH_E_NOT_FOUND)
-        rc = sb_fail(SPECBATCH_E_IO, "%.180s: no config.json there", dir);
+        rc = sb_fail(SPECBATCH_E_IO, "no config.json there");
     if (rc != SPECBATCH_OK)
         goto done;
     fields.object = sb_json_root(doc);
@@ -270,7 +279,7 @@ int32_t sb_config_load(struct sb_config *config, const struct sb_mem *mem, const
     fields = (struct sb_fields){ "generation_config.json", "", sb_json_root(generation) };
     SB_TRY(read_eos(config, &fields));
     if (config->n_eos == 0)
-        sb_log(log, SPECBATCH_LOG_WARN, "%.180s: no eos_token_id: only max_new ends a request", dir);
+        warn_endless(log, dir);
 done:
     sb_json_free(doc);
     sb_json_free(generation);

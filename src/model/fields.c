@@ -65,8 +65,8 @@ int32_t sb_field_string(const struct sb_fields *fields, const char *key, const c
 {
     if (!sb_field_given(fields, key))
         return SPECBATCH_OK;
-    *value = sb_json_string(sb_json_get(fields->object, key), NULL);
+    *value = sb_json_word(sb_json_get(fields->object, key));
     if (!*value)
-        return sb_fail(SPECBATCH_E_FORMAT, "%s: %s%s is not a string", fields->file, fields->prefix, key);
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: %s%s is not a string without NUL", fields->file, fields->prefix, key);
     return SPECBATCH_OK;
 }

@@ -30,7 +30,7 @@ int32_t sb_field_int(const struct sb_fields *fields, const char *key, int32_t lo
 int32_t sb_field_double(const struct sb_fields *fields, const char *key, double low, double high,
                         double *value);
 int32_t sb_field_bool(const struct sb_fields *fields, const char *key, int *value);
-/* Borrowed from the document. */
+/* Borrowed from the document; a string with a NUL inside is none. */
 int32_t sb_field_string(const struct sb_fields *fields, const char *key, const char **value);
 
 #endif

@@ -19,10 +19,28 @@ static void free_model(struct specbatch_model *model)
     const struct sb_mem mem = model->mem;
 
     sb_tokenizer_free(model->tokenizer);
-    sb_model_weights_free(model);
-    if (model->device)
-        model->backend->device_close(model->device);
+    if (sb_model_is_usable(model)) {
+        sb_model_weights_free(model);
+        if (model->device)
+            model->backend->device_close(model->device);
+    } else {
+        sb_free(&mem, model->layers);
+    }
     sb_free(&mem, model);
+}
+
+int sb_model_is_usable(const struct specbatch_model *model)
+{
+    return model->process == 0 || model->process == sb_port_process();
+}
+
+int32_t sb_model_check_process(const struct specbatch_model *model)
+{
+    if (sb_model_is_usable(model))
+        return SPECBATCH_OK;
+    return sb_fail(SPECBATCH_E_INVALID,
+                   "the model is on a device (%s), which a fork of the process that opened it cannot use; fork first",
+                   model->backend->name);
 }
 
 static int32_t choose_backend(const struct sb_backend **backend, int32_t device, const char *module)
@@ -76,10 +94,13 @@ int32_t sb_model_open(struct specbatch_model **out, const char *path, const spec
     struct specbatch_model *model = NULL;
     int32_t rc = SPECBATCH_OK;
 
+    if (!path[0])
+        return sb_fail(SPECBATCH_E_INVALID, "the path of the model is empty");
     SB_NEW(model, sb_alloc(&mem, 1, sizeof *model), "a model");
     model->mem = mem;
     model->log = log;
     atomic_init(&model->references, 1);
+    model->process = options->device == SPECBATCH_DEVICE_CPU ? 0 : sb_port_process();
     SB_TRY(choose_backend(&model->backend, options->device, options->cuda_module));
     SB_TRY(sb_config_load(&model->config, &model->mem, &model->log, path));
     SB_TRY(model->backend->device_open(&model->device, &model->mem, &device));
@@ -94,7 +115,7 @@ int32_t sb_model_open(struct specbatch_model **out, const char *path, const spec
     model = NULL;
 done:
     sb_model_release(model);
-    return rc;
+    return rc == SPECBATCH_OK ? rc : sb_fail_in(rc, path);
 }
 
 void sb_model_retain(struct specbatch_model *model)

@@ -46,6 +46,7 @@ struct specbatch_model {
     struct sb_config config;
     enum sb_dtype dtype; /* of the matrices in memory */
     uint64_t bytes;      /* of all weights in memory */
+    int64_t process;     /* the one that may use it (port.h); 0: any, as a fork copies ordinary memory */
     struct sb_weight embed, head;
     struct sb_layer *layers;
     float *final_norm;
@@ -59,7 +60,13 @@ int32_t sb_model_open(struct specbatch_model **out, const char *path, const spec
 /* 1: a model could be opened on it. */
 int32_t sb_model_device_exists(int32_t device);
 void sb_model_retain(struct specbatch_model *model);
+/* In a forked child, what is on a device is left to the parent, whose it is. */
 void sb_model_release(struct specbatch_model *model);
+
+/* 0 in a forked child, when the model is on a device: nothing may be asked of the device there. */
+int sb_model_is_usable(const struct specbatch_model *model);
+/* The same as a status: E_INVALID. */
+int32_t sb_model_check_process(const struct specbatch_model *model);
 
 /* Whether `draft` may propose for `target`: on the same kind of device (E_INVALID), and the same tokenizer base where
  * both have one, else the same vocabulary size. E_VOCAB says what differs. */

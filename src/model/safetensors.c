@@ -56,10 +56,10 @@ static const struct dtype { const char *name; uint32_t bits; } dtypes[] = {
 static int32_t read_dtype(struct sb_tensor *t, const struct sb_json_node *node, const char *file,
                           uint32_t *bits)
 {
-    const char *spelled = sb_json_string(node, NULL);
+    const char *spelled = sb_json_word(node);
 
     if (!spelled)
-        return sb_fail(SPECBATCH_E_FORMAT, "%s: tensor %.100s: dtype is not a string", file, t->name);
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: tensor %.100s: dtype is not a word", file, t->name);
     for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++)
         if (strcmp(spelled, dtypes[i].name) == 0) {
             memcpy(t->type, dtypes[i].name, strlen(dtypes[i].name) + 1);
@@ -312,10 +312,9 @@ done:
 /* -------------------------------------------------------------------------- the index */
 
 /* Shard files lie beside the index: a name that could lead elsewhere is refused. */
-static int plain_name(const char *name, size_t length)
+static int plain_name(const char *name)
 {
-    return length > 0 && strlen(name) == length && name[0] != '.' && !strchr(name, '/') &&
-           !strchr(name, '\\') && !strstr(name, "..");
+    return name[0] && name[0] != '.' && !strchr(name, '/') && !strchr(name, '\\') && !strstr(name, "..");
 }
 
 static int32_t shard_by_name(const struct sb_tensors *set, const char *name)
@@ -335,10 +334,11 @@ static int32_t open_shards(struct sb_tensors *set, const char *dir, const struct
 
     for (const struct sb_json_node *m = sb_json_first(map); m; m = sb_json_next(m)) {
         size_t length;
-        const char *name = sb_json_string(m, &length);
-        if (!name || !plain_name(name, length))
-            SB_FAIL(SPECBATCH_E_FORMAT, "%s: tensor %.100s: \"%.60s\" is not a plain file name", index,
-                    sb_json_name(m, NULL), name ? name : "(not a string)");
+        const char *tensor = sb_json_name(m, &length), *name = sb_json_word(m);
+        SB_TRY(check_name(tensor, length, index));
+        if (!name || !plain_name(name))
+            SB_FAIL(SPECBATCH_E_FORMAT, "%s: tensor %.100s: \"%.60s\" is not a plain file name", index, tensor,
+                    name ? name : "(not a string)");
         if (shard_by_name(set, name) >= 0)
             continue;
         if (set->n_shards == SHARDS_MAX)
@@ -418,10 +418,9 @@ static int file_exists(const char *dir, const char *name)
 static int32_t no_weights(const char *dir)
 {
     if (file_exists(dir, "pytorch_model.bin") || file_exists(dir, "pytorch_model.bin.index.json"))
-        return sb_fail(
-            SPECBATCH_E_UNSUPPORTED,
-            "%.100s: weights are pytorch_model.bin (pickle); convert the checkpoint to safetensors", dir);
-    return sb_fail(SPECBATCH_E_IO, "%.100s: no model.safetensors or model.safetensors.index.json there", dir);
+        return sb_fail(SPECBATCH_E_UNSUPPORTED,
+                       "the weights are pytorch_model.bin (pickle); convert the checkpoint to safetensors");
+    return sb_fail(SPECBATCH_E_IO, "no model.safetensors or model.safetensors.index.json there");
 }
 
 /* On failure *out is what there is of it, for the caller to close. */
@@ -441,12 +440,11 @@ done:
 
 int32_t sb_tensors_open_file(struct sb_tensors **out, const struct sb_mem *mem, const char *path)
 {
-    const char *slash = strrchr(path, '/');
     struct sb_tensors *set = NULL;
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(create(&set, mem));
-    SB_TRY(add_shard(set, path, slash ? slash + 1 : path));
+    SB_TRY(add_shard(set, path, sb_file_name(path)));
     SB_TRY(sort_list(set));
     *out = set;
     set = NULL;

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "line.h"
 #include "model/model.h"
 #include "model/safetensors.h"
 #include "status.h"
@@ -29,7 +30,7 @@ struct loader {
     struct specbatch_model *model;
     struct sb_tensors *tensors;
     char *used;   /* one byte a tensor, in the order of sb_tensors_at */
-    char *buffer; /* at least one row of any matrix */
+    char *buffer; /* widened to a row where one is longer, once a tensor has shown that it has such rows */
     size_t buffer_bytes;
 };
 
@@ -144,15 +145,33 @@ done:
 
 /* ----------------------------------------------------------------------------- matrices */
 
+/* config.json alone may not decide how much memory is taken: this is called for tensors that the files have. */
+static int32_t widen_buffer(struct loader *l, size_t bytes)
+{
+    const struct sb_mem *mem = &l->model->mem;
+    int32_t rc = SPECBATCH_OK;
+
+    if (bytes <= l->buffer_bytes)
+        goto done;
+    sb_free(mem, l->buffer);
+    l->buffer_bytes = 0;
+    SB_NEW(l->buffer, sb_alloc_raw(mem, bytes, 1), "weights");
+    l->buffer_bytes = bytes;
+done:
+    return rc;
+}
+
 /* Rows [first, first + rows) of a weight from a tensor of as many rows. */
 static int32_t fill_rows(struct loader *l, struct sb_weight *weight, int32_t first, int32_t rows,
                          const struct sb_tensor *t, enum sb_dtype dtype)
 {
     struct specbatch_model *m = l->model;
     const size_t row_bytes = (size_t)weight->n_in * sb_dtype_size(dtype);
-    size_t block = l->buffer_bytes / row_bytes;
+    size_t block;
     int32_t rc = SPECBATCH_OK;
 
+    SB_TRY(widen_buffer(l, row_bytes));
+    block = l->buffer_bytes / row_bytes;
     if (block > BLOCK_ROWS)
         block -= block % BLOCK_ROWS;
     for (int32_t at = 0, count; at < rows; at += count) {
@@ -314,10 +333,11 @@ done:
 
 /* Tensors that nothing asked for are no error (an adapter, a value head), but worth a word. Old Llama files
  * carry the rotary frequencies, which are computed. */
-static void warn_unused(const struct loader *l)
+static void warn_unused(const struct loader *l, const char *dir)
 {
     static const char ignored[] = ".rotary_emb.inv_freq";
     const char *first = NULL;
+    char place[200];
     int32_t n = 0;
 
     for (int32_t i = 0; i < sb_tensors_count(l->tensors); i++) {
@@ -329,21 +349,18 @@ static void warn_unused(const struct loader *l)
         n++;
         first = first ? first : name;
     }
+    sb_line_path(place, sizeof place, dir);
     if (n > 0)
-        sb_log(&l->model->log, SPECBATCH_LOG_WARN,
-               "%d tensors of the checkpoint are not used, the first is %.200s", (int)n, first);
+        sb_log(&l->model->log, SPECBATCH_LOG_WARN, "%s: %d tensors of the checkpoint are not used, the first is %.200s",
+               place, (int)n, first);
 }
 
 int32_t sb_model_weights_load(struct specbatch_model *model, const char *dir)
 {
     const struct sb_config *c = &model->config;
-    const int32_t attended = c->heads * c->head_dim;
-    size_t widest = (size_t)(c->hidden > c->inter ? c->hidden : c->inter);
-    struct loader l = { model, NULL, NULL, NULL, 0 };
+    struct loader l = { model, NULL, NULL, NULL, BLOCK_BYTES };
     int32_t rc = SPECBATCH_OK;
 
-    widest = widest > (size_t)attended ? widest : (size_t)attended;
-    l.buffer_bytes = widest * sizeof(float) > BLOCK_BYTES ? widest * sizeof(float) : BLOCK_BYTES;
     SB_TRY(sb_tensors_open(&l.tensors, &model->mem, dir));
     SB_NEW(l.used, sb_alloc(&model->mem, (size_t)sb_tensors_count(l.tensors), 1), "weights");
     SB_NEW(l.buffer, sb_alloc_raw(&model->mem, l.buffer_bytes, 1), "weights");
@@ -351,7 +368,7 @@ int32_t sb_model_weights_load(struct specbatch_model *model, const char *dir)
     SB_TRY(load_ends(&l));
     for (int32_t i = 0; i < c->layers; i++)
         SB_TRY(load_layer(&l, i));
-    warn_unused(&l);
+    warn_unused(&l, dir);
 done:
     sb_free(&model->mem, l.buffer);
     sb_free(&model->mem, l.used);

@@ -36,6 +36,7 @@ struct specbatch_pool {
     size_t n_active;                         /* queued and resident */
     uint64_t next_id;
     int32_t keep_margins; /* the audit's: every request records them */
+    int64_t process;             /* the one that created it (port.h): its threads are there */
     _Atomic(const void *) owner; /* the thread inside a call on this pool (sb_port_thread), or NULL */
     struct sb_fp_env call;       /* that call: here, because the frame of one that a callback has left is gone */
     int32_t fatal;               /* 0 or the code that ended the pool */
@@ -57,7 +58,9 @@ int32_t sb_pool_bytes(uint64_t *bytes, const struct specbatch_model *target, con
                       const specbatch_pool_options *options);
 int32_t sb_pool_create(struct specbatch_pool **out, struct specbatch_model *target, struct specbatch_model *draft,
                        const specbatch_pool_options *options);
-void sb_pool_free(struct specbatch_pool *pool);
+void sb_pool_free(struct specbatch_pool *pool); /* in a forked child: gives the memory back */
+/* E_INVALID in a forked child. */
+int32_t sb_pool_check_process(const struct specbatch_pool *pool);
 int32_t sb_pool_submit(struct specbatch_pool *pool, const specbatch_request *request, uint64_t *id);
 int32_t sb_pool_cancel(struct specbatch_pool *pool, uint64_t id);
 int32_t sb_pool_step(struct specbatch_pool *pool);

@@ -1,6 +1,7 @@
 /* What a pool is made of, what it costs, and its end. */
 #include "sched/pool.h"
 
+#include "port.h"
 #include "status.h"
 
 /* The limits that options imply, in one place for planning and for creation. */
@@ -123,9 +124,13 @@ int32_t sb_pool_create(struct specbatch_pool **out, struct specbatch_model *targ
     struct specbatch_pool *pool = NULL;
     int32_t rc = SPECBATCH_OK;
 
-    if (draft)
+    SB_TRY(sb_model_check_process(target));
+    if (draft) {
+        SB_TRY(sb_model_check_process(draft));
         SB_TRY(sb_model_check_draft(target, draft));
+    }
     SB_NEW(pool, sb_alloc(&mem, 1, sizeof *pool), "a pool");
+    pool->process = sb_port_process();
     pool->mem = pool->queue.mem = pool->by_id.mem = mem;
     pool->log = (struct sb_log){options->log, options->log_user};
     atomic_init(&pool->owner, NULL);
@@ -154,6 +159,26 @@ done:
     return rc;
 }
 
+int32_t sb_pool_check_process(const struct specbatch_pool *pool)
+{
+    if (pool->process == sb_port_process())
+        return SPECBATCH_OK;
+    return sb_fail(SPECBATCH_E_INVALID,
+                   "the pool was created before a fork and belongs to the parent; create one in each");
+}
+
+/* What computes. */
+static void free_machinery(struct specbatch_pool *pool)
+{
+    if (pool->sched.target)
+        sb_sched_free(&pool->sched);
+    sb_round_free(&pool->round);
+    if (pool->draft)
+        pool->draft->ops->free(pool->draft);
+    sb_runner_free(&pool->runner);
+}
+
+/* In a forked child a device's memory and streams are the parent's, and what hangs on them is left alone. */
 void sb_pool_free(struct specbatch_pool *pool)
 {
     struct sb_seq *seq;
@@ -166,12 +191,8 @@ void sb_pool_free(struct specbatch_pool *pool)
         sb_seq_free(&mem, seq);
     sb_idmap_free(&pool->by_id);
     sb_queue_free(&pool->queue);
-    if (pool->sched.target)
-        sb_sched_free(&pool->sched);
-    sb_round_free(&pool->round);
-    if (pool->draft)
-        pool->draft->ops->free(pool->draft);
-    sb_runner_free(&pool->runner);
+    if (sb_model_is_usable(pool->target))
+        free_machinery(pool);
     sb_model_release(pool->draft_model);
     sb_model_release(pool->target);
     sb_free(&mem, pool);

@@ -3,7 +3,7 @@
  *
  * The file is a tree of typed components. Each is translated into steps of the pipeline, or refused by
  * name: a component that was skipped would give other ids, silently. `truncation` and `padding` are
- * ignored on purpose, a prompt is never cut. Messages begin with the path and name the member.
+ * ignored on purpose, a prompt is never cut. Messages begin with the file and name the member.
  */
 #include <string.h>
 
@@ -20,7 +20,7 @@ typedef int32_t (*component_fn)(struct loader *l, const struct sb_json_node *nod
 
 static const char *type_of(const struct sb_json_node *node)
 {
-    const char *type = sb_json_string(sb_json_get(node, "type"), NULL);
+    const char *type = sb_json_word(sb_json_get(node, "type"));
     return type ? type : "(without a type)";
 }
 
@@ -125,7 +125,7 @@ done:
 static int32_t add_split(struct loader *l, const struct sb_json_node *node)
 {
     const struct sb_json_node *pattern = sb_json_get(node, "pattern");
-    const char *behavior = sb_json_string(sb_json_get(node, "behavior"), NULL), *regex;
+    const char *behavior = sb_json_word(sb_json_get(node, "behavior")), *regex;
     struct sb_step *step;
     int32_t rc = SPECBATCH_OK;
     int invert;
@@ -170,10 +170,13 @@ done:
 static int32_t read_metaspace(struct loader *l, const struct sb_json_node *node, struct sb_bytes *mark,
                               int *prepend)
 {
-    const char *scheme = sb_json_string(sb_json_get(node, "prepend_scheme"), NULL);
+    const struct sb_json_node *given = sb_json_get(node, "prepend_scheme");
+    const char *scheme = sb_json_word(given);
     int32_t rc = SPECBATCH_OK;
     int legacy;
 
+    if (!scheme && sb_json_kind(given) != SB_JSON_NULL)
+        SB_TRY(malformed(l, "Metaspace", "prepend_scheme is not a word"));
     SB_TRY(get_text(l, node, "replacement", mark));
     SB_TRY(get_flag(l, node, "add_prefix_space", 1, &legacy));
     if (mark->n == 0)
@@ -270,11 +273,11 @@ static int32_t add_template(struct loader *l, const struct sb_json_node *node)
     if (sb_json_kind(single) != SB_JSON_ARRAY)
         SB_TRY(malformed(l, "post_processor", "TemplateProcessing without a list `single`"));
     for (node = sb_json_first(single); node; node = sb_json_next(node)) {
-        if ((name = sb_json_string(sb_json_get(sb_json_get(node, "SpecialToken"), "id"), NULL)) != NULL) {
+        if ((name = sb_json_word(sb_json_get(sb_json_get(node, "SpecialToken"), "id"))) != NULL) {
             SB_TRY(add_template_ids(l, specials, name, seen ? &l->t->suffix : &before));
             continue;
         }
-        name = sb_json_string(sb_json_get(sb_json_get(node, "Sequence"), "id"), NULL);
+        name = sb_json_word(sb_json_get(sb_json_get(node, "Sequence"), "id"));
         if (!name || strcmp(name, "A") != 0 || seen++)
             SB_TRY(unsupported(l, "post_processor", "template", "special tokens around one $A"));
     }

@@ -74,8 +74,8 @@ int32_t sb_tokenizer_load(struct sb_tokenizer **out, const struct sb_mem *mem, c
         return SPECBATCH_OK;
     }
     SB_TRY(rc);
-    SB_NEW(t, sb_tokenizer_create(mem), path);
-    SB_TRY(formats[i - 1].read(t, text, length, path));
+    SB_NEW(t, sb_tokenizer_create(mem), formats[i - 1].name);
+    SB_TRY(formats[i - 1].read(t, text, length, formats[i - 1].name));
     *out = t;
     t = NULL;
 done:
