@@ -52,8 +52,9 @@ static void print_row(const char *policy, const struct ex_run *run, size_t n_equ
 {
     const uint64_t rows = ex_run_counter(run, "decode_rows");
 
-    printf("%-8s %9.0f %11.2f %9.1f %% %9.1f %%     equivalence %zu/%zu\n", policy,
+    printf("%-8s %9.0f %11.2f %7.2f %9.1f %% %9.1f %%     equivalence %zu/%zu\n", policy,
            (double)run->n_tokens / run->seconds, ex_ratio(ex_run_counter(run, "tokens_committed"), rows),
+           ex_ratio(rows, ex_run_counter(run, "decode_rounds")),
            100.0 * ex_ratio(ex_run_counter(run, "realign_ns"), ex_run_counter(run, "round_ns")),
            100.0 * ex_ratio(ex_run_counter(run, "group_rows"), rows), n_equal, run->n);
     fflush(stdout);
@@ -62,8 +63,9 @@ static void print_row(const char *policy, const struct ex_run *run, size_t n_equ
 static void print_legend(void)
 {
     printf("\nper round: tokens a row keeps of one round, the target's own token included\n"
+           "rows:      a round has, of 4 places\n"
            "realign:   share of the rounds' time spent shifting rows to a common end column\n"
-           "grouped:   share of rows that met others of the same length and needed no shift\n");
+           "grouped:   share of rows that met others in their end column and needed no shift\n");
 }
 
 static void print_texts(const struct ex_run *run, const struct demo *demo)
@@ -111,7 +113,7 @@ int main(int argc, char **argv)
     if (ok) {
         printf("%zu prompts, up to %d new tokens each, batch %d, %d tokens drafted a round\n%s\n\n",
                demo.prompts.n, MAX_NEW, BATCH, DRAFT_LEN, specbatch_model_fingerprint(demo.target));
-        printf("policy    tokens/s   per round     realign     grouped     against plain at batch 1\n");
+        printf("policy    tokens/s   per round    rows     realign     grouped     against plain at batch 1\n");
     }
     for (i = 0; ok && i < n_policies; i++)
         ok = run_policy(&demo, policies[i], i + 1 == n_policies);

@@ -298,7 +298,8 @@ enum {
     SPECBATCH_POLICY_RAGGED = 0,  /* any B rows, each with its own length: the default */
     SPECBATCH_POLICY_PLAIN = 1,   /* no speculation: the baseline */
     SPECBATCH_POLICY_EQSPEC = 2,  /* fixed batch, realigned after every round (paper, Algorithm 2) */
-    SPECBATCH_POLICY_EXSPEC = 3,  /* same-length groups out of a window (paper, Algorithm 3) */
+    SPECBATCH_POLICY_EXSPEC = 3,  /* out of a window, rows that end in one column, realigned only where no column fills
+                                     the batch (paper, Algorithm 3; which rows is this library's rule) */
     SPECBATCH_POLICY_ROLLBACK = 4 /* every row cut to the round's smallest accepted count (paper, section 2) */
 };
 
@@ -332,7 +333,8 @@ typedef struct specbatch_pool_options {
     size_t struct_size;    /* sizeof(specbatch_pool_options) */
     int32_t policy;        /* SPECBATCH_POLICY_* */
     int32_t batch;         /* B, rows a round decodes: 1..4096; 0: 8 */
-    int32_t window;        /* W, rows exspec keeps resident: batch..65536; 0: 6 * batch. Other policies: ignored */
+    int32_t window;        /* W, rows exspec keeps resident: batch..65536; 0: 6 * batch. Others ignore it: eqspec keeps
+                              batch, the rest a slot more for every 8 rows, none at 1, for prompts of newcomers */
     int32_t draft_len;     /* K, tokens proposed a round at most: 1..64; 0: 5. -1: none. See SPECBATCH_POOL_FIXED_K */
     int32_t max_len;       /* columns of a sequence, prompt + max_new; 0: the target's context or 2048, the smaller */
     int32_t prefill_chunk; /* prompt tokens a pass takes beside its rounds: 1..8192; 0: 128. A model whose fingerprint

@@ -121,6 +121,13 @@ static int32_t min_i32(int32_t a, int32_t b)
     return a < b ? a : b;
 }
 
+/* Slots in which the prompts of newcomers are filled in while all B rows decode, for the policies that decode any
+ * ready row. A batch of one has none, which would double its memory; eqspec's rows are a batch that stays together. */
+static int32_t spare_slots(const specbatch_pool_options *o)
+{
+    return o->batch == 1 || o->policy == SPECBATCH_POLICY_EQSPEC ? 0 : (o->batch + 7) / 8;
+}
+
 int32_t sb_pool_options_resolve(specbatch_pool_options *full, const specbatch_pool_options *given,
                                 int32_t target_context)
 {
@@ -131,7 +138,7 @@ int32_t sb_pool_options_resolve(specbatch_pool_options *full, const specbatch_po
     SB_TRY(check_range(what, "policy", full->policy, SPECBATCH_POLICY_RAGGED, SPECBATCH_POLICY_ROLLBACK));
     SB_TRY(settle(&full->batch, 8, "batch", 1, 4096));
     if (full->policy != SPECBATCH_POLICY_EXSPEC)
-        full->window = full->batch;
+        full->window = full->batch + spare_slots(full);
     SB_TRY(settle(&full->window, 6 * full->batch, "window", full->batch, 65536));
     SB_TRY(check_range(what, "draft_len", full->draft_len, -1, SB_DRAFT_LEN_MAX));
     if (full->draft_len == 0)

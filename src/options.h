@@ -48,7 +48,7 @@ int32_t sb_model_options_resolve(specbatch_model_options *full, const specbatch_
 
 /*
  * Effective values after it: draft_len is K itself, 0..64 (0: no speculation, also for the plain policy);
- * window is the number of resident rows (batch, but for exspec); budget_bytes is UINT64_MAX for "no bound".
+ * window is the number of resident rows of any policy; budget_bytes is UINT64_MAX for "no bound".
  * given may be NULL. E_INVALID, E_OPTIONS.
  */
 int32_t sb_pool_options_resolve(specbatch_pool_options *full, const specbatch_pool_options *given,

@@ -128,7 +128,7 @@ static void test_pool_defaults(void)
     CHECK_OK(sb_pool_options_resolve(&full, NULL, 40960));
     CHECK_INT(full.policy, SPECBATCH_POLICY_RAGGED);
     CHECK_INT(full.batch, 8);
-    CHECK_INT(full.window, 8);
+    CHECK_INT(full.window, 9); /* a spare slot for every eight rows */
     CHECK_INT(full.draft_len, 5);
     CHECK_INT(full.max_len, 2048);
     CHECK_INT(full.prefill_chunk, 128);
@@ -152,6 +152,18 @@ static void test_pool_policies_settle_k_and_window(void)
     given.draft_len = -1;
     CHECK_OK(sb_pool_options_resolve(&full, &given, 512));
     CHECK_INT(full.draft_len, 0);
+    CHECK_INT(full.window, 5);
+    given.policy = SPECBATCH_POLICY_EQSPEC; /* a batch that stays together has no use for a spare slot */
+    CHECK_OK(sb_pool_options_resolve(&full, &given, 512));
+    CHECK_INT(full.window, 4);
+    given.policy = SPECBATCH_POLICY_RAGGED;
+    given.batch = 1;
+    CHECK_OK(sb_pool_options_resolve(&full, &given, 512));
+    CHECK_INT(full.window, 1);
+    given.batch = 4096;
+    CHECK_OK(sb_pool_options_resolve(&full, &given, 512));
+    CHECK_INT(full.window, 4608);
+    given.batch = 4;
     given.policy = SPECBATCH_POLICY_PLAIN;
     given.draft_len = 7;
     CHECK_OK(sb_pool_options_resolve(&full, &given, 512));

@@ -654,15 +654,24 @@ static void test_what_policies_count(void)
     CHECK_INT(stat(pool, "newcomer_rows"), 8);
     specbatch_pool_free(pool);
 
-    /* Equal prompts that need no prefill, hence equal lengths for ever: every row meets its like, nothing moves. */
+    /* Equal prompts that need no prefill, hence equal columns for ever: every row meets its like, nothing moves. */
     CHECK((pool = run_policy(SPECBATCH_POLICY_EXSPEC, 0, 8, 1, 0, 20)) != NULL);
     CHECK_INT(stat(pool, "group_rows"), stat(pool, "decode_rows"));
+    CHECK_INT(stat(pool, "group_rounds"), stat(pool, "decode_rounds"));
+    CHECK_INT(stat(pool, "decode_rows"), 4 * stat(pool, "decode_rounds"));
     CHECK_INT(stat(pool, "realigned_rows"), 0);
     specbatch_pool_free(pool);
 
     CHECK((pool = run_policy(SPECBATCH_POLICY_EXSPEC, 0, 8, 3, 5, 20)) != NULL);
     CHECK(stat(pool, "mixed_rows") > 0 && stat(pool, "realigned_rows") > 0);
-    CHECK(stat(pool, "group_rows") + stat(pool, "mixed_rows") <= stat(pool, "decode_rows"));
+    CHECK(stat(pool, "group_rows") + stat(pool, "realigned_rows") <= stat(pool, "decode_rows"));
+    CHECK(stat(pool, "group_rounds") < stat(pool, "decode_rounds"));
+    specbatch_pool_free(pool);
+
+    /* A row alone is in no group. */
+    CHECK((pool = run_policy(SPECBATCH_POLICY_EXSPEC, 0, 1, 9, 0, 20)) != NULL);
+    CHECK(stat(pool, "decode_rounds") > 0);
+    CHECK_INT(stat(pool, "group_rows") + stat(pool, "group_rounds"), 0);
     specbatch_pool_free(pool);
 
     CHECK((pool = run_policy(SPECBATCH_POLICY_PLAIN, 0, 8, 3, 5, 20)) != NULL);
@@ -720,6 +729,30 @@ static void test_eqspec_batches(void)
         CHECK_OK(run_to_end(pool));
         specbatch_pool_free(pool);
     }
+}
+
+/* While a newcomer's prompt is filled in, as many rows decode as before: a finished one's place is not empty. */
+static void test_newcomers_are_prefilled_beside_a_full_batch(void)
+{
+    specbatch_pool_options options = small_options(SPECBATCH_POLICY_RAGGED);
+    specbatch_pool *pool;
+    int n_full = 0;
+
+    options.prefill_chunk = (N_PROMPT + 1) / 2; /* two rounds a prompt */
+    options.draft_len = -1;
+    CHECK_OK(specbatch_pool_create(&pool, target, NULL, &options));
+    for (int i = 0; i < 12; i++) {
+        const specbatch_request request = small_request(20 + 5 * i);
+        CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
+    }
+    while (pool->queue.n > 0) {
+        CHECK_OK(specbatch_pool_step(pool, NULL));
+        n_full += pool->round.n_rows == 4;
+        if (n_full > 0 && pool->round.n_rows < 4)
+            FAIL("%" PRId32 " rows while others wait", pool->round.n_rows);
+    }
+    CHECK(n_full >= 60);
+    specbatch_pool_free(pool);
 }
 
 /* A row of a length of its own beside a stream of equal ones still gets its turns. */
@@ -821,6 +854,7 @@ TEST_BEGIN
     RUN(test_what_policies_count);
     RUN(test_the_first_query_rides_with_the_prompt);
     RUN(test_eqspec_batches);
+    RUN(test_newcomers_are_prefilled_beside_a_full_batch);
     RUN(test_exspec_starves_nobody);
     RUN(test_a_pool_takes_what_it_says);
     specbatch_model_close(target);

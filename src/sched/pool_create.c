@@ -22,7 +22,7 @@ static int32_t chunk_of(const struct specbatch_model *target, const specbatch_po
 static struct plan make_plan(const struct specbatch_model *target, const specbatch_pool_options *o)
 {
     const struct sb_policy *policy = sb_policy_at(o->policy);
-    const int32_t n_slots = policy->windowed ? o->window : o->batch, chunk = chunk_of(target, o);
+    const int32_t n_slots = o->window, chunk = chunk_of(target, o);
     const int32_t prefill_rows = n_slots < chunk ? n_slots : chunk;
 
     return (struct plan){

@@ -1,4 +1,4 @@
-/* Lists of slots and a tournament over them; residents.h draws both. Links are kept by slot, apart from the
+/* Lists of slots and a tree over their columns; residents.h draws both. Links are kept by slot, apart from the
  * sequences, so that a round over thousands of rows works on a table that stays in the processor's cache. */
 #include "sched/residents.h"
 
@@ -6,14 +6,23 @@
 
 /* ------------------------------------------------------------------ memory */
 
-size_t sb_residents_bytes(int32_t n_slots, int32_t n_lengths)
+static int32_t leaves_for(int32_t n_columns)
 {
-    const size_t keys = 1 + (size_t)n_lengths, families = n_lengths > 0 ? 2 : 1;
+    int32_t n = 1;
 
-    return (size_t)n_slots * (sizeof(struct sb_seq *) + sizeof(uint64_t) + sizeof(int32_t) + sizeof(uint8_t) +
+    while (n <= n_columns)
+        n *= 2;
+    return n;
+}
+
+size_t sb_residents_bytes(int32_t n_slots, int32_t n_columns)
+{
+    const size_t keys = 1 + (size_t)n_columns, families = n_columns > 0 ? 2 : 1;
+    const size_t tree = n_columns > 0 ? 2 * (size_t)leaves_for(n_columns) : 0;
+
+    return (size_t)n_slots * (sizeof(struct sb_seq *) + sizeof(int32_t) + sizeof(uint8_t) +
                               families * 2 * sizeof(struct sb_links)) +
-           keys * sizeof(struct sb_ends) +
-           (size_t)n_lengths * (sizeof(struct sb_group) + 2 * sizeof(int32_t));
+           keys * sizeof(struct sb_ends) + tree * sizeof(int32_t);
 }
 
 static int32_t create_ages(struct sb_ages *a, const struct sb_mem *mem, int32_t n_slots, int32_t n_keys)
@@ -30,24 +39,21 @@ done:
 }
 
 int32_t sb_residents_create(struct sb_residents *r, const struct sb_mem *mem, int32_t n_slots,
-                            int32_t n_lengths, int32_t batch)
+                            int32_t n_columns, int32_t batch)
 {
     int32_t rc = SPECBATCH_OK;
 
     r->mem = *mem;
     r->batch = batch;
-    r->n_lengths = n_lengths;
-    r->first_changed = -1;
+    r->n_columns = n_columns;
     SB_NEW(r->seq, sb_alloc(mem, (size_t)n_slots, sizeof(struct sb_seq *)), "slots");
-    SB_NEW(r->age, sb_alloc(mem, (size_t)n_slots, sizeof *r->age), "slots");
-    SB_NEW(r->length, sb_alloc(mem, (size_t)n_slots, sizeof *r->length), "slots");
+    SB_NEW(r->column, sb_alloc(mem, (size_t)n_slots, sizeof *r->column), "slots");
     SB_NEW(r->ready, sb_alloc(mem, (size_t)n_slots, sizeof *r->ready), "slots");
     SB_TRY(create_ages(&r->everyone, mem, n_slots, 1));
-    if (n_lengths > 0) {
-        SB_TRY(create_ages(&r->alike, mem, n_slots, n_lengths));
-        SB_NEW(r->group, sb_alloc(mem, (size_t)n_lengths, sizeof *r->group), "slots");
-        SB_NEW(r->winner, sb_alloc(mem, (size_t)n_lengths, sizeof *r->winner), "slots");
-        SB_NEW(r->changed, sb_alloc(mem, (size_t)n_lengths, sizeof *r->changed), "slots");
+    if (n_columns > 0) {
+        SB_TRY(create_ages(&r->alike, mem, n_slots, n_columns));
+        r->n_leaves = leaves_for(n_columns);
+        SB_NEW(r->most, sb_alloc(mem, 2 * (size_t)r->n_leaves, sizeof *r->most), "slots");
     }
 done:
     return rc;
@@ -55,16 +61,13 @@ done:
 
 void sb_residents_free(struct sb_residents *r)
 {
-    sb_free(&r->mem, r->changed);
-    sb_free(&r->mem, r->winner);
-    sb_free(&r->mem, r->group);
+    sb_free(&r->mem, r->most);
     sb_free(&r->mem, r->alike.ends);
     sb_free(&r->mem, r->alike.at);
     sb_free(&r->mem, r->everyone.ends);
     sb_free(&r->mem, r->everyone.at);
     sb_free(&r->mem, r->ready);
-    sb_free(&r->mem, r->length);
-    sb_free(&r->mem, r->age);
+    sb_free(&r->mem, r->column);
     sb_free(&r->mem, r->seq);
 }
 
@@ -121,80 +124,59 @@ static void ages_filled(const struct sb_residents *r, struct sb_ages *a, int32_t
     ends->n_ready++;
 }
 
-/* ------------------------------------------------------------------- groups */
+/* ------------------------------------------------------------------ columns */
 
-static void mark_changed(struct sb_residents *r, int32_t length)
+/* Enters how many ready rows the column has now, up to where a maximum stays as it was. */
+static void count_column(struct sb_residents *r, int32_t column)
 {
-    if (r->changed[length] == 0) {
-        r->changed[length] = r->first_changed;
-        r->first_changed = length;
+    const int32_t n_ready = r->alike.ends[column].n_ready;
+    int32_t most = n_ready < r->batch ? n_ready : r->batch;
+
+    for (int32_t i = r->n_leaves + column; i > 0 && r->most[i] != most; i /= 2) {
+        r->most[i] = most;
+        if (r->most[i ^ 1] > most) /* [0], beside the root, is 0 */
+            most = r->most[i ^ 1];
     }
 }
 
-static int32_t better(const struct sb_residents *r, int32_t a, int32_t b)
+int32_t sb_residents_lowest(const struct sb_residents *r, int32_t from, int32_t n)
 {
-    const struct sb_group *x = &r->group[a], *y = &r->group[b];
+    int32_t i = r->n_leaves + from;
 
-    return x->size != y->size ? (x->size > y->size ? a : b) : x->oldest < y->oldest ? a : b;
-}
-
-/* Who came through node i: a length itself below the tree. */
-static int32_t through(const struct sb_residents *r, int32_t i)
-{
-    return i < r->n_lengths ? r->winner[i] : i - r->n_lengths;
-}
-
-/* Enters the group as it is now, and plays its matches up to one that goes to another, as it did before. */
-static void play(struct sb_residents *r, int32_t length)
-{
-    const struct sb_ends *ends = &r->alike.ends[length];
-    const int32_t first = ends->first[SB_READY];
-
-    r->group[length].size = ends->n_ready < r->batch ? ends->n_ready : r->batch;
-    r->group[length].oldest = first < 0 ? 0 : r->age[first];
-    for (int32_t i = (r->n_lengths + length) / 2; i > 0; i /= 2) {
-        const int32_t before = r->winner[i];
-        r->winner[i] = better(r, through(r, 2 * i), through(r, 2 * i + 1));
-        if (before != length && r->winner[i] == before)
-            break;
+    while (r->most[i] < n) {
+        while (i % 2)
+            i /= 2; /* past right children: what lies to their right is beyond the parent */
+        if (i == 0)
+            return -1;
+        i++;
     }
-}
-
-int32_t sb_residents_group(struct sb_residents *r, int32_t *size)
-{
-    while (r->first_changed > 0) {
-        const int32_t length = r->first_changed;
-        r->first_changed = r->changed[length];
-        r->changed[length] = 0;
-        play(r, length);
-    }
-    *size = r->group[r->winner[1]].size;
-    return *size > 0 ? r->winner[1] : 0;
+    while (i < r->n_leaves)
+        i = 2 * i + (r->most[2 * i] < n);
+    return i - r->n_leaves;
 }
 
 /* ------------------------------------------------------------------- events */
 
-/* At the end of its lists, ready or filling as it is, under its length of now. */
+/* At the end of its lists, ready or filling as it is, under its column of now. */
 static void append(struct sb_residents *r, struct sb_seq *seq)
 {
     const int32_t slot = seq->slot;
 
-    r->age[slot] = r->now++;
     r->ready[slot] = (uint8_t)sb_seq_is_ready(seq);
     ages_append(&r->everyone, 0, slot, r->ready[slot]);
-    if (r->n_lengths > 0) {
-        r->length[slot] = seq->n_tokens;
-        ages_append(&r->alike, seq->n_tokens, slot, r->ready[slot]);
-        mark_changed(r, seq->n_tokens);
+    if (r->n_columns > 0) {
+        r->column[slot] = sb_end_column(seq);
+        ages_append(&r->alike, r->column[slot], slot, r->ready[slot]);
+        count_column(r, r->column[slot]);
     }
 }
 
 static void take_out(struct sb_residents *r, int32_t slot)
 {
     ages_remove(&r->everyone, 0, slot, r->ready[slot]);
-    if (r->n_lengths > 0) {
-        ages_remove(&r->alike, r->length[slot], slot, r->ready[slot]);
-        mark_changed(r, r->length[slot]);
+    if (r->n_columns > 0) {
+        ages_remove(&r->alike, r->column[slot], slot, r->ready[slot]);
+        count_column(r, r->column[slot]);
     }
 }
 
@@ -216,9 +198,9 @@ void sb_residents_filled(struct sb_residents *r, struct sb_seq *seq)
     const int32_t slot = seq->slot;
 
     ages_filled(r, &r->everyone, 0, slot);
-    if (r->n_lengths > 0) {
-        ages_filled(r, &r->alike, r->length[slot], slot);
-        mark_changed(r, r->length[slot]);
+    if (r->n_columns > 0) {
+        ages_filled(r, &r->alike, r->column[slot], slot);
+        count_column(r, r->column[slot]);
     }
     r->ready[slot] = 1;
 }

@@ -37,33 +37,31 @@ static size_t block_bytes(int32_t n_moves)
     return (size_t)n_moves * (sizeof(int64_t) + 4 * sizeof(int32_t));
 }
 
-/* A sequence is shorter than its slot. */
-static int32_t n_lengths(const struct sb_sched_limits *limits, int32_t cap)
+/* A sequence's last token has no entry yet, so it ends in column cap + 1 at most. */
+static int32_t n_columns(const struct sb_sched_limits *limits, int32_t cap)
 {
-    return limits->grouped ? cap + 1 : 0;
+    return limits->grouped ? cap + 2 : 0;
 }
 
 size_t sb_sched_bytes(const struct sb_sched_limits *limits, int32_t cap)
 {
     return 2 * block_bytes(limits->n_slots) +
            (size_t)limits->n_slots * (sizeof(struct sb_seq *) + 2 * sizeof(int32_t)) +
-           ((size_t)cap + 1) * sizeof(int32_t) + sb_residents_bytes(limits->n_slots, n_lengths(limits, cap));
+           sb_residents_bytes(limits->n_slots, n_columns(limits, cap));
 }
 
 int32_t sb_sched_create(struct sb_sched *s, const struct sb_mem *mem)
 {
     const struct sb_backend *be = s->target->backend;
     const size_t n_slots = (size_t)s->limits.n_slots, block_size = block_bytes(s->limits.n_slots);
-    const int32_t cap = s->target->kv.cap;
     void *block;
     int32_t rc = SPECBATCH_OK;
 
     s->mem = *mem;
     sb_adapt_init(&s->adapt, s->limits.adaptive ? s->limits.draft_len : 0, be->records, s->draft->runner != NULL);
-    SB_TRY(sb_residents_create(&s->residents, mem, s->limits.n_slots, n_lengths(&s->limits, cap),
+    SB_TRY(sb_residents_create(&s->residents, mem, s->limits.n_slots, n_columns(&s->limits, s->target->kv.cap),
                                s->limits.batch));
     SB_NEW(s->free_slots, sb_alloc(mem, n_slots, sizeof *s->free_slots), "slots");
-    SB_NEW(s->count, sb_alloc(mem, (size_t)cap + 1, sizeof *s->count), "slots");
     SB_NEW(s->moving, sb_alloc(mem, n_slots, sizeof(struct sb_seq *)), "slots");
     SB_NEW(s->move_to, sb_alloc(mem, n_slots, sizeof *s->move_to), "slots");
     SB_TRY(be->host_alloc(&block, s->target->model->device, mem, block_size));
@@ -84,7 +82,6 @@ void sb_sched_free(struct sb_sched *s)
         s->target->backend->host_free(s->target->model->device, &s->mem, s->host_block);
     sb_free(&s->mem, s->move_to);
     sb_free(&s->mem, s->moving);
-    sb_free(&s->mem, s->count);
     sb_free(&s->mem, s->free_slots);
     sb_residents_free(&s->residents);
 }
@@ -268,7 +265,9 @@ static void commit_all(struct sb_sched *s)
     s->stats[SB_STAT_newcomer_rows] += (uint64_t)round->n_newcomers;
     s->stats[SB_STAT_plain_rounds] += round->n_rows > round->n_newcomers && round->n_steps == 0;
     s->stats[SB_STAT_probe_rounds] += (uint64_t)s->adapt.probing;
+    s->stats[SB_STAT_decode_rounds] += round->n_rows > 0;
     s->stats[SB_STAT_group_rows] += (uint64_t)s->n_grouped;
+    s->stats[SB_STAT_group_rounds] += s->n_grouped > 0 && s->n_grouped == round->n_rows - round->n_newcomers;
     s->stats[SB_STAT_mixed_rows] += (uint64_t)s->n_mixed;
 }
 
@@ -290,6 +289,14 @@ static int32_t run_passes(struct sb_sched *s)
     s->stats[SB_STAT_verify_ns] += sb_port_now_ns() - drafted;
 done:
     return rc;
+}
+
+/* Rows of a round that was broken off may have been moved: those go to the end as if they had run, since a moved
+ * row's place among its like is lost. */
+static void give_up(struct sb_sched *s)
+{
+    for (int32_t b = 0; b < s->round->n_rows - s->round->n_newcomers; b++)
+        sb_residents_ran(&s->residents, s->round->rows[b].seq);
 }
 
 int32_t sb_sched_round(struct sb_sched *s)
@@ -325,5 +332,7 @@ int32_t sb_sched_round(struct sb_sched *s)
         .committed = s->stats[SB_STAT_tokens_committed] - committed, .ns = took,
         .catch_up_ns = s->draft->catch_up_ns - caught_up});
 done:
+    if (rc != SPECBATCH_OK)
+        give_up(s);
     return rc;
 }

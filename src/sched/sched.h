@@ -25,7 +25,7 @@ struct sb_sched_limits {
     int32_t draft_len;     /* K */
     int32_t prefill_chunk; /* prompt tokens of a pass at most */
     int32_t replace;       /* eqspec: admit while others run */
-    int32_t grouped;       /* residents are kept by length too */
+    int32_t grouped;       /* residents are kept by end column too */
     int32_t adaptive;      /* K is a limit, and adapt.h chooses */
 };
 
@@ -43,8 +43,7 @@ struct sb_sched {
     int32_t *free_slots, n_free; /* a stack */
     uint64_t n_rounds;
     uint64_t batch_round; /* n_rounds when a resident last came to an empty house */
-    int32_t n_grouped, n_mixed; /* rows of this round: met at one column without a move; aligned as a mixed batch */
-    int32_t *count; /* [cap + 1], for policies that count; zero between calls */
+    int32_t n_grouped, n_mixed; /* rows of this round: two or more that met without a move; all, if some were moved */
 
     /* Moves asked for and not yet made; host and device block: base int64[n_moves], then cap, from, to, len. */
     struct sb_seq **moving; /* [n_slots] */
@@ -55,8 +54,7 @@ struct sb_sched {
 
 struct sb_policy {
     const char *name;
-    int32_t windowed; /* keeps `window` residents instead of `batch` */
-    int32_t grouped;  /* looks at groups of one length */
+    int32_t grouped; /* looks at groups of one end column */
     /* Whether a queued request may take a free slot now. */
     int (*admits)(const struct sb_sched *sched);
     /* Takes the round's rows, and asks for the moves to be made before it. Its prompt chunks are chosen already. */

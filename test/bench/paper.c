@@ -4,7 +4,8 @@
  *   speed.csv         Table 2, Figures 1, 5a, 5b, 6, Equation 1: every method at B = 1 .. 32
  *   equivalence.csv   Table 1: the first 50 tokens of the same runs at B = 1, 4, 8, 16, against plain's at batch 1
  *   ablation.csv      tokens/s over K = 1 .. 8 at B = 8 of ragged, eqspec, exspec
- *   captions_*.csv    Figure 5c: grouping over B on captions of random and of equal length
+ *   captions_*.csv    Figure 5c: grouping over B on captions of random and of equal length, as the paper's script
+ *                     runs it: admitted by length, 50 tokens
  *   machine.txt       machine, date, fingerprint, and what share of the processors others took meanwhile
  *
  * E and P are counted in every run, not only in Table 1: a figure without equivalence is worth nothing.
@@ -19,23 +20,35 @@
 
 enum { DRAFT_LEN = 5, WINDOW = 48, CAPTION_WINDOW = 50, ABLATION_BATCH = 8, ABLATION_PROMPTS = 24 };
 
-/* Policies, and what a pool does by default: ragged, with K chosen as it runs. */
-static const char *const methods[] = {"plain", "eqspec", "exspec", "ragged", "rollback", "adaptive"};
-enum { N_METHODS = sizeof methods / sizeof *methods };
+/* Policies; eqspec with finished rows replaced at once, which tells what of exspec's gain is due to that; and what a
+ * pool does by default: ragged, with K chosen as it runs. */
+static const struct method {
+    const char *name;
+    int32_t policy;
+    uint32_t flags;
+    int32_t chooses_k;
+} methods[] = {
+    {"plain", SPECBATCH_POLICY_PLAIN, 0, 0},
+    {"eqspec", SPECBATCH_POLICY_EQSPEC, 0, 0},
+    {"eqspec-replace", SPECBATCH_POLICY_EQSPEC, SPECBATCH_POOL_EQSPEC_REPLACE, 0},
+    {"exspec", SPECBATCH_POLICY_EXSPEC, 0, 0},
+    {"ragged", SPECBATCH_POLICY_RAGGED, 0, 0},
+    {"rollback", SPECBATCH_POLICY_ROLLBACK, 0, 0},
+    {"adaptive", SPECBATCH_POLICY_RAGGED, 0, 1},
+};
+enum { PLAIN, EQSPEC, EQSPEC_REPLACE, EXSPEC, RAGGED, N_METHODS = sizeof methods / sizeof *methods };
 
-static struct cell cell_of(const char *method, int32_t batch, int32_t draft_len, int32_t window,
+static struct cell cell_of(const struct method *method, int32_t batch, int32_t draft_len, int32_t window,
                            int32_t max_new)
 {
-    const int adaptive = strcmp(method, "adaptive") == 0;
-    const int32_t number = specbatch_policy_by_name(adaptive ? "ragged" : method);
-
-    return (struct cell){.method = method,
-                         .policy = number,
+    return (struct cell){.method = method->name,
+                         .policy = method->policy,
+                         .flags = method->flags,
                          .batch = batch,
                          .window = window,
-                         .draft_len = number == SPECBATCH_POLICY_PLAIN ? -1 : draft_len,
+                         .draft_len = method->policy == SPECBATCH_POLICY_PLAIN ? -1 : draft_len,
                          .max_new = max_new,
-                         .chooses_k = adaptive};
+                         .chooses_k = method->chooses_k};
 }
 
 /* Runs a cell and writes its line. */
@@ -76,7 +89,7 @@ static int run_grid(const struct study *study, FILE *speed, FILE *equivalence)
 
     for (int b = 0; ok && b < n_batches; b++)
         for (int m = 0; ok && m < N_METHODS; m++) {
-            const struct cell cell = cell_of(methods[m], batches[b], DRAFT_LEN, WINDOW, study->speed_tokens);
+            const struct cell cell = cell_of(&methods[m], batches[b], DRAFT_LEN, WINDOW, study->speed_tokens);
             const int first = b == 0 && m == 0;
             struct outcome *out = first ? &reference : &outcome;
             ok = study_run(study, &study->prompts, &cell, out);
@@ -111,7 +124,8 @@ static int grid(const struct study *study)
 
 static int ablation(struct study *study)
 {
-    const struct cell plain = cell_of("plain", ABLATION_BATCH, 0, WINDOW, study->speed_tokens);
+    static const int policies[] = {EQSPEC, EXSPEC, RAGGED};
+    const struct cell plain = cell_of(&methods[PLAIN], ABLATION_BATCH, 0, WINDOW, study->speed_tokens);
     struct outcome reference;
     FILE *csv = study_csv(study, "ablation");
     int ok;
@@ -123,17 +137,18 @@ static int ablation(struct study *study)
     ok = study_run(study, &study->prompts, &plain, &reference);
     if (ok)
         study_line(csv, &plain, &reference, &reference);
-    for (int p = 1; ok && p < 4; p++)
+    for (int p = 0; ok && p < 3; p++)
         for (int32_t k = 1; ok && k <= 8; k += study->quick ? 3 : 1)
             ok = add(study, csv, &study->prompts,
-                     cell_of(methods[p], ABLATION_BATCH, k, WINDOW, study->speed_tokens), &reference);
+                     cell_of(&methods[policies[p]], ABLATION_BATCH, k, WINDOW, study->speed_tokens), &reference);
     outcome_free(&reference);
     return fclose(csv) == 0 && ok;
 }
 
 static int captions(const struct study *study, const char *name, enum captions_kind kind)
 {
-    const struct cell plain = cell_of("plain", 32, 0, CAPTION_WINDOW, study->speed_tokens);
+    const int32_t max_new = study->verify_tokens;
+    const struct cell plain = cell_of(&methods[PLAIN], 32, 0, CAPTION_WINDOW, max_new);
     struct ex_prompts prompts;
     struct outcome reference;
     int32_t length;
@@ -149,9 +164,11 @@ static int captions(const struct study *study, const char *name, enum captions_k
     else
         printf("%s: %zu\n", name, prompts.n);
     ok = ok && study_run(study, &prompts, &plain, &reference);
-    for (int32_t batch = 2; ok && batch <= 32; batch *= 2)
-        ok = add(study, csv, &prompts,
-                 cell_of("exspec", batch, DRAFT_LEN, CAPTION_WINDOW, study->speed_tokens), &reference);
+    for (int32_t batch = 2; ok && batch <= 32; batch *= 2) {
+        struct cell cell = cell_of(&methods[EXSPEC], batch, DRAFT_LEN, CAPTION_WINDOW, max_new);
+        cell.flags |= SPECBATCH_POOL_SORT_BY_LENGTH;
+        ok = add(study, csv, &prompts, cell, &reference);
+    }
     outcome_free(&reference);
     ex_prompts_free(&prompts);
     return fclose(csv) == 0 && ok;

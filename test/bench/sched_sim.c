@@ -13,8 +13,9 @@
  *       acceptance  0.8 a proposal, K = 5
  *
  *   Requests come twice: with the queue kept full, which finds the rate that a policy can carry, and as a
- *   Poisson process of 0.9 of that rate. Prompts are of mixed lengths; exspec is shown what it hopes for too,
- *   prompts of one length.
+ *   Poisson process of 0.9 of that rate. Prompts are of mixed lengths; exspec is shown prompts of one length
+ *   too. Lengths, arrivals and acceptance are drawn from random streams of their own, so that at a batch size
+ *   every policy has the same requests.
  *
  *   Real: the time of a round's scheduling on this machine, which is a whole step but for what drafting and
  *   verifying report: admission, choosing rows and chunks, planning moves, committing, retiring. Building the
@@ -48,11 +49,13 @@ struct sim {
     specbatch_pool *pool;
     struct load {
         int32_t policy, batch;
-        int32_t adaptive; /* K is chosen by the pool */
+        uint32_t flags;   /* of the pool */
+    const char *name; /* NULL: the policy's */
         int32_t equal;    /* all prompts have the same length */
         double rate;      /* requests a unit of time; 0: the queue is kept full */
     } load;
     int32_t n_requests, n_submitted, n_admitted;
+    uint64_t lengths, arrivals; /* states of random streams */
     double next_arrival;
     double *arrived, *waited; /* [n_requests] */
     double latency, queued; /* sums: over requests; over time */
@@ -114,7 +117,7 @@ static void open_pool(struct sim *sim)
     options.policy = sim->load.policy;
     options.batch = sim->load.batch;
     options.draft_len = DRAFT_LEN;
-    options.flags = sim->load.adaptive ? 0 : SPECBATCH_POOL_FIXED_K;
+    options.flags = sim->load.flags;
     options.max_len = MAX_PROMPT + MAX_NEW;
     options.prefill_chunk = chunk < 128 ? 128 : chunk > 8192 ? 8192 : chunk;
     options.n_threads = 1;
@@ -124,18 +127,17 @@ static void open_pool(struct sim *sim)
 
 static int32_t between(struct sim *sim, int32_t low, int32_t high)
 {
-    return low + (int32_t)(null_uniform(&sim->clock) * (double)(high - low + 1));
+    return low + (int32_t)(null_uniform(&sim->lengths) * (double)(high - low + 1));
 }
 
 static void submit(struct sim *sim, double when)
 {
     static const int32_t zeros[MAX_PROMPT];
     specbatch_request request = SPECBATCH_REQUEST_INIT;
+    const int32_t n_prompt = between(sim, MIN_PROMPT, MAX_PROMPT);
 
     request.ids = zeros;
-    request.n_ids = (MIN_PROMPT + MAX_PROMPT) / 2;
-    if (!sim->load.equal)
-        request.n_ids = (size_t)between(sim, MIN_PROMPT, MAX_PROMPT);
+    request.n_ids = (size_t)(sim->load.equal ? (MIN_PROMPT + MAX_PROMPT) / 2 : n_prompt);
     request.max_new = between(sim, MIN_NEW, MAX_NEW);
     sim->arrived[sim->n_submitted++] = when;
     need(specbatch_pool_submit(sim->pool, &request, NULL));
@@ -154,7 +156,7 @@ static void arrive(struct sim *sim)
         sim->clock.now = sim->next_arrival;
     while (sim->load.rate > 0.0 && sim->n_submitted < sim->n_requests && sim->next_arrival <= sim->clock.now) {
         submit(sim, sim->next_arrival);
-        sim->next_arrival -= log(1.0 - null_uniform(&sim->clock)) / sim->load.rate;
+        sim->next_arrival -= log(1.0 - null_uniform(&sim->arrivals)) / sim->load.rate;
     }
     sim->event_ns += sb_port_now_ns() - began;
 }
@@ -204,14 +206,15 @@ static void step(struct sim *sim)
 
 static void write_line(FILE *csv, struct sim *sim, double plain)
 {
-    const double rounds = stat(sim, "rounds"), per_time = sim->n_requests / sim->clock.now;
+    const double rounds = stat(sim, "rounds"), decode = stat(sim, "decode_rounds"), rows = stat(sim, "decode_rows");
+    const double per_time = sim->n_requests / sim->clock.now;
     const size_t n = (size_t)sim->n_requests;
 
-    fprintf(csv, "%s,%" PRId32 ",%" PRId32 ",%s,%s,%" PRId32 ",%.0f,%.1f",
-            sim->load.adaptive ? "adaptive" : specbatch_policy_name(sim->load.policy), sim->load.batch,
+    fprintf(csv, "%s,%" PRId32 ",%" PRId32 ",%s,%s,%" PRId32 ",%.0f,%.2f",
+            sim->load.name ? sim->load.name : specbatch_policy_name(sim->load.policy), sim->load.batch,
             sim->pool->sched.limits.n_slots, sim->load.equal ? "equal" : "mixed", sim->load.rate > 0.0 ? "0.9" : "full",
-            sim->n_requests, rounds, stat(sim, "decode_rows") / rounds);
-    fprintf(csv, ",%.6f,%.4f,%.2f,%.2f,%.3f", stat(sim, "group_rows") / stat(sim, "decode_rows"),
+            sim->n_requests, rounds, rows / decode);
+    fprintf(csv, ",%.6f,%.6f,%.4f,%.2f,%.2f,%.3f", stat(sim, "group_rounds") / decode, stat(sim, "group_rows") / rows,
             sim->clock.moved * costs.c_realign / sim->clock.now, stat(sim, "realigned_rows") / rounds,
             1e-6 * sim->clock.moved / rounds, plain > 0.0 ? per_time / plain : 1.0);
     fprintf(csv, ",%.1f,%.2f,%.2f,%.1f", sim->queued / sim->clock.now, quantile(sim->waited, n, 0.5),
@@ -225,7 +228,7 @@ static void write_line(FILE *csv, struct sim *sim, double plain)
 /* Runs all requests and writes a line; returns requests a unit of time. `plain`: plain decoding's, or 0. */
 static double simulate(FILE *csv, const struct load *load, double plain)
 {
-    struct sim sim = {.clock = {costs, 0.0, 0.0, 1}, .load = *load};
+    struct sim sim = {.clock = {costs, 0.0, 0.0, 1}, .load = *load, .lengths = 2, .arrivals = 3};
     const int32_t wanted = 40 * load->batch;
 
     sim.n_requests = wanted < 1000 ? 1000 : wanted > MAX_REQUESTS ? MAX_REQUESTS : wanted;
@@ -247,10 +250,34 @@ static double simulate(FILE *csv, const struct load *load, double plain)
     return sim.n_requests / sim.clock.now;
 }
 
+/* Every policy at one batch size, plain first: the others are measured against it. */
+static void compare_policies(FILE *csv, int32_t batch)
+{
+    enum { FIXED = SPECBATCH_POOL_FIXED_K };
+    const struct load loads[] = {
+        {.policy = SPECBATCH_POLICY_PLAIN, .flags = FIXED},
+        {.policy = SPECBATCH_POLICY_EQSPEC, .flags = FIXED},
+        {.policy = SPECBATCH_POLICY_EQSPEC, .flags = FIXED | SPECBATCH_POOL_EQSPEC_REPLACE, .name = "eqspec-replace"},
+        {.policy = SPECBATCH_POLICY_EXSPEC, .flags = FIXED},
+        {.policy = SPECBATCH_POLICY_RAGGED, .flags = FIXED}};
+    double plain = 0.0;
+
+    for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
+        struct load load = loads[i];
+        double full;
+        load.batch = batch;
+        full = simulate(csv, &load, plain);
+        plain = i == 0 ? full : plain;
+        load.rate = 0.9 * full;
+        simulate(csv, &load, plain);
+    }
+    simulate(csv, &(struct load){.policy = SPECBATCH_POLICY_EXSPEC, .batch = batch, .equal = 1, .flags = FIXED}, plain);
+    simulate(csv, &(struct load){.policy = SPECBATCH_POLICY_RAGGED, .batch = batch, .name = "adaptive"}, plain);
+}
+
 int main(int argc, char **argv)
 {
-    static const int32_t policies[] = {SPECBATCH_POLICY_PLAIN, SPECBATCH_POLICY_EQSPEC,
-                                       SPECBATCH_POLICY_EXSPEC, SPECBATCH_POLICY_RAGGED};
+    static const int32_t batches[] = {1, 2, 4, 8, 16, 32, 64, 512, 4096};
     const int quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
     FILE *csv = argc > 1 + quick ? fopen(argv[1 + quick], "w") : stdout;
 
@@ -258,21 +285,10 @@ int main(int argc, char **argv)
         fprintf(stderr, "sched_sim: %s: cannot write\n", argv[1 + quick]);
         return 1;
     }
-    fprintf(csv, "policy,batch,window,prompts,load,requests,rounds,rows,group_rate,realign_share,"
+    fprintf(csv, "policy,batch,window,prompts,load,requests,rounds,rows,group_rounds,group_rows,realign_share,"
                  "realigned_rows,realign_mb,speedup,queue,wait_p50,wait_p99,latency,sched_us,sched_p99_us,build_us,"
                  "build_p99_us,event_us\n");
-    for (int32_t batch = 1; batch <= (quick ? 64 : 4096); batch *= 8) {
-        double plain = 0.0;
-        for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
-            struct load load = {.policy = policies[p], .batch = batch};
-            const double full = simulate(csv, &load, plain);
-            if (p == 0)
-                plain = full;
-            load.rate = 0.9 * full;
-            simulate(csv, &load, plain);
-        }
-        simulate(csv, &(struct load){.policy = SPECBATCH_POLICY_EXSPEC, .batch = batch, .equal = 1}, plain);
-        simulate(csv, &(struct load){.policy = SPECBATCH_POLICY_RAGGED, .batch = batch, .adaptive = 1}, plain);
-    }
+    for (size_t i = 0; i < sizeof batches / sizeof *batches && (!quick || batches[i] <= 64); i++)
+        compare_policies(csv, batches[i]);
     return csv != stdout && fclose(csv) != 0;
 }

@@ -16,5 +16,6 @@ set style line 3 lc rgb "#ff7f0e" lw 2 pt 9
 set style line 4 lc rgb "#1f77b4" lw 2 pt 7
 set style line 5 lc rgb "#8c564b" lw 2 pt 11
 set style line 6 lc rgb "#2ca02c" lw 2 pt 13
-methods = "plain eqspec exspec ragged rollback adaptive"
+set style line 7 lc rgb "#9467bd" lw 2 pt 4
+methods = "plain eqspec exspec ragged rollback adaptive eqspec-replace"
 csv(file, method) = sprintf("< grep -e '^method,' -e '^%s,' %s/%s.csv", method, dir, file)

@@ -3,4 +3,4 @@ load "test/bench/paper/common.gp"
 set title "Throughput, end to end"
 set ylabel "tokens/s"
 set yrange [0:*]
-plot for [i=1:6] csv("speed", word(methods, i)) using "batch":"tps" ls i title word(methods, i)
+plot for [i=1:7] csv("speed", word(methods, i)) using "batch":"tps" ls i title word(methods, i)

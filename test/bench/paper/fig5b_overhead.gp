@@ -6,10 +6,10 @@ set key inside left top
 set title "Realignment, share of decode rounds"
 set ylabel "percent"
 set yrange [0:*]
-plot for [i=2:4] csv("speed", word(methods, i)) \
-     using "batch":(100.0 * column("d_realign_ns") / column("d_round_ns")) ls i title word(methods, i)
+plot for [i in "2 3 4 7"] csv("speed", word(methods, i + 0)) \
+     using "batch":(100.0 * column("d_realign_ns") / column("d_round_ns")) ls (i + 0) title word(methods, i + 0)
 set title "Realignment, time a round"
 set ylabel "microseconds"
-plot for [i=2:4] csv("speed", word(methods, i)) \
-     using "batch":(column("d_realign_ns") / column("d_rounds") / 1000.0) ls i title word(methods, i)
+plot for [i in "2 3 4 7"] csv("speed", word(methods, i + 0)) \
+     using "batch":(column("d_realign_ns") / column("d_rounds") / 1000.0) ls (i + 0) title word(methods, i + 0)
 unset multiplot

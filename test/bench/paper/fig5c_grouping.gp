@@ -1,9 +1,20 @@
-# Figure 5c: rows that met others of their length and were not moved, exspec, W = 50, captions of Multi30k.
+# Figure 5c: exspec on captions of Multi30k, W = 50. Left: rounds whose rows met without a move, as the paper counts,
+# and rows that met others and were not moved. Right: how full the rounds were meanwhile.
 load "test/bench/paper/common.gp"
-set title "exspec, grouping rate on Multi30k captions, W = 50"
-set ylabel "percent of decoded rows"
+random = csv("captions_random", "exspec")
+equal = csv("captions_equal", "exspec")
+set multiplot layout 1,2
+set key inside left bottom
+set title "exspec on captions: grouped"
+set ylabel "percent"
 set yrange [0:100]
-plot csv("captions_random", "exspec") using "batch":(100.0 * column("group_rows") / column("decode_rows")) \
-     ls 2 title "random lengths", \
-     csv("captions_equal", "exspec") using "batch":(100.0 * column("group_rows") / column("decode_rows")) \
-     ls 4 title "equal lengths"
+plot random using "batch":(100.0 * column("group_rounds") / column("decode_rounds")) ls 2 title "random lengths, of rounds", \
+     random using "batch":(100.0 * column("group_rows") / column("decode_rows")) ls 3 title "random lengths, of rows", \
+     equal using "batch":(100.0 * column("group_rounds") / column("decode_rounds")) ls 4 title "equal lengths, of rounds", \
+     equal using "batch":(100.0 * column("group_rows") / column("decode_rows")) ls 6 title "equal lengths, of rows"
+set title "Places of a round that are taken"
+plot random using "batch":(100.0 * column("decode_rows") / column("decode_rounds") / column("batch")) ls 2 \
+     title "random lengths", \
+     equal using "batch":(100.0 * column("decode_rows") / column("decode_rounds") / column("batch")) ls 4 \
+     title "equal lengths"
+unset multiplot

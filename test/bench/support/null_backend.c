@@ -17,9 +17,10 @@ struct sb_exec {
     double c_pass, column;
 };
 
-double null_uniform(struct null_clock *clock)
+/* SplitMix64: https://prng.di.unimi.it/splitmix64.c */
+double null_uniform(uint64_t *random)
 {
-    uint64_t z = (clock->random += 0x9e3779b97f4a7c15u);
+    uint64_t z = (*random += 0x9e3779b97f4a7c15u);
 
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
@@ -143,7 +144,7 @@ static void accept(struct sb_exec *exec, const int32_t *tokens, const int32_t *p
     (void)tokens, (void)picks, (void)stride;
     for (int32_t b = 0; b < n_rows; b++)
         for (n_accept[b] = 0; n_accept[b] < n_draft[b]; n_accept[b]++)
-            if (null_uniform(exec->clock) >= exec->clock->costs.acceptance)
+            if (null_uniform(&exec->clock->random) >= exec->clock->costs.acceptance)
                 break;
 }
 

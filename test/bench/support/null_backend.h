@@ -27,7 +27,7 @@ struct null_clock {
     uint64_t random;
 };
 
-double null_uniform(struct null_clock *clock); /* [0, 1) */
+double null_uniform(uint64_t *random); /* [0, 1), of the generator with that state */
 
 /* A model on that backend: context positions, one layer of one head. It is the caller's memory and is never
  * closed. */

@@ -11,7 +11,7 @@
 static const char *const columns[] = {
     "target_passes", "draft_passes", "decode_rows", "tokens_committed", "tokens_drafted",
     "tokens_accepted", "draft_ns", "verify_ns", "realign_ns", "round_ns",
-    "rounds", "realigned_rows", "realign_bytes", "group_rows"};
+    "rounds", "realigned_rows", "realign_bytes", "group_rows", "group_rounds", "decode_rounds"};
 enum {
     N_COLUMNS = sizeof columns / sizeof *columns,
     SPEED_TOKENS = 128,
@@ -125,7 +125,7 @@ int study_run(const struct study *study, const struct ex_prompts *prompts, const
     settings.pool.batch = cell->batch;
     settings.pool.window = cell->window > cell->batch ? cell->window : cell->batch;
     settings.pool.draft_len = cell->draft_len;
-    settings.pool.flags = cell->chooses_k ? 0 : SPECBATCH_POOL_FIXED_K;
+    settings.pool.flags = cell->flags | (cell->chooses_k ? 0 : SPECBATCH_POOL_FIXED_K);
     settings.pool.max_len = cell->max_len ? cell->max_len : (int32_t)prompts->longest + cell->max_new;
     settings.pool.n_threads = study->threads;
     settings.pool.queue_max = prompts->n;

@@ -31,6 +31,7 @@ struct cell {
     const char *method; /* what the CSV calls it */
     int32_t policy, batch, window, draft_len, max_new;
     int32_t max_len; /* 0: as long as the longest prompt needs */
+    uint32_t flags;    /* of the pool, beside SPECBATCH_POOL_FIXED_K */
     int32_t chooses_k; /* as it runs, draft_len at most; 0: it is fixed */
     const char *pair;                     /* whose models; NULL: the demo pair's */
     double accept;                        /* the acceptance that was set; 0: the draft's own */
