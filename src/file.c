@@ -21,7 +21,7 @@ int32_t sb_file_join(char path[1024], const char *dir, const char *name)
 {
     int n = snprintf(path, 1024, "%s/%s", dir, name);
     if (n < 0 || n >= 1024)
-        return sb_fail(SPECBATCH_E_INVALID, "%s: its path is longer than 1023 bytes", name);
+        return sb_fail(SPECBATCH_E_INVALID, "%.100s: its path is longer than 1023 bytes", name);
     return SPECBATCH_OK;
 }
 
