@@ -1,0 +1,63 @@
+/* A pool small enough to run to its end in a test, the two models it runs, and a request for it. */
+#ifndef SB_TEST_SMALL_POOL_H
+#define SB_TEST_SMALL_POOL_H
+
+#include "sched/pool.h"
+
+#define TARGET "test/data/models/qwen3_untied_f32_sharded"
+#define DRAFT TARGET ".draft"
+
+static specbatch_model *target, *draft;
+static const int32_t prompt[] = {5, 17, 300, 41, 5, 99, 210};
+enum { N_PROMPT = 7 };
+
+static inline specbatch_pool_options small_options(int32_t policy)
+{
+    specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
+
+    options.policy = policy;
+    options.batch = 4;
+    options.max_len = 128;
+    options.n_threads = 1;
+    options.flags = SPECBATCH_POOL_FIXED_K;
+    return options;
+}
+
+static inline specbatch_request small_request(int32_t max_new)
+{
+    specbatch_request request = SPECBATCH_REQUEST_INIT;
+
+    request.ids = prompt;
+    request.n_ids = N_PROMPT;
+    request.max_new = max_new;
+    request.flags = SPECBATCH_REQUEST_IGNORE_EOS;
+    return request;
+}
+
+static inline int32_t run_to_end(specbatch_pool *pool)
+{
+    size_t active = 1;
+    int32_t rc = SPECBATCH_OK;
+
+    while (active && rc == SPECBATCH_OK)
+        rc = specbatch_pool_step(pool, &active);
+    return rc;
+}
+
+/* The next result, or NULL; the caller frees it. */
+static inline specbatch_result *take(specbatch_pool *pool)
+{
+    specbatch_result *result = NULL;
+
+    return specbatch_pool_collect(pool, &result) == SPECBATCH_OK ? result : NULL;
+}
+
+static inline uint64_t stat(const specbatch_pool *pool, const char *name)
+{
+    uint64_t value = UINT64_MAX;
+
+    specbatch_pool_stat(pool, name, &value);
+    return value;
+}
+
+#endif
