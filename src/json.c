@@ -62,6 +62,7 @@ struct reader {
     uint32_t name_length;
     struct member *members;
     size_t n_members, n_slots; /* slots: a power of two, more than half free */
+    struct sb_hash_key key;
     int32_t code;
     size_t at; /* where yajl stopped */
     char reason[120];
@@ -272,11 +273,14 @@ static int grow_members(struct reader *r)
 static int on_name(void *context, const unsigned char *text, size_t n)
 {
     struct reader *r = context;
-    uint32_t parent = r->open[r->depth - 1].node, hash = (uint32_t)sb_hash(text, n, parent);
+    uint32_t parent = r->open[r->depth - 1].node, hash;
+    uint64_t place[2] = { 0, parent };
     struct member *slot;
 
     if (!grow_members(r) || !(r->name = keep(r, text, n)))
         return 0;
+    place[0] = sb_hash(&r->key, text, n);
+    hash = (uint32_t)sb_hash(&r->key, place, sizeof place);
     r->name_length = (uint32_t)n;
     slot = find_member(r, hash, parent, r->name, r->name_length);
     if (slot->node) {
@@ -413,6 +417,7 @@ int32_t sb_json_parse(struct sb_json **out, const struct sb_mem *mem, const char
     SB_NEW(doc->pool, sb_alloc_raw(mem, doc->pool_size, 1), what);
     SB_NEW(r, sb_alloc(mem, 1, sizeof *r), what);
     r->doc = doc;
+    r->key = sb_hash_draw(r);
     run_yajl(r, text, length);
     if (r->code == SPECBATCH_E_NOMEM)
         SB_FAIL(r->code, "no memory for %s", what);

@@ -557,11 +557,13 @@ static void *use_shared(void *argument)
         for (i = 0; i < N_SMALL; i++) {
             struct sb_ids ids = { .mem = &test_mem };
             struct sb_bytes back = { .mem = &test_mem };
+            struct sb_hash_key key = { { 0, 0 } };
             if (sb_tokenizer_encode(use->t[i], text, sizeof text - 1, 0, &ids) ||
                 sb_tokenizer_decode(use->t[i], ids.data, ids.n, 0, &back))
                 return NULL;
-            use->found = sb_hash(ids.data, ids.n * sizeof *ids.data, use->found);
-            use->found = sb_hash(back.data, back.n, use->found);
+            key.k[0] = use->found;
+            key.k[1] = sb_hash(&key, ids.data, ids.n * sizeof *ids.data);
+            use->found = sb_hash(&key, back.data, back.n);
             sb_ids_clear(&ids);
             sb_bytes_clear(&back);
         }

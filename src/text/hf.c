@@ -509,10 +509,10 @@ static int32_t load_model(struct loader *l, const struct sb_json_node *model)
     SB_TRY(get_flag(l, model, "ignore_merges", 0, &bpe->ignore_merges));
     SB_TRY(load_vocab(l, sb_json_get(model, "vocab")));
     SB_TRY(load_merges(l, sb_json_get(model, "merges")));
-    sb_bpe_index(bpe, &l->t->vocab);
     unk = sb_json_string(sb_json_get(model, "unk_token"), &n);
     if (unk && n > 0 && (bpe->unk = sb_vocab_find_base(&l->t->vocab, unk, n)) < 0)
         bpe->unk = -2; /* an error only when unknown text comes */
+    SB_TRY(sb_bpe_index(bpe, &l->t->mem, &l->t->vocab));
 done:
     return rc;
 }

@@ -14,9 +14,10 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include "hash.h"
 #include "tokenizer.h"
 
-enum { SB_ID_LIMIT = 1 << 22, SB_STEPS_MAX = 16, SB_CHAR_TABLE = 0x180 };
+enum { SB_ID_LIMIT = 1 << 22, SB_STEPS_MAX = 16 };
 
 /* ------------------------------------------------------------------- vocabulary (vocab.c) */
 
@@ -36,6 +37,7 @@ struct sb_vocab {
     size_t n, capacity; /* n: largest id + 1 */
     struct { uint32_t id1, hash; } *slots; /* open addressing, id + 1 */
     size_t n_slots, n_used;
+    struct sb_hash_key key;
 };
 
 /* Makes room for n pieces in all, so that adding them rebuilds nothing. */
@@ -58,8 +60,10 @@ struct sb_merge { uint64_t pair; uint32_t rank; int32_t id; };
 struct sb_bpe {
     struct sb_merge *slots; /* open addressing; pair UINT64_MAX: free */
     size_t n_slots, n_used;
+    struct sb_hash_pairs hash;          /* of pairs */
     int32_t byte_ids[256];              /* of <0x00> .. <0xFF>; used only when byte_fallback */
-    int32_t char_ids[SB_CHAR_TABLE];    /* of the first code points */
+    int32_t (*pages)[256];              /* ids of single characters; page 0 has none */
+    uint16_t page_of[0x1100];           /* code point / 256 -> page */
     int32_t unk;                        /* -1: none; -2: the file names one that the vocabulary lacks */
     int fuse_unk, byte_fallback, ignore_merges;
     int cut_at_marks; /* nothing merges across the place before a U+2581 */
@@ -89,8 +93,13 @@ int32_t sb_bpe_reserve(struct sb_bpe *bpe, const struct sb_mem *mem, size_t n);
 /* Adds a merge; a later one of the same pair replaces the earlier, as in the reference implementation. */
 int32_t sb_bpe_add(struct sb_bpe *bpe, const struct sb_mem *mem, int32_t left, int32_t right, uint32_t rank,
                    int32_t id);
-/* Fills the tables of characters and bytes, once the vocabulary is complete. */
-void sb_bpe_index(struct sb_bpe *bpe, const struct sb_vocab *vocab);
+/* Fills the tables of characters and bytes, once the vocabulary is complete and `unk` and `byte_fallback` are set. */
+int32_t sb_bpe_index(struct sb_bpe *bpe, const struct sb_mem *mem, const struct sb_vocab *vocab);
+/* The id of a single character, -1 when it is no piece of the model's. Only behind sb_bpe_index. */
+static inline int32_t sb_bpe_char(const struct sb_bpe *bpe, uint32_t cp)
+{
+    return bpe->pages[bpe->page_of[cp >> 8]][cp & 255];
+}
 /* Appends the ids of one word. */
 int32_t sb_bpe_word(const struct sb_bpe *bpe, const struct sb_vocab *vocab, struct sb_work *work,
                     const char *word, size_t n, struct sb_ids *ids);
