@@ -110,14 +110,16 @@ void sb_bpe_clear(struct sb_bpe *bpe, const struct sb_mem *mem);
 struct sb_added_token {
     struct sb_bytes content; /* as searched for: normalised when `normalized` */
     int32_t id;
-    uint32_t next; /* index + 1 in the chain of tokens with the same first byte */
+    uint32_t order; /* in the file */
     int single_word, lstrip, rstrip, normalized, special;
 };
+
+struct sb_added_range { uint32_t begin, end; };
 
 struct sb_added {
     struct sb_added_token *tokens;
     size_t n, capacity;
-    uint32_t first[2][256]; /* chains: [0] searched in raw text, [1] in normalised text */
+    struct sb_added_range first[2][256]; /* by first byte; [0] searched in raw text, [1] in normalised text */
 };
 
 /* A stretch of text (id -1) or an added token. */
@@ -127,6 +129,8 @@ int32_t sb_added_split(const struct sb_added *added, int normalized, int plain_s
                        size_t n, sb_segment_fn segment, void *context);
 /* Appends a token, taking over its content on success. */
 int32_t sb_added_add(struct sb_added *added, const struct sb_mem *mem, const struct sb_added_token *token);
+/* Once, when all have been added: makes them searchable. */
+void sb_added_sort(struct sb_added *added);
 void sb_added_clear(struct sb_added *added, const struct sb_mem *mem);
 
 /* -------------------------------------- steps: normalisers, splitters and decoders are lists of these */
@@ -153,6 +157,9 @@ struct sb_step {
 
 struct sb_steps { struct sb_step at[SB_STEPS_MAX]; size_t n; };
 void sb_steps_clear(struct sb_steps *steps);
+/* growth.c. E_UNSUPPORTED when one list, and behind it the second (may be NULL), could blow a text up. */
+int32_t sb_steps_check_growth(const struct sb_steps *first, const struct sb_steps *second, const char *path,
+                              const char *what);
 
 /* Normalised text in *out, borrowed from work (or from the caller where nothing changes). */
 int32_t sb_normalize(const struct sb_steps *steps, struct sb_work *work, const char *text, size_t n,
