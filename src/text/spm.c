@@ -323,6 +323,31 @@ done:
     return rc;
 }
 
+/*
+ * Control pieces and the unknown piece are found in text, as where Hugging Face converts such a file. SentencePiece
+ * never does, and a chat's </s> would be letters. SPECBATCH_TEXT_PLAIN_SPECIAL gives SentencePiece's ids.
+ */
+static int32_t add_specials(struct sb_tokenizer *t, const struct reader *r)
+{
+    struct sb_added_token token = { .content = { .mem = &t->mem } };
+    int32_t rc = SPECBATCH_OK;
+    size_t id;
+
+    for (id = 0; id < r->n_pieces; id++) {
+        const struct sb_piece *piece = &t->vocab.pieces[id];
+        if (!(piece->flags & (SB_PIECE_SPECIAL | SB_PIECE_UNKNOWN)))
+            continue;
+        token = (struct sb_added_token){ .content = { .mem = &t->mem }, .id = (int32_t)id, .special = 1 };
+        SB_TRY(sb_bytes_set(&token.content, sb_vocab_text(&t->vocab, piece), piece->length));
+        SB_TRY(sb_added_add(&t->added, &t->mem, &token));
+        token.content.data = NULL; /* the table has it now */
+    }
+    sb_added_sort(&t->added);
+done:
+    sb_bytes_clear(&token.content);
+    return rc;
+}
+
 static int32_t add_step(struct sb_steps *steps, enum sb_step_kind kind, const char *from, const char *to)
 {
     struct sb_step *step;
@@ -347,6 +372,7 @@ static int32_t build(struct reader *r)
     t->bpe.byte_fallback = r->byte_fallback != 0;
     SB_TRY(sb_bpe_index(&t->bpe, &t->mem, &t->vocab));
     SB_TRY(add_merges(r));
+    SB_TRY(add_specials(t, r));
     for (i = 0; t->bpe.byte_fallback && i < 256; i++)
         if (t->bpe.byte_ids[i] < 0)
             SB_FAIL(SPECBATCH_E_FORMAT, "%s: byte_fallback, but no piece <0x%02X>", r->path, (unsigned)i);
