@@ -26,7 +26,12 @@
 #include "status.h"
 #include "utf8.h"
 
-enum { DEPTH_MAX = 64, NODES_MAX = 1 << 24, LIVE_MAX = 16 };
+enum {
+    DEPTH_MAX = 64,
+    NODES_FIRST = 1 << 16, /* at most so many at once before there is a value */
+    NODES_MAX = 1 << 23,   /* 256 MiB; the largest vocabularies with their merges have two million values */
+    LIVE_MAX = 16
+};
 
 struct sb_json_node {
     const char *name; /* NULL unless a member of an object */
@@ -113,14 +118,16 @@ static int stop(struct reader *r, int32_t code, const char *reason)
 static int grow_nodes(struct reader *r)
 {
     struct sb_json *doc = r->doc;
-    /* A value in eight bytes is usual. */
-    size_t wanted = doc->capacity ? doc->capacity * 2 : doc->pool_size / 8 + 16;
+    /* A value in eight bytes is usual, but a document can also be one long string. */
+    size_t first = doc->pool_size / 8 + 16;
+    size_t wanted = doc->capacity ? doc->capacity * 2 : first < NODES_FIRST ? first : NODES_FIRST;
     struct sb_json_node *grown;
 
     if (doc->n < doc->capacity)
         return 1;
     if (doc->n >= NODES_MAX)
         return stop(r, SPECBATCH_E_FORMAT, "too many values");
+    wanted = wanted < NODES_MAX ? wanted : NODES_MAX;
     grown = sb_realloc(&doc->mem, doc->nodes, wanted, sizeof *grown);
     if (!grown)
         return stop(r, SPECBATCH_E_NOMEM, "no memory");
