@@ -41,6 +41,16 @@ static void test_vicuna(void)
     check(SPECBATCH_CHAT_VICUNA, talk, 3, VICUNA "USER: One? ASSISTANT: 1.</s>USER: Two? ASSISTANT:");
 }
 
+/* As FastChat has it: the role and a colon. */
+static void test_vicuna_without_text(void)
+{
+    static const specbatch_message nothing[] = { { "user", "" } };
+    static const specbatch_message silence[] = { { "user", "One?" }, { "assistant", "" }, { "user", "" } };
+
+    check(SPECBATCH_CHAT_VICUNA, nothing, 1, VICUNA "USER:ASSISTANT:");
+    check(SPECBATCH_CHAT_VICUNA, silence, 3, VICUNA "USER: One? ASSISTANT:USER:ASSISTANT:");
+}
+
 static void test_vicuna_refuses_a_late_system_message(void)
 {
     static const specbatch_message late[] = { { "user", "Hi!" }, { "system", "Be brief." } };
@@ -139,6 +149,7 @@ static void test_refused(void)
 TEST_BEGIN
     RUN(test_raw);
     RUN(test_vicuna);
+    RUN(test_vicuna_without_text);
     RUN(test_vicuna_refuses_a_late_system_message);
     RUN(test_qwen3);
     RUN(test_qwen3_drops_earlier_reasoning);

@@ -69,7 +69,10 @@ done:
     return rc;
 }
 
-/* FastChat's vicuna_v1.1: SYSTEM USER: u ASSISTANT: a</s>USER: u ASSISTANT: */
+/*
+ * FastChat's vicuna_v1.1 (fastchat/conversation.py, ADD_COLON_TWO): SYSTEM USER: u ASSISTANT: a</s>USER: u ASSISTANT:
+ * A message without text is its role and a colon, with nothing behind it.
+ */
 static int32_t vicuna(const struct specbatch_message *messages, size_t n, struct sb_bytes *text)
 {
     static const char usual[] =
@@ -77,16 +80,17 @@ static int32_t vicuna(const struct specbatch_message *messages, size_t n, struct
         "The assistant gives helpful, detailed, and polite answers to the user's questions.";
     int32_t rc = SPECBATCH_OK;
     size_t i = role_of(&messages[0]) == SYSTEM;
+    int user;
 
     SB_TRY(add3(text, i ? messages[0].content : usual, " ", ""));
     for (; i < n; i++) {
         if (role_of(&messages[i]) == SYSTEM)
             SB_FAIL(SPECBATCH_E_INVALID,
                     "messages[%zu]: this format has a system message only at the beginning", i);
-        if (role_of(&messages[i]) == USER)
-            SB_TRY(add3(text, "USER: ", messages[i].content, " "));
-        else
-            SB_TRY(add3(text, "ASSISTANT: ", messages[i].content, "</s>"));
+        user = role_of(&messages[i]) == USER;
+        SB_TRY(add(text, user ? "USER:" : "ASSISTANT:"));
+        if (*messages[i].content)
+            SB_TRY(add3(text, " ", messages[i].content, user ? " " : "</s>"));
     }
     SB_TRY(add(text, "ASSISTANT:"));
 done:
