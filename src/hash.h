@@ -10,9 +10,9 @@
  *   M. Patrascu, M. Thorup: The power of simple tabulation hashing. J. ACM 59(3), 2012: with it linear probing
  *   takes a constant number of steps on average, whatever the keys.
  *
- * SipHash for pairs too would be one function less; a look-up of a merge is the innermost step of encoding, and
- * six reads of a table of 6 KiB are done in a third of the time. Sorted tables need no key, but a binary search
- * of a few hundred thousand names or merges takes several times as long.
+ * SipHash for pairs too would be one function less; but a look-up of a merge is the innermost step of encoding, and
+ * six reads of a table of 6 KiB take a third of the time. Sorted tables need no key; every look-up would become a
+ * binary search among hundreds of thousands of names or merges.
  */
 #ifndef SB_HASH_H
 #define SB_HASH_H
