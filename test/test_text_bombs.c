@@ -161,9 +161,11 @@ static void test_many_added_tokens(void)
     sb_tokenizer_free(t);
 }
 
-static void test_long_added_tokens(void)
+/* Looking for a long string in a text that nearly is that string, again and again. */
+static void test_long_strings_to_look_for(void)
 {
-    char name[1026] = "";
+    static const char pattern[] = "\"pattern\":{\"String\":\"";
+    char name[1026] = "", step[1200];
     struct sb_tokenizer *t;
     int32_t rc;
 
@@ -175,6 +177,12 @@ static void test_long_added_tokens(void)
     t = with_added(name, "", "\"}", 1, &rc);
     CHECK_ERROR(rc, SPECBATCH_E_UNSUPPORTED, "t.json: added_tokens: \"aaaa");
     CHECK(t == NULL);
+    snprintf(step, sizeof step, "{\"type\":\"Replace\",%s%s\"},\"content\":\"\"}", pattern, name);
+    CHECK_ERROR(read_steps("normalizer", "normalizers", step, 1, ""), SPECBATCH_E_UNSUPPORTED,
+                "t.json: normalizer: \"aaaa");
+    snprintf(step, sizeof step, "{\"type\":\"Split\",%s%s\"},\"behavior\":\"Isolated\"}", pattern, name);
+    CHECK_ERROR(read_steps("pre_tokenizer", "pretokenizers", step, 1, ""), SPECBATCH_E_UNSUPPORTED,
+                "t.json: pre_tokenizer: \"aaaa");
 }
 
 /* A token that takes the space behind it, in a text of nothing else: each of them once walked to the end. */
@@ -255,7 +263,7 @@ TEST_BEGIN
     RUN(test_steps_that_multiply);
     RUN(test_long_templates);
     RUN(test_many_added_tokens);
-    RUN(test_long_added_tokens);
+    RUN(test_long_strings_to_look_for);
     RUN(test_tokens_that_take_space);
     RUN(test_a_long_run_of_bytes);
     RUN(test_room_for_json);

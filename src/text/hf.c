@@ -17,8 +17,8 @@ struct loader {
 };
 
 enum {
-    TEMPLATE_MAX = 64,     /* ids around a text; real templates have one or two */
-    ADDED_LENGTH_MAX = 1024 /* bytes of an added token, so often a byte of text may be looked at; real ones have 60 */
+    TEMPLATE_MAX = 64,  /* ids around a text; real templates have one or two */
+    SEARCHED_MAX = 1024 /* bytes of a string to look for in texts: so often a byte of a text may be looked at */
 };
 
 typedef int32_t (*component_fn)(struct loader *l, const struct sb_json_node *node);
@@ -66,6 +66,14 @@ static int32_t get_text(const struct loader *l, const struct sb_json_node *node,
     return text ? sb_bytes_set(into, text, n) : malformed(l, name, "not a string");
 }
 
+static int32_t check_searched(const struct loader *l, const char *where, const struct sb_bytes *string)
+{
+    if (string->n <= SEARCHED_MAX)
+        return SPECBATCH_OK;
+    return sb_fail(SPECBATCH_E_UNSUPPORTED, "%s: %s: \"%.60s...\" is longer than %d bytes", l->path, where,
+                   string->data, SEARCHED_MAX);
+}
+
 /* Runs a function over the members of a Sequence. */
 static int32_t each(struct loader *l, const struct sb_json_node *node, const char *name,
                     component_fn function)
@@ -94,6 +102,7 @@ static int32_t read_replace(struct loader *l, const struct sb_json_node *node, s
     SB_TRY(get_text(l, node, "content", &step->to));
     if (step->from.n == 0)
         SB_TRY(malformed(l, where, "Replace of an empty string"));
+    SB_TRY(check_searched(l, where, &step->from));
 done:
     return rc;
 }
@@ -148,6 +157,7 @@ static int32_t add_split(struct loader *l, const struct sb_json_node *node)
         SB_TRY(get_text(l, pattern, "String", &step->from));
         if (step->from.n == 0)
             SB_TRY(malformed(l, "pre_tokenizer", "Split at an empty string"));
+        SB_TRY(check_searched(l, "pre_tokenizer", &step->from));
     }
 done:
     return rc;
@@ -589,9 +599,7 @@ static int32_t add_token(struct loader *l, const struct sb_json_node *node)
         SB_TRY(normalize_content(l, &token));
     if (token.content.n == 0)
         SB_TRY(malformed(l, "added_tokens", "an empty token"));
-    if (token.content.n > ADDED_LENGTH_MAX)
-        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: added_tokens: \"%.60s...\" is longer than %d bytes", l->path,
-                token.content.data, ADDED_LENGTH_MAX);
+    SB_TRY(check_searched(l, "added_tokens", &token.content));
     SB_TRY(sb_added_add(&l->t->added, &l->t->mem, &token));
     return SPECBATCH_OK;
 done:
