@@ -28,7 +28,7 @@
 
 enum {
     DEPTH_MAX = 64,
-    NODES_FIRST = 1 << 16, /* at most so many at once before there is a value */
+    NODES_FIRST = 1 << 20, /* at most so many before there is a value: 32 MiB, of which nothing is touched */
     NODES_MAX = 1 << 23,   /* 256 MiB; the largest vocabularies with their merges have two million values */
     LIVE_MAX = 16
 };
