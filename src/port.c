@@ -19,7 +19,8 @@
  * does not run.
  *
  * Affinity needs a GNU extension; without it the count of processors on line is used. So does dladdr; without it the
- * library does not know where it lies, and modules need an absolute path.
+ * library does not know where it lies, and modules need an absolute path. Random bytes are asked of Linux only, and
+ * never waited for: they key hash tables, where a bad key costs time and nothing else.
  */
 #if defined(__linux__)
 #define _GNU_SOURCE
@@ -34,6 +35,7 @@
 #include <unistd.h>
 #if defined(__linux__)
 #include <sched.h>
+#include <sys/random.h>
 #endif
 
 #define GAP_BYTES 8192 /* of stack between a call of the host and its callback */
@@ -203,6 +205,17 @@ int32_t sb_port_n_processors(void)
 int64_t sb_port_process(void)
 {
     return (int64_t)getpid();
+}
+
+int sb_port_random(void *bytes, size_t n)
+{
+#if defined(__linux__)
+    return getrandom(bytes, n, GRND_NONBLOCK) == (ssize_t)n;
+#else
+    (void)bytes;
+    (void)n;
+    return 0;
+#endif
 }
 
 void *sb_port_module_open(const char *path, char *why, size_t size)

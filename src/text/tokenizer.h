@@ -7,6 +7,7 @@
  *   vocab.c       pieces by id and by spelling                    bpe.c     merges and the merge loop
  *   added.c       added tokens in a text                          chat.c    conversation formats
  *   normalize.c   NFC, Prepend, Replace                           split.c   patterns and other splitters
+ *   growth.c      how much longer they can make a text
  */
 #ifndef SB_TOKENIZER_H
 #define SB_TOKENIZER_H

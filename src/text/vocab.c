@@ -9,7 +9,6 @@
  */
 #include <string.h>
 
-#include "hash.h"
 #include "pipeline.h"
 #include "status.h"
 
@@ -25,24 +24,29 @@ const char *sb_vocab_text(const struct sb_vocab *vocab, const struct sb_piece *p
     return vocab->text.data + piece->at;
 }
 
-int32_t sb_vocab_find(const struct sb_vocab *vocab, const char *text, size_t n)
+/* The slot of this spelling, or the free slot where it belongs. There is always a free one. */
+static size_t find_slot(const struct sb_vocab *vocab, uint64_t hash, const char *text, size_t n)
 {
-    uint64_t hash = sb_hash(text, n, 0);
-    size_t slot;
+    size_t slot = (size_t)hash & (vocab->n_slots - 1);
 
-    if (vocab->n_slots == 0)
-        return -1;
-    for (slot = (size_t)hash & (vocab->n_slots - 1);; slot = (slot + 1) & (vocab->n_slots - 1)) {
+    for (;; slot = (slot + 1) & (vocab->n_slots - 1)) {
         uint32_t id1 = vocab->slots[slot].id1;
         const struct sb_piece *piece;
         if (id1 == 0)
-            return -1;
+            return slot;
         if (vocab->slots[slot].hash != (uint32_t)(hash >> 32))
             continue;
         piece = &vocab->pieces[id1 - 1];
         if (piece->length == n && memcmp(sb_vocab_text(vocab, piece), text, n) == 0)
-            return (int32_t)(id1 - 1);
+            return slot;
     }
+}
+
+int32_t sb_vocab_find(const struct sb_vocab *vocab, const char *text, size_t n)
+{
+    if (vocab->n_slots == 0)
+        return -1;
+    return (int32_t)vocab->slots[find_slot(vocab, sb_hash(&vocab->key, text, n), text, n)].id1 - 1;
 }
 
 int32_t sb_vocab_find_base(const struct sb_vocab *vocab, const char *text, size_t n)
@@ -51,14 +55,8 @@ int32_t sb_vocab_find_base(const struct sb_vocab *vocab, const char *text, size_
     return id >= 0 && vocab->pieces[id].flags & SB_PIECE_BASE ? id : -1;
 }
 
-static void insert(struct sb_vocab *vocab, uint32_t id)
+static void insert(struct sb_vocab *vocab, size_t slot, uint64_t hash, uint32_t id)
 {
-    const struct sb_piece *piece = &vocab->pieces[id];
-    uint64_t hash = sb_hash(sb_vocab_text(vocab, piece), piece->length, 0);
-    size_t slot = (size_t)hash & (vocab->n_slots - 1);
-
-    while (vocab->slots[slot].id1)
-        slot = (slot + 1) & (vocab->n_slots - 1);
     vocab->slots[slot].id1 = id + 1;
     vocab->slots[slot].hash = (uint32_t)(hash >> 32);
     vocab->n_used++;
@@ -81,9 +79,13 @@ int32_t sb_vocab_reserve(struct sb_vocab *vocab, size_t n)
     vocab->slots = grown;
     vocab->n_slots = wanted;
     vocab->n_used = 0;
-    for (id = 0; id < vocab->n; id++)
-        if (vocab->pieces[id].flags)
-            insert(vocab, (uint32_t)id);
+    for (id = 0; id < vocab->n; id++) {
+        const struct sb_piece *piece = &vocab->pieces[id];
+        const char *text = sb_vocab_text(vocab, piece);
+        uint64_t hash = sb_hash(&vocab->key, text, piece->length);
+        if (piece->flags)
+            insert(vocab, find_slot(vocab, hash, text, piece->length), hash, (uint32_t)id);
+    }
     return SPECBATCH_OK;
 }
 
@@ -114,15 +116,19 @@ static int shown(size_t n)
 int32_t sb_vocab_add(struct sb_vocab *vocab, const char *where, const char *text, size_t n, int64_t id,
                      uint32_t flags)
 {
+    uint64_t hash = sb_hash(&vocab->key, text, n);
     struct sb_piece *piece;
-    int32_t other, rc = SPECBATCH_OK;
+    int32_t rc = SPECBATCH_OK;
+    size_t slot;
 
     if (id < 0 || id >= SB_ID_LIMIT)
         return sb_fail(SPECBATCH_E_FORMAT, "%s: id %lld of piece \"%.*s\" is out of range", where,
                        (long long)id, shown(n), text);
-    if ((other = sb_vocab_find(vocab, text, n)) >= 0)
+    SB_TRY(sb_vocab_reserve(vocab, vocab->n_used + 1));
+    slot = find_slot(vocab, hash, text, n);
+    if (vocab->slots[slot].id1)
         return sb_fail(SPECBATCH_E_FORMAT, "%s: piece \"%.*s\" has two ids, %d and %d", where, shown(n), text,
-                       (int)other, (int)id);
+                       (int)vocab->slots[slot].id1 - 1, (int)id);
     if (vocab->text.n + n >= UINT32_MAX)
         return sb_fail(SPECBATCH_E_FORMAT, "%s: the vocabulary is longer than 4 GiB", where);
     SB_TRY(grow_pieces(vocab, (size_t)id + 1));
@@ -130,7 +136,6 @@ int32_t sb_vocab_add(struct sb_vocab *vocab, const char *where, const char *text
     if (piece->flags)
         return sb_fail(SPECBATCH_E_FORMAT, "%s: id %d is both \"%.60s\" and \"%.*s\"", where, (int)id,
                        sb_vocab_text(vocab, piece), shown(n), text);
-    SB_TRY(sb_vocab_reserve(vocab, vocab->n_used + 1));
     piece->at = (uint32_t)vocab->text.n;
     SB_TRY(sb_bytes_add(&vocab->text, text, n));
     SB_TRY(sb_bytes_add(&vocab->text, "", 1));
@@ -138,7 +143,7 @@ int32_t sb_vocab_add(struct sb_vocab *vocab, const char *where, const char *text
     piece->flags = flags;
     if ((size_t)id >= vocab->n)
         vocab->n = (size_t)id + 1;
-    insert(vocab, (uint32_t)id);
+    insert(vocab, slot, hash, (uint32_t)id);
 done:
     return rc;
 }
