@@ -428,7 +428,8 @@ static void test_nfc(void)
         SKIP("no folder ../shared/data (or SPECBATCH_DATA) with nfc.tsv");
     snprintf(path, sizeof path, "%s/tokenizers/nfc.tsv", root);
     CHECK(open_lines(&lines, path));
-    steps.at[0].kind = SB_STEP_NFC;
+    steps.at[0].kind = SB_STEP_NORMAL;
+    steps.at[0].form = SB_NFC;
     sb_work_init(&work, &test_mem);
     for (; (line = next_line(&lines)) != NULL; seen++) {
         size_t n = points_to_text(line, before), m, n_out;

@@ -15,6 +15,7 @@
 #include <pcre2.h>
 
 #include "tokenizer.h"
+#include "unicode.h"
 
 enum { SB_ID_LIMIT = 1 << 22, SB_STEPS_MAX = 16, SB_CHAR_TABLE = 0x180 };
 
@@ -77,8 +78,7 @@ struct sb_work {
     size_t n_heap, heap_capacity;
     struct sb_bytes normal[2];          /* normalisers alternate between the two */
     struct sb_bytes stage[SB_STEPS_MAX]; /* text rewritten by each splitting step */
-    int32_t *points;                    /* code points being composed */
-    size_t point_capacity;
+    struct sb_points points;            /* being brought into a normal form */
     pcre2_match_data *match;
 };
 void sb_work_init(struct sb_work *work, const struct sb_mem *mem);
@@ -124,7 +124,7 @@ void sb_added_clear(struct sb_added *added, const struct sb_mem *mem);
 
 enum sb_step_kind {
     /* normalize.c */
-    SB_STEP_NFC, SB_STEP_PREPEND, SB_STEP_REPLACE,
+    SB_STEP_NORMAL, SB_STEP_PREPEND, SB_STEP_REPLACE,
     /* split.c */
     SB_STEP_SPLIT_CL100K, SB_STEP_SPLIT_GPT2, SB_STEP_SPLIT_REGEX, SB_STEP_SPLIT_TEXT, SB_STEP_SPLIT_BEFORE,
     SB_STEP_PREFIX_SPACE, SB_STEP_BYTES, SB_STEP_METASPACE,
@@ -136,6 +136,7 @@ enum { SB_PREPEND_NEVER, SB_PREPEND_FIRST, SB_PREPEND_ALWAYS };
 
 struct sb_step {
     enum sb_step_kind kind;
+    enum sb_normal_form form; /* NORMAL */
     struct sb_bytes from, to; /* what is searched for or prepended, and its replacement */
     int prepend;              /* METASPACE: SB_PREPEND_* */
     size_t start, stop;       /* STRIP: how many of `from` at either end; SPLIT_CL100K: digits in `start` */
