@@ -12,8 +12,8 @@
 #define SMALL "test/data/tokenizers/"
 
 static const char *const small[] = {
-    "qwen", "glm", "gpt2", "regex", "added", "llama", "llama_unk", "llama_cross", "metaspace_first",
-    "metaspace_always", "spm"
+    "qwen", "nfd", "nfkc", "nfkd", "glm", "gpt2", "regex", "added", "llama", "llama_unk", "llama_cross",
+    "metaspace_first", "metaspace_always", "spm"
 };
 enum { N_SMALL = sizeof small / sizeof *small };
 
