@@ -95,16 +95,16 @@ done:
 
 /* -------------------------------------------------------------------- normalizers */
 
-/* Whether a component is one of the normal forms, and which. */
-static int is_normal_form(const struct sb_json_node *node, enum sb_normal_form *form)
+/* Whether a component is one of the normal forms, and which. The reference's are those of Unicode 9. */
+static int is_normal_form(const struct sb_json_node *node, unsigned *form)
 {
     static const char *const names[] = { [SB_NFD] = "NFD", [SB_NFC] = "NFC", [SB_NFKD] = "NFKD",
                                          [SB_NFKC] = "NFKC" };
-    size_t i;
+    unsigned i;
 
     for (i = 0; i < sizeof names / sizeof *names; i++)
         if (is(node, names[i])) {
-            *form = (enum sb_normal_form)i;
+            *form = i | SB_AS_OF_9;
             return 1;
         }
     return 0;
@@ -113,7 +113,7 @@ static int is_normal_form(const struct sb_json_node *node, enum sb_normal_form *
 static int32_t add_normalizer(struct loader *l, const struct sb_json_node *node)
 {
     struct sb_steps *steps = &l->t->normalizers;
-    enum sb_normal_form form;
+    unsigned form;
     struct sb_step *step;
     int32_t rc = SPECBATCH_OK;
 

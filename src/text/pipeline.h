@@ -136,7 +136,7 @@ enum { SB_PREPEND_NEVER, SB_PREPEND_FIRST, SB_PREPEND_ALWAYS };
 
 struct sb_step {
     enum sb_step_kind kind;
-    enum sb_normal_form form; /* NORMAL */
+    unsigned form;            /* NORMAL: which one */
     struct sb_bytes from, to; /* what is searched for or prepended, and its replacement */
     int prepend;              /* METASPACE: SB_PREPEND_* */
     size_t start, stop;       /* STRIP: how many of `from` at either end; SPLIT_CL100K: digits in `start` */

@@ -81,9 +81,10 @@ def qwen():
     golden("qwen", tok)
 
 def normal_forms():
-    """Texts whose forms differ, of characters that Unicode 9 had: the reference's tables end there."""
+    """Texts whose forms differ; the last ones have characters that came after Unicode 9, which the reference leaves as they are."""
     FORMS[:] = ["\ufb01ne \u2460\u2461 \u33a2 \uff28\uff45\uff4c\uff4c\uff4f\u3000\uff76\uff9e \u00bd \u2122 \ufdfa", "q\u0307\u0323 \u1e0b\u0323 \u00e5 \u212b \ufb2c",
-                "\uac00\u11a7 \uac00\u11a8 \u1100\u1161\u11a8 \u3131\u314f", "\u0958\u09c7\u09be \u0344 \u1fb7", "\U0001d400\U0002f800 \u2126 \u01c4\u017f\u0323\u0307"]
+                "\uac00\u11a7 \uac00\u11a8 \u1100\u1161\u11a8 \u3131\u314f", "\u0958\u09c7\u09be \u0344 \u1fb7", "\U0001d400\U0002f800 \u2126 \u01c4\u017f\u0323\u0307",
+                "\u08f7\u1ac4 \u0ec8\u0eba \u32ff", "\U00011935\U00011930 \U00011938 \U000105c9 e\u0301\u1aca\u0323"]
     for name, norm in (("nfd", normalizers.NFD()), ("nfkc", normalizers.NFKC()), ("nfkd", normalizers.Sequence([normalizers.NFC(), normalizers.NFKD()]))):
         golden(name, byte_level(QWEN, norm=norm))
     FORMS.clear()
