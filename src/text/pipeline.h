@@ -14,10 +14,11 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include "hash.h"
 #include "tokenizer.h"
 #include "unicode.h"
 
-enum { SB_ID_LIMIT = 1 << 22, SB_STEPS_MAX = 16, SB_CHAR_TABLE = 0x180 };
+enum { SB_ID_LIMIT = 1 << 22, SB_STEPS_MAX = 16 };
 
 /* ------------------------------------------------------------------- vocabulary (vocab.c) */
 
@@ -37,6 +38,7 @@ struct sb_vocab {
     size_t n, capacity; /* n: largest id + 1 */
     struct { uint32_t id1, hash; } *slots; /* open addressing, id + 1 */
     size_t n_slots, n_used;
+    struct sb_hash_key key;
 };
 
 /* Makes room for n pieces in all, so that adding them rebuilds nothing. */
@@ -59,8 +61,10 @@ struct sb_merge { uint64_t pair; uint32_t rank; int32_t id; };
 struct sb_bpe {
     struct sb_merge *slots; /* open addressing; pair UINT64_MAX: free */
     size_t n_slots, n_used;
+    struct sb_hash_pairs hash;          /* of pairs */
     int32_t byte_ids[256];              /* of <0x00> .. <0xFF>; used only when byte_fallback */
-    int32_t char_ids[SB_CHAR_TABLE];    /* of the first code points */
+    int32_t (*pages)[256];              /* ids of single characters; page 0 has none */
+    uint16_t page_of[0x1100];           /* code point / 256 -> page */
     int32_t unk;                        /* -1: none; -2: the file names one that the vocabulary lacks */
     int fuse_unk, byte_fallback, ignore_merges;
     int cut_at_marks; /* nothing merges across the place before a U+2581 */
@@ -89,8 +93,13 @@ int32_t sb_bpe_reserve(struct sb_bpe *bpe, const struct sb_mem *mem, size_t n);
 /* Adds a merge; a later one of the same pair replaces the earlier, as in the reference implementation. */
 int32_t sb_bpe_add(struct sb_bpe *bpe, const struct sb_mem *mem, int32_t left, int32_t right, uint32_t rank,
                    int32_t id);
-/* Fills the tables of characters and bytes, once the vocabulary is complete. */
-void sb_bpe_index(struct sb_bpe *bpe, const struct sb_vocab *vocab);
+/* Fills the tables of characters and bytes, once the vocabulary is complete and `unk` and `byte_fallback` are set. */
+int32_t sb_bpe_index(struct sb_bpe *bpe, const struct sb_mem *mem, const struct sb_vocab *vocab);
+/* The id of a single character, -1 when it is no piece of the model's. Only behind sb_bpe_index. */
+static inline int32_t sb_bpe_char(const struct sb_bpe *bpe, uint32_t cp)
+{
+    return bpe->pages[bpe->page_of[cp >> 8]][cp & 255];
+}
 /* Appends the ids of one word. */
 int32_t sb_bpe_word(const struct sb_bpe *bpe, const struct sb_vocab *vocab, struct sb_work *work,
                     const char *word, size_t n, struct sb_ids *ids);
@@ -101,14 +110,16 @@ void sb_bpe_clear(struct sb_bpe *bpe, const struct sb_mem *mem);
 struct sb_added_token {
     struct sb_bytes content; /* as searched for: normalised when `normalized` */
     int32_t id;
-    uint32_t next; /* index + 1 in the chain of tokens with the same first byte */
+    uint32_t order; /* in the file */
     int single_word, lstrip, rstrip, normalized, special;
 };
+
+struct sb_added_range { uint32_t begin, end; };
 
 struct sb_added {
     struct sb_added_token *tokens;
     size_t n, capacity;
-    uint32_t first[2][256]; /* chains: [0] searched in raw text, [1] in normalised text */
+    struct sb_added_range first[2][256]; /* by first byte; [0] searched in raw text, [1] in normalised text */
 };
 
 /* A stretch of text (id -1) or an added token. */
@@ -118,6 +129,8 @@ int32_t sb_added_split(const struct sb_added *added, int normalized, int plain_s
                        size_t n, sb_segment_fn segment, void *context);
 /* Appends a token, taking over its content on success. */
 int32_t sb_added_add(struct sb_added *added, const struct sb_mem *mem, const struct sb_added_token *token);
+/* Once, when all have been added: makes them searchable. */
+void sb_added_sort(struct sb_added *added);
 void sb_added_clear(struct sb_added *added, const struct sb_mem *mem);
 
 /* -------------------------------------- steps: normalisers, splitters and decoders are lists of these */
@@ -145,6 +158,9 @@ struct sb_step {
 
 struct sb_steps { struct sb_step at[SB_STEPS_MAX]; size_t n; };
 void sb_steps_clear(struct sb_steps *steps);
+/* growth.c. E_UNSUPPORTED when one list, and behind it the second (may be NULL), could blow a text up. */
+int32_t sb_steps_check_growth(const struct sb_steps *first, const struct sb_steps *second, const char *path,
+                              const char *what);
 
 /* Normalised text in *out, borrowed from work (or from the caller where nothing changes). */
 int32_t sb_normalize(const struct sb_steps *steps, struct sb_work *work, const char *text, size_t n,

@@ -283,18 +283,24 @@ static uint32_t rank_of(float score)
     return bits & 0x80000000u ? bits : 0x7FFFFFFFu - bits;
 }
 
+/* Whether the id is an ordinary piece's. */
+static int is_normal(const struct sb_vocab *vocab, int32_t id)
+{
+    return id >= 0 && vocab->pieces[id].flags == SB_PIECE_BASE;
+}
+
 /* The id of an ordinary piece, -1 for everything else. */
 static int32_t find_normal(const struct sb_vocab *vocab, const char *text, size_t n)
 {
     int32_t id = sb_vocab_find(vocab, text, n);
-    return id >= 0 && vocab->pieces[id].flags == SB_PIECE_BASE ? id : -1;
+    return is_normal(vocab, id) ? id : -1;
 }
 
 static int32_t add_merges(struct reader *r)
 {
     struct sb_vocab *vocab = &r->t->vocab;
     int32_t rc = SPECBATCH_OK, id;
-    uint32_t cp;
+    uint32_t cp = 0;
 
     for (id = 0; (size_t)id < r->n_pieces; id++) {
         const struct sb_piece *piece = &vocab->pieces[id];
@@ -305,7 +311,7 @@ static int32_t add_merges(struct reader *r)
         for (at = 0; at < n; at += step) {
             int32_t left = at ? find_normal(vocab, text, at) : -1, right;
             step = (size_t)sb_utf8_step(text + at, n - at, &cp);
-            if (find_normal(vocab, text + at, step) < 0)
+            if (!is_normal(vocab, sb_bpe_char(&r->t->bpe, cp)))
                 SB_FAIL(SPECBATCH_E_UNSUPPORTED,
                         "%s: piece %d \"%.40s\" has a character that is no piece itself", r->path, (int)id,
                         text);
@@ -314,6 +320,31 @@ static int32_t add_merges(struct reader *r)
         }
     }
 done:
+    return rc;
+}
+
+/*
+ * Control pieces and the unknown piece are found in text, as where Hugging Face converts such a file. SentencePiece
+ * never does, and a chat's </s> would be letters. SPECBATCH_TEXT_PLAIN_SPECIAL gives SentencePiece's ids.
+ */
+static int32_t add_specials(struct sb_tokenizer *t, const struct reader *r)
+{
+    struct sb_added_token token = { .content = { .mem = &t->mem } };
+    int32_t rc = SPECBATCH_OK;
+    size_t id;
+
+    for (id = 0; id < r->n_pieces; id++) {
+        const struct sb_piece *piece = &t->vocab.pieces[id];
+        if (!(piece->flags & (SB_PIECE_SPECIAL | SB_PIECE_UNKNOWN)))
+            continue;
+        token = (struct sb_added_token){ .content = { .mem = &t->mem }, .id = (int32_t)id, .special = 1 };
+        SB_TRY(sb_bytes_set(&token.content, sb_vocab_text(&t->vocab, piece), piece->length));
+        SB_TRY(sb_added_add(&t->added, &t->mem, &token));
+        token.content.data = NULL; /* the table has it now */
+    }
+    sb_added_sort(&t->added);
+done:
+    sb_bytes_clear(&token.content);
     return rc;
 }
 
@@ -337,10 +368,11 @@ static int32_t build(struct reader *r)
     size_t i;
 
     SB_TRY(check_supported(r));
-    SB_TRY(add_merges(r));
-    sb_bpe_index(&t->bpe, &t->vocab);
     t->bpe.fuse_unk = 1;
     t->bpe.byte_fallback = r->byte_fallback != 0;
+    SB_TRY(sb_bpe_index(&t->bpe, &t->mem, &t->vocab));
+    SB_TRY(add_merges(r));
+    SB_TRY(add_specials(t, r));
     for (i = 0; t->bpe.byte_fallback && i < 256; i++)
         if (t->bpe.byte_ids[i] < 0)
             SB_FAIL(SPECBATCH_E_FORMAT, "%s: byte_fallback, but no piece <0x%02X>", r->path, (unsigned)i);
