@@ -13,7 +13,7 @@
 
 static const char *const small[] = {
     "qwen", "nfd", "nfkc", "nfkd", "glm", "gpt2", "regex", "added", "llama", "llama_unk", "llama_cross",
-    "metaspace_first", "metaspace_always", "spm"
+    "metaspace_first", "metaspace_always", "spm", "spm_user", "spm_squeeze", "spm_rules"
 };
 enum { N_SMALL = sizeof small / sizeof *small };
 
