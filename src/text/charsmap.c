@@ -11,8 +11,8 @@
  * runs become one where the spec says so, and one is put in front.
  *
  * A file can say anything, a trie with a circle or with keys that end inside a character too. All that the trie
- * leads to is walked through when the file is opened; what is not a tree, has long keys or would make text grow
- * without measure is refused.
+ * leads to is walked through when the file is opened; circles, long keys and replacements that would make text grow
+ * without measure are refused.
  */
 #include <string.h>
 
@@ -20,7 +20,7 @@
 #include "status.h"
 #include "utf8.h"
 
-enum { REPLACEMENT_MAX = 64, KEY_MAX = 64 }; /* bytes; real tables have at most 33 and 18 */
+enum { REPLACEMENT_MAX = 64, KEY_MAX = 64 }; /* bytes; real tables have at most 33 and 12 */
 
 static const char mark[] = "\xE2\x96\x81"; /* U+2581, a space in pieces */
 
@@ -47,29 +47,75 @@ static int leaf_is_good(const struct sb_step *step, size_t at)
     return value < step->to.n && ((unsigned char)step->to.data[value] & 0xC0) != 0x80;
 }
 
-/* Walks through every key, depth first. */
+enum { WALKING = 255 };
+
+/* A place in the trie being walked through: where its children are, the next to look at, the longest way down. */
+struct place { size_t base; unsigned label, height; };
+
+/*
+ * Looks at the next child of a place. 1: *child has to be walked through first; 0: it is done with; -1: the trie
+ * is not one. heights[base]: 0 not seen, WALKING, or the height and one.
+ */
+static int look_at_child(const struct sb_step *step, const unsigned char *heights, size_t n_bases, struct place *place,
+                         struct place *child)
+{
+    size_t at = place->base ^ place->label, base;
+    unsigned char label = (unsigned char)place->label++;
+    uint32_t unit;
+
+    if (at >= step->from.n / 4)
+        return 0;
+    unit = read_unit(step->from.data + at * 4);
+    if (!has_label(unit, label))
+        return 0;
+    base = at ^ offset_of(unit);
+    if ((unit & 0x100 && !leaf_is_good(step, base)) || (base < n_bases && heights[base] == WALKING))
+        return -1;
+    *child = (struct place){ base, 1, 0 };
+    if (base < n_bases && heights[base] == 0)
+        return 1;
+    at = base < n_bases ? heights[base] : 1;
+    if (place->height < at)
+        place->height = (unsigned)at;
+    return 0;
+}
+
+/* Walks through all that the trie leads to, depth first and everything once: ways that meet again are common. */
 static int32_t check_trie(const struct sb_step *step, const char *where)
 {
-    struct { size_t at; unsigned label; } path[KEY_MAX + 1] = { { 0, 1 } };
-    size_t n_units = step->from.n / 4, depth = 0, seen = 0;
+    struct place path[KEY_MAX + 2] = { { 0, 1, 0 } };
+    size_t n_bases = (step->from.n / 4 + 255) / 256 * 256, depth = 0;
+    unsigned char *heights = NULL;
+    int32_t rc = SPECBATCH_OK;
+    int next = 0;
 
-    path[0].at = offset_of(read_unit(step->from.data));
-    for (;;) {
-        unsigned label = path[depth].label++;
-        size_t at = path[depth].at ^ label;
-        uint32_t unit;
-        if (label > 255 && depth-- == 0)
-            return SPECBATCH_OK;
-        if (label > 255 || at >= n_units || !has_label(unit = read_unit(step->from.data + at * 4),
-                                                       (unsigned char)label))
-            continue;
-        at ^= offset_of(unit);
-        if (depth == KEY_MAX || ++seen > n_units || (unit & 0x100 && !leaf_is_good(step, at)))
-            return sb_fail(SPECBATCH_E_FORMAT, "%s: precompiled_charsmap has a trie with a circle, a key of more "
-                           "than %d bytes or a value that is none", where, KEY_MAX);
-        path[++depth].at = at;
-        path[depth].label = 1;
+    SB_NEW(heights, sb_alloc(step->from.mem, n_bases, 1), where);
+    path[0].base = offset_of(read_unit(step->from.data));
+    if (path[0].base < n_bases)
+        heights[path[0].base] = WALKING;
+    while (next >= 0 && (depth > 0 || path[0].label < 256)) {
+        struct place *place = &path[depth];
+        if (place->label < 256) {
+            next = look_at_child(step, heights, n_bases, place, &path[depth + 1]);
+            if (next > 0) {
+                depth++;
+                heights[path[depth].base] = WALKING;
+            }
+        } else {
+            heights[place->base] = (unsigned char)(place->height + 1);
+            depth--;
+            if (path[depth].height < place->height + 1)
+                path[depth].height = place->height + 1;
+        }
+        if (depth > KEY_MAX || path[depth].height > KEY_MAX)
+            next = -1;
     }
+    if (next < 0)
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: precompiled_charsmap has a circle, a key of more than %d bytes or a value "
+                "outside", where, KEY_MAX);
+done:
+    sb_free(step->from.mem, heights);
+    return rc;
 }
 
 int32_t sb_charsmap_set(struct sb_step *step, const char *data, size_t n, const char *where)
