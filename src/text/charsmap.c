@@ -235,6 +235,7 @@ int32_t sb_charsmap_run(const struct sb_step *step, const char *text, size_t n, 
     }
     while (step->squeeze && out->n - begin >= 3 && memcmp(out->data + out->n - 3, mark, 3) == 0)
         out->n -= 3;
+    SB_TRY(sb_bytes_add(out, "", 0)); /* the NUL behind the end */
 done:
     return rc;
 }

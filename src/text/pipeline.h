@@ -173,8 +173,8 @@ int32_t sb_normalize(const struct sb_steps *steps, struct sb_work *work, const c
 /* Appends `text` with every occurrence of step->from replaced by step->to. */
 int32_t sb_replace(const struct sb_step *step, const char *text, size_t n, struct sb_bytes *out);
 
-/* charsmap.c: the step's table out of a model's bytes, its trie in `from`, its replacements in `to` (without one, both are
- * empty); E_FORMAT, E_UNSUPPORTED. And the step itself, appending to out. */
+/* charsmap.c: the step's table out of a model's bytes, its trie in `from`, its replacements in `to` (both are empty
+ * where there is none); E_FORMAT, E_UNSUPPORTED, E_NOMEM. And the step itself, appending to out. */
 int32_t sb_charsmap_set(struct sb_step *step, const char *data, size_t n, const char *where);
 int32_t sb_charsmap_run(const struct sb_step *step, const char *text, size_t n, struct sb_bytes *out);
 
