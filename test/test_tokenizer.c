@@ -255,6 +255,48 @@ static void test_split(void)
     pcre2_general_context_free(context);
 }
 
+/* Letters of Unicode 15.1 and 16 are letters on every machine. */
+static void test_new_letters(void)
+{
+    static const char pattern[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}"
+                                  "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+    static const char *const lines[] = {
+        "{\"text\":\"\xF0\xAE\xAF\xB0.a\",\"words\":[\"\xF0\xAE\xAF\xB0\",\".a\"]}",           /* U+2EBF0 */
+        "{\"text\":\".\xEA\x9F\x8B" "a b\",\"words\":[\".\xEA\x9F\x8B" "a\",\" b\"]}",        /* U+A7CB */
+    };
+    pcre2_general_context *context = pcre2_general_context_create(NULL, NULL, NULL);
+    struct sb_steps steps = { .n = 1 };
+    size_t i;
+
+    CHECK(context != NULL);
+    CHECK_OK(sb_split_compile(&steps.at[0], context, pattern, sizeof pattern - 1, "here"));
+    for (i = 0; i < sizeof lines / sizeof *lines; i++) {
+        struct sb_json *doc = NULL;
+        CHECK_OK(sb_json_parse(&doc, &test_mem, lines[i], strlen(lines[i]), "here"));
+        CHECK(check_split_line(&steps, context, sb_json_root(doc)));
+        sb_json_free(doc);
+    }
+    sb_steps_clear(&steps);
+    pcre2_general_context_free(context);
+}
+
+/* NFC has nothing to do with U+11A7, which stands where a final consonant would, and must not lose it. */
+static void test_hangul_survives_nfc(void)
+{
+    static const char text[] = "\xEA\xB0\x80\xE1\x86\xA7";
+    struct sb_tokenizer *t = load(SMALL "qwen");
+    struct sb_ids ids = { .mem = &test_mem };
+    struct sb_bytes back = { .mem = &test_mem };
+
+    CHECK(t != NULL);
+    CHECK_OK(sb_tokenizer_encode(t, text, sizeof text - 1, 0, &ids));
+    CHECK_OK(sb_tokenizer_decode(t, ids.data, ids.n, 0, &back));
+    CHECK_STR(back.data, text);
+    sb_ids_clear(&ids);
+    sb_bytes_clear(&back);
+    sb_tokenizer_free(t);
+}
+
 /* ------------------------------------------------------------- real vocabularies */
 
 /* The folder of a real vocabulary, converted where it has no tokenizer.json of its own. */
@@ -657,6 +699,8 @@ TEST_BEGIN
     RUN(test_small_pipelines);
     RUN(test_edges);
     RUN(test_split);
+    RUN(test_new_letters);
+    RUN(test_hangul_survives_nfc);
     RUN(test_real_llama);
     RUN(test_real_phi3);
     RUN(test_real_qwen);
