@@ -16,7 +16,8 @@ sources=$(find src kernels examples test -name '*.[ch]' | sort)
 library=$(find src kernels -name '*.[ch]' | sort)
 device=$(find kernels test -name '*.cu*' -o -name '*.cpp' | sort)
 
-wc -l $sources $device | awk '$2 != "total" && $1 > 800 { print $2 ": " $1 " lines, the limit is 800" }' >"$tmp/out"
+# *_tables.c is generated data: nobody reads it as a text, so it may be long.
+wc -l $sources $device | awk '$2 != "total" && $2 !~ /_tables\.c$/ && $1 > 800 { print $2 ": " $1 " lines, the limit is 800" }' >"$tmp/out"
 verdict lint_files_of_at_most_800_lines "$tmp/out"
 
 awk 'length > 120 { print FILENAME ":" FNR ": " length " columns, the limit is 120" }' \

@@ -15,7 +15,6 @@
  * and tokens are short.
  */
 #include <string.h>
-#include <utf8proc.h>
 
 #include "pipeline.h"
 #include "status.h"
@@ -168,6 +167,12 @@ static const struct sb_added_token *match(const struct sb_added *added, int norm
         range = narrow(added, range, depth, (unsigned char)text[depth]);
     }
     return best;
+}
+
+size_t sb_added_prefix(const struct sb_added *added, const char *text, size_t n)
+{
+    const struct sb_added_token *token = added->n > 0 && n > 0 ? match(added, 1, text, n) : NULL;
+    return token ? token->content.n : 0;
 }
 
 /* The code point that ends at text + at; there is one, and the text is valid. */

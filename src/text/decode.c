@@ -243,7 +243,7 @@ static int32_t add_spm_piece(struct decoding *d, const struct sb_piece *piece, c
     if (decoder->dummy_prefix && !d->state->begun && n >= 3 && memcmp(text, underline, 3) == 0) {
         text += 3;
         n -= 3;
-        dropped = 1;
+        dropped = !decoder->squeeze;
     }
     SB_TRY(run_steps(&decoder->before, d->before, 0, &text, &n));
     SB_TRY(emit(d, text, n));

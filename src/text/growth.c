@@ -17,8 +17,8 @@ enum { GROWTH_MAX = 64 };
 static double growth_of(const struct sb_step *step)
 {
     switch (step->kind) {
-    case SB_STEP_NFC:
-        return 3; /* https://unicode.org/faq/normalization.html, "maximum expansion factors" */
+    case SB_STEP_NORMAL: /* https://unicode.org/faq/normalization.html, "maximum expansion factors" */
+        return step->form & SB_NFKD ? 11 : 3;
     case SB_STEP_BYTES:
         return 2;
     case SB_STEP_REPLACE:

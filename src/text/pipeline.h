@@ -16,6 +16,7 @@
 
 #include "hash.h"
 #include "tokenizer.h"
+#include "unicode.h"
 
 enum { SB_ID_LIMIT = 1 << 22, SB_STEPS_MAX = 16 };
 
@@ -26,7 +27,8 @@ enum {
     SB_PIECE_ADDED = 2,   /* an added token */
     SB_PIECE_SPECIAL = 4, /* left out of decoded text */
     SB_PIECE_BYTE = 8,    /* SentencePiece: stands for one byte */
-    SB_PIECE_UNKNOWN = 16 /* SentencePiece: decodes to the unknown surface */
+    SB_PIECE_UNKNOWN = 16, /* SentencePiece: decodes to the unknown surface */
+    SB_PIECE_USER = 32     /* SentencePiece: user-defined, found in the text before anything merges */
 };
 
 struct sb_piece { uint32_t at, length, flags; }; /* flags 0: no such id */
@@ -81,8 +83,7 @@ struct sb_work {
     size_t n_heap, heap_capacity;
     struct sb_bytes normal[2];          /* normalisers alternate between the two */
     struct sb_bytes stage[SB_STEPS_MAX]; /* text rewritten by each splitting step */
-    int32_t *points;                    /* code points being composed */
-    size_t point_capacity;
+    struct sb_points points;            /* being brought into a normal form */
     pcre2_match_data *match;
 };
 void sb_work_init(struct sb_work *work, const struct sb_mem *mem);
@@ -127,6 +128,8 @@ typedef int32_t (*sb_segment_fn)(void *context, const char *text, size_t n, int3
 /* Cuts text at the added tokens of one kind and hands out the segments in order. */
 int32_t sb_added_split(const struct sb_added *added, int normalized, int plain_special, const char *text,
                        size_t n, sb_segment_fn segment, void *context);
+/* Length of the longest token, of those looked for in normalised text, at the beginning of text; 0: none. */
+size_t sb_added_prefix(const struct sb_added *added, const char *text, size_t n);
 /* Appends a token, taking over its content on success. */
 int32_t sb_added_add(struct sb_added *added, const struct sb_mem *mem, const struct sb_added_token *token);
 /* Once, when all have been added: makes them searchable. */
@@ -137,7 +140,7 @@ void sb_added_clear(struct sb_added *added, const struct sb_mem *mem);
 
 enum sb_step_kind {
     /* normalize.c */
-    SB_STEP_NFC, SB_STEP_PREPEND, SB_STEP_REPLACE,
+    SB_STEP_NORMAL, SB_STEP_PREPEND, SB_STEP_REPLACE, SB_STEP_CHARSMAP,
     /* split.c */
     SB_STEP_SPLIT_CL100K, SB_STEP_SPLIT_GPT2, SB_STEP_SPLIT_REGEX, SB_STEP_SPLIT_TEXT, SB_STEP_SPLIT_BEFORE,
     SB_STEP_PREFIX_SPACE, SB_STEP_BYTES, SB_STEP_METASPACE,
@@ -149,8 +152,11 @@ enum { SB_PREPEND_NEVER, SB_PREPEND_FIRST, SB_PREPEND_ALWAYS };
 
 struct sb_step {
     enum sb_step_kind kind;
+    unsigned form;            /* NORMAL: which one */
     struct sb_bytes from, to; /* what is searched for or prepended, and its replacement */
-    int prepend;              /* METASPACE: SB_PREPEND_* */
+    int prepend;              /* METASPACE, CHARSMAP: SB_PREPEND_* */
+    int squeeze;              /* CHARSMAP: blanks at the ends vanish, and runs of them become one */
+    const struct sb_added *kept; /* CHARSMAP: the tokens that it leaves alone */
     size_t start, stop;       /* STRIP: how many of `from` at either end; SPLIT_CL100K: digits in `start` */
     pcre2_code *regex;
 };
@@ -166,6 +172,11 @@ int32_t sb_normalize(const struct sb_steps *steps, struct sb_work *work, const c
                      const char **out, size_t *n_out);
 /* Appends `text` with every occurrence of step->from replaced by step->to. */
 int32_t sb_replace(const struct sb_step *step, const char *text, size_t n, struct sb_bytes *out);
+
+/* charsmap.c: the step's table out of a model's bytes, its trie in `from`, its replacements in `to` (both are empty
+ * where there is none); E_FORMAT, E_UNSUPPORTED, E_NOMEM. And the step itself, appending to out. */
+int32_t sb_charsmap_set(struct sb_step *step, const char *data, size_t n, const char *where);
+int32_t sb_charsmap_run(const struct sb_step *step, const char *text, size_t n, struct sb_bytes *out);
 
 typedef int32_t (*sb_word_fn)(void *context, const char *word, size_t n);
 /* Runs the splitting steps from `index` on; `first` tells that the text begins the whole input. */
@@ -188,7 +199,8 @@ struct sb_decoder {
     int byte_level;       /* tokens are spelled in byte-level characters */
     int fused;            /* the loader has come to the steps on the whole text */
     int spaced;           /* no decoder at all: tokens with a space between them */
-    int dummy_prefix;     /* SentencePiece: the first piece loses its leading U+2581 */
+    int dummy_prefix;     /* SentencePiece: the first piece loses its leading U+2581, */
+    int squeeze;          /* and so does every piece until there is text */
     struct sb_bytes strip; /* a character removed from the beginning of the text, */
     size_t strip_count;    /* so many times */
     struct sb_bytes unknown; /* SentencePiece: text of the unknown token */

@@ -2,10 +2,9 @@
  * Splitting text into words: a list of steps, each handing its pieces to the next, depth first, so
  * that no list of pieces is ever built. A step that rewrites text owns one buffer of the call's work.
  *
- * The patterns of the tokenizers that matter are written out by hand: they are bit-exact on utf8proc's
+ * The patterns of the tokenizers that matter are written out by hand: they are bit-exact on Unicode 16's
  * categories, several times faster than a regular expression, and free of the points where PCRE2 and
  * Oniguruma (which the reference implementation uses) disagree. Any other pattern goes to PCRE2.
- * What is a letter is a matter of the Unicode version, too: 15 here, 16 in recent Oniguruma.
  */
 #include <string.h>
 
