@@ -39,7 +39,7 @@ SB_SAN  := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-r
 SB_C    := -std=c11 $(SB_WARN) $(SB_DEFS) -pthread -Iinclude $(SB_SAN)
 SB_LIB  := -fPIC -fvisibility=hidden -Isrc
 SB_FP   := -fno-fast-math -ffp-contract=off
-SB_LIBS := -lutf8proc -lyajl -lm -ldl -pthread
+SB_LIBS := -lyajl -lm -ldl -pthread
 DEPS     = -MMD -MP -MF $@.d -MT $@
 
 # kernels/cpu is written once over kernels/cpu/vec.h and compiled once for each SIMD level.
@@ -237,13 +237,12 @@ has() { echo "#include <$$1>" | $(CC) -E - >/dev/null 2>&1; }; \
 command -v $(CC) >/dev/null 2>&1 || missing="$$missing gcc libc6-dev"; \
 command -v $(CXX) >/dev/null 2>&1 || missing="$$missing g++"; \
 command -v make >/dev/null 2>&1 || missing="$$missing make"; \
-has utf8proc.h || missing="$$missing libutf8proc-dev"; \
 has yajl/yajl_parse.h || missing="$$missing libyajl-dev"; \
 if [ -z "$$missing" ]; then echo "setup: nothing is missing"; exit 0; fi; \
 echo "setup: missing:$$missing"; \
 if ! command -v apt-get >/dev/null 2>&1; then \
     echo "setup: this is not Debian or Ubuntu (no apt-get); install by hand, with headers:"; \
-    echo "setup: a C11 compiler with binutils, utf8proc and yajl 2"; exit 1; fi; \
+    echo "setup: a C11 compiler with binutils, and yajl 2"; exit 1; fi; \
 sudo=; if [ "$$(id -u)" != 0 ]; then sudo=sudo; fi; \
 apt() { echo "setup:" $$sudo apt-get "$$@"; $$sudo env DEBIAN_FRONTEND=noninteractive apt-get -q "$$@"; }; \
 apt-cache show $$missing >/dev/null 2>&1 || apt update; \

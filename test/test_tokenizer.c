@@ -12,8 +12,8 @@
 #define SMALL "test/data/tokenizers/"
 
 static const char *const small[] = {
-    "qwen", "glm", "gpt2", "regex", "added", "llama", "llama_unk", "llama_cross", "metaspace_first",
-    "metaspace_always", "spm"
+    "qwen", "nfd", "nfkc", "nfkd", "glm", "gpt2", "regex", "added", "llama", "llama_unk", "llama_cross",
+    "metaspace_first", "metaspace_always", "spm"
 };
 enum { N_SMALL = sizeof small / sizeof *small };
 
@@ -425,7 +425,8 @@ static void test_nfc(void)
         SKIP("no folder ../shared/data (or SPECBATCH_DATA) with nfc.tsv");
     snprintf(path, sizeof path, "%s/tokenizers/nfc.tsv", root);
     CHECK(open_lines(&lines, path));
-    steps.at[0].kind = SB_STEP_NFC;
+    steps.at[0].kind = SB_STEP_NORMAL;
+    steps.at[0].form = SB_NFC;
     sb_work_init(&work, &test_mem);
     for (; (line = next_line(&lines)) != NULL; seen++) {
         size_t n = points_to_text(line, before), m, n_out;

@@ -7,7 +7,6 @@
  * tokenizers have between 3 and 300, and "<" is rare in text.
  */
 #include <string.h>
-#include <utf8proc.h>
 
 #include "pipeline.h"
 #include "status.h"

@@ -338,7 +338,7 @@ void sb_work_init(struct sb_work *work, const struct sb_mem *mem)
     size_t i;
 
     memset(work, 0, sizeof *work);
-    work->mem = work->normal[0].mem = work->normal[1].mem = mem;
+    work->mem = work->points.mem = work->normal[0].mem = work->normal[1].mem = mem;
     for (i = 0; i < SB_STEPS_MAX; i++)
         work->stage[i].mem = mem;
     sb_match_init(&work->match, mem);
@@ -350,7 +350,7 @@ void sb_work_clear(struct sb_work *work)
 
     sb_free(work->mem, work->symbols);
     sb_free(work->mem, work->heap);
-    sb_free(work->mem, work->points);
+    sb_points_clear(&work->points);
     sb_bytes_clear(&work->normal[0]);
     sb_bytes_clear(&work->normal[1]);
     for (i = 0; i < SB_STEPS_MAX; i++)

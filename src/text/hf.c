@@ -95,9 +95,25 @@ done:
 
 /* -------------------------------------------------------------------- normalizers */
 
+/* Whether a component is one of the normal forms, and which. */
+static int is_normal_form(const struct sb_json_node *node, enum sb_normal_form *form)
+{
+    static const char *const names[] = { [SB_NFD] = "NFD", [SB_NFC] = "NFC", [SB_NFKD] = "NFKD",
+                                         [SB_NFKC] = "NFKC" };
+    size_t i;
+
+    for (i = 0; i < sizeof names / sizeof *names; i++)
+        if (is(node, names[i])) {
+            *form = (enum sb_normal_form)i;
+            return 1;
+        }
+    return 0;
+}
+
 static int32_t add_normalizer(struct loader *l, const struct sb_json_node *node)
 {
     struct sb_steps *steps = &l->t->normalizers;
+    enum sb_normal_form form;
     struct sb_step *step;
     int32_t rc = SPECBATCH_OK;
 
@@ -105,16 +121,17 @@ static int32_t add_normalizer(struct loader *l, const struct sb_json_node *node)
         return SPECBATCH_OK;
     if (is(node, "Sequence"))
         return each(l, node, "normalizers", add_normalizer);
-    if (is(node, "NFC"))
-        return sb_step_add(&step, steps, SB_STEP_NFC, l->path);
-    if (is(node, "Prepend")) {
+    if (is_normal_form(node, &form)) {
+        SB_TRY(sb_step_add(&step, steps, SB_STEP_NORMAL, l->path));
+        step->form = form;
+    } else if (is(node, "Prepend")) {
         SB_TRY(sb_step_add(&step, steps, SB_STEP_PREPEND, l->path));
         SB_TRY(get_text(l, node, "prepend", &step->to));
     } else if (is(node, "Replace")) {
         SB_TRY(sb_step_add(&step, steps, SB_STEP_REPLACE, l->path));
         SB_TRY(read_replace(l, node, step, "normalizer"));
     } else {
-        SB_TRY(unsupported(l, "normalizer", type_of(node), "Sequence, NFC, Prepend, Replace"));
+        SB_TRY(unsupported(l, "normalizer", type_of(node), "Sequence, NFC, NFD, NFKC, NFKD, Prepend, Replace"));
     }
 done:
     return rc;

@@ -13,6 +13,7 @@
 
 #include "pattern.h"
 #include "tokenizer.h"
+#include "unicode.h"
 
 enum { SB_ID_LIMIT = 1 << 22, SB_STEPS_MAX = 16, SB_CHAR_TABLE = 0x180 };
 
@@ -75,8 +76,7 @@ struct sb_work {
     size_t n_heap, heap_capacity;
     struct sb_bytes normal[2];          /* normalisers alternate between the two */
     struct sb_bytes stage[SB_STEPS_MAX]; /* text rewritten, or spelled in kinds, by each splitting step */
-    int32_t *points;                    /* code points being composed */
-    size_t point_capacity;
+    struct sb_points points;            /* being brought into a normal form */
     struct sb_match match;
 };
 void sb_work_init(struct sb_work *work, const struct sb_mem *mem);
@@ -122,7 +122,7 @@ void sb_added_clear(struct sb_added *added, const struct sb_mem *mem);
 
 enum sb_step_kind {
     /* normalize.c */
-    SB_STEP_NFC, SB_STEP_PREPEND, SB_STEP_REPLACE,
+    SB_STEP_NORMAL, SB_STEP_PREPEND, SB_STEP_REPLACE,
     /* split.c */
     SB_STEP_SPLIT_CL100K, SB_STEP_SPLIT_GPT2, SB_STEP_SPLIT_PATTERN, SB_STEP_SPLIT_TEXT, SB_STEP_SPLIT_BEFORE,
     SB_STEP_PREFIX_SPACE, SB_STEP_BYTES, SB_STEP_METASPACE,
@@ -134,6 +134,7 @@ enum { SB_PREPEND_NEVER, SB_PREPEND_FIRST, SB_PREPEND_ALWAYS };
 
 struct sb_step {
     enum sb_step_kind kind;
+    enum sb_normal_form form; /* NORMAL */
     struct sb_bytes from, to; /* what is searched for or prepended, and its replacement */
     int prepend;              /* METASPACE: SB_PREPEND_* */
     size_t start, stop;       /* STRIP: how many of `from` at either end; SPLIT_CL100K: digits in `start` */

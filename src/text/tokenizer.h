@@ -6,7 +6,8 @@
  *   hf.c          tokenizer.json into the pipeline's tables       spm.c     tokenizer.model likewise
  *   vocab.c       pieces by id and by spelling                    bpe.c     merges and the merge loop
  *   added.c       added tokens in a text                          chat.c    conversation formats
- *   normalize.c   NFC, Prepend, Replace                           split.c   patterns and other splitters
+ *   normalize.c   normal forms, Prepend, Replace                  split.c   patterns and other splitters
+ *   unicode.c     Unicode's properties and normal forms, on tables that unicode_tables.py generates
  */
 #ifndef SB_TOKENIZER_H
 #define SB_TOKENIZER_H

@@ -288,11 +288,11 @@ static int is_plain(enum sb_normal_form form, uint32_t cp)
 
 size_t sb_unicode_plain(enum sb_normal_form form, const char *text, size_t n, size_t *last)
 {
-    size_t at = 0;
+    size_t at = 0, before = 0;
     uint32_t cp = 0;
-    int step = 0;
+    int step;
 
-    for (*last = 0; at < n; *last = at, at += (size_t)step) {
+    for (; at < n; before = at, at += (size_t)step) {
         step = 1;
         if ((unsigned char)text[at] < 0x80)
             continue;
@@ -300,6 +300,7 @@ size_t sb_unicode_plain(enum sb_normal_form form, const char *text, size_t n, si
         if (step <= 0 || !is_plain(form, cp))
             break;
     }
+    *last = before;
     return at;
 }
 

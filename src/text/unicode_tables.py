@@ -44,7 +44,9 @@ BINARY = {
     "Quotation_Mark": "QMark", "Radical": "", "Regional_Indicator": "RI", "Sentence_Terminal": "STerm",
     "Terminal_Punctuation": "Term", "Unified_Ideograph": "UIdeo", "Uppercase": "Upper",
     "Variation_Selector": "VS", "White_Space": "WSpace", "XID_Continue": "XIDC", "XID_Start": "XIDS"}
-SPACE_TOO = ("White_Space", "space")  # the second short name that PropertyAliases.txt gives it
+# Third names. P's, "punct", is left out: what POSIX calls so is another set in some regular expressions.
+MORE = {"Cc": "cntrl", "Nd": "digit", "M": "Combining_Mark", "Zinh": "Qaai", "Copt": "Qaac",
+        "White_Space": "space"}
 HANGUL = range(0xAC00, 0xD7A4)
 
 
@@ -105,7 +107,7 @@ def properties(category):
 
     def add(points, *names):
         sets.append(points)
-        for name in filter(None, map(key, names)):
+        for name in filter(None, map(key, [*names, MORE.get(names[0], "")])):
             if found.setdefault(name, len(sets) - 1) != len(sets) - 1:
                 sys.exit("unicode_tables.py: two properties are called %s" % name)
 
@@ -123,9 +125,9 @@ def properties(category):
         scripts[fontTools.unicodedata.script(chr(c))].add(c)
     for code, points in sorted(scripts.items()):
         if points:
-            add(points, code, Scripts.NAMES[code], *{"Zinh": ["Qaai"], "Copt": ["Qaac"]}.get(code, []))
+            add(points, code, Scripts.NAMES[code])
     for long, short in BINARY.items():
-        add(binary_set(long), long, short, SPACE_TOO[1] if long == SPACE_TOO[0] else "")
+        add(binary_set(long), long, short)
     return sets, found
 
 

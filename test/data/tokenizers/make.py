@@ -35,6 +35,7 @@ def random_texts(n):
     return ["".join(rng.choice(pool) for _ in range(rng.randint(1, 24))) for _ in range(n)]
 
 ALL = TEXTS + random_texts(60)
+FORMS = []
 
 def added(content, special=True, **flags):
     return AddedToken(content, special=special, normalized=flags.pop("normalized", False), **flags)
@@ -53,7 +54,7 @@ def golden(name, tok, edit=None):
     tok = Tokenizer.from_file(path)
     n = max(tok.get_vocab().values()) + 1
     with open(os.path.join(folder, "golden.jsonl"), "w", encoding="utf-8") as out:
-        for text in ALL:
+        for text in FORMS + ALL:
             tok.encode_special_tokens = True
             plain = tok.encode(text).ids
             tok.encode_special_tokens = False
@@ -78,6 +79,14 @@ def qwen():
     tok = byte_level(QWEN, norm=normalizers.NFC())
     tok.add_tokens([added("<|endoftext|>"), added("<|im_start|>"), added("<|im_end|>"), added("<think>", special=False), added("</think>", special=False)])
     golden("qwen", tok)
+
+def normal_forms():
+    """Texts whose forms differ, of characters that Unicode 9 had: the reference's tables end there."""
+    FORMS[:] = ["\ufb01ne \u2460\u2461 \u33a2 \uff28\uff45\uff4c\uff4c\uff4f\u3000\uff76\uff9e \u00bd \u2122 \ufdfa", "q\u0307\u0323 \u1e0b\u0323 \u00e5 \u212b \ufb2c",
+                "\uac00\u11a7 \uac00\u11a8 \u1100\u1161\u11a8 \u3131\u314f", "\u0958\u09c7\u09be \u0344 \u1fb7", "\U0001d400\U0002f800 \u2126 \u01c4\u017f\u0323\u0307"]
+    for name, norm in (("nfd", normalizers.NFD()), ("nfkc", normalizers.NFKC()), ("nfkd", normalizers.Sequence([normalizers.NFC(), normalizers.NFKD()]))):
+        golden(name, byte_level(QWEN, norm=norm))
+    FORMS.clear()
 
 def glm():
     tok = byte_level(CL100K)
@@ -174,3 +183,4 @@ def spm():
 qwen(); glm(); gpt2(); regex(); added_tokens(); spm(); splits()
 llama("llama", True); llama("llama_unk", False, with_bytes=False, fuse=False); llama("llama_cross", False, cross=True)
 metaspace("metaspace_first", "first", False); metaspace("metaspace_always", "always", True)
+normal_forms()
