@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Tokenizes random strings with the library and with the reference implementations, and compares the ids.
 
-    compare_tokenizers.py PROGRAM [--strings N] [--seed N] [--patterns N] [--only NAME] [FOLDER ...]
+    compare_tokenizers.py PROGRAM [--strings N] [--patterns N] [--seed N] [FOLDER ...]
+    compare_tokenizers.py PROGRAM --golden test/data/tokenizers/pattern.jsonl
 
 PROGRAM is test/tokenize.c, built. Every folder below a FOLDER with a tokenizer.json goes against the PyPI package
 tokenizers 0.23, one with a tokenizer.model only against sentencepiece. Then come the patterns of known models, one
 of every construct of Oniguruma's syntax, random ones, and every property's name on all code points. Ends with 1 when
-anything differs; each difference is made as short as it gets before it is printed.
+anything differs; each difference is made as short as it gets before it is printed. With --golden, what the reference
+makes of these patterns is written down for test/test_pattern.c, a line a pattern and a line a text.
 """
 import argparse, json, os, random, subprocess, sys
 
@@ -175,6 +177,19 @@ class Check:
 
         return self.compare(repr(pattern), "split", words, texts)
 
+    def golden(self, path):
+        with open(path, "w", encoding="ascii") as out:
+            for pattern in list(MODELS.values()) + CONSTRUCTS:
+                n = 30 if pattern in MODELS.values() else 8
+                if self.library.ask("pattern", pattern) != "ok":
+                    out.write(json.dumps({"refused": pattern}) + "\n")
+                    continue
+                out.write(json.dumps({"pattern": pattern}) + "\n")
+                split = pre_tokenizers.Split(Regex(pattern), "isolated")
+                for text in self.texts(n, pattern):
+                    words = [w for w, _ in split.pre_tokenize_str(text) if w]
+                    out.write(json.dumps({"text": text, "words": words}) + "\n")
+
     def patterns(self):
         for name, pattern in MODELS.items():
             answer = self.pattern(pattern, self.texts(self.options.strings, name))
@@ -253,10 +268,13 @@ def main():
     parser.add_argument("--strings", type=int, default=30000)
     parser.add_argument("--patterns", type=int, default=20000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--golden")
     options = parser.parse_args()
     if not tokenizers.__version__.startswith("0.23."):
         sys.exit("compare_tokenizers.py: tokenizers %s, not 0.23" % tokenizers.__version__)
     check = Check(options)
+    if options.golden:
+        return check.golden(options.golden)
     for folder in folders(options.folders):
         check.folder(folder)
     check.patterns()

@@ -46,15 +46,15 @@ struct sb_match {
     uint64_t steps; /* how many more the call may take */
 };
 
-/* The steps that every call may take, and those that every byte of a text handed to a pattern adds; and how many
- * choices a match may keep open. */
+/* The steps that every call may take (a tenth of a second), and those that every byte of a text handed to a pattern
+ * adds; and how many choices a match may keep open. */
 enum {
-    SB_MATCH_STEPS = 1 << 22, SB_MATCH_STEPS_PER_BYTE = 512,
+    SB_MATCH_STEPS = 1 << 26, SB_MATCH_STEPS_PER_BYTE = 128,
     SB_MATCH_CHOICES = 1 << 13, SB_MATCH_CHOICES_PER_CHAR = 8
 };
 
 /* Spells valid UTF-8 in kinds, a byte a character, into an array that was empty or used so before, and adds its
- * bytes to the steps. E_NOMEM. */
+ * bytes to the steps. E_INVALID: the text is not UTF-8; E_NOMEM. */
 int32_t sb_match_begin(const struct sb_pattern *pattern, struct sb_match *match, const char *text, size_t n,
                        struct sb_bytes *kinds);
 /* The first match from character `from` on: *begin and *end in characters, *begin the number of characters when

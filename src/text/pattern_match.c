@@ -40,7 +40,7 @@ int32_t sb_match_begin(const struct sb_pattern *pattern, struct sb_match *match,
     for (at = 0; at < n; at += (size_t)step) {
         step = sb_utf8_step(text + at, n - at, &cp);
         if (step <= 0)
-            SB_FAIL(SPECBATCH_E_INTERNAL, "text: byte %zu: invalid UTF-8 before a regular expression", at);
+            SB_FAIL(SPECBATCH_E_INVALID, "text: byte %zu: invalid UTF-8 before a regular expression", at);
         if (used == sizeof some) {
             SB_TRY(sb_bytes_add(kinds, (char *)some, used));
             used = 0;
