@@ -91,7 +91,7 @@ CCOBJ        := $(patsubst src/%.c,$(B)/cuda/src/%.o,$(filter-out $(if $(CUDNN),
                 src/cuda/sdpa_cudnn.c),$(CSRC))) $(B)/src/engine/dtype.o
 CUDA_LIBS    := -L$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt -lm -pthread
 
-.PHONY: all lib examples setup demo check check-cudasim check-gpu bench-gpu lint bench paper paper-report setup-paper peers setup-peers install clean help
+.PHONY: all lib examples setup demo check check-cudasim check-gpu bench-gpu lint bench paper paper-report setup-paper peers setup-peers setup-tokenizers install clean help
 all: lib examples                 ## library and examples
 lib: $(SO) $(AR_) $(MODULE)       ## shared and static library, CUDA module and specbatch.pc, copied into lib/
 	$(Q)mkdir -p lib && cp -P $(SO) $(B)/$(SONAME) $(B)/libspecbatch.so $(AR_) lib/
@@ -253,7 +253,7 @@ setup:                            ## install what the build needs and is missing
 	@$(setup_commands)
 demo: $(B)/examples/demo          ## generate with the demo pair under four policies: one table, two texts
 	@echo; $< examples/demo
-check: $(TEST) $(BEN) $(if $(SAN),,$(SIM_TEST)) all ## build and run every test
+check: $(TEST) $(B)/test/tokenize $(BEN) $(if $(SAN),,$(SIM_TEST)) all ## build and run every test
 	$(Q)B=$(B) CC='$(CC)' SAN='$(SAN)' MAKE='$(MAKE)' PYTHON='$(PYTHON)' sh test/run.sh $(TEST)
 check-cudasim: $(SIM_TEST) $(SIM_CHECKED) ## the CUDA backend and kernels on a simulated device, alone
 	$(Q)for t in $(SIM_CHECKED); do $$t || exit 1; done
@@ -345,6 +345,9 @@ peers: $(B)/examples/generate | $(filter setup-peers,$(MAKECMDGOALS)) ## the lib
 	else echo "peers: $(PAPER_DIR)/peers.csv is written; make paper makes a report of it"; fi; exit $$status
 setup-peers:                      ## install the peers into build/peers-venv (pip; gigabytes, and a compilation)
 	@PYTHON='$(PYTHON)' sh test/bench/peers/setup.sh $(PEERS_VENV)
+setup-tokenizers:                 ## install what test/check_tokenizers.sh compares with into build/tokenizers-venv (pip)
+	$(PYTHON) -m venv build/tokenizers-venv
+	build/tokenizers-venv/bin/pip install -q 'tokenizers==0.23.*' 'sentencepiece==0.2.*'
 install: $(SO) $(AR_) $(MODULE)   ## libraries, header, specbatch.pc into DESTDIR/PREFIX (no ldconfig)
 	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(INCLUDEDIR)
 	install -m 755 $(SO) $(DESTDIR)$(LIBDIR)

@@ -321,6 +321,93 @@ static void test_real_patterns_are_cheap(void)
     sb_steps_clear(&steps);
 }
 
+/* Any text at all is a pattern or is refused, and whatever it is, its words are whole characters. */
+static void test_any_text_as_pattern(void)
+{
+    static const char *const pieces[] = {
+        "a", "b", "(", ")", "(?:", "(?i)", "(?i:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?#", "(?m-i:", "|", "*", "+", "?", "{", "}", ",",
+        "1", "2", "{1,2}", "[", "[^", "]", "-", "&&", "[:", ":]", "[:alpha:]", "\\", "\\p{L}", "\\P{^Han}", "\\w", "\\b", "\\R", "\\x{",
+        "\\u0041", "^", "$", ".", "\\A", "\\z", "\\Z", "\xC3\xA9", "\xF0\x9F\x98\x80", "s", " ", "\n", "\\C", "\xC3", "\\d"
+    };
+    static const char text[] = "a\xC3\xA9 ab\nbs1 \xF0\x9F\x98\x80\xE4\xBD\xA0S\r\n''s";
+    static struct words words;
+    struct sb_steps steps = { .n = 0 };
+    uint32_t state = 7;
+    size_t i, k, accepted = 0;
+    char pattern[200];
+
+    for (i = 0; i < 100000; i++) {
+        pattern[0] = '\0';
+        for (k = 0; k < 1 + i % 12; k++) {
+            state = state * 1664525 + 1013904223;
+            strcat(pattern, pieces[(state >> 16) % (sizeof pieces / sizeof *pieces)]);
+        }
+        if (compile(&steps, pattern, strlen(pattern)) != SPECBATCH_OK)
+            continue;
+        accepted++;
+        CHECK_OK(split(&steps, text, sizeof text - 1, &words));
+        CHECK_INT(words.at, sizeof text - 1);
+        for (k = 0; k < words.n; k++)
+            if ((text[words.ends[k]] & 0xC0) == 0x80)
+                FAIL("%s cuts a character in two", pattern);
+    }
+    CHECK(accepted > 2000);
+    sb_steps_clear(&steps);
+}
+
+/* Memory that ends at the n-th allocation, whichever that is, is E_NOMEM, and nothing is kept. */
+struct scarce { int left; int blocks; };
+
+static void *scarce_alloc(void *user, size_t size, size_t align)
+{
+    struct scarce *scarce = user;
+    void *block = scarce->left-- > 0 ? aligned_alloc(align, (size + align - 1) / align * align) : NULL;
+
+    scarce->blocks += block != NULL;
+    return block;
+}
+
+static void scarce_free(void *user, void *block)
+{
+    struct scarce *scarce = user;
+
+    scarce->blocks -= block != NULL;
+    free(block);
+}
+
+static void test_no_memory(void)
+{
+    static const char pattern[] = "(?i:'s)|[^\\r\\n\\p{L}&&[^x]]?\\p{L}+|(?:ab|(?>c+)|(?<=d)e){1,3}?|\\b.$|\\R";
+    static const char text[] = "it's abab cc\ndede (a) \xC3\xA9";
+    struct scarce scarce = { 0, 0 };
+    struct sb_mem mem = { scarce_alloc, scarce_free, &scarce };
+    struct sb_pattern *p = NULL;
+    struct sb_match match;
+    struct sb_bytes kinds = { .mem = &mem };
+    size_t begin, end;
+    int n, done = 0;
+
+    for (n = 0; !done && n < 2000; n++) {
+        int32_t rc;
+        scarce.left = n;
+        sb_match_init(&match, &mem);
+        rc = sb_pattern_create(&p, &mem, pattern, sizeof pattern - 1, "file");
+        if (rc == SPECBATCH_OK)
+            rc = sb_match_begin(p, &match, text, sizeof text - 1, &kinds);
+        if (rc == SPECBATCH_OK)
+            rc = sb_match_next(p, &match, &kinds, 0, &begin, &end);
+        done = rc == SPECBATCH_OK;
+        if (!done)
+            CHECK_INT(rc, SPECBATCH_E_NOMEM);
+        sb_bytes_clear(&kinds);
+        sb_match_clear(&match);
+        sb_pattern_free(p);
+        p = NULL;
+        CHECK_INT(scarce.blocks, 0);
+    }
+    CHECK(done && n > 20);
+}
+
 /* ------------------------------------------------------------------------- characters */
 
 /* Every code point of every kind is the set's. */
@@ -368,5 +455,7 @@ TEST_BEGIN
     RUN(test_steps_are_bounded);
     RUN(test_steps_of_a_call);
     RUN(test_real_patterns_are_cheap);
+    RUN(test_any_text_as_pattern);
+    RUN(test_no_memory);
     RUN(test_sets_of_characters);
 TEST_END

@@ -4,6 +4,7 @@
  *
  *   {"load": DIR}      a tokenizer: "ok"
  *   {"text": TEXT}     its ids, without special tokens around
+ *   {"plain": TEXT}    the same, with special tokens in the text taken for text
  *   {"pattern": TEXT}  a Split's pattern: "ok"
  *   {"split": TEXT}    the lengths in bytes of the words that it makes
  *
@@ -48,10 +49,10 @@ static void load(struct state *s, const char *dir)
         printf("ok");
 }
 
-static void encode(struct state *s, const char *text, size_t n)
+static void encode(struct state *s, const char *text, size_t n, uint32_t flags)
 {
     struct sb_ids ids = { .mem = &mem };
-    int32_t rc = s->tokenizer ? sb_tokenizer_encode(s->tokenizer, text, n, SPECBATCH_TEXT_NO_BOS, &ids)
+    int32_t rc = s->tokenizer ? sb_tokenizer_encode(s->tokenizer, text, n, SPECBATCH_TEXT_NO_BOS | flags, &ids)
                               : SPECBATCH_E_NOT_FOUND;
     size_t i;
 
@@ -97,7 +98,9 @@ static void answer(struct state *s, const struct sb_json_node *line)
     if ((text = sb_json_string(sb_json_get(line, "load"), &n)) != NULL)
         load(s, text);
     else if ((text = sb_json_string(sb_json_get(line, "text"), &n)) != NULL)
-        encode(s, text, n);
+        encode(s, text, n, 0);
+    else if ((text = sb_json_string(sb_json_get(line, "plain"), &n)) != NULL)
+        encode(s, text, n, SPECBATCH_TEXT_PLAIN_SPECIAL);
     else if ((text = sb_json_string(sb_json_get(line, "pattern"), &n)) != NULL)
         compile(s, text, n);
     else if ((text = sb_json_string(sb_json_get(line, "split"), &n)) != NULL)
