@@ -193,9 +193,9 @@ static void test_by_hand_as_compiled(void)
         "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
     };
     static const char *const pieces[] = {
-        "a", "Z", "s", "t", "re", "LL", "'", "'s", "'D", "\xC5\xBF", "1", "23", " ", "  ", "\n", "\r\n", "\t", ".", "!?", "\xC3\xA9",
-        "\xCC\x81", "\xE4\xBD\xA0", "\xC2\xA0", "\xE3\x80\x80", "\xE1\xA0\x8E", "\xC2\xBD", "\xF0\x9F\x98\x80", "\xE2\x85\xA7",
-        "\xF0\xAE\xAF\xB0", "\xF0\x94\x86\x86", "\x01", "\xF4\x8F\xBF\xBF"
+        "a", "Z", "s", "t", "re", "LL", "'", "'s", "'D", "\xC5\xBF", "1", "23", " ", "  ", "\n", "\r\n", "\t", ".",
+        "!?", "\xC3\xA9", "\xCC\x81", "\xE4\xBD\xA0", "\xC2\xA0", "\xE3\x80\x80", "\xE1\xA0\x8E", "\xC2\xBD",
+        "\xF0\x9F\x98\x80", "\xE2\x85\xA7", "\xF0\xAE\xAF\xB0", "\xF0\x94\x86\x86", "\x01", "\xF4\x8F\xBF\xBF"
     };
     static struct words by_hand, compiled;
     struct sb_steps hand = { .n = 0 }, machine = { .n = 0 };
@@ -216,7 +216,8 @@ static void test_by_hand_as_compiled(void)
             }
             CHECK_OK(split(&hand, text, strlen(text), &by_hand));
             CHECK_OK(split(&machine, text, strlen(text), &compiled));
-            if (by_hand.n != compiled.n || memcmp(by_hand.ends, compiled.ends, by_hand.n * sizeof *by_hand.ends) != 0)
+            if (by_hand.n != compiled.n ||
+                memcmp(by_hand.ends, compiled.ends, by_hand.n * sizeof *by_hand.ends) != 0)
                 FAIL("pattern %zu on \"%s\"", p, text);
         }
     }
@@ -285,8 +286,8 @@ static void test_steps_of_a_call(void)
 /* What known models' patterns take on a million bytes of the worst kind is far below the bound. */
 static void test_real_patterns_are_cheap(void)
 {
-    static const char *const texts[] = { " ", "\n", " \n", "a", "A", "Aa", "1", "'s", "'", "!", "\xE4\xBD\xA0", "e\xCC\x81", "a1 .",
-                                         "\xE0\xB8\x81", "\xF0\x9F\x98\x80" };
+    static const char *const texts[] = { " ", "\n", " \n", "a", "A", "Aa", "1", "'s", "'", "!", "\xE4\xBD\xA0",
+                                         "e\xCC\x81", "a1 .", "\xE0\xB8\x81", "\xF0\x9F\x98\x80" };
     static struct words words;
     struct lines lines;
     struct sb_steps steps = { .n = 0 };
@@ -325,9 +326,10 @@ static void test_real_patterns_are_cheap(void)
 static void test_any_text_as_pattern(void)
 {
     static const char *const pieces[] = {
-        "a", "b", "(", ")", "(?:", "(?i)", "(?i:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?#", "(?m-i:", "|", "*", "+", "?", "{", "}", ",",
-        "1", "2", "{1,2}", "[", "[^", "]", "-", "&&", "[:", ":]", "[:alpha:]", "\\", "\\p{L}", "\\P{^Han}", "\\w", "\\b", "\\R", "\\x{",
-        "\\u0041", "^", "$", ".", "\\A", "\\z", "\\Z", "\xC3\xA9", "\xF0\x9F\x98\x80", "s", " ", "\n", "\\C", "\xC3", "\\d"
+        "a", "b", "(", ")", "(?:", "(?i)", "(?i:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?#", "(?m-i:", "|", "*", "+",
+        "?", "{", "}", ",", "1", "2", "{1,2}", "[", "[^", "]", "-", "&&", "[:", ":]", "[:alpha:]", "\\", "\\p{L}", "s",
+        "\\P{^Han}", "\\w", "\\b", "\\R", "\\x{", "\\u0041", "^", "$", ".", "\\A", "\\z", "\\Z", "\xC3\xA9", " ",
+        "\xF0\x9F\x98\x80", "\n", "\\C", "\xC3", "\\d"
     };
     static const char text[] = "a\xC3\xA9 ab\nbs1 \xF0\x9F\x98\x80\xE4\xBD\xA0S\r\n''s";
     static struct words words;
@@ -336,7 +338,7 @@ static void test_any_text_as_pattern(void)
     size_t i, k, accepted = 0;
     char pattern[200];
 
-    for (i = 0; i < 100000; i++) {
+    for (i = 0; i < 20000; i++) {
         pattern[0] = '\0';
         for (k = 0; k < 1 + i % 12; k++) {
             state = state * 1664525 + 1013904223;
@@ -351,7 +353,7 @@ static void test_any_text_as_pattern(void)
             if ((text[words.ends[k]] & 0xC0) == 0x80)
                 FAIL("%s cuts a character in two", pattern);
     }
-    CHECK(accepted > 2000);
+    CHECK(accepted > 500);
     sb_steps_clear(&steps);
 }
 
@@ -367,10 +369,11 @@ static void *scarce_alloc(void *user, size_t size, size_t align)
     return block;
 }
 
-static void scarce_free(void *user, void *block)
+static void scarce_free(void *user, void *block, size_t size)
 {
     struct scarce *scarce = user;
 
+    (void)size;
     scarce->blocks -= block != NULL;
     free(block);
 }
