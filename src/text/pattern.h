@@ -49,7 +49,7 @@ struct sb_match {
 /* The steps that every call may take (a tenth of a second), and those that every byte of a text handed to a pattern
  * adds; and how many choices a match may keep open. */
 enum {
-    SB_MATCH_STEPS = 1 << 26, SB_MATCH_STEPS_PER_BYTE = 128,
+    SB_MATCH_STEPS = 1 << 26, SB_MATCH_STEPS_PER_BYTE = 64,
     SB_MATCH_CHOICES = 1 << 13, SB_MATCH_CHOICES_PER_CHAR = 8
 };
 
