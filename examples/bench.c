@@ -106,7 +106,7 @@ static int read_arguments(struct bench *bench, int argc, char **argv)
         {"--batches", "LIST", EX_STRING, &bench->batch_list, 0, 0, "(1,4,8)"},
         {"--draft-lens", "LIST", EX_STRING, &bench->draft_len_list, 0, 0, "(3,5)"},
         {"--adaptive", NULL, EX_SWITCH, &bench->adaptive, 0, 0, "draft lengths are limits (they are fixed)"},
-        {"--chat", "raw|vicuna|qwen3|qwen3-no-think|glm4", EX_CHOICE, &bench->chat, 0, 0,
+        {"--chat", "raw|vicuna|qwen3|qwen3-no-think|glm4|glmz1", EX_CHOICE, &bench->chat, 0, 0,
          "wrap texts as the user's message of a conversation (raw: as they are)"},
         {"--threads", "N", EX_INT, &bench->threads, 1, 256, "threads (one for each processor)"},
         {"--device", "cpu|cuda", EX_CHOICE, &bench->device, 0, 0, "where the models run (cpu)"},

@@ -47,7 +47,7 @@ static int read_arguments(struct job *job, int argc, char **argv)
         {"--max-len", "N", EX_INT, &job->max_len, 2, INT32_MAX, "most of prompt + new tokens (context)"},
         {"--prompts", "FILE", EX_STRING, &job->prompts_file, 0, 0, "JSON lines: prompt/ids/turns; required"},
         {"--limit", "N", EX_INT, &job->limit, 1, INT32_MAX, "take the first N prompts only"},
-        {"--chat", "raw|vicuna|qwen3|qwen3-no-think|glm4", EX_CHOICE, &job->chat, 0, 0,
+        {"--chat", "raw|vicuna|qwen3|qwen3-no-think|glm4|glmz1", EX_CHOICE, &job->chat, 0, 0,
          "wrap texts as the user's message of a conversation (raw: as they are)"},
         {"--output", "FILE", EX_STRING, &job->output_file, 0, 0, "results as JSON lines; -: stdout (-)"},
         {"--stats", "FILE", EX_STRING, &job->stats_file, 0, 0, "totals and counters as JSON; -: stdout"},

@@ -239,7 +239,8 @@ enum {
     SPECBATCH_CHAT_VICUNA = 1, /* vicuna v1.1 and later */
     SPECBATCH_CHAT_QWEN3 = 2,
     SPECBATCH_CHAT_QWEN3_NO_THINK = 3, /* as enable_thinking=false */
-    SPECBATCH_CHAT_GLM4 = 4
+    SPECBATCH_CHAT_GLM4 = 4,
+    SPECBATCH_CHAT_GLMZ1 = 5 /* reasoning: the text ends in <think>. Since 0.2 */
 };
 
 typedef struct specbatch_message {
@@ -249,7 +250,7 @@ typedef struct specbatch_message {
 
 /*
  * A conversation as the text its model was trained on, up to where the assistant answers next.
- * Tokenize it with special tokens parsed; for GLM4 also with SPECBATCH_TEXT_NO_BOS.
+ * Tokenize it with special tokens parsed; for GLM4 and GLMZ1 also with SPECBATCH_TEXT_NO_BOS.
  * buffer, capacity and *n as in specbatch_detokenize.
  * E_INVALID (unknown role, no message), E_NOT_FOUND (format), E_BUFFER, E_NOMEM. Thread: any. Since 0.1.
  */
@@ -263,7 +264,9 @@ typedef struct specbatch_text_stream specbatch_text_stream;
 SPECBATCH_API int32_t specbatch_text_stream_create(specbatch_text_stream **out, specbatch_model *model, uint32_t flags);
 
 /* Adds ids; *text is what has become complete, NUL-terminated, *length bytes (may be NULL), borrowed until
- * the next call on this stream. n_ids = 0 ends the text: what is held back comes as U+FFFD.
+ * the next call on this stream. n_ids = 0 ends the text: what is held back comes, incomplete characters as
+ * U+FFFD. Held back are a character's first bytes and, where the tokenizer's decoder is ByteFallback, a run of byte
+ * tokens until it ends: one bad byte makes all of it U+FFFD.
  * E_INVALID, E_NOMEM. Since 0.1. */
 SPECBATCH_API int32_t specbatch_text_stream_push(specbatch_text_stream *stream, const int32_t *ids, size_t n_ids,
                                                  const char **text, size_t *length);

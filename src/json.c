@@ -26,7 +26,12 @@
 #include "status.h"
 #include "utf8.h"
 
-enum { DEPTH_MAX = 64, NODES_MAX = 1 << 24, LIVE_MAX = 16 };
+enum {
+    DEPTH_MAX = 64,
+    NODES_FIRST = 1 << 16, /* at most so many at once before there is a value */
+    NODES_MAX = 1 << 23,   /* 256 MiB; the largest vocabularies with their merges have two million values */
+    LIVE_MAX = 16
+};
 
 struct sb_json_node {
     const char *name; /* NULL unless a member of an object */
@@ -62,6 +67,7 @@ struct reader {
     uint32_t name_length;
     struct member *members;
     size_t n_members, n_slots; /* slots: a power of two, more than half free */
+    struct sb_hash_key key;
     int32_t code;
     size_t at; /* where yajl stopped */
     char reason[120];
@@ -112,14 +118,16 @@ static int stop(struct reader *r, int32_t code, const char *reason)
 static int grow_nodes(struct reader *r)
 {
     struct sb_json *doc = r->doc;
-    /* A value in eight bytes is usual. */
-    size_t wanted = doc->capacity ? doc->capacity * 2 : doc->pool_size / 8 + 16;
+    /* A value in eight bytes is usual, but a document can also be one long string. */
+    size_t first = doc->pool_size / 8 + 16;
+    size_t wanted = doc->capacity ? doc->capacity * 2 : first < NODES_FIRST ? first : NODES_FIRST;
     struct sb_json_node *grown;
 
     if (doc->n < doc->capacity)
         return 1;
     if (doc->n >= NODES_MAX)
         return stop(r, SPECBATCH_E_FORMAT, "too many values");
+    wanted = wanted < NODES_MAX ? wanted : NODES_MAX;
     grown = sb_realloc(&doc->mem, doc->nodes, wanted, sizeof *grown);
     if (!grown)
         return stop(r, SPECBATCH_E_NOMEM, "no memory");
@@ -272,11 +280,14 @@ static int grow_members(struct reader *r)
 static int on_name(void *context, const unsigned char *text, size_t n)
 {
     struct reader *r = context;
-    uint32_t parent = r->open[r->depth - 1].node, hash = (uint32_t)sb_hash(text, n, parent);
+    uint32_t parent = r->open[r->depth - 1].node, hash;
+    uint64_t place[2] = { 0, parent };
     struct member *slot;
 
     if (!grow_members(r) || !(r->name = keep(r, text, n)))
         return 0;
+    place[0] = sb_hash(&r->key, text, n);
+    hash = (uint32_t)sb_hash(&r->key, place, sizeof place);
     r->name_length = (uint32_t)n;
     slot = find_member(r, hash, parent, r->name, r->name_length);
     if (slot->node) {
@@ -413,6 +424,7 @@ int32_t sb_json_parse(struct sb_json **out, const struct sb_mem *mem, const char
     SB_NEW(doc->pool, sb_alloc_raw(mem, doc->pool_size, 1), what);
     SB_NEW(r, sb_alloc(mem, 1, sizeof *r), what);
     r->doc = doc;
+    r->key = sb_hash_draw(r);
     run_yajl(r, text, length);
     if (r->code == SPECBATCH_E_NOMEM)
         SB_FAIL(r->code, "no memory for %s", what);

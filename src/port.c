@@ -7,7 +7,8 @@
  * the rounding mode is set; there is one SIMD level on such machines and denormals merely stay denormals.
  *
  * Affinity needs a GNU extension; without it the count of processors on line is used. So does dladdr; without it the
- * library does not know where it lies, and modules need an absolute path.
+ * library does not know where it lies, and modules need an absolute path. Random bytes are asked of Linux only, and
+ * never waited for: they key hash tables, where a bad key costs time and nothing else.
  */
 #if defined(__linux__)
 #define _GNU_SOURCE
@@ -21,6 +22,7 @@
 #include <unistd.h>
 #if defined(__linux__)
 #include <sched.h>
+#include <sys/random.h>
 #endif
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -93,6 +95,17 @@ int32_t sb_port_n_processors(void)
 #endif
     online = sysconf(_SC_NPROCESSORS_ONLN);
     return online > 0 ? (int32_t)online : 1;
+}
+
+int sb_port_random(void *bytes, size_t n)
+{
+#if defined(__linux__)
+    return getrandom(bytes, n, GRND_NONBLOCK) == (ssize_t)n;
+#else
+    (void)bytes;
+    (void)n;
+    return 0;
+#endif
 }
 
 void *sb_port_module_open(const char *path, char *why, size_t size)

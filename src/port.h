@@ -27,6 +27,9 @@ void sb_port_module_close(void *module);
  * only relative to a working directory that may have changed since. */
 int sb_port_own_path(char *path, size_t size);
 
+/* n <= 256 unpredictable bytes from the operating system; 0 when it has none to give, now or at all. */
+int sb_port_random(void *bytes, size_t n);
+
 /* Tells the processor that this thread is polling. */
 void sb_port_pause(void);
 

@@ -11,7 +11,7 @@ tables=src/text/unicode_tables
 if ! $python -Bc 'import sys; sys.path[:0] = ["src/text"]; import unicode_tables as t; t.check_versions()' \
     2>/dev/null; then
     for name in unicode_tables_are_generated unicode_reference; do
-        echo "SKIP $name: $python lacks unicodedata2, fonttools or regex of these versions (see $tables.py)"
+        echo "SKIP $name: $python lacks unicodedata2, unicodedataplus or regex of these versions (see $tables.py)"
     done
     exit 0
 fi

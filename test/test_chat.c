@@ -1,6 +1,7 @@
 /*
  * Chat formats. The expected strings are written out by hand from the models' published templates:
- * FastChat's vicuna_v1.1, the Jinja templates of Qwen3 and of GLM-4-0414.
+ * FastChat's vicuna_v1.1, the Jinja templates of Qwen3, of GLM-4-0414 and of GLM-Z1-0414 (chat_template.jinja of
+ * https://huggingface.co/zai-org/GLM-Z1-9B-0414).
  */
 #include "sbtest.h"
 #include "specbatch.h"
@@ -39,6 +40,16 @@ static void test_vicuna(void)
     check(SPECBATCH_CHAT_VICUNA, question, 1, VICUNA "USER: Hi! ASSISTANT:");
     check(SPECBATCH_CHAT_VICUNA, instructed, 2, "Be brief. USER: Hi! ASSISTANT:");
     check(SPECBATCH_CHAT_VICUNA, talk, 3, VICUNA "USER: One? ASSISTANT: 1.</s>USER: Two? ASSISTANT:");
+}
+
+/* As FastChat has it: the role and a colon. */
+static void test_vicuna_without_text(void)
+{
+    static const specbatch_message nothing[] = { { "user", "" } };
+    static const specbatch_message silence[] = { { "user", "One?" }, { "assistant", "" }, { "user", "" } };
+
+    check(SPECBATCH_CHAT_VICUNA, nothing, 1, VICUNA "USER:ASSISTANT:");
+    check(SPECBATCH_CHAT_VICUNA, silence, 3, VICUNA "USER: One? ASSISTANT:USER:ASSISTANT:");
 }
 
 static void test_vicuna_refuses_a_late_system_message(void)
@@ -120,13 +131,37 @@ static void test_glm4(void)
     check(SPECBATCH_CHAT_GLM4, late, 3, "[gMASK]<sop><|system|>\nA.<|system|>\nB.<|user|>\nHi!<|assistant|>");
 }
 
+/* Earlier turns lose their reasoning and the blanks around them, as the template's split and strip do it. */
+static void test_glmz1(void)
+{
+    static const specbatch_message late[] = { { "user", "Hi!" }, { "system", "A." }, { "system", " B.\n" } };
+    static const specbatch_message thoughtful[] = {
+        { "user", "One?" },
+        { "assistant", "<think>\nhm </think> hm\n</think>\n\n1.\n" },
+        { "user", "\n T wo?\xC2\xA0\xE3\x80\x80\x1F\t" },
+    };
+    static const specbatch_message empty[] = { { "user", "  " },
+                                               { "assistant", "</think>" },
+                                               { "user", "a</think> b" } };
+
+    check(SPECBATCH_CHAT_GLMZ1, question, 1, "[gMASK]<sop><|user|>\nHi!<|assistant|>\n<think>");
+    check(SPECBATCH_CHAT_GLMZ1, instructed, 2,
+          "[gMASK]<sop><|system|>\nBe brief.<|user|>\nHi!<|assistant|>\n<think>");
+    check(SPECBATCH_CHAT_GLMZ1, late, 3,
+          "[gMASK]<sop><|system|>\nA.<|system|>\n B.\n<|user|>\nHi!<|assistant|>\n<think>");
+    check(SPECBATCH_CHAT_GLMZ1, thoughtful, 3,
+          "[gMASK]<sop><|user|>\nOne?<|assistant|>\n1.<|user|>\nT wo?<|assistant|>\n<think>");
+    check(SPECBATCH_CHAT_GLMZ1, empty, 3,
+          "[gMASK]<sop><|user|>\n<|assistant|>\n<|user|>\nb<|assistant|>\n<think>");
+}
+
 static void test_refused(void)
 {
     static const specbatch_message tool[] = { { "user", "a" }, { "tool", "b" } };
     static const specbatch_message no_role[] = { { NULL, "b" } }, no_content[] = { { "user", NULL } };
     struct sb_bytes text = { .mem = &test_mem };
 
-    CHECK_ERROR(sb_chat_format(5, question, 1, &text), SPECBATCH_E_NOT_FOUND, "chat format 5");
+    CHECK_ERROR(sb_chat_format(6, question, 1, &text), SPECBATCH_E_NOT_FOUND, "chat format 6");
     CHECK_ERROR(sb_chat_format(-1, question, 1, &text), SPECBATCH_E_NOT_FOUND, "chat format -1");
     CHECK_ERROR(sb_chat_format(SPECBATCH_CHAT_GLM4, tool, 2, &text), SPECBATCH_E_INVALID,
                 "messages[1]: unknown role \"tool\"");
@@ -139,11 +174,13 @@ static void test_refused(void)
 TEST_BEGIN
     RUN(test_raw);
     RUN(test_vicuna);
+    RUN(test_vicuna_without_text);
     RUN(test_vicuna_refuses_a_late_system_message);
     RUN(test_qwen3);
     RUN(test_qwen3_drops_earlier_reasoning);
     RUN(test_qwen3_answer_behind_the_question);
     RUN(test_qwen3_no_think);
     RUN(test_glm4);
+    RUN(test_glmz1);
     RUN(test_refused);
 TEST_END

@@ -13,7 +13,7 @@
 
 static const char *const small[] = {
     "qwen", "nfd", "nfkc", "nfkd", "glm", "gpt2", "regex", "added", "llama", "llama_unk", "llama_cross",
-    "metaspace_first", "metaspace_always", "spm"
+    "metaspace_first", "metaspace_always", "spm", "spm_user", "spm_squeeze", "spm_rules"
 };
 enum { N_SMALL = sizeof small / sizeof *small };
 
@@ -106,7 +106,7 @@ static int check_decode(const struct sb_tokenizer *t, const char *where, const s
 }
 
 static int check_line(const struct sb_tokenizer *t, const char *where, const struct sb_json_node *line,
-                      uint32_t decode_flags)
+                      uint32_t encode_flags, uint32_t decode_flags)
 {
     const struct sb_json_node *text = sb_json_get(line, "text"), *list = sb_json_get(line, "ids"), *node;
     struct sb_ids ids = { .mem = &test_mem };
@@ -114,7 +114,7 @@ static int check_line(const struct sb_tokenizer *t, const char *where, const str
     int ok = 1;
 
     if (text) {
-        ok &= check_encode(t, where, text, 0, list);
+        ok &= check_encode(t, where, text, encode_flags, list);
         ok &= check_encode(t, where, text, SPECBATCH_TEXT_PLAIN_SPECIAL, sb_json_get(line, "plain"));
         ok &= check_encode(t, where, text, SPECBATCH_TEXT_NO_BOS, sb_json_get(line, "bare"));
     }
@@ -128,7 +128,7 @@ static int check_line(const struct sb_tokenizer *t, const char *where, const str
 }
 
 /* Checks a file of golden lines; the number of lines, or -1 when it cannot be read. */
-static int check_golden(const struct sb_tokenizer *t, const char *path, uint32_t decode_flags)
+static int check_golden(const struct sb_tokenizer *t, const char *path, uint32_t encode_flags, uint32_t decode_flags)
 {
     struct lines lines;
     char *line, where[600];
@@ -140,7 +140,7 @@ static int check_golden(const struct sb_tokenizer *t, const char *path, uint32_t
         struct sb_json *doc = NULL;
         snprintf(where, sizeof where, "%s:%d", path, ++n);
         if (sb_json_parse(&doc, &test_mem, line, strlen(line), where) ||
-            !check_line(t, where, sb_json_root(doc), decode_flags))
+            !check_line(t, where, sb_json_root(doc), encode_flags, decode_flags))
             sbtest_failed_now = 1;
         sb_json_free(doc);
     }
@@ -159,11 +159,40 @@ static void test_small_pipelines(void)
         snprintf(path, sizeof path, SMALL "%s", small[i]);
         t = load(path);
         snprintf(path, sizeof path, SMALL "%s/golden.jsonl", small[i]);
-        n = check_golden(t, path, 0);
+        n = check_golden(t, path, 0, 0);
         sb_tokenizer_free(t);
         if (n < 150)
             FAIL("%s: %d lines", path, n);
     }
+}
+
+/* edges.jsonl: a line {"tokenizer"} changes the tokenizer, the others are golden lines for it. */
+static void test_edges(void)
+{
+    struct sb_tokenizer *t = NULL;
+    struct lines lines;
+    char *line, where[100];
+    int seen = 0;
+
+    CHECK(open_lines(&lines, SMALL "edges.jsonl"));
+    while ((line = next_line(&lines)) != NULL) {
+        struct sb_json *doc = NULL;
+        const char *file;
+        size_t n;
+        snprintf(where, sizeof where, "edges.jsonl:%d", ++seen);
+        CHECK_OK(sb_json_parse(&doc, &test_mem, line, strlen(line), where));
+        if ((file = sb_json_string(sb_json_get(sb_json_root(doc), "tokenizer"), &n)) != NULL) {
+            sb_tokenizer_free(t);
+            CHECK((t = sb_tokenizer_create(&test_mem)) != NULL);
+            CHECK_OK(sb_tokenizer_read_hf(t, file, n, where));
+        } else if (!check_line(t, where, sb_json_root(doc), 0, 0)) {
+            sbtest_failed_now = 1;
+        }
+        sb_json_free(doc);
+    }
+    CHECK(seen > 50);
+    close_lines(&lines);
+    sb_tokenizer_free(t);
 }
 
 /* The words that come out of a splitting step, one by one against a list. */
@@ -316,8 +345,9 @@ static void check_real(const char *name)
     const char *root = data_root();
     struct sb_tokenizer *t;
     char folder[512], path[600];
-    /* These texts were decoded with special tokens kept; SentencePiece alone never shows them. */
-    uint32_t flags = strcmp(name, "llama") == 0 ? 0 : SPECBATCH_TEXT_KEEP_SPECIAL;
+    /* These texts were decoded with special tokens kept; SentencePiece alone neither shows nor finds them. */
+    int alone = strcmp(name, "llama") == 0;
+    uint32_t flags = alone ? 0 : SPECBATCH_TEXT_KEEP_SPECIAL;
 
     if (!root)
         SKIP("no folder ../shared/data (or SPECBATCH_DATA) with the real vocabularies");
@@ -328,7 +358,7 @@ static void check_real(const char *name)
     snprintf(folder, sizeof folder, "%s/tokenizers/%s", root, name);
     check_cases(t, folder);
     snprintf(path, sizeof path, "%s/tricky.jsonl", folder);
-    CHECK_INT(check_golden(t, path, flags), 112);
+    CHECK_INT(check_golden(t, path, alone ? SPECBATCH_TEXT_PLAIN_SPECIAL : 0, flags), 112);
     check_prompts(t, root, name, flags);
     sb_tokenizer_free(t);
 }
@@ -555,11 +585,13 @@ static void *use_shared(void *argument)
         for (i = 0; i < N_SMALL; i++) {
             struct sb_ids ids = { .mem = &test_mem };
             struct sb_bytes back = { .mem = &test_mem };
+            struct sb_hash_key key = { { 0, 0 } };
             if (sb_tokenizer_encode(use->t[i], text, sizeof text - 1, 0, &ids) ||
                 sb_tokenizer_decode(use->t[i], ids.data, ids.n, 0, &back))
                 return NULL;
-            use->found = sb_hash(ids.data, ids.n * sizeof *ids.data, use->found);
-            use->found = sb_hash(back.data, back.n, use->found);
+            key.k[0] = use->found;
+            key.k[1] = sb_hash(&key, ids.data, ids.n * sizeof *ids.data);
+            use->found = sb_hash(&key, back.data, back.n);
             sb_ids_clear(&ids);
             sb_bytes_clear(&back);
         }
@@ -590,8 +622,37 @@ static void test_threads(void)
         sb_tokenizer_free(uses[0].t[i]);
 }
 
+/* Where Hugging Face converts a tokenizer.model, special pieces in the text are themselves: a chat's </s>. */
+static void test_real_chat(void)
+{
+    static const int32_t expected[] = { 1, 263, 2, 289 }, end_of_turn[] = { 612, 29877, 2, 3148, 1001, 29901 };
+    static const specbatch_message talk[] = { { "user", "Hi" }, { "assistant", "Yo" }, { "user", "Why?" } };
+    const char *root = data_root();
+    struct sb_bytes text = { .mem = &test_mem };
+    struct sb_ids ids = { .mem = &test_mem };
+    struct sb_tokenizer *t;
+    char path[600];
+
+    if (!root)
+        SKIP("no folder ../shared/data (or SPECBATCH_DATA) with the real vocabularies");
+    snprintf(path, sizeof path, "%s/tokenizers/llama", root);
+    CHECK((t = load(path)) != NULL);
+    CHECK_OK(sb_tokenizer_encode(t, "a</s>b", 6, 0, &ids));
+    CHECK_INT(ids.n, 4);
+    CHECK_MEM(ids.data, expected, sizeof expected);
+    ids.n = 0;
+    CHECK_OK(sb_chat_format(SPECBATCH_CHAT_VICUNA, talk, 3, &text));
+    CHECK_OK(sb_tokenizer_encode(t, text.data, text.n, 0, &ids));
+    CHECK_INT(ids.n, 53);
+    CHECK_MEM(ids.data + 40, end_of_turn, sizeof end_of_turn);
+    sb_ids_clear(&ids);
+    sb_bytes_clear(&text);
+    sb_tokenizer_free(t);
+}
+
 TEST_BEGIN
     RUN(test_small_pipelines);
+    RUN(test_edges);
     RUN(test_split);
     RUN(test_real_llama);
     RUN(test_real_phi3);
@@ -600,6 +661,7 @@ TEST_BEGIN
     RUN(test_real_gpt2);
     RUN(test_nfc);
     RUN(test_real_edge_cases);
+    RUN(test_real_chat);
     RUN(test_pieces);
     RUN(test_same_base);
     RUN(test_no_tokenizer);

@@ -262,10 +262,10 @@ static void test_model_cut_everywhere(void)
     free(bytes);
 }
 
-static void test_model_damaged(void)
+static void damage_model(const char *path)
 {
     size_t n = 0, i;
-    char *bytes = read_whole("test/data/tokenizers/spm/tokenizer.model", &n), *copy = malloc(n);
+    char *bytes = read_whole(path, &n), *copy = malloc(n);
 
     CHECK(bytes && copy);
     for (i = 0; i < 3000; i++) {
@@ -288,6 +288,12 @@ static void test_model_damaged(void)
     free(bytes);
 }
 
+static void test_model_damaged(void)
+{
+    damage_model("test/data/tokenizers/spm/tokenizer.model");
+    damage_model("test/data/tokenizers/spm_rules/tokenizer.model");
+}
+
 /* One piece of each kind, then the trainer's and normalizer's options, as bytes by hand. */
 #define UNK "\x0a\x0e\x0a\x05<unk>\x15\x00\x00\x00\x00\x18\x02"
 #define A "\x0a\x08\x0a\x01" "a\x15\x00\x00\x00\x00"
@@ -304,8 +310,8 @@ static void test_model_by_hand(void)
         CASE(BPE IDENTITY, SPECBATCH_E_FORMAT, "no pieces"),
         CASE(A BPE IDENTITY, SPECBATCH_E_FORMAT, "no unknown piece"),
         CASE(UNK A IDENTITY, SPECBATCH_E_UNSUPPORTED, "a model type other than BPE"),
-        CASE(UNK A BPE, SPECBATCH_E_UNSUPPORTED, "remove_extra_whitespaces"),
-        CASE(UNK A BPE "\x1a\x05\x12\x01x\x20\x00", SPECBATCH_E_UNSUPPORTED, "precompiled_charsmap"),
+        CASE(UNK A BPE, SPECBATCH_OK, ""),
+        CASE(UNK A BPE "\x1a\x05\x12\x01x\x20\x00", SPECBATCH_E_FORMAT, "precompiled_charsmap is cut short"),
         CASE(UNK A BPE "\x1a\x04\x20\x00\x28\x00", SPECBATCH_E_UNSUPPORTED, "escape_whitespaces"),
         CASE(UNK A "\x12\x05\x18\x02\xc0\x01\x01" IDENTITY, SPECBATCH_E_UNSUPPORTED,
              "treat_whitespace_as_suffix"),
@@ -314,7 +320,8 @@ static void test_model_by_hand(void)
         CASE(UNK UNK BPE IDENTITY, SPECBATCH_E_FORMAT, "byte 20: a second unknown piece"),
         CASE(UNK "\x0a\x02\x0a\x00", SPECBATCH_E_FORMAT, "byte 20: a piece is empty"),
         CASE(UNK "\x0a\x03\x0a\x01\xff", SPECBATCH_E_FORMAT, "not valid UTF-8"),
-        CASE(UNK "\x0a\x05\x0a\x01z\x18\x04", SPECBATCH_E_UNSUPPORTED, "piece 1: user-defined"),
+        CASE(UNK "\x0a\x05\x0a\x01z\x18\x04" BPE IDENTITY, SPECBATCH_OK, ""),
+        CASE(UNK "\x0a\x05\x0a\x01z\x18\x05", SPECBATCH_E_UNSUPPORTED, "piece 1: unused"),
         CASE(UNK "\x0a\x05\x0a\x01z\x18\x09", SPECBATCH_E_FORMAT, "unknown type"),
         CASE(UNK "\x0a\x05\x0a\x01z\x18\x06", SPECBATCH_E_FORMAT, "a byte piece is not spelled <0xXX>"),
         CASE(UNK "\x0a\x08\x0a\x01z\x15\xff\xff\xff\x7f", SPECBATCH_E_FORMAT, "score is not a number"),

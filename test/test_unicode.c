@@ -52,7 +52,7 @@ static size_t put_points(char text[POINTS * 4], const char *at, char end)
 
 struct normalizer { struct sb_points work; struct sb_bytes out; };
 
-static int form_is(struct normalizer *norm, enum sb_normal_form form, const char *text, size_t n,
+static int form_is(struct normalizer *norm, unsigned form, const char *text, size_t n,
                    const char *expected, size_t n_expected)
 {
     norm->out.n = 0;
@@ -202,7 +202,8 @@ static int check_row(struct normalizer *norm, const char *line)
     char text[COLUMNS][POINTS * 4];
     size_t n[COLUMNS];
     const char *at = line;
-    int form, i;
+    unsigned form;
+    int i;
 
     for (i = 0; i < COLUMNS; i++) {
         n[i] = put_points(text[i], at, ';');
@@ -214,7 +215,7 @@ static int check_row(struct normalizer *norm, const char *line)
     for (form = SB_NFD; form <= SB_NFKC; form++)
         for (i = 0; i < COLUMNS; i++) {
             int to = becomes[form][i];
-            if (form_is(norm, (enum sb_normal_form)form, text[i], n[i], text[to], n[to]))
+            if (form_is(norm, form, text[i], n[i], text[to], n[to]))
                 continue;
             printf("     %s of column %d of: %s\n", form_names[form], i + 1, line);
             return 0;
@@ -227,12 +228,12 @@ static int check_unlisted(struct normalizer *norm, const unsigned char *listed)
 {
     uint32_t c;
     char text[4];
-    int form;
+    unsigned form;
 
     for (c = 0; c < LIMIT; c++) {
         size_t n = put(text, c);
         for (form = SB_NFD; form <= SB_NFKC && !listed[c] && (c < 0xD800 || c > 0xDFFF); form++)
-            if (!form_is(norm, (enum sb_normal_form)form, text, n, text, n)) {
+            if (!form_is(norm, form, text, n, text, n)) {
                 printf("     U+%04X is not its own %s\n", (unsigned)c, form_names[form]);
                 return 0;
             }
@@ -312,6 +313,34 @@ static void test_known_forms(void)
         CHECK(check_row(&norm, rows[i]));
     CHECK(form_is(&norm, SB_NFC, "", 0, "", 0));
     CHECK(form_is(&norm, SB_NFC, "e\0\xCC\x81", 4, "e\0\xCC\x81", 4));
+    clear(&norm);
+}
+
+/* As of Unicode 9 what came later does not move, decompose or compose; the rest is as ever. */
+static void test_forms_as_of_9(void)
+{
+    static const struct { unsigned form; const char *text, *now, *then; } cases[] = {
+        { SB_NFC, "08F7 1ACA", "1ACA 08F7", "08F7 1ACA" },   /* the second mark is of 14 */
+        { SB_NFD, "0EC8 0EBA", "0EBA 0EC8", "0EC8 0EBA" },   /* the second is of 12 */
+        { SB_NFC, "11935 11930", "11938", "11935 11930" },   /* of 13, all three */
+        { SB_NFC, "105D2 0307", "105C9", "105D2 0307" },     /* of 16 and of 1.1 */
+        { SB_NFD, "105C9", "105D2 0307", "105C9" },
+        { SB_NFKC, "32FF", "4EE4 548C", "32FF" },            /* of 12.1 */
+        { SB_NFKD, "0065 0301 1ACA 0323", "0065 1ACA 0323 0301", "0065 0301 1ACA 0323" },
+        { SB_NFC, "0065 0323 0302 1E94D 1E944", "1EC7 1E94D 1E944", "1EC7 1E94D 1E944" },
+        { SB_NFC, "AC00 11A8", "AC01", "AC01" },
+    };
+    struct normalizer norm = { 0 };
+    size_t i;
+
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[POINTS * 4], now[POINTS * 4], then[POINTS * 4];
+        size_t n = put_points(text, cases[i].text, ';'), n_now = put_points(now, cases[i].now, ';');
+        size_t n_then = put_points(then, cases[i].then, ';');
+        if (!form_is(&norm, cases[i].form, text, n, now, n_now) ||
+            !form_is(&norm, cases[i].form | SB_AS_OF_9, text, n, then, n_then))
+            FAIL("%s of %s", form_names[cases[i].form], cases[i].text);
+    }
     clear(&norm);
 }
 
@@ -415,6 +444,7 @@ TEST_BEGIN
     RUN(test_sample_of_reference);
     RUN(test_reference_normal_forms);
     RUN(test_known_forms);
+    RUN(test_forms_as_of_9);
     RUN(test_hangul_boundaries);
     RUN(test_long_run_of_marks);
     RUN(test_work_stays_small);

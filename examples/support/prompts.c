@@ -79,7 +79,9 @@ static char *chat_text(const struct line *line, const char *text)
 static int take_text(struct ex_prompt *out, const struct line *line, const char *text)
 {
     const specbatch_model *target = line->rules->target;
-    const uint32_t flags = line->rules->chat == SPECBATCH_CHAT_GLM4 ? SPECBATCH_TEXT_NO_BOS : 0;
+    const int32_t chat = line->rules->chat;
+    const int has_bos = chat == SPECBATCH_CHAT_GLM4 || chat == SPECBATCH_CHAT_GLMZ1;
+    const uint32_t flags = has_bos ? SPECBATCH_TEXT_NO_BOS : 0;
     char *full;
     size_t n = 0;
     int32_t rc;

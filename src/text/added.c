@@ -2,9 +2,17 @@
  * Added tokens: strings that are cut out of the text before anything else looks at it.
  *
  * At each position the longest token that matches wins, then the search goes on behind it (leftmost
- * longest, no overlap). Tokens are chained by first byte: a position costs one table look-up unless a
- * token could begin there. A trie would be faster for thousands of tokens with a common beginning; real
- * tokenizers have between 3 and 300, and "<" is rare in text.
+ * longest, no overlap). The tokens are sorted by their bytes, which makes the array a trie without nodes:
+ *
+ *   first[c]  ->  <        those that begin with the first n bytes of the text are neighbours, the shortest
+ *                 <s>      of them first; one more byte narrows them, by binary search where they differ
+ *                 <s>x     and by one comparison where they do not
+ *                 <x>
+ *
+ * So a position costs one table look-up unless a token could begin there, and then no more than the bytes
+ * that some token and the text have in common, however many tokens there are. An automaton over all tokens
+ * (Aho, Corasick 1975) would also spare looking at a byte twice; it takes ten times the memory and code,
+ * and tokens are short.
  */
 #include <string.h>
 
@@ -15,8 +23,6 @@
 
 int32_t sb_added_add(struct sb_added *added, const struct sb_mem *mem, const struct sb_added_token *token)
 {
-    uint32_t *first = &added->first[token->normalized != 0][(unsigned char)token->content.data[0]];
-
     if (added->n == added->capacity) {
         size_t capacity = added->capacity ? added->capacity * 2 : 32;
         struct sb_added_token *grown = sb_realloc(mem, added->tokens, capacity, sizeof *grown);
@@ -26,8 +32,8 @@ int32_t sb_added_add(struct sb_added *added, const struct sb_mem *mem, const str
         added->capacity = capacity;
     }
     added->tokens[added->n] = *token;
-    added->tokens[added->n].next = *first;
-    *first = (uint32_t)++added->n;
+    added->tokens[added->n].order = (uint32_t)added->n;
+    added->n++;
     return SPECBATCH_OK;
 }
 
@@ -41,21 +47,132 @@ void sb_added_clear(struct sb_added *added, const struct sb_mem *mem)
     added->tokens = NULL;
 }
 
+/* ------------------------------------------------------------------------ sorting */
+
+/*
+ * Raw before normalised, then by bytes. Two that are alike once they are normalised: a special one first, then the
+ * file's order; the first is found, as in the reference implementation.
+ */
+static int is_before(const struct sb_added_token *a, const struct sb_added_token *b)
+{
+    size_t n = a->content.n < b->content.n ? a->content.n : b->content.n;
+    int order;
+
+    if (a->normalized != b->normalized)
+        return a->normalized < b->normalized;
+    order = memcmp(a->content.data, b->content.data, n);
+    if (order == 0 && a->content.n != b->content.n)
+        return a->content.n < b->content.n;
+    if (order == 0 && a->special != b->special)
+        return a->special > b->special;
+    return order ? order < 0 : a->order < b->order;
+}
+
+static void sift(struct sb_added_token *heap, size_t at, size_t n)
+{
+    struct sb_added_token moved = heap[at];
+    size_t child;
+
+    while ((child = 2 * at + 1) < n) {
+        if (child + 1 < n && is_before(&heap[child], &heap[child + 1]))
+            child++;
+        if (!is_before(&moved, &heap[child]))
+            break;
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = moved;
+}
+
+/* Heap sort: in place, and no order of a file makes it slow. (qsort may allocate behind the caller's back.) */
+static void sort(struct sb_added_token *tokens, size_t n)
+{
+    size_t i;
+
+    for (i = n / 2; i-- > 0;)
+        sift(tokens, i, n);
+    for (i = n; i-- > 1;) {
+        struct sb_added_token last = tokens[i];
+        tokens[i] = tokens[0];
+        tokens[0] = last;
+        sift(tokens, 0, i);
+    }
+}
+
+void sb_added_sort(struct sb_added *added)
+{
+    size_t i;
+
+    sort(added->tokens, added->n);
+    for (i = 0; i < added->n; i++) {
+        const struct sb_added_token *token = &added->tokens[i];
+        struct sb_added_range *range =
+            &added->first[token->normalized != 0][(unsigned char)token->content.data[0]];
+        if (range->end == 0)
+            range->begin = (uint32_t)i;
+        range->end = (uint32_t)i + 1;
+    }
+}
+
+/* ----------------------------------------------------------------------- searching */
+
+/* The byte of a token at `depth`, -1 at its end. All tokens of a range have at least `depth` bytes. */
+static int byte_at(const struct sb_added *added, uint32_t i, size_t depth)
+{
+    const struct sb_bytes *content = &added->tokens[i].content;
+    return depth < content->n ? (unsigned char)content->data[depth] : -1;
+}
+
+/* The first token of a range whose byte at `depth` is not below `byte`. */
+static uint32_t lower(const struct sb_added *added, struct sb_added_range range, size_t depth, int byte)
+{
+    while (range.begin < range.end) {
+        uint32_t middle = range.begin + (range.end - range.begin) / 2;
+        if (byte_at(added, middle, depth) < byte)
+            range.begin = middle + 1;
+        else
+            range.end = middle;
+    }
+    return range.begin;
+}
+
+/* Those of a range that have `byte` at `depth`. */
+static struct sb_added_range narrow(const struct sb_added *added, struct sb_added_range range, size_t depth,
+                                    int byte)
+{
+    int low = byte_at(added, range.begin, depth), high = byte_at(added, range.end - 1, depth);
+
+    if (byte < low || byte > high)
+        return (struct sb_added_range){ range.begin, range.begin };
+    if (low < high) {
+        range.begin = lower(added, range, depth, byte);
+        range.end = lower(added, range, depth, byte + 1);
+    }
+    return range;
+}
+
 /* The longest token at the beginning of text, or NULL. */
 static const struct sb_added_token *match(const struct sb_added *added, int normalized, const char *text,
                                           size_t n)
 {
-    uint32_t i = added->first[normalized][(unsigned char)text[0]];
+    struct sb_added_range range = added->first[normalized][(unsigned char)text[0]];
     const struct sb_added_token *best = NULL;
+    size_t depth;
 
-    for (; i; i = added->tokens[i - 1].next) {
-        const struct sb_added_token *token = &added->tokens[i - 1];
-        size_t length = token->content.n;
-        if (length <= n && (!best || length > best->content.n) &&
-            memcmp(text, token->content.data, length) == 0)
-            best = token;
+    for (depth = 1; range.begin < range.end; depth++) {
+        if (added->tokens[range.begin].content.n == depth)
+            best = &added->tokens[range.begin];
+        if (depth == n)
+            break;
+        range = narrow(added, range, depth, (unsigned char)text[depth]);
     }
     return best;
+}
+
+size_t sb_added_prefix(const struct sb_added *added, const char *text, size_t n)
+{
+    const struct sb_added_token *token = added->n > 0 && n > 0 ? match(added, 1, text, n) : NULL;
+    return token ? token->content.n : 0;
 }
 
 /* The code point that ends at text + at; there is one, and the text is valid. */
@@ -100,10 +217,14 @@ static size_t right_over_space(const char *text, size_t n, size_t end)
     return end;
 }
 
+/*
+ * A token that takes the space before it takes no more than is left of it: what lies before done_to is out already,
+ * and when all of the token does, it has vanished in the space behind the one before.
+ */
 int32_t sb_added_split(const struct sb_added *added, int normalized, int plain_special, const char *text,
                        size_t n, sb_segment_fn segment, void *context)
 {
-    size_t done_to = 0, at = 0;
+    size_t done_to = 0, at = 0, spaces_to = 0; /* the end of the space behind a token, which is walked once */
     int32_t rc = SPECBATCH_OK;
 
     while (added->n > 0 && at < n) {
@@ -118,9 +239,11 @@ int32_t sb_added_split(const struct sb_added *added, int normalized, int plain_s
         if ((plain_special && token->special) || (token->single_word && inside_word(text, n, begin, end)))
             continue;
         if (token->lstrip)
-            begin = left_over_space(text, begin, done_to < begin ? done_to : begin);
+            begin = left_over_space(text, begin, done_to);
         if (token->rstrip)
-            end = right_over_space(text, n, end);
+            end = spaces_to = spaces_to > end ? spaces_to : right_over_space(text, n, end);
+        if (begin >= end)
+            continue;
         if (done_to < begin)
             SB_TRY(segment(context, text + done_to, begin - done_to, -1));
         SB_TRY(segment(context, text + begin, end - begin, token->id));

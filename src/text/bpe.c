@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "hash.h"
 #include "pipeline.h"
 #include "status.h"
 #include "utf8.h"
@@ -25,7 +24,7 @@
 
 static struct sb_merge *merge_slot(const struct sb_bpe *bpe, uint64_t pair)
 {
-    size_t slot = (size_t)sb_hash_mix(pair) & (bpe->n_slots - 1);
+    size_t slot = sb_hash_pair(&bpe->hash, (uint32_t)(pair >> 32), (uint32_t)pair) & (bpe->n_slots - 1);
 
     while (bpe->slots[slot].pair != pair && bpe->slots[slot].pair != UINT64_MAX)
         slot = (slot + 1) & (bpe->n_slots - 1);
@@ -101,12 +100,18 @@ static size_t next_word(const char *text, size_t n, size_t at)
     return n;
 }
 
-/* Whether text may be cut before every mark: the mark is a piece, and no piece has one inside. */
-static int marks_separate(const struct sb_vocab *vocab)
+/*
+ * Whether text may be cut before every mark: the mark is a piece, no piece has one inside, and no character
+ * vanishes, which would bring a mark behind it together with what is before it.
+ */
+static int marks_separate(const struct sb_bpe *bpe, const struct sb_vocab *vocab)
 {
+    int unknown_vanish = bpe->unk == -1 && !bpe->byte_fallback;
     size_t id;
 
-    if (sb_vocab_find_base(vocab, mark, 3) < 0)
+    for (id = 0; bpe->unk == -1 && bpe->byte_fallback && id < 256; id++)
+        unknown_vanish |= bpe->byte_ids[id] < 0;
+    if (unknown_vanish || sb_vocab_find_base(vocab, mark, 3) < 0)
         return 0;
     for (id = 0; id < vocab->n; id++) {
         const struct sb_piece *piece = &vocab->pieces[id];
@@ -116,7 +121,33 @@ static int marks_separate(const struct sb_vocab *vocab)
     return 1;
 }
 
-void sb_bpe_index(struct sb_bpe *bpe, const struct sb_vocab *vocab)
+/* Whether a piece of the model is a single character, and which. */
+static int single_char(const struct sb_vocab *vocab, const struct sb_piece *piece, uint32_t *cp)
+{
+    return piece->flags & SB_PIECE_BASE && piece->length > 0 &&
+           sb_utf8_step(sb_vocab_text(vocab, piece), piece->length, cp) == (int)piece->length;
+}
+
+/* Pages exist only where the vocabulary has characters: some hundred of the 4,352 in the largest vocabularies. */
+static int32_t index_chars(struct sb_bpe *bpe, const struct sb_mem *mem, const struct sb_vocab *vocab)
+{
+    size_t n_pages = 1, id;
+    int32_t rc = SPECBATCH_OK;
+    uint32_t cp = 0;
+
+    for (id = 0; id < vocab->n; id++)
+        if (single_char(vocab, &vocab->pieces[id], &cp) && bpe->page_of[cp >> 8] == 0)
+            bpe->page_of[cp >> 8] = (uint16_t)n_pages++;
+    SB_NEW(bpe->pages, sb_alloc_raw(mem, n_pages, sizeof *bpe->pages), "the characters of the vocabulary");
+    memset(bpe->pages, 0xFF, n_pages * sizeof *bpe->pages); /* every id -1 */
+    for (id = 0; id < vocab->n; id++)
+        if (single_char(vocab, &vocab->pieces[id], &cp))
+            bpe->pages[bpe->page_of[cp >> 8]][cp & 255] = (int32_t)id;
+done:
+    return rc;
+}
+
+int32_t sb_bpe_index(struct sb_bpe *bpe, const struct sb_mem *mem, const struct sb_vocab *vocab)
 {
     char name[8];
     unsigned i;
@@ -125,18 +156,16 @@ void sb_bpe_index(struct sb_bpe *bpe, const struct sb_vocab *vocab)
         snprintf(name, sizeof name, "<0x%02X>", i);
         bpe->byte_ids[i] = sb_vocab_find_base(vocab, name, 6);
     }
-    for (i = 0; i < SB_CHAR_TABLE; i++) {
-        name[0] = (char)(i < 0x80 ? i : 0xC0 | i >> 6);
-        name[1] = (char)(0x80 | (i & 0x3F));
-        bpe->char_ids[i] = sb_vocab_find_base(vocab, name, i < 0x80 ? 1 : 2);
-    }
-    bpe->cut_at_marks = marks_separate(vocab);
+    bpe->cut_at_marks = marks_separate(bpe, vocab);
+    return index_chars(bpe, mem, vocab);
 }
 
 void sb_bpe_clear(struct sb_bpe *bpe, const struct sb_mem *mem)
 {
     sb_free(mem, bpe->slots);
+    sb_free(mem, bpe->pages);
     bpe->slots = NULL;
+    bpe->pages = NULL;
 }
 
 /* ----------------------------------------------------------------- symbols */
@@ -188,8 +217,7 @@ static int add_bytes(const struct sb_bpe *bpe, struct sb_work *work, const char 
  * A run of unknown characters waits in `unknown` until a known one comes (or, unfused, another unknown
  * one); bytes do not end it. That is the reference implementation's order, kept to give its ids.
  */
-static int32_t split_symbols(const struct sb_bpe *bpe, const struct sb_vocab *vocab, struct sb_work *work,
-                             const char *word, size_t n)
+static int32_t split_symbols(const struct sb_bpe *bpe, struct sb_work *work, const char *word, size_t n)
 {
     int32_t id, unknown = -1;
     uint32_t cp = 0;
@@ -201,7 +229,7 @@ static int32_t split_symbols(const struct sb_bpe *bpe, const struct sb_vocab *vo
         step = sb_utf8_step(word + at, n - at, &cp);
         if (step <= 0)
             return sb_fail(SPECBATCH_E_INTERNAL, "a word is not valid UTF-8");
-        id = cp < SB_CHAR_TABLE ? bpe->char_ids[cp] : sb_vocab_find_base(vocab, word + at, (size_t)step);
+        id = sb_bpe_char(bpe, cp);
         if (id >= 0) {
             if (unknown >= 0)
                 add_symbol(work, unknown);
@@ -301,14 +329,14 @@ static void merge_symbols(const struct sb_bpe *bpe, struct sb_work *work)
     }
 }
 
-static int32_t encode_part(const struct sb_bpe *bpe, const struct sb_vocab *vocab, struct sb_work *work,
-                           const char *text, size_t n, struct sb_ids *ids)
+static int32_t encode_part(const struct sb_bpe *bpe, struct sb_work *work, const char *text, size_t n,
+                           struct sb_ids *ids)
 {
     int32_t rc = SPECBATCH_OK;
     size_t i;
 
     SB_TRY(reserve(work, n));
-    SB_TRY(split_symbols(bpe, vocab, work, text, n));
+    SB_TRY(split_symbols(bpe, work, text, n));
     merge_symbols(bpe, work);
     for (i = 0; i < work->n_symbols; i++)
         if (work->symbols[i].id >= 0)
@@ -327,7 +355,7 @@ int32_t sb_bpe_word(const struct sb_bpe *bpe, const struct sb_vocab *vocab, stru
         return sb_ids_add(ids, id);
     for (; at < n; at = end) {
         end = bpe->cut_at_marks ? next_word(word, n, at) : n;
-        SB_TRY(encode_part(bpe, vocab, work, word + at, end - at, ids));
+        SB_TRY(encode_part(bpe, work, word + at, end - at, ids));
     }
 done:
     return rc;

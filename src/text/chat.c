@@ -1,5 +1,5 @@
 /*
- * Conversations as text: the templates of the three model families, written out.
+ * Conversations as text: the templates of the model families, written out.
  *
  * The models ship these as Jinja programs. There is no C engine for Jinja worth embedding, and the
  * programs come with the checkpoint, so running them would mean running code from a file. Each
@@ -11,6 +11,8 @@
 #include "specbatch.h"
 #include "status.h"
 #include "tokenizer.h"
+#include "unicode.h"
+#include "utf8.h"
 
 enum role { SYSTEM, USER, ASSISTANT, N_ROLES };
 
@@ -69,7 +71,10 @@ done:
     return rc;
 }
 
-/* FastChat's vicuna_v1.1: SYSTEM USER: u ASSISTANT: a</s>USER: u ASSISTANT: */
+/*
+ * FastChat's vicuna_v1.1 (fastchat/conversation.py, ADD_COLON_TWO): SYSTEM USER: u ASSISTANT: a</s>USER: u ASSISTANT:
+ * A message without text is its role and a colon, with nothing behind it.
+ */
 static int32_t vicuna(const struct specbatch_message *messages, size_t n, struct sb_bytes *text)
 {
     static const char usual[] =
@@ -77,16 +82,17 @@ static int32_t vicuna(const struct specbatch_message *messages, size_t n, struct
         "The assistant gives helpful, detailed, and polite answers to the user's questions.";
     int32_t rc = SPECBATCH_OK;
     size_t i = role_of(&messages[0]) == SYSTEM;
+    int user;
 
     SB_TRY(add3(text, i ? messages[0].content : usual, " ", ""));
     for (; i < n; i++) {
         if (role_of(&messages[i]) == SYSTEM)
             SB_FAIL(SPECBATCH_E_INVALID,
                     "messages[%zu]: this format has a system message only at the beginning", i);
-        if (role_of(&messages[i]) == USER)
-            SB_TRY(add3(text, "USER: ", messages[i].content, " "));
-        else
-            SB_TRY(add3(text, "ASSISTANT: ", messages[i].content, "</s>"));
+        user = role_of(&messages[i]) == USER;
+        SB_TRY(add(text, user ? "USER:" : "ASSISTANT:"));
+        if (*messages[i].content)
+            SB_TRY(add3(text, " ", messages[i].content, user ? " " : "</s>"));
     }
     SB_TRY(add(text, "ASSISTANT:"));
 done:
@@ -187,8 +193,32 @@ done:
     return rc;
 }
 
-/* GLM-4-0414: system messages first, no newline after a turn nor after the last <|assistant|>. */
-static int32_t glm4(const struct specbatch_message *messages, size_t n, struct sb_bytes *text)
+/* What str.strip() of Python, in which the templates run, takes for space: White_Space and four separators. */
+static int is_blank(uint32_t cp)
+{
+    return sb_is_space(cp) || (cp >= 0x1C && cp <= 0x1F);
+}
+
+/* Appends a text without the blanks at its ends. */
+static int32_t add_stripped(struct sb_bytes *text, const char *content)
+{
+    size_t n = strlen(content), at = 0, begin = 0, end = 0;
+    uint32_t cp;
+    int step;
+
+    for (; at < n; at += (size_t)(step > 0 ? step : 1)) {
+        step = sb_utf8_step(content + at, n - at, &cp);
+        if (step > 0 && is_blank(cp))
+            continue;
+        begin = end ? begin : at;
+        end = at + (size_t)(step > 0 ? step : 1);
+    }
+    return sb_bytes_add(text, content + begin, end - begin);
+}
+
+/* Of GLM-4-0414 and GLM-Z1-0414: system messages first, no newline after a turn. */
+static int32_t glm_turns(const struct specbatch_message *messages, size_t n, int visible_only,
+                         struct sb_bytes *text)
 {
     int32_t rc = SPECBATCH_OK;
     size_t i;
@@ -197,11 +227,30 @@ static int32_t glm4(const struct specbatch_message *messages, size_t n, struct s
     for (i = 0; i < n; i++)
         if (role_of(&messages[i]) == SYSTEM)
             SB_TRY(add3(text, "<|system|>\n", messages[i].content, ""));
-    for (i = 0; i < n; i++)
-        if (role_of(&messages[i]) != SYSTEM)
-            SB_TRY(add3(text, role_of(&messages[i]) == USER ? "<|user|>\n" : "<|assistant|>\n",
-                        messages[i].content, ""));
+    for (i = 0; i < n; i++) {
+        if (role_of(&messages[i]) == SYSTEM)
+            continue;
+        SB_TRY(add(text, role_of(&messages[i]) == USER ? "<|user|>\n" : "<|assistant|>\n"));
+        SB_TRY(visible_only ? add_stripped(text, after_thinking(messages[i].content))
+                            : add(text, messages[i].content));
+    }
     SB_TRY(add(text, "<|assistant|>"));
+done:
+    return rc;
+}
+
+static int32_t glm4(const struct specbatch_message *messages, size_t n, struct sb_bytes *text)
+{
+    return glm_turns(messages, n, 0, text);
+}
+
+/* Every turn, the user's too, without reasoning and without blanks around it; the answer begins with reasoning. */
+static int32_t glmz1(const struct specbatch_message *messages, size_t n, struct sb_bytes *text)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(glm_turns(messages, n, 1, text));
+    SB_TRY(add(text, "\n<think>"));
 done:
     return rc;
 }
@@ -215,6 +264,7 @@ int32_t sb_chat_format(int32_t format, const struct specbatch_message *messages,
         [SPECBATCH_CHAT_QWEN3] = qwen3,
         [SPECBATCH_CHAT_QWEN3_NO_THINK] = qwen3_no_think,
         [SPECBATCH_CHAT_GLM4] = glm4,
+        [SPECBATCH_CHAT_GLMZ1] = glmz1,
     };
     size_t before = text->n;
     int32_t rc = SPECBATCH_OK;

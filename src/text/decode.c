@@ -4,12 +4,19 @@
  *
  *   piece -> token steps -> bytes put together -> token steps -> leading strip -> text
  *
+ * A token that ends a run of bytes is itself on its way while the run is finished: its text lies in the
+ * buffers of the steps before, so the steps behind have buffers of their own.
+ *
  * What cannot be decided yet is held back: the first bytes of a character, and, for Hugging Face's
  * ByteFallback, a whole run of <0xXX> tokens: one bad byte turns every byte of its run into U+FFFD, so
  * no character of it is certain before the run ends. SentencePiece decides character by character.
  *
- * A push works on a copy of the state and swaps it in when it has succeeded: without memory the stream
- * is as it was before.
+ *   held   [ bytes before the push | bytes of the push ]
+ *            ^ 0      ^ from        ^ keep              ^ n       not yet text: [from, n)
+ *
+ * A push never overwrites the first `keep` bytes, which were held when it began. One that fails puts the
+ * numbers back as they were, and the stream is as before; copying the held bytes for that would cost the
+ * length of the run at every push.
  */
 #include <string.h>
 
@@ -20,7 +27,8 @@
 static const char replacement[] = "\xEF\xBF\xBD", underline[] = "\xE2\x96\x81";
 
 struct state {
-    struct sb_bytes held; /* bytes that are no certain text yet */
+    struct sb_bytes held; /* bytes that are no certain text yet, behind `from` */
+    size_t from, keep;
     size_t n_before, n_after; /* tokens seen by either list of steps */
     size_t stripped;
     int begun;     /* some text has left */
@@ -32,7 +40,7 @@ struct decoding {
     const struct sb_tokenizer *t;
     uint32_t flags;
     struct state *state;
-    struct sb_bytes scratch[2];
+    struct sb_bytes before[2], after[2]; /* what either list of steps writes */
     struct sb_bytes *out;
 };
 
@@ -56,33 +64,43 @@ static int32_t emit(struct decoding *d, const char *text, size_t n)
     return sb_bytes_add(d->out, text, n);
 }
 
+/* The first n held bytes have become text. */
+static void release(struct state *s, size_t n)
+{
+    s->from += n;
+    if (s->from == s->held.n && s->from > s->keep)
+        s->from = s->held.n = s->keep;
+}
+
 /*
  * Text out of the held bytes as far as it is certain. `ended`: no more bytes can follow.
  * `each`: an ill-formed sequence counts byte by byte (SentencePiece), else as one (the usual lossy way).
  */
 static int32_t emit_held(struct decoding *d, int ended, int each)
 {
-    struct sb_bytes *held = &d->state->held;
-    size_t at = 0, good = 0;
+    struct state *s = d->state;
+    size_t n = s->held.n - s->from, at = 0, good = 0;
     int32_t rc = SPECBATCH_OK;
+    const char *bytes;
     uint32_t cp;
 
-    while (at < held->n) {
-        int step = sb_utf8_step(held->data + at, held->n - at, &cp);
+    if (n == 0)
+        return rc;
+    bytes = s->held.data + s->from;
+    while (at < n) {
+        int step = sb_utf8_step(bytes + at, n - at, &cp);
         if (step > 0) {
             at += (size_t)step;
             continue;
         }
         if (step == 0 && !ended)
             break;
-        SB_TRY(emit(d, held->data + good, at - good));
+        SB_TRY(emit(d, bytes + good, at - good));
         SB_TRY(emit(d, replacement, 3));
-        good = at += each ? 1 : step == 0 ? held->n - at : (size_t)-step;
+        good = at += each ? 1 : step == 0 ? n - at : (size_t)-step;
     }
-    SB_TRY(emit(d, held->data + good, at - good));
-    if (at > 0)
-        memmove(held->data, held->data + at, held->n - at);
-    held->n -= at;
+    SB_TRY(emit(d, bytes + good, at - good));
+    release(s, at);
 done:
     return rc;
 }
@@ -114,7 +132,8 @@ static int32_t metaspace_token(const struct sb_step *step, size_t index, const c
     return sb_replace(&marks, text, n, out);
 }
 
-static int32_t run_steps(struct decoding *d, const struct sb_steps *steps, size_t index, const char **text,
+/* Runs a list of steps over one token; the result lies in one of the two buffers, or where the text was. */
+static int32_t run_steps(const struct sb_steps *steps, struct sb_bytes buffer[2], size_t index, const char **text,
                          size_t *n)
 {
     int32_t rc = SPECBATCH_OK;
@@ -122,9 +141,7 @@ static int32_t run_steps(struct decoding *d, const struct sb_steps *steps, size_
 
     for (i = 0; i < steps->n; i++) {
         const struct sb_step *step = &steps->at[i];
-        struct sb_bytes *out = &d->scratch[0];
-        if (out->data && *text == out->data)
-            out = &d->scratch[1];
+        struct sb_bytes *out = &buffer[i % 2];
         out->n = 0;
         if (step->kind == SB_STEP_REPLACE)
             SB_TRY(sb_replace(step, *text, *n, out));
@@ -146,7 +163,7 @@ static int32_t emit_token(struct decoding *d, const char *text, size_t n)
 
     if (d->t->decoder.spaced && index > 0)
         SB_TRY(emit(d, " ", 1));
-    SB_TRY(run_steps(d, &d->t->decoder.after, index, &text, &n));
+    SB_TRY(run_steps(&d->t->decoder.after, d->after, index, &text, &n));
     SB_TRY(emit(d, text, n));
 done:
     return rc;
@@ -157,18 +174,18 @@ done:
 /* A run of <0xXX> has ended: its text if all of it is valid, else U+FFFD for each byte. */
 static int32_t end_run(struct decoding *d)
 {
-    struct sb_bytes *held = &d->state->held;
-    size_t n = held->n, i;
+    struct state *s = d->state;
+    size_t n = s->held.n - s->from, i;
     int32_t rc = SPECBATCH_OK;
 
     if (n == 0)
-        return SPECBATCH_OK;
-    if (sb_utf8_valid(held->data, n) == n)
-        SB_TRY(emit_token(d, held->data, n));
+        return rc;
+    if (sb_utf8_valid(s->held.data + s->from, n) == n)
+        SB_TRY(emit_token(d, s->held.data + s->from, n));
     else
         for (i = 0; i < n; i++)
             SB_TRY(emit_token(d, replacement, 3));
-    held->n = 0;
+    release(s, n);
 done:
     return rc;
 }
@@ -226,9 +243,9 @@ static int32_t add_spm_piece(struct decoding *d, const struct sb_piece *piece, c
     if (decoder->dummy_prefix && !d->state->begun && n >= 3 && memcmp(text, underline, 3) == 0) {
         text += 3;
         n -= 3;
-        dropped = 1;
+        dropped = !decoder->squeeze;
     }
-    SB_TRY(run_steps(d, &decoder->before, 0, &text, &n));
+    SB_TRY(run_steps(&decoder->before, d->before, 0, &text, &n));
     SB_TRY(emit(d, text, n));
     d->state->begun |= dropped;
 done:
@@ -253,7 +270,7 @@ static int32_t feed(struct decoding *d, int32_t id)
     n = piece->length;
     if (decoder->bytes == SB_BYTES_EACH)
         return add_spm_piece(d, piece, text, n);
-    SB_TRY(run_steps(d, &decoder->before, d->state->n_before++, &text, &n));
+    SB_TRY(run_steps(&decoder->before, d->before, d->state->n_before++, &text, &n));
     if (decoder->byte_level)
         return add_byte_level(d, text, n);
     if (decoder->bytes == SB_BYTES_RUN && (byte = byte_of(text, n)) >= 0) {
@@ -283,15 +300,17 @@ static int32_t run(const struct sb_tokenizer *t, uint32_t flags, struct state *s
     int32_t rc = SPECBATCH_OK;
     size_t i;
 
-    d.scratch[0].mem = d.scratch[1].mem = &t->mem;
+    d.before[0].mem = d.before[1].mem = d.after[0].mem = d.after[1].mem = &t->mem;
     for (i = 0; i < n; i++)
         SB_TRY(feed(&d, ids[i]));
     if (end)
         SB_TRY(finish(&d));
     SB_TRY(sb_bytes_add(out, "", 0));
 done:
-    sb_bytes_clear(&d.scratch[0]);
-    sb_bytes_clear(&d.scratch[1]);
+    for (i = 0; i < 2; i++) {
+        sb_bytes_clear(&d.before[i]);
+        sb_bytes_clear(&d.after[i]);
+    }
     return rc;
 }
 
@@ -317,7 +336,7 @@ struct sb_stream {
     struct sb_mem mem;
     const struct sb_tokenizer *t;
     uint32_t flags;
-    struct state now, spare;
+    struct state state;
     struct sb_bytes text;
 };
 
@@ -331,37 +350,45 @@ int32_t sb_stream_create(struct sb_stream **out, const struct sb_mem *mem, const
     s->mem = *mem;
     s->t = t;
     s->flags = flags;
-    s->now.held.mem = s->spare.held.mem = s->text.mem = &s->mem;
+    s->state.held.mem = s->text.mem = &s->mem;
     *out = s;
 done:
     return rc;
 }
 
+/* The held bytes as they are now, with the numbers of another state. */
+static void put_back(struct state *s, const struct state *other)
+{
+    struct sb_bytes held = s->held;
+
+    held.n = other->held.n;
+    *s = *other;
+    s->held = held;
+}
+
 int32_t sb_stream_push(struct sb_stream *s, const int32_t *ids, size_t n, const char **text, size_t *length)
 {
-    struct sb_bytes held = s->spare.held;
-    struct state old = s->now;
+    static const struct state begin;
+    struct state before = s->state;
     int32_t rc = SPECBATCH_OK;
+    size_t left;
 
-    s->spare = s->now;
-    s->spare.held = held;
-    s->spare.held.n = 0;
     s->text.n = 0;
-    SB_TRY(sb_bytes_add(&s->spare.held, s->now.held.data, s->now.held.n));
-    SB_TRY(run(s->t, s->flags, &s->spare, ids, n, n == 0, &s->text));
-    s->now = s->spare;
-    s->spare = old;
-    if (n == 0) {
-        /* The text has ended: what comes now begins another. */
-        held = s->now.held;
-        memset(&s->now, 0, sizeof s->now);
-        s->now.held = held;
-        s->now.held.n = 0;
-    }
+    s->state.keep = s->state.held.n;
+    SB_TRY(run(s->t, s->flags, &s->state, ids, n, n == 0, &s->text));
+    if (n == 0)
+        put_back(&s->state, &begin); /* the text has ended: what comes now begins another */
+    left = s->state.held.n - s->state.from;
+    if (s->state.from > 0)
+        memmove(s->state.held.data, s->state.held.data + s->state.from, left);
+    s->state.held.n = left;
+    s->state.from = 0;
     *text = s->text.data;
     if (length)
         *length = s->text.n;
 done:
+    if (rc)
+        put_back(&s->state, &before);
     return rc;
 }
 
@@ -372,8 +399,7 @@ void sb_stream_free(struct sb_stream *s)
     if (!s)
         return;
     mem = s->mem;
-    sb_bytes_clear(&s->now.held);
-    sb_bytes_clear(&s->spare.held);
+    sb_bytes_clear(&s->state.held);
     sb_bytes_clear(&s->text);
     sb_free(&mem, s);
 }

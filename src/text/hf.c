@@ -16,6 +16,11 @@ struct loader {
     const char *path;
 };
 
+enum {
+    TEMPLATE_MAX = 64,     /* ids around a text; real templates have one or two */
+    ADDED_LENGTH_MAX = 1024 /* bytes of an added token, so often a byte of text may be looked at; real ones have 60 */
+};
+
 typedef int32_t (*component_fn)(struct loader *l, const struct sb_json_node *node);
 
 static const char *type_of(const struct sb_json_node *node)
@@ -95,16 +100,16 @@ done:
 
 /* -------------------------------------------------------------------- normalizers */
 
-/* Whether a component is one of the normal forms, and which. */
-static int is_normal_form(const struct sb_json_node *node, enum sb_normal_form *form)
+/* Whether a component is one of the normal forms, and which. The reference's are those of Unicode 9. */
+static int is_normal_form(const struct sb_json_node *node, unsigned *form)
 {
     static const char *const names[] = { [SB_NFD] = "NFD", [SB_NFC] = "NFC", [SB_NFKD] = "NFKD",
                                          [SB_NFKC] = "NFKC" };
-    size_t i;
+    unsigned i;
 
     for (i = 0; i < sizeof names / sizeof *names; i++)
         if (is(node, names[i])) {
-            *form = (enum sb_normal_form)i;
+            *form = i | SB_AS_OF_9;
             return 1;
         }
     return 0;
@@ -113,7 +118,7 @@ static int is_normal_form(const struct sb_json_node *node, enum sb_normal_form *
 static int32_t add_normalizer(struct loader *l, const struct sb_json_node *node)
 {
     struct sb_steps *steps = &l->t->normalizers;
-    enum sb_normal_form form;
+    unsigned form;
     struct sb_step *step;
     int32_t rc = SPECBATCH_OK;
 
@@ -241,7 +246,13 @@ static int32_t add_pre_tokenizer(struct loader *l, const struct sb_json_node *no
 
 /* ------------------------------------------------------------------------- template */
 
-/* Appends the ids that a template's special token stands for. */
+static int32_t long_template(const struct loader *l)
+{
+    return sb_fail(SPECBATCH_E_UNSUPPORTED, "%s: post_processor: a template of more than %d tokens on one side",
+                   l->path, TEMPLATE_MAX);
+}
+
+/* Appends the ids that a template's special token stands for, which is looked for in all that are defined. */
 static int32_t add_template_ids(struct loader *l, const struct sb_json_node *specials, const char *name,
                                 struct sb_ids *ids)
 {
@@ -251,6 +262,8 @@ static int32_t add_template_ids(struct loader *l, const struct sb_json_node *spe
 
     if (sb_json_kind(list) != SB_JSON_ARRAY)
         return sb_fail(SPECBATCH_E_FORMAT, "%s: post_processor: no ids for \"%.60s\"", l->path, name);
+    if (sb_json_count(list) > TEMPLATE_MAX - ids->n)
+        return long_template(l);
     for (node = sb_json_first(list); node; node = sb_json_next(node)) {
         if (!sb_json_int(node, &id) || id < 0 || id >= SB_ID_LIMIT)
             SB_TRY(malformed(l, "post_processor", "not a token id"));
@@ -286,6 +299,8 @@ static int32_t add_template(struct loader *l, const struct sb_json_node *node)
 
     if (sb_json_kind(single) != SB_JSON_ARRAY)
         SB_TRY(malformed(l, "post_processor", "TemplateProcessing without a list `single`"));
+    if (sb_json_count(single) > TEMPLATE_MAX)
+        SB_TRY(long_template(l));
     for (node = sb_json_first(single); node; node = sb_json_next(node)) {
         if ((name = sb_json_string(sb_json_get(sb_json_get(node, "SpecialToken"), "id"), NULL)) != NULL) {
             SB_TRY(add_template_ids(l, specials, name, seen ? &l->t->suffix : &before));
@@ -297,6 +312,8 @@ static int32_t add_template(struct loader *l, const struct sb_json_node *node)
     }
     if (!seen)
         SB_TRY(unsupported(l, "post_processor", "template without $A", "special tokens around one $A"));
+    if (l->t->prefix.n > TEMPLATE_MAX - before.n)
+        SB_TRY(long_template(l));
     SB_TRY(put_before(&l->t->prefix, &before));
 done:
     sb_ids_clear(&before);
@@ -526,10 +543,10 @@ static int32_t load_model(struct loader *l, const struct sb_json_node *model)
     SB_TRY(get_flag(l, model, "ignore_merges", 0, &bpe->ignore_merges));
     SB_TRY(load_vocab(l, sb_json_get(model, "vocab")));
     SB_TRY(load_merges(l, sb_json_get(model, "merges")));
-    sb_bpe_index(bpe, &l->t->vocab);
     unk = sb_json_string(sb_json_get(model, "unk_token"), &n);
     if (unk && n > 0 && (bpe->unk = sb_vocab_find_base(&l->t->vocab, unk, n)) < 0)
         bpe->unk = -2; /* an error only when unknown text comes */
+    SB_TRY(sb_bpe_index(bpe, &l->t->mem, &l->t->vocab));
 done:
     return rc;
 }
@@ -589,6 +606,9 @@ static int32_t add_token(struct loader *l, const struct sb_json_node *node)
         SB_TRY(normalize_content(l, &token));
     if (token.content.n == 0)
         SB_TRY(malformed(l, "added_tokens", "an empty token"));
+    if (token.content.n > ADDED_LENGTH_MAX)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: added_tokens: \"%.60s...\" is longer than %d bytes", l->path,
+                token.content.data, ADDED_LENGTH_MAX);
     SB_TRY(sb_added_add(&l->t->added, &l->t->mem, &token));
     return SPECBATCH_OK;
 done:
@@ -607,14 +627,18 @@ int32_t sb_tokenizer_read_hf(struct sb_tokenizer *t, const char *text, size_t le
     root = sb_json_root(doc);
     SB_TRY(load_model(&l, sb_json_get(root, "model")));
     SB_TRY(add_normalizer(&l, sb_json_get(root, "normalizer")));
+    SB_TRY(sb_steps_check_growth(&t->normalizers, NULL, path, "normalizer"));
     SB_TRY(add_pre_tokenizer(&l, sb_json_get(root, "pre_tokenizer")));
+    SB_TRY(sb_steps_check_growth(&t->splitters, NULL, path, "pre_tokenizer"));
     SB_TRY(add_post_processor(&l, sb_json_get(root, "post_processor")));
     decoder = sb_json_get(root, "decoder");
     t->decoder.spaced = sb_json_kind(decoder) == SB_JSON_NULL;
     if (!t->decoder.spaced)
         SB_TRY(add_decoder(&l, decoder));
+    SB_TRY(sb_steps_check_growth(&t->decoder.before, &t->decoder.after, path, "decoder"));
     if (sb_json_kind(sb_json_get(root, "added_tokens")) != SB_JSON_NULL)
         SB_TRY(each(&l, root, "added_tokens", add_token));
+    sb_added_sort(&t->added);
 done:
     sb_json_free(doc);
     return rc;

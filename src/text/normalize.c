@@ -1,5 +1,6 @@
 /*
- * Normalisers: the normal forms of Unicode (unicode.c), Prepend and Replace, in the order the file lists them.
+ * Normalisers: the normal forms of Unicode (unicode.c), Prepend, Replace and SentencePiece's (charsmap.c), in the
+ * order the file lists them.
  * A step that changes nothing copies nothing.
  */
 #include <string.h>
@@ -42,6 +43,8 @@ static int32_t run_step(const struct sb_step *step, struct sb_work *work, const 
         return sb_bytes_add(out, text, n);
     case SB_STEP_REPLACE:
         return sb_replace(step, text, n, out);
+    case SB_STEP_CHARSMAP:
+        return sb_charsmap_run(step, text, n, out);
     default: /* SB_STEP_NORMAL */
         return sb_unicode_normalize(step->form, &work->points, text, n, out);
     }

@@ -11,11 +11,12 @@
 #ifndef SB_PIPELINE_H
 #define SB_PIPELINE_H
 
+#include "hash.h"
 #include "pattern.h"
 #include "tokenizer.h"
 #include "unicode.h"
 
-enum { SB_ID_LIMIT = 1 << 22, SB_STEPS_MAX = 16, SB_CHAR_TABLE = 0x180 };
+enum { SB_ID_LIMIT = 1 << 22, SB_STEPS_MAX = 16 };
 
 /* ------------------------------------------------------------------- vocabulary (vocab.c) */
 
@@ -24,7 +25,8 @@ enum {
     SB_PIECE_ADDED = 2,   /* an added token */
     SB_PIECE_SPECIAL = 4, /* left out of decoded text */
     SB_PIECE_BYTE = 8,    /* SentencePiece: stands for one byte */
-    SB_PIECE_UNKNOWN = 16 /* SentencePiece: decodes to the unknown surface */
+    SB_PIECE_UNKNOWN = 16, /* SentencePiece: decodes to the unknown surface */
+    SB_PIECE_USER = 32     /* SentencePiece: user-defined, found in the text before anything merges */
 };
 
 struct sb_piece { uint32_t at, length, flags; }; /* flags 0: no such id */
@@ -35,6 +37,7 @@ struct sb_vocab {
     size_t n, capacity; /* n: largest id + 1 */
     struct { uint32_t id1, hash; } *slots; /* open addressing, id + 1 */
     size_t n_slots, n_used;
+    struct sb_hash_key key;
 };
 
 /* Makes room for n pieces in all, so that adding them rebuilds nothing. */
@@ -57,8 +60,10 @@ struct sb_merge { uint64_t pair; uint32_t rank; int32_t id; };
 struct sb_bpe {
     struct sb_merge *slots; /* open addressing; pair UINT64_MAX: free */
     size_t n_slots, n_used;
+    struct sb_hash_pairs hash;          /* of pairs */
     int32_t byte_ids[256];              /* of <0x00> .. <0xFF>; used only when byte_fallback */
-    int32_t char_ids[SB_CHAR_TABLE];    /* of the first code points */
+    int32_t (*pages)[256];              /* ids of single characters; page 0 has none */
+    uint16_t page_of[0x1100];           /* code point / 256 -> page */
     int32_t unk;                        /* -1: none; -2: the file names one that the vocabulary lacks */
     int fuse_unk, byte_fallback, ignore_merges;
     int cut_at_marks; /* nothing merges across the place before a U+2581 */
@@ -87,8 +92,13 @@ int32_t sb_bpe_reserve(struct sb_bpe *bpe, const struct sb_mem *mem, size_t n);
 /* Adds a merge; a later one of the same pair replaces the earlier, as in the reference implementation. */
 int32_t sb_bpe_add(struct sb_bpe *bpe, const struct sb_mem *mem, int32_t left, int32_t right, uint32_t rank,
                    int32_t id);
-/* Fills the tables of characters and bytes, once the vocabulary is complete. */
-void sb_bpe_index(struct sb_bpe *bpe, const struct sb_vocab *vocab);
+/* Fills the tables of characters and bytes, once the vocabulary is complete and `unk` and `byte_fallback` are set. */
+int32_t sb_bpe_index(struct sb_bpe *bpe, const struct sb_mem *mem, const struct sb_vocab *vocab);
+/* The id of a single character, -1 when it is no piece of the model's. Only behind sb_bpe_index. */
+static inline int32_t sb_bpe_char(const struct sb_bpe *bpe, uint32_t cp)
+{
+    return bpe->pages[bpe->page_of[cp >> 8]][cp & 255];
+}
 /* Appends the ids of one word. */
 int32_t sb_bpe_word(const struct sb_bpe *bpe, const struct sb_vocab *vocab, struct sb_work *work,
                     const char *word, size_t n, struct sb_ids *ids);
@@ -99,14 +109,16 @@ void sb_bpe_clear(struct sb_bpe *bpe, const struct sb_mem *mem);
 struct sb_added_token {
     struct sb_bytes content; /* as searched for: normalised when `normalized` */
     int32_t id;
-    uint32_t next; /* index + 1 in the chain of tokens with the same first byte */
+    uint32_t order; /* in the file */
     int single_word, lstrip, rstrip, normalized, special;
 };
+
+struct sb_added_range { uint32_t begin, end; };
 
 struct sb_added {
     struct sb_added_token *tokens;
     size_t n, capacity;
-    uint32_t first[2][256]; /* chains: [0] searched in raw text, [1] in normalised text */
+    struct sb_added_range first[2][256]; /* by first byte; [0] searched in raw text, [1] in normalised text */
 };
 
 /* A stretch of text (id -1) or an added token. */
@@ -114,15 +126,19 @@ typedef int32_t (*sb_segment_fn)(void *context, const char *text, size_t n, int3
 /* Cuts text at the added tokens of one kind and hands out the segments in order. */
 int32_t sb_added_split(const struct sb_added *added, int normalized, int plain_special, const char *text,
                        size_t n, sb_segment_fn segment, void *context);
+/* Length of the longest token, of those looked for in normalised text, at the beginning of text; 0: none. */
+size_t sb_added_prefix(const struct sb_added *added, const char *text, size_t n);
 /* Appends a token, taking over its content on success. */
 int32_t sb_added_add(struct sb_added *added, const struct sb_mem *mem, const struct sb_added_token *token);
+/* Once, when all have been added: makes them searchable. */
+void sb_added_sort(struct sb_added *added);
 void sb_added_clear(struct sb_added *added, const struct sb_mem *mem);
 
 /* -------------------------------------- steps: normalisers, splitters and decoders are lists of these */
 
 enum sb_step_kind {
     /* normalize.c */
-    SB_STEP_NORMAL, SB_STEP_PREPEND, SB_STEP_REPLACE,
+    SB_STEP_NORMAL, SB_STEP_PREPEND, SB_STEP_REPLACE, SB_STEP_CHARSMAP,
     /* split.c */
     SB_STEP_SPLIT_CL100K, SB_STEP_SPLIT_GPT2, SB_STEP_SPLIT_PATTERN, SB_STEP_SPLIT_TEXT, SB_STEP_SPLIT_BEFORE,
     SB_STEP_PREFIX_SPACE, SB_STEP_BYTES, SB_STEP_METASPACE,
@@ -134,21 +150,31 @@ enum { SB_PREPEND_NEVER, SB_PREPEND_FIRST, SB_PREPEND_ALWAYS };
 
 struct sb_step {
     enum sb_step_kind kind;
-    enum sb_normal_form form; /* NORMAL */
+    unsigned form;            /* NORMAL: which one */
     struct sb_bytes from, to; /* what is searched for or prepended, and its replacement */
-    int prepend;              /* METASPACE: SB_PREPEND_* */
+    int prepend;              /* METASPACE, CHARSMAP: SB_PREPEND_* */
+    int squeeze;              /* CHARSMAP: blanks at the ends vanish, and runs of them become one */
+    const struct sb_added *kept; /* CHARSMAP: the tokens that it leaves alone */
     size_t start, stop;       /* STRIP: how many of `from` at either end; SPLIT_CL100K: digits in `start` */
     struct sb_pattern *pattern; /* SPLIT_PATTERN */
 };
 
 struct sb_steps { struct sb_step at[SB_STEPS_MAX]; size_t n; };
 void sb_steps_clear(struct sb_steps *steps);
+/* growth.c. E_UNSUPPORTED when one list, and behind it the second (may be NULL), could blow a text up. */
+int32_t sb_steps_check_growth(const struct sb_steps *first, const struct sb_steps *second, const char *path,
+                              const char *what);
 
 /* Normalised text in *out, borrowed from work (or from the caller where nothing changes). */
 int32_t sb_normalize(const struct sb_steps *steps, struct sb_work *work, const char *text, size_t n,
                      const char **out, size_t *n_out);
 /* Appends `text` with every occurrence of step->from replaced by step->to. */
 int32_t sb_replace(const struct sb_step *step, const char *text, size_t n, struct sb_bytes *out);
+
+/* charsmap.c: the step's table out of a model's bytes, its trie in `from`, its replacements in `to` (both are empty
+ * where there is none); E_FORMAT, E_UNSUPPORTED, E_NOMEM. And the step itself, appending to out. */
+int32_t sb_charsmap_set(struct sb_step *step, const char *data, size_t n, const char *where);
+int32_t sb_charsmap_run(const struct sb_step *step, const char *text, size_t n, struct sb_bytes *out);
 
 typedef int32_t (*sb_word_fn)(void *context, const char *word, size_t n);
 /* Runs the splitting steps from `index` on; `first` tells that the text begins the whole input. */
@@ -171,7 +197,8 @@ struct sb_decoder {
     int byte_level;       /* tokens are spelled in byte-level characters */
     int fused;            /* the loader has come to the steps on the whole text */
     int spaced;           /* no decoder at all: tokens with a space between them */
-    int dummy_prefix;     /* SentencePiece: the first piece loses its leading U+2581 */
+    int dummy_prefix;     /* SentencePiece: the first piece loses its leading U+2581, */
+    int squeeze;          /* and so does every piece until there is text */
     struct sb_bytes strip; /* a character removed from the beginning of the text, */
     size_t strip_count;    /* so many times */
     struct sb_bytes unknown; /* SentencePiece: text of the unknown token */

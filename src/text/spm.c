@@ -5,6 +5,8 @@
  *   trainer         3 model_type   24 whitespace as suffix   35 byte_fallback   41 bos_id   44 unk_surface
  *   normalizer      2 precompiled_charsmap   3 add_dummy_prefix   4 remove_extra_whitespaces   5 escape
  *
+ * User-defined pieces are found in the normalised text, longest first, before anything merges, as added tokens are.
+ *
  * SentencePiece merges the pair whose concatenation has the best score. That is turned into the table
  * of merges bpe.c wants: for every piece each split into two pieces, ranked by the score. Looking the
  * concatenation up during encoding, as SentencePiece does, would need a second merge loop.
@@ -21,6 +23,11 @@
 enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6, MODEL_BPE = 2,
        PIECE_MAX = 512 /* finding a piece's splits takes the square of its length */ };
 
+/* A stretch of the file, as offsets. */
+struct span { size_t at, end; };
+
+static const char space[] = "\xE2\x96\x81"; /* U+2581 */
+
 struct reader {
     struct sb_tokenizer *t;
     const char *path;
@@ -29,11 +36,8 @@ struct reader {
     size_t capacity, n_pieces;
     int64_t bos;
     uint64_t model_type, byte_fallback, suffix_space, dummy_prefix, extra_space, escape;
-    size_t charsmap;
+    struct span charsmap;
 };
-
-/* A stretch of the file, as offsets. */
-struct span { size_t at, end; };
 
 struct field {
     unsigned number, wire;
@@ -119,6 +123,7 @@ static int32_t add_piece(struct reader *r, struct span piece, uint64_t type, flo
     static const uint32_t flags[] = { [NORMAL] = SB_PIECE_BASE,
                                       [UNKNOWN] = SB_PIECE_BASE | SB_PIECE_UNKNOWN,
                                       [CONTROL] = SB_PIECE_BASE | SB_PIECE_SPECIAL,
+                                      [USER_DEFINED] = SB_PIECE_BASE | SB_PIECE_USER,
                                       [BYTE] = SB_PIECE_BASE | SB_PIECE_BYTE };
     struct sb_tokenizer *t = r->t;
     const char *text = r->text + piece.at;
@@ -127,11 +132,9 @@ static int32_t add_piece(struct reader *r, struct span piece, uint64_t type, flo
 
     if (n == 0 || n > PIECE_MAX || sb_utf8_valid(text, n) < n)
         SB_TRY(bad(r, piece.at, "a piece is empty, longer than 512 bytes or not valid UTF-8"));
-    if (type == USER_DEFINED || type == UNUSED)
+    if (type == UNUSED)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED,
-                "%s: piece %zu: user-defined and unused pieces are not supported; convert the "
-                "model to tokenizer.json",
-                r->path, id);
+                "%s: piece %zu: unused pieces are not supported; convert the model to tokenizer.json", r->path, id);
     if (type < NORMAL || type > BYTE)
         SB_TRY(bad(r, piece.at, "a piece has an unknown type"));
     if (score != score)
@@ -220,7 +223,7 @@ static int32_t read_normalizer(struct reader *r, struct span in)
             continue;
         SB_TRY(expect(r, &field, field.number == 2 ? DELIMITED : VARINT));
         if (field.number == 2)
-            r->charsmap = field.span.end - field.span.at;
+            r->charsmap = field.span;
         else if (field.number == 3)
             r->dummy_prefix = field.value;
         else if (field.number == 4)
@@ -258,8 +261,6 @@ done:
 static int32_t check_supported(const struct reader *r)
 {
     const char *what = r->model_type != MODEL_BPE ? "a model type other than BPE"
-                     : r->charsmap ? "a normalisation table (precompiled_charsmap)"
-                     : r->extra_space ? "remove_extra_whitespaces"
                      : !r->escape ? "escape_whitespaces = false"
                      : r->suffix_space ? "treat_whitespace_as_suffix" : NULL;
 
@@ -283,18 +284,30 @@ static uint32_t rank_of(float score)
     return bits & 0x80000000u ? bits : 0x7FFFFFFFu - bits;
 }
 
+/* Whether the id is an ordinary piece's. */
+static int is_normal(const struct sb_vocab *vocab, int32_t id)
+{
+    return id >= 0 && vocab->pieces[id].flags == SB_PIECE_BASE;
+}
+
+/* A user-defined character never merges, so what is spelled with one never comes about; the file may have it. */
+static int is_character(const struct sb_vocab *vocab, int32_t id)
+{
+    return id >= 0 && (vocab->pieces[id].flags & ~(uint32_t)SB_PIECE_USER) == SB_PIECE_BASE;
+}
+
 /* The id of an ordinary piece, -1 for everything else. */
 static int32_t find_normal(const struct sb_vocab *vocab, const char *text, size_t n)
 {
     int32_t id = sb_vocab_find(vocab, text, n);
-    return id >= 0 && vocab->pieces[id].flags == SB_PIECE_BASE ? id : -1;
+    return is_normal(vocab, id) ? id : -1;
 }
 
 static int32_t add_merges(struct reader *r)
 {
     struct sb_vocab *vocab = &r->t->vocab;
     int32_t rc = SPECBATCH_OK, id;
-    uint32_t cp;
+    uint32_t cp = 0;
 
     for (id = 0; (size_t)id < r->n_pieces; id++) {
         const struct sb_piece *piece = &vocab->pieces[id];
@@ -305,7 +318,7 @@ static int32_t add_merges(struct reader *r)
         for (at = 0; at < n; at += step) {
             int32_t left = at ? find_normal(vocab, text, at) : -1, right;
             step = (size_t)sb_utf8_step(text + at, n - at, &cp);
-            if (find_normal(vocab, text + at, step) < 0)
+            if (!is_character(vocab, sb_bpe_char(&r->t->bpe, cp)))
                 SB_FAIL(SPECBATCH_E_UNSUPPORTED,
                         "%s: piece %d \"%.40s\" has a character that is no piece itself", r->path, (int)id,
                         text);
@@ -314,6 +327,34 @@ static int32_t add_merges(struct reader *r)
         }
     }
 done:
+    return rc;
+}
+
+/*
+ * Control pieces and the unknown piece are found in text, as where Hugging Face converts such a file. SentencePiece
+ * never does, and a chat's </s> would be letters. SPECBATCH_TEXT_PLAIN_SPECIAL gives SentencePiece's ids.
+ * User-defined pieces it finds itself, in normalised text.
+ */
+static int32_t add_found_pieces(struct sb_tokenizer *t, const struct reader *r)
+{
+    struct sb_added_token token = { .content = { .mem = &t->mem } };
+    int32_t rc = SPECBATCH_OK;
+    size_t id;
+
+    for (id = 0; id < r->n_pieces; id++) {
+        const struct sb_piece *piece = &t->vocab.pieces[id];
+        int user = (piece->flags & SB_PIECE_USER) != 0;
+        if (!user && !(piece->flags & (SB_PIECE_SPECIAL | SB_PIECE_UNKNOWN)))
+            continue;
+        token = (struct sb_added_token){ .content = { .mem = &t->mem }, .id = (int32_t)id, .normalized = user,
+                                         .special = !user };
+        SB_TRY(sb_bytes_set(&token.content, sb_vocab_text(&t->vocab, piece), piece->length));
+        SB_TRY(sb_added_add(&t->added, &t->mem, &token));
+        token.content.data = NULL; /* the table has it now */
+    }
+    sb_added_sort(&t->added);
+done:
+    sb_bytes_clear(&token.content);
     return rc;
 }
 
@@ -329,27 +370,49 @@ done:
     return rc;
 }
 
+/* The two steps of most files, or the whole of SentencePiece's normaliser. */
+static int32_t add_normalizers(struct reader *r)
+{
+    struct sb_steps *steps = &r->t->normalizers;
+    size_t n = r->charsmap.end - r->charsmap.at;
+    struct sb_step *step;
+    int32_t rc = SPECBATCH_OK;
+
+    if (n == 0 && !r->extra_space) {
+        if (r->dummy_prefix)
+            SB_TRY(add_step(steps, SB_STEP_PREPEND, "", space));
+        return add_step(steps, SB_STEP_REPLACE, " ", space);
+    }
+    SB_TRY(sb_step_add(&step, steps, SB_STEP_CHARSMAP, r->path));
+    step->prepend = r->dummy_prefix ? SB_PREPEND_ALWAYS : SB_PREPEND_NEVER;
+    step->squeeze = r->extra_space != 0;
+    step->kept = &r->t->added;
+    if (n > 0)
+        SB_TRY(sb_charsmap_set(step, r->text + r->charsmap.at, n, r->path));
+done:
+    return rc;
+}
+
 static int32_t build(struct reader *r)
 {
-    static const char space[] = "\xE2\x96\x81";
     struct sb_tokenizer *t = r->t;
     int32_t rc = SPECBATCH_OK;
     size_t i;
 
     SB_TRY(check_supported(r));
-    SB_TRY(add_merges(r));
-    sb_bpe_index(&t->bpe, &t->vocab);
     t->bpe.fuse_unk = 1;
     t->bpe.byte_fallback = r->byte_fallback != 0;
+    SB_TRY(sb_bpe_index(&t->bpe, &t->mem, &t->vocab));
+    SB_TRY(add_merges(r));
+    SB_TRY(add_found_pieces(t, r));
     for (i = 0; t->bpe.byte_fallback && i < 256; i++)
         if (t->bpe.byte_ids[i] < 0)
             SB_FAIL(SPECBATCH_E_FORMAT, "%s: byte_fallback, but no piece <0x%02X>", r->path, (unsigned)i);
-    if (r->dummy_prefix)
-        SB_TRY(add_step(&t->normalizers, SB_STEP_PREPEND, "", space));
-    SB_TRY(add_step(&t->normalizers, SB_STEP_REPLACE, " ", space));
+    SB_TRY(add_normalizers(r));
     SB_TRY(add_step(&t->decoder.before, SB_STEP_REPLACE, space, " "));
     t->decoder.bytes = SB_BYTES_EACH;
-    t->decoder.dummy_prefix = r->dummy_prefix != 0;
+    t->decoder.dummy_prefix = r->dummy_prefix || r->extra_space;
+    t->decoder.squeeze = r->extra_space != 0;
     if (r->bos >= 0 && (size_t)r->bos < r->n_pieces && t->vocab.pieces[r->bos].flags & SB_PIECE_SPECIAL)
         SB_TRY(sb_ids_add(&t->prefix, (int32_t)r->bos));
 done:

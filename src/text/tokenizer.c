@@ -34,6 +34,8 @@ struct sb_tokenizer *sb_tokenizer_create(const struct sb_mem *mem)
     own_steps(&t->splitters, &t->mem);
     own_steps(&t->decoder.before, &t->mem);
     own_steps(&t->decoder.after, &t->mem);
+    t->vocab.key = sb_hash_draw(&t->vocab);
+    sb_hash_pairs_draw(&t->bpe.hash, &t->bpe);
     t->bpe.unk = -1;
     return t;
 }

@@ -8,6 +8,7 @@
  *   added.c       added tokens in a text                          chat.c    conversation formats
  *   normalize.c   normal forms, Prepend, Replace                  split.c   patterns and other splitters
  *   unicode.c     Unicode's properties and normal forms, on tables that unicode_tables.py generates
+ *   growth.c      how much longer they can make a text
  */
 #ifndef SB_TOKENIZER_H
 #define SB_TOKENIZER_H

@@ -72,17 +72,35 @@ bool sb_unicode_next(struct sb_unicode_set *set, struct sb_unicode_range *range)
 
 /* ------------------------------------------------------------------- decomposition */
 
+/* What a form knows of a code point: one that came later is as if it were not assigned. */
+static const struct sb_unicode_record *record_of(unsigned form, uint32_t cp)
+{
+    const struct sb_unicode_record *record = sb_unicode_of(cp);
+
+    return form & SB_AS_OF_9 && record->flags & SB_UNICODE_NEW ? sb_unicode_records : record;
+}
+
+static int is_compatible(unsigned form)
+{
+    return form & 2;
+}
+
+static int is_composed(unsigned form)
+{
+    return form & 1;
+}
+
 static int compare_mappings(const void *code, const void *entry)
 {
     uint32_t a = *(const uint32_t *)code, b = ((const struct sb_unicode_mapping *)entry)->code >> 8;
     return a < b ? -1 : a > b;
 }
 
-static const struct sb_unicode_mapping *mapping_of(enum sb_normal_form form, uint32_t cp)
+static const struct sb_unicode_mapping *mapping_of(unsigned form, uint32_t cp)
 {
-    unsigned flags = sb_unicode_of(cp)->flags;
+    unsigned flags = record_of(form, cp)->flags;
 
-    if (flags & SB_UNICODE_COMPATIBLE && (form == SB_NFKD || form == SB_NFKC))
+    if (flags & SB_UNICODE_COMPATIBLE && is_compatible(form))
         return bsearch(&cp, sb_unicode_compatible, sb_unicode_compatible_n, sizeof *sb_unicode_compatible,
                        compare_mappings);
     if (flags & SB_UNICODE_CANONICAL)
@@ -102,13 +120,13 @@ static int compare_pairs(const void *key, const void *entry)
     return a->second < b->second ? -1 : a->second > b->second;
 }
 
-/* What the two compose to, 0: nothing. */
-static uint32_t composed(uint32_t first, uint32_t second)
+/* What the two compose to, 0: nothing. What composes with a new character is new itself. */
+static uint32_t composed(unsigned form, uint32_t first, uint32_t second)
 {
     struct sb_unicode_pair key = { first, second, 0 };
     const struct sb_unicode_pair *found;
 
-    if (!(sb_unicode_of(second)->flags & SB_UNICODE_BACK))
+    if (!(record_of(form, second)->flags & SB_UNICODE_BACK))
         return 0;
     if (first - L_FIRST < L_COUNT && second - V_FIRST < V_COUNT)
         return SYLLABLE + ((first - L_FIRST) * V_COUNT + second - V_FIRST) * T_COUNT;
@@ -117,7 +135,7 @@ static uint32_t composed(uint32_t first, uint32_t second)
         second - T_BEFORE < T_COUNT)
         return first + second - T_BEFORE;
     found = bsearch(&key, sb_unicode_pairs, sb_unicode_pairs_n, sizeof key, compare_pairs);
-    return found ? found->composed : 0;
+    return found && record_of(form, found->composed) != sb_unicode_records ? found->composed : 0;
 }
 
 static uint32_t point_of(uint32_t marked)
@@ -131,7 +149,7 @@ static unsigned class_of(uint32_t marked)
 }
 
 /* Composes each starter with what follows and nothing blocks (definition D117). Returns how many remain. */
-static size_t compose(uint32_t *points, size_t n)
+static size_t compose(unsigned form, uint32_t *points, size_t n)
 {
     size_t i, kept = 0, starter = n; /* n: there is none yet */
     uint32_t both;
@@ -139,7 +157,7 @@ static size_t compose(uint32_t *points, size_t n)
     for (i = 0; i < n; i++) {
         unsigned class = class_of(points[i]);
         int open = starter < n && (starter + 1 == kept || class_of(points[kept - 1]) < class);
-        if (open && (both = composed(point_of(points[starter]), point_of(points[i]))) != 0) {
+        if (open && (both = composed(form, point_of(points[starter]), point_of(points[i]))) != 0) {
             points[starter] = both;
             continue;
         }
@@ -207,15 +225,15 @@ static size_t put_utf8(char out[4], uint32_t cp)
 }
 
 /* Sends off what is held: in order, composed where the form asks for it. */
-static int32_t flush(enum sb_normal_form form, struct sb_points *held, struct sb_bytes *out)
+static int32_t flush(unsigned form, struct sb_points *held, struct sb_bytes *out)
 {
     char text[64 + 4];
     size_t i, used = 0;
     int32_t rc = SPECBATCH_OK;
 
     order_all_marks(held->data, held->n);
-    if (form == SB_NFC || form == SB_NFKC)
-        held->n = compose(held->data, held->n);
+    if (is_composed(form))
+        held->n = compose(form, held->data, held->n);
     for (i = 0; i < held->n; i++) {
         used += put_utf8(text + used, point_of(held->data[i]));
         if (used >= 64) {
@@ -230,9 +248,9 @@ done:
 }
 
 /* Holds one more code point of a decomposition; the array keeps room for twice as many. */
-static int32_t hold(enum sb_normal_form form, struct sb_points *held, uint32_t cp, struct sb_bytes *out)
+static int32_t hold(unsigned form, struct sb_points *held, uint32_t cp, struct sb_bytes *out)
 {
-    const struct sb_unicode_record *record = sb_unicode_of(cp);
+    const struct sb_unicode_record *record = record_of(form, cp);
     int32_t rc = SPECBATCH_OK;
 
     if (held->n > 0 && record->combining == 0 && !(record->flags & SB_UNICODE_BACK))
@@ -251,7 +269,7 @@ done:
     return rc;
 }
 
-static int32_t hold_decomposed(enum sb_normal_form form, struct sb_points *held, uint32_t cp,
+static int32_t hold_decomposed(unsigned form, struct sb_points *held, uint32_t cp,
                                struct sb_bytes *out)
 {
     const struct sb_unicode_mapping *mapping;
@@ -281,12 +299,12 @@ done:
     return rc;
 }
 
-static int is_plain(enum sb_normal_form form, uint32_t cp)
+static int is_plain(unsigned form, uint32_t cp)
 {
-    return (sb_unicode_of(cp)->flags & SB_UNICODE_PLAIN << form) != 0;
+    return (record_of(form, cp)->flags & SB_UNICODE_PLAIN << (form & 3)) != 0;
 }
 
-size_t sb_unicode_plain(enum sb_normal_form form, const char *text, size_t n, size_t *last)
+size_t sb_unicode_plain(unsigned form, const char *text, size_t n, size_t *last)
 {
     size_t at = 0, before = 0;
     uint32_t cp = 0;
@@ -304,7 +322,7 @@ size_t sb_unicode_plain(enum sb_normal_form form, const char *text, size_t n, si
     return at;
 }
 
-int32_t sb_unicode_normalize(enum sb_normal_form form, struct sb_points *work, const char *text, size_t n,
+int32_t sb_unicode_normalize(unsigned form, struct sb_points *work, const char *text, size_t n,
                              struct sb_bytes *out)
 {
     int32_t rc = SPECBATCH_OK;

@@ -87,8 +87,13 @@ bool sb_unicode_property(struct sb_unicode_set *set, const char *name, size_t n)
 /* The next range, false behind the last. */
 bool sb_unicode_next(struct sb_unicode_set *set, struct sb_unicode_range *range);
 
-/* Normal forms (https://www.unicode.org/reports/tr15/). */
-enum sb_normal_form { SB_NFD, SB_NFC, SB_NFKD, SB_NFKC };
+/*
+ * Normal forms (https://www.unicode.org/reports/tr15/), each of them also AS_OF_9: as Unicode 9 knew it, to which
+ * later characters were not assigned and so neither decompose, compose nor move. That is what Hugging Face's
+ * tokenizers do: the crate they normalise with (unicode-normalization-alignments) has the tables of that version,
+ * while the crate they split with (onig) has newer ones.
+ */
+enum { SB_NFD, SB_NFC, SB_NFKD, SB_NFKC, SB_AS_OF_9 = 4 };
 
 /* Code points on their way; zero with `mem` set, kept from call to call. */
 struct sb_points { const struct sb_mem *mem; uint32_t *data; size_t n, capacity; };
@@ -96,11 +101,11 @@ void sb_points_clear(struct sb_points *points);
 
 /* Length of the text's beginning that is in the form and stays so whatever follows it but for its last
  * character, which begins at *last: n where nothing has to be done. */
-size_t sb_unicode_plain(enum sb_normal_form form, const char *text, size_t n, size_t *last);
+size_t sb_unicode_plain(unsigned form, const char *text, size_t n, size_t *last);
 
 /* Appends the form of a text. The time grows as the length does, whatever the text. E_INVALID on bad UTF-8,
  * E_NOMEM; out may then hold a part. */
-int32_t sb_unicode_normalize(enum sb_normal_form form, struct sb_points *work, const char *text, size_t n,
+int32_t sb_unicode_normalize(unsigned form, struct sb_points *work, const char *text, size_t n,
                              struct sb_bytes *out);
 
 #endif

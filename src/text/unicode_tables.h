@@ -17,15 +17,16 @@
 
 enum { SB_UNICODE_PAGE = 128 };
 
-enum { /* flags of a record; the first four in the order of enum sb_normal_form */
+enum { /* flags of a record; the first four in the order of SB_NFD and so on */
     SB_UNICODE_PLAIN = 1,         /* << form: its own normal form, and nothing before it changes it */
     SB_UNICODE_CANONICAL = 16,    /* NFD is something else */
     SB_UNICODE_COMPATIBLE = 32,   /* NFKD is not NFD */
     SB_UNICODE_BACK = 64,         /* may compose with a starter before it */
-    SB_UNICODE_WORD = 128         /* \w */
+    SB_UNICODE_WORD = 128,        /* \w */
+    SB_UNICODE_NEW = 256          /* assigned after Unicode 9 */
 };
 
-struct sb_unicode_record { uint8_t category, combining, flags; };
+struct sb_unicode_record { uint8_t category, combining; uint16_t flags; };
 struct sb_unicode_mapping { uint32_t code; uint16_t at; }; /* code point << 8 | bytes; where in `mapped` */
 struct sb_unicode_pair { uint32_t first, second, composed; };
 struct sb_unicode_name { char name[30]; uint16_t list; };

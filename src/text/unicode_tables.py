@@ -2,20 +2,19 @@
 """Writes unicode_tables.c, the character data of Unicode 16.0.0 that the tokenizers need.
 
     python3 -m venv build/unicode-venv
-    build/unicode-venv/bin/pip install unicodedata2==16.0.0 fonttools==4.59.2 regex==2024.11.6
+    build/unicode-venv/bin/pip install unicodedata2==16.0.0 unicodedataplus==16.0.0.post1 regex==2024.11.6
     build/unicode-venv/bin/python src/text/unicode_tables.py src/text/unicode_tables.c
 
 Each package carries one part of the Unicode Character Database (https://www.unicode.org/Public/16.0.0/ucd/)
-at this version: unicodedata2 categories, combining classes and decompositions, fontTools the scripts, regex
-the binary properties. The versions are pinned, for the next ones carry Unicode 17; the script refuses data
+at this version: unicodedata2 categories, combining classes and decompositions, unicodedataplus scripts and
+ages, regex the binary properties. The versions are pinned, for the next ones carry Unicode 17; the script refuses data
 of another version. What the tables mean is said in unicode.h; the same input gives the same bytes.
 """
 import sys
 
-import fontTools.unicodedata
 import regex
 import unicodedata2 as ucd
-from fontTools.unicodedata import Scripts
+import unicodedataplus as more
 
 VERSION = "16.0.0"
 LIMIT = 0x110000
@@ -44,15 +43,13 @@ BINARY = {
     "Quotation_Mark": "QMark", "Radical": "", "Regional_Indicator": "RI", "Sentence_Terminal": "STerm",
     "Terminal_Punctuation": "Term", "Unified_Ideograph": "UIdeo", "Uppercase": "Upper",
     "Variation_Selector": "VS", "White_Space": "WSpace", "XID_Continue": "XIDC", "XID_Start": "XIDS"}
-# Third names. P's, "punct", is left out: what POSIX calls so is another set in some regular expressions.
-MORE = {"Cc": "cntrl", "Nd": "digit", "M": "Combining_Mark", "Zinh": "Qaai", "Copt": "Qaac",
-        "White_Space": "space"}
+# More names. P's, "punct", is left out: what POSIX calls so is another set in some regular expressions.
+MORE = {"Cc": "cntrl", "Nd": "digit", "M": "Combining_Mark", "White_Space": "space"}
 HANGUL = range(0xAC00, 0xD7A4)
 
 
 def check_versions():
-    text = open(Scripts.__file__, encoding="utf-8").read(1000)
-    if ucd.unidata_version != VERSION or "Scripts-%s.txt" % VERSION not in text:
+    if ucd.unidata_version != VERSION or more.unidata_version != VERSION:
         sys.exit("unicode_tables.py: needs data of Unicode %s; see the versions at its top" % VERSION)
     # U+A7CB came with Unicode 16, U+16EA0 with 17.
     if not regex.match(r"\p{Lu}", "\uA7CB") or not regex.match(r"\p{Cn}", "\U00016EA0"):
@@ -88,8 +85,13 @@ class Normal:
 def flags_of(normal, word, c):
     nfd, nfkd = normal.to["NFD"][c], normal.to["NFKD"][c]
     bits = [normal.plain(form, c) for form in FORMS]
-    bits += [nfd != chr(c), nfkd != nfd, c in normal.back, c in word]
+    bits += [nfd != chr(c), nfkd != nfd, c in normal.back, c in word, is_new(c)]
     return sum(bit << i for i, bit in enumerate(bits))
+
+
+def is_new(c):
+    """Assigned after Unicode 9; ages are written 1.1, 12.1, 16.0."""
+    return ucd.category(chr(c)) != "Cn" and float(more.age(chr(c))) > 9
 
 
 def binary_set(name):
@@ -120,12 +122,11 @@ def properties(category):
     add(set(range(LIMIT)), "Any")
     add(set(range(LIMIT)) - by["Cn"], "Assigned")
     add(set(range(128)), "ASCII")
-    scripts = {code: set() for code in Scripts.NAMES}
+    scripts = {}
     for c in range(LIMIT):
-        scripts[fontTools.unicodedata.script(chr(c))].add(c)
-    for code, points in sorted(scripts.items()):
-        if points:
-            add(points, code, Scripts.NAMES[code])
+        scripts.setdefault(more.script(chr(c)), set()).add(c)
+    for long, points in sorted(scripts.items()):
+        add(points, long, *more.property_value_aliases["script"][long])
     for long, short in BINARY.items():
         add(binary_set(long), long, short)
     return sets, found
@@ -230,7 +231,7 @@ def main():
     body, size = [], 0
     const = "const "
     size += array(body, const + "struct sb_unicode_record", "sb_unicode_records",
-                  ["{ %d, %d, %d }" % r for r in records], 3)
+                  ["{ %d, %d, %d }" % r for r in records], 4)
     size += array(body, const + "uint16_t", "sb_unicode_pages", index, 2)
     size += array(body, const + "uint8_t", "sb_unicode_page_records", blocks)
     for name, table in (("canonical", canonical), ("compatible", compatible)):

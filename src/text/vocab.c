@@ -9,7 +9,6 @@
  */
 #include <string.h>
 
-#include "hash.h"
 #include "pipeline.h"
 #include "status.h"
 
@@ -27,7 +26,7 @@ const char *sb_vocab_text(const struct sb_vocab *vocab, const struct sb_piece *p
 
 int32_t sb_vocab_find(const struct sb_vocab *vocab, const char *text, size_t n)
 {
-    uint64_t hash = sb_hash(text, n, 0);
+    uint64_t hash = sb_hash(&vocab->key, text, n);
     size_t slot;
 
     if (vocab->n_slots == 0)
@@ -54,7 +53,7 @@ int32_t sb_vocab_find_base(const struct sb_vocab *vocab, const char *text, size_
 static void insert(struct sb_vocab *vocab, uint32_t id)
 {
     const struct sb_piece *piece = &vocab->pieces[id];
-    uint64_t hash = sb_hash(sb_vocab_text(vocab, piece), piece->length, 0);
+    uint64_t hash = sb_hash(&vocab->key, sb_vocab_text(vocab, piece), piece->length);
     size_t slot = (size_t)hash & (vocab->n_slots - 1);
 
     while (vocab->slots[slot].id1)

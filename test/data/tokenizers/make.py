@@ -10,7 +10,7 @@ line {"ids", "decoded", "kept"} for each random sequence of ids. `make check` ne
 (From 0.22 on, tokenizers spells an added token that is `normalized` in its normalised form when it decodes, and then
 no longer knows it as special: <s> stays in the text. Here it is the file's spelling, as it was up to 0.21.)
 """
-import json, os, random, sys, unicodedata
+import json, os, random, re, sys, unicodedata
 import sentencepiece
 from tokenizers import Tokenizer, AddedToken, models, normalizers, pre_tokenizers, decoders, trainers, Regex
 
@@ -81,9 +81,10 @@ def qwen():
     golden("qwen", tok)
 
 def normal_forms():
-    """Texts whose forms differ, of characters that Unicode 9 had: the reference's tables end there."""
+    """Texts whose forms differ; the last ones have characters that came after Unicode 9, which the reference leaves as they are."""
     FORMS[:] = ["\ufb01ne \u2460\u2461 \u33a2 \uff28\uff45\uff4c\uff4c\uff4f\u3000\uff76\uff9e \u00bd \u2122 \ufdfa", "q\u0307\u0323 \u1e0b\u0323 \u00e5 \u212b \ufb2c",
-                "\uac00\u11a7 \uac00\u11a8 \u1100\u1161\u11a8 \u3131\u314f", "\u0958\u09c7\u09be \u0344 \u1fb7", "\U0001d400\U0002f800 \u2126 \u01c4\u017f\u0323\u0307"]
+                "\uac00\u11a7 \uac00\u11a8 \u1100\u1161\u11a8 \u3131\u314f", "\u0958\u09c7\u09be \u0344 \u1fb7", "\U0001d400\U0002f800 \u2126 \u01c4\u017f\u0323\u0307",
+                "\u08f7\u1ac4 \u0ec8\u0eba \u32ff", "\U00011935\U00011930 \U00011938 \U000105c9 e\u0301\u1aca\u0323"]
     for name, norm in (("nfd", normalizers.NFD()), ("nfkc", normalizers.NFKC()), ("nfkd", normalizers.Sequence([normalizers.NFC(), normalizers.NFKD()]))):
         golden(name, byte_level(QWEN, norm=norm))
     FORMS.clear()
@@ -164,23 +165,82 @@ def splits():
             for text in ALL + random_texts(120):
                 if text: out.write(json.dumps(dict(text=text, words=[w for w, _ in split.pre_tokenize_str(text)])) + "\n")
 
-def spm():
-    folder = os.path.join(here, "spm"); os.makedirs(folder, exist_ok=True)
+def spm(name="spm", texts=(), **options):
+    folder = os.path.join(here, name); os.makedirs(folder, exist_ok=True)
     base = os.path.join(folder, "tokenizer")
-    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(corpus), model_prefix=base, model_type="bpe", vocab_size=600, byte_fallback=True, normalization_rule_name="identity",
-        remove_extra_whitespaces=False, add_dummy_prefix=True, character_coverage=0.999, split_digits=True, minloglevel=2)
+    settings = dict(vocab_size=600, byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False, add_dummy_prefix=True, character_coverage=0.999, split_digits=True)
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(corpus), model_prefix=base, model_type="bpe", minloglevel=2, **dict(settings, **options))
     os.remove(base + ".vocab")
     sp = sentencepiece.SentencePieceProcessor(model_file=base + ".model")
     n = sp.get_piece_size()
+    special = re.compile("(" + "|".join(re.escape(sp.id_to_piece(i)) for i in range(n) if sp.is_control(i) or sp.is_unknown(i)) + ")")
+    def encode(text):
+        """Special pieces in the text are themselves, and what is between them is encoded alone, as Hugging Face's conversion does."""
+        parts = [[sp.piece_to_id(part)] if i % 2 else sp.encode(part) for i, part in enumerate(special.split(text))]
+        return sum(parts, [])
     with open(os.path.join(folder, "golden.jsonl"), "w", encoding="utf-8") as out:
-        for text in ALL:
-            bare = sp.encode(text); ids = [sp.bos_id()] + bare
-            out.write(json.dumps(dict(text=text, ids=ids, plain=ids, bare=bare, decoded=sp.decode(ids))) + "\n")
+        for text in [*texts, *ALL]:
+            bare = encode(text); ids = [sp.bos_id()] + bare
+            out.write(json.dumps(dict(text=text, ids=ids, plain=[sp.bos_id()] + sp.encode(text), bare=bare, decoded=sp.decode(ids))) + "\n")
         for i in range(120):
             ids = [rng.choice(range(270 if i % 2 else n)) for _ in range(rng.randint(1, 12))]
             out.write(json.dumps(dict(ids=ids, decoded=sp.decode(ids))) + "\n")
 
-qwen(); glm(); gpt2(); regex(); added_tokens(); spm(); splits()
+def spm_more():
+    """User-defined pieces as in Mistral's and Gemma's files, and normalisers that do more than escape spaces."""
+    user = ["\u2581\u2581", "\u2581\u2581\u2581\u2581", "\n", "\n\n", "ab", "abc", "bcd", "the", "\u2581the\u2581", "<|x|>", "<|x|>y", "12", "\u00e9", "\u2460", "e\u0301", "\u3000x"]
+    texts = ["abcd xabcdx aabab", "the  the the   the\n\n\nthe", "<|x|>y<|x|>z<<|x|>", "1 12 121 2122", "caf\u00e9 cafe\u0301 e\u0301\u0301", "\u2460\u2461 a\u2460", "[INST] the [/INST]ab</s>ab", "     the     ", "\u2581\u2581\u2581the\u2581the ",
+             " \n ab \n", "\u3000x\u3000\u3000y\u3000", "\u00a0 \u00a0x \u00a0\u00a0 ", "\ufb01ne \u2126 \uff21\uff22\uff23 \u33a2", "  ", "\u3000", " \u2581 "]
+    control = ["[INST]", "[/INST]"]
+    spm("spm_user", texts, user_defined_symbols=user, control_symbols=control)
+    spm("spm_squeeze", texts, user_defined_symbols=user, remove_extra_whitespaces=True, add_dummy_prefix=False)
+    rules = os.path.join(here, "rules.tsv")
+    with open(rules, "w", encoding="utf-8") as out:
+        for a, b in (("\u3000", " "), ("\u00a0", " "), ("\t", " "), ("\u200b", ""), ("\ufb01", "fi"), ("\u33a2", "\u00e9m2"), ("e\u0301", "\u00e9"), ("E", "e"), ("\u2126", "\u03a9"), ("\u2460", "1"), ("\u2461", " 2 "), ("\uff21", "A"), ("\uff21\uff22\uff23", "abc"), ("abc", "ABC")):
+            out.write(" ".join("%X" % ord(c) for c in a) + "\t" + " ".join("%X" % ord(c) for c in b) + "\n")
+    spm("spm_rules", texts, user_defined_symbols=user, remove_extra_whitespaces=True, normalization_rule_name="user_defined", normalization_rule_tsv=rules)
+    os.remove(rules)
+
+def edges():
+    """edges.jsonl: {"tokenizer"}, a whole file as a string, then golden lines for it: where two rules of the reference meet."""
+    def tiny(vocab, merges=(), tokens=(), **parts):
+        doc = dict(version="1.0", truncation=None, padding=None, added_tokens=list(tokens), normalizer=None, pre_tokenizer=None, post_processor=None, decoder=None)
+        doc["model"] = dict(type="BPE", dropout=None, unk_token=None, continuing_subword_prefix=None, end_of_word_suffix=None, fuse_unk=False, byte_fallback=False,
+                            ignore_merges=False, vocab={piece: i for i, piece in enumerate(vocab)}, merges=list(merges))
+        doc.update(parts)
+        return doc
+    def token(i, content, **flags):
+        return dict(dict(id=i, content=content, single_word=False, lstrip=False, rstrip=False, normalized=False, special=True), **flags)
+    byte_names = ["<0x%02X>" % b for b in range(256)]
+    replace = lambda a, b: dict(type="Replace", pattern=dict(String=a), content=b)
+    sequence = lambda *steps: dict(type="Sequence", decoders=list(steps))
+    with open(os.path.join(here, "edges.jsonl"), "w", encoding="utf-8") as out:
+        def emit(doc, texts=(), ids=()):
+            text = json.dumps(doc, separators=(",", ":")); tok = Tokenizer.from_str(text)
+            out.write(json.dumps(dict(tokenizer=text)) + "\n")
+            for t in texts: out.write(json.dumps(dict(text=t, ids=tok.encode(t).ids)) + "\n")
+            for i in ids: out.write(json.dumps(dict(ids=i, decoded=tok.decode(i))) + "\n")
+        # Steps behind a run of bytes, while the token that ends it is on its way.
+        strip = dict(type="Strip", content=" ", start=1, stop=0)
+        emit(tiny(byte_names + ["d", "▁hello"], decoder=sequence(replace("▁", " "), dict(type="ByteFallback"), strip, dict(type="Fuse"))),
+             ids=[[46, 256], [65, 257], [228, 189, 160, 257], [65] * 300 + [257], [65, 257, 257, 66], [228, 257, 228, 189, 160], [32, 257], [32, 32]])
+        emit(tiny(byte_names + ["SECRET"], decoder=sequence(replace("Q", "q"), dict(type="ByteFallback"), replace("A", "A" * 60))), ids=[[65, 256], [65] * 50 + [256, 65]])
+        # Added tokens that take space from each other.
+        abc = ["a", "b", " ", "\n"]
+        emit(tiny(abc, tokens=[token(3, "\n", lstrip=True, rstrip=True)]), ["\n\n", "a \n \n b", "\n", " \n"])
+        emit(tiny(abc, tokens=[token(3, "\n", lstrip=True), token(4, "<m>", rstrip=True)]), ["<m>\n", "<m> \na", "a \n<m>\n"])
+        emit(tiny(abc, tokens=[token(3, "\n"), token(4, "<m>", rstrip=True)]), ["<m>\n\na", "<m>\n a", "<m> \n \n a"])
+        emit(tiny(abc, tokens=[token(3, "\n", rstrip=True), token(4, "<m>", rstrip=True)]), ["<m>\n \na", "\n\n\na", "<m> \n \n a \n"])
+        # Tokens that begin alike, and tokens that are alike once they are normalised.
+        names = ["<", "<s", "<s>", "<s>x", "<sa>", "<t>", "a<", "é", "éa"]
+        emit(tiny(abc, tokens=[token(4 + i, name) for i, name in enumerate(names)]), ["<", "<<s", "<s>", "<s>xa", "<s<sa>", "<sa", "a<a<s>", "éaéb", "b<t><", "<t"])
+        for first, second in ((True, False), (False, True), (False, False)):
+            emit(tiny(abc, tokens=[token(4, "a_", normalized=True, special=first), token(5, "ab", normalized=True, special=second)], normalizer=replace("_", "b")), ["ab", "a_", "a_aba"])
+        # A character without a piece vanishes, and the marks around it merge.
+        emit(tiny(["▁", "a", "▁▁"], [["▁", "▁"]]), ["▁X▁", "a▁X▁a", "▁a▁▁"])
+        emit(tiny(["▁", "a", "▁▁", "<0x58>"], [["▁", "▁"]], model=dict(tiny(["▁", "a", "▁▁", "<0x58>"], [["▁", "▁"]])["model"], byte_fallback=True)), ["▁X▁", "▁Y▁"])
+
+qwen(); glm(); gpt2(); regex(); added_tokens(); spm(); spm_more(); splits(); edges()
 llama("llama", True); llama("llama_unk", False, with_bytes=False, fuse=False); llama("llama_cross", False, cross=True)
 metaspace("metaspace_first", "first", False); metaspace("metaspace_always", "always", True)
 normal_forms()
