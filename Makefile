@@ -41,7 +41,7 @@ SB_MAP  := -ffile-prefix-map='$(CURDIR)'=.
 SB_C    := -std=c11 $(SB_WARN) $(SB_DEFS) -pthread -Iinclude $(SB_MAP) $(SB_SAN)
 SB_LIB  := -fPIC -fvisibility=hidden -Isrc
 SB_FP   := -fno-fast-math -ffp-contract=off
-SB_LIBS := -lpcre2-8 -lyajl -lm -ldl -pthread
+SB_LIBS := -lyajl -lm -ldl -pthread
 DEPS     = -MMD -MP -MF $@.d -MT $@
 
 # kernels/cpu is written once over kernels/cpu/vec.h and compiled once for each SIMD level.
@@ -93,7 +93,7 @@ CCOBJ        := $(patsubst src/%.c,$(B)/cuda/src/%.o,$(filter-out $(if $(CUDNN),
                 src/cuda/sdpa_cudnn.c),$(CSRC))) $(B)/src/engine/dtype.o
 CUDA_LIBS    := -L$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt -lm -pthread
 
-.PHONY: all lib examples setup demo check check-cudasim check-gpu bench-gpu lint bench paper paper-report setup-paper peers setup-peers install clean help
+.PHONY: all lib examples setup demo check check-cudasim check-gpu bench-gpu lint bench paper paper-report setup-paper peers setup-peers setup-tokenizers install clean help
 all: lib examples                 ## library and examples
 lib: $(SO) $(AR_) $(MODULE)       ## shared and static library, CUDA module and specbatch.pc, copied into lib/
 	$(Q)mkdir -p lib && cp -P $(SO) $(B)/$(SONAME) $(B)/libspecbatch.so $(AR_) lib/
@@ -235,17 +235,16 @@ $(B)/examples/%: examples/%.c $(B)/examples.a $(SO)
 
 define setup_commands
 missing=; \
-has() { echo "#include <$$1>" | $(CC) -DPCRE2_CODE_UNIT_WIDTH=8 -E - >/dev/null 2>&1; }; \
+has() { echo "#include <$$1>" | $(CC) -E - >/dev/null 2>&1; }; \
 command -v $(CC) >/dev/null 2>&1 || missing="$$missing gcc libc6-dev"; \
 command -v $(CXX) >/dev/null 2>&1 || missing="$$missing g++"; \
 command -v make >/dev/null 2>&1 || missing="$$missing make"; \
-has pcre2.h || missing="$$missing libpcre2-dev"; \
 has yajl/yajl_parse.h || missing="$$missing libyajl-dev"; \
 if [ -z "$$missing" ]; then echo "setup: nothing is missing"; exit 0; fi; \
 echo "setup: missing:$$missing"; \
 if ! command -v apt-get >/dev/null 2>&1; then \
     echo "setup: this is not Debian or Ubuntu (no apt-get); install by hand, with headers:"; \
-    echo "setup: a C11 compiler with binutils, PCRE2 (8-bit library) and yajl 2"; exit 1; fi; \
+    echo "setup: a C11 compiler with binutils, and yajl 2"; exit 1; fi; \
 sudo=; if [ "$$(id -u)" != 0 ]; then sudo=sudo; fi; \
 apt() { echo "setup:" $$sudo apt-get "$$@"; $$sudo env DEBIAN_FRONTEND=noninteractive apt-get -q "$$@"; }; \
 apt-cache show $$missing >/dev/null 2>&1 || apt update; \
@@ -256,7 +255,7 @@ setup:                            ## install what the build needs and is missing
 	@$(setup_commands)
 demo: $(B)/examples/demo          ## generate with the demo pair under four policies: one table, two texts
 	@echo; $< examples/demo
-check: $(TEST) $(BEN) $(if $(SAN),,$(SIM_TEST)) all ## build and run every test
+check: $(TEST) $(B)/test/tokenize $(BEN) $(if $(SAN),,$(SIM_TEST)) all ## build and run every test
 	$(Q)B=$(B) CC='$(CC)' SAN='$(SAN)' MAKE='$(MAKE)' PYTHON='$(PYTHON)' sh test/run.sh $(TEST)
 check-cudasim: $(SIM_TEST) $(SIM_CHECKED) ## the CUDA backend and kernels on a simulated device, alone
 	$(Q)for t in $(SIM_CHECKED); do $$t || exit 1; done
@@ -348,6 +347,9 @@ peers: $(B)/examples/generate | $(filter setup-peers,$(MAKECMDGOALS)) ## the lib
 	else echo "peers: $(PAPER_DIR)/peers.csv is written; make paper makes a report of it"; fi; exit $$status
 setup-peers:                      ## install the peers into build/peers-venv (pip; gigabytes, and a compilation)
 	@PYTHON='$(PYTHON)' sh test/bench/peers/setup.sh $(PEERS_VENV)
+setup-tokenizers:                 ## install what test/check_tokenizers.sh compares with into build/tokenizers-venv (pip)
+	$(PYTHON) -m venv build/tokenizers-venv
+	build/tokenizers-venv/bin/pip install -q 'tokenizers==0.23.*' 'sentencepiece==0.2.*'
 install: $(SO) $(AR_) $(MODULE)   ## libraries, header, specbatch.pc into DESTDIR/PREFIX (no ldconfig)
 	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(INCLUDEDIR)
 	install -m 755 $(SO) $(DESTDIR)$(LIBDIR)

@@ -230,7 +230,9 @@ enum {
  * Text to ids. *n (required) receives the number of ids. ids may be NULL with capacity 0 to ask for
  * the number. text need not end in NUL; length is in bytes; invalid UTF-8 is E_INVALID, and so are flags that are
  * not for tokenize.
- * E_INVALID, E_NO_TOKENIZER, E_BUFFER (*n has the need), E_NOMEM. Thread: any. Since 0.1.
+ * E_INVALID, E_NO_TOKENIZER, E_BUFFER (*n has the need), E_UNSUPPORTED (the tokenizer's regular expression would
+ * take more steps on this text than any known one does; other texts are not affected), E_NOMEM. Thread: any.
+ * Since 0.1.
  */
 SPECBATCH_API int32_t specbatch_tokenize(const specbatch_model *model, const char *text, size_t length,
                                          uint32_t flags, int32_t *ids, size_t capacity, size_t *n);
@@ -420,7 +422,7 @@ SPECBATCH_API int32_t specbatch_request_init(specbatch_request *request, size_t 
  * Queues a request; everything it points to is copied. *id (may be NULL) names it: 1, 2, 3, ... in the
  * order of submission. Allowed at any time, also while others run.
  * E_INVALID (empty prompt, max_new < 1), E_OPTIONS, E_TOO_LONG, E_TOKEN, E_QUEUE_FULL, E_NO_TOKENIZER,
- * E_NOMEM, E_BUSY, or the pool's fatal code. Since 0.1.
+ * E_UNSUPPORTED (as specbatch_tokenize), E_NOMEM, E_BUSY, or the pool's fatal code. Since 0.1.
  */
 SPECBATCH_API int32_t specbatch_pool_submit(specbatch_pool *pool, const specbatch_request *request, uint64_t *id);
 

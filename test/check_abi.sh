@@ -43,7 +43,7 @@ fi
 diff "$tmp/sorted" "$tmp/a" >"$tmp/out"
 verdict abi_archive_exports_the_map "$tmp/out"
 
-$CC -std=c11 -Iinclude test/abi/clash.c "$B/libspecbatch.a" -lpcre2-8 -lyajl -lm -ldl -pthread \
+$CC -std=c11 -Iinclude test/abi/clash.c "$B/libspecbatch.a" -lyajl -lm -ldl -pthread \
     -o "$tmp/clash" >"$tmp/out" 2>&1 && { "$tmp/clash" || echo "clash failed" >"$tmp/out"; }
 verdict abi_archive_lives_beside_a_host_of_the_same_names "$tmp/out"
 

@@ -112,7 +112,12 @@ static const struct { enum member member; const char *text; int32_t code; const 
     { PRE, "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Isolated\",\"invert\":true}",
       SPECBATCH_E_UNSUPPORTED, "inverted pre_tokenizer Split" },
     { PRE, "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(a\"},\"behavior\":\"Isolated\"}",
-      SPECBATCH_E_UNSUPPORTED, "regular expression, character 2: missing closing parenthesis" },
+      SPECBATCH_E_UNSUPPORTED, "regular expression, byte 0: a group without its )" },
+    { PRE, "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\C\"},"
+           "\"behavior\":\"Isolated\"},{\"type\":\"Split\",\"pattern\":{\"Regex\":\".\"},\"behavior\":\"Isolated\"}]}",
+      SPECBATCH_E_UNSUPPORTED, "regular expression, byte 0: \\C is not supported" },
+    { PRE, "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(*NO_JIT)(?:a|b)*\"},\"behavior\":\"Isolated\"}",
+      SPECBATCH_E_UNSUPPORTED, "regular expression, byte 0: (* is not supported" },
     { PRE, "{\"type\":\"Split\",\"pattern\":{\"String\":\"\"},\"behavior\":\"Isolated\"}",
       SPECBATCH_E_FORMAT, "empty string" },
     { PRE, "{\"type\":\"Split\",\"behavior\":\"Isolated\"}", SPECBATCH_E_FORMAT, "String: not a string" },

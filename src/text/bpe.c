@@ -369,6 +369,7 @@ void sb_work_init(struct sb_work *work, const struct sb_mem *mem)
     work->mem = work->points.mem = work->normal[0].mem = work->normal[1].mem = mem;
     for (i = 0; i < SB_STEPS_MAX; i++)
         work->stage[i].mem = mem;
+    sb_match_init(&work->match, mem);
 }
 
 void sb_work_clear(struct sb_work *work)
@@ -382,5 +383,5 @@ void sb_work_clear(struct sb_work *work)
     sb_bytes_clear(&work->normal[1]);
     for (i = 0; i < SB_STEPS_MAX; i++)
         sb_bytes_clear(&work->stage[i]);
-    pcre2_match_data_free(work->match);
+    sb_match_clear(&work->match);
 }

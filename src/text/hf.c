@@ -169,7 +169,7 @@ static int32_t add_split(struct loader *l, const struct sb_json_node *node)
     SB_TRY(sb_step_add(&step, &l->t->splitters, SB_STEP_SPLIT_TEXT, l->path));
     regex = sb_json_string(sb_json_get(pattern, "Regex"), &n);
     if (regex) {
-        SB_TRY(sb_split_compile(step, l->t->regex_context, regex, n, l->path));
+        SB_TRY(sb_split_compile(step, &l->t->mem, regex, n, l->path));
     } else {
         SB_TRY(get_text(l, pattern, "String", &step->from));
         if (step->from.n == 0)

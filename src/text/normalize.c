@@ -98,7 +98,7 @@ void sb_steps_clear(struct sb_steps *steps)
     for (i = 0; i < steps->n; i++) {
         sb_bytes_clear(&steps->at[i].from);
         sb_bytes_clear(&steps->at[i].to);
-        pcre2_code_free(steps->at[i].regex);
+        sb_pattern_free(steps->at[i].pattern);
     }
     steps->n = 0;
 }

@@ -11,10 +11,8 @@
 #ifndef SB_PIPELINE_H
 #define SB_PIPELINE_H
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
 #include "hash.h"
+#include "pattern.h"
 #include "tokenizer.h"
 #include "unicode.h"
 
@@ -82,9 +80,9 @@ struct sb_work {
     struct sb_candidate *heap;
     size_t n_heap, heap_capacity;
     struct sb_bytes normal[2];          /* normalisers alternate between the two */
-    struct sb_bytes stage[SB_STEPS_MAX]; /* text rewritten by each splitting step */
+    struct sb_bytes stage[SB_STEPS_MAX]; /* text rewritten, or spelled in kinds, by each splitting step */
     struct sb_points points;            /* being brought into a normal form */
-    pcre2_match_data *match;
+    struct sb_match match;
 };
 void sb_work_init(struct sb_work *work, const struct sb_mem *mem);
 void sb_work_clear(struct sb_work *work);
@@ -142,7 +140,7 @@ enum sb_step_kind {
     /* normalize.c */
     SB_STEP_NORMAL, SB_STEP_PREPEND, SB_STEP_REPLACE, SB_STEP_CHARSMAP,
     /* split.c */
-    SB_STEP_SPLIT_CL100K, SB_STEP_SPLIT_GPT2, SB_STEP_SPLIT_REGEX, SB_STEP_SPLIT_TEXT, SB_STEP_SPLIT_BEFORE,
+    SB_STEP_SPLIT_CL100K, SB_STEP_SPLIT_GPT2, SB_STEP_SPLIT_PATTERN, SB_STEP_SPLIT_TEXT, SB_STEP_SPLIT_BEFORE,
     SB_STEP_PREFIX_SPACE, SB_STEP_BYTES, SB_STEP_METASPACE,
     /* decode.c, with REPLACE and METASPACE */
     SB_STEP_STRIP
@@ -158,7 +156,7 @@ struct sb_step {
     int squeeze;              /* CHARSMAP: blanks at the ends vanish, and runs of them become one */
     const struct sb_added *kept; /* CHARSMAP: the tokens that it leaves alone */
     size_t start, stop;       /* STRIP: how many of `from` at either end; SPLIT_CL100K: digits in `start` */
-    pcre2_code *regex;
+    struct sb_pattern *pattern; /* SPLIT_PATTERN */
 };
 
 struct sb_steps { struct sb_step at[SB_STEPS_MAX]; size_t n; };
@@ -182,8 +180,8 @@ typedef int32_t (*sb_word_fn)(void *context, const char *word, size_t n);
 /* Runs the splitting steps from `index` on; `first` tells that the text begins the whole input. */
 int32_t sb_split(const struct sb_steps *steps, size_t index, struct sb_work *work, const char *text, size_t n,
                  int first, sb_word_fn word, void *context);
-/* The step for a pattern: hand-written for the well-known ones, PCRE2 for the others. */
-int32_t sb_split_compile(struct sb_step *step, pcre2_general_context *context, const char *pattern, size_t n,
+/* The step for a pattern: hand-written for the well-known ones, pattern.h for the others. */
+int32_t sb_split_compile(struct sb_step *step, const struct sb_mem *mem, const char *pattern, size_t n,
                          const char *where);
 /* Byte of a byte-level character, -1 for others; and the character of a byte. */
 int sb_byte_of_char(uint32_t cp);
@@ -216,7 +214,6 @@ struct sb_tokenizer {
     struct sb_steps normalizers, splitters;
     struct sb_decoder decoder;
     struct sb_ids prefix, suffix; /* the template around every text */
-    pcre2_general_context *regex_context;
 };
 
 /* An empty tokenizer, NULL without memory; to be filled by one of the readers. */

@@ -2,9 +2,8 @@
  * Splitting text into words: a list of steps, each handing its pieces to the next, depth first, so
  * that no list of pieces is ever built. A step that rewrites text owns one buffer of the call's work.
  *
- * The patterns of the tokenizers that matter are written out by hand: they are bit-exact on Unicode 16's
- * categories, several times faster than a regular expression, and free of the points where PCRE2 and
- * Oniguruma (which the reference implementation uses) disagree. Any other pattern goes to PCRE2.
+ * The patterns of most tokenizers are written out by hand, which is twice as fast as the matcher of pattern.h; the
+ * others go there. Both are on Unicode 16, and agree.
  */
 #include <string.h>
 
@@ -136,14 +135,9 @@ static const struct {
       SB_STEP_SPLIT_GPT2, 0 },
 };
 
-int32_t sb_split_compile(struct sb_step *step, pcre2_general_context *context, const char *pattern, size_t n,
+int32_t sb_split_compile(struct sb_step *step, const struct sb_mem *mem, const char *pattern, size_t n,
                          const char *where)
 {
-    pcre2_compile_context *compile = NULL;
-    PCRE2_UCHAR text[100];
-    PCRE2_SIZE offset = 0;
-    int32_t rc = SPECBATCH_OK;
-    int error = 0;
     size_t i;
 
     for (i = 0; i < sizeof known / sizeof *known; i++)
@@ -152,21 +146,8 @@ int32_t sb_split_compile(struct sb_step *step, pcre2_general_context *context, c
             step->start = known[i].digits;
             return SPECBATCH_OK;
         }
-    step->kind = SB_STEP_SPLIT_REGEX;
-    SB_NEW(compile, pcre2_compile_context_create(context), where);
-    step->regex = pcre2_compile((PCRE2_SPTR)pattern, n, PCRE2_UTF | PCRE2_UCP, &error, &offset, compile);
-    if (!step->regex && error == 121)
-        SB_FAIL(SPECBATCH_E_NOMEM, "no memory for %s", where);
-    if (!step->regex) {
-        pcre2_get_error_message(error, text, sizeof text);
-        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: regular expression, character %zu: %s", where, (size_t)offset,
-                text);
-    }
-    /* Without machine code the same pattern is interpreted: slower, not wrong. */
-    (void)pcre2_jit_compile(step->regex, PCRE2_JIT_COMPLETE);
-done:
-    pcre2_compile_context_free(compile);
-    return rc;
+    step->kind = SB_STEP_SPLIT_PATTERN;
+    return sb_pattern_create(&step->pattern, mem, pattern, n, where);
 }
 
 /* ------------------------------------------------------------ byte-level characters */
@@ -246,47 +227,39 @@ done:
     return rc;
 }
 
-/* One match from `at`; *begin = n when there is none. */
-static int32_t search(struct sb_work *work, const struct sb_step *step, const char *text, size_t n, size_t at,
-                      size_t *begin, size_t *end)
+/* Bytes of so many characters. */
+static size_t bytes_of(const char *text, size_t characters)
 {
-    uint32_t options = PCRE2_NO_UTF_CHECK;
-    int found = pcre2_match(step->regex, (PCRE2_SPTR)text, n, at, options, work->match, NULL);
+    size_t at = 0;
 
-    if (found == PCRE2_ERROR_JIT_STACKLIMIT)
-        found = pcre2_match(step->regex, (PCRE2_SPTR)text, n, at, options | PCRE2_NO_JIT, work->match, NULL);
-    *begin = *end = n;
-    if (found == PCRE2_ERROR_NOMATCH)
-        return SPECBATCH_OK;
-    if (found < 0)
-        return sb_fail(found == PCRE2_ERROR_NOMEMORY ? SPECBATCH_E_NOMEM : SPECBATCH_E_INVALID,
-                       "text: the tokenizer's pattern gave up at byte %zu (PCRE2 error %d)", at, found);
-    *begin = pcre2_get_ovector_pointer(work->match)[0];
-    *end = pcre2_get_ovector_pointer(work->match)[1];
-    return SPECBATCH_OK;
+    for (; characters > 0; characters--) {
+        unsigned char c = (unsigned char)text[at];
+        at += c < 0x80 ? 1 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4;
+    }
+    return at;
 }
 
 /* Matches and what lies between them are words; an empty match only separates. */
-static int32_t split_by_regex(const struct pass *pass, const struct sb_step *step, const char *text, size_t n,
-                              int first)
+static int32_t split_by_pattern(const struct pass *pass, const struct sb_step *step, const char *text, size_t n,
+                                int first, struct sb_bytes *kinds)
 {
-    struct sb_work *work = pass->work;
-    size_t done_to = 0, from = 0, begin, end;
+    struct sb_match *match = &pass->work->match;
+    size_t at = 0, at_char = 0, from = 0, begin, end, bytes;
     int32_t rc = SPECBATCH_OK;
-    uint32_t cp;
 
-    if (!work->match)
-        SB_NEW(work->match, pcre2_match_data_create_from_pattern(step->regex, NULL), "a pattern's match");
-    while (from < n) {
-        SB_TRY(search(work, step, text, n, from, &begin, &end));
-        if (begin < done_to || end < begin)
-            SB_FAIL(SPECBATCH_E_UNSUPPORTED, "the tokenizer's pattern moves a match's beginning (\\K)");
-        SB_TRY(hand_on(pass, text + done_to, begin - done_to, first && done_to == 0));
-        SB_TRY(hand_on(pass, text + begin, end - begin, first && begin == 0));
-        done_to = end;
-        from = end > begin ? end : end + peek(text, n, end, &cp);
+    SB_TRY(sb_match_begin(step->pattern, match, text, n, kinds));
+    while (from < kinds->n) {
+        SB_TRY(sb_match_next(step->pattern, match, kinds, from, &begin, &end));
+        bytes = bytes_of(text + at, begin - at_char);
+        SB_TRY(hand_on(pass, text + at, bytes, first && at == 0));
+        at += bytes;
+        bytes = bytes_of(text + at, end - begin);
+        SB_TRY(hand_on(pass, text + at, bytes, first && at == 0));
+        at += bytes;
+        at_char = end;
+        from = end > begin ? end : end + 1;
     }
-    SB_TRY(hand_on(pass, text + done_to, n - done_to, first && done_to == 0));
+    SB_TRY(hand_on(pass, text + at, n - at, first && at == 0));
 done:
     return rc;
 }
@@ -354,8 +327,8 @@ int32_t sb_split(const struct sb_steps *steps, size_t index, struct sb_work *wor
     case SB_STEP_SPLIT_CL100K:
     case SB_STEP_SPLIT_GPT2:
         return split_by_hand(&pass, step, text, n, first);
-    case SB_STEP_SPLIT_REGEX:
-        return split_by_regex(&pass, step, text, n, first);
+    case SB_STEP_SPLIT_PATTERN:
+        return split_by_pattern(&pass, step, text, n, first, out);
     case SB_STEP_SPLIT_TEXT:
     case SB_STEP_SPLIT_BEFORE:
         return split_at_text(&pass, step, text, n, first);

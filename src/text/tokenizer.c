@@ -13,16 +13,6 @@
 
 enum { FILE_MAX = 1 << 28 };
 
-static void *regex_malloc(PCRE2_SIZE size, void *mem)
-{
-    return sb_alloc_raw(mem, size, 1);
-}
-
-static void regex_free(void *block, void *mem)
-{
-    sb_free(mem, block);
-}
-
 static void own_steps(struct sb_steps *steps, const struct sb_mem *mem)
 {
     size_t i;
@@ -47,11 +37,6 @@ struct sb_tokenizer *sb_tokenizer_create(const struct sb_mem *mem)
     t->vocab.key = sb_hash_draw(&t->vocab);
     sb_hash_pairs_draw(&t->bpe.hash, &t->bpe);
     t->bpe.unk = -1;
-    t->regex_context = pcre2_general_context_create(regex_malloc, regex_free, &t->mem);
-    if (!t->regex_context) {
-        sb_tokenizer_free(t);
-        return NULL;
-    }
     return t;
 }
 
@@ -104,7 +89,6 @@ void sb_tokenizer_free(struct sb_tokenizer *t)
     sb_bytes_clear(&t->decoder.unknown);
     sb_ids_clear(&t->prefix);
     sb_ids_clear(&t->suffix);
-    pcre2_general_context_free(t->regex_context);
     sb_free(&mem, t);
 }
 

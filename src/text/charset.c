@@ -1,0 +1,126 @@
+/*
+ * Sets of code points. A range is put in its place by bisection and swallows what it overlaps or touches:
+ * the sets come from patterns and properties, which name their ranges in order or nearly so.
+ */
+#include "charset.h"
+
+#include <string.h>
+
+#include "status.h"
+
+/* Index of the first range that ends at `cp` or behind it. */
+static size_t lower_bound(const struct sb_charset *set, uint32_t cp)
+{
+    size_t low = 0, high = set->n;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (set->ranges[middle].last < cp)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static int32_t reserve(struct sb_charset *set, size_t need)
+{
+    size_t capacity = set->capacity ? set->capacity : 8;
+    struct sb_char_range *grown;
+
+    if (need <= set->capacity)
+        return SPECBATCH_OK;
+    while (capacity < need)
+        capacity *= 2;
+    grown = sb_realloc(set->mem, set->ranges, capacity, sizeof *grown);
+    if (!grown)
+        return sb_fail(SPECBATCH_E_NOMEM, "no memory for a set of characters");
+    set->ranges = grown;
+    set->capacity = capacity;
+    return SPECBATCH_OK;
+}
+
+int32_t sb_charset_add(struct sb_charset *set, uint32_t first, uint32_t last)
+{
+    size_t from = lower_bound(set, first > 0 ? first - 1 : 0), to = from;
+    int32_t rc = SPECBATCH_OK;
+
+    while (to < set->n && set->ranges[to].first <= last + 1) {
+        first = set->ranges[to].first < first ? set->ranges[to].first : first;
+        last = set->ranges[to].last > last ? set->ranges[to].last : last;
+        to++;
+    }
+    SB_TRY(reserve(set, set->n + 1));
+    memmove(set->ranges + from + 1, set->ranges + to, (set->n - to) * sizeof *set->ranges);
+    set->n = set->n - (to - from) + 1;
+    set->ranges[from] = (struct sb_char_range){ first, last };
+done:
+    return rc;
+}
+
+int32_t sb_charset_add_set(struct sb_charset *set, const struct sb_charset *more)
+{
+    int32_t rc = SPECBATCH_OK;
+    size_t i;
+
+    for (i = 0; i < more->n; i++)
+        SB_TRY(sb_charset_add(set, more->ranges[i].first, more->ranges[i].last));
+done:
+    return rc;
+}
+
+/* The gaps between n ranges are at most n + 1 ranges: each is written over the range before it. */
+int32_t sb_charset_negate(struct sb_charset *set)
+{
+    size_t i, n = 0;
+    uint32_t next = 0;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(reserve(set, set->n + 1));
+    for (i = 0; i < set->n; i++) {
+        struct sb_char_range range = set->ranges[i];
+        if (range.first > next)
+            set->ranges[n++] = (struct sb_char_range){ next, range.first - 1 };
+        next = range.last + 1;
+    }
+    if (next <= SB_CHAR_LAST)
+        set->ranges[n++] = (struct sb_char_range){ next, SB_CHAR_LAST };
+    set->n = n;
+done:
+    return rc;
+}
+
+/* De Morgan's law: what is in both is what is not outside of either. */
+int32_t sb_charset_intersect(struct sb_charset *set, const struct sb_charset *other)
+{
+    struct sb_charset outside = { .mem = set->mem };
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_charset_add_set(&outside, other));
+    SB_TRY(sb_charset_negate(&outside));
+    SB_TRY(sb_charset_negate(set));
+    SB_TRY(sb_charset_add_set(set, &outside));
+    SB_TRY(sb_charset_negate(set));
+done:
+    sb_charset_clear(&outside);
+    return rc;
+}
+
+int sb_charset_has(const struct sb_charset *set, uint32_t cp)
+{
+    size_t i = lower_bound(set, cp);
+
+    return i < set->n && set->ranges[i].first <= cp;
+}
+
+int sb_charset_equal(const struct sb_charset *a, const struct sb_charset *b)
+{
+    return a->n == b->n && (a->n == 0 || memcmp(a->ranges, b->ranges, a->n * sizeof *a->ranges) == 0);
+}
+
+void sb_charset_clear(struct sb_charset *set)
+{
+    sb_free(set->mem, set->ranges);
+    set->ranges = NULL;
+    set->n = set->capacity = 0;
+}

@@ -1,0 +1,466 @@
+/*
+ * Reading a pattern: Oniguruma's syntax into a tree, by recursive descent, an alternation at a time.
+ *
+ * Groups of all kinds that only hold together look alike in the tree: what they capture is never asked for.
+ * Options are resolved while reading, so that the tree knows sets of code points only. A construct that
+ * is not understood is refused, and so is one that could mean two things: a guess would give other ids.
+ */
+#include "pattern_tree.h"
+
+#include "utf8.h"
+
+enum { IGNORE_CASE = 1, DOT_ALL = 2 };
+
+/* ------------------------------------------------------------------------------- nodes */
+
+/* A node of a set, which it takes over. */
+static int32_t set_node(struct sb_reader *reader, struct sb_charset *set, uint32_t *index)
+{
+    int32_t rc = SPECBATCH_OK;
+    uint32_t which = 0;
+
+    SB_TRY(sb_tree_set(reader, set, &which));
+    SB_TRY(sb_tree_node(reader, SB_NODE_SET, index));
+    reader->tree->nodes[*index].set = which;
+    sb_tree_measure(reader->tree, *index);
+done:
+    return rc;
+}
+
+/* ------------------------------------------------------------------------------- atoms */
+
+/* Where a branch is: what was read in it, and the letter before, for characters that two letters fold to. */
+struct branch { uint32_t first, last; int options; char letter; };
+
+static int32_t alternatives(struct sb_reader *reader, int options, uint32_t *index);
+
+static int32_t range_node(struct sb_reader *reader, uint32_t first, uint32_t last, int negated, uint32_t *index)
+{
+    struct sb_charset set = { .mem = reader->tree->mem };
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_charset_add(&set, first, last));
+    if (negated)
+        SB_TRY(sb_charset_negate(&set));
+    SB_TRY(set_node(reader, &set, index));
+done:
+    sb_charset_clear(&set);
+    return rc;
+}
+
+/* Whether one character folds to these two letters, as U+FB01 folds to "fi". */
+static int folds_together(char a, char b)
+{
+    return (a == 's' && (b == 's' || b == 't')) || (a == 'f' && (b == 'f' || b == 'i' || b == 'l'));
+}
+
+/* A character without regard to case. Beyond ASCII only those that nothing folds to, alone or in company. */
+static int32_t folded_node(struct sb_reader *reader, struct branch *branch, size_t at, uint32_t cp, uint32_t *index)
+{
+    static const char *const refused[] = { "Cased", "M", "Lm" };
+    struct sb_charset set = { .mem = reader->tree->mem }, other = { .mem = reader->tree->mem };
+    char letter = cp < 0x80 ? (char)cp : '\0';
+    int32_t rc = SPECBATCH_OK;
+    size_t i;
+    int found;
+
+    letter = letter >= 'A' && letter <= 'Z' ? (char)(letter | 32) : letter;
+    if (folds_together(branch->letter, letter))
+        SB_TRY(sb_pattern_refuse(reader, at, "(?i) on letters that are one character in other cases"));
+    for (i = 0; cp >= 0x80 && i < sizeof refused / sizeof *refused; i++)
+        SB_TRY(sb_class_property(&other, refused[i], strlen(refused[i]), &found));
+    if (sb_charset_has(&other, cp))
+        SB_TRY(sb_pattern_refuse(reader, at, "(?i) on letters beyond ASCII"));
+    SB_TRY(sb_charset_add(&set, cp, cp));
+    SB_TRY(sb_class_fold(reader, at, &set));
+    SB_TRY(set_node(reader, &set, index));
+    branch->letter = letter;
+done:
+    sb_charset_clear(&set);
+    sb_charset_clear(&other);
+    return rc;
+}
+
+static int32_t char_node(struct sb_reader *reader, struct branch *branch, size_t at, uint32_t cp, uint32_t *index)
+{
+    return branch->options & IGNORE_CASE ? folded_node(reader, branch, at, cp, index)
+                                         : range_node(reader, cp, cp, 0, index);
+}
+
+static int32_t place_node(struct sb_reader *reader, int place, uint32_t *index)
+{
+    struct sb_charset set = { .mem = reader->tree->mem };
+    int32_t rc = SPECBATCH_OK;
+    uint32_t which = 0;
+
+    if (place == SB_PLACE_WORD_EDGE || place == SB_PLACE_NO_WORD_EDGE)
+        SB_TRY(sb_class_word(&set));
+    else
+        SB_TRY(sb_charset_add(&set, '\n', '\n'));
+    SB_TRY(sb_tree_set(reader, &set, &which));
+    SB_TRY(sb_tree_node(reader, SB_NODE_PLACE, index));
+    reader->tree->nodes[*index].flag = place;
+    reader->tree->nodes[*index].set = which;
+done:
+    sb_charset_clear(&set);
+    return rc;
+}
+
+/* \R is short for a pattern. */
+static int32_t line_break(struct sb_reader *reader, uint32_t *index)
+{
+    static const char pattern[] = "(?>\\r\\n|[\\n-\\r\\x{85}\\x{2028}\\x{2029}])";
+    struct sb_reader inner = { pattern, reader->where, sizeof pattern - 1, 0, reader->tree, 0 };
+
+    return alternatives(&inner, 0, index);
+}
+
+/* Behind a backslash, outside of a class. */
+static int32_t escape(struct sb_reader *reader, struct branch *branch, uint32_t *index)
+{
+    static const char places[] = "AzZ..bB"; /* in the order of SB_PLACE_*; ^ and $ have no backslash */
+    struct sb_charset set = { .mem = reader->tree->mem };
+    size_t at = reader->at - 1;
+    char c = sb_reader_peek(reader);
+    const char *place = c && c != '.' ? strchr(places, c) : NULL;
+    int32_t rc = SPECBATCH_OK;
+    uint32_t cp = 0;
+    int is_set = 0;
+
+    SB_TRY(sb_class_escape(reader, &set, 0, &is_set));
+    if (is_set) {
+        SB_TRY(set_node(reader, &set, index));
+    } else if (place) {
+        reader->at++;
+        SB_TRY(place_node(reader, (int)(place - places), index));
+    } else if (sb_reader_skip(reader, "R")) {
+        SB_TRY(line_break(reader, index));
+    } else if (sb_reader_skip(reader, "N")) {
+        SB_TRY(range_node(reader, '\n', '\n', 1, index));
+    } else if (sb_reader_skip(reader, "O")) {
+        SB_TRY(range_node(reader, 0, SB_CHAR_LAST, 0, index));
+    } else {
+        SB_TRY(sb_class_escaped_char(reader, 0, &cp));
+        SB_TRY(char_node(reader, branch, at, cp, index));
+    }
+done:
+    sb_charset_clear(&set);
+    return rc;
+}
+
+static int32_t brackets(struct sb_reader *reader, int options, uint32_t *index)
+{
+    struct sb_charset set = { .mem = reader->tree->mem };
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_class_brackets(reader, &set, options & IGNORE_CASE));
+    SB_TRY(set_node(reader, &set, index));
+done:
+    sb_charset_clear(&set);
+    return rc;
+}
+
+/* ------------------------------------------------------------------------------ groups */
+
+/* From behind the opening parenthesis to the closing one. */
+static int32_t inside(struct sb_reader *reader, size_t at, int options, uint32_t *index)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    if (++reader->depth > SB_PATTERN_DEPTH)
+        SB_TRY(sb_pattern_refuse(reader, at, "groups nested so deep"));
+    SB_TRY(alternatives(reader, options, index));
+    if (!sb_reader_skip(reader, ")"))
+        SB_TRY(sb_pattern_refuse(reader, at, "a group without its )"));
+    reader->depth--;
+done:
+    return rc;
+}
+
+/* (?i), (?m-i) and so on hold to the end of the group they stand in, and take its alternatives in: a(?i)b|c is
+ * a(?i:b|c). (?i:...) is a group of its own. */
+static int32_t option_group(struct sb_reader *reader, size_t at, int options, uint32_t *index)
+{
+    int off = 0, option;
+    int32_t rc = SPECBATCH_OK;
+
+    for (; sb_reader_peek(reader) != ')' && sb_reader_peek(reader) != ':'; reader->at++) {
+        char c = sb_reader_peek(reader);
+        if (c == '-' && !off) {
+            off = 1;
+            continue;
+        }
+        option = c == 'i' ? IGNORE_CASE : c == 'm' ? DOT_ALL : 0;
+        if (!option)
+            return sb_pattern_refuse(reader, at, "this kind of group or option");
+        options = off ? options & ~option : options | option;
+    }
+    if (sb_reader_skip(reader, ":"))
+        return inside(reader, at, options, index);
+    reader->at++;
+    if (++reader->depth > SB_PATTERN_DEPTH)
+        return sb_pattern_refuse(reader, at, "groups nested so deep");
+    SB_TRY(alternatives(reader, options, index));
+    reader->depth--;
+done:
+    return rc;
+}
+
+/* Behind an opening parenthesis. */
+static int32_t group(struct sb_reader *reader, int options, uint32_t *index)
+{
+    static const struct { const char *begin; enum sb_node_kind kind; int flag; } kinds[] = {
+        { "?:", SB_NODE_EMPTY, 0 },
+        { "?=", SB_NODE_LOOK, 0 },
+        { "?!", SB_NODE_LOOK, SB_LOOK_NOT },
+        { "?>", SB_NODE_ATOMIC, 0 },
+        { "?<=", SB_NODE_LOOK, SB_LOOK_BEHIND },
+        { "?<!", SB_NODE_LOOK, SB_LOOK_BEHIND | SB_LOOK_NOT },
+    };
+    size_t at = reader->at - 1, i;
+    int32_t rc = SPECBATCH_OK;
+
+    if (sb_reader_peek(reader) == '*')
+        return sb_pattern_refuse(reader, at, "(*");
+    for (i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (!sb_reader_skip(reader, kinds[i].begin))
+            continue;
+        SB_TRY(inside(reader, at, options, index));
+        if (kinds[i].kind != SB_NODE_EMPTY)
+            SB_TRY(sb_tree_wrap(reader, kinds[i].kind, kinds[i].flag, index));
+        if (kinds[i].flag & SB_LOOK_BEHIND && reader->tree->nodes[reader->tree->nodes[*index].child].most > 255)
+            SB_TRY(sb_pattern_refuse(reader, at, "a lookbehind of more than 255 characters"));
+        return SPECBATCH_OK;
+    }
+    if (sb_reader_skip(reader, "?"))
+        return option_group(reader, at, options, index);
+    SB_TRY(inside(reader, at, options, index));
+done:
+    return rc;
+}
+
+/* -------------------------------------------------------------------------- repetition */
+
+/* Digits into *value, which stays as it is without any; 0: too many times. */
+static int number(struct sb_reader *reader, int32_t *value)
+{
+    int32_t sum = 0;
+    char c = sb_reader_peek(reader);
+
+    if (c < '0' || c > '9')
+        return 1;
+    for (; c >= '0' && c <= '9'; c = (++reader->at, sb_reader_peek(reader)))
+        if ((sum = sum * 10 + (c - '0')) > SB_PATTERN_REPEAT)
+            return 0;
+    *value = sum;
+    return 1;
+}
+
+/* {n}, {n,}, {,m} and {n,m}, behind the brace. Anything else, which Oniguruma takes for literal text, is refused, and
+ * so is n > m, which makes it possessive. */
+static int32_t interval(struct sb_reader *reader, size_t at, int32_t *min, int32_t *max, int *fixed)
+{
+    int ok;
+
+    *min = -1;
+    *max = -1;
+    ok = number(reader, min);
+    *fixed = !sb_reader_skip(reader, ",");
+    if (!*fixed) {
+        ok = ok && number(reader, max) && (*min >= 0 || *max >= 0);
+        *max = *max < 0 ? SB_PATTERN_ENDLESS : *max;
+        *min = *min < 0 ? 0 : *min;
+    } else {
+        *max = *min;
+    }
+    if (!ok || *min < 0 || *min > *max || !sb_reader_skip(reader, "}"))
+        return sb_pattern_refuse(reader, at, "{ that begins no interval {n,m}");
+    return SPECBATCH_OK;
+}
+
+/* What may stand behind an atom. An interval cannot be possessive: {n,m}+ repeats it; and {n}? is {n} or none. */
+static int32_t quantifier(struct sb_reader *reader, uint32_t *index, int *found)
+{
+    size_t at = reader->at;
+    struct sb_node *child = &reader->tree->nodes[*index];
+    int is_interval = sb_reader_peek(reader) == '{', fixed = 0, mode = SB_GREEDY;
+    int32_t min = 0, max = SB_PATTERN_ENDLESS, rc = SPECBATCH_OK;
+
+    *found = 1;
+    if (sb_reader_skip(reader, "{"))
+        SB_TRY(interval(reader, at, &min, &max, &fixed));
+    else if (sb_reader_skip(reader, "?"))
+        max = 1;
+    else if (sb_reader_skip(reader, "+"))
+        min = 1;
+    else if (!sb_reader_skip(reader, "*"))
+        *found = 0;
+    if (!*found)
+        return SPECBATCH_OK;
+    if (!fixed && sb_reader_skip(reader, "?"))
+        mode = SB_LAZY;
+    else if (!is_interval && sb_reader_skip(reader, "+"))
+        mode = SB_POSSESSIVE;
+    if (child->kind == SB_NODE_LOOK || child->kind == SB_NODE_PLACE)
+        SB_TRY(sb_pattern_refuse(reader, at, "the repetition of a place"));
+    if (child->least == 0 && max > 1)
+        SB_TRY(sb_pattern_refuse(reader, at, "the repetition of what can match nothing"));
+    SB_TRY(sb_tree_wrap(reader, SB_NODE_REPEAT, mode, index));
+    child = &reader->tree->nodes[*index];
+    child->min = min;
+    child->max = max;
+    sb_tree_measure(reader->tree, *index);
+done:
+    return rc;
+}
+
+/* All that stands behind an atom: one quantifier, and one more behind an interval ({n,m}+, {n}?). */
+static int32_t quantifiers(struct sb_reader *reader, struct branch *branch, uint32_t *index)
+{
+    int found = 0, was_interval;
+    int32_t rc = SPECBATCH_OK;
+    size_t at;
+
+    do {
+        was_interval = sb_reader_peek(reader) == '{';
+        SB_TRY(quantifier(reader, index, &found));
+        branch->letter = found ? '\0' : branch->letter;
+    } while (found && was_interval);
+    at = reader->at;
+    if (found && sb_among(sb_reader_peek(reader), "?*+{"))
+        SB_TRY(sb_pattern_refuse(reader, at, "a quantifier behind a quantifier"));
+done:
+    return rc;
+}
+
+/* ------------------------------------------------------------------------------ syntax */
+
+/* A comment is stepped over: *index stays 0. */
+static int32_t comment(struct sb_reader *reader)
+{
+    size_t at = reader->at - 3;
+
+    for (; reader->at < reader->n; reader->at++) {
+        if (reader->text[reader->at] == '\\')
+            reader->at++;
+        else if (reader->text[reader->at] == ')')
+            return reader->at++, SPECBATCH_OK;
+    }
+    return sb_pattern_refuse(reader, at, "a comment without its )");
+}
+
+static int32_t atom(struct sb_reader *reader, struct branch *branch, uint32_t *index)
+{
+    size_t at = reader->at;
+    char c = reader->text[at], letter = branch->letter;
+
+    branch->letter = '\0';
+    if (sb_among(c, "?*+{"))
+        return sb_pattern_refuse(reader, at, c == '{' ? "{ that begins no interval {n,m}"
+                                                      : "a quantifier without anything before it");
+    reader->at++;
+    switch (c) {
+    case '\\':
+        branch->letter = letter;
+        return escape(reader, branch, index);
+    case '[':
+        return brackets(reader, branch->options, index);
+    case '(':
+        return group(reader, branch->options, index);
+    case '^':
+        return place_node(reader, SB_PLACE_LINE_BEGIN, index);
+    case '$':
+        return place_node(reader, SB_PLACE_LINE_END, index);
+    case '.':
+        return branch->options & DOT_ALL ? range_node(reader, 0, SB_CHAR_LAST, 0, index)
+                                         : range_node(reader, '\n', '\n', 1, index);
+    default:
+        branch->letter = letter;
+        reader->at = at;
+        return char_node(reader, branch, at, sb_reader_char(reader), index);
+    }
+}
+
+static void append(struct sb_tree *tree, uint32_t *first, uint32_t *last, uint32_t node)
+{
+    if (*last)
+        tree->nodes[*last].next = node;
+    else
+        *first = node;
+    *last = node;
+}
+
+/* The nodes of a list as one. */
+static int32_t join(struct sb_reader *reader, enum sb_node_kind kind, uint32_t first, uint32_t last, uint32_t *index)
+{
+    *index = first;
+    if (first && first == last)
+        return SPECBATCH_OK;
+    return sb_tree_wrap(reader, first ? kind : SB_NODE_EMPTY, 0, index);
+}
+
+/* To the next | or ) or the end. */
+static int32_t one_branch(struct sb_reader *reader, int options, uint32_t *index)
+{
+    struct branch branch = { .options = options };
+    int32_t rc = SPECBATCH_OK;
+    uint32_t node;
+
+    while (reader->at < reader->n && !sb_among(reader->text[reader->at], "|)")) {
+        if (sb_reader_skip(reader, "(?#")) {
+            SB_TRY(comment(reader));
+            continue;
+        }
+        node = 0;
+        SB_TRY(atom(reader, &branch, &node));
+        SB_TRY(quantifiers(reader, &branch, &node));
+        append(reader->tree, &branch.first, &branch.last, node);
+    }
+    SB_TRY(join(reader, SB_NODE_ALL, branch.first, branch.last, index));
+done:
+    return rc;
+}
+
+static int32_t alternatives(struct sb_reader *reader, int options, uint32_t *index)
+{
+    uint32_t first = 0, last = 0, node = 0;
+    int32_t rc = SPECBATCH_OK;
+
+    do {
+        SB_TRY(one_branch(reader, options, &node));
+        append(reader->tree, &first, &last, node);
+    } while (sb_reader_skip(reader, "|"));
+    SB_TRY(join(reader, SB_NODE_ANY, first, last, index));
+done:
+    return rc;
+}
+
+static int32_t parse(struct sb_reader *reader, uint32_t *root)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    if (reader->n > SB_PATTERN_BYTES)
+        SB_TRY(sb_pattern_refuse(reader, SB_PATTERN_BYTES, "a pattern of so many bytes"));
+    if (sb_utf8_valid(reader->text, reader->n) < reader->n)
+        SB_TRY(sb_pattern_refuse(reader, sb_utf8_valid(reader->text, reader->n), "invalid UTF-8"));
+    SB_TRY(alternatives(reader, 0, root));
+    if (reader->at < reader->n)
+        SB_TRY(sb_pattern_refuse(reader, reader->at, "a ) without its group"));
+done:
+    return rc;
+}
+
+int32_t sb_pattern_create(struct sb_pattern **out, const struct sb_mem *mem, const char *text, size_t n,
+                          const char *where)
+{
+    struct sb_tree tree = { .mem = mem };
+    struct sb_reader reader = { text, where, n, 0, &tree, 0 };
+    uint32_t root = 0;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(parse(&reader, &root));
+    SB_TRY(sb_pattern_compile(out, &reader, root));
+done:
+    sb_tree_clear(&tree);
+    return rc;
+}

@@ -1,0 +1,442 @@
+/*
+ * The characters of a pattern: escapes, properties and bracket classes as sets of code points. Negation,
+ * nesting and && are computed here, on the sets.
+ *
+ * What the names mean was taken from Oniguruma 6.9.10 by trying every code point (test/compare_tokenizers.py does that
+ * again): [:punct:] has the symbols, \p{Punct} has not; \w has six numbers of Latin-1 that [\w] has not.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "pattern_tree.h"
+#include "unicode.h"
+#include "utf8.h"
+
+/* -------------------------------------------------------------------------- properties */
+
+static int add_property(struct sb_charset *set, const char *name, size_t n, int32_t *rc)
+{
+    struct sb_unicode_range range;
+    struct sb_unicode_set points;
+
+    if (!sb_unicode_property(&points, name, n))
+        return 0;
+    while (*rc == SPECBATCH_OK && sb_unicode_next(&points, &range))
+        *rc = sb_charset_add(set, range.first, range.last);
+    return 1;
+}
+
+/* The names that Oniguruma adds to Unicode's, or gives another meaning. */
+static const struct {
+    const char *name;
+    int negated;
+    const char *parts[5]; /* properties, all of which it has */
+} types[] = {
+    { "alnum", 0, { "alphabetic", "nd" } },
+    { "alpha", 0, { "alphabetic" } },
+    { "ascii", 0, { "ascii" } },
+    { "blank", 0, { "zs", "tab" } },
+    { "cntrl", 0, { "cc" } },
+    { "digit", 0, { "nd" } },
+    { "graph", 1, { "whitespace", "cc", "cn", "cs" } },
+    { "lower", 0, { "lowercase" } },
+    { "print", 1, { "cc", "cn", "cs", "zl", "zp" } },
+    { "posixpunct", 0, { "p", "s" } },
+    { "punct", 0, { "p" } },
+    { "space", 0, { "whitespace" } },
+    { "upper", 0, { "uppercase" } },
+    { "word", 0, { "alphabetic", "m", "nd", "pc" } },
+    { "xdigit", 0, { "asciihexdigit" } },
+};
+
+static int32_t add_type(struct sb_charset *set, size_t type)
+{
+    struct sb_charset own = { .mem = set->mem };
+    int32_t rc = SPECBATCH_OK;
+    size_t i;
+
+    for (i = 0; i < 5 && types[type].parts[i]; i++) {
+        const char *part = types[type].parts[i];
+        if (strcmp(part, "tab") == 0)
+            SB_TRY(sb_charset_add(&own, '\t', '\t'));
+        else
+            (void)add_property(&own, part, strlen(part), &rc);
+        SB_TRY(rc);
+    }
+    if (types[type].negated)
+        SB_TRY(sb_charset_negate(&own));
+    SB_TRY(sb_charset_add_set(set, &own));
+done:
+    sb_charset_clear(&own);
+    return rc;
+}
+
+enum { NAME_MAX = 40 };
+
+/* A name in lower case without blanks, '_' and '-', as Oniguruma compares them; 0: too long or not ASCII. */
+static size_t plain_name(char plain[NAME_MAX], const char *name, size_t n)
+{
+    size_t i, length = 0;
+
+    for (i = 0; i < n; i++) {
+        char c = name[i];
+        if (c == ' ' || c == '_' || c == '-')
+            continue;
+        if (length == NAME_MAX - 1 || (unsigned char)c >= 0x80 || c == '\0')
+            return 0;
+        plain[length++] = c >= 'A' && c <= 'Z' ? (char)(c | 32) : c;
+    }
+    plain[length] = '\0';
+    return length;
+}
+
+int32_t sb_class_property(struct sb_charset *set, const char *name, size_t n, int *found)
+{
+    int32_t rc = SPECBATCH_OK;
+    char plain[NAME_MAX];
+    size_t i;
+
+    n = plain_name(plain, name, n);
+    *found = n > 0;
+    for (i = 0; n > 0 && i < sizeof types / sizeof *types; i++)
+        if (strcmp(types[i].name, plain) == 0)
+            return add_type(set, i);
+    if (n > 0)
+        *found = add_property(set, plain, n, &rc);
+    return rc;
+}
+
+/* Adds a property or all that it has not; the construct begins at byte `at`. */
+static int32_t add_named(struct sb_reader *reader, struct sb_charset *set, size_t at, const char *name, size_t n,
+                         int negated)
+{
+    struct sb_charset own = { .mem = set->mem };
+    char what[100];
+    int32_t rc = SPECBATCH_OK;
+    int found = 0;
+
+    SB_TRY(sb_class_property(&own, name, n, &found));
+    if (!found) {
+        (void)snprintf(what, sizeof what, "the property %.*s", n < 40 ? (int)n : 40, name);
+        SB_TRY(sb_pattern_refuse(reader, at, what));
+    }
+    if (negated)
+        SB_TRY(sb_charset_negate(&own));
+    SB_TRY(sb_charset_add_set(set, &own));
+done:
+    sb_charset_clear(&own);
+    return rc;
+}
+
+/* ----------------------------------------------------------------------------- escapes */
+
+static int32_t escaped_property(struct sb_reader *reader, struct sb_charset *set, int in_class)
+{
+    size_t at = reader->at - 1, name, n;
+    int negated = reader->text[reader->at++] == 'P';
+    char plain[NAME_MAX];
+
+    if (!sb_reader_skip(reader, "{"))
+        return sb_pattern_refuse(reader, at, "\\p without a brace");
+    if (sb_reader_skip(reader, "^"))
+        negated = !negated;
+    name = reader->at;
+    while (reader->at < reader->n && !sb_among(reader->text[reader->at], "(){|}"))
+        reader->at++;
+    if (sb_reader_peek(reader) != '}')
+        return sb_pattern_refuse(reader, at, "\\p{ without }");
+    n = reader->at++ - name;
+    if (!in_class && plain_name(plain, reader->text + name, n) && strcmp(plain, "word") == 0)
+        return sb_pattern_refuse(reader, at, "\\p{Word}, which is \\w here and [\\w] in a class:");
+    return add_named(reader, set, at, reader->text + name, n, negated);
+}
+
+int32_t sb_class_word(struct sb_charset *set)
+{
+    static const unsigned char latin1[] = { 0xB2, 0xB3, 0xB9, 0xBC, 0xBD, 0xBE };
+    int32_t rc = SPECBATCH_OK;
+    size_t i;
+    int found;
+
+    SB_TRY(sb_class_property(set, "word", 4, &found));
+    for (i = 0; i < sizeof latin1; i++)
+        SB_TRY(sb_charset_add(set, latin1[i], latin1[i]));
+done:
+    return rc;
+}
+
+int32_t sb_class_escape(struct sb_reader *reader, struct sb_charset *set, int in_class, int *is_set)
+{
+    static const char letters[] = "dDhHsSwW";
+    static const char *const names[] = { "digit", "xdigit", "space", "word" };
+    struct sb_charset own = { .mem = set->mem };
+    char c = sb_reader_peek(reader);
+    const char *letter = c ? strchr(letters, c) : NULL, *name;
+    int32_t rc = SPECBATCH_OK;
+    int found;
+
+    *is_set = letter || c == 'p' || c == 'P';
+    if (!letter)
+        return *is_set ? escaped_property(reader, set, in_class) : SPECBATCH_OK;
+    reader->at++;
+    name = names[(letter - letters) / 2];
+    if (name[0] == 'w' && !in_class)
+        SB_TRY(sb_class_word(&own));
+    else
+        SB_TRY(sb_class_property(&own, name, strlen(name), &found));
+    if ((letter - letters) % 2)
+        SB_TRY(sb_charset_negate(&own));
+    SB_TRY(sb_charset_add_set(set, &own));
+done:
+    sb_charset_clear(&own);
+    return rc;
+}
+
+/* From `low` to `high` hexadecimal digits; -1: fewer. */
+static int64_t hex_number(struct sb_reader *reader, int low, int high)
+{
+    int64_t value = 0;
+    int i, digit;
+
+    for (i = 0; i < high && (digit = sb_hex_digit(sb_reader_peek(reader))) >= 0; i++, reader->at++)
+        value = value * 16 + digit;
+    return i < low ? -1 : value;
+}
+
+/* \xHH, \x{H...} and \uHHHH, from the letter on. */
+static int32_t coded_char(struct sb_reader *reader, uint32_t *cp)
+{
+    size_t at = reader->at - 1;
+    int64_t value, limit = SB_CHAR_LAST;
+
+    if (sb_reader_skip(reader, "u")) {
+        value = hex_number(reader, 4, 4);
+    } else if (reader->at++, sb_reader_skip(reader, "{")) {
+        value = hex_number(reader, 1, 8);
+        if (!sb_reader_skip(reader, "}"))
+            value = -1;
+    } else {
+        value = hex_number(reader, 2, 2);
+        limit = 0x7F; /* above, Oniguruma puts characters together of such bytes */
+    }
+    if (value < 0 || value > limit || (value >= 0xD800 && value <= 0xDFFF))
+        return sb_pattern_refuse(reader, at, "a number that is not a character");
+    *cp = (uint32_t)value;
+    return SPECBATCH_OK;
+}
+
+int32_t sb_class_escaped_char(struct sb_reader *reader, int in_class, uint32_t *cp)
+{
+    static const char letters[] = "tnrfvaeb", values[] = "\t\n\r\f\v\a\033\b";
+    char c = sb_reader_peek(reader), what[] = "\\?";
+    const char *letter = c ? strchr(letters, c) : NULL;
+
+    if (reader->at == reader->n)
+        return sb_pattern_refuse(reader, reader->at - 1, "a backslash at the end");
+    if (c == 'x' || c == 'u')
+        return coded_char(reader, cp);
+    if (letter && (in_class || c != 'b')) {
+        *cp = (uint32_t)values[letter - letters];
+        reader->at++;
+        return SPECBATCH_OK;
+    }
+    what[1] = c;
+    if ((c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || (c >= 0 && c < ' '))
+        return sb_pattern_refuse(reader, reader->at - 1, what);
+    *cp = sb_reader_char(reader);
+    return SPECBATCH_OK;
+}
+
+/* --------------------------------------------------------------------- bracket classes */
+
+/* What the last item of a class was: only a single character can begin a range. */
+enum last { LAST_NOTHING, LAST_CHAR, LAST_TYPE, LAST_CLOSED };
+
+struct brackets {
+    struct sb_charset *set; /* what stands since the last && */
+    struct sb_charset left; /* what stands before it, */
+    int has_left;           /* if anything does */
+    enum last last;
+    uint32_t cp;            /* the last character */
+};
+
+static int32_t one_char(struct sb_reader *reader, uint32_t *cp)
+{
+    if (sb_reader_skip(reader, "\\"))
+        return sb_class_escaped_char(reader, 1, cp);
+    *cp = sb_reader_char(reader);
+    return SPECBATCH_OK;
+}
+
+/* [:name:] or [:^name:]; *found = 0 and nothing read where it is a class that begins with a colon. */
+static int32_t posix(struct sb_reader *reader, struct brackets *b, int *found)
+{
+    static const char *const names[] = { "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph",
+                                         "lower", "print", "punct", "space", "upper", "word", "xdigit" };
+    const char *property;
+    size_t at = reader->at, begin, n, i;
+    int negated;
+
+    *found = 0;
+    if (!sb_reader_skip(reader, "[:"))
+        return SPECBATCH_OK;
+    negated = sb_reader_skip(reader, "^");
+    begin = reader->at;
+    while ((sb_reader_peek(reader) | 32) >= 'a' && (sb_reader_peek(reader) | 32) <= 'z')
+        reader->at++;
+    n = reader->at - begin;
+    if (sb_reader_skip(reader, ":]"))
+        for (i = 0; i < sizeof names / sizeof *names; i++)
+            if (strlen(names[i]) == n && memcmp(names[i], reader->text + begin, n) == 0) {
+                *found = 1;
+                b->last = LAST_TYPE;
+                property = strcmp(names[i], "punct") == 0 ? "posixpunct" : names[i];
+                return add_named(reader, b->set, at, property, strlen(property), negated);
+            }
+    return sb_pattern_refuse(reader, at, "[: in a class");
+}
+
+/* The end of a range that the last character begins; the reader is behind its '-'. */
+static int32_t range_end(struct sb_reader *reader, struct brackets *b, size_t at)
+{
+    int32_t rc = SPECBATCH_OK;
+    uint32_t cp = 0;
+
+    if (b->last == LAST_TYPE || sb_reader_peek(reader) == '[')
+        SB_TRY(sb_pattern_refuse(reader, at, "a range of something else than characters"));
+    SB_TRY(one_char(reader, &cp));
+    if (cp < b->cp)
+        SB_TRY(sb_pattern_refuse(reader, at, "a range whose end is before its beginning"));
+    SB_TRY(sb_charset_add(b->set, b->cp, cp));
+    b->last = LAST_CLOSED;
+done:
+    return rc;
+}
+
+static int32_t single(struct sb_reader *reader, struct brackets *b)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(one_char(reader, &b->cp));
+    SB_TRY(sb_charset_add(b->set, b->cp, b->cp));
+    b->last = LAST_CHAR;
+done:
+    return rc;
+}
+
+/* The left side of && becomes what is on both sides; the right side begins again. */
+static int32_t cut(struct brackets *b)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    if (b->has_left)
+        SB_TRY(sb_charset_intersect(&b->left, b->set));
+    else
+        SB_TRY(sb_charset_add_set(&b->left, b->set));
+    b->has_left = 1;
+    b->set->n = 0;
+    b->last = LAST_NOTHING;
+done:
+    return rc;
+}
+
+static int32_t item(struct sb_reader *reader, struct brackets *b)
+{
+    int32_t rc = SPECBATCH_OK;
+    size_t at = reader->at;
+    int found = 0;
+
+    if (sb_reader_skip(reader, "&&"))
+        return cut(b);
+    SB_TRY(posix(reader, b, &found));
+    if (found)
+        return SPECBATCH_OK;
+    if (sb_reader_skip(reader, "[")) {
+        struct sb_charset inner = { .mem = b->set->mem };
+        b->last = LAST_CLOSED;
+        rc = sb_class_brackets(reader, &inner, 0);
+        if (rc == SPECBATCH_OK)
+            rc = sb_charset_add_set(b->set, &inner);
+        sb_charset_clear(&inner);
+        return rc;
+    }
+    if (sb_reader_skip(reader, "\\")) {
+        SB_TRY(sb_class_escape(reader, b->set, 1, &found));
+        if (found) {
+            b->last = LAST_TYPE;
+            return SPECBATCH_OK;
+        }
+        reader->at = at;
+    }
+    /* A '-' between two items makes a range; at either end of a class, or behind a range, it is itself. */
+    if ((b->last == LAST_CHAR || b->last == LAST_TYPE) && sb_reader_skip(reader, "-")) {
+        int at_end = sb_reader_peek(reader) == ']' ||
+                     (reader->n - reader->at >= 2 && memcmp(reader->text + reader->at, "&&", 2) == 0);
+        if (!at_end)
+            return range_end(reader, b, at);
+        reader->at = at;
+    }
+    return single(reader, b);
+done:
+    return rc;
+}
+
+int32_t sb_class_brackets(struct sb_reader *reader, struct sb_charset *set, int ignore_case)
+{
+    struct brackets b = { .set = set, .left = { .mem = set->mem } };
+    size_t at = reader->at - 1;
+    int negated = sb_reader_skip(reader, "^");
+    int32_t rc = SPECBATCH_OK;
+
+    if (++reader->depth > SB_PATTERN_DEPTH)
+        SB_TRY(sb_pattern_refuse(reader, at, "classes nested so deep"));
+    if (sb_reader_peek(reader) == ']')
+        SB_TRY(sb_pattern_refuse(reader, at, "a class that begins with ]"));
+    while (!sb_reader_skip(reader, "]")) {
+        if (reader->at == reader->n)
+            SB_TRY(sb_pattern_refuse(reader, at, "a class without its ]"));
+        SB_TRY(item(reader, &b));
+    }
+    if (b.has_left)
+        SB_TRY(sb_charset_intersect(set, &b.left));
+    if (ignore_case)
+        SB_TRY(sb_class_fold(reader, at, set));
+    if (negated)
+        SB_TRY(sb_charset_negate(set));
+    reader->depth--;
+done:
+    sb_charset_clear(&b.left);
+    return rc;
+}
+
+/* ------------------------------------------------------------------------------- cases */
+
+enum { LONG_S = 0x17F, KELVIN = 0x212A }; /* the only characters beyond ASCII that fold to an ASCII letter */
+
+int32_t sb_class_fold(struct sb_reader *reader, size_t at, struct sb_charset *set)
+{
+    struct sb_charset cased = { .mem = set->mem };
+    int32_t rc = SPECBATCH_OK;
+    uint32_t c;
+    size_t i;
+    int found;
+
+    SB_TRY(sb_class_property(&cased, "Cased", 5, &found));
+    SB_TRY(sb_charset_intersect(&cased, set));
+    for (i = 0; i < cased.n; i++) {
+        struct sb_char_range r = cased.ranges[i];
+        if (r.last >= 0x80 && !(r.first == r.last && (r.first == LONG_S || r.first == KELVIN)))
+            SB_TRY(sb_pattern_refuse(reader, at, "(?i) on letters beyond ASCII"));
+    }
+    for (c = 'a'; c <= 'z'; c++) {
+        uint32_t far = c == 's' ? LONG_S : c == 'k' ? KELVIN : c;
+        if (!sb_charset_has(set, c) && !sb_charset_has(set, c - 32) && !sb_charset_has(set, far))
+            continue;
+        SB_TRY(sb_charset_add(set, c, c));
+        SB_TRY(sb_charset_add(set, c - 32, c - 32));
+        SB_TRY(sb_charset_add(set, far, far));
+    }
+done:
+    sb_charset_clear(&cased);
+    return rc;
+}

@@ -1,0 +1,401 @@
+/*
+ * From a tree to instructions. First the code points are sorted into kinds: a sweep over the boundaries of all
+ * sets at once gives stretches of code points that are in the same sets, and those in the same sets are of
+ * one kind. Then every node becomes instructions, with the set that it begins with put where ways part, so that
+ * most of the ways that lead nowhere are never tried.
+ */
+#include <string.h>
+
+#include "pattern_program.h"
+
+enum { SIGNATURE = SB_PATTERN_SETS / 64, FIRST_SETS = 256 };
+
+struct coder {
+    struct sb_pattern *p;
+    const struct sb_reader *reader;
+    const struct sb_tree *tree;
+};
+
+static int32_t grow(struct coder *c, void **array, size_t n, size_t *capacity, size_t size)
+{
+    size_t more = *capacity ? *capacity * 2 : 64;
+    void *grown;
+
+    if (n < *capacity)
+        return SPECBATCH_OK;
+    grown = sb_realloc(&c->p->mem, *array, more, size);
+    if (!grown)
+        return sb_fail(SPECBATCH_E_NOMEM, "no memory for a regular expression");
+    *array = grown;
+    *capacity = more;
+    return SPECBATCH_OK;
+}
+
+/* ------------------------------------------------------------------------------- kinds */
+
+/* The kinds found so far, each by the sets it is in, and the block being filled. */
+struct sorter {
+    uint64_t in[SB_KINDS][SIGNATURE];
+    size_t n;
+    size_t next_range[SB_PATTERN_SETS]; /* the first of each set that does not end before the sweep */
+    uint8_t block[SB_BLOCK];
+};
+
+/* The index of a block equal to the one being filled. Neighbours are often equal. */
+static int32_t store_block(struct coder *c, const struct sorter *s, size_t at)
+{
+    struct sb_pattern *p = c->p;
+    void *blocks = p->blocks;
+    size_t i = at > 0 ? p->block_of[at - 1] : 0, tried;
+    int32_t rc = SPECBATCH_OK;
+
+    for (tried = 0; tried < p->n_blocks; tried++, i = i + 1 < p->n_blocks ? i + 1 : 0)
+        if (memcmp(p->blocks + i * SB_BLOCK, s->block, SB_BLOCK) == 0)
+            break;
+    if (tried == p->n_blocks) {
+        i = p->n_blocks;
+        SB_TRY(grow(c, &blocks, p->n_blocks, &p->block_capacity, SB_BLOCK));
+        p->blocks = blocks;
+        memcpy(p->blocks + i * SB_BLOCK, s->block, SB_BLOCK);
+        p->n_blocks++;
+    }
+    p->block_of[at] = (uint16_t)i;
+done:
+    return rc;
+}
+
+/* The sets that `cp` is in, and the last code point up to which that holds. */
+static uint32_t sets_of(const struct coder *c, struct sorter *s, uint32_t cp, uint64_t in[SIGNATURE])
+{
+    uint32_t last = SB_CHAR_LAST;
+    size_t i;
+
+    memset(in, 0, SIGNATURE * sizeof *in);
+    for (i = 0; i < c->tree->n_sets; i++) {
+        const struct sb_charset *set = &c->tree->sets[i];
+        size_t *next = &s->next_range[i];
+        while (*next < set->n && set->ranges[*next].last < cp)
+            ++*next;
+        if (*next == set->n)
+            continue;
+        if (set->ranges[*next].first > cp) {
+            last = set->ranges[*next].first - 1 < last ? set->ranges[*next].first - 1 : last;
+        } else {
+            in[i / 64] |= (uint64_t)1 << i % 64;
+            last = set->ranges[*next].last < last ? set->ranges[*next].last : last;
+        }
+    }
+    return last;
+}
+
+static int32_t kind_of(struct coder *c, struct sorter *s, const uint64_t in[SIGNATURE], size_t *kind)
+{
+    size_t i;
+
+    for (*kind = 0; *kind < s->n; ++*kind)
+        if (memcmp(s->in[*kind], in, sizeof s->in[0]) == 0)
+            return SPECBATCH_OK;
+    if (s->n == SB_KINDS)
+        return sb_pattern_refuse(c->reader, 0, "a pattern that tells more than 256 kinds of characters apart");
+    memcpy(s->in[s->n++], in, sizeof s->in[0]);
+    for (i = 0; i < c->tree->n_sets; i++)
+        if (in[i / 64] >> i % 64 & 1)
+            c->p->sets[i].bits[*kind / 64] |= (uint64_t)1 << *kind % 64;
+    return SPECBATCH_OK;
+}
+
+static int32_t sort_characters(struct coder *c)
+{
+    uint64_t in[SIGNATURE];
+    struct sorter *s = NULL;
+    uint32_t cp = 0, last, part;
+    int32_t rc = SPECBATCH_OK;
+    size_t kind = 0;
+
+    SB_NEW(s, sb_alloc(&c->p->mem, 1, sizeof *s), "a regular expression");
+    SB_NEW(c->p->sets, sb_alloc(&c->p->mem, c->tree->n_sets + 1, sizeof *c->p->sets), "a regular expression");
+    c->p->n_sets = c->tree->n_sets;
+    c->p->set_capacity = c->tree->n_sets + 1;
+    while (cp <= SB_CHAR_LAST) {
+        last = sets_of(c, s, cp, in);
+        SB_TRY(kind_of(c, s, in, &kind));
+        for (; cp <= last; cp = part + 1) { /* a block at a time */
+            part = cp | (SB_BLOCK - 1);
+            part = part < last ? part : last;
+            memset(s->block + cp % SB_BLOCK, (int)kind, part - cp + 1);
+            if (part % SB_BLOCK == SB_BLOCK - 1)
+                SB_TRY(store_block(c, s, part / SB_BLOCK));
+        }
+    }
+done:
+    sb_free(&c->p->mem, s);
+    return rc;
+}
+
+/* -------------------------------------------------------------------------- first kinds */
+
+static const struct sb_node *node_at(const struct coder *c, uint32_t index)
+{
+    return &c->tree->nodes[index];
+}
+
+/* Adds the kinds that a node's matches of one character or more begin with. */
+static void add_first(const struct coder *c, const struct sb_node *node, struct sb_kind_set *first)
+{
+    const struct sb_node *child;
+    uint32_t i;
+    size_t k;
+
+    if (node->kind == SB_NODE_SET)
+        for (k = 0; k < SB_KINDS / 64; k++)
+            first->bits[k] |= c->p->sets[node->set].bits[k];
+    if (node->kind == SB_NODE_LOOK)
+        return;
+    for (i = node->child; i; i = child->next) {
+        child = node_at(c, i);
+        add_first(c, child, first);
+        if (node->kind == SB_NODE_ALL && child->least > 0)
+            break;
+    }
+}
+
+/* The set of these kinds; SB_NO_SET for a node that can match nothing, or when there are too many sets to search. */
+static int32_t first_set(struct coder *c, const struct sb_node *node, uint16_t *set)
+{
+    struct sb_pattern *p = c->p;
+    struct sb_kind_set first = { { 0 } };
+    void *sets = p->sets;
+    int32_t rc = SPECBATCH_OK;
+    size_t i;
+
+    *set = SB_NO_SET;
+    if (node->least == 0)
+        return SPECBATCH_OK;
+    add_first(c, node, &first);
+    for (i = 0; i < p->n_sets && memcmp(&p->sets[i], &first, sizeof first) != 0; i++)
+        continue;
+    if (i == c->tree->n_sets + FIRST_SETS)
+        return SPECBATCH_OK;
+    if (i == p->n_sets) {
+        SB_TRY(grow(c, &sets, p->n_sets, &p->set_capacity, sizeof *p->sets));
+        p->sets = sets;
+        p->sets[p->n_sets++] = first;
+    }
+    *set = (uint16_t)i;
+done:
+    return rc;
+}
+
+/* ------------------------------------------------------------------------ instructions */
+
+static int32_t emit(struct coder *c, enum sb_op_kind kind, int flag, unsigned set, int32_t x, int32_t y)
+{
+    struct sb_pattern *p = c->p;
+    void *ops = p->ops;
+    int32_t rc = SPECBATCH_OK;
+
+    if (p->n_ops == SB_PROGRAM_OPS)
+        SB_TRY(sb_pattern_refuse(c->reader, 0, "a pattern of so many repetitions"));
+    SB_TRY(grow(c, &ops, p->n_ops, &p->op_capacity, sizeof *p->ops));
+    p->ops = ops;
+    p->ops[p->n_ops++] = (struct sb_op){ .kind = (uint8_t)kind, .flag = (uint8_t)flag, .set = (uint16_t)set,
+                                         .x = x, .y = y };
+done:
+    return rc;
+}
+
+static int32_t here(const struct coder *c)
+{
+    return (int32_t)c->p->n_ops;
+}
+
+static int32_t gen(struct coder *c, const struct sb_node *node);
+
+/* Jumps to a place not yet known form a chain through x; now it is known. */
+static void land(struct coder *c, int32_t chain)
+{
+    while (chain >= 0) {
+        int32_t next = c->p->ops[chain].x;
+        c->p->ops[chain].x = here(c);
+        chain = next;
+    }
+}
+
+static int32_t gen_any(struct coder *c, const struct sb_node *node)
+{
+    int32_t rc = SPECBATCH_OK, ends = -1, split;
+    const struct sb_node *child;
+    uint16_t first = SB_NO_SET;
+    uint32_t i;
+
+    for (i = node->child; i; i = child->next) {
+        child = node_at(c, i);
+        if (!child->next)
+            break;
+        split = here(c);
+        SB_TRY(first_set(c, child, &first));
+        SB_TRY(emit(c, SB_OP_SPLIT, 0, first, split + 1, 0));
+        SB_TRY(gen(c, child));
+        SB_TRY(emit(c, SB_OP_JUMP, 0, 0, ends, 0));
+        ends = here(c) - 1;
+        c->p->ops[split].y = here(c);
+    }
+    SB_TRY(gen(c, node_at(c, i)));
+    land(c, ends);
+done:
+    return rc;
+}
+
+/* A choice between the body of a repetition and what follows, which is known later. */
+static int32_t emit_choice(struct coder *c, const struct sb_node *node, int32_t body)
+{
+    uint16_t first = SB_NO_SET;
+    int32_t rc = SPECBATCH_OK;
+
+    if (node->flag == SB_GREEDY)
+        SB_TRY(first_set(c, node_at(c, node->child), &first));
+    SB_TRY(emit(c, SB_OP_SPLIT, node->flag, first, body, body));
+done:
+    return rc;
+}
+
+/* Sets the way out of a choice. */
+static void set_exit(struct coder *c, int32_t split)
+{
+    struct sb_op *op = &c->p->ops[split];
+    int32_t *way = op->flag == SB_GREEDY ? &op->y : &op->x;
+
+    *way = here(c);
+}
+
+/* From `begin` on, without an end: the body is there once already when the child must match. */
+static int32_t gen_loop(struct coder *c, const struct sb_node *node, int32_t begin)
+{
+    int32_t rc = SPECBATCH_OK, choice = here(c);
+
+    if (node->min > 0) {
+        SB_TRY(emit_choice(c, node, begin));
+    } else {
+        SB_TRY(emit_choice(c, node, choice + 1));
+        SB_TRY(gen(c, node_at(c, node->child)));
+        SB_TRY(emit(c, SB_OP_JUMP, 0, 0, choice, 0));
+    }
+    set_exit(c, choice);
+done:
+    return rc;
+}
+
+/* A choice before each of the copies that need not be; all exits lead to the end. */
+static int32_t gen_optional(struct coder *c, const struct sb_node *node)
+{
+    int32_t rc = SPECBATCH_OK, i, choices = -1, choice;
+
+    for (i = node->min; i < node->max; i++) {
+        choice = here(c);
+        SB_TRY(emit_choice(c, node, choice + 1));
+        c->p->ops[choice].z = choices;
+        choices = choice;
+        SB_TRY(gen(c, node_at(c, node->child)));
+    }
+    for (; choices >= 0; choices = c->p->ops[choices].z)
+        set_exit(c, choices);
+done:
+    return rc;
+}
+
+static int32_t gen_repeat(struct coder *c, const struct sb_node *node)
+{
+    const struct sb_node *child = node_at(c, node->child);
+    int32_t rc = SPECBATCH_OK, i, begin = here(c);
+
+    if (child->kind == SB_NODE_SET)
+        return emit(c, SB_OP_RUN, node->flag, child->set, node->min, node->max);
+    for (i = 0; i < node->min; i++) {
+        begin = here(c);
+        SB_TRY(gen(c, child));
+    }
+    if (node->max == SB_PATTERN_ENDLESS)
+        SB_TRY(gen_loop(c, node, begin));
+    else
+        SB_TRY(gen_optional(c, node));
+done:
+    return rc;
+}
+
+/* A body of its own, up to a MATCH. */
+static int32_t gen_apart(struct coder *c, enum sb_op_kind kind, const struct sb_node *node, const struct sb_node *body)
+{
+    int32_t rc = SPECBATCH_OK, begin = here(c);
+
+    SB_TRY(emit(c, kind, node->flag, 0, 0, body->least));
+    c->p->ops[begin].z = body->most;
+    SB_TRY(body->kind == SB_NODE_REPEAT ? gen_repeat(c, body) : gen(c, body));
+    SB_TRY(emit(c, SB_OP_MATCH, 0, 0, 0, 0));
+    c->p->ops[begin].x = here(c);
+done:
+    return rc;
+}
+
+static int32_t gen(struct coder *c, const struct sb_node *node)
+{
+    struct sb_node greedy;
+    int32_t rc = SPECBATCH_OK;
+    uint32_t i;
+
+    switch (node->kind) {
+    case SB_NODE_EMPTY:
+        return SPECBATCH_OK;
+    case SB_NODE_SET:
+        return emit(c, SB_OP_SET, 0, node->set, 0, 0);
+    case SB_NODE_ANY:
+        return gen_any(c, node);
+    case SB_NODE_REPEAT:
+        if (node->flag != SB_POSSESSIVE || node_at(c, node->child)->kind == SB_NODE_SET)
+            return gen_repeat(c, node);
+        greedy = *node;
+        greedy.flag = SB_GREEDY;
+        return gen_apart(c, SB_OP_ATOMIC, node, &greedy);
+    case SB_NODE_LOOK:
+        return gen_apart(c, SB_OP_LOOK, node, node_at(c, node->child));
+    case SB_NODE_ATOMIC:
+        return gen_apart(c, SB_OP_ATOMIC, node, node_at(c, node->child));
+    case SB_NODE_PLACE:
+        return emit(c, SB_OP_PLACE, node->flag, node->set, 0, 0);
+    default: /* SB_NODE_ALL */
+        for (i = node->child; i; i = node_at(c, i)->next)
+            SB_TRY(gen(c, node_at(c, i)));
+    }
+done:
+    return rc;
+}
+
+int32_t sb_pattern_compile(struct sb_pattern **out, const struct sb_reader *reader, uint32_t root)
+{
+    struct coder c = { NULL, reader, reader->tree };
+    int32_t rc = SPECBATCH_OK;
+
+    SB_NEW(c.p, sb_alloc(reader->tree->mem, 1, sizeof *c.p), "a regular expression");
+    c.p->mem = *reader->tree->mem;
+    SB_TRY(sort_characters(&c));
+    SB_TRY(first_set(&c, node_at(&c, root), &c.p->first));
+    SB_TRY(gen(&c, node_at(&c, root)));
+    SB_TRY(emit(&c, SB_OP_MATCH, 0, 0, 0, 0));
+    *out = c.p;
+    c.p = NULL;
+done:
+    sb_pattern_free(c.p);
+    return rc;
+}
+
+void sb_pattern_free(struct sb_pattern *pattern)
+{
+    struct sb_mem mem;
+
+    if (!pattern)
+        return;
+    mem = pattern->mem;
+    sb_free(&mem, pattern->ops);
+    sb_free(&mem, pattern->sets);
+    sb_free(&mem, pattern->blocks);
+    sb_free(&mem, pattern);
+}
