@@ -19,6 +19,10 @@
  * (?m) also as groups, ? * + {n,m} greedy, lazy and possessive, lookahead, lookbehind and atomic groups.
  * Refused: references and calls, names, conditions, callouts, absent operators, \K \G \X \y, the other
  * options, the repetition of what can match nothing, and (?i) on other than ASCII letters.
+ *
+ * Rejected: PCRE2 on the spelled text. Its match limit leaves out the characters that a match looks at, so that no
+ * limit bounds a call: with a limit of 100, and compiled to machine code, `a(?=[^b]*b)|a` takes PCRE2 10.42 2.1
+ * seconds on 100 kB of the letter a, and 8.7 on 200 kB. Oniguruma itself keeps state for the whole process.
  */
 #ifndef SB_PATTERN_H
 #define SB_PATTERN_H
