@@ -68,12 +68,12 @@ EX    := $(patsubst %.c,$(B)/%,$(sort $(wildcard examples/*.c)))
 EXSUP := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard examples/support/*.c)))
 Q     := $(if $(V),,@)
 
-# The CUDA module: kernels by nvcc, the rest as C, the runtime linked in, so that it needs the driver and cublasLt only.
+# The CUDA module: kernels by nvcc, the rest as C, the runtime linked in, so that it needs the driver only.
 # FTZ and no contraction: the f32 class has the CPU's bits. The register report is ptxas's own.
 CUDA_VERSION := $(if $(NVCC),$(shell $(NVCC) --version | sed -n 's/.*release \([0-9.]*\).*/\1/p'))
 CUDA_KNOWN   := $(if $(NVCC),$(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch)))
 CUDA_ARCHS   ?= $(filter $(CUDA_KNOWN),80 90 100)
-# cuDNN's headers, if they are there: the module then looks for the library when it runs, and never needs it.
+# cuBLASLt, cuDNN and NVRTC are looked for when it runs, there too; cuDNN only where its headers were found here.
 CUDNN        := $(if $(filter-out 0,$(CUDA)),$(shell printf '#include <cudnn_graph.h>\nCUDNN_MAJOR.CUDNN_MINOR\n' | \
                 $(CC) -isystem $(CUDA_HOME)/include -E -P - 2>/dev/null | tail -n 1 | tr -d ' '))
 CUDA_CHOICE  := $(if $(filter-out 0,$(CUDA)),$(CUDA_VERSION): module for $(CUDA_ARCHS:%=sm_%) and PTX ($(NVCC))$(comma) $(if \
@@ -89,7 +89,9 @@ KCU          := $(sort $(wildcard kernels/cuda/*.cu))
 CUOBJ        := $(KCU:kernels/cuda/%.cu=$(B)/cuda/%.o)
 CCOBJ        := $(patsubst src/%.c,$(B)/cuda/src/%.o,$(filter-out $(if $(CUDNN),src/cuda/sdpa_absent.c,src/cuda/cudnn.c \
                 src/cuda/sdpa_cudnn.c),$(CSRC))) $(B)/src/engine/dtype.o
-CUDA_LIBS    := -L$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt -lm -pthread
+CUDA_FINDS   := $(B)/cuda/src/cuda/cublaslt.o $(B)/cuda/src/cuda/library.o
+CUDA_RPATH   := -Wl,-rpath,$(CUDA_HOME)/lib64$(if $(filter-out /usr/local/cuda,$(CUDA_HOME)),:/usr/local/cuda/lib64)
+CUDA_LIBS    := -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt -lm -pthread
 
 .PHONY: all lib examples setup demo check check-cudasim check-gpu bench-gpu lint bench paper paper-report setup-paper peers setup-peers install clean help
 all: lib examples                 ## library and examples
@@ -146,7 +148,7 @@ $(CUDA_SO): $(CUOBJ) $(CCOBJ) src/cuda/module.map $(B)/cuda/flags
 	$(Q)cat $(CUOBJ:%=%.log) | c++filt >$(B)/cuda/registers.txt
 	$(Q)$(CXX) -shared -o $@ $(CUOBJ) $(CCOBJ) $(CFLAGS) $(LDFLAGS) -Wl,-soname,$(@F) -Wl,-z,defs \
 	    -Wl,--version-script=src/cuda/module.map -Wl,--exclude-libs,ALL -static-libstdc++ -static-libgcc \
-	    -Wl,-rpath,$(CUDA_HOME)/lib64 $(CUDA_LIBS)
+	    $(CUDA_RPATH) $(CUDA_LIBS)
 
 write_pc = sed -e 's|@PREFIX@|$(PREFIX)|;s|@LIBDIR@|$(LIBDIR)|;s|@INCLUDEDIR@|$(INCLUDEDIR)|' \
                -e 's|@VERSION@|$(VERSION)|;s|@LIBS_PRIVATE@|$(SB_LIBS)|' pkgconfig/specbatch.pc.in
@@ -187,8 +189,8 @@ $(B)/test/bench/paper_faults: test/bench/paper_faults.c $(B)/bench.a $(B)/faults
 
 # The backend on a simulated device, linked into the program; kernels and simulator come from rules.mk.
 include test/cudasim/rules.mk
-SIM_HOST := $(patsubst %.c,$(B)/cudasim/%.o,$(filter-out src/cuda/module.c src/cuda/cudnn.c \
-            src/cuda/sdpa_absent.c,$(CSRC)) test/cuda/loader.c)
+SIM_HOST := $(patsubst %.c,$(B)/cudasim/%.o,$(filter-out src/cuda/module.c src/cuda/library.c \
+            src/cuda/cublaslt.c src/cuda/cudnn.c src/cuda/sdpa_absent.c,$(CSRC)) test/cuda/loader.c)
 SIM_CORE := $(SIM_HOST) $(CUDASIM_A)
 SIM_TEST := $(addprefix $(B)/cudasim/,test_backend test_prefill test_goldens test_contract test_mutations \
             experiments experiment_prefill bench_gpu)
@@ -269,11 +271,11 @@ $(B)/gpu/test_%: test/cuda/test_%.c $(CUDA_SUP) $(B)/internal.a
 $(GPU_KERNELS): $(B)/gpu/%: test/%.c $(CUOBJ) $(B)/internal.a
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(LINK_TEST) -isystem $(CUDA_HOME)/include -c $< -o $@.o
-	$(Q)$(CXX) $@.o $(CUOBJ) $(B)/internal.a -Wl,-rpath,$(CUDA_HOME)/lib64 $(LDFLAGS) $(SB_LIBS) $(CUDA_LIBS) -o $@
-$(B)/gpu/experiments: test/cuda/experiments.c $(CUOBJ)
+	$(Q)$(CXX) $@.o $(CUOBJ) $(B)/internal.a $(CUDA_RPATH) $(LDFLAGS) $(SB_LIBS) $(CUDA_LIBS) -o $@
+$(B)/gpu/experiments: test/cuda/experiments.c $(CUOBJ) $(CUDA_FINDS)
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(LINK_TEST) -isystem $(CUDA_HOME)/include -c $< -o $@.o
-	$(Q)$(CXX) $@.o $(CUOBJ) -Wl,-rpath,$(CUDA_HOME)/lib64 $(LDFLAGS) $(CUDA_LIBS) -o $@
+	$(Q)$(CXX) $@.o $(CUOBJ) $(CUDA_FINDS) $(CUDA_RPATH) $(LDFLAGS) $(CUDA_LIBS) -o $@
 $(B)/cudasim/experiments: test/cuda/experiments.c $(CUDASIM_A) $(B)/internal.a
 	@mkdir -p $(@D); echo "  TEST $< (simulated device)"
 	$(Q)$(LINK_TEST) $(SIM_INC) -c $< -o $@.o
@@ -281,7 +283,7 @@ $(B)/cudasim/experiments: test/cuda/experiments.c $(CUDASIM_A) $(B)/internal.a
 $(B)/gpu/experiment_prefill: test/cuda/experiment_prefill.c $(CUOBJ) $(CCOBJ) $(B)/internal.a
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(LINK_TEST) -isystem $(CUDA_HOME)/include -c $< -o $@.o
-	$(Q)$(CXX) $@.o $(CUOBJ) $(filter-out %/module.o,$(CCOBJ)) $(B)/internal.a -Wl,-rpath,$(CUDA_HOME)/lib64 \
+	$(Q)$(CXX) $@.o $(CUOBJ) $(filter-out %/module.o,$(CCOBJ)) $(B)/internal.a $(CUDA_RPATH) \
 	    $(LDFLAGS) $(CUDA_LIBS) $(SB_LIBS) -o $@
 $(B)/cudasim/experiment_prefill: test/cuda/experiment_prefill.c $(SIM_CUDNN) $(SIM_CORE) \
                                  $(CUDA_SUP) $(B)/cudasim/internal.a

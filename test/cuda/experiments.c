@@ -8,13 +8,13 @@
  *
  * It asks cuBLASLt itself, apart from src/cuda/gemm.c, so that the one can be held against the other.
  */
-#include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../kernels/cuda/launch.h"
+#include "cuda/cublaslt_api.h"
 
 struct shape { const char *name; int32_t n_out, n_in; };
 
@@ -43,6 +43,7 @@ static void must(int good, const char *what)
 }
 
 struct lab {
+    struct sb_cublaslt api;
     cublasLtHandle_t lt;
     cublasLtMatmulDesc_t desc;
     cudaStream_t stream;
@@ -81,33 +82,26 @@ static void fill(uint16_t *dev, size_t n, uint32_t seed)
     free(block);
 }
 
-struct layouts { cublasLtMatrixLayout_t a, b, d; };
+struct layouts { cublasLtMatrixLayoutOpaque_t a, b, d; };
 
 static void make_layouts(struct layouts *l, const struct lab *lab, int32_t m)
 {
     const uint64_t n_out = (uint64_t)lab->shape.n_out, ld = (uint64_t)lab->ld;
 
-    must(cublasLtMatrixLayoutCreate(&l->a, CUDA_R_16BF, ld, n_out, lab->ld) == 0 &&
-             cublasLtMatrixLayoutCreate(&l->b, CUDA_R_16BF, ld, (uint64_t)m, lab->ld) == 0 &&
-             cublasLtMatrixLayoutCreate(&l->d, CUDA_R_32F, n_out, (uint64_t)m, lab->shape.n_out) == 0,
+    must(lab->api.layout_init(&l->a, sizeof l->a, CUDA_R_16BF, ld, n_out, lab->ld) == 0 &&
+             lab->api.layout_init(&l->b, sizeof l->b, CUDA_R_16BF, ld, (uint64_t)m, lab->ld) == 0 &&
+             lab->api.layout_init(&l->d, sizeof l->d, CUDA_R_32F, n_out, (uint64_t)m, lab->shape.n_out) == 0,
          "cublasLt");
 }
 
-static void free_layouts(const struct layouts *l)
-{
-    (void)cublasLtMatrixLayoutDestroy(l->a);
-    (void)cublasLtMatrixLayoutDestroy(l->b);
-    (void)cublasLtMatrixLayoutDestroy(l->d);
-}
-
 /* Neither split along k nor a gemv family. */
-static int is_un_split(const cublasLtMatmulAlgo_t *algo)
+static int is_un_split(const struct lab *lab, const cublasLtMatmulAlgo_t *algo)
 {
     int32_t id = 0, split = 0;
     size_t size;
 
-    (void)cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_ID, &id, sizeof id, &size);
-    (void)cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split, sizeof split,
+    (void)lab->api.algo_get(algo, CUBLASLT_ALGO_CONFIG_ID, &id, sizeof id, &size);
+    (void)lab->api.algo_get(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split, sizeof split,
                                                &size);
     return (split == 0 || split == 1) && id != 11 && id != 13 && id != 14 && id != 16 && id != 41 && id != 56;
 }
@@ -122,22 +116,21 @@ static int choose(cublasLtMatmulAlgo_t *algo, struct lab *lab, int32_t m, int is
     int n = 0, chosen = -1;
 
     make_layouts(&l, lab, m);
-    must(cublasLtMatmulPreferenceCreate(&preference) == 0 &&
-             cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+    must(lab->api.preference_create(&preference) == 0 &&
+             lab->api.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                                   &workspace, sizeof workspace) == 0 &&
-             cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+             lab->api.preference_set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                                                   &mask, sizeof mask) == 0,
          "cublasLt");
-    if (cublasLtMatmulAlgoGetHeuristic(lab->lt, lab->desc, l.a, l.b, l.d, l.d, preference, CANDIDATES, found,
+    if (lab->api.heuristic(lab->lt, lab->desc, &l.a, &l.b, &l.d, &l.d, preference, CANDIDATES, found,
                                        &n) != 0)
         n = 0;
     for (int i = 0; chosen < 0 && i < n; i++)
-        if (!is_pinned || is_un_split(&found[i].algo))
+        if (!is_pinned || is_un_split(lab, &found[i].algo))
             chosen = i;
     if (chosen >= 0)
         *algo = found[chosen].algo;
-    free_layouts(&l);
-    (void)cublasLtMatmulPreferenceDestroy(preference);
+    (void)lab->api.preference_destroy(preference);
     return chosen >= 0;
 }
 
@@ -147,10 +140,9 @@ static void run_lt(struct lab *lab, float *y, int32_t m, const cublasLtMatmulAlg
     struct layouts l;
 
     make_layouts(&l, lab, m);
-    must(cublasLtMatmul(lab->lt, lab->desc, &one, lab->w, l.a, lab->x, l.b, &zero, y, l.d, y, l.d, algo,
+    must(lab->api.matmul(lab->lt, lab->desc, &one, lab->w, &l.a, lab->x, &l.b, &zero, y, &l.d, y, &l.d, algo,
                         lab->workspace, lab->workspace_bytes, lab->stream) == 0,
          "cublasLtMatmul");
-    free_layouts(&l);
 }
 
 static void run_own(struct lab *lab, float *y, int32_t m)
@@ -295,6 +287,7 @@ int main(int argc, char **argv)
     const int is_tiny = argc > 1 && strcmp(argv[1], "--tiny") == 0;
     const cublasOperation_t transposed = CUBLAS_OP_T;
     struct lab lab = {.workspace_bytes = (size_t)32 << 20};
+    char why[120] = "";
     int devices = 0;
 
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -302,20 +295,24 @@ int main(int argc, char **argv)
         printf("FAIL experiments: no GPU here\n");
         return 1;
     }
+    if (!sb_cublaslt_load(&lab.api, why, sizeof why)) {
+        printf("FAIL experiments: %s\n", why);
+        return 1;
+    }
     must(cudaStreamCreateWithFlags(&lab.stream, cudaStreamNonBlocking) == cudaSuccess &&
              cudaEventCreate(&lab.from) == cudaSuccess && cudaEventCreate(&lab.to) == cudaSuccess &&
-             cublasLtCreate(&lab.lt) == 0 &&
-             cublasLtMatmulDescCreate(&lab.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F) == 0 &&
-             cublasLtMatmulDescSetAttribute(lab.desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
+             lab.api.create(&lab.lt) == 0 &&
+             lab.api.desc_create(&lab.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F) == 0 &&
+             lab.api.desc_set(lab.desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
                                             sizeof transposed) == 0,
          "setting up");
     lab.workspace = take(lab.workspace_bytes);
-    printf("     cublasLt %zu\n", cublasLtGetVersion());
+    printf("     cublasLt %zu\n", lab.api.version());
     for (size_t i = 0; i < (is_tiny ? COUNT(tiny) : COUNT(models)); i++)
         one_shape(&lab, is_tiny ? &tiny[i] : &models[i], is_tiny);
     (void)cudaFree(lab.workspace);
-    (void)cublasLtMatmulDescDestroy(lab.desc);
-    (void)cublasLtDestroy(lab.lt);
+    (void)lab.api.desc_destroy(lab.desc);
+    (void)lab.api.destroy(lab.lt);
     (void)cudaEventDestroy(lab.from);
     (void)cudaEventDestroy(lab.to);
     (void)cudaStreamDestroy(lab.stream);
