@@ -135,8 +135,7 @@ $(AR_): $(OBJ)
 
 # The CUDA module.
 $(B)/cuda/flags: force
-	@mkdir -p $(@D); echo '$(NVCC) $(NVFLAGS) $(CUDA_LIBS) $(CUDNN)' | cmp -s - $@ || \
-	    echo '$(NVCC) $(NVFLAGS) $(CUDA_LIBS) $(CUDNN)' >$@
+	@mkdir -p $(@D); echo '$(NVCC) $(NVFLAGS) $(CUDNN)' | cmp -s - $@ || echo '$(NVCC) $(NVFLAGS) $(CUDNN)' >$@
 $(B)/cuda/%.o: kernels/cuda/%.cu $(B)/cuda/flags
 	@mkdir -p $(@D); echo "  NVCC $<"
 	$(Q)$(NVCC) $(NVFLAGS) -MMD -MP -MF $@.d -c $< -o $@ 2>$@.log || { cat $@.log; exit 1; }
