@@ -316,7 +316,7 @@ gpu-bundle:                       ## everything check-gpu runs, for sm_90, in on
 	    CUDA_FLAGS=$(addsuffix =size,$(findstring --compress-mode,$(shell $(NVCC) --help))) LDFLAGS='-s -static-libgcc -static-libstdc++' $(BUNDLE:%=build/bundle/%)
 	$(Q)rm -rf $(BUNDLE_DIR) && for f in $(BUNDLE); do install -D build/bundle/$$f $(BUNDLE_DIR)/$$f || exit 1; done
 	$(Q)ln -s ../libspecbatch_cuda.so $(BUNDLE_DIR)/examples/
-	$(Q)sh test/cuda/bundle.sh $(BUNDLE_DIR)
+	$(Q)sh test/cuda/bundle.sh $(BUNDLE_DIR) '$(BUNDLE_ARCHS)'
 gpu-bundle-list:
 	@printf '%s\n' $(BUNDLE)
 lint:                             ## lengths of files and functions, banned calls, direction of includes
