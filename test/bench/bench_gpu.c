@@ -286,7 +286,8 @@ static int open_models(struct bench *b, int argc, char **argv)
     if (atoi(option(argc, argv, "--fill", "0")) != 0 &&
         (!fill_weights(b->target) || (b->draft && !fill_weights(b->draft))))
         return fail("random weights");
-    printf("%s; K %d, %d + %d tokens, roofline at %.0f GB/s\n", specbatch_model_fingerprint(b->target), b->k, b->n_prompt, b->n_new, b->gbps);
+    printf("%s; K %d, %d + %d tokens, roofline at %.0f GB/s\n", specbatch_model_fingerprint(b->target), b->k,
+           b->n_prompt, b->n_new, b->gbps);
     return 0;
 }
 
