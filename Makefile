@@ -301,19 +301,21 @@ $(B)/cudasim/experiment_prefill: test/cuda/experiment_prefill.c $(SIM_CUDNN) $(S
 $(B)/cudasim/bench_gpu: test/bench/bench_gpu.c $(SIM_CORE) $(CUDA_SUP) $(B)/cudasim/internal.a
 	@mkdir -p $(@D); echo "  TEST $< (simulated device)"
 	$(Q)$(LINK_SIM)
-check-gpu: $(GPU_TEST) $(B)/test/test_contract $(MODULE) ## every check that needs a GPU; results in build/gpu/results.txt
-	$(Q)B=$(B) sh test/cuda/check_gpu.sh
-bench-gpu: $(B)/test/bench/bench_gpu $(B)/test/bench/make_checkpoint $(MODULE) ## decoding on a GPU against the roofline
-	$(Q)B=$(B) sh test/cuda/bench_gpu.sh
 # What a machine with a GPU and little else needs to run test/cuda/check_gpu.sh, beside the checkout: no compiler, no make,
 # another C library; one ignored folder that is small enough to be sent. Objects of its own, for one architecture.
 BUNDLE       := libspecbatch_cuda.so $(patsubst $(B)/%,%,$(GPU_TEST)) $(addprefix test/,test_cuda_backend test_contract \
                 bench/bench_gpu bench/make_checkpoint) examples/generate examples/bench
 BUNDLE_DIR   := build/gpu-bundle
 BUNDLE_ARCHS := $(if $(filter command environment,$(firstword $(origin CUDA_ARCHS))),$(CUDA_ARCHS),90)
+check-gpu: $(if $(MODULE),$(BUNDLE:%=$(B)/%)) ## every check and measurement that needs a GPU; results in build/gpu/results.txt
+	$(Q)B=$(B) sh test/cuda/check_gpu.sh
+bench-gpu: $(if $(MODULE),$(BUNDLE:%=$(B)/%)) ## decoding on a GPU against the roofline
+	$(Q)B=$(B) sh test/cuda/bench_gpu.sh
 gpu-bundle:                       ## everything check-gpu runs, for sm_90, in one folder that travels (CUDA_ARCHS)
+	@[ -n '$(NVCC)' ] || { echo 'gpu-bundle: no nvcc in $(CUDA_HOME)/bin or PATH'; exit 1; }
 	$(Q)$(MAKE) --no-print-directory B=build/bundle STATIC=1 CUDA=1 CUDA_ARCHS='$(BUNDLE_ARCHS)' CUDA_PTX= CFLAGS=-O2 \
-	    CUDA_FLAGS=$(addsuffix =size,$(findstring --compress-mode,$(shell $(NVCC) --help))) LDFLAGS='-s -static-libgcc -static-libstdc++' $(BUNDLE:%=build/bundle/%)
+	    CUDA_FLAGS=$(addsuffix =size,$(findstring --compress-mode,$(shell $(NVCC) --help))) \
+	    LDFLAGS='-s -static-libgcc -static-libstdc++' $(BUNDLE:%=build/bundle/%)
 	$(Q)rm -rf $(BUNDLE_DIR) && for f in $(BUNDLE); do install -D build/bundle/$$f $(BUNDLE_DIR)/$$f || exit 1; done
 	$(Q)ln -s ../libspecbatch_cuda.so $(BUNDLE_DIR)/examples/
 	$(Q)sh test/cuda/bundle.sh $(BUNDLE_DIR) '$(BUNDLE_ARCHS)'

@@ -116,9 +116,9 @@ fi
 
 # ---- correctness: all at once
 if [ "$mode" != timing ]; then
-    for kernels in kernels attention mma; do
-        also 110 "kernels-$kernels" "$B/gpu/test_cuda_$kernels"
-    done
+    also 110 kernels "$B/gpu/test_cuda_kernels"
+    also 110 kernels-attention "$B/gpu/test_cuda_attention"
+    also 110 kernels-mma "$B/gpu/test_cuda_mma"
     also 110 goldens-f32 "$B/gpu/test_goldens" f32_class
     also 110 goldens-16bit "$B/gpu/test_goldens" 16_bit
     also 110 long-prompts "$B/gpu/test_long_prompts"
@@ -137,7 +137,8 @@ if [ "$mode" != correctness ]; then
     part 40 E6-prefill "$B/gpu/experiment_prefill" "$@"
     if scratch=$(gpu_scratch); then
         for model in qwen3-8b qwen3-0.6b; do
-            checkpoint "$B/test/bench/make_checkpoint" "$scratch/$model" "$model" ${TINY:+16 12} --sparse
+            checkpoint "$B/test/bench/make_checkpoint" "$scratch/$model" "$model" ${TINY:+16 12} --sparse 2>&1 |
+                label bench
         done
         if [ -n "$TINY" ]; then set -- --batches 1 --prompt 12 --new 12; else set -- --batches 1,8,32 --new 64; fi
         part 200 bench "$B/test/bench/bench_gpu" "$scratch/qwen3-8b" --draft "$scratch/qwen3-0.6b" --fill 1 \

@@ -1,0 +1,61 @@
+#!/bin/sh
+# The scripts that run on a machine with a GPU, tried where there is none: every program they name is in the bundle, and
+# a run passes only if every part did. Programs are stand-ins, but for the last test, where the CUDA module was built.
+root=$(cd "$(dirname "$0")/.." && pwd)
+B=${B:-build/cpu}
+cd "$root" || exit 1
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+# verdict NAME WHAT: ok when WHAT is empty.
+verdict() {
+    if [ -n "$2" ]; then printf '%s\n' "$2" | sed 's/^/     /'; echo "FAIL $1"; else echo "ok   $1"; fi
+}
+unset TINY BUDGET MAKEFLAGS MFLAGS
+${MAKE:-make} -s --no-print-directory gpu-bundle-list | sort >"$tmp/list"
+grep -oh '\$B/[a-z_]*/[a-z_/]*' test/cuda/*.sh | sed 's|^\$B/||' | sort -u >"$tmp/named"
+verdict gpu_bundle_has_every_program_that_a_script_names \
+    "$([ -s "$tmp/named" ] || echo "none is named"; comm -13 "$tmp/list" "$tmp/named")"
+verdict gpu_bundle_scripts_are_sound "$(for f in test/cuda/*.sh; do sh -n "$f" 2>&1; done)"
+
+# stand_ins BODY: programs that all do BODY, but for those that make no difference to what is tested.
+stand_ins() {
+    rm -rf "$tmp/b" && mkdir -p "$tmp/b" && touch "$tmp/b/libspecbatch_cuda.so"
+    while read -r program; do
+        mkdir -p "$tmp/b/$(dirname "$program")"
+        printf '#!/bin/sh\n%s\n' "$1" >"$tmp/b/$program" && chmod +x "$tmp/b/$program"
+    done <"$tmp/list"
+}
+# run ARGUMENTS: the script over the stand-ins; its exit status in $rc. Parts that run at once may have another order
+# in results.txt.
+run() {
+    rm -rf "$tmp/out"
+    B=$tmp/b OUT=$tmp/out sh test/cuda/check_gpu.sh "$@" >"$tmp/log" 2>&1
+    rc=$?
+    sort "$tmp/log" >"$tmp/sorted"
+    sort "$tmp/out/results.txt" | cmp -s - "$tmp/sorted" || echo "results.txt is not what the script said"
+}
+# has PATTERN, fails: what is wrong, if anything.
+has() { grep -q "$1" "$tmp/log" || { echo "no line like: $1"; cat "$tmp/log"; }; }
+fails() { [ "$rc" -ne 0 ] || echo "exit status 0"; }
+
+stand_ins 'echo "ok   all"'
+verdict gpu_run_passes_where_every_part_does "$(run; [ $rc -eq 0 ] || cat "$tmp/log"; has '^ok   check_gpu')"
+printf '#!/bin/sh\necho "FAIL all: of the test"\n' >"$tmp/b/gpu/test_goldens"
+verdict gpu_run_fails_with_one_part \
+    "$(run correctness; fails; has '^goldens-f32  *FAIL'; has '^FAIL check_gpu: goldens')"
+printf '#!/bin/sh\necho "ok   begun"\nsleep 1000\n' >"$tmp/b/gpu/test_goldens"
+verdict gpu_run_ends_by_itself_and_keeps_what_it_found \
+    "$(export BUDGET=4; run all; fails; has '^goldens-f32  *CUT  *1 '; has '^\[goldens-f32\] ok   begun'
+       has '^E7-launchers  *LATE')"
+stand_ins 'echo "FAIL all: no CUDA device"; exit 1'
+verdict gpu_run_stops_where_no_device_opens "$(run; fails; has 'no device opens'; grep '^\[kernels\]' "$tmp/log")"
+
+if [ ! -e "$B/libspecbatch_cuda.so" ]; then
+    echo "SKIP gpu_run_without_a_device: no CUDA module in this build (no nvcc, CUDA=0 or a sanitizer)"
+elif [ -e /dev/nvidiactl ] || [ -e /dev/dxg ]; then
+    echo "SKIP gpu_run_without_a_device: there is a device"
+else
+    OUT=$tmp/out B=$B sh test/cuda/check_gpu.sh >"$tmp/log" 2>&1
+    rc=$?
+    verdict gpu_run_without_a_device_fails "$(fails; has 'the driver is not'; has '^\[device\] FAIL test_the_module')"
+fi
