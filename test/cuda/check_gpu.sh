@@ -67,7 +67,7 @@ verdict() {
     *) echo "FAIL" ;;
     esac
 }
-is_timing() { case $1 in E* | bench | ncu | memcheck | racecheck) return 0 ;; *) return 1 ;; esac; }
+is_timing() { case $1 in E* | bench | ncu | memcheck | racecheck-*) return 0 ;; *) return 1 ;; esac; }
 report() {
     say
     say "$(printf '%-18s %-6s %6s %6s %7s %7s' part result passed failed skipped seconds)"
@@ -149,7 +149,8 @@ if [ "$mode" != correctness ]; then
     part 30 ncu sh test/cuda/tools.sh ncu "$B/gpu/experiments" --profile
     part 45 memcheck env LD_LIBRARY_PATH="$(gpu_without_cudnn "$LD_LIBRARY_PATH")" sh test/cuda/tools.sh memcheck \
         "$B/gpu/test_goldens" 16_bit
-    part 45 racecheck sh test/cuda/tools.sh racecheck "$B/gpu/test_cuda_mma"
+    part 45 racecheck-gemm sh test/cuda/tools.sh racecheck "$B/gpu/test_cuda_mma" test_gemm_shapes
+    part 45 racecheck-attend sh test/cuda/tools.sh racecheck "$B/gpu/test_cuda_mma" test_attend_passes
 fi
 report
 [ ! -e "$tmp/bad" ]
