@@ -1,6 +1,7 @@
 #!/bin/sh
 # The scripts that run on a machine with a GPU, tried where there is none: every program they name is in the bundle, and
-# a run passes only if every part did. Programs are stand-ins, but for the last test, where the CUDA module was built.
+# a run passes only if every part did. Programs are stand-ins, but for the last two tests: what measures decoding, on
+# the simulated device, and the module without one.
 root=$(cd "$(dirname "$0")/.." && pwd)
 B=${B:-build/cpu}
 cd "$root" || exit 1
@@ -49,6 +50,20 @@ verdict gpu_run_ends_by_itself_and_keeps_what_it_found \
        has '^E7-launchers  *LATE')"
 stand_ins 'echo "FAIL all: no CUDA device"; exit 1'
 verdict gpu_run_stops_where_no_device_opens "$(run; fails; has 'no device opens'; grep '^\[kernels\]' "$tmp/log")"
+
+# A checkpoint of holes takes no room, and decodes to the same tokens speculatively, with weights made on the device.
+if [ ! -x "$B/cudasim/bench_gpu" ] || [ ! -x "$B/test/bench/make_checkpoint" ]; then
+    echo "SKIP gpu_bench: not built (make check-cudasim; a sanitized build has none)"
+else
+    mkdir "$tmp/model" && "$B/test/bench/make_checkpoint" "$tmp/model" --hidden 64 --inter 64 --layers 1 --heads 1 \
+        --kv-heads 1 --head-dim 64 --vocab 1000 --context 64 --sparse
+    blocks=$(du -k "$tmp/model/model.safetensors" | cut -f1) bytes=$(wc -c <"$tmp/model/model.safetensors")
+    "$B/cudasim/bench_gpu" "$tmp/model" --draft "$tmp/model" --prompt 4 --new 8 --k 2 --batches 2 --accept 0.6 \
+        --fill 1 >"$tmp/log" 2>&1
+    rc=$?
+    verdict gpu_bench_of_a_checkpoint_of_holes "$([ $rc -eq 0 ] || echo "exit status $rc"; has '^B=2 .*equal 100.0 %'
+        [ $((blocks * 4096)) -lt "$bytes" ] || echo "$blocks KiB for $bytes bytes")"
+fi
 
 if [ ! -e "$B/libspecbatch_cuda.so" ]; then
     echo "SKIP gpu_run_without_a_device: no CUDA module in this build (no nvcc, CUDA=0 or a sanitizer)"
