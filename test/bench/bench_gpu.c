@@ -81,7 +81,7 @@ static int create(specbatch_pool **pool, struct bench *b, int32_t rows, enum pro
     options.draft_len = kind == NONE ? -1 : b->k;
     options.flags = SPECBATCH_POOL_FIXED_K;
     options.max_len = b->n_prompt + b->n_new;
-    options.prefill_chunk = 256;
+    options.prefill_chunk = b->n_prompt < 256 ? b->n_prompt : 256; /* products are planned for that many rows */
     if (kind == ORACLE) {
         options.draft = oracle;
         options.draft_user = b;
