@@ -2,7 +2,8 @@
 #   make V=1            show the commands
 #   make SAN=address,undefined | thread     build and test under a sanitizer
 #   make CUDA=0         without the CUDA module, which is built where nvcc is found (or CUDA=1 to insist on it)
-#   make CUDA_HOME=/usr/local/cuda CUDA_ARCHS="80 90"     where CUDA is, and what code is made for
+#   make CUDA_HOME=/usr/local/cuda CUDA_ARCHS="80 90" CUDA_FLAGS=...     where CUDA is, what code is made for, more for nvcc
+#   make STATIC=1       with PCRE2 and the other small libraries linked in, for a machine that may lack them
 #   make CC=clang CFLAGS="-O2 -march=..." LDFLAGS=...     yours are added to, never replaced
 .DELETE_ON_ERROR:
 .SUFFIXES:
@@ -44,6 +45,12 @@ SB_FP   := -fno-fast-math -ffp-contract=off
 SB_LIBS := -lyajl -lm -ldl -pthread
 DEPS     = -MMD -MP -MF $@.d -MT $@
 
+# STATIC: libraries that are not the C library's are linked in. (Debian names yajl's archive so.)
+SB_LIBC := -lm -ldl -pthread
+ifneq ($(STATIC),)
+SB_LIBS := $(patsubst -l%,-l:lib%.a,$(patsubst -lyajl,-lyajl_s,$(filter-out $(SB_LIBC),$(SB_LIBS)))) $(SB_LIBC)
+endif
+
 # kernels/cpu is written once over kernels/cpu/vec.h and compiled once for each SIMD level.
 # (uname stands in while `make setup` has yet to install the compiler.)
 X86    := $(filter x86_64% i686%,$(shell $(CC) -dumpmachine 2>/dev/null || uname -m))
@@ -70,30 +77,33 @@ EX    := $(patsubst %.c,$(B)/%,$(sort $(wildcard examples/*.c)))
 EXSUP := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard examples/support/*.c)))
 Q     := $(if $(V),,@)
 
-# The CUDA module: kernels by nvcc, the rest as C, the runtime linked in, so that it needs the driver and cublasLt only.
+# The CUDA module: kernels by nvcc, the rest as C, the runtime linked in, so that it needs the driver only.
 # FTZ and no contraction: the f32 class has the CPU's bits. The register report is ptxas's own.
 CUDA_VERSION := $(if $(NVCC),$(shell $(NVCC) --version | sed -n 's/.*release \([0-9.]*\).*/\1/p'))
 CUDA_KNOWN   := $(if $(NVCC),$(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch)))
 CUDA_ARCHS   ?= $(filter $(CUDA_KNOWN),80 90 100)
-# cuDNN's headers, if they are there: the module then looks for the library when it runs, and never needs it.
+# cuBLASLt, cuDNN and NVRTC are looked for when it runs, there too; cuDNN only where its headers were found here.
 CUDNN        := $(if $(filter-out 0,$(CUDA)),$(shell printf '#include <cudnn_graph.h>\nCUDNN_MAJOR.CUDNN_MINOR\n' | \
                 $(CC) -isystem $(CUDA_HOME)/include -E -P - 2>/dev/null | tail -n 1 | tr -d ' '))
 CUDA_CHOICE  := $(if $(filter-out 0,$(CUDA)),$(CUDA_VERSION): module for $(CUDA_ARCHS:%=sm_%) and PTX ($(NVCC))$(comma) $(if \
                 $(CUDNN),with cuDNN $(CUDNN) where it runs,without cuDNN (no cudnn_graph.h)),off: no \
                 module ($(if $(NVCC),$(if $(SAN),a sanitized build,CUDA=0),no nvcc in $(CUDA_HOME)/bin or PATH)))
+CUDA_PTX     ?= $(lastword $(CUDA_ARCHS))
 GENCODE      := $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
-                -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
+                $(CUDA_PTX:%=-gencode arch=compute_%,code=compute_%)
 NVFLAGS      := -std=c++17 -O3 -ftz=true -fmad=false -prec-div=true -prec-sqrt=true -Werror all-warnings \
-                -Xptxas -v -Xcompiler -fPIC,-fvisibility=hidden -Iinclude -Isrc -I. $(GENCODE)
+                -Xptxas -v -Xcompiler -fPIC,-fvisibility=hidden -Iinclude -Isrc -I. $(GENCODE) $(CUDA_FLAGS)
 CUDA_SO      := $(B)/libspecbatch_cuda.so
 MODULE       := $(if $(filter-out 0,$(CUDA)),$(CUDA_SO))
 KCU          := $(sort $(wildcard kernels/cuda/*.cu))
 CUOBJ        := $(KCU:kernels/cuda/%.cu=$(B)/cuda/%.o)
 CCOBJ        := $(patsubst src/%.c,$(B)/cuda/src/%.o,$(filter-out $(if $(CUDNN),src/cuda/sdpa_absent.c,src/cuda/cudnn.c \
                 src/cuda/sdpa_cudnn.c),$(CSRC))) $(B)/src/engine/dtype.o
-CUDA_LIBS    := -L$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt -lm -pthread
+CUDA_FINDS   := $(B)/cuda/src/cuda/cublaslt.o $(B)/cuda/src/cuda/library.o
+CUDA_RPATH   := -Wl,-rpath,$(CUDA_HOME)/lib64$(if $(filter-out /usr/local/cuda,$(CUDA_HOME)),:/usr/local/cuda/lib64)
+CUDA_LIBS    := -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt -lm -pthread
 
-.PHONY: all lib examples setup demo check check-cudasim check-gpu bench-gpu lint bench paper paper-report setup-paper peers setup-peers setup-tokenizers install clean help
+.PHONY: all lib examples setup demo check check-cudasim check-gpu bench-gpu gpu-bundle gpu-bundle-list lint bench paper paper-report setup-paper peers setup-peers setup-tokenizers install clean help
 all: lib examples                 ## library and examples
 lib: $(SO) $(AR_) $(MODULE)       ## shared and static library, CUDA module and specbatch.pc, copied into lib/
 	$(Q)mkdir -p lib && cp -P $(SO) $(B)/$(SONAME) $(B)/libspecbatch.so $(AR_) lib/
@@ -135,8 +145,7 @@ $(AR_): $(OBJ)
 
 # The CUDA module.
 $(B)/cuda/flags: force
-	@mkdir -p $(@D); echo '$(NVCC) $(NVFLAGS) $(CUDA_LIBS) $(CUDNN)' | cmp -s - $@ || \
-	    echo '$(NVCC) $(NVFLAGS) $(CUDA_LIBS) $(CUDNN)' >$@
+	@mkdir -p $(@D); echo '$(NVCC) $(NVFLAGS) $(CUDNN)' | cmp -s - $@ || echo '$(NVCC) $(NVFLAGS) $(CUDNN)' >$@
 $(B)/cuda/%.o: kernels/cuda/%.cu $(B)/cuda/flags
 	@mkdir -p $(@D); echo "  NVCC $<"
 	$(Q)$(NVCC) $(NVFLAGS) -MMD -MP -MF $@.d -c $< -o $@ 2>$@.log || { cat $@.log; exit 1; }
@@ -148,7 +157,7 @@ $(CUDA_SO): $(CUOBJ) $(CCOBJ) src/cuda/module.map $(B)/cuda/flags
 	$(Q)cat $(CUOBJ:%=%.log) | c++filt >$(B)/cuda/registers.txt
 	$(Q)$(CXX) -shared -o $@ $(CUOBJ) $(CCOBJ) $(CFLAGS) $(LDFLAGS) -Wl,-soname,$(@F) -Wl,-z,defs \
 	    -Wl,--version-script=src/cuda/module.map -Wl,--exclude-libs,ALL -static-libstdc++ -static-libgcc \
-	    -Wl,-rpath,$(CUDA_HOME)/lib64 $(CUDA_LIBS)
+	    $(CUDA_RPATH) $(CUDA_LIBS)
 
 write_pc = sed -e 's|@PREFIX@|$(PREFIX)|;s|@LIBDIR@|$(LIBDIR)|;s|@INCLUDEDIR@|$(INCLUDEDIR)|' \
                -e 's|@VERSION@|$(VERSION)|;s|@LIBS_PRIVATE@|$(SB_LIBS)|' pkgconfig/specbatch.pc.in
@@ -189,11 +198,11 @@ $(B)/test/bench/paper_faults: test/bench/paper_faults.c $(B)/bench.a $(B)/faults
 
 # The backend on a simulated device, linked into the program; kernels and simulator come from rules.mk.
 include test/cudasim/rules.mk
-SIM_HOST := $(patsubst %.c,$(B)/cudasim/%.o,$(filter-out src/cuda/module.c src/cuda/cudnn.c \
-            src/cuda/sdpa_absent.c,$(CSRC)) test/cuda/loader.c)
+SIM_HOST := $(patsubst %.c,$(B)/cudasim/%.o,$(filter-out src/cuda/module.c src/cuda/cublaslt.c \
+            src/cuda/cudnn.c src/cuda/sdpa_absent.c,$(CSRC)) test/cuda/loader.c)
 SIM_CORE := $(SIM_HOST) $(CUDASIM_A)
 SIM_TEST := $(addprefix $(B)/cudasim/,test_backend test_prefill test_goldens test_contract test_mutations \
-            experiments experiment_prefill bench_gpu)
+            experiments experiment_launch experiment_prefill bench_gpu)
 CUDA_SUP := $(B)/test/cuda/logits.o
 SIM_CUDNN := $(B)/cudasim/test/cuda/with_cudnn.o
 $(SIM_HOST) $(SIM_CUDNN): $(B)/cudasim/%.o: %.c $(B)/flags
@@ -222,16 +231,16 @@ $(B)/cudasim/test_mutations: test/test_mutations.c $(SIM_CORE) $(CUDA_SUP) $(B)/
 	@echo "  TEST $< (simulated device)"
 	$(Q)$(subst $(LINK_TEST),$(LINK_TEST) -DSB_FAULTS,$(LINK_SIM))
 
-# Examples link the shared library, as a user would.
+# Examples link the shared library, as a user would; with STATIC the archive, so that they need no library beside them.
+EX_LIB := $(if $(STATIC),$(AR_) $(SB_LIBS),-L$(B) -lspecbatch -lyajl -lm -Wl$(comma)-rpath$(comma)$(abspath $(B)))
 $(B)/examples/support/%.o: examples/support/%.c $(B)/flags
 	@mkdir -p $(@D); echo "  EX   $<"
 	$(Q)$(COMPILE) $(USER) -c $< -o $@
 $(B)/examples.a: $(EXSUP)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
-$(B)/examples/%: examples/%.c $(B)/examples.a $(SO)
+$(B)/examples/%: examples/%.c $(B)/examples.a $(if $(STATIC),$(AR_),$(SO))
 	@mkdir -p $(@D); echo "  EX   $<"
-	$(Q)$(COMPILE) $(USER) $< $(B)/examples.a $(LDFLAGS) -L$(B) -lspecbatch -lyajl -lm \
-	    -Wl,-rpath,$(abspath $(B)) -o $@
+	$(Q)$(COMPILE) $(USER) $< $(B)/examples.a $(LDFLAGS) $(EX_LIB) -o $@
 
 define setup_commands
 missing=; \
@@ -262,26 +271,28 @@ check-cudasim: $(SIM_TEST) $(SIM_CHECKED) ## the CUDA backend and kernels on a s
 	$(Q)B=$(B) sh test/check_cudasim.sh
 # On a machine with a GPU. Programs are those of the simulator, linked with the real runtime; models go through the module.
 GPU_KERNELS := $(addprefix $(B)/gpu/,test_cuda_kernels test_cuda_attention test_cuda_mma)
-GPU_TEST := $(addprefix $(B)/gpu/,test_goldens test_long_prompts experiments experiment_prefill) $(GPU_KERNELS)
+GPU_TEST := $(addprefix $(B)/gpu/,test_goldens test_long_prompts experiments experiment_launch \
+            experiment_prefill) $(GPU_KERNELS)
 $(B)/gpu/test_%: test/cuda/test_%.c $(CUDA_SUP) $(B)/internal.a
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(LINK_TEST) $< $(CUDA_SUP) $(B)/internal.a $(LDFLAGS) $(SB_LIBS) -o $@
 $(GPU_KERNELS): $(B)/gpu/%: test/%.c $(CUOBJ) $(B)/internal.a
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(LINK_TEST) -isystem $(CUDA_HOME)/include -c $< -o $@.o
-	$(Q)$(CXX) $@.o $(CUOBJ) $(B)/internal.a -Wl,-rpath,$(CUDA_HOME)/lib64 $(LDFLAGS) $(SB_LIBS) $(CUDA_LIBS) -o $@
-$(B)/gpu/experiments: test/cuda/experiments.c $(CUOBJ)
+	$(Q)$(CXX) $@.o $(CUOBJ) $(B)/internal.a $(CUDA_RPATH) $(LDFLAGS) $(SB_LIBS) $(CUDA_LIBS) -o $@
+$(B)/gpu/experiments $(B)/gpu/experiment_launch: $(B)/gpu/%: test/cuda/%.c $(CUOBJ) $(CUDA_FINDS)
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(LINK_TEST) -isystem $(CUDA_HOME)/include -c $< -o $@.o
-	$(Q)$(CXX) $@.o $(CUOBJ) -Wl,-rpath,$(CUDA_HOME)/lib64 $(LDFLAGS) $(CUDA_LIBS) -o $@
-$(B)/cudasim/experiments: test/cuda/experiments.c $(CUDASIM_A) $(B)/internal.a
+	$(Q)$(CXX) $@.o $(CUOBJ) $(CUDA_FINDS) $(CUDA_RPATH) $(LDFLAGS) $(CUDA_LIBS) -o $@
+$(B)/cudasim/experiments $(B)/cudasim/experiment_launch: $(B)/cudasim/%: test/cuda/%.c \
+                                 $(B)/cudasim/src/cuda/library.o $(CUDASIM_A) $(B)/internal.a
 	@mkdir -p $(@D); echo "  TEST $< (simulated device)"
 	$(Q)$(LINK_TEST) $(SIM_INC) -c $< -o $@.o
-	$(Q)$(CXX) $@.o $(CUDASIM_A) $(B)/internal.a $(LDFLAGS) $(SB_LIBS) -o $@
+	$(Q)$(CXX) $@.o $(B)/cudasim/src/cuda/library.o $(CUDASIM_A) $(B)/internal.a $(LDFLAGS) $(SB_LIBS) -o $@
 $(B)/gpu/experiment_prefill: test/cuda/experiment_prefill.c $(CUOBJ) $(CCOBJ) $(B)/internal.a
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(LINK_TEST) -isystem $(CUDA_HOME)/include -c $< -o $@.o
-	$(Q)$(CXX) $@.o $(CUOBJ) $(filter-out %/module.o,$(CCOBJ)) $(B)/internal.a -Wl,-rpath,$(CUDA_HOME)/lib64 \
+	$(Q)$(CXX) $@.o $(CUOBJ) $(filter-out %/module.o,$(CCOBJ)) $(B)/internal.a $(CUDA_RPATH) \
 	    $(LDFLAGS) $(CUDA_LIBS) $(SB_LIBS) -o $@
 $(B)/cudasim/experiment_prefill: test/cuda/experiment_prefill.c $(SIM_CUDNN) $(SIM_CORE) \
                                  $(CUDA_SUP) $(B)/cudasim/internal.a
@@ -290,10 +301,26 @@ $(B)/cudasim/experiment_prefill: test/cuda/experiment_prefill.c $(SIM_CUDNN) $(S
 $(B)/cudasim/bench_gpu: test/bench/bench_gpu.c $(SIM_CORE) $(CUDA_SUP) $(B)/cudasim/internal.a
 	@mkdir -p $(@D); echo "  TEST $< (simulated device)"
 	$(Q)$(LINK_SIM)
-check-gpu: $(GPU_TEST) $(B)/test/test_contract $(MODULE) ## every check that needs a GPU; results in build/gpu/results.txt
+# What a machine with a GPU and little else needs to run test/cuda/check_gpu.sh, beside the checkout: no compiler, no make,
+# another C library; one ignored folder that is small enough to be sent. Objects of its own, for one architecture.
+BUNDLE       := libspecbatch_cuda.so $(patsubst $(B)/%,%,$(GPU_TEST)) $(addprefix test/,test_cuda_backend test_contract \
+                bench/bench_gpu bench/make_checkpoint) examples/generate examples/bench
+BUNDLE_DIR   := build/gpu-bundle
+BUNDLE_ARCHS := $(if $(filter command environment,$(firstword $(origin CUDA_ARCHS))),$(CUDA_ARCHS),90)
+check-gpu: $(if $(MODULE),$(BUNDLE:%=$(B)/%)) ## every check and measurement that needs a GPU; results in build/gpu/results.txt
 	$(Q)B=$(B) sh test/cuda/check_gpu.sh
-bench-gpu: $(B)/test/bench/bench_gpu $(B)/test/bench/make_checkpoint $(MODULE) ## decoding on a GPU against the roofline
+bench-gpu: $(if $(MODULE),$(BUNDLE:%=$(B)/%)) ## decoding on a GPU against the roofline
 	$(Q)B=$(B) sh test/cuda/bench_gpu.sh
+gpu-bundle:                       ## everything check-gpu runs, for sm_90, in one folder that travels (CUDA_ARCHS)
+	@[ -n '$(NVCC)' ] || { echo 'gpu-bundle: no nvcc in $(CUDA_HOME)/bin or PATH'; exit 1; }
+	$(Q)$(MAKE) --no-print-directory B=build/bundle STATIC=1 CUDA=1 CUDA_ARCHS='$(BUNDLE_ARCHS)' CUDA_PTX= CFLAGS=-O2 \
+	    CUDA_FLAGS=$(addsuffix =size,$(findstring --compress-mode,$(shell $(NVCC) --help))) \
+	    LDFLAGS='-s -static-libgcc -static-libstdc++' $(BUNDLE:%=build/bundle/%)
+	$(Q)rm -rf $(BUNDLE_DIR) && for f in $(BUNDLE); do install -D build/bundle/$$f $(BUNDLE_DIR)/$$f || exit 1; done
+	$(Q)ln -s ../libspecbatch_cuda.so $(BUNDLE_DIR)/examples/
+	$(Q)sh test/cuda/bundle.sh $(BUNDLE_DIR) '$(BUNDLE_ARCHS)'
+gpu-bundle-list:
+	@printf '%s\n' $(BUNDLE)
 lint:                             ## lengths of files and functions, banned calls, direction of includes
 	@sh test/check_lint.sh
 # Random weights of Qwen3-0.6B's shapes (1.2 GB), and a small draft for them.

@@ -37,6 +37,7 @@ f32 test_backend
 f32 test_prefill
 f32 test_goldens 16_bit
 f32 experiments --tiny
+f32 experiment_launch --tiny
 f32 experiment_prefill --tiny
 16bit test_contract test_a_few
 END

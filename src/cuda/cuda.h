@@ -4,6 +4,7 @@
  *
  *   device.c   finding a device, errors, the current device, the numerics class
  *   memory.c   device and pinned memory, copies, weights through a pinned ring
+ *   library.c  NVIDIA's libraries, found at run time: cublaslt.c, cudnn.c
  *   gemm.c     which products cuBLASLt may make, found by comparing bits with the own kernel
  *   prefill.c  attention of long prompts by cuDNN, where it keeps the contract (prefill.h)
  *   graph.c    rounds recorded as CUDA graphs and replayed

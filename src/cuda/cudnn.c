@@ -1,21 +1,25 @@
-/* Loading cuDNN; cudnn_api.h tells why so. The name is searched for as that of any library the module needs
- * would be. */
-#include <dlfcn.h>
-#include <stdio.h>
-#include <string.h>
-
+/* Loading cuDNN; cudnn_api.h tells what of it is used. */
 #include "cuda/cudnn_api.h"
+#include "cuda/library.h"
 
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
-#define LIBRARY "libcudnn.so." TEXT(CUDNN_MAJOR)
+
+/* cuDNN compiles kernels with NVRTC, which it opens by name. A library that is loaded already is found by that
+ * name, so the module loads NVRTC from where it looks itself. Without one, cuDNN's engines that compile refuse,
+ * and the self-test goes on to others. */
+static void load_nvrtc(void)
+{
+    static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", NULL};
+    char why[64];
+
+    (void)sb_cuda_library(names, NULL, 0, why, sizeof why);
+}
 
 int sb_cudnn_load(struct sb_cudnn *api, char *why, size_t why_size)
 {
-    const struct {
-        void *function;
-        const char *name;
-    } symbols[] = {
+    static const char *const names[] = {"libcudnn.so." TEXT(CUDNN_MAJOR), NULL};
+    const struct sb_symbol symbols[] = {
         {&api->version, "cudnnGetVersion"},
         {&api->create, "cudnnCreate"},
         {&api->destroy, "cudnnDestroy"},
@@ -27,19 +31,9 @@ int sb_cudnn_load(struct sb_cudnn *api, char *why, size_t why_size)
         {&api->get, "cudnnBackendGetAttribute"},
         {&api->execute, "cudnnBackendExecute"},
     };
-    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
 
-    if (!library) {
-        snprintf(why, why_size, "no " LIBRARY);
+    if (!sb_cuda_library(names, symbols, sizeof symbols / sizeof symbols[0], why, why_size))
         return 0;
-    }
-    for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
-        void *symbol = dlsym(library, symbols[i].name);
-        if (!symbol) {
-            snprintf(why, why_size, LIBRARY " lacks %s", symbols[i].name);
-            return 0;
-        }
-        memcpy(symbols[i].function, &symbol, sizeof symbol);
-    }
+    load_nvrtc();
     return 1;
 }

@@ -18,11 +18,11 @@
  * other, so pieces change no bits. Split-k, stream-k and gemv families (they depend on m) never pass the
  * filter, and no workspace is given, so they could not run.
  */
-#include <cublasLt.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "cuda/cublaslt_api.h"
 #include "cuda/cuda.h"
 #include "status.h"
 
@@ -56,6 +56,7 @@ struct shape {
 struct sb_gemm {
     struct sb_mem mem;
     enum sb_dtype type;
+    struct sb_cublaslt api; /* empty where cuBLASLt is not there: then there is no handle either */
     cublasLtHandle_t lt;
     cublasLtMatmulDesc_t desc;
     int is_usable; /* there is a family */
@@ -78,16 +79,20 @@ struct layouts {
     cublasLtMatrixLayoutOpaque_t a, b, d;
 };
 
+static int make_layout(cublasLtMatrixLayoutOpaque_t *layout, const struct sb_gemm *gemm, cudaDataType_t type,
+                       int64_t rows, int64_t cols, int64_t ld)
+{
+    return gemm->api.layout_init(layout, sizeof *layout, type, (uint64_t)rows, (uint64_t)cols, ld) ==
+           CUBLAS_STATUS_SUCCESS;
+}
+
 static int make_layouts(struct layouts *l, const struct sb_gemm *gemm, const struct shape *shape, int32_t m)
 {
     const int64_t ld = sb_cuda_ld(gemm->type, shape->n_in);
 
-    return cublasLtMatrixLayoutInit(&l->a, lt_type(gemm), (uint64_t)ld, (uint64_t)shape->n_out, ld) ==
-               CUBLAS_STATUS_SUCCESS &&
-           cublasLtMatrixLayoutInit(&l->b, lt_type(gemm), (uint64_t)ld, (uint64_t)m, ld) ==
-               CUBLAS_STATUS_SUCCESS &&
-           cublasLtMatrixLayoutInit(&l->d, CUDA_R_32F, (uint64_t)shape->n_out, (uint64_t)m, shape->n_out) ==
-               CUBLAS_STATUS_SUCCESS;
+    return make_layout(&l->a, gemm, lt_type(gemm), ld, shape->n_out, ld) &&
+           make_layout(&l->b, gemm, lt_type(gemm), ld, m, ld) &&
+           make_layout(&l->d, gemm, CUDA_R_32F, shape->n_out, m, shape->n_out);
 }
 
 static int lt_run(const struct sb_gemm *gemm, float *y, const void *x, const void *w,
@@ -97,27 +102,29 @@ static int lt_run(const struct sb_gemm *gemm, float *y, const void *x, const voi
     struct layouts l;
 
     return make_layouts(&l, gemm, shape, m) &&
-           cublasLtMatmul(gemm->lt, gemm->desc, &one, w, &l.a, x, &l.b, &zero, y, &l.d, y, &l.d, algo, NULL,
-                          0, stream) == CUBLAS_STATUS_SUCCESS;
+           gemm->api.matmul(gemm->lt, gemm->desc, &one, w, &l.a, x, &l.b, &zero, y, &l.d, y, &l.d, algo, NULL,
+                            0, stream) == CUBLAS_STATUS_SUCCESS;
 }
 
-static int read_family(struct family *family, const cublasLtMatmulAlgo_t *algo)
+static int get(const struct sb_gemm *gemm, const cublasLtMatmulAlgo_t *algo,
+               cublasLtMatmulAlgoConfigAttributes_t attribute, void *value, size_t size)
 {
-    size_t size;
+    size_t written;
+
+    return gemm->api.algo_get(algo, attribute, value, size, &written) == CUBLAS_STATUS_SUCCESS;
+}
+
+static int read_family(struct family *family, const struct sb_gemm *gemm, const cublasLtMatmulAlgo_t *algo)
+{
     int32_t split = 0;
     uint32_t reduction = 1;
 
     *family = (struct family){0, 0, 0};
-    return cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_ID, &family->id, sizeof family->id,
-                                                &size) == CUBLAS_STATUS_SUCCESS &&
-           cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_STAGES_ID, &family->stages,
-                                                sizeof family->stages, &size) == CUBLAS_STATUS_SUCCESS &&
-           cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, &family->custom,
-                                                sizeof family->custom, &size) == CUBLAS_STATUS_SUCCESS &&
-           cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split, sizeof split,
-                                                &size) == CUBLAS_STATUS_SUCCESS &&
-           cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &reduction,
-                                                sizeof reduction, &size) == CUBLAS_STATUS_SUCCESS &&
+    return get(gemm, algo, CUBLASLT_ALGO_CONFIG_ID, &family->id, sizeof family->id) &&
+           get(gemm, algo, CUBLASLT_ALGO_CONFIG_STAGES_ID, &family->stages, sizeof family->stages) &&
+           get(gemm, algo, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, &family->custom, sizeof family->custom) &&
+           get(gemm, algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split, sizeof split) &&
+           get(gemm, algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &reduction, sizeof reduction) &&
            (split == 0 || split == 1) && reduction == CUBLASLT_REDUCTION_SCHEME_NONE;
 }
 
@@ -127,24 +134,24 @@ static int is_gemv(int32_t id)
     return id == 11 || id == 13 || id == 14 || id == 16 || id == 41 || id == 56;
 }
 
-static int set_preference(cublasLtMatmulPreference_t preference, int32_t n_out)
+static int set(const struct sb_gemm *gemm, cublasLtMatmulPreference_t preference,
+               cublasLtMatmulPreferenceAttributes_t attribute, const void *value, size_t size)
+{
+    return gemm->api.preference_set(preference, attribute, value, size) == CUBLAS_STATUS_SUCCESS;
+}
+
+static int set_preference(const struct sb_gemm *gemm, cublasLtMatmulPreference_t preference, int32_t n_out)
 {
     const uint32_t no_reduction = CUBLASLT_REDUCTION_SCHEME_NONE, in = 16, out = n_out % 4 == 0 ? 16 : 4;
     const size_t workspace = 0;
 
-    return cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                &workspace, sizeof workspace) == CUBLAS_STATUS_SUCCESS &&
-           cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                                                &no_reduction,
-                                                sizeof no_reduction) == CUBLAS_STATUS_SUCCESS &&
-           cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &in,
-                                                sizeof in) == CUBLAS_STATUS_SUCCESS &&
-           cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &in,
-                                                sizeof in) == CUBLAS_STATUS_SUCCESS &&
-           cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &out,
-                                                sizeof out) == CUBLAS_STATUS_SUCCESS &&
-           cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &out,
-                                                sizeof out) == CUBLAS_STATUS_SUCCESS;
+    return set(gemm, preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace) &&
+           set(gemm, preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &no_reduction,
+               sizeof no_reduction) &&
+           set(gemm, preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &in, sizeof in) &&
+           set(gemm, preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &in, sizeof in) &&
+           set(gemm, preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &out, sizeof out) &&
+           set(gemm, preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &out, sizeof out);
 }
 
 /* cuBLASLt's first choice among un-split matrix families; `only`, where not NULL: among algorithms of that
@@ -157,16 +164,16 @@ static int choose(cublasLtMatmulAlgo_t *algo, struct family *family, const struc
     struct layouts l;
     int n = 0;
 
-    if (cublasLtMatmulPreferenceCreate(&preference) != CUBLAS_STATUS_SUCCESS)
+    if (gemm->api.preference_create(&preference) != CUBLAS_STATUS_SUCCESS)
         return 0;
-    if (!set_preference(preference, shape->n_out) || !make_layouts(&l, gemm, shape, m) ||
-        cublasLtMatmulAlgoGetHeuristic(gemm->lt, gemm->desc, &l.a, &l.b, &l.d, &l.d, preference,
-                                       LT_CANDIDATES, found, &n) != CUBLAS_STATUS_SUCCESS)
+    if (!set_preference(gemm, preference, shape->n_out) || !make_layouts(&l, gemm, shape, m) ||
+        gemm->api.heuristic(gemm->lt, gemm->desc, &l.a, &l.b, &l.d, &l.d, preference, LT_CANDIDATES, found,
+                            &n) != CUBLAS_STATUS_SUCCESS)
         n = 0;
-    (void)cublasLtMatmulPreferenceDestroy(preference);
+    (void)gemm->api.preference_destroy(preference);
     for (int i = 0; i < n; i++) {
         if (found[i].state != CUBLAS_STATUS_SUCCESS || found[i].workspaceSize > 0 ||
-            !read_family(family, &found[i].algo) || is_gemv(family->id))
+            !read_family(family, gemm, &found[i].algo) || is_gemv(family->id))
             continue;
         if (only &&
             (family->id != only->id || family->stages != only->stages || family->custom != only->custom))
@@ -360,28 +367,40 @@ static void probe(struct sb_gemm *gemm, cublasLtMatmulHeuristicResult_t *found)
 
     gemm->is_usable = choose(&algo, &gemm->family, gemm, &shape, PROBE_ROWS, NULL, found);
     if (gemm->is_usable)
-        snprintf(gemm->text, sizeof gemm->text, "cublasLt %zu (%d,%u) where equal", cublasLtGetVersion(),
+        snprintf(gemm->text, sizeof gemm->text, "cublasLt %zu (%d,%u) where equal", gemm->api.version(),
                  gemm->family.id, gemm->family.stages);
-    else
-        snprintf(gemm->text, sizeof gemm->text, "no cublasLt");
+}
+
+static int open_cublaslt(struct sb_gemm *gemm, char *why, size_t why_size)
+{
+    const cublasOperation_t transposed = CUBLAS_OP_T;
+
+    if (!sb_cublaslt_load(&gemm->api, why, why_size))
+        return 0;
+    snprintf(why, why_size, "cuBLASLt %zu does not start or has no un-split algorithm", gemm->api.version());
+    return gemm->api.create(&gemm->lt) == CUBLAS_STATUS_SUCCESS &&
+           gemm->api.desc_create(&gemm->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
+           gemm->api.desc_set(gemm->desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed) ==
+               CUBLAS_STATUS_SUCCESS;
 }
 
 int32_t sb_gemm_create(struct sb_gemm **out, struct sb_device *device)
 {
-    const cublasOperation_t transposed = CUBLAS_OP_T;
     cublasLtMatmulHeuristicResult_t *found = NULL;
     struct sb_gemm *gemm = NULL;
+    char why[120] = "";
     int32_t rc = SPECBATCH_OK;
 
     SB_NEW(gemm, sb_alloc(&device->mem, 1, sizeof *gemm), "products");
     gemm->mem = device->mem;
     gemm->type = device->type;
+    snprintf(gemm->text, sizeof gemm->text, "no cublasLt");
     SB_NEW(found, sb_alloc(&device->mem, LT_CANDIDATES, sizeof *found), "products");
-    if (cublasLtCreate(&gemm->lt) == CUBLAS_STATUS_SUCCESS &&
-        cublasLtMatmulDescCreate(&gemm->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
-        cublasLtMatmulDescSetAttribute(gemm->desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
-                                       sizeof transposed) == CUBLAS_STATUS_SUCCESS)
+    if (open_cublaslt(gemm, why, sizeof why))
         probe(gemm, found);
+    if (!gemm->is_usable)
+        sb_log(&device->log, SPECBATCH_LOG_INFO,
+               "CUDA: the own kernel computes all products, with the same bits: %s", why);
     *out = gemm;
     gemm = NULL;
 done:
@@ -397,9 +416,9 @@ void sb_gemm_free(struct sb_gemm *gemm, struct sb_device *device)
     for (int i = 0; i < gemm->n_shapes; i++)
         sb_free(&device->mem, gemm->shapes[i].plans);
     if (gemm->desc)
-        (void)cublasLtMatmulDescDestroy(gemm->desc);
+        (void)gemm->api.desc_destroy(gemm->desc);
     if (gemm->lt)
-        (void)cublasLtDestroy(gemm->lt);
+        (void)gemm->api.destroy(gemm->lt);
     sb_free(&device->mem, gemm);
 }
 

@@ -1,8 +1,8 @@
 /*
  * bench_gpu: plain and speculative decoding on a GPU, batch by batch, against the memory roofline.
  *
- *   bench_gpu TARGET_DIR [--draft DRAFT_DIR] [--k 5] [--accept 0.8] [--new 128] [--prompt 512] [--gbps 3000]
- *             [--most 32] [--module PATH] [--compute 16bit|f32]
+ *   bench_gpu TARGET_DIR [--draft DRAFT_DIR] [--k 5] [--accept 0.8,0.6] [--batches 1,2,4,8,16,32] [--new 128]
+ *             [--prompt 512] [--gbps 3000] [--module PATH] [--compute 16bit|f32] [--fill 1]
  *
  * Checkpoints may be random (make_checkpoint): speed depends on shapes, not on values. Acceptance does depend
  * on values, so it is set: proposals come from a callback that knows what plain decoding will say and is
@@ -14,6 +14,12 @@
  *   drafted   rounds/s with the draft model, K a round, times the oracle's tokens a round: what a draft of that
  *             acceptance and that model's cost would give (derived, and printed as such)
  *   equal     tokens of the oracle run against the plain one: must be all
+ *
+ * --fill 1 gives the matrices random values once they are on the device, whatever the file has: then a file of holes
+ * will do (make_checkpoint --sparse), and 16 GB of weights are there in seconds.
+ *
+ * The clock runs while every row has work: from some rounds after all prompts are in the cache to the first row that
+ * finishes, so that a batch is timed at its size.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,12 +28,15 @@
 #include "model/model.h"
 #include "port.h"
 
-enum { WARM_ROUNDS = 4, MOST_ROWS = 32, MOST_NEW = 1024, MOST_PROMPT = 8192 };
+enum { WARM_ROUNDS = 4, MOST_ROWS = 32, MOST_NEW = 1024, MOST_PROMPT = 8192, MOST_LISTED = 8, RING = 1 << 22 };
+
+struct list { double values[MOST_LISTED]; int n; };
 
 struct bench {
     specbatch_model *target, *draft;
-    int32_t k, n_new, n_prompt, most;
-    double accept, gbps;
+    struct list batches, accepts;
+    int32_t k, n_new, n_prompt;
+    double accept, gbps; /* accept: of this run */
     int32_t prompts[MOST_ROWS][MOST_PROMPT], plain[MOST_ROWS][MOST_NEW];
     uint64_t state;
 };
@@ -72,7 +81,7 @@ static int create(specbatch_pool **pool, struct bench *b, int32_t rows, enum pro
     options.draft_len = kind == NONE ? -1 : b->k;
     options.flags = SPECBATCH_POOL_FIXED_K;
     options.max_len = b->n_prompt + b->n_new;
-    options.prefill_chunk = 256;
+    options.prefill_chunk = b->n_prompt < 256 ? b->n_prompt : 256; /* products are planned for that many rows */
     if (kind == ORACLE) {
         options.draft = oracle;
         options.draft_user = b;
@@ -112,12 +121,16 @@ static void collect(specbatch_pool *pool, struct bench *b, enum proposals kind, 
     }
 }
 
-/* Time counts from some rounds after every prompt is in the cache: prefill, the draft's own prompt passes and
- * the first recordings are not of interest. */
+/* What has been counted by now, and when. */
+struct mark { uint64_t ns, committed, rounds; };
+
+/* Prefill, the draft's own prompt passes and the first recordings are not of interest, nor is a batch that has lost
+ * rows. Where rows finish before the warm rounds are over, everything after the prompts counts. */
 static int run(struct outcome *o, struct bench *b, int32_t rows, enum proposals kind)
 {
     specbatch_pool *pool = NULL;
-    uint64_t chunks = 0, target_rounds = 0, before = 0, committed = 0, from = 0;
+    struct mark from = {0}, to = {0};
+    uint64_t chunks = 0, rounds = 0, committed = 0;
     size_t active = 1;
 
     *o = (struct outcome){0};
@@ -129,16 +142,17 @@ static int run(struct outcome *o, struct bench *b, int32_t rows, enum proposals 
             return fail("step");
         (void)specbatch_pool_stat(pool, "prefill_tokens", &chunks);
         (void)specbatch_pool_stat(pool, "tokens_committed", &committed);
-        target_rounds += chunks >= (uint64_t)rows * (uint64_t)(b->n_prompt - 1);
-        if (from == 0 && target_rounds == WARM_ROUNDS) {
-            from = sb_port_now_ns();
-            before = committed;
-            target_rounds = 0;
-        }
+        if (chunks < (uint64_t)rows * (uint64_t)(b->n_prompt - 1) || to.ns > 0)
+            continue;
+        rounds++;
+        if (rounds == 1 || (rounds == WARM_ROUNDS && active == (size_t)rows))
+            from = (struct mark){sb_port_now_ns(), committed, rounds};
+        if (active < (size_t)rows)
+            to = (struct mark){sb_port_now_ns(), committed, rounds};
     }
-    o->seconds = (double)(sb_port_now_ns() - from) * 1e-9;
-    o->tokens = committed - before;
-    o->rounds = target_rounds;
+    o->seconds = (double)(to.ns - from.ns) * 1e-9;
+    o->tokens = to.committed - from.committed;
+    o->rounds = to.rounds - from.rounds;
     collect(pool, b, kind, o);
     specbatch_pool_free(pool);
     return 0;
@@ -156,26 +170,39 @@ static double bytes_of_a_pass(const struct bench *b, int32_t rows)
     return (double)specbatch_model_bytes(b->target) - table + rows * cache;
 }
 
-static int measure(struct bench *b, int32_t rows)
+/* One acceptance, beside plain and drafted rounds of the same batch. */
+static int measure_accept(struct bench *b, int32_t rows, const struct outcome *plain, const struct outcome *drafted)
 {
-    struct outcome plain, guided, drafted = {0};
-    double limit, per_round;
+    struct outcome guided;
+    double per_round;
 
-    if (run(&plain, b, rows, NONE) || run(&guided, b, rows, ORACLE) ||
-        (b->draft && run(&drafted, b, rows, MODEL)))
+    if (run(&guided, b, rows, ORACLE))
         return 1;
-    limit = rows * b->gbps * 1e9 / bytes_of_a_pass(b, rows);
     per_round = (double)guided.tokens / (double)guided.rounds;
-    printf("B=%-2d plain %8.0f tok/s (%3.0f %% of the roofline)   oracle %8.0f tok/s (%4.2fx, %.2f "
-           "tok/row/round)",
-           rows, plain.tokens / plain.seconds, 100.0 * plain.tokens / plain.seconds / limit,
-           guided.tokens / guided.seconds, guided.tokens / guided.seconds * plain.seconds / plain.tokens,
-           per_round / rows);
+    printf("B=%-2d accept %.2f: oracle %8.0f tok/s (%4.2fx, %.2f tok/row/round, round %.2f ms)", rows, b->accept,
+           guided.tokens / guided.seconds, guided.tokens / guided.seconds * plain->seconds / plain->tokens,
+           per_round / rows, 1e3 * guided.seconds / guided.rounds);
     if (b->draft)
-        printf("   drafted %8.0f tok/s derived, round %.2f ms", per_round * drafted.rounds / drafted.seconds,
-               1e3 * drafted.seconds / drafted.rounds);
+        printf("   drafted %8.0f tok/s derived, round %.2f ms",
+               per_round * drafted->rounds / drafted->seconds, 1e3 * drafted->seconds / drafted->rounds);
     printf("   equal %5.1f %%\n", 100.0 * guided.equal / ((double)rows * b->n_new));
     return guided.equal != (uint64_t)rows * (uint64_t)b->n_new;
+}
+
+static int measure(struct bench *b, int32_t rows)
+{
+    struct outcome plain, drafted = {0};
+    int bad = 0;
+
+    if (run(&plain, b, rows, NONE) || (b->draft && run(&drafted, b, rows, MODEL)))
+        return 1;
+    printf("B=%-2d plain %8.0f tok/s (%3.0f %% of the roofline)\n", rows, plain.tokens / plain.seconds,
+           100.0 * plain.tokens / plain.seconds / (rows * b->gbps * 1e9 / bytes_of_a_pass(b, rows)));
+    for (int i = 0; i < b->accepts.n; i++) {
+        b->accept = b->accepts.values[i];
+        bad |= measure_accept(b, rows, &plain, &drafted);
+    }
+    return bad;
 }
 
 static const char *option(int argc, char **argv, const char *name, const char *normal)
@@ -193,6 +220,57 @@ static int32_t number(int argc, char **argv, const char *name, const char *norma
     return value < 1 ? 1 : value > most ? most : (int32_t)value;
 }
 
+/* Numbers with commas between them, each from `least` to `most`. */
+static struct list numbers(int argc, char **argv, const char *name, const char *normal, double least, double most)
+{
+    const char *at = option(argc, argv, name, normal);
+    struct list list = {.n = 0};
+
+    while (*at && list.n < MOST_LISTED) {
+        char *end;
+        const double value = strtod(at, &end);
+        if (end == at)
+            break;
+        list.values[list.n++] = value < least ? least : value > most ? most : value;
+        at = *end ? end + 1 : end;
+    }
+    return list;
+}
+
+/* bf16 values of both signs around 1/32: a ring that a weight's rows begin to read at different places. */
+static int fill_weight(struct specbatch_model *model, struct sb_weight *weight, const uint16_t *ring)
+{
+    const int32_t block = RING / 2 / weight->n_in;
+
+    for (int32_t at = 0, n; at < weight->n_out; at += n) {
+        const size_t from = (size_t)at * 7919u % (RING / 2);
+        n = weight->n_out - at < block ? weight->n_out - at : block;
+        if (model->backend->weight_fill(weight, model->device, at, n, ring + from, SB_BF16))
+            return 0;
+    }
+    return 1;
+}
+
+static int fill_weights(struct specbatch_model *model)
+{
+    uint16_t *ring = malloc(RING * sizeof *ring);
+    uint64_t state = 1;
+    int good = ring != NULL;
+
+    for (size_t i = 0; good && i < RING; i++) {
+        const uint32_t bits = random_below(&state, 0x7fffffff);
+        ring[i] = (uint16_t)((bits & 0x807fu) | (0x3b80u + (bits >> 16 & 0x180u)));
+    }
+    good = good && fill_weight(model, &model->embed, ring) &&
+           (model->config.tied || fill_weight(model, &model->head, ring));
+    for (int32_t i = 0; good && i < model->config.layers; i++)
+        good = fill_weight(model, &model->layers[i].qkv, ring) && fill_weight(model, &model->layers[i].o, ring) &&
+               fill_weight(model, &model->layers[i].gate_up, ring) &&
+               fill_weight(model, &model->layers[i].down, ring);
+    free(ring);
+    return good;
+}
+
 static int open_models(struct bench *b, int argc, char **argv)
 {
     specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
@@ -205,8 +283,11 @@ static int open_models(struct bench *b, int argc, char **argv)
     if (specbatch_model_open(&b->target, argv[1], &options) ||
         (draft && specbatch_model_open(&b->draft, draft, &options)))
         return fail("model");
-    printf("%s; K %d, acceptance %.2f, %d + %d tokens, roofline at %.0f GB/s\n",
-           specbatch_model_fingerprint(b->target), b->k, b->accept, b->n_prompt, b->n_new, b->gbps);
+    if (atoi(option(argc, argv, "--fill", "0")) != 0 &&
+        (!fill_weights(b->target) || (b->draft && !fill_weights(b->draft))))
+        return fail("random weights");
+    printf("%s; K %d, %d + %d tokens, roofline at %.0f GB/s\n", specbatch_model_fingerprint(b->target), b->k,
+           b->n_prompt, b->n_new, b->gbps);
     return 0;
 }
 
@@ -217,8 +298,8 @@ int main(int argc, char **argv)
 
     if (argc < 2 || !b) {
         fprintf(stderr,
-                "usage: %s TARGET_DIR [--draft DIR] [--k N] [--accept P] [--new N] [--prompt N] [--gbps N] "
-                "[--most B] [--module PATH] [--compute 16bit|f32]\n",
+                "usage: %s TARGET_DIR [--draft DIR] [--k N] [--accept P,..] [--batches B,..] [--new N] "
+                "[--prompt N] [--gbps N] [--module PATH] [--compute 16bit|f32] [--fill 1]\n",
                 argv[0]);
         return 2;
     }
@@ -226,16 +307,16 @@ int main(int argc, char **argv)
     b->k = number(argc, argv, "--k", "5", 64);
     b->n_new = number(argc, argv, "--new", "128", MOST_NEW);
     b->n_prompt = number(argc, argv, "--prompt", "512", MOST_PROMPT);
-    b->most = number(argc, argv, "--most", "32", MOST_ROWS);
-    b->accept = strtod(option(argc, argv, "--accept", "0.8"), NULL);
+    b->batches = numbers(argc, argv, "--batches", "1,2,4,8,16,32", 1.0, MOST_ROWS);
+    b->accepts = numbers(argc, argv, "--accept", "0.8", 0.0, 1.0);
     b->gbps = strtod(option(argc, argv, "--gbps", "3000"), NULL);
     bad = open_models(b, argc, argv);
     for (int32_t r = 0; !bad && r < MOST_ROWS; r++)
         for (int32_t i = 0; i < b->n_prompt; i++)
             b->prompts[r][i] =
                 (int32_t)random_below(&b->state, (uint32_t)specbatch_model_vocab_size(b->target));
-    for (int32_t rows = 1; !bad && rows <= b->most; rows *= 2)
-        bad = measure(b, rows);
+    for (int i = 0; !bad && i < b->batches.n; i++)
+        bad = measure(b, (int32_t)b->batches.values[i]);
     specbatch_model_close(b->target);
     specbatch_model_close(b->draft);
     free(b);

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "model/config.h"
 
@@ -30,6 +31,7 @@ struct geometry {
     const char *dtype; /* as safetensors spells it */
     uint64_t seed;
     double std;
+    int is_sparse; /* matrices are holes in the file: zeros that take neither time nor room */
 };
 
 /* ------------------------------------------------------------------------ random numbers */
@@ -126,6 +128,8 @@ static int write_tensor(FILE *out, const char *name, int64_t n, const struct geo
     const int is_norm = strstr(name, "norm") != NULL, is_bias = strstr(name, ".bias") != NULL;
     const float std = (float)g->std;
 
+    if (g->is_sparse && !is_norm)
+        return fseeko(out, (off_t)(n * (strcmp(g->dtype, "F32") == 0 ? 4 : 2)), SEEK_CUR) == 0;
     for (int64_t at = 0; at < n; at += BLOCK) {
         const size_t count = n - at < BLOCK ? (size_t)(n - at) : BLOCK;
         size_t size;
@@ -268,7 +272,9 @@ static int write_weights(const char *dir, const struct geometry *g)
                fseek(w.out, end, SEEK_SET) != 0;
     random_seed(&w.random, g->seed);
     w.writes_data = 1;
+    w.offset = 0;
     visit_all(&w);
+    w.failed |= fflush(w.out) != 0 || ftruncate(fileno(w.out), (off_t)(end + w.offset)) != 0;
     return fclose(w.out) == 0 && !w.failed;
 }
 
@@ -328,19 +334,21 @@ static int set_option(struct geometry *g, const char *name, const char *value)
 
 int main(int argc, char **argv)
 {
-    struct geometry g = { &sb_arch_qwen3, 1024, 3072, 28, 16, 8, 128, 151936, 2048, 0, "BF16", 1, 0.02 };
+    struct geometry g = { &sb_arch_qwen3, 1024, 3072, 28, 16, 8, 128, 151936, 2048, 0, "BF16", 1, 0.02, 0 };
 
     if (argc < 2 || argv[1][0] == '-') {
         fprintf(stderr,
                 "usage: %s OUT_DIR [--arch llama|qwen2|qwen3|glm4] [--hidden N] [--inter N] [--layers N]\n"
                 "  [--heads N] [--kv-heads N] [--head-dim N] [--vocab N] [--context N] [--tied]\n"
-                "  [--dtype f32|bf16|f16] [--seed N] [--std X]\n",
+                "  [--dtype f32|bf16|f16] [--seed N] [--std X] [--sparse]\n",
                 argv[0]);
         return 2;
     }
     for (int i = 2; i < argc; i++) {
         if (strcmp(argv[i], "--tied") == 0) {
             g.tied = 1;
+        } else if (strcmp(argv[i], "--sparse") == 0) {
+            g.is_sparse = 1;
         } else if (i + 1 == argc || !set_option(&g, argv[i], argv[i + 1])) {
             fprintf(stderr, "%s: cannot use %s %s\n", argv[0], argv[i],
                     i + 1 < argc ? argv[i + 1] : "(no value)");

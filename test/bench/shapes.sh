@@ -1,6 +1,7 @@
 # The shapes of the paper's three pairs, to be sourced: `make bench-gpu` takes them whole, `make paper` small.
 #
-#   checkpoint MAKER DIR MODEL [WIDTH DEPTH]    random weights of MODEL in DIR, unless they are there
+#   checkpoint MAKER DIR MODEL [WIDTH DEPTH] [OPTION]
+#                       random weights of MODEL in DIR, unless they are there; OPTION, as --sparse, is the maker's
 #
 # Scaled: hidden and intermediate size and all attention heads together by WIDTH, layers by DEPTH, the
 # vocabulary by WIDTH * DEPTH, so that layers, output head and thereby the draft's cost keep their
@@ -32,14 +33,17 @@ pair_of() {
 
 # A subshell: its variables are its own.
 checkpoint() (
-    maker=$1 dir=$2 width=${4:-1} depth=${5:-1}
+    maker=$1 dir=$2 model=$3
+    shift 3
+    case $1 in [0-9]*) width=$1 depth=$2 && shift 2 ;; *) width=1 depth=1 ;; esac
+    option=$1
     [ -e "$dir/config.json" ] && exit 0
-    shape=$(shape_of "$3") || exit 1
+    shape=$(shape_of "$model") || exit 1
     set -- $shape
     heads=$((($5 + width - 1) / width)) kv=$((($6 + width - 1) / width)) layers=$(($4 / depth))
     rm -rf "$dir" "$dir.part" && mkdir -p "$dir.part" && "$maker" "$dir.part" --arch "$1" \
         --hidden $(($2 / width)) --inter $(($3 / width)) --layers $((layers > 0 ? layers : 1)) \
         --heads $heads --kv-heads $kv --head-dim $(($5 * $7 / width / heads)) \
-        --vocab $(($8 / width / depth)) --context 4096 --dtype bf16 $9 &&
+        --vocab $(($8 / width / depth)) --context 4096 --dtype bf16 $9 $option &&
         mv "$dir.part" "$dir"
 )

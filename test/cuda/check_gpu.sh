@@ -1,47 +1,156 @@
 #!/bin/sh
-# Every check that needs a GPU, in one run: `make check-gpu`. Writes build/gpu/results.txt. Without a GPU it fails, and
-# says so: a check that did not run has not passed.
+# Every check that needs a GPU and what is to be measured there, in one run that ends by itself:
+#
+#   sh test/cuda/check_gpu.sh [all | correctness | timing]
+#
+# It needs a shell, a driver, this checkout and B, a build of it: build/gpu-bundle (`make gpu-bundle`, which may have
+# been made elsewhere), else build/cpu. No make: in a fresh checkout it would build everything again. PYTHON is looked
+# into for NVIDIA's libraries. Every line goes to OUT/results.txt (build/gpu) as it comes, so that a run that is killed
+# leaves what it found. BUDGET bounds the whole, in seconds: a part gets its own limit or what is left. Without a device
+# it fails, and says so: a check that did not run has not passed. TINY=1 is for programs of the simulator: the script's
+# own test.
+mode=${1:-all}
+case $mode in
+all | correctness | timing) ;;
+*) echo "usage: check_gpu.sh [all | correctness | timing]" >&2 && exit 2 ;;
+esac
 root=$(cd "$(dirname "$0")/../.." && pwd)
-B=${B:-build/cpu}
 cd "$root" || exit 1
-out=build/gpu/results.txt
-mkdir -p build/gpu
-say() { echo "$@" | tee -a "$out"; }
 . test/cuda/gpu.sh
-gpu_missing check-gpu | tee "$out"
-[ -s "$out" ] && exit 1
-say "date      $(date -u +%Y-%m-%dT%H:%MZ)   commit $(git rev-parse --short HEAD 2>/dev/null)"
-say "gpu       $(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | head -1)"
+. test/bench/shapes.sh
+B=${B:-$(gpu_build)} OUT=${OUT:-build/gpu} BUDGET=${BUDGET:-545}
+results=$OUT/results.txt
+began=$(date +%s)
+mkdir -p "$OUT" && : >"$results" || exit 1
+tmp=$(mktemp -d) || exit 1
+names= scratch=
+clean_up() { rm -rf "$tmp" ${scratch:+"$scratch"}; }
+trap clean_up EXIT
+trap 'say "FAIL check_gpu: stopped"; report; exit 1' INT TERM
 
-# part SECONDS NAME COMMAND...
-part() {
-    limit=$1
-    name=$2
+say() { echo "$@" | tee -a "$results"; }
+left() { echo $((BUDGET - ($(date +%s) - began))); }
+label() { while IFS= read -r line; do printf '[%s] %s\n' "$1" "$line"; done | tee -a "$results"; }
+
+# run SECONDS NAME COMMAND...: leaves NAME.log, and in NAME.end its exit status and seconds.
+run() {
+    limit=$(left)
+    [ "$limit" -lt "$1" ] || limit=$1
+    name=$2 since=$(date +%s)
     shift 2
-    say "== $name"
-    began=$(date +%s)
-    timeout "$limit" "$@" >build/gpu/part.txt 2>&1
-    rc=$?
-    cat build/gpu/part.txt | tee -a "$out"
-    [ $rc -eq 0 ] || grep -q '^FAIL ' build/gpu/part.txt || say "FAIL $name: exit status $rc (124: over $limit s)"
-    say "     $(($(date +%s) - began)) s"
+    if [ "$limit" -lt 2 ]; then
+        say "[$name] no time left"
+        echo "late 0" >"$tmp/$name.end"
+        return
+    fi
+    { timeout -k 5 "$limit" "$@" 2>&1; echo $? >"$tmp/$name.rc"; } | tee "$tmp/$name.log" | label "$name"
+    echo "$(cat "$tmp/$name.rc") $(($(date +%s) - since))" >"$tmp/$name.end"
 }
-export B SB_TEST_DEVICE=cuda
-part 20 "the module finds the device" "$B/test/test_cuda_backend" the_module
-for kernels in kernels attention mma; do
-    part 15 "kernels against the CPU's: $kernels" "$B/gpu/test_cuda_$kernels"
-done
-part 45 "goldens: f32 reference and 16 bit (E4)" "$B/gpu/test_goldens"
-part 90 "products (E1 E2 E3)" "$B/gpu/experiments"
-part 50 "prefill by cuDNN (E6)" "$B/gpu/experiment_prefill"
-part 40 "contract, long prompts, 16-bit class (E5)" "$B/gpu/test_long_prompts"
-part 60 "contract, f32 reference class (E5)" "$B/test/test_contract"
-part 90 "contract, 16-bit class (E5)" env SB_TEST_COMPUTE=16bit "$B/test/test_contract"
-if command -v compute-sanitizer >/dev/null 2>&1; then
-    part 45 "compute-sanitizer memcheck" compute-sanitizer --error-exitcode 9 "$B/gpu/test_goldens" 16_bit
-    part 45 "compute-sanitizer racecheck" compute-sanitizer --tool racecheck --error-exitcode 9 "$B/gpu/test_goldens" f32
+# part: alone. also: beside others, until `wait`.
+part() {
+    names="$names $2"
+    run "$@"
+}
+also() {
+    names="$names $2"
+    run "$@" &
+}
+count() { grep -c "^$1 " "$tmp/$2.log" 2>/dev/null || :; }
+
+# A part is cut or late where its time was over. What timing loses by that is no fault; a correctness part is one.
+verdict() {
+    read -r rc seconds <"$tmp/$1.end" 2>/dev/null || { rc=none seconds=0; }
+    case $rc in
+    0) if grep -q '^FAIL ' "$tmp/$1.log"; then echo "FAIL"; else echo "ok"; fi ;;
+    124 | 137) echo "CUT" ;;
+    late) echo "LATE" ;;
+    *) echo "FAIL" ;;
+    esac
+}
+is_timing() { case $1 in E* | bench | ncu | memcheck | racecheck-*) return 0 ;; *) return 1 ;; esac; }
+report() {
+    say
+    say "$(printf '%-18s %-6s %6s %6s %7s %7s' part result passed failed skipped seconds)"
+    for name in $names; do
+        word=$(verdict "$name")
+        seconds=$(cut -d' ' -f2 "$tmp/$name.end" 2>/dev/null)
+        say "$(printf '%-18s %-6s %6s %6s %7s %7s' "$name" "$word" "$(count 'ok  ' "$name")" \
+            "$(count FAIL "$name")" "$(count SKIP "$name")" "$seconds")"
+        case $word in
+        ok) ;;
+        FAIL) echo "$name" >>"$tmp/bad" ;;
+        *) is_timing "$name" || echo "$name" >>"$tmp/bad" ;;
+        esac
+    done
+    say "$(($(date +%s) - began)) s of $BUDGET"
+    if [ -e "$tmp/bad" ]; then say "FAIL check_gpu: $(tr '\n' ' ' <"$tmp/bad")"; else say "ok   check_gpu"; fi
+}
+stop() {
+    say "FAIL check_gpu: $1; nothing else was tried"
+    exit 1
+}
+
+# ---- the machine, and whether a device opens
+export B SB_TEST_DEVICE=cuda SB_TEST_REQUIRE_DEVICE=1
+[ -z "$TINY" ] || export SB_TEST_SIZE=small
+say "date       $(date -u +%Y-%m-%dT%H:%MZ), checkout $(git rev-parse --short HEAD 2>/dev/null || echo without git)"
+say "build      $B"
+[ ! -e "$B/about.txt" ] || label build <"$B/about.txt"
+say "machine    $(uname -srm), $(getconf _NPROCESSORS_ONLN) processors, $(getconf GNU_LIBC_VERSION 2>/dev/null)"
+if command -v nvidia-smi >/dev/null 2>&1; then
+    timeout 10 nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,power.limit \
+        --format=csv,noheader 2>&1 | label gpu
 else
-    say "SKIP compute-sanitizer: not installed"
+    say "[gpu] there is no nvidia-smi"
 fi
-say "$(grep -c '^ok   ' "$out") passed, $(grep -c '^FAIL ' "$out") failed, $(grep -c '^SKIP ' "$out") skipped"
-! grep -q '^FAIL ' "$out"
+[ -e "$B/libspecbatch_cuda.so" ] || stop "no CUDA module in $B (make gpu-bundle, or make CUDA=1)"
+LD_LIBRARY_PATH=$(gpu_library_path)
+export LD_LIBRARY_PATH
+say "libraries  LD_LIBRARY_PATH=$LD_LIBRARY_PATH"
+if [ -z "$TINY" ]; then
+    ldd "$B/libspecbatch_cuda.so" 2>&1 | label ldd
+    [ ! -x "$B/gpu/experiments" ] || "$B/gpu/experiments" --libraries 2>&1 | label libraries
+    part 30 device "$B/test/test_cuda_backend" the_module
+    [ "$(verdict device)" = ok ] || stop "no device opens"
+fi
+
+# ---- correctness: all at once
+if [ "$mode" != timing ]; then
+    also 110 kernels "$B/gpu/test_cuda_kernels"
+    also 110 kernels-attention "$B/gpu/test_cuda_attention"
+    also 110 kernels-mma "$B/gpu/test_cuda_mma"
+    also 110 goldens-f32 "$B/gpu/test_goldens" f32_class
+    also 110 goldens-16bit "$B/gpu/test_goldens" 16_bit
+    also 110 long-prompts "$B/gpu/test_long_prompts"
+    for i in 0 1 2 3; do
+        also 110 "contract-f32-$i" env SB_TEST_PARTS=4 SB_TEST_PART=$i "$B/test/test_contract"
+        also 110 "contract-16bit-$i" env SB_TEST_PARTS=4 SB_TEST_PART=$i SB_TEST_COMPUTE=16bit "$B/test/test_contract"
+    done
+    wait
+fi
+
+# ---- timing: one after the other, nothing beside it
+if [ "$mode" != correctness ]; then
+    part 25 E7-launchers "$B/gpu/experiment_launch" ${TINY:+--tiny}
+    part 60 E1-E3-products "$B/gpu/experiments" ${TINY:+--tiny}
+    if [ -n "$TINY" ]; then set -- --tiny; else set -- qwen3-8b bf16; fi
+    part 40 E6-prefill "$B/gpu/experiment_prefill" "$@"
+    if scratch=$(gpu_scratch); then
+        for model in qwen3-8b qwen3-0.6b; do
+            checkpoint "$B/test/bench/make_checkpoint" "$scratch/$model" "$model" ${TINY:+16 12} --sparse 2>&1 |
+                label bench
+        done
+        if [ -n "$TINY" ]; then set -- --batches 1 --prompt 12 --new 12; else set -- --batches 1,8,32 --new 64; fi
+        part 200 bench "$B/test/bench/bench_gpu" "$scratch/qwen3-8b" --draft "$scratch/qwen3-0.6b" --fill 1 \
+            --accept 0.6,0.8 --gbps "$(gpu_bandwidth)" --module "$(gpu_module)" "$@"
+    else
+        say "[bench] no folder for checkpoints"
+    fi
+    part 30 ncu sh test/cuda/tools.sh ncu "$B/gpu/experiments" --profile
+    part 45 memcheck env LD_LIBRARY_PATH="$(gpu_without_cudnn "$LD_LIBRARY_PATH")" sh test/cuda/tools.sh memcheck \
+        "$B/gpu/test_goldens" 16_bit
+    part 45 racecheck-gemm sh test/cuda/tools.sh racecheck "$B/gpu/test_cuda_mma" test_gemm_shapes
+    part 45 racecheck-attend sh test/cuda/tools.sh racecheck "$B/gpu/test_cuda_mma" test_attend_passes
+fi
+report
+[ ! -e "$tmp/bad" ]

@@ -11,6 +11,7 @@
 #include "kernels/cuda/launch.h"
 #include "sbtest.h"
 #include "support/cpu.h"
+#include "support/place.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 #define CHECK_CUDA(call)                                                                           \
@@ -123,13 +124,14 @@ static inline void put(void *rows, int64_t i, float value, enum sb_dtype type, i
         ((uint16_t *)rows)[i] = narrow_bits(value, type, saturates);
 }
 
-/* Opens the stream; 0 where there is no device: then all is skipped. */
+/* Opens the stream; 0 where there is no device: then all is skipped, or has failed where one is required. */
 static inline int device_begin(void)
 {
     int n = 0;
 
     if (cudaGetDeviceCount(&n) != cudaSuccess || n == 0 || cudaStreamCreate(&stream) != cudaSuccess) {
-        printf("SKIP all: no CUDA device\n");
+        sbtest_failures += place_requires_device();
+        printf("%s all: no CUDA device\n", place_requires_device() ? "FAIL" : "SKIP");
         return 0;
     }
     return 1;

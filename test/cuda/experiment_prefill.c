@@ -1,6 +1,7 @@
 /*
- * What only a GPU can tell about prefill by cuDNN: `make check-gpu` runs it, and the simulator runs it with
- * --tiny, to show that it works, not what it finds.
+ * What only a GPU can tell about prefill by cuDNN: test/cuda/check_gpu.sh runs it, and the simulator runs it with
+ * --tiny, to show that it works, not what it finds. `experiment_prefill qwen3-8b bf16` takes one shape in one type:
+ * each costs a self-test, and a compilation by NVRTC.
  *
  *   E6   for the models' shapes of attention: whether an engine of cuDNN passes the self-test and which, how
  *        long that takes, how far its results are from the own kernel's, microseconds a span by either
@@ -243,11 +244,17 @@ int main(int argc, char **argv)
     const int is_tiny = argc > 1 && strcmp(argv[1], "--tiny") == 0;
     const struct sb_log log = {print_log, NULL};
     const struct sb_mem mem = {NULL, NULL, NULL};
+    const struct shape *shapes = is_tiny ? tiny : models;
+    const size_t n = is_tiny ? sizeof tiny / sizeof tiny[0] : sizeof models / sizeof models[0];
     struct sb_sdpa *sdpa = NULL;
     char why[96] = "";
-    int good = 1;
+    int good = 1, devices = 0, ran = 0;
 
     setvbuf(stdout, NULL, _IOLBF, 0);
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+        printf("FAIL experiment_prefill: no GPU here\n");
+        return 1;
+    }
     must(sb_sdpa_open(&sdpa, &mem, why, sizeof why) == SPECBATCH_OK, "cuDNN");
     if (!sdpa) {
         printf("SKIP experiment_prefill: %s\n", why);
@@ -255,9 +262,15 @@ int main(int argc, char **argv)
     }
     sb_sdpa_close(sdpa);
     for (int type = SB_BF16; type <= SB_F16; type++)
-        for (size_t i = 0; i < (is_tiny ? sizeof tiny / sizeof tiny[0] : sizeof models / sizeof models[0]);
-             i++)
-            good &= e6(is_tiny ? &tiny[i] : &models[i], (enum sb_dtype)type, &log, is_tiny);
+        for (size_t i = 0; i < n; i++) {
+            if (!is_tiny && argc > 1 && strcmp(argv[1], shapes[i].name) != 0)
+                continue;
+            if (argc > 2 && strcmp(argv[2], sb_dtype_name((enum sb_dtype)type)) != 0)
+                continue;
+            good &= e6(&shapes[i], (enum sb_dtype)type, &log, is_tiny);
+            ran++;
+        }
+    good &= ran > 0;
     printf("%s experiment_prefill\n", good ? "ok  " : "FAIL");
     return !good;
 }

@@ -1,12 +1,59 @@
-# What a run on a GPU needs, or one line that says what is missing: sourced by check_gpu.sh and bench_gpu.sh.
+# What scripts that run on a GPU share: sourced by check_gpu.sh and bench_gpu.sh.
 
-# gpu_missing NAME: prints FAIL and is true where this build or this machine cannot run on a GPU.
-gpu_missing() {
-    if [ ! -e "$B/libspecbatch_cuda.so" ]; then
-        echo "FAIL $1: no CUDA module in this build (is nvcc there? make CUDA=1)"
-    elif ! nvidia-smi -L >/dev/null 2>&1; then
-        echo "FAIL $1: no GPU on this machine (nvidia-smi -L finds none)"
-    else
-        return 1
-    fi
+# The build to run: the bundle that was sent here, else this machine's own.
+gpu_build() {
+    if [ -e build/gpu-bundle/libspecbatch_cuda.so ]; then echo build/gpu-bundle; else echo build/cpu; fi
+}
+
+# The absolute path of the module in B.
+gpu_module() {
+    case $B in /*) echo "$B/libspecbatch_cuda.so" ;; *) echo "$PWD/$B/libspecbatch_cuda.so" ;; esac
+}
+
+# The folders where NVIDIA's libraries lie in this machine's Python packages, with colons between them. A program finds
+# what Python has imported, but nothing imports for ours (docs/cuda.md).
+gpu_python_folders() {
+    "${PYTHON:-python3}" - 2>/dev/null <<'END'
+import glob, os, sys
+
+names = ("libcublasLt.so.*", "libcudnn.so.*", "libnvrtc.so.*")
+folders = [folder for path in sys.path for folder in sorted(glob.glob(os.path.join(path, "nvidia", "*", "lib")))
+           if any(glob.glob(os.path.join(folder, name)) for name in names)]
+print(":".join(dict.fromkeys(folders)))
+END
+}
+
+# LD_LIBRARY_PATH with these folders, and with those of a driver that the linker was not told of.
+gpu_library_path() {
+    path=$LD_LIBRARY_PATH:$(gpu_python_folders)
+    for folder in /usr/local/nvidia/lib64 /usr/local/nvidia/lib /usr/lib/wsl/lib; do
+        [ ! -e "$folder/libcuda.so.1" ] || path=$path:$folder
+    done
+    echo "$path" | sed 's/::*/:/g; s/^://; s/:$//'
+}
+
+# A library path without the folders that have cuDNN.
+gpu_without_cudnn() {
+    echo "$1" | tr ':' '\n' | while read -r folder; do
+        ls "$folder"/libcudnn.so.* >/dev/null 2>&1 || printf '%s:' "$folder"
+    done | sed 's/:$//'
+}
+
+# GB/s that a copy on the device reaches, for the roofline: GBPS, or what was seen of devices of this name.
+gpu_bandwidth() {
+    if [ -n "$GBPS" ]; then echo "$GBPS"; return; fi
+    case $(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -1) in
+    *H200*) echo 4250 ;;
+    *H100*) echo 3000 ;;
+    *A100*) echo 1700 ;;
+    *) echo 2000 ;;
+    esac
+}
+
+# A folder for checkpoints that are holes: in memory, where reading holes is fastest.
+gpu_scratch() {
+    for folder in /dev/shm "${TMPDIR:-/tmp}"; do
+        mktemp -d "$folder/specbatch.XXXXXX" 2>/dev/null && return
+    done
+    return 1
 }

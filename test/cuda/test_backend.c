@@ -327,6 +327,43 @@ static void test_a_cublas_of_other_bits_is_refused(void)
     CHECK(is_clean());
 }
 
+/* Without cuBLASLt the own kernel computes everything, to the same bits, and the log says so. */
+static void keep_line(void *user, int32_t level, const char *line)
+{
+    (void)level;
+    if (strstr(line, "own kernel computes all products"))
+        snprintf(user, 200, "%s", line);
+}
+
+static void test_without_cublas_the_tokens_are_the_same(void)
+{
+    specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
+    specbatch_model *model = NULL;
+    struct job with, without;
+    char line[200] = "";
+
+    CHECK_OK(open_job(&with, SPECBATCH_COMPUTE_BF16));
+    CHECK_OK(run_job(&with, SPECBATCH_POLICY_RAGGED));
+    cudasim_blas(0);
+    const int32_t rc = open_job(&without, SPECBATCH_COMPUTE_BF16);
+    const int32_t ran = rc ? rc : run_job(&without, SPECBATCH_POLICY_RAGGED);
+    options.device = SPECBATCH_DEVICE_CUDA;
+    options.compute = SPECBATCH_COMPUTE_BF16;
+    options.log = keep_line;
+    options.log_user = line;
+    const int32_t opened = specbatch_model_open(&model, TARGET, &options);
+    cudasim_blas(130100);
+    CHECK_OK(ran);
+    CHECK_OK(opened);
+    CHECK_MEM(without.tokens, with.tokens, sizeof with.tokens);
+    CHECK(strstr(specbatch_model_fingerprint(model), "no cublasLt") != NULL);
+    CHECK(strstr(line, "no libcublasLt on this machine") != NULL);
+    specbatch_model_close(model);
+    close_job(&with);
+    close_job(&without);
+    CHECK(is_clean());
+}
+
 TEST_BEGIN
     RUN(test_what_is_missing_is_named);
     RUN(test_a_model_that_does_not_fit);
@@ -337,4 +374,5 @@ TEST_BEGIN
     RUN(test_no_memory_at_any_point);
     RUN(test_a_failed_launch_ends_its_pool);
     RUN(test_a_cublas_of_other_bits_is_refused);
+    RUN(test_without_cublas_the_tokens_are_the_same);
 TEST_END

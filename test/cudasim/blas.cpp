@@ -11,11 +11,17 @@
  *     id 66 stages 35 split-k 1     two tiles, the same bits
  *
  * cudasim_break_blas makes the un-split algorithms round differently for m of more rows than the given one: a
- * library whose class depends on m, which the backend's self-test must refuse.
+ * library whose class depends on m, which the backend's self-test must refuse. cudasim_blas(0) takes the
+ * library away, as where only the driver is installed.
  */
 #include "cublasLt.h"
 
+extern "C" {
+#include "cuda/cublaslt_api.h"
+}
+
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <vector>
@@ -48,6 +54,7 @@ template <typename V, typename O> static void write(O *opaque, const V &value)
 }
 
 static int64_t broken_from; /* 0: not broken */
+static int version_there = 130100;
 
 /* ------------------------------------------------------------------ the product */
 
@@ -138,6 +145,12 @@ void cudasim_break_blas(int64_t rows)
 {
     CUDASIM_LOCK;
     broken_from = rows;
+}
+
+void cudasim_blas(int version)
+{
+    CUDASIM_LOCK;
+    version_there = version;
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t computeDesc, const void *alpha,
@@ -265,7 +278,7 @@ const char *cublasLtGetStatusString(cublasStatus_t status)
     return status == CUBLAS_STATUS_SUCCESS ? "success" : "an error of the simulator";
 }
 
-size_t cublasLtGetVersion(void) { return 130100; }
+size_t cublasLtGetVersion(void) { return (size_t)version_there; }
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
 {
@@ -372,4 +385,24 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t o
     return CUBLAS_STATUS_SUCCESS;
 }
 
+/* Instead of src/cuda/cublaslt.c. */
+int sb_cublaslt_load(struct sb_cublaslt *api, char *why, size_t why_size)
+{
+    *api = {cublasLtGetVersion,
+            cublasLtCreate,
+            cublasLtDestroy,
+            cublasLtMatrixLayoutInit_internal,
+            cublasLtMatmulDescCreate,
+            cublasLtMatmulDescDestroy,
+            cublasLtMatmulDescSetAttribute,
+            cublasLtMatmulPreferenceCreate,
+            cublasLtMatmulPreferenceDestroy,
+            cublasLtMatmulPreferenceSetAttribute,
+            cublasLtMatmulAlgoGetHeuristic,
+            cublasLtMatmulAlgoConfigGetAttribute,
+            cublasLtMatmul};
+    if (!version_there)
+        snprintf(why, why_size, "no libcublasLt on this machine");
+    return version_there != 0;
+}
 }

@@ -69,6 +69,8 @@ void cudasim_fail_alloc(int64_t n);
 /* cublasLt's products of more rows than this add in another order from now on: a library whose bits depend on
  * m. 0: not. */
 void cudasim_break_blas(int64_t rows);
+/* cublasLt is of this version from now on (130100 at first: 13.1.0). 0: it is not there. */
+void cudasim_blas(int version);
 
 /* cuDNN is of this version from now on (91900: 9.19.0). 0, as at first: it is not there. */
 void cudasim_cudnn(size_t version);

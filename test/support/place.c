@@ -36,9 +36,17 @@ int place_is_small(void)
     return is("SB_TEST_SIZE", "small");
 }
 
+int place_requires_device(void)
+{
+    return is("SB_TEST_REQUIRE_DEVICE", "1");
+}
+
 int place_has_part(uint64_t seed)
 {
-    return !is("SB_TEST_PART", seed % 2 ? "0" : "1");
+    const char *part = getenv("SB_TEST_PART"), *parts = getenv("SB_TEST_PARTS");
+    const uint64_t n = parts ? strtoull(parts, NULL, 10) : 2;
+
+    return !part || n < 2 || seed % n == strtoull(part, NULL, 10) % n;
 }
 
 int place_is_reference(void)

@@ -1,0 +1,332 @@
+/*
+ * What a round is made of on a GPU: test/cuda/check_gpu.sh runs it, and the simulator runs it with --tiny, to show
+ * that it works, not what it finds.
+ *
+ *   E7   microseconds of every launcher at the row counts of rounds, as replays of a graph with one launch a layer,
+ *        and the sum over a pass: what a round's time is to be held against, and where it goes
+ *
+ * m rows are m / 6 sequences that verify five proposals and one token, or one sequence that decodes. Layers share
+ * no weight or cache until these are well beyond the L2 cache (replay.h); activations do stay in it, as they do in
+ * a round.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "cuda/replay.h"
+#include "kernels/cuda/launch.h"
+
+struct shape {
+    const char *name;
+    int32_t layers, hidden, inter, heads, kv_heads, head_dim, vocab;
+};
+
+static const struct shape models[] = {
+    {"qwen3-8b", 36, 4096, 12288, 32, 8, 128, 151936},
+    {"qwen3-0.6b", 28, 1024, 3072, 16, 8, 128, 151936},
+};
+static const struct shape tiny[] = {{"tiny", 2, 128, 192, 2, 1, 64, 300}};
+static const int32_t timed[] = {1, 6, 24, 48, 192};
+#define COUNT(list) (sizeof(list) / sizeof(list)[0])
+enum { MOST = 192, TOKENS = 6, CONTEXT = 640, REPEATS = 5 };
+
+struct lab {
+    const struct shape *shape;
+    cudaStream_t stream;
+    int32_t m, context;
+    /* weights and caches, `copies` of each one after the other */
+    uint16_t *w[5];
+    int copies[5], caches;
+    uint16_t *k, *v;
+    /* activations */
+    uint16_t *h;
+    float *x, *y, *wide, *ones, *cos, *sin, *logits, *logprob, *margin;
+    int32_t *ids;
+    void *scratch;
+    /* the pass */
+    int32_t *pos, *seq, *cap, *start, *at;
+    int64_t *base;
+    struct sb_pass pass;
+};
+
+enum product { QKV, O, GATE_UP, DOWN, HEAD };
+
+static int32_t n_out(const struct shape *s, enum product p)
+{
+    const int32_t all[] = {(s->heads + 2 * s->kv_heads) * s->head_dim, s->hidden, 2 * s->inter, s->hidden, s->vocab};
+    return all[p];
+}
+
+static int32_t n_in(const struct shape *s, enum product p)
+{
+    const int32_t all[] = {s->hidden, s->heads * s->head_dim, s->hidden, s->inter, s->hidden};
+    return all[p];
+}
+
+static size_t weight_size(const struct shape *s, enum product p)
+{
+    return (size_t)n_out(s, p) * (size_t)sb_cuda_ld(SB_BF16, n_in(s, p));
+}
+
+static void good(cudaError_t error)
+{
+    must(error == cudaSuccess, "a launch");
+}
+
+/* ------------------------------------------------------------------ launchers, one of each a layer */
+
+static void product(struct lab *lab, enum product p)
+{
+    const struct shape *s = lab->shape;
+    const int n = p == HEAD ? 1 : s->layers;
+
+    for (int i = 0; i < n; i++)
+        good(sb_cuda_gemm_mma(p == HEAD ? lab->logits : lab->wide, lab->h,
+                              lab->w[p] + (size_t)(i % lab->copies[p]) * weight_size(s, p), SB_BF16, NULL, lab->m,
+                              n_out(s, p), n_in(s, p), lab->stream));
+}
+
+static void qkv(void *lab) { product(lab, QKV); }
+static void o(void *lab) { product(lab, O); }
+static void gate_up(void *lab) { product(lab, GATE_UP); }
+static void down(void *lab) { product(lab, DOWN); }
+static void head(void *lab) { product(lab, HEAD); }
+
+static void norm(void *what)
+{
+    struct lab *lab = what;
+
+    for (int i = 0; i < lab->shape->layers; i++)
+        good(sb_cuda_norm(lab->h, SB_BF16, lab->x, lab->y, NULL, lab->ones, NULL, lab->m, lab->shape->hidden, 1e-6f,
+                          lab->stream));
+}
+
+static struct sb_attention attention_of(const struct lab *lab, int layer)
+{
+    const struct shape *s = lab->shape;
+    const size_t plane = (size_t)(MOST / TOKENS) * (size_t)s->kv_heads * (size_t)lab->context * (size_t)s->head_dim;
+
+    return (struct sb_attention){.heads = s->heads,
+                                 .kv_heads = s->kv_heads,
+                                 .head_dim = s->head_dim,
+                                 .rot_dim = s->head_dim,
+                                 .eps = 1e-6f,
+                                 .scale = (float)(1.0 / sqrt((double)s->head_dim)),
+                                 .q_norm = lab->ones,
+                                 .k_norm = lab->ones,
+                                 .cos = lab->cos,
+                                 .sin = lab->sin,
+                                 .k = lab->k + (size_t)(layer % lab->caches) * plane,
+                                 .v = lab->v + (size_t)(layer % lab->caches) * plane};
+}
+
+static void rope(void *what)
+{
+    struct lab *lab = what;
+
+    for (int i = 0; i < lab->shape->layers; i++) {
+        const struct sb_attention attention = attention_of(lab, i);
+        good(sb_cuda_rope_kv(lab->wide, &attention, &lab->pass, SB_BF16, lab->stream));
+    }
+}
+
+static void attend(void *what)
+{
+    struct lab *lab = what;
+
+    for (int i = 0; i < lab->shape->layers; i++) {
+        const struct sb_attention attention = attention_of(lab, i);
+        good(sb_cuda_attend_mma(lab->h, SB_BF16, lab->wide, &attention, &lab->pass, lab->scratch, lab->stream));
+    }
+}
+
+static void swiglu(void *what)
+{
+    struct lab *lab = what;
+
+    for (int i = 0; i < lab->shape->layers; i++)
+        good(sb_cuda_swiglu(lab->h, SB_BF16, lab->wide, lab->m, lab->shape->inter, lab->stream));
+}
+
+static void choose(void *what)
+{
+    struct lab *lab = what;
+
+    good(sb_cuda_select(lab->logits, lab->m, lab->shape->vocab, lab->shape->vocab, lab->at, lab->ids, NULL, NULL,
+                        lab->stream));
+}
+
+static void choose_with_logprob(void *what)
+{
+    struct lab *lab = what;
+
+    good(sb_cuda_select(lab->logits, lab->m, lab->shape->vocab, lab->shape->vocab, lab->at, lab->ids, lab->logprob,
+                        lab->margin, lab->stream));
+}
+
+/* ------------------------------------------------------------------ what they work on */
+
+static void open_weights(struct lab *lab)
+{
+    const struct shape *s = lab->shape;
+    const size_t plane = (size_t)(MOST / TOKENS) * (size_t)s->kv_heads * (size_t)lab->context * (size_t)s->head_dim;
+
+    for (int p = QKV; p <= HEAD; p++) {
+        const size_t size = weight_size(s, (enum product)p);
+        lab->copies[p] = copies_of(2 * size, s->layers);
+        lab->w[p] = take(2 * size * (size_t)lab->copies[p]);
+        fill(lab->w[p], size * (size_t)lab->copies[p], (uint32_t)p);
+    }
+    lab->caches = s->layers; /* the layers' own: what few rows read of them is small */
+    lab->k = take(2 * plane * (size_t)lab->caches);
+    lab->v = take(2 * plane * (size_t)lab->caches);
+    fill(lab->k, plane * (size_t)lab->caches, 7);
+    fill(lab->v, plane * (size_t)lab->caches, 8);
+}
+
+static void *floats(size_t n, uint32_t seed)
+{
+    float *dev = take(n * sizeof *dev);
+
+    fill_floats(dev, n, seed);
+    return dev;
+}
+
+static void open_activations(struct lab *lab)
+{
+    const struct shape *s = lab->shape;
+    const size_t q = (size_t)n_out(s, QKV), widest = q > 2 * (size_t)s->inter ? q : 2 * (size_t)s->inter;
+    const size_t wide = widest > (size_t)s->hidden ? widest : (size_t)s->hidden;
+    const size_t angles = (size_t)lab->context * (size_t)s->head_dim / 2;
+    const struct sb_exec_limits limits = {.max_tokens = MOST,
+                                          .max_width = s->inter,
+                                          .max_len = lab->context,
+                                          .max_heads = s->heads,
+                                          .max_head_dim = s->head_dim};
+    const size_t scratch = sb_cuda_attend_scratch(SB_BF16, &limits);
+
+    lab->h = take(2 * MOST * (wide + 64));
+    fill(lab->h, MOST * (wide + 64), 5);
+    lab->x = floats(MOST * (size_t)s->hidden, 1);
+    lab->y = floats(MOST * (size_t)s->hidden, 2);
+    lab->wide = floats(MOST * wide, 3);
+    lab->ones = floats((size_t)s->hidden, 4);
+    lab->cos = floats(angles, 5);
+    lab->sin = floats(angles, 6);
+    lab->logits = floats(MOST * (size_t)s->vocab, 7);
+    lab->logprob = take(MOST * sizeof(float));
+    lab->margin = take(MOST * sizeof(float));
+    lab->ids = take(MOST * sizeof(int32_t));
+    lab->scratch = take(scratch > 0 ? scratch : 1);
+}
+
+static void *given(const void *host, size_t bytes)
+{
+    void *dev = take(bytes);
+
+    must(cudaMemcpy(dev, host, bytes, cudaMemcpyHostToDevice) == cudaSuccess, "upload");
+    return dev;
+}
+
+/* The last tokens of sequences that fill their slots. */
+static void open_pass(struct lab *lab)
+{
+    const struct shape *s = lab->shape;
+    int32_t pos[MOST], seq[MOST], at[MOST], cap[MOST], start[MOST];
+    int64_t base[MOST];
+
+    for (int32_t t = 0; t < MOST; t++) {
+        pos[t] = lab->context - TOKENS + t % TOKENS;
+        seq[t] = t / TOKENS;
+        at[t] = t;
+        cap[t] = lab->context;
+        start[t] = 0;
+        base[t] = (int64_t)t * s->kv_heads * lab->context * s->head_dim;
+    }
+    lab->pos = given(pos, sizeof pos);
+    lab->seq = given(seq, sizeof seq);
+    lab->at = given(at, sizeof at);
+    lab->cap = given(cap, sizeof cap);
+    lab->start = given(start, sizeof start);
+    lab->base = given(base, sizeof base);
+}
+
+static void set_rows(struct lab *lab, int32_t m)
+{
+    lab->m = m;
+    lab->pass = (struct sb_pass){.n_tokens = m,
+                                 .n_seqs = (m + TOKENS - 1) / TOKENS,
+                                 .max_len = lab->context,
+                                 .pos = lab->pos,
+                                 .seq = lab->seq,
+                                 .base = lab->base,
+                                 .cap = lab->cap,
+                                 .start = lab->start};
+}
+
+static void close_lab(struct lab *lab)
+{
+    void *const dev[] = {lab->w[0],  lab->w[1],   lab->w[2], lab->w[3],   lab->w[4],    lab->k,       lab->v,
+                         lab->h,     lab->x,      lab->y,    lab->wide,   lab->ones,    lab->cos,     lab->sin,
+                         lab->ids,   lab->logits, lab->pos,  lab->seq,    lab->cap,     lab->start,   lab->at,
+                         lab->base,  lab->scratch, lab->margin, lab->logprob};
+
+    give_all(dev, COUNT(dev));
+    (void)cudaStreamDestroy(lab->stream);
+}
+
+/* ------------------------------------------------------------------ E7 */
+
+/* per_layer: launches of a layer; 0: once a pass, and -1: not part of one. is_product: GB/s too. */
+static const struct { const char *name; void (*issue)(void *); int per_layer, is_product; } launchers[] = {
+    {"norm", norm, 2, -1},       {"qkv", qkv, 1, QKV},       {"rope", rope, 1, -1},
+    {"attend", attend, 1, -1},   {"o", o, 1, O},             {"gate_up", gate_up, 1, GATE_UP},
+    {"swiglu", swiglu, 1, -1},   {"down", down, 1, DOWN},    {"head", head, 0, HEAD},
+    {"select", choose, 0, -1},   {"select with logprob", choose_with_logprob, -1, -1},
+};
+
+static void e7(const struct shape *shape, int is_tiny)
+{
+    struct lab lab = {.shape = shape, .context = is_tiny ? 64 : CONTEXT};
+    double sum[COUNT(timed)] = {0.0};
+
+    must(cudaStreamCreateWithFlags(&lab.stream, cudaStreamNonBlocking) == cudaSuccess, "a stream");
+    open_weights(&lab);
+    open_activations(&lab);
+    open_pass(&lab);
+    for (size_t i = 0; i < COUNT(launchers); i++) {
+        const int launches = launchers[i].per_layer > 0 ? shape->layers : 1;
+        printf("E7 %s %s: us", shape->name, launchers[i].name);
+        for (size_t j = 0; j < COUNT(timed); j++) {
+            double us;
+            set_rows(&lab, timed[j]);
+            us = replay_us(lab.stream, launchers[i].issue, &lab, is_tiny ? 1 : REPEATS) / launches;
+            sum[j] += launchers[i].per_layer > 0 ? us * launchers[i].per_layer * shape->layers
+                      : launchers[i].per_layer == 0 ? us : 0.0;
+            printf("  m=%d %.1f", timed[j], us);
+            if (launchers[i].is_product >= 0 && us > 0.0)
+                printf(" (%.0f GB/s)", 2e-3 * (double)weight_size(shape, (enum product)launchers[i].is_product) / us);
+        }
+        printf("\n");
+    }
+    printf("E7 %s a pass by their sum: ms", shape->name);
+    for (size_t j = 0; j < COUNT(timed); j++)
+        printf("  m=%d %.2f", timed[j], sum[j] / 1000.0);
+    printf("\n");
+    close_lab(&lab);
+}
+
+int main(int argc, char **argv)
+{
+    const int is_tiny = argc > 1 && strcmp(argv[1], "--tiny") == 0;
+    int devices = 0;
+
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+        printf("FAIL experiment_launch: no GPU here\n");
+        return 1;
+    }
+    for (size_t i = 0; i < (is_tiny ? COUNT(tiny) : COUNT(models)); i++)
+        e7(is_tiny ? &tiny[i] : &models[i], is_tiny);
+    printf("ok   experiment_launch\n");
+    return 0;
+}

@@ -1,0 +1,108 @@
+/*
+ * For the experiments: timing of work as the library runs it, as a graph that is replayed. A product whose weight
+ * stays in the L2 cache is no measure of one that comes from memory, so a graph has many launches and goes round
+ * weights of REPLAY_BYTES together, several times what the largest cache holds.
+ */
+#ifndef TEST_CUDA_REPLAY_H
+#define TEST_CUDA_REPLAY_H
+
+#include <cuda_runtime_api.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define REPLAY_BYTES ((size_t)320 << 20)
+enum { REPLAY_BLOCK = (1 << 20) - 13 }; /* elements that repeat: no row of a power of two meets itself */
+
+/* Every failure of the program's own calls ends it. */
+static inline void must(int good, const char *what)
+{
+    if (!good) {
+        printf("FAIL %s: %s\n", what, cudaGetErrorString(cudaGetLastError()));
+        exit(1);
+    }
+}
+
+static inline void *take(size_t bytes)
+{
+    void *dev = NULL;
+    must(cudaMalloc(&dev, bytes) == cudaSuccess, "memory");
+    return dev;
+}
+
+static inline void give_all(void *const *dev, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        must(cudaFree(dev[i]) == cudaSuccess, "free");
+}
+
+/* Weights of `bytes` that a graph goes round, of at most `most` of them. */
+static inline int copies_of(size_t bytes, int most)
+{
+    const size_t n = (REPLAY_BYTES + bytes - 1) / bytes;
+    return n < (size_t)most ? (int)n : most;
+}
+
+/* n elements of bf16: both signs, around 1/32. */
+static inline void fill(uint16_t *dev, size_t n, uint32_t seed)
+{
+    const size_t first = n < REPLAY_BLOCK ? n : REPLAY_BLOCK;
+    uint16_t *block = malloc(first * sizeof *block);
+
+    must(block != NULL, "memory");
+    for (size_t i = 0; i < first; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        block[i] = (uint16_t)((seed >> 16 & 0x807fu) | (0x3b80u + (seed >> 8 & 0x180u)));
+    }
+    must(cudaMemcpy(dev, block, first * sizeof *block, cudaMemcpyHostToDevice) == cudaSuccess, "upload");
+    for (size_t done = first, count; done < n; done += count) {
+        count = n - done < done ? n - done : done;
+        must(cudaMemcpy(dev + done, dev, count * sizeof *dev, cudaMemcpyDeviceToDevice) == cudaSuccess, "copy");
+    }
+    free(block);
+}
+
+/* n floats of both signs, of the order of 1. */
+static inline void fill_floats(float *dev, size_t n, uint32_t seed)
+{
+    float *host = malloc(n * sizeof *host);
+
+    must(host != NULL, "memory");
+    for (size_t i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        host[i] = (float)(seed >> 8) / 8388608.0f - 1.0f;
+    }
+    must(cudaMemcpy(dev, host, n * sizeof *host, cudaMemcpyHostToDevice) == cudaSuccess, "upload");
+    free(host);
+}
+
+/* Microseconds of what `issue` puts into the stream: once as issued, so that its kernels are loaded, then recorded,
+ * and timed over `repeats` replays after one more. */
+static inline double replay_us(cudaStream_t stream, void (*issue)(void *), void *what, int repeats)
+{
+    cudaEvent_t from, to;
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    float ms = 0.0f;
+
+    issue(what);
+    must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess, "capture");
+    issue(what);
+    must(cudaStreamEndCapture(stream, &graph) == cudaSuccess &&
+             cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess && cudaEventCreate(&from) == cudaSuccess &&
+             cudaEventCreate(&to) == cudaSuccess && cudaGraphLaunch(exec, stream) == cudaSuccess &&
+             cudaEventRecord(from, stream) == cudaSuccess,
+         "a graph");
+    for (int i = 0; i < repeats; i++)
+        must(cudaGraphLaunch(exec, stream) == cudaSuccess, "a replay");
+    must(cudaEventRecord(to, stream) == cudaSuccess && cudaEventSynchronize(to) == cudaSuccess &&
+             cudaEventElapsedTime(&ms, from, to) == cudaSuccess,
+         "an event");
+    (void)cudaEventDestroy(from);
+    (void)cudaEventDestroy(to);
+    (void)cudaGraphExecDestroy(exec);
+    (void)cudaGraphDestroy(graph);
+    return (double)ms * 1000.0 / repeats;
+}
+
+#endif

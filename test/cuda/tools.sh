@@ -1,0 +1,38 @@
+#!/bin/sh
+# One of NVIDIA's tools over a program, where the tool is installed and may do its work here; otherwise SKIP.
+#   tools.sh ncu | memcheck | racecheck PROGRAM ARGUMENTS
+# The program's own lines are indented: under a tool that does not work here its tests fail for no fault of theirs.
+tool=$1
+shift
+find_tool() {
+    command -v "$1" 2>/dev/null && return
+    for at in /usr/local/cuda/bin/"$1" /usr/local/cuda/compute-sanitizer/"$1" /opt/nvidia/nsight-compute/*/"$1"; do
+        [ -x "$at" ] && echo "$at" && return
+    done
+    return 1
+}
+log=$(mktemp) || exit 1
+trap 'rm -f "$log"' EXIT
+# run COMMAND...: its lines as they come; its exit status in $rc.
+run() { { "$@" 2>&1; echo $? >"$log"; } | sed -u 's/^/     /'; rc=$(cat "$log"); }
+
+case $tool in
+ncu)
+    ncu=$(find_tool ncu) || { echo "SKIP ncu: not installed"; exit 0; }
+    run "$ncu" --clock-control none -k regex:gemm_kernel --section SpeedOfLight --section MemoryWorkloadAnalysis \
+        --section WarpStateStats --section LaunchStats --section Occupancy "$@"
+    if [ "$rc" -eq 0 ]; then echo "ok   ncu"; else echo "SKIP ncu: not allowed here, exit status $rc"; fi
+    ;;
+memcheck | racecheck)
+    sanitizer=$(find_tool compute-sanitizer) || { echo "SKIP $tool: compute-sanitizer is not installed"; exit 0; }
+    run "$sanitizer" --tool "$tool" --error-exitcode 9 "$@"
+    case $rc in
+    0) echo "ok   $tool" ;;
+    9) echo "FAIL $tool" ;;
+    *) echo "SKIP $tool: exit status $rc, and no finding" ;;
+    esac
+    ;;
+*)
+    echo "FAIL tools.sh: there is no $tool"
+    ;;
+esac
