@@ -9,7 +9,7 @@
 #include "sbtest.h"
 #include "status.h"
 
-enum { OUTS = 40, INS = 100, MOST = 257 };
+enum { OUTS = 24, INS = 40, MOST = 257 };
 
 struct lab {
     struct sb_mem mem;

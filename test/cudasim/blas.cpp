@@ -87,21 +87,26 @@ static void widen(float *out, const char *in, uint64_t type, int64_t n)
     }
 }
 
-/* Rows of values, and for the tensor core of their parts. */
+static std::vector<float> widened_rows(const char *in, uint64_t type, int64_t rows, int64_t k, int64_t ld)
+{
+    std::vector<float> values((size_t)(rows * k));
+
+    for (int64_t r = 0; r < rows; r++)
+        widen(values.data() + r * k, in + (size_t)(r * ld) * element_size(type), type, k);
+    return values;
+}
+
+/* Rows of values, and what the tensor core makes of them. */
 struct operand {
     std::vector<float> values;
-    std::vector<tensor_factor> factors; /* empty: f32 */
+    tensor_factors factors;
     int64_t k;
+    bool is_16_bit;
 
     operand(const char *in, uint64_t type, int64_t rows, int64_t columns, int64_t ld)
-        : values((size_t)(rows * columns)), k(columns)
+        : values(widened_rows(in, type, rows, columns, ld)), factors(values.data(), values.size()), k(columns),
+          is_16_bit(type != CUDA_R_32F)
     {
-        for (int64_t r = 0; r < rows; r++)
-            widen(values.data() + r * k, in + (size_t)(r * ld) * element_size(type), type, k);
-        if (type == CUDA_R_32F)
-            return;
-        for (float value : values)
-            factors.push_back(tensor_split(value));
     }
 };
 
@@ -109,13 +114,12 @@ struct operand {
 static float ascending(const operand &a, int64_t row, const operand &b, int64_t column, int64_t first, int64_t last)
 {
     const int64_t at_a = row * a.k, at_b = column * b.k;
-    const bool in_steps = !a.factors.empty() && (last - first) % 16 == 0 && fault_now != CUDASIM_BLAS_CHAIN;
     float sum = 0.0f;
 
-    for (int64_t i = first; i < last; i += in_steps ? 16 : 1)
-        sum = in_steps ? tensor_step(sum, &a.factors[at_a + i], &b.factors[at_b + i], &a.values[at_a + i],
-                                     &b.values[at_b + i])
-                       : fmaf(a.values[at_a + i], b.values[at_b + i], sum);
+    if (a.is_16_bit && (last - first) % 16 == 0 && fault_now != CUDASIM_BLAS_CHAIN)
+        return tensor_sum(sum, a.factors, (size_t)(at_a + first), b.factors, (size_t)(at_b + first), last - first);
+    for (int64_t i = first; i < last; i++)
+        sum = fmaf(a.values[at_a + i], b.values[at_b + i], sum);
     return sum;
 }
 

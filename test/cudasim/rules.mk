@@ -14,7 +14,7 @@ CUDASIM_CHECKED_A := $(B)/cudasim-checked.a
 
 $(B)/cudasim/test/cudasim/%.o: test/cudasim/%.cpp $(B)/flags
 	@mkdir -p $(@D); echo "  CXX  $<"
-	$(Q)$(CXX) $(SIM_CXX) $(DEPS) -O2 -g $(SIM_FP) -c $< -o $@
+	$(Q)$(CXX) $(SIM_CXX) $(DEPS) -O3 -g $(SIM_FP) -c $< -o $@
 $(B)/cudasim/%.plain.o: %.cu $(B)/flags
 	@mkdir -p $(@D); echo "  SIM  $<"
 	$(Q)$(CXX) $(SIM_CXX) $(DEPS) -O2 -g $(SIM_FP) -x c++ -c $< -o $@

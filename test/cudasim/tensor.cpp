@@ -18,24 +18,29 @@
 
 namespace cudasim {
 
-enum { NOTHING = -10000, SPECIAL = 10000, MOST_SHIFT = 31 };
+/* Exponents of zero and of what is not finite: beyond all others, and what is not finite beyond zero. */
+static const int32_t NOTHING = -10000, SPECIAL = 1 << 20, MOST_SHIFT = 31;
 
 /* At most 11 significant bits: an element of bf16 or f16. */
-tensor_factor tensor_split(float value)
+static void split(int32_t *value, int32_t *exponent, float element)
 {
     uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    const int32_t exponent = (int32_t)(bits >> 23 & 255u), fraction = (int32_t)(bits >> 13 & 1023u);
-    if (exponent == 255)
-        return {0, SPECIAL};
-    if ((bits & 0x7fffffffu) == 0)
-        return {0, NOTHING};
-    const int32_t magnitude = exponent > 0 ? fraction + 1024 : fraction;
-    return {bits >> 31 ? -magnitude : magnitude, (exponent > 0 ? exponent : 1) - 127};
+    memcpy(&bits, &element, sizeof bits);
+    const int32_t biased = (int32_t)(bits >> 23 & 255u), fraction = (int32_t)(bits >> 13 & 1023u);
+    const int32_t magnitude = biased > 0 ? fraction + 1024 : fraction;
+
+    *value = bits >> 31 ? -magnitude : magnitude;
+    *exponent = biased == 255 ? SPECIAL : magnitude == 0 ? NOTHING : (biased > 0 ? biased : 1) - 127;
+}
+
+tensor_factors::tensor_factors(const float *elements, size_t n) : elements(elements), values(n), exponents(n)
+{
+    for (size_t i = 0; i < n; i++)
+        split(&values[i], &exponents[i], elements[i]);
 }
 
 /* value * 2^exponent cut off to 24 bits; the value has fewer than 40. */
-static float cut_off(int64_t value, int exponent)
+static inline float cut_off(int64_t value, int exponent)
 {
     uint64_t magnitude = (uint64_t)(value < 0 ? -value : value);
     const int spare = magnitude ? 40 - __builtin_clzll(magnitude) : 0; /* bits beyond 24 */
@@ -63,76 +68,72 @@ static float special_sum(float c, const float *a, const float *b, int n)
     return isnan(sum) ? nan : (float)sum;
 }
 
-/* One sum of n <= 16 products. *special: an operand is not finite, and nothing is computed. */
-static float fixed_sum(float c, const tensor_factor *a, const tensor_factor *b, int n, int fraction, bool *special)
+/* One sum of N products. *special: an operand is not finite, and nothing is computed. A product has at most 22 bits,
+ * N of them with the fraction's fewer than 31. */
+template <int N, int FRACTION>
+static inline float fixed_sum(float c, const int32_t *a, const int32_t *a_exponents, const int32_t *b,
+                              const int32_t *b_exponents, bool *special)
 {
-    int32_t exponents[16], bits, largest;
-    int64_t sum = 0;
+    int32_t bits, sum = 0;
 
     memcpy(&bits, &c, sizeof bits);
-    const int32_t c_exponent = (bits >> 23 & 255) ? (bits >> 23 & 255) - 127 : -126;
-    const int32_t c_magnitude = (bits & 0x7fffff) | (bits >> 23 & 255 ? 0x800000 : 0);
-    largest = c_magnitude ? c_exponent : (int32_t)NOTHING;
-    for (int k = 0; k < n; k++) {
-        exponents[k] = a[k].exponent + b[k].exponent;
-        largest = exponents[k] > largest ? exponents[k] : largest;
+    const int32_t biased = bits >> 23 & 255, c_exponent = (biased ? biased : 1) - 127,
+                  c_magnitude = (bits & 0x7fffff) | (biased ? 0x800000 : 0);
+    int32_t largest = biased == 255 ? SPECIAL : c_magnitude ? c_exponent : NOTHING;
+    for (int k = 0; k < N; k++) {
+        const int32_t exponent = a_exponents[k] + b_exponents[k];
+        largest = exponent > largest ? exponent : largest;
     }
-    *special = c_exponent == 128;
-    for (int k = 0; k < n; k++)
-        *special |= a[k].exponent == SPECIAL || b[k].exponent == SPECIAL;
+    *special = largest > SPECIAL / 2;
     if (*special || largest < NOTHING / 2)
         return c;
-    for (int k = 0; k < n; k++) {
-        const int32_t product = a[k].value * b[k].value, away = largest - exponents[k];
-        const int32_t steps = (product < 0 ? -product : product) << (fraction - 20) >>
-                              (away < MOST_SHIFT ? away : MOST_SHIFT);
+    for (int k = 0; k < N; k++) {
+        const int32_t product = a[k] * b[k], away = largest - a_exponents[k] - b_exponents[k];
+        const uint32_t magnitude = (uint32_t)(product < 0 ? -product : product) << (FRACTION - 20);
+        const int32_t steps = (int32_t)(magnitude >> (away < MOST_SHIFT ? away : MOST_SHIFT));
         sum += product < 0 ? -steps : steps;
     }
     const int32_t away = largest - c_exponent;
-    const int64_t steps = ((int64_t)c_magnitude << (fraction - 23)) >> (away < MOST_SHIFT ? away : MOST_SHIFT);
-    sum += bits < 0 ? -steps : steps;
-    return cut_off(sum, largest - fraction);
+    const int64_t steps = ((int64_t)c_magnitude << (FRACTION - 23)) >> (away < MOST_SHIFT ? away : MOST_SHIFT);
+    return cut_off(bits < 0 ? sum - steps : sum + steps, largest - FRACTION);
 }
 
-float tensor_step(float c, const tensor_factor *a, const tensor_factor *b, const float *a_values,
-                  const float *b_values)
+template <int N, int FRACTION>
+static inline float sum_of_steps(float c, const tensor_factors &a, size_t at_a, const tensor_factors &b, size_t at_b,
+                                 int64_t n)
 {
-    const bool whole = compute_major() >= 9;
-    const int n = whole ? 16 : 8;
-
-    for (int k = 0; k < 16; k += n) {
+    for (int64_t k = 0; k < n; k += N) {
         bool special;
-        c = fixed_sum(c, a + k, b + k, n, whole ? 25 : 24, &special);
+        c = fixed_sum<N, FRACTION>(c, &a.values[at_a + k], &a.exponents[at_a + k], &b.values[at_b + k],
+                                   &b.exponents[at_b + k], &special);
         if (special)
-            c = special_sum(c, a_values + k, b_values + k, n);
+            c = special_sum(c, a.elements + at_a + k, b.elements + at_b + k, N);
     }
     return c;
 }
 
+/* With AVX2 the shifts of a sum are one instruction. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+__attribute__((target_clones("avx2", "default")))
+#endif
+float tensor_sum(float c, const tensor_factors &a, size_t at_a, const tensor_factors &b, size_t at_b, int64_t n)
+{
+    return compute_major() >= 9 ? sum_of_steps<16, 25>(c, a, at_a, b, at_b, n)
+                                : sum_of_steps<8, 24>(c, a, at_a, b, at_b, n);
+}
+
 void tensor_core(float d[16][8], const float a[16][16], const float b[8][16])
 {
-    tensor_factor rows[16][16], columns[8][16];
+    const tensor_factors rows(a[0], 16 * 16), columns(b[0], 8 * 16);
 
-    for (int k = 0; k < 16; k++) {
-        for (int i = 0; i < 16; i++)
-            rows[i][k] = tensor_split(a[i][k]);
-        for (int j = 0; j < 8; j++)
-            columns[j][k] = tensor_split(b[j][k]);
-    }
-    for (int i = 0; i < 16; i++)
-        for (int j = 0; j < 8; j++)
-            d[i][j] = tensor_step(d[i][j], rows[i], columns[j], a[i], b[j]);
+    for (size_t i = 0; i < 16; i++)
+        for (size_t j = 0; j < 8; j++)
+            d[i][j] = tensor_sum(d[i][j], rows, 16 * i, columns, 16 * j, 16);
 }
 
 } // namespace cudasim
 
 extern "C" float cudasim_tensor_sum(float c, const float *a, const float *b)
 {
-    cudasim::tensor_factor rows[16], columns[16];
-
-    for (int k = 0; k < 16; k++) {
-        rows[k] = cudasim::tensor_split(a[k]);
-        columns[k] = cudasim::tensor_split(b[k]);
-    }
-    return cudasim::tensor_step(c, rows, columns, a, b);
+    return cudasim::tensor_sum(c, cudasim::tensor_factors(a, 16), 0, cudasim::tensor_factors(b, 16), 0, 16);
 }

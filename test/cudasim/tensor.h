@@ -2,19 +2,21 @@
 #ifndef CUDASIM_TENSOR_H
 #define CUDASIM_TENSOR_H
 
+#include <vector>
+
 #include "sim.h"
 
 namespace cudasim {
 
-/* value * 2^(exponent - 10) */
-struct tensor_factor {
-    int32_t value, exponent;
+/* Elements of bf16 or f16, widened, as value * 2^(exponent - 10). The elements stay the caller's. */
+struct tensor_factors {
+    const float *elements;
+    std::vector<int32_t> values, exponents;
+    tensor_factors(const float *elements, size_t n);
 };
 
-tensor_factor tensor_split(float value); /* an element of bf16 or f16, widened */
-/* c + a[0] b[0] + ... + a[15] b[15]. The values are looked at when one is not finite. */
-float tensor_step(float c, const tensor_factor *a, const tensor_factor *b, const float *a_values,
-                  const float *b_values);
+/* c + the products of n elements (a multiple of 16) from `at_a` and `at_b` on, by ascending steps of 16. */
+float tensor_sum(float c, const tensor_factors &a, size_t at_a, const tensor_factors &b, size_t at_b, int64_t n);
 
 } // namespace cudasim
 
