@@ -2,7 +2,7 @@
  * and four bytes to the host, instead of both arrays to the host. */
 #include "kernels/cuda/common.cuh"
 
-enum { THREADS = 256, MOST_BLOCKS = 1024 };
+enum { THREADS = 256, EACH = 16, MOST_BLOCKS = 1024 }; /* EACH: words a thread has at least, where there are many */
 
 static __global__ void count_different(int32_t *n, const uint32_t *a, const uint32_t *b, int64_t words)
 {
@@ -17,7 +17,8 @@ static __global__ void count_different(int32_t *n, const uint32_t *a, const uint
 extern "C" cudaError_t sb_cuda_count_different(int32_t *n, const void *a, const void *b, int64_t words,
                                                cudaStream_t stream)
 {
-    const int64_t all = (words + THREADS - 1) / THREADS, blocks = all < MOST_BLOCKS ? all : (int64_t)MOST_BLOCKS;
+    const int64_t all = (words + THREADS * EACH - 1) / (THREADS * EACH),
+                  blocks = all < MOST_BLOCKS ? all : (int64_t)MOST_BLOCKS;
     const cudaError_t error = cudaMemsetAsync(n, 0, sizeof *n, stream);
 
     if (error != cudaSuccess || words == 0)

@@ -22,7 +22,7 @@
 enum {
     CANDIDATES = 64, /* of a heuristic */
     REFUSED = 64,    /* algorithms of a shape; beyond, nothing more is tried */
-    TIMED = 3,       /* runs of which the fastest counts */
+    TIMED = 2,       /* runs of which the fastest counts */
     TILE = 64        /* rows: any number of rows within as many takes about as long */
 };
 

@@ -134,7 +134,7 @@ static int32_t create_pool(struct job *job, int32_t policy)
     options.draft_len = policy == SPECBATCH_POLICY_PLAIN ? -1 : 4;
     options.flags = SPECBATCH_POOL_FIXED_K;
     options.max_len = 64;
-    options.prefill_chunk = 68; /* a few counts of rows that products are planned for */
+    options.prefill_chunk = 66; /* two counts of rows that products are planned for */
     return specbatch_pool_create(&job->pool, job->target, job->draft, &options);
 }
 
@@ -364,6 +364,34 @@ static void test_a_refused_launch_leaves_nothing_behind(void)
     CHECK(is_clean());
 }
 
+/* No memory for a graph: the round is issued instead, and nobody notices but the log. */
+static void test_a_round_that_cannot_be_recorded_is_issued(void)
+{
+    struct job job, plain;
+    size_t active = 1;
+    int64_t most = 0;
+
+    CHECK_OK(open_job(&plain, SPECBATCH_COMPUTE_F32));
+    CHECK_OK(run_job(&plain, SPECBATCH_POLICY_PLAIN));
+    close_job(&plain);
+    CHECK_OK(open_job(&job, SPECBATCH_COMPUTE_F32));
+    CHECK_OK(create_pool(&job, SPECBATCH_POLICY_RAGGED));
+    CHECK_OK(submit_all(&job));
+    const int64_t before = cudasim_objects();
+    cudasim_fail_alloc(1); /* running takes no memory but a graph's */
+    while (active) {
+        CHECK_OK(specbatch_pool_step(job.pool, &active));
+        most = cudasim_objects() > most ? cudasim_objects() : most;
+        CHECK_INT(cudaPeekAtLastError(), cudaSuccess);
+    }
+    cudasim_fail_alloc(0);
+    collect_all(&job);
+    close_job(&job);
+    CHECK_INT(most, before); /* the only shape of this job, as test_rounds_are_recorded_and_replayed counts it */
+    CHECK_MEM(job.tokens, plain.tokens, sizeof job.tokens);
+    CHECK(is_clean());
+}
+
 /* A cuBLASLt whose bits depend on the rows is not used, and the tokens are the same. */
 static void test_a_cublas_of_other_bits_is_refused(void)
 {
@@ -371,7 +399,7 @@ static void test_a_cublas_of_other_bits_is_refused(void)
 
     CHECK_OK(open_job(&sound, SPECBATCH_COMPUTE_BF16));
     CHECK_OK(run_job(&sound, SPECBATCH_POLICY_RAGGED));
-    cudasim_break_blas(CUDASIM_BLAS_ROWS, 66);
+    cudasim_break_blas(CUDASIM_BLAS_ROWS, 65);
     const int32_t rc = open_job(&broken, SPECBATCH_COMPUTE_BF16);
     const int32_t ran = rc ? rc : run_job(&broken, SPECBATCH_POLICY_EQSPEC);
     cudasim_break_blas(CUDASIM_BLAS_SOUND, 0);
@@ -430,6 +458,7 @@ TEST_BEGIN
     RUN(test_no_memory_at_any_point);
     RUN(test_a_failed_launch_ends_its_pool);
     RUN(test_a_refused_launch_leaves_nothing_behind);
+    RUN(test_a_round_that_cannot_be_recorded_is_issued);
     RUN(test_a_cublas_of_other_bits_is_refused);
     RUN(test_without_cublas_the_tokens_are_the_same);
 TEST_END
