@@ -99,13 +99,15 @@ static std::vector<float> widened_rows(const char *in, uint64_t type, int64_t ro
 /* Rows of values, and what the tensor core makes of them. */
 struct operand {
     std::vector<float> values;
+    std::vector<int32_t> parts; /* of the tensor core's */
     tensor_factors factors;
     int64_t k;
     bool is_16_bit;
 
     operand(const char *in, uint64_t type, int64_t rows, int64_t columns, int64_t ld)
-        : values(widened_rows(in, type, rows, columns, ld)), factors(values.data(), values.size()), k(columns),
-          is_16_bit(type != CUDA_R_32F)
+        : values(widened_rows(in, type, rows, columns, ld)), parts(2 * values.size()),
+          factors(tensor_split(values.data(), values.size(), parts.data(), parts.data() + values.size())),
+          k(columns), is_16_bit(type != CUDA_R_32F)
     {
     }
 };

@@ -33,10 +33,11 @@ static void split(int32_t *value, int32_t *exponent, float element)
     *exponent = biased == 255 ? SPECIAL : magnitude == 0 ? NOTHING : (biased > 0 ? biased : 1) - 127;
 }
 
-tensor_factors::tensor_factors(const float *elements, size_t n) : elements(elements), values(n), exponents(n)
+tensor_factors tensor_split(const float *elements, size_t n, int32_t *values, int32_t *exponents)
 {
     for (size_t i = 0; i < n; i++)
         split(&values[i], &exponents[i], elements[i]);
+    return {elements, values, exponents};
 }
 
 /* value * 2^exponent cut off to 24 bits; the value has fewer than 40. */
@@ -124,7 +125,9 @@ float tensor_sum(float c, const tensor_factors &a, size_t at_a, const tensor_fac
 
 void tensor_core(float d[16][8], const float a[16][16], const float b[8][16])
 {
-    const tensor_factors rows(a[0], 16 * 16), columns(b[0], 8 * 16);
+    int32_t values[2][16 * 16], exponents[2][16 * 16];
+    const tensor_factors rows = tensor_split(&a[0][0], 16 * 16, values[0], exponents[0]),
+                         columns = tensor_split(&b[0][0], 8 * 16, values[1], exponents[1]);
 
     for (size_t i = 0; i < 16; i++)
         for (size_t j = 0; j < 8; j++)
@@ -135,5 +138,8 @@ void tensor_core(float d[16][8], const float a[16][16], const float b[8][16])
 
 extern "C" float cudasim_tensor_sum(float c, const float *a, const float *b)
 {
-    return cudasim::tensor_sum(c, cudasim::tensor_factors(a, 16), 0, cudasim::tensor_factors(b, 16), 0, 16);
+    int32_t values[2][16], exponents[2][16];
+
+    return cudasim::tensor_sum(c, cudasim::tensor_split(a, 16, values[0], exponents[0]), 0,
+                               cudasim::tensor_split(b, 16, values[1], exponents[1]), 0, 16);
 }
