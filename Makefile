@@ -201,7 +201,7 @@ include test/cudasim/rules.mk
 SIM_HOST := $(patsubst %.c,$(B)/cudasim/%.o,$(filter-out src/cuda/module.c src/cuda/cublaslt.c \
             src/cuda/cudnn.c src/cuda/sdpa_absent.c,$(CSRC)) test/cuda/loader.c)
 SIM_CORE := $(SIM_HOST) $(CUDASIM_A)
-SIM_TEST := $(addprefix $(B)/cudasim/,test_backend test_prefill test_goldens test_contract test_mutations \
+SIM_TEST := $(addprefix $(B)/cudasim/,test_backend test_products test_prefill test_goldens test_contract test_mutations \
             experiments experiment_launch experiment_prefill bench_gpu)
 CUDA_SUP := $(B)/test/cuda/logits.o
 SIM_CUDNN := $(B)/cudasim/test/cuda/with_cudnn.o

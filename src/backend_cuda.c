@@ -50,13 +50,14 @@ static void exec_free(struct sb_exec *exec)
         return;
     mem = exec->mem;
     was = sb_cuda_enter(exec->device);
+    sb_cuda_record_abandon(&exec->own); /* a stream that captures cannot be waited for */
     if (exec->own.stream)
-        (void)cudaStreamSynchronize(exec->own.stream);
+        sb_cuda_ignore(cudaStreamSynchronize(exec->own.stream));
     sb_cuda_graphs_free(&exec->own);
     if (exec->own.stream)
-        (void)cudaStreamDestroy(exec->own.stream);
+        sb_cuda_ignore(cudaStreamDestroy(exec->own.stream));
     if (exec->scratch)
-        (void)cudaFree(exec->scratch);
+        sb_cuda_ignore(cudaFree(exec->scratch));
     sb_cuda_leave(exec->device, was);
     sb_free(&mem, exec);
 }
@@ -127,12 +128,13 @@ done:
 
 void sb_cuda_note(struct sb_queue *queue, cudaError_t error, const char *where)
 {
-    if (error == cudaSuccess || queue->error != cudaSuccess)
+    if (error == cudaSuccess)
+        return;
+    (void)cudaGetLastError(); /* it is this queue's now: no later call of the thread must be blamed for it */
+    if (queue->error != cudaSuccess)
         return;
     queue->error = error;
     queue->where = where;
-    (void)cudaGetLastError(); /* the error is this queue's now: the next caller's launch must not be blamed
-                                 for it */
 }
 
 int32_t sb_cuda_exec_sync(struct sb_exec *exec)
@@ -140,6 +142,7 @@ int32_t sb_cuda_exec_sync(struct sb_exec *exec)
     struct sb_queue *queue = exec->queue;
     const int was = sb_cuda_enter(exec->device);
 
+    sb_cuda_record_abandon(queue);
     sb_cuda_note(queue, cudaStreamSynchronize(queue->stream), "running a round");
     sb_cuda_leave(exec->device, was);
     if (queue->error != cudaSuccess)

@@ -35,6 +35,43 @@ awk 'FNR == 1 { start = 0 }
      { previous = $0 }' $sources $device >"$tmp/out"
 verdict lint_functions_of_at_most_80_lines "$tmp/out"
 
+# A kernel with __launch_bounds__(N) is launched with blocks of N, by the same name: more would not start. Blocks are
+# written dim3(N), or block(N) above.
+awk 'function balanced(text,    i, depth, c) { # up to the comma or parenthesis that ends the first argument
+         for (i = depth = 1; i <= length(text); i++) {
+             c = substr(text, i, 1)
+             depth += (c == "(" || c == "<") - (c == ")" || c == ">")
+             if (depth == 0 || (depth == 1 && c == ",")) return substr(text, 1, i - 1)
+         }
+     }
+     function squeezed(text) { gsub(/[ \t\n]/, "", text); return text }
+     function check(    parts, n, i, rest, bound, name, limit, block) {
+         n = split(whole, parts, "__launch_bounds__[(]")
+         for (i = 2; i <= n; i++) {
+             bound = balanced(parts[i])
+             rest = substr(parts[i], length(bound) + 1)
+             sub(/^[^()]*[)][ \n]*/, "", rest)
+             match(rest, /^[a-z_0-9]+/)
+             limit[substr(rest, 1, RLENGTH)] = squeezed(bound)
+         }
+         n = split(whole, parts, "SB_LAUNCH[(]")
+         for (i = 2; i <= n; i++) {
+             name = balanced(parts[i])
+             rest = substr(parts[i], length(name) + 2)
+             rest = substr(rest, length(balanced(rest)) + 2)
+             block = squeezed(balanced(rest))
+             if (block == "block" && match(whole, /[ ,]block[(][^;]*[)];/))
+                 block = "dim3" squeezed(substr(whole, RSTART + 6, RLENGTH - 7))
+             gsub(/^[( \n]+|<.*/, "", name)
+             if (name in limit && block != "dim3(" limit[name] ")")
+                 print file ": " name " takes blocks of " limit[name] " and is launched with " block
+         }
+     }
+     FNR == 1 { if (NR > 1) check(); whole = ""; file = FILENAME }
+     { whole = whole $0 "\n" }
+     END { check() }' $(find kernels -name '*.cu') >"$tmp/out"
+verdict lint_blocks_are_those_of_launch_bounds "$tmp/out"
+
 awk 'FNR == 1 && !/^\/\*/ { print FILENAME ": does not open with a comment that says what it is for" }' \
     $sources >"$tmp/out"
 verdict lint_files_open_with_a_design_comment "$tmp/out"

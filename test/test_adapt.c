@@ -18,6 +18,7 @@ struct world {
     double noise;       /* 0.1: a round takes up to 10 % more, and one in a hundred takes ten times as long */
     double recording;   /* plain rounds that each of a length's first two rounds takes longer; 0: nothing is recorded */
     int32_t seen[MAX_LEN + 1]; /* rounds of a length */
+    int32_t never_replays;     /* every round is one that is not replayed, and takes no longer for it */
     double a[MAX_ROWS];
     uint64_t random;
 
@@ -108,7 +109,7 @@ static void one_round(struct world *w)
     }
     const double cost = round_cost(w), caught_up = w->catch_up * lag, recording = recording_cost(w);
     round.ns = (uint64_t)((cost + caught_up + recording) * PLAIN_NS);
-    round.unique = recording > 0.0;
+    round.unique = recording > 0.0 || w->never_replays;
     round.catch_up_ns = (uint64_t)(caught_up * PLAIN_NS);
     w->probes += w->adapt.probing;
     w->at_zero += asked == 0;
@@ -387,6 +388,22 @@ static void test_what_is_recorded_is_not_a_cost(void)
     }
 }
 
+/* A device without memory for recordings issues every round: then those are what rounds cost. */
+static void test_a_device_that_never_replays_is_measured(void)
+{
+    struct world *w = make_world(4, 8, 0.7, 0.15);
+    double rate;
+
+    best_length(w, 0.7, &rate);
+    w->uniform = 1;
+    w->never_replays = 1;
+    start(w);
+    run(w, 300);
+    run(w, 2000);
+    printf("     %.3f times plain, best %.3f\n", w->tokens / w->time, rate);
+    CHECK(w->tokens / w->time > 0.95 * rate);
+}
+
 TEST_BEGIN
     RUN(test_finds_the_best_length);
     RUN(test_a_perfect_draft_gets_all_of_k);
@@ -396,5 +413,6 @@ TEST_BEGIN
     RUN(test_few_shapes);
     RUN(test_limits_are_limits);
     RUN(test_what_is_recorded_is_not_a_cost);
+    RUN(test_a_device_that_never_replays_is_measured);
     RUN(test_never_loses_more_than_5_percent);
 TEST_END

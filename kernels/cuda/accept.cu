@@ -31,3 +31,8 @@ extern "C" cudaError_t sb_cuda_accept(const int32_t *tokens, const int32_t *pick
     return SB_LAUNCH(count_accepted, dim3((unsigned)((n_rows + THREADS - 1) / THREADS)), dim3(THREADS), 0,
                      stream, tokens, picks, n_draft, n_rows, stride, n_accept);
 }
+
+cudaError_t sb_load_accept(enum sb_dtype)
+{
+    return sb_load(count_accepted);
+}

@@ -76,3 +76,14 @@ extern "C" cudaError_t sb_cuda_narrow(void *y, enum sb_dtype type, const float *
                                              static_cast<T *>(y), x, n, ld));
     return error;
 }
+
+cudaError_t sb_load_act(enum sb_dtype type)
+{
+    cudaError_t error = sb_load(add_bias);
+
+    if (error == cudaSuccess)
+        SB_WITH_TYPE(type, error = sb_load(swiglu<T>));
+    if (error == cudaSuccess)
+        SB_WITH_TYPE(type, error = sb_load(narrow<T>));
+    return error;
+}

@@ -688,15 +688,32 @@ template <class S> cudaError_t launch_shape(const attend_args &a, int n_seqs, cu
     const int64_t packed = a.n_tokens * group / S::ROWS + 2 * (int64_t)n_seqs;
     const dim3 grid((unsigned)(packed < each ? packed : each), (unsigned)a.kv_heads,
                     a.walk ? 1u : (unsigned)a.splits);
-    cudaError_t error =
-        cudaFuncSetAttribute(attend_kernel<S>, cudaFuncAttributeMaxDynamicSharedMemorySize, S::SHARED);
+    const cudaError_t error = SB_LAUNCH(attend_kernel<S>, grid, dim3(THREADS), S::SHARED, stream, a);
 
-    if (error == cudaSuccess)
-        error = SB_LAUNCH(attend_kernel<S>, grid, dim3(THREADS), S::SHARED, stream, a);
     if (error != cudaSuccess || a.walk)
         return error;
     return SB_LAUNCH(combine_kernel<S::TYPE>, dim3((unsigned)a.heads, (unsigned)a.n_tokens), dim3(THREADS), 0,
                      stream, a);
+}
+
+template <class S> cudaError_t load_shape(void)
+{
+    return sb_load(attend_kernel<S>, S::SHARED);
+}
+
+template <enum sb_dtype TYPE> cudaError_t load_type(void)
+{
+    cudaError_t (*const of_shape[])(void) = {
+        load_shape<attend_shape<TYPE, 64, 1>>,  load_shape<attend_shape<TYPE, 64, 2>>,
+        load_shape<attend_shape<TYPE, 64, 4>>,  load_shape<attend_shape<TYPE, 128, 1>>,
+        load_shape<attend_shape<TYPE, 128, 2>>, load_shape<attend_shape<TYPE, 128, 4>>,
+        load_shape<attend_shape<TYPE, 256, 1>>, load_shape<attend_shape<TYPE, 256, 2>>,
+    };
+    cudaError_t error = sb_load(combine_kernel<TYPE>);
+
+    for (size_t i = 0; error == cudaSuccess && i < sizeof of_shape / sizeof of_shape[0]; i++)
+        error = of_shape[i]();
+    return error;
 }
 
 /* As many query rows a tile as a sequence has on average: bits do not depend on it. */
@@ -762,4 +779,11 @@ cudaError_t sb_cuda_attend_mma(void *y, enum sb_dtype type, const float *qkv,
         return cudaErrorInvalidValue;
     return type == SB_BF16 ? launch_type<SB_BF16>(a, pass->n_seqs, stream)
                            : launch_type<SB_F16>(a, pass->n_seqs, stream);
+}
+
+cudaError_t sb_load_attend_mma(enum sb_dtype type)
+{
+    if (type == SB_F32)
+        return cudaSuccess;
+    return type == SB_BF16 ? load_type<SB_BF16>() : load_type<SB_F16>();
 }

@@ -121,3 +121,8 @@ extern "C" cudaError_t sb_cuda_attend_reference(float *y, const float *qkv,
     return SB_LAUNCH(attend, dim3((unsigned)blocks), dim3(THREADS), shared, stream, y, qkv, *attention,
                      *pass);
 }
+
+cudaError_t sb_load_attend_reference(enum sb_dtype type)
+{
+    return type == SB_F32 ? sb_load(attend) : cudaSuccess;
+}

@@ -6,8 +6,8 @@
  * stands and nowhere else, denormals are zero, division and root are rounded correctly. That is the CPU
  * kernels' arithmetic (kernels/cpu/vec.h, math.h), so the f32 class can give their bits.
  *
- * A header that stands in for the CUDA runtime on a host (test/cudasim) brings its own SB_LAUNCH, SB_SHARED
- * and SB_DYNAMIC_SHARED; kernels use nothing else that only nvcc understands.
+ * A header that stands in for the CUDA runtime on a host (test/cudasim) brings its own SB_SHARED and
+ * SB_DYNAMIC_SHARED; kernels use nothing else that only nvcc understands.
  */
 #ifndef SB_CUDA_COMMON_CUH
 #define SB_CUDA_COMMON_CUH
@@ -19,10 +19,53 @@
 
 #include "kernels/cuda/launch.h"
 
-#ifndef SB_LAUNCH
-/* Queues kernel(arguments...); a cudaError_t. A template with several parameters goes in parentheses. */
+/* Queues kernel(arguments...); the launch's own cudaError_t. cudaGetLastError, which <<< >>> would need, also
+ * tells what any other call of this thread has left behind: the failure of one pool would end the next. A
+ * template with several parameters goes in parentheses. */
 #define SB_LAUNCH(kernel, grid, block, shared, stream, ...) \
-    ((kernel)<<<grid, block, shared, stream>>>(__VA_ARGS__), cudaGetLastError())
+    cudaLaunchKernelEx(sb_launch_config(grid, block, shared, stream).get(), kernel, __VA_ARGS__)
+
+struct sb_launch_config {
+    cudaLaunchConfig_t config;
+    sb_launch_config(dim3 grid, dim3 block, size_t shared, cudaStream_t stream)
+        : config{grid, block, shared, stream, NULL, 0}
+    {
+    }
+    const cudaLaunchConfig_t *get() const { return &config; }
+};
+
+/* Loads a kernel, and lets its blocks have `shared` bytes of dynamic shared memory. A device that has fewer is
+ * never asked to run it (backend_cuda.c: check_attention). */
+template <typename... P> static inline cudaError_t sb_load(void (*kernel)(P...), int shared = 0)
+{
+    cudaFuncAttributes attributes;
+    int device = 0, most = 0;
+    cudaError_t error = cudaFuncGetAttributes(&attributes, kernel);
+
+    if (error == cudaSuccess)
+        error = cudaGetDevice(&device);
+    if (error == cudaSuccess)
+        error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (error == cudaSuccess && shared > 0 && shared <= most)
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+    return error;
+}
+
+/* One file's kernels of a class: what load.cu calls. A kernel that is launched must be loaded here. */
+cudaError_t sb_load_accept(enum sb_dtype type);
+cudaError_t sb_load_act(enum sb_dtype type);
+cudaError_t sb_load_attend_mma(enum sb_dtype type);
+cudaError_t sb_load_attend_reference(enum sb_dtype type);
+cudaError_t sb_load_compare(enum sb_dtype type);
+cudaError_t sb_load_embed(enum sb_dtype type);
+cudaError_t sb_load_gemm_mma(enum sb_dtype type);
+cudaError_t sb_load_gemm_reference(enum sb_dtype type);
+cudaError_t sb_load_norm(enum sb_dtype type);
+cudaError_t sb_load_realign(enum sb_dtype type);
+cudaError_t sb_load_rope(enum sb_dtype type);
+cudaError_t sb_load_select(enum sb_dtype type);
+
+#ifndef SB_SHARED
 /* type *name: shared memory of the block, `count` elements. At the top of a kernel. */
 #define SB_SHARED(type, name, count)               \
     __shared__ __align__(16) type name##_[count]; \

@@ -34,3 +34,11 @@ extern "C" cudaError_t sb_cuda_embed(float *x, const void *table, enum sb_dtype 
                                              sb_cuda_ld(type, n), pass->ids, pass->id_at));
     return error;
 }
+
+cudaError_t sb_load_embed(enum sb_dtype type)
+{
+    cudaError_t error;
+
+    SB_WITH_TYPE(type, error = sb_load(embed_rows<T>));
+    return error;
+}

@@ -171,28 +171,45 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) gemm_kernel(gemm_args
 template <enum sb_dtype TYPE, class S> cudaError_t launch_shape(gemm_args g, cudaStream_t stream)
 {
     const int64_t row_tiles = ((int64_t)g.n_out + S::ROWS - 1) / S::ROWS;
-    cudaError_t error =
-        cudaFuncSetAttribute(gemm_kernel<TYPE, S>, cudaFuncAttributeMaxDynamicSharedMemorySize, S::SHARED);
 
     g.m_tiles = (g.m + S::X_ROWS - 1) / S::X_ROWS;
-    if (error != cudaSuccess)
-        return error;
     if (row_tiles * g.m_tiles > INT32_MAX)
         return cudaErrorInvalidConfiguration;
     return SB_LAUNCH((gemm_kernel<TYPE, S>), dim3((unsigned)(row_tiles * g.m_tiles)), dim3(S::THREADS),
                      S::SHARED, stream, g);
 }
 
+/* The blocks that there are for 8 * NT rows of x. */
+template <int NT> struct blocks_for {
+    enum { FEW = NT <= 2 };
+    typedef gemm_shape<NT, 4, FEW ? 1 : 2, FEW ? 6 : 4> wide;
+    typedef gemm_shape<NT, FEW ? 2 : 4, 1, FEW ? 8 : 6> medium;
+    typedef gemm_shape<NT, FEW ? 1 : 2, 1, 8> narrow;
+};
+
 /* The widest block of which the matrix makes at least `BLOCKS`, or the narrowest. */
 template <enum sb_dtype TYPE, int NT> cudaError_t launch_rows(const gemm_args &g, cudaStream_t stream)
 {
-    enum { FEW = NT <= 2, BLOCKS = FEW ? 128 : 64 };
+    typedef blocks_for<NT> blocks;
+    enum { BLOCKS = blocks::FEW ? 128 : 64 };
 
-    if (g.n_out > 64 * (FEW ? 1 : 2) * (BLOCKS - 1))
-        return launch_shape<TYPE, gemm_shape<NT, 4, FEW ? 1 : 2, FEW ? 6 : 4>>(g, stream);
-    if (g.n_out > 32 * (FEW ? 1 : 2) * (BLOCKS - 1))
-        return launch_shape<TYPE, gemm_shape<NT, FEW ? 2 : 4, 1, FEW ? 8 : 6>>(g, stream);
-    return launch_shape<TYPE, gemm_shape<NT, FEW ? 1 : 2, 1, 8>>(g, stream);
+    if (g.n_out > blocks::wide::ROWS * (BLOCKS - 1))
+        return launch_shape<TYPE, typename blocks::wide>(g, stream);
+    if (g.n_out > blocks::medium::ROWS * (BLOCKS - 1))
+        return launch_shape<TYPE, typename blocks::medium>(g, stream);
+    return launch_shape<TYPE, typename blocks::narrow>(g, stream);
+}
+
+template <enum sb_dtype TYPE, int NT> cudaError_t load_rows(void)
+{
+    typedef blocks_for<NT> blocks;
+    cudaError_t error = sb_load(gemm_kernel<TYPE, typename blocks::wide>, blocks::wide::SHARED);
+
+    if (error == cudaSuccess)
+        error = sb_load(gemm_kernel<TYPE, typename blocks::medium>, blocks::medium::SHARED);
+    if (error == cudaSuccess)
+        error = sb_load(gemm_kernel<TYPE, typename blocks::narrow>, blocks::narrow::SHARED);
+    return error;
 }
 
 template <enum sb_dtype TYPE> cudaError_t launch_type(const gemm_args &g, cudaStream_t stream)
@@ -210,6 +227,17 @@ template <enum sb_dtype TYPE> cudaError_t launch_type(const gemm_args &g, cudaSt
     return launch_rows<TYPE, 8>(g, stream); /* beyond 64 in tiles of 64 */
 }
 
+template <enum sb_dtype TYPE> cudaError_t load_type(void)
+{
+    cudaError_t (*const of_rows[])(void) = {load_rows<TYPE, 1>, load_rows<TYPE, 2>, load_rows<TYPE, 3>,
+                                            load_rows<TYPE, 4>, load_rows<TYPE, 6>, load_rows<TYPE, 8>};
+    cudaError_t error = cudaSuccess;
+
+    for (size_t i = 0; error == cudaSuccess && i < sizeof of_rows / sizeof of_rows[0]; i++)
+        error = of_rows[i]();
+    return error;
+}
+
 } // namespace
 
 cudaError_t sb_cuda_gemm_mma(float *y, const void *x, const void *w, enum sb_dtype type, const float *bias,
@@ -223,4 +251,11 @@ cudaError_t sb_cuda_gemm_mma(float *y, const void *x, const void *w, enum sb_dty
     if (type == SB_F32)
         return cudaErrorInvalidValue;
     return type == SB_BF16 ? launch_type<SB_BF16>(g, stream) : launch_type<SB_F16>(g, stream);
+}
+
+cudaError_t sb_load_gemm_mma(enum sb_dtype type)
+{
+    if (type == SB_F32)
+        return cudaSuccess;
+    return type == SB_BF16 ? load_type<SB_BF16>() : load_type<SB_F16>();
 }

@@ -66,3 +66,8 @@ extern "C" cudaError_t sb_cuda_gemm_reference(float *y, const float *x, const fl
         return cudaSuccess;
     return SB_LAUNCH(gemm, grid, dim3(THREADS), 0, stream, y, x, w, bias, m, n_out, n_in);
 }
+
+cudaError_t sb_load_gemm_reference(enum sb_dtype type)
+{
+    return type == SB_F32 ? sb_load(gemm) : cudaSuccess;
+}

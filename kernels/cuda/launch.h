@@ -30,6 +30,10 @@ static inline int64_t sb_cuda_ld(enum sb_dtype type, int32_t n_in)
     return type == SB_F32 ? n_in : ((int64_t)n_in + 63) / 64 * 64;
 }
 
+/* Loads every kernel of the class whose weights are of `type`; once for a device, before the first launch and while
+ * nothing is captured. Launches of the 16-bit class fail without it. */
+cudaError_t sb_cuda_load_kernels(enum sb_dtype type);
+
 /* x [m, n] f32 from table [n_rows, ld] of `type`. */
 cudaError_t sb_cuda_embed(float *x, const void *table, enum sb_dtype type, int32_t n_rows, int32_t n,
                           const struct sb_pass *pass, cudaStream_t stream);
@@ -69,6 +73,9 @@ cudaError_t sb_cuda_gemm_mma(float *y, const void *x, const void *w, enum sb_dty
                              int32_t n_out, int32_t n_in, cudaStream_t stream);
 /* y[r][o] += bias[o], for products that a library made. */
 cudaError_t sb_cuda_add_bias(float *y, const float *bias, int32_t m, int32_t n_out, cudaStream_t stream);
+
+/* *n = how many of the words (of 32 bits) of a and b differ; n, too, is memory of the device. */
+cudaError_t sb_cuda_count_different(int32_t *n, const void *a, const void *b, int64_t words, cudaStream_t stream);
 
 /* y [m, n] of `type` = the first n of each row of x [m, ld], for a library's queries; f16 saturates. */
 cudaError_t sb_cuda_narrow(void *y, enum sb_dtype type, const float *x, int32_t m, int32_t n, int64_t ld,

@@ -16,11 +16,9 @@
  * on.
  *
  * HOST BODIES. Under test/cudasim each instruction has a body that exchanges the lanes' parts as drawn above;
- * copies happen as late as the program allows (in the wait, not in cp_async), so a missing wait shows. The
- * host's mma adds its 16 products by fused multiply-adds over ascending k. The real unit does not: on sm_90
- * it is one fused sum of 16 products and the accumulator, aligned to the largest and truncated below 25
- * fraction bits; on sm_80 two such sums of 8 (MMA-Sim, arXiv:2511.10909). So indices, masks, barriers and the
- * order of instructions are proved on the host; the bits of the real unit are not.
+ * copies happen as late as the program allows (in the wait, not in cp_async), so a missing wait shows. An mma's
+ * sums are those that the real unit is reported to make (test/cudasim/tensor.cpp). So indices, masks, barriers and
+ * the order of instructions are proved on the host; the bits of the real unit are not.
  */
 #ifndef SB_CUDA_MMA_CUH
 #define SB_CUDA_MMA_CUH
@@ -186,7 +184,7 @@ struct mma_part {
 
 template <enum sb_dtype TYPE> static void mma_parts(void *const parts[32])
 {
-    float a[16][16], b[8][16];
+    float a[16][16], b[8][16], d[16][8];
 
     for (int lane = 0; lane < 32; lane++) {
         const mma_part *p = static_cast<const mma_part *>(parts[lane]);
@@ -197,15 +195,13 @@ template <enum sb_dtype TYPE> static void mma_parts(void *const parts[32])
             for (int i = 0; i < 2; i++)
                 b[g][c + i * 8 + half] = widened(TYPE, (uint16_t)(p->b[i] >> 16 * half));
         }
+        for (int i = 0; i < 4; i++)
+            d[g + i / 2 * 8][c + i % 2] = p->d[i];
     }
+    cudasim::tensor_core(d, a, b);
     for (int lane = 0; lane < 32; lane++)
-        for (int i = 0; i < 4; i++) {
-            const int row = lane / 4 + i / 2 * 8, col = lane % 4 * 2 + i % 2;
-            float sum = static_cast<mma_part *>(parts[lane])->d[i];
-            for (int k = 0; k < 16; k++)
-                sum = __builtin_fmaf(a[row][k], b[col][k], sum);
-            static_cast<mma_part *>(parts[lane])->d[i] = sum;
-        }
+        for (int i = 0; i < 4; i++)
+            static_cast<mma_part *>(parts[lane])->d[i] = d[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
 }
 
 template <enum sb_dtype TYPE>
@@ -223,14 +219,17 @@ struct ldmatrix_part {
 template <int N, bool TRANS> static void ldmatrix_parts(void *const parts[32])
 {
     uint16_t rows[8 * N][8];
+    const void *at[8 * N];
 
     for (int i = 0; i < 8 * N; i++) {
-        const shared_at row = static_cast<const ldmatrix_part *>(parts[i])->row;
-        if (row % 16)
-            __builtin_trap();
+        at[i] = (const void *)static_cast<const ldmatrix_part *>(parts[i])->row;
+        if ((uintptr_t)at[i] % 16)
+            cudasim::misaligned(at[i], 16);
         for (int e = 0; e < 8; e++)
-            rows[i][e] = ((const uint16_t *)row)[e];
+            rows[i][e] = static_cast<const uint16_t *>(at[i])[e];
     }
+    for (int i = 0; i < N; i++)
+        cudasim::note_matrix_rows(at + 8 * i);
     for (int lane = 0; lane < 32; lane++)
         for (int i = 0; i < N; i++) {
             const int g = lane / 4, c = lane % 4 * 2;
@@ -280,7 +279,7 @@ static inline void cp_async_begin(void)
 static inline void cp_async(shared_at to, const void *from, bool real)
 {
     if (to % 16 || (uintptr_t)from % 16)
-        __builtin_trap();
+        cudasim::misaligned(to % 16 ? (const void *)to : from, 16);
     cudasim::note_write((const void *)to, 16); /* from now on, for whoever looks for races */
     if (real)
         cudasim::note_read(from, 16);

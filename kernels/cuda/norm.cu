@@ -104,3 +104,10 @@ extern "C" cudaError_t sb_cuda_norm(void *h, enum sb_dtype type, float *x, const
                          static_cast<__nv_bfloat16 *>(h), rows);
     return SB_LAUNCH((norm<__half, THREADS>), grid, block, 0, stream, static_cast<__half *>(h), rows);
 }
+
+cudaError_t sb_load_norm(enum sb_dtype type)
+{
+    if (type == SB_F32)
+        return sb_load(norm<float, 16>);
+    return type == SB_BF16 ? sb_load(norm<__nv_bfloat16, THREADS>) : sb_load(norm<__half, THREADS>);
+}

@@ -71,3 +71,8 @@ extern "C" cudaError_t sb_cuda_realign(void *planes, enum sb_dtype type, const s
     return SB_LAUNCH(shift_heads, dim3((unsigned)blocks), dim3(THREADS), 0, stream,
                      static_cast<char *>(planes), *realign, type == SB_F32 ? 4 : 2);
 }
+
+cudaError_t sb_load_realign(enum sb_dtype)
+{
+    return sb_load(shift_heads);
+}

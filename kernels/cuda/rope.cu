@@ -81,3 +81,11 @@ extern "C" cudaError_t sb_cuda_rope_kv(float *qkv, const struct sb_attention *at
         SB_WITH_TYPE(type, error = SB_LAUNCH(rope_kv<T>, grid, block, 0, stream, qkv, *attention, *pass));
     return error;
 }
+
+cudaError_t sb_load_rope(enum sb_dtype type)
+{
+    cudaError_t error;
+
+    SB_WITH_TYPE(type, error = sb_load(rope_kv<T>));
+    return error;
+}

@@ -107,3 +107,8 @@ extern "C" cudaError_t sb_cuda_select(const float *logits, int32_t m, int32_t st
     return SB_LAUNCH(select_ids, dim3((unsigned)m), dim3(THREADS), 0, stream, logits, stride, limit, at, ids,
                      logprob, margin);
 }
+
+cudaError_t sb_load_select(enum sb_dtype)
+{
+    return sb_load(select_ids);
+}

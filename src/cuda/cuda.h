@@ -2,13 +2,14 @@
  * The CUDA backend's own objects. src/backend_cuda.c has the table of operations, the files here what stands
  * behind it:
  *
- *   device.c   finding a device, errors, the current device, the numerics class
- *   memory.c   device and pinned memory, copies, weights through a pinned ring
- *   library.c  NVIDIA's libraries, found at run time: cublaslt.c, cudnn.c
- *   gemm.c     which products cuBLASLt may make, found by comparing bits with the own kernel
- *   prefill.c  attention of long prompts by cuDNN, where it keeps the contract (prefill.h)
- *   graph.c    rounds recorded as CUDA graphs and replayed
- *   module.c   the module's one export
+ *   device.c     finding a device, errors, the current device, the numerics class
+ *   memory.c     device and pinned memory, copies, weights through a pinned ring
+ *   library.c    NVIDIA's libraries, found at run time: cublaslt.c, cudnn.c
+ *   gemm.c       products, by the own kernel or by cuBLASLt
+ *   gemm_plan.c  which of them cuBLASLt may make, found by comparing bits with the own kernel
+ *   prefill.c    attention of long prompts by cuDNN, where it keeps the contract (prefill.h)
+ *   graph.c      rounds recorded as CUDA graphs and replayed
+ *   module.c     the module's one export
  *
  * All of it is plain C over the CUDA runtime; device code is in kernels/cuda, behind launch.h.
  *
@@ -64,7 +65,8 @@ enum { SB_GRAPHS = 32 };
 struct sb_graph {
     uint64_t key;
     uint64_t last_use;    /* 0: the entry is free */
-    cudaGraphExec_t exec; /* NULL: the key has been seen once */
+    cudaGraphExec_t exec; /* NULL: the key has been seen once, or cannot be recorded */
+    int is_refused;       /* it cannot: such rounds are issued */
 };
 
 struct sb_queue {
@@ -95,6 +97,13 @@ void sb_cuda_leave(const struct sb_device *device, int was);
 /* The status of a call that takes memory or talks to the device: E_NOMEM for want of `bytes`, else E_DEVICE.
  */
 int32_t sb_cuda_status(const struct sb_device *device, cudaError_t error, const char *what, size_t bytes);
+/* An error that nobody is told of, such as of giving something back, must not stay in the thread either: CUDA keeps
+ * the last one, and whoever asks for it next would be blamed. */
+static inline void sb_cuda_ignore(cudaError_t error)
+{
+    if (error != cudaSuccess)
+        (void)cudaGetLastError();
+}
 /* Settles the type of weights, and what follows from it, unless that is done. Opening and loading only. */
 int32_t sb_cuda_settle(struct sb_device *device, enum sb_dtype type);
 /* backend settle: completes the class with what the whole model has shown. */
@@ -134,12 +143,14 @@ cudaError_t sb_gemm_run(const struct sb_gemm *gemm, float *y, const void *x, con
 /* ---- graph.c */
 int32_t sb_cuda_record_begin(struct sb_exec *exec, uint64_t key);
 int32_t sb_cuda_record_end(struct sb_exec *exec);
+/* Ends a capture that no record_end will end, and drops what it holds. */
+void sb_cuda_record_abandon(struct sb_queue *queue);
 void sb_cuda_graphs_free(struct sb_queue *queue);
 
 /* ---- backend_cuda.c */
 /* Waits for the queue. E_DEVICE: sticky, with the operation that first failed. */
 int32_t sb_cuda_exec_sync(struct sb_exec *exec);
-/* Remembers the first error of a queue. */
+/* Remembers the first error of a queue, and takes any out of the thread. */
 void sb_cuda_note(struct sb_queue *queue, cudaError_t error, const char *where);
 const struct sb_backend *sb_backend_cuda(void);
 

@@ -24,14 +24,14 @@ int sb_cuda_enter(const struct sb_device *device)
     int was = device->index;
 
     if (cudaGetDevice(&was) == cudaSuccess && was != device->index)
-        (void)cudaSetDevice(device->index);
+        sb_cuda_ignore(cudaSetDevice(device->index));
     return was;
 }
 
 void sb_cuda_leave(const struct sb_device *device, int was)
 {
     if (was != device->index)
-        (void)cudaSetDevice(was);
+        sb_cuda_ignore(cudaSetDevice(was));
 }
 
 int32_t sb_cuda_status(const struct sb_device *device, cudaError_t error, const char *what, size_t bytes)
@@ -43,7 +43,7 @@ int32_t sb_cuda_status(const struct sb_device *device, cudaError_t error, const 
     (void)cudaGetLastError(); /* what is not sticky is reported once, here */
     if (error != cudaErrorMemoryAllocation)
         return sb_fail(SPECBATCH_E_DEVICE, "CUDA: %s: %s", what, cudaGetErrorString(error));
-    (void)cudaMemGetInfo(&available, &total);
+    sb_cuda_ignore(cudaMemGetInfo(&available, &total));
     return sb_fail(SPECBATCH_E_NOMEM,
                    "CUDA: no memory for %s: %zu bytes needed, %zu of %zu free; the model's weights "
                    "hold %zu",
@@ -55,19 +55,20 @@ static int32_t find_device(void)
     int driver = 0, n = 0;
     cudaError_t error;
 
-    if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
+    error = cudaDriverGetVersion(&driver);
+    sb_cuda_ignore(error);
+    if (error != cudaSuccess || driver == 0)
         return sb_fail(SPECBATCH_E_NO_DEVICE,
                        "no CUDA: the module is there, the driver is not (libcuda.so.1)");
     error = cudaGetDeviceCount(&n);
+    sb_cuda_ignore(error);
     if (error == cudaErrorInsufficientDriver)
         return sb_fail(SPECBATCH_E_NO_DEVICE, "no CUDA: the driver is for CUDA %d.%d, the module needs %d.%d",
                        driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
-    if (error != cudaSuccess || n == 0) {
-        (void)cudaGetLastError();
+    if (error != cudaSuccess || n == 0)
         return sb_fail(SPECBATCH_E_NO_DEVICE, "no CUDA: module and driver are there, a device is not%s%s",
                        error == cudaSuccess || error == cudaErrorNoDevice ? "" : ": ",
                        error == cudaSuccess || error == cudaErrorNoDevice ? "" : cudaGetErrorString(error));
-    }
     return SPECBATCH_OK;
 }
 
@@ -123,6 +124,7 @@ int32_t sb_cuda_settle(struct sb_device *device, enum sb_dtype type)
     if (device->has_type)
         return rc;
     device->type = type;
+    SB_TRY(sb_cuda_status(device, sb_cuda_load_kernels(type), "loading kernels", 0));
     if (type == SB_F32) {
         snprintf(device->class_text, sizeof device->class_text,
                  "cuda-f32 sm_%d: ascending-k fmaf, the CPU's order; "
@@ -169,7 +171,7 @@ void sb_cuda_device_close(struct sb_device *device)
     sb_prefill_free(device->prefill);
     sb_gemm_free(device->gemm, device);
     if (device->load)
-        (void)cudaStreamDestroy(device->load);
+        sb_cuda_ignore(cudaStreamDestroy(device->load));
     sb_cuda_leave(device, was);
     if (device->has_lock)
         pthread_mutex_destroy(&device->lock);

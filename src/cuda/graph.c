@@ -5,6 +5,9 @@
  *   second time               captured, instantiated, launched
  *   from then on              launched
  *
+ * Where recording fails, for want of memory or because something within will not be captured, the round has not
+ * run: record_end says SB_AGAIN, and rounds under that key are issued from then on. Replaying is for speed alone.
+ *
  * Copies of the round are part of the graph, so they must be from and to pinned memory that stays where it
  * is; that is the contract of record_begin (engine/backend.h). A queue keeps SB_GRAPHS graphs; the one unused
  * for longest makes room. Capture is local to the thread: other pools may take memory meanwhile.
@@ -15,7 +18,7 @@
 static void drop(struct sb_graph *graph)
 {
     if (graph->exec)
-        (void)cudaGraphExecDestroy(graph->exec);
+        sb_cuda_ignore(cudaGraphExecDestroy(graph->exec));
     *graph = (struct sb_graph){.exec = NULL};
 }
 
@@ -47,7 +50,7 @@ int32_t sb_cuda_record_begin(struct sb_exec *exec, uint64_t key)
         graph->key = key;
     }
     graph->last_use = ++queue->clock;
-    if (!is_known || queue->error != cudaSuccess)
+    if (!is_known || graph->is_refused || queue->error != cudaSuccess)
         return 0;
     queue->now = graph;
     if (graph->exec)
@@ -60,16 +63,19 @@ int32_t sb_cuda_record_begin(struct sb_exec *exec, uint64_t key)
     return 0;
 }
 
-static void end_capture(struct sb_queue *queue, struct sb_graph *into)
+/* Ends the capture, and makes a graph of it where `into` is not NULL. */
+static cudaError_t end_capture(struct sb_queue *queue, struct sb_graph *into)
 {
     cudaGraph_t graph = NULL;
+    cudaError_t error = cudaStreamEndCapture(queue->stream, &graph);
 
     queue->capturing = 0;
-    sb_cuda_note(queue, cudaStreamEndCapture(queue->stream, &graph), "ending a capture");
-    if (into && queue->error == cudaSuccess)
-        sb_cuda_note(queue, cudaGraphInstantiate(&into->exec, graph, 0), "instantiating a graph");
+    if (into && error == cudaSuccess)
+        error = cudaGraphInstantiate(&into->exec, graph, 0);
     if (graph)
-        (void)cudaGraphDestroy(graph);
+        sb_cuda_ignore(cudaGraphDestroy(graph));
+    sb_cuda_ignore(error);
+    return error;
 }
 
 int32_t sb_cuda_record_end(struct sb_exec *exec)
@@ -77,22 +83,35 @@ int32_t sb_cuda_record_end(struct sb_exec *exec)
     struct sb_queue *queue = exec->queue;
     struct sb_graph *graph = queue->now;
     const int was = sb_cuda_enter(exec->device);
+    cudaError_t recorded = cudaSuccess;
 
     queue->now = NULL;
     if (queue->capturing)
-        end_capture(queue, graph);
-    if (graph && queue->error == cudaSuccess)
+        recorded = end_capture(queue, graph);
+    if (graph && recorded != cudaSuccess)
+        graph->is_refused = 1;
+    else if (graph && queue->error == cudaSuccess)
         sb_cuda_note(queue, cudaGraphLaunch(graph->exec, queue->stream), "launching a graph");
     sb_cuda_leave(exec->device, was);
+    if (recorded != cudaSuccess && queue->error == cudaSuccess) {
+        sb_log(&exec->device->log, SPECBATCH_LOG_WARN, "CUDA: a round cannot be recorded and is issued instead: %s",
+               cudaGetErrorString(recorded));
+        return SB_AGAIN;
+    }
     if (queue->error != cudaSuccess)
         return sb_fail(SPECBATCH_E_DEVICE, "CUDA: %s: %s", queue->where, cudaGetErrorString(queue->error));
     return SPECBATCH_OK;
 }
 
+void sb_cuda_record_abandon(struct sb_queue *queue)
+{
+    queue->now = NULL;
+    if (queue->capturing)
+        (void)end_capture(queue, NULL);
+}
+
 void sb_cuda_graphs_free(struct sb_queue *queue)
 {
-    if (queue->capturing) /* a round failed between begin and end */
-        end_capture(queue, NULL);
     for (int i = 0; i < SB_GRAPHS; i++)
         drop(&queue->graphs[i]);
 }

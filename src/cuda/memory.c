@@ -39,7 +39,7 @@ void sb_cuda_host_free(struct sb_device *device, const struct sb_mem *mem, void 
     const int was = sb_cuda_enter(device);
 
     (void)mem;
-    (void)cudaFreeHost(host);
+    sb_cuda_ignore(cudaFreeHost(host));
     sb_cuda_leave(device, was);
 }
 
@@ -57,7 +57,7 @@ int32_t sb_cuda_alloc(void **out, struct sb_device *device, const struct sb_mem 
     dev = NULL;
 done:
     if (dev)
-        (void)cudaFree(dev);
+        sb_cuda_ignore(cudaFree(dev));
     sb_cuda_leave(device, was);
     return rc;
 }
@@ -67,7 +67,7 @@ void sb_cuda_free(struct sb_device *device, const struct sb_mem *mem, void *dev)
     const int was = sb_cuda_enter(device);
 
     (void)mem;
-    (void)cudaFree(dev);
+    sb_cuda_ignore(cudaFree(dev));
     sb_cuda_leave(device, was);
 }
 
@@ -95,6 +95,7 @@ static int32_t copy_now(void *to, const void *from, size_t bytes, enum cudaMemcp
 
     if (error == cudaSuccess)
         error = cudaStreamSynchronize(NULL);
+    sb_cuda_ignore(error);
     if (error != cudaSuccess)
         return sb_fail(SPECBATCH_E_DEVICE, "CUDA: a copy of %zu bytes: %s", bytes, cudaGetErrorString(error));
     return SPECBATCH_OK;
@@ -178,9 +179,9 @@ int32_t sb_cuda_finish_loading(struct sb_device *device)
 
     for (int i = 0; i < SB_STAGES; i++) {
         if (device->stages[i].copied)
-            (void)cudaEventDestroy(device->stages[i].copied);
+            sb_cuda_ignore(cudaEventDestroy(device->stages[i].copied));
         if (device->stages[i].pinned)
-            (void)cudaFreeHost(device->stages[i].pinned);
+            sb_cuda_ignore(cudaFreeHost(device->stages[i].pinned));
         device->stages[i] = (struct sb_stage){NULL, NULL};
     }
     return sb_cuda_status(device, error, "loading weights", 0);

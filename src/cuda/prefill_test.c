@@ -192,9 +192,9 @@ static void close_bench(struct bench *bench)
                          bench->class.v, bench->other.k,   bench->other.v};
 
     if (bench->stream)
-        (void)cudaStreamDestroy(bench->stream);
+        sb_cuda_ignore(cudaStreamDestroy(bench->stream));
     for (size_t i = 0; i < sizeof dev / sizeof dev[0]; i++)
-        (void)cudaFree(dev[i]);
+        sb_cuda_ignore(cudaFree(dev[i]));
     sb_free(&bench->prefill->mem, bench->host);
 }
 

@@ -124,6 +124,8 @@ struct sb_device_options {
     const struct sb_log *log;
 };
 
+enum { SB_AGAIN = 1 }; /* of record_end: no status */
+
 struct sb_backend {
     const char *name;
     /* Whether rounds are worth recording: the engine then gives every round of as many rows the same shape, by adding
@@ -147,15 +149,18 @@ struct sb_backend {
     int32_t (*exec_create)(struct sb_exec **out, struct sb_device *device, const struct sb_mem *mem,
                            int32_t n_threads, const struct sb_exec_limits *limits, struct sb_exec *sibling);
     void (*exec_free)(struct sb_exec *exec);
-    int32_t (*exec_sync)(struct sb_exec *exec); /* E_DEVICE: sticky */
+    /* Waits for what was issued, and gives up what is being recorded. E_DEVICE: sticky. */
+    int32_t (*exec_sync)(struct sb_exec *exec);
 
     /*
      * Recorded work. begin returns 1 when work under `key` is on record: issue nothing then. Otherwise issue it (it may
      * be recorded instead of run). Either way end runs it. What is replayed are the same operations on the same
      * addresses, uploads and downloads included: their host memory must be from host_alloc and stay where it was.
+     * SB_AGAIN: it could not be recorded and has not run; begin once more, which will not record it. Work that could
+     * not be issued whole is not ended: exec_sync gives it up.
      */
     int32_t (*record_begin)(struct sb_exec *exec, uint64_t key);
-    int32_t (*record_end)(struct sb_exec *exec); /* E_DEVICE, E_NOMEM */
+    int32_t (*record_end)(struct sb_exec *exec); /* SB_AGAIN, E_DEVICE, E_NOMEM */
 
     /* Host memory that uploads and downloads are fastest from; zeroed. E_NOMEM. */
     int32_t (*host_alloc)(void **out, struct sb_device *device, const struct sb_mem *mem, size_t bytes);

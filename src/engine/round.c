@@ -146,6 +146,19 @@ done:
     return rc;
 }
 
+/* Issued, recorded or replayed: the backend knows. */
+static int32_t issue_recorded(struct sb_round *round, struct sb_runner *target, struct sb_draft *draft,
+                              uint64_t *drafted_ns)
+{
+    const struct sb_backend *be = target->backend;
+    int32_t rc = SPECBATCH_OK;
+
+    round->repeats = be->record_begin(target->exec, shape_key(round));
+    if (!round->repeats)
+        rc = issue_all(round, target, draft, drafted_ns);
+    return rc == SPECBATCH_OK ? be->record_end(target->exec) : rc;
+}
+
 int32_t sb_round_issue(struct sb_round *round, struct sb_runner *target, struct sb_draft *draft, uint64_t *drafted_ns)
 {
     const struct sb_backend *be = target->backend;
@@ -153,15 +166,14 @@ int32_t sb_round_issue(struct sb_round *round, struct sb_runner *target, struct 
 
     *drafted_ns = sb_port_now_ns();
     round->repeats = 1;
-    if (!round->padded) {
-        SB_TRY(issue_all(round, target, draft, drafted_ns));
-    } else {
-        round->repeats = be->record_begin(target->exec, shape_key(round));
-        if (!round->repeats)
-            SB_TRY(issue_all(round, target, draft, drafted_ns));
-        SB_TRY(be->record_end(target->exec));
-    }
-    SB_TRY(be->exec_sync(target->exec));
-done:
+    if (!round->padded)
+        rc = issue_all(round, target, draft, drafted_ns);
+    else
+        do
+            rc = issue_recorded(round, target, draft, drafted_ns);
+        while (rc == SB_AGAIN);
+    if (rc == SPECBATCH_OK)
+        return be->exec_sync(target->exec);
+    (void)be->exec_sync(target->exec); /* nothing of the round must stay under way, nor a recording open */
     return rc;
 }

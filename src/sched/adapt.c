@@ -32,6 +32,7 @@
 
 enum {
     MEASURED = 3,     /* plain rounds to begin with */
+    ALL_UNIQUE = 64,  /* rounds in a row none of which was replayed: then this is how rounds are, and they teach */
     FIRST_PLAIN = 8,  /* rounds at a new number of rows before one is plain, */
     EVERY_PLAIN = 64, /* and later */
     PROBE_GAP = 8,    /* rounds from one probe to the next, */
@@ -424,16 +425,20 @@ void sb_adapt_learn(struct sb_adapt *a, const struct sb_round_row *rows, int32_t
     struct sb_adapt_cost *cost = &a->cost[class];
     const float ns = (float)(round->ns > round->catch_up_ns ? round->ns - round->catch_up_ns : 1);
     float caught_up;
+    int unique;
 
     if (a->draft_len == 0 || n == 0)
         return;
+    if (!round->mixed)
+        a->n_unique = round->unique ? a->n_unique + 1 : 0;
+    unique = round->unique && a->n_unique <= ALL_UNIQUE;
     for (int32_t b = 0; b < n; b++)
         note_row(a, &rows[b]);
     a->credit *= LAPSE;
     a->quiet = a->asked > 0 ? 0 : a->quiet + 1;
     if (a->asked == 0)
         let_fade(a);
-    if (a->asked == 0 && !round->mixed && !round->unique)
+    if (a->asked == 0 && !round->mixed && !unique)
         learn_plain(a, cost, ns);
     if (cost->n_plain == 0)
         return;
@@ -448,7 +453,7 @@ void sb_adapt_learn(struct sb_adapt *a, const struct sb_round_row *rows, int32_t
         earn(a, REFILL);
     else
         earn(a, (float)round->committed / (float)n -
-                    learn_cost(a, class, paid_for(a, rows, n), ns, round->unique) - caught_up);
+                    learn_cost(a, class, paid_for(a, rows, n), ns, unique) - caught_up);
 }
 
 void sb_adapt_init(struct sb_adapt *a, int32_t draft_len, int uniform, int lags)

@@ -35,7 +35,8 @@
  *
  * Rounds with prompt chunks teach acceptance only, and pay for catching up: their time is the prompt's. Where the
  * backend records, rounds that are not replayed teach acceptance only too, and are booked at the known cost: loading
- * kernels and recording a shape is paid once, and would make every new length look too dear to be tried again. Nothing
+ * kernels and recording a shape is paid once, and would make every new length look too dear to be tried again. (Where
+ * nothing is ever replayed, for want of memory for recordings, rounds teach after all.) Nothing
  * here sees a token, so nothing here can change one. Rejected: fitting draft and verification apart, which a
  * recorded round does not show; a cost linear in x (the picture); one length for all rows everywhere, when
  * requests differ in acceptance.
@@ -75,6 +76,7 @@ struct sb_adapt {
     float catch_up; /* plain rounds a token; below 0: not known yet */
 
     int32_t quiet;     /* rounds since the last proposal */
+    int32_t n_unique;  /* rounds in a row that were unique, those with prompt chunks left out */
     uint32_t n_probes; /* turns: whose it is, and how far */
     int32_t last;      /* uniform: the last length that was not a probe */
     int32_t asked;     /* proposals, in this round */

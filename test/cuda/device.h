@@ -134,6 +134,12 @@ static inline int device_begin(void)
         printf("%s all: no CUDA device\n", place_requires_device() ? "FAIL" : "SKIP");
         return 0;
     }
+    for (enum sb_dtype type = SB_F32; type <= SB_F16; type++)
+        if (sb_cuda_load_kernels(type) != cudaSuccess) {
+            sbtest_failures++;
+            printf("FAIL all: loading kernels: %s\n", cudaGetErrorString(cudaGetLastError()));
+            return 0;
+        }
     return 1;
 }
 

@@ -290,6 +290,7 @@ static void e7(const struct shape *shape, int is_tiny)
     double sum[COUNT(timed)] = {0.0};
 
     must(cudaStreamCreateWithFlags(&lab.stream, cudaStreamNonBlocking) == cudaSuccess, "a stream");
+    must(sb_cuda_load_kernels(SB_BF16) == cudaSuccess, "loading kernels");
     open_weights(&lab);
     open_activations(&lab);
     open_pass(&lab);

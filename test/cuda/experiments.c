@@ -309,6 +309,7 @@ static void open_lab(struct lab *lab)
 
     lab->workspace_bytes = (size_t)32 << 20;
     must(cudaStreamCreateWithFlags(&lab->stream, cudaStreamNonBlocking) == cudaSuccess, "a stream");
+    must(sb_cuda_load_kernels(SB_BF16) == cudaSuccess, "loading kernels");
     if (!sb_cublaslt_load(&lab->api, why, sizeof why)) {
         printf("FAIL experiments: %s\n", why);
         exit(1);
@@ -333,6 +334,7 @@ static void profile(void)
     static struct lab lab;
 
     must(cudaStreamCreateWithFlags(&lab.stream, cudaStreamNonBlocking) == cudaSuccess, "a stream");
+    must(sb_cuda_load_kernels(SB_BF16) == cudaSuccess, "loading kernels");
     for (size_t i = 0; i < COUNT(models); i++) {
         if (strncmp(models[i].name, "qwen3-8b", 8) != 0 || strstr(models[i].name, "head"))
             continue;

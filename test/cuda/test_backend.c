@@ -5,6 +5,8 @@
  */
 #include "cudasim.h"
 
+#include <cuda_runtime_api.h>
+
 #include "cuda/logits.h"
 #include "sbtest.h"
 #include "sched/pool.h"
@@ -132,7 +134,7 @@ static int32_t create_pool(struct job *job, int32_t policy)
     options.draft_len = policy == SPECBATCH_POLICY_PLAIN ? -1 : 4;
     options.flags = SPECBATCH_POOL_FIXED_K;
     options.max_len = 64;
-    options.prefill_chunk = 80;
+    options.prefill_chunk = 66; /* two counts of rows that products are planned for */
     return specbatch_pool_create(&job->pool, job->target, job->draft, &options);
 }
 
@@ -308,6 +310,88 @@ static void test_a_failed_launch_ends_its_pool(void)
     CHECK(is_clean());
 }
 
+/*
+ * A launch is refused, while rounds are issued as well as while they are recorded: the pool ends, and nothing of
+ * it is left in the thread. A pool that takes turns with it, created before, goes on to plain's tokens.
+ */
+static void test_a_refused_launch_leaves_nothing_behind(void)
+{
+    struct job job, other, plain;
+    int32_t rc = SPECBATCH_E_DEVICE;
+    int n = 0;
+
+    CHECK_OK(open_job(&plain, SPECBATCH_COMPUTE_F32));
+    CHECK_OK(run_job(&plain, SPECBATCH_POLICY_PLAIN));
+    CHECK_OK(open_job(&job, SPECBATCH_COMPUTE_F32));
+    other = job;
+    specbatch_model_retain(other.target);
+    specbatch_model_retain(other.draft);
+    for (int64_t at = 1; rc == SPECBATCH_E_DEVICE; at += 149, n++) {
+        size_t active = 1, other_active = 1;
+        CHECK_OK(create_pool(&job, SPECBATCH_POLICY_RAGGED));
+        CHECK_OK(create_pool(&other, SPECBATCH_POLICY_RAGGED));
+        CHECK_OK(submit_all(&job));
+        CHECK_OK(submit_all(&other));
+        cudasim_refuse_launch(at);
+        for (rc = SPECBATCH_OK; rc == SPECBATCH_OK && active;)
+            rc = specbatch_pool_step(job.pool, &active);
+        cudasim_refuse_launch(0);
+        if (rc != SPECBATCH_OK) {
+            CHECK_INT(rc, SPECBATCH_E_DEVICE);
+            CHECK(strstr(specbatch_last_error(), "too many resources requested"));
+            CHECK_INT(specbatch_pool_step(job.pool, &active), SPECBATCH_E_DEVICE);
+        }
+        CHECK_INT(cudaPeekAtLastError(), cudaSuccess);
+        if (n % 2) { /* dead, and still there */
+            specbatch_pool_free(job.pool);
+            job.pool = NULL;
+        }
+        while (other_active)
+            CHECK_OK(specbatch_pool_step(other.pool, &other_active));
+        collect_all(&other);
+        CHECK_MEM(other.tokens, plain.tokens, sizeof other.tokens);
+        memset(other.tokens, 0, sizeof other.tokens);
+        specbatch_pool_free(job.pool);
+        specbatch_pool_free(other.pool);
+        job.pool = other.pool = NULL;
+        CHECK_INT(cudaPeekAtLastError(), cudaSuccess);
+    }
+    printf("     refused at %d points\n", n - 1);
+    CHECK(n > 4);
+    close_job(&job);
+    close_job(&other);
+    close_job(&plain);
+    CHECK(is_clean());
+}
+
+/* No memory for a graph: the round is issued instead, and nobody notices but the log. */
+static void test_a_round_that_cannot_be_recorded_is_issued(void)
+{
+    struct job job, plain;
+    size_t active = 1;
+    int64_t most = 0;
+
+    CHECK_OK(open_job(&plain, SPECBATCH_COMPUTE_F32));
+    CHECK_OK(run_job(&plain, SPECBATCH_POLICY_PLAIN));
+    close_job(&plain);
+    CHECK_OK(open_job(&job, SPECBATCH_COMPUTE_F32));
+    CHECK_OK(create_pool(&job, SPECBATCH_POLICY_RAGGED));
+    CHECK_OK(submit_all(&job));
+    const int64_t before = cudasim_objects();
+    cudasim_fail_alloc(1); /* running takes no memory but a graph's */
+    while (active) {
+        CHECK_OK(specbatch_pool_step(job.pool, &active));
+        most = cudasim_objects() > most ? cudasim_objects() : most;
+        CHECK_INT(cudaPeekAtLastError(), cudaSuccess);
+    }
+    cudasim_fail_alloc(0);
+    collect_all(&job);
+    close_job(&job);
+    CHECK_INT(most, before); /* the only shape of this job, as test_rounds_are_recorded_and_replayed counts it */
+    CHECK_MEM(job.tokens, plain.tokens, sizeof job.tokens);
+    CHECK(is_clean());
+}
+
 /* A cuBLASLt whose bits depend on the rows is not used, and the tokens are the same. */
 static void test_a_cublas_of_other_bits_is_refused(void)
 {
@@ -315,10 +399,10 @@ static void test_a_cublas_of_other_bits_is_refused(void)
 
     CHECK_OK(open_job(&sound, SPECBATCH_COMPUTE_BF16));
     CHECK_OK(run_job(&sound, SPECBATCH_POLICY_RAGGED));
-    cudasim_break_blas(70);
+    cudasim_break_blas(CUDASIM_BLAS_ROWS, 65);
     const int32_t rc = open_job(&broken, SPECBATCH_COMPUTE_BF16);
     const int32_t ran = rc ? rc : run_job(&broken, SPECBATCH_POLICY_EQSPEC);
-    cudasim_break_blas(0);
+    cudasim_break_blas(CUDASIM_BLAS_SOUND, 0);
     CHECK_OK(ran);
     CHECK_MEM(broken.tokens, sound.tokens, sizeof sound.tokens);
     CHECK_STR(specbatch_model_fingerprint(broken.target), specbatch_model_fingerprint(sound.target));
@@ -373,6 +457,8 @@ TEST_BEGIN
     RUN(test_two_pools_take_turns);
     RUN(test_no_memory_at_any_point);
     RUN(test_a_failed_launch_ends_its_pool);
+    RUN(test_a_refused_launch_leaves_nothing_behind);
+    RUN(test_a_round_that_cannot_be_recorded_is_issued);
     RUN(test_a_cublas_of_other_bits_is_refused);
     RUN(test_without_cublas_the_tokens_are_the_same);
 TEST_END

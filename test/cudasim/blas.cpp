@@ -2,17 +2,16 @@
  * cublasLt: D = A^T B in columns, A [k, n] and B [k, m] of f32, bf16 or f16, D [n, m] f32, bias over n if
  * asked for.
  *
- * An un-split algorithm is one chain of fused multiply-adds over ascending k, from 0: what the simulator's
- * mma and the CPU compute. A split one adds the chains of its parts, so its bits differ, as a real one's do.
- * The heuristic offers, in this order, so that a caller has to look:
+ * An un-split algorithm takes ascending steps of 16 along k from 0: the simulated tensor core's for elements of 16
+ * bits (tensor.cpp), fused multiply-adds for f32. A split one adds the sums of its parts, so its bits differ, as a
+ * real one's do. The heuristic offers, in this order, so that a caller has to look:
  *
  *     id 66 stages 35 split-k 2     not without workspace, nor when the reduction mask forbids it
  *     id 13 (a gemv family)         for m = 1; adds in another order (descending k)
  *     id 66 stages 35 split-k 1     two tiles, the same bits
  *
- * cudasim_break_blas makes the un-split algorithms round differently for m of more rows than the given one: a
- * library whose class depends on m, which the backend's self-test must refuse. cudasim_blas(0) takes the
- * library away, as where only the driver is installed.
+ * cudasim_break_blas makes it wrong in one of the ways that a caller's self-test must notice. cudasim_blas(0)
+ * takes the library away, as where only the driver is installed.
  */
 #include "cublasLt.h"
 
@@ -28,7 +27,8 @@ extern "C" {
 
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
-#include "sim.h"
+#include "runtime.h"
+#include "tensor.h"
 
 using namespace cudasim;
 
@@ -53,7 +53,8 @@ template <typename V, typename O> static void write(O *opaque, const V &value)
     memcpy(opaque, &value, sizeof value);
 }
 
-static int64_t broken_from; /* 0: not broken */
+static cudasim_blas_fault fault_now;
+static int64_t fault_argument, calls;
 static int version_there = 130100;
 
 /* ------------------------------------------------------------------ the product */
@@ -86,40 +87,78 @@ static void widen(float *out, const char *in, uint64_t type, int64_t n)
     }
 }
 
-static float chain(const float *a, const float *b, int64_t first, int64_t last)
+static std::vector<float> widened_rows(const char *in, uint64_t type, int64_t rows, int64_t k, int64_t ld)
 {
+    std::vector<float> values((size_t)(rows * k));
+
+    for (int64_t r = 0; r < rows; r++)
+        widen(values.data() + r * k, in + (size_t)(r * ld) * element_size(type), type, k);
+    return values;
+}
+
+/* Rows of values, and what the tensor core makes of them. */
+struct operand {
+    std::vector<float> values;
+    std::vector<int32_t> parts; /* of the tensor core's */
+    tensor_factors factors;
+    int64_t k;
+    bool is_16_bit;
+
+    operand(const char *in, uint64_t type, int64_t rows, int64_t columns, int64_t ld)
+        : values(widened_rows(in, type, rows, columns, ld)), parts(2 * values.size()),
+          factors(tensor_split(values.data(), values.size(), parts.data(), parts.data() + values.size())),
+          k(columns), is_16_bit(type != CUDA_R_32F)
+    {
+    }
+};
+
+/* The sum over columns [first, last) in ascending order: by the tensor core where the type is its own. */
+static float ascending(const operand &a, int64_t row, const operand &b, int64_t column, int64_t first, int64_t last)
+{
+    const int64_t at_a = row * a.k, at_b = column * b.k;
     float sum = 0.0f;
+
+    if (a.is_16_bit && (last - first) % 16 == 0 && fault_now != CUDASIM_BLAS_CHAIN)
+        return tensor_sum(sum, a.factors, (size_t)(at_a + first), b.factors, (size_t)(at_b + first), last - first);
     for (int64_t i = first; i < last; i++)
-        sum = fmaf(a[i], b[i], sum);
+        sum = fmaf(a.values[at_a + i], b.values[at_b + i], sum);
     return sum;
 }
 
-static float one_output(const product &p, const float *a, const float *b)
+static float descending(const operand &a, int64_t row, const operand &b, int64_t column)
 {
     float sum = 0.0f;
-    if (p.how.id == 13 || (broken_from > 0 && p.m > broken_from)) {
-        for (int64_t i = p.k - 1; i >= 0; i--)
-            sum = fmaf(a[i], b[i], sum);
-        return sum;
-    }
-    for (int64_t s = 0; s < p.how.split; s++)
-        sum += chain(a, b, p.k * s / p.how.split, p.k * (s + 1) / p.how.split);
+
+    for (int64_t i = a.k - 1; i >= 0; i--)
+        sum = fmaf(a.values[row * a.k + i], b.values[column * b.k + i], sum);
     return sum;
+}
+
+/* Whether output o of row r comes from a tile that adds in another order. */
+static bool is_wrong(const product &p, int64_t o, int64_t r)
+{
+    switch (fault_now) {
+    case CUDASIM_BLAS_ROWS: return p.m > fault_argument;
+    case CUDASIM_BLAS_TILE: return p.how.tile == 20 && r >= 64 && r < 128 && o % fault_argument == 5;
+    default: return p.how.id == 13;
+    }
 }
 
 static cudaError_t multiply(const product &p)
 {
-    std::vector<float> a((size_t)p.k), b((size_t)(p.k * p.m));
+    const operand a(p.a, p.type_a, p.n, p.k, p.lda), b(p.b, p.type_b, p.m, p.k, p.ldb);
 
-    for (int64_t r = 0; r < p.m; r++)
-        widen(b.data() + r * p.k, p.b + (size_t)(r * p.ldb) * element_size(p.type_b), p.type_b, p.k);
-    for (int64_t o = 0; o < p.n; o++) {
-        widen(a.data(), p.a + (size_t)(o * p.lda) * element_size(p.type_a), p.type_a, p.k);
+    for (int64_t o = 0; o < p.n; o++)
         for (int64_t r = 0; r < p.m; r++) {
-            float sum = one_output(p, a.data(), b.data() + r * p.k);
+            float sum = 0.0f;
+            for (int64_t s = 0; s < p.how.split; s++)
+                sum += ascending(a, o, b, r, p.k * s / p.how.split, p.k * (s + 1) / p.how.split);
+            sum = is_wrong(p, o, r) ? descending(a, o, b, r) : sum;
+            if (fault_now == CUDASIM_BLAS_HOLE && p.how.tile == 20 && r >= 64 && o % fault_argument == 5)
+                continue;
             p.d[r * p.ldd + o] = p.bias ? sum + p.bias[o] : sum;
         }
-    }
+    device_clock += fault_now == CUDASIM_BLAS_SLOW ? 1000000 * fault_argument : 100;
     for (int64_t r = 0; r < p.m; r++)
         check_device(p.d + r * p.ldd, (size_t)p.n * sizeof(float), MEMORY_WRITTEN);
     return cudaSuccess;
@@ -141,10 +180,17 @@ static bool is_device_matrix(const void *at, const layout &l)
 
 extern "C" {
 
-void cudasim_break_blas(int64_t rows)
+void cudasim_break_blas(enum cudasim_blas_fault what, int64_t argument)
 {
     CUDASIM_LOCK;
-    broken_from = rows;
+    fault_now = what;
+    fault_argument = argument;
+}
+
+int64_t cudasim_blas_calls(void)
+{
+    CUDASIM_LOCK;
+    return calls;
 }
 
 void cudasim_blas(int version)
@@ -173,6 +219,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t comp
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (!is_device_matrix(a, la) || !is_device_matrix(b, lb) || !is_device_matrix(d, ld))
         return CUBLAS_STATUS_INVALID_VALUE;
+    if (fault_now == CUDASIM_BLAS_NO_RUN && fault_argument-- <= 0) {
+        fault_argument = 0;
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    }
+    calls++;
     product p = {(const char *)a,
                  (const char *)b,
                  (float *)d,
@@ -221,8 +272,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
         offer(algo{66, 35, 2, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, 20, 0}, split_bytes);
     if (ld.cols == 1)
         offer(algo{13, 0, 1, CUBLASLT_REDUCTION_SCHEME_NONE, 0, 1}, 0);
-    offer(algo{66, 35, 1, CUBLASLT_REDUCTION_SCHEME_NONE, ld.cols > 64 ? 20 : 10, 0}, 0);
-    offer(algo{66, 35, 1, CUBLASLT_REDUCTION_SCHEME_NONE, 312, 0}, 0);
+    const int32_t stages = fault_now == CUDASIM_BLAS_STAGES ? 20 + (int32_t)ld.cols % 7 : 35;
+    offer(algo{66, stages, 1, CUBLASLT_REDUCTION_SCHEME_NONE, ld.cols > 64 ? 20 : 10, 0}, 0);
+    offer(algo{66, stages, 1, CUBLASLT_REDUCTION_SCHEME_NONE, 312, 0}, 0);
     for (*found = 0; *found < wanted && (size_t)*found < all.size(); ++*found)
         results[*found] = all[(size_t)*found];
     return CUBLAS_STATUS_SUCCESS;

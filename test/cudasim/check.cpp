@@ -206,7 +206,7 @@ static void check_host(uintptr_t address, size_t bytes, bool is_write)
           (unsigned long)address);
 }
 
-static void check_access(const void *at, size_t bytes, bool is_write)
+static void check_access(const void *at, size_t bytes, bool is_write, const void *instruction)
 {
     const uintptr_t address = reinterpret_cast<uintptr_t>(at);
 
@@ -214,16 +214,28 @@ static void check_access(const void *at, size_t bytes, bool is_write)
         return;
     if (address - device_base < device_bytes)
         check_cells(device_cells + (address - device_base) / 2, address, bytes, is_write, false);
-    else if (address - shared_base < shared_bytes)
+    else if (address - shared_base < shared_bytes) {
         check_cells(shared_cells + (address - shared_base) / 2, address, bytes, is_write, true);
-    else
+        if (counting_banks)
+            banks_note(instruction, address, bytes);
+    } else
         check_host(address, bytes, is_write);
 }
 
 unwatched::unwatched() { pauses++; }
 unwatched::~unwatched() { pauses--; }
-void note_read(const void *address, size_t bytes) { check_access(address, bytes, false); }
-void note_write(const void *address, size_t bytes) { check_access(address, bytes, true); }
+void note_read(const void *address, size_t bytes)
+{
+    check_access(address, bytes, false, __builtin_return_address(0));
+}
+void note_write(const void *address, size_t bytes)
+{
+    check_access(address, bytes, true, __builtin_return_address(0));
+}
+void misaligned(const void *address, size_t bytes)
+{
+    fault("it uses %p, which is misaligned: %zu bytes lie at multiples of %zu", address, bytes, bytes);
+}
 
 /* Inside an allocation and written: atomics race with nothing. */
 void note_atomic(const void *address, size_t bytes)
@@ -251,21 +263,29 @@ void note_atomic(const void *address, size_t bytes)
 
 extern "C" {
 
-#define CUDASIM_ACCESS(bytes)                                                                              \
-    void __tsan_read##bytes(void *p) { cudasim::check_access(p, bytes, false); }                           \
-    void __tsan_write##bytes(void *p) { cudasim::check_access(p, bytes, true); }                           \
-    void __tsan_unaligned_read##bytes(void *p) { cudasim::check_access(p, bytes, false); }                 \
-    void __tsan_unaligned_write##bytes(void *p) { cudasim::check_access(p, bytes, true); }                 \
-    void __tsan_volatile_read##bytes(void *p) { cudasim::check_access(p, bytes, false); }                  \
-    void __tsan_volatile_write##bytes(void *p) { cudasim::check_access(p, bytes, true); }
+/* align: what the address must be a multiple of. "unaligned" is what memcpy becomes: any address will do. */
+#define CUDASIM_WATCH(name, bytes, align, is_write)                                          \
+    void __tsan_##name(void *p)                                                              \
+    {                                                                                        \
+        if (cudasim::on_fiber && reinterpret_cast<uintptr_t>(p) % (align))                   \
+            cudasim::misaligned(p, align);                                                   \
+        cudasim::check_access(p, bytes, is_write, __builtin_return_address(0));              \
+    }
+#define CUDASIM_ACCESS(bytes)                               \
+    CUDASIM_WATCH(read##bytes, bytes, bytes, false)         \
+    CUDASIM_WATCH(write##bytes, bytes, bytes, true)         \
+    CUDASIM_WATCH(unaligned_read##bytes, bytes, 1, false)   \
+    CUDASIM_WATCH(unaligned_write##bytes, bytes, 1, true)   \
+    CUDASIM_WATCH(volatile_read##bytes, bytes, bytes, false) \
+    CUDASIM_WATCH(volatile_write##bytes, bytes, bytes, true)
 
 void __tsan_init(void) { cudasim::checking = true; }
 void __tsan_func_entry(void *) {}
 void __tsan_func_exit(void) {}
 void __tsan_vptr_update(void **, void *) {}
 void __tsan_vptr_read(void **) {}
-void __tsan_read_range(void *p, size_t n) { cudasim::check_access(p, n, false); }
-void __tsan_write_range(void *p, size_t n) { cudasim::check_access(p, n, true); }
+void __tsan_read_range(void *p, size_t n) { cudasim::check_access(p, n, false, __builtin_return_address(0)); }
+void __tsan_write_range(void *p, size_t n) { cudasim::check_access(p, n, true, __builtin_return_address(0)); }
 CUDASIM_ACCESS(1)
 CUDASIM_ACCESS(2)
 CUDASIM_ACCESS(4)
@@ -274,6 +294,21 @@ CUDASIM_ACCESS(16)
 
 /* Function-local statics of instrumented code guard themselves with these. */
 unsigned char __tsan_atomic8_load(const volatile unsigned char *p, int) { return *p; }
+
+/* -fsanitize=alignment calls this where a pointer is followed that its type does not allow: a vector's, too, of which
+ * the compiler reads the members one by one. The data is that sanitizer's. */
+struct ubsan_mismatch {
+    struct { const char *file; uint32_t line, column; } where;
+    const struct { uint16_t kind, info; char name[1]; } *type;
+    unsigned char log_alignment, kind;
+};
+
+void __ubsan_handle_type_mismatch_v1(struct ubsan_mismatch *data, uintptr_t pointer)
+{
+    if (cudasim::on_fiber)
+        cudasim::fault("it uses %#lx, which is misaligned: %s lies at multiples of %u (%s:%u)", (unsigned long)pointer,
+                       data->type->name, 1u << data->log_alignment, data->where.file, (unsigned)data->where.line);
+}
 
 int cudasim_is_checked(void) { return cudasim::checking; }
 

@@ -7,17 +7,20 @@
  *     cuda_runtime.h, cuda_runtime_api.h,     stand-ins with the real names, types and values; this folder
  *     cuda_bf16.h, cuda_fp16.h, cublasLt.h,   comes first on the include path
  *     cudnn_graph.h
- *     device.h     what a kernel uses: threadIdx, barriers, shuffles, shared memory, intrinsics, SB_LAUNCH
+ *     device.h     what a kernel uses: threadIdx, barriers, shuffles, shared memory, intrinsics, a launch
  *     fibers.cpp   runs a grid: blocks one after the other, the threads of a block as fibers
  *     check.cpp    watches each load and store of a kernel
- *     runtime.cpp  device memory, launches, copies, errors, and what carries out a stream's work
+ *     runtime.cpp  device memory, copies, errors, and what carries out a stream's work
+ *     launches.cpp what a launch may ask for, which kernels are loaded
  *     streams.cpp  the calls on streams, events and graphs
- *     blas.cpp     cublasLt: fused multiply-adds over ascending k
+ *     tensor.cpp   the tensor core's sums
+ *     banks.cpp    bank conflicts of shared memory, counted
+ *     blas.cpp     cublasLt: the tensor core's sums over ascending k
  *     cudnn.cpp    cuDNN's backend API: graphs, operation by operation
  *
  * Streams are asynchronous here too: work is queued, and runs when something waits for it (or when the queue
  * is long). A host that reads a download too early reads old bytes. A stream that captures records; a graph
- * replays the same addresses.
+ * replays the same addresses. Events show a clock of the device's own, which does not depend on the host's speed.
  *
  * WHAT IS DETECTED. A .cu file that is compiled with -fsanitize=thread (the runtime of that sanitizer is not
  * linked; check.cpp takes its place) reports each load and store. Then a launch fails, with the kernel, block
@@ -29,13 +32,16 @@
  *     - races: two threads touch a byte, one writes, and no __syncthreads (in a warp: __syncwarp) is between
  *       them; or two blocks of one launch do, in device memory. A kernel with a __threadfence orders its
  *       blocks by itself and is not checked for the latter. Atomics race with nothing.
- * In any build: a shuffle or __syncwarp that some lanes of its mask never reach, a grid, block or shared size
- * that a device refuses, a copy or memset outside allocations, waiting on a capturing stream. Fresh memory,
- * shared and of the device (up to 64 MiB a piece), is full of 0xff bytes: NaN in every float type.
+ *     - follows a pointer that is misaligned for its type (-fsanitize=alignment)
+ * In any build: a shuffle or __syncwarp that some lanes of its mask never reach, threads of a block at different
+ * __syncthreads, a misaligned ldmatrix or cp.async, a grid, block or shared size that a device refuses (static and
+ * dynamic together), a copy or memset outside allocations, an asynchronous copy with pageable memory, waiting on a
+ * capturing stream, a kernel whose first launch is in a capture. Fresh memory, shared and of the device (up to 64
+ * MiB a piece), is full of 0xff bytes: NaN in every float type. Bank conflicts are counted on request.
  *
  * Not seen: accesses made inside the C library (a memcpy of a size unknown at compile time); a race with the
- * first of two loads when the second hides it; weak memory order, since fibers see stores at once; vector
- * accesses at addresses that a device finds misaligned; threads of a block at different __syncthreads.
+ * first of two loads when the second hides it; weak memory order, since fibers see stores at once; a block larger
+ * than its kernel's __launch_bounds__ (check_lint.sh compares them in the source).
  */
 #ifndef CUDASIM_H
 #define CUDASIM_H
@@ -63,12 +69,25 @@ void cudasim_configure(const struct cudasim_machine *machine);
 
 /* The n-th kernel to run from now on (1: the next) fails as by an illegal address. 0: none. */
 void cudasim_fail_launch(int64_t n);
+/* The n-th launch from now on (1: the next) is refused: cudaErrorLaunchOutOfResources, which is not sticky. A
+ * capture that it was for becomes invalid. 0: none. */
+void cudasim_refuse_launch(int64_t n);
 /* The n-th cudaMalloc or cudaHostAlloc from now on finds no memory. 0: none. */
 void cudasim_fail_alloc(int64_t n);
 
-/* cublasLt's products of more rows than this add in another order from now on: a library whose bits depend on
- * m. 0: not. */
-void cudasim_break_blas(int64_t rows);
+/* Ways in which cublasLt's un-split products are wrong, or only unwelcome, from now on. */
+enum cudasim_blas_fault {
+    CUDASIM_BLAS_SOUND,  /* the tensor core's bits, at once */
+    CUDASIM_BLAS_ROWS,   /* products of more than `argument` rows are added in another order */
+    CUDASIM_BLAS_CHAIN,  /* no tensor core: fused multiply-adds one after the other */
+    CUDASIM_BLAS_TILE,   /* of the first algorithm offered, rows 64 to 127 of every `argument`-th column differ */
+    CUDASIM_BLAS_HOLE,   /* ... rows from 64 on of such columns are not written */
+    CUDASIM_BLAS_STAGES, /* sound, but the algorithms offered depend on the number of rows */
+    CUDASIM_BLAS_NO_RUN, /* sound, but after `argument` products it refuses */
+    CUDASIM_BLAS_SLOW    /* sound, but a product takes `argument` milliseconds of the device's clock */
+};
+void cudasim_break_blas(enum cudasim_blas_fault what, int64_t argument);
+int64_t cudasim_blas_calls(void); /* products so far */
 /* cublasLt is of this version from now on (130100 at first: 13.1.0). 0: it is not there. */
 void cudasim_blas(int version);
 
@@ -99,6 +118,11 @@ void cudasim_recover(void);
 
 size_t cudasim_device_bytes(void); /* allocated now */
 size_t cudasim_host_bytes(void);   /* of cudaHostAlloc */
+/* The tensor core's c + a[0] b[0] + ... + a[15] b[15] of elements of bf16 or f16, widened. */
+float cudasim_tensor_sum(float c, const float *a, const float *b);
+/* Counts bank conflicts of kernels compiled with checks, and of ldmatrix in any, from 0; or stops. */
+void cudasim_count_bank_conflicts(int on);
+int64_t cudasim_bank_conflicts(void);
 int64_t cudasim_launches(void);    /* kernels run so far, those of graphs included */
 int cudasim_is_checked(void);      /* 1 when loads and stores are watched */
 /* Streams, events, graphs and instantiated graphs that exist. */

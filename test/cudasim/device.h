@@ -1,6 +1,6 @@
 /*
  * What a kernel sees when the host runs it: the language extensions, threads, warps, shared memory,
- * intrinsics.
+ * intrinsics; and how it is launched.
  *
  * A warp operation is one collective: each lane of the mask hands in a pointer to its own part and waits; the
  * last to come runs one function over all parts, and all go on. Shuffles, votes and (in kernels/cuda/mma.cuh)
@@ -59,7 +59,8 @@ uint3 block_index() __attribute__((const));
 dim3 block_size() __attribute__((const));
 dim3 grid_size() __attribute__((const));
 
-void block_barrier();
+/* Where the source has it: threads that meet must meet at the same one. */
+void block_barrier(const char *file, int line);
 void thread_fence();
 
 /* Waits until every lane of `mask` is here with the same `fn`; then fn(parts) has run once. parts[lane] is
@@ -77,6 +78,14 @@ void note_read(const void *address, size_t bytes);
 void note_write(const void *address, size_t bytes);
 void note_atomic(const void *address, size_t bytes);
 
+/* The running thread uses an address that its instruction does not take: does not return. */
+void misaligned(const void *address, size_t bytes);
+/* The addresses of eight rows of 16 bytes that an ldmatrix reads at once, for the count of bank conflicts. */
+void note_matrix_rows(const void *const rows[8]);
+
+/* d [16 x 8] += a [16 x 16] b [16 x 8], b by columns: the tensor core of the simulated device (tensor.cpp). */
+void tensor_core(float d[16][8], const float a[16][16], const float b[8][16]);
+
 /* While one lives, the running thread's accesses are not watched: host bodies keep books on the heap. */
 struct unwatched {
     unwatched();
@@ -87,6 +96,18 @@ struct launch_shape {
     dim3 grid, block;
     size_t shared;
 };
+
+} // namespace cudasim
+
+struct cudaLaunchConfig_t {
+    dim3 gridDim, blockDim;
+    size_t dynamicSmemBytes;
+    cudaStream_t stream;
+    void *attrs;
+    unsigned numAttrs;
+};
+
+namespace cudasim {
 
 /* Queues run(args) for every thread of a grid. args: `bytes` long, owned by the launch, freed by drop. */
 cudaError_t launch(const char *name, const void *function, const launch_shape &shape, cudaStream_t stream,
@@ -104,12 +125,13 @@ template <typename... P> struct call {
 };
 
 template <typename... P, typename... A>
-static cudaError_t launch_kernel(const char *name, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
-                                 void (*kernel)(P...), A... arguments)
+static cudaError_t launch_kernel(const char *name, const cudaLaunchConfig_t *config, void (*kernel)(P...),
+                                 A... arguments)
 {
     call<P...> *c = new call<P...>{kernel, std::tuple<P...>(static_cast<P>(arguments)...)};
-    return launch(name, (const void *)kernel, launch_shape{grid, block, shared}, stream, call<P...>::run,
-                  call<P...>::drop, c, sizeof *c);
+    const launch_shape shape = {config->gridDim, config->blockDim, config->dynamicSmemBytes};
+    return launch(name, (const void *)kernel, shape, config->stream, call<P...>::run, call<P...>::drop, c,
+                  sizeof *c);
 }
 
 } // namespace cudasim
@@ -119,14 +141,17 @@ static cudaError_t launch_kernel(const char *name, dim3 grid, dim3 block, size_t
 #define blockDim (cudasim::block_size())
 #define gridDim (cudasim::grid_size())
 
-#define SB_LAUNCH(kernel, grid, block, shared, stream, ...) \
-    cudasim::launch_kernel(#kernel, grid, block, shared, stream, kernel, __VA_ARGS__)
+/* A macro, for the kernel's name. */
+#define cudaLaunchKernelEx(config, kernel, ...) cudasim::launch_kernel(#kernel, config, kernel, __VA_ARGS__)
 #define SB_SHARED(type, name, count)  \
     static const char name##_token = 0; \
     type *const name = static_cast<type *>(cudasim::shared_array(&name##_token, sizeof(type) * (count), 16))
 #define SB_DYNAMIC_SHARED(type, name) type *const name = static_cast<type *>(cudasim::dynamic_shared(1024))
 
-static inline void __syncthreads(void) { cudasim::block_barrier(); }
+static inline void __syncthreads(const char *file = __builtin_FILE(), int line = __builtin_LINE())
+{
+    cudasim::block_barrier(file, line);
+}
 static inline void __threadfence(void) { cudasim::thread_fence(); }
 static inline void __threadfence_block(void) {}
 

@@ -145,6 +145,62 @@ static __global__ void lane_not_in_mask(float *memory)
     memory[threadIdx.x] = __shfl_xor_sync(0xffffu, 1.0f, 1);
 }
 
+static __global__ void vector_misaligned(float *memory)
+{
+    if (threadIdx.x == 9)
+        *reinterpret_cast<float4 *>(memory + 1) = make_float4(1.0f, 2.0f, 3.0f, 4.0f);
+}
+
+static __global__ void float_misaligned(float *memory)
+{
+    if (threadIdx.x == 0)
+        memory[0] = *reinterpret_cast<float *>(reinterpret_cast<char *>(memory) + 2);
+}
+
+static __global__ void barriers_apart(float *memory)
+{
+    if (threadIdx.x < 32)
+        __syncthreads();
+    else
+        __syncthreads();
+    memory[threadIdx.x] = 1.0f;
+}
+
+/* Each thread comes to the same barrier, by ways that a compiler may keep apart. */
+static __global__ void barriers_together(float *memory)
+{
+    for (int i = 0; i < 3; i++) {
+        if (threadIdx.x < 32)
+            memory[threadIdx.x] = (float)i;
+        __syncthreads();
+    }
+}
+
+/* 40 KB and what the launch asks for. */
+static __global__ void shared_of_both_kinds(float *memory)
+{
+    SB_SHARED(float, tile, 10 << 10);
+    SB_DYNAMIC_SHARED(float, more);
+    tile[threadIdx.x] = more[threadIdx.x] = memory[threadIdx.x];
+}
+
+/* Column 0 of a tile of 32 columns: 32 words of one bank, for each warp. */
+static __global__ void one_bank(float *memory)
+{
+    SB_SHARED(float, tile, 32 * THREADS);
+    tile[threadIdx.x * 32] = memory[threadIdx.x];
+}
+
+static __global__ void all_banks(float *memory)
+{
+    SB_SHARED(float, tile, 33 * THREADS);
+    SB_SHARED(float4, rows, THREADS);
+    tile[threadIdx.x * 33] = memory[threadIdx.x];
+    rows[threadIdx.x] = make_float4(1.0f, 2.0f, 3.0f, 4.0f);
+    __syncwarp();
+    memory[threadIdx.x] = tile[threadIdx.x * 33] + tile[threadIdx.x / 32 * 32 * 33]; /* own, and one for all */
+}
+
 extern "C" cudaError_t cudasim_fault_kernel(const char *name, float *memory, float *out, unsigned blocks,
                                             unsigned threads, size_t shared, cudaStream_t stream)
 {
@@ -171,6 +227,13 @@ extern "C" cudaError_t cudasim_fault_kernel(const char *name, float *memory, flo
     KERNEL(lane_that_ended, memory);
     KERNEL(lane_elsewhere, memory);
     KERNEL(lane_not_in_mask, memory);
+    KERNEL(vector_misaligned, memory);
+    KERNEL(float_misaligned, memory);
+    KERNEL(barriers_apart, memory);
+    KERNEL(barriers_together, memory);
+    KERNEL(shared_of_both_kinds, memory);
+    KERNEL(one_bank, memory);
+    KERNEL(all_banks, memory);
 #undef KERNEL
     return cudaErrorInvalidDeviceFunction;
 }

@@ -12,6 +12,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include <vector>
@@ -98,6 +99,8 @@ struct thread {
     collective_fn fn;
     void *part;
     bool orders;
+    const char *file; /* of the barrier it waits at */
+    int line;
     bool leads; /* the others of its collective are here: it runs fn */
 };
 
@@ -122,7 +125,7 @@ static unsigned n_threads;
 static bool faulted;
 static char text[400];
 static char *arena; /* [SHARED_BYTES and gaps] */
-static size_t arena_bytes, arena_used;
+static size_t arena_bytes, arena_used, shared_taken; /* by the block, static and dynamic */
 static char *dynamic_at;
 static std::vector<array> arrays;
 
@@ -204,8 +207,10 @@ static void resume(thread &t)
 
 /* ------------------------------------------------------------------ barriers and collectives */
 
-void block_barrier()
+void block_barrier(const char *file, int line)
 {
+    current->file = file;
+    current->line = line;
     pause_thread(AT_BARRIER);
 }
 
@@ -253,6 +258,8 @@ static bool complete(thread *warp, unsigned lanes, unsigned lane)
         if (warp[i].state != IN_COLLECTIVE || warp[i].mask != mask || warp[i].fn != warp[lane].fn)
             return false;
     }
+    if (counting_banks)
+        banks_warp_stops((unsigned)(warp - threads) / 32);
     if (warp[lane].orders)
         check_warp_sync((unsigned)(warp - threads) / 32);
     warp[lane].leads = true;
@@ -272,6 +279,8 @@ static void run_warp(thread *warp, unsigned lanes)
             if (warp[i].state == IN_COLLECTIVE)
                 progress |= complete(warp, lanes, i);
     }
+    if (counting_banks)
+        banks_warp_stops((unsigned)(warp - threads) / 32);
 }
 
 /* ------------------------------------------------------------------ shared memory */
@@ -281,8 +290,10 @@ static char *take_shared(size_t bytes, size_t align)
 {
     size_t at = (arena_used + GAP + align - 1) / align * align;
 
-    if (at + bytes + GAP > arena_bytes) {
-        fault("%zu bytes of shared memory beyond the %d of a block", bytes, (int)SHARED_BYTES);
+    shared_taken = (shared_taken + 15) / 16 * 16 + bytes;
+    if (shared_taken > grid->most_shared || at + bytes + GAP > arena_bytes) {
+        fault("%zu bytes of shared memory, static and dynamic, beyond the %zu of a block", shared_taken,
+              grid->most_shared);
         return arena;
     }
     memset(arena + at, 0xff, bytes);
@@ -308,11 +319,30 @@ void *dynamic_shared(size_t align)
 
 /* ------------------------------------------------------------------ the grid */
 
+/* Those that wait for the block do so at one place of the source. */
+static void check_barrier()
+{
+    const thread *first = NULL;
+
+    for (unsigned t = 0; t < n_threads; t++) {
+        if (threads[t].state != AT_BARRIER)
+            continue;
+        if (!first)
+            first = &threads[t];
+        if (threads[t].line == first->line && strcmp(threads[t].file, first->file) == 0)
+            continue;
+        current = &threads[t];
+        fault("it is at the __syncthreads of %s:%d, thread %u at that of %s:%d", threads[t].file, threads[t].line,
+              (unsigned)(first - threads), first->file, first->line);
+        return;
+    }
+}
+
 static void run_block()
 {
     check_block_begin();
     check_shared(arena, arena_used);
-    arena_used = 0;
+    arena_used = shared_taken = 0;
     arrays.clear();
     dynamic_at = take_shared(grid->shape.shared, 1024);
     for (unsigned t = 0; t < n_threads; t++) {
@@ -336,6 +366,7 @@ static void run_block()
         }
         if (faulted || waiting == 0)
             return;
+        check_barrier();
         check_block_barrier();
         for (unsigned t = 0; t < n_threads; t++)
             if (threads[t].state == AT_BARRIER)

@@ -1,6 +1,6 @@
 # The CUDA sources on the host: the real .cu files and the simulator. Included by the Makefile, which sets B, Q
 # and X86. Neither is built with the user's sanitizers: kernels report to the simulator's own checker, through
-# the calls of -fsanitize=thread, so nothing of this goes into one program with the real one.
+# the calls of -fsanitize=thread,alignment, so nothing of this goes into one program with the real one.
 #   $(CUDASIM_A)           kernels, plain
 #   $(CUDASIM_CHECKED_A)   kernels whose loads and stores are watched (see cudasim.h); kernel tests link it
 SIM_SRC  := $(sort $(wildcard test/cudasim/*.cpp))
@@ -14,13 +14,13 @@ CUDASIM_CHECKED_A := $(B)/cudasim-checked.a
 
 $(B)/cudasim/test/cudasim/%.o: test/cudasim/%.cpp $(B)/flags
 	@mkdir -p $(@D); echo "  CXX  $<"
-	$(Q)$(CXX) $(SIM_CXX) $(DEPS) -O2 -g $(SIM_FP) -c $< -o $@
+	$(Q)$(CXX) $(SIM_CXX) $(DEPS) -O3 -g $(SIM_FP) -c $< -o $@
 $(B)/cudasim/%.plain.o: %.cu $(B)/flags
 	@mkdir -p $(@D); echo "  SIM  $<"
 	$(Q)$(CXX) $(SIM_CXX) $(DEPS) -O2 -g $(SIM_FP) -x c++ -c $< -o $@
 $(B)/cudasim/%.checked.o: %.cu $(B)/flags
 	@mkdir -p $(@D); echo "  SIM  $< (checked)"
-	$(Q)$(CXX) $(SIM_CXX) $(DEPS) -O1 -g $(SIM_FP) -fsanitize=thread -x c++ -c $< -o $@
+	$(Q)$(CXX) $(SIM_CXX) $(DEPS) -O1 -g $(SIM_FP) -fsanitize=thread,alignment -x c++ -c $< -o $@
 $(CUDASIM_A): $(SIM_OBJ) $(SIM_CU:%.cu=$(B)/cudasim/%.plain.o)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(CUDASIM_CHECKED_A): $(SIM_OBJ) $(SIM_CU:%.cu=$(B)/cudasim/%.checked.o)

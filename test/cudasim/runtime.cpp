@@ -1,6 +1,6 @@
 /*
- * The runtime: one device, its memory, launches and copies, and what carries out a stream's work; streams.cpp
- * has the calls on streams, events and graphs.
+ * The runtime: one device, its memory and copies, and what carries out a stream's work; launches.cpp has what
+ * concerns kernels, streams.cpp the calls on streams, events and graphs.
  *
  * Device memory is cut from one reserved range, first fit with gaps, so that a pointer tells what it is. An
  * operation on a stream is a closure in the stream's queue; it runs when the host waits, when the queue is
@@ -25,20 +25,19 @@ namespace cudasim {
 std::recursive_mutex big_lock;
 
 static const size_t REGION = (size_t)32 << 30, GRAIN = 256, GAP = 256, LONG_QUEUE = 20000;
-static const int SHARED_DEFAULT = 48 << 10;
 static const cudasim_machine default_machine = {1, 13000, 9, 0, 132, (size_t)16 << 30, 227 << 10};
 
-static cudasim_machine machine = default_machine;
+cudasim_machine machine = default_machine;
 cudaError_t sticky;
-static cudaError_t last; /* what the next cudaGetLastError returns */
+int64_t device_clock;
+static thread_local cudaError_t last; /* what the next cudaGetLastError of this thread returns */
 static char *region;
 static std::map<char *, size_t> allocations, host_allocations;
-static std::map<const void *, int> shared_limit; /* kernels that may have more than the default */
 std::set<CUstream_st *> streams;
 std::set<CUevent_st *> events;
 std::set<CUgraph_st *> graphs;
 std::set<CUgraphExec_st *> graph_execs;
-static int64_t fail_launch, fail_alloc, launches;
+static int64_t fail_alloc;
 static char fault_message[400];
 static bool prints_faults = true;
 
@@ -120,11 +119,21 @@ static void set_up_region()
 
 /* ------------------------------------------------------------------ streams */
 
-static void lose_device(cudaError_t error, const char *why)
+void tell(const char *what, bool asked_for)
+{
+    if (prints_faults && !asked_for)
+        fprintf(stderr, "cudasim: %s\n", what);
+    snprintf(fault_message, sizeof fault_message, "%s", what);
+}
+
+static void lose_device(cudaError_t error)
 {
     sticky = last = error;
-    if (why != fault_message)
-        snprintf(fault_message, sizeof fault_message, "%s", why);
+}
+
+int compute_major()
+{
+    return machine.major;
 }
 
 /* In the library's floating-point environment, as kernels compute: to nearest, denormals are zero. */
@@ -134,11 +143,12 @@ cudaError_t run_now(const operation &op)
 
     if (sticky != cudaSuccess)
         return sticky;
+    device_clock += 1000;
     sb_port_fp_enter(&env);
     cudaError_t error = op();
     sb_port_fp_leave(&env);
     if (error != cudaSuccess && sticky == cudaSuccess)
-        lose_device(error, fault_message);
+        lose_device(error);
     return error;
 }
 
@@ -201,49 +211,6 @@ static bool breaks_capture()
     return any;
 }
 
-/* ------------------------------------------------------------------ launches */
-
-static cudaError_t check_shape(const void *function, const launch_shape &s)
-{
-    const uint64_t n = (uint64_t)s.block.x * s.block.y * s.block.z;
-    auto limit = shared_limit.find(function);
-
-    if (n == 0 || n > 1024 || s.block.z > 64 || s.grid.x == 0 || s.grid.y == 0 || s.grid.z == 0 ||
-        s.grid.x > 0x7fffffffu || s.grid.y > 65535 || s.grid.z > 65535)
-        return cudaErrorInvalidConfiguration;
-    if (s.shared > (size_t)(limit == shared_limit.end() ? SHARED_DEFAULT : limit->second))
-        return cudaErrorInvalidValue;
-    return cudaSuccess;
-}
-
-static cudaError_t run_launch(const grid_launch &grid)
-{
-    launches++;
-    if (fail_launch > 0 && --fail_launch == 0) {
-        lose_device(cudaErrorIllegalAddress, "a failure that the test asked for");
-        return sticky;
-    }
-    if (run_grid(grid))
-        return cudaSuccess;
-    if (prints_faults)
-        fprintf(stderr, "cudasim: %s\n", fault_text());
-    lose_device(cudaErrorIllegalAddress, fault_text());
-    return sticky;
-}
-
-cudaError_t launch(const char *name, const void *function, const launch_shape &shape, cudaStream_t stream,
-                   void (*run)(const void *), void (*drop)(void *), void *args, size_t bytes)
-{
-    CUDASIM_LOCK;
-    std::shared_ptr<void> owned(args, drop);
-    READY;
-    REFUSE_IF(machine.major < 8, cudaErrorNoKernelImageForDevice);
-    cudaError_t error = check_shape(function, shape);
-    REFUSE_IF(error != cudaSuccess, error);
-    grid_launch grid = {name, shape, run, args, bytes};
-    return enqueue(stream, [grid, owned] { return run_launch(grid); });
-}
-
 /* ------------------------------------------------------------------ copies */
 
 static cudaError_t copy_rows(char *to, size_t to_pitch, const char *from, size_t from_pitch, size_t width,
@@ -268,8 +235,15 @@ static bool sides_fit(const void *to, size_t to_bytes, const void *from, size_t 
            (from_device ? is_device_range(from, from_bytes) : !in_region(from));
 }
 
+/* The host's side is pinned; `bytes` of either side. */
+static bool is_pinned(const void *to, size_t to_bytes, const void *from, size_t from_bytes)
+{
+    return (in_region(to) || holds(host_allocations, to, to_bytes)) &&
+           (in_region(from) || holds(host_allocations, from, from_bytes));
+}
+
 static cudaError_t copy(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
-                        size_t height, cudaMemcpyKind kind, cudaStream_t stream)
+                        size_t height, cudaMemcpyKind kind, cudaStream_t stream, bool waits)
 {
     READY;
     if (width == 0 || height == 0)
@@ -277,6 +251,10 @@ static cudaError_t copy(void *to, size_t to_pitch, const void *from, size_t from
     REFUSE_IF(width > to_pitch || width > from_pitch, cudaErrorInvalidValue);
     REFUSE_IF(!sides_fit(to, (height - 1) * to_pitch + width, from, (height - 1) * from_pitch + width, kind),
               cudaErrorInvalidValue);
+    if (!waits && !is_pinned(to, (height - 1) * to_pitch + width, from, (height - 1) * from_pitch + width)) {
+        tell("an asynchronous copy with memory of the host that is not pinned");
+        return report(cudaErrorInvalidValue);
+    }
     return enqueue(stream, [=] {
         return copy_rows(static_cast<char *>(to), to_pitch, static_cast<const char *>(from), from_pitch,
                          width, height);
@@ -297,10 +275,10 @@ void cudasim_configure(const struct cudasim_machine *wanted)
     machine = wanted ? *wanted : default_machine;
     if (machine.shared == 0)
         machine.shared = default_machine.shared;
+    forget_kernels();
     cudasim_recover();
 }
 
-void cudasim_fail_launch(int64_t n) { CUDASIM_LOCK; fail_launch = n; }
 void cudasim_fail_alloc(int64_t n) { CUDASIM_LOCK; fail_alloc = n; }
 void cudasim_print_faults(int on) { prints_faults = on; }
 const char *cudasim_fault(void) { return fault_message; }
@@ -310,12 +288,13 @@ void cudasim_recover(void)
     CUDASIM_LOCK;
     sticky = last = cudaSuccess;
     fault_message[0] = '\0';
-    fail_launch = fail_alloc = 0;
+    fail_alloc = 0;
+    cudasim_fail_launch(0);
+    cudasim_refuse_launch(0);
 }
 
 size_t cudasim_device_bytes(void) { CUDASIM_LOCK; return total(allocations); }
 size_t cudasim_host_bytes(void) { CUDASIM_LOCK; return total(host_allocations); }
-int64_t cudasim_launches(void) { CUDASIM_LOCK; return launches; }
 int64_t cudasim_objects(void)
 {
     CUDASIM_LOCK;
@@ -338,6 +317,7 @@ const char *cudaGetErrorName(cudaError_t error)
     case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
     case cudaErrorNotReady: return "cudaErrorNotReady";
     case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
+    case cudaErrorLaunchOutOfResources: return "cudaErrorLaunchOutOfResources";
     case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
     case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
     case cudaErrorStreamCaptureInvalidated: return "cudaErrorStreamCaptureInvalidated";
@@ -359,6 +339,7 @@ const char *cudaGetErrorString(cudaError_t error)
     case cudaErrorInvalidResourceHandle: return "invalid resource handle";
     case cudaErrorNotReady: return "device not ready";
     case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
+    case cudaErrorLaunchOutOfResources: return "too many resources requested for launch";
     case cudaErrorLaunchFailure: return "unspecified launch failure";
     case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
     case cudaErrorStreamCaptureInvalidated: return "operation failed due to a previous error during capture";
@@ -428,7 +409,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
     memset(p, 0, sizeof *p);
     snprintf(p->name, sizeof p->name, "Simulated GPU");
     p->totalGlobalMem = machine.memory;
-    p->sharedMemPerBlock = SHARED_DEFAULT;
+    p->sharedMemPerBlock = 48 << 10;
     p->sharedMemPerBlockOptin = machine.shared;
     p->sharedMemPerMultiprocessor = 228 << 10;
     p->reservedSharedMemPerBlock = 1 << 10;
@@ -572,25 +553,27 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
                             cudaStream_t stream)
 {
     CUDASIM_LOCK;
-    return copy(to, bytes, from, bytes, bytes, 1, kind, stream);
+    return copy(to, bytes, from, bytes, bytes, 1, kind, stream, false);
 }
 
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
-    return cudaMemcpyAsync(to, from, bytes, kind, NULL);
+    CUDASIM_LOCK;
+    return copy(to, bytes, from, bytes, bytes, 1, kind, NULL, true);
 }
 
 cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
                               size_t height, enum cudaMemcpyKind kind, cudaStream_t stream)
 {
     CUDASIM_LOCK;
-    return copy(to, to_pitch, from, from_pitch, width, height, kind, stream);
+    return copy(to, to_pitch, from, from_pitch, width, height, kind, stream, false);
 }
 
 cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
                          size_t height, enum cudaMemcpyKind kind)
 {
-    return cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind, NULL);
+    CUDASIM_LOCK;
+    return copy(to, to_pitch, from, from_pitch, width, height, kind, NULL, true);
 }
 
 cudaError_t cudaMemsetAsync(void *dev, int value, size_t bytes, cudaStream_t stream)
@@ -610,31 +593,6 @@ cudaError_t cudaMemsetAsync(void *dev, int value, size_t bytes, cudaStream_t str
 cudaError_t cudaMemset(void *dev, int value, size_t bytes)
 {
     return cudaMemsetAsync(dev, value, bytes, NULL);
-}
-
-/* ------------------------------------------------------------------ kernels as functions */
-
-cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value)
-{
-    CUDASIM_LOCK;
-    READY;
-    if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
-        REFUSE_IF(value < 0 || value > machine.shared, cudaErrorInvalidValue);
-        shared_limit[function] = value;
-    }
-    return cudaSuccess;
-}
-
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function, int threads,
-                                                          size_t shared)
-{
-    CUDASIM_LOCK;
-    (void)function;
-    READY;
-    REFUSE_IF(threads < 1 || threads > 1024, cudaErrorInvalidValue);
-    const int by_threads = 2048 / threads, by_shared = (int)((size_t)(228 << 10) / (shared + 1024));
-    *blocks = by_threads < by_shared ? by_threads : by_shared;
-    return cudaSuccess;
 }
 
 }

@@ -1,8 +1,8 @@
-/* What runtime.cpp and streams.cpp share: the objects that are alive, and how a call begins, fails and runs work. */
+/* What runtime.cpp, launches.cpp and streams.cpp share: the objects that are alive, and how a call begins, fails and
+ * runs work. */
 #ifndef CUDASIM_RUNTIME_H
 #define CUDASIM_RUNTIME_H
 
-#include <chrono>
 #include <memory>
 #include <set>
 #include <vector>
@@ -28,12 +28,16 @@ struct CUstream_st {
 struct CUevent_st {
     CUstream_st *stream = NULL; /* where it was recorded last, while that has not passed it */
     uint64_t recorded = 0, passed = 0;
-    std::chrono::steady_clock::time_point at;
+    int64_t at; /* by the device's clock */
 };
 
 namespace cudasim {
 
+extern cudasim_machine machine;
 extern cudaError_t sticky; /* of a kernel: from then on every call returns it */
+/* The device's clock, which events show, in ns: each operation moves it by what such a one might take, so that times
+ * are the same at every run. */
+extern int64_t device_clock;
 extern std::set<CUstream_st *> streams;
 extern std::set<CUevent_st *> events;
 extern std::set<CUgraph_st *> graphs;
@@ -44,6 +48,11 @@ cudaError_t ready();
 bool alloc_fails();
 cudaError_t run_now(const operation &op);
 void drain(CUstream_st *stream);
+/* cudasim_fault() says it; so does stderr, unless that is off or the test itself has asked for it. */
+void tell(const char *what, bool asked_for = false);
+
+/* launches.cpp */
+void forget_kernels(); /* nothing is loaded, as in a new process */
 
 } // namespace cudasim
 

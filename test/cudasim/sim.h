@@ -24,6 +24,7 @@ struct grid_launch {
     void (*run)(const void *args);
     const void *args;
     size_t arg_bytes;
+    size_t most_shared; /* bytes that a block may have, static and dynamic together */
 };
 bool run_grid(const grid_launch &launch); /* false: it faulted; fault_text() says how */
 const char *fault_text();
@@ -52,6 +53,12 @@ void check_device(const void *at, size_t bytes, memory_state state);
 /* runtime.cpp */
 cudaError_t enqueue(cudaStream_t stream, std::function<cudaError_t()> op);
 bool is_device_range(const void *at, size_t bytes); /* inside one live allocation */
+int compute_major(); /* of the device */
+
+/* banks.cpp */
+extern bool counting_banks;
+void banks_note(const void *instruction, uintptr_t address, size_t bytes); /* shared memory, by the running thread */
+void banks_warp_stops(unsigned warp); /* its threads have come as far as they can without each other */
 
 } // namespace cudasim
 

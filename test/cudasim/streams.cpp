@@ -71,7 +71,7 @@ static void pass_event(CUevent_st *event, uint64_t record)
     if (!events.count(event) || event->passed >= record)
         return;
     event->passed = record;
-    event->at = std::chrono::steady_clock::now();
+    event->at = device_clock;
 }
 
 static void wait_event(CUevent_st *event)
@@ -156,7 +156,7 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEve
     REFUSE_IF(start->recorded == 0 || end->recorded == 0, cudaErrorInvalidResourceHandle);
     if (start->passed < start->recorded || end->passed < end->recorded)
         return report(cudaErrorNotReady);
-    *milliseconds = std::chrono::duration<float, std::milli>(end->at - start->at).count();
+    *milliseconds = (float)(end->at - start->at) * 1e-6f;
     return cudaSuccess;
 }
 

@@ -1,0 +1,194 @@
+/*
+ * Who makes products of many rows, on the simulated device with its cuBLASLt: whatever that library does, the bits
+ * are the own kernel's. Counted is whether it was asked, so that "the own kernel computes everything" does not
+ * pass for a test of the library.
+ */
+#include "cudasim.h"
+
+#include "cuda/cuda.h"
+#include "sbtest.h"
+#include "status.h"
+
+enum { OUTS = 24, INS = 40, MOST = 257 };
+
+struct lab {
+    struct sb_mem mem;
+    struct sb_device *device;
+    struct sb_weight weight;
+    void *x;        /* dev [MOST, ld] */
+    float *y, *own; /* dev [MOST, OUTS] */
+    int warnings;
+};
+
+static void count_warnings(void *user, int32_t level, const char *line)
+{
+    (void)line;
+    *(int *)user += level <= SPECBATCH_LOG_WARN;
+}
+
+/* A weight and inputs of small numbers with all bits of a bf16. */
+static int32_t open_lab(struct lab *lab)
+{
+    const size_t ld = (size_t)sb_cuda_ld(SB_BF16, INS);
+    const struct sb_log log = {count_warnings, &lab->warnings};
+    const struct sb_device_options options = {.compute = SPECBATCH_COMPUTE_BF16, .log = &log};
+    float rows[OUTS * INS];
+    void *dev;
+    int32_t rc = SPECBATCH_OK;
+
+    *lab = (struct lab){.warnings = 0};
+    for (int i = 0; i < OUTS * INS; i++)
+        rows[i] = (float)(i * 7919 % 1009 - 504) / 256.0f;
+    SB_TRY(sb_cuda_device_open(&lab->device, &lab->mem, &options));
+    SB_TRY(sb_cuda_weight_create(&lab->weight, lab->device, &lab->mem, OUTS, INS, SB_BF16));
+    SB_TRY(sb_cuda_weight_fill(&lab->weight, lab->device, 0, OUTS, rows, SB_F32));
+    SB_TRY(sb_cuda_finish_loading(lab->device));
+    SB_TRY(sb_cuda_alloc(&lab->x, lab->device, &lab->mem, MOST * ld * 2));
+    for (int r = 0; r < MOST; r++) {
+        uint16_t row[INS];
+        for (int k = 0; k < INS; k++)
+            rows[k] = (float)((int64_t)(r * INS + k) * 104729 % 2003 - 1001) / (float)(1 << (k % 11));
+        sb_convert(row, SB_BF16, rows, SB_F32, INS);
+        SB_TRY(sb_cuda_upload(NULL, (char *)lab->x + (size_t)r * ld * 2, row, sizeof row));
+    }
+    SB_TRY(sb_cuda_alloc(&dev, lab->device, &lab->mem, MOST * OUTS * sizeof(float)));
+    lab->y = dev;
+    SB_TRY(sb_cuda_alloc(&dev, lab->device, &lab->mem, MOST * OUTS * sizeof(float)));
+    lab->own = dev;
+    SB_TRY(sb_cuda_status(lab->device,
+                          sb_cuda_gemm_mma(lab->own, lab->x, lab->weight.data, SB_BF16, NULL, MOST, OUTS, INS,
+                                           lab->device->load),
+                          "a product", 0));
+done:
+    return rc;
+}
+
+static void close_lab(struct lab *lab)
+{
+    if (!lab->device)
+        return;
+    sb_cuda_free(lab->device, &lab->mem, lab->x);
+    sb_cuda_free(lab->device, &lab->mem, lab->y);
+    sb_cuda_free(lab->device, &lab->mem, lab->own);
+    sb_cuda_weight_free(&lab->weight, lab->device, &lab->mem);
+    sb_cuda_device_close(lab->device);
+    cudasim_break_blas(CUDASIM_BLAS_SOUND, 0);
+}
+
+/* Whether a product of m rows has the own kernel's bits; *asked: cuBLASLt made it. */
+static int has_own_bits(struct lab *lab, int32_t m, int64_t *asked)
+{
+    static float got[MOST * OUTS], own[MOST * OUTS];
+    const size_t bytes = (size_t)m * OUTS * sizeof(float);
+    const int64_t before = cudasim_blas_calls();
+    const cudaError_t error =
+        sb_gemm_run(lab->device->gemm, lab->y, lab->x, &lab->weight, NULL, m, lab->device->load);
+
+    *asked = cudasim_blas_calls() - before;
+    return error == cudaSuccess && cudaPeekAtLastError() == cudaSuccess &&
+           cudaStreamSynchronize(lab->device->load) == cudaSuccess &&
+           sb_cuda_download(NULL, got, lab->y, bytes) == SPECBATCH_OK &&
+           sb_cuda_download(NULL, own, lab->own, bytes) == SPECBATCH_OK && memcmp(got, own, bytes) == 0;
+}
+
+/* With a cuBLASLt of that kind products have the own kernel's bits, and cuBLASLt makes those of `from` to `to` rows. */
+static void check_library(enum cudasim_blas_fault what, int64_t argument, int32_t from, int32_t to, int warns)
+{
+    static const int32_t rows[] = {1, 63, 64, 65, 66, 70, 71, 127, 128, 129, 200, 255, 256, 257};
+    struct lab lab;
+
+    cudasim_break_blas(what, argument);
+    CHECK_OK(open_lab(&lab));
+    CHECK_OK(sb_gemm_prepare(lab.device->gemm, lab.device, MOST));
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        int64_t asked;
+        if (!has_own_bits(&lab, rows[i], &asked))
+            FAIL("%d rows: other bits than the own kernel's", (int)rows[i]);
+        if (asked != (from <= rows[i] && rows[i] <= to))
+            FAIL("%d rows: cuBLASLt was asked %d times", (int)rows[i], (int)asked);
+    }
+    CHECK_INT(lab.warnings > 0, warns);
+    close_lab(&lab);
+    CHECK(cudasim_device_bytes() == 0 && cudasim_objects() == 0);
+}
+
+static void test_a_sound_library_makes_them(void)
+{
+    check_library(CUDASIM_BLAS_SOUND, 0, 65, MOST, 0);
+}
+
+static void test_on_a_device_of_two_sums_a_step(void)
+{
+    const struct cudasim_machine a100 = {1, 13000, 8, 0, 108, (size_t)1 << 30, 163 << 10};
+
+    cudasim_configure(&a100);
+    check_library(CUDASIM_BLAS_SOUND, 0, 65, MOST, 0);
+    cudasim_configure(NULL);
+}
+
+static void test_one_that_depends_on_the_rows(void)
+{
+    check_library(CUDASIM_BLAS_ROWS, 70, 65, 70, 1);
+}
+
+static void test_one_that_does_not_use_the_tensor_core(void)
+{
+    check_library(CUDASIM_BLAS_CHAIN, 0, 1, 0, 1);
+}
+
+/* Of 256 rows the first, the middle and the last are right: the next algorithm is taken all the same. */
+static void test_one_tile_that_is_wrong(void)
+{
+    check_library(CUDASIM_BLAS_TILE, 16, 65, MOST, 0);
+}
+
+static void test_one_tile_that_is_not_written(void)
+{
+    check_library(CUDASIM_BLAS_HOLE, 16, 65, MOST, 0);
+}
+
+static void test_other_algorithms_for_every_number_of_rows(void)
+{
+    check_library(CUDASIM_BLAS_STAGES, 0, 65, MOST, 0);
+}
+
+/* Time chooses who, not what. */
+static void test_a_slow_one_is_left_alone(void)
+{
+    check_library(CUDASIM_BLAS_SLOW, 50, 1, 0, 0);
+}
+
+/* Refused after it has been tested, alone and while a stream captures: the own kernel takes over. */
+static void test_one_that_refuses_when_it_runs(void)
+{
+    struct lab lab;
+    cudaGraphExec_t exec;
+    cudaGraph_t graph;
+    int64_t asked;
+
+    CHECK_OK(open_lab(&lab));
+    CHECK_OK(sb_gemm_prepare(lab.device->gemm, lab.device, 80));
+    CHECK(has_own_bits(&lab, 80, &asked) && asked == 1);
+    cudasim_break_blas(CUDASIM_BLAS_NO_RUN, 0);
+    CHECK(has_own_bits(&lab, 80, &asked) && asked == 0);
+    CHECK_INT(cudaStreamBeginCapture(lab.device->load, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    CHECK_INT(sb_gemm_run(lab.device->gemm, lab.y, lab.x, &lab.weight, NULL, 80, lab.device->load), cudaSuccess);
+    CHECK_INT(cudaStreamEndCapture(lab.device->load, &graph), cudaSuccess);
+    CHECK_INT(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+    CHECK_INT(cudaGraphDestroy(graph), cudaSuccess);
+    CHECK_INT(cudaGraphExecDestroy(exec), cudaSuccess);
+    close_lab(&lab);
+    CHECK(cudasim_device_bytes() == 0 && cudasim_objects() == 0);
+}
+
+TEST_BEGIN
+    RUN(test_a_sound_library_makes_them);
+    RUN(test_on_a_device_of_two_sums_a_step);
+    RUN(test_one_that_depends_on_the_rows);
+    RUN(test_one_that_does_not_use_the_tensor_core);
+    RUN(test_one_tile_that_is_wrong);
+    RUN(test_one_tile_that_is_not_written);
+    RUN(test_other_algorithms_for_every_number_of_rows);
+    RUN(test_a_slow_one_is_left_alone);
+    RUN(test_one_that_refuses_when_it_runs);
+TEST_END

@@ -1,0 +1,141 @@
+/*
+ * Kernels as the runtime sees them: what a launch may ask for, which kernels are loaded, and launches that fail
+ * because a test wants it.
+ *
+ * A kernel is loaded by its first launch, as CUDA does by default, or by asking for its attributes. One that a
+ * capture would have to load is refused: on a device loading may need what a capture forbids.
+ *
+ * Shared memory of a block, static and dynamic: 48 KB, or for a kernel that has been allowed more dynamic one, what
+ * the device gives a block at most. A multiprocessor has 1 KB more than that, which the system keeps of each block.
+ */
+#include "runtime.h"
+
+#include <stdio.h>
+
+#include <map>
+
+namespace cudasim {
+
+static const int SHARED_DEFAULT = 48 << 10, SHARED_RESERVED = 1 << 10;
+
+static std::map<const void *, int> shared_limit; /* kernels that may have more than the default */
+static std::set<const void *> loaded;
+static int64_t fail_launch, refuse_launch, launches;
+
+void forget_kernels()
+{
+    shared_limit.clear();
+    loaded.clear();
+}
+
+static cudaError_t check_shape(const void *function, const launch_shape &s)
+{
+    const uint64_t n = (uint64_t)s.block.x * s.block.y * s.block.z;
+    auto limit = shared_limit.find(function);
+
+    if (n == 0 || n > 1024 || s.block.z > 64 || s.grid.x == 0 || s.grid.y == 0 || s.grid.z == 0 ||
+        s.grid.x > 0x7fffffffu || s.grid.y > 65535 || s.grid.z > 65535)
+        return cudaErrorInvalidConfiguration;
+    if (s.shared > (size_t)(limit == shared_limit.end() ? SHARED_DEFAULT : limit->second))
+        return cudaErrorInvalidValue;
+    return cudaSuccess;
+}
+
+static cudaError_t run_launch(const grid_launch &grid)
+{
+    launches++;
+    device_clock += 100 * (int64_t)grid.shape.grid.x * grid.shape.grid.y * grid.shape.grid.z;
+    if (fail_launch > 0 && --fail_launch == 0) {
+        tell("a failure that the test asked for", true);
+        return cudaErrorIllegalAddress;
+    }
+    if (run_grid(grid))
+        return cudaSuccess;
+    tell(fault_text());
+    return cudaErrorIllegalAddress;
+}
+
+/* Whether the kernel is there; a stream that captures does not load it. */
+static bool is_loaded(const char *name, const void *function, bool captures)
+{
+    char text[300];
+
+    if (!captures)
+        loaded.insert(function);
+    if (loaded.count(function))
+        return true;
+    snprintf(text, sizeof text, "%s: its first launch is in a capture, which would have to load it", name);
+    tell(text);
+    return false;
+}
+
+cudaError_t launch(const char *name, const void *function, const launch_shape &shape, cudaStream_t stream,
+                   void (*run)(const void *), void (*drop)(void *), void *args, size_t bytes)
+{
+    CUDASIM_LOCK;
+    std::shared_ptr<void> owned(args, drop);
+    READY;
+    REFUSE_IF(machine.major < 8, cudaErrorNoKernelImageForDevice);
+    const bool captures = streams.count(stream) && stream->capturing;
+    cudaError_t error = check_shape(function, shape);
+    if (error == cudaSuccess && !is_loaded(name, function, captures))
+        error = cudaErrorStreamCaptureUnsupported;
+    if (error == cudaSuccess && refuse_launch > 0 && --refuse_launch == 0)
+        error = cudaErrorLaunchOutOfResources;
+    if (error != cudaSuccess && captures)
+        stream->invalidated = true;
+    REFUSE_IF(error != cudaSuccess, error);
+    const int most = shared_limit.count(function) ? machine.shared : SHARED_DEFAULT;
+    grid_launch grid = {name, shape, run, args, bytes, (size_t)most};
+    return enqueue(stream, [grid, owned] { return run_launch(grid); });
+}
+
+} // namespace cudasim
+
+using namespace cudasim;
+
+extern "C" {
+
+void cudasim_fail_launch(int64_t n) { CUDASIM_LOCK; fail_launch = n; }
+void cudasim_refuse_launch(int64_t n) { CUDASIM_LOCK; refuse_launch = n; }
+int64_t cudasim_launches(void) { CUDASIM_LOCK; return launches; }
+
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *function)
+{
+    CUDASIM_LOCK;
+    READY;
+    REFUSE_IF(machine.major < 8, cudaErrorNoKernelImageForDevice);
+    const bool has_more = shared_limit.count(function);
+    *attributes = cudaFuncAttributes();
+    attributes->maxThreadsPerBlock = 1024;
+    attributes->maxDynamicSharedSizeBytes = has_more ? shared_limit[function] : SHARED_DEFAULT;
+    loaded.insert(function);
+    return cudaSuccess;
+}
+
+cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value)
+{
+    CUDASIM_LOCK;
+    READY;
+    if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
+        REFUSE_IF(value < 0 || value > machine.shared, cudaErrorInvalidValue);
+        shared_limit[function] = value;
+    }
+    loaded.insert(function);
+    return cudaSuccess;
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function, int threads,
+                                                          size_t shared)
+{
+    CUDASIM_LOCK;
+    (void)function;
+    READY;
+    REFUSE_IF(threads < 1 || threads > 1024, cudaErrorInvalidValue);
+    const int by_threads = 2048 / threads,
+              by_shared = (int)((size_t)(machine.shared + SHARED_RESERVED) / (shared + SHARED_RESERVED));
+    *blocks = by_threads < by_shared ? by_threads : by_shared;
+    return cudaSuccess;
+}
+
+}

@@ -1,0 +1,145 @@
+/*
+ * The tensor core's sum of products, as it is reported: not a chain of rounded additions but fixed point.
+ *
+ *     exponent   the largest of the exponents of the products (each the sum of its factors' exponents, so 1.5 * 1.5
+ *                counts as 0) and of the accumulator; products and accumulator are exact
+ *     sum        of all of them in steps of 2^(exponent - FRACTION), what is below a step cut off each
+ *     result     the sum, cut off to f32's 24 bits
+ *
+ * On sm_90 a step of 16 along k is one such sum with 25 fraction bits; on sm_80 it is two sums of 8 products, the
+ * first one's result the second one's accumulator, with 24 (MMA-Sim, arXiv:2511.10909; "Accurate Models of NVIDIA
+ * Tensor Cores", arXiv:2512.07004). No GPU has confirmed these lines. What matters here is that the order of
+ * products within a step does not, that steps matter, and that no chain of fused multiply-adds has the same bits.
+ */
+#include "tensor.h"
+
+#include <math.h>
+#include <string.h>
+
+namespace cudasim {
+
+/* Exponents of zero and of what is not finite: beyond all others, and what is not finite beyond zero. */
+static const int32_t NOTHING = -10000, SPECIAL = 1 << 20, MOST_SHIFT = 31;
+
+/* At most 11 significant bits: an element of bf16 or f16. */
+static void split(int32_t *value, int32_t *exponent, float element)
+{
+    uint32_t bits;
+    memcpy(&bits, &element, sizeof bits);
+    const int32_t biased = (int32_t)(bits >> 23 & 255u), fraction = (int32_t)(bits >> 13 & 1023u);
+    const int32_t magnitude = biased > 0 ? fraction + 1024 : fraction;
+
+    *value = bits >> 31 ? -magnitude : magnitude;
+    *exponent = biased == 255 ? SPECIAL : magnitude == 0 ? NOTHING : (biased > 0 ? biased : 1) - 127;
+}
+
+tensor_factors tensor_split(const float *elements, size_t n, int32_t *values, int32_t *exponents)
+{
+    for (size_t i = 0; i < n; i++)
+        split(&values[i], &exponents[i], elements[i]);
+    return {elements, values, exponents};
+}
+
+/* value * 2^exponent cut off to 24 bits; the value has fewer than 40. */
+static inline float cut_off(int64_t value, int exponent)
+{
+    uint64_t magnitude = (uint64_t)(value < 0 ? -value : value);
+    const int spare = magnitude ? 40 - __builtin_clzll(magnitude) : 0; /* bits beyond 24 */
+
+    if (spare > 0) {
+        magnitude >>= spare;
+        exponent += spare;
+    }
+    double scale;
+    const uint64_t bits = (uint64_t)(exponent + 1023) << 52; /* from -275 to 275 */
+    memcpy(&scale, &bits, sizeof scale);
+    return (float)((value < 0 ? -(double)magnitude : (double)magnitude) * scale);
+}
+
+/* Infinities and NaN as f32 arithmetic has them, NaN the one that the device makes. */
+static float special_sum(float c, const float *a, const float *b, int n)
+{
+    double sum = c;
+    float nan;
+    const uint32_t bits = 0x7fffffffu;
+
+    for (int k = 0; k < n; k++)
+        sum += (double)a[k] * b[k];
+    memcpy(&nan, &bits, sizeof nan);
+    return isnan(sum) ? nan : (float)sum;
+}
+
+/* One sum of N products. *special: an operand is not finite, and nothing is computed. A product has at most 22 bits,
+ * N of them with the fraction's fewer than 31. */
+template <int N, int FRACTION>
+static inline float fixed_sum(float c, const int32_t *a, const int32_t *a_exponents, const int32_t *b,
+                              const int32_t *b_exponents, bool *special)
+{
+    int32_t bits, sum = 0;
+
+    memcpy(&bits, &c, sizeof bits);
+    const int32_t biased = bits >> 23 & 255, c_exponent = (biased ? biased : 1) - 127,
+                  c_magnitude = (bits & 0x7fffff) | (biased ? 0x800000 : 0);
+    int32_t largest = biased == 255 ? SPECIAL : c_magnitude ? c_exponent : NOTHING;
+    for (int k = 0; k < N; k++) {
+        const int32_t exponent = a_exponents[k] + b_exponents[k];
+        largest = exponent > largest ? exponent : largest;
+    }
+    *special = largest > SPECIAL / 2;
+    if (*special || largest < NOTHING / 2)
+        return c;
+    for (int k = 0; k < N; k++) {
+        const int32_t product = a[k] * b[k], away = largest - a_exponents[k] - b_exponents[k];
+        const uint32_t magnitude = (uint32_t)(product < 0 ? -product : product) << (FRACTION - 20);
+        const int32_t steps = (int32_t)(magnitude >> (away < MOST_SHIFT ? away : MOST_SHIFT));
+        sum += product < 0 ? -steps : steps;
+    }
+    const int32_t away = largest - c_exponent;
+    const int64_t steps = ((int64_t)c_magnitude << (FRACTION - 23)) >> (away < MOST_SHIFT ? away : MOST_SHIFT);
+    return cut_off(bits < 0 ? sum - steps : sum + steps, largest - FRACTION);
+}
+
+template <int N, int FRACTION>
+static inline float sum_of_steps(float c, const tensor_factors &a, size_t at_a, const tensor_factors &b, size_t at_b,
+                                 int64_t n)
+{
+    for (int64_t k = 0; k < n; k += N) {
+        bool special;
+        c = fixed_sum<N, FRACTION>(c, &a.values[at_a + k], &a.exponents[at_a + k], &b.values[at_b + k],
+                                   &b.exponents[at_b + k], &special);
+        if (special)
+            c = special_sum(c, a.elements + at_a + k, b.elements + at_b + k, N);
+    }
+    return c;
+}
+
+/* With AVX2 the shifts of a sum are one instruction. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+__attribute__((target_clones("avx2", "default")))
+#endif
+float tensor_sum(float c, const tensor_factors &a, size_t at_a, const tensor_factors &b, size_t at_b, int64_t n)
+{
+    return compute_major() >= 9 ? sum_of_steps<16, 25>(c, a, at_a, b, at_b, n)
+                                : sum_of_steps<8, 24>(c, a, at_a, b, at_b, n);
+}
+
+void tensor_core(float d[16][8], const float a[16][16], const float b[8][16])
+{
+    int32_t values[2][16 * 16], exponents[2][16 * 16];
+    const tensor_factors rows = tensor_split(&a[0][0], 16 * 16, values[0], exponents[0]),
+                         columns = tensor_split(&b[0][0], 8 * 16, values[1], exponents[1]);
+
+    for (size_t i = 0; i < 16; i++)
+        for (size_t j = 0; j < 8; j++)
+            d[i][j] = tensor_sum(d[i][j], rows, 16 * i, columns, 16 * j, 16);
+}
+
+} // namespace cudasim
+
+extern "C" float cudasim_tensor_sum(float c, const float *a, const float *b)
+{
+    int32_t values[2][16], exponents[2][16];
+
+    return cudasim::tensor_sum(c, cudasim::tensor_split(a, 16, values[0], exponents[0]), 0,
+                               cudasim::tensor_split(b, 16, values[1], exponents[1]), 0, 16);
+}
