@@ -252,6 +252,50 @@ static void test_split(void)
     sb_steps_clear(&steps);
 }
 
+/* Letters of Unicode 15.1 and 16 are letters on every machine. */
+static void test_new_letters(void)
+{
+    static const char *const lines[] = {
+        "{\"text\":\"\xF0\xAE\xAF\xB0.a\",\"words\":[\"\xF0\xAE\xAF\xB0\",\".a\"]}",    /* U+2EBF0 */
+        "{\"text\":\".\xEA\x9F\x8B" "a b\",\"words\":[\".\xEA\x9F\x8B" "a\",\" b\"]}", /* U+A7CB */
+    };
+    struct sb_steps steps = { .at = { { .kind = SB_STEP_SPLIT_CL100K, .start = 1 } }, .n = 1 };
+    struct sb_work work;
+    size_t i, n = 0;
+
+    sb_work_init(&work, &test_mem);
+    for (i = 0; i < sizeof lines / sizeof *lines; i++) {
+        struct sb_json *doc = NULL;
+        const struct sb_json_node *root;
+        const char *text;
+        CHECK_OK(sb_json_parse(&doc, &test_mem, lines[i], strlen(lines[i]), "here"));
+        root = sb_json_root(doc);
+        struct expected_words expected = { sb_json_first(sb_json_get(root, "words")), 1 };
+        text = sb_json_string(sb_json_get(root, "text"), &n);
+        CHECK_OK(sb_split(&steps, 0, &work, text, n, 1, check_word, &expected));
+        CHECK(expected.ok && !expected.next);
+        sb_json_free(doc);
+    }
+    sb_work_clear(&work);
+}
+
+/* NFC has nothing to do with U+11A7, which stands where a final consonant would, and must not lose it. */
+static void test_hangul_survives_nfc(void)
+{
+    static const char text[] = "\xEA\xB0\x80\xE1\x86\xA7";
+    struct sb_tokenizer *t = load(SMALL "qwen");
+    struct sb_ids ids = { .mem = &test_mem };
+    struct sb_bytes back = { .mem = &test_mem };
+
+    CHECK(t != NULL);
+    CHECK_OK(sb_tokenizer_encode(t, text, sizeof text - 1, 0, &ids));
+    CHECK_OK(sb_tokenizer_decode(t, ids.data, ids.n, 0, &back));
+    CHECK_STR(back.data, text);
+    sb_ids_clear(&ids);
+    sb_bytes_clear(&back);
+    sb_tokenizer_free(t);
+}
+
 /* ------------------------------------------------------------- real vocabularies */
 
 /* The folder of a real vocabulary, converted where it has no tokenizer.json of its own. */
@@ -654,6 +698,8 @@ TEST_BEGIN
     RUN(test_small_pipelines);
     RUN(test_edges);
     RUN(test_split);
+    RUN(test_new_letters);
+    RUN(test_hangul_survives_nfc);
     RUN(test_real_llama);
     RUN(test_real_phi3);
     RUN(test_real_qwen);

@@ -428,7 +428,7 @@ static int32_t use_with_budget(const char *dir, struct failing *f, const struct 
 
 static void test_no_memory(void)
 {
-    static const char *const dirs[] = { "qwen", "regex", "llama", "metaspace_first", "spm" };
+    static const char *const dirs[] = { "qwen", "nfkc", "regex", "llama", "metaspace_first", "spm", "spm_rules" };
     size_t i;
 
     for (i = 0; i < sizeof dirs / sizeof *dirs; i++) {

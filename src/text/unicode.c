@@ -82,12 +82,12 @@ static const struct sb_unicode_record *record_of(unsigned form, uint32_t cp)
 
 static int is_compatible(unsigned form)
 {
-    return form & 2;
+    return (form & SB_NFKD) != 0;
 }
 
 static int is_composed(unsigned form)
 {
-    return form & 1;
+    return (form & SB_NFC) != 0;
 }
 
 static int compare_mappings(const void *code, const void *entry)

@@ -36,7 +36,7 @@ static inline int sb_unicode_category(uint32_t cp)
     return sb_unicode_of(cp)->category;
 }
 
-/* White_Space: what \s means to Oniguruma. PCRE2 adds U+180E, which is no space since Unicode 6.3. */
+/* White_Space: what \s means to Oniguruma. U+180E is no space since Unicode 6.3. */
 static inline int sb_is_space(uint32_t cp)
 {
     if (cp < 0x80)
@@ -91,9 +91,9 @@ bool sb_unicode_next(struct sb_unicode_set *set, struct sb_unicode_range *range)
  * Normal forms (https://www.unicode.org/reports/tr15/), each of them also AS_OF_9: as Unicode 9 knew it, to which
  * later characters were not assigned and so neither decompose, compose nor move. That is what Hugging Face's
  * tokenizers do: the crate they normalise with (unicode-normalization-alignments) has the tables of that version,
- * while the crate they split with (onig) has newer ones.
+ * while the crate they split with (onig) has newer ones. A form is three bits: composed, compatible, as of 9.
  */
-enum { SB_NFD, SB_NFC, SB_NFKD, SB_NFKC, SB_AS_OF_9 = 4 };
+enum { SB_NFD = 0, SB_NFC = 1, SB_NFKD = 2, SB_NFKC = 3, SB_AS_OF_9 = 4 };
 
 /* Code points on their way; zero with `mem` set, kept from call to call. */
 struct sb_points { const struct sb_mem *mem; uint32_t *data; size_t n, capacity; };
