@@ -36,7 +36,7 @@ static inline int sb_unicode_category(uint32_t cp)
     return sb_unicode_of(cp)->category;
 }
 
-/* White_Space: what \s means to Oniguruma. PCRE2 adds U+180E, which is no space since Unicode 6.3. */
+/* White_Space: what \s means to Oniguruma. U+180E is no space since Unicode 6.3. */
 static inline int sb_is_space(uint32_t cp)
 {
     if (cp < 0x80)
