@@ -120,7 +120,8 @@ static inline float sum_of_steps(float c, const tensor_factors &a, size_t at_a, 
     return c;
 }
 
-TENSOR_CLONES float tensor_sum(float c, const tensor_factors &a, size_t at_a, const tensor_factors &b, size_t at_b, int64_t n)
+TENSOR_CLONES
+float tensor_sum(float c, const tensor_factors &a, size_t at_a, const tensor_factors &b, size_t at_b, int64_t n)
 {
     return compute_major() >= 9 ? sum_of_steps<16, 25>(c, a, at_a, b, at_b, n)
                                 : sum_of_steps<8, 24>(c, a, at_a, b, at_b, n);
