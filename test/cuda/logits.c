@@ -21,8 +21,8 @@ static int32_t one_pass(float *out, struct sb_runner *r, const struct logits_run
             sb_pass_token(r, seq, at + i, at + i, i);
     }
     SB_TRY(sb_pass_issue(r, 0, dev_ids));
-    SB_TRY(r->backend->download(r->exec, out + (size_t)at * row, last, (size_t)n * row * sizeof *out));
     SB_TRY(r->backend->exec_sync(r->exec));
+    SB_TRY(r->backend->download(NULL, out + (size_t)at * row, last, (size_t)n * row * sizeof *out));
 done:
     return rc;
 }

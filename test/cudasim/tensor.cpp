@@ -18,6 +18,13 @@
 
 namespace cudasim {
 
+/* With AVX2 the shifts of eight products are one instruction. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define TENSOR_CLONES __attribute__((target_clones("avx2", "default")))
+#else
+#define TENSOR_CLONES
+#endif
+
 /* Exponents of zero and of what is not finite: beyond all others, and what is not finite beyond zero. */
 static const int32_t NOTHING = -10000, SPECIAL = 1 << 20, MOST_SHIFT = 31;
 
@@ -113,25 +120,89 @@ static inline float sum_of_steps(float c, const tensor_factors &a, size_t at_a, 
     return c;
 }
 
-/* With AVX2 the shifts of a sum are one instruction. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-__attribute__((target_clones("avx2", "default")))
-#endif
+TENSOR_CLONES
 float tensor_sum(float c, const tensor_factors &a, size_t at_a, const tensor_factors &b, size_t at_b, int64_t n)
 {
     return compute_major() >= 9 ? sum_of_steps<16, 25>(c, a, at_a, b, at_b, n)
                                 : sum_of_steps<8, 24>(c, a, at_a, b, at_b, n);
 }
 
-void tensor_core(float d[16][8], const float a[16][16], const float b[8][16])
-{
-    int32_t values[2][16 * 16], exponents[2][16 * 16];
-    const tensor_factors rows = tensor_split(&a[0][0], 16 * 16, values[0], exponents[0]),
-                         columns = tensor_split(&b[0][0], 8 * 16, values[1], exponents[1]);
+/* Eight columns of b, side by side: [k][column]. */
+struct eight_columns {
+    int32_t values[16][8], exponents[16][8];
+};
 
-    for (size_t i = 0; i < 16; i++)
-        for (size_t j = 0; j < 8; j++)
-            d[i][j] = tensor_sum(d[i][j], rows, 16 * i, columns, 16 * j, 16);
+/* As fixed_sum, N products from `first` on for eight outputs of a row at once. False: one of them is special, or
+ * nothing at all, and none is computed. */
+template <int N, int FRACTION>
+static inline bool fixed_sums(float c[8], const int32_t *a, const int32_t *a_exponents, const eight_columns &b,
+                              int first)
+{
+    int32_t bits[8], largest[8], steps[8], sum[8] = {0};
+
+    memcpy(bits, c, sizeof bits);
+    for (int j = 0; j < 8; j++) {
+        const int32_t biased = bits[j] >> 23 & 255;
+        const bool is_zero = (bits[j] & 0x7fffffff) == 0;
+        largest[j] = is_zero ? NOTHING : biased == 255 ? SPECIAL : (biased ? biased : 1) - 127;
+    }
+    for (int k = 0; k < N; k++)
+        for (int j = 0; j < 8; j++) {
+            const int32_t exponent = a_exponents[k] + b.exponents[first + k][j];
+            largest[j] = exponent > largest[j] ? exponent : largest[j];
+        }
+    for (int j = 0; j < 8; j++)
+        if (largest[j] > SPECIAL / 2 || largest[j] < NOTHING / 2)
+            return false;
+    for (int j = 0; j < 8; j++) {
+        const int32_t biased = bits[j] >> 23 & 255, away = largest[j] - ((biased ? biased : 1) - 127);
+        const int32_t magnitude = (bits[j] & 0x7fffff) | (biased ? 0x800000 : 0);
+        steps[j] = magnitude << (FRACTION - 23) >> (away < MOST_SHIFT ? away : MOST_SHIFT);
+    }
+    for (int k = 0; k < N; k++)
+        for (int j = 0; j < 8; j++) {
+            const int32_t product = a[k] * b.values[first + k][j],
+                          away = largest[j] - a_exponents[k] - b.exponents[first + k][j];
+            const uint32_t magnitude = (uint32_t)(product < 0 ? -product : product) << (FRACTION - 20);
+            const int32_t part = (int32_t)(magnitude >> (away < MOST_SHIFT ? away : MOST_SHIFT));
+            sum[j] += product < 0 ? -part : part;
+        }
+    for (int j = 0; j < 8; j++)
+        c[j] = cut_off((int64_t)sum[j] + (bits[j] < 0 ? -steps[j] : steps[j]), largest[j] - FRACTION);
+    return true;
+}
+
+template <int N, int FRACTION>
+static inline void row_of_sums(float d[8], const tensor_factors &a, const eight_columns &b,
+                               const float b_elements[8][16])
+{
+    for (int k = 0; k < 16; k += N) {
+        if (fixed_sums<N, FRACTION>(d, a.values + k, a.exponents + k, b, k))
+            continue;
+        for (int j = 0; j < 8; j++) {
+            int32_t values[N], exponents[N];
+            const tensor_factors column = tensor_split(b_elements[j] + k, N, values, exponents);
+            d[j] = sum_of_steps<N, FRACTION>(d[j], a, (size_t)k, column, 0, N);
+        }
+    }
+}
+
+TENSOR_CLONES void tensor_core(float d[16][8], const float a[16][16], const float b[8][16])
+{
+    const bool whole = compute_major() >= 9;
+    eight_columns columns;
+
+    for (int k = 0; k < 16; k++)
+        for (int j = 0; j < 8; j++)
+            split(&columns.values[k][j], &columns.exponents[k][j], b[j][k]);
+    for (size_t i = 0; i < 16; i++) {
+        int32_t values[16], exponents[16];
+        const tensor_factors row = tensor_split(a[i], 16, values, exponents);
+        if (whole)
+            row_of_sums<16, 25>(d[i], row, columns, b);
+        else
+            row_of_sums<8, 24>(d[i], row, columns, b);
+    }
 }
 
 } // namespace cudasim
