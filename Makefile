@@ -90,7 +90,7 @@ CUDA_CHOICE  := $(if $(filter-out 0,$(CUDA)),$(CUDA_VERSION): module for $(CUDA_
                 module ($(if $(NVCC),$(if $(SAN),a sanitized build,CUDA=0),no nvcc in $(CUDA_HOME)/bin or PATH)))
 CUDA_PTX     ?= $(lastword $(CUDA_ARCHS))
 GENCODE      := $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
-                $(CUDA_PTX:%=-gencode arch=compute_%,code=compute_%)
+                $(foreach a,$(CUDA_PTX),-gencode arch=compute_$(a),code=compute_$(a))
 NVFLAGS      := -std=c++17 -O3 -ftz=true -fmad=false -prec-div=true -prec-sqrt=true -Werror all-warnings \
                 -Xptxas -v -Xcompiler -fPIC,-fvisibility=hidden -Iinclude -Isrc -I. $(GENCODE) $(CUDA_FLAGS)
 CUDA_SO      := $(B)/libspecbatch_cuda.so
