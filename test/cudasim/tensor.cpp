@@ -18,7 +18,7 @@
 
 namespace cudasim {
 
-/* With AVX2 the shifts of eight products are one instruction. */
+/* With AVX2 the shifts of eight products are one instruction. What is within must be compiled for it too. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define TENSOR_CLONES __attribute__((target_clones("avx2", "default")))
 #else
@@ -48,7 +48,7 @@ tensor_factors tensor_split(const float *elements, size_t n, int32_t *values, in
 }
 
 /* value * 2^exponent cut off to 24 bits; the value has fewer than 40. */
-static inline float cut_off(int64_t value, int exponent)
+static __forceinline__ float cut_off(int64_t value, int exponent)
 {
     uint64_t magnitude = (uint64_t)(value < 0 ? -value : value);
     const int spare = magnitude ? 40 - __builtin_clzll(magnitude) : 0; /* bits beyond 24 */
@@ -79,7 +79,7 @@ static float special_sum(float c, const float *a, const float *b, int n)
 /* One sum of N products. *special: an operand is not finite, and nothing is computed. A product has at most 22 bits,
  * N of them with the fraction's fewer than 31. */
 template <int N, int FRACTION>
-static inline float fixed_sum(float c, const int32_t *a, const int32_t *a_exponents, const int32_t *b,
+static __forceinline__ float fixed_sum(float c, const int32_t *a, const int32_t *a_exponents, const int32_t *b,
                               const int32_t *b_exponents, bool *special)
 {
     int32_t bits, sum = 0;
@@ -107,8 +107,8 @@ static inline float fixed_sum(float c, const int32_t *a, const int32_t *a_expone
 }
 
 template <int N, int FRACTION>
-static inline float sum_of_steps(float c, const tensor_factors &a, size_t at_a, const tensor_factors &b, size_t at_b,
-                                 int64_t n)
+static __forceinline__ float sum_of_steps(float c, const tensor_factors &a, size_t at_a, const tensor_factors &b,
+                                          size_t at_b, int64_t n)
 {
     for (int64_t k = 0; k < n; k += N) {
         bool special;
@@ -135,7 +135,7 @@ struct eight_columns {
 /* As fixed_sum, N products from `first` on for eight outputs of a row at once. False: one of them is special, or
  * nothing at all, and none is computed. */
 template <int N, int FRACTION>
-static inline bool fixed_sums(float c[8], const int32_t *a, const int32_t *a_exponents, const eight_columns &b,
+static __forceinline__ bool fixed_sums(float c[8], const int32_t *a, const int32_t *a_exponents, const eight_columns &b,
                               int first)
 {
     int32_t bits[8], largest[8], steps[8], sum[8] = {0};
@@ -173,7 +173,7 @@ static inline bool fixed_sums(float c[8], const int32_t *a, const int32_t *a_exp
 }
 
 template <int N, int FRACTION>
-static inline void row_of_sums(float d[8], const tensor_factors &a, const eight_columns &b,
+static __forceinline__ void row_of_sums(float d[8], const tensor_factors &a, const eight_columns &b,
                                const float b_elements[8][16])
 {
     for (int k = 0; k < 16; k += N) {
