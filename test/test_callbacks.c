@@ -66,8 +66,8 @@ static void set_calm_mode(void)
 static struct watch {
     struct failalloc memory;
     unsigned expected; /* the mode */
-    int allocs, frees, lines, drafts, wrong;
-    jmp_buf *leave_alloc, *leave_log, *leave_draft; /* instead of returning */
+    int allocs, frees, lines, drafts, wrong, leave_at; /* leave_at: the free that is left */
+    jmp_buf *leave_alloc, *leave_free, *leave_log, *leave_draft; /* instead of returning */
     int32_t (*inside)(void);                        /* what the draft callback does first, if anything */
     specbatch_pool *pool, *other;
     char line[256]; /* the last error logged */
@@ -91,6 +91,8 @@ static void watched_free(void *user, void *block, size_t size)
 {
     look(&watch.frees);
     failalloc_free(user, block, size);
+    if (watch.leave_free && watch.frees == watch.leave_at)
+        longjmp(*watch.leave_free, 1);
 }
 
 static void watched_log(void *user, int32_t level, const char *line)
@@ -456,6 +458,31 @@ static void test_memory_hooks_left_by_longjmp(void)
     CHECK_INT(outstanding(), 0);
 }
 
+/* The 65th request makes the queue and the table of requests grow, and what they grew out of is freed: the hook frees
+ * it and does not return. What they have then must not be freed once more. */
+static void test_a_free_hook_left_while_the_queue_grows(void)
+{
+    static jmp_buf out;
+    static int at;
+    const specbatch_pool_options options = watched_options(1);
+
+    for (at = 1; at <= 2; at++) {
+        begin_watch();
+        CHECK_OK(specbatch_pool_create(&watch.pool, target, NULL, &options));
+        for (int i = 0; i < 64; i++)
+            CHECK_OK(submit(watch.pool, 5));
+        watch.frees = 0;
+        watch.leave_at = at;
+        watch.leave_free = &out;
+        if (setjmp(out) == 0)
+            submit(watch.pool, 5);
+        watch.leave_free = NULL;
+        CHECK_INT(watch.frees, at);
+        CHECK_ERROR(submit(watch.pool, 5), SPECBATCH_E_INTERNAL, "left by longjmp");
+        specbatch_pool_free(watch.pool);
+    }
+}
+
 /* ------------------------------------------------------------- threads in one pool */
 
 static sem_t is_inside, may_go;
@@ -574,6 +601,7 @@ TEST_BEGIN
     RUN(test_freeing_in_a_callback_is_refused_aloud);
     RUN(test_two_pools_left_at_once);
     RUN(test_memory_hooks_left_by_longjmp);
+    RUN(test_a_free_hook_left_while_the_queue_grows);
     RUN(test_another_thread_is_told_that_it_is_one);
     RUN(test_two_threads_take_turns_or_are_refused);
     specbatch_model_close(target);

@@ -19,6 +19,7 @@ static void link_in(struct sb_idmap *map, struct sb_seq *seq)
 int32_t sb_idmap_reserve(struct sb_idmap *map)
 {
     struct sb_idmap grown = {.mem = map->mem, .n = map->n, .n_buckets = map->n_buckets ? 2 * map->n_buckets : 64};
+    struct sb_seq **old;
     int32_t rc = SPECBATCH_OK;
 
     if (map->n < map->n_buckets)
@@ -29,8 +30,9 @@ int32_t sb_idmap_reserve(struct sb_idmap *map)
             next = seq->hash_next;
             link_in(&grown, seq);
         }
-    sb_free(&map->mem, map->buckets);
+    old = map->buckets;
     *map = grown;
+    sb_free(&map->mem, old); /* last: a hook that does not return must leave a sound table */
 done:
     return rc;
 }

@@ -1,6 +1,8 @@
 /* The heap of waiting requests; see queue.h. */
 #include "sched/queue.h"
 
+#include <string.h>
+
 #include "status.h"
 
 static int before(const struct sb_queue *queue, const struct sb_seq *a, const struct sb_seq *b)
@@ -38,14 +40,18 @@ static void sift_down(struct sb_queue *queue, size_t at, struct sb_seq *seq)
 int32_t sb_queue_reserve(struct sb_queue *queue)
 {
     const size_t grown = queue->capacity ? 2 * queue->capacity : 64;
-    struct sb_seq **heap;
+    struct sb_seq **heap, **old;
     int32_t rc = SPECBATCH_OK;
 
     if (queue->n < queue->capacity)
         return rc;
-    SB_NEW(heap, sb_realloc(&queue->mem, queue->heap, grown, sizeof(struct sb_seq *)), "the request queue");
+    SB_NEW(heap, sb_alloc_raw(&queue->mem, grown, sizeof(struct sb_seq *)), "the request queue");
+    if (queue->n > 0)
+        memcpy(heap, queue->heap, queue->n * sizeof(struct sb_seq *));
+    old = queue->heap;
     queue->heap = heap;
     queue->capacity = grown;
+    sb_free(&queue->mem, old); /* last: a hook that does not return must leave a sound queue */
 done:
     return rc;
 }
