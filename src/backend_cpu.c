@@ -131,10 +131,11 @@ static int32_t exec_sync(struct sb_exec *exec)
 }
 
 /* Work runs as it is issued, so there is nothing to record. */
-static int32_t record_begin(struct sb_exec *exec, uint64_t key)
+static int32_t record_begin(struct sb_exec *exec, uint64_t key, int32_t *repeats)
 {
     (void)exec;
     (void)key;
+    *repeats = 1;
     return 0;
 }
 

@@ -141,7 +141,7 @@ cudaError_t sb_gemm_run(const struct sb_gemm *gemm, float *y, const void *x, con
                         const float *bias, int32_t m, cudaStream_t stream);
 
 /* ---- graph.c */
-int32_t sb_cuda_record_begin(struct sb_exec *exec, uint64_t key);
+int32_t sb_cuda_record_begin(struct sb_exec *exec, uint64_t key, int32_t *repeats);
 int32_t sb_cuda_record_end(struct sb_exec *exec);
 /* Ends a capture that no record_end will end, and drops what it holds. */
 void sb_cuda_record_abandon(struct sb_queue *queue);

@@ -37,7 +37,7 @@ static struct sb_graph *look_up(struct sb_queue *queue, uint64_t key)
     return oldest;
 }
 
-int32_t sb_cuda_record_begin(struct sb_exec *exec, uint64_t key)
+int32_t sb_cuda_record_begin(struct sb_exec *exec, uint64_t key, int32_t *repeats)
 {
     struct sb_queue *queue = exec->queue;
     struct sb_graph *graph = look_up(queue, key);
@@ -50,6 +50,7 @@ int32_t sb_cuda_record_begin(struct sb_exec *exec, uint64_t key)
         graph->key = key;
     }
     graph->last_use = ++queue->clock;
+    *repeats = graph->exec || graph->is_refused;
     if (!is_known || graph->is_refused || queue->error != cudaSuccess)
         return 0;
     queue->now = graph;

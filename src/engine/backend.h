@@ -157,9 +157,10 @@ struct sb_backend {
      * be recorded instead of run). Either way end runs it. What is replayed are the same operations on the same
      * addresses, uploads and downloads included: their host memory must be from host_alloc and stay where it was.
      * SB_AGAIN: it could not be recorded and has not run; begin once more, which will not record it. Work that could
-     * not be issued whole is not ended: exec_sync gives it up.
+     * not be issued whole is not ended: exec_sync gives it up. *repeats: 1 when this work takes as long the next time,
+     * replayed now or issued for good; 0 when it is issued or recorded where later ones will be replayed.
      */
-    int32_t (*record_begin)(struct sb_exec *exec, uint64_t key);
+    int32_t (*record_begin)(struct sb_exec *exec, uint64_t key, int32_t *repeats);
     int32_t (*record_end)(struct sb_exec *exec); /* SB_AGAIN, E_DEVICE, E_NOMEM */
 
     /* Host memory that uploads and downloads are fastest from; zeroed. E_NOMEM. */

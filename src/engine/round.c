@@ -153,8 +153,7 @@ static int32_t issue_recorded(struct sb_round *round, struct sb_runner *target, 
     const struct sb_backend *be = target->backend;
     int32_t rc = SPECBATCH_OK;
 
-    round->repeats = be->record_begin(target->exec, shape_key(round));
-    if (!round->repeats)
+    if (!be->record_begin(target->exec, shape_key(round), &round->repeats))
         rc = issue_all(round, target, draft, drafted_ns);
     return rc == SPECBATCH_OK ? be->record_end(target->exec) : rc;
 }
@@ -169,9 +168,11 @@ int32_t sb_round_issue(struct sb_round *round, struct sb_runner *target, struct 
     if (!round->padded)
         rc = issue_all(round, target, draft, drafted_ns);
     else
-        do
-            rc = issue_recorded(round, target, draft, drafted_ns);
-        while (rc == SB_AGAIN);
+        rc = issue_recorded(round, target, draft, drafted_ns);
+    while (rc == SB_AGAIN) {
+        rc = issue_recorded(round, target, draft, drafted_ns);
+        round->repeats = 0; /* it took two attempts, which no later one does */
+    }
     if (rc == SPECBATCH_OK)
         return be->exec_sync(target->exec);
     (void)be->exec_sync(target->exec); /* nothing of the round must stay under way, nor a recording open */

@@ -32,7 +32,7 @@
 
 enum {
     MEASURED = 3,     /* plain rounds to begin with */
-    ALL_UNIQUE = 64,  /* rounds in a row none of which was replayed: then this is how rounds are, and they teach */
+    UNIQUE_MAX = 6,   /* unique rounds in a row that teach nothing of cost */
     FIRST_PLAIN = 8,  /* rounds at a new number of rows before one is plain, */
     EVERY_PLAIN = 64, /* and later */
     PROBE_GAP = 8,    /* rounds from one probe to the next, */
@@ -418,6 +418,17 @@ static float paid_for(const struct sb_adapt *a, const struct sb_round_row *rows,
     return a->uniform ? (float)longest : (float)sum / (float)n;
 }
 
+/* Whether a round's time is to be left out as one that does not come again. */
+static int is_unique(struct sb_adapt_cost *cost, int speculative, int unique)
+{
+    int32_t *n = &cost->n_unique[speculative];
+
+    *n = unique ? *n + 1 : 0;
+    if (*n > UNIQUE_MAX + 1)
+        *n = UNIQUE_MAX + 1;
+    return unique && *n <= UNIQUE_MAX;
+}
+
 void sb_adapt_learn(struct sb_adapt *a, const struct sb_round_row *rows, int32_t n,
                     const struct sb_adapt_round *round)
 {
@@ -429,17 +440,19 @@ void sb_adapt_learn(struct sb_adapt *a, const struct sb_round_row *rows, int32_t
 
     if (a->draft_len == 0 || n == 0)
         return;
-    if (!round->mixed)
-        a->n_unique = round->unique ? a->n_unique + 1 : 0;
-    unique = round->unique && a->n_unique <= ALL_UNIQUE;
+    unique = !round->mixed && is_unique(cost, a->asked > 0, round->unique);
     for (int32_t b = 0; b < n; b++)
         note_row(a, &rows[b]);
     a->credit *= LAPSE;
     a->quiet = a->asked > 0 ? 0 : a->quiet + 1;
     if (a->asked == 0)
         let_fade(a);
-    if (a->asked == 0 && !round->mixed && !unique)
-        learn_plain(a, cost, ns);
+    if (a->asked == 0 && !round->mixed) {
+        if (!unique)
+            learn_plain(a, cost, ns);
+        else if (cost->n_plain == MEASURED)
+            cost->since = EVERY_PLAIN / 2; /* what is known will do until the next try */
+    }
     if (cost->n_plain == 0)
         return;
     caught_up = (float)round->catch_up_ns / cost->plain_ns;

@@ -35,8 +35,9 @@
  *
  * Rounds with prompt chunks teach acceptance only, and pay for catching up: their time is the prompt's. Where the
  * backend records, rounds that are not replayed teach acceptance only too, and are booked at the known cost: loading
- * kernels and recording a shape is paid once, and would make every new length look too dear to be tried again. (Where
- * nothing is ever replayed, for want of memory for recordings, rounds teach after all.) Nothing
+ * kernels and recording a shape is paid once, and would make every new length look too dear to be tried again. That
+ * goes for six rounds in a row at most; where no more are replayed than that, shapes change faster than recordings
+ * are of use, and such rounds are how rounds are there: they teach, and are booked at what they took. Nothing
  * here sees a token, so nothing here can change one. Rejected: fitting draft and verification apart, which a
  * recorded round does not show; a cost linear in x (the picture); one length for all rows everywhere, when
  * requests differ in acceptance.
@@ -58,6 +59,7 @@ struct sb_adapt_cost {
     float plain_ns;  /* a plain round */
     int32_t n_plain; /* plain rounds measured, as far as it matters */
     int32_t since;   /* rounds since the last of them */
+    int32_t n_unique[2]; /* plain and speculative rounds in a row that were unique */
     struct sb_adapt_point {
         float weight, x, y; /* rounds; means over them */
     } point[SB_ADAPT_POINTS];
@@ -76,7 +78,6 @@ struct sb_adapt {
     float catch_up; /* plain rounds a token; below 0: not known yet */
 
     int32_t quiet;     /* rounds since the last proposal */
-    int32_t n_unique;  /* rounds in a row that were unique, those with prompt chunks left out */
     uint32_t n_probes; /* turns: whose it is, and how far */
     int32_t last;      /* uniform: the last length that was not a probe */
     int32_t asked;     /* proposals, in this round */
