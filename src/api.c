@@ -390,7 +390,7 @@ static int32_t take(specbatch_pool *pool)
     pool->call.callback = NULL;
     if (!pool->fatal) {
         pool->fatal = SPECBATCH_E_INTERNAL;
-        pool->why = "a callback was left by longjmp or an exception";
+        snprintf(pool->why, sizeof pool->why, "a callback was left by longjmp or an exception");
     }
     return SPECBATCH_OK;
 }

@@ -1,6 +1,8 @@
 /* Requests in and results out; pool.h draws their path. Creation is in pool_create.c, submission in request.c. */
 #include "sched/pool.h"
 
+#include <stdio.h>
+
 #include "status.h"
 
 static void enqueue_finished(struct specbatch_pool *pool, struct sb_seq *seq)
@@ -34,7 +36,7 @@ int32_t sb_pool_dead(const struct specbatch_pool *pool)
 static int32_t end_pool(struct specbatch_pool *pool, int32_t rc)
 {
     pool->fatal = specbatch_status_is_fatal(rc) ? rc : SPECBATCH_E_DEVICE;
-    pool->why = "a step failed";
+    snprintf(pool->why, sizeof pool->why, "%s", sb_last_error());
     return pool->fatal;
 }
 

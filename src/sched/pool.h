@@ -40,7 +40,7 @@ struct specbatch_pool {
     _Atomic(const void *) owner; /* the thread inside a call on this pool (sb_port_thread), or NULL */
     struct sb_fp_env call;       /* that call: here, because the frame of one that a callback has left is gone */
     int32_t fatal;               /* 0 or the code that ended the pool */
-    const char *why;             /* what did; static */
+    char why[SPECBATCH_ERROR_MAX]; /* what did: the line that named the place */
     uint64_t stats[SB_N_STATS];
 };
 
