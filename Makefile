@@ -3,7 +3,7 @@
 #   make SAN=address,undefined | thread     build and test under a sanitizer
 #   make CUDA=0         without the CUDA module, which is built where nvcc is found (or CUDA=1 to insist on it)
 #   make CUDA_HOME=/usr/local/cuda CUDA_ARCHS="80 90" CUDA_FLAGS=...     where CUDA is, what code is made for, more for nvcc
-#   make STATIC=1       with PCRE2 and the other small libraries linked in, for a machine that may lack them
+#   make STATIC=1       with yajl linked in, for a machine that may lack it
 #   make CC=clang CFLAGS="-O2 -march=..." LDFLAGS=...     yours are added to, never replaced
 .DELETE_ON_ERROR:
 .SUFFIXES:

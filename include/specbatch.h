@@ -33,9 +33,11 @@
  *
  * Forks. A pool works in the process that created it. In a forked child its threads are missing, so
  * every call on it is E_INVALID there but specbatch_pool_stat; specbatch_pool_free gives its memory
- * back, and results, text streams and models can be used and freed. A pool may be created in the
- * child on a model that the parent opened on the CPU. With a model on a GPU that is E_INVALID, and
- * closing it leaves the GPU alone: CUDA does not survive a fork, so fork before it is first used.
+ * back (unless a thread or a callback was inside the pool at the fork: then nothing of it is touched,
+ * and free and stat are E_BUSY), and results, text streams and models can be used and freed. A pool
+ * may be created in the child on a model that the parent opened on the CPU. With a model on a GPU
+ * that is E_INVALID, and closing it leaves the GPU alone: CUDA does not survive a fork, so fork
+ * before it is first used.
  * A child made by a callback may not return from it.
  *
  * Threads. A model is immutable and may be used by any number of pools and threads at once.
@@ -339,7 +341,8 @@ typedef struct specbatch_pool_options {
     int32_t policy;        /* SPECBATCH_POLICY_* */
     int32_t batch;         /* B, rows a round decodes: 1..4096; 0: 8 */
     int32_t window;        /* W, rows exspec keeps resident: batch..65536; 0: 6 * batch. Others ignore it: eqspec keeps
-                              batch, the rest a slot more for every 8 rows, none at 1, for prompts of newcomers */
+                              batch, the rest a slot more for every 8 rows or part of them, none at B = 1: there the
+                              prompts of newcomers are filled in */
     int32_t draft_len;     /* K, tokens proposed a round at most: 1..64; 0: 5. -1: none. See SPECBATCH_POOL_FIXED_K */
     int32_t max_len;       /* columns of a sequence, prompt + max_new; 0: the target's context or 2048, the smaller */
     int32_t prefill_chunk; /* prompt tokens a pass takes beside its rounds: 1..8192; 0: 128. A model whose fingerprint
@@ -488,7 +491,8 @@ SPECBATCH_API void specbatch_result_free(specbatch_result *result);
 /* A counter of the pool by name; specbatch_stat_name lists them (0 to count - 1, NULL when out of range).
  * Counters in tokens count committed tokens only; names end in their unit where it is not a count
  * (_ns, _bytes). docs/stats.md explains each. Works in callbacks of the pool, and on a dead one. E_INVALID,
- * E_NOT_FOUND, E_BUSY (another thread is inside the pool). Since 0.1. */
+ * E_NOT_FOUND, E_BUSY (another thread is inside the pool; and its call may be refused because of this one: counters are
+ * for the thread that runs the pool). Since 0.1. */
 SPECBATCH_API int32_t specbatch_pool_stat(const specbatch_pool *pool, const char *name, uint64_t *value);
 SPECBATCH_API int32_t specbatch_stat_count(void);
 SPECBATCH_API const char *specbatch_stat_name(int32_t index);

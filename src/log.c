@@ -4,7 +4,6 @@
 #include <stdarg.h>
 
 #include "line.h"
-
 #include "port.h"
 
 struct line_call {

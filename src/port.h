@@ -31,7 +31,7 @@ const void *sb_port_thread(void);
 uint64_t sb_port_now_ns(void);     /* monotonic clock */
 int32_t sb_port_n_processors(void); /* that this process may run on, at least 1 */
 
-int64_t sb_port_process(void); /* another number in a forked child than in its parent */
+int64_t sb_port_process(void); /* another number in a forked child than in its parent, within one PID namespace */
 
 /* Loadable modules. open: NULL, and the reason in `why`. symbol: writes a function pointer of `size` bytes, NULL when
  * there is none. close: NULL is fine. */
