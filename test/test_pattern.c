@@ -123,6 +123,14 @@ static void test_refusals_name_the_place(void)
         { "a{2", "byte 1: { that begins no interval" },
         { "a{3,2}", "byte 1: { that begins no interval" },
         { "a+*", "byte 2: a quantifier behind a quantifier" },
+        { "(?:ab){1}{2}", "byte 9: a quantifier behind {1}" },
+        { "(?:ab){1,1}{2}", "byte 11: a quantifier behind {1}" },
+        { "a{1,1}?{2}", "byte 7: a quantifier behind {1}" },
+        { "a{1}+", "byte 4: a quantifier behind {1}" },
+        { "a{1}*", "byte 4: a quantifier behind {1}" },
+        { "a{1}?", "byte 4: a quantifier behind {1}" },
+        { "a{2}{2}{2}", "byte 7: a quantifier behind a quantifier" },
+        { "a{2}{1}+", "byte 7: a quantifier behind a quantifier" },
         { "(?:a*)+", "byte 6: the repetition of what can match nothing" },
         { "(?=a)+", "byte 5: the repetition of a place" },
         { "(?<=a+)b", "byte 0: a lookbehind of more than 255" },
@@ -154,6 +162,30 @@ static char *repeated(const char *piece, size_t count, const char *tail)
         memcpy(text + i * n, piece, n);
     strcpy(text + n * count, tail);
     return text;
+}
+
+/* Two intervals are one behind the other in the reference too. */
+static void test_two_intervals(void)
+{
+    static const char text[] = "ababababx abb";
+    static const struct { const char *pattern; size_t n, ends[4]; } cases[] = {
+        { "(?:ab){2}{2}", 2, { 8, 13 } },
+        { "(?:ab){2}{1}", 3, { 4, 8, 13 } },
+        { "(?:ab){2}+", 2, { 8, 13 } },
+        { "(?:ab){1,2}{2}", 2, { 8, 13 } },
+        { "(?:ab){2}{1,2}", 2, { 8, 13 } },
+    };
+    static struct words words;
+    struct sb_steps steps = { .n = 0 };
+    size_t i;
+
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK_OK(compile(&steps, cases[i].pattern, strlen(cases[i].pattern)));
+        CHECK_OK(split(&steps, text, sizeof text - 1, &words));
+        if (words.n != cases[i].n || memcmp(words.ends, cases[i].ends, words.n * sizeof words.ends[0]) != 0)
+            FAIL("%s", cases[i].pattern);
+    }
+    sb_steps_clear(&steps);
 }
 
 /* Nesting, sizes and numbers are bounded, so that neither the stack nor the time of opening is a file's to choose. */
@@ -453,6 +485,7 @@ static void test_sets_of_characters(void)
 TEST_BEGIN
     RUN(test_reference_words);
     RUN(test_refusals_name_the_place);
+    RUN(test_two_intervals);
     RUN(test_patterns_too_big);
     RUN(test_by_hand_as_compiled);
     RUN(test_steps_are_bounded);

@@ -314,18 +314,28 @@ done:
     return rc;
 }
 
-/* All that stands behind an atom: one quantifier, and one more behind an interval ({n,m}+, {n}?). */
+/* Whether a node is {1}, which Oniguruma drops: what stands behind it belongs to the last character alone there, so
+ * that (?:ab){1}{2} is abb. */
+static int once(const struct sb_node *node)
+{
+    return node->kind == SB_NODE_REPEAT && node->min == 1 && node->max == 1;
+}
+
+/* All that stands behind an atom: one quantifier, and one more behind an interval ({n,m}+, {n}?). No more than two
+ * nodes around an atom, and groups only so deep: that bounds the tree's depth, and with it all that descends it. */
 static int32_t quantifiers(struct sb_reader *reader, struct branch *branch, uint32_t *index)
 {
-    int found = 0, was_interval;
+    int is_interval = sb_reader_peek(reader) == '{', found = 0;
     int32_t rc = SPECBATCH_OK;
     size_t at;
 
-    do {
-        was_interval = sb_reader_peek(reader) == '{';
+    SB_TRY(quantifier(reader, index, &found));
+    branch->letter = found ? '\0' : branch->letter;
+    at = reader->at;
+    if (found && is_interval && !once(&reader->tree->nodes[*index]))
         SB_TRY(quantifier(reader, index, &found));
-        branch->letter = found ? '\0' : branch->letter;
-    } while (found && was_interval);
+    else if (found && is_interval && sb_among(sb_reader_peek(reader), "?*+{"))
+        SB_TRY(sb_pattern_refuse(reader, at, "a quantifier behind {1}"));
     at = reader->at;
     if (found && sb_among(sb_reader_peek(reader), "?*+{"))
         SB_TRY(sb_pattern_refuse(reader, at, "a quantifier behind a quantifier"));
