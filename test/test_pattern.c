@@ -137,18 +137,33 @@ static void test_refusals_name_the_place(void)
         { "(?i:\xC3\xA9)", "byte 4: (?i) on letters beyond ASCII" },
         { "(?i)[\\p{L}]", "byte 4: (?i) on letters beyond ASCII" },
         { "(?i:off)", "byte 6: (?i) on letters that are one character" },
+        { "(?i)s(?:s)", "byte 5: (?i) on letters that are one character" },
+        { "(?i)(?:s)(?:T)", "byte 9: (?i) on letters that" },
+        { "(?i)(?:s)s", "byte 9: (?i) on letters that" },
+        { "(?i:s(?:s))", "byte 5: (?i) on letters that" },
+        { "(?i)s(?#c)s", "byte 10: (?i) on letters that" },
+        { "(?i)s(?:)s", "byte 9: (?i) on letters that" },
+        { "(?i)(?:xs)(?:sx)", "byte 10: (?i) on letters that" },
+        { "(?i)(?:f{1}){1}(?:(?:L)x)", "byte 15: (?i) on letters that" },
+        { "(?i)f{1,1}?\\x69", "byte 11: (?i) on letters that" },
         { "\\xC3", "byte 0: a number that is not a character" },
         { "\\u{41}", "byte 0: a number that is not a character" },
         { "a\\", "byte 1: a backslash at the end" },
         { "a\xFF", "byte 1: invalid UTF-8" },
         { "(?:(?:a{1,1000}b){1,1000}c){1,1000}", "so many repetitions" },
     };
+    /* Letters that the reference does not take together either. */
+    static const char *const apart[] = { "(?i)(s)s", "(?i)s(s)", "(?i)s(?>s)", "(?i)s(?:s|x)", "(?i)s{2}", "(?i)s+s",
+                                         "(?i)[s]s", "s(?i)s", "(?i)s\\bs", "(?i)s(?-i)s", "(?i)sx|s", "(?i)sf",
+                                         "(?i)s(?i)s", "(?i:s)(?i:s)" };
     struct sb_steps steps = { .n = 0 };
     size_t i;
 
     for (i = 0; i < sizeof cases / sizeof *cases; i++)
         CHECK_ERROR(compile(&steps, cases[i].pattern, strlen(cases[i].pattern)), SPECBATCH_E_UNSUPPORTED,
                     cases[i].message);
+    for (i = 0; i < sizeof apart / sizeof *apart; i++)
+        CHECK_OK(compile(&steps, apart[i], strlen(apart[i])));
     CHECK_OK(compile(&steps, "a", 1));
     sb_steps_clear(&steps);
 }

@@ -48,6 +48,7 @@ struct sb_node {
     uint32_t set;          /* SET; PLACE: line feeds or word characters */
     uint32_t child, next;
     int32_t min, max;      /* REPEAT: times; max SB_PATTERN_ENDLESS: no limit */
+    char begins, ends;     /* in lower case, the letter under (?i) that it begins and ends with; '\0': another thing */
     int32_t least, most;   /* characters that it can match; SB_PATTERN_ENDLESS: no limit */
 };
 
