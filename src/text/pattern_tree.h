@@ -35,7 +35,7 @@ enum {
 };
 
 enum {
-    SB_PATTERN_BYTES = 1 << 16,  /* of a pattern's text */
+    SB_PATTERN_BYTES = 1 << 13,  /* of a pattern's text; known models' have below 1,000 */
     SB_PATTERN_SETS = 1 << 10,   /* different ones in a pattern */
     SB_PATTERN_DEPTH = 64,       /* of groups in groups, and of classes in classes */
     SB_PATTERN_REPEAT = 100000,  /* Oniguruma's own limit of {n,m} */
