@@ -330,20 +330,6 @@ static void test_steps_of_a_call(void)
     free(text);
 }
 
-/* Copies of a node share what it begins with: looked for in every copy, these would take a minute. */
-static void test_many_copies(void)
-{
-    static const char copies[] = "){0}b){0,20000}";
-    struct sb_steps steps = { .n = 0 };
-    char *places = repeated("\\b", 4000, copies), *pattern = malloc(strlen(places) + 7);
-
-    sprintf(pattern, "(?:(?:%s", places);
-    CHECK_OK(compile(&steps, pattern, strlen(pattern)));
-    sb_steps_clear(&steps);
-    free(pattern);
-    free(places);
-}
-
 /* What known models' patterns take on a million bytes of the worst kind is far below the bound. */
 static void test_real_patterns_are_cheap(void)
 {
@@ -518,7 +504,6 @@ TEST_BEGIN
     RUN(test_patterns_too_big);
     RUN(test_by_hand_as_compiled);
     RUN(test_steps_are_bounded);
-    RUN(test_many_copies);
     RUN(test_steps_of_a_call);
     RUN(test_real_patterns_are_cheap);
     RUN(test_any_text_as_pattern);
