@@ -20,21 +20,6 @@ struct coder {
     struct first *firsts; /* by node */
 };
 
-static int32_t grow(struct coder *c, void **array, size_t n, size_t *capacity, size_t size)
-{
-    size_t more = *capacity ? *capacity * 2 : 64;
-    void *grown;
-
-    if (n < *capacity)
-        return SPECBATCH_OK;
-    grown = sb_realloc(&c->p->mem, *array, more, size);
-    if (!grown)
-        return sb_fail(SPECBATCH_E_NOMEM, "no memory for a regular expression");
-    *array = grown;
-    *capacity = more;
-    return SPECBATCH_OK;
-}
-
 /* ------------------------------------------------------------------------------- kinds */
 
 /* The kinds found so far, each by the sets it is in, and the block being filled. */
@@ -58,7 +43,7 @@ static int32_t store_block(struct coder *c, const struct sorter *s, size_t at)
             break;
     if (tried == p->n_blocks) {
         i = p->n_blocks;
-        SB_TRY(grow(c, &blocks, p->n_blocks, &p->block_capacity, SB_BLOCK));
+        SB_TRY(sb_pattern_grow(&c->p->mem, &blocks, p->n_blocks, &p->block_capacity, SB_BLOCK));
         p->blocks = blocks;
         memcpy(p->blocks + i * SB_BLOCK, s->block, SB_BLOCK);
         p->n_blocks++;
@@ -185,7 +170,7 @@ static int32_t first_set(struct coder *c, uint32_t index, uint16_t *set)
     for (i = 0; i < p->n_sets && memcmp(&p->sets[i], &first->kinds, sizeof first->kinds) != 0; i++)
         continue;
     if (i == p->n_sets && i < c->tree->n_sets + FIRST_SETS) {
-        SB_TRY(grow(c, &sets, p->n_sets, &p->set_capacity, sizeof *p->sets));
+        SB_TRY(sb_pattern_grow(&c->p->mem, &sets, p->n_sets, &p->set_capacity, sizeof *p->sets));
         p->sets = sets;
         p->sets[p->n_sets++] = first->kinds;
     }
@@ -205,7 +190,7 @@ static int32_t emit(struct coder *c, enum sb_op_kind kind, int flag, unsigned se
 
     if (p->n_ops == SB_PROGRAM_OPS)
         SB_TRY(sb_pattern_refuse(c->reader, 0, "a pattern of so many repetitions"));
-    SB_TRY(grow(c, &ops, p->n_ops, &p->op_capacity, sizeof *p->ops));
+    SB_TRY(sb_pattern_grow(&c->p->mem, &ops, p->n_ops, &p->op_capacity, sizeof *p->ops));
     p->ops = ops;
     p->ops[p->n_ops++] = (struct sb_op){ .kind = (uint8_t)kind, .flag = (uint8_t)flag, .set = (uint16_t)set,
                                          .x = x, .y = y };
