@@ -123,24 +123,47 @@ static void test_refusals_name_the_place(void)
         { "a{2", "byte 1: { that begins no interval" },
         { "a{3,2}", "byte 1: { that begins no interval" },
         { "a+*", "byte 2: a quantifier behind a quantifier" },
+        { "(?:ab){1}{2}", "byte 9: a quantifier behind {1}" },
+        { "(?:ab){1,1}{2}", "byte 11: a quantifier behind {1}" },
+        { "a{1,1}?{2}", "byte 7: a quantifier behind {1}" },
+        { "a{1}+", "byte 4: a quantifier behind {1}" },
+        { "a{1}*", "byte 4: a quantifier behind {1}" },
+        { "a{1}?", "byte 4: a quantifier behind {1}" },
+        { "a{2}{2}{2}", "byte 7: a quantifier behind a quantifier" },
+        { "a{2}{1}+", "byte 7: a quantifier behind a quantifier" },
         { "(?:a*)+", "byte 6: the repetition of what can match nothing" },
         { "(?=a)+", "byte 5: the repetition of a place" },
         { "(?<=a+)b", "byte 0: a lookbehind of more than 255" },
         { "(?i:\xC3\xA9)", "byte 4: (?i) on letters beyond ASCII" },
         { "(?i)[\\p{L}]", "byte 4: (?i) on letters beyond ASCII" },
         { "(?i:off)", "byte 6: (?i) on letters that are one character" },
+        { "(?i)s(?:s)", "byte 5: (?i) on letters that are one character" },
+        { "(?i)(?:s)(?:T)", "byte 9: (?i) on letters that" },
+        { "(?i)(?:s)s", "byte 9: (?i) on letters that" },
+        { "(?i:s(?:s))", "byte 5: (?i) on letters that" },
+        { "(?i)s(?#c)s", "byte 10: (?i) on letters that" },
+        { "(?i)s(?:)s", "byte 9: (?i) on letters that" },
+        { "(?i)(?:xs)(?:sx)", "byte 10: (?i) on letters that" },
+        { "(?i)(?:f{1}){1}(?:(?:L)x)", "byte 15: (?i) on letters that" },
+        { "(?i)f{1,1}?\\x69", "byte 11: (?i) on letters that" },
         { "\\xC3", "byte 0: a number that is not a character" },
         { "\\u{41}", "byte 0: a number that is not a character" },
         { "a\\", "byte 1: a backslash at the end" },
         { "a\xFF", "byte 1: invalid UTF-8" },
         { "(?:(?:a{1,1000}b){1,1000}c){1,1000}", "so many repetitions" },
     };
+    /* Letters that the reference does not take together either. */
+    static const char *const apart[] = { "(?i)(s)s", "(?i)s(s)", "(?i)s(?>s)", "(?i)s(?:s|x)", "(?i)s{2}", "(?i)s+s",
+                                         "(?i)[s]s", "s(?i)s", "(?i)s\\bs", "(?i)s(?-i)s", "(?i)sx|s", "(?i)sf",
+                                         "(?i)s(?i)s", "(?i:s)(?i:s)" };
     struct sb_steps steps = { .n = 0 };
     size_t i;
 
     for (i = 0; i < sizeof cases / sizeof *cases; i++)
         CHECK_ERROR(compile(&steps, cases[i].pattern, strlen(cases[i].pattern)), SPECBATCH_E_UNSUPPORTED,
                     cases[i].message);
+    for (i = 0; i < sizeof apart / sizeof *apart; i++)
+        CHECK_OK(compile(&steps, apart[i], strlen(apart[i])));
     CHECK_OK(compile(&steps, "a", 1));
     sb_steps_clear(&steps);
 }
@@ -156,14 +179,38 @@ static char *repeated(const char *piece, size_t count, const char *tail)
     return text;
 }
 
+/* Two intervals are one behind the other in the reference too. */
+static void test_two_intervals(void)
+{
+    static const char text[] = "ababababx abb";
+    static const struct { const char *pattern; size_t n, ends[4]; } cases[] = {
+        { "(?:ab){2}{2}", 2, { 8, 13 } },
+        { "(?:ab){2}{1}", 3, { 4, 8, 13 } },
+        { "(?:ab){2}+", 2, { 8, 13 } },
+        { "(?:ab){1,2}{2}", 2, { 8, 13 } },
+        { "(?:ab){2}{1,2}", 2, { 8, 13 } },
+    };
+    static struct words words;
+    struct sb_steps steps = { .n = 0 };
+    size_t i;
+
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK_OK(compile(&steps, cases[i].pattern, strlen(cases[i].pattern)));
+        CHECK_OK(split(&steps, text, sizeof text - 1, &words));
+        if (words.n != cases[i].n || memcmp(words.ends, cases[i].ends, words.n * sizeof words.ends[0]) != 0)
+            FAIL("%s", cases[i].pattern);
+    }
+    sb_steps_clear(&steps);
+}
+
 /* Nesting, sizes and numbers are bounded, so that neither the stack nor the time of opening is a file's to choose. */
 static void test_patterns_too_big(void)
 {
     static const struct { const char *piece; size_t count; const char *tail, *message; } cases[] = {
-        { "(", 30000, "", "groups nested so deep" },
-        { "(?i)", 16000, "a", "groups nested so deep" },
-        { "[", 30000, "", "classes nested so deep" },
-        { "a", 70000, "", "a pattern of so many bytes" },
+        { "(", 8000, "", "groups nested so deep" },
+        { "(?i)", 2000, "a", "groups nested so deep" },
+        { "[", 8000, "", "classes nested so deep" },
+        { "a", 8193, "", "byte 8192: a pattern of so many bytes" },
         { "(?:", 60, "a", "a group without its )" },
     };
     struct sb_steps steps = { .n = 0 };
@@ -453,6 +500,7 @@ static void test_sets_of_characters(void)
 TEST_BEGIN
     RUN(test_reference_words);
     RUN(test_refusals_name_the_place);
+    RUN(test_two_intervals);
     RUN(test_patterns_too_big);
     RUN(test_by_hand_as_compiled);
     RUN(test_steps_are_bounded);

@@ -61,6 +61,10 @@ static int32_t read_steps(const char *name, const char *list, const char *step, 
 }
 
 #define EIGHT "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aaaaaaaa\"}"
+#define PREPEND "{\"type\":\"Prepend\",\"prepend\":\"aaaaaaa\"}" /* seven */
+#define MARKS "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"always\"}"
+#define NO_MARKS "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"never\"}"
+#define SPACED "{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"use_regex\":false}"
 #define BYTE_LEVEL "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}"
 
 static void test_steps_that_multiply(void)
@@ -80,6 +84,24 @@ static void test_steps_that_multiply(void)
                 SPECBATCH_E_UNSUPPORTED, "decoder: step 3");
     CHECK_OK(read_steps("pre_tokenizer", "pretokenizers", BYTE_LEVEL, 1, ""));
     CHECK_ERROR(read_steps("pre_tokenizer", "pretokenizers", BYTE_LEVEL, 16, ""), SPECBATCH_E_UNSUPPORTED,
+                "t.json: pre_tokenizer: step 7");
+}
+
+/* What is put before a text is made for every stretch between added tokens, and what comes behind multiplies it. */
+static void test_steps_that_prepend(void)
+{
+    CHECK_OK(read_steps("normalizer", "normalizers", PREPEND, 9, "")); /* 1 + 9 x 7 */
+    CHECK_ERROR(read_steps("normalizer", "normalizers", PREPEND, 10, ""), SPECBATCH_E_UNSUPPORTED,
+                "t.json: normalizer: step 10 could make a text more than 64 times as long");
+    CHECK_OK(read_steps("normalizer", "normalizers", PREPEND "," EIGHT, 1, "")); /* (1 + 7) x 8 */
+    CHECK_ERROR(read_steps("normalizer", "normalizers", PREPEND "," PREPEND "," EIGHT, 1, ""),
+                SPECBATCH_E_UNSUPPORTED, "normalizer: step 3");
+    CHECK_OK(read_steps("normalizer", "normalizers", EIGHT "," PREPEND "," PREPEND, 1, "")); /* 8 + 7 + 7 */
+    CHECK_OK(read_steps("pre_tokenizer", "pretokenizers", NO_MARKS, 8, ""));
+    CHECK_OK(read_steps("pre_tokenizer", "pretokenizers", MARKS "," SPACED, 1, "")); /* 2 x 2 x 2 */
+    CHECK_ERROR(read_steps("pre_tokenizer", "pretokenizers", MARKS, 7, ""), SPECBATCH_E_UNSUPPORTED,
+                "t.json: pre_tokenizer: step 13");
+    CHECK_ERROR(read_steps("pre_tokenizer", "pretokenizers", SPACED, 4, ""), SPECBATCH_E_UNSUPPORTED,
                 "t.json: pre_tokenizer: step 7");
 }
 
@@ -261,6 +283,7 @@ static void test_room_for_json(void)
 
 TEST_BEGIN
     RUN(test_steps_that_multiply);
+    RUN(test_steps_that_prepend);
     RUN(test_long_templates);
     RUN(test_many_added_tokens);
     RUN(test_long_strings_to_look_for);

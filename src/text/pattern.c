@@ -29,9 +29,6 @@ done:
 
 /* ------------------------------------------------------------------------------- atoms */
 
-/* Where a branch is: what was read in it, and the letter before, for characters that two letters fold to. */
-struct branch { uint32_t first, last; int options; char letter; };
-
 static int32_t alternatives(struct sb_reader *reader, int options, uint32_t *index);
 
 static int32_t range_node(struct sb_reader *reader, uint32_t first, uint32_t last, int negated, uint32_t *index)
@@ -48,14 +45,8 @@ done:
     return rc;
 }
 
-/* Whether one character folds to these two letters, as U+FB01 folds to "fi". */
-static int folds_together(char a, char b)
-{
-    return (a == 's' && (b == 's' || b == 't')) || (a == 'f' && (b == 'f' || b == 'i' || b == 'l'));
-}
-
 /* A character without regard to case. Beyond ASCII only those that nothing folds to, alone or in company. */
-static int32_t folded_node(struct sb_reader *reader, struct branch *branch, size_t at, uint32_t cp, uint32_t *index)
+static int32_t folded_node(struct sb_reader *reader, size_t at, uint32_t cp, uint32_t *index)
 {
     static const char *const refused[] = { "Cased", "M", "Lm" };
     struct sb_charset set = { .mem = reader->tree->mem }, other = { .mem = reader->tree->mem };
@@ -65,8 +56,6 @@ static int32_t folded_node(struct sb_reader *reader, struct branch *branch, size
     int found;
 
     letter = letter >= 'A' && letter <= 'Z' ? (char)(letter | 32) : letter;
-    if (folds_together(branch->letter, letter))
-        SB_TRY(sb_pattern_refuse(reader, at, "(?i) on letters that are one character in other cases"));
     for (i = 0; cp >= 0x80 && i < sizeof refused / sizeof *refused; i++)
         SB_TRY(sb_class_property(&other, refused[i], strlen(refused[i]), &found));
     if (sb_charset_has(&other, cp))
@@ -74,17 +63,16 @@ static int32_t folded_node(struct sb_reader *reader, struct branch *branch, size
     SB_TRY(sb_charset_add(&set, cp, cp));
     SB_TRY(sb_class_fold(reader, at, &set));
     SB_TRY(set_node(reader, &set, index));
-    branch->letter = letter;
+    reader->tree->nodes[*index].begins = reader->tree->nodes[*index].ends = letter;
 done:
     sb_charset_clear(&set);
     sb_charset_clear(&other);
     return rc;
 }
 
-static int32_t char_node(struct sb_reader *reader, struct branch *branch, size_t at, uint32_t cp, uint32_t *index)
+static int32_t char_node(struct sb_reader *reader, int options, size_t at, uint32_t cp, uint32_t *index)
 {
-    return branch->options & IGNORE_CASE ? folded_node(reader, branch, at, cp, index)
-                                         : range_node(reader, cp, cp, 0, index);
+    return options & IGNORE_CASE ? folded_node(reader, at, cp, index) : range_node(reader, cp, cp, 0, index);
 }
 
 static int32_t place_node(struct sb_reader *reader, int place, uint32_t *index)
@@ -116,7 +104,7 @@ static int32_t line_break(struct sb_reader *reader, uint32_t *index)
 }
 
 /* Behind a backslash, outside of a class. */
-static int32_t escape(struct sb_reader *reader, struct branch *branch, uint32_t *index)
+static int32_t escape(struct sb_reader *reader, int options, uint32_t *index)
 {
     static const char places[] = "AzZ..bB"; /* in the order of SB_PLACE_*; ^ and $ have no backslash */
     struct sb_charset set = { .mem = reader->tree->mem };
@@ -141,7 +129,7 @@ static int32_t escape(struct sb_reader *reader, struct branch *branch, uint32_t 
         SB_TRY(range_node(reader, 0, SB_CHAR_LAST, 0, index));
     } else {
         SB_TRY(sb_class_escaped_char(reader, 0, &cp));
-        SB_TRY(char_node(reader, branch, at, cp, index));
+        SB_TRY(char_node(reader, options, at, cp, index));
     }
 done:
     sb_charset_clear(&set);
@@ -233,8 +221,11 @@ static int32_t group(struct sb_reader *reader, int options, uint32_t *index)
         return SPECBATCH_OK;
     }
     if (sb_reader_skip(reader, "?"))
-        return option_group(reader, at, options, index);
-    SB_TRY(inside(reader, at, options, index));
+        SB_TRY(option_group(reader, at, options, index));
+    else
+        SB_TRY(inside(reader, at, options, index));
+    /* In the reference too, captures and groups with options keep their letters apart from others. */
+    reader->tree->nodes[*index].begins = reader->tree->nodes[*index].ends = '\0';
 done:
     return rc;
 }
@@ -278,6 +269,13 @@ static int32_t interval(struct sb_reader *reader, size_t at, int32_t *min, int32
     return SPECBATCH_OK;
 }
 
+/* Whether a node is {1}, which Oniguruma drops: what stands behind it belongs to the last character alone there, so
+ * that (?:ab){1}{2} is abb. */
+static int once(const struct sb_node *node)
+{
+    return node->kind == SB_NODE_REPEAT && node->min == 1 && node->max == 1;
+}
+
 /* What may stand behind an atom. An interval cannot be possessive: {n,m}+ repeats it; and {n}? is {n} or none. */
 static int32_t quantifier(struct sb_reader *reader, uint32_t *index, int *found)
 {
@@ -309,23 +307,29 @@ static int32_t quantifier(struct sb_reader *reader, uint32_t *index, int *found)
     child = &reader->tree->nodes[*index];
     child->min = min;
     child->max = max;
+    if (once(child)) {
+        child->begins = reader->tree->nodes[child->child].begins;
+        child->ends = reader->tree->nodes[child->child].ends;
+    }
     sb_tree_measure(reader->tree, *index);
 done:
     return rc;
 }
 
-/* All that stands behind an atom: one quantifier, and one more behind an interval ({n,m}+, {n}?). */
-static int32_t quantifiers(struct sb_reader *reader, struct branch *branch, uint32_t *index)
+/* All that stands behind an atom: one quantifier, and one more behind an interval ({n,m}+, {n}?). No more than two
+ * nodes around an atom, and groups only so deep: that bounds the tree's depth, and with it all that descends it. */
+static int32_t quantifiers(struct sb_reader *reader, uint32_t *index)
 {
-    int found = 0, was_interval;
+    int is_interval = sb_reader_peek(reader) == '{', found = 0;
     int32_t rc = SPECBATCH_OK;
     size_t at;
 
-    do {
-        was_interval = sb_reader_peek(reader) == '{';
+    SB_TRY(quantifier(reader, index, &found));
+    at = reader->at;
+    if (found && is_interval && !once(&reader->tree->nodes[*index]))
         SB_TRY(quantifier(reader, index, &found));
-        branch->letter = found ? '\0' : branch->letter;
-    } while (found && was_interval);
+    else if (found && is_interval && sb_among(sb_reader_peek(reader), "?*+{"))
+        SB_TRY(sb_pattern_refuse(reader, at, "a quantifier behind {1}"));
     at = reader->at;
     if (found && sb_among(sb_reader_peek(reader), "?*+{"))
         SB_TRY(sb_pattern_refuse(reader, at, "a quantifier behind a quantifier"));
@@ -349,35 +353,32 @@ static int32_t comment(struct sb_reader *reader)
     return sb_pattern_refuse(reader, at, "a comment without its )");
 }
 
-static int32_t atom(struct sb_reader *reader, struct branch *branch, uint32_t *index)
+static int32_t atom(struct sb_reader *reader, int options, uint32_t *index)
 {
     size_t at = reader->at;
-    char c = reader->text[at], letter = branch->letter;
+    char c = reader->text[at];
 
-    branch->letter = '\0';
     if (sb_among(c, "?*+{"))
         return sb_pattern_refuse(reader, at, c == '{' ? "{ that begins no interval {n,m}"
                                                       : "a quantifier without anything before it");
     reader->at++;
     switch (c) {
     case '\\':
-        branch->letter = letter;
-        return escape(reader, branch, index);
+        return escape(reader, options, index);
     case '[':
-        return brackets(reader, branch->options, index);
+        return brackets(reader, options, index);
     case '(':
-        return group(reader, branch->options, index);
+        return group(reader, options, index);
     case '^':
         return place_node(reader, SB_PLACE_LINE_BEGIN, index);
     case '$':
         return place_node(reader, SB_PLACE_LINE_END, index);
     case '.':
-        return branch->options & DOT_ALL ? range_node(reader, 0, SB_CHAR_LAST, 0, index)
+        return options & DOT_ALL ? range_node(reader, 0, SB_CHAR_LAST, 0, index)
                                          : range_node(reader, '\n', '\n', 1, index);
     default:
-        branch->letter = letter;
         reader->at = at;
-        return char_node(reader, branch, at, sb_reader_char(reader), index);
+        return char_node(reader, options, at, sb_reader_char(reader), index);
     }
 }
 
@@ -399,12 +400,41 @@ static int32_t join(struct sb_reader *reader, enum sb_node_kind kind, uint32_t f
     return sb_tree_wrap(reader, first ? kind : SB_NODE_EMPTY, 0, index);
 }
 
+/* Whether one character folds to these two letters, as U+FB01 folds to "fi". */
+static int folds_together(char a, char b)
+{
+    return (a == 's' && (b == 's' || b == 't')) || (a == 'f' && (b == 'f' || b == 'i' || b == 'l'));
+}
+
+/* A list of nodes, with the first letter of its first node and the last of its last. */
+struct branch { uint32_t first, last; char begins, ends; int begun; };
+
+/* A node behind the others. Letters that meet under (?i), in (?:) or not, may be one character of a text; what
+ * matches nothing does not keep them apart. */
+static int32_t branch_add(struct sb_reader *reader, struct branch *branch, size_t at, uint32_t index)
+{
+    const struct sb_node *node = &reader->tree->nodes[index];
+    int32_t rc = SPECBATCH_OK;
+
+    if (node->most > 0 || node->kind == SB_NODE_PLACE || node->kind == SB_NODE_LOOK) {
+        if (folds_together(branch->ends, node->begins))
+            SB_TRY(sb_pattern_refuse(reader, at, "(?i) on letters that are one character in other cases"));
+        branch->begins = branch->begun ? branch->begins : node->begins;
+        branch->ends = node->ends;
+        branch->begun = 1;
+    }
+    append(reader->tree, &branch->first, &branch->last, index);
+done:
+    return rc;
+}
+
 /* To the next | or ) or the end. */
 static int32_t one_branch(struct sb_reader *reader, int options, uint32_t *index)
 {
-    struct branch branch = { .options = options };
+    struct branch branch = { .first = 0 };
     int32_t rc = SPECBATCH_OK;
     uint32_t node;
+    size_t at;
 
     while (reader->at < reader->n && !sb_among(reader->text[reader->at], "|)")) {
         if (sb_reader_skip(reader, "(?#")) {
@@ -412,11 +442,14 @@ static int32_t one_branch(struct sb_reader *reader, int options, uint32_t *index
             continue;
         }
         node = 0;
-        SB_TRY(atom(reader, &branch, &node));
-        SB_TRY(quantifiers(reader, &branch, &node));
-        append(reader->tree, &branch.first, &branch.last, node);
+        at = reader->at;
+        SB_TRY(atom(reader, options, &node));
+        SB_TRY(quantifiers(reader, &node));
+        SB_TRY(branch_add(reader, &branch, at, node));
     }
     SB_TRY(join(reader, SB_NODE_ALL, branch.first, branch.last, index));
+    reader->tree->nodes[*index].begins = branch.begins;
+    reader->tree->nodes[*index].ends = branch.ends;
 done:
     return rc;
 }

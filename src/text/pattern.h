@@ -50,7 +50,7 @@ struct sb_match {
     uint64_t steps; /* how many more the call may take */
 };
 
-/* The steps that every call may take (a tenth of a second), and those that every byte of a text handed to a pattern
+/* The steps that every call may take, and those that every byte of a text handed to a pattern
  * adds; and how many choices a match may keep open. */
 enum {
     SB_MATCH_STEPS = 1 << 26, SB_MATCH_STEPS_PER_BYTE = 64,

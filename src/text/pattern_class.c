@@ -71,10 +71,10 @@ done:
     return rc;
 }
 
-enum { NAME_MAX = 40 };
+enum { NAME_ROOM = 40 };
 
 /* A name in lower case without blanks, '_' and '-', as Oniguruma compares them; 0: too long or not ASCII. */
-static size_t plain_name(char plain[NAME_MAX], const char *name, size_t n)
+static size_t plain_name(char plain[NAME_ROOM], const char *name, size_t n)
 {
     size_t i, length = 0;
 
@@ -82,7 +82,7 @@ static size_t plain_name(char plain[NAME_MAX], const char *name, size_t n)
         char c = name[i];
         if (c == ' ' || c == '_' || c == '-')
             continue;
-        if (length == NAME_MAX - 1 || (unsigned char)c >= 0x80 || c == '\0')
+        if (length == NAME_ROOM - 1 || (unsigned char)c >= 0x80 || c == '\0')
             return 0;
         plain[length++] = c >= 'A' && c <= 'Z' ? (char)(c | 32) : c;
     }
@@ -93,7 +93,7 @@ static size_t plain_name(char plain[NAME_MAX], const char *name, size_t n)
 int32_t sb_class_property(struct sb_charset *set, const char *name, size_t n, int *found)
 {
     int32_t rc = SPECBATCH_OK;
-    char plain[NAME_MAX];
+    char plain[NAME_ROOM];
     size_t i;
 
     n = plain_name(plain, name, n);
@@ -134,7 +134,7 @@ static int32_t escaped_property(struct sb_reader *reader, struct sb_charset *set
 {
     size_t at = reader->at - 1, name, n;
     int negated = reader->text[reader->at++] == 'P';
-    char plain[NAME_MAX];
+    char plain[NAME_ROOM];
 
     if (!sb_reader_skip(reader, "{"))
         return sb_pattern_refuse(reader, at, "\\p without a brace");

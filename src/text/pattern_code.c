@@ -10,26 +10,15 @@
 
 enum { SIGNATURE = SB_PATTERN_SETS / 64, FIRST_SETS = 256 };
 
+/* What a node's matches of one character or more begin with; `set` is that set once something asked for it. */
+struct first { struct sb_kind_set kinds; uint16_t set; uint8_t has_set; };
+
 struct coder {
     struct sb_pattern *p;
     const struct sb_reader *reader;
     const struct sb_tree *tree;
+    struct first *firsts; /* by node */
 };
-
-static int32_t grow(struct coder *c, void **array, size_t n, size_t *capacity, size_t size)
-{
-    size_t more = *capacity ? *capacity * 2 : 64;
-    void *grown;
-
-    if (n < *capacity)
-        return SPECBATCH_OK;
-    grown = sb_realloc(&c->p->mem, *array, more, size);
-    if (!grown)
-        return sb_fail(SPECBATCH_E_NOMEM, "no memory for a regular expression");
-    *array = grown;
-    *capacity = more;
-    return SPECBATCH_OK;
-}
 
 /* ------------------------------------------------------------------------------- kinds */
 
@@ -54,7 +43,7 @@ static int32_t store_block(struct coder *c, const struct sorter *s, size_t at)
             break;
     if (tried == p->n_blocks) {
         i = p->n_blocks;
-        SB_TRY(grow(c, &blocks, p->n_blocks, &p->block_capacity, SB_BLOCK));
+        SB_TRY(sb_pattern_grow(&c->p->mem, &blocks, p->n_blocks, &p->block_capacity, SB_BLOCK));
         p->blocks = blocks;
         memcpy(p->blocks + i * SB_BLOCK, s->block, SB_BLOCK);
         p->n_blocks++;
@@ -139,49 +128,54 @@ static const struct sb_node *node_at(const struct coder *c, uint32_t index)
     return &c->tree->nodes[index];
 }
 
-/* Adds the kinds that a node's matches of one character or more begin with. */
-static void add_first(const struct coder *c, const struct sb_node *node, struct sb_kind_set *first)
+/* Once for every node, children before parents: a node may be copied a thousand times. */
+static int32_t find_firsts(struct coder *c)
 {
-    const struct sb_node *child;
-    uint32_t i;
+    const struct sb_node *node, *child;
+    int32_t rc = SPECBATCH_OK;
+    uint32_t index, i;
     size_t k;
 
-    if (node->kind == SB_NODE_SET)
-        for (k = 0; k < SB_KINDS / 64; k++)
-            first->bits[k] |= c->p->sets[node->set].bits[k];
-    if (node->kind == SB_NODE_LOOK)
-        return;
-    for (i = node->child; i; i = child->next) {
-        child = node_at(c, i);
-        add_first(c, child, first);
-        if (node->kind == SB_NODE_ALL && child->least > 0)
-            break;
+    SB_NEW(c->firsts, sb_alloc(&c->p->mem, c->tree->n_nodes, sizeof *c->firsts), "a regular expression");
+    for (index = 1; index < c->tree->n_nodes; index++) {
+        uint64_t *bits = c->firsts[index].kinds.bits;
+        node = node_at(c, index);
+        for (k = 0; node->kind == SB_NODE_SET && k < SB_KINDS / 64; k++)
+            bits[k] = c->p->sets[node->set].bits[k];
+        for (i = node->kind == SB_NODE_LOOK ? 0 : node->child; i; i = child->next) {
+            child = node_at(c, i);
+            for (k = 0; k < SB_KINDS / 64; k++)
+                bits[k] |= c->firsts[i].kinds.bits[k];
+            if (node->kind == SB_NODE_ALL && child->least > 0)
+                break;
+        }
     }
+done:
+    return rc;
 }
 
-/* The set of these kinds; SB_NO_SET for a node that can match nothing, or when there are too many sets to search. */
-static int32_t first_set(struct coder *c, const struct sb_node *node, uint16_t *set)
+/* The set that a node begins with; SB_NO_SET for one that can match nothing, or when there are too many sets to
+ * search. */
+static int32_t first_set(struct coder *c, uint32_t index, uint16_t *set)
 {
     struct sb_pattern *p = c->p;
-    struct sb_kind_set first = { { 0 } };
+    struct first *first = &c->firsts[index];
     void *sets = p->sets;
     int32_t rc = SPECBATCH_OK;
     size_t i;
 
-    *set = SB_NO_SET;
-    if (node->least == 0)
+    *set = first->has_set ? first->set : SB_NO_SET;
+    if (first->has_set || node_at(c, index)->least == 0)
         return SPECBATCH_OK;
-    add_first(c, node, &first);
-    for (i = 0; i < p->n_sets && memcmp(&p->sets[i], &first, sizeof first) != 0; i++)
+    for (i = 0; i < p->n_sets && memcmp(&p->sets[i], &first->kinds, sizeof first->kinds) != 0; i++)
         continue;
-    if (i == c->tree->n_sets + FIRST_SETS)
-        return SPECBATCH_OK;
-    if (i == p->n_sets) {
-        SB_TRY(grow(c, &sets, p->n_sets, &p->set_capacity, sizeof *p->sets));
+    if (i == p->n_sets && i < c->tree->n_sets + FIRST_SETS) {
+        SB_TRY(sb_pattern_grow(&c->p->mem, &sets, p->n_sets, &p->set_capacity, sizeof *p->sets));
         p->sets = sets;
-        p->sets[p->n_sets++] = first;
+        p->sets[p->n_sets++] = first->kinds;
     }
-    *set = (uint16_t)i;
+    *set = first->set = i < p->n_sets ? (uint16_t)i : SB_NO_SET;
+    first->has_set = 1;
 done:
     return rc;
 }
@@ -196,7 +190,7 @@ static int32_t emit(struct coder *c, enum sb_op_kind kind, int flag, unsigned se
 
     if (p->n_ops == SB_PROGRAM_OPS)
         SB_TRY(sb_pattern_refuse(c->reader, 0, "a pattern of so many repetitions"));
-    SB_TRY(grow(c, &ops, p->n_ops, &p->op_capacity, sizeof *p->ops));
+    SB_TRY(sb_pattern_grow(&c->p->mem, &ops, p->n_ops, &p->op_capacity, sizeof *p->ops));
     p->ops = ops;
     p->ops[p->n_ops++] = (struct sb_op){ .kind = (uint8_t)kind, .flag = (uint8_t)flag, .set = (uint16_t)set,
                                          .x = x, .y = y };
@@ -233,7 +227,7 @@ static int32_t gen_any(struct coder *c, const struct sb_node *node)
         if (!child->next)
             break;
         split = here(c);
-        SB_TRY(first_set(c, child, &first));
+        SB_TRY(first_set(c, i, &first));
         SB_TRY(emit(c, SB_OP_SPLIT, 0, first, split + 1, 0));
         SB_TRY(gen(c, child));
         SB_TRY(emit(c, SB_OP_JUMP, 0, 0, ends, 0));
@@ -253,7 +247,7 @@ static int32_t emit_choice(struct coder *c, const struct sb_node *node, int32_t 
     int32_t rc = SPECBATCH_OK;
 
     if (node->flag == SB_GREEDY)
-        SB_TRY(first_set(c, node_at(c, node->child), &first));
+        SB_TRY(first_set(c, node->child, &first));
     SB_TRY(emit(c, SB_OP_SPLIT, node->flag, first, body, body));
 done:
     return rc;
@@ -371,18 +365,20 @@ done:
 
 int32_t sb_pattern_compile(struct sb_pattern **out, const struct sb_reader *reader, uint32_t root)
 {
-    struct coder c = { NULL, reader, reader->tree };
+    struct coder c = { NULL, reader, reader->tree, NULL };
     int32_t rc = SPECBATCH_OK;
 
     SB_NEW(c.p, sb_alloc(reader->tree->mem, 1, sizeof *c.p), "a regular expression");
     c.p->mem = *reader->tree->mem;
     SB_TRY(sort_characters(&c));
-    SB_TRY(first_set(&c, node_at(&c, root), &c.p->first));
+    SB_TRY(find_firsts(&c));
+    SB_TRY(first_set(&c, root, &c.p->first));
     SB_TRY(gen(&c, node_at(&c, root)));
     SB_TRY(emit(&c, SB_OP_MATCH, 0, 0, 0, 0));
     *out = c.p;
     c.p = NULL;
 done:
+    sb_free(reader->tree->mem, c.firsts);
     sb_pattern_free(c.p);
     return rc;
 }

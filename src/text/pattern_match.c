@@ -3,8 +3,8 @@
  * answer, as in Oniguruma and Perl. A run of characters of one set is one instruction and one choice.
  *
  * Patterns come from files that may mean harm, and backtracking can take exponential time. Every instruction and
- * every character looked at is a step, and a call has so many steps, in all of its patterns together, as
- * its texts have bytes, times a factor that is far above what the patterns of real tokenizers take (about ten
+ * every character looked at is a step, and a call has so many steps, in all of its patterns together: a constant, and
+ * for every byte of its texts more than three times what the patterns of real tokenizers take at most (20
  * for each). The choices of a match are bounded likewise, by the length of the text.
  */
 #include "pattern_program.h"

@@ -30,15 +30,14 @@ uint32_t sb_reader_char(struct sb_reader *reader)
     return cp;
 }
 
-/* Room for one more element in an array of the tree. */
-static int32_t grow(struct sb_tree *tree, void **array, size_t n, size_t *capacity, size_t size)
+int32_t sb_pattern_grow(const struct sb_mem *mem, void **array, size_t n, size_t *capacity, size_t size)
 {
     size_t more = *capacity ? *capacity * 2 : 32;
     void *grown;
 
     if (n < *capacity)
         return SPECBATCH_OK;
-    grown = sb_realloc(tree->mem, *array, more, size);
+    grown = sb_realloc(mem, *array, more, size);
     if (!grown)
         return sb_fail(SPECBATCH_E_NOMEM, "no memory for a regular expression");
     *array = grown;
@@ -52,7 +51,7 @@ int32_t sb_tree_node(struct sb_reader *reader, enum sb_node_kind kind, uint32_t 
     void *nodes = tree->nodes;
     int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(grow(tree, &nodes, tree->n_nodes, &tree->node_capacity, sizeof *tree->nodes));
+    SB_TRY(sb_pattern_grow(tree->mem, &nodes, tree->n_nodes, &tree->node_capacity, sizeof *tree->nodes));
     tree->nodes = nodes;
     if (tree->n_nodes == 0)
         tree->nodes[tree->n_nodes++] = (struct sb_node){ .kind = SB_NODE_EMPTY };
@@ -78,7 +77,7 @@ int32_t sb_tree_set(struct sb_reader *reader, struct sb_charset *set, uint32_t *
     }
     if (i == SB_PATTERN_SETS)
         SB_TRY(sb_pattern_refuse(reader, reader->at, "a pattern of so many different sets of characters"));
-    SB_TRY(grow(tree, &sets, tree->n_sets, &tree->set_capacity, sizeof *tree->sets));
+    SB_TRY(sb_pattern_grow(tree->mem, &sets, tree->n_sets, &tree->set_capacity, sizeof *tree->sets));
     tree->sets = sets;
     tree->sets[tree->n_sets++] = *set;
     *set = (struct sb_charset){ .mem = set->mem };

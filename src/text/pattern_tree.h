@@ -35,7 +35,7 @@ enum {
 };
 
 enum {
-    SB_PATTERN_BYTES = 1 << 16,  /* of a pattern's text */
+    SB_PATTERN_BYTES = 1 << 13,  /* of a pattern's text; known models' have below 1,000 */
     SB_PATTERN_SETS = 1 << 10,   /* different ones in a pattern */
     SB_PATTERN_DEPTH = 64,       /* of groups in groups, and of classes in classes */
     SB_PATTERN_REPEAT = 100000,  /* Oniguruma's own limit of {n,m} */
@@ -48,6 +48,7 @@ struct sb_node {
     uint32_t set;          /* SET; PLACE: line feeds or word characters */
     uint32_t child, next;
     int32_t min, max;      /* REPEAT: times; max SB_PATTERN_ENDLESS: no limit */
+    char begins, ends;     /* in lower case, the letter under (?i) that it begins and ends with; '\0': another thing */
     int32_t least, most;   /* characters that it can match; SB_PATTERN_ENDLESS: no limit */
 };
 
@@ -69,6 +70,9 @@ struct sb_reader {
 
 /* pattern_tree.c. A refusal of what stands at byte `at`. */
 int32_t sb_pattern_refuse(const struct sb_reader *reader, size_t at, const char *what);
+
+/* Room for one more element in an array that has n. */
+int32_t sb_pattern_grow(const struct sb_mem *mem, void **array, size_t n, size_t *capacity, size_t size);
 
 /* The byte at the reader's place, 0 at the end. */
 static inline char sb_reader_peek(const struct sb_reader *reader)

@@ -80,10 +80,10 @@ int32_t sb_vocab_reserve(struct sb_vocab *vocab, size_t n)
     vocab->n_slots = wanted;
     vocab->n_used = 0;
     for (id = 0; id < vocab->n; id++) {
-        const struct sb_piece *piece = &vocab->pieces[id];
-        const char *text = sb_vocab_text(vocab, piece);
-        uint64_t hash = sb_hash(&vocab->key, text, piece->length);
-        if (piece->flags)
+        const struct sb_piece *piece = sb_vocab_piece(vocab, (int32_t)id);
+        const char *text = piece ? sb_vocab_text(vocab, piece) : NULL;
+        uint64_t hash = piece ? sb_hash(&vocab->key, text, piece->length) : 0;
+        if (piece)
             insert(vocab, find_slot(vocab, hash, text, piece->length), hash, (uint32_t)id);
     }
     return SPECBATCH_OK;
