@@ -57,11 +57,20 @@ also() {
 }
 count() { grep -c "^$1 " "$tmp/$2.log" 2>/dev/null || :; }
 
-# A part is cut or late where its time was over. What timing loses by that is no fault; a correctness part is one.
+# A part is cut or late where its time was over, and NONE where it ended well but checked nothing: all was skipped, or no
+# test was there. What timing loses by that is no fault; for a correctness part it is one.
 verdict() {
     read -r rc seconds <"$tmp/$1.end" 2>/dev/null || { rc=none seconds=0; }
     case $rc in
-    0) if grep -q '^FAIL ' "$tmp/$1.log"; then echo "FAIL"; else echo "ok"; fi ;;
+    0)
+        if grep -q '^FAIL ' "$tmp/$1.log"; then
+            echo "FAIL"
+        elif grep -q '^SKIP all' "$tmp/$1.log" || { ! is_timing "$1" && ! grep -q '^ok  ' "$tmp/$1.log"; }; then
+            echo "NONE"
+        else
+            echo "ok"
+        fi
+        ;;
     124 | 137) echo "CUT" ;;
     late) echo "LATE" ;;
     *) echo "FAIL" ;;
