@@ -131,7 +131,9 @@ void sb_cuda_note(struct sb_queue *queue, cudaError_t error, const char *where)
     if (error == cudaSuccess)
         return;
     (void)cudaGetLastError(); /* it is this queue's now: no later call of the thread must be blamed for it */
-    if (queue->error != cudaSuccess)
+    if (queue->capturing && queue->capture_error == cudaSuccess)
+        queue->capture_error = error;
+    if (queue->capturing || queue->error != cudaSuccess)
         return;
     queue->error = error;
     queue->where = where;
@@ -156,7 +158,7 @@ int32_t sb_cuda_exec_sync(struct sb_exec *exec)
 static int begin(const struct sb_exec *exec, int *was)
 {
     *was = sb_cuda_enter(exec->device);
-    return exec->queue->error == cudaSuccess;
+    return sb_cuda_is_sound(exec->queue);
 }
 
 static void end(const struct sb_exec *exec, int was, cudaError_t error, const char *name)

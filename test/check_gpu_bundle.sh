@@ -48,8 +48,41 @@ printf '#!/bin/sh\necho "ok   begun"\nsleep 1000\n' >"$tmp/b/gpu/test_goldens"
 verdict gpu_run_ends_by_itself_and_keeps_what_it_found \
     "$(export BUDGET=4; run all; fails; has '^goldens-f32  *CUT  *1 '; has '^\[goldens-f32\] ok   begun'
        has '^E7-launchers  *LATE')"
+# A part that ends well and has checked nothing: all is skipped, or nothing is said.
+for body in 'echo "SKIP all: no CUDA device"' 'echo "SKIP test_one: nothing to look at"' ':'; do
+    stand_ins 'echo "ok   all"'
+    printf '#!/bin/sh\n%s\n' "$body" >"$tmp/b/gpu/test_cuda_mma"
+    verdict "gpu_run_fails_where_a_part_checks_nothing ($body)" \
+        "$(run correctness; fails; has '^kernels-mma  *NONE'; has '^FAIL check_gpu: kernels-mma $')"
+done
+stand_ins 'echo "SKIP test_the_module: it was not built"'
+verdict gpu_run_stops_where_the_device_was_not_tried "$(run; fails; has 'no device opens'; grep '^\[kernels\]' "$tmp/log")"
+printf '#!/bin/sh\nsleep 1000\n' >"$tmp/b/test/test_cuda_backend"
+verdict gpu_run_says_that_a_device_took_too_long "$(export BUDGET=5; run; fails; has 'did not open within [1-5] s')"
 stand_ins 'echo "FAIL all: no CUDA device"; exit 1'
 verdict gpu_run_stops_where_no_device_opens "$(run; fails; has 'no device opens'; grep '^\[kernels\]' "$tmp/log")"
+
+# Parts choose tests by a piece of their names: one that no test has must not pass.
+if [ ! -x "$B/test/test_cuda_backend" ]; then
+    echo "SKIP gpu_part_without_a_test: $B/test/test_cuda_backend is not built"
+else
+    "$B/test/test_cuda_backend" no_such_test >"$tmp/log"
+    rc=$?
+    verdict gpu_part_without_a_test_fails "$(fails; has '^FAIL no_such_test: no test')"
+fi
+
+# The sanitizer: a finding fails, a device that it cannot use does not.
+stand_ins 'echo "ok   all"'
+sanitizer() {
+    printf '#!/bin/sh\necho "%s"\nexit %s\n' "$1" "$2" >"$tmp/b/compute-sanitizer" && chmod +x "$tmp/b/compute-sanitizer"
+    PATH=$tmp/b:$PATH sh test/cuda/tools.sh memcheck true >"$tmp/log"
+}
+verdict gpu_sanitizer_that_cannot_use_the_device_is_skipped \
+    "$(sanitizer '========= Error: Device not supported. Please refer to the documentation.' 9; has '^SKIP memcheck')"
+verdict gpu_sanitizer_that_finds_something_fails \
+    "$(sanitizer '========= Invalid __global__ read of size 4 bytes' 9; has '^FAIL memcheck')"
+echo "commit     of-another-one" >"$tmp/b/about.txt"
+verdict gpu_bundle_of_another_commit_is_told "$(run correctness; has '^WARN  *the bundle is of of-another-one, the checkout')"
 
 # A checkpoint of holes takes no room, and decodes to the same tokens speculatively, with weights made on the device.
 if [ ! -x "$B/cudasim/bench_gpu" ] || [ ! -x "$B/test/bench/make_checkpoint" ]; then

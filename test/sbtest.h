@@ -17,16 +17,26 @@
 
 static int sbtest_failed_now; /* the running test has failed */
 static int sbtest_failures;   /* of the program */
+static int sbtest_chosen;     /* tests that were run, or skipped all at once */
 static char sbtest_skip_why[200];
 
 #define TEST_BEGIN int main(int argc, char **argv) { const char *only = argc > 1 ? argv[1] : NULL; (void)only;
-#define TEST_END return sbtest_failures != 0; }
+#define TEST_END return sbtest_end(only); }
+
+/* A name that no test has would pass without a check having run. */
+static inline int sbtest_end(const char *only)
+{
+    if (only && sbtest_chosen == 0)
+        printf("FAIL %s: no test has this in its name\n", only);
+    return sbtest_failures != 0 || (only && sbtest_chosen == 0);
+}
 
 /* Runs one test; the program's first argument, when given, selects tests whose name contains it. */
 #define RUN(test)                                                                        \
     do {                                                                                 \
         if (only && !strstr(#test, only))                                                \
             break;                                                                       \
+        sbtest_chosen++;                                                                 \
         sbtest_failed_now = 0;                                                           \
         sbtest_skip_why[0] = '\0';                                                       \
         test();                                                                          \

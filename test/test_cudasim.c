@@ -306,7 +306,7 @@ static void test_refused_launch(void)
     float *memory = given_floats((const float[N]){0.0f}, N);
     cudaGraph_t graph;
 
-    cudasim_refuse_launch(2);
+    cudasim_refuse_launches(2, 1);
     CHECK_CUDA(cudasim_fault_kernel("nothing_wrong", memory, NULL, 1, N, 0, stream));
     CHECK(cudasim_fault_kernel("nothing_wrong", memory, NULL, 1, N, 0, stream) == cudaErrorLaunchOutOfResources);
     CHECK_CUDA(cudasim_fault_kernel("nothing_wrong", memory, NULL, 1, N, 0, stream));
@@ -314,7 +314,7 @@ static void test_refused_launch(void)
     CHECK_CUDA(cudaStreamSynchronize(stream));
 
     CHECK_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    cudasim_refuse_launch(1);
+    cudasim_refuse_launches(1, 1);
     CHECK(cudasim_fault_kernel("nothing_wrong", memory, NULL, 1, N, 0, stream) == cudaErrorLaunchOutOfResources);
     CHECK(cudasim_fault_kernel("nothing_wrong", memory, NULL, 1, N, 0, stream) == cudaErrorStreamCaptureInvalidated);
     CHECK(cudaStreamEndCapture(stream, &graph) == cudaErrorStreamCaptureInvalidated);

@@ -1,4 +1,4 @@
-/* Loading cuBLASLt: of the version that the module was built for, or of the other known one. */
+/* Loading cuBLASLt: version 13 where it is there, else 12. */
 #include <stdio.h>
 
 #include "cuda/cublaslt_api.h"

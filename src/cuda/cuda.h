@@ -77,6 +77,7 @@ struct sb_queue {
     struct sb_graph *now; /* the entry that record_begin chose */
     uint64_t clock;
     int capturing;
+    cudaError_t capture_error; /* the first while capturing: it spoils the recording, not yet the queue */
 };
 
 struct sb_exec {
@@ -150,7 +151,12 @@ void sb_cuda_graphs_free(struct sb_queue *queue);
 /* ---- backend_cuda.c */
 /* Waits for the queue. E_DEVICE: sticky, with the operation that first failed. */
 int32_t sb_cuda_exec_sync(struct sb_exec *exec);
-/* Remembers the first error of a queue, and takes any out of the thread. */
+/* Whether the next operation is to be tried. */
+static inline int sb_cuda_is_sound(const struct sb_queue *queue)
+{
+    return queue->error == cudaSuccess && queue->capture_error == cudaSuccess;
+}
+/* Remembers the first error of a queue, or of its capture, and takes any out of the thread. */
 void sb_cuda_note(struct sb_queue *queue, cudaError_t error, const char *where);
 const struct sb_backend *sb_backend_cuda(void);
 

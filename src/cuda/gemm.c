@@ -97,7 +97,7 @@ static int open_cublaslt(struct sb_gemm *gemm, char *why, size_t why_size)
 int32_t sb_gemm_create(struct sb_gemm **out, struct sb_device *device)
 {
     struct sb_gemm *gemm = NULL;
-    char why[120] = "";
+    char why[320] = "";
     int32_t rc = SPECBATCH_OK;
 
     SB_NEW(gemm, sb_alloc(&device->mem, 1, sizeof *gemm), "products");

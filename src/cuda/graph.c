@@ -7,6 +7,8 @@
  *
  * Where recording fails, for want of memory or because something within will not be captured, the round has not
  * run: record_end says SB_AGAIN, and rounds under that key are issued from then on. Replaying is for speed alone.
+ * So an operation that fails while it is captured does not end the pool: where the fault is real, the operation
+ * fails again when it is issued.
  *
  * Copies of the round are part of the graph, so they must be from and to pinned memory that stays where it
  * is; that is the contract of record_begin (engine/backend.h). A queue keeps SB_GRAPHS graphs; the one unused
@@ -37,11 +39,20 @@ static struct sb_graph *look_up(struct sb_queue *queue, uint64_t key)
     return oldest;
 }
 
+/* Rounds under this key are issued from now on. */
+static void refuse(struct sb_graph *graph, const struct sb_device *device, cudaError_t error)
+{
+    graph->is_refused = 1;
+    sb_log(&device->log, SPECBATCH_LOG_WARN, "CUDA: a round cannot be recorded and is issued instead: %s",
+           cudaGetErrorString(error));
+}
+
 int32_t sb_cuda_record_begin(struct sb_exec *exec, uint64_t key, int32_t *repeats)
 {
     struct sb_queue *queue = exec->queue;
     struct sb_graph *graph = look_up(queue, key);
     const int is_known = graph->last_use > 0 && graph->key == key;
+    cudaError_t error;
     int was;
 
     queue->now = NULL;
@@ -57,26 +68,34 @@ int32_t sb_cuda_record_begin(struct sb_exec *exec, uint64_t key, int32_t *repeat
     if (graph->exec)
         return 1;
     was = sb_cuda_enter(exec->device);
-    sb_cuda_note(queue, cudaStreamBeginCapture(queue->stream, cudaStreamCaptureModeThreadLocal),
-                 "beginning a capture");
+    error = cudaStreamBeginCapture(queue->stream, cudaStreamCaptureModeThreadLocal);
+    sb_cuda_ignore(error);
     sb_cuda_leave(exec->device, was);
-    queue->capturing = queue->error == cudaSuccess;
+    queue->capturing = error == cudaSuccess;
+    if (!queue->capturing) {
+        queue->now = NULL;
+        refuse(graph, exec->device, error);
+    }
     return 0;
 }
 
-/* Ends the capture, and makes a graph of it where `into` is not NULL. */
+/* Ends the capture, and makes a graph of it where `into` is not NULL. The error is the capture's first. */
 static cudaError_t end_capture(struct sb_queue *queue, struct sb_graph *into)
 {
     cudaGraph_t graph = NULL;
-    cudaError_t error = cudaStreamEndCapture(queue->stream, &graph);
+    cudaError_t first = queue->capture_error, error = cudaStreamEndCapture(queue->stream, &graph);
 
     queue->capturing = 0;
-    if (into && error == cudaSuccess)
-        error = cudaGraphInstantiate(&into->exec, graph, 0);
+    queue->capture_error = cudaSuccess;
+    sb_cuda_ignore(error);
+    first = first != cudaSuccess ? first : error;
+    if (into && first == cudaSuccess) {
+        first = cudaGraphInstantiate(&into->exec, graph, 0);
+        sb_cuda_ignore(first);
+    }
     if (graph)
         sb_cuda_ignore(cudaGraphDestroy(graph));
-    sb_cuda_ignore(error);
-    return error;
+    return first;
 }
 
 int32_t sb_cuda_record_end(struct sb_exec *exec)
@@ -89,14 +108,11 @@ int32_t sb_cuda_record_end(struct sb_exec *exec)
     queue->now = NULL;
     if (queue->capturing)
         recorded = end_capture(queue, graph);
-    if (graph && recorded != cudaSuccess)
-        graph->is_refused = 1;
-    else if (graph && queue->error == cudaSuccess)
+    if (graph && recorded == cudaSuccess && queue->error == cudaSuccess)
         sb_cuda_note(queue, cudaGraphLaunch(graph->exec, queue->stream), "launching a graph");
     sb_cuda_leave(exec->device, was);
-    if (recorded != cudaSuccess && queue->error == cudaSuccess) {
-        sb_log(&exec->device->log, SPECBATCH_LOG_WARN, "CUDA: a round cannot be recorded and is issued instead: %s",
-               cudaGetErrorString(recorded));
+    if (recorded != cudaSuccess) {
+        refuse(graph, exec->device, recorded);
         return SB_AGAIN;
     }
     if (queue->error != cudaSuccess)

@@ -79,7 +79,7 @@ static int32_t copy(struct sb_exec *exec, void *to, const void *from, size_t byt
     struct sb_queue *queue = exec->queue;
     const int was = sb_cuda_enter(exec->device);
 
-    if (queue->error == cudaSuccess && bytes > 0)
+    if (sb_cuda_is_sound(queue) && bytes > 0)
         sb_cuda_note(queue, cudaMemcpyAsync(to, from, bytes, kind, queue->stream), what);
     sb_cuda_leave(exec->device, was);
     if (queue->error != cudaSuccess)

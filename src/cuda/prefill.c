@@ -205,7 +205,7 @@ int32_t sb_prefill_create(struct sb_prefill **out, struct sb_device *device,
 {
     const int32_t spans = geometry->context / SB_SPAN;
     struct sb_prefill *prefill = NULL;
-    char why[96] = "it does not suit the model's shape";
+    char why[320] = "it does not suit the model's shape";
     int32_t rc = SPECBATCH_OK;
 
     *out = NULL;

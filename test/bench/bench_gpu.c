@@ -13,7 +13,7 @@
  *   oracle    tokens/s with free proposals: verification alone
  *   drafted   rounds/s with the draft model, K a round, times the oracle's tokens a round: what a draft of that
  *             acceptance and that model's cost would give (derived, and printed as such)
- *   equal     tokens of the oracle run against the plain one: must be all
+ *   equal     tokens of the oracle run against the plain one: must be all, as must the drafted run's be
  *
  * --fill 1 gives the matrices random values once they are on the device, whatever the file has: then a file of holes
  * will do (make_checkpoint --sparse), and 16 GB of weights are there in seconds.
@@ -192,10 +192,13 @@ static int measure_accept(struct bench *b, int32_t rows, const struct outcome *p
 static int measure(struct bench *b, int32_t rows)
 {
     struct outcome plain, drafted = {0};
-    int bad = 0;
+    int bad;
 
     if (run(&plain, b, rows, NONE) || (b->draft && run(&drafted, b, rows, MODEL)))
         return 1;
+    bad = b->draft && drafted.equal != (uint64_t)rows * (uint64_t)b->n_new;
+    if (bad)
+        printf("B=%-2d drafted: only %llu tokens are plain's\n", rows, (unsigned long long)drafted.equal);
     printf("B=%-2d plain %8.0f tok/s (%3.0f %% of the roofline)\n", rows, plain.tokens / plain.seconds,
            100.0 * plain.tokens / plain.seconds / (rows * b->gbps * 1e9 / bytes_of_a_pass(b, rows)));
     for (int i = 0; i < b->accepts.n; i++) {

@@ -14,9 +14,9 @@ tracked=$(cd "$root" && git archive HEAD 2>/dev/null | wc -c)
 libraries=$(needs -dW | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | sort -u | tr '\n' ' ')
 others=$(printf '%s\n' $libraries | grep -vE '^(lib(c|m|dl|rt|pthread)\.so|ld-linux)')
 glibc=$(needs -VW | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -1)
-cd "$root" && commit=$(git describe --always --dirty --exclude '*' 2>/dev/null)
+cd "$root" && . test/cuda/gpu.sh && commit=$(gpu_commit)
 {
-    echo "commit     ${commit:-unknown}"
+    echo "commit     $commit"
     echo "made       $(date -u +%Y-%m-%dT%H:%MZ), code for sm_$(echo "$2" | sed 's/ /, sm_/g')"
     echo "size       $(mib "$bytes"); the tracked tree is $(mib "$tracked")"
     echo "needs      $libraries($glibc or newer), a driver"

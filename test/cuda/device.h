@@ -130,12 +130,14 @@ static inline int device_begin(void)
     int n = 0;
 
     if (cudaGetDeviceCount(&n) != cudaSuccess || n == 0 || cudaStreamCreate(&stream) != cudaSuccess) {
+        sbtest_chosen++;
         sbtest_failures += place_requires_device();
         printf("%s all: no CUDA device\n", place_requires_device() ? "FAIL" : "SKIP");
         return 0;
     }
     for (enum sb_dtype type = SB_F32; type <= SB_F16; type++)
         if (sb_cuda_load_kernels(type) != cudaSuccess) {
+            sbtest_chosen++;
             sbtest_failures++;
             printf("FAIL all: loading kernels: %s\n", cudaGetErrorString(cudaGetLastError()));
             return 0;

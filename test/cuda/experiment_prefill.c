@@ -6,8 +6,8 @@
  *   E6   for the models' shapes of attention: whether an engine of cuDNN passes the self-test and which, how
  *        long that takes, how far its results are from the own kernel's, microseconds a span by either
  *
- * Exit status 1 where cuDNN is there and no engine passes for some shape: then the own kernel computes it,
- * which is no fault of the library, but is to be looked at.
+ * FAIL, and exit status 1, where cuDNN is there and no engine passes for some shape: then the own kernel computes it,
+ * to the same promise, but somebody has to look.
  */
 #include <math.h>
 #include <stdio.h>
@@ -247,7 +247,7 @@ int main(int argc, char **argv)
     const struct shape *shapes = is_tiny ? tiny : models;
     const size_t n = is_tiny ? sizeof tiny / sizeof tiny[0] : sizeof models / sizeof models[0];
     struct sb_sdpa *sdpa = NULL;
-    char why[96] = "";
+    char why[320] = "";
     int good = 1, devices = 0, ran = 0;
 
     setvbuf(stdout, NULL, _IOLBF, 0);

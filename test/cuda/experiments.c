@@ -305,7 +305,7 @@ static void close_shape(struct lab *lab)
 static void open_lab(struct lab *lab)
 {
     const cublasOperation_t transposed = CUBLAS_OP_T;
-    char why[120] = "";
+    char why[320] = "";
 
     lab->workspace_bytes = (size_t)32 << 20;
     must(cudaStreamCreateWithFlags(&lab->stream, cudaStreamNonBlocking) == cudaSuccess, "a stream");
@@ -355,14 +355,19 @@ static void libraries(void)
     static const char *const names[][3] = {{"libcudnn.so.9", NULL}, {"libnvrtc.so.13", "libnvrtc.so.12", NULL},
                                            {"libcuda.so.1", NULL}};
     struct sb_cublaslt api;
-    char why[120] = "";
+    char why[320] = "";
 
     if (sb_cublaslt_load(&api, why, sizeof why))
         printf("     cuBLASLt %zu\n", api.version());
     else
         printf("     %s\n", why);
-    for (size_t i = 0; i < COUNT(names); i++)
-        printf("     %s\n", sb_cuda_library(names[i], NULL, 0, why, sizeof why) ? names[i][0] : why);
+    for (size_t i = 0; i < COUNT(names); i++) {
+        const char *const *name = names[i];
+        const char *one[] = {name[0], NULL};
+        while (name[1] && !sb_cuda_library(one, NULL, 0, why, sizeof why))
+            one[0] = *++name;
+        printf("     %s\n", sb_cuda_library(one, NULL, 0, why, sizeof why) ? one[0] : why);
+    }
 }
 
 int main(int argc, char **argv)

@@ -23,21 +23,19 @@ print(":".join(dict.fromkeys(folders)))
 END
 }
 
-# LD_LIBRARY_PATH with these folders, and with those of a driver that the linker was not told of.
-gpu_library_path() {
-    path=$LD_LIBRARY_PATH:$(gpu_python_folders)
+# LD_LIBRARY_PATH with $1, and with the folders of a driver that the linker was not told of.
+gpu_path_with() {
+    path=$LD_LIBRARY_PATH:$1
     for folder in /usr/local/nvidia/lib64 /usr/local/nvidia/lib /usr/lib/wsl/lib; do
         [ ! -e "$folder/libcuda.so.1" ] || path=$path:$folder
     done
     echo "$path" | sed 's/::*/:/g; s/^://; s/:$//'
 }
+gpu_library_path() { gpu_path_with "$(gpu_python_folders)"; }
+gpu_driver_path() { gpu_path_with ""; }
 
-# A library path without the folders that have cuDNN.
-gpu_without_cudnn() {
-    echo "$1" | tr ':' '\n' | while read -r folder; do
-        ls "$folder"/libcudnn.so.* >/dev/null 2>&1 || printf '%s:' "$folder"
-    done | sed 's/:$//'
-}
+# The commit of the checkout, as a bundle's about.txt has it.
+gpu_commit() { git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown; }
 
 # GB/s that a copy on the device reaches, for the roofline: GBPS, or what was seen of devices of this name.
 gpu_bandwidth() {

@@ -310,15 +310,29 @@ static void test_a_failed_launch_ends_its_pool(void)
     CHECK(is_clean());
 }
 
+/* Runs the job's pool with `count` launches refused from launch `at` on. *left: how many of them did not come. */
+static int32_t run_refused(struct job *job, int64_t at, int64_t count, int64_t *left)
+{
+    size_t active = 1;
+    int32_t rc = SPECBATCH_OK;
+
+    cudasim_refuse_launches(at, count);
+    while (rc == SPECBATCH_OK && active)
+        rc = specbatch_pool_step(job->pool, &active);
+    *left = cudasim_refuse_launches(1, 0);
+    return rc;
+}
+
 /*
- * A launch is refused, while rounds are issued as well as while they are recorded: the pool ends, and nothing of
- * it is left in the thread. A pool that takes turns with it, created before, goes on to plain's tokens.
+ * A launch is refused. While a round is recorded: it is issued instead, to plain's tokens. While one is issued, be it
+ * the one that could not be recorded: the pool ends, and nothing of it is left in the thread. A pool that takes turns
+ * with it, created before, goes on to plain's tokens.
  */
 static void test_a_refused_launch_leaves_nothing_behind(void)
 {
     struct job job, other, plain;
-    int32_t rc = SPECBATCH_E_DEVICE;
-    int n = 0;
+    int64_t left = 0, at = 1, times = 1;
+    int ended = 0, issued = 0;
 
     CHECK_OK(open_job(&plain, SPECBATCH_COMPUTE_F32));
     CHECK_OK(run_job(&plain, SPECBATCH_POLICY_PLAIN));
@@ -326,23 +340,25 @@ static void test_a_refused_launch_leaves_nothing_behind(void)
     other = job;
     specbatch_model_retain(other.target);
     specbatch_model_retain(other.draft);
-    for (int64_t at = 1; rc == SPECBATCH_E_DEVICE; at += 149, n++) {
-        size_t active = 1, other_active = 1;
+    while (left == 0) {
+        size_t active, other_active = 1;
         CHECK_OK(create_pool(&job, SPECBATCH_POLICY_RAGGED));
         CHECK_OK(create_pool(&other, SPECBATCH_POLICY_RAGGED));
         CHECK_OK(submit_all(&job));
         CHECK_OK(submit_all(&other));
-        cudasim_refuse_launch(at);
-        for (rc = SPECBATCH_OK; rc == SPECBATCH_OK && active;)
-            rc = specbatch_pool_step(job.pool, &active);
-        cudasim_refuse_launch(0);
+        const int32_t rc = run_refused(&job, at, times, &left);
         if (rc != SPECBATCH_OK) {
             CHECK_INT(rc, SPECBATCH_E_DEVICE);
             CHECK(strstr(specbatch_last_error(), "too many resources requested"));
             CHECK_INT(specbatch_pool_step(job.pool, &active), SPECBATCH_E_DEVICE);
+        } else {
+            CHECK_INT(times, 1); /* twice is no matter of recording */
+            collect_all(&job);
+            CHECK_MEM(job.tokens, plain.tokens, sizeof job.tokens);
+            memset(job.tokens, 0, sizeof job.tokens);
         }
         CHECK_INT(cudaPeekAtLastError(), cudaSuccess);
-        if (n % 2) { /* dead, and still there */
+        if (ended % 2) { /* dead, and still there */
             specbatch_pool_free(job.pool);
             job.pool = NULL;
         }
@@ -355,12 +371,36 @@ static void test_a_refused_launch_leaves_nothing_behind(void)
         specbatch_pool_free(other.pool);
         job.pool = other.pool = NULL;
         CHECK_INT(cudaPeekAtLastError(), cudaSuccess);
+        ended += rc != SPECBATCH_OK;
+        issued += rc == SPECBATCH_OK && left == 0;
+        times = rc == SPECBATCH_OK && left == 0 ? 2 : 1;
+        at += times == 2 ? 0 : 71;
     }
-    printf("     refused at %d points\n", n - 1);
-    CHECK(n > 4);
+    printf("     ended at %d points, issued instead of recorded at %d\n", ended, issued);
+    CHECK(ended > 4);
+    CHECK(issued > 0);
     close_job(&job);
     close_job(&other);
     close_job(&plain);
+    CHECK(is_clean());
+}
+
+/* A stream that will not begin to capture: all rounds are issued. */
+static void test_a_stream_that_does_not_capture(void)
+{
+    struct job job, plain;
+
+    CHECK_OK(open_job(&plain, SPECBATCH_COMPUTE_F32));
+    CHECK_OK(run_job(&plain, SPECBATCH_POLICY_PLAIN));
+    close_job(&plain);
+    CHECK_OK(open_job(&job, SPECBATCH_COMPUTE_F32));
+    cudasim_refuse_captures(1);
+    const int32_t rc = run_job(&job, SPECBATCH_POLICY_RAGGED);
+    cudasim_refuse_captures(0);
+    CHECK_OK(rc);
+    CHECK_INT(cudaPeekAtLastError(), cudaSuccess);
+    close_job(&job);
+    CHECK_MEM(job.tokens, plain.tokens, sizeof job.tokens);
     CHECK(is_clean());
 }
 
@@ -458,6 +498,7 @@ TEST_BEGIN
     RUN(test_no_memory_at_any_point);
     RUN(test_a_failed_launch_ends_its_pool);
     RUN(test_a_refused_launch_leaves_nothing_behind);
+    RUN(test_a_stream_that_does_not_capture);
     RUN(test_a_round_that_cannot_be_recorded_is_issued);
     RUN(test_a_cublas_of_other_bits_is_refused);
     RUN(test_without_cublas_the_tokens_are_the_same);

@@ -69,9 +69,11 @@ void cudasim_configure(const struct cudasim_machine *machine);
 
 /* The n-th kernel to run from now on (1: the next) fails as by an illegal address. 0: none. */
 void cudasim_fail_launch(int64_t n);
-/* The n-th launch from now on (1: the next) is refused: cudaErrorLaunchOutOfResources, which is not sticky. A
- * capture that it was for becomes invalid. 0: none. */
-void cudasim_refuse_launch(int64_t n);
+/* `count` launches from the n-th from now on (1: the next) are refused: cudaErrorLaunchOutOfResources, which is not
+ * sticky. A capture that one was for becomes invalid. Returns how many of those asked for before were left. */
+int64_t cudasim_refuse_launches(int64_t n, int64_t count);
+/* Whether streams will not begin to capture from now on. */
+void cudasim_refuse_captures(int refuse);
 /* The n-th cudaMalloc or cudaHostAlloc from now on finds no memory. 0: none. */
 void cudasim_fail_alloc(int64_t n);
 

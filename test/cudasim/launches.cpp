@@ -20,7 +20,7 @@ static const int SHARED_DEFAULT = 48 << 10, SHARED_RESERVED = 1 << 10;
 
 static std::map<const void *, int> shared_limit; /* kernels that may have more than the default */
 static std::set<const void *> loaded;
-static int64_t fail_launch, refuse_launch, launches;
+static int64_t fail_launch, refuse_after, refuse_count, launches;
 
 void forget_kernels()
 {
@@ -55,6 +55,15 @@ static cudaError_t run_launch(const grid_launch &grid)
     return cudaErrorIllegalAddress;
 }
 
+static bool is_refused()
+{
+    if (refuse_count == 0 || refuse_after-- > 0)
+        return false;
+    refuse_after = 0;
+    refuse_count--;
+    return true;
+}
+
 /* Whether the kernel is there; a stream that captures does not load it. */
 static bool is_loaded(const char *name, const void *function, bool captures)
 {
@@ -80,7 +89,7 @@ cudaError_t launch(const char *name, const void *function, const launch_shape &s
     cudaError_t error = check_shape(function, shape);
     if (error == cudaSuccess && !is_loaded(name, function, captures))
         error = cudaErrorStreamCaptureUnsupported;
-    if (error == cudaSuccess && refuse_launch > 0 && --refuse_launch == 0)
+    if (error == cudaSuccess && is_refused())
         error = cudaErrorLaunchOutOfResources;
     if (error != cudaSuccess && captures)
         stream->invalidated = true;
@@ -97,7 +106,16 @@ using namespace cudasim;
 extern "C" {
 
 void cudasim_fail_launch(int64_t n) { CUDASIM_LOCK; fail_launch = n; }
-void cudasim_refuse_launch(int64_t n) { CUDASIM_LOCK; refuse_launch = n; }
+
+int64_t cudasim_refuse_launches(int64_t n, int64_t count)
+{
+    CUDASIM_LOCK;
+    const int64_t left = refuse_count;
+    refuse_after = n - 1;
+    refuse_count = count;
+    return left;
+}
+
 int64_t cudasim_launches(void) { CUDASIM_LOCK; return launches; }
 
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *function)

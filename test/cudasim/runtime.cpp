@@ -290,7 +290,8 @@ void cudasim_recover(void)
     fault_message[0] = '\0';
     fail_alloc = 0;
     cudasim_fail_launch(0);
-    cudasim_refuse_launch(0);
+    cudasim_refuse_launches(1, 0);
+    cudasim_refuse_captures(0);
 }
 
 size_t cudasim_device_bytes(void) { CUDASIM_LOCK; return total(allocations); }

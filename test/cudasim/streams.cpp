@@ -7,6 +7,8 @@
 
 using namespace cudasim;
 
+static int refuse_captures;
+
 extern "C" {
 
 /* ------------------------------------------------------------------ streams and events */
@@ -172,6 +174,8 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *user)
 
 /* ------------------------------------------------------------------ graphs */
 
+void cudasim_refuse_captures(int refuse) { CUDASIM_LOCK; refuse_captures = refuse; }
+
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
 {
     CUDASIM_LOCK;
@@ -179,6 +183,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
     READY;
     REFUSE_IF(!streams.count(stream), cudaErrorStreamCaptureUnsupported); /* NULL, too, does not capture */
     REFUSE_IF(stream->capturing, cudaErrorInvalidValue);
+    REFUSE_IF(refuse_captures, cudaErrorStreamCaptureUnsupported);
     stream->capturing = new CUgraph_st;
     stream->invalidated = false;
     return cudaSuccess;
