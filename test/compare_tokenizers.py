@@ -112,7 +112,7 @@ def shortest(text, differs):
 
 class Check:
     def __init__(self, options):
-        self.library = Library(options.program)
+        self.ours = Library(options.program)
         self.options = options
         self.failed = self.given_up = 0
         self.made = []
@@ -122,7 +122,7 @@ class Check:
         n = bad = 0
         for text in texts:
             n += 1
-            expected, got = reference(text), self.library.ask(what, text)
+            expected, got = reference(text), self.ours.ask(what, text)
             if expected is None or got is None:
                 self.given_up += 1
                 continue
@@ -130,8 +130,8 @@ class Check:
                 continue
             bad += 1
             if bad <= show:
-                short = shortest(text, lambda t: self.library.ask(what, t) != reference(t))
-                print("     %s: %r: expected %s, got %s" % (name, short, reference(short), self.library.ask(what, short)))
+                short = shortest(text, lambda t: self.ours.ask(what, t) != reference(t))
+                print("     %s: %r: expected %s, got %s" % (name, short, reference(short), self.ours.ask(what, short)))
         self.failed += bad
         return n, bad
 
@@ -153,7 +153,7 @@ class Check:
         else:
             reference = sentencepiece.SentencePieceProcessor(model_file=os.path.join(folder, "tokenizer.model"))
             encode, more, what = reference.encode, [], "plain"
-        loaded = self.library.ask("load", folder)
+        loaded = self.ours.ask("load", folder)
         if loaded != "ok":
             return print("     %s: %s" % (folder, loaded))
         print("ok   %s: %d strings, %d differ" % ((folder,) + self.compare(folder, what, encode, self.texts(n, folder, more))),
@@ -170,7 +170,7 @@ class Check:
 
     def pattern(self, pattern, texts):
         """(strings, differences), or the words of a refusal."""
-        answer = self.library.ask("pattern", pattern)
+        answer = self.ours.ask("pattern", pattern)
         if answer != "ok":
             return answer
         try:
@@ -191,7 +191,7 @@ class Check:
         with open(path, "w", encoding="ascii") as out:
             for pattern in list(MODELS.values()) + CONSTRUCTS:
                 n = 30 if pattern in MODELS.values() else 8
-                if self.library.ask("pattern", pattern) != "ok":
+                if self.ours.ask("pattern", pattern) != "ok":
                     out.write(json.dumps({"refused": pattern}) + "\n")
                     continue
                 out.write(json.dumps({"pattern": pattern}) + "\n")
@@ -234,8 +234,8 @@ class Check:
                 except Exception:
                     continue
                 expected = [len(w.encode()) for w, _ in split.pre_tokenize_str(every)]
-                same = (self.library.ask("pattern", r"\p{%s}+" % name) == "ok" and
-                        self.library.ask("split", every) == expected)
+                same = (self.ours.ask("pattern", r"\p{%s}+" % name) == "ok" and
+                        self.ours.ask("split", every) == expected)
                 n, bad = n + 1, bad + (not same)
                 if not same:
                     print("     \\p{%s} is another set" % name)

@@ -75,6 +75,12 @@ struct sb_round {
     float *dev_logprob, *dev_margin;
 };
 
+/* Rows that were ready before the round: all but the newcomers, which come last. */
+static inline int32_t sb_round_n_ready(const struct sb_round *round)
+{
+    return round->n_rows - round->n_newcomers;
+}
+
 struct sb_round_limits {
     int32_t max_rows, draft_len, max_prefill_rows, prefill_chunk;
 };

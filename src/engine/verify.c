@@ -25,7 +25,7 @@ static void add_decode_row(struct sb_round *round, struct sb_runner *target, int
     const int32_t in_pass = sb_pass_seq(target, seq->slot, seq->start);
     const int32_t first = b * round->stride;
     /* A newcomer's query stands after the entries that this pass is to write. */
-    const int32_t pos = b < round->n_rows - round->n_newcomers ? seq->kv_len : sb_content(seq);
+    const int32_t pos = b < sb_round_n_ready(round) ? seq->kv_len : sb_content(seq);
 
     round->n_draft[b] = row->n_draft;
     for (int32_t j = 0; j <= row->n_draft; j++)

@@ -263,11 +263,11 @@ static void commit_all(struct sb_sched *s)
     }
     s->stats[SB_STAT_decode_rows] += (uint64_t)round->n_rows;
     s->stats[SB_STAT_newcomer_rows] += (uint64_t)round->n_newcomers;
-    s->stats[SB_STAT_plain_rounds] += round->n_rows > round->n_newcomers && round->n_steps == 0;
+    s->stats[SB_STAT_plain_rounds] += sb_round_n_ready(round) > 0 && round->n_steps == 0;
     s->stats[SB_STAT_probe_rounds] += (uint64_t)s->adapt.probing;
     s->stats[SB_STAT_decode_rounds] += round->n_rows > 0;
     s->stats[SB_STAT_group_rows] += (uint64_t)s->n_grouped;
-    s->stats[SB_STAT_group_rounds] += s->n_grouped > 0 && s->n_grouped == round->n_rows - round->n_newcomers;
+    s->stats[SB_STAT_group_rounds] += s->n_grouped > 0 && s->n_grouped == sb_round_n_ready(round);
     s->stats[SB_STAT_mixed_rows] += (uint64_t)s->n_mixed;
 }
 
@@ -295,7 +295,7 @@ done:
  * row's place among its like is lost. */
 static void give_up(struct sb_sched *s)
 {
-    for (int32_t b = 0; b < s->round->n_rows - s->round->n_newcomers; b++)
+    for (int32_t b = 0; b < sb_round_n_ready(s->round); b++)
         sb_residents_ran(&s->residents, s->round->rows[b].seq);
 }
 
@@ -305,15 +305,14 @@ int32_t sb_sched_round(struct sb_sched *s)
     const uint64_t caught_up = s->draft->catch_up_ns;
     struct sb_round *round = s->round;
     uint64_t took;
-    int32_t n_speculating, rc = SPECBATCH_OK;
+    int32_t rc = SPECBATCH_OK;
 
     round->n_rows = round->n_newcomers = s->n_grouped = s->n_mixed = 0;
     add_prefill(s);
     s->policy->form(s);
-    n_speculating = round->n_rows - round->n_newcomers;
     if (round->n_rows + round->n_prefill == 0)
         return rc;
-    sb_adapt_choose(&s->adapt, round->rows, n_speculating, round->n_prefill > 0);
+    sb_adapt_choose(&s->adapt, round->rows, sb_round_n_ready(round), round->n_prefill > 0);
     SB_TRY(move_all(s));
     SB_TRY(run_passes(s));
     if (s->policy->trim)
@@ -327,7 +326,7 @@ int32_t sb_sched_round(struct sb_sched *s)
     s->stats[SB_STAT_rounds]++;
     took = sb_port_now_ns() - began;
     s->stats[SB_STAT_round_ns] += took;
-    sb_adapt_learn(&s->adapt, round->rows, n_speculating, &(struct sb_adapt_round){
+    sb_adapt_learn(&s->adapt, round->rows, sb_round_n_ready(round), &(struct sb_adapt_round){
         .mixed = round->n_prefill > 0, .unique = !round->repeats,
         .committed = s->stats[SB_STAT_tokens_committed] - committed, .ns = took,
         .catch_up_ns = s->draft->catch_up_ns - caught_up});

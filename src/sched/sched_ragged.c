@@ -21,7 +21,7 @@ static void form(struct sb_sched *sched)
 static void cut_to_smallest(struct sb_sched *sched)
 {
     struct sb_round *round = sched->round;
-    const int32_t n = round->n_rows - round->n_newcomers;
+    const int32_t n = sb_round_n_ready(round);
     int32_t smallest = sched->limits.draft_len;
 
     for (int32_t b = 0; b < n; b++)
