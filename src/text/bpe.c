@@ -81,19 +81,17 @@ int32_t sb_bpe_add(struct sb_bpe *bpe, const struct sb_mem *mem, int32_t left, i
     return SPECBATCH_OK;
 }
 
-static const char mark[] = "\xE2\x96\x81";
-
 /* The first place at or behind `at` where a mark follows another character, or n. */
 static size_t next_word(const char *text, size_t n, size_t at)
 {
-    while (n - at >= 3 && memcmp(text + at, mark, 3) == 0)
+    while (n - at >= 3 && memcmp(text + at, SB_SPACE_MARK, 3) == 0)
         at += 3;
     while (at < n) {
-        const char *hit = memchr(text + at, mark[0], n - at);
+        const char *hit = memchr(text + at, SB_SPACE_MARK[0], n - at);
         if (!hit)
             return n;
         at = (size_t)(hit - text);
-        if (n - at >= 3 && memcmp(hit, mark, 3) == 0)
+        if (n - at >= 3 && memcmp(hit, SB_SPACE_MARK, 3) == 0)
             return at;
         at++;
     }
@@ -111,7 +109,7 @@ static int marks_separate(const struct sb_bpe *bpe, const struct sb_vocab *vocab
 
     for (id = 0; bpe->unk == -1 && bpe->byte_fallback && id < 256; id++)
         unknown_vanish |= bpe->byte_ids[id] < 0;
-    if (unknown_vanish || sb_vocab_find_base(vocab, mark, 3) < 0)
+    if (unknown_vanish || sb_vocab_find_base(vocab, SB_SPACE_MARK, 3) < 0)
         return 0;
     for (id = 0; id < vocab->n; id++) {
         const struct sb_piece *piece = &vocab->pieces[id];

@@ -22,8 +22,6 @@
 
 enum { REPLACEMENT_MAX = 64, KEY_MAX = 64 }; /* bytes; real tables have at most 33 and 12 */
 
-static const char mark[] = "\xE2\x96\x81"; /* U+2581, a space in pieces */
-
 static uint32_t read_unit(const char *bytes)
 {
     const unsigned char *b = (const unsigned char *)bytes;
@@ -200,7 +198,7 @@ static int32_t add_escaped(const char *text, size_t n, struct sb_bytes *out)
         if (text[i] != ' ')
             continue;
         SB_TRY(sb_bytes_add(out, text + done_to, i - done_to));
-        SB_TRY(sb_bytes_add(out, mark, 3));
+        SB_TRY(sb_bytes_add(out, SB_SPACE_MARK, 3));
         done_to = i + 1;
     }
     SB_TRY(sb_bytes_add(out, text + done_to, n - done_to));
@@ -224,7 +222,7 @@ int32_t sb_charsmap_run(const struct sb_step *step, const char *text, size_t n, 
     if (at == n)
         return SPECBATCH_OK;
     if (step->prepend != SB_PREPEND_NEVER)
-        SB_TRY(sb_bytes_add(out, mark, 3));
+        SB_TRY(sb_bytes_add(out, SB_SPACE_MARK, 3));
     for (; at < n; at += length) {
         length = next_part(step, text + at, n - at, &part, &n_part);
         for (; after_space && n_part > 0 && *part == ' '; n_part--)
@@ -233,7 +231,7 @@ int32_t sb_charsmap_run(const struct sb_step *step, const char *text, size_t n, 
         if (n_part > 0)
             after_space = step->squeeze && part[n_part - 1] == ' ';
     }
-    while (step->squeeze && out->n - begin >= 3 && memcmp(out->data + out->n - 3, mark, 3) == 0)
+    while (step->squeeze && out->n - begin >= 3 && memcmp(out->data + out->n - 3, SB_SPACE_MARK, 3) == 0)
         out->n -= 3;
     SB_TRY(sb_bytes_add(out, "", 0)); /* the NUL behind the end */
 done:

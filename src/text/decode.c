@@ -24,7 +24,7 @@
 #include "status.h"
 #include "utf8.h"
 
-static const char replacement[] = "\xEF\xBF\xBD", underline[] = "\xE2\x96\x81";
+static const char replacement[] = "\xEF\xBF\xBD";
 
 struct state {
     struct sb_bytes held; /* bytes that are no certain text yet, behind `from` */
@@ -240,7 +240,7 @@ static int32_t add_spm_piece(struct decoding *d, const struct sb_piece *piece, c
     SB_TRY(emit_held(d, 1, 1));
     if (piece->flags & SB_PIECE_UNKNOWN)
         return emit(d, decoder->unknown.data, decoder->unknown.n);
-    if (decoder->dummy_prefix && !d->state->begun && n >= 3 && memcmp(text, underline, 3) == 0) {
+    if (decoder->dummy_prefix && !d->state->begun && n >= 3 && memcmp(text, SB_SPACE_MARK, 3) == 0) {
         text += 3;
         n -= 3;
         dropped = !decoder->squeeze;

@@ -16,6 +16,9 @@
 #include "tokenizer.h"
 #include "unicode.h"
 
+/* U+2581, which stands for a space in pieces: three bytes. */
+#define SB_SPACE_MARK "\xE2\x96\x81"
+
 enum { SB_ID_LIMIT = 1 << 22, SB_STEPS_MAX = 16 };
 
 /* ------------------------------------------------------------------- vocabulary (vocab.c) */

@@ -26,7 +26,6 @@ enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE 
 /* A stretch of the file, as offsets. */
 struct span { size_t at, end; };
 
-static const char space[] = "\xE2\x96\x81"; /* U+2581 */
 
 struct reader {
     struct sb_tokenizer *t;
@@ -380,8 +379,8 @@ static int32_t add_normalizers(struct reader *r)
 
     if (n == 0 && !r->extra_space) {
         if (r->dummy_prefix)
-            SB_TRY(add_step(steps, SB_STEP_PREPEND, "", space));
-        return add_step(steps, SB_STEP_REPLACE, " ", space);
+            SB_TRY(add_step(steps, SB_STEP_PREPEND, "", SB_SPACE_MARK));
+        return add_step(steps, SB_STEP_REPLACE, " ", SB_SPACE_MARK);
     }
     SB_TRY(sb_step_add(&step, steps, SB_STEP_CHARSMAP, r->path));
     step->prepend = r->dummy_prefix ? SB_PREPEND_ALWAYS : SB_PREPEND_NEVER;
@@ -409,7 +408,7 @@ static int32_t build(struct reader *r)
         if (t->bpe.byte_ids[i] < 0)
             SB_FAIL(SPECBATCH_E_FORMAT, "%s: byte_fallback, but no piece <0x%02X>", r->path, (unsigned)i);
     SB_TRY(add_normalizers(r));
-    SB_TRY(add_step(&t->decoder.before, SB_STEP_REPLACE, space, " "));
+    SB_TRY(add_step(&t->decoder.before, SB_STEP_REPLACE, SB_SPACE_MARK, " "));
     t->decoder.bytes = SB_BYTES_EACH;
     t->decoder.dummy_prefix = r->dummy_prefix || r->extra_space;
     t->decoder.squeeze = r->extra_space != 0;
