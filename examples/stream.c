@@ -1,97 +1,140 @@
-/* Streaming: the text of one request is printed as it is made.
- *     stream TARGET_DIR DRAFT_DIR "a prompt"
+/* Streaming: the texts of many requests are printed while they are made, as they come. The draft is
+ * n-grams, so one checkpoint is enough.
+ *     stream MODEL_DIR POLICY NAME PROMPT [NAME PROMPT ...]
  *
- * Tokens come from polls, a few at a time. A result has all tokens of its request; when it is
- * collected, those behind the ones already polled are still to be printed. A text stream turns
- * tokens into text, and never prints part of a character. */
+ * Each event is printed as a line `NAME> TEXT`, and each result as two lines: `NAME= TEXT` with its
+ * whole text, and `NAME: ` with how it ended. A newline in a text is printed as \n and a backslash
+ * as \\, so that every text stays on its line. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "specbatch.h"
 
-static int32_t print_tokens(specbatch_text_stream *stream, const int32_t *ids, size_t n)
+static void print_text(const char *name, char mark, const char *text, size_t length)
 {
-    const char *text;
-    const int32_t rc = specbatch_text_stream_push(stream, ids, n, &text, NULL);
-
-    if (rc == SPECBATCH_OK)
-        fputs(text, stdout);
-    fflush(stdout);
-    return rc;
+    printf("%s%c ", name, mark);
+    for (size_t i = 0; i < length; i++)
+        if (text[i] == '\n')
+            fputs("\\n", stdout);
+        else if (text[i] == '\\')
+            fputs("\\\\", stdout);
+        else
+            putchar(text[i]);
+    putchar('\n');
 }
 
-/* Steps until the request is done, and prints up to eight tokens after each round; then prints the
- * rest. */
-static int32_t print_request(specbatch_pool *pool, uint64_t id, specbatch_text_stream *stream)
+/* How a request ended, or the name of the error that ended it. */
+static const char *end_of(const specbatch_result *result)
 {
+    switch (specbatch_result_finish(result)) {
+    case SPECBATCH_FINISH_EOS:
+        return "eos";
+    case SPECBATCH_FINISH_STOP:
+        return "stop";
+    case SPECBATCH_FINISH_LENGTH:
+        return "length";
+    case SPECBATCH_FINISH_CANCELLED:
+        return "cancelled";
+    default:
+        return specbatch_status_name(specbatch_result_status(result));
+    }
+}
+
+static void print_result(const specbatch_result *result)
+{
+    const char *name = specbatch_result_user(result);
+    size_t length, n_tokens;
+    const char *text = specbatch_result_text(result, &length);
+
+    specbatch_result_tokens(result, &n_tokens);
+    print_text(name, '=', text, length);
+    printf("%s: %s, %zu tokens in %" PRIu64 " passes, %" PRIu64 " of %" PRIu64
+           " proposals accepted; waited %.3f ms, first token after %.3f ms, all after %.3f ms\n",
+           name, end_of(result), n_tokens, specbatch_result_rounds(result),
+           specbatch_result_accepted(result), specbatch_result_drafted(result),
+           (double)specbatch_result_time_queued_ns(result) / 1e6,
+           (double)specbatch_result_time_first_token_ns(result) / 1e6,
+           (double)specbatch_result_time_total_ns(result) / 1e6);
+}
+
+/* Prints what the last step has brought. Events come first: collecting a request drops those that
+ * it still has. */
+static int32_t print_news(specbatch_pool *pool)
+{
+    specbatch_event event = SPECBATCH_EVENT_INIT;
     specbatch_result *result = NULL;
-    const int32_t *tokens;
-    const char *text;
-    int32_t ids[8], rc = SPECBATCH_OK;
-    size_t n, n_polled = 0;
+    int32_t status;
 
-    while (rc == SPECBATCH_OK && !result) {
-        if ((rc = specbatch_pool_step(pool, NULL)) == SPECBATCH_OK &&
-            (rc = specbatch_pool_poll(pool, id, ids, sizeof ids / sizeof *ids, &n)) ==
-                SPECBATCH_OK) {
-            n_polled += n;
-            rc = print_tokens(stream, ids, n);
-        }
-        if (rc == SPECBATCH_OK && (rc = specbatch_pool_collect(pool, &result)) == SPECBATCH_E_EMPTY)
-            rc = SPECBATCH_OK;
+    while ((status = specbatch_pool_next_event(pool, &event)) == SPECBATCH_OK)
+        if (event.text_length > 0)
+            print_text(event.user, '>', event.text, event.text_length);
+    if (status != SPECBATCH_E_EMPTY)
+        return status;
+    while ((status = specbatch_pool_collect(pool, &result)) == SPECBATCH_OK) {
+        print_result(result);
+        specbatch_result_free(result);
     }
-    if (result) {
-        tokens = specbatch_result_tokens(result, &n);
-        if ((rc = print_tokens(stream, tokens + n_polled, n - n_polled)) == SPECBATCH_OK &&
-            (rc = specbatch_text_stream_finish(stream, &text, NULL)) == SPECBATCH_OK)
-            puts(text);
-    }
-    specbatch_result_free(result);
-    return rc;
+    fflush(stdout);
+    return status == SPECBATCH_E_EMPTY ? SPECBATCH_OK : status;
 }
 
-/* For any other number of arguments than three. Returns the exit code. */
+static int32_t stream(specbatch_pool *pool, int n, char **args)
+{
+    specbatch_request request = SPECBATCH_REQUEST_INIT;
+    size_t active = 1;
+    int32_t status;
+
+    for (int i = 0; i + 1 < n; i += 2) {
+        request.user = args[i];
+        request.text = args[i + 1];
+        request.max_new = 64;
+        if ((status = specbatch_pool_submit(pool, &request, NULL)) != SPECBATCH_OK)
+            return status;
+    }
+    while (active)
+        if ((status = specbatch_pool_step(pool, &active)) != SPECBATCH_OK ||
+            (status = print_news(pool)) != SPECBATCH_OK)
+            return status;
+    return SPECBATCH_OK;
+}
+
+/* For arguments that are no requests. Returns the exit code. */
 static int print_usage(const char *option)
 {
     const int help = strcmp(option, "-h") == 0 || strcmp(option, "--help") == 0;
-    const int version = strcmp(option, "--version") == 0, number = specbatch_version();
+    const int version = strcmp(option, "--version") == 0;
 
     if (version)
-        printf("stream (libspecbatch %d.%d.%d)\n", number / 10000, number / 100 % 100,
-               number % 100);
+        printf("stream (libspecbatch %s)\n", specbatch_version_string());
     else
-        fprintf(help ? stdout : stderr, "usage: stream TARGET_DIR DRAFT_DIR PROMPT\n");
+        fprintf(help ? stdout : stderr,
+                "usage: stream MODEL_DIR POLICY NAME PROMPT [NAME PROMPT ...]\n");
     return help || version ? fflush(stdout) != 0 : 2;
 }
 
 int main(int argc, char **argv)
 {
-    specbatch_model *target = NULL, *small = NULL;
+    specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
+    specbatch_model *model = NULL;
     specbatch_draft *draft = NULL;
     specbatch_pool *pool = NULL;
-    specbatch_text_stream *stream = NULL;
-    specbatch_request request = SPECBATCH_REQUEST_INIT;
-    uint64_t id;
     int failed;
 
-    if (argc != 4)
+    if (argc < 5 || argc % 2 == 0)
         return print_usage(argc == 2 ? argv[1] : "");
-    request.text = argv[3];
-    request.max_new = 64;
-    failed = specbatch_model_open(&target, argv[1], NULL) ||
-             specbatch_model_open(&small, argv[2], NULL) ||
-             specbatch_draft_from_model(&draft, small) ||
-             specbatch_pool_create(&pool, target, draft, NULL) ||
-             specbatch_text_stream_create(&stream, target, 0) ||
-             specbatch_pool_submit(pool, &request, &id) || print_request(pool, id, stream);
+    options.policy = specbatch_policy_by_name(argv[2]);
+    options.flags = SPECBATCH_POOL_FIXED_K; /* also where speculation does not pay */
+    failed = options.policy < 0 || specbatch_model_open(&model, argv[1], NULL) ||
+             specbatch_draft_from_ngrams(&draft, NULL) ||
+             specbatch_pool_create(&pool, model, draft, &options) ||
+             stream(pool, argc - 3, argv + 3);
     if (failed)
         fprintf(stderr, "stream: %s\n", specbatch_last_error());
     else if ((failed = fflush(stdout) || ferror(stdout)) != 0)
         perror("stream: stdout");
-    specbatch_text_stream_free(stream);
     specbatch_pool_free(pool);
     specbatch_draft_release(draft);
-    specbatch_model_close(small);
-    specbatch_model_close(target);
+    specbatch_model_close(model);
     return failed;
 }

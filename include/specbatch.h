@@ -827,7 +827,7 @@ SPECBATCH_API int32_t specbatch_pool_interrupt(specbatch_pool *pool);
  * at most. The rest stays for the next poll. *n (required) receives how many were written. With ids
  * NULL and capacity 0, *n is how many wait, and they go on waiting. A request can be polled until
  * it is collected, and need not be polled to the end before that: the result has all of its tokens,
- * and a stream goes on in them at the index "number polled so far" (examples/stream.c).
+ * and a stream goes on in them at the index "number polled so far".
  *
  * E_INVALID, E_NOT_FOUND (unknown, or collected already), E_BUSY, fatal.
  * Thread: one at a time. Since 0.1.

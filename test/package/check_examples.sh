@@ -1,6 +1,6 @@
 #!/bin/sh
 # The example programs as a user runs them: with the demo pair of models, and with a checkpoint that
-# has no tokenizer.
+# has no tokenizer. What stream.c prints is compared in check_streams.sh.
 . "$(dirname "$0")/../lib.sh"
 generate=$B/examples/generate
 demo=examples/demo
@@ -287,7 +287,7 @@ full generate_help 3 $generate --help
 full bench 3 $B/examples/bench $pair --prompts "$tmp/two" --max-new 1 --batches 1
 full demo 3 $B/examples/demo $demo
 full minimal 1 $B/examples/minimal $demo/target $demo/draft x
-full stream 1 $B/examples/stream $demo/target $demo/draft x
+full stream 1 $B/examples/stream $demo/target ragged name x
 
 # ------------------------------------------------------------------ interruption and resumption
 
@@ -429,13 +429,6 @@ verdict bench_compares_and_recommends
 check_log $B/examples/minimal $demo/target $demo/draft "Once upon a time" "Question: How many?"
 [ "$(grep -c 'target passes' "$tmp/log")" -eq 2 ] || cat "$tmp/log" >>"$tmp/out"
 verdict minimal_c_generates
-
-# The pieces of a stream, put together, are the text of the result.
-$B/examples/stream $demo/target $demo/draft "Once upon a time" >"$tmp/streamed" 2>"$tmp/out"
-sed -n 's/^\[1\]//p' "$tmp/log" | head -n 1 >"$tmp/first"
-[ -s "$tmp/first" ] || echo "there is no text to compare with" >>"$tmp/out"
-head -n 1 "$tmp/streamed" | diff "$tmp/first" - >>"$tmp/out"
-verdict stream_prints_the_text_of_the_result
 
 if [ -n "$SAN" ]; then
     echo "SKIP minimal_py: a sanitized library cannot be loaded into an ordinary python"
