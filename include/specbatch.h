@@ -39,8 +39,21 @@
  * for SPECBATCH_E_NOMEM, and so on; "fatal" stands for the code that has ended the pool. Any
  * function may also return E_INTERNAL. Out-parameters come first and are written on success only,
  * unless the comment says otherwise. Handles are opaque, and freeing NULL does nothing. Strings are
- * UTF-8. Token ids are int32_t, counts are size_t. An option struct begins with its own size, zero
- * means "the default" in each of its fields, and it only ever grows at its end.
+ * UTF-8; file names are whatever bytes the system takes. In the line of an error or of the log, a
+ * '?' stands for what is not UTF-8 and for control characters. Token ids are int32_t, counts are
+ * size_t. An option struct begins with its own size, zero means "the default" in each of its
+ * fields, and it only ever grows at its end.
+ *
+ * Other languages. Constants are passed as int32_t, and flags as uint32_t. No struct has padding: a
+ * field begins where the one before it ends, a pointer takes 8 bytes, and so does a size_t. So
+ * declarations can be checked by their sizes, which are these in 0.2:
+ *
+ *     specbatch_model_options     88        specbatch_pool_options      96
+ *     specbatch_message           24        specbatch_request           80
+ *     specbatch_chat_options      16        specbatch_request_state     64
+ *     specbatch_ngram_options     16        specbatch_event             64
+ *     specbatch_draft_row         56        specbatch_audit_report      40
+ *     specbatch_draft_ops         40
  *
  * Threads. "Thread: any" means that a function may be called on any thread at any time. Models and
  * drafts are immutable, so any number of pools and threads may use one at once. "Thread: one at a
@@ -761,8 +774,8 @@ typedef struct specbatch_request {
     /* The caller's own: the library hands it to the draft (specbatch_draft_row) and back with the
      * events and the result (specbatch_result_user), and does nothing else with it. Since 0.2. */
     void *user;
-    /* Bytes of the text, which then may hold NULs and need not end in one. 0: up to its NUL. Since
-     * 0.2. */
+    /* Bytes of the text, which then may hold NULs and need not end in one. 0: up to its NUL, which
+     * a text must therefore have if it can be empty. Since 0.2. */
     size_t text_length;
 } specbatch_request;
 
@@ -882,17 +895,19 @@ typedef struct specbatch_event {
     size_t struct_size; /* sizeof(specbatch_event), set by the caller */
     uint64_t id;        /* the number that specbatch_pool_submit gave */
     void *user;         /* of the request */
-    /* The new tokens, n_ids of them. None come twice, and none are left out. */
+    /* The new tokens, n_ids of them, which in a last event may be 0. None come twice, and none are
+     * left out. */
     const int32_t *ids;
     size_t n_ids;
     /* The text that they complete, NUL-terminated and text_length bytes long; held back is what
      * specbatch_text_stream_push would hold back, until the last event, which has all that is left.
-     * All texts of a request together are specbatch_result_text. NULL: the model has no
-     * tokenizer. */
+     * "": they complete none yet. So each text is UTF-8 by itself, and all texts of a request
+     * together are specbatch_result_text. NULL: the model has no tokenizer. */
     const char *text;
     size_t text_length;
     int32_t finish; /* 0 while the request runs; in its last event SPECBATCH_FINISH_* */
-    int32_t status; /* SPECBATCH_OK, or the error that ended the request */
+    /* SPECBATCH_OK, or the error that ended the request. This code is all that is kept of it. */
+    int32_t status;
 } specbatch_event;
 
 #define SPECBATCH_EVENT_INIT                                     \
@@ -909,11 +924,12 @@ typedef struct specbatch_event {
  *         while (specbatch_pool_next_event(pool, &event) == SPECBATCH_OK)
  *             send(event.id, event.text, event.text_length, event.finish);
  *
- * The pointers in it are borrowed until the next call on the pool. Events and polls do not take
- * tokens from each other. Events that are not read cost nothing and are not lost: a request's news
- * gather in one event. A request can be collected after its last event or before it. Collecting it
- * drops the events that it still had, as its result has everything. An event costs the text that it
- * brings, however many requests there are.
+ * Each call fills in the whole struct but its struct_size, so one struct serves for all of them.
+ * The pointers in it are borrowed until the next call on the pool, which includes this one. Events
+ * and polls do not take tokens from each other. Events that are not read cost nothing and are not
+ * lost: a request's news gather in one event. A request can be collected after its last event or
+ * before it. Collecting it drops the events that it still had, as its result has everything. An
+ * event costs the text that it brings, however many requests there are.
  *
  * E_EMPTY (no request has news), E_INVALID, E_NOMEM (for the text; nothing is lost, and the call
  * may be repeated), E_BUSY, fatal. Thread: one at a time. Since 0.2.

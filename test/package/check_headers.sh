@@ -36,3 +36,10 @@ compile cxx11_clang clang++ c++11 use.cc
 
 grep '^ *# *include' include/specbatch.h | grep -Ev '<(stddef|stdint)\.h>' >"$tmp/out"
 verdict header_includes_only_stddef_and_stdint
+
+# The sizes of structs that the header gives to other languages are those that a compiler has
+# checked.
+grep -oE '\bspecbatch_[a-z_]+ +[0-9]+\b' include/specbatch.h | tr -s ' ' | sort >"$tmp/said"
+sed -n 's/^SIZE(\(.*\), \(.*\));/\1 \2/p' test/api/test_abi.c | sort |
+    diff - "$tmp/said" >"$tmp/out"
+verdict header_says_the_sizes_of_its_structs
