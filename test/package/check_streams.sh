@@ -74,3 +74,29 @@ compiled() {
 
 compiled c $CC -std=c11 examples/stream.c
 compiled cxx $CXX -std=c++17 examples/stream.cc
+
+if [ -n "$SAN" ]; then
+    why="a sanitized library cannot be loaded into an ordinary program"
+    echo "SKIP streams_known_answers_in_python: $why"
+    echo "SKIP streams_known_answers_in_rust: $why"
+    exit
+fi
+
+if command -v "$PYTHON" >/dev/null 2>&1; then
+    streams python env LD_LIBRARY_PATH="$root/$B" PYTHONDONTWRITEBYTECODE=1 \
+        $PYTHON -X dev -W error examples/stream.py
+else
+    echo "SKIP streams_known_answers_in_python: no $PYTHON here"
+fi
+
+# Rust is no part of `make setup`. A rustc that rustup has put there may have no toolchain; and one
+# that finds make's flags, but not its job server, says so.
+RUSTC=${RUSTC:-rustc}
+if ! $RUSTC --version >/dev/null 2>&1; then
+    echo "SKIP streams_known_answers_in_rust: no $RUSTC here"
+elif env -u MAKEFLAGS -u MFLAGS $RUSTC --edition 2021 -D warnings -L "$B" \
+    -C link-arg=-Wl,-rpath,"$root/$B" examples/stream.rs -o "$tmp/rust" >"$tmp/out" 2>&1; then
+    streams rust "$tmp/rust"
+else
+    verdict streams_compile_in_rust
+fi
