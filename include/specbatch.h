@@ -751,7 +751,7 @@ typedef struct specbatch_request {
     const char *text;
     uint32_t text_flags; /* SPECBATCH_TEXT_*, for text */
     uint32_t flags;      /* SPECBATCH_REQUEST_* */
-    int32_t max_new;     /* tokens to generate at most: 1 or more */
+    int32_t max_new;     /* tokens to generate at most: 1 or more; it has no default */
     /* Proposals in a round at most: 1..64, as far as the pool's draft_len allows (0.1 refused more
      * than that); 0: the pool's draft_len; -1: no speculation for this request. */
     int32_t draft_len;
@@ -887,8 +887,9 @@ typedef struct specbatch_event {
     size_t n_ids;
     /* The text that they complete, NUL-terminated and text_length bytes long; held back is what
      * specbatch_text_stream_push would hold back, until the last event, which has all that is left.
-     * All texts of a request together are specbatch_result_text. NULL: the model has no
-     * tokenizer. */
+     * So it may be "", and no character (code point) is ever torn; an emoji that consists of
+     * several characters may come in several events. All texts of a request together are
+     * specbatch_result_text. NULL: the model has no tokenizer. */
     const char *text;
     size_t text_length;
     int32_t finish; /* 0 while the request runs; in its last event SPECBATCH_FINISH_* */
@@ -911,9 +912,11 @@ typedef struct specbatch_event {
  *
  * The pointers in it are borrowed until the next call on the pool. Events and polls do not take
  * tokens from each other. Events that are not read cost nothing and are not lost: a request's news
- * gather in one event. A request can be collected after its last event or before it. Collecting it
- * drops the events that it still had, as its result has everything. An event costs the text that it
- * brings, however many requests there are.
+ * gather in one event. Every request has a last event, which says how it finished, even if no token
+ * and no text is left for it. A request can be collected after its last event or before it.
+ * Collecting it drops the events that it still had, as its result has everything: so a program that
+ * streams reads events first, and then collects. An event costs the text that it brings, however
+ * many requests there are.
  *
  * E_EMPTY (no request has news), E_INVALID, E_NOMEM (for the text; nothing is lost, and the call
  * may be repeated), E_BUSY, fatal. Thread: one at a time. Since 0.2.
