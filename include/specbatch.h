@@ -293,8 +293,8 @@ SPECBATCH_API int32_t specbatch_model_options_init(specbatch_model_options *opti
 SPECBATCH_API int32_t specbatch_model_open(specbatch_model **out, const char *path,
                                            const specbatch_model_options *options);
 
-/* Adds a reference, to be dropped by one more specbatch_model_close. Pools hold references of their
- * own. NULL is ignored. Thread: any. Since 0.1. */
+/* Adds a reference, to be dropped by one more specbatch_model_close. Pools, drafts, text streams
+ * and results hold references of their own. NULL is ignored. Thread: any. Since 0.1. */
 SPECBATCH_API void specbatch_model_retain(specbatch_model *model);
 
 /* Drops a reference: the one of specbatch_model_open, or that of a specbatch_model_retain. Dropping
@@ -928,8 +928,9 @@ SPECBATCH_API int32_t specbatch_pool_next_event(specbatch_pool *pool, specbatch_
 typedef struct specbatch_result specbatch_result;
 
 /* Takes the next finished request out of the pool, in the order of finishing. *result is the
- * caller's, who frees it, and may outlive the pool. A dead pool hands out what had finished, and
- * then returns its fatal code. E_EMPTY (none has finished), E_INVALID, E_BUSY, E_NOMEM, fatal.
+ * caller's, who frees it, and may outlive the pool. It holds a reference to the target, so a model
+ * stays in memory while a result of it does. A dead pool hands out what had finished, and then
+ * returns its fatal code. E_EMPTY (none has finished), E_INVALID, E_BUSY, E_NOMEM, fatal.
  * Thread: one at a time. Since 0.1. */
 SPECBATCH_API int32_t specbatch_pool_collect(specbatch_pool *pool, specbatch_result **result);
 
