@@ -306,8 +306,8 @@ SPECBATCH_API int32_t specbatch_model_options_init(specbatch_model_options *opti
 SPECBATCH_API int32_t specbatch_model_open(specbatch_model **out, const char *path,
                                            const specbatch_model_options *options);
 
-/* Adds a reference, to be dropped by one more specbatch_model_close. Pools hold references of their
- * own. NULL is ignored. Thread: any. Since 0.1. */
+/* Adds a reference, to be dropped by one more specbatch_model_close. Pools, drafts, text streams
+ * and results hold references of their own. NULL is ignored. Thread: any. Since 0.1. */
 SPECBATCH_API void specbatch_model_retain(specbatch_model *model);
 
 /* Drops a reference: the one of specbatch_model_open, or that of a specbatch_model_retain. Dropping
@@ -764,7 +764,7 @@ typedef struct specbatch_request {
     const char *text;
     uint32_t text_flags; /* SPECBATCH_TEXT_*, for text */
     uint32_t flags;      /* SPECBATCH_REQUEST_* */
-    int32_t max_new;     /* tokens to generate at most: 1 or more */
+    int32_t max_new;     /* tokens to generate at most: 1 or more; it has no default */
     /* Proposals in a round at most: 1..64, as far as the pool's draft_len allows (0.1 refused more
      * than that); 0: the pool's draft_len; -1: no speculation for this request. */
     int32_t draft_len;
@@ -901,7 +901,8 @@ typedef struct specbatch_event {
     size_t n_ids;
     /* The text that they complete, NUL-terminated and text_length bytes long; held back is what
      * specbatch_text_stream_push would hold back, until the last event, which has all that is left.
-     * "": they complete none yet. So each text is UTF-8 by itself, and all texts of a request
+     * So it may be "", and each text is UTF-8 by itself: no character (code point) is ever torn. An
+     * emoji that consists of several characters may come in several events. All texts of a request
      * together are specbatch_result_text. NULL: the model has no tokenizer. */
     const char *text;
     size_t text_length;
@@ -927,9 +928,11 @@ typedef struct specbatch_event {
  * Each call fills in the whole struct but its struct_size, so one struct serves for all of them.
  * The pointers in it are borrowed until the next call on the pool, which includes this one. Events
  * and polls do not take tokens from each other. Events that are not read cost nothing and are not
- * lost: a request's news gather in one event. A request can be collected after its last event or
- * before it. Collecting it drops the events that it still had, as its result has everything. An
- * event costs the text that it brings, however many requests there are.
+ * lost: a request's news gather in one event. Every request has a last event, which says how it
+ * finished, even if no token and no text is left for it. A request can be collected after its last
+ * event or before it. Collecting it drops the events that it still had, as its result has
+ * everything: so a program that streams reads events first, and then collects. An event costs the
+ * text that it brings, however many requests there are.
  *
  * E_EMPTY (no request has news), E_INVALID, E_NOMEM (for the text; nothing is lost, and the call
  * may be repeated), E_BUSY, fatal. Thread: one at a time. Since 0.2.
@@ -941,8 +944,9 @@ SPECBATCH_API int32_t specbatch_pool_next_event(specbatch_pool *pool, specbatch_
 typedef struct specbatch_result specbatch_result;
 
 /* Takes the next finished request out of the pool, in the order of finishing. *result is the
- * caller's, who frees it, and may outlive the pool. A dead pool hands out what had finished, and
- * then returns its fatal code. E_EMPTY (none has finished), E_INVALID, E_BUSY, E_NOMEM, fatal.
+ * caller's, who frees it, and may outlive the pool. It holds a reference to the target, so a model
+ * stays in memory while a result of it does. A dead pool hands out what had finished, and then
+ * returns its fatal code. E_EMPTY (none has finished), E_INVALID, E_BUSY, E_NOMEM, fatal.
  * Thread: one at a time. Since 0.1. */
 SPECBATCH_API int32_t specbatch_pool_collect(specbatch_pool *pool, specbatch_result **result);
 
