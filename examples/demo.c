@@ -25,7 +25,7 @@
 #include "support/signals.h"
 #include "support/support.h"
 
-enum { MAX_NEW = 48, DRAFT_LEN = 5, MIN_TURNS = 3, MAX_TURNS = 9, WIDTH = 76 };
+enum { MAX_NEW = 64, DRAFT_LEN = 5, MIN_TURNS = 3, MAX_TURNS = 9, WIDTH = 76 };
 #define ENOUGH_SECONDS 10.0 /* after MIN_TURNS no turn begins later than this */
 
 /* At batch 1 all policies do the same work. */
@@ -38,7 +38,7 @@ enum { N_LINES = sizeof lines / sizeof lines[0] };
 
 static const char legend[] =
     " runs, taken in turn. times plain: against plain decoding at the same batch.\n"
-    "tokens a round: what a prompt gains by one pass of the target, its own token included.\n"
+    "tokens a round: what a prompt gains by a pass of the target, whose own token is among them.\n"
     "equivalence: how many prompts get exactly the tokens of plain decoding at batch 1.\n\n"
     "Speculation gains most at batch 1. At batch 8 the prompts share each reading of the\n"
     "weights already, and checking proposals adds arithmetic, which is cheap only on a\n"
@@ -97,12 +97,11 @@ static int run_line(struct demo *demo, const struct line *line, struct ex_run *r
 
 static void keep(struct demo *demo, size_t at, const struct ex_run *run)
 {
-    struct measured *measured = &demo->measured[at];
-    const int32_t turn = demo->n_turns;
-    const size_t n_equal = ex_run_count_equal(run, &demo->reference);
+    const size_t turn = (size_t)demo->n_turns, n_equal = ex_run_count_equal(run, &demo->reference);
+    struct measured *measured = &demo->measured[at], *plain = &demo->measured[lines[at].plain];
+
     measured->speed[turn] = (double)run->n_tokens / run->seconds;
-    measured->times_plain[turn] = measured->speed[turn] /
-                                  demo->measured[lines[at].plain].speed[turn];
+    measured->times_plain[turn] = measured->speed[turn] / plain->speed[turn];
     measured->per_round = ex_ratio(ex_run_counter(run, "tokens_committed"),
                                    ex_run_counter(run, "decode_rows"));
     if (turn == 0 || n_equal < measured->n_equal)
@@ -148,7 +147,8 @@ static void print_table(struct demo *demo)
 {
     size_t i;
 
-    printf("batch  policy    tokens/s   times plain   tokens a round   plain at batch 1\n");
+    printf(
+        "batch  policy    tokens/s   times plain   tokens a round   equal to plain at batch 1\n");
     for (i = 0; i < N_LINES; i++) {
         struct measured *measured = &demo->measured[i];
         printf("%s%5" PRId32 "  %-8s  %8.0f   %11.2f   %14.2f   equivalence %zu/%zu\n",
@@ -159,16 +159,16 @@ static void print_table(struct demo *demo)
     printf("\nMedians of %" PRId32 "%s", demo->n_turns, legend);
 }
 
-/* Prints a text indented, in lines of WIDTH bytes that are broken at spaces. */
-static void print_wrapped(const char *text)
+/* Prints a numbered text, in lines of WIDTH bytes that are broken at spaces. */
+static void print_wrapped(size_t number, const char *text)
 {
     size_t column = 0, word; /* with the space or the line end before it */
 
-    printf("\n    ");
+    printf("\n[%2zu] ", number);
     for (; *text; text += word) {
         word = 1 + strcspn(text + 1, " \n");
         if (*text == '\n' || column + word > WIDTH) {
-            printf("\n%*s%.*s", word > 1 ? 4 : 0, "", (int)word - 1, text + 1);
+            printf("\n%*s%.*s", word > 1 ? 5 : 0, "", (int)word - 1, text + 1);
             column = 0;
         } else {
             printf("%.*s", (int)word, text);
@@ -191,7 +191,7 @@ static void print_texts(const struct demo *demo)
         if (specbatch_detokenize(demo->target, prompt->ids, prompt->n_ids, 0, text, sizeof text,
                                  &n) == SPECBATCH_OK) {
             snprintf(text + n, sizeof text - n, " >>>%s", more);
-            print_wrapped(text);
+            print_wrapped(at[i] + 1, text);
         }
     }
 }
@@ -200,8 +200,8 @@ static void print_texts(const struct demo *demo)
 static int show(struct demo *demo)
 {
     ex_signals_catch();
-    printf("Speculative against plain decoding: %zu prompts, %d new tokens each. A small draft\n"
-           "proposes %d tokens a round, and the target keeps those that are its own choice.\n"
+    printf("Speculative against plain decoding: %zu prompts, up to %d new tokens each. A small\n"
+           "draft proposes %d tokens a round, and the target keeps those that are its own choice.\n"
            "Computed in %s: %s\n\n",
            demo->prompts.n, MAX_NEW, DRAFT_LEN, demo->bf16 ? "bf16" : "f32",
            specbatch_model_fingerprint(demo->target));
@@ -233,7 +233,7 @@ int main(int argc, char **argv)
     int code, parsed;
 
     ex_program = "demo";
-    parsed = ex_args_parse(options, sizeof options / sizeof options[0], argc, argv,
+    parsed = ex_args_parse(options, 2, argc, argv,
                            "demo [options] [DIR]: speculative against plain decoding");
     if (parsed <= 0)
         code = parsed < 0 ? EX_OK : EX_USAGE;
