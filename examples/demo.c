@@ -85,7 +85,6 @@ static int run_line(struct demo *demo, const struct line *line, struct ex_run *r
 
     settings.pool.policy = specbatch_policy_by_name(line->policy);
     settings.pool.batch = line->batch;
-    settings.pool.window = (int32_t)demo->prompts.n;
     settings.pool.draft_len = DRAFT_LEN;
     settings.pool.flags = SPECBATCH_POOL_FIXED_K;
     settings.pool.max_len = ex_prompts_positions(&demo->prompts, MAX_NEW);
@@ -98,7 +97,8 @@ static int run_line(struct demo *demo, const struct line *line, struct ex_run *r
 static void keep(struct demo *demo, size_t at, const struct ex_run *run)
 {
     const size_t turn = (size_t)demo->n_turns, n_equal = ex_run_count_equal(run, &demo->reference);
-    struct measured *measured = &demo->measured[at], *plain = &demo->measured[lines[at].plain];
+    const struct measured *plain = &demo->measured[lines[at].plain];
+    struct measured *measured = &demo->measured[at];
 
     measured->speed[turn] = (double)run->n_tokens / run->seconds;
     measured->times_plain[turn] = measured->speed[turn] / plain->speed[turn];
