@@ -101,7 +101,7 @@ examples: $(EXAMPLES)   ## example programs, copied into build/examples
 	$(Q)mkdir -p $(BUILD)/examples && cp $(EXAMPLES) $(BUILD)/examples/
 setup:                  ## install the build's tools where they are missing (Debian, Ubuntu)
 	@CC='$(CC)' CXX='$(CXX)' sh pkgconfig/setup.sh
-demo: examples          ## run the demo pair of models under four policies
+demo: examples          ## speculative against plain decoding, on a small pair of models
 	@echo; $(B)/examples/demo examples/demo
 clean:                  ## remove build/ and lib/
 	rm -rf $(BUILD) $(LIB)

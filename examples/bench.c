@@ -196,18 +196,6 @@ static int run_setting(struct bench *bench, const struct setting *setting, struc
                   bench->trace_file ? ex_trace_tick : NULL, &bench->trace);
 }
 
-static size_t count_equal(const struct ex_run *a, const struct ex_run *b)
-{
-    size_t equal = 0, i, n_a, n_b;
-
-    for (i = 0; i < a->n; i++) {
-        const int32_t *x = specbatch_result_tokens(a->results[i], &n_a);
-        const int32_t *y = specbatch_result_tokens(b->results[i], &n_b);
-        equal += n_a == n_b && memcmp(x, y, n_a * sizeof *x) == 0;
-    }
-    return equal;
-}
-
 static int print_row(const struct bench *bench, const struct setting *setting,
                      const struct ex_run *run, size_t n_equal)
 {
@@ -233,7 +221,7 @@ static int measure(struct bench *bench, struct setting setting)
 
     if (ok && !run.stop) {
         setting.speed = (double)run.n_tokens / run.seconds;
-        n_equal = count_equal(&run, &bench->reference);
+        n_equal = ex_run_count_equal(&run, &bench->reference);
         bench->all_equal &= n_equal == run.n;
         ok = print_row(bench, &setting, &run, n_equal);
         if (n_equal == run.n && setting.speed > bench->best.speed)

@@ -144,6 +144,18 @@ double ex_ratio(uint64_t part, uint64_t whole)
     return whole ? (double)part / (double)whole : 0.0;
 }
 
+size_t ex_run_count_equal(const struct ex_run *a, const struct ex_run *b)
+{
+    size_t equal = 0, i, n_a, n_b;
+
+    for (i = 0; i < a->n; i++) {
+        const int32_t *x = specbatch_result_tokens(a->results[i], &n_a);
+        const int32_t *y = specbatch_result_tokens(b->results[i], &n_b);
+        equal += n_a == n_b && memcmp(x, y, n_a * sizeof *x) == 0;
+    }
+    return equal;
+}
+
 int ex_run_verify(const struct ex_run *run, specbatch_model *target,
                   const struct ex_prompts *prompts, const struct ex_settings *settings,
                   size_t *n_equal)

@@ -52,6 +52,9 @@ void ex_run_free(struct ex_run *run);
 uint64_t ex_run_counter(const struct ex_run *run, const char *name);
 double ex_ratio(uint64_t part, uint64_t whole); /* 0 when whole is 0 */
 
+/* How many prompts have the same tokens in both runs, which are complete. */
+size_t ex_run_count_equal(const struct ex_run *a, const struct ex_run *b);
+
 /* Audits every result, and prints a line on stderr for each that differs. *n_equal: how many are
  * equal. Results that are not there, since the run was stopped, are left out. 1 on success, else
  * 0. */
