@@ -433,7 +433,7 @@ static void real_checkpoints_open(void)
         {"llama3_scaled_biased_tied_bf16", "llama", "llama bf16", 1, 1},
         {"glm4_unbiased_bf16", "glm4", "glm4 bf16", 0, 0},
         {"qwen2_tied_f32", "qwen2", "qwen2 f32", 1, 1},
-        {"llama_untied_f32_sharded.draft", "llama", "llama f32", 0, 0},
+        {"llama_untied_f32_sharded.draft", "llama", "llama bf16", 0, 0},
     };
     const specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
 
