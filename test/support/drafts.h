@@ -1,5 +1,4 @@
-/* Pools with a draft that only they hold: made of a model, of the text, or of
- * functions. */
+/* Pools with a draft that only they hold: made of a model, of the text, or of functions. */
 #ifndef SB_TEST_DRAFTS_H
 #define SB_TEST_DRAFTS_H
 
