@@ -20,6 +20,7 @@
 
 #include "support/drafts.h"
 #include "support/failalloc.h"
+#include "support/run_to_end.h"
 
 #define TARGET "test/data/models/qwen3_untied_f32_sharded"
 
@@ -178,16 +179,6 @@ static int32_t submit(specbatch_pool *pool, int32_t max_new)
     request.max_new = max_new;
     request.flags = SPECBATCH_REQUEST_IGNORE_EOS;
     return specbatch_pool_submit(pool, &request, NULL);
-}
-
-static int32_t run_to_end(specbatch_pool *pool)
-{
-    size_t active = 1;
-    int32_t rc = SPECBATCH_OK;
-
-    while (active && rc == SPECBATCH_OK)
-        rc = specbatch_pool_step(pool, &active);
-    return rc;
 }
 
 static long outstanding(void)

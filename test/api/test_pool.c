@@ -539,9 +539,8 @@ static int32_t sync_without_memory(struct sb_exec *exec)
     return SPECBATCH_E_NOMEM;
 }
 
-/* When a driver runs out of its own memory in a step, that is reported as a failure of the device:
- * the step has a fatal code, and the pool is dead. */
-static void test_a_step_that_fails_is_fatal_by_its_code(void)
+/* The device fails by this exec_sync in a step, when one of two requests has finished. */
+static void check_device_failure(int32_t (*failing_sync)(struct sb_exec *))
 {
     specbatch_pool_options options = small_options(SPECBATCH_POLICY_PLAIN);
     struct sb_backend broken = *sb_backend_cpu();
@@ -556,36 +555,25 @@ static void test_a_step_that_fails_is_fatal_by_its_code(void)
     CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
     while (active == 2)
         CHECK_OK(specbatch_pool_step(pool, &active));
-    broken.exec_sync = sync_without_memory;
-    pool->runner.backend = &broken;
-    CHECK_INT(specbatch_pool_step(pool, &active), SPECBATCH_E_DEVICE);
-    pool->runner.backend = sb_backend_cpu();
-    check_dead(pool);
-    specbatch_pool_free(pool);
-}
-
-static void test_a_dead_pool_says_so_and_gives_out_what_it_had(void)
-{
-    specbatch_pool_options options = small_options(SPECBATCH_POLICY_PLAIN);
-    struct sb_backend broken = *sb_backend_cpu();
-    specbatch_request request = small_request(2);
-    specbatch_pool *pool;
-    size_t active = 2;
-
-    options.batch = 2;
-    CHECK_OK(specbatch_pool_create(&pool, target, NULL, &options));
-    CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
-    request.max_new = 50;
-    CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
-    while (active == 2)
-        CHECK_OK(specbatch_pool_step(pool, &active));
-    broken.exec_sync = broken_sync;
+    broken.exec_sync = failing_sync;
     pool->runner.backend = &broken;
     CHECK_INT(specbatch_pool_step(pool, &active), SPECBATCH_E_DEVICE);
     CHECK_INT(specbatch_status_is_fatal(SPECBATCH_E_DEVICE), 1);
     pool->runner.backend = sb_backend_cpu();
     check_dead(pool);
     specbatch_pool_free(pool);
+}
+
+/* When a driver runs out of its own memory in a step, that is reported as a failure of the device:
+ * the step has a fatal code, and the pool is dead. */
+static void test_a_step_that_fails_is_fatal_by_its_code(void)
+{
+    check_device_failure(sync_without_memory);
+}
+
+static void test_a_dead_pool_says_so_and_gives_out_what_it_had(void)
+{
+    check_device_failure(broken_sync);
 }
 
 /* ------------------------------------------------------------------ the audit */
