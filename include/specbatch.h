@@ -29,10 +29,9 @@
  *         }
  *
  * Words. A model is an opened checkpoint. A draft is what proposes tokens: a model, the text
- * itself, or functions of
- * the caller's. A pool decodes requests on a target model. A round is what one call of
- * specbatch_pool_step does: draft, verify and accept once, for up to B requests, its rows. A
- * sequence is a request's prompt and the tokens it has got so far.
+ * itself, or functions of the caller's. A pool decodes requests on a target model. A round is what
+ * one call of specbatch_pool_step does: draft, verify and accept once, for up to B requests, its
+ * rows. A sequence is a request's prompt and the tokens it has got so far.
  *
  * Conventions. Functions return a status: 0 is success, and every failure is negative and leaves
  * one line in specbatch_last_error() that names the place. In the comments below, E_NOMEM stands
@@ -642,9 +641,8 @@ typedef struct specbatch_draft_ops {
         sizeof(specbatch_draft_ops), NULL, NULL, NULL, NULL \
     }
 
-/* A draft of the caller's own. ops is copied. *out has one reference, which the
- * caller drops; its memory is the C library's. On
- * failure release is not called.
+/* A draft of the caller's own. ops is copied. *out has one reference, which the caller drops; its
+ * memory is the C library's. On failure release is not called.
  * E_INVALID (also: propose is NULL), E_OPTIONS, E_NOMEM. Thread: any. Since 0.2. */
 SPECBATCH_API int32_t specbatch_draft_from_ops(specbatch_draft **out,
                                                const specbatch_draft_ops *ops);
@@ -737,12 +735,11 @@ SPECBATCH_API int32_t specbatch_pool_create(specbatch_pool **out, specbatch_mode
  * freed, which the log and specbatch_last_error then say.
  *
  * The draft's retire function is called first, for each request that is unfinished. After one of
- * the pool's callbacks was left by longjmp or an exception, this frees all that the
- * pool holds. It must then be called on the thread on which that happened, from the function that
- * had called the interrupted one, from a function above it, or from some 8 kilobytes of stack below
- * it at most. A call from further down cannot be told from one that the callback itself makes, so
- * it is refused with E_BUSY, as every other call on the pool is; where it can be told, calls return
- * E_INTERNAL.
+ * the pool's callbacks was left by longjmp or an exception, this frees all that the pool holds. It
+ * must then be called on the thread on which that happened, from the function that had called the
+ * interrupted one, from a function above it, or from some 8 kilobytes of stack below it at most. A
+ * call from further down cannot be told from one that the callback itself makes, so it is refused
+ * with E_BUSY, as every other call on the pool is; where it can be told, calls return E_INTERNAL.
  *
  * Thread: one at a time. Since 0.1.
  */
@@ -875,8 +872,7 @@ typedef struct specbatch_request_state {
     uint64_t n_filled;            /* of those: computed so far */
     uint64_t n_generated;         /* tokens that it has got */
     uint64_t time_queued_ns;      /* until it got a slot, or finished without one */
-    uint64_t time_first_token_ns; /* until the end of the step that gave its first; 0: it has none
-                                   */
+    uint64_t time_first_token_ns; /* until the end of the step that gave its first; 0: none yet */
     uint64_t time_total_ns;       /* until the end of the step in which it finished */
 } specbatch_request_state;
 

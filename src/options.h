@@ -10,9 +10,10 @@
  *                                                            or an option would be ignored silently
  *
  * The rule is Linux's copy_struct_from_user. The defaults and ranges of the fields are with those
- * who use them: sb_model_options_resolve (model/model.c), sb_pool_options_resolve (pool/create.c)
- * and sb_request_resolve (pool/request.c). What these return is complete: every field has its
- * effective value and is in range, so nothing further in asks whether a zero means the default.
+ * who use them: sb_model_options_resolve (model/model.c), sb_pool_options_resolve (pool/create.c),
+ * sb_request_resolve (pool/request.c), and resolve in engine/draft_ngram.c. What these return is
+ * complete: every field has its effective value and is in range, so nothing further in asks whether
+ * a zero means the default.
  */
 #ifndef SB_OPTIONS_H
 #define SB_OPTIONS_H

@@ -102,9 +102,9 @@ void sb_source_release(struct specbatch_draft *source);
 
 /* draft_model.c */
 int32_t sb_source_from_model(struct specbatch_draft **out, struct specbatch_model *model);
-/* draft_ngram.c; the options have been resolved (api_draft.c). */
+/* draft_ngram.c */
 int32_t sb_source_from_ngrams(struct specbatch_draft **out, const specbatch_ngram_options *options);
-/* draft_callback.c; the ops are complete. */
+/* draft_callback.c */
 int32_t sb_source_from_ops(struct specbatch_draft **out, const specbatch_draft_ops *ops);
 
 #endif

@@ -8,6 +8,7 @@
  */
 #include "engine/draft.h"
 
+#include "options.h"
 #include "port.h"
 #include "status.h"
 
@@ -206,13 +207,15 @@ int32_t sb_source_from_ops(struct specbatch_draft **out, const specbatch_draft_o
 {
     const struct sb_mem c_library = {NULL, NULL, NULL};
     struct callback_source *source;
-    int32_t rc = SPECBATCH_OK;
+    specbatch_draft_ops full;
+    int32_t rc;
 
-    if (!ops->propose)
+    SB_TRY(sb_options_copy(&full, sizeof full, ops, "draft ops"));
+    if (!full.propose)
         SB_FAIL(SPECBATCH_E_INVALID, "draft ops: propose is NULL");
     SB_NEW(source, sb_alloc(&c_library, 1, sizeof *source), "a draft");
     sb_source_init(&source->base, &source_ops, &c_library);
-    source->ops = *ops;
+    source->ops = full;
     *out = &source->base;
 done:
     return rc;

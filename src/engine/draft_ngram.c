@@ -34,6 +34,7 @@
 #include <string.h>
 
 #include "hash.h"
+#include "options.h"
 #include "status.h"
 
 /* ------------------------------------------------------------ a pool's draft */
@@ -162,6 +163,10 @@ static const struct sb_draft_ops ngram_ops = {ngram_prepare, NULL, NULL, ngram_f
 
 /* ------------------------------------------------------------------ a source */
 
+/* The tokens that are compared unless the options say so: at most and at least; and the bound of
+ * both. */
+enum { MAX_MATCH = 8, MIN_MATCH = 2, MATCH_LIMIT = 16 };
+
 struct ngram_source {
     struct specbatch_draft base;
     int32_t max_match, min_match;
@@ -232,16 +237,35 @@ static void source_free(struct specbatch_draft *source)
 static const struct sb_source_ops source_ops = {"n-grams", NULL, source_bytes, source_create,
                                                 source_free};
 
+/* Fills in the defaults, which make way for what is given, and checks the ranges. */
+static int32_t resolve(specbatch_ngram_options *full, const specbatch_ngram_options *given)
+{
+    static const char what[] = "n-gram options";
+    int32_t rc;
+
+    SB_TRY(sb_options_copy(full, sizeof *full, given, what));
+    if (full->max_match == 0)
+        full->max_match = full->min_match > MAX_MATCH ? full->min_match : MAX_MATCH;
+    SB_TRY(sb_check_range(what, "max_match", full->max_match, 1, MATCH_LIMIT));
+    if (full->min_match == 0)
+        full->min_match = full->max_match < MIN_MATCH ? full->max_match : MIN_MATCH;
+    SB_TRY(sb_check_range(what, "min_match", full->min_match, 1, full->max_match));
+done:
+    return rc;
+}
+
 int32_t sb_source_from_ngrams(struct specbatch_draft **out, const specbatch_ngram_options *options)
 {
     const struct sb_mem c_library = {NULL, NULL, NULL};
     struct ngram_source *source;
-    int32_t rc = SPECBATCH_OK;
+    specbatch_ngram_options full;
+    int32_t rc;
 
+    SB_TRY(resolve(&full, options));
     SB_NEW(source, sb_alloc(&c_library, 1, sizeof *source), "a draft");
     sb_source_init(&source->base, &source_ops, &c_library);
-    source->max_match = options->max_match;
-    source->min_match = options->min_match;
+    source->max_match = full.max_match;
+    source->min_match = full.min_match;
     *out = &source->base;
 done:
     return rc;

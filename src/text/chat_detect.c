@@ -10,8 +10,13 @@
  * does with tools and pictures does not matter here, since such messages are not taken.
  *
  * To be wrong is worse than not to know: a model answers a prompt that is almost right, only badly.
- * So a template of which some revision or fine-tune has changed any such piece is not known. Each
- * line was tested against the published templates that test/text/compare_chat.py names.
+ * So a template of which some revision or fine-tune has changed any such piece is not known.
+ *
+ * How far the lines are tested: the published templates of Llama 3, Qwen2.5, Qwen3 and
+ * Qwen3-Instruct-2507 come with the Python package trl, and test/text/compare_chat.py tries them
+ * only where that is installed. Those of ChatML, Qwen2 and GLM it has as copies written after the
+ * published ones, without what they do with tools. For GLM-4-0414 no published template was found:
+ * its line follows that of GLM-Z1-0414, without what concerns thinking.
  */
 #include <string.h>
 

@@ -117,9 +117,8 @@ bool sb_unicode_name_key(char key[SB_UNICODE_NAME_ROOM], const char *name, size_
 
 /*
  * Begins the set of a property, which is named as regular expressions do, in any case and with
- * blanks,
- * '_' and '-' ignored: a general category or a group of them ("Lu", "Letter", "LC"), a script
- * ("Han", "Hani"; that is the property Script, never Script_Extensions), a binary property
+ * blanks, '_' and '-' ignored: a general category or a group of them ("Lu", "Letter", "LC"), a
+ * script ("Han", "Hani"; that is the property Script, never Script_Extensions), a binary property
  * ("White_Space", "Alpha"), "Any", "Assigned" or "ASCII". False: there is none of that name.
  */
 bool sb_unicode_property(struct sb_unicode_set *set, const char *name, size_t n);

@@ -29,10 +29,35 @@ want=libspecbatch.so.$(sed -n 's/^.define SPECBATCH_SOVERSION  *//p' include/spe
 verdict abi_soname
 
 if [ -n "$SAN" ]; then
+    echo "SKIP abi_newer_program: a sanitized library runs in sanitized programs only"
     echo "SKIP abi_archive: a sanitizer adds symbols of its own"
     echo "SKIP abi_imports: a sanitizer adds symbols of its own"
     exit
 fi
+# A program that uses a function of the next minor version is refused when it is loaded, before it
+# has run. That version is a library of two functions here; the program calls the new one only if it
+# is asked to.
+now=$(sed -n 's/^SPECBATCH_\([0-9.]*\) {.*/\1/p' src/specbatch.map | tail -n 1)
+next=${now%.*}.$((${now#*.} + 1))
+mkdir "$tmp/next"
+echo "SPECBATCH_$now { global: specbatch_version; local: *; };
+SPECBATCH_$next { global: specbatch_of_the_next; } SPECBATCH_$now;" >"$tmp/next/map"
+echo 'int specbatch_version(void) { return 1; } int specbatch_of_the_next(void) { return 0; }' |
+    $CC -shared -fPIC -x c - -Wl,-soname,"$soname" -Wl,--version-script="$tmp/next/map" \
+        -o "$tmp/next/$soname" 2>"$tmp/out"
+program='int specbatch_version(void); int specbatch_of_the_next(void);
+int main(int argc, char **argv) { (void)argv; return argc > 1 ? CALL : !specbatch_version(); }'
+for call in specbatch_version specbatch_of_the_next; do
+    echo "$program" | $CC -DCALL="$call()" -x c - -x none "$tmp/next/$soname" \
+        -o "$tmp/next/$call" 2>>"$tmp/out"
+    LD_LIBRARY_PATH="$tmp/next" "$tmp/next/$call" 2>>"$tmp/out" || echo "$call: $?" >>"$tmp/out"
+done
+LD_LIBRARY_PATH="$B" "$tmp/next/specbatch_version" 2>>"$tmp/out" || echo "failed" >>"$tmp/out"
+LD_LIBRARY_PATH="$B" "$tmp/next/specbatch_of_the_next" 2>"$tmp/log"
+grep -q "version .SPECBATCH_$next' not found" "$tmp/log" ||
+    { echo "it was not refused"; cat "$tmp/log"; } >>"$tmp/out"
+verdict abi_a_program_of_a_newer_version_is_refused_at_load
+
 diff "$tmp/sorted_map" "$tmp/archive" >"$tmp/out"
 verdict abi_archive_exports_the_map
 

@@ -199,6 +199,13 @@ IS(SPECBATCH_FINISH_LENGTH, 3);
 IS(SPECBATCH_FINISH_CANCELLED, 4);
 IS(SPECBATCH_FINISH_ERROR, 5);
 
+/* What may not be changed may be asked for the bytes of a pool. */
+_Static_assert(_Generic(&specbatch_pool_bytes,
+                        int32_t (*)(uint64_t *, const specbatch_model *, const specbatch_draft *,
+                                    const specbatch_pool_options *) : 1,
+                        default : 0),
+               "specbatch_pool_bytes takes const handles");
+
 static void test_layout_and_constants(void)
 {
 #if !defined(__LP64__)

@@ -14,6 +14,7 @@
 
 #include "support/drafts.h"
 #include "support/failalloc.h"
+#include "support/run_to_end.h"
 
 #define TARGET "test/data/models/qwen3_untied_f32_sharded"
 
@@ -107,16 +108,6 @@ static int32_t submit(specbatch_pool *pool, int32_t max_new)
     request.flags = SPECBATCH_REQUEST_IGNORE_EOS;
     request.user = prompt;
     return specbatch_pool_submit(pool, &request, NULL);
-}
-
-static int32_t run_to_end(specbatch_pool *pool)
-{
-    size_t active = 1;
-    int32_t rc = SPECBATCH_OK;
-
-    while (active && rc == SPECBATCH_OK)
-        rc = specbatch_pool_step(pool, &active);
-    return rc;
 }
 
 static void free_results(specbatch_pool *pool)

@@ -539,9 +539,8 @@ static int32_t sync_without_memory(struct sb_exec *exec)
     return SPECBATCH_E_NOMEM;
 }
 
-/* When a driver runs out of its own memory in a step, that is reported as a failure of the device:
- * the step has a fatal code, and the pool is dead. */
-static void test_a_step_that_fails_is_fatal_by_its_code(void)
+/* The device fails by this exec_sync in a step, when one of two requests has finished. */
+static void check_device_failure(int32_t (*failing_sync)(struct sb_exec *))
 {
     specbatch_pool_options options = small_options(SPECBATCH_POLICY_PLAIN);
     struct sb_backend broken = *sb_backend_cpu();
@@ -556,36 +555,59 @@ static void test_a_step_that_fails_is_fatal_by_its_code(void)
     CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
     while (active == 2)
         CHECK_OK(specbatch_pool_step(pool, &active));
-    broken.exec_sync = sync_without_memory;
-    pool->runner.backend = &broken;
-    CHECK_INT(specbatch_pool_step(pool, &active), SPECBATCH_E_DEVICE);
-    pool->runner.backend = sb_backend_cpu();
-    check_dead(pool);
-    specbatch_pool_free(pool);
-}
-
-static void test_a_dead_pool_says_so_and_gives_out_what_it_had(void)
-{
-    specbatch_pool_options options = small_options(SPECBATCH_POLICY_PLAIN);
-    struct sb_backend broken = *sb_backend_cpu();
-    specbatch_request request = small_request(2);
-    specbatch_pool *pool;
-    size_t active = 2;
-
-    options.batch = 2;
-    CHECK_OK(specbatch_pool_create(&pool, target, NULL, &options));
-    CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
-    request.max_new = 50;
-    CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
-    while (active == 2)
-        CHECK_OK(specbatch_pool_step(pool, &active));
-    broken.exec_sync = broken_sync;
+    broken.exec_sync = failing_sync;
     pool->runner.backend = &broken;
     CHECK_INT(specbatch_pool_step(pool, &active), SPECBATCH_E_DEVICE);
     CHECK_INT(specbatch_status_is_fatal(SPECBATCH_E_DEVICE), 1);
     pool->runner.backend = sb_backend_cpu();
     check_dead(pool);
     specbatch_pool_free(pool);
+}
+
+/* When a driver runs out of its own memory in a step, that is reported as a failure of the device:
+ * the step has a fatal code, and the pool is dead. */
+static void test_a_step_that_fails_is_fatal_by_its_code(void)
+{
+    check_device_failure(sync_without_memory);
+}
+
+static void test_a_dead_pool_says_so_and_gives_out_what_it_had(void)
+{
+    check_device_failure(broken_sync);
+}
+
+/* --------------------------------------------------------------- hooks that count */
+
+struct meter {
+    size_t now, largest, second;
+};
+
+static void *metered_alloc(void *user, size_t size, size_t align)
+{
+    struct meter *meter = user;
+
+    meter->now += size;
+    if (size > meter->largest) {
+        meter->second = meter->largest;
+        meter->largest = size;
+    }
+    return aligned_alloc(align, (size + align - 1) / align * align);
+}
+
+static void metered_free(void *user, void *ptr, size_t size)
+{
+    ((struct meter *)user)->now -= size;
+    free(ptr);
+}
+
+static specbatch_pool_options metered_options(int32_t policy, struct meter *meter)
+{
+    specbatch_pool_options options = small_options(policy);
+
+    options.alloc = metered_alloc;
+    options.free = metered_free;
+    options.alloc_user = meter;
+    return options;
 }
 
 /* ------------------------------------------------------------------ the audit */
@@ -633,7 +655,8 @@ static void test_the_audit_confirms_and_finds(void)
 static void test_the_audit_refuses_another_request_or_model(void)
 {
     specbatch_model *another = NULL;
-    const specbatch_pool_options options = small_options(SPECBATCH_POLICY_RAGGED);
+    struct meter meter = {0};
+    const specbatch_pool_options options = metered_options(SPECBATCH_POLICY_RAGGED, &meter);
     specbatch_audit_report report = SPECBATCH_AUDIT_REPORT_INIT;
     specbatch_request right = small_request(10), other;
     specbatch_pool *pool;
@@ -646,6 +669,7 @@ static void test_the_audit_refuses_another_request_or_model(void)
     CHECK_OK(specbatch_pool_submit(pool, &right, NULL));
     CHECK_OK(run_to_end(pool));
     CHECK((result = take(pool)) != NULL);
+    specbatch_pool_free(pool);
     CHECK_OK(specbatch_model_open(&another, DRAFT, NULL));
 #define REFUSED(model, part)                                                                    \
     CHECK_ERROR(specbatch_audit(model, &options, &other, result, &report), SPECBATCH_E_INVALID, \
@@ -671,50 +695,28 @@ static void test_the_audit_refuses_another_request_or_model(void)
     other = right;
     other.draft_len = 2;
     report.struct_size = 3;
+    meter.largest = 0;
     REFUSED(target, "audit report: struct_size");
+    CHECK_INT(meter.largest, 0); /* no replay has begun */
     report.struct_size = sizeof report;
     CHECK_OK(specbatch_audit(target, &options, &other, result, &report));
     CHECK_INT(report.equal, 1);
+    CHECK(meter.largest > 0);
     specbatch_result_free(result);
-    specbatch_pool_free(pool);
+    CHECK_INT(meter.now, 0);
 }
 
 /* --------------------------------------------------------------------- memory */
-
-struct meter {
-    size_t now, largest, second;
-};
-
-static void *metered_alloc(void *user, size_t size, size_t align)
-{
-    struct meter *meter = user;
-
-    meter->now += size;
-    if (size > meter->largest) {
-        meter->second = meter->largest;
-        meter->largest = size;
-    }
-    return aligned_alloc(align, (size + align - 1) / align * align);
-}
-
-static void metered_free(void *user, void *ptr, size_t size)
-{
-    ((struct meter *)user)->now -= size;
-    free(ptr);
-}
 
 /* A pool takes what specbatch_pool_bytes says, but for the prefixes of memory blocks and for the
  * handles themselves. */
 static void test_a_pool_takes_what_it_says(void)
 {
     struct meter meter = {0};
-    specbatch_pool_options options = small_options(SPECBATCH_POLICY_EXSPEC);
+    const specbatch_pool_options options = metered_options(SPECBATCH_POLICY_EXSPEC, &meter);
     specbatch_pool *pool;
     uint64_t bytes;
 
-    options.alloc = metered_alloc;
-    options.free = metered_free;
-    options.alloc_user = &meter;
     CHECK_OK(specbatch_pool_bytes(&bytes, target, draft, &options));
     CHECK_OK(specbatch_pool_create(&pool, target, draft, &options));
     if (meter.now < bytes || meter.now > bytes + 65536)

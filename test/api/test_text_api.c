@@ -1,43 +1,10 @@
-/* The text functions as a program calls them: flags that are refused, streams that are fed what a
- * poll gave, also when that was nothing, and conversations. */
+/* The text functions as a program calls them: streams that are fed what a poll gave, also when that
+ * was nothing, and conversations. The flags that they refuse are in test_newer_callers.c. */
 #include "sbtest.h"
 
 #define MODEL "examples/demo/draft"
 
 static specbatch_model *model;
-
-/* Of the 32 flags, a function takes those in `taken` and refuses all others. */
-#define CHECK_FLAGS(call, taken, name)                        \
-    do {                                                      \
-        for (int bit_ = 0; bit_ < 32; bit_++) {               \
-            const uint32_t flags = UINT32_C(1) << bit_;       \
-            if (flags & (uint32_t)(taken))                    \
-                CHECK_OK(call);                               \
-            else                                              \
-                CHECK_ERROR(call, SPECBATCH_E_INVALID, name); \
-        }                                                     \
-    } while (0)
-
-static void test_flags_that_mean_nothing_are_refused(void)
-{
-    static const int32_t some[] = {300, 301};
-    specbatch_text_stream *stream = NULL;
-    int32_t ids[16];
-    char text[64];
-    size_t n;
-
-    CHECK_FLAGS(specbatch_tokenize(model, "one two", 7, flags, ids, 16, &n),
-                SPECBATCH_TEXT_NO_BOS | SPECBATCH_TEXT_PLAIN_SPECIAL, "tokenize: flags");
-    CHECK_FLAGS(specbatch_detokenize(model, some, 2, flags, text, sizeof text, &n),
-                SPECBATCH_TEXT_KEEP_SPECIAL, "detokenize: flags");
-    CHECK_ERROR(specbatch_text_stream_create(&stream, model, 0xffffff00u), SPECBATCH_E_INVALID,
-                "0xffffff00");
-    CHECK(stream == NULL);
-    CHECK_ERROR(specbatch_text_stream_create(&stream, model, SPECBATCH_TEXT_NO_BOS),
-                SPECBATCH_E_INVALID, "0x1");
-    CHECK_OK(specbatch_text_stream_create(&stream, model, SPECBATCH_TEXT_KEEP_SPECIAL));
-    specbatch_text_stream_free(stream);
-}
 
 /* An emoji comes in several tokens, and between two of them a poll gives nothing. */
 static void test_a_poll_without_news_leaves_the_text_alone(void)
@@ -258,7 +225,6 @@ if (specbatch_model_open(&model, MODEL, NULL)) {
     printf("FAIL the model does not open: %s\n", specbatch_last_error());
     return 1;
 }
-RUN(test_flags_that_mean_nothing_are_refused);
 RUN(test_a_poll_without_news_leaves_the_text_alone);
 RUN(test_finish_ends_the_text_and_the_next_begins);
 RUN(test_streams_refuse_what_is_missing);

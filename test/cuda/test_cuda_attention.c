@@ -8,12 +8,7 @@
  * are computed all at once, alone, and mixed with another sequence's, and the bits of a token's
  * result may depend on none of that.
  */
-#include "cuda/kernel_test.h"
-
-#include "port.h"
-
-static const struct sb_backend *cpu;
-static struct cpu *way;
+#include "cuda/against_cpu.h"
 
 /* Two sequences of one layer, and what each of their tokens should give. */
 struct layer {
@@ -433,19 +428,13 @@ static void test_no_tokens(void)
 }
 
 TEST_BEGIN
-struct sb_fp_env env;
-struct cpu ways[CPU_WAYS];
-const int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
-sb_port_fp_enter(&env);
-cpu = sb_backend_cpu();
-way = &ways[n_ways - 2]; /* the best level, one thread */
-if (device_begin()) {
+const int has_device = both_begin();
+if (has_device) {
     RUN(test_attend_reference);
     RUN(test_attend_bf16);
     RUN(test_attend_f16);
     RUN(test_attend_extremes);
     RUN(test_no_tokens);
-    device_end();
 }
-cpu_close(ways, n_ways);
+both_end(has_device);
 TEST_END

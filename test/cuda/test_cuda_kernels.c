@@ -8,12 +8,7 @@
  * module's objects on a GPU. Inputs and outputs are device allocations of exactly their size, and
  * outputs are fresh, so that a checker of memory accesses sees every wrong one.
  */
-#include "cuda/kernel_test.h"
-
-#include "port.h"
-
-static const struct sb_backend *cpu;
-static struct cpu *way; /* which CPU kernels are compared with: all have the same bits */
+#include "cuda/against_cpu.h"
 
 /* ------------------------------------------------------------------ rows of a type */
 
@@ -512,13 +507,8 @@ static void test_realign(void)
 }
 
 TEST_BEGIN
-struct sb_fp_env env;
-struct cpu ways[CPU_WAYS];
-const int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
-sb_port_fp_enter(&env);
-cpu = sb_backend_cpu();
-way = &ways[n_ways - 2]; /* the best level, one thread */
-if (device_begin()) {
+const int has_device = both_begin();
+if (has_device) {
     RUN(test_embed);
     RUN(test_norm);
     RUN(test_swiglu);
@@ -529,7 +519,6 @@ if (device_begin()) {
     RUN(test_select_special);
     RUN(test_accept);
     RUN(test_realign);
-    device_end();
 }
-cpu_close(ways, n_ways);
+both_end(has_device);
 TEST_END

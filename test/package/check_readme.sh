@@ -54,6 +54,12 @@ run_make $(commands demo | cut -d' ' -f2-) >"$tmp/log" 2>&1 || cat "$tmp/log" >"
 [ "$(grep -c 'equivalence 16/16$' "$tmp/log")" -eq 7 ] || cat "$tmp/log" >>"$tmp/out"
 verdict readme_demo_prints_what_is_said
 
+# What the README runs next is there after `make setup demo`.
+run_make -n O="$tmp/fresh" demo >"$tmp/log" 2>&1
+grep -q "cp .*/examples/generate .* $tmp/fresh/build/examples" "$tmp/log" ||
+    echo "make demo does not build generate" >"$tmp/out"
+verdict readme_demo_builds_all_examples
+
 # The example with real models, on the demo pair: other names, and fewer tokens.
 head -n 4 examples/demo/prompts.jsonl >"$tmp/prompts.jsonl"
 awk '/^build\/examples\/generate / { inside = 1 } /^```/ { inside = 0 } inside' README.md |

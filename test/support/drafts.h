@@ -1,5 +1,4 @@
-/* Pools with a draft that only they hold: made of a model, of the text, or of
- * functions. */
+/* Pools with a draft that only they hold: made of a model, of the text, or of functions. */
 #ifndef SB_TEST_DRAFTS_H
 #define SB_TEST_DRAFTS_H
 
@@ -13,18 +12,25 @@ static inline specbatch_draft *draft_of(specbatch_model *model)
     return specbatch_draft_from_model(&draft, model) == SPECBATCH_OK ? draft : NULL;
 }
 
+/* A pool that alone holds `draft`; NULL: it has none. `made` is the status of making the draft. */
+static inline int32_t create_with(specbatch_pool **pool, specbatch_model *target, int32_t made,
+                                  specbatch_draft *draft, const specbatch_pool_options *options)
+{
+    const int32_t rc = made ? made : specbatch_pool_create(pool, target, draft, options);
+
+    specbatch_draft_release(draft);
+    return rc;
+}
+
 /* A pool whose draft is `model`; NULL: none. */
 static inline int32_t create_with_model(specbatch_pool **pool, specbatch_model *target,
                                         specbatch_model *model,
                                         const specbatch_pool_options *options)
 {
     specbatch_draft *draft = NULL;
-    int32_t rc = model ? specbatch_draft_from_model(&draft, model) : SPECBATCH_OK;
+    const int32_t made = model ? specbatch_draft_from_model(&draft, model) : SPECBATCH_OK;
 
-    if (rc == SPECBATCH_OK)
-        rc = specbatch_pool_create(pool, target, draft, options);
-    specbatch_draft_release(draft);
-    return rc;
+    return create_with(pool, target, made, draft, options);
 }
 
 /* A pool whose draft has these functions. */
@@ -33,12 +39,9 @@ static inline int32_t create_with_ops(specbatch_pool **pool, specbatch_model *ta
                                       const specbatch_pool_options *options)
 {
     specbatch_draft *draft = NULL;
-    int32_t rc = specbatch_draft_from_ops(&draft, ops);
+    const int32_t made = specbatch_draft_from_ops(&draft, ops);
 
-    if (rc == SPECBATCH_OK)
-        rc = specbatch_pool_create(pool, target, draft, options);
-    specbatch_draft_release(draft);
-    return rc;
+    return create_with(pool, target, made, draft, options);
 }
 
 /* A pool whose draft is the text itself. */
@@ -47,12 +50,9 @@ static inline int32_t create_with_ngrams(specbatch_pool **pool, specbatch_model 
                                          const specbatch_pool_options *options)
 {
     specbatch_draft *draft = NULL;
-    int32_t rc = specbatch_draft_from_ngrams(&draft, ngrams);
+    const int32_t made = specbatch_draft_from_ngrams(&draft, ngrams);
 
-    if (rc == SPECBATCH_OK)
-        rc = specbatch_pool_create(pool, target, draft, options);
-    specbatch_draft_release(draft);
-    return rc;
+    return create_with(pool, target, made, draft, options);
 }
 
 /* Functions that only propose. */

@@ -7,6 +7,7 @@
 
 #include "pool/pool.h"
 #include "support/drafts.h"
+#include "support/run_to_end.h"
 
 #define TARGET "test/data/models/qwen3_untied_f32_sharded"
 #define DRAFT TARGET ".draft"
@@ -55,16 +56,6 @@ static inline specbatch_request small_request(int32_t max_new)
     request.max_new = max_new;
     request.flags = SPECBATCH_REQUEST_IGNORE_EOS;
     return request;
-}
-
-static inline int32_t run_to_end(specbatch_pool *pool)
-{
-    size_t active = 1;
-    int32_t rc = SPECBATCH_OK;
-
-    while (active && rc == SPECBATCH_OK)
-        rc = specbatch_pool_step(pool, &active);
-    return rc;
 }
 
 /* Collects the next result, which the caller frees; NULL when there is none. */

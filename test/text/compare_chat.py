@@ -5,10 +5,10 @@
 
 PROGRAM is the program built of test/text/tokenize.c. Templates are the *.jinja files below the
 FOLDERs, those that the PyPI package trl has collected from published checkpoints, and those of
-OWN_TEMPLATES, written after published ones as far as messages without tools go. The library says
-which format a template is. If it knows it, both must make the same text of each conversation, with
-and without the mark of an answer and thinking. The templates named in EXPECTED must be known, and
-as what they are. Vicuna's texts are those of the PyPI package fschat.
+OWN_TEMPLATES, written after published ones (but for glm4) as far as messages without tools go. The
+library says which format a template is. If it knows it, both must make the same text of each
+conversation, with and without the mark of an answer and thinking. The templates named in EXPECTED
+must be known, and as what they are. Vicuna's texts are those of the PyPI package fschat.
 
 The texts are then tokenized, with the tokenizers below the FOLDERs to which a format's marks are
 added: of contents without special tokens the ids must be those that the package tokenizers makes of
@@ -23,8 +23,8 @@ from tokenizers import AddedToken, Tokenizer
 from compare_tokenizers import Library, any_text
 
 # After https://huggingface.co/teknium/OpenHermes-2.5-Mistral-7B (chatml),
-# https://huggingface.co/Qwen/Qwen2-7B-Instruct, https://huggingface.co/zai-org/GLM-4-9B-0414 and
-# https://huggingface.co/zai-org/GLM-Z1-9B-0414.
+# https://huggingface.co/Qwen/Qwen2-7B-Instruct and https://huggingface.co/zai-org/GLM-Z1-9B-0414.
+# glm4 is glmz1 without thinking: no published template of GLM-4-0414 was found.
 TURN = "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"
 ANSWER = "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 EACH = "{% for message in messages %}"

@@ -1,8 +1,8 @@
 /*
  * Conversations as text. The expected strings are written out by hand from the models' published
- * templates: FastChat's vicuna_v1.1, the Jinja templates of Qwen2, Qwen2.5, Qwen3, Llama 3,
- * GLM-4-0414 and GLM-Z1-0414 (chat_template.jinja of
- * https://huggingface.co/zai-org/GLM-Z1-9B-0414).
+ * templates: FastChat's vicuna_v1.1, the Jinja templates of Qwen2, Qwen2.5, Qwen3, Llama 3 and
+ * GLM-Z1-0414 (chat_template.jinja of https://huggingface.co/zai-org/GLM-Z1-9B-0414). Those of
+ * GLM-4-0414, whose template was not found, are GLM-Z1-0414's without thinking.
  */
 #include "sbtest.h"
 #include "specbatch.h"
