@@ -74,18 +74,9 @@ std::string on_one_line(std::string_view text)
 /* How a request ended, or the name of the error that ended it. */
 const char *end_of(const specbatch_result *result)
 {
-    switch (specbatch_result_finish(result)) {
-    case SPECBATCH_FINISH_EOS:
-        return "eos";
-    case SPECBATCH_FINISH_STOP:
-        return "stop";
-    case SPECBATCH_FINISH_LENGTH:
-        return "length";
-    case SPECBATCH_FINISH_CANCELLED:
-        return "cancelled";
-    default:
-        return specbatch_status_name(specbatch_result_status(result));
-    }
+    const std::int32_t finish = specbatch_result_finish(result);
+    return finish == SPECBATCH_FINISH_ERROR ? specbatch_status_name(specbatch_result_status(result))
+                                            : specbatch_finish_name(finish);
 }
 
 void print_result(const specbatch_result *result)

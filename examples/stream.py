@@ -15,7 +15,7 @@ from ctypes import POINTER, byref, c_char_p, c_int32, c_size_t, c_uint32, c_uint
 
 OK, E_EMPTY = 0, -7
 POOL_FIXED_K = 4
-FINISH = {1: "eos", 2: "stop", 3: "length", 4: "cancelled"}
+FINISH_ERROR = 5
 
 
 class Error(Exception):
@@ -73,6 +73,7 @@ CALLS = {
 VALUES = {
     "last_error": (c_char_p,),
     "status_name": (c_char_p, c_int32),
+    "finish_name": (c_char_p, c_int32),
     "model_close": (None, HANDLE),
     "draft_release": (None, HANDLE),
     "pool_free": (None, HANDLE),
@@ -174,8 +175,9 @@ def show_result(result, name, streamed):
     if text != streamed:
         raise Error(f"{name}: the events do not add up to the text")
     LIBRARY.result_tokens(result, byref(n_tokens))
-    error = LIBRARY.status_name(LIBRARY.result_status(result)).decode()
-    end = FINISH.get(LIBRARY.result_finish(result), error)
+    finish = LIBRARY.result_finish(result)
+    end = (LIBRARY.status_name(LIBRARY.result_status(result)) if finish == FINISH_ERROR
+           else LIBRARY.finish_name(finish)).decode()
     waited, first, total = (time(result) / 1e6 for time in (
         LIBRARY.result_time_queued_ns, LIBRARY.result_time_first_token_ns,
         LIBRARY.result_time_total_ns))

@@ -23,6 +23,7 @@ mod ffi {
 
     pub const E_EMPTY: i32 = -7;
     pub const POOL_FIXED_K: u32 = 4;
+    pub const FINISH_ERROR: i32 = 5;
 
     /// Declares a handle, whose content is the library's.
     macro_rules! opaque {
@@ -79,6 +80,7 @@ mod ffi {
     extern "C" {
         pub fn specbatch_last_error() -> *const c_char;
         pub fn specbatch_status_name(status: i32) -> *const c_char;
+        pub fn specbatch_finish_name(finish: i32) -> *const c_char;
         pub fn specbatch_policy_by_name(name: *const c_char) -> i32;
         pub fn specbatch_model_open(
             out: *mut *mut Model,
@@ -344,14 +346,13 @@ mod specbatch {
 
         /// How the request has ended; if by an error, by which.
         pub fn finish(&self) -> String {
-            match unsafe { ffi::specbatch_result_finish(self.0) } {
-                1 => "eos".to_string(),
-                2 => "stop".to_string(),
-                3 => "length".to_string(),
-                4 => "cancelled".to_string(),
-                _ => unsafe {
-                    copied(ffi::specbatch_status_name(ffi::specbatch_result_status(self.0)))
-                },
+            unsafe {
+                copied(match ffi::specbatch_result_finish(self.0) {
+                    ffi::FINISH_ERROR => {
+                        ffi::specbatch_status_name(ffi::specbatch_result_status(self.0))
+                    }
+                    finish => ffi::specbatch_finish_name(finish),
+                })
             }
         }
     }

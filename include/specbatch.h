@@ -854,6 +854,10 @@ enum {
     SPECBATCH_FINISH_ERROR = 5      /* by the error in specbatch_result_status */
 };
 
+/* The name of SPECBATCH_FINISH_*: "eos", "stop", "length", "cancelled" or "error"; "unknown" for
+ * any other value. A static string. Thread: any. Since 0.2. */
+SPECBATCH_API const char *specbatch_finish_name(int32_t finish);
+
 /* Where a request is in its life. */
 enum {
     SPECBATCH_STATE_QUEUED = 1,   /* it waits for a slot in the caches */

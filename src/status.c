@@ -1,4 +1,4 @@
-/* The last error of each thread, and the names of status codes. */
+/* The last error of each thread, and the names of status codes and of ends. */
 #include "status.h"
 
 #include <stdarg.h>
@@ -78,4 +78,22 @@ const char *specbatch_status_name(int32_t status)
         if (names[i].status == status)
             return names[i].name;
     return "unknown status";
+}
+
+const char *specbatch_finish_name(int32_t finish)
+{
+    switch (finish) {
+    case SPECBATCH_FINISH_EOS:
+        return "eos";
+    case SPECBATCH_FINISH_STOP:
+        return "stop";
+    case SPECBATCH_FINISH_LENGTH:
+        return "length";
+    case SPECBATCH_FINISH_CANCELLED:
+        return "cancelled";
+    case SPECBATCH_FINISH_ERROR:
+        return "error";
+    default:
+        return "unknown";
+    }
 }

@@ -41,13 +41,6 @@ static void put_named(yajl_gen gen, const char *name, const char *value)
         yajl_gen_null(gen);
 }
 
-static const char *finish_name(int32_t finish)
-{
-    static const char *const names[] = {"unknown", "eos", "stop", "length", "cancelled", "error"};
-    return finish >= 0 && finish < (int32_t)(sizeof names / sizeof names[0]) ? names[finish]
-                                                                             : names[0];
-}
-
 static yajl_gen new_gen(int pretty)
 {
     yajl_gen gen = yajl_gen_alloc(NULL);
@@ -89,7 +82,7 @@ int ex_write_result(FILE *out, const char *id, const specbatch_result *result)
     yajl_gen_array_close(gen);
     if (text)
         put_named(gen, "text", text);
-    put_named(gen, "finish", finish_name(specbatch_result_finish(result)));
+    put_named(gen, "finish", specbatch_finish_name(specbatch_result_finish(result)));
     if (specbatch_result_status(result) != SPECBATCH_OK)
         put_named(gen, "error", specbatch_status_name(specbatch_result_status(result)));
     if (logprobs) {

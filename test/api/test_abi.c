@@ -261,9 +261,20 @@ static void test_policies_by_number_and_name(void)
     CHECK(specbatch_policy_by_name(NULL) < 0);
 }
 
+static void test_names_of_ends(void)
+{
+    static const char *const names[] = {"unknown",   "eos",   "stop",   "length",
+                                        "cancelled", "error", "unknown"};
+
+    CHECK_STR(specbatch_finish_name(-1), "unknown");
+    for (int32_t i = 0; i <= SPECBATCH_FINISH_ERROR + 1; i++)
+        CHECK_STR(specbatch_finish_name(i), names[i]);
+}
+
 TEST_BEGIN
 RUN(test_layout_and_constants);
 RUN(test_init_macros);
 RUN(test_version);
 RUN(test_policies_by_number_and_name);
+RUN(test_names_of_ends);
 TEST_END
