@@ -30,11 +30,17 @@ build_llama() {
         llama-cpp-python==0.3.36
 }
 
-# runs_quantised: whether libllama survives a prompt with a quantised file.
-runs_quantised() {
+# has_amx: whether libllama was built with AMX.
+has_amx() {
+    "$python" -c 'import sys, llama_cpp
+sys.exit(b"AMX_INT8 = 1" not in llama_cpp.llama_print_system_info())' 2>/dev/null
+}
+
+# crashes: whether libllama fails at a prompt with a quantised file.
+crashes() {
     file=$folder/quantised.gguf
-    "$python" "$here/to_gguf.py" "$here/../../../examples/demo/target" "$file" q8_0 &&
-        "$python" -c 'import sys, llama_cpp
+    "$python" "$here/to_gguf.py" "$here/../../../examples/demo/target" "$file" q8_0 || return 1
+    ! "$python" -c 'import sys, llama_cpp
 llama_cpp.Llama(sys.argv[1], n_ctx=64, verbose=False).eval([1] * 32)' "$file" >/dev/null 2>&1
     status=$?
     rm -f "$file"
@@ -51,7 +57,7 @@ install "the paper's code" --target "$folder/transformers-4.51.3" --upgrade tran
 # llama.cpp multiplies quantised matrices by AMX where the compiler says that there is any. Some
 # virtual machines show the instructions and do not let a program use them.
 rm -f "$folder/without-amx"
-if build_llama "" && ! runs_quantised; then
+if build_llama "" && has_amx && crashes; then
     echo "setup-peers: llama.cpp crashes on a quantised file here; building it without AMX"
     build_llama "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16" && touch "$folder/without-amx"
 fi
