@@ -96,7 +96,8 @@ def measure(args, work, scratch):
             print("  round %d, %s (%s): %s" % (number + 1, *system, "  ".join(
                 "%s %.4g" % (row["figure"], row["value"]) for row in rows)), flush=True)
             if code:
-                missing[system] = "%s: %s" % ("skipped" if code == job.SKIPPED else "failed", last)
+                missing[system] = "%s: %s" % ("skipped" if code == job.SKIPPED else "failed",
+                                              last or "exit code %d" % code)
                 print("  %s (%s) %s" % (*system, missing[system]), flush=True)
     return rounds, missing
 

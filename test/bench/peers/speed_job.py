@@ -16,7 +16,6 @@ the first of them, so that all rows are under way while it runs.
 """
 import json
 import os
-import statistics
 import subprocess
 import sys
 import time
@@ -76,10 +75,6 @@ def seconds_of(run):
     began = time.perf_counter()
     result = run()
     return time.perf_counter() - began, result
-
-
-def median_seconds(run, times):
-    return statistics.median(seconds_of(run)[0] for _ in range(times))
 
 
 def main(program):

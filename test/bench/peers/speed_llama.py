@@ -87,19 +87,21 @@ def generate(context, work, rows, known=None, accept=0.0):
                 while right < count and proposed[right] == choices[right]:
                     right += 1
                 out += choices[:right + 1]
+                del out[work.new:]
                 context.drop(row, count - right)
             passes += 1
 
     seconds, _ = speed_job.seconds_of(decode)
     tokens = sum(map(len, outputs)) - len(rows)
-    return prompts, seconds, tokens, passes, [out[:work.new] for out in outputs]
+    return prompts, seconds, tokens, passes, outputs
 
 
 def program(work):
     import gguf as _  # which to_gguf.py needs
     import llama_cpp as llama
 
-    llama.llama_log_set(llama.llama_log_callback(lambda *_: None), None)
+    quiet = llama.llama_log_callback(lambda *_: None)  # a name, since libllama keeps no reference
+    llama.llama_log_set(quiet, None)
     llama.llama_backend_init()
     has = llama.llama_print_system_info().decode()
     sets = ("AVX2", "AVX512", "AVX512_VNNI", "AVX512_BF16", "AMX_INT8", "AMX_BF16")

@@ -11,6 +11,7 @@ draft costs, and the outputs say whether speculation changes the text. The pipel
 passes, so the verification is measured on the same model in OpenVINO itself.
 """
 import os
+import statistics
 
 import job
 import speed_job
@@ -115,19 +116,21 @@ class Passes:
             "beam_idx": numpy.arange(batch, dtype=numpy.int32)})
         return self.request.get_tensor("logits").data.argmax(-1)
 
-    def verification(self, width, passes):
-        """The time of a pass of 8 x width over one of 8 x 1, when each row has its prompt. What a
-        pass adds stays in the cache, since that changes little."""
+    def verification(self, width, pairs):
+        """The time of a pass of 8 x width over that of one of 8 x 1, when each row has its prompt:
+        the median of so many pairs. What a pass adds stays in the cache, since that changes
+        little."""
         import numpy
 
         prompts = numpy.array(self.prompts, numpy.int64)
         for at in range(0, prompts.shape[1], CHUNK):
             self.run(prompts[:, at:at + CHUNK])
-        for count in (1, width):
-            self.run(prompts[:, :count])
-        one, many = (speed_job.median_seconds(lambda: self.run(prompts[:, :count]), passes)
-                     for count in (1, width))
-        return many / one
+
+        def seconds(count):
+            return speed_job.seconds_of(lambda: self.run(prompts[:, :count]))[0]
+
+        ratios = [seconds(width) / seconds(1) for _ in range(1 + pairs)]
+        return statistics.median(ratios[1:])
 
 
 def program(work):
