@@ -24,6 +24,7 @@ import os
 import statistics
 import sys
 import tempfile
+import zlib
 
 import job
 import peers
@@ -72,12 +73,23 @@ def arguments():
     return args
 
 
-def make_job(args, name, model, rows_file):
+def config_of(model):
     with open(os.path.join(model, "config.json"), encoding="utf-8") as file:
-        vocab = json.load(file)["vocab_size"]
+        return file.read()
+
+
+def form_of(model):
+    """What the model's converted forms are called: another model gets another name."""
+    text = os.path.abspath(model) + config_of(model)
+    return "%s-%08x" % (os.path.basename(os.path.abspath(model)), zlib.crc32(text.encode()))
+
+
+def make_job(args, model, rows_file):
+    vocab = json.loads(config_of(model))["vocab_size"]
     prompts = [[(7919 * (i + 1) + 104729 * (row + 1)) % vocab for i in range(args.prompt_len)]
                for row in range(speed_job.BATCH)]
-    return {"name": name, "model": model, "draft": args.draft, "vocab": vocab, "prompts": prompts,
+    return {"model": model, "form": form_of(model), "draft": args.draft,
+            "draft_form": form_of(args.draft), "vocab": vocab, "prompts": prompts,
             "prompt_len": args.prompt_len, "new": args.new, "draft_len": args.draft_len,
             "accept": args.accept, "threads": args.threads, "rows_file": rows_file,
             "library": os.path.join(args.build, "libspecbatch.so"),
@@ -109,19 +121,24 @@ def equal_share(outputs, reference):
 
 def summary(figure, rounds, first):
     """What the rounds of a system say about a figure: the median, its ratio to the first system's,
-    the least E, and a note. None if it was not measured."""
+    the least E, and a note. None if it was not measured. Plain outputs at batch 1 are what E is
+    relative to; their note compares them with the first system's."""
     rows = [table[figure] for table in rounds if figure in table]
     if not rows:
         return None
     ratios = [table[figure]["value"] / other[figure]["value"]
               for table, other in zip(rounds, first) if figure in table and figure in other]
-    plain = rounds[0].get("plain 1", {}).get("outputs")
-    shares = [equal_share(row["outputs"], plain) for row in rows
-              if row["outputs"] and figure != "plain 1"]
+    plain = rounds[0]["plain 1"]["outputs"] if "plain 1" in rounds[0] else None
+    shares, note = [], rows[-1]["note"]
+    if figure != "plain 1":
+        shares = [equal_share(row["outputs"], plain) for row in rows if row["outputs"]]
+    elif first is not rounds and first and figure in first[0]:
+        note = "%.0f %% of the rows as the first system's" % equal_share(
+            plain, first[0][figure]["outputs"])
     return {"value": statistics.median(row["value"] for row in rows),
             "ratio": statistics.median(ratios) if ratios else None,
-            "E": min(shares) if shares else None, "note": rows[-1]["note"],
-            "version": rows[-1]["version"], "rounds": len(rows)}
+            "E": min(shares) if shares else None, "note": note, "version": rows[-1]["version"],
+            "rounds": len(rows)}
 
 
 # ------------------------------------------------------------------------------------- the table
@@ -185,7 +202,7 @@ def main():
     results, problems = [], []
     with tempfile.TemporaryDirectory() as scratch:
         for name, model in args.models:
-            work = make_job(args, name, model, os.path.join(scratch, "rows"))
+            work = make_job(args, model, os.path.join(scratch, "rows"))
             print(name, flush=True)
             rounds, missing = measure(args, work, scratch)
             found = {(system, figure): summary(figure, rounds[system], rounds[args.systems[0]])

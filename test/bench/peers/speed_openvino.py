@@ -19,12 +19,12 @@ import speed_job
 CHUNK = 32  # positions of a prompt whose logits are computed at a time
 
 
-def model_folder(work, model, name):
+def model_folder(work, model, form):
     """The folder of the model in OpenVINO's form, which is made once."""
     import gguf as _  # which to_gguf.py needs
     import openvino_genai as genai
 
-    folder = os.path.join(work.scratch, "openvino", name)
+    folder = os.path.join(work.scratch, form + "-openvino")
     done = os.path.join(folder, "done")
     if not os.path.exists(done):
         path = os.path.join(folder, "model.gguf")
@@ -138,7 +138,7 @@ def program(work):
 
     if work.compute not in ("f32", "bf16"):
         job.skip("it has no inference precision called " + work.compute)
-    folder = model_folder(work, work.model, work.name)
+    folder = model_folder(work, work.model, work.form)
     version = "OpenVINO GenAI %s" % genai.__version__
     everyone = list(range(speed_job.BATCH))
 
@@ -155,7 +155,7 @@ def program(work):
     ratio = Passes(work, folder).verification(work.draft_len + 1, 8)
     work.give("verify 8", version, ratio)
 
-    pipe = Pipeline(work, folder, model_folder(work, work.draft, "draft"))
+    pipe = Pipeline(work, folder, model_folder(work, work.draft, work.draft_form))
     pipe.measure([0])
     for name, rows in (("spec 1", [0]), ("spec 8", everyone)):
         _, speed, outputs = pipe.measure(rows)
