@@ -43,7 +43,8 @@ first system's; medians of %(rounds)d rounds in which the systems alternate. %(n
 row after a prompt of %(prompt_len)d. "8 x n over 8 x 1": the time of a pass that verifies n tokens
 for each of 8 rows over that of a plain pass. Speculative: K = %(draft_len)d, a proposal is right
 with probability %(accept)g, unless a note says otherwise. E: percent of rows equal to the same
-system's plain output at batch 1."""
+system's plain output at batch 1; since random weights often repeat a token, the demo pair is the
+better test of that."""
 
 
 def arguments():

@@ -133,11 +133,24 @@ class Passes:
         return statistics.median(ratios[1:])
 
 
+def check_memory(work):
+    """In f32 it took five times the checkpoint. A system without room would be killed, or drive the
+    others out of memory."""
+    need = os.path.getsize(os.path.join(work.model, "model.safetensors"))
+    need *= 5 if work.compute == "f32" else 1
+    with open("/proc/meminfo", encoding="ascii") as file:
+        free = next(int(line.split()[1]) for line in file if line.startswith("MemAvailable"))
+    if need > 1024 * free:
+        job.skip("it takes about %.0f GB of memory, and %.0f GB are available" %
+                 (need / 1e9, free / 1e6))
+
+
 def program(work):
     import openvino_genai as genai
 
     if work.compute not in ("f32", "bf16"):
         job.skip("it has no inference precision called " + work.compute)
+    check_memory(work)
     folder = model_folder(work, work.model, work.form)
     version = "OpenVINO GenAI %s" % genai.__version__
     everyone = list(range(speed_job.BATCH))
