@@ -10,6 +10,9 @@
 #   make peers PAPER_CODE=DIR       with a checkout of eBay/spec_dec, the paper's own code
 #   make peers PEERS_ARGS="--limit 24 --max-new 64 --batches 1,8"
 #                                   a smaller job (test/bench/peers/peers.py --help)
+#   make peers-speed PEERS_4B=1     also Qwen3-4B's shapes (8 GB, and as much for each peer's form)
+#   make peers-speed SPEED_ARGS="--systems ours:auto,llama.cpp:stored --rounds 5"
+#                                   others, in other classes (test/bench/peers/speed.py --help)
 BENCHES       := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/bench/*.c)))
 BENCH_SUPPORT := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard test/bench/support/*.c)))
 
@@ -36,6 +39,9 @@ build/bench/target: | $(B)/test/bench/make_checkpoint
 build/bench/draft: | $(B)/test/bench/make_checkpoint
 	$(Q)mkdir -p $(@D) && $| $@ --arch qwen3 --hidden 256 --inter 768 --layers 4 --heads 4 \
 	    --kv-heads 2 --head-dim 64 --vocab 151936 --context 2048 --tied --dtype bf16
+build/bench/qwen3-4b: | $(B)/test/bench/make_checkpoint
+	$(Q)mkdir -p $(@D) && $| $@ --arch qwen3 --hidden 2560 --inter 9728 --layers 36 --heads 32 \
+	    --kv-heads 8 --head-dim 128 --vocab 151936 --context 2048 --tied --dtype bf16
 
 QUICK_ARG      := $(if $(QUICK),--quick)
 PAPER_DIR      := build/paper$(if $(QUICK),-quick)
@@ -45,10 +51,14 @@ CAPTIONS       ?= $(wildcard ../shared/data/prompts/multi30k_test2016.txt)
 PAPER_ARGS      = --out $(PAPER_DIR) --prompts $(PAPER_PROMPTS) $(QUICK_ARG)
 PAPER_PROGRAMS := $(addprefix $(B)/test/bench/,sched_sim paper_faults paper pairs make_checkpoint)
 PEERS_VENV     := build/peers-venv
+# The shell looks, since setup-peers may have been made just before.
+PEERS_PYTHON   := $$(ls $(PEERS_VENV)/bin/python 2>/dev/null || echo '$(PYTHON)')
+SPEED_4B       := $(if $(PEERS_4B),build/bench/qwen3-4b)
+SPEED_MODELS    = qwen3-0.6b=$(BENCH_TARGET)$(addprefix $(comma)qwen3-4b=,$(SPEED_4B))
 # With `make setup-paper paper` the one waits for the other; so with the peers.
 SETUP_FIRST    := $(filter setup-paper setup-peers,$(MAKECMDGOALS))
 
-.PHONY: bench paper paper-report setup-paper peers setup-peers
+.PHONY: bench paper paper-report setup-paper peers peers-speed setup-peers
 bench: $(BENCHES) $(BENCH_TARGET) $(BENCH_DRAFT) ## build and run the benches (minutes)
 	$(Q)$(B)/test/bench/bench_kernels
 	$(Q)$(B)/test/bench/bench_tokenizer
@@ -57,7 +67,8 @@ paper: $(PAPER_PROGRAMS) | $(SETUP_FIRST) ## the paper's tables and figures, int
 	@command -v gnuplot >/dev/null || \
 	    { echo "paper: gnuplot is missing; make setup-paper installs it"; exit 1; }
 	$(Q)mkdir -p $(PAPER_DIR) && \
-	    rm -f $(filter-out %/peers.csv %/peers.txt,$(wildcard $(PAPER_DIR)/*))
+	    rm -f $(filter-out %/peers.csv %/peers.txt %/speed.csv %/speed.md %/speed.txt,$(strip \
+	        $(wildcard $(PAPER_DIR)/*)))
 	@echo 'make paper$(if $(FULL), FULL=1)$(if $(QUICK), QUICK=1)' >$(PAPER_DIR)/command.txt
 	$(Q)$(B)/test/bench/sched_sim $(QUICK_ARG) $(PAPER_DIR)/sched.csv
 	$(Q)$(B)/test/bench/paper_faults $(PAPER_ARGS)
@@ -74,13 +85,16 @@ paper-report:           ## draw and write the report again, from the measurement
 	$(Q)$(report)
 setup-paper:            ## install gnuplot, which draws the figures (apt-get)
 	@sh test/bench/paper/setup_paper.sh
-peers: $(B)/examples/generate | $(SETUP_FIRST) ## this library beside Transformers, llama.cpp, ...
+peers: $(B)/examples/generate peers-speed | $(SETUP_FIRST) ## others beside this library (minutes)
 	$(Q)mkdir -p $(PAPER_DIR)
-	$(Q)python=$(PEERS_VENV)/bin/python; [ -x $$python ] || python='$(PYTHON)'; \
-	    $$python test/bench/peers/peers.py --build $(B) --out $(PAPER_DIR) $(QUICK_ARG) \
+	$(Q)$(PEERS_PYTHON) test/bench/peers/peers.py --build $(B) --out $(PAPER_DIR) $(QUICK_ARG) \
 	    $(if $(PAPER_CODE),--paper-code $(PAPER_CODE)) $(PEERS_ARGS); status=$$?; \
 	if [ -e $(PAPER_DIR)/machine.txt ]; then $(report); \
 	else echo "peers: $(PAPER_DIR)/peers.csv is written; make paper makes a report of it"; fi; \
 	exit $$status
+peers-speed: $(SHARED) $(BENCH_TARGET) $(BENCH_DRAFT) $(SPEED_4B) | $(SETUP_FIRST) ## speed only
+	$(Q)mkdir -p $(PAPER_DIR)
+	$(Q)$(PEERS_PYTHON) test/bench/peers/speed.py --build $(B) --out $(PAPER_DIR) $(QUICK_ARG) \
+	    --models $(SPEED_MODELS) --draft $(BENCH_DRAFT) $(SPEED_ARGS)
 setup-peers:            ## install these systems into build/peers-venv (pip; gigabytes)
 	@PYTHON='$(PYTHON)' sh test/bench/peers/setup_peers.sh $(PEERS_VENV)

@@ -343,6 +343,15 @@ else
     echo "Not measured yet."
 fi
 
+printf '\n## Peers on models of real sizes\n'
+if [ -e "$dir/speed.txt" ] && [ "$(is_quiet speed)" = 1 ]; then
+    cat "$dir/speed.md"
+elif [ -e "$dir/speed.txt" ]; then
+    not_quiet speed
+else
+    echo "Not measured yet."
+fi
+
 printf '\n## The scheduler at scale\n'
 if have sched; then
     cat <<'EOF'

@@ -1,9 +1,9 @@
 """Runs llama-cpp-python plainly and with prompt lookup at batch 1, which is all that its Llama
 class offers.
 
-The only draft that it comes with is prompt lookup (LlamaPromptLookupDecoding). Weights and caches
-are f32, and flash attention is off, as in llama_server.py. It is compiled on this machine and so
-uses all of its instruction sets.
+The only draft that it comes with is prompt lookup (LlamaPromptLookupDecoding). Weights are as the
+checkpoint stores them, and f32; caches are f32, and flash attention is off, as in llama_server.py.
+It is compiled on this machine and so uses all of its instruction sets.
 """
 import os
 
@@ -20,8 +20,8 @@ def program(work):
 
     # Prompt lookup needs the logits of every position; only with logits_all is there room for a
     # long prompt's.
-    def run(method, draft):
-        model = llama_cpp.Llama(os.path.join(work.gguf, "target.gguf"), verbose=False,
+    def run(kind, method, draft):
+        model = llama_cpp.Llama(os.path.join(work.gguf, "target-%s.gguf" % kind), verbose=False,
                                 draft_model=draft,
                                 n_ctx=work.longest + work.max_new + 64, n_threads=work.threads,
                                 logits_all=draft is not None, n_threads_batch=work.threads,
@@ -37,11 +37,13 @@ def program(work):
 
         generate(work.ids[0])
         work.measure(
-            {"peer": "llama-cpp-python (f32)", "version": version, "method": method, "batch": 1},
+            {"peer": "llama-cpp-python (%s)" % kind, "version": version, "method": method,
+             "batch": 1},
             lambda: [generate(ids) for ids in work.ids], "batch 1 only")
 
-    run("plain", None)
-    run("prompt lookup", LlamaPromptLookupDecoding(num_pred_tokens=work.draft_len))
+    for kind in ("f32", "stored"):
+        run(kind, "plain", None)
+        run(kind, "prompt lookup", LlamaPromptLookupDecoding(num_pred_tokens=work.draft_len))
 
 
 job.main(program)

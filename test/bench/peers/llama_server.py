@@ -3,10 +3,11 @@ model and with n-grams.
 
 The server has B slots with continuous batching, and B requests are under way at any time. They go
 over HTTP on the loopback address, since that is how the server is used and the package's own call
-does not return ids. Weights (to_gguf.py) and caches are f32. Flash attention is off: on a CPU its
-log-probabilities differ by 2e-3 from those computed in f64, and those without it do not. Prompts
-are not cached. The package is built for AVX2 and without AVX-512; the version that is reported
-names the instruction sets.
+does not return ids. Weights (to_gguf.py) are as the checkpoint stores them, and f32; caches are
+f32. Flash attention is off: on a CPU its log-probabilities differ by 2e-3 from those computed in
+f64, and those without it do not. Prompts are not cached. The package is built for AVX2 and without
+AVX-512; the version that is reported names the instruction sets. speed_llama.py measures a build
+for this machine.
 """
 import json
 import os
@@ -31,9 +32,9 @@ def program(work):
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = work.threads
         params.cache_type_k = params.cache_type_v = llama.ggml_type.GGML_TYPE_F32
 
-    def serve(method, batch):
+    def serve(kind, method, batch):
         params = llama.CommonParams()
-        params.model.path = os.path.join(work.gguf, "target.gguf")
+        params.model.path = os.path.join(work.gguf, "target-%s.gguf" % kind)
         params.n_parallel = batch
         params.n_ctx = batch * (work.longest + work.max_new + work.draft_len + 64)
         params.cache_prompt = False
@@ -43,7 +44,7 @@ def program(work):
         params.speculative.types = [methods[method]]
         if method == "draft model":
             draft = params.speculative.draft
-            draft.mparams.path = os.path.join(work.gguf, "draft.gguf")
+            draft.mparams.path = os.path.join(work.gguf, "draft-%s.gguf" % kind)
             draft.n_max, draft.n_min, draft.p_min = work.draft_len, 0, 0.0
             use_threads(draft)
         if method == "n-grams":
@@ -59,8 +60,8 @@ def program(work):
         with urllib.request.urlopen(request) as answer:
             return json.load(answer)
 
-    def run(method, batch):
-        server = serve(method, batch)
+    def run(kind, method, batch):
+        server = serve(kind, method, batch)
         address = server.listening_address
         complete(address, work.ids[0])
         with ThreadPoolExecutor(batch) as clients:
@@ -75,12 +76,13 @@ def program(work):
 
             answers = []
             work.measure(
-                {"peer": "llama.cpp (f32)", "version": version, "method": method, "batch": batch},
-                all_of_them, accepted)
+                {"peer": "llama.cpp (%s)" % kind, "version": version, "method": method,
+                 "batch": batch}, all_of_them, accepted)
 
-    for method in methods:
-        for batch in work.batches:
-            run(method, batch)
+    for kind in ("f32", "stored"):
+        for method in methods:
+            for batch in work.batches:
+                run(kind, method, batch)
 
 
 job.main(program)

@@ -93,13 +93,17 @@ def make_job(args, scratch):
 
 
 def export(work):
-    """Writes both models as GGUF files. Returns None, or the reason why that failed."""
+    """Writes both models as GGUF files, as they are stored and in f32. Returns None, or the reason
+    why that failed."""
     for name in ("target", "draft"):
-        done = subprocess.run([sys.executable, os.path.join(HERE, "to_gguf.py"), work[name],
-                               os.path.join(work["gguf"], name + ".gguf")],
-                              capture_output=True, text=True, check=False)
-        if done.returncode:
-            return done.stderr.strip().split("\n")[-1]
+        for kind in ("stored", "f32"):
+            done = subprocess.run(
+                [sys.executable, os.path.join(HERE, "to_gguf.py"), work[name],
+                 os.path.join(work["gguf"], "%s-%s.gguf" % (name, kind)),
+                 *([] if kind == "stored" else [kind])],
+                capture_output=True, text=True, check=False)
+            if done.returncode:
+                return done.stderr.strip().split("\n")[-1]
     return None
 
 
@@ -187,16 +191,20 @@ def processor():
     return "%s, %d processors" % (names[0] if names else "unknown processor", os.cpu_count())
 
 
-def write_facts(path, args, work, missing, before):
+def start():
+    """What machine_facts needs from the beginning of a run."""
+    return time.monotonic(), busy_seconds(), own_seconds()
+
+
+def machine_facts(before):
+    """Facts about the machine and about the run that began `before`."""
     wall = time.monotonic() - before[0]
     others = (busy_seconds() - before[1] - (own_seconds() - before[2])) / wall / os.cpu_count()
-    facts = {
-        "machine": processor(), "date": datetime.datetime.now(datetime.timezone.utc).date(),
-        "others": "%.1f" % max(0.0, 100 * others), "prompts": len(work["prompts"]),
-        "max_new": args.max_new, "draft_len": args.draft_len, "threads": args.threads, "quick": int(
-            args.quick), "minutes": "%.1f" % (wall / 60),
-        "command": "peers.py --limit %d --max-new %d --batches %s" %
-        (args.limit, args.max_new, args.batches) + (" --paper-code DIR" if args.paper_code else "")}
+    return {"machine": processor(), "date": datetime.datetime.now(datetime.timezone.utc).date(),
+            "others": "%.1f" % max(0.0, 100 * others), "minutes": "%.1f" % (wall / 60)}
+
+
+def write_facts(path, facts, missing):
     with open(path, "w", encoding="utf-8") as file:
         for name, value in facts.items():
             print(name, value, sep="\t", file=file)
@@ -204,9 +212,17 @@ def write_facts(path, args, work, missing, before):
             print("missing", line, sep="\t", file=file)
 
 
+def facts_of(args, work, before):
+    command = "peers.py --limit %d --max-new %d --batches %s" % (
+        args.limit, args.max_new, args.batches) + (" --paper-code DIR" if args.paper_code else "")
+    return dict(machine_facts(before), prompts=len(work["prompts"]), max_new=args.max_new,
+                draft_len=args.draft_len, threads=args.threads, quick=int(args.quick),
+                command=command)
+
+
 def main():
     args = arguments()
-    before = (time.monotonic(), busy_seconds(), own_seconds())
+    before = start()
     chosen = args.only.split(",") if args.only else list(PEERS)
     if not set(chosen) <= set(PEERS):
         sys.exit("peers: --only takes " + ", ".join(PEERS))
@@ -234,7 +250,7 @@ def main():
                 print("%s %s" % ("SKIP" if code == job.SKIPPED else "FAIL", missing[-1]),
                       flush=True)
                 failed |= code != job.SKIPPED
-        write_facts(facts, args, work, missing, before)
+        write_facts(facts, facts_of(args, work, before), missing)
     sys.exit(1 if failed else 0)
 
 

@@ -1,16 +1,19 @@
-"""Writes a Hugging Face directory as a GGUF file, so that llama.cpp runs the weights that everybody
-else runs.
+"""Writes a Hugging Face directory as a GGUF file, so that llama.cpp and OpenVINO run the weights
+that everybody else runs.
 
-    to_gguf.py MODEL_DIR OUT.gguf
+    to_gguf.py MODEL_DIR OUT.gguf [f32|f16|q8_0]
 
-Weights are written as f32. They have the same values as in bf16, but llama.cpp then computes in f32
-as the other peers do, instead of rounding activations to bf16. A model must be of the architecture
-qwen2 or qwen3 (for others, weights would have to be permuted), with one safetensors file and
-byte-level BPE with Qwen's split. The peers' table shows whether the export is right, since greedy
-tokens are compared with ours.
+Matrices keep the type that the checkpoint stores them in, so a file has as many bytes as the
+checkpoint. Norms and biases become f32, as in llama.cpp's own converter (conversion/base.py,
+prepare_tensors: "Most of the codebase that takes in 1D tensors or norms only handles F32 tensors"),
+and the metadata keys are those that it writes. A type as the last argument is that of the matrices
+instead. With f32 they have the same values, but llama.cpp then computes in f32 rather than round
+activations to the weights' type.
 
-The metadata keys are those that llama.cpp's own convert_hf_to_gguf.py writes for these
-architectures.
+A model must be of the architecture qwen2 or qwen3 (for others, weights would have to be permuted),
+with one safetensors file and byte-level BPE with Qwen's split. A checkpoint without a tokenizer
+(make_checkpoint) gets a vocabulary of placeholders. The peers' table shows whether the export is
+right, since greedy tokens are compared with ours.
 """
 import json
 import os
@@ -20,6 +23,7 @@ import gguf
 import numpy as np
 
 ARCHS = {"qwen2": gguf.MODEL_ARCH.QWEN2, "qwen3": gguf.MODEL_ARCH.QWEN3}
+TYPES = {name: gguf.GGMLQuantizationType[name] for name in ("F32", "F16", "BF16", "Q8_0")}
 
 
 def read(directory, name):
@@ -28,21 +32,26 @@ def read(directory, name):
 
 
 def tensors(path):
-    """Yields (name, f32 array) for each tensor of a safetensors file: 8 bytes of length, a JSON
-    header, the data."""
+    """Yields (name, bytes, type) for each tensor of a safetensors file: 8 bytes of length, a JSON
+    header, the data. The array of bytes has the tensor's shape, its last dimension in bytes."""
     with open(path, "rb") as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        data = file.read()
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+    data = np.memmap(path, np.uint8, "r", 8 + size)
     for name, entry in header.items():
         if name == "__metadata__":
             continue
+        shape = entry["shape"]
+        width = {"F32": 4, "F16": 2, "BF16": 2}[entry["dtype"]]
         raw = data[slice(*entry["data_offsets"])]
-        if entry["dtype"] == "BF16":
-            values = (np.frombuffer(raw, np.uint16).astype(np.uint32) << 16).view(np.float32)
-        else:
-            stored = {"F32": np.float32, "F16": np.float16}[entry["dtype"]]
-            values = np.frombuffer(raw, stored).astype(np.float32)
-        yield name, values.reshape(entry["shape"])
+        yield name, raw.reshape(*shape[:-1], shape[-1] * width), TYPES[entry["dtype"]]
+
+
+def convert(raw, stored, wanted):
+    """Returns a tensor's bytes in the type that is wanted."""
+    if stored == wanted:
+        return raw
+    return gguf.quants.quantize(gguf.quants.dequantize(raw, stored), wanted)
 
 
 def add_config(writer, config):
@@ -57,9 +66,27 @@ def add_config(writer, config):
     writer.add_head_count_kv(config["num_key_value_heads"])
     writer.add_key_length(config["head_dim"])
     writer.add_value_length(config["head_dim"])
-    writer.add_rope_freq_base(rope["rope_theta"])
+    writer.add_rope_freq_base(rope.get("rope_theta", 10000.0))
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+    writer.add_vocab_size(config["vocab_size"])
+
+
+def add_placeholders(writer, config):
+    """A vocabulary of the bytes, one merge and names for all other ids. OpenVINO's tokenizer needs
+    these, and a control token."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    letters = [chr(byte) for byte in [*printable, *range(256, 512 - len(printable))]]
+    pieces = [*letters, "ab"]
+    n = config["vocab_size"]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("qwen2")
+    writer.add_token_list(pieces + ["[PAD%d]" % i for i in range(len(pieces), n)])
+    writer.add_token_types([gguf.TokenType.NORMAL] * len(pieces) +
+                           [gguf.TokenType.UNUSED] * (n - 1 - len(pieces)) +
+                           [gguf.TokenType.CONTROL])
+    writer.add_token_merges(["a b"])
+    writer.add_eos_token_id(n - 1)
+    writer.add_add_bos_token(False)
 
 
 def add_tokenizer(writer, config, tokenizer):
@@ -81,21 +108,35 @@ def add_tokenizer(writer, config, tokenizer):
     writer.add_add_bos_token(False)
 
 
-def main(directory, out):
-    config = read(directory, "config.json")
-    if config["model_type"] not in ARCHS:
-        sys.exit("to_gguf.py: %s is not one of %s" % (config["model_type"], ", ".join(ARCHS)))
+def add_tensors(writer, config, path, wanted):
     arch = ARCHS[config["model_type"]]
     names = gguf.get_tensor_name_map(arch, config["num_hidden_layers"])
-    writer = gguf.GGUFWriter(out, gguf.MODEL_ARCH_NAMES[arch])
-    add_config(writer, config)
-    add_tokenizer(writer, config, read(directory, "tokenizer.json"))
-    for name, values in tensors(os.path.join(directory, "model.safetensors")):
+    matrices = TYPES["F32"]
+    for name, raw, stored in tensors(path):
         known = names.get_name(name, try_suffixes=(".weight", ".bias"))
         if known is None:
             sys.exit("to_gguf.py: no GGUF name for %s" % name)
-        if not (name == "lm_head.weight" and config["tie_word_embeddings"]):
-            writer.add_tensor(known, np.ascontiguousarray(values))
+        if name == "lm_head.weight" and config["tie_word_embeddings"]:
+            continue
+        kind = TYPES["F32"] if raw.ndim == 1 else stored if wanted is None else wanted
+        matrices = kind if raw.ndim > 1 else matrices
+        writer.add_tensor(known, convert(raw, stored, kind), raw_dtype=kind)
+    prefix = "ALL_" if matrices == TYPES["F32"] else "MOSTLY_"
+    writer.add_file_type(gguf.LlamaFileType[prefix + matrices.name])
+
+
+def main(directory, out, wanted=None):
+    config = read(directory, "config.json")
+    if config["model_type"] not in ARCHS:
+        sys.exit("to_gguf.py: %s is not one of %s" % (config["model_type"], ", ".join(ARCHS)))
+    writer = gguf.GGUFWriter(out, gguf.MODEL_ARCH_NAMES[ARCHS[config["model_type"]]])
+    add_config(writer, config)
+    if os.path.exists(os.path.join(directory, "tokenizer.json")):
+        add_tokenizer(writer, config, read(directory, "tokenizer.json"))
+    else:
+        add_placeholders(writer, config)
+    add_tensors(writer, config, os.path.join(directory, "model.safetensors"),
+                TYPES[wanted.upper()] if wanted else None)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -103,6 +144,6 @@ def main(directory, out):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) not in (3, 4):
         sys.exit(__doc__)
     main(*sys.argv[1:])
