@@ -26,7 +26,8 @@ uint32_t sb_reader_char(struct sb_reader *reader)
     uint32_t cp = 0;
     int step = sb_utf8_step(reader->text + reader->at, reader->n - reader->at, &cp);
 
-    reader->at += step > 0 ? (size_t)step : 1;
+    if (reader->at < reader->n)
+        reader->at += step > 0 ? (size_t)step : 1;
     return cp;
 }
 

@@ -101,7 +101,7 @@ static inline int sb_among(char c, const char *set)
 }
 /* Steps over `text` if it comes next, and says so. */
 int sb_reader_skip(struct sb_reader *reader, const char *text);
-/* Steps over one character and returns it. */
+/* Steps over one character and returns it; 0 at the end of the pattern, where it stays. */
 uint32_t sb_reader_char(struct sb_reader *reader);
 
 /* Adds a node without children. */

@@ -190,6 +190,17 @@ static char *repeated(const char *piece, size_t count, const char *tail)
     return text;
 }
 
+/* A pattern ends where its length says. What is in memory behind it, here a ], is not part of it.
+ */
+static void test_nothing_is_read_behind_the_end(void)
+{
+    static const char pattern[] = "[\0-x]";
+    struct sb_steps steps = {.n = 0};
+
+    CHECK_ERROR(compile(&steps, pattern, 3), SPECBATCH_E_UNSUPPORTED,
+                "byte 0: a class without its ]");
+}
+
 /* A second interval repeats the first one, as in the reference. */
 static void test_two_intervals(void)
 {
@@ -616,6 +627,7 @@ static void test_sets_of_characters(void)
 TEST_BEGIN
 RUN(test_reference_words);
 RUN(test_refusals_name_the_place);
+RUN(test_nothing_is_read_behind_the_end);
 RUN(test_two_intervals);
 RUN(test_patterns_too_big);
 RUN(test_by_hand_as_compiled);
