@@ -34,8 +34,8 @@ static int32_t device_open(struct sb_device **out, const struct sb_mem *mem,
     device->mem = *mem;
     device->kernels = kernels;
     device->compute = options->compute;
-    device->has_dot = options->compute == SPECBATCH_COMPUTE_BF16 && sb_port_is_avx512_bf16_fast() &&
-                      kernels->dot_is_chain();
+    device->blocks = sb_port_is_avx512_bf16_fast() && kernels->dot_is_chain() ? SB_BLOCKS_DOT
+                                                                              : SB_BLOCKS_FMA;
     *out = device;
 done:
     return rc;
@@ -51,17 +51,24 @@ static void device_close(struct sb_device *device)
 
 static const char *device_class(const struct sb_device *device)
 {
-    return device->compute == SPECBATCH_COMPUTE_BF16
-               ? "cpu-bf16: bf16 weights and gemm inputs, ascending-k fmaf, attention tile 64; kv "
-                 "f32"
-               : "cpu-f32: ascending-k fmaf, attention tile 64; kv f32";
+    switch (device->compute) {
+    case SPECBATCH_COMPUTE_BF16:
+        return "cpu-bf16: bf16 weights and gemm inputs, blocks of 32 k, attention tile 64; kv f32";
+    case SPECBATCH_COMPUTE_SPLIT:
+        return "cpu-split: with bf16 weights gemm inputs in 3 bf16 parts, blocks of 32 k, else "
+               "ascending-k fmaf; attention tile 64; kv f32";
+    default:
+        return "cpu-f32: ascending-k fmaf, attention tile 64; kv f32";
+    }
 }
 
-/* Floats of the exec's buffer for rounded gemm inputs, which only the bf16 class has. */
-static size_t rounded_count(const struct sb_device *device, const struct sb_exec_limits *limits)
+/* Words of the exec's buffer for the inputs of a product, whichever way of forming it is used. */
+static size_t inputs_count(const struct sb_device *device, const struct sb_exec_limits *limits)
 {
-    int is_bf16 = device->compute == SPECBATCH_COMPUTE_BF16;
-    return is_bf16 ? (size_t)limits->max_tokens * (size_t)limits->max_width : 0;
+    if (device->compute == SPECBATCH_COMPUTE_F32)
+        return 0;
+    return (size_t)sb_cpu_inputs_words(device->blocks, sb_cpu_parts(device), limits->max_tokens,
+                                       limits->max_width);
 }
 
 static size_t exec_bytes(const struct sb_device *device, int32_t n_threads,
@@ -70,7 +77,7 @@ static size_t exec_bytes(const struct sb_device *device, int32_t n_threads,
     const size_t overhead = 3 * (2 * SB_MEM_ALIGN); /* of three blocks: prefix and rounding up */
 
     return sizeof(struct sb_exec) + sb_threads_bytes(n_threads) +
-           rounded_count(device, limits) * sizeof(float) +
+           inputs_count(device, limits) * sizeof(float) +
            (size_t)limits->max_tokens * sizeof(struct sb_cpu_block) + overhead;
 }
 
@@ -80,7 +87,7 @@ static void exec_free(struct sb_exec *exec)
         return;
     struct sb_mem mem = exec->mem;
     sb_threads_free(exec->own_threads);
-    sb_free(&mem, exec->rounded);
+    sb_free(&mem, exec->inputs);
     sb_free(&mem, exec->blocks);
     sb_free(&mem, exec);
 }
@@ -96,8 +103,8 @@ static int32_t exec_create(struct sb_exec **out, struct sb_device *device, const
     exec->mem = *mem;
     exec->device = device;
     exec->n_threads = n_threads;
-    SB_NEW(exec->rounded, sb_alloc(mem, rounded_count(device, limits), sizeof(float)),
-           "rounded activations");
+    SB_NEW(exec->inputs, sb_alloc(mem, inputs_count(device, limits), sizeof(uint32_t)),
+           "the inputs of products");
     SB_NEW(exec->blocks, sb_alloc(mem, (size_t)limits->max_tokens, sizeof *exec->blocks),
            "attention blocks");
     if (!sibling)
