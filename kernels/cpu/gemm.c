@@ -444,6 +444,11 @@ void SB_LEVEL(gemm)(const struct sb_cpu_gemm *a, int64_t first, int64_t last)
 {
     int64_t most = ROWS_TOGETHER / a->parts;
 
+    if (sb_cpu_has_tiles(a->products)) {
+        SB_LEVEL(gemm_tiles)(a, first, last);
+        return;
+    }
+
     for (int64_t row = 0; row < a->m; row += most)
         do_rows(a, first, last, row, a->m - row < most ? a->m - row : most);
 }

@@ -17,8 +17,8 @@
  *   SB_BLOCKS_FMA     floats             rows [m, parts, columns]
  *   SB_BLOCKS_DOT     words of two       rows [m, parts, columns / 2]: columns 0 and 2, 1 and 3,
  *                                        4 and 6, .. with the first of each in the high half
- *   SB_BLOCKS_TILES   bf16               tiles [ceil(m / 16), parts, blocks] of [16 rows, 32
- * columns]
+ *   with tiles        bf16               tiles [ceil(m / 16), parts, blocks] of [16 rows, 32
+ *                                        columns], each with sb_cpu_tile_rows(m) rows of x
  */
 #include "level.h"
 
@@ -72,8 +72,10 @@ static int64_t block_at(const struct sb_cpu_inputs *a, int64_t row, int part, in
 {
     const int64_t row_words = sb_cpu_row_words(a->products, a->n), line = SB_BLOCK / 2;
 
-    if (a->products == SB_BLOCKS_TILES)
-        return ((row / 16 * a->parts + part) * row_words + block * line) * 16 + row % 16 * line;
+    if (sb_cpu_has_tiles(a->products)) {
+        const int64_t rows = sb_cpu_tile_rows(a->m), tile = row / rows * a->parts + part;
+        return (tile * row_words + block * line) * 16 + row % rows * line;
+    }
     return (row * a->parts + part) * row_words +
            block * (a->products == SB_BLOCKS_FMA ? SB_BLOCK : line);
 }

@@ -23,11 +23,18 @@
 /* How a matrix product forms its sums (gemm.c defines the two orders), and by which instructions.
  * The order of blocks needs weights in the layout BF16, and all its ways give the same bits. */
 enum sb_products {
-    SB_CHAIN,       /* one chain over ascending steps */
-    SB_BLOCKS_FMA,  /* blocks of 32 steps, by multiply-adds */
-    SB_BLOCKS_DOT,  /* blocks, by vdpbf16ps */
-    SB_BLOCKS_TILES /* blocks, by the matrix unit (AMX) */
+    SB_CHAIN,          /* one chain over ascending steps */
+    SB_BLOCKS_FMA,     /* blocks of 32 steps, by multiply-adds */
+    SB_BLOCKS_DOT,     /* blocks, by vdpbf16ps */
+    SB_BLOCKS_TILES,   /* blocks, by the matrix unit (AMX) */
+    SB_BLOCKS_EMULATED /* blocks, by the loops for the matrix unit, without one: for tests */
 };
+
+/* Whether products take their inputs in tiles. */
+static inline int sb_cpu_has_tiles(enum sb_products products)
+{
+    return products == SB_BLOCKS_TILES || products == SB_BLOCKS_EMULATED;
+}
 
 /* The bf16 parts that an f32 is split into (inputs.c). */
 #define SB_CPU_PARTS 3
@@ -60,11 +67,18 @@ static inline int64_t sb_cpu_row_words(enum sb_products products, int64_t n)
     return products == SB_BLOCKS_FMA ? sb_whole_blocks(n) : sb_whole_blocks(n) / 2;
 }
 
-/* Words that `inputs` needs room for. The matrix unit takes rows by sixteen. */
+/* Rows of a row tile of m rows: the matrix unit takes up to sixteen, in tiles of equal height. */
+static inline int64_t sb_cpu_tile_rows(int64_t m)
+{
+    const int64_t n_tiles = (m + 15) / 16;
+    return m > 0 ? (m + n_tiles - 1) / n_tiles : 1;
+}
+
+/* Words that `inputs` needs room for. A tile has room for sixteen rows. */
 static inline int64_t sb_cpu_inputs_words(enum sb_products products, int32_t parts, int64_t m,
                                           int64_t n)
 {
-    int64_t rows = products == SB_BLOCKS_TILES ? (m + 15) / 16 * 16 : m;
+    int64_t rows = sb_cpu_has_tiles(products) ? (m + 15) / 16 * 16 : m;
     return rows * parts * sb_cpu_row_words(products, n);
 }
 
@@ -101,6 +115,11 @@ struct sb_cpu_attend {
     X(int, dot_is_chain, (void))                                                              \
     X(void, inputs, (const struct sb_cpu_inputs *args, int64_t first, int64_t last))          \
     X(void, gemm, (const struct sb_cpu_gemm *args, int64_t first, int64_t last))              \
+    /* gemm for products that have tiles; gemm calls it */                                    \
+    X(void, gemm_tiles, (const struct sb_cpu_gemm *args, int64_t first, int64_t last))        \
+    /* whether this process may use the matrix unit, and the unit gives the bits of blocks;   \
+     * asks the operating system for it */                                                    \
+    X(int, tiles_are_blocks, (void))                                                          \
     /* items: rows of h */                                                                    \
     X(void, norm, (const struct sb_norm *args, int64_t first, int64_t last))                  \
     /* qkv: the row of this one token */                                                      \
@@ -128,7 +147,8 @@ struct sb_cpu_kernels {
 extern const struct sb_cpu_kernels sb_cpu_kernels_scalar, sb_cpu_kernels_avx2,
     sb_cpu_kernels_avx512;
 
-/* The table for SPECBATCH_SIMD_*, or NULL if this build or this processor lacks that level. */
+/* The table for SPECBATCH_SIMD_*, or NULL if this build or this processor lacks that level. Beside
+ * the matrix unit the kernels of AVX-512 run. */
 const struct sb_cpu_kernels *sb_cpu_kernels_for(int32_t simd);
 
 #endif

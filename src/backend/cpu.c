@@ -18,26 +18,53 @@
 
 /* ------------------------------------------------------------------ device and exec */
 
+int sb_cpu_has_matrix_unit(int32_t simd)
+{
+    const struct sb_cpu_kernels *kernels = sb_cpu_kernels_for(simd);
+
+    return (simd == SPECBATCH_SIMD_AUTO || simd == SPECBATCH_SIMD_AMX) && kernels &&
+           kernels->tiles_are_blocks();
+}
+
+/* By what products with bf16 weights are formed at a level. A level that is forced does what it
+ * would do on a processor that has no more than that. */
+static enum sb_products best_blocks(int32_t simd, const struct sb_cpu_kernels *kernels)
+{
+    if (sb_cpu_has_matrix_unit(simd))
+        return SB_BLOCKS_TILES;
+    return sb_port_is_avx512_bf16_fast() && kernels->dot_is_chain() ? SB_BLOCKS_DOT : SB_BLOCKS_FMA;
+}
+
 static int32_t device_open(struct sb_device **out, const struct sb_mem *mem,
                            const struct sb_device_options *options)
 {
-    static const char *const levels[] = {"automatic", "scalar", "AVX2", "AVX-512"};
+    static const char *const levels[] = {"automatic", "scalar", "AVX2", "AVX-512", "AMX"};
     int32_t rc = SPECBATCH_OK;
     struct sb_device *device = NULL;
     const struct sb_cpu_kernels *kernels = sb_cpu_kernels_for(options->simd);
+    int is_amx = options->simd == SPECBATCH_SIMD_AMX;
 
-    if (!kernels)
+    if (!kernels || (is_amx && !sb_port_has_amx()))
         SB_FAIL(SPECBATCH_E_UNSUPPORTED,
                 "SIMD level %s: this processor or this build does not have it",
-                levels[options->simd & 3]);
+                options->simd >= 0 && options->simd <= SPECBATCH_SIMD_AMX ? levels[options->simd]
+                                                                          : "unknown");
     SB_NEW(device, sb_alloc(mem, 1, sizeof *device), "the CPU device");
     device->mem = *mem;
     device->kernels = kernels;
     device->compute = options->compute;
-    device->blocks = sb_port_is_avx512_bf16_fast() && kernels->dot_is_chain() ? SB_BLOCKS_DOT
-                                                                              : SB_BLOCKS_FMA;
+    device->blocks = options->compute == SPECBATCH_COMPUTE_F32
+                         ? SB_CHAIN
+                         : best_blocks(options->simd, kernels);
+    if (is_amx && device->blocks != SB_CHAIN && device->blocks != SB_BLOCKS_TILES)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "SIMD level AMX: the operating system does not let this process use the matrix "
+                "unit, or the unit does not compute as it should");
     *out = device;
+    device = NULL;
 done:
+    if (device)
+        sb_free(mem, device);
     return rc;
 }
 

@@ -14,7 +14,9 @@ struct cpu {
     char name[40]; /* "avx2, fma, 3 threads" */
 };
 
-#define CPU_WAYS 18 /* at most: three levels, three sets of instructions, one or three threads */
+/* At most: multiply-adds and emulated tiles at three levels, vdpbf16ps and tiles at one, each with
+ * one or three threads. */
+#define CPU_WAYS 16
 
 extern const struct sb_mem cpu_mem; /* allocates by the C library */
 
