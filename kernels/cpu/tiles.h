@@ -95,10 +95,12 @@ static inline void emulated_leave(struct emulated_unit *unit) { (void)unit; }
 /* ------------------------------------------------------------------ real */
 
 /* There are intrinsics for the unit in gcc since version 11 and in clang since version 12. */
-#if defined(SB_LEVEL_AVX512) && defined(__x86_64__) && \
-    ((defined(__clang__) && __clang_major__ >= 12) || (!defined(__clang__) && __GNUC__ >= 11))
+#if defined(__x86_64__) && ((defined(__clang__) && __clang_major__ >= 12) || \
+                            (!defined(__clang__) && defined(__GNUC__) && __GNUC__ >= 11))
 
-#define SB_HAS_TILES 1
+#include <immintrin.h>
+
+#define SB_TILE_INTRINSICS 1
 #define TARGET_TILES __attribute__((target("amx-tile,amx-bf16,xsave,xsavec")))
 
 /* The memory of LDTILECFG: palette 1 has the eight tiles of 16 rows. */
@@ -116,6 +118,9 @@ struct real_unit {
     _Alignas(64) struct tile_config host;
     _Alignas(64) uint8_t state[512 + 64 + 64 + TILE_REGISTERS * TILE_BYTES]; /* written by XSAVEC */
 };
+
+#if defined(SB_LEVEL_AVX512)
+#define SB_HAS_TILES 1
 
 static inline TARGET_TILES void real_enter(struct real_unit *unit, int rows)
 {
@@ -156,6 +161,7 @@ static inline TARGET_TILES void real_leave(struct real_unit *unit)
 #define real_store(unit, t, to, stride) REAL(unit, _tile_stored(t, to, stride))
 #define real_product(unit, sum, x, w) REAL(unit, _tile_dpbf16ps(sum, x, w))
 
-#endif
+#endif /* SB_LEVEL_AVX512 */
+#endif /* SB_TILE_INTRINSICS */
 
 #endif

@@ -19,6 +19,9 @@ static const struct sb_backend *cpu;
 
 enum { BASE_ROWS = 13 };
 
+/* What one_gemm tries. WILD: denormals, infinities and NaNs are among the values. */
+enum kind { USUAL, WILD, MANY_ROWS, LONG_ROWS };
+
 /* One sum over k products in the order of blocks, as kernels/cpu/gemm.c defines it. */
 static float reference_blocks(const float *x, const float *w, int k)
 {
@@ -113,13 +116,25 @@ static int rows_agree(struct cpu *way, const struct sb_weight *weight, const flo
     return agree;
 }
 
-/* Checks one matrix in all ways and with several numbers of rows. wild: with denormals, infinities
- * and NaNs among the values. Returns what differed, or NULL. */
-static const char *one_gemm(struct cpu *ways, int n_ways, enum sb_dtype dtype, int n, int k,
-                            int32_t compute, int wild)
+/* The i-th number of rows that a matrix is multiplied by, or -1 after the last. */
+static int row_count(enum kind kind, int i)
 {
-    static const int row_counts[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 13, 31, 48};
+    static const int few[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 13, 31, 48};
+
+    if (kind == MANY_ROWS) /* 200 and 256 are more than pass over the weights together */
+        return i < 48 ? 1 + i : i == 48 ? 200 : i == 49 ? 256 : -1;
+    if (kind == LONG_ROWS)
+        return i == 0 ? 100 : -1;
+    return i < COUNT(few) ? few[i] : -1;
+}
+
+/* Checks one matrix in all ways and with several numbers of rows. Returns what differed, or NULL.
+ */
+static const char *one_gemm(struct cpu *ways, int n_ways, enum sb_dtype dtype, int n, int k,
+                            int32_t compute, enum kind kind)
+{
     static char message[100];
+    const int wild = kind == WILD;
     const char *failed = NULL;
     float *x = cpu_floats((int64_t)BASE_ROWS * k), *bias = cpu_floats(n),
           *expected = cpu_floats((int64_t)BASE_ROWS * n);
@@ -142,11 +157,10 @@ static const char *one_gemm(struct cpu *ways, int n_ways, enum sb_dtype dtype, i
                              (const char *)rows + (size_t)first * (size_t)k * sb_dtype_size(dtype),
                              dtype);
         }
-        for (int i = 0; i < COUNT(row_counts) && !failed; i++)
-            if (!rows_agree(&ways[w], &weight, x, expected, with_bias ? bias : NULL,
-                            row_counts[i])) {
+        for (int i = 0, m; (m = row_count(kind, i)) >= 0 && !failed; i++)
+            if (!rows_agree(&ways[w], &weight, x, expected, with_bias ? bias : NULL, m)) {
                 snprintf(message, sizeof message, "%s: %s [%d, %d], %d rows", ways[w].name,
-                         sb_dtype_name(dtype), n, k, row_counts[i]);
+                         sb_dtype_name(dtype), n, k, m);
                 failed = message;
             }
         cpu->weight_free(&weight, ways[w].device, &cpu_mem);
@@ -172,7 +186,7 @@ static const char *all_gemms(int32_t compute)
         for (int i = 0; i < COUNT(shapes) && !failed; i++)
             if (shapes[i].n < 500 || shapes[i].k == 7 || dtype == SB_BF16)
                 failed = one_gemm(ways, n_ways, (enum sb_dtype)dtype, shapes[i].n, shapes[i].k,
-                                  compute, 0);
+                                  compute, USUAL);
     cpu_close(ways, n_ways);
     return failed;
 }
@@ -208,7 +222,23 @@ static void test_gemm_wild_values(void)
         const char *failed = NULL;
         for (int i = 0; i < 60 && !failed; i++)
             failed = one_gemm(ways, n_ways, (enum sb_dtype)(i % 3), 64,
-                              i < 45 ? 1 + i % 5 : 30 + 2 * (i % 7), compute, 1);
+                              i < 45 ? 1 + i % 5 : 30 + 2 * (i % 7), compute, WILD);
+        cpu_close(ways, n_ways);
+        if (failed)
+            FAIL("compute %d: %s", compute, failed);
+    }
+}
+
+/* Every number of rows, because it decides how they are cut. And rows so long that fewer of them
+ * pass over the weights together. */
+static void test_gemm_many_rows(void)
+{
+    for (int compute = SPECBATCH_COMPUTE_BF16; compute <= SPECBATCH_COMPUTE_SPLIT; compute++) {
+        struct cpu ways[CPU_WAYS];
+        int n_ways = cpu_open(ways, compute);
+        const char *failed = one_gemm(ways, n_ways, SB_BF16, 49, 258, compute, MANY_ROWS);
+        if (!failed && compute == SPECBATCH_COMPUTE_SPLIT)
+            failed = one_gemm(ways, n_ways, SB_BF16, 2, 8100, compute, LONG_ROWS);
         cpu_close(ways, n_ways);
         if (failed)
             FAIL("compute %d: %s", compute, failed);
@@ -234,5 +264,6 @@ RUN(test_gemm_f32);
 RUN(test_gemm_bf16);
 RUN(test_gemm_split);
 RUN(test_gemm_wild_values);
+RUN(test_gemm_many_rows);
 RUN(test_dot_is_chain);
 TEST_END
