@@ -33,6 +33,7 @@
 
 enum {
     MAX_ROWS = SB_CPU_GEMM_ROWS,
+    BLOCK_ROWS = 2 * MAX_ROWS,
     GROUPS = SB_PANEL / V16, /* vectors in a row of a panel */
     PARTS = SB_CPU_PARTS,
     CHAIN_PIECE = 512, /* steps of a piece */
@@ -56,6 +57,7 @@ struct piece {
      * only a hint. */
     const char *ahead;
     int64_t ahead_step;
+    int rows;              /* of x: 1..MAX_ROWS, in the order of blocks 1..BLOCK_ROWS */
     int32_t columns;       /* the panel's columns that y has: 1..64 */
     int is_first, is_last; /* whether the piece begins, ends the sums */
     int is_split;          /* whether three rows of x are the parts of one */
@@ -90,9 +92,8 @@ static inline __attribute__((always_inline)) void store_y(const struct piece *p,
 /* Stores the sums of all rows for the groups from g on; those of three parts become one row.
  */
 static inline __attribute__((always_inline)) void store_sums(const struct piece *p,
-                                                             v16 sum[MAX_ROWS][GROUPS],
-                                                             const int rows, const int groups,
-                                                             int g)
+                                                             v16 sum[][GROUPS], const int rows,
+                                                             const int groups, int g)
 {
     if (p->is_split)
         for (int r = 0; r + PARTS <= rows; r += PARTS)
@@ -114,18 +115,16 @@ static inline __attribute__((always_inline)) v16 load_group(const char *w, enum 
 }
 
 /* How many groups of 16 columns a chain's tile function computes at once: as many accumulators as
- * the level's registers have room for beside the weights. In the order of blocks each sum takes two
- * of them, and PART_ROWS rows by PART_GROUPS groups are computed at once. */
+ * the level's registers have room for beside the weights. */
 #if defined(SB_LEVEL_AVX512)
 #define TILE_GROUPS(rows) GROUPS
-enum { PART_ROWS = 3, PART_GROUPS = GROUPS };
 #elif defined(SB_LEVEL_AVX2)
 #define TILE_GROUPS(rows) ((rows) == 1 ? 4 : (rows) <= 3 ? 2 : 1)
-enum { PART_ROWS = 3, PART_GROUPS = 1 };
 #else
 #define TILE_GROUPS(rows) 1
-enum { PART_ROWS = 3, PART_GROUPS = 1 };
 #endif
+
+typedef void tile_fn(const struct piece *);
 
 #define TILE tiles_f32
 #define TILE_CALL(rows) tile_f32_##rows
@@ -137,183 +136,9 @@ enum { PART_ROWS = 3, PART_GROUPS = 1 };
 #define TILE_LAYOUT SB_LAYOUT_F16
 #include "gemm_rows.h"
 
-/* ------------------------------------------------------------------ the layout BF16 */
-
-#define INLINE static inline __attribute__((always_inline))
-
-/* One block of steps of up to MAX_ROWS rows. */
-struct block {
-    const char *w;     /* [16 lines], from the first group of columns on */
-    const float *x;    /* [rows, ldx], from the block's first step on */
-    const char *ahead; /* as in struct piece, or NULL */
-    int64_t ldx, ahead_step;
-    int steps; /* 32, or fewer in the last block of a chain */
-};
-
-INLINE void fetch_ahead(const struct block *b, int pair)
-{
-    if (b->ahead)
-        for (int64_t line = 0; line < b->ahead_step; line += 64)
-            v_prefetch(b->ahead + pair * b->ahead_step + line);
-}
-
-/* One step more for the chains of rows [r, r + rows) and groups [g, g + groups): step 2 pair, or
- * the one after it. */
-INLINE void add_step(v16 acc[MAX_ROWS][GROUPS], const int r, const int rows, const int g,
-                     const int groups, const struct block *b, int pair, const int is_odd)
-{
-    v16 w[GROUPS];
-    for (int j = 0; j < groups; j++) {
-        const char *line = b->w + pair * SB_LINE_BYTES + (g + j) * V16 * 4;
-        w[j] = is_odd ? v_load_odd((const uint16_t *)(const void *)line)
-                      : v_load_even((const uint16_t *)(const void *)line);
-    }
-    for (int i = 0; i < rows; i++) {
-        v16 x = v_set1(b->x[(r + i) * b->ldx + 2 * pair + is_odd]);
-        for (int j = 0; j < groups; j++)
-            acc[i][j] = v_fma(x, w[j], acc[i][j]);
-    }
-}
-
-INLINE void add_chain(v16 sum[MAX_ROWS][GROUPS], const int rows, const int groups,
-                      const struct block *b)
-{
-    for (int pair = 0; pair < b->steps / 2; pair++) {
-        fetch_ahead(b, pair);
-        add_step(sum, 0, rows, 0, groups, b, pair, 0);
-        add_step(sum, 0, rows, 0, groups, b, pair, 1);
-    }
-    if (b->steps % 2)
-        add_step(sum, 0, rows, 0, groups, b, b->steps / 2, 0);
-}
-
-/* The two chains of a block, for a part of the rows and groups. */
-struct chains {
-    v16 even[MAX_ROWS][GROUPS], odd[MAX_ROWS][GROUPS];
-};
-
-INLINE void chains_clear(struct chains *c, const int rows, const int groups)
-{
-    for (int i = 0; i < rows; i++)
-        for (int j = 0; j < groups; j++)
-            c->even[i][j] = c->odd[i][j] = v_set1(0.0f);
-}
-
-INLINE void chains_add(v16 sum[MAX_ROWS][GROUPS], const int r, const int rows, const int g,
-                       const int groups, const struct chains *c)
-{
-    for (int i = 0; i < rows; i++)
-        for (int j = 0; j < groups; j++)
-            sum[r + i][g + j] = v_add(sum[r + i][g + j], v_add(c->even[i][j], c->odd[i][j]));
-}
-
-/* Adds a block by multiply-adds, for a part of the rows and groups. */
-INLINE void add_by_fma(v16 sum[MAX_ROWS][GROUPS], const int r, const int rows, const int g,
-                       const int groups, const struct block *b)
-{
-    struct chains c;
-
-    chains_clear(&c, rows, groups);
-    for (int pair = 0; pair < SB_BLOCK / 2; pair++) {
-        if (r == 0 && g == 0)
-            fetch_ahead(b, pair);
-        add_step(c.even, r, rows, g, groups, b, pair, 0);
-        add_step(c.odd, r, rows, g, groups, b, pair, 1);
-    }
-    chains_add(sum, r, rows, g, groups, &c);
-}
-
-/* Adds a block part by part; it stays in the first-level cache meanwhile. More than PART_ROWS rows
- * are cut in two. (These are no loops, because the accumulators of a loop that the compiler does
- * not unroll would lie in memory.) */
-#define ADD_GROUPS(add, sum, r, n, b)          \
-    do {                                       \
-        add(sum, r, n, 0, PART_GROUPS, b);     \
-        if (PART_GROUPS == 1) {                \
-            add(sum, r, n, 1, PART_GROUPS, b); \
-            add(sum, r, n, 2, PART_GROUPS, b); \
-            add(sum, r, n, 3, PART_GROUPS, b); \
-        }                                      \
-    } while (0)
-#define ADD_PARTS(add, sum, rows, b)                                       \
-    do {                                                                   \
-        const int first_ = (rows) > PART_ROWS ? ((rows) + 1) / 2 : (rows); \
-        ADD_GROUPS(add, sum, 0, first_, b);                                \
-        if (first_ < (rows))                                               \
-            ADD_GROUPS(add, sum, first_, (rows)-first_, b);                \
-    } while (0)
-
-#define TILE tiles_chain
-#define TILE_CALL(rows) tile_chain_##rows
-#define TILE_PRODUCTS SB_CHAIN
-#define TILE_TARGET
-#define TILE_WIDTH(rows) TILE_GROUPS(rows)
-#define TILE_ADD_BLOCK add_chain
-#include "gemm_blocks.h"
-
-#define TILE tiles_fma
-#define TILE_CALL(rows) tile_fma_##rows
-#define TILE_PRODUCTS SB_BLOCKS_FMA
-#define TILE_TARGET
-#define TILE_WIDTH(rows) GROUPS
-#define TILE_ADD_BLOCK(sum, rows, groups, b) ADD_PARTS(add_by_fma, sum, rows, b)
-#include "gemm_blocks.h"
+#include "gemm_bf16.h"
 
 #if defined(SB_LEVEL_AVX512)
-
-#define TARGET_DOT __attribute__((target("avx512bf16")))
-
-/* Adds two products to each lane: that of the high halves first, then that of the low halves. */
-INLINE TARGET_DOT v16 dot(v16 acc, __m512i w, __m512i x)
-{
-    return _mm512_dpbf16_ps(acc, (__m512bh)w, (__m512bh)x);
-}
-
-/* Two steps more, 2 pair and 2 pair + 2 or, if is_odd, those after them, for the chains of rows [r,
- * r + rows) and groups [g, g + groups). Words of w and of x have both (panel.h, inputs.c). */
-INLINE TARGET_DOT void add_two_steps(v16 acc[MAX_ROWS][GROUPS], const int r, const int rows,
-                                     const int g, const int groups, const struct block *b, int pair,
-                                     const int is_odd)
-{
-    __m512i w[GROUPS];
-
-    for (int j = 0; j < groups; j++) {
-        w[j] = _mm512_loadu_si512(b->w + (pair + is_odd) * SB_LINE_BYTES + (g + j) * 64);
-        /* Keeps it in a register; the compiler would load it anew for every row. */
-        __asm__("" : "+v"(w[j]));
-    }
-    for (int i = 0; i < rows; i++) {
-        __m512i x = _mm512_castps_si512(v_set1(b->x[(r + i) * b->ldx + pair + is_odd]));
-        for (int j = 0; j < groups; j++)
-            acc[i][j] = dot(acc[i][j], w[j], x);
-    }
-}
-
-/* Adds a block by vdpbf16ps, for a part of the rows and groups. */
-INLINE TARGET_DOT void add_by_dot(v16 sum[MAX_ROWS][GROUPS], const int r, const int rows,
-                                  const int g, const int groups, const struct block *b)
-{
-    struct chains c;
-
-    chains_clear(&c, rows, groups);
-    for (int pair = 0; pair < SB_BLOCK / 2; pair += 2) {
-        if (r == 0 && g == 0) {
-            fetch_ahead(b, pair);
-            fetch_ahead(b, pair + 1);
-        }
-        add_two_steps(c.even, r, rows, g, groups, b, pair, 0);
-        add_two_steps(c.odd, r, rows, g, groups, b, pair, 1);
-    }
-    chains_add(sum, r, rows, g, groups, &c);
-}
-
-#define TILE tiles_dot
-#define TILE_CALL(rows) tile_dot_##rows
-#define TILE_PRODUCTS SB_BLOCKS_DOT
-#define TILE_TARGET TARGET_DOT
-#define TILE_WIDTH(rows) GROUPS
-#define TILE_ADD_BLOCK(sum, rows, groups, b) ADD_PARTS(add_by_dot, sum, rows, b)
-#include "gemm_blocks.h"
 
 /* Whether vdpbf16ps equals the chain on sixteen pseudo-random accumulators and bf16 pairs. They
  * have all exponents, less the bits in `cleared`, so that denormals, infinities, and sums that
@@ -364,19 +189,23 @@ int SB_LEVEL(dot_is_chain)(void) { return 0; }
 
 #endif
 
-typedef void (*const *tile_table)(const struct piece *);
+/* The most rows that pass over W together, each loading it from the first-level cache at most. */
+static int64_t rows_at_once(const struct sb_cpu_gemm *a)
+{
+    return a->products == SB_CHAIN ? MAX_ROWS : BLOCK_ROWS;
+}
 
-static tile_table tiles_of(const struct sb_cpu_gemm *a)
+static tile_fn *tile_of(const struct sb_cpu_gemm *a, int rows)
 {
 #if defined(SB_LEVEL_AVX512)
     if (a->products == SB_BLOCKS_DOT)
-        return tiles_dot;
+        return blocks_dot;
 #endif
     if (a->products == SB_BLOCKS_FMA)
-        return tiles_fma;
-    return a->layout == SB_LAYOUT_F32   ? tiles_f32
-           : a->layout == SB_LAYOUT_F16 ? tiles_f16
-                                        : tiles_chain;
+        return blocks_fma;
+    return (a->layout == SB_LAYOUT_F32   ? tiles_f32
+            : a->layout == SB_LAYOUT_F16 ? tiles_f16
+                                         : tiles_bf16)[rows - 1];
 }
 
 /* Words of x for `steps` steps: a word holds one step or, for vdpbf16ps, two of them. */
@@ -390,8 +219,7 @@ static int64_t words_of(const struct sb_cpu_gemm *a, int64_t steps)
 static void do_piece(const struct sb_cpu_gemm *a, struct piece *p, int64_t row, int64_t n,
                      int64_t k0, int64_t column)
 {
-    const tile_table tiles = tiles_of(a);
-    int64_t most = MAX_ROWS / a->parts, n_groups = (n + most - 1) / most;
+    int64_t most = rows_at_once(a) / a->parts, n_groups = (n + most - 1) / most;
 
     p->ldx = a->ldx;
     p->ldy = a->n_out;
@@ -402,7 +230,8 @@ static void do_piece(const struct sb_cpu_gemm *a, struct piece *p, int64_t row, 
         int64_t r0 = row + n * b / n_groups, r1 = row + n * (b + 1) / n_groups;
         p->x = (const float *)a->x + r0 * a->parts * a->ldx + words_of(a, k0);
         p->y = a->y + r0 * a->n_out + column;
-        tiles[(r1 - r0) * a->parts - 1](p);
+        p->rows = (int)(r1 - r0) * a->parts;
+        tile_of(a, p->rows)(p);
         p->ahead += p->steps * p->ahead_step / (sb_layout_has_blocks(a->layout) ? 2 : 1);
     }
 }
@@ -418,7 +247,7 @@ static void do_rows(const struct sb_cpu_gemm *a, int64_t first, int64_t last, in
                           (int64_t)sb_layout_size(a->layout);
     int64_t step_bytes = SB_PANEL * (int64_t)sb_layout_size(a->layout);
     int64_t steps = a->products == SB_CHAIN ? a->n_in : sb_whole_blocks(a->n_in);
-    int64_t n_groups = (n * a->parts + MAX_ROWS - 1) / MAX_ROWS;
+    int64_t n_groups = (n * a->parts + rows_at_once(a) - 1) / rows_at_once(a);
     int64_t most = n_groups == 1 || a->parts == PARTS ? steps
                    : a->products == SB_CHAIN          ? CHAIN_PIECE
                                                       : BLOCKS_PIECE;

@@ -48,8 +48,8 @@ static void TILE_CALL(4)(const struct piece *p) { TILE_CALL(n)(4, TILE_GROUPS(4)
 static void TILE_CALL(5)(const struct piece *p) { TILE_CALL(n)(5, TILE_GROUPS(5), p); }
 static void TILE_CALL(6)(const struct piece *p) { TILE_CALL(n)(6, TILE_GROUPS(6), p); }
 
-static void (*const TILE[MAX_ROWS])(const struct piece *) = {
-    TILE_CALL(1), TILE_CALL(2), TILE_CALL(3), TILE_CALL(4), TILE_CALL(5), TILE_CALL(6)};
+static tile_fn *const TILE[MAX_ROWS] = {TILE_CALL(1), TILE_CALL(2), TILE_CALL(3),
+                                        TILE_CALL(4), TILE_CALL(5), TILE_CALL(6)};
 
 #undef TILE
 #undef TILE_CALL
