@@ -21,11 +21,13 @@ INLINE BLOCKS_TARGET void BLOCKS(add_groups)(v16 sum[][GROUPS], const int rows,
     }
 }
 
-/* Adds a block for p->rows rows, in parts of nearly equal size. */
+/* Adds a block for p->rows rows, in parts of nearly equal size. Each fetches its share of what is
+ * ahead. */
 INLINE BLOCKS_TARGET void BLOCKS(add_rows)(v16 sum[][GROUPS], const struct piece *p, struct block b)
 {
     const int parts = (p->rows + PART_ROWS - 1) / PART_ROWS;
 
+    b.ahead_step = (p->ahead_step / parts + 63) / 64 * 64;
     for (int left = p->rows, part = parts; part > 0; part--) {
         const int rows = (left + part - 1) / part;
         if (rows == 3)
@@ -34,7 +36,7 @@ INLINE BLOCKS_TARGET void BLOCKS(add_rows)(v16 sum[][GROUPS], const struct piece
             BLOCKS(add_groups)(sum, 2, &b);
         else
             BLOCKS(add_groups)(sum, 1, &b);
-        b.ahead = NULL; /* has been fetched */
+        b.ahead += b.ahead ? SB_BLOCK / 2 * b.ahead_step : 0;
         b.x += rows * b.ldx;
         sum += rows;
         left -= rows;
