@@ -16,14 +16,16 @@
  * Neither order leaves any freedom for a row. So rows, columns and threads may be cut anywhere, and
  * steps between two blocks. They are cut as follows.
  *
- *     rows     into groups of at most 6 of nearly equal size (8 is 4 + 4), so that the accumulators
- *              fit the registers
+ *     rows     into groups of nearly equal size: at most 6 for chains (8 is 4 + 4), so that the
+ *              accumulators fit the registers; at most 12 for blocks (gemm_bf16.h)
  *     columns  into panels of 64 (panel.h), of which a thread takes whole ones
  *     steps    into pieces of 512 or 1024. A piece of W, one panel by so many steps, is at most 128
  *              KiB and stays in the second-level cache while all groups of rows pass over it.
  *              Between two pieces y holds the unfinished sums, which loses nothing. Each group of
  *              rows fetches a part of the next piece, so that memory does not rest while they
  *              compute
+ *
+ * Products by the matrix unit are cut in another way, in gemm_tiles.c.
  *
  * BLAS libraries change the order of summation with the number of rows, which is what this library
  * exists to avoid.
@@ -44,8 +46,7 @@ enum {
     ROWS_TOGETHER = 192 /* that pass over W; their x stays in the second-level cache */
 };
 
-/* What one call of a tile function works on: up to MAX_ROWS rows, one panel, one piece of
- * its steps. */
+/* What one call of a tile function works on: a group of rows, one panel, one piece of its steps. */
 struct piece {
     const char *w;  /* the panel's elements, from the piece's first step on */
     const float *x; /* [rows, ldx], from the piece's first step on */
@@ -57,7 +58,7 @@ struct piece {
      * only a hint. */
     const char *ahead;
     int64_t ahead_step;
-    int rows;              /* of x: 1..MAX_ROWS, in the order of blocks 1..BLOCK_ROWS */
+    int rows;              /* of x: 1..MAX_ROWS, or in the order of blocks 1..BLOCK_ROWS */
     int32_t columns;       /* the panel's columns that y has: 1..64 */
     int is_first, is_last; /* whether the piece begins, ends the sums */
     int is_split;          /* whether three rows of x are the parts of one */
@@ -189,7 +190,7 @@ int SB_LEVEL(dot_is_chain)(void) { return 0; }
 
 #endif
 
-/* The most rows that pass over W together, each loading it from the first-level cache at most. */
+/* The most rows of x in a group. */
 static int64_t rows_at_once(const struct sb_cpu_gemm *a)
 {
     return a->products == SB_CHAIN ? MAX_ROWS : BLOCK_ROWS;

@@ -38,7 +38,8 @@ INLINE void next_block(struct block *b, int64_t words)
 {
     b->w += SB_BLOCK / 2 * SB_LINE_BYTES;
     b->x += words;
-    b->ahead += b->ahead ? SB_BLOCK / 2 * b->ahead_step : 0;
+    if (b->ahead)
+        b->ahead += SB_BLOCK / 2 * b->ahead_step;
 }
 
 /* One step more for the chains of `rows` rows and the groups from g on: step 2 pair, or the one

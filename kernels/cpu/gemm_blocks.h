@@ -36,7 +36,8 @@ INLINE BLOCKS_TARGET void BLOCKS(add_rows)(v16 sum[][GROUPS], const struct piece
             BLOCKS(add_groups)(sum, 2, &b);
         else
             BLOCKS(add_groups)(sum, 1, &b);
-        b.ahead += b.ahead ? SB_BLOCK / 2 * b.ahead_step : 0;
+        if (b.ahead)
+            b.ahead += SB_BLOCK / 2 * b.ahead_step;
         b.x += rows * b.ldx;
         sum += rows;
         left -= rows;

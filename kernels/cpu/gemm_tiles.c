@@ -29,10 +29,10 @@
  *     memory        W is read in one stream, panel after panel and each from end to end. Every step
  *                   prefetches its share of the next piece, into the second level: to prefetch into
  *                   the first made the products slower (measured).
- *     row tiles     At most 12 pass over W together; 144 rows of x are 144 multiply-adds for each
- *                   2 bytes of W, at which products take longer than memory. Fewer, but at least 6,
- *                   when their x would not stay in the second-level cache (2 MiB) from one panel to
- *                   the next.
+ *     row tiles     At most 12 pass over W together. With 192 rows of x, 14 GB/s of W, which is
+ * what a core gets from memory, keep it busy at 2.7 TFLOP/s, which is what the unit does at best,
+ * so more would not pay. Fewer, but at least 6, when their x would not stay in the second-level
+ * cache (2 MiB) from one panel to the next.
  *
  * The unit is used where the operating system permits it (port.h) and the test below finds that it
  * computes what it should. On all other processors the same loops run over the emulated unit, in

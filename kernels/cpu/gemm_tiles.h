@@ -74,11 +74,11 @@ static inline void finish_rows(const struct sb_cpu_gemm *a, tile_sums *sums, int
 TILES_INLINE void TILES(fetch_ahead)(const struct tile_piece *p, int64_t block, int step)
 {
     const int lines = (BLOCK_BYTES / 64 + p->tiles - 1) / p->tiles;
-    const char *at = p->ahead + block * BLOCK_BYTES + step * lines * 64;
+    const int64_t at = block * BLOCK_BYTES + step * lines * 64;
 
     if (p->ahead)
         for (int line = 0; line < lines; line++)
-            v_prefetch(at + line * 64);
+            v_prefetch(p->ahead + at + line * 64);
 }
 
 /* The row tiles t and t + 1 by the groups of columns g and g + 1. */

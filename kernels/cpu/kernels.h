@@ -16,8 +16,8 @@
 #include "backend/backend.h"
 #include "panel.h"
 
-/* The most rows of x that gemm multiplies by a weight once it has loaded the weight: as many as the
- * registers have room for. It has no effect on the bits. */
+/* So many rows of x gemm multiplies in one pass over a panel, in the order of blocks also more: as
+ * many as the registers have room for. It has no effect on the bits. */
 #define SB_CPU_GEMM_ROWS 6
 
 /* How a matrix product forms its sums (gemm.c defines the two orders), and by which instructions.
