@@ -204,9 +204,11 @@ static tile_fn *tile_of(const struct sb_cpu_gemm *a, int rows)
 #endif
     if (a->products == SB_BLOCKS_FMA)
         return blocks_fma;
-    return (a->layout == SB_LAYOUT_F32   ? tiles_f32
-            : a->layout == SB_LAYOUT_F16 ? tiles_f16
-                                         : tiles_bf16)[rows - 1];
+    if (a->layout == SB_LAYOUT_F32)
+        return tiles_f32[rows - 1];
+    if (a->layout == SB_LAYOUT_F16)
+        return tiles_f16[rows - 1];
+    return tiles_bf16[rows - 1];
 }
 
 /* Words of x for `steps` steps: a word holds one step or, for vdpbf16ps, two of them. */
