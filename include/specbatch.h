@@ -240,7 +240,11 @@ enum {
     /* Weights and matrix inputs are rounded to bfloat16, which is faster for many rows. */
     SPECBATCH_COMPUTE_BF16 = 1,
     /* Weights as they are stored, and float activations: within 1e-4 of a float reference. */
-    SPECBATCH_COMPUTE_F32 = 2
+    SPECBATCH_COMPUTE_F32 = 2,
+    /* For bfloat16 weights, on the CPU: as accurate as F32, with each activation split into three
+     * bfloat16 values, which matrix units can multiply. Other weights are as with F32. Since 0.2.
+     */
+    SPECBATCH_COMPUTE_SPLIT = 3
 };
 
 /* The instruction set of the CPU's arithmetic. All of them give the same bits. To force one is for
@@ -249,7 +253,8 @@ enum {
     SPECBATCH_SIMD_AUTO = 0,
     SPECBATCH_SIMD_SCALAR = 1,
     SPECBATCH_SIMD_AVX2 = 2,
-    SPECBATCH_SIMD_AVX512 = 3
+    SPECBATCH_SIMD_AVX512 = 3,
+    SPECBATCH_SIMD_AMX = 4 /* AVX-512, and the matrix unit where products are in bfloat16 */
 };
 
 /* Told while weights are loaded: `done` of `total` bytes. `done` never falls, and the last call has

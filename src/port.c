@@ -44,6 +44,7 @@
 #if defined(__linux__)
 #include <sched.h>
 #include <sys/random.h>
+#include <sys/syscall.h>
 #endif
 
 #define GAP_BYTES 8192 /* left free on the stack between the library's frame and a callback */
@@ -352,6 +353,44 @@ int sb_port_has_avx512_bf16(void)
 }
 
 int sb_port_is_avx512_bf16_fast(void)
+{
+    return 0;
+}
+
+#endif
+
+#if defined(__linux__) && defined(__x86_64__)
+
+#define AMX_TILE_AND_BF16 (1u << 24 | 1u << 22) /* of CPUID leaf 7, EDX */
+#define AMX_STATES (3u << 17)                   /* of XCR0: the tiles' configuration and data */
+#define ARCH_REQ_XCOMP_PERM 0x1023
+#define XTILEDATA 18
+
+int sb_port_has_amx(void)
+{
+    unsigned a, b, c, d = 0, saved, high;
+
+    if (!sb_port_has_avx512() || !__get_cpuid_count(7, 0, &a, &b, &c, &d) ||
+        (d & AMX_TILE_AND_BF16) != AMX_TILE_AND_BF16)
+        return 0;
+    /* The processor has XGETBV, because it saves AVX-512 registers by it. */
+    __asm__ volatile("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
+    return (saved & AMX_STATES) == AMX_STATES;
+}
+
+int sb_port_request_amx(void)
+{
+    return sb_port_has_amx() && syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XTILEDATA) == 0;
+}
+
+#else
+
+int sb_port_has_amx(void)
+{
+    return 0;
+}
+
+int sb_port_request_amx(void)
 {
     return 0;
 }

@@ -68,5 +68,15 @@ int sb_port_has_avx512_bf16(void); /* that and BF16 */
 /* 1 where the bfloat16 instruction vdpbf16ps is issued as fast as a float multiply-add. Since it
  * does twice the work, it is worth using there, and only there. */
 int sb_port_is_avx512_bf16_fast(void);
+/* The matrix unit (AMX) with bf16 products. The first says whether the processor has it and the
+ * operating system saves its state; the second asks the operating system to let this process use
+ * it, and returns 1 when that is granted, or was before.
+ * A grant cannot be taken back. It holds for the whole process, for threads that start later as
+ * well as for those that run, and it makes the frames of signals larger by 8 KiB: from then on the
+ * kernel (Linux 5.16 or later) refuses a sigaltstack that is too small for them, and it refuses the
+ * grant while such a stack is in use (Documentation/arch/x86/xstate.rst). So ask only when the unit
+ * is wanted. */
+int sb_port_has_amx(void);
+int sb_port_request_amx(void);
 
 #endif

@@ -2,49 +2,66 @@
  * y = x W^T + bias for any number of rows of x, where each row of y has the bits it would have
  * alone.
  *
- * Contract: y[r][o] is one chain of fused multiply-adds over ascending k, in float, which starts at
- * +0; then bias[o] is added. A chain leaves no freedom in the order of its steps. So rows, columns,
- * steps and threads may be cut anywhere, and are cut as follows.
+ * Contract: the sum for y[r][o] is formed in one of two orders, in float; then bias[o] is added.
  *
- *     rows     into blocks of at most 6 of nearly equal size (8 is 4 + 4), so that the accumulators
- *              fit the registers
+ *     chain    one chain of fused multiply-adds over ascending k, which starts at +0
+ *     blocks   of 32 steps k, in ascending order. For each block, one chain from +0 over its even
+ *              steps and one over its odd steps, and then sum = sum + (even + odd), from +0. Steps
+ *              that are missing from the last block are products of +0 and +0. Both factors are
+ *              bf16. This is what x86's matrix unit computes (gemm_tiles.c).
+ *
+ * In the order of blocks, an x that is to keep the precision of f32 comes as three bf16 parts, in
+ * three rows (inputs.c). Their sums s make y = s0 + (s1 + s2).
+ *
+ * Neither order leaves any freedom for a row. So rows, columns and threads may be cut anywhere, and
+ * steps between two blocks. They are cut as follows.
+ *
+ *     rows     into groups of nearly equal size: at most 6 for chains (8 is 4 + 4), so that the
+ *              accumulators fit the registers; at most 12 for blocks (gemm_bf16.h)
  *     columns  into panels of 64 (panel.h), of which a thread takes whole ones
- *     steps    into blocks of 512. A piece of W, one panel by 512 steps, is at most 128 KiB and
- *              stays in the second-level cache while all blocks of rows pass over it. Between two
- *              pieces y holds the unfinished chains, which loses nothing. Each block of rows
- *              fetches a part of the next piece, so that memory does not rest while they compute
+ *     steps    into pieces of 512 or 1024. A piece of W, one panel by so many steps, is at most 128
+ *              KiB and stays in the second-level cache while all groups of rows pass over it.
+ *              Between two pieces y holds the unfinished sums, which loses nothing. Each group of
+ *              rows fetches a part of the next piece, so that memory does not rest while they
+ *              compute
+ *
+ * Products by the matrix unit are cut in another way, in gemm_tiles.c.
  *
  * BLAS libraries change the order of summation with the number of rows, which is what this library
  * exists to avoid.
- *
- * The bf16 class may run two steps of the chain as one vdpbf16ps. It does where the processor is
- * found to compute just those two steps (dot_is_chain; so far every processor with the instruction
- * does, given the order of panel.h) and computes them fast (port.h).
  */
 #include "level.h"
 #include "port.h"
 
 enum {
     MAX_ROWS = SB_CPU_GEMM_ROWS,
+    BLOCK_ROWS = 2 * MAX_ROWS,
     GROUPS = SB_PANEL / V16, /* vectors in a row of a panel */
-    K_BLOCK = 512,           /* steps of a block */
-    NEAR = 16,               /* steps between the weights in use and those being fetched */
-    ROW_BLOCK = 192 /* rows that pass over W together; their x stays in the second-level cache */
+    PARTS = SB_CPU_PARTS,
+    CHAIN_PIECE = 512, /* steps of a piece */
+    BLOCKS_PIECE = 1024,
+    /* Steps, or lines of two steps, between the weights in use and those being fetched, where a
+     * piece is read only once. */
+    NEAR = 16,
+    ROWS_TOGETHER = 192 /* that pass over W; their x stays in the second-level cache */
 };
 
-/* What one call of a tile function works on: up to MAX_ROWS rows, one panel, one block of steps. */
+/* What one call of a tile function works on: a group of rows, one panel, one piece of its steps. */
 struct piece {
-    const char *w;     /* the panel's elements, from the block's first step on */
-    const float *x;    /* [rows, ldx], from the block's first step on */
-    float *y;          /* [rows, ldy], at the panel's first column */
+    const char *w;  /* the panel's elements, from the piece's first step on */
+    const float *x; /* [rows, ldx], from the piece's first step on */
+    float *y; /* [rows, ldy] or, of three parts, [rows / 3, ldy]; at the panel's first column */
     const float *bias; /* at the panel's first column, or NULL */
     int64_t ldx, ldy, steps;
-    /* What to prefetch during the first step, and by how many bytes that moves with each step. It
-     * may lie beyond the end of W, because a prefetch is only a hint. */
+    /* What to prefetch at the first step, and by how many bytes that moves with each step (in the
+     * BF16 layout with each pair of steps). It may lie beyond the end of W, because a prefetch is
+     * only a hint. */
     const char *ahead;
     int64_t ahead_step;
+    int rows;              /* of x: 1..MAX_ROWS, or in the order of blocks 1..BLOCK_ROWS */
     int32_t columns;       /* the panel's columns that y has: 1..64 */
-    int is_first, is_last; /* whether the block begins, ends the chain */
+    int is_first, is_last; /* whether the piece begins, ends the sums */
+    int is_split;          /* whether three rows of x are the parts of one */
 };
 
 static inline __attribute__((always_inline)) v16 load_y(const struct piece *p, int r, int group)
@@ -73,23 +90,33 @@ static inline __attribute__((always_inline)) void store_y(const struct piece *p,
         v_store_n(at, value, lanes);
 }
 
-/* The weights of one step for 16 columns, widened to floats; of BF16_DOT, the pairs as they are. */
+/* Stores the sums of all rows for the groups from g on; those of three parts become one row.
+ */
+static inline __attribute__((always_inline)) void store_sums(const struct piece *p,
+                                                             v16 sum[][GROUPS], const int rows,
+                                                             const int groups, int g)
+{
+    if (p->is_split)
+        for (int r = 0; r + PARTS <= rows; r += PARTS)
+            for (int j = 0; j < groups; j++)
+                store_y(p, r / PARTS, g + j, v_add(sum[r][j], v_add(sum[r + 1][j], sum[r + 2][j])));
+    else
+        for (int r = 0; r < rows; r++)
+            for (int j = 0; j < groups; j++)
+                store_y(p, r, g + j, sum[r][j]);
+}
+
+/* The weights of one step for 16 columns, as floats, in the layouts that are in order. */
 static inline __attribute__((always_inline)) v16 load_group(const char *w, enum sb_layout layout,
                                                             int group)
 {
-    const uint16_t *half = (const uint16_t *)(const void *)w;
     if (layout == SB_LAYOUT_F32)
         return v_load((const float *)(const void *)w + group * V16);
-    if (layout == SB_LAYOUT_F16)
-        return v_load_f16(half + group * V16);
-    if (layout == SB_LAYOUT_BF16)
-        return group % 2 == 0 ? v_load_even(half + group * V16)
-                              : v_load_odd(half + (group - 1) * V16);
-    return v_load((const float *)(const void *)w + group * V16);
+    return v_load_f16((const uint16_t *)(const void *)w + group * V16);
 }
 
-/* How many groups of 16 columns a tile function computes at once: as many accumulators as the
- * level's registers have room for beside the weights. */
+/* How many groups of 16 columns a chain's tile function computes at once: as many accumulators as
+ * the level's registers have room for beside the weights. */
 #if defined(SB_LEVEL_AVX512)
 #define TILE_GROUPS(rows) GROUPS
 #elif defined(SB_LEVEL_AVX2)
@@ -98,38 +125,21 @@ static inline __attribute__((always_inline)) v16 load_group(const char *w, enum 
 #define TILE_GROUPS(rows) 1
 #endif
 
+typedef void tile_fn(const struct piece *);
+
 #define TILE tiles_f32
 #define TILE_CALL(rows) tile_f32_##rows
 #define TILE_LAYOUT SB_LAYOUT_F32
-#define TILE_TARGET
-#define TILE_FMA(acc, w, x) v_fma(x, w, acc)
-#include "gemm_tile.h"
+#include "gemm_rows.h"
 
 #define TILE tiles_f16
 #define TILE_CALL(rows) tile_f16_##rows
 #define TILE_LAYOUT SB_LAYOUT_F16
-#define TILE_TARGET
-#define TILE_FMA(acc, w, x) v_fma(x, w, acc)
-#include "gemm_tile.h"
+#include "gemm_rows.h"
 
-#define TILE tiles_bf16
-#define TILE_CALL(rows) tile_bf16_##rows
-#define TILE_LAYOUT SB_LAYOUT_BF16
-#define TILE_TARGET
-#define TILE_FMA(acc, w, x) v_fma(x, w, acc)
-#include "gemm_tile.h"
+#include "gemm_bf16.h"
 
 #if defined(SB_LEVEL_AVX512)
-
-#define TARGET_DOT __attribute__((target("avx512bf16")))
-
-#define TILE tiles_dot
-#define TILE_CALL(rows) tile_dot_##rows
-#define TILE_LAYOUT SB_LAYOUT_BF16_DOT
-#define TILE_TARGET TARGET_DOT
-#define TILE_FMA(acc, w, x) \
-    _mm512_dpbf16_ps(acc, (__m512bh)_mm512_castps_si512(w), (__m512bh)_mm512_castps_si512(x))
-#include "gemm_tile.h"
 
 /* Whether vdpbf16ps equals the chain on sixteen pseudo-random accumulators and bf16 pairs. They
  * have all exponents, less the bits in `cleared`, so that denormals, infinities, and sums that
@@ -180,49 +190,71 @@ int SB_LEVEL(dot_is_chain)(void) { return 0; }
 
 #endif
 
-typedef void (*const *tile_table)(const struct piece *);
-
-static tile_table tiles_of(enum sb_layout layout)
+/* The most rows of x in a group. */
+static int64_t rows_at_once(const struct sb_cpu_gemm *a)
 {
-#if defined(SB_LEVEL_AVX512)
-    if (layout == SB_LAYOUT_BF16_DOT)
-        return tiles_dot;
-#endif
-    return layout == SB_LAYOUT_F32 ? tiles_f32 : layout == SB_LAYOUT_F16 ? tiles_f16 : tiles_bf16;
+    return a->products == SB_CHAIN ? MAX_ROWS : BLOCK_ROWS;
 }
 
-/* Multiplies rows [row, row + n), block by block, by one piece of W. The caller has filled in what
+static tile_fn *tile_of(const struct sb_cpu_gemm *a, int rows)
+{
+#if defined(SB_LEVEL_AVX512)
+    if (a->products == SB_BLOCKS_DOT)
+        return blocks_dot;
+#endif
+    if (a->products == SB_BLOCKS_FMA)
+        return blocks_fma;
+    if (a->layout == SB_LAYOUT_F32)
+        return tiles_f32[rows - 1];
+    if (a->layout == SB_LAYOUT_F16)
+        return tiles_f16[rows - 1];
+    return tiles_bf16[rows - 1];
+}
+
+/* Words of x for `steps` steps: a word holds one step or, for vdpbf16ps, two of them. */
+static int64_t words_of(const struct sb_cpu_gemm *a, int64_t steps)
+{
+    return a->products == SB_BLOCKS_DOT ? steps / 2 : steps;
+}
+
+/* Multiplies rows [row, row + n), group by group, by one piece of W. The caller has filled in what
  * p says of W; what it says of the rows is filled in here. */
 static void do_piece(const struct sb_cpu_gemm *a, struct piece *p, int64_t row, int64_t n,
                      int64_t k0, int64_t column)
 {
-    const tile_table tiles = tiles_of(a->layout);
-    int64_t n_blocks = (n + MAX_ROWS - 1) / MAX_ROWS;
+    int64_t most = rows_at_once(a) / a->parts, n_groups = (n + most - 1) / most;
 
     p->ldx = a->ldx;
     p->ldy = a->n_out;
     p->columns = (int32_t)(a->n_out - column < SB_PANEL ? a->n_out - column : SB_PANEL);
     p->bias = a->bias ? a->bias + column : NULL;
-    for (int64_t b = 0; b < n_blocks; b++) {
-        int64_t r0 = row + n * b / n_blocks, r1 = row + n * (b + 1) / n_blocks;
-        p->x = a->x + r0 * a->ldx + k0;
+    p->is_split = a->parts == PARTS;
+    for (int64_t b = 0; b < n_groups; b++) {
+        int64_t r0 = row + n * b / n_groups, r1 = row + n * (b + 1) / n_groups;
+        p->x = (const float *)a->x + r0 * a->parts * a->ldx + words_of(a, k0);
         p->y = a->y + r0 * a->n_out + column;
-        tiles[r1 - r0 - 1](p);
-        p->ahead += p->steps * p->ahead_step;
+        p->rows = (int)(r1 - r0) * a->parts;
+        tile_of(a, p->rows)(p);
+        p->ahead += p->steps * p->ahead_step / (sb_layout_has_blocks(a->layout) ? 2 : 1);
     }
 }
 
-/* Multiplies rows [row, row + n) by the panels [first, last). The blocks of steps are the outermost
- * loop, so that the rows' x of one block stays in the cache for all panels. A single block of rows
- * instead takes all steps at once, and so reads each panel from end to end. */
+/* Multiplies rows [row, row + n) by the panels [first, last). The pieces of steps are the outermost
+ * loop, so that the rows' x of one piece stays in the cache for all panels. A single group of rows
+ * instead takes all steps at once, and so reads each panel from end to end. So do rows in parts,
+ * whose unfinished sums y has no room for. */
 static void do_rows(const struct sb_cpu_gemm *a, int64_t first, int64_t last, int64_t row,
                     int64_t n)
 {
     int64_t panel_bytes = sb_panel_elements(a->layout, a->n_in) *
                           (int64_t)sb_layout_size(a->layout);
-    int64_t steps = a->layout == SB_LAYOUT_BF16_DOT ? (a->n_in + 1) / 2 : a->n_in;
-    int64_t step_bytes = panel_bytes / steps;
-    int64_t n_blocks = (n + MAX_ROWS - 1) / MAX_ROWS, most = n_blocks == 1 ? steps : K_BLOCK;
+    int64_t step_bytes = SB_PANEL * (int64_t)sb_layout_size(a->layout);
+    int64_t steps = a->products == SB_CHAIN ? a->n_in : sb_whole_blocks(a->n_in);
+    int64_t n_groups = (n * a->parts + rows_at_once(a) - 1) / rows_at_once(a);
+    int64_t most = n_groups == 1 || a->parts == PARTS ? steps
+                   : a->products == SB_CHAIN          ? CHAIN_PIECE
+                                                      : BLOCKS_PIECE;
+    int64_t prefetched = sb_layout_has_blocks(a->layout) ? 2 * step_bytes : step_bytes;
     const char *panels = a->panels;
 
     for (int64_t k0 = 0; k0 < steps; k0 += most)
@@ -234,14 +266,21 @@ static void do_rows(const struct sb_cpu_gemm *a, int64_t first, int64_t last, in
                                    : panels + first * panel_bytes + (k0 + most) * step_bytes;
             p.steps = steps - k0 < most ? steps - k0 : most;
             p.is_last = k0 + p.steps == steps;
-            p.ahead = n_blocks == 1 ? p.w + NEAR * step_bytes : next;
-            p.ahead_step = step_bytes / n_blocks;
+            p.ahead = n_groups == 1 ? p.w + NEAR * prefetched : next;
+            p.ahead_step = prefetched / n_groups;
             do_piece(a, &p, row, n, k0, panel * SB_PANEL);
         }
 }
 
 void SB_LEVEL(gemm)(const struct sb_cpu_gemm *a, int64_t first, int64_t last)
 {
-    for (int64_t row = 0; row < a->m; row += ROW_BLOCK)
-        do_rows(a, first, last, row, a->m - row < ROW_BLOCK ? a->m - row : ROW_BLOCK);
+    int64_t most = ROWS_TOGETHER / a->parts;
+
+    if (sb_cpu_has_tiles(a->products)) {
+        SB_LEVEL(gemm_tiles)(a, first, last);
+        return;
+    }
+
+    for (int64_t row = 0; row < a->m; row += most)
+        do_rows(a, first, last, row, a->m - row < most ? a->m - row : most);
 }

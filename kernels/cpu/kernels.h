@@ -16,20 +16,71 @@
 #include "backend/backend.h"
 #include "panel.h"
 
-/* The most rows of x that gemm multiplies by a weight once it has loaded the weight: as many as the
- * registers have room for. It has no effect on the bits. */
+/* So many rows of x gemm multiplies in one pass over a panel, in the order of blocks also more: as
+ * many as the registers have room for. It has no effect on the bits. */
 #define SB_CPU_GEMM_ROWS 6
+
+/* How a matrix product forms its sums (gemm.c defines the two orders), and by which instructions.
+ * The order of blocks needs weights in the layout BF16, and all its ways give the same bits. */
+enum sb_products {
+    SB_CHAIN,          /* one chain over ascending steps */
+    SB_BLOCKS_FMA,     /* blocks of 32 steps, by multiply-adds */
+    SB_BLOCKS_DOT,     /* blocks, by vdpbf16ps */
+    SB_BLOCKS_TILES,   /* blocks, by the matrix unit (AMX) */
+    SB_BLOCKS_EMULATED /* blocks, by the loops for the matrix unit, without one: for tests */
+};
+
+/* Whether products take their inputs in tiles. */
+static inline int sb_cpu_has_tiles(enum sb_products products)
+{
+    return products == SB_BLOCKS_TILES || products == SB_BLOCKS_EMULATED;
+}
+
+/* The bf16 parts that an f32 is split into (inputs.c). */
+#define SB_CPU_PARTS 3
 
 /* y = x W^T + bias, as backend.h defines gemm. Items: panels of 64 columns of y. */
 struct sb_cpu_gemm {
+    enum sb_products products;
     enum sb_layout layout;
+    int32_t parts; /* rows of x for each row of y: 1, or SB_CPU_PARTS */
     int32_t m, n_in, n_out;
     const void *panels;
     const float *bias; /* [n_out] or NULL */
-    const float *x;    /* [m, ldx] floats; for BF16_DOT words of two bf16, made by `round` */
-    int64_t ldx;       /* floats, or words, from one row of x to the next */
+    const void *x;     /* of SB_CHAIN floats [m, ldx]; of the others what `inputs` made */
+    int64_t ldx;       /* words of 4 bytes from one row of x to the next */
     float *y;          /* [m, n_out] */
 };
+
+/* Makes x for the order of blocks: rounded to bf16 (parts = 1) or split. Items: rows of x. */
+struct sb_cpu_inputs {
+    enum sb_products products;
+    int32_t parts;
+    int32_t m, n;   /* rows, columns */
+    const float *x; /* [m, n] */
+    void *to;       /* sb_cpu_inputs_words words of 4 bytes */
+};
+
+/* Words of a row that `inputs` makes of n columns. */
+static inline int64_t sb_cpu_row_words(enum sb_products products, int64_t n)
+{
+    return products == SB_BLOCKS_FMA ? sb_whole_blocks(n) : sb_whole_blocks(n) / 2;
+}
+
+/* Rows of a row tile of m rows: the matrix unit takes up to sixteen, in tiles of equal height. */
+static inline int64_t sb_cpu_tile_rows(int64_t m)
+{
+    const int64_t n_tiles = (m + 15) / 16;
+    return m > 0 ? (m + n_tiles - 1) / n_tiles : 1;
+}
+
+/* Words that `inputs` needs room for. A tile has room for sixteen rows. */
+static inline int64_t sb_cpu_inputs_words(enum sb_products products, int32_t parts, int64_t m,
+                                          int64_t n)
+{
+    int64_t rows = sb_cpu_has_tiles(products) ? (m + 15) / 16 * 16 : m;
+    return rows * parts * sb_cpu_row_words(products, n);
+}
 
 /* Consecutive tokens of one sequence: queries that read the same keys. */
 struct sb_cpu_block {
@@ -51,35 +102,38 @@ struct sb_cpu_attend {
  * the bits. */
 #define SB_CPU_ATTEND_QUERIES 32
 
-#define SB_CPU_KERNEL_LIST(X)                                                                  \
-    /* writes rows [first, first + n) of W, given as [n, n_in] of `dtype`, into its panels */  \
-    X(void, pack,                                                                              \
-      (void *panels, enum sb_layout layout, int32_t n_in, int32_t first, int32_t n,            \
-       const void *rows, enum sb_dtype dtype))                                                 \
-    /* reads row `id` of W back out of its panels: x [n_in] */                                 \
-    X(void, embed,                                                                             \
-      (float *x, const void *panels, enum sb_layout layout, int32_t n_in, int32_t id))         \
-    /* whether this level has vdpbf16ps, and the instruction gives the bits of two fused       \
-     * multiply-adds, that of the high halves first */                                         \
-    X(int, dot_is_chain, (void))                                                               \
-    /* makes gemm inputs of the bf16 class: n floats whose values are bf16, or, where `dot` is \
-     * set, (n + 1) / 2 words of two bf16 for BF16_DOT */                                      \
-    X(void, round, (float *out, const float *x, int64_t n, int dot))                           \
-    X(void, gemm, (const struct sb_cpu_gemm *args, int64_t first, int64_t last))               \
-    /* items: rows of h */                                                                     \
-    X(void, norm, (const struct sb_norm *args, int64_t first, int64_t last))                   \
-    /* qkv: the row of this one token */                                                       \
-    X(void, rope_kv,                                                                           \
-      (float *qkv, const struct sb_attention *a, const struct sb_pass *pass, int32_t token))   \
-    X(void, attend, (const struct sb_cpu_attend *args, int64_t first, int64_t last))           \
-    /* y, gate, up [n] */                                                                      \
-    X(void, swiglu, (float *y, const float *gate, const float *up, int64_t n))                 \
-    /* items: rows of logits */                                                                \
-    X(void, select, (const struct sb_select *args, int64_t first, int64_t last))               \
-    X(void, accept,                                                                            \
-      (const int32_t *tokens, const int32_t *picks, const int32_t *n_draft, int32_t n_rows,    \
-       int32_t stride, int32_t *n_accept))                                                     \
-    /* items: (sequence, plane, kv_head), the head running fastest */                          \
+#define SB_CPU_KERNEL_LIST(X)                                                                 \
+    /* writes rows [first, first + n) of W, given as [n, n_in] of `dtype`, into its panels */ \
+    X(void, pack,                                                                             \
+      (void *panels, enum sb_layout layout, int32_t n_in, int32_t first, int32_t n,           \
+       const void *rows, enum sb_dtype dtype))                                                \
+    /* reads row `id` of W back out of its panels: x [n_in] */                                \
+    X(void, embed,                                                                            \
+      (float *x, const void *panels, enum sb_layout layout, int32_t n_in, int32_t id))        \
+    /* whether this level has vdpbf16ps, and the instruction gives the bits of two fused      \
+     * multiply-adds, that of the high halves first */                                        \
+    X(int, dot_is_chain, (void))                                                              \
+    X(void, inputs, (const struct sb_cpu_inputs *args, int64_t first, int64_t last))          \
+    X(void, gemm, (const struct sb_cpu_gemm *args, int64_t first, int64_t last))              \
+    /* gemm for products that have tiles; gemm calls it */                                    \
+    X(void, gemm_tiles, (const struct sb_cpu_gemm *args, int64_t first, int64_t last))        \
+    /* whether this process may use the matrix unit, and the unit gives the bits of blocks;   \
+     * asks the operating system for it */                                                    \
+    X(int, tiles_are_blocks, (void))                                                          \
+    /* items: rows of h */                                                                    \
+    X(void, norm, (const struct sb_norm *args, int64_t first, int64_t last))                  \
+    /* qkv: the row of this one token */                                                      \
+    X(void, rope_kv,                                                                          \
+      (float *qkv, const struct sb_attention *a, const struct sb_pass *pass, int32_t token))  \
+    X(void, attend, (const struct sb_cpu_attend *args, int64_t first, int64_t last))          \
+    /* y, gate, up [n] */                                                                     \
+    X(void, swiglu, (float *y, const float *gate, const float *up, int64_t n))                \
+    /* items: rows of logits */                                                               \
+    X(void, select, (const struct sb_select *args, int64_t first, int64_t last))              \
+    X(void, accept,                                                                           \
+      (const int32_t *tokens, const int32_t *picks, const int32_t *n_draft, int32_t n_rows,   \
+       int32_t stride, int32_t *n_accept))                                                    \
+    /* items: (sequence, plane, kv_head), the head running fastest */                         \
     X(void, realign, (float *planes, const struct sb_realign *args, int64_t first, int64_t last))
 
 struct sb_cpu_kernels {
@@ -93,7 +147,8 @@ struct sb_cpu_kernels {
 extern const struct sb_cpu_kernels sb_cpu_kernels_scalar, sb_cpu_kernels_avx2,
     sb_cpu_kernels_avx512;
 
-/* The table for SPECBATCH_SIMD_*, or NULL if this build or this processor lacks that level. */
+/* The table for SPECBATCH_SIMD_*, or NULL if this build or this processor lacks that level. Beside
+ * the matrix unit the kernels of AVX-512 run. */
 const struct sb_cpu_kernels *sb_cpu_kernels_for(int32_t simd);
 
 #endif

@@ -26,7 +26,9 @@ const struct sb_cpu_kernels SB_LEVEL(kernels) = {.name = LEVEL_NAME, SB_CPU_KERN
 const struct sb_cpu_kernels *sb_cpu_kernels_for(int32_t simd)
 {
 #if defined(__x86_64__) || defined(__i386__)
-    if ((simd == SPECBATCH_SIMD_AUTO || simd == SPECBATCH_SIMD_AVX512) && sb_port_has_avx512())
+    if ((simd == SPECBATCH_SIMD_AUTO || simd == SPECBATCH_SIMD_AVX512 ||
+         simd == SPECBATCH_SIMD_AMX) &&
+        sb_port_has_avx512())
         return &sb_cpu_kernels_avx512;
     if ((simd == SPECBATCH_SIMD_AUTO || simd == SPECBATCH_SIMD_AVX2) && sb_port_has_avx2())
         return &sb_cpu_kernels_avx2;

@@ -1,6 +1,6 @@
 /*
- * Packs weights into panels (panel.h draws them), reads rows back out of them for the embedding,
- * and rounds the gemm inputs of the bf16 class.
+ * Packs weights into panels (panel.h draws them), and reads rows back out of them for the
+ * embedding.
  *
  * Nothing here computes but the rounding from f32 to bf16 (to nearest even, by the same bit
  * operations at every level). So a weight has the same value wherever it is read, and the embedding
@@ -68,23 +68,5 @@ void SB_LEVEL(embed)(float *x, const void *panels, enum sb_layout layout, int32_
             x[k] = f16_f32(((const uint16_t *)panels)[at]);
         else
             x[k] = bf16_f32(((const uint16_t *)panels)[at]);
-    }
-}
-
-/* x [n]. out gets n floats whose values are bf16 or, where `dot` is set, (n + 1) / 2 words with
- * x[k] in the high half and x[k + 1] in the low half. The low half of an odd row's last word is -0:
- * its product with the zero weight there is -0, and adding that changes no sum. (+0 would turn a
- * sum of -0 into +0.) */
-void SB_LEVEL(round)(float *out, const float *x, int64_t n, int dot)
-{
-    if (!dot) {
-        for (int64_t k = 0; k < n; k++)
-            out[k] = bf16_f32(f32_bf16(x[k]));
-        return;
-    }
-    for (int64_t k = 0; k < n; k += 2) {
-        uint32_t high = f32_bf16(x[k]), low = k + 1 < n ? f32_bf16(x[k + 1]) : 0x8000u;
-        uint32_t word = high << 16 | low;
-        memcpy(&out[k / 2], &word, sizeof word);
     }
 }

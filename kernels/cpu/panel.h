@@ -7,16 +7,22 @@
  *   panel p    step 0      step 1    ..                            n_in steps
  *   step k     W[64p][k], W[64p + 1][k], .. W[64p + 63][k]         64 elements
  *
- * The elements of a step lie as follows.
+ * That is how F32 and F16 lie, in order. BF16 has two steps in a line of 64 words, the even step in
+ * the low half of each word, and lines up to a whole block of 32 steps. What is missing from the
+ * last block is zeros.
  *
- *   F32, F16   in order
- *   BF16       in two groups of 32. In each group, elements c and c + 16 share a 32-bit word, c in
- *              its low half. Widening them to floats takes one shift for 16 of them and one mask
- *              for the other 16
- *   BF16_DOT   two steps k and k + 1 are stored as one, of 64 pairs, with k + 1 first in a pair.
- *              vdpbf16ps adds the product of the high halves before that of the low halves, and so
- *              k, in the high half, comes first in the sum: it is the chain over ascending k.
- *              Where n_in is odd, the last pair has a zero weight
+ *   panel p    line 0      line 1    ..                            ceil(n_in / 32) * 16 lines
+ *   line l     word 0      word 1    ..    word 63                 steps 2l and 2l + 1
+ *   word c     W[64p + c][2l + 1] << 16 | W[64p + c][2l]
+ *
+ * This is how x86's matrix unit takes its second operand, 16 lines by 16 words at a time, so one
+ * layout serves all processors: a word also gives plain instructions the weights of two steps as
+ * floats, the one by a shift and the other by a mask.
+ *
+ * BF16_DOT is the same with other pairs of steps in a word: 0 and 2, 1 and 3, 4 and 6, and so on,
+ * with the earlier one in the high half. It is for vdpbf16ps, which adds the product of the high
+ * halves and then that of the low halves to one sum, where even and odd steps have sums of their
+ * own.
  *
  * A thread reads its panels from end to end in one stream. The 64 columns need four vectors of
  * accumulators for each row of x, so the registers hold several rows, and each weight is read once
@@ -31,7 +37,18 @@
 
 #define SB_PANEL 64
 
+enum {
+    SB_BLOCK = 32,               /* steps of a block */
+    SB_LINE_BYTES = SB_PANEL * 4 /* of BF16: two steps of a panel */
+};
+
 enum sb_layout { SB_LAYOUT_F32, SB_LAYOUT_F16, SB_LAYOUT_BF16, SB_LAYOUT_BF16_DOT };
+
+/* Whether a layout has lines of two steps and whole blocks. */
+static inline int sb_layout_has_blocks(enum sb_layout layout)
+{
+    return layout == SB_LAYOUT_BF16 || layout == SB_LAYOUT_BF16_DOT;
+}
 
 /* Bytes of an element. */
 static inline size_t sb_layout_size(enum sb_layout layout)
@@ -39,10 +56,16 @@ static inline size_t sb_layout_size(enum sb_layout layout)
     return layout == SB_LAYOUT_F32 ? 4 : 2;
 }
 
-/* Elements of a panel, with the zero that fills up an odd last pair of BF16_DOT. */
+/* n rounded up to whole blocks. */
+static inline int64_t sb_whole_blocks(int64_t n)
+{
+    return (n + SB_BLOCK - 1) / SB_BLOCK * SB_BLOCK;
+}
+
+/* Elements of a panel, with the zeros that fill up the last block of BF16. */
 static inline int64_t sb_panel_elements(enum sb_layout layout, int64_t n_in)
 {
-    return (layout == SB_LAYOUT_BF16_DOT ? (n_in + 1) / 2 * 2 : n_in) * SB_PANEL;
+    return (sb_layout_has_blocks(layout) ? sb_whole_blocks(n_in) : n_in) * SB_PANEL;
 }
 
 /* Panels of a matrix. */
@@ -54,9 +77,9 @@ static inline int64_t sb_panel_index(enum sb_layout layout, int64_t n_in, int64_
     int64_t c = out % SB_PANEL, panel = out / SB_PANEL * sb_panel_elements(layout, n_in);
 
     if (layout == SB_LAYOUT_BF16)
-        return panel + k * SB_PANEL + c / 32 * 32 + c % 16 * 2 + c / 16 % 2;
+        return panel + k / 2 * 2 * SB_PANEL + c * 2 + k % 2;
     if (layout == SB_LAYOUT_BF16_DOT)
-        return panel + k / 2 * 2 * SB_PANEL + c * 2 + (k % 2 == 0);
+        return panel + (k / 4 * 2 + k % 2) * 2 * SB_PANEL + c * 2 + (k % 4 < 2);
     return panel + k * SB_PANEL + c;
 }
 

@@ -329,5 +329,9 @@ struct sb_backend {
 
 /* The CPU backend, which every build has. */
 const struct sb_backend *sb_backend_cpu(void);
+/* Whether this CPU has a matrix unit that multiplies bf16, which this process may use at the level
+ * SPECBATCH_SIMD_*. It asks the operating system for the unit (port.h), so ask it only when a model
+ * is about to be opened that would use it. */
+int sb_cpu_has_matrix_unit(int32_t simd);
 
 #endif

@@ -18,26 +18,53 @@
 
 /* ------------------------------------------------------------------ device and exec */
 
+int sb_cpu_has_matrix_unit(int32_t simd)
+{
+    const struct sb_cpu_kernels *kernels = sb_cpu_kernels_for(simd);
+
+    return (simd == SPECBATCH_SIMD_AUTO || simd == SPECBATCH_SIMD_AMX) && kernels &&
+           kernels->tiles_are_blocks();
+}
+
+/* By what products with bf16 weights are formed at a level. A level that is forced does what it
+ * would do on a processor that has no more than that. */
+static enum sb_products best_blocks(int32_t simd, const struct sb_cpu_kernels *kernels)
+{
+    if (sb_cpu_has_matrix_unit(simd))
+        return SB_BLOCKS_TILES;
+    return sb_port_is_avx512_bf16_fast() && kernels->dot_is_chain() ? SB_BLOCKS_DOT : SB_BLOCKS_FMA;
+}
+
 static int32_t device_open(struct sb_device **out, const struct sb_mem *mem,
                            const struct sb_device_options *options)
 {
-    static const char *const levels[] = {"automatic", "scalar", "AVX2", "AVX-512"};
+    static const char *const levels[] = {"automatic", "scalar", "AVX2", "AVX-512", "AMX"};
     int32_t rc = SPECBATCH_OK;
     struct sb_device *device = NULL;
     const struct sb_cpu_kernels *kernels = sb_cpu_kernels_for(options->simd);
+    int is_amx = options->simd == SPECBATCH_SIMD_AMX;
 
-    if (!kernels)
+    if (!kernels || (is_amx && !sb_port_has_amx()))
         SB_FAIL(SPECBATCH_E_UNSUPPORTED,
                 "SIMD level %s: this processor or this build does not have it",
-                levels[options->simd & 3]);
+                options->simd >= 0 && options->simd <= SPECBATCH_SIMD_AMX ? levels[options->simd]
+                                                                          : "unknown");
     SB_NEW(device, sb_alloc(mem, 1, sizeof *device), "the CPU device");
     device->mem = *mem;
     device->kernels = kernels;
     device->compute = options->compute;
-    device->has_dot = options->compute == SPECBATCH_COMPUTE_BF16 && sb_port_is_avx512_bf16_fast() &&
-                      kernels->dot_is_chain();
+    device->blocks = options->compute == SPECBATCH_COMPUTE_F32
+                         ? SB_CHAIN
+                         : best_blocks(options->simd, kernels);
+    if (is_amx && device->blocks != SB_CHAIN && device->blocks != SB_BLOCKS_TILES)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "SIMD level AMX: the operating system does not let this process use the matrix "
+                "unit, or the unit does not compute as it should");
     *out = device;
+    device = NULL;
 done:
+    if (device)
+        sb_free(mem, device);
     return rc;
 }
 
@@ -51,17 +78,24 @@ static void device_close(struct sb_device *device)
 
 static const char *device_class(const struct sb_device *device)
 {
-    return device->compute == SPECBATCH_COMPUTE_BF16
-               ? "cpu-bf16: bf16 weights and gemm inputs, ascending-k fmaf, attention tile 64; kv "
-                 "f32"
-               : "cpu-f32: ascending-k fmaf, attention tile 64; kv f32";
+    switch (device->compute) {
+    case SPECBATCH_COMPUTE_BF16:
+        return "cpu-bf16: bf16 weights and gemm inputs, blocks of 32 k, attention tile 64; kv f32";
+    case SPECBATCH_COMPUTE_SPLIT:
+        return "cpu-split: with bf16 weights gemm inputs in 3 bf16 parts, blocks of 32 k, else "
+               "ascending-k fmaf; attention tile 64; kv f32";
+    default:
+        return "cpu-f32: ascending-k fmaf, attention tile 64; kv f32";
+    }
 }
 
-/* Floats of the exec's buffer for rounded gemm inputs, which only the bf16 class has. */
-static size_t rounded_count(const struct sb_device *device, const struct sb_exec_limits *limits)
+/* Words of the exec's buffer for the inputs of a product, whichever way of forming it is used. */
+static size_t inputs_count(const struct sb_device *device, const struct sb_exec_limits *limits)
 {
-    int is_bf16 = device->compute == SPECBATCH_COMPUTE_BF16;
-    return is_bf16 ? (size_t)limits->max_tokens * (size_t)limits->max_width : 0;
+    if (device->compute == SPECBATCH_COMPUTE_F32)
+        return 0;
+    return (size_t)sb_cpu_inputs_words(device->blocks, sb_cpu_parts(device), limits->max_tokens,
+                                       limits->max_width);
 }
 
 static size_t exec_bytes(const struct sb_device *device, int32_t n_threads,
@@ -70,7 +104,7 @@ static size_t exec_bytes(const struct sb_device *device, int32_t n_threads,
     const size_t overhead = 3 * (2 * SB_MEM_ALIGN); /* of three blocks: prefix and rounding up */
 
     return sizeof(struct sb_exec) + sb_threads_bytes(n_threads) +
-           rounded_count(device, limits) * sizeof(float) +
+           inputs_count(device, limits) * sizeof(float) +
            (size_t)limits->max_tokens * sizeof(struct sb_cpu_block) + overhead;
 }
 
@@ -80,7 +114,7 @@ static void exec_free(struct sb_exec *exec)
         return;
     struct sb_mem mem = exec->mem;
     sb_threads_free(exec->own_threads);
-    sb_free(&mem, exec->rounded);
+    sb_free(&mem, exec->inputs);
     sb_free(&mem, exec->blocks);
     sb_free(&mem, exec);
 }
@@ -96,8 +130,8 @@ static int32_t exec_create(struct sb_exec **out, struct sb_device *device, const
     exec->mem = *mem;
     exec->device = device;
     exec->n_threads = n_threads;
-    SB_NEW(exec->rounded, sb_alloc(mem, rounded_count(device, limits), sizeof(float)),
-           "rounded activations");
+    SB_NEW(exec->inputs, sb_alloc(mem, inputs_count(device, limits), sizeof(uint32_t)),
+           "the inputs of products");
     SB_NEW(exec->blocks, sb_alloc(mem, (size_t)limits->max_tokens, sizeof *exec->blocks),
            "attention blocks");
     if (!sibling)

@@ -23,8 +23,7 @@ struct job {
     const void *args;                     /* of a kernel that takes a struct */
     float *out;
     const float *in;
-    int64_t n;  /* columns of a row */
-    int is_dot; /* rounding makes words of two bf16 */
+    int64_t n; /* columns of a row */
     const struct sb_weight *table;
     enum sb_layout layout; /* of the table */
     const struct sb_pass *pass;
@@ -85,12 +84,10 @@ void sb_cpu_op_norm(struct sb_exec *exec, const struct sb_norm *args)
     run(exec, args->m, 2 * (int64_t)args->n, norm_range, &job);
 }
 
-static void round_range(void *ctx, int64_t first, int64_t last)
+static void inputs_range(void *ctx, int64_t first, int64_t last)
 {
     const struct job *job = ctx;
-    int64_t words = job->is_dot ? (job->n + 1) / 2 : job->n;
-    for (int64_t r = first; r < last; r++)
-        job->kernels->round(job->out + r * words, job->in + r * job->n, job->n, job->is_dot);
+    job->kernels->inputs(job->args, first, last);
 }
 
 static void gemm_range(void *ctx, int64_t first, int64_t last)
@@ -109,11 +106,29 @@ static int64_t panels_of_range(const struct sb_exec *exec, int64_t n_panels, int
     return m <= SB_CPU_GEMM_ROWS || most < 1 ? 1 : most > 8 ? 8 : most;
 }
 
+/* Makes the inputs of a product in the order of blocks, and has the product read them. */
+static void make_inputs(struct sb_exec *exec, struct sb_cpu_gemm *product)
+{
+    struct sb_cpu_inputs args = {.products = product->products,
+                                 .parts = product->parts,
+                                 .m = product->m,
+                                 .n = product->n_in,
+                                 .x = product->x,
+                                 .to = exec->inputs};
+    struct job job = {.args = &args};
+
+    run(exec, args.m, (int64_t)args.n * args.parts, inputs_range, &job);
+    product->x = exec->inputs;
+    product->ldx = sb_cpu_row_words(args.products, args.n);
+}
+
 void sb_cpu_op_gemm(struct sb_exec *exec, float *y, const void *x, const struct sb_weight *weight,
                     const float *bias, int32_t m)
 {
     const struct sb_device *device = exec->device;
-    struct sb_cpu_gemm args = {.layout = sb_cpu_layout(device, weight),
+    struct sb_cpu_gemm args = {.products = sb_cpu_products(device, weight),
+                               .layout = sb_cpu_layout(device, weight),
+                               .parts = sb_cpu_parts(device),
                                .m = m,
                                .n_in = weight->n_in,
                                .n_out = weight->n_out,
@@ -124,16 +139,13 @@ void sb_cpu_op_gemm(struct sb_exec *exec, float *y, const void *x, const struct 
                                .y = y};
     struct job job = {.args = &args};
 
-    if (device->compute == SPECBATCH_COMPUTE_BF16) {
-        struct job round = {
-            .out = exec->rounded, .in = x, .n = weight->n_in, .is_dot = device->has_dot};
-        run(exec, m, weight->n_in, round_range, &round);
-        args.x = exec->rounded;
-        args.ldx = device->has_dot ? (weight->n_in + 1) / 2 : weight->n_in;
-    }
+    if (args.products == SB_CHAIN)
+        args.parts = 1;
+    else
+        make_inputs(exec, &args);
     int64_t n_panels = m > 0 ? sb_panel_count(weight->n_out) : 0;
-    run_ranges(exec, n_panels, (int64_t)m * SB_PANEL * weight->n_in,
-               panels_of_range(exec, n_panels, m), gemm_range, &job);
+    run_ranges(exec, n_panels, (int64_t)m * args.parts * SB_PANEL * weight->n_in,
+               panels_of_range(exec, n_panels, m * args.parts), gemm_range, &job);
 }
 
 static void rope_range(void *ctx, int64_t first, int64_t last)

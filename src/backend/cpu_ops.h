@@ -8,6 +8,7 @@
 #include "../kernels/cpu/kernels.h"
 #include "alloc.h"
 #include "backend/backend.h"
+#include "specbatch.h"
 
 struct sb_threads;
 
@@ -15,7 +16,9 @@ struct sb_device {
     struct sb_mem mem;
     const struct sb_cpu_kernels *kernels; /* of the SIMD level */
     int32_t compute;                      /* SPECBATCH_COMPUTE_* */
-    int has_dot; /* the bf16 class, on a processor where vdpbf16ps computes its chains */
+    /* How products with bf16 weights are formed, if not by a chain: by what this processor is
+     * fastest at. */
+    enum sb_products blocks;
 };
 
 struct sb_exec {
@@ -26,16 +29,31 @@ struct sb_exec {
     struct sb_threads *threads;
     struct sb_threads *own_threads;
     int32_t n_threads;
-    float *rounded;              /* bf16 class: a gemm's inputs [max_tokens, max_width], rounded */
+    void *inputs;                /* of a product in the order of blocks; else NULL */
     struct sb_cpu_block *blocks; /* [max_tokens] blocks of queries of the attention that runs */
 };
 
-/* How the device's kernels read this weight. */
+/* Rows of inputs for each row of a product in the order of blocks. */
+static inline int32_t sb_cpu_parts(const struct sb_device *device)
+{
+    return device->compute == SPECBATCH_COMPUTE_SPLIT ? SB_CPU_PARTS : 1;
+}
+
+/* How a product with this weight is formed. */
+static inline enum sb_products sb_cpu_products(const struct sb_device *device,
+                                               const struct sb_weight *weight)
+{
+    int is_chain = device->compute == SPECBATCH_COMPUTE_F32 || weight->dtype != SB_BF16;
+    return is_chain ? SB_CHAIN : device->blocks;
+}
+
+/* How the kernels read this weight. */
 static inline enum sb_layout sb_cpu_layout(const struct sb_device *device,
                                            const struct sb_weight *weight)
 {
     if (weight->dtype == SB_BF16)
-        return device->has_dot ? SB_LAYOUT_BF16_DOT : SB_LAYOUT_BF16;
+        return sb_cpu_products(device, weight) == SB_BLOCKS_DOT ? SB_LAYOUT_BF16_DOT
+                                                                : SB_LAYOUT_BF16;
     return weight->dtype == SB_F16 ? SB_LAYOUT_F16 : SB_LAYOUT_F32;
 }
 

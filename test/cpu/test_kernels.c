@@ -1,7 +1,8 @@
 /*
- * Compares the CPU kernels with independent references and with themselves.
+ * Compares the CPU kernels with independent references and with themselves. (Matrix products are in
+ * test_gemm.c, attention is in test_attention.c.)
  *
- * Where the contract fixes the order of every operation (gemm, copies, the selection of ids), the
+ * Where the contract fixes the order of every operation (copies, the selection of ids), the
  * reference is a plain loop, and bits are compared. Elsewhere the reference is in double precision,
  * and may differ by a few float roundings. Everything is run in several ways, at each SIMD level
  * with one and with three threads, and every way must give the bits of the first. Rows are shuffled
@@ -31,219 +32,7 @@ static const struct sb_backend *cpu;
                  (double)(expected)[at_]);                                                        \
     } while (0)
 
-/* ------------------------------------------------------------------ gemm and weights */
-
-enum { BASE_ROWS = 13 };
-
-/* y [m, n] as the contract defines it. x [m, k], rows [n, k] of dtype. is_bf16: the bf16 class. */
-static void reference_gemm(float *y, const float *x, const void *rows, enum sb_dtype dtype,
-                           const float *bias, int m, int n, int k, int is_bf16)
-{
-    float *w = cpu_memory((size_t)k * sizeof *w);
-
-    for (int o = 0; o < n; o++) {
-        for (int i = 0; i < k; i++) {
-            w[i] = cpu_widen(rows, (int64_t)o * k + i, dtype);
-            w[i] = is_bf16 ? cpu_round_bf16(w[i]) : w[i];
-        }
-        for (int r = 0; r < m; r++) {
-            float sum = 0.0f;
-            for (int i = 0; i < k; i++)
-                sum = fmaf(is_bf16 ? cpu_round_bf16(x[r * k + i]) : x[r * k + i], w[i], sum);
-            y[r * n + o] = bias ? sum + bias[o] : sum;
-        }
-    }
-    free(w);
-}
-
-/* Whether every row of a product of m rows, drawn at random from the BASE_ROWS rows of x, has the
- * bits of the reference's row. */
-static int rows_agree(struct cpu *way, const struct sb_weight *weight, const float *x,
-                      const float *expected, const float *bias, int m)
-{
-    int k = weight->n_in, n = weight->n_out, agree = 1, from[256];
-    float *shuffled = cpu_memory((size_t)m * (size_t)k * sizeof(float)),
-          *y = cpu_floats((int64_t)m * n);
-
-    for (int r = 0; r < m; r++) {
-        from[r] = (int)(cpu_random() % BASE_ROWS);
-        memcpy(shuffled + (int64_t)r * k, x + from[r] * k, (size_t)k * sizeof(float));
-    }
-    cpu->gemm(way->exec, y, shuffled, weight, bias, m);
-    for (int r = 0; r < m; r++)
-        agree &= cpu_first_difference(y + (int64_t)r * n, expected + (int64_t)from[r] * n, n) < 0;
-    free(shuffled);
-    free(y);
-    return agree;
-}
-
-/* Checks one matrix in all ways and with several numbers of rows. wild: with denormals, infinities
- * and NaNs among the values. Returns what differed, or NULL. */
-static const char *one_gemm(struct cpu *ways, int n_ways, enum sb_dtype dtype, int n, int k,
-                            int is_bf16, int wild)
-{
-    static const int row_counts[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 13, 31, 48};
-    static char message[100];
-    const char *failed = NULL;
-    float *x = cpu_floats((int64_t)BASE_ROWS * k), *bias = cpu_floats(n),
-          *expected = cpu_floats((int64_t)BASE_ROWS * n);
-    void *rows = cpu_memory((size_t)n * (size_t)k * 4);
-    int with_bias = n % 2;
-
-    for (int64_t i = 0; i < (int64_t)n * k; i++)
-        cpu_narrow(rows, i, wild ? cpu_any_bits() : cpu_uniform(), dtype);
-    for (int64_t i = 0; wild && i < (int64_t)BASE_ROWS * k; i++)
-        x[i] = i % 3 == 0 ? cpu_any_bits() : x[i] * 0x1p-100f;
-    reference_gemm(expected, x, rows, dtype, with_bias ? bias : NULL, BASE_ROWS, n, k, is_bf16);
-    for (int w = 0; w < n_ways && !failed; w++) {
-        struct sb_weight weight;
-        if (cpu->weight_create(&weight, ways[w].device, &cpu_mem, n, k, dtype) != SPECBATCH_OK)
-            failed = specbatch_last_error();
-        for (int first = 0, piece; first < n; first += piece) { /* filled in uneven pieces */
-            piece = 1 + (int)(cpu_random() % 100);
-            piece = piece < n - first ? piece : n - first;
-            cpu->weight_fill(&weight, ways[w].device, first, piece,
-                             (const char *)rows + (size_t)first * (size_t)k * sb_dtype_size(dtype),
-                             dtype);
-        }
-        for (int i = 0; i < COUNT(row_counts) && !failed; i++)
-            if (!rows_agree(&ways[w], &weight, x, expected, with_bias ? bias : NULL,
-                            row_counts[i])) {
-                snprintf(message, sizeof message, "%s: %s [%d, %d], %d rows", ways[w].name,
-                         sb_dtype_name(dtype), n, k, row_counts[i]);
-                failed = message;
-            }
-        cpu->weight_free(&weight, ways[w].device, &cpu_mem);
-    }
-    free(x);
-    free(bias);
-    free(expected);
-    free(rows);
-    return failed;
-}
-
-static const char *all_gemms(int is_bf16)
-{
-    static const int ks[] = {1, 7, 511, 512, 513}, ns[] = {1, 63, 64, 65, 517};
-    struct cpu ways[CPU_WAYS];
-    int n_ways = cpu_open(ways, is_bf16 ? SPECBATCH_COMPUTE_BF16 : SPECBATCH_COMPUTE_F32);
-    const char *failed = NULL;
-
-    for (int dtype = SB_F32; dtype <= SB_F16; dtype++)
-        for (int k = 0; k < COUNT(ks); k++)
-            for (int n = 0; n < COUNT(ns) && !failed; n++)
-                if (ns[n] < 500 || ks[k] == 7 || (ks[k] == 513 && dtype == SB_BF16))
-                    failed = one_gemm(ways, n_ways, (enum sb_dtype)dtype, ns[n], ks[k], is_bf16, 0);
-    cpu_close(ways, n_ways);
-    return failed;
-}
-
-static void test_gemm_f32(void)
-{
-    const char *failed = all_gemms(0);
-    if (failed)
-        FAIL("%s", failed);
-}
-
-static void test_gemm_bf16(void)
-{
-    const char *failed = all_gemms(1);
-    if (failed)
-        FAIL("%s", failed);
-}
-
-/* Denormals, infinities and huge values become zero, infinity or NaN in the same places in every
- * way. */
-static void test_gemm_wild_values(void)
-{
-    for (int is_bf16 = 0; is_bf16 < 2; is_bf16++)
-        for (int i = 0; i < 40; i++) {
-            struct cpu ways[CPU_WAYS];
-            int n_ways = cpu_open(ways, is_bf16 ? SPECBATCH_COMPUTE_BF16 : SPECBATCH_COMPUTE_F32);
-            const char *failed = one_gemm(ways, n_ways, (enum sb_dtype)(i % 3), 64, 1 + i % 5,
-                                          is_bf16, 1);
-            cpu_close(ways, n_ways);
-            if (failed)
-                FAIL("compute %d: %s", is_bf16, failed);
-        }
-}
-
-/* The kernels that use vdpbf16ps give the same bits. The backend chooses them only where they are
- * fast; here they are tested wherever the processor has the instruction. */
-static void test_gemm_dot(void)
-{
-    static const int32_t ks[] = {1, 2, 7, 511, 512, 1025, 2049}, ns[] = {1, 64, 130};
-    const struct sb_cpu_kernels *kernels = sb_cpu_kernels_for(SPECBATCH_SIMD_AVX512);
-
-    if (!kernels || !sb_port_has_avx512_bf16())
-        SKIP("no AVX512_BF16 here");
-    CHECK(kernels->dot_is_chain());
-    for (int i = 0; i < COUNT(ks) * COUNT(ns) * 2; i++) {
-        int32_t k = ks[i / 2 % COUNT(ks)], n = ns[i / 2 / COUNT(ks)], words = (k + 1) / 2;
-        int64_t elements = sb_panel_count(n) * sb_panel_elements(SB_LAYOUT_BF16_DOT, k);
-        float *x = cpu_floats(BASE_ROWS * k), *w = cpu_floats((int64_t)n * k),
-              *rounded = cpu_floats(BASE_ROWS * words);
-        float *y = cpu_floats(BASE_ROWS * n), *expected = cpu_floats(BASE_ROWS * n),
-              *column = cpu_floats(k);
-        void *panels = sb_alloc(&cpu_mem, (size_t)elements, 2);
-        struct sb_cpu_gemm args = {.layout = SB_LAYOUT_BF16_DOT,
-                                   .m = BASE_ROWS,
-                                   .n_in = k,
-                                   .n_out = n,
-                                   .panels = panels,
-                                   .x = rounded,
-                                   .ldx = words,
-                                   .y = y};
-        for (int64_t j = 0; i % 2 && j < (int64_t)n * k; j++)
-            w[j] = cpu_any_bits();
-        for (int64_t j = 0; i % 2 && j < BASE_ROWS * k; j++)
-            x[j] = -fabsf(x[j]) * 0x1p-100f; /* so that some sums are -0 */
-        reference_gemm(expected, x, w, SB_F32, NULL, BASE_ROWS, n, k, 1);
-        kernels->pack(panels, SB_LAYOUT_BF16_DOT, k, 0, n, w, SB_F32);
-        for (int r = 0; r < BASE_ROWS; r++)
-            kernels->round(rounded + r * words, x + r * k, k, 1);
-        kernels->gemm(&args, 0, sb_panel_count(n));
-        kernels->embed(column, panels, SB_LAYOUT_BF16_DOT, k, n - 1);
-        CHECK_SAME(y, expected, BASE_ROWS * n, "dot");
-        for (int32_t j = 0; j < k; j++)
-            w[j] = cpu_round_bf16(w[(int64_t)(n - 1) * k + j]);
-        CHECK_SAME(column, w, k, "embed");
-        sb_free(&cpu_mem, panels);
-        free(x);
-        free(w);
-        free(rounded);
-        free(y);
-        free(expected);
-        free(column);
-    }
-}
-
-/* 200 rows are more than gemm takes over W together (ROW_BLOCK). */
-static void test_gemm_many_rows(void)
-{
-    struct cpu ways[CPU_WAYS];
-    int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
-    float *x = cpu_floats(BASE_ROWS * 70), *w = cpu_floats(130 * 70),
-          *expected = cpu_floats(BASE_ROWS * 130);
-    const char *failed = NULL;
-
-    reference_gemm(expected, x, w, SB_F32, NULL, BASE_ROWS, 130, 70, 0);
-    for (int i = 0; i < n_ways; i++) {
-        struct sb_weight weight;
-        if (cpu->weight_create(&weight, ways[i].device, &cpu_mem, 130, 70, SB_F32) !=
-                SPECBATCH_OK ||
-            cpu->weight_fill(&weight, ways[i].device, 0, 130, w, SB_F32) != SPECBATCH_OK ||
-            !rows_agree(&ways[i], &weight, x, expected, NULL, 200))
-            failed = ways[i].name;
-        cpu->weight_free(&weight, ways[i].device, &cpu_mem);
-    }
-    free(x);
-    free(w);
-    free(expected);
-    cpu_close(ways, n_ways);
-    if (failed)
-        FAIL("%s", failed);
-}
+/* ------------------------------------------------------------------ weights */
 
 static void test_embed(void)
 {
@@ -253,7 +42,7 @@ static void test_embed(void)
     uint16_t rows[2 * N * K]; /* room for f32 */
     int32_t ids[M], id_at[M];
 
-    for (int compute = SPECBATCH_COMPUTE_BF16; compute <= SPECBATCH_COMPUTE_F32; compute++)
+    for (int compute = SPECBATCH_COMPUTE_BF16; compute <= SPECBATCH_COMPUTE_SPLIT; compute++)
         for (int dtype = SB_F32; dtype <= SB_F16; dtype++) {
             int n_ways = cpu_open(ways, compute);
             struct sb_pass pass = {.n_tokens = M, .ids = ids, .id_at = id_at};
@@ -309,7 +98,7 @@ static void test_weight_types(void)
     n_ways = cpu_open(ways, SPECBATCH_COMPUTE_BF16);
     CHECK_OK(cpu->weight_create(&weight, ways[0].device, &cpu_mem, 1, 1, SB_F32));
     CHECK_INT(weight.dtype, SB_BF16);
-    CHECK(weight.bytes <= 64 * 2 * 2); /* a panel of one step, or of a pair of steps */
+    CHECK(weight.bytes == 64 * 32 * 2); /* a panel of one block */
     cpu->weight_free(&weight, ways[0].device, &cpu_mem);
     cpu_close(ways, n_ways);
 }
@@ -779,11 +568,6 @@ TEST_BEGIN
 struct sb_fp_env env;
 cpu = sb_backend_cpu();
 sb_port_fp_enter(&env);
-RUN(test_gemm_f32);
-RUN(test_gemm_bf16);
-RUN(test_gemm_wild_values);
-RUN(test_gemm_dot);
-RUN(test_gemm_many_rows);
 RUN(test_embed);
 RUN(test_weight_types);
 RUN(test_norm);

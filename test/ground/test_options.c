@@ -134,9 +134,9 @@ static void test_model_options(void)
     given.device = 0;
     given.compute = -1;
     CHECK_ERROR(sb_model_options_resolve(&full, &given), SPECBATCH_E_INVALID,
-                "compute is -1, outside 0..2");
+                "compute is -1, outside 0..3");
     given.compute = SPECBATCH_COMPUTE_BF16;
-    given.simd = 4;
+    given.simd = 5;
     CHECK_ERROR(sb_model_options_resolve(&full, &given), SPECBATCH_E_INVALID, "simd");
     given.simd = SPECBATCH_SIMD_AVX512;
     given.device_index = 1;

@@ -7,37 +7,70 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/cpu_ops.h"
 #include "port.h"
 #include "specbatch.h"
 
 const struct sb_mem cpu_mem = {NULL, NULL, NULL};
 
-int cpu_open(struct cpu ways[CPU_WAYS], int32_t compute)
+static const char *const levels[] = {"", "scalar", "avx2", "avx512"};
+static const char *const products[] = {"chain", "fma", "dot", "tiles", "emulated tiles"};
+
+/* Whether this machine can form products in this way at this level. Tiles are emulated at each. */
+static int has_products(int32_t level, enum sb_products blocks)
 {
-    static const char *const names[] = {"", "scalar", "avx2", "avx512"};
+    if (blocks == SB_BLOCKS_DOT)
+        return level == SPECBATCH_SIMD_AVX512 && sb_port_has_avx512_bf16();
+    if (blocks == SB_BLOCKS_TILES)
+        return level == SPECBATCH_SIMD_AVX512 && sb_cpu_has_matrix_unit(SPECBATCH_SIMD_AMX);
+    return 1;
+}
+
+/* Opens one way, unless this machine does not have it. Returns how many ways were opened. The
+ * buffer for inputs begins with NaNs, which show if more of it is read than was written. */
+static int open_way(struct cpu *way, int32_t compute, int32_t level, enum sb_products blocks,
+                    int32_t threads)
+{
     const struct sb_backend *cpu = sb_backend_cpu();
+    const struct sb_device_options options = {.compute = compute, .simd = level};
     const struct sb_exec_limits limits = {.max_tokens = 256,
-                                          .max_width = 4096,
+                                          .max_width = 8192,
                                           .max_len = 1024,
                                           .max_heads = 64,
                                           .max_head_dim = 256};
-    int n = 0;
+
+    if (!has_products(level, blocks))
+        return 0;
+    int32_t rc = cpu->device_open(&way->device, &cpu_mem, &options);
+    if (rc == SPECBATCH_E_UNSUPPORTED)
+        return 0;
+    if (rc == SPECBATCH_OK) {
+        way->device->blocks = blocks;
+        rc = cpu->exec_create(&way->exec, way->device, &cpu_mem, threads, &limits, NULL);
+    }
+    if (rc != SPECBATCH_OK) {
+        fprintf(stderr, "cannot open the CPU: %s\n", specbatch_last_error());
+        exit(2);
+    }
+    if (blocks != SB_CHAIN)
+        memset(way->exec->inputs, 0xff,
+               (size_t)sb_cpu_inputs_words(blocks, sb_cpu_parts(way->device), limits.max_tokens,
+                                           limits.max_width) *
+                   sizeof(uint32_t));
+    snprintf(way->name, sizeof way->name, "%s, %s, %d threads", levels[level], products[blocks],
+             (int)threads);
+    return 1;
+}
+
+int cpu_open(struct cpu ways[CPU_WAYS], int32_t compute)
+{
+    int has_blocks = compute != SPECBATCH_COMPUTE_F32, n = 0;
 
     for (int32_t level = SPECBATCH_SIMD_SCALAR; level <= SPECBATCH_SIMD_AVX512; level++)
-        for (int32_t threads = 1; threads <= 3; threads += 2) {
-            struct sb_device_options options = {.compute = compute, .simd = level};
-            struct cpu *way = &ways[n];
-            int32_t rc = cpu->device_open(&way->device, &cpu_mem, &options);
-            if (rc == SPECBATCH_E_UNSUPPORTED)
-                continue;
-            if (rc != SPECBATCH_OK ||
-                cpu->exec_create(&way->exec, way->device, &cpu_mem, threads, &limits, NULL)) {
-                fprintf(stderr, "cannot open the CPU: %s\n", specbatch_last_error());
-                exit(2);
-            }
-            snprintf(way->name, sizeof way->name, "%s, %d threads", names[level], (int)threads);
-            n++;
-        }
+        for (int blocks = has_blocks ? SB_BLOCKS_FMA : SB_CHAIN;
+             blocks <= (has_blocks ? SB_BLOCKS_EMULATED : SB_CHAIN); blocks++)
+            for (int32_t threads = 1; threads <= 3; threads += 2)
+                n += open_way(&ways[n], compute, level, (enum sb_products)blocks, threads);
     return n;
 }
 

@@ -1,6 +1,7 @@
 /*
  * For tests of the CPU kernels: every way in which this machine can run them, and inputs to run
- * them on. A way is a SIMD level with a number of threads; all of them must give the same bits.
+ * them on. A way is a SIMD level with a number of threads and, where products are formed in the
+ * order of blocks, the instructions that form them; all of them must give the same bits.
  */
 #ifndef SBTEST_CPU_WAYS_H
 #define SBTEST_CPU_WAYS_H
@@ -10,10 +11,12 @@
 struct cpu {
     struct sb_device *device;
     struct sb_exec *exec;
-    char name[40]; /* "avx2, 3 threads" */
+    char name[40]; /* "avx2, fma, 3 threads" */
 };
 
-#define CPU_WAYS 6 /* at most: three levels, each with one and with three threads */
+/* At most: multiply-adds and emulated tiles at three levels, vdpbf16ps and tiles at one, each with
+ * one or three threads. */
+#define CPU_WAYS 16
 
 extern const struct sb_mem cpu_mem; /* allocates by the C library */
 

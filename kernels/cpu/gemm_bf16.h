@@ -1,0 +1,194 @@
+/*
+ * The inner loops of gemm over the layout BF16, which has two steps in a line and blocks of 32
+ * steps (panel.h): in the order of a chain, and in the order of blocks by multiply-adds and by
+ * vdpbf16ps. gemm.c includes this file; it defines struct piece.
+ *
+ * A chain needs one accumulator for each sum, as in gemm_rows.h. In the order of blocks there are
+ * two more, the chains of the block in progress. These stay in registers, for up to PART_ROWS rows
+ * by PART_GROUPS groups at once. The sums themselves lie in memory, and are changed once a block.
+ * So any number of rows can pass over a block of W, a few at a time, while its 4 KiB stay in the
+ * first-level cache.
+ */
+#define INLINE static inline __attribute__((always_inline))
+
+#if defined(SB_LEVEL_AVX512)
+enum { PART_ROWS = 3, PART_GROUPS = GROUPS };
+#else
+enum { PART_ROWS = 3, PART_GROUPS = 1 };
+#endif
+
+/* One block of steps. */
+struct block {
+    const char *w;     /* [16 lines], from the first group of columns on */
+    const float *x;    /* [rows, ldx], from the block's first step on */
+    const char *ahead; /* as in struct piece, or NULL */
+    int64_t ldx, ahead_step;
+    int steps; /* 32, or fewer in the last block of a chain */
+};
+
+INLINE void fetch_ahead(const struct block *b, int pair)
+{
+    if (b->ahead)
+        for (int64_t line = 0; line < b->ahead_step; line += 64)
+            v_prefetch(b->ahead + pair * b->ahead_step + line);
+}
+
+/* The next block of the piece. words: of a row of x for a block */
+INLINE void next_block(struct block *b, int64_t words)
+{
+    b->w += SB_BLOCK / 2 * SB_LINE_BYTES;
+    b->x += words;
+    if (b->ahead)
+        b->ahead += SB_BLOCK / 2 * b->ahead_step;
+}
+
+/* One step more for the chains of `rows` rows and the groups from g on: step 2 pair, or the one
+ * after it. */
+INLINE void add_step(v16 acc[][GROUPS], const int rows, const int g, const int groups,
+                     const struct block *b, int pair, const int is_odd)
+{
+    v16 w[GROUPS];
+
+    for (int j = 0; j < groups; j++) {
+        const char *line = b->w + pair * SB_LINE_BYTES + (g + j) * V16 * 4;
+        w[j] = is_odd ? v_load_odd((const uint16_t *)(const void *)line)
+                      : v_load_even((const uint16_t *)(const void *)line);
+    }
+    for (int r = 0; r < rows; r++) {
+        v16 x = v_set1(b->x[r * b->ldx + 2 * pair + is_odd]);
+        for (int j = 0; j < groups; j++)
+            acc[r][j] = v_fma(x, w[j], acc[r][j]);
+    }
+}
+
+/* ------------------------------------------------------------------ a chain */
+
+/* x [rows, ldx], y [rows, ldy], and the piece of the panel [steps / 2 lines] */
+INLINE void chain_n(const int rows, const int groups, const struct piece *p)
+{
+    for (int g = 0; g < GROUPS && g * V16 < p->columns; g += groups) {
+        struct block b = {.w = p->w,
+                          .x = p->x,
+                          .ldx = p->ldx,
+                          .ahead = g == 0 ? p->ahead : NULL,
+                          .ahead_step = p->ahead_step};
+        v16 sum[MAX_ROWS][GROUPS];
+        for (int r = 0; r < rows; r++)
+            for (int j = 0; j < groups; j++)
+                sum[r][j] = p->is_first ? v_set1(0.0f) : load_y(p, r, g + j);
+        for (int64_t left = p->steps; left > 0; left -= SB_BLOCK) {
+            b.steps = left < SB_BLOCK ? (int)left : SB_BLOCK;
+            for (int pair = 0; pair < b.steps / 2; pair++) {
+                fetch_ahead(&b, pair);
+                add_step(sum, rows, g, groups, &b, pair, 0);
+                add_step(sum, rows, g, groups, &b, pair, 1);
+            }
+            if (b.steps % 2)
+                add_step(sum, rows, g, groups, &b, b.steps / 2, 0);
+            next_block(&b, SB_BLOCK);
+        }
+        store_sums(p, sum, rows, groups, g);
+    }
+}
+
+static void chain_1(const struct piece *p) { chain_n(1, TILE_GROUPS(1), p); }
+static void chain_2(const struct piece *p) { chain_n(2, TILE_GROUPS(2), p); }
+static void chain_3(const struct piece *p) { chain_n(3, TILE_GROUPS(3), p); }
+static void chain_4(const struct piece *p) { chain_n(4, TILE_GROUPS(4), p); }
+static void chain_5(const struct piece *p) { chain_n(5, TILE_GROUPS(5), p); }
+static void chain_6(const struct piece *p) { chain_n(6, TILE_GROUPS(6), p); }
+
+static tile_fn *const tiles_bf16[MAX_ROWS] = {chain_1, chain_2, chain_3, chain_4, chain_5, chain_6};
+
+/* ------------------------------------------------------------------ blocks */
+
+/* The two chains of a block. */
+struct chains {
+    v16 even[PART_ROWS][GROUPS], odd[PART_ROWS][GROUPS];
+};
+
+INLINE void chains_clear(struct chains *c, const int rows)
+{
+    for (int r = 0; r < rows; r++)
+        for (int j = 0; j < PART_GROUPS; j++)
+            c->even[r][j] = c->odd[r][j] = v_set1(0.0f);
+}
+
+INLINE void chains_add(v16 sum[][GROUPS], const int rows, const int g, const struct chains *c)
+{
+    for (int r = 0; r < rows; r++)
+        for (int j = 0; j < PART_GROUPS; j++)
+            sum[r][g + j] = v_add(sum[r][g + j], v_add(c->even[r][j], c->odd[r][j]));
+}
+
+/* Adds a block by multiply-adds, for PART_GROUPS groups. */
+INLINE void add_by_fma(v16 sum[][GROUPS], const int rows, const int g, const struct block *b)
+{
+    struct chains c;
+
+    chains_clear(&c, rows);
+    for (int pair = 0; pair < SB_BLOCK / 2; pair++) {
+        if (g == 0)
+            fetch_ahead(b, pair);
+        add_step(c.even, rows, g, PART_GROUPS, b, pair, 0);
+        add_step(c.odd, rows, g, PART_GROUPS, b, pair, 1);
+    }
+    chains_add(sum, rows, g, &c);
+}
+
+#define BLOCKS(name) name##_fma
+#define BLOCKS_TARGET
+#define BLOCK_WORDS SB_BLOCK
+#include "gemm_blocks.h"
+
+#if defined(SB_LEVEL_AVX512)
+
+#define TARGET_DOT __attribute__((target("avx512bf16")))
+
+/* Adds two products to each lane: that of the high halves first, then that of the low halves. */
+INLINE TARGET_DOT v16 dot(v16 acc, __m512i w, __m512i x)
+{
+    return _mm512_dpbf16_ps(acc, (__m512bh)w, (__m512bh)x);
+}
+
+/* Two steps more for the chains of `rows` rows: 2 pair and 2 pair + 2 or, if is_odd, those after
+ * them. Words of w and of x have both (panel.h, inputs.c). */
+INLINE TARGET_DOT void add_two_steps(v16 acc[][GROUPS], const int rows, const struct block *b,
+                                     int pair, const int is_odd)
+{
+    __m512i w[GROUPS];
+
+    for (int j = 0; j < GROUPS; j++) {
+        w[j] = _mm512_loadu_si512(b->w + (pair + is_odd) * SB_LINE_BYTES + j * 64);
+        /* Keeps it in a register; the compiler would load it anew for every row. */
+        __asm__("" : "+v"(w[j]));
+    }
+    for (int r = 0; r < rows; r++) {
+        __m512i x = _mm512_castps_si512(v_set1(b->x[r * b->ldx + pair + is_odd]));
+        for (int j = 0; j < GROUPS; j++)
+            acc[r][j] = dot(acc[r][j], w[j], x);
+    }
+}
+
+/* Adds a block by vdpbf16ps. g is 0, because a part has all groups. */
+INLINE TARGET_DOT void add_by_dot(v16 sum[][GROUPS], const int rows, const int g,
+                                  const struct block *b)
+{
+    struct chains c;
+
+    chains_clear(&c, rows);
+    for (int pair = 0; pair < SB_BLOCK / 2; pair += 2) {
+        fetch_ahead(b, pair);
+        fetch_ahead(b, pair + 1);
+        add_two_steps(c.even, rows, b, pair, 0);
+        add_two_steps(c.odd, rows, b, pair, 1);
+    }
+    chains_add(sum, rows, g, &c);
+}
+
+#define BLOCKS(name) name##_dot
+#define BLOCKS_TARGET TARGET_DOT
+#define BLOCK_WORDS (SB_BLOCK / 2)
+#include "gemm_blocks.h"
+
+#endif

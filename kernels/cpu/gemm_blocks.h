@@ -1,0 +1,66 @@
+/*
+ * How rows pass over the blocks of a piece, in the order of blocks. gemm_bf16.h includes this file
+ * once for each kind of instructions, after it has defined
+ *
+ *     BLOCKS(name)      name with the suffix of the kind; add_by adds a block to the sums of up to
+ *                       PART_ROWS rows and PART_GROUPS groups
+ *     BLOCKS_TARGET     attributes that the functions need, or nothing
+ *     BLOCK_WORDS       words of a row of x for a block
+ */
+
+/* Adds a block for all groups. (This is no loop, because the accumulators of a loop that the
+ * compiler does not unroll would lie in memory.) */
+INLINE BLOCKS_TARGET void BLOCKS(add_groups)(v16 sum[][GROUPS], const int rows,
+                                             const struct block *b)
+{
+    BLOCKS(add_by)(sum, rows, 0, b);
+    if (PART_GROUPS == 1) {
+        BLOCKS(add_by)(sum, rows, 1, b);
+        BLOCKS(add_by)(sum, rows, 2, b);
+        BLOCKS(add_by)(sum, rows, 3, b);
+    }
+}
+
+/* Adds a block for p->rows rows, in parts of nearly equal size. Each fetches its share of what is
+ * ahead. */
+INLINE BLOCKS_TARGET void BLOCKS(add_rows)(v16 sum[][GROUPS], const struct piece *p, struct block b)
+{
+    const int parts = (p->rows + PART_ROWS - 1) / PART_ROWS;
+
+    b.ahead_step = (p->ahead_step / parts + 63) / 64 * 64;
+    for (int left = p->rows, part = parts; part > 0; part--) {
+        const int rows = (left + part - 1) / part;
+        if (rows == 3)
+            BLOCKS(add_groups)(sum, 3, &b);
+        else if (rows == 2)
+            BLOCKS(add_groups)(sum, 2, &b);
+        else
+            BLOCKS(add_groups)(sum, 1, &b);
+        if (b.ahead)
+            b.ahead += SB_BLOCK / 2 * b.ahead_step;
+        b.x += rows * b.ldx;
+        sum += rows;
+        left -= rows;
+    }
+}
+
+/* x [rows, ldx], y [rows, ldy], and the piece of the panel [steps / 2 lines] */
+static BLOCKS_TARGET void BLOCKS(blocks)(const struct piece *p)
+{
+    struct block b = {
+        .w = p->w, .x = p->x, .ldx = p->ldx, .ahead = p->ahead, .ahead_step = p->ahead_step};
+    v16 sum[BLOCK_ROWS][GROUPS];
+
+    for (int r = 0; r < p->rows; r++)
+        for (int j = 0; j < GROUPS; j++)
+            sum[r][j] = p->is_first ? v_set1(0.0f) : load_y(p, r, j);
+    for (int64_t left = p->steps; left > 0; left -= SB_BLOCK) {
+        BLOCKS(add_rows)(sum, p, b);
+        next_block(&b, BLOCK_WORDS);
+    }
+    store_sums(p, sum, p->rows, GROUPS, 0);
+}
+
+#undef BLOCKS
+#undef BLOCKS_TARGET
+#undef BLOCK_WORDS

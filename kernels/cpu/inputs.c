@@ -1,0 +1,101 @@
+/*
+ * Makes the inputs of matrix products whose factors are bf16: rounds each value of x to one bf16,
+ * or splits it into three.
+ *
+ * Rounding is to nearest, ties to even (half.h). Splitting cuts, because that is exact and cannot
+ * overflow:
+ *
+ *     x = hi + mid + lo        hi = the upper 16 bits of x, mid = those of x - hi, lo = x - hi -
+ * mid
+ *
+ * Each part takes the next 8 of the 24 significant bits, and both differences are exact. Only what
+ * falls below the smallest normal number is lost. An infinity or a NaN is all in hi, and the other
+ * parts are zeros. The three parts make three rows, whose sums gemm adds.
+ *
+ * A row ends with zeros up to a whole block of 32 columns, and lies as its product reads it:
+ *
+ *   SB_BLOCKS_FMA     floats             rows [m, parts, columns]
+ *   SB_BLOCKS_DOT     words of two       rows [m, parts, columns / 2]: columns 0 and 2, 1 and 3,
+ *                                        4 and 6, .. with the first of each in the high half
+ *   with tiles        bf16               tiles [ceil(m / 16), parts, blocks] of [16 rows, 32
+ *                                        columns], each with sb_cpu_tile_rows(m) rows of x
+ */
+#include "level.h"
+
+typedef uint16_t parts_of_block[SB_CPU_PARTS][SB_BLOCK];
+
+/* The first part of a value: what is left of it when the lower half is cut off. A NaN whose
+ * remaining bits would be those of an infinity becomes a quiet NaN. */
+static inline uint32_t cut(uint32_t bits)
+{
+    uint32_t is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+    return (bits & 0xffff0000u) | is_nan << 22;
+}
+
+static void round_block(parts_of_block parts, const float *x)
+{
+    for (int k = 0; k < SB_BLOCK; k++)
+        parts[0][k] = f32_bf16(x[k]);
+}
+
+static void split_block(parts_of_block parts, const float *x)
+{
+    for (int k = 0; k < SB_BLOCK; k++) {
+        uint32_t bits = f32_bits(x[k]), hi = cut(bits);
+        uint32_t is_finite = (bits & 0x7f800000u) != 0x7f800000u, all = 0u - is_finite;
+        float rest = x[k] - bits_f32(hi);
+        uint32_t mid = f32_bits(rest) & 0xffff0000u;
+        uint32_t lo = f32_bits(rest - bits_f32(mid));
+        parts[0][k] = (uint16_t)(hi >> 16);
+        parts[1][k] = (uint16_t)((mid & all) >> 16);
+        parts[2][k] = (uint16_t)((lo & all) >> 16);
+    }
+}
+
+/* Writes one block of one part where the product reads it. at: the block's first word */
+static void store_block(uint32_t *at, const uint16_t part[SB_BLOCK], enum sb_products products)
+{
+    if (products == SB_BLOCKS_FMA)
+        for (int k = 0; k < SB_BLOCK; k++)
+            at[k] = sb_bf16_widen(part[k]);
+    else if (products == SB_BLOCKS_DOT)
+        for (int k = 0; k < SB_BLOCK; k += 4) {
+            at[k / 2] = (uint32_t)part[k] << 16 | part[k + 2];
+            at[k / 2 + 1] = (uint32_t)part[k + 1] << 16 | part[k + 3];
+        }
+    else
+        memcpy(at, part, SB_BLOCK * sizeof *part);
+}
+
+/* Words from the beginning of `to` to where this part of this row, and this block of it, begin. */
+static int64_t block_at(const struct sb_cpu_inputs *a, int64_t row, int part, int64_t block)
+{
+    const int64_t row_words = sb_cpu_row_words(a->products, a->n), line = SB_BLOCK / 2;
+
+    if (sb_cpu_has_tiles(a->products)) {
+        const int64_t rows = sb_cpu_tile_rows(a->m), tile = row / rows * a->parts + part;
+        return (tile * row_words + block * line) * 16 + row % rows * line;
+    }
+    return (row * a->parts + part) * row_words +
+           block * (a->products == SB_BLOCKS_FMA ? SB_BLOCK : line);
+}
+
+void SB_LEVEL(inputs)(const struct sb_cpu_inputs *a, int64_t first, int64_t last)
+{
+    uint32_t *to = a->to;
+
+    for (int64_t row = first; row < last; row++)
+        for (int64_t k = 0; k < a->n; k += SB_BLOCK) {
+            const float *x = a->x + row * a->n + k;
+            float filled[SB_BLOCK] = {0};
+            parts_of_block parts;
+            if (a->n - k < SB_BLOCK)
+                x = memcpy(filled, x, (size_t)(a->n - k) * sizeof *x);
+            if (a->parts == SB_CPU_PARTS)
+                split_block(parts, x);
+            else
+                round_block(parts, x);
+            for (int part = 0; part < a->parts; part++)
+                store_block(to + block_at(a, row, part, k / SB_BLOCK), parts[part], a->products);
+        }
+}
