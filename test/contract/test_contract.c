@@ -4,8 +4,8 @@
  *     tokens(any policy, batch, K fixed or adaptive, arrival order, threads, SIMD level)
  *         == tokens(plain, batch 1)
  *
- * support/trace.h tells what a trace is. A trace follows from its seed alone, so running the seed
- * of a failure repeats it.
+ * in each compute class. support/trace.h tells what a trace is. A trace follows from its seed
+ * alone, so running the seed of a failure repeats it.
  */
 #include "sbtest.h"
 #include "support/place.h"
@@ -69,14 +69,28 @@ static void test_adaptive_k_in_every_policy(void)
         }
 }
 
-static void test_every_simd_level(void)
+/* Every class at every level: the oracle's tokens and log-probabilities are those of the best
+ * level. */
+static void every_class_at_level(int32_t level)
+{
+    const uint64_t n_requests = world.n_requests, n_tokens = world.n_tokens;
+
+    for (int class = 0; class < world.n_classes && !sbtest_failed_now; class ++) {
+        struct trace_bias bias = TRACE_ANY;
+        bias.class = class;
+        bias.level = level;
+        traces(2000 + (uint64_t)(level * 100 + class * 10), 6, &bias);
+    }
+    printf("     level %d    %4" PRIu64 " requests, %6" PRIu64 " tokens equal\n", (int)level,
+           world.n_requests - n_requests, world.n_tokens - n_tokens);
+}
+
+static void test_every_class_at_every_simd_level(void)
 {
     for (int32_t level = 1; level < TRACE_LEVELS && !sbtest_failed_now; level++) {
-        struct trace_bias bias = TRACE_ANY;
-        bias.level = level;
-        if (!world.models[0].target[level])
+        if (!world.models[0][0].target[level])
             SKIP("this processor lacks SIMD level %d", level);
-        traces(2000 + (uint64_t)level * 100, 12, &bias);
+        every_class_at_level(level);
     }
 }
 
@@ -99,7 +113,7 @@ else {
     if (world.n_models > TRACE_GIVEN)
         RUN(test_every_policy_on_the_given_checkpoint);
     if (!place_is_cuda())
-        RUN(test_every_simd_level);
+        RUN(test_every_class_at_every_simd_level);
 }
 trace_world_close(&world);
 if (opened != 0)
