@@ -29,14 +29,16 @@ struct demo {
 static int open_all(struct demo *demo, const char *dir)
 {
     struct ex_prompt_rules rules = {NULL, {SPECBATCH_CHAT_RAW, 0}, MAX_NEW, 0, 0};
+    specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
     char path[3][1024];
 
+    options.compute = SPECBATCH_COMPUTE_F32; /* the same texts on every machine */
     snprintf(path[0], sizeof path[0], "%s/target", dir);
     snprintf(path[1], sizeof path[1], "%s/draft", dir);
     snprintf(path[2], sizeof path[2], "%s/prompts.jsonl", dir);
-    if (specbatch_model_open(&demo->target, path[0], NULL) != SPECBATCH_OK)
+    if (specbatch_model_open(&demo->target, path[0], &options) != SPECBATCH_OK)
         return ex_complain("%s", specbatch_last_error());
-    if (!ex_open_draft(&demo->draft, path[1], NULL))
+    if (!ex_open_draft(&demo->draft, path[1], &options))
         return 0;
     rules.target = demo->target;
     rules.max_len = specbatch_model_context(demo->target);
