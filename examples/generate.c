@@ -94,7 +94,7 @@ static int read_arguments(struct job *job, int argc, char **argv)
         {"--device", "cpu|cuda", EX_CHOICE, &job->device, 0, 0, "where the models run (cpu)"},
         {"--compute", "auto|bf16|f32|split", EX_CHOICE, &job->compute, 0, 0,
          "class of the products (auto: f32, or split with a matrix unit; cuda: bf16)"},
-        {"--simd", "auto|scalar|avx2|avx512", EX_CHOICE, &job->simd, 0, 0,
+        {"--simd", "auto|scalar|avx2|avx512|amx", EX_CHOICE, &job->simd, 0, 0,
          "instruction set (auto)"},
         {"--sort-by-length", NULL, EX_SWITCH, &job->sort_by_length, 0, 0,
          "admit prompts by length"},

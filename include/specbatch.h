@@ -113,6 +113,7 @@ SPECBATCH_API int32_t specbatch_abi_version(void);
  *   "cpu"
  *   "cuda"                              the CUDA module lies beside the library, finds a device
  *   "avx2", "avx512", "avx512_bf16"     this processor can run it
+ *   "amx"                               the same, its matrix unit for bfloat16; since 0.2
  * Thread: any. Since 0.1. */
 SPECBATCH_API int32_t specbatch_has(const char *feature);
 
@@ -236,13 +237,14 @@ enum {
 };
 
 /* The instruction set of the CPU's arithmetic. All of them give the same bits. To force one is for
- * tests and bug reports. */
+ * tests and bug reports; E_UNSUPPORTED where it is not to be had. */
 enum {
     SPECBATCH_SIMD_AUTO = 0,
     SPECBATCH_SIMD_SCALAR = 1,
     SPECBATCH_SIMD_AVX2 = 2,
     SPECBATCH_SIMD_AVX512 = 3,
-    SPECBATCH_SIMD_AMX = 4 /* AVX-512, and the matrix unit where products are in bfloat16 */
+    /* AVX-512, and the matrix unit where both factors of a product are bfloat16. Since 0.2. */
+    SPECBATCH_SIMD_AMX = 4
 };
 
 /* Told while weights are loaded: `done` of `total` bytes. `done` never falls, and the last call has

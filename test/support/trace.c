@@ -9,6 +9,7 @@
 
 #include "pool/pool.h"
 #include "support/drafts.h"
+#include "support/emulated_tiles.h"
 #include "support/place.h"
 #include "support/pool_check.h"
 
@@ -39,13 +40,20 @@ static int32_t below(uint64_t *state, int32_t n)
 
 /* ------------------------------------------------------------------ world */
 
-static int level_exists(int level)
+/* Opens a model at a level. *out stays NULL where this machine lacks it. */
+static int32_t open_level(specbatch_model **out, const char *path, int32_t compute, int level)
 {
-    static const char *const features[TRACE_LEVELS] = {"cpu", "cpu", "avx2", "avx512"};
+    specbatch_model_options options = place_options();
+    int32_t rc;
 
     if (place_is_cuda())
-        return level == SPECBATCH_SIMD_AUTO;
-    return specbatch_has(features[level]);
+        return level == SPECBATCH_SIMD_AUTO ? specbatch_model_open(out, path, &options)
+                                            : SPECBATCH_OK;
+    options.compute = compute;
+    options.simd = level;
+    rc = level == TRACE_EMULATED ? open_with_emulated_tiles(out, path, &options)
+                                 : specbatch_model_open(out, path, &options);
+    return rc == SPECBATCH_E_UNSUPPORTED && level >= SPECBATCH_SIMD_AVX2 ? SPECBATCH_OK : rc;
 }
 
 static int open_levels(specbatch_model *out[TRACE_LEVELS], const struct trace_model *model,
@@ -54,14 +62,9 @@ static int open_levels(specbatch_model *out[TRACE_LEVELS], const struct trace_mo
     char path[620];
 
     snprintf(path, sizeof path, "%s%s", model->path, suffix);
-    for (int level = 0; level < TRACE_LEVELS; level++) {
-        specbatch_model_options options = place_options();
-        options.compute = model->compute;
-        options.simd = level;
-        if (level_exists(level) &&
-            specbatch_model_open(&out[level], path, &options) != SPECBATCH_OK)
+    for (int level = 0; level < TRACE_LEVELS; level++)
+        if (open_level(&out[level], path, model->compute, level) != SPECBATCH_OK)
             return -1;
-    }
     return 0;
 }
 

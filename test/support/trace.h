@@ -4,7 +4,7 @@
  * compared, by memcmp, with those of plain decoding at batch 1.
  *
  * A world holds what traces draw from: a few tiny models, each opened in every compute class and at
- * every SIMD level of this machine (or on a device, see place.h), some prompts, and for each model,
+ * every SIMD level of this machine, or on a device (place.h), some prompts, and for each model,
  * class and prompt the oracle: what plain decoding at batch 1 on one thread gives when nothing
  * stops it. The oracle decodes at the best level, so a trace at another one also compares the two
  * levels. It is asked when a trace first needs it. Where a request must end is worked out here and
@@ -21,10 +21,11 @@
 
 enum {
     TRACE_PROMPTS = 24,
-    TRACE_CLASSES = 3,         /* at most; the first is F32 on the CPU */
-    TRACE_LEVELS = 4,          /* SPECBATCH_SIMD_AUTO and the three levels */
-    TRACE_ORACLE = 64,         /* tokens that the oracle generates for a prompt */
-    TRACE_MODELS = 5,          /* the tree's own */
+    TRACE_CLASSES = 3,                       /* at most; the first is F32 on the CPU */
+    TRACE_EMULATED = SPECBATCH_SIMD_AMX + 1, /* the matrix unit, emulated (emulated_tiles.h) */
+    TRACE_LEVELS,                            /* SPECBATCH_SIMD_AUTO, the four levels, and that */
+    TRACE_ORACLE = 64,                       /* tokens that the oracle generates for a prompt */
+    TRACE_MODELS = 5,                        /* the tree's own */
     TRACE_GIVEN = TRACE_MODELS /* the checkpoint that the environment names (place.h) */
 };
 
@@ -37,7 +38,7 @@ struct trace_prompt {
 struct trace_model {
     char path[600];
     int32_t compute;                       /* SPECBATCH_COMPUTE_* */
-    specbatch_model *target[TRACE_LEVELS]; /* by SPECBATCH_SIMD_*; NULL: this machine lacks it */
+    specbatch_model *target[TRACE_LEVELS]; /* by level; NULL: this machine lacks it */
     specbatch_model *draft[TRACE_LEVELS];  /* the checkpoint's own draft, or NULL */
     specbatch_model *oracle;               /* decodes plainly: target[0], or the same on the CPU */
     int32_t asked[TRACE_PROMPTS];          /* whether the oracle's answer is below */
