@@ -125,8 +125,8 @@ static int read_arguments(struct bench *bench, int argc, char **argv)
          "answers of a conversation without reasoning"},
         {"--threads", "N", EX_INT, &bench->threads, 1, 256, "threads (one for each processor)"},
         {"--device", "cpu|cuda", EX_CHOICE, &bench->device, 0, 0, "where the models run (cpu)"},
-        {"--compute", "auto|bf16|f32", EX_CHOICE, &bench->compute, 0, 0,
-         "class of the products (auto: f32; cuda: bf16)"},
+        {"--compute", "auto|bf16|f32|split", EX_CHOICE, &bench->compute, 0, 0,
+         "class of the products (auto: f32, or split with a matrix unit; cuda: bf16)"},
         {"--trace", "FILE", EX_STRING, &bench->trace_file, 0, 0,
          "rounds as a Chrome trace, for Perfetto"},
     };

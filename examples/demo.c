@@ -1,6 +1,7 @@
 /*
  * make demo: speculative against plain decoding on a small pair of models, at batch 1 and batch 8.
- *     demo [--compute f32|bf16] [DIR]     DIR (examples/demo) has target/, draft/, prompts.jsonl
+ *     demo [--compute f32|bf16|split] [DIR]     DIR (examples/demo) has target/, draft/,
+ * prompts.jsonl
  *
  * A line of the table is a policy at a batch. A turn runs every line once, and turns repeat, so
  * that a machine which is busy for a while is so for all lines alike: a run is compared with the
@@ -36,6 +37,14 @@ static const struct line {
              {"eqspec", 8, 2}, {"exspec", 8, 2}, {"rollback", 8, 2}};
 enum { N_LINES = sizeof lines / sizeof lines[0] };
 
+/* The classes of arithmetic that can be chosen, by --compute. */
+static const struct {
+    const char *name;
+    int32_t compute;
+} classes[] = {{"f32", SPECBATCH_COMPUTE_F32},
+               {"bf16", SPECBATCH_COMPUTE_BF16},
+               {"split", SPECBATCH_COMPUTE_SPLIT}};
+
 static const char legend[] =
     " runs, taken in turn. times plain: against plain decoding at the same batch.\n"
     "tokens a round: what a prompt gains by a pass of the target, whose own token is among them.\n"
@@ -52,8 +61,8 @@ struct measured {
 
 struct demo {
     const char *dir;
-    int32_t bf16, n_turns, all_equal;
-    double seconds; /* of all runs */
+    int32_t class, n_turns, all_equal; /* class: of classes */
+    double seconds;                    /* of all runs */
     specbatch_model *target;
     specbatch_draft *draft;
     struct ex_prompts prompts;
@@ -69,7 +78,7 @@ static int open_all(struct demo *demo)
     snprintf(path[0], sizeof path[0], "%s/target", demo->dir);
     snprintf(path[1], sizeof path[1], "%s/draft", demo->dir);
     snprintf(path[2], sizeof path[2], "%s/prompts.jsonl", demo->dir);
-    options.compute = demo->bf16 ? SPECBATCH_COMPUTE_BF16 : SPECBATCH_COMPUTE_F32;
+    options.compute = classes[demo->class].compute;
     if (specbatch_model_open(&demo->target, path[0], &options) != SPECBATCH_OK)
         return ex_complain("%s", specbatch_last_error());
     if (!ex_open_draft(&demo->draft, path[1], &options))
@@ -203,7 +212,7 @@ static int show(struct demo *demo)
     printf("Speculative against plain decoding: %zu prompts, up to %d new tokens each. A small\n"
            "draft proposes %d tokens a round, and the target keeps those that are its own choice.\n"
            "Computed in %s: %s\n\n",
-           demo->prompts.n, MAX_NEW, DRAFT_LEN, demo->bf16 ? "bf16" : "f32",
+           demo->prompts.n, MAX_NEW, DRAFT_LEN, classes[demo->class].name,
            specbatch_model_fingerprint(demo->target));
     if (!ex_stdout_flush())
         return EX_FAILED;
@@ -226,10 +235,10 @@ static int show(struct demo *demo)
 int main(int argc, char **argv)
 {
     static struct demo demo = {.dir = "examples/demo", .all_equal = 1};
-    const struct ex_option options[] = {
-        {"--compute", "f32|bf16", EX_CHOICE, &demo.bf16, 0, 0, "class of the products (f32)"},
-        {"DIR", NULL, EX_OPERAND, &demo.dir, 0, 0,
-         "has target/, draft/ and prompts.jsonl (examples/demo)"}};
+    const struct ex_option options[] = {{"--compute", "f32|bf16|split", EX_CHOICE, &demo.class, 0,
+                                         0, "class of the products (f32)"},
+                                        {"DIR", NULL, EX_OPERAND, &demo.dir, 0, 0,
+                                         "has target/, draft/ and prompts.jsonl (examples/demo)"}};
     int code, parsed;
 
     ex_program = "demo";

@@ -125,6 +125,7 @@ SPECBATCH_API int32_t specbatch_abi_version(void);
  *   "cpu"
  *   "cuda"                              the CUDA module lies beside the library, finds a device
  *   "avx2", "avx512", "avx512_bf16"     this processor can run it
+ *   "amx"                               the same, its matrix unit for bfloat16; since 0.2
  * Thread: any. Since 0.1. */
 SPECBATCH_API int32_t specbatch_has(const char *feature);
 
@@ -230,31 +231,32 @@ typedef struct specbatch_model specbatch_model;
 
 enum { SPECBATCH_DEVICE_CPU = 0, SPECBATCH_DEVICE_CUDA = 1 };
 
-/* How matrix products are computed (docs/numerics.md). Each way gives the same bits under every
- * policy, batch and so on; one way's bits differ from another's.
+/* How matrix products are computed: the compute class (docs/numerics.md). In each class results are
+ * the same bits under every policy, batch and so on; one class's bits differ from another's.
  * On CUDA, BF16 means the checkpoint's own 16-bit type, and F32 is a slow reference whose bits are
  * those of F32 on the CPU (docs/cuda.md). */
 enum {
-    /* F32 on the CPU, BF16 on CUDA. */
+    /* BF16 on CUDA. On the CPU SPLIT where the processor has a matrix unit that the system lets the
+     * library use, else F32. So it differs between machines: what compares them names a class. */
     SPECBATCH_COMPUTE_AUTO = 0,
     /* Weights and matrix inputs are rounded to bfloat16, which is faster for many rows. */
     SPECBATCH_COMPUTE_BF16 = 1,
     /* Weights as they are stored, and float activations: within 1e-4 of a float reference. */
     SPECBATCH_COMPUTE_F32 = 2,
-    /* For bfloat16 weights, on the CPU: as accurate as F32, with each activation split into three
-     * bfloat16 values, which matrix units can multiply. Other weights are as with F32. Since 0.2.
-     */
+    /* For bfloat16 weights: each float activation is cut into three bfloat16 values, which a matrix
+     * unit can multiply. As accurate as F32. Other weights are as with F32. CPU only. Since 0.2. */
     SPECBATCH_COMPUTE_SPLIT = 3
 };
 
 /* The instruction set of the CPU's arithmetic. All of them give the same bits. To force one is for
- * tests and bug reports. */
+ * tests and bug reports; E_UNSUPPORTED where it is not to be had. */
 enum {
     SPECBATCH_SIMD_AUTO = 0,
     SPECBATCH_SIMD_SCALAR = 1,
     SPECBATCH_SIMD_AVX2 = 2,
     SPECBATCH_SIMD_AVX512 = 3,
-    SPECBATCH_SIMD_AMX = 4 /* AVX-512, and the matrix unit where products are in bfloat16 */
+    /* AVX-512, and the matrix unit where both factors of a product are bfloat16. Since 0.2. */
+    SPECBATCH_SIMD_AMX = 4
 };
 
 /* Told while weights are loaded: `done` of `total` bytes. `done` never falls, and the last call has

@@ -55,6 +55,8 @@ int32_t specbatch_has(const char *feature)
         return sb_port_has_avx512();
     if (strcmp(feature, "avx512_bf16") == 0)
         return sb_port_has_avx512_bf16();
+    if (strcmp(feature, "amx") == 0)
+        return sb_port_has_amx();
     return 0;
 }
 

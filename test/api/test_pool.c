@@ -706,6 +706,41 @@ static void test_the_audit_refuses_another_request_or_model(void)
     CHECK_INT(meter.now, 0);
 }
 
+/* A model in another class has the same digest, so it is not refused: the report tells what the
+ * other class computes. Weights in bf16, so that SPLIT is not F32. */
+static void test_the_audit_tells_classes_apart(void)
+{
+    enum { CLASSES = SPECBATCH_COMPUTE_SPLIT };
+    const specbatch_pool_options options = small_options(SPECBATCH_POLICY_RAGGED);
+    specbatch_audit_report report = SPECBATCH_AUDIT_REPORT_INIT;
+    specbatch_model_options model_options = SPECBATCH_MODEL_OPTIONS_INIT;
+    specbatch_request request = small_request(20);
+    specbatch_model *model[CLASSES];
+    specbatch_pool *pool;
+    specbatch_result *result;
+
+    request.flags |= SPECBATCH_REQUEST_LOGPROBS;
+    for (int c = 0; c < CLASSES; c++) {
+        model_options.compute = c + 1;
+        CHECK_OK(
+            specbatch_model_open(&model[c], "test/data/models/glm4_unbiased_bf16", &model_options));
+    }
+    for (int c = 0; c < CLASSES; c++) {
+        CHECK_OK(create_with_model(&pool, model[c], model[c], &options));
+        CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
+        CHECK_OK(run_to_end(pool));
+        CHECK((result = take(pool)) != NULL);
+        for (int other = 0; other < CLASSES; other++) {
+            CHECK_OK(specbatch_audit(model[other], &options, &request, result, &report));
+            CHECK_INT(report.equal, c == other);
+        }
+        specbatch_result_free(result);
+        specbatch_pool_free(pool);
+    }
+    for (int c = 0; c < CLASSES; c++)
+        specbatch_model_close(model[c]);
+}
+
 /* --------------------------------------------------------------------- memory */
 
 /* A pool takes what specbatch_pool_bytes says, but for the prefixes of memory blocks and for the
@@ -751,6 +786,7 @@ RUN(test_a_dead_pool_says_so_and_gives_out_what_it_had);
 RUN(test_a_step_that_fails_is_fatal_by_its_code);
 RUN(test_the_audit_confirms_and_finds);
 RUN(test_the_audit_refuses_another_request_or_model);
+RUN(test_the_audit_tells_classes_apart);
 RUN(test_a_pool_takes_what_it_says);
 close_pair();
 TEST_END

@@ -266,7 +266,9 @@ int main(int argc, char **argv)
                  {"f16 weights", SPECBATCH_COMPUTE_F32, SB_F16, SPECBATCH_SIMD_AUTO},
                  {"bf16 compute", SPECBATCH_COMPUTE_BF16, SB_BF16, SPECBATCH_SIMD_AUTO},
                  {"f32 weights, AVX2", SPECBATCH_COMPUTE_F32, SB_F32, SPECBATCH_SIMD_AVX2},
-                 {"bf16 weights, AVX2", SPECBATCH_COMPUTE_F32, SB_BF16, SPECBATCH_SIMD_AVX2}};
+                 {"split compute", SPECBATCH_COMPUTE_SPLIT, SB_BF16, SPECBATCH_SIMD_AUTO},
+                 {"bf16 weights, AVX2", SPECBATCH_COMPUTE_F32, SB_BF16, SPECBATCH_SIMD_AVX2},
+                 {"bf16 compute, AVX2", SPECBATCH_COMPUTE_BF16, SB_BF16, SPECBATCH_SIMD_AVX2}};
     int rounds = argc > 1 ? atoi(argv[1]) : 5;
     const char *only = argc > 2 ? argv[2] : "";
     struct sb_fp_env env;

@@ -3,7 +3,10 @@
  * how near speculation comes to what it could give.
  *
  *   bench_speculation [--target DIR] [--draft DIR] [--draft-len K] [--max-new N]
- *                     [--rounds R] [--threads T]
+ *                     [--rounds R] [--threads T] [--compute auto|bf16|f32|split]
+ *
+ * The compute class is f32 unless it is given, since auto differs between machines. The second line
+ * of the output names it.
  *
  *   1. Plain decoding at B = 1, beside a plain read of the weights that a token needs, by the
  *      same number of threads. A token cannot take less time than that read:
@@ -45,7 +48,7 @@ enum { MAX_ROUNDS = 31, MAX_BATCH = 8, PROMPT = 16, BLOCK = 65536 };
 
 struct bench {
     const char *target_dir, *draft_dir;
-    int32_t draft_len, max_new, rounds, threads;
+    int32_t draft_len, max_new, rounds, threads, compute;
     specbatch_model *target, *draft;
     int32_t *known; /* [MAX_BATCH][max_new] what the target generates for each prompt */
 };
@@ -350,30 +353,55 @@ static int32_t number(const char *text, int32_t low, int32_t high)
     return (int32_t)value;
 }
 
-int main(int argc, char **argv)
+static int32_t class_named(const char *name)
 {
-    struct bench bench = {
-        "examples/demo/target", "examples/demo/draft", 5, 64, 3, 0, NULL, NULL, NULL};
+    static const char *const names[] = {"auto", "bf16", "f32", "split"}; /* SPECBATCH_COMPUTE_* */
 
+    for (int32_t compute = 0; compute < (int32_t)(sizeof names / sizeof *names); compute++)
+        if (strcmp(name, names[compute]) == 0)
+            return compute;
+    need(sb_fail(SPECBATCH_E_INVALID, "\"%s\" is none of auto, bf16, f32, split", name),
+         "--compute");
+    return 0;
+}
+
+static void read_arguments(struct bench *bench, int argc, char **argv)
+{
     for (int i = 1; i < argc; i += 2) {
         const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
         if (strcmp(name, "--target") == 0)
-            bench.target_dir = value;
+            bench->target_dir = value;
         else if (strcmp(name, "--draft") == 0)
-            bench.draft_dir = value;
+            bench->draft_dir = value;
         else if (strcmp(name, "--draft-len") == 0)
-            bench.draft_len = number(value, 1, 64);
+            bench->draft_len = number(value, 1, 64);
         else if (strcmp(name, "--max-new") == 0)
-            bench.max_new = number(value, 2, 100000);
+            bench->max_new = number(value, 2, 100000);
         else if (strcmp(name, "--rounds") == 0)
-            bench.rounds = number(value, 1, MAX_ROUNDS);
+            bench->rounds = number(value, 1, MAX_ROUNDS);
         else if (strcmp(name, "--threads") == 0)
-            bench.threads = number(value, 1, 256);
+            bench->threads = number(value, 1, 256);
+        else if (strcmp(name, "--compute") == 0)
+            bench->compute = class_named(value);
         else
             need(sb_fail(SPECBATCH_E_INVALID, "unknown; see the top of the source"), name);
     }
-    need(specbatch_model_open(&bench.target, bench.target_dir, NULL), "--target");
-    need(specbatch_model_open(&bench.draft, bench.draft_dir, NULL), "--draft");
+}
+
+int main(int argc, char **argv)
+{
+    specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
+    struct bench bench = {.target_dir = "examples/demo/target",
+                          .draft_dir = "examples/demo/draft",
+                          .draft_len = 5,
+                          .max_new = 64,
+                          .rounds = 3,
+                          .compute = SPECBATCH_COMPUTE_F32};
+
+    read_arguments(&bench, argc, argv);
+    options.compute = bench.compute;
+    need(specbatch_model_open(&bench.target, bench.target_dir, &options), "--target");
+    need(specbatch_model_open(&bench.draft, bench.draft_dir, &options), "--draft");
     printf("target %s, draft %s, %d tokens each\n%s\n\n", bench.target_dir, bench.draft_dir,
            (int)bench.max_new, specbatch_model_fingerprint(bench.target));
     if ((bench.known = calloc((size_t)bench.max_new * MAX_BATCH, sizeof *bench.known)) == NULL)

@@ -191,13 +191,11 @@ static void make_prompts(struct study *study)
 static int measure_pair(struct study *study, FILE *csv, const char *dir, const char *name)
 {
     char target[1024], draft[1024];
-    int ok = 1;
+    int ok;
 
     snprintf(target, sizeof target, "%s/%s-target", dir, name);
     snprintf(draft, sizeof draft, "%s/%s-draft", dir, name);
-    if (specbatch_model_open(&study->target, target, NULL) != SPECBATCH_OK ||
-        specbatch_model_open(&study->draft, draft, NULL) != SPECBATCH_OK)
-        ok = ex_complain("%s", specbatch_last_error());
+    ok = study_open_models(study, target, draft);
     if (ok) {
         make_prompts(study);
         ok = run_pair(study, csv, name);
@@ -220,13 +218,15 @@ static int write_facts(const struct study *study, const struct machine_watch *wa
 int main(int argc, char **argv)
 {
     const struct machine_watch watch = machine_watch();
-    struct study study = {.out_dir = "build/paper"};
+    struct study study = {.out_dir = "build/paper", .compute = SPECBATCH_COMPUTE_F32};
     const char *dir = "build/bench/pairs";
     const struct ex_option options[] = {
         {"--dir", "DIR", EX_STRING, &dir, 0, 0,
          "holds NAME-target, NAME-draft (build/bench/pairs)"},
         {"--out", "DIR", EX_STRING, &study.out_dir, 0, 0, "where pairs.csv goes (build/paper)"},
         {"--threads", "N", EX_INT, &study.threads, 1, 256, "threads (one for each processor)"},
+        {"--compute", "auto|bf16|f32|split", EX_CHOICE, &study.compute, 0, 0,
+         "class of the products (f32)"},
         {"--quick", NULL, EX_SWITCH, &study.quick, 0, 0,
          "few requests and cells: tries the pipeline"},
     };

@@ -4,8 +4,8 @@
  *     tokens(any policy, batch, K fixed or adaptive, arrival order, threads, SIMD level)
  *         == tokens(plain, batch 1)
  *
- * support/trace.h tells what a trace is. A trace follows from its seed alone, so running the seed
- * of a failure repeats it.
+ * in each compute class. support/trace.h tells what a trace is. A trace follows from its seed
+ * alone, so running the seed of a failure repeats it.
  */
 #include "sbtest.h"
 #include "support/place.h"
@@ -69,15 +69,46 @@ static void test_adaptive_k_in_every_policy(void)
         }
 }
 
-static void test_every_simd_level(void)
+/* Every class at one level: the oracle's tokens and log-probabilities are those of the best one. */
+static void every_class(int32_t level)
 {
-    for (int32_t level = 1; level < TRACE_LEVELS && !sbtest_failed_now; level++) {
+    const uint64_t n_requests = world.n_requests, n_tokens = world.n_tokens;
+
+    if (!world.models[0][0].target[level])
+        SKIP("this machine lacks it");
+    for (int class = 0; class < world.n_classes && !sbtest_failed_now; class ++) {
         struct trace_bias bias = TRACE_ANY;
+        bias.class = class;
         bias.level = level;
-        if (!world.models[0].target[level])
-            SKIP("this processor lacks SIMD level %d", level);
-        traces(2000 + (uint64_t)level * 100, 12, &bias);
+        traces(2000 + (uint64_t)(level * 100 + class * 10), 6, &bias);
     }
+    printf("     %4" PRIu64 " requests, %6" PRIu64 " tokens equal\n", world.n_requests - n_requests,
+           world.n_tokens - n_tokens);
+}
+
+static void test_every_class_in_scalar_code(void)
+{
+    every_class(SPECBATCH_SIMD_SCALAR);
+}
+
+static void test_every_class_by_avx2(void)
+{
+    every_class(SPECBATCH_SIMD_AVX2);
+}
+
+static void test_every_class_by_avx512(void)
+{
+    every_class(SPECBATCH_SIMD_AVX512);
+}
+
+static void test_every_class_by_amx(void)
+{
+    every_class(SPECBATCH_SIMD_AMX);
+}
+
+static void test_every_class_by_an_emulated_matrix_unit(void)
+{
+    every_class(TRACE_EMULATED);
 }
 
 /* These are also what test/contract/check_fast_math.sh runs, in a program that was built with
@@ -98,8 +129,13 @@ else {
     RUN(test_adaptive_k_in_every_policy);
     if (world.n_models > TRACE_GIVEN)
         RUN(test_every_policy_on_the_given_checkpoint);
-    if (!place_is_cuda())
-        RUN(test_every_simd_level);
+    if (!place_is_cuda()) {
+        RUN(test_every_class_in_scalar_code);
+        RUN(test_every_class_by_avx2);
+        RUN(test_every_class_by_avx512);
+        RUN(test_every_class_by_amx);
+        RUN(test_every_class_by_an_emulated_matrix_unit);
+    }
 }
 trace_world_close(&world);
 if (opened != 0)

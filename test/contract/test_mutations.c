@@ -27,8 +27,8 @@ static void set_backend(const struct sb_backend *backend)
 {
     for (int m = 0; m < TRACE_MODELS; m++)
         for (int level = 0; level < TRACE_LEVELS; level++)
-            if (world.models[m].target[level])
-                world.models[m].target[level]->backend = backend;
+            if (world.models[0][m].target[level])
+                world.models[0][m].target[level]->backend = backend;
 }
 
 /* Runs traces under a policy, or under any (-1), until one of them differs. */
@@ -39,6 +39,7 @@ static void expect_caught(const char *name, int32_t policy)
     uint64_t seed;
 
     bias.policy = policy;
+    bias.class = 0;
     bias.level = SPECBATCH_SIMD_AUTO;
     bias.roomy = bias.no_invariants = bias.fixed_k = 1;
     bias.min_draft_len = 2;
@@ -69,6 +70,7 @@ static void test_no_fault_is_not_caught(void)
     struct trace_bias bias = TRACE_ANY;
     char why[600];
 
+    bias.class = 0;
     bias.level = SPECBATCH_SIMD_AUTO;
     bias.roomy = bias.no_invariants = bias.fixed_k = 1;
     bias.min_draft_len = 2;
@@ -110,8 +112,9 @@ static void test_draft_kv_not_rolled_back(void)
     char why[300];
 
     sb_fault_now = SB_FAULT_DRAFT_NOT_ROLLED_BACK;
-    const int caught = draft_cache_differs(world.models[0].target[0], world.models[0].draft[0],
-                                           &world.prompts[9], why, sizeof why);
+    const int caught = draft_cache_differs(world.models[0][0].target[0],
+                                           world.models[0][0].draft[0], &world.prompts[9], why,
+                                           sizeof why);
     sb_fault_now = SB_FAULT_NONE;
     if (!caught)
         FAIL("the draft's cache equals a fresh prefill in spite of the fault");
@@ -119,11 +122,11 @@ static void test_draft_kv_not_rolled_back(void)
 }
 
 TEST_BEGIN
-const int opened = trace_world_open(&world, "test/data/models") || trace_world_ask(&world);
+const int opened = trace_world_open(&world, "test/data/models") || trace_world_ask(&world, 0);
 if (opened != 0)
     printf("FAIL the world does not open: %s\n", specbatch_last_error());
 else {
-    sound = world.models[0].target[0]->backend;
+    sound = world.models[0][0].target[0]->backend;
     RUN(test_no_fault_is_not_caught);
     RUN(test_bonus_from_the_draft);
     RUN(test_repad_without_unpad);

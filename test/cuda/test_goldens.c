@@ -27,14 +27,15 @@ static float expected[LONGEST * VOCAB], got[LONGEST * VOCAB];
 
 static int32_t open_pair(specbatch_model **cpu, specbatch_model **device, int i, int32_t compute)
 {
-    specbatch_model_options options = place_options();
+    specbatch_model_options options = place_options(), f32 = SPECBATCH_MODEL_OPTIONS_INIT;
     char path[200];
     int32_t rc;
 
     *cpu = *device = NULL;
+    f32.compute = SPECBATCH_COMPUTE_F32;
     options.compute = compute;
     snprintf(path, sizeof path, MODELS "/%s", names[i]);
-    rc = specbatch_model_open(cpu, path, NULL);
+    rc = specbatch_model_open(cpu, path, &f32);
     return rc ? rc : specbatch_model_open(device, path, &options);
 }
 

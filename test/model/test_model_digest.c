@@ -1,6 +1,7 @@
 /*
  * The digest of a model: equal for equal checkpoints, whatever they are computed with, and
- * different after a change of one bit of a weight or one number of the configuration.
+ * different after a change of one bit of a weight or one number of the configuration. And the
+ * fingerprint, which says what they are computed with.
  */
 #include "sbtest.h"
 
@@ -33,6 +34,8 @@ static void test_equal_models_have_equal_digests(void)
     digest_of(digest, dir.path, SPECBATCH_COMPUTE_F32);
     CHECK_STR(digest, original);
     digest_of(digest, dir.path, SPECBATCH_COMPUTE_BF16);
+    CHECK_STR(digest, original);
+    digest_of(digest, dir.path, SPECBATCH_COMPUTE_SPLIT);
     CHECK_STR(digest, original);
     test_dir_remove(&dir);
     CHECK_STR(specbatch_model_digest(NULL), "");
@@ -84,9 +87,32 @@ static void test_the_configuration_counts(void)
     test_dir_remove(&dir);
 }
 
+static void test_the_fingerprint_names_the_class(void)
+{
+    static const struct {
+        int32_t compute;
+        const char *class;
+    } cases[] = {
+        {SPECBATCH_COMPUTE_F32, "; cpu-f32: ascending-k fmaf,"},
+        {SPECBATCH_COMPUTE_BF16, "; cpu-bf16: bf16 weights and gemm inputs, blocks of 32 k,"},
+        {SPECBATCH_COMPUTE_SPLIT,
+         "; cpu-split: with bf16 weights gemm inputs in 3 bf16 parts, blocks of 32 k,"},
+    };
+    specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        specbatch_model *model = NULL;
+        options.compute = cases[i].compute;
+        CHECK_OK(specbatch_model_open(&model, MODEL, &options));
+        CHECK(strstr(specbatch_model_fingerprint(model), cases[i].class) != NULL);
+        specbatch_model_close(model);
+    }
+}
+
 TEST_BEGIN
 digest_of(original, MODEL, SPECBATCH_COMPUTE_F32);
 RUN(test_equal_models_have_equal_digests);
 RUN(test_every_part_of_the_weights_counts);
 RUN(test_the_configuration_counts);
+RUN(test_the_fingerprint_names_the_class);
 TEST_END

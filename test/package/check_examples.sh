@@ -18,7 +18,7 @@ same_as_plain() { cmp "$tmp/plain" "$1" >>"$tmp/out" 2>&1; }
 awk 'NR % 2' $demo/prompts.jsonl >"$tmp/prompts"
 run() {
     $generate $pair --prompts "$tmp/prompts" --max-new 24 --batch 3 --draft-len 4 --logprobs \
-        --in-order "$@"
+        --compute f32 --in-order "$@"
 }
 
 check_log run --policy plain --batch 1 --output "$tmp/plain"
@@ -33,8 +33,25 @@ verdict generate_writes_a_line_for_each_prompt
 # further apart than the two programs' rounding.
 sed 's/.*"ids": \[\([^]]*\)\], "margin.*/\1/; s/ //g' $demo/golden.jsonl | awk 'NR % 2' |
     cut -d, -f1-24 >"$tmp/want"
-sed 's/.*"ids":\[\([^]]*\)\].*/\1/' "$tmp/plain" | diff "$tmp/want" - >"$tmp/out"
+tokens_of() { sed 's/.*"ids":\[\([^]]*\)\].*/\1/' "$1"; }
+tokens_of "$tmp/plain" | diff "$tmp/want" - >"$tmp/out"
 verdict generate_gives_the_golden_tokens
+
+# The option --compute chooses the class, which the statistics name. SPLIT rounds otherwise than
+# F32, and as little.
+for class in f32 bf16 split; do
+    check_log run --compute $class --policy plain --batch 1 --output "$tmp/$class"
+    check_log run --compute $class --fixed-k --output "$tmp/fast" --stats "$tmp/stats" --verify
+    has '^equivalence 8/8$'
+    cmp "$tmp/$class" "$tmp/fast" >>"$tmp/out" 2>&1
+    grep -q "\"fingerprint\": \".*; cpu-$class: " "$tmp/stats" || cat "$tmp/stats" >>"$tmp/out"
+    verdict generate_in_the_class_$class
+done
+tokens_of "$tmp/split" | diff "$tmp/want" - >"$tmp/out"
+for class in bf16 split; do
+    cmp -s "$tmp/$class" "$tmp/plain" && echo "$class has the bits of f32" >>"$tmp/out"
+done
+verdict generate_gives_the_golden_tokens_in_the_class_split
 
 for policy in eqspec exspec ragged rollback; do
     check_log run --policy $policy --fixed-k --window 5 --output "$tmp/$policy" \
@@ -75,7 +92,7 @@ verdict generate_takes_ngrams_for_a_draft
 # The same prompts as token ids.
 sed 's/.*"prompt_ids": \(\[[^]]*\]\).*/{"ids": \1}/' $demo/golden.jsonl | awk 'NR % 2' >"$tmp/ids"
 check_log $generate $pair --prompts "$tmp/ids" --max-new 24 --logprobs --in-order \
-    --output "$tmp/by_ids"
+    --compute f32 --output "$tmp/by_ids"
 same_as_plain "$tmp/by_ids"
 verdict generate_takes_ids
 

@@ -63,8 +63,8 @@ static void test_target_as_its_own_draft_is_always_accepted(void)
             struct totals t;
             if (!sb_policy_at(policy)->speculates || sb_policy_at(policy)->trim)
                 continue;
-            CHECK_OK(
-                run_all(world.models[m].target[0], world.models[m].target[0], policy, 480, 25, &t));
+            CHECK_OK(run_all(world.models[0][m].target[0], world.models[0][m].target[0], policy,
+                             480, 25, &t));
             CHECK_INT(t.accepted, t.drafted);
             /* 25 tokens are five rounds: four of five proposals and a bonus token, and one token by
              * itself. That is the first, if it comes from the pass that completes the prompt, or
@@ -78,8 +78,8 @@ static void test_distilled_draft_is_worth_having(void)
 {
     struct totals t;
 
-    CHECK_OK(run_all(world.models[0].target[0], world.models[0].draft[0], SPECBATCH_POLICY_RAGGED,
-                     480, 48, &t));
+    CHECK_OK(run_all(world.models[0][0].target[0], world.models[0][0].draft[0],
+                     SPECBATCH_POLICY_RAGGED, 480, 48, &t));
     CHECK(t.accepted > 0 && t.accepted < t.drafted);
     CHECK(t.rounds < t.tokens);
     printf("     %" PRIu64 " tokens in %" PRIu64 " rounds, %" PRIu64 " of %" PRIu64
@@ -93,10 +93,10 @@ static void test_draft_cache_equals_a_fresh_prefill(void)
 
     for (int m = 0; m < 2; m++)
         for (int p = 0; p < 16; p += 5) {
-            if (draft_cache_differs(world.models[m].target[0], world.models[m].draft[0],
+            if (draft_cache_differs(world.models[0][m].target[0], world.models[0][m].draft[0],
                                     &world.prompts[p], why, sizeof why))
                 FAIL("%s", why);
-            if (draft_cache_differs(world.models[m].target[0], world.models[m].target[0],
+            if (draft_cache_differs(world.models[0][m].target[0], world.models[0][m].target[0],
                                     &world.prompts[p], why, sizeof why))
                 FAIL("draft = target: %s", why);
         }
@@ -106,15 +106,15 @@ static void test_draft_cache_equals_a_fresh_prefill(void)
  * plainly. */
 static void test_draft_with_a_shorter_context(void)
 {
-    const int32_t context = world.models[1].target[0]->config.context;
+    const int32_t context = world.models[0][1].target[0]->config.context;
     struct totals full, cut;
 
-    CHECK_OK(run_all(world.models[0].target[0], world.models[1].target[0], SPECBATCH_POLICY_RAGGED,
-                     512, 48, &full));
-    world.models[1].target[0]->config.context = 60;
-    const int rc = run_all(world.models[0].target[0], world.models[1].target[0],
+    CHECK_OK(run_all(world.models[0][0].target[0], world.models[0][1].target[0],
+                     SPECBATCH_POLICY_RAGGED, 512, 48, &full));
+    world.models[0][1].target[0]->config.context = 60;
+    const int rc = run_all(world.models[0][0].target[0], world.models[0][1].target[0],
                            SPECBATCH_POLICY_RAGGED, 512, 48, &cut);
-    world.models[1].target[0]->config.context = context;
+    world.models[0][1].target[0]->config.context = context;
     CHECK_OK(rc);
     CHECK_INT(cut.tokens, full.tokens);
     CHECK(cut.drafted > 0 && cut.drafted < full.drafted);

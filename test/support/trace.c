@@ -9,6 +9,7 @@
 
 #include "pool/pool.h"
 #include "support/drafts.h"
+#include "support/emulated_tiles.h"
 #include "support/place.h"
 #include "support/pool_check.h"
 
@@ -39,27 +40,31 @@ static int32_t below(uint64_t *state, int32_t n)
 
 /* ------------------------------------------------------------------ world */
 
-static int level_exists(int level)
+/* Opens a model at a level. *out stays NULL where this machine lacks it. */
+static int32_t open_level(specbatch_model **out, const char *path, int32_t compute, int level)
 {
+    specbatch_model_options options = place_options();
+    int32_t rc;
+
     if (place_is_cuda())
-        return level == SPECBATCH_SIMD_AUTO;
-    return level < SPECBATCH_SIMD_AVX2 ||
-           specbatch_has(level == SPECBATCH_SIMD_AVX2 ? "avx2" : "avx512");
+        return level == SPECBATCH_SIMD_AUTO ? specbatch_model_open(out, path, &options)
+                                            : SPECBATCH_OK;
+    options.compute = compute;
+    options.simd = level;
+    rc = level == TRACE_EMULATED ? open_with_emulated_tiles(out, path, &options)
+                                 : specbatch_model_open(out, path, &options);
+    return rc == SPECBATCH_E_UNSUPPORTED && level >= SPECBATCH_SIMD_AVX2 ? SPECBATCH_OK : rc;
 }
 
-static int open_levels(specbatch_model *out[TRACE_LEVELS], const char *checkpoint,
+static int open_levels(specbatch_model *out[TRACE_LEVELS], const struct trace_model *model,
                        const char *suffix)
 {
     char path[620];
 
-    snprintf(path, sizeof path, "%s%s", checkpoint, suffix);
-    for (int level = 0; level < TRACE_LEVELS; level++) {
-        specbatch_model_options options = place_options();
-        options.simd = level;
-        if (level_exists(level) &&
-            specbatch_model_open(&out[level], path, &options) != SPECBATCH_OK)
+    snprintf(path, sizeof path, "%s%s", model->path, suffix);
+    for (int level = 0; level < TRACE_LEVELS; level++)
+        if (open_level(&out[level], path, model->compute, level) != SPECBATCH_OK)
             return -1;
-    }
     return 0;
 }
 
@@ -116,15 +121,33 @@ done:
  * whose bits are the CPU's, it is the same checkpoint on the CPU. */
 static int open_oracle(struct trace_model *model)
 {
+    specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
+
+    options.compute = model->compute;
     if (place_is_cuda() && place_is_reference())
-        return specbatch_model_open(&model->oracle, model->path, NULL);
+        return specbatch_model_open(&model->oracle, model->path, &options);
     model->oracle = model->target[0];
     specbatch_model_retain(model->oracle);
     return 0;
 }
 
+/* Opens model m of the world in a class. */
+static int open_model(struct trace_model *model, const char *dir, int m, int32_t compute)
+{
+    model->compute = compute;
+    if (m < TRACE_MODELS)
+        snprintf(model->path, sizeof model->path, "%s/%s", dir, model_names[m]);
+    else
+        snprintf(model->path, sizeof model->path, "%s", place_checkpoint());
+    if (open_levels(model->target, model, "") || open_oracle(model))
+        return -1;
+    return has_draft(model) ? open_levels(model->draft, model, ".draft") : 0;
+}
+
 int trace_world_open(struct trace_world *world, const char *dir)
 {
+    static const int32_t classes[TRACE_CLASSES] = {SPECBATCH_COMPUTE_F32, SPECBATCH_COMPUTE_BF16,
+                                                   SPECBATCH_COMPUTE_SPLIT};
     uint64_t state = 42;
 
     memset(world, 0, sizeof *world);
@@ -137,38 +160,38 @@ int trace_world_open(struct trace_world *world, const char *dir)
             world->prompts[p].ids[i] = 3 + below(&state, VOCAB - 3);
     }
     world->n_models = TRACE_MODELS + (place_checkpoint() != NULL);
-    for (int m = 0; m < world->n_models; m++) {
-        struct trace_model *model = &world->models[m];
-        if (m < TRACE_MODELS)
-            snprintf(model->path, sizeof model->path, "%s/%s", dir, model_names[m]);
-        else
-            snprintf(model->path, sizeof model->path, "%s", place_checkpoint());
-        if (open_levels(model->target, model->path, "") || open_oracle(model))
-            return -1;
-        if (has_draft(model) && open_levels(model->draft, model->path, ".draft"))
-            return -1;
-    }
-    return 0;
-}
-
-int trace_world_ask(struct trace_world *world)
-{
-    for (int m = 0; m < world->n_models; m++)
-        for (int p = 0; p < world->n_prompts; p++)
-            if (ask_oracle(world, &world->models[m], p))
+    world->n_classes = place_is_cuda() ? 1 : TRACE_CLASSES;
+    for (int c = 0; c < world->n_classes; c++)
+        for (int m = 0; m < world->n_models; m++)
+            if (open_model(&world->models[c][m], dir, m,
+                           place_is_cuda() ? place_options().compute : classes[c]))
                 return -1;
     return 0;
 }
 
+int trace_world_ask(struct trace_world *world, int class)
+{
+    for (int m = 0; m < world->n_models; m++)
+        for (int p = 0; p < world->n_prompts; p++)
+            if (ask_oracle(world, &world->models[class][m], p))
+                return -1;
+    return 0;
+}
+
+static void close_model(struct trace_model *model)
+{
+    specbatch_model_close(model->oracle);
+    for (int level = 0; level < TRACE_LEVELS; level++) {
+        specbatch_model_close(model->target[level]);
+        specbatch_model_close(model->draft[level]);
+    }
+}
+
 void trace_world_close(struct trace_world *world)
 {
-    for (int m = 0; m < world->n_models; m++) {
-        specbatch_model_close(world->models[m].oracle);
-        for (int level = 0; level < TRACE_LEVELS; level++) {
-            specbatch_model_close(world->models[m].target[level]);
-            specbatch_model_close(world->models[m].draft[level]);
-        }
-    }
+    for (int c = 0; c < world->n_classes; c++)
+        for (int m = 0; m < world->n_models; m++)
+            close_model(&world->models[c][m]);
 }
 
 /* ------------------------------------------------------------------ a trace */
@@ -187,8 +210,8 @@ struct run {
     struct trace_world *world;
     struct trace_model *model;
     uint64_t state;
-    int level, draft_kind, hostile;
-    int32_t accept_percent; /* chance that a proposal of oracle_draft is right */
+    int m, level, draft_kind, hostile; /* m: the model's place in its class */
+    int32_t accept_percent;            /* chance that a proposal of oracle_draft is right */
     specbatch_ngram_options ngrams;
     specbatch_pool_options options;
     specbatch_pool *pool;
@@ -201,14 +224,14 @@ struct run {
 
 static int complain(struct run *run, const char *what, long a, long b, long c)
 {
-    int n = snprintf(run->why, run->size,
-                     "%s (%ld, %ld, %ld): model %s level %d policy %s B %d W %d K %d chunk %d "
-                     "threads %d max_len %d draft %d flags %u; %s",
-                     what, a, b, c, run->model->path, run->level,
-                     specbatch_policy_name(run->options.policy), run->options.batch,
-                     run->options.window, run->options.draft_len, run->options.prefill_chunk,
-                     run->options.n_threads, run->options.max_len, run->draft_kind,
-                     run->options.flags, specbatch_last_error());
+    int n = snprintf(
+        run->why, run->size,
+        "%s (%ld, %ld, %ld): model %s class %d level %d policy %s B %d W %d K %d chunk %d "
+        "threads %d max_len %d draft %d flags %u; %s",
+        what, a, b, c, run->model->path, run->model->compute, run->level,
+        specbatch_policy_name(run->options.policy), run->options.batch, run->options.window,
+        run->options.draft_len, run->options.prefill_chunk, run->options.n_threads,
+        run->options.max_len, run->draft_kind, run->options.flags, specbatch_last_error());
     (void)n;
     return 1;
 }
@@ -254,6 +277,22 @@ static int32_t chosen(int32_t bias, uint64_t *state, int32_t n)
     return bias >= 0 ? bias : value;
 }
 
+/* Draws the target: a checkpoint in a class. SPLIT differs from F32 only where weights are bf16, so
+ * a checkpoint that has others makes way for the next one that has them. */
+static void choose_model(struct run *run, const struct trace_bias *bias)
+{
+    const struct trace_world *world = run->world;
+    const int class = chosen(bias->class, &run->state, world->n_classes);
+
+    run->m = chosen(bias->model, &run->state, world->n_models);
+    run->model = &run->world->models[class][run->m];
+    while (bias->model < 0 && run->model->compute == SPECBATCH_COMPUTE_SPLIT &&
+           strcmp(specbatch_model_dtype(run->model->target[0]), "bf16") != 0) {
+        run->m = (run->m + 1) % world->n_models;
+        run->model = &run->world->models[class][run->m];
+    }
+}
+
 static void choose_options(struct run *run, const struct trace_bias *bias)
 {
     static const int32_t chunks[] = {1, 5, 32, 64, 128, 512};
@@ -261,7 +300,7 @@ static void choose_options(struct run *run, const struct trace_bias *bias)
     uint64_t *state = &run->state;
 
     *o = (specbatch_pool_options)SPECBATCH_POOL_OPTIONS_INIT;
-    run->model = &run->world->models[chosen(bias->model, state, run->world->n_models)];
+    choose_model(run, bias);
     run->level = chosen(bias->level, state, TRACE_LEVELS);
     if (!run->model->target[run->level] ||
         (bias->level < 0 && run->level == SPECBATCH_SIMD_SCALAR && below(state, 4)))
@@ -455,9 +494,9 @@ static int one_event(struct run *run, const struct trace_bias *bias)
 }
 
 /* The model that proposes, or NULL. */
-static specbatch_model *draft_model(const struct run *run)
+static specbatch_model *draft_model(struct run *run)
 {
-    const int m = (int)(run->model - run->world->models);
+    const struct trace_world *world = run->world;
 
     switch (run->draft_kind) {
     case TRACE_DRAFT_MODEL:
@@ -466,7 +505,8 @@ static specbatch_model *draft_model(const struct run *run)
     case TRACE_DRAFT_SELF:
         return run->model->target[run->level];
     case TRACE_DRAFT_STRANGER:
-        return run->world->models[(m + 1) % run->world->n_models].target[run->level];
+        return world->models[below(&run->state, world->n_classes)][(run->m + 1) % world->n_models]
+            .target[run->level];
     default:
         return NULL;
     }

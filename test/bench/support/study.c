@@ -22,6 +22,18 @@ enum {
     QUICK_TOKENS = 16
 };
 
+int study_open_models(struct study *study, const char *target, const char *draft)
+{
+    specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
+
+    options.compute = study->compute;
+    if (specbatch_model_open(&study->target, target, &options) != SPECBATCH_OK ||
+        specbatch_model_open(&study->draft, draft, &options) != SPECBATCH_OK)
+        return ex_complain("%s", specbatch_last_error());
+    printf("%s\n", specbatch_model_fingerprint(study->target));
+    return 1;
+}
+
 int study_open(struct study *study, int argc, char **argv, const char *intro)
 {
     const struct ex_option options[] = {
@@ -32,6 +44,8 @@ int study_open(struct study *study, int argc, char **argv, const char *intro)
          "text, a caption a line, for Figure 5c"},
         {"--out", "DIR", EX_STRING, &study->out_dir, 0, 0, "where the CSV files go (build/paper)"},
         {"--threads", "N", EX_INT, &study->threads, 1, 256, "threads (one for each processor)"},
+        {"--compute", "auto|bf16|f32|split", EX_CHOICE, &study->compute, 0, 0,
+         "class of the products (f32)"},
         {"--part", "all|grid|captions|ablation", EX_CHOICE, &study->part, 0, 0,
          "one of them (all)"},
         {"--quick", NULL, EX_SWITCH, &study->quick, 0, 0,
@@ -43,15 +57,15 @@ int study_open(struct study *study, int argc, char **argv, const char *intro)
     study->demo = "examples/demo";
     study->prompts_file = "test/data/prompts/spec_bench_60.jsonl";
     study->out_dir = "build/paper";
+    study->compute = SPECBATCH_COMPUTE_F32;
     if ((parsed = ex_args_parse(options, sizeof options / sizeof *options, argc, argv, intro)) != 1)
         return parsed;
     study->speed_tokens = study->quick ? 2 * QUICK_TOKENS : SPEED_TOKENS;
     study->verify_tokens = study->quick ? QUICK_TOKENS : VERIFY_TOKENS;
     snprintf(path[0], sizeof path[0], "%s/target", study->demo);
     snprintf(path[1], sizeof path[1], "%s/draft", study->demo);
-    if (specbatch_model_open(&study->target, path[0], NULL) != SPECBATCH_OK ||
-        specbatch_model_open(&study->draft, path[1], NULL) != SPECBATCH_OK)
-        return ex_complain("%s", specbatch_last_error());
+    if (!study_open_models(study, path[0], path[1]))
+        return 0;
     return study_load(study, &study->prompts, study->prompts_file, study->speed_tokens, 6);
 }
 

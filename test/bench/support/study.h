@@ -26,6 +26,9 @@ enum { STUDY_ALL, STUDY_GRID, STUDY_CAPTIONS, STUDY_ABLATION };
 struct study {
     const char *demo, *prompts_file, *captions_file, *out_dir; /* captions_file: NULL without */
     int32_t quick, threads;
+    /* SPECBATCH_COMPUTE_*: F32 unless --compute is given, since what AUTO chooses differs between
+     * machines, whose figures are to be compared. */
+    int32_t compute;
     int32_t part; /* STUDY_* */
     specbatch_model *target, *draft;
     struct ex_prompts prompts;
@@ -49,6 +52,9 @@ struct outcome {
     uint64_t *decode; /* [specbatch_stat_count()] their sums over decode rounds */
     int32_t draft_len;
 };
+
+/* Opens both models in the study's class. Returns 1, or 0 after a line on stderr. */
+int study_open_models(struct study *study, const char *target, const char *draft);
 
 /* Reads the command line and opens models and prompts. Returns 1, 0 after a line on stderr, or -1
  * after --help. */
