@@ -35,7 +35,7 @@
  *       | . o . o
  *       +--------------- x
  *
- * A point that is not measured again is forgotten after some 140 rounds. A point that is too low
+ * A point that is not measured again is forgotten after 140 to 310 rounds. A point that is too low
  * is chosen and so corrected; one that is too high is never chosen, and only forgetting mends it.
  *
  * Outliers. A machine that other programs use makes some times longer by any factor, and these must
@@ -53,11 +53,11 @@
  * faster, times in plain rounds are then what they were. If not, further outliers are believed more
  * and more.
  *
- * Budget. A plain round deposits 2 % of its time. A speculative round withdraws its cost (catch-up
- * included) and deposits what its tokens would have cost in plain rounds. At zero, only plain
- * rounds run. So however wrong the estimates are, speculation loses no more than those 2 %, the
- * budget's first 3 rounds, and the credit below. Measurements are paid from the budget too, so
- * expensive probes happen rarely.
+ * Budget. A plain round deposits 2 % of its time. A speculative round withdraws its time (catch-up
+ * included, and as far as it is believed) and deposits what its tokens would have cost in plain
+ * rounds. At zero, only plain rounds run. So however wrong the estimates are, speculation loses no
+ * more than those 2 %, the budget's first 3 rounds, and the credit below. Measurements are paid
+ * from the budget too, so expensive probes happen rarely.
  *
  * Probes. Where plain decoding is best, one row speculates every 8 rounds, or every 2 while the
  * budget is well filled. Where speculation is best, a round in 64 is plain, and half-way between
