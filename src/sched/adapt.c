@@ -468,8 +468,7 @@ static void note_change(struct sb_adapt_cost *cost, int32_t outliers)
     cost->n_due = FIRST_MEASURED;
 }
 
-/* One of several plain rounds in a row counts for less than one that is alone. A plain outlier is
- * followed by another plain round, which tells at once whether it was one. */
+/* One of several plain rounds in a row counts for less than one that is alone. */
 static void learn_plain(struct sb_adapt *a, struct sb_adapt_cost *cost, float ns)
 {
     if (cost->n_due > 0)
@@ -477,8 +476,6 @@ static void learn_plain(struct sb_adapt *a, struct sb_adapt_cost *cost, float ns
     learn_mean(&cost->plain, ns, cost->since > 1 ? PLAIN_ALONE : PLAIN_IN_A_ROW);
     if (cost->plain.n == FIRST_MEASURED)
         a->has_plain = 1;
-    if (cost->plain.outliers != 0 && cost->n_due == 0)
-        cost->n_due = 1;
     note_change(cost, cost->plain.outliers);
     cost->since = 0;
 }
