@@ -198,11 +198,26 @@ int sb_port_callback_is_gone(const struct sb_fp_env *env)
 
 #endif
 
+static uint64_t nanoseconds(const struct timespec *time)
+{
+    return (uint64_t)time->tv_sec * UINT64_C(1000000000) + (uint64_t)time->tv_nsec;
+}
+
 uint64_t sb_port_now_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+    return nanoseconds(&now);
+}
+
+uint64_t sb_port_thread_ns(void)
+{
+#if defined(_POSIX_THREAD_CPUTIME)
+    struct timespec time;
+    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0)
+        return nanoseconds(&time);
+#endif
+    return sb_port_now_ns();
 }
 
 int32_t sb_port_n_processors(void)

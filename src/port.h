@@ -36,6 +36,9 @@ const void *sb_port_thread(void);
 
 /* Nanoseconds of a monotonic clock. */
 uint64_t sb_port_now_ns(void);
+/* Nanoseconds for which the calling thread has had a processor. They stand still while it waits,
+ * and while other threads have the processor. Where the system does not count them: as above. */
+uint64_t sb_port_thread_ns(void);
 /* The processors that this process may run on: at least 1. */
 int32_t sb_port_n_processors(void);
 

@@ -46,7 +46,7 @@ struct sb_draft {
     struct sb_runner *runner; /* the draft model's, whose cache is realigned together with the
                                  target's; NULL: no draft model */
     uint64_t passes;          /* forward passes of the draft model so far */
-    uint64_t catch_up_ns;     /* time so far of the passes that closed long gaps (draft_model.c) */
+    uint64_t catch_up_ns;     /* of the passes that closed long gaps so far, by sb_runner_clock */
 };
 
 /* What a pool asks of its draft. */

@@ -108,7 +108,7 @@ static int32_t catch_up(struct model_draft *draft, struct sb_round *round)
     int32_t rc = SPECBATCH_OK, used;
 
     do {
-        const uint64_t began = sb_port_now_ns();
+        const uint64_t began = sb_runner_clock(r);
         used = 0;
         sb_pass_begin(r, 0);
         for (int32_t b = 0; b < round->n_rows; b++)
@@ -122,7 +122,7 @@ static int32_t catch_up(struct model_draft *draft, struct sb_round *round)
             SB_TRY(sb_pass_issue(r, 0, round->dev_tokens));
             SB_TRY(r->backend->exec_sync(r->exec));
             draft->base.passes++;
-            draft->base.catch_up_ns += sb_port_now_ns() - began;
+            draft->base.catch_up_ns += sb_runner_clock(r) - began;
         }
     } while (used > 0);
 done:

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "engine/rope_table.h"
+#include "port.h"
 #include "status.h"
 
 /* ---------------------------------------------------------------- activations */
@@ -267,6 +268,11 @@ void sb_runner_free(struct sb_runner *r)
     sb_free(&r->mem, r->spans);
     sb_free(&r->mem, r->passes);
     *r = (struct sb_runner){.model = NULL};
+}
+
+uint64_t sb_runner_clock(const struct sb_runner *r)
+{
+    return r->backend->records ? sb_port_now_ns() : sb_port_thread_ns();
 }
 
 /* ------------------------------------------------------------------- passes */

@@ -101,6 +101,12 @@ int32_t sb_runner_create(struct sb_runner *runner, struct specbatch_model *model
                          const struct sb_runner *sibling);
 void sb_runner_free(struct sb_runner *runner);
 
+/* Nanoseconds by the clock that shows what passes cost. A backend that records computes while the
+ * thread waits for it, so there it is elapsed time. Elsewhere the thread computes itself, with
+ * others that take equal shares, and its own time on a processor is what it would take if no other
+ * program ran. */
+uint64_t sb_runner_clock(const struct sb_runner *runner);
+
 /* Begins to build pass i, which becomes empty. The sb_pass_add functions below add to it. */
 void sb_pass_begin(struct sb_runner *runner, int32_t i);
 /* Adds a sequence, given its slot and the column of its position 0. Returns its index in the

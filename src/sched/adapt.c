@@ -23,15 +23,22 @@
 
 /* What one proposal a row adds to a round's time, before anything has been measured. */
 #define FIRST_SLOPE 0.1f
+/* A plain time is a mean over so many rounds: where plain rounds are rare, and where most are. */
+#define PLAIN_ALONE 3.0f
+#define PLAIN_IN_A_ROW 8.0f
+/* The time of catching up a token is a mean over so many rounds. */
+#define CATCHING_UP 4.0f
 /* A point at x proposals a row is a mean over POINT_PROPOSALS / x rounds, and over 4 at least. */
 #define POINT_PROPOSALS 16.0f
 /* The weight of every point is multiplied by POINT_DECAY each round. Below MIN_WEIGHT the point is
  * forgotten, so that what was expensive once is tried again. */
-#define POINT_DECAY 0.999f
+#define POINT_DECAY 0.98f
 #define MIN_WEIGHT 0.25f
-/* A round that took more than so many times what was expected was interrupted by something else,
- * and counts as this much. */
-#define OUTLIER 3.0f
+/* A point's first times count as so many times what is known of other points at most. */
+#define FIRST_ERROR 3.0f
+/* A time that is longer or shorter than expected by more than this factor is an outlier, and counts
+ * as this factor. After CHANGE outliers in a row on the same side, each further one squares it. */
+#define OUTLIER 1.25f
 
 /* ---- Choice. */
 
@@ -53,7 +60,9 @@
 #define CREDIT_DECAY 0.95f /* of unused credit, a round */
 
 enum {
-    FIRST_MEASURED = 3,  /* plain rounds whose shortest time is a size's first estimate */
+    FIRST_MEASURED = 3,  /* times of which the shortest is the first estimate */
+    CHANGE = 3,          /* outliers in a row that show that something has changed */
+    CHANGE_MAX = 7,      /* beyond so many the factor is no longer squared */
     UNIQUE_MAX = 6,      /* unique rounds in a row that teach nothing of cost */
     PLAIN_GAP = 64,      /* rounds of a size between two plain ones that measure */
     FIRST_PLAIN_GAP = 8, /* the same until FIRST_MEASURED are measured */
@@ -67,6 +76,11 @@ enum {
 static float at_most(float x, float most)
 {
     return x < most ? x : most;
+}
+
+static float at_least(float x, float least)
+{
+    return x > least ? x : least;
 }
 
 /* The uniform lengths, 1, 2, 3, 5, 7, 10, 14, ...: the one after `length`. */
@@ -102,7 +116,7 @@ static int32_t point_at(float x)
 static int is_known(const struct sb_adapt_cost *cost)
 {
     for (int32_t i = 0; i < SB_ADAPT_POINTS; i++)
-        if (cost->point[i].weight > MIN_WEIGHT)
+        if (cost->point[i].time.weight > MIN_WEIGHT)
             return 1;
     return 0;
 }
@@ -128,8 +142,8 @@ static float price(const struct sb_adapt_cost *cost, float x)
 
     for (int32_t i = 0; i < SB_ADAPT_POINTS; i++) {
         const struct sb_adapt_point *p = &cost->point[i];
-        const float y = p->y > y0 ? p->y : y0;
-        if (p->weight <= MIN_WEIGHT)
+        const float y = at_least(p->time.value - 1.0f, y0);
+        if (p->time.weight <= MIN_WEIGHT)
             continue;
         if (x <= p->x)
             return 1.0f + y0 + (y - y0) * (x - x0) / (p->x - x0);
@@ -295,7 +309,7 @@ static void probe(struct sb_adapt *a, struct sb_round_row *rows, int32_t n,
     a->probing = at >= 0;
     for (int32_t b = 0; b < n; b++) {
         const int joins = b == at ||
-                          (a->uniform && a->catch_up * (float)lag_of(a, rows[b].seq) <= paid);
+                          (a->uniform && a->catch_up.value * (float)lag_of(a, rows[b].seq) <= paid);
         if (!joins || k < rows[b].n_draft)
             rows[b].n_draft = joins ? k : 0;
     }
@@ -337,15 +351,16 @@ static void start_within_means(struct sb_adapt *a, struct sb_round_row *rows, in
         if (lag > FAR && left <= 0.0f)
             rows[b].n_draft = 0;
         else if (lag > FAR)
-            left = a->catch_up < 0.0f ? 0.0f : left - a->catch_up * (float)lag;
+            left = a->catch_up.n == 0 ? 0.0f : left - a->catch_up.value * (float)lag;
     }
 }
 
 /* Whether this round is to measure plain decoding. */
 static int plain_is_due(const struct sb_adapt *a, const struct sb_adapt_cost *cost, int mixed)
 {
-    return !a->has_plain ||
-           (!mixed && cost->since > (cost->n_plain < FIRST_MEASURED ? FIRST_PLAIN_GAP : PLAIN_GAP));
+    const int32_t gap = cost->plain.n < FIRST_MEASURED ? FIRST_PLAIN_GAP : PLAIN_GAP;
+
+    return !a->has_plain || (!mixed && (cost->n_due > 0 || cost->since > gap));
 }
 
 static void ask_for_none(struct sb_round_row *rows, int32_t n)
@@ -366,7 +381,7 @@ static float decide(struct sb_adapt *a, struct sb_round_row *rows, int32_t n, in
 
     if (gain >= MIN_GAIN)
         return gain;
-    if (!mixed && a->cost[size].n_plain > 0 && a->quiet >= gap)
+    if (!mixed && a->cost[size].plain.n > 0 && a->quiet >= gap)
         probe(a, rows, n, costs_of(a, size), whose_turn(a, rows, n));
     else
         ask_for_none(rows, n);
@@ -415,52 +430,84 @@ static void deposit(struct sb_adapt *a, float rounds)
     a->budget = at_most(a->budget + rounds, BUDGET_MAX);
 }
 
-/* Averages the time of plain rounds: the shortest of the first FIRST_MEASURED, then moving towards
- * each new one. */
+/* The time as far as it is believed: an outlier is cut off. */
+static float believed(struct sb_adapt_mean *m, float time)
+{
+    const int32_t side = (time > m->value * OUTLIER) - (time < m->value / OUTLIER);
+    float factor = OUTLIER;
+
+    if (side * m->outliers <= 0)
+        m->outliers = side;
+    else if (side * m->outliers < CHANGE_MAX)
+        m->outliers += side;
+    for (int32_t i = CHANGE; i < side * m->outliers; i++)
+        factor *= factor;
+    return at_most(at_least(time, m->value / factor), m->value * factor);
+}
+
+/* Learns a time: the shortest of the first FIRST_MEASURED, and from then on a mean over `most`
+ * times as far as they are believed. Returns what this one counts as. */
+static float learn_mean(struct sb_adapt_mean *m, float time, float most)
+{
+    m->weight = at_most(m->weight + 1.0f, most);
+    if (m->n < FIRST_MEASURED) {
+        m->value = m->n++ == 0 ? time : at_most(time, m->value);
+        return time;
+    }
+    time = believed(m, time);
+    m->value += (time - m->value) / m->weight;
+    return time;
+}
+
+/* After a change the next rounds are plain, and measured as if it was for the first time. */
+static void note_change(struct sb_adapt_cost *cost, int32_t outliers)
+{
+    if (outliers != CHANGE && outliers != -CHANGE)
+        return;
+    cost->plain.n = cost->plain.outliers = 0;
+    cost->n_due = FIRST_MEASURED;
+}
+
+/* One of several plain rounds in a row counts for less than one that is alone. */
 static void learn_plain(struct sb_adapt *a, struct sb_adapt_cost *cost, float ns)
 {
-    if (cost->n_plain == 0)
-        cost->plain_ns = ns;
-    else if (cost->n_plain < FIRST_MEASURED)
-        cost->plain_ns = at_most(ns, cost->plain_ns);
-    else /* one of several plain rounds in a row counts for less than one that is alone */
-        cost->plain_ns += (at_most(ns, OUTLIER * cost->plain_ns) - cost->plain_ns) *
-                          (cost->since > 1 ? 0.5f : 0.125f);
-    if (cost->n_plain < FIRST_MEASURED)
-        cost->n_plain++;
-    if (cost->n_plain == FIRST_MEASURED)
+    if (cost->n_due > 0)
+        cost->n_due--;
+    learn_mean(&cost->plain, ns, cost->since > 1 ? PLAIN_ALONE : PLAIN_IN_A_ROW);
+    if (cost->plain.n == FIRST_MEASURED)
         a->has_plain = 1;
+    note_change(cost, cost->plain.outliers);
     cost->since = 0;
 }
 
-/* Adds a measurement to the point that covers x. */
-static void learn_point(struct sb_adapt_cost *cost, float x, float y)
+/* Learns the time of a round with x proposals a row, in plain rounds, where `known` was expected.
+ * Returns what it counts as. */
+static float learn_point(struct sb_adapt_cost *cost, float x, float time, float known)
 {
     struct sb_adapt_point *p = &cost->point[point_at(x)];
-    const float most = POINT_PROPOSALS / x > 4.0f ? POINT_PROPOSALS / x : 4.0f;
 
-    if (p->weight <= MIN_WEIGHT)
-        *p = (struct sb_adapt_point){.weight = 0.0f};
-    p->weight = at_most(p->weight + 1.0f, most);
-    p->x += (x - p->x) / p->weight;
-    p->y += (y - p->y) / p->weight;
+    if (p->time.weight <= MIN_WEIGHT)
+        *p = (struct sb_adapt_point){.x = x};
+    if (p->time.n < FIRST_MEASURED)
+        time = at_most(time, FIRST_ERROR * known);
+    time = learn_mean(&p->time, time, at_least(POINT_PROPOSALS / x, 4.0f));
+    p->x += (x - p->x) / p->time.weight;
+    note_change(cost, p->time.outliers);
+    return time;
 }
 
 /* Learns from the time of a round with x proposals a row. Returns what the round is booked at, in
- * plain rounds: what it took, an outlier cut off; or the known cost if its time is unique. */
+ * plain rounds: the time as far as it is believed, or the known cost if it is unique. */
 static float learn_cost(struct sb_adapt *a, int32_t size, float x, float ns, int unique)
 {
     struct sb_adapt_cost *cost = &a->cost[size];
-    const float known = price(costs_of(a, size), x),
-                took = at_most(ns / cost->plain_ns, OUTLIER * known);
+    const float known = price(costs_of(a, size), x), time = ns / cost->plain.value;
 
     if (unique)
         return known;
     for (int32_t i = 0; i < SB_ADAPT_POINTS; i++)
-        cost->point[i].weight *= POINT_DECAY;
-    if (x > 0.0f)
-        learn_point(cost, x, took - 1.0f);
-    return took;
+        cost->point[i].time.weight *= POINT_DECAY;
+    return x > 0.0f ? learn_point(cost, x, time, known) : at_most(time, FIRST_ERROR * known);
 }
 
 /* x of a round, the proposals a row that its time is the price of: where lengths are uniform, rows
@@ -510,18 +557,17 @@ void sb_adapt_learn(struct sb_adapt *a, const struct sb_round_row *rows, int32_t
     if (a->asked == 0 && !round->mixed) {
         if (!unique)
             learn_plain(a, cost, ns);
-        else if (cost->n_plain == FIRST_MEASURED)
+        else if (cost->plain.n == FIRST_MEASURED)
             cost->since = PLAIN_GAP / 2; /* the next measurement is half a gap away */
     }
-    if (cost->n_plain == 0)
+    if (cost->plain.n == 0)
         return;
-    caught_up = (float)round->catch_up_ns / cost->plain_ns;
-    if (a->lag > 0 && caught_up > 0.0f) {
-        const float price_now = caught_up / (float)a->lag;
-        a->catch_up = a->catch_up < 0.0f ? price_now : 0.5f * (a->catch_up + price_now);
-    }
+    caught_up = (float)round->catch_up_ns / cost->plain.value;
+    if (a->lag > 0 && caught_up > 0.0f)
+        caught_up = (float)a->lag *
+                    learn_mean(&a->catch_up, caught_up / (float)a->lag, CATCHING_UP);
     if (round->mixed)
-        deposit(a, DEPOSIT * ns / cost->plain_ns - caught_up);
+        deposit(a, DEPOSIT * ns / cost->plain.value - caught_up);
     else if (a->asked == 0)
         deposit(a, DEPOSIT);
     else
@@ -531,11 +577,8 @@ void sb_adapt_learn(struct sb_adapt *a, const struct sb_round_row *rows, int32_t
 
 void sb_adapt_init(struct sb_adapt *a, int32_t draft_len, int uniform, int lags)
 {
-    *a = (struct sb_adapt){.draft_len = draft_len,
-                           .uniform = uniform,
-                           .lags = lags,
-                           .budget = BUDGET_FIRST,
-                           .catch_up = -1.0f};
+    *a = (struct sb_adapt){
+        .draft_len = draft_len, .uniform = uniform, .lags = lags, .budget = BUDGET_FIRST};
     a->tries[1] = FIRST_TRIALS;
     a->hits[1] = FIRST_TRIALS * FIRST_CHANCE;
 }

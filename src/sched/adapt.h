@@ -35,11 +35,29 @@
  *       | . o . o
  *       +--------------- x
  *
- * Budget. A plain round deposits 2 % of its time. A speculative round withdraws its cost (catch-up
- * included) and deposits what its tokens would have cost in plain rounds. At zero, only plain
- * rounds run. So however wrong the estimates are, speculation loses no more than those 2 %, the
- * budget's first 3 rounds, and the credit below. Measurements are paid from the budget too, so
- * expensive probes happen rarely.
+ * A point that is not measured again is forgotten after 140 to 310 rounds. A point that is too low
+ * is chosen and so corrected; one that is too high is never chosen, and only forgetting mends it.
+ *
+ * Outliers. A machine that other programs use makes some times longer by any factor, and these must
+ * not be learnt. sched.c gives what the thread worked, where that can be told, instead of the time
+ * that passed; what remains is met here. The shortest of the first three times is the first
+ * estimate. Every later time counts as 1.25 times as long or as short as the estimate at most. So
+ * single outliers move it by a few per cent, and plain and speculative rounds alike.
+ *
+ *     time |  o                     o o o o     one outlier is cut off. Three in a row on the same
+ *          |                                    side are a change: of the cost of these rounds, or
+ *          | . . o . o . o . o . o              of the machine's speed. Plain rounds tell which.
+ *          +------------------------- rounds
+ *
+ * After three in a row, plain rounds are measured afresh. If the machine has become slower or
+ * faster, times in plain rounds are then what they were. If not, further outliers are believed more
+ * and more.
+ *
+ * Budget. A plain round deposits 2 % of its time. A speculative round withdraws its time (catch-up
+ * included, and as far as it is believed) and deposits what its tokens would have cost in plain
+ * rounds. At zero, only plain rounds run. So however wrong the estimates are, speculation loses no
+ * more than those 2 %, the budget's first 3 rounds, and the credit below. Measurements are paid
+ * from the budget too, so expensive probes happen rarely.
  *
  * Probes. Where plain decoding is best, one row speculates every 8 rounds, or every 2 while the
  * budget is well filled. Where speculation is best, a round in 64 is plain, and half-way between
@@ -59,7 +77,8 @@
  *
  * Nothing here sees a token, so nothing here can change one. Rejected: fitting draft and
  * verification apart, because a replayed round yields one time, not two; a cost linear in x (see
- * the picture); one length for all rows everywhere, since requests differ in acceptance.
+ * the picture); one length for all rows everywhere, since requests differ in acceptance; medians of
+ * the latest times, which are coarser than a mean where one row of many proposes and y is small.
  */
 #ifndef SB_ADAPT_H
 #define SB_ADAPT_H
@@ -76,15 +95,23 @@ enum {
     SB_ADAPT_POINTS = 13
 };
 
+/* A mean of times that outliers hardly move. */
+struct sb_adapt_mean {
+    float value;
+    float weight;     /* measurements, older ones counting for less */
+    int32_t n;        /* measurements, counted up to FIRST_MEASURED */
+    int32_t outliers; /* of the latest measurements in a row: above 0 too long, below 0 too short */
+};
+
 /* What rounds of one size cost. */
 struct sb_adapt_cost {
-    float plain_ns;      /* a plain round */
-    int32_t n_plain;     /* plain rounds measured, counted up to FIRST_MEASURED */
-    int32_t since;       /* rounds since the last of them */
-    int32_t n_unique[2]; /* plain and speculative rounds in a row that were unique */
+    struct sb_adapt_mean plain; /* ns of a plain round */
+    int32_t since;              /* rounds since the last of them was measured */
+    int32_t n_due;              /* so many plain rounds are to be measured at once */
+    int32_t n_unique[2];        /* plain and speculative rounds in a row that were unique */
     struct sb_adapt_point {
-        float weight; /* measurements, older ones counting for less */
-        float x, y;   /* means over them: proposals a row, and what they added, in plain rounds */
+        struct sb_adapt_mean time; /* of a round, in plain rounds: 1 + y */
+        float x;                   /* mean of the proposals a row of these rounds */
     } point[SB_ADAPT_POINTS];
 };
 
@@ -97,9 +124,9 @@ struct sb_adapt {
      * too. chance: hits over tries, as of this round. */
     float tries[SB_DRAFT_LEN_MAX + 1], hits[SB_DRAFT_LEN_MAX + 1], chance[SB_DRAFT_LEN_MAX + 1];
     struct sb_adapt_cost cost[SB_ADAPT_SIZES];
-    int32_t has_plain;    /* some size's plain rounds have been measured */
-    float budget, credit; /* plain rounds */
-    float catch_up;       /* plain rounds a token; below 0: not known yet */
+    int32_t has_plain;             /* some size's plain rounds have been measured */
+    float budget, credit;          /* plain rounds */
+    struct sb_adapt_mean catch_up; /* plain rounds a token */
 
     int32_t quiet;     /* rounds since the last proposal */
     uint32_t n_probes; /* so far: they tell which row is next, and how far it goes */

@@ -43,6 +43,7 @@ struct sb_sched {
 
     atomic_int interrupted; /* 1: ends a round, which takes it back to 0. Any thread may set it. */
     struct sb_adapt adapt;
+    uint64_t waited_ns; /* so far, while the draft was preparing: time in which the thread rested */
     struct sb_residents residents;
     int32_t *free_slots, n_free; /* a stack */
     uint64_t n_rounds;           /* so far */

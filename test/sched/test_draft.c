@@ -1,5 +1,7 @@
 /* What drafts propose, and what is accepted of it. That a draft cannot change a token is shown by
  * test/contract/test_contract.c. */
+#include <time.h>
+
 #include "sbtest.h"
 #include "pool/pool.h"
 #include "sched/policies.h"
@@ -120,6 +122,45 @@ static void test_draft_with_a_shorter_context(void)
     CHECK(cut.drafted > 0 && cut.drafted < full.drafted);
 }
 
+/* Proposes nothing useful, and spends a millisecond on that without working. */
+static int32_t propose_slowly(void *user, specbatch_draft_row *const *rows, size_t n_rows)
+{
+    const struct timespec nap = {0, 1000000};
+
+    for (size_t b = 0; b < n_rows; b++) {
+        rows[b]->out[0] = 0;
+        rows[b]->n_out = 1;
+    }
+    ++*(int *)user;
+    return nanosleep(&nap, NULL);
+}
+
+/* A round's cost is what its thread worked. A callback that waits for another program or a device
+ * does not work meanwhile, and yet the time counts. */
+static void test_what_a_callback_waits_for_is_a_cost(void)
+{
+    specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
+    specbatch_request request = SPECBATCH_REQUEST_INIT;
+    int n_calls = 0;
+    const specbatch_draft_ops ops = only_propose(propose_slowly, &n_calls);
+    specbatch_pool *pool;
+    size_t active = 1;
+
+    options.max_len = 128;
+    options.n_threads = 1;
+    CHECK_OK(create_with_ops(&pool, world.models[0].target[0], &ops, &options));
+    request.ids = world.prompts[0].ids;
+    request.n_ids = (size_t)world.prompts[0].n;
+    request.max_new = 40;
+    request.flags = SPECBATCH_REQUEST_IGNORE_EOS;
+    CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
+    while (active)
+        CHECK_OK(specbatch_pool_step(pool, &active));
+    CHECK(n_calls > 0);
+    CHECK(pool->sched.waited_ns > (uint64_t)n_calls * 500000);
+    specbatch_pool_free(pool);
+}
+
 TEST_BEGIN
 const int opened = trace_world_open(&world, "test/data/models");
 if (opened != 0)
@@ -129,6 +170,7 @@ else {
     RUN(test_distilled_draft_is_worth_having);
     RUN(test_draft_cache_equals_a_fresh_prefill);
     RUN(test_draft_with_a_shorter_context);
+    RUN(test_what_a_callback_waits_for_is_a_cost);
 }
 trace_world_close(&world);
 if (opened != 0)
