@@ -31,6 +31,9 @@
  *     thread sleeps it says so in a flag, under the lock, and then looks once more; whoever brings
  *     the news looks at the flag afterwards. Either the news or the flag is seen, as the places say
  *     where this happens, so no wake is lost.
+ *   - A worker that finds itself on the caller's processor does not poll, because the caller cannot
+ *     bring news while it does. A busy machine puts them there. This is only a hint: the number is
+ *     old as soon as it is read.
  *   - The flag of the workers is cleared by who wakes them. So a worker that has been woken, but
  *     waits for a processor, is not woken again by each of the loops that the caller meanwhile
  *     runs alone.
@@ -78,6 +81,7 @@ struct sb_threads {
 
     _Alignas(SB_MEM_ALIGN) atomic_llong unfinished; /* ranges of the loop */
     atomic_int caller_sleeps;                       /* the caller waits on `done`, or is about to */
+    atomic_int caller_at; /* the processor on which the caller began its latest loop, or -1 */
     /* Some worker waits on `wake`, or is about to, and has not been woken since. */
     _Alignas(SB_MEM_ALIGN) atomic_int workers_sleep;
 };
@@ -126,7 +130,11 @@ static int has_news(const struct share *own)
 
 static void wait_for_news(struct sb_threads *t, const struct share *own)
 {
-    for (int32_t i = 0; i < t->spins; i++) {
+    const int32_t at = sb_port_processor();
+    const int is_beside = at >= 0 &&
+                          at == atomic_load_explicit(&t->caller_at, memory_order_relaxed);
+
+    for (int32_t i = 0; i < t->spins && !is_beside; i++) {
         if (has_news(own))
             return;
         sb_port_pause();
@@ -193,6 +201,7 @@ void sb_threads_for(struct sb_threads *t, int64_t n_items, int64_t grain, sb_ran
         return;
     }
     atomic_store_explicit(&t->unfinished, n_ranges, memory_order_relaxed);
+    atomic_store_explicit(&t->caller_at, sb_port_processor(), memory_order_relaxed);
     for (int32_t i = 0; i < t->n_threads && end < n_ranges; i++) {
         const int64_t sharers = t->n_threads - i, size = (n_ranges - end + sharers - 1) / sharers;
         struct share *share = &t->shares[i];
@@ -257,6 +266,7 @@ int32_t sb_threads_create(struct sb_threads **out, const struct sb_mem *mem, int
     t->spins = n_threads <= sb_port_n_processors() ? SPINS : 0;
     atomic_init(&t->unfinished, 0);
     atomic_init(&t->caller_sleeps, 0);
+    atomic_init(&t->caller_at, -1);
     atomic_init(&t->workers_sleep, 0);
     SB_NEW(t->shares, sb_alloc(mem, (size_t)n_threads, sizeof *t->shares), "the thread pool");
     for (int32_t i = 0; i < n_threads; i++) {
