@@ -48,8 +48,8 @@
 #include "status.h"
 
 /* How often a waiting thread polls before it sleeps. That takes tens of microseconds, which is
- * longer than the gap between two operations. (On a busy machine, four times as many cost a third
- * of the speed, because the polls took the processor from threads that had work.) */
+ * longer than the gap between two operations. On a busy machine, four times as many cost a quarter
+ * of the speed, because the polls took the processor from threads that had work. */
 #define SPINS 1000
 
 enum { STOP = -1 }; /* in place of a number of ranges: the worker ends */
