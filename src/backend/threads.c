@@ -16,7 +16,7 @@
  * is for busy machines: a thread that is not running delays nobody unless it holds a range. (Two
  * alternatives: with a fixed share for each thread and a barrier, every loop is as slow as the most
  * delayed thread. With one counter for all, a thread gets other weights in each pass; plain
- * decoding of a small model was a quarter slower.)
+ * decoding of a small model was a fifth slower.)
  *
  * What is ordered by what:
  *   - A claim is one compare-and-swap that succeeds only while unclaimed > 0, and so only while the
@@ -48,7 +48,7 @@
 #include "status.h"
 
 /* How often a waiting thread polls before it sleeps. That takes tens of microseconds, which is
- * longer than the gap between two operations. On a busy machine, four times as many cost a quarter
+ * longer than the gap between two operations. On a busy machine, four times as many cost a third
  * of the speed, because the polls took the processor from threads that had work. */
 #define SPINS 1000
 
