@@ -37,6 +37,8 @@
  *   - The flag of the workers is cleared by who wakes them. So a worker that has been woken, but
  *     waits for a processor, is not woken again by each of the loops that the caller meanwhile
  *     runs alone.
+ *   - Of more workers than there are processors only as many are woken as can run at once, since no
+ *     loop needs a worker to come. The others sleep on, and may never see a loop.
  */
 #include "backend/threads.h"
 
@@ -70,6 +72,7 @@ struct sb_threads {
     struct sb_mem mem;
     int32_t n_threads; /* the caller among them */
     int32_t n_workers; /* that have been started */
+    int32_t n_useful;  /* workers that a loop wakes: no more than there are other processors */
     int32_t spins; /* polls before a wait sleeps. 0 where there are more threads than processors:
                       a thread that polls would keep another from running */
     struct share *shares; /* [n_threads] */
@@ -157,7 +160,11 @@ static void wake_if_asleep(struct sb_threads *t)
         return;
     pthread_mutex_lock(&t->lock);
     atomic_store(&t->workers_sleep, 0);
-    pthread_cond_broadcast(&t->wake);
+    if (t->n_useful == t->n_workers)
+        pthread_cond_broadcast(&t->wake);
+    else
+        for (int32_t i = 0; i < t->n_useful; i++)
+            pthread_cond_signal(&t->wake);
     pthread_mutex_unlock(&t->lock);
 }
 
@@ -256,6 +263,7 @@ static int32_t start_workers(struct sb_threads *t, int32_t n)
 
 int32_t sb_threads_create(struct sb_threads **out, const struct sb_mem *mem, int32_t n_threads)
 {
+    const int32_t n_processors = sb_port_n_processors();
     int32_t rc = SPECBATCH_OK;
     struct sb_threads *t;
 
@@ -263,7 +271,8 @@ int32_t sb_threads_create(struct sb_threads **out, const struct sb_mem *mem, int
     t->mem = *mem;
     t->process = sb_port_process();
     t->n_threads = n_threads;
-    t->spins = n_threads <= sb_port_n_processors() ? SPINS : 0;
+    t->n_useful = (n_threads <= n_processors ? n_threads : n_processors) - 1;
+    t->spins = n_threads <= n_processors ? SPINS : 0;
     atomic_init(&t->unfinished, 0);
     atomic_init(&t->caller_sleeps, 0);
     atomic_init(&t->caller_at, -1);
@@ -288,7 +297,9 @@ static void stop_workers(struct sb_threads *t)
 {
     for (int32_t i = 1; i <= t->n_workers; i++)
         atomic_store(&t->shares[i].unclaimed, STOP);
-    wake_if_asleep(t);
+    pthread_mutex_lock(&t->lock);
+    pthread_cond_broadcast(&t->wake);
+    pthread_mutex_unlock(&t->lock);
     for (int32_t i = 1; i <= t->n_workers; i++)
         pthread_join(t->shares[i].worker, NULL);
     pthread_cond_destroy(&t->done);
