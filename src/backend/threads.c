@@ -297,6 +297,7 @@ static void stop_workers(struct sb_threads *t)
 {
     for (int32_t i = 1; i <= t->n_workers; i++)
         atomic_store(&t->shares[i].unclaimed, STOP);
+    /* all of them, also those that no loop would wake */
     pthread_mutex_lock(&t->lock);
     pthread_cond_broadcast(&t->wake);
     pthread_mutex_unlock(&t->lock);
