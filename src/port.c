@@ -234,6 +234,15 @@ int32_t sb_port_n_processors(void)
     return online > 0 ? (int32_t)online : 1;
 }
 
+int32_t sb_port_processor(void)
+{
+#if defined(__linux__)
+    return (int32_t)sched_getcpu();
+#else
+    return -1;
+#endif
+}
+
 int64_t sb_port_process(void)
 {
     return (int64_t)getpid();

@@ -41,6 +41,8 @@ uint64_t sb_port_now_ns(void);
 uint64_t sb_port_thread_ns(void);
 /* The processors that this process may run on: at least 1. */
 int32_t sb_port_n_processors(void);
+/* The number of the processor that the calling thread runs on, or -1 where that is not known. */
+int32_t sb_port_processor(void);
 
 /* A number that identifies this process: a forked child's differs from its parent's, within one PID
  * namespace. */

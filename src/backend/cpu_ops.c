@@ -12,9 +12,10 @@
 #include "backend/threads.h"
 #include "specbatch.h"
 
-/* Multiply-adds, roughly. They take some microseconds, a few times what handing a range to another
- * thread costs. */
-#define RANGE_COST 32768
+/* What a range shall at least be worth, in the time that a product takes for one multiply-add: one
+ * or two microseconds, a few times what another thread takes to see that there is work. The demo
+ * pair was as fast with half of it, and a twentieth slower with twice of it. */
+#define RANGE_COST 16384
 
 /* What the functions named *_range get, which run a kernel over the items [first, last). An
  * operation sets the fields that its own range function reads. */
@@ -31,7 +32,7 @@ struct job {
 };
 
 /* Runs fn over all items, in ranges of at least `least` items and at least RANGE_COST. `cost` is
- * roughly the multiply-adds of one item. */
+ * roughly the time of one item, in multiply-adds of a product. The factors below are measured. */
 static void run_ranges(struct sb_exec *exec, int64_t n_items, int64_t cost, int64_t least,
                        sb_range_fn fn, struct job *job)
 {
@@ -81,7 +82,7 @@ static void norm_range(void *ctx, int64_t first, int64_t last)
 void sb_cpu_op_norm(struct sb_exec *exec, const struct sb_norm *args)
 {
     struct job job = {.args = args};
-    run(exec, args->m, 2 * (int64_t)args->n, norm_range, &job);
+    run(exec, args->m, 8 * (int64_t)args->n, norm_range, &job);
 }
 
 static void inputs_range(void *ctx, int64_t first, int64_t last)
@@ -160,7 +161,7 @@ void sb_cpu_op_rope_kv(struct sb_exec *exec, float *qkv, const struct sb_attenti
 {
     struct job job = {.out = qkv, .attention = attention, .pass = pass};
     job.n = (int64_t)(attention->heads + 2 * attention->kv_heads) * attention->head_dim;
-    run(exec, pass->n_tokens, job.n, rope_range, &job);
+    run(exec, pass->n_tokens, 8 * job.n, rope_range, &job);
 }
 
 /* Cuts the pass into blocks of at most `most` consecutive tokens of one sequence. Returns the
@@ -201,7 +202,7 @@ void sb_cpu_op_attend(struct sb_exec *exec, void *y, const float *qkv,
            exec->n_threads > 1)
         most /= 2;
     int64_t n_items = (int64_t)cut_blocks(exec->blocks, pass, most) * attention->kv_heads;
-    run(exec, n_items, (int64_t)pass->max_len * attention->head_dim * group / 4, attend_range,
+    run(exec, n_items, 4 * (int64_t)pass->max_len * attention->head_dim * group, attend_range,
         &job);
 }
 
@@ -222,7 +223,7 @@ static void swiglu_range(void *ctx, int64_t first, int64_t last)
 void sb_cpu_op_swiglu(struct sb_exec *exec, void *y, const float *gate_up, int32_t m, int32_t n)
 {
     struct job job = {.out = y, .in = gate_up, .n = n};
-    run(exec, (int64_t)m * n, 4, swiglu_range, &job);
+    run(exec, (int64_t)m * n, 16, swiglu_range, &job);
 }
 
 static void select_range(void *ctx, int64_t first, int64_t last)

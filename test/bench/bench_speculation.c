@@ -4,6 +4,7 @@
  *
  *   bench_speculation [--target DIR] [--draft DIR] [--draft-len K] [--max-new N]
  *                     [--rounds R] [--threads T] [--compute auto|bf16|f32|split]
+ *   bench_speculation --scaling N [--target DIR] [--max-new N] [--rounds R] [--compute ..]
  *
  * The compute class is f32 unless it is given, since auto differs between machines. The second line
  * of the output names it.
@@ -28,6 +29,9 @@
  *      with K adaptive. Every run has a new pool, so the figure contains the rounds that adaptive
  *      K takes to learn.
  *
+ * With --scaling, instead of these: how plain decoding at B = 1 and B = 8 and a prompt of 128
+ * tokens gain from 1, 2, 4 .. N threads, beside a plain read of the weights by as many threads.
+ *
  * Runs that are compared alternate, and medians are taken, since other programs may use the machine
  * meanwhile. Only decoding is timed: the clock starts when all prompts are in the cache. Random
  * checkpoints (make_checkpoint) serve as well as trained ones, but for their acceptance.
@@ -44,11 +48,18 @@
 #include "support/drafts.h"
 #include "backend/threads.h"
 
-enum { MAX_ROUNDS = 31, MAX_BATCH = 8, PROMPT = 16, BLOCK = 65536 };
+enum {
+    MAX_ROUNDS = 31,
+    MAX_BATCH = 8,
+    PROMPT = 16,
+    LONG_PROMPT = 128, /* of the scaling table */
+    MAX_COUNTS = 10,   /* its rows: 1, 2, 4 .. 256 threads, and one number between */
+    BLOCK = 65536
+};
 
 struct bench {
     const char *target_dir, *draft_dir;
-    int32_t draft_len, max_new, rounds, threads, compute;
+    int32_t draft_len, max_new, rounds, threads, scaling, compute;
     specbatch_model *target, *draft;
     int32_t *known; /* [MAX_BATCH][max_new] what the target generates for each prompt */
 };
@@ -143,17 +154,18 @@ static struct figures read_figures(const specbatch_pool *pool)
     return f;
 }
 
-static void submit(specbatch_pool *pool, const struct bench *bench, int32_t which)
+static void submit(specbatch_pool *pool, const struct bench *bench, int32_t which, int32_t n_ids,
+                   int32_t max_new)
 {
     const int32_t vocab = specbatch_model_vocab_size(bench->target);
     specbatch_request request = SPECBATCH_REQUEST_INIT;
-    int32_t ids[PROMPT];
+    int32_t ids[LONG_PROMPT];
 
-    for (int32_t i = 0; i < PROMPT; i++)
+    for (int32_t i = 0; i < n_ids; i++)
         ids[i] = (int32_t)((uint32_t)(7919 * (i + 1) + 104729 * (which + 1)) % (uint32_t)vocab);
     request.ids = ids;
-    request.n_ids = PROMPT;
-    request.max_new = bench->max_new;
+    request.n_ids = (size_t)n_ids;
+    request.max_new = max_new;
     request.flags = SPECBATCH_REQUEST_IGNORE_EOS;
     need(specbatch_pool_submit(pool, &request, NULL), "submit");
 }
@@ -215,7 +227,7 @@ static struct figures run(struct bench *bench, enum source source, int32_t batch
                                : create_with_model(&pool, bench->target, draft, &options),
          "pool");
     for (int32_t i = 0; i < batch; i++)
-        submit(pool, bench, i);
+        submit(pool, bench, i, PROMPT, bench->max_new);
     while (counter(pool, "tokens_committed") == 0)
         need(specbatch_pool_step(pool, &active), "step");
     begun = read_figures(pool);
@@ -262,6 +274,78 @@ static void bench_read(struct bench *bench)
            (double)bytes / token * 1e-9);
     printf("   plain read of the same bytes: %.2f ms, %.1f GB/s.   share of it: %.2f\n\n",
            1e3 * read, (double)bytes / read * 1e-9, read / token);
+}
+
+/* Seconds from the first step of a new pool to the first token after a long prompt. */
+static double fill_prompt(struct bench *bench)
+{
+    specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
+    specbatch_pool *pool;
+    size_t active = 1;
+
+    options.max_len = LONG_PROMPT + 1;
+    options.n_threads = bench->threads;
+    need(specbatch_pool_create(&pool, bench->target, NULL, &options), "pool");
+    submit(pool, bench, 0, LONG_PROMPT, 1);
+    const double start = (double)sb_port_now_ns() * 1e-9;
+    while (active)
+        need(specbatch_pool_step(pool, &active), "step");
+    const double seconds = (double)sb_port_now_ns() * 1e-9 - start;
+    specbatch_pool_free(pool);
+    return seconds;
+}
+
+/* What a number of threads does, in seconds: a read of the weights, a token at B = 1, a token of
+ * eight at B = 8, and the long prompt. */
+enum measure { READ, ONE, EIGHT, FILL, MEASURES };
+
+static void measure_threads(struct bench *bench, struct sb_threads *threads, double *seconds)
+{
+    const double start = (double)sb_port_now_ns() * 1e-9;
+    read_model(threads, bench->target);
+    seconds[READ] = (double)sb_port_now_ns() * 1e-9 - start;
+    const struct figures one = run(bench, NO_DRAFT, 1, 0);
+    const struct figures eight = run(bench, NO_DRAFT, MAX_BATCH, 0);
+    seconds[ONE] = one.seconds / one.tokens;
+    seconds[EIGHT] = eight.seconds / eight.tokens;
+    seconds[FILL] = fill_prompt(bench);
+}
+
+/* Every turn measures every number of threads once, so that a busy while hits all of them. */
+static void bench_scaling(struct bench *bench)
+{
+    static const struct sb_mem mem = {NULL, NULL, NULL};
+    static double seconds[MAX_COUNTS][MEASURES][MAX_ROUNDS];
+    int32_t counts[MAX_COUNTS], n = 0;
+    double first[MEASURES], now[MEASURES];
+
+    for (int32_t t = 1; t < bench->scaling; t *= 2)
+        counts[n++] = t;
+    counts[n++] = bench->scaling;
+    for (int r = 0; r < bench->rounds; r++)
+        for (int32_t c = 0; c < n; c++) {
+            struct sb_threads *threads;
+            bench->threads = counts[c];
+            need(sb_threads_create(&threads, &mem, counts[c]), "threads");
+            measure_threads(bench, threads, now);
+            sb_threads_free(threads);
+            for (int m = 0; m < MEASURES; m++)
+                seconds[c][m][r] = now[m];
+        }
+    printf(
+        "tokens/s, and as a multiple of one thread's. share: a plain read's time by a token's at "
+        "B = 1\n%7s %15s %22s %15s %17s\n",
+        "threads", "read ms", "plain, B = 1  share", "plain, B = 8", "prompt of 128");
+    for (int32_t c = 0; c < n; c++) {
+        for (int m = 0; m < MEASURES; m++)
+            now[m] = median(seconds[c][m], bench->rounds);
+        if (c == 0)
+            memcpy(first, now, sizeof first);
+        printf("%7d %8.2f (%4.2f) %8.1f (%4.2f) %6.2f %8.1f (%4.2f) %10.1f (%4.2f)\n",
+               (int)counts[c], 1e3 * now[READ], first[READ] / now[READ], 1.0 / now[ONE],
+               first[ONE] / now[ONE], now[READ] / now[ONE], 1.0 / now[EIGHT],
+               first[EIGHT] / now[EIGHT], LONG_PROMPT / now[FILL], first[FILL] / now[FILL]);
+    }
 }
 
 /* Finds the acceptance a for which E(a, k) = e, by bisection, since E grows with a. */
@@ -381,6 +465,8 @@ static void read_arguments(struct bench *bench, int argc, char **argv)
             bench->rounds = number(value, 1, MAX_ROUNDS);
         else if (strcmp(name, "--threads") == 0)
             bench->threads = number(value, 1, 256);
+        else if (strcmp(name, "--scaling") == 0)
+            bench->scaling = number(value, 1, 256);
         else if (strcmp(name, "--compute") == 0)
             bench->compute = class_named(value);
         else
@@ -406,10 +492,14 @@ int main(int argc, char **argv)
            (int)bench.max_new, specbatch_model_fingerprint(bench.target));
     if ((bench.known = calloc((size_t)bench.max_new * MAX_BATCH, sizeof *bench.known)) == NULL)
         need(sb_fail(SPECBATCH_E_NOMEM, "no memory"), "--max-new");
-    bench_read(&bench);
-    bench_limit(&bench, MODEL_DRAFT, "draft model");
-    bench_limit(&bench, KNOWN_DRAFT, "callback that is right 4 times of 5");
-    bench_batches(&bench);
+    if (bench.scaling > 0) {
+        bench_scaling(&bench);
+    } else {
+        bench_read(&bench);
+        bench_limit(&bench, MODEL_DRAFT, "draft model");
+        bench_limit(&bench, KNOWN_DRAFT, "callback that is right 4 times of 5");
+        bench_batches(&bench);
+    }
     free(bench.known);
     specbatch_model_close(bench.draft);
     specbatch_model_close(bench.target);

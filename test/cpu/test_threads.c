@@ -1,4 +1,5 @@
-/* The thread pool does every item once, whatever the sizes. It is also created and freed many
+/* The thread pool does every item once, whatever the sizes; its workers all come when they are
+ * called, and no thread waits for one that has nothing in hand. It is also created and freed many
  * times, put to sleep and woken, run out of memory, and refused threads. */
 #include <stdatomic.h>
 #include <sys/resource.h>
@@ -77,6 +78,84 @@ static void test_sleep_and_wake(void)
         nanosleep(&gap, NULL);
     }
     sb_threads_free(threads);
+}
+
+struct meeting {
+    int wanted;
+    atomic_int arrived, given_up;
+};
+
+/* Waits until as many as are wanted have arrived, for ten seconds or so. */
+static void wait_for_all(struct meeting *meeting)
+{
+    const struct timespec nap = {0, 10000};
+
+    for (int32_t naps = 0; atomic_load(&meeting->arrived) < meeting->wanted; naps++) {
+        if (naps == 100000)
+            atomic_store(&meeting->given_up, 1);
+        if (atomic_load(&meeting->given_up))
+            return;
+        nanosleep(&nap, NULL);
+    }
+}
+
+/* Returns when as many threads as are wanted are in it at once. */
+static void meet(void *ctx, int64_t first, int64_t last)
+{
+    struct meeting *meeting = ctx;
+
+    atomic_fetch_add(&meeting->arrived, (int)(last - first));
+    wait_for_all(meeting);
+}
+
+/* Every worker comes, from its sleep too, if there are processors for all. */
+static void test_every_worker_comes(void)
+{
+    const int32_t n_processors = sb_port_n_processors(), most = n_processors < 8 ? n_processors : 8;
+    struct sb_threads *threads;
+
+    if (most < 2)
+        SKIP("one processor");
+    CHECK_OK(sb_threads_create(&threads, &mem, most));
+    for (int i = 0; i < 200; i++) {
+        struct meeting meeting = {.wanted = most};
+        struct timespec gap = {0, i % 10 == 0 ? 2000000 : 1000 * (i % 50)};
+        sb_threads_for(threads, most, 1, meet, &meeting);
+        CHECK(!atomic_load(&meeting.given_up));
+        nanosleep(&gap, NULL);
+    }
+    sb_threads_free(threads);
+}
+
+/* Item 0 waits until all the others are done. */
+static void wait_for_the_others(void *ctx, int64_t first, int64_t last)
+{
+    struct meeting *meeting = ctx;
+
+    if (first == 0)
+        wait_for_all(meeting);
+    else
+        atomic_fetch_add(&meeting->arrived, (int)(last - first));
+}
+
+/* A thread that is held up holds up no more than the range that it has claimed: others do the rest
+ * of its share. */
+static void test_a_share_of_a_slow_thread(void)
+{
+    static const int32_t counts[] = {2, 3, 8};
+
+    if (sb_port_n_processors() < 2)
+        SKIP("one processor");
+    for (int c = 0; c < COUNT(counts); c++) {
+        struct sb_threads *threads;
+        CHECK_OK(sb_threads_create(&threads, &mem, counts[c]));
+        for (int i = 0; i < 50; i++) {
+            struct meeting meeting = {.wanted = 99};
+            sb_threads_for(threads, 100, 1, wait_for_the_others, &meeting);
+            CHECK(!atomic_load(&meeting.given_up));
+        }
+        sb_threads_free(threads);
+    }
 }
 
 static void test_create_and_free(void)
@@ -185,6 +264,8 @@ static void test_no_threads(void)
 TEST_BEGIN
 RUN(test_loops);
 RUN(test_sleep_and_wake);
+RUN(test_every_worker_comes);
+RUN(test_a_share_of_a_slow_thread);
 RUN(test_create_and_free);
 RUN(test_workers_flush_denormals);
 RUN(test_no_memory);
