@@ -33,6 +33,7 @@ int32_t sb_model_options_resolve(specbatch_model_options *full,
     SB_TRY(sb_check_hooks(what, full->alloc, full->free));
     if (full->compute == SPECBATCH_COMPUTE_AUTO)
         full->compute = full->device == SPECBATCH_DEVICE_CUDA ? SPECBATCH_COMPUTE_BF16
+                        : sb_cpu_has_matrix_unit(full->simd)  ? SPECBATCH_COMPUTE_SPLIT
                                                               : SPECBATCH_COMPUTE_F32;
 done:
     return rc;
