@@ -148,7 +148,7 @@ static void test_what_a_callback_waits_for_is_a_cost(void)
 
     options.max_len = 128;
     options.n_threads = 1;
-    CHECK_OK(create_with_ops(&pool, world.models[0].target[0], &ops, &options));
+    CHECK_OK(create_with_ops(&pool, world.models[0][0].target[0], &ops, &options));
     request.ids = world.prompts[0].ids;
     request.n_ids = (size_t)world.prompts[0].n;
     request.max_new = 40;
