@@ -71,7 +71,8 @@ acceptance() {
     verdict "generate_drafts_as_well_as_ever_in_$1"
 }
 acceptance f32 222 124
-acceptance bf16 221 124
+acceptance bf16 222 124
+acceptance split 222 124
 
 check_log run --output "$tmp/adaptive" --stats "$tmp/stats" --verify
 same_as_plain "$tmp/adaptive"
