@@ -40,9 +40,10 @@ enum {
     PARTS = SB_CPU_PARTS,
     CHAIN_PIECE = 512, /* steps of a piece */
     BLOCKS_PIECE = 1024,
-    /* Steps, or lines of two steps, between the weights in use and those being fetched, where a
-     * piece is read only once. */
-    NEAR = 16,
+    /* Steps, and in the layout BF16 lines of two steps, between the weights in use and those being
+     * fetched, where a piece is read only once. */
+    NEAR_STEPS = 16,
+    NEAR_LINES = 32,
     ROWS_TOGETHER = 192 /* that pass over W; their x stays in the second-level cache */
 };
 
@@ -254,7 +255,8 @@ static void do_rows(const struct sb_cpu_gemm *a, int64_t first, int64_t last, in
     int64_t most = n_groups == 1 || a->parts == PARTS ? steps
                    : a->products == SB_CHAIN          ? CHAIN_PIECE
                                                       : BLOCKS_PIECE;
-    int64_t prefetched = sb_layout_has_blocks(a->layout) ? 2 * step_bytes : step_bytes;
+    int64_t prefetched = sb_layout_has_blocks(a->layout) ? SB_LINE_BYTES : step_bytes;
+    int64_t near = sb_layout_has_blocks(a->layout) ? NEAR_LINES : NEAR_STEPS;
     const char *panels = a->panels;
 
     for (int64_t k0 = 0; k0 < steps; k0 += most)
@@ -266,7 +268,7 @@ static void do_rows(const struct sb_cpu_gemm *a, int64_t first, int64_t last, in
                                    : panels + first * panel_bytes + (k0 + most) * step_bytes;
             p.steps = steps - k0 < most ? steps - k0 : most;
             p.is_last = k0 + p.steps == steps;
-            p.ahead = n_groups == 1 ? p.w + NEAR * prefetched : next;
+            p.ahead = n_groups == 1 ? p.w + near * prefetched : next;
             p.ahead_step = prefetched / n_groups;
             do_piece(a, &p, row, n, k0, panel * SB_PANEL);
         }
