@@ -34,8 +34,8 @@
 #include "port.h"
 
 enum {
-    MAX_ROWS = SB_CPU_GEMM_ROWS,
-    BLOCK_ROWS = 2 * MAX_ROWS,
+    MAX_ROWS = SB_CPU_CHAIN_ROWS,
+    BLOCK_ROWS = SB_CPU_BLOCK_ROWS,
     GROUPS = SB_PANEL / V16, /* vectors in a row of a panel */
     PARTS = SB_CPU_PARTS,
     CHAIN_PIECE = 512, /* steps of a piece */
@@ -91,8 +91,7 @@ static inline __attribute__((always_inline)) void store_y(const struct piece *p,
         v_store_n(at, value, lanes);
 }
 
-/* Stores the sums of all rows for the groups from g on; those of three parts become one row.
- */
+/* Stores the sums of all rows for the groups from g on; those of three parts become one row. */
 static inline __attribute__((always_inline)) void store_sums(const struct piece *p,
                                                              v16 sum[][GROUPS], const int rows,
                                                              const int groups, int g)
@@ -191,12 +190,6 @@ int SB_LEVEL(dot_is_chain)(void) { return 0; }
 
 #endif
 
-/* The most rows of x in a group. */
-static int64_t rows_at_once(const struct sb_cpu_gemm *a)
-{
-    return a->products == SB_CHAIN ? MAX_ROWS : BLOCK_ROWS;
-}
-
 static tile_fn *tile_of(const struct sb_cpu_gemm *a, int rows)
 {
 #if defined(SB_LEVEL_AVX512)
@@ -223,7 +216,7 @@ static int64_t words_of(const struct sb_cpu_gemm *a, int64_t steps)
 static void do_piece(const struct sb_cpu_gemm *a, struct piece *p, int64_t row, int64_t n,
                      int64_t k0, int64_t column)
 {
-    int64_t most = rows_at_once(a) / a->parts, n_groups = (n + most - 1) / most;
+    int64_t most = sb_cpu_gemm_rows(a->products) / a->parts, n_groups = (n + most - 1) / most;
 
     p->ldx = a->ldx;
     p->ldy = a->n_out;
@@ -251,7 +244,8 @@ static void do_rows(const struct sb_cpu_gemm *a, int64_t first, int64_t last, in
                           (int64_t)sb_layout_size(a->layout);
     int64_t step_bytes = SB_PANEL * (int64_t)sb_layout_size(a->layout);
     int64_t steps = a->products == SB_CHAIN ? a->n_in : sb_whole_blocks(a->n_in);
-    int64_t n_groups = (n * a->parts + rows_at_once(a) - 1) / rows_at_once(a);
+    int64_t n_groups = (n * a->parts + sb_cpu_gemm_rows(a->products) - 1) /
+                       sb_cpu_gemm_rows(a->products);
     int64_t most = n_groups == 1 || a->parts == PARTS ? steps
                    : a->products == SB_CHAIN          ? CHAIN_PIECE
                                                       : BLOCKS_PIECE;
@@ -282,7 +276,6 @@ void SB_LEVEL(gemm)(const struct sb_cpu_gemm *a, int64_t first, int64_t last)
         SB_LEVEL(gemm_tiles)(a, first, last);
         return;
     }
-
     for (int64_t row = 0; row < a->m; row += most)
         do_rows(a, first, last, row, a->m - row < most ? a->m - row : most);
 }

@@ -80,22 +80,9 @@ static uint32_t fill(uint32_t *words, int n, uint32_t seed, uint32_t mask, uint3
 static TARGET_TILES int units_agree(const struct sample *s, int rows)
 {
     _Alignas(64) float got[16][16], expected[16][16];
-    struct real_unit real;
-    struct emulated_unit emulated;
 
-    real_enter(&real, rows);
-    real_load(&real, 0, s->sums, TILE_LINE);
-    real_load(&real, 4, s->x, TILE_LINE);
-    real_load(&real, 6, s->w, TILE_LINE);
-    real_product(&real, 0, 4, 6);
-    real_store(&real, 0, got, TILE_LINE);
-    real_leave(&real);
-    emulated_enter(&emulated, rows);
-    emulated_load(&emulated, 0, s->sums, TILE_LINE);
-    emulated_load(&emulated, 4, s->x, TILE_LINE);
-    emulated_load(&emulated, 6, s->w, TILE_LINE);
-    emulated_product(&emulated, 0, 4, 6);
-    emulated_store(&emulated, 0, expected, TILE_LINE);
+    real_one_product(got, s->sums, s->x, s->w, rows);
+    emulated_one_product(expected, s->sums, s->x, s->w, rows);
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < 16; j++)
             if (f32_bits(got[i][j]) != f32_bits(expected[i][j]) &&

@@ -81,6 +81,32 @@ TILES_INLINE void TILES(fetch_ahead)(const struct tile_piece *p, int64_t block, 
             v_prefetch(p->ahead + at + line * 64);
 }
 
+/* Puts four tiles of sums into the registers 0 to 3: zeros where a piece begins the sums. */
+TILES_INLINE void TILES(take_sums)(struct TILES(unit) * unit, int is_first, float (*s0)[16],
+                                   float (*s1)[16], float (*s2)[16], float (*s3)[16])
+{
+    if (is_first) {
+        TILES(zero)(unit, 0);
+        TILES(zero)(unit, 1);
+        TILES(zero)(unit, 2);
+        TILES(zero)(unit, 3);
+    } else {
+        TILES(load)(unit, 0, s0, TILE_LINE);
+        TILES(load)(unit, 1, s1, TILE_LINE);
+        TILES(load)(unit, 2, s2, TILE_LINE);
+        TILES(load)(unit, 3, s3, TILE_LINE);
+    }
+}
+
+TILES_INLINE void TILES(put_sums)(struct TILES(unit) * unit, float (*s0)[16], float (*s1)[16],
+                                  float (*s2)[16], float (*s3)[16])
+{
+    TILES(store)(unit, 0, s0, TILE_LINE);
+    TILES(store)(unit, 1, s1, TILE_LINE);
+    TILES(store)(unit, 2, s2, TILE_LINE);
+    TILES(store)(unit, 3, s3, TILE_LINE);
+}
+
 /* The row tiles t and t + 1 by the groups of columns g and g + 1. */
 TILES_INLINE void TILES(two_by_two)(struct TILES(unit) * unit, const struct tile_piece *p, int t,
                                     int g)
@@ -89,17 +115,7 @@ TILES_INLINE void TILES(two_by_two)(struct TILES(unit) * unit, const struct tile
     tile_sums *s = p->sums + t;
     const int step = g / 2 * (p->tiles / 2) + t / 2;
 
-    if (p->is_first) {
-        TILES(zero)(unit, 0);
-        TILES(zero)(unit, 1);
-        TILES(zero)(unit, 2);
-        TILES(zero)(unit, 3);
-    } else {
-        TILES(load)(unit, 0, s[0][g], TILE_LINE);
-        TILES(load)(unit, 1, s[0][g + 1], TILE_LINE);
-        TILES(load)(unit, 2, s[1][g], TILE_LINE);
-        TILES(load)(unit, 3, s[1][g + 1], TILE_LINE);
-    }
+    TILES(take_sums)(unit, p->is_first, s[0][g], s[0][g + 1], s[1][g], s[1][g + 1]);
     for (int64_t block = 0; block < p->blocks; block++) {
         TILES(fetch_ahead)(p, block, step);
         TILES(load)(unit, 4, x0, TILE_LINE);
@@ -114,10 +130,7 @@ TILES_INLINE void TILES(two_by_two)(struct TILES(unit) * unit, const struct tile
         x1 += TILE_BYTES;
         w += BLOCK_BYTES;
     }
-    TILES(store)(unit, 0, s[0][g], TILE_LINE);
-    TILES(store)(unit, 1, s[0][g + 1], TILE_LINE);
-    TILES(store)(unit, 2, s[1][g], TILE_LINE);
-    TILES(store)(unit, 3, s[1][g + 1], TILE_LINE);
+    TILES(put_sums)(unit, s[0][g], s[0][g + 1], s[1][g], s[1][g + 1]);
 }
 
 /* The row tile t by all groups of columns. */
@@ -126,17 +139,7 @@ TILES_INLINE void TILES(one_by_four)(struct TILES(unit) * unit, const struct til
     const char *x = p->x + t * p->x_stride, *w = p->w;
     float(*s)[16][16] = p->sums[t];
 
-    if (p->is_first) {
-        TILES(zero)(unit, 0);
-        TILES(zero)(unit, 1);
-        TILES(zero)(unit, 2);
-        TILES(zero)(unit, 3);
-    } else {
-        TILES(load)(unit, 0, s[0], TILE_LINE);
-        TILES(load)(unit, 1, s[1], TILE_LINE);
-        TILES(load)(unit, 2, s[2], TILE_LINE);
-        TILES(load)(unit, 3, s[3], TILE_LINE);
-    }
+    TILES(take_sums)(unit, p->is_first, s[0], s[1], s[2], s[3]);
     for (int64_t block = 0; block < p->blocks; block++) {
         TILES(fetch_ahead)(p, block, p->tiles - 1);
         TILES(load)(unit, 4, x, TILE_LINE);
@@ -151,10 +154,7 @@ TILES_INLINE void TILES(one_by_four)(struct TILES(unit) * unit, const struct til
         x += TILE_BYTES;
         w += BLOCK_BYTES;
     }
-    TILES(store)(unit, 0, s[0], TILE_LINE);
-    TILES(store)(unit, 1, s[1], TILE_LINE);
-    TILES(store)(unit, 2, s[2], TILE_LINE);
-    TILES(store)(unit, 3, s[3], TILE_LINE);
+    TILES(put_sums)(unit, s[0], s[1], s[2], s[3]);
 }
 
 /* Row tiles [first, first + p->tiles) by one panel: all pieces of it, from end to end. `end` is
@@ -178,6 +178,25 @@ TILES_INLINE void TILES(do_panel)(struct TILES(unit) * unit, struct tile_piece *
             TILES(one_by_four)(unit, p, p->tiles - 1);
     }
 }
+
+#if defined(SB_HAS_TILES)
+
+/* sums + x W for `rows` rows and one block, by one product: how the units are compared. */
+static TILES_TARGET void TILES(one_product)(float (*result)[16], const void *sums, const void *x,
+                                            const void *w, int rows)
+{
+    struct TILES(unit) unit;
+
+    TILES(enter)(&unit, rows);
+    TILES(load)(&unit, 0, sums, TILE_LINE);
+    TILES(load)(&unit, 4, x, TILE_LINE);
+    TILES(load)(&unit, 6, w, TILE_LINE);
+    TILES(product)(&unit, 0, 4, 6);
+    TILES(store)(&unit, 0, result, TILE_LINE);
+    TILES(leave)(&unit);
+}
+
+#endif
 
 /* y = x W^T for the panels [first, last). */
 static TILES_TARGET void TILES(gemm)(const struct sb_cpu_gemm *a, int64_t first, int64_t last)

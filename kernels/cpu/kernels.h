@@ -16,10 +16,6 @@
 #include "backend/backend.h"
 #include "panel.h"
 
-/* So many rows of x gemm multiplies in one pass over a panel, in the order of blocks also more: as
- * many as the registers have room for. It has no effect on the bits. */
-#define SB_CPU_GEMM_ROWS 6
-
 /* How a matrix product forms its sums (gemm.c defines the two orders), and by which instructions.
  * The order of blocks needs weights in the layout BF16, and all its ways give the same bits. */
 enum sb_products {
@@ -29,6 +25,16 @@ enum sb_products {
     SB_BLOCKS_TILES,   /* blocks, by the matrix unit (AMX) */
     SB_BLOCKS_EMULATED /* blocks, by the loops for the matrix unit, without one: for tests */
 };
+
+/* The most rows of x that gemm multiplies in one pass over a panel: as many as the registers have
+ * room for. It has no effect on the bits. */
+#define SB_CPU_CHAIN_ROWS 6
+#define SB_CPU_BLOCK_ROWS 12
+
+static inline int64_t sb_cpu_gemm_rows(enum sb_products products)
+{
+    return products == SB_CHAIN ? SB_CPU_CHAIN_ROWS : SB_CPU_BLOCK_ROWS;
+}
 
 /* Whether products take their inputs in tiles. */
 static inline int sb_cpu_has_tiles(enum sb_products products)

@@ -94,8 +94,8 @@ static size_t inputs_count(const struct sb_device *device, const struct sb_exec_
 {
     if (device->compute == SPECBATCH_COMPUTE_F32)
         return 0;
-    return (size_t)sb_cpu_inputs_words(device->blocks, sb_cpu_parts(device), limits->max_tokens,
-                                       limits->max_width);
+    return (size_t)sb_cpu_inputs_words(device->blocks, sb_cpu_parts(device, device->blocks),
+                                       limits->max_tokens, limits->max_width);
 }
 
 static size_t exec_bytes(const struct sb_device *device, int32_t n_threads,

@@ -100,11 +100,14 @@ static void gemm_range(void *ctx, int64_t first, int64_t last)
 /* Panels of a range: one, if the kernel takes all m rows at once. If it does not, up to 8 of them,
  * because the panels of a range share what is loaded of x; but no more than leave every thread 4
  * ranges to do. */
-static int64_t panels_of_range(const struct sb_exec *exec, int64_t n_panels, int32_t m)
+static int64_t panels_of_range(const struct sb_exec *exec, int64_t n_panels,
+                               const struct sb_cpu_gemm *args)
 {
     int64_t most = n_panels / (4 * (int64_t)exec->n_threads);
 
-    return m <= SB_CPU_GEMM_ROWS || most < 1 ? 1 : most > 8 ? 8 : most;
+    if ((int64_t)args->m * args->parts <= sb_cpu_gemm_rows(args->products) || most < 1)
+        return 1;
+    return most < 8 ? most : 8;
 }
 
 /* Makes the inputs of a product in the order of blocks, and has the product read them. */
@@ -127,9 +130,10 @@ void sb_cpu_op_gemm(struct sb_exec *exec, float *y, const void *x, const struct 
                     const float *bias, int32_t m)
 {
     const struct sb_device *device = exec->device;
-    struct sb_cpu_gemm args = {.products = sb_cpu_products(device, weight),
+    const enum sb_products products = sb_cpu_products(device, weight);
+    struct sb_cpu_gemm args = {.products = products,
                                .layout = sb_cpu_layout(device, weight),
-                               .parts = sb_cpu_parts(device),
+                               .parts = sb_cpu_parts(device, products),
                                .m = m,
                                .n_in = weight->n_in,
                                .n_out = weight->n_out,
@@ -140,13 +144,11 @@ void sb_cpu_op_gemm(struct sb_exec *exec, float *y, const void *x, const struct 
                                .y = y};
     struct job job = {.args = &args};
 
-    if (args.products == SB_CHAIN)
-        args.parts = 1;
-    else
+    if (products != SB_CHAIN)
         make_inputs(exec, &args);
     int64_t n_panels = m > 0 ? sb_panel_count(weight->n_out) : 0;
     run_ranges(exec, n_panels, (int64_t)m * args.parts * SB_PANEL * weight->n_in,
-               panels_of_range(exec, n_panels, m * args.parts), gemm_range, &job);
+               panels_of_range(exec, n_panels, &args), gemm_range, &job);
 }
 
 static void rope_range(void *ctx, int64_t first, int64_t last)

@@ -33,10 +33,11 @@ struct sb_exec {
     struct sb_cpu_block *blocks; /* [max_tokens] blocks of queries of the attention that runs */
 };
 
-/* Rows of inputs for each row of a product in the order of blocks. */
-static inline int32_t sb_cpu_parts(const struct sb_device *device)
+/* Rows of inputs for each row of a product that is formed in this way. */
+static inline int32_t sb_cpu_parts(const struct sb_device *device, enum sb_products products)
 {
-    return device->compute == SPECBATCH_COMPUTE_SPLIT ? SB_CPU_PARTS : 1;
+    int is_split = device->compute == SPECBATCH_COMPUTE_SPLIT && products != SB_CHAIN;
+    return is_split ? SB_CPU_PARTS : 1;
 }
 
 /* How a product with this weight is formed. */

@@ -200,14 +200,17 @@ static uint64_t work_clock(const struct sb_sched *s)
  * it takes is a cost of the round, also what the thread's own clock leaves out. */
 static int32_t prepare_draft(struct sb_sched *s)
 {
-    const int is_callback = s->draft->runner == NULL && s->limits.adaptive;
-    const uint64_t began = sb_port_now_ns(), worked = is_callback ? work_clock(s) : 0;
-    const int32_t rc = s->draft->ops->prepare(s->draft, s->round);
+    uint64_t began, worked, took, work;
+    int32_t rc;
 
-    if (is_callback) {
-        const uint64_t took = sb_port_now_ns() - began, work = work_clock(s) - worked;
-        s->waited_ns += took > work ? took - work : 0;
-    }
+    if (s->draft->runner || !s->limits.adaptive)
+        return s->draft->ops->prepare(s->draft, s->round);
+    began = sb_port_now_ns();
+    worked = work_clock(s);
+    rc = s->draft->ops->prepare(s->draft, s->round);
+    took = sb_port_now_ns() - began;
+    work = work_clock(s) - worked;
+    s->waited_ns += took > work ? took - work : 0;
     return rc;
 }
 

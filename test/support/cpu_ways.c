@@ -54,8 +54,8 @@ static int open_way(struct cpu *way, int32_t compute, int32_t level, enum sb_pro
     }
     if (blocks != SB_CHAIN)
         memset(way->exec->inputs, 0xff,
-               (size_t)sb_cpu_inputs_words(blocks, sb_cpu_parts(way->device), limits.max_tokens,
-                                           limits.max_width) *
+               (size_t)sb_cpu_inputs_words(blocks, sb_cpu_parts(way->device, blocks),
+                                           limits.max_tokens, limits.max_width) *
                    sizeof(uint32_t));
     snprintf(way->name, sizeof way->name, "%s, %s, %d threads", levels[level], products[blocks],
              (int)threads);
