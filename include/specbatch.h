@@ -47,7 +47,7 @@
  * field begins where the one before it ends, a pointer takes 8 bytes, and so does a size_t. So
  * declarations can be checked by their sizes, which are these in 0.2:
  *
- *     specbatch_model_options     88        specbatch_pool_options      96
+ *     specbatch_model_options     96        specbatch_pool_options     112
  *     specbatch_message           24        specbatch_request           80
  *     specbatch_chat_options      16        specbatch_request_state     64
  *     specbatch_ngram_options     16        specbatch_event             64
@@ -259,6 +259,16 @@ enum {
     SPECBATCH_SIMD_AMX = 4
 };
 
+/* The type of the keys and values in a pool's caches. Each is a class of its own: results are the
+ * same bits under every policy, batch and so on, and differ between types (docs/numerics.md). With
+ * 16 bits a cache takes half the memory. Since 0.2. */
+enum {
+    SPECBATCH_KV_AUTO = 0, /* F32 on the CPU; on CUDA the type of the weights, and no other */
+    SPECBATCH_KV_F32 = 1,
+    SPECBATCH_KV_BF16 = 2,
+    SPECBATCH_KV_F16 = 3 /* what is too large for it becomes its largest finite value */
+};
+
 /* Told while weights are loaded: `done` of `total` bytes. `done` never falls, and the last call has
  * done == total. Any other return value than 0 ends the loading with E_CANCELLED. Since 0.2. */
 typedef int32_t (*specbatch_progress_fn)(void *user, uint64_t done, uint64_t total);
@@ -281,12 +291,14 @@ typedef struct specbatch_model_options {
     /* NULL: loading is not watched. Since 0.2. */
     specbatch_progress_fn progress;
     void *progress_user;
+    int32_t kv;       /* SPECBATCH_KV_*. Since 0.2. */
+    int32_t reserved; /* must be 0 */
 } specbatch_model_options;
 
 #define SPECBATCH_MODEL_OPTIONS_INIT                                                           \
     {                                                                                          \
         sizeof(specbatch_model_options), 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
-            NULL                                                                               \
+            NULL, 0, 0                                                                         \
     }
 
 /* Sets struct_size to `size`, and every other field within the first `size` bytes to its default.
@@ -673,7 +685,12 @@ enum {
     SPECBATCH_POOL_EQSPEC_REPLACE = 2,
     /* Always ask for draft_len proposals. Without this flag a pool measures what proposals cost and
      * win, and asks each row for as many as pay, which may be none. */
-    SPECBATCH_POOL_FIXED_K = 4
+    SPECBATCH_POOL_FIXED_K = 4,
+    /* A request gets a slot for its prompt, which grows with its answer, and not at once for all of
+     * max_new. So more requests fit in the caches. When there is no room to grow, the request that
+     * was submitted last gives its slot back, waits in the queue, and is computed anew later: its
+     * tokens stay the same. Policies that align rows ignore this. Since 0.2. */
+    SPECBATCH_POOL_GROW_SLOTS = 8
 };
 
 typedef struct specbatch_pool_options {
@@ -704,11 +721,22 @@ typedef struct specbatch_pool_options {
     void *alloc_user;
     specbatch_log_fn log; /* NULL: nothing is logged */
     void *log_user;
+    /* Columns of the caches: tokens whose keys and values all sequences in them share. A request
+     * takes a slot of max_len columns and some more, or of a half, a quarter and so on, as its
+     * prompt and max_new need, and waits until one is free. 0: a longest slot for each sequence
+     * that a pool of ragged keeps (see `window`), or as many columns as budget_bytes has room for.
+     * Since 0.2. */
+    uint64_t cache_columns;
+    /* Bytes for keys and values of prompts and answers that are kept when their request has ended:
+     * a later prompt that begins with the same tokens is not computed again so far. 0: none.
+     * Since 0.2. */
+    uint64_t prefix_bytes;
 } specbatch_pool_options;
 
-#define SPECBATCH_POOL_OPTIONS_INIT                                                                \
-    {                                                                                              \
-        sizeof(specbatch_pool_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL \
+#define SPECBATCH_POOL_OPTIONS_INIT                                                           \
+    {                                                                                         \
+        sizeof(specbatch_pool_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, \
+            NULL, 0, 0                                                                        \
     }
 
 /* Does for these options what specbatch_model_options_init does for those.

@@ -26,7 +26,17 @@ enum sb_fault {
     /* A token gets the log-probability of the token after it. */
     SB_FAULT_LOGPROB_SHIFTED = 32,
     /* A token is lost at the boundary of two prompt chunks. */
-    SB_FAULT_PREFILL_SKIPS_ONE = 64
+    SB_FAULT_PREFILL_SKIPS_ONE = 64,
+    /* A kept prefix is taken for one token longer than it is. */
+    SB_FAULT_HIT_ONE_LONG = 128,
+    /* A kept prefix may end inside a span. */
+    SB_FAULT_SPAN_CUT = 256,
+    /* A request that is computed anew counts its answer so far as its prompt. */
+    SB_FAULT_RECOMPUTED_AS_PROMPT = 512,
+    /* A block of kept columns is still found by its old tokens when others have got it. */
+    SB_FAULT_STALE_BLOCK = 1024,
+    /* A session that was saved in another numerics class is loaded. */
+    SB_FAULT_SESSION_OF_ANY_CLASS = 2048
 };
 extern unsigned sb_fault_now; /* the set of faults in force */
 #define SB_FAULT(name) ((sb_fault_now & SB_FAULT_##name) != 0)

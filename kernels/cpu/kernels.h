@@ -140,7 +140,7 @@ struct sb_cpu_attend {
       (const int32_t *tokens, const int32_t *picks, const int32_t *n_draft, int32_t n_rows,   \
        int32_t stride, int32_t *n_accept))                                                    \
     /* items: (sequence, plane, kv_head), the head running fastest */                         \
-    X(void, realign, (float *planes, const struct sb_realign *args, int64_t first, int64_t last))
+    X(void, move, (float *planes, const struct sb_move *args, int64_t first, int64_t last))
 
 struct sb_cpu_kernels {
     const char *name;

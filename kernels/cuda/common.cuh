@@ -69,7 +69,7 @@ cudaError_t sb_load_embed(enum sb_dtype type);
 cudaError_t sb_load_gemm_mma(enum sb_dtype type);
 cudaError_t sb_load_gemm_reference(enum sb_dtype type);
 cudaError_t sb_load_norm(enum sb_dtype type);
-cudaError_t sb_load_realign(enum sb_dtype type);
+cudaError_t sb_load_move(enum sb_dtype type);
 cudaError_t sb_load_rope(enum sb_dtype type);
 cudaError_t sb_load_select(enum sb_dtype type);
 

@@ -151,13 +151,16 @@ struct sb_select {
     float *logprob, *margin; /* either may be NULL: not wanted */
 };
 
-/* A realignment of the sequences b in [0, n_seqs): in every plane and head of the cache, columns
- * [from[b], from[b] + len[b]) of the slot are moved to [to[b], to[b] + len[b]). */
-struct sb_realign {
-    int32_t n_seqs, n_planes, kv_heads, head_dim;
-    int64_t plane_stride;                 /* elements from one plane to the next */
-    const int64_t *base;                  /* dev [n_seqs] as in struct sb_pass */
-    const int32_t *cap, *from, *to, *len; /* dev [n_seqs] */
+/* Moves of cached columns. For each i in [0, n), in every plane and head of the cache, len[i]
+ * columns are copied: from column from[i] on of one slot, to column to[i] on of another or the
+ * same. A slot is given by its base and cap, as in struct sb_pass. No move reads what another one
+ * of the same call writes, and no two write the same column. All arrays dev [n]. */
+struct sb_move {
+    int32_t n, n_planes, kv_heads, head_dim;
+    int64_t plane_stride; /* elements from one plane to the next */
+    const int64_t *from_base, *to_base;
+    const int32_t *from_cap, *to_cap;
+    const int32_t *from, *to, *len;
 };
 
 /* The largest sizes an exec will meet. exec_create takes scratch memory for them, so that no
@@ -322,9 +325,9 @@ struct sb_backend {
      */
     void (*accept)(struct sb_exec *exec, const int32_t *tokens, const int32_t *picks,
                    const int32_t *n_draft, int32_t n_rows, int32_t stride, int32_t *n_accept);
-    /* Realigns sequences, as struct sb_realign says. The new columns may overlap the old ones on
-     * either side. `planes` is dev, the first of n_planes planes. */
-    void (*realign)(struct sb_exec *exec, void *planes, const struct sb_realign *realign);
+    /* Moves cached columns, as struct sb_move says. Inside one slot the new columns may overlap the
+     * old ones on either side. `planes` is dev, the first of n_planes planes. */
+    void (*move)(struct sb_exec *exec, void *planes, const struct sb_move *move);
 };
 
 /* The CPU backend, which every build has. */

@@ -280,7 +280,7 @@ const struct sb_backend *sb_backend_cpu(void)
         .swiglu = sb_cpu_op_swiglu,
         .select = sb_cpu_op_select,
         .accept = sb_cpu_op_accept,
-        .realign = sb_cpu_op_realign,
+        .move = sb_cpu_op_move,
     };
     return &backend;
 }

@@ -246,19 +246,19 @@ void sb_cpu_op_accept(struct sb_exec *exec, const int32_t *tokens, const int32_t
     exec->device->kernels->accept(tokens, picks, n_draft, n_rows, stride, n_accept);
 }
 
-static void realign_range(void *ctx, int64_t first, int64_t last)
+static void move_range(void *ctx, int64_t first, int64_t last)
 {
     const struct job *job = ctx;
-    job->kernels->realign(job->out, job->args, first, last);
+    job->kernels->move(job->out, job->args, first, last);
 }
 
-void sb_cpu_op_realign(struct sb_exec *exec, void *planes, const struct sb_realign *args)
+void sb_cpu_op_move(struct sb_exec *exec, void *planes, const struct sb_move *args)
 {
     struct job job = {.out = planes, .args = args};
     int64_t columns = 0;
 
-    for (int32_t b = 0; b < args->n_seqs; b++)
-        columns += args->len[b];
-    run(exec, (int64_t)args->n_seqs * args->n_planes * args->kv_heads,
-        args->n_seqs > 0 ? columns / args->n_seqs * args->head_dim : 0, realign_range, &job);
+    for (int32_t i = 0; i < args->n; i++)
+        columns += args->len[i];
+    run(exec, (int64_t)args->n * args->n_planes * args->kv_heads,
+        args->n > 0 ? columns / args->n * args->head_dim : 0, move_range, &job);
 }

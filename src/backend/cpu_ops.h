@@ -72,6 +72,6 @@ void sb_cpu_op_swiglu(struct sb_exec *exec, void *y, const float *gate_up, int32
 void sb_cpu_op_select(struct sb_exec *exec, const struct sb_select *args);
 void sb_cpu_op_accept(struct sb_exec *exec, const int32_t *tokens, const int32_t *picks,
                       const int32_t *n_draft, int32_t n_rows, int32_t stride, int32_t *n_accept);
-void sb_cpu_op_realign(struct sb_exec *exec, void *planes, const struct sb_realign *args);
+void sb_cpu_op_move(struct sb_exec *exec, void *planes, const struct sb_move *args);
 
 #endif

@@ -90,7 +90,7 @@ static int32_t feed(struct model_draft *draft, struct sb_round *round, struct sb
 
     if (n <= 0)
         return 0;
-    in_pass = sb_pass_add_seq(r, seq->slot, seq->start);
+    in_pass = sb_pass_add_seq(r, seq->at, seq->cap, seq->start);
     for (int32_t i = 0; i < n; i++) {
         round->tokens[at + i] = seq->tokens[seq->draft_kv_len + i];
         sb_pass_add_token(r, in_pass, seq->draft_kv_len + i, at + i, -1);
@@ -152,7 +152,7 @@ static void build_step(struct model_draft *draft, struct sb_round *round, int32_
         if (wanted) {
             /* If a gap was fed just now, the row is the pass's latest sequence already. */
             const int32_t in_pass = fed ? r->building->n_seqs - 1
-                                        : sb_pass_add_seq(r, seq->slot, seq->start);
+                                        : sb_pass_add_seq(r, seq->at, seq->cap, seq->start);
             sb_pass_add_token(r, in_pass, seq->draft_kv_len++, at, at + 1);
         } else if (round->padded) {
             sb_pass_add_token(r, sink, 0, at, at + 1);

@@ -4,6 +4,9 @@
  *   planes: layer 0 K | layer 0 V | layer 1 K | layer 1 V | ...          one allocation
  *   plane:  [slot, kv_head, column, head_dim]                            rank 4, contiguous
  *
+ * Slots need not have the same number of columns. Columns of all slots are counted through, and a
+ * slot is the `cap` columns from column `at` of every plane on, one head after the other.
+ *
  *   columns of a slot that a sequence holds:
  *
  *     0 .. start-1    start .. start+len-1        start+len .. cap-1
@@ -27,9 +30,9 @@
 #include "model/model.h"
 
 struct sb_kv {
-    int32_t n_slots, cap; /* cap: columns of a slot */
+    int64_t n_columns; /* of all slots */
     int32_t kv_heads, head_dim, layers;
-    int64_t slot_stride, plane_stride; /* in elements */
+    int64_t plane_stride; /* in elements */
     size_t element_bytes;
     size_t bytes; /* of all planes */
     char *planes; /* dev; NULL until created */
@@ -37,8 +40,7 @@ struct sb_kv {
 
 /* Fills in the geometry and the number of bytes, and allocates nothing. E_INVALID when the cache
  * would be larger than the address space. */
-int32_t sb_kv_plan(struct sb_kv *kv, const struct specbatch_model *model, int32_t n_slots,
-                   int32_t cap);
+int32_t sb_kv_plan(struct sb_kv *kv, const struct specbatch_model *model, int64_t n_columns);
 /* Allocates the memory of a planned cache. E_NOMEM. */
 int32_t sb_kv_create(struct sb_kv *kv, const struct specbatch_model *model,
                      const struct sb_mem *mem);
@@ -48,9 +50,9 @@ void sb_kv_free(struct sb_kv *kv, const struct specbatch_model *model, const str
 /* A layer's plane of keys or of values; dev. */
 void *sb_kv_k(const struct sb_kv *kv, int32_t layer);
 void *sb_kv_v(const struct sb_kv *kv, int32_t layer);
-/* Index of a slot's first element in every plane. */
-int64_t sb_kv_base(const struct sb_kv *kv, int32_t slot);
-/* Bytes of one column of one slot, summed over all planes and heads. */
+/* Index of the first element in every plane of the slot that begins at column `at`. */
+int64_t sb_kv_base(const struct sb_kv *kv, int64_t at);
+/* Bytes of one column, summed over all planes and heads. */
 size_t sb_kv_column_bytes(const struct sb_kv *kv);
 
 #endif

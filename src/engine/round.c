@@ -126,6 +126,6 @@ void sb_round_begin(struct sb_round *round, const struct sb_runner *target)
     round->n_steps = 0;
     round->padded = target->backend->records && round->n_chunks == 0;
     round->max_len = (longest + round->stride + LEN_STEP - 1) / LEN_STEP * LEN_STEP;
-    if (round->max_len > target->kv.cap)
-        round->max_len = target->kv.cap;
+    if (round->max_len > target->limits.cap)
+        round->max_len = target->limits.cap;
 }

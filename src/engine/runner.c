@@ -191,11 +191,11 @@ static struct sb_exec_limits exec_limits(const struct sb_config *c,
                                    .span_cap = limits->span > 0 ? limits->cap : 0};
 }
 
-/* Slots of the cache: those that sequences hold and, where the backend records, the sink, a slot
- * that only padding tokens write to. */
-static int32_t n_slots(const struct specbatch_model *model, const struct sb_runner_limits *limits)
+/* Columns of the cache: those of slots and, where the backend records, the sink, a slot of one
+ * column that only padding tokens write to. */
+static int64_t n_columns(const struct specbatch_model *model, const struct sb_runner_limits *limits)
 {
-    return limits->n_slots + (model->backend->records != 0);
+    return limits->n_columns + (model->backend->records != 0);
 }
 
 int32_t sb_runner_bytes(const struct specbatch_model *model, const struct sb_runner_limits *limits,
@@ -207,7 +207,7 @@ int32_t sb_runner_bytes(const struct specbatch_model *model, const struct sb_run
     size_t activations;
     int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(sb_kv_plan(&kv, model, n_slots(model, limits), limits->cap));
+    SB_TRY(sb_kv_plan(&kv, model, n_columns(model, limits)));
     SB_TRY(activation_bytes(model, limits, &activations));
     *cache_bytes = kv.bytes;
     *work_bytes = activations + 2 * rope_count(c, limits) * sizeof(float) +
@@ -234,7 +234,7 @@ int32_t sb_runner_create(struct sb_runner *r, struct specbatch_model *model,
     r->backend = model->backend;
     r->limits = *limits;
     r->scale = (float)(1.0 / sqrt((double)c->head_dim));
-    SB_TRY(sb_kv_plan(&r->kv, model, n_slots(model, limits), limits->cap));
+    SB_TRY(sb_kv_plan(&r->kv, model, n_columns(model, limits)));
     SB_TRY(activation_bytes(model, limits, &bytes));
     SB_TRY(r->backend->exec_create(&r->exec, model->device, mem, limits->n_threads, &exec,
                                    sibling ? sibling->exec : NULL));
@@ -284,20 +284,20 @@ void sb_pass_begin(struct sb_runner *r, int32_t i)
         r->building->n_spans = 0;
 }
 
-int32_t sb_pass_add_seq(struct sb_runner *r, int32_t slot, int32_t start)
+int32_t sb_pass_add_seq(struct sb_runner *r, int64_t at, int32_t cap, int32_t start)
 {
     struct sb_built_pass *pass = r->building;
     const int32_t i = pass->n_seqs++;
 
-    pass->base[i] = sb_kv_base(&r->kv, slot);
-    pass->cap[i] = r->kv.cap;
+    pass->base[i] = sb_kv_base(&r->kv, at);
+    pass->cap[i] = cap;
     pass->start[i] = start;
     return i;
 }
 
 int32_t sb_pass_add_sink(struct sb_runner *r)
 {
-    return sb_pass_add_seq(r, r->limits.n_slots, 0);
+    return sb_pass_add_seq(r, r->limits.n_columns, 1, 0);
 }
 
 void sb_pass_add_span(struct sb_runner *r, int32_t seq, int32_t pos)

@@ -37,8 +37,9 @@ struct sb_runner_limits {
     int32_t max_seqs;   /* sequences of a pass */
     int32_t max_out;    /* tokens of a pass whose logits are wanted */
     int32_t n_passes;   /* passes that may be built before the first of them is issued */
-    int32_t n_slots;    /* slots of the cache */
-    int32_t cap;        /* columns of a slot */
+    int32_t n_slots;    /* sequences that hold a slot of the cache at most */
+    int32_t cap;        /* columns of the largest slot */
+    int64_t n_columns;  /* of all slots together */
     int32_t n_threads;
     int32_t span; /* prompt tokens of a span (backend.h), or 0: passes have no spans */
 };
@@ -66,7 +67,7 @@ struct sb_runner {
     const struct sb_backend *backend;
     struct sb_exec *exec;
     struct sb_runner_limits limits;
-    struct sb_kv kv; /* has one slot more than the limits say, the sink, if the backend records */
+    struct sb_kv kv; /* has a column more than the limits say, the sink's, if the backend records */
     struct sb_tap tap;
     float scale; /* of attention scores: head_dim^-0.5 */
 
@@ -109,9 +110,9 @@ uint64_t sb_runner_clock(const struct sb_runner *runner);
 
 /* Begins to build pass i, which becomes empty. The sb_pass_add functions below add to it. */
 void sb_pass_begin(struct sb_runner *runner, int32_t i);
-/* Adds a sequence, given its slot and the column of its position 0. Returns its index in the
- * pass. */
-int32_t sb_pass_add_seq(struct sb_runner *runner, int32_t slot, int32_t start);
+/* Adds a sequence, given its slot (kv.h) and the column of its position 0 there. Returns its index
+ * in the pass. */
+int32_t sb_pass_add_seq(struct sb_runner *runner, int64_t at, int32_t cap, int32_t start);
 /* Declares that the next `span` tokens to be added are a span: they are of the sequence with index
  * `seq`, and the first of them is at position `pos`. */
 void sb_pass_add_span(struct sb_runner *runner, int32_t seq, int32_t pos);

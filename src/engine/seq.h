@@ -25,19 +25,18 @@ struct sb_seq {
     /* A round may go through thousands of sequences. What it reads of each while it chooses rows,
      * realigns them and builds its passes is in the first cache line (64 bytes). */
     int32_t *tokens;      /* [max_tokens] */
+    int64_t at;           /* its slot's first column in every plane of both caches (kv.h) */
+    uint64_t last_round;  /* the number of the round that last decoded it, or admitted it */
     int32_t n_tokens;     /* committed so far */
     int32_t kv_len;       /* entries in the target's cache: of positions 0 .. kv_len - 1 */
     int32_t draft_kv_len; /* entries in the draft's cache */
-    int32_t start;        /* the column of position 0 */
-    int32_t slot;         /* -1 while queued, and again after it has finished */
+    int32_t start;        /* the column of its slot that position 0 is in */
+    int32_t cap;          /* columns of its slot */
+    int32_t slot;         /* its slot's number; -1 while queued, and again after it has finished */
     int32_t finish;       /* 0 while unfinished, then SPECBATCH_FINISH_* */
     int32_t n_prompt;     /* the first so many tokens are the prompt */
     int32_t max_tokens;   /* n_prompt + the request's max_new */
     int32_t draft_len;    /* proposals in a round at most; 0: it is never drafted for */
-    int32_t ignore_eos;   /* 1: end-of-sequence ids do not end it */
-    int32_t n_stop_ids;   /* ids in stop_ids, below */
-    int32_t status;       /* after SPECBATCH_FINISH_ERROR: why */
-    uint64_t last_round;  /* the number of the round that last decoded it, or admitted it */
 
     /* What committing a round's tokens writes is in the second cache line. */
     uint64_t rounds;     /* rounds that decoded it */
@@ -50,6 +49,10 @@ struct sb_seq {
     uint64_t id;         /* of the request */
     struct sb_seq *next; /* in the list of finished sequences */
     struct sb_seq *hash_next; /* in a bucket of the map from ids to sequences */
+
+    int32_t ignore_eos; /* 1: end-of-sequence ids do not end it */
+    int32_t n_stop_ids; /* ids in stop_ids, below */
+    int32_t status;     /* after SPECBATCH_FINISH_ERROR: why */
 
     void *user;       /* the caller's own (specbatch_request) */
     size_t queue_at;  /* its index in the queue's heap */

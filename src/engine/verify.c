@@ -31,7 +31,7 @@ static void add_decode_row(struct sb_round *round, struct sb_runner *target, int
 {
     const struct sb_round_row *row = &round->rows[b];
     const struct sb_seq *seq = row->seq;
-    const int32_t in_pass = sb_pass_add_seq(target, seq->slot, seq->start);
+    const int32_t in_pass = sb_pass_add_seq(target, seq->at, seq->cap, seq->start);
     const int32_t first = b * round->stride;
     /* A newcomer's query stands behind the prompt tokens whose entries this pass will write. */
     const int32_t pos = b < sb_round_n_ready(round) ? seq->kv_len : sb_seq_content(seq);
@@ -55,7 +55,7 @@ static void add_chunk(struct sb_round *round, struct sb_runner *target,
                       const struct sb_chunk *chunk, int32_t at)
 {
     const struct sb_seq *seq = chunk->seq;
-    const int32_t in_pass = sb_pass_add_seq(target, seq->slot, seq->start);
+    const int32_t in_pass = sb_pass_add_seq(target, seq->at, seq->cap, seq->start);
 
     for (int32_t i = 0; i < chunk->n; i++) {
         if (begins_span(seq, seq->kv_len + i, target->limits.span))

@@ -99,6 +99,7 @@ static struct plan make_plan(const struct specbatch_model *target, const specbat
     const struct sb_policy *policy = sb_policy_at(o->policy);
     const int32_t n_slots = o->window, chunk = chunk_of(target, o);
     const int32_t prefill_rows = n_slots < chunk ? n_slots : chunk;
+    const int32_t cap = o->max_len + o->draft_len + 1;
     struct plan plan = {
         .sched = {.batch = o->batch,
                   .n_slots = n_slots,
@@ -113,7 +114,8 @@ static struct plan make_plan(const struct specbatch_model *target, const specbat
                    .max_out = o->batch * (o->draft_len + 1),
                    .n_passes = 1,
                    .n_slots = n_slots,
-                   .cap = o->max_len + o->draft_len + 1,
+                   .cap = cap,
+                   .n_columns = (int64_t)n_slots * cap,
                    .n_threads = o->n_threads,
                    .span = target->span},
         .round = {.max_rows = o->batch,

@@ -63,7 +63,7 @@ static int32_t find_starved(const struct sb_sched *sched)
  */
 static int32_t last_column(const struct sb_sched *sched)
 {
-    return sched->target->kv.cap - sched->limits.draft_len;
+    return sched->target->limits.cap - sched->limits.draft_len;
 }
 
 /* The lowest column of the lap with a batch of ready rows, which the round decodes as it is. -1: no

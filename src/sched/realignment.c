@@ -74,8 +74,8 @@ static int32_t run_in(struct sb_realignment *r, struct sb_runner *runner, uint64
 
     for (int32_t i = 0; i < n; i++) {
         const struct sb_seq *seq = r->seq[i];
-        base[i] = sb_kv_base(kv, seq->slot);
-        cap[i] = kv->cap;
+        base[i] = sb_kv_base(kv, seq->at);
+        cap[i] = seq->cap;
         from[i] = seq->start;
         to[i] = r->to[i];
         len[i] = is_draft ? seq->draft_kv_len : seq->kv_len;
@@ -83,17 +83,19 @@ static int32_t run_in(struct sb_realignment *r, struct sb_runner *runner, uint64
     }
     rc = runner->backend->upload(runner->exec, r->dev_block, r->host_block, block_bytes(n));
     if (rc == SPECBATCH_OK) {
-        runner->backend->realign(runner->exec, kv->planes,
-                                 &(struct sb_realign){.n_seqs = n,
-                                                      .n_planes = 2 * kv->layers,
-                                                      .kv_heads = kv->kv_heads,
-                                                      .head_dim = kv->head_dim,
-                                                      .plane_stride = kv->plane_stride,
-                                                      .base = dev_base,
-                                                      .cap = dev,
-                                                      .from = dev + n,
-                                                      .to = dev + 2 * n,
-                                                      .len = dev + 3 * n});
+        runner->backend->move(runner->exec, kv->planes,
+                              &(struct sb_move){.n = n,
+                                                .n_planes = 2 * kv->layers,
+                                                .kv_heads = kv->kv_heads,
+                                                .head_dim = kv->head_dim,
+                                                .plane_stride = kv->plane_stride,
+                                                .from_base = dev_base,
+                                                .to_base = dev_base,
+                                                .from_cap = dev,
+                                                .to_cap = dev,
+                                                .from = dev + n,
+                                                .to = dev + 2 * n,
+                                                .len = dev + 3 * n});
         rc = runner->backend->exec_sync(runner->exec);
     }
     return rc;

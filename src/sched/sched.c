@@ -46,7 +46,7 @@ int32_t sb_sched_create(struct sb_sched *s, const struct sb_mem *mem)
     sb_adapt_init(&s->adapt, s->limits.adaptive ? s->limits.draft_len : 0,
                   s->target->backend->records, s->draft->runner != NULL);
     SB_TRY(sb_residents_create(&s->residents, mem, n_slots,
-                               n_columns(&s->limits, s->target->kv.cap), s->limits.batch));
+                               n_columns(&s->limits, s->target->limits.cap), s->limits.batch));
     SB_NEW(s->free_slots, sb_alloc(mem, (size_t)n_slots, sizeof *s->free_slots), "slots");
     SB_TRY(sb_realignment_create(&s->realignment, mem, n_slots, s->target, s->draft->runner));
     for (int32_t i = n_slots; i-- > 0;)
@@ -72,6 +72,8 @@ int sb_sched_can_admit(const struct sb_sched *s)
 void sb_sched_admit(struct sb_sched *s, struct sb_seq *seq)
 {
     seq->slot = s->free_slots[--s->n_free];
+    seq->cap = s->target->limits.cap;
+    seq->at = (int64_t)seq->slot * seq->cap;
     seq->last_round = s->n_rounds;
     if (s->residents.n == 0)
         s->batch_round = s->n_rounds;

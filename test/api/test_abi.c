@@ -13,7 +13,7 @@
 #define SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), "size of " #type)
 #define AT(type, field, offset) _Static_assert(offsetof(type, field) == (offset), #type "." #field)
 
-SIZE(specbatch_model_options, 88);
+SIZE(specbatch_model_options, 96);
 AT(specbatch_model_options, struct_size, 0);
 AT(specbatch_model_options, device, 8);
 AT(specbatch_model_options, compute, 12);
@@ -27,6 +27,8 @@ AT(specbatch_model_options, log_user, 56);
 AT(specbatch_model_options, cuda_module, 64);
 AT(specbatch_model_options, progress, 72);
 AT(specbatch_model_options, progress_user, 80);
+AT(specbatch_model_options, kv, 88);
+AT(specbatch_model_options, reserved, 92);
 
 SIZE(specbatch_message, 24);
 AT(specbatch_message, role, 0);
@@ -60,7 +62,7 @@ AT(specbatch_draft_ops, retire, 16);
 AT(specbatch_draft_ops, release, 24);
 AT(specbatch_draft_ops, user, 32);
 
-SIZE(specbatch_pool_options, 96);
+SIZE(specbatch_pool_options, 112);
 AT(specbatch_pool_options, struct_size, 0);
 AT(specbatch_pool_options, policy, 8);
 AT(specbatch_pool_options, batch, 12);
@@ -77,6 +79,8 @@ AT(specbatch_pool_options, free, 64);
 AT(specbatch_pool_options, alloc_user, 72);
 AT(specbatch_pool_options, log, 80);
 AT(specbatch_pool_options, log_user, 88);
+AT(specbatch_pool_options, cache_columns, 96);
+AT(specbatch_pool_options, prefix_bytes, 104);
 
 SIZE(specbatch_request, 80);
 AT(specbatch_request, struct_size, 0);
@@ -165,6 +169,11 @@ IS(SPECBATCH_SIMD_SCALAR, 1);
 IS(SPECBATCH_SIMD_AVX2, 2);
 IS(SPECBATCH_SIMD_AVX512, 3);
 IS(SPECBATCH_SIMD_AMX, 4);
+
+IS(SPECBATCH_KV_AUTO, 0);
+IS(SPECBATCH_KV_F32, 1);
+IS(SPECBATCH_KV_BF16, 2);
+IS(SPECBATCH_KV_F16, 3);
 IS(SPECBATCH_TEXT_NO_BOS, 1);
 IS(SPECBATCH_TEXT_PLAIN_SPECIAL, 2);
 IS(SPECBATCH_TEXT_KEEP_SPECIAL, 4);
@@ -189,6 +198,7 @@ IS(SPECBATCH_POLICY_ROLLBACK, 4);
 IS(SPECBATCH_POOL_SORT_BY_LENGTH, 1);
 IS(SPECBATCH_POOL_EQSPEC_REPLACE, 2);
 IS(SPECBATCH_POOL_FIXED_K, 4);
+IS(SPECBATCH_POOL_GROW_SLOTS, 8);
 IS(SPECBATCH_REQUEST_IGNORE_EOS, 1);
 IS(SPECBATCH_REQUEST_LOGPROBS, 2);
 IS(SPECBATCH_STATE_QUEUED, 1);

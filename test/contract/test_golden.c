@@ -144,6 +144,7 @@ static int run_prompt(struct specbatch_model *model, const struct golden *g, int
                                             .max_out = n,
                                             .n_passes = 1,
                                             .n_slots = 2,
+                                            .n_columns = 2 * (int64_t)(n + PROMPTS),
                                             .cap = n + PROMPTS,
                                             .n_threads = 2};
     struct sb_runner runner = {.tap = {compare_stage, tap}};
@@ -156,7 +157,7 @@ static int run_prompt(struct specbatch_model *model, const struct golden *g, int
         const float *got = runner.logits + (int64_t)(n - g->kept[i]) * model->config.vocab;
         int32_t seq;
         sb_pass_begin(&runner, 0);
-        seq = sb_pass_add_seq(&runner, 1, i);
+        seq = sb_pass_add_seq(&runner, limits.cap, limits.cap, i);
         for (int32_t p = 0; p < n; p++)
             sb_pass_add_token(&runner, seq, p, p, p);
         good = sb_pass_issue(&runner, 0, g->prompt[i]) == SPECBATCH_OK &&

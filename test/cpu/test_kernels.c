@@ -235,7 +235,7 @@ static void test_swiglu(void)
 }
 
 /* ------------------------------------------------------------------ selection, acceptance,
- * realignment */
+ * moves */
 
 static void check_choice(const float *row, int32_t limit, int32_t id, float logprob, float margin)
 {
@@ -354,16 +354,17 @@ static void test_accept(void)
     cpu_close(ways, n_ways);
 }
 
-static void test_realign(void)
+/* Moves inside a slot, in place, and from one slot to another of a different size. */
+static void test_move(void)
 {
     enum {
-        SEQS = 3,
+        MOVES = 3,
+        SLOTS = 2 * MOVES,
         PLANES = 4,
         HEADS = 2,
         DIM = 5,
-        CAP = 40,
-        SLOT = HEADS * CAP * DIM,
-        STRIDE = SEQS * SLOT + 7
+        CAP = 40, /* of the smallest slot */
+        STRIDE = SLOTS * HEADS * (CAP + SLOTS) * DIM + 7
     };
     static const int32_t moves[][3] = {{3, 1, 20}, {1, 3, 20}, {0, 25, 15}, {25, 0, 15},
                                        {7, 7, 9},  {5, 6, 0},  {0, 1, 39}};
@@ -371,40 +372,53 @@ static void test_realign(void)
     int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
     float *before = cpu_floats(PLANES * STRIDE), *expected = cpu_floats(PLANES * STRIDE),
           *got = cpu_floats(PLANES * STRIDE);
-    int64_t base[SEQS] = {2 * SLOT, 0, SLOT};
-    int32_t cap[SEQS] = {CAP, CAP, CAP}, from[SEQS], to[SEQS], len[SEQS];
-    struct sb_realign args = {.n_seqs = SEQS,
-                              .n_planes = PLANES,
-                              .kv_heads = HEADS,
-                              .head_dim = DIM,
-                              .plane_stride = STRIDE,
-                              .base = base,
-                              .cap = cap,
-                              .from = from,
-                              .to = to,
-                              .len = len};
+    int64_t from_base[MOVES], to_base[MOVES], base[SLOTS];
+    int32_t from_cap[MOVES], to_cap[MOVES], cap[SLOTS], from[MOVES], to[MOVES], len[MOVES];
+    struct sb_move args = {.n = MOVES,
+                           .n_planes = PLANES,
+                           .kv_heads = HEADS,
+                           .head_dim = DIM,
+                           .plane_stride = STRIDE,
+                           .from_base = from_base,
+                           .to_base = to_base,
+                           .from_cap = from_cap,
+                           .to_cap = to_cap,
+                           .from = from,
+                           .to = to,
+                           .len = len};
 
-    for (int i = 0; i < COUNT(moves); i++) {
+    for (int slot = 0; slot < SLOTS; slot++) {
+        cap[slot] = CAP + (slot * 5) % SLOTS;
+        base[slot] = slot == 0 ? 0 : base[slot - 1] + (int64_t)HEADS * cap[slot - 1] * DIM;
+    }
+    for (int i = 0; i < 2 * COUNT(moves); i++) {
         memcpy(expected, before, PLANES * STRIDE * sizeof(float));
-        for (int b = 0; b < SEQS; b++) {
-            const int32_t *move = moves[(i + b) % COUNT(moves)];
-            from[b] = move[0];
-            to[b] = move[1];
-            len[b] = move[2];
+        for (int m = 0; m < MOVES; m++) {
+            const int32_t *move = moves[(i + m) % COUNT(moves)];
+            const int in = m, out = i < COUNT(moves) ? m : SLOTS - 1 - m;
+            from_base[m] = base[in];
+            from_cap[m] = cap[in];
+            to_base[m] = base[out];
+            to_cap[m] = cap[out];
+            from[m] = move[0];
+            to[m] = move[1];
+            len[m] = move[2];
             for (int64_t p = 0; p < PLANES * HEADS; p++) {
-                int64_t head = p / HEADS * STRIDE + base[b] + p % HEADS * CAP * DIM;
-                for (int64_t e = 0; e < (int64_t)len[b] * DIM; e++)
-                    expected[head + to[b] * DIM + e] = before[head + from[b] * DIM + e];
+                const int64_t plane = p / HEADS * STRIDE, head = p % HEADS;
+                const int64_t there = plane + base[out] + (head * cap[out] + to[m]) * DIM,
+                              here = plane + base[in] + (head * cap[in] + from[m]) * DIM;
+                for (int64_t e = 0; e < (int64_t)len[m] * DIM; e++)
+                    expected[there + e] = before[here + e];
             }
         }
         for (int w = 0; w < n_ways; w++) {
             memcpy(got, before, PLANES * STRIDE * sizeof(float));
-            cpu->realign(ways[w].exec, got, &args);
+            cpu->move(ways[w].exec, got, &args);
             CHECK_MEM(got, expected, PLANES * STRIDE * sizeof(float));
         }
     }
-    args.n_seqs = 0;
-    cpu->realign(ways[0].exec, got, &args);
+    args.n = 0;
+    cpu->move(ways[0].exec, got, &args);
     free(before);
     free(expected);
     free(got);
@@ -575,7 +589,7 @@ RUN(test_swiglu);
 RUN(test_select);
 RUN(test_select_special);
 RUN(test_accept);
-RUN(test_realign);
+RUN(test_move);
 RUN(test_exp_and_log);
 RUN(test_fp_environment);
 RUN(test_memory);

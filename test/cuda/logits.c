@@ -16,7 +16,8 @@ static int32_t one_pass(float *out, struct sb_runner *r, const struct logits_run
 
     sb_pass_begin(r, 0);
     for (int32_t c = 0; c < run->copies; c++) {
-        const int32_t seq = sb_pass_add_seq(r, c, run->start + (run->copies - 1 - c));
+        const int32_t seq = sb_pass_add_seq(r, (int64_t)c * r->limits.cap, r->limits.cap,
+                                            run->start + (run->copies - 1 - c));
         for (int32_t i = 0; i < n; i++)
             sb_pass_add_token(r, seq, at + i, at + i, i);
     }
@@ -30,13 +31,14 @@ done:
 int32_t logits_of(float *out, struct specbatch_model *model, const struct logits_run *run)
 {
     const int32_t widest = run->first > run->step ? run->first : run->step,
-                  most = widest * run->copies;
+                  most = widest * run->copies, cap = run->n + run->start + run->copies;
     const struct sb_runner_limits limits = {.max_tokens = most,
                                             .max_seqs = run->copies,
                                             .max_out = most,
                                             .n_passes = 1,
                                             .n_slots = run->copies,
-                                            .cap = run->n + run->start + run->copies,
+                                            .cap = cap,
+                                            .n_columns = (int64_t)run->copies * cap,
                                             .n_threads = 1};
     struct sb_runner runner = {.model = NULL};
     struct sb_fp_env env;

@@ -330,7 +330,7 @@ static void test_gemm_reference(void)
 }
 
 /* ------------------------------------------------------------------ selection, acceptance,
- * realignment */
+ * moves */
 
 /* Compares ids, log-probabilities and margins of m rows on the CPU and on the device. */
 static void check_select(const float *logits, int32_t m, int32_t stride, int32_t limit)
@@ -436,57 +436,66 @@ static void test_accept(void)
     }
 }
 
-/* Every sequence is realigned differently. Bytes outside what is written stay as they were. */
-static void check_realign(enum sb_dtype type, int32_t dim, int32_t cap, const int32_t moves[][3],
-                          int n_moves)
+/* Moves inside a slot, in place, or from one slot to another of a different size. Bytes outside
+ * what is written stay as they were. */
+static void check_move(enum sb_dtype type, int32_t dim, int32_t least, const int32_t moves[][3],
+                       int n_moves)
 {
-    enum { SEQS = 3, PLANES = 2, HEADS = 2 };
-    const int64_t slot = (int64_t)HEADS * cap * dim, stride = SEQS * slot + 8,
+    enum { MOVES = 3, SLOTS = 2 * MOVES, PLANES = 2, HEADS = 2 };
+    const int64_t stride = (int64_t)SLOTS * HEADS * (least + 8 * SLOTS) * dim + 8,
                   all = PLANES * stride;
     const size_t size = sb_dtype_size(type), bytes = (size_t)all * size;
-    const int64_t base[SEQS] = {2 * slot, 0, slot};
-    const int32_t caps[SEQS] = {cap, cap, cap};
     uint8_t *before = cpu_memory(bytes), *expected = cpu_memory(bytes), *got = cpu_memory(bytes);
-    int32_t from[SEQS], to[SEQS], len[SEQS];
-    struct sb_realign args = {.n_seqs = SEQS,
-                              .n_planes = PLANES,
-                              .kv_heads = HEADS,
-                              .head_dim = dim,
-                              .plane_stride = stride};
+    int64_t from_base[MOVES], to_base[MOVES], base[SLOTS];
+    int32_t from_cap[MOVES], to_cap[MOVES], cap[SLOTS], from[MOVES], to[MOVES], len[MOVES];
+    struct sb_move args = {
+        .n = MOVES, .n_planes = PLANES, .kv_heads = HEADS, .head_dim = dim, .plane_stride = stride};
 
+    for (int slot = 0; slot < SLOTS; slot++) {
+        cap[slot] = least + 8 * (slot * 5 % SLOTS);
+        base[slot] = slot == 0 ? 0 : base[slot - 1] + (int64_t)HEADS * cap[slot - 1] * dim;
+    }
     for (size_t i = 0; i < bytes; i++)
         before[i] = (uint8_t)cpu_random();
-    args.base = given(base, sizeof base);
-    args.cap = given_ints(caps, SEQS);
-    for (int i = 0; i < n_moves; i++) {
+    for (int i = 0; i < 2 * n_moves; i++) {
         memcpy(expected, before, bytes);
-        for (int b = 0; b < SEQS; b++) {
-            from[b] = moves[(i + b) % n_moves][0];
-            to[b] = moves[(i + b) % n_moves][1];
-            len[b] = moves[(i + b) % n_moves][2];
+        for (int m = 0; m < MOVES; m++) {
+            const int in = m, out = i < n_moves ? m : SLOTS - 1 - m;
+            from_base[m] = base[in];
+            from_cap[m] = cap[in];
+            to_base[m] = base[out];
+            to_cap[m] = cap[out];
+            from[m] = moves[(i + m) % n_moves][0];
+            to[m] = moves[(i + m) % n_moves][1];
+            len[m] = moves[(i + m) % n_moves][2];
             for (int64_t p = 0; p < PLANES * HEADS; p++) {
-                const int64_t head = p / HEADS * stride + base[b] + p % HEADS * cap * dim;
-                memcpy(expected + (size_t)(head + to[b] * dim) * size,
-                       before + (size_t)(head + from[b] * dim) * size,
-                       (size_t)(len[b] * dim) * size);
+                const int64_t plane = p / HEADS * stride, head = p % HEADS;
+                const int64_t there = plane + base[out] + (head * cap[out] + to[m]) * dim,
+                              here = plane + base[in] + (head * cap[in] + from[m]) * dim;
+                memcpy(expected + (size_t)there * size, before + (size_t)here * size,
+                       (size_t)(len[m] * dim) * size);
             }
         }
-        args.from = given_ints(from, SEQS);
-        args.to = given_ints(to, SEQS);
-        args.len = given_ints(len, SEQS);
+        args.from_base = given(from_base, sizeof from_base);
+        args.to_base = given(to_base, sizeof to_base);
+        args.from_cap = given_ints(from_cap, MOVES);
+        args.to_cap = given_ints(to_cap, MOVES);
+        args.from = given_ints(from, MOVES);
+        args.to = given_ints(to, MOVES);
+        args.len = given_ints(len, MOVES);
         void *planes = given(before, bytes);
-        CHECK_CUDA(sb_cuda_realign(planes, type, &args, stream));
+        CHECK_CUDA(sb_cuda_move(planes, type, &args, stream));
         CHECK_CUDA(fetch(got, planes, bytes));
         CHECK_MEM(got, expected, bytes);
     }
-    args.n_seqs = 0;
-    CHECK_CUDA(sb_cuda_realign(NULL, type, &args, stream));
+    args.n = 0;
+    CHECK_CUDA(sb_cuda_move(NULL, type, &args, stream));
     free(before);
     free(expected);
     free(got);
 }
 
-static void test_realign(void)
+static void test_move(void)
 {
     static const int32_t dims[] = {1, 2, 3, 4, 5, 8, 16, 64};
     static const int32_t few[][3] = {{3, 1, 20}, {1, 3, 20}, {0, 25, 15}, {25, 0, 15},
@@ -496,13 +505,13 @@ static void test_realign(void)
 
     for (int type = SB_F32; type <= SB_F16; type++)
         for (int i = 0; i < COUNT(dims) && !sbtest_failed_now; i++) { /* all three sizes of unit */
-            check_realign((enum sb_dtype)type, dims[i], 40, few, COUNT(few));
+            check_move((enum sb_dtype)type, dims[i], 40, few, COUNT(few));
             free_all();
         }
     /* pieces of 4 bytes and of 16, many of them */
-    check_realign(SB_F32, 33, 300, many, COUNT(many));
+    check_move(SB_F32, 33, 300, many, COUNT(many));
     free_all();
-    check_realign(SB_BF16, 128, 300, many, COUNT(many));
+    check_move(SB_BF16, 128, 300, many, COUNT(many));
     free_all();
 }
 
@@ -518,7 +527,7 @@ if (has_device) {
     RUN(test_select);
     RUN(test_select_special);
     RUN(test_accept);
-    RUN(test_realign);
+    RUN(test_move);
 }
 both_end(has_device);
 TEST_END

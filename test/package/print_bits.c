@@ -40,6 +40,7 @@ static int32_t print_logits(specbatch_model *model)
                                             .n_passes = 1,
                                             .n_slots = 1,
                                             .cap = N_PROMPT,
+                                            .n_columns = N_PROMPT,
                                             .n_threads = 2};
     const int64_t vocab = model->config.vocab;
     const struct sb_mem mem = {NULL, NULL, NULL};
@@ -50,7 +51,7 @@ static int32_t print_logits(specbatch_model *model)
     sb_port_fp_enter(&env);
     SB_TRY(sb_runner_create(&runner, model, &mem, &limits, NULL));
     sb_pass_begin(&runner, 0);
-    seq = sb_pass_add_seq(&runner, 0, 0);
+    seq = sb_pass_add_seq(&runner, 0, N_PROMPT, 0);
     for (int32_t p = 0; p < N_PROMPT; p++)
         sb_pass_add_token(&runner, seq, p, p, p);
     SB_TRY(sb_pass_issue(&runner, 0, prompt));

@@ -360,7 +360,7 @@ static void naive_form(const struct sb_sched *s)
     if (starved)
         naive_take(oldest);
     first = group ? full : spy.lap_from;
-    for (int at = 0, n = s->target->kv.cap + 2, end = first; at < n; at++, end = (end + 1) % n)
+    for (int at = 0, n = s->target->limits.cap + 2, end = first; at < n; at++, end = (end + 1) % n)
         for (int i = 0; i < n_by_age && spy.n_rows < batch; i++)
             if (sb_seq_is_ready(by_age[i]) && column(by_age[i]) == end)
                 naive_take(by_age[i]);
@@ -407,7 +407,7 @@ static void spy_form(struct sb_sched *s)
     follow_residents(s);
     for (int i = 0; i < n_by_age; i++)
         ended[by_age[i]->slot] = column(by_age[i]);
-    spy.last = s->target->kv.cap - s->limits.draft_len;
+    spy.last = s->target->limits.cap - s->limits.draft_len;
     naive_form(s);
     spy.policy->form(s);
     n = s->round->n_rows - s->round->n_newcomers;

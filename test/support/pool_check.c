@@ -23,9 +23,9 @@ static int32_t check_seq(const struct specbatch_pool *pool, const struct sb_seq 
     if (seq->draft_kv_len > sb_seq_content(seq))
         return sb_fail(SPECBATCH_E_INTERNAL, "request %llu: the draft has %d entries for %d tokens",
                        id, seq->draft_kv_len, seq->n_tokens);
-    if (seq->start < 0 || seq->start + sb_seq_content(seq) > pool->runner.kv.cap)
+    if (seq->start < 0 || seq->start + sb_seq_content(seq) > seq->cap)
         return sb_fail(SPECBATCH_E_INTERNAL, "request %llu: columns %d to %d of %d", id, seq->start,
-                       seq->start + sb_seq_content(seq), pool->runner.kv.cap);
+                       seq->start + sb_seq_content(seq), seq->cap);
     if (seq->start != 0 && !sched->policy->realigns)
         return sb_fail(SPECBATCH_E_INTERNAL, "request %llu: padded by a policy that does not pad",
                        id);

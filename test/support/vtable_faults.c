@@ -196,20 +196,20 @@ static void pads_attended(struct sb_exec *exec, void *y, const float *qkv,
     free(pos);
 }
 
-static void realign_wrong_row(struct sb_exec *exec, void *planes, const struct sb_realign *realign)
+static void move_wrong_row(struct sb_exec *exec, void *planes, const struct sb_move *moves)
 {
-    int32_t *to = malloc(sizeof(int32_t) * (size_t)realign->n_seqs);
-    struct sb_realign wrong = *realign;
+    int32_t *to = malloc(sizeof(int32_t) * (size_t)moves->n);
+    struct sb_move wrong = *moves;
 
     (void)sound->exec_sync(exec);
-    for (int32_t i = 0; i < realign->n_seqs; i++) {
-        const int32_t next = (i + 1) % realign->n_seqs;
-        to[i] = realign->to[next];
-        if (to[i] + realign->len[i] > realign->cap[i])
-            to[i] = realign->to[i];
+    for (int32_t i = 0; i < moves->n; i++) {
+        const int32_t next = (i + 1) % moves->n;
+        to[i] = moves->to[next];
+        if (to[i] + moves->len[i] > moves->to_cap[i])
+            to[i] = moves->to[i];
     }
     wrong.to = to;
-    sound->realign(exec, planes, &wrong);
+    sound->move(exec, planes, &wrong);
     (void)sound->exec_sync(exec);
     free(to);
 }
@@ -251,7 +251,7 @@ const struct sb_backend *vtable_with_fault(const struct sb_backend *backend,
         faulty.rope_kv = stale_kv;
         break;
     case VTABLE_REALIGN_WRONG_ROW:
-        faulty.realign = realign_wrong_row;
+        faulty.move = move_wrong_row;
         break;
     case VTABLE_ACCEPT_ONE_MORE:
         faulty.accept = accept_one_more;

@@ -298,9 +298,9 @@ static void accept(struct sb_exec *exec, const int32_t *tokens, const int32_t *p
           sb_cuda_accept(tokens, picks, n_draft, n_rows, stride, n_accept, exec->queue->stream));
 }
 
-static void realign(struct sb_exec *exec, void *planes, const struct sb_realign *args)
+static void move(struct sb_exec *exec, void *planes, const struct sb_move *args)
 {
-    ISSUE(exec, "realign", sb_cuda_realign(planes, exec->device->type, args, exec->queue->stream));
+    ISSUE(exec, "move", sb_cuda_move(planes, exec->device->type, args, exec->queue->stream));
 }
 
 const struct sb_backend *sb_backend_cuda(void)
@@ -337,7 +337,7 @@ const struct sb_backend *sb_backend_cuda(void)
         .swiglu = swiglu,
         .select = select_token,
         .accept = accept,
-        .realign = realign,
+        .move = move,
     };
     return &backend;
 }

@@ -147,11 +147,11 @@ static void accept(struct sb_exec *exec, const int32_t *tokens, const int32_t *p
                 break;
 }
 
-static void realign(struct sb_exec *exec, void *planes, const struct sb_realign *realign)
+static void move(struct sb_exec *exec, void *planes, const struct sb_move *moves)
 {
     (void)planes;
-    for (int32_t i = 0; i < realign->n_seqs; i++) {
-        const double bytes = exec->column * realign->len[i];
+    for (int32_t i = 0; i < moves->n; i++) {
+        const double bytes = exec->column * moves->len[i];
         exec->clock->moved += bytes;
         exec->clock->now += exec->clock->costs.c_realign * bytes;
     }
@@ -179,7 +179,7 @@ static const struct sb_backend null_backend = {
     .swiglu = swiglu,
     .select = select_none,
     .accept = accept,
-    .realign = realign,
+    .move = move,
 };
 
 void null_model(struct specbatch_model *model, struct null_clock *clock, int32_t context)
