@@ -11,7 +11,8 @@
  * The results do not depend on the floating-point environment: the one arithmetic operation is
  * exact and has a normal result, whatever the rounding and flushing modes are.
  *
- * To narrow is to round to nearest, ties to even. A NaN stays a NaN of its sign. What is too large
+ * To narrow is to round to nearest, ties to even. A NaN stays a NaN of its sign, and keeps the
+ * upper bits of its fraction, as it does in the instructions of processors. What is too large
  * becomes infinite as a bf16, but the largest finite value as an f16: f16 overflows soon, and a row
  * that read an infinity from a cache would turn into NaN.
  *
@@ -59,7 +60,7 @@ static inline uint16_t sb_f16_narrow(uint32_t bits)
     uint32_t fraction, shift;
 
     if (size > 0x7f800000u)
-        return (uint16_t)(sign | 0x7e00u);
+        return (uint16_t)(sign | 0x7e00u | (size >> 13 & 0x3ffu));
     if (size >= 0x477fe000u) /* 65504 and beyond, infinity included */
         return (uint16_t)(sign | 0x7bffu);
     if (exponent < 102) /* less than half the smallest subnormal */

@@ -12,12 +12,21 @@
  *         y[d] = y[d] c, then the chain over ascending j of w[j] v[j][d]
  *     y = y / l
  *
+ * A cache of 16-bit elements is widened to floats first, which is exact, so that the arithmetic is
+ * the same for every type of cache. It is widened in pieces that stay in the first-level cache, and
+ * each piece once for all queries, since to widen costs as much as a product. Rejected: loads that
+ * widen, which would do it again for each query.
+ *
+ *     keys      16 keys   x PIECE elements of a head (a longer head takes several pieces)
+ *     values    64 values x SPAN elements of a head
+ *
  * All of this depends on q, p and the keys and values 0..p only. It does not depend on the tile's
  * other queries, on the slot, or on what lies beyond p, which is never loaded and may be NaN. So
  * queries may go over the keys together: a work item is a block of consecutive tokens of one
  * sequence and one kv head, with all the query heads that use this kv head. Splitting the keys
  * between threads instead would make the sum depend on where the split lies.
  */
+#include "cached.h"
 #include "level.h"
 #include "math.h"
 
@@ -32,75 +41,114 @@ enum { KEYS = 4, SHARE = 1 };
 #else
 enum { KEYS = 1, SHARE = 1 };
 #endif
-enum { WIDE = 4 }; /* the most groups of 16 elements of v that run together */
+enum { GROUPS = 4 }; /* the most groups of 16 elements of v that run together */
+enum { SPAN = GROUPS * V16, PIECE = 256 };
 
 /* The queries of a block that share a kv head, and what each has accumulated between two tiles. */
 struct queries {
     int n;
+    enum sb_dtype type;      /* of the cache */
     const float *q[QUERIES]; /* [head_dim] */
     float *y[QUERIES];       /* [head_dim], divided by the sum only at the end */
     int64_t pos[QUERIES];
     float max[QUERIES], sum[QUERIES]; /* m and l of the comment above */
     float weight[QUERIES][TILE];      /* of the current tile: first the scores, then the weights */
+    /* A piece of the tile, of another type in the cache, as floats: TILE * SPAN of them are enough
+     * for a piece of the keys too. `held` is where the keys in it begin in the cache, or NULL. */
+    _Alignas(64) float wide[TILE * SPAN];
+    const void *held;
 };
+_Static_assert(V16 *PIECE <= TILE * SPAN, "a piece of the keys fits");
 
-/* out[i] = the 16 partial sums of the product of q and key i. There are n <= 16 keys, and the rest
- * of out becomes zero. keys [n, head_dim]. Each key is addressed from the first of its group of
- * four, because sixteen pointers would not fit the registers. */
+/* out[i] = the 16 partial sums of the product of q and key i, or what is added to them if the sums
+ * go on from an earlier piece of the head. There are n <= 16 keys, and the rest of out becomes
+ * zero. keys [n, width]. Each key is addressed from the first of its group of four, because sixteen
+ * pointers would not fit the registers. */
 static inline __attribute__((always_inline)) void partial_dots(v16 out[V16], const float *q,
                                                                const float *keys, int64_t n,
-                                                               const int64_t head_dim)
+                                                               const int64_t width,
+                                                               const int goes_on)
 {
-    const int64_t rest = head_dim % V16, whole = head_dim - rest;
+    const int64_t rest = width % V16, whole = width - rest;
     int64_t i = 0, d;
 
     for (; i + KEYS <= n; i += KEYS) {
         const float *four[(KEYS + 3) / 4];
         v16 acc[KEYS];
         for (int c = 0; c < KEYS; c++)
-            acc[c] = v_set1(0.0f);
+            acc[c] = goes_on ? out[i + c] : v_set1(0.0f);
         for (int c = 0; c < KEYS; c += 4)
-            four[c / 4] = keys + (i + c) * head_dim;
+            four[c / 4] = keys + (i + c) * width;
         for (d = 0; d < whole; d += V16) {
             v16 a = v_load(q + d);
             for (int c = 0; c < KEYS; c++)
-                acc[c] = v_fma(a, v_load(four[c / 4] + c % 4 * head_dim), acc[c]);
+                acc[c] = v_fma(a, v_load(four[c / 4] + c % 4 * width), acc[c]);
             for (int c = 0; c < KEYS; c += 4)
                 four[c / 4] += V16;
         }
         if (rest) {
             v16 a = v_load_n(q + d, rest);
             for (int c = 0; c < KEYS; c++)
-                acc[c] = v_fma(a, v_load_n(four[c / 4] + c % 4 * head_dim, rest), acc[c]);
+                acc[c] = v_fma(a, v_load_n(four[c / 4] + c % 4 * width, rest), acc[c]);
         }
         for (int c = 0; c < KEYS; c++)
             out[i + c] = acc[c];
     }
     for (; i < n; i++) {
-        v16 acc = v_set1(0.0f);
+        v16 acc = goes_on ? out[i] : v_set1(0.0f);
         for (d = 0; d < whole; d += V16)
-            acc = v_fma(v_load(q + d), v_load(keys + i * head_dim + d), acc);
+            acc = v_fma(v_load(q + d), v_load(keys + i * width + d), acc);
         if (rest)
-            acc = v_fma(v_load_n(q + d, rest), v_load_n(keys + i * head_dim + d, rest), acc);
+            acc = v_fma(v_load_n(q + d, rest), v_load_n(keys + i * width + d, rest), acc);
         out[i] = acc;
     }
     for (; i < V16; i++)
         out[i] = v_set1(0.0f);
 }
 
-/* score[0 .. 15] of query q and n <= 16 keys. For the usual head sizes head_dim is a constant: rows
- * at fixed distances need no address arithmetic, which otherwise costs as much as the products. */
-static void score_keys(float *score, const float *q, const float *keys, int64_t n, int64_t head_dim,
-                       float scale)
+/* The same for any width. For the usual head sizes it is a constant: rows at fixed distances need
+ * no address arithmetic, which otherwise costs as much as the products. */
+static void add_dots(v16 out[V16], const float *q, const float *keys, int64_t n, int64_t width,
+                     int goes_on)
+{
+    if (goes_on)
+        partial_dots(out, q, keys, n, width, 1);
+    else if (width == 128)
+        partial_dots(out, q, keys, n, 128, 0);
+    else if (width == 64)
+        partial_dots(out, q, keys, n, 64, 0);
+    else
+        partial_dots(out, q, keys, n, width, 0);
+}
+
+/* Widens elements [d, d + width) of n rows of the cache, whose rows have head_dim elements, into
+ * rows of qs->wide. */
+static void widen_rows(struct queries *qs, const void *rows, int64_t n, int64_t d, int64_t width,
+                       int64_t head_dim)
+{
+    if (width == head_dim)
+        widen_cached(qs->wide, rows, 0, n * width, qs->type);
+    else
+        for (int64_t j = 0; j < n; j++)
+            widen_cached(qs->wide + j * width, rows, j * head_dim + d, width, qs->type);
+}
+
+/* score[0 .. 15] of query i and n of the n_keys <= 16 keys that a query of the block sees. */
+static void score_keys(struct queries *qs, int i, float *score, const void *keys, int64_t n,
+                       int64_t n_keys, int64_t head_dim, float scale)
 {
     v16 partial[V16];
 
-    if (head_dim == 128)
-        partial_dots(partial, q, keys, n, 128);
-    else if (head_dim == 64)
-        partial_dots(partial, q, keys, n, 64);
-    else
-        partial_dots(partial, q, keys, n, head_dim);
+    if (qs->type == SB_F32)
+        add_dots(partial, qs->q[i], keys, n, head_dim, 0);
+    for (int64_t d = 0; qs->type != SB_F32 && d < head_dim; d += PIECE) {
+        const int64_t width = head_dim - d < PIECE ? head_dim - d : PIECE;
+        const void *piece = (const uint16_t *)keys + d;
+        if (qs->held != piece)
+            widen_rows(qs, keys, n_keys, d, width, head_dim);
+        qs->held = piece;
+        add_dots(partial, qs->q[i] + d, qs->wide, n, width, d > 0);
+    }
     v_store(score, v_mul(v_sum16(partial), v_set1(scale)));
 }
 
@@ -146,23 +194,22 @@ static inline __attribute__((always_inline)) v16 load_group(const float *from, c
 
 /* Adds the tile's first n values, weighted, to the y of `share` queries from i on: to `groups`
  * groups of 16 elements from element d on. Every element is a chain over ascending values. A step
- * of a chain must wait for the one before, so share * groups vectors of them run together. values
- * [n, head_dim] */
+ * of a chain must wait for the one before, so share * groups vectors of them run together. values:
+ * element d of the first value, with `stride` floats from one value to the next */
 static inline __attribute__((always_inline)) void add_values(struct queries *qs, int i,
-                                                             const float *values, int64_t d,
-                                                             int64_t n, int64_t head_dim,
-                                                             const int share, const int groups,
-                                                             int64_t rest)
+                                                             const float *values, int64_t stride,
+                                                             int64_t d, int64_t n, const int share,
+                                                             const int groups, int64_t rest)
 {
-    v16 acc[SHARE][WIDE];
+    v16 acc[SHARE][GROUPS];
 
     for (int s = 0; s < share; s++)
         for (int g = 0; g < groups; g++)
             acc[s][g] = load_group(qs->y[i + s] + d, g, groups, rest);
     for (int64_t j = 0; j < n; j++) {
-        v16 v[WIDE];
+        v16 v[GROUPS];
         for (int g = 0; g < groups; g++)
-            v[g] = load_group(values + j * head_dim + d, g, groups, rest);
+            v[g] = load_group(values + j * stride, g, groups, rest);
         for (int s = 0; s < share; s++)
             for (int g = 0; g < groups; g++)
                 acc[s][g] = v_fma(v_set1(qs->weight[i + s][j]), v[g], acc[s][g]);
@@ -172,25 +219,25 @@ static inline __attribute__((always_inline)) void add_values(struct queries *qs,
             v_store_n(qs->y[i + s] + d + g * V16, acc[s][g], g + 1 < groups ? V16 : rest);
 }
 
-/* The same for all elements of y. The number of groups is a constant in each call, so that they
- * stay in registers. */
-static inline __attribute__((always_inline)) void add_all_values(struct queries *qs, int i,
-                                                                 const float *values, int64_t n,
-                                                                 int64_t head_dim, const int share)
+/* The same for `width` <= SPAN elements. The number of groups is a constant in each call, so that
+ * they stay in registers. */
+static inline __attribute__((always_inline)) void add_span(struct queries *qs, int i,
+                                                           const float *values, int64_t stride,
+                                                           int64_t d, int64_t width, int64_t n,
+                                                           const int share)
 {
-    int64_t d = 0;
+    const int64_t rest = (width + V16 - 1) % V16 + 1;
 
-    for (; d + WIDE * V16 <= head_dim; d += WIDE * V16)
-        add_values(qs, i, values, d, n, head_dim, share, WIDE, V16);
-    const int64_t left = head_dim - d, rest = (left + V16 - 1) % V16 + 1;
-    if (left > 3 * V16)
-        add_values(qs, i, values, d, n, head_dim, share, 4, rest);
-    else if (left > 2 * V16)
-        add_values(qs, i, values, d, n, head_dim, share, 3, rest);
-    else if (left > V16)
-        add_values(qs, i, values, d, n, head_dim, share, 2, rest);
-    else if (left > 0)
-        add_values(qs, i, values, d, n, head_dim, share, 1, rest);
+    if (width == SPAN)
+        add_values(qs, i, values, stride, d, n, share, GROUPS, V16);
+    else if (width > 3 * V16)
+        add_values(qs, i, values, stride, d, n, share, 4, rest);
+    else if (width > 2 * V16)
+        add_values(qs, i, values, stride, d, n, share, 3, rest);
+    else if (width > V16)
+        add_values(qs, i, values, stride, d, n, share, 2, rest);
+    else
+        add_values(qs, i, values, stride, d, n, share, 1, rest);
 }
 
 /* How many keys of the tile query i may attend to. */
@@ -200,10 +247,10 @@ static int64_t keys_seen(const struct queries *qs, int i, int64_t first_key)
     return n > TILE ? TILE : n > 0 ? n : 0;
 }
 
-/* Adds the tile's values to the y of all queries. SHARE queries are done together where they see
- * the same number of keys, and one at a time otherwise. */
-static void tile_values(struct queries *qs, int64_t first_key, const float *values,
-                        int64_t head_dim)
+/* Adds `width` elements of the tile's values to the y of all queries. SHARE queries are done
+ * together where they see the same number of keys, and one at a time otherwise. */
+static void share_span(struct queries *qs, int64_t first_key, const float *values, int64_t stride,
+                       int64_t d, int64_t width)
 {
     int i = 0;
 
@@ -214,50 +261,70 @@ static void tile_values(struct queries *qs, int64_t first_key, const float *valu
                keys_seen(qs, i + together, first_key) == n)
             together++;
         if (together == SHARE) {
-            add_all_values(qs, i, values, n, head_dim, SHARE);
+            add_span(qs, i, values, stride, d, width, n, SHARE);
             i += SHARE;
         } else {
-            add_all_values(qs, i, values, n, head_dim, 1);
+            add_span(qs, i, values, stride, d, width, n, 1);
             i++;
         }
     }
 }
 
-/* Does one tile for all queries. keys and values point to those of the tile's first position. The
- * scores are computed for all queries by sixteen keys at a time, and then the values are added, so
- * that what is in use stays in the first-level cache. Meanwhile each query fetches a part of the
- * next tile, which has `next` bytes of keys (0 after the last tile), so that memory does not rest.
- */
-static void do_tile(struct queries *qs, int64_t first_key, const float *keys, const float *values,
-                    int64_t head_dim, float scale, int64_t next)
+/* The same for all elements. values: the tile's n_keys values in the cache */
+static void tile_values(struct queries *qs, int64_t first_key, const void *values, int64_t n_keys,
+                        int64_t head_dim)
 {
-    int64_t ahead = TILE * head_dim * (int64_t)sizeof(float), done = 0;
-    int64_t share = next / (qs->n * (TILE / V16)) + 1;
+    for (int64_t d = 0; d < head_dim; d += SPAN) {
+        const int64_t width = head_dim - d < SPAN ? head_dim - d : SPAN;
+        if (qs->type == SB_F32) {
+            share_span(qs, first_key, (const float *)values + d, head_dim, d, width);
+        } else {
+            widen_rows(qs, values, n_keys, d, width, head_dim);
+            share_span(qs, first_key, qs->wide, width, d, width);
+        }
+    }
+    qs->held = NULL;
+}
+
+/* Does one tile for all queries, which see n_keys <= 64 keys of it at most. keys and values point
+ * to those of the tile's first position. The scores are computed for all queries by sixteen keys at
+ * a time, and then the values are added, so that what is in use stays in the first-level cache.
+ * Meanwhile each query fetches a part of the next tile, which has `next` bytes of keys (0 after the
+ * last tile), so that memory does not rest. */
+static void do_tile(struct queries *qs, int64_t first_key, const char *keys, const char *values,
+                    int64_t n_keys, int64_t head_dim, float scale, int64_t next)
+{
+    const int64_t row = head_dim * (int64_t)sb_dtype_size(qs->type), ahead = TILE * row;
+    const int64_t share = next / (qs->n * (TILE / V16)) + 1;
+    int64_t done = 0;
 
     for (int64_t j = 0; j < TILE; j += V16)
         for (int i = 0; i < qs->n; i++) {
             int64_t n = keys_seen(qs, i, first_key) - j;
             for (int64_t end = done + share; done < end && done < next; done += 64) {
-                v_prefetch((const char *)keys + ahead + done);
-                v_prefetch((const char *)values + ahead + done);
+                v_prefetch(keys + ahead + done);
+                v_prefetch(values + ahead + done);
             }
             if (n > 0)
-                score_keys(qs->weight[i] + j, qs->q[i], keys + j * head_dim, n < V16 ? n : V16,
-                           head_dim, scale);
+                score_keys(qs, i, qs->weight[i] + j, keys + j * row, n < V16 ? n : V16,
+                           n_keys - j < V16 ? n_keys - j : V16, head_dim, scale);
         }
     for (int i = 0; i < qs->n; i++)
         if (keys_seen(qs, i, first_key) > 0)
             tile_softmax(qs, i, keys_seen(qs, i, first_key), head_dim);
-    tile_values(qs, first_key, values, head_dim);
+    tile_values(qs, first_key, values, n_keys, head_dim);
 }
 
 /* Takes up to QUERIES queries of one sequence and kv head through all their tiles. */
 static void do_queries(struct queries *qs, const struct sb_attention *a, const struct sb_pass *pass,
                        int64_t seq, int64_t kv_head)
 {
-    int64_t head_dim = a->head_dim, last = 0;
-    int64_t at = pass->base[seq] + (kv_head * pass->cap[seq] + pass->start[seq]) * head_dim;
+    const int64_t head_dim = a->head_dim, bytes = (int64_t)sb_dtype_size(qs->type);
+    const int64_t at = pass->base[seq] + (kv_head * pass->cap[seq] + pass->start[seq]) * head_dim;
+    const char *keys = (const char *)a->k + at * bytes, *values = (const char *)a->v + at * bytes;
+    int64_t last = 0;
 
+    qs->held = NULL;
     for (int i = 0; i < qs->n; i++) {
         qs->max[i] = -INFINITY;
         qs->sum[i] = 0.0f;
@@ -265,10 +332,9 @@ static void do_queries(struct queries *qs, const struct sb_attention *a, const s
         last = qs->pos[i] > last ? qs->pos[i] : last;
     }
     for (int64_t key = 0; key <= last; key += TILE) {
-        int64_t rest = last + 1 - key - TILE, next = rest > TILE ? TILE : rest > 0 ? rest : 0;
-        do_tile(qs, key, (const float *)a->k + at + key * head_dim,
-                (const float *)a->v + at + key * head_dim, head_dim, a->scale,
-                next * head_dim * (int64_t)sizeof(float));
+        int64_t left = last + 1 - key, n_keys = left < TILE ? left : TILE, rest = left - n_keys;
+        do_tile(qs, key, keys + key * head_dim * bytes, values + key * head_dim * bytes, n_keys,
+                head_dim, a->scale, (rest < TILE ? rest : TILE) * head_dim * bytes);
     }
     for (int i = 0; i < qs->n; i++)
         for (int64_t d = 0; d < head_dim; d++)
@@ -282,6 +348,7 @@ void SB_LEVEL(attend)(const struct sb_cpu_attend *args, int64_t first, int64_t l
             row = a->heads + 2 * a->kv_heads;
     struct queries qs;
 
+    qs.type = args->type;
     for (int64_t item = first; item < last; item++) {
         struct sb_cpu_block block = args->blocks[item / a->kv_heads];
         int64_t kv_head = item % a->kv_heads, seq = args->pass->seq[block.first];

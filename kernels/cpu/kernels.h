@@ -98,8 +98,9 @@ struct sb_cpu_attend {
     const struct sb_attention *attention;
     const struct sb_pass *pass;
     const struct sb_cpu_block *blocks;
-    const float *qkv; /* [m, (heads + 2 * kv_heads) * head_dim] */
-    float *y;         /* [m, heads * head_dim] */
+    enum sb_dtype type; /* of the cache */
+    const float *qkv;   /* [m, (heads + 2 * kv_heads) * head_dim] */
+    float *y;           /* [m, heads * head_dim] */
 };
 
 /* Keys of a tile. The numerics class contains this number: it changes bits. */
@@ -128,9 +129,10 @@ struct sb_cpu_attend {
     X(int, tiles_are_blocks, (void))                                                          \
     /* items: rows of h */                                                                    \
     X(void, norm, (const struct sb_norm *args, int64_t first, int64_t last))                  \
-    /* qkv: the row of this one token */                                                      \
+    /* qkv: the row of this one token; type: of the cache */                                  \
     X(void, rope_kv,                                                                          \
-      (float *qkv, const struct sb_attention *a, const struct sb_pass *pass, int32_t token))  \
+      (float *qkv, const struct sb_attention *a, const struct sb_pass *pass, int32_t token,   \
+       enum sb_dtype type))                                                                   \
     X(void, attend, (const struct sb_cpu_attend *args, int64_t first, int64_t last))          \
     /* y, gate, up [n] */                                                                     \
     X(void, swiglu, (float *y, const float *gate, const float *up, int64_t n))                \
@@ -139,8 +141,9 @@ struct sb_cpu_attend {
     X(void, accept,                                                                           \
       (const int32_t *tokens, const int32_t *picks, const int32_t *n_draft, int32_t n_rows,   \
        int32_t stride, int32_t *n_accept))                                                    \
-    /* items: (sequence, plane, kv_head), the head running fastest */                         \
-    X(void, move, (float *planes, const struct sb_move *args, int64_t first, int64_t last))
+    /* items: (sequence, plane, kv_head), the head running fastest; element: bytes of one */  \
+    X(void, move,                                                                             \
+      (char *planes, int64_t element, const struct sb_move *args, int64_t first, int64_t last))
 
 struct sb_cpu_kernels {
     const char *name;

@@ -10,23 +10,26 @@
  */
 #include "level.h"
 
-static float *head_of(float *plane, const int64_t *base, const int32_t *cap, int64_t i,
-                      int64_t head, int64_t head_dim)
+/* Elements before head `head` of a slot, in its plane. */
+static int64_t head_at(const int64_t *base, const int32_t *cap, int64_t i, int64_t head,
+                       int64_t head_dim)
 {
-    return plane + base[i] + head * cap[i] * head_dim;
+    return base[i] + head * cap[i] * head_dim;
 }
 
-/* planes [n_planes, plane_stride]. An item is one head of one plane, for one move. */
-void SB_LEVEL(move)(float *planes, const struct sb_move *args, int64_t first, int64_t last)
+/* planes [n_planes, plane_stride] elements. An item is one head of one plane, for one move. */
+void SB_LEVEL(move)(char *planes, int64_t element, const struct sb_move *args, int64_t first,
+                    int64_t last)
 {
     const int64_t per_move = (int64_t)args->n_planes * args->kv_heads, head_dim = args->head_dim;
 
     for (int64_t item = first; item < last; item++) {
         int64_t i = item / per_move, head = item % args->kv_heads;
-        float *plane = planes + item % per_move / args->kv_heads * args->plane_stride;
-        const float *from = head_of(plane, args->from_base, args->from_cap, i, head, head_dim);
-        float *to = head_of(plane, args->to_base, args->to_cap, i, head, head_dim);
-        memmove(to + args->to[i] * head_dim, from + args->from[i] * head_dim,
-                (size_t)args->len[i] * (size_t)head_dim * sizeof(float));
+        char *plane = planes + item % per_move / args->kv_heads * args->plane_stride * element;
+        int64_t from = head_at(args->from_base, args->from_cap, i, head, head_dim),
+                to = head_at(args->to_base, args->to_cap, i, head, head_dim);
+        memmove(plane + (to + args->to[i] * head_dim) * element,
+                plane + (from + args->from[i] * head_dim) * element,
+                (size_t)(args->len[i] * head_dim * element));
     }
 }

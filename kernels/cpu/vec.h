@@ -53,6 +53,8 @@ V_INLINE uint32_t f32_bits(float value)
 V_INLINE float bf16_f32(uint16_t half) { return bits_f32(sb_bf16_widen(half)); }
 V_INLINE uint16_t f32_bf16(float value) { return sb_bf16_narrow(f32_bits(value)); }
 V_INLINE float f16_f32(uint16_t half) { return bits_f32(sb_f16_widen(half)); }
+V_INLINE uint16_t f32_f16(float value) { return sb_f16_narrow(f32_bits(value)); }
+#define F16_MAX 65504.0f
 
 #if defined(SB_LEVEL_AVX512)
 
@@ -82,6 +84,17 @@ V_INLINE v16 v_shift_left_23(v16 a)
 V_INLINE v16 v_load_f16(const uint16_t *p)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+}
+/* Of two numbers that cannot be ordered, v_min and v_max return the second: NaNs stay. */
+V_INLINE void v_store_f16(uint16_t *p, v16 a)
+{
+    a = v_max(v_set1(-F16_MAX), v_min(v_set1(F16_MAX), a));
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+}
+V_INLINE v16 v_load_bf16(const uint16_t *p)
+{
+    __m512i words = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
 }
 V_INLINE v16 v_load_even(const uint16_t *p)
 {
@@ -226,6 +239,19 @@ V_INLINE v16 v_load_f16(const uint16_t *p)
     return v_pair(_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)),
                   _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 8))));
 }
+/* Of two numbers that cannot be ordered, v_min and v_max return the second: NaNs stay. */
+V_INLINE void v_store_f16(uint16_t *p, v16 a)
+{
+    a = v_max(v_set1(-F16_MAX), v_min(v_set1(F16_MAX), a));
+    _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(a.lo, _MM_FROUND_TO_NEAREST_INT));
+    _mm_storeu_si128((__m128i *)(p + 8), _mm256_cvtps_ph(a.hi, _MM_FROUND_TO_NEAREST_INT));
+}
+V_INLINE __m256 bf16_8(const uint16_t *p)
+{
+    __m256i words = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
+}
+V_INLINE v16 v_load_bf16(const uint16_t *p) { return v_pair(bf16_8(p), bf16_8(p + 8)); }
 V_INLINE __m256 even8(const uint16_t *p)
 {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256((const __m256i *)p), 16));
@@ -306,6 +332,12 @@ V_INLINE v16 v_fma(v16 a, v16 b, v16 c) { V_LANES(fmaf(a.f[i], b.f[i], c.f[i]));
 V_INLINE v16 v_first(int64_t n, v16 a, v16 b) { V_LANES(i < n ? a.f[i] : b.f[i]); }
 V_INLINE v16 v_shift_left_23(v16 a) { V_LANES(bits_f32(f32_bits(a.f[i]) << 23)); }
 V_INLINE v16 v_load_f16(const uint16_t *p) { V_LANES(f16_f32(p[i])); }
+V_INLINE void v_store_f16(uint16_t *p, v16 a)
+{
+    for (int i = 0; i < V16; i++)
+        p[i] = f32_f16(a.f[i]);
+}
+V_INLINE v16 v_load_bf16(const uint16_t *p) { V_LANES(bf16_f32(p[i])); }
 V_INLINE v16 v_load_even(const uint16_t *p) { V_LANES(bf16_f32(p[2 * i])); }
 V_INLINE v16 v_load_odd(const uint16_t *p) { V_LANES(bf16_f32(p[2 * i + 1])); }
 V_INLINE void v_prefetch(const void *p) { (void)p; }

@@ -18,8 +18,9 @@
  *   one exception. GEMM INPUTS, which only a gemm reads (a normed row, an attention output, a gated
  *   row), are kept in the form that the device's matrix units read. A gemm input of n columns takes
  *   input_bytes(n) bytes, and the engine passes it on as void without looking inside.
- * - An element of the KV cache takes cache_bytes bytes: it is f32 on the CPU and of the weights'
- *   type on a GPU.
+ * - An element of the KV cache takes cache_bytes bytes. Its type is an option of the device: f32,
+ *   bf16 or f16 on the CPU, and always the weights' type on a GPU. What rope_kv writes is rounded
+ * to it, and attend reads that, widened to f32 on the CPU.
  * - Element offsets are 64-bit. Sizes are so small that no product of them overflows int64_t;
  *   model loading and pool creation have checked that.
  *
@@ -43,6 +44,8 @@
 enum sb_dtype { SB_F32 = 0, SB_BF16 = 1, SB_F16 = 2 };
 size_t sb_dtype_size(enum sb_dtype dtype);      /* bytes of one element */
 const char *sb_dtype_name(enum sb_dtype dtype); /* "f32", "bf16", "f16" */
+/* The type that SPECBATCH_KV_* names; AUTO names `automatic`. */
+enum sb_dtype sb_kv_dtype(int32_t kv, enum sb_dtype automatic);
 /* Converts n elements from one type to another. A value that the new type cannot hold is rounded to
  * the nearest one, ties to even. What is too large for f16 becomes its largest finite value. */
 void sb_convert(void *to, enum sb_dtype to_type, const void *from, enum sb_dtype from_type,
@@ -184,6 +187,7 @@ struct sb_device_options {
     int32_t simd;    /* SPECBATCH_SIMD_*, which only the CPU heeds */
     const struct sb_log *log;
     int32_t index; /* which device of the backend's kind */
+    int32_t kv;    /* SPECBATCH_KV_*; a GPU refuses all but the type that AUTO is there */
 };
 
 enum { SB_AGAIN = 1 }; /* what record_end may return beside status codes */

@@ -6,9 +6,10 @@
  * its call returns, so exec_sync has nothing to wait for and rounds are not recorded.
  *
  * The SIMD level and the compute class are fixed at device_open, because the packing of weights
- * depends on them (kernels/cpu/panel.h). The numerics class does not name the level: the levels
- * agree bit for bit.
+ * depends on them (kernels/cpu/panel.h), and so is the type of caches. The numerics class names the
+ * latter two but not the level: the levels agree bit for bit.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "backend/cpu_ops.h"
@@ -35,6 +36,21 @@ static enum sb_products best_blocks(int32_t simd, const struct sb_cpu_kernels *k
     return sb_port_is_avx512_bf16_fast() && kernels->dot_is_chain() ? SB_BLOCKS_DOT : SB_BLOCKS_FMA;
 }
 
+/* Names the numerics class. */
+static void name_class(struct sb_device *device)
+{
+    static const char *const arithmetic[] = {
+        [SPECBATCH_COMPUTE_BF16] =
+            "cpu-bf16: bf16 weights and gemm inputs, blocks of 32 k, attention tile 64",
+        [SPECBATCH_COMPUTE_F32] = "cpu-f32: ascending-k fmaf, attention tile 64",
+        [SPECBATCH_COMPUTE_SPLIT] =
+            "cpu-split: with bf16 weights gemm inputs in 3 bf16 parts, blocks of 32 k, else "
+            "ascending-k fmaf; attention tile 64"};
+
+    snprintf(device->class_text, sizeof device->class_text, "%s; kv %s",
+             arithmetic[device->compute], sb_dtype_name(device->kv));
+}
+
 static int32_t device_open(struct sb_device **out, const struct sb_mem *mem,
                            const struct sb_device_options *options)
 {
@@ -53,6 +69,8 @@ static int32_t device_open(struct sb_device **out, const struct sb_mem *mem,
     device->mem = *mem;
     device->kernels = kernels;
     device->compute = options->compute;
+    device->kv = sb_kv_dtype(options->kv, SB_F32);
+    name_class(device);
     device->blocks = options->compute == SPECBATCH_COMPUTE_F32
                          ? SB_CHAIN
                          : best_blocks(options->simd, kernels);
@@ -78,15 +96,7 @@ static void device_close(struct sb_device *device)
 
 static const char *device_class(const struct sb_device *device)
 {
-    switch (device->compute) {
-    case SPECBATCH_COMPUTE_BF16:
-        return "cpu-bf16: bf16 weights and gemm inputs, blocks of 32 k, attention tile 64; kv f32";
-    case SPECBATCH_COMPUTE_SPLIT:
-        return "cpu-split: with bf16 weights gemm inputs in 3 bf16 parts, blocks of 32 k, else "
-               "ascending-k fmaf; attention tile 64; kv f32";
-    default:
-        return "cpu-f32: ascending-k fmaf, attention tile 64; kv f32";
-    }
+    return device->class_text;
 }
 
 /* Words of the exec's buffer for the inputs of a product, whichever way of forming it is used. */
@@ -187,8 +197,7 @@ static size_t input_bytes(const struct sb_device *device, int32_t n)
 
 static size_t cache_bytes(const struct sb_device *device)
 {
-    (void)device;
-    return sizeof(float);
+    return sb_dtype_size(device->kv);
 }
 
 static int32_t upload(struct sb_exec *exec, void *dev, const void *host, size_t bytes)

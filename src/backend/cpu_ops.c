@@ -29,6 +29,8 @@ struct job {
     enum sb_layout layout; /* of the table */
     const struct sb_pass *pass;
     const struct sb_attention *attention;
+    enum sb_dtype kv; /* of the cache */
+    void *planes;     /* of the cache */
 };
 
 /* Runs fn over all items, in ranges of at least `least` items and at least RANGE_COST. `cost` is
@@ -155,13 +157,14 @@ static void rope_range(void *ctx, int64_t first, int64_t last)
 {
     const struct job *job = ctx;
     for (int64_t t = first; t < last; t++)
-        job->kernels->rope_kv(job->out + t * job->n, job->attention, job->pass, (int32_t)t);
+        job->kernels->rope_kv(job->out + t * job->n, job->attention, job->pass, (int32_t)t,
+                              job->kv);
 }
 
 void sb_cpu_op_rope_kv(struct sb_exec *exec, float *qkv, const struct sb_attention *attention,
                        const struct sb_pass *pass)
 {
-    struct job job = {.out = qkv, .attention = attention, .pass = pass};
+    struct job job = {.out = qkv, .attention = attention, .pass = pass, .kv = exec->device->kv};
     job.n = (int64_t)(attention->heads + 2 * attention->kv_heads) * attention->head_dim;
     run(exec, pass->n_tokens, 8 * job.n, rope_range, &job);
 }
@@ -191,8 +194,12 @@ static void attend_range(void *ctx, int64_t first, int64_t last)
 void sb_cpu_op_attend(struct sb_exec *exec, void *y, const float *qkv,
                       const struct sb_attention *attention, const struct sb_pass *pass)
 {
-    struct sb_cpu_attend args = {
-        .attention = attention, .pass = pass, .blocks = exec->blocks, .qkv = qkv, .y = y};
+    struct sb_cpu_attend args = {.attention = attention,
+                                 .pass = pass,
+                                 .blocks = exec->blocks,
+                                 .type = exec->device->kv,
+                                 .qkv = qkv,
+                                 .y = y};
     struct job job = {.args = &args};
     int32_t group = attention->heads / attention->kv_heads;
     int32_t most = group < SB_CPU_ATTEND_QUERIES ? SB_CPU_ATTEND_QUERIES / group : 1;
@@ -249,12 +256,12 @@ void sb_cpu_op_accept(struct sb_exec *exec, const int32_t *tokens, const int32_t
 static void move_range(void *ctx, int64_t first, int64_t last)
 {
     const struct job *job = ctx;
-    job->kernels->move(job->out, job->args, first, last);
+    job->kernels->move(job->planes, (int64_t)sb_dtype_size(job->kv), job->args, first, last);
 }
 
 void sb_cpu_op_move(struct sb_exec *exec, void *planes, const struct sb_move *args)
 {
-    struct job job = {.out = planes, .args = args};
+    struct job job = {.planes = planes, .args = args, .kv = exec->device->kv};
     int64_t columns = 0;
 
     for (int32_t i = 0; i < args->n; i++)

@@ -4,6 +4,7 @@
 
 #include "backend/backend.h"
 #include "half.h"
+#include "specbatch.h"
 
 size_t sb_dtype_size(enum sb_dtype dtype)
 {
@@ -13,6 +14,20 @@ size_t sb_dtype_size(enum sb_dtype dtype)
 const char *sb_dtype_name(enum sb_dtype dtype)
 {
     return dtype == SB_F32 ? "f32" : dtype == SB_BF16 ? "bf16" : "f16";
+}
+
+enum sb_dtype sb_kv_dtype(int32_t kv, enum sb_dtype automatic)
+{
+    switch (kv) {
+    case SPECBATCH_KV_F32:
+        return SB_F32;
+    case SPECBATCH_KV_BF16:
+        return SB_BF16;
+    case SPECBATCH_KV_F16:
+        return SB_F16;
+    default:
+        return automatic;
+    }
 }
 
 /* The element at `from` as the bits of an f32. */

@@ -31,6 +31,8 @@ int32_t sb_model_options_resolve(specbatch_model_options *full,
     SB_TRY(sb_check_range(what, "device_index", full->device_index, 0,
                           full->device == SPECBATCH_DEVICE_CPU ? 0 : INT32_MAX));
     SB_TRY(sb_check_hooks(what, full->alloc, full->free));
+    SB_TRY(sb_check_range(what, "kv", full->kv, SPECBATCH_KV_AUTO, SPECBATCH_KV_F16));
+    SB_TRY(sb_check_flags(SPECBATCH_E_OPTIONS, what, "reserved", (uint32_t)full->reserved, 0));
     if (full->compute == SPECBATCH_COMPUTE_AUTO)
         full->compute = full->device == SPECBATCH_DEVICE_CUDA ? SPECBATCH_COMPUTE_BF16
                         : sb_cpu_has_matrix_unit(full->simd)  ? SPECBATCH_COMPUTE_SPLIT
@@ -123,7 +125,7 @@ int32_t sb_model_open(struct specbatch_model **out, const char *path,
     const struct sb_mem mem = {options->alloc, options->free, options->alloc_user};
     const struct sb_log log = {options->log, options->log_user};
     const struct sb_device_options device = {options->compute, options->simd, &log,
-                                             options->device_index};
+                                             options->device_index, options->kv};
     struct specbatch_model *model = NULL;
     int32_t rc = SPECBATCH_OK;
 

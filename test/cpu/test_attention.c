@@ -4,7 +4,7 @@
  * A sequence is put into planes that are otherwise full of NaN, in different slots, with different
  * capacities and start columns. Its tokens are computed all at once, one at a time, and mixed with
  * those of another sequence. The bits of a token's result may not depend on any of that, nor on the
- * SIMD level or the thread count.
+ * SIMD level or the thread count. All of that holds for each type of cache.
  */
 #include <math.h>
 
@@ -16,10 +16,12 @@
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
 static const struct sb_backend *cpu;
+static const enum sb_dtype types[] = {SB_F32, SB_BF16, SB_F16}; /* of the cache */
 
 /* One layer's input for a sequence of n tokens, and where the sequence lies in the planes. */
 struct layer {
     struct sb_attention attention;
+    enum sb_dtype type;    /* of the planes */
     int32_t n, row;        /* tokens; floats in a row of qkv */
     float *qkv;            /* [n, row] before rotation */
     float *tables, *norms; /* of cos and sin; of q and k */
@@ -27,13 +29,14 @@ struct layer {
     int64_t base, plane; /* elements */
 };
 
-static void layer_init(struct layer *layer, int32_t heads, int32_t kv_heads, int32_t head_dim,
-                       int32_t n)
+static void layer_init(struct layer *layer, enum sb_dtype type, int32_t heads, int32_t kv_heads,
+                       int32_t head_dim, int32_t n)
 {
     struct sb_attention *a = &layer->attention;
     int32_t half = head_dim / 4; /* so half of the head rotates */
 
     memset(layer, 0, sizeof *layer);
+    layer->type = type;
     layer->n = n;
     layer->row = (heads + 2 * kv_heads) * head_dim;
     layer->qkv = cpu_floats((int64_t)n * layer->row);
@@ -49,7 +52,18 @@ static void layer_init(struct layer *layer, int32_t heads, int32_t kv_heads, int
     a->sin = layer->tables + (int64_t)n * half;
 }
 
-/* Makes new planes that are all NaN, with a slot of `cap` columns behind `before` elements. */
+/* Sets element i to a NaN or to infinity, which no computation may meet. */
+static void set_unwritten(void *plane, int64_t i, enum sb_dtype type)
+{
+    if (type == SB_F32)
+        ((float *)plane)[i] = i % 2 ? NAN : INFINITY;
+    else
+        ((uint16_t *)plane)[i] = (uint16_t)((i % 2 ? 0xffffu : 0u) |
+                                            (type == SB_F16 ? 0x7c00u : 0x7f80u));
+}
+
+/* Makes new planes in which nothing is written, with a slot of `cap` columns behind `before`
+ * elements. */
 static void layer_place(struct layer *layer, int32_t cap, int32_t start, int64_t before)
 {
     struct sb_attention *a = &layer->attention;
@@ -60,10 +74,12 @@ static void layer_place(struct layer *layer, int32_t cap, int32_t start, int64_t
     layer->start = start;
     layer->base = before;
     layer->plane = before + (int64_t)a->kv_heads * cap * a->head_dim;
-    a->k = cpu_floats(layer->plane);
-    a->v = cpu_floats(layer->plane);
-    for (int64_t i = 0; i < layer->plane; i++)
-        ((float *)a->k)[i] = ((float *)a->v)[i] = NAN;
+    a->k = cpu_memory((size_t)layer->plane * sb_dtype_size(layer->type));
+    a->v = cpu_memory((size_t)layer->plane * sb_dtype_size(layer->type));
+    for (int64_t i = 0; i < layer->plane; i++) {
+        set_unwritten(a->k, i, layer->type);
+        set_unwritten(a->v, i, layer->type);
+    }
 }
 
 static void layer_free(struct layer *layer)
@@ -76,9 +92,9 @@ static void layer_free(struct layer *layer)
 }
 
 /* Runs one pass over tokens [first, first + n) of the sequence: rotates and caches them, then
- * attends. Their rows of qkv are copied to `qkv` for that. */
-static void run_tokens(struct cpu *way, const struct layer *layer, int32_t first, int32_t n,
-                       float *qkv, float *y)
+ * attends. Their rows of qkv are copied to `qkv` for that. With `cached` both is done already. */
+static void run_pass(struct cpu *way, const struct layer *layer, int32_t first, int32_t n,
+                     float *qkv, float *y, int cached)
 {
     int32_t pos[256], seq[256];
     struct sb_pass pass = {.n_tokens = n,
@@ -94,10 +110,18 @@ static void run_tokens(struct cpu *way, const struct layer *layer, int32_t first
         pos[t] = first + t;
         seq[t] = 0;
     }
-    memcpy(qkv, layer->qkv + (int64_t)first * layer->row,
-           (size_t)n * (size_t)layer->row * sizeof(float));
-    cpu->rope_kv(way->exec, qkv, &layer->attention, &pass);
+    if (!cached) {
+        memcpy(qkv, layer->qkv + (int64_t)first * layer->row,
+               (size_t)n * (size_t)layer->row * sizeof(float));
+        cpu->rope_kv(way->exec, qkv, &layer->attention, &pass);
+    }
     cpu->attend(way->exec, y, qkv, &layer->attention, &pass);
+}
+
+static void run_tokens(struct cpu *way, const struct layer *layer, int32_t first, int32_t n,
+                       float *qkv, float *y)
+{
+    run_pass(way, layer, first, n, qkv, y, 0);
 }
 
 /* ------------------------------------------------------------------ rotation and the cache */
@@ -130,6 +154,18 @@ static void reference_rope(double *out, const struct layer *layer, int32_t t)
     }
 }
 
+/* Whether elements of the cache from `at` on have the very values of the row, rounded. */
+static void check_cached(const struct layer *layer, const void *plane, int64_t at, const float *row)
+{
+    for (int32_t d = 0; d < layer->attention.head_dim; d++) {
+        const float got = cpu_widen(plane, at + d, layer->type),
+                    expected = cpu_round(row[d], layer->type);
+        if (cpu_first_difference(&got, &expected, 1) >= 0)
+            FAIL("%s cache: %a became %a, expected %a", sb_dtype_name(layer->type), (double)row[d],
+                 (double)got, (double)expected);
+    }
+}
+
 static void check_rope(const struct layer *layer, const float *qkv, int32_t t)
 {
     const struct sb_attention *a = &layer->attention;
@@ -140,12 +176,10 @@ static void check_rope(const struct layer *layer, const float *qkv, int32_t t)
         if (!(fabs(qkv[i] - expected[i]) <= 2e-6))
             FAIL("head_dim %d, token %d, element %d: %g, expected %g", (int)a->head_dim, (int)t,
                  (int)i, (double)qkv[i], expected[i]);
-    /* the cache has the very bits of the row */
     for (int32_t h = 0; h < a->kv_heads; h++) {
         int64_t at = layer->base + ((int64_t)h * layer->cap + layer->start + t) * a->head_dim;
-        size_t bytes = (size_t)a->head_dim * sizeof(float);
-        CHECK_MEM((float *)a->k + at, qkv + (a->heads + h) * a->head_dim, bytes);
-        CHECK_MEM((float *)a->v + at, qkv + (a->heads + a->kv_heads + h) * a->head_dim, bytes);
+        check_cached(layer, a->k, at, qkv + (a->heads + h) * a->head_dim);
+        check_cached(layer, a->v, at, qkv + (a->heads + a->kv_heads + h) * a->head_dim);
     }
     free(expected);
 }
@@ -157,14 +191,17 @@ static void test_rope_kv(void)
     struct cpu ways[CPU_WAYS];
     int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
 
-    for (int i = 0; i < 4 * COUNT(dims); i++) {
+    for (int i = 0; i < 4 * COUNT(dims) * COUNT(types); i++) {
+        const enum sb_dtype type = types[i / (4 * COUNT(dims))];
+        const int32_t dim = dims[i / 4 % COUNT(dims)];
         struct layer layer;
-        layer_init(&layer, 4, 2, dims[i / 4], N);
+        cpu_set_kv(ways, n_ways, type);
+        layer_init(&layer, type, 4, 2, dim, N);
         int64_t row = layer.row;
         float *first = cpu_floats(N * row), *qkv = cpu_floats(N * row), *y = cpu_floats(N * row);
         layer.attention.rot_interleaved = i % 2;
         layer.attention.q_norm = i & 2 ? layer.norms : NULL;
-        layer.attention.k_norm = i & 2 ? layer.norms + dims[i / 4] : NULL;
+        layer.attention.k_norm = i & 2 ? layer.norms + dim : NULL;
         for (int w = 0; w < n_ways; w++) {
             layer_place(&layer, 20, 3, 50);
             run_tokens(&ways[w], &layer, 0, N, w == 0 ? first : qkv, y);
@@ -172,10 +209,10 @@ static void test_rope_kv(void)
                 CHECK_MEM(qkv, first, (size_t)(N * row) * sizeof(float));
             int64_t written = 0;
             for (int64_t e = 0; e < layer.plane; e++)
-                written += !isnan(((float *)layer.attention.k)[e]) +
-                           !isnan(((float *)layer.attention.v)[e]);
+                written += isfinite(cpu_widen(layer.attention.k, e, type)) +
+                           isfinite(cpu_widen(layer.attention.v, e, type));
             /* nothing is written but the tokens' own columns, of 2 kv heads, of k and v */
-            CHECK_INT(written, 2 * 2 * N * dims[i / 4]);
+            CHECK_INT(written, 2 * 2 * N * dim);
         }
         for (int32_t t = 0; t < N; t++)
             check_rope(&layer, first + t * row, t);
@@ -192,13 +229,56 @@ static void test_rope_kv(void)
     cpu_close(ways, n_ways);
 }
 
+/* Any bits as K and V, which are written as they are, since nothing is rotated: all levels write
+ * the same, of NaNs too. */
+static void test_any_bits_are_cached(void)
+{
+    enum { N = 40, DIM = 72, ROW = 3 * DIM };
+    struct cpu ways[CPU_WAYS];
+    int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
+
+    for (int i = 0; i < COUNT(types); i++) {
+        const size_t bytes = N * DIM * sb_dtype_size(types[i]);
+        void *k = cpu_memory(bytes), *v = cpu_memory(bytes);
+        float *qkv = cpu_floats(N * ROW), *y = cpu_floats(N * DIM);
+        struct layer layer;
+        layer_init(&layer, types[i], 1, 1, DIM, N);
+        layer.attention.rot_dim = 0;
+        for (int j = 0; j < N * ROW; j++) /* some are within f16's range, and some are ties */
+            layer.qkv[j] = j % 3 == 0 ? cpu_any_bits()
+                           : j % 3 == 1
+                               ? ldexpf((float)(cpu_random() % 8192), (int)(cpu_random() % 40) - 36)
+                               : cpu_uniform() * 0x1p-13f;
+        cpu_set_kv(ways, n_ways, types[i]);
+        for (int w = 0; w < n_ways; w++) {
+            layer_place(&layer, N, 0, 0);
+            run_tokens(&ways[w], &layer, 0, N, qkv, y);
+            if (w == 0) {
+                memcpy(k, layer.attention.k, bytes);
+                memcpy(v, layer.attention.v, bytes);
+            }
+            CHECK_MEM(layer.attention.k, k, bytes);
+            CHECK_MEM(layer.attention.v, v, bytes);
+        }
+        for (int32_t t = 0; t < N; t++) {
+            check_cached(&layer, k, t * DIM, layer.qkv + t * ROW + DIM);
+            check_cached(&layer, v, t * DIM, layer.qkv + t * ROW + 2 * DIM);
+        }
+        free(k);
+        free(v);
+        free(qkv);
+        free(y);
+        layer_free(&layer);
+    }
+    cpu_close(ways, n_ways);
+}
+
 /* ------------------------------------------------------------------ attention */
 
 /* Compares token t's y [heads * head_dim] with double precision on the rotated q and the cache. */
 static void check_attention(const struct layer *layer, const float *qkv, const float *y, int32_t t)
 {
     const struct sb_attention *a = &layer->attention;
-    const float *k = a->k, *v = a->v;
     double score[256], top, sum;
 
     for (int32_t h = 0; h < a->heads; h++) {
@@ -209,7 +289,8 @@ static void check_attention(const struct layer *layer, const float *qkv, const f
         for (int32_t j = 0; j <= t; j++) {
             score[j] = 0.0;
             for (int32_t d = 0; d < a->head_dim; d++)
-                score[j] += (double)qkv[h * a->head_dim + d] * k[at + (int64_t)j * a->head_dim + d];
+                score[j] += (double)qkv[h * a->head_dim + d] *
+                            cpu_widen(a->k, at + (int64_t)j * a->head_dim + d, layer->type);
             score[j] *= a->scale;
             top = fmax(top, score[j]);
         }
@@ -218,7 +299,8 @@ static void check_attention(const struct layer *layer, const float *qkv, const f
         for (int32_t d = 0; d < a->head_dim; d++) {
             double expected = 0.0;
             for (int32_t j = 0; j <= t; j++)
-                expected += score[j] / sum * v[at + (int64_t)j * a->head_dim + d];
+                expected += score[j] / sum *
+                            cpu_widen(a->v, at + (int64_t)j * a->head_dim + d, layer->type);
             if (!(fabs(y[h * a->head_dim + d] - expected) <= 3e-6))
                 FAIL("head_dim %d, token %d, head %d: %g, expected %g", (int)a->head_dim, (int)t,
                      (int)h, (double)y[h * a->head_dim + d], expected);
@@ -244,7 +326,7 @@ static void check_layer(struct cpu *ways, int n_ways, struct layer *layer)
         else
             CHECK_MEM(y, first, (size_t)n * (size_t)width * sizeof(float));
         layer_place(layer, n + 1, 1, 0);
-        /* in pieces of 1 to 9 tokens, while later columns are still NaN */
+        /* in pieces of 1 to 9 tokens, while later columns are still unwritten */
         for (int32_t t = 0, q; t < n; t += q) {
             q = 1 + (int32_t)(cpu_random() % 9);
             q = q < n - t ? q : n - t;
@@ -259,28 +341,31 @@ static void check_layer(struct cpu *ways, int n_ways, struct layer *layer)
 
 static void test_attend(void)
 {
-    static const int32_t shapes[][4] = {/* heads, kv_heads, head_dim, tokens */
-                                        {1, 1, 12, 70},  {4, 2, 20, 66},   {3, 3, 24, 65},
-                                        {8, 2, 40, 64},  {4, 1, 64, 200},  {2, 2, 80, 33},
-                                        {14, 2, 64, 70}, {8, 1, 128, 130}, {2, 1, 256, 63},
-                                        {40, 1, 16, 10}, {2, 1, 4, 1}};
+    static const int32_t shapes[][4] = {
+        /* heads, kv_heads, head_dim, tokens */
+        {1, 1, 12, 70}, {4, 2, 20, 66},  {3, 3, 24, 65},   {8, 2, 40, 64},  {4, 1, 64, 200},
+        {2, 2, 80, 33}, {14, 2, 64, 70}, {8, 1, 128, 130}, {2, 1, 256, 63}, {40, 1, 16, 10},
+        {2, 1, 4, 1},   {3, 1, 300, 70}, {2, 1, 576, 18}};
     struct cpu ways[CPU_WAYS];
     int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
 
-    for (int i = 0; i < COUNT(shapes); i++) {
+    for (int i = 0; i < COUNT(shapes) * COUNT(types); i++) {
+        const int32_t *shape = shapes[i / COUNT(types)];
+        const enum sb_dtype type = types[i % COUNT(types)];
         struct layer layer;
-        layer_init(&layer, shapes[i][0], shapes[i][1], shapes[i][2], shapes[i][3]);
+        cpu_set_kv(ways, n_ways, type);
+        layer_init(&layer, type, shape[0], shape[1], shape[2], shape[3]);
         check_layer(ways, n_ways, &layer);
         layer_free(&layer);
         if (sbtest_failed_now)
-            FAIL("shape %d", i);
+            FAIL("shape %d, %s", i / COUNT(types), sb_dtype_name(type));
     }
     cpu_close(ways, n_ways);
 }
 
 /* Two sequences in one pass, with their tokens interleaved: each token gets the bits it has when
  * its sequence is alone. */
-static void test_attend_mixed(void)
+static void check_mixed(struct cpu *ways, int n_ways, enum sb_dtype type)
 {
     enum {
         N = 75,
@@ -293,11 +378,9 @@ static void test_attend_mixed(void)
     };
     static const int32_t seq[M] = {0, 0, 1, 1, 1, 0, 1, 0, 0, 0, 0, 1};
     static const int32_t pos[M] = {70, 71, 60, 61, 62, 72, 63, 73, 74, 0, 1, 64};
-    struct cpu ways[CPU_WAYS];
-    int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
     struct layer layer;
 
-    layer_init(&layer, HEADS, 2, DIM, N);
+    layer_init(&layer, type, HEADS, 2, DIM, N);
     float *first = cpu_floats(N * WIDTH), *qkv = cpu_floats((int64_t)N * layer.row), y[M * WIDTH];
     float *mixed = cpu_floats((int64_t)M * layer.row);
     /* Both slots hold the same sequence, from different start columns on. */
@@ -331,6 +414,53 @@ static void test_attend_mixed(void)
     free(qkv);
     free(mixed);
     layer_free(&layer);
+}
+
+static void test_attend_mixed(void)
+{
+    struct cpu ways[CPU_WAYS];
+    int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
+
+    for (int i = 0; i < COUNT(types); i++) {
+        cpu_set_kv(ways, n_ways, types[i]);
+        check_mixed(ways, n_ways, types[i]);
+    }
+    cpu_close(ways, n_ways);
+}
+
+/* Values below the normal numbers of f16 are kept, as is every f16. Those of bf16 are below the
+ * normal floats and count as zero, which is how all denormals are read. */
+static void test_denormal_values(void)
+{
+    enum { N = 21, DIM = 20 };
+    struct cpu ways[CPU_WAYS];
+    int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
+    float *qkv = cpu_floats(N * 3 * DIM), y[N * DIM], first[N * DIM];
+
+    for (int i = 1; i < COUNT(types); i++) {
+        struct layer layer;
+        cpu_set_kv(ways, n_ways, types[i]);
+        layer_init(&layer, types[i], 1, 1, DIM, N);
+        for (int w = 0; w < n_ways; w++) {
+            struct sb_attention *a = &layer.attention;
+            layer_place(&layer, N, 0, 0);
+            run_tokens(&ways[w], &layer, 0, N, qkv, y);
+            /* the smallest f16 denormal, or the largest bf16 denormal, as the value of all keys */
+            for (int e = 0; e < N * DIM; e++)
+                ((uint16_t *)a->v)[e] = types[i] == SB_F16 ? 0x0001u : 0x807fu;
+            run_pass(&ways[w], &layer, 0, N, qkv, y, 1);
+            for (int e = 0; e < N * DIM; e++)
+                if (types[i] == SB_F16)
+                    CHECK(fabs((double)y[e] / 0x1p-24 - 1.0) < 1e-6);
+                else
+                    CHECK(y[e] == 0.0f);
+            if (w == 0)
+                memcpy(first, y, sizeof y);
+            CHECK_MEM(y, first, sizeof y);
+        }
+        layer_free(&layer);
+    }
+    free(qkv);
     cpu_close(ways, n_ways);
 }
 
@@ -342,7 +472,7 @@ static void test_attend_extreme_scores(void)
     struct layer layer;
     float y[100 * 16], qkv[100 * 48];
 
-    layer_init(&layer, 1, 1, 16, 100);
+    layer_init(&layer, SB_F32, 1, 1, 16, 100);
     layer.attention.scale = 5e4f;
     for (int w = 0; w < n_ways; w++) {
         layer_place(&layer, 100, 0, 0);
@@ -359,7 +489,9 @@ struct sb_fp_env env;
 cpu = sb_backend_cpu();
 sb_port_fp_enter(&env);
 RUN(test_rope_kv);
+RUN(test_any_bits_are_cached);
 RUN(test_attend);
 RUN(test_attend_mixed);
+RUN(test_denormal_values);
 RUN(test_attend_extreme_scores);
 TEST_END

@@ -354,7 +354,8 @@ static void test_accept(void)
     cpu_close(ways, n_ways);
 }
 
-/* Moves inside a slot, in place, and from one slot to another of a different size. */
+/* Moves inside a slot, in place, and from one slot to another of a different size, in caches of
+ * each type. */
 static void test_move(void)
 {
     enum {
@@ -370,8 +371,9 @@ static void test_move(void)
                                        {7, 7, 9},  {5, 6, 0},  {0, 1, 39}};
     struct cpu ways[CPU_WAYS];
     int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
-    float *before = cpu_floats(PLANES * STRIDE), *expected = cpu_floats(PLANES * STRIDE),
-          *got = cpu_floats(PLANES * STRIDE);
+    const size_t bytes = PLANES * STRIDE * sizeof(float); /* enough for elements of every type */
+    char *before = (char *)cpu_floats(PLANES * STRIDE), *expected = cpu_memory(bytes),
+         *got = cpu_memory(bytes);
     int64_t from_base[MOVES], to_base[MOVES], base[SLOTS];
     int32_t from_cap[MOVES], to_cap[MOVES], cap[SLOTS], from[MOVES], to[MOVES], len[MOVES];
     struct sb_move args = {.n = MOVES,
@@ -391,11 +393,14 @@ static void test_move(void)
         cap[slot] = CAP + (slot * 5) % SLOTS;
         base[slot] = slot == 0 ? 0 : base[slot - 1] + (int64_t)HEADS * cap[slot - 1] * DIM;
     }
-    for (int i = 0; i < 2 * COUNT(moves); i++) {
-        memcpy(expected, before, PLANES * STRIDE * sizeof(float));
+    for (int i = 0; i < 3 * 2 * COUNT(moves); i++) {
+        const enum sb_dtype type = (enum sb_dtype)(i % 3);
+        const int64_t size = (int64_t)sb_dtype_size(type);
+        cpu_set_kv(ways, n_ways, type);
+        memcpy(expected, before, bytes);
         for (int m = 0; m < MOVES; m++) {
-            const int32_t *move = moves[(i + m) % COUNT(moves)];
-            const int in = m, out = i < COUNT(moves) ? m : SLOTS - 1 - m;
+            const int32_t *move = moves[(i / 3 + m) % COUNT(moves)];
+            const int in = m, out = i / 3 < COUNT(moves) ? m : SLOTS - 1 - m;
             from_base[m] = base[in];
             from_cap[m] = cap[in];
             to_base[m] = base[out];
@@ -407,14 +412,14 @@ static void test_move(void)
                 const int64_t plane = p / HEADS * STRIDE, head = p % HEADS;
                 const int64_t there = plane + base[out] + (head * cap[out] + to[m]) * DIM,
                               here = plane + base[in] + (head * cap[in] + from[m]) * DIM;
-                for (int64_t e = 0; e < (int64_t)len[m] * DIM; e++)
-                    expected[there + e] = before[here + e];
+                memcpy(expected + there * size, before + here * size,
+                       (size_t)(len[m] * DIM * size));
             }
         }
         for (int w = 0; w < n_ways; w++) {
-            memcpy(got, before, PLANES * STRIDE * sizeof(float));
+            memcpy(got, before, bytes);
             cpu->move(ways[w].exec, got, &args);
-            CHECK_MEM(got, expected, PLANES * STRIDE * sizeof(float));
+            CHECK_MEM(got, expected, bytes);
         }
     }
     args.n = 0;

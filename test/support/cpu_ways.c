@@ -82,6 +82,12 @@ void cpu_close(struct cpu *ways, int n)
     }
 }
 
+void cpu_set_kv(struct cpu *ways, int n, enum sb_dtype kv)
+{
+    for (int i = 0; i < n; i++)
+        ways[i].device->kv = kv;
+}
+
 uint32_t cpu_random(void)
 {
     static uint64_t state = 88172645463325252u;
@@ -171,6 +177,24 @@ float cpu_round_bf16(float value)
         low += 0x10000u;
     memcpy(&value, &low, sizeof value);
     return value;
+}
+
+/* An f16 has 11 significant bits, and no bit below 2^-24. */
+static float round_f16(float value)
+{
+    const double magnitude = fmin(fabs((double)value), 65504.0);
+    int exponent;
+
+    if (isnan(value))
+        return value;
+    frexp(magnitude, &exponent);
+    exponent = exponent < -13 ? -24 : exponent - 11;
+    return copysignf((float)ldexp(rint(ldexp(magnitude, -exponent)), exponent), value);
+}
+
+float cpu_round(float value, enum sb_dtype dtype)
+{
+    return dtype == SB_F32 ? value : dtype == SB_BF16 ? cpu_round_bf16(value) : round_f16(value);
 }
 
 void cpu_narrow(void *rows, int64_t i, float value, enum sb_dtype dtype)

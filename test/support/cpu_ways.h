@@ -24,6 +24,8 @@ extern const struct sb_mem cpu_mem; /* allocates by the C library */
  */
 int cpu_open(struct cpu ways[CPU_WAYS], int32_t compute);
 void cpu_close(struct cpu *ways, int n);
+/* Gives all of them caches of this type. Those that cpu_open made have caches of f32. */
+void cpu_set_kv(struct cpu *ways, int n, enum sb_dtype kv);
 
 /* Inputs, the same in every run. */
 uint32_t cpu_random(void);
@@ -40,5 +42,8 @@ int64_t cpu_first_difference(const float *a, const float *b, int64_t n);
 float cpu_widen(const void *rows, int64_t i, enum sb_dtype dtype);
 void cpu_narrow(void *rows, int64_t i, float value, enum sb_dtype dtype);
 float cpu_round_bf16(float value);
+/* What a cache of type `dtype` holds of a value: the nearest that it can hold, of equally near ones
+ * the even one. What is too large for f16 becomes its largest finite value. */
+float cpu_round(float value, enum sb_dtype dtype);
 
 #endif

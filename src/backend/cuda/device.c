@@ -70,6 +70,7 @@ int32_t sb_cuda_device_open(struct sb_device **out, const struct sb_mem *mem,
     device->gpu.mem = *mem;
     device->gpu.log = *options->log;
     device->gpu.index = options->index;
+    device->kv = options->kv;
     SB_TRY(check_capability(device));
     if (pthread_mutex_init(&device->lock, NULL) != 0)
         SB_FAIL(SPECBATCH_E_NOMEM, "no memory for a lock");
@@ -96,6 +97,10 @@ int32_t sb_cuda_set_type(struct sb_device *device, enum sb_dtype type)
 
     if (device->has_type)
         return rc;
+    if (sb_kv_dtype(device->kv, type) != type)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "kv %s: on CUDA a cache has the type of the weights, which is %s here",
+                sb_dtype_name(sb_kv_dtype(device->kv, type)), sb_dtype_name(type));
     device->type = type;
     SB_TRY(sb_cuda_status(&device->gpu, sb_cuda_load_kernels(type), "loading kernels", 0));
     if (type == SB_F32) {

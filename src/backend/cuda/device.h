@@ -23,6 +23,7 @@ struct sb_device {
     int major, minor;           /* compute capability */
     int has_type;               /* `type` is chosen */
     enum sb_dtype type;         /* of weights, gemm inputs and caches */
+    int32_t kv;                 /* SPECBATCH_KV_*: what was asked for, AUTO or that type */
     struct sb_staging staging;  /* through which weights are loaded */
     size_t reported;            /* bytes of weights that the log has heard of */
     struct sb_gemm *gemm;       /* the 16-bit class's products; NULL in the f32 class */
