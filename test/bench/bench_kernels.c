@@ -185,12 +185,14 @@ static void bench_close(struct bench *b)
 /* ------------------------------------------------------------------ attention */
 
 /* Attends for the last q tokens of each of `rows` sequences of `len` tokens, and compares the GB/s
- * at which that reads K and V with a plain read. */
-static void bench_attention(int n_threads, int32_t heads, int32_t kv_heads, int32_t dim,
+ * at which that reads K and V with a plain read. kv: SPECBATCH_KV_* */
+static void bench_attention(int32_t kv, int n_threads, int32_t heads, int32_t kv_heads, int32_t dim,
                             int32_t rows, int32_t len, int32_t q, int rounds)
 {
-    struct sb_device_options options = {.compute = SPECBATCH_COMPUTE_F32,
-                                        .simd = SPECBATCH_SIMD_AUTO};
+    struct sb_device_options options = {
+        .compute = SPECBATCH_COMPUTE_F32, .simd = SPECBATCH_SIMD_AUTO, .kv = kv};
+    const enum sb_dtype type = sb_kv_dtype(kv, SB_F32);
+    const size_t element = sb_dtype_size(type);
     struct sb_exec_limits limits = {.max_tokens = rows * q,
                                     .max_width = 64,
                                     .max_len = len,
@@ -217,17 +219,19 @@ static void bench_attention(int n_threads, int32_t heads, int32_t kv_heads, int3
              cpu->exec_create(&exec, device, &mem, n_threads, &limits, NULL) == 0 &&
              sb_threads_create(&threads, &mem, n_threads) == 0,
          "attention");
-    float *kv = sb_alloc_raw(&mem, (size_t)plane * 2, 4),
-          *qkv = sb_alloc(&mem, (size_t)pass.n_tokens,
+    char *planes = sb_alloc_raw(&mem, (size_t)plane * 2, element);
+    float *qkv = sb_alloc(&mem, (size_t)pass.n_tokens,
                           (size_t)(heads + 2 * kv_heads) * (size_t)dim * 4);
     float *y = sb_alloc(&mem, (size_t)pass.n_tokens, (size_t)heads * (size_t)dim * 4);
-    need(kv && qkv && y, "no memory");
-    for (int64_t i = 0; i < 2 * plane; i++)
-        kv[i] = (float)(i % 101 - 50) * 0.01f;
+    need(planes && qkv && y, "no memory");
+    for (int64_t i = 0; i < 2 * plane; i++) {
+        const float value = (float)(i % 101 - 50) * 0.01f;
+        sb_convert(planes + (size_t)i * element, type, &value, SB_F32, 1);
+    }
     for (int64_t i = 0; i < (int64_t)pass.n_tokens * (heads + 2 * kv_heads) * dim; i++)
         qkv[i] = (float)(i % 31 - 15) * 0.1f;
-    a.k = kv;
-    a.v = kv + plane;
+    a.k = planes;
+    a.v = planes + (size_t)plane * element;
     for (int32_t t = 0; t < pass.n_tokens; t++) {
         seq[t] = t / q;
         pos[t] = len - q + t % q;
@@ -236,17 +240,19 @@ static void bench_attention(int n_threads, int32_t heads, int32_t kv_heads, int3
     }
     for (int r = 0; r < rounds; r++) {
         double t0 = seconds();
-        sb_threads_for(threads, 2 * plane / PAGE, 8, read_range, kv);
+        sb_threads_for(threads, 2 * plane * (int64_t)element / 4 / PAGE, 8, read_range, planes);
         double t1 = seconds();
         cpu->attend(exec, y, qkv, &a, &pass);
         reads[r] = t1 - t0;
         times[r] = seconds() - t1;
     }
-    double read = median(reads, rounds), time = median(times, rounds), bytes = 8.0 * (double)plane;
-    printf("%4d %3d %4d %5d %6d %3d %10.1f %10.1f %10.2f %10.1f\n", (int)heads, (int)kv_heads,
-           (int)dim, (int)rows, (int)len, (int)q, bytes / time * 1e-9, bytes / read * 1e-9,
-           read / time, 4.0 * heads * dim * (double)len * rows * q / time * 1e-9);
-    sb_free(&mem, kv);
+    double read = median(reads, rounds), time = median(times, rounds),
+           bytes = 2.0 * (double)plane * (double)element;
+    printf("%4s %4d %3d %4d %5d %6d %3d %10.1f %10.1f %10.2f %10.1f %10.1f\n", sb_dtype_name(type),
+           (int)heads, (int)kv_heads, (int)dim, (int)rows, (int)len, (int)q, bytes / time * 1e-9,
+           bytes / read * 1e-9, read / time,
+           4.0 * heads * dim * (double)len * rows * q / time * 1e-9, time * 1e6);
+    sb_free(&mem, planes);
     sb_free(&mem, qkv);
     sb_free(&mem, y);
     sb_threads_free(threads);
@@ -269,6 +275,11 @@ int main(int argc, char **argv)
                  {"split compute", SPECBATCH_COMPUTE_SPLIT, SB_BF16, SPECBATCH_SIMD_AUTO},
                  {"bf16 weights, AVX2", SPECBATCH_COMPUTE_F32, SB_BF16, SPECBATCH_SIMD_AVX2},
                  {"bf16 compute, AVX2", SPECBATCH_COMPUTE_BF16, SB_BF16, SPECBATCH_SIMD_AVX2}};
+    static const int32_t shapes[][6] = {/* heads, kv_heads, head_dim, rows, len, q */
+                                        {32, 8, 128, 8, 4096, 1}, {32, 8, 128, 8, 4096, 6},
+                                        {32, 32, 64, 8, 2048, 1}, {32, 32, 64, 8, 2048, 6},
+                                        {32, 8, 128, 8, 128, 1},  {32, 8, 128, 8, 128, 6},
+                                        {16, 2, 64, 1, 8192, 1},  {32, 8, 128, 1, 1024, 128}};
     int rounds = argc > 1 ? atoi(argv[1]) : 5;
     const char *only = argc > 2 ? argv[2] : "";
     struct sb_fp_env env;
@@ -286,18 +297,17 @@ int main(int argc, char **argv)
             bench_close(&b);
         }
     if (!*only || strstr("attention", only)) {
-        printf("\nattention (K and V read against a plain read of them)\n%4s %3s %4s %5s %6s %3s "
-               "%10s %10s "
-               "%10s %10s\n",
-               "h", "kv", "dim", "rows", "len", "q", "GB/s", "read GB/s", "ratio", "GFLOP/s");
+        printf(
+            "\nattention (K and V read against a plain read of them)\n%4s %4s %3s %4s %5s %6s %3s "
+            "%10s %10s %10s %10s %10s\n",
+            "type", "h", "kv", "dim", "rows", "len", "q", "GB/s", "read GB/s", "ratio", "GFLOP/s",
+            "us");
         for (int threads = 1; threads <= 2; threads++) {
             printf("%d thread(s)\n", threads);
-            bench_attention(threads, 32, 8, 128, 8, 4096, 1, rounds);
-            bench_attention(threads, 32, 8, 128, 8, 4096, 6, rounds);
-            bench_attention(threads, 32, 32, 64, 8, 2048, 1, rounds);
-            bench_attention(threads, 32, 32, 64, 8, 2048, 6, rounds);
-            bench_attention(threads, 16, 2, 64, 1, 8192, 1, rounds);
-            bench_attention(threads, 32, 8, 128, 1, 1024, 128, rounds);
+            for (size_t c = 0; c < sizeof shapes / sizeof *shapes; c++)
+                for (int32_t kv = SPECBATCH_KV_F32; kv <= SPECBATCH_KV_F16; kv++)
+                    bench_attention(kv, threads, shapes[c][0], shapes[c][1], shapes[c][2],
+                                    shapes[c][3], shapes[c][4], shapes[c][5], rounds);
         }
     }
     return 0;
