@@ -526,8 +526,39 @@ static void test_without_cublas_the_tokens_are_the_same(void)
     CHECK(is_clean());
 }
 
+/* A cache has the type of the weights, which may be named; any other type is refused. */
+static void test_the_type_of_a_cache(void)
+{
+    static const struct {
+        int32_t compute, kv;
+        const char *part; /* of the fingerprint, or of the error */
+    } cases[] = {{SPECBATCH_COMPUTE_F32, SPECBATCH_KV_AUTO, "; kv f32;"},
+                 {SPECBATCH_COMPUTE_F32, SPECBATCH_KV_F32, "; kv f32;"},
+                 {SPECBATCH_COMPUTE_BF16, SPECBATCH_KV_AUTO, "; kv bf16;"},
+                 {SPECBATCH_COMPUTE_BF16, SPECBATCH_KV_BF16, "; kv bf16;"},
+                 {SPECBATCH_COMPUTE_F32, SPECBATCH_KV_BF16, "kv bf16: on CUDA"},
+                 {SPECBATCH_COMPUTE_BF16, SPECBATCH_KV_F32, "weights, which is bf16 here"},
+                 {SPECBATCH_COMPUTE_BF16, SPECBATCH_KV_F16, "kv f16: on CUDA"}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        specbatch_model_options options = on_device(cases[i].compute);
+        specbatch_model *model = NULL;
+        options.kv = cases[i].kv;
+        if (cases[i].part[0] == ';') {
+            CHECK_OK(specbatch_model_open(&model, TARGET, &options));
+            CHECK(strstr(specbatch_model_fingerprint(model), cases[i].part) != NULL);
+            specbatch_model_close(model);
+        } else {
+            CHECK_ERROR(specbatch_model_open(&model, TARGET, &options), SPECBATCH_E_UNSUPPORTED,
+                        cases[i].part);
+        }
+        CHECK(is_clean());
+    }
+}
+
 TEST_BEGIN
 RUN(test_what_is_missing_is_named);
+RUN(test_the_type_of_a_cache);
 RUN(test_devices_have_numbers);
 RUN(test_a_model_that_does_not_fit);
 RUN(test_heads_that_do_not_fit);
