@@ -11,19 +11,31 @@
  *                                               the largest logit minus the second largest
  *
  * Two compute classes are compared, F32 and SPLIT, which is to be as accurate. (Where weights are
- * not bf16 they are the same arithmetic.) BF16 rounds activations, which no golden allows for.
+ * not bf16 they are the same arithmetic.) BF16 rounds activations, which no golden allows for. F32
+ * is compared with caches of 16 bits too.
  *
- * The tolerance. Both sides compute in float but sum in different orders. A sum of k products then
- * differs by about sqrt(k) * 2^-24 of the size of its terms: for k of some hundreds, values around
- * 10 and a few layers, by some 1e-5. (Measured on llama_mha_f16 against a forward pass in double:
- * this library and transformers are both within 5e-5 of it.) A tolerance of 1e-4 holds for the
- * checkpoints that are compared, with a small factor to spare, and is far below the effect of any
- * wrong detail, such as another epsilon, a wrong rotation or a dropped bias. It is not a bound for
- * every checkpoint: other random ones of 4 layers with logits around 20 were up to 2.2e-4 from
- * transformers, but there transformers itself was up to 2.4e-4 from an evaluation in double, so the
- * difference is the rounding of both sides. Hidden states grow with depth, so their difference is
- * taken relative to the largest value of the same stage. Tokens must be equal wherever the golden's
- * margin is above 1e-3, since no error within the tolerance can overturn such a margin.
+ * The tolerance with a cache of f32. Both sides compute in float but sum in different orders. A sum
+ * of k products then differs by about sqrt(k) * 2^-24 of the size of its terms: for k of some
+ * hundreds, values around 10 and a few layers, by some 1e-5. (Measured on llama_mha_f16 against a
+ * forward pass in double: this library and transformers are both within 5e-5 of it.) A tolerance of
+ * 1e-4 holds for the checkpoints that are compared, with a small factor to spare, and is far below
+ * the effect of any wrong detail, such as another epsilon, a wrong rotation or a dropped bias. It
+ * is not a bound for every checkpoint: other random ones of 4 layers with logits around 20 were up
+ * to 2.2e-4 from transformers, but there transformers itself was up to 2.4e-4 from an evaluation in
+ * double, so the difference is the rounding of both sides. Hidden states grow with depth, so their
+ * difference is taken relative to the largest value of the same stage. Tokens must be equal
+ * wherever the golden's margin is above 1e-3, since no error within the tolerance can overturn such
+ * a margin.
+ *
+ * The tolerance with a cache of 16 bits. A key or value is rounded by u of its size at most: u is
+ * 2^-11 for f16 and 2^-8 for bf16. Nothing else is less exact than with f32, so the difference
+ * should be some u in each layer, and the same number of them for both types. It is: relative to
+ * the largest value of the stage, the largest difference over all these checkpoints, of 2 or 3
+ * layers, is 7.1 u with f16 and 6.8 u with bf16, and relative to the largest logit it is 8.7 u
+ * and 7.2 u. The bound is 16 u for all four. A checkpoint's hidden states must also differ by u /
+ * 4, or the cache was not of the type that was asked for; the least that one differs by is 1.5 u.
+ * An error of e in each logit can overturn a margin of 2 e, and changes a log-probability by no
+ * more than that.
  */
 #include "support/drafts.h"
 #include "support/model_files.h"
@@ -34,7 +46,8 @@
 #include "port.h"
 
 #define TOLERANCE 1e-4
-#define MARGIN 1e-3f
+#define MARGIN 1e-3
+#define UNITS 16.0
 #define PROMPTS 4
 
 /* ---------------------------------------------------------------------------- the goldens */
@@ -46,7 +59,28 @@ struct golden {
     int64_t n[PROMPTS];    /* tokens of the prompt */
     int64_t m[PROMPTS];    /* tokens of the greedy continuation */
     int64_t kept[PROMPTS]; /* last positions of the prompt that have logits and hidden states */
+    double largest;        /* |logit| of all prompts */
 };
+
+/* A numerics class, and the tolerances that it is compared with. */
+struct class
+{
+    int32_t compute, kv;
+    const char *name;
+    double unit; /* u of the comment above, of a cache of 16 bits; else 0 */
+};
+
+/* What the logits may differ by. */
+static double logit_tolerance(const struct class *class, const struct golden *g)
+{
+    return class->unit > 0.0 ? UNITS * class->unit * g->largest : TOLERANCE;
+}
+
+/* Beyond which margin tokens must be equal. */
+static double margin_tolerance(const struct class *class, const struct golden *g)
+{
+    return class->unit > 0.0 ? 2.0 * logit_tolerance(class, g) : MARGIN;
+}
 
 /* Reads a whole tensor, narrowing int64 to int32; the caller frees it. NULL when the tensor is
  * missing or has another type. *count: the dimension of its tokens, which is the last one but for
@@ -75,7 +109,8 @@ static void *read_golden(const struct golden *g, const char *name, int i, const 
     return bytes;
 }
 
-static int golden_open(struct golden *g, const char *dir)
+/* vocab: columns of a row of logits */
+static int golden_open(struct golden *g, const char *dir, int32_t vocab)
 {
     char path[256];
     int good;
@@ -89,6 +124,8 @@ static int golden_open(struct golden *g, const char *dir)
         good &= (g->hidden[i] = read_golden(g, "hidden", i, "F32", &g->kept[i])) != NULL;
         good &= (g->margin[i] = read_golden(g, "margin", i, "F32", &g->m[i])) != NULL;
         good &= (g->greedy[i] = read_golden(g, "greedy", i, "I64", &g->m[i])) != NULL;
+        for (int64_t at = 0; good && at < g->kept[i] * vocab; at++)
+            g->largest = fmax(g->largest, fabs((double)g->logits[i][at]));
     }
     return good;
 }
@@ -174,8 +211,10 @@ static int run_prompt(struct specbatch_model *model, const struct golden *g, int
 
 /* Compares all four prompts and prints the largest differences. Returns 1 when they are within the
  * tolerance. */
-static int check_numbers(struct specbatch_model *model, const struct golden *g, const char *name)
+static int check_numbers(struct specbatch_model *model, const struct golden *g,
+                         const struct class *class, const char *name)
 {
+    const double hidden_tolerance = class->unit > 0.0 ? UNITS * class->unit : TOLERANCE;
     double logits = 0.0, hidden = 0.0;
     int good = 1;
 
@@ -186,12 +225,14 @@ static int check_numbers(struct specbatch_model *model, const struct golden *g, 
         hidden = fmax(hidden, tap.worst);
     }
     printf("     %-40s logits %.1e, hidden %.1e\n", name, logits, hidden);
-    return good && logits < TOLERANCE && hidden < TOLERANCE;
+    return good && logits < logit_tolerance(class, g) && hidden < hidden_tolerance &&
+           hidden >= class->unit / 4.0;
 }
 
 /* --------------------------------------------------------------------------------- tokens */
 
 struct tally {
+    const struct class *class;
     int compared, equal, near_ties, wrong;
 };
 
@@ -216,6 +257,8 @@ static void compare_tokens(struct tally *tally, const struct golden *g, int i,
     size_t n = 0, n_logprobs = 0;
     const int32_t *tokens = specbatch_result_tokens(result, &n);
     const float *logprobs = specbatch_result_logprobs(result, &n_logprobs);
+    const double margin = margin_tolerance(tally->class, g),
+                 logprob = tally->class->unit > 0.0 ? margin : TOLERANCE;
 
     if (specbatch_result_status(result) != SPECBATCH_OK || (int64_t)n != g->m[i] ||
         n_logprobs != n || specbatch_result_prompt_length(result) != (size_t)g->n[i]) {
@@ -223,12 +266,12 @@ static void compare_tokens(struct tally *tally, const struct golden *g, int i,
         return;
     }
     tally->wrong += tokens[0] == g->greedy[i][0] &&
-                    fabs(golden_logprob(g, i, vocab) - (double)logprobs[0]) > TOLERANCE;
+                    fabs(golden_logprob(g, i, vocab) - (double)logprobs[0]) > logprob;
     for (int64_t j = 0; j < g->m[i]; j++) {
         tally->compared++;
         if (tokens[j] != g->greedy[i][j]) {
-            tally->wrong += g->margin[i][j] > MARGIN;
-            tally->near_ties += g->margin[i][j] <= MARGIN;
+            tally->wrong += (double)g->margin[i][j] > margin;
+            tally->near_ties += (double)g->margin[i][j] <= margin;
             return;
         }
         tally->equal++;
@@ -278,11 +321,11 @@ struct opened {
     char name[64]; /* of the checkpoint and the class, for what is printed */
 };
 
-static const struct class
-{
-    int32_t compute;
-    const char *name;
-} classes[] = {{SPECBATCH_COMPUTE_F32, "f32"}, {SPECBATCH_COMPUTE_SPLIT, "split"}};
+static const struct class classes[] = {
+    {SPECBATCH_COMPUTE_F32, SPECBATCH_KV_F32, "f32", 0.0},
+    {SPECBATCH_COMPUTE_SPLIT, SPECBATCH_KV_F32, "split", 0.0},
+    {SPECBATCH_COMPUTE_F32, SPECBATCH_KV_F16, "kv f16", 0x1p-11},
+    {SPECBATCH_COMPUTE_F32, SPECBATCH_KV_BF16, "kv bf16", 0x1p-8}};
 enum { CLASSES = sizeof classes / sizeof *classes };
 
 /* Opens a checkpoint, its draft and its golden. A checkpoint without a draft is its own draft, and
@@ -297,8 +340,9 @@ static int open_all(struct opened *o, const char *root, const char *name, const 
     snprintf(dir, sizeof dir, "%s/%s", root, name);
     snprintf(draft, sizeof draft, "%s.draft", dir);
     options.compute = class->compute;
+    options.kv = class->kv;
     if (specbatch_model_open(&o->target, dir, &options) != SPECBATCH_OK ||
-        !golden_open(&o->golden, dir))
+        !golden_open(&o->golden, dir, specbatch_model_vocab_size(o->target)))
         return 0;
     if (access(draft, R_OK) == 0)
         return specbatch_model_open(&o->draft, draft, &options) == SPECBATCH_OK;
@@ -319,7 +363,7 @@ static void numbers_of(const char *root, const char *name, const struct class *c
     struct opened o;
     int good = open_all(&o, root, name, class);
 
-    good = good && check_numbers(o.target, &o.golden, o.name);
+    good = good && check_numbers(o.target, &o.golden, class, o.name);
     close_all(&o);
     if (!good)
         FAIL("%s differs from its golden, or does not open (%s)", o.name, specbatch_last_error());
@@ -327,7 +371,7 @@ static void numbers_of(const char *root, const char *name, const struct class *c
 
 static void tokens_of(const char *root, const char *name, const struct class *class)
 {
-    struct tally tally = {0, 0, 0, 0};
+    struct tally tally = {class, 0, 0, 0, 0};
     struct opened o;
     int32_t rc = open_all(&o, root, name, class) ? SPECBATCH_OK : SPECBATCH_E_IO;
 
