@@ -63,7 +63,7 @@ done:
     return rc;
 }
 
-/* Sees to it that what the next round writes fits the slots of this round's rows. */
+/* Where slots grow: sees to it that what the next round writes fits those of this round's rows. */
 static int32_t grow(struct specbatch_pool *pool)
 {
     const struct sb_round *round = &pool->round;
@@ -103,7 +103,7 @@ int32_t sb_pool_step(struct specbatch_pool *pool)
             enqueue_finished(pool, seq, now);
         }
     }
-    if (rc == SPECBATCH_OK)
+    if (rc == SPECBATCH_OK && sched->limits.grows)
         rc = grow(pool);
     /* The draft is told when everything is in its place: its callback may never return. */
     for (int32_t b = 0; b < round->n_rows; b++)

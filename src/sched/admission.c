@@ -122,8 +122,7 @@ void sb_sched_retire(struct sb_sched *s, struct sb_seq *seq)
 /* Whether the sequence has a slot that the next round might overflow. */
 static int must_grow(const struct sb_sched *s, const struct sb_seq *seq)
 {
-    return s->limits.grows && seq->slot >= 0 &&
-           sb_slot_columns(&s->slots.sizes, class_for(s, seq)) > seq->cap;
+    return seq->slot >= 0 && sb_slot_columns(&s->slots.sizes, class_for(s, seq)) > seq->cap;
 }
 
 struct sb_seq *sb_sched_in_the_way(const struct sb_sched *s, const struct sb_seq *seq)
