@@ -32,7 +32,10 @@
     X(probe_rounds)      \
     X(decode_rounds)     \
     X(group_rounds)      \
-    X(newcomer_rows)
+    X(newcomer_rows)     \
+    X(moved_bytes)       \
+    X(preemptions)       \
+    X(cache_columns)
 /* clang-format on */
 
 #define SB_STAT_ENUM(name) SB_STAT_##name,

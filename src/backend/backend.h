@@ -174,7 +174,9 @@ struct sb_exec_limits {
     int32_t max_len;    /* positions of any sequence */
     int32_t max_heads;  /* query heads */
     int32_t max_head_dim;
-    int32_t span_cap; /* columns of a slot where passes have spans; 0 where they have none */
+    /* Where passes have spans, slots have span_cap >> i columns, for some i of 0 .. span_halvings.
+     * span_cap is 0 where they have none. */
+    int32_t span_cap, span_halvings;
 };
 
 /* The numbers of a model that shape its attention. */

@@ -188,7 +188,8 @@ static struct sb_exec_limits exec_limits(const struct sb_config *c,
                                    .max_len = limits->cap,
                                    .max_heads = c->heads,
                                    .max_head_dim = c->head_dim,
-                                   .span_cap = limits->span > 0 ? limits->cap : 0};
+                                   .span_cap = limits->span > 0 ? limits->cap : 0,
+                                   .span_halvings = limits->span > 0 ? limits->halvings : 0};
 }
 
 /* Columns of the cache: those of slots and, where the backend records, the sink, a slot of one

@@ -38,7 +38,8 @@ struct sb_runner_limits {
     int32_t max_out;    /* tokens of a pass whose logits are wanted */
     int32_t n_passes;   /* passes that may be built before the first of them is issued */
     int32_t n_slots;    /* sequences that hold a slot of the cache at most */
-    int32_t cap;        /* columns of the largest slot */
+    int32_t cap;        /* columns of the longest slots */
+    int32_t halvings;   /* there are slots of cap >> i columns too, for i up to this */
     int64_t n_columns;  /* of all slots together */
     int32_t n_threads;
     int32_t span; /* prompt tokens of a span (backend.h), or 0: passes have no spans */

@@ -49,6 +49,8 @@ static int32_t replay(struct specbatch_pool **out, struct specbatch_model *targe
     options.policy = SPECBATCH_POLICY_PLAIN;
     options.batch = options.window = 1;
     options.draft_len = 0;
+    options.cache_columns = 0;
+    options.flags &= ~(uint32_t)SPECBATCH_POOL_GROW_SLOTS;
     plain.draft_len = 0;
     SB_TRY(sb_pool_create(&pool, target, NULL, &options));
     pool->keep_margins = 1;

@@ -22,16 +22,22 @@ static int32_t at_most(int32_t value, int32_t most)
     return value < most ? value : most;
 }
 
-/* Residents that a pool keeps: the option `window` for a policy that has one. Beside the batch, a
- * policy that decodes any ready row has slots in which the prompts of newcomers are filled in while
- * all B rows decode. A batch of one has no such slot, which would double its memory. */
+/* Residents of a policy that decodes any ready row: beside the batch there are slots in which the
+ * prompts of newcomers are filled in while all B rows decode. A batch of one has no such slot,
+ * which would double its memory. */
+static int32_t with_spare(int32_t batch)
+{
+    return batch == 1 ? 1 : batch + (batch + 7) / 8;
+}
+
+/* Residents that a pool keeps: the option `window` for a policy that has one. */
 static int32_t window_of(const struct sb_policy *policy, const specbatch_pool_options *o)
 {
     switch (policy->slots) {
     case SB_SLOTS_WINDOW:
         return o->window == 0 ? 6 * o->batch : o->window;
     case SB_SLOTS_SPARE:
-        return o->batch == 1 ? 1 : o->batch + (o->batch + 7) / 8;
+        return with_spare(o->batch);
     default:
         return o->batch;
     }
@@ -45,12 +51,31 @@ static int32_t draft_len_of(const struct sb_policy *policy, int32_t draft_len)
     return draft_len == 0 ? 5 : draft_len;
 }
 
+/* Lengths of slots, by resolved options. A sequence of max_len tokens fits in the longest, wherever
+ * in its columns a policy lets it begin. */
+static struct sb_slot_sizes slot_sizes(const specbatch_pool_options *o)
+{
+    return sb_slot_sizes(o->max_len + o->draft_len + 1);
+}
+
+static int32_t check_columns(const specbatch_pool_options *o)
+{
+    const int32_t longest = slot_sizes(o).longest;
+
+    return o->cache_columns == 0 || o->cache_columns >= (uint64_t)longest
+               ? SPECBATCH_OK
+               : sb_fail(SPECBATCH_E_INVALID,
+                         "pool options: cache_columns is %llu, fewer than the %d of one slot for "
+                         "max_len %d",
+                         (unsigned long long)o->cache_columns, longest, o->max_len);
+}
+
 int32_t sb_pool_options_resolve(specbatch_pool_options *full, const specbatch_pool_options *given,
                                 int32_t target_context)
 {
     static const char what[] = "pool options";
     const uint32_t flags = SPECBATCH_POOL_SORT_BY_LENGTH | SPECBATCH_POOL_EQSPEC_REPLACE |
-                           SPECBATCH_POOL_FIXED_K;
+                           SPECBATCH_POOL_FIXED_K | SPECBATCH_POOL_GROW_SLOTS;
     const struct sb_policy *policy;
     int32_t rc;
 
@@ -66,6 +91,7 @@ int32_t sb_pool_options_resolve(specbatch_pool_options *full, const specbatch_po
     SB_TRY(or_default(&full->prefill_chunk, 128, "prefill_chunk", 1, 8192));
     SB_TRY(or_default(&full->n_threads, at_most(sb_port_n_processors(), 256), "n_threads", 1, 256));
     SB_TRY(sb_check_flags(SPECBATCH_E_OPTIONS, what, "flags", full->flags, flags));
+    SB_TRY(check_columns(full));
     if (full->queue_max == 0)
         full->queue_max = 65536;
     if (full->budget_bytes == 0)
@@ -94,12 +120,25 @@ static int32_t chunk_of(const struct specbatch_model *target, const specbatch_po
     return (o->prefill_chunk + span - 1) / span * span;
 }
 
-static struct plan make_plan(const struct specbatch_model *target, const specbatch_pool_options *o)
+/* The longest slots that the caches are made of, unless a budget decides. More than one for each
+ * resident would be of no use. */
+static int32_t n_longest(const specbatch_pool_options *o)
+{
+    const uint64_t most = (uint64_t)o->window,
+                   n = o->cache_columns > 0 ? o->cache_columns / (uint64_t)slot_sizes(o).longest
+                                            : (uint64_t)with_spare(o->batch);
+
+    return (int32_t)(n < most ? n : most);
+}
+
+/* For caches of n longest slots. */
+static struct plan make_plan(const struct specbatch_model *target, const specbatch_pool_options *o,
+                             int32_t n)
 {
     const struct sb_policy *policy = sb_policy_at(o->policy);
+    const struct sb_slot_sizes sizes = slot_sizes(o);
     const int32_t n_slots = o->window, chunk = chunk_of(target, o);
     const int32_t prefill_rows = n_slots < chunk ? n_slots : chunk;
-    const int32_t cap = o->max_len + o->draft_len + 1;
     struct plan plan = {
         .sched = {.batch = o->batch,
                   .n_slots = n_slots,
@@ -107,15 +146,17 @@ static struct plan make_plan(const struct specbatch_model *target, const specbat
                   .prefill_chunk = chunk,
                   .replace = (o->flags & SPECBATCH_POOL_EQSPEC_REPLACE) != 0,
                   .grouped = policy->grouped,
-                  .adaptive = !(o->flags & SPECBATCH_POOL_FIXED_K)},
+                  .adaptive = !(o->flags & SPECBATCH_POOL_FIXED_K),
+                  .grows = (o->flags & SPECBATCH_POOL_GROW_SLOTS) && !policy->realigns},
         /* The one sequence beyond rows and prompts is the sink of padded rounds (round.h). */
         .runner = {.max_tokens = o->batch * (o->draft_len + 1) + chunk,
                    .max_seqs = o->batch + prefill_rows + 1,
                    .max_out = o->batch * (o->draft_len + 1),
                    .n_passes = 1,
                    .n_slots = n_slots,
-                   .cap = cap,
-                   .n_columns = (int64_t)n_slots * cap,
+                   .cap = sizes.longest,
+                   .halvings = sizes.halvings,
+                   .n_columns = (int64_t)n * sizes.longest,
                    .n_threads = o->n_threads,
                    .span = target->span},
         .round = {.max_rows = o->batch,
@@ -144,7 +185,7 @@ static int32_t plan_bytes(const struct plan *plan, const struct specbatch_model 
         SB_TRY(draft->ops->bytes(draft, &plan->draft, &draft_cache, &draft_work));
     *cache = cache_bytes + draft_cache;
     *work = work_bytes + sb_round_bytes(&plan->round) +
-            sb_sched_bytes(&plan->sched, plan->runner.cap) + draft_work;
+            sb_sched_bytes(&plan->sched, &plan->runner) + draft_work;
 done:
     return rc;
 }
@@ -159,7 +200,7 @@ static int32_t check_draft(const struct specbatch_draft *draft,
 int32_t sb_pool_bytes(uint64_t *bytes, const struct specbatch_model *target,
                       const struct specbatch_draft *draft, const specbatch_pool_options *options)
 {
-    const struct plan plan = make_plan(target, options);
+    const struct plan plan = make_plan(target, options, n_longest(options));
     uint64_t cache, work;
     int32_t rc = SPECBATCH_OK;
 
@@ -179,6 +220,35 @@ static int32_t create_draft(struct specbatch_pool *pool, const struct plan *plan
     return source->ops->create(&pool->draft, source, &pool->runner, &pool->mem, &plan->draft);
 }
 
+/* Whether caches of n longest slots, and all else, take no more than the budget. */
+static int fits_budget(const struct specbatch_pool *pool, int32_t n)
+{
+    const struct plan plan = make_plan(pool->target, &pool->options, n);
+    uint64_t cache, work;
+
+    return plan_bytes(&plan, pool->target, pool->source, &cache, &work) == SPECBATCH_OK &&
+           cache + work <= pool->options.budget_bytes;
+}
+
+/* The longest slots that the caches are made of: where only a budget is given, as many as it has
+ * room for, one for each resident at most, and one at least. */
+static int32_t n_longest_in_budget(const struct specbatch_pool *pool)
+{
+    const specbatch_pool_options *o = &pool->options;
+    int32_t n = 1, too_many = o->window + 1;
+
+    if (o->budget_bytes == UINT64_MAX || o->cache_columns > 0)
+        return n_longest(o);
+    while (too_many - n > 1) {
+        const int32_t middle = n + (too_many - n) / 2;
+        if (fits_budget(pool, middle))
+            n = middle;
+        else
+            too_many = middle;
+    }
+    return n;
+}
+
 static int32_t check_budget(struct specbatch_pool *pool, const struct plan *plan)
 {
     const uint64_t budget = pool->options.budget_bytes;
@@ -188,23 +258,42 @@ static int32_t check_budget(struct specbatch_pool *pool, const struct plan *plan
     if (rc != SPECBATCH_OK)
         return rc;
     if (cache + work > budget)
-        return sb_fail(SPECBATCH_E_BUDGET,
-                       "the pool needs %llu bytes (caches %llu), the budget is %llu",
-                       (unsigned long long)(cache + work), (unsigned long long)cache,
-                       (unsigned long long)budget);
+        return sb_fail(
+            SPECBATCH_E_BUDGET,
+            "the pool needs %llu bytes (caches of %lld columns %llu), the budget is %llu",
+            (unsigned long long)(cache + work), (long long)plan->runner.n_columns,
+            (unsigned long long)cache, (unsigned long long)budget);
     pool->stats[SB_STAT_cache_bytes] = cache;
     pool->stats[SB_STAT_work_bytes] = work;
+    pool->stats[SB_STAT_cache_columns] = (uint64_t)plan->runner.n_columns;
     return SPECBATCH_OK;
 }
 
 /* ------------------------------------------------------------ begin and end */
 
+static void log_pool(const struct specbatch_pool *pool, const struct plan *plan, int has_draft)
+{
+    const struct sb_runner_limits *runner = &plan->runner;
+
+    sb_log(
+        &pool->log, SPECBATCH_LOG_INFO,
+        "pool: policy %s, batch %d, up to %d sequences in %lld columns, slots of %d to %d, K = %d, "
+        "draft %s, %llu bytes",
+        pool->sched.policy->name, plan->sched.batch, plan->sched.n_slots,
+        (long long)runner->n_columns, runner->cap >> runner->halvings, runner->cap,
+        plan->sched.draft_len,
+        pool->source ? pool->source->ops->name
+        : has_draft  ? "unused"
+                     : "none",
+        (unsigned long long)(pool->stats[SB_STAT_cache_bytes] + pool->stats[SB_STAT_work_bytes]));
+}
+
 int32_t sb_pool_create(struct specbatch_pool **out, struct specbatch_model *target,
                        struct specbatch_draft *draft, const specbatch_pool_options *options)
 {
     const struct sb_mem mem = {options->alloc, options->free, options->alloc_user};
-    const struct plan plan = make_plan(target, options);
     struct specbatch_pool *pool = NULL;
+    struct plan plan;
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(sb_model_check_process(target));
@@ -220,6 +309,7 @@ int32_t sb_pool_create(struct specbatch_pool **out, struct specbatch_model *targ
     pool->source = options->draft_len > 0 ? draft : NULL; /* with K = 0 it would only take memory */
     sb_source_retain(pool->source);
     pool->queue.by_length = (options->flags & SPECBATCH_POOL_SORT_BY_LENGTH) != 0;
+    plan = make_plan(target, options, n_longest_in_budget(pool));
     SB_TRY(check_budget(pool, &plan));
     SB_TRY(sb_runner_create(&pool->runner, target, &mem, &plan.runner, NULL));
     SB_TRY(create_draft(pool, &plan));
@@ -232,15 +322,7 @@ int32_t sb_pool_create(struct specbatch_pool **out, struct specbatch_model *targ
                                     .stats = pool->stats};
     pool->sched.limits.adaptive &= pool->source != NULL;
     SB_TRY(sb_sched_create(&pool->sched, &mem));
-    sb_log(
-        &pool->log, SPECBATCH_LOG_INFO,
-        "pool: policy %s, batch %d, %d slots of %d columns, K = %d, draft %s, %llu bytes",
-        pool->sched.policy->name, plan.sched.batch, plan.sched.n_slots, plan.runner.cap,
-        plan.sched.draft_len,
-        pool->source ? pool->source->ops->name
-        : draft      ? "unused"
-                     : "none",
-        (unsigned long long)(pool->stats[SB_STAT_cache_bytes] + pool->stats[SB_STAT_work_bytes]));
+    log_pool(pool, &plan, draft != NULL);
     *out = pool;
     pool = NULL;
 done:
@@ -268,13 +350,15 @@ static void free_machinery(struct specbatch_pool *pool)
 }
 
 /* Tells the draft that all requests it was shown have ended. The finished ones have been told of,
- * unless a callback did not return. */
+ * unless a callback did not return; and of those that wait, some may have been preempted. */
 static void retire_all(struct specbatch_pool *pool)
 {
     const struct sb_residents *all = &pool->sched.residents;
 
     for (struct sb_seq *seq = pool->finished; seq; seq = seq->next)
         sb_draft_retire(pool->draft, seq);
+    for (size_t i = 0; i < pool->queue.n; i++)
+        sb_draft_retire(pool->draft, pool->queue.heap[i]);
     if (pool->n_active == 0)
         return;
     for (int32_t at = sb_oldest(all, SB_ALL); at >= 0; at = sb_next(all, SB_ALL, at))

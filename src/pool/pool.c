@@ -47,14 +47,39 @@ static int32_t end_pool(struct specbatch_pool *pool, int32_t rc)
     return pool->fatal;
 }
 
-/* Gives waiting requests the slots that are free. */
-static void admit(struct specbatch_pool *pool)
+/* Gives waiting requests slots, while there are some for the first of them. */
+static int32_t admit(struct specbatch_pool *pool)
 {
-    while (pool->queue.n > 0 && sb_sched_can_admit(&pool->sched)) {
-        struct sb_seq *seq = sb_queue_take(&pool->queue);
-        seq->admitted_ns = sb_port_now_ns();
-        sb_sched_admit(&pool->sched, seq);
+    struct sb_seq *seq;
+    int32_t rc = SPECBATCH_OK;
+
+    while ((seq = sb_queue_first(&pool->queue)) != NULL && sb_sched_can_admit(&pool->sched, seq)) {
+        SB_TRY(sb_sched_admit(&pool->sched, seq));
+        sb_queue_remove(&pool->queue, seq);
+        if (!seq->admitted_ns) /* it may have been preempted since */
+            seq->admitted_ns = sb_port_now_ns();
     }
+done:
+    return rc;
+}
+
+/* Where slots grow: sees to it that what the next round writes fits those of this round's rows. */
+static int32_t grow(struct specbatch_pool *pool)
+{
+    const struct sb_round *round = &pool->round;
+    struct sb_sched *sched = &pool->sched;
+    int32_t rc = SPECBATCH_OK;
+
+    for (int32_t b = 0; b < round->n_rows; b++) {
+        struct sb_seq *seq = round->rows[b].seq, *youngest;
+        while ((youngest = sb_sched_in_the_way(sched, seq)) != NULL) {
+            sb_sched_preempt(sched, youngest);
+            sb_queue_add(&pool->queue, youngest);
+        }
+        SB_TRY(sb_sched_grow(sched, seq));
+    }
+done:
+    return rc;
 }
 
 int32_t sb_pool_step(struct specbatch_pool *pool)
@@ -62,9 +87,10 @@ int32_t sb_pool_step(struct specbatch_pool *pool)
     const struct sb_round *round = &pool->round;
     struct sb_sched *sched = &pool->sched;
     uint64_t now;
-    int32_t rc;
+    int32_t rc = admit(pool);
 
-    admit(pool);
+    if (rc != SPECBATCH_OK)
+        return end_pool(pool, rc);
     rc = sb_sched_round(sched);
     now = sb_port_now_ns();
     for (int32_t b = 0; b < round->n_rows; b++) {
@@ -77,6 +103,8 @@ int32_t sb_pool_step(struct specbatch_pool *pool)
             enqueue_finished(pool, seq, now);
         }
     }
+    if (rc == SPECBATCH_OK && sched->limits.grows)
+        rc = grow(pool);
     /* The draft is told when everything is in its place: its callback may never return. */
     for (int32_t b = 0; b < round->n_rows; b++)
         if (round->rows[b].seq->finish)

@@ -37,13 +37,13 @@ static void sift_down(struct sb_queue *queue, size_t at, struct sb_seq *seq)
     place(queue, at, seq);
 }
 
-int32_t sb_queue_reserve(struct sb_queue *queue)
+int32_t sb_queue_reserve(struct sb_queue *queue, size_t n)
 {
     const size_t grown = queue->capacity ? 2 * queue->capacity : 64;
     struct sb_seq **heap, **old;
     int32_t rc = SPECBATCH_OK;
 
-    if (queue->n < queue->capacity)
+    if (n <= queue->capacity)
         return rc;
     SB_NEW(heap, sb_alloc_raw(&queue->mem, grown, sizeof(struct sb_seq *)), "the request queue");
     if (queue->n > 0)
@@ -71,13 +71,9 @@ void sb_queue_remove(struct sb_queue *queue, struct sb_seq *seq)
     sift_up(queue, last->queue_at, last);
 }
 
-struct sb_seq *sb_queue_take(struct sb_queue *queue)
+struct sb_seq *sb_queue_first(const struct sb_queue *queue)
 {
-    struct sb_seq *first = queue->n ? queue->heap[0] : NULL;
-
-    if (first)
-        sb_queue_remove(queue, first);
-    return first;
+    return queue->n ? queue->heap[0] : NULL;
 }
 
 void sb_queue_free(struct sb_queue *queue)

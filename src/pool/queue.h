@@ -17,10 +17,10 @@ struct sb_queue {
     int by_length; /* the order is by prompt length first */
 };
 
-/* Makes room, so that the next add cannot fail. E_NOMEM. */
-int32_t sb_queue_reserve(struct sb_queue *queue);
+/* Makes room for n sequences in all, so that adding them cannot fail. E_NOMEM. */
+int32_t sb_queue_reserve(struct sb_queue *queue, size_t n);
 void sb_queue_add(struct sb_queue *queue, struct sb_seq *seq);
-struct sb_seq *sb_queue_take(struct sb_queue *queue); /* NULL when empty */
+struct sb_seq *sb_queue_first(const struct sb_queue *queue); /* NULL when empty */
 void sb_queue_remove(struct sb_queue *queue, struct sb_seq *seq);
 void sb_queue_free(struct sb_queue *queue); /* the heap, not the sequences */
 

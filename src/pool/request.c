@@ -153,7 +153,7 @@ int32_t sb_pool_submit(struct specbatch_pool *pool, const specbatch_request *req
     SB_TRY(check_ids(pool, ids, n, "prompt id"));
     SB_TRY(check_ids(pool, request->stop_ids, request->n_stop_ids, "stop id"));
     SB_TRY(check_length(pool, n, request->max_new));
-    SB_TRY(sb_queue_reserve(&pool->queue));
+    SB_TRY(sb_queue_reserve(&pool->queue, pool->n_active + 1)); /* residents may come back */
     SB_TRY(sb_idmap_reserve(&pool->by_id));
     SB_TRY(make_seq(&seq, pool, request, ids, n));
     seq->id = ++pool->last_id;

@@ -13,7 +13,7 @@
 struct sb_sched;
 
 /* How many residents a pool keeps under a policy. */
-enum sb_slots {
+enum sb_kept_slots {
     SB_SLOTS_BATCH, /* B */
     SB_SLOTS_SPARE, /* B and a spare for every eight rows or part of them (pool/create.c) */
     SB_SLOTS_WINDOW /* W, the option `window` */
@@ -21,7 +21,7 @@ enum sb_slots {
 
 struct sb_policy {
     const char *name;
-    enum sb_slots slots;
+    enum sb_kept_slots slots;
     int32_t speculates;    /* 0: K is 0, whatever the options say */
     int32_t grouped;       /* it asks residents.h for rows by column */
     int32_t realigns;      /* rows may start in another column than 0 */

@@ -60,10 +60,10 @@ static int32_t find_starved(const struct sb_sched *sched)
 }
 
 /* The last column in which rows may end when a round begins: its K proposals are written behind it.
- */
+ * It is the same for all rows, since their slots have one length. */
 static int32_t last_column(const struct sb_sched *sched)
 {
-    return sched->target->limits.cap - sched->limits.draft_len;
+    return sb_slot_columns(&sched->slots.sizes, sched->common) - sched->limits.draft_len;
 }
 
 /* The lowest column of the lap with a batch of ready rows, which the round decodes as it is. -1: no

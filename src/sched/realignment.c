@@ -1,4 +1,5 @@
-/* Shifting cached columns, in one operation of the backend for each cache; see realignment.h. */
+/* Shifting and moving cached columns, in one operation of the backend for each cache; see
+ * realignment.h. */
 #include "sched/realignment.h"
 
 #include "fault.h"
@@ -8,12 +9,13 @@
 
 static size_t block_bytes(int32_t n)
 {
-    return (size_t)n * (sizeof(int64_t) + 4 * sizeof(int32_t));
+    return (size_t)n * (2 * sizeof(int64_t) + 5 * sizeof(int32_t));
 }
 
 size_t sb_realignment_bytes(int32_t n_slots)
 {
-    return 2 * block_bytes(n_slots) + (size_t)n_slots * (sizeof(struct sb_seq *) + sizeof(int32_t));
+    return 2 * block_bytes(n_slots) +
+           (size_t)n_slots * (sizeof(struct sb_seq *) + sizeof(struct sb_place));
 }
 
 int32_t sb_realignment_create(struct sb_realignment *r, const struct sb_mem *mem, int32_t n_slots,
@@ -47,6 +49,12 @@ void sb_realignment_free(struct sb_realignment *r)
     sb_free(&r->mem, r->seq);
 }
 
+static void ask(struct sb_realignment *r, struct sb_seq *seq, struct sb_place to)
+{
+    r->seq[r->n] = seq;
+    r->to[r->n++] = to;
+}
+
 int sb_realignment_ask(struct sb_realignment *r, struct sb_seq *seq, int32_t start)
 {
     if (seq->start == start)
@@ -55,29 +63,36 @@ int sb_realignment_ask(struct sb_realignment *r, struct sb_seq *seq, int32_t sta
         seq->start = start;
         return 0;
     }
-    r->seq[r->n] = seq;
-    r->to[r->n++] = start;
+    ask(r, seq, (struct sb_place){seq->at, seq->cap, start});
     return 1;
 }
 
-/* Shifts the columns in one model's cache, and adds to *bytes what that was. */
-static int32_t run_in(struct sb_realignment *r, struct sb_runner *runner, uint64_t *bytes)
+void sb_realignment_ask_move(struct sb_realignment *r, struct sb_seq *seq, int64_t at, int32_t cap)
+{
+    ask(r, seq, (struct sb_place){at, cap, seq->start});
+}
+
+/* Copies the columns in one model's cache, and adds to *bytes what that was. */
+static int32_t copy_in(struct sb_realignment *r, struct sb_runner *runner, uint64_t *bytes)
 {
     const struct sb_kv *kv = &runner->kv;
     const int is_draft = runner == r->draft;
     const int32_t n = r->n;
-    int64_t *base = (int64_t *)(void *)r->host_block;
-    int32_t *cap = (int32_t *)(void *)(base + n), *from = cap + n, *to = from + n, *len = to + n;
+    int64_t *from_base = (int64_t *)(void *)r->host_block, *to_base = from_base + n;
+    int32_t *from_cap = (int32_t *)(void *)(to_base + n), *to_cap = from_cap + n,
+            *from = to_cap + n, *to = from + n, *len = to + n;
     const int64_t *dev_base = (const int64_t *)(const void *)r->dev_block;
-    const int32_t *dev = (const int32_t *)(const void *)(dev_base + n);
+    const int32_t *dev = (const int32_t *)(const void *)(dev_base + 2 * n);
     int32_t rc;
 
     for (int32_t i = 0; i < n; i++) {
         const struct sb_seq *seq = r->seq[i];
-        base[i] = sb_kv_base(kv, seq->at);
-        cap[i] = seq->cap;
+        from_base[i] = sb_kv_base(kv, seq->at);
+        to_base[i] = sb_kv_base(kv, r->to[i].at);
+        from_cap[i] = seq->cap;
+        to_cap[i] = r->to[i].cap;
         from[i] = seq->start;
-        to[i] = r->to[i];
+        to[i] = r->to[i].start;
         len[i] = is_draft ? seq->draft_kv_len : seq->kv_len;
         *bytes += (uint64_t)len[i] * sb_kv_column_bytes(kv);
     }
@@ -90,14 +105,26 @@ static int32_t run_in(struct sb_realignment *r, struct sb_runner *runner, uint64
                                                 .head_dim = kv->head_dim,
                                                 .plane_stride = kv->plane_stride,
                                                 .from_base = dev_base,
-                                                .to_base = dev_base,
+                                                .to_base = dev_base + n,
                                                 .from_cap = dev,
-                                                .to_cap = dev,
-                                                .from = dev + n,
-                                                .to = dev + 2 * n,
-                                                .len = dev + 3 * n});
+                                                .to_cap = dev + n,
+                                                .from = dev + 2 * n,
+                                                .to = dev + 3 * n,
+                                                .len = dev + 4 * n});
         rc = runner->backend->exec_sync(runner->exec);
     }
+    return rc;
+}
+
+/* Copies in both caches. */
+static int32_t copy_all(struct sb_realignment *r, uint64_t *bytes)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(copy_in(r, r->target, bytes));
+    if (r->draft)
+        SB_TRY(copy_in(r, r->draft, bytes));
+done:
     return rc;
 }
 
@@ -108,19 +135,36 @@ int32_t sb_realignment_run(struct sb_realignment *r, uint64_t *stats)
 
     if (r->n == 0)
         return rc;
-    SB_TRY(run_in(r, r->target, &stats[SB_STAT_realign_bytes]));
-    if (r->draft)
-        SB_TRY(run_in(r, r->draft, &stats[SB_STAT_realign_bytes]));
+    SB_TRY(copy_all(r, &stats[SB_STAT_realign_bytes]));
     for (int32_t i = 0; i < r->n; i++) {
         struct sb_seq *seq = r->seq[i];
-        if (SB_FAULT(REPAD_WITHOUT_UNPAD) && r->to[i] > seq->start &&
+        const int32_t start = r->to[i].start;
+        if (SB_FAULT(REPAD_WITHOUT_UNPAD) && start > seq->start &&
             seq->kv_len == sb_seq_content(seq))
-            seq->kv_len += r->to[i] - seq->start;
+            seq->kv_len += start - seq->start;
         else
-            seq->start = r->to[i];
+            seq->start = start;
     }
     stats[SB_STAT_realigned_rows] += (uint64_t)r->n;
     stats[SB_STAT_realign_ns] += sb_port_now_ns() - began;
+done:
+    r->n = 0;
+    return rc;
+}
+
+int32_t sb_realignment_run_moves(struct sb_realignment *r, struct sb_slots *slots, uint64_t *stats)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    if (r->n == 0)
+        return rc;
+    SB_TRY(copy_all(r, &stats[SB_STAT_moved_bytes]));
+    for (int32_t i = 0; i < r->n; i++) {
+        struct sb_seq *seq = r->seq[i];
+        sb_slots_give(slots, seq->at, sb_slot_class(&slots->sizes, seq->cap));
+        seq->at = r->to[i].at;
+        seq->cap = r->to[i].cap;
+    }
 done:
     r->n = 0;
     return rc;

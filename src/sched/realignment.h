@@ -1,13 +1,14 @@
 /*
  * Realignment: sequences' cached columns are shifted inside their slots, in the target's cache and
- * in the draft's, so that rows come to end in one column.
+ * in the draft's, so that rows come to end in one column. And moves: a sequence's columns go to
+ * another slot, where they keep their distance from its beginning.
  *
  *     column   0    from            cap            0 to                  cap
  *              |....aaaaaaaaaaa      |     --->    |.aaaaaaaaaaa          |
  *
- * A policy asks for realignments one by one, and the scheduler runs all that were asked for at
- * once: one operation of the backend for each cache. Both caches keep the same start column for a
- * sequence, but may hold different numbers of its columns, since the draft may lag. Positions are
+ * Realignments and moves are asked for one by one, and the scheduler runs all that were asked for
+ * at once: one operation of the backend for each cache. Both caches keep the same start column for
+ * a sequence, but may hold different numbers of its columns, since the draft may lag. Positions are
  * counted from the start column, so a shifted sequence is the same sequence.
  */
 #ifndef SB_REALIGNMENT_H
@@ -18,17 +19,21 @@
 
 #include "engine/runner.h"
 #include "engine/seq.h"
+#include "engine/slots.h"
 
 struct sb_realignment {
     struct sb_mem mem;
     struct sb_runner *target; /* borrowed */
     struct sb_runner *draft;  /* borrowed; NULL when the draft has no cache */
-    /* What was asked for and has not been run: the sequence, and the column it shall start in. */
+    /* What was asked for and has not been run: the sequence, and where it shall be. */
     struct sb_seq **seq; /* [n_slots] */
-    int32_t *to;         /* [n_slots] */
+    struct sb_place {
+        int64_t at;
+        int32_t cap, start; /* as in struct sb_seq */
+    } * to;                 /* [n_slots] */
     int32_t n;
-    /* The operation's arguments on the host and on the device: int64_t base[n], then int32_t
-     * cap[n], from[n], to[n] and len[n]. */
+    /* The operation's arguments on the host and on the device: int64_t from_base[n] and to_base[n],
+     * then int32_t from_cap[n], to_cap[n], from[n], to[n] and len[n]. */
     char *host_block, *dev_block;
 };
 
@@ -43,8 +48,14 @@ void sb_realignment_free(struct sb_realignment *r);
  * shifted for that; 0 when it starts there already, or has nothing cached yet: then its start is
  * set at once. A sequence is asked for once between two runs. */
 int sb_realignment_ask(struct sb_realignment *r, struct sb_seq *seq, int32_t start);
-/* Shifts what was asked for, waits until that is done, and counts it in the pool's `stats`.
- * E_DEVICE. */
+/* Asks for the sequence to be in the slot of `cap` columns from column `at` on, which was taken for
+ * it. */
+void sb_realignment_ask_move(struct sb_realignment *r, struct sb_seq *seq, int64_t at, int32_t cap);
+/* Does what was asked for, which are only realignments, waits until that is done, and counts it in
+ * the pool's `stats`. E_DEVICE. */
 int32_t sb_realignment_run(struct sb_realignment *r, uint64_t *stats);
+/* The same where only moves were asked for. The slots that the sequences leave are given back to
+ * `slots`. E_DEVICE. */
+int32_t sb_realignment_run_moves(struct sb_realignment *r, struct sb_slots *slots, uint64_t *stats);
 
 #endif

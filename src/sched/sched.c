@@ -1,5 +1,5 @@
 /*
- * The round that every policy shares, and the slots of residents. The phases of a round:
+ * The round that every policy shares. Its phases:
  *
  *    prefill        prompt chunks that ride along are chosen
  *    form           the policy takes rows, and may ask for realignments
@@ -31,14 +31,28 @@ static int32_t n_columns(const struct sb_sched_limits *limits, int32_t cap)
     return limits->grouped ? cap + 2 : 0;
 }
 
-size_t sb_sched_bytes(const struct sb_sched_limits *limits, int32_t cap)
+static struct sb_slot_sizes sizes_of(const struct sb_runner_limits *target)
 {
+    return (struct sb_slot_sizes){.longest = target->cap, .halvings = target->halvings};
+}
+
+static int32_t n_longest(const struct sb_runner_limits *target)
+{
+    return (int32_t)(target->n_columns / target->cap);
+}
+
+size_t sb_sched_bytes(const struct sb_sched_limits *limits, const struct sb_runner_limits *target)
+{
+    const struct sb_slot_sizes sizes = sizes_of(target);
+
     return sb_realignment_bytes(limits->n_slots) + (size_t)limits->n_slots * sizeof(int32_t) +
-           sb_residents_bytes(limits->n_slots, n_columns(limits, cap));
+           sb_slots_bytes(&sizes, n_longest(target)) +
+           sb_residents_bytes(limits->n_slots, n_columns(limits, target->cap));
 }
 
 int32_t sb_sched_create(struct sb_sched *s, const struct sb_mem *mem)
 {
+    const struct sb_slot_sizes sizes = sizes_of(&s->target->limits);
     const int32_t n_slots = s->limits.n_slots;
     int32_t rc = SPECBATCH_OK;
 
@@ -47,10 +61,11 @@ int32_t sb_sched_create(struct sb_sched *s, const struct sb_mem *mem)
                   s->target->backend->records, s->draft->runner != NULL);
     SB_TRY(sb_residents_create(&s->residents, mem, n_slots,
                                n_columns(&s->limits, s->target->limits.cap), s->limits.batch));
-    SB_NEW(s->free_slots, sb_alloc(mem, (size_t)n_slots, sizeof *s->free_slots), "slots");
+    SB_TRY(sb_slots_create(&s->slots, mem, &sizes, n_longest(&s->target->limits)));
+    SB_NEW(s->free_numbers, sb_alloc(mem, (size_t)n_slots, sizeof *s->free_numbers), "slots");
     SB_TRY(sb_realignment_create(&s->realignment, mem, n_slots, s->target, s->draft->runner));
     for (int32_t i = n_slots; i-- > 0;)
-        s->free_slots[s->n_free++] = i;
+        s->free_numbers[s->n_free++] = i;
 done:
     return rc;
 }
@@ -58,34 +73,12 @@ done:
 void sb_sched_free(struct sb_sched *s)
 {
     sb_realignment_free(&s->realignment);
-    sb_free(&s->mem, s->free_slots);
+    sb_free(&s->mem, s->free_numbers);
+    sb_slots_free(&s->slots);
     sb_residents_free(&s->residents);
 }
 
-/* -------------------------------------------------------------- residents */
-
-int sb_sched_can_admit(const struct sb_sched *s)
-{
-    return s->n_free > 0 && s->policy->admits(s);
-}
-
-void sb_sched_admit(struct sb_sched *s, struct sb_seq *seq)
-{
-    seq->slot = s->free_slots[--s->n_free];
-    seq->cap = s->target->limits.cap;
-    seq->at = (int64_t)seq->slot * seq->cap;
-    seq->last_round = s->n_rounds;
-    if (s->residents.n == 0)
-        s->batch_round = s->n_rounds;
-    sb_residents_add(&s->residents, seq);
-}
-
-void sb_sched_retire(struct sb_sched *s, struct sb_seq *seq)
-{
-    sb_residents_remove(&s->residents, seq);
-    s->free_slots[s->n_free++] = seq->slot;
-    seq->slot = -1;
-}
+/* ------------------------------------------------------------- for policies */
 
 int sb_admit_always(const struct sb_sched *s)
 {

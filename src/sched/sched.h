@@ -15,6 +15,7 @@
 
 #include "engine/draft.h"
 #include "engine/round.h"
+#include "engine/slots.h"
 #include "sched/adapt.h"
 #include "sched/realignment.h"
 #include "sched/residents.h"
@@ -30,6 +31,7 @@ struct sb_sched_limits {
     int32_t replace;       /* eqspec: a newcomer may take a finished row's slot at once */
     int32_t grouped;       /* residents are kept by end column too: the policy's `grouped` */
     int32_t adaptive;      /* K is a limit, and adapt.h chooses */
+    int32_t grows;         /* slots grow with their sequences (admission.c) */
 };
 
 struct sb_sched {
@@ -45,8 +47,10 @@ struct sb_sched {
     struct sb_adapt adapt;
     uint64_t waited_ns; /* so far, while the draft was preparing: time in which the thread rested */
     struct sb_residents residents;
-    int32_t *free_slots, n_free; /* a stack */
-    uint64_t n_rounds;           /* so far */
+    struct sb_slots slots;         /* who has which columns */
+    int32_t *free_numbers, n_free; /* a stack of the numbers of slots that nobody has */
+    int32_t common;                /* the class of all residents' slots, if the policy realigns */
+    uint64_t n_rounds;             /* so far */
     uint64_t batch_round; /* n_rounds when a sequence was last admitted as the only resident */
     struct sb_realignment realignment;
     int32_t lap_from, lap_start; /* exspec's own state: policy_exspec.c tells what they mean */
@@ -55,18 +59,28 @@ struct sb_sched {
     int32_t n_grouped, n_mixed;
 };
 
-/* Bytes that sb_sched_create takes; cap: columns of a slot. */
-size_t sb_sched_bytes(const struct sb_sched_limits *limits, int32_t cap);
+/* Bytes that sb_sched_create takes; `target`: the limits of the target's runner. */
+size_t sb_sched_bytes(const struct sb_sched_limits *limits, const struct sb_runner_limits *target);
 /* The memory is the caller's, and zeroed but for policy, limits, stats and the borrowed members,
  * which the caller has set. On failure sb_sched_free cleans up. E_NOMEM. */
 int32_t sb_sched_create(struct sb_sched *sched, const struct sb_mem *mem);
 void sb_sched_free(struct sb_sched *sched);
 
-/* For the pool. Whether a newcomer may have a slot now, and giving it one. */
-int sb_sched_can_admit(const struct sb_sched *sched);
-void sb_sched_admit(struct sb_sched *sched, struct sb_seq *seq);
+/* For the pool, in admission.c. Whether this sequence may have a slot now, and giving it one, for
+ * which others may be moved to larger slots. E_DEVICE: it has none. */
+int sb_sched_can_admit(const struct sb_sched *sched, const struct sb_seq *seq);
+int32_t sb_sched_admit(struct sb_sched *sched, struct sb_seq *seq);
 /* A resident gives its slot back. */
 void sb_sched_retire(struct sb_sched *sched, struct sb_seq *seq);
+/* Where slots grow: call these after a round for each of its rows. The first gives the resident
+ * that is to be preempted, so that this row can have a larger slot where it needs one; NULL when
+ * nobody is in the way (any more). The second takes a resident's slot and forgets what was cached:
+ * it waits from then on as it did before it was admitted. The third moves the row to a larger slot
+ * if it needs one and still has a slot; E_DEVICE. */
+struct sb_seq *sb_sched_in_the_way(const struct sb_sched *sched, const struct sb_seq *seq);
+void sb_sched_preempt(struct sb_sched *sched, struct sb_seq *seq);
+int32_t sb_sched_grow(struct sb_sched *sched, struct sb_seq *seq);
+
 /* Runs one round, in the phases that sched.c lists. Finished rows stay resident until retired.
  * E_CANCELLED (the draft callback) and E_INTERRUPTED: the round may be repeated. E_DEVICE. */
 int32_t sb_sched_round(struct sb_sched *sched);

@@ -207,7 +207,8 @@ static const struct taker {
      SPECBATCH_E_OPTIONS},
     {"specbatch_model_options.reserved", "reserved", with_reserved, 0, SPECBATCH_E_OPTIONS},
     {"specbatch_pool_options.flags", "flags", with_pool_flags,
-     SPECBATCH_POOL_SORT_BY_LENGTH | SPECBATCH_POOL_EQSPEC_REPLACE | SPECBATCH_POOL_FIXED_K,
+     SPECBATCH_POOL_SORT_BY_LENGTH | SPECBATCH_POOL_EQSPEC_REPLACE | SPECBATCH_POOL_FIXED_K |
+         SPECBATCH_POOL_GROW_SLOTS,
      SPECBATCH_E_OPTIONS},
     {"specbatch_request.flags", "flags", with_request_flags,
      SPECBATCH_REQUEST_IGNORE_EOS | SPECBATCH_REQUEST_LOGPROBS, SPECBATCH_E_OPTIONS},

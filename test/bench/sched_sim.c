@@ -140,6 +140,7 @@ static void open_pool(struct sim *sim)
     options.prefill_chunk = chunk < 128 ? 128 : chunk > 8192 ? 8192 : chunk;
     options.n_threads = 1;
     options.queue_max = MAX_REQUESTS;
+    options.cache_columns = UINT64_MAX; /* so that exspec's window always is as large as it says */
     need(create_with_model(&sim->pool, &sim->target, &sim->draft, &options));
 }
 

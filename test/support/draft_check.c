@@ -8,7 +8,8 @@
 #include "support/drafts.h"
 
 /* A plain pool that runs the draft model as its target and has decoded one token after
- * tokens[0..n): slot 0 of its cache holds the entries of those n tokens. */
+ * tokens[0..n): where its only request had its slot, the cache holds the entries of those n
+ * tokens. */
 static specbatch_pool *fresh_prefill(specbatch_model *model, const int32_t *tokens, int32_t n)
 {
     specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
@@ -32,17 +33,20 @@ static specbatch_pool *fresh_prefill(specbatch_model *model, const int32_t *toke
 /* Compares every plane, head and column of one sequence's entries in the draft's cache with the
  * fresh ones. */
 static int entries_differ(const struct sb_kv *got, const struct sb_seq *seq,
-                          const struct sb_runner *fresh, char *why, size_t size)
+                          const struct specbatch_pool *fresh, char *why, size_t size)
 {
+    const struct sb_kv *kv = &fresh->runner.kv;
+    const struct sb_seq *alone = fresh->finished;
+
     for (int32_t plane = 0; plane < 2 * got->layers; plane++)
         for (int32_t h = 0; h < got->kv_heads; h++)
             for (int32_t p = 0; p < seq->draft_kv_len; p++) {
                 const int64_t a = plane * got->plane_stride + sb_kv_base(got, seq->at) +
                                   ((int64_t)h * seq->cap + seq->start + p) * got->head_dim;
-                const int64_t b = plane * fresh->kv.plane_stride +
-                                  ((int64_t)h * fresh->limits.cap + p) * got->head_dim;
+                const int64_t b = plane * kv->plane_stride + sb_kv_base(kv, alone->at) +
+                                  ((int64_t)h * alone->cap + p) * got->head_dim;
                 if (memcmp(got->planes + (size_t)a * got->element_bytes,
-                           fresh->kv.planes + (size_t)b * got->element_bytes,
+                           kv->planes + (size_t)b * got->element_bytes,
                            (size_t)got->head_dim * got->element_bytes) != 0) {
                     snprintf(why, size, "request %llu: plane %d head %d position %d of %d differs",
                              (unsigned long long)seq->id, plane, h, p, seq->draft_kv_len);
@@ -65,8 +69,8 @@ static int residents_differ(specbatch_pool *pool, char *why, size_t size)
         fresh = fresh_prefill(pool->draft->runner->model, seq->tokens,
                               seq->draft_kv_len < seq->n_tokens ? seq->draft_kv_len
                                                                 : seq->n_tokens);
-        differs = !fresh ||
-                  entries_differ(&pool->draft->runner->kv, seq, &fresh->runner, why, size);
+        differs = !fresh || !fresh->finished ||
+                  entries_differ(&pool->draft->runner->kv, seq, fresh, why, size);
         specbatch_pool_free(fresh);
         if (differs)
             return 1;

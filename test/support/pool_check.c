@@ -1,6 +1,8 @@
 /* The invariants of a pool between two steps; see pool_check.h. */
 #include "support/pool_check.h"
 
+#include <stdlib.h>
+
 #include "sched/policies.h"
 #include "status.h"
 
@@ -16,14 +18,16 @@ static int32_t check_seq(const struct specbatch_pool *pool, const struct sb_seq 
     if (seq->n_tokens >= seq->max_tokens || seq->n_tokens < seq->n_prompt)
         return sb_fail(SPECBATCH_E_INTERNAL, "request %llu: %d tokens of %d", id, seq->n_tokens,
                        seq->max_tokens);
-    if (seq->n_tokens > seq->n_prompt ? seq->kv_len != sb_seq_content(seq)
-                                      : seq->kv_len > sb_seq_content(seq))
+    /* Only a sequence that was preempted is filled in again when it has an answer. */
+    if (seq->n_tokens > seq->n_prompt && !sched->limits.grows ? seq->kv_len != sb_seq_content(seq)
+                                                              : seq->kv_len > sb_seq_content(seq))
         return sb_fail(SPECBATCH_E_INTERNAL, "request %llu: %d entries for %d tokens", id,
                        seq->kv_len, seq->n_tokens);
     if (seq->draft_kv_len > sb_seq_content(seq))
         return sb_fail(SPECBATCH_E_INTERNAL, "request %llu: the draft has %d entries for %d tokens",
                        id, seq->draft_kv_len, seq->n_tokens);
-    if (seq->start < 0 || seq->start + sb_seq_content(seq) > seq->cap)
+    if (seq->start < 0 || seq->start + sb_seq_content(seq) > seq->cap ||
+        (!sched->policy->realigns && seq->n_tokens + sched->limits.draft_len + 1 > seq->cap))
         return sb_fail(SPECBATCH_E_INTERNAL, "request %llu: columns %d to %d of %d", id, seq->start,
                        seq->start + sb_seq_content(seq), seq->cap);
     if (seq->start != 0 && !sched->policy->realigns)
@@ -37,6 +41,50 @@ static int32_t check_seq(const struct specbatch_pool *pool, const struct sb_seq 
     return SPECBATCH_OK;
 }
 
+/* Every column is one resident's or free. Residents' columns are marked one by one, and the free
+ * ones by the lists of slots. */
+static int32_t check_columns(const struct sb_sched *sched, uint8_t *taken)
+{
+    const struct sb_residents *all = &sched->residents;
+    const struct sb_slots *slots = &sched->slots;
+    const struct sb_slot_sizes *sizes = &slots->sizes;
+    const int64_t unit = sb_slot_columns(sizes, sizes->halvings),
+                  n_columns = sched->target->limits.n_columns;
+    int64_t n = 0;
+
+    for (int32_t at = sb_oldest(all, SB_ALL); at >= 0; at = sb_next(all, SB_ALL, at))
+        for (int32_t c = 0; c < all->seq[at]->cap; c++, n++)
+            if (all->seq[at]->at + c >= n_columns || taken[all->seq[at]->at + c]++)
+                return sb_fail(SPECBATCH_E_INTERNAL, "request %llu: column %lld is another's",
+                               (unsigned long long)all->seq[at]->id,
+                               (long long)(all->seq[at]->at + c));
+    for (int32_t class = 0; class <= sizes->halvings; class += 1)
+        for (int32_t i = slots->first[class]; i >= 0; i = slots->units[i].next)
+            for (int32_t c = 0; c < sb_slot_columns(sizes, class); c++, n++)
+                if (taken[i * unit + c]++)
+                    return sb_fail(SPECBATCH_E_INTERNAL, "column %lld is free and is not",
+                                   (long long)(i * unit + c));
+    return n == n_columns ? SPECBATCH_OK
+                          : sb_fail(SPECBATCH_E_INTERNAL, "%lld of %lld columns are lost",
+                                    (long long)(n_columns - n), (long long)n_columns);
+}
+
+/* Policies that realign have slots of one length. */
+static int32_t check_slots(const struct sb_sched *sched)
+{
+    const struct sb_residents *all = &sched->residents;
+    uint8_t *taken = calloc((size_t)sched->target->limits.n_columns, 1);
+    int32_t rc = taken ? check_columns(sched, taken) : SPECBATCH_E_NOMEM;
+
+    free(taken);
+    for (int32_t at = sb_oldest(all, SB_ALL); at >= 0; at = sb_next(all, SB_ALL, at))
+        if (rc == SPECBATCH_OK && sched->policy->realigns &&
+            all->seq[at]->cap != sb_slot_columns(&sched->slots.sizes, sched->common))
+            rc = sb_fail(SPECBATCH_E_INTERNAL, "request %llu: a slot of %d columns",
+                         (unsigned long long)all->seq[at]->id, all->seq[at]->cap);
+    return rc;
+}
+
 int32_t pool_check(const struct specbatch_pool *pool)
 {
     const struct sb_sched *sched = &pool->sched;
@@ -45,6 +93,7 @@ int32_t pool_check(const struct specbatch_pool *pool)
 
     for (int32_t at = sb_oldest(all, SB_ALL); at >= 0; at = sb_next(all, SB_ALL, at), n++)
         SB_TRY(check_seq(pool, all->seq[at]));
+    SB_TRY(check_slots(sched));
     if (n != all->n || n + sched->n_free != sched->limits.n_slots ||
         (size_t)n + pool->queue.n != pool->n_active)
         SB_FAIL(SPECBATCH_E_INTERNAL, "%d residents, %d free of %d slots, %zu queued, %zu active",

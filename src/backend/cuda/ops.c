@@ -114,7 +114,7 @@ static void exec_free(struct sb_exec *exec)
 }
 
 /* The first pool ends the loading of the model. Any pool may need more products planned than the
- * pools before it, and plans for slots of its own length. */
+ * pools before it, and plans for slots of its own lengths. */
 static int32_t prepare_device(struct sb_device *device, const struct sb_exec_limits *limits)
 {
     int32_t rc;
@@ -124,8 +124,8 @@ static int32_t prepare_device(struct sb_device *device, const struct sb_exec_lim
     rc = sb_staging_finish(&device->staging, &device->gpu);
     if (rc == SPECBATCH_OK && device->gemm)
         rc = sb_gemm_prepare(device->gemm, &device->gpu, limits->max_tokens);
-    if (rc == SPECBATCH_OK && device->prefill && limits->span_cap > 0)
-        rc = sb_prefill_prepare(device->prefill, &device->gpu, limits->span_cap);
+    for (int32_t i = 0; rc == SPECBATCH_OK && device->prefill && i <= limits->span_halvings; i++)
+        rc = sb_prefill_prepare(device->prefill, &device->gpu, limits->span_cap >> i);
     pthread_mutex_unlock(&device->lock);
     return rc;
 }

@@ -144,6 +144,7 @@ int study_run(const struct study *study, const struct ex_prompts *prompts, const
     settings.pool.policy = cell->policy;
     settings.pool.batch = cell->batch;
     settings.pool.window = cell->window > cell->batch ? cell->window : cell->batch;
+    settings.pool.cache_columns = UINT64_MAX; /* room for the whole window */
     settings.pool.draft_len = cell->draft_len;
     settings.pool.flags = cell->flags | (cell->chooses_k ? 0 : SPECBATCH_POOL_FIXED_K);
     settings.pool.max_len = cell->max_len ? cell->max_len
