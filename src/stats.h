@@ -32,7 +32,11 @@
     X(probe_rounds)      \
     X(decode_rounds)     \
     X(group_rounds)      \
-    X(newcomer_rows)
+    X(newcomer_rows)     \
+    X(prefix_hits)       \
+    X(prefix_tokens)     \
+    X(prefix_evictions)  \
+    X(prefix_blocks)
 /* clang-format on */
 
 #define SB_STAT_ENUM(name) SB_STAT_##name,

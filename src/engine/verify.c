@@ -43,11 +43,10 @@ static void add_decode_row(struct sb_round *round, struct sb_runner *target, int
         sb_pass_add_token(target, sink, 0, first + j, first + j);
 }
 
-/* Whether a span of this prompt begins at `pos`. Only the prompt's length and the position decide.
- * The last prompt token is in no span, as it is not prefilled. */
+/* Whether a span of this prompt begins at `pos`. */
 static int begins_span(const struct sb_seq *seq, int32_t pos, int32_t span)
 {
-    return span > 0 && pos % span == 0 && pos + span <= seq->n_prompt - 1;
+    return pos < sb_seq_spanned(seq, span) && pos % span == 0;
 }
 
 /* `at` is where the chunk's tokens go in round->tokens. */

@@ -49,6 +49,7 @@ static int32_t replay(struct specbatch_pool **out, struct specbatch_model *targe
     options.policy = SPECBATCH_POLICY_PLAIN;
     options.batch = options.window = 1;
     options.draft_len = 0;
+    options.prefix_bytes = 0; /* what is compared with is computed from the beginning */
     plain.draft_len = 0;
     SB_TRY(sb_pool_create(&pool, target, NULL, &options));
     pool->keep_margins = 1;
