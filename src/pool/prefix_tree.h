@@ -38,7 +38,7 @@
  *
  * Rejected: blocks that sequences attend to where they are, as in vLLM. Attention would read a
  * table for every tile, in each kernel and in cuDNN, and realignment moves what a slot holds. A
- * copy takes less time than computing one of the tokens. Rejected too: edges of any length. The
+ * copy costs little beside computing the tokens. Rejected too: edges of any length. The
  * blocks of a path would not be of one size, and splitting an edge would need memory in a step.
  */
 #ifndef SB_PREFIX_TREE_H
