@@ -3,6 +3,7 @@
 
 #include "sched/policies.h"
 #include "status.h"
+#include "support/prefix_check.h"
 
 static int32_t check_seq(const struct specbatch_pool *pool, const struct sb_seq *seq)
 {
@@ -45,6 +46,7 @@ int32_t pool_check(const struct specbatch_pool *pool)
 
     for (int32_t at = sb_oldest(all, SB_ALL); at >= 0; at = sb_next(all, SB_ALL, at), n++)
         SB_TRY(check_seq(pool, all->seq[at]));
+    SB_TRY(prefix_check(&pool->prefix.tree));
     if (n != all->n || n + sched->n_free != sched->limits.n_slots ||
         (size_t)n + pool->queue.n != pool->n_active)
         SB_FAIL(SPECBATCH_E_INTERNAL, "%d residents, %d free of %d slots, %zu queued, %zu active",
