@@ -930,7 +930,7 @@ typedef struct specbatch_request_state {
     int32_t state;                /* SPECBATCH_STATE_* */
     int32_t finish;               /* SPECBATCH_FINISH_*; 0: it has not finished */
     uint64_t n_prompt;            /* tokens of its prompt */
-    uint64_t n_filled;            /* of those: computed so far */
+    uint64_t n_filled;            /* of those: computed so far, or found (see prefix_bytes) */
     uint64_t n_generated;         /* tokens that it has got */
     uint64_t time_queued_ns;      /* until it got a slot, or finished without one */
     uint64_t time_first_token_ns; /* until the end of the step that gave its first; 0: none yet */
