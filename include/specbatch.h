@@ -161,7 +161,8 @@ enum {
 
     /* An allocation failed. The object is as it was before the call. */
     SPECBATCH_E_NOMEM = -20,
-    /* The pool needs more bytes than budget_bytes. The message has both numbers. */
+    /* The pool needs more bytes than budget_bytes, or a pin more blocks than the prefix cache can
+     * give. The message has both numbers. */
     SPECBATCH_E_BUDGET = -21,
 
     /* Files. */
