@@ -161,7 +161,8 @@ enum {
 
     /* An allocation failed. The object is as it was before the call. */
     SPECBATCH_E_NOMEM = -20,
-    /* The pool needs more bytes than budget_bytes. The message has both numbers. */
+    /* The pool needs more bytes than budget_bytes, or a pin more blocks than the prefix cache can
+     * give. The message has both numbers. */
     SPECBATCH_E_BUDGET = -21,
 
     /* Files. */
@@ -780,6 +781,28 @@ SPECBATCH_API int32_t specbatch_pool_create(specbatch_pool **out, specbatch_mode
  */
 SPECBATCH_API void specbatch_pool_free(specbatch_pool *pool);
 
+/*
+ * Keeps room in the prefix cache for a prefix, such as a system prompt, until it is unpinned: the
+ * blocks of 32 tokens that the n_ids ids fill. Nothing is computed: the first request whose prompt
+ * begins with them fills the blocks, and from then on no later one computes them again. What does
+ * not fill a block is not kept. Pins may share their beginnings. *pin is a number that names this
+ * pin; pins that are not undone end with the pool.
+ *
+ * On a device with spans (docs/cuda.md) tokens are kept as a prompt writes them that is less than a
+ * span longer than the ids. Longer prompts write the tokens behind the last whole span otherwise,
+ * and so compute those.
+ *
+ * E_INVALID (also: a pool without prefix_bytes, ids for less than a block or for more than
+ * max_len), E_TOKEN, E_BUDGET (other pins have left too few blocks; nothing is changed), E_NOMEM,
+ * E_BUSY, fatal. Thread: one at a time. Since 0.2.
+ */
+SPECBATCH_API int32_t specbatch_pool_pin(specbatch_pool *pool, const int32_t *ids, size_t n_ids,
+                                         uint64_t *pin);
+
+/* Undoes a pin: what it kept may now be evicted. E_INVALID, E_NOT_FOUND (no such pin), E_BUSY,
+ * fatal. Thread: one at a time. Since 0.2. */
+SPECBATCH_API int32_t specbatch_pool_unpin(specbatch_pool *pool, uint64_t pin);
+
 /* ----------------------------------------------------------------- requests */
 
 enum {
@@ -908,7 +931,7 @@ typedef struct specbatch_request_state {
     int32_t state;                /* SPECBATCH_STATE_* */
     int32_t finish;               /* SPECBATCH_FINISH_*; 0: it has not finished */
     uint64_t n_prompt;            /* tokens of its prompt */
-    uint64_t n_filled;            /* of those: computed so far */
+    uint64_t n_filled;            /* of those: computed so far, or found (see prefix_bytes) */
     uint64_t n_generated;         /* tokens that it has got */
     uint64_t time_queued_ns;      /* until it got a slot, or finished without one */
     uint64_t time_first_token_ns; /* until the end of the step that gave its first; 0: none yet */

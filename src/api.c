@@ -282,6 +282,24 @@ static int32_t leave(specbatch_pool *pool, int32_t rc)
     return rc;
 }
 
+int32_t specbatch_pool_pin(specbatch_pool *pool, const int32_t *ids, size_t n_ids, uint64_t *pin)
+{
+    int32_t rc = enter(pool, 0);
+
+    if (rc != SPECBATCH_OK)
+        return rc;
+    if (!pin || !ids)
+        return leave(pool, sb_null_argument(pin ? "ids" : "pin"));
+    return leave(pool, sb_pool_pin(pool, ids, n_ids, pin));
+}
+
+int32_t specbatch_pool_unpin(specbatch_pool *pool, uint64_t pin)
+{
+    int32_t rc = enter(pool, 0);
+
+    return rc == SPECBATCH_OK ? leave(pool, sb_prefix_unpin(&pool->prefix, pin)) : rc;
+}
+
 int32_t specbatch_pool_submit(specbatch_pool *pool, const specbatch_request *request, uint64_t *id)
 {
     specbatch_request full;

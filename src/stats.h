@@ -35,7 +35,11 @@
     X(newcomer_rows)     \
     X(moved_bytes)       \
     X(preemptions)       \
-    X(cache_columns)
+    X(cache_columns)     \
+    X(prefix_hits)       \
+    X(prefix_tokens)     \
+    X(prefix_evictions)  \
+    X(prefix_blocks)
 /* clang-format on */
 
 #define SB_STAT_ENUM(name) SB_STAT_##name,

@@ -192,11 +192,11 @@ static struct sb_exec_limits exec_limits(const struct sb_config *c,
                                    .span_halvings = limits->span > 0 ? limits->halvings : 0};
 }
 
-/* Columns of the cache: those of slots and, where the backend records, the sink, a slot of one
- * column that only padding tokens write to. */
+/* Columns of the cache: those of slots and blocks and, where the backend records, the sink, a slot
+ * of one column that only padding tokens write to. */
 static int64_t n_columns(const struct specbatch_model *model, const struct sb_runner_limits *limits)
 {
-    return limits->n_columns + (model->backend->records != 0);
+    return limits->n_columns + limits->block_columns + (model->backend->records != 0);
 }
 
 int32_t sb_runner_bytes(const struct specbatch_model *model, const struct sb_runner_limits *limits,
@@ -298,7 +298,7 @@ int32_t sb_pass_add_seq(struct sb_runner *r, int64_t at, int32_t cap, int32_t st
 
 int32_t sb_pass_add_sink(struct sb_runner *r)
 {
-    return sb_pass_add_seq(r, r->limits.n_columns, 1, 0);
+    return sb_pass_add_seq(r, r->limits.n_columns + r->limits.block_columns, 1, 0);
 }
 
 void sb_pass_add_span(struct sb_runner *r, int32_t seq, int32_t pos)

@@ -41,6 +41,8 @@ struct sb_runner_limits {
     int32_t cap;        /* columns of the longest slots */
     int32_t halvings;   /* there are slots of cap >> i columns too, for i up to this */
     int64_t n_columns;  /* of all slots together */
+    /* Columns behind those: blocks that outlive sequences (pool/prefix.h). */
+    int64_t block_columns;
     int32_t n_threads;
     int32_t span; /* prompt tokens of a span (backend.h), or 0: passes have no spans */
 };
@@ -68,7 +70,8 @@ struct sb_runner {
     const struct sb_backend *backend;
     struct sb_exec *exec;
     struct sb_runner_limits limits;
-    struct sb_kv kv; /* has a column more than the limits say, the sink's, if the backend records */
+    struct sb_kv kv; /* has the columns of slots, then those of blocks; and, if the backend records,
+                        one column more, the sink's */
     struct sb_tap tap;
     float scale; /* of attention scores: head_dim^-0.5 */
 

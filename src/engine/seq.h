@@ -83,6 +83,14 @@ static inline int sb_seq_is_ready(const struct sb_seq *seq)
     return seq->kv_len >= sb_seq_content(seq);
 }
 
+/* How many of its tokens are computed in spans (backend.h), which are the first so many: the whole
+ * spans of all of the prompt but its last token, which is not prefilled. The prompt's length alone
+ * decides; span: tokens of a span, 0: there are none. */
+static inline int32_t sb_seq_spanned(const struct sb_seq *seq, int32_t span)
+{
+    return span > 0 ? (seq->n_prompt - 1) / span * span : 0;
+}
+
 static inline int32_t sb_seq_n_generated(const struct sb_seq *seq)
 {
     return seq->n_tokens - seq->n_prompt;

@@ -43,15 +43,13 @@ static void add_decode_row(struct sb_round *round, struct sb_runner *target, int
         sb_pass_add_token(target, sink, 0, first + j, first + j);
 }
 
-/* Whether a span of this prompt begins at `pos`. Only the prompt's length and the position decide.
- * The last prompt token is in no span, as it is not prefilled. A preempted sequence that is
- * computed anew has its answer so far in chunks too, and none of that in spans, as it never was in
- * one. */
+/* Whether a span of this prompt begins at `pos`. A preempted sequence that is computed anew has its
+ * answer so far in chunks too, and none of that in spans, as it never was in one. */
 static int begins_span(const struct sb_seq *seq, int32_t pos, int32_t span)
 {
-    const int32_t n_prompt = SB_FAULT(RECOMPUTED_AS_PROMPT) ? seq->n_tokens : seq->n_prompt;
-
-    return span > 0 && pos % span == 0 && pos + span <= n_prompt - 1;
+    if (SB_FAULT(RECOMPUTED_AS_PROMPT) && span > 0)
+        return pos % span == 0 && pos + span <= sb_seq_content(seq);
+    return pos < sb_seq_spanned(seq, span) && pos % span == 0;
 }
 
 /* `at` is where the chunk's tokens go in round->tokens. */

@@ -51,6 +51,7 @@ static int32_t replay(struct specbatch_pool **out, struct specbatch_model *targe
     options.draft_len = 0;
     options.cache_columns = 0;
     options.flags &= ~(uint32_t)SPECBATCH_POOL_GROW_SLOTS;
+    options.prefix_bytes = 0; /* what is compared with is computed from the beginning */
     plain.draft_len = 0;
     SB_TRY(sb_pool_create(&pool, target, NULL, &options));
     pool->keep_margins = 1;

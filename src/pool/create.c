@@ -185,9 +185,47 @@ static int32_t plan_bytes(const struct plan *plan, const struct specbatch_model 
         SB_TRY(draft->ops->bytes(draft, &plan->draft, &draft_cache, &draft_work));
     *cache = cache_bytes + draft_cache;
     *work = work_bytes + sb_round_bytes(&plan->round) +
-            sb_sched_bytes(&plan->sched, &plan->runner) + draft_work;
+            sb_sched_bytes(&plan->sched, &plan->runner) + sb_prefix_bytes(&plan->runner) +
+            draft_work;
 done:
     return rc;
+}
+
+/* Adds as many blocks to the plan as the option prefix_bytes has room for. What a block takes in
+ * all caches together is what one block would add to them. */
+static int32_t plan_blocks(struct plan *plan, const struct specbatch_model *target,
+                           const struct specbatch_draft *draft,
+                           const specbatch_pool_options *options)
+{
+    struct plan one = *plan;
+    uint64_t none_bytes, one_bytes, n, work;
+    int32_t rc = SPECBATCH_OK;
+
+    if (options->prefix_bytes == 0)
+        return rc;
+    one.runner.block_columns = one.draft.target.block_columns = SB_PREFIX_BLOCK;
+    SB_TRY(plan_bytes(plan, target, draft, &none_bytes, &work));
+    SB_TRY(plan_bytes(&one, target, draft, &one_bytes, &work));
+    n = options->prefix_bytes / (one_bytes - none_bytes);
+    if (n == 0)
+        SB_FAIL(SPECBATCH_E_INVALID,
+                "pool options: prefix_bytes is %llu, and a block of %d tokens takes %llu",
+                (unsigned long long)options->prefix_bytes, SB_PREFIX_BLOCK,
+                (unsigned long long)(one_bytes - none_bytes));
+    if (n > INT32_MAX)
+        n = INT32_MAX;
+    plan->runner.block_columns = plan->draft.target.block_columns = (int64_t)n * SB_PREFIX_BLOCK;
+done:
+    return rc;
+}
+
+/* The whole plan, for caches of n longest slots. */
+static int32_t plan_for(struct plan *plan, const struct specbatch_model *target,
+                        const struct specbatch_draft *draft, const specbatch_pool_options *options,
+                        int32_t n)
+{
+    *plan = make_plan(target, options, n);
+    return plan_blocks(plan, target, draft, options);
 }
 
 /* Whether the draft may propose for the target, also if the pool will not use it. */
@@ -200,12 +238,14 @@ static int32_t check_draft(const struct specbatch_draft *draft,
 int32_t sb_pool_bytes(uint64_t *bytes, const struct specbatch_model *target,
                       const struct specbatch_draft *draft, const specbatch_pool_options *options)
 {
-    const struct plan plan = make_plan(target, options, n_longest(options));
+    const struct specbatch_draft *used = options->draft_len > 0 ? draft : NULL;
+    struct plan plan;
     uint64_t cache, work;
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(check_draft(draft, target));
-    SB_TRY(plan_bytes(&plan, target, options->draft_len > 0 ? draft : NULL, &cache, &work));
+    SB_TRY(plan_for(&plan, target, used, options, n_longest(options)));
+    SB_TRY(plan_bytes(&plan, target, used, &cache, &work));
     *bytes = cache + work;
 done:
     return rc;
@@ -223,10 +263,11 @@ static int32_t create_draft(struct specbatch_pool *pool, const struct plan *plan
 /* Whether caches of n longest slots, and all else, take no more than the budget. */
 static int fits_budget(const struct specbatch_pool *pool, int32_t n)
 {
-    const struct plan plan = make_plan(pool->target, &pool->options, n);
+    struct plan plan;
     uint64_t cache, work;
 
-    return plan_bytes(&plan, pool->target, pool->source, &cache, &work) == SPECBATCH_OK &&
+    return plan_for(&plan, pool->target, pool->source, &pool->options, n) == SPECBATCH_OK &&
+           plan_bytes(&plan, pool->target, pool->source, &cache, &work) == SPECBATCH_OK &&
            cache + work <= pool->options.budget_bytes;
 }
 
@@ -309,10 +350,11 @@ int32_t sb_pool_create(struct specbatch_pool **out, struct specbatch_model *targ
     pool->source = options->draft_len > 0 ? draft : NULL; /* with K = 0 it would only take memory */
     sb_source_retain(pool->source);
     pool->queue.by_length = (options->flags & SPECBATCH_POOL_SORT_BY_LENGTH) != 0;
-    plan = make_plan(target, options, n_longest_in_budget(pool));
+    SB_TRY(plan_for(&plan, target, pool->source, options, n_longest_in_budget(pool)));
     SB_TRY(check_budget(pool, &plan));
     SB_TRY(sb_runner_create(&pool->runner, target, &mem, &plan.runner, NULL));
     SB_TRY(create_draft(pool, &plan));
+    SB_TRY(sb_prefix_create(&pool->prefix, &mem, &pool->runner, pool->draft->runner, pool->stats));
     SB_TRY(sb_round_create(&pool->round, target, &mem, &plan.round));
     pool->sched = (struct sb_sched){.policy = sb_policy_at(options->policy),
                                     .limits = plan.sched,
@@ -345,6 +387,7 @@ static void free_machinery(struct specbatch_pool *pool)
     if (pool->sched.target)
         sb_sched_free(&pool->sched);
     sb_round_free(&pool->round);
+    sb_prefix_free(&pool->prefix);
     sb_draft_free(pool->draft);
     sb_runner_free(&pool->runner);
 }

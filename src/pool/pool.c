@@ -47,7 +47,8 @@ static int32_t end_pool(struct specbatch_pool *pool, int32_t rc)
     return pool->fatal;
 }
 
-/* Gives waiting requests slots, while there are some for the first of them. */
+/* Gives waiting requests slots, while there are some for the first of them, and what is kept of
+ * their tokens. */
 static int32_t admit(struct specbatch_pool *pool)
 {
     struct sb_seq *seq;
@@ -58,7 +59,26 @@ static int32_t admit(struct specbatch_pool *pool)
         sb_queue_remove(&pool->queue, seq);
         if (!seq->admitted_ns) /* it may have been preempted since */
             seq->admitted_ns = sb_port_now_ns();
+        SB_TRY(sb_prefix_hit(&pool->prefix, seq));
+        if (seq->kv_len > 0 && sb_seq_is_ready(seq))
+            sb_residents_filled(&pool->sched.residents, seq);
     }
+done:
+    return rc;
+}
+
+/* After a round: keeps the prompts that it has filled in, and what its finished rows have. */
+static int32_t keep_columns(struct specbatch_pool *pool)
+{
+    const struct sb_round *round = &pool->round;
+    int32_t rc = SPECBATCH_OK;
+
+    for (int32_t i = 0; i < round->n_chunks; i++)
+        if (round->chunks[i].seq->kv_len >= round->chunks[i].seq->n_prompt - 1)
+            SB_TRY(sb_prefix_keep(&pool->prefix, round->chunks[i].seq));
+    for (int32_t b = 0; b < round->n_rows; b++)
+        if (round->rows[b].seq->finish)
+            SB_TRY(sb_prefix_keep(&pool->prefix, round->rows[b].seq));
 done:
     return rc;
 }
@@ -73,6 +93,7 @@ static int32_t grow(struct specbatch_pool *pool)
     for (int32_t b = 0; b < round->n_rows; b++) {
         struct sb_seq *seq = round->rows[b].seq, *youngest;
         while ((youngest = sb_sched_in_the_way(sched, seq)) != NULL) {
+            SB_TRY(sb_prefix_keep(&pool->prefix, youngest));
             sb_sched_preempt(sched, youngest);
             sb_queue_add(&pool->queue, youngest);
         }
@@ -91,7 +112,8 @@ int32_t sb_pool_step(struct specbatch_pool *pool)
 
     if (rc != SPECBATCH_OK)
         return end_pool(pool, rc);
-    rc = sb_sched_round(sched);
+    if ((rc = sb_sched_round(sched)) == SPECBATCH_OK)
+        rc = keep_columns(pool);
     now = sb_port_now_ns();
     for (int32_t b = 0; b < round->n_rows; b++) {
         struct sb_seq *seq = round->rows[b].seq;
@@ -127,19 +149,34 @@ int32_t sb_pool_run(struct specbatch_pool *pool)
 int32_t sb_pool_cancel(struct specbatch_pool *pool, uint64_t id)
 {
     struct sb_seq *seq = sb_idmap_find(&pool->by_id, id);
+    int32_t rc = SPECBATCH_OK;
 
     if (!seq || seq->finish)
         return sb_fail(SPECBATCH_E_NOT_FOUND, "request %llu is %s", (unsigned long long)id,
                        seq ? "already finished" : "unknown");
-    if (seq->slot < 0)
+    if (seq->slot < 0) {
         sb_queue_remove(&pool->queue, seq);
-    else
+    } else {
+        rc = sb_prefix_keep(&pool->prefix, seq);
         sb_sched_retire(&pool->sched, seq);
+    }
     seq->finish = SPECBATCH_FINISH_CANCELLED;
     sb_pool_add_news(pool, seq);
     enqueue_finished(pool, seq, sb_port_now_ns());
+    if (rc != SPECBATCH_OK)
+        rc = end_pool(pool, rc);
     sb_draft_retire(pool->draft, seq);
-    return SPECBATCH_OK;
+    return rc;
+}
+
+int32_t sb_pool_pin(struct specbatch_pool *pool, const int32_t *ids, size_t n_ids, uint64_t *pin)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_pool_check_ids(pool, ids, n_ids, "id"));
+    SB_TRY(sb_prefix_pin(&pool->prefix, ids, n_ids, pin));
+done:
+    return rc;
 }
 
 int32_t sb_pool_poll(struct specbatch_pool *pool, uint64_t id, int32_t *ids, size_t capacity,

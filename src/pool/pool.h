@@ -7,7 +7,8 @@
  *                       `------------- cancel -------------------->'
  *
  * Every request is one struct sb_seq from submission to result, and is found by its id. A
- * submission that fails leaves the pool as it was. A device error or a broken invariant is fatal,
+ * submission that fails leaves the pool as it was. What a request leaves in its slot may be kept
+ * for later ones (prefix.h). A device error or a broken invariant is fatal,
  * and so is a callback that never returned (api.c notices that). A dead pool remembers the code and
  * the message, hands out what had finished, and can still be freed.
  */
@@ -18,6 +19,7 @@
 
 #include "port.h"
 #include "pool/idmap.h"
+#include "pool/prefix.h"
 #include "pool/queue.h"
 #include "sched/sched.h"
 
@@ -31,6 +33,7 @@ struct specbatch_pool {
     struct sb_draft *draft; /* made of the source; also if there is none */
     struct sb_round round;
     struct sb_sched sched;
+    struct sb_prefix prefix;
     struct sb_queue queue;
     struct sb_idmap by_id;
     struct sb_seq *finished, *last_finished; /* a list through seq->next, the oldest first */
@@ -86,6 +89,7 @@ int32_t sb_pool_run(struct specbatch_pool *pool);
 int32_t sb_pool_poll(struct specbatch_pool *pool, uint64_t id, int32_t *ids, size_t capacity,
                      size_t *n);
 int32_t sb_pool_state(struct specbatch_pool *pool, uint64_t id, specbatch_request_state *state);
+int32_t sb_pool_pin(struct specbatch_pool *pool, const int32_t *ids, size_t n_ids, uint64_t *pin);
 int32_t sb_pool_collect(struct specbatch_pool *pool, struct specbatch_result **out);
 /* events.c: the next request with news tells it, in a struct of the caller's. */
 int32_t sb_pool_next_event(struct specbatch_pool *pool, specbatch_event *event);
@@ -99,6 +103,10 @@ int32_t sb_pool_dead(const struct specbatch_pool *pool);
  * nanoseconds from its submission; what has not ended yet counts until now. */
 void sb_seq_times(const struct sb_seq *seq, uint64_t *queued, uint64_t *first_token,
                   uint64_t *total);
+/* request.c: E_TOKEN, unless all n ids are tokens of the target; `what` is the message's word for
+ * one of them. */
+int32_t sb_pool_check_ids(const struct specbatch_pool *pool, const int32_t *ids, size_t n,
+                          const char *what);
 /* Frees a sequence, which must be in no list any more. NULL is fine. */
 void sb_seq_free(const struct sb_mem *mem, struct sb_seq *seq);
 

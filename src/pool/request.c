@@ -81,8 +81,8 @@ static int32_t prompt_ids(const struct specbatch_pool *pool, const specbatch_req
     return SPECBATCH_OK;
 }
 
-static int32_t check_ids(const struct specbatch_pool *pool, const int32_t *ids, size_t n,
-                         const char *what)
+int32_t sb_pool_check_ids(const struct specbatch_pool *pool, const int32_t *ids, size_t n,
+                          const char *what)
 {
     const int32_t vocab = pool->target->config.vocab;
 
@@ -150,8 +150,8 @@ int32_t sb_pool_submit(struct specbatch_pool *pool, const specbatch_request *req
         SB_FAIL(SPECBATCH_E_QUEUE_FULL, "%zu requests wait, as many as queue_max allows",
                 pool->queue.n);
     SB_TRY(prompt_ids(pool, request, &text_ids, &ids, &n));
-    SB_TRY(check_ids(pool, ids, n, "prompt id"));
-    SB_TRY(check_ids(pool, request->stop_ids, request->n_stop_ids, "stop id"));
+    SB_TRY(sb_pool_check_ids(pool, ids, n, "prompt id"));
+    SB_TRY(sb_pool_check_ids(pool, request->stop_ids, request->n_stop_ids, "stop id"));
     SB_TRY(check_length(pool, n, request->max_new));
     SB_TRY(sb_queue_reserve(&pool->queue, pool->n_active + 1)); /* residents may come back */
     SB_TRY(sb_idmap_reserve(&pool->by_id));

@@ -738,10 +738,11 @@ static void test_the_audit_tells_classes_apart(void)
 static void test_a_pool_takes_what_it_says(void)
 {
     struct meter meter = {0};
-    const specbatch_pool_options options = metered_options(SPECBATCH_POLICY_EXSPEC, &meter);
+    specbatch_pool_options options = metered_options(SPECBATCH_POLICY_EXSPEC, &meter);
     specbatch_pool *pool;
     uint64_t bytes;
 
+    options.prefix_bytes = 1 << 22;
     CHECK_OK(specbatch_pool_bytes(&bytes, target, draft, &options));
     CHECK_OK(specbatch_pool_create(&pool, target, draft, &options));
     if (meter.now < bytes || meter.now > bytes + 65536)

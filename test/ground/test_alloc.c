@@ -125,6 +125,7 @@ static specbatch_pool_options pool_options(int32_t policy)
     options.flags = SPECBATCH_POOL_FIXED_K;
     options.max_len = 64;
     options.n_threads = 2;
+    options.prefix_bytes = 1 << 20;
     options.alloc = failalloc_alloc;
     options.free = failalloc_free;
     options.alloc_user = &memory;
@@ -195,14 +196,17 @@ static int32_t make_draft(specbatch_draft **draft, enum draft_kind kind)
 static void scenario_pool(int32_t policy, enum draft_kind kind)
 {
     const specbatch_pool_options options = pool_options(policy);
+    static const int32_t system_prompt[32] = {1, 2, 3};
     specbatch_draft *draft = NULL;
     specbatch_pool *pool = NULL;
     size_t active = 1, n_done = 0, i;
+    uint64_t pin;
     long calls;
 
     AGAIN(make_draft(&draft, kind));
     AGAIN(specbatch_pool_create(&pool, shared, draft, &options));
     specbatch_draft_release(draft);
+    AGAIN(specbatch_pool_pin(pool, system_prompt, 32, &pin));
     for (i = 0; i < N_REQUESTS; i++)
         AGAIN(submit(pool, i));
     while (active && !sbtest_failed_now) {

@@ -5,6 +5,7 @@
 
 #include "sched/policies.h"
 #include "status.h"
+#include "support/prefix_check.h"
 
 static int32_t check_seq(const struct specbatch_pool *pool, const struct sb_seq *seq)
 {
@@ -85,6 +86,22 @@ static int32_t check_slots(const struct sb_sched *sched)
     return rc;
 }
 
+/* Between steps only pins hold blocks. */
+static int32_t check_holds(const struct sb_prefix *prefix)
+{
+    const struct sb_prefix_node *nodes = prefix->tree.nodes;
+    int32_t held = 0, by_pins = 0;
+
+    for (int32_t at = 0; at < prefix->tree.n_blocks; at++)
+        held += nodes[at].holds;
+    for (size_t i = 0; i < prefix->n_pins; i++)
+        for (int32_t at = prefix->pins[i].last; at >= 0; at = nodes[at].key.parent)
+            by_pins++;
+    return held == by_pins ? SPECBATCH_OK
+                           : sb_fail(SPECBATCH_E_INTERNAL, "%d holds of blocks, %d of them by pins",
+                                     held, by_pins);
+}
+
 int32_t pool_check(const struct specbatch_pool *pool)
 {
     const struct sb_sched *sched = &pool->sched;
@@ -94,6 +111,8 @@ int32_t pool_check(const struct specbatch_pool *pool)
     for (int32_t at = sb_oldest(all, SB_ALL); at >= 0; at = sb_next(all, SB_ALL, at), n++)
         SB_TRY(check_seq(pool, all->seq[at]));
     SB_TRY(check_slots(sched));
+    SB_TRY(prefix_check(&pool->prefix.tree));
+    SB_TRY(check_holds(&pool->prefix));
     if (n != all->n || n + sched->n_free != sched->limits.n_slots ||
         (size_t)n + pool->queue.n != pool->n_active)
         SB_FAIL(SPECBATCH_E_INTERNAL, "%d residents, %d free of %d slots, %zu queued, %zu active",

@@ -1,0 +1,299 @@
+/* Columns of the prefix cache: copying them from and to slots, and pins; prefix.h draws it. */
+#include "pool/prefix.h"
+
+#include "fault.h"
+#include "stats.h"
+#include "status.h"
+
+/* ------------------------------------------------------------------- memory */
+
+/* Whole blocks that the longest sequence has; also where none has one, room for one. */
+static int32_t max_path(const struct sb_runner_limits *limits)
+{
+    return limits->cap < SB_PREFIX_BLOCK ? 1 : limits->cap / SB_PREFIX_BLOCK;
+}
+
+static size_t moves_bytes(int32_t n)
+{
+    return (size_t)n * (2 * sizeof(int64_t) + 5 * sizeof(int32_t));
+}
+
+size_t sb_prefix_bytes(const struct sb_runner_limits *limits)
+{
+    const int32_t n_blocks = (int32_t)(limits->block_columns / SB_PREFIX_BLOCK);
+
+    if (n_blocks == 0)
+        return 0;
+    return sb_prefix_tree_bytes(n_blocks, max_path(limits)) + 2 * moves_bytes(max_path(limits));
+}
+
+int32_t sb_prefix_create(struct sb_prefix *p, const struct sb_mem *mem, struct sb_runner *target,
+                         struct sb_runner *draft, uint64_t *stats)
+{
+    const struct sb_backend *be = target->backend;
+    struct sb_device *device = target->model->device;
+    const int32_t n_blocks = (int32_t)(target->limits.block_columns / SB_PREFIX_BLOCK);
+    const size_t bytes = moves_bytes(max_path(&target->limits));
+    void *block;
+    int32_t rc = SPECBATCH_OK;
+
+    p->mem = *mem;
+    p->target = target;
+    p->draft = draft;
+    p->stats = stats;
+    if (n_blocks == 0)
+        return rc;
+    SB_TRY(sb_prefix_tree_create(&p->tree, mem, n_blocks, max_path(&target->limits)));
+    SB_TRY(be->host_alloc(&block, device, mem, bytes));
+    p->host_block = block;
+    SB_TRY(be->alloc(&block, device, mem, bytes));
+    p->dev_block = block;
+done:
+    return rc;
+}
+
+void sb_prefix_free(struct sb_prefix *p)
+{
+    if (p->dev_block)
+        p->target->backend->free(p->target->model->device, &p->mem, p->dev_block);
+    if (p->host_block)
+        p->target->backend->host_free(p->target->model->device, &p->mem, p->host_block);
+    sb_free(&p->mem, p->pins);
+    sb_prefix_tree_free(&p->tree);
+    *p = (struct sb_prefix){.target = NULL};
+}
+
+/* ------------------------------------------------------------------ columns */
+
+/* Copies from blocks path[first .. first + n) to the sequence's slot, or the other way. */
+struct copy {
+    struct sb_runner *runner;
+    const struct sb_seq *seq;
+    int32_t to_block;
+    int32_t first, n;
+    int32_t columns; /* of the sequence, from its position 0 on: no more are copied */
+};
+
+/* Writes the arguments of the moves into the host's block. */
+static void list_moves(struct sb_prefix *p, const struct copy *copy)
+{
+    const struct sb_kv *kv = &copy->runner->kv;
+    const int32_t n = copy->n;
+    int64_t *base = (int64_t *)(void *)p->host_block;
+    int32_t *cap = (int32_t *)(void *)(base + 2 * n), *column = cap + 2 * n, *len = column + 2 * n;
+    const int32_t block = copy->to_block * n, slot = n - block;
+
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t pos = (copy->first + i) * SB_PREFIX_BLOCK, left = copy->columns - pos;
+
+        base[block + i] = sb_kv_base(kv, sb_prefix_at(p, p->tree.path[copy->first + i]));
+        cap[block + i] = SB_PREFIX_BLOCK;
+        column[block + i] = 0;
+        base[slot + i] = sb_kv_base(kv, copy->seq->at);
+        cap[slot + i] = copy->seq->cap;
+        column[slot + i] = copy->seq->start + pos;
+        len[i] = left < SB_PREFIX_BLOCK ? left : SB_PREFIX_BLOCK;
+    }
+}
+
+/* Waits until the columns are copied: the host's block is then free for the next copies. */
+static int32_t copy_columns(struct sb_prefix *p, const struct copy *copy)
+{
+    const struct sb_runner *runner = copy->runner;
+    const struct sb_backend *be = runner->backend;
+    const struct sb_kv *kv = &runner->kv;
+    const int32_t n = copy->n;
+    const int64_t *base = (const int64_t *)(const void *)p->dev_block;
+    const int32_t *rest = (const int32_t *)(const void *)(base + 2 * n);
+    int32_t rc = SPECBATCH_OK;
+
+    if (n <= 0)
+        return rc;
+    list_moves(p, copy);
+    SB_TRY(be->upload(runner->exec, p->dev_block, p->host_block, moves_bytes(n)));
+    be->move(runner->exec, kv->planes,
+             &(struct sb_move){.n = n,
+                               .n_planes = 2 * kv->layers,
+                               .kv_heads = kv->kv_heads,
+                               .head_dim = kv->head_dim,
+                               .plane_stride = kv->plane_stride,
+                               .from_base = base,
+                               .to_base = base + n,
+                               .from_cap = rest,
+                               .to_cap = rest + n,
+                               .from = rest + 2 * n,
+                               .to = rest + 3 * n,
+                               .len = rest + 4 * n});
+    SB_TRY(be->exec_sync(runner->exec));
+done:
+    return rc;
+}
+
+/* -------------------------------------------------------------- hit and keep */
+
+/* How many blocks of the open path have the target's columns: the first so many. */
+static int32_t n_filled(const struct sb_prefix_tree *tree)
+{
+    int32_t n = 0;
+
+    while (n < tree->n_path && tree->nodes[tree->path[n]].filled)
+        n++;
+    return n;
+}
+
+/* Those that have the draft's. */
+static int32_t n_drafted(const struct sb_prefix_tree *tree)
+{
+    int32_t n = 0;
+
+    while (n < tree->n_path && tree->nodes[tree->path[n]].drafted)
+        n++;
+    return n;
+}
+
+static int32_t smaller(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
+static int32_t blocks_of(int32_t columns)
+{
+    return (columns + SB_PREFIX_BLOCK - 1) / SB_PREFIX_BLOCK;
+}
+
+int32_t sb_prefix_hit(struct sb_prefix *p, struct sb_seq *seq)
+{
+    const int32_t span = p->target->limits.span, spanned = sb_seq_spanned(seq, span);
+    struct sb_prefix_tree *tree = &p->tree;
+    int32_t columns, drafted, rc = SPECBATCH_OK;
+
+    if (tree->n_blocks == 0)
+        return rc;
+    sb_prefix_open(tree, seq->tokens, sb_seq_content(seq) / SB_PREFIX_BLOCK, spanned);
+    columns = n_filled(tree) * SB_PREFIX_BLOCK;
+    if (columns < spanned && !SB_FAULT(SPAN_CUT))
+        columns = columns / span * span;
+    drafted = p->draft ? smaller(n_drafted(tree) * SB_PREFIX_BLOCK, columns) : 0;
+    SB_TRY(copy_columns(
+        p, &(struct copy){
+               .runner = p->target, .seq = seq, .n = blocks_of(columns), .columns = columns}));
+    SB_TRY(copy_columns(
+        p, &(struct copy){
+               .runner = p->draft, .seq = seq, .n = blocks_of(drafted), .columns = drafted}));
+    seq->kv_len = columns;
+    seq->draft_kv_len = drafted;
+    if (SB_FAULT(HIT_ONE_LONG) && columns > 0 && columns < sb_seq_content(seq))
+        seq->kv_len++;
+    p->stats[SB_STAT_prefix_hits] += columns > 0;
+    p->stats[SB_STAT_prefix_tokens] += (uint64_t)columns;
+done:
+    sb_prefix_close(tree);
+    return rc;
+}
+
+int32_t sb_prefix_keep(struct sb_prefix *p, const struct sb_seq *seq)
+{
+    const int32_t spanned = sb_seq_spanned(seq, p->target->limits.span);
+    const int32_t n = seq->kv_len / SB_PREFIX_BLOCK;
+    struct sb_prefix_tree *tree = &p->tree;
+    struct copy target = {.runner = p->target, .seq = seq, .to_block = 1, .columns = seq->kv_len};
+    struct copy draft = {
+        .runner = p->draft, .seq = seq, .to_block = 1, .columns = seq->draft_kv_len};
+    int32_t rc = SPECBATCH_OK;
+
+    if (tree->n_blocks == 0 || seq->finish == SPECBATCH_FINISH_ERROR)
+        return rc;
+    sb_prefix_open(tree, seq->tokens, n, spanned);
+    sb_prefix_extend(tree, seq->tokens, n, spanned);
+    target.first = n_filled(tree);
+    target.n = tree->n_path - target.first;
+    draft.first = n_drafted(tree);
+    draft.n = p->draft ? smaller(tree->n_path, draft.columns / SB_PREFIX_BLOCK) - draft.first : 0;
+    SB_TRY(copy_columns(p, &target));
+    SB_TRY(copy_columns(p, &draft));
+    for (int32_t i = 0; i < target.n; i++)
+        tree->nodes[tree->path[target.first + i]].filled = 1;
+    for (int32_t i = 0; i < draft.n; i++)
+        tree->nodes[tree->path[draft.first + i]].drafted = 1;
+    p->stats[SB_STAT_prefix_blocks] += (uint64_t)target.n;
+    p->stats[SB_STAT_prefix_evictions] = tree->n_evicted;
+done:
+    sb_prefix_close(tree);
+    return rc;
+}
+
+int32_t sb_prefix_open_longest(struct sb_prefix *p, const int32_t *ids, int32_t n_ids,
+                               int32_t *spanned)
+{
+    const int32_t span = p->target->limits.span, n = n_ids / SB_PREFIX_BLOCK;
+    struct sb_prefix_tree *tree = &p->tree;
+    int32_t longest = 0;
+
+    *spanned = 0;
+    for (int32_t tried = 0; tried <= n_ids; tried += span) {
+        sb_prefix_open(tree, ids, n, tried);
+        if (n_filled(tree) >= longest) {
+            longest = n_filled(tree);
+            *spanned = tried;
+        }
+        sb_prefix_close(tree);
+        if (span == 0)
+            break;
+    }
+    sb_prefix_open(tree, ids, longest, *spanned);
+    return longest;
+}
+
+/* --------------------------------------------------------------------- pins */
+
+/* Opens the whole path of n blocks, with new nodes for those that are missing, or fails and changes
+ * nothing. */
+static int32_t reserve(struct sb_prefix_tree *tree, const int32_t *ids, int32_t n, int32_t spanned)
+{
+    const int32_t missing = n - sb_prefix_open(tree, ids, n, spanned);
+    const int32_t left = tree->n_free + tree->n_listed;
+
+    if (missing > left) {
+        sb_prefix_close(tree);
+        return sb_fail(SPECBATCH_E_BUDGET,
+                       "the prefix needs %d more blocks of %d tokens, and %d of %d are not pinned",
+                       missing, SB_PREFIX_BLOCK, left, tree->n_blocks);
+    }
+    sb_prefix_extend(tree, ids, n, spanned);
+    return SPECBATCH_OK;
+}
+
+int32_t sb_prefix_pin(struct sb_prefix *p, const int32_t *ids, size_t n_ids, uint64_t *pin)
+{
+    const int32_t span = p->target->limits.span;
+    struct sb_prefix_tree *tree = &p->tree;
+    struct sb_prefix_pin *pins;
+    int32_t n, rc = SPECBATCH_OK;
+
+    if (tree->n_blocks == 0)
+        SB_FAIL(SPECBATCH_E_INVALID, "the pool was created without prefix_bytes");
+    if (n_ids < SB_PREFIX_BLOCK || n_ids / SB_PREFIX_BLOCK > (size_t)tree->max_path)
+        SB_FAIL(SPECBATCH_E_INVALID, "the prefix has %zu tokens, outside %d..%d", n_ids,
+                SB_PREFIX_BLOCK, (tree->max_path + 1) * SB_PREFIX_BLOCK - 1);
+    n = (int32_t)n_ids / SB_PREFIX_BLOCK;
+    SB_NEW(pins, sb_grow(&p->mem, p->pins, &p->pins_capacity, p->n_pins + 1, sizeof *pins),
+           "a pin");
+    p->pins = pins;
+    SB_TRY(reserve(tree, ids, n, span > 0 ? (int32_t)n_ids / span * span : 0));
+    *pin = ++p->last_pin;
+    pins[p->n_pins++] = (struct sb_prefix_pin){.id = *pin, .last = sb_prefix_keep_open(tree)};
+    p->stats[SB_STAT_prefix_evictions] = tree->n_evicted;
+done:
+    return rc;
+}
+
+int32_t sb_prefix_unpin(struct sb_prefix *p, uint64_t pin)
+{
+    for (size_t i = 0; i < p->n_pins; i++)
+        if (p->pins[i].id == pin) {
+            sb_prefix_let_go(&p->tree, p->pins[i].last);
+            p->pins[i] = p->pins[--p->n_pins];
+            return SPECBATCH_OK;
+        }
+    return sb_fail(SPECBATCH_E_NOT_FOUND, "pin %llu is unknown", (unsigned long long)pin);
+}
