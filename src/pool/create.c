@@ -179,6 +179,22 @@ static int32_t create_draft(struct specbatch_pool *pool, const struct plan *plan
     return source->ops->create(&pool->draft, source, &pool->runner, &pool->mem, &plan->draft);
 }
 
+/* Tells by the counters what the memory is for that a whole pool has taken. */
+static void count_bytes(struct specbatch_pool *pool)
+{
+    const struct sb_runner *draft = pool->draft->runner;
+    uint64_t *stats = pool->stats;
+
+    stats[SB_STAT_target_bytes] = pool->target->bytes;
+    stats[SB_STAT_draft_bytes] = draft ? draft->model->bytes : 0;
+    stats[SB_STAT_kv_reserved_bytes] = stats[SB_STAT_cache_bytes] - stats[SB_STAT_prefix_bytes];
+    stats[SB_STAT_activation_bytes] = pool->runner.activation_bytes +
+                                      (draft ? draft->activation_bytes : 0);
+    stats[SB_STAT_logits_bytes] = pool->runner.logits_bytes + (draft ? draft->logits_bytes : 0);
+    stats[SB_STAT_table_bytes] = stats[SB_STAT_work_bytes] - stats[SB_STAT_activation_bytes] -
+                                 stats[SB_STAT_logits_bytes];
+}
+
 static int32_t check_budget(struct specbatch_pool *pool, const struct plan *plan)
 {
     const uint64_t budget = pool->options.budget_bytes;
@@ -232,6 +248,7 @@ int32_t sb_pool_create(struct specbatch_pool **out, struct specbatch_model *targ
                                     .stats = pool->stats};
     pool->sched.limits.adaptive &= pool->source != NULL;
     SB_TRY(sb_sched_create(&pool->sched, &mem));
+    count_bytes(pool);
     sb_log(
         &pool->log, SPECBATCH_LOG_INFO,
         "pool: policy %s, batch %d, %d slots of %d columns, K = %d, draft %s, %llu bytes",

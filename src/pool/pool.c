@@ -205,6 +205,7 @@ int32_t sb_pool_collect(struct specbatch_pool *pool, struct specbatch_result **o
     SB_TRY(result_text(result));
     sb_idmap_remove(&pool->by_id, dequeue_finished(pool));
     sb_pool_remove_news(pool, result->seq);
+    pool->stats[SB_STAT_request_bytes] -= sb_seq_bytes(result->seq);
     stream = result->seq->stream;
     result->seq->stream = NULL;
     sb_model_retain(pool->target);

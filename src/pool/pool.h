@@ -99,6 +99,8 @@ int32_t sb_pool_dead(const struct specbatch_pool *pool);
  * nanoseconds from its submission; what has not ended yet counts until now. */
 void sb_seq_times(const struct sb_seq *seq, uint64_t *queued, uint64_t *first_token,
                   uint64_t *total);
+/* Bytes of host memory that a sequence takes: itself, its tokens, what is kept of each. */
+size_t sb_seq_bytes(const struct sb_seq *seq);
 /* Frees a sequence, which must be in no list any more. NULL is fine. */
 void sb_seq_free(const struct sb_mem *mem, struct sb_seq *seq);
 

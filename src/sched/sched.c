@@ -82,6 +82,8 @@ void sb_sched_admit(struct sb_sched *s, struct sb_seq *seq)
 
 void sb_sched_retire(struct sb_sched *s, struct sb_seq *seq)
 {
+    s->stats[SB_STAT_kv_live_bytes] -= seq->live_bytes;
+    seq->live_bytes = 0;
     sb_residents_remove(&s->residents, seq);
     s->free_slots[s->n_free++] = seq->slot;
     seq->slot = -1;
@@ -154,6 +156,32 @@ static void choose_prefill(struct sb_sched *s)
     }
 }
 
+/* Enters what the sequence has in the caches now into the counter, in place of what it had. */
+static void count_live(struct sb_sched *s, struct sb_seq *seq)
+{
+    const struct sb_runner *draft = s->draft->runner;
+    uint64_t bytes = (uint64_t)seq->kv_len * sb_kv_column_bytes(&s->target->kv);
+
+    if (draft)
+        bytes += (uint64_t)seq->draft_kv_len * sb_kv_column_bytes(&draft->kv);
+    s->stats[SB_STAT_kv_live_bytes] += bytes - seq->live_bytes;
+    seq->live_bytes = bytes;
+}
+
+/* A round changes the entries of its own sequences only, so no other is looked at. */
+static void count_all_live(struct sb_sched *s)
+{
+    const struct sb_round *round = s->round;
+    uint64_t *stats = s->stats;
+
+    for (int32_t i = 0; i < round->n_chunks; i++)
+        count_live(s, round->chunks[i].seq);
+    for (int32_t b = 0; b < round->n_rows; b++)
+        count_live(s, round->rows[b].seq);
+    if (stats[SB_STAT_kv_live_peak_bytes] < stats[SB_STAT_kv_live_bytes])
+        stats[SB_STAT_kv_live_peak_bytes] = stats[SB_STAT_kv_live_bytes];
+}
+
 static void commit_all(struct sb_sched *s)
 {
     struct sb_round *round = s->round;
@@ -181,6 +209,7 @@ static void commit_all(struct sb_sched *s)
     s->stats[SB_STAT_group_rows] += (uint64_t)s->n_grouped;
     s->stats[SB_STAT_group_rounds] += s->n_grouped > 0 && s->n_grouped == sb_round_n_ready(round);
     s->stats[SB_STAT_mixed_rows] += (uint64_t)s->n_mixed;
+    count_all_live(s);
 }
 
 /* Ends the round if the pool has been interrupted. This is asked where nothing of the round has run
