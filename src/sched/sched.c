@@ -89,6 +89,17 @@ void sb_sched_retire(struct sb_sched *s, struct sb_seq *seq)
     seq->slot = -1;
 }
 
+void sb_sched_count_live(struct sb_sched *s, struct sb_seq *seq)
+{
+    const struct sb_runner *draft = s->draft->runner;
+    uint64_t bytes = (uint64_t)seq->kv_len * sb_kv_column_bytes(&s->target->kv);
+
+    if (draft)
+        bytes += (uint64_t)seq->draft_kv_len * sb_kv_column_bytes(&draft->kv);
+    s->stats[SB_STAT_kv_live_bytes] += bytes - seq->live_bytes;
+    seq->live_bytes = bytes;
+}
+
 int sb_admit_always(const struct sb_sched *s)
 {
     (void)s;
@@ -156,18 +167,6 @@ static void choose_prefill(struct sb_sched *s)
     }
 }
 
-/* Enters what the sequence has in the caches now into the counter, in place of what it had. */
-static void count_live(struct sb_sched *s, struct sb_seq *seq)
-{
-    const struct sb_runner *draft = s->draft->runner;
-    uint64_t bytes = (uint64_t)seq->kv_len * sb_kv_column_bytes(&s->target->kv);
-
-    if (draft)
-        bytes += (uint64_t)seq->draft_kv_len * sb_kv_column_bytes(&draft->kv);
-    s->stats[SB_STAT_kv_live_bytes] += bytes - seq->live_bytes;
-    seq->live_bytes = bytes;
-}
-
 /* A round changes the entries of its own sequences only, so no other is looked at. */
 static void count_all_live(struct sb_sched *s)
 {
@@ -175,9 +174,9 @@ static void count_all_live(struct sb_sched *s)
     uint64_t *stats = s->stats;
 
     for (int32_t i = 0; i < round->n_chunks; i++)
-        count_live(s, round->chunks[i].seq);
+        sb_sched_count_live(s, round->chunks[i].seq);
     for (int32_t b = 0; b < round->n_rows; b++)
-        count_live(s, round->rows[b].seq);
+        sb_sched_count_live(s, round->rows[b].seq);
     if (stats[SB_STAT_kv_live_peak_bytes] < stats[SB_STAT_kv_live_bytes])
         stats[SB_STAT_kv_live_peak_bytes] = stats[SB_STAT_kv_live_bytes];
 }
