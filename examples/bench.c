@@ -38,6 +38,8 @@ struct bench {
     const char *target_dir, *draft_name, *prompts_file, *trace_file, *policy_names, *batch_list,
         *draft_len_list;
     int32_t limit, max_new, threads, device, compute, chat, no_think, adaptive;
+    int32_t kv, cache_columns, grow_slots;
+    uint64_t prefix_bytes;
 
     specbatch_model *target;
     specbatch_draft *draft;
@@ -118,6 +120,12 @@ static int read_arguments(struct bench *bench, int argc, char **argv)
         {"--draft-lens", "LIST", EX_STRING, &bench->draft_len_list, 0, 0, "(3,5)"},
         {"--adaptive", NULL, EX_SWITCH, &bench->adaptive, 0, 0,
          "draft lengths are limits (they are fixed)"},
+        {"--cache-columns", "N", EX_INT, &bench->cache_columns, 1, INT32_MAX,
+         "tokens that the caches have room for in all (what B of the longest need)"},
+        {"--grow-slots", NULL, EX_SWITCH, &bench->grow_slots, 0, 0,
+         "room for an answer as it grows, and not for all of --max-new"},
+        {"--prefix-bytes", "BYTES", EX_BYTES, &bench->prefix_bytes, 0, 0,
+         "keep what prompts begin with; 512M, 2G (0)"},
         {"--chat", "auto|raw|vicuna|qwen3|glm4|glmz1|llama3|chatml|qwen2|qwen2.5", EX_CHOICE,
          &bench->chat, 0, 0,
          "the chat format of texts; auto: that of the target for \"turns\", raw for others (auto)"},
@@ -127,6 +135,8 @@ static int read_arguments(struct bench *bench, int argc, char **argv)
         {"--device", "cpu|cuda", EX_CHOICE, &bench->device, 0, 0, "where the models run (cpu)"},
         {"--compute", "auto|bf16|f32|split", EX_CHOICE, &bench->compute, 0, 0,
          "class of the products (auto: f32, or split with a matrix unit; cuda: bf16)"},
+        {"--kv", "auto|f32|bf16|f16", EX_CHOICE, &bench->kv, 0, 0,
+         "type of the caches, a class of its own (auto: f32; cuda: that of the weights)"},
         {"--trace", "FILE", EX_STRING, &bench->trace_file, 0, 0,
          "rounds as a Chrome trace, for Perfetto"},
     };
@@ -163,6 +173,7 @@ static int open_all(struct bench *bench)
         return 0;
     options.device = bench->device;
     options.compute = bench->compute;
+    options.kv = bench->kv;
     if (specbatch_model_open(&bench->target, bench->target_dir, &options) != SPECBATCH_OK)
         return ex_complain("--target: %s", specbatch_last_error());
     if (!ex_open_draft(&bench->draft, bench->draft_name, &options))
@@ -183,7 +194,10 @@ static int run_setting(struct bench *bench, const struct setting *setting, struc
     settings.pool.policy = setting->policy;
     settings.pool.batch = setting->batch;
     settings.pool.draft_len = plain ? -1 : setting->draft_len;
-    settings.pool.flags = bench->adaptive ? 0 : SPECBATCH_POOL_FIXED_K;
+    settings.pool.cache_columns = (uint64_t)bench->cache_columns;
+    settings.pool.prefix_bytes = bench->prefix_bytes;
+    settings.pool.flags = (bench->adaptive ? 0u : SPECBATCH_POOL_FIXED_K) |
+                          (bench->grow_slots ? SPECBATCH_POOL_GROW_SLOTS : 0u);
     settings.pool.max_len = ex_prompts_positions(&bench->prompts, bench->max_new);
     settings.pool.n_threads = bench->threads;
     if (bench->trace_file) {

@@ -30,6 +30,8 @@ struct job {
     const char *target_dir, *draft_name, *policy, *prompts_file, *output_file, *stats_file;
     int32_t batch, window, draft_len, max_new, max_len, limit, threads, device, compute, simd, chat;
     int32_t ignore_eos, logprobs, sort_by_length, fixed_k, verify, in_order, resume, no_think;
+    int32_t kv, cache_columns, grow_slots;
+    uint64_t prefix_bytes;
 
     specbatch_model *target;
     specbatch_draft *draft;
@@ -74,6 +76,12 @@ static int read_arguments(struct job *job, int argc, char **argv)
          "tokens to generate for each prompt (128)"},
         {"--max-len", "N", EX_INT, &job->max_len, 2, INT32_MAX,
          "most of prompt + new tokens (context)"},
+        {"--cache-columns", "N", EX_INT, &job->cache_columns, 1, INT32_MAX,
+         "tokens that the caches have room for in all (what B of the longest need)"},
+        {"--grow-slots", NULL, EX_SWITCH, &job->grow_slots, 0, 0,
+         "room for an answer as it grows, and not for all of --max-new"},
+        {"--prefix-bytes", "BYTES", EX_BYTES, &job->prefix_bytes, 0, 0,
+         "keep what prompts begin with; 512M, 2G (0)"},
         {"--prompts", "FILE", EX_STRING, &job->prompts_file, 0, 0,
          "prompts as JSON lines, see above; -: stdin; required"},
         {"--limit", "N", EX_INT, &job->limit, 1, INT32_MAX, "take the first N prompts only"},
@@ -94,6 +102,8 @@ static int read_arguments(struct job *job, int argc, char **argv)
         {"--device", "cpu|cuda", EX_CHOICE, &job->device, 0, 0, "where the models run (cpu)"},
         {"--compute", "auto|bf16|f32|split", EX_CHOICE, &job->compute, 0, 0,
          "class of the products (auto: f32, or split with a matrix unit; cuda: bf16)"},
+        {"--kv", "auto|f32|bf16|f16", EX_CHOICE, &job->kv, 0, 0,
+         "type of the caches, a class of its own (auto: f32; cuda: that of the weights)"},
         {"--simd", "auto|scalar|avx2|avx512|amx", EX_CHOICE, &job->simd, 0, 0,
          "instruction set (auto)"},
         {"--sort-by-length", NULL, EX_SWITCH, &job->sort_by_length, 0, 0,
@@ -147,8 +157,11 @@ static int complete(struct job *job)
     pool->window = job->window ? job->window : 6 * job->batch;
     pool->draft_len = job->draft_len ? job->draft_len : -1;
     pool->n_threads = job->threads;
+    pool->cache_columns = (uint64_t)job->cache_columns;
+    pool->prefix_bytes = job->prefix_bytes;
     pool->flags = (job->sort_by_length ? SPECBATCH_POOL_SORT_BY_LENGTH : 0u) |
-                  (job->fixed_k ? SPECBATCH_POOL_FIXED_K : 0u);
+                  (job->fixed_k ? SPECBATCH_POOL_FIXED_K : 0u) |
+                  (job->grow_slots ? SPECBATCH_POOL_GROW_SLOTS : 0u);
     job->settings.max_new = job->max_new;
     job->settings.request_flags = (job->ignore_eos ? SPECBATCH_REQUEST_IGNORE_EOS : 0u) |
                                   (job->logprobs ? SPECBATCH_REQUEST_LOGPROBS : 0u);
@@ -199,6 +212,7 @@ static int open_models(struct job *job)
     options.device = job->device;
     options.compute = job->compute;
     options.simd = job->simd;
+    options.kv = job->kv;
     if (specbatch_model_open(&job->target, job->target_dir, &options) != SPECBATCH_OK)
         return ex_complain("--target: %s", specbatch_last_error());
     return !job->draft_name || ex_open_draft(&job->draft, job->draft_name, &options);

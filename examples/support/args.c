@@ -52,6 +52,25 @@ static void print_version(void)
            version / 100 % 100, version % 100);
 }
 
+/* "4096", "64K", "1M", "2G". */
+static int take_bytes(const struct ex_option *option, const char *text)
+{
+    static const char units[] = "KMG";
+    const size_t digits = strspn(text, "0123456789");
+    const char *unit = text[digits] ? strchr(units, text[digits]) : NULL;
+    const int shift = unit ? 10 * (int)(unit - units + 1) : 0;
+    uint64_t bytes;
+
+    errno = 0;
+    bytes = strtoull(text, NULL, 10);
+    if (digits == 0 || text[digits + (unit != NULL)] || errno || bytes > UINT64_MAX >> shift)
+        return ex_complain("%s: \"%s\" is not a number of bytes; 512M is one, as are K and G",
+                           option->name, text);
+    bytes <<= shift;
+    memcpy(option->into, &bytes, sizeof bytes);
+    return 1;
+}
+
 static int take_value(const struct ex_option *option, const char *text)
 {
     long number;
@@ -62,6 +81,8 @@ static int take_value(const struct ex_option *option, const char *text)
         memcpy(option->into, &text, sizeof text);
         return 1;
     }
+    if (option->kind == EX_BYTES)
+        return take_bytes(option, text);
     if (option->kind == EX_CHOICE) {
         if ((parsed = choice_index(option->value, text)) < 0)
             return ex_complain("%s: \"%s\" is not one of %s", option->name, text, option->value);

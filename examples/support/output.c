@@ -109,8 +109,26 @@ static void put_settings(yajl_gen gen, const struct ex_stats *stats)
     put_count(gen, "draft_len", pool->draft_len > 0 ? (uint64_t)pool->draft_len : 0);
     put_named(gen, "draft_len_is", pool->flags & SPECBATCH_POOL_FIXED_K ? "fixed" : "a limit");
     put_count(gen, "max_len", (uint64_t)pool->max_len);
+    put_named(gen, "slots_are", pool->flags & SPECBATCH_POOL_GROW_SLOTS ? "growing" : "whole");
     put_count(gen, "threads", (uint64_t)pool->n_threads);
     put_count(gen, "max_new", (uint64_t)stats->settings->max_new);
+}
+
+/* What the run took of memory, for people: the counters have the bytes. */
+static void put_memory(yajl_gen gen, const struct ex_run *run)
+{
+    static const char *const names[] = {"target", "draft",      "kv_reserved", "kv_live_peak",
+                                        "prefix", "activation", "logits",      "table"};
+    char counter[40];
+    size_t i;
+
+    put_string(gen, "memory_mib");
+    yajl_gen_map_open(gen);
+    for (i = 0; i < sizeof names / sizeof names[0]; i++) {
+        snprintf(counter, sizeof counter, "%s_bytes", names[i]);
+        put_ratio(gen, names[i], (double)ex_run_counter(run, counter) / 1048576.0);
+    }
+    yajl_gen_map_close(gen);
 }
 
 int ex_write_stats(FILE *out, const struct ex_stats *stats)
@@ -138,6 +156,7 @@ int ex_write_stats(FILE *out, const struct ex_stats *stats)
               ex_ratio(ex_run_counter(run, "realign_ns"), ex_run_counter(run, "round_ns")));
     if (stats->verified)
         put_count(gen, "equivalent", stats->n_equal);
+    put_memory(gen, run);
     put_string(gen, "counters");
     yajl_gen_map_open(gen);
     for (i = 0; i < specbatch_stat_count(); i++)

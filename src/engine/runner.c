@@ -90,6 +90,8 @@ static void cut_activations(struct sb_runner *r)
     r->gate_up = (float *)(void *)at[5];
     r->act = at[6];
     r->logits = (float *)(void *)at[7];
+    r->activation_bytes = (size_t)(at[7] - at[0]);
+    r->logits_bytes = (size_t)(at[N_BUFFERS] - at[7]);
 }
 
 /* --------------------------------------------------------------- pass blocks */

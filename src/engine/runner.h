@@ -78,15 +78,16 @@ struct sb_runner {
     /* Activations: one dev allocation, cut into the buffers below. Those of type void are gemm
      * inputs, in the backend's own form (backend.h). */
     char *activations;
-    float *x;         /* [max_tokens, hidden] residual stream */
-    void *h;          /* [max_tokens, hidden] x after a norm */
-    float *y;         /* [max_tokens, hidden] a block's output, before it is added to x */
-    float *qkv;       /* [max_tokens, (heads + 2 kv_heads) * head_dim] */
-    void *attended;   /* [max_tokens, heads * head_dim] */
-    float *gate_up;   /* [max_tokens, 2 * inter] */
-    void *act;        /* [max_tokens, inter] */
-    float *logits;    /* [max_out, vocab] */
-    float *cos, *sin; /* dev [cap, rot_dim / 2], one allocation */
+    float *x;       /* [max_tokens, hidden] residual stream */
+    void *h;        /* [max_tokens, hidden] x after a norm */
+    float *y;       /* [max_tokens, hidden] a block's output, before it is added to x */
+    float *qkv;     /* [max_tokens, (heads + 2 kv_heads) * head_dim] */
+    void *attended; /* [max_tokens, heads * head_dim] */
+    float *gate_up; /* [max_tokens, 2 * inter] */
+    void *act;      /* [max_tokens, inter] */
+    float *logits;  /* [max_out, vocab] */
+    size_t activation_bytes, logits_bytes; /* of that allocation: up to the logits, and they */
+    float *cos, *sin;                      /* dev [cap, rot_dim / 2], one allocation */
 
     struct sb_built_pass *passes;   /* [n_passes] */
     struct sb_built_pass *building; /* one of them: the latest to be begun */

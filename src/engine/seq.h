@@ -42,12 +42,14 @@ struct sb_seq {
     uint64_t rounds;     /* rounds that decoded it */
     uint64_t drafted;    /* proposals that were verified for it */
     uint64_t accepted;   /* of those: proposals that became tokens */
+    uint64_t live_bytes; /* of its entries in both caches, as the counters have them (sched.c) */
     float hits;          /* proposals accepted lately (sched/adapt.h) */
     float expected;      /* how many of those the pool's average would have led one to expect */
     float *logprobs;     /* [max_tokens - n_prompt], of the generated tokens; NULL: not asked for */
     float *margins;      /* the same of top-1 minus top-2 logit, which only the audit asks for */
     uint64_t id;         /* of the request */
-    struct sb_seq *next; /* in the list of finished sequences */
+
+    struct sb_seq *next;      /* in the list of finished sequences */
     struct sb_seq *hash_next; /* in a bucket of the map from ids to sequences */
 
     int32_t ignore_eos; /* 1: end-of-sequence ids do not end it */

@@ -290,6 +290,25 @@ static int32_t n_longest_in_budget(const struct specbatch_pool *pool)
     return n;
 }
 
+/* Tells by the counters what the memory is for that a whole pool has taken. */
+static void count_bytes(struct specbatch_pool *pool)
+{
+    const struct sb_runner *target = &pool->runner, *draft = pool->draft->runner;
+    const size_t column = sb_kv_column_bytes(&target->kv) +
+                          (draft ? sb_kv_column_bytes(&draft->kv) : 0);
+    uint64_t *stats = pool->stats;
+
+    stats[SB_STAT_target_bytes] = pool->target->bytes;
+    stats[SB_STAT_draft_bytes] = draft ? draft->model->bytes : 0;
+    stats[SB_STAT_prefix_bytes] = (uint64_t)target->limits.block_columns * column;
+    stats[SB_STAT_kv_reserved_bytes] = stats[SB_STAT_cache_bytes] - stats[SB_STAT_prefix_bytes];
+    stats[SB_STAT_activation_bytes] = target->activation_bytes +
+                                      (draft ? draft->activation_bytes : 0);
+    stats[SB_STAT_logits_bytes] = target->logits_bytes + (draft ? draft->logits_bytes : 0);
+    stats[SB_STAT_table_bytes] = stats[SB_STAT_work_bytes] - stats[SB_STAT_activation_bytes] -
+                                 stats[SB_STAT_logits_bytes];
+}
+
 static int32_t check_budget(struct specbatch_pool *pool, const struct plan *plan)
 {
     const uint64_t budget = pool->options.budget_bytes;
@@ -364,6 +383,7 @@ int32_t sb_pool_create(struct specbatch_pool **out, struct specbatch_model *targ
                                     .stats = pool->stats};
     pool->sched.limits.adaptive &= pool->source != NULL;
     SB_TRY(sb_sched_create(&pool->sched, &mem));
+    count_bytes(pool);
     log_pool(pool, &plan, draft != NULL);
     *out = pool;
     pool = NULL;

@@ -60,6 +60,7 @@ static int32_t admit(struct specbatch_pool *pool)
         if (!seq->admitted_ns) /* it may have been preempted since */
             seq->admitted_ns = sb_port_now_ns();
         SB_TRY(sb_prefix_hit(&pool->prefix, seq));
+        sb_sched_count_live(&pool->sched, seq);
         if (seq->kv_len > 0 && sb_seq_is_ready(seq))
             sb_residents_filled(&pool->sched.residents, seq);
     }
@@ -270,6 +271,7 @@ int32_t sb_pool_collect(struct specbatch_pool *pool, struct specbatch_result **o
     SB_TRY(result_text(result));
     sb_idmap_remove(&pool->by_id, dequeue_finished(pool));
     sb_pool_remove_news(pool, result->seq);
+    pool->stats[SB_STAT_request_bytes] -= sb_seq_bytes(result->seq);
     stream = result->seq->stream;
     result->seq->stream = NULL;
     sb_model_retain(pool->target);

@@ -107,6 +107,8 @@ void sb_seq_times(const struct sb_seq *seq, uint64_t *queued, uint64_t *first_to
  * one of them. */
 int32_t sb_pool_check_ids(const struct specbatch_pool *pool, const int32_t *ids, size_t n,
                           const char *what);
+/* Bytes of host memory that a sequence takes: itself, its tokens, what is kept of each. */
+size_t sb_seq_bytes(const struct sb_seq *seq);
 /* Frees a sequence, which must be in no list any more. NULL is fine. */
 void sb_seq_free(const struct sb_mem *mem, struct sb_seq *seq);
 

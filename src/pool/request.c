@@ -46,6 +46,15 @@ done:
     return rc;
 }
 
+size_t sb_seq_bytes(const struct sb_seq *seq)
+{
+    const size_t n_new = (size_t)(seq->max_tokens - seq->n_prompt);
+
+    return sizeof *seq + (size_t)seq->max_tokens * sizeof *seq->tokens +
+           (seq->logprobs ? n_new * sizeof *seq->logprobs : 0) +
+           (seq->margins ? n_new * sizeof *seq->margins : 0);
+}
+
 void sb_seq_free(const struct sb_mem *mem, struct sb_seq *seq)
 {
     if (!seq)
@@ -161,6 +170,7 @@ int32_t sb_pool_submit(struct specbatch_pool *pool, const specbatch_request *req
     sb_queue_add(&pool->queue, seq);
     sb_idmap_add(&pool->by_id, seq);
     pool->n_active++;
+    pool->stats[SB_STAT_request_bytes] += sb_seq_bytes(seq);
     if (id)
         *id = seq->id;
 done:

@@ -111,10 +111,23 @@ done:
 
 void sb_sched_retire(struct sb_sched *s, struct sb_seq *seq)
 {
+    s->stats[SB_STAT_kv_live_bytes] -= seq->live_bytes;
+    seq->live_bytes = 0;
     sb_residents_remove(&s->residents, seq);
     sb_slots_give(&s->slots, seq->at, sb_slot_class(&s->slots.sizes, seq->cap));
     s->free_numbers[s->n_free++] = seq->slot;
     seq->slot = -1;
+}
+
+void sb_sched_count_live(struct sb_sched *s, struct sb_seq *seq)
+{
+    const struct sb_runner *draft = s->draft->runner;
+    uint64_t bytes = (uint64_t)seq->kv_len * sb_kv_column_bytes(&s->target->kv);
+
+    if (draft)
+        bytes += (uint64_t)seq->draft_kv_len * sb_kv_column_bytes(&draft->kv);
+    s->stats[SB_STAT_kv_live_bytes] += bytes - seq->live_bytes;
+    seq->live_bytes = bytes;
 }
 
 /* -------------------------------------------------------------------- growth */

@@ -147,6 +147,20 @@ static void choose_prefill(struct sb_sched *s)
     }
 }
 
+/* A round changes the entries of its own sequences only, so no other is looked at. */
+static void count_all_live(struct sb_sched *s)
+{
+    const struct sb_round *round = s->round;
+    uint64_t *stats = s->stats;
+
+    for (int32_t i = 0; i < round->n_chunks; i++)
+        sb_sched_count_live(s, round->chunks[i].seq);
+    for (int32_t b = 0; b < round->n_rows; b++)
+        sb_sched_count_live(s, round->rows[b].seq);
+    if (stats[SB_STAT_kv_live_peak_bytes] < stats[SB_STAT_kv_live_bytes])
+        stats[SB_STAT_kv_live_peak_bytes] = stats[SB_STAT_kv_live_bytes];
+}
+
 static void commit_all(struct sb_sched *s)
 {
     struct sb_round *round = s->round;
@@ -174,6 +188,7 @@ static void commit_all(struct sb_sched *s)
     s->stats[SB_STAT_group_rows] += (uint64_t)s->n_grouped;
     s->stats[SB_STAT_group_rounds] += s->n_grouped > 0 && s->n_grouped == sb_round_n_ready(round);
     s->stats[SB_STAT_mixed_rows] += (uint64_t)s->n_mixed;
+    count_all_live(s);
 }
 
 /* Ends the round if the pool has been interrupted. This is asked where nothing of the round has run

@@ -15,6 +15,7 @@
 #include "backend/backend.h"
 #include "port.h"
 #include "specbatch.h"
+#include "support/median.h"
 #include "backend/threads.h"
 
 #if defined(__x86_64__)
@@ -33,18 +34,6 @@ static void need(int condition, const char *what)
         fprintf(stderr, "bench_kernels: %s: %s\n", what, specbatch_last_error());
         exit(1);
     }
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int n)
-{
-    qsort(values, (size_t)n, sizeof *values, compare);
-    return values[n / 2];
 }
 
 static double seconds(void)

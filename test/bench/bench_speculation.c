@@ -46,6 +46,7 @@
 #include "specbatch.h"
 #include "status.h"
 #include "support/drafts.h"
+#include "support/median.h"
 #include "backend/threads.h"
 
 enum {
@@ -77,18 +78,6 @@ static void need(int32_t rc, const char *what)
         fprintf(stderr, "bench_speculation: %s: %s\n", what, specbatch_last_error());
         exit(1);
     }
-}
-
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int n)
-{
-    qsort(values, (size_t)n, sizeof *values, compare);
-    return values[n / 2];
 }
 
 /* ---------------------------------------------------------------- the plain read */

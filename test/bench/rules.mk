@@ -4,6 +4,8 @@
 ## Measurements
 #   make bench BENCH_TARGET=DIR BENCH_DRAFT=DIR
 #                                   measure these checkpoints instead of two with random weights
+#   make bench-memory MEMORY_ARGS="--part speed --rounds 15"
+#                                   one part of it (test/bench/bench_memory --help)
 #   make paper QUICK=1              try the programs and the report in build/paper-quick
 #   make paper FULL=1               with all 480 prompts, where ../shared has them
 #   make paper CAPTIONS=FILE        with the sentences of Figure 5c (test/data/prompts/README.md)
@@ -43,6 +45,12 @@ build/bench/qwen3-4b: | $(B)/test/bench/make_checkpoint
 	$(Q)mkdir -p $(@D) && $| $@ --arch qwen3 --hidden 2560 --inter 9728 --layers 36 --heads 32 \
 	    --kv-heads 8 --head-dim 128 --vocab 151936 --context 2048 --tied --dtype bf16
 
+# Of this one bench_memory reads config.json alone, so the 16 GB of holes beside it are removed.
+build/bench/qwen3-8b: | $(B)/test/bench/make_checkpoint
+	$(Q)mkdir -p $(@D) && $| $@ --arch qwen3 --hidden 4096 --inter 12288 --layers 36 --heads 32 \
+	    --kv-heads 8 --head-dim 128 --vocab 151936 --context 4096 --dtype bf16 --sparse && \
+	    rm $@/model.safetensors
+
 QUICK_ARG      := $(if $(QUICK),--quick)
 PAPER_DIR      := build/paper$(if $(QUICK),-quick)
 PAPER_PROMPTS  := $(if $(FULL),../shared/data/prompts/spec_bench.jsonl,$(strip \
@@ -51,6 +59,7 @@ CAPTIONS       ?= $(wildcard ../shared/data/prompts/multi30k_test2016.txt)
 PAPER_ARGS      = --out $(PAPER_DIR) --prompts $(PAPER_PROMPTS) $(QUICK_ARG)
 PAPER_PROGRAMS := $(addprefix $(B)/test/bench/,sched_sim paper_faults paper pairs make_checkpoint)
 PEERS_VENV     := build/peers-venv
+MEMORY_MODELS   = $(BENCH_TARGET) $(BENCH_DRAFT) build/bench/qwen3-8b
 # The shell looks, since setup-peers may have been made just before.
 PEERS_PYTHON   := $$(ls $(PEERS_VENV)/bin/python 2>/dev/null || echo '$(PYTHON)')
 SPEED_4B       := $(if $(PEERS_4B),build/bench/qwen3-4b)
@@ -58,11 +67,13 @@ SPEED_MODELS    = qwen3-0.6b=$(BENCH_TARGET)$(addprefix $(comma)qwen3-4b=,$(SPEE
 # With `make setup-paper paper` the one waits for the other; so with the peers.
 SETUP_FIRST    := $(filter setup-paper setup-peers,$(MAKECMDGOALS))
 
-.PHONY: bench paper paper-report setup-paper peers peers-speed setup-peers
+.PHONY: bench bench-memory paper paper-report setup-paper peers peers-speed setup-peers
 bench: $(BENCHES) $(BENCH_TARGET) $(BENCH_DRAFT) ## build and run the benches (minutes)
 	$(Q)$(B)/test/bench/bench_kernels
 	$(Q)$(B)/test/bench/bench_tokenizer
 	$(Q)$(B)/test/bench/bench_speculation --target $(BENCH_TARGET) --draft $(BENCH_DRAFT)
+bench-memory: $(B)/test/bench/bench_memory $(MEMORY_MODELS) ## what takes memory (minutes, 12 GB)
+	$(Q)$(B)/test/bench/bench_memory --target $(BENCH_TARGET) --draft $(BENCH_DRAFT) $(MEMORY_ARGS)
 paper: $(PAPER_PROGRAMS) | $(SETUP_FIRST) ## the paper's tables and figures, into docs/results.md
 	@command -v gnuplot >/dev/null || \
 	    { echo "paper: gnuplot is missing; make setup-paper installs it"; exit 1; }

@@ -89,6 +89,16 @@ same_as_plain "$tmp/ngram"
 grep -q '"draft": "ngram"' "$tmp/stats" || cat "$tmp/stats" >>"$tmp/out"
 verdict generate_takes_ngrams_for_a_draft
 
+# The options about memory reach the library: tokens are those of plain decoding with caches of this
+# type, and the statistics say what all of it took.
+check_log run --kv bf16 --cache-columns 1000 --prefix-bytes 1M --output "$tmp/small" \
+    --stats "$tmp/stats" --verify
+has '^equivalence 8/8$'
+for part in target draft kv_reserved kv_live_peak activation logits table; do
+    grep -q "\"$part\": [0-9.]*[1-9]" "$tmp/stats" || echo "no $part in MiB" >>"$tmp/out"
+    grep -q "\"${part}_bytes\": [1-9]" "$tmp/stats" || echo "no bytes of $part" >>"$tmp/out"
+done
+verdict generate_takes_options_about_memory_and_says_what_it_took
 
 # The same prompts as token ids.
 sed 's/.*"prompt_ids": \(\[[^]]*\]\).*/{"ids": \1}/' $demo/golden.jsonl | awk 'NR % 2' >"$tmp/ids"
@@ -176,6 +186,12 @@ refuse_usage a_batch_of_none '--batch: "0" is not a number in 1..4096' $pair --b
 refuse_usage an_unknown_policy '--policy: "best"' $pair --prompts "$tmp/prompts" --policy best
 refuse_usage a_window_below_the_batch '--window: 2' $pair --prompts "$tmp/prompts" --batch 4 \
     --window 2
+refuse_usage an_unknown_kv_type '--kv: "f8" is not one of auto|f32|bf16|f16' $pair --kv f8
+refuse_usage caches_of_no_columns '--cache-columns: "0"' $pair --cache-columns 0
+for bytes in x 1T 1KB -1 '' 17179869184G 99999999999999999999; do
+    refuse_usage "prefix_bytes_of_'$bytes'" "--prefix-bytes: \"$bytes\" is not a number of bytes" \
+        $pair "--prefix-bytes=$bytes"
+done
 refuse_usage a_checkpoint_that_is_not_there 'no/such' --target no/such --prompts "$tmp/prompts"
 refuse_usage a_prompt_file_that_is_not_there 'no/such: cannot open' $pair --prompts no/such
 

@@ -1,5 +1,6 @@
 /*
- * The invariants of a pool between two steps: lengths and columns of its residents, slots, lists.
+ * The invariants of a pool between two steps: lengths and columns of its residents, slots, lists,
+ * and the counters of bytes.
  * It looks into the library's own structs and walks all residents, so it is for tests only.
  */
 #ifndef SB_TEST_POOL_CHECK_H

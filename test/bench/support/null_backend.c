@@ -10,6 +10,7 @@
 
 struct sb_device {
     struct null_clock *clock;
+    size_t cell, input; /* bytes of an element of a cache, and of a gemm input */
 };
 
 struct sb_exec {
@@ -29,14 +30,12 @@ double null_uniform(uint64_t *random)
 
 static size_t input_bytes(const struct sb_device *device, int32_t n)
 {
-    (void)device;
-    return (size_t)n;
+    return (size_t)n * device->input;
 }
 
 static size_t cache_bytes(const struct sb_device *device)
 {
-    (void)device;
-    return 1;
+    return device->cell;
 }
 
 static size_t exec_bytes(const struct sb_device *device, int32_t n_threads,
@@ -182,17 +181,25 @@ static const struct sb_backend null_backend = {
     .move = move,
 };
 
-void null_model(struct specbatch_model *model, struct null_clock *clock, int32_t context)
+/* A model on the device, whose config is not set yet. */
+static void init_model(struct specbatch_model *model, struct sb_device *device)
 {
-    static struct sb_device device;
-    static struct sb_layer layer;
+    static struct sb_layer layers[NULL_LAYERS]; /* of all models: nothing is in them */
 
-    device.clock = clock;
     memset(model, 0, sizeof *model);
     atomic_init(&model->references, 1);
     model->backend = &null_backend;
-    model->device = &device;
-    model->layers = &layer;
+    model->device = device;
+    model->layers = layers;
+    snprintf(model->fingerprint, sizeof model->fingerprint, "null");
+}
+
+void null_model(struct specbatch_model *model, struct null_clock *clock, int32_t context)
+{
+    static struct sb_device device = {.cell = 1, .input = 1};
+
+    device.clock = clock;
+    init_model(model, &device);
     model->config = (struct sb_config){.arch = sb_arch_by_type("qwen3"),
                                        .vocab = 2,
                                        .hidden = 2,
@@ -209,5 +216,15 @@ void null_model(struct specbatch_model *model, struct null_clock *clock, int32_t
                                                 .theta = 1e4,
                                                 .factor = 1.0,
                                                 .attention_factor = 1.0}};
-    snprintf(model->fingerprint, sizeof model->fingerprint, "null");
+}
+
+void null_model_of(struct specbatch_model *model, struct null_clock *clock,
+                   const struct sb_config *config, size_t cell)
+{
+    static struct sb_device device = {.input = sizeof(float)};
+
+    device.clock = clock;
+    device.cell = cell;
+    init_model(model, &device);
+    model->config = *config;
 }

@@ -35,5 +35,11 @@ double null_uniform(uint64_t *random);
 /* Makes a model on that backend, with one layer of one head and a context of `context` positions,
  * in the caller's memory. It need not be closed. */
 void null_model(struct specbatch_model *model, struct null_clock *clock, int32_t context);
+/* The same with the shapes of a real model, NULL_LAYERS layers at most, so that a pool takes as
+ * much as on the CPU but for some scratch memory. `cell`: bytes of an element of the caches. One
+ * such model at a time. */
+enum { NULL_LAYERS = 128 };
+void null_model_of(struct specbatch_model *model, struct null_clock *clock,
+                   const struct sb_config *config, size_t cell);
 
 #endif
