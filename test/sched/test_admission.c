@@ -405,6 +405,32 @@ static specbatch_draft *make_draft(int kind)
     return made;
 }
 
+/* A draft of functions is not told of the end of a request that is preempted, and is told of it
+ * when the request is cancelled while it waits, or its pool is freed. */
+static void test_drafts_are_told_of_the_end_of_who_waits(void)
+{
+    specbatch_draft *with = make_draft(FUNCTIONS);
+    specbatch_pool *pool = growing_pool(SPECBATCH_POLICY_RAGGED, 4, LONGEST, with);
+
+    specbatch_draft_release(with);
+    memset(&host, 0, sizeof host);
+    CHECK(pool);
+    for (int p = 0; p < 4; p++) {
+        specbatch_request request = request_of(p, ANSWER);
+        request.n_ids = 1;
+        CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
+    }
+    while (stat(pool, "preemptions") == 0 || pool->queue.n < 2) {
+        const int32_t rc = specbatch_pool_step(pool, NULL);
+        CHECK(rc == SPECBATCH_OK || rc == SPECBATCH_E_CANCELLED);
+    }
+    CHECK(host.shown[3] && !host.retired[3] && host.shown[4] && !host.retired[4]);
+    CHECK_OK(specbatch_pool_cancel(pool, 3));
+    CHECK(host.retired[3] && !host.retired[4]);
+    specbatch_pool_free(pool);
+    CHECK(!host.wrong && memcmp(host.shown, host.retired, sizeof host.shown) == 0);
+}
+
 /* Runs random requests, some of which are cancelled, through a pool with few columns. Allocations
  * are counted: after the last submission there are none. `early`: it ends with the third
  * preemption, and what is left is freed with the pool. */
@@ -488,6 +514,7 @@ RUN(test_the_youngest_makes_room);
 RUN(test_the_queue_takes_preempted_requests_back);
 RUN(test_one_request_alone_gets_the_longest_slot);
 RUN(test_nobody_is_preempted_unless_asked_for);
+RUN(test_drafts_are_told_of_the_end_of_who_waits);
 RUN(test_tokens_are_those_of_plain_decoding);
 close_pair();
 TEST_END
