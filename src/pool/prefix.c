@@ -194,7 +194,7 @@ done:
 int32_t sb_prefix_keep(struct sb_prefix *p, const struct sb_seq *seq)
 {
     const int32_t spanned = sb_seq_spanned(seq, p->target->limits.span);
-    const int32_t n = seq->kv_len / SB_PREFIX_BLOCK;
+    const int32_t n = smaller(seq->kv_len, sb_seq_content(seq)) / SB_PREFIX_BLOCK;
     struct sb_prefix_tree *tree = &p->tree;
     struct copy target = {.runner = p->target, .seq = seq, .to_block = 1, .columns = seq->kv_len};
     struct copy draft = {
