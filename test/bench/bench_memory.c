@@ -192,40 +192,70 @@ static int bench_peak(struct bench *bench)
 
 /* ---------------------------------------------------------------------- pools */
 
-static void run_null_pool(struct bench *bench, specbatch_model *model, int32_t policy,
-                          uint32_t flags, size_t cell)
+enum { REQUESTS = 48, MAX_LEN = 2048, AROUND = 100, MAY_BE = 1024 };
+
+/* A pool that takes the requests. Where answers may be longer than they come to be, they are ended
+ * from outside, as an end-of-sequence token would. */
+static const struct load {
+    const char *name;
+    int32_t policy, batch, max_new; /* max_new 0: what the answer comes to be */
+    uint32_t flags;
+    uint64_t cache_columns;
+} loads[] = {
+    {"exspec, B = 8, W = 48", SPECBATCH_POLICY_EXSPEC, 8, 0, 0, 0},
+    {"ragged, B = 8", SPECBATCH_POLICY_RAGGED, 8, 0, 0, 0},
+    {"ragged, B = 48, max_new 1024", SPECBATCH_POLICY_RAGGED, REQUESTS, MAY_BE, 0, 20000},
+    {"the same, slots grow", SPECBATCH_POLICY_RAGGED, REQUESTS, MAY_BE, SPECBATCH_POOL_GROW_SLOTS,
+     20000},
+};
+
+/* Runs the requests, each of which ends when it has so many tokens. */
+static void run_answers(specbatch_pool *pool, const int32_t *lengths)
 {
-    enum { REQUESTS = 48, BATCH = 8, MAX_LEN = 2048, AROUND = 100, MAX_K = 5 };
+    specbatch_request_state state = SPECBATCH_REQUEST_STATE_INIT;
+    size_t active = 1;
+
+    while (active) {
+        need(specbatch_pool_step(pool, &active), "step");
+        for (uint64_t id = 1; id <= REQUESTS; id++) {
+            need(specbatch_pool_state(pool, id, &state), "state");
+            if (!state.finish && state.n_generated >= (uint64_t)lengths[id - 1])
+                need(specbatch_pool_cancel(pool, id), "cancel");
+        }
+    }
+}
+
+static void run_load(struct bench *bench, const struct load *load, specbatch_model *model)
+{
     static const int32_t zeros[2 * AROUND];
-    specbatch_pool_options options = pool_options(bench, policy, BATCH, MAX_LEN);
-    const struct sb_config *c = &model->config;
-    const uint64_t column = 2 * (uint64_t)c->layers * (uint64_t)(c->kv_heads * c->head_dim) * cell;
+    specbatch_pool_options options = pool_options(bench, load->policy, load->batch, MAX_LEN);
+    int32_t lengths[REQUESTS];
     specbatch_pool *pool;
     uint64_t bytes;
 
     options.window = REQUESTS;
-    options.flags |= flags;
-    printf("   %-6s %s %4zu bits", specbatch_policy_name(policy),
-           flags & SPECBATCH_POOL_GROW_SLOTS ? "growing" : "       ", 8 * cell);
+    options.flags |= load->flags;
+    options.cache_columns = load->cache_columns;
+    printf("   %-29s", load->name);
     if (specbatch_pool_bytes(&bytes, model, NULL, &options) != SPECBATCH_OK ||
         specbatch_pool_create(&pool, model, NULL, &options) != SPECBATCH_OK) {
-        printf("   %s\n", specbatch_last_error());
+        printf(" %s\n", specbatch_last_error());
         return;
     }
-    for (int32_t i = 0; i < REQUESTS; i++)
+    for (int32_t i = 0; i < REQUESTS; i++) {
+        lengths[i] = between(bench, AROUND - 20, AROUND + 20);
         submit(pool, zeros, between(bench, AROUND - 20, AROUND + 20),
-               between(bench, AROUND - 20, AROUND + 20));
-    need(specbatch_pool_run(pool), "run");
-    printf(" %9.1f %9.1f %9.1f %9.1f %9" PRIu64 " %9" PRIu64 "\n", mib(bytes),
+               load->max_new ? load->max_new : lengths[i]);
+    }
+    run_answers(pool, lengths);
+    printf(" %9.1f %9.1f %9.1f %9" PRIu64 " %9" PRIu64 "\n", mib(bytes),
            mib(counter(pool, "kv_reserved_bytes")), mib(counter(pool, "kv_live_peak_bytes")),
-           mib(REQUESTS * (MAX_LEN + MAX_K + 1) * column), counter(pool, "preemptions"),
-           counter(pool, "rounds"));
+           counter(pool, "rounds"), counter(pool, "preemptions"));
     specbatch_pool_free(pool);
 }
 
 static void bench_pools(struct bench *bench)
 {
-    static const size_t cells[] = {4, 2};
     const struct sb_mem mem = {NULL, NULL, NULL};
     const struct sb_log silence = {NULL, NULL};
     struct null_clock clock = {.costs = {.c_verify = 1.0, .ridge = 156.0}};
@@ -238,17 +268,21 @@ static void bench_pools(struct bench *bench)
         ex_complain("%s: more than %d layers", bench->geometry_dir, NULL_LAYERS);
         exit(EX_FAILED);
     }
-    printf("pools: MiB of 48 requests of about 100 + 100 tokens, B = 8, max_len 2048, at the "
-           "shapes of\n   %s\n   %-24s %9s %9s %9s %9s %9s %9s\n",
-           bench->geometry_dir, "policy, type", "pool", "caches", "live", "48 whole", "preempted",
-           "rounds");
-    for (size_t i = 0; i < sizeof cells / sizeof cells[0]; i++) {
-        null_model_of(&model, &clock, &config, cells[i]);
-        run_null_pool(bench, &model, SPECBATCH_POLICY_EXSPEC, 0, cells[i]);
-        run_null_pool(bench, &model, SPECBATCH_POLICY_RAGGED, 0, cells[i]);
-        run_null_pool(bench, &model, SPECBATCH_POLICY_RAGGED, SPECBATCH_POOL_GROW_SLOTS, cells[i]);
+    printf("pools: MiB of 48 requests of about 100 + 100 tokens, max_len 2048, at the shapes of\n"
+           "   %s\n",
+           bench->geometry_dir);
+    for (size_t cell = sizeof(float); cell >= sizeof(uint16_t); cell /= 2) {
+        const uint64_t column = 2 * (uint64_t)config.layers *
+                                (uint64_t)(config.kv_heads * config.head_dim) * cell;
+        printf("   %zu-bit caches; 48 slots of max_len would be %.1f\n   %-29s %9s %9s %9s %9s "
+               "%9s\n",
+               8 * cell, mib(REQUESTS * MAX_LEN * column), "", "pool", "caches", "live", "rounds",
+               "preempted");
+        null_model_of(&model, &clock, &config, cell);
+        for (size_t i = 0; i < sizeof loads / sizeof loads[0]; i++)
+            run_load(bench, &loads[i], &model);
     }
-    printf("   48 whole: what a slot of max_len for each of the 48 would take\n\n");
+    printf("\n");
 }
 
 /* ---------------------------------------------------------------------- first */
