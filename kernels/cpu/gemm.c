@@ -41,9 +41,10 @@ enum {
     CHAIN_PIECE = 512, /* steps of a piece */
     BLOCKS_PIECE = 1024,
     /* Steps, and in the layout BF16 lines of two steps, between the weights in use and those being
-     * fetched, where a piece is read only once. */
+     * fetched, where a piece is read only once. Rows of one part are done with a line sooner. */
     NEAR_STEPS = 16,
     NEAR_LINES = 32,
+    NEAR_LINES_OF_PART = 48,
     ROWS_TOGETHER = 192 /* that pass over W; their x stays in the second-level cache */
 };
 
@@ -233,6 +234,15 @@ static void do_piece(const struct sb_cpu_gemm *a, struct piece *p, int64_t row, 
     }
 }
 
+/* How many bytes are between the weights in use and those being fetched, for a group of `rows` rows
+ * of x that alone passes over W. */
+static int64_t near_bytes(const struct sb_cpu_gemm *a, int64_t rows)
+{
+    if (!sb_layout_has_blocks(a->layout))
+        return NEAR_STEPS * SB_PANEL * (int64_t)sb_layout_size(a->layout);
+    return (rows <= PART_ROWS ? NEAR_LINES_OF_PART : NEAR_LINES) * SB_LINE_BYTES;
+}
+
 /* Multiplies rows [row, row + n) by the panels [first, last). The pieces of steps are the outermost
  * loop, so that the rows' x of one piece stays in the cache for all panels. A single group of rows
  * instead takes all steps at once, and so reads each panel from end to end. So do rows in parts,
@@ -250,7 +260,6 @@ static void do_rows(const struct sb_cpu_gemm *a, int64_t first, int64_t last, in
                    : a->products == SB_CHAIN          ? CHAIN_PIECE
                                                       : BLOCKS_PIECE;
     int64_t prefetched = sb_layout_has_blocks(a->layout) ? SB_LINE_BYTES : step_bytes;
-    int64_t near = sb_layout_has_blocks(a->layout) ? NEAR_LINES : NEAR_STEPS;
     const char *panels = a->panels;
 
     for (int64_t k0 = 0; k0 < steps; k0 += most)
@@ -262,7 +271,7 @@ static void do_rows(const struct sb_cpu_gemm *a, int64_t first, int64_t last, in
                                    : panels + first * panel_bytes + (k0 + most) * step_bytes;
             p.steps = steps - k0 < most ? steps - k0 : most;
             p.is_last = k0 + p.steps == steps;
-            p.ahead = n_groups == 1 ? p.w + near * prefetched : next;
+            p.ahead = n_groups == 1 ? p.w + near_bytes(a, n * a->parts) : next;
             p.ahead_step = prefetched / n_groups;
             do_piece(a, &p, row, n, k0, panel * SB_PANEL);
         }

@@ -5,16 +5,26 @@
  *
  * A chain needs one accumulator for each sum, as in gemm_rows.h. In the order of blocks there are
  * two more, the chains of the block in progress. These stay in registers, for up to PART_ROWS rows
- * by PART_GROUPS groups at once. The sums themselves lie in memory, and are changed once a block.
- * So any number of rows can pass over a block of W, a few at a time, while its 4 KiB stay in the
- * first-level cache.
+ * by PART_GROUPS groups at once. The sums themselves are changed once a block, and lie in memory if
+ * there are more rows. So any number of rows can pass over a block of W, a few at a time, while its
+ * 4 KiB stay in the first-level cache.
+ *
+ * Few rows are done with a line so soon that memory is all they wait for. They fetch only half of
+ * what is ahead. A prefetch holds one of the processor's few buffers for misses until memory
+ * answers, so prefetches alone read more slowly than the processor's own prefetcher, which brings
+ * the other half. (One row on Zen 4 reads 14 GB/s if all is fetched, 16 if nothing is, because the
+ * prefetcher begins anew on every page, and 21 in this way.) While more rows compute, the
+ * prefetcher rests. Then all has to be fetched.
  */
 #define INLINE static inline __attribute__((always_inline))
 
+/* FEW_BY_FMA, FEW_BY_DOT: the most rows that fetch half of what is ahead, by multiply-adds and by
+ * vdpbf16ps. Groups of rows that share a piece are larger, because they must fetch all of the next
+ * one. */
 #if defined(SB_LEVEL_AVX512)
-enum { PART_ROWS = 3, PART_GROUPS = GROUPS };
+enum { PART_ROWS = 3, PART_GROUPS = GROUPS, FEW_BY_FMA = 2, FEW_BY_DOT = 5 };
 #else
-enum { PART_ROWS = 3, PART_GROUPS = 1 };
+enum { PART_ROWS = 3, PART_GROUPS = 1, FEW_BY_FMA = 1 };
 #endif
 
 /* One block of steps. */
@@ -23,14 +33,16 @@ struct block {
     const float *x;    /* [rows, ldx], from the block's first step on */
     const char *ahead; /* as in struct piece, or NULL */
     int64_t ldx, ahead_step;
-    int steps; /* 32, or fewer in the last block of a chain */
+    int64_t ahead_bytes; /* of ahead_step, how many are fetched */
+    int steps;           /* 32, or fewer in the last block of a chain */
 };
 
+/* Fetches in lines of the cache, which have 64 bytes. */
 INLINE void fetch_ahead(const struct block *b, int pair)
 {
     if (b->ahead)
-        for (int64_t line = 0; line < b->ahead_step; line += 64)
-            v_prefetch(b->ahead + pair * b->ahead_step + line);
+        for (int64_t at = 0; at < b->ahead_bytes; at += 64)
+            v_prefetch(b->ahead + pair * b->ahead_step + at);
 }
 
 /* The next block of the piece. words: of a row of x for a block */
@@ -71,7 +83,8 @@ INLINE void chain_n(const int rows, const int groups, const struct piece *p)
                           .x = p->x,
                           .ldx = p->ldx,
                           .ahead = g == 0 ? p->ahead : NULL,
-                          .ahead_step = p->ahead_step};
+                          .ahead_step = p->ahead_step,
+                          .ahead_bytes = rows <= FEW_BY_FMA ? SB_LINE_BYTES / 2 : p->ahead_step};
         v16 sum[MAX_ROWS][GROUPS];
         for (int r = 0; r < rows; r++)
             for (int j = 0; j < groups; j++)
@@ -139,6 +152,7 @@ INLINE void add_by_fma(v16 sum[][GROUPS], const int rows, const int g, const str
 #define BLOCKS(name) name##_fma
 #define BLOCKS_TARGET
 #define BLOCK_WORDS SB_BLOCK
+#define BLOCKS_FEW FEW_BY_FMA
 #include "gemm_blocks.h"
 
 #if defined(SB_LEVEL_AVX512)
@@ -189,6 +203,7 @@ INLINE TARGET_DOT void add_by_dot(v16 sum[][GROUPS], const int rows, const int g
 #define BLOCKS(name) name##_dot
 #define BLOCKS_TARGET TARGET_DOT
 #define BLOCK_WORDS (SB_BLOCK / 2)
+#define BLOCKS_FEW FEW_BY_DOT
 #include "gemm_blocks.h"
 
 #endif

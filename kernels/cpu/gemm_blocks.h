@@ -6,6 +6,7 @@
  *                       PART_ROWS rows and PART_GROUPS groups
  *     BLOCKS_TARGET     attributes that the functions need, or nothing
  *     BLOCK_WORDS       words of a row of x for a block
+ *     BLOCKS_FEW        the most rows that fetch half of what is ahead
  */
 
 /* Adds a block for all groups. (This is no loop, because the accumulators of a loop that the
@@ -28,6 +29,7 @@ INLINE BLOCKS_TARGET void BLOCKS(add_rows)(v16 sum[][GROUPS], const struct piece
     const int parts = (p->rows + PART_ROWS - 1) / PART_ROWS;
 
     b.ahead_step = (p->ahead_step / parts + 63) / 64 * 64;
+    b.ahead_bytes = p->rows <= BLOCKS_FEW ? b.ahead_step / 2 : b.ahead_step;
     for (int left = p->rows, part = parts; part > 0; part--) {
         const int rows = (left + part - 1) / part;
         if (rows == 3)
@@ -44,23 +46,45 @@ INLINE BLOCKS_TARGET void BLOCKS(add_rows)(v16 sum[][GROUPS], const struct piece
     }
 }
 
-/* x [rows, ldx], y [rows, ldy], and the piece of the panel [steps / 2 lines] */
-static BLOCKS_TARGET void BLOCKS(blocks)(const struct piece *p)
+/* All blocks of a piece. If the rows make one part, their number is a constant, and so the sums
+ * stay in registers, too. */
+INLINE BLOCKS_TARGET void BLOCKS(pass)(const struct piece *p, const int rows, const int is_one_part)
 {
-    struct block b = {
-        .w = p->w, .x = p->x, .ldx = p->ldx, .ahead = p->ahead, .ahead_step = p->ahead_step};
+    struct block b = {.w = p->w,
+                      .x = p->x,
+                      .ldx = p->ldx,
+                      .ahead = p->ahead,
+                      .ahead_step = p->ahead_step,
+                      .ahead_bytes = rows <= BLOCKS_FEW ? SB_LINE_BYTES / 2 : SB_LINE_BYTES};
     v16 sum[BLOCK_ROWS][GROUPS];
 
-    for (int r = 0; r < p->rows; r++)
+    for (int r = 0; r < rows; r++)
         for (int j = 0; j < GROUPS; j++)
             sum[r][j] = p->is_first ? v_set1(0.0f) : load_y(p, r, j);
     for (int64_t left = p->steps; left > 0; left -= SB_BLOCK) {
-        BLOCKS(add_rows)(sum, p, b);
+        if (is_one_part)
+            BLOCKS(add_groups)(sum, rows, &b);
+        else
+            BLOCKS(add_rows)(sum, p, b);
         next_block(&b, BLOCK_WORDS);
     }
-    store_sums(p, sum, p->rows, GROUPS, 0);
+    store_sums(p, sum, rows, GROUPS, 0);
+}
+
+/* x [rows, ldx], y [rows, ldy], and the piece of the panel [steps / 2 lines] */
+static BLOCKS_TARGET void BLOCKS(blocks)(const struct piece *p)
+{
+    if (p->rows == 1)
+        BLOCKS(pass)(p, 1, 1);
+    else if (p->rows == 2)
+        BLOCKS(pass)(p, 2, 1);
+    else if (p->rows == 3)
+        BLOCKS(pass)(p, 3, 1);
+    else
+        BLOCKS(pass)(p, p->rows, 0);
 }
 
 #undef BLOCKS
 #undef BLOCKS_TARGET
 #undef BLOCK_WORDS
+#undef BLOCKS_FEW
