@@ -11,21 +11,21 @@
  *
  * Few rows are done with a line so soon that memory is all they wait for. Then prefetches far ahead
  * are slow: each holds one of the processor's few buffers for misses until memory answers. (One row
- * by vdpbf16ps on Zen 4 read 14 GB/s so, and 21 when the processor's own prefetcher did the work.)
+ * by vdpbf16ps on Zen 4 read 14 GB/s so, and 20 when the processor's own prefetcher did the work.)
  * So up to three rows by vdpbf16ps fetch near by, what that prefetcher mostly has brought; it needs
- * help at the beginning of a page only. Other few rows fetch far ahead, but one line of the cache
- * for each line of weights, and the prefetcher brings the rest. While more rows compute, it rests.
- * Then all has to be fetched.
+ * help at the beginning of a page only. One or two rows by multiply-adds fetch far ahead, but one
+ * line of the cache for each line of weights, and the prefetcher brings the rest. While more rows
+ * compute, it rests. Then all has to be fetched.
  */
 #define INLINE static inline __attribute__((always_inline))
 
-/* FEW_BY_FMA, FEW_BY_DOT: the most rows that fetch but one line of the cache for each line of
- * weights, by multiply-adds and by vdpbf16ps. Groups of rows that share a piece are larger, because
- * they must fetch all of the next one. */
+/* FEW_ROWS: the most rows that fetch but one line of the cache for each line of weights, by
+ * multiply-adds. Groups of rows that share a piece are larger, because they must fetch all of the
+ * next one. */
 #if defined(SB_LEVEL_AVX512)
-enum { PART_ROWS = 3, PART_GROUPS = GROUPS, FEW_BY_FMA = 2, FEW_BY_DOT = 5 };
+enum { PART_ROWS = 3, PART_GROUPS = GROUPS, FEW_ROWS = 2 };
 #else
-enum { PART_ROWS = 3, PART_GROUPS = 1, FEW_BY_FMA = 1 };
+enum { PART_ROWS = 3, PART_GROUPS = 1, FEW_ROWS = 1 };
 #endif
 
 enum { CACHE_LINE = 64 };
@@ -86,7 +86,7 @@ INLINE void chain_n(const int rows, const int groups, const struct piece *p)
                           .ldx = p->ldx,
                           .ahead = g == 0 ? p->ahead : NULL,
                           .ahead_step = p->ahead_step,
-                          .ahead_bytes = rows <= FEW_BY_FMA ? CACHE_LINE : p->ahead_step};
+                          .ahead_bytes = rows <= FEW_ROWS ? CACHE_LINE : p->ahead_step};
         v16 sum[MAX_ROWS][GROUPS];
         for (int r = 0; r < rows; r++)
             for (int j = 0; j < groups; j++)
@@ -154,7 +154,7 @@ INLINE void add_by_fma(v16 sum[][GROUPS], const int rows, const int g, const str
 #define BLOCKS(name) name##_fma
 #define BLOCKS_TARGET
 #define BLOCK_WORDS SB_BLOCK
-#define BLOCKS_FEW(rows) ((rows) <= FEW_BY_FMA)
+#define BLOCKS_FEW FEW_ROWS
 #include "gemm_blocks.h"
 
 #if defined(SB_LEVEL_AVX512)
@@ -205,7 +205,7 @@ INLINE TARGET_DOT void add_by_dot(v16 sum[][GROUPS], const int rows, const int g
 #define BLOCKS(name) name##_dot
 #define BLOCKS_TARGET TARGET_DOT
 #define BLOCK_WORDS (SB_BLOCK / 2)
-#define BLOCKS_FEW(rows) ((rows) > PART_ROWS && (rows) <= FEW_BY_DOT)
+#define BLOCKS_FEW 0
 #include "gemm_blocks.h"
 
 #endif
