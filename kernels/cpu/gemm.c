@@ -41,11 +41,11 @@ enum {
     CHAIN_PIECE = 512, /* steps of a piece */
     BLOCKS_PIECE = 1024,
     /* Steps, and in the layout BF16 lines of two steps, between the weights in use and those being
-     * fetched, where a piece is read only once. Rows of one part are done with a line sooner. */
+     * fetched, where a piece is read only once. */
     NEAR_STEPS = 16,
     NEAR_LINES = 32,
-    NEAR_LINES_OF_PART = 48,
-    ROWS_TOGETHER = 192 /* that pass over W; their x stays in the second-level cache */
+    NEAR_LINES_BY_DOT = 8, /* for the few rows of one part */
+    ROWS_TOGETHER = 192    /* that pass over W; their x stays in the second-level cache */
 };
 
 /* What one call of a tile function works on: a group of rows, one panel, one piece of its steps. */
@@ -240,7 +240,8 @@ static int64_t near_bytes(const struct sb_cpu_gemm *a, int64_t rows)
 {
     if (!sb_layout_has_blocks(a->layout))
         return NEAR_STEPS * SB_PANEL * (int64_t)sb_layout_size(a->layout);
-    return (rows <= PART_ROWS ? NEAR_LINES_OF_PART : NEAR_LINES) * SB_LINE_BYTES;
+    return (a->products == SB_BLOCKS_DOT && rows <= PART_ROWS ? NEAR_LINES_BY_DOT : NEAR_LINES) *
+           SB_LINE_BYTES;
 }
 
 /* Multiplies rows [row, row + n) by the panels [first, last). The pieces of steps are the outermost

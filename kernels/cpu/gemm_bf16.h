@@ -9,23 +9,26 @@
  * there are more rows. So any number of rows can pass over a block of W, a few at a time, while its
  * 4 KiB stay in the first-level cache.
  *
- * Few rows are done with a line so soon that memory is all they wait for. They fetch only half of
- * what is ahead. A prefetch holds one of the processor's few buffers for misses until memory
- * answers, so prefetches alone read more slowly than the processor's own prefetcher, which brings
- * the other half. (One row on Zen 4 reads 14 GB/s if all is fetched, 16 if nothing is, because the
- * prefetcher begins anew on every page, and 21 in this way.) While more rows compute, the
- * prefetcher rests. Then all has to be fetched.
+ * Few rows are done with a line so soon that memory is all they wait for. Then prefetches far ahead
+ * are slow: each holds one of the processor's few buffers for misses until memory answers. (One row
+ * by vdpbf16ps on Zen 4 read 14 GB/s so, and 20 when the processor's own prefetcher did the work.)
+ * So up to three rows by vdpbf16ps fetch near by, what that prefetcher mostly has brought; it needs
+ * help at the beginning of a page only. One or two rows by multiply-adds fetch far ahead, but one
+ * line of the cache for each line of weights, and the prefetcher brings the rest. While more rows
+ * compute, it rests. Then all has to be fetched.
  */
 #define INLINE static inline __attribute__((always_inline))
 
-/* FEW_BY_FMA, FEW_BY_DOT: the most rows that fetch half of what is ahead, by multiply-adds and by
- * vdpbf16ps. Groups of rows that share a piece are larger, because they must fetch all of the next
- * one. */
+/* FEW_ROWS: the most rows that fetch but one line of the cache for each line of weights, by
+ * multiply-adds. Groups of rows that share a piece are larger, because they must fetch all of the
+ * next one. */
 #if defined(SB_LEVEL_AVX512)
-enum { PART_ROWS = 3, PART_GROUPS = GROUPS, FEW_BY_FMA = 2, FEW_BY_DOT = 5 };
+enum { PART_ROWS = 3, PART_GROUPS = GROUPS, FEW_ROWS = 2 };
 #else
-enum { PART_ROWS = 3, PART_GROUPS = 1, FEW_BY_FMA = 1 };
+enum { PART_ROWS = 3, PART_GROUPS = 1, FEW_ROWS = 1 };
 #endif
+
+enum { CACHE_LINE = 64 };
 
 /* One block of steps. */
 struct block {
@@ -37,11 +40,10 @@ struct block {
     int steps;           /* 32, or fewer in the last block of a chain */
 };
 
-/* Fetches in lines of the cache, which have 64 bytes. */
 INLINE void fetch_ahead(const struct block *b, int pair)
 {
     if (b->ahead)
-        for (int64_t at = 0; at < b->ahead_bytes; at += 64)
+        for (int64_t at = 0; at < b->ahead_bytes; at += CACHE_LINE)
             v_prefetch(b->ahead + pair * b->ahead_step + at);
 }
 
@@ -84,7 +86,7 @@ INLINE void chain_n(const int rows, const int groups, const struct piece *p)
                           .ldx = p->ldx,
                           .ahead = g == 0 ? p->ahead : NULL,
                           .ahead_step = p->ahead_step,
-                          .ahead_bytes = rows <= FEW_BY_FMA ? SB_LINE_BYTES / 2 : p->ahead_step};
+                          .ahead_bytes = rows <= FEW_ROWS ? CACHE_LINE : p->ahead_step};
         v16 sum[MAX_ROWS][GROUPS];
         for (int r = 0; r < rows; r++)
             for (int j = 0; j < groups; j++)
@@ -152,7 +154,7 @@ INLINE void add_by_fma(v16 sum[][GROUPS], const int rows, const int g, const str
 #define BLOCKS(name) name##_fma
 #define BLOCKS_TARGET
 #define BLOCK_WORDS SB_BLOCK
-#define BLOCKS_FEW FEW_BY_FMA
+#define BLOCKS_FEW FEW_ROWS
 #include "gemm_blocks.h"
 
 #if defined(SB_LEVEL_AVX512)
@@ -203,7 +205,7 @@ INLINE TARGET_DOT void add_by_dot(v16 sum[][GROUPS], const int rows, const int g
 #define BLOCKS(name) name##_dot
 #define BLOCKS_TARGET TARGET_DOT
 #define BLOCK_WORDS (SB_BLOCK / 2)
-#define BLOCKS_FEW FEW_BY_DOT
+#define BLOCKS_FEW 0
 #include "gemm_blocks.h"
 
 #endif

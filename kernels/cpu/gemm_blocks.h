@@ -6,7 +6,7 @@
  *                       PART_ROWS rows and PART_GROUPS groups
  *     BLOCKS_TARGET     attributes that the functions need, or nothing
  *     BLOCK_WORDS       words of a row of x for a block
- *     BLOCKS_FEW        the most rows that fetch half of what is ahead
+ *     BLOCKS_FEW        the most rows that fetch one line of the cache for each line of weights
  */
 
 /* Adds a block for all groups. (This is no loop, because the accumulators of a loop that the
@@ -28,8 +28,8 @@ INLINE BLOCKS_TARGET void BLOCKS(add_rows)(v16 sum[][GROUPS], const struct piece
 {
     const int parts = (p->rows + PART_ROWS - 1) / PART_ROWS;
 
-    b.ahead_step = (p->ahead_step / parts + 63) / 64 * 64;
-    b.ahead_bytes = p->rows <= BLOCKS_FEW ? b.ahead_step / 2 : b.ahead_step;
+    b.ahead_step = (p->ahead_step / parts + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    b.ahead_bytes = b.ahead_step;
     for (int left = p->rows, part = parts; part > 0; part--) {
         const int rows = (left + part - 1) / part;
         if (rows == 3)
@@ -55,7 +55,7 @@ INLINE BLOCKS_TARGET void BLOCKS(pass)(const struct piece *p, const int rows, co
                       .ldx = p->ldx,
                       .ahead = p->ahead,
                       .ahead_step = p->ahead_step,
-                      .ahead_bytes = rows <= BLOCKS_FEW ? SB_LINE_BYTES / 2 : SB_LINE_BYTES};
+                      .ahead_bytes = rows <= BLOCKS_FEW ? CACHE_LINE : SB_LINE_BYTES};
     v16 sum[BLOCK_ROWS][GROUPS];
 
     for (int r = 0; r < rows; r++)
