@@ -729,8 +729,8 @@ typedef struct specbatch_pool_options {
      * Since 0.2. */
     uint64_t cache_columns;
     /* Bytes for keys and values of prompts and answers that are kept when their request has ended:
-     * a later prompt that begins with the same tokens is not computed again so far. 0: none.
-     * Since 0.2. */
+     * a later prompt that begins with the same tokens is not computed again so far. They are kept
+     * in blocks of 32 tokens, and room for less than one is E_INVALID. 0: none. Since 0.2. */
     uint64_t prefix_bytes;
 } specbatch_pool_options;
 
