@@ -1,8 +1,8 @@
 /*
  * A model in a GGUF file: which of its metadata are the numbers of a configuration, and which of
- * its tensors are those that the loader asks for. What such files hold is defined by the converter
- * of ggml-org/llama.cpp (convert_hf_to_gguf.py), which renames what transformers has, and reorders
- * some of it. Here that is undone, so that a model is the same in both containers, bit for bit.
+ * its tensors are those that the loader asks for. What such files hold is defined by llama.cpp's
+ * converter of transformers' checkpoints, which renames what they have and reorders some of it.
+ * Here that is undone, so that a model is the same in both containers, bit for bit.
  */
 #ifndef SB_GGUF_MODEL_H
 #define SB_GGUF_MODEL_H

@@ -6,10 +6,11 @@
  *   norms, biases           ->  float vectors
  *
  * The type and shape of every tensor are compared with the configuration before memory is taken for
- * it, and the shape has been compared with the length of the file when that was opened. So a hostile
- * configuration can make the loader neither allocate more than the files are long nor read beyond a tensor. Rows are
- * read into one bounded buffer, from which the backend packs them. Mapping the file instead would
- * save one copy, but would kill the host with SIGBUS if the file shrank in the meantime.
+ * it, and the shape has been compared with the length of the file when that was opened. So a
+ * hostile configuration can make the loader neither allocate more than the files are long nor read
+ * beyond a tensor. Rows are read into one bounded buffer, from which the backend packs them.
+ * Mapping the file instead would save one copy, but would kill the host with SIGBUS if the file
+ * shrank in the meantime.
  *
  * A matrix keeps the type that it has in the file. A model may have matrices of different types,
  * but the parts of a stacked matrix must be of one. The bytes of numbers are taken as they are, so
@@ -81,8 +82,7 @@ static int32_t find(const struct sb_tensor **out, enum sb_dtype *dtype, struct l
         char got[96], expected[96];
         shape_text(got, t->rank, t->shape);
         shape_text(expected, rank, want);
-        return sb_fail(SPECBATCH_E_FORMAT,
-                       "%.60s: tensor %s has shape %s, %s calls for %s",
+        return sb_fail(SPECBATCH_E_FORMAT, "%.60s: tensor %s has shape %s, %s calls for %s",
                        sb_tensors_file(l->tensors, t), t->name, got, l->config, expected);
     }
     if (strcmp(t->type, "F32") == 0)
