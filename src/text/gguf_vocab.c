@@ -199,6 +199,7 @@ done:
     return rc;
 }
 
+/* Without merges, each character of a text is a piece. */
 static int32_t read_merges(struct reader *r)
 {
     struct sb_bytes joined = {.mem = &r->t->mem};
@@ -207,7 +208,7 @@ static int32_t read_merges(struct reader *r)
     char where[48];
     int32_t rc = SPECBATCH_OK;
 
-    if (!get(r, "merges", &merges) || merges.of != SB_GGUF_STRING || merges.count > UINT32_MAX)
+    if (get(r, "merges", &merges) && (merges.of != SB_GGUF_STRING || merges.count > UINT32_MAX))
         SB_TRY(malformed(r, "merges", "not a list of strings"));
     SB_TRY(sb_bpe_reserve(&r->t->bpe, &r->t->mem, (size_t)merges.count));
     for (size_t i = 0; sb_gguf_take(&merges, &merge); i++) {
