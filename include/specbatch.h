@@ -313,7 +313,10 @@ SPECBATCH_API int32_t specbatch_model_options_init(specbatch_model_options *opti
  *   generation_config.json     optional
  *   model.safetensors          or model.safetensors.index.json and the files that it names
  *   tokenizer.json             or tokenizer.model, or neither: then the model takes token ids only
- * All files are read and closed again, so the directory is not needed afterwards.
+ * or a GGUF file, if the path is not that of a directory; of several parts the first. Its metadata
+ * have the configuration, the tokenizer and the chat template, and a tokenizer.json beside it is
+ * taken instead of its tokenizer. Tensors may be F32, BF16 and F16. A model gives the same bits
+ * from either container. All files are read and closed again, so they are not needed afterwards.
  *
  * *out is a model with one reference, which the caller drops by specbatch_model_close. options is
  * NULL or a struct, which is copied. The memory and log functions in it must stay callable until
@@ -343,8 +346,9 @@ SPECBATCH_API const char *specbatch_model_dtype(const specbatch_model *model);
 /* One line that names the numerics class: all that the bits of results depend on. */
 SPECBATCH_API const char *specbatch_model_fingerprint(const specbatch_model *model);
 /* 32 hexadecimal digits over all numbers of the configuration and every byte of the weights, as the
- * checkpoint has them: equal for equal models, on whatever device, and different for others. It is
- * no proof against forgery. Since 0.2. */
+ * checkpoint has them: equal for equal models, on whatever device, and different for others. A GGUF
+ * file differs from what it was made of if some tensors (norms, most often) have another type in
+ * it, or if it names other special tokens. It is no proof against forgery. Since 0.2. */
 SPECBATCH_API const char *specbatch_model_digest(const specbatch_model *model);
 SPECBATCH_API int32_t specbatch_model_vocab_size(const specbatch_model *model);
 SPECBATCH_API int32_t specbatch_model_layers(const specbatch_model *model);

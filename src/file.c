@@ -17,6 +17,13 @@ const char *sb_file_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
+int sb_file_is_directory(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 int32_t sb_file_join(char path[1024], const char *dir, const char *name)
 {
     int n = snprintf(path, 1024, "%s/%s", dir, name);

@@ -31,6 +31,9 @@ void sb_file_close(struct sb_file *file);
 int32_t sb_file_load(char **out, size_t *length, const struct sb_mem *mem, const char *path,
                      size_t max_bytes);
 
+/* Whether a directory is there. */
+int sb_file_is_directory(const char *path);
+
 /* The part of a path behind its last slash. */
 const char *sb_file_name(const char *path);
 

@@ -14,6 +14,11 @@ ARCHITECTURES(DECLARE)
 static const struct sb_arch *const archs[] = {ARCHITECTURES(POINTER)};
 enum { N_ARCHS = sizeof archs / sizeof archs[0] };
 
+int sb_arch_has_bias(enum sb_bias rule, int by_config)
+{
+    return rule == SB_BIAS_ALWAYS || (rule == SB_BIAS_BY_CONFIG && by_config);
+}
+
 const struct sb_arch *sb_arch_by_type(const char *model_type)
 {
     for (size_t i = 0; i < N_ARCHS; i++)

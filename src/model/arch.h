@@ -22,7 +22,8 @@ struct sb_arch {
     const char *class_name; /* "Qwen3ForCausalLM" */
     enum sb_bias qkv_bias, o_bias, mlp_bias;
     int default_attention_bias;
-    int rot_interleaved;           /* 1: rotated pairs are (2i, 2i + 1); 0: (i, i + rot_dim / 2) */
+    int rot_interleaved;  /* 1: rotated pairs are (2i, 2i + 1); 0: (i, i + rot_dim / 2) */
+    int gguf_interleaved; /* 1: GGUF files have the rows of q and k as if rot_interleaved were 1 */
     double default_partial_rotary; /* share of head_dim that is rotated */
     double default_eps;
     int32_t default_kv_heads;   /* 0: as many as heads */
@@ -38,6 +39,8 @@ struct sb_arch {
     const char *down;
 };
 
+/* Whether a map that has a bias by this rule has one in a checkpoint that says so, or not. */
+int sb_arch_has_bias(enum sb_bias rule, int by_config);
 /* The architecture of this model_type, or NULL when the library has none. */
 const struct sb_arch *sb_arch_by_type(const char *model_type);
 /* The architecture of this class name, or NULL. */

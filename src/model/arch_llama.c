@@ -9,6 +9,7 @@ const struct sb_arch sb_arch_llama = {
     .mlp_bias = SB_BIAS_BY_CONFIG,
     .default_attention_bias = 0,
     .rot_interleaved = 0,
+    .gguf_interleaved = 1,
     .default_partial_rotary = 1.0,
     .default_eps = 1e-6,
     .default_kv_heads = 0,

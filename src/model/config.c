@@ -6,9 +6,6 @@
  * logits at inference (dropout, initializer_range, use_cache) are not read. Nor are dtype and
  * torch_dtype: what counts is the type of each tensor, and a file may have been rewritten in
  * another precision without its config.
- *
- * The limits below are far above any real model. They are low enough for the product of any two of
- * these numbers to fit int64_t, and for the rows of a stacked matrix to fit int32_t.
  */
 #include "model/config.h"
 
@@ -23,16 +20,6 @@
 #include "status.h"
 
 #define CONFIG_MAX_BYTES (16u << 20)
-
-enum {
-    VOCAB_MAX = 1 << 24,
-    HIDDEN_MAX = 1 << 20,
-    INTER_MAX = 1 << 22,
-    LAYERS_MAX = 4096,
-    HEADS_MAX = 1 << 16,
-    HEAD_DIM_MAX = 1 << 13,
-    CONTEXT_MAX = 1 << 24
-};
 
 /* ------------------------------------------------------------------ what kind of model */
 
@@ -128,17 +115,17 @@ static int32_t read_sizes(struct sb_config *config, const struct sb_fields *fiel
 
     for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
         SB_TRY(sb_field_need(fields, needed[i]));
-    SB_TRY(sb_field_int(fields, "vocab_size", 1, VOCAB_MAX, &config->vocab));
-    SB_TRY(sb_field_int(fields, "hidden_size", 1, HIDDEN_MAX, &config->hidden));
-    SB_TRY(sb_field_int(fields, "intermediate_size", 1, INTER_MAX, &config->inter));
-    SB_TRY(sb_field_int(fields, "num_hidden_layers", 1, LAYERS_MAX, &config->layers));
-    SB_TRY(sb_field_int(fields, "num_attention_heads", 1, HEADS_MAX, &config->heads));
-    SB_TRY(sb_field_int(fields, "max_position_embeddings", 1, CONTEXT_MAX, &config->context));
+    SB_TRY(sb_field_int(fields, "vocab_size", 1, SB_VOCAB_MAX, &config->vocab));
+    SB_TRY(sb_field_int(fields, "hidden_size", 1, SB_HIDDEN_MAX, &config->hidden));
+    SB_TRY(sb_field_int(fields, "intermediate_size", 1, SB_INTER_MAX, &config->inter));
+    SB_TRY(sb_field_int(fields, "num_hidden_layers", 1, SB_LAYERS_MAX, &config->layers));
+    SB_TRY(sb_field_int(fields, "num_attention_heads", 1, SB_HEADS_MAX, &config->heads));
+    SB_TRY(sb_field_int(fields, "max_position_embeddings", 1, SB_CONTEXT_MAX, &config->context));
     /* If the number is absent, transformers takes 32 key/value heads for Qwen, whatever the number
      * of heads is. Here it is the number of heads. With fewer than 32 heads, 32 is impossible; with
      * more, the shapes of k_proj and v_proj show which is meant. */
     config->kv_heads = arch->default_kv_heads ? arch->default_kv_heads : config->heads;
-    SB_TRY(sb_field_int(fields, "num_key_value_heads", 1, HEADS_MAX, &config->kv_heads));
+    SB_TRY(sb_field_int(fields, "num_key_value_heads", 1, SB_HEADS_MAX, &config->kv_heads));
     if (config->heads % config->kv_heads != 0)
         SB_FAIL(SPECBATCH_E_FORMAT,
                 "%s: num_attention_heads %d is not a multiple of num_key_value_heads %d",
@@ -151,19 +138,14 @@ static int32_t read_sizes(struct sb_config *config, const struct sb_fields *fiel
                 "%s: head_dim is missing, and hidden_size %d is not a multiple of "
                 "num_attention_heads %d",
                 fields->file, (int)config->hidden, (int)config->heads);
-    SB_TRY(sb_field_int(fields, "head_dim", 1, HEAD_DIM_MAX, &config->head_dim));
-    if (config->head_dim > HEAD_DIM_MAX)
+    SB_TRY(sb_field_int(fields, "head_dim", 1, SB_HEAD_DIM_MAX, &config->head_dim));
+    if (config->head_dim > SB_HEAD_DIM_MAX)
         SB_FAIL(SPECBATCH_E_FORMAT, "%s: head_dim (hidden_size / num_attention_heads) is above %d",
-                fields->file, HEAD_DIM_MAX);
+                fields->file, SB_HEAD_DIM_MAX);
     config->eps = arch->default_eps;
     SB_TRY(sb_field_double(fields, "rms_norm_eps", 1e-30, 1.0, &config->eps));
 done:
     return rc;
-}
-
-static int has_bias(enum sb_bias rule, int by_config)
-{
-    return rule == SB_BIAS_ALWAYS || (rule == SB_BIAS_BY_CONFIG && by_config);
 }
 
 static int32_t read_flags(struct sb_config *config, const struct sb_fields *fields)
@@ -176,9 +158,9 @@ static int32_t read_flags(struct sb_config *config, const struct sb_fields *fiel
     SB_TRY(sb_field_bool(fields, "tie_word_embeddings", &config->tied));
     SB_TRY(sb_field_bool(fields, "attention_bias", &attention_bias));
     SB_TRY(sb_field_bool(fields, "mlp_bias", &mlp_bias));
-    config->has_qkv_bias = has_bias(arch->qkv_bias, attention_bias);
-    config->has_o_bias = has_bias(arch->o_bias, attention_bias);
-    config->has_mlp_bias = has_bias(arch->mlp_bias, mlp_bias);
+    config->has_qkv_bias = sb_arch_has_bias(arch->qkv_bias, attention_bias);
+    config->has_o_bias = sb_arch_has_bias(arch->o_bias, attention_bias);
+    config->has_mlp_bias = sb_arch_has_bias(arch->mlp_bias, mlp_bias);
 done:
     return rc;
 }
@@ -243,13 +225,17 @@ done:
     return rc;
 }
 
-/* Without end-of-sequence ids a model generates until max_new, which may surprise. */
-static void warn_endless(const struct sb_log *log, const char *dir)
+/* Without them a model generates until max_new, which may surprise. */
+void sb_config_warn_endless(const struct sb_config *config, const struct sb_log *log,
+                            const char *place)
 {
-    char place[200];
+    char short_place[200];
 
-    sb_line_path(place, sizeof place, dir);
-    sb_log(log, SPECBATCH_LOG_WARN, "%s: no eos_token_id: only max_new ends a request", place);
+    if (config->n_eos > 0)
+        return;
+    sb_line_path(short_place, sizeof short_place, place);
+    sb_log(log, SPECBATCH_LOG_WARN, "%s: no eos_token_id: only max_new ends a request",
+           short_place);
 }
 
 int32_t sb_config_load(struct sb_config *config, const struct sb_mem *mem, const struct sb_log *log,
@@ -278,8 +264,7 @@ int32_t sb_config_load(struct sb_config *config, const struct sb_mem *mem, const
         goto done;
     fields = (struct sb_fields){"generation_config.json", "", sb_json_root(generation)};
     SB_TRY(read_eos(config, &fields));
-    if (config->n_eos == 0)
-        warn_endless(log, dir);
+    sb_config_warn_endless(config, log, dir);
 done:
     sb_json_free(doc);
     sb_json_free(generation);

@@ -1,6 +1,7 @@
 /*
  * What a checkpoint is: config.json and generation_config.json, in the old or the new style of
- * keys, resolved into numbers that the forward pass can use.
+ * keys, or the metadata of a GGUF file (gguf_model.h), resolved into numbers that the forward pass
+ * can use.
  *
  * What its numbers mean to an architecture, and what holds where it is silent, is in arch.h.
  */
@@ -33,6 +34,18 @@ struct sb_rope_config {
 
 #define SB_EOS_MAX 32
 
+/* Limits far above any real model. They are low enough for the product of any two of these numbers
+ * to fit int64_t, and for the rows of a stacked matrix to fit int32_t. */
+enum {
+    SB_VOCAB_MAX = 1 << 24,
+    SB_HIDDEN_MAX = 1 << 20,
+    SB_INTER_MAX = 1 << 22,
+    SB_LAYERS_MAX = 4096,
+    SB_HEADS_MAX = 1 << 16,
+    SB_HEAD_DIM_MAX = 1 << 13,
+    SB_CONTEXT_MAX = 1 << 24
+};
+
 struct sb_config {
     const struct sb_arch *arch;
     int32_t vocab, hidden, inter, layers, heads, kv_heads, head_dim, context;
@@ -51,6 +64,10 @@ struct sb_config {
  * E_NOMEM. */
 int32_t sb_config_load(struct sb_config *config, const struct sb_mem *mem, const struct sb_log *log,
                        const char *dir);
+
+/* Warns of a configuration without end-of-sequence ids. `place`: the model's path. */
+void sb_config_warn_endless(const struct sb_config *config, const struct sb_log *log,
+                            const char *place);
 
 /* Adds every number of a configuration to a digest. */
 void sb_config_digest(const struct sb_config *config, struct sb_digest *digest);

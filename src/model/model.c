@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "backend/cuda_loader.h"
+#include "file.h"
+#include "model/gguf_model.h"
 #include "options.h"
 #include "port.h"
 #include "status.h"
@@ -97,13 +99,13 @@ int32_t sb_model_device_exists(int32_t kind)
 /* Packing weights rounds them when the compute class is bf16, so it must run in the library's
  * floating-point environment. */
 static int32_t load_weights(struct specbatch_model *model, const char *path,
-                            const specbatch_model_options *options)
+                            const struct sb_gguf *gguf, const specbatch_model_options *options)
 {
     struct sb_fp_env env;
     int32_t rc;
 
     sb_port_fp_enter(&env);
-    rc = sb_model_weights_load(model, path, options);
+    rc = sb_model_weights_load(model, path, gguf, options);
     sb_port_fp_leave(&env);
     return rc;
 }
@@ -119,6 +121,41 @@ static int32_t calibrate(struct specbatch_model *model)
                : SPECBATCH_OK;
 }
 
+/* Opens the path as a GGUF file, unless it is a directory: then *gguf stays NULL. */
+static int32_t open_gguf(struct sb_gguf **gguf, const struct sb_mem *mem, const char *path)
+{
+    int32_t rc = sb_file_is_directory(path) ? SPECBATCH_OK : sb_gguf_open(gguf, mem, path);
+
+    if (rc == SPECBATCH_E_NOT_FOUND)
+        rc = sb_fail(SPECBATCH_E_IO, "neither a directory nor a GGUF file is there");
+    return rc;
+}
+
+/* The configuration: of a directory, or of `gguf` if that is not NULL. */
+static int32_t load_config(struct specbatch_model *model, const char *path,
+                           const struct sb_gguf *gguf)
+{
+    if (gguf)
+        return sb_gguf_config(&model->config, &model->log, gguf);
+    return sb_config_load(&model->config, &model->mem, &model->log, path);
+}
+
+/* The tokenizer and the chat template, from where the configuration is from. */
+static int32_t load_text(struct specbatch_model *model, const char *path,
+                         const struct sb_gguf *gguf)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    if (gguf) {
+        SB_TRY(sb_tokenizer_load_gguf(&model->tokenizer, &model->mem, path, gguf));
+        return sb_chat_detect_gguf(&model->chat, &model->mem, gguf);
+    }
+    SB_TRY(sb_tokenizer_load(&model->tokenizer, &model->mem, path));
+    SB_TRY(sb_chat_detect(&model->chat, &model->mem, path));
+done:
+    return rc;
+}
+
 int32_t sb_model_open(struct specbatch_model **out, const char *path,
                       const specbatch_model_options *options)
 {
@@ -127,6 +164,7 @@ int32_t sb_model_open(struct specbatch_model **out, const char *path,
     const struct sb_device_options device = {options->compute, options->simd, &log,
                                              options->device_index, options->kv};
     struct specbatch_model *model = NULL;
+    struct sb_gguf *gguf = NULL;
     int32_t rc = SPECBATCH_OK;
 
     if (!path[0])
@@ -138,12 +176,12 @@ int32_t sb_model_open(struct specbatch_model **out, const char *path,
     model->device_index = options->device_index;
     model->process = options->device == SPECBATCH_DEVICE_CPU ? 0 : sb_port_process();
     SB_TRY(choose_backend(&model->backend, options->device, options->cuda_module));
-    SB_TRY(sb_config_load(&model->config, &model->mem, &model->log, path));
+    SB_TRY(open_gguf(&gguf, &model->mem, path));
+    SB_TRY(load_config(model, path, gguf));
     SB_TRY(model->backend->device_open(&model->device, &model->mem, &device));
-    SB_TRY(load_weights(model, path, options));
+    SB_TRY(load_weights(model, path, gguf, options));
     SB_TRY(calibrate(model));
-    SB_TRY(sb_tokenizer_load(&model->tokenizer, &model->mem, path));
-    SB_TRY(sb_chat_detect(&model->chat, &model->mem, path));
+    SB_TRY(load_text(model, path, gguf));
     snprintf(model->fingerprint, sizeof model->fingerprint, "specbatch %d.%d.%d; %s; %s %s",
              SPECBATCH_VERSION_MAJOR, SPECBATCH_VERSION_MINOR, SPECBATCH_VERSION_PATCH,
              model->backend->device_class(model->device), model->config.arch->model_type,
@@ -151,6 +189,7 @@ int32_t sb_model_open(struct specbatch_model **out, const char *path,
     *out = model;
     model = NULL;
 done:
+    sb_gguf_close(gguf);
     sb_model_release(model);
     return rc == SPECBATCH_OK ? rc : sb_fail_in(rc, path);
 }

@@ -13,9 +13,7 @@
  * directions. A tensor that two sources place differently is an attack or an accident, and there is
  * no guessing which source is right.
  *
- * The set has one array of tensors, sorted by name for binary searches, and the JSON document of
- * each header, which owns the names. A hash table would save nothing, since a model asks for each
- * name once. Files stay open from the check to the last read, so that both see the same file.
+ * The names of the tensors stay in the JSON document of their header, which the set keeps.
  */
 #include "model/safetensors.h"
 
@@ -27,24 +25,8 @@
 #include "status.h"
 
 #define HEADER_MAX 100000000u /* bytes; the reference implementation has the same limit */
-#define TENSORS_MAX 1000000
 #define SHARDS_MAX 4096
 #define NAME_MAX_BYTES 1024
-#define LIST_START 16 /* tensors that a new set has room for */
-
-struct shard {
-    struct sb_file file;
-    char name[256];      /* without its directory */
-    struct sb_json *doc; /* the header, which owns the names of the file's tensors */
-};
-
-struct sb_tensors {
-    struct sb_mem mem;
-    struct shard *shards;
-    int32_t n_shards, cap_shards;
-    struct sb_tensor *list; /* sorted by name once all files are open */
-    int32_t n, cap;
-};
 
 static const struct dtype {
     const char *name;
@@ -171,15 +153,10 @@ static int by_offset(const void *a, const void *b)
     return (x->bytes > y->bytes) - (x->bytes < y->bytes); /* empty tensors first */
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const struct sb_tensor *)a)->name, ((const struct sb_tensor *)b)->name);
-}
-
 /* Checks that the tensors list[first .. n) fill the shard's data exactly, which begins at byte
  * `data` of the file. Makes their offsets relative to the file. */
-static int32_t check_layout(struct sb_tensors *set, const struct shard *shard, int32_t first,
-                            uint64_t data)
+static int32_t check_layout(struct sb_tensors *set, const struct sb_tensor_file *shard,
+                            int32_t first, uint64_t data)
 {
     const uint64_t available = shard->file.size - data;
     uint64_t end = 0;
@@ -190,26 +167,26 @@ static int32_t check_layout(struct sb_tensors *set, const struct shard *shard, i
         if (t->offset != end)
             return sb_fail(SPECBATCH_E_FORMAT,
                            "%s: tensor %.100s: begins at byte %llu of the data, %s ends at %llu",
-                           shard->name, t->name, (unsigned long long)t->offset,
+                           shard->file.name, t->name, (unsigned long long)t->offset,
                            t->offset < end ? "overlapping what"
                                            : "leaving a hole: what is before it",
                            (unsigned long long)end);
         if (t->bytes > available - end)
             return sb_fail(SPECBATCH_E_FORMAT,
-                           "%s: tensor %.100s: ends beyond the file (truncated?)", shard->name,
+                           "%s: tensor %.100s: ends beyond the file (truncated?)", shard->file.name,
                            t->name);
         end += t->bytes;
         t->offset += data;
     }
     if (end != available)
-        return sb_fail(SPECBATCH_E_FORMAT, "%s: %llu bytes after the last tensor", shard->name,
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: %llu bytes after the last tensor", shard->file.name,
                        (unsigned long long)(available - end));
     return SPECBATCH_OK;
 }
 
 /* A clone that was made without Git LFS has small text files in place of the weights. This is told
  * from their first bytes, which taken for a header's length are larger than any file. */
-static int32_t refuse_pointer(const struct shard *shard, const unsigned char prefix[8])
+static int32_t refuse_pointer(const struct sb_tensor_file *shard, const unsigned char prefix[8])
 {
     static const char pointer[] = "version https://git-lfs";
     char start[sizeof pointer - 1];
@@ -221,13 +198,13 @@ static int32_t refuse_pointer(const struct shard *shard, const unsigned char pre
     if (memcmp(start, pointer, sizeof start) == 0)
         SB_FAIL(SPECBATCH_E_FORMAT,
                 "%.100s: a Git LFS pointer, not the file itself; fetch the real one (git lfs pull)",
-                shard->name);
+                shard->file.name);
 done:
     return rc;
 }
 
 /* Reads and parses the header of an open shard; *data is where its tensors' bytes begin. */
-static int32_t read_header(struct sb_tensors *set, struct shard *shard, uint64_t *data)
+static int32_t read_header(struct sb_tensors *set, struct sb_tensor_file *shard, uint64_t *data)
 {
     unsigned char prefix[8];
     uint64_t n = 0;
@@ -235,66 +212,48 @@ static int32_t read_header(struct sb_tensors *set, struct shard *shard, uint64_t
     int32_t rc = SPECBATCH_OK;
 
     if (shard->file.size < sizeof prefix)
-        SB_FAIL(SPECBATCH_E_FORMAT, "%s: too short for a safetensors file", shard->name);
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: too short for a safetensors file", shard->file.name);
     SB_TRY(sb_file_read(&shard->file, 0, prefix, sizeof prefix));
     for (int i = 7; i >= 0; i--)
         n = n << 8 | prefix[i];
     SB_TRY(refuse_pointer(shard, prefix));
     if (n > HEADER_MAX || n > shard->file.size - sizeof prefix)
         SB_FAIL(SPECBATCH_E_FORMAT, "%s: header of %llu bytes, the file has %llu (limit %u)",
-                shard->name, (unsigned long long)n, (unsigned long long)shard->file.size,
+                shard->file.name, (unsigned long long)n, (unsigned long long)shard->file.size,
                 HEADER_MAX);
-    SB_NEW(text, sb_alloc_raw(&set->mem, (size_t)n + 1, 1), shard->name);
+    SB_NEW(text, sb_alloc_raw(&set->mem, (size_t)n + 1, 1), shard->file.name);
     SB_TRY(sb_file_read(&shard->file, sizeof prefix, text, (size_t)n));
     if (n == 0 || text[0] != '{')
-        SB_FAIL(SPECBATCH_E_FORMAT, "%s: the header is not a JSON object", shard->name);
-    SB_TRY(sb_json_parse(&shard->doc, &set->mem, text, (size_t)n, shard->name));
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: the header is not a JSON object", shard->file.name);
+    SB_TRY(sb_json_parse(&shard->doc, &set->mem, text, (size_t)n, shard->file.name));
     *data = sizeof prefix + n;
 done:
     sb_free(&set->mem, text);
     return rc;
 }
 
-/* Makes room for so many more tensors. */
-static int32_t grow_list(struct sb_tensors *set, size_t more)
-{
-    struct sb_tensor *grown;
-
-    if (more > (size_t)(TENSORS_MAX - set->n))
-        return sb_fail(SPECBATCH_E_FORMAT, "%s: more than %d tensors",
-                       set->shards[set->n_shards - 1].name, TENSORS_MAX);
-    if (set->n + (int32_t)more <= set->cap)
-        return SPECBATCH_OK;
-    grown = sb_realloc(&set->mem, set->list, (size_t)set->n + more, sizeof *grown);
-    if (!grown)
-        return sb_fail(SPECBATCH_E_NOMEM, "no memory for %zu tensors", more);
-    set->list = grown;
-    set->cap = set->n + (int32_t)more;
-    return SPECBATCH_OK;
-}
-
 /* Adds an open shard's tensors to the list. */
-static int32_t read_shard(struct sb_tensors *set, struct shard *shard)
+static int32_t read_shard(struct sb_tensors *set, struct sb_tensor_file *shard)
 {
     const int32_t first = set->n;
-    const int32_t index = (int32_t)(shard - set->shards);
+    const int32_t index = (int32_t)(shard - set->files);
     const struct sb_json_node *root, *entry;
     uint64_t data = 0;
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(read_header(set, shard, &data));
     root = sb_json_root(shard->doc);
-    SB_TRY(grow_list(set, sb_json_count(root)));
+    SB_TRY(sb_tensors_reserve(set, sb_json_count(root), shard->file.name));
     for (entry = sb_json_first(root); entry; entry = sb_json_next(entry)) {
         size_t length;
         const char *name = sb_json_name(entry, &length);
-        SB_TRY(check_name(name, length, shard->name));
+        SB_TRY(check_name(name, length, shard->file.name));
         if (strcmp(name, "__metadata__") == 0) {
-            SB_TRY(check_metadata(entry, shard->name));
+            SB_TRY(check_metadata(entry, shard->file.name));
             continue;
         }
         set->list[set->n] = (struct sb_tensor){.name = name, .file = index};
-        SB_TRY(read_tensor(&set->list[set->n], entry, shard->name));
+        SB_TRY(read_tensor(&set->list[set->n], entry, shard->file.name));
         set->n++;
     }
     SB_TRY(check_layout(set, shard, first, data));
@@ -306,23 +265,12 @@ done:
  * list. E_NOT_FOUND when there is no such file. */
 static int32_t add_shard(struct sb_tensors *set, const char *path, const char *name)
 {
-    struct shard *shard;
+    struct sb_tensor_file *shard;
     int32_t rc = SPECBATCH_OK;
 
-    if (set->n_shards == set->cap_shards) {
-        const int32_t cap = set->cap_shards ? 2 * set->cap_shards : 4;
-        struct shard *grown;
-        SB_NEW(grown, sb_realloc(&set->mem, set->shards, (size_t)cap, sizeof *grown), name);
-        set->shards = grown;
-        set->cap_shards = cap;
-    }
-    shard = &set->shards[set->n_shards];
-    memset(shard, 0, sizeof *shard);
-    shard->file.fd = -1;
-    if (strlen(name) >= sizeof shard->name)
+    SB_TRY(sb_tensors_add_file(&shard, set));
+    if (strlen(name) >= sizeof shard->file.name)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED, "file name too long: %.100s", name);
-    memcpy(shard->name, name, strlen(name) + 1);
-    set->n_shards++;
     SB_TRY(sb_file_open(&shard->file, path));
     SB_TRY(read_shard(set, shard));
 done:
@@ -340,14 +288,14 @@ static int plain_name(const char *name)
 
 static int32_t shard_by_name(const struct sb_tensors *set, const char *name)
 {
-    for (int32_t i = set->n_shards - 1; i >= 0; i--)
-        if (strcmp(set->shards[i].name, name) == 0)
+    for (int32_t i = set->n_files - 1; i >= 0; i--)
+        if (strcmp(set->files[i].file.name, name) == 0)
             return i;
     return -1;
 }
 
 /* Opens the files that the index names, each once. */
-static int32_t open_shards(struct sb_tensors *set, const char *dir, const struct sb_json_node *map)
+static int32_t open_files(struct sb_tensors *set, const char *dir, const struct sb_json_node *map)
 {
     static const char index[] = "model.safetensors.index.json";
     char path[1024];
@@ -362,7 +310,7 @@ static int32_t open_shards(struct sb_tensors *set, const char *dir, const struct
                     index, tensor, name ? name : "(not a string)");
         if (shard_by_name(set, name) >= 0)
             continue;
-        if (set->n_shards == SHARDS_MAX)
+        if (set->n_files == SHARDS_MAX)
             SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: more than %d files", index, SHARDS_MAX);
         SB_TRY(sb_file_join(path, dir, name));
         rc = add_shard(set, path, name);
@@ -373,18 +321,6 @@ static int32_t open_shards(struct sb_tensors *set, const char *dir, const struct
     }
 done:
     return rc;
-}
-
-/* Sorts the list by name, and refuses a name that is there twice. */
-static int32_t sort_list(struct sb_tensors *set)
-{
-    qsort(set->list, (size_t)set->n, sizeof *set->list, by_name);
-    for (int32_t i = 1; i < set->n; i++)
-        if (strcmp(set->list[i - 1].name, set->list[i].name) == 0)
-            return sb_fail(SPECBATCH_E_FORMAT, "tensor %.80s is in %.60s and in %.60s",
-                           set->list[i].name, sb_tensors_file(set, &set->list[i - 1]),
-                           sb_tensors_file(set, &set->list[i]));
-    return SPECBATCH_OK;
 }
 
 /* Checks that the index and the shards agree: every tensor of either is in the other, in the same
@@ -417,8 +353,8 @@ static int32_t open_index(struct sb_tensors *set, const char *dir, const struct 
 
     if (sb_json_kind(map) != SB_JSON_OBJECT)
         SB_FAIL(SPECBATCH_E_FORMAT, "model.safetensors.index.json: weight_map is not an object");
-    SB_TRY(open_shards(set, dir, map));
-    SB_TRY(sort_list(set));
+    SB_TRY(open_files(set, dir, map));
+    SB_TRY(sb_tensors_sort(set));
     SB_NEW(mapped, sb_alloc(&set->mem, (size_t)set->n, 1), "the index");
     SB_TRY(check_map(set, map, mapped));
 done:
@@ -450,29 +386,14 @@ static int32_t no_weights(const char *dir)
     return sb_fail(SPECBATCH_E_IO, "no model.safetensors or model.safetensors.index.json there");
 }
 
-/* Creates an empty set. After a failure *out is what there is of it, for the caller to close. */
-static int32_t create(struct sb_tensors **out, const struct sb_mem *mem)
-{
-    struct sb_tensors *set = NULL;
-    int32_t rc = SPECBATCH_OK;
-
-    SB_NEW(set, sb_alloc(mem, 1, sizeof *set), "a tensor list");
-    set->mem = *mem;
-    *out = set;
-    SB_NEW(set->list, sb_alloc(mem, LIST_START, sizeof *set->list), "a tensor list");
-    set->cap = LIST_START;
-done:
-    return rc;
-}
-
 int32_t sb_tensors_open_file(struct sb_tensors **out, const struct sb_mem *mem, const char *path)
 {
     struct sb_tensors *set = NULL;
     int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(create(&set, mem));
+    SB_TRY(sb_tensors_create(&set, mem));
     SB_TRY(add_shard(set, path, sb_file_name(path)));
-    SB_TRY(sort_list(set));
+    SB_TRY(sb_tensors_sort(set));
     *out = set;
     set = NULL;
 done:
@@ -497,7 +418,7 @@ int32_t sb_tensors_open(struct sb_tensors **out, const struct sb_mem *mem, const
         rc = no_weights(dir);
     if (rc != SPECBATCH_OK)
         goto done;
-    SB_TRY(create(&set, mem));
+    SB_TRY(sb_tensors_create(&set, mem));
     SB_TRY(open_index(set, dir, index));
     *out = set;
     set = NULL;
@@ -505,61 +426,4 @@ done:
     sb_tensors_close(set);
     sb_json_free(index);
     return rc;
-}
-
-void sb_tensors_close(struct sb_tensors *set)
-{
-    struct sb_mem mem;
-
-    if (!set)
-        return;
-    mem = set->mem;
-    for (int32_t i = 0; i < set->n_shards; i++) {
-        sb_file_close(&set->shards[i].file);
-        sb_json_free(set->shards[i].doc);
-    }
-    sb_free(&mem, set->shards);
-    sb_free(&mem, set->list);
-    sb_free(&mem, set);
-}
-
-const struct sb_tensor *sb_tensors_find(const struct sb_tensors *set, const char *name)
-{
-    int32_t low = 0, high = set->n;
-
-    while (low < high) {
-        const int32_t middle = low + (high - low) / 2;
-        const int order = strcmp(set->list[middle].name, name);
-        if (order == 0)
-            return &set->list[middle];
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
-}
-
-int32_t sb_tensors_count(const struct sb_tensors *set)
-{
-    return set->n;
-}
-
-const struct sb_tensor *sb_tensors_at(const struct sb_tensors *set, int32_t index)
-{
-    return &set->list[index];
-}
-
-int32_t sb_tensors_read(const struct sb_tensors *set, const struct sb_tensor *tensor,
-                        uint64_t offset, void *into, size_t bytes)
-{
-    if (offset > tensor->bytes || bytes > tensor->bytes - offset)
-        return sb_fail(SPECBATCH_E_INVALID, "%s: tensor %.100s: read beyond its end",
-                       sb_tensors_file(set, tensor), tensor->name);
-    return sb_file_read(&set->shards[tensor->file].file, tensor->offset + offset, into, bytes);
-}
-
-const char *sb_tensors_file(const struct sb_tensors *set, const struct sb_tensor *tensor)
-{
-    return set->shards[tensor->file].name;
 }

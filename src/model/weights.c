@@ -5,11 +5,12 @@
  *   gate_proj, up_proj      ->  one matrix [gate rows | up rows, n_in]  (or gate_up_proj as it is)
  *   norms, biases           ->  float vectors
  *
- * The type and shape of every tensor are compared with config.json before memory is taken for it,
- * and safetensors.c has compared the shape with the length of the file. So a hostile config can
- * make the loader neither allocate more than the files are long nor read beyond a tensor. Rows are
- * read into one bounded buffer, from which the backend packs them. Mapping the file instead would
- * save one copy, but would kill the host with SIGBUS if the file shrank in the meantime.
+ * The type and shape of every tensor are compared with the configuration before memory is taken for
+ * it, and the shape has been compared with the length of the file when that was opened. So a
+ * hostile configuration can make the loader neither allocate more than the files are long nor read
+ * beyond a tensor. Rows are read into one bounded buffer, from which the backend packs them.
+ * Mapping the file instead would save one copy, but would kill the host with SIGBUS if the file
+ * shrank in the meantime.
  *
  * A matrix keeps the type that it has in the file. A model may have matrices of different types,
  * but the parts of a stacked matrix must be of one. The bytes of numbers are taken as they are, so
@@ -19,17 +20,19 @@
 #include <string.h>
 
 #include "line.h"
+#include "model/gguf_model.h"
 #include "model/model.h"
 #include "model/safetensors.h"
 #include "port.h"
 #include "status.h"
 
 #define BLOCK_BYTES ((size_t)4 << 20)
-#define NAME_BYTES 160
+#define NAME_BYTES SB_TENSOR_NAME_BYTES
 
 struct loader {
     struct specbatch_model *model;
     struct sb_tensors *tensors;
+    const char *config; /* what calls for tensors, in messages */
     char *used;   /* [tensors, as numbered by sb_tensors_at] 1: the model has taken this tensor */
     char *buffer; /* for rows on their way from the file to the backend */
     struct sb_digest digest;                /* of what has been read */
@@ -70,17 +73,17 @@ static int32_t find(const struct sb_tensor **out, enum sb_dtype *dtype, struct l
     const int64_t want[2] = {rows, n_in};
     const int32_t rank = n_in ? 2 : 1;
     const struct sb_tensor *t = sb_tensors_find(l->tensors, name);
+    char spelled[SB_TENSOR_NAME_BYTES];
 
     if (!t)
-        return sb_fail(SPECBATCH_E_FORMAT, "tensor %s is missing, and config.json calls for it",
-                       name);
+        return sb_fail(SPECBATCH_E_FORMAT, "tensor %s is missing, and %s calls for it",
+                       sb_tensors_spelled(spelled, l->tensors, name), l->config);
     if (t->rank != rank || memcmp(t->shape, want, (size_t)rank * sizeof *want) != 0) {
         char got[96], expected[96];
         shape_text(got, t->rank, t->shape);
         shape_text(expected, rank, want);
-        return sb_fail(SPECBATCH_E_FORMAT,
-                       "%.60s: tensor %s has shape %s, config.json calls for %s",
-                       sb_tensors_file(l->tensors, t), name, got, expected);
+        return sb_fail(SPECBATCH_E_FORMAT, "%.60s: tensor %s has shape %s, %s calls for %s",
+                       sb_tensors_file(l->tensors, t), t->name, got, l->config, expected);
     }
     if (strcmp(t->type, "F32") == 0)
         *dtype = SB_F32;
@@ -91,7 +94,7 @@ static int32_t find(const struct sb_tensor **out, enum sb_dtype *dtype, struct l
     else
         return sb_fail(SPECBATCH_E_UNSUPPORTED,
                        "%.60s: tensor %s has dtype %s; F32, BF16 and F16 are supported",
-                       sb_tensors_file(l->tensors, t), name, t->type);
+                       sb_tensors_file(l->tensors, t), t->name, t->type);
     l->used[t - sb_tensors_at(l->tensors, 0)] = 1;
     *out = t;
     return SPECBATCH_OK;
@@ -261,7 +264,8 @@ static int32_t load_matrix(struct loader *l, const char *prefix, const struct li
         if (dtype[i] != dtype[0])
             SB_FAIL(SPECBATCH_E_UNSUPPORTED,
                     "%.60s: tensor %s is %s where %s is %s; they must be of one type",
-                    sb_tensors_file(l->tensors, t[i]), name, t[i]->type, map->parts[0], t[0]->type);
+                    sb_tensors_file(l->tensors, t[i]), t[i]->name, t[i]->type, t[0]->name,
+                    t[0]->type);
     }
     SB_TRY(m->backend->weight_create(map->weight, m->device, &m->mem, n_out, map->n_in, dtype[0]));
     m->bytes += map->weight->bytes;
@@ -426,8 +430,8 @@ done:
 
 /* Warns of tensors that were not used. They are no error: a checkpoint may hold an adapter or a
  * value head too. The rotary frequencies in old Llama files are passed over in silence, as they are
- * computed here. */
-static void warn_unused(const struct loader *l, const char *dir)
+ * computed here; those of GGUF files are part of the configuration. */
+static void warn_unused(const struct loader *l, const char *path)
 {
     static const char ignored[] = ".rotary_emb.inv_freq";
     const char *first = NULL;
@@ -437,27 +441,30 @@ static void warn_unused(const struct loader *l, const char *dir)
     for (int32_t i = 0; i < sb_tensors_count(l->tensors); i++) {
         const char *name = sb_tensors_at(l->tensors, i)->name;
         const size_t length = strlen(name);
-        if (l->used[i] || (length >= sizeof ignored &&
-                           strcmp(name + length - (sizeof ignored - 1), ignored) == 0))
+        if (l->used[i] || strcmp(name, "rope_freqs.weight") == 0 ||
+            (length >= sizeof ignored &&
+             strcmp(name + length - (sizeof ignored - 1), ignored) == 0))
             continue;
         n++;
         first = first ? first : name;
     }
-    sb_line_path(place, sizeof place, dir);
+    sb_line_path(place, sizeof place, path);
     if (n > 0)
         sb_log(&l->model->log, SPECBATCH_LOG_WARN,
                "%s: %d tensors of the checkpoint are not used, the first is %.200s", place, (int)n,
                first);
 }
 
-int32_t sb_model_weights_load(struct specbatch_model *model, const char *dir,
-                              const specbatch_model_options *options)
+int32_t sb_model_weights_load(struct specbatch_model *model, const char *path,
+                              const struct sb_gguf *gguf, const specbatch_model_options *options)
 {
     const struct sb_config *c = &model->config;
     struct loader l = {.model = model, .options = options, .buffer_bytes = BLOCK_BYTES};
     int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(sb_tensors_open(&l.tensors, &model->mem, dir));
+    l.config = gguf ? "the metadata" : "config.json";
+    SB_TRY(gguf ? sb_gguf_tensors(&l.tensors, &model->mem, gguf, c)
+                : sb_tensors_open(&l.tensors, &model->mem, path));
     for (int32_t i = 0; i < sb_tensors_count(l.tensors); i++)
         l.total += sb_tensors_at(l.tensors, i)->bytes;
     SB_NEW(l.used, sb_alloc(&model->mem, (size_t)sb_tensors_count(l.tensors), 1), "weights");
@@ -470,7 +477,7 @@ int32_t sb_model_weights_load(struct specbatch_model *model, const char *dir,
     for (int32_t i = 0; i < c->layers; i++)
         SB_TRY(load_layer(&l, i));
     SB_TRY(end_progress(&l));
-    warn_unused(&l, dir);
+    warn_unused(&l, path);
     sb_digest_end(&l.digest, model->digest);
 done:
     sb_free(&model->mem, l.buffer);

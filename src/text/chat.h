@@ -89,6 +89,8 @@ enum { SB_CHAT_NONE = -1, SB_CHAT_UNKNOWN = -2 };
 /* chat_detect.c. The format of the chat template in a checkpoint's folder: a SPECBATCH_CHAT_*,
  * SB_CHAT_NONE (there is no template) or SB_CHAT_UNKNOWN. E_IO, E_FORMAT, E_NOMEM. */
 int32_t sb_chat_detect(int32_t *format, const struct sb_mem *mem, const char *dir);
+/* The same for a GGUF file, which has its template in the metadata (gguf_vocab.c). E_NOMEM. */
+int32_t sb_chat_detect_gguf(int32_t *format, const struct sb_mem *mem, const struct sb_gguf *gguf);
 /* The format of a template, or SB_CHAT_UNKNOWN. E_NOMEM. */
 int32_t sb_chat_recognise(int32_t *format, const struct sb_mem *mem, const char *jinja, size_t n);
 

@@ -2,6 +2,7 @@
  * The pieces of a tokenizer.json: the vocabulary and the merges of its model, which must be BPE,
  * and its added tokens.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "hf_fields.h"
@@ -53,58 +54,33 @@ done:
     return rc;
 }
 
-/* A string in the document. */
-struct text {
-    const char *at;
-    size_t n;
-};
-
 /* The two halves of a merge, which is written ["a", "b"], or "a b" with exactly one space. */
-static int read_merge(const struct sb_json_node *node, struct text half[2])
+static int read_merge(const struct sb_json_node *node, struct sb_half half[2])
 {
+    const char *text;
+    size_t n = 0;
+
     if (sb_json_kind(node) == SB_JSON_ARRAY) {
         const struct sb_json_node *first = sb_json_first(node), *second = sb_json_next(first);
         half[0].at = sb_json_string(first, &half[0].n);
         half[1].at = sb_json_string(second, &half[1].n);
         return sb_json_count(node) == 2 && half[0].at && half[1].at;
     }
-    half[0].at = sb_json_string(node, &half[1].n);
-    const char *space = half[0].at ? memchr(half[0].at, ' ', half[1].n) : NULL;
-    if (!space)
-        return 0;
-    half[0].n = (size_t)(space - half[0].at);
-    half[1].at = space + 1;
-    half[1].n -= half[0].n + 1;
-    return !memchr(half[1].at, ' ', half[1].n);
+    text = sb_json_string(node, &n);
+    return text && sb_merge_cut(half, text, n);
 }
 
-/* Adds a merge of two pieces, whose concatenation is a piece too. `joined` is a buffer. */
 static int32_t add_merge(struct sb_hf *l, const struct sb_json_node *node, size_t index,
                          struct sb_bytes *joined)
 {
-    struct sb_tokenizer *t = l->t;
-    struct text half[2];
-    int32_t rc = SPECBATCH_OK, ids[3];
+    struct sb_half half[2];
+    char where[40];
 
+    snprintf(where, sizeof where, "model.merges[%zu]", index);
     if (!read_merge(node, half))
-        SB_FAIL(SPECBATCH_E_FORMAT, "%s: model.merges[%zu]: \"%.80s\" is not two pieces", l->path,
-                index, sb_json_string(node, NULL) ? sb_json_string(node, NULL) : "(not a string)");
-    joined->n = 0;
-    SB_TRY(sb_bytes_add(joined, half[0].at, half[0].n));
-    SB_TRY(sb_bytes_add(joined, half[1].at, half[1].n));
-    ids[0] = sb_vocab_find_base(&t->vocab, half[0].at, half[0].n);
-    ids[1] = sb_vocab_find_base(&t->vocab, half[1].at, half[1].n);
-    ids[2] = sb_vocab_find_base(&t->vocab, joined->data, joined->n);
-    if (ids[0] < 0 || ids[1] < 0 || ids[2] < 0)
-        SB_FAIL(SPECBATCH_E_FORMAT,
-                "%s: model.merges[%zu]: %s of \"%.80s\" is not in the vocabulary", l->path, index,
-                ids[0] < 0   ? "the first half"
-                : ids[1] < 0 ? "the second half"
-                             : "the whole",
-                joined->data);
-    SB_TRY(sb_bpe_add(&t->bpe, &t->mem, ids[0], ids[1], (uint32_t)index, ids[2]));
-done:
-    return rc;
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: %s: \"%.80s\" is not two pieces", l->path, where,
+                       sb_json_string(node, NULL) ? sb_json_string(node, NULL) : "(not a string)");
+    return sb_merge_add(l->t, half, index, joined, l->path, where);
 }
 
 static int32_t load_merges(struct sb_hf *l, const struct sb_json_node *merges)

@@ -313,6 +313,18 @@ struct sb_tokenizer {
     struct sb_ids prefix, suffix; /* the template around every text */
 };
 
+/* merges.c. A merge as files write it: the spellings of two pieces. */
+struct sb_half {
+    const char *at;
+    size_t n;
+};
+/* Cuts "a b" at its space; 0 when there is not exactly one. */
+int sb_merge_cut(struct sb_half half[2], const char *text, size_t n);
+/* Adds the merge of this rank. The two pieces and their concatenation must be in the vocabulary;
+ * `joined` is a buffer, and `path: where` begins messages. E_FORMAT, E_NOMEM. */
+int32_t sb_merge_add(struct sb_tokenizer *tokenizer, const struct sb_half half[2], size_t rank,
+                     struct sb_bytes *joined, const char *path, const char *where);
+
 /* An empty tokenizer, to be filled by one of the readers; NULL without memory. */
 struct sb_tokenizer *sb_tokenizer_create(const struct sb_mem *mem);
 /* Fill an empty tokenizer from a file's content; `path` begins messages. */

@@ -5,8 +5,9 @@
  *   tokenizer.c          loading, encoding, and the look-ups of this header
  *   pipeline.h           the tables of a tokenizer and the stages that a text goes through
  *     hf.c               reads tokenizer.json into these tables, with hf_model.c and hf_fields.c
- *     spm.c              reads tokenizer.model into them
- *     vocab.c            pieces by id and by spelling
+ *     spm.c              reads tokenizer.model into them, by spm_pieces.c
+ *     gguf_vocab.c       reads the vocabulary of a GGUF file into them
+ *     vocab.c            pieces by id and by spelling; merges.c is merges by spelling
  *     steps.c            lists of steps, and how much longer they can make a text
  *     added.c            finds added tokens in a text
  *     normalize.c        normalisers; charsmap.c is SentencePiece's
@@ -31,11 +32,17 @@
 
 #include "bytes.h"
 
+struct sb_gguf;
 struct sb_tokenizer;
 
 /* Loads dir/tokenizer.json, else dir/tokenizer.model; *out = NULL and OK when neither is there.
  * E_IO, E_FORMAT, E_UNSUPPORTED (names the component and what to do), E_NOMEM. */
 int32_t sb_tokenizer_load(struct sb_tokenizer **out, const struct sb_mem *mem, const char *dir);
+/* Loads the tokenizer of the GGUF file at `path`, which is open: the tokenizer.json beside it, else
+ * the tokenizer.json in it, else the one that its metadata describe. *out = NULL and OK when there
+ * is none. The same codes. */
+int32_t sb_tokenizer_load_gguf(struct sb_tokenizer **out, const struct sb_mem *mem,
+                               const char *path, const struct sb_gguf *gguf);
 void sb_tokenizer_free(struct sb_tokenizer *tokenizer);
 
 /* Appends the ids of a text. flags: SPECBATCH_TEXT_NO_BOS, SPECBATCH_TEXT_PLAIN_SPECIAL. E_INVALID

@@ -5,8 +5,6 @@
  */
 #include "model/model.h"
 
-#include <errno.h>
-
 #include "support/model_files.h"
 #include "sbtest.h"
 
@@ -549,8 +547,9 @@ static void names_the_checkpoint(void)
     CHECK(strncmp(specbatch_last_error(), "...", 3) == 0);
     CHECK(strstr(specbatch_last_error(), whole) != NULL);
     snprintf(path, sizeof path, "%s/config.json", dir.path);
-    snprintf(whole, sizeof whole, "%s: config.json: cannot open: %s", path, strerror(ENOTDIR));
-    CHECK_INT(sb_model_open(&m, path, &options), SPECBATCH_E_IO);
+    snprintf(whole, sizeof whole, "%s: config.json: not a GGUF file: it does not begin with GGUF",
+             path);
+    CHECK_INT(sb_model_open(&m, path, &options), SPECBATCH_E_FORMAT);
     CHECK_STR(specbatch_last_error(), whole);
     CHECK_INT(sb_model_open(&m, "", &options), SPECBATCH_E_INVALID);
     CHECK_STR(specbatch_last_error(), "the path of the model is empty");

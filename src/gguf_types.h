@@ -1,0 +1,13 @@
+/* What gguf.c and gguf_value.c share: how numbers are stored, and how many bytes a type has. */
+#ifndef SB_GGUF_TYPES_H
+#define SB_GGUF_TYPES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A little-endian number of so many bytes, eight at most. */
+uint64_t sb_gguf_number(const unsigned char *at, size_t size);
+/* The bytes of a value of this type (SB_GGUF_*); 0 for strings, arrays and unknown types. */
+size_t sb_gguf_type_size(uint32_t type);
+
+#endif

@@ -1,0 +1,515 @@
+/*
+ * The numbers of a configuration, from the metadata of a GGUF file.
+ *
+ * The rule is that of config.c: either the file means exactly what the forward pass computes, or
+ * opening it fails with a message that says what is in the way. All keys under the architecture's
+ * name change what a model computes, so one that is not known is refused, unless it is zero or
+ * false. Two things are not in the metadata but in the tensors. A file without output.weight is of
+ * a model whose head is the embedding table, and a bias is there when it is there.
+ *
+ * What llama.cpp's converter leaves out is found again:
+ *   - The scaling of Llama 3 is a tensor of its factors, rope_freqs.weight. The numbers that they
+ *     were computed from are tried until they give the same factors.
+ *   - generation_config.json may name several ids that end a text, where a file has one. A list
+ *     here says which token of a family is an end where another is.
+ */
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model/gguf_model.h"
+#include "status.h"
+
+#define FACTOR_MAX 1e6
+#define FACTOR_TOLERANCE 1e-4 /* of rope_freqs.weight, which was computed in float */
+
+/* The file that is being read. */
+struct source {
+    const struct sb_gguf *gguf;
+    const char *file; /* for messages */
+    const char *arch; /* what its keys begin with */
+};
+
+/* The key that has this name under the architecture's. */
+struct key {
+    char text[96];
+    struct sb_gguf_value value;
+    int given;
+};
+
+static struct key find(const struct source *s, const char *name)
+{
+    struct key key;
+
+    snprintf(key.text, sizeof key.text, "%s.%s", s->arch, name);
+    key.given = sb_gguf_get(s->gguf, key.text, &key.value);
+    return key;
+}
+
+/* Reads an integer; where it is missing, *value stays as it is. */
+static int32_t read_int(const struct source *s, const char *name, int32_t low, int32_t high,
+                        int32_t *value)
+{
+    const struct key key = find(s, name);
+    int64_t number;
+
+    if (!key.given)
+        return SPECBATCH_OK;
+    if (!sb_gguf_int(&key.value, &number) || number < low || number > high)
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: %s is not an integer from %d to %d", s->file,
+                       key.text, (int)low, (int)high);
+    *value = (int32_t)number;
+    return SPECBATCH_OK;
+}
+
+static int32_t read_double(const struct source *s, const char *name, double low, double high,
+                           double *value)
+{
+    const struct key key = find(s, name);
+    double number;
+
+    if (!key.given)
+        return SPECBATCH_OK;
+    if (!sb_gguf_double(&key.value, &number) || !(number >= low && number <= high))
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: %s is not a number from %g to %g", s->file,
+                       key.text, low, high);
+    *value = number;
+    return SPECBATCH_OK;
+}
+
+static int32_t need(const struct source *s, const char *name)
+{
+    const struct key key = find(s, name);
+
+    if (key.given)
+        return SPECBATCH_OK;
+    return sb_fail(SPECBATCH_E_FORMAT, "%s: %s is missing", s->file, key.text);
+}
+
+static int is_word(const struct sb_gguf_value *value, const char *word)
+{
+    const char *text = sb_gguf_string(value);
+
+    return text && value->count == strlen(word) && memcmp(text, word, strlen(word)) == 0;
+}
+
+/* ------------------------------------------------------------------ what kind of model */
+
+/* Copies a short string, for comparisons and messages. */
+static int32_t copy_word(char word[40], const struct source *s, const char *key)
+{
+    struct sb_gguf_value value;
+    const char *text;
+
+    word[0] = '\0';
+    if (!sb_gguf_get(s->gguf, key, &value))
+        return SPECBATCH_OK;
+    text = sb_gguf_string(&value);
+    if (!text || value.count >= 40 || memchr(text, '\0', (size_t)value.count))
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: %s is not a word", s->file, key);
+    memcpy(word, text, (size_t)value.count);
+    word[value.count] = '\0';
+    return SPECBATCH_OK;
+}
+
+static int32_t find_arch(struct sb_config *config, const struct source *s)
+{
+    char word[40], supported[SPECBATCH_ERROR_MAX];
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(copy_word(word, s, "general.type"));
+    if (word[0] && strcmp(word, "model") != 0)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: general.type \"%s\" is not supported, only model is",
+                s->file, word);
+    SB_TRY(copy_word(word, s, "general.architecture"));
+    config->arch = sb_arch_by_type(word);
+    sb_arch_list(supported, sizeof supported);
+    if (!config->arch)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "%s: general.architecture \"%s\" is not supported; supported: %s", s->file, word,
+                supported);
+done:
+    return rc;
+}
+
+/* Whether a value turns off what its key is about. */
+static int is_off(const struct sb_gguf_value *value)
+{
+    double number = 1.0;
+    int flag = 1;
+
+    return (sb_gguf_double(value, &number) && number == 0.0) ||
+           (sb_gguf_bool(value, &flag) && !flag);
+}
+
+/* Refuses keys that change the computation in a way that the forward pass does not know. */
+static int32_t refuse_unknown(const struct source *s)
+{
+    /* vocab_size is that of the tokens too, pooling_type is for embeddings, and whether a model was
+     * trained with its scaling does not matter here. */
+    static const char *const known[] = {"block_count",
+                                        "context_length",
+                                        "embedding_length",
+                                        "feed_forward_length",
+                                        "attention.head_count",
+                                        "attention.head_count_kv",
+                                        "attention.key_length",
+                                        "attention.value_length",
+                                        "attention.layer_norm_rms_epsilon",
+                                        "attention.causal",
+                                        "rope.dimension_count",
+                                        "rope.freq_base",
+                                        "rope.scaling.type",
+                                        "rope.scaling.factor",
+                                        "rope.scaling.original_context_length",
+                                        "rope.scaling.yarn_beta_fast",
+                                        "rope.scaling.yarn_beta_slow",
+                                        "rope.scaling.finetuned",
+                                        "vocab_size",
+                                        "pooling_type",
+                                        "tensor_data_layout"};
+    const struct key layout = find(s, "tensor_data_layout"), causal = find(s, "attention.causal");
+    const size_t prefix = strlen(s->arch);
+    const char *key;
+    size_t n, i;
+
+    for (size_t k = 0; (key = sb_gguf_key(s->gguf, k, &n)) != NULL; k++) {
+        struct key it;
+        if (n <= prefix || memcmp(key, s->arch, prefix) != 0 || key[prefix] != '.')
+            continue;
+        for (i = 0; i < sizeof known / sizeof *known; i++)
+            if (strlen(known[i]) == n - prefix - 1 &&
+                memcmp(known[i], key + prefix + 1, n - prefix - 1) == 0)
+                break;
+        if (i < sizeof known / sizeof *known)
+            continue;
+        snprintf(it.text, sizeof it.text, "%.*s", n < 95 ? (int)n : 95, key);
+        if (!sb_gguf_get(s->gguf, it.text, &it.value) || !is_off(&it.value))
+            return sb_fail(SPECBATCH_E_UNSUPPORTED, "%s: %s is not supported", s->file, it.text);
+    }
+    if (layout.given && !is_word(&layout.value, "reference"))
+        return sb_fail(SPECBATCH_E_UNSUPPORTED, "%s: %s is not supported, unless it is reference",
+                       s->file, layout.text);
+    if (causal.given && is_off(&causal.value))
+        return sb_fail(SPECBATCH_E_UNSUPPORTED, "%s: %s is false, which is not supported", s->file,
+                       causal.text);
+    return SPECBATCH_OK;
+}
+
+/* ------------------------------------------------------------------------- its numbers */
+
+/* As many as there are tokens, or as a file without a tokenizer says. */
+static int32_t read_vocab(struct sb_config *config, const struct source *s)
+{
+    struct sb_gguf_value tokens;
+    int32_t rc = SPECBATCH_OK;
+
+    if (sb_gguf_get(s->gguf, "tokenizer.ggml.tokens", &tokens) && tokens.type == SB_GGUF_ARRAY &&
+        tokens.count > 0) {
+        if (tokens.count > SB_VOCAB_MAX)
+            SB_FAIL(SPECBATCH_E_FORMAT, "%s: tokenizer.ggml.tokens has more than %d tokens",
+                    s->file, SB_VOCAB_MAX);
+        config->vocab = (int32_t)tokens.count;
+        goto done;
+    }
+    SB_TRY(need(s, "vocab_size"));
+    SB_TRY(read_int(s, "vocab_size", 1, SB_VOCAB_MAX, &config->vocab));
+done:
+    return rc;
+}
+
+static int32_t read_heads(struct sb_config *config, const struct source *s)
+{
+    int32_t value_length;
+    int32_t rc = SPECBATCH_OK;
+
+    config->kv_heads = config->heads;
+    SB_TRY(read_int(s, "attention.head_count_kv", 1, SB_HEADS_MAX, &config->kv_heads));
+    if (config->heads % config->kv_heads != 0)
+        SB_FAIL(SPECBATCH_E_FORMAT,
+                "%s: %s.attention.head_count %d is not a multiple of "
+                "head_count_kv %d",
+                s->file, s->arch, (int)config->heads, (int)config->kv_heads);
+    if (!find(s, "attention.key_length").given && config->hidden % config->heads != 0)
+        SB_FAIL(SPECBATCH_E_FORMAT,
+                "%s: %s.attention.key_length is missing, and embedding_length %d is not a multiple "
+                "of head_count %d",
+                s->file, s->arch, (int)config->hidden, (int)config->heads);
+    config->head_dim = config->hidden / config->heads;
+    SB_TRY(read_int(s, "attention.key_length", 1, SB_HEAD_DIM_MAX, &config->head_dim));
+    if (config->head_dim > SB_HEAD_DIM_MAX)
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: heads of more than %d elements", s->file, SB_HEAD_DIM_MAX);
+    value_length = config->head_dim;
+    SB_TRY(read_int(s, "attention.value_length", 1, SB_HEAD_DIM_MAX, &value_length));
+    if (value_length != config->head_dim)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: %s.attention.value_length %d is not key_length %d",
+                s->file, s->arch, (int)value_length, (int)config->head_dim);
+done:
+    return rc;
+}
+
+static int32_t read_sizes(struct sb_config *config, const struct source *s)
+{
+    const struct {
+        const char *name;
+        int32_t max, *value;
+    } numbers[] = {
+        {"embedding_length", SB_HIDDEN_MAX, &config->hidden},
+        {"feed_forward_length", SB_INTER_MAX, &config->inter},
+        {"block_count", SB_LAYERS_MAX, &config->layers},
+        {"attention.head_count", SB_HEADS_MAX, &config->heads},
+        {"context_length", SB_CONTEXT_MAX, &config->context},
+    };
+    int32_t rc = SPECBATCH_OK;
+
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        SB_TRY(need(s, numbers[i].name));
+        SB_TRY(read_int(s, numbers[i].name, 1, numbers[i].max, numbers[i].value));
+    }
+    SB_TRY(read_vocab(config, s));
+    SB_TRY(read_heads(config, s));
+    SB_TRY(need(s, "attention.layer_norm_rms_epsilon"));
+    SB_TRY(read_double(s, "attention.layer_norm_rms_epsilon", 1e-30, 1.0, &config->eps));
+done:
+    return rc;
+}
+
+/* Reads from the names of the tensors which biases there are, and whether there is a head. */
+static void read_flags(struct sb_config *config, const struct source *s)
+{
+    static const char *const biases[] = {".attn_q.bias",      ".attn_k.bias",   ".attn_v.bias",
+                                         ".attn_output.bias", ".ffn_gate.bias", ".ffn_up.bias",
+                                         ".ffn_down.bias"};
+    const struct sb_arch *arch = config->arch;
+    int there[sizeof biases / sizeof *biases] = {0};
+
+    config->tied = 1;
+    for (int32_t i = 0; i < sb_gguf_n_tensors(s->gguf); i++) {
+        const char *name = sb_gguf_tensor(s->gguf, i)->name;
+        if (strcmp(name, "output.weight") == 0)
+            config->tied = 0;
+        if (strncmp(name, "blk.", 4) != 0)
+            continue;
+        name += 4 + strspn(name + 4, "0123456789");
+        for (size_t b = 0; b < sizeof biases / sizeof *biases; b++)
+            there[b] |= strcmp(name, biases[b]) == 0;
+    }
+    config->has_qkv_bias = sb_arch_has_bias(arch->qkv_bias, there[0] || there[1] || there[2]);
+    config->has_o_bias = sb_arch_has_bias(arch->o_bias, there[3]);
+    config->has_mlp_bias = sb_arch_has_bias(arch->mlp_bias, there[4] || there[5] || there[6]);
+}
+
+/* ---------------------------------------------------------------- its rotary embedding */
+
+static int32_t read_scaling(struct sb_config *config, const struct source *s)
+{
+    struct sb_rope_config *rope = &config->rope;
+    const struct key type = find(s, "rope.scaling.type");
+    const struct key factor = find(s, "rope.scaling.factor");
+    int32_t rc = SPECBATCH_OK;
+
+    rope->factor = 1.0;
+    rope->attention_factor = 1.0;
+    if (type.given ? is_word(&type.value, "none") : !factor.given || is_off(&factor.value))
+        goto done;
+    if (!type.given || is_word(&type.value, "linear"))
+        rope->kind = SB_ROPE_LINEAR;
+    else if (is_word(&type.value, "yarn"))
+        rope->kind = SB_ROPE_YARN;
+    else
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: %s is not supported; supported: none, linear, yarn",
+                s->file, type.text);
+    SB_TRY(need(s, "rope.scaling.factor"));
+    SB_TRY(read_double(s, "rope.scaling.factor", 1.0, FACTOR_MAX, &rope->factor));
+    if (rope->kind == SB_ROPE_LINEAR)
+        goto done;
+    rope->original_context = config->context;
+    rope->beta_fast = 32.0;
+    rope->beta_slow = 1.0;
+    rope->truncate = 1;
+    SB_TRY(read_double(s, "rope.scaling.original_context_length", 1.0, SB_CONTEXT_MAX,
+                       &rope->original_context));
+    SB_TRY(read_double(s, "rope.scaling.yarn_beta_fast", 1e-6, FACTOR_MAX, &rope->beta_fast));
+    SB_TRY(read_double(s, "rope.scaling.yarn_beta_slow", 1e-6, FACTOR_MAX, &rope->beta_slow));
+    if (rope->beta_fast < rope->beta_slow)
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: %s.rope.scaling.yarn_beta_fast is below yarn_beta_slow",
+                s->file, s->arch);
+    rope->attention_factor = rope->factor <= 1.0 ? 1.0 : 0.1 * log(rope->factor) + 1.0;
+done:
+    return rc;
+}
+
+/* By what Llama 3 divides the frequency of dimension pair i. */
+static double llama3_divisor(const struct sb_rope_config *rope, int32_t i)
+{
+    const double wavelength = 2.0 * 3.14159265358979323846 *
+                              pow(rope->theta, (double)(2 * i) / rope->rot_dim);
+    const double turns = rope->original_context / wavelength;
+    const double smooth = (turns - rope->low_freq) / (rope->high_freq - rope->low_freq);
+
+    if (smooth >= 1.0)
+        return 1.0;
+    return smooth <= 0.0 ? rope->factor : 1.0 / ((1.0 - smooth) / rope->factor + smooth);
+}
+
+/* Whether the numbers of a scaling give these divisors. */
+static int gives_divisors(const struct sb_rope_config *rope, const float *divisors)
+{
+    for (int32_t i = 0; i < rope->rot_dim / 2; i++) {
+        const double expected = llama3_divisor(rope, i);
+        if (!(fabs(divisors[i] - expected) <= FACTOR_TOLERANCE * expected))
+            return 0;
+    }
+    return 1;
+}
+
+/* Finds the numbers that rope_freqs.weight was computed from. Its largest divisor is the factor.
+ * All published models have 1 and 4 as the other two, and for the context a power of two. Where
+ * two contexts give the same divisors, no frequency is blended, and either gives the same model. */
+static int32_t find_llama3(struct sb_rope_config *rope, const struct source *s,
+                           const struct sb_gguf_tensor *t)
+{
+    float divisors[SB_HEAD_DIM_MAX / 2], largest = 1.0f;
+    struct sb_gguf_value value = {.type = SB_GGUF_F32, .at = (const unsigned char *)&largest};
+    int32_t rc = SPECBATCH_OK;
+
+    if (strcmp(t->type, "F32") != 0 || t->rank != 1 || t->shape[0] != rope->rot_dim / 2)
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: tensor %s is not of %d numbers of type F32", s->file,
+                t->name, (int)rope->rot_dim / 2);
+    if (rope->kind != SB_ROPE_DEFAULT)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: both %s and %s.rope.scaling.type", s->file, t->name,
+                s->arch);
+    SB_TRY(sb_file_read(sb_gguf_file(s->gguf, t->file), t->offset, divisors, (size_t)t->bytes));
+    for (int32_t i = 0; i < rope->rot_dim / 2; i++)
+        largest = divisors[i] > largest ? divisors[i] : largest;
+    rope->low_freq = 1.0;
+    rope->high_freq = 4.0;
+    if (sb_gguf_double(&value, &rope->factor) && rope->factor <= FACTOR_MAX)
+        for (rope->original_context = 32.0; rope->original_context <= SB_CONTEXT_MAX;
+             rope->original_context *= 2.0)
+            if (gives_divisors(rope, divisors)) {
+                rope->kind = rope->factor > 1.0 ? SB_ROPE_LLAMA3 : SB_ROPE_DEFAULT;
+                goto done;
+            }
+    SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: tensor %s is not the scaling of Llama 3", s->file,
+            t->name);
+done:
+    return rc;
+}
+
+static int32_t read_rope(struct sb_config *config, const struct source *s)
+{
+    struct sb_rope_config *rope = &config->rope;
+    const double whole = config->arch->default_partial_rotary;
+    int32_t rc = SPECBATCH_OK;
+
+    rope->theta = 10000.0;
+    SB_TRY(read_double(s, "rope.freq_base", 1.01, 1e15, &rope->theta));
+    rope->rot_dim = (int32_t)(config->head_dim * whole);
+    SB_TRY(read_int(s, "rope.dimension_count", 2, config->head_dim, &rope->rot_dim));
+    if (rope->rot_dim < 2 || rope->rot_dim % 2 != 0 ||
+        (whole == 1.0 && rope->rot_dim != config->head_dim))
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "%s: %s.rope.dimension_count %d is not supported with heads of %d elements",
+                s->file, s->arch, (int)rope->rot_dim, (int)config->head_dim);
+    SB_TRY(read_scaling(config, s));
+    for (int32_t i = 0; i < sb_gguf_n_tensors(s->gguf); i++)
+        if (strcmp(sb_gguf_tensor(s->gguf, i)->name, "rope_freqs.weight") == 0)
+            SB_TRY(find_llama3(rope, s, sb_gguf_tensor(s->gguf, i)));
+done:
+    return rc;
+}
+
+/* ------------------------------------------------------------------- its special tokens */
+
+/* Tokens by their spelling, of which one may be an end where another is. */
+enum { IM_END, ENDOFTEXT, EOT_ID, END_OF_TEXT, EOM_ID, USER, OBSERVATION, SPELLINGS };
+static const char *const spellings[SPELLINGS] = {"<|im_end|>",      "<|endoftext|>", "<|eot_id|>",
+                                                 "<|end_of_text|>", "<|eom_id|>",    "<|user|>",
+                                                 "<|observation|>"};
+/* Where the first is an end, so is the second: Qwen, Llama 3 and GLM-4. */
+static const int ends_too[][2] = {
+    {IM_END, ENDOFTEXT}, {EOT_ID, END_OF_TEXT}, {EOT_ID, EOM_ID}, {USER, OBSERVATION}};
+
+static void add_eos(struct sb_config *config, int32_t id)
+{
+    for (int32_t i = 0; i < config->n_eos; i++)
+        if (config->eos[i] == id)
+            return;
+    if (id >= 0 && config->n_eos < SB_EOS_MAX)
+        config->eos[config->n_eos++] = id;
+}
+
+static void find_spellings(int32_t ids[SPELLINGS], const struct source *s)
+{
+    struct sb_gguf_value tokens, token;
+
+    for (int i = 0; i < SPELLINGS; i++)
+        ids[i] = -1;
+    if (!sb_gguf_get(s->gguf, "tokenizer.ggml.tokens", &tokens))
+        return;
+    for (int32_t id = 0; sb_gguf_take(&tokens, &token); id++)
+        for (int i = 0; i < SPELLINGS; i++)
+            if (is_word(&token, spellings[i]))
+                ids[i] = id;
+}
+
+/* Reads the id of a special token, -1 where the file has none. */
+static int32_t read_id(int32_t *id, const struct sb_config *config, const struct source *s,
+                       const char *key)
+{
+    struct sb_gguf_value value;
+    int64_t number;
+
+    *id = -1;
+    if (!sb_gguf_get(s->gguf, key, &value))
+        return SPECBATCH_OK;
+    if (!sb_gguf_int(&value, &number) || number < 0 || number >= config->vocab)
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: %s is not a token id (the vocabulary has %d)",
+                       s->file, key, (int)config->vocab);
+    *id = (int32_t)number;
+    return SPECBATCH_OK;
+}
+
+static int32_t read_special(struct sb_config *config, const struct source *s)
+{
+    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    int32_t ids[SPELLINGS], id;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(read_id(&config->bos, config, s, "tokenizer.ggml.bos_token_id"));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        SB_TRY(read_id(&id, config, s, keys[i]));
+        add_eos(config, id);
+    }
+    find_spellings(ids, s);
+    for (size_t i = 0; i < sizeof ends_too / sizeof *ends_too; i++)
+        for (int32_t e = 0; e < config->n_eos; e++)
+            if (config->eos[e] == ids[ends_too[i][0]]) {
+                add_eos(config, ids[ends_too[i][1]]);
+                break;
+            }
+done:
+    return rc;
+}
+
+int32_t sb_gguf_config(struct sb_config *config, const struct sb_log *log,
+                       const struct sb_gguf *gguf)
+{
+    struct source s = {gguf, sb_gguf_file(gguf, 0)->name, ""};
+    int32_t rc = SPECBATCH_OK;
+
+    memset(config, 0, sizeof *config);
+    SB_TRY(find_arch(config, &s));
+    s.arch = config->arch->model_type;
+    SB_TRY(refuse_unknown(&s));
+    SB_TRY(read_sizes(config, &s));
+    read_flags(config, &s);
+    SB_TRY(read_rope(config, &s));
+    SB_TRY(read_special(config, &s));
+    sb_config_warn_endless(config, log, s.file);
+done:
+    return rc;
+}

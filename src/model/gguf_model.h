@@ -1,0 +1,26 @@
+/*
+ * A model in a GGUF file: which of its metadata are the numbers of a configuration, and which of
+ * its tensors are those that the loader asks for. What such files hold is defined by llama.cpp's
+ * converter of transformers' checkpoints, which renames what they have and reorders some of it.
+ * Here that is undone, so that a model is the same in both containers, bit for bit.
+ */
+#ifndef SB_GGUF_MODEL_H
+#define SB_GGUF_MODEL_H
+
+#include "gguf.h"
+#include "model/config.h"
+#include "model/tensors.h"
+
+/* gguf_config.c. The configuration that the metadata describe. E_FORMAT (the message names the file
+ * and the key), E_UNSUPPORTED, E_IO, E_NOMEM. */
+int32_t sb_gguf_config(struct sb_config *config, const struct sb_log *log,
+                       const struct sb_gguf *gguf);
+
+/* gguf_tensors.c. The set of its tensors, which borrows the names and the files from `gguf`.
+ * E_FORMAT, E_NOMEM. */
+int32_t sb_gguf_tensors(struct sb_tensors **out, const struct sb_mem *mem,
+                        const struct sb_gguf *gguf, const struct sb_config *config);
+/* Writes how such files spell the name of a tensor, which is that of transformers. */
+void sb_gguf_spell(char spelled[SB_TENSOR_NAME_BYTES], const char *name);
+
+#endif

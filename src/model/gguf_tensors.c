@@ -1,0 +1,138 @@
+/*
+ * The tensors of a GGUF file as the set that the loader of weights asks.
+ *
+ *   transformers                             GGUF
+ *   model.layers.3.self_attn.q_proj.weight   blk.3.attn_q.weight
+ *   model.embed_tokens.weight                token_embd.weight
+ *
+ * Names are translated when a tensor is asked for, so that messages quote what is in the file. One
+ * table is enough for all architectures, since no two of them use a name for different things.
+ *
+ * In files of Llama, the rows of q and k are in another order. Rotary pairs are (i, i + n / 2) in
+ * transformers and (2 i, 2 i + 1) in llama.cpp, whose converter makes neighbours of the two rows
+ * that compute a pair. The set brings them back as it reads (tensors.c).
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "model/gguf_model.h"
+#include "status.h"
+
+struct spelling {
+    const char *name, *spelled;
+};
+
+/* Names without ".weight" and ".bias", outside layers and in them. */
+static const struct spelling ends[] = {
+    {"model.embed_tokens", "token_embd"},
+    {"model.norm", "output_norm"},
+    {"lm_head", "output"},
+    {NULL, NULL},
+};
+static const struct spelling parts[] = {
+    {"input_layernorm", "attn_norm"},
+    {"post_self_attn_layernorm", "post_attention_norm"},
+    {"post_attention_layernorm", "ffn_norm"},
+    {"post_mlp_layernorm", "post_ffw_norm"},
+    {"self_attn.q_proj", "attn_q"},
+    {"self_attn.k_proj", "attn_k"},
+    {"self_attn.v_proj", "attn_v"},
+    {"self_attn.o_proj", "attn_output"},
+    {"self_attn.q_norm", "attn_q_norm"},
+    {"self_attn.k_norm", "attn_k_norm"},
+    {"mlp.gate_proj", "ffn_gate"},
+    {"mlp.up_proj", "ffn_up"},
+    {"mlp.gate_up_proj", "ffn_up"},
+    {"mlp.down_proj", "ffn_down"},
+    {NULL, NULL},
+};
+
+/* The spelling of the n bytes at `name`, or NULL. */
+static const char *look_up(const struct spelling *list, const char *name, size_t n)
+{
+    for (; list->name; list++)
+        if (strlen(list->name) == n && memcmp(list->name, name, n) == 0)
+            return list->spelled;
+    return NULL;
+}
+
+/* A name that is in no table stays as it is: no file has a tensor of that name. */
+void sb_gguf_spell(char spelled[SB_TENSOR_NAME_BYTES], const char *name)
+{
+    static const char layers[] = "model.layers.";
+    const char *kind = strrchr(name, '.'), *part = name, *found = NULL;
+    size_t digits = 0;
+
+    if (strncmp(name, layers, sizeof layers - 1) == 0) {
+        part = name + sizeof layers - 1;
+        digits = strspn(part, "0123456789");
+        part += digits + (part[digits] == '.');
+    }
+    if (kind && kind >= part)
+        found = look_up(digits ? parts : ends, part, (size_t)(kind - part));
+    if (!found)
+        snprintf(spelled, SB_TENSOR_NAME_BYTES, "%s", name);
+    else if (digits)
+        snprintf(spelled, SB_TENSOR_NAME_BYTES, "blk.%.*s.%s%s", (int)digits,
+                 name + sizeof layers - 1, found, kind);
+    else
+        snprintf(spelled, SB_TENSOR_NAME_BYTES, "%s%s", found, kind);
+}
+
+/* Whether a tensor is q or k of some layer, or the bias of one. */
+static int is_rotated(const char *name)
+{
+    if (strncmp(name, "blk.", 4) != 0)
+        return 0;
+    name += 4 + strspn(name + 4, "0123456789");
+    return strcmp(name, ".attn_q.weight") == 0 || strcmp(name, ".attn_k.weight") == 0 ||
+           strcmp(name, ".attn_q.bias") == 0 || strcmp(name, ".attn_k.bias") == 0;
+}
+
+static int32_t add_tensor(struct sb_tensors *set, const struct sb_gguf_tensor *info,
+                          const struct sb_config *config)
+{
+    struct sb_tensor *t = &set->list[set->n++];
+    const int32_t heads = config->head_dim;
+
+    *t = (struct sb_tensor){.name = info->name,
+                            .rank = info->rank,
+                            .offset = info->offset,
+                            .bytes = info->bytes,
+                            .file = info->file};
+    memcpy(t->type, info->type, strlen(info->type) + 1);
+    memcpy(t->shape, info->shape, sizeof info->shape);
+    if (!config->arch->gguf_interleaved || !is_rotated(info->name))
+        return SPECBATCH_OK;
+    if (heads % 2 != 0 || t->rank < 1 || t->shape[0] < 1 || t->shape[0] % heads != 0)
+        return sb_fail(SPECBATCH_E_FORMAT, "%.60s: tensor %s has rows that are not heads of %d",
+                       sb_tensors_file(set, t), t->name, (int)heads);
+    t->interleave = heads;
+    return SPECBATCH_OK;
+}
+
+int32_t sb_gguf_tensors(struct sb_tensors **out, const struct sb_mem *mem,
+                        const struct sb_gguf *gguf, const struct sb_config *config)
+{
+    const int32_t n = sb_gguf_n_tensors(gguf);
+    struct sb_tensor_file *file;
+    struct sb_tensors *set = NULL;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_tensors_create(&set, mem));
+    set->spell = sb_gguf_spell;
+    for (int32_t i = 0; i < sb_gguf_n_files(gguf); i++) {
+        SB_TRY(sb_tensors_add_file(&file, set));
+        file->file = *sb_gguf_file(gguf, i);
+        file->borrowed = 1;
+    }
+    SB_TRY(sb_tensors_reserve(set, (size_t)n, sb_gguf_file(gguf, 0)->name));
+    for (int32_t i = 0; i < n; i++)
+        SB_TRY(add_tensor(set, sb_gguf_tensor(gguf, i), config));
+    SB_TRY(sb_tensors_sort(set));
+    *out = set;
+    set = NULL;
+done:
+    sb_tensors_close(set);
+    return rc;
+}

@@ -1,0 +1,186 @@
+/* The set of a checkpoint's tensors; tensors.h draws it. */
+#include "model/tensors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "json.h"
+#include "status.h"
+
+enum {
+    TENSORS_MAX = 1000000,
+    LIST_START = 16 /* tensors that a new set has room for */
+};
+
+/* ---------------------------------------------------------------------------- filling it */
+
+int32_t sb_tensors_create(struct sb_tensors **out, const struct sb_mem *mem)
+{
+    struct sb_tensors *set = NULL;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_NEW(set, sb_alloc(mem, 1, sizeof *set), "a tensor list");
+    set->mem = *mem;
+    *out = set;
+    SB_NEW(set->list, sb_alloc(mem, LIST_START, sizeof *set->list), "a tensor list");
+    set->cap = LIST_START;
+done:
+    return rc;
+}
+
+int32_t sb_tensors_add_file(struct sb_tensor_file **file, struct sb_tensors *set)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    if (set->n_files == set->cap_files) {
+        const int32_t cap = set->cap_files ? 2 * set->cap_files : 4;
+        struct sb_tensor_file *grown;
+        SB_NEW(grown, sb_realloc(&set->mem, set->files, (size_t)cap, sizeof *grown),
+               "a tensor list");
+        set->files = grown;
+        set->cap_files = cap;
+    }
+    *file = &set->files[set->n_files++];
+    memset(*file, 0, sizeof **file);
+    (*file)->file.fd = -1;
+done:
+    return rc;
+}
+
+int32_t sb_tensors_reserve(struct sb_tensors *set, size_t more, const char *name)
+{
+    struct sb_tensor *grown;
+
+    if (more > (size_t)(TENSORS_MAX - set->n))
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: more than %d tensors", name, TENSORS_MAX);
+    if (set->n + (int32_t)more <= set->cap)
+        return SPECBATCH_OK;
+    grown = sb_realloc(&set->mem, set->list, (size_t)set->n + more, sizeof *grown);
+    if (!grown)
+        return sb_fail(SPECBATCH_E_NOMEM, "no memory for %zu tensors", more);
+    set->list = grown;
+    set->cap = set->n + (int32_t)more;
+    return SPECBATCH_OK;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct sb_tensor *)a)->name, ((const struct sb_tensor *)b)->name);
+}
+
+int32_t sb_tensors_sort(struct sb_tensors *set)
+{
+    qsort(set->list, (size_t)set->n, sizeof *set->list, by_name);
+    for (int32_t i = 1; i < set->n; i++)
+        if (strcmp(set->list[i - 1].name, set->list[i].name) == 0)
+            return sb_fail(SPECBATCH_E_FORMAT, "tensor %.80s is in %.60s and in %.60s",
+                           set->list[i].name, sb_tensors_file(set, &set->list[i - 1]),
+                           sb_tensors_file(set, &set->list[i]));
+    return SPECBATCH_OK;
+}
+
+void sb_tensors_close(struct sb_tensors *set)
+{
+    struct sb_mem mem;
+
+    if (!set)
+        return;
+    mem = set->mem;
+    for (int32_t i = 0; i < set->n_files; i++) {
+        if (!set->files[i].borrowed)
+            sb_file_close(&set->files[i].file);
+        sb_json_free(set->files[i].doc);
+    }
+    sb_free(&mem, set->files);
+    sb_free(&mem, set->list);
+    sb_free(&mem, set);
+}
+
+/* ------------------------------------------------------------------------------ using it */
+
+const char *sb_tensors_spelled(char spelled[SB_TENSOR_NAME_BYTES], const struct sb_tensors *set,
+                               const char *name)
+{
+    if (!set->spell)
+        return name;
+    set->spell(spelled, name);
+    return spelled;
+}
+
+const struct sb_tensor *sb_tensors_find(const struct sb_tensors *set, const char *name)
+{
+    char spelled[SB_TENSOR_NAME_BYTES];
+    int32_t low = 0, high = set->n;
+
+    name = sb_tensors_spelled(spelled, set, name);
+    while (low < high) {
+        const int32_t middle = low + (high - low) / 2;
+        const int order = strcmp(set->list[middle].name, name);
+        if (order == 0)
+            return &set->list[middle];
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+int32_t sb_tensors_count(const struct sb_tensors *set)
+{
+    return set->n;
+}
+
+const struct sb_tensor *sb_tensors_at(const struct sb_tensors *set, int32_t index)
+{
+    return &set->list[index];
+}
+
+/* Where the file has row `row` of a tensor whose rows are interleaved. Row i of a head's first half
+ * has become row 2 i of the head, and row i of its second half 2 i + 1. */
+static uint64_t interleaved(uint64_t row, uint64_t head_rows)
+{
+    const uint64_t half = head_rows / 2, in_head = row % head_rows;
+
+    return row - in_head + 2 * (in_head % half) + in_head / half;
+}
+
+/* Reads a part of a tensor whose rows are interleaved, row by row. To read whole heads and to sort
+ * their rows in memory would take a second buffer, to save calls that take a few percent of the
+ * time. */
+static int32_t read_rows(const struct sb_file *file, const struct sb_tensor *tensor,
+                         uint64_t offset, char *into, size_t bytes)
+{
+    const uint64_t row_bytes = tensor->bytes / (uint64_t)tensor->shape[0];
+    int32_t rc = SPECBATCH_OK;
+
+    while (bytes > 0) {
+        const uint64_t in_row = offset % row_bytes;
+        const uint64_t row = interleaved(offset / row_bytes, (uint64_t)tensor->interleave);
+        const size_t n = bytes < row_bytes - in_row ? bytes : (size_t)(row_bytes - in_row);
+        SB_TRY(sb_file_read(file, tensor->offset + row * row_bytes + in_row, into, n));
+        into += n;
+        offset += n;
+        bytes -= n;
+    }
+done:
+    return rc;
+}
+
+int32_t sb_tensors_read(const struct sb_tensors *set, const struct sb_tensor *tensor,
+                        uint64_t offset, void *into, size_t bytes)
+{
+    const struct sb_file *file = &set->files[tensor->file].file;
+
+    if (offset > tensor->bytes || bytes > tensor->bytes - offset)
+        return sb_fail(SPECBATCH_E_INVALID, "%s: tensor %.100s: read beyond its end",
+                       sb_tensors_file(set, tensor), tensor->name);
+    if (tensor->interleave)
+        return read_rows(file, tensor, offset, into, bytes);
+    return sb_file_read(file, tensor->offset + offset, into, bytes);
+}
+
+const char *sb_tensors_file(const struct sb_tensors *set, const struct sb_tensor *tensor)
+{
+    return set->files[tensor->file].file.name;
+}

@@ -1,0 +1,80 @@
+/*
+ * The tensors of a checkpoint, by name, whatever container they are in: safetensors.c fills the set
+ * from the files of a directory, gguf_tensors.c from a GGUF file. The loader of weights knows this
+ * set only.
+ *
+ *   list    [ {name, type, shape, file, offset}, ... ]   sorted by name, for binary searches
+ *   files   [ {file, its JSON}, ... ]                    open until the set is closed
+ *
+ * A hash table would save nothing, since a model asks for each name once. Files stay open from the
+ * check to the last read, so that both see the same file.
+ */
+#ifndef SB_TENSORS_H
+#define SB_TENSORS_H
+
+#include <stdint.h>
+
+#include "alloc.h"
+#include "file.h"
+
+struct sb_json;
+
+#define SB_TENSOR_RANK_MAX 8
+#define SB_TENSOR_NAME_BYTES 160 /* of the names that a loader asks for, with the NUL */
+
+struct sb_tensor {
+    const char *name; /* borrowed from the set */
+    char type[12];    /* "F32", "BF16", "F16", "I64", "Q4_K", ... */
+    int32_t rank;
+    int64_t shape[SB_TENSOR_RANK_MAX];
+    uint64_t offset; /* of its first byte in its file */
+    uint64_t bytes;
+    int32_t file;       /* index of the file */
+    int32_t interleave; /* 0, or the rows of a head: the file has rows i and i + interleave / 2 of
+                           each head side by side, and reading puts them where they belong */
+};
+
+struct sb_tensor_file {
+    struct sb_file file;
+    int borrowed;        /* the file is not closed with the set */
+    struct sb_json *doc; /* safetensors: the header, which owns the names of the file's tensors */
+};
+
+struct sb_tensors {
+    struct sb_mem mem;
+    struct sb_tensor_file *files;
+    int32_t n_files, cap_files;
+    struct sb_tensor *list;
+    int32_t n, cap;
+    /* Writes how the container spells the name of a tensor, which is that of transformers. NULL: it
+     * spells it so too. */
+    void (*spell)(char spelled[SB_TENSOR_NAME_BYTES], const char *name);
+};
+
+/* Creates an empty set. After a failure *out is what there is of it, for the caller to close. */
+int32_t sb_tensors_create(struct sb_tensors **out, const struct sb_mem *mem);
+/* Adds an empty place for a file; *file is valid until the next one is added. */
+int32_t sb_tensors_add_file(struct sb_tensor_file **file, struct sb_tensors *set);
+/* Makes room for so many more tensors, which are in the file called `name`. E_FORMAT, E_NOMEM. */
+int32_t sb_tensors_reserve(struct sb_tensors *set, size_t more, const char *name);
+/* Sorts the list by name. E_FORMAT: a name is there twice. */
+int32_t sb_tensors_sort(struct sb_tensors *set);
+/* NULL is fine. */
+void sb_tensors_close(struct sb_tensors *set);
+
+/* The tensor that transformers calls so, or NULL. */
+const struct sb_tensor *sb_tensors_find(const struct sb_tensors *set, const char *name);
+/* How the set's files call that tensor, for messages. */
+const char *sb_tensors_spelled(char spelled[SB_TENSOR_NAME_BYTES], const struct sb_tensors *set,
+                               const char *name);
+int32_t sb_tensors_count(const struct sb_tensors *set);
+/* A tensor by its index, 0 .. count - 1: they are in the order of their names. */
+const struct sb_tensor *sb_tensors_at(const struct sb_tensors *set, int32_t index);
+/* Reads `bytes` bytes of a tensor, from its byte `offset` on. E_INVALID (that is not inside the
+ * tensor), E_IO. */
+int32_t sb_tensors_read(const struct sb_tensors *set, const struct sb_tensor *tensor,
+                        uint64_t offset, void *into, size_t bytes);
+/* The name of a tensor's file without its directory, for messages. */
+const char *sb_tensors_file(const struct sb_tensors *set, const struct sb_tensor *tensor);
+
+#endif

@@ -1,0 +1,431 @@
+/*
+ * Models in GGUF files: each checkpoint of the tree, converted here, gives the tokens, the
+ * log-probabilities and the digest of its safetensors directory, bit for bit. And what the metadata
+ * may say: which configurations they make, and what is refused.
+ */
+#include "model/model.h"
+
+#include "model/gguf_model.h"
+#include "sbtest.h"
+#include "support/gguf_convert.h"
+#include "support/run_to_end.h"
+
+#define MODELS "test/data/models/"
+
+static const char *const models[] = {
+    "emoji",
+    "glm4_unbiased_bf16",
+    "llama3_scaled_biased_tied_bf16",
+    "llama_mha_f16",
+    "llama_untied_f32_sharded",
+    "llama_untied_f32_sharded.draft",
+    "long_qwen3_hd128_bf16",
+    "qwen2_tied_f32",
+    "qwen3_untied_f32_sharded",
+    "qwen3_untied_f32_sharded.draft",
+    "qwen3_yarn_f32",
+};
+enum { N_MODELS = sizeof models / sizeof *models };
+
+/* -------------------------------------------------------------------------- generating */
+
+enum { PROMPTS = 3, MAX_NEW = 24 };
+
+struct generated {
+    int32_t tokens[PROMPTS][MAX_NEW];
+    float logprobs[PROMPTS][MAX_NEW];
+    size_t n[PROMPTS];
+    char digest[SB_DIGEST_TEXT];
+};
+
+static int32_t generate(struct generated *g, const char *path)
+{
+    static const int32_t prompt[] = {5, 17, 30, 41, 5, 9, 21, 33, 40, 2, 11, 50};
+    specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
+    specbatch_request request = SPECBATCH_REQUEST_INIT;
+    specbatch_result *result = NULL;
+    specbatch_model *model = NULL;
+    specbatch_pool *pool = NULL;
+    uint64_t id;
+    int32_t rc = SPECBATCH_OK;
+
+    memset(g, 0, sizeof *g);
+    options.policy = SPECBATCH_POLICY_PLAIN;
+    options.batch = PROMPTS;
+    options.max_len = 64;
+    options.n_threads = 1;
+    request.flags = SPECBATCH_REQUEST_LOGPROBS;
+    request.ids = prompt;
+    request.max_new = MAX_NEW;
+    if ((rc = specbatch_model_open(&model, path, NULL)) == SPECBATCH_OK)
+        rc = specbatch_pool_create(&pool, model, NULL, &options);
+    for (int i = 0; rc == SPECBATCH_OK && i < PROMPTS; i++) {
+        request.n_ids = 1 + 5 * (size_t)i;
+        rc = specbatch_pool_submit(pool, &request, &id);
+    }
+    rc = rc == SPECBATCH_OK ? run_to_end(pool) : rc;
+    while (rc == SPECBATCH_OK && specbatch_pool_collect(pool, &result) == SPECBATCH_OK) {
+        const size_t i = (size_t)(specbatch_result_id(result) - id) + PROMPTS - 1;
+        const int32_t *tokens = specbatch_result_tokens(result, &g->n[i]);
+        memcpy(g->tokens[i], tokens, g->n[i] * sizeof *tokens);
+        memcpy(g->logprobs[i], specbatch_result_logprobs(result, NULL), g->n[i] * sizeof(float));
+        specbatch_result_free(result);
+    }
+    snprintf(g->digest, sizeof g->digest, "%s", specbatch_model_digest(model));
+    specbatch_pool_free(pool);
+    specbatch_model_close(model);
+    return rc;
+}
+
+static int same_output(const struct generated *a, const struct generated *b)
+{
+    return memcmp(a->tokens, b->tokens, sizeof a->tokens) == 0 &&
+           memcmp(a->logprobs, b->logprobs, sizeof a->logprobs) == 0 &&
+           memcmp(a->n, b->n, sizeof a->n) == 0;
+}
+
+/* Writes a checkpoint as model.gguf. */
+static int write_gguf(const struct test_dir *dir, const char *from, enum sb_dtype dtype,
+                      unsigned flags)
+{
+    struct gguf_writer w = {.alignment = 32};
+    const int good = convert_model(&w, from, dtype, flags);
+
+    gguf_write(&w, dir, "model.gguf");
+    return good;
+}
+
+/* One checkpoint in one type: as llama.cpp writes it, and with vectors of that type too. */
+static void compare(const char *from, enum sb_dtype dtype)
+{
+    static struct generated expected, got;
+    const struct test_dir dir = test_dir_make();
+    char path[128];
+
+    snprintf(path, sizeof path, "%s/model.gguf", dir.path);
+    CHECK(convert_safetensors(&dir, from, dtype));
+    CHECK_OK(generate(&expected, dir.path));
+    CHECK(expected.n[0] > 0);
+    CHECK(write_gguf(&dir, from, dtype, 0));
+    CHECK_OK(generate(&got, path));
+    CHECK(same_output(&got, &expected));
+    CHECK_INT(strcmp(got.digest, expected.digest) == 0, dtype == SB_F32);
+    CHECK(write_gguf(&dir, from, dtype, CONVERT_VECTORS));
+    CHECK_OK(generate(&got, path));
+    CHECK(same_output(&got, &expected));
+    CHECK_STR(got.digest, expected.digest);
+    test_dir_remove(&dir);
+}
+
+static void both_containers_give_the_same_bits(void)
+{
+    char from[128];
+
+    for (int i = 0; i < N_MODELS && !sbtest_failed_now; i++)
+        for (int dtype = SB_F32; dtype <= SB_F16; dtype++) {
+            snprintf(from, sizeof from, MODELS "%s", models[i]);
+            compare(from, (enum sb_dtype)dtype);
+            if (sbtest_failed_now)
+                printf("     %s, type %d\n", from, dtype);
+        }
+}
+
+/* A file of Llama whose rows are not permuted must give something else; that shows that the rows
+ * are put back, and that the comparison above would see it if they were not. Architectures whose
+ * rows stay as they are would differ in the same way if they were moved. */
+static void the_permutation_matters(void)
+{
+    static struct generated expected, got;
+    const struct test_dir dir = test_dir_make();
+    char path[128];
+
+    snprintf(path, sizeof path, "%s/model.gguf", dir.path);
+    for (int i = 0; i < N_MODELS; i++) {
+        char from[128];
+        if (strncmp(models[i], "llama", 5) != 0)
+            continue;
+        snprintf(from, sizeof from, MODELS "%s", models[i]);
+        CHECK_OK(generate(&expected, from));
+        CHECK(write_gguf(&dir, from, SB_F32, CONVERT_UNPERMUTED | CONVERT_VECTORS));
+        CHECK_OK(generate(&got, path));
+        CHECK(!same_output(&got, &expected));
+    }
+    test_dir_remove(&dir);
+}
+
+/* ------------------------------------------------------------------- what metadata mean */
+
+/* A configuration of Llama that can be read; more keys and tensors may follow. */
+static struct gguf_writer small_config(const char *arch)
+{
+    static const struct {
+        const char *name;
+        uint32_t value;
+    } numbers[] = {{"block_count", 1},          {"context_length", 64},
+                   {"embedding_length", 64},    {"feed_forward_length", 12},
+                   {"attention.head_count", 2}, {"attention.head_count_kv", 1},
+                   {"vocab_size", 70}};
+    struct gguf_writer w = {.alignment = 32};
+    char key[80];
+
+    gguf_key_text(&w, "general.architecture", arch);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        snprintf(key, sizeof key, "%s.%s", arch, numbers[i].name);
+        gguf_key_u32(&w, key, numbers[i].value);
+    }
+    snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", arch);
+    gguf_key_f32(&w, key, 1e-6f);
+    return w;
+}
+
+static int32_t read_config(struct sb_config *config, struct gguf_writer *w)
+{
+    const struct sb_log silence = {NULL, NULL};
+    const struct test_dir dir = test_dir_make();
+    struct sb_gguf *gguf = NULL;
+    char path[128];
+    int32_t rc;
+
+    snprintf(path, sizeof path, "%s/model.gguf", dir.path);
+    gguf_write(w, &dir, "model.gguf");
+    rc = sb_gguf_open(&gguf, &test_mem, path);
+    if (rc == SPECBATCH_OK)
+        rc = sb_gguf_config(config, &silence, gguf);
+    sb_gguf_close(gguf);
+    test_dir_remove(&dir);
+    return rc;
+}
+
+static void reads_numbers(void)
+{
+    struct gguf_writer w = small_config("llama");
+    struct sb_config c;
+
+    gguf_key(&w, "llama.rope.freq_base", SB_GGUF_F64);
+    gguf_add_number(&w.keys, 0x411e848000000000u, 8); /* 500000 */
+    gguf_key(&w, "llama.attention.value_length", SB_GGUF_U64);
+    gguf_add_number(&w.keys, 32, 8);
+    gguf_key_u32(&w, "llama.expert_count", 0);
+    gguf_key_u32(&w, "tokenizer.ggml.eos_token_id", 7);
+    gguf_key_u32(&w, "tokenizer.ggml.eot_token_id", 9);
+    gguf_key_u32(&w, "tokenizer.ggml.eom_token_id", 7);
+    CHECK_OK(read_config(&c, &w));
+    CHECK_STR(c.arch->model_type, "llama");
+    CHECK_INT(c.vocab, 70);
+    CHECK_INT(c.head_dim, 32);
+    CHECK_INT(c.kv_heads, 1);
+    CHECK_INT(c.rope.rot_dim, 32);
+    CHECK(c.eps == 1e-6 && c.rope.theta == 500000.0 && c.rope.kind == SB_ROPE_DEFAULT);
+    CHECK(c.tied && !c.has_qkv_bias && !c.has_o_bias && !c.has_mlp_bias);
+    CHECK_INT(c.n_eos, 2);
+    CHECK_INT(c.eos[0], 7);
+    CHECK_INT(c.eos[1], 9);
+    CHECK_INT(c.bos, -1);
+}
+
+/* What a family's generation_config.json has, and a GGUF file has not. */
+static void ends_of_families(void)
+{
+    static const struct {
+        const char *tokens[4];
+        uint32_t eos, eot; /* eot 0: none */
+        int32_t n, expected[3];
+    } cases[] = {
+        {{"a", "<|endoftext|>", "<|im_end|>", "b"}, 2, 0, 2, {2, 1}},
+        {{"a", "<|endoftext|>", "<|im_end|>", "b"}, 1, 0, 1, {1}},
+        {{"a", "<|end_of_text|>", "<|eom_id|>", "<|eot_id|>"}, 3, 0, 3, {3, 1, 2}},
+        {{"a", "<|endoftext|>", "<|user|>", "<|observation|>"}, 1, 2, 3, {1, 2, 3}},
+        {{"a", "</s>", "b", "c"}, 1, 0, 1, {1}},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct gguf_writer w = small_config("qwen2");
+        struct sb_config c;
+        gguf_key_array(&w, "tokenizer.ggml.tokens", SB_GGUF_STRING, 4);
+        for (int t = 0; t < 4; t++)
+            gguf_add_text(&w.keys, cases[i].tokens[t], strlen(cases[i].tokens[t]));
+        gguf_key_u32(&w, "tokenizer.ggml.eos_token_id", cases[i].eos);
+        if (cases[i].eot)
+            gguf_key_u32(&w, "tokenizer.ggml.eot_token_id", cases[i].eot);
+        CHECK_OK(read_config(&c, &w));
+        CHECK_INT(c.vocab, 4);
+        CHECK_INT(c.n_eos, cases[i].n);
+        CHECK_MEM(c.eos, cases[i].expected, (size_t)c.n_eos * sizeof *c.eos);
+    }
+}
+
+/* One more key, or another value of a key, that must be refused. */
+static void refuses_metadata(void)
+{
+    static const struct {
+        const char *key, *text; /* text NULL: the number */
+        uint32_t number;
+        int32_t code;
+        const char *part;
+    } cases[] = {
+        {"llama.expert_count", NULL, 8, SPECBATCH_E_UNSUPPORTED, "llama.expert_count"},
+        {"llama.attention.sliding_window", NULL, 4096, SPECBATCH_E_UNSUPPORTED, "sliding_window"},
+        {"llama.rope.scaling.attn_factor", NULL, 2, SPECBATCH_E_UNSUPPORTED, "attn_factor"},
+        {"llama.tensor_data_layout", "Meta AI original pth", 0, SPECBATCH_E_UNSUPPORTED, "layout"},
+        {"llama.rope.scaling.type", "longrope", 0, SPECBATCH_E_UNSUPPORTED, "scaling.type"},
+        {"llama.rope.scaling.type", "linear", 0, SPECBATCH_E_FORMAT, "scaling.factor is missing"},
+        {"llama.rope.dimension_count", NULL, 16, SPECBATCH_E_UNSUPPORTED, "dimension_count 16"},
+        {"llama.rope.dimension_count", NULL, 33, SPECBATCH_E_FORMAT, "dimension_count"},
+        {"llama.attention.key_length", NULL, 9000, SPECBATCH_E_FORMAT, "key_length"},
+        {"llama.attention.value_length", NULL, 16, SPECBATCH_E_UNSUPPORTED, "value_length 16"},
+        {"llama.rope.freq_base", NULL, 1, SPECBATCH_E_FORMAT, "freq_base"},
+        {"llama.rope.freq_base", "much", 0, SPECBATCH_E_FORMAT, "freq_base"},
+        {"general.type", "adapter", 0, SPECBATCH_E_UNSUPPORTED, "adapter"},
+        {"general.type", NULL, 3, SPECBATCH_E_FORMAT, "general.type"},
+        {"tokenizer.ggml.eos_token_id", NULL, 70, SPECBATCH_E_FORMAT, "eos_token_id"},
+        {"tokenizer.ggml.bos_token_id", "x", 0, SPECBATCH_E_FORMAT, "bos_token_id"},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct gguf_writer w = small_config("llama");
+        struct sb_config c;
+        if (cases[i].text)
+            gguf_key_text(&w, cases[i].key, cases[i].text);
+        else
+            gguf_key_u32(&w, cases[i].key, cases[i].number);
+        CHECK_ERROR(read_config(&c, &w), cases[i].code, cases[i].part);
+    }
+}
+
+static void refuses_other_models(void)
+{
+    struct gguf_writer w = small_config("mamba");
+    struct sb_config c;
+
+    CHECK_ERROR(read_config(&c, &w), SPECBATCH_E_UNSUPPORTED,
+                "general.architecture \"mamba\" is not supported; supported: llama, qwen2");
+    w = (struct gguf_writer){.alignment = 32};
+    gguf_key_text(&w, "general.architecture", "llama");
+    CHECK_ERROR(read_config(&c, &w), SPECBATCH_E_FORMAT, "llama.embedding_length is missing");
+    w = small_config("llama");
+    gguf_key_flag(&w, "llama.attention.causal", 0);
+    CHECK_ERROR(read_config(&c, &w), SPECBATCH_E_UNSUPPORTED, "llama.attention.causal is false");
+}
+
+/* rope_freqs.weight: the numbers that it was made from are found, or it is refused. */
+static void finds_the_scaling_of_llama3(void)
+{
+    enum { HALF = 16 };
+    const int64_t half = HALF, wrong = HALF - 1;
+    float divisors[HALF];
+    struct sb_config c;
+    struct gguf_writer w = small_config("llama");
+
+    for (int i = 0; i < HALF; i++) { /* factor 32, contexts of 1, 4 and 8192; theta 10000 */
+        const double smooth = (8192.0 / (6.283185307179586 * pow(10000.0, i / 16.0)) - 1.0) / 3.0;
+        divisors[i] = smooth >= 1.0   ? 1.0f
+                      : smooth <= 0.0 ? 32.0f
+                                      : (float)(1.0 / ((1.0 - smooth) / 32.0 + smooth));
+    }
+    gguf_tensor(&w, "rope_freqs.weight", 1, &half, GGUF_F32, divisors, sizeof divisors);
+    CHECK_OK(read_config(&c, &w));
+    CHECK_INT(c.rope.kind, SB_ROPE_LLAMA3);
+    CHECK(c.rope.factor == 32.0 && c.rope.low_freq == 1.0 && c.rope.high_freq == 4.0);
+    CHECK(c.rope.original_context == 8192.0);
+
+    divisors[HALF / 2 + 4] *= 1.01f;
+    w = small_config("llama");
+    gguf_tensor(&w, "rope_freqs.weight", 1, &half, GGUF_F32, divisors, sizeof divisors);
+    CHECK_ERROR(read_config(&c, &w), SPECBATCH_E_UNSUPPORTED, "rope_freqs.weight is not");
+    w = small_config("llama");
+    gguf_tensor(&w, "rope_freqs.weight", 1, &wrong, GGUF_F32, divisors, sizeof divisors - 4);
+    CHECK_ERROR(read_config(&c, &w), SPECBATCH_E_FORMAT, "rope_freqs.weight is not of 16");
+    for (int i = 0; i < HALF; i++)
+        divisors[i] = 1.0f;
+    w = small_config("llama");
+    gguf_tensor(&w, "rope_freqs.weight", 1, &half, GGUF_F32, divisors, sizeof divisors);
+    CHECK_OK(read_config(&c, &w));
+    CHECK_INT(c.rope.kind, SB_ROPE_DEFAULT);
+}
+
+/* --------------------------------------------------------------------- opening a model */
+
+static int32_t open_file(const struct test_dir *dir, const char *name)
+{
+    const specbatch_model_options defaults = SPECBATCH_MODEL_OPTIONS_INIT;
+    struct specbatch_model *model = NULL;
+    char path[128];
+    int32_t rc;
+
+    snprintf(path, sizeof path, "%s/%s", dir->path, name);
+    rc = sb_model_open(&model, path, &defaults);
+    sb_model_release(model);
+    return rc;
+}
+
+/* A quantised tensor, a missing one, one of another shape: the message has the file's own names. */
+static void names_tensors_as_the_file_does(void)
+{
+    static const unsigned char zeros[70 * 64 * 4];
+    const struct test_dir dir = test_dir_make();
+    struct gguf_writer w = small_config("llama");
+
+    gguf_tensor(&w, "token_embd.weight", 2, (int64_t[]){70, 64}, GGUF_Q4_0, zeros, 70 * 2 * 18);
+    gguf_write(&w, &dir, "model.gguf");
+    CHECK_ERROR(open_file(&dir, "model.gguf"), SPECBATCH_E_UNSUPPORTED,
+                "model.gguf: tensor token_embd.weight has dtype Q4_0; F32, BF16 and F16");
+    w = small_config("llama");
+    gguf_tensor(&w, "token_embd.weight", 2, (int64_t[]){69, 64}, GGUF_F32, zeros, 69 * 64 * 4);
+    gguf_write(&w, &dir, "model.gguf");
+    CHECK_ERROR(open_file(&dir, "model.gguf"), SPECBATCH_E_FORMAT,
+                "token_embd.weight has shape [69, 64], the metadata calls for [70, 64]");
+    w = small_config("llama");
+    gguf_tensor(&w, "token_embd.weight", 2, (int64_t[]){70, 64}, GGUF_F32, zeros, 70 * 64 * 4);
+    gguf_write(&w, &dir, "model.gguf");
+    CHECK_ERROR(open_file(&dir, "model.gguf"), SPECBATCH_E_FORMAT,
+                "tensor output_norm.weight is missing, and the metadata calls for it");
+    w = small_config("llama");
+    gguf_tensor(&w, "blk.0.attn_q.weight", 2, (int64_t[]){33, 2}, GGUF_F32, zeros, 33 * 2 * 4);
+    gguf_write(&w, &dir, "model.gguf");
+    CHECK_ERROR(open_file(&dir, "model.gguf"), SPECBATCH_E_FORMAT,
+                "blk.0.attn_q.weight has rows that are not heads of 32");
+    CHECK_ERROR(open_file(&dir, "other.gguf"), SPECBATCH_E_IO, "neither a directory nor a GGUF");
+    test_dir_remove(&dir);
+}
+
+/* The whole of opening a model, with every allocation failing in turn. */
+static void runs_out_of_memory_cleanly(void)
+{
+    const struct test_dir dir = test_dir_make();
+    struct test_memory memory = {0, 0, 0};
+    specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
+    struct gguf_writer w = {.alignment = 32};
+    specbatch_model *model = NULL;
+    char path[128];
+    int32_t rc = SPECBATCH_E_NOMEM;
+
+    snprintf(path, sizeof path, "%s/model.gguf", dir.path);
+    CHECK(convert_model(&w, MODELS "emoji", SB_BF16, 0));
+    CHECK(convert_tokenizer(&w, MODELS "emoji", "gpt-2", 64));
+    gguf_write(&w, &dir, "model.gguf");
+    options.alloc = test_memory_alloc;
+    options.free = test_memory_free;
+    options.alloc_user = &memory;
+    for (int64_t at = 0; rc != SPECBATCH_OK; at++) {
+        memory = (struct test_memory){0, at, 0};
+        rc = specbatch_model_open(&model, path, &options);
+        CHECK(rc == SPECBATCH_OK || rc == SPECBATCH_E_NOMEM);
+        CHECK(rc == SPECBATCH_OK || memory.live == 0);
+        CHECK(at < 10000);
+    }
+    specbatch_model_close(model);
+    CHECK_INT(memory.live, 0);
+    test_dir_remove(&dir);
+}
+
+TEST_BEGIN
+RUN(both_containers_give_the_same_bits);
+RUN(the_permutation_matters);
+RUN(reads_numbers);
+RUN(ends_of_families);
+RUN(refuses_metadata);
+RUN(refuses_other_models);
+RUN(finds_the_scaling_of_llama3);
+RUN(names_tensors_as_the_file_does);
+RUN(runs_out_of_memory_cleanly);
+TEST_END
