@@ -217,7 +217,7 @@ static int choose_jobs(struct trace_run *run)
     int32_t longest = 1;
 
     run->n_jobs = 1 + below(&run->state, run->world->max_requests);
-    run->change_at = below(&run->state, 3) ? run->n_jobs : below(&run->state, run->n_jobs);
+    run->change_at = below(&run->state, 3) ? run->n_jobs : 1 + below(&run->state, run->n_jobs);
     choose_texts(run);
     for (int i = 0; i < run->n_jobs; i++) {
         struct trace_job *job = &run->jobs[i];
@@ -439,7 +439,7 @@ const char *trace_event_name(int event)
 /* One event, and what must follow when nothing is left to submit. */
 static int go_on(struct trace_run *run)
 {
-    const int changes = run->first_job == 0 && run->change_at > 0 && run->change_at < run->n_jobs;
+    const int changes = run->first_job == 0 && run->change_at < run->n_jobs;
     const int limit = changes ? run->change_at : run->n_jobs;
 
     if (changes && run->n_collected == limit)
@@ -451,8 +451,8 @@ static int go_on(struct trace_run *run)
 
 specbatch_model *trace_draft_model(const struct trace_run *run)
 {
-    const struct trace_model(*models)[TRACE_MODELS + 1] = &run->world->models[run->draft_class];
-    const struct trace_model *same = &(*models)[run->m];
+    const struct trace_model *models = run->world->models[run->draft_class];
+    const struct trace_model *same = &models[run->m];
 
     switch (run->draft_kind) {
     case TRACE_DRAFT_MODEL:
@@ -460,7 +460,7 @@ specbatch_model *trace_draft_model(const struct trace_run *run)
     case TRACE_DRAFT_SELF:
         return same->target[run->level];
     case TRACE_DRAFT_STRANGER:
-        return (*models)[(run->m + 1) % run->world->n_models].target[run->level];
+        return models[(run->m + 1) % run->world->n_models].target[run->level];
     default:
         return NULL;
     }
