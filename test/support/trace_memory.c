@@ -17,13 +17,6 @@
 
 enum { TOP_SLACK = 128 };
 
-uint64_t trace_stat(const struct trace_run *run, const char *name)
-{
-    uint64_t value = 0;
-
-    return specbatch_pool_stat(run->pool, name, &value) == SPECBATCH_OK ? value : 0;
-}
-
 /* ------------------------------------------------------------------ options */
 
 /* K, as the pool will have it. */
@@ -58,7 +51,10 @@ static int32_t choose_columns(struct trace_run *run, const specbatch_draft *draf
     uint64_t bytes;
     int32_t rc;
 
-    o->cache_columns = o->budget_bytes = 0;
+    if (run->crowded) {
+        o->cache_columns = longest_slot(o);
+        return SPECBATCH_OK;
+    }
     if (trace_below(run, 3) == 0)
         return SPECBATCH_OK;
     o->cache_columns = (uint64_t)n * longest_slot(o);
@@ -87,7 +83,7 @@ int32_t trace_choose_memory(struct trace_run *run, const specbatch_draft *draft)
         o->cache_columns = (uint64_t)(6 * o->batch + o->window + 1) * longest_slot(o);
         return SPECBATCH_OK;
     }
-    if (trace_below(run, 2))
+    if (run->crowded || trace_below(run, 2))
         o->flags |= SPECBATCH_POOL_GROW_SLOTS;
     o->prefix_bytes = blocks[memory == 1 || run->first_job > 0 ? 1 + trace_below(run, 5)
                                                                : trace_below(run, 6)] *
@@ -155,7 +151,7 @@ static const char *session_path(const struct trace_run *run)
     return path;
 }
 
-static int save_session(struct trace_run *run)
+int trace_save(struct trace_run *run)
 {
     size_t kept = SIZE_MAX;
 
@@ -171,18 +167,18 @@ static int save_session(struct trace_run *run)
 }
 
 /* A buffer that is one id too short is refused, and the same call with another is not. */
-static int load_session(struct trace_run *run, specbatch_pool *pool)
+int trace_load(struct trace_run *run)
 {
     struct trace_prompt got;
     size_t n = 0;
 
     if (trace_below(run, 4) == 0 &&
-        (specbatch_pool_load_session(pool, session_path(run), got.ids, (size_t)run->session.n - 1,
-                                     &n) != SPECBATCH_E_BUFFER ||
+        (specbatch_pool_load_session(run->pool, session_path(run), got.ids,
+                                     (size_t)run->session.n - 1, &n) != SPECBATCH_E_BUFFER ||
          n != (size_t)run->session.n))
         return trace_complain(run, "loaded into a short buffer", (long)n, run->session.n, 0);
     n = 0;
-    if (specbatch_pool_load_session(pool, session_path(run), got.ids,
+    if (specbatch_pool_load_session(run->pool, session_path(run), got.ids,
                                     sizeof got.ids / sizeof got.ids[0], &n) != SPECBATCH_OK)
         return trace_complain(run, "load", run->session.n, 0, 0);
     if (n != (size_t)run->session.n || memcmp(got.ids, run->session.ids, n * sizeof got.ids[0]))
@@ -220,7 +216,7 @@ static int run_in(struct trace_run *run, specbatch_pool *pool, struct trace_mode
 
 /* A pool of another class must refuse the session. A trace that is to catch a fault by its results
  * looks only at what a request gives there. */
-static int try_other_class(struct trace_run *run)
+int trace_try_other_class(struct trace_run *run)
 {
     const int class = trace_below(run, run->world->n_classes);
     struct trace_model *other = &run->world->models[class][run->m];
@@ -282,12 +278,12 @@ int trace_memory_event(struct trace_run *run)
     case 2:
         return unpin_one(run);
     case 3:
-        return save_session(run) || (trace_below(run, 8) == 0 && try_other_class(run));
+        return trace_save(run) || (trace_below(run, 8) == 0 && trace_try_other_class(run));
     case 4:
         if (run->session.n == 0)
             return 0;
         run->world->events[TRACE_LOADED]++;
-        return load_session(run, run->pool);
+        return trace_load(run);
     default:
         return 0;
     }
@@ -304,49 +300,5 @@ int trace_count_pool(struct trace_run *run)
         run->world->events[TRACE_HITS + i] += trace_stat(run, names[i]);
     if (run->options.budget_bytes > 0 && bytes > run->options.budget_bytes)
         return trace_complain(run, "more than the budget", (long)bytes, 0, 0);
-    return 0;
-}
-
-/* Draws what the fresh pool has of its own: a session knows nothing of it. */
-static void choose_again(struct trace_run *run)
-{
-    static const int32_t chunks[] = {1, 32, 64, 512};
-    specbatch_pool_options *o = &run->options;
-
-    if (run->level != SPECBATCH_SIMD_SCALAR)
-        trace_choose_level(run);
-    if (run->level == SPECBATCH_SIMD_SCALAR)
-        run->level = SPECBATCH_SIMD_AUTO;
-    o->batch = 1 + trace_below(run, 8);
-    o->window = o->batch + trace_below(run, 2 * o->batch + 1);
-    o->prefill_chunk = chunks[trace_below(run, 4)];
-    o->n_threads = 1 + trace_below(run, 3);
-}
-
-int trace_change_pool(struct trace_run *run)
-{
-    const int keeps = run->options.prefix_bytes > 0;
-    struct trace_job *next = &run->jobs[run->n_submitted];
-
-    if ((keeps && (save_session(run) || (trace_below(run, 3) == 0 && try_other_class(run)))) ||
-        trace_count_pool(run))
-        return 1;
-    specbatch_pool_free(run->pool);
-    run->pool = NULL;
-    run->n_pins = 0;
-    run->first_job = run->n_submitted;
-    choose_again(run);
-    if (trace_create(run))
-        return 1;
-    if (!keeps || run->options.prefix_bytes == 0)
-        return 0;
-    /* The next request is that of the session once more, so that it can hit. */
-    next->prompt = run->jobs[run->session_job].prompt;
-    next->max_new = run->jobs[run->session_job].max_new;
-    next->n_stop = 0;
-    if (load_session(run, run->pool) || trace_submit(run) || trace_step(run))
-        return 1;
-    run->world->events[TRACE_FRESH_LOADED]++;
-    run->world->events[TRACE_SESSION_HITS] += trace_stat(run, "prefix_hits") > 0;
     return 0;
 }

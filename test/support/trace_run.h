@@ -1,6 +1,6 @@
 /*
- * One trace while it runs: what trace.c, which submits, steps and compares, shares with
- * trace_memory.c, which draws what the pool keeps and where it keeps it.
+ * One trace while it runs. trace.c draws it and makes its steps, trace_memory.c does the part that
+ * is about memory, and both stand on trace_run.c, where tokens go to the pool and come back.
  *
  * The jobs of a trace go through one pool, or through two, one after the other:
  *
@@ -12,7 +12,11 @@
 
 #include "support/trace.h"
 
-enum { TRACE_REQUESTS = 24, TRACE_PINNED = 3 };
+enum {
+    TRACE_VOCAB = 517,   /* of all models */
+    TRACE_REQUESTS = 24, /* of a trace, at most */
+    TRACE_PINNED = 3     /* pins of a pool, at most */
+};
 
 struct trace_job {
     int prompt;
@@ -36,6 +40,7 @@ struct trace_run {
     specbatch_pool *pool;
     struct trace_job jobs[TRACE_REQUESTS];
     int n_jobs, n_submitted, n_collected, first_job;
+    int crowded;         /* long answers, in slots that grow and have no room for all */
     int change_at;       /* a fresh pool takes over when so many jobs are done; n_jobs: none */
     int one_by_one;      /* each job is collected before the next is submitted */
     uint64_t hit_tokens; /* that counter when the last job was submitted */
@@ -53,15 +58,16 @@ struct trace_run {
 int32_t trace_below(struct trace_run *run, int32_t n);
 /* Ends a trace: writes what went wrong, and with which parameters. Returns 1. */
 int trace_complain(struct trace_run *run, const char *what, long a, long b, long c);
-/* Creates the pool that the options describe. Returns 0, or 1 after a complaint. So do all below.
- */
-int trace_create(struct trace_run *run);
-int trace_submit(struct trace_run *run);
+/* A counter of the pool; 0 if there is none of this name. */
+uint64_t trace_stat(const struct trace_run *run, const char *name);
+/* The prompt of a job. */
+const struct trace_prompt *trace_text_of(const struct trace_run *run, const struct trace_job *job);
 /* The model that proposes, or NULL. */
 specbatch_model *trace_draft_model(const struct trace_run *run);
-/* Draws another SIMD level, where the trace may choose. */
-void trace_choose_level(struct trace_run *run);
-int trace_step(struct trace_run *run);
+/* What proposes, or NULL; the caller releases it. Returns a status. */
+int32_t trace_make_draft(struct trace_run *run, specbatch_draft **draft);
+/* Collects what has finished and compares it. Returns 0, or 1 after a complaint. */
+int trace_collect(struct trace_run *run);
 
 /* trace_world.c. Which text a turn answers; -1: text p is no turn. */
 int32_t trace_turn_to(int p);
@@ -69,13 +75,15 @@ int32_t trace_turn_to(int p);
 /* trace_memory.c. Draws the options that are about memory, when all others have been. Returns a
  * status. */
 int32_t trace_choose_memory(struct trace_run *run, const specbatch_draft *draft);
-/* Now and then: a pin, or a session saved or loaded. */
+/* Now and then: a pin, or a session saved or loaded. Returns 0, or 1 after a complaint; so do the
+ * rest. */
 int trace_memory_event(struct trace_run *run);
-/* A fresh pool takes over, with a session of the one before. All its jobs have been collected. */
-int trace_change_pool(struct trace_run *run);
+/* Saves a session of a request of this pool; loads the saved one; has a pool of another class
+ * refuse it. */
+int trace_save(struct trace_run *run);
+int trace_load(struct trace_run *run);
+int trace_try_other_class(struct trace_run *run);
 /* Adds the pool's counters to the events of the world. */
 int trace_count_pool(struct trace_run *run);
-/* A counter of the pool; 0 if there is none of this name. */
-uint64_t trace_stat(const struct trace_run *run, const char *name);
 
 #endif

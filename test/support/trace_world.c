@@ -46,7 +46,7 @@ static const struct turn {
     {14, 40, 23}, {TRACE_PROMPTS + 3, 64, 8}, {TRACE_PROMPTS + 4, 57, 1},
 };
 
-enum { VOCAB = 517, SPECIAL = 3 /* ids below are not drawn */ };
+enum { SPECIAL = 3 /* ids below are not drawn */ };
 
 /* ------------------------------------------------------------------ models */
 
@@ -149,10 +149,20 @@ static void close_model(struct trace_model *model)
 
 /* ------------------------------------------------------------------ texts */
 
+uint64_t trace_random(uint64_t *state)
+{
+    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
 static void add_random(struct trace_prompt *prompt, uint64_t *state, int32_t n)
 {
     while (n-- > 0)
-        prompt->ids[prompt->n++] = SPECIAL + (int32_t)(trace_random(state) % (VOCAB - SPECIAL));
+        prompt->ids[prompt->n++] = SPECIAL +
+                                   (int32_t)(trace_random(state) % (TRACE_VOCAB - SPECIAL));
 }
 
 static void make_prompts(struct trace_world *world)
