@@ -10,7 +10,7 @@
 enum { KEPT_SHARED = 290, KEPT_MOST = 764 /* tokens of a sequence */ };
 #define PLENTY ((uint64_t)8 << 20) /* bytes, for all prompts */
 
-static const int32_t kept_lengths[KEPT] = {700, 300, 600, 200, 250, 290, 300};
+static const int32_t kept_lengths[KEPT] = {560, 300, 520, 200, 250, 290, 300};
 
 static int32_t kept_token(int32_t prompt, int32_t at)
 {
@@ -86,17 +86,18 @@ static int32_t kept_run_one(specbatch_pool *pool, int32_t prompt, const struct k
     return rc == SPECBATCH_OK ? kept_collect(pool, got, &id) : rc;
 }
 
-int32_t kept_ask(specbatch_model *model, struct kept_answer answers[KEPT])
+int32_t kept_ask(specbatch_model *model, struct kept_answer answers[KEPT], const int32_t *prompts,
+                 int32_t n)
 {
     const specbatch_pool_options options = kept_options(SPECBATCH_POLICY_PLAIN, 1);
     int32_t rc = SPECBATCH_OK;
 
     memset(answers, 0, KEPT * sizeof *answers);
-    for (int32_t p = 0; rc == SPECBATCH_OK && p < KEPT; p++) {
+    for (int32_t i = 0; rc == SPECBATCH_OK && i < n; i++) {
         specbatch_pool *pool = NULL;
         rc = specbatch_pool_create(&pool, model, NULL, &options);
         if (rc == SPECBATCH_OK)
-            rc = kept_run_one(pool, p, answers, &answers[p]);
+            rc = kept_run_one(pool, prompts[i], answers, &answers[prompts[i]]);
         specbatch_pool_free(pool);
     }
     return rc;
@@ -130,13 +131,14 @@ int kept_in_turn_differ(specbatch_model *model, const struct kept_answer *answer
     return differ || rc != SPECBATCH_OK;
 }
 
-/* All prompts but the talk twice, at once, with the model as its own draft, if there is one.
- * Something has to be found, and with few prefix_bytes something has to be evicted. */
+/* All prompts but the talk at once, the first two of them again, with the model as its own draft,
+ * if there is one. Something has to be found, and with few prefix_bytes something has to be
+ * evicted. */
 static int kept_at_once_differ(specbatch_model *model, const struct kept_answer *answers,
                                const specbatch_pool_options *options, const char *event, char *why,
                                size_t size)
 {
-    enum { N = 2 * KEPT_TALK };
+    enum { N = KEPT_TALK + 2 };
     specbatch_pool *pool = NULL;
     struct kept_answer got;
     uint64_t id;
@@ -170,7 +172,7 @@ static int32_t preempted_run(specbatch_model *model, const specbatch_pool_option
                              int32_t first, int32_t n, struct preempted_answer *answers,
                              uint64_t *preemptions)
 {
-    static const int32_t lengths[PREEMPTED] = {366, 250};
+    static const int32_t lengths[PREEMPTED] = {302, 250};
     specbatch_pool *pool = NULL;
     specbatch_result *result;
     int32_t rc = specbatch_pool_create(&pool, model, NULL, options);
@@ -221,8 +223,8 @@ int preempted_differ(specbatch_model *model, const struct preempted_answer *answ
     int32_t rc;
 
     memset(got, 0, sizeof got);
-    options.max_len = 767; /* and the column of the last query */
-    options.cache_columns = 768;
+    options.max_len = 639; /* and the column of the last query */
+    options.cache_columns = 640;
     options.prefill_chunk = 1024;
     options.prefix_bytes = prefix_bytes;
     options.flags = SPECBATCH_POOL_GROW_SLOTS;
@@ -237,7 +239,7 @@ int preempted_differ(specbatch_model *model, const struct preempted_answer *answ
 int kept_prompts_differ(specbatch_model *model, char *why, size_t size)
 {
     static const int32_t order[] = {0, 1, 2, 3, 4, 5, KEPT_TALK, 0};
-    static const int32_t hits[] = {0, 256, 256, 0, 192, 288, 0, 672};
+    static const int32_t hits[] = {0, 256, 256, 0, 192, 288, 0, 544};
     struct kept_answer answers[KEPT];
     struct preempted_answer alone[PREEMPTED];
     specbatch_pool_options plenty = kept_options(SPECBATCH_POLICY_RAGGED, 3);
@@ -247,7 +249,7 @@ int kept_prompts_differ(specbatch_model *model, char *why, size_t size)
     plenty.flags = SPECBATCH_POOL_GROW_SLOTS;
     few.prefix_bytes = (uint64_t)1 << 20;
     snprintf(why, size, "plain");
-    return kept_ask(model, answers) != SPECBATCH_OK ||
+    return kept_ask(model, answers, order, KEPT) != SPECBATCH_OK ||
            preempted_ask(model, alone) != SPECBATCH_OK ||
            kept_in_turn_differ(model, answers, order, hits, 8, why, size) ||
            kept_at_once_differ(model, answers, &plenty, "prefix_hits", why, size) ||

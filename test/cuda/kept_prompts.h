@@ -3,17 +3,17 @@
  * cuDNN computes spans (src/backend/cuda/prefill.h). All share their first 290 tokens, or as many
  * as they have:
  *
- *    tokens    0       200   256    290               512         700
- *    700       |===== span =====|===== span ==========|===== own ===|
+ *    tokens    0       200   256    290               512   560
+ *    560       |===== span =====|===== span ==========|= own =|
  *    300       |===== span =====|== own ==|
- *    600       |===== span =====|===== span ==========|= own =|
+ *    520       |===== span =====|===== span ==========|own|
  *    200       |=== own ===|
  *    250       |=== own =====|
  *    290       |===== span =====|== own |
  *    talk      |===== span =====|= own =|         the prompt of 250, its answer, and more: 300
  *
- * A token that one prompt has in a span and another has not is not the same column. So of 700, the
- * prompt of 300 may take one span, and no token behind it; so may the one of 600, which has the
+ * A token that one prompt has in a span and another has not is not the same column. So of 560, the
+ * prompt of 300 may take one span, and no token behind it; so may the one of 520, which has the
  * rest in a span, but not all of that span. Neither may take anything of 200.
  */
 #ifndef KEPT_PROMPTS_H
@@ -29,7 +29,7 @@ enum {
     KEPT_TALK = 6, /* the last, which quotes an answer */
     KEPT_NEW = 8,  /* tokens of an answer */
     PREEMPTED = 2,
-    PREEMPTED_NEW = 30
+    PREEMPTED_NEW = 24
 };
 
 struct kept_answer {
@@ -37,9 +37,10 @@ struct kept_answer {
     float logprobs[KEPT_NEW];
 };
 
-/* What plain decoding of each prompt alone gives, in a pool that keeps nothing. Returns a status.
- */
-int32_t kept_ask(specbatch_model *model, struct kept_answer answers[KEPT]);
+/* What plain decoding of each of n prompts alone gives, in a pool that keeps nothing. Returns a
+ * status. */
+int32_t kept_ask(specbatch_model *model, struct kept_answer answers[KEPT], const int32_t *prompts,
+                 int32_t n);
 /* Runs n prompts one after the other, in one pool that keeps all. hits: how many tokens each has to
  * find there; NULL: any. Returns 0, or 1 and why. */
 int kept_in_turn_differ(specbatch_model *model, const struct kept_answer *answers,
@@ -48,7 +49,7 @@ int kept_in_turn_differ(specbatch_model *model, const struct kept_answer *answer
 
 /*
  * Two requests of which the second is preempted when its tokens, but not its prompt, are long
- * enough for a span: the caches have one longest slot of 768 columns, each of the two has a half of
+ * enough for a span: the caches have one longest slot of 640 columns, each of the two has a half of
  * it, and the first, whose prompt is longer, outgrows its half.
  */
 struct preempted_answer {

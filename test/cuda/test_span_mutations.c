@@ -16,11 +16,11 @@ static specbatch_model *model;
 static struct kept_answer answers[KEPT];
 static struct preempted_answer alone[PREEMPTED];
 
-/* 700 tokens, and then 600 of which the first 290 are the same. */
+static const int32_t prompts[] = {0, 2};
+
+/* 560 tokens, and then 520 of which the first 290 are the same. */
 static int long_prompts_differ(char *why, size_t size)
 {
-    static const int32_t prompts[] = {0, 2};
-
     return kept_in_turn_differ(model, answers, prompts, NULL, 2, why, size);
 }
 
@@ -66,7 +66,7 @@ static int32_t open_and_ask(const char *path)
     options.compute = SPECBATCH_COMPUTE_BF16;
     rc = specbatch_model_open(&model, path, &options);
     if (rc == SPECBATCH_OK)
-        rc = kept_ask(model, answers);
+        rc = kept_ask(model, answers, prompts, 2);
     return rc == SPECBATCH_OK ? preempted_ask(model, alone) : rc;
 }
 
