@@ -71,8 +71,8 @@ compile_sim = $(COMPILE_TEST) $(1) -Itest/cudasim -c $< -o $@.o && \
               $(filter %with_cudnn.o %internal.a %faults.a,$^) $(SIM) $(LDFLAGS) $(LIBRARIES) -o $@
 SIM_BENCH_GPU := $(B)/cudasim/bench_gpu
 SIM_TESTS     := $(addprefix $(B)/cudasim/,test_backend test_products test_prefill test_goldens \
-                 test_contract test_mutations test_span_mutations experiments \
-                 experiment_launch experiment_prefill) $(SIM_BENCH_GPU)
+                 test_contract test_mutations experiments experiment_launch experiment_prefill) \
+                 $(SIM_BENCH_GPU)
 $(B)/cudasim/test_%: test/cuda/test_%.c $(SIM_PARTS) $(B)/cudasim/internal.a
 	@mkdir -p $(@D); echo "  TEST $< (simulated device)"
 	$(Q)$(compile_sim)
@@ -82,6 +82,7 @@ $(B)/cudasim/test_contract: test/contract/test_contract.c $(SIM_PARTS) $(B)/cuda
 $(B)/cudasim/test_mutations: test/contract/test_mutations.c $(SIM_PARTS) $(B)/cudasim/faults.a
 	@echo "  TEST $< (simulated device)"
 	$(Q)$(call compile_sim,-DSB_FAULTS)
+SIM_TESTS += $(B)/cudasim/test_span_mutations
 $(B)/cudasim/test_span_mutations: test/cuda/test_span_mutations.c $(SIM_PARTS) $(B)/cudasim/faults.a
 	@mkdir -p $(@D); echo "  TEST $< (simulated device)"
 	$(Q)$(call compile_sim,-DSB_FAULTS)
