@@ -1,11 +1,13 @@
 /*
  * The library's contract, tested as it is stated:
  *
- *     tokens(any policy, batch, K fixed or adaptive, arrival order, threads, SIMD level)
+ *     tokens(any policy, batch, K fixed or adaptive, arrival order, threads, SIMD level,
+ *            columns of the caches, kept prefixes, preemptions, sessions)
  *         == tokens(plain, batch 1)
  *
- * in each compute class. support/trace.h tells what a trace is. A trace follows from its seed
- * alone, so running the seed of a failure repeats it.
+ * in each class: a compute class and a type of keys and values. support/trace.h tells what a trace
+ * is. A trace follows from its seed alone, so running the seed of a failure repeats it. Traces that
+ * never hit a prefix would show nothing about prefixes, so each kind of event has to have occurred.
  */
 #include "sbtest.h"
 #include "support/place.h"
@@ -22,9 +24,29 @@ static void traces(uint64_t first, uint64_t n, const struct trace_bias *bias)
             FAIL("seed %" PRIu64 ": %s", seed, why);
 }
 
+/* Prints how often each kind of event has occurred since `before`, and fails if one never has. */
+static void check_events(const uint64_t before[TRACE_EVENTS])
+{
+    const char *missing = NULL;
+
+    for (int event = 0; event < TRACE_EVENTS; event++) {
+        const uint64_t n = world.events[event] - before[event];
+        printf("     %10" PRIu64 " %s\n", n, trace_event_name(event));
+        if (n == 0 && (event != TRACE_REFUSED || world.n_classes > 1))
+            missing = trace_event_name(event);
+    }
+    if (missing)
+        FAIL("no %s: these traces do not test it", missing);
+}
+
 static void test_any(void)
 {
+    uint64_t before[TRACE_EVENTS];
+
+    memcpy(before, world.events, sizeof before);
     traces(1, 130, &(struct trace_bias)TRACE_ANY);
+    if (!sbtest_failed_now)
+        check_events(before);
 }
 
 /* Runs three traces for every policy and draft, on one model or on any (-1), and prints for each
@@ -80,7 +102,7 @@ static void every_class(int32_t level)
         struct trace_bias bias = TRACE_ANY;
         bias.class = class;
         bias.level = level;
-        traces(2000 + (uint64_t)(level * 100 + class * 10), 6, &bias);
+        traces(2000 + (uint64_t)(level * 100 + class * 10), 5, &bias);
     }
     printf("     %4" PRIu64 " requests, %6" PRIu64 " tokens equal\n", world.n_requests - n_requests,
            world.n_tokens - n_tokens);

@@ -7,7 +7,8 @@
  * caught by what it does to the results.
  *
  * A fault in the draft cannot change a token. That one is caught by comparing the draft's cache
- * with a fresh prefill (support/draft_check.h).
+ * with a fresh prefill (support/draft_check.h). Faults that show only where prompts are computed in
+ * spans are in test/cuda/test_span_mutations.c.
  */
 #include "fault.h"
 #include "model/model.h"
@@ -31,18 +32,27 @@ static void set_backend(const struct sb_backend *backend)
                 world.models[0][m].target[level]->backend = backend;
 }
 
-/* Runs traces under a policy, or under any (-1), until one of them differs. */
-static void expect_caught(const char *name, int32_t policy)
+/* What the traces have in common. memory: as in struct trace_bias. */
+static struct trace_bias mutation_bias(int32_t policy, int32_t memory)
 {
     struct trace_bias bias = TRACE_ANY;
-    char why[600];
-    uint64_t seed;
 
     bias.policy = policy;
     bias.class = 0;
     bias.level = SPECBATCH_SIMD_AUTO;
+    bias.memory = memory;
     bias.roomy = bias.no_invariants = bias.fixed_k = 1;
     bias.min_draft_len = 2;
+    return bias;
+}
+
+/* Runs traces under a policy, or under any (-1), until one of them differs. */
+static void expect_caught(const char *name, int32_t policy, int32_t memory)
+{
+    const struct trace_bias bias = mutation_bias(policy, memory);
+    char why[600];
+    uint64_t seed;
+
     for (seed = 1; seed <= TRACES; seed++)
         if (trace_run(&world, seed, &bias, why, sizeof why))
             break;
@@ -51,40 +61,44 @@ static void expect_caught(const char *name, int32_t policy)
     printf("     %s: caught by trace %" PRIu64 ": %.60s\n", name, seed, why);
 }
 
-static void expect_engine_fault(enum sb_fault fault, const char *name, int32_t policy)
+static void expect_engine_fault(enum sb_fault fault, const char *name, int32_t policy,
+                                int32_t memory)
 {
     sb_fault_now = fault;
-    expect_caught(name, policy);
+    expect_caught(name, policy, memory);
     sb_fault_now = SB_FAULT_NONE;
 }
 
 static void expect_operation_fault(enum vtable_fault fault, int32_t policy)
 {
     set_backend(vtable_with_fault(sound, fault));
-    expect_caught(vtable_fault_name(fault), policy);
+    expect_caught(vtable_fault_name(fault), policy, 0);
     set_backend(sound);
 }
 
 static void test_no_fault_is_not_caught(void)
 {
-    struct trace_bias bias = TRACE_ANY;
     char why[600];
 
-    bias.class = 0;
-    bias.level = SPECBATCH_SIMD_AUTO;
-    bias.roomy = bias.no_invariants = bias.fixed_k = 1;
-    bias.min_draft_len = 2;
     set_backend(vtable_with_fault(sound, VTABLE_NONE));
-    for (uint64_t seed = 1; seed <= 10; seed++)
-        if (trace_run(&world, seed, &bias, why, sizeof why))
-            FAIL("seed %" PRIu64 ": %s", seed, why);
+    for (int32_t memory = 0; memory < 2; memory++) {
+        const struct trace_bias bias = mutation_bias(-1, memory);
+        for (uint64_t seed = 1; seed <= 10; seed++)
+            if (trace_run(&world, seed, &bias, why, sizeof why))
+                FAIL("seed %" PRIu64 ": %s", seed, why);
+    }
     set_backend(sound);
 }
 
-#define ENGINE_FAULT(test, fault, policy)                     \
-    static void test(void)                                    \
-    {                                                         \
-        expect_engine_fault(SB_FAULT_##fault, #test, policy); \
+#define ENGINE_FAULT(test, fault, policy)                        \
+    static void test(void)                                       \
+    {                                                            \
+        expect_engine_fault(SB_FAULT_##fault, #test, policy, 0); \
+    }
+#define MEMORY_FAULT(test, fault)                            \
+    static void test(void)                                   \
+    {                                                        \
+        expect_engine_fault(SB_FAULT_##fault, #test, -1, 1); \
     }
 #define OPERATION_FAULT(test, fault, policy)            \
     static void test(void)                              \
@@ -98,6 +112,8 @@ ENGINE_FAULT(test_last_kv_entry_assumed_present, LAST_KV_PRESENT, -1)
 ENGINE_FAULT(test_stop_handled_after_the_wrong_token, STOP_LATE, -1)
 ENGINE_FAULT(test_logprob_of_another_token, LOGPROB_SHIFTED, -1)
 ENGINE_FAULT(test_prefill_loses_a_token, PREFILL_SKIPS_ONE, -1)
+MEMORY_FAULT(test_prefix_taken_for_one_token_longer, HIT_ONE_LONG)
+MEMORY_FAULT(test_evicted_block_still_found, STALE_BLOCK)
 OPERATION_FAULT(test_pads_counted_in_positions, PADS_IN_POSITIONS, SPECBATCH_POLICY_EQSPEC)
 OPERATION_FAULT(test_rejected_counted_in_positions, MASKED_IN_POSITIONS, SPECBATCH_POLICY_RAGGED)
 OPERATION_FAULT(test_mask_hides_own_column, MASK_ONE_OFF, -1)
@@ -106,6 +122,14 @@ OPERATION_FAULT(test_pad_attended_to, PADS_ATTENDED, SPECBATCH_POLICY_EXSPEC)
 OPERATION_FAULT(test_stale_kv_after_rejection, STALE_KV, SPECBATCH_POLICY_RAGGED)
 OPERATION_FAULT(test_realign_by_the_wrong_rows_offset, REALIGN_WRONG_ROW, SPECBATCH_POLICY_EQSPEC)
 OPERATION_FAULT(test_one_token_too_many_accepted, ACCEPT_ONE_MORE, -1)
+
+/* There has to be another class. A device's has none on the same device. */
+static void test_session_of_another_class_loaded(void)
+{
+    if (world.n_classes == 1)
+        SKIP("one class alone is open");
+    expect_engine_fault(SB_FAULT_SESSION_OF_ANY_CLASS, "session of any class", -1, 1);
+}
 
 static void test_draft_kv_not_rolled_back(void)
 {
@@ -134,6 +158,9 @@ else {
     RUN(test_stop_handled_after_the_wrong_token);
     RUN(test_logprob_of_another_token);
     RUN(test_prefill_loses_a_token);
+    RUN(test_prefix_taken_for_one_token_longer);
+    RUN(test_evicted_block_still_found);
+    RUN(test_session_of_another_class_loaded);
     RUN(test_pads_counted_in_positions);
     RUN(test_rejected_counted_in_positions);
     RUN(test_mask_hides_own_column);

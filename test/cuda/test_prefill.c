@@ -6,12 +6,11 @@
  */
 #include "cudasim.h"
 
+#include "cuda/kept_prompts.h"
 #include "cuda/long_prompts.h"
-#include "support/model_files.h"
+#include "cuda/three_spans.h"
 #include "sbtest.h"
 
-/* Its context is cut to three spans, because self-tests are slow on the simulated device. */
-#define MODEL "test/data/models/long_qwen3_hd128_bf16"
 #define UNSUITED "test/data/models/llama3_scaled_biased_tied_bf16" /* heads of 20 */
 #define VERSION 91900u
 
@@ -69,24 +68,6 @@ static int is_clean(void)
 static int says(const specbatch_model *model, const char *part)
 {
     return strstr(specbatch_model_fingerprint(model), part) != NULL;
-}
-
-static void make_model(void)
-{
-    static const char context[] = "\"max_position_embeddings\": ";
-    size_t n_config, n_weights;
-    char *config = test_read(MODEL, "config.json", &n_config);
-    char *weights = test_read(MODEL, "model.safetensors", &n_weights);
-    char *at = config ? strstr(config, context) : NULL;
-
-    if (!at || !weights)
-        exit(2);
-    memcpy(at + sizeof context - 1, " 768", 4);
-    model_dir = test_dir_make();
-    test_write(&model_dir, "config.json", config, n_config);
-    test_write(&model_dir, "model.safetensors", weights, n_weights);
-    free(config);
-    free(weights);
 }
 
 /* -------------------------------------------------------------------- who computes what */
@@ -157,7 +138,21 @@ static void test_any_policy_batch_and_chunk_is_plain(void)
     CHECK(is_clean());
 }
 
-/* The test above could fail: cuDNN's bits are not the own kernel's, and log-probabilities show
+/* The same of pools that keep prefixes, or take slots back. */
+static void test_kept_prefixes_and_preempted_requests_are_plain(void)
+{
+    specbatch_model *model;
+    char why[300] = "";
+
+    CHECK_OK(open_with(&model, VERSION, CUDASIM_CUDNN_SOUND, 0));
+    const int differ = kept_prompts_differ(model, why, sizeof why);
+    close_with(model);
+    if (differ)
+        FAIL("%s", why);
+    CHECK(is_clean());
+}
+
+/* These tests could fail: cuDNN's bits are not the own kernel's, and log-probabilities show
  * that. */
 static void test_the_route_shows_in_the_bits(void)
 {
@@ -372,11 +367,12 @@ static void test_a_refused_call_ends_its_pool(void)
 }
 
 TEST_BEGIN
-make_model();
+model_dir = three_spans_make();
 RUN(test_the_class_names_the_choice);
 RUN(test_spans_and_nothing_else_are_calls);
 RUN(test_the_f32_class_and_unsuited_shapes_go_without);
 RUN(test_any_policy_batch_and_chunk_is_plain);
+RUN(test_kept_prefixes_and_preempted_requests_are_plain);
 RUN(test_the_route_shows_in_the_bits);
 RUN(test_the_audit_takes_the_same_route);
 RUN(test_what_is_computed_anew_takes_the_same_route);

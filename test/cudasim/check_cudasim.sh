@@ -28,6 +28,7 @@ run() {
 run a 0 <<END &
 f32 test_contract
 f32 test_mutations
+f32 test_span_mutations
 f32 test_goldens f32_class
 16bit test_contract test_a_few
 END

@@ -28,7 +28,7 @@ $(SIM_CHECKED): $(SIM_OBJECTS) $(CUDA_KERNELS:%.cu=$(B)/cudasim/%.checked.o)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 # What the programs in test/cuda share, here and on a GPU.
-CUDA_TEST_SUPPORT := $(B)/test/cuda/logits.o
+CUDA_TEST_SUPPORT := $(B)/test/cuda/logits.o $(B)/test/cuda/kept_prompts.o
 $(CUDA_TEST_SUPPORT): $(B)/%.o: %.c $(B)/flags
 	@mkdir -p $(@D); echo "  CC   $<"
 	$(Q)$(COMPILE_TEST) -c $< -o $@
@@ -81,6 +81,10 @@ $(B)/cudasim/test_contract: test/contract/test_contract.c $(SIM_PARTS) $(B)/cuda
 	$(Q)$(compile_sim)
 $(B)/cudasim/test_mutations: test/contract/test_mutations.c $(SIM_PARTS) $(B)/cudasim/faults.a
 	@echo "  TEST $< (simulated device)"
+	$(Q)$(call compile_sim,-DSB_FAULTS)
+SIM_TESTS += $(B)/cudasim/test_span_mutations
+$(B)/cudasim/test_span_mutations: test/cuda/test_span_mutations.c $(SIM_PARTS) $(B)/cudasim/faults.a
+	@mkdir -p $(@D); echo "  TEST $< (simulated device)"
 	$(Q)$(call compile_sim,-DSB_FAULTS)
 $(SIM_BENCH_GPU): test/bench/bench_gpu.c $(SIM_PARTS) $(B)/cudasim/internal.a
 	@mkdir -p $(@D); echo "  TEST $< (simulated device)"

@@ -1,15 +1,25 @@
 /*
  * The contract as a property that random traces test. A trace is a random series of submissions,
- * steps and cancellations on one pool. The tokens and log-probabilities of every request are
+ * steps and cancellations on a pool. The tokens and log-probabilities of every request are
  * compared, by memcmp, with those of plain decoding at batch 1.
  *
- * A world holds what traces draw from: a few tiny models, each opened in every compute class and at
- * every SIMD level of this machine, or on a device (place.h), some prompts, and for each model,
- * class and prompt the oracle: what plain decoding at batch 1 on one thread gives when nothing
- * stops it. The oracle decodes at the best level, so a trace at another one also compares the two
- * levels. It is asked when a trace first needs it. Where a request must end is worked out here and
- * not by the library: at the first end-of-sequence or stop id of the oracle's tokens, or after
- * max_new of them.
+ * A world holds what traces draw from: a few tiny models, each opened in every class and at every
+ * SIMD level of this machine, or on a device (place.h), some prompts, and for each model, class and
+ * prompt the oracle: what plain decoding at batch 1 on one thread gives when nothing stops it, in a
+ * pool that keeps no prefixes and has room for all. The oracle decodes at the best level, so a
+ * trace at another one also compares the two levels. It is asked when a trace first needs it. Where
+ * a request must end is worked out here and not by the library: at the first end-of-sequence or
+ * stop id of the oracle's tokens, or after max_new of them.
+ *
+ * A class is a compute class and a type of keys and values. Many prompts begin alike, and end or
+ * part at the borders of blocks of 16, 32 and 64 tokens or beside them (trace_world.c has them).
+ * Some are the later turns of conversations, which quote the oracle's answer to another prompt.
+ *
+ * Memory is drawn too (trace_memory.c): columns of the caches from one longest slot to plenty,
+ * slots that grow or not, a budget, and bytes for prefixes from one block to plenty; pins; sessions
+ * that are saved, and loaded into the same pool or into a fresh one, which then takes over what is
+ * left of the trace, at another SIMD level too. A session of another class must be refused. A trace
+ * counts what happened (enum trace_event), so that a test can tell whether it tested anything.
  */
 #ifndef TRACE_H
 #define TRACE_H
@@ -21,7 +31,9 @@
 
 enum {
     TRACE_PROMPTS = 24,
-    TRACE_CLASSES = 3,                       /* at most; the first is F32 on the CPU */
+    TRACE_TURNS = 6, /* later turns of conversations */
+    TRACE_TEXTS = TRACE_PROMPTS + TRACE_TURNS,
+    TRACE_CLASSES = 5,                       /* at most; the first is all F32 on the CPU */
     TRACE_EMULATED = SPECBATCH_SIMD_AMX + 1, /* the matrix unit, emulated (emulated_tiles.h) */
     TRACE_LEVELS,                            /* SPECBATCH_SIMD_AUTO, the four levels, and that */
     TRACE_ORACLE = 64,                       /* tokens that the oracle generates for a prompt */
@@ -30,38 +42,63 @@ enum {
 };
 
 struct trace_prompt {
-    int32_t ids[420];
+    int32_t ids[480]; /* a session has a prompt and an answer */
     int32_t n;
 };
 
-/* A checkpoint in one compute class. */
+/* A checkpoint in one class. Its texts are the prompts of the world, then its own turns. */
 struct trace_model {
     char path[600];
-    int32_t compute;                       /* SPECBATCH_COMPUTE_* */
-    specbatch_model *target[TRACE_LEVELS]; /* by level; NULL: this machine lacks it */
-    specbatch_model *draft[TRACE_LEVELS];  /* the checkpoint's own draft, or NULL */
-    specbatch_model *oracle;               /* decodes plainly: target[0], or the same on the CPU */
-    int32_t asked[TRACE_PROMPTS];          /* whether the oracle's answer is below */
-    int32_t tokens[TRACE_PROMPTS][TRACE_ORACLE]; /* the first n_new of them count */
-    float logprobs[TRACE_PROMPTS][TRACE_ORACLE];
+    int32_t compute, kv;                    /* SPECBATCH_COMPUTE_*, SPECBATCH_KV_* */
+    specbatch_model *target[TRACE_LEVELS];  /* by level; NULL: this machine lacks it */
+    specbatch_model *draft[TRACE_LEVELS];   /* the checkpoint's own draft, or NULL */
+    specbatch_model *oracle;                /* decodes plainly: target[0], or the same on the CPU */
+    struct trace_prompt turns[TRACE_TURNS]; /* made when the oracle is asked for them */
+    int32_t asked[TRACE_TEXTS];             /* whether the oracle's answer is below */
+    int32_t tokens[TRACE_TEXTS][TRACE_ORACLE]; /* the first n_new of them count */
+    float logprobs[TRACE_TEXTS][TRACE_ORACLE];
+};
+
+/* What traces count. Those up to TRACE_MOVED are the pool's own counters (docs/stats.md). */
+enum trace_event {
+    TRACE_HITS,
+    TRACE_HIT_TOKENS,
+    TRACE_EVICTIONS,
+    TRACE_PREEMPTIONS,
+    TRACE_MOVED,
+    TRACE_ANSWERS,      /* turns for which more was taken from the cache than the prompt quoted */
+    TRACE_CANCELLED,    /* requests that were cancelled before they ended */
+    TRACE_PINS,         /* prefixes pinned */
+    TRACE_UNPINS,       /* and let go again */
+    TRACE_SAVED,        /* sessions saved that had columns */
+    TRACE_LOADED,       /* sessions loaded into the pool that had saved them */
+    TRACE_FRESH_LOADED, /* sessions loaded into a fresh pool */
+    TRACE_SESSION_HITS, /* of those: the first request took columns of the session */
+    TRACE_REFUSED,      /* sessions of another class that were refused */
+    TRACE_EVENTS
 };
 
 struct trace_world {
     int n_classes;                 /* one on a device, whose class place.h gives */
     int n_models;                  /* TRACE_MODELS, and one more where the environment names it */
     int n_prompts;                 /* of `prompts`, the first ones that traces use */
+    int n_turns;                   /* of each model's turns, the same */
     int max_requests;              /* of one trace */
     int32_t n_new;                 /* tokens of the oracle, and the most that a request asks for */
     uint64_t n_requests, n_tokens; /* that traces have compared and found equal so far */
+    uint64_t events[TRACE_EVENTS]; /* in all traces so far */
+    char folder[64];               /* where sessions are saved */
     struct trace_model models[TRACE_CLASSES][TRACE_MODELS + 1];
     struct trace_prompt prompts[TRACE_PROMPTS];
 };
 
-/* What the seed does not choose. The first five and fixed_k: -1 leaves it to the seed. */
+/* What the seed does not choose. The first five, memory and fixed_k: -1 leaves it to the seed. */
 struct trace_bias {
     int32_t policy, model, class, level, draft; /* class: an index; draft: enum trace_draft */
     int32_t min_draft_len;
-    int32_t roomy;         /* max_len is far above need, so that faults stay inside the caches */
+    int32_t roomy;  /* slots are far longer than need, so that faults stay inside of them */
+    int32_t memory; /* 0: the caches have plenty of room, and nothing is kept; 1: prefixes are
+                       kept in every trace */
     int32_t no_invariants; /* pool_check is not called, so that results alone can catch a fault */
     int32_t fixed_k;       /* 1: K is fixed, which repeats the rounds of a run; 0: K is adaptive */
 };
@@ -77,7 +114,8 @@ enum trace_draft {
 /* The bias of traces that may be anything. */
 #define TRACE_ANY                                                                       \
     {                                                                                   \
-        .policy = -1, .model = -1, .class = -1, .level = -1, .draft = -1, .fixed_k = -1 \
+        .policy = -1, .model = -1, .class = -1, .level = -1, .draft = -1, .memory = -1, \
+        .fixed_k = -1                                                                   \
     }
 
 /* dir: the folder of the tiny models. Returns 0, or -1 with the library's last error set. */
@@ -86,6 +124,14 @@ int trace_world_open(struct trace_world *world, const char *dir);
  * calls this before it does so. Returns as trace_world_open does. */
 int trace_world_ask(struct trace_world *world, int class);
 void trace_world_close(struct trace_world *world);
+/* A text of a model: a prompt of the world, or a turn that has been made. */
+const struct trace_prompt *trace_text(const struct trace_world *world,
+                                      const struct trace_model *model, int p);
+/* Has the oracle decode a text, unless it has; so a turn is made too. Returns as trace_world_open
+ * does. */
+int trace_ask(const struct trace_world *world, struct trace_model *model, int p);
+/* What an event is called. */
+const char *trace_event_name(int event);
 
 /* Runs the trace of a seed. Returns 0 when everything was equal; 1 when something differed or
  * failed, and then `why` says what, and with which parameters. */

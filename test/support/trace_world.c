@@ -1,0 +1,286 @@
+/*
+ * The world of random traces: models in every class, the prompts, and what the oracle answers.
+ *
+ * Prompts are made so that many begin alike. Each is described by how many tokens it takes from an
+ * earlier one; the rest is random:
+ *
+ *   400 ==================================      300 and 200 go along with it to the border of a
+ *   300 ================--------------          block or one token further, and then part from it
+ *   200 =========---------
+ *   63, 64, 65; 127 to 130                      continue each other across the border of a block
+ *   two of 7, 16, 33 and 90                     are strangers of one length
+ *
+ * A turn of a conversation is an earlier text, some tokens of the oracle's answer to it, and a few
+ * random ones. It depends on the model, and is made when it is first asked for.
+ */
+#include "support/trace_run.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support/emulated_tiles.h"
+#include "support/model_files.h"
+#include "support/place.h"
+
+static const char *const model_names[TRACE_MODELS] = {
+    "qwen3_untied_f32_sharded", "llama_untied_f32_sharded", "glm4_unbiased_bf16",
+    "llama3_scaled_biased_tied_bf16", "qwen2_tied_f32"};
+
+/* n tokens, of which the first `shared` are those of prompt `like`. The longer are the last. */
+static const struct recipe {
+    int32_t n, like, shared;
+} recipes[TRACE_PROMPTS] = {
+    {1, 0, 0},    {1, 0, 0},      {2, 0, 1},      {3, 0, 0},     {7, 0, 0},      {7, 0, 0},
+    {7, 5, 6},    {7, 5, 7},      {16, 0, 0},     {16, 0, 0},    {33, 9, 16},    {33, 0, 0},
+    {63, 11, 33}, {64, 12, 63},   {65, 13, 64},   {90, 14, 65},  {90, 0, 0},     {127, 15, 79},
+    {128, 0, 0},  {129, 18, 128}, {130, 19, 129}, {200, 18, 97}, {300, 21, 128}, {400, 22, 257},
+};
+
+/* The first `answered` tokens of the answer to text `to`, after that text, and `more` of its own.
+ */
+static const struct turn {
+    int32_t to, answered, more;
+} turns[TRACE_TURNS] = {
+    {4, 24, 5},   {TRACE_PROMPTS, 24, 7},     {TRACE_PROMPTS + 1, 30, 3},
+    {14, 40, 23}, {TRACE_PROMPTS + 3, 64, 8}, {TRACE_PROMPTS + 4, 57, 1},
+};
+
+enum { SPECIAL = 3 /* ids below are not drawn */ };
+
+/* ------------------------------------------------------------------ models */
+
+/* Opens a model at a level. *out stays NULL where this machine lacks it. */
+static int32_t open_level(specbatch_model **out, const char *path, const struct trace_model *model,
+                          int level)
+{
+    specbatch_model_options options = place_options();
+    int32_t rc;
+
+    if (place_is_cuda())
+        return level == SPECBATCH_SIMD_AUTO ? specbatch_model_open(out, path, &options)
+                                            : SPECBATCH_OK;
+    options.compute = model->compute;
+    options.kv = model->kv;
+    options.simd = level;
+    rc = level == TRACE_EMULATED ? open_with_emulated_tiles(out, path, &options)
+                                 : specbatch_model_open(out, path, &options);
+    return rc == SPECBATCH_E_UNSUPPORTED && level >= SPECBATCH_SIMD_AVX2 ? SPECBATCH_OK : rc;
+}
+
+static int open_levels(specbatch_model *out[TRACE_LEVELS], const struct trace_model *model,
+                       const char *suffix)
+{
+    char path[620];
+
+    snprintf(path, sizeof path, "%s%s", model->path, suffix);
+    for (int level = 0; level < TRACE_LEVELS; level++)
+        if (open_level(&out[level], path, model, level) != SPECBATCH_OK)
+            return -1;
+    return 0;
+}
+
+static int has_draft(const struct trace_model *model)
+{
+    char path[620];
+
+    snprintf(path, sizeof path, "%s.draft", model->path);
+    return access(path, F_OK) == 0;
+}
+
+/* Opens the model that decodes plainly. It is the target itself; on a device in the numerics class
+ * whose bits are the CPU's, it is the same checkpoint on the CPU. */
+static int open_oracle(struct trace_model *model)
+{
+    specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
+
+    options.compute = model->compute;
+    options.kv = model->kv;
+    if (place_is_cuda() && place_is_reference())
+        return specbatch_model_open(&model->oracle, model->path, &options);
+    model->oracle = model->target[0];
+    specbatch_model_retain(model->oracle);
+    return 0;
+}
+
+/* Opens model m of the world in a class. */
+static int open_model(struct trace_model *model, const char *dir, int m)
+{
+    if (m < TRACE_MODELS)
+        snprintf(model->path, sizeof model->path, "%s/%s", dir, model_names[m]);
+    else
+        snprintf(model->path, sizeof model->path, "%s", place_checkpoint());
+    if (open_levels(model->target, model, "") || open_oracle(model))
+        return -1;
+    return has_draft(model) ? open_levels(model->draft, model, ".draft") : 0;
+}
+
+static int open_models(struct trace_world *world, const char *dir)
+{
+    static const struct {
+        int32_t compute, kv;
+    } classes[TRACE_CLASSES] = {{SPECBATCH_COMPUTE_F32, SPECBATCH_KV_F32},
+                                {SPECBATCH_COMPUTE_BF16, SPECBATCH_KV_F32},
+                                {SPECBATCH_COMPUTE_SPLIT, SPECBATCH_KV_F32},
+                                {SPECBATCH_COMPUTE_F32, SPECBATCH_KV_BF16},
+                                {SPECBATCH_COMPUTE_BF16, SPECBATCH_KV_F16}};
+
+    world->n_models = TRACE_MODELS + (place_checkpoint() != NULL);
+    world->n_classes = place_is_cuda() ? 1 : TRACE_CLASSES;
+    for (int c = 0; c < world->n_classes; c++)
+        for (int m = 0; m < world->n_models; m++) {
+            struct trace_model *model = &world->models[c][m];
+            model->compute = place_is_cuda() ? place_options().compute : classes[c].compute;
+            model->kv = place_is_cuda() ? SPECBATCH_KV_AUTO : classes[c].kv;
+            if (open_model(model, dir, m))
+                return -1;
+        }
+    return 0;
+}
+
+static void close_model(struct trace_model *model)
+{
+    specbatch_model_close(model->oracle);
+    for (int level = 0; level < TRACE_LEVELS; level++) {
+        specbatch_model_close(model->target[level]);
+        specbatch_model_close(model->draft[level]);
+    }
+}
+
+/* ------------------------------------------------------------------ texts */
+
+uint64_t trace_random(uint64_t *state)
+{
+    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+static void add_random(struct trace_prompt *prompt, uint64_t *state, int32_t n)
+{
+    while (n-- > 0)
+        prompt->ids[prompt->n++] = SPECIAL +
+                                   (int32_t)(trace_random(state) % (TRACE_VOCAB - SPECIAL));
+}
+
+static void make_prompts(struct trace_world *world)
+{
+    uint64_t state = 42;
+
+    for (int p = 0; p < TRACE_PROMPTS; p++) {
+        const struct recipe *recipe = &recipes[p];
+        struct trace_prompt *prompt = &world->prompts[p];
+        memcpy(prompt->ids, world->prompts[recipe->like].ids,
+               (size_t)recipe->shared * sizeof prompt->ids[0]);
+        prompt->n = recipe->shared;
+        add_random(prompt, &state, recipe->n - recipe->shared);
+    }
+}
+
+const struct trace_prompt *trace_text(const struct trace_world *world,
+                                      const struct trace_model *model, int p)
+{
+    return p < TRACE_PROMPTS ? &world->prompts[p] : &model->turns[p - TRACE_PROMPTS];
+}
+
+int32_t trace_turn_to(int p)
+{
+    return p < TRACE_PROMPTS ? -1 : turns[p - TRACE_PROMPTS].to;
+}
+
+/* Makes a turn, if text p is one: after that which it answers. */
+static int make_turn(const struct trace_world *world, struct trace_model *model, int p)
+{
+    uint64_t state = (uint64_t)p;
+    struct trace_prompt *made;
+    const struct turn *turn;
+
+    if (p < TRACE_PROMPTS)
+        return 0;
+    turn = &turns[p - TRACE_PROMPTS];
+    made = &model->turns[p - TRACE_PROMPTS];
+    if (trace_ask(world, model, turn->to))
+        return -1;
+    *made = *trace_text(world, model, turn->to);
+    memcpy(made->ids + made->n, model->tokens[turn->to],
+           (size_t)turn->answered * sizeof made->ids[0]);
+    made->n += turn->answered;
+    add_random(made, &state, turn->more);
+    return 0;
+}
+
+int trace_ask(const struct trace_world *world, struct trace_model *model, int p)
+{
+    const struct trace_prompt *prompt = trace_text(world, model, p);
+    specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
+    specbatch_request request = SPECBATCH_REQUEST_INIT;
+    specbatch_pool *pool = NULL;
+    specbatch_result *result = NULL;
+    const size_t n_new = (size_t)world->n_new;
+    size_t n = 0;
+    int rc = -1;
+
+    if (model->asked[p])
+        return 0;
+    if (make_turn(world, model, p))
+        return -1;
+    options.policy = SPECBATCH_POLICY_PLAIN;
+    options.batch = options.n_threads = 1;
+    request.ids = prompt->ids;
+    request.n_ids = (size_t)prompt->n;
+    request.max_new = world->n_new;
+    request.flags = SPECBATCH_REQUEST_IGNORE_EOS | SPECBATCH_REQUEST_LOGPROBS;
+    if (specbatch_pool_create(&pool, model->oracle, NULL, &options) ||
+        specbatch_pool_submit(pool, &request, NULL) || specbatch_pool_run(pool) ||
+        specbatch_pool_collect(pool, &result))
+        goto done;
+    memcpy(model->tokens[p], specbatch_result_tokens(result, &n),
+           n_new * sizeof model->tokens[p][0]);
+    memcpy(model->logprobs[p], specbatch_result_logprobs(result, NULL),
+           n_new * sizeof model->logprobs[p][0]);
+    model->asked[p] = n == n_new;
+    rc = model->asked[p] ? 0 : -1;
+done:
+    specbatch_result_free(result);
+    specbatch_pool_free(pool);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ the world */
+
+int trace_world_open(struct trace_world *world, const char *dir)
+{
+    const int small = place_is_small();
+
+    memset(world, 0, sizeof *world);
+    world->n_prompts = small ? 16 : TRACE_PROMPTS;
+    world->n_turns = small ? 3 : TRACE_TURNS;
+    world->max_requests = small ? 6 : TRACE_REQUESTS;
+    world->n_new = small ? TRACE_ORACLE / 2 : TRACE_ORACLE;
+    make_prompts(world);
+    snprintf(world->folder, sizeof world->folder, "%s", test_dir_make().path);
+    return open_models(world, dir);
+}
+
+int trace_world_ask(struct trace_world *world, int class)
+{
+    for (int m = 0; m < world->n_models; m++)
+        for (int p = 0; p < TRACE_PROMPTS + world->n_turns; p++)
+            if ((p < world->n_prompts || p >= TRACE_PROMPTS) &&
+                trace_ask(world, &world->models[class][m], p))
+                return -1;
+    return 0;
+}
+
+void trace_world_close(struct trace_world *world)
+{
+    struct test_dir folder;
+
+    for (int c = 0; c < world->n_classes; c++)
+        for (int m = 0; m < world->n_models; m++)
+            close_model(&world->models[c][m]);
+    memcpy(folder.path, world->folder, sizeof folder.path);
+    test_dir_remove(&folder);
+}
