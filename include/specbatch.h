@@ -167,7 +167,7 @@ enum {
 
     /* Files. */
 
-    /* A file cannot be opened or read. */
+    /* A file cannot be opened, read or written. */
     SPECBATCH_E_IO = -30,
     /* A file's content breaks the rules of its format. */
     SPECBATCH_E_FORMAT = -31,
@@ -1000,6 +1000,46 @@ typedef struct specbatch_event {
  * may be repeated), E_BUSY, fatal. Thread: one at a time. Since 0.2.
  */
 SPECBATCH_API int32_t specbatch_pool_next_event(specbatch_pool *pool, specbatch_event *event);
+
+/* ----------------------------------------------------------------- sessions */
+
+/*
+ * Saves the keys and values of a token sequence, such as a conversation so far, for a later pool or
+ * process: n_ids ids, all of which are written, and the columns that the pool keeps of them (option
+ * prefix_bytes). These are whole blocks of 32 tokens, which is what requests and their answers
+ * leave behind when they end. *n_kept (n_kept may be NULL) receives the number of tokens that they
+ * cover.
+ *
+ * The file is written under a temporary name in the same directory, and takes the place of a file
+ * of this name when it is whole and on the disk. After a failure nothing of it is left.
+ *
+ * E_INVALID (also: n_ids is 0, the pool keeps nothing, or the path has more than 1023 bytes),
+ * E_TOKEN, E_TOO_LONG (more ids than the target's context), E_IO (the message has the system's
+ * reason), E_NOMEM, E_BUSY, fatal. Thread: one at a time. Since 0.2.
+ */
+SPECBATCH_API int32_t specbatch_pool_save_session(specbatch_pool *pool, const int32_t *ids,
+                                                  size_t n_ids, const char *path, size_t *n_kept);
+
+/*
+ * Loads a session: writes its ids, whose number goes to *n (required, also with E_BUFFER), and adds
+ * its columns to those that the pool keeps. A request whose prompt begins with the ids then is not
+ * computed again so far, and has the tokens that it would have had anyway. If there is not room for
+ * all columns, the first are kept. ids may be NULL with capacity 0, to ask for *n only.
+ *
+ * The session must be of the target's digest and fingerprint; policy, batch, draft, threads and
+ * SIMD level do not matter. Columns of a draft model are loaded too if it is the pool's.
+ *
+ * A file that is damaged is told by its checksums, and nothing has changed then; nor with any other
+ * failure, except that if the file is overwritten meanwhile its first blocks may have been loaded.
+ * The file is not to be trusted further than whoever wrote it: a forged one can lead to wrong
+ * tokens, and to nothing worse.
+ *
+ * E_INVALID (also: the pool keeps nothing, or the session is of another model or numerics class),
+ * E_IO, E_FORMAT, E_UNSUPPORTED (written by a library with another format), E_BUFFER, E_NOMEM,
+ * E_BUSY, fatal. Thread: one at a time. Since 0.2.
+ */
+SPECBATCH_API int32_t specbatch_pool_load_session(specbatch_pool *pool, const char *path,
+                                                  int32_t *ids, size_t capacity, size_t *n);
 
 /* ------------------------------------------------------------------ results */
 

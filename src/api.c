@@ -18,6 +18,7 @@
 #include "options.h"
 #include "port.h"
 #include "pool/pool.h"
+#include "pool/session.h"
 #include "sched/policies.h"
 #include "status.h"
 
@@ -384,6 +385,30 @@ int32_t specbatch_pool_collect(specbatch_pool *pool, specbatch_result **result)
         return sb_null_argument("result");
     rc = enter(pool, 1);
     return rc == SPECBATCH_OK ? leave(pool, sb_pool_collect(pool, result)) : rc;
+}
+
+int32_t specbatch_pool_save_session(specbatch_pool *pool, const int32_t *ids, size_t n_ids,
+                                    const char *path, size_t *n_kept)
+{
+    int32_t rc = enter(pool, 0);
+
+    if (rc != SPECBATCH_OK)
+        return rc;
+    if (!ids || !path)
+        return leave(pool, sb_null_argument(ids ? "path" : "ids"));
+    return leave(pool, sb_session_save(pool, ids, n_ids, path, n_kept));
+}
+
+int32_t specbatch_pool_load_session(specbatch_pool *pool, const char *path, int32_t *ids,
+                                    size_t capacity, size_t *n)
+{
+    int32_t rc = enter(pool, 0);
+
+    if (rc != SPECBATCH_OK)
+        return rc;
+    if (!path || !n || (!ids && capacity > 0))
+        return leave(pool, sb_null_argument(!path ? "path" : !n ? "n" : "ids"));
+    return leave(pool, sb_session_load(pool, path, ids, capacity, n));
 }
 
 /* -------------------------------------------------------------------------- results */

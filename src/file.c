@@ -1,4 +1,4 @@
-/* Opening, reading and closing files; file.h says why nothing is mapped. */
+/* Reading files, and writing them under a temporary name; file.h says why nothing is mapped. */
 #include "file.h"
 
 #include <errno.h>
@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "port.h"
 #include "status.h"
 
 const char *sb_file_name(const char *path)
@@ -34,14 +35,14 @@ int32_t sb_file_join(char path[1024], const char *dir, const char *name)
 }
 
 /* Fails with the system's words for errno, or with its number where it has no words. */
-static int32_t system_error(int32_t code, const struct sb_file *file, const char *what)
+static int32_t system_error(int32_t code, const char *name, const char *what)
 {
     const int error = errno;
     char why[100];
 
     if (strerror_r(error, why, sizeof why) != 0)
         snprintf(why, sizeof why, "error %d", error);
-    return sb_fail(code, "%s: %s: %s", file->name, what, why);
+    return sb_fail(code, "%.100s: %s: %s", name, what, why);
 }
 
 int32_t sb_file_open(struct sb_file *file, const char *path)
@@ -52,7 +53,7 @@ int32_t sb_file_open(struct sb_file *file, const char *path)
     /* O_NONBLOCK: if there is a pipe in the file's place, opening it must not wait for a writer. */
     file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file->fd < 0)
-        return system_error(errno == ENOENT ? SPECBATCH_E_NOT_FOUND : SPECBATCH_E_IO, file,
+        return system_error(errno == ENOENT ? SPECBATCH_E_NOT_FOUND : SPECBATCH_E_IO, file->name,
                             "cannot open");
     if (fstat(file->fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         sb_file_close(file);
@@ -71,7 +72,7 @@ int32_t sb_file_read(const struct sb_file *file, uint64_t offset, void *into, si
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return system_error(SPECBATCH_E_IO, file, "cannot read");
+            return system_error(SPECBATCH_E_IO, file->name, "cannot read");
         if (n == 0)
             return sb_fail(SPECBATCH_E_IO, "%s: ends at byte %llu, %zu bytes short", file->name,
                            (unsigned long long)offset, size);
@@ -111,4 +112,67 @@ done:
     sb_free(mem, text);
     sb_file_close(&file);
     return rc;
+}
+
+/* --------------------------------------------------------------------------- writing */
+
+int32_t sb_new_file_create(struct sb_new_file *file, const char *path)
+{
+    int n;
+
+    file->fd = -1;
+    snprintf(file->name, sizeof file->name, "%s", sb_file_name(path));
+    n = snprintf(file->path, sizeof file->path, "%s", path);
+    if (n < 0 || (size_t)n >= sizeof file->path)
+        return sb_fail(SPECBATCH_E_INVALID, "%.100s: its path is longer than %zu bytes", file->name,
+                       sizeof file->path - 1);
+    /* Two that are created at once may find the same name; O_EXCL gives it to one of them. */
+    do {
+        snprintf(file->temporary, sizeof file->temporary, "%s.%llx.tmp", path,
+                 (unsigned long long)sb_port_now_ns());
+        file->fd = open(file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    } while (file->fd < 0 && (errno == EEXIST || errno == EINTR));
+    return file->fd < 0 ? system_error(SPECBATCH_E_IO, file->name, "cannot create") : SPECBATCH_OK;
+}
+
+int32_t sb_new_file_write(struct sb_new_file *file, const void *from, size_t size)
+{
+    const char *at = from;
+
+    while (size > 0) {
+        const ssize_t n = write(file->fd, at, size);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return system_error(SPECBATCH_E_IO, file->name, "cannot write");
+        at += n;
+        size -= (size_t)n;
+    }
+    return SPECBATCH_OK;
+}
+
+int32_t sb_new_file_keep(struct sb_new_file *file)
+{
+    const int written = fsync(file->fd) == 0;
+    int32_t rc = SPECBATCH_OK;
+
+    if (!written)
+        rc = system_error(SPECBATCH_E_IO, file->name, "cannot write");
+    if (close(file->fd) != 0 && written)
+        rc = system_error(SPECBATCH_E_IO, file->name, "cannot write");
+    file->fd = -1;
+    if (rc == SPECBATCH_OK && rename(file->temporary, file->path) != 0)
+        rc = system_error(SPECBATCH_E_IO, file->name, "cannot give the written file its name");
+    if (rc != SPECBATCH_OK)
+        unlink(file->temporary);
+    return rc;
+}
+
+void sb_new_file_drop(struct sb_new_file *file)
+{
+    if (file->fd < 0)
+        return;
+    close(file->fd);
+    file->fd = -1;
+    unlink(file->temporary);
 }

@@ -1,7 +1,12 @@
 /*
- * Reading files with pread. Mapping them was rejected: a file that is truncated while it is mapped
- * kills the host with SIGBUS, and since weights are packed into another layout, their bytes are
- * copied anyway.
+ * Reading files with pread, and writing new ones. Mapping them was rejected: a file that is
+ * truncated while it is mapped kills the host with SIGBUS, and since weights are packed into
+ * another layout, their bytes are copied anyway.
+ *
+ * A new file is written under a temporary name in its own directory, reaches the disk, and is then
+ * renamed. So whoever opens its name finds the old file or the whole new one, also after a crash in
+ * between: rename replaces a name in one step, but says nothing about the bytes behind it, so fsync
+ * comes first (POSIX, rename and fsync; ext4(5), auto_da_alloc).
  */
 #ifndef SB_FILE_H
 #define SB_FILE_H
@@ -24,6 +29,24 @@ int32_t sb_file_open(struct sb_file *file, const char *path);
 int32_t sb_file_read(const struct sb_file *file, uint64_t offset, void *into, size_t size);
 /* Closes a file; one that is closed already is fine. */
 void sb_file_close(struct sb_file *file);
+
+/* A file that is being written. */
+struct sb_new_file {
+    int fd;         /* -1: closed */
+    char name[256]; /* as in struct sb_file */
+    char path[1024], temporary[1024 + 32];
+};
+
+/* Begins a file that will lie at `path`. E_IO, E_INVALID (the path has more than 1023 bytes);
+ * *file is closed then. */
+int32_t sb_new_file_create(struct sb_new_file *file, const char *path);
+/* Appends bytes. E_IO. */
+int32_t sb_new_file_write(struct sb_new_file *file, const void *from, size_t size);
+/* Ends the file and gives it its name, in the place of a file that may lie there. After a failure
+ * nothing of it is left. The file is closed either way. E_IO. */
+int32_t sb_new_file_keep(struct sb_new_file *file);
+/* Closes and removes a file that was not kept; one that is closed already is fine. */
+void sb_new_file_drop(struct sb_new_file *file);
 
 /* Loads a whole file of at most max_bytes into *out, with a NUL behind it; the caller frees it.
  * length: receives the bytes without the NUL, or NULL.

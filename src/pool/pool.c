@@ -40,7 +40,7 @@ int32_t sb_pool_dead(const struct specbatch_pool *pool)
  * So it ends the pool. A code that is not fatal by itself can only be a driver's that ran out of
  * memory, since rounds take no memory from the host; to the pool that is a failure of the device.
  */
-static int32_t end_pool(struct specbatch_pool *pool, int32_t rc)
+int32_t sb_pool_end(struct specbatch_pool *pool, int32_t rc)
 {
     pool->fatal = specbatch_status_is_fatal(rc) ? rc : SPECBATCH_E_DEVICE;
     snprintf(pool->why, sizeof pool->why, "%s", sb_last_error());
@@ -112,7 +112,7 @@ int32_t sb_pool_step(struct specbatch_pool *pool)
     int32_t rc = admit(pool);
 
     if (rc != SPECBATCH_OK)
-        return end_pool(pool, rc);
+        return sb_pool_end(pool, rc);
     if ((rc = sb_sched_round(sched)) == SPECBATCH_OK)
         rc = keep_columns(pool);
     now = sb_port_now_ns();
@@ -134,7 +134,7 @@ int32_t sb_pool_step(struct specbatch_pool *pool)
             sb_draft_retire(pool->draft, round->rows[b].seq);
     if (rc == SPECBATCH_OK || rc == SPECBATCH_E_CANCELLED || rc == SPECBATCH_E_INTERRUPTED)
         return rc;
-    return end_pool(pool, rc);
+    return sb_pool_end(pool, rc);
 }
 
 int32_t sb_pool_run(struct specbatch_pool *pool)
@@ -165,7 +165,7 @@ int32_t sb_pool_cancel(struct specbatch_pool *pool, uint64_t id)
     sb_pool_add_news(pool, seq);
     enqueue_finished(pool, seq, sb_port_now_ns());
     if (rc != SPECBATCH_OK)
-        rc = end_pool(pool, rc);
+        rc = sb_pool_end(pool, rc);
     sb_draft_retire(pool->draft, seq);
     return rc;
 }

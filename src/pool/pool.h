@@ -97,6 +97,9 @@ int32_t sb_pool_next_event(struct specbatch_pool *pool, specbatch_event *event);
 void sb_pool_add_news(struct specbatch_pool *pool, struct sb_seq *seq);
 /* Takes it out of the list, if it is in it. */
 void sb_pool_remove_news(struct specbatch_pool *pool, struct sb_seq *seq);
+/* Ends a pool by a failure that it cannot go on from; the last error says what it was. Returns the
+ * pool's fatal code: rc itself if that is one. */
+int32_t sb_pool_end(struct specbatch_pool *pool, int32_t rc);
 /* Makes what ended a dead pool the last error, and returns its fatal code. */
 int32_t sb_pool_dead(const struct specbatch_pool *pool);
 /* How long a request waited for a slot, for its first token (0: it has none), and for its end, in

@@ -141,8 +141,7 @@ static int32_t n_filled(const struct sb_prefix_tree *tree)
     return n;
 }
 
-/* Those that have the draft's. */
-static int32_t n_drafted(const struct sb_prefix_tree *tree)
+int32_t sb_prefix_n_drafted(const struct sb_prefix_tree *tree)
 {
     int32_t n = 0;
 
@@ -173,7 +172,7 @@ int32_t sb_prefix_hit(struct sb_prefix *p, struct sb_seq *seq)
     columns = n_filled(tree) * SB_PREFIX_BLOCK;
     if (columns < spanned && !SB_FAULT(SPAN_CUT))
         columns = columns / span * span;
-    drafted = p->draft ? smaller(n_drafted(tree) * SB_PREFIX_BLOCK, columns) : 0;
+    drafted = p->draft ? smaller(sb_prefix_n_drafted(tree) * SB_PREFIX_BLOCK, columns) : 0;
     SB_TRY(copy_columns(
         p, &(struct copy){
                .runner = p->target, .seq = seq, .n = blocks_of(columns), .columns = columns}));
@@ -207,7 +206,7 @@ int32_t sb_prefix_keep(struct sb_prefix *p, const struct sb_seq *seq)
     sb_prefix_extend(tree, seq->tokens, n, spanned);
     target.first = n_filled(tree);
     target.n = tree->n_path - target.first;
-    draft.first = n_drafted(tree);
+    draft.first = sb_prefix_n_drafted(tree);
     draft.n = p->draft ? smaller(tree->n_path, draft.columns / SB_PREFIX_BLOCK) - draft.first : 0;
     SB_TRY(copy_columns(p, &target));
     SB_TRY(copy_columns(p, &draft));

@@ -95,6 +95,8 @@ int32_t sb_prefix_keep(struct sb_prefix *prefix, const struct sb_seq *seq);
  * blocks; 0: there are none. Close it with sb_prefix_close. */
 int32_t sb_prefix_open_longest(struct sb_prefix *prefix, const int32_t *ids, int32_t n_ids,
                                int32_t *spanned);
+/* How many blocks of the open path have the draft's columns: the first so many. */
+int32_t sb_prefix_n_drafted(const struct sb_prefix_tree *tree);
 
 /* Semantics and status codes of the public functions; the ids have been checked to be tokens. */
 int32_t sb_prefix_pin(struct sb_prefix *prefix, const int32_t *ids, size_t n_ids, uint64_t *pin);

@@ -42,6 +42,7 @@ f32 experiments --tiny
 f32 experiment_launch --tiny
 f32 experiment_prefill --tiny
 16bit test_contract test_a_few
+16bit test_session
 END
 wait
 cat "$tmp/a" "$tmp/b"

@@ -41,7 +41,7 @@ run_make -j"$(getconf _NPROCESSORS_ONLN)" B=$B CC=clang SAN=address,undefined CU
 limits() {
     case $1 in
     api) echo "-max_len=256 -timeout=20" ;;
-    options) echo "-max_len=512 -timeout=20" ;;
+    session | options) echo "-max_len=512 -timeout=20" ;;
     pattern) echo "-max_len=2048 -timeout=20" ;;
     config) echo "-max_len=4096 -timeout=5" ;;
     gguf | safetensors) echo "-max_len=4096 -timeout=5" ;;

@@ -1,0 +1,108 @@
+/*
+ * The bytes of a session file: ids, and the keys and values of their first blocks.
+ *
+ *   head     0  "specbatch-kv"                           12 bytes
+ *           12  version of the format, 1
+ *           16  columns of a block
+ *           20  tokens of a span, or 0
+ *           24  number of ids
+ *           28  how many of the ids, from the first on, were computed in spans
+ *           32  number of blocks
+ *           36  how many of the blocks, from the first on, have the draft's columns too
+ *           40  the target: digest 32, fingerprint 320, layers, kv_heads, head_dim, element bytes
+ *          408  the draft: the same; all zero if no block has its columns
+ *          776  check
+ *   ids    808  the ids
+ *               check
+ *   block       the target's columns: layer 0 K, layer 0 V, layer 1 K, ...; a plane of a block has
+ *               the shape [kv_head, column, head_dim]
+ *               the draft's columns, in the same order, if the block has them
+ *               check
+ *   block ...   as many as the head says, and nothing behind the last
+ *
+ * Numbers have four bytes and are not negative; all numbers and elements are little-endian. Texts
+ * are filled up with zeros. A check is the digest (digest.h) of all bytes of the file before it, as
+ * 32 hexadecimal digits. So each part vouches for those before it, and no block can be taken for
+ * another one or come from another file. SQLite's write-ahead log chains its checksums for the same
+ * reason (sqlite.org, Database File Format, 4.2).
+ *
+ * All sizes follow from the head, and the length of the file has to be what they add up to. This is
+ * known before anything but the head is read, and as in safetensors there is neither a hole nor a
+ * rest. In a file without damage whoever reads it never meets a size that he did not expect.
+ *
+ * The checks tell damage, not forgery: a forged file can hold any keys and values, and with them
+ * lead to any tokens, but it cannot make the library read or write beyond its memory.
+ *
+ * Rejected: sizes in front of each part, as in llama.cpp's session files (llama_state_save_file),
+ * where all of them have to be checked on the way. Rejected too: JSON as in safetensors, which can
+ * say the same thing in many ways.
+ */
+#ifndef SB_SESSION_FILE_H
+#define SB_SESSION_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "digest.h"
+#include "file.h"
+
+enum { SB_FINGERPRINT = 320 }; /* bytes of a fingerprint, with its NUL */
+
+/* Whose columns they are, and their shape. */
+struct sb_session_model {
+    char digest[SB_DIGEST_TEXT], fingerprint[SB_FINGERPRINT];
+    int32_t layers, kv_heads, head_dim, element_bytes;
+};
+
+struct sb_session_head {
+    int32_t block_columns, span;
+    int32_t n_ids, n_spanned;
+    int32_t n_blocks, n_drafted;
+    struct sb_session_model target, draft; /* draft: all zero if n_drafted is 0 */
+};
+
+/* Bytes of a model's columns in one block. Returns 0 when they do not fit in size_t. */
+int sb_session_block_bytes(const struct sb_session_head *head, const struct sb_session_model *model,
+                           size_t *bytes);
+
+/* A file that is being written. */
+struct sb_session_out {
+    struct sb_new_file file;
+    struct sb_digest digest; /* of what was written so far */
+};
+
+/* Begins a file: writes the head and the ids. E_IO, E_INVALID (the path is too long). After a
+ * failure of these functions sb_session_drop removes what there is. */
+int32_t sb_session_create(struct sb_session_out *out, const char *path,
+                          const struct sb_session_head *head, const int32_t *ids);
+/* Appends the columns of the next block, all of them. E_IO. */
+int32_t sb_session_write_block(struct sb_session_out *out, const void *columns, size_t bytes);
+/* Gives the file its name. E_IO. */
+int32_t sb_session_keep(struct sb_session_out *out);
+/* Removes a file that was not kept; one that was is fine. */
+void sb_session_drop(struct sb_session_out *out);
+
+/* A file that is being read, from the front on. */
+struct sb_session_in {
+    struct sb_file file;
+    struct sb_session_head head;
+    struct sb_digest digest; /* of what was read so far */
+    uint64_t at;             /* bytes read so far */
+    uint64_t checked;        /* of those: bytes that a check has vouched for */
+};
+
+/* Opens a file, reads the head, and checks it and the length of the file. What the head says of
+ * models was not compared with any. E_IO, E_FORMAT, E_UNSUPPORTED (another version of the format);
+ * after a failure the file is closed. */
+int32_t sb_session_open(struct sb_session_in *in, const char *path);
+/* Reads all ids, head.n_ids of them, and their check. E_IO, E_FORMAT. */
+int32_t sb_session_read_ids(struct sb_session_in *in, int32_t *ids);
+/* Reads the next bytes of a block. E_IO. */
+int32_t sb_session_read(struct sb_session_in *in, void *into, size_t bytes);
+/* Reads over bytes of a block that nobody wants. E_IO. */
+int32_t sb_session_skip(struct sb_session_in *in, size_t bytes);
+/* Reads the check at the end of a part. E_IO, E_FORMAT. */
+int32_t sb_session_read_check(struct sb_session_in *in);
+void sb_session_close(struct sb_session_in *in);
+
+#endif
