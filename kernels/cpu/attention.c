@@ -17,8 +17,8 @@
  * each piece once for all queries, since to widen costs as much as a product. Rejected: loads that
  * widen, which would do it again for each query.
  *
- *     keys      16 keys   x PIECE elements of a head (a longer head takes several pieces)
- *     values    64 values x SPAN elements of a head
+ *     keys      16 keys   x PIECE elements of a head; those of a longer head for each query anew
+ *     values    64 values x SLICE elements of a head
  *
  * All of this depends on q, p and the keys and values 0..p only. It does not depend on the tile's
  * other queries, on the slot, or on what lies beyond p, which is never loaded and may be NaN. So
@@ -42,7 +42,7 @@ enum { KEYS = 4, SHARE = 1 };
 enum { KEYS = 1, SHARE = 1 };
 #endif
 enum { GROUPS = 4 }; /* the most groups of 16 elements of v that run together */
-enum { SPAN = GROUPS * V16, PIECE = 256 };
+enum { SLICE = GROUPS * V16, PIECE = 256 };
 
 /* The queries of a block that share a kv head, and what each has accumulated between two tiles. */
 struct queries {
@@ -53,12 +53,11 @@ struct queries {
     int64_t pos[QUERIES];
     float max[QUERIES], sum[QUERIES]; /* m and l of the comment above */
     float weight[QUERIES][TILE];      /* of the current tile: first the scores, then the weights */
-    /* A piece of the tile, of another type in the cache, as floats: TILE * SPAN of them are enough
-     * for a piece of the keys too. `held` is where the keys in it begin in the cache, or NULL. */
-    _Alignas(64) float wide[TILE * SPAN];
-    const void *held;
+    /* A piece of the tile, of another type in the cache, as floats: TILE * SLICE of them are enough
+     * for a piece of the keys too. */
+    _Alignas(64) float wide[TILE * SLICE];
 };
-_Static_assert(V16 *PIECE <= TILE * SPAN, "a piece of the keys fits");
+_Static_assert(16 * PIECE <= TILE * SLICE, "a piece of the keys fits");
 
 /* out[i] = the 16 partial sums of the product of q and key i, or what is added to them if the sums
  * go on from an earlier piece of the head. There are n <= 16 keys, and the rest of out becomes
@@ -106,19 +105,20 @@ static inline __attribute__((always_inline)) void partial_dots(v16 out[V16], con
         out[i] = v_set1(0.0f);
 }
 
-/* The same for any width. For the usual head sizes it is a constant: rows at fixed distances need
- * no address arithmetic, which otherwise costs as much as the products. */
-static void add_dots(v16 out[V16], const float *q, const float *keys, int64_t n, int64_t width,
-                     int goes_on)
+/* score[0 .. 15] of query q and n <= 16 keys. For the usual head sizes head_dim is a constant: rows
+ * at fixed distances need no address arithmetic, which otherwise costs as much as the products. */
+static void score_keys(float *score, const float *q, const float *keys, int64_t n, int64_t head_dim,
+                       float scale)
 {
-    if (goes_on)
-        partial_dots(out, q, keys, n, width, 1);
-    else if (width == 128)
-        partial_dots(out, q, keys, n, 128, 0);
-    else if (width == 64)
-        partial_dots(out, q, keys, n, 64, 0);
+    v16 partial[V16];
+
+    if (head_dim == 128)
+        partial_dots(partial, q, keys, n, 128, 0);
+    else if (head_dim == 64)
+        partial_dots(partial, q, keys, n, 64, 0);
     else
-        partial_dots(out, q, keys, n, width, 0);
+        partial_dots(partial, q, keys, n, head_dim, 0);
+    v_store(score, v_mul(v_sum16(partial), v_set1(scale)));
 }
 
 /* Widens elements [d, d + width) of n rows of the cache, whose rows have head_dim elements, into
@@ -133,23 +133,31 @@ static void widen_rows(struct queries *qs, const void *rows, int64_t n, int64_t 
             widen_cached(qs->wide + j * width, rows, j * head_dim + d, width, qs->type);
 }
 
-/* score[0 .. 15] of query i and n of the n_keys <= 16 keys that a query of the block sees. */
-static void score_keys(struct queries *qs, int i, float *score, const void *keys, int64_t n,
-                       int64_t n_keys, int64_t head_dim, float scale)
+/* The same for query i and keys of 16 bits whose heads are longer than a piece. */
+static void score_long_keys(struct queries *qs, int i, float *score, const void *keys, int64_t n,
+                            int64_t head_dim, float scale)
 {
     v16 partial[V16];
 
-    if (qs->type == SB_F32)
-        add_dots(partial, qs->q[i], keys, n, head_dim, 0);
-    for (int64_t d = 0; qs->type != SB_F32 && d < head_dim; d += PIECE) {
+    for (int64_t d = 0; d < head_dim; d += PIECE) {
         const int64_t width = head_dim - d < PIECE ? head_dim - d : PIECE;
-        const void *piece = (const uint16_t *)keys + d;
-        if (qs->held != piece)
-            widen_rows(qs, keys, n_keys, d, width, head_dim);
-        qs->held = piece;
-        add_dots(partial, qs->q[i] + d, qs->wide, n, width, d > 0);
+        widen_rows(qs, keys, n, d, width, head_dim);
+        partial_dots(partial, qs->q[i] + d, qs->wide, n, width, d > 0);
     }
     v_store(score, v_mul(v_sum16(partial), v_set1(scale)));
+}
+
+/* The n <= 16 keys as floats, for score_keys: where they are in a cache of f32, or widened; NULL
+ * for score_long_keys. */
+static const float *keys_as_floats(struct queries *qs, const void *keys, int64_t n,
+                                   int64_t head_dim)
+{
+    if (qs->type == SB_F32)
+        return keys;
+    if (head_dim > PIECE)
+        return NULL;
+    widen_rows(qs, keys, n, 0, head_dim, head_dim);
+    return qs->wide;
 }
 
 /* Turns query i's scores of the tile's first n keys into weights, and brings max, sum and y up to
@@ -219,25 +227,27 @@ static inline __attribute__((always_inline)) void add_values(struct queries *qs,
             v_store_n(qs->y[i + s] + d + g * V16, acc[s][g], g + 1 < groups ? V16 : rest);
 }
 
-/* The same for `width` <= SPAN elements. The number of groups is a constant in each call, so that
- * they stay in registers. */
-static inline __attribute__((always_inline)) void add_span(struct queries *qs, int i,
-                                                           const float *values, int64_t stride,
-                                                           int64_t d, int64_t width, int64_t n,
-                                                           const int share)
+/* The same for `width` elements. The number of groups is a constant in each call, so that they stay
+ * in registers. */
+static inline __attribute__((always_inline)) void add_all_values(struct queries *qs, int i,
+                                                                 const float *values,
+                                                                 int64_t stride, int64_t d,
+                                                                 int64_t width, int64_t n,
+                                                                 const int share)
 {
-    const int64_t rest = (width + V16 - 1) % V16 + 1;
+    int64_t e = 0;
 
-    if (width == SPAN)
-        add_values(qs, i, values, stride, d, n, share, GROUPS, V16);
-    else if (width > 3 * V16)
-        add_values(qs, i, values, stride, d, n, share, 4, rest);
-    else if (width > 2 * V16)
-        add_values(qs, i, values, stride, d, n, share, 3, rest);
-    else if (width > V16)
-        add_values(qs, i, values, stride, d, n, share, 2, rest);
-    else
-        add_values(qs, i, values, stride, d, n, share, 1, rest);
+    for (; e + SLICE <= width; e += SLICE)
+        add_values(qs, i, values + e, stride, d + e, n, share, GROUPS, V16);
+    const int64_t left = width - e, rest = (left + V16 - 1) % V16 + 1;
+    if (left > 3 * V16)
+        add_values(qs, i, values + e, stride, d + e, n, share, 4, rest);
+    else if (left > 2 * V16)
+        add_values(qs, i, values + e, stride, d + e, n, share, 3, rest);
+    else if (left > V16)
+        add_values(qs, i, values + e, stride, d + e, n, share, 2, rest);
+    else if (left > 0)
+        add_values(qs, i, values + e, stride, d + e, n, share, 1, rest);
 }
 
 /* How many keys of the tile query i may attend to. */
@@ -249,8 +259,8 @@ static int64_t keys_seen(const struct queries *qs, int i, int64_t first_key)
 
 /* Adds `width` elements of the tile's values to the y of all queries. SHARE queries are done
  * together where they see the same number of keys, and one at a time otherwise. */
-static void share_span(struct queries *qs, int64_t first_key, const float *values, int64_t stride,
-                       int64_t d, int64_t width)
+static void share_values(struct queries *qs, int64_t first_key, const float *values, int64_t stride,
+                         int64_t d, int64_t width)
 {
     int i = 0;
 
@@ -261,10 +271,10 @@ static void share_span(struct queries *qs, int64_t first_key, const float *value
                keys_seen(qs, i + together, first_key) == n)
             together++;
         if (together == SHARE) {
-            add_span(qs, i, values, stride, d, width, n, SHARE);
+            add_all_values(qs, i, values, stride, d, width, n, SHARE);
             i += SHARE;
         } else {
-            add_span(qs, i, values, stride, d, width, n, 1);
+            add_all_values(qs, i, values, stride, d, width, n, 1);
             i++;
         }
     }
@@ -274,16 +284,15 @@ static void share_span(struct queries *qs, int64_t first_key, const float *value
 static void tile_values(struct queries *qs, int64_t first_key, const void *values, int64_t n_keys,
                         int64_t head_dim)
 {
-    for (int64_t d = 0; d < head_dim; d += SPAN) {
-        const int64_t width = head_dim - d < SPAN ? head_dim - d : SPAN;
-        if (qs->type == SB_F32) {
-            share_span(qs, first_key, (const float *)values + d, head_dim, d, width);
-        } else {
-            widen_rows(qs, values, n_keys, d, width, head_dim);
-            share_span(qs, first_key, qs->wide, width, d, width);
-        }
+    if (qs->type == SB_F32) {
+        share_values(qs, first_key, values, head_dim, 0, head_dim);
+        return;
     }
-    qs->held = NULL;
+    for (int64_t d = 0; d < head_dim; d += SLICE) {
+        const int64_t width = head_dim - d < SLICE ? head_dim - d : SLICE;
+        widen_rows(qs, values, n_keys, d, width, head_dim);
+        share_values(qs, first_key, qs->wide, width, d, width);
+    }
 }
 
 /* Does one tile for all queries, which see n_keys <= 64 keys of it at most. keys and values point
@@ -298,17 +307,23 @@ static void do_tile(struct queries *qs, int64_t first_key, const char *keys, con
     const int64_t share = next / (qs->n * (TILE / V16)) + 1;
     int64_t done = 0;
 
-    for (int64_t j = 0; j < TILE; j += V16)
+    for (int64_t j = 0; j < n_keys; j += V16) {
+        const char *some = keys + j * row;
+        const float *floats = keys_as_floats(qs, some, n_keys - j < V16 ? n_keys - j : V16,
+                                             head_dim);
         for (int i = 0; i < qs->n; i++) {
             int64_t n = keys_seen(qs, i, first_key) - j;
+            n = n < V16 ? n : V16;
             for (int64_t end = done + share; done < end && done < next; done += 64) {
                 v_prefetch(keys + ahead + done);
                 v_prefetch(values + ahead + done);
             }
-            if (n > 0)
-                score_keys(qs, i, qs->weight[i] + j, keys + j * row, n < V16 ? n : V16,
-                           n_keys - j < V16 ? n_keys - j : V16, head_dim, scale);
+            if (n > 0 && floats)
+                score_keys(qs->weight[i] + j, qs->q[i], floats, n, head_dim, scale);
+            else if (n > 0)
+                score_long_keys(qs, i, qs->weight[i] + j, some, n, head_dim, scale);
         }
+    }
     for (int i = 0; i < qs->n; i++)
         if (keys_seen(qs, i, first_key) > 0)
             tile_softmax(qs, i, keys_seen(qs, i, first_key), head_dim);
@@ -324,7 +339,6 @@ static void do_queries(struct queries *qs, const struct sb_attention *a, const s
     const char *keys = (const char *)a->k + at * bytes, *values = (const char *)a->v + at * bytes;
     int64_t last = 0;
 
-    qs->held = NULL;
     for (int i = 0; i < qs->n; i++) {
         qs->max[i] = -INFINITY;
         qs->sum[i] = 0.0f;
