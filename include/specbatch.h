@@ -728,7 +728,8 @@ typedef struct specbatch_pool_options {
     void *log_user;
     /* Columns of the caches: tokens whose keys and values all sequences in them share. A request
      * takes a slot of max_len columns and some more, or of a half, a quarter and so on, as its
-     * prompt and max_new need, and waits until one is free. 0: a longest slot for each sequence
+     * prompt and max_new need, and waits until one is free. Rounded down to whole longest slots,
+     * of which a pool has one for each sequence at most. 0: a longest slot for each sequence
      * that a pool of ragged keeps (see `window`), or as many columns as budget_bytes has room for.
      * Since 0.2. */
     uint64_t cache_columns;
@@ -922,7 +923,7 @@ SPECBATCH_API const char *specbatch_finish_name(int32_t finish);
 
 /* Where a request is in its life. */
 enum {
-    SPECBATCH_STATE_QUEUED = 1,   /* it waits for a slot in the caches */
+    SPECBATCH_STATE_QUEUED = 1,   /* it waits for a slot in the caches, or for one again */
     SPECBATCH_STATE_FILLING = 2,  /* its prompt is being computed */
     SPECBATCH_STATE_DECODING = 3, /* its prompt is computed, and rounds decode it */
     SPECBATCH_STATE_FINISHED = 4  /* it can be collected */

@@ -19,7 +19,7 @@
  *   slot has, which is the distance between heads.
  * - That these three, and whatever else runs, change no bit is tested (prefill_prove.c). When a
  *   model is loaded, the test covers every number of keys and fixes the class. When a pool is
- *   created whose slots have a new length, it must give the bits of the class, or the pool is
+ *   created some of whose slots have a new length, that must give the class's bits, or the pool is
  *   refused.
  * - The rows of one span share a call. All are of one prompt, so a row is still a function of its
  *   own sequence. But a later row could affect an earlier one if a masked weight were not exactly
