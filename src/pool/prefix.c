@@ -164,6 +164,8 @@ int32_t sb_prefix_hit(struct sb_prefix *p, struct sb_seq *seq)
 {
     const int32_t span = p->target->limits.span, spanned = sb_seq_spanned(seq, span);
     struct sb_prefix_tree *tree = &p->tree;
+    struct copy target = {.runner = p->target, .seq = seq},
+                draft = {.runner = p->draft, .seq = seq};
     int32_t columns, drafted, rc = SPECBATCH_OK;
 
     if (tree->n_blocks == 0)
@@ -173,12 +175,13 @@ int32_t sb_prefix_hit(struct sb_prefix *p, struct sb_seq *seq)
     if (columns < spanned && !SB_FAULT(SPAN_CUT))
         columns = columns / span * span;
     drafted = p->draft ? smaller(sb_prefix_n_drafted(tree) * SB_PREFIX_BLOCK, columns) : 0;
-    SB_TRY(copy_columns(
-        p, &(struct copy){
-               .runner = p->target, .seq = seq, .n = blocks_of(columns), .columns = columns}));
-    SB_TRY(copy_columns(
-        p, &(struct copy){
-               .runner = p->draft, .seq = seq, .n = blocks_of(drafted), .columns = drafted}));
+    target.columns = columns;
+    target.n = blocks_of(columns);
+    draft.columns = drafted;
+    draft.n = blocks_of(drafted);
+    SB_TRY(copy_columns(p, &target));
+    if (p->draft)
+        SB_TRY(copy_columns(p, &draft));
     seq->kv_len = columns;
     seq->draft_kv_len = drafted;
     if (SB_FAULT(HIT_ONE_LONG) && columns > 0 && columns < sb_seq_content(seq))
@@ -209,7 +212,8 @@ int32_t sb_prefix_keep(struct sb_prefix *p, const struct sb_seq *seq)
     draft.first = sb_prefix_n_drafted(tree);
     draft.n = p->draft ? smaller(tree->n_path, draft.columns / SB_PREFIX_BLOCK) - draft.first : 0;
     SB_TRY(copy_columns(p, &target));
-    SB_TRY(copy_columns(p, &draft));
+    if (p->draft)
+        SB_TRY(copy_columns(p, &draft));
     for (int32_t i = 0; i < target.n; i++)
         tree->nodes[tree->path[target.first + i]].filled = 1;
     for (int32_t i = 0; i < draft.n; i++)

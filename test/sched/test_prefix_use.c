@@ -300,9 +300,8 @@ static void test_less_than_a_block_is_refused(void)
     options.budget_bytes++;
     CHECK_OK(specbatch_pool_create(&pool, target, draft, &options));
     specbatch_pool_free(pool);
-    options.budget_bytes = 0;
     options.prefix_bytes = UINT64_MAX;
-    CHECK_INT(specbatch_pool_create(&pool, target, draft, &options) == SPECBATCH_OK, 0);
+    CHECK_INT(specbatch_pool_create(&pool, target, draft, &options), SPECBATCH_E_BUDGET);
 }
 
 /* ------------------------------------------------------------------- failures */
