@@ -92,6 +92,8 @@ int sb_gguf_double(const struct sb_gguf_value *value, double *number);
 int sb_gguf_bool(const struct sb_gguf_value *value, int *flag);
 /* The bytes of a string, which has value->count of them and no NUL behind; NULL for other types. */
 const char *sb_gguf_string(const struct sb_gguf_value *value);
+/* Whether a value is this string. */
+int sb_gguf_is(const struct sb_gguf_value *value, const char *text);
 
 /* Takes the first element off an array, whose `at` and `count` then stand for the rest. Returns 0
  * at the end, and for what is no array or an array of arrays. */

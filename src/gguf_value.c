@@ -119,6 +119,13 @@ const char *sb_gguf_string(const struct sb_gguf_value *value)
     return value->type == SB_GGUF_STRING ? (const char *)value->at : NULL;
 }
 
+int sb_gguf_is(const struct sb_gguf_value *value, const char *text)
+{
+    const char *string = sb_gguf_string(value);
+
+    return string && value->count == strlen(text) && memcmp(string, text, strlen(text)) == 0;
+}
+
 int sb_gguf_take(struct sb_gguf_value *array, struct sb_gguf_value *element)
 {
     const size_t size = sb_gguf_type_size(array->of);

@@ -87,13 +87,6 @@ static int32_t need(const struct source *s, const char *name)
     return sb_fail(SPECBATCH_E_FORMAT, "%s: %s is missing", s->file, key.text);
 }
 
-static int is_word(const struct sb_gguf_value *value, const char *word)
-{
-    const char *text = sb_gguf_string(value);
-
-    return text && value->count == strlen(word) && memcmp(text, word, strlen(word)) == 0;
-}
-
 /* ------------------------------------------------------------------ what kind of model */
 
 /* Copies a short string, for comparisons and messages. */
@@ -188,7 +181,7 @@ static int32_t refuse_unknown(const struct source *s)
         if (!sb_gguf_get(s->gguf, it.text, &it.value) || !is_off(&it.value))
             return sb_fail(SPECBATCH_E_UNSUPPORTED, "%s: %s is not supported", s->file, it.text);
     }
-    if (layout.given && !is_word(&layout.value, "reference"))
+    if (layout.given && !sb_gguf_is(&layout.value, "reference"))
         return sb_fail(SPECBATCH_E_UNSUPPORTED, "%s: %s is not supported, unless it is reference",
                        s->file, layout.text);
     if (causal.given && is_off(&causal.value))
@@ -311,11 +304,11 @@ static int32_t read_scaling(struct sb_config *config, const struct source *s)
 
     rope->factor = 1.0;
     rope->attention_factor = 1.0;
-    if (type.given ? is_word(&type.value, "none") : !factor.given || is_off(&factor.value))
+    if (type.given ? sb_gguf_is(&type.value, "none") : !factor.given || is_off(&factor.value))
         goto done;
-    if (!type.given || is_word(&type.value, "linear"))
+    if (!type.given || sb_gguf_is(&type.value, "linear"))
         rope->kind = SB_ROPE_LINEAR;
-    else if (is_word(&type.value, "yarn"))
+    else if (sb_gguf_is(&type.value, "yarn"))
         rope->kind = SB_ROPE_YARN;
     else
         SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: %s is not supported; supported: none, linear, yarn",
@@ -451,7 +444,7 @@ static void find_spellings(int32_t ids[SPELLINGS], const struct source *s)
         return;
     for (int32_t id = 0; sb_gguf_take(&tokens, &token); id++)
         for (int i = 0; i < SPELLINGS; i++)
-            if (is_word(&token, spellings[i]))
+            if (sb_gguf_is(&token, spellings[i]))
                 ids[i] = id;
 }
 

@@ -224,19 +224,18 @@ done:
 
 static int32_t find_pre(const struct pre **pre, const struct reader *r)
 {
-    struct sb_gguf_value value = {.count = 0};
+    struct sb_gguf_value value = {.type = SB_GGUF_TYPES};
     const char *name = get(r, "pre", &value) ? sb_gguf_string(&value) : NULL;
-    const int shown = name && value.count < 40 ? (int)value.count : 0;
 
-    for (size_t i = 0; name && i < sizeof pres / sizeof *pres; i++)
-        if (strlen(pres[i].name) == value.count && memcmp(pres[i].name, name, value.count) == 0) {
+    for (size_t i = 0; i < sizeof pres / sizeof *pres; i++)
+        if (sb_gguf_is(&value, pres[i].name)) {
             *pre = &pres[i];
             return SPECBATCH_OK;
         }
     return sb_fail(SPECBATCH_E_UNSUPPORTED,
                    "%s: tokenizer.ggml.pre \"%.*s\" is not supported; put the model's "
                    "tokenizer.json beside the file",
-                   r->path, shown, shown ? name : "");
+                   r->path, name && value.count < 40 ? (int)value.count : 0, name ? name : "");
 }
 
 static int32_t add_steps(struct reader *r, const struct pre *pre)
@@ -417,13 +416,6 @@ done:
 
 /* --------------------------------------------------------------------------- the whole */
 
-static int is_word(const struct sb_gguf_value *value, const char *word)
-{
-    const char *text = sb_gguf_string(value);
-
-    return text && value->count == strlen(word) && memcmp(text, word, strlen(word)) == 0;
-}
-
 int32_t sb_tokenizer_load_gguf(struct sb_tokenizer **out, const struct sb_mem *mem,
                                const char *path, const struct sb_gguf *gguf)
 {
@@ -436,12 +428,13 @@ int32_t sb_tokenizer_load_gguf(struct sb_tokenizer **out, const struct sb_mem *m
     rc = read_json(&r, path);
     if (rc == SPECBATCH_E_NOT_FOUND) {
         rc = SPECBATCH_OK;
-        if (!get(&r, "model", &model) || is_word(&model, "none") || is_word(&model, "no_vocab"))
+        if (!get(&r, "model", &model) || sb_gguf_is(&model, "none") ||
+            sb_gguf_is(&model, "no_vocab"))
             goto done;
         SB_TRY(find_tokens(&r));
-        if (is_word(&model, "gpt2"))
+        if (sb_gguf_is(&model, "gpt2"))
             SB_TRY(read_bpe(&r));
-        else if (is_word(&model, "llama"))
+        else if (sb_gguf_is(&model, "llama"))
             SB_TRY(read_spm(&r));
         else
             SB_FAIL(SPECBATCH_E_UNSUPPORTED,
