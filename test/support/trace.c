@@ -283,6 +283,8 @@ static void choose_again(struct trace_run *run)
         choose_level(run);
     if (run->level == SPECBATCH_SIMD_SCALAR)
         run->level = SPECBATCH_SIMD_AUTO;
+    if (below(&run->state, 3) == 0)
+        choose_draft(run);
     o->batch = 1 + below(&run->state, 8);
     o->window = o->batch + below(&run->state, 2 * o->batch + 1);
     o->prefill_chunk = chunks[below(&run->state, 4)];
