@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "pool/pool.h"
+#include "sched/policies.h"
 #include "support/place.h"
 #include "support/pool_check.h"
 #include "support/trace_run.h"
@@ -13,6 +14,7 @@
 enum {
     SHORT_PROMPTS = 14, /* of up to 64 tokens: what the scalar level gets */
     SHORT_TURNS = 2,    /* and so many turns */
+    SCENE_JOBS = 6,     /* requests of a trace with a scene of its own */
     LONGEST = 512       /* the most that max_len is */
 };
 
@@ -110,10 +112,12 @@ static void choose_texts(struct trace_run *run)
     const int scalar = run->level == SPECBATCH_SIMD_SCALAR;
     const int n_prompts = scalar ? SHORT_PROMPTS : run->world->n_prompts;
     const int n_turns = scalar ? SHORT_TURNS : run->world->n_turns;
-    const int pattern = below(&run->state, 5), same = pick_text(run, n_prompts, n_turns);
+    const int scene = run->bias->scene, same = pick_text(run, n_prompts, n_turns);
+    const int pattern = scene == TRACE_MIXED ? below(&run->state, 5) : 4;
     const int talk = n_turns == TRACE_TURNS ? 8 : 1 + n_turns;
 
-    run->one_by_one = pattern == 4 && below(&run->state, 2);
+    run->one_by_one = scene == TRACE_TALK ||
+                      (scene != TRACE_CROWD && pattern == 4 && below(&run->state, 2));
     for (int i = 0; i < run->n_jobs; i++)
         run->jobs[i].prompt = pattern == 0   ? same
                               : pattern == 1 ? (i % 2 ? n_prompts - 1 - i % 3 : i % 8)
@@ -139,15 +143,34 @@ static void choose_request(struct trace_run *run, struct trace_job *job)
     job->stop[1] = below(state, TRACE_VOCAB);
 }
 
+/* Draws how many requests there are, when a fresh pool takes over, and whether they are crowded. */
+static void choose_scene(struct trace_run *run)
+{
+    const struct trace_bias *bias = run->bias;
+    uint64_t *state = &run->state;
+    const int n = 1 + below(state, run->world->max_requests), changes = below(state, 3) == 0,
+              at = 1 + below(state, n), crowded = below(state, 4) == 0;
+
+    run->n_jobs = bias->scene == TRACE_MIXED ? n : SCENE_JOBS;
+    run->change_at = bias->scene == TRACE_TAKEOVER           ? SCENE_JOBS / 2
+                     : bias->scene == TRACE_MIXED && changes ? at
+                                                             : run->n_jobs;
+    run->crowded = bias->scene == TRACE_CROWD ||
+                   (bias->scene == TRACE_MIXED && bias->memory != 0 && crowded);
+    if (bias->scene == TRACE_CROWD) {
+        if (sb_policy_at(run->options.policy)->realigns) /* whose slots do not grow */
+            run->options.policy = SPECBATCH_POLICY_PLAIN;
+        run->options.batch = run->options.window = SCENE_JOBS / 2;
+    }
+}
+
 /* Draws the requests. max_len is mostly just large enough for the longest, so that its row reaches
  * the end of its slot, unless the bias asks for room. */
 static int choose_jobs(struct trace_run *run)
 {
     int32_t longest = 1;
 
-    run->n_jobs = 1 + below(&run->state, run->world->max_requests);
-    run->change_at = below(&run->state, 3) ? run->n_jobs : 1 + below(&run->state, run->n_jobs);
-    run->crowded = run->bias->memory != 0 && below(&run->state, 4) == 0;
+    choose_scene(run);
     choose_texts(run);
     for (int i = 0; i < run->n_jobs; i++) {
         struct trace_job *job = &run->jobs[i];
@@ -160,7 +183,7 @@ static int choose_jobs(struct trace_run *run)
             longest = total;
     }
     run->options.max_len = run->bias->roomy ? LONGEST : longest;
-    if (run->crowded || below(&run->state, 3) == 0)
+    if (!run->crowded && below(&run->state, 3) == 0)
         run->options.max_len += below(&run->state, LONGEST + 1 - run->options.max_len);
     return 0;
 }
@@ -260,6 +283,8 @@ static void choose_again(struct trace_run *run)
         choose_level(run);
     if (run->level == SPECBATCH_SIMD_SCALAR)
         run->level = SPECBATCH_SIMD_AUTO;
+    if (below(&run->state, 3) == 0)
+        choose_draft(run);
     o->batch = 1 + below(&run->state, 8);
     o->window = o->batch + below(&run->state, 2 * o->batch + 1);
     o->prefill_chunk = chunks[below(&run->state, 4)];

@@ -97,6 +97,7 @@ struct trace_bias {
     int32_t policy, model, class, level, draft; /* class: an index; draft: enum trace_draft */
     int32_t min_draft_len;
     int32_t roomy;  /* slots are far longer than need, so that faults stay inside of them */
+    int32_t scene;  /* enum trace_scene */
     int32_t memory; /* 0: the caches have plenty of room, and nothing is kept; 1: prefixes are
                        kept in every trace */
     int32_t no_invariants; /* pool_check is not called, so that results alone can catch a fault */
@@ -110,6 +111,13 @@ enum trace_draft {
     TRACE_DRAFT_ORACLE,   /* a callback that knows what plain decoding gives */
     TRACE_DRAFT_NGRAMS,   /* what followed the last few tokens earlier in the same text */
     TRACE_DRAFTS
+};
+/* What a trace is about. Mixed ones are about all of it, now and then. */
+enum trace_scene {
+    TRACE_MIXED,
+    TRACE_TALK,    /* a conversation, turn by turn, of which all is kept */
+    TRACE_CROWD,   /* long answers, in slots that grow and have no room for all of them */
+    TRACE_TAKEOVER /* a fresh pool takes over in the middle, and loads a session */
 };
 /* The bias of traces that may be anything. */
 #define TRACE_ANY                                                                       \

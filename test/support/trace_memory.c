@@ -73,7 +73,10 @@ static int32_t choose_columns(struct trace_run *run, const specbatch_draft *draf
 int32_t trace_choose_memory(struct trace_run *run, const specbatch_draft *draft)
 {
     static const uint64_t blocks[] = {0, 1, 3, 6, 12, 100};
-    const int32_t memory = run->bias->memory;
+    const int32_t memory = run->bias->memory, scene = run->bias->scene;
+    const int at = scene == TRACE_CROWD                ? 1 + trace_below(run, 2)
+                   : memory == 1 || run->first_job > 0 ? 1 + trace_below(run, 5)
+                                                       : trace_below(run, 6);
     specbatch_pool_options *o = &run->options;
 
     o->flags &= ~(uint32_t)SPECBATCH_POOL_GROW_SLOTS;
@@ -85,8 +88,7 @@ int32_t trace_choose_memory(struct trace_run *run, const specbatch_draft *draft)
     }
     if (run->crowded || trace_below(run, 2))
         o->flags |= SPECBATCH_POOL_GROW_SLOTS;
-    o->prefix_bytes = blocks[memory == 1 || run->first_job > 0 ? 1 + trace_below(run, 5)
-                                                               : trace_below(run, 6)] *
+    o->prefix_bytes = blocks[scene == TRACE_TALK || scene == TRACE_TAKEOVER ? 5 : at] *
                       block_bytes(run);
     if (o->prefix_bytes > 0 && trace_below(run, 2))
         o->prefix_bytes += block_bytes(run) - 1;
