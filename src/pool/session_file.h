@@ -20,15 +20,16 @@
  *               check
  *   block ...   as many as the head says, and nothing behind the last
  *
- * Numbers have four bytes and are not negative; all numbers and elements are little-endian. Texts
+ * Numbers have four bytes and are not negative. All numbers and elements are little-endian;
+ * elements are copied as they are, since the library's machines are little-endian (digest.c). Texts
  * are filled up with zeros. A check is the digest (digest.h) of all bytes of the file before it, as
  * 32 hexadecimal digits. So each part vouches for those before it, and no block can be taken for
- * another one or come from another file. SQLite's write-ahead log chains its checksums for the same
- * reason (sqlite.org, Database File Format, 4.2).
+ * another one or come from another file. SQLite's write-ahead log chains its checksums from frame
+ * to frame for the same reason (sqlite.org, "Database File Format", the write-ahead log).
  *
  * All sizes follow from the head, and the length of the file has to be what they add up to. This is
- * known before anything but the head is read, and as in safetensors there is neither a hole nor a
- * rest. In a file without damage whoever reads it never meets a size that he did not expect.
+ * checked before anything but the head is read, and as in safetensors there is neither a hole nor a
+ * rest. After that nothing that is read can change what is read next.
  *
  * The checks tell damage, not forgery: a forged file can hold any keys and values, and with them
  * lead to any tokens, but it cannot make the library read or write beyond its memory.
