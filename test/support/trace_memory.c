@@ -58,9 +58,9 @@ static int32_t choose_columns(struct trace_run *run, const specbatch_draft *draf
     if (trace_below(run, 3) == 0)
         return SPECBATCH_OK;
     o->cache_columns = (uint64_t)n * longest_slot(o);
-    if (trace_below(run, 4) == 0)
+    if (trace_below(run, 4) == 0) {
         o->cache_columns += (uint64_t)trace_below(run, 1000);
-    else if (trace_below(run, 4) == 0) {
+    } else if (trace_below(run, 4) == 0) {
         rc = specbatch_pool_bytes(&bytes, run->model->target[run->level], draft, o);
         if (rc != SPECBATCH_OK)
             return rc;
