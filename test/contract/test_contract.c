@@ -44,11 +44,11 @@ static void check_events(void)
         FAIL("no %s: these traces do not test it", missing);
 }
 
-/* Conversations, preemptions and sessions, which other traces have now and then. A process that
+/* The scenes, of what other traces have now and then. A process that
  * runs a part of all traces has to meet each kind of event too. */
 static void test_every_event_of_memory(void)
 {
-    for (int32_t scene = TRACE_TALK; scene <= TRACE_TAKEOVER && !sbtest_failed_now; scene++) {
+    for (int32_t scene = TRACE_TALK; scene < TRACE_SCENES && !sbtest_failed_now; scene++) {
         struct trace_bias bias = TRACE_ANY;
         bias.scene = scene;
         traces(6000 + (uint64_t)scene * 100, 8, &bias);

@@ -32,8 +32,8 @@ static void set_backend(const struct sb_backend *backend)
                 world.models[0][m].target[level]->backend = backend;
 }
 
-/* What the traces have in common. memory: as in struct trace_bias. */
-static struct trace_bias mutation_bias(int32_t policy, int32_t memory)
+/* What the traces have in common. memory, scene: as in struct trace_bias. */
+static struct trace_bias mutation_bias(int32_t policy, int32_t memory, int32_t scene)
 {
     struct trace_bias bias = TRACE_ANY;
 
@@ -41,15 +41,16 @@ static struct trace_bias mutation_bias(int32_t policy, int32_t memory)
     bias.class = 0;
     bias.level = SPECBATCH_SIMD_AUTO;
     bias.memory = memory;
+    bias.scene = scene;
     bias.roomy = bias.no_invariants = bias.fixed_k = 1;
     bias.min_draft_len = 2;
     return bias;
 }
 
 /* Runs traces under a policy, or under any (-1), until one of them differs. */
-static void expect_caught(const char *name, int32_t policy, int32_t memory)
+static void expect_caught(const char *name, int32_t policy, int32_t memory, int32_t scene)
 {
-    const struct trace_bias bias = mutation_bias(policy, memory);
+    const struct trace_bias bias = mutation_bias(policy, memory, scene);
     char why[600];
     uint64_t seed;
 
@@ -62,17 +63,17 @@ static void expect_caught(const char *name, int32_t policy, int32_t memory)
 }
 
 static void expect_engine_fault(enum sb_fault fault, const char *name, int32_t policy,
-                                int32_t memory)
+                                int32_t memory, int32_t scene)
 {
     sb_fault_now = fault;
-    expect_caught(name, policy, memory);
+    expect_caught(name, policy, memory, scene);
     sb_fault_now = SB_FAULT_NONE;
 }
 
 static void expect_operation_fault(enum vtable_fault fault, int32_t policy)
 {
     set_backend(vtable_with_fault(sound, fault));
-    expect_caught(vtable_fault_name(fault), policy, 0);
+    expect_caught(vtable_fault_name(fault), policy, 0, TRACE_MIXED);
     set_backend(sound);
 }
 
@@ -82,7 +83,7 @@ static void test_no_fault_is_not_caught(void)
 
     set_backend(vtable_with_fault(sound, VTABLE_NONE));
     for (int32_t memory = 0; memory < 2; memory++) {
-        const struct trace_bias bias = mutation_bias(-1, memory);
+        const struct trace_bias bias = mutation_bias(-1, memory, TRACE_MIXED);
         for (uint64_t seed = 1; seed <= 10; seed++)
             if (trace_run(&world, seed, &bias, why, sizeof why))
                 FAIL("seed %" PRIu64 ": %s", seed, why);
@@ -90,15 +91,15 @@ static void test_no_fault_is_not_caught(void)
     set_backend(sound);
 }
 
-#define ENGINE_FAULT(test, fault, policy)                        \
-    static void test(void)                                       \
-    {                                                            \
-        expect_engine_fault(SB_FAULT_##fault, #test, policy, 0); \
+#define ENGINE_FAULT(test, fault, policy)                                     \
+    static void test(void)                                                    \
+    {                                                                         \
+        expect_engine_fault(SB_FAULT_##fault, #test, policy, 0, TRACE_MIXED); \
     }
-#define MEMORY_FAULT(test, fault)                            \
-    static void test(void)                                   \
-    {                                                        \
-        expect_engine_fault(SB_FAULT_##fault, #test, -1, 1); \
+#define MEMORY_FAULT(test, fault, scene)                                    \
+    static void test(void)                                                  \
+    {                                                                       \
+        expect_engine_fault(SB_FAULT_##fault, #test, -1, 1, TRACE_##scene); \
     }
 #define OPERATION_FAULT(test, fault, policy)            \
     static void test(void)                              \
@@ -112,8 +113,8 @@ ENGINE_FAULT(test_last_kv_entry_assumed_present, LAST_KV_PRESENT, -1)
 ENGINE_FAULT(test_stop_handled_after_the_wrong_token, STOP_LATE, -1)
 ENGINE_FAULT(test_logprob_of_another_token, LOGPROB_SHIFTED, -1)
 ENGINE_FAULT(test_prefill_loses_a_token, PREFILL_SKIPS_ONE, -1)
-MEMORY_FAULT(test_prefix_taken_for_one_token_longer, HIT_ONE_LONG)
-MEMORY_FAULT(test_evicted_block_still_found, STALE_BLOCK)
+MEMORY_FAULT(test_prefix_taken_for_one_token_longer, HIT_ONE_LONG, MIXED)
+MEMORY_FAULT(test_evicted_block_still_found, STALE_BLOCK, STRANGERS)
 OPERATION_FAULT(test_pads_counted_in_positions, PADS_IN_POSITIONS, SPECBATCH_POLICY_EQSPEC)
 OPERATION_FAULT(test_rejected_counted_in_positions, MASKED_IN_POSITIONS, SPECBATCH_POLICY_RAGGED)
 OPERATION_FAULT(test_mask_hides_own_column, MASK_ONE_OFF, -1)
@@ -128,7 +129,7 @@ static void test_session_of_another_class_loaded(void)
 {
     if (world.n_classes == 1)
         SKIP("one class alone is open");
-    expect_engine_fault(SB_FAULT_SESSION_OF_ANY_CLASS, "session of any class", -1, 1);
+    expect_engine_fault(SB_FAULT_SESSION_OF_ANY_CLASS, "session of any class", -1, 1, TRACE_MIXED);
 }
 
 static void test_draft_kv_not_rolled_back(void)

@@ -102,27 +102,39 @@ static int pick_text(struct trace_run *run, int n_prompts, int n_turns)
     return at < n_prompts ? at : TRACE_PROMPTS + at - n_prompts;
 }
 
-/* Draws which texts are asked for: one again and again, the longest beside the shortest, the turns
- * of two conversations in their order, each after what it answers, or any. */
+/* Which texts are asked for: one again and again, the longest beside the shortest, the turns of two
+ * conversations in their order, strangers in turn, or any. */
+enum pattern { SAME, FAR_APART, CONVERSATIONS, STRANGERS, ANY };
+
+static enum pattern choose_pattern(struct trace_run *run)
+{
+    static const enum pattern mixed[] = {SAME, FAR_APART, ANY, ANY, CONVERSATIONS};
+
+    if (run->bias->scene == TRACE_MIXED)
+        return mixed[below(&run->state, 5)];
+    return run->bias->scene == TRACE_STRANGERS ? STRANGERS : CONVERSATIONS;
+}
+
 static void choose_texts(struct trace_run *run)
 {
-    static const int conversations[] = {
-        4,  TRACE_PROMPTS,     TRACE_PROMPTS + 1, TRACE_PROMPTS + 2,
-        14, TRACE_PROMPTS + 3, TRACE_PROMPTS + 4, TRACE_PROMPTS + 5};
-    const int scalar = run->level == SPECBATCH_SIMD_SCALAR;
+    static const int talks[] = {4,  TRACE_PROMPTS,     TRACE_PROMPTS + 1, TRACE_PROMPTS + 2,
+                                14, TRACE_PROMPTS + 3, TRACE_PROMPTS + 4, TRACE_PROMPTS + 5};
+    static const int strangers[] = {10, 11, TRACE_PROMPTS};
+    const int scalar = run->level == SPECBATCH_SIMD_SCALAR, scene = run->bias->scene;
     const int n_prompts = scalar ? SHORT_PROMPTS : run->world->n_prompts;
     const int n_turns = scalar ? SHORT_TURNS : run->world->n_turns;
-    const int scene = run->bias->scene, same = pick_text(run, n_prompts, n_turns);
-    const int pattern = scene == TRACE_MIXED ? below(&run->state, 5) : 4;
-    const int talk = n_turns == TRACE_TURNS ? 8 : 1 + n_turns;
+    const int n_talks = n_turns == TRACE_TURNS ? 8 : 1 + n_turns;
+    const int same = pick_text(run, n_prompts, n_turns);
+    const enum pattern pattern = choose_pattern(run);
 
-    run->one_by_one = scene == TRACE_TALK ||
-                      (scene != TRACE_CROWD && pattern == 4 && below(&run->state, 2));
+    run->one_by_one = scene == TRACE_TALK || scene == TRACE_STRANGERS ||
+                      (scene != TRACE_CROWD && pattern == CONVERSATIONS && below(&run->state, 2));
     for (int i = 0; i < run->n_jobs; i++)
-        run->jobs[i].prompt = pattern == 0   ? same
-                              : pattern == 1 ? (i % 2 ? n_prompts - 1 - i % 3 : i % 8)
-                              : pattern == 4 ? conversations[i % talk]
-                                             : pick_text(run, n_prompts, n_turns);
+        run->jobs[i].prompt = pattern == SAME            ? same
+                              : pattern == FAR_APART     ? (i % 2 ? n_prompts - 1 - i % 3 : i % 8)
+                              : pattern == CONVERSATIONS ? talks[i % n_talks]
+                              : pattern == STRANGERS     ? strangers[i % 3]
+                                                         : pick_text(run, n_prompts, n_turns);
 }
 
 /* Draws the rest of a request, whose text is known. */

@@ -115,9 +115,11 @@ enum trace_draft {
 /* What a trace is about. Mixed ones are about all of it, now and then. */
 enum trace_scene {
     TRACE_MIXED,
-    TRACE_TALK,    /* a conversation, turn by turn, of which all is kept */
-    TRACE_CROWD,   /* long answers, in slots that grow and have no room for all of them */
-    TRACE_TAKEOVER /* a fresh pool takes over in the middle, and loads a session */
+    TRACE_TALK,      /* a conversation, turn by turn, of which all is kept */
+    TRACE_CROWD,     /* long answers, in slots that grow and have no room for all of them */
+    TRACE_TAKEOVER,  /* a fresh pool takes over in the middle, and loads a session */
+    TRACE_STRANGERS, /* texts that share nothing, in turn, and room for one block of one of them */
+    TRACE_SCENES
 };
 /* The bias of traces that may be anything. */
 #define TRACE_ANY                                                                       \

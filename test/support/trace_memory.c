@@ -58,9 +58,9 @@ static int32_t choose_columns(struct trace_run *run, const specbatch_draft *draf
     if (trace_below(run, 3) == 0)
         return SPECBATCH_OK;
     o->cache_columns = (uint64_t)n * longest_slot(o);
-    if (trace_below(run, 4) == 0)
+    if (trace_below(run, 4) == 0) {
         o->cache_columns += (uint64_t)trace_below(run, 1000);
-    else if (trace_below(run, 4) == 0) {
+    } else if (trace_below(run, 4) == 0) {
         rc = specbatch_pool_bytes(&bytes, run->model->target[run->level], draft, o);
         if (rc != SPECBATCH_OK)
             return rc;
@@ -74,7 +74,8 @@ int32_t trace_choose_memory(struct trace_run *run, const specbatch_draft *draft)
 {
     static const uint64_t blocks[] = {0, 1, 3, 6, 12, 100};
     const int32_t memory = run->bias->memory, scene = run->bias->scene;
-    const int at = scene == TRACE_CROWD                ? 1 + trace_below(run, 2)
+    const int at = scene == TRACE_STRANGERS            ? 1
+                   : scene == TRACE_CROWD              ? 1 + trace_below(run, 2)
                    : memory == 1 || run->first_job > 0 ? 1 + trace_below(run, 5)
                                                        : trace_below(run, 6);
     specbatch_pool_options *o = &run->options;
