@@ -146,8 +146,8 @@ static uint64_t interleaved(uint64_t row, uint64_t head_rows)
 }
 
 /* Reads a part of a tensor whose rows are interleaved, row by row. To read whole heads and to sort
- * their rows in memory would take a second buffer, to save calls that take a few percent of the
- * time. */
+ * their rows in memory would take a second buffer and save no time that shows: opening a file of
+ * Llama takes as long as opening the same weights as safetensors. */
 static int32_t read_rows(const struct sb_file *file, const struct sb_tensor *tensor,
                          uint64_t offset, char *into, size_t bytes)
 {

@@ -363,6 +363,25 @@ static struct gguf_writer vocabulary(const char *model, const char *const *token
     return w;
 }
 
+/* A user-defined piece of a GGUF file is a token that was added to the model: it is found in the
+ * text as it came, with its blank, and what is behind it begins anew. */
+static void finds_added_pieces_of_sentencepiece(void)
+{
+    static const char *const tokens[] = {"?", "\xE2\x96\x81", "a", "b", "x y"};
+    static const uint32_t types[] = {2, 1, 1, 1, 4};
+    static const int32_t expected[] = {1, 2, 4, 1, 3};
+    struct gguf_writer w = vocabulary("llama", tokens, types, 5, -1.0f);
+    struct sb_ids ids = {.mem = &test_mem};
+    struct sb_tokenizer *t = NULL;
+
+    CHECK_OK(load_alone(&t, &w));
+    CHECK_OK(sb_tokenizer_encode(t, "ax yb", 5, 0, &ids));
+    CHECK_INT(ids.n, 5);
+    CHECK_MEM(ids.data, expected, sizeof expected);
+    sb_ids_clear(&ids);
+    sb_tokenizer_free(t);
+}
+
 static void refuses_vocabularies(void)
 {
     static const struct {
@@ -431,6 +450,7 @@ RUN(ids_around_a_text);
 RUN(sentencepiece_is_as_in_tokenizer_model);
 RUN(takes_tokenizer_json);
 RUN(recognises_chat_templates);
+RUN(finds_added_pieces_of_sentencepiece);
 RUN(refuses_vocabularies);
 RUN(refuses_metadata);
 TEST_END
