@@ -57,15 +57,19 @@ static void check_parts(const struct specbatch_pool *pool, uint64_t announced)
 static void test_parts_add_up_to_what_was_announced(void)
 {
     for (int32_t policy = 0; policy < specbatch_policy_count(); policy++) {
-        const specbatch_pool_options options = small_options(policy);
-        specbatch_pool *pool;
-        uint64_t bytes;
+        for (int keeps = 0; keeps <= 1; keeps++) {
+            specbatch_pool_options options = small_options(policy);
+            specbatch_pool *pool;
+            uint64_t bytes;
 
-        CHECK_OK(specbatch_pool_bytes(&bytes, target, draft, &options));
-        CHECK_OK(specbatch_pool_create(&pool, target, draft, &options));
-        CHECK_INT(pool->draft->runner != NULL, policy != SPECBATCH_POLICY_PLAIN);
-        check_parts(pool, bytes);
-        specbatch_pool_free(pool);
+            options.prefix_bytes = keeps ? 1 << 20 : 0;
+            CHECK_OK(specbatch_pool_bytes(&bytes, target, draft, &options));
+            CHECK_OK(specbatch_pool_create(&pool, target, draft, &options));
+            CHECK_INT(pool->draft->runner != NULL, policy != SPECBATCH_POLICY_PLAIN);
+            check_parts(pool, bytes);
+            CHECK_INT(stat(pool, "prefix_bytes") > 0, keeps);
+            specbatch_pool_free(pool);
+        }
     }
 }
 

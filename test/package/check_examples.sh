@@ -91,10 +91,10 @@ verdict generate_takes_ngrams_for_a_draft
 
 # The options about memory reach the library: tokens are those of plain decoding with caches of this
 # type, and the statistics say what all of it took.
-check_log run --kv bf16 --cache-columns 1000 --prefix-bytes 1M --output "$tmp/small" \
+check_log run --kv bf16 --cache-columns 1000 --grow-slots --prefix-bytes 1M --output "$tmp/small" \
     --stats "$tmp/stats" --verify
 has '^equivalence 8/8$'
-for part in target draft kv_reserved kv_live_peak activation logits table; do
+for part in target draft kv_reserved prefix kv_live_peak activation logits table; do
     grep -q "\"$part\": [0-9.]*[1-9]" "$tmp/stats" || echo "no $part in MiB" >>"$tmp/out"
     grep -q "\"${part}_bytes\": [1-9]" "$tmp/stats" || echo "no bytes of $part" >>"$tmp/out"
 done
