@@ -3,8 +3,8 @@
  * cuDNN computes spans (src/backend/cuda/prefill.h). All share their first 290 tokens, or as many
  * as they have:
  *
- *    tokens    0       200   256    290               512   560
- *    560       |===== span =====|===== span ==========|= own =|
+ *    tokens    0       200   256    290               512       700
+ *    700       |===== span =====|===== span ==========|== own ==|
  *    300       |===== span =====|== own ==|
  *    520       |===== span =====|===== span ==========|own|
  *    200       |=== own ===|
@@ -12,7 +12,7 @@
  *    290       |===== span =====|== own |
  *    talk      |===== span =====|= own =|         the prompt of 250, its answer, and more: 300
  *
- * A token that one prompt has in a span and another has not is not the same column. So of 560, the
+ * A token that one prompt has in a span and another has not is not the same column. So of 700, the
  * prompt of 300 may take one span, and no token behind it; so may the one of 520, which has the
  * rest in a span, but not all of that span. Neither may take anything of 200.
  */

@@ -18,7 +18,7 @@ static struct preempted_answer alone[PREEMPTED];
 
 static const int32_t prompts[] = {0, 2};
 
-/* 560 tokens, and then 520 of which the first 290 are the same. */
+/* 700 tokens, and then 520 of which the first 290 are the same. */
 static int long_prompts_differ(char *why, size_t size)
 {
     return kept_in_turn_differ(model, answers, prompts, NULL, 2, why, size);
