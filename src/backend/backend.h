@@ -20,7 +20,7 @@
  *   input_bytes(n) bytes, and the engine passes it on as void without looking inside.
  * - An element of the KV cache takes cache_bytes bytes. Its type is an option of the device: f32,
  *   bf16 or f16 on the CPU, and always the weights' type on a GPU. What rope_kv writes is rounded
- * to it, and attend reads that, widened to f32 on the CPU.
+ *   to it, and attend reads that, widened to f32 on the CPU.
  * - Element offsets are 64-bit. Sizes are so small that no product of them overflows int64_t;
  *   model loading and pool creation have checked that.
  *

@@ -458,6 +458,7 @@ static void check_move(enum sb_dtype type, int32_t dim, int32_t least, const int
     for (size_t i = 0; i < bytes; i++)
         before[i] = (uint8_t)cpu_random();
     for (int i = 0; i < 2 * n_moves; i++) {
+        const int n_before = n_owned;
         memcpy(expected, before, bytes);
         for (int m = 0; m < MOVES; m++) {
             const int in = m, out = i < n_moves ? m : SLOTS - 1 - m;
@@ -487,6 +488,7 @@ static void check_move(enum sb_dtype type, int32_t dim, int32_t least, const int
         CHECK_CUDA(sb_cuda_move(planes, type, &args, stream));
         CHECK_CUDA(fetch(got, planes, bytes));
         CHECK_MEM(got, expected, bytes);
+        free_to(n_before);
     }
     args.n = 0;
     CHECK_CUDA(sb_cuda_move(NULL, type, &args, stream));
