@@ -268,7 +268,7 @@ struct piece {
 
 static void add_pieces(struct gguf_writer *w, const struct piece *pieces, size_t n)
 {
-    char unused[24];
+    char unused[32];
 
     gguf_key_array(w, "tokenizer.ggml.tokens", SB_GGUF_STRING, n);
     for (size_t id = 0; id < n; id++) {
