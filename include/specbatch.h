@@ -237,8 +237,9 @@ enum { SPECBATCH_DEVICE_CPU = 0, SPECBATCH_DEVICE_CUDA = 1 };
  * On CUDA, BF16 means the checkpoint's own 16-bit type, and F32 is a slow reference whose bits are
  * those of F32 on the CPU (docs/cuda.md). */
 enum {
-    /* BF16 on CUDA. On the CPU SPLIT where the processor has a matrix unit that the system lets the
-     * library use, else F32. So it differs between machines: what compares them names a class. */
+    /* BF16 on CUDA. On the CPU SPLIT for bfloat16 weights where the processor has a matrix unit
+     * that the system lets the library use, else F32. So it differs between machines: what compares
+     * them names a class. */
     SPECBATCH_COMPUTE_AUTO = 0,
     /* Weights and matrix inputs are rounded to bfloat16, which is faster for many rows. */
     SPECBATCH_COMPUTE_BF16 = 1,

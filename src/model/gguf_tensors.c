@@ -121,6 +121,7 @@ int32_t sb_gguf_tensors(struct sb_tensors **out, const struct sb_mem *mem,
 
     SB_TRY(sb_tensors_create(&set, mem));
     set->spell = sb_gguf_spell;
+    set->config = "the metadata";
     for (int32_t i = 0; i < sb_gguf_n_files(gguf); i++) {
         SB_TRY(sb_tensors_add_file(&file, set));
         file->file = *sb_gguf_file(gguf, i);

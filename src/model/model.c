@@ -13,6 +13,7 @@
 #include "backend/cuda_loader.h"
 #include "file.h"
 #include "model/gguf_model.h"
+#include "model/safetensors.h"
 #include "options.h"
 #include "port.h"
 #include "status.h"
@@ -35,10 +36,6 @@ int32_t sb_model_options_resolve(specbatch_model_options *full,
     SB_TRY(sb_check_hooks(what, full->alloc, full->free));
     SB_TRY(sb_check_range(what, "kv", full->kv, SPECBATCH_KV_AUTO, SPECBATCH_KV_F16));
     SB_TRY(sb_check_flags(SPECBATCH_E_OPTIONS, what, "reserved", (uint32_t)full->reserved, 0));
-    if (full->compute == SPECBATCH_COMPUTE_AUTO)
-        full->compute = full->device == SPECBATCH_DEVICE_CUDA ? SPECBATCH_COMPUTE_BF16
-                        : sb_cpu_has_matrix_unit(full->simd)  ? SPECBATCH_COMPUTE_SPLIT
-                                                              : SPECBATCH_COMPUTE_F32;
 done:
     return rc;
 }
@@ -98,14 +95,14 @@ int32_t sb_model_device_exists(int32_t kind)
 
 /* Packing weights rounds them when the compute class is bf16, so it must run in the library's
  * floating-point environment. */
-static int32_t load_weights(struct specbatch_model *model, const char *path,
-                            const struct sb_gguf *gguf, const specbatch_model_options *options)
+static int32_t load_weights(struct specbatch_model *model, const struct sb_tensors *tensors,
+                            const char *path, const specbatch_model_options *options)
 {
     struct sb_fp_env env;
     int32_t rc;
 
     sb_port_fp_enter(&env);
-    rc = sb_model_weights_load(model, path, gguf, options);
+    rc = sb_model_weights_load(model, tensors, path, options);
     sb_port_fp_leave(&env);
     return rc;
 }
@@ -140,6 +137,27 @@ static int32_t load_config(struct specbatch_model *model, const char *path,
     return sb_config_load(&model->config, &model->mem, &model->log, path);
 }
 
+static int32_t open_tensors(struct sb_tensors **tensors, const struct specbatch_model *model,
+                            const char *path, const struct sb_gguf *gguf)
+{
+    if (gguf)
+        return sb_gguf_tensors(tensors, &model->mem, gguf, &model->config);
+    return sb_tensors_open(tensors, &model->mem, path);
+}
+
+/* The compute class. Only products with bf16 weights go through a CPU's matrix unit, so for others
+ * the system is not asked for it. */
+static int32_t compute_of(const specbatch_model_options *options, const struct sb_tensors *tensors)
+{
+    if (options->compute != SPECBATCH_COMPUTE_AUTO)
+        return options->compute;
+    if (options->device == SPECBATCH_DEVICE_CUDA)
+        return SPECBATCH_COMPUTE_BF16;
+    return sb_tensors_have(tensors, "BF16") && sb_cpu_has_matrix_unit(options->simd)
+               ? SPECBATCH_COMPUTE_SPLIT
+               : SPECBATCH_COMPUTE_F32;
+}
+
 /* The tokenizer and the chat template, from where the configuration is from. */
 static int32_t load_text(struct specbatch_model *model, const char *path,
                          const struct sb_gguf *gguf)
@@ -161,9 +179,10 @@ int32_t sb_model_open(struct specbatch_model **out, const char *path,
 {
     const struct sb_mem mem = {options->alloc, options->free, options->alloc_user};
     const struct sb_log log = {options->log, options->log_user};
-    const struct sb_device_options device = {options->compute, options->simd, &log,
-                                             options->device_index, options->kv};
+    struct sb_device_options device = {options->compute, options->simd, &log, options->device_index,
+                                       options->kv};
     struct specbatch_model *model = NULL;
+    struct sb_tensors *tensors = NULL;
     struct sb_gguf *gguf = NULL;
     int32_t rc = SPECBATCH_OK;
 
@@ -178,8 +197,10 @@ int32_t sb_model_open(struct specbatch_model **out, const char *path,
     SB_TRY(choose_backend(&model->backend, options->device, options->cuda_module));
     SB_TRY(open_gguf(&gguf, &model->mem, path));
     SB_TRY(load_config(model, path, gguf));
+    SB_TRY(open_tensors(&tensors, model, path, gguf));
+    device.compute = compute_of(options, tensors);
     SB_TRY(model->backend->device_open(&model->device, &model->mem, &device));
-    SB_TRY(load_weights(model, path, gguf, options));
+    SB_TRY(load_weights(model, tensors, path, options));
     SB_TRY(calibrate(model));
     SB_TRY(load_text(model, path, gguf));
     snprintf(model->fingerprint, sizeof model->fingerprint, "specbatch %d.%d.%d; %s; %s %s",
@@ -189,6 +210,7 @@ int32_t sb_model_open(struct specbatch_model **out, const char *path,
     *out = model;
     model = NULL;
 done:
+    sb_tensors_close(tensors);
     sb_gguf_close(gguf);
     sb_model_release(model);
     return rc == SPECBATCH_OK ? rc : sb_fail_in(rc, path);

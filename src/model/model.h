@@ -22,10 +22,9 @@
 #include "digest.h"
 #include "log.h"
 #include "model/config.h"
+#include "model/tensors.h"
 #include "text/chat.h"
 #include "text/tokenizer.h"
-
-struct sb_gguf;
 
 /* One layer. The shapes of weights are [n_out, n_in]. Every float pointer is dev memory, and NULL
  * if the architecture has no such vector. */
@@ -92,11 +91,11 @@ int32_t sb_model_check_draft(const struct specbatch_model *target,
                              const struct specbatch_model *draft);
 
 /* weights.c: loads embed, layers, final_norm and head of a model whose config and device are set,
- * from the directory `path`, or from `gguf` if that is not NULL, which is open and was at `path`.
- * Of the options it heeds the progress function. After a failure sb_model_weights_free frees what
- * had been loaded. E_IO, E_FORMAT, E_UNSUPPORTED, E_CANCELLED, E_NOMEM, E_DEVICE. */
-int32_t sb_model_weights_load(struct specbatch_model *model, const char *path,
-                              const struct sb_gguf *gguf, const specbatch_model_options *options);
+ * from these tensors. `path` is where they are, for messages. Of the options it heeds the progress
+ * function. After a failure sb_model_weights_free frees what had been loaded. E_IO, E_FORMAT,
+ * E_UNSUPPORTED, E_CANCELLED, E_NOMEM, E_DEVICE. */
+int32_t sb_model_weights_load(struct specbatch_model *model, const struct sb_tensors *tensors,
+                              const char *path, const specbatch_model_options *options);
 void sb_model_weights_free(struct specbatch_model *model);
 
 #endif

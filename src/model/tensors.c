@@ -21,6 +21,7 @@ int32_t sb_tensors_create(struct sb_tensors **out, const struct sb_mem *mem)
 
     SB_NEW(set, sb_alloc(mem, 1, sizeof *set), "a tensor list");
     set->mem = *mem;
+    set->config = "config.json";
     *out = set;
     SB_NEW(set->list, sb_alloc(mem, LIST_START, sizeof *set->list), "a tensor list");
     set->cap = LIST_START;
@@ -129,6 +130,14 @@ const struct sb_tensor *sb_tensors_find(const struct sb_tensors *set, const char
 int32_t sb_tensors_count(const struct sb_tensors *set)
 {
     return set->n;
+}
+
+int sb_tensors_have(const struct sb_tensors *set, const char *type)
+{
+    for (int32_t i = 0; i < set->n; i++)
+        if (strcmp(set->list[i].type, type) == 0)
+            return 1;
+    return 0;
 }
 
 const struct sb_tensor *sb_tensors_at(const struct sb_tensors *set, int32_t index)

@@ -46,6 +46,7 @@ struct sb_tensors {
     int32_t n_files, cap_files;
     struct sb_tensor *list;
     int32_t n, cap;
+    const char *config; /* what says which tensors there have to be, for messages */
     /* Writes how the container spells the name of a tensor, which is that of transformers. NULL: it
      * spells it so too. */
     void (*spell)(char spelled[SB_TENSOR_NAME_BYTES], const char *name);
@@ -68,6 +69,8 @@ const struct sb_tensor *sb_tensors_find(const struct sb_tensors *set, const char
 const char *sb_tensors_spelled(char spelled[SB_TENSOR_NAME_BYTES], const struct sb_tensors *set,
                                const char *name);
 int32_t sb_tensors_count(const struct sb_tensors *set);
+/* Whether any of them is of this type. */
+int sb_tensors_have(const struct sb_tensors *set, const char *type);
 /* A tensor by its index, 0 .. count - 1: they are in the order of their names. */
 const struct sb_tensor *sb_tensors_at(const struct sb_tensors *set, int32_t index);
 /* Reads `bytes` bytes of a tensor, from its byte `offset` on. E_INVALID (that is not inside the

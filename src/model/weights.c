@@ -20,9 +20,8 @@
 #include <string.h>
 
 #include "line.h"
-#include "model/gguf_model.h"
 #include "model/model.h"
-#include "model/safetensors.h"
+#include "model/tensors.h"
 #include "port.h"
 #include "status.h"
 
@@ -31,8 +30,7 @@
 
 struct loader {
     struct specbatch_model *model;
-    struct sb_tensors *tensors;
-    const char *config; /* what calls for tensors, in messages */
+    const struct sb_tensors *tensors;
     char *used;   /* [tensors, as numbered by sb_tensors_at] 1: the model has taken this tensor */
     char *buffer; /* for rows on their way from the file to the backend */
     struct sb_digest digest;                /* of what has been read */
@@ -77,13 +75,13 @@ static int32_t find(const struct sb_tensor **out, enum sb_dtype *dtype, struct l
 
     if (!t)
         return sb_fail(SPECBATCH_E_FORMAT, "tensor %s is missing, and %s calls for it",
-                       sb_tensors_spelled(spelled, l->tensors, name), l->config);
+                       sb_tensors_spelled(spelled, l->tensors, name), l->tensors->config);
     if (t->rank != rank || memcmp(t->shape, want, (size_t)rank * sizeof *want) != 0) {
         char got[96], expected[96];
         shape_text(got, t->rank, t->shape);
         shape_text(expected, rank, want);
         return sb_fail(SPECBATCH_E_FORMAT, "%.60s: tensor %s has shape %s, %s calls for %s",
-                       sb_tensors_file(l->tensors, t), t->name, got, l->config, expected);
+                       sb_tensors_file(l->tensors, t), t->name, got, l->tensors->config, expected);
     }
     if (strcmp(t->type, "F32") == 0)
         *dtype = SB_F32;
@@ -455,16 +453,14 @@ static void warn_unused(const struct loader *l, const char *path)
                first);
 }
 
-int32_t sb_model_weights_load(struct specbatch_model *model, const char *path,
-                              const struct sb_gguf *gguf, const specbatch_model_options *options)
+int32_t sb_model_weights_load(struct specbatch_model *model, const struct sb_tensors *tensors,
+                              const char *path, const specbatch_model_options *options)
 {
     const struct sb_config *c = &model->config;
-    struct loader l = {.model = model, .options = options, .buffer_bytes = BLOCK_BYTES};
+    struct loader l = {
+        .model = model, .tensors = tensors, .options = options, .buffer_bytes = BLOCK_BYTES};
     int32_t rc = SPECBATCH_OK;
 
-    l.config = gguf ? "the metadata" : "config.json";
-    SB_TRY(gguf ? sb_gguf_tensors(&l.tensors, &model->mem, gguf, c)
-                : sb_tensors_open(&l.tensors, &model->mem, path));
     for (int32_t i = 0; i < sb_tensors_count(l.tensors); i++)
         l.total += sb_tensors_at(l.tensors, i)->bytes;
     SB_NEW(l.used, sb_alloc(&model->mem, (size_t)sb_tensors_count(l.tensors), 1), "weights");
@@ -482,7 +478,6 @@ int32_t sb_model_weights_load(struct specbatch_model *model, const char *path,
 done:
     sb_free(&model->mem, l.buffer);
     sb_free(&model->mem, l.used);
-    sb_tensors_close(l.tensors);
     return rc;
 }
 

@@ -446,6 +446,9 @@ static void real_checkpoints_open(void)
         CHECK_INT(m->head.data == m->embed.data, cases[i].tied);
         CHECK(strstr(m->fingerprint, "specbatch 0.") == m->fingerprint);
         CHECK(strstr(m->fingerprint, cases[i].fingerprint) != NULL);
+        const int goes_through_unit = strstr(cases[i].fingerprint, "bf16") != NULL &&
+                                      sb_cpu_has_matrix_unit(SPECBATCH_SIMD_AUTO);
+        CHECK(strstr(m->fingerprint, goes_through_unit ? "; cpu-split: " : "; cpu-f32: ") != NULL);
         sb_model_release(m);
     }
 }
