@@ -51,7 +51,7 @@ static void test_every_event_of_memory(void)
     for (int32_t scene = TRACE_TALK; scene < TRACE_SCENES && !sbtest_failed_now; scene++) {
         struct trace_bias bias = TRACE_ANY;
         bias.scene = scene;
-        traces(6000 + (uint64_t)scene * 100, 8, &bias);
+        traces(6000 + (uint64_t)scene * 100, place_is_small() ? 4 : 8, &bias);
     }
     if (!sbtest_failed_now)
         check_events();
