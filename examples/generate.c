@@ -62,7 +62,7 @@ static int read_arguments(struct job *job, int argc, char **argv)
 {
     const struct ex_option options[] = {
         {"--target", "DIR", EX_STRING, &job->target_dir, 0, 0,
-         "checkpoint whose text it is; required"},
+         "checkpoint, or a GGUF file, whose text it is; required"},
         {"--draft", "DIR|ngram", EX_STRING, &job->draft_name, 0, 0,
          "checkpoint that proposes; ngram: the text repeats itself (none)"},
         {"--policy", "NAME", EX_STRING, &job->policy, 0, 0, policies()},

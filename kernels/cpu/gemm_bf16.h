@@ -10,8 +10,9 @@
  * 4 KiB stay in the first-level cache.
  *
  * Few rows are done with a line so soon that memory is all they wait for. Then prefetches far ahead
- * are slow: each holds one of the processor's few buffers for misses until memory answers. (One row
- * by vdpbf16ps on Zen 4 read 14 GB/s so, and 20 when the processor's own prefetcher did the work.)
+ * are slow, probably because each holds one of the processor's few buffers for misses until memory
+ * answers. (One row by vdpbf16ps on Zen 4 read 14 GB/s so, and 20 when the processor's own
+ * prefetcher did the work.)
  * So up to three rows by vdpbf16ps fetch near by, what that prefetcher mostly has brought; it needs
  * help at the beginning of a page only. One or two rows by multiply-adds fetch far ahead, but one
  * line of the cache for each line of weights, and the prefetcher brings the rest. While more rows

@@ -5,8 +5,9 @@
  * Rounding is to nearest, ties to even (half.h). Splitting cuts, because that is exact and cannot
  * overflow:
  *
- *     x = hi + mid + lo        hi = the upper 16 bits of x, mid = those of x - hi, lo = x - hi -
- * mid
+ *     x = hi + mid + lo
+ *
+ *     hi = the upper 16 bits of x        mid = those of x - hi        lo = x - hi - mid
  *
  * Each part takes the next 8 of the 24 significant bits, and both differences are exact. Only what
  * falls below the smallest normal number is lost. An infinity or a NaN is all in hi, and the other

@@ -13,28 +13,20 @@ static int32_t max_path(const struct sb_runner_limits *limits)
     return limits->cap < SB_PREFIX_BLOCK ? 1 : limits->cap / SB_PREFIX_BLOCK;
 }
 
-static size_t moves_bytes(int32_t n)
-{
-    return (size_t)n * (2 * sizeof(int64_t) + 5 * sizeof(int32_t));
-}
-
 size_t sb_prefix_bytes(const struct sb_runner_limits *limits)
 {
     const int32_t n_blocks = (int32_t)(limits->block_columns / SB_PREFIX_BLOCK);
 
     if (n_blocks == 0)
         return 0;
-    return sb_prefix_tree_bytes(n_blocks, max_path(limits)) + 2 * moves_bytes(max_path(limits));
+    return sb_prefix_tree_bytes(n_blocks, max_path(limits)) + sb_moves_bytes(max_path(limits));
 }
 
 int32_t sb_prefix_create(struct sb_prefix *p, const struct sb_mem *mem, struct sb_runner *target,
                          struct sb_runner *draft, uint64_t *stats)
 {
-    const struct sb_backend *be = target->backend;
-    struct sb_device *device = target->model->device;
     const int32_t n_blocks = (int32_t)(target->limits.block_columns / SB_PREFIX_BLOCK);
-    const size_t bytes = moves_bytes(max_path(&target->limits));
-    void *block;
+    const int32_t longest = max_path(&target->limits);
     int32_t rc = SPECBATCH_OK;
 
     p->mem = *mem;
@@ -43,27 +35,26 @@ int32_t sb_prefix_create(struct sb_prefix *p, const struct sb_mem *mem, struct s
     p->stats = stats;
     if (n_blocks == 0)
         return rc;
-    SB_TRY(sb_prefix_tree_create(&p->tree, mem, n_blocks, max_path(&target->limits)));
-    SB_TRY(be->host_alloc(&block, device, mem, bytes));
-    p->host_block = block;
-    SB_TRY(be->alloc(&block, device, mem, bytes));
-    p->dev_block = block;
+    SB_TRY(sb_prefix_tree_create(&p->tree, mem, n_blocks, longest));
+    SB_TRY(sb_moves_create(&p->moves, mem, target->model, longest));
 done:
     return rc;
 }
 
 void sb_prefix_free(struct sb_prefix *p)
 {
-    if (p->dev_block)
-        p->target->backend->free(p->target->model->device, &p->mem, p->dev_block);
-    if (p->host_block)
-        p->target->backend->host_free(p->target->model->device, &p->mem, p->host_block);
+    sb_moves_free(&p->moves);
     sb_free(&p->mem, p->pins);
     sb_prefix_tree_free(&p->tree);
     *p = (struct sb_prefix){.target = NULL};
 }
 
 /* ------------------------------------------------------------------ columns */
+
+static int32_t smaller(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
 
 /* Copies from blocks path[first .. first + n) to the sequence's slot, or the other way. */
 struct copy {
@@ -74,59 +65,23 @@ struct copy {
     int32_t columns; /* of the sequence, from its position 0 on: no more are copied */
 };
 
-/* Writes the arguments of the moves into the host's block. */
-static void list_moves(struct sb_prefix *p, const struct copy *copy)
-{
-    const struct sb_kv *kv = &copy->runner->kv;
-    const int32_t n = copy->n;
-    int64_t *base = (int64_t *)(void *)p->host_block;
-    int32_t *cap = (int32_t *)(void *)(base + 2 * n), *column = cap + 2 * n, *len = column + 2 * n;
-    const int32_t block = copy->to_block * n, slot = n - block;
-
-    for (int32_t i = 0; i < n; i++) {
-        const int32_t pos = (copy->first + i) * SB_PREFIX_BLOCK, left = copy->columns - pos;
-
-        base[block + i] = sb_kv_base(kv, sb_prefix_at(p, p->tree.path[copy->first + i]));
-        cap[block + i] = SB_PREFIX_BLOCK;
-        column[block + i] = 0;
-        base[slot + i] = sb_kv_base(kv, copy->seq->at);
-        cap[slot + i] = copy->seq->cap;
-        column[slot + i] = copy->seq->start + pos;
-        len[i] = left < SB_PREFIX_BLOCK ? left : SB_PREFIX_BLOCK;
-    }
-}
-
-/* Waits until the columns are copied: the host's block is then free for the next copies. */
+/* Waits until the columns are copied. */
 static int32_t copy_columns(struct sb_prefix *p, const struct copy *copy)
 {
-    const struct sb_runner *runner = copy->runner;
-    const struct sb_backend *be = runner->backend;
-    const struct sb_kv *kv = &runner->kv;
-    const int32_t n = copy->n;
-    const int64_t *base = (const int64_t *)(const void *)p->dev_block;
-    const int32_t *rest = (const int32_t *)(const void *)(base + 2 * n);
-    int32_t rc = SPECBATCH_OK;
+    const struct sb_seq *seq = copy->seq;
 
-    if (n <= 0)
-        return rc;
-    list_moves(p, copy);
-    SB_TRY(be->upload(runner->exec, p->dev_block, p->host_block, moves_bytes(n)));
-    be->move(runner->exec, kv->planes,
-             &(struct sb_move){.n = n,
-                               .n_planes = 2 * kv->layers,
-                               .kv_heads = kv->kv_heads,
-                               .head_dim = kv->head_dim,
-                               .plane_stride = kv->plane_stride,
-                               .from_base = base,
-                               .to_base = base + n,
-                               .from_cap = rest,
-                               .to_cap = rest + n,
-                               .from = rest + 2 * n,
-                               .to = rest + 3 * n,
-                               .len = rest + 4 * n});
-    SB_TRY(be->exec_sync(runner->exec));
-done:
-    return rc;
+    if (copy->n <= 0)
+        return SPECBATCH_OK;
+    sb_moves_begin(&p->moves, copy->n);
+    for (int32_t i = 0; i < copy->n; i++) {
+        const int32_t node = p->tree.path[copy->first + i];
+        const int32_t pos = (copy->first + i) * SB_PREFIX_BLOCK, left = copy->columns - pos;
+        const struct sb_place block = {sb_prefix_at(p, node), SB_PREFIX_BLOCK, 0};
+        const struct sb_place slot = {seq->at, seq->cap, seq->start + pos};
+        sb_moves_set(&p->moves, i, &copy->runner->kv, copy->to_block ? slot : block,
+                     copy->to_block ? block : slot, smaller(left, SB_PREFIX_BLOCK));
+    }
+    return sb_moves_run(&p->moves, copy->runner);
 }
 
 /* -------------------------------------------------------------- hit and keep */
@@ -148,11 +103,6 @@ int32_t sb_prefix_n_drafted(const struct sb_prefix_tree *tree)
     while (n < tree->n_path && tree->nodes[tree->path[n]].drafted)
         n++;
     return n;
-}
-
-static int32_t smaller(int32_t a, int32_t b)
-{
-    return a < b ? a : b;
 }
 
 static int32_t blocks_of(int32_t columns)

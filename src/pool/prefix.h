@@ -37,7 +37,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "engine/runner.h"
+#include "engine/moves.h"
 #include "engine/seq.h"
 #include "pool/prefix_tree.h"
 
@@ -52,10 +52,7 @@ struct sb_prefix {
     struct sb_runner *draft;  /* NULL: the draft has no cache */
     uint64_t *stats;          /* [SB_N_STATS], the pool's */
     struct sb_prefix_tree tree;
-    /* The arguments of `move` for n moves, at most as many as a path has blocks, on the host and on
-     * the device: int64_t base[2][n], then int32_t cap[2][n], column[2][n] and len[n], where [0] is
-     * what is read and [1] what is written. */
-    char *host_block, *dev_block;
+    struct sb_moves moves;      /* at most as many as a path has blocks */
     struct sb_prefix_pin *pins; /* [pins_capacity] */
     size_t n_pins, pins_capacity;
     uint64_t last_pin; /* the id that was given last */

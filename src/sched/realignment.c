@@ -7,23 +7,15 @@
 #include "stats.h"
 #include "status.h"
 
-static size_t block_bytes(int32_t n)
-{
-    return (size_t)n * (2 * sizeof(int64_t) + 5 * sizeof(int32_t));
-}
-
 size_t sb_realignment_bytes(int32_t n_slots)
 {
-    return 2 * block_bytes(n_slots) +
+    return sb_moves_bytes(n_slots) +
            (size_t)n_slots * (sizeof(struct sb_seq *) + sizeof(struct sb_place));
 }
 
 int32_t sb_realignment_create(struct sb_realignment *r, const struct sb_mem *mem, int32_t n_slots,
                               struct sb_runner *target, struct sb_runner *draft)
 {
-    const struct sb_backend *be = target->backend;
-    struct sb_device *device = target->model->device;
-    void *block;
     int32_t rc = SPECBATCH_OK;
 
     r->mem = *mem;
@@ -31,20 +23,14 @@ int32_t sb_realignment_create(struct sb_realignment *r, const struct sb_mem *mem
     r->draft = draft;
     SB_NEW(r->seq, sb_alloc(mem, (size_t)n_slots, sizeof(struct sb_seq *)), "slots");
     SB_NEW(r->to, sb_alloc(mem, (size_t)n_slots, sizeof *r->to), "slots");
-    SB_TRY(be->host_alloc(&block, device, mem, block_bytes(n_slots)));
-    r->host_block = block;
-    SB_TRY(be->alloc(&block, device, mem, block_bytes(n_slots)));
-    r->dev_block = block;
+    SB_TRY(sb_moves_create(&r->moves, mem, target->model, n_slots));
 done:
     return rc;
 }
 
 void sb_realignment_free(struct sb_realignment *r)
 {
-    if (r->dev_block)
-        r->target->backend->free(r->target->model->device, &r->mem, r->dev_block);
-    if (r->host_block)
-        r->target->backend->host_free(r->target->model->device, &r->mem, r->host_block);
+    sb_moves_free(&r->moves);
     sb_free(&r->mem, r->to);
     sb_free(&r->mem, r->seq);
 }
@@ -77,43 +63,16 @@ static int32_t copy_in(struct sb_realignment *r, struct sb_runner *runner, uint6
 {
     const struct sb_kv *kv = &runner->kv;
     const int is_draft = runner == r->draft;
-    const int32_t n = r->n;
-    int64_t *from_base = (int64_t *)(void *)r->host_block, *to_base = from_base + n;
-    int32_t *from_cap = (int32_t *)(void *)(to_base + n), *to_cap = from_cap + n,
-            *from = to_cap + n, *to = from + n, *len = to + n;
-    const int64_t *dev_base = (const int64_t *)(const void *)r->dev_block;
-    const int32_t *dev = (const int32_t *)(const void *)(dev_base + 2 * n);
-    int32_t rc;
 
-    for (int32_t i = 0; i < n; i++) {
+    sb_moves_begin(&r->moves, r->n);
+    for (int32_t i = 0; i < r->n; i++) {
         const struct sb_seq *seq = r->seq[i];
-        from_base[i] = sb_kv_base(kv, seq->at);
-        to_base[i] = sb_kv_base(kv, r->to[i].at);
-        from_cap[i] = seq->cap;
-        to_cap[i] = r->to[i].cap;
-        from[i] = seq->start;
-        to[i] = r->to[i].start;
-        len[i] = is_draft ? seq->draft_kv_len : seq->kv_len;
-        *bytes += (uint64_t)len[i] * sb_kv_column_bytes(kv);
+        const int32_t len = is_draft ? seq->draft_kv_len : seq->kv_len;
+        sb_moves_set(&r->moves, i, kv, (struct sb_place){seq->at, seq->cap, seq->start}, r->to[i],
+                     len);
+        *bytes += (uint64_t)len * sb_kv_column_bytes(kv);
     }
-    rc = runner->backend->upload(runner->exec, r->dev_block, r->host_block, block_bytes(n));
-    if (rc == SPECBATCH_OK) {
-        runner->backend->move(runner->exec, kv->planes,
-                              &(struct sb_move){.n = n,
-                                                .n_planes = 2 * kv->layers,
-                                                .kv_heads = kv->kv_heads,
-                                                .head_dim = kv->head_dim,
-                                                .plane_stride = kv->plane_stride,
-                                                .from_base = dev_base,
-                                                .to_base = dev_base + n,
-                                                .from_cap = dev,
-                                                .to_cap = dev + n,
-                                                .from = dev + 2 * n,
-                                                .to = dev + 3 * n,
-                                                .len = dev + 4 * n});
-        rc = runner->backend->exec_sync(runner->exec);
-    }
-    return rc;
+    return sb_moves_run(&r->moves, runner);
 }
 
 /* Copies in both caches. */
@@ -138,7 +97,7 @@ int32_t sb_realignment_run(struct sb_realignment *r, uint64_t *stats)
     SB_TRY(copy_all(r, &stats[SB_STAT_realign_bytes]));
     for (int32_t i = 0; i < r->n; i++) {
         struct sb_seq *seq = r->seq[i];
-        const int32_t start = r->to[i].start;
+        const int32_t start = r->to[i].column;
         if (SB_FAULT(REPAD_WITHOUT_UNPAD) && start > seq->start &&
             seq->kv_len == sb_seq_content(seq))
             seq->kv_len += start - seq->start;

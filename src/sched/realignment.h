@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "engine/runner.h"
+#include "engine/moves.h"
 #include "engine/seq.h"
 #include "engine/slots.h"
 
@@ -27,14 +27,9 @@ struct sb_realignment {
     struct sb_runner *draft;  /* borrowed; NULL when the draft has no cache */
     /* What was asked for and has not been run: the sequence, and where it shall be. */
     struct sb_seq **seq; /* [n_slots] */
-    struct sb_place {
-        int64_t at;
-        int32_t cap, start; /* as in struct sb_seq */
-    } * to;                 /* [n_slots] */
+    struct sb_place *to; /* [n_slots] its slot, and the column of its position 0 there */
     int32_t n;
-    /* The operation's arguments on the host and on the device: int64_t from_base[n] and to_base[n],
-     * then int32_t from_cap[n], to_cap[n], from[n], to[n] and len[n]. */
-    char *host_block, *dev_block;
+    struct sb_moves moves;
 };
 
 /* Bytes that sb_realignment_create takes. */

@@ -372,7 +372,7 @@ static int realigned_to(const struct sb_sched *s, const struct sb_seq *seq)
 {
     for (int32_t i = 0; i < s->realignment.n; i++)
         if (s->realignment.seq[i] == seq)
-            return 1 + s->realignment.to[i].start;
+            return 1 + s->realignment.to[i].column;
     return 0;
 }
 
