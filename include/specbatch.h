@@ -271,6 +271,16 @@ enum {
     SPECBATCH_KV_F16 = 3 /* what is too large for it becomes its largest finite value */
 };
 
+/* What matrices are quantised to when a model is opened: to integers of 8 or 4 bits, in groups of 32
+ * that share a scale. Each is a class of its own: results are the same bits under every policy,
+ * batch and so on, and differ between types (docs/numerics.md). Matrices that are quantised already,
+ * as in many GGUF files, stay as they are. CPU only. Since 0.2. */
+enum {
+    SPECBATCH_WEIGHTS_AUTO = 0, /* as they are stored */
+    SPECBATCH_WEIGHTS_Q8 = 1,
+    SPECBATCH_WEIGHTS_Q4 = 2 /* the embedding table and the output layer: 8 bits */
+};
+
 /* Told while weights are loaded: `done` of `total` bytes. `done` never falls, and the last call has
  * done == total. Any other return value than 0 ends the loading with E_CANCELLED. Since 0.2. */
 typedef int32_t (*specbatch_progress_fn)(void *user, uint64_t done, uint64_t total);
@@ -293,8 +303,8 @@ typedef struct specbatch_model_options {
     /* NULL: loading is not watched. Since 0.2. */
     specbatch_progress_fn progress;
     void *progress_user;
-    int32_t kv;       /* SPECBATCH_KV_*. Since 0.2. */
-    int32_t reserved; /* must be 0 */
+    int32_t kv;      /* SPECBATCH_KV_*. Since 0.2. */
+    int32_t weights; /* SPECBATCH_WEIGHTS_*. Since 0.2. */
 } specbatch_model_options;
 
 #define SPECBATCH_MODEL_OPTIONS_INIT                                                           \

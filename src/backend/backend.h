@@ -41,13 +41,20 @@
 
 #include "alloc.h"
 
-enum sb_dtype { SB_F32 = 0, SB_BF16 = 1, SB_F16 = 2 };
-size_t sb_dtype_size(enum sb_dtype dtype);      /* bytes of one element */
-const char *sb_dtype_name(enum sb_dtype dtype); /* "f32", "bf16", "f16" */
+/* Types of elements. Those from SB_Q8_0 on are quantised: an element is a small integer, and blocks
+ * of elements share scales. Their rows lie as in GGUF files (quant.h). */
+enum sb_dtype { SB_F32, SB_BF16, SB_F16, SB_Q8_0, SB_Q4_0, SB_Q4_K, SB_Q5_K, SB_Q6_K, SB_DTYPES };
+int sb_dtype_is_quantised(enum sb_dtype dtype);
+size_t sb_dtype_size(enum sb_dtype dtype); /* bytes of one element, for types not quantised */
+/* Bytes of a row of n elements, which is filled up to whole blocks. */
+size_t sb_dtype_row_bytes(enum sb_dtype dtype, size_t n);
+const char *sb_dtype_name(enum sb_dtype dtype); /* "f32", "bf16", "q8_0", "q4_k" */
 /* The type that SPECBATCH_KV_* names; AUTO names `automatic`. */
 enum sb_dtype sb_kv_dtype(int32_t kv, enum sb_dtype automatic);
-/* Converts n elements from one type to another. A value that the new type cannot hold is rounded to
- * the nearest one, ties to even. What is too large for f16 becomes its largest finite value. */
+/* Converts a row of n elements from one type to another. A value that the new type cannot hold is
+ * rounded to the nearest one, ties to even. What is too large for f16 becomes its largest finite
+ * value. Quantised types can be converted to all others that are not, and SB_Q8_0 and SB_Q4_0 be
+ * made of them (quant.h). */
 void sb_convert(void *to, enum sb_dtype to_type, const void *from, enum sb_dtype from_type,
                 size_t n);
 
@@ -65,12 +72,17 @@ struct sb_exec;
  * The weights of a linear map y = W x, with W [n_out, n_in], packed as the backend likes. On the
  * CPU that is in panels of 64 rows of W (kernels/cpu/panel.h). The embedding table is a weight too:
  * the embedding of token `id` is row `id` of W.
+ *
+ * Files with quantised weights may have rows of one map in several types: then `next` is the weight
+ * with the rows below these, which has a `next` of its own or none. A product with the first of
+ * them is a product with all. Only the CPU has such weights (mixes_types).
  */
 struct sb_weight {
-    int32_t n_out, n_in;
+    int32_t n_out, n_in; /* rows of this weight alone, without those of next */
     enum sb_dtype dtype; /* of the elements in the device's memory */
     size_t bytes;
     void *data; /* dev */
+    const struct sb_weight *next;
 };
 
 /*
@@ -204,6 +216,8 @@ struct sb_backend {
      * engine then calls record_begin and record_end, and gives every round of as many rows the same
      * shape by adding tokens that write to a slot nobody reads. */
     int32_t records;
+    /* 1 if a weight may have a `next`, with rows of another type. */
+    int32_t mixes_types;
 
     /* Opens the device for one model. E_NO_DEVICE, E_UNSUPPORTED (the processor lacks the SIMD
      * level that was asked for, or the GPU is too old), E_NOMEM. */

@@ -35,7 +35,9 @@ int32_t sb_model_options_resolve(specbatch_model_options *full,
                           full->device == SPECBATCH_DEVICE_CPU ? 0 : INT32_MAX));
     SB_TRY(sb_check_hooks(what, full->alloc, full->free));
     SB_TRY(sb_check_range(what, "kv", full->kv, SPECBATCH_KV_AUTO, SPECBATCH_KV_F16));
-    SB_TRY(sb_check_flags(SPECBATCH_E_OPTIONS, what, "reserved", (uint32_t)full->reserved, 0));
+    SB_TRY(sb_check_range(what, "weights", full->weights, SPECBATCH_WEIGHTS_AUTO,
+                          full->device == SPECBATCH_DEVICE_CPU ? SPECBATCH_WEIGHTS_Q4
+                                                               : SPECBATCH_WEIGHTS_AUTO));
 done:
     return rc;
 }

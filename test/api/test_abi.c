@@ -28,7 +28,7 @@ AT(specbatch_model_options, cuda_module, 64);
 AT(specbatch_model_options, progress, 72);
 AT(specbatch_model_options, progress_user, 80);
 AT(specbatch_model_options, kv, 88);
-AT(specbatch_model_options, reserved, 92);
+AT(specbatch_model_options, weights, 92);
 
 SIZE(specbatch_message, 24);
 AT(specbatch_message, role, 0);

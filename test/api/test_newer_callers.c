@@ -144,14 +144,6 @@ static int32_t create_stream(uint32_t flags)
     return rc == SPECBATCH_OK || !stream ? rc : SPECBATCH_E_INTERNAL;
 }
 
-static int32_t with_reserved(uint32_t value)
-{
-    specbatch_model_options options = model_options;
-
-    options.reserved = (int32_t)value;
-    return open_model(&options);
-}
-
 static int32_t with_pool_flags(uint32_t flags)
 {
     specbatch_pool_options options = pool_options;
@@ -205,7 +197,6 @@ static const struct taker {
     {"specbatch_chat_options.flags", "flags", with_chat_flags,
      SPECBATCH_CHAT_NO_THINK | SPECBATCH_CHAT_NO_ANSWER_PROMPT | SPECBATCH_CHAT_PARSE_SPECIAL,
      SPECBATCH_E_OPTIONS},
-    {"specbatch_model_options.reserved", "reserved", with_reserved, 0, SPECBATCH_E_OPTIONS},
     {"specbatch_pool_options.flags", "flags", with_pool_flags,
      SPECBATCH_POOL_SORT_BY_LENGTH | SPECBATCH_POOL_EQSPEC_REPLACE | SPECBATCH_POOL_FIXED_K |
          SPECBATCH_POOL_GROW_SLOTS,
