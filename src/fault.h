@@ -36,7 +36,14 @@ enum sb_fault {
     /* A block of kept columns is still found by its old tokens when others have got it. */
     SB_FAULT_STALE_BLOCK = 1024,
     /* A session that was saved in another numerics class is loaded. */
-    SB_FAULT_SESSION_OF_ANY_CLASS = 2048
+    SB_FAULT_SESSION_OF_ANY_CLASS = 2048,
+    /* Where many rows are multiplied together, a group of quantised weights gets the scale of the
+     * group after it, */
+    SB_FAULT_SCALE_OF_NEIGHBOUR = 4096,
+    /* or loses its minimum, */
+    SB_FAULT_MINIMUM_DROPPED = 8192,
+    /* or has the two halves of each byte exchanged. */
+    SB_FAULT_NIBBLES_EXCHANGED = 16384
 };
 extern unsigned sb_fault_now; /* the set of faults in force */
 #define SB_FAULT(name) ((sb_fault_now & SB_FAULT_##name) != 0)
