@@ -2,13 +2,16 @@
  * y = x W^T + bias for any number of rows of x, where each row of y has the bits it would have
  * alone.
  *
- * Contract: the sum for y[r][o] is formed in one of two orders, in float; then bias[o] is added.
+ * Contract: the sum for y[r][o] is formed in one of three orders, in float; then bias[o] is added.
  *
  *     chain    one chain of fused multiply-adds over ascending k, which starts at +0
  *     blocks   of 32 steps k, in ascending order. For each block, one chain from +0 over its even
  *              steps and one over its odd steps, and then sum = sum + (even + odd), from +0. Steps
  *              that are missing from the last block are products of +0 and +0. Both factors are
  *              bf16. This is what x86's matrix unit computes (gemm_tiles.c).
+ *
+ *     groups   the same for quantised weights, whose factors multiply the sum of a block before it
+ * is added (gemm_quant.h)
  *
  * In the order of blocks, an x that is to keep the precision of f32 comes as three bf16 parts, in
  * three rows (inputs.c). Their sums s make y = s0 + (s1 + s2).
@@ -31,6 +34,7 @@
  * exists to avoid.
  */
 #include "level.h"
+#include "panel_quant.h"
 #include "port.h"
 
 enum {
@@ -44,8 +48,9 @@ enum {
      * fetched, where a piece is read only once. */
     NEAR_STEPS = 16,
     NEAR_LINES = 32,
-    NEAR_LINES_BY_DOT = 8, /* for the few rows of one part */
-    ROWS_TOGETHER = 192    /* that pass over W; their x stays in the second-level cache */
+    NEAR_LINES_BY_DOT = 8,   /* for the few rows of one part */
+    NEAR_QUANT_BYTES = 4096, /* of quantised weights */
+    ROWS_TOGETHER = 192      /* that pass over W; their x stays in the second-level cache */
 };
 
 /* What one call of a tile function works on: a group of rows, one panel, one piece of its steps. */
@@ -54,10 +59,12 @@ struct piece {
     const float *x; /* [rows, ldx], from the piece's first step on */
     float *y; /* [rows, ldy] or, of three parts, [rows / 3, ldy]; at the panel's first column */
     const float *bias; /* at the panel's first column, or NULL */
-    int64_t ldx, ldy, steps;
+    const float *sums; /* of x, for weights with minima: [rows, ldsums], from the first block on */
+    const struct sb_quant_panel *quants; /* of quantised weights */
+    int64_t ldx, ldy, ldsums, steps;
     /* What to prefetch at the first step, and by how many bytes that moves with each step (in the
-     * BF16 layout with each pair of steps). It may lie beyond the end of W, because a prefetch is
-     * only a hint. */
+     * BF16 layout with each pair of steps, of quantised weights with each block). It may lie beyond
+     * the end of W, because a prefetch is only a hint. */
     const char *ahead;
     int64_t ahead_step;
     int rows;              /* of x: 1..MAX_ROWS, or in the order of blocks 1..BLOCK_ROWS */
@@ -193,10 +200,16 @@ int SB_LEVEL(dot_is_chain)(void) { return 0; }
 
 static tile_fn *tile_of(const struct sb_cpu_gemm *a, int rows)
 {
+    const int is_quantised = sb_layout_is_quantised(a->layout);
+
 #if defined(SB_LEVEL_AVX512)
     if (a->products == SB_BLOCKS_DOT)
-        return blocks_dot;
+        return is_quantised ? quants_dot : blocks_dot;
 #endif
+    if (is_quantised && rows <= SB_CPU_FEW_ROWS)
+        return sb_quant_panel(a->layout).bits == 8 ? few_bytes[rows - 1] : few_nibbles[rows - 1];
+    if (is_quantised)
+        return quants_fma;
     if (a->products == SB_BLOCKS_FMA)
         return blocks_fma;
     if (a->layout == SB_LAYOUT_F32)
@@ -212,6 +225,14 @@ static int64_t words_of(const struct sb_cpu_gemm *a, int64_t steps)
     return a->products == SB_BLOCKS_DOT ? steps / 2 : steps;
 }
 
+/* Steps for which struct piece counts what it prefetches. */
+static int64_t steps_ahead(const struct sb_cpu_gemm *a)
+{
+    if (sb_layout_is_quantised(a->layout))
+        return SB_BLOCK;
+    return sb_layout_has_blocks(a->layout) ? 2 : 1;
+}
+
 /* Multiplies rows [row, row + n), group by group, by one piece of W. The caller has filled in what
  * p says of W; what it says of the rows is filled in here. */
 static void do_piece(const struct sb_cpu_gemm *a, struct piece *p, int64_t row, int64_t n,
@@ -220,17 +241,19 @@ static void do_piece(const struct sb_cpu_gemm *a, struct piece *p, int64_t row, 
     int64_t most = sb_cpu_gemm_rows(a->products) / a->parts, n_groups = (n + most - 1) / most;
 
     p->ldx = a->ldx;
-    p->ldy = a->n_out;
+    p->ldy = a->ldy;
+    p->ldsums = sb_whole_blocks(a->n_in) / SB_BLOCK;
     p->columns = (int32_t)(a->n_out - column < SB_PANEL ? a->n_out - column : SB_PANEL);
     p->bias = a->bias ? a->bias + column : NULL;
     p->is_split = a->parts == PARTS;
     for (int64_t b = 0; b < n_groups; b++) {
         int64_t r0 = row + n * b / n_groups, r1 = row + n * (b + 1) / n_groups;
         p->x = (const float *)a->x + r0 * a->parts * a->ldx + words_of(a, k0);
-        p->y = a->y + r0 * a->n_out + column;
+        p->y = a->y + r0 * a->ldy + column;
+        p->sums = a->sums ? a->sums + r0 * a->parts * p->ldsums + k0 / SB_BLOCK : NULL;
         p->rows = (int)(r1 - r0) * a->parts;
         tile_of(a, p->rows)(p);
-        p->ahead += p->steps * p->ahead_step / (sb_layout_has_blocks(a->layout) ? 2 : 1);
+        p->ahead += p->steps / steps_ahead(a) * p->ahead_step;
     }
 }
 
@@ -238,6 +261,8 @@ static void do_piece(const struct sb_cpu_gemm *a, struct piece *p, int64_t row, 
  * of x that alone passes over W. */
 static int64_t near_bytes(const struct sb_cpu_gemm *a, int64_t rows)
 {
+    if (sb_layout_is_quantised(a->layout))
+        return NEAR_QUANT_BYTES;
     if (!sb_layout_has_blocks(a->layout))
         return NEAR_STEPS * SB_PANEL * (int64_t)sb_layout_size(a->layout);
     return (a->products == SB_BLOCKS_DOT && rows <= PART_ROWS ? NEAR_LINES_BY_DOT : NEAR_LINES) *
@@ -251,25 +276,30 @@ static int64_t near_bytes(const struct sb_cpu_gemm *a, int64_t rows)
 static void do_rows(const struct sb_cpu_gemm *a, int64_t first, int64_t last, int64_t row,
                     int64_t n)
 {
-    int64_t panel_bytes = sb_panel_elements(a->layout, a->n_in) *
-                          (int64_t)sb_layout_size(a->layout);
-    int64_t step_bytes = SB_PANEL * (int64_t)sb_layout_size(a->layout);
-    int64_t steps = a->products == SB_CHAIN ? a->n_in : sb_whole_blocks(a->n_in);
-    int64_t n_groups = (n * a->parts + sb_cpu_gemm_rows(a->products) - 1) /
-                       sb_cpu_gemm_rows(a->products);
-    int64_t most = n_groups == 1 || a->parts == PARTS ? steps
-                   : a->products == SB_CHAIN          ? CHAIN_PIECE
-                                                      : BLOCKS_PIECE;
-    int64_t prefetched = sb_layout_has_blocks(a->layout) ? SB_LINE_BYTES : step_bytes;
+    const struct sb_quant_panel quants = sb_layout_is_quantised(a->layout)
+                                             ? sb_quant_panel(a->layout)
+                                             : (struct sb_quant_panel){0};
+    const int64_t panel_bytes = sb_panel_bytes(a->layout, a->n_in);
+    const int64_t steps = a->products == SB_CHAIN ? a->n_in : sb_whole_blocks(a->n_in);
+    const int64_t n_groups = (n * a->parts + sb_cpu_gemm_rows(a->products) - 1) /
+                             sb_cpu_gemm_rows(a->products);
+    const int64_t most = n_groups == 1 || a->parts == PARTS ? steps
+                         : a->products == SB_CHAIN          ? CHAIN_PIECE
+                                                            : BLOCKS_PIECE;
+    const int64_t prefetched = sb_layout_is_quantised(a->layout) ? sb_quant_block_bytes(&quants)
+                               : sb_layout_has_blocks(a->layout)
+                                   ? SB_LINE_BYTES
+                                   : SB_PANEL * (int64_t)sb_layout_size(a->layout);
     const char *panels = a->panels;
 
     for (int64_t k0 = 0; k0 < steps; k0 += most)
         for (int64_t panel = first; panel < last; panel++) {
-            struct piece p = {.w = panels + panel * panel_bytes + k0 * step_bytes,
+            struct piece p = {.w = panels + panel * panel_bytes + sb_panel_bytes(a->layout, k0),
+                              .quants = sb_layout_is_quantised(a->layout) ? &quants : NULL,
                               .is_first = k0 == 0};
-            const char *next = panel + 1 < last
-                                   ? p.w + panel_bytes
-                                   : panels + first * panel_bytes + (k0 + most) * step_bytes;
+            const char *next = panel + 1 < last ? p.w + panel_bytes
+                                                : panels + first * panel_bytes +
+                                                      sb_panel_bytes(a->layout, k0 + most);
             p.steps = steps - k0 < most ? steps - k0 : most;
             p.is_last = k0 + p.steps == steps;
             p.ahead = n_groups == 1 ? p.w + near_bytes(a, n * a->parts) : next;

@@ -13,14 +13,16 @@
 #define SB_CPU_GEMM_TILES_H
 
 #include "kernels.h"
+#include "quant_blocks.h"
 #include "tiles.h"
 
 enum {
     TILE_GROUPS = SB_PANEL / 16,
     BLOCK_BYTES = SB_BLOCK / 2 * SB_LINE_BYTES, /* of a panel: four tiles of W */
     TILE_PIECE = 8,                             /* blocks */
-    TILE_NEAR = 2,       /* blocks between W in use and W being fetched, for a single row tile */
-    TILES_TOGETHER = 12, /* row tiles, at most, that pass over W together */
+    TILE_NEAR = 2,          /* blocks between W in use and W being fetched, for a single row tile */
+    TILE_QUANT_NEAR = 4096, /* bytes between quantised weights in use and those being fetched */
+    TILES_TOGETHER = 12,    /* row tiles, at most, that pass over W together */
     TILES_L2_BYTES = 3 << 19 /* of the second-level cache, for their x */
 };
 
@@ -40,6 +42,24 @@ struct tile_piece {
     const char *ahead; /* what to prefetch at the piece's first block, or NULL */
 };
 
+/* Adds the sums of one block of quantised weights, for 16 columns, to those of the blocks before:
+ * times their scales, and less their minima times the sums of x (gemm_quant.h).
+ *
+ * x_sums: those of the rows in this block, ldsums floats apart */
+static inline void add_scaled(float (*sums)[16], float (*block)[16], int64_t rows,
+                              const float *scales, const float *mins, const float *x_sums,
+                              int64_t ldsums)
+{
+    const v16 scale = v_load(scales);
+
+    for (int64_t r = 0; r < rows; r++) {
+        v16 sum = v_fma(scale, v_load(block[r]), v_load(sums[r]));
+        if (mins)
+            sum = v_fma(v_load(mins), v_set1(x_sums[r * ldsums]), sum);
+        v_store(sums[r], sum);
+    }
+}
+
 /* Puts the sums of rows [row, row + n) into y: adds the parts of each row, and bias. */
 static inline void finish_rows(const struct sb_cpu_gemm *a, tile_sums *sums, int64_t row, int64_t n,
                                int64_t column)
@@ -50,7 +70,7 @@ static inline void finish_rows(const struct sb_cpu_gemm *a, tile_sums *sums, int
         tile_sums *of_row = sums + r / tile_rows * a->parts;
         for (int group = 0; group < TILE_GROUPS && column + group * V16 < a->n_out; group++) {
             const int64_t at = column + group * V16, lanes = a->n_out - at;
-            float *y = a->y + (row + r) * a->n_out + at;
+            float *y = a->y + (row + r) * a->ldy + at;
             v16 value = v_load(of_row[0][group][r % tile_rows]);
             if (a->parts == SB_CPU_PARTS)
                 value = v_add(value, v_add(v_load(of_row[1][group][r % tile_rows]),
@@ -179,6 +199,52 @@ TILES_INLINE void TILES(do_panel)(struct TILES(unit) * unit, struct tile_piece *
     }
 }
 
+/* Row tile t by all groups of columns of one block, whose weights are `lines`. */
+TILES_INLINE void TILES(one_block)(struct TILES(unit) * unit, float (*block)[16][16], const char *x,
+                                   const char *lines)
+{
+    TILES(take_sums)(unit, 1, NULL, NULL, NULL, NULL);
+    TILES(load)(unit, 4, x, TILE_LINE);
+    TILES(load)(unit, 6, lines, SB_LINE_BYTES);
+    TILES(product)(unit, 0, 4, 6);
+    TILES(load)(unit, 7, lines + TILE_LINE, SB_LINE_BYTES);
+    TILES(product)(unit, 1, 4, 7);
+    TILES(load)(unit, 6, lines + 2 * TILE_LINE, SB_LINE_BYTES);
+    TILES(product)(unit, 2, 4, 6);
+    TILES(load)(unit, 7, lines + 3 * TILE_LINE, SB_LINE_BYTES);
+    TILES(product)(unit, 3, 4, 7);
+    TILES(put_sums)(unit, block[0], block[1], block[2], block[3]);
+}
+
+/* Row tiles by one panel of quantised weights: a block at a time becomes lines of bf16, whose
+ * products are added to the sums times their factors. t0: the first row tile, counted in those of y
+ */
+TILES_INLINE void TILES(do_quants)(struct TILES(unit) * unit, const struct sb_cpu_gemm *a,
+                                   const struct tile_piece *p, const char *w, int64_t t0)
+{
+    const struct sb_quant_panel panel = sb_quant_panel(a->layout);
+    const int64_t blocks = sb_whole_blocks(a->n_in) / SB_BLOCK, tile_rows = sb_cpu_tile_rows(a->m);
+    struct quants q = quants_begin(&panel, w, w + TILE_QUANT_NEAR, sb_quant_block_bytes(&panel));
+    _Alignas(64) char lines[BLOCK_BYTES];
+    _Alignas(64) float block[TILE_GROUPS][16][16];
+
+    memset(p->sums, 0, (size_t)p->tiles * sizeof *p->sums);
+    for (int64_t b = 0; b < blocks; b++) {
+        quants_next(&q);
+        quants_to_lines(lines, &q, SB_LAYOUT_BF16);
+        for (int t = 0; t < p->tiles; t++) {
+            const int64_t row = (t0 + t / a->parts) * tile_rows, left = a->m - row;
+            const int64_t at = (row * a->parts + t % a->parts) * blocks + b;
+            const float *x_sums = panel.has_mins ? a->sums + at : NULL;
+            TILES(one_block)(unit, block, p->x + t * p->x_stride + b * TILE_BYTES, lines);
+            for (int g = 0; g < TILE_GROUPS; g++)
+                add_scaled(p->sums[t][g], block[g], left < tile_rows ? left : tile_rows,
+                           q.scales[0] + g * V16, panel.has_mins ? q.mins + g * V16 : NULL, x_sums,
+                           a->parts * blocks);
+        }
+    }
+}
+
 #if defined(SB_HAS_TILES)
 
 /* sums + x W for `rows` rows and one block, by one product: how the units are compared. */
@@ -201,7 +267,8 @@ static TILES_TARGET void TILES(one_product)(float (*result)[16], const void *sum
 /* y = x W^T for the panels [first, last). */
 static TILES_TARGET void TILES(gemm)(const struct sb_cpu_gemm *a, int64_t first, int64_t last)
 {
-    const int64_t blocks = sb_whole_blocks(a->n_in) / SB_BLOCK, panel_bytes = blocks * BLOCK_BYTES;
+    const int64_t blocks = sb_whole_blocks(a->n_in) / SB_BLOCK;
+    const int64_t panel_bytes = sb_panel_bytes(a->layout, a->n_in);
     const int64_t tile_rows = sb_cpu_tile_rows(a->m), n = (a->m + tile_rows - 1) / tile_rows;
     int64_t most = TILES_L2_BYTES / (blocks * TILE_BYTES);
     struct TILES(unit) unit;
@@ -222,7 +289,12 @@ static TILES_TARGET void TILES(gemm)(const struct sb_cpu_gemm *a, int64_t first,
             const int64_t column = panel * SB_PANEL, left = a->n_out - column;
             const char *w = (const char *)a->panels + panel * panel_bytes;
             p.columns = (int32_t)(left < SB_PANEL ? left : SB_PANEL);
-            TILES(do_panel)(&unit, &p, x, w, blocks, w + (last - panel) * panel_bytes);
+            if (sb_layout_is_quantised(a->layout)) {
+                p.x = x;
+                TILES(do_quants)(&unit, a, &p, w, t0);
+            } else {
+                TILES(do_panel)(&unit, &p, x, w, blocks, w + (last - panel) * panel_bytes);
+            }
             finish_rows(a, sums, r0, r1 - r0, column);
         }
     }

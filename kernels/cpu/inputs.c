@@ -1,6 +1,6 @@
 /*
- * Makes the inputs of matrix products whose factors are bf16: rounds each value of x to one bf16,
- * or splits it into three.
+ * Makes the inputs of matrix products in the order of blocks: takes each value of x as it is,
+ * rounds it to one bf16, or splits it into three.
  *
  * Rounding is to nearest, ties to even (half.h). Splitting cuts, because that is exact and cannot
  * overflow:
@@ -20,6 +20,9 @@
  *                                        4 and 6, .. with the first of each in the high half
  *   with tiles        bf16               tiles [ceil(m / 16), parts, blocks] of [16 rows, 32
  *                                        columns], each with sb_cpu_tile_rows(m) rows of x
+ *
+ * Weights with minima also need the sum of each block of a row, or of each part of it:
+ * x[0] + x[16], x[1] + x[17] and so on, and then the sum of these in the order of v_hsum.
  */
 #include "level.h"
 
@@ -53,6 +56,12 @@ static void split_block(parts_of_block parts, const float *x)
     }
 }
 
+/* The sum of a block, whose values are the upper halves of floats. */
+static float sum_part(const uint16_t part[SB_BLOCK])
+{
+    return v_hsum(v_add(v_load_bf16(part), v_load_bf16(part + V16)));
+}
+
 /* Writes one block of one part where the product reads it. at: the block's first word */
 static void store_block(uint32_t *at, const uint16_t part[SB_BLOCK], enum sb_products products)
 {
@@ -72,31 +81,49 @@ static void store_block(uint32_t *at, const uint16_t part[SB_BLOCK], enum sb_pro
 static int64_t block_at(const struct sb_cpu_inputs *a, int64_t row, int part, int64_t block)
 {
     const int64_t row_words = sb_cpu_row_words(a->products, a->n), line = SB_BLOCK / 2;
+    const int32_t parts = sb_form_parts(a->form);
 
     if (sb_cpu_has_tiles(a->products)) {
-        const int64_t rows = sb_cpu_tile_rows(a->m), tile = row / rows * a->parts + part;
+        const int64_t rows = sb_cpu_tile_rows(a->m), tile = row / rows * parts + part;
         return (tile * row_words + block * line) * 16 + row % rows * line;
     }
-    return (row * a->parts + part) * row_words +
+    return (row * parts + part) * row_words +
            block * (a->products == SB_BLOCKS_FMA ? SB_BLOCK : line);
+}
+
+/* Makes one block of a row of x. k: its first column; x: its 32 values */
+static void make_block(const struct sb_cpu_inputs *a, int64_t row, int64_t k, const float *x)
+{
+    const int32_t n_parts = sb_form_parts(a->form);
+    const int64_t block = k / SB_BLOCK, blocks = sb_whole_blocks(a->n) / SB_BLOCK;
+    uint32_t *to = a->to;
+    parts_of_block parts;
+
+    if (a->form == SB_FORM_FLOAT) {
+        memcpy(to + block_at(a, row, 0, block), x, SB_BLOCK * sizeof *x);
+        if (a->sums)
+            a->sums[row * blocks + block] = v_hsum(v_add(v_load(x), v_load(x + V16)));
+        return;
+    }
+    if (a->form == SB_FORM_PARTS)
+        split_block(parts, x);
+    else
+        round_block(parts, x);
+    for (int part = 0; part < n_parts; part++) {
+        store_block(to + block_at(a, row, part, block), parts[part], a->products);
+        if (a->sums)
+            a->sums[(row * n_parts + part) * blocks + block] = sum_part(parts[part]);
+    }
 }
 
 void SB_LEVEL(inputs)(const struct sb_cpu_inputs *a, int64_t first, int64_t last)
 {
-    uint32_t *to = a->to;
-
     for (int64_t row = first; row < last; row++)
         for (int64_t k = 0; k < a->n; k += SB_BLOCK) {
             const float *x = a->x + row * a->n + k;
             float filled[SB_BLOCK] = {0};
-            parts_of_block parts;
             if (a->n - k < SB_BLOCK)
                 x = memcpy(filled, x, (size_t)(a->n - k) * sizeof *x);
-            if (a->parts == SB_CPU_PARTS)
-                split_block(parts, x);
-            else
-                round_block(parts, x);
-            for (int part = 0; part < a->parts; part++)
-                store_block(to + block_at(a, row, part, k / SB_BLOCK), parts[part], a->products);
+            make_block(a, row, k, x);
         }
 }

@@ -17,7 +17,8 @@
 #include "panel.h"
 
 /* How a matrix product forms its sums (gemm.c defines the two orders), and by which instructions.
- * The order of blocks needs weights in the layout BF16, and all its ways give the same bits. */
+ * The order of blocks needs weights in the layout BF16 or quantised ones, and all its ways give the
+ * same bits. */
 enum sb_products {
     SB_CHAIN,          /* one chain over ascending steps */
     SB_BLOCKS_FMA,     /* blocks of 32 steps, by multiply-adds */
@@ -30,6 +31,9 @@ enum sb_products {
  * room for. It has no effect on the bits. */
 #define SB_CPU_CHAIN_ROWS 6
 #define SB_CPU_BLOCK_ROWS 12
+/* The most rows of x that are multiplied by quantised weights straight from their integers, in
+ * floats. More rows share the bf16 that are made of these, a block at a time. */
+#define SB_CPU_FEW_ROWS 3
 
 static inline int64_t sb_cpu_gemm_rows(enum sb_products products)
 {
@@ -55,16 +59,32 @@ struct sb_cpu_gemm {
     const float *bias; /* [n_out] or NULL */
     const void *x;     /* of SB_CHAIN floats [m, ldx]; of the others what `inputs` made */
     int64_t ldx;       /* words of 4 bytes from one row of x to the next */
-    float *y;          /* [m, n_out] */
+    const float *sums; /* of layouts with minima: what `inputs` made; else NULL */
+    float *y;          /* [m, ldy] */
+    int64_t ldy;
 };
 
-/* Makes x for the order of blocks: rounded to bf16 (parts = 1) or split. Items: rows of x. */
+/* What x becomes before it is multiplied in the order of blocks. */
+enum sb_form {
+    SB_FORM_FLOAT, /* itself; only for SB_BLOCKS_FMA */
+    SB_FORM_BF16,  /* one bf16: x rounded */
+    SB_FORM_PARTS  /* three of them, whose sum is x */
+};
+
+/* Rows of inputs for a row of x. */
+static inline int32_t sb_form_parts(enum sb_form form)
+{
+    return form == SB_FORM_PARTS ? SB_CPU_PARTS : 1;
+}
+
+/* Makes x for the order of blocks. Items: rows of x. */
 struct sb_cpu_inputs {
     enum sb_products products;
-    int32_t parts;
+    enum sb_form form;
     int32_t m, n;   /* rows, columns */
     const float *x; /* [m, n] */
     void *to;       /* sb_cpu_inputs_words words of 4 bytes */
+    float *sums;    /* [m, parts, whole blocks of n]: the sum of each block; or NULL */
 };
 
 /* Words of a row that `inputs` makes of n columns. */

@@ -24,6 +24,8 @@
  * halves and then that of the low halves to one sum, where even and odd steps have sums of their
  * own.
  *
+ * Quantised weights lie as panel_quant.h draws them.
+ *
  * A thread reads its panels from end to end in one stream. The 64 columns need four vectors of
  * accumulators for each row of x, so the registers hold several rows, and each weight is read once
  * for all of them. (Row-major W would need sums across a vector, whose order would then be part of
@@ -42,7 +44,20 @@ enum {
     SB_LINE_BYTES = SB_PANEL * 4 /* of BF16: two steps of a panel */
 };
 
-enum sb_layout { SB_LAYOUT_F32, SB_LAYOUT_F16, SB_LAYOUT_BF16, SB_LAYOUT_BF16_DOT };
+/* The layouts of quantised weights (panel_quant.h) are in the order of their types. */
+enum sb_layout {
+    SB_LAYOUT_F32,
+    SB_LAYOUT_F16,
+    SB_LAYOUT_BF16,
+    SB_LAYOUT_BF16_DOT,
+    SB_LAYOUT_Q8_0,
+    SB_LAYOUT_Q4_0,
+    SB_LAYOUT_Q4_K,
+    SB_LAYOUT_Q5_K,
+    SB_LAYOUT_Q6_K
+};
+
+static inline int sb_layout_is_quantised(enum sb_layout layout) { return layout >= SB_LAYOUT_Q8_0; }
 
 /* Whether a layout has lines of two steps and whole blocks. */
 static inline int sb_layout_has_blocks(enum sb_layout layout)
@@ -50,7 +65,7 @@ static inline int sb_layout_has_blocks(enum sb_layout layout)
     return layout == SB_LAYOUT_BF16 || layout == SB_LAYOUT_BF16_DOT;
 }
 
-/* Bytes of an element. */
+/* Bytes of an element that is not quantised. */
 static inline size_t sb_layout_size(enum sb_layout layout)
 {
     return layout == SB_LAYOUT_F32 ? 4 : 2;

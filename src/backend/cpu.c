@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../kernels/cpu/panel_quant.h"
 #include "backend/cpu_ops.h"
 #include "backend/threads.h"
 #include "port.h"
@@ -102,19 +103,37 @@ static const char *device_class(const struct sb_device *device)
 /* Words of the exec's buffer for the inputs of a product, whichever way of forming it is used. */
 static size_t inputs_count(const struct sb_device *device, const struct sb_exec_limits *limits)
 {
-    if (device->compute == SPECBATCH_COMPUTE_F32)
+    const int64_t m = limits->max_tokens, few = m < SB_CPU_FEW_ROWS ? m : SB_CPU_FEW_ROWS;
+    const int32_t parts = sb_form_parts(sb_cpu_form(device));
+    const int is_float = device->compute == SPECBATCH_COMPUTE_F32;
+    int64_t most = 0, words;
+
+    if (!is_float)
+        most = sb_cpu_inputs_words(device->blocks, parts, m, limits->max_width);
+    if (device->is_quantised) {
+        words = sb_cpu_inputs_words(SB_BLOCKS_FMA, parts, is_float || device->has_halves ? m : few,
+                                    limits->max_width);
+        most = words > most ? words : most;
+    }
+    return (size_t)most;
+}
+
+/* Floats of the sums that weights with minima need. */
+static size_t sums_count(const struct sb_device *device, const struct sb_exec_limits *limits)
+{
+    if (!device->has_mins)
         return 0;
-    return (size_t)sb_cpu_inputs_words(device->blocks, sb_cpu_parts(device, device->blocks),
-                                       limits->max_tokens, limits->max_width);
+    return (size_t)(limits->max_tokens * (int64_t)sb_form_parts(sb_cpu_form(device)) *
+                    (sb_whole_blocks(limits->max_width) / SB_BLOCK));
 }
 
 static size_t exec_bytes(const struct sb_device *device, int32_t n_threads,
                          const struct sb_exec_limits *limits)
 {
-    const size_t overhead = 3 * (2 * SB_MEM_ALIGN); /* of three blocks: prefix and rounding up */
+    const size_t overhead = 4 * (2 * SB_MEM_ALIGN); /* of four blocks: prefix and rounding up */
 
     return sizeof(struct sb_exec) + sb_threads_bytes(n_threads) +
-           inputs_count(device, limits) * sizeof(float) +
+           (inputs_count(device, limits) + sums_count(device, limits)) * sizeof(float) +
            (size_t)limits->max_tokens * sizeof(struct sb_cpu_block) + overhead;
 }
 
@@ -125,6 +144,7 @@ static void exec_free(struct sb_exec *exec)
     struct sb_mem mem = exec->mem;
     sb_threads_free(exec->own_threads);
     sb_free(&mem, exec->inputs);
+    sb_free(&mem, exec->sums);
     sb_free(&mem, exec->blocks);
     sb_free(&mem, exec);
 }
@@ -142,6 +162,9 @@ static int32_t exec_create(struct sb_exec **out, struct sb_device *device, const
     exec->n_threads = n_threads;
     SB_NEW(exec->inputs, sb_alloc(mem, inputs_count(device, limits), sizeof(uint32_t)),
            "the inputs of products");
+    if (device->has_mins)
+        SB_NEW(exec->sums, sb_alloc(mem, sums_count(device, limits), sizeof *exec->sums),
+               "the inputs of products");
     SB_NEW(exec->blocks, sb_alloc(mem, (size_t)limits->max_tokens, sizeof *exec->blocks),
            "attention blocks");
     if (!sibling)
@@ -224,24 +247,32 @@ static int32_t weight_create(struct sb_weight *out, struct sb_device *device,
 {
     struct sb_weight weight = {.n_out = n_out, .n_in = n_in};
 
-    weight.dtype = device->compute == SPECBATCH_COMPUTE_BF16 ? SB_BF16 : dtype;
+    weight.dtype = device->compute == SPECBATCH_COMPUTE_BF16 && !sb_dtype_is_quantised(dtype)
+                       ? SB_BF16
+                       : dtype;
     weight.bytes = (size_t)(sb_panel_count(n_out) *
-                            sb_panel_elements(sb_cpu_layout(device, &weight), n_in)) *
-                   sb_dtype_size(weight.dtype);
+                            sb_panel_bytes(sb_cpu_layout(device, &weight), n_in));
     weight.data = sb_alloc(mem, weight.bytes, 1);
     if (!weight.data)
         return sb_fail(SPECBATCH_E_NOMEM, "no memory for a weight of %zu bytes", weight.bytes);
+    if (sb_dtype_is_quantised(dtype)) {
+        device->is_quantised = 1;
+        device->has_mins |= sb_quant_of(dtype)->has_mins;
+        device->has_halves |= sb_cpu_has_halves(dtype);
+    }
     *out = weight;
     return SPECBATCH_OK;
 }
 
 /* The rows have the weight's own type, or one that this holds without loss. In the bf16 class they
- * may have any type: to round it is what the class does. */
+ * may have any that is not quantised: to round it is what the class does. */
 static int32_t weight_fill(struct sb_weight *weight, struct sb_device *device, int32_t first,
                            int32_t n, const void *rows, enum sb_dtype dtype)
 {
-    if (dtype != weight->dtype && weight->dtype != SB_F32 &&
-        device->compute != SPECBATCH_COMPUTE_BF16)
+    const int may_round = device->compute == SPECBATCH_COMPUTE_BF16 && weight->dtype == SB_BF16;
+
+    if (dtype != weight->dtype &&
+        (sb_dtype_is_quantised(dtype) || (weight->dtype != SB_F32 && !may_round)))
         return sb_fail(SPECBATCH_E_UNSUPPORTED, "%s rows in a weight held as %s",
                        sb_dtype_name(dtype), sb_dtype_name(weight->dtype));
     device->kernels->pack(weight->data, sb_cpu_layout(device, weight), weight->n_in, first, n, rows,

@@ -112,45 +112,61 @@ static int64_t panels_of_range(const struct sb_exec *exec, int64_t n_panels,
     return most < 8 ? most : 8;
 }
 
-/* Makes the inputs of a product in the order of blocks, and has the product read them. */
-static void make_inputs(struct sb_exec *exec, struct sb_cpu_gemm *product)
+/* Has a product in the order of blocks read its inputs. are_made: whether they are there already,
+ * from a product with the weight before */
+static void take_inputs(struct sb_exec *exec, struct sb_cpu_gemm *product, int are_made)
 {
     struct sb_cpu_inputs args = {.products = product->products,
-                                 .parts = product->parts,
+                                 .form = sb_cpu_form(exec->device),
                                  .m = product->m,
                                  .n = product->n_in,
                                  .x = product->x,
-                                 .to = exec->inputs};
+                                 .to = exec->inputs,
+                                 .sums = exec->sums};
     struct job job = {.args = &args};
 
-    run(exec, args.m, (int64_t)args.n * args.parts, inputs_range, &job);
+    product->parts = sb_form_parts(args.form);
+    if (!are_made)
+        run(exec, args.m, (int64_t)args.n * product->parts, inputs_range, &job);
     product->x = exec->inputs;
     product->ldx = sb_cpu_row_words(args.products, args.n);
+    product->sums = args.sums;
+}
+
+/* The product with one weight, without those that follow it. */
+static void multiply(struct sb_exec *exec, struct sb_cpu_gemm *args, const struct sb_weight *weight)
+{
+    struct job job = {.args = args};
+    const int64_t n_panels = args->m > 0 ? sb_panel_count(weight->n_out) : 0;
+
+    args->layout = sb_cpu_layout(exec->device, weight);
+    args->n_out = weight->n_out;
+    args->panels = weight->data;
+    run_ranges(exec, n_panels, (int64_t)args->m * args->parts * SB_PANEL * weight->n_in,
+               panels_of_range(exec, n_panels, args), gemm_range, &job);
 }
 
 void sb_cpu_op_gemm(struct sb_exec *exec, float *y, const void *x, const struct sb_weight *weight,
                     const float *bias, int32_t m)
 {
-    const struct sb_device *device = exec->device;
-    const enum sb_products products = sb_cpu_products(device, weight);
-    struct sb_cpu_gemm args = {.products = products,
-                               .layout = sb_cpu_layout(device, weight),
-                               .parts = sb_cpu_parts(device, products),
-                               .m = m,
-                               .n_in = weight->n_in,
-                               .n_out = weight->n_out,
-                               .panels = weight->data,
-                               .bias = bias,
-                               .x = x,
-                               .ldx = weight->n_in,
-                               .y = y};
-    struct job job = {.args = &args};
+    enum sb_products made = SB_CHAIN; /* what the inputs were made for */
+    struct sb_cpu_gemm args = {.m = m, .n_in = weight->n_in, .bias = bias, .y = y};
 
-    if (products != SB_CHAIN)
-        make_inputs(exec, &args);
-    int64_t n_panels = m > 0 ? sb_panel_count(weight->n_out) : 0;
-    run_ranges(exec, n_panels, (int64_t)m * args.parts * SB_PANEL * weight->n_in,
-               panels_of_range(exec, n_panels, &args), gemm_range, &job);
+    for (const struct sb_weight *w = weight; w; w = w->next)
+        args.ldy += w->n_out;
+    for (const struct sb_weight *w = weight; w; w = w->next) {
+        args.products = sb_cpu_products(exec->device, w, m);
+        args.parts = 1;
+        args.x = x;
+        args.ldx = w->n_in;
+        if (args.products != SB_CHAIN) {
+            take_inputs(exec, &args, args.products == made);
+            made = args.products;
+        }
+        multiply(exec, &args, w);
+        args.y += w->n_out;
+        args.bias = bias ? args.bias + w->n_out : NULL;
+    }
 }
 
 static void rope_range(void *ctx, int64_t first, int64_t last)

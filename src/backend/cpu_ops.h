@@ -8,6 +8,7 @@
 #include "../kernels/cpu/kernels.h"
 #include "alloc.h"
 #include "backend/backend.h"
+#include "quant.h"
 #include "specbatch.h"
 
 struct sb_threads;
@@ -21,6 +22,9 @@ struct sb_device {
     /* How products with bf16 weights are formed, if not by a chain: by what this processor is
      * fastest at. */
     enum sb_products blocks;
+    int is_quantised; /* whether any weight is quantised, */
+    int has_mins;     /* has minima, */
+    int has_halves;   /* has groups of half a block */
 };
 
 struct sb_exec {
@@ -31,32 +35,48 @@ struct sb_exec {
     struct sb_threads *threads;
     struct sb_threads *own_threads;
     int32_t n_threads;
-    void *inputs;                /* of a product in the order of blocks; else NULL */
+    void *inputs;                /* of products in the order of blocks; NULL if there are none */
+    float *sums;                 /* of their blocks, for weights with minima; else NULL */
     struct sb_cpu_block *blocks; /* [max_tokens] blocks of queries of the attention that runs */
 };
 
-/* Rows of inputs for each row of a product that is formed in this way. */
-static inline int32_t sb_cpu_parts(const struct sb_device *device, enum sb_products products)
+/* What the inputs of products in the order of blocks are made to. */
+static inline enum sb_form sb_cpu_form(const struct sb_device *device)
 {
-    int is_split = device->compute == SPECBATCH_COMPUTE_SPLIT && products != SB_CHAIN;
-    return is_split ? SB_CPU_PARTS : 1;
+    return device->compute == SPECBATCH_COMPUTE_BF16    ? SB_FORM_BF16
+           : device->compute == SPECBATCH_COMPUTE_SPLIT ? SB_FORM_PARTS
+                                                        : SB_FORM_FLOAT;
 }
 
-/* How a product with this weight is formed. */
-static inline enum sb_products sb_cpu_products(const struct sb_device *device,
-                                               const struct sb_weight *weight)
+/* Whether groups of a type are half a block of steps. The matrix unit multiplies whole blocks, so
+ * these weights go by multiply-adds where it is used. */
+static inline int sb_cpu_has_halves(enum sb_dtype dtype)
 {
-    int is_chain = device->compute == SPECBATCH_COMPUTE_F32 || weight->dtype != SB_BF16;
-    return is_chain ? SB_CHAIN : device->blocks;
+    return sb_dtype_is_quantised(dtype) && sb_quant_of(dtype)->group < SB_BLOCK;
+}
+
+/* How a product of m rows with this weight is formed. */
+static inline enum sb_products sb_cpu_products(const struct sb_device *device,
+                                               const struct sb_weight *weight, int32_t m)
+{
+    const int is_quantised = sb_dtype_is_quantised(weight->dtype);
+    const int is_float = device->compute == SPECBATCH_COMPUTE_F32;
+    const int64_t rows = (int64_t)m * sb_form_parts(sb_cpu_form(device));
+
+    if (is_quantised && (is_float || rows <= SB_CPU_FEW_ROWS ||
+                         (sb_cpu_has_halves(weight->dtype) && sb_cpu_has_tiles(device->blocks))))
+        return SB_BLOCKS_FMA;
+    return is_quantised || (weight->dtype == SB_BF16 && !is_float) ? device->blocks : SB_CHAIN;
 }
 
 /* How the kernels read this weight. */
 static inline enum sb_layout sb_cpu_layout(const struct sb_device *device,
                                            const struct sb_weight *weight)
 {
+    if (sb_dtype_is_quantised(weight->dtype))
+        return (enum sb_layout)(weight->dtype - SB_Q8_0 + SB_LAYOUT_Q8_0);
     if (weight->dtype == SB_BF16)
-        return sb_cpu_products(device, weight) == SB_BLOCKS_DOT ? SB_LAYOUT_BF16_DOT
-                                                                : SB_LAYOUT_BF16;
+        return device->blocks == SB_BLOCKS_DOT ? SB_LAYOUT_BF16_DOT : SB_LAYOUT_BF16;
     return weight->dtype == SB_F16 ? SB_LAYOUT_F16 : SB_LAYOUT_F32;
 }
 

@@ -127,7 +127,7 @@ static void make_product(struct product *p, enum sb_products products, const flo
 {
     const int64_t words = sb_cpu_inputs_words(products, 1, M, K);
     const struct sb_cpu_inputs inputs = {.products = products,
-                                         .parts = 1,
+                                         .form = SB_FORM_BF16,
                                          .m = M,
                                          .n = K,
                                          .x = x,
@@ -144,7 +144,8 @@ static void make_product(struct product *p, enum sb_products products, const flo
                                    .panels = panels,
                                    .x = p->x,
                                    .ldx = sb_cpu_row_words(products, K),
-                                   .y = p->y};
+                                   .y = p->y,
+                                   .ldy = N};
 }
 
 /* Fills the padding of the last block of a row tile's x with what lay there before: NaNs. */

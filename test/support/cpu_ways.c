@@ -46,6 +46,7 @@ static int open_way(struct cpu *way, int32_t compute, int32_t level, enum sb_pro
         return 0;
     if (rc == SPECBATCH_OK) {
         way->device->blocks = blocks;
+        way->device->is_quantised = way->device->has_mins = way->device->has_halves = 1;
         rc = cpu->exec_create(&way->exec, way->device, &cpu_mem, threads, &limits, NULL);
     }
     if (rc != SPECBATCH_OK) {
@@ -54,7 +55,7 @@ static int open_way(struct cpu *way, int32_t compute, int32_t level, enum sb_pro
     }
     if (blocks != SB_CHAIN)
         memset(way->exec->inputs, 0xff,
-               (size_t)sb_cpu_inputs_words(blocks, sb_cpu_parts(way->device, blocks),
+               (size_t)sb_cpu_inputs_words(blocks, sb_form_parts(sb_cpu_form(way->device)),
                                            limits.max_tokens, limits.max_width) *
                    sizeof(uint32_t));
     snprintf(way->name, sizeof way->name, "%s, %s, %d threads", levels[level], products[blocks],

@@ -1,0 +1,102 @@
+/*
+ * How quantised weights lie in panels of 64 columns (panel.h). A panel is a sequence of spans, and
+ * each span begins with the f16 factors of its columns. A span has one block of 32 steps where
+ * groups have no factors of their own, else the eight blocks of 256 steps.
+ *
+ *   span      d [64] f16    dmin [64] f16    block  block  ..       dmin: types with minima
+ *   block     scales [groups][64] bytes    mins [64] bytes    q     scales, mins: as the type has
+ * them
+ *
+ *   scale of a group = d * scales, or d          min = dmin * mins          (quant.h)
+ *
+ * The integers q of a block are bytes or nibbles.
+ *
+ *   bytes     [32 steps][64 columns]
+ *   nibbles   words [4][64 columns]; word v of a column has the steps 8 v .. 8 v + 7:
+ *
+ *               bits     28   24   20   16   12    8    4    0
+ *               step      5    4    1    0    7    6    3    2
+ *
+ * Nibbles lie so because a shift of the word by 0, 4, 8 or 12 bits then has two steps at the bottom
+ * of its halves that belong to one chain, the earlier one in the upper half: what vdpbf16ps wants,
+ * once a table look-up has made bf16 of them. For floats any order serves.
+ *
+ * A nibble is q + `zero`, since it has no sign. Q5_K and Q6_K lie as bytes: their upper bits in a
+ * plane of their own would save a quarter of the memory, and cost as many instructions again.
+ */
+#ifndef SB_CPU_PANEL_QUANT_H
+#define SB_CPU_PANEL_QUANT_H
+
+#include "panel.h"
+#include "quant.h"
+
+/* What panels of a layout are. */
+struct sb_quant_panel {
+    enum sb_dtype dtype;
+    int bits, zero;           /* 8 or 4; of nibbles what stands for 0 */
+    int blocks;               /* of a span */
+    int groups;               /* of a block */
+    int has_scales, has_mins; /* as struct sb_quant has them */
+};
+
+static inline struct sb_quant_panel sb_quant_panel(enum sb_layout layout)
+{
+    const enum sb_dtype dtype = (enum sb_dtype)(layout - SB_LAYOUT_Q8_0 + SB_Q8_0);
+    const struct sb_quant *quant = sb_quant_of(dtype);
+    const struct sb_quant_panel panel = {
+        .dtype = dtype,
+        .bits = dtype == SB_Q4_0 || dtype == SB_Q4_K ? 4 : 8,
+        .zero = dtype == SB_Q4_0 ? 8 : 0,
+        .blocks = quant->block / SB_BLOCK,
+        .groups = SB_BLOCK / quant->group,
+        .has_scales = quant->has_scales,
+        .has_mins = quant->has_mins,
+    };
+    return panel;
+}
+
+static inline int64_t sb_quant_head_bytes(const struct sb_quant_panel *p)
+{
+    return SB_PANEL * 2 * (1 + p->has_mins);
+}
+
+/* Bytes of a block before its integers, and all of them. */
+static inline int64_t sb_quant_factor_bytes(const struct sb_quant_panel *p)
+{
+    return SB_PANEL * (p->has_scales * p->groups + p->has_mins);
+}
+
+static inline int64_t sb_quant_block_bytes(const struct sb_quant_panel *p)
+{
+    return sb_quant_factor_bytes(p) + SB_PANEL * SB_BLOCK * p->bits / 8;
+}
+
+static inline int64_t sb_quant_span_bytes(const struct sb_quant_panel *p)
+{
+    return sb_quant_head_bytes(p) + p->blocks * sb_quant_block_bytes(p);
+}
+
+/* Bytes of the spans that so many steps need. */
+static inline int64_t sb_quant_bytes(const struct sb_quant_panel *p, int64_t steps)
+{
+    const int64_t span = (int64_t)p->blocks * SB_BLOCK;
+    return (steps + span - 1) / span * sb_quant_span_bytes(p);
+}
+
+/* Bytes of a panel for so many steps, which are all of them or whole pieces: multiples of 256. */
+static inline int64_t sb_panel_bytes(enum sb_layout layout, int64_t steps)
+{
+    if (sb_layout_is_quantised(layout)) {
+        const struct sb_quant_panel panel = sb_quant_panel(layout);
+        return sb_quant_bytes(&panel, steps);
+    }
+    return sb_panel_elements(layout, steps) * (int64_t)sb_layout_size(layout);
+}
+
+/* How far a word of nibbles is shifted to bring step k % 8 to the bottom. */
+static inline int sb_nibble_shift(int64_t k)
+{
+    return (int)(k % 8 / 4 * 8 + k % 2 * 4 + (k % 4 < 2) * 16);
+}
+
+#endif

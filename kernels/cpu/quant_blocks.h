@@ -1,0 +1,123 @@
+/*
+ * The blocks of a panel of quantised weights, one after the other (panel_quant.h draws them): their
+ * factors as floats, and their integers as floats in registers or as lines of bf16 in memory.
+ */
+#ifndef SB_CPU_QUANT_BLOCKS_H
+#define SB_CPU_QUANT_BLOCKS_H
+
+#include "fault.h"
+#include "panel_quant.h"
+#include "vec_quant.h"
+
+/* Where a product is in the blocks of a piece. */
+struct quants {
+    struct sb_quant_panel panel;
+    nibbles table;
+    const char *at;                    /* the next block, or the span that it begins */
+    const char *head;                  /* of the span */
+    int left;                          /* blocks of the span behind this one */
+    const char *q;                     /* the integers of this block */
+    const char *ahead;                 /* what to prefetch at the next block, */
+    int64_t ahead_step;                /* and how many bytes of it */
+    _Alignas(64) float scales[2][64];  /* of this block, for each of its groups */
+    _Alignas(64) float mins[SB_PANEL]; /* below zero */
+};
+
+V_INLINE struct quants quants_begin(const struct sb_quant_panel *panel, const char *at,
+                                    const char *ahead, int64_t ahead_step)
+{
+    struct quants q;
+
+    q.panel = *panel;
+    q.table = nibbles_from(panel->zero);
+    q.at = at;
+    q.left = 0;
+    q.ahead = ahead;
+    q.ahead_step = ahead_step;
+    return q;
+}
+
+/* to [64] = f16 factors, times bytes if there are any. */
+V_INLINE void load_factors(float *to, const char *halves, const char *bytes)
+{
+    for (int j = 0; j < SB_PANEL; j += V16) {
+        v16 factor = v_load_f16((const uint16_t *)(const void *)halves + j);
+        v_store(to + j, bytes ? v_mul(factor, v_bytes(bytes + j)) : factor);
+    }
+}
+
+/* Steps to the next block: finds its integers, and computes its factors. */
+V_INLINE void quants_next(struct quants *q)
+{
+    const struct sb_quant_panel *p = &q->panel;
+    const char *factors;
+
+    for (int64_t at = 0; at < q->ahead_step; at += 64)
+        v_prefetch(q->ahead + at);
+    q->ahead += q->ahead_step;
+    if (q->left == 0) {
+        q->head = q->at;
+        q->at += sb_quant_head_bytes(p);
+        q->left = p->blocks;
+    }
+    q->left--;
+    factors = q->at;
+    for (int g = 0; g < p->groups; g++)
+        load_factors(q->scales[g], q->head, p->has_scales ? factors + g * SB_PANEL : NULL);
+    if (p->has_mins) {
+        load_factors(q->mins, q->head + 2 * SB_PANEL, factors + SB_PANEL);
+        for (int j = 0; j < SB_PANEL; j += V16)
+            v_store(q->mins + j, v_sub(v_set1(-0.0f), v_load(q->mins + j)));
+    }
+    q->q = factors + sb_quant_factor_bytes(p);
+    q->at += sb_quant_block_bytes(p);
+}
+
+/* Step k of a block as floats, for group j of its columns. */
+V_INLINE v16 quants_load(const struct quants *q, const int bits, const int k, int j)
+{
+    if (bits == 8)
+        return v_bytes(q->q + k * SB_PANEL + j * V16);
+    return v_nibbles(q->table, q->q + (k / 8 * SB_PANEL + j * V16) * 4, sb_nibble_shift(k));
+}
+
+/* The steps of a word, low and high half, in line i of a layout (panel.h). */
+V_INLINE void line_steps(int *low, int *high, const enum sb_layout layout, const int i)
+{
+    *low = layout == SB_LAYOUT_BF16 ? 2 * i : i / 2 * 4 + i % 2 + 2;
+    *high = layout == SB_LAYOUT_BF16 ? 2 * i + 1 : i / 2 * 4 + i % 2;
+}
+
+V_INLINE void lines_of(char *lines, const struct quants *q, const int bits,
+                       const enum sb_layout layout)
+{
+    for (int i = 0; i < SB_BLOCK / 2; i++) {
+        int low, high;
+        line_steps(&low, &high, layout, i);
+        low ^= bits == 4 && SB_FAULT(NIBBLES_EXCHANGED);
+        for (int j = 0; j < SB_PANEL / V16; j++)
+            v_pairs(lines + i * SB_LINE_BYTES + j * 64, quants_load(q, bits, high, j),
+                    quants_load(q, bits, low, j));
+    }
+}
+
+/* Deliberate faults of products with many rows (fault.h). */
+V_INLINE void quants_spoil(struct quants *q)
+{
+    if (SB_FAULT(SCALE_OF_NEIGHBOUR))
+        memmove(q->scales[0], q->scales[0] + 1, (SB_PANEL - 1) * sizeof(float));
+    if (SB_FAULT(MINIMUM_DROPPED))
+        memset(q->mins, 0, sizeof q->mins);
+}
+
+/* Makes lines of a block: [16] lines of the layout. */
+V_INLINE void quants_to_lines(char *lines, struct quants *q, const enum sb_layout layout)
+{
+    quants_spoil(q);
+    if (q->panel.bits == 8)
+        lines_of(lines, q, 8, layout);
+    else
+        lines_of(lines, q, 4, layout);
+}
+
+#endif

@@ -1,0 +1,97 @@
+/*
+ * Quantised weights as vectors: 16 columns of one step as floats, and the bf16 pairs that lines of
+ * the layouts BF16 and BF16_DOT have (panel.h, panel_quant.h). All of it is exact, so there is
+ * nothing here that levels could do in different ways.
+ *
+ *   nibbles      a table of floats, one for each of the 16 values a nibble may have
+ *   v_nibbles    the floats that stand for the nibbles at `shift` of 16 words
+ *   v_bytes      16 signed bytes as floats
+ *   v_pairs      16 words, whose upper halves are those of `high` and lower halves the upper ones
+ *                of `low`
+ */
+#ifndef SB_CPU_VEC_QUANT_H
+#define SB_CPU_VEC_QUANT_H
+
+#include "vec.h"
+
+#if defined(SB_LEVEL_AVX512)
+
+typedef __m512 nibbles;
+
+V_INLINE nibbles nibbles_from(int zero)
+{
+    const __m512i values = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return _mm512_cvtepi32_ps(_mm512_sub_epi32(values, _mm512_set1_epi32(zero)));
+}
+/* The look-up heeds only the lowest four bits of each lane. */
+V_INLINE v16 v_nibbles(nibbles table, const char *words, const int shift)
+{
+    __m512i w = _mm512_loadu_si512(words);
+    return _mm512_permutexvar_ps(_mm512_srli_epi32(w, (unsigned)shift), table);
+}
+V_INLINE v16 v_bytes(const char *bytes)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)bytes)));
+}
+V_INLINE void v_pairs(char *words, v16 high, v16 low)
+{
+    __m512i lower = _mm512_srli_epi32(_mm512_castps_si512(low), 16);
+    _mm512_storeu_si512(words,
+                        _mm512_mask_blend_epi16(0xaaaaaaaau, lower, _mm512_castps_si512(high)));
+}
+
+#elif defined(SB_LEVEL_AVX2)
+
+typedef __m256i nibbles;
+
+V_INLINE nibbles nibbles_from(int zero) { return _mm256_set1_epi32(zero); }
+V_INLINE __m256 nibbles8(nibbles zero, const char *words, const int shift)
+{
+    __m256i w = _mm256_srli_epi32(_mm256_loadu_si256((const __m256i *)words), shift);
+    w = _mm256_sub_epi32(_mm256_and_si256(w, _mm256_set1_epi32(15)), zero);
+    return _mm256_cvtepi32_ps(w);
+}
+V_INLINE v16 v_nibbles(nibbles zero, const char *words, const int shift)
+{
+    return v_pair(nibbles8(zero, words, shift), nibbles8(zero, words + 32, shift));
+}
+V_INLINE __m256 bytes8(const char *bytes)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)bytes)));
+}
+V_INLINE v16 v_bytes(const char *bytes) { return v_pair(bytes8(bytes), bytes8(bytes + 8)); }
+V_INLINE void pairs8(char *words, __m256 high, __m256 low)
+{
+    __m256i lower = _mm256_srli_epi32(_mm256_castps_si256(low), 16);
+    _mm256_storeu_si256((__m256i *)words,
+                        _mm256_blend_epi16(lower, _mm256_castps_si256(high), 0xaa));
+}
+V_INLINE void v_pairs(char *words, v16 high, v16 low)
+{
+    pairs8(words, high.lo, low.lo);
+    pairs8(words + 32, high.hi, low.hi);
+}
+
+#else
+
+typedef int nibbles;
+
+V_INLINE nibbles nibbles_from(int zero) { return zero; }
+V_INLINE v16 v_nibbles(nibbles zero, const char *words, const int shift)
+{
+    uint32_t w[V16];
+    memcpy(w, words, sizeof w);
+    V_LANES((float)((int)(w[i] >> shift & 15) - zero));
+}
+V_INLINE v16 v_bytes(const char *bytes) { V_LANES((float)(signed char)bytes[i]); }
+V_INLINE void v_pairs(char *words, v16 high, v16 low)
+{
+    uint32_t w[V16];
+    for (int i = 0; i < V16; i++)
+        w[i] = (f32_bits(high.f[i]) & 0xffff0000u) | f32_bits(low.f[i]) >> 16;
+    memcpy(words, w, sizeof w);
+}
+
+#endif
+
+#endif
