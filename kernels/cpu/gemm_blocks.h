@@ -104,15 +104,14 @@ static BLOCKS_TARGET void BLOCKS(quants)(const struct piece *p)
         b.w = lines;
         b.scales = q.scales[0];
         b.mins = q.panel.has_mins ? q.mins : NULL;
-        if (q.panel.groups == 1) {
+        if (q.panel.groups == 1)
             BLOCKS(add_rows)(sum, p, b, SCALED);
-        } else {
-            struct block second = b;
-            second.w += sizeof lines / 2;
-            second.x += BLOCK_WORDS / 2;
-            second.scales = q.scales[1];
-            BLOCKS(add_rows)(sum, p, b, SCALED_HALF);
-            BLOCKS(add_rows)(sum, p, second, SCALED_HALF);
+        for (int half = 0; half < 2 && q.panel.groups == 2; half++) {
+            struct block part = b;
+            part.w += half * (int64_t)sizeof lines / 2;
+            part.x += half * BLOCK_WORDS / 2;
+            part.scales = q.scales[half];
+            BLOCKS(add_rows)(sum, p, part, SCALED_HALF);
         }
         b.x += BLOCK_WORDS;
         b.sums = b.mins ? b.sums + 1 : NULL;

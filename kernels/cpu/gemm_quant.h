@@ -16,42 +16,48 @@
 
 /* Adds a group of steps, the block or one half of it, for PART_GROUPS groups of columns. first: the
  * group's first step; b: x from there on, and the factors */
-INLINE void add_group(v16 sum[][GROUPS], const int rows, const int g, const int bits,
-                      const int first, const struct quants *q, const struct block *b,
-                      const enum scaling scaling)
+INLINE void add_group(v16 sum[][GROUPS], const int rows, int g, const int bits, const int first,
+                      const struct quants *q, const struct block *b, const enum scaling scaling)
 {
     struct chains c;
 
     chains_clear(&c, rows);
-    for (int k = 0; k < 2 * pairs_of(scaling); k++) {
-        v16 w[GROUPS];
-        for (int j = 0; j < PART_GROUPS; j++)
-            w[j] = quants_load(q, bits, first + k, g + j);
-        for (int r = 0; r < rows; r++) {
-            v16 x = v_set1(b->x[r * b->ldx + k]);
-            for (int j = 0; j < PART_GROUPS; j++) {
-                v16 *chain = k % 2 ? &c.odd[r][j] : &c.even[r][j];
-                *chain = v_fma(x, w[j], *chain);
+    for (int word = 0; word < pairs_of(scaling) / 4; word++) {
+        UNROLL
+        for (int k = 0; k < 8; k++) {
+            v16 w[GROUPS];
+            for (int j = 0; j < PART_GROUPS; j++)
+                w[j] = quants_load(q, bits, first / 8 + word, k, g + j);
+            for (int r = 0; r < rows; r++) {
+                v16 x = v_set1(b->x[r * b->ldx + 8 * word + k]);
+                for (int j = 0; j < PART_GROUPS; j++) {
+                    v16 *chain = k % 2 ? &c.odd[r][j] : &c.even[r][j];
+                    *chain = v_fma(x, w[j], *chain);
+                }
             }
         }
     }
     chains_add(sum, rows, g, &c, b, scaling);
 }
 
-/* Adds a block for PART_GROUPS groups of columns. */
-INLINE void add_quants(v16 sum[][GROUPS], const int rows, const int g, const int bits,
-                       const struct quants *q, struct block b)
+/* Adds a block. */
+INLINE void add_quants(v16 sum[][GROUPS], const int rows, const int bits, const struct quants *q,
+                       struct block b)
 {
+    const int is_whole = q->panel.groups == 1;
+    struct block second = b;
+
     b.scales = q->scales[0];
-    if (q->panel.groups == 1) {
-        b.mins = q->panel.has_mins ? q->mins : NULL;
-        add_group(sum, rows, g, bits, 0, q, &b, SCALED);
-        return;
-    }
-    add_group(sum, rows, g, bits, 0, q, &b, SCALED_HALF);
-    b.scales = q->scales[1];
-    b.x += SB_BLOCK / 2;
-    add_group(sum, rows, g, bits, SB_BLOCK / 2, q, &b, SCALED_HALF);
+    b.mins = q->panel.has_mins ? q->mins : NULL;
+    second.scales = q->scales[1];
+    second.x += SB_BLOCK / 2;
+    for (int g = 0; g < GROUPS; g += PART_GROUPS)
+        if (is_whole || bits == 4) {
+            add_group(sum, rows, g, bits, 0, q, &b, SCALED);
+        } else {
+            add_group(sum, rows, g, bits, 0, q, &b, SCALED_HALF);
+            add_group(sum, rows, g, bits, SB_BLOCK / 2, q, &second, SCALED_HALF);
+        }
 }
 
 INLINE void few_rows(const struct piece *p, const int rows, const int bits)
@@ -65,12 +71,7 @@ INLINE void few_rows(const struct piece *p, const int rows, const int bits)
             sum[r][j] = p->is_first ? v_set1(0.0f) : load_y(p, r, j);
     for (int64_t left = p->steps; left > 0; left -= SB_BLOCK) {
         quants_next(&q);
-        add_quants(sum, rows, 0, bits, &q, b);
-        if (PART_GROUPS == 1) {
-            add_quants(sum, rows, 1, bits, &q, b);
-            add_quants(sum, rows, 2, bits, &q, b);
-            add_quants(sum, rows, 3, bits, &q, b);
-        }
+        add_quants(sum, rows, bits, &q, b);
         b.x += SB_BLOCK;
         b.sums = p->sums ? b.sums + 1 : NULL;
     }

@@ -73,15 +73,16 @@ V_INLINE void quants_next(struct quants *q)
     q->at += sb_quant_block_bytes(p);
 }
 
-/* Step k of a block as floats, for group j of its columns. */
-V_INLINE v16 quants_load(const struct quants *q, const int bits, const int k, int j)
+/* Step 8 word + k of a block as floats, for group j of its columns. k is a constant once its loop
+ * is unrolled (UNROLL), so that a shift is by a constant. */
+V_INLINE v16 quants_load(const struct quants *q, const int bits, int word, const int k, int j)
 {
     if (bits == 8)
-        return v_bytes(q->q + k * SB_PANEL + j * V16);
-    return v_nibbles(q->table, q->q + (k / 8 * SB_PANEL + j * V16) * 4, sb_nibble_shift(k));
+        return v_bytes(q->q + (8 * word + k) * SB_PANEL + j * V16);
+    return v_nibbles(q->table, q->q + (word * SB_PANEL + j * V16) * 4, sb_nibble_shift(k));
 }
 
-/* The steps of a word, low and high half, in line i of a layout (panel.h). */
+/* The steps of the low and the high half of a word in line i of a layout (panel.h). */
 V_INLINE void line_steps(int *low, int *high, const enum sb_layout layout, const int i)
 {
     *low = layout == SB_LAYOUT_BF16 ? 2 * i : i / 2 * 4 + i % 2 + 2;
@@ -91,14 +92,17 @@ V_INLINE void line_steps(int *low, int *high, const enum sb_layout layout, const
 V_INLINE void lines_of(char *lines, const struct quants *q, const int bits,
                        const enum sb_layout layout)
 {
-    for (int i = 0; i < SB_BLOCK / 2; i++) {
-        int low, high;
-        line_steps(&low, &high, layout, i);
-        low ^= bits == 4 && SB_FAULT(NIBBLES_EXCHANGED);
-        for (int j = 0; j < SB_PANEL / V16; j++)
-            v_pairs(lines + i * SB_LINE_BYTES + j * 64, quants_load(q, bits, high, j),
-                    quants_load(q, bits, low, j));
-    }
+    for (int word = 0; word < SB_BLOCK / 8; word++)
+        for (int j = 0; j < SB_PANEL / V16; j++) {
+            UNROLL
+            for (int i = 0; i < 4; i++) {
+                int low, high;
+                line_steps(&low, &high, layout, i);
+                low ^= bits == 4 && SB_FAULT(NIBBLES_EXCHANGED);
+                v_pairs(lines + (4 * word + i) * SB_LINE_BYTES + j * 64,
+                        quants_load(q, bits, word, high, j), quants_load(q, bits, word, low, j));
+            }
+        }
 }
 
 /* Deliberate faults of products with many rows (fault.h). */

@@ -14,6 +14,13 @@
 
 #include "vec.h"
 
+/* Before a loop over the steps of a word. At the scalar level it would only make the code large. */
+#if defined(SB_LEVEL_SCALAR)
+#define UNROLL
+#else
+#define UNROLL _Pragma("GCC unroll 8")
+#endif
+
 #if defined(SB_LEVEL_AVX512)
 
 typedef __m512 nibbles;
