@@ -56,12 +56,13 @@ enum {
 /* What one call of a tile function works on: a group of rows, one panel, one piece of its steps. */
 struct piece {
     const char *w;  /* the panel's elements, from the piece's first step on */
-    const float *x; /* [rows, ldx], from the piece's first step on */
+    const float *x; /* [rows, ldx], from the piece's first step on; of blocks [blocks, ldblock],
+                       each of them [rows, ldx] */
     float *y; /* [rows, ldy] or, of three parts, [rows / 3, ldy]; at the panel's first column */
     const float *bias; /* at the panel's first column, or NULL */
     const float *sums; /* of x, for weights with minima: [rows, ldsums], from the first block on */
     const struct sb_quant_panel *quants; /* of quantised weights */
-    int64_t ldx, ldy, ldsums, steps;
+    int64_t ldx, ldblock, ldy, ldsums, steps;
     /* What to prefetch at the first step, and by how many bytes that moves with each step (in the
      * BF16 layout with each pair of steps, of quantised weights with each block). It may lie beyond
      * the end of W, because a prefetch is only a hint. */
@@ -147,6 +148,8 @@ typedef void tile_fn(const struct piece *);
 
 #include "gemm_bf16.h"
 
+#include "gemm_quant.h"
+
 #if defined(SB_LEVEL_AVX512)
 
 /* Whether vdpbf16ps equals the chain on sixteen pseudo-random accumulators and bf16 pairs. They
@@ -200,18 +203,14 @@ int SB_LEVEL(dot_is_chain)(void) { return 0; }
 
 static tile_fn *tile_of(const struct sb_cpu_gemm *a, int rows)
 {
-    const int is_quantised = sb_layout_is_quantised(a->layout);
+    const int bits = sb_layout_is_quantised(a->layout) ? sb_quant_panel(a->layout).bits : 0;
 
 #if defined(SB_LEVEL_AVX512)
     if (a->products == SB_BLOCKS_DOT)
-        return is_quantised ? quants_dot : blocks_dot;
+        return bits == 8 ? bytes_dot : bits == 4 ? nibbles_dot : blocks_dot;
 #endif
-    if (is_quantised && rows <= SB_CPU_FEW_ROWS)
-        return sb_quant_panel(a->layout).bits == 8 ? few_bytes[rows - 1] : few_nibbles[rows - 1];
-    if (is_quantised)
-        return quants_fma;
     if (a->products == SB_BLOCKS_FMA)
-        return blocks_fma;
+        return bits == 8 ? bytes_fma : bits == 4 ? nibbles_fma : blocks_fma;
     if (a->layout == SB_LAYOUT_F32)
         return tiles_f32[rows - 1];
     if (a->layout == SB_LAYOUT_F16)
@@ -219,10 +218,19 @@ static tile_fn *tile_of(const struct sb_cpu_gemm *a, int rows)
     return tiles_bf16[rows - 1];
 }
 
-/* Words of x for `steps` steps: a word holds one step or, for vdpbf16ps, two of them. */
-static int64_t words_of(const struct sb_cpu_gemm *a, int64_t steps)
+/* Has a piece take x from row `row` and step k0 on. */
+static void take_x(struct piece *p, const struct sb_cpu_gemm *a, int64_t row, int64_t k0)
 {
-    return a->products == SB_BLOCKS_DOT ? steps / 2 : steps;
+    const float *x = a->x;
+
+    if (a->products == SB_CHAIN) {
+        p->ldx = a->n_in;
+        p->x = x + row * p->ldx + k0;
+        return;
+    }
+    p->ldx = sb_cpu_block_words(a->products);
+    p->ldblock = a->m * a->parts * p->ldx;
+    p->x = x + row * a->parts * p->ldx + k0 / SB_BLOCK * p->ldblock;
 }
 
 /* Steps for which struct piece counts what it prefetches. */
@@ -240,7 +248,6 @@ static void do_piece(const struct sb_cpu_gemm *a, struct piece *p, int64_t row, 
 {
     int64_t most = sb_cpu_gemm_rows(a->products) / a->parts, n_groups = (n + most - 1) / most;
 
-    p->ldx = a->ldx;
     p->ldy = a->ldy;
     p->ldsums = sb_whole_blocks(a->n_in) / SB_BLOCK;
     p->columns = (int32_t)(a->n_out - column < SB_PANEL ? a->n_out - column : SB_PANEL);
@@ -248,7 +255,7 @@ static void do_piece(const struct sb_cpu_gemm *a, struct piece *p, int64_t row, 
     p->is_split = a->parts == PARTS;
     for (int64_t b = 0; b < n_groups; b++) {
         int64_t r0 = row + n * b / n_groups, r1 = row + n * (b + 1) / n_groups;
-        p->x = (const float *)a->x + r0 * a->parts * a->ldx + words_of(a, k0);
+        take_x(p, a, r0, k0);
         p->y = a->y + r0 * a->ldy + column;
         p->sums = a->sums ? a->sums + r0 * a->parts * p->ldsums + k0 / SB_BLOCK : NULL;
         p->rows = (int)(r1 - r0) * a->parts;

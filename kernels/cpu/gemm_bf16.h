@@ -31,13 +31,6 @@ enum { PART_ROWS = 3, PART_GROUPS = 1, FEW_ROWS = 1 };
 
 enum { CACHE_LINE = 64 };
 
-/* How the sum of a block is added to that of the blocks before. */
-enum scaling {
-    NOT_SCALED,
-    SCALED,     /* times the factors of the block, of 32 steps */
-    SCALED_HALF /* the same for half a block, 16 steps, whose other half is zeros */
-};
-
 /* One block of steps. */
 struct block {
     const char *w;     /* [16 lines], from the first group of columns on */
@@ -46,17 +39,7 @@ struct block {
     int64_t ldx, ahead_step;
     int64_t ahead_bytes; /* of ahead_step, how many are fetched */
     int steps;           /* 32, or fewer in the last block of a chain */
-    /* Of quantised weights: */
-    const float *scales, *mins; /* [64] factors, minima below zero; mins may be NULL */
-    const float *sums;          /* [rows, ldsums] of x in this block */
-    int64_t ldsums;
 };
-
-/* Pairs of steps that a block has. */
-INLINE int pairs_of(const enum scaling scaling)
-{
-    return scaling == SCALED_HALF ? SB_BLOCK / 4 : SB_BLOCK / 2;
-}
 
 INLINE void fetch_ahead(const struct block *b, int pair)
 {
@@ -65,7 +48,7 @@ INLINE void fetch_ahead(const struct block *b, int pair)
             v_prefetch(b->ahead + pair * b->ahead_step + at);
 }
 
-/* The next block of the piece. words: of a row of x for a block */
+/* The next block of the piece. words: of x from one block to the next */
 INLINE void next_block(struct block *b, int64_t words)
 {
     b->w += SB_BLOCK / 2 * SB_LINE_BYTES;
@@ -147,54 +130,31 @@ INLINE void chains_clear(struct chains *c, const int rows)
             c->even[r][j] = c->odd[r][j] = v_set1(0.0f);
 }
 
-/* The sum of one block. Products of the half that is missing, +0 and +0, turn -0 into +0. */
-INLINE v16 chains_sum(const struct chains *c, int r, int j, const enum scaling scaling)
+INLINE void chains_add(v16 sum[][GROUPS], const int rows, const int g, const struct chains *c)
 {
-    const v16 zero = v_set1(0.0f);
-
-    if (scaling == SCALED_HALF)
-        return v_add(v_add(c->even[r][j], zero), v_add(c->odd[r][j], zero));
-    return v_add(c->even[r][j], c->odd[r][j]);
-}
-
-INLINE void chains_add(v16 sum[][GROUPS], const int rows, const int g, const struct chains *c,
-                       const struct block *b, const enum scaling scaling)
-{
-    for (int j = 0; j < PART_GROUPS; j++)
-        for (int r = 0; r < rows; r++) {
-            const v16 value = chains_sum(c, r, j, scaling);
-            v16 *to = &sum[r][g + j];
-            if (scaling == NOT_SCALED)
-                *to = v_add(*to, value);
-            else
-                *to = v_fma(v_load(b->scales + (g + j) * V16), value, *to);
-            if (scaling == SCALED && b->mins)
-                *to = v_fma(v_load(b->mins + (g + j) * V16), v_set1(b->sums[r * b->ldsums]), *to);
-        }
+    for (int r = 0; r < rows; r++)
+        for (int j = 0; j < PART_GROUPS; j++)
+            sum[r][g + j] = v_add(sum[r][g + j], v_add(c->even[r][j], c->odd[r][j]));
 }
 
 /* Adds a block by multiply-adds, for PART_GROUPS groups. */
-INLINE void add_by_fma(v16 sum[][GROUPS], const int rows, const int g, const struct block *b,
-                       const enum scaling scaling)
+INLINE void add_by_fma(v16 sum[][GROUPS], const int rows, const int g, const struct block *b)
 {
     struct chains c;
 
     chains_clear(&c, rows);
-    for (int pair = 0; pair < pairs_of(scaling); pair++) {
+    for (int pair = 0; pair < SB_BLOCK / 2; pair++) {
         if (g == 0)
             fetch_ahead(b, pair);
         add_step(c.even, rows, g, PART_GROUPS, b, pair, 0);
         add_step(c.odd, rows, g, PART_GROUPS, b, pair, 1);
     }
-    chains_add(sum, rows, g, &c, b, scaling);
+    chains_add(sum, rows, g, &c);
 }
-
-#include "gemm_quant.h"
 
 #define BLOCKS(name) name##_fma
 #define BLOCKS_TARGET
 #define BLOCK_WORDS SB_BLOCK
-#define BLOCKS_LAYOUT SB_LAYOUT_BF16
 #define BLOCKS_FEW FEW_ROWS
 #include "gemm_blocks.h"
 
@@ -229,24 +189,23 @@ INLINE TARGET_DOT void add_two_steps(v16 acc[][GROUPS], const int rows, const st
 
 /* Adds a block by vdpbf16ps. g is 0, because a part has all groups. */
 INLINE TARGET_DOT void add_by_dot(v16 sum[][GROUPS], const int rows, const int g,
-                                  const struct block *b, const enum scaling scaling)
+                                  const struct block *b)
 {
     struct chains c;
 
     chains_clear(&c, rows);
-    for (int pair = 0; pair < pairs_of(scaling); pair += 2) {
+    for (int pair = 0; pair < SB_BLOCK / 2; pair += 2) {
         fetch_ahead(b, pair);
         fetch_ahead(b, pair + 1);
         add_two_steps(c.even, rows, b, pair, 0);
         add_two_steps(c.odd, rows, b, pair, 1);
     }
-    chains_add(sum, rows, g, &c, b, scaling);
+    chains_add(sum, rows, g, &c);
 }
 
 #define BLOCKS(name) name##_dot
 #define BLOCKS_TARGET TARGET_DOT
 #define BLOCK_WORDS (SB_BLOCK / 2)
-#define BLOCKS_LAYOUT SB_LAYOUT_BF16_DOT
 #define BLOCKS_FEW 0
 #include "gemm_blocks.h"
 

@@ -6,27 +6,25 @@
  *                       PART_ROWS rows and PART_GROUPS groups
  *     BLOCKS_TARGET     attributes that the functions need, or nothing
  *     BLOCK_WORDS       words of a row of x for a block
- *     BLOCKS_LAYOUT     how the lines of a block lie
  *     BLOCKS_FEW        the most rows that fetch one line of the cache for each line of weights
  */
 
 /* Adds a block for all groups. (This is no loop, because the accumulators of a loop that the
  * compiler does not unroll would lie in memory.) */
 INLINE BLOCKS_TARGET void BLOCKS(add_groups)(v16 sum[][GROUPS], const int rows,
-                                             const struct block *b, const enum scaling scaling)
+                                             const struct block *b)
 {
-    BLOCKS(add_by)(sum, rows, 0, b, scaling);
+    BLOCKS(add_by)(sum, rows, 0, b);
     if (PART_GROUPS == 1) {
-        BLOCKS(add_by)(sum, rows, 1, b, scaling);
-        BLOCKS(add_by)(sum, rows, 2, b, scaling);
-        BLOCKS(add_by)(sum, rows, 3, b, scaling);
+        BLOCKS(add_by)(sum, rows, 1, b);
+        BLOCKS(add_by)(sum, rows, 2, b);
+        BLOCKS(add_by)(sum, rows, 3, b);
     }
 }
 
 /* Adds a block for p->rows rows, in parts of nearly equal size. Each fetches its share of what is
  * ahead. */
-INLINE BLOCKS_TARGET void BLOCKS(add_rows)(v16 sum[][GROUPS], const struct piece *p, struct block b,
-                                           const enum scaling scaling)
+INLINE BLOCKS_TARGET void BLOCKS(add_rows)(v16 sum[][GROUPS], const struct piece *p, struct block b)
 {
     const int parts = (p->rows + PART_ROWS - 1) / PART_ROWS;
 
@@ -35,15 +33,14 @@ INLINE BLOCKS_TARGET void BLOCKS(add_rows)(v16 sum[][GROUPS], const struct piece
     for (int left = p->rows, part = parts; part > 0; part--) {
         const int rows = (left + part - 1) / part;
         if (rows == 3)
-            BLOCKS(add_groups)(sum, 3, &b, scaling);
+            BLOCKS(add_groups)(sum, 3, &b);
         else if (rows == 2)
-            BLOCKS(add_groups)(sum, 2, &b, scaling);
+            BLOCKS(add_groups)(sum, 2, &b);
         else
-            BLOCKS(add_groups)(sum, 1, &b, scaling);
+            BLOCKS(add_groups)(sum, 1, &b);
         if (b.ahead)
             b.ahead += SB_BLOCK / 2 * b.ahead_step;
         b.x += rows * b.ldx;
-        b.sums = b.mins ? b.sums + rows * b.ldsums : NULL;
         sum += rows;
         left -= rows;
     }
@@ -55,7 +52,7 @@ INLINE BLOCKS_TARGET void BLOCKS(pass)(const struct piece *p, const int rows, co
 {
     struct block b = {.w = p->w,
                       .x = p->x,
-                      .ldx = p->ldx,
+                      .ldx = BLOCK_WORDS,
                       .ahead = p->ahead,
                       .ahead_step = p->ahead_step,
                       .ahead_bytes = rows <= BLOCKS_FEW ? CACHE_LINE : SB_LINE_BYTES};
@@ -66,15 +63,15 @@ INLINE BLOCKS_TARGET void BLOCKS(pass)(const struct piece *p, const int rows, co
             sum[r][j] = p->is_first ? v_set1(0.0f) : load_y(p, r, j);
     for (int64_t left = p->steps; left > 0; left -= SB_BLOCK) {
         if (is_one_part)
-            BLOCKS(add_groups)(sum, rows, &b, NOT_SCALED);
+            BLOCKS(add_groups)(sum, rows, &b);
         else
-            BLOCKS(add_rows)(sum, p, b, NOT_SCALED);
-        next_block(&b, BLOCK_WORDS);
+            BLOCKS(add_rows)(sum, p, b);
+        next_block(&b, p->ldblock);
     }
     store_sums(p, sum, rows, GROUPS, 0);
 }
 
-/* x [rows, ldx], y [rows, ldy], and the piece of the panel [steps / 2 lines] */
+/* x [blocks, ldblock], y [rows, ldy], and the piece of the panel [steps / 2 lines] */
 static BLOCKS_TARGET void BLOCKS(blocks)(const struct piece *p)
 {
     if (p->rows == 1)
@@ -87,40 +84,7 @@ static BLOCKS_TARGET void BLOCKS(blocks)(const struct piece *p)
         BLOCKS(pass)(p, p->rows, 0);
 }
 
-/* All blocks of a piece of quantised weights. Each becomes lines of bf16 first. */
-static BLOCKS_TARGET void BLOCKS(quants)(const struct piece *p)
-{
-    struct quants q = quants_begin(p->quants, p->w, p->ahead, p->ahead_step);
-    struct block b = {.x = p->x, .ldx = p->ldx, .sums = p->sums, .ldsums = p->ldsums};
-    _Alignas(64) char lines[SB_BLOCK / 2 * SB_LINE_BYTES];
-    v16 sum[BLOCK_ROWS][GROUPS];
-
-    for (int r = 0; r < p->rows; r++)
-        for (int j = 0; j < GROUPS; j++)
-            sum[r][j] = p->is_first ? v_set1(0.0f) : load_y(p, r, j);
-    for (int64_t left = p->steps; left > 0; left -= SB_BLOCK) {
-        quants_next(&q);
-        quants_to_lines(lines, &q, BLOCKS_LAYOUT);
-        b.w = lines;
-        b.scales = q.scales[0];
-        b.mins = q.panel.has_mins ? q.mins : NULL;
-        if (q.panel.groups == 1)
-            BLOCKS(add_rows)(sum, p, b, SCALED);
-        for (int half = 0; half < 2 && q.panel.groups == 2; half++) {
-            struct block part = b;
-            part.w += half * (int64_t)sizeof lines / 2;
-            part.x += half * BLOCK_WORDS / 2;
-            part.scales = q.scales[half];
-            BLOCKS(add_rows)(sum, p, part, SCALED_HALF);
-        }
-        b.x += BLOCK_WORDS;
-        b.sums = b.mins ? b.sums + 1 : NULL;
-    }
-    store_sums(p, sum, p->rows, GROUPS, 0);
-}
-
 #undef BLOCKS
 #undef BLOCKS_TARGET
 #undef BLOCK_WORDS
 #undef BLOCKS_FEW
-#undef BLOCKS_LAYOUT

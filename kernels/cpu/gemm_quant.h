@@ -1,5 +1,5 @@
 /*
- * Products of few rows with quantised weights. gemm_bf16.h includes this file.
+ * The inner loops of gemm over quantised weights. gemm.c includes this file behind gemm_bf16.h.
  *
  * For each group of steps the sum of a block is formed as in the order of blocks, with the integers
  * as the weights, and then
@@ -7,83 +7,117 @@
  *     sum = fma(scale, block, sum)            and, of types with minima,
  *     sum = fma(-min, sum of x's block, sum)
  *
- * Up to SB_CPU_FEW_ROWS rows are multiplied by floats that are made of the integers in registers:
- * to write them to memory first would take as long as all the rest. For more rows a block becomes
- * lines of bf16, in which integers are exact, and these are multiplied as weights in bf16 are
- * (gemm_blocks.h), by whatever instructions. The bits are the same.
+ * The integers become floats, or pairs of bf16 for vdpbf16ps, in registers, and multiply all rows
+ * of a group of rows there. So few columns are done at a time that the two chains of every sum fit
+ * the registers beside them: 16 columns by up to 12 rows, or 64 by up to 3. To make bf16 or floats
+ * in memory, a block at a time, took from a quarter more time, with 12 rows, to twice as much with
+ * 4 (Zen 4): the stores were slow, and loads waited for them.
  */
 #include "quant_blocks.h"
 
-/* Adds a group of steps, the block or one half of it, for PART_GROUPS groups of columns. first: the
- * group's first step; b: x from there on, and the factors */
-INLINE void add_group(v16 sum[][GROUPS], const int rows, int g, const int bits, const int first,
-                      const struct quants *q, const struct block *b, const enum scaling scaling)
-{
-    struct chains c;
+/* QUANT_ROWS: the most rows whose chains fit the registers. QUANT_GROUPS: of columns, beside them.
+ */
+#if defined(SB_LEVEL_AVX512)
+#define QUANT_ROWS SB_CPU_BLOCK_ROWS
+#define QUANT_GROUPS(rows) ((rows) <= 3 ? 4 : (rows) <= 6 ? 2 : 1)
+#else
+#define QUANT_ROWS 3
+#define QUANT_GROUPS(rows) 1
+#endif
 
-    chains_clear(&c, rows);
-    for (int word = 0; word < pairs_of(scaling) / 4; word++) {
+/* The two chains of a group of steps. */
+struct quant_chains {
+    v16 even[QUANT_ROWS][GROUPS], odd[QUANT_ROWS][GROUPS];
+};
+
+/* Adds the sum of a group of steps, times its factors. x_sums: of the rows of x in this block,
+ * ldsums floats apart. */
+INLINE void add_scaled(v16 sum[][GROUPS], const int rows, int g, const int groups,
+                       const struct quant_chains *c, const struct quants *q, int half,
+                       const float *x_sums, int64_t ldsums)
+{
+    const int is_half = q->panel.groups == 2;
+    const v16 zero = v_set1(0.0f);
+
+    for (int j = 0; j < groups; j++) {
+        const v16 scale = v_load(q->scales[half] + (g + j) * V16);
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            v16 even = c->even[r][j], odd = c->odd[r][j];
+            /* Products of the half that is missing, +0 and +0, turn -0 into +0. */
+            if (is_half) {
+                even = v_add(even, zero);
+                odd = v_add(odd, zero);
+            }
+            sum[r][g + j] = v_fma(scale, v_add(even, odd), sum[r][g + j]);
+        }
+        if (q->panel.has_mins)
+            for (int r = 0; r < rows; r++)
+                sum[r][g + j] = v_fma(v_load(q->mins + (g + j) * V16), v_set1(x_sums[r * ldsums]),
+                                      sum[r][g + j]);
+    }
+}
+
+/* The chains of `words` words of 8 steps, from word `first` of a block on. x: the
+ * block's rows */
+INLINE void chains_by_fma(struct quant_chains *c, const int rows, int g, const int groups,
+                          const int bits, const struct quants *q, int first, int words,
+                          const float *x)
+{
+    for (int word = first; word < first + words; word++) {
         UNROLL
         for (int k = 0; k < 8; k++) {
+            const int from = quants_step(rows, bits, k);
             v16 w[GROUPS];
-            for (int j = 0; j < PART_GROUPS; j++)
-                w[j] = quants_load(q, bits, first / 8 + word, k, g + j);
+            for (int j = 0; j < groups; j++)
+                w[j] = quants_load(q, bits, word, from, g + j);
+            UNROLL
             for (int r = 0; r < rows; r++) {
-                v16 x = v_set1(b->x[r * b->ldx + 8 * word + k]);
-                for (int j = 0; j < PART_GROUPS; j++) {
-                    v16 *chain = k % 2 ? &c.odd[r][j] : &c.even[r][j];
-                    *chain = v_fma(x, w[j], *chain);
+                v16 value = v_set1(x[r * SB_BLOCK + 8 * word + k]);
+                for (int j = 0; j < groups; j++) {
+                    v16 *chain = k % 2 ? &c->odd[r][j] : &c->even[r][j];
+                    *chain = v_fma(value, w[j], *chain);
                 }
             }
         }
     }
-    chains_add(sum, rows, g, &c, b, scaling);
 }
 
-/* Adds a block. */
-INLINE void add_quants(v16 sum[][GROUPS], const int rows, const int bits, const struct quants *q,
-                       struct block b)
-{
-    const int is_whole = q->panel.groups == 1;
-    struct block second = b;
+#define QUANT(name) name##_fma
+#define QUANT_TARGET
+#include "gemm_quant_rows.h"
 
-    b.scales = q->scales[0];
-    b.mins = q->panel.has_mins ? q->mins : NULL;
-    second.scales = q->scales[1];
-    second.x += SB_BLOCK / 2;
-    for (int g = 0; g < GROUPS; g += PART_GROUPS)
-        if (is_whole || bits == 4) {
-            add_group(sum, rows, g, bits, 0, q, &b, SCALED);
-        } else {
-            add_group(sum, rows, g, bits, 0, q, &b, SCALED_HALF);
-            add_group(sum, rows, g, bits, SB_BLOCK / 2, q, &second, SCALED_HALF);
+#if defined(SB_LEVEL_AVX512)
+
+/* The same by vdpbf16ps: a line of the layout BF16_DOT has two steps of one chain. */
+INLINE TARGET_DOT void chains_by_dot(struct quant_chains *c, const int rows, int g,
+                                     const int groups, const int bits, const struct quants *q,
+                                     int first, int words, const float *x)
+{
+    const __m512i table = nibble_pairs_from(q->table);
+
+    for (int word = first; word < first + words; word++) {
+        UNROLL
+        for (int i = 0; i < 4; i++) {
+            const int from = quants_step(rows, bits, i);
+            __m512i w[GROUPS];
+            for (int j = 0; j < groups; j++)
+                w[j] = bits == 8 ? quants_pairs(q, word, i, g + j)
+                                 : v_nibble_pairs(table, quants_words(q, word, g + j), from);
+            UNROLL
+            for (int r = 0; r < rows; r++) {
+                __m512i value = _mm512_castps_si512(v_set1(x[r * SB_BLOCK / 2 + 4 * word + i]));
+                for (int j = 0; j < groups; j++) {
+                    v16 *chain = i % 2 ? &c->odd[r][j] : &c->even[r][j];
+                    *chain = dot(*chain, w[j], value);
+                }
+            }
         }
-}
-
-INLINE void few_rows(const struct piece *p, const int rows, const int bits)
-{
-    struct quants q = quants_begin(p->quants, p->w, p->ahead, p->ahead_step);
-    struct block b = {.x = p->x, .ldx = p->ldx, .sums = p->sums, .ldsums = p->ldsums};
-    v16 sum[PART_ROWS][GROUPS];
-
-    for (int r = 0; r < rows; r++)
-        for (int j = 0; j < GROUPS; j++)
-            sum[r][j] = p->is_first ? v_set1(0.0f) : load_y(p, r, j);
-    for (int64_t left = p->steps; left > 0; left -= SB_BLOCK) {
-        quants_next(&q);
-        add_quants(sum, rows, bits, &q, b);
-        b.x += SB_BLOCK;
-        b.sums = p->sums ? b.sums + 1 : NULL;
     }
-    store_sums(p, sum, rows, GROUPS, 0);
 }
 
-static void few_bytes_1(const struct piece *p) { few_rows(p, 1, 8); }
-static void few_bytes_2(const struct piece *p) { few_rows(p, 2, 8); }
-static void few_bytes_3(const struct piece *p) { few_rows(p, 3, 8); }
-static void few_nibbles_1(const struct piece *p) { few_rows(p, 1, 4); }
-static void few_nibbles_2(const struct piece *p) { few_rows(p, 2, 4); }
-static void few_nibbles_3(const struct piece *p) { few_rows(p, 3, 4); }
+#define QUANT(name) name##_dot
+#define QUANT_TARGET TARGET_DOT
+#include "gemm_quant_rows.h"
 
-static tile_fn *const few_bytes[SB_CPU_FEW_ROWS] = {few_bytes_1, few_bytes_2, few_bytes_3};
-static tile_fn *const few_nibbles[SB_CPU_FEW_ROWS] = {few_nibbles_1, few_nibbles_2, few_nibbles_3};
+#endif

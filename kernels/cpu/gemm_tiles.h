@@ -231,7 +231,11 @@ TILES_INLINE void TILES(do_quants)(struct TILES(unit) * unit, const struct sb_cp
     memset(p->sums, 0, (size_t)p->tiles * sizeof *p->sums);
     for (int64_t b = 0; b < blocks; b++) {
         quants_next(&q);
-        quants_to_lines(lines, &q, SB_LAYOUT_BF16);
+        quants_spoil(&q);
+        if (panel.bits == 8)
+            quants_to_lines(lines, &q, 8);
+        else
+            quants_to_lines(lines, &q, 4);
         for (int t = 0; t < p->tiles; t++) {
             const int64_t row = (t0 + t / a->parts) * tile_rows, left = a->m - row;
             const int64_t at = (row * a->parts + t % a->parts) * blocks + b;

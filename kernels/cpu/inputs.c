@@ -15,11 +15,14 @@
  *
  * A row ends with zeros up to a whole block of 32 columns, and lies as its product reads it:
  *
- *   SB_BLOCKS_FMA     floats             rows [m, parts, columns]
- *   SB_BLOCKS_DOT     words of two       rows [m, parts, columns / 2]: columns 0 and 2, 1 and 3,
- *                                        4 and 6, .. with the first of each in the high half
+ *   SB_BLOCKS_FMA     floats             [blocks, m, parts] of [32 columns]
+ *   SB_BLOCKS_DOT     words of two       [blocks, m, parts] of [16]: columns 0 and 2, 1 and 3, 4
+ *                                        and 6, .. with the first of each in the high half
  *   with tiles        bf16               tiles [ceil(m / 16), parts, blocks] of [16 rows, 32
  *                                        columns], each with sb_cpu_tile_rows(m) rows of x
+ *
+ * The rows of a block lie side by side, so that their addresses differ by constants: of a dozen
+ * rows far apart each would take a register.
  *
  * Weights with minima also need the sum of each block of a row, or of each part of it:
  * x[0] + x[16], x[1] + x[17] and so on, and then the sum of these in the order of v_hsum.
@@ -80,15 +83,15 @@ static void store_block(uint32_t *at, const uint16_t part[SB_BLOCK], enum sb_pro
 /* Words from the beginning of `to` to where this part of this row, and this block of it, begin. */
 static int64_t block_at(const struct sb_cpu_inputs *a, int64_t row, int part, int64_t block)
 {
-    const int64_t row_words = sb_cpu_row_words(a->products, a->n), line = SB_BLOCK / 2;
+    const int64_t words = sb_cpu_block_words(a->products);
     const int32_t parts = sb_form_parts(a->form);
 
     if (sb_cpu_has_tiles(a->products)) {
         const int64_t rows = sb_cpu_tile_rows(a->m), tile = row / rows * parts + part;
-        return (tile * row_words + block * line) * 16 + row % rows * line;
+        const int64_t blocks = sb_whole_blocks(a->n) / SB_BLOCK;
+        return ((tile * blocks + block) * 16 + row % rows) * words;
     }
-    return (row * parts + part) * row_words +
-           block * (a->products == SB_BLOCKS_FMA ? SB_BLOCK : line);
+    return ((block * a->m + row) * parts + part) * words;
 }
 
 /* Makes one block of a row of x. k: its first column; x: its 32 values */

@@ -31,8 +31,8 @@ enum sb_products {
  * room for. It has no effect on the bits. */
 #define SB_CPU_CHAIN_ROWS 6
 #define SB_CPU_BLOCK_ROWS 12
-/* The most rows of x that are multiplied by quantised weights straight from their integers, in
- * floats. More rows share the bf16 that are made of these, a block at a time. */
+/* The most rows of x that are multiplied by quantised weights without the matrix unit, where there
+ * is one. */
 #define SB_CPU_FEW_ROWS 3
 
 static inline int64_t sb_cpu_gemm_rows(enum sb_products products)
@@ -57,8 +57,7 @@ struct sb_cpu_gemm {
     int32_t m, n_in, n_out;
     const void *panels;
     const float *bias; /* [n_out] or NULL */
-    const void *x;     /* of SB_CHAIN floats [m, ldx]; of the others what `inputs` made */
-    int64_t ldx;       /* words of 4 bytes from one row of x to the next */
+    const void *x;     /* of SB_CHAIN floats [m, n_in]; of the others what `inputs` made */
     const float *sums; /* of layouts with minima: what `inputs` made; else NULL */
     float *y;          /* [m, ldy] */
     int64_t ldy;
@@ -87,10 +86,10 @@ struct sb_cpu_inputs {
     float *sums;    /* [m, parts, whole blocks of n]: the sum of each block; or NULL */
 };
 
-/* Words of a row that `inputs` makes of n columns. */
-static inline int64_t sb_cpu_row_words(enum sb_products products, int64_t n)
+/* Words that `inputs` makes of a block of a row, or of one part of it. */
+static inline int64_t sb_cpu_block_words(enum sb_products products)
 {
-    return products == SB_BLOCKS_FMA ? sb_whole_blocks(n) : sb_whole_blocks(n) / 2;
+    return products == SB_BLOCKS_FMA ? SB_BLOCK : SB_BLOCK / 2;
 }
 
 /* Rows of a row tile of m rows: the matrix unit takes up to sixteen, in tiles of equal height. */
@@ -105,7 +104,7 @@ static inline int64_t sb_cpu_inputs_words(enum sb_products products, int32_t par
                                           int64_t n)
 {
     int64_t rows = sb_cpu_has_tiles(products) ? (m + 15) / 16 * 16 : m;
-    return rows * parts * sb_cpu_row_words(products, n);
+    return rows * parts * (sb_whole_blocks(n) / SB_BLOCK) * sb_cpu_block_words(products);
 }
 
 /* Consecutive tokens of one sequence: queries that read the same keys. */

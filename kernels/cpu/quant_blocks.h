@@ -73,39 +73,7 @@ V_INLINE void quants_next(struct quants *q)
     q->at += sb_quant_block_bytes(p);
 }
 
-/* Step 8 word + k of a block as floats, for group j of its columns. k is a constant once its loop
- * is unrolled (UNROLL), so that a shift is by a constant. */
-V_INLINE v16 quants_load(const struct quants *q, const int bits, int word, const int k, int j)
-{
-    if (bits == 8)
-        return v_bytes(q->q + (8 * word + k) * SB_PANEL + j * V16);
-    return v_nibbles(q->table, q->q + (word * SB_PANEL + j * V16) * 4, sb_nibble_shift(k));
-}
-
-/* The steps of the low and the high half of a word in line i of a layout (panel.h). */
-V_INLINE void line_steps(int *low, int *high, const enum sb_layout layout, const int i)
-{
-    *low = layout == SB_LAYOUT_BF16 ? 2 * i : i / 2 * 4 + i % 2 + 2;
-    *high = layout == SB_LAYOUT_BF16 ? 2 * i + 1 : i / 2 * 4 + i % 2;
-}
-
-V_INLINE void lines_of(char *lines, const struct quants *q, const int bits,
-                       const enum sb_layout layout)
-{
-    for (int word = 0; word < SB_BLOCK / 8; word++)
-        for (int j = 0; j < SB_PANEL / V16; j++) {
-            UNROLL
-            for (int i = 0; i < 4; i++) {
-                int low, high;
-                line_steps(&low, &high, layout, i);
-                low ^= bits == 4 && SB_FAULT(NIBBLES_EXCHANGED);
-                v_pairs(lines + (4 * word + i) * SB_LINE_BYTES + j * 64,
-                        quants_load(q, bits, word, high, j), quants_load(q, bits, word, low, j));
-            }
-        }
-}
-
-/* Deliberate faults of products with many rows (fault.h). */
+/* Deliberate faults of products with several rows (fault.h). */
 V_INLINE void quants_spoil(struct quants *q)
 {
     if (SB_FAULT(SCALE_OF_NEIGHBOUR))
@@ -113,15 +81,49 @@ V_INLINE void quants_spoil(struct quants *q)
     if (SB_FAULT(MINIMUM_DROPPED))
         memset(q->mins, 0, sizeof q->mins);
 }
-
-/* Makes lines of a block: [16] lines of the layout. */
-V_INLINE void quants_to_lines(char *lines, struct quants *q, const enum sb_layout layout)
+V_INLINE int quants_step(const int rows, const int bits, const int k)
 {
-    quants_spoil(q);
-    if (q->panel.bits == 8)
-        lines_of(lines, q, 8, layout);
-    else
-        lines_of(lines, q, 4, layout);
+    return rows > 1 && bits == 4 && SB_FAULT(NIBBLES_EXCHANGED) ? k ^ 1 : k;
 }
+
+/* The nibbles of word `word` of a block, for group j of its columns. */
+V_INLINE const char *quants_words(const struct quants *q, int word, int j)
+{
+    return q->q + (word * SB_PANEL + j * V16) * 4;
+}
+
+/* Step 8 word + k of a block as floats. k is a constant once its loop is unrolled (UNROLL), so that
+ * a shift is by a constant. */
+V_INLINE v16 quants_load(const struct quants *q, const int bits, int word, const int k, int j)
+{
+    if (bits == 8)
+        return v_bytes(q->q + (8 * word + k) * SB_PANEL + j * V16);
+    return v_nibbles(q->table, quants_words(q, word, j), sb_nibble_shift(k));
+}
+
+/* Makes a block of the layout BF16, [16] lines, for the matrix unit. */
+V_INLINE void quants_to_lines(char *lines, struct quants *q, const int bits)
+{
+    for (int word = 0; word < SB_BLOCK / 8; word++)
+        for (int j = 0; j < SB_PANEL / V16; j++) {
+            UNROLL
+            for (int i = 0; i < 4; i++)
+                v_store_words(lines + (4 * word + i) * SB_LINE_BYTES + j * 64,
+                              v_pairs(quants_load(q, bits, word, 2 * i + 1, j),
+                                      quants_load(q, bits, word, quants_step(2, bits, 2 * i), j)));
+        }
+}
+
+#if defined(SB_LEVEL_AVX512)
+
+/* Line i of the four of BF16_DOT that word `word` of 8 steps makes, from bytes. */
+V_INLINE __m512i quants_pairs(const struct quants *q, int word, const int i, int j)
+{
+    const int high = i / 2 * 4 + i % 2;
+
+    return v_pairs(quants_load(q, 8, word, high, j), quants_load(q, 8, word, high + 2, j));
+}
+
+#endif
 
 #endif

@@ -6,19 +6,21 @@
  *   nibbles      a table of floats, one for each of the 16 values a nibble may have
  *   v_nibbles    the floats that stand for the nibbles at `shift` of 16 words
  *   v_bytes      16 signed bytes as floats
- *   v_pairs      16 words, whose upper halves are those of `high` and lower halves the upper ones
- *                of `low`
+ *   v_nibble_pairs    where vdpbf16ps is: line i of the four of BF16_DOT that a word of nibbles
+ * makes v_pairs      16 words, whose upper halves are those of `high` and lower halves the upper
+ * ones of `low`
  */
 #ifndef SB_CPU_VEC_QUANT_H
 #define SB_CPU_VEC_QUANT_H
 
 #include "vec.h"
 
-/* Before a loop over the steps of a word. At the scalar level it would only make the code large. */
+/* Before a loop over the steps of a word, or over rows. At the scalar level it would only make the
+ * code large. */
 #if defined(SB_LEVEL_SCALAR)
 #define UNROLL
 #else
-#define UNROLL _Pragma("GCC unroll 8")
+#define UNROLL _Pragma("GCC unroll 16")
 #endif
 
 #if defined(SB_LEVEL_AVX512)
@@ -36,16 +38,30 @@ V_INLINE v16 v_nibbles(nibbles table, const char *words, const int shift)
     __m512i w = _mm512_loadu_si512(words);
     return _mm512_permutexvar_ps(_mm512_srli_epi32(w, (unsigned)shift), table);
 }
+/* A table of bf16 for the 32 values that five bits have, whose look-up heeds the lowest five bits
+ * of each half of a lane: the fifth belongs to another nibble. */
+V_INLINE __m512i nibble_pairs_from(nibbles table)
+{
+    const __m256i halves = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(table), 16));
+    return _mm512_broadcast_i64x4(halves);
+}
+V_INLINE __m512i v_nibble_pairs(__m512i table, const char *words, const int i)
+{
+    __m512i w = _mm512_srli_epi16(_mm512_loadu_si512(words), (unsigned)(4 * i));
+    return _mm512_permutexvar_epi16(w, table);
+}
 V_INLINE v16 v_bytes(const char *bytes)
 {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)bytes)));
 }
-V_INLINE void v_pairs(char *words, v16 high, v16 low)
+typedef __m512i words16;
+
+V_INLINE words16 v_pairs(v16 high, v16 low)
 {
-    __m512i lower = _mm512_srli_epi32(_mm512_castps_si512(low), 16);
-    _mm512_storeu_si512(words,
-                        _mm512_mask_blend_epi16(0xaaaaaaaau, lower, _mm512_castps_si512(high)));
+    words16 lower = _mm512_srli_epi32(_mm512_castps_si512(low), 16);
+    return _mm512_mask_blend_epi16(0xaaaaaaaau, lower, _mm512_castps_si512(high));
 }
+V_INLINE void v_store_words(char *to, words16 words) { _mm512_storeu_si512(to, words); }
 
 #elif defined(SB_LEVEL_AVX2)
 
@@ -67,16 +83,24 @@ V_INLINE __m256 bytes8(const char *bytes)
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)bytes)));
 }
 V_INLINE v16 v_bytes(const char *bytes) { return v_pair(bytes8(bytes), bytes8(bytes + 8)); }
-V_INLINE void pairs8(char *words, __m256 high, __m256 low)
+typedef struct {
+    __m256i lo, hi;
+} words16;
+
+V_INLINE __m256i pairs8(__m256 high, __m256 low)
 {
     __m256i lower = _mm256_srli_epi32(_mm256_castps_si256(low), 16);
-    _mm256_storeu_si256((__m256i *)words,
-                        _mm256_blend_epi16(lower, _mm256_castps_si256(high), 0xaa));
+    return _mm256_blend_epi16(lower, _mm256_castps_si256(high), 0xaa);
 }
-V_INLINE void v_pairs(char *words, v16 high, v16 low)
+V_INLINE words16 v_pairs(v16 high, v16 low)
 {
-    pairs8(words, high.lo, low.lo);
-    pairs8(words + 32, high.hi, low.hi);
+    words16 words = {pairs8(high.lo, low.lo), pairs8(high.hi, low.hi)};
+    return words;
+}
+V_INLINE void v_store_words(char *to, words16 words)
+{
+    _mm256_storeu_si256((__m256i *)to, words.lo);
+    _mm256_storeu_si256((__m256i *)(to + 32), words.hi);
 }
 
 #else
@@ -91,13 +115,19 @@ V_INLINE v16 v_nibbles(nibbles zero, const char *words, const int shift)
     V_LANES((float)((int)(w[i] >> shift & 15) - zero));
 }
 V_INLINE v16 v_bytes(const char *bytes) { V_LANES((float)(signed char)bytes[i]); }
-V_INLINE void v_pairs(char *words, v16 high, v16 low)
-{
+
+typedef struct {
     uint32_t w[V16];
+} words16;
+
+V_INLINE words16 v_pairs(v16 high, v16 low)
+{
+    words16 words;
     for (int i = 0; i < V16; i++)
-        w[i] = (f32_bits(high.f[i]) & 0xffff0000u) | f32_bits(low.f[i]) >> 16;
-    memcpy(words, w, sizeof w);
+        words.w[i] = (f32_bits(high.f[i]) & 0xffff0000u) | f32_bits(low.f[i]) >> 16;
+    return words;
 }
+V_INLINE void v_store_words(char *to, words16 words) { memcpy(to, words.w, sizeof words.w); }
 
 #endif
 

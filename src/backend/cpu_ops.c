@@ -129,7 +129,6 @@ static void take_inputs(struct sb_exec *exec, struct sb_cpu_gemm *product, int a
     if (!are_made)
         run(exec, args.m, (int64_t)args.n * product->parts, inputs_range, &job);
     product->x = exec->inputs;
-    product->ldx = sb_cpu_row_words(args.products, args.n);
     product->sums = args.sums;
 }
 
@@ -158,7 +157,6 @@ void sb_cpu_op_gemm(struct sb_exec *exec, float *y, const void *x, const struct 
         args.products = sb_cpu_products(exec->device, w, m);
         args.parts = 1;
         args.x = x;
-        args.ldx = w->n_in;
         if (args.products != SB_CHAIN) {
             take_inputs(exec, &args, args.products == made);
             made = args.products;

@@ -48,27 +48,6 @@ static inline enum sb_form sb_cpu_form(const struct sb_device *device)
                                                         : SB_FORM_FLOAT;
 }
 
-/* Whether groups of a type are half a block of steps. The matrix unit multiplies whole blocks, so
- * these weights go by multiply-adds where it is used. */
-static inline int sb_cpu_has_halves(enum sb_dtype dtype)
-{
-    return sb_dtype_is_quantised(dtype) && sb_quant_of(dtype)->group < SB_BLOCK;
-}
-
-/* How a product of m rows with this weight is formed. */
-static inline enum sb_products sb_cpu_products(const struct sb_device *device,
-                                               const struct sb_weight *weight, int32_t m)
-{
-    const int is_quantised = sb_dtype_is_quantised(weight->dtype);
-    const int is_float = device->compute == SPECBATCH_COMPUTE_F32;
-    const int64_t rows = (int64_t)m * sb_form_parts(sb_cpu_form(device));
-
-    if (is_quantised && (is_float || rows <= SB_CPU_FEW_ROWS ||
-                         (sb_cpu_has_halves(weight->dtype) && sb_cpu_has_tiles(device->blocks))))
-        return SB_BLOCKS_FMA;
-    return is_quantised || (weight->dtype == SB_BF16 && !is_float) ? device->blocks : SB_CHAIN;
-}
-
 /* How the kernels read this weight. */
 static inline enum sb_layout sb_cpu_layout(const struct sb_device *device,
                                            const struct sb_weight *weight)
@@ -78,6 +57,36 @@ static inline enum sb_layout sb_cpu_layout(const struct sb_device *device,
     if (weight->dtype == SB_BF16)
         return device->blocks == SB_BLOCKS_DOT ? SB_LAYOUT_BF16_DOT : SB_LAYOUT_BF16;
     return weight->dtype == SB_F16 ? SB_LAYOUT_F16 : SB_LAYOUT_F32;
+}
+
+/* Whether groups of a type are half a block of steps. The matrix unit multiplies whole blocks, so
+ * these weights go by multiply-adds where it is used. */
+static inline int sb_cpu_has_halves(enum sb_dtype dtype)
+{
+    return sb_dtype_is_quantised(dtype) && sb_quant_of(dtype)->group < SB_BLOCK;
+}
+
+/* How a product of quantised weights with so many rows of inputs is formed. With few rows the
+ * matrix unit would not make up for the bf16 in memory that it needs. */
+static inline enum sb_products sb_cpu_quant_products(const struct sb_device *device,
+                                                     enum sb_dtype dtype, int64_t rows)
+{
+    if (device->compute == SPECBATCH_COMPUTE_F32)
+        return SB_BLOCKS_FMA;
+    if (sb_cpu_has_tiles(device->blocks) && (rows <= SB_CPU_FEW_ROWS || sb_cpu_has_halves(dtype)))
+        return SB_BLOCKS_FMA;
+    return device->blocks;
+}
+
+/* How a product of m rows with this weight is formed. */
+static inline enum sb_products sb_cpu_products(const struct sb_device *device,
+                                               const struct sb_weight *weight, int32_t m)
+{
+    if (sb_dtype_is_quantised(weight->dtype))
+        return sb_cpu_quant_products(device, weight->dtype,
+                                     (int64_t)m * sb_form_parts(sb_cpu_form(device)));
+    return device->compute == SPECBATCH_COMPUTE_F32 || weight->dtype != SB_BF16 ? SB_CHAIN
+                                                                                : device->blocks;
 }
 
 /* The operations of the table in backend.h, under these names for cpu.c. */

@@ -103,7 +103,7 @@ static double gemm_once(struct bench *b, int32_t m)
 
 static void bench_gemm(struct bench *b, const char *title, int rounds)
 {
-    static const int32_t ms[] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 48};
+    static const int32_t ms[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48};
     double bytes = (double)b->weights[0].bytes * b->n_weights,
            flops = 2.0 * N_OUT * N_IN * b->n_weights;
     double reads[MAX_ROUNDS], times[MAX_ROUNDS];
@@ -122,6 +122,23 @@ static void bench_gemm(struct bench *b, const char *title, int rounds)
     }
 }
 
+/* A row of weights. The values do not matter, unless they are denormals, which no pattern makes. */
+static char *make_row(enum sb_dtype dtype)
+{
+    static float values[N_IN];
+    char *row = calloc(N_IN, 4);
+
+    need(row != NULL, "no memory");
+    for (int k = 0; k < N_IN; k++)
+        values[k] = (float)(k % 89 - 44) * 0.01f;
+    if (sb_dtype_is_quantised(dtype))
+        for (size_t at = 0; at < sb_dtype_row_bytes(dtype, N_IN); at++)
+            row[at] = (char)(at % 2 ? 0x2c : at % 97); /* no f16 made of these is a denormal */
+    else
+        sb_convert(row, dtype, values, SB_F32, N_IN);
+    return row;
+}
+
 static void bench_open(struct bench *b, int32_t compute, enum sb_dtype dtype, int32_t simd,
                        int n_threads)
 {
@@ -131,31 +148,27 @@ static void bench_open(struct bench *b, int32_t compute, enum sb_dtype dtype, in
                                     .max_len = 8192,
                                     .max_heads = 64,
                                     .max_head_dim = 128};
-    char *row = calloc(N_IN, 4);
+    char *row = make_row(dtype);
 
     b->n_threads = n_threads;
-    b->n_weights = dtype == SB_F32 && compute == SPECBATCH_COMPUTE_F32 ? 4 : 8;
+    b->n_weights = dtype == SB_F32 && compute == SPECBATCH_COMPUTE_F32 ? 4
+                   : sb_dtype_is_quantised(dtype)                      ? 20
+                                                                       : 8;
     b->weights = calloc((size_t)b->n_weights, sizeof *b->weights);
     b->x = calloc((size_t)MAX_M * N_IN, 4);
     b->y = calloc((size_t)MAX_M * N_OUT, 4);
-    need(row && b->weights && b->x && b->y, "no memory");
+    need(b->weights && b->x && b->y, "no memory");
     need(cpu->device_open(&b->device, &mem, &options) == 0, "device");
-    need(cpu->exec_create(&b->exec, b->device, &mem, n_threads, &limits, NULL) == 0, "exec");
     need(sb_threads_create(&b->threads, &mem, n_threads) == 0, "threads");
     for (int i = 0; i < MAX_M * N_IN; i++)
         b->x[i] = (float)(i % 97 - 48) * 0.01f;
-    /* The values do not matter, unless they are denormals, which neither pattern makes. */
-    for (int k = 0; k < N_IN; k++)
-        if (dtype == SB_F32)
-            ((float *)(void *)row)[k] = (float)(k % 89 - 44) * 0.01f;
-        else
-            ((uint16_t *)(void *)row)[k] = (uint16_t)(0x3c00 + k % 200);
     for (int i = 0; i < b->n_weights; i++) {
         need(cpu->weight_create(&b->weights[i], b->device, &mem, N_OUT, N_IN, dtype) == 0,
              "weight");
         for (int32_t r = 0; r < N_OUT; r++)
             cpu->weight_fill(&b->weights[i], b->device, r, 1, row, dtype);
     }
+    need(cpu->exec_create(&b->exec, b->device, &mem, n_threads, &limits, NULL) == 0, "exec");
     free(row);
 }
 
@@ -263,7 +276,15 @@ int main(int argc, char **argv)
                  {"f32 weights, AVX2", SPECBATCH_COMPUTE_F32, SB_F32, SPECBATCH_SIMD_AVX2},
                  {"split compute", SPECBATCH_COMPUTE_SPLIT, SB_BF16, SPECBATCH_SIMD_AUTO},
                  {"bf16 weights, AVX2", SPECBATCH_COMPUTE_F32, SB_BF16, SPECBATCH_SIMD_AVX2},
-                 {"bf16 compute, AVX2", SPECBATCH_COMPUTE_BF16, SB_BF16, SPECBATCH_SIMD_AVX2}};
+                 {"bf16 compute, AVX2", SPECBATCH_COMPUTE_BF16, SB_BF16, SPECBATCH_SIMD_AVX2},
+                 {"q8_0 weights", SPECBATCH_COMPUTE_F32, SB_Q8_0, SPECBATCH_SIMD_AUTO},
+                 {"q4_0 weights", SPECBATCH_COMPUTE_F32, SB_Q4_0, SPECBATCH_SIMD_AUTO},
+                 {"q4_k weights", SPECBATCH_COMPUTE_F32, SB_Q4_K, SPECBATCH_SIMD_AUTO},
+                 {"q6_k weights", SPECBATCH_COMPUTE_F32, SB_Q6_K, SPECBATCH_SIMD_AUTO},
+                 {"bf16 compute, q8_0", SPECBATCH_COMPUTE_BF16, SB_Q8_0, SPECBATCH_SIMD_AUTO},
+                 {"bf16 compute, q4_0", SPECBATCH_COMPUTE_BF16, SB_Q4_0, SPECBATCH_SIMD_AUTO},
+                 {"q4_0 weights, AVX2", SPECBATCH_COMPUTE_F32, SB_Q4_0, SPECBATCH_SIMD_AVX2},
+                 {"q8_0 weights, AVX2", SPECBATCH_COMPUTE_F32, SB_Q8_0, SPECBATCH_SIMD_AVX2}};
     static const int32_t shapes[][6] = {/* heads, kv_heads, head_dim, rows, len, q */
                                         {32, 8, 128, 8, 4096, 1}, {32, 8, 128, 8, 4096, 6},
                                         {32, 32, 64, 8, 2048, 1}, {32, 32, 64, 8, 2048, 6},

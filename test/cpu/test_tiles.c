@@ -143,7 +143,6 @@ static void make_product(struct product *p, enum sb_products products, const flo
                                    .n_out = N,
                                    .panels = panels,
                                    .x = p->x,
-                                   .ldx = sb_cpu_row_words(products, K),
                                    .y = p->y,
                                    .ldy = N};
 }

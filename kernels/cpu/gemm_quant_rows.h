@@ -1,0 +1,89 @@
+/*
+ * How rows pass over quantised weights. gemm_quant.h includes this file once for each kind of
+ * instructions, after it has defined
+ *
+ *     QUANT(name)         name with the suffix of the kind; chains_by adds steps to the chains
+ *     QUANT_TARGET        attributes that the functions need, or nothing
+ */
+
+/* Adds a block for `rows` rows and all groups of columns. */
+INLINE QUANT_TARGET void QUANT(add_block)(v16 sum[][GROUPS], const int rows, const int bits,
+                                          const struct quants *q, const float *x,
+                                          const float *x_sums, int64_t ldsums)
+{
+    const int groups = QUANT_GROUPS(rows), words = SB_BLOCK / 8 / q->panel.groups;
+    struct quant_chains c;
+
+    for (int g = 0; g < GROUPS; g += groups)
+        for (int half = 0; half < q->panel.groups; half++) {
+            UNROLL
+            for (int r = 0; r < rows; r++)
+                for (int j = 0; j < groups; j++)
+                    c.even[r][j] = c.odd[r][j] = v_set1(0.0f);
+            QUANT(chains_by)(&c, rows, g, groups, bits, q, half * words, words, x);
+            add_scaled(sum, rows, g, groups, &c, q, half, x_sums, ldsums);
+        }
+}
+
+/* All blocks of a piece. */
+INLINE QUANT_TARGET void QUANT(quant_pass)(const struct piece *p, const int rows, const int bits)
+{
+    struct quants q = quants_begin(p->quants, p->w, p->ahead, p->ahead_step);
+    const float *x = p->x, *x_sums = p->sums;
+    v16 sum[QUANT_ROWS][GROUPS];
+
+    for (int r = 0; r < rows; r++)
+        for (int j = 0; j < GROUPS; j++)
+            sum[r][j] = p->is_first ? v_set1(0.0f) : load_y(p, r, j);
+    for (int64_t left = p->steps; left > 0; left -= SB_BLOCK) {
+        quants_next(&q);
+        if (rows > 1)
+            quants_spoil(&q);
+        QUANT(add_block)(sum, rows, bits, &q, x, x_sums, p->ldsums);
+        x += p->ldblock;
+        x_sums = x_sums ? x_sums + 1 : NULL;
+    }
+    store_sums(p, sum, rows, GROUPS, 0);
+}
+
+#define QUANT_CASE(rows)                      \
+    case rows:                                \
+        QUANT(quant_pass)(&part, rows, bits); \
+        break
+
+/* A piece, as many rows at a time as there may be. Three rows that are the parts of one stay
+ * together. */
+INLINE QUANT_TARGET void QUANT(quants)(const struct piece *p, const int bits)
+{
+    struct piece part = *p;
+
+    for (int row = 0; row < p->rows; row += QUANT_ROWS) {
+        part.rows = p->rows - row < QUANT_ROWS ? p->rows - row : QUANT_ROWS;
+        switch (part.rows) {
+            QUANT_CASE(1);
+            QUANT_CASE(2);
+            QUANT_CASE(3);
+#if QUANT_ROWS > 3
+            QUANT_CASE(4);
+            QUANT_CASE(5);
+            QUANT_CASE(6);
+            QUANT_CASE(7);
+            QUANT_CASE(8);
+            QUANT_CASE(9);
+            QUANT_CASE(10);
+            QUANT_CASE(11);
+            QUANT_CASE(12);
+#endif
+        }
+        part.x += QUANT_ROWS * p->ldx;
+        part.y += QUANT_ROWS / (p->is_split ? PARTS : 1) * p->ldy;
+        part.sums = p->sums ? part.sums + QUANT_ROWS * p->ldsums : NULL;
+    }
+}
+
+static QUANT_TARGET void QUANT(bytes)(const struct piece *p) { QUANT(quants)(p, 8); }
+static QUANT_TARGET void QUANT(nibbles)(const struct piece *p) { QUANT(quants)(p, 4); }
+
+#undef QUANT
+#undef QUANT_TARGET
+#undef QUANT_CASE
