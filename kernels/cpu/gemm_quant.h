@@ -9,20 +9,17 @@
  *
  * The integers become floats, or pairs of bf16 for vdpbf16ps, in registers, and multiply all rows
  * of a group of rows there. So few columns are done at a time that the two chains of every sum fit
- * the registers beside them: 16 columns by up to 12 rows, or 64 by up to 3. To make bf16 or floats
+ * the registers beside them: 64 columns for one row, and 16 or 32 for six. To make bf16 or floats
  * in memory, a block at a time, took from a quarter more time, with 12 rows, to twice as much with
  * 4 (Zen 4): the stores were slow, and loads waited for them.
  */
 #include "quant_blocks.h"
 
-/* QUANT_ROWS: the most rows whose chains fit the registers. QUANT_GROUPS: of columns, beside them.
- */
+/* The most rows whose chains fit the registers. */
 #if defined(SB_LEVEL_AVX512)
-#define QUANT_ROWS SB_CPU_BLOCK_ROWS
-#define QUANT_GROUPS(rows) ((rows) <= 3 ? 4 : (rows) <= 6 ? 2 : 1)
+#define QUANT_ROWS 6
 #else
 #define QUANT_ROWS 3
-#define QUANT_GROUPS(rows) 1
 #endif
 
 /* The two chains of a group of steps. */
@@ -84,6 +81,11 @@ INLINE void chains_by_fma(struct quant_chains *c, const int rows, int g, const i
 }
 
 #define QUANT(name) name##_fma
+#if defined(SB_LEVEL_AVX512)
+#define QUANT_GROUPS(rows) ((rows) <= 2 ? 4 : 1)
+#else
+#define QUANT_GROUPS(rows) 1
+#endif
 #define QUANT_TARGET
 #include "gemm_quant_rows.h"
 
@@ -94,8 +96,6 @@ INLINE TARGET_DOT void chains_by_dot(struct quant_chains *c, const int rows, int
                                      const int groups, const int bits, const struct quants *q,
                                      int first, int words, const float *x)
 {
-    const __m512i table = nibble_pairs_from(q->table);
-
     for (int word = first; word < first + words; word++) {
         UNROLL
         for (int i = 0; i < 4; i++) {
@@ -103,7 +103,7 @@ INLINE TARGET_DOT void chains_by_dot(struct quant_chains *c, const int rows, int
             __m512i w[GROUPS];
             for (int j = 0; j < groups; j++)
                 w[j] = bits == 8 ? quants_pairs(q, word, i, g + j)
-                                 : v_nibble_pairs(table, quants_words(q, word, g + j), from);
+                                 : v_nibble_pairs(q->table, quants_words(q, word, g + j), from);
             UNROLL
             for (int r = 0; r < rows; r++) {
                 __m512i value = _mm512_castps_si512(v_set1(x[r * SB_BLOCK / 2 + 4 * word + i]));
@@ -117,6 +117,7 @@ INLINE TARGET_DOT void chains_by_dot(struct quant_chains *c, const int rows, int
 }
 
 #define QUANT(name) name##_dot
+#define QUANT_GROUPS(rows) ((rows) <= 3 ? 4 : 2)
 #define QUANT_TARGET TARGET_DOT
 #include "gemm_quant_rows.h"
 

@@ -4,6 +4,7 @@
  *
  *     QUANT(name)         name with the suffix of the kind; chains_by adds steps to the chains
  *     QUANT_TARGET        attributes that the functions need, or nothing
+ *     QUANT_GROUPS(rows)  groups of 16 columns at a time, beside so many rows
  */
 
 /* Adds a block for `rows` rows and all groups of columns. */
@@ -51,14 +52,17 @@ INLINE QUANT_TARGET void QUANT(quant_pass)(const struct piece *p, const int rows
         QUANT(quant_pass)(&part, rows, bits); \
         break
 
-/* A piece, as many rows at a time as there may be. Three rows that are the parts of one stay
+/* A piece, in parts of nearly equal numbers of rows. Three rows that are the parts of one stay
  * together. */
 INLINE QUANT_TARGET void QUANT(quants)(const struct piece *p, const int bits)
 {
+    const int n_parts = (p->rows + QUANT_ROWS - 1) / QUANT_ROWS;
+    const int unit = p->is_split ? PARTS : 1;
+    const int most = (p->rows / unit + n_parts - 1) / n_parts * unit;
     struct piece part = *p;
 
-    for (int row = 0; row < p->rows; row += QUANT_ROWS) {
-        part.rows = p->rows - row < QUANT_ROWS ? p->rows - row : QUANT_ROWS;
+    for (int row = 0; row < p->rows; row += most) {
+        part.rows = p->rows - row < most ? p->rows - row : most;
         switch (part.rows) {
             QUANT_CASE(1);
             QUANT_CASE(2);
@@ -67,17 +71,11 @@ INLINE QUANT_TARGET void QUANT(quants)(const struct piece *p, const int bits)
             QUANT_CASE(4);
             QUANT_CASE(5);
             QUANT_CASE(6);
-            QUANT_CASE(7);
-            QUANT_CASE(8);
-            QUANT_CASE(9);
-            QUANT_CASE(10);
-            QUANT_CASE(11);
-            QUANT_CASE(12);
 #endif
         }
-        part.x += QUANT_ROWS * p->ldx;
-        part.y += QUANT_ROWS / (p->is_split ? PARTS : 1) * p->ldy;
-        part.sums = p->sums ? part.sums + QUANT_ROWS * p->ldsums : NULL;
+        part.x += most * p->ldx;
+        part.y += most / unit * p->ldy;
+        part.sums = p->sums ? part.sums + most * p->ldsums : NULL;
     }
 }
 
@@ -87,3 +85,4 @@ static QUANT_TARGET void QUANT(nibbles)(const struct piece *p) { QUANT(quants)(p
 #undef QUANT
 #undef QUANT_TARGET
 #undef QUANT_CASE
+#undef QUANT_GROUPS

@@ -98,7 +98,7 @@ V_INLINE v16 quants_load(const struct quants *q, const int bits, int word, const
 {
     if (bits == 8)
         return v_bytes(q->q + (8 * word + k) * SB_PANEL + j * V16);
-    return v_nibbles(q->table, quants_words(q, word, j), sb_nibble_shift(k));
+    return v_nibbles(q->table, quants_words(q, word, j), k);
 }
 
 /* Makes a block of the layout BF16, [16] lines, for the matrix unit. */

@@ -4,7 +4,7 @@
  * nothing here that levels could do in different ways.
  *
  *   nibbles      a table of floats, one for each of the 16 values a nibble may have
- *   v_nibbles    the floats that stand for the nibbles at `shift` of 16 words
+ *   v_nibbles    16 floats: those of step k of the 8 steps that words of nibbles have
  *   v_bytes      16 signed bytes as floats
  *   v_nibble_pairs    where vdpbf16ps is: line i of the four of BF16_DOT that a word of nibbles
  * makes v_pairs      16 words, whose upper halves are those of `high` and lower halves the upper
@@ -13,6 +13,7 @@
 #ifndef SB_CPU_VEC_QUANT_H
 #define SB_CPU_VEC_QUANT_H
 
+#include "panel_quant.h"
 #include "vec.h"
 
 /* Before a loop over the steps of a word, or over rows. At the scalar level it would only make the
@@ -25,30 +26,29 @@
 
 #if defined(SB_LEVEL_AVX512)
 
-typedef __m512 nibbles;
+/* A table of bf16 for the 32 values that five bits have. A look-up heeds the lowest five bits of
+ * each half of a lane, and the fifth belongs to another nibble. */
+typedef __m512i nibbles;
 
 V_INLINE nibbles nibbles_from(int zero)
 {
     const __m512i values = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    return _mm512_cvtepi32_ps(_mm512_sub_epi32(values, _mm512_set1_epi32(zero)));
+    __m512 floats = _mm512_cvtepi32_ps(_mm512_sub_epi32(values, _mm512_set1_epi32(zero)));
+    __m512i upper = _mm512_srli_epi32(_mm512_castps_si512(floats), 16);
+    return _mm512_broadcast_i64x4(_mm512_cvtepi32_epi16(upper));
 }
-/* The look-up heeds only the lowest four bits of each lane. */
-V_INLINE v16 v_nibbles(nibbles table, const char *words, const int shift)
-{
-    __m512i w = _mm512_loadu_si512(words);
-    return _mm512_permutexvar_ps(_mm512_srli_epi32(w, (unsigned)shift), table);
-}
-/* A table of bf16 for the 32 values that five bits have, whose look-up heeds the lowest five bits
- * of each half of a lane: the fifth belongs to another nibble. */
-V_INLINE __m512i nibble_pairs_from(nibbles table)
-{
-    const __m256i halves = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(table), 16));
-    return _mm512_broadcast_i64x4(halves);
-}
-V_INLINE __m512i v_nibble_pairs(__m512i table, const char *words, const int i)
+/* Line i of the four of BF16_DOT that 8 steps make. */
+V_INLINE __m512i v_nibble_pairs(nibbles table, const char *words, const int i)
 {
     __m512i w = _mm512_srli_epi16(_mm512_loadu_si512(words), (unsigned)(4 * i));
     return _mm512_permutexvar_epi16(w, table);
+}
+/* Floats are made of such lines, too: one look-up serves two steps. */
+V_INLINE v16 v_nibbles(nibbles table, const char *words, const int k)
+{
+    __m512i pairs = v_nibble_pairs(table, words, k / 4 * 2 + k % 2);
+    return _mm512_castsi512_ps(k % 4 < 2 ? _mm512_and_si512(pairs, _mm512_set1_epi32(-65536))
+                                         : _mm512_slli_epi32(pairs, 16));
 }
 V_INLINE v16 v_bytes(const char *bytes)
 {
@@ -74,8 +74,9 @@ V_INLINE __m256 nibbles8(nibbles zero, const char *words, const int shift)
     w = _mm256_sub_epi32(_mm256_and_si256(w, _mm256_set1_epi32(15)), zero);
     return _mm256_cvtepi32_ps(w);
 }
-V_INLINE v16 v_nibbles(nibbles zero, const char *words, const int shift)
+V_INLINE v16 v_nibbles(nibbles zero, const char *words, const int k)
 {
+    const int shift = sb_nibble_shift(k);
     return v_pair(nibbles8(zero, words, shift), nibbles8(zero, words + 32, shift));
 }
 V_INLINE __m256 bytes8(const char *bytes)
@@ -108,8 +109,9 @@ V_INLINE void v_store_words(char *to, words16 words)
 typedef int nibbles;
 
 V_INLINE nibbles nibbles_from(int zero) { return zero; }
-V_INLINE v16 v_nibbles(nibbles zero, const char *words, const int shift)
+V_INLINE v16 v_nibbles(nibbles zero, const char *words, const int k)
 {
+    const int shift = sb_nibble_shift(k);
     uint32_t w[V16];
     memcpy(w, words, sizeof w);
     V_LANES((float)((int)(w[i] >> shift & 15) - zero));
