@@ -37,7 +37,7 @@ static enum sb_products best_blocks(int32_t simd, const struct sb_cpu_kernels *k
     return sb_port_is_avx512_bf16_fast() && kernels->dot_is_chain() ? SB_BLOCKS_DOT : SB_BLOCKS_FMA;
 }
 
-/* Names the numerics class. */
+/* Names the numerics class, as far as the weights are known. */
 static void name_class(struct sb_device *device)
 {
     static const char *const arithmetic[] = {
@@ -48,8 +48,10 @@ static void name_class(struct sb_device *device)
             "cpu-split: with bf16 weights gemm inputs in 3 bf16 parts, blocks of 32 k, else "
             "ascending-k fmaf; attention tile 64"};
 
-    snprintf(device->class_text, sizeof device->class_text, "%s; kv %s",
-             arithmetic[device->compute], sb_dtype_name(device->kv));
+    snprintf(device->class_text, sizeof device->class_text, "%s%s; kv %s",
+             arithmetic[device->compute],
+             device->is_quantised ? "; quantised weights by scaled blocks of 32 k" : "",
+             sb_dtype_name(device->kv));
 }
 
 static int32_t device_open(struct sb_device **out, const struct sb_mem *mem,
@@ -257,6 +259,7 @@ static int32_t weight_create(struct sb_weight *out, struct sb_device *device,
         return sb_fail(SPECBATCH_E_NOMEM, "no memory for a weight of %zu bytes", weight.bytes);
     if (sb_dtype_is_quantised(dtype)) {
         device->is_quantised = 1;
+        name_class(device);
         device->has_mins |= sb_quant_of(dtype)->has_mins;
         device->has_halves |= sb_cpu_has_halves(dtype);
     }

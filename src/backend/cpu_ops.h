@@ -18,7 +18,7 @@ struct sb_device {
     const struct sb_cpu_kernels *kernels; /* of the SIMD level */
     int32_t compute;                      /* SPECBATCH_COMPUTE_* */
     enum sb_dtype kv;                     /* of the elements of caches */
-    char class_text[160];                 /* for the fingerprint */
+    char class_text[200];                 /* for the fingerprint */
     /* How products with bf16 weights are formed, if not by a chain: by what this processor is
      * fastest at. */
     enum sb_products blocks;
