@@ -128,6 +128,29 @@ static void embed_quantised(float *x, const struct sb_quant_panel *p, const void
     }
 }
 
+/* Packs steps [k0, k1) of one row, which are not more than PACK_STEPS: by words of two steps where
+ * two bf16 of the row are one (BF16) or two are two (BF16_DOT). Returns how far it got, since the
+ * steps behind the last four, and other types, have no words. */
+static int64_t pack_words(uint32_t *panels, enum sb_layout layout, int64_t n_in, int64_t out,
+                          const uint16_t *row, int64_t k0, int64_t k1)
+{
+    uint32_t *line = panels + sb_panel_index(layout, n_in, out / SB_PANEL * SB_PANEL, k0) / 2 +
+                     out % SB_PANEL;
+    uint32_t words[2];
+
+    for (; k0 + 4 <= k1; k0 += 4, line += 2 * SB_PANEL) {
+        memcpy(words, row + k0, sizeof words);
+        if (layout == SB_LAYOUT_BF16) {
+            line[0] = words[0];
+            line[SB_PANEL] = words[1];
+        } else {
+            line[0] = words[0] << 16 | (words[1] & 0xffffu);
+            line[SB_PANEL] = (words[0] & 0xffff0000u) | words[1] >> 16;
+        }
+    }
+    return k0;
+}
+
 /* rows [n, n_in] of dtype. Quantised panels are packed from rows of their own type, and F16 panels
  * from f16 rows, because no class holds another type as these. */
 void SB_LEVEL(pack)(void *panels, enum sb_layout layout, int32_t n_in, int32_t first, int32_t n,
@@ -148,7 +171,11 @@ void SB_LEVEL(pack)(void *panels, enum sb_layout layout, int32_t n_in, int32_t f
             int64_t k1 = k0 + PACK_STEPS < n_in ? k0 + PACK_STEPS : n_in;
             for (int32_t r = r0; r < r0 + rows_at_once; r++) {
                 const char *row = (const char *)rows + (size_t)r * (size_t)n_in * size;
-                for (int64_t k = k0; k < k1; k++) {
+                int64_t k = k0;
+                if (dtype == SB_BF16 && sb_layout_has_blocks(layout))
+                    k = pack_words(panels, layout, n_in, first + r,
+                                   (const uint16_t *)(const void *)row, k0, k1);
+                for (; k < k1; k++) {
                     uint32_t bits = load_bits(row, dtype, k);
                     int64_t at = sb_panel_index(layout, n_in, first + r, k);
                     if (layout == SB_LAYOUT_F32)
