@@ -26,6 +26,7 @@
 #include <string.h>
 
 #include "line.h"
+#include "model/fill.h"
 #include "model/model.h"
 #include "model/tensors.h"
 #include "port.h"
@@ -39,6 +40,7 @@ struct loader {
     const struct sb_tensors *tensors;
     char *used;   /* [tensors, as numbered by sb_tensors_at] 1: the model has taken this tensor */
     char *buffer; /* for rows on their way from the file to the backend */
+    struct sb_filler *filler;
     struct sb_digest digest;                /* of what has been read */
     const specbatch_model_options *options; /* for the progress function */
     uint64_t done, total;                   /* bytes of tensors: read, and in the checkpoint */
@@ -318,31 +320,27 @@ done:
     return rc;
 }
 
-/* Reads the rows of a part and hands them to the backend, some at a time. Those that are quantised
- * here are so in the buffer, behind the rows as they were read. */
+/* Reads the rows of a part and has them filled in, some at a time. Those that are quantised here
+ * are so in the buffer, behind the rows as they were read. */
 static int32_t fill_part(struct loader *l, const struct part *part)
 {
-    struct specbatch_model *m = l->model;
-    const size_t n_in = (size_t)part->weight->n_in;
-    const size_t row = sb_dtype_row_bytes(part->stored, n_in);
-    const int quantise = part->stored != part->wanted && sb_dtype_is_quantised(part->wanted);
-    const enum sb_dtype given = quantise ? part->wanted : part->stored;
-    const size_t made = quantise ? sb_dtype_row_bytes(given, n_in) : 0;
+    const struct sb_filling filling = {
+        .weight = part->weight,
+        .stored = part->stored,
+        .given = sb_dtype_is_quantised(part->wanted) ? part->wanted : part->stored,
+    };
+    const size_t row = sb_dtype_row_bytes(part->stored, (size_t)part->weight->n_in);
+    const size_t both = row + sb_filling_bytes(&filling);
     size_t block;
     int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(widen_buffer(l, row + made));
-    block = l->buffer_bytes / (row + made);
+    SB_TRY(widen_buffer(l, both));
+    block = l->buffer_bytes / both;
     for (int32_t at = 0, count; at < part->rows; at += count) {
-        char *rows = l->buffer;
         count = (size_t)(part->rows - at) < block ? part->rows - at : (int32_t)block;
         SB_TRY(read_part(l, part->tensor, (uint64_t)at * row, (size_t)count * row));
-        if (quantise)
-            rows += (size_t)count * row;
-        for (size_t r = 0; quantise && r < (size_t)count; r++)
-            sb_convert(rows + r * made, given, l->buffer + r * row, part->stored, n_in);
-        SB_TRY(
-            m->backend->weight_fill(part->weight, m->device, part->first + at, count, rows, given));
+        SB_TRY(sb_filler_fill(l->filler, &filling, part->first + at, count, l->buffer,
+                              l->buffer + (size_t)count * row));
     }
 done:
     return rc;
@@ -584,6 +582,7 @@ int32_t sb_model_weights_load(struct specbatch_model *model, const struct sb_ten
         l.total += sb_tensors_at(l.tensors, i)->bytes;
     SB_NEW(l.used, sb_alloc(&model->mem, (size_t)sb_tensors_count(l.tensors), 1), "weights");
     SB_NEW(l.buffer, sb_alloc_raw(&model->mem, l.buffer_bytes, 1), "weights");
+    SB_TRY(sb_filler_create(&l.filler, &model->mem, model->backend, model->device, l.total));
     SB_NEW(model->layers, sb_alloc(&model->mem, (size_t)c->layers, sizeof *model->layers),
            "layers");
     sb_digest_begin(&l.digest);
@@ -597,6 +596,7 @@ int32_t sb_model_weights_load(struct specbatch_model *model, const struct sb_ten
     warn_unused(&l, path);
     sb_digest_end(&l.digest, model->digest);
 done:
+    sb_filler_free(l.filler);
     sb_free(&model->mem, l.buffer);
     sb_free(&model->mem, l.used);
     return rc;
