@@ -82,7 +82,7 @@ struct sb_weight {
     enum sb_dtype dtype; /* of the elements in the device's memory */
     size_t bytes;
     void *data; /* dev */
-    const struct sb_weight *next;
+    struct sb_weight *next;
 };
 
 /*
@@ -218,6 +218,8 @@ struct sb_backend {
     int32_t records;
     /* 1 if a weight may have a `next`, with rows of another type. */
     int32_t mixes_types;
+    /* 1 if several threads may call weight_fill at once, for different rows of a weight. */
+    int32_t fills_in_parallel;
 
     /* Opens the device for one model. E_NO_DEVICE, E_UNSUPPORTED (the processor lacks the SIMD
      * level that was asked for, or the GPU is too old), E_NOMEM. */

@@ -6,6 +6,7 @@
 
 #include "fuzz/support/fuzz.h"
 #include "model/gguf_model.h"
+#include "quant.h"
 #include "text/chat.h"
 
 enum { MEMORY = 64 << 20 };
@@ -44,6 +45,28 @@ static void walk_keys(const struct sb_gguf *gguf)
     }
 }
 
+/* Reads the rows of a matrix, whatever bits its blocks have, as floats and as weights. */
+static void widen_rows(const struct sb_tensor *t, const char *bytes)
+{
+    const size_t n = t->rank == 2 && t->shape[1] > 0 ? (size_t)t->shape[1] : 0;
+    enum sb_dtype dtype;
+    float *row;
+    void *made;
+
+    if (n == 0 || t->bytes == 0 || !sb_tensor_dtype(&dtype, t))
+        return;
+    FUZZ_CHECK(t->bytes == (uint64_t)t->shape[0] * sb_dtype_row_bytes(dtype, n));
+    FUZZ_CHECK((row = malloc(n * sizeof *row)) != NULL);
+    FUZZ_CHECK((made = malloc(sb_dtype_row_bytes(SB_Q8_0, n))) != NULL);
+    for (int64_t r = 0; r < t->shape[0]; r++) {
+        sb_convert(row, SB_F32, bytes + (size_t)r * sb_dtype_row_bytes(dtype, n), dtype, n);
+        sb_quant_make(made, SB_Q8_0, row, n);
+        sb_quant_make(made, SB_Q4_0, row, n);
+    }
+    free(row);
+    free(made);
+}
+
 static void read_all(const struct sb_gguf *gguf, const struct sb_config *config)
 {
     struct sb_tensors *set = NULL;
@@ -59,6 +82,7 @@ static void read_all(const struct sb_gguf *gguf, const struct sb_config *config)
         FUZZ_CHECK(i == 0 || strcmp(sb_tensors_at(set, i - 1)->name, t->name) < 0);
         FUZZ_CHECK(sb_tensors_read(set, t, 0, bytes, t->bytes) == SPECBATCH_OK);
         FUZZ_CHECK(sb_tensors_read(set, t, t->bytes, bytes, 1) == SPECBATCH_E_INVALID);
+        widen_rows(t, bytes);
         free(bytes);
     }
     sb_tensors_find(set, "model.layers.0.self_attn.q_proj.weight");
