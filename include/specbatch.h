@@ -271,10 +271,10 @@ enum {
     SPECBATCH_KV_F16 = 3 /* what is too large for it becomes its largest finite value */
 };
 
-/* What matrices are quantised to when a model is opened: to integers of 8 or 4 bits, in groups of 32
- * that share a scale. Each is a class of its own: results are the same bits under every policy,
- * batch and so on, and differ between types (docs/numerics.md). Matrices that are quantised already,
- * as in many GGUF files, stay as they are. CPU only. Since 0.2. */
+/* What matrices are quantised to when a model is opened: to integers of 8 or 4 bits, in groups of
+ * 32 that share a scale. Each is a class of its own: results are the same bits under every policy,
+ * batch and so on, and differ between types (docs/numerics.md). Matrices that are quantised
+ * already, as in many GGUF files, stay as they are. CPU only. Since 0.2. */
 enum {
     SPECBATCH_WEIGHTS_AUTO = 0, /* as they are stored */
     SPECBATCH_WEIGHTS_Q8 = 1,
