@@ -132,14 +132,6 @@ int32_t sb_tensors_count(const struct sb_tensors *set)
     return set->n;
 }
 
-int sb_tensors_have(const struct sb_tensors *set, const char *type)
-{
-    for (int32_t i = 0; i < set->n; i++)
-        if (strcmp(set->list[i].type, type) == 0)
-            return 1;
-    return 0;
-}
-
 const struct sb_tensor *sb_tensors_at(const struct sb_tensors *set, int32_t index)
 {
     return &set->list[index];
@@ -187,6 +179,21 @@ int32_t sb_tensors_read(const struct sb_tensors *set, const struct sb_tensor *te
     if (tensor->interleave)
         return read_rows(file, tensor, offset, into, bytes);
     return sb_file_read(file, tensor->offset + offset, into, bytes);
+}
+
+int sb_tensor_dtype(enum sb_dtype *dtype, const struct sb_tensor *tensor)
+{
+    static const char *const names[SB_DTYPES] = {
+        [SB_F32] = "F32",   [SB_BF16] = "BF16", [SB_F16] = "F16",   [SB_Q8_0] = "Q8_0",
+        [SB_Q4_0] = "Q4_0", [SB_Q4_K] = "Q4_K", [SB_Q5_K] = "Q5_K", [SB_Q6_K] = "Q6_K",
+    };
+
+    for (int i = 0; i < SB_DTYPES; i++)
+        if (strcmp(tensor->type, names[i]) == 0) {
+            *dtype = (enum sb_dtype)i;
+            return 1;
+        }
+    return 0;
 }
 
 const char *sb_tensors_file(const struct sb_tensors *set, const struct sb_tensor *tensor)

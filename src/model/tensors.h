@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "alloc.h"
+#include "backend/backend.h"
 #include "file.h"
 
 struct sb_json;
@@ -69,14 +70,14 @@ const struct sb_tensor *sb_tensors_find(const struct sb_tensors *set, const char
 const char *sb_tensors_spelled(char spelled[SB_TENSOR_NAME_BYTES], const struct sb_tensors *set,
                                const char *name);
 int32_t sb_tensors_count(const struct sb_tensors *set);
-/* Whether any of them is of this type. */
-int sb_tensors_have(const struct sb_tensors *set, const char *type);
 /* A tensor by its index, 0 .. count - 1: they are in the order of their names. */
 const struct sb_tensor *sb_tensors_at(const struct sb_tensors *set, int32_t index);
 /* Reads `bytes` bytes of a tensor, from its byte `offset` on. E_INVALID (that is not inside the
  * tensor), E_IO. */
 int32_t sb_tensors_read(const struct sb_tensors *set, const struct sb_tensor *tensor,
                         uint64_t offset, void *into, size_t bytes);
+/* The type of a tensor's elements; 0, without writing, for types that weights cannot have. */
+int sb_tensor_dtype(enum sb_dtype *dtype, const struct sb_tensor *tensor);
 /* The name of a tensor's file without its directory, for messages. */
 const char *sb_tensors_file(const struct sb_tensors *set, const struct sb_tensor *tensor);
 
