@@ -149,15 +149,6 @@ static void close_model(struct trace_model *model)
 
 /* ------------------------------------------------------------------ texts */
 
-uint64_t trace_random(uint64_t *state)
-{
-    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
 static void add_random(struct trace_prompt *prompt, uint64_t *state, int32_t n)
 {
     while (n-- > 0)
