@@ -23,14 +23,24 @@ $(B)/test/%: test/%.c $(B)/internal.a
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(COMPILE_TEST) $< $(B)/internal.a $(LDFLAGS) $(LIBRARIES) -o $@
 
-# This is the library a second time, with the deliberate faults of src/fault.h compiled in: only the
-# sources that have one are compiled again.
+# This is the library a second time, with the deliberate faults of src/fault.h compiled in: only
+# the sources that have one are compiled again. Those of the kernels are in a header, which the two
+# named here include. They are run too briefly for more than -O1, which is compiled soonest.
 FAULTY_SOURCES := $(shell grep -l SB_FAULT $(SOURCES) /dev/null)
-FAULTY_OBJECTS := $(FAULTY_SOURCES:%.c=$(B)/faults/%.o)
-SOUND_OBJECTS  := $(filter-out $(FAULTY_SOURCES:%.c=$(B)/%.o),$(OBJECTS))
+FAULTY_KERNELS := kernels/cpu/gemm.c kernels/cpu/gemm_tiles.c
+FAULTY_OBJECTS := $(FAULTY_SOURCES:%.c=$(B)/faults/%.o) \
+                  $(foreach level,$(SIMD_LEVELS),$(FAULTY_KERNELS:%.c=$(B)/faults/%.$(level).o))
+SOUND_OBJECTS  := $(filter-out $(FAULTY_OBJECTS:$(B)/faults/%=$(B)/%),$(OBJECTS))
 $(B)/faults/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
 	$(Q)$(COMPILE) -DSB_FAULTS $(LIBRARY_FLAGS) $(USER_FLAGS) $(EXACT_FLAGS) -c $< -o $@
+define faulty_level_rule
+$(B)/faults/kernels/%.$(1).o: kernels/%.c $(B)/flags
+	@mkdir -p $$(@D)
+	$(Q)$$(COMPILE) -DSB_FAULTS $(LIBRARY_FLAGS) $(SIMD_$(1)) -I. $$(USER_FLAGS) -O1 $(EXACT_FLAGS) \
+	    -c $$< -o $$@
+endef
+$(foreach level,$(SIMD_LEVELS),$(eval $(call faulty_level_rule,$(level))))
 $(B)/faults.a: $(FAULTY_OBJECTS) $(SOUND_OBJECTS) $(TEST_SUPPORT)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(B)/test/contract/test_mutations: test/contract/test_mutations.c $(B)/faults.a

@@ -2,10 +2,11 @@
  * The library's contract, tested as it is stated:
  *
  *     tokens(any policy, batch, K fixed or adaptive, arrival order, threads, SIMD level,
- *            columns of the caches, kept prefixes, preemptions, sessions)
+ *            columns of the caches, kept prefixes, preemptions, sessions, draft)
  *         == tokens(plain, batch 1)
  *
- * in each class: a compute class and a type of keys and values. support/trace.h tells what a trace
+ * in each class: a compute class, a type of keys and values, and the types of the target's weights,
+ * which may be quantised, and so may the draft's, to others. support/trace.h tells what a trace
  * is. A trace follows from its seed alone, so running the seed of a failure repeats it. Traces that
  * never hit a prefix would show nothing about prefixes, so each kind of event has to have occurred.
  */
@@ -37,7 +38,7 @@ static void check_events(void)
     for (int event = 0; event < TRACE_EVENTS; event++) {
         const uint64_t n = world.events[event];
         printf("     %10" PRIu64 " %s\n", n, trace_event_name(event));
-        if (n == 0 && (event != TRACE_REFUSED || world.n_classes > 1))
+        if (n == 0 && (event < TRACE_REFUSED || world.n_classes > 1))
             missing = trace_event_name(event);
     }
     if (missing)
@@ -55,6 +56,37 @@ static void test_every_event_of_memory(void)
     }
     if (!sbtest_failed_now)
         check_events();
+}
+
+/* Models of one checkpoint with other weights are of other classes. */
+static void check_fingerprints(void)
+{
+    for (int m = TRACE_QUANTISED; m < TRACE_MODELS; m++)
+        for (int other = 0; other < m; other++) {
+            const struct trace_model *a = &world.models[0][m], *b = &world.models[0][other];
+            if (strcmp(a->path, b->path) == 0)
+                CHECK(strcmp(specbatch_model_fingerprint(a->target[0]),
+                             specbatch_model_fingerprint(b->target[0])) != 0);
+        }
+}
+
+/* Every model with quantised weights, and whether each type of weights has had its part so far. */
+static void test_every_type_of_weights(void)
+{
+    for (int m = TRACE_QUANTISED; m < TRACE_MODELS && !sbtest_failed_now; m++) {
+        struct trace_bias bias = TRACE_ANY;
+        bias.model = m;
+        traces(7000 + (uint64_t)m * 10, 5, &bias);
+    }
+    if (!sbtest_failed_now)
+        check_fingerprints();
+    for (int type = 0; type < SB_DTYPES && !sbtest_failed_now; type++) {
+        printf("     %-5s %4" PRIu64 " targets, %4" PRIu64 " drafts\n",
+               sb_dtype_name((enum sb_dtype)type), world.targets[type], world.drafts[type]);
+        if (sb_dtype_is_quantised((enum sb_dtype)type) &&
+            (world.targets[type] == 0 || world.drafts[type] == 0))
+            FAIL("no target or no draft has them: these traces do not test it");
+    }
 }
 
 /* Runs three traces for every policy and draft, on one model or on any (-1), and prints for each
@@ -83,7 +115,7 @@ static void test_every_policy_with_every_draft(void)
 
 static void test_every_policy_on_the_given_checkpoint(void)
 {
-    every_policy_with_every_draft(5000, TRACE_GIVEN);
+    every_policy_with_every_draft(5000, world.given);
 }
 
 static void test_adaptive_k_in_every_policy(void)
@@ -99,7 +131,8 @@ static void test_adaptive_k_in_every_policy(void)
         }
 }
 
-/* Every class at one level: the oracle's tokens and log-probabilities are those of the best one. */
+/* Every class at one level: the oracle's tokens and log-probabilities are those of the best one. Of
+ * five traces two are of models with quantised weights, each of which comes up in some class. */
 static void every_class(int32_t level)
 {
     const uint64_t n_requests = world.n_requests, n_tokens = world.n_tokens;
@@ -110,7 +143,11 @@ static void every_class(int32_t level)
         struct trace_bias bias = TRACE_ANY;
         bias.class = class;
         bias.level = level;
-        traces(2000 + (uint64_t)(level * 100 + class * 10), 5, &bias);
+        traces(2000 + (uint64_t)(level * 100 + class * 10), 3, &bias);
+        for (int i = 0; i < 2 && !sbtest_failed_now; i++) {
+            bias.model = TRACE_QUANTISED + (2 * class + i) % (TRACE_MODELS - TRACE_QUANTISED);
+            traces(2000 + (uint64_t)(level * 100 + class * 10 + 3 + i), 1, &bias);
+        }
     }
     printf("     %4" PRIu64 " requests, %6" PRIu64 " tokens equal\n", world.n_requests - n_requests,
            world.n_tokens - n_tokens);
@@ -158,9 +195,10 @@ else {
     RUN(test_every_event_of_memory);
     RUN(test_every_policy_with_every_draft);
     RUN(test_adaptive_k_in_every_policy);
-    if (world.n_models > TRACE_GIVEN)
+    if (world.given >= 0)
         RUN(test_every_policy_on_the_given_checkpoint);
     if (!place_is_cuda()) {
+        RUN(test_every_type_of_weights);
         RUN(test_every_class_in_scalar_code);
         RUN(test_every_class_by_avx2);
         RUN(test_every_class_by_avx512);

@@ -26,7 +26,7 @@ static const struct sb_backend *sound;
 
 static void set_backend(const struct sb_backend *backend)
 {
-    for (int m = 0; m < TRACE_MODELS; m++)
+    for (int m = 0; m < world.n_models; m++)
         for (int level = 0; level < TRACE_LEVELS; level++)
             if (world.models[0][m].target[level])
                 world.models[0][m].target[level]->backend = backend;
@@ -47,15 +47,14 @@ static struct trace_bias mutation_bias(int32_t policy, int32_t memory, int32_t s
     return bias;
 }
 
-/* Runs traces under a policy, or under any (-1), until one of them differs. */
-static void expect_caught(const char *name, int32_t policy, int32_t memory, int32_t scene)
+/* Runs traces until one of them differs. */
+static void expect_caught(const char *name, const struct trace_bias *bias)
 {
-    const struct trace_bias bias = mutation_bias(policy, memory, scene);
     char why[600];
     uint64_t seed;
 
     for (seed = 1; seed <= TRACES; seed++)
-        if (trace_run(&world, seed, &bias, why, sizeof why))
+        if (trace_run(&world, seed, bias, why, sizeof why))
             break;
     if (seed > TRACES)
         FAIL("%s: none of %d traces noticed", name, TRACES);
@@ -65,15 +64,30 @@ static void expect_caught(const char *name, int32_t policy, int32_t memory, int3
 static void expect_engine_fault(enum sb_fault fault, const char *name, int32_t policy,
                                 int32_t memory, int32_t scene)
 {
+    const struct trace_bias bias = mutation_bias(policy, memory, scene);
+
     sb_fault_now = fault;
-    expect_caught(name, policy, memory, scene);
+    expect_caught(name, &bias);
+    sb_fault_now = SB_FAULT_NONE;
+}
+
+/* A fault of products with quantised weights, of which this model has those with minima too. */
+static void expect_product_fault(enum sb_fault fault, const char *name)
+{
+    struct trace_bias bias = mutation_bias(-1, 0, TRACE_MIXED);
+
+    bias.model = TRACE_GGUF;
+    sb_fault_now = fault;
+    expect_caught(name, &bias);
     sb_fault_now = SB_FAULT_NONE;
 }
 
 static void expect_operation_fault(enum vtable_fault fault, int32_t policy)
 {
+    const struct trace_bias bias = mutation_bias(policy, 0, TRACE_MIXED);
+
     set_backend(vtable_with_fault(sound, fault));
-    expect_caught(vtable_fault_name(fault), policy, 0, TRACE_MIXED);
+    expect_caught(vtable_fault_name(fault), &bias);
     set_backend(sound);
 }
 
@@ -107,6 +121,15 @@ static void test_no_fault_is_not_caught(void)
         expect_operation_fault(VTABLE_##fault, policy); \
     }
 
+/* On a device there are no quantised weights. */
+#define PRODUCT_FAULT(test, fault)                     \
+    static void test(void)                             \
+    {                                                  \
+        if (world.n_models <= TRACE_GGUF)              \
+            SKIP("no model with quantised weights");   \
+        expect_product_fault(SB_FAULT_##fault, #test); \
+    }
+
 ENGINE_FAULT(test_bonus_from_the_draft, BONUS_FROM_DRAFT, -1)
 ENGINE_FAULT(test_repad_without_unpad, REPAD_WITHOUT_UNPAD, SPECBATCH_POLICY_EQSPEC)
 ENGINE_FAULT(test_last_kv_entry_assumed_present, LAST_KV_PRESENT, -1)
@@ -123,6 +146,9 @@ OPERATION_FAULT(test_pad_attended_to, PADS_ATTENDED, SPECBATCH_POLICY_EXSPEC)
 OPERATION_FAULT(test_stale_kv_after_rejection, STALE_KV, SPECBATCH_POLICY_RAGGED)
 OPERATION_FAULT(test_realign_by_the_wrong_rows_offset, REALIGN_WRONG_ROW, SPECBATCH_POLICY_EQSPEC)
 OPERATION_FAULT(test_one_token_too_many_accepted, ACCEPT_ONE_MORE, -1)
+PRODUCT_FAULT(test_scale_of_the_neighbour, SCALE_OF_NEIGHBOUR)
+PRODUCT_FAULT(test_minimum_dropped, MINIMUM_DROPPED)
+PRODUCT_FAULT(test_halves_of_bytes_exchanged, NIBBLES_EXCHANGED)
 
 /* There has to be another class. A device's has none on the same device. */
 static void test_session_of_another_class_loaded(void)
@@ -170,6 +196,9 @@ else {
     RUN(test_stale_kv_after_rejection);
     RUN(test_realign_by_the_wrong_rows_offset);
     RUN(test_one_token_too_many_accepted);
+    RUN(test_scale_of_the_neighbour);
+    RUN(test_minimum_dropped);
+    RUN(test_halves_of_bytes_exchanged);
     RUN(test_draft_kv_not_rolled_back);
 }
 trace_world_close(&world);

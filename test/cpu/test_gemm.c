@@ -36,44 +36,23 @@ static float reference_blocks(const float *x, const float *w, int k)
     return sum;
 }
 
-/* The bf16 value that is left of x when the lower half of its bits is cut off. A NaN stays one. */
-static float cut(float x)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &x, sizeof bits);
-    bits = isnan(x) ? 0x7fc00000u : bits & 0xffff0000u;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 /* The sum for one row of x and one row of w in a compute class. is_bf16: the weights' type. */
 static float reference_sum(const float *x, const float *w, int k, int32_t compute, int is_bf16)
 {
-    float sum[3] = {0.0f, 0.0f, 0.0f}, *part = cpu_memory((size_t)k * sizeof *part);
+    const int has_blocks = compute == SPECBATCH_COMPUTE_BF16 || is_bf16;
+    float sum[3] = {0.0f, 0.0f, 0.0f}, *parts;
 
-    if (compute == SPECBATCH_COMPUTE_BF16) {
-        for (int i = 0; i < k; i++)
-            part[i] = cpu_round_bf16(x[i]);
-        sum[0] = reference_blocks(part, w, k);
-    } else if (compute == SPECBATCH_COMPUTE_SPLIT && is_bf16) {
-        for (int p = 0; p < 3; p++) {
-            for (int i = 0; i < k; i++) {
-                float mid = cut(x[i] - cut(x[i]));
-                part[i] = p == 0            ? cut(x[i])
-                          : !isfinite(x[i]) ? 0.0f
-                          : p == 1          ? mid
-                                            : x[i] - cut(x[i]) - mid;
-            }
-            sum[p] = reference_blocks(part, w, k);
-        }
-        sum[0] = sum[0] + (sum[1] + sum[2]);
-    } else {
+    if (compute == SPECBATCH_COMPUTE_F32 || !has_blocks) {
         for (int i = 0; i < k; i++)
             sum[0] = fmaf(x[i], w[i], sum[0]);
+        return sum[0];
     }
-    free(part);
-    return sum[0];
+    parts = cpu_memory((size_t)k * 3 * sizeof *parts);
+    const int n_parts = cpu_parts(parts, x, k, compute);
+    for (int p = 0; p < n_parts; p++)
+        sum[p] = reference_blocks(parts + (size_t)p * (size_t)k, w, k);
+    free(parts);
+    return n_parts == 1 ? sum[0] : sum[0] + (sum[1] + sum[2]);
 }
 
 /* y [m, n] as the contract defines it. x [m, k], rows [n, k] of dtype */
@@ -93,27 +72,6 @@ static void reference_gemm(float *y, const float *x, const void *rows, enum sb_d
         }
     }
     free(w);
-}
-
-/* Whether every row of a product of m rows, drawn at random from the BASE_ROWS rows of x, has the
- * bits of the reference's row. */
-static int rows_agree(struct cpu *way, const struct sb_weight *weight, const float *x,
-                      const float *expected, const float *bias, int m)
-{
-    int k = weight->n_in, n = weight->n_out, agree = 1, from[256];
-    float *shuffled = cpu_memory((size_t)m * (size_t)k * sizeof(float)),
-          *y = cpu_floats((int64_t)m * n);
-
-    for (int r = 0; r < m; r++) {
-        from[r] = (int)(cpu_random() % BASE_ROWS);
-        memcpy(shuffled + (int64_t)r * k, x + from[r] * k, (size_t)k * sizeof(float));
-    }
-    cpu->gemm(way->exec, y, shuffled, weight, bias, m);
-    for (int r = 0; r < m; r++)
-        agree &= cpu_first_difference(y + (int64_t)r * n, expected + (int64_t)from[r] * n, n) < 0;
-    free(shuffled);
-    free(y);
-    return agree;
 }
 
 /* The i-th number of rows that a matrix is multiplied by, or -1 after the last. */
@@ -148,17 +106,11 @@ static const char *one_gemm(struct cpu *ways, int n_ways, enum sb_dtype dtype, i
     reference_gemm(expected, x, rows, dtype, with_bias ? bias : NULL, BASE_ROWS, n, k, compute);
     for (int w = 0; w < n_ways && !failed; w++) {
         struct sb_weight weight;
-        if (cpu->weight_create(&weight, ways[w].device, &cpu_mem, n, k, dtype) != SPECBATCH_OK)
+        if (!cpu_weight(&weight, &ways[w], rows, n, k, dtype))
             failed = specbatch_last_error();
-        for (int first = 0, piece; first < n; first += piece) { /* filled in uneven pieces */
-            piece = 1 + (int)(cpu_random() % 100);
-            piece = piece < n - first ? piece : n - first;
-            cpu->weight_fill(&weight, ways[w].device, first, piece,
-                             (const char *)rows + (size_t)first * (size_t)k * sb_dtype_size(dtype),
-                             dtype);
-        }
         for (int i = 0, m; (m = row_count(kind, i)) >= 0 && !failed; i++)
-            if (!rows_agree(&ways[w], &weight, x, expected, with_bias ? bias : NULL, m)) {
+            if (!cpu_rows_agree(&ways[w], &weight, x, BASE_ROWS, expected, with_bias ? bias : NULL,
+                                m)) {
                 snprintf(message, sizeof message, "%s: %s [%d, %d], %d rows", ways[w].name,
                          sb_dtype_name(dtype), n, k, m);
                 failed = message;

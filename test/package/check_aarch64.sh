@@ -25,13 +25,16 @@ run_make -j"$(getconf _NPROCESSORS_ONLN)" SAN= CUDA=0 STATIC=1 B=$arm CC=${cross
 verdict aarch64_builds
 [ $failed = 0 ] || exit
 
-# compare CHECKPOINT DRAFT: prints nothing where all three agree.
+# compare CHECKPOINT DRAFT [q8|q4]: prints nothing where all three agree.
 compare() {
-    set -- "$models/$1" "$models/$2"
-    "$B/$program" "$@" scalar >"$tmp/here" 2>>"$tmp/out" || echo "failed here" >>"$tmp/out"
-    "$B/$program" "$@" auto >"$tmp/best" 2>>"$tmp/out" || echo "failed here" >>"$tmp/out"
-    qemu-aarch64-static "$arm/$program" "$@" auto >"$tmp/there" 2>>"$tmp/out" ||
-        echo "failed there" >>"$tmp/out"
+    target=$models/$1 draft=$models/$2
+    shift 2
+    "$B/$program" "$target" "$draft" scalar "$@" >"$tmp/here" 2>>"$tmp/out" ||
+        echo "failed here" >>"$tmp/out"
+    "$B/$program" "$target" "$draft" auto "$@" >"$tmp/best" 2>>"$tmp/out" ||
+        echo "failed here" >>"$tmp/out"
+    qemu-aarch64-static "$arm/$program" "$target" "$draft" auto "$@" >"$tmp/there" \
+        2>>"$tmp/out" || echo "failed there" >>"$tmp/out"
     cmp "$tmp/here" "$tmp/best" >>"$tmp/out" 2>&1
     cmp "$tmp/here" "$tmp/there" >>"$tmp/out" 2>&1
 }
@@ -44,3 +47,5 @@ compare glm4_unbiased_bf16 glm4_unbiased_bf16
 verdict aarch64_gives_the_bits_of_this_machine_bf16
 compare qwen3_yarn_f32 qwen3_yarn_f32
 verdict aarch64_gives_the_bits_of_this_machine_yarn
+compare llama3_scaled_biased_tied_bf16 glm4_unbiased_bf16 q4
+verdict aarch64_gives_the_bits_of_this_machine_q4

@@ -2,7 +2,8 @@
  * Prints what the library computes, bit for bit, so that builds of it can be compared by diff
  * (check_aarch64.sh):
  *
- *     print_bits TARGET_DIR DRAFT_DIR auto|scalar      the SIMD level
+ *     print_bits TARGET_DIR DRAFT_DIR auto|scalar [q8|q4]
+ *                                     the SIMD level; what weights are quantised to
  *
  * For each compute class: the logits behind every token of a prompt, which one pass computes; then
  * tokens and log-probabilities of requests, under every policy.
@@ -116,6 +117,9 @@ static int32_t print_class(char **argv, int32_t compute)
     draft = NULL;
     options.compute = compute;
     options.simd = strcmp(argv[3], "scalar") == 0 ? SPECBATCH_SIMD_SCALAR : SPECBATCH_SIMD_AUTO;
+    options.weights = !argv[4]                     ? SPECBATCH_WEIGHTS_AUTO
+                      : strcmp(argv[4], "q8") == 0 ? SPECBATCH_WEIGHTS_Q8
+                                                   : SPECBATCH_WEIGHTS_Q4;
     printf("compute class %" PRId32 "\n", compute);
     SB_TRY(specbatch_model_open(&target, argv[1], &options));
     SB_TRY(specbatch_model_open(&small, argv[2], &options));
@@ -133,8 +137,8 @@ done:
 
 int main(int argc, char **argv)
 {
-    if (argc != 4) {
-        fprintf(stderr, "usage: print_bits TARGET_DIR DRAFT_DIR auto|scalar\n");
+    if (argc != 4 && argc != 5) {
+        fprintf(stderr, "usage: print_bits TARGET_DIR DRAFT_DIR auto|scalar [q8|q4]\n");
         return 2;
     }
     if (print_class(argv, SPECBATCH_COMPUTE_F32) == SPECBATCH_OK &&

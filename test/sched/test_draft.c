@@ -60,7 +60,7 @@ static int run_all(specbatch_model *target, specbatch_model *draft, int32_t poli
 /* A policy with `trim`, as rollback, is left out: it throws accepted tokens away on purpose. */
 static void test_target_as_its_own_draft_is_always_accepted(void)
 {
-    for (int m = 0; m < TRACE_MODELS; m++)
+    for (int m = 0; m < world.n_models; m++)
         for (int32_t policy = 0; policy < specbatch_policy_count(); policy++) {
             struct totals t;
             if (!sb_policy_at(policy)->speculates || sb_policy_at(policy)->trim)

@@ -89,6 +89,55 @@ void cpu_set_kv(struct cpu *ways, int n, enum sb_dtype kv)
         ways[i].device->kv = kv;
 }
 
+/* ------------------------------------------------------------------ products */
+
+int cpu_weight(struct sb_weight *weight, const struct cpu *way, const void *rows, int n, int k,
+               enum sb_dtype dtype)
+{
+    const struct sb_backend *cpu = sb_backend_cpu();
+    const size_t row_bytes = sb_dtype_row_bytes(dtype, (size_t)k);
+    int first = 0, end = n;
+
+    *weight = (struct sb_weight){0};
+    if (cpu->weight_create(weight, way->device, &cpu_mem, n, k, dtype) != SPECBATCH_OK)
+        return 0;
+    while (first < end) { /* from both ends */
+        const int piece = 1 + (int)(cpu_random() % 100), left = end - first;
+        const int count = piece < left ? piece : left;
+        const int at = cpu_random() % 2 ? first : end - count;
+        if (cpu->weight_fill(weight, way->device, at, count,
+                             (const char *)rows + (size_t)at * row_bytes, dtype) != SPECBATCH_OK)
+            return 0;
+        end = at == first ? end : at;
+        first = at == first ? at + count : first;
+    }
+    return 1;
+}
+
+int cpu_rows_agree(const struct cpu *way, const struct sb_weight *weight, const float *x,
+                   int n_base, const float *expected, const float *bias, int m)
+{
+    const int64_t k = weight->n_in;
+    int64_t n = 0;
+    int agree = 1, from[256];
+
+    for (const struct sb_weight *w = weight; w; w = w->next)
+        n += w->n_out;
+    float *shuffled = cpu_memory((size_t)m * (size_t)k * sizeof(float)), *y = cpu_floats(m * n);
+    for (int r = 0; r < m; r++) {
+        from[r] = (int)(cpu_random() % (uint32_t)n_base);
+        memcpy(shuffled + r * k, x + from[r] * k, (size_t)k * sizeof(float));
+    }
+    sb_backend_cpu()->gemm(way->exec, y, shuffled, weight, bias, m);
+    for (int r = 0; r < m; r++)
+        agree &= cpu_first_difference(y + r * n, expected + from[r] * n, n) < 0;
+    free(shuffled);
+    free(y);
+    return agree;
+}
+
+/* ------------------------------------------------------------------ inputs */
+
 uint32_t cpu_random(void)
 {
     static uint64_t state = 88172645463325252u;
@@ -178,6 +227,30 @@ float cpu_round_bf16(float value)
         low += 0x10000u;
     memcpy(&value, &low, sizeof value);
     return value;
+}
+
+/* The bf16 value that is left of x when the lower half of its bits is cut off. A NaN stays one. */
+static float cut(float x)
+{
+    uint32_t bits = isnan(x) ? 0x7fc00000u : bits_of(x) & 0xffff0000u;
+
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+int cpu_parts(float *parts, const float *x, int n, int32_t compute)
+{
+    for (int i = 0; i < n; i++) {
+        const float high = cut(x[i]), rest = isfinite(x[i]) ? x[i] - high : 0.0f;
+        if (compute != SPECBATCH_COMPUTE_SPLIT) {
+            parts[i] = compute == SPECBATCH_COMPUTE_BF16 ? cpu_round_bf16(x[i]) : x[i];
+            continue;
+        }
+        parts[i] = high;
+        parts[n + i] = cut(rest);
+        parts[2 * n + i] = rest - cut(rest);
+    }
+    return compute == SPECBATCH_COMPUTE_SPLIT ? 3 : 1;
 }
 
 /* An f16 has 11 significant bits, and no bit below 2^-24. */

@@ -27,6 +27,15 @@ void cpu_close(struct cpu *ways, int n);
 /* Gives all of them caches of this type. Those that cpu_open made have caches of f32. */
 void cpu_set_kv(struct cpu *ways, int n, enum sb_dtype kv);
 
+/* Makes a weight of rows [n, k] of dtype, and fills it in uneven pieces in any order. Returns 0
+ * when it cannot be made. The caller frees it. */
+int cpu_weight(struct sb_weight *weight, const struct cpu *way, const void *rows, int n, int k,
+               enum sb_dtype dtype);
+/* Whether each row of a product of m <= 256 rows, drawn at random from n_base rows of x, has the
+ * bits of the row of `expected`. The product is with the weight and all those below it. */
+int cpu_rows_agree(const struct cpu *way, const struct sb_weight *weight, const float *x,
+                   int n_base, const float *expected, const float *bias, int m);
+
 /* Inputs, the same in every run. */
 uint32_t cpu_random(void);
 float cpu_uniform(void);        /* [-1, 1) */
@@ -42,6 +51,9 @@ int64_t cpu_first_difference(const float *a, const float *b, int64_t n);
 float cpu_widen(const void *rows, int64_t i, enum sb_dtype dtype);
 void cpu_narrow(void *rows, int64_t i, float value, enum sb_dtype dtype);
 float cpu_round_bf16(float value);
+/* What a product reads in place of n values x: parts [3, n], of which it makes and returns the
+ * number. They are x itself in the class F32, x rounded in BF16, and three parts in SPLIT. */
+int cpu_parts(float *parts, const float *x, int n, int32_t compute);
 /* What a cache of type `dtype` holds of a value: the nearest that it can hold, of equally near ones
  * the even one. What is too large for f16 becomes its largest finite value. */
 float cpu_round(float value, enum sb_dtype dtype);

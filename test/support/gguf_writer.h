@@ -14,7 +14,16 @@
 #include "support/model_files.h"
 
 /* The numbers of tensors' types. */
-enum { GGUF_F32 = 0, GGUF_F16 = 1, GGUF_Q4_0 = 2, GGUF_BF16 = 30 };
+enum {
+    GGUF_F32 = 0,
+    GGUF_F16 = 1,
+    GGUF_Q4_0 = 2,
+    GGUF_Q8_0 = 8,
+    GGUF_Q4_K = 12,
+    GGUF_Q5_K = 13,
+    GGUF_Q6_K = 14,
+    GGUF_BF16 = 30
+};
 
 struct gguf_buffer {
     unsigned char *at;

@@ -29,18 +29,20 @@ static int32_t chosen(int32_t bias, uint64_t *state, int32_t n)
     return bias >= 0 ? bias : value;
 }
 
-/* Draws the target: a checkpoint in a class. SPLIT differs from F32 only where weights are bf16, so
- * a checkpoint that has others makes way for the next one that has them. */
+/* Draws the target: a checkpoint in a class. SPLIT differs from F32 only where weights are bf16 or
+ * quantised, so a checkpoint that has others makes way for the next one that has them. */
 static void choose_model(struct trace_run *run)
 {
     const struct trace_bias *bias = run->bias;
     const struct trace_world *world = run->world;
     const int class = chosen(bias->class, &run->state, world->n_classes);
+    const unsigned wide = 1u << SB_F32 | 1u << SB_F16;
+    int mixed;
 
     run->m = chosen(bias->model, &run->state, world->n_models);
     run->model = &run->world->models[class][run->m];
     while (bias->model < 0 && run->model->compute == SPECBATCH_COMPUTE_SPLIT &&
-           strcmp(specbatch_model_dtype(run->model->target[0]), "bf16") != 0) {
+           (trace_types(run->model->target[0], &mixed) & ~wide) == 0) {
         run->m = (run->m + 1) % world->n_models;
         run->model = &run->world->models[class][run->m];
     }
@@ -271,6 +273,25 @@ static int step(struct trace_run *run)
     return 0;
 }
 
+/* Counts the types of weights that take part. */
+static void count_types(struct trace_run *run)
+{
+    struct trace_world *world = run->world;
+    const int speculates = run->options.draft_len > 0 &&
+                           sb_policy_at(run->options.policy)->speculates;
+    const specbatch_model *draft = speculates ? trace_draft_model(run) : NULL;
+    int mixed, draft_mixed;
+    const unsigned target_types = trace_types(run->model->target[run->level], &mixed);
+    const unsigned draft_types = draft ? trace_types(draft, &draft_mixed) : 0;
+
+    for (int type = 0; type < SB_DTYPES; type++) {
+        world->targets[type] += target_types >> type & 1;
+        world->drafts[type] += draft_types >> type & 1;
+    }
+    world->events[TRACE_MIXED_TYPES] += draft && (target_types & draft_types) == 0;
+    world->events[TRACE_MIXED_MAPS] += (uint64_t)mixed;
+}
+
 static int create(struct trace_run *run)
 {
     specbatch_model *target = run->model->target[run->level];
@@ -282,6 +303,7 @@ static int create(struct trace_run *run)
     if (rc == SPECBATCH_OK)
         rc = specbatch_pool_create(&run->pool, target, draft, &run->options);
     specbatch_draft_release(draft);
+    count_types(run);
     return rc == SPECBATCH_OK ? 0 : trace_complain(run, "create", rc, 0, 0);
 }
 
@@ -363,7 +385,9 @@ const char *trace_event_name(int event)
                                                     "sessions loaded into their own pool",
                                                     "sessions loaded into a fresh pool",
                                                     "hits of a session",
-                                                    "sessions of another class refused"};
+                                                    "sessions of another class refused",
+                                                    "drafts of other types than the target",
+                                                    "targets with matrices of several types"};
 
     return names[event];
 }

@@ -11,8 +11,10 @@
  * a request must end is worked out here and not by the library: at the first end-of-sequence or
  * stop id of the oracle's tokens, or after max_new of them.
  *
- * A class is a compute class and a type of keys and values. Many prompts begin alike, and end or
- * part at the borders of blocks of 16, 32 and 64 tokens or beside them (trace_world.c has them).
+ * A class is a compute class and a type of keys and values. Some models have quantised weights:
+ * checkpoints that are quantised when they are opened, and GGUF files of all quantised types
+ * (quantised_model.h). The draft may have others than the target. Many prompts begin alike, and end
+ * or part at the borders of blocks of 16, 32 and 64 tokens or beside them (trace_world.c has them).
  * Some are the later turns of conversations, which quote the oracle's answer to another prompt.
  *
  * Memory is drawn too (trace_memory.c): columns of the caches from one longest slot to plenty,
@@ -27,6 +29,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/backend.h"
 #include "specbatch.h"
 
 enum {
@@ -37,8 +40,9 @@ enum {
     TRACE_EMULATED = SPECBATCH_SIMD_AMX + 1, /* the matrix unit, emulated (emulated_tiles.h) */
     TRACE_LEVELS,                            /* SPECBATCH_SIMD_AUTO, the four levels, and that */
     TRACE_ORACLE = 64,                       /* tokens that the oracle generates for a prompt */
-    TRACE_MODELS = 5,                        /* the tree's own */
-    TRACE_GIVEN = TRACE_MODELS /* the checkpoint that the environment names (place.h) */
+    TRACE_MODELS = 9,                        /* the tests' own */
+    TRACE_QUANTISED = 5,                     /* of those, the first with quantised weights, */
+    TRACE_GGUF = 8                           /* and the GGUF file of quantised_model.h */
 };
 
 struct trace_prompt {
@@ -46,10 +50,12 @@ struct trace_prompt {
     int32_t n;
 };
 
-/* A checkpoint in one class. Its texts are the prompts of the world, then its own turns. */
+/* A checkpoint with one kind of weights, in one class. Its texts are the prompts of the world, then
+ * its own turns. */
 struct trace_model {
     char path[600];
     int32_t compute, kv;                    /* SPECBATCH_COMPUTE_*, SPECBATCH_KV_* */
+    int32_t weights, draft_weights;         /* SPECBATCH_WEIGHTS_* */
     specbatch_model *target[TRACE_LEVELS];  /* by level; NULL: this machine lacks it */
     specbatch_model *draft[TRACE_LEVELS];   /* the checkpoint's own draft, or NULL */
     specbatch_model *oracle;                /* decodes plainly: target[0], or the same on the CPU */
@@ -75,18 +81,23 @@ enum trace_event {
     TRACE_FRESH_LOADED, /* sessions loaded into a fresh pool */
     TRACE_SESSION_HITS, /* of those: the first request took columns of the session */
     TRACE_REFUSED,      /* sessions of another class that were refused */
+    TRACE_MIXED_TYPES,  /* targets and drafts whose weights have no type in common */
+    TRACE_MIXED_MAPS,   /* targets with a matrix of several types */
     TRACE_EVENTS
 };
 
 struct trace_world {
     int n_classes;                 /* one on a device, whose class place.h gives */
-    int n_models;                  /* TRACE_MODELS, and one more where the environment names it */
+    int n_models;                  /* the tests' own, and what the environment names (place.h) */
+    int given;                     /* which one is that; -1: none */
     int n_prompts;                 /* of `prompts`, the first ones that traces use */
     int n_turns;                   /* of each model's turns, the same */
     int max_requests;              /* of one trace */
     int32_t n_new;                 /* tokens of the oracle, and the most that a request asks for */
     uint64_t n_requests, n_tokens; /* that traces have compared and found equal so far */
     uint64_t events[TRACE_EVENTS]; /* in all traces so far */
+    uint64_t targets[SB_DTYPES];   /* traces so far whose target has weights of a type, */
+    uint64_t drafts[SB_DTYPES];    /* and those whose draft has */
     char folder[64];               /* where sessions are saved */
     struct trace_model models[TRACE_CLASSES][TRACE_MODELS + 1];
     struct trace_prompt prompts[TRACE_PROMPTS];
@@ -140,6 +151,9 @@ const struct trace_prompt *trace_text(const struct trace_world *world,
 /* Has the oracle decode a text, unless it has; so a turn is made too. Returns as trace_world_open
  * does. */
 int trace_ask(const struct trace_world *world, struct trace_model *model, int p);
+/* The types of a model's weights: bit i is set for weights of type i. *mixed becomes 1 when a
+ * matrix has rows of several types, else 0. */
+unsigned trace_types(const specbatch_model *model, int *mixed);
 /* What an event is called. */
 const char *trace_event_name(int event);
 

@@ -217,12 +217,15 @@ static int run_in(struct trace_run *run, specbatch_pool *pool, struct trace_mode
     return equal ? 0 : trace_complain(run, "after a session of another class", p, 0, 0);
 }
 
-/* A pool of another class must refuse the session. A trace that is to catch a fault by its results
- * looks only at what a request gives there. */
+/* A pool of another class, or of the same checkpoint with other weights, must refuse the session. A
+ * trace that is to catch a fault by its results looks only at what a request gives there. */
 int trace_try_other_class(struct trace_run *run)
 {
     const int class = trace_below(run, run->world->n_classes);
-    struct trace_model *other = &run->world->models[class][run->m];
+    struct trace_model *models = run->world->models[class];
+    const int any = trace_below(run, run->world->n_models);
+    const int is_same = strcmp(models[any].path, run->model->path) == 0;
+    struct trace_model *other = &models[is_same ? any : run->m];
     specbatch_model *target = other->target[run->level];
     specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
     specbatch_pool *pool = NULL;

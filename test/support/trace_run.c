@@ -16,15 +16,16 @@ int32_t trace_below(struct trace_run *run, int32_t n)
 int trace_complain(struct trace_run *run, const char *what, long a, long b, long c)
 {
     const specbatch_pool_options *o = &run->options;
-    int n = snprintf(
-        run->why, run->size,
-        "%s (%ld, %ld, %ld): model %s class %d kv %d level %d policy %s B %d W %d K %d chunk %d "
-        "threads %d max_len %d draft %d of class %d flags %u columns %" PRIu64 " budget %" PRIu64
-        " prefixes %" PRIu64 " pool %d; %s",
-        what, a, b, c, run->model->path, run->model->compute, run->model->kv, run->level,
-        specbatch_policy_name(o->policy), o->batch, o->window, o->draft_len, o->prefill_chunk,
-        o->n_threads, o->max_len, run->draft_kind, run->draft_class, o->flags, o->cache_columns,
-        o->budget_bytes, o->prefix_bytes, 1 + (run->first_job > 0), specbatch_last_error());
+    int n = snprintf(run->why, run->size,
+                     "%s (%ld, %ld, %ld): model %s weights %d class %d kv %d level %d policy %s B "
+                     "%d W %d K %d chunk %d "
+                     "threads %d max_len %d draft %d of class %d flags %u columns %" PRIu64
+                     " budget %" PRIu64 " prefixes %" PRIu64 " pool %d; %s",
+                     what, a, b, c, run->model->path, run->model->weights, run->model->compute,
+                     run->model->kv, run->level, specbatch_policy_name(o->policy), o->batch,
+                     o->window, o->draft_len, o->prefill_chunk, o->n_threads, o->max_len,
+                     run->draft_kind, run->draft_class, o->flags, o->cache_columns, o->budget_bytes,
+                     o->prefix_bytes, 1 + (run->first_job > 0), specbatch_last_error());
     (void)n;
     return 1;
 }

@@ -19,13 +19,28 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "model/model.h"
 #include "support/emulated_tiles.h"
 #include "support/model_files.h"
 #include "support/place.h"
+#include "support/quantised_model.h"
 
-static const char *const model_names[TRACE_MODELS] = {
-    "qwen3_untied_f32_sharded", "llama_untied_f32_sharded", "glm4_unbiased_bf16",
-    "llama3_scaled_biased_tied_bf16", "qwen2_tied_f32"};
+/* The models, and what their weights and their draft's are quantised to. Those with a draft lie
+ * beside it. A name with a dot is a file that is made in the world's own folder. */
+static const struct {
+    const char *name;
+    int32_t weights, draft_weights;
+} models[TRACE_MODELS] = {
+    {"qwen3_untied_f32_sharded", SPECBATCH_WEIGHTS_AUTO, SPECBATCH_WEIGHTS_AUTO},
+    {"llama_untied_f32_sharded", SPECBATCH_WEIGHTS_AUTO, SPECBATCH_WEIGHTS_Q4},
+    {"glm4_unbiased_bf16", SPECBATCH_WEIGHTS_AUTO, SPECBATCH_WEIGHTS_AUTO},
+    {"llama3_scaled_biased_tied_bf16", SPECBATCH_WEIGHTS_AUTO, SPECBATCH_WEIGHTS_AUTO},
+    {"qwen2_tied_f32", SPECBATCH_WEIGHTS_AUTO, SPECBATCH_WEIGHTS_AUTO},
+    {"qwen3_untied_f32_sharded", SPECBATCH_WEIGHTS_Q8, SPECBATCH_WEIGHTS_Q4},
+    {"llama_untied_f32_sharded", SPECBATCH_WEIGHTS_Q4, SPECBATCH_WEIGHTS_AUTO},
+    {"llama3_scaled_biased_tied_bf16", SPECBATCH_WEIGHTS_Q4, SPECBATCH_WEIGHTS_AUTO},
+    {"quantised.gguf", SPECBATCH_WEIGHTS_AUTO, SPECBATCH_WEIGHTS_AUTO},
+};
 
 /* n tokens, of which the first `shared` are those of prompt `like`. The longer are the last. */
 static const struct recipe {
@@ -52,7 +67,7 @@ enum { SPECIAL = 3 /* ids below are not drawn */ };
 
 /* Opens a model at a level. *out stays NULL where this machine lacks it. */
 static int32_t open_level(specbatch_model **out, const char *path, const struct trace_model *model,
-                          int level)
+                          int32_t weights, int level)
 {
     specbatch_model_options options = place_options();
     int32_t rc;
@@ -62,6 +77,7 @@ static int32_t open_level(specbatch_model **out, const char *path, const struct 
                                             : SPECBATCH_OK;
     options.compute = model->compute;
     options.kv = model->kv;
+    options.weights = weights;
     options.simd = level;
     rc = level == TRACE_EMULATED ? open_with_emulated_tiles(out, path, &options)
                                  : specbatch_model_open(out, path, &options);
@@ -69,13 +85,13 @@ static int32_t open_level(specbatch_model **out, const char *path, const struct 
 }
 
 static int open_levels(specbatch_model *out[TRACE_LEVELS], const struct trace_model *model,
-                       const char *suffix)
+                       int32_t weights, const char *suffix)
 {
     char path[620];
 
     snprintf(path, sizeof path, "%s%s", model->path, suffix);
     for (int level = 0; level < TRACE_LEVELS; level++)
-        if (open_level(&out[level], path, model, level) != SPECBATCH_OK)
+        if (open_level(&out[level], path, model, weights, level) != SPECBATCH_OK)
             return -1;
     return 0;
 }
@@ -96,7 +112,7 @@ static int open_oracle(struct trace_model *model)
 
     options.compute = model->compute;
     options.kv = model->kv;
-    if (place_is_cuda() && place_is_reference())
+    if (place_is_cuda() && place_is_reference()) /* where no weights are quantised */
         return specbatch_model_open(&model->oracle, model->path, &options);
     model->oracle = model->target[0];
     specbatch_model_retain(model->oracle);
@@ -104,17 +120,23 @@ static int open_oracle(struct trace_model *model)
 }
 
 /* Opens model m of the world in a class. */
-static int open_model(struct trace_model *model, const char *dir, int m)
+static int open_model(struct trace_model *model, const struct trace_world *world, const char *dir,
+                      int m)
 {
-    if (m < TRACE_MODELS)
-        snprintf(model->path, sizeof model->path, "%s/%s", dir, model_names[m]);
-    else
+    if (m == world->given) {
         snprintf(model->path, sizeof model->path, "%s", place_checkpoint());
-    if (open_levels(model->target, model, "") || open_oracle(model))
+    } else {
+        snprintf(model->path, sizeof model->path, "%s/%s",
+                 strchr(models[m].name, '.') ? world->folder : dir, models[m].name);
+        model->weights = models[m].weights;
+        model->draft_weights = models[m].draft_weights;
+    }
+    if (open_levels(model->target, model, model->weights, "") || open_oracle(model))
         return -1;
-    return has_draft(model) ? open_levels(model->draft, model, ".draft") : 0;
+    return has_draft(model) ? open_levels(model->draft, model, model->draft_weights, ".draft") : 0;
 }
 
+/* On a device there are no models with quantised weights: it would make others of them. */
 static int open_models(struct trace_world *world, const char *dir)
 {
     static const struct {
@@ -125,17 +147,42 @@ static int open_models(struct trace_world *world, const char *dir)
                                 {SPECBATCH_COMPUTE_F32, SPECBATCH_KV_BF16},
                                 {SPECBATCH_COMPUTE_BF16, SPECBATCH_KV_F16}};
 
-    world->n_models = TRACE_MODELS + (place_checkpoint() != NULL);
+    world->n_models = place_is_cuda() ? TRACE_QUANTISED : TRACE_MODELS;
+    world->given = place_checkpoint() ? world->n_models++ : -1;
     world->n_classes = place_is_cuda() ? 1 : TRACE_CLASSES;
     for (int c = 0; c < world->n_classes; c++)
         for (int m = 0; m < world->n_models; m++) {
             struct trace_model *model = &world->models[c][m];
             model->compute = place_is_cuda() ? place_options().compute : classes[c].compute;
             model->kv = place_is_cuda() ? SPECBATCH_KV_AUTO : classes[c].kv;
-            if (open_model(model, dir, m))
+            if (open_model(model, world, dir, m))
                 return -1;
         }
     return 0;
+}
+
+/* Adds the types of a matrix. */
+static void add_types(unsigned *types, int *mixed, const struct sb_weight *weight)
+{
+    *mixed |= weight->next != NULL;
+    for (; weight; weight = weight->next)
+        *types |= 1u << weight->dtype;
+}
+
+unsigned trace_types(const specbatch_model *model, int *mixed)
+{
+    unsigned types = 0;
+
+    *mixed = 0;
+    add_types(&types, mixed, &model->embed);
+    add_types(&types, mixed, &model->head);
+    for (int32_t i = 0; i < model->config.layers; i++) {
+        add_types(&types, mixed, &model->layers[i].qkv);
+        add_types(&types, mixed, &model->layers[i].o);
+        add_types(&types, mixed, &model->layers[i].gate_up);
+        add_types(&types, mixed, &model->layers[i].down);
+    }
+    return types;
 }
 
 static void close_model(struct trace_model *model)
@@ -148,15 +195,6 @@ static void close_model(struct trace_model *model)
 }
 
 /* ------------------------------------------------------------------ texts */
-
-uint64_t trace_random(uint64_t *state)
-{
-    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
 
 static void add_random(struct trace_prompt *prompt, uint64_t *state, int32_t n)
 {
@@ -252,6 +290,7 @@ done:
 
 int trace_world_open(struct trace_world *world, const char *dir)
 {
+    const struct test_dir folder = test_dir_make();
     const int small = place_is_small();
 
     memset(world, 0, sizeof *world);
@@ -260,7 +299,8 @@ int trace_world_open(struct trace_world *world, const char *dir)
     world->max_requests = small ? 6 : TRACE_REQUESTS;
     world->n_new = small ? TRACE_ORACLE / 2 : TRACE_ORACLE;
     make_prompts(world);
-    snprintf(world->folder, sizeof world->folder, "%s", test_dir_make().path);
+    snprintf(world->folder, sizeof world->folder, "%s", folder.path);
+    quantised_model_write(&folder);
     return open_models(world, dir);
 }
 
