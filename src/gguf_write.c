@@ -147,10 +147,10 @@ void sb_gguf_put_tensor(struct sb_gguf_out *out, const char *name, const char *t
 
 int32_t sb_gguf_out_data(struct sb_gguf_out *out, const void *bytes, size_t n)
 {
-    const int32_t rc = sb_new_file_write(&out->file, bytes, n);
-
-    out->at += rc == SPECBATCH_OK ? n : 0;
-    return rc;
+    if (out->rc == SPECBATCH_OK)
+        out->rc = sb_new_file_write(&out->file, bytes, n);
+    out->at += n;
+    return out->rc;
 }
 
 int32_t sb_gguf_out_pad(struct sb_gguf_out *out)
@@ -163,22 +163,21 @@ int32_t sb_gguf_out_pad(struct sb_gguf_out *out)
 int32_t sb_gguf_out_begin(struct sb_gguf_out *out, const char *path)
 {
     unsigned char head[24] = "GGUF", *at = head + 4;
-    int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(out->rc);
     at = number_bytes(at, VERSION, 4);
     at = number_bytes(at, out->n_tensors, 8);
     number_bytes(at, out->n_keys, 8);
-    SB_TRY(sb_new_file_create(&out->file, path));
-    SB_TRY(sb_gguf_out_data(out, head, sizeof head));
-    SB_TRY(sb_gguf_out_data(out, out->keys.at, out->keys.n));
-    SB_TRY(sb_gguf_out_data(out, out->infos.at, out->infos.n));
-    SB_TRY(sb_gguf_out_pad(out));
-done:
-    return rc;
+    if (out->rc == SPECBATCH_OK)
+        out->rc = sb_new_file_create(&out->file, path);
+    sb_gguf_out_data(out, head, sizeof head);
+    sb_gguf_out_data(out, out->keys.at, out->keys.n);
+    sb_gguf_out_data(out, out->infos.at, out->infos.n);
+    return sb_gguf_out_pad(out);
 }
 
 int32_t sb_gguf_out_keep(struct sb_gguf_out *out)
 {
-    return sb_new_file_keep(&out->file);
+    if (out->rc == SPECBATCH_OK)
+        out->rc = sb_new_file_keep(&out->file);
+    return out->rc;
 }

@@ -10,7 +10,8 @@
  *     sb_gguf_out_keep(&out), sb_gguf_out_clear(&out)
  *
  * The functions that put something fail without memory only. They return nothing: the first failure
- * is kept, and sb_gguf_out_begin returns it. So a list of keys is a list of calls.
+ * is kept, and sb_gguf_out_begin returns it. So a list of keys is a list of calls. What comes after
+ * a failure does nothing, and returns that failure.
  */
 #ifndef SB_GGUF_WRITE_H
 #define SB_GGUF_WRITE_H
@@ -34,7 +35,7 @@ struct sb_gguf_out {
     uint64_t data; /* bytes of data that the infos speak of, with the padding */
     uint64_t at;   /* bytes of the file that are written */
     struct sb_new_file file;
-    int32_t rc; /* SPECBATCH_OK, or how a put has failed */
+    int32_t rc; /* SPECBATCH_OK, or the first failure of these functions */
 };
 
 void sb_gguf_out_init(struct sb_gguf_out *out, const struct sb_mem *mem);

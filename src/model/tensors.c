@@ -1,6 +1,7 @@
 /* The set of a checkpoint's tensors; tensors.h draws it. */
 #include "model/tensors.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,6 +128,48 @@ const struct sb_tensor *sb_tensors_find(const struct sb_tensors *set, const char
     return NULL;
 }
 
+/* A shape for a message: "[4, 8]". */
+static void shape_text(char text[96], int32_t rank, const int64_t *shape)
+{
+    size_t at = 1;
+
+    text[0] = '[';
+    for (int32_t i = 0; i < rank && at < 72; i++)
+        at += (size_t)snprintf(text + at, 96 - at, "%s%lld", i ? ", " : "", (long long)shape[i]);
+    snprintf(text + at, 96 - at, "]");
+}
+
+int32_t sb_tensors_need(const struct sb_tensor **out, enum sb_dtype *dtype,
+                        const struct sb_tensors *set, const char *name, int32_t rows, int32_t n_in)
+{
+    const int64_t want[2] = {rows, n_in};
+    const int32_t rank = n_in ? 2 : 1;
+    const struct sb_tensor *t = sb_tensors_find(set, name);
+    char spelled[SB_TENSOR_NAME_BYTES];
+
+    if (!t)
+        return sb_fail(SPECBATCH_E_FORMAT, "tensor %s is missing, and %s calls for it",
+                       sb_tensors_spelled(spelled, set, name), set->config);
+    if (t->rank != rank || memcmp(t->shape, want, (size_t)rank * sizeof *want) != 0) {
+        char got[96], expected[96];
+        shape_text(got, t->rank, t->shape);
+        shape_text(expected, rank, want);
+        return sb_fail(SPECBATCH_E_FORMAT, "%.60s: tensor %s has shape %s, %s calls for %s",
+                       sb_tensors_file(set, t), t->name, got, set->config, expected);
+    }
+    if (!sb_tensor_dtype(dtype, t))
+        return sb_fail(SPECBATCH_E_UNSUPPORTED,
+                       "%.60s: tensor %s has dtype %s; supported: F32, BF16, F16, Q8_0, Q4_0, "
+                       "Q4_K, Q5_K, Q6_K",
+                       sb_tensors_file(set, t), t->name, t->type);
+    if (rank == 1 && sb_dtype_is_quantised(*dtype))
+        return sb_fail(SPECBATCH_E_UNSUPPORTED,
+                       "%.60s: tensor %s has dtype %s; a vector must be F32, BF16 or F16",
+                       sb_tensors_file(set, t), t->name, t->type);
+    *out = t;
+    return SPECBATCH_OK;
+}
+
 int32_t sb_tensors_count(const struct sb_tensors *set)
 {
     return set->n;
@@ -187,6 +230,21 @@ int32_t sb_tensors_read(const struct sb_tensors *set, const struct sb_tensor *te
     if (tensor->interleave)
         return read_rows(file, tensor, offset, into, bytes);
     return sb_file_read(file, tensor->offset + offset, into, bytes);
+}
+
+int sb_tensor_dtype(enum sb_dtype *dtype, const struct sb_tensor *tensor)
+{
+    static const char *const names[SB_DTYPES] = {
+        [SB_F32] = "F32",   [SB_BF16] = "BF16", [SB_F16] = "F16",   [SB_Q8_0] = "Q8_0",
+        [SB_Q4_0] = "Q4_0", [SB_Q4_K] = "Q4_K", [SB_Q5_K] = "Q5_K", [SB_Q6_K] = "Q6_K",
+    };
+
+    for (int i = 0; i < SB_DTYPES; i++)
+        if (strcmp(tensor->type, names[i]) == 0) {
+            *dtype = (enum sb_dtype)i;
+            return 1;
+        }
+    return 0;
 }
 
 const char *sb_tensors_file(const struct sb_tensors *set, const struct sb_tensor *tensor)

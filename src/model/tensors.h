@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "alloc.h"
+#include "backend/backend.h"
 #include "file.h"
 
 struct sb_json;
@@ -65,6 +66,10 @@ void sb_tensors_close(struct sb_tensors *set);
 
 /* The tensor that transformers calls so, or NULL. */
 const struct sb_tensor *sb_tensors_find(const struct sb_tensors *set, const char *name);
+/* The same for a tensor that the configuration calls for: of [rows, n_in], or of [rows] when n_in
+ * is 0, and its type. E_FORMAT, E_UNSUPPORTED (its type). */
+int32_t sb_tensors_need(const struct sb_tensor **out, enum sb_dtype *dtype,
+                        const struct sb_tensors *set, const char *name, int32_t rows, int32_t n_in);
 /* How the set's files call that tensor, for messages. */
 const char *sb_tensors_spelled(char spelled[SB_TENSOR_NAME_BYTES], const struct sb_tensors *set,
                                const char *name);
@@ -77,6 +82,8 @@ const struct sb_tensor *sb_tensors_at(const struct sb_tensors *set, int32_t inde
  * tensor), E_IO. */
 int32_t sb_tensors_read(const struct sb_tensors *set, const struct sb_tensor *tensor,
                         uint64_t offset, void *into, size_t bytes);
+/* The type of a tensor's elements; 0, without writing, for types that weights cannot have. */
+int sb_tensor_dtype(enum sb_dtype *dtype, const struct sb_tensor *tensor);
 /* The name of a tensor's file without its directory, for messages. */
 const char *sb_tensors_file(const struct sb_tensors *set, const struct sb_tensor *tensor);
 
