@@ -341,25 +341,23 @@ SPECBATCH_API int32_t specbatch_model_open(specbatch_model **out, const char *pa
 
 /*
  * Writes the checkpoint in the directory `from` as a GGUF file `to`, which specbatch_model_open and
- * llama.cpp open. Matrices are in it as a model would have them that is opened with the same option
- * `weights`: as they are, or in Q8_0, or in Q4_0 with the embedding table and the output layer in
- * Q8_0. A matrix whose rows are no multiple of 32 elements stays as it is. Norms and biases are F32.
- * So a model of the file gives the tokens and the log-probabilities of that model, bit for bit.
+ * llama.cpp open. Its matrices are those of a model that is opened with the same option `weights`:
+ * in Q8_0, in Q4_0, or as they are. Those whose rows are no multiple of 32 elements stay as they
+ * are. Norms and biases are F32. A model of the file, if opened with that option too, gives the
+ * same tokens and log-probabilities, bit for bit.
  *
- * The tokenizer and the chat template become metadata. If these cannot say all that the tokenizer
- * does, the log is told, and the whole tokenizer.json is in the file too: this library goes by that,
- * and so loses nothing; llama.cpp goes by the metadata, which may have no tokenizer then.
+ * Tokenizer and chat template become metadata. If these cannot say all that the tokenizer does, the
+ * log is told, and tokenizer.json is in the file too: this library goes by that and so loses
+ * nothing, while llama.cpp goes by the metadata, which may be without a tokenizer then.
  *
- * Memory is needed for the metadata and for some rows of a tensor, not for the model. Of options
- * (NULL: the defaults) alloc, free, log, progress and weights are used; the others are checked as
- * ever and change nothing. The file is written under a temporary name in its directory, and takes
- * the place of a file of this name when it is whole and on the disk. After a failure nothing of it
- * is left. Both paths are the caller's.
+ * Memory is taken for metadata and for some rows of a tensor only. Of options (NULL: the defaults)
+ * alloc, free, log, progress and weights are used; the others are checked and change nothing. The
+ * file is written under a temporary name in its directory, and takes the place of a file of this
+ * name when it is whole and on the disk. After a failure nothing of it is left.
  *
  * E_INVALID (also: `to` is a directory, or has more than 1023 bytes), E_OPTIONS, E_NOMEM, E_IO (the
- * message has the system's reason), E_FORMAT, E_UNSUPPORTED (also: `from` is not a directory, or its
- * config.json says what no GGUF file can), E_CANCELLED (by the progress function). Thread: any.
- * Since 0.2.
+ * message has the system's reason), E_FORMAT, E_UNSUPPORTED (also: `from` is no directory, or its
+ * config.json says what a GGUF file cannot), E_CANCELLED. Thread: any. Since 0.2.
  */
 SPECBATCH_API int32_t specbatch_convert(const char *to, const char *from,
                                         const specbatch_model_options *options);
