@@ -38,7 +38,7 @@ struct bench {
     const char *target_dir, *draft_name, *prompts_file, *trace_file, *policy_names, *batch_list,
         *draft_len_list;
     int32_t limit, max_new, threads, device, compute, chat, no_think, adaptive;
-    int32_t kv, cache_columns, grow_slots;
+    int32_t kv, weights, draft_weights, cache_columns, grow_slots;
     uint64_t prefix_bytes;
 
     specbatch_model *target;
@@ -137,11 +137,16 @@ static int read_arguments(struct bench *bench, int argc, char **argv)
          "class of the products (auto: f32, or split with a matrix unit; cuda: bf16)"},
         {"--kv", "auto|f32|bf16|f16", EX_CHOICE, &bench->kv, 0, 0,
          "type of the caches, a class of its own (auto: f32; cuda: that of the weights)"},
+        {"--weights", "auto|q8|q4", EX_CHOICE, &bench->weights, 0, 0,
+         "quantise the matrices when loading (auto: as they are stored)"},
+        {"--draft-weights", "auto|q8|q4", EX_CHOICE, &bench->draft_weights, 0, 0,
+         "the same for the draft (as --weights)"},
         {"--trace", "FILE", EX_STRING, &bench->trace_file, 0, 0,
          "rounds as a Chrome trace, for Perfetto"},
     };
     int parsed;
 
+    bench->draft_weights = -1;
     bench->max_new = 128;
     bench->policy_names = "plain,eqspec,exspec,ragged";
     bench->batch_list = "1,4,8";
@@ -174,8 +179,11 @@ static int open_all(struct bench *bench)
     options.device = bench->device;
     options.compute = bench->compute;
     options.kv = bench->kv;
+    options.weights = bench->weights;
     if (specbatch_model_open(&bench->target, bench->target_dir, &options) != SPECBATCH_OK)
         return ex_complain("--target: %s", specbatch_last_error());
+    if (bench->draft_weights >= 0)
+        options.weights = bench->draft_weights;
     if (!ex_open_draft(&bench->draft, bench->draft_name, &options))
         return 0;
     rules.target = bench->target;

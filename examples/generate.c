@@ -30,7 +30,7 @@ struct job {
     const char *target_dir, *draft_name, *policy, *prompts_file, *output_file, *stats_file;
     int32_t batch, window, draft_len, max_new, max_len, limit, threads, device, compute, simd, chat;
     int32_t ignore_eos, logprobs, sort_by_length, fixed_k, verify, in_order, resume, no_think;
-    int32_t kv, cache_columns, grow_slots;
+    int32_t kv, weights, draft_weights, cache_columns, grow_slots;
     uint64_t prefix_bytes;
 
     specbatch_model *target;
@@ -104,6 +104,10 @@ static int read_arguments(struct job *job, int argc, char **argv)
          "class of the products (auto: f32, or split with a matrix unit; cuda: bf16)"},
         {"--kv", "auto|f32|bf16|f16", EX_CHOICE, &job->kv, 0, 0,
          "type of the caches, a class of its own (auto: f32; cuda: that of the weights)"},
+        {"--weights", "auto|q8|q4", EX_CHOICE, &job->weights, 0, 0,
+         "quantise the matrices when loading (auto: as they are stored)"},
+        {"--draft-weights", "auto|q8|q4", EX_CHOICE, &job->draft_weights, 0, 0,
+         "the same for the draft (as --weights)"},
         {"--simd", "auto|scalar|avx2|avx512|amx", EX_CHOICE, &job->simd, 0, 0,
          "instruction set (auto)"},
         {"--sort-by-length", NULL, EX_SWITCH, &job->sort_by_length, 0, 0,
@@ -118,6 +122,7 @@ static int read_arguments(struct job *job, int argc, char **argv)
 
     job->policy = specbatch_policy_name(SPECBATCH_POLICY_RAGGED);
     job->output_file = "-";
+    job->draft_weights = -1;
     job->batch = 8;
     job->draft_len = 5;
     job->max_new = 128;
@@ -213,8 +218,11 @@ static int open_models(struct job *job)
     options.compute = job->compute;
     options.simd = job->simd;
     options.kv = job->kv;
+    options.weights = job->weights;
     if (specbatch_model_open(&job->target, job->target_dir, &options) != SPECBATCH_OK)
         return ex_complain("--target: %s", specbatch_last_error());
+    if (job->draft_weights >= 0)
+        options.weights = job->draft_weights;
     return !job->draft_name || ex_open_draft(&job->draft, job->draft_name, &options);
 }
 

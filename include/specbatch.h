@@ -271,10 +271,10 @@ enum {
     SPECBATCH_KV_F16 = 3 /* what is too large for it becomes its largest finite value */
 };
 
-/* What matrices are quantised to when a model is opened: to integers of 8 or 4 bits, in groups of 32
- * that share a scale. Each is a class of its own: results are the same bits under every policy,
- * batch and so on, and differ between types (docs/numerics.md). Matrices that are quantised already,
- * as in many GGUF files, stay as they are. CPU only. Since 0.2. */
+/* What matrices are quantised to when a model is opened: to integers of 8 or 4 bits, in groups of
+ * 32 that share a scale. Each is a class of its own: results are the same bits under every policy,
+ * batch and so on, and differ between types (docs/numerics.md). Matrices that are quantised
+ * already, as in many GGUF files, stay as they are. CPU only. Since 0.2. */
 enum {
     SPECBATCH_WEIGHTS_AUTO = 0, /* as they are stored */
     SPECBATCH_WEIGHTS_Q8 = 1,
@@ -326,8 +326,10 @@ SPECBATCH_API int32_t specbatch_model_options_init(specbatch_model_options *opti
  *   tokenizer.json             or tokenizer.model, or neither: then the model takes token ids only
  * or a GGUF file, if the path is not that of a directory; of several parts the first. Its metadata
  * have the configuration, the tokenizer and the chat template, and a tokenizer.json beside it is
- * taken instead of its tokenizer. Tensors may be F32, BF16 and F16. A model gives the same bits
- * from either container. All files are read and closed again, so they are not needed afterwards.
+ * taken instead of its tokenizer. Tensors may be F32, BF16 and F16, and matrices of a GGUF file
+ * Q8_0, Q4_0, Q4_K, Q5_K and Q6_K too, which a GPU holds as bf16 or as what its other weights are.
+ * A model of tensors of the same types gives the same bits from either container. All files are
+ * read and closed again, so they are not needed afterwards.
  *
  * *out is a model with one reference, which the caller drops by specbatch_model_close. options is
  * NULL or a struct, which is copied. The memory and log functions in it must stay callable until
@@ -375,7 +377,9 @@ SPECBATCH_API void specbatch_model_close(specbatch_model *model);
 
 /* "llama", "qwen2", "qwen3" or "glm4". */
 SPECBATCH_API const char *specbatch_model_arch(const specbatch_model *model);
-/* The type of the weights: "f32", "bf16" or "f16". */
+/* The type of the layers' matrices as they are in memory, or of most of their elements where it
+ * differs: "f32", "bf16", "f16", "q8_0", "q4_0", "q4_k", "q5_k" or "q6_k". The fingerprint names
+ * all types that there are. */
 SPECBATCH_API const char *specbatch_model_dtype(const specbatch_model *model);
 /* One line that names the numerics class: all that the bits of results depend on. */
 SPECBATCH_API const char *specbatch_model_fingerprint(const specbatch_model *model);

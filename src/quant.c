@@ -55,26 +55,33 @@ static void unpack_scales(struct sb_quant_block *out, const uint8_t *block)
     }
 }
 
-/* scales | 128 bytes: elements 64 c + i and 64 c + 32 + i in the halves of byte 32 c + i */
-static void unpack_q4_k(struct sb_quant_block *out, const uint8_t *block)
+/* 128 bytes: elements 64 c + i and 64 c + 32 + i are in the halves of byte 32 c + i. */
+static void unpack_halves(int8_t q[256], const uint8_t low[128])
 {
-    const uint8_t *low = block + 16;
-
-    unpack_scales(out, block);
-    for (int e = 0; e < 256; e++)
-        out->q[e] = (int8_t)(low[e / 64 * 32 + e % 32] >> e % 64 / 32 * 4 & 15);
+    for (int c = 0; c < 4; c++)
+        for (int i = 0; i < 32; i++) {
+            q[64 * c + i] = (int8_t)(low[32 * c + i] & 15);
+            q[64 * c + 32 + i] = (int8_t)(low[32 * c + i] >> 4);
+        }
 }
 
-/* scales | 32 bytes: bit e / 32 of byte e % 32 is the fifth bit of element e | 128 bytes as in Q4_K
- */
+/* scales | 128 bytes of halves */
+static void unpack_q4_k(struct sb_quant_block *out, const uint8_t *block)
+{
+    unpack_scales(out, block);
+    unpack_halves(out->q, block + 16);
+}
+
+/* scales | 32 bytes: bit g of byte i is the fifth bit of element 32 g + i | 128 bytes of halves */
 static void unpack_q5_k(struct sb_quant_block *out, const uint8_t *block)
 {
-    const uint8_t *high = block + 16, *low = block + 48;
+    const uint8_t *high = block + 16;
 
     unpack_scales(out, block);
-    for (int e = 0; e < 256; e++)
-        out->q[e] = (int8_t)((low[e / 64 * 32 + e % 32] >> e % 64 / 32 * 4 & 15) |
-                             (high[e % 32] >> e / 32 & 1) << 4);
+    unpack_halves(out->q, block + 48);
+    for (int g = 0; g < 8; g++)
+        for (int i = 0; i < 32; i++)
+            out->q[32 * g + i] |= (int8_t)((high[i] >> g & 1) << 4);
 }
 
 /* 128 bytes of lower halves | 64 bytes of two upper bits | 16 scales | f16 d; elements have 32
@@ -82,11 +89,15 @@ static void unpack_q5_k(struct sb_quant_block *out, const uint8_t *block)
  * elements i, i + 32, i + 64 and i + 96 share byte i of the upper bits. */
 static void unpack_q6_k(struct sb_quant_block *out, const uint8_t *block)
 {
-    for (int e = 0; e < 256; e++) {
-        const int half = e / 128, i = e % 128;
-        const int low = block[half * 64 + i % 64] >> i / 64 * 4 & 15;
-        const int high = block[128 + half * 32 + i % 32] >> i / 32 * 2 & 3;
-        out->q[e] = (int8_t)((low | high << 4) - 32);
+    for (int half = 0; half < 2; half++) {
+        const uint8_t *low = block + 64 * half, *high = block + 128 + 32 * half;
+        int8_t *q = out->q + 128 * half;
+        for (int i = 0; i < 32; i++) {
+            q[i] = (int8_t)((low[i] & 15) + (high[i] << 4 & 48) - 32);
+            q[i + 32] = (int8_t)((low[i + 32] & 15) + (high[i] << 2 & 48) - 32);
+            q[i + 64] = (int8_t)((low[i] >> 4) + (high[i] & 48) - 32);
+            q[i + 96] = (int8_t)((low[i + 32] >> 4) + (high[i] >> 2 & 48) - 32);
+        }
     }
     memcpy(out->scales, block + 192, 16);
     out->d = half_at(block + 208);
@@ -99,71 +110,194 @@ void sb_quant_unpack(struct sb_quant_block *out, enum sb_dtype dtype, const void
         [SB_Q5_K] = unpack_q5_k, [SB_Q6_K] = unpack_q6_k,
     };
 
-    memset(out, 0, sizeof *out);
+    memset(out, 0, offsetof(struct sb_quant_block, q));
     unpack[dtype](out, block);
 }
 
-static float as_float(uint32_t bits)
+static float widen(uint16_t half)
 {
+    const uint32_t bits = sb_f16_widen(half);
     float value;
 
     memcpy(&value, &bits, sizeof value);
     return value;
 }
 
+/* The values of 16 elements. The product is exact, so this rounds once, as a fused operation does.
+ */
+static void read_16(float *to, const int8_t *q, float scale, float min)
+{
+    for (int i = 0; i < 16; i++)
+        to[i] = scale * (float)q[i] - min;
+}
+
 void sb_quant_read(float *to, enum sb_dtype dtype, const void *row, size_t n)
 {
     const struct sb_quant *quant = &quants[dtype];
+    const size_t size = (size_t)quant->block;
+    const uint8_t *from = row;
     struct sb_quant_block block;
+    float last[SB_QUANT_BLOCK_MAX];
 
-    for (size_t at = 0; at < n; at += (size_t)quant->block) {
-        const char *from = (const char *)row + at / (size_t)quant->block * (size_t)quant->bytes;
+    for (size_t at = 0; at < n; at += size, from += quant->bytes) {
+        float *values = n - at < size ? last : to + at;
         sb_quant_unpack(&block, dtype, from);
-        const float d = as_float(sb_f16_widen(block.d)), dmin = as_float(sb_f16_widen(block.dmin));
-        for (size_t i = 0; i < (size_t)quant->block && at + i < n; i++) {
-            const size_t group = i / (size_t)quant->group;
-            const float scale = quant->has_scales ? d * block.scales[group] : d;
-            to[at + i] = fmaf(scale, block.q[i], -(dmin * block.mins[group]));
+        const float d = widen(block.d), dmin = widen(block.dmin);
+        for (size_t i = 0; i < size; i += 16) {
+            const size_t g = i / (size_t)quant->group;
+            const float scale = quant->has_scales ? d * (float)block.scales[g] : d;
+            read_16(values + i, block.q + i, scale, dmin * (float)block.mins[g]);
         }
+        if (values == last)
+            memcpy(to + at, last, (n - at) * sizeof *to);
     }
 }
 
-/* Makes a block of 32 elements: integers of at most `most`, in absolute value, and the scale that
- * they need. */
-static uint16_t round_block(int8_t q[32], const float *x, size_t n, float least, float most)
+/* ------------------------------------------------------------------------------- making */
+
+/* The integers that a type can hold, and as which of them the extreme element of a group is tried.
+ * Where there is one integer more below zero than above, the extreme goes below. */
+struct range {
+    float least, most;
+    int n_places;
+    float places[3];
+};
+static const struct range ranges[SB_DTYPES] = {
+    [SB_Q8_0] = {-127.0f, 127.0f, 1, {127.0f}},
+    [SB_Q4_0] = {-8.0f, 7.0f, 3, {-8.0f, -8.8f, -7.2f}},
+};
+
+/* The loops below have fixed lengths and keep their terms in arrays, so that compilers make vectors
+ * of them; sums have a fixed order, so that vectors of any width give the same. */
+static float sum_of(const float x[32])
 {
-    float extreme = 0.0f, d, inverse;
+    float a[16], b[8], c[4];
+
+    for (int i = 0; i < 16; i++)
+        a[i] = x[i] + x[i + 16];
+    for (int i = 0; i < 8; i++)
+        b[i] = a[i] + a[i + 8];
+    for (int i = 0; i < 4; i++)
+        c[i] = b[i] + b[i + 4];
+    return (c[0] + c[2]) + (c[1] + c[3]);
+}
+
+static float inverse_of(float scale)
+{
+    return scale != 0.0f ? 1.0f / scale : 0.0f;
+}
+
+/* The integer, as a float, that comes nearest to x / scale, ties to even. What is far beyond the
+ * range is cut before it is rounded, so a sum with 1.5 * 2^23 rounds to whole numbers. A NaN gives
+ * some integer of the range. */
+static inline float integer_of(float x, float inverse, float least, float most)
+{
+    float value = x * inverse;
+
+    value = value < most ? value : most;
+    value = value > least ? value : least;
+    return (value + 0x1.8p23f) - 0x1.8p23f;
+}
+
+/* The sum of squares of what is lost with this scale. */
+static float error_of(const float *x, float scale, const struct range *range)
+{
+    const float inverse = inverse_of(scale), least = range->least, most = range->most;
+    float squares[32];
+
+    for (int i = 0; i < 32; i++) {
+        const float lost = x[i] - scale * integer_of(x[i], inverse, least, most);
+        squares[i] = lost * lost;
+    }
+    return sum_of(squares);
+}
+
+/* The scale with which the integers for this one would come nearest to x: sum(x q) / sum(q q). */
+static float better_scale(const float *x, float scale, const struct range *range)
+{
+    const float inverse = inverse_of(scale), least = range->least, most = range->most;
+    float xq[32], qq[32];
+
+    for (int i = 0; i < 32; i++) {
+        const float q = integer_of(x[i], inverse, least, most);
+        xq[i] = x[i] * q;
+        qq[i] = q * q;
+    }
+    return sum_of(xq) * inverse_of(sum_of(qq));
+}
+
+/* The element farthest from zero, without the last bit of its fraction. */
+static float extreme_of(const float *x)
+{
+    int32_t key[32], most = 0;
+    float extreme;
+
+    memcpy(key, x, sizeof key);
+    for (int i = 0; i < 32; i++) {
+        const int32_t size = (key[i] & 0x7ffffffe) | (int32_t)((uint32_t)key[i] >> 31);
+        most = size > most ? size : most;
+    }
+    most = (most & 0x7ffffffe) | (int32_t)((uint32_t)most << 31);
+    memcpy(&extreme, &most, sizeof extreme);
+    return extreme;
+}
+
+static uint16_t narrow(float value)
+{
     uint32_t bits;
 
-    for (size_t i = 0; i < n; i++)
-        if (fabsf(x[i]) > fabsf(extreme))
-            extreme = x[i];
-    d = extreme / least;
-    inverse = d != 0.0f ? 1.0f / d : 0.0f;
-    for (size_t i = 0; i < 32; i++) {
-        const float value = i < n ? rintf(x[i] * inverse) : 0.0f;
-        q[i] = (int8_t)(value > most ? most : value < least ? least : value);
-    }
-    memcpy(&bits, &d, sizeof bits);
+    memcpy(&bits, &value, sizeof bits);
     return sb_f16_narrow(bits);
+}
+
+/* The scale for 32 elements. Of those that are tried, the one that loses least is improved once, if
+ * what suits its integers best loses less. Every scale is rounded to f16 before it is tried. */
+static uint16_t search_scale(const float *x, const struct range *range)
+{
+    const float extreme = extreme_of(x);
+    float least = INFINITY;
+    uint16_t best = 0;
+
+    if (range->n_places == 1)
+        return narrow(fabsf(extreme) / range->places[0]);
+    for (int i = 0; i <= range->n_places; i++) {
+        const uint16_t d = narrow(i < range->n_places ? extreme / range->places[i]
+                                                      : better_scale(x, widen(best), range));
+        const float error = error_of(x, widen(d), range);
+        best = i == 0 || error < least ? d : best;
+        least = error < least ? error : least;
+    }
+    return best;
+}
+
+/* Makes a block of 32 elements, none of which is NaN. */
+static void make_block(uint8_t *to, const float *x, const struct range *range)
+{
+    const uint16_t d = search_scale(x, range);
+    const float inverse = inverse_of(widen(d)), least = range->least, most = range->most;
+    int8_t q[32];
+
+    for (int i = 0; i < 32; i++)
+        q[i] = (int8_t)(int32_t)integer_of(x[i], inverse, least, most);
+    to[0] = (uint8_t)d;
+    to[1] = (uint8_t)(d >> 8);
+    if (range->most > 7.0f)
+        memcpy(to + 2, q, 32);
+    else
+        for (int i = 0; i < 16; i++)
+            to[2 + i] = (uint8_t)((q[i] + 8) | (q[i + 16] + 8) << 4);
 }
 
 void sb_quant_make(void *row, enum sb_dtype dtype, const float *from, size_t n)
 {
+    const struct range *range = &ranges[dtype];
     uint8_t *to = row;
-    int8_t q[32];
+    float x[32] = {0.0f};
 
-    for (size_t at = 0; at < n; at += 32) {
-        const size_t count = n - at < 32 ? n - at : 32;
-        const uint16_t d = dtype == SB_Q8_0 ? round_block(q, from + at, count, -127, 127)
-                                            : round_block(q, from + at, count, -8, 7);
-        to[0] = (uint8_t)d;
-        to[1] = (uint8_t)(d >> 8);
-        if (dtype == SB_Q8_0)
-            memcpy(to + 2, q, 32);
-        else
-            for (int i = 0; i < 16; i++)
-                to[2 + i] = (uint8_t)((q[i] + 8) | (q[i + 16] + 8) << 4);
-        to += quants[dtype].bytes;
+    for (size_t at = 0; at < n; at += 32, to += quants[dtype].bytes) {
+        const float *in = from + at;
+        if (n - at < 32)
+            in = memcpy(x, from + at, (n - at) * sizeof *x);
+        make_block(to, in, range);
     }
 }

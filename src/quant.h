@@ -17,8 +17,8 @@
  *     Q5_K     256                     32              0 .. 31     176
  *     Q6_K     256                     16            -32 .. 31     210
  *
- * Where the bits of a block are is described in ggml-common.h and ggml-quants.c of ggml-org/ggml.
- * Whoever wants them asks sb_quant_unpack, the only code that knows.
+ * Where the bits of a block are is what ggml-org/ggml has made it. Whoever wants them asks
+ * sb_quant_unpack, the only code that knows.
  */
 #ifndef SB_QUANT_H
 #define SB_QUANT_H
@@ -41,7 +41,8 @@ struct sb_quant {
 /* The blocks of a quantised type. */
 const struct sb_quant *sb_quant_of(enum sb_dtype dtype);
 
-/* A block taken apart. What a type does not have is 0. */
+/* A block taken apart: its first elements of q, and of the scales and minima what the type has,
+ * with zeros for what it has not. */
 struct sb_quant_block {
     uint16_t d, dmin;                   /* f16 */
     int8_t scales[SB_QUANT_GROUPS_MAX]; /* of Q4_K and Q5_K 0 .. 63 */
@@ -53,8 +54,14 @@ void sb_quant_unpack(struct sb_quant_block *out, enum sb_dtype dtype, const void
 /* Rows of n elements, from and to floats. The last block of a row may have fewer elements than
  * others, where the type's blocks are of 32; the rest of it is zeros.
  *
- * Reading rounds each value once: scale * q - min as one fused multiply-add. Making takes Q8_0 or
- * Q4_0. */
+ * Reading rounds each value once, as one fused multiply-add of scale, q and -min would. Making
+ * takes Q8_0 or Q4_0, and gives the same bytes on every machine:
+ *
+ *     Q8_0    d = the largest absolute value / 127, rounded to f16, and then the nearest integers
+ *     Q4_0    the same with what loses least, in the sum of squares, of a few scales
+ *
+ * What is too large for the largest scale, infinities too, becomes the largest value. Of a group
+ * with a NaN all values are NaN. */
 void sb_quant_read(float *to, enum sb_dtype dtype, const void *row, size_t n);
 void sb_quant_make(void *row, enum sb_dtype dtype, const float *from, size_t n);
 

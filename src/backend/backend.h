@@ -82,7 +82,7 @@ struct sb_weight {
     enum sb_dtype dtype; /* of the elements in the device's memory */
     size_t bytes;
     void *data; /* dev */
-    const struct sb_weight *next;
+    struct sb_weight *next;
 };
 
 /*

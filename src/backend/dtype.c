@@ -51,18 +51,63 @@ enum sb_dtype sb_kv_dtype(int32_t kv, enum sb_dtype automatic)
     }
 }
 
-/* The element at `from` as the bits of an f32. */
-static uint32_t load(const unsigned char *from, enum sb_dtype type)
+enum {
+    PIECE = 16
+}; /* elements that loops of fixed length convert, which compilers make vectors of */
+
+/* PIECE elements of a type that is not quantised as the bits of f32. */
+static void widen_piece(uint32_t *restrict to, const unsigned char *from, enum sb_dtype type)
 {
-    uint32_t bits;
-    uint16_t half;
+    uint16_t half[PIECE];
 
     if (type == SB_F32) {
-        memcpy(&bits, from, sizeof bits);
-        return bits;
+        memcpy(to, from, PIECE * sizeof *to);
+        return;
     }
-    memcpy(&half, from, sizeof half);
-    return type == SB_BF16 ? sb_bf16_widen(half) : sb_f16_widen(half);
+    memcpy(half, from, sizeof half);
+    if (type == SB_BF16)
+        for (int i = 0; i < PIECE; i++)
+            to[i] = sb_bf16_widen(half[i]);
+    else
+        for (int i = 0; i < PIECE; i++)
+            to[i] = sb_f16_widen(half[i]);
+}
+
+static void narrow_piece(unsigned char *to, enum sb_dtype type, const uint32_t *restrict from)
+{
+    uint16_t half[PIECE];
+
+    if (type == SB_F32) {
+        memcpy(to, from, PIECE * sizeof *from);
+        return;
+    }
+    if (type == SB_BF16)
+        for (int i = 0; i < PIECE; i++)
+            half[i] = sb_bf16_narrow(from[i]);
+    else
+        for (int i = 0; i < PIECE; i++)
+            half[i] = sb_f16_narrow(from[i]);
+    memcpy(to, half, sizeof half);
+}
+
+/* Converts between types that are not quantised. */
+static void convert_plain(unsigned char *to, enum sb_dtype to_type, const unsigned char *from,
+                          enum sb_dtype from_type, size_t n)
+{
+    const size_t in = sb_dtype_size(from_type), out = sb_dtype_size(to_type);
+    uint32_t bits[PIECE];
+
+    for (; n >= PIECE; n -= PIECE, from += PIECE * in, to += PIECE * out) {
+        widen_piece(bits, from, from_type);
+        narrow_piece(to, to_type, bits);
+    }
+    if (n > 0) {
+        unsigned char last_in[PIECE * sizeof(float)] = {0}, last_out[PIECE * sizeof(float)];
+        memcpy(last_in, from, n * in);
+        widen_piece(bits, last_in, from_type);
+        narrow_piece(last_out, to_type, bits);
+        memcpy(to, last_out, n * out);
+    }
 }
 
 /* Goes by floats, a block of the widest type at a time. */
@@ -72,39 +117,27 @@ static void convert_quantised(void *to, enum sb_dtype to_type, const void *from,
     float values[SB_QUANT_BLOCK_MAX];
 
     for (size_t at = 0, count; at < n; at += count) {
-        const char *in = (const char *)from + sb_dtype_row_bytes(from_type, at);
-        char *out = (char *)to + sb_dtype_row_bytes(to_type, at);
+        const unsigned char *in = (const unsigned char *)from + sb_dtype_row_bytes(from_type, at);
+        unsigned char *out = (unsigned char *)to + sb_dtype_row_bytes(to_type, at);
         count = n - at < SB_QUANT_BLOCK_MAX ? n - at : SB_QUANT_BLOCK_MAX;
         if (sb_dtype_is_quantised(from_type))
             sb_quant_read(values, from_type, in, count);
         else
-            sb_convert(values, SB_F32, in, from_type, count);
+            convert_plain((unsigned char *)values, SB_F32, in, from_type, count);
         if (sb_dtype_is_quantised(to_type))
             sb_quant_make(out, to_type, values, count);
         else
-            sb_convert(out, to_type, values, SB_F32, count);
+            convert_plain(out, to_type, (const unsigned char *)values, SB_F32, count);
     }
 }
 
 void sb_convert(void *to, enum sb_dtype to_type, const void *from, enum sb_dtype from_type,
                 size_t n)
 {
-    const size_t in = sb_dtype_size(from_type), out = sb_dtype_size(to_type);
-
-    if (to_type == from_type) {
+    if (to_type == from_type)
         memcpy(to, from, sb_dtype_row_bytes(from_type, n));
-        return;
-    }
-    if (sb_dtype_is_quantised(from_type) || sb_dtype_is_quantised(to_type)) {
+    else if (sb_dtype_is_quantised(from_type) || sb_dtype_is_quantised(to_type))
         convert_quantised(to, to_type, from, from_type, n);
-        return;
-    }
-    for (size_t i = 0; i < n; i++) {
-        const uint32_t bits = load((const unsigned char *)from + i * in, from_type);
-        const uint16_t half = to_type == SB_BF16 ? sb_bf16_narrow(bits) : sb_f16_narrow(bits);
-        if (to_type == SB_F32)
-            memcpy((unsigned char *)to + i * out, &bits, sizeof bits);
-        else
-            memcpy((unsigned char *)to + i * out, &half, sizeof half);
-    }
+    else
+        convert_plain(to, to_type, from, from_type, n);
 }

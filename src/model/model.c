@@ -147,15 +147,28 @@ static int32_t open_tensors(struct sb_tensors **tensors, const struct specbatch_
     return sb_tensors_open(tensors, &model->mem, path);
 }
 
-/* The compute class. Only products with bf16 weights go through a CPU's matrix unit, so for others
- * the system is not asked for it. */
+/* Whether weights of a model are bf16 or quantised. */
+static int has_narrow_weights(const specbatch_model_options *options,
+                              const struct sb_tensors *tensors)
+{
+    enum sb_dtype dtype;
+
+    for (int32_t i = 0; i < sb_tensors_count(tensors); i++)
+        if (sb_tensor_dtype(&dtype, sb_tensors_at(tensors, i)) &&
+            (dtype == SB_BF16 || sb_dtype_is_quantised(dtype)))
+            return 1;
+    return options->weights != SPECBATCH_WEIGHTS_AUTO;
+}
+
+/* The compute class. Only products with narrow weights go through a CPU's matrix unit, so for
+ * others the system is not asked for it. */
 static int32_t compute_of(const specbatch_model_options *options, const struct sb_tensors *tensors)
 {
     if (options->compute != SPECBATCH_COMPUTE_AUTO)
         return options->compute;
     if (options->device == SPECBATCH_DEVICE_CUDA)
         return SPECBATCH_COMPUTE_BF16;
-    return sb_tensors_have(tensors, "BF16") && sb_cpu_has_matrix_unit(options->simd)
+    return has_narrow_weights(options, tensors) && sb_cpu_has_matrix_unit(options->simd)
                ? SPECBATCH_COMPUTE_SPLIT
                : SPECBATCH_COMPUTE_F32;
 }
@@ -208,7 +221,7 @@ int32_t sb_model_open(struct specbatch_model **out, const char *path,
     snprintf(model->fingerprint, sizeof model->fingerprint, "specbatch %d.%d.%d; %s; %s %s",
              SPECBATCH_VERSION_MAJOR, SPECBATCH_VERSION_MINOR, SPECBATCH_VERSION_PATCH,
              model->backend->device_class(model->device), model->config.arch->model_type,
-             sb_dtype_name(model->dtype));
+             model->types);
     *out = model;
     model = NULL;
 done:

@@ -49,8 +49,11 @@ struct specbatch_model {
     struct sb_device *device;
     int32_t device_index; /* which one of its kind */
     struct sb_config config;
-    enum sb_dtype dtype; /* of the matrices in memory */
-    uint64_t bytes;      /* of all weights in memory */
+    enum sb_dtype dtype; /* of the layers' matrices in memory, or of most of their elements */
+    /* Which types the matrices in memory have, and what they were quantised to: "bf16",
+     * "q8_0+q4_0; weights q4". */
+    char types[64];
+    uint64_t bytes;  /* of all weights in memory */
     int64_t process; /* On a GPU, the only process that may use the model (sb_port_process). 0: any
                         may, since a fork copies ordinary memory. */
     struct sb_weight embed, head;

@@ -175,14 +175,6 @@ int32_t sb_tensors_count(const struct sb_tensors *set)
     return set->n;
 }
 
-int sb_tensors_have(const struct sb_tensors *set, const char *type)
-{
-    for (int32_t i = 0; i < set->n; i++)
-        if (strcmp(set->list[i].type, type) == 0)
-            return 1;
-    return 0;
-}
-
 const struct sb_tensor *sb_tensors_at(const struct sb_tensors *set, int32_t index)
 {
     return &set->list[index];

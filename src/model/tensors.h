@@ -74,8 +74,6 @@ int32_t sb_tensors_need(const struct sb_tensor **out, enum sb_dtype *dtype,
 const char *sb_tensors_spelled(char spelled[SB_TENSOR_NAME_BYTES], const struct sb_tensors *set,
                                const char *name);
 int32_t sb_tensors_count(const struct sb_tensors *set);
-/* Whether any of them is of this type. */
-int sb_tensors_have(const struct sb_tensors *set, const char *type);
 /* A tensor by its index, 0 .. count - 1: they are in the order of their names. */
 const struct sb_tensor *sb_tensors_at(const struct sb_tensors *set, int32_t index);
 /* Reads `bytes` bytes of a tensor, from its byte `offset` on. E_INVALID (that is not inside the

@@ -12,9 +12,15 @@
  * Mapping the file instead would save one copy, but would kill the host with SIGBUS if the file
  * shrank in the meantime.
  *
- * A matrix keeps the type that it has in the file. A model may have matrices of different types,
- * but the parts of a stacked matrix must be of one. The bytes of numbers are taken as they are, so
- * the host must be little-endian, as the files are.
+ * A matrix keeps the type that it has in the file, unless the option `weights` has it quantised
+ * here, or the backend does not compute with quantised types and widens the rows it is given. A
+ * model may have matrices of different types. So may the parts of a stacked matrix, if the backend
+ * takes that: parts of one type that follow each other are then one weight, and these weights are
+ * chained.
+ *
+ *     q Q4_K, k Q4_K, v Q6_K     ->     [q rows | k rows] Q4_K  - next ->  [v rows] Q6_K
+ *
+ * The bytes of numbers are taken as they are, so the host must be little-endian, as the files are.
  */
 #include <stdio.h>
 #include <string.h>
@@ -37,6 +43,10 @@ struct loader {
     const specbatch_model_options *options; /* for the progress function */
     uint64_t done, total;                   /* bytes of tensors: read, and in the checkpoint */
     size_t buffer_bytes; /* at least BLOCK_BYTES, and at least one row of the matrix being loaded */
+    unsigned types;      /* bit i: a matrix in memory is of type i */
+    uint64_t elements[SB_DTYPES]; /* of the layers' matrices, by their type in memory */
+    int is_widened;               /* the backend holds quantised tensors as another type */
+    int is_quantised_here;        /* matrices were quantised, as the options say */
 };
 
 /* A linear map y = W x + b to be loaded: where it goes in the model, and its parts in the file,
@@ -45,9 +55,18 @@ struct linear {
     struct sb_weight *weight;
     float **bias; /* where b goes; NULL: there never is one */
     int has_bias;
+    int is_table; /* of tokens: the embedding or the head */
     int32_t n_in, n_parts;
     int32_t rows[3];      /* of each part */
     const char *parts[3]; /* the names of their tensors, without ".weight" and ".bias" */
+};
+
+/* A part of a linear map on its way. */
+struct part {
+    const struct sb_tensor *tensor;
+    enum sb_dtype stored, wanted; /* its type in the file, and the one asked of the backend */
+    struct sb_weight *weight;     /* which of the chained weights takes its rows */
+    int32_t first, rows;          /* which rows of it they are */
 };
 
 /* ---------------------------------------------------------------------- finding tensors */
@@ -83,15 +102,14 @@ static int32_t find(const struct sb_tensor **out, enum sb_dtype *dtype, struct l
         return sb_fail(SPECBATCH_E_FORMAT, "%.60s: tensor %s has shape %s, %s calls for %s",
                        sb_tensors_file(l->tensors, t), t->name, got, l->tensors->config, expected);
     }
-    if (strcmp(t->type, "F32") == 0)
-        *dtype = SB_F32;
-    else if (strcmp(t->type, "BF16") == 0)
-        *dtype = SB_BF16;
-    else if (strcmp(t->type, "F16") == 0)
-        *dtype = SB_F16;
-    else
+    if (!sb_tensor_dtype(dtype, t))
         return sb_fail(SPECBATCH_E_UNSUPPORTED,
-                       "%.60s: tensor %s has dtype %s; F32, BF16 and F16 are supported",
+                       "%.60s: tensor %s has dtype %s; supported: F32, BF16, F16, Q8_0, Q4_0, "
+                       "Q4_K, Q5_K, Q6_K",
+                       sb_tensors_file(l->tensors, t), t->name, t->type);
+    if (rank == 1 && sb_dtype_is_quantised(*dtype))
+        return sb_fail(SPECBATCH_E_UNSUPPORTED,
+                       "%.60s: tensor %s has dtype %s; a vector must be F32, BF16 or F16",
                        sb_tensors_file(l->tensors, t), t->name, t->type);
     l->used[t - sb_tensors_at(l->tensors, 0)] = 1;
     *out = t;
@@ -224,53 +242,122 @@ done:
     return rc;
 }
 
-/* Fills rows first .. first + rows - 1 of a weight from a tensor that has so many rows. */
-static int32_t fill_rows(struct loader *l, struct sb_weight *weight, int32_t first, int32_t rows,
-                         const struct sb_tensor *t, enum sb_dtype dtype)
+/* The type that the backend is asked to hold a part in. A backend that computes with quantised
+ * types takes any mixture of types. */
+static enum sb_dtype wanted_type(const struct loader *l, const struct linear *map,
+                                 enum sb_dtype stored)
 {
-    struct specbatch_model *m = l->model;
-    const size_t row_bytes = (size_t)weight->n_in * sb_dtype_size(dtype);
-    size_t block;
+    const int32_t weights = l->options->weights;
+
+    if (sb_dtype_is_quantised(stored))
+        return l->model->backend->mixes_types ? stored : SB_BF16;
+    if (weights == SPECBATCH_WEIGHTS_AUTO)
+        return stored;
+    return weights == SPECBATCH_WEIGHTS_Q4 && !map->is_table ? SB_Q4_0 : SB_Q8_0;
+}
+
+/* Finds the parts of a map. */
+static int32_t find_parts(struct part parts[3], struct loader *l, const char *prefix,
+                          const struct linear *map)
+{
+    char name[NAME_BYTES];
     int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(widen_buffer(l, row_bytes));
-    block = l->buffer_bytes / row_bytes;
-    for (int32_t at = 0, count; at < rows; at += count) {
-        count = (size_t)(rows - at) < block ? rows - at : (int32_t)block;
-        SB_TRY(read_part(l, t, (uint64_t)at * row_bytes, (size_t)count * row_bytes));
-        SB_TRY(m->backend->weight_fill(weight, m->device, first + at, count, l->buffer, dtype));
+    for (int32_t i = 0; i < map->n_parts; i++) {
+        struct part *part = &parts[i];
+        snprintf(name, sizeof name, "%s%s.weight", prefix, map->parts[i]);
+        SB_TRY(find(&part->tensor, &part->stored, l, name, map->rows[i], map->n_in));
+        part->wanted = wanted_type(l, map, part->stored);
+        part->rows = map->rows[i];
+        if (part->wanted != parts[0].wanted && !l->model->backend->mixes_types)
+            SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                    "%.60s: tensor %s is %s where %s is %s; on this device they must be of one "
+                    "type",
+                    sb_tensors_file(l->tensors, part->tensor), part->tensor->name,
+                    part->tensor->type, parts[0].tensor->name, parts[0].tensor->type);
     }
 done:
     return rc;
 }
 
-/* Loads the matrix of a linear map, which has n_out rows. All of its parts are found before any
- * memory is taken. */
-static int32_t load_matrix(struct loader *l, const char *prefix, const struct linear *map,
-                           int32_t n_out)
+/* Notes what a weight has become, for the model's description. */
+static void note_weight(struct loader *l, const struct linear *map, const struct part *part)
+{
+    const struct sb_weight *weight = part->weight;
+
+    l->model->bytes += weight->bytes;
+    l->types |= 1u << weight->dtype;
+    if (!map->is_table)
+        l->elements[weight->dtype] += (uint64_t)weight->n_out * (uint64_t)weight->n_in;
+    l->is_widened |= sb_dtype_is_quantised(part->stored) && !sb_dtype_is_quantised(weight->dtype);
+    l->is_quantised_here |= part->stored != part->wanted && sb_dtype_is_quantised(part->wanted);
+}
+
+/* Makes the weights of a map: one for each run of parts that are wanted in one type. */
+static int32_t create_weights(struct part parts[3], struct loader *l, const struct linear *map)
 {
     struct specbatch_model *m = l->model;
-    const struct sb_tensor *t[3];
-    enum sb_dtype dtype[3] = {SB_F32, SB_F32, SB_F32};
-    char name[NAME_BYTES];
-    int32_t first = 0;
+    struct sb_weight *weight = map->weight;
     int32_t rc = SPECBATCH_OK;
 
-    for (int32_t i = 0; i < map->n_parts; i++) {
-        snprintf(name, sizeof name, "%s%s.weight", prefix, map->parts[i]);
-        SB_TRY(find(&t[i], &dtype[i], l, name, map->rows[i], map->n_in));
-        if (dtype[i] != dtype[0])
-            SB_FAIL(SPECBATCH_E_UNSUPPORTED,
-                    "%.60s: tensor %s is %s where %s is %s; they must be of one type",
-                    sb_tensors_file(l->tensors, t[i]), t[i]->name, t[i]->type, t[0]->name,
-                    t[0]->type);
+    for (int32_t i = 0, end = 0, rows = 0; i < map->n_parts; i = end, rows = 0) {
+        if (i > 0) {
+            SB_NEW(weight->next, sb_alloc(&m->mem, 1, sizeof *weight), "weights");
+            weight = weight->next;
+        }
+        for (end = i; end < map->n_parts && parts[end].wanted == parts[i].wanted; end++) {
+            parts[end].weight = weight;
+            parts[end].first = rows;
+            rows += parts[end].rows;
+        }
+        SB_TRY(m->backend->weight_create(weight, m->device, &m->mem, rows, map->n_in,
+                                         parts[i].wanted));
+        note_weight(l, map, &parts[i]);
     }
-    SB_TRY(m->backend->weight_create(map->weight, m->device, &m->mem, n_out, map->n_in, dtype[0]));
-    m->bytes += map->weight->bytes;
-    for (int32_t i = 0; i < map->n_parts; i++) {
-        SB_TRY(fill_rows(l, map->weight, first, map->rows[i], t[i], dtype[i]));
-        first += map->rows[i];
+done:
+    return rc;
+}
+
+/* Reads the rows of a part and hands them to the backend, some at a time. Those that are quantised
+ * here are so in the buffer, behind the rows as they were read. */
+static int32_t fill_part(struct loader *l, const struct part *part)
+{
+    struct specbatch_model *m = l->model;
+    const size_t n_in = (size_t)part->weight->n_in;
+    const size_t row = sb_dtype_row_bytes(part->stored, n_in);
+    const int quantise = part->stored != part->wanted && sb_dtype_is_quantised(part->wanted);
+    const enum sb_dtype given = quantise ? part->wanted : part->stored;
+    const size_t made = quantise ? sb_dtype_row_bytes(given, n_in) : 0;
+    size_t block;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(widen_buffer(l, row + made));
+    block = l->buffer_bytes / (row + made);
+    for (int32_t at = 0, count; at < part->rows; at += count) {
+        char *rows = l->buffer;
+        count = (size_t)(part->rows - at) < block ? part->rows - at : (int32_t)block;
+        SB_TRY(read_part(l, part->tensor, (uint64_t)at * row, (size_t)count * row));
+        if (quantise)
+            rows += (size_t)count * row;
+        for (size_t r = 0; quantise && r < (size_t)count; r++)
+            sb_convert(rows + r * made, given, l->buffer + r * row, part->stored, n_in);
+        SB_TRY(
+            m->backend->weight_fill(part->weight, m->device, part->first + at, count, rows, given));
     }
+done:
+    return rc;
+}
+
+/* Loads the matrix of a linear map. All of its parts are found before any memory is taken. */
+static int32_t load_matrix(struct loader *l, const char *prefix, const struct linear *map)
+{
+    struct part parts[3];
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(find_parts(parts, l, prefix, map));
+    SB_TRY(create_weights(parts, l, map));
+    for (int32_t i = 0; i < map->n_parts; i++)
+        SB_TRY(fill_part(l, &parts[i]));
 done:
     return rc;
 }
@@ -284,7 +371,7 @@ static int32_t load_linear(struct loader *l, const char *prefix, const struct li
 
     for (int32_t i = 0; i < map->n_parts; i++)
         n_out += map->rows[i];
-    SB_TRY(load_matrix(l, prefix, map, n_out));
+    SB_TRY(load_matrix(l, prefix, map));
     if (!map->has_bias)
         goto done;
     SB_TRY(new_vector(map->bias, l, n_out));
@@ -402,11 +489,13 @@ static int32_t load_ends(struct loader *l)
     struct specbatch_model *m = l->model;
     const struct sb_config *c = &m->config;
     const struct linear embed = {.weight = &m->embed,
+                                 .is_table = 1,
                                  .n_in = c->hidden,
                                  .n_parts = 1,
                                  .rows = {c->vocab},
                                  .parts = {"model.embed_tokens"}};
     const struct linear head = {.weight = &m->head,
+                                .is_table = 1,
                                 .n_in = c->hidden,
                                 .n_parts = 1,
                                 .rows = {c->vocab},
@@ -417,7 +506,6 @@ static int32_t load_ends(struct loader *l)
         SB_TRY(check_tied(l));
     SB_TRY(load_linear(l, "", &embed));
     SB_TRY(load_vector(&m->final_norm, l, "", "model.norm.weight", c->hidden));
-    m->dtype = m->embed.dtype;
     if (c->tied)
         m->head = m->embed;
     else
@@ -453,6 +541,37 @@ static void warn_unused(const struct loader *l, const char *path)
                first);
 }
 
+/* Writes which types the matrices have, "q8_0+q4_0", and of which of them the layers have most. */
+static void name_types(const struct loader *l)
+{
+    struct specbatch_model *m = l->model;
+    size_t used = 0;
+
+    for (int type = 0; type < SB_DTYPES; type++) {
+        if (l->elements[type] > l->elements[m->dtype])
+            m->dtype = (enum sb_dtype)type;
+        if (l->types >> type & 1u)
+            used += (size_t)snprintf(m->types + used, sizeof m->types - used, "%s%s",
+                                     used ? "+" : "", sb_dtype_name((enum sb_dtype)type));
+    }
+    if (l->is_quantised_here)
+        snprintf(m->types + used, sizeof m->types - used, "; weights %s",
+                 l->options->weights == SPECBATCH_WEIGHTS_Q4 ? "q4" : "q8");
+}
+
+/* Says that weights take more memory than their files. */
+static void warn_widened(const struct loader *l, const char *path)
+{
+    const struct specbatch_model *m = l->model;
+    char place[200];
+
+    sb_line_path(place, sizeof place, path);
+    if (l->is_widened)
+        sb_log(&m->log, SPECBATCH_LOG_WARN,
+               "%s: quantised tensors are held as %s: %s does not compute with quantised weights",
+               place, sb_dtype_name(m->embed.dtype), m->backend->name);
+}
+
 int32_t sb_model_weights_load(struct specbatch_model *model, const struct sb_tensors *tensors,
                               const char *path, const specbatch_model_options *options)
 {
@@ -473,6 +592,8 @@ int32_t sb_model_weights_load(struct specbatch_model *model, const struct sb_ten
     for (int32_t i = 0; i < c->layers; i++)
         SB_TRY(load_layer(&l, i));
     SB_TRY(end_progress(&l));
+    name_types(&l);
+    warn_widened(&l, path);
     warn_unused(&l, path);
     sb_digest_end(&l.digest, model->digest);
 done:
@@ -483,6 +604,10 @@ done:
 
 static void free_weight(struct specbatch_model *m, struct sb_weight *weight)
 {
+    if (weight->next) {
+        free_weight(m, weight->next);
+        sb_free(&m->mem, weight->next);
+    }
     if (weight->data)
         m->backend->weight_free(weight, m->device, &m->mem);
     memset(weight, 0, sizeof *weight);

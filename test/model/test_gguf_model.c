@@ -358,17 +358,19 @@ static int32_t open_file(const struct test_dir *dir, const char *name)
     return rc;
 }
 
-/* A quantised tensor, a missing one, one of another shape: the message has the file's own names. */
+/* A tensor of a type that is not supported, a missing one, one of another shape: the message has
+ * the file's own names. */
 static void names_tensors_as_the_file_does(void)
 {
     static const unsigned char zeros[70 * 64 * 4];
     const struct test_dir dir = test_dir_make();
     struct gguf_writer w = small_config("llama");
 
-    gguf_tensor(&w, "token_embd.weight", 2, (int64_t[]){70, 64}, GGUF_Q4_0, zeros, 70 * 2 * 18);
+    gguf_tensor(&w, "token_embd.weight", 2, (int64_t[]){70, 64}, 3, zeros, 70 * 2 * 20);
     gguf_write(&w, &dir, "model.gguf");
     CHECK_ERROR(open_file(&dir, "model.gguf"), SPECBATCH_E_UNSUPPORTED,
-                "model.gguf: tensor token_embd.weight has dtype Q4_0; F32, BF16 and F16");
+                "model.gguf: tensor token_embd.weight has dtype Q4_1; supported: F32, BF16, F16, "
+                "Q8_0, Q4_0, Q4_K, Q5_K, Q6_K");
     w = small_config("llama");
     gguf_tensor(&w, "token_embd.weight", 2, (int64_t[]){69, 64}, GGUF_F32, zeros, 69 * 64 * 4);
     gguf_write(&w, &dir, "model.gguf");

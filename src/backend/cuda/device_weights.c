@@ -72,6 +72,7 @@ static void convert_rows(char *to, const struct sb_weight *weight, const char *r
                          enum sb_dtype dtype)
 {
     const size_t size = sb_dtype_size(weight->dtype), n_in = (size_t)weight->n_in;
+    const size_t from_row = sb_dtype_row_bytes(dtype, n_in);
     const size_t to_row = row_bytes(weight->dtype, weight->n_in);
 
     if (dtype == weight->dtype && to_row == n_in * size) {
@@ -79,8 +80,7 @@ static void convert_rows(char *to, const struct sb_weight *weight, const char *r
         return;
     }
     for (size_t r = 0; r < (size_t)n; r++) {
-        sb_convert(to + r * to_row, weight->dtype, rows + r * n_in * sb_dtype_size(dtype), dtype,
-                   n_in);
+        sb_convert(to + r * to_row, weight->dtype, rows + r * from_row, dtype, n_in);
         memset(to + r * to_row + n_in * size, 0, to_row - n_in * size);
     }
 }
@@ -89,7 +89,7 @@ int32_t sb_cuda_weight_fill(struct sb_weight *weight, struct sb_device *device, 
                             int32_t n, const void *rows, enum sb_dtype dtype)
 {
     const size_t to_row = row_bytes(weight->dtype, weight->n_in);
-    const size_t from_row = (size_t)weight->n_in * sb_dtype_size(dtype);
+    const size_t from_row = sb_dtype_row_bytes(dtype, (size_t)weight->n_in);
     const int32_t block = (int32_t)(SB_STAGE_BYTES / to_row);
     const int was = sb_cuda_enter(&device->gpu);
     int32_t rc = SPECBATCH_OK;

@@ -49,7 +49,7 @@ CUDA_SOURCES := $(sort $(wildcard src/backend/cuda/*.c))
 CUDA_UNUSED  := $(addprefix src/backend/cuda/,$(if $(CUDNN),sdpa_absent.c,cudnn.c sdpa_cudnn.c))
 CUDA_KERNEL_OBJECTS := $(CUDA_KERNELS:kernels/cuda/%.cu=$(B)/cuda/%.o)
 CUDA_C_OBJECTS := $(patsubst src/%.c,$(B)/cuda/src/%.o,$(filter-out $(CUDA_UNUSED), \
-                  $(CUDA_SOURCES))) $(B)/src/backend/dtype.o
+                  $(CUDA_SOURCES))) $(B)/src/backend/dtype.o $(B)/src/quant.o
 
 $(B)/cuda/flags: force
 	@mkdir -p $(@D); echo '$(NVCC) $(NVCC_FLAGS) $(CUDNN)' | cmp -s - $@ || \
