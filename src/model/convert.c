@@ -344,6 +344,9 @@ static int32_t copy_tensors(struct converter *c)
 
     SB_NEW(c->in, sb_alloc_raw(&c->mem, c->in_bytes, 1), "rows");
     SB_NEW(c->made, sb_alloc_raw(&c->mem, c->out_bytes, 1), "rows");
+    if (c->config.tied)
+        SB_TRY(sb_tensors_check_tied(c->tensors, c->config.vocab, c->config.hidden, c->in,
+                                     c->in_bytes));
     for (size_t i = 0; i < c->n_moves; i++) {
         const struct move *m = &c->moves[i];
         SB_TRY(m->tensor ? copy_tensor(c, m) : write_divisors(c, m));

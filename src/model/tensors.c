@@ -243,3 +243,44 @@ const char *sb_tensors_file(const struct sb_tensors *set, const struct sb_tensor
 {
     return set->files[tensor->file].file.name;
 }
+
+/* *same: whether two tensors hold the same bytes. Each is read into one half of the buffer. */
+static int32_t compare(int *same, const struct sb_tensors *set, const struct sb_tensor *a,
+                       const struct sb_tensor *b, char *buffer, size_t bytes)
+{
+    const size_t block = bytes / 2;
+    int32_t rc = SPECBATCH_OK;
+
+    *same = strcmp(a->type, b->type) == 0 && a->bytes == b->bytes;
+    for (uint64_t at = 0; *same && at < a->bytes; at += block) {
+        const size_t count = a->bytes - at < block ? (size_t)(a->bytes - at) : block;
+        SB_TRY(sb_tensors_read(set, a, at, buffer, count));
+        SB_TRY(sb_tensors_read(set, b, at, buffer + block, count));
+        *same = memcmp(buffer, buffer + block, count) == 0;
+    }
+done:
+    return rc;
+}
+
+int32_t sb_tensors_check_tied(const struct sb_tensors *set, int32_t vocab, int32_t hidden,
+                              char *buffer, size_t bytes)
+{
+    static const char embed[] = "model.embed_tokens.weight", head[] = "lm_head.weight";
+    const struct sb_tensor *a = NULL, *b = NULL;
+    enum sb_dtype dtype;
+    int same = 0;
+    int32_t rc = SPECBATCH_OK;
+
+    if (!sb_tensors_find(set, head))
+        goto done;
+    SB_TRY(sb_tensors_need(&a, &dtype, set, embed, vocab, hidden));
+    SB_TRY(sb_tensors_need(&b, &dtype, set, head, vocab, hidden));
+    SB_TRY(compare(&same, set, a, b, buffer, bytes));
+    if (!same)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "%.40s: tensor %s differs from %s, which config.json ties it to: versions of "
+                "transformers disagree; set tie_word_embeddings to false to use it, or remove it",
+                sb_tensors_file(set, b), head, embed);
+done:
+    return rc;
+}

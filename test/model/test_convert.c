@@ -126,6 +126,27 @@ static void files_give_the_same_bits(void)
     }
 }
 
+/* Rows of some of the models are no whole blocks, so that matrices stay as they were; opened with
+ * the option, such a file is as its directory too. */
+static void quantised_files_give_the_same_bits(void)
+{
+    for (int32_t weights = SPECBATCH_WEIGHTS_Q8; weights <= SPECBATCH_WEIGHTS_Q4; weights++)
+        for (int i = 0; i < N_MODELS && !sbtest_failed_now; i++) {
+            compare(models[i], weights, weights);
+            if (sbtest_failed_now)
+                printf("     %s, weights %d\n", models[i], (int)weights);
+        }
+}
+
+static void whole_blocks_are_quantised_in_the_file(void)
+{
+    static const char *const whole[] = {MODELS "long_qwen3_hd128_bf16", "examples/demo/target"};
+
+    for (int32_t weights = SPECBATCH_WEIGHTS_Q8; weights <= SPECBATCH_WEIGHTS_Q4; weights++)
+        for (size_t i = 0; i < sizeof whole / sizeof *whole && !sbtest_failed_now; i++)
+            compare(whole[i], weights, SPECBATCH_WEIGHTS_AUTO);
+}
+
 static void tokenizers_are_the_same(void)
 {
     static const char *const from[] = {MODELS "emoji", "examples/demo/target"};
@@ -476,6 +497,8 @@ TEST_BEGIN
 dir = test_dir_make();
 snprintf(path, sizeof path, "%s/model.gguf", dir.path);
 RUN(files_give_the_same_bits);
+RUN(quantised_files_give_the_same_bits);
+RUN(whole_blocks_are_quantised_in_the_file);
 RUN(tokenizers_are_the_same);
 RUN(other_tokenizers_go_in_whole);
 RUN(files_are_those_of_another_writer);
