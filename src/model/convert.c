@@ -9,8 +9,8 @@
  *
  * First all of that is planned and gathered; this reads no tensor, and finds what is missing or of
  * the wrong shape before there is a file. Then tensors are copied some rows at a time, so memory is
- * bounded by the vocabulary and by the longest row. At the end the configuration is read back
- * from the file and compared, and only then does the file get its name.
+ * bounded by the vocabulary and by the longest row. At the end the configuration is read back from
+ * the file and compared, and only then does the file get its name.
  *
  * A tensor is rows of n_in elements. Of vectors n_in is 1, so that the biases of Llama's q and k,
  * whose rows are in another order in the file, are as their matrices are.
@@ -21,8 +21,8 @@
 #include <string.h>
 
 #include "alloc.h"
-#include "log.h"
 #include "line.h"
+#include "log.h"
 #include "model/config.h"
 #include "model/gguf_model.h"
 #include "model/progress.h"
@@ -41,7 +41,7 @@ enum {
 struct move {
     const struct sb_tensor *tensor; /* NULL: the divisors of Llama 3's frequencies */
     enum sb_dtype from, to;
-    int32_t rows, n_in;
+    int32_t rank, rows, n_in;
     int32_t interleave; /* as in tensors.h, for the file that is written */
 };
 
@@ -63,15 +63,15 @@ struct converter {
 
 /* ------------------------------------------------------------------------------- planning */
 
-/* The type of a tensor in the file. The names of the options are those of model_options.weights;
- * a block of a GGUF file is 32 elements of one row. */
+/* The type of a tensor in the file. A row has whole blocks there, and both quantised types have
+ * blocks of the same length. */
 static enum sb_dtype type_in_file(const struct converter *c, const struct move *m, int is_table)
 {
     const int32_t weights = c->options->weights;
 
-    if (m->n_in == 1)
+    if (m->rank == 1)
         return SB_F32;
-    if (weights == SPECBATCH_WEIGHTS_AUTO || sb_dtype_is_quantised(m->from) || m->n_in % 32 != 0)
+    if (weights == SPECBATCH_WEIGHTS_AUTO || m->n_in % sb_quant_of(SB_Q8_0)->block != 0)
         return m->from;
     return weights == SPECBATCH_WEIGHTS_Q4 && !is_table ? SB_Q4_0 : SB_Q8_0;
 }
@@ -83,12 +83,20 @@ static const char *type_name(const struct move *m)
     return m->to == SB_Q8_0 ? "Q8_0" : m->to == SB_Q4_0 ? "Q4_0" : "F32";
 }
 
+/* How many rows are read at a time. */
+static int32_t rows_at_once(const struct move *m)
+{
+    const size_t in = sb_dtype_row_bytes(m->from, (size_t)m->n_in);
+
+    return (int32_t)(in < BLOCK_BYTES ? BLOCK_BYTES / in : 1);
+}
+
 /* Makes room in the buffers for the rows of a tensor. */
 static void widen_buffers(struct converter *c, const struct move *m)
 {
     const size_t in = sb_dtype_row_bytes(m->from, (size_t)m->n_in);
     const size_t made = sb_dtype_row_bytes(m->to, (size_t)m->n_in);
-    const size_t rows = in < BLOCK_BYTES ? BLOCK_BYTES / in : 1;
+    const size_t rows = (size_t)rows_at_once(m);
 
     c->in_bytes = rows * in > c->in_bytes ? rows * in : c->in_bytes;
     c->out_bytes = rows * made > c->out_bytes ? rows * made : c->out_bytes;
@@ -108,7 +116,7 @@ static int32_t add_move(struct converter *c, const struct move *m, const char *n
     c->moves[c->n_moves] = *m;
     c->moves[c->n_moves++].interleave = sb_gguf_interleave(&c->config, spelled);
     widen_buffers(c, m);
-    sb_gguf_put_tensor(&c->out, spelled, type_name(m), m->n_in == 1 ? 1 : 2, shape,
+    sb_gguf_put_tensor(&c->out, spelled, type_name(m), m->rank, shape,
                        (uint64_t)m->rows * sb_dtype_row_bytes(m->to, (size_t)m->n_in));
 done:
     return rc;
@@ -117,7 +125,7 @@ done:
 /* Plans a tensor, which has to be there: of [rows, n_in], or of [rows] when n_in is 0. */
 static int32_t plan(struct converter *c, const char *name, int32_t rows, int32_t n_in, int is_table)
 {
-    struct move m = {.rows = rows, .n_in = n_in ? n_in : 1};
+    struct move m = {.rank = n_in ? 2 : 1, .rows = rows, .n_in = n_in ? n_in : 1};
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(sb_tensors_need(&m.tensor, &m.from, c->tensors, name, rows, n_in));
@@ -173,7 +181,7 @@ static int32_t plan_tensors(struct converter *c)
 {
     const struct sb_config *g = &c->config;
     const struct move divisors = {
-        .from = SB_F32, .to = SB_F32, .rows = g->rope.rot_dim / 2, .n_in = 1};
+        .from = SB_F32, .to = SB_F32, .rank = 1, .rows = g->rope.rot_dim / 2, .n_in = 1};
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(plan(c, "model.embed_tokens.weight", g->vocab, g->hidden, 1));
@@ -312,7 +320,7 @@ static int32_t copy_tensor(struct converter *c, const struct move *m)
 {
     const size_t in = sb_dtype_row_bytes(m->from, (size_t)m->n_in);
     const size_t made = sb_dtype_row_bytes(m->to, (size_t)m->n_in);
-    const int32_t block = (int32_t)(in < BLOCK_BYTES ? BLOCK_BYTES / in : 1);
+    const int32_t block = rows_at_once(m);
     int32_t rc = SPECBATCH_OK;
 
     for (int32_t at = 0, n; at < m->rows; at += n) {
