@@ -469,6 +469,25 @@ static int32_t convert_changed(const char *model, const char *old, const char *n
     return rc;
 }
 
+/* A file has places for three ids that end a text. */
+static void the_first_ends_are_in_the_file(void)
+{
+    static const int32_t expected[] = {0, 5, 7};
+    const struct sb_log silence = {NULL, NULL};
+    struct sb_gguf *gguf = NULL;
+    struct sb_config config;
+
+    CHECK_OK(convert_changed(MODELS "emoji", "\"eos_token_id\": 0",
+                             "\"eos_token_id\": [0, 5, 7, 9], \"bos_token_id\": 3"));
+    CHECK_OK(sb_gguf_open(&gguf, &test_mem, path));
+    CHECK_OK(sb_gguf_config(&config, &silence, gguf));
+    CHECK_INT(config.n_eos, 3);
+    CHECK_MEM(config.eos, expected, sizeof expected);
+    CHECK_INT(config.bos, 3);
+    sb_gguf_close(gguf);
+    remove(path);
+}
+
 static void refuses_what_cannot_be_converted(void)
 {
     specbatch_model_options options = options_of(3);
@@ -506,6 +525,7 @@ RUN(matrices_are_quantised_row_by_row);
 RUN(conversions_can_be_cancelled);
 RUN(a_full_disk_leaves_nothing);
 RUN(no_memory_leaves_nothing);
+RUN(the_first_ends_are_in_the_file);
 RUN(refuses_what_cannot_be_converted);
 test_dir_remove(&dir);
 TEST_END
