@@ -341,6 +341,29 @@ SPECBATCH_API int32_t specbatch_model_options_init(specbatch_model_options *opti
 SPECBATCH_API int32_t specbatch_model_open(specbatch_model **out, const char *path,
                                            const specbatch_model_options *options);
 
+/*
+ * Writes the checkpoint in the directory `from` as a GGUF file `to`, which specbatch_model_open and
+ * llama.cpp open. Its matrices are those of a model that is opened with the same option `weights`:
+ * in Q8_0, in Q4_0, or as they are. Those whose rows are no multiple of 32 elements stay as they
+ * are. Norms and biases are F32. A model of the file, if opened with that option too, gives the
+ * same tokens and log-probabilities, bit for bit.
+ *
+ * Tokenizer and chat template become metadata. If these cannot say all that the tokenizer does, the
+ * log is told, and tokenizer.json is in the file too: this library goes by that and so loses
+ * nothing, while llama.cpp goes by the metadata, which may be without a tokenizer then.
+ *
+ * Memory is taken for metadata and for some rows of a tensor only. Of options (NULL: the defaults)
+ * alloc, free, log, progress and weights are used; the others are checked and change nothing. The
+ * file is written under a temporary name in its directory, and takes the place of a file of this
+ * name when it is whole and on the disk. After a failure nothing of it is left.
+ *
+ * E_INVALID (also: `to` is a directory, or has more than 1023 bytes), E_OPTIONS, E_NOMEM, E_IO (the
+ * message has the system's reason), E_FORMAT, E_UNSUPPORTED (also: `from` is no directory, or its
+ * config.json says what a GGUF file cannot), E_CANCELLED. Thread: any. Since 0.2.
+ */
+SPECBATCH_API int32_t specbatch_convert(const char *to, const char *from,
+                                        const specbatch_model_options *options);
+
 /* Adds a reference, to be dropped by one more specbatch_model_close. Pools, drafts, text streams
  * and results hold references of their own. NULL is ignored. Thread: any. Since 0.1. */
 SPECBATCH_API void specbatch_model_retain(specbatch_model *model);

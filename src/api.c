@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "api.h"
+#include "model/convert.h"
 #include "options.h"
 #include "port.h"
 #include "pool/pool.h"
@@ -81,6 +82,22 @@ int32_t specbatch_model_open(specbatch_model **out, const char *path,
         return rc;
     sb_port_fp_enter(&env);
     rc = sb_model_open(out, path, &full);
+    sb_port_fp_leave(&env);
+    return rc;
+}
+
+int32_t specbatch_convert(const char *to, const char *from, const specbatch_model_options *options)
+{
+    specbatch_model_options full;
+    struct sb_fp_env env;
+    int32_t rc;
+
+    if (!to || !from)
+        return sb_null_argument(to ? "from" : "to");
+    if ((rc = sb_model_options_resolve(&full, options)) != SPECBATCH_OK)
+        return rc;
+    sb_port_fp_enter(&env);
+    rc = sb_model_convert(to, from, &full);
     sb_port_fp_leave(&env);
     return rc;
 }

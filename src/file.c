@@ -18,6 +18,17 @@ const char *sb_file_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
+int32_t sb_file_fail(int32_t rc, const char *path)
+{
+    const char *name = sb_file_name(path);
+    char directory[1024];
+
+    if (rc == SPECBATCH_OK || name == path)
+        return rc;
+    snprintf(directory, sizeof directory, "%.*s", (int)(name - path - (name - path > 1)), path);
+    return sb_fail_in(rc, directory);
+}
+
 int sb_file_is_directory(const char *path)
 {
     struct stat st;

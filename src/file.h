@@ -60,6 +60,11 @@ int sb_file_is_directory(const char *path);
 /* The part of a path behind its last slash. */
 const char *sb_file_name(const char *path);
 
+/* Messages name a file without its directory. This puts the directory of `path` in front of the
+ * message of a failure `rc`, which it returns; SPECBATCH_OK and a path without a directory are
+ * fine. */
+int32_t sb_file_fail(int32_t rc, const char *path);
+
 /* path = dir + "/" + name. E_INVALID when that has more than 1023 bytes. */
 int32_t sb_file_join(char path[1024], const char *dir, const char *name);
 

@@ -48,6 +48,15 @@ static const struct {
     [35] = {"TQ2_0", 256, 66},   [39] = {"MXFP4", 32, 17},    [40] = {"NVFP4", 64, 36},
 };
 
+uint32_t sb_gguf_type_number(const char *name)
+{
+    uint32_t number = 0;
+
+    while (!types[number].name || strcmp(types[number].name, name) != 0)
+        number++;
+    return number;
+}
+
 struct key {
     size_t at, n; /* where in the head */
     const char *text;

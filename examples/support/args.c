@@ -98,17 +98,17 @@ static int take_value(const struct ex_option *option, const char *text)
     return 1;
 }
 
-/* The row of the option or operand at `text`, whose name has `span` characters; NULL if there is
- * none. */
+/* The row of the option at `text`, whose name has `span` characters, or of the next operand, before
+ * which there were n_operands; NULL if there is none. */
 static const struct ex_option *find(const struct ex_option *options, size_t n, const char *text,
-                                    size_t span)
+                                    size_t span, size_t n_operands)
 {
     const int is_operand = text[0] != '-';
     size_t i;
 
     for (i = 0; i < n; i++)
         if (is_operand
-                ? options[i].kind == EX_OPERAND
+                ? options[i].kind == EX_OPERAND && n_operands-- == 0
                 : strlen(options[i].name) == span && strncmp(options[i].name, text, span) == 0)
             return &options[i];
     return NULL;
@@ -118,11 +118,12 @@ int ex_args_parse(const struct ex_option *options, size_t n, int argc, char **ar
                   const char *intro)
 {
     const int32_t on = 1;
+    size_t n_operands = 0;
     int a;
 
     for (a = 1; a < argc; a++) {
         const size_t span = strcspn(argv[a], "=");
-        const struct ex_option *option = find(options, n, argv[a], span);
+        const struct ex_option *option = find(options, n, argv[a], span, n_operands);
         if (strcmp(argv[a], "-h") == 0 || strcmp(argv[a], "--help") == 0) {
             print_help(options, n, intro);
             return -1;
@@ -138,7 +139,7 @@ int ex_args_parse(const struct ex_option *options, size_t n, int argc, char **ar
                 return ex_complain("%s takes no value", option->name);
             memcpy(option->into, &on, sizeof on);
         } else if (option->kind == EX_OPERAND) {
-            take_value(option, argv[a]);
+            n_operands += (size_t)take_value(option, argv[a]);
         } else if (argv[a][span] == '=') {
             if (!take_value(option, argv[a] + span + 1))
                 return 0;

@@ -19,8 +19,8 @@ struct ex_option {
     const char *help;
 };
 
-/* 1 on success; 0 after a line on stderr; -1 after -h, --help or --version has been printed. A
- * table has at most one operand. */
+/* 1 on success; 0 after a line on stderr; -1 after -h, --help or --version has been printed.
+ * Operands are taken in the order of the table. */
 int ex_args_parse(const struct ex_option *options, size_t n, int argc, char **argv,
                   const char *intro);
 

@@ -333,8 +333,7 @@ done:
     return rc;
 }
 
-/* By what Llama 3 divides the frequency of dimension pair i. */
-static double llama3_divisor(const struct sb_rope_config *rope, int32_t i)
+double sb_gguf_divisor(const struct sb_rope_config *rope, int32_t i)
 {
     const double wavelength = 2.0 * 3.14159265358979323846 *
                               pow(rope->theta, (double)(2 * i) / rope->rot_dim);
@@ -350,7 +349,7 @@ static double llama3_divisor(const struct sb_rope_config *rope, int32_t i)
 static int gives_divisors(const struct sb_rope_config *rope, const float *divisors)
 {
     for (int32_t i = 0; i < rope->rot_dim / 2; i++) {
-        const double expected = llama3_divisor(rope, i);
+        const double expected = sb_gguf_divisor(rope, i);
         if (!(fabs(divisors[i] - expected) <= FACTOR_TOLERANCE * expected))
             return 0;
     }

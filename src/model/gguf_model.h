@@ -2,12 +2,14 @@
  * A model in a GGUF file: which of its metadata are the numbers of a configuration, and which of
  * its tensors are those that the loader asks for. What such files hold is defined by llama.cpp's
  * converter of transformers' checkpoints, which renames what they have and reorders some of it.
- * Here that is undone, so that a model is the same in both containers, bit for bit.
+ * Here that is undone, so that a model is the same in both containers, bit for bit; and done again
+ * where a checkpoint is converted (convert.h).
  */
 #ifndef SB_GGUF_MODEL_H
 #define SB_GGUF_MODEL_H
 
 #include "gguf.h"
+#include "gguf_write.h"
 #include "model/config.h"
 #include "model/tensors.h"
 
@@ -16,11 +18,25 @@
 int32_t sb_gguf_config(struct sb_config *config, const struct sb_log *log,
                        const struct sb_gguf *gguf);
 
+/* By what Llama 3 divides the frequency of dimension pair i: the numbers of rope_freqs.weight. */
+double sb_gguf_divisor(const struct sb_rope_config *rope, int32_t i);
+
+/* gguf_keys.c. Puts a configuration into the metadata of a file. */
+void sb_gguf_put_config(struct sb_gguf_out *out, const struct sb_config *config);
+/* Whether the configuration `got`, which was read from a file, is the one that was put there.
+ * E_UNSUPPORTED, with a message that says what differs: a file has no key for all that a
+ * config.json can say. Where only end-of-sequence ids are missing, this warns. */
+int32_t sb_gguf_check_config(const struct sb_config *put, const struct sb_config *got,
+                             const struct sb_log *log, const char *place);
+
 /* gguf_tensors.c. The set of its tensors, which borrows the names and the files from `gguf`.
  * E_FORMAT, E_NOMEM. */
 int32_t sb_gguf_tensors(struct sb_tensors **out, const struct sb_mem *mem,
                         const struct sb_gguf *gguf, const struct sb_config *config);
 /* Writes how such files spell the name of a tensor, which is that of transformers. */
 void sb_gguf_spell(char spelled[SB_TENSOR_NAME_BYTES], const char *name);
+/* The rows of a head if the file has those of this tensor in the other order (tensors.h), else 0.
+ */
+int32_t sb_gguf_interleave(const struct sb_config *config, const char *spelled);
 
 #endif

@@ -79,21 +79,23 @@ void sb_gguf_spell(char spelled[SB_TENSOR_NAME_BYTES], const char *name)
         snprintf(spelled, SB_TENSOR_NAME_BYTES, "%s%s", found, kind);
 }
 
-/* Whether a tensor is q or k of some layer, or the bias of one. */
-static int is_rotated(const char *name)
+/* They are q and k of each layer, and their biases. */
+int32_t sb_gguf_interleave(const struct sb_config *config, const char *name)
 {
-    if (strncmp(name, "blk.", 4) != 0)
+    if (!config->arch->gguf_interleaved || strncmp(name, "blk.", 4) != 0)
         return 0;
     name += 4 + strspn(name + 4, "0123456789");
     return strcmp(name, ".attn_q.weight") == 0 || strcmp(name, ".attn_k.weight") == 0 ||
-           strcmp(name, ".attn_q.bias") == 0 || strcmp(name, ".attn_k.bias") == 0;
+                   strcmp(name, ".attn_q.bias") == 0 || strcmp(name, ".attn_k.bias") == 0
+               ? config->head_dim
+               : 0;
 }
 
 static int32_t add_tensor(struct sb_tensors *set, const struct sb_gguf_tensor *info,
                           const struct sb_config *config)
 {
     struct sb_tensor *t = &set->list[set->n++];
-    const int32_t heads = config->head_dim;
+    const int32_t heads = sb_gguf_interleave(config, info->name);
 
     *t = (struct sb_tensor){.name = info->name,
                             .rank = info->rank,
@@ -102,7 +104,7 @@ static int32_t add_tensor(struct sb_tensors *set, const struct sb_gguf_tensor *i
                             .file = info->file};
     memcpy(t->type, info->type, strlen(info->type) + 1);
     memcpy(t->shape, info->shape, sizeof info->shape);
-    if (!config->arch->gguf_interleaved || !is_rotated(info->name))
+    if (heads == 0)
         return SPECBATCH_OK;
     if (heads % 2 != 0 || t->rank < 1 || t->shape[0] < 1 || t->shape[0] % heads != 0)
         return sb_fail(SPECBATCH_E_FORMAT, "%.60s: tensor %s has rows that are not heads of %d",

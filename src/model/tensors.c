@@ -1,6 +1,7 @@
 /* The set of a checkpoint's tensors; tensors.h draws it. */
 #include "model/tensors.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,6 +128,48 @@ const struct sb_tensor *sb_tensors_find(const struct sb_tensors *set, const char
     return NULL;
 }
 
+/* A shape for a message: "[4, 8]". */
+static void shape_text(char text[96], int32_t rank, const int64_t *shape)
+{
+    size_t at = 1;
+
+    text[0] = '[';
+    for (int32_t i = 0; i < rank && at < 72; i++)
+        at += (size_t)snprintf(text + at, 96 - at, "%s%lld", i ? ", " : "", (long long)shape[i]);
+    snprintf(text + at, 96 - at, "]");
+}
+
+int32_t sb_tensors_need(const struct sb_tensor **out, enum sb_dtype *dtype,
+                        const struct sb_tensors *set, const char *name, int32_t rows, int32_t n_in)
+{
+    const int64_t want[2] = {rows, n_in};
+    const int32_t rank = n_in ? 2 : 1;
+    const struct sb_tensor *t = sb_tensors_find(set, name);
+    char spelled[SB_TENSOR_NAME_BYTES];
+
+    if (!t)
+        return sb_fail(SPECBATCH_E_FORMAT, "tensor %s is missing, and %s calls for it",
+                       sb_tensors_spelled(spelled, set, name), set->config);
+    if (t->rank != rank || memcmp(t->shape, want, (size_t)rank * sizeof *want) != 0) {
+        char got[96], expected[96];
+        shape_text(got, t->rank, t->shape);
+        shape_text(expected, rank, want);
+        return sb_fail(SPECBATCH_E_FORMAT, "%.60s: tensor %s has shape %s, %s calls for %s",
+                       sb_tensors_file(set, t), t->name, got, set->config, expected);
+    }
+    if (!sb_tensor_dtype(dtype, t))
+        return sb_fail(SPECBATCH_E_UNSUPPORTED,
+                       "%.60s: tensor %s has dtype %s; supported: F32, BF16, F16, Q8_0, Q4_0, "
+                       "Q4_K, Q5_K, Q6_K",
+                       sb_tensors_file(set, t), t->name, t->type);
+    if (rank == 1 && sb_dtype_is_quantised(*dtype))
+        return sb_fail(SPECBATCH_E_UNSUPPORTED,
+                       "%.60s: tensor %s has dtype %s; a vector must be F32, BF16 or F16",
+                       sb_tensors_file(set, t), t->name, t->type);
+    *out = t;
+    return SPECBATCH_OK;
+}
+
 int32_t sb_tensors_count(const struct sb_tensors *set)
 {
     return set->n;
@@ -199,4 +242,45 @@ int sb_tensor_dtype(enum sb_dtype *dtype, const struct sb_tensor *tensor)
 const char *sb_tensors_file(const struct sb_tensors *set, const struct sb_tensor *tensor)
 {
     return set->files[tensor->file].file.name;
+}
+
+/* *same: whether two tensors hold the same bytes. Each is read into one half of the buffer. */
+static int32_t compare(int *same, const struct sb_tensors *set, const struct sb_tensor *a,
+                       const struct sb_tensor *b, char *buffer, size_t bytes)
+{
+    const size_t block = bytes / 2;
+    int32_t rc = SPECBATCH_OK;
+
+    *same = strcmp(a->type, b->type) == 0 && a->bytes == b->bytes;
+    for (uint64_t at = 0; *same && at < a->bytes; at += block) {
+        const size_t count = a->bytes - at < block ? (size_t)(a->bytes - at) : block;
+        SB_TRY(sb_tensors_read(set, a, at, buffer, count));
+        SB_TRY(sb_tensors_read(set, b, at, buffer + block, count));
+        *same = memcmp(buffer, buffer + block, count) == 0;
+    }
+done:
+    return rc;
+}
+
+int32_t sb_tensors_check_tied(const struct sb_tensors *set, int32_t vocab, int32_t hidden,
+                              char *buffer, size_t bytes)
+{
+    static const char embed[] = "model.embed_tokens.weight", head[] = "lm_head.weight";
+    const struct sb_tensor *a = NULL, *b = NULL;
+    enum sb_dtype dtype;
+    int same = 0;
+    int32_t rc = SPECBATCH_OK;
+
+    if (!sb_tensors_find(set, head))
+        goto done;
+    SB_TRY(sb_tensors_need(&a, &dtype, set, embed, vocab, hidden));
+    SB_TRY(sb_tensors_need(&b, &dtype, set, head, vocab, hidden));
+    SB_TRY(compare(&same, set, a, b, buffer, bytes));
+    if (!same)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "%.40s: tensor %s differs from %s, which config.json ties it to: versions of "
+                "transformers disagree; set tie_word_embeddings to false to use it, or remove it",
+                sb_tensors_file(set, b), head, embed);
+done:
+    return rc;
 }

@@ -66,6 +66,16 @@ void sb_tensors_close(struct sb_tensors *set);
 
 /* The tensor that transformers calls so, or NULL. */
 const struct sb_tensor *sb_tensors_find(const struct sb_tensors *set, const char *name);
+/* The same for a tensor that the configuration calls for: of [rows, n_in], or of [rows] when n_in
+ * is 0, and its type. E_FORMAT, E_UNSUPPORTED (its type). */
+int32_t sb_tensors_need(const struct sb_tensor **out, enum sb_dtype *dtype,
+                        const struct sb_tensors *set, const char *name, int32_t rows, int32_t n_in);
+/* The head of a tied model is the embedding table. Some checkpoints (Qwen3-0.6B) have a copy of
+ * that table as lm_head.weight too. If it is there and is not a copy, transformers 5 computes with
+ * it and 4 with the table, so this refuses it: E_UNSUPPORTED; or as sb_tensors_need and
+ * sb_tensors_read. */
+int32_t sb_tensors_check_tied(const struct sb_tensors *set, int32_t vocab, int32_t hidden,
+                              char *buffer, size_t bytes);
 /* How the set's files call that tensor, for messages. */
 const char *sb_tensors_spelled(char spelled[SB_TENSOR_NAME_BYTES], const struct sb_tensors *set,
                                const char *name);

@@ -28,8 +28,8 @@
 #include "line.h"
 #include "model/fill.h"
 #include "model/model.h"
+#include "model/progress.h"
 #include "model/tensors.h"
-#include "port.h"
 #include "status.h"
 
 #define BLOCK_BYTES ((size_t)4 << 20)
@@ -42,8 +42,8 @@ struct loader {
     char *buffer; /* for rows on their way from the file to the backend */
     struct sb_filler *filler;
     struct sb_digest digest;                /* of what has been read */
-    const specbatch_model_options *options; /* for the progress function */
-    uint64_t done, total;                   /* bytes of tensors: read, and in the checkpoint */
+    const specbatch_model_options *options; /* for the type of matrices */
+    struct sb_progress progress;            /* of all tensors, also of those that are not used */
     size_t buffer_bytes; /* at least BLOCK_BYTES, and at least one row of the matrix being loaded */
     unsigned types;      /* bit i: a matrix in memory is of type i */
     uint64_t elements[SB_DTYPES]; /* of the layers' matrices, by their type in memory */
@@ -73,84 +73,16 @@ struct part {
 
 /* ---------------------------------------------------------------------- finding tensors */
 
-/* A shape for a message: "[4, 8]". */
-static void shape_text(char text[96], int32_t rank, const int64_t *shape)
-{
-    size_t at = 1;
-
-    text[0] = '[';
-    for (int32_t i = 0; i < rank && at < 72; i++)
-        at += (size_t)snprintf(text + at, 96 - at, "%s%lld", i ? ", " : "", (long long)shape[i]);
-    snprintf(text + at, 96 - at, "]");
-}
-
-/* Finds the tensor `name` and its type, checks that its shape is [rows, n_in], or [rows] when n_in
- * is 0, and notes that it is used. */
+/* Finds the tensor `name`, of [rows, n_in], or of [rows] when n_in is 0, and notes that it is used.
+ */
 static int32_t find(const struct sb_tensor **out, enum sb_dtype *dtype, struct loader *l,
                     const char *name, int32_t rows, int32_t n_in)
 {
-    const int64_t want[2] = {rows, n_in};
-    const int32_t rank = n_in ? 2 : 1;
-    const struct sb_tensor *t = sb_tensors_find(l->tensors, name);
-    char spelled[SB_TENSOR_NAME_BYTES];
+    const int32_t rc = sb_tensors_need(out, dtype, l->tensors, name, rows, n_in);
 
-    if (!t)
-        return sb_fail(SPECBATCH_E_FORMAT, "tensor %s is missing, and %s calls for it",
-                       sb_tensors_spelled(spelled, l->tensors, name), l->tensors->config);
-    if (t->rank != rank || memcmp(t->shape, want, (size_t)rank * sizeof *want) != 0) {
-        char got[96], expected[96];
-        shape_text(got, t->rank, t->shape);
-        shape_text(expected, rank, want);
-        return sb_fail(SPECBATCH_E_FORMAT, "%.60s: tensor %s has shape %s, %s calls for %s",
-                       sb_tensors_file(l->tensors, t), t->name, got, l->tensors->config, expected);
-    }
-    if (!sb_tensor_dtype(dtype, t))
-        return sb_fail(SPECBATCH_E_UNSUPPORTED,
-                       "%.60s: tensor %s has dtype %s; supported: F32, BF16, F16, Q8_0, Q4_0, "
-                       "Q4_K, Q5_K, Q6_K",
-                       sb_tensors_file(l->tensors, t), t->name, t->type);
-    if (rank == 1 && sb_dtype_is_quantised(*dtype))
-        return sb_fail(SPECBATCH_E_UNSUPPORTED,
-                       "%.60s: tensor %s has dtype %s; a vector must be F32, BF16 or F16",
-                       sb_tensors_file(l->tensors, t), t->name, t->type);
-    l->used[t - sb_tensors_at(l->tensors, 0)] = 1;
-    *out = t;
-    return SPECBATCH_OK;
-}
-
-/* One call of the progress function, and what it returned. */
-struct progress_call {
-    const struct loader *loader;
-    int32_t rc;
-};
-
-static void call_progress(void *arg)
-{
-    struct progress_call *call = arg;
-    const struct loader *l = call->loader;
-
-    call->rc = l->options->progress(l->options->progress_user, l->done, l->total);
-}
-
-static int32_t tell_progress(const struct loader *l)
-{
-    struct progress_call call = {l, 0};
-
-    if (l->options->progress)
-        sb_port_call_host(call_progress, &call);
-    return call.rc == 0
-               ? SPECBATCH_OK
-               : sb_fail(SPECBATCH_E_CANCELLED, "loading was cancelled after %llu of %llu bytes",
-                         (unsigned long long)l->done, (unsigned long long)l->total);
-}
-
-/* Tensors that the model does not use count as done at the end. */
-static int32_t end_progress(struct loader *l)
-{
-    if (l->done == l->total)
-        return SPECBATCH_OK;
-    l->done = l->total;
-    return tell_progress(l);
+    if (rc == SPECBATCH_OK)
+        l->used[*out - sb_tensors_at(l->tensors, 0)] = 1;
+    return rc;
 }
 
 /* Reads a part of a tensor, which the model takes, to the beginning of the buffer. A tensor's parts
@@ -164,8 +96,7 @@ static int32_t read_part(struct loader *l, const struct sb_tensor *t, uint64_t o
     if (offset == 0)
         sb_digest_add(&l->digest, t->type, strlen(t->type) + 1);
     sb_digest_add(&l->digest, l->buffer, bytes);
-    l->done += bytes;
-    return tell_progress(l);
+    return sb_progress_add(&l->progress, bytes);
 }
 
 /* ------------------------------------------------------------------------------ vectors */
@@ -437,48 +368,16 @@ done:
     return rc;
 }
 
-/* *same: whether two tensors hold the same bytes. Each is read into one half of the buffer. */
-static int32_t compare(int *same, struct loader *l, const struct sb_tensor *a,
-                       const struct sb_tensor *b)
-{
-    const size_t block = l->buffer_bytes / 2;
-    int32_t rc = SPECBATCH_OK;
-
-    *same = strcmp(a->type, b->type) == 0 && a->bytes == b->bytes;
-    for (uint64_t at = 0; *same && at < a->bytes; at += block) {
-        const size_t count = a->bytes - at < block ? (size_t)(a->bytes - at) : block;
-        SB_TRY(sb_tensors_read(l->tensors, a, at, l->buffer, count));
-        SB_TRY(sb_tensors_read(l->tensors, b, at, l->buffer + block, count));
-        *same = memcmp(l->buffer, l->buffer + block, count) == 0;
-    }
-done:
-    return rc;
-}
-
-/* The head of a tied model is the embedding table. Some checkpoints (Qwen3-0.6B) have a copy of
- * that table as lm_head.weight too. If it is there and is not a copy, transformers 5 computes with
- * it and 4 with the table, so this refuses it. */
+/* The head of a tied model may be there too, as a copy. */
 static int32_t check_tied(struct loader *l)
 {
-    static const char embed[] = "model.embed_tokens.weight", head[] = "lm_head.weight";
     const struct sb_config *c = &l->model->config;
-    const struct sb_tensor *a = NULL, *b = NULL;
-    enum sb_dtype dtype;
-    int same = 0;
-    int32_t rc = SPECBATCH_OK;
+    const struct sb_tensor *head = sb_tensors_find(l->tensors, "lm_head.weight");
 
-    if (!sb_tensors_find(l->tensors, head))
-        goto done;
-    SB_TRY(find(&a, &dtype, l, embed, c->vocab, c->hidden));
-    SB_TRY(find(&b, &dtype, l, head, c->vocab, c->hidden));
-    SB_TRY(compare(&same, l, a, b));
-    if (!same)
-        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
-                "%.40s: tensor %s differs from %s, which config.json ties it to: versions of "
-                "transformers disagree; set tie_word_embeddings to false to use it, or remove it",
-                sb_tensors_file(l->tensors, b), head, embed);
-done:
-    return rc;
+    if (!head)
+        return SPECBATCH_OK;
+    l->used[head - sb_tensors_at(l->tensors, 0)] = 1;
+    return sb_tensors_check_tied(l->tensors, c->vocab, c->hidden, l->buffer, l->buffer_bytes);
 }
 
 /* Loads what is not part of a layer: embedding, final norm and head. */
@@ -574,12 +473,15 @@ int32_t sb_model_weights_load(struct specbatch_model *model, const struct sb_ten
                               const char *path, const specbatch_model_options *options)
 {
     const struct sb_config *c = &model->config;
-    struct loader l = {
-        .model = model, .tensors = tensors, .options = options, .buffer_bytes = BLOCK_BYTES};
+    struct loader l = {.model = model,
+                       .tensors = tensors,
+                       .options = options,
+                       .buffer_bytes = BLOCK_BYTES,
+                       .progress = {options, "loading", 0, 0}};
     int32_t rc = SPECBATCH_OK;
 
     for (int32_t i = 0; i < sb_tensors_count(l.tensors); i++)
-        l.total += sb_tensors_at(l.tensors, i)->bytes;
+        l.progress.total += sb_tensors_at(l.tensors, i)->bytes;
     SB_NEW(l.used, sb_alloc(&model->mem, (size_t)sb_tensors_count(l.tensors), 1), "weights");
     SB_NEW(l.buffer, sb_alloc_raw(&model->mem, l.buffer_bytes, 1), "weights");
     SB_TRY(sb_filler_create(&l.filler, &model->mem, model->backend, model->device, l.total));
@@ -590,7 +492,7 @@ int32_t sb_model_weights_load(struct specbatch_model *model, const struct sb_ten
     SB_TRY(load_ends(&l));
     for (int32_t i = 0; i < c->layers; i++)
         SB_TRY(load_layer(&l, i));
-    SB_TRY(end_progress(&l));
+    SB_TRY(sb_progress_end(&l.progress));
     name_types(&l);
     warn_widened(&l, path);
     warn_unused(&l, path);

@@ -74,18 +74,6 @@ static struct sb_session_model describe(const struct sb_runner *cache)
     return model;
 }
 
-/* Messages name the file without its directory; this puts the directory in front. */
-static int32_t in_directory(int32_t rc, const char *path)
-{
-    const char *name = sb_file_name(path);
-    char directory[1024];
-
-    if (rc == SPECBATCH_OK || name == path)
-        return rc;
-    snprintf(directory, sizeof directory, "%.*s", (int)(name - path - (name - path > 1)), path);
-    return sb_fail_in(rc, directory);
-}
-
 /* A device that fails between rounds ends the pool as one that fails in a round does. */
 static int32_t end_if_fatal(struct specbatch_pool *pool, int32_t rc)
 {
@@ -153,7 +141,7 @@ done:
     sb_session_drop(&out);
     free_buffer(&buffer, pool);
     sb_prefix_close(&prefix->tree);
-    return end_if_fatal(pool, in_directory(rc, path));
+    return end_if_fatal(pool, sb_file_fail(rc, path));
 }
 
 /* ---------------------------------------------------------------------------- loading */
@@ -318,5 +306,5 @@ int32_t sb_session_load(struct specbatch_pool *pool, const char *path, int32_t *
     *n = n_ids;
 done:
     sb_session_close(&l.in);
-    return end_if_fatal(pool, in_directory(rc, path));
+    return end_if_fatal(pool, sb_file_fail(rc, path));
 }

@@ -86,7 +86,10 @@ int32_t sb_chat_encode(const struct sb_chat_call *call, const struct sb_tokenize
 
 enum { SB_CHAT_NONE = -1, SB_CHAT_UNKNOWN = -2 };
 
-/* chat_detect.c. The format of the chat template in a checkpoint's folder: a SPECBATCH_CHAT_*,
+/* chat_detect.c. The chat template in a checkpoint's folder, *n bytes and a NUL behind them, which
+ * the caller frees; NULL: there is none. E_IO, E_FORMAT, E_NOMEM. */
+int32_t sb_chat_template(char **out, size_t *n, const struct sb_mem *mem, const char *dir);
+/* The format of the chat template in a checkpoint's folder: a SPECBATCH_CHAT_*,
  * SB_CHAT_NONE (there is no template) or SB_CHAT_UNKNOWN. E_IO, E_FORMAT, E_NOMEM. */
 int32_t sb_chat_detect(int32_t *format, const struct sb_mem *mem, const char *dir);
 /* The same for a GGUF file, which has its template in the metadata (gguf_vocab.c). E_NOMEM. */

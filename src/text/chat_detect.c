@@ -249,30 +249,54 @@ static const char *config_template(const struct sb_json_node *root, size_t *n)
     return NULL;
 }
 
-int32_t sb_chat_detect(int32_t *format, const struct sb_mem *mem, const char *dir)
+/* Copies the template in a directory's tokenizer_config.json, if there is one. */
+static int32_t copy_config_template(char **out, size_t *n, const struct sb_mem *mem,
+                                    const char *dir)
 {
-    char path[1024], *text = NULL;
+    char path[1024];
     struct sb_json *doc = NULL;
     const char *found;
-    size_t n = 0;
     int32_t rc = SPECBATCH_OK;
 
-    *format = SB_CHAT_NONE;
-    SB_TRY(sb_file_join(path, dir, "chat_template.jinja"));
-    rc = sb_file_load(&text, &n, mem, path, TEMPLATE_MAX);
-    if (rc == SPECBATCH_OK)
-        SB_TRY(sb_chat_recognise(format, mem, text, n));
-    if (rc != SPECBATCH_E_NOT_FOUND)
-        goto done;
     SB_TRY(sb_file_join(path, dir, "tokenizer_config.json"));
     rc = sb_json_load(&doc, mem, path, CONFIG_MAX);
     if (rc == SPECBATCH_E_NOT_FOUND)
         rc = SPECBATCH_OK;
-    SB_TRY(rc);
-    if (doc && (found = config_template(sb_json_root(doc), &n)) != NULL)
-        SB_TRY(sb_chat_recognise(format, mem, found, n));
+    if (rc != SPECBATCH_OK || !doc || (found = config_template(sb_json_root(doc), n)) == NULL)
+        goto done;
+    SB_NEW(*out, sb_alloc_raw(mem, *n + 1, 1), "the chat template");
+    memcpy(*out, found, *n + 1);
 done:
     sb_json_free(doc);
+    return rc;
+}
+
+int32_t sb_chat_template(char **out, size_t *n, const struct sb_mem *mem, const char *dir)
+{
+    char path[1024];
+    int32_t rc = SPECBATCH_OK;
+
+    *out = NULL;
+    *n = 0;
+    SB_TRY(sb_file_join(path, dir, "chat_template.jinja"));
+    rc = sb_file_load(out, n, mem, path, TEMPLATE_MAX);
+    if (rc == SPECBATCH_E_NOT_FOUND)
+        rc = copy_config_template(out, n, mem, dir);
+done:
+    return rc;
+}
+
+int32_t sb_chat_detect(int32_t *format, const struct sb_mem *mem, const char *dir)
+{
+    char *text = NULL;
+    size_t n;
+    int32_t rc = SPECBATCH_OK;
+
+    *format = SB_CHAT_NONE;
+    SB_TRY(sb_chat_template(&text, &n, mem, dir));
+    if (text)
+        SB_TRY(sb_chat_recognise(format, mem, text, n));
+done:
     sb_free(mem, text);
     return rc;
 }

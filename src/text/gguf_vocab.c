@@ -8,12 +8,10 @@
  *   tokenizer.ggml.scores       of "llama": which merge comes first
  *   tokenizer.ggml.merges       of "gpt2": the same
  *
- * A file names its pre-tokenizer and does not describe it, so each name is a row of a table here,
- * whose steps are those of the tokenizer.json that the name stands for. A name that is not in the
- * table is refused: to guess would silently give other ids. The way out is the model's own
- * tokenizer.json, which is taken when it lies beside the file, or is in it
- * (tokenizer.huggingface.json). It is also the more exact of the two, since the conversion drops
- * some properties of added tokens.
+ * A name of a pre-tokenizer that is not known (gguf_pre.h) is refused: to guess would silently give
+ * other ids. The way out is the model's own tokenizer.json, which is taken when it lies beside the
+ * file, or is in it (tokenizer.huggingface.json). It is also the more exact of the two, since the
+ * conversion drops some properties of added tokens.
  */
 #include <stdio.h>
 #include <string.h>
@@ -21,33 +19,13 @@
 #include "chat.h"
 #include "file.h"
 #include "gguf.h"
+#include "gguf_pre.h"
 #include "hf_fields.h"
 #include "spm.h"
 #include "status.h"
 #include "utf8.h"
 
 enum { FILE_MAX = 1 << 28 }; /* bytes of a tokenizer.json */
-
-#define WORDS(digits)                                                    \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits \
-    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-
-/* A named pre-tokenizer. */
-static const struct pre {
-    const char *name;
-    const char *words; /* the pattern of words; NULL: that of GPT-2 */
-    int nfc;           /* texts are brought into this form first */
-    int ignore_merges;
-    int bos;               /* texts begin with the begin-of-sequence id, if the file is silent */
-    const char *prefix[2]; /* the tokens that begin a text, whatever the file says */
-} pres[] = {
-    {"llama-bpe", WORDS("\\p{N}{1,3}"), 0, 1, 1, {NULL, NULL}},
-    {"llama3", WORDS("\\p{N}{1,3}"), 0, 1, 1, {NULL, NULL}},
-    {"llama-v3", WORDS("\\p{N}{1,3}"), 0, 1, 1, {NULL, NULL}},
-    {"qwen2", WORDS("\\p{N}"), 1, 0, 0, {NULL, NULL}},
-    {"glm4", WORDS("\\p{N}{1,3}"), 0, 1, 0, {"[gMASK]", "<sop>"}},
-    {"gpt-2", NULL, 0, 0, 0, {NULL, NULL}},
-};
 
 struct reader {
     struct sb_tokenizer *t;
@@ -222,23 +200,21 @@ done:
     return rc;
 }
 
-static int32_t find_pre(const struct pre **pre, const struct reader *r)
+static int32_t find_pre(const struct sb_gguf_pre **pre, const struct reader *r)
 {
     struct sb_gguf_value value = {.type = SB_GGUF_TYPES};
     const char *name = get(r, "pre", &value) ? sb_gguf_string(&value) : NULL;
 
-    for (size_t i = 0; i < sizeof pres / sizeof *pres; i++)
-        if (sb_gguf_is(&value, pres[i].name)) {
-            *pre = &pres[i];
+    for (size_t i = 0; (*pre = sb_gguf_pre_at(i)) != NULL; i++)
+        if (sb_gguf_is(&value, (*pre)->name))
             return SPECBATCH_OK;
-        }
     return sb_fail(SPECBATCH_E_UNSUPPORTED,
                    "%s: tokenizer.ggml.pre \"%.*s\" is not supported; put the model's "
                    "tokenizer.json beside the file",
                    r->path, name && value.count < 40 ? (int)value.count : 0, name ? name : "");
 }
 
-static int32_t add_steps(struct reader *r, const struct pre *pre)
+static int32_t add_steps(struct reader *r, const struct sb_gguf_pre *pre)
 {
     struct sb_properties properties = {.mem = &r->t->mem};
     struct sb_tokenizer *t = r->t;
@@ -261,7 +237,7 @@ done:
 }
 
 /* The ids around every text. */
-static int32_t add_template(struct reader *r, const struct pre *pre)
+static int32_t add_template(struct reader *r, const struct sb_gguf_pre *pre)
 {
     int32_t id, bos, eos;
     int32_t rc = SPECBATCH_OK;
@@ -284,7 +260,7 @@ done:
 
 static int32_t read_bpe(struct reader *r)
 {
-    const struct pre *pre = NULL;
+    const struct sb_gguf_pre *pre = NULL;
     const struct reader start = *r; /* next_token moves the lists */
     int32_t rc = SPECBATCH_OK;
 

@@ -7,6 +7,7 @@
  *     hf.c               reads tokenizer.json into these tables, with hf_model.c and hf_fields.c
  *     spm.c              reads tokenizer.model into them, by spm_pieces.c
  *     gguf_vocab.c       reads the vocabulary of a GGUF file into them
+ *     gguf_describe.c    makes such a vocabulary of them; gguf_pre.c has what both know
  *     vocab.c            pieces by id and by spelling; merges.c is merges by spelling
  *     steps.c            lists of steps, and how much longer they can make a text
  *     added.c            finds added tokens in a text
@@ -33,6 +34,7 @@
 #include "bytes.h"
 
 struct sb_gguf;
+struct sb_gguf_out;
 struct sb_tokenizer;
 
 /* Loads dir/tokenizer.json, else dir/tokenizer.model; *out = NULL and OK when neither is there.
@@ -44,6 +46,18 @@ int32_t sb_tokenizer_load(struct sb_tokenizer **out, const struct sb_mem *mem, c
 int32_t sb_tokenizer_load_gguf(struct sb_tokenizer **out, const struct sb_mem *mem,
                                const char *path, const struct sb_gguf *gguf);
 void sb_tokenizer_free(struct sb_tokenizer *tokenizer);
+
+/* What a description in a GGUF file is for, and what has become of it. */
+struct sb_gguf_text {
+    int32_t vocab;    /* given: the pieces that the file has to have, one for each embedding */
+    int32_t bos, eos; /* given: the model's ids, or -1; bos becomes the one that begins texts */
+    int described;    /* whether anything was put into the file */
+    const char *lost; /* what the description lacks first; NULL: nothing */
+};
+/* Puts the keys that describe a tokenizer into a GGUF file that is being written, but for the ids
+ * that begin and end texts. E_NOMEM. */
+int32_t sb_tokenizer_describe(struct sb_gguf_out *out, const struct sb_tokenizer *tokenizer,
+                              struct sb_gguf_text *text);
 
 /* Appends the ids of a text. flags: SPECBATCH_TEXT_NO_BOS, SPECBATCH_TEXT_PLAIN_SPECIAL. E_INVALID
  * (the text is not UTF-8, or a character of it has no token), E_UNSUPPORTED (its regular expression

@@ -450,7 +450,7 @@ else
     echo "SKIP generate_keeps_progress_and_results_apart: no script here, which makes terminals"
 fi
 
-for program in generate bench demo stream; do
+for program in generate bench demo stream quantize; do
     for option in -h --help; do
         check_log $B/examples/$program $option
         has "$program "
@@ -463,6 +463,22 @@ for program in generate bench demo stream; do
 done
 
 # ------------------------------------------------------------------ the other programs
+
+# A checkpoint that was converted gives the results of its folder; in 4 bits it is a third of that.
+check_log $B/examples/quantize $demo/target "$tmp/target.gguf"
+check_log run --target "$tmp/target.gguf" --policy plain --batch 1 --output "$tmp/converted"
+same_as_plain "$tmp/converted"
+check_log $B/examples/quantize --weights q4 $demo/target "$tmp/q4.gguf"
+[ "$(wc -c <"$tmp/q4.gguf")" -lt $(($(wc -c <"$tmp/target.gguf") * 2 / 5)) ] ||
+    ls -l "$tmp/q4.gguf" "$tmp/target.gguf" >>"$tmp/out"
+verdict quantize_converts_a_checkpoint
+rm "$tmp/q4.gguf"
+$B/examples/quantize $demo/target >"$tmp/log" 2>&1
+[ $? -eq 2 ] && [ "$(wc -l <"$tmp/log")" -eq 1 ] || cat "$tmp/log" >>"$tmp/out"
+$B/examples/quantize no/such "$tmp/q4.gguf" >"$tmp/log" 2>&1
+[ $? -eq 3 ] && [ "$(wc -l <"$tmp/log")" -eq 1 ] && [ ! -e "$tmp/q4.gguf" ] ||
+    cat "$tmp/log" >>"$tmp/out"
+verdict quantize_says_why_it_fails
 
 check_log $B/examples/bench $pair --prompts "$tmp/prompts" --limit 3 --max-new 8 \
     --batches 1,2 --draft-lens 2 --adaptive --trace "$tmp/trace"

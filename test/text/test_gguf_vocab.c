@@ -3,10 +3,10 @@
  * files that they were made from. And what is refused, for it would give other ids.
  */
 #include "gguf.h"
-#include "json.h"
 
 #include "sbtest.h"
 #include "support/gguf_convert.h"
+#include "support/same_tokenizer.h"
 #include "text/chat.h"
 
 #define TOKENIZERS "test/data/tokenizers/"
@@ -38,58 +38,6 @@ static int32_t load_alone(struct sb_tokenizer **t, struct gguf_writer *w)
     return rc;
 }
 
-/* Whether two tokenizers make the same ids of a text, and the same texts of these. */
-static int same(const struct sb_tokenizer *a, const struct sb_tokenizer *b, const char *text,
-                size_t n, uint32_t flags)
-{
-    struct sb_ids ids[2] = {{.mem = &test_mem}, {.mem = &test_mem}};
-    struct sb_bytes texts[2] = {{.mem = &test_mem}, {.mem = &test_mem}};
-    const struct sb_tokenizer *const both[] = {a, b};
-    int32_t rc[2];
-
-    for (int i = 0; i < 2; i++) {
-        rc[i] = sb_tokenizer_encode(both[i], text, n, flags, &ids[i]);
-        sb_tokenizer_decode(both[i], ids[0].data, ids[0].n, 0, &texts[i]);
-        sb_tokenizer_decode(both[i], ids[0].data, ids[0].n, SPECBATCH_TEXT_KEEP_SPECIAL, &texts[i]);
-    }
-    const int good = rc[0] == rc[1] && ids[0].n == ids[1].n && texts[0].n == texts[1].n &&
-                     (ids[0].n == 0 ||
-                      memcmp(ids[0].data, ids[1].data, ids[0].n * sizeof(int32_t)) == 0) &&
-                     (texts[0].n == 0 || memcmp(texts[0].data, texts[1].data, texts[0].n) == 0);
-    for (int i = 0; i < 2; i++) {
-        sb_ids_clear(&ids[i]);
-        sb_bytes_clear(&texts[i]);
-    }
-    return good;
-}
-
-/* Compares them on the texts of a file of goldens, and returns how many there were; -1 when one of
- * them differs. */
-static int compare(const struct sb_tokenizer *a, const struct sb_tokenizer *b, uint32_t flags,
-                   const char *goldens)
-{
-    size_t length = 0, n;
-    char *lines = test_read(".", goldens, &length), *line = lines;
-    int count = 0;
-
-    while (lines && count >= 0 && *line) {
-        struct sb_json *doc = NULL;
-        char *end = strchr(line, '\n');
-        const char *text = NULL;
-        if (sb_json_parse(&doc, &test_mem, line, (size_t)(end - line), "golden") == SPECBATCH_OK)
-            text = sb_json_string(sb_json_get(sb_json_root(doc), "text"), &n);
-        if (text && !same(a, b, text, n, flags)) {
-            printf("     %.*s\n", (int)(end - line), line);
-            count = -2; /* which ends the loop */
-        }
-        sb_json_free(doc);
-        count += text != NULL; /* some lines have ids only */
-        line = end + 1;
-    }
-    free(lines);
-    return count;
-}
-
 /* ----------------------------------------------------------------------- byte-level BPE */
 
 static void byte_level_is_as_in_tokenizer_json(void)
@@ -117,7 +65,7 @@ static void byte_level_is_as_in_tokenizer_json(void)
             gguf_key_u32(&w, "tokenizer.ggml.bos_token_id", (uint32_t)cases[i].bos);
         CHECK_OK(load_alone(&got, &w));
         CHECK(got != NULL && expected != NULL);
-        CHECK(compare(expected, got, cases[i].flags, TEXTS) > 100);
+        CHECK(same_tokenizer(expected, got, cases[i].flags, TEXTS) > 100);
         sb_tokenizer_free(expected);
         sb_tokenizer_free(got);
     }
@@ -266,8 +214,8 @@ static void sentencepiece_is_as_in_tokenizer_model(void)
         convert_spm(&w, dirs[i], &dir);
         CHECK_OK(sb_tokenizer_load(&expected, &test_mem, dir.path));
         CHECK_OK(load(&got, &w, &dir));
-        CHECK(compare(expected, got, 0, TEXTS) > 100);
-        CHECK(compare(expected, got, SPECBATCH_TEXT_NO_BOS, TEXTS) > 100);
+        CHECK(same_tokenizer(expected, got, 0, TEXTS) > 100);
+        CHECK(same_tokenizer(expected, got, SPECBATCH_TEXT_NO_BOS, TEXTS) > 100);
         sb_tokenizer_free(expected);
         sb_tokenizer_free(got);
     }
@@ -291,13 +239,13 @@ static void takes_tokenizer_json(void)
     gguf_key(&w, "tokenizer.huggingface.json", SB_GGUF_STRING);
     gguf_add_text(&w.keys, json, n);
     CHECK_OK(load(&got, &w, &dir));
-    CHECK(compare(expected, got, 0, TEXTS) > 100);
+    CHECK(same_tokenizer(expected, got, 0, TEXTS) > 100);
     sb_tokenizer_free(got);
 
     test_write(&dir, "tokenizer.json", json, n);
     CHECK(convert_tokenizer(&w, TOKENIZERS "qwen", "a-name-that-is-not-known", 0));
     CHECK_OK(load(&got, &w, &dir));
-    CHECK(compare(expected, got, 0, TEXTS) > 100);
+    CHECK(same_tokenizer(expected, got, 0, TEXTS) > 100);
     sb_tokenizer_free(got);
     CHECK(convert_tokenizer(&w, "test/data/models/emoji", "gpt-2", 0));
     CHECK_ERROR(load(&got, &w, &dir), SPECBATCH_E_FORMAT,

@@ -1,0 +1,430 @@
+/*
+ * Converting a checkpoint's directory to a GGUF file: what goes in, and in which order.
+ *
+ *   config.json                  keys (gguf_keys.c), and rope_freqs.weight for Llama 3's scaling
+ *   tokenizer.json or .model     keys (gguf_describe.c), and the tokenizer.json itself where the
+ *                                description lacks something
+ *   chat_template.jinja          a key
+ *   model*.safetensors           the tensors that the configuration calls for, renamed
+ *
+ * First all of that is planned and gathered; this reads no tensor, and finds what is missing or of
+ * the wrong shape before there is a file. Then tensors are copied some rows at a time, so memory is
+ * bounded by the vocabulary and by the longest row. At the end the configuration is read back from
+ * the file and compared, and only then does the file get its name.
+ *
+ * A tensor is rows of n_in elements. Of vectors n_in is 1, so that the biases of Llama's q and k,
+ * whose rows are in another order in the file, are as their matrices are.
+ */
+#include "model/convert.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "alloc.h"
+#include "line.h"
+#include "log.h"
+#include "model/config.h"
+#include "model/gguf_model.h"
+#include "model/progress.h"
+#include "model/safetensors.h"
+#include "quant.h"
+#include "status.h"
+#include "text/chat.h"
+#include "text/tokenizer.h"
+
+enum {
+    BLOCK_BYTES = 1 << 20, /* of rows as they are read, or one row if that has more */
+    JSON_MAX = 1 << 28     /* bytes of a tokenizer.json */
+};
+
+/* A tensor on its way. */
+struct move {
+    const struct sb_tensor *tensor; /* NULL: the divisors of Llama 3's frequencies */
+    enum sb_dtype from, to;
+    int32_t rank, rows, n_in;
+    int32_t interleave; /* as in tensors.h, for the file that is written */
+};
+
+struct converter {
+    struct sb_mem mem;
+    struct sb_log log;
+    const specbatch_model_options *options;
+    const char *dir;
+    struct sb_config config;
+    struct sb_tensors *tensors;
+    struct sb_tokenizer *tokenizer;
+    struct sb_gguf_out out;
+    struct move *moves; /* in the order of the file */
+    size_t n_moves, move_capacity;
+    size_t in_bytes, out_bytes; /* of the buffers */
+    char *in, *made;            /* rows as they are read, and as they are written */
+    struct sb_progress progress;
+};
+
+/* ------------------------------------------------------------------------------- planning */
+
+/* The type of a tensor in the file. A row has whole blocks there, and both quantised types have
+ * blocks of the same length. */
+static enum sb_dtype type_in_file(const struct converter *c, const struct move *m, int is_table)
+{
+    const int32_t weights = c->options->weights;
+
+    if (m->rank == 1)
+        return SB_F32;
+    if (weights == SPECBATCH_WEIGHTS_AUTO || m->n_in % sb_quant_of(SB_Q8_0)->block != 0)
+        return m->from;
+    return weights == SPECBATCH_WEIGHTS_Q4 && !is_table ? SB_Q4_0 : SB_Q8_0;
+}
+
+static const char *type_name(const struct move *m)
+{
+    if (m->tensor && m->to == m->from)
+        return m->tensor->type;
+    return m->to == SB_Q8_0 ? "Q8_0" : m->to == SB_Q4_0 ? "Q4_0" : "F32";
+}
+
+/* How many rows are read at a time. */
+static int32_t rows_at_once(const struct move *m)
+{
+    const size_t in = sb_dtype_row_bytes(m->from, (size_t)m->n_in);
+
+    return (int32_t)(in < BLOCK_BYTES ? BLOCK_BYTES / in : 1);
+}
+
+/* Makes room in the buffers for the rows of a tensor. */
+static void widen_buffers(struct converter *c, const struct move *m)
+{
+    const size_t in = sb_dtype_row_bytes(m->from, (size_t)m->n_in);
+    const size_t made = sb_dtype_row_bytes(m->to, (size_t)m->n_in);
+    const size_t rows = (size_t)rows_at_once(m);
+
+    c->in_bytes = rows * in > c->in_bytes ? rows * in : c->in_bytes;
+    c->out_bytes = rows * made > c->out_bytes ? rows * made : c->out_bytes;
+}
+
+static int32_t add_move(struct converter *c, const struct move *m, const char *name)
+{
+    const int64_t shape[2] = {m->rows, m->n_in};
+    char spelled[SB_TENSOR_NAME_BYTES];
+    struct move *grown;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_NEW(grown, sb_grow(&c->mem, c->moves, &c->move_capacity, c->n_moves + 1, sizeof *grown),
+           "a list of tensors");
+    c->moves = grown;
+    sb_gguf_spell(spelled, name);
+    c->moves[c->n_moves] = *m;
+    c->moves[c->n_moves++].interleave = sb_gguf_interleave(&c->config, spelled);
+    widen_buffers(c, m);
+    sb_gguf_put_tensor(&c->out, spelled, type_name(m), m->rank, shape,
+                       (uint64_t)m->rows * sb_dtype_row_bytes(m->to, (size_t)m->n_in));
+done:
+    return rc;
+}
+
+/* Plans a tensor, which has to be there: of [rows, n_in], or of [rows] when n_in is 0. */
+static int32_t plan(struct converter *c, const char *name, int32_t rows, int32_t n_in, int is_table)
+{
+    struct move m = {.rank = n_in ? 2 : 1, .rows = rows, .n_in = n_in ? n_in : 1};
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_tensors_need(&m.tensor, &m.from, c->tensors, name, rows, n_in));
+    m.to = type_in_file(c, &m, is_table);
+    c->progress.total += m.tensor->bytes;
+    SB_TRY(add_move(c, &m, name));
+done:
+    return rc;
+}
+
+static int32_t plan_layer(struct converter *c, int32_t index)
+{
+    const struct sb_config *g = &c->config;
+    const struct sb_arch *a = g->arch;
+    const int32_t q = g->heads * g->head_dim, kv = g->kv_heads * g->head_dim;
+    const int32_t gate = a->gate_up[1] ? g->inter : 2 * g->inter;
+    const struct {
+        const char *name; /* NULL: there is none; of a matrix without ".weight" */
+        int32_t rows, n_in;
+        int has_bias;
+    } parts[] = {{a->attn_norm, g->hidden, 0, 0},
+                 {a->post_attn_norm, g->hidden, 0, 0},
+                 {a->ffn_norm, g->hidden, 0, 0},
+                 {a->post_ffn_norm, g->hidden, 0, 0},
+                 {a->q_norm, g->head_dim, 0, 0},
+                 {a->k_norm, g->head_dim, 0, 0},
+                 {a->qkv[0], q, g->hidden, g->has_qkv_bias},
+                 {a->qkv[1], kv, g->hidden, g->has_qkv_bias},
+                 {a->qkv[2], kv, g->hidden, g->has_qkv_bias},
+                 {a->o, g->hidden, q, g->has_o_bias},
+                 {a->gate_up[0], gate, g->hidden, g->has_mlp_bias},
+                 {a->gate_up[1], gate, g->hidden, g->has_mlp_bias},
+                 {a->down, g->hidden, g->inter, g->has_mlp_bias}};
+    char name[SB_TENSOR_NAME_BYTES];
+    int32_t rc = SPECBATCH_OK;
+
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const int n = snprintf(name, sizeof name, "model.layers.%d.%s", (int)index,
+                               parts[i].name ? parts[i].name : "");
+        if (!parts[i].name)
+            continue;
+        snprintf(name + n, sizeof name - (size_t)n, "%s", parts[i].n_in ? ".weight" : "");
+        SB_TRY(plan(c, name, parts[i].rows, parts[i].n_in, 0));
+        snprintf(name + n, sizeof name - (size_t)n, ".bias");
+        if (parts[i].has_bias)
+            SB_TRY(plan(c, name, parts[i].rows, 0, 0));
+    }
+done:
+    return rc;
+}
+
+static int32_t plan_tensors(struct converter *c)
+{
+    const struct sb_config *g = &c->config;
+    const struct move divisors = {
+        .from = SB_F32, .to = SB_F32, .rank = 1, .rows = g->rope.rot_dim / 2, .n_in = 1};
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(plan(c, "model.embed_tokens.weight", g->vocab, g->hidden, 1));
+    if (g->rope.kind == SB_ROPE_LLAMA3 && g->rope.factor > 1.0)
+        SB_TRY(add_move(c, &divisors, "rope_freqs.weight"));
+    for (int32_t i = 0; i < g->layers; i++)
+        SB_TRY(plan_layer(c, i));
+    SB_TRY(plan(c, "model.norm.weight", g->hidden, 0, 0));
+    if (!g->tied)
+        SB_TRY(plan(c, "lm_head.weight", g->vocab, g->hidden, 1));
+done:
+    return rc;
+}
+
+/* ------------------------------------------------------------------------------- metadata */
+
+/* What llama.cpp calls the types of most tensors of a file (enum llama_ftype), for people who look
+ * at it. */
+static void put_file_type(struct converter *c)
+{
+    static const uint32_t numbers[SB_DTYPES] = {
+        [SB_F32] = 0, [SB_F16] = 1, [SB_Q4_0] = 2, [SB_Q8_0] = 7, [SB_BF16] = 32};
+    uint64_t elements[SB_DTYPES] = {0};
+    int most = SB_F32;
+
+    for (size_t i = 0; i < c->n_moves; i++)
+        elements[c->moves[i].to] += (uint64_t)c->moves[i].rows * (uint64_t)c->moves[i].n_in;
+    for (int type = 0; type < SB_DTYPES; type++)
+        most = elements[type] > elements[most] ? type : most;
+    sb_gguf_put_u32(&c->out, "general.file_type", numbers[most]);
+    sb_gguf_put_u32(&c->out, "general.quantization_version", 2);
+}
+
+/* Puts the directory's tokenizer.json into the file. *found: whether there is one. */
+static int32_t put_tokenizer_json(int *found, struct converter *c)
+{
+    char path[1024], *text = NULL;
+    size_t n = 0;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_file_join(path, c->dir, "tokenizer.json"));
+    rc = sb_file_load(&text, &n, &c->mem, path, JSON_MAX);
+    *found = rc == SPECBATCH_OK;
+    if (*found)
+        sb_gguf_put_text(&c->out, "tokenizer.huggingface.json", text, n);
+    rc = rc == SPECBATCH_E_NOT_FOUND ? SPECBATCH_OK : rc;
+done:
+    sb_free(&c->mem, text);
+    return rc;
+}
+
+/* Without a tokenizer that it knows, llama.cpp opens a file for ids only, and wants to be told. */
+static int32_t put_tokenizer(struct converter *c)
+{
+    struct sb_gguf_text text = {.vocab = c->config.vocab,
+                                .bos = c->config.bos,
+                                .eos = c->config.n_eos > 0 ? c->config.eos[0] : -1};
+    char place[200];
+    int has_json = 0;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_tokenizer_load(&c->tokenizer, &c->mem, c->dir));
+    if (c->tokenizer)
+        SB_TRY(sb_tokenizer_describe(&c->out, c->tokenizer, &text));
+    c->config.bos = text.bos;
+    if (!text.described)
+        sb_gguf_put_text(&c->out, "tokenizer.ggml.model", "none", 4);
+    if (!c->tokenizer || !text.lost)
+        goto done;
+    SB_TRY(put_tokenizer_json(&has_json, c));
+    sb_line_path(place, sizeof place, c->dir);
+    sb_log(&c->log, SPECBATCH_LOG_WARN,
+           "%s: the keys of a GGUF file cannot say of the tokenizer: %s%s", place, text.lost,
+           has_json ? "; so tokenizer.json is in the file too, which not all programs read" : "");
+done:
+    return rc;
+}
+
+static int32_t put_chat_template(struct converter *c)
+{
+    char *text = NULL;
+    size_t n = 0;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_chat_template(&text, &n, &c->mem, c->dir));
+    if (text)
+        sb_gguf_put_text(&c->out, "tokenizer.chat_template", text, n);
+done:
+    sb_free(&c->mem, text);
+    return rc;
+}
+
+/* -------------------------------------------------------------------------------- copying */
+
+/* The row of a tensor that becomes row `row` of the file. The rows of a head's first half become
+ * its even rows, and those of the second half its odd ones. */
+static uint64_t source_row(const struct move *m, uint64_t row)
+{
+    const uint64_t head = (uint64_t)m->interleave, in_head = head ? row % head : 0;
+
+    return row - in_head + in_head / 2 + in_head % 2 * (head / 2);
+}
+
+/* Reads some rows, in the order of the file that is written. */
+static int32_t read_rows(struct converter *c, const struct move *m, int32_t first, int32_t n)
+{
+    const size_t row = sb_dtype_row_bytes(m->from, (size_t)m->n_in);
+    int32_t rc = SPECBATCH_OK;
+
+    if (!m->interleave)
+        return sb_tensors_read(c->tensors, m->tensor, (uint64_t)first * row, c->in,
+                               (size_t)n * row);
+    for (int32_t i = 0; i < n; i++)
+        SB_TRY(sb_tensors_read(c->tensors, m->tensor, source_row(m, (uint64_t)(first + i)) * row,
+                               c->in + (size_t)i * row, row));
+done:
+    return rc;
+}
+
+/* Rows are converted one by one, since the blocks of quantised types end with them. Elements of
+ * other types lie one after the other, across rows too. */
+static void convert_rows(struct converter *c, const struct move *m, int32_t n)
+{
+    const size_t in = sb_dtype_row_bytes(m->from, (size_t)m->n_in);
+    const size_t made = sb_dtype_row_bytes(m->to, (size_t)m->n_in);
+
+    if (m->from == m->to || !sb_dtype_is_quantised(m->to))
+        sb_convert(c->made, m->to, c->in, m->from, (size_t)n * (size_t)m->n_in);
+    else
+        for (int32_t i = 0; i < n; i++)
+            sb_convert(c->made + (size_t)i * made, m->to, c->in + (size_t)i * in, m->from,
+                       (size_t)m->n_in);
+}
+
+static int32_t copy_tensor(struct converter *c, const struct move *m)
+{
+    const size_t in = sb_dtype_row_bytes(m->from, (size_t)m->n_in);
+    const size_t made = sb_dtype_row_bytes(m->to, (size_t)m->n_in);
+    const int32_t block = rows_at_once(m);
+    int32_t rc = SPECBATCH_OK;
+
+    for (int32_t at = 0, n; at < m->rows; at += n) {
+        n = m->rows - at < block ? m->rows - at : block;
+        SB_TRY(read_rows(c, m, at, n));
+        convert_rows(c, m, n);
+        SB_TRY(sb_gguf_out_data(&c->out, c->made, (size_t)n * made));
+        SB_TRY(sb_progress_add(&c->progress, (uint64_t)n * in));
+    }
+done:
+    return rc;
+}
+
+static int32_t write_divisors(struct converter *c, const struct move *m)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    for (int32_t i = 0; i < m->rows; i++) {
+        const float divisor = (float)sb_gguf_divisor(&c->config.rope, i);
+        SB_TRY(sb_gguf_out_data(&c->out, &divisor, sizeof divisor));
+    }
+done:
+    return rc;
+}
+
+static int32_t copy_tensors(struct converter *c)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    SB_NEW(c->in, sb_alloc_raw(&c->mem, c->in_bytes, 1), "rows");
+    SB_NEW(c->made, sb_alloc_raw(&c->mem, c->out_bytes, 1), "rows");
+    if (c->config.tied)
+        SB_TRY(sb_tensors_check_tied(c->tensors, c->config.vocab, c->config.hidden, c->in,
+                                     c->in_bytes));
+    for (size_t i = 0; i < c->n_moves; i++) {
+        const struct move *m = &c->moves[i];
+        SB_TRY(m->tensor ? copy_tensor(c, m) : write_divisors(c, m));
+        SB_TRY(sb_gguf_out_pad(&c->out));
+    }
+done:
+    return rc;
+}
+
+/* ------------------------------------------------------------------------------ the whole */
+
+/* Reads the configuration back from the file, which has its temporary name yet. */
+static int32_t check_config(struct converter *c)
+{
+    const struct sb_log silence = {NULL, NULL};
+    struct sb_gguf *gguf = NULL;
+    struct sb_config got;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_gguf_open(&gguf, &c->mem, c->out.file.temporary));
+    SB_TRY(sb_gguf_config(&got, &silence, gguf));
+    SB_TRY(sb_gguf_check_config(&c->config, &got, &c->log, c->dir));
+done:
+    sb_gguf_close(gguf);
+    return rc;
+}
+
+static int32_t convert(struct converter *c, const char *to)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    if (!c->dir[0] || !to[0])
+        SB_FAIL(SPECBATCH_E_INVALID, "the path of the %s is empty", to[0] ? "model" : "GGUF file");
+    if (sb_file_is_directory(to))
+        SB_FAIL(SPECBATCH_E_INVALID, "%.100s is a directory, and not to be a file", to);
+    if (!sb_file_is_directory(c->dir))
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "not a directory; only those can be converted");
+    SB_TRY(sb_config_load(&c->config, &c->mem, &c->log, c->dir));
+    SB_TRY(sb_tensors_open(&c->tensors, &c->mem, c->dir));
+    SB_TRY(plan_tensors(c));
+    SB_TRY(put_tokenizer(c));
+    SB_TRY(put_chat_template(c));
+    sb_gguf_put_config(&c->out, &c->config);
+    put_file_type(c);
+    SB_TRY(sb_gguf_out_begin(&c->out, to));
+    SB_TRY(copy_tensors(c));
+    SB_TRY(check_config(c));
+    SB_TRY(sb_gguf_out_keep(&c->out));
+done:
+    return rc;
+}
+
+int32_t sb_model_convert(const char *to, const char *from, const specbatch_model_options *options)
+{
+    struct converter c = {.mem = {options->alloc, options->free, options->alloc_user},
+                          .log = {options->log, options->log_user},
+                          .options = options,
+                          .dir = from,
+                          .progress = {options, "converting", 0, 0}};
+    int32_t rc;
+
+    sb_gguf_out_init(&c.out, &c.mem);
+    rc = convert(&c, to);
+    if (rc != SPECBATCH_OK)
+        rc = c.out.rc != SPECBATCH_OK ? sb_file_fail(rc, to) : sb_fail_in(rc, from);
+    sb_gguf_out_clear(&c.out);
+    sb_free(&c.mem, c.made);
+    sb_free(&c.mem, c.in);
+    sb_free(&c.mem, c.moves);
+    sb_tokenizer_free(c.tokenizer);
+    sb_tensors_close(c.tensors);
+    return rc;
+}

@@ -1,0 +1,12 @@
+/* Conversion of a checkpoint's directory to a GGUF file. */
+#ifndef SB_CONVERT_H
+#define SB_CONVERT_H
+
+#include <stdint.h>
+
+#include "specbatch.h"
+
+/* specbatch_convert (specbatch.h); the options have been resolved. */
+int32_t sb_model_convert(const char *to, const char *from, const specbatch_model_options *options);
+
+#endif

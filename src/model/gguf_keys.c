@@ -1,0 +1,145 @@
+/*
+ * The numbers of a configuration as the metadata of a GGUF file: the way back from gguf_config.c.
+ * The keys are those that llama.cpp's converter writes, in the types that llama.cpp reads.
+ *
+ * Not all that a config.json can say has a key: an f32 holds no more than its digits, the scaling
+ * of Llama 3 is in a tensor, YaRN has no attention_factor. So whoever writes a file reads the
+ * configuration back and has it compared here. That is simpler than to know of each number what the
+ * reader does with it, and it cannot be wrong about that.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "line.h"
+#include "model/gguf_model.h"
+#include "status.h"
+
+struct keys {
+    struct sb_gguf_out *out;
+    const char *arch; /* what its keys begin with */
+    char key[96];
+};
+
+static const char *key_of(struct keys *k, const char *name)
+{
+    snprintf(k->key, sizeof k->key, "%s.%s", k->arch, name);
+    return k->key;
+}
+
+static void put_text(struct keys *k, const char *key, const char *text)
+{
+    sb_gguf_put_text(k->out, key, text, strlen(text));
+}
+
+static void put_sizes(struct keys *k, const struct sb_config *c)
+{
+    const struct {
+        const char *name;
+        int32_t value;
+    } numbers[] = {{"block_count", c->layers},
+                   {"context_length", c->context},
+                   {"embedding_length", c->hidden},
+                   {"feed_forward_length", c->inter},
+                   {"attention.head_count", c->heads},
+                   {"attention.head_count_kv", c->kv_heads},
+                   {"attention.key_length", c->head_dim},
+                   {"attention.value_length", c->head_dim},
+                   {"rope.dimension_count", c->rope.rot_dim},
+                   {"vocab_size", c->vocab}};
+
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        sb_gguf_put_u32(k->out, key_of(k, numbers[i].name), (uint32_t)numbers[i].value);
+}
+
+static void put_rope(struct keys *k, const struct sb_rope_config *rope)
+{
+    sb_gguf_put_f32(k->out, key_of(k, "rope.freq_base"), (float)rope->theta);
+    if (rope->kind != SB_ROPE_LINEAR && rope->kind != SB_ROPE_YARN)
+        return;
+    put_text(k, key_of(k, "rope.scaling.type"), rope->kind == SB_ROPE_YARN ? "yarn" : "linear");
+    sb_gguf_put_f32(k->out, key_of(k, "rope.scaling.factor"), (float)rope->factor);
+    if (rope->kind == SB_ROPE_LINEAR)
+        return;
+    sb_gguf_put_u32(k->out, key_of(k, "rope.scaling.original_context_length"),
+                    (uint32_t)rope->original_context);
+    sb_gguf_put_f32(k->out, key_of(k, "rope.scaling.yarn_beta_fast"), (float)rope->beta_fast);
+    sb_gguf_put_f32(k->out, key_of(k, "rope.scaling.yarn_beta_slow"), (float)rope->beta_slow);
+}
+
+/* A file has places for three ids that end a text. */
+static void put_special(struct keys *k, const struct sb_config *c)
+{
+    static const char *const ends[] = {"eos", "eot", "eom"};
+    char key[48];
+
+    if (c->bos >= 0)
+        sb_gguf_put_u32(k->out, "tokenizer.ggml.bos_token_id", (uint32_t)c->bos);
+    for (int32_t i = 0; i < c->n_eos && i < 3; i++) {
+        snprintf(key, sizeof key, "tokenizer.ggml.%s_token_id", ends[i]);
+        sb_gguf_put_u32(k->out, key, (uint32_t)c->eos[i]);
+    }
+}
+
+void sb_gguf_put_config(struct sb_gguf_out *out, const struct sb_config *config)
+{
+    struct keys k = {.out = out, .arch = config->arch->model_type};
+
+    put_text(&k, "general.architecture", k.arch);
+    put_text(&k, "general.type", "model");
+    put_sizes(&k, config);
+    sb_gguf_put_f32(out, key_of(&k, "attention.layer_norm_rms_epsilon"), (float)config->eps);
+    put_rope(&k, &config->rope);
+    put_special(&k, config);
+}
+
+/* ------------------------------------------------------------------------------ comparing */
+
+static int has_eos(const struct sb_config *config, int32_t id)
+{
+    for (int32_t i = 0; i < config->n_eos; i++)
+        if (config->eos[i] == id)
+            return 1;
+    return 0;
+}
+
+/* A factor of 1 divides no frequency, whatever the other numbers of Llama 3's scaling are; and two
+ * original contexts may give the same divisors (gguf_config.c), so they are not compared. */
+int32_t sb_gguf_check_config(const struct sb_config *put, const struct sb_config *got,
+                             const struct sb_log *log, const char *place)
+{
+    const struct sb_rope_config *a = &put->rope, *b = &got->rope;
+    const int llama3 = a->kind == SB_ROPE_LLAMA3, none = llama3 && a->factor == 1.0;
+    const struct {
+        const char *name;
+        double put, got;
+        int ignored;
+    } numbers[] = {
+        {"rms_norm_eps", put->eps, got->eps, 0},
+        {"tie_word_embeddings", put->tied, got->tied, 0},
+        {"rope_theta", a->theta, b->theta, 0},
+        {"rope_type", a->kind, b->kind, none},
+        {"the factor of the rotary scaling", a->factor, b->factor, none},
+        {"low_freq_factor", a->low_freq, b->low_freq, none},
+        {"high_freq_factor", a->high_freq, b->high_freq, none},
+        {"original_max_position_embeddings", a->original_context, b->original_context, llama3},
+        {"beta_fast", a->beta_fast, b->beta_fast, 0},
+        {"beta_slow", a->beta_slow, b->beta_slow, 0},
+        {"truncate", a->truncate, b->truncate, 0},
+        {"attention_factor", a->attention_factor, b->attention_factor, 0},
+    };
+    char path[200];
+
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (!numbers[i].ignored && numbers[i].put != numbers[i].got)
+            return sb_fail(SPECBATCH_E_UNSUPPORTED,
+                           "config.json: %s %.9g cannot be said in a GGUF "
+                           "file, which would mean %.9g",
+                           numbers[i].name, numbers[i].put, numbers[i].got);
+    sb_line_path(path, sizeof path, place);
+    for (int32_t i = 0; i < put->n_eos; i++)
+        if (!has_eos(got, put->eos[i]))
+            sb_log(log, SPECBATCH_LOG_WARN,
+                   "%s: eos_token_id %d is not in the GGUF file, which has places for three", path,
+                   (int)put->eos[i]);
+    return SPECBATCH_OK;
+}
