@@ -1,7 +1,7 @@
 /*
  * Measures memory, and what the options about it are worth.
  *
- *   bench_memory [--part all|peak|pools|first|speed] [--target DIR] [--draft DIR]
+ *   bench_memory [--part all|peak|pools|first|speed|open] [--target DIR] [--draft DIR]
  *                [--geometry DIR] [--kv auto|f32|bf16|f16] [--rounds R] [--threads T]
  *
  *   peak     Opens target and draft, fills all slots of a pool of 8, and compares the process's
@@ -16,10 +16,14 @@
  *   speed    Plain decoding with each type of the caches at contexts of 128 and 2048, B = 1 and 8.
  *            Sequences are declared filled without computing their prompts, which would take most
  *            of an hour here: attention reads as much whether a cache holds keys or zeros.
+ *   open     How fast the target is opened with each type of weights, beside a plain read of its
+ *            files. They are in the page cache then, since the first read puts them there.
  *
  * Runs that are compared alternate, and medians are taken, since other programs may use the machine
  * meanwhile. Random checkpoints (make_checkpoint) serve as well as trained ones.
  */
+#include <dirent.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +41,14 @@
 #include "support/median.h"
 #include "support/null_backend.h"
 
-enum { ALL, PEAK, POOLS, FIRST, SPEED }; /* the values of --part, in the order of their names */
+enum {
+    ALL,
+    PEAK,
+    POOLS,
+    FIRST,
+    SPEED,
+    OPEN
+}; /* the values of --part, in the order of their names */
 enum { MAX_ROUNDS = 31, MAX_PROMPT = 2048 };
 
 struct bench {
@@ -420,6 +431,88 @@ static void bench_speed(struct bench *bench)
         specbatch_model_close(models[k]);
 }
 
+/* ---------------------------------------------------------------------- open */
+
+enum { TYPES = SPECBATCH_WEIGHTS_Q4 + 1 };
+
+/* Reads a file from begin to end and returns its bytes. */
+static uint64_t read_file(const char *path)
+{
+    enum { BUFFER = 4 << 20 };
+    static char buffer[BUFFER];
+    const int file = open(path, O_RDONLY);
+    uint64_t bytes = 0;
+    ssize_t n = -1;
+
+    while (file >= 0 && (n = read(file, buffer, BUFFER)) > 0)
+        bytes += (uint64_t)n;
+    if (n < 0) {
+        ex_complain("%s: cannot read", path);
+        exit(EX_FAILED);
+    }
+    close(file);
+    return bytes;
+}
+
+/* Reads a checkpoint: a GGUF file, or the safetensors files of a directory. */
+static uint64_t read_checkpoint(const char *path)
+{
+    DIR *dir = opendir(path);
+    uint64_t bytes = 0;
+    char name[1200];
+
+    if (!dir)
+        return read_file(path);
+    for (const struct dirent *entry; (entry = readdir(dir)) != NULL;)
+        if (strstr(entry->d_name, ".safetensors") && !strstr(entry->d_name, ".json")) {
+            snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
+            bytes += read_file(name);
+        }
+    closedir(dir);
+    return bytes;
+}
+
+static double since(uint64_t began)
+{
+    return 1e-9 * (double)(sb_port_now_ns() - began);
+}
+
+static void print_opening(const char *name, double *seconds, double *ratio, double bytes, int n)
+{
+    const double middle = median(seconds, n);
+
+    printf("   %-10s %9.3f %9.2f %9.2f\n", name, middle, 1e-9 * bytes / middle, median(ratio, n));
+}
+
+static void bench_open(struct bench *bench)
+{
+    static const char *const names[TYPES] = {"as stored", "q8", "q4"};
+    double plain[MAX_ROUNDS], seconds[TYPES][MAX_ROUNDS], ratio[TYPES + 1][MAX_ROUNDS];
+    uint64_t bytes = read_checkpoint(bench->target_dir), began;
+
+    for (int r = 0; r < bench->rounds; r++) {
+        began = sb_port_now_ns();
+        bytes = read_checkpoint(bench->target_dir);
+        plain[r] = since(began);
+        ratio[TYPES][r] = 1.0;
+        for (int t = 0; t < TYPES; t++) {
+            specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
+            specbatch_model *model;
+            options.weights = t;
+            began = sb_port_now_ns();
+            need(specbatch_model_open(&model, bench->target_dir, &options), bench->target_dir);
+            seconds[t][r] = since(began);
+            ratio[t][r] = plain[r] / seconds[t][r];
+            specbatch_model_close(model);
+        }
+    }
+    printf("open: %s, %.2f GB, medians of %d\n   %-10s %9s %9s %9s\n", bench->target_dir,
+           1e-9 * (double)bytes, bench->rounds, "weights", "seconds", "GB/s", "of read");
+    print_opening("plain read", plain, ratio[TYPES], (double)bytes, bench->rounds);
+    for (int t = 0; t < TYPES; t++)
+        print_opening(names[t], seconds[t], ratio[t], (double)bytes, bench->rounds);
+}
+
 /* ------------------------------------------------------------------ command line */
 
 int main(int argc, char **argv)
@@ -431,13 +524,13 @@ int main(int argc, char **argv)
                           .rounds = 7,
                           .threads = 2};
     const struct ex_option options[] = {
-        {"--part", "all|peak|pools|first|speed", EX_CHOICE, &bench.part, 0, 0, "(all)"},
+        {"--part", "all|peak|pools|first|speed|open", EX_CHOICE, &bench.part, 0, 0, "(all)"},
         {"--target", "DIR", EX_STRING, &bench.target_dir, 0, 0, "(build/bench/target)"},
         {"--draft", "DIR", EX_STRING, &bench.draft_dir, 0, 0, "of peak (build/bench/draft)"},
         {"--geometry", "DIR", EX_STRING, &bench.geometry_dir, 0, 0,
          "of pools; only config.json is read (build/bench/qwen3-8b)"},
         {"--kv", "auto|f32|bf16|f16", EX_CHOICE, &bench.kv, 0, 0, "of peak and first (f32)"},
-        {"--rounds", "R", EX_INT, &bench.rounds, 1, MAX_ROUNDS, "of first and speed (7)"},
+        {"--rounds", "R", EX_INT, &bench.rounds, 1, MAX_ROUNDS, "of first, speed and open (7)"},
         {"--threads", "T", EX_INT, &bench.threads, 1, 256, "(2)"},
     };
     int ok = 1, parsed;
@@ -456,5 +549,7 @@ int main(int argc, char **argv)
         ok &= bench_first(&bench);
     if (bench.part == ALL || bench.part == SPEED)
         bench_speed(&bench);
+    if (bench.part == ALL || bench.part == OPEN)
+        bench_open(&bench);
     return ok ? EX_OK : EX_DIFFERS;
 }

@@ -4,10 +4,12 @@
  *
  *   bench_speculation [--target DIR] [--draft DIR] [--draft-len K] [--max-new N]
  *                     [--rounds R] [--threads T] [--compute auto|bf16|f32|split]
+ *                     [--weights auto|q8|q4]
  *   bench_speculation --scaling N [--target DIR] [--max-new N] [--rounds R] [--compute ..]
+ *   bench_speculation --types 1 [--target DIR] [--max-new N] [--rounds R] [--compute ..]
  *
  * The compute class is f32 unless it is given, since auto differs between machines. The second line
- * of the output names it.
+ * of the output names it. --weights is that of the target.
  *
  *   1. Plain decoding at B = 1, beside a plain read of the weights that a token needs, by the
  *      same number of threads. A token cannot take less time than that read:
@@ -31,6 +33,10 @@
  *
  * With --scaling, instead of these: how plain decoding at B = 1 and B = 8 and a prompt of 128
  * tokens gain from 1, 2, 4 .. N threads, beside a plain read of the weights by as many threads.
+ *
+ * With --types, instead of these: the same for each type that the target's weights can have, beside
+ * a plain read of the bytes that this type has; and speculation at B = 8 with the callback, beside
+ * the E tokens a round that it could gain if a verification cost no more than a plain pass.
  *
  * Runs that are compared alternate, and medians are taken, since other programs may use the machine
  * meanwhile. Only decoding is timed: the clock starts when all prompts are in the cache. Random
@@ -60,7 +66,7 @@ enum {
 
 struct bench {
     const char *target_dir, *draft_dir;
-    int32_t draft_len, max_new, rounds, threads, scaling, compute;
+    int32_t draft_len, max_new, rounds, threads, scaling, types, compute, weights;
     specbatch_model *target, *draft;
     int32_t *known; /* [MAX_BATCH][max_new] what the target generates for each prompt */
 };
@@ -107,8 +113,13 @@ read_blocks(void *ctx, int64_t first, int64_t last)
 
 static uint64_t read_weight(struct sb_threads *threads, const struct sb_weight *weight)
 {
-    sb_threads_for(threads, (int64_t)(weight->bytes / BLOCK), 4, read_blocks, weight->data);
-    return weight->bytes;
+    uint64_t bytes = 0;
+
+    for (; weight; weight = weight->next) {
+        sb_threads_for(threads, (int64_t)(weight->bytes / BLOCK), 4, read_blocks, weight->data);
+        bytes += weight->bytes;
+    }
+    return bytes;
 }
 
 /* Reads every weight that is multiplied with for a token once, and returns how many bytes that
@@ -284,15 +295,21 @@ static double fill_prompt(struct bench *bench)
     return seconds;
 }
 
-/* What a number of threads does, in seconds: a read of the weights, a token at B = 1, a token of
- * eight at B = 8, and the long prompt. */
+/* What is compared: a read of the weights, a token at B = 1, one at B = 8, and the long prompt, in
+ * seconds. */
 enum measure { READ, ONE, EIGHT, FILL, MEASURES };
 
-static void measure_threads(struct bench *bench, struct sb_threads *threads, double *seconds)
+static void measure(struct bench *bench, double *seconds)
 {
+    static const struct sb_mem mem = {NULL, NULL, NULL};
+    const int32_t n_threads = bench->threads ? bench->threads : sb_port_n_processors();
+    struct sb_threads *threads;
+
+    need(sb_threads_create(&threads, &mem, n_threads), "threads");
     const double start = (double)sb_port_now_ns() * 1e-9;
     read_model(threads, bench->target);
     seconds[READ] = (double)sb_port_now_ns() * 1e-9 - start;
+    sb_threads_free(threads);
     const struct figures one = run(bench, NO_DRAFT, 1, 0);
     const struct figures eight = run(bench, NO_DRAFT, MAX_BATCH, 0);
     seconds[ONE] = one.seconds / one.tokens;
@@ -300,41 +317,117 @@ static void measure_threads(struct bench *bench, struct sb_threads *threads, dou
     seconds[FILL] = fill_prompt(bench);
 }
 
+/* The median of a figure's rounds, or of the rounds' multiples of another figure. */
+static double median_of(const double *values, const double *of, int32_t rounds)
+{
+    double sorted[MAX_ROUNDS];
+
+    for (int32_t r = 0; r < rounds; r++)
+        sorted[r] = of ? values[r] / of[r] : values[r];
+    return median(sorted, rounds);
+}
+
+/* What a line of a table is made of. */
+struct line {
+    double seconds[MEASURES][MAX_ROUNDS];
+};
+
+static void add_round(struct bench *bench, struct line *line, int32_t round)
+{
+    double now[MEASURES];
+
+    measure(bench, now);
+    for (int m = 0; m < MEASURES; m++)
+        line->seconds[m][round] = now[m];
+}
+
+static void print_line(const struct line *line, const struct line *first, int32_t rounds)
+{
+    double now[MEASURES], gain[MEASURES];
+
+    for (int m = 0; m < MEASURES; m++) {
+        now[m] = median_of(line->seconds[m], NULL, rounds);
+        gain[m] = median_of(first->seconds[m], line->seconds[m], rounds);
+    }
+    printf(" %8.2f (%4.2f) %8.1f (%4.2f) %6.2f %8.1f (%4.2f) %10.1f (%4.2f)", 1e3 * now[READ],
+           gain[READ], 1.0 / now[ONE], gain[ONE],
+           median_of(line->seconds[READ], line->seconds[ONE], rounds), 1.0 / now[EIGHT],
+           gain[EIGHT], LONG_PROMPT / now[FILL], gain[FILL]);
+}
+
+static const char
+    line_titles[] = "        read ms    plain, B = 1  share    plain, B = 8     prompt "
+                    "of 128";
+
 /* Every turn measures every number of threads once, so that a busy while hits all of them. */
 static void bench_scaling(struct bench *bench)
 {
-    static const struct sb_mem mem = {NULL, NULL, NULL};
-    static double seconds[MAX_COUNTS][MEASURES][MAX_ROUNDS];
+    static struct line lines[MAX_COUNTS];
     int32_t counts[MAX_COUNTS], n = 0;
-    double first[MEASURES], now[MEASURES];
 
     for (int32_t t = 1; t < bench->scaling; t *= 2)
         counts[n++] = t;
     counts[n++] = bench->scaling;
     for (int r = 0; r < bench->rounds; r++)
         for (int32_t c = 0; c < n; c++) {
-            struct sb_threads *threads;
             bench->threads = counts[c];
-            need(sb_threads_create(&threads, &mem, counts[c]), "threads");
-            measure_threads(bench, threads, now);
-            sb_threads_free(threads);
-            for (int m = 0; m < MEASURES; m++)
-                seconds[c][m][r] = now[m];
+            add_round(bench, &lines[c], r);
         }
-    printf(
-        "tokens/s, and as a multiple of one thread's. share: a plain read's time by a token's at "
-        "B = 1\n%7s %15s %22s %15s %17s\n",
-        "threads", "read ms", "plain, B = 1  share", "plain, B = 8", "prompt of 128");
+    printf("tokens/s, and as a multiple of one thread's. share: a plain read's time by a token's "
+           "at B = 1\nthreads %s\n",
+           line_titles);
     for (int32_t c = 0; c < n; c++) {
-        for (int m = 0; m < MEASURES; m++)
-            now[m] = median(seconds[c][m], bench->rounds);
-        if (c == 0)
-            memcpy(first, now, sizeof first);
-        printf("%7d %8.2f (%4.2f) %8.1f (%4.2f) %6.2f %8.1f (%4.2f) %10.1f (%4.2f)\n",
-               (int)counts[c], 1e3 * now[READ], first[READ] / now[READ], 1.0 / now[ONE],
-               first[ONE] / now[ONE], now[READ] / now[ONE], 1.0 / now[EIGHT],
-               first[EIGHT] / now[EIGHT], LONG_PROMPT / now[FILL], first[FILL] / now[FILL]);
+        printf("%7d ", (int)counts[c]);
+        print_line(&lines[c], &lines[0], bench->rounds);
+        printf("\n");
     }
+}
+
+static const char *const weights_names[] = {"auto", "q8", "q4"}; /* SPECBATCH_WEIGHTS_* */
+enum { TYPES = sizeof weights_names / sizeof *weights_names };
+
+/* Opens the target with its weights in one of these types. */
+static specbatch_model *open_target(const struct bench *bench, int32_t weights)
+{
+    specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
+    specbatch_model *model;
+
+    options.compute = bench->compute;
+    options.weights = weights;
+    need(specbatch_model_open(&model, bench->target_dir, &options), "--target");
+    return model;
+}
+
+/* Every turn measures every type once. */
+static void bench_types(struct bench *bench)
+{
+    static struct line lines[TYPES];
+    double gains[TYPES][MAX_ROUNDS], e[TYPES] = {0};
+    specbatch_model *const stored = bench->target, *models[TYPES] = {stored};
+
+    for (int32_t t = 1; t < TYPES; t++)
+        models[t] = open_target(bench, t);
+    for (int r = 0; r < bench->rounds; r++)
+        for (int t = 0; t < TYPES; t++) {
+            bench->target = models[t];
+            add_round(bench, &lines[t], r);
+            const struct figures s = run(bench, KNOWN_DRAFT, MAX_BATCH, SPECBATCH_POOL_FIXED_K);
+            gains[t][r] = s.tokens / s.seconds * lines[t].seconds[EIGHT][r];
+            e[t] = s.tokens / s.rows;
+        }
+    printf("tokens/s, and as a multiple of the first line's. share: a plain read's time by a "
+           "token's at B = 1\nspeculative: times plain at B = 8, K = %d, and that by the E tokens "
+           "of a round\nweights %s    speculative, by E\n",
+           (int)bench->draft_len, line_titles);
+    for (int t = 0; t < TYPES; t++) {
+        const double gain = median_of(gains[t], NULL, bench->rounds);
+        printf("%7s ", weights_names[t]);
+        print_line(&lines[t], &lines[0], bench->rounds);
+        printf(" %8.2f %11.2f (E = %.2f)\n", gain, gain / e[t], e[t]);
+    }
+    for (int t = 1; t < TYPES; t++)
+        specbatch_model_close(models[t]);
+    bench->target = stored;
 }
 
 /* Finds the acceptance a for which E(a, k) = e, by bisection, since E grows with a. */
@@ -426,15 +519,15 @@ static int32_t number(const char *text, int32_t low, int32_t high)
     return (int32_t)value;
 }
 
-static int32_t class_named(const char *name)
-{
-    static const char *const names[] = {"auto", "bf16", "f32", "split"}; /* SPECBATCH_COMPUTE_* */
+static const char *const class_names[] = {"auto", "bf16", "f32", "split"}; /* SPECBATCH_COMPUTE_* */
 
-    for (int32_t compute = 0; compute < (int32_t)(sizeof names / sizeof *names); compute++)
-        if (strcmp(name, names[compute]) == 0)
-            return compute;
-    need(sb_fail(SPECBATCH_E_INVALID, "\"%s\" is none of auto, bf16, f32, split", name),
-         "--compute");
+/* The index of the value of an option among these names. */
+static int32_t index_of(const char *value, const char *const *names, int32_t n, const char *option)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (strcmp(value, names[i]) == 0)
+            return i;
+    need(sb_fail(SPECBATCH_E_INVALID, "unknown value; see the top of the source"), option);
     return 0;
 }
 
@@ -457,7 +550,11 @@ static void read_arguments(struct bench *bench, int argc, char **argv)
         else if (strcmp(name, "--scaling") == 0)
             bench->scaling = number(value, 1, 256);
         else if (strcmp(name, "--compute") == 0)
-            bench->compute = class_named(value);
+            bench->compute = index_of(value, class_names, 4, name);
+        else if (strcmp(name, "--weights") == 0)
+            bench->weights = index_of(value, weights_names, TYPES, name);
+        else if (strcmp(name, "--types") == 0)
+            bench->types = number(value, 0, 1);
         else
             need(sb_fail(SPECBATCH_E_INVALID, "unknown; see the top of the source"), name);
     }
@@ -475,13 +572,15 @@ int main(int argc, char **argv)
 
     read_arguments(&bench, argc, argv);
     options.compute = bench.compute;
-    need(specbatch_model_open(&bench.target, bench.target_dir, &options), "--target");
+    bench.target = open_target(&bench, bench.types ? SPECBATCH_WEIGHTS_AUTO : bench.weights);
     need(specbatch_model_open(&bench.draft, bench.draft_dir, &options), "--draft");
     printf("target %s, draft %s, %d tokens each\n%s\n\n", bench.target_dir, bench.draft_dir,
            (int)bench.max_new, specbatch_model_fingerprint(bench.target));
     if ((bench.known = calloc((size_t)bench.max_new * MAX_BATCH, sizeof *bench.known)) == NULL)
         need(sb_fail(SPECBATCH_E_NOMEM, "no memory"), "--max-new");
-    if (bench.scaling > 0) {
+    if (bench.types) {
+        bench_types(&bench);
+    } else if (bench.scaling > 0) {
         bench_scaling(&bench);
     } else {
         bench_read(&bench);

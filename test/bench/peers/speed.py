@@ -5,12 +5,14 @@ each of which fills the caches and the memory's bandwidth as a trained one does.
 Every system computes the same: a prompt, plain decoding at B = 1 and 8, a verification of K + 1
 tokens for each of 8 rows, and speculation. speed_job.py says what the figures are. In each round
 every system runs once, one after the other, each in a process of its own; a cell is the median of
-the rounds, and a ratio is the median of the rounds' ratios to the first system. So what changes the
-machine's speed for a while changes all systems alike.
+the rounds, and a ratio is the median of the rounds' ratios to the first system of its group. So
+what changes the machine's speed for a while changes all systems alike. Groups are there because
+what has weights of 4 bits is to be compared with another of 4 bits.
 
-A system is NAME:CLASS. The class of `ours` is any that the library has (auto, f32, bf16, ...), that
-of llama.cpp is the type of its file (stored, f32, f16, q8_0), that of OpenVINO is its inference
-precision (f32, bf16).
+A system is NAME:CLASS. The class of `ours` is any that the library has (auto, f32, bf16, ...); what
+follows a `+` is a type of weights, either an option of the library (q8, q4) or the file of that
+type that llama.cpp runs (q8_0, q4_0). The class of llama.cpp is the type of its file (stored, f32,
+f16, q8_0, q4_0), that of OpenVINO is its inference precision (f32, bf16).
 
 Each peer's outputs are compared with its own plain ones at batch 1. E is the share of rows that are
 equal in all tokens that both have, in percent. A system that is not installed is skipped, and one
@@ -31,20 +33,23 @@ import peers
 import speed_job
 
 PROGRAMS = {"ours": "speed_ours.py", "llama.cpp": "speed_llama.py", "OpenVINO": "speed_openvino.py"}
-SYSTEMS = "ours:auto,ours:bf16,llama.cpp:stored,OpenVINO:bf16,OpenVINO:f32"
+SYSTEMS = ("ours:auto,ours:bf16,llama.cpp:stored,OpenVINO:bf16,OpenVINO:f32/"
+           "llama.cpp:q8_0,ours:auto+q8_0,ours:bf16+q8_0,ours:bf16+q8/"
+           "llama.cpp:q4_0,ours:auto+q4_0,ours:bf16+q4_0,ours:bf16+q4")
 FIGURES = (("prompt", "prompt of %(prompt_len)d"), ("plain 1", "plain, B = 1"),
            ("plain 8", "plain, B = 8"), ("verify 8", "8 x %(width)d over 8 x 1"),
            ("spec 1", "speculative, B = 1"), ("spec 8", "speculative, B = 8"))
 
 QUIET = 5  # percent of the processors that others may have in a run that counts
 INTRODUCTION = """\
-Random bf16 weights, greedy, %(threads)d threads: tokens/s, and in brackets the multiple of the
-first system's; medians of %(rounds)d rounds in which the systems alternate. %(new)d new tokens a
-row after a prompt of %(prompt_len)d. "8 x n over 8 x 1": the time of a pass that verifies n tokens
-for each of 8 rows over that of a plain pass. Speculative: K = %(draft_len)d, a proposal is right
-with probability %(accept)g, unless a note says otherwise. E: percent of rows equal to the same
-system's plain output at batch 1; since random weights often repeat a token, the demo pair is the
-better test of that."""
+Random bf16 weights, and the same in 8 and 4 bits, greedy, %(threads)d threads: tokens/s, and in
+brackets the multiple of the first line's; medians of %(rounds)d rounds in which the systems of all
+tables alternate. q8_0 and q4_0 are the same file for everybody, whose embeddings have 8 bits;
+q8 and q4 are made while the bf16 checkpoint is loaded. %(new)d new tokens a row after a prompt of
+%(prompt_len)d. "8 x n over 8 x 1": the time of a pass that verifies n tokens for each of 8 rows
+over that of a plain pass. Speculative: K = %(draft_len)d, a proposal is right with probability
+%(accept)g, unless a note says otherwise. E: percent of rows equal to the same system's plain output
+at batch 1; since random weights often repeat a token, the demo pair is the better test of that."""
 
 
 def arguments():
@@ -52,8 +57,8 @@ def arguments():
     parser.add_argument("--build", default="build/cpu", help="has libspecbatch.so")
     parser.add_argument("--models", default="qwen3-0.6b=build/bench/target", help="NAME=DIR,...")
     parser.add_argument("--draft", default="build/bench/draft", help="for those who need a model")
-    parser.add_argument("--systems", metavar="NAME:CLASS,...", default=SYSTEMS,
-                        help="ratios are to the first (%(default)s)")
+    parser.add_argument("--systems", metavar="NAME:CLASS,.../...", default=SYSTEMS,
+                        help="groups; ratios are to the first of a group (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--prompt-len", type=int, default=128)
     parser.add_argument("--new", type=int, default=32, help="new tokens of a row")
@@ -66,7 +71,9 @@ def arguments():
     args = parser.parse_args()
     if args.quick:
         args.rounds, args.new = 1, 8
-    args.systems = [tuple(system.split(":", 1)) for system in args.systems.split(",")]
+    args.groups = [[tuple(system.split(":", 1)) for system in group.split(",")]
+                   for group in args.systems.split("/")]
+    args.systems = [system for group in args.groups for system in group]
     args.models = [tuple(model.split("=", 1)) for model in args.models.split(",")]
     for system in args.systems:
         if len(system) != 2 or system[0] not in PROGRAMS:
@@ -170,11 +177,12 @@ def write_table(file, args, model, found, missing):
     titles = [title % {"prompt_len": args.prompt_len, "width": args.draft_len + 1}
               for _, title in FIGURES]
     print("\n### %s" % model, file=file)
-    print("\n| tokens/s | %s |" % " | ".join(titles), file=file)
-    print("|---|%s" % ("---|" * len(FIGURES)), file=file)
-    for system in args.systems:
-        cells = [cell(figure, found.get((system, figure))) for figure, _ in FIGURES]
-        print("| %s (%s) | %s |" % (*system, " | ".join(cells)), file=file)
+    for group in args.groups:
+        print("\n| tokens/s | %s |" % " | ".join(titles), file=file)
+        print("|---|%s" % ("---|" * len(FIGURES)), file=file)
+        for system in group:
+            cells = [cell(figure, found.get((system, figure))) for figure, _ in FIGURES]
+            print("| %s (%s) | %s |" % (*system, " | ".join(cells)), file=file)
     print(file=file)
     for system in args.systems:
         rows = [(title, found[system, figure]) for (figure, _), title in zip(FIGURES, titles)
@@ -206,14 +214,14 @@ def main():
             work = make_job(args, model, os.path.join(scratch, "rows"))
             print(name, flush=True)
             rounds, missing = measure(args, work, scratch)
-            found = {(system, figure): summary(figure, rounds[system], rounds[args.systems[0]])
-                     for system in args.systems for figure, _ in FIGURES}
+            found = {(system, figure): summary(figure, rounds[system], rounds[group[0]])
+                     for group in args.groups for system in group for figure, _ in FIGURES}
             results.append((name, {key: row for key, row in found.items() if row}, missing))
             problems += ["%s, %s (%s): %s" % (name, *system, why)
                          for system, why in missing.items()]
     command = "speed.py --models %s --systems %s --rounds %d --new %d" % (
-        ",".join(name for name, _ in args.models), ",".join(map(":".join, args.systems)),
-        args.rounds, args.new)
+        ",".join(name for name, _ in args.models),
+        "/".join(",".join(map(":".join, group)) for group in args.groups), args.rounds, args.new)
     facts = dict(peers.machine_facts(before), command=command, quick=int(args.quick),
                  threads=args.threads)
     write_csv(os.path.join(args.out, "speed.csv"), results)

@@ -64,6 +64,12 @@ class Job:
                             *kind], check=True)
             os.rename(path + ".part", path)
 
+    def gguf(self, kind):
+        """The path of the checkpoint as a GGUF file of this type, or with the types it has."""
+        path = os.path.join(self.scratch, "%s-%s.gguf" % (self.form, kind))
+        self.write_gguf(self.model, path, *([] if kind == "stored" else [kind]))
+        return path
+
     def plain_prompts(self):
         """How many prompts run plainly at batch 1: all in the first round, whose outputs are the
         reference of the others, and then one."""

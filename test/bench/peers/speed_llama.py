@@ -109,8 +109,7 @@ def program(work):
         llama.__version__, " ".join(word for word in sets if word + " = 1" in has))
     if os.path.exists(os.path.join(sys.prefix, "without-amx")):
         version += ", built without AMX, with which it crashes here"
-    path = os.path.join(work.scratch, "%s-%s.gguf" % (work.form, work.compute))
-    work.write_gguf(work.model, path, *([] if work.compute == "stored" else [work.compute]))
+    path = work.gguf(work.compute)
     model = llama.llama_model_load_from_file(path.encode(), llama.llama_model_default_params())
     if not model:
         raise RuntimeError("cannot load " + path)

@@ -1,4 +1,6 @@
-"""Measures this library through its C API (ctypes), in the class of products that the job names.
+"""Measures this library through its C API (ctypes), in the class of products that the job names,
+and with the weights that follow it after a `+`: q8 and q4 are made of the checkpoint's as it is
+loaded, q8_0 and q4_0 are read from the file that llama.cpp runs.
 
 Speculation is ragged with K fixed, and its draft is a callback, which takes no time worth
 mentioning. A verification is measured by a callback that is never right: every row then gets one
@@ -19,9 +21,10 @@ INT32S = c.POINTER(c.c_int32)
 
 
 class ModelOptions(c.Structure):
-    """The beginning of specbatch_model_options; struct_size says how much of it this is."""
+    """specbatch_model_options. The pointers between the numbers stay NULL."""
     _fields_ = [("struct_size", c.c_size_t), ("device", c.c_int32), ("compute", c.c_int32),
-                ("simd", c.c_int32), ("device_index", c.c_int32)]
+                ("simd", c.c_int32), ("device_index", c.c_int32), ("pointers", c.c_void_p * 8),
+                ("kv", c.c_int32), ("weights", c.c_int32)]
 
 
 class PoolOptions(c.Structure):
@@ -74,12 +77,15 @@ def load(path):
 class Ours:
     def __init__(self, work):
         self.work, self.lib, self.constant = work, load(work.library), constants()
-        compute = self.constant.get("COMPUTE_" + work.compute.upper())
+        name, _, kind = work.compute.partition("+")
+        compute = self.constant.get("COMPUTE_" + name.upper())
+        weights = self.constant.get("WEIGHTS_" + (kind or "auto").upper())
         if compute is None:
-            job.skip("no class of products is called " + work.compute)
+            job.skip("no class of products is called " + name)
+        path = work.model if weights is not None else work.gguf(kind)
         self.model = c.c_void_p()
-        options = ModelOptions(c.sizeof(ModelOptions), compute=compute)
-        self.call("model_open", c.byref(self.model), work.model.encode(), c.byref(options))
+        options = ModelOptions(c.sizeof(ModelOptions), compute=compute, weights=weights or 0)
+        self.call("model_open", c.byref(self.model), path.encode(), c.byref(options))
         self.version = self.lib.specbatch_model_fingerprint(self.model).decode()
 
     def call(self, name, *arguments):

@@ -1,14 +1,16 @@
 """Writes a Hugging Face directory as a GGUF file, so that llama.cpp and OpenVINO run the weights
 that everybody else runs.
 
-    to_gguf.py MODEL_DIR OUT.gguf [f32|f16|q8_0]
+    to_gguf.py MODEL_DIR OUT.gguf [f32|f16|q8_0|q4_0]
 
 Matrices keep the type that the checkpoint stores them in, so a file has as many bytes as the
 checkpoint. Norms and biases become f32, as in llama.cpp's own converter (conversion/base.py,
 prepare_tensors: "Most of the codebase that takes in 1D tensors or norms only handles F32 tensors"),
 and the metadata keys are those that it writes. A type as the last argument is that of the matrices
 instead. With f32 they have the same values, but llama.cpp then computes in f32 rather than round
-activations to the weights' type.
+activations to the weights' type. With q4_0 the embedding table and the output layer are q8_0, as
+this library's own 4-bit weights have them; llama.cpp's quantizer takes Q6_K there unless it is told
+otherwise.
 
 A model must be of the architecture qwen2 or qwen3 (for others, weights would have to be permuted),
 with one safetensors file and byte-level BPE with Qwen's split. A checkpoint without a tokenizer
@@ -23,7 +25,7 @@ import gguf
 import numpy as np
 
 ARCHS = {"qwen2": gguf.MODEL_ARCH.QWEN2, "qwen3": gguf.MODEL_ARCH.QWEN3}
-TYPES = {name: gguf.GGMLQuantizationType[name] for name in ("F32", "F16", "BF16", "Q8_0")}
+TYPES = {name: gguf.GGMLQuantizationType[name] for name in ("F32", "F16", "BF16", "Q8_0", "Q4_0")}
 
 
 def read(directory, name):
@@ -52,6 +54,13 @@ def convert(raw, stored, wanted):
     if stored == wanted:
         return raw
     return gguf.quants.quantize(gguf.quants.dequantize(raw, stored), wanted)
+
+
+def type_of(name, stored, wanted):
+    """The type in which a matrix is written."""
+    if wanted == TYPES["Q4_0"] and name in ("model.embed_tokens.weight", "lm_head.weight"):
+        return TYPES["Q8_0"]
+    return stored if wanted is None else wanted
 
 
 def add_config(writer, config):
@@ -111,18 +120,18 @@ def add_tokenizer(writer, config, tokenizer):
 def add_tensors(writer, config, path, wanted):
     arch = ARCHS[config["model_type"]]
     names = gguf.get_tensor_name_map(arch, config["num_hidden_layers"])
-    matrices = TYPES["F32"]
+    main_type = TYPES["F32"] if wanted is None else wanted
     for name, raw, stored in tensors(path):
         known = names.get_name(name, try_suffixes=(".weight", ".bias"))
         if known is None:
             sys.exit("to_gguf.py: no GGUF name for %s" % name)
         if name == "lm_head.weight" and config["tie_word_embeddings"]:
             continue
-        kind = TYPES["F32"] if raw.ndim == 1 else stored if wanted is None else wanted
-        matrices = kind if raw.ndim > 1 else matrices
+        kind = TYPES["F32"] if raw.ndim == 1 else type_of(name, stored, wanted)
+        main_type = kind if raw.ndim > 1 and wanted is None else main_type
         writer.add_tensor(known, convert(raw, stored, kind), raw_dtype=kind)
-    prefix = "ALL_" if matrices == TYPES["F32"] else "MOSTLY_"
-    writer.add_file_type(gguf.LlamaFileType[prefix + matrices.name])
+    prefix = "ALL_" if main_type == TYPES["F32"] else "MOSTLY_"
+    writer.add_file_type(gguf.LlamaFileType[prefix + main_type.name])
 
 
 def main(directory, out, wanted=None):
