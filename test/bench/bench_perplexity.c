@@ -226,7 +226,11 @@ static void measure(const struct bench *bench)
     sb_port_fp_leave(&env);
     need(rc, "--context");
     mean = losses(&scorer, ids, n, bench->context, &scored);
-    mean = scored ? mean / (double)scored : 0.0;
+    if (scored == 0) {
+        ex_complain("%s: %zu tokens, of which none can be predicted", bench->text_path, n);
+        exit(EX_FAILED);
+    }
+    mean /= (double)scored;
     printf("model       %s\nclass       %s\nbytes       %" PRIu64 "\ntokens      %" PRIu64
            " scored of %zu, in chunks of %" PRId32 "\nloss        %.6f\nperplexity  %.4f\n",
            bench->model_path, specbatch_model_fingerprint(model), specbatch_model_bytes(model),
