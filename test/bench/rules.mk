@@ -6,6 +6,8 @@
 #                                   measure these checkpoints instead of two with random weights
 #   make bench-memory MEMORY_ARGS="--part speed --rounds 15"
 #                                   one part of it (test/bench/bench_memory --help)
+#   make perplexity MODEL=PATH TEXT=FILE PERPLEXITY_ARGS="--weights q4"
+#                                   others (test/bench/bench_perplexity --help)
 #   make paper QUICK=1              try the programs and the report in build/paper-quick
 #   make paper FULL=1               with all 480 prompts, where ../shared has them
 #   make paper CAPTIONS=FILE        with the sentences of Figure 5c (test/data/prompts/README.md)
@@ -60,6 +62,8 @@ PAPER_ARGS      = --out $(PAPER_DIR) --prompts $(PAPER_PROMPTS) $(QUICK_ARG)
 PAPER_PROGRAMS := $(addprefix $(B)/test/bench/,sched_sim paper_faults paper pairs make_checkpoint)
 PEERS_VENV     := build/peers-venv
 MEMORY_MODELS   = $(BENCH_TARGET) $(BENCH_DRAFT) build/bench/qwen3-8b
+MODEL          ?= examples/demo/target
+TEXT           ?= ../shared/models/demo/validation.txt
 # The shell looks, since setup-peers may have been made just before.
 PEERS_PYTHON   := $$(ls $(PEERS_VENV)/bin/python 2>/dev/null || echo '$(PYTHON)')
 SPEED_4B       := $(if $(PEERS_4B),build/bench/qwen3-4b)
@@ -67,13 +71,16 @@ SPEED_MODELS    = qwen3-0.6b=$(BENCH_TARGET)$(addprefix $(comma)qwen3-4b=,$(SPEE
 # With `make setup-paper paper` the one waits for the other; so with the peers.
 SETUP_FIRST    := $(filter setup-paper setup-peers,$(MAKECMDGOALS))
 
-.PHONY: bench bench-memory paper paper-report setup-paper peers peers-speed setup-peers
+.PHONY: bench bench-memory perplexity paper paper-report setup-paper
+.PHONY: peers peers-speed setup-peers
 bench: $(BENCHES) $(BENCH_TARGET) $(BENCH_DRAFT) ## build and run the benches (minutes)
 	$(Q)$(B)/test/bench/bench_kernels
 	$(Q)$(B)/test/bench/bench_tokenizer
 	$(Q)$(B)/test/bench/bench_speculation --target $(BENCH_TARGET) --draft $(BENCH_DRAFT)
 bench-memory: $(B)/test/bench/bench_memory $(MEMORY_MODELS) ## what takes memory (minutes, 12 GB)
 	$(Q)$(B)/test/bench/bench_memory --target $(BENCH_TARGET) --draft $(BENCH_DRAFT) $(MEMORY_ARGS)
+perplexity: $(B)/test/bench/bench_perplexity ## how well MODEL=PATH predicts TEXT=FILE
+	$(Q)$< --model $(MODEL) --text $(TEXT) $(PERPLEXITY_ARGS)
 paper: $(PAPER_PROGRAMS) | $(SETUP_FIRST) ## the paper's tables and figures, into docs/results.md
 	@command -v gnuplot >/dev/null || \
 	    { echo "paper: gnuplot is missing; make setup-paper installs it"; exit 1; }
