@@ -147,28 +147,29 @@ static int32_t open_tensors(struct sb_tensors **tensors, const struct specbatch_
     return sb_tensors_open(tensors, &model->mem, path);
 }
 
-/* Whether weights of a model are bf16 or quantised. */
-static int has_narrow_weights(const specbatch_model_options *options,
-                              const struct sb_tensors *tensors)
+/* Whether the model will have weights in bf16. */
+static int has_bf16(const specbatch_model_options *options, const struct sb_tensors *tensors)
 {
     enum sb_dtype dtype;
 
+    if (options->weights != SPECBATCH_WEIGHTS_AUTO)
+        return 0;
     for (int32_t i = 0; i < sb_tensors_count(tensors); i++)
-        if (sb_tensor_dtype(&dtype, sb_tensors_at(tensors, i)) &&
-            (dtype == SB_BF16 || sb_dtype_is_quantised(dtype)))
+        if (sb_tensor_dtype(&dtype, sb_tensors_at(tensors, i)) && dtype == SB_BF16)
             return 1;
-    return options->weights != SPECBATCH_WEIGHTS_AUTO;
+    return 0;
 }
 
-/* The compute class. Only products with narrow weights go through a CPU's matrix unit, so for
- * others the system is not asked for it. */
+/* The compute class. Of products that keep the precision of f32, only those with bf16 weights gain
+ * by a CPU's matrix unit, so for other weights the system is not asked for it. Quantised ones would
+ * lose: three parts make three rows of one, and few rows of them are no longer bound by memory. */
 static int32_t compute_of(const specbatch_model_options *options, const struct sb_tensors *tensors)
 {
     if (options->compute != SPECBATCH_COMPUTE_AUTO)
         return options->compute;
     if (options->device == SPECBATCH_DEVICE_CUDA)
         return SPECBATCH_COMPUTE_BF16;
-    return has_narrow_weights(options, tensors) && sb_cpu_has_matrix_unit(options->simd)
+    return has_bf16(options, tensors) && sb_cpu_has_matrix_unit(options->simd)
                ? SPECBATCH_COMPUTE_SPLIT
                : SPECBATCH_COMPUTE_F32;
 }

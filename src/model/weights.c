@@ -484,7 +484,8 @@ int32_t sb_model_weights_load(struct specbatch_model *model, const struct sb_ten
         l.progress.total += sb_tensors_at(l.tensors, i)->bytes;
     SB_NEW(l.used, sb_alloc(&model->mem, (size_t)sb_tensors_count(l.tensors), 1), "weights");
     SB_NEW(l.buffer, sb_alloc_raw(&model->mem, l.buffer_bytes, 1), "weights");
-    SB_TRY(sb_filler_create(&l.filler, &model->mem, model->backend, model->device, l.total));
+    SB_TRY(
+        sb_filler_create(&l.filler, &model->mem, model->backend, model->device, l.progress.total));
     SB_NEW(model->layers, sb_alloc(&model->mem, (size_t)c->layers, sizeof *model->layers),
            "layers");
     sb_digest_begin(&l.digest);
