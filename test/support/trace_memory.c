@@ -221,9 +221,9 @@ static int run_in(struct trace_run *run, specbatch_pool *pool, struct trace_mode
  * trace that is to catch a fault by its results looks only at what a request gives there. */
 int trace_try_other_class(struct trace_run *run)
 {
-    const int class = trace_below(run, run->world->n_classes);
+    const int pick = trace_below(run, run->world->n_classes * run->world->n_models);
+    const int class = pick % run->world->n_classes, any = pick / run->world->n_classes;
     struct trace_model *models = run->world->models[class];
-    const int any = trace_below(run, run->world->n_models);
     const int is_same = strcmp(models[any].path, run->model->path) == 0;
     struct trace_model *other = &models[is_same ? any : run->m];
     specbatch_model *target = other->target[run->level];
