@@ -37,6 +37,20 @@ static char *quant_block(const struct sb_quant_panel *p, void *panels, int64_t n
     return *span + sb_quant_head_bytes(p) + block % p->blocks * sb_quant_block_bytes(p);
 }
 
+/* The word of nibbles that 8 steps make (panel_quant.h draws it). zero is 0 or 8; q + 8 is q in
+ * four bits with the upper one inverted. All steps are shifted together: `pairs` has steps 0 and 1,
+ * 2 and 3, and so on, in the lowest byte of each of its quarters. */
+static uint32_t nibbles_of(const int8_t q[8], int zero)
+{
+    uint64_t bytes, pairs;
+
+    memcpy(&bytes, q, sizeof bytes);
+    bytes = (bytes & UINT64_C(0x0f0f0f0f0f0f0f0f)) ^ (uint64_t)zero * UINT64_C(0x0101010101010101);
+    pairs = bytes | bytes >> 4;
+    return (uint32_t)((pairs >> 16 & 0xff) | (pairs >> 48 & 0xff) << 8 | (pairs & 0xff) << 16 |
+                      (pairs >> 32 & 0xff) << 24);
+}
+
 static void put_integers(char *at, const struct sb_quant_panel *p, int64_t c, const int8_t *q)
 {
     if (p->bits == 8) {
@@ -45,9 +59,7 @@ static void put_integers(char *at, const struct sb_quant_panel *p, int64_t c, co
         return;
     }
     for (int k = 0; k < SB_BLOCK; k += 8) {
-        uint32_t word = 0;
-        for (int i = 0; i < 8; i++)
-            word |= (uint32_t)(q[k + i] + p->zero) << sb_nibble_shift(i);
+        const uint32_t word = nibbles_of(q + k, p->zero);
         memcpy(at + (k / 8 * SB_PANEL + c) * 4, &word, sizeof word);
     }
 }
