@@ -153,6 +153,20 @@ TILES_INLINE void TILES(two_by_two)(struct TILES(unit) * unit, const struct tile
     TILES(put_sums)(unit, s[0][g], s[0][g + 1], s[1][g], s[1][g + 1]);
 }
 
+/* One block of a row tile by all groups of columns, added to the registers 0 to 3. */
+TILES_INLINE void TILES(four_products)(struct TILES(unit) * unit, const char *x, const char *w)
+{
+    TILES(load)(unit, 4, x, TILE_LINE);
+    TILES(load)(unit, 6, w, SB_LINE_BYTES);
+    TILES(product)(unit, 0, 4, 6);
+    TILES(load)(unit, 7, w + TILE_LINE, SB_LINE_BYTES);
+    TILES(product)(unit, 1, 4, 7);
+    TILES(load)(unit, 6, w + 2 * TILE_LINE, SB_LINE_BYTES);
+    TILES(product)(unit, 2, 4, 6);
+    TILES(load)(unit, 7, w + 3 * TILE_LINE, SB_LINE_BYTES);
+    TILES(product)(unit, 3, 4, 7);
+}
+
 /* The row tile t by all groups of columns. */
 TILES_INLINE void TILES(one_by_four)(struct TILES(unit) * unit, const struct tile_piece *p, int t)
 {
@@ -162,15 +176,7 @@ TILES_INLINE void TILES(one_by_four)(struct TILES(unit) * unit, const struct til
     TILES(take_sums)(unit, p->is_first, s[0], s[1], s[2], s[3]);
     for (int64_t block = 0; block < p->blocks; block++) {
         TILES(fetch_ahead)(p, block, p->tiles - 1);
-        TILES(load)(unit, 4, x, TILE_LINE);
-        TILES(load)(unit, 6, w, SB_LINE_BYTES);
-        TILES(product)(unit, 0, 4, 6);
-        TILES(load)(unit, 7, w + TILE_LINE, SB_LINE_BYTES);
-        TILES(product)(unit, 1, 4, 7);
-        TILES(load)(unit, 6, w + 2 * TILE_LINE, SB_LINE_BYTES);
-        TILES(product)(unit, 2, 4, 6);
-        TILES(load)(unit, 7, w + 3 * TILE_LINE, SB_LINE_BYTES);
-        TILES(product)(unit, 3, 4, 7);
+        TILES(four_products)(unit, x, w);
         x += TILE_BYTES;
         w += BLOCK_BYTES;
     }
@@ -204,20 +210,13 @@ TILES_INLINE void TILES(one_block)(struct TILES(unit) * unit, float (*block)[16]
                                    const char *lines)
 {
     TILES(take_sums)(unit, 1, NULL, NULL, NULL, NULL);
-    TILES(load)(unit, 4, x, TILE_LINE);
-    TILES(load)(unit, 6, lines, SB_LINE_BYTES);
-    TILES(product)(unit, 0, 4, 6);
-    TILES(load)(unit, 7, lines + TILE_LINE, SB_LINE_BYTES);
-    TILES(product)(unit, 1, 4, 7);
-    TILES(load)(unit, 6, lines + 2 * TILE_LINE, SB_LINE_BYTES);
-    TILES(product)(unit, 2, 4, 6);
-    TILES(load)(unit, 7, lines + 3 * TILE_LINE, SB_LINE_BYTES);
-    TILES(product)(unit, 3, 4, 7);
+    TILES(four_products)(unit, x, lines);
     TILES(put_sums)(unit, block[0], block[1], block[2], block[3]);
 }
 
 /* Row tiles by one panel of quantised weights: a block at a time becomes lines of bf16, whose
- * products are added to the sums times their factors. t0: the first row tile, counted in those of y
+ * products are added to the sums times their factors. (Its speed was measured on no machine.) t0:
+ * the first row tile, counted in those of y
  */
 TILES_INLINE void TILES(do_quants)(struct TILES(unit) * unit, const struct sb_cpu_gemm *a,
                                    const struct tile_piece *p, const char *w, int64_t t0)

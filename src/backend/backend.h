@@ -51,6 +51,9 @@ size_t sb_dtype_row_bytes(enum sb_dtype dtype, size_t n);
 const char *sb_dtype_name(enum sb_dtype dtype); /* "f32", "bf16", "q8_0", "q4_k" */
 /* The type that SPECBATCH_KV_* names; AUTO names `automatic`. */
 enum sb_dtype sb_kv_dtype(int32_t kv, enum sb_dtype automatic);
+/* The type that a matrix of type `stored` gets by SPECBATCH_WEIGHTS_*. is_table: whether it is the
+ * embedding table or the output layer */
+enum sb_dtype sb_weights_dtype(int32_t weights, enum sb_dtype stored, int is_table);
 /* Converts a row of n elements from one type to another. A value that the new type cannot hold is
  * rounded to the nearest one, ties to even. What is too large for f16 becomes its largest finite
  * value. Quantised types can be converted to all others that are not, and SB_Q8_0 and SB_Q4_0 be
@@ -310,10 +313,10 @@ struct sb_backend {
                   const struct sb_pass *pass);
     /* Adds a block's output to the residual stream and norms it, as struct sb_norm says. */
     void (*norm)(struct sb_exec *exec, const struct sb_norm *norm);
-    /* Multiplies by a matrix: y[r][o] = sum over k of x[r][k] * W[o][k], then + bias[o]. The sum is
-     * one chain of fused multiply-adds over ascending k that starts at +0. The 16-bit classes of a
-     * GPU add in the order of its matrix units instead, the same order for every row.
-     * x dev [m] gemm inputs; y dev [m, n_out]; bias dev [n_out] or NULL */
+    /* Multiplies by a matrix: y[r][o] = sum over k of x[r][k] * W[o][k], then + bias[o]. The
+     * compute class and the type of the weights fix the order of the sum (docs/numerics.md), the
+     * same order for every row. n_out counts the rows of W and of all that follow it by `next`. x
+     * dev [m] gemm inputs; y dev [m, n_out]; bias dev [n_out] or NULL */
     void (*gemm)(struct sb_exec *exec, float *y, const void *x, const struct sb_weight *weight,
                  const float *bias, int32_t m);
     /* Norms the heads of q and k where the layer has head norms, rotates them by the token's

@@ -51,6 +51,13 @@ enum sb_dtype sb_kv_dtype(int32_t kv, enum sb_dtype automatic)
     }
 }
 
+enum sb_dtype sb_weights_dtype(int32_t weights, enum sb_dtype stored, int is_table)
+{
+    if (weights == SPECBATCH_WEIGHTS_AUTO || sb_dtype_is_quantised(stored))
+        return stored;
+    return weights == SPECBATCH_WEIGHTS_Q4 && !is_table ? SB_Q4_0 : SB_Q8_0;
+}
+
 enum {
     PIECE = 16
 }; /* elements that loops of fixed length convert, which compilers make vectors of */

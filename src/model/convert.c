@@ -67,13 +67,11 @@ struct converter {
  * blocks of the same length. */
 static enum sb_dtype type_in_file(const struct converter *c, const struct move *m, int is_table)
 {
-    const int32_t weights = c->options->weights;
-
     if (m->rank == 1)
         return SB_F32;
-    if (weights == SPECBATCH_WEIGHTS_AUTO || m->n_in % sb_quant_of(SB_Q8_0)->block != 0)
+    if (m->n_in % sb_quant_of(SB_Q8_0)->block != 0)
         return m->from;
-    return weights == SPECBATCH_WEIGHTS_Q4 && !is_table ? SB_Q4_0 : SB_Q8_0;
+    return sb_weights_dtype(c->options->weights, m->from, is_table);
 }
 
 static const char *type_name(const struct move *m)

@@ -180,13 +180,9 @@ done:
 static enum sb_dtype wanted_type(const struct loader *l, const struct linear *map,
                                  enum sb_dtype stored)
 {
-    const int32_t weights = l->options->weights;
-
-    if (sb_dtype_is_quantised(stored))
-        return l->model->backend->mixes_types ? stored : SB_BF16;
-    if (weights == SPECBATCH_WEIGHTS_AUTO)
-        return stored;
-    return weights == SPECBATCH_WEIGHTS_Q4 && !map->is_table ? SB_Q4_0 : SB_Q8_0;
+    if (sb_dtype_is_quantised(stored) && !l->model->backend->mixes_types)
+        return SB_BF16;
+    return sb_weights_dtype(l->options->weights, stored, map->is_table);
 }
 
 /* Finds the parts of a map. */
