@@ -9,9 +9,8 @@
  *              steps and one over its odd steps, and then sum = sum + (even + odd), from +0. Steps
  *              that are missing from the last block are products of +0 and +0. Both factors are
  *              bf16. This is what x86's matrix unit computes (gemm_tiles.c).
- *
- *     groups   the same for quantised weights, whose factors multiply the sum of a block before it
- * is added (gemm_quant.h)
+ *     groups   blocks of quantised weights, whose factors multiply the sum of a block before it is
+ *              added (gemm_quant.h)
  *
  * In the order of blocks, an x that is to keep the precision of f32 comes as three bf16 parts, in
  * three rows (inputs.c). Their sums s make y = s0 + (s1 + s2).

@@ -66,8 +66,8 @@ static inline int sb_cpu_has_halves(enum sb_dtype dtype)
     return sb_dtype_is_quantised(dtype) && sb_quant_of(dtype)->group < SB_BLOCK;
 }
 
-/* How a product of quantised weights with so many rows of inputs is formed. With few rows the
- * matrix unit would not make up for the bf16 in memory that it needs. */
+/* How a product of quantised weights with so many rows of inputs is formed. With few rows
+ * the matrix unit is not expected to make up for the bf16 in memory that it needs. */
 static inline enum sb_products sb_cpu_quant_products(const struct sb_device *device,
                                                      enum sb_dtype dtype, int64_t rows)
 {
