@@ -22,7 +22,7 @@ static void test_the_same_pool_goes_on(void)
     CHECK_OK(hold_talk(&pool, target, draft, &options));
     CHECK_OK(specbatch_pool_save_session(pool, talk, N_TALK, path, &kept));
     CHECK_INT(kept, N_BLOCKS * 32);
-    CHECK_INT(n_files(), 1);
+    CHECK_INT(test_dir_files(&dir), 1);
     CHECK_INT(counter(pool, "prefix_blocks"), N_BLOCKS);
     CHECK_OK(load_talk(pool)); /* all of it is there already */
     CHECK_INT(counter(pool, "prefix_blocks"), N_BLOCKS);
@@ -180,7 +180,7 @@ static void test_a_file_that_cannot_be_written_leaves_nothing(void)
             break;
         CHECK_INT(rc, SPECBATCH_E_IO);
         CHECK(strstr(specbatch_last_error(), "talk: cannot write: File too large") != NULL);
-        CHECK_INT(n_files(), 1);
+        CHECK_INT(test_dir_files(&dir), 1);
         CHECK((old = test_read(dir.path, "talk", &n)) != NULL);
         CHECK_STR(old, "old");
         free(old);
@@ -190,7 +190,7 @@ static void test_a_file_that_cannot_be_written_leaves_nothing(void)
                 SPECBATCH_E_IO, "build/none: talk: cannot create: No such");
     CHECK_ERROR(specbatch_pool_save_session(pool, talk, N_TALK, dir.path, NULL), SPECBATCH_E_IO,
                 "cannot give");
-    CHECK_INT(n_files(), 1);
+    CHECK_INT(test_dir_files(&dir), 1);
     CHECK_OK(specbatch_pool_save_session(pool, talk, N_TALK, path, NULL));
     CHECK(goes_on(pool, N_BLOCKS * 32));
     specbatch_pool_free(pool);
@@ -220,7 +220,7 @@ static void test_no_memory_changes_nothing(void)
     for (rc = SPECBATCH_E_NOMEM, at = 1; rc == SPECBATCH_E_NOMEM; at++) {
         failalloc_arm(&memory, at, 0);
         rc = specbatch_pool_save_session(pool, talk, N_TALK, path, NULL);
-        CHECK_INT(n_files(), rc == SPECBATCH_OK);
+        CHECK_INT(test_dir_files(&dir), rc == SPECBATCH_OK);
     }
     CHECK_OK(rc);
     CHECK(at > 2 || place_is_cuda()); /* where the buffer is the driver's */
@@ -254,7 +254,7 @@ static void test_a_device_that_fails_ends_the_pool(void)
     pool->runner.backend = &failing;
     CHECK_ERROR(specbatch_pool_save_session(pool, talk, N_TALK, path, NULL), SPECBATCH_E_DEVICE,
                 "the device is gone");
-    CHECK_INT(n_files(), 1);
+    CHECK_INT(test_dir_files(&dir), 1);
     CHECK_ERROR(load_talk(pool), SPECBATCH_E_DEVICE, "the device is gone");
     CHECK_ERROR(specbatch_pool_step(pool, NULL), SPECBATCH_E_DEVICE, "the pool ended");
     pool->runner.backend = target->backend;

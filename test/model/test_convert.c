@@ -40,19 +40,6 @@ enum { N_MODELS = sizeof models / sizeof *models };
 static struct test_dir dir;
 static char path[128]; /* of the file that is made */
 
-static int n_files(void)
-{
-    struct dirent *entry;
-    DIR *d = opendir(dir.path);
-    int n = 0;
-
-    while (d && (entry = readdir(d)) != NULL)
-        n += entry->d_name[0] != '.';
-    if (d)
-        closedir(d);
-    return n;
-}
-
 static specbatch_model_options options_of(int32_t weights)
 {
     specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
@@ -389,7 +376,7 @@ static void conversions_can_be_cancelled(void)
     for (int at = 1; at <= n_calls; at++) {
         CHECK_ERROR(convert_until(at), SPECBATCH_E_CANCELLED, "converting was cancelled after");
         CHECK_INT(seen.n_calls, at);
-        CHECK_INT(n_files(), 0);
+        CHECK_INT(test_dir_files(&dir), 0);
     }
 }
 
@@ -416,7 +403,7 @@ static void a_full_disk_leaves_nothing(void)
         CHECK_INT(rc, SPECBATCH_E_IO);
         CHECK(strstr(specbatch_last_error(), "model.gguf: cannot write: File too large") != NULL);
         CHECK(strncmp(specbatch_last_error(), dir.path, strlen(dir.path)) == 0);
-        CHECK_INT(n_files(), 1);
+        CHECK_INT(test_dir_files(&dir), 1);
         CHECK((old = test_read(dir.path, "model.gguf", &n)) != NULL);
         CHECK_STR(old, "old");
         free(old);
@@ -441,7 +428,7 @@ static void no_memory_leaves_nothing(void)
         rc = specbatch_convert(path, MODELS "emoji", &options);
         CHECK(rc == SPECBATCH_OK || rc == SPECBATCH_E_NOMEM);
         CHECK_INT(memory.live, 0);
-        CHECK_INT(n_files(), rc == SPECBATCH_OK);
+        CHECK_INT(test_dir_files(&dir), rc == SPECBATCH_OK);
         CHECK(at < 10000);
     }
     remove(path);
@@ -509,7 +496,7 @@ static void refuses_what_cannot_be_converted(void)
     CHECK_ERROR(convert_changed(MODELS "qwen2_tied_f32",
                                 "\"intermediate_size\": ", "\"intermediate_size\": 1"),
                 SPECBATCH_E_FORMAT, "config.json calls for");
-    CHECK_INT(n_files(), 0);
+    CHECK_INT(test_dir_files(&dir), 0);
 }
 
 TEST_BEGIN

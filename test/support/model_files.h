@@ -33,6 +33,20 @@ static inline struct test_dir test_dir_make(void)
     return dir;
 }
 
+/* How many files lie in it. */
+static inline int test_dir_files(const struct test_dir *dir)
+{
+    struct dirent *entry;
+    DIR *d = opendir(dir->path);
+    int n = 0;
+
+    while (d && (entry = readdir(d)) != NULL)
+        n += entry->d_name[0] != '.';
+    if (d)
+        closedir(d);
+    return n;
+}
+
 /* Removes the directory and the files in it. */
 static inline void test_dir_remove(const struct test_dir *dir)
 {

@@ -173,20 +173,6 @@ static int32_t load_talk(specbatch_pool *pool)
     return rc == SPECBATCH_OK ? pool_check(pool) : rc;
 }
 
-/* How many files lie in the directory. */
-static inline int n_files(void)
-{
-    struct dirent *entry;
-    DIR *d = opendir(dir.path);
-    int n = 0;
-
-    while (d && (entry = readdir(d)) != NULL)
-        n += entry->d_name[0] != '.';
-    if (d)
-        closedir(d);
-    return n;
-}
-
 /* Opens all of it. Returns 0, or -1 with the library's last error set. */
 static inline int talk_open(void)
 {
