@@ -154,19 +154,83 @@ struct sb_norm {
 };
 
 /*
+ * How the tokens of one row of a round are chosen where the greedy rule alone does not. For a
+ * token at position p, after the row's committed tokens and the proposals that come before p:
+ *
+ *     1. s = logits        of ids below the limit; the others take no part
+ *     2. mask              s[id] = -infinity where the mask's bit is 0
+ *     3. bans              s[id] = -infinity for each banned id, if p < ban_before
+ *     4. bias              s[id] += bias[i] for each i
+ *     5. penalties         for each id that is among the tokens that count:
+ *                          s[id] = s[id] > 0 ? s[id] / repetition : s[id] * repetition
+ *                          s[id] -= n * frequency + presence          n: how often it is generated
+ *     6. temperature       if it is 0, the largest s is chosen. Else s[id] /= temperature, and
+ *     7. filters           top_k, top_p, typical_p and min_p, in this order, each on what the one
+ *                          before it has left (kernels/cpu/sample.h defines them)
+ *     8. choice            the largest s[id] + noise(seed, p, id) of what is left
+ *
+ * Ties go to the lowest id everywhere. Position p is counted from the first token of the prompt.
+ * All of it is a function of the row alone.
+ */
+struct sb_sampler {
+    uint64_t seed;
+    float temperature;             /* 0: greedy */
+    float top_p, typical_p, min_p; /* 1, 1 and 0: off */
+    float repetition;              /* 1: off */
+    float presence, frequency;     /* 0: off */
+    int32_t top_k;                 /* 0: off */
+    int32_t window;                /* penalties count the last so many tokens before p */
+    int32_t n_prompt;              /* positions below are the prompt's, which presence and
+                                      frequency do not count, */
+    int32_t spares_prompt;         /* and repetition neither if this is 1 */
+    int32_t n_tokens;              /* committed tokens of the row */
+    int32_t n_listed, listed_at;   /* the last n_listed of them are lists[listed_at ..]; 0: no
+                                      penalty is in force */
+    int32_t n_bias, bias_at;       /* lists[bias_at ..] are ids, and then as many floats */
+    int32_t n_bans, bans_at;       /* lists[bans_at ..] are ids */
+    int32_t ban_before;
+    int32_t mask_at;   /* where the row's masks begin, in words; -1: it has none */
+    int32_t is_greedy; /* 1: nothing of all this is in force */
+};
+
+/* The samplers of a round's rows, and what they point to. All pointers dev. */
+struct sb_samplers {
+    const struct sb_sampler *rows; /* one for each row of the round */
+    const int32_t *lists;
+    /* Bits, 1 for each id that is allowed: id i in bit i % 32 of word i / 32. Each position of a
+     * row that is selected for has mask_words of them, the one after its last committed token
+     * first. */
+    const uint32_t *masks;
+    int32_t mask_words;
+    int32_t row_stride;    /* places of a row in `tokens` */
+    const int32_t *tokens; /* [rows, row_stride]: last committed token | proposals */
+    const int32_t *id_at;  /* of the pass: the place in `tokens` of each token */
+    const int32_t *pos;    /* of the pass: the position of each token */
+    const int32_t *out;    /* [m] of the pass: the token that row i of the logits belongs to */
+};
+
+enum {
+    SB_PICK_NAN = -1, /* instead of an id: some logit is NaN, */
+    SB_PICK_NONE = -2 /* or nothing may be chosen */
+};
+
+/*
  * The one rule by which tokens are selected, for m rows of logits. All pointers dev. The results of
  * row i go to the places at[i] of three arrays:
  *
- *     ids        the largest of logits[i][0 .. limit - 1], ties to the lowest id; -1 if one is NaN
- *     logprob    the natural logarithm of that id's probability among [0, limit)
+ *     ids        the token that its sampler chooses; without samplers, and for greedy rows, the
+ *                largest of logits[i][0 .. limit - 1], ties to the lowest id. Or SB_PICK_*
+ *     logprob    the natural logarithm of that id's probability among [0, limit), by the logits as
+ *                they are
  *     margin     the largest logit minus the second largest; infinity when limit is 1
  */
 struct sb_select {
     int32_t m, stride, limit;
-    const float *logits; /* [m, stride] */
-    const int32_t *at;   /* [m] */
+    float *logits;     /* [m, stride]; a sampler may change those of its row */
+    const int32_t *at; /* [m] */
     int32_t *ids;
-    float *logprob, *margin; /* either may be NULL: not wanted */
+    float *logprob, *margin;            /* either may be NULL: not wanted */
+    const struct sb_samplers *samplers; /* host; NULL: all rows are greedy */
 };
 
 /* Moves of cached columns. For each i in [0, n), in every plane and head of the cache, len[i]
