@@ -47,12 +47,14 @@
  * field begins where the one before it ends, a pointer takes 8 bytes, and so does a size_t. So
  * declarations can be checked by their sizes, which are these in 0.2:
  *
- *     specbatch_model_options     96        specbatch_pool_options     112
- *     specbatch_message           24        specbatch_request           80
+ *     specbatch_model_options     96        specbatch_pool_options     120
+ *     specbatch_message           24        specbatch_request          136
  *     specbatch_chat_options      16        specbatch_request_state     64
  *     specbatch_ngram_options     16        specbatch_event             64
  *     specbatch_draft_row         56        specbatch_audit_report      40
- *     specbatch_draft_ops         40
+ *     specbatch_draft_ops         40        specbatch_sampling          80
+ *     specbatch_stops             32        specbatch_mask              24
+ *     specbatch_mask_row          72        specbatch_answers           16
  *
  * Threads. "Thread: any" means that a function may be called on any thread at any time. Models and
  * drafts are immutable, so any number of pools and threads may use one at once. "Thread: one at a
@@ -65,9 +67,9 @@
  * floating-point mode that the thread came with. It never prints, exits, reads the environment or
  * installs a handler.
  *
- * Callbacks. Memory hooks, log functions, progress functions and the functions of a draft are
- * called on a thread that is inside the library, in the host's floating-point mode. They may not
- * call the pool that called them (E_BUSY), except for specbatch_pool_stat and
+ * Callbacks. Memory hooks, log functions, progress functions, masks and the functions of a draft
+ * are called on a thread that is inside the library, in the host's floating-point mode. They may
+ * not call the pool that called them (E_BUSY), except for specbatch_pool_stat and
  * specbatch_pool_interrupt. They must return. If a callback is left by longjmp or by an exception,
  * the interrupted call is never finished, what it was creating is lost, and its pool is dead
  * (specbatch_pool_free says how to free it).
@@ -185,6 +187,9 @@ enum {
     SPECBATCH_E_NAN = -41,
     /* specbatch_pool_interrupt was called. */
     SPECBATCH_E_INTERRUPTED = -42,
+    /* Mask and bans leave no token that the request could go on with. This ends the one request
+     * only. Since 0.2. */
+    SPECBATCH_E_NO_CHOICE = -43,
 
     /* Devices. */
 
@@ -709,6 +714,19 @@ typedef struct specbatch_draft_ops {
 SPECBATCH_API int32_t specbatch_draft_from_ops(specbatch_draft **out,
                                                const specbatch_draft_ops *ops);
 
+/*
+ * A draft of up to 32 others, which are asked in turn: each row of a round has the proposals of the
+ * first of them that has any for it. So n-grams may come before a model: where they find something
+ * the model is not run. A request can choose among them (its draft_sources). A model or the
+ * functions of a caller may be among them once at most, and a list may not.
+ *
+ * *out is as for specbatch_draft_from_ngrams. It takes references of its own.
+ *
+ * E_INVALID (also: n_drafts is 0 or above 32), E_NOMEM. Thread: any. Since 0.2.
+ */
+SPECBATCH_API int32_t specbatch_draft_from_list(specbatch_draft **out,
+                                                specbatch_draft *const *drafts, size_t n_drafts);
+
 /* Adds a reference, to be dropped by one more specbatch_draft_release. Pools hold references of
  * their own. NULL is ignored. Thread: any. Since 0.2. */
 SPECBATCH_API void specbatch_draft_retain(specbatch_draft *draft);
@@ -775,12 +793,16 @@ typedef struct specbatch_pool_options {
      * a later prompt that begins with the same tokens is not computed again so far. They are kept
      * in blocks of 32 tokens, and room for less than one is E_INVALID. 0: none. Since 0.2. */
     uint64_t prefix_bytes;
+    /* A draft model stops proposing for a row in a round behind a token that it gives a probability
+     * below this: 0 up to 1; 0: never. Since 0.2. */
+    float draft_min_prob;
+    int32_t reserved; /* 0 */
 } specbatch_pool_options;
 
 #define SPECBATCH_POOL_OPTIONS_INIT                                                           \
     {                                                                                         \
         sizeof(specbatch_pool_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, \
-            NULL, 0, 0                                                                        \
+            NULL, 0, 0, 0.0f, 0                                                               \
     }
 
 /* Does for these options what specbatch_model_options_init does for those.
@@ -850,8 +872,128 @@ SPECBATCH_API int32_t specbatch_pool_unpin(specbatch_pool *pool, uint64_t pin);
 
 enum {
     SPECBATCH_REQUEST_IGNORE_EOS = 1, /* go on past the model's end-of-sequence ids */
-    SPECBATCH_REQUEST_LOGPROBS = 2    /* keep the natural logarithm of every token's probability */
+    SPECBATCH_REQUEST_LOGPROBS = 2,   /* keep the natural logarithm of every token's probability */
+    /* The same of every token of the prompt but the first. Its prompt is then computed from the
+     * first token on, whatever is kept of it, and max_new may be 0. Since 0.2. */
+    SPECBATCH_REQUEST_PROMPT_LOGPROBS = 4,
+    /* Log-probabilities of the answer are those that tokens are sampled by, behind all filters, and
+     * not the model's own. Since 0.2. */
+    SPECBATCH_REQUEST_FILTERED_LOGPROBS = 8
 };
+
+enum {
+    /* repetition_penalty counts tokens of the answer only. Without it those of the prompt count. */
+    SPECBATCH_SAMPLING_SPARE_PROMPT = 1
+};
+
+/*
+ * How tokens are chosen from the model's probabilities. The steps are taken in the order of the
+ * fields from bias on: bias, penalties, temperature, top_k, top_p, typical_p, min_p, choice; a mask
+ * comes before them. docs/numerics.md has the formulas. Of equal candidates the lowest id counts as
+ * the first.
+ *
+ * The choice at a position is a function of the seed, the position and the row's probabilities, and
+ * of nothing else. So a request with a seed has the same answer with any policy, batch, draft and
+ * draft length, and a draft model that draws by the same seed is right more often. Since 0.2.
+ */
+typedef struct specbatch_sampling {
+    size_t struct_size; /* sizeof(specbatch_sampling) */
+    uint64_t seed;      /* any number; requests that differ in nothing else differ by their seeds */
+    float temperature;  /* 0: the most probable token; else a finite number above 0 */
+    int32_t top_k;      /* the so many most probable tokens; 0: all */
+    float top_p;        /* the most probable tokens that together have this probability: above 0 up
+                           to 1; 0: 1, which is all */
+    float typical_p;    /* as top_p, with the tokens in the order of how close their information is
+                           to the expected one */
+    float min_p;        /* tokens at least this times as probable as the first: 0 to 1 */
+    /* A logit is divided by it if it is positive, else multiplied, when its token has occurred
+     * already; above 0; 0: 1, which changes nothing. */
+    float repetition_penalty;
+    float presence_penalty;  /* taken from a logit if the answer has its token already */
+    float frequency_penalty; /* the same, as many times as the answer has it */
+    int32_t penalty_window;  /* penalties look back so many tokens; 0: to the beginning */
+    uint32_t flags;          /* SPECBATCH_SAMPLING_* */
+    /* Added to the logits of n_bias ids: at most 1024, each once. -INFINITY bans one. */
+    const int32_t *bias_ids;
+    const float *bias;
+    size_t n_bias;
+} specbatch_sampling;
+
+#define SPECBATCH_SAMPLING_INIT                                                                 \
+    {                                                                                           \
+        sizeof(specbatch_sampling), 0, 0.0f, 0, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0, 0, NULL, \
+            NULL, 0                                                                             \
+    }
+
+/*
+ * Strings that end an answer, n_strings of them: 1..16, each of at most 255 bytes and none empty.
+ * The answer ends before the first of them: its text ends exactly there, and its tokens with the
+ * last one that lies wholly before the string, so the text may have more bytes than those tokens.
+ * Log-probabilities, counters and kept keys end with the tokens. Polls and events hold back what
+ * may yet turn out to be part of such a string. Needs a tokenizer. Since 0.2.
+ */
+typedef struct specbatch_stops {
+    size_t struct_size;         /* sizeof(specbatch_stops) */
+    const char *const *strings; /* UTF-8 */
+    const size_t *lengths;      /* in bytes; NULL: each string ends at its NUL */
+    size_t n_strings;
+} specbatch_stops;
+
+/* A position of a request, as a mask sees it. The library fills it in, the mask clears bits, and
+ * both are the library's again when it returns. Since 0.2. */
+typedef struct specbatch_mask_row {
+    size_t struct_size;    /* sizeof(specbatch_mask_row) of the library */
+    uint64_t request_id;   /* the number that specbatch_pool_submit gave */
+    void *request_user;    /* `user` of the request */
+    const int32_t *tokens; /* prompt, answer and proposals before the position, n_tokens of them */
+    size_t n_tokens;
+    size_t n_prompt;   /* the first so many are the prompt */
+    size_t n_answer;   /* and then so many the answer; the rest is proposed, and may be wrong */
+    uint32_t *allowed; /* bit id % 32 of word id / 32: 1 for each id that has a token */
+    size_t n_words;
+} specbatch_mask_row;
+
+/*
+ * What may be generated, such as a grammar: a function that clears the bits of what may not follow.
+ * It must be a pure function of the request and the tokens, as it is asked for positions behind
+ * proposals too, and may be asked again for the same position. It is called by the rules for
+ * callbacks above, for all positions of a round's requests that have the same function and user.
+ * Where one token is allowed only, it is proposed without asking the draft. If nothing is allowed,
+ * or before min_new only what would end the answer, the request ends with E_NO_CHOICE. Returns 0;
+ * after any other value specbatch_pool_step returns E_CANCELLED, and the step may be repeated.
+ * Since 0.2.
+ */
+typedef struct specbatch_mask {
+    size_t struct_size; /* sizeof(specbatch_mask) */
+    int32_t (*allow)(void *user, specbatch_mask_row *const *rows, size_t n_rows);
+    void *user;
+} specbatch_mask;
+
+/*
+ * Several answers to one prompt, which is computed once. They are requests of their own, with the
+ * numbers id, id + 1 and so on, and answer i has the seed `seed` + i. If best_of is more than n,
+ * so many answers are made and those n handed out, by polls, events and results, whose mean
+ * log-probability is the largest; the others are collected as SPECBATCH_FINISH_CANCELLED. Since
+ * 0.2.
+ */
+typedef struct specbatch_answers {
+    size_t struct_size; /* sizeof(specbatch_answers) */
+    int32_t n;          /* 1..1024; it has no default */
+    int32_t best_of;    /* n..1024; 0: n */
+} specbatch_answers;
+
+#define SPECBATCH_STOPS_INIT                   \
+    {                                          \
+        sizeof(specbatch_stops), NULL, NULL, 0 \
+    }
+#define SPECBATCH_MASK_INIT                \
+    {                                      \
+        sizeof(specbatch_mask), NULL, NULL \
+    }
+#define SPECBATCH_ANSWERS_INIT          \
+    {                                   \
+        sizeof(specbatch_answers), 1, 0 \
+    }
 
 typedef struct specbatch_request {
     size_t struct_size; /* sizeof(specbatch_request) */
@@ -875,11 +1017,30 @@ typedef struct specbatch_request {
     /* Bytes of the text, which then may hold NULs and need not end in one. 0: up to its NUL, which
      * a text must therefore have if it can be empty. Since 0.2. */
     size_t text_length;
+    const specbatch_sampling *sampling; /* NULL: the most probable token. Since 0.2. */
+    const specbatch_stops *stops;       /* NULL: no strings end it. Since 0.2. */
+    const specbatch_mask *mask;         /* NULL: all tokens are allowed. Since 0.2. */
+    const specbatch_answers *answers;   /* NULL: one. Since 0.2. */
+    /* Before it has so many tokens nothing ends it: ids that would are banned, and stop strings are
+     * not looked for. 0..max_new. Since 0.2. */
+    int32_t min_new;
+    /* Alternatives to each token that are kept, with their log-probabilities: 0..32. Since 0.2. */
+    int32_t top_logprobs;
+    /* Requests of higher priority get slots and rows first. Waiting makes up for it in time: see
+     * docs/requests.md. -1000..1000. Since 0.2. */
+    int32_t priority;
+    /* Of a draft of several sources, those that may propose: bit i for the source i; 0: all.
+     * Since 0.2. */
+    uint32_t draft_sources;
+    /* Nanoseconds from its submission on after which it ends, with the tokens that it has then
+     * (SPECBATCH_FINISH_DEADLINE); 0: none. Since 0.2. */
+    uint64_t deadline_ns;
 } specbatch_request;
 
-#define SPECBATCH_REQUEST_INIT                                                 \
-    {                                                                          \
-        sizeof(specbatch_request), NULL, 0, NULL, 0, 0, 0, 0, NULL, 0, NULL, 0 \
+#define SPECBATCH_REQUEST_INIT                                                                    \
+    {                                                                                             \
+        sizeof(specbatch_request), NULL, 0, NULL, 0, 0, 0, 0, NULL, 0, NULL, 0, NULL, NULL, NULL, \
+            NULL, 0, 0, 0, 0, 0                                                                   \
     }
 
 /* Does for a request what specbatch_model_options_init does for model options.
@@ -948,15 +1109,17 @@ SPECBATCH_API int32_t specbatch_pool_poll(specbatch_pool *pool, uint64_t id, int
 
 /* How a request ended. */
 enum {
-    SPECBATCH_FINISH_EOS = 1,       /* at an end-of-sequence id, which is its last token */
-    SPECBATCH_FINISH_STOP = 2,      /* at one of its own stop_ids, which is its last token */
+    SPECBATCH_FINISH_EOS = 1, /* at an end-of-sequence id, which is its last token */
+    /* At one of its own stop_ids, which is its last token, or before one of its stop strings. */
+    SPECBATCH_FINISH_STOP = 2,
     SPECBATCH_FINISH_LENGTH = 3,    /* it has max_new tokens */
     SPECBATCH_FINISH_CANCELLED = 4, /* by specbatch_pool_cancel */
-    SPECBATCH_FINISH_ERROR = 5      /* by the error in specbatch_result_status */
+    SPECBATCH_FINISH_ERROR = 5,     /* by the error in specbatch_result_status */
+    SPECBATCH_FINISH_DEADLINE = 6   /* its time was over. Since 0.2 */
 };
 
-/* The name of SPECBATCH_FINISH_*: "eos", "stop", "length", "cancelled" or "error"; "unknown" for
- * any other value. A static string. Thread: any. Since 0.2. */
+/* The name of SPECBATCH_FINISH_*: "eos", "stop", "length", "cancelled", "error" or "deadline";
+ * "unknown" for any other value. A static string. Thread: any. Since 0.2. */
 SPECBATCH_API const char *specbatch_finish_name(int32_t finish);
 
 /* Where a request is in its life. */
@@ -1107,6 +1270,24 @@ SPECBATCH_API const int32_t *specbatch_result_tokens(const specbatch_result *res
 /* The natural logarithms of those tokens' probabilities, or NULL and *n = 0 when the request did
  * not ask for them. */
 SPECBATCH_API const float *specbatch_result_logprobs(const specbatch_result *result, size_t *n);
+/* The alternatives that top_logprobs asked for: for each generated token n_top ids, the most
+ * probable first, and their log-probabilities, which are of the same kind as the token's own. NULL
+ * and n_top = 0 when there are none. Since 0.2. */
+SPECBATCH_API const int32_t *specbatch_result_top_ids(const specbatch_result *result,
+                                                      size_t *n_top);
+SPECBATCH_API const float *specbatch_result_top_logprobs(const specbatch_result *result,
+                                                         size_t *n_top);
+/* Log-probabilities of the prompt's tokens from the second on, *n of them, and their alternatives
+ * as above; NULL and 0 when the request did not ask for them, or ended before its prompt was
+ * computed. Since 0.2. */
+SPECBATCH_API const float *specbatch_result_prompt_logprobs(const specbatch_result *result,
+                                                            size_t *n);
+SPECBATCH_API const int32_t *specbatch_result_prompt_top_ids(const specbatch_result *result,
+                                                             size_t *n_top);
+SPECBATCH_API const float *specbatch_result_prompt_top_logprobs(const specbatch_result *result,
+                                                                size_t *n_top);
+/* Which of a request's answers it is: 0 up to `n` - 1, or with best_of up to that. Since 0.2. */
+SPECBATCH_API int32_t specbatch_result_answer(const specbatch_result *result);
 /* The generated text without special tokens, NUL-terminated; NULL when the model has no
  * tokenizer. */
 SPECBATCH_API const char *specbatch_result_text(const specbatch_result *result, size_t *length);

@@ -68,6 +68,7 @@ const char *specbatch_status_name(int32_t status)
         NAME(SPECBATCH_E_CANCELLED),
         NAME(SPECBATCH_E_NAN),
         NAME(SPECBATCH_E_INTERRUPTED),
+        NAME(SPECBATCH_E_NO_CHOICE),
         NAME(SPECBATCH_E_NO_DEVICE),
         NAME(SPECBATCH_E_DEVICE),
         NAME(SPECBATCH_E_INTERNAL),
@@ -93,6 +94,8 @@ const char *specbatch_finish_name(int32_t finish)
         return "cancelled";
     case SPECBATCH_FINISH_ERROR:
         return "error";
+    case SPECBATCH_FINISH_DEADLINE:
+        return "deadline";
     default:
         return "unknown";
     }

@@ -188,7 +188,8 @@ static int32_t model_issue(struct sb_draft *base, struct sb_round *round)
 
     for (int32_t j = 0; j < round->n_steps; j++) {
         SB_TRY(sb_pass_issue(&draft->runner, j, round->dev_tokens));
-        sb_pass_select(&draft->runner, j, draft->limit, round->dev_tokens, NULL, NULL);
+        sb_pass_select(&draft->runner, j, draft->limit, sb_round_samplers(round), round->dev_tokens,
+                       NULL, NULL);
     }
 done:
     return rc;

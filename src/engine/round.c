@@ -65,6 +65,7 @@ int32_t sb_round_create(struct sb_round *round, struct specbatch_model *target,
     round->chunks_at = round->gaps_at + limits->max_rows;
     round->chunk_tokens = limits->prefill_chunk;
     round->max_chunks = limits->max_chunks;
+    round->samplers.max_rows = limits->max_rows;
     round->tokens_bytes = tokens_bytes(limits);
     round->verdict_bytes = verdict_bytes(limits);
     SB_NEW(round->rows, sb_alloc(mem, (size_t)limits->max_rows, sizeof *round->rows), "a round");
@@ -103,6 +104,7 @@ void sb_round_free(struct sb_round *round)
         be->host_free(target->device, &round->mem, round->host_verdict);
     if (round->host_tokens)
         be->host_free(target->device, &round->mem, round->host_tokens);
+    sb_sampler_block_free(&round->samplers, target, &round->mem);
     sb_free(&round->mem, round->chunks);
     sb_free(&round->mem, round->rows);
     *round = (struct sb_round){.model = NULL};
@@ -121,11 +123,21 @@ void sb_round_begin(struct sb_round *round, const struct sb_runner *target)
         if (seq->n_tokens > longest)
             longest = seq->n_tokens;
         round->wants |= (seq->logprobs ? SB_WANTS_LOGPROBS : 0) |
-                        (seq->margins ? SB_WANTS_MARGINS : 0);
+                        (seq->margins ? SB_WANTS_MARGINS : 0) |
+                        (sb_seq_has_sampler(seq) ? SB_WANTS_SAMPLERS : 0);
     }
+    if (round->wants & SB_WANTS_SAMPLERS)
+        sb_sampler_block_fill(&round->samplers, round->model, round->rows, round->n_rows,
+                              round->dev_tokens, round->stride);
     round->n_steps = 0;
-    round->padded = target->backend->records && round->n_chunks == 0;
+    round->padded = target->backend->records && round->n_chunks == 0 &&
+                    !(round->wants & SB_WANTS_SAMPLERS);
     round->max_len = (longest + round->stride + LEN_STEP - 1) / LEN_STEP * LEN_STEP;
     if (round->max_len > target->limits.cap)
         round->max_len = target->limits.cap;
+}
+
+const struct sb_samplers *sb_round_samplers(const struct sb_round *round)
+{
+    return round->wants & SB_WANTS_SAMPLERS ? &round->samplers.view : NULL;
 }

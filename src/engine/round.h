@@ -25,7 +25,7 @@
  * backend, all rounds with the same number of rows and draft passes are padded to the same shape,
  * so that one recording serves them all. A row with fewer proposals than others gets padding tokens
  * in their place, which lie in the sink, a slot that no sequence holds, and whose picks nobody
- * reads. Rounds with prompt chunks are not padded and not recorded.
+ * reads. Rounds with prompt chunks or samplers are not padded and not recorded.
  */
 #ifndef SB_ROUND_H
 #define SB_ROUND_H
@@ -33,6 +33,7 @@
 #include <stdint.h>
 
 #include "engine/runner.h"
+#include "engine/sampling.h"
 #include "engine/seq.h"
 
 struct sb_draft;
@@ -55,9 +56,9 @@ static inline int sb_chunk_completes_prompt(const struct sb_chunk *chunk)
     return chunk->seq->kv_len + chunk->n >= sb_seq_content(chunk->seq);
 }
 
-/* Outputs of a round beyond the tokens. Each costs a pass over the logits, so a round has them only
- * when some row of it wants them. */
-enum sb_round_wants { SB_WANTS_LOGPROBS = 1, SB_WANTS_MARGINS = 2 };
+/* What a round has only when some row of it wants it: outputs beyond the tokens, each of which
+ * costs a pass over the logits, and samplers. */
+enum sb_round_wants { SB_WANTS_LOGPROBS = 1, SB_WANTS_MARGINS = 2, SB_WANTS_SAMPLERS = 4 };
 
 struct sb_round {
     struct sb_mem mem;
@@ -93,6 +94,8 @@ struct sb_round {
     float *logprob, *margin;
     int32_t *dev_picks, *dev_n_accept;
     float *dev_logprob, *dev_margin;
+
+    struct sb_sampler_block samplers;
 };
 
 /* Rows that were ready before the round: all but the newcomers, which come last. */
@@ -119,6 +122,8 @@ void sb_round_free(struct sb_round *round);
 /* Call when the rows and prompt chunks have been chosen. Writes each row's first token on the host,
  * leaves its proposals empty, and finds out what the rows want. */
 void sb_round_begin(struct sb_round *round, const struct sb_runner *target);
+/* The samplers of its rows, or NULL if they all are greedy. */
+const struct sb_samplers *sb_round_samplers(const struct sb_round *round);
 /* round_issue.c: runs what has been prepared and waits for it. *drafted_ns: the time at which the
  * draft's passes had been issued. E_DEVICE. */
 int32_t sb_round_issue(struct sb_round *round, struct sb_runner *target, struct sb_draft *draft,

@@ -363,10 +363,11 @@ int32_t sb_pass_issue(struct sb_runner *r, int32_t i, const int32_t *ids)
     return rc;
 }
 
-void sb_pass_select(struct sb_runner *r, int32_t i, int32_t limit, int32_t *ids, float *logprob,
-                    float *margin)
+void sb_pass_select(struct sb_runner *r, int32_t i, int32_t limit,
+                    const struct sb_samplers *samplers, int32_t *ids, float *logprob, float *margin)
 {
     const struct sb_built_pass *p = &r->passes[i];
+    struct sb_samplers full = {.rows = NULL};
     const struct sb_select args = {
         .m = p->n_out,
         .stride = r->model->config.vocab,
@@ -376,7 +377,14 @@ void sb_pass_select(struct sb_runner *r, int32_t i, int32_t limit, int32_t *ids,
         .ids = ids,
         .logprob = logprob,
         .margin = margin,
+        .samplers = samplers ? &full : NULL,
     };
 
+    if (samplers) {
+        full = *samplers;
+        full.id_at = on_device(p, p->id_at);
+        full.pos = on_device(p, p->pos);
+        full.out = on_device(p, p->out);
+    }
     r->backend->select(r->exec, &args);
 }

@@ -137,9 +137,11 @@ int32_t sb_pass_issue(struct sb_runner *runner, int32_t i, const int32_t *ids);
 /* Selects a token for each of pass i's tokens whose logits are wanted, among the ids below `limit`.
  * Call it right after sb_pass_issue of the same pass, as the next pass overwrites the logits. The
  * results go to the dev buffers ids, logprob and margin, at the index select_at that the token was
- * added with; logprob and margin may be NULL. */
-void sb_pass_select(struct sb_runner *runner, int32_t i, int32_t limit, int32_t *ids,
-                    float *logprob, float *margin);
+ * added with; logprob and margin may be NULL. samplers: of the rows (without what the pass has,
+ * which is filled in here), or NULL: all are greedy. */
+void sb_pass_select(struct sb_runner *runner, int32_t i, int32_t limit,
+                    const struct sb_samplers *samplers, int32_t *ids, float *logprob,
+                    float *margin);
 
 /* The transformer, in forward.c. Leaves logits [n_out, vocab] in runner->logits. */
 void sb_forward(struct sb_runner *runner, const struct sb_pass *pass);

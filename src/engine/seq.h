@@ -20,6 +20,7 @@
 #define SB_STOP_MAX 64
 
 struct sb_stream;
+struct sb_sampling;
 
 struct sb_seq {
     /* A round may go through thousands of sequences. What it reads of each while it chooses rows,
@@ -52,9 +53,11 @@ struct sb_seq {
     struct sb_seq *next;      /* in the list of finished sequences */
     struct sb_seq *hash_next; /* in a bucket of the map from ids to sequences */
 
-    int32_t ignore_eos; /* 1: end-of-sequence ids do not end it */
-    int32_t n_stop_ids; /* ids in stop_ids, below */
-    int32_t status;     /* after SPECBATCH_FINISH_ERROR: why */
+    struct sb_sampling *sampling; /* how its tokens are chosen (sampling.h); NULL: greedily */
+    int32_t min_new;              /* tokens before which nothing ends it */
+    int32_t ignore_eos;           /* 1: end-of-sequence ids do not end it */
+    int32_t n_stop_ids;           /* ids in stop_ids, below */
+    int32_t status;               /* after SPECBATCH_FINISH_ERROR: why */
 
     void *user;       /* the caller's own (specbatch_request) */
     size_t queue_at;  /* its index in the queue's heap */

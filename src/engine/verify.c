@@ -92,8 +92,8 @@ int32_t sb_verify_issue(struct sb_round *round, struct sb_runner *target)
     SB_TRY(sb_pass_issue(target, 0, round->dev_tokens));
     if (round->n_rows == 0)
         return rc;
-    sb_pass_select(target, 0, target->model->config.vocab, round->dev_picks,
-                   round->wants & SB_WANTS_LOGPROBS ? round->dev_logprob : NULL,
+    sb_pass_select(target, 0, target->model->config.vocab, sb_round_samplers(round),
+                   round->dev_picks, round->wants & SB_WANTS_LOGPROBS ? round->dev_logprob : NULL,
                    round->wants & SB_WANTS_MARGINS ? round->dev_margin : NULL);
     be->accept(target->exec, round->dev_tokens, round->dev_picks, round->dev_n_draft, round->n_rows,
                round->stride, round->dev_n_accept);
@@ -138,7 +138,9 @@ static int append(struct sb_round *round, struct sb_seq *seq, int32_t at, int32_
 
     if (id < 0) {
         seq->finish = SPECBATCH_FINISH_ERROR;
-        seq->status = sb_fail(SPECBATCH_E_NAN, "request %llu: NaN logits after %d tokens",
+        seq->status = sb_fail(id == SB_PICK_NAN ? SPECBATCH_E_NAN : SPECBATCH_E_NO_CHOICE,
+                              id == SB_PICK_NAN ? "request %llu: NaN logits after %d tokens"
+                                                : "request %llu: no token is allowed after %d",
                               (unsigned long long)seq->id, seq->n_tokens);
         return 0;
     }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "options.h"
+#include "pool/sampling.h"
 #include "status.h"
 
 int32_t sb_request_resolve(specbatch_request *full, const specbatch_request *given, int32_t k)
@@ -31,6 +32,7 @@ int32_t sb_request_resolve(specbatch_request *full, const specbatch_request *giv
                           SB_FLAGS_TOKENIZE));
     SB_TRY(sb_check_flags(SPECBATCH_E_OPTIONS, what, "flags", full->flags, flags));
     SB_TRY(sb_check_range(what, "max_new", full->max_new, 1, INT32_MAX));
+    SB_TRY(sb_check_range(what, "min_new", full->min_new, 0, full->max_new));
     SB_TRY(sb_check_range(what, "draft_len", full->draft_len, -1, SB_DRAFT_LEN_MAX));
     if (full->draft_len == -1)
         full->draft_len = 0;
@@ -51,7 +53,7 @@ size_t sb_seq_bytes(const struct sb_seq *seq)
     const size_t n_new = (size_t)(seq->max_tokens - seq->n_prompt);
 
     return sizeof *seq + (size_t)seq->max_tokens * sizeof *seq->tokens +
-           (seq->logprobs ? n_new * sizeof *seq->logprobs : 0) +
+           sb_sampling_bytes(seq->sampling) + (seq->logprobs ? n_new * sizeof *seq->logprobs : 0) +
            (seq->margins ? n_new * sizeof *seq->margins : 0);
 }
 
@@ -62,6 +64,7 @@ void sb_seq_free(const struct sb_mem *mem, struct sb_seq *seq)
     sb_free(mem, seq->tokens);
     sb_free(mem, seq->logprobs);
     sb_free(mem, seq->margins);
+    sb_sampling_free(mem, seq->sampling);
     sb_stream_free(seq->stream);
     sb_free(mem, seq);
 }
@@ -127,6 +130,7 @@ static int32_t make_seq(struct sb_seq **out, const struct specbatch_pool *pool,
     seq->max_tokens = (int32_t)n + request->max_new;
     seq->slot = -1;
     seq->draft_len = request->draft_len;
+    seq->min_new = request->min_new;
     seq->user = request->user;
     seq->ignore_eos = (request->flags & SPECBATCH_REQUEST_IGNORE_EOS) != 0;
     seq->n_stop_ids = (int32_t)request->n_stop_ids;
@@ -134,6 +138,8 @@ static int32_t make_seq(struct sb_seq **out, const struct specbatch_pool *pool,
         memcpy(seq->stop_ids, request->stop_ids, request->n_stop_ids * sizeof *seq->stop_ids);
     SB_NEW(seq->tokens, sb_alloc(mem, (size_t)seq->max_tokens, sizeof *seq->tokens), "a request");
     memcpy(seq->tokens, ids, n * sizeof *ids);
+    SB_TRY(
+        sb_sampling_create(&seq->sampling, mem, request->sampling, pool->target->config.vocab, 0));
     if (request->flags & SPECBATCH_REQUEST_LOGPROBS)
         SB_NEW(seq->logprobs, sb_alloc(mem, (size_t)request->max_new, sizeof *seq->logprobs),
                "a request");
@@ -165,6 +171,8 @@ int32_t sb_pool_submit(struct specbatch_pool *pool, const specbatch_request *req
     SB_TRY(sb_queue_reserve(&pool->queue, pool->n_active + 1)); /* residents may come back */
     SB_TRY(sb_idmap_reserve(&pool->by_id));
     SB_TRY(make_seq(&seq, pool, request, ids, n));
+    SB_TRY(sb_sampler_block_reserve(&pool->round.samplers, pool->target, &pool->mem, seq,
+                                    pool->runner.limits.n_columns));
     seq->id = ++pool->last_id;
     seq->submitted_ns = sb_port_now_ns();
     sb_queue_add(&pool->queue, seq);
@@ -173,7 +181,9 @@ int32_t sb_pool_submit(struct specbatch_pool *pool, const specbatch_request *req
     pool->stats[SB_STAT_request_bytes] += sb_seq_bytes(seq);
     if (id)
         *id = seq->id;
+    seq = NULL;
 done:
+    sb_seq_free(&pool->mem, seq);
     sb_ids_clear(&text_ids);
     return rc;
 }

@@ -62,7 +62,7 @@ AT(specbatch_draft_ops, retire, 16);
 AT(specbatch_draft_ops, release, 24);
 AT(specbatch_draft_ops, user, 32);
 
-SIZE(specbatch_pool_options, 112);
+SIZE(specbatch_pool_options, 120);
 AT(specbatch_pool_options, struct_size, 0);
 AT(specbatch_pool_options, policy, 8);
 AT(specbatch_pool_options, batch, 12);
@@ -81,8 +81,10 @@ AT(specbatch_pool_options, log, 80);
 AT(specbatch_pool_options, log_user, 88);
 AT(specbatch_pool_options, cache_columns, 96);
 AT(specbatch_pool_options, prefix_bytes, 104);
+AT(specbatch_pool_options, draft_min_prob, 112);
+AT(specbatch_pool_options, reserved, 116);
 
-SIZE(specbatch_request, 80);
+SIZE(specbatch_request, 136);
 AT(specbatch_request, struct_size, 0);
 AT(specbatch_request, ids, 8);
 AT(specbatch_request, n_ids, 16);
@@ -95,6 +97,59 @@ AT(specbatch_request, stop_ids, 48);
 AT(specbatch_request, n_stop_ids, 56);
 AT(specbatch_request, user, 64);
 AT(specbatch_request, text_length, 72);
+AT(specbatch_request, sampling, 80);
+AT(specbatch_request, stops, 88);
+AT(specbatch_request, mask, 96);
+AT(specbatch_request, answers, 104);
+AT(specbatch_request, min_new, 112);
+AT(specbatch_request, top_logprobs, 116);
+AT(specbatch_request, priority, 120);
+AT(specbatch_request, draft_sources, 124);
+AT(specbatch_request, deadline_ns, 128);
+
+SIZE(specbatch_sampling, 80);
+AT(specbatch_sampling, struct_size, 0);
+AT(specbatch_sampling, seed, 8);
+AT(specbatch_sampling, temperature, 16);
+AT(specbatch_sampling, top_k, 20);
+AT(specbatch_sampling, top_p, 24);
+AT(specbatch_sampling, typical_p, 28);
+AT(specbatch_sampling, min_p, 32);
+AT(specbatch_sampling, repetition_penalty, 36);
+AT(specbatch_sampling, presence_penalty, 40);
+AT(specbatch_sampling, frequency_penalty, 44);
+AT(specbatch_sampling, penalty_window, 48);
+AT(specbatch_sampling, flags, 52);
+AT(specbatch_sampling, bias_ids, 56);
+AT(specbatch_sampling, bias, 64);
+AT(specbatch_sampling, n_bias, 72);
+
+SIZE(specbatch_stops, 32);
+AT(specbatch_stops, struct_size, 0);
+AT(specbatch_stops, strings, 8);
+AT(specbatch_stops, lengths, 16);
+AT(specbatch_stops, n_strings, 24);
+
+SIZE(specbatch_mask_row, 72);
+AT(specbatch_mask_row, struct_size, 0);
+AT(specbatch_mask_row, request_id, 8);
+AT(specbatch_mask_row, request_user, 16);
+AT(specbatch_mask_row, tokens, 24);
+AT(specbatch_mask_row, n_tokens, 32);
+AT(specbatch_mask_row, n_prompt, 40);
+AT(specbatch_mask_row, n_answer, 48);
+AT(specbatch_mask_row, allowed, 56);
+AT(specbatch_mask_row, n_words, 64);
+
+SIZE(specbatch_mask, 24);
+AT(specbatch_mask, struct_size, 0);
+AT(specbatch_mask, allow, 8);
+AT(specbatch_mask, user, 16);
+
+SIZE(specbatch_answers, 16);
+AT(specbatch_answers, struct_size, 0);
+AT(specbatch_answers, n, 8);
+AT(specbatch_answers, best_of, 12);
 
 SIZE(specbatch_request_state, 64);
 AT(specbatch_request_state, struct_size, 0);
@@ -151,6 +206,7 @@ IS(SPECBATCH_E_NO_TOKENIZER, -33);
 IS(SPECBATCH_E_CANCELLED, -40);
 IS(SPECBATCH_E_NAN, -41);
 IS(SPECBATCH_E_INTERRUPTED, -42);
+IS(SPECBATCH_E_NO_CHOICE, -43);
 IS(SPECBATCH_E_NO_DEVICE, -50);
 IS(SPECBATCH_E_DEVICE, -60);
 IS(SPECBATCH_E_INTERNAL, -61);
@@ -201,6 +257,9 @@ IS(SPECBATCH_POOL_FIXED_K, 4);
 IS(SPECBATCH_POOL_GROW_SLOTS, 8);
 IS(SPECBATCH_REQUEST_IGNORE_EOS, 1);
 IS(SPECBATCH_REQUEST_LOGPROBS, 2);
+IS(SPECBATCH_REQUEST_PROMPT_LOGPROBS, 4);
+IS(SPECBATCH_REQUEST_FILTERED_LOGPROBS, 8);
+IS(SPECBATCH_SAMPLING_SPARE_PROMPT, 1);
 IS(SPECBATCH_STATE_QUEUED, 1);
 IS(SPECBATCH_STATE_FILLING, 2);
 IS(SPECBATCH_STATE_DECODING, 3);
@@ -210,6 +269,7 @@ IS(SPECBATCH_FINISH_STOP, 2);
 IS(SPECBATCH_FINISH_LENGTH, 3);
 IS(SPECBATCH_FINISH_CANCELLED, 4);
 IS(SPECBATCH_FINISH_ERROR, 5);
+IS(SPECBATCH_FINISH_DEADLINE, 6);
 
 /* What may not be changed may be asked for the bytes of a pool. */
 _Static_assert(_Generic(&specbatch_pool_bytes,
@@ -276,10 +336,10 @@ static void test_policies_by_number_and_name(void)
 static void test_names_of_ends(void)
 {
     static const char *const names[] = {"unknown",   "eos",   "stop",   "length",
-                                        "cancelled", "error", "unknown"};
+                                        "cancelled", "error", "deadline", "unknown"};
 
     CHECK_STR(specbatch_finish_name(-1), "unknown");
-    for (int32_t i = 0; i <= SPECBATCH_FINISH_ERROR + 1; i++)
+    for (int32_t i = 0; i <= SPECBATCH_FINISH_DEADLINE + 1; i++)
         CHECK_STR(specbatch_finish_name(i), names[i]);
 }
 

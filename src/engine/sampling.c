@@ -1,0 +1,162 @@
+/* The block of samplers of a round; sampling.h draws it. */
+#include "engine/sampling.h"
+
+#include <string.h>
+
+#include "engine/round.h"
+#include "status.h"
+
+/* A rule by which the largest logit is chosen, for sequences without one. */
+static const struct sb_sampler greedy = {.top_p = 1.0f, .typical_p = 1.0f, .repetition = 1.0f};
+
+static int has_penalties(const struct sb_sampler *rule)
+{
+    return rule->repetition != 1.0f || rule->presence != 0.0f || rule->frequency != 0.0f;
+}
+
+/* The ids that may not come before it has min_new tokens. */
+static int32_t n_bans(const struct sb_seq *seq, const struct sb_config *config)
+{
+    if (sb_seq_n_generated(seq) >= seq->min_new)
+        return 0;
+    return seq->n_stop_ids + (seq->ignore_eos ? 0 : config->n_eos);
+}
+
+int sb_seq_has_sampler(const struct sb_seq *seq)
+{
+    return seq->sampling || sb_seq_n_generated(seq) < seq->min_new;
+}
+
+/* ------------------------------------------------------------------ memory */
+
+/* Words of lists that a sequence needs at most, without its tokens. */
+static int32_t fixed_words(const struct sb_seq *seq, const struct sb_config *config)
+{
+    return (seq->sampling ? 2 * seq->sampling->rule.n_bias : 0) + n_bans(seq, config);
+}
+
+static int32_t token_words(const struct sb_seq *seq)
+{
+    const struct sb_sampler *rule = seq->sampling ? &seq->sampling->rule : &greedy;
+
+    if (!has_penalties(rule))
+        return 0;
+    return rule->window < seq->max_tokens ? rule->window : seq->max_tokens;
+}
+
+void sb_sampler_block_free(struct sb_sampler_block *block, struct specbatch_model *model,
+                           const struct sb_mem *mem)
+{
+    if (block->dev)
+        model->backend->free(model->device, mem, block->dev);
+    if (block->host)
+        model->backend->host_free(model->device, mem, block->host);
+    block->dev = block->host = NULL;
+    block->bytes = 0;
+}
+
+int32_t sb_sampler_block_reserve(struct sb_sampler_block *block, struct specbatch_model *model,
+                                 const struct sb_mem *mem, const struct sb_seq *seq,
+                                 int64_t columns)
+{
+    const struct sb_backend *be = model->backend;
+    struct sb_sampler_block larger = {.max_rows = block->max_rows};
+    int64_t tokens = (int64_t)token_words(seq) * block->max_rows, room;
+    void *host, *dev;
+    int32_t rc = SPECBATCH_OK;
+
+    if (!sb_seq_has_sampler(seq))
+        return rc;
+    tokens = tokens < columns ? tokens : columns;
+    room = tokens + (int64_t)fixed_words(seq, &model->config) * block->max_rows;
+    if (block->bytes > 0 && room <= block->room)
+        return rc;
+    if (room > INT32_MAX)
+        SB_FAIL(SPECBATCH_E_NOMEM, "request: its penalties would list %lld tokens",
+                (long long)room);
+    larger.room = (int32_t)room;
+    larger.bytes = (size_t)block->max_rows * sizeof(struct sb_sampler) +
+                   (size_t)room * sizeof(int32_t);
+    SB_TRY(be->host_alloc(&host, model->device, mem, larger.bytes));
+    larger.host = host;
+    SB_TRY(be->alloc(&dev, model->device, mem, larger.bytes));
+    larger.dev = dev;
+    sb_sampler_block_free(block, model, mem);
+    *block = larger;
+    larger = (struct sb_sampler_block){.host = NULL};
+done:
+    sb_sampler_block_free(&larger, model, mem);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ a round */
+
+/* Writes n words behind the lists so far. Returns where. */
+static int32_t add_list(struct sb_sampler_block *block, const void *words, int32_t n)
+{
+    int32_t *lists = (int32_t *)(void *)(block->host +
+                                         (size_t)block->max_rows * sizeof(struct sb_sampler));
+    const int32_t at = block->n_lists;
+
+    if (n > 0)
+        memcpy(lists + at, words, (size_t)n * sizeof *lists);
+    block->n_lists += n;
+    return at;
+}
+
+static void add_bans(struct sb_sampler_block *block, struct sb_sampler *sampler,
+                     const struct sb_seq *seq, const struct sb_config *config)
+{
+    sampler->n_bans = n_bans(seq, config);
+    if (sampler->n_bans == 0)
+        return;
+    sampler->ban_before = seq->n_prompt + seq->min_new;
+    sampler->bans_at = add_list(block, seq->stop_ids, seq->n_stop_ids);
+    if (!seq->ignore_eos)
+        add_list(block, config->eos, config->n_eos);
+}
+
+static void fill_one(struct sb_sampler_block *block, struct sb_sampler *sampler,
+                     const struct sb_seq *seq, const struct sb_config *config)
+{
+    *sampler = seq->sampling ? seq->sampling->rule : greedy;
+    sampler->n_prompt = seq->n_prompt;
+    sampler->n_tokens = seq->n_tokens;
+    sampler->mask_at = -1;
+    if (has_penalties(sampler)) {
+        sampler->n_listed = sampler->window < seq->n_tokens ? sampler->window : seq->n_tokens;
+        sampler->listed_at = add_list(block, seq->tokens + seq->n_tokens - sampler->n_listed,
+                                      sampler->n_listed);
+    }
+    if (sampler->n_bias > 0) {
+        sampler->bias_at = add_list(block, seq->sampling->bias_ids, sampler->n_bias);
+        add_list(block, seq->sampling->bias, sampler->n_bias);
+    }
+    add_bans(block, sampler, seq, config);
+    sampler->is_greedy = sampler->temperature == 0.0f && sampler->n_listed == 0 &&
+                         sampler->n_bias == 0 && sampler->n_bans == 0;
+}
+
+void sb_sampler_block_fill(struct sb_sampler_block *block, const struct specbatch_model *model,
+                           const struct sb_round_row *rows, int32_t n_rows, const int32_t *tokens,
+                           int32_t stride)
+{
+    struct sb_sampler *samplers = (struct sb_sampler *)(void *)block->host;
+    const size_t lists = (size_t)block->max_rows * sizeof *samplers;
+
+    block->n_lists = 0;
+    for (int32_t b = 0; b < n_rows; b++)
+        fill_one(block, &samplers[b], rows[b].seq, &model->config);
+    block->view = (struct sb_samplers){
+        .rows = (const struct sb_sampler *)(const void *)block->dev,
+        .lists = (const int32_t *)(const void *)(block->dev + lists),
+        .row_stride = stride,
+        .tokens = tokens,
+    };
+}
+
+size_t sb_sampler_block_used(const struct sb_sampler_block *block)
+{
+    return (size_t)block->max_rows * sizeof(struct sb_sampler) +
+           (size_t)block->n_lists * sizeof(int32_t);
+}

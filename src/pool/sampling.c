@@ -1,0 +1,142 @@
+/* Checks and copies how a request wants its tokens chosen. Every message names the field. */
+#include "pool/sampling.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "options.h"
+#include "status.h"
+
+enum { BIAS_MAX = 1024 };
+
+static const char what[] = "request: sampling";
+
+/* Refuses what is not a number between low and high. */
+static int32_t check_number(const char *field, float value, float low, float high)
+{
+    return value >= low && value <= high
+               ? SPECBATCH_OK
+               : sb_fail(SPECBATCH_E_INVALID, "%s: %s is %g, outside %g..%g", what, field,
+                         (double)value, (double)low, (double)high);
+}
+
+/* Fills in the defaults and checks the ranges. */
+static int32_t resolve(specbatch_sampling *full, const specbatch_sampling *given)
+{
+    const float most = 3.4028234663852886e38f; /* the largest finite float */
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_options_copy(full, sizeof *full, given, what));
+    SB_TRY(check_number("temperature", full->temperature, 0.0f, most));
+    SB_TRY(sb_check_range(what, "top_k", full->top_k, 0, INT32_MAX));
+    SB_TRY(check_number("top_p", full->top_p, 0.0f, 1.0f));
+    SB_TRY(check_number("typical_p", full->typical_p, 0.0f, 1.0f));
+    SB_TRY(check_number("min_p", full->min_p, 0.0f, 1.0f));
+    SB_TRY(check_number("repetition_penalty", full->repetition_penalty, 0.0f, most));
+    SB_TRY(check_number("presence_penalty", full->presence_penalty, -most, most));
+    SB_TRY(check_number("frequency_penalty", full->frequency_penalty, -most, most));
+    SB_TRY(sb_check_range(what, "penalty_window", full->penalty_window, 0, INT32_MAX));
+    SB_TRY(sb_check_flags(SPECBATCH_E_OPTIONS, what, "flags", full->flags,
+                          SPECBATCH_SAMPLING_SPARE_PROMPT));
+    if (full->n_bias > BIAS_MAX)
+        SB_FAIL(SPECBATCH_E_INVALID, "%s: n_bias is %zu, outside 0..%d", what, full->n_bias,
+                BIAS_MAX);
+    if (full->n_bias > 0 && (!full->bias_ids || !full->bias))
+        SB_FAIL(SPECBATCH_E_INVALID, "%s: n_bias is %zu, but %s is NULL", what, full->n_bias,
+                full->bias_ids ? "bias" : "bias_ids");
+    if (full->top_p == 0.0f)
+        full->top_p = 1.0f;
+    if (full->typical_p == 0.0f)
+        full->typical_p = 1.0f;
+    if (full->repetition_penalty == 0.0f)
+        full->repetition_penalty = 1.0f;
+    if (full->penalty_window == 0)
+        full->penalty_window = INT32_MAX;
+done:
+    return rc;
+}
+
+static int32_t check_bias(const specbatch_sampling *full, int32_t vocab)
+{
+    for (size_t i = 0; i < full->n_bias; i++) {
+        const int32_t id = full->bias_ids[i];
+        if (id < 0 || id >= vocab)
+            return sb_fail(SPECBATCH_E_TOKEN, "%s: bias_ids[%zu] is %d, not one of 0..%d", what, i,
+                           id, vocab - 1);
+        if (!(full->bias[i] < INFINITY))
+            return sb_fail(SPECBATCH_E_INVALID, "%s: bias[%zu] is %g", what, i,
+                           (double)full->bias[i]);
+        for (size_t j = 0; j < i; j++)
+            if (full->bias_ids[j] == id)
+                return sb_fail(SPECBATCH_E_INVALID, "%s: bias_ids[%zu] and [%zu] are both %d", what,
+                               j, i, id);
+    }
+    return SPECBATCH_OK;
+}
+
+void sb_sampling_free(const struct sb_mem *mem, struct sb_sampling *sampling)
+{
+    if (!sampling)
+        return;
+    sb_free(mem, sampling->bias_ids);
+    sb_free(mem, sampling->bias);
+    sb_free(mem, sampling);
+}
+
+size_t sb_sampling_bytes(const struct sb_sampling *sampling)
+{
+    const size_t bias = sizeof *sampling->bias_ids + sizeof *sampling->bias;
+
+    return sampling ? sizeof *sampling + (size_t)sampling->rule.n_bias * bias : 0;
+}
+
+static int32_t copy_bias(struct sb_sampling *sampling, const struct sb_mem *mem,
+                         const specbatch_sampling *full)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    if (full->n_bias == 0)
+        return rc;
+    SB_NEW(sampling->bias_ids, sb_alloc(mem, full->n_bias, sizeof *sampling->bias_ids),
+           "a request");
+    SB_NEW(sampling->bias, sb_alloc(mem, full->n_bias, sizeof *sampling->bias), "a request");
+    memcpy(sampling->bias_ids, full->bias_ids, full->n_bias * sizeof *full->bias_ids);
+    memcpy(sampling->bias, full->bias, full->n_bias * sizeof *full->bias);
+    sampling->rule.n_bias = (int32_t)full->n_bias;
+done:
+    return rc;
+}
+
+int32_t sb_sampling_create(struct sb_sampling **out, const struct sb_mem *mem,
+                           const specbatch_sampling *given, int32_t vocab, int32_t answer)
+{
+    struct sb_sampling *sampling = NULL;
+    specbatch_sampling full;
+    int32_t rc = SPECBATCH_OK;
+
+    *out = NULL;
+    if (!given)
+        return rc;
+    SB_TRY(resolve(&full, given));
+    SB_TRY(check_bias(&full, vocab));
+    SB_NEW(sampling, sb_alloc(mem, 1, sizeof *sampling), "a request");
+    sampling->rule = (struct sb_sampler){
+        .seed = full.seed + (uint64_t)answer,
+        .temperature = full.temperature,
+        .top_k = full.top_k,
+        .top_p = full.top_p,
+        .typical_p = full.typical_p,
+        .min_p = full.min_p,
+        .repetition = full.repetition_penalty,
+        .presence = full.presence_penalty,
+        .frequency = full.frequency_penalty,
+        .window = full.penalty_window,
+        .spares_prompt = (full.flags & SPECBATCH_SAMPLING_SPARE_PROMPT) != 0,
+    };
+    SB_TRY(copy_bias(sampling, mem, &full));
+    *out = sampling;
+    sampling = NULL;
+done:
+    sb_sampling_free(mem, sampling);
+    return rc;
+}
