@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "options.h"
-#include "pool/sampling.h"
+#include "pool/request_sampling.h"
 #include "status.h"
 
 int32_t sb_request_resolve(specbatch_request *full, const specbatch_request *given, int32_t k)

@@ -1,5 +1,5 @@
 /* Checks and copies how a request wants its tokens chosen. Every message names the field. */
-#include "pool/sampling.h"
+#include "pool/request_sampling.h"
 
 #include <math.h>
 #include <string.h>
