@@ -30,8 +30,8 @@ void ex_sampling_options(struct ex_option *rows, specbatch_sampling *sampling)
          "taken from the logits of tokens that the answer has (0)"},
         {"--frequency-penalty", "F", EX_FLOAT, &sampling->frequency_penalty, 0, 0,
          "the same, as many times as it has them (0)"},
-        {"--penalty-window", "N", EX_INT, &sampling->penalty_window, 0, INT32_MAX,
-         "how many tokens penalties look back (all)"},
+        {"--penalty-window", "N", EX_INT, &sampling->penalty_window, 1, 3072,
+         "how many tokens penalties look back (3072)"},
     };
 
     *sampling = (specbatch_sampling)SPECBATCH_SAMPLING_INIT;

@@ -10,6 +10,7 @@
 #ifndef SB_CPU_CHANGES_H
 #define SB_CPU_CHANGES_H
 
+#include "fault.h"
 #include "kernels.h"
 #include "vec.h"
 
@@ -96,7 +97,8 @@ static void count_tokens(struct changes *changes, const struct sampling *at, flo
     const struct sb_sampler *r = at->row;
     const int32_t *listed = at->all->lists + r->listed_at,
                   *tokens = at->all->tokens + (int64_t)at->b * at->all->row_stride;
-    const int32_t first_listed = r->n_tokens - r->n_listed, end = r->n_tokens + at->j;
+    const int32_t n_proposed = SB_FAULT(PENALTY_OF_REJECTED) ? at->all->row_stride - 1 : at->j;
+    const int32_t first_listed = r->n_tokens - r->n_listed, end = r->n_tokens + n_proposed;
     int32_t first = end > r->window ? end - r->window : 0;
 
     first = first > first_listed ? first : first_listed;

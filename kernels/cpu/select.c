@@ -86,9 +86,13 @@ static float largest(const float *row, int64_t n)
 }
 
 /* The first index of a value of the row that is at least FLT_MAX, if top is, or else is top. */
-static int32_t find_top(const float *row, float top)
+static int32_t find_top(const float *row, int32_t n, float top)
 {
     int32_t i = 0;
+
+    while (SB_FAULT(TIES_TO_HIGHEST) && --n > 0)
+        if (row[n] == top)
+            return n;
     if (top < FLT_MAX)
         return find(row, top);
     while (row[i] < FLT_MAX)
@@ -107,7 +111,7 @@ static int32_t pick(float *logit, const struct sampling *at, float *row, int32_t
         top = largest(row, limit);
     if (top > -INFINITY)
         id = at->row->temperature > 0.0f ? sample(row, limit, top, at->row, at->position)
-                                         : find_top(row, top);
+                                         : find_top(row, limit, top);
     if (id >= 0)
         *logit = logit_before(&changes, row, id);
     return id;

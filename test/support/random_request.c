@@ -6,6 +6,9 @@
 
 #include "support/trace.h"
 
+/* A bias beside which a logit is nothing, so ids that have it tie. */
+#define TIED 1e30f
+
 static int32_t below(uint64_t *state, int32_t n)
 {
     return (int32_t)(trace_random(state) % (uint64_t)n);
@@ -40,7 +43,7 @@ static void draw_bias(struct random_request *random, int32_t vocab, uint64_t *st
     random->sampling.n_bias = (size_t)below(state, 4);
     for (int32_t i = 0; i < 3; i++) {
         random->bias_ids[i] = (first + i * 7) % vocab;
-        random->bias[i] = ONE_OF(state, -INFINITY, -2.0f, 1.5f, 6.0f);
+        random->bias[i] = ONE_OF(state, -INFINITY, -2.0f, 1.5f, 6.0f, TIED, TIED);
     }
     random->sampling.bias_ids = random->bias_ids;
     random->sampling.bias = random->bias;
