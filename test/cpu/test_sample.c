@@ -265,6 +265,7 @@ static void test_special_values(void)
     CHECK_INT(id, 33);
     logits[0] = -INFINITY;
     one.sampler.temperature = 3e38f;
+    one.sampler.typical_p = 0.9f; /* which looks at all that is allowed */
     for (one.pos[0] = 0; one.pos[0] < 40; one.pos[0]++) {
         check_one(&id, ways, n_ways, logits, N, &one);
         CHECK(id > 0);
