@@ -265,6 +265,7 @@ static void test_special_values(void)
     CHECK_INT(id, 33);
     logits[0] = -INFINITY;
     one.sampler.temperature = 3e38f;
+    one.sampler.typical_p = 0.9f; /* which looks at all that is allowed */
     for (one.pos[0] = 0; one.pos[0] < 40; one.pos[0]++) {
         check_one(&id, ways, n_ways, logits, N, &one);
         CHECK(id > 0);
@@ -307,7 +308,7 @@ static int one_in(int32_t n)
 /* A share: often one that is met exactly, or by the first. */
 static float random_share(void)
 {
-    static const float shares[] = {0.0f, 0.25f, 0.5f, 0.75f, 0.999f, 1e-9f};
+    static const float shares[] = {0.0f, 0.25f, 0.5f, 0.75f, 0.999f, 1e-9f, 1.0f};
     return one_in(3) ? shares[below(COUNT(shares))] : (cpu_uniform() + 1.0f) / 2.0f;
 }
 
@@ -491,6 +492,41 @@ static void test_proposals_are_the_prefix(void)
         }
         free(logits);
     }
+    cpu_close(ways, n_ways);
+}
+
+/* As many ids as penalties and bias may change. */
+static void test_many_changes(void)
+{
+    enum { N = SB_CHANGED_MAX + 100, TOKENS = 9000, BIAS = 50 };
+    struct cpu ways[CPU_WAYS];
+    const int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
+    int32_t *lists = cpu_memory((TOKENS + 2 * BIAS) * sizeof *lists), id;
+    float *logits = cpu_floats(N);
+    struct sb_sampler sampler = plain;
+    struct one one;
+
+    sampler.repetition = 1.2f;
+    sampler.frequency = 0.05f;
+    sampler.n_tokens = sampler.n_listed = sampler.window = TOKENS;
+    sampler.n_prompt = TOKENS / 3;
+    sampler.n_bias = BIAS;
+    sampler.bias_at = TOKENS;
+    for (int i = 0; i < TOKENS + BIAS; i++)
+        lists[i] = i < SB_CHANGED_MAX ? N - 1 - i : N - 1 - below(SB_CHANGED_MAX);
+    for (int i = 0; i < BIAS; i++) {
+        const float bias = cpu_uniform();
+        memcpy(&lists[TOKENS + BIAS + i], &bias, sizeof bias);
+    }
+    for (int turn = 0; turn < 20; turn++) {
+        sampler.seed = (uint64_t)turn;
+        sampler.temperature = turn % 2 ? 0.2f : 0.0f;
+        one_init(&one, &sampler, 0);
+        one.all.lists = lists;
+        check_one(&id, ways, n_ways, logits, N, &one);
+    }
+    free(lists);
+    free(logits);
     cpu_close(ways, n_ways);
 }
 
@@ -719,6 +755,7 @@ RUN(test_equal_logits);
 RUN(test_special_values);
 RUN(test_rounds);
 RUN(test_proposals_are_the_prefix);
+RUN(test_many_changes);
 RUN(test_large_filters);
 RUN(test_small_distributions);
 RUN(test_pairs_are_independent);
