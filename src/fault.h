@@ -43,7 +43,11 @@ enum sb_fault {
     /* or loses its minimum, */
     SB_FAULT_MINIMUM_DROPPED = 8192,
     /* or has one half of a byte taken for the other. */
-    SB_FAULT_NIBBLES_EXCHANGED = 16384
+    SB_FAULT_NIBBLES_EXCHANGED = 16384,
+    /* The mask of a position behind a proposal is asked without that proposal. */
+    SB_FAULT_MASK_OF_WRONG_PREFIX = 524288,
+    /* What a mask alone allows becomes a token without the target's choice. */
+    SB_FAULT_FORCED_NOT_VERIFIED = 1048576
 };
 extern unsigned sb_fault_now; /* the set of faults in force */
 #define SB_FAULT(name) ((sb_fault_now & SB_FAULT_##name) != 0)
