@@ -202,7 +202,7 @@ static void test_mask_of_the_prefix_before(void)
 
 static void test_forced_token_not_verified(void)
 {
-    expect_mask_fault(SB_FAULT_FORCED_NOT_VERIFIED, "forced not verified", MASKED_MODEL);
+    expect_mask_fault(SB_FAULT_FORCED_NOT_VERIFIED, "forced not verified", MASKED_NO_DRAFT);
 }
 
 TEST_BEGIN

@@ -1,3 +1,4 @@
+/* The requests of masked_runs.h: their rules, the pools that run them, and the comparison. */
 #include "support/masked_runs.h"
 
 #include <math.h>
