@@ -954,14 +954,18 @@ typedef struct specbatch_mask_row {
 } specbatch_mask_row;
 
 /*
- * What may be generated, such as a grammar: a function that clears the bits of what may not follow.
- * It must be a pure function of the request and the tokens, as it is asked for positions behind
- * proposals too, and may be asked again for the same position. It is called by the rules for
- * callbacks above, for all positions of a round's requests that have the same function and user.
- * Where one token is allowed only, it is proposed without asking the draft. If nothing is allowed,
- * or before min_new only what would end the answer, the request ends with E_NO_CHOICE. Returns 0;
- * after any other value specbatch_pool_step returns E_CANCELLED, and the step may be repeated.
- * Since 0.2.
+ * What may be generated, such as a grammar: a function that clears the bits of what may not follow,
+ * end-of-sequence ids among them. It must be a pure function of the request and the tokens. It is
+ * asked for positions behind proposals too, which a draft makes without it, so it may find tokens
+ * there that it has not allowed; and it may be asked again for the same position.
+ *
+ * It is called by the rules for callbacks above, for all positions at once of a round's requests
+ * that have the same function and user. In a round that speculates the first position of each
+ * request comes in a call of its own: if it allows one token only, and that one does not end the
+ * answer, the token is proposed without asking the draft, and the next position comes in another
+ * call. If nothing is allowed, or before min_new only what would end the answer, the request ends
+ * with E_NO_CHOICE. Returns 0; after any other value specbatch_pool_step returns E_CANCELLED, and
+ * the step may be repeated. Since 0.2.
  */
 typedef struct specbatch_mask {
     size_t struct_size; /* sizeof(specbatch_mask) */

@@ -49,7 +49,11 @@ enum sb_fault {
     /* Penalties count the proposals of a row, also those behind the position. */
     SB_FAULT_PENALTY_OF_REJECTED = 1 << 23,
     /* Of the largest logits of a row with a sampler the highest id is chosen. */
-    SB_FAULT_TIES_TO_HIGHEST = 1 << 24
+    SB_FAULT_TIES_TO_HIGHEST = 1 << 24,
+    /* The mask of a position behind a proposal is asked without that proposal. */
+    SB_FAULT_MASK_OF_WRONG_PREFIX = 524288,
+    /* What a mask alone allows becomes a token without the target's choice. */
+    SB_FAULT_FORCED_NOT_VERIFIED = 1048576
 };
 extern unsigned sb_fault_now; /* the set of faults in force */
 #define SB_FAULT(name) ((sb_fault_now & SB_FAULT_##name) != 0)

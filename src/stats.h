@@ -49,7 +49,8 @@
     X(activation_bytes)   \
     X(logits_bytes)       \
     X(table_bytes)        \
-    X(request_bytes)
+    X(request_bytes)      \
+    X(tokens_forced)
 /* clang-format on */
 
 #define SB_STAT_ENUM(name) SB_STAT_##name,

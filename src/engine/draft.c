@@ -50,7 +50,8 @@ static int32_t none_prepare(struct sb_draft *draft, struct sb_round *round)
 {
     (void)draft;
     for (int32_t b = 0; b < round->n_rows; b++)
-        round->rows[b].n_draft = 0;
+        if (!round->rows[b].served)
+            round->rows[b].n_draft = 0;
     return SPECBATCH_OK;
 }
 

@@ -66,6 +66,8 @@ int32_t sb_round_create(struct sb_round *round, struct specbatch_model *target,
     round->chunk_tokens = limits->prefill_chunk;
     round->max_chunks = limits->max_chunks;
     round->samplers.max_rows = limits->max_rows;
+    round->masks.max_rows = limits->max_rows;
+    round->masks.stride = round->stride;
     round->tokens_bytes = tokens_bytes(limits);
     round->verdict_bytes = verdict_bytes(limits);
     SB_NEW(round->rows, sb_alloc(mem, (size_t)limits->max_rows, sizeof *round->rows), "a round");
@@ -105,6 +107,7 @@ void sb_round_free(struct sb_round *round)
     if (round->host_tokens)
         be->host_free(target->device, &round->mem, round->host_tokens);
     sb_sampler_block_free(&round->samplers, target, &round->mem);
+    sb_mask_block_free(&round->masks, target, &round->mem);
     sb_free(&round->mem, round->chunks);
     sb_free(&round->mem, round->rows);
     *round = (struct sb_round){.model = NULL};
@@ -124,7 +127,8 @@ void sb_round_begin(struct sb_round *round, const struct sb_runner *target)
             longest = seq->n_tokens;
         round->wants |= (seq->logprobs ? SB_WANTS_LOGPROBS : 0) |
                         (seq->margins ? SB_WANTS_MARGINS : 0) |
-                        (sb_seq_has_sampler(seq) ? SB_WANTS_SAMPLERS : 0);
+                        (sb_seq_has_sampler(seq) ? SB_WANTS_SAMPLERS : 0) |
+                        (seq->mask.allow ? SB_WANTS_MASKS : 0);
     }
     if (round->wants & SB_WANTS_SAMPLERS)
         sb_sampler_block_fill(&round->samplers, round->model, round->rows, round->n_rows,

@@ -16,9 +16,11 @@
  * proposal is ever copied into a sequence: whatever a draft proposes, it cannot change a token.
  *
  *   1. sb_round_begin        writes each row's first token on the host
+ *      sb_masks_force        asks masks, and makes what they force proposals
  *   2. draft->ops->prepare   builds the draft's passes; runs only those that close long gaps
  *      sb_verify_prepare     builds the target's pass; runs nothing
- *   3. sb_round_issue        uploads, runs K draft passes and the target's, accepts, downloads
+ *   3. sb_round_issue        uploads, runs K draft passes and the target's, accepts, downloads;
+ *                            where rows have masks it waits for the draft and asks them
  *   4. sb_verify_finish      gives each row its n_accept, on the host
  *
  * A backend may record what a round issues and replay it in later rounds (backend.h). For such a
@@ -32,6 +34,7 @@
 
 #include <stdint.h>
 
+#include "engine/mask_block.h"
 #include "engine/runner.h"
 #include "engine/sampling.h"
 #include "engine/seq.h"
@@ -40,9 +43,18 @@ struct sb_draft;
 
 struct sb_round_row {
     struct sb_seq *seq;
+    int32_t limit;    /* proposals that it may have at most */
     int32_t n_draft;  /* proposals: first how many are asked for, then how many were made */
     int32_t n_accept; /* how many of them the target accepts */
+    int32_t n_forced; /* the first so many of them are all that its mask allows (masks.h) */
+    int32_t served;   /* 1: its proposals are in round->tokens; no other source shall propose */
 };
+
+/* Whether the proposals of a row are still to be found. */
+static inline int sb_row_is_open(const struct sb_round_row *row)
+{
+    return row->n_draft > 0 && !row->served;
+}
 
 /* Prompt tokens of one sequence that ride along in the target's pass. */
 struct sb_chunk {
@@ -57,8 +69,13 @@ static inline int sb_chunk_completes_prompt(const struct sb_chunk *chunk)
 }
 
 /* What a round has only when some row of it wants it: outputs beyond the tokens, each of which
- * costs a pass over the logits, and samplers. */
-enum sb_round_wants { SB_WANTS_LOGPROBS = 1, SB_WANTS_MARGINS = 2, SB_WANTS_SAMPLERS = 4 };
+ * costs a pass over the logits, samplers, and masks, which are part of samplers. */
+enum sb_round_wants {
+    SB_WANTS_LOGPROBS = 1,
+    SB_WANTS_MARGINS = 2,
+    SB_WANTS_SAMPLERS = 4,
+    SB_WANTS_MASKS = 8
+};
 
 struct sb_round {
     struct sb_mem mem;
@@ -75,7 +92,8 @@ struct sb_round {
                             prompts. They have no proposals. */
     struct sb_chunk *chunks; /* [max_chunks] */
     int32_t n_chunks, max_chunks;
-    int32_t n_steps; /* draft passes: the largest n_draft, known once the draft has prepared */
+    int32_t n_steps; /* draft passes: the largest n_draft of a row that the draft serves, known once
+                        it has prepared */
     int32_t wants;   /* enum sb_round_wants: what at least one row has asked for */
     int32_t padded;  /* 1: the round has the shape of all rounds of as many rows and draft passes */
     int32_t repeats; /* Set by sb_round_issue. 1: the next round of this shape takes as long as this
@@ -96,6 +114,7 @@ struct sb_round {
     float *dev_logprob, *dev_margin;
 
     struct sb_sampler_block samplers;
+    struct sb_mask_block masks;
 };
 
 /* Rows that were ready before the round: all but the newcomers, which come last. */
@@ -136,6 +155,8 @@ void sb_verify_prepare(struct sb_round *round, struct sb_runner *target);
 int32_t sb_verify_issue(struct sb_round *round, struct sb_runner *target);
 /* Call after that exec_sync: gives rows their n_accept, and counts prompt chunks as cached. */
 void sb_verify_finish(struct sb_round *round);
+/* Why a sequence ends at token `id`, its latest, or 0 if it does not: SPECBATCH_FINISH_*. */
+int32_t sb_finish_at(const struct sb_seq *seq, const struct sb_config *config, int32_t id);
 /* Appends what a row won to its sequence: n_accept + 1 tokens, or fewer if one of them ends the
  * sequence, which is then the last. Cuts both caches back to the committed tokens. Returns how many
  * tokens were appended. */

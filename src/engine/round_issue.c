@@ -1,6 +1,7 @@
 /* How a round is issued: the upload, the draft's passes, the target's pass and the verdict's
  * download, as they are, or recorded and replayed by the backend (backend.h). */
 #include "engine/draft.h"
+#include "engine/masks.h"
 #include "engine/round.h"
 #include "port.h"
 #include "status.h"
@@ -11,6 +12,20 @@ static uint64_t shape_key(const struct sb_round *round)
 {
     return (uint64_t)round->max_len << 32 | (uint64_t)round->n_rows << 16 |
            (uint64_t)round->n_steps << 2 | (uint64_t)round->wants;
+}
+
+/* The masks need the proposals, which a draft model makes on the device, and the draft is done with
+ * the samplers before they change. So this waits for all that has been issued. */
+static int32_t complete_masks(struct sb_round *round, struct sb_runner *target)
+{
+    const size_t bytes = (size_t)round->n_rows * (size_t)round->stride * sizeof *round->tokens;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(target->backend->download(target->exec, round->tokens, round->dev_tokens, bytes));
+    SB_TRY(target->backend->exec_sync(target->exec));
+    SB_TRY(sb_masks_complete(round, target));
+done:
+    return rc;
 }
 
 static int32_t issue_all(struct sb_round *round, struct sb_runner *target, struct sb_draft *draft,
@@ -26,6 +41,8 @@ static int32_t issue_all(struct sb_round *round, struct sb_runner *target, struc
     if (round->n_steps > 0 && draft->ops->issue)
         SB_TRY(draft->ops->issue(draft, round));
     *drafted_ns = sb_port_now_ns();
+    if (round->wants & SB_WANTS_MASKS)
+        SB_TRY(complete_masks(round, target));
     SB_TRY(sb_verify_issue(round, target));
 done:
     return rc;

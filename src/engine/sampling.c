@@ -25,7 +25,7 @@ static int32_t n_bans(const struct sb_seq *seq, const struct sb_config *config)
 
 int sb_seq_has_sampler(const struct sb_seq *seq)
 {
-    return seq->sampling || sb_seq_n_generated(seq) < seq->min_new;
+    return seq->sampling || seq->mask.allow || sb_seq_n_generated(seq) < seq->min_new;
 }
 
 /* ------------------------------------------------------------------ memory */
@@ -156,6 +156,14 @@ void sb_sampler_block_fill(struct sb_sampler_block *block, const struct specbatc
         .row_stride = stride,
         .tokens = tokens,
     };
+}
+
+void sb_sampler_block_mask(struct sb_sampler_block *block, int32_t b, int32_t at)
+{
+    struct sb_sampler *sampler = (struct sb_sampler *)(void *)block->host + b;
+
+    sampler->mask_at = at;
+    sampler->is_greedy = 0;
 }
 
 size_t sb_sampler_block_used(const struct sb_sampler_block *block)

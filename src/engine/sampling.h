@@ -54,6 +54,8 @@ void sb_sampler_block_free(struct sb_sampler_block *block, struct specbatch_mode
 void sb_sampler_block_fill(struct sb_sampler_block *block, const struct specbatch_model *model,
                            const struct sb_round_row *rows, int32_t n_rows, const int32_t *tokens,
                            int32_t stride);
+/* Gives row b, after that, its masks, which begin at this word of them. */
+void sb_sampler_block_mask(struct sb_sampler_block *block, int32_t b, int32_t at);
 /* Bytes of the block that the round has filled. */
 size_t sb_sampler_block_used(const struct sb_sampler_block *block);
 

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "alloc.h"
+#include "specbatch.h"
 
 #define SB_STOP_MAX 64
 
@@ -54,6 +55,7 @@ struct sb_seq {
     struct sb_seq *hash_next; /* in a bucket of the map from ids to sequences */
 
     struct sb_sampling *sampling; /* how its tokens are chosen (sampling.h); NULL: greedily */
+    specbatch_mask mask;          /* what may follow (masks.h); allow is NULL: all tokens */
     int32_t min_new;              /* tokens before which nothing ends it */
     int32_t ignore_eos;           /* 1: end-of-sequence ids do not end it */
     int32_t n_stop_ids;           /* ids in stop_ids, below */

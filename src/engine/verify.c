@@ -108,15 +108,18 @@ done:
 
 void sb_verify_finish(struct sb_round *round)
 {
-    for (int32_t b = 0; b < round->n_rows; b++)
-        round->rows[b].n_accept = round->n_accept[b];
+    for (int32_t b = 0; b < round->n_rows; b++) {
+        struct sb_round_row *row = &round->rows[b];
+        row->n_accept = round->n_accept[b];
+        if (SB_FAULT(FORCED_NOT_VERIFIED) && row->n_accept < row->n_forced)
+            row->n_accept = row->n_forced;
+    }
     for (int32_t i = 0; i < round->n_chunks; i++)
         round->chunks[i].seq->kv_len += round->chunks[i].n + SB_FAULT(PREFILL_SKIPS_ONE);
 }
 
-/* Why a sequence ends at token `id`, its latest, or 0 if it does not. If there are several reasons,
- * the first one here is reported. */
-static int32_t finish_at(const struct sb_seq *seq, const struct sb_config *config, int32_t id)
+/* If there are several reasons, the first one here is reported. */
+int32_t sb_finish_at(const struct sb_seq *seq, const struct sb_config *config, int32_t id)
 {
     if (!seq->ignore_eos)
         for (int32_t i = 0; i < config->n_eos; i++)
@@ -149,8 +152,8 @@ static int append(struct sb_round *round, struct sb_seq *seq, int32_t at, int32_
         seq->logprobs[i] = round->logprob[at + SB_FAULT(LOGPROB_SHIFTED)];
     if (seq->margins)
         seq->margins[i] = round->margin[at];
-    seq->finish = finish_at(seq, &round->model->config,
-                            SB_FAULT(STOP_LATE) ? seq->tokens[seq->n_tokens - 2] : id);
+    seq->finish = sb_finish_at(seq, &round->model->config,
+                               SB_FAULT(STOP_LATE) ? seq->tokens[seq->n_tokens - 2] : id);
     return !seq->finish;
 }
 
@@ -162,7 +165,9 @@ int32_t sb_commit(struct sb_round *round, int32_t b)
     int32_t n;
 
     for (n = 0; n <= row->n_accept; n++) {
-        const int from_draft = SB_FAULT(BONUS_FROM_DRAFT) && n == row->n_accept && n < row->n_draft;
+        const int from_draft = (SB_FAULT(BONUS_FROM_DRAFT) && n == row->n_accept &&
+                                n < row->n_draft) ||
+                               (SB_FAULT(FORCED_NOT_VERIFIED) && n < row->n_forced);
         if (!append(round, seq, first + n,
                     from_draft ? round->tokens[first + n + 1] : round->picks[first + n]))
             break;

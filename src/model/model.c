@@ -72,6 +72,11 @@ int32_t sb_model_check_process(const struct specbatch_model *model)
                    model->backend->name);
 }
 
+int sb_model_has_token(const struct specbatch_model *model, int32_t id)
+{
+    return !model->tokenizer || sb_tokenizer_piece(model->tokenizer, id, NULL) != NULL;
+}
+
 static int32_t choose_backend(const struct sb_backend **backend, int32_t device, const char *module)
 {
     if (device == SPECBATCH_DEVICE_CUDA)

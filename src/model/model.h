@@ -87,6 +87,10 @@ int sb_model_is_usable(const struct specbatch_model *model);
 /* The same question, answered by a status: E_INVALID. */
 int32_t sb_model_check_process(const struct specbatch_model *model);
 
+/* Whether this id below the vocabulary's size has a token: an embedding may be padding only.
+ * Without a tokenizer all ids have one. */
+int sb_model_has_token(const struct specbatch_model *model, int32_t id);
+
 /* Checks that `draft` may propose for `target`. Both must be on the same kind of device
  * (E_INVALID). If both have a tokenizer, their base vocabularies must be the same, else their
  * vocabularies must be of the same size; E_VOCAB, with a message that says what differs. */

@@ -14,6 +14,7 @@ static void enqueue_finished(struct specbatch_pool *pool, struct sb_seq *seq, ui
     seq->next = NULL;
     *(pool->last_finished ? &pool->last_finished->next : &pool->finished) = seq;
     pool->last_finished = seq;
+    sb_mask_block_remove(&pool->round.masks, seq);
     pool->n_active--;
     pool->stats[SB_STAT_requests_finished]++;
 }

@@ -140,6 +140,7 @@ static int32_t make_seq(struct sb_seq **out, const struct specbatch_pool *pool,
     memcpy(seq->tokens, ids, n * sizeof *ids);
     SB_TRY(
         sb_sampling_create(&seq->sampling, mem, request->sampling, pool->target->config.vocab, 0));
+    SB_TRY(sb_mask_copy(&seq->mask, request->mask));
     if (request->flags & SPECBATCH_REQUEST_LOGPROBS)
         SB_NEW(seq->logprobs, sb_alloc(mem, (size_t)request->max_new, sizeof *seq->logprobs),
                "a request");
@@ -173,10 +174,12 @@ int32_t sb_pool_submit(struct specbatch_pool *pool, const specbatch_request *req
     SB_TRY(make_seq(&seq, pool, request, ids, n));
     SB_TRY(sb_sampler_block_reserve(&pool->round.samplers, pool->target, &pool->mem, seq,
                                     pool->runner.limits.n_columns));
+    SB_TRY(sb_mask_block_reserve(&pool->round.masks, pool->target, &pool->mem, seq));
     seq->id = ++pool->last_id;
     seq->submitted_ns = sb_port_now_ns();
     sb_queue_add(&pool->queue, seq);
     sb_idmap_add(&pool->by_id, seq);
+    sb_mask_block_add(&pool->round.masks, seq);
     pool->n_active++;
     pool->stats[SB_STAT_request_bytes] += sb_seq_bytes(seq);
     if (id)

@@ -165,15 +165,16 @@ static void note_trial(struct sb_adapt *a, struct sb_seq *seq, int32_t j, int hi
     a->hits[j] = a->hits[j] * keep + (hit ? 1.0f : 0.0f);
 }
 
-/* Verification ends at the first rejection, so the proposals behind it teach nothing. A row that
- * proposes nothing forgets its record by and by, so that it is tried again. */
+/* Verification ends at the first rejection, so the proposals behind it teach nothing, and those
+ * that a mask has forced teach nothing of the draft. A row for which the draft proposes nothing
+ * forgets its record by and by, so that it is tried again. */
 static void note_row(struct sb_adapt *a, const struct sb_round_row *row)
 {
-    if (row->n_draft == 0) {
+    if (row->n_draft == row->n_forced) {
         row->seq->hits *= DECAY;
         row->seq->expected *= DECAY;
     }
-    for (int32_t j = 1; j <= row->n_draft && j <= row->n_accept + 1; j++)
+    for (int32_t j = row->n_forced + 1; j <= row->n_draft && j <= row->n_accept + 1; j++)
         note_trial(a, row->seq, j, j <= row->n_accept);
 }
 

@@ -18,6 +18,7 @@
  */
 #include "sched/sched.h"
 
+#include "engine/masks.h"
 #include "port.h"
 #include "sched/policies.h"
 #include "status.h"
@@ -93,7 +94,8 @@ void sb_take(struct sb_sched *s, struct sb_seq *seq)
 
     if (k > remaining - 1)
         k = remaining - 1; /* the bonus token is the last one */
-    s->round->rows[s->round->n_rows++] = (struct sb_round_row){.seq = seq, .n_draft = k};
+    s->round->rows[s->round->n_rows++] = (struct sb_round_row){
+        .seq = seq, .limit = k, .n_draft = k};
     seq->last_round = s->n_rounds;
 }
 
@@ -164,6 +166,7 @@ static void count_all_live(struct sb_sched *s)
 static void commit_all(struct sb_sched *s)
 {
     struct sb_round *round = s->round;
+    uint64_t drafted = 0;
 
     /* Prompts first: residents.c has to know a newcomer as ready before it is told that it ran. */
     for (int32_t i = 0; i < round->n_chunks; i++) {
@@ -172,17 +175,21 @@ static void commit_all(struct sb_sched *s)
             sb_residents_filled(&s->residents, round->chunks[i].seq);
     }
     for (int32_t b = 0; b < round->n_rows; b++) {
-        struct sb_seq *seq = round->rows[b].seq;
-        const uint64_t accepted = seq->accepted;
+        const struct sb_round_row *row = &round->rows[b];
+        struct sb_seq *seq = row->seq;
+        const uint64_t before = seq->accepted, forced = (uint64_t)row->n_forced;
 
         s->stats[SB_STAT_tokens_committed] += (uint64_t)sb_commit(round, b);
-        s->stats[SB_STAT_tokens_accepted] += seq->accepted - accepted;
-        s->stats[SB_STAT_tokens_drafted] += (uint64_t)round->rows[b].n_draft;
+        s->stats[SB_STAT_tokens_accepted] += seq->accepted - before;
+        s->stats[SB_STAT_tokens_forced] += seq->accepted - before < forced ? seq->accepted - before
+                                                                           : forced;
+        drafted += (uint64_t)row->n_draft;
         sb_residents_ran(&s->residents, seq);
     }
+    s->stats[SB_STAT_tokens_drafted] += drafted;
     s->stats[SB_STAT_decode_rows] += (uint64_t)round->n_rows;
     s->stats[SB_STAT_newcomer_rows] += (uint64_t)round->n_newcomers;
-    s->stats[SB_STAT_plain_rounds] += sb_round_n_ready(round) > 0 && round->n_steps == 0;
+    s->stats[SB_STAT_plain_rounds] += sb_round_n_ready(round) > 0 && drafted == 0;
     s->stats[SB_STAT_probe_rounds] += (uint64_t)s->adapt.probing;
     s->stats[SB_STAT_decode_rounds] += round->n_rows > 0;
     s->stats[SB_STAT_group_rows] += (uint64_t)s->n_grouped;
@@ -232,10 +239,11 @@ static int32_t run_passes(struct sb_sched *s)
     int32_t rc = SPECBATCH_OK;
 
     sb_round_begin(s->round, s->target);
-    SB_TRY(check_interruption(s)); /* realignment may have taken a while */
+    SB_TRY(sb_masks_force(s->round));
+    SB_TRY(check_interruption(s)); /* realignment and masks may have taken a while */
     SB_TRY(prepare_draft(s));
-    /* So may a callback have. After a draft model has prepared, the round must go on: the model's
-     * lengths count entries by then that its passes have yet to compute. */
+    /* So may a callback have. After a draft model has prepared, its passes must run: its lengths
+     * count entries by then that they have yet to compute. */
     if (!s->draft->runner)
         SB_TRY(check_interruption(s));
     sb_verify_prepare(s->round, s->target);
@@ -250,11 +258,27 @@ done:
 }
 
 /* The rows of a round that was broken off may have been realigned, and residents.h files them under
- * the column in which they ended before. So they all are entered anew, as if they had run. */
+ * the column in which they ended before. So they all are entered anew, as if they had run. A mask
+ * may have broken it off after the passes of a draft model, whose cache then forgets the proposals;
+ * what it has of the committed tokens has been computed. */
 static void give_up(struct sb_sched *s)
 {
-    for (int32_t b = 0; b < sb_round_n_ready(s->round); b++)
-        sb_residents_ran(&s->residents, s->round->rows[b].seq);
+    for (int32_t b = 0; b < sb_round_n_ready(s->round); b++) {
+        struct sb_seq *seq = s->round->rows[b].seq;
+        if (seq->draft_kv_len > sb_seq_content(seq))
+            seq->draft_kv_len = sb_seq_content(seq);
+        sb_residents_ran(&s->residents, seq);
+    }
+}
+
+/* Forced proposals are more than what adapt.h has chosen, so the time of their round says nothing.
+ */
+static int has_forced(const struct sb_round *round)
+{
+    for (int32_t b = 0; b < round->n_rows; b++)
+        if (round->rows[b].n_forced > 0)
+            return 1;
+    return 0;
 }
 
 /* What a round that took so long cost, when the thread has worked for `work` of that. Some systems
@@ -297,7 +321,7 @@ int32_t sb_sched_round(struct sb_sched *s)
     s->stats[SB_STAT_round_ns] += took;
     sb_adapt_learn(
         &s->adapt, round->rows, sb_round_n_ready(round),
-        &(struct sb_adapt_round){.mixed = round->n_chunks > 0,
+        &(struct sb_adapt_round){.mixed = round->n_chunks > 0 || has_forced(round),
                                  .unique = !round->repeats,
                                  .committed = s->stats[SB_STAT_tokens_committed] - committed,
                                  .ns = cost_ns(took, work),

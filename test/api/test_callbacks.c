@@ -70,14 +70,15 @@ static void set_calm_mode(void)
 /* What the hooks below saw. */
 static struct watch {
     struct failalloc memory;
-    unsigned expected;                                   /* the mode in which hooks should run */
-    int allocs, frees, lines, drafts, retires, releases; /* calls of each hook */
+    unsigned expected; /* the mode in which hooks should run */
+    int allocs, frees, lines, drafts, retires, releases, masks; /* calls of each hook */
     int wrong; /* calls in another mode, and other surprises */
     /* Where not NULL, the hook leaves by this longjmp instead of returning; the free hook does so
      * in call number leave_at. */
     jmp_buf *leave_alloc, *leave_free, *leave_log, *leave_draft;
     int leave_at;
-    int32_t (*inside)(void); /* what propose calls first, if not NULL */
+    int32_t (*inside)(void);  /* what propose calls first, if not NULL */
+    int32_t (*in_mask)(void); /* what a mask does; NULL: requests have none */
     specbatch_pool *pool, *other;
     char line[256]; /* the last error logged */
 } watch;
@@ -138,6 +139,15 @@ static void watched_retire(void *user, uint64_t id, void *request_user)
     look(&watch.retires);
 }
 
+static int32_t watched_allow(void *user, specbatch_mask_row *const *rows, size_t n_rows)
+{
+    (void)user;
+    (void)rows;
+    (void)n_rows;
+    look(&watch.masks);
+    return watch.in_mask();
+}
+
 static void watched_release(void *user)
 {
     (void)user;
@@ -172,12 +182,14 @@ static int32_t create_pool(specbatch_pool **pool, specbatch_model *model,
 
 static int32_t submit(specbatch_pool *pool, int32_t max_new)
 {
+    const specbatch_mask mask = {sizeof mask, watched_allow, NULL};
     specbatch_request request = SPECBATCH_REQUEST_INIT;
 
     request.ids = prompt;
     request.n_ids = sizeof prompt / sizeof *prompt;
     request.max_new = max_new;
     request.flags = SPECBATCH_REQUEST_IGNORE_EOS;
+    request.mask = watch.in_mask ? &mask : NULL;
     return specbatch_pool_submit(pool, &request, NULL);
 }
 
@@ -217,6 +229,11 @@ static int32_t whole_life(void)
     return rc;
 }
 
+static int32_t do_nothing(void)
+{
+    return 0;
+}
+
 static void test_callbacks_run_in_the_mode_of_the_host(void)
 {
     unsigned before, after;
@@ -224,12 +241,14 @@ static void test_callbacks_run_in_the_mode_of_the_host(void)
 
     set_hostile_mode();
     begin_watch();
+    watch.in_mask = do_nothing;
     before = mode();
     rc = whole_life();
     after = mode();
     set_calm_mode();
     CHECK_OK(rc);
     CHECK(watch.allocs > 10 && watch.frees == watch.allocs && watch.lines > 0 && watch.drafts > 2);
+    CHECK(watch.masks > 2);
     CHECK(watch.retires == 1 && watch.releases == 1);
     CHECK_INT(watch.wrong, 0);
     CHECK_INT(after, before);
@@ -409,6 +428,69 @@ static void test_freeing_in_a_callback_is_refused_aloud(void)
     CHECK_OK(submit(watch.pool, 4));
     CHECK_OK(run_to_end(watch.pool));
     CHECK(strstr(watch.line, "pool_free: nothing is freed"));
+    CHECK_INT(watch.wrong, 0);
+    specbatch_pool_free(watch.pool);
+    CHECK_INT(outstanding(), 0);
+}
+
+/* A mask is left by longjmp: in the first call of a round, and in the second, when the draft's
+ * proposals are known. */
+static jmp_buf out_of_mask;
+
+static int32_t leave_mask(void)
+{
+    longjmp(out_of_mask, 1);
+}
+
+static int32_t leave_second_mask(void)
+{
+    watch.in_mask = leave_mask;
+    return 0;
+}
+
+static void test_a_pool_whose_mask_was_left_by_longjmp_is_dead(void)
+{
+    static specbatch_pool *pool;
+    static int second;
+    const specbatch_pool_options options = watched_options(1);
+
+    for (second = 0; second < 2; second++) {
+        begin_watch();
+        watch.in_mask = do_nothing;
+        CHECK_OK(create_pool(&pool, target, &options));
+        CHECK_OK(submit(pool, 9));
+        CHECK_OK(specbatch_pool_step(pool, NULL)); /* the prompt */
+        watch.in_mask = second ? leave_second_mask : leave_mask;
+        if (setjmp(out_of_mask) == 0)
+            CHECK_OK(specbatch_pool_step(pool, NULL));
+        CHECK(watch.in_mask == leave_mask);
+        CHECK_ERROR(specbatch_pool_step(pool, NULL), SPECBATCH_E_INTERNAL, "left by longjmp");
+        specbatch_pool_free(pool);
+        CHECK_INT(outstanding(), 0);
+    }
+}
+
+static int32_t step_and_interrupt_inside(void)
+{
+    watch.wrong += specbatch_pool_step(watch.pool, NULL) != SPECBATCH_E_BUSY;
+    return specbatch_pool_interrupt(watch.pool);
+}
+
+/* An interruption from a mask ends that step, or the next one where the passes have begun. */
+static void test_a_mask_may_interrupt_its_pool_and_not_step_it(void)
+{
+    const specbatch_pool_options options = watched_options(1);
+    int32_t rc = SPECBATCH_OK;
+
+    begin_watch();
+    watch.in_mask = step_and_interrupt_inside;
+    CHECK_OK(create_pool(&watch.pool, target, &options));
+    CHECK_OK(submit(watch.pool, 9));
+    for (int i = 0; i < 3 && rc == SPECBATCH_OK; i++)
+        rc = specbatch_pool_step(watch.pool, NULL);
+    CHECK_INT(rc, SPECBATCH_E_INTERRUPTED);
+    watch.in_mask = do_nothing;
+    CHECK_OK(run_to_end(watch.pool));
     CHECK_INT(watch.wrong, 0);
     specbatch_pool_free(watch.pool);
     CHECK_INT(outstanding(), 0);
@@ -636,6 +718,8 @@ RUN(test_a_pool_left_by_longjmp_is_dead_and_can_be_freed);
 RUN(test_a_pool_left_by_longjmp_can_be_freed_at_once);
 RUN(test_where_it_cannot_be_told_the_pool_is_busy);
 RUN(test_freeing_in_a_callback_is_refused_aloud);
+RUN(test_a_pool_whose_mask_was_left_by_longjmp_is_dead);
+RUN(test_a_mask_may_interrupt_its_pool_and_not_step_it);
 RUN(test_two_pools_left_at_once);
 RUN(test_memory_hooks_left_by_longjmp);
 RUN(test_a_free_hook_left_while_the_queue_grows);

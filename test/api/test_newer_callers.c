@@ -116,6 +116,22 @@ static const specbatch_ngram_options ngram_options = SPECBATCH_NGRAM_OPTIONS_INI
 static const specbatch_draft_ops draft_ops = {sizeof draft_ops, propose_nothing, NULL, NULL, NULL};
 static specbatch_request request = SPECBATCH_REQUEST_INIT;
 
+static int32_t allow_all(void *user, specbatch_mask_row *const *rows, size_t n_rows)
+{
+    (void)user, (void)rows, (void)n_rows;
+    return 0;
+}
+
+static const specbatch_mask mask = {sizeof mask, allow_all, NULL};
+
+static int32_t submit_mask(const void *given)
+{
+    specbatch_request masked = request;
+
+    masked.mask = given;
+    return submit(&masked);
+}
+
 /* ------------------------------------------------------------------------- flags */
 
 static int32_t tokenize(uint32_t flags)
@@ -238,6 +254,7 @@ static const struct given {
     {"specbatch_pool_options", &pool_options, sizeof pool_options, count_bytes},
     {"specbatch_pool_options", &pool_options, sizeof pool_options, create_pool},
     {"specbatch_request", &request, sizeof request, submit},
+    {"specbatch_mask", &mask, sizeof mask, submit_mask},
     {"specbatch_chat_options", &chat_options, sizeof chat_options, write_chat},
     {"specbatch_chat_options", &chat_options, sizeof chat_options, encode_chat},
     {"specbatch_message", &message, sizeof message, write_message},

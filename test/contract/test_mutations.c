@@ -14,6 +14,8 @@
 #include "model/model.h"
 #include "sbtest.h"
 #include "support/draft_check.h"
+#include "support/masked_runs.h"
+#include "support/place.h"
 #include "support/trace.h"
 #include "support/vtable_faults.h"
 
@@ -172,6 +174,37 @@ static void test_draft_kv_not_rolled_back(void)
     printf("     draft KV not rolled back: caught: %.100s\n", why);
 }
 
+/* Faults of masks, which traces do not have. */
+static void expect_mask_fault(enum sb_fault fault, const char *name, enum masked_draft draft)
+{
+    const struct masked_way way = {
+        .policy = SPECBATCH_POLICY_RAGGED, .batch = 3, .draft_len = 4, .draft = draft};
+    char why[600];
+
+    if (place_is_cuda())
+        SKIP("these requests run on the CPU");
+    if (masked_open() != 0)
+        FAIL("the models do not open: %s", specbatch_last_error());
+    const int differed = masked_run(&way, why, sizeof why);
+    sb_fault_now = fault;
+    const int caught = masked_run(&way, why, sizeof why);
+    sb_fault_now = SB_FAULT_NONE;
+    masked_close();
+    if (differed || !caught)
+        FAIL("%s: %s", name, differed ? "a fault was seen where there is none" : "nobody noticed");
+    printf("     %s: caught: %.100s\n", name, why);
+}
+
+static void test_mask_of_the_prefix_before(void)
+{
+    expect_mask_fault(SB_FAULT_MASK_OF_WRONG_PREFIX, "mask of wrong prefix", MASKED_RIGHT);
+}
+
+static void test_forced_token_not_verified(void)
+{
+    expect_mask_fault(SB_FAULT_FORCED_NOT_VERIFIED, "forced not verified", MASKED_NO_DRAFT);
+}
+
 TEST_BEGIN
 const int opened = trace_world_open(&world, "test/data/models") || trace_world_ask(&world, 0);
 if (opened != 0)
@@ -200,6 +233,8 @@ else {
     RUN(test_minimum_dropped);
     RUN(test_halves_of_bytes_exchanged);
     RUN(test_draft_kv_not_rolled_back);
+    RUN(test_mask_of_the_prefix_before);
+    RUN(test_forced_token_not_verified);
 }
 trace_world_close(&world);
 if (opened != 0)

@@ -93,8 +93,20 @@ static void scenario_text(void)
     specbatch_text_stream_free(stream);
 }
 
+/* Even ids. */
+static int32_t allow_even(void *user, specbatch_mask_row *const *rows, size_t n_rows)
+{
+    (void)user;
+    for (size_t b = 0; b < n_rows; b++)
+        for (size_t i = 0; i < rows[b]->n_words; i++)
+            rows[b]->allowed[i] &= 0x55555555;
+    return 0;
+}
+
+/* The second and the third have a mask, so the memory of masks grows twice. */
 static specbatch_request request_of(size_t i)
 {
+    static const specbatch_mask even = {sizeof even, allow_even, NULL};
     static const char *const texts[N_REQUESTS] = {"Question: one and one is", "It was",
                                                   "The sea, the sea"};
     static const int32_t stops[] = {7, 8};
@@ -105,6 +117,7 @@ static specbatch_request request_of(size_t i)
     request.flags = SPECBATCH_REQUEST_IGNORE_EOS | SPECBATCH_REQUEST_LOGPROBS;
     request.stop_ids = stops;
     request.n_stop_ids = i == 1 ? 2 : 0;
+    request.mask = i > 0 ? &even : NULL;
     return request;
 }
 
