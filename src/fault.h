@@ -43,7 +43,11 @@ enum sb_fault {
     /* or loses its minimum, */
     SB_FAULT_MINIMUM_DROPPED = 8192,
     /* or has one half of a byte taken for the other. */
-    SB_FAULT_NIBBLES_EXCHANGED = 16384
+    SB_FAULT_NIBBLES_EXCHANGED = 16384,
+    /* A stop string is noticed one token too late. */
+    SB_FAULT_STOP_STRING_LATE = 65536,
+    /* The text of an answer goes on to the end of the token in which a stop string begins. */
+    SB_FAULT_STOP_TEXT_KEPT = 131072
 };
 extern unsigned sb_fault_now; /* the set of faults in force */
 #define SB_FAULT(name) ((sb_fault_now & SB_FAULT_##name) != 0)

@@ -137,8 +137,9 @@ int32_t sb_verify_issue(struct sb_round *round, struct sb_runner *target);
 /* Call after that exec_sync: gives rows their n_accept, and counts prompt chunks as cached. */
 void sb_verify_finish(struct sb_round *round);
 /* Appends what a row won to its sequence: n_accept + 1 tokens, or fewer if one of them ends the
- * sequence, which is then the last. Cuts both caches back to the committed tokens. Returns how many
- * tokens were appended. */
+ * sequence, which is then the last; a stop string also takes tokens of earlier rounds back. Cuts
+ * both caches back to the committed tokens. Returns by how many tokens the sequence has grown, a
+ * negative number if more were taken back. */
 int32_t sb_commit(struct sb_round *round, int32_t row);
 
 #endif

@@ -161,9 +161,11 @@ static void count_all_live(struct sb_sched *s)
         stats[SB_STAT_kv_live_peak_bytes] = stats[SB_STAT_kv_live_bytes];
 }
 
-static void commit_all(struct sb_sched *s)
+/* Returns by how many tokens the sequences have grown, those left out that have become shorter. */
+static uint64_t commit_all(struct sb_sched *s)
 {
     struct sb_round *round = s->round;
+    uint64_t won = 0;
 
     /* Prompts first: residents.c has to know a newcomer as ready before it is told that it ran. */
     for (int32_t i = 0; i < round->n_chunks; i++) {
@@ -174,9 +176,13 @@ static void commit_all(struct sb_sched *s)
     for (int32_t b = 0; b < round->n_rows; b++) {
         struct sb_seq *seq = round->rows[b].seq;
         const uint64_t accepted = seq->accepted;
+        const int32_t n = sb_commit(round, b);
 
-        s->stats[SB_STAT_tokens_committed] += (uint64_t)sb_commit(round, b);
+        /* A stop string may take tokens of earlier rounds back: both counters then go down, by the
+         * wrap-around of unsigned numbers. */
+        s->stats[SB_STAT_tokens_committed] += (uint64_t)n;
         s->stats[SB_STAT_tokens_accepted] += seq->accepted - accepted;
+        won += n > 0 ? (uint64_t)n : 0;
         s->stats[SB_STAT_tokens_drafted] += (uint64_t)round->rows[b].n_draft;
         sb_residents_ran(&s->residents, seq);
     }
@@ -189,6 +195,7 @@ static void commit_all(struct sb_sched *s)
     s->stats[SB_STAT_group_rounds] += s->n_grouped > 0 && s->n_grouped == sb_round_n_ready(round);
     s->stats[SB_STAT_mixed_rows] += (uint64_t)s->n_mixed;
     count_all_live(s);
+    return won;
 }
 
 /* Ends the round if the pool has been interrupted. This is asked where nothing of the round has run
@@ -268,10 +275,9 @@ static uint64_t cost_ns(uint64_t took, uint64_t work)
 int32_t sb_sched_round(struct sb_sched *s)
 {
     const uint64_t began = sb_port_now_ns(), worked = work_clock(s), waited = s->waited_ns,
-                   committed = s->stats[SB_STAT_tokens_committed],
                    caught_up = s->draft->catch_up_ns;
     struct sb_round *round = s->round;
-    uint64_t took, work;
+    uint64_t won, took, work;
     int32_t rc = SPECBATCH_OK;
 
     round->n_rows = round->n_newcomers = s->n_grouped = s->n_mixed = 0;
@@ -285,7 +291,7 @@ int32_t sb_sched_round(struct sb_sched *s)
     SB_TRY(run_passes(s));
     if (s->policy->trim)
         s->policy->trim(s);
-    commit_all(s);
+    won = commit_all(s);
     if (s->policy->after_commit) {
         s->policy->after_commit(s);
         SB_TRY(sb_realignment_run(&s->realignment, s->stats));
@@ -295,13 +301,12 @@ int32_t sb_sched_round(struct sb_sched *s)
     took = sb_port_now_ns() - began;
     work = work_clock(s) - worked + s->waited_ns - waited;
     s->stats[SB_STAT_round_ns] += took;
-    sb_adapt_learn(
-        &s->adapt, round->rows, sb_round_n_ready(round),
-        &(struct sb_adapt_round){.mixed = round->n_chunks > 0,
-                                 .unique = !round->repeats,
-                                 .committed = s->stats[SB_STAT_tokens_committed] - committed,
-                                 .ns = cost_ns(took, work),
-                                 .catch_up_ns = s->draft->catch_up_ns - caught_up});
+    sb_adapt_learn(&s->adapt, round->rows, sb_round_n_ready(round),
+                   &(struct sb_adapt_round){.mixed = round->n_chunks > 0,
+                                            .unique = !round->repeats,
+                                            .committed = won,
+                                            .ns = cost_ns(took, work),
+                                            .catch_up_ns = s->draft->catch_up_ns - caught_up});
 done:
     if (rc != SPECBATCH_OK)
         give_up(s);
