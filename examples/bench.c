@@ -20,6 +20,7 @@
 #include "support/prompts.h"
 #include "support/roundtrace.h"
 #include "support/run.h"
+#include "support/sampling_args.h"
 #include "support/signals.h"
 #include "support/support.h"
 
@@ -40,6 +41,7 @@ struct bench {
     int32_t limit, max_new, threads, device, compute, chat, no_think, adaptive;
     int32_t kv, weights, draft_weights, cache_columns, grow_slots;
     uint64_t prefix_bytes;
+    specbatch_sampling sampling;
 
     specbatch_model *target;
     specbatch_draft *draft;
@@ -104,7 +106,7 @@ static int read_policies(struct bench *bench)
 
 static int read_arguments(struct bench *bench, int argc, char **argv)
 {
-    const struct ex_option options[] = {
+    const struct ex_option own[] = {
         {"--target", "DIR", EX_STRING, &bench->target_dir, 0, 0,
          "checkpoint whose text it is; required"},
         {"--draft", "DIR|ngram", EX_STRING, &bench->draft_name, 0, 0,
@@ -144,15 +146,20 @@ static int read_arguments(struct bench *bench, int argc, char **argv)
         {"--trace", "FILE", EX_STRING, &bench->trace_file, 0, 0,
          "rounds as a Chrome trace, for Perfetto"},
     };
+    struct ex_option options[64];
+    size_t n = 0;
     int parsed;
 
+    ex_options_add(options, &n, own, sizeof own / sizeof own[0]);
+    ex_sampling_options(options + n, &bench->sampling);
+    n += EX_SAMPLING_OPTIONS;
     bench->draft_weights = -1;
     bench->max_new = 128;
     bench->policy_names = "plain,eqspec,exspec,ragged";
     bench->batch_list = "1,4,8";
     bench->draft_len_list = "3,5";
     parsed = ex_args_parse(
-        options, sizeof options / sizeof options[0], argc, argv,
+        options, n, argc, argv,
         "bench --target DIR --draft DIR|ngram --prompts FILE [options]; LIST: a,b,c");
     if (parsed == 1 && (!bench->target_dir || !bench->draft_name || !bench->prompts_file))
         return ex_complain("--target, --draft and --prompts are required; --help lists all");
@@ -195,7 +202,8 @@ static int open_all(struct bench *bench)
 
 static int run_setting(struct bench *bench, const struct setting *setting, struct ex_run *run)
 {
-    struct ex_settings settings = {SPECBATCH_POOL_OPTIONS_INIT, 0, bench->max_new};
+    struct ex_settings settings = {SPECBATCH_POOL_OPTIONS_INIT, 0, bench->max_new, 0,
+                                   &bench->sampling};
     const int plain = setting->policy == SPECBATCH_POLICY_PLAIN;
     char name[80];
 

@@ -23,6 +23,7 @@
 #include "support/prompts.h"
 #include "support/resume.h"
 #include "support/run.h"
+#include "support/sampling_args.h"
 #include "support/signals.h"
 #include "support/support.h"
 
@@ -32,6 +33,7 @@ struct job {
     int32_t ignore_eos, logprobs, sort_by_length, fixed_k, verify, in_order, resume, no_think;
     int32_t kv, weights, draft_weights, cache_columns, grow_slots;
     uint64_t prefix_bytes;
+    specbatch_sampling sampling;
 
     specbatch_model *target;
     specbatch_draft *draft;
@@ -58,30 +60,35 @@ static const char *policies(void)
     return names;
 }
 
-static int read_arguments(struct job *job, int argc, char **argv)
+/* What runs, and how it computes. */
+static void add_model_options(struct job *job, struct ex_option *rows, size_t *n)
 {
     const struct ex_option options[] = {
         {"--target", "DIR", EX_STRING, &job->target_dir, 0, 0,
          "checkpoint, or a GGUF file, whose text it is; required"},
         {"--draft", "DIR|ngram", EX_STRING, &job->draft_name, 0, 0,
          "checkpoint that proposes; ngram: the text repeats itself (none)"},
-        {"--policy", "NAME", EX_STRING, &job->policy, 0, 0, policies()},
-        {"--batch", "B", EX_INT, &job->batch, 1, 4096, "rows of a round (8)"},
-        {"--window", "W", EX_INT, &job->window, 1, 65536, "rows exspec keeps resident (6 * batch)"},
-        {"--draft-len", "K", EX_INT, &job->draft_len, 0, 64,
-         "tokens proposed a round at most (5); 0: none"},
-        {"--fixed-k", NULL, EX_SWITCH, &job->fixed_k, 0, 0,
-         "always K: do not adapt it to what pays"},
-        {"--max-new", "N", EX_INT, &job->max_new, 1, INT32_MAX,
-         "tokens to generate for each prompt (128)"},
-        {"--max-len", "N", EX_INT, &job->max_len, 2, INT32_MAX,
-         "most of prompt + new tokens (context)"},
-        {"--cache-columns", "N", EX_INT, &job->cache_columns, 1, INT32_MAX,
-         "tokens that the caches have room for in all (what B of the longest need)"},
-        {"--grow-slots", NULL, EX_SWITCH, &job->grow_slots, 0, 0,
-         "room for an answer as it grows, and not for all of --max-new"},
-        {"--prefix-bytes", "BYTES", EX_BYTES, &job->prefix_bytes, 0, 0,
-         "keep what prompts begin with; 512M, 2G (0)"},
+        {"--threads", "N", EX_INT, &job->threads, 1, 256, "threads (one for each processor)"},
+        {"--device", "cpu|cuda", EX_CHOICE, &job->device, 0, 0, "where the models run (cpu)"},
+        {"--compute", "auto|bf16|f32|split", EX_CHOICE, &job->compute, 0, 0,
+         "class of the products (auto: f32, or split with a matrix unit; cuda: bf16)"},
+        {"--kv", "auto|f32|bf16|f16", EX_CHOICE, &job->kv, 0, 0,
+         "type of the caches, a class of its own (auto: f32; cuda: that of the weights)"},
+        {"--weights", "auto|q8|q4", EX_CHOICE, &job->weights, 0, 0,
+         "quantise the matrices when loading (auto: as they are stored)"},
+        {"--draft-weights", "auto|q8|q4", EX_CHOICE, &job->draft_weights, 0, 0,
+         "the same for the draft (as --weights)"},
+        {"--simd", "auto|scalar|avx2|avx512|amx", EX_CHOICE, &job->simd, 0, 0,
+         "instruction set (auto)"},
+    };
+
+    ex_options_add(rows, n, options, sizeof options / sizeof options[0]);
+}
+
+/* What is read and written. */
+static void add_file_options(struct job *job, struct ex_option *rows, size_t *n)
+{
+    const struct ex_option options[] = {
         {"--prompts", "FILE", EX_STRING, &job->prompts_file, 0, 0,
          "prompts as JSON lines, see above; -: stdin; required"},
         {"--limit", "N", EX_INT, &job->limit, 1, INT32_MAX, "take the first N prompts only"},
@@ -98,26 +105,61 @@ static int read_arguments(struct job *job, int argc, char **argv)
          "keep the results that --output has, add those that are missing"},
         {"--stats", "FILE", EX_STRING, &job->stats_file, 0, 0,
          "totals and counters as JSON; -: stdout"},
-        {"--threads", "N", EX_INT, &job->threads, 1, 256, "threads (one for each processor)"},
-        {"--device", "cpu|cuda", EX_CHOICE, &job->device, 0, 0, "where the models run (cpu)"},
-        {"--compute", "auto|bf16|f32|split", EX_CHOICE, &job->compute, 0, 0,
-         "class of the products (auto: f32, or split with a matrix unit; cuda: bf16)"},
-        {"--kv", "auto|f32|bf16|f16", EX_CHOICE, &job->kv, 0, 0,
-         "type of the caches, a class of its own (auto: f32; cuda: that of the weights)"},
-        {"--weights", "auto|q8|q4", EX_CHOICE, &job->weights, 0, 0,
-         "quantise the matrices when loading (auto: as they are stored)"},
-        {"--draft-weights", "auto|q8|q4", EX_CHOICE, &job->draft_weights, 0, 0,
-         "the same for the draft (as --weights)"},
-        {"--simd", "auto|scalar|avx2|avx512|amx", EX_CHOICE, &job->simd, 0, 0,
-         "instruction set (auto)"},
-        {"--sort-by-length", NULL, EX_SWITCH, &job->sort_by_length, 0, 0,
-         "admit prompts by length"},
-        {"--ignore-eos", NULL, EX_SWITCH, &job->ignore_eos, 0, 0,
-         "go on past the end-of-sequence tokens"},
-        {"--logprobs", NULL, EX_SWITCH, &job->logprobs, 0, 0, "write each token's log-probability"},
         {"--verify", NULL, EX_SWITCH, &job->verify, 0, 0,
          "replay each plainly at batch 1 and compare"},
     };
+
+    ex_options_add(rows, n, options, sizeof options / sizeof options[0]);
+}
+
+/* How requests are decoded, which changes no token. */
+static void add_pool_options(struct job *job, struct ex_option *rows, size_t *n)
+{
+    const struct ex_option options[] = {
+        {"--policy", "NAME", EX_STRING, &job->policy, 0, 0, policies()},
+        {"--batch", "B", EX_INT, &job->batch, 1, 4096, "rows of a round (8)"},
+        {"--window", "W", EX_INT, &job->window, 1, 65536, "rows exspec keeps resident (6 * batch)"},
+        {"--draft-len", "K", EX_INT, &job->draft_len, 0, 64,
+         "tokens proposed a round at most (5); 0: none"},
+        {"--fixed-k", NULL, EX_SWITCH, &job->fixed_k, 0, 0,
+         "always K: do not adapt it to what pays"},
+        {"--max-len", "N", EX_INT, &job->max_len, 2, INT32_MAX,
+         "most of prompt + new tokens (context)"},
+        {"--cache-columns", "N", EX_INT, &job->cache_columns, 1, INT32_MAX,
+         "tokens that the caches have room for in all (what B of the longest need)"},
+        {"--grow-slots", NULL, EX_SWITCH, &job->grow_slots, 0, 0,
+         "room for an answer as it grows, and not for all of --max-new"},
+        {"--prefix-bytes", "BYTES", EX_BYTES, &job->prefix_bytes, 0, 0,
+         "keep what prompts begin with; 512M, 2G (0)"},
+        {"--sort-by-length", NULL, EX_SWITCH, &job->sort_by_length, 0, 0,
+         "admit prompts by length"},
+    };
+
+    ex_options_add(rows, n, options, sizeof options / sizeof options[0]);
+}
+
+/* What each request asks for. */
+static void add_request_options(struct job *job, struct ex_option *rows, size_t *n)
+{
+    const struct ex_option options[] = {
+        {"--max-new", "N", EX_INT, &job->max_new, 1, INT32_MAX,
+         "tokens to generate for each prompt (128)"},
+        {"--min-new", "N", EX_INT, &job->settings.min_new, 0, INT32_MAX,
+         "tokens before which nothing ends an answer (0)"},
+        {"--ignore-eos", NULL, EX_SWITCH, &job->ignore_eos, 0, 0,
+         "go on past the end-of-sequence tokens"},
+        {"--logprobs", NULL, EX_SWITCH, &job->logprobs, 0, 0, "write each token's log-probability"},
+    };
+
+    ex_options_add(rows, n, options, sizeof options / sizeof options[0]);
+    ex_sampling_options(rows + *n, &job->sampling);
+    *n += EX_SAMPLING_OPTIONS;
+}
+
+static int read_arguments(struct job *job, int argc, char **argv)
+{
+    struct ex_option options[64];
+    size_t n = 0;
     int parsed;
 
     job->policy = specbatch_policy_name(SPECBATCH_POLICY_RAGGED);
@@ -126,8 +168,12 @@ static int read_arguments(struct job *job, int argc, char **argv)
     job->batch = 8;
     job->draft_len = 5;
     job->max_new = 128;
+    add_model_options(job, options, &n);
+    add_file_options(job, options, &n);
+    add_request_options(job, options, &n);
+    add_pool_options(job, options, &n);
     parsed = ex_args_parse(
-        options, sizeof options / sizeof options[0], argc, argv,
+        options, n, argc, argv,
         "generate --target DIR --prompts FILE [--draft DIR|ngram] [options]\n\n"
         "A line of FILE is a JSON object with one of \"prompt\" (a text), \"turns\" "
         "(texts, the first is\ntaken) and \"ids\" (tokens). It may also have an \"id\" "
@@ -168,6 +214,7 @@ static int complete(struct job *job)
                   (job->fixed_k ? SPECBATCH_POOL_FIXED_K : 0u) |
                   (job->grow_slots ? SPECBATCH_POOL_GROW_SLOTS : 0u);
     job->settings.max_new = job->max_new;
+    job->settings.sampling = &job->sampling;
     job->settings.request_flags = (job->ignore_eos ? SPECBATCH_REQUEST_IGNORE_EOS : 0u) |
                                   (job->logprobs ? SPECBATCH_REQUEST_LOGPROBS : 0u);
     return 1;

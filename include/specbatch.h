@@ -911,7 +911,7 @@ typedef struct specbatch_sampling {
     float repetition_penalty;
     float presence_penalty;  /* taken from a logit if the answer has its token already */
     float frequency_penalty; /* the same, as many times as the answer has it */
-    int32_t penalty_window;  /* penalties look back so many tokens; 0: to the beginning */
+    int32_t penalty_window;  /* penalties look back so many tokens: up to 3072; 0: 3072 */
     uint32_t flags;          /* SPECBATCH_SAMPLING_* */
     /* Added to the logits of n_bias ids: at most 1024, each once. -INFINITY bans one. */
     const int32_t *bias_ids;

@@ -45,9 +45,15 @@ enum sb_fault {
     /* or has one half of a byte taken for the other. */
     SB_FAULT_NIBBLES_EXCHANGED = 16384,
     /* A stop string is noticed one token too late. */
-    SB_FAULT_STOP_STRING_LATE = 65536,
+    SB_FAULT_STOP_STRING_LATE = 1 << 16,
     /* The text of an answer goes on to the end of the token in which a stop string begins. */
-    SB_FAULT_STOP_TEXT_KEPT = 131072
+    SB_FAULT_STOP_TEXT_KEPT = 1 << 17,
+    /* The noise of a position depends on the round in which it is sampled. */
+    SB_FAULT_NOISE_BY_ROUND = 1 << 22,
+    /* Penalties count the proposals of a row, also those behind the position. */
+    SB_FAULT_PENALTY_OF_REJECTED = 1 << 23,
+    /* Of the largest logits of a row with a sampler the highest id is chosen. */
+    SB_FAULT_TIES_TO_HIGHEST = 1 << 24
 };
 extern unsigned sb_fault_now; /* the set of faults in force */
 #define SB_FAULT(name) ((sb_fault_now & SB_FAULT_##name) != 0)

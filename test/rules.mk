@@ -24,10 +24,10 @@ $(B)/test/%: test/%.c $(B)/internal.a
 	$(Q)$(COMPILE_TEST) $< $(B)/internal.a $(LDFLAGS) $(LIBRARIES) -o $@
 
 # This is the library a second time, with the deliberate faults of src/fault.h compiled in: only
-# the sources that have one are compiled again. Those of the kernels are in a header, which the two
+# the sources that have one are compiled again. Those of the kernels are in headers, which the three
 # named here include. They are run too briefly for more than -O1, which is compiled soonest.
 FAULTY_SOURCES := $(shell grep -l SB_FAULT $(SOURCES) /dev/null)
-FAULTY_KERNELS := kernels/cpu/gemm.c kernels/cpu/gemm_tiles.c
+FAULTY_KERNELS := kernels/cpu/gemm.c kernels/cpu/gemm_tiles.c kernels/cpu/select.c
 FAULTY_OBJECTS := $(FAULTY_SOURCES:%.c=$(B)/faults/%.o) \
                   $(foreach level,$(SIMD_LEVELS),$(FAULTY_KERNELS:%.c=$(B)/faults/%.$(level).o))
 SOUND_OBJECTS  := $(filter-out $(FAULTY_OBJECTS:$(B)/faults/%=$(B)/%),$(OBJECTS))
@@ -43,7 +43,8 @@ endef
 $(foreach level,$(SIMD_LEVELS),$(eval $(call faulty_level_rule,$(level))))
 $(B)/faults.a: $(FAULTY_OBJECTS) $(SOUND_OBJECTS) $(TEST_SUPPORT)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
-$(B)/test/contract/test_mutations: test/contract/test_mutations.c $(B)/faults.a
+MUTATIONS := $(addprefix $(B)/test/contract/,test_mutations test_request_mutations)
+$(MUTATIONS): $(B)/test/%: test/%.c $(B)/faults.a
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(COMPILE_TEST) -DSB_FAULTS $< $(B)/faults.a $(LDFLAGS) $(LIBRARIES) -o $@
 

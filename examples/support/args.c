@@ -71,6 +71,33 @@ static int take_bytes(const struct ex_option *option, const char *text)
     return 1;
 }
 
+static int take_seed(const struct ex_option *option, const char *text)
+{
+    uint64_t seed;
+    char *end;
+
+    errno = 0;
+    seed = strtoull(text, &end, 10);
+    if (errno || end == text || *end || text[0] == '-')
+        return ex_complain("%s: \"%s\" is not a number in 0..%" PRIu64, option->name, text,
+                           UINT64_MAX);
+    memcpy(option->into, &seed, sizeof seed);
+    return 1;
+}
+
+/* What numbers make sense is for the library to say. */
+static int take_float(const struct ex_option *option, const char *text)
+{
+    float number;
+    char *end;
+
+    number = strtof(text, &end);
+    if (end == text || *end)
+        return ex_complain("%s: \"%s\" is not a number", option->name, text);
+    memcpy(option->into, &number, sizeof number);
+    return 1;
+}
+
 static int take_value(const struct ex_option *option, const char *text)
 {
     long number;
@@ -83,6 +110,10 @@ static int take_value(const struct ex_option *option, const char *text)
     }
     if (option->kind == EX_BYTES)
         return take_bytes(option, text);
+    if (option->kind == EX_SEED)
+        return take_seed(option, text);
+    if (option->kind == EX_FLOAT)
+        return take_float(option, text);
     if (option->kind == EX_CHOICE) {
         if ((parsed = choice_index(option->value, text)) < 0)
             return ex_complain("%s: \"%s\" is not one of %s", option->name, text, option->value);

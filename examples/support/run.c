@@ -24,7 +24,9 @@ static specbatch_request request_of(const struct ex_prompt *prompt,
     request.ids = prompt->ids;
     request.n_ids = prompt->n_ids;
     request.max_new = prompt->max_new ? prompt->max_new : settings->max_new;
+    request.min_new = settings->min_new < request.max_new ? settings->min_new : request.max_new;
     request.draft_len = prompt->draft_len;
+    request.sampling = settings->sampling;
     request.flags = (settings->request_flags & ~prompt->flags_here) | prompt->flags;
     return request;
 }

@@ -15,7 +15,8 @@
 struct ex_settings {
     specbatch_pool_options pool;
     uint32_t request_flags; /* SPECBATCH_REQUEST_* */
-    int32_t max_new;
+    int32_t max_new, min_new;
+    const specbatch_sampling *sampling; /* NULL: greedy */
 };
 
 struct ex_run {

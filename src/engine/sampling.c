@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "engine/round.h"
+#include "fault.h"
 #include "status.h"
 
 /* A rule by which the largest logit is chosen, for sequences without one. */
@@ -120,6 +121,8 @@ static void fill_one(struct sb_sampler_block *block, struct sb_sampler *sampler,
                      const struct sb_seq *seq, const struct sb_config *config)
 {
     *sampler = seq->sampling ? seq->sampling->rule : greedy;
+    if (SB_FAULT(NOISE_BY_ROUND))
+        sampler->seed += seq->rounds;
     sampler->n_prompt = seq->n_prompt;
     sampler->n_tokens = seq->n_tokens;
     sampler->mask_at = -1;

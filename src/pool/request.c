@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "options.h"
-#include "pool/sampling.h"
+#include "pool/request_sampling.h"
 #include "pool/request_stops.h"
 #include "status.h"
 

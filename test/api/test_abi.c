@@ -335,7 +335,7 @@ static void test_policies_by_number_and_name(void)
 
 static void test_names_of_ends(void)
 {
-    static const char *const names[] = {"unknown",   "eos",   "stop",   "length",
+    static const char *const names[] = {"unknown",   "eos",   "stop",     "length",
                                         "cancelled", "error", "deadline", "unknown"};
 
     CHECK_STR(specbatch_finish_name(-1), "unknown");

@@ -1,13 +1,15 @@
 /* Checks and copies how a request wants its tokens chosen. Every message names the field. */
-#include "pool/sampling.h"
+#include "pool/request_sampling.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
 #include "options.h"
 #include "status.h"
 
-enum { BIAS_MAX = 1024 };
+/* Together the ids that a position's sampler may change. */
+enum { BIAS_MAX = 1024, WINDOW_MAX = SB_CHANGED_MAX - BIAS_MAX };
 
 static const char what[] = "request: sampling";
 
@@ -23,19 +25,18 @@ static int32_t check_number(const char *field, float value, float low, float hig
 /* Fills in the defaults and checks the ranges. */
 static int32_t resolve(specbatch_sampling *full, const specbatch_sampling *given)
 {
-    const float most = 3.4028234663852886e38f; /* the largest finite float */
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(sb_options_copy(full, sizeof *full, given, what));
-    SB_TRY(check_number("temperature", full->temperature, 0.0f, most));
+    SB_TRY(check_number("temperature", full->temperature, 0.0f, FLT_MAX));
     SB_TRY(sb_check_range(what, "top_k", full->top_k, 0, INT32_MAX));
     SB_TRY(check_number("top_p", full->top_p, 0.0f, 1.0f));
     SB_TRY(check_number("typical_p", full->typical_p, 0.0f, 1.0f));
     SB_TRY(check_number("min_p", full->min_p, 0.0f, 1.0f));
-    SB_TRY(check_number("repetition_penalty", full->repetition_penalty, 0.0f, most));
-    SB_TRY(check_number("presence_penalty", full->presence_penalty, -most, most));
-    SB_TRY(check_number("frequency_penalty", full->frequency_penalty, -most, most));
-    SB_TRY(sb_check_range(what, "penalty_window", full->penalty_window, 0, INT32_MAX));
+    SB_TRY(check_number("repetition_penalty", full->repetition_penalty, 0.0f, FLT_MAX));
+    SB_TRY(check_number("presence_penalty", full->presence_penalty, -FLT_MAX, FLT_MAX));
+    SB_TRY(check_number("frequency_penalty", full->frequency_penalty, -FLT_MAX, FLT_MAX));
+    SB_TRY(sb_check_range(what, "penalty_window", full->penalty_window, 0, WINDOW_MAX));
     SB_TRY(sb_check_flags(SPECBATCH_E_OPTIONS, what, "flags", full->flags,
                           SPECBATCH_SAMPLING_SPARE_PROMPT));
     if (full->n_bias > BIAS_MAX)
@@ -51,7 +52,9 @@ static int32_t resolve(specbatch_sampling *full, const specbatch_sampling *given
     if (full->repetition_penalty == 0.0f)
         full->repetition_penalty = 1.0f;
     if (full->penalty_window == 0)
-        full->penalty_window = INT32_MAX;
+        full->penalty_window = WINDOW_MAX;
+    if (full->temperature < FLT_MIN)
+        full->temperature = 0.0f;
 done:
     return rc;
 }

@@ -1,7 +1,7 @@
 /* The sampling of a request: from the caller's struct to what the engine keeps of a sequence
  * (engine/sampling.h). */
-#ifndef SB_POOL_SAMPLING_H
-#define SB_POOL_SAMPLING_H
+#ifndef SB_REQUEST_SAMPLING_H
+#define SB_REQUEST_SAMPLING_H
 
 #include "alloc.h"
 #include "engine/sampling.h"

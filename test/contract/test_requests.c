@@ -1,0 +1,76 @@
+/*
+ * The contract over what requests may want:
+ *
+ *     tokens, log-probabilities, text, end (any request; any policy, batch, K, draft, order)
+ *         == those of plain decoding at batch 1
+ *
+ * for random requests that sample with filters, penalties and biases, that ban what would end them,
+ * and so on (support/random_request.h). A trace follows from its seed. Traces that never sample or
+ * never reject a proposal would show little, so each kind of event has to have occurred.
+ */
+#include "sbtest.h"
+#include "support/request_trace.h"
+
+#define TINY "test/data/models/qwen3_untied_f32_sharded"
+
+static struct request_trace trace;
+
+static int open_models(const char *target, const char *small)
+{
+    trace.policy = -1;
+    return specbatch_model_open(&trace.target, target, NULL) ||
+           specbatch_model_open(&trace.small, small, NULL);
+}
+
+static void close_models(void)
+{
+    specbatch_model_close(trace.target);
+    specbatch_model_close(trace.small);
+    trace.target = trace.small = NULL;
+}
+
+static void run_traces(uint64_t first, uint64_t n)
+{
+    char why[600];
+
+    for (uint64_t seed = first; seed < first + n; seed++) {
+        CHECK_OK(request_trace_ask(&trace, seed));
+        if (request_trace_run(&trace, seed, why, sizeof why))
+            FAIL("seed %" PRIu64 ": %s", seed, why);
+    }
+}
+
+static void test_every_policy(void)
+{
+    CHECK_INT(open_models(TINY, TINY ".draft"), 0);
+    for (trace.policy = 0; trace.policy < specbatch_policy_count(); trace.policy++)
+        run_traces(100 * (uint64_t)trace.policy, 12);
+    close_models();
+}
+
+static void test_with_text(void)
+{
+    CHECK_INT(open_models("examples/demo/draft", "examples/demo/draft"), 0);
+    run_traces(2000, 12);
+    close_models();
+}
+
+static void test_that_all_of_it_occurred(void)
+{
+    const struct request_counts *c = &trace.counts;
+
+    printf("     %" PRIu64 " requests, %" PRIu64 " sampled, %" PRIu64 " tokens, proposals %" PRIu64
+           " accepted %" PRIu64 " rejected, %" PRIu64 " cancelled, %" PRIu64
+           " prefix hits, %" PRIu64 " preemptions\n",
+           c->requests, c->sampled, c->tokens, c->accepted, c->rejected, c->cancelled, c->hits,
+           c->preemptions);
+    CHECK(c->sampled > 0 && c->accepted > 0 && c->rejected > 0 && c->cancelled > 0);
+    CHECK(c->hits > 0 && c->preemptions > 0);
+}
+
+TEST_BEGIN
+RUN(test_every_policy);
+RUN(test_with_text);
+if (!only)
+    RUN(test_that_all_of_it_occurred);
+TEST_END

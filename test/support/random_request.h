@@ -1,0 +1,51 @@
+/*
+ * Random requests that want all that a request can: sampling with filters, penalties and biases,
+ * bans before min_new, ids that end them, log-probabilities. What a request must give is what it
+ * gives when it is decoded plainly, alone in a pool of batch 1 without kept prefixes.
+ */
+#ifndef RANDOM_REQUEST_H
+#define RANDOM_REQUEST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "specbatch.h"
+
+enum {
+    RANDOM_PROMPT = 96, /* tokens of a prompt, at most */
+    RANDOM_NEW = 40,    /* tokens that a request asks for, at most */
+    RANDOM_TEXT = 4096  /* bytes of an answer's text, at most */
+};
+
+/* What a result has, to be compared. */
+struct random_answer {
+    int32_t finish, status;
+    size_t n;
+    int32_t tokens[RANDOM_NEW];
+    int has_logprobs, has_text;
+    float logprobs[RANDOM_NEW];
+    char text[RANDOM_TEXT];
+    size_t text_length;
+};
+
+/* The pointers of the request are into the struct, which therefore stays where it is. */
+struct random_request {
+    specbatch_request request;
+    specbatch_sampling sampling;
+    int32_t ids[RANDOM_PROMPT], stop_ids[2], bias_ids[3];
+    float bias[3];
+    struct random_answer plain;
+    uint64_t id; /* in the pool of a trace; 0: not submitted */
+    int cancelled, collected;
+};
+
+/* Draws a request to this model. */
+void random_request_draw(struct random_request *random, const specbatch_model *model,
+                         uint64_t *state);
+/* Has it decoded plainly. Returns a status. */
+int32_t random_request_ask(struct random_request *random, specbatch_model *model);
+/* Compares a result with the plain answer. Returns NULL, or what differs. */
+const char *random_request_compare(const struct random_request *random,
+                                   const specbatch_result *result);
+
+#endif
