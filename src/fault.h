@@ -44,6 +44,10 @@ enum sb_fault {
     SB_FAULT_MINIMUM_DROPPED = 8192,
     /* or has one half of a byte taken for the other. */
     SB_FAULT_NIBBLES_EXCHANGED = 16384,
+    /* A stop string is noticed one token too late. */
+    SB_FAULT_STOP_STRING_LATE = 1 << 16,
+    /* The text of an answer goes on to the end of the token in which a stop string begins. */
+    SB_FAULT_STOP_TEXT_KEPT = 1 << 17,
     /* The noise of a position depends on the round in which it is sampled. */
     SB_FAULT_NOISE_BY_ROUND = 1 << 22,
     /* Penalties count the proposals of a row, also those behind the position. */

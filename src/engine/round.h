@@ -158,8 +158,9 @@ void sb_verify_finish(struct sb_round *round);
 /* Why a sequence ends at token `id`, its latest, or 0 if it does not: SPECBATCH_FINISH_*. */
 int32_t sb_finish_at(const struct sb_seq *seq, const struct sb_config *config, int32_t id);
 /* Appends what a row won to its sequence: n_accept + 1 tokens, or fewer if one of them ends the
- * sequence, which is then the last. Cuts both caches back to the committed tokens. Returns how many
- * tokens were appended. */
+ * sequence, which is then the last; a stop string also takes tokens of earlier rounds back. Cuts
+ * both caches back to the committed tokens. Returns by how many tokens the sequence has grown, a
+ * negative number if more were taken back. */
 int32_t sb_commit(struct sb_round *round, int32_t row);
 
 #endif

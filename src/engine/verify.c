@@ -22,6 +22,7 @@
  * depends on neither the chunk length nor the round.
  */
 #include "engine/round.h"
+#include "engine/stops.h"
 
 #include "fault.h"
 #include "status.h"
@@ -134,8 +135,9 @@ int32_t sb_finish_at(const struct sb_seq *seq, const struct sb_config *config, i
 }
 
 /* Appends one selected token to a sequence; `at` is its index in the round's verdict. Returns 0
- * when the sequence ends with it. */
-static int append(struct sb_round *round, struct sb_seq *seq, int32_t at, int32_t id)
+ * when the sequence ends with it, or before it at a stop string. */
+static int append(struct sb_round *round, struct sb_seq *seq, int32_t at, int32_t id,
+                  int was_accepted)
 {
     const int32_t i = sb_seq_n_generated(seq);
 
@@ -145,15 +147,20 @@ static int append(struct sb_round *round, struct sb_seq *seq, int32_t at, int32_
                               id == SB_PICK_NAN ? "request %llu: NaN logits after %d tokens"
                                                 : "request %llu: no token is allowed after %d",
                               (unsigned long long)seq->id, seq->n_tokens);
+        if (seq->stops)
+            sb_stops_cut(seq);
         return 0;
     }
     seq->tokens[seq->n_tokens++] = id;
+    seq->accepted += was_accepted != 0;
     if (seq->logprobs)
         seq->logprobs[i] = round->logprob[at + SB_FAULT(LOGPROB_SHIFTED)];
     if (seq->margins)
         seq->margins[i] = round->margin[at];
     seq->finish = sb_finish_at(seq, &round->model->config,
                                SB_FAULT(STOP_LATE) ? seq->tokens[seq->n_tokens - 2] : id);
+    if (seq->stops)
+        sb_stops_take(seq, was_accepted);
     return !seq->finish;
 }
 
@@ -169,11 +176,11 @@ int32_t sb_commit(struct sb_round *round, int32_t b)
                                 n < row->n_draft) ||
                                (SB_FAULT(FORCED_NOT_VERIFIED) && n < row->n_forced);
         if (!append(round, seq, first + n,
-                    from_draft ? round->tokens[first + n + 1] : round->picks[first + n]))
+                    from_draft ? round->tokens[first + n + 1] : round->picks[first + n],
+                    n < row->n_accept))
             break;
     }
     n = seq->n_tokens - before;
-    seq->accepted += (uint64_t)(n < row->n_accept ? n : row->n_accept);
     /* Both caches forget what was not committed, by their lengths: entries beyond a length are
      * never read. */
     seq->kv_len += n + (SB_FAULT(LAST_KV_PRESENT) && seq->rounds == 0);

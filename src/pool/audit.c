@@ -7,6 +7,7 @@
  * wrong kernel, which changes both runs alike; that is what the reference answers in test/data are
  * for.
  */
+#include "engine/stops.h"
 #include "pool/pool.h"
 
 #include <string.h>
@@ -29,6 +30,10 @@ static int32_t check_same_request(const struct sb_seq *plain, const struct sb_se
              memcmp(plain->stop_ids, got->stop_ids,
                     (size_t)got->n_stop_ids * sizeof *got->stop_ids) != 0)
         differs = "stop_ids";
+    else if (!sb_stops_equal(plain->stops, got->stops))
+        differs = "stop strings";
+    else if (plain->min_new != got->min_new)
+        differs = "min_new";
     else if (plain->ignore_eos != got->ignore_eos || !plain->logprobs != !got->logprobs)
         differs = "flags";
     return differs ? sb_fail(SPECBATCH_E_INVALID,

@@ -15,11 +15,12 @@
 #include "pool/pool.h"
 
 #include "options.h"
+#include "pool/request_stops.h"
 #include "status.h"
 
 void sb_pool_add_news(struct specbatch_pool *pool, struct sb_seq *seq)
 {
-    if (seq->has_news || (sb_seq_n_generated(seq) == seq->n_told && !seq->finish))
+    if (seq->has_news || (sb_seq_n_shown(seq) == seq->n_told && !seq->finish))
         return;
     seq->has_news = 1;
     seq->news_next = NULL;
@@ -37,6 +38,21 @@ void sb_pool_remove_news(struct specbatch_pool *pool, struct sb_seq *seq)
     *(seq->news_next ? &seq->news_next->news_previous : &pool->last_news) = seq->news_previous;
 }
 
+/* Makes what is left of an answer's text. Where a stop string has cut it, more tokens than those of
+ * the answer make it. */
+static int32_t last_text(const struct sb_seq *seq, struct sb_stream *stream, specbatch_event *event)
+{
+    const size_t told = seq->stops ? (size_t)seq->stops->told : 0;
+    const size_t n = event->n_ids + (size_t)sb_seq_n_tail(seq);
+    const int32_t rc = sb_stream_end(stream, event->ids, n, &event->text, &event->text_length);
+
+    if (rc != SPECBATCH_OK)
+        return rc;
+    event->text_length = sb_stops_text(seq, told + event->text_length) - told;
+    event->text = sb_stream_cut(stream, event->text_length);
+    return rc;
+}
+
 /* Makes the text of an event's ids. While that runs, the sequence does not own its stream: a memory
  * function that never returns may leave the stream's buffers in two minds. */
 static int32_t event_text(struct specbatch_pool *pool, struct sb_seq *seq, specbatch_event *event)
@@ -50,8 +66,12 @@ static int32_t event_text(struct specbatch_pool *pool, struct sb_seq *seq, specb
     seq->stream = NULL;
     if (!stream)
         SB_TRY(sb_stream_create(&stream, &pool->mem, tokenizer, 0));
-    rc = (seq->finish ? sb_stream_end : sb_stream_push)(stream, event->ids, event->n_ids,
-                                                        &event->text, &event->text_length);
+    if (seq->finish)
+        SB_TRY(last_text(seq, stream, event));
+    else
+        SB_TRY(sb_stream_push(stream, event->ids, event->n_ids, &event->text, &event->text_length));
+    if (seq->stops)
+        seq->stops->told += (int64_t)event->text_length;
 done:
     seq->stream = stream;
     return rc;
@@ -70,12 +90,12 @@ int32_t sb_pool_next_event(struct specbatch_pool *pool, specbatch_event *out)
     event.id = seq->id;
     event.user = seq->user;
     event.ids = seq->tokens + seq->n_prompt + seq->n_told;
-    event.n_ids = (size_t)(sb_seq_n_generated(seq) - seq->n_told);
+    event.n_ids = (size_t)(sb_seq_n_shown(seq) - seq->n_told);
     event.finish = seq->finish;
     event.status = seq->status;
     if ((rc = event_text(pool, seq, &event)) != SPECBATCH_OK)
         return rc;
-    seq->n_told = sb_seq_n_generated(seq);
+    seq->n_told = sb_seq_n_shown(seq);
     sb_pool_remove_news(pool, seq);
     return sb_options_report(out, &event, sizeof event, "event");
 }

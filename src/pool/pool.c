@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "options.h"
+#include "pool/request_stops.h"
 #include "status.h"
 
 static void enqueue_finished(struct specbatch_pool *pool, struct sb_seq *seq, uint64_t now)
@@ -120,7 +121,7 @@ int32_t sb_pool_step(struct specbatch_pool *pool)
     for (int32_t b = 0; b < round->n_rows; b++) {
         struct sb_seq *seq = round->rows[b].seq;
         sb_pool_add_news(pool, seq);
-        if (!seq->first_token_ns && sb_seq_n_generated(seq) > 0)
+        if (!seq->first_token_ns && sb_seq_n_shown(seq) > 0)
             seq->first_token_ns = now;
         if (seq->finish) {
             sb_sched_retire(sched, seq);
@@ -156,6 +157,7 @@ int32_t sb_pool_cancel(struct specbatch_pool *pool, uint64_t id)
     if (!seq || seq->finish)
         return sb_fail(SPECBATCH_E_NOT_FOUND, "request %llu is %s", (unsigned long long)id,
                        seq ? "already finished" : "unknown");
+    sb_pool_settle(pool, seq);
     if (seq->slot < 0) {
         sb_queue_remove(&pool->queue, seq);
     } else {
@@ -190,7 +192,7 @@ int32_t sb_pool_poll(struct specbatch_pool *pool, uint64_t id, int32_t *ids, siz
     if (!seq)
         return sb_fail(SPECBATCH_E_NOT_FOUND, "request %llu is unknown or collected",
                        (unsigned long long)id);
-    waiting = (size_t)(sb_seq_n_generated(seq) - seq->n_polled);
+    waiting = (size_t)(sb_seq_n_shown(seq) - seq->n_polled);
     *n = !ids || waiting < capacity ? waiting : capacity;
     if (ids && *n > 0) {
         memcpy(ids, seq->tokens + seq->n_prompt + seq->n_polled, *n * sizeof *ids);
@@ -230,7 +232,7 @@ int32_t sb_pool_state(struct specbatch_pool *pool, uint64_t id, specbatch_reques
     state.finish = seq->finish;
     state.n_prompt = (uint64_t)seq->n_prompt;
     state.n_filled = (uint64_t)(seq->kv_len < seq->n_prompt ? seq->kv_len : seq->n_prompt);
-    state.n_generated = (uint64_t)sb_seq_n_generated(seq);
+    state.n_generated = (uint64_t)sb_seq_n_shown(seq);
     sb_seq_times(seq, &state.time_queued_ns, &state.time_first_token_ns, &state.time_total_ns);
     return sb_options_report(out, &state, sizeof state, "request state");
 }
@@ -245,9 +247,10 @@ static int32_t result_text(struct specbatch_result *result)
         return rc;
     SB_TRY(sb_bytes_add(&text, "", 0));
     SB_TRY(sb_tokenizer_decode(result->model->tokenizer, seq->tokens + seq->n_prompt,
-                               (size_t)sb_seq_n_generated(seq), 0, &text));
+                               (size_t)(sb_seq_n_generated(seq) + sb_seq_n_tail(seq)), 0, &text));
     result->text = text.data;
-    result->text_length = text.n;
+    result->text_length = sb_stops_text(seq, text.n);
+    result->text[result->text_length] = '\0';
 done:
     if (rc != SPECBATCH_OK)
         sb_bytes_clear(&text);

@@ -6,6 +6,7 @@
 
 #include "options.h"
 #include "pool/request_sampling.h"
+#include "pool/request_stops.h"
 #include "status.h"
 
 int32_t sb_request_resolve(specbatch_request *full, const specbatch_request *given, int32_t k)
@@ -53,7 +54,8 @@ size_t sb_seq_bytes(const struct sb_seq *seq)
     const size_t n_new = (size_t)(seq->max_tokens - seq->n_prompt);
 
     return sizeof *seq + (size_t)seq->max_tokens * sizeof *seq->tokens +
-           sb_sampling_bytes(seq->sampling) + (seq->logprobs ? n_new * sizeof *seq->logprobs : 0) +
+           sb_sampling_bytes(seq->sampling) + sb_stops_bytes(seq->stops) +
+           (seq->logprobs ? n_new * sizeof *seq->logprobs : 0) +
            (seq->margins ? n_new * sizeof *seq->margins : 0);
 }
 
@@ -65,6 +67,7 @@ void sb_seq_free(const struct sb_mem *mem, struct sb_seq *seq)
     sb_free(mem, seq->logprobs);
     sb_free(mem, seq->margins);
     sb_sampling_free(mem, seq->sampling);
+    sb_stops_free(seq->stops);
     sb_stream_free(seq->stream);
     sb_free(mem, seq);
 }
@@ -141,6 +144,7 @@ static int32_t make_seq(struct sb_seq **out, const struct specbatch_pool *pool,
     SB_TRY(
         sb_sampling_create(&seq->sampling, mem, request->sampling, pool->target->config.vocab, 0));
     SB_TRY(sb_mask_copy(&seq->mask, request->mask));
+    SB_TRY(sb_pool_make_stops(&seq->stops, pool, request));
     if (request->flags & SPECBATCH_REQUEST_LOGPROBS)
         SB_NEW(seq->logprobs, sb_alloc(mem, (size_t)request->max_new, sizeof *seq->logprobs),
                "a request");

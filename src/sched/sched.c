@@ -163,10 +163,28 @@ static void count_all_live(struct sb_sched *s)
         stats[SB_STAT_kv_live_peak_bytes] = stats[SB_STAT_kv_live_bytes];
 }
 
-static void commit_all(struct sb_sched *s)
+/* Commits a row. Returns by how many tokens its sequence has grown: 0 if it has become shorter, as
+ * a stop string may take tokens of earlier rounds back. The counters then go down, by the
+ * wrap-around of unsigned numbers. */
+static uint64_t commit_row(struct sb_sched *s, int32_t b)
+{
+    const struct sb_round_row *row = &s->round->rows[b];
+    const uint64_t before = row->seq->accepted;
+    const int32_t n = sb_commit(s->round, b);
+    const int64_t accepted = (int64_t)(row->seq->accepted - before);
+    const int64_t forced = accepted < row->n_forced ? accepted : row->n_forced;
+
+    s->stats[SB_STAT_tokens_committed] += (uint64_t)n;
+    s->stats[SB_STAT_tokens_accepted] += (uint64_t)accepted;
+    s->stats[SB_STAT_tokens_forced] += forced > 0 ? (uint64_t)forced : 0;
+    return n > 0 ? (uint64_t)n : 0;
+}
+
+/* Returns by how many tokens the sequences have grown, those left out that have become shorter. */
+static uint64_t commit_all(struct sb_sched *s)
 {
     struct sb_round *round = s->round;
-    uint64_t drafted = 0;
+    uint64_t won = 0, drafted = 0;
 
     /* Prompts first: residents.c has to know a newcomer as ready before it is told that it ran. */
     for (int32_t i = 0; i < round->n_chunks; i++) {
@@ -175,16 +193,9 @@ static void commit_all(struct sb_sched *s)
             sb_residents_filled(&s->residents, round->chunks[i].seq);
     }
     for (int32_t b = 0; b < round->n_rows; b++) {
-        const struct sb_round_row *row = &round->rows[b];
-        struct sb_seq *seq = row->seq;
-        const uint64_t before = seq->accepted, forced = (uint64_t)row->n_forced;
-
-        s->stats[SB_STAT_tokens_committed] += (uint64_t)sb_commit(round, b);
-        s->stats[SB_STAT_tokens_accepted] += seq->accepted - before;
-        s->stats[SB_STAT_tokens_forced] += seq->accepted - before < forced ? seq->accepted - before
-                                                                           : forced;
-        drafted += (uint64_t)row->n_draft;
-        sb_residents_ran(&s->residents, seq);
+        won += commit_row(s, b);
+        drafted += (uint64_t)round->rows[b].n_draft;
+        sb_residents_ran(&s->residents, round->rows[b].seq);
     }
     s->stats[SB_STAT_tokens_drafted] += drafted;
     s->stats[SB_STAT_decode_rows] += (uint64_t)round->n_rows;
@@ -196,6 +207,7 @@ static void commit_all(struct sb_sched *s)
     s->stats[SB_STAT_group_rounds] += s->n_grouped > 0 && s->n_grouped == sb_round_n_ready(round);
     s->stats[SB_STAT_mixed_rows] += (uint64_t)s->n_mixed;
     count_all_live(s);
+    return won;
 }
 
 /* Ends the round if the pool has been interrupted. This is asked where nothing of the round has run
@@ -292,10 +304,9 @@ static uint64_t cost_ns(uint64_t took, uint64_t work)
 int32_t sb_sched_round(struct sb_sched *s)
 {
     const uint64_t began = sb_port_now_ns(), worked = work_clock(s), waited = s->waited_ns,
-                   committed = s->stats[SB_STAT_tokens_committed],
                    caught_up = s->draft->catch_up_ns;
     struct sb_round *round = s->round;
-    uint64_t took, work;
+    uint64_t won, took, work;
     int32_t rc = SPECBATCH_OK;
 
     round->n_rows = round->n_newcomers = s->n_grouped = s->n_mixed = 0;
@@ -309,7 +320,7 @@ int32_t sb_sched_round(struct sb_sched *s)
     SB_TRY(run_passes(s));
     if (s->policy->trim)
         s->policy->trim(s);
-    commit_all(s);
+    won = commit_all(s);
     if (s->policy->after_commit) {
         s->policy->after_commit(s);
         SB_TRY(sb_realignment_run(&s->realignment, s->stats));
@@ -319,13 +330,12 @@ int32_t sb_sched_round(struct sb_sched *s)
     took = sb_port_now_ns() - began;
     work = work_clock(s) - worked + s->waited_ns - waited;
     s->stats[SB_STAT_round_ns] += took;
-    sb_adapt_learn(
-        &s->adapt, round->rows, sb_round_n_ready(round),
-        &(struct sb_adapt_round){.mixed = round->n_chunks > 0 || has_forced(round),
-                                 .unique = !round->repeats,
-                                 .committed = s->stats[SB_STAT_tokens_committed] - committed,
-                                 .ns = cost_ns(took, work),
-                                 .catch_up_ns = s->draft->catch_up_ns - caught_up});
+    sb_adapt_learn(&s->adapt, round->rows, sb_round_n_ready(round),
+                   &(struct sb_adapt_round){.mixed = round->n_chunks > 0 || has_forced(round),
+                                            .unique = !round->repeats,
+                                            .committed = won,
+                                            .ns = cost_ns(took, work),
+                                            .catch_up_ns = s->draft->catch_up_ns - caught_up});
 done:
     if (rc != SPECBATCH_OK)
         give_up(s);

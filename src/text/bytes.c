@@ -5,16 +5,28 @@
 
 #include "status.h"
 
-int32_t sb_bytes_add(struct sb_bytes *bytes, const char *data, size_t n)
+int32_t sb_bytes_reserve(struct sb_bytes *bytes, size_t n)
 {
     size_t need;
     char *grown = NULL;
 
-    if (sb_add_size(bytes->n, n, &need) && sb_add_size(need, 1, &need))
+    if (sb_add_size(n, 1, &need)) /* the NUL behind them */
         grown = sb_grow(bytes->mem, bytes->data, &bytes->capacity, need, 1);
     if (!grown)
         return sb_fail(SPECBATCH_E_NOMEM, "no memory for text");
     bytes->data = grown;
+    return SPECBATCH_OK;
+}
+
+int32_t sb_bytes_add(struct sb_bytes *bytes, const char *data, size_t n)
+{
+    size_t need;
+    int32_t rc;
+
+    if (!sb_add_size(bytes->n, n, &need))
+        return sb_fail(SPECBATCH_E_NOMEM, "no memory for text");
+    if ((rc = sb_bytes_reserve(bytes, need)) != SPECBATCH_OK)
+        return rc;
     if (n > 0)
         memcpy(bytes->data + bytes->n, data, n);
     bytes->n += n;

@@ -23,6 +23,8 @@ struct sb_ids {
 };
 
 int32_t sb_bytes_add(struct sb_bytes *bytes, const char *data, size_t n); /* appends */
+/* Makes room for n bytes in all, so that adding them takes no memory. */
+int32_t sb_bytes_reserve(struct sb_bytes *bytes, size_t n);
 int32_t sb_bytes_set(struct sb_bytes *bytes, const char *data, size_t n); /* replaces the content */
 void sb_bytes_clear(struct sb_bytes *bytes);                              /* frees */
 int32_t sb_ids_add(struct sb_ids *ids, int32_t id);                       /* appends */

@@ -35,6 +35,8 @@ struct state {
     size_t n_before, n_after; /* tokens that went through either list of steps */
     size_t stripped;          /* how often `strip` has been removed */
     int begun;                /* some text has come out */
+    int replaced;             /* each of the bytes that were held last became a U+FFFD, */
+    size_t lost;              /* or so many of them were removed as `strip` */
     int strip_over;           /* `strip` is not removed any more */
 };
 
@@ -43,8 +45,8 @@ struct decoding {
     const struct sb_tokenizer *t;
     uint32_t flags;
     struct state *state;
-    struct sb_bytes before[2], after[2]; /* what either list of steps writes */
-    struct sb_bytes *out;                /* the text is appended here */
+    struct sb_bytes *before, *after; /* [2], what either list of steps writes */
+    struct sb_bytes *out;            /* the text is appended here */
 };
 
 /* ------------------------------------------------------------------ the last stages */
@@ -90,6 +92,7 @@ static int32_t emit_held(struct decoding *d, int ended, int each)
     if (n == 0)
         return rc;
     const char *bytes = s->held.data + s->from;
+    s->replaced = 0;
     while (at < n) {
         int step = sb_utf8_step(bytes + at, n - at, &cp);
         if (step > 0) {
@@ -100,6 +103,7 @@ static int32_t emit_held(struct decoding *d, int ended, int each)
             break;
         SB_TRY(emit(d, bytes + good, at - good));
         SB_TRY(emit(d, SB_REPLACEMENT, 3));
+        s->replaced |= each && at == 0;
         good = at += each ? 1 : step == 0 ? n - at : (size_t)-step;
     }
     SB_TRY(emit(d, bytes + good, at - good));
@@ -181,16 +185,19 @@ done:
 static int32_t end_run(struct decoding *d)
 {
     struct state *s = d->state;
+    const size_t stripped = s->stripped;
     size_t n = s->held.n - s->from;
     int32_t rc = SPECBATCH_OK;
 
     if (n == 0)
         return rc;
-    if (sb_utf8_valid(s->held.data + s->from, n) == n)
+    s->replaced = sb_utf8_valid(s->held.data + s->from, n) < n;
+    if (!s->replaced)
         SB_TRY(emit_token(d, s->held.data + s->from, n));
     else
         for (size_t i = 0; i < n; i++)
             SB_TRY(emit_token(d, SB_REPLACEMENT, 3));
+    s->lost = (s->stripped - stripped) * d->t->decoder.strip.n;
     release(s, n);
 done:
     return rc;
@@ -292,39 +299,56 @@ static int32_t finish(struct decoding *d)
 }
 
 /* Decodes ids, and ends the text where `end` says so. */
-static int32_t run(const struct sb_tokenizer *t, uint32_t flags, struct state *state,
-                   const int32_t *ids, size_t n, int end, struct sb_bytes *out)
+static int32_t run(struct decoding *d, const int32_t *ids, size_t n, int end)
 {
-    struct decoding d = {.t = t, .flags = flags, .state = state, .out = out};
     int32_t rc = SPECBATCH_OK;
 
-    d.before[0].mem = d.before[1].mem = d.after[0].mem = d.after[1].mem = &t->mem;
     for (size_t i = 0; i < n; i++)
-        SB_TRY(feed(&d, ids[i]));
+        SB_TRY(feed(d, ids[i]));
     if (end)
-        SB_TRY(finish(&d));
-    SB_TRY(sb_bytes_add(out, "", 0));
+        SB_TRY(finish(d));
+    SB_TRY(sb_bytes_add(d->out, "", 0));
 done:
-    for (size_t i = 0; i < 2; i++) {
-        sb_bytes_clear(&d.before[i]);
-        sb_bytes_clear(&d.after[i]);
-    }
     return rc;
+}
+
+/* The buffers of both lists of steps. */
+struct buffers {
+    struct sb_bytes before[2], after[2];
+};
+
+static void set_memory(struct buffers *buffers, const struct sb_mem *mem)
+{
+    for (size_t i = 0; i < 2; i++)
+        buffers->before[i].mem = buffers->after[i].mem = mem;
+}
+
+static void clear(struct buffers *buffers)
+{
+    for (size_t i = 0; i < 2; i++) {
+        sb_bytes_clear(&buffers->before[i]);
+        sb_bytes_clear(&buffers->after[i]);
+    }
 }
 
 int32_t sb_tokenizer_decode(const struct sb_tokenizer *t, const int32_t *ids, size_t n,
                             uint32_t flags, struct sb_bytes *text)
 {
     struct state state = {.held = {.mem = &t->mem}};
+    struct buffers buffers = {0};
+    struct decoding d = {t, flags, &state, buffers.before, buffers.after, text};
     size_t before = text->n;
-    int32_t rc = run(t, flags, &state, ids, n, 1, text);
+    int32_t rc;
 
+    set_memory(&buffers, &t->mem);
+    rc = run(&d, ids, n, 1);
     if (rc) {
         text->n = before;
         if (text->data)
             text->data[before] = '\0';
     }
     sb_bytes_clear(&state.held);
+    clear(&buffers);
     return rc;
 }
 
@@ -335,6 +359,7 @@ struct sb_stream {
     const struct sb_tokenizer *t;
     uint32_t flags;
     struct state state;
+    struct buffers buffers;
     struct sb_bytes text;
 };
 
@@ -349,9 +374,69 @@ int32_t sb_stream_create(struct sb_stream **out, const struct sb_mem *mem,
     s->t = t;
     s->flags = flags;
     s->state.held.mem = s->text.mem = &s->mem;
+    set_memory(&s->buffers, &s->mem);
     *out = s;
 done:
     return rc;
+}
+
+/*
+ * The bounds of what one id needs, by its longest way through the stages:
+ *
+ *   piece       at most the longest one, made longer by the steps `before`
+ *   held        that, behind the up to three bytes of a character; a run has a byte for each id
+ *   text        what is held or the piece, and the unknown token's text or a space; made longer by
+ *               the steps `after`, and by a U+FFFD of three bytes for each byte
+ */
+int32_t sb_stream_reserve(struct sb_stream *s, size_t n_ids)
+{
+    const struct sb_decoder *decoder = &s->t->decoder;
+    const size_t after = sb_steps_growth(&decoder->after);
+    size_t piece, held, text;
+    int32_t rc = SPECBATCH_OK;
+
+    if (!sb_mul_size(s->t->vocab.longest, sb_steps_growth(&decoder->before), &piece) ||
+        !sb_add_size(piece, 3 + (decoder->bytes == SB_BYTES_RUN ? n_ids : 0), &held) ||
+        !sb_add_size(piece, held, &text) || !sb_add_size(text, decoder->unknown.n + 1, &text) ||
+        !sb_mul_size(text, 3 * after, &text))
+        return sb_fail(SPECBATCH_E_NOMEM, "no memory for text");
+    for (size_t i = 0; i < 2; i++) {
+        if (decoder->before.n > i)
+            SB_TRY(sb_bytes_reserve(&s->buffers.before[i], piece));
+        if (decoder->after.n > i)
+            SB_TRY(sb_bytes_reserve(&s->buffers.after[i], text));
+    }
+    SB_TRY(sb_bytes_reserve(&s->state.held, held));
+    SB_TRY(sb_bytes_reserve(&s->text, text));
+done:
+    return rc;
+}
+
+size_t sb_stream_bytes(const struct sb_stream *s)
+{
+    size_t n = sizeof *s + s->state.held.capacity + s->text.capacity;
+
+    for (size_t i = 0; i < 2; i++)
+        n += s->buffers.before[i].capacity + s->buffers.after[i].capacity;
+    return n;
+}
+
+size_t sb_stream_held(const struct sb_stream *s)
+{
+    return s->state.held.n;
+}
+
+size_t sb_stream_place(const struct sb_stream *s, size_t n)
+{
+    const size_t at = s->state.replaced ? 3 * n : n;
+
+    return at > s->state.lost ? at - s->state.lost : 0;
+}
+
+const char *sb_stream_cut(struct sb_stream *s, size_t n)
+{
+    s->text.data[n] = '\0';
+    return s->text.data;
 }
 
 /* Takes another state's numbers over. The array of held bytes stays, as a push may have moved
@@ -370,14 +455,19 @@ static int32_t push(struct sb_stream *s, const int32_t *ids, size_t n, int end, 
 {
     static const struct state begin;
     struct state before = s->state;
+    struct decoding d = {s->t, s->flags, &s->state, s->buffers.before, s->buffers.after, &s->text};
     int32_t rc = SPECBATCH_OK;
     size_t left;
 
     s->text.n = 0;
     s->state.keep = s->state.held.n;
-    SB_TRY(run(s->t, s->flags, &s->state, ids, n, end, &s->text));
-    if (end)
-        put_back(&s->state, &begin); /* what comes now begins another text */
+    SB_TRY(run(&d, ids, n, end));
+    if (end) { /* what comes now begins another text */
+        const struct state last = s->state;
+        put_back(&s->state, &begin);
+        s->state.replaced = last.replaced;
+        s->state.lost = last.lost;
+    }
     left = s->state.held.n - s->state.from;
     if (s->state.from > 0)
         memmove(s->state.held.data, s->state.held.data + s->state.from, left);
@@ -411,5 +501,6 @@ void sb_stream_free(struct sb_stream *s)
     struct sb_mem mem = s->mem;
     sb_bytes_clear(&s->state.held);
     sb_bytes_clear(&s->text);
+    clear(&s->buffers);
     sb_free(&mem, s);
 }

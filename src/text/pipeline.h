@@ -59,6 +59,7 @@ struct sb_vocab {
     struct sb_bytes text;    /* all spellings, NUL-terminated, one after the other */
     struct sb_piece *pieces; /* [capacity], by id */
     size_t n, capacity;      /* n: largest id + 1 */
+    size_t longest;          /* bytes of the longest spelling */
     struct sb_vocab_slot *slots;
     size_t n_slots, n_used;
     struct sb_hash_key key;
@@ -239,6 +240,8 @@ int32_t sb_step_add(struct sb_step **out, struct sb_steps *steps, enum sb_step_k
  * 64 times as long. */
 int32_t sb_steps_check_growth(const struct sb_steps *first, const struct sb_steps *second,
                               const char *path, const char *what);
+/* How many times as long a list of steps makes a text at most: 65, by the check below. */
+size_t sb_steps_growth(const struct sb_steps *steps);
 void sb_steps_clear(struct sb_steps *steps);
 
 /* ----------------------------------------------------- normalising (normalize.c, charsmap.c) */

@@ -70,6 +70,23 @@ static double factor(const struct sb_step *step)
     }
 }
 
+/* Both parts of the bound of a list, which may be continued: they are 1 and 0 before its first
+ * step. */
+static void grow_by(const struct sb_step *step, double *times, double *more)
+{
+    *times *= factor(step);
+    *more = *more * factor(step) + (step->kind == SB_STEP_PREPEND ? (double)step->to.n : 0);
+}
+
+size_t sb_steps_growth(const struct sb_steps *steps)
+{
+    double times = 1, more = 0;
+
+    for (size_t i = 0; i < steps->n; i++)
+        grow_by(&steps->at[i], &times, &more);
+    return (size_t)(times + more) + 1;
+}
+
 int32_t sb_steps_check_growth(const struct sb_steps *first, const struct sb_steps *second,
                               const char *path, const char *what)
 {
@@ -78,8 +95,7 @@ int32_t sb_steps_check_growth(const struct sb_steps *first, const struct sb_step
 
     for (size_t i = 0; i < n; i++) {
         const struct sb_step *step = i < first->n ? &first->at[i] : &second->at[i - first->n];
-        times *= factor(step);
-        more = more * factor(step) + (step->kind == SB_STEP_PREPEND ? (double)step->to.n : 0);
+        grow_by(step, &times, &more);
         if (times + more > GROWTH_MAX)
             return sb_fail(SPECBATCH_E_UNSUPPORTED,
                            "%s: %s: step %zu could make a text more than %d times as long", path,

@@ -111,4 +111,16 @@ int32_t sb_stream_end(struct sb_stream *stream, const int32_t *ids, size_t n, co
                       size_t *length);
 void sb_stream_free(struct sb_stream *stream);
 
+/* Makes room, so that pushing one id at a time, and ending the text, take no memory, for texts of
+ * at most n_ids ids. E_NOMEM. */
+int32_t sb_stream_reserve(struct sb_stream *stream, size_t n_ids);
+/* Bytes that the stream has taken. */
+size_t sb_stream_bytes(const struct sb_stream *stream);
+/* Where in the text an id ends. The first tells how many bytes are held back now. Once a later push
+ * has made text of them, the second tells where in the text of that push the n-th of them ends. */
+size_t sb_stream_held(const struct sb_stream *stream);
+size_t sb_stream_place(const struct sb_stream *stream, size_t n);
+/* Cuts the text of the last push to its first n bytes. */
+const char *sb_stream_cut(struct sb_stream *stream, size_t n);
+
 #endif

@@ -137,6 +137,8 @@ int32_t sb_vocab_add(struct sb_vocab *vocab, const char *where, const char *text
     SB_TRY(sb_bytes_add(&vocab->text, "", 1));
     piece->length = (uint32_t)n;
     piece->flags = flags;
+    if (n > vocab->longest)
+        vocab->longest = n;
     if ((size_t)id >= vocab->n)
         vocab->n = (size_t)id + 1;
     insert(vocab, slot, hash, (uint32_t)id);

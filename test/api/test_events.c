@@ -1,18 +1,12 @@
 /*
  * Events: the ids and texts of a request's events are those of its result, cut at whole characters,
  * whatever is polled, collected or cancelled beside them, and whichever allocation fails.
- *
- * The models have random weights and vocabularies whose first ids are single bytes, so their text
- * is full of broken characters and of runs of byte tokens.
  */
 #include "sbtest.h"
 
 #include "support/drafts.h"
-#include "support/failalloc.h"
-#include "support/model_files.h"
+#include "support/text_model.h"
 #include "utf8.h"
-
-#define WEIGHTS "test/data/models/llama_mha_f16"
 
 enum { N = 6, MAX_NEW = 40 };
 
@@ -29,27 +23,6 @@ static struct told told[N + 1]; /* by id */
 static struct failalloc memory;
 
 /* ------------------------------------------------------------------ models and pools */
-
-/* Opens the small model with one of the small tokenizers, or with none (NULL). */
-static specbatch_model *open_model(const char *tokenizer)
-{
-    specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
-    const struct test_dir dir = test_dir_make();
-    specbatch_model *model = NULL;
-    char from[200];
-
-    test_copy(&dir, WEIGHTS, NULL);
-    snprintf(from, sizeof from, "test/data/tokenizers/%s", tokenizer ? tokenizer : "");
-    if (tokenizer)
-        test_copy(&dir, from, NULL);
-    options.alloc = failalloc_alloc;
-    options.free = failalloc_free;
-    options.alloc_user = &memory;
-    if (specbatch_model_open(&model, dir.path, &options) != SPECBATCH_OK)
-        printf("     %s\n", specbatch_last_error());
-    test_dir_remove(&dir);
-    return model;
-}
 
 static char users[N]; /* what requests have as their user pointer: its address */
 
@@ -154,7 +127,7 @@ static void compare_results(specbatch_pool *pool)
 
 static void check_streaming(const char *tokenizer, int32_t policy)
 {
-    specbatch_model *model = open_model(tokenizer);
+    specbatch_model *model = open_text_model(tokenizer, &memory);
     specbatch_pool *pool = model ? pool_of(model, policy) : NULL;
     size_t active = 1;
     int32_t polled[4];
@@ -196,7 +169,7 @@ static void test_events_without_a_tokenizer(void)
 /* Events that nobody reads gather: one event for each request, in the order of their first news. */
 static void test_news_gather_in_one_event(void)
 {
-    specbatch_model *model = open_model("llama");
+    specbatch_model *model = open_text_model("llama", &memory);
     specbatch_pool *pool = pool_of(model, SPECBATCH_POLICY_RAGGED);
     specbatch_event event = SPECBATCH_EVENT_INIT;
     size_t active = 1;
@@ -221,7 +194,7 @@ static void test_news_gather_in_one_event(void)
 /* A request that is collected takes its news with it, wherever it stands in the list. */
 static void test_collecting_drops_the_news(void)
 {
-    specbatch_model *model = open_model("qwen");
+    specbatch_model *model = open_text_model("qwen", &memory);
     specbatch_pool *pool = pool_of(model, SPECBATCH_POLICY_RAGGED);
     specbatch_event event = SPECBATCH_EVENT_INIT;
     specbatch_result *result;
@@ -253,7 +226,7 @@ static void test_collecting_drops_the_news(void)
 
 static void test_cancelled_requests_tell_their_end(void)
 {
-    specbatch_model *model = open_model("llama");
+    specbatch_model *model = open_text_model("llama", &memory);
     specbatch_pool *pool = pool_of(model, SPECBATCH_POLICY_RAGGED);
 
     CHECK(pool != NULL);
@@ -274,7 +247,7 @@ static void test_cancelled_requests_tell_their_end(void)
 /* Fails every allocation that an event makes, one after the other, and asks again. */
 static void test_an_event_without_memory_is_not_lost(void)
 {
-    specbatch_model *model = open_model("llama");
+    specbatch_model *model = open_text_model("llama", &memory);
     specbatch_pool *pool = pool_of(model, SPECBATCH_POLICY_RAGGED);
     specbatch_event event = SPECBATCH_EVENT_INIT;
     size_t active = 1;
@@ -314,7 +287,7 @@ static void test_an_event_without_memory_is_not_lost(void)
  * waits. */
 static void test_the_size_of_the_struct(void)
 {
-    specbatch_model *model = open_model("llama");
+    specbatch_model *model = open_text_model("llama", &memory);
     specbatch_pool *pool = pool_of(model, SPECBATCH_POLICY_RAGGED);
     specbatch_event event = {0};
 
