@@ -41,6 +41,9 @@ FAULT(test_no_fault, NONE)
 FAULT(test_noise_by_round, NOISE_BY_ROUND)
 FAULT(test_penalty_of_rejected_tokens, PENALTY_OF_REJECTED)
 FAULT(test_ties_to_the_highest_id, TIES_TO_HIGHEST)
+FAULT(test_mask_of_the_wrong_prefix, MASK_OF_WRONG_PREFIX)
+FAULT(test_stop_strings_noticed_late, STOP_STRING_LATE)
+FAULT(test_text_of_stops_kept, STOP_TEXT_KEPT)
 
 TEST_BEGIN
 if (specbatch_model_open(&trace.target, "examples/demo/draft", NULL)) {
@@ -51,5 +54,8 @@ RUN(test_no_fault);
 RUN(test_noise_by_round);
 RUN(test_penalty_of_rejected_tokens);
 RUN(test_ties_to_the_highest_id);
+RUN(test_mask_of_the_wrong_prefix);
+RUN(test_stop_strings_noticed_late);
+RUN(test_text_of_stops_kept);
 specbatch_model_close(trace.target);
 TEST_END

@@ -5,8 +5,9 @@
  *         == those of plain decoding at batch 1
  *
  * for random requests that sample with filters, penalties and biases, that ban what would end them,
- * and so on (support/random_request.h). A trace follows from its seed. Traces that never sample or
- * never reject a proposal would show little, so each kind of event has to have occurred.
+ * that end at strings, whose tokens a mask restricts, and so on (support/random_request.h). A trace
+ * follows from its seed. Traces that never sample or never reject a proposal would show little, so
+ * each kind of event has to have occurred.
  */
 #include "sbtest.h"
 #include "support/request_trace.h"
@@ -59,12 +60,14 @@ static void test_that_all_of_it_occurred(void)
 {
     const struct request_counts *c = &trace.counts;
 
-    printf("     %" PRIu64 " requests, %" PRIu64 " sampled, %" PRIu64 " tokens, proposals %" PRIu64
-           " accepted %" PRIu64 " rejected, %" PRIu64 " cancelled, %" PRIu64
-           " prefix hits, %" PRIu64 " preemptions\n",
-           c->requests, c->sampled, c->tokens, c->accepted, c->rejected, c->cancelled, c->hits,
-           c->preemptions);
+    printf("     %" PRIu64 " requests, %" PRIu64 " sampled, %" PRIu64 " masked, %" PRIu64
+           " without a choice, %" PRIu64 " at strings, %" PRIu64 " cancelled\n",
+           c->requests, c->sampled, c->masked, c->failed, c->stopped, c->cancelled);
+    printf("     %" PRIu64 " tokens, %" PRIu64 " forced, proposals %" PRIu64 " accepted %" PRIu64
+           " rejected, %" PRIu64 " prefix hits, %" PRIu64 " preemptions\n",
+           c->tokens, c->forced, c->accepted, c->rejected, c->hits, c->preemptions);
     CHECK(c->sampled > 0 && c->accepted > 0 && c->rejected > 0 && c->cancelled > 0);
+    CHECK(c->masked > 0 && c->failed > 0 && c->forced > 0 && c->stopped > 0);
     CHECK(c->hits > 0 && c->preemptions > 0);
 }
 

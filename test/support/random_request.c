@@ -69,6 +69,37 @@ static void draw_sampling(struct random_request *random, int32_t vocab, uint64_t
     random->request.sampling = s;
 }
 
+/* One of several rules, told by `user`: a quarter of the ids is forbidden behind each token; now
+ * and then one id is allowed only, and seldom none. It depends on the last token and on how many
+ * there are. */
+static int32_t allow(void *user, specbatch_mask_row *const *rows, size_t n_rows)
+{
+    const uint32_t rule = *(const uint32_t *)user;
+
+    for (size_t b = 0; b < n_rows; b++) {
+        const specbatch_mask_row *row = rows[b];
+        uint64_t state = (uint64_t)row->tokens[row->n_tokens - 1] << 32 | row->n_tokens << 8 | rule;
+        const uint64_t chance = trace_random(&state);
+        const size_t only = chance >> 16 & 255;
+
+        for (size_t w = 0; w < row->n_words; w++)
+            row->allowed[w] &= chance % 6 == 0     ? (uint32_t)(w == only / 32) << only % 32
+                               : chance % 300 == 1 ? 0u
+                                                   : ~(uint32_t)(chance >> (w % 32));
+    }
+    return 0;
+}
+
+static void draw_mask(struct random_request *random, uint64_t *state)
+{
+    static uint32_t rules[3] = {1, 2, 3};
+
+    random->mask = (specbatch_mask)SPECBATCH_MASK_INIT;
+    random->mask.allow = allow;
+    random->mask.user = &rules[below(state, 3)];
+    random->request.mask = &random->mask;
+}
+
 void random_request_draw(struct random_request *random, const specbatch_model *model,
                          uint64_t *state)
 {
@@ -89,6 +120,8 @@ void random_request_draw(struct random_request *random, const specbatch_model *m
     request->min_new = below(state, 3) ? 0 : below(state, request->max_new + 1);
     if (below(state, 4))
         draw_sampling(random, vocab, state);
+    if (below(state, 4) == 0)
+        draw_mask(random, state);
 }
 
 /* ------------------------------------------------------------------ answers */
@@ -110,7 +143,7 @@ static void take_answer(struct random_answer *answer, const specbatch_result *re
         memcpy(answer->text, text, answer->text_length);
 }
 
-int32_t random_request_ask(struct random_request *random, specbatch_model *model)
+static int32_t decode_plainly(struct random_request *random, specbatch_model *model)
 {
     specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
     specbatch_pool *pool = NULL;
@@ -129,6 +162,43 @@ int32_t random_request_ask(struct random_request *random, specbatch_model *model
     specbatch_result_free(result);
     specbatch_pool_free(pool);
     return rc;
+}
+
+/* Takes a few characters out of the plain text as a string that ends the request. Returns whether
+ * there are any. */
+static int take_stop(struct random_request *random, int i, uint64_t *state)
+{
+    const char *text = random->plain.text;
+    size_t first, n = 0;
+
+    if (!random->plain.has_text || random->plain.text_length == 0)
+        return 0;
+    first = (size_t)below(state, (int32_t)random->plain.text_length);
+    while (first > 0 && (text[first] & 0xc0) == 0x80)
+        first--;
+    for (size_t most = 1 + (size_t)below(state, RANDOM_STOP - 4);
+         first + n < random->plain.text_length && n < RANDOM_STOP - 1 &&
+         (n < most || (text[first + n] & 0xc0) == 0x80);)
+        n++;
+    memcpy(random->stop_text[i], text + first, n);
+    random->stop_text[i][n] = '\0';
+    random->stop_strings[i] = random->stop_text[i];
+    return strlen(random->stop_text[i]) > 0;
+}
+
+int32_t random_request_ask(struct random_request *random, specbatch_model *model, uint64_t *state)
+{
+    const int n = below(state, 3);
+    int32_t rc = decode_plainly(random, model);
+
+    if (rc != SPECBATCH_OK || n == 0 || !take_stop(random, 0, state))
+        return rc;
+    random->stops = (specbatch_stops)SPECBATCH_STOPS_INIT;
+    random->stops.strings = random->stop_strings;
+    random->stops.n_strings = n == 2 && take_stop(random, 1, state) ? 2 : 1;
+    random->request.stops = &random->stops;
+    memset(&random->plain, 0, sizeof random->plain);
+    return decode_plainly(random, model);
 }
 
 const char *random_request_compare(const struct random_request *random,

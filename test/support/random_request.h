@@ -1,7 +1,8 @@
 /*
  * Random requests that want all that a request can: sampling with filters, penalties and biases,
- * bans before min_new, ids that end them, log-probabilities. What a request must give is what it
- * gives when it is decoded plainly, alone in a pool of batch 1 without kept prefixes.
+ * bans before min_new, ids and strings that end them, masks, log-probabilities. What a request must
+ * give is what it gives when it is decoded plainly, alone in a pool of batch 1 without kept
+ * prefixes.
  */
 #ifndef RANDOM_REQUEST_H
 #define RANDOM_REQUEST_H
@@ -14,7 +15,8 @@
 enum {
     RANDOM_PROMPT = 96, /* tokens of a prompt, at most */
     RANDOM_NEW = 40,    /* tokens that a request asks for, at most */
-    RANDOM_TEXT = 4096  /* bytes of an answer's text, at most */
+    RANDOM_TEXT = 4096, /* bytes of an answer's text, at most */
+    RANDOM_STOP = 16    /* bytes of a stop string, at most, with a NUL */
 };
 
 /* What a result has, to be compared. */
@@ -34,6 +36,10 @@ struct random_request {
     specbatch_sampling sampling;
     int32_t ids[RANDOM_PROMPT], stop_ids[2], bias_ids[3];
     float bias[3];
+    specbatch_stops stops;
+    char stop_text[2][RANDOM_STOP];
+    const char *stop_strings[2];
+    specbatch_mask mask;
     struct random_answer plain;
     uint64_t id; /* in the pool of a trace; 0: not submitted */
     int cancelled, collected;
@@ -42,8 +48,9 @@ struct random_request {
 /* Draws a request to this model. */
 void random_request_draw(struct random_request *random, const specbatch_model *model,
                          uint64_t *state);
-/* Has it decoded plainly. Returns a status. */
-int32_t random_request_ask(struct random_request *random, specbatch_model *model);
+/* Has it decoded plainly. If there is a text, some requests then get parts of it as strings that
+ * end them, and are decoded again. Returns a status. */
+int32_t random_request_ask(struct random_request *random, specbatch_model *model, uint64_t *state);
 /* Compares a result with the plain answer. Returns NULL, or what differs. */
 const char *random_request_compare(const struct random_request *random,
                                    const specbatch_result *result);

@@ -115,7 +115,10 @@ static int collect(struct run *run)
         counts->requests++;
         counts->tokens += job->plain.n;
         counts->sampled += job->request.sampling && job->sampling.temperature > 0.0f;
-        counts->failed += specbatch_result_status(result) != SPECBATCH_OK;
+        counts->failed += specbatch_result_status(result) == SPECBATCH_E_NO_CHOICE;
+        counts->masked += job->request.mask != NULL;
+        counts->stopped += job->request.stops &&
+                           specbatch_result_finish(result) == SPECBATCH_FINISH_STOP;
         counts->cancelled += specbatch_result_finish(result) == SPECBATCH_FINISH_CANCELLED;
         counts->accepted += specbatch_result_accepted(result);
         counts->rejected += specbatch_result_drafted(result) - specbatch_result_accepted(result);
@@ -146,15 +149,20 @@ static void cancel(struct run *run)
         job->cancelled = 1;
 }
 
+static uint64_t counter(const struct run *run, const char *name)
+{
+    uint64_t value = 0;
+
+    return specbatch_pool_stat(run->pool, name, &value) == SPECBATCH_OK ? value : 0;
+}
+
 static void count_pool(struct run *run)
 {
     struct request_counts *counts = &run->trace->counts;
-    uint64_t value = 0;
 
-    if (specbatch_pool_stat(run->pool, "prefix_hits", &value) == SPECBATCH_OK)
-        counts->hits += value;
-    if (specbatch_pool_stat(run->pool, "preemptions", &value) == SPECBATCH_OK)
-        counts->preemptions += value;
+    counts->hits += counter(run, "prefix_hits");
+    counts->preemptions += counter(run, "preemptions");
+    counts->forced += counter(run, "tokens_forced");
 }
 
 static int run_pool(struct run *run)
@@ -184,7 +192,7 @@ int32_t request_trace_ask(struct request_trace *trace, uint64_t seed)
 
     for (int i = 0; i < REQUEST_TRACE_JOBS && rc == SPECBATCH_OK; i++) {
         random_request_draw(&trace->jobs[i], trace->target, &state);
-        rc = random_request_ask(&trace->jobs[i], trace->target);
+        rc = random_request_ask(&trace->jobs[i], trace->target, &state);
     }
     return rc;
 }

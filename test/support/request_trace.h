@@ -12,7 +12,9 @@ enum { REQUEST_TRACE_JOBS = 12 };
 
 /* What happened in traces so far. A test asks whether it tested anything. */
 struct request_counts {
-    uint64_t requests, tokens, sampled, failed, cancelled, rejected, accepted, hits, preemptions;
+    uint64_t requests, tokens, sampled, cancelled, rejected, accepted, hits, preemptions;
+    uint64_t masked, failed, forced; /* failed: by a mask that allowed nothing */
+    uint64_t stopped;                /* of those with stop strings */
 };
 
 struct request_trace {
