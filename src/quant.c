@@ -17,6 +17,8 @@ const struct sb_quant *sb_quant_of(enum sb_dtype dtype)
     return &quants[dtype];
 }
 
+/* What follows copies the bytes of a block before it loops over them, because a compiler makes
+ * vectors only of what surely is not the integers that are written. */
 static uint16_t half_at(const uint8_t *at)
 {
     return (uint16_t)(at[0] | at[1] << 8);
@@ -32,10 +34,13 @@ static void unpack_q8_0(struct sb_quant_block *out, const uint8_t *block)
 /* f16 d | 16 bytes: elements i and i + 16 in the halves of byte i, with 8 added */
 static void unpack_q4_0(struct sb_quant_block *out, const uint8_t *block)
 {
+    uint8_t bytes[16];
+
     out->d = half_at(block);
+    memcpy(bytes, block + 2, sizeof bytes);
     for (int i = 0; i < 16; i++) {
-        out->q[i] = (int8_t)((block[2 + i] & 15) - 8);
-        out->q[i + 16] = (int8_t)((block[2 + i] >> 4) - 8);
+        out->q[i] = (int8_t)((bytes[i] & 15) - 8);
+        out->q[i + 16] = (int8_t)((bytes[i] >> 4) - 8);
     }
 }
 
@@ -58,11 +63,15 @@ static void unpack_scales(struct sb_quant_block *out, const uint8_t *block)
 /* 128 bytes: elements 64 c + i and 64 c + 32 + i are in the halves of byte 32 c + i. */
 static void unpack_halves(int8_t q[256], const uint8_t low[128])
 {
-    for (int c = 0; c < 4; c++)
+    uint8_t bytes[32];
+
+    for (int c = 0; c < 4; c++) {
+        memcpy(bytes, low + 32 * c, sizeof bytes);
         for (int i = 0; i < 32; i++) {
-            q[64 * c + i] = (int8_t)(low[32 * c + i] & 15);
-            q[64 * c + 32 + i] = (int8_t)(low[32 * c + i] >> 4);
+            q[64 * c + i] = (int8_t)(bytes[i] & 15);
+            q[64 * c + 32 + i] = (int8_t)(bytes[i] >> 4);
         }
+    }
 }
 
 /* scales | 128 bytes of halves */
@@ -75,8 +84,9 @@ static void unpack_q4_k(struct sb_quant_block *out, const uint8_t *block)
 /* scales | 32 bytes: bit g of byte i is the fifth bit of element 32 g + i | 128 bytes of halves */
 static void unpack_q5_k(struct sb_quant_block *out, const uint8_t *block)
 {
-    const uint8_t *high = block + 16;
+    uint8_t high[32];
 
+    memcpy(high, block + 16, sizeof high);
     unpack_scales(out, block);
     unpack_halves(out->q, block + 48);
     for (int g = 0; g < 8; g++)
@@ -89,9 +99,12 @@ static void unpack_q5_k(struct sb_quant_block *out, const uint8_t *block)
  * elements i, i + 32, i + 64 and i + 96 share byte i of the upper bits. */
 static void unpack_q6_k(struct sb_quant_block *out, const uint8_t *block)
 {
+    uint8_t low[64], high[32];
+
     for (int half = 0; half < 2; half++) {
-        const uint8_t *low = block + 64 * half, *high = block + 128 + 32 * half;
         int8_t *q = out->q + 128 * half;
+        memcpy(low, block + 64 * half, sizeof low);
+        memcpy(high, block + 128 + 32 * half, sizeof high);
         for (int i = 0; i < 32; i++) {
             q[i] = (int8_t)((low[i] & 15) + (high[i] << 4 & 48) - 32);
             q[i + 32] = (int8_t)((low[i + 32] & 15) + (high[i] << 2 & 48) - 32);
