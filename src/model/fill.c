@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "backend/quantiser.h"
 #include "backend/threads.h"
 #include "port.h"
 #include "status.h"
@@ -19,6 +20,7 @@ struct sb_filler {
     const struct sb_backend *backend;
     struct sb_device *device;
     struct sb_threads *threads;
+    sb_quantise_fn quantise;
 };
 
 int32_t sb_filler_create(struct sb_filler **out, const struct sb_mem *mem,
@@ -33,6 +35,7 @@ int32_t sb_filler_create(struct sb_filler **out, const struct sb_mem *mem,
         n_threads = 1;
     SB_NEW(filler, sb_alloc(mem, 1, sizeof *filler), "weights");
     *filler = (struct sb_filler){.mem = *mem, .backend = backend, .device = device};
+    filler->quantise = sb_quantiser();
     SB_TRY(sb_threads_create(&filler->threads, mem, n_threads));
     *out = filler;
     filler = NULL;
@@ -87,8 +90,7 @@ static void fill_range(void *ctx, int64_t first, int64_t last)
 
     if (is_quantised_here(filling)) {
         char *made = work->made + (size_t)first * given;
-        for (size_t r = 0; r < (size_t)(last - first); r++)
-            sb_convert(made + r * given, filling->given, rows + r * stored, filling->stored, n_in);
+        filler->quantise(made, filling->given, rows, filling->stored, (size_t)(last - first), n_in);
         rows = made;
     }
     rc = filler->backend->weight_fill(filling->weight, filler->device, work->first + (int32_t)first,
