@@ -133,6 +133,10 @@ struct sb_cpu_attend {
     X(void, pack,                                                                             \
       (void *panels, enum sb_layout layout, int32_t n_in, int32_t first, int32_t n,           \
        const void *rows, enum sb_dtype dtype))                                                \
+    /* makes rows of dtype, Q8_0 or Q4_0, of rows [n_rows, n] of a type not quantised */      \
+    X(void, quantise,                                                                         \
+      (void *to, enum sb_dtype dtype, const void *rows, enum sb_dtype type, size_t n_rows,    \
+       size_t n))                                                                             \
     /* reads row `id` of W back out of its panels: x [n_in] */                                \
     X(void, embed,                                                                            \
       (float *x, const void *panels, enum sb_layout layout, int32_t n_in, int32_t id))        \

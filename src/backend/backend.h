@@ -56,8 +56,8 @@ enum sb_dtype sb_kv_dtype(int32_t kv, enum sb_dtype automatic);
 enum sb_dtype sb_weights_dtype(int32_t weights, enum sb_dtype stored, int is_table);
 /* Converts a row of n elements from one type to another. A value that the new type cannot hold is
  * rounded to the nearest one, ties to even. What is too large for f16 becomes its largest finite
- * value. Quantised types can be converted to all others that are not, and SB_Q8_0 and SB_Q4_0 be
- * made of them (quant.h). */
+ * value. Quantised types can be converted to all that are not. For the reverse there is
+ * sb_convert_rows (quantiser.h). */
 void sb_convert(void *to, enum sb_dtype to_type, const void *from, enum sb_dtype from_type,
                 size_t n);
 

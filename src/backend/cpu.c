@@ -243,20 +243,25 @@ static int32_t download(struct sb_exec *exec, void *host, const void *dev, size_
 
 /* ------------------------------------------------------------------ weights */
 
+/* Of the memory only the columns that the last panel has too many are zeroed here. Filling writes
+ * the others, and so it is the threads that fill that touch new pages. */
 static int32_t weight_create(struct sb_weight *out, struct sb_device *device,
                              const struct sb_mem *mem, int32_t n_out, int32_t n_in,
                              enum sb_dtype dtype)
 {
     struct sb_weight weight = {.n_out = n_out, .n_in = n_in};
+    size_t panel;
 
     weight.dtype = device->compute == SPECBATCH_COMPUTE_BF16 && !sb_dtype_is_quantised(dtype)
                        ? SB_BF16
                        : dtype;
-    weight.bytes = (size_t)(sb_panel_count(n_out) *
-                            sb_panel_bytes(sb_cpu_layout(device, &weight), n_in));
-    weight.data = sb_alloc(mem, weight.bytes, 1);
+    panel = (size_t)sb_panel_bytes(sb_cpu_layout(device, &weight), n_in);
+    weight.bytes = (size_t)sb_panel_count(n_out) * panel;
+    weight.data = sb_alloc_raw(mem, weight.bytes, 1);
     if (!weight.data)
         return sb_fail(SPECBATCH_E_NOMEM, "no memory for a weight of %zu bytes", weight.bytes);
+    if (n_out % SB_PANEL != 0)
+        memset((char *)weight.data + weight.bytes - panel, 0, panel);
     if (sb_dtype_is_quantised(dtype)) {
         device->is_quantised = 1;
         name_class(device);
