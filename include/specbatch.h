@@ -180,8 +180,8 @@ enum {
 
     /* What ends a step or a request. */
 
-    /* The draft's propose function or the progress function asked to stop, or propose broke its
-     * rules. */
+    /* The draft's propose function, a mask or the progress function asked to stop, or propose broke
+     * its rules. */
     SPECBATCH_E_CANCELLED = -40,
     /* The target's logits hold a NaN. This ends the one request only. */
     SPECBATCH_E_NAN = -41,
@@ -1074,7 +1074,7 @@ SPECBATCH_API int32_t specbatch_pool_cancel(specbatch_pool *pool, uint64_t id);
  * with nothing to do succeeds. A step takes no memory, so it cannot run out of it; if a device's
  * driver does, that is E_DEVICE.
  *
- * E_INVALID, E_BUSY, E_CANCELLED (by the draft's propose) and E_INTERRUPTED (after either the step
+ * E_INVALID, E_BUSY, E_CANCELLED (by the draft or a mask) and E_INTERRUPTED (after either the step
  * may be repeated), fatal. Thread: one at a time. Since 0.1.
  */
 SPECBATCH_API int32_t specbatch_pool_step(specbatch_pool *pool, size_t *n_active);

@@ -487,6 +487,24 @@ grep -q '^fastest: --policy ' "$tmp/log" || echo "it recommends nothing" >>"$tmp
 grep -q '"name": "verify"' "$tmp/trace" || echo "the trace has no verification" >>"$tmp/out"
 verdict bench_compares_and_recommends
 
+# Whatever the model would write, the answers are JSON: one document for each prompt, which may have
+# newlines in it.
+json_of() { $B/examples/json_mask $demo/target $demo/draft "$@" >"$tmp/json" 2>"$tmp/log"; }
+json_of "Once upon a time" "Question: How many?" "It was" || cat "$tmp/log" >>"$tmp/out"
+grep -q '^ *{' "$tmp/json" || cat "$tmp/json" >>"$tmp/out"
+if command -v "$PYTHON" >/dev/null 2>&1; then
+    $PYTHON -c '
+import json, sys
+text, n = sys.stdin.read(), 0
+while text.strip():
+    value, end = json.JSONDecoder().raw_decode(text.lstrip())
+    text, n = text.lstrip()[end:], n + isinstance(value, dict)
+assert n == 3, n' <"$tmp/json" 2>>"$tmp/out" || cat "$tmp/json" >>"$tmp/out"
+fi
+$B/examples/json_mask no/such $demo/draft x >"$tmp/log" 2>&1
+[ $? -eq 1 ] && [ "$(wc -l <"$tmp/log")" -eq 1 ] || cat "$tmp/log" >>"$tmp/out"
+verdict json_mask_prints_json
+
 check_log $B/examples/minimal $demo/target $demo/draft "Once upon a time" "Question: How many?"
 [ "$(grep -c 'target passes' "$tmp/log")" -eq 2 ] || cat "$tmp/log" >>"$tmp/out"
 verdict minimal_c_generates
