@@ -43,7 +43,9 @@ enum sb_fault {
     /* or loses its minimum, */
     SB_FAULT_MINIMUM_DROPPED = 8192,
     /* or has one half of a byte taken for the other. */
-    SB_FAULT_NIBBLES_EXCHANGED = 16384
+    SB_FAULT_NIBBLES_EXCHANGED = 16384,
+    /* A token gets the alternatives to the token after it. */
+    SB_FAULT_TOPS_SHIFTED = 2097152
 };
 extern unsigned sb_fault_now; /* the set of faults in force */
 #define SB_FAULT(name) ((sb_fault_now & SB_FAULT_##name) != 0)

@@ -21,6 +21,7 @@
 
 struct sb_stream;
 struct sb_sampling;
+struct sb_seq_scores;
 
 struct sb_seq {
     /* A round may go through thousands of sequences. What it reads of each while it chooses rows,
@@ -54,6 +55,7 @@ struct sb_seq {
     struct sb_seq *hash_next; /* in a bucket of the map from ids to sequences */
 
     struct sb_sampling *sampling; /* how its tokens are chosen (sampling.h); NULL: greedily */
+    struct sb_seq_scores *scores; /* log-probabilities of others (scores.h); NULL: none */
     int32_t min_new;              /* tokens before which nothing ends it */
     int32_t ignore_eos;           /* 1: end-of-sequence ids do not end it */
     int32_t n_stop_ids;           /* ids in stop_ids, below */

@@ -341,13 +341,13 @@ static void check_select(const float *logits, int32_t m, int32_t stride, int32_t
     for (int32_t r = 0; r < m; r++)
         at[r] = (r + 4) % m;
     cpu->select(way->exec, &(struct sb_select){m, stride, limit, logits, at, expected_ids,
-                                               expected_logprob, expected_margin});
+                                               expected_logprob, expected_margin, NULL, NULL});
     const float *dev_logits = given_floats(logits, (int64_t)m * stride);
     int32_t *dev_at = given_ints(at, m), *dev_ids = fresh((size_t)m * 4);
     float *dev_logprob = fresh((size_t)m * 4), *dev_margin = fresh((size_t)m * 4);
-    CHECK_CUDA(sb_cuda_select(
-        &(struct sb_select){m, stride, limit, dev_logits, dev_at, dev_ids, dev_logprob, dev_margin},
-        stream));
+    CHECK_CUDA(sb_cuda_select(&(struct sb_select){m, stride, limit, dev_logits, dev_at, dev_ids,
+                                                  dev_logprob, dev_margin, NULL, NULL},
+                              stream));
     CHECK_CUDA(fetch(ids, dev_ids, (size_t)m * 4));
     CHECK_CUDA(fetch(logprob, dev_logprob, (size_t)m * 4));
     CHECK_CUDA(fetch(margin, dev_margin, (size_t)m * 4));
@@ -359,11 +359,13 @@ static void check_select(const float *logits, int32_t m, int32_t stride, int32_t
               (isnan(margin[r]) && isnan(expected_margin[r])));
     const float *last = dev_logits + (m - 1) * (int64_t)stride;
     CHECK_CUDA(sb_cuda_select(
-        &(struct sb_select){1, stride, limit, last, dev_at, dev_ids, NULL, NULL}, stream));
+        &(struct sb_select){1, stride, limit, last, dev_at, dev_ids, NULL, NULL, NULL, NULL},
+        stream));
     CHECK_CUDA(fetch(ids, dev_ids, (size_t)m * 4));
     CHECK_INT(ids[at[0]], expected_ids[at[m - 1]]);
     CHECK_CUDA(sb_cuda_select(
-        &(struct sb_select){0, stride, limit, dev_logits, dev_at, dev_ids, NULL, NULL}, stream));
+        &(struct sb_select){0, stride, limit, dev_logits, dev_at, dev_ids, NULL, NULL, NULL, NULL},
+        stream));
     free_all();
 }
 
