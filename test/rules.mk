@@ -51,10 +51,11 @@ include test/cudasim/rules.mk test/cuda/rules.mk test/bench/rules.mk test/fuzz/r
 
 # What the scripts of a folder run. A whole `make check` builds all of it, and the benches too, so
 # that they keep compiling.
-SCRIPT_FOLDERS  := api bench contract cuda cudasim fuzz package text
+SCRIPT_FOLDERS  := api bench contract cpu cuda cudasim fuzz package text
 NEEDED_api      := all
 NEEDED_bench    := $(BENCHES)
 NEEDED_contract := $(B)/internal.a
+NEEDED_cpu      := $(B)/test/cpu/print_samples
 NEEDED_cuda     := all $(addprefix $(B)/test/,cuda/test_module bench/make_checkpoint) \
                    $(if $(SAN),,$(SIM_BENCH_GPU))
 NEEDED_cudasim  := $(if $(SAN),,$(SIM_TESTS))

@@ -251,7 +251,7 @@ static float largest_weight(const struct row *row)
     return weight;
 }
 
-/* The number of ids that are allowed, or k if there are more than k. */
+/* The number of ids that are allowed, or k if there are more. */
 static int64_t count_allowed(const struct row *row, int64_t k)
 {
     int64_t n = 0;

@@ -153,6 +153,7 @@ struct sb_norm {
     const int32_t *index;      /* [m] rows, each at most once; or NULL */
 };
 
+/* Ids of a row that bias and penalties may change together: a kernel keeps a list of them. */
 enum { SB_CHANGED_MAX = 4096 };
 
 /*

@@ -133,6 +133,13 @@ static void one_init(struct one *one, const struct sb_sampler *sampler, int32_t 
                                     .out = &one->out};
 }
 
+/* Whether a log-probability is right. Besides its own roundings, it has those of sixteen sums of
+ * n / 16 powers. */
+static int is_logprob(float logprob, double expected, int32_t n)
+{
+    return fabs(logprob - expected) <= 3e-6 + 3e-7 * fabs(expected) + n / 16 * 0x1p-24;
+}
+
 /* What all ways choose for a row of n logits, which is left as it is. Checks that they agree with
  * each other and with the reference. */
 static void check_one(int32_t *id, struct cpu *ways, int n_ways, const float *logits, int32_t n,
@@ -157,8 +164,7 @@ static void check_one(int32_t *id, struct cpu *ways, int n_ways, const float *lo
         CHECK(cpu_first_difference(&logprob, &first_logprob, 1) < 0);
         CHECK(cpu_first_difference(&margin, &first_margin, 1) < 0);
     }
-    if (*id >= 0 && isfinite(expected_logprob) &&
-        !(fabs(first_logprob - expected_logprob) <= 3e-6 + 3e-7 * fabs(expected_logprob)))
+    if (isfinite(expected_logprob) && !is_logprob(first_logprob, expected_logprob, n))
         FAIL("log-probability %.9g, expected %.9g", (double)first_logprob, expected_logprob);
     free(row);
 }
@@ -301,7 +307,7 @@ static int one_in(int32_t n)
 /* A share: often one that is met exactly, or by the first. */
 static float random_share(void)
 {
-    static const float shares[] = {0.0f, 0.25f, 0.5f, 0.75f, 0.999f, 1e-9f};
+    static const float shares[] = {0.0f, 0.25f, 0.5f, 0.75f, 0.999f, 1e-9f, 1.0f};
     return one_in(3) ? shares[below(COUNT(shares))] : (cpu_uniform() + 1.0f) / 2.0f;
 }
 
@@ -442,9 +448,297 @@ static void test_rounds(void)
             CHECK_INT(first_ids[at], sample_reference(&expected, NULL, round.logits + i * STRIDE,
                                                       round.limit, &round.all, i));
             if (isfinite(expected))
-                CHECK(fabs(first_logprob[at] - expected) <= 3e-6 + 3e-7 * fabs(expected));
+                CHECK(is_logprob(first_logprob[at], expected, round.limit));
         }
     }
+    cpu_close(ways, n_ways);
+}
+
+/* A position after n proposals is sampled as it is when these tokens are committed ones, and no
+ * later proposal matters. */
+static void test_proposals_are_the_prefix(void)
+{
+    enum { N = 40 };
+    struct cpu ways[CPU_WAYS];
+    const int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
+    struct sb_sampler sampler = plain;
+    int32_t tokens[LISTED], id, expected = 0;
+    struct one one;
+
+    sampler.repetition = 1.3f;
+    sampler.frequency = 0.7f;
+    sampler.presence = 0.4f;
+    sampler.n_prompt = 9;
+    sampler.window = 11; /* begins in the prompt, and slides out of it */
+    for (int turn = 0; turn < 200; turn++) {
+        const int32_t n_before = turn % 8, n_tokens = 8 + below(LISTED - 8 - n_before);
+        float *logits = cpu_floats(N);
+        sampler.seed = cpu_random();
+        sampler.spares_prompt = turn / 8 % 2;
+        for (int i = 0; i < LISTED; i++)
+            tokens[i] = below(10);
+        for (int is_late = 0; is_late < 2; is_late++) {
+            sampler.n_tokens = is_late ? n_tokens + n_before : n_tokens;
+            sampler.n_listed = sampler.n_tokens;
+            one_init(&one, &sampler, is_late ? 0 : n_before);
+            one.all.lists = tokens;
+            for (int i = 0; i < COUNT(one.tokens); i++)
+                one.tokens[i] = i > 0 && i <= n_before ? tokens[n_tokens + i - 1] : below(N);
+            CHECK_INT(one.pos[0], n_tokens + n_before - 1);
+            check_one(&id, ways, n_ways, logits, N, &one);
+            expected = is_late ? expected : id;
+            CHECK_INT(id, expected);
+        }
+        free(logits);
+    }
+    cpu_close(ways, n_ways);
+}
+
+/* As many ids as penalties and bias may change. */
+static void test_many_changes(void)
+{
+    enum { N = SB_CHANGED_MAX + 100, TOKENS = 9000, BIAS = 50 };
+    struct cpu ways[CPU_WAYS];
+    const int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
+    int32_t *lists = cpu_memory((TOKENS + 2 * BIAS) * sizeof *lists), id;
+    float *logits = cpu_floats(N);
+    struct sb_sampler sampler = plain;
+    struct one one;
+
+    sampler.repetition = 1.2f;
+    sampler.frequency = 0.05f;
+    sampler.n_tokens = sampler.n_listed = sampler.window = TOKENS;
+    sampler.n_prompt = TOKENS / 3;
+    sampler.n_bias = BIAS;
+    sampler.bias_at = TOKENS;
+    for (int i = 0; i < TOKENS + BIAS; i++)
+        lists[i] = i < SB_CHANGED_MAX ? N - 1 - i : N - 1 - below(SB_CHANGED_MAX);
+    for (int i = 0; i < BIAS; i++) {
+        const float bias = cpu_uniform();
+        memcpy(&lists[TOKENS + BIAS + i], &bias, sizeof bias);
+    }
+    for (int turn = 0; turn < 20; turn++) {
+        sampler.seed = (uint64_t)turn;
+        sampler.temperature = turn % 2 ? 0.2f : 0.0f;
+        one_init(&one, &sampler, 0);
+        one.all.lists = lists;
+        check_one(&id, ways, n_ways, logits, N, &one);
+    }
+    free(lists);
+    free(logits);
+    cpu_close(ways, n_ways);
+}
+
+/* The filters on a large vocabulary, with and without ties. */
+static void test_large_filters(void)
+{
+    static const struct sb_sampler filters[] = {
+        {.top_k = 50, .top_p = 1.0f, .typical_p = 1.0f},
+        {.top_k = 100000, .top_p = 0.9f, .typical_p = 1.0f},
+        {.top_p = 0.95f, .typical_p = 1.0f},
+        {.top_p = 1.0f, .typical_p = 0.9f},
+        {.top_p = 1.0f, .typical_p = 1.0f, .min_p = 0.05f},
+        {.top_k = 40000, .top_p = 0.99f, .typical_p = 0.8f, .min_p = 0.5f}};
+    struct cpu ways[CPU_WAYS];
+    const int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
+    struct one one;
+    int32_t id;
+
+    for (int turn = 0; turn < 2 * COUNT(filters) && !sbtest_failed_now; turn++) {
+        float *logits = cpu_floats(LARGE);
+        struct sb_sampler sampler = filters[turn % COUNT(filters)];
+        sampler.seed = (uint64_t)turn << 33;
+        sampler.temperature = turn % 3 ? 1.0f : 0.8f;
+        sampler.n_tokens = 1;
+        sampler.mask_at = -1;
+        for (int i = 0; i < LARGE; i++) {
+            logits[i] *= 10.0f;
+            if (turn < COUNT(filters))
+                logits[i] = rintf(logits[i]);
+        }
+        one_init(&one, &sampler, 0);
+        check_one(&id, ways, n_ways, logits, LARGE, &one);
+        free(logits);
+    }
+    cpu_close(ways, n_ways);
+}
+
+/* ------------------------------------------------------------------ distributions */
+
+/* The value that chi-square with so many degrees of freedom exceeds once in 10^4 (Wilson and
+ * Hilferty's approximation). The seeds are fixed, so a test that passes does so always. */
+static double chi_square_limit(int freedom)
+{
+    const double part = 2.0 / (9.0 * freedom), root = 1.0 - part + 3.719 * sqrt(part);
+    return freedom * root * root * root;
+}
+
+/* Compares counts, of `total` draws, with probabilities: by chi-square, and by the total variation,
+ * which is to be at most twice what is to be expected of draws at random. */
+static void check_counts(const int32_t *counts, const double *p, int n, int32_t total,
+                         const char *what)
+{
+    double chi = 0.0, variation = 0.0, expected_variation = 0.0;
+    int freedom = -1;
+
+    for (int i = 0; i < n; i++) {
+        const double expected = p[i] * total;
+        if (p[i] == 0.0 && counts[i] > 0)
+            FAIL("%s: %d draws of what has no probability", what, (int)counts[i]);
+        if (p[i] == 0.0)
+            continue;
+        chi += (counts[i] - expected) * (counts[i] - expected) / expected;
+        freedom++;
+        variation += fabs(counts[i] - expected) / total / 2.0;
+        expected_variation += sqrt(p[i] * (1.0 - p[i]) / (2.0 * 3.14159265 * total));
+    }
+    if (freedom > 0 && !(chi < chi_square_limit(freedom)))
+        FAIL("%s: chi-square is %.1f with %d degrees of freedom", what, chi, freedom);
+    if (!(variation <= 2.0 * expected_variation))
+        FAIL("%s: total variation %.5f, expected %.5f", what, variation, expected_variation);
+}
+
+/* The token for each of n positions from `first` on, of which all have the same logits. */
+static void draw(int32_t *ids, const struct sb_sampler *sampler, struct cpu *way,
+                 const float *logits, int32_t n_ids, int32_t first, int32_t n)
+{
+    float *row = cpu_memory((size_t)n_ids * sizeof *row);
+    struct one one;
+
+    one_init(&one, sampler, 0);
+    for (int32_t i = 0; i < n; i++) {
+        one.pos[0] = first + i;
+        memcpy(row, logits, (size_t)n_ids * sizeof *row);
+        cpu->select(way->exec,
+                    &(struct sb_select){1, n_ids, n_ids, row, &i, ids, NULL, NULL, &one.all});
+    }
+    free(row);
+}
+
+/* The probabilities of ids after the filters: those of the weights that are left. */
+static void exact(double *p, const float *logits, int32_t n, const struct sb_sampler *sampler)
+{
+    struct sample_left left = {0};
+    struct one one;
+    double ignored, sum = 0.0;
+
+    one_init(&one, sampler, 0);
+    (void)sample_reference(&ignored, &left, logits, n, &one.all, 0);
+    for (int32_t i = 0; i < n; i++)
+        p[i] = 0.0;
+    for (int32_t i = 0; i < left.n; i++)
+        sum += p[left.ids[i]] = exp(-(double)left.depth[left.ids[i]]);
+    for (int32_t i = 0; i < n; i++)
+        p[i] /= sum;
+    sample_left_free(&left);
+}
+
+static void test_small_distributions(void)
+{
+    enum { N = 12, DRAWS = 200000 };
+    static const float logits[N] = {1.0f, -0.5f, 0.3f, 2.1f, -1.7f, 0.0f,
+                                    1.5f, 0.9f,  2.0f, 0.9f, -3.0f, -6.0f};
+    struct cpu ways[CPU_WAYS];
+    const int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
+    int32_t *ids = cpu_memory(DRAWS * sizeof *ids);
+    double p[N];
+
+    for (int turn = 0; turn < 8 && !sbtest_failed_now; turn++) {
+        struct sb_sampler sampler = plain;
+        int32_t counts[N] = {0};
+        char what[20];
+        sampler.seed = UINT64_C(0x9876543210) + (uint64_t)turn;
+        sampler.temperature = turn == 1 ? 0.6f : turn == 2 ? 2.5f : 1.0f;
+        sampler.top_k = turn == 3 ? 5 : turn == 7 ? 8 : 0;
+        sampler.top_p = turn == 4 || turn == 7 ? 0.8f : 1.0f;
+        sampler.typical_p = turn == 5 ? 0.6f : 1.0f;
+        sampler.min_p = turn == 6 ? 0.2f : 0.0f;
+        exact(p, logits, N, &sampler);
+        draw(ids, &sampler, &ways[n_ways - 1], logits, N, 1000 * turn, DRAWS);
+        for (int i = 0; i < DRAWS; i++)
+            counts[ids[i]]++;
+        snprintf(what, sizeof what, "sampler %d", turn);
+        check_counts(counts, p, N, DRAWS, what);
+    }
+    free(ids);
+    cpu_close(ways, n_ways);
+}
+
+/* Neighbouring positions, and neighbouring seeds, choose independently of each other. */
+static void test_pairs_are_independent(void)
+{
+    enum { N = 5, DRAWS = 100000 };
+    static const float logits[N] = {0.0f, 0.7f, -0.4f, 0.2f, -1.0f};
+    struct cpu ways[CPU_WAYS];
+    const int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
+    int32_t *ids = cpu_memory(2 * DRAWS * sizeof *ids), by_position[N * N] = {0},
+            by_seed[N * N] = {0};
+    double p[N], pairs[N * N];
+    struct sb_sampler next = plain;
+
+    next.seed = plain.seed + 1;
+    exact(p, logits, N, &plain);
+    draw(ids, &plain, &ways[n_ways - 1], logits, N, 0, 2 * DRAWS);
+    for (int i = 0; i < DRAWS; i++)
+        by_position[ids[2 * i] * N + ids[2 * i + 1]]++;
+    draw(ids + DRAWS, &next, &ways[n_ways - 1], logits, N, 0, DRAWS);
+    for (int i = 0; i < DRAWS; i++)
+        by_seed[ids[i] * N + ids[DRAWS + i]]++;
+    for (int i = 0; i < N * N; i++)
+        pairs[i] = p[i / N] * p[i % N];
+    check_counts(by_position, pairs, N * N, DRAWS, "positions");
+    check_counts(by_seed, pairs, N * N, DRAWS, "seeds");
+    free(ids);
+    cpu_close(ways, n_ways);
+}
+
+static const float *sorted_by; /* the logits that `by_logit` compares */
+
+static int by_logit(const void *a, const void *b)
+{
+    const float x = sorted_by[*(const int32_t *)a], y = sorted_by[*(const int32_t *)b];
+    return x > y ? -1 : x < y;
+}
+
+/* On a large vocabulary: its ids in buckets of about the same probability, once by their numbers
+ * and once by their logits. */
+static void test_large_distribution(void)
+{
+    enum { BUCKETS = 40, DRAWS = 4000 };
+    struct cpu ways[CPU_WAYS];
+    const int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
+    float *logits = cpu_floats(LARGE);
+    int32_t *ids = cpu_memory(DRAWS * sizeof *ids), *order = cpu_memory(LARGE * sizeof *order),
+            *bucket = cpu_memory(LARGE * sizeof *bucket);
+    double *p = cpu_memory(LARGE * sizeof *p);
+
+    for (int i = 0; i < LARGE; i++) {
+        logits[i] = (logits[i] + cpu_uniform() + cpu_uniform() + cpu_uniform()) * 4.0f;
+        order[i] = i;
+    }
+    exact(p, logits, LARGE, &plain);
+    draw(ids, &plain, &ways[n_ways - 1], logits, LARGE, 0, DRAWS);
+    for (int by_rank = 0; by_rank < 2; by_rank++) {
+        int32_t counts[BUCKETS] = {0};
+        double in_bucket[BUCKETS] = {0}, before = 0.0;
+        sorted_by = logits;
+        if (by_rank)
+            qsort(order, LARGE, sizeof *order, by_logit);
+        for (int i = 0; i < LARGE; i++) {
+            const int b = (int)fmin(before * BUCKETS, BUCKETS - 1);
+            bucket[order[i]] = b;
+            in_bucket[b] += p[order[i]];
+            before += p[order[i]];
+        }
+        for (int i = 0; i < DRAWS; i++)
+            counts[bucket[ids[i]]]++;
+        check_counts(counts, in_bucket, BUCKETS, DRAWS, by_rank ? "by logit" : "by number");
+    }
+    free(logits);
+    free(ids);
+    free(order);
+    free(bucket);
+    free(p);
     cpu_close(ways, n_ways);
 }
 
@@ -459,5 +753,11 @@ RUN(test_noise_bounds);
 RUN(test_equal_logits);
 RUN(test_special_values);
 RUN(test_rounds);
+RUN(test_proposals_are_the_prefix);
+RUN(test_many_changes);
+RUN(test_large_filters);
+RUN(test_small_distributions);
+RUN(test_pairs_are_independent);
+RUN(test_large_distribution);
 sb_port_fp_leave(&env);
 TEST_END

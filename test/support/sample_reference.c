@@ -228,7 +228,7 @@ int32_t sample_reference(double *logprob, struct sample_left *left, const float 
     if (!r->is_greedy)
         change(s, limit, all, r, b, j, p);
     for (int32_t id = 1; id < limit; id++)
-        if (s[id] > s[top])
+        if (fminf(s[id], FLT_MAX) > fminf(s[top], FLT_MAX))
             top = id;
     if (!r->is_greedy && s[top] == -INFINITY)
         top = SB_PICK_NONE;
