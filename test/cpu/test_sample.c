@@ -610,7 +610,7 @@ static void draw(int32_t *ids, const struct sb_sampler *sampler, struct cpu *way
         one.pos[0] = first + i;
         memcpy(row, logits, (size_t)n_ids * sizeof *row);
         cpu->select(way->exec,
-                    &(struct sb_select){1, n_ids, n_ids, row, &i, ids, NULL, NULL, &one.all});
+                    &(struct sb_select){1, n_ids, n_ids, row, &i, ids, NULL, NULL, &one.all, NULL});
     }
     free(row);
 }
