@@ -25,6 +25,7 @@ static specbatch_request request_of(const struct ex_prompt *prompt,
     request.n_ids = prompt->n_ids;
     request.max_new = prompt->max_new ? prompt->max_new : settings->max_new;
     request.draft_len = prompt->draft_len;
+    request.top_logprobs = settings->top_logprobs;
     request.flags = (settings->request_flags & ~prompt->flags_here) | prompt->flags;
     return request;
 }

@@ -16,6 +16,7 @@ struct ex_settings {
     specbatch_pool_options pool;
     uint32_t request_flags; /* SPECBATCH_REQUEST_* */
     int32_t max_new;
+    int32_t top_logprobs;
 };
 
 struct ex_run {
