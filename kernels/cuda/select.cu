@@ -95,15 +95,15 @@ static __device__ void tell_best(const float *row, int32_t limit, struct top bes
 {
     const int64_t at = (int64_t)place * scores.stride;
     const float largest = best.first;
-    const bool has_nan = best.has_nan != 0;
+    const bool has_nan = best.has_nan != 0; /* of the row, and then log_sum is NaN too */
 
     for (int32_t k = 0; k < n; k++) {
         const bool is_there = !has_nan && best.first > -INFINITY;
         if (threadIdx.x == 0) {
             scores.ids[at + k] = is_there ? best.id : -1;
-            scores.logprobs[at + k] = has_nan    ? NAN
-                                      : is_there ? -(log_sum + (largest - best.first))
-                                                 : -INFINITY;
+            scores.logprobs[at + k] = is_there             ? -(log_sum + (largest - best.first))
+                                      : log_sum == log_sum ? -INFINITY
+                                                           : NAN;
         }
         if (is_there && k + 1 < n)
             best = row_top(row, limit, best.first, best.id, tops);

@@ -333,7 +333,7 @@ static void test_gemm_reference(void)
  * moves */
 
 /* Compares ids, log-probabilities and margins of m rows on the CPU and on the device. */
-static void check_select(const float *logits, int32_t m, int32_t stride, int32_t limit)
+static void check_select(float *logits, int32_t m, int32_t stride, int32_t limit)
 {
     int32_t at[16], ids[16], expected_ids[16];
     float logprob[16], margin[16], expected_logprob[16], expected_margin[16];
@@ -370,7 +370,7 @@ static void check_select(const float *logits, int32_t m, int32_t stride, int32_t
 }
 
 /* The same for what is wanted beside the choice: every other row has a given id. */
-static void check_scores(const float *logits, int32_t m, int32_t stride, int32_t limit)
+static void check_scores(float *logits, int32_t m, int32_t stride, int32_t limit)
 {
     enum { TOP = SB_TOP_MAX };
     struct sb_want wants[16];
@@ -386,7 +386,7 @@ static void check_scores(const float *logits, int32_t m, int32_t stride, int32_t
     memset(expected_ids, 0, sizeof expected_ids);
     memset(expected_top_ids, 0, sizeof expected_top_ids);
     memset(expected_tops, 0, sizeof expected_tops);
-    cpu->select(way->exec, &(struct sb_select){m, stride, limit, (float *)logits, at, expected_ids,
+    cpu->select(way->exec, &(struct sb_select){m, stride, limit, logits, at, expected_ids,
                                                expected_logprob, NULL, NULL, &expected});
     int32_t *dev_at = given_ints(at, m), *dev_ids = fresh((size_t)m * 4);
     float *dev_logits = given_floats(logits, (int64_t)m * stride);
