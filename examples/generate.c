@@ -31,7 +31,7 @@ struct job {
     const char *target_dir, *draft_name, *policy, *prompts_file, *output_file, *stats_file;
     int32_t batch, window, draft_len, max_new, max_len, limit, threads, device, compute, simd, chat;
     int32_t ignore_eos, logprobs, sort_by_length, fixed_k, verify, in_order, resume, no_think;
-    int32_t kv, weights, draft_weights, cache_columns, grow_slots;
+    int32_t kv, weights, draft_weights, cache_columns, grow_slots, top_logprobs, score;
     uint64_t prefix_bytes;
     specbatch_sampling sampling;
 
@@ -149,6 +149,10 @@ static void add_request_options(struct job *job, struct ex_option *rows, size_t 
         {"--ignore-eos", NULL, EX_SWITCH, &job->ignore_eos, 0, 0,
          "go on past the end-of-sequence tokens"},
         {"--logprobs", NULL, EX_SWITCH, &job->logprobs, 0, 0, "write each token's log-probability"},
+        {"--top-logprobs", "N", EX_INT, &job->top_logprobs, 1, 32,
+         "write each token's N most probable alternatives"},
+        {"--score", NULL, EX_SWITCH, &job->score, 0, 0,
+         "no answers: write log-probabilities and perplexity of the prompts"},
     };
 
     ex_options_add(rows, n, options, sizeof options / sizeof options[0]);
@@ -213,10 +217,13 @@ static int complete(struct job *job)
     pool->flags = (job->sort_by_length ? SPECBATCH_POOL_SORT_BY_LENGTH : 0u) |
                   (job->fixed_k ? SPECBATCH_POOL_FIXED_K : 0u) |
                   (job->grow_slots ? SPECBATCH_POOL_GROW_SLOTS : 0u);
+    job->max_new = job->score ? 0 : job->max_new;
     job->settings.max_new = job->max_new;
     job->settings.sampling = &job->sampling;
     job->settings.request_flags = (job->ignore_eos ? SPECBATCH_REQUEST_IGNORE_EOS : 0u) |
-                                  (job->logprobs ? SPECBATCH_REQUEST_LOGPROBS : 0u);
+                                  (job->logprobs ? SPECBATCH_REQUEST_LOGPROBS : 0u) |
+                                  (job->score ? SPECBATCH_REQUEST_PROMPT_LOGPROBS : 0u);
+    job->settings.top_logprobs = job->top_logprobs;
     return 1;
 }
 

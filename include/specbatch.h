@@ -873,11 +873,14 @@ SPECBATCH_API int32_t specbatch_pool_unpin(specbatch_pool *pool, uint64_t pin);
 enum {
     SPECBATCH_REQUEST_IGNORE_EOS = 1, /* go on past the model's end-of-sequence ids */
     SPECBATCH_REQUEST_LOGPROBS = 2,   /* keep the natural logarithm of every token's probability */
-    /* The same of every token of the prompt but the first. Its prompt is then computed from the
-     * first token on, whatever is kept of it, and max_new may be 0. Since 0.2. */
+    /* The same of every token of the prompt but the first, and their alternatives if top_logprobs
+     * asks for some. The prompt is then computed from the first token on, whatever is kept of it,
+     * and max_new may be 0: such a request ends with SPECBATCH_FINISH_LENGTH when its prompt is
+     * computed. Since 0.2. */
     SPECBATCH_REQUEST_PROMPT_LOGPROBS = 4,
-    /* Log-probabilities of the answer are those that tokens are sampled by, behind all filters, and
-     * not the model's own. Since 0.2. */
+    /* Log-probabilities of the answer, and its alternatives, are by the probabilities that tokens
+     * are sampled from, behind all filters, and not the model's own. With temperature 0 they are by
+     * the logits behind mask, bias and penalties. Prompts have the model's own. Since 0.2. */
     SPECBATCH_REQUEST_FILTERED_LOGPROBS = 8
 };
 
@@ -1008,7 +1011,9 @@ typedef struct specbatch_request {
     const char *text;
     uint32_t text_flags; /* SPECBATCH_TEXT_*, for text */
     uint32_t flags;      /* SPECBATCH_REQUEST_* */
-    int32_t max_new;     /* tokens to generate at most: 1 or more; it has no default */
+    /* Tokens to generate at most: 1 or more; it has no default. Since 0.2 also 0, see
+     * SPECBATCH_REQUEST_PROMPT_LOGPROBS. */
+    int32_t max_new;
     /* Proposals in a round at most: 1..64, as far as the pool's draft_len allows (0.1 refused more
      * than that); 0: the pool's draft_len; -1: no speculation for this request. */
     int32_t draft_len;
@@ -1028,7 +1033,8 @@ typedef struct specbatch_request {
     /* Before it has so many tokens nothing ends it: ids that would are banned, and stop strings are
      * not looked for. 0..max_new. Since 0.2. */
     int32_t min_new;
-    /* Alternatives to each token that are kept, with their log-probabilities: 0..32. Since 0.2. */
+    /* Alternatives to each token that are kept, with their log-probabilities: 0..32. The token's
+     * own needs SPECBATCH_REQUEST_LOGPROBS nonetheless. Since 0.2. */
     int32_t top_logprobs;
     /* Requests of higher priority get slots and rows first. Waiting makes up for it in time: see
      * docs/requests.md. -1000..1000. Since 0.2. */
@@ -1275,8 +1281,10 @@ SPECBATCH_API const int32_t *specbatch_result_tokens(const specbatch_result *res
  * not ask for them. */
 SPECBATCH_API const float *specbatch_result_logprobs(const specbatch_result *result, size_t *n);
 /* The alternatives that top_logprobs asked for: for each generated token n_top ids, the most
- * probable first, and their log-probabilities, which are of the same kind as the token's own. NULL
- * and n_top = 0 when there are none. Since 0.2. */
+ * probable first, of equally probable ones the lowest, and their log-probabilities, which are of
+ * the same kind as the token's own. The token may be among them. Where fewer ids have a probability
+ * above 0, the rest is -1 and -INFINITY. NULL and n_top = 0 when the request asked for none. Since
+ * 0.2. */
 SPECBATCH_API const int32_t *specbatch_result_top_ids(const specbatch_result *result,
                                                       size_t *n_top);
 SPECBATCH_API const float *specbatch_result_top_logprobs(const specbatch_result *result,

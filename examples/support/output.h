@@ -9,9 +9,10 @@
 #include "run.h"
 #include "specbatch.h"
 
-/* Writes one line: {"id", "ids", "text", "finish", "logprobs"}, id being the prompt's. It has
- * "text" if there is a tokenizer, "logprobs" if they were asked for, and "error", the status, if
- * the request failed. Returns 1, or 0 when writing failed. */
+/* Writes one line: {"id", "ids", "text", "finish", "logprobs", "top_logprobs", "prompt_logprobs",
+ * "prompt_top_logprobs", "perplexity"}, id being the prompt's. It has "text" if there is a
+ * tokenizer, log-probabilities if they were asked for, and "error", the status, if the request
+ * failed. Returns 1, or 0 when writing failed. */
 int ex_write_result(FILE *out, const char *id, const specbatch_result *result);
 
 struct ex_stats {

@@ -15,7 +15,7 @@
 struct ex_settings {
     specbatch_pool_options pool;
     uint32_t request_flags; /* SPECBATCH_REQUEST_* */
-    int32_t max_new, min_new;
+    int32_t max_new, min_new, top_logprobs;
     const specbatch_sampling *sampling; /* NULL: greedy */
 };
 

@@ -9,6 +9,10 @@
  * sixteen running sums in ascending order, which the fixed tree adds. All threads compute the
  * powers, a piece at a time, and sixteen threads add them. That takes about 20 us for 150,000
  * logits, all rows at once, and only where it is asked for.
+ *
+ * Alternatives are found one after the other: each is the largest logit behind the one before it,
+ * which takes another pass over the row. Sorting the row would need memory that a kernel has not
+ * got, and lists of 32 in 1024 threads more registers than there are.
  */
 #include "kernels/cuda/common.cuh"
 
@@ -44,21 +48,26 @@ static __device__ struct top warp_top(struct top mine)
     return mine;
 }
 
-/* The top of the whole row, in every thread. tops: [WARPS] */
-static __device__ struct top row_top(const float *row, int32_t limit, struct top *tops)
+/* The top of what comes behind a value and its id in the order of alternatives, in every thread.
+ * tops: [WARPS] */
+static __device__ struct top row_top(const float *row, int32_t limit, float value, int32_t id,
+                                     struct top *tops)
 {
     struct top mine = {-INFINITY, -INFINITY, INT32_MAX, 0};
 
     for (int32_t i = threadIdx.x; i < limit; i += THREADS) {
         const float x = row[i];
         struct top one = {x, -INFINITY, i, x != x};
-        mine = merged(mine, one);
+        if (x != x || x < value || (x == value && i > id))
+            mine = merged(mine, one);
     }
     mine = warp_top(mine);
     if (threadIdx.x % 32 == 0)
         tops[threadIdx.x / 32] = mine;
     __syncthreads();
-    return warp_top(tops[threadIdx.x % WARPS]);
+    mine = warp_top(tops[threadIdx.x % WARPS]);
+    __syncthreads();
+    return mine;
 }
 
 /* The sum of e^(x - max); only thread 0 gets all of it. powers: [PIECE] */
@@ -78,23 +87,54 @@ static __device__ float exp_sum(const float *row, int32_t limit, float max, floa
     return sb_hsum16(sum);
 }
 
+/* Writes the n most probable ids of a place, and their log-probabilities. best: the first of them;
+ * log_sum: only thread 0 needs it. */
+static __device__ void tell_best(const float *row, int32_t limit, struct top best, float log_sum,
+                                 const struct sb_scores &scores, int32_t place, int32_t n,
+                                 struct top *tops)
+{
+    const int64_t at = (int64_t)place * scores.stride;
+    const float largest = best.first;
+    const bool has_nan = best.has_nan != 0; /* of the row, and then log_sum is NaN too */
+
+    for (int32_t k = 0; k < n; k++) {
+        const bool is_there = !has_nan && best.first > -INFINITY;
+        if (threadIdx.x == 0) {
+            scores.ids[at + k] = is_there ? best.id : -1;
+            scores.logprobs[at + k] = is_there             ? -(log_sum + (largest - best.first))
+                                      : log_sum == log_sum ? -INFINITY
+                                                           : NAN;
+        }
+        if (is_there && k + 1 < n)
+            best = row_top(row, limit, best.first, best.id, tops);
+    }
+}
+
+/* scores: those without wants are none. */
 static __global__ void __launch_bounds__(THREADS, 1)
     select_ids(const float *logits, int64_t stride, int32_t limit, const int32_t *at, int32_t *ids,
-               float *logprob, float *margin)
+               float *logprob, float *margin, struct sb_scores scores)
 {
     SB_SHARED(struct top, tops, WARPS);
     SB_SHARED(float, powers, PIECE);
     const float *row = logits + blockIdx.x * stride;
-    const struct top top = row_top(row, limit, tops);
+    const struct top top = row_top(row, limit, INFINITY, -1, tops);
     const int32_t out = at[blockIdx.x];
+    const int32_t given = scores.wants ? scores.wants[out].given : -1;
+    const int32_t n_top = scores.wants ? scores.wants[out].n_top : 0;
+    float log_sum = NAN;
 
     static_assert(WARPS == 32, "the second merge is one warp's");
-    const float sum = logprob && !top.has_nan ? exp_sum(row, limit, top.first, powers) : NAN;
+    if ((logprob || n_top > 0) && !top.has_nan)
+        log_sum = sb_log(exp_sum(row, limit, top.first, powers));
+    tell_best(row, limit, top, log_sum, scores, out, n_top, tops);
     if (threadIdx.x != 0)
         return;
-    ids[out] = top.has_nan ? -1 : top.id;
     if (logprob)
-        logprob[out] = top.has_nan ? NAN : -sb_log(sum);
+        logprob[out] = -(log_sum + (top.first - (given < 0 ? top.first : row[given])));
+    if (given >= 0)
+        return;
+    ids[out] = top.has_nan ? -1 : top.id;
     if (margin)
         margin[out] = limit == 1    ? INFINITY
                       : top.has_nan ? NAN
@@ -104,11 +144,13 @@ static __global__ void __launch_bounds__(THREADS, 1)
 extern "C" cudaError_t sb_cuda_select(const struct sb_select *args, cudaStream_t stream)
 {
     const dim3 grid((unsigned)args->m);
+    const struct sb_scores none = {NULL, 0, NULL, NULL};
 
     if (args->m == 0)
         return cudaSuccess;
     return SB_LAUNCH(select_ids, grid, dim3(THREADS), 0, stream, args->logits, args->stride,
-                     args->limit, args->at, args->ids, args->logprob, args->margin);
+                     args->limit, args->at, args->ids, args->logprob, args->margin,
+                     args->scores ? *args->scores : none);
 }
 
 cudaError_t sb_load_select(enum sb_dtype)

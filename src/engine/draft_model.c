@@ -191,7 +191,7 @@ static int32_t model_issue(struct sb_draft *base, struct sb_round *round)
     for (int32_t j = 0; j < round->n_steps; j++) {
         SB_TRY(sb_pass_issue(&draft->runner, j, round->dev_tokens));
         sb_pass_select(&draft->runner, j, draft->limit, sb_round_samplers(round), round->dev_tokens,
-                       NULL, NULL);
+                       NULL, NULL, NULL);
     }
 done:
     return rc;
@@ -229,6 +229,7 @@ static struct sb_runner_limits runner_limits(const struct sb_draft_limits *limit
 
     runner.max_tokens = step > chunk ? step : chunk;
     runner.max_out = limits->batch;
+    runner.max_scored = 0;
     runner.n_passes = limits->draft_len;
     runner.span = 0; /* a draft may compute prompts in any way, so it needs none */
     return runner;

@@ -10,7 +10,10 @@
  *   The verdict, computed on the device and downloaded once a round:
  *   picks      the token that the target selects after each token of a row, at the same index
  *   n_accept   [b]     how many of row b's leading proposals equal the pick before them
- *   logprob, margin    of the picks, if some row wants them
+ *   margin, logprob    of the picks, if some row wants them; and behind the picks' own
+ *     logprob[gaps_at + i]   of the token that follows prompt token i of the chunks
+ *
+ * Alternatives to the picks are in a block of their own (scores.h).
  *
  * The new tokens of a row are picks[0 .. n_accept]. An accepted proposal equals its pick, so no
  * proposal is ever copied into a sequence: whatever a draft proposes, it cannot change a token.
@@ -27,7 +30,7 @@
  * backend, all rounds with the same number of rows and draft passes are padded to the same shape,
  * so that one recording serves them all. A row with fewer proposals than others gets padding tokens
  * in their place, which lie in the sink, a slot that no sequence holds, and whose picks nobody
- * reads. Rounds with prompt chunks or samplers are not padded and not recorded.
+ * reads. Rounds with prompt chunks, samplers or scores are not padded and not recorded.
  */
 #ifndef SB_ROUND_H
 #define SB_ROUND_H
@@ -37,6 +40,7 @@
 #include "engine/mask_block.h"
 #include "engine/runner.h"
 #include "engine/sampling.h"
+#include "engine/scores.h"
 #include "engine/seq.h"
 
 struct sb_draft;
@@ -74,7 +78,8 @@ enum sb_round_wants {
     SB_WANTS_LOGPROBS = 1,
     SB_WANTS_MARGINS = 2,
     SB_WANTS_SAMPLERS = 4,
-    SB_WANTS_MASKS = 8
+    SB_WANTS_MASKS = 8,
+    SB_WANTS_SCORES = 16
 };
 
 struct sb_round {
@@ -106,7 +111,7 @@ struct sb_round {
     int32_t *tokens, *n_draft; /* in the host's block */
     int32_t *dev_tokens, *dev_n_draft;
 
-    char *host_verdict, *dev_verdict; /* picks, n_accept, logprob, margin */
+    char *host_verdict, *dev_verdict; /* picks, n_accept, margin, logprob */
     size_t verdict_bytes;
     int32_t *picks, *n_accept; /* in the host's block */
     float *logprob, *margin;
@@ -115,6 +120,7 @@ struct sb_round {
 
     struct sb_sampler_block samplers;
     struct sb_mask_block masks;
+    struct sb_score_block scores;
 };
 
 /* Rows that were ready before the round: all but the newcomers, which come last. */
@@ -153,7 +159,8 @@ void sb_verify_prepare(struct sb_round *round, struct sb_runner *target);
 /* Issues that pass with selection, acceptance and the download of the verdict, which is complete
  * after the next exec_sync. E_DEVICE. */
 int32_t sb_verify_issue(struct sb_round *round, struct sb_runner *target);
-/* Call after that exec_sync: gives rows their n_accept, and counts prompt chunks as cached. */
+/* Call after that exec_sync: gives rows their n_accept and prompts their scores, and counts prompt
+ * chunks as cached. A sequence that shall have no answer ends with its prompt. */
 void sb_verify_finish(struct sb_round *round);
 /* Why a sequence ends at token `id`, its latest, or 0 if it does not: SPECBATCH_FINISH_*. */
 int32_t sb_finish_at(const struct sb_seq *seq, const struct sb_config *config, int32_t id);

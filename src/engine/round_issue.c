@@ -38,6 +38,8 @@ static int32_t issue_all(struct sb_round *round, struct sb_runner *target, struc
     if (round->wants & SB_WANTS_SAMPLERS)
         SB_TRY(target->backend->upload(target->exec, round->samplers.dev, round->samplers.host,
                                        sb_sampler_block_used(&round->samplers)));
+    if (round->wants & SB_WANTS_SCORES)
+        SB_TRY(sb_scores_upload(round, target->exec));
     if (round->n_steps > 0 && draft->ops->issue)
         SB_TRY(draft->ops->issue(draft, round));
     *drafted_ns = sb_port_now_ns();

@@ -23,6 +23,7 @@
 struct sb_stream;
 struct sb_sampling;
 struct sb_stops;
+struct sb_seq_scores;
 
 struct sb_seq {
     /* A round may go through thousands of sequences. What it reads of each while it chooses rows,
@@ -58,6 +59,7 @@ struct sb_seq {
     struct sb_sampling *sampling; /* how its tokens are chosen (sampling.h); NULL: greedily */
     specbatch_mask mask;          /* what may follow (masks.h); allow is NULL: all tokens */
     struct sb_stops *stops;       /* strings that end it (stops.h); NULL: there are none */
+    struct sb_seq_scores *scores; /* log-probabilities of others (scores.h); NULL: none */
     int32_t min_new;              /* tokens before which nothing ends it */
     int32_t ignore_eos;           /* 1: end-of-sequence ids do not end it */
     int32_t n_stop_ids;           /* ids in stop_ids, below */

@@ -36,6 +36,8 @@ static int32_t check_same_request(const struct sb_seq *plain, const struct sb_se
         differs = "min_new";
     else if (plain->ignore_eos != got->ignore_eos || !plain->logprobs != !got->logprobs)
         differs = "flags";
+    else if (!sb_scores_want_same(plain, got))
+        differs = "top_logprobs or flags";
     return differs ? sb_fail(SPECBATCH_E_INVALID,
                              "audit: the result is of another request: its %s differ%s", differs,
                              differs[strlen(differs) - 1] == 's' ? "" : "s")
@@ -70,15 +72,19 @@ done:
     return rc;
 }
 
-/* The index of the first of n tokens that differs, or whose log-probability does where both have
- * them; -1: there is none. */
+/* The index of the first of n tokens that differs, or whose log-probability or alternatives do
+ * where both have them; -1: there is none. Scores of the prompt count as before all tokens. */
 static int64_t first_difference(const struct sb_seq *plain, const struct sb_seq *got, int32_t n)
 {
+    if (!sb_scores_same_prompt(plain, got))
+        return 0;
     for (int32_t i = 0; i < n; i++) {
         if (plain->tokens[plain->n_prompt + i] != got->tokens[got->n_prompt + i])
             return i;
         if (plain->logprobs && got->logprobs &&
             memcmp(&plain->logprobs[i], &got->logprobs[i], sizeof(float)) != 0)
+            return i;
+        if (!sb_scores_same_at(plain, got, i))
             return i;
     }
     return -1;

@@ -152,6 +152,7 @@ static struct plan make_plan(const struct specbatch_model *target, const specbat
         .runner = {.max_tokens = o->batch * (o->draft_len + 1) + chunk,
                    .max_seqs = o->batch + prefill_rows + 1,
                    .max_out = o->batch * (o->draft_len + 1),
+                   .max_scored = chunk,
                    .n_passes = 1,
                    .n_slots = n_slots,
                    .cap = sizes.longest,

@@ -57,6 +57,13 @@ static int32_t admit(struct specbatch_pool *pool)
     int32_t rc = SPECBATCH_OK;
 
     while ((seq = sb_queue_first(&pool->queue)) != NULL && sb_sched_can_admit(&pool->sched, seq)) {
+        if (seq->max_tokens == 1) { /* a prompt of one token, which has no score, and no answer */
+            sb_queue_remove(&pool->queue, seq);
+            seq->finish = SPECBATCH_FINISH_LENGTH;
+            sb_pool_add_news(pool, seq);
+            enqueue_finished(pool, seq, sb_port_now_ns());
+            continue;
+        }
         SB_TRY(sb_sched_admit(&pool->sched, seq));
         sb_queue_remove(&pool->queue, seq);
         if (!seq->admitted_ns) /* it may have been preempted since */
@@ -106,6 +113,18 @@ done:
     return rc;
 }
 
+/* After a round: tells of what a sequence of it has got, and takes its slot if it has ended. */
+static void settle(struct specbatch_pool *pool, struct sb_seq *seq, uint64_t now)
+{
+    sb_pool_add_news(pool, seq);
+    if (!seq->first_token_ns && sb_seq_n_shown(seq) > 0)
+        seq->first_token_ns = now;
+    if (seq->finish && seq->slot >= 0) {
+        sb_sched_retire(&pool->sched, seq);
+        enqueue_finished(pool, seq, now);
+    }
+}
+
 int32_t sb_pool_step(struct specbatch_pool *pool)
 {
     const struct sb_round *round = &pool->round;
@@ -118,22 +137,19 @@ int32_t sb_pool_step(struct specbatch_pool *pool)
     if ((rc = sb_sched_round(sched)) == SPECBATCH_OK)
         rc = keep_columns(pool);
     now = sb_port_now_ns();
-    for (int32_t b = 0; b < round->n_rows; b++) {
-        struct sb_seq *seq = round->rows[b].seq;
-        sb_pool_add_news(pool, seq);
-        if (!seq->first_token_ns && sb_seq_n_shown(seq) > 0)
-            seq->first_token_ns = now;
-        if (seq->finish) {
-            sb_sched_retire(sched, seq);
-            enqueue_finished(pool, seq, now);
-        }
-    }
+    for (int32_t b = 0; b < round->n_rows; b++)
+        settle(pool, round->rows[b].seq, now);
+    for (int32_t i = 0; i < round->n_chunks; i++) /* a scored prompt may have ended its request */
+        settle(pool, round->chunks[i].seq, now);
     if (rc == SPECBATCH_OK && sched->limits.grows)
         rc = grow(pool);
     /* The draft is told when everything is in its place: its callback may never return. */
     for (int32_t b = 0; b < round->n_rows; b++)
         if (round->rows[b].seq->finish)
             sb_draft_retire(pool->draft, round->rows[b].seq);
+    for (int32_t i = 0; i < round->n_chunks; i++)
+        if (round->chunks[i].seq->finish)
+            sb_draft_retire(pool->draft, round->chunks[i].seq);
     if (rc == SPECBATCH_OK || rc == SPECBATCH_E_CANCELLED || rc == SPECBATCH_E_INTERRUPTED)
         return rc;
     return sb_pool_end(pool, rc);

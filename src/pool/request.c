@@ -12,7 +12,8 @@
 int32_t sb_request_resolve(specbatch_request *full, const specbatch_request *given, int32_t k)
 {
     static const char what[] = "request";
-    const uint32_t flags = SPECBATCH_REQUEST_IGNORE_EOS | SPECBATCH_REQUEST_LOGPROBS;
+    const uint32_t flags = SPECBATCH_REQUEST_IGNORE_EOS | SPECBATCH_REQUEST_LOGPROBS |
+                           SPECBATCH_REQUEST_PROMPT_LOGPROBS | SPECBATCH_REQUEST_FILTERED_LOGPROBS;
     int32_t rc = SPECBATCH_OK;
 
     if (!given)
@@ -32,7 +33,9 @@ int32_t sb_request_resolve(specbatch_request *full, const specbatch_request *giv
     SB_TRY(sb_check_flags(SPECBATCH_E_OPTIONS, what, "text_flags", full->text_flags,
                           SB_FLAGS_TOKENIZE));
     SB_TRY(sb_check_flags(SPECBATCH_E_OPTIONS, what, "flags", full->flags, flags));
-    SB_TRY(sb_check_range(what, "max_new", full->max_new, 1, INT32_MAX));
+    SB_TRY(sb_check_range(what, "max_new", full->max_new,
+                          full->flags & SPECBATCH_REQUEST_PROMPT_LOGPROBS ? 0 : 1, INT32_MAX));
+    SB_TRY(sb_check_range(what, "top_logprobs", full->top_logprobs, 0, SB_TOP_MAX));
     SB_TRY(sb_check_range(what, "min_new", full->min_new, 0, full->max_new));
     SB_TRY(sb_check_range(what, "draft_len", full->draft_len, -1, SB_DRAFT_LEN_MAX));
     if (full->draft_len == -1)
@@ -55,7 +58,7 @@ size_t sb_seq_bytes(const struct sb_seq *seq)
 
     return sizeof *seq + (size_t)seq->max_tokens * sizeof *seq->tokens +
            sb_sampling_bytes(seq->sampling) + sb_stops_bytes(seq->stops) +
-           (seq->logprobs ? n_new * sizeof *seq->logprobs : 0) +
+           sb_seq_scores_bytes(seq) + (seq->logprobs ? n_new * sizeof *seq->logprobs : 0) +
            (seq->margins ? n_new * sizeof *seq->margins : 0);
 }
 
@@ -68,6 +71,7 @@ void sb_seq_free(const struct sb_mem *mem, struct sb_seq *seq)
     sb_free(mem, seq->margins);
     sb_sampling_free(mem, seq->sampling);
     sb_stops_free(seq->stops);
+    sb_seq_scores_free(mem, seq);
     sb_stream_free(seq->stream);
     sb_free(mem, seq);
 }
@@ -145,6 +149,7 @@ static int32_t make_seq(struct sb_seq **out, const struct specbatch_pool *pool,
         sb_sampling_create(&seq->sampling, mem, request->sampling, pool->target->config.vocab, 0));
     SB_TRY(sb_mask_copy(&seq->mask, request->mask));
     SB_TRY(sb_pool_make_stops(&seq->stops, pool, request));
+    SB_TRY(sb_seq_scores_create(seq, mem, request->top_logprobs, request->flags));
     if (request->flags & SPECBATCH_REQUEST_LOGPROBS)
         SB_NEW(seq->logprobs, sb_alloc(mem, (size_t)request->max_new, sizeof *seq->logprobs),
                "a request");
@@ -179,6 +184,7 @@ int32_t sb_pool_submit(struct specbatch_pool *pool, const specbatch_request *req
     SB_TRY(sb_sampler_block_reserve(&pool->round.samplers, pool->target, &pool->mem, seq,
                                     pool->runner.limits.n_columns));
     SB_TRY(sb_mask_block_reserve(&pool->round.masks, pool->target, &pool->mem, seq));
+    SB_TRY(sb_score_block_reserve(&pool->round.scores, pool->target, &pool->mem, seq));
     seq->id = ++pool->last_id;
     seq->submitted_ns = sb_port_now_ns();
     sb_queue_add(&pool->queue, seq);

@@ -114,7 +114,7 @@ void sb_take_newcomers(struct sb_sched *s)
 
     for (int32_t i = 0; i < round->n_chunks && round->n_rows < s->limits.batch; i++) {
         const struct sb_chunk *chunk = &round->chunks[i];
-        if (!sb_chunk_completes_prompt(chunk))
+        if (!sb_chunk_completes_prompt(chunk) || chunk->seq->n_tokens == chunk->seq->max_tokens)
             continue;
         round->rows[round->n_rows++] = (struct sb_round_row){.seq = chunk->seq, .n_draft = 0};
         round->n_newcomers++;

@@ -94,7 +94,8 @@ void sb_take(struct sb_sched *sched, struct sb_seq *seq);
 /* Takes the oldest ready residents, the batch at most. */
 void sb_take_ready(struct sb_sched *sched);
 /* Takes newcomers, while the batch has places: sequences whose prompt is completed by the round's
- * own target pass. Their first query rides in that pass, without proposals, and so needs no pass of
- * its own. Call it last: newcomers are the last of a round's rows. */
+ * own target pass, and that shall have an answer. Their first query rides in that pass, without
+ * proposals, and so needs no pass of its own. Call it last: newcomers are the last of a round's
+ * rows. */
 void sb_take_newcomers(struct sb_sched *sched);
 #endif

@@ -155,7 +155,7 @@ static void check_one(int32_t *id, struct cpu *ways, int n_ways, const float *lo
         float logprob = 0.0f, margin = 0.0f;
         memcpy(row, logits, bytes);
         cpu->select(ways[w].exec,
-                    &(struct sb_select){1, n, n, row, &at, id, &logprob, &margin, &one->all});
+                    &(struct sb_select){1, n, n, row, &at, id, &logprob, &margin, &one->all, NULL});
         if (w == 0) {
             first_logprob = logprob;
             first_margin = margin;
@@ -274,7 +274,7 @@ static void test_special_values(void)
     for (int w = 0; w < n_ways; w++) {
         float logprob = 0.0f;
         cpu->select(ways[w].exec,
-                    &(struct sb_select){1, N, N, logits, &at, &id, &logprob, NULL, &one.all});
+                    &(struct sb_select){1, N, N, logits, &at, &id, &logprob, NULL, &one.all, NULL});
         CHECK_INT(id, SB_PICK_NAN);
         CHECK(isnan(logprob));
     }
@@ -415,7 +415,7 @@ static void run_round(const struct round *round, struct cpu *way, int is_split, 
         all.out += i;
         cpu->select(way->exec, &(struct sb_select){is_split ? 1 : OUT, STRIDE, round->limit,
                                                    logits + i * STRIDE, round->at + i, ids, logprob,
-                                                   margin, &all});
+                                                   margin, &all, NULL});
     }
     for (int i = 0; i < OUT * STRIDE; i++)
         if (i % STRIDE >= round->limit)
@@ -611,7 +611,7 @@ static void draw(int32_t *ids, const struct sb_sampler *sampler, struct cpu *way
         one.pos[0] = first + i;
         memcpy(row, logits, (size_t)n_ids * sizeof *row);
         cpu->select(way->exec,
-                    &(struct sb_select){1, n_ids, n_ids, row, &i, ids, NULL, NULL, &one.all});
+                    &(struct sb_select){1, n_ids, n_ids, row, &i, ids, NULL, NULL, &one.all, NULL});
     }
     free(row);
 }

@@ -118,6 +118,8 @@ static specbatch_request request_of(size_t i)
     request.stop_ids = stops;
     request.n_stop_ids = i == 1 ? 2 : 0;
     request.mask = i > 0 ? &even : NULL;
+    request.top_logprobs = i == 2 ? 3 : 0;
+    request.flags |= i == 2 ? SPECBATCH_REQUEST_PROMPT_LOGPROBS : 0;
     return request;
 }
 

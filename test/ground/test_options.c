@@ -280,8 +280,19 @@ static void test_request(void)
     CHECK_OK(sb_request_resolve(&full, &given, 5));
     given.max_new = 0;
     CHECK_ERROR(sb_request_resolve(&full, &given, 5), SPECBATCH_E_INVALID, "max_new is 0");
+    given.flags = SPECBATCH_REQUEST_PROMPT_LOGPROBS; /* the prompt alone is asked about */
+    CHECK_OK(sb_request_resolve(&full, &given, 5));
+    given.max_new = -1;
+    CHECK_ERROR(sb_request_resolve(&full, &given, 5), SPECBATCH_E_INVALID, "max_new is -1");
     given.max_new = 1;
-    given.flags = 8;
+    given.top_logprobs = 32;
+    CHECK_OK(sb_request_resolve(&full, &given, 5));
+    given.top_logprobs = 33;
+    CHECK_ERROR(sb_request_resolve(&full, &given, 5), SPECBATCH_E_INVALID, "top_logprobs is 33");
+    given.top_logprobs = -1;
+    CHECK_ERROR(sb_request_resolve(&full, &given, 5), SPECBATCH_E_INVALID, "top_logprobs is -1");
+    given.top_logprobs = 0;
+    given.flags = 16;
     CHECK_ERROR(sb_request_resolve(&full, &given, 5), SPECBATCH_E_OPTIONS, "flags");
     given.flags = 0;
     given.text_flags = SPECBATCH_TEXT_KEEP_SPECIAL; /* means something for detokenize only */

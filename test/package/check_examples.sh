@@ -116,6 +116,17 @@ if [ -d "$tiny" ]; then
     grep -q '"text"' "$tmp/tiny" && echo "there is text without a tokenizer" >>"$tmp/out"
     [ "$(grep -c '"finish":"length"' "$tmp/tiny")" -eq 3 ] || cat "$tmp/tiny" >>"$tmp/out"
     verdict generate_without_a_tokenizer
+    check_log $generate --target $tiny --prompts "$tmp/ids" --score --top-logprobs 2 --in-order \
+        --verify --output "$tmp/scores"
+    has '^equivalence 3/3$'
+    sed 's/-\{0,1\}[0-9]\{1,\}\.[0-9e-]*/F/g' "$tmp/scores" >"$tmp/shown"
+    cat >"$tmp/want" <<'END'
+{"id":1,"ids":[],"finish":"length","top_logprobs":[]}
+{"id":2,"ids":[],"finish":"length","top_logprobs":[],"prompt_logprobs":[F,F],"prompt_top_logprobs":[[[N,F],[N,F]],[[N,F],[N,F]]],"perplexity":F}
+{"id":3,"ids":[],"finish":"length","top_logprobs":[],"prompt_logprobs":[F],"prompt_top_logprobs":[[[N,F],[N,F]]],"perplexity":F}
+END
+    sed 's/\[[0-9]\{1,\},F\]/[N,F]/g' "$tmp/shown" | diff "$tmp/want" - >>"$tmp/out"
+    verdict generate_scores_prompts
     echo '{"prompt": "text"}' >"$tmp/bad"
     $generate --target $tiny --prompts "$tmp/bad" >"$tmp/log" 2>&1
     [ $? -eq 2 ] || echo "the exit status is not 2" >>"$tmp/out"

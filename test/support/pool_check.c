@@ -16,7 +16,9 @@ static int32_t check_seq(const struct specbatch_pool *pool, const struct sb_seq 
     if (seq->finish)
         return sb_fail(SPECBATCH_E_INTERNAL, "request %llu has finished and still holds slot %d",
                        id, seq->slot);
-    if (seq->n_tokens >= seq->max_tokens || seq->n_tokens < seq->n_prompt)
+    /* A prompt that is only scored has no room for more, and all others do until they finish. */
+    if ((seq->n_tokens >= seq->max_tokens && seq->max_tokens > seq->n_prompt) ||
+        seq->n_tokens < seq->n_prompt)
         return sb_fail(SPECBATCH_E_INTERNAL, "request %llu: %d tokens of %d", id, seq->n_tokens,
                        seq->max_tokens);
     /* Only a sequence that was preempted is filled in again when it has an answer. */
