@@ -27,6 +27,7 @@ static specbatch_request request_of(const struct ex_prompt *prompt,
     request.min_new = settings->min_new < request.max_new ? settings->min_new : request.max_new;
     request.draft_len = prompt->draft_len;
     request.sampling = settings->sampling;
+    request.stops = settings->stops;
     request.flags = (settings->request_flags & ~prompt->flags_here) | prompt->flags;
     return request;
 }

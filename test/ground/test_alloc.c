@@ -98,6 +98,8 @@ static specbatch_request request_of(size_t i)
     static const char *const texts[N_REQUESTS] = {"Question: one and one is", "It was",
                                                   "The sea, the sea"};
     static const int32_t stops[] = {7, 8};
+    static const char *const strings[] = {"~ ~", "no such text"};
+    static const specbatch_stops stop_strings = {sizeof stop_strings, strings, NULL, 2};
     specbatch_request request = SPECBATCH_REQUEST_INIT;
 
     request.text = texts[i];
@@ -105,6 +107,7 @@ static specbatch_request request_of(size_t i)
     request.flags = SPECBATCH_REQUEST_IGNORE_EOS | SPECBATCH_REQUEST_LOGPROBS;
     request.stop_ids = stops;
     request.n_stop_ids = i == 1 ? 2 : 0;
+    request.stops = i == 2 ? &stop_strings : NULL;
     return request;
 }
 
