@@ -202,8 +202,9 @@ static int open_all(struct bench *bench)
 
 static int run_setting(struct bench *bench, const struct setting *setting, struct ex_run *run)
 {
-    struct ex_settings settings = {
-        SPECBATCH_POOL_OPTIONS_INIT, 0, bench->max_new, 0, 0, &bench->sampling};
+    struct ex_settings settings = {.pool = SPECBATCH_POOL_OPTIONS_INIT,
+                                   .max_new = bench->max_new,
+                                   .sampling = &bench->sampling};
     const int plain = setting->policy == SPECBATCH_POLICY_PLAIN;
     char name[80];
 

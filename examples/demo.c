@@ -90,7 +90,7 @@ static int open_all(struct demo *demo)
 
 static int run_line(struct demo *demo, const struct line *line, struct ex_run *run)
 {
-    struct ex_settings settings = {SPECBATCH_POOL_OPTIONS_INIT, 0, MAX_NEW, 0, 0, NULL};
+    struct ex_settings settings = {.pool = SPECBATCH_POOL_OPTIONS_INIT, .max_new = MAX_NEW};
 
     settings.pool.policy = specbatch_policy_by_name(line->policy);
     settings.pool.batch = line->batch;

@@ -34,6 +34,8 @@ struct job {
     int32_t kv, weights, draft_weights, cache_columns, grow_slots, top_logprobs, score;
     uint64_t prefix_bytes;
     specbatch_sampling sampling;
+    struct ex_strings stop_strings;
+    specbatch_stops stops;
 
     specbatch_model *target;
     specbatch_draft *draft;
@@ -146,6 +148,8 @@ static void add_request_options(struct job *job, struct ex_option *rows, size_t 
          "tokens to generate for each prompt (128)"},
         {"--min-new", "N", EX_INT, &job->settings.min_new, 0, INT32_MAX,
          "tokens before which nothing ends an answer (0)"},
+        {"--stop", "TEXT", EX_STRINGS, &job->stop_strings, 0, 0,
+         "end answers before this text; may be given 16 times"},
         {"--ignore-eos", NULL, EX_SWITCH, &job->ignore_eos, 0, 0,
          "go on past the end-of-sequence tokens"},
         {"--logprobs", NULL, EX_SWITCH, &job->logprobs, 0, 0, "write each token's log-probability"},
@@ -220,6 +224,10 @@ static int complete(struct job *job)
     job->max_new = job->score ? 0 : job->max_new;
     job->settings.max_new = job->max_new;
     job->settings.sampling = &job->sampling;
+    job->stops = (specbatch_stops)SPECBATCH_STOPS_INIT;
+    job->stops.strings = job->stop_strings.at;
+    job->stops.n_strings = job->stop_strings.n;
+    job->settings.stops = job->stop_strings.n > 0 ? &job->stops : NULL;
     job->settings.request_flags = (job->ignore_eos ? SPECBATCH_REQUEST_IGNORE_EOS : 0u) |
                                   (job->logprobs ? SPECBATCH_REQUEST_LOGPROBS : 0u) |
                                   (job->score ? SPECBATCH_REQUEST_PROMPT_LOGPROBS : 0u);

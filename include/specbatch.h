@@ -930,10 +930,22 @@ typedef struct specbatch_sampling {
 
 /*
  * Strings that end an answer, n_strings of them: 1..16, each of at most 255 bytes and none empty.
- * The answer ends before the first of them: its text ends exactly there, and its tokens with the
- * last one that lies wholly before the string, so the text may have more bytes than those tokens.
- * Log-probabilities, counters and kept keys end with the tokens. Polls and events hold back what
- * may yet turn out to be part of such a string. Needs a tokenizer. Since 0.2.
+ * They are looked for in the text that specbatch_result_text would have without them, and the
+ * answer ends before the one that begins first there. That one counts also if another that begins
+ * later is complete earlier, so generation goes on while it may still come; if it does not, the
+ * other counts. Of strings that begin at the same byte it does not matter which one counts.
+ *
+ * The text ends exactly before the string. The tokens end with the last one that lies wholly before
+ * it, so the text may have more bytes than those tokens. Log-probabilities, counters and kept keys
+ * end with the tokens. The finish is SPECBATCH_FINISH_STOP, also where an end-of-sequence id or
+ * max_new would have ended the answer at the same token.
+ *
+ * With min_new, strings are looked for from the first character on that has no byte of the first
+ * min_new tokens.
+ *
+ * Polls, events and states hold back tokens that may yet turn out to be part of such a string. A
+ * request that is cancelled, or ends by an error, keeps the text that was certain then. The prompt
+ * is not searched. Needs a tokenizer: E_NO_TOKENIZER. Since 0.2.
  */
 typedef struct specbatch_stops {
     size_t struct_size;         /* sizeof(specbatch_stops) */
@@ -1148,9 +1160,9 @@ typedef struct specbatch_request_state {
     int32_t finish;               /* SPECBATCH_FINISH_*; 0: it has not finished */
     uint64_t n_prompt;            /* tokens of its prompt */
     uint64_t n_filled;            /* of those: computed so far, or found (see prefix_bytes) */
-    uint64_t n_generated;         /* tokens that it has got */
+    uint64_t n_generated;         /* tokens that it has got, as polls show them */
     uint64_t time_queued_ns;      /* until it got a slot, or finished without one */
-    uint64_t time_first_token_ns; /* until the end of the step that gave its first; 0: none yet */
+    uint64_t time_first_token_ns; /* until the end of the step that gave the first; 0: none yet */
     uint64_t time_total_ns;       /* until the end of the step in which it finished */
 } specbatch_request_state;
 

@@ -28,6 +28,7 @@ static specbatch_request request_of(const struct ex_prompt *prompt,
     request.draft_len = prompt->draft_len;
     request.sampling = settings->sampling;
     request.top_logprobs = settings->top_logprobs;
+    request.stops = settings->stops;
     request.flags = (settings->request_flags & ~prompt->flags_here) | prompt->flags;
     return request;
 }

@@ -17,6 +17,7 @@ struct ex_settings {
     uint32_t request_flags; /* SPECBATCH_REQUEST_* */
     int32_t max_new, min_new, top_logprobs;
     const specbatch_sampling *sampling; /* NULL: greedy */
+    const specbatch_stops *stops;       /* NULL: none */
 };
 
 struct ex_run {

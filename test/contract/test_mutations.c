@@ -17,6 +17,9 @@
 #include "support/masked_runs.h"
 #include "support/place.h"
 #include "support/scored.h"
+#include "support/run_to_end.h"
+#include "support/stop_oracle.h"
+#include "support/text_model.h"
 #include "support/trace.h"
 #include "support/vtable_faults.h"
 
@@ -161,6 +164,91 @@ static void test_session_of_another_class_loaded(void)
     expect_engine_fault(SB_FAULT_SESSION_OF_ANY_CLASS, "session of any class", -1, 1, TRACE_MIXED);
 }
 
+/* Decodes a prompt, with stop strings unless there are none. NULL: this failed. */
+static specbatch_result *decode(specbatch_model *model, const struct stop_strings *strings)
+{
+    const specbatch_stops stops = {sizeof stops, strings->at, strings->lengths, strings->n};
+    const int32_t prompt[] = {301, 17, 340, 60};
+    specbatch_request request = SPECBATCH_REQUEST_INIT;
+    specbatch_result *result = NULL;
+    specbatch_pool *pool = NULL;
+
+    request.ids = prompt;
+    request.n_ids = 4;
+    request.max_new = 32;
+    request.flags = SPECBATCH_REQUEST_IGNORE_EOS;
+    request.stops = strings->n > 0 ? &stops : NULL;
+    if (specbatch_pool_create(&pool, model, NULL, NULL) == SPECBATCH_OK &&
+        specbatch_pool_submit(pool, &request, NULL) == SPECBATCH_OK &&
+        run_to_end(pool) == SPECBATCH_OK)
+        specbatch_pool_collect(pool, &result);
+    specbatch_pool_free(pool);
+    return result;
+}
+
+/* Whether an answer ends otherwise than before a string that has been cut out of it. */
+static int answer_differs(specbatch_model *model, const struct whole_answer *whole, uint64_t seed,
+                          char *why, size_t size)
+{
+    struct stop_strings strings;
+    struct cut_answer cut;
+    specbatch_result *result;
+    size_t n, length;
+
+    stop_oracle_draw(&strings, whole, &seed);
+    cut = stop_oracle_cut(whole, &strings, 0);
+    if (!(result = decode(model, &strings)))
+        return 0;
+    specbatch_result_tokens(result, &n);
+    specbatch_result_text(result, &length);
+    specbatch_result_free(result);
+    snprintf(why, size, "%zu tokens and %zu bytes, not %d and %zu", n, length, cut.n, cut.length);
+    return n != (size_t)cut.n || length != cut.length;
+}
+
+/* Traces have models without text, so faults of stop strings are caught by random requests of one
+ * that has some. */
+static void expect_stop_fault(enum sb_fault fault, const char *name)
+{
+    static const struct stop_strings none;
+    static struct whole_answer whole;
+    specbatch_model *model = open_text_model("qwen", NULL);
+    specbatch_result *result = model ? decode(model, &none) : NULL;
+    const int32_t *ids;
+    char why[200];
+    uint64_t seed;
+    size_t n;
+
+    CHECK(result != NULL);
+    ids = specbatch_result_tokens(result, &n);
+    memcpy(whole.ids, ids, n * sizeof *ids);
+    whole.n = (int32_t)n;
+    specbatch_result_free(result);
+    CHECK_OK(stop_oracle_read(&whole, model->tokenizer));
+    for (seed = 1; seed <= TRACES; seed++)
+        if (answer_differs(model, &whole, seed, why, sizeof why))
+            FAIL("without a fault: %s", why);
+    sb_fault_now = fault;
+    for (seed = 1; seed <= TRACES; seed++)
+        if (answer_differs(model, &whole, seed, why, sizeof why))
+            break;
+    sb_fault_now = SB_FAULT_NONE;
+    specbatch_model_close(model);
+    if (seed > TRACES)
+        FAIL("%s: none of %d requests noticed", name, TRACES);
+    printf("     %s: caught by request %" PRIu64 ": %s\n", name, seed, why);
+}
+
+static void test_stop_string_noticed_late(void)
+{
+    expect_stop_fault(SB_FAULT_STOP_STRING_LATE, "stop string late");
+}
+
+static void test_text_goes_on_behind_a_stop_string(void)
+{
+    expect_stop_fault(SB_FAULT_STOP_TEXT_KEPT, "stop text kept");
+}
+
 static void test_draft_kv_not_rolled_back(void)
 {
     char why[300];
@@ -257,6 +345,8 @@ else {
     RUN(test_draft_kv_not_rolled_back);
     RUN(test_mask_of_the_prefix_before);
     RUN(test_forced_token_not_verified);
+    RUN(test_stop_string_noticed_late);
+    RUN(test_text_goes_on_behind_a_stop_string);
 }
 trace_world_close(&world);
 if (opened != 0)

@@ -110,6 +110,8 @@ static specbatch_request request_of(size_t i)
     static const char *const texts[N_REQUESTS] = {"Question: one and one is", "It was",
                                                   "The sea, the sea"};
     static const int32_t stops[] = {7, 8};
+    static const char *const strings[] = {"~ ~", "no such text"};
+    static const specbatch_stops stop_strings = {sizeof stop_strings, strings, NULL, 2};
     specbatch_request request = SPECBATCH_REQUEST_INIT;
 
     request.text = texts[i];
@@ -120,6 +122,7 @@ static specbatch_request request_of(size_t i)
     request.mask = i > 0 ? &even : NULL;
     request.top_logprobs = i == 2 ? 3 : 0;
     request.flags |= i == 2 ? SPECBATCH_REQUEST_PROMPT_LOGPROBS : 0;
+    request.stops = i == 2 ? &stop_strings : NULL;
     return request;
 }
 

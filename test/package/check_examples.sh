@@ -62,6 +62,15 @@ for policy in eqspec exspec ragged rollback; do
     verdict generate_${policy}_equals_plain_byte_for_byte
 done
 
+# Answers end before the first of the texts, whatever the policy.
+check_log run --policy plain --batch 1 --stop . --stop ' per' --output "$tmp/stopped"
+check_log run --policy exspec --stop . --stop=' per' --output "$tmp/got" --verify
+has '^equivalence 8/8$'
+cmp "$tmp/stopped" "$tmp/got" >>"$tmp/out" 2>&1
+sed 's/.*"text":"//; s/","finish.*//' "$tmp/stopped" | grep '[.]\| per' >>"$tmp/out"
+[ "$(grep -c '"finish":"stop"' "$tmp/stopped")" -gt 3 ] || cat "$tmp/stopped" >>"$tmp/out"
+verdict generate_ends_answers_before_a_text
+
 # Tokens cannot show a draft that proposes badly, say from wrong entries of its cache, but these
 # counts do. They are those of the demo pair in each class of arithmetic.
 acceptance() {
@@ -193,6 +202,8 @@ refuse_usage() {
 }
 refuse_usage no_target '--target is required' --prompts x
 refuse_usage an_unknown_option '--nothing' $pair --nothing
+refuse_usage too_many_texts_to_stop_at '--stop is given more than 16 times' $pair \
+    $(yes -- --stop=x | head -n 17)
 refuse_usage a_batch_of_none '--batch: "0" is not a number in 1..4096' $pair --batch 0
 refuse_usage an_unknown_policy '--policy: "best"' $pair --prompts "$tmp/prompts" --policy best
 refuse_usage a_window_below_the_batch '--window: 2' $pair --prompts "$tmp/prompts" --batch 4 \
