@@ -50,8 +50,7 @@ static int32_t none_prepare(struct sb_draft *draft, struct sb_round *round)
 {
     (void)draft;
     for (int32_t b = 0; b < round->n_rows; b++)
-        if (!round->rows[b].served)
-            round->rows[b].n_draft = 0;
+        round->rows[b].n_draft = 0;
     return SPECBATCH_OK;
 }
 

@@ -28,8 +28,7 @@ struct sb_draft;
 struct sb_draft_ops {
     /* Called after sb_round_begin and before anything of the round runs. On entry n_draft of each
      * row is what the scheduler asks for; prepare lowers it to what the draft will propose and sets
-     * round->n_steps. Proposals that the host already knows it writes into round->tokens. Rows that
-     * are served already have their proposals, and prepare leaves them alone.
+     * round->n_steps. Proposals that the host already knows it writes into round->tokens.
      * E_CANCELLED, E_DEVICE. */
     int32_t (*prepare)(struct sb_draft *draft, struct sb_round *round);
     /* Computes the proposals on the device: tokens[1 .. n_draft] of every row. NULL: prepare has

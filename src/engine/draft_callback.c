@@ -47,7 +47,7 @@ static size_t show_rows(struct callback_draft *draft, const struct sb_round *rou
 
     for (int32_t b = 0; b < round->n_rows; b++) {
         struct sb_seq *seq = round->rows[b].seq;
-        if (!sb_row_is_open(&round->rows[b]))
+        if (round->rows[b].n_draft == 0)
             continue;
         seq->shown = 1;
         draft->rows[n] = (specbatch_draft_row){.struct_size = sizeof *draft->rows,
@@ -97,7 +97,7 @@ static int32_t callback_prepare(struct sb_draft *base, struct sb_round *round)
     if (call.returned != 0)
         return sb_fail(SPECBATCH_E_CANCELLED, "the draft's propose returned %d", call.returned);
     for (int32_t b = 0; b < round->n_rows && rc == SPECBATCH_OK; b++)
-        if (sb_row_is_open(&round->rows[b]))
+        if (round->rows[b].n_draft > 0)
             rc = take_proposals(draft, round, b, shown_as++);
     return rc;
 }

@@ -112,7 +112,7 @@ static int32_t catch_up(struct model_draft *draft, struct sb_round *round)
         used = 0;
         sb_pass_begin(r, 0);
         for (int32_t b = 0; b < round->n_rows; b++)
-            if (sb_row_is_open(&round->rows[b]) && gap(round->rows[b].seq) > 2)
+            if (round->rows[b].n_draft > 0 && gap(round->rows[b].seq) > 2)
                 used += feed(draft, round, round->rows[b].seq, 1, round->chunk_tokens - used,
                              round->chunks_at + used);
         if (used > 0) {
@@ -142,9 +142,8 @@ static void build_step(struct model_draft *draft, struct sb_round *round, int32_
     if (round->padded)
         sink = sb_pass_add_sink(r);
     for (int32_t b = 0; b < round->n_rows; b++) {
-        const struct sb_round_row *row = &round->rows[b];
-        const int32_t at = b * round->stride + j, wanted = row->n_draft > j && !row->served;
-        struct sb_seq *seq = row->seq;
+        const int32_t at = b * round->stride + j, wanted = round->rows[b].n_draft > j;
+        struct sb_seq *seq = round->rows[b].seq;
         const int32_t fed = wanted && j == 0 ? feed(draft, round, seq, 1, 1, round->gaps_at + b)
                                              : 0;
 
@@ -170,9 +169,8 @@ static int32_t model_prepare(struct sb_draft *base, struct sb_round *round)
 
     for (int32_t b = 0; b < round->n_rows; b++) {
         struct sb_round_row *row = &round->rows[b];
-        if (!row->served)
-            limit_proposals(draft, row);
-        if (!row->served && row->n_draft > round->n_steps)
+        limit_proposals(draft, row);
+        if (row->n_draft > round->n_steps)
             round->n_steps = row->n_draft;
     }
     SB_TRY(catch_up(draft, round));

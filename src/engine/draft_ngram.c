@@ -136,7 +136,7 @@ static int32_t ngram_prepare(struct sb_draft *base, struct sb_round *round)
         struct sb_round_row *row = &round->rows[b];
         const struct sb_seq *seq = row->seq;
         int32_t *out = round->tokens + b * round->stride + 1, from;
-        if (!sb_row_is_open(row))
+        if (row->n_draft == 0)
             continue;
         enter_ngrams(draft, seq);
         if ((from = find_match(draft, seq)) == 0)

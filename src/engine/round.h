@@ -19,8 +19,9 @@
  * proposal is ever copied into a sequence: whatever a draft proposes, it cannot change a token.
  *
  *   1. sb_round_begin        writes each row's first token on the host
- *      sb_masks_force        asks masks, and makes what they force proposals
+ *      sb_masks_force        asks masks; rows that they force ask the draft for nothing
  *   2. draft->ops->prepare   builds the draft's passes; runs only those that close long gaps
+ *      sb_masks_propose      gives rows their forced proposals
  *      sb_verify_prepare     builds the target's pass; runs nothing
  *   3. sb_round_issue        uploads, runs K draft passes and the target's, accepts, downloads;
  *                            where rows have masks it waits for the draft and asks them
@@ -50,15 +51,8 @@ struct sb_round_row {
     int32_t limit;    /* proposals that it may have at most */
     int32_t n_draft;  /* proposals: first how many are asked for, then how many were made */
     int32_t n_accept; /* how many of them the target accepts */
-    int32_t n_forced; /* the first so many of them are all that its mask allows (masks.h) */
-    int32_t served;   /* 1: its proposals are in round->tokens; no other source shall propose */
+    int32_t n_forced; /* how many of them are all that its mask allows (masks.h): none, or all */
 };
-
-/* Whether the proposals of a row are still to be found. */
-static inline int sb_row_is_open(const struct sb_round_row *row)
-{
-    return row->n_draft > 0 && !row->served;
-}
 
 /* Prompt tokens of one sequence that ride along in the target's pass. */
 struct sb_chunk {
@@ -97,8 +91,7 @@ struct sb_round {
                             prompts. They have no proposals. */
     struct sb_chunk *chunks; /* [max_chunks] */
     int32_t n_chunks, max_chunks;
-    int32_t n_steps; /* draft passes: the largest n_draft of a row that the draft serves, known once
-                        it has prepared */
+    int32_t n_steps; /* draft passes: the largest n_draft, known once the draft has prepared */
     int32_t wants;   /* enum sb_round_wants: what at least one row has asked for */
     int32_t padded;  /* 1: the round has the shape of all rounds of as many rows and draft passes */
     int32_t repeats; /* Set by sb_round_issue. 1: the next round of this shape takes as long as this

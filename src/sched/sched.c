@@ -258,6 +258,7 @@ static int32_t run_passes(struct sb_sched *s)
      * count entries by then that they have yet to compute. */
     if (!s->draft->runner)
         SB_TRY(check_interruption(s));
+    sb_masks_propose(s->round);
     sb_verify_prepare(s->round, s->target);
     SB_TRY(sb_round_issue(s->round, s->target, s->draft, &drafted));
     sb_verify_finish(s->round);
