@@ -58,6 +58,15 @@ static const char *policies(void)
     return names;
 }
 
+static const char
+    usage[] = "generate --target DIR --prompts FILE [--draft DIR|ngram] [options]\n\n"
+              "A line of FILE is a JSON object with one of \"prompt\" (a text), \"turns\" "
+              "(texts, the first is\ntaken) and \"ids\" (tokens). It may also have an \"id\" "
+              "for the result (else the line's number),\nand \"max_new\", \"draft_len\", "
+              "\"ignore_eos\" and \"logprobs\", which go before the options.\n\n"
+              "Each result is written when it is finished. SIGINT and SIGTERM end the run "
+              "after that, and\nthe same command with --resume does what is left.";
+
 static int read_arguments(struct job *job, int argc, char **argv)
 {
     const struct ex_option options[] = {
@@ -130,15 +139,7 @@ static int read_arguments(struct job *job, int argc, char **argv)
     job->batch = 8;
     job->draft_len = 5;
     job->max_new = 128;
-    parsed = ex_args_parse(
-        options, sizeof options / sizeof options[0], argc, argv,
-        "generate --target DIR --prompts FILE [--draft DIR|ngram] [options]\n\n"
-        "A line of FILE is a JSON object with one of \"prompt\" (a text), \"turns\" "
-        "(texts, the first is\ntaken) and \"ids\" (tokens). It may also have an \"id\" "
-        "for the result (else the line's number),\nand \"max_new\", \"draft_len\", "
-        "\"ignore_eos\" and \"logprobs\", which go before the options.\n\n"
-        "Each result is written when it is finished. SIGINT and SIGTERM end the run "
-        "after that, and\nthe same command with --resume does what is left.");
+    parsed = ex_args_parse(options, sizeof options / sizeof options[0], argc, argv, usage);
     if (parsed == 1 && (!job->target_dir || !job->prompts_file))
         return ex_complain("%s is required; --help lists all",
                            job->target_dir ? "--prompts" : "--target");
