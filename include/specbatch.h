@@ -740,7 +740,8 @@ SPECBATCH_API void specbatch_draft_release(specbatch_draft *draft);
 typedef struct specbatch_pool specbatch_pool;
 
 enum {
-    /* Queued requests are admitted by the length of their prompts, not in the order of arrival. */
+    /* Of queued requests those with short prompts are admitted first: each token of a prompt counts
+     * as if the request had come a round later, so that no request waits for ever. */
     SPECBATCH_POOL_SORT_BY_LENGTH = 1,
     /* For eqspec: a finished row's place is filled at once, not when all rows have finished. */
     SPECBATCH_POOL_EQSPEC_REPLACE = 2,
@@ -749,8 +750,9 @@ enum {
     SPECBATCH_POOL_FIXED_K = 4,
     /* A request gets a slot for its prompt, which grows with its answer, and not at once for all of
      * max_new. So more requests fit in the caches. When there is no room to grow, the request that
-     * was submitted last gives its slot back, waits in the queue, and is computed anew later: its
-     * tokens stay the same. Policies that align rows ignore this. Since 0.2. */
+     * would come last in the queue (docs/requests.md) gives its slot back, waits there, and is
+     * computed anew later: its tokens stay the same. Policies that align rows ignore this. Since
+     * 0.2. */
     SPECBATCH_POOL_GROW_SLOTS = 8
 };
 
@@ -1026,14 +1028,16 @@ typedef struct specbatch_request {
     int32_t min_new;
     /* Alternatives to each token that are kept, with their log-probabilities: 0..32. Since 0.2. */
     int32_t top_logprobs;
-    /* Requests of higher priority get slots and rows first. Waiting makes up for it in time: see
-     * docs/requests.md. -1000..1000. Since 0.2. */
+    /* Requests of higher priority leave the queue first. A point is worth 16 rounds of waiting, so
+     * that none waits for ever. What has left the queue is served alike: see docs/requests.md.
+     * -1000..1000. Since 0.2. */
     int32_t priority;
     /* Of a draft of several sources, those that may propose: bit i for the source i; 0: all.
      * Since 0.2. */
     uint32_t draft_sources;
     /* Nanoseconds from its submission on after which it ends, with the tokens that it has then
-     * (SPECBATCH_FINISH_DEADLINE); 0: none. Since 0.2. */
+     * (SPECBATCH_FINISH_DEADLINE), when the next step begins: also if it is still queued. 0: none.
+     * Since 0.2. */
     uint64_t deadline_ns;
 } specbatch_request;
 

@@ -53,6 +53,7 @@ static int32_t replay(struct specbatch_pool **out, struct specbatch_model *targe
     options.flags &= ~(uint32_t)SPECBATCH_POOL_GROW_SLOTS;
     options.prefix_bytes = 0; /* what is compared with is computed from the beginning */
     plain.draft_len = 0;
+    plain.deadline_ns = 0;
     SB_TRY(sb_pool_create(&pool, target, NULL, &options));
     pool->keep_margins = 1;
     SB_TRY(sb_pool_submit(pool, &plain, NULL));
@@ -85,6 +86,7 @@ static void compare(specbatch_audit_report *report, const struct sb_seq *plain,
     const int32_t n_plain = sb_seq_n_generated(plain), n_got = sb_seq_n_generated(got);
     const int32_t n = n_plain < n_got ? n_plain : n_got;
     const int prefix = got->finish == SPECBATCH_FINISH_CANCELLED ||
+                       got->finish == SPECBATCH_FINISH_DEADLINE ||
                        got->finish == SPECBATCH_FINISH_ERROR;
     int64_t at = first_difference(plain, got, n);
 

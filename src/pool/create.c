@@ -360,7 +360,7 @@ int32_t sb_pool_create(struct specbatch_pool **out, struct specbatch_model *targ
     SB_TRY(check_draft(draft, target));
     SB_NEW(pool, sb_alloc(&mem, 1, sizeof *pool), "a pool");
     pool->process = sb_port_process();
-    pool->mem = pool->queue.mem = pool->by_id.mem = mem;
+    pool->mem = pool->queue.mem = pool->deadlines.mem = pool->by_id.mem = mem;
     pool->log = (struct sb_log){options->log, options->log_user};
     atomic_init(&pool->owner, NULL);
     pool->options = *options;
@@ -368,7 +368,8 @@ int32_t sb_pool_create(struct specbatch_pool **out, struct specbatch_model *targ
     sb_model_retain(target);
     pool->source = options->draft_len > 0 ? draft : NULL; /* with K = 0 it would only take memory */
     sb_source_retain(pool->source);
-    pool->queue.by_length = (options->flags & SPECBATCH_POOL_SORT_BY_LENGTH) != 0;
+    pool->queue.order = SB_BY_TURN;
+    pool->deadlines.order = SB_BY_DEADLINE;
     SB_TRY(plan_for(&plan, target, pool->source, options, n_longest_in_budget(pool)));
     SB_TRY(check_budget(pool, &plan));
     SB_TRY(sb_runner_create(&pool->runner, target, &mem, &plan.runner, NULL));
@@ -450,6 +451,7 @@ void sb_pool_free(struct specbatch_pool *pool)
         sb_seq_free(&mem, seq);
     sb_idmap_free(&pool->by_id);
     sb_queue_free(&pool->queue);
+    sb_queue_free(&pool->deadlines);
     if (sb_model_is_usable(pool->target))
         free_machinery(pool);
     sb_model_release(pool->target);

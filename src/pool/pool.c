@@ -11,6 +11,8 @@
 static void enqueue_finished(struct specbatch_pool *pool, struct sb_seq *seq, uint64_t now)
 {
     seq->finished_ns = now;
+    if (seq->has_deadline)
+        sb_queue_remove(&pool->deadlines, seq);
     seq->next = NULL;
     *(pool->last_finished ? &pool->last_finished->next : &pool->finished) = seq;
     pool->last_finished = seq;
@@ -92,15 +94,49 @@ static int32_t grow(struct specbatch_pool *pool)
     int32_t rc = SPECBATCH_OK;
 
     for (int32_t b = 0; b < round->n_rows; b++) {
-        struct sb_seq *seq = round->rows[b].seq, *youngest;
-        while ((youngest = sb_sched_in_the_way(sched, seq)) != NULL) {
-            SB_TRY(sb_prefix_keep(&pool->prefix, youngest));
-            sb_sched_preempt(sched, youngest);
-            sb_queue_add(&pool->queue, youngest);
+        struct sb_seq *seq = round->rows[b].seq, *last;
+        while ((last = sb_sched_in_the_way(sched, seq)) != NULL) {
+            SB_TRY(sb_prefix_keep(&pool->prefix, last));
+            sb_sched_preempt(sched, last);
+            sb_queue_add(&pool->queue, last);
         }
         SB_TRY(sb_sched_grow(sched, seq));
     }
 done:
+    return rc;
+}
+
+/* Ends a request, wherever it is, with the tokens that it has. A failure has ended the pool. */
+static int32_t end_early(struct specbatch_pool *pool, struct sb_seq *seq, int32_t finish)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    if (seq->slot < 0) {
+        sb_queue_remove(&pool->queue, seq);
+    } else {
+        rc = sb_prefix_keep(&pool->prefix, seq);
+        sb_sched_retire(&pool->sched, seq);
+    }
+    seq->finish = finish;
+    sb_pool_add_news(pool, seq);
+    enqueue_finished(pool, seq, sb_port_now_ns());
+    if (rc != SPECBATCH_OK)
+        rc = sb_pool_end(pool, rc);
+    sb_draft_retire(pool->draft, seq);
+    return rc;
+}
+
+/* Ends the requests whose time is over. If none has a deadline, the clock is not even read. */
+static int32_t end_late(struct specbatch_pool *pool)
+{
+    struct sb_seq *seq = sb_queue_first(&pool->deadlines);
+    const uint64_t now = seq ? sb_port_now_ns() : 0;
+    int32_t rc = SPECBATCH_OK;
+
+    while (rc == SPECBATCH_OK && seq && seq->queued[SB_BY_DEADLINE].key <= now) {
+        rc = end_early(pool, seq, SPECBATCH_FINISH_DEADLINE);
+        seq = sb_queue_first(&pool->deadlines);
+    }
     return rc;
 }
 
@@ -109,9 +145,11 @@ int32_t sb_pool_step(struct specbatch_pool *pool)
     const struct sb_round *round = &pool->round;
     struct sb_sched *sched = &pool->sched;
     uint64_t now;
-    int32_t rc = admit(pool);
+    int32_t rc = end_late(pool);
 
     if (rc != SPECBATCH_OK)
+        return rc;
+    if ((rc = admit(pool)) != SPECBATCH_OK)
         return sb_pool_end(pool, rc);
     if ((rc = sb_sched_round(sched)) == SPECBATCH_OK)
         rc = keep_columns(pool);
@@ -150,24 +188,11 @@ int32_t sb_pool_run(struct specbatch_pool *pool)
 int32_t sb_pool_cancel(struct specbatch_pool *pool, uint64_t id)
 {
     struct sb_seq *seq = sb_idmap_find(&pool->by_id, id);
-    int32_t rc = SPECBATCH_OK;
 
     if (!seq || seq->finish)
         return sb_fail(SPECBATCH_E_NOT_FOUND, "request %llu is %s", (unsigned long long)id,
                        seq ? "already finished" : "unknown");
-    if (seq->slot < 0) {
-        sb_queue_remove(&pool->queue, seq);
-    } else {
-        rc = sb_prefix_keep(&pool->prefix, seq);
-        sb_sched_retire(&pool->sched, seq);
-    }
-    seq->finish = SPECBATCH_FINISH_CANCELLED;
-    sb_pool_add_news(pool, seq);
-    enqueue_finished(pool, seq, sb_port_now_ns());
-    if (rc != SPECBATCH_OK)
-        rc = sb_pool_end(pool, rc);
-    sb_draft_retire(pool->draft, seq);
-    return rc;
+    return end_early(pool, seq, SPECBATCH_FINISH_CANCELLED);
 }
 
 int32_t sb_pool_pin(struct specbatch_pool *pool, const int32_t *ids, size_t n_ids, uint64_t *pin)

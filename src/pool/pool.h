@@ -34,7 +34,7 @@ struct specbatch_pool {
     struct sb_round round;
     struct sb_sched sched;
     struct sb_prefix prefix;
-    struct sb_queue queue;
+    struct sb_queue queue, deadlines; /* who waits, and who has a deadline and is unfinished */
     struct sb_idmap by_id;
     struct sb_seq *finished, *last_finished; /* a list through seq->next, the oldest first */
     struct sb_seq *news, *last_news;         /* the list of events.c */

@@ -33,6 +33,7 @@ int32_t sb_request_resolve(specbatch_request *full, const specbatch_request *giv
     SB_TRY(sb_check_flags(SPECBATCH_E_OPTIONS, what, "flags", full->flags, flags));
     SB_TRY(sb_check_range(what, "max_new", full->max_new, 1, INT32_MAX));
     SB_TRY(sb_check_range(what, "min_new", full->min_new, 0, full->max_new));
+    SB_TRY(sb_check_range(what, "priority", full->priority, -SB_PRIORITY_MAX, SB_PRIORITY_MAX));
     SB_TRY(sb_check_range(what, "draft_len", full->draft_len, -1, SB_DRAFT_LEN_MAX));
     if (full->draft_len == -1)
         full->draft_len = 0;
@@ -153,6 +154,29 @@ done:
     return rc;
 }
 
+/* Puts a new sequence into the pool's lists, which have room for it. */
+static void enter(struct specbatch_pool *pool, struct sb_seq *seq, const specbatch_request *request,
+                  uint64_t now)
+{
+    const int by_length = (pool->options.flags & SPECBATCH_POOL_SORT_BY_LENGTH) != 0;
+
+    seq->id = ++pool->last_id;
+    seq->submitted_ns = now;
+    seq->queued[SB_BY_TURN].key = sb_queue_turn(pool->sched.n_rounds, request->priority,
+                                                by_length ? seq->n_prompt : 0);
+    sb_queue_add(&pool->queue, seq);
+    if (request->deadline_ns > 0) {
+        const uint64_t left = UINT64_MAX - now;
+        seq->queued[SB_BY_DEADLINE].key = now + (request->deadline_ns < left ? request->deadline_ns
+                                                                             : left);
+        seq->has_deadline = 1;
+        sb_queue_add(&pool->deadlines, seq);
+    }
+    sb_idmap_add(&pool->by_id, seq);
+    pool->n_active++;
+    pool->stats[SB_STAT_request_bytes] += sb_seq_bytes(seq);
+}
+
 int32_t sb_pool_submit(struct specbatch_pool *pool, const specbatch_request *request, uint64_t *id)
 {
     struct sb_ids text_ids = {.mem = &pool->mem};
@@ -169,16 +193,13 @@ int32_t sb_pool_submit(struct specbatch_pool *pool, const specbatch_request *req
     SB_TRY(sb_pool_check_ids(pool, request->stop_ids, request->n_stop_ids, "stop id"));
     SB_TRY(check_length(pool, n, request->max_new));
     SB_TRY(sb_queue_reserve(&pool->queue, pool->n_active + 1)); /* residents may come back */
+    if (request->deadline_ns > 0)
+        SB_TRY(sb_queue_reserve(&pool->deadlines, pool->deadlines.n + 1));
     SB_TRY(sb_idmap_reserve(&pool->by_id));
     SB_TRY(make_seq(&seq, pool, request, ids, n));
     SB_TRY(sb_sampler_block_reserve(&pool->round.samplers, pool->target, &pool->mem, seq,
                                     pool->runner.limits.n_columns));
-    seq->id = ++pool->last_id;
-    seq->submitted_ns = sb_port_now_ns();
-    sb_queue_add(&pool->queue, seq);
-    sb_idmap_add(&pool->by_id, seq);
-    pool->n_active++;
-    pool->stats[SB_STAT_request_bytes] += sb_seq_bytes(seq);
+    enter(pool, seq, request, sb_port_now_ns());
     if (id)
         *id = seq->id;
     seq = NULL;
