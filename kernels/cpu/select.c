@@ -1,14 +1,18 @@
 /*
- * The one rule of selection, which is greedy: the largest logit, ties to the lowest id.
+ * The one rule of selection: the largest logit, ties to the lowest id, or what the row's sampler
+ * makes of them (changes.h, sample.h).
  *
  * A first pass over a row keeps the largest and second largest value in each of sixteen lanes. A
  * maximum does not depend on the order of comparison, so the id is the same for every vector width.
  * A second pass, which ends early, finds the first id with that value. The log-probability is
- * -log(sum of e^(x - max)), with the sum kept in sixteen lanes over ascending ids, which v_hsum
- * adds in its fixed order.
+ * x - max - log(sum of e^(x - max)), with the sum kept in sixteen lanes over ascending ids, which
+ * v_hsum adds in its fixed order. It is of the logits as they are, so the sum and the margin are
+ * taken before a sampler changes the row.
  */
+#include "changes.h"
 #include "level.h"
 #include "math.h"
+#include "sample.h"
 
 struct top {
     float first;  /* the largest */
@@ -68,16 +72,81 @@ static float exp_sum(const float *row, int64_t n, float max)
     return v_hsum(sum);
 }
 
+/* The largest of row [n]. */
+static float largest(const float *row, int64_t n)
+{
+    v16 top = v_set1(-INFINITY);
+    int64_t i;
+
+    for (i = 0; i + V16 <= n; i += V16)
+        top = v_max(top, v_load(row + i));
+    if (i < n)
+        top = v_max(top, v_first(n - i, v_load_n(row + i, n - i), top));
+    return v_hmax(top);
+}
+
+/* The first index of a value of the row that is at least FLT_MAX, if top is, or else is top. */
+static int32_t find_top(const float *row, float top)
+{
+    int32_t i = 0;
+    if (top < FLT_MAX)
+        return find(row, top);
+    while (row[i] < FLT_MAX)
+        i++;
+    return i;
+}
+
+/* The token that a sampler chooses, or SB_PICK_NONE. top: the largest logit of the row, which has
+ * no NaN. *logit becomes what the logit of the token was before the sampler changed the row. */
+static int32_t pick(float *logit, const struct sampling *at, float *row, int32_t limit, float top)
+{
+    struct changes changes;
+    int32_t id = SB_PICK_NONE;
+
+    if (change_row(&changes, at, row, limit))
+        top = largest(row, limit);
+    if (top > -INFINITY)
+        id = at->row->temperature > 0.0f ? sample(row, limit, top, at->row, at->position)
+                                         : find_top(row, top);
+    if (id >= 0)
+        *logit = logit_before(&changes, row, id);
+    return id;
+}
+
+/* What sampler decides row i of the logits, and where in its row of the round that is. */
+static struct sampling sampling_of(const struct sb_samplers *all, int64_t i)
+{
+    const int32_t token = all->out[i], place = all->id_at[token], b = place / all->row_stride;
+
+    return (struct sampling){.all = all,
+                             .row = &all->rows[b],
+                             .b = b,
+                             .j = place % all->row_stride,
+                             .position = all->pos[token] + 1};
+}
+
 void SB_LEVEL(select)(const struct sb_select *args, int64_t first, int64_t last)
 {
     for (int64_t i = first; i < last; i++) {
-        const float *row = args->logits + i * (int64_t)args->stride;
-        int32_t at = args->at[i];
-        struct top top = top_two(row, args->limit);
+        float *row = args->logits + i * (int64_t)args->stride, logit, sum = NAN;
+        const int32_t at = args->at[i];
+        const struct top top = top_two(row, args->limit);
+        int32_t id = SB_PICK_NAN;
 
-        args->ids[at] = top.has_nan ? -1 : find(row, top.first);
+        logit = top.first;
+        if (args->logprob && !top.has_nan)
+            sum = exp_sum(row, args->limit, top.first);
+        if (!top.has_nan && args->samplers) {
+            const struct sampling sampling = sampling_of(args->samplers, i);
+            id = sampling.row->is_greedy ? find(row, top.first)
+                                         : pick(&logit, &sampling, row, args->limit, top.first);
+        } else if (!top.has_nan) {
+            id = find(row, top.first);
+        }
+        args->ids[at] = id;
+        /* of the largest logit: -log(sum), the same bits */
         if (args->logprob)
-            args->logprob[at] = top.has_nan ? NAN : -sb_log(exp_sum(row, args->limit, top.first));
+            args->logprob[at] = id < 0 ? NAN : -(sb_log(sum) + (top.first - logit));
         if (args->margin)
             args->margin[at] = args->limit == 1 ? INFINITY : top.first - top.second;
     }

@@ -153,6 +153,8 @@ struct sb_norm {
     const int32_t *index;      /* [m] rows, each at most once; or NULL */
 };
 
+enum { SB_CHANGED_MAX = 4096 };
+
 /*
  * How the tokens of one row of a round are chosen where the greedy rule alone does not. For a
  * token at position p, after the row's committed tokens and the proposals that come before p:
@@ -161,16 +163,24 @@ struct sb_norm {
  *     2. mask              s[id] = -infinity where the mask's bit is 0
  *     3. bans              s[id] = -infinity for each banned id, if p < ban_before
  *     4. bias              s[id] += bias[i] for each i
- *     5. penalties         for each id that is among the tokens that count:
+ *     5. penalties         for each id that is among the tokens that count, n of them generated:
  *                          s[id] = s[id] > 0 ? s[id] / repetition : s[id] * repetition
- *                          s[id] -= n * frequency + presence          n: how often it is generated
- *     6. temperature       if it is 0, the largest s is chosen. Else s[id] /= temperature, and
+ *                          s[id] -= n * frequency + presence          if n > 0
+ *     6. temperature       if it is 0, the largest s is chosen. Else
+ *                          depth[id] = (largest s - s[id]) * (1 / temperature), and
  *     7. filters           top_k, top_p, typical_p and min_p, in this order, each on what the one
  *                          before it has left (kernels/cpu/sample.h defines them)
- *     8. choice            the largest s[id] + noise(seed, p, id) of what is left
+ *     8. choice            the largest noise(seed, p, id) - depth[id] of what is left
+ *                          (kernels/cpu/noise.h)
  *
  * Ties go to the lowest id everywhere. Position p is counted from the first token of the prompt.
- * All of it is a function of the row alone.
+ * All of it is a function of the row alone, in float, each operation rounded. A largest s of
+ * +infinity counts as the largest float. An infinite depth is not allowed. Ids in the lists that
+ * are not below the limit have no effect.
+ *
+ * Numbers are finite, repetition is more than 0, temperature is 0 or at least the smallest normal
+ * float, and top_p, typical_p and min_p are from 0 to 1. At most SB_CHANGED_MAX distinct ids may
+ * come in a row's bias and among the tokens that count.
  */
 struct sb_sampler {
     uint64_t seed;

@@ -275,8 +275,8 @@ static void test_select(void)
                                                     : floorf(cpu_uniform() * 8.0f) * 0.75f;
         }
         for (int w = 0; w < n_ways; w++) {
-            cpu->select(ways[w].exec,
-                        &(struct sb_select){M, STRIDE, limit, logits, at, ids, logprob, margin});
+            cpu->select(ways[w].exec, &(struct sb_select){M, STRIDE, limit, logits, at, ids,
+                                                          logprob, margin, NULL});
             for (int r = 0; r < M; r++)
                 check_choice(logits + r * STRIDE, limit, ids[at[r]], logprob[at[r]], margin[at[r]]);
             if (w == 0)
@@ -284,7 +284,7 @@ static void test_select(void)
             CHECK_SAME(logprob, other, M, ways[w].name);
             /* row 3 alone */
             cpu->select(ways[w].exec, &(struct sb_select){1, STRIDE, limit, logits + 3 * STRIDE, at,
-                                                          ids, logprob, NULL});
+                                                          ids, logprob, NULL, NULL});
             CHECK_SAME(logprob + at[0], other + at[3], 1, ways[w].name);
         }
     }
@@ -303,20 +303,22 @@ static void test_select_special(void)
         for (int i = 0; i < 40; i++) {
             for (int k = 0; k < 40; k++)
                 row[k] = -INFINITY;
-            cpu->select(ways[w].exec, &(struct sb_select){1, 40, 40, row, &at, &id, NULL, NULL});
+            cpu->select(ways[w].exec,
+                        &(struct sb_select){1, 40, 40, row, &at, &id, NULL, NULL, NULL});
             CHECK_INT(id, 0); /* all are equal, so the lowest id */
             row[i] = -3e38f;
             cpu->select(ways[w].exec,
-                        &(struct sb_select){1, 40, 40, row, &at, &id, &logprob, &margin});
+                        &(struct sb_select){1, 40, 40, row, &at, &id, &logprob, &margin, NULL});
             CHECK_INT(id, i);
             CHECK(logprob == 0.0f && isinf(margin));
             row[i] = NAN;
             cpu->select(ways[w].exec,
-                        &(struct sb_select){1, 40, 40, row, &at, &id, &logprob, &margin});
+                        &(struct sb_select){1, 40, 40, row, &at, &id, &logprob, &margin, NULL});
             CHECK_INT(id, -1);
             row[i] = 0.0f;
             row[(i + 1) % 40] = -0.0f;
-            cpu->select(ways[w].exec, &(struct sb_select){1, 40, 40, row, &at, &id, NULL, &margin});
+            cpu->select(ways[w].exec,
+                        &(struct sb_select){1, 40, 40, row, &at, &id, NULL, &margin, NULL});
             CHECK_INT(id, i == 39 ? 0 : i); /* 0 and -0 are equal, so the lower id */
             CHECK(margin == 0.0f);
         }
@@ -471,15 +473,18 @@ static void test_exp_and_log(void)
 static void sample_results(struct cpu *way, const float *x, float out[64 + 32 + 1])
 {
     struct sb_weight weight;
+    float logits[64];
     int32_t at = 0, id;
 
+    memcpy(logits, x, sizeof logits);
     if (cpu->weight_create(&weight, way->device, &cpu_mem, 64, 32, SB_F32) == SPECBATCH_OK) {
         cpu->weight_fill(&weight, way->device, 0, 64, x, SB_F32);
         cpu->gemm(way->exec, out, x, &weight, NULL, 1);
         cpu->weight_free(&weight, way->device, &cpu_mem);
     }
     cpu->swiglu(way->exec, out + 64, x, 1, 32);
-    cpu->select(way->exec, &(struct sb_select){1, 64, 64, x, &at, &id, out + 64 + 32, NULL});
+    cpu->select(way->exec,
+                &(struct sb_select){1, 64, 64, logits, &at, &id, out + 64 + 32, NULL, NULL});
 }
 
 /* A host that rounds upwards and keeps denormals gets the same bits, and gets its own environment
