@@ -973,15 +973,21 @@ typedef struct specbatch_mask {
 
 /*
  * Several answers to one prompt, which is computed once. They are requests of their own, with the
- * numbers id, id + 1 and so on, and answer i has the seed `seed` + i. If best_of is more than n,
- * so many answers are made and those n handed out, by polls, events and results, whose mean
- * log-probability is the largest; the others are collected as SPECBATCH_FINISH_CANCELLED. Since
- * 0.2.
+ * numbers id, id + 1 and so on, and answer i has the seed `seed` + i. Either all are submitted or
+ * none is. Each is cancelled by its own number, which leaves the others alone.
+ *
+ * If best_of is more than n, so many answers are made and n of them handed out: those with the
+ * largest mean log-probability of a token in the model's own probabilities, of equals the lower
+ * number. Answers without a token, cancelled ones and those that failed come behind all others.
+ * Nothing is handed out before all of them have ended: until then polls give no tokens, there are
+ * no events, and specbatch_pool_state says of an answer that has ended that it is decoding. Then
+ * the n answers are finished, the best first. The numbers of the rest are unknown from then on.
+ * best_of above n cannot be had with SPECBATCH_REQUEST_FILTERED_LOGPROBS (E_INVALID). Since 0.2.
  */
 typedef struct specbatch_answers {
     size_t struct_size; /* sizeof(specbatch_answers) */
     int32_t n;          /* 1..1024; it has no default */
-    int32_t best_of;    /* n..1024; 0: n */
+    int32_t best_of;    /* how many are made: n..1024; 0: n */
 } specbatch_answers;
 
 #define SPECBATCH_STOPS_INIT                   \
@@ -1053,7 +1059,8 @@ SPECBATCH_API int32_t specbatch_request_init(specbatch_request *request, size_t 
 
 /*
  * Queues a request, at any time, also while others run. Everything that it points to is copied. *id
- * (id may be NULL) is the request's number: 1, 2, 3 and so on, in the order of submission.
+ * (id may be NULL) is the request's number: 1, 2, 3 and so on, in the order of submission. Several
+ * answers have a number each, of which this is the first, and all of them count in queue_max.
  *
  * E_INVALID (also: an empty prompt, or max_new < 1), E_OPTIONS, E_TOO_LONG, E_TOKEN, E_QUEUE_FULL,
  * E_NO_TOKENIZER, E_UNSUPPORTED (as specbatch_tokenize), E_NOMEM, E_BUSY, fatal.
@@ -1290,7 +1297,8 @@ SPECBATCH_API const int32_t *specbatch_result_prompt_top_ids(const specbatch_res
                                                              size_t *n_top);
 SPECBATCH_API const float *specbatch_result_prompt_top_logprobs(const specbatch_result *result,
                                                                 size_t *n_top);
-/* Which of a request's answers it is: 0 up to `n` - 1, or with best_of up to that. Since 0.2. */
+/* Which of a request's answers it is: 0 up to `best_of` - 1, which by default is `n` - 1. Since
+ * 0.2. */
 SPECBATCH_API int32_t specbatch_result_answer(const specbatch_result *result);
 /* The generated text without special tokens, NUL-terminated; NULL when the model has no
  * tokenizer. */

@@ -468,10 +468,15 @@ const int32_t *specbatch_result_tokens(const specbatch_result *result, size_t *n
 
 const float *specbatch_result_logprobs(const specbatch_result *result, size_t *n)
 {
-    const float *logprobs = result ? result->seq->logprobs : NULL;
+    const float *logprobs = result && !result->seq->hides_logprobs ? result->seq->logprobs : NULL;
 
     give_count(logprobs ? result : NULL, n);
     return logprobs;
+}
+
+int32_t specbatch_result_answer(const specbatch_result *result)
+{
+    return result ? result->seq->answer : 0;
 }
 
 const char *specbatch_result_text(const specbatch_result *result, size_t *length)

@@ -49,7 +49,9 @@
     X(activation_bytes)   \
     X(logits_bytes)       \
     X(table_bytes)        \
-    X(request_bytes)
+    X(request_bytes)      \
+    X(shared_prompts)     \
+    X(shared_tokens)
 /* clang-format on */
 
 #define SB_STAT_ENUM(name) SB_STAT_##name,

@@ -19,6 +19,7 @@
 
 #define SB_STOP_MAX 64
 
+struct sb_answers;
 struct sb_stream;
 struct sb_sampling;
 
@@ -79,6 +80,14 @@ struct sb_seq {
         size_t at;    /* its index in the queue's heap */
     } queued[2];
     int32_t has_deadline;
+
+    /* Several answers to one prompt (pool/answers.h). */
+    int32_t answer;             /* which one it is */
+    struct sb_answers *answers; /* what they have in common; NULL: it is the only one */
+    struct sb_seq *sibling_next, *sibling_previous; /* in the list of those that have a slot */
+    int32_t follows;                                /* 1: another one fills its prompt in */
+    int32_t held;           /* 1: it is not to be seen before the best answers are chosen */
+    int32_t hides_logprobs; /* 1: they are kept for that choice only */
 };
 
 /* What queues are ordered by: by the turn to get a slot, and by the time when a request ends. */

@@ -29,7 +29,8 @@ static int32_t check_same_request(const struct sb_seq *plain, const struct sb_se
              memcmp(plain->stop_ids, got->stop_ids,
                     (size_t)got->n_stop_ids * sizeof *got->stop_ids) != 0)
         differs = "stop_ids";
-    else if (plain->ignore_eos != got->ignore_eos || !plain->logprobs != !got->logprobs)
+    else if (plain->ignore_eos != got->ignore_eos ||
+             !plain->logprobs != (!got->logprobs || got->hides_logprobs))
         differs = "flags";
     return differs ? sb_fail(SPECBATCH_E_INVALID,
                              "audit: the result is of another request: its %s differ%s", differs,
@@ -54,8 +55,10 @@ static int32_t replay(struct specbatch_pool **out, struct specbatch_model *targe
     options.prefix_bytes = 0; /* what is compared with is computed from the beginning */
     plain.draft_len = 0;
     plain.deadline_ns = 0;
+    plain.answers = NULL;
     SB_TRY(sb_pool_create(&pool, target, NULL, &options));
     pool->keep_margins = 1;
+    pool->first_answer = got->answer;
     SB_TRY(sb_pool_submit(pool, &plain, NULL));
     SB_TRY(check_same_request(sb_idmap_find(&pool->by_id, pool->last_id), got));
     SB_TRY(sb_pool_run(pool));

@@ -413,20 +413,31 @@ static void free_machinery(struct specbatch_pool *pool)
     sb_runner_free(&pool->runner);
 }
 
-/* Tells the draft that all requests it was shown have ended. The finished ones have been told of,
+/* Tells the draft that all requests it was shown have ended. Those that have ended were told of,
  * unless a callback did not return; and of those that wait, some may have been preempted. */
 static void retire_all(struct specbatch_pool *pool)
 {
-    const struct sb_residents *all = &pool->sched.residents;
-
-    for (struct sb_seq *seq = pool->finished; seq; seq = seq->next)
+    for (size_t i = 0; i < pool->by_id.n_buckets; i++)
+        for (struct sb_seq *seq = pool->by_id.buckets[i]; seq; seq = seq->hash_next)
+            sb_draft_retire(pool->draft, seq);
+    for (struct sb_seq *seq = pool->dropped; seq; seq = seq->next)
         sb_draft_retire(pool->draft, seq);
-    for (size_t i = 0; i < pool->queue.n; i++)
-        sb_draft_retire(pool->draft, pool->queue.heap[i]);
-    if (pool->n_active == 0)
-        return;
-    for (int32_t at = sb_oldest(all, SB_ALL); at >= 0; at = sb_next(all, SB_ALL, at))
-        sb_draft_retire(pool->draft, all->seq[at]);
+}
+
+/* Frees all requests. */
+static void free_requests(struct specbatch_pool *pool)
+{
+    struct sb_seq *seq;
+
+    while ((seq = sb_idmap_drain(&pool->by_id)) != NULL)
+        sb_seq_free(&pool->mem, seq);
+    while ((seq = pool->dropped) != NULL) {
+        pool->dropped = seq->next;
+        sb_seq_free(&pool->mem, seq);
+    }
+    sb_idmap_free(&pool->by_id);
+    sb_queue_free(&pool->queue);
+    sb_queue_free(&pool->deadlines);
 }
 
 /* The draft is told first, as part of a call on the pool: if it does not return, the pool is whole
@@ -437,7 +448,6 @@ static void retire_all(struct specbatch_pool *pool)
 void sb_pool_free(struct specbatch_pool *pool)
 {
     struct specbatch_draft *source;
-    struct sb_seq *seq;
     struct sb_mem mem;
 
     if (!pool)
@@ -447,11 +457,7 @@ void sb_pool_free(struct specbatch_pool *pool)
     sb_port_fp_leave(&pool->call);
     mem = pool->mem;
     source = pool->source;
-    while ((seq = sb_idmap_drain(&pool->by_id)) != NULL)
-        sb_seq_free(&mem, seq);
-    sb_idmap_free(&pool->by_id);
-    sb_queue_free(&pool->queue);
-    sb_queue_free(&pool->deadlines);
+    free_requests(pool);
     if (sb_model_is_usable(pool->target))
         free_machinery(pool);
     sb_model_release(pool->target);

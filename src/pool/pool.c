@@ -6,18 +6,50 @@
 #include <string.h>
 
 #include "options.h"
+#include "pool/answers.h"
 #include "status.h"
 
-static void enqueue_finished(struct specbatch_pool *pool, struct sb_seq *seq, uint64_t now)
+static void enqueue_finished(struct specbatch_pool *pool, struct sb_seq *seq)
 {
-    seq->finished_ns = now;
-    if (seq->has_deadline)
-        sb_queue_remove(&pool->deadlines, seq);
     seq->next = NULL;
     *(pool->last_finished ? &pool->last_finished->next : &pool->finished) = seq;
     pool->last_finished = seq;
+    sb_pool_add_news(pool, seq);
+}
+
+/* A request has ended and has no slot any more. It is handed out, unless it is one of several
+ * answers of which only the best are. */
+static void end(struct specbatch_pool *pool, struct sb_seq *seq, uint64_t now)
+{
+    struct sb_seq *given, *dropped, *next;
+
+    seq->finished_ns = now;
+    if (seq->has_deadline)
+        sb_queue_remove(&pool->deadlines, seq);
     pool->n_active--;
     pool->stats[SB_STAT_requests_finished]++;
+    for (given = sb_answers_end(seq, &dropped); given; given = next) {
+        next = given->next;
+        enqueue_finished(pool, given);
+    }
+    for (; dropped; dropped = next) {
+        next = dropped->next;
+        sb_idmap_remove(&pool->by_id, dropped);
+        pool->stats[SB_STAT_request_bytes] -= sb_seq_bytes(dropped);
+        dropped->next = pool->dropped;
+        pool->dropped = dropped;
+    }
+}
+
+/* Frees the answers that were not chosen, when a call has no more use for them. */
+static void free_dropped(struct specbatch_pool *pool)
+{
+    struct sb_seq *seq;
+
+    while ((seq = pool->dropped) != NULL) {
+        pool->dropped = seq->next;
+        sb_seq_free(&pool->mem, seq);
+    }
 }
 
 static struct sb_seq *dequeue_finished(struct specbatch_pool *pool)
@@ -50,7 +82,7 @@ int32_t sb_pool_end(struct specbatch_pool *pool, int32_t rc)
 }
 
 /* Gives waiting requests slots, while there are some for the first of them, and what is kept of
- * their tokens. */
+ * their tokens, or what other answers to their prompt have. */
 static int32_t admit(struct specbatch_pool *pool)
 {
     struct sb_seq *seq;
@@ -62,23 +94,26 @@ static int32_t admit(struct specbatch_pool *pool)
         if (!seq->admitted_ns) /* it may have been preempted since */
             seq->admitted_ns = sb_port_now_ns();
         SB_TRY(sb_prefix_hit(&pool->prefix, seq));
-        sb_sched_count_live(&pool->sched, seq);
-        if (seq->kv_len > 0 && sb_seq_is_ready(seq))
-            sb_residents_filled(&pool->sched.residents, seq);
+        sb_sched_cached(&pool->sched, seq);
+        SB_TRY(sb_answers_join(pool, seq));
     }
 done:
     return rc;
 }
 
-/* After a round: keeps the prompts that it has filled in, and what its finished rows have. */
+/* After a round: keeps the prompts that it has filled in, gives them to other answers, and keeps
+ * what its finished rows have. */
 static int32_t keep_columns(struct specbatch_pool *pool)
 {
     const struct sb_round *round = &pool->round;
     int32_t rc = SPECBATCH_OK;
 
-    for (int32_t i = 0; i < round->n_chunks; i++)
-        if (round->chunks[i].seq->kv_len >= round->chunks[i].seq->n_prompt - 1)
-            SB_TRY(sb_prefix_keep(&pool->prefix, round->chunks[i].seq));
+    for (int32_t i = 0; i < round->n_chunks; i++) {
+        struct sb_seq *seq = round->chunks[i].seq;
+        if (seq->kv_len >= seq->n_prompt - 1)
+            SB_TRY(sb_prefix_keep(&pool->prefix, seq));
+        SB_TRY(sb_answers_filled(pool, seq));
+    }
     for (int32_t b = 0; b < round->n_rows; b++)
         if (round->rows[b].seq->finish)
             SB_TRY(sb_prefix_keep(&pool->prefix, round->rows[b].seq));
@@ -97,6 +132,7 @@ static int32_t grow(struct specbatch_pool *pool)
         struct sb_seq *seq = round->rows[b].seq, *last;
         while ((last = sb_sched_in_the_way(sched, seq)) != NULL) {
             SB_TRY(sb_prefix_keep(&pool->prefix, last));
+            sb_answers_leave(last);
             sb_sched_preempt(sched, last);
             sb_queue_add(&pool->queue, last);
         }
@@ -114,15 +150,17 @@ static int32_t end_early(struct specbatch_pool *pool, struct sb_seq *seq, int32_
     if (seq->slot < 0) {
         sb_queue_remove(&pool->queue, seq);
     } else {
-        rc = sb_prefix_keep(&pool->prefix, seq);
+        if ((rc = sb_prefix_keep(&pool->prefix, seq)) == SPECBATCH_OK)
+            rc = sb_answers_hand_over(pool, seq);
+        sb_answers_leave(seq);
         sb_sched_retire(&pool->sched, seq);
     }
     seq->finish = finish;
-    sb_pool_add_news(pool, seq);
-    enqueue_finished(pool, seq, sb_port_now_ns());
+    end(pool, seq, sb_port_now_ns());
     if (rc != SPECBATCH_OK)
         rc = sb_pool_end(pool, rc);
     sb_draft_retire(pool->draft, seq);
+    free_dropped(pool);
     return rc;
 }
 
@@ -160,8 +198,9 @@ int32_t sb_pool_step(struct specbatch_pool *pool)
         if (!seq->first_token_ns && sb_seq_n_generated(seq) > 0)
             seq->first_token_ns = now;
         if (seq->finish) {
+            sb_answers_leave(seq);
             sb_sched_retire(sched, seq);
-            enqueue_finished(pool, seq, now);
+            end(pool, seq, now);
         }
     }
     if (rc == SPECBATCH_OK && sched->limits.grows)
@@ -170,6 +209,7 @@ int32_t sb_pool_step(struct specbatch_pool *pool)
     for (int32_t b = 0; b < round->n_rows; b++)
         if (round->rows[b].seq->finish)
             sb_draft_retire(pool->draft, round->rows[b].seq);
+    free_dropped(pool);
     if (rc == SPECBATCH_OK || rc == SPECBATCH_E_CANCELLED || rc == SPECBATCH_E_INTERRUPTED)
         return rc;
     return sb_pool_end(pool, rc);
@@ -214,7 +254,7 @@ int32_t sb_pool_poll(struct specbatch_pool *pool, uint64_t id, int32_t *ids, siz
     if (!seq)
         return sb_fail(SPECBATCH_E_NOT_FOUND, "request %llu is unknown or collected",
                        (unsigned long long)id);
-    waiting = (size_t)(sb_seq_n_generated(seq) - seq->n_polled);
+    waiting = seq->held ? 0 : (size_t)(sb_seq_n_generated(seq) - seq->n_polled);
     *n = !ids || waiting < capacity ? waiting : capacity;
     if (ids && *n > 0) {
         memcpy(ids, seq->tokens + seq->n_prompt + seq->n_polled, *n * sizeof *ids);
@@ -226,7 +266,7 @@ int32_t sb_pool_poll(struct specbatch_pool *pool, uint64_t id, int32_t *ids, siz
 static int32_t state_of(const struct sb_seq *seq)
 {
     if (seq->finish)
-        return SPECBATCH_STATE_FINISHED;
+        return seq->held ? SPECBATCH_STATE_DECODING : SPECBATCH_STATE_FINISHED;
     if (seq->slot < 0)
         return SPECBATCH_STATE_QUEUED;
     return sb_seq_is_ready(seq) ? SPECBATCH_STATE_DECODING : SPECBATCH_STATE_FILLING;
@@ -251,7 +291,7 @@ int32_t sb_pool_state(struct specbatch_pool *pool, uint64_t id, specbatch_reques
         return sb_fail(SPECBATCH_E_NOT_FOUND, "request %llu is unknown or collected",
                        (unsigned long long)id);
     state.state = state_of(seq);
-    state.finish = seq->finish;
+    state.finish = seq->held ? 0 : seq->finish;
     state.n_prompt = (uint64_t)seq->n_prompt;
     state.n_filled = (uint64_t)(seq->kv_len < seq->n_prompt ? seq->kv_len : seq->n_prompt);
     state.n_generated = (uint64_t)sb_seq_n_generated(seq);

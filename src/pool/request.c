@@ -4,7 +4,9 @@
 
 #include <string.h>
 
+#include "fault.h"
 #include "options.h"
+#include "pool/answers.h"
 #include "pool/sampling.h"
 #include "status.h"
 
@@ -55,7 +57,7 @@ size_t sb_seq_bytes(const struct sb_seq *seq)
 
     return sizeof *seq + (size_t)seq->max_tokens * sizeof *seq->tokens +
            sb_sampling_bytes(seq->sampling) + (seq->logprobs ? n_new * sizeof *seq->logprobs : 0) +
-           (seq->margins ? n_new * sizeof *seq->margins : 0);
+           (seq->margins ? n_new * sizeof *seq->margins : 0) + sb_answers_bytes(seq);
 }
 
 void sb_seq_free(const struct sb_mem *mem, struct sb_seq *seq)
@@ -67,6 +69,7 @@ void sb_seq_free(const struct sb_mem *mem, struct sb_seq *seq)
     sb_free(mem, seq->margins);
     sb_sampling_free(mem, seq->sampling);
     sb_stream_free(seq->stream);
+    sb_answers_release(mem, seq->answers);
     sb_free(mem, seq);
 }
 
@@ -119,16 +122,30 @@ static int32_t check_length(const struct specbatch_pool *pool, size_t n, int32_t
     return SPECBATCH_OK;
 }
 
+/* What a request is made from. */
+struct wish {
+    const specbatch_request *request;
+    specbatch_answers answers; /* resolved: best_of are made, n of them handed out */
+    const int32_t *ids;
+    size_t n;
+};
+
+/* Makes answer i. */
 static int32_t make_seq(struct sb_seq **out, const struct specbatch_pool *pool,
-                        const specbatch_request *request, const int32_t *ids, size_t n)
+                        const struct wish *wish, int32_t i)
 {
+    const specbatch_request *request = wish->request;
+    const int asks_logprobs = (request->flags & SPECBATCH_REQUEST_LOGPROBS) != 0,
+              ranks = wish->answers.best_of > wish->answers.n;
     const struct sb_mem *mem = &pool->mem;
     struct sb_seq *seq = NULL;
     int32_t rc = SPECBATCH_OK;
 
     SB_NEW(seq, sb_alloc(mem, 1, sizeof *seq), "a request");
-    seq->n_prompt = seq->n_tokens = (int32_t)n;
-    seq->max_tokens = (int32_t)n + request->max_new;
+    seq->n_prompt = seq->n_tokens = (int32_t)wish->n;
+    seq->max_tokens = seq->n_prompt + request->max_new;
+    seq->answer = pool->first_answer + i;
+    seq->hides_logprobs = ranks && !asks_logprobs;
     seq->slot = -1;
     seq->draft_len = request->draft_len;
     seq->min_new = request->min_new;
@@ -138,10 +155,10 @@ static int32_t make_seq(struct sb_seq **out, const struct specbatch_pool *pool,
     if (request->n_stop_ids > 0)
         memcpy(seq->stop_ids, request->stop_ids, request->n_stop_ids * sizeof *seq->stop_ids);
     SB_NEW(seq->tokens, sb_alloc(mem, (size_t)seq->max_tokens, sizeof *seq->tokens), "a request");
-    memcpy(seq->tokens, ids, n * sizeof *ids);
-    SB_TRY(
-        sb_sampling_create(&seq->sampling, mem, request->sampling, pool->target->config.vocab, 0));
-    if (request->flags & SPECBATCH_REQUEST_LOGPROBS)
+    memcpy(seq->tokens, wish->ids, wish->n * sizeof *wish->ids);
+    SB_TRY(sb_sampling_create(&seq->sampling, mem, request->sampling, pool->target->config.vocab,
+                              SB_FAULT(SEED_SHARED) ? 0 : seq->answer));
+    if (asks_logprobs || ranks)
         SB_NEW(seq->logprobs, sb_alloc(mem, (size_t)request->max_new, sizeof *seq->logprobs),
                "a request");
     if (pool->keep_margins)
@@ -151,6 +168,39 @@ static int32_t make_seq(struct sb_seq **out, const struct specbatch_pool *pool,
     seq = NULL;
 done:
     sb_seq_free(mem, seq);
+    return rc;
+}
+
+static void free_list(const struct sb_mem *mem, struct sb_seq *list)
+{
+    while (list) {
+        struct sb_seq *next = list->next;
+        sb_seq_free(mem, list);
+        list = next;
+    }
+}
+
+/* Makes all answers, as a list through seq->next. */
+static int32_t make_answers(struct sb_seq **out, const struct specbatch_pool *pool,
+                            const struct wish *wish)
+{
+    const int apart = (wish->request->flags & SPECBATCH_REQUEST_PROMPT_LOGPROBS) != 0;
+    struct sb_seq *list = NULL, **end = &list;
+    struct sb_answers *answers = NULL;
+    int32_t rc = SPECBATCH_OK;
+
+    if (wish->answers.best_of > 1)
+        SB_TRY(sb_answers_create(&answers, &pool->mem, &wish->answers, apart));
+    for (int32_t i = 0; i < wish->answers.best_of; i++, end = &(*end)->next) {
+        SB_TRY(make_seq(end, pool, wish, i));
+        if (answers)
+            sb_answers_add(answers, *end);
+    }
+    *out = list;
+    list = NULL;
+done:
+    free_list(&pool->mem, list);
+    sb_answers_release(&pool->mem, answers);
     return rc;
 }
 
@@ -177,34 +227,62 @@ static void enter(struct specbatch_pool *pool, struct sb_seq *seq, const specbat
     pool->stats[SB_STAT_request_bytes] += sb_seq_bytes(seq);
 }
 
+/* Takes what the pool needs for so many more requests like this one. */
+static int32_t reserve(struct specbatch_pool *pool, const specbatch_request *request,
+                       const struct sb_seq *seq, size_t n)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_queue_reserve(&pool->queue, pool->n_active + n)); /* residents may come back */
+    if (request->deadline_ns > 0)
+        SB_TRY(sb_queue_reserve(&pool->deadlines, pool->deadlines.n + n));
+    SB_TRY(sb_idmap_reserve(&pool->by_id, n));
+    SB_TRY(sb_sampler_block_reserve(&pool->round.samplers, pool->target, &pool->mem, seq,
+                                    pool->runner.limits.n_columns));
+done:
+    return rc;
+}
+
+static int32_t check_room(const struct specbatch_pool *pool, const specbatch_answers *answers)
+{
+    const uint64_t max = pool->options.queue_max;
+
+    if (pool->queue.n >= max)
+        return sb_fail(SPECBATCH_E_QUEUE_FULL, "%zu requests wait, as many as queue_max allows",
+                       pool->queue.n);
+    if ((uint64_t)answers->best_of > max - pool->queue.n)
+        return sb_fail(SPECBATCH_E_QUEUE_FULL,
+                       "request: answers: %d of them and %zu requests that wait are more than "
+                       "queue_max %llu",
+                       answers->best_of, pool->queue.n, (unsigned long long)max);
+    return SPECBATCH_OK;
+}
+
 int32_t sb_pool_submit(struct specbatch_pool *pool, const specbatch_request *request, uint64_t *id)
 {
     struct sb_ids text_ids = {.mem = &pool->mem};
-    struct sb_seq *seq = NULL;
-    const int32_t *ids;
-    size_t n;
+    struct wish wish = {.request = request};
+    struct sb_seq *list = NULL, *next;
+    uint64_t now;
     int32_t rc = SPECBATCH_OK;
 
-    if (pool->queue.n >= pool->options.queue_max)
-        SB_FAIL(SPECBATCH_E_QUEUE_FULL, "%zu requests wait, as many as queue_max allows",
-                pool->queue.n);
-    SB_TRY(prompt_ids(pool, request, &text_ids, &ids, &n));
-    SB_TRY(sb_pool_check_ids(pool, ids, n, "prompt id"));
+    SB_TRY(sb_answers_resolve(&wish.answers, request));
+    SB_TRY(check_room(pool, &wish.answers));
+    SB_TRY(prompt_ids(pool, request, &text_ids, &wish.ids, &wish.n));
+    SB_TRY(sb_pool_check_ids(pool, wish.ids, wish.n, "prompt id"));
     SB_TRY(sb_pool_check_ids(pool, request->stop_ids, request->n_stop_ids, "stop id"));
-    SB_TRY(check_length(pool, n, request->max_new));
-    SB_TRY(sb_queue_reserve(&pool->queue, pool->n_active + 1)); /* residents may come back */
-    if (request->deadline_ns > 0)
-        SB_TRY(sb_queue_reserve(&pool->deadlines, pool->deadlines.n + 1));
-    SB_TRY(sb_idmap_reserve(&pool->by_id));
-    SB_TRY(make_seq(&seq, pool, request, ids, n));
-    SB_TRY(sb_sampler_block_reserve(&pool->round.samplers, pool->target, &pool->mem, seq,
-                                    pool->runner.limits.n_columns));
-    enter(pool, seq, request, sb_port_now_ns());
+    SB_TRY(check_length(pool, wish.n, request->max_new));
+    SB_TRY(make_answers(&list, pool, &wish));
+    SB_TRY(reserve(pool, request, list, (size_t)wish.answers.best_of));
     if (id)
-        *id = seq->id;
-    seq = NULL;
+        *id = pool->last_id + 1;
+    now = sb_port_now_ns();
+    for (; list; list = next) {
+        next = list->next;
+        enter(pool, list, request, now);
+    }
 done:
-    sb_seq_free(&pool->mem, seq);
+    free_list(&pool->mem, list);
     sb_ids_clear(&text_ids);
     return rc;
 }

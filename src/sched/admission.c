@@ -135,6 +135,13 @@ void sb_sched_count_live(struct sb_sched *s, struct sb_seq *seq)
     seq->live_bytes = bytes;
 }
 
+void sb_sched_cached(struct sb_sched *s, struct sb_seq *seq)
+{
+    sb_sched_count_live(s, seq);
+    if (sb_seq_is_ready(seq) && !s->residents.ready[seq->slot])
+        sb_residents_filled(&s->residents, seq);
+}
+
 /* -------------------------------------------------------------------- growth */
 
 /* Whether the sequence has a slot that the next round might overflow. */
