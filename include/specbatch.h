@@ -740,7 +740,8 @@ SPECBATCH_API void specbatch_draft_release(specbatch_draft *draft);
 typedef struct specbatch_pool specbatch_pool;
 
 enum {
-    /* Queued requests are admitted by the length of their prompts, not in the order of arrival. */
+    /* Of queued requests those with short prompts are admitted first: each token of a prompt counts
+     * as if the request had come a round later, so that no request waits for ever. */
     SPECBATCH_POOL_SORT_BY_LENGTH = 1,
     /* For eqspec: a finished row's place is filled at once, not when all rows have finished. */
     SPECBATCH_POOL_EQSPEC_REPLACE = 2,
@@ -749,8 +750,9 @@ enum {
     SPECBATCH_POOL_FIXED_K = 4,
     /* A request gets a slot for its prompt, which grows with its answer, and not at once for all of
      * max_new. So more requests fit in the caches. When there is no room to grow, the request that
-     * was submitted last gives its slot back, waits in the queue, and is computed anew later: its
-     * tokens stay the same. Policies that align rows ignore this. Since 0.2. */
+     * would come last in the queue (docs/requests.md) gives its slot back, waits there, and is
+     * computed anew later: its tokens stay the same. Policies that align rows ignore this. Since
+     * 0.2. */
     SPECBATCH_POOL_GROW_SLOTS = 8
 };
 
@@ -990,15 +992,21 @@ typedef struct specbatch_mask {
 
 /*
  * Several answers to one prompt, which is computed once. They are requests of their own, with the
- * numbers id, id + 1 and so on, and answer i has the seed `seed` + i. If best_of is more than n,
- * so many answers are made and those n handed out, by polls, events and results, whose mean
- * log-probability is the largest; the others are collected as SPECBATCH_FINISH_CANCELLED. Since
- * 0.2.
+ * numbers id, id + 1 and so on, and answer i has the seed `seed` + i. Either all are submitted or
+ * none is. Each is cancelled by its own number, which leaves the others alone.
+ *
+ * If best_of is more than n, so many answers are made and n of them handed out: those with the
+ * largest mean log-probability of a token in the model's own probabilities, of equals the lower
+ * number. Answers without a token, cancelled ones and those that failed come behind all others.
+ * Nothing is handed out before all of them have ended: until then polls give no tokens, there are
+ * no events, and specbatch_pool_state says of an answer that has ended that it is decoding. Then
+ * the n answers are finished, the best first. The numbers of the rest are unknown from then on.
+ * best_of above n cannot be had with SPECBATCH_REQUEST_FILTERED_LOGPROBS (E_INVALID). Since 0.2.
  */
 typedef struct specbatch_answers {
     size_t struct_size; /* sizeof(specbatch_answers) */
     int32_t n;          /* 1..1024; it has no default */
-    int32_t best_of;    /* n..1024; 0: n */
+    int32_t best_of;    /* how many are made: n..1024; 0: n */
 } specbatch_answers;
 
 #define SPECBATCH_STOPS_INIT                   \
@@ -1048,14 +1056,16 @@ typedef struct specbatch_request {
     /* Alternatives to each token that are kept, with their log-probabilities: 0..32. The token's
      * own needs SPECBATCH_REQUEST_LOGPROBS nonetheless. Since 0.2. */
     int32_t top_logprobs;
-    /* Requests of higher priority get slots and rows first. Waiting makes up for it in time: see
-     * docs/requests.md. -1000..1000. Since 0.2. */
+    /* Requests of higher priority leave the queue first. A point is worth 16 rounds of waiting, so
+     * that none waits for ever. What has left the queue is served alike: see docs/requests.md.
+     * -1000..1000. Since 0.2. */
     int32_t priority;
     /* Of a draft of several sources, those that may propose: bit i for the source i; 0: all.
      * Since 0.2. */
     uint32_t draft_sources;
     /* Nanoseconds from its submission on after which it ends, with the tokens that it has then
-     * (SPECBATCH_FINISH_DEADLINE); 0: none. Since 0.2. */
+     * (SPECBATCH_FINISH_DEADLINE), when the next step begins: also if it is still queued. 0: none.
+     * Since 0.2. */
     uint64_t deadline_ns;
 } specbatch_request;
 
@@ -1071,7 +1081,8 @@ SPECBATCH_API int32_t specbatch_request_init(specbatch_request *request, size_t 
 
 /*
  * Queues a request, at any time, also while others run. Everything that it points to is copied. *id
- * (id may be NULL) is the request's number: 1, 2, 3 and so on, in the order of submission.
+ * (id may be NULL) is the request's number: 1, 2, 3 and so on, in the order of submission. Several
+ * answers have a number each, of which this is the first, and all of them count in queue_max.
  *
  * E_INVALID (also: an empty prompt, or max_new < 1), E_OPTIONS, E_TOO_LONG, E_TOKEN, E_QUEUE_FULL,
  * E_NO_TOKENIZER, E_UNSUPPORTED (as specbatch_tokenize), E_NOMEM, E_BUSY, fatal.
@@ -1310,7 +1321,8 @@ SPECBATCH_API const int32_t *specbatch_result_prompt_top_ids(const specbatch_res
                                                              size_t *n_top);
 SPECBATCH_API const float *specbatch_result_prompt_top_logprobs(const specbatch_result *result,
                                                                 size_t *n_top);
-/* Which of a request's answers it is: 0 up to `n` - 1, or with best_of up to that. Since 0.2. */
+/* Which of a request's answers it is: 0 up to `best_of` - 1, which by default is `n` - 1. Since
+ * 0.2. */
 SPECBATCH_API int32_t specbatch_result_answer(const specbatch_result *result);
 /* The generated text without special tokens, NUL-terminated; NULL when the model has no
  * tokenizer. */

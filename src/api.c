@@ -468,7 +468,7 @@ const int32_t *specbatch_result_tokens(const specbatch_result *result, size_t *n
 
 const float *specbatch_result_logprobs(const specbatch_result *result, size_t *n)
 {
-    const float *logprobs = result ? result->seq->logprobs : NULL;
+    const float *logprobs = result && !result->seq->hides_logprobs ? result->seq->logprobs : NULL;
 
     give_count(logprobs ? result : NULL, n);
     return logprobs;
@@ -530,6 +530,11 @@ const int32_t *specbatch_result_prompt_top_ids(const specbatch_result *result, s
 const float *specbatch_result_prompt_top_logprobs(const specbatch_result *result, size_t *n_top)
 {
     return give_top(scores_of(result).prompt_top_logprobs, n_prompt_top(result), n_top);
+}
+
+int32_t specbatch_result_answer(const specbatch_result *result)
+{
+    return result ? result->seq->answer : 0;
 }
 
 const char *specbatch_result_text(const specbatch_result *result, size_t *length)

@@ -59,7 +59,9 @@ enum sb_fault {
     /* What a mask alone allows becomes a token without the target's choice. */
     SB_FAULT_FORCED_NOT_VERIFIED = 1048576,
     /* A token gets the alternatives to the token after it. */
-    SB_FAULT_TOPS_SHIFTED = 2097152
+    SB_FAULT_TOPS_SHIFTED = 2097152,
+    /* All answers to a prompt are sampled with the seed of the first. */
+    SB_FAULT_SEED_SHARED = 262144
 };
 extern unsigned sb_fault_now; /* the set of faults in force */
 #define SB_FAULT(name) ((sb_fault_now & SB_FAULT_##name) != 0)

@@ -34,7 +34,8 @@ static int32_t check_same_request(const struct sb_seq *plain, const struct sb_se
         differs = "stop strings";
     else if (plain->min_new != got->min_new)
         differs = "min_new";
-    else if (plain->ignore_eos != got->ignore_eos || !plain->logprobs != !got->logprobs)
+    else if (plain->ignore_eos != got->ignore_eos ||
+             !plain->logprobs != (!got->logprobs || got->hides_logprobs))
         differs = "flags";
     else if (!sb_scores_want_same(plain, got))
         differs = "top_logprobs or flags";
@@ -60,8 +61,11 @@ static int32_t replay(struct specbatch_pool **out, struct specbatch_model *targe
     options.flags &= ~(uint32_t)SPECBATCH_POOL_GROW_SLOTS;
     options.prefix_bytes = 0; /* what is compared with is computed from the beginning */
     plain.draft_len = 0;
+    plain.deadline_ns = 0;
+    plain.answers = NULL;
     SB_TRY(sb_pool_create(&pool, target, NULL, &options));
     pool->keep_margins = 1;
+    pool->first_answer = got->answer;
     SB_TRY(sb_pool_submit(pool, &plain, NULL));
     SB_TRY(check_same_request(sb_idmap_find(&pool->by_id, pool->last_id), got));
     SB_TRY(sb_pool_run(pool));
@@ -96,6 +100,7 @@ static void compare(specbatch_audit_report *report, const struct sb_seq *plain,
     const int32_t n_plain = sb_seq_n_generated(plain), n_got = sb_seq_n_generated(got);
     const int32_t n = n_plain < n_got ? n_plain : n_got;
     const int prefix = got->finish == SPECBATCH_FINISH_CANCELLED ||
+                       got->finish == SPECBATCH_FINISH_DEADLINE ||
                        got->finish == SPECBATCH_FINISH_ERROR;
     int64_t at = first_difference(plain, got, n);
 

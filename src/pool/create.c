@@ -361,7 +361,7 @@ int32_t sb_pool_create(struct specbatch_pool **out, struct specbatch_model *targ
     SB_TRY(check_draft(draft, target));
     SB_NEW(pool, sb_alloc(&mem, 1, sizeof *pool), "a pool");
     pool->process = sb_port_process();
-    pool->mem = pool->queue.mem = pool->by_id.mem = mem;
+    pool->mem = pool->queue.mem = pool->deadlines.mem = pool->by_id.mem = mem;
     pool->log = (struct sb_log){options->log, options->log_user};
     atomic_init(&pool->owner, NULL);
     pool->options = *options;
@@ -369,7 +369,8 @@ int32_t sb_pool_create(struct specbatch_pool **out, struct specbatch_model *targ
     sb_model_retain(target);
     pool->source = options->draft_len > 0 ? draft : NULL; /* with K = 0 it would only take memory */
     sb_source_retain(pool->source);
-    pool->queue.by_length = (options->flags & SPECBATCH_POOL_SORT_BY_LENGTH) != 0;
+    pool->queue.order = SB_BY_TURN;
+    pool->deadlines.order = SB_BY_DEADLINE;
     SB_TRY(plan_for(&plan, target, pool->source, options, n_longest_in_budget(pool)));
     SB_TRY(check_budget(pool, &plan));
     SB_TRY(sb_runner_create(&pool->runner, target, &mem, &plan.runner, NULL));
@@ -413,20 +414,31 @@ static void free_machinery(struct specbatch_pool *pool)
     sb_runner_free(&pool->runner);
 }
 
-/* Tells the draft that all requests it was shown have ended. The finished ones have been told of,
+/* Tells the draft that all requests it was shown have ended. Those that have ended were told of,
  * unless a callback did not return; and of those that wait, some may have been preempted. */
 static void retire_all(struct specbatch_pool *pool)
 {
-    const struct sb_residents *all = &pool->sched.residents;
-
-    for (struct sb_seq *seq = pool->finished; seq; seq = seq->next)
+    for (size_t i = 0; i < pool->by_id.n_buckets; i++)
+        for (struct sb_seq *seq = pool->by_id.buckets[i]; seq; seq = seq->hash_next)
+            sb_draft_retire(pool->draft, seq);
+    for (struct sb_seq *seq = pool->dropped; seq; seq = seq->next)
         sb_draft_retire(pool->draft, seq);
-    for (size_t i = 0; i < pool->queue.n; i++)
-        sb_draft_retire(pool->draft, pool->queue.heap[i]);
-    if (pool->n_active == 0)
-        return;
-    for (int32_t at = sb_oldest(all, SB_ALL); at >= 0; at = sb_next(all, SB_ALL, at))
-        sb_draft_retire(pool->draft, all->seq[at]);
+}
+
+/* Frees all requests. */
+static void free_requests(struct specbatch_pool *pool)
+{
+    struct sb_seq *seq;
+
+    while ((seq = sb_idmap_drain(&pool->by_id)) != NULL)
+        sb_seq_free(&pool->mem, seq);
+    while ((seq = pool->dropped) != NULL) {
+        pool->dropped = seq->next;
+        sb_seq_free(&pool->mem, seq);
+    }
+    sb_idmap_free(&pool->by_id);
+    sb_queue_free(&pool->queue);
+    sb_queue_free(&pool->deadlines);
 }
 
 /* The draft is told first, as part of a call on the pool: if it does not return, the pool is whole
@@ -437,7 +449,6 @@ static void retire_all(struct specbatch_pool *pool)
 void sb_pool_free(struct specbatch_pool *pool)
 {
     struct specbatch_draft *source;
-    struct sb_seq *seq;
     struct sb_mem mem;
 
     if (!pool)
@@ -447,10 +458,7 @@ void sb_pool_free(struct specbatch_pool *pool)
     sb_port_fp_leave(&pool->call);
     mem = pool->mem;
     source = pool->source;
-    while ((seq = sb_idmap_drain(&pool->by_id)) != NULL)
-        sb_seq_free(&mem, seq);
-    sb_idmap_free(&pool->by_id);
-    sb_queue_free(&pool->queue);
+    free_requests(pool);
     if (sb_model_is_usable(pool->target))
         free_machinery(pool);
     sb_model_release(pool->target);

@@ -126,7 +126,8 @@ void sb_take_newcomers(struct sb_sched *s)
 
 /* Chooses the prompt chunks that ride along, prefill_chunk tokens at most together. A chunk goes up
  * to the next multiple of prefill_chunk in its own prompt, or to the end of it; the oldest
- * residents come first, and none gets a part of a chunk. */
+ * residents come first, and none gets a part of a chunk. Who follows another answer to the same
+ * prompt computes nothing. */
 static void choose_prefill(struct sb_sched *s)
 {
     const int32_t chunk = s->limits.prefill_chunk;
@@ -138,6 +139,8 @@ static void choose_prefill(struct sb_sched *s)
     for (int32_t at = sb_oldest(all, SB_FILLING); at >= 0 && round->n_chunks < round->max_chunks;
          at = sb_next(all, SB_FILLING, at)) {
         struct sb_seq *seq = all->seq[at];
+        if (seq->follows)
+            continue;
         const int32_t to_boundary = chunk - seq->kv_len % chunk,
                       left = sb_seq_content(seq) - seq->kv_len;
         const int32_t n = left < to_boundary ? left : to_boundary;

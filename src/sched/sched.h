@@ -80,9 +80,11 @@ void sb_sched_retire(struct sb_sched *sched, struct sb_seq *seq);
 struct sb_seq *sb_sched_in_the_way(const struct sb_sched *sched, const struct sb_seq *seq);
 void sb_sched_preempt(struct sb_sched *sched, struct sb_seq *seq);
 int32_t sb_sched_grow(struct sb_sched *sched, struct sb_seq *seq);
-/* Enters what a resident has in the caches now into the counter, in place of what it had. A round
- * does so for its own rows and chunks: call this when something else has changed a resident. */
+/* Enters what a resident has in the caches now into the counter, in place of what it had. */
 void sb_sched_count_live(struct sb_sched *sched, struct sb_seq *seq);
+/* Something else than a round has put columns into a resident's slot: counts them, and enters the
+ * resident as ready if it is so now. */
+void sb_sched_cached(struct sb_sched *sched, struct sb_seq *seq);
 /* Runs one round, in the phases that sched.c lists. Finished rows stay resident until retired.
  * E_CANCELLED (the draft callback) and E_INTERRUPTED: the round may be repeated. E_DEVICE. */
 int32_t sb_sched_round(struct sb_sched *sched);

@@ -13,6 +13,7 @@
 #include "fault.h"
 #include "model/model.h"
 #include "sbtest.h"
+#include "support/answers_check.h"
 #include "support/draft_check.h"
 #include "support/masked_runs.h"
 #include "support/place.h"
@@ -249,6 +250,34 @@ static void test_text_goes_on_behind_a_stop_string(void)
     expect_stop_fault(SB_FAULT_STOP_TEXT_KEPT, "stop text kept");
 }
 
+/* Answers to one prompt, which traces do not ask for. */
+static void test_answers_share_a_seed(void)
+{
+    specbatch_model *target = world.models[0][0].target[0];
+    const struct trace_prompt *prompt = &world.prompts[9];
+    specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
+    specbatch_sampling sampling;
+    const specbatch_request request = answers_request(prompt->ids, (size_t)prompt->n, &sampling);
+    static struct answers_plain plain;
+    specbatch_pool *pool = NULL;
+    char why[300] = "";
+    int differs[2];
+
+    options.n_threads = 1;
+    CHECK_INT(answers_ask(&plain, target, &request, 4), 0);
+    CHECK_OK(specbatch_pool_create(&pool, target, NULL, &options));
+    for (int fault = 0; fault < 2; fault++) {
+        sb_fault_now = fault ? SB_FAULT_SEED_SHARED : SB_FAULT_NONE;
+        differs[fault] = answers_differ(&plain, pool, &request, 4, 0, why, sizeof why);
+    }
+    sb_fault_now = SB_FAULT_NONE;
+    specbatch_pool_free(pool);
+    if (differs[0] || !differs[1])
+        FAIL("without the fault %s, with it %s", differs[0] ? why : "equal",
+             differs[1] ? "different" : "equal");
+    printf("     answers share a seed: caught: %.100s\n", why);
+}
+
 static void test_draft_kv_not_rolled_back(void)
 {
     char why[300];
@@ -342,6 +371,7 @@ else {
     RUN(test_scale_of_the_neighbour);
     RUN(test_minimum_dropped);
     RUN(test_halves_of_bytes_exchanged);
+    RUN(test_answers_share_a_seed);
     RUN(test_draft_kv_not_rolled_back);
     RUN(test_mask_of_the_prefix_before);
     RUN(test_forced_token_not_verified);

@@ -44,6 +44,25 @@ static int32_t check_seq(const struct specbatch_pool *pool, const struct sb_seq 
     return SPECBATCH_OK;
 }
 
+/* Of the answers to one prompt that have a slot either all have the columns of the prompt, or none
+ * has; then the first fills it in, and the others follow. */
+static int32_t check_siblings(const struct sb_seq *seq)
+{
+    const struct sb_seq *first = seq;
+    const int lacks = seq->kv_len < seq->n_prompt - 1;
+
+    while (first->sibling_previous)
+        first = first->sibling_previous;
+    if (seq->follows != (seq != first && lacks))
+        return sb_fail(SPECBATCH_E_INTERNAL, "request %llu follows: %d, with %d of %d columns",
+                       (unsigned long long)seq->id, seq->follows, seq->kv_len, seq->n_prompt - 1);
+    if (first->slot < 0 || lacks != (first->kv_len < first->n_prompt - 1))
+        return sb_fail(SPECBATCH_E_INTERNAL,
+                       "request %llu has the prompt: %d, its first sibling %d",
+                       (unsigned long long)seq->id, !lacks, lacks);
+    return SPECBATCH_OK;
+}
+
 /* Every column is one resident's or free. Residents' columns are marked one by one, and the free
  * ones by the lists of slots. */
 static int32_t check_columns(const struct sb_sched *sched, uint8_t *taken)
@@ -133,6 +152,7 @@ int32_t pool_check(const struct specbatch_pool *pool)
 
     for (int32_t at = sb_oldest(all, SB_ALL); at >= 0; at = sb_next(all, SB_ALL, at), n++) {
         SB_TRY(check_seq(pool, all->seq[at]));
+        SB_TRY(check_siblings(all->seq[at]));
         live += (uint64_t)all->seq[at]->kv_len * sb_kv_column_bytes(&pool->runner.kv);
         if (draft)
             live += (uint64_t)all->seq[at]->draft_kv_len * sb_kv_column_bytes(&draft->kv);
