@@ -55,7 +55,7 @@ static void put_integers(char *at, const struct sb_quant_panel *p, int64_t c, co
 {
     if (p->bits == 8) {
         for (int k = 0; k < SB_BLOCK; k++)
-            at[k * SB_PANEL + c] = (char)q[k];
+            at[sb_byte_index(p, c, k)] = (char)q[k];
         return;
     }
     for (int k = 0; k < SB_BLOCK; k += 8) {
@@ -107,7 +107,7 @@ static int get_integer(const char *at, const struct sb_quant_panel *p, int64_t c
     uint32_t word;
 
     if (p->bits == 8)
-        return (int8_t)at[k * SB_PANEL + c];
+        return (int8_t)at[sb_byte_index(p, c, k)];
     memcpy(&word, at + (k / 8 * SB_PANEL + c) * 4, sizeof word);
     return (int)(word >> sb_nibble_shift(k) & 15) - p->zero;
 }

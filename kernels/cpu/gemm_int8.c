@@ -1,0 +1,161 @@
+/*
+ * y = x W^T + bias for quantised weights and inputs that are integers of 8 bits too, each with a
+ * scale d for 32 steps (inputs.c). Each row of y has the bits it would have alone.
+ *
+ * Contract: for the groups g of steps in ascending order, in float, from +0,
+ *
+ *     sum = fma(scale[g] * d[g], isum, sum)        isum: the exact sum of the integers' products
+ *     sum = fma(-min[g], a[g], sum)                of types with minima; a[g] = d[g] * the sum of
+ *                                                  the inputs' integers
+ *
+ * and then bias is added. Groups of 16 steps have the d of the block they are in. (A scale for a
+ * whole row of inputs would save the products scale * d. But one large input would leave few bits
+ * to all others of its row, and not only to the 31 beside it.)
+ *
+ * Sums of integers have no order, so any instructions may form isum (vec_int8.h). The sums are in
+ * memory: up to 48 rows by the 64 columns of a panel, 12 KiB, so that all of these rows pass over a
+ * block of weights while that is in the first-level cache, and the block's scales are computed
+ * once. A block of 6 rows by 64 columns has its integer sums in registers. Rows beyond 48 pass over
+ * the same panel again, which is in the second-level cache by then.
+ */
+#include "level.h"
+#include "quant_blocks.h"
+#include "vec_int8.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+enum {
+    GROUPS = SB_PANEL / V16,
+    QUADS = SB_BLOCK / 4,
+    QUAD_BYTES = SB_PANEL * 4, /* of a quad of bytes: of all columns */
+    NEAR_BYTES = 4096,         /* between the weights in use and those being fetched */
+#if defined(SB_LEVEL_AVX512)
+    ROWS_AT_ONCE = 6 /* the most rows whose integer sums fit the registers */
+#else
+    ROWS_AT_ONCE = 3
+#endif
+};
+
+/* Rows that pass over a block of weights together. */
+struct rows {
+    const struct quants *quants;
+    const struct sb_cpu_int8 *x; /* [n] of this block */
+    float (*sums)[SB_PANEL];     /* [n] */
+    int n;                       /* 1..SB_CPU_INTEGER_ROWS */
+};
+
+/* How all blocks of a panel are multiplied. unit: the matrix unit, if it is used; blocks of x are
+ * ldblock apart */
+typedef void multiply_fn(void *unit, struct rows *p, struct quants *q, int64_t blocks,
+                         int64_t ldblock);
+
+/* Four inputs, of the steps of a quad. */
+INLINE int four_inputs(const struct sb_cpu_int8 *x, int quad)
+{
+    int32_t word;
+
+    memcpy(&word, x->q + 4 * quad, sizeof word);
+    return word;
+}
+
+/* The sum of the inputs of a group of steps. */
+INLINE int sum_of_inputs(const struct sb_cpu_int8 *x, const int halves, const int half)
+{
+    return halves == 2 ? x->sums[half] : x->sums[0] + x->sums[1];
+}
+
+/* Where the weights of a quad are, for group j of the columns. */
+INLINE const char *quad_at(const struct quants *q, const int bits, int quad, int j)
+{
+    return q->q + (bits == 8 ? quad : quad / 2) * QUAD_BYTES + j * 64;
+}
+
+/* The scale of the inputs of row r. */
+INLINE float scale_of_inputs(const struct rows *p, int r) { return p->x[r].d; }
+
+/* Adds the sum of a group of steps, times its scales, for row r and group j of the columns. */
+INLINE void add_scaled(const struct rows *p, int r, int j, const int half, float d, v16 isum)
+{
+    const struct quants *q = p->quants;
+    float *at = p->sums[r] + j * V16;
+    v16 sum = v_fma(v_mul(v_load(q->scales[half] + j * V16), v_set1(d)), isum, v_load(at));
+
+    if (q->panel.has_mins)
+        sum = v_fma(v_load(q->mins + j * V16), v_set1(p->x[r].sum), sum);
+    v_store(at, sum);
+}
+
+INLINE void next_block(struct rows *p, struct quants *q)
+{
+    quants_next(q);
+    if (p->n > 1)
+        quants_spoil(q);
+    p->quants = q;
+}
+
+#define INT8(name) name##_plain
+#define INT8_TARGET
+#if defined(SB_LEVEL_AVX512)
+#define INT8_GROUPS(rows) 2
+#else
+#define INT8_GROUPS(rows) ((rows) == 1 ? 2 : 1)
+#endif
+#include "gemm_int8_rows.h"
+
+#if defined(SB_LEVEL_AVX512)
+#define INT8(name) name##_vnni
+#define INT8_TARGET TARGET_VNNI
+#define INT8_GROUPS(rows) 4
+#include "gemm_int8_rows.h"
+#endif
+
+/* Puts the sums of rows from `row` on into y, and adds bias. */
+static void store_sums(const struct sb_cpu_gemm *a, const struct rows *p, int64_t row,
+                       int64_t column)
+{
+    for (int r = 0; r < p->n; r++)
+        for (int j = 0; j < GROUPS && column + j * V16 < a->n_out; j++) {
+            const int64_t at = column + j * V16, lanes = a->n_out - at < V16 ? a->n_out - at : V16;
+            v16 value = v_load(p->sums[r] + j * V16);
+            if (a->bias)
+                value = v_add(value, v_load_n(a->bias + at, lanes));
+            v_store_n(a->y + (row + r) * a->ldy + at, value, lanes);
+        }
+}
+
+/* Multiplies all rows, `most` of them at a time, by the panels [first, last). */
+static void all_panels(const struct sb_cpu_gemm *a, int64_t first, int64_t last, int64_t most,
+                       multiply_fn *multiply, void *unit)
+{
+    const struct sb_quant_panel panel = sb_quant_panel(a->layout);
+    const int64_t blocks = sb_whole_blocks(a->n_in) / SB_BLOCK;
+    const int64_t panel_bytes = sb_panel_bytes(a->layout, a->n_in);
+    const struct sb_cpu_int8 *x = a->x;
+    _Alignas(64) float sums[SB_CPU_INTEGER_ROWS][SB_PANEL];
+
+    for (int64_t at = first; at < last; at++)
+        for (int64_t row = 0; row < a->m; row += most) {
+            const char *w = (const char *)a->panels + at * panel_bytes;
+            struct quants q = quants_begin(&panel, w, w + NEAR_BYTES,
+                                           row == 0 ? sb_quant_block_bytes(&panel) : 0);
+            struct rows p = {
+                .x = x + row, .sums = sums, .n = (int)(a->m - row < most ? a->m - row : most)};
+            memset(sums, 0, (size_t)p.n * sizeof *sums);
+            multiply(unit, &p, &q, blocks, a->m);
+            store_sums(a, &p, row, at * SB_PANEL);
+        }
+}
+
+void SB_LEVEL(gemm_int8)(const struct sb_cpu_gemm *a, int64_t first, int64_t last)
+{
+    const int64_t n_turns = (a->m + SB_CPU_INTEGER_ROWS - 1) / SB_CPU_INTEGER_ROWS;
+    const int64_t most = n_turns > 0 ? (a->m + n_turns - 1) / n_turns : 1;
+
+#if defined(SB_LEVEL_AVX512)
+    if (a->products == SB_INTEGERS_DOT) {
+        all_panels(a, first, last, most, multiply_vnni, NULL);
+        return;
+    }
+#endif
+    all_panels(a, first, last, most, multiply_plain, NULL);
+}
