@@ -30,7 +30,7 @@
  * x[0] + x[16], x[1] + x[17] and so on, and then the sum of these in the order of v_hsum.
  */
 #include "level.h"
-#include "panel_quant.h"
+#include "vec_int8.h"
 
 typedef uint16_t parts_of_block[SB_CPU_PARTS][SB_BLOCK];
 
@@ -122,31 +122,19 @@ static void make_block(const struct sb_cpu_inputs *a, int64_t row, int64_t k, co
     }
 }
 
-/* The integers of 32 columns: x over d, rounded to nearest, ties to even. A number with 0x1.8p23
- * added has its rounded integer in the low bits. Where d is 0 (all x are, or nearly) so are the
- * integers, and where d is a NaN, because of an infinity or a NaN in x, they do not count. */
+/* The integers of 32 columns. Where d is 0 (all x are, or nearly) so are they, and where d is a
+ * NaN, because of an infinity or a NaN in x, they do not count. */
 static void make_integers(struct sb_cpu_int8 *to, const float *x)
 {
-    const v16 to_int = v_set1(0x1.8p23f);
-    float rounded[SB_BLOCK];
-    uint32_t largest = 0;
-    v16 factor;
+    const v16 lower = v_load(x), upper = v_load(x + V16);
+    const uint32_t largest = v_largest_size(lower, upper);
 
-    for (int k = 0; k < SB_BLOCK; k++) {
-        const uint32_t size = f32_bits(x[k]) & 0x7fffffffu;
-        largest = size > largest ? size : largest;
-    }
     memset(to, 0, sizeof *to);
     to->d = largest < 0x7f800000u ? bits_f32(largest) / 127.0f : NAN;
     if (to->d > 0.0f) {
-        factor = v_set1(127.0f / bits_f32(largest));
-        for (int k = 0; k < SB_BLOCK; k += V16)
-            v_store(rounded + k, v_add(v_mul(v_load(x + k), factor), to_int));
-        for (int k = 0; k < SB_BLOCK; k++) {
-            const int8_t q = (int8_t)(f32_bits(rounded[k]) & 0xff);
-            to->q[sb_quad_index(k)] = q;
-            to->sums[k / (SB_BLOCK / 2)] += q;
-        }
+        const v16 factor = v_set1(127.0f / bits_f32(largest));
+        to->sums[0] = v_quads(to->q, v_mul(lower, factor));
+        to->sums[1] = v_quads(to->q + V16, v_mul(upper, factor));
     }
     to->sum = to->d * (float)(to->sums[0] + to->sums[1]);
 }

@@ -31,7 +31,58 @@
 /* What stands for 0 in a quad that `take` has made; zero: of the panel */
 V_INLINE int zero_plain(const int bits, int zero) { return bits == 8 ? 0 : zero; }
 
+/* Of 32 numbers the largest size, as the bits of a float: a NaN is more than an infinity, and this
+ * more than any number. v_quads: rounds the 16 steps of x, which are -127 .. 127, to nearest, ties
+ * to even; puts them where quads have them; and returns their sum. */
+#if defined(SB_LEVEL_SCALAR)
+
+V_INLINE uint32_t v_largest_size(v16 a, v16 b)
+{
+    uint32_t largest = 0;
+    for (int i = 0; i < 2 * V16; i++) {
+        const uint32_t size = f32_bits(i < V16 ? a.f[i] : b.f[i - V16]) & 0x7fffffffu;
+        largest = size > largest ? size : largest;
+    }
+    return largest;
+}
+/* A number to which 0x1.8p23 is added has its rounded integer in the low bits. */
+V_INLINE int v_quads(int8_t *to, v16 x)
+{
+    int sum = 0;
+    for (int i = 0; i < V16; i++) {
+        const int8_t q = (int8_t)(f32_bits(x.f[i] + 0x1.8p23f) & 0xff);
+        to[sb_quad_index(i)] = q;
+        sum += q;
+    }
+    return sum;
+}
+
+#else
+
+V_INLINE int put_quads(int8_t *to, __m128i bytes)
+{
+    const __m128i steps = _mm_setr_epi8(2, 6, 0, 4, 3, 7, 1, 5, 10, 14, 8, 12, 11, 15, 9, 13);
+    const __m128i sums = _mm_sad_epu8(_mm_xor_si128(bytes, _mm_set1_epi8(-128)),
+                                      _mm_setzero_si128());
+    _mm_storeu_si128((__m128i *)to, _mm_shuffle_epi8(bytes, steps));
+    return _mm_cvtsi128_si32(sums) + _mm_extract_epi32(sums, 2) - V16 * 128;
+}
+
+#endif
+
 #if defined(SB_LEVEL_AVX512)
+
+V_INLINE uint32_t v_largest_size(v16 a, v16 b)
+{
+    const __m512i mask = _mm512_set1_epi32(0x7fffffff);
+    return _mm512_reduce_max_epu32(
+        _mm512_max_epu32(_mm512_and_si512(_mm512_castps_si512(a), mask),
+                         _mm512_and_si512(_mm512_castps_si512(b), mask)));
+}
+V_INLINE int v_quads(int8_t *to, v16 x)
+{
+    return put_quads(to, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x)));
+}
 
 typedef struct {
     __m512i size;
@@ -106,6 +157,28 @@ V_INLINE v16 finish_vnni(isum_vnni sum, const int bits, int start)
 }
 
 #elif defined(SB_LEVEL_AVX2)
+
+V_INLINE __m256i size8(__m256 a)
+{
+    return _mm256_and_si256(_mm256_castps_si256(a), _mm256_set1_epi32(0x7fffffff));
+}
+V_INLINE uint32_t v_largest_size(v16 a, v16 b)
+{
+    const __m256i sizes = _mm256_max_epu32(_mm256_max_epu32(size8(a.lo), size8(a.hi)),
+                                           _mm256_max_epu32(size8(b.lo), size8(b.hi)));
+    __m128i m = _mm_max_epu32(_mm256_castsi256_si128(sizes), _mm256_extracti128_si256(sizes, 1));
+    m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0x4e));
+    return (uint32_t)_mm_cvtsi128_si32(_mm_max_epu32(m, _mm_shuffle_epi32(m, 0xb1)));
+}
+V_INLINE __m128i rounded8(__m256 x)
+{
+    const __m256i q = _mm256_cvtps_epi32(x);
+    return _mm_packs_epi32(_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1));
+}
+V_INLINE int v_quads(int8_t *to, v16 x)
+{
+    return put_quads(to, _mm_packs_epi16(rounded8(x.lo), rounded8(x.hi)));
+}
 
 typedef struct {
     __m256i lo, hi;           /* signed bytes, or nibbles */
