@@ -27,8 +27,12 @@ INLINE INT8_TARGET void INT8(add_group)(const struct rows *p, const int rows, co
         UNROLL
         for (int which = 0; which < 2; which++) {
             INT8(quad) w[GROUPS];
-            for (int j = 0; j < groups; j++)
-                w[j] = INT8(take)(quad_at(p->quants, bits, 2 * pair + which, g + j), bits, which);
+            for (int j = 0; j < groups; j++) {
+                const char *at = quad_at(p->quants, bits, 2 * pair + which, g + j);
+                if (p->is_alone && (bits == 8 || which == 0))
+                    v_prefetch(at + NEAR_BYTES);
+                w[j] = INT8(take)(at, bits, which);
+            }
             UNROLL
             for (int r = 0; r < rows; r++) {
                 const int x = four_inputs(&p->x[r], 2 * pair + which);
@@ -75,8 +79,6 @@ INLINE INT8_TARGET void INT8(all_rows)(const struct rows *p, const int bits, con
             INT8_CASE(3);
 #if defined(SB_LEVEL_AVX512)
             INT8_CASE(4);
-            INT8_CASE(5);
-            INT8_CASE(6);
 #endif
         }
         part.x += most;

@@ -37,9 +37,11 @@ static enum sb_products best_blocks(int32_t simd, const struct sb_cpu_kernels *k
     return sb_port_is_avx512_bf16_fast() && kernels->dot_is_chain() ? SB_BLOCKS_DOT : SB_BLOCKS_FMA;
 }
 
-/* The same for products of integers. */
-static enum sb_products best_integers(const struct sb_cpu_kernels *kernels)
+/* The same for products of integers, where they are more than a few rows. */
+static enum sb_products best_integers(int32_t simd, const struct sb_cpu_kernels *kernels)
 {
+    if (sb_port_has_amx_int8() && sb_cpu_has_matrix_unit(simd))
+        return SB_INTEGERS_TILES;
     return kernels == sb_cpu_kernels_for(SPECBATCH_SIMD_AVX512) && sb_port_has_avx512_vnni()
                ? SB_INTEGERS_DOT
                : SB_INTEGERS;
@@ -90,7 +92,8 @@ static int32_t device_open(struct sb_device **out, const struct sb_mem *mem,
     device->blocks = options->compute == SPECBATCH_COMPUTE_F32
                          ? SB_CHAIN
                          : best_blocks(options->simd, kernels);
-    device->integers = best_integers(kernels);
+    if (options->compute == SPECBATCH_COMPUTE_INT8)
+        device->integers = best_integers(options->simd, kernels);
     if (is_amx && device->blocks != SB_CHAIN && device->blocks != SB_BLOCKS_TILES)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED,
                 "SIMD level AMX: the operating system does not let this process use the matrix "

@@ -67,7 +67,7 @@ static void test_emulated_product(void)
             before[i / 16][i % 16] = is_wild ? cpu_any_bits() : cpu_uniform();
         }
         memcpy(after, before, sizeof after);
-        emulated_enter(&unit, rows);
+        emulated_enter(&unit, rows, 16);
         emulated_load(&unit, 3, before, TILE_LINE);
         emulated_load(&unit, 5, x, TILE_LINE);
         emulated_load(&unit, 7, w, TILE_LINE);
