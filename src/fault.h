@@ -43,7 +43,9 @@ enum sb_fault {
     /* or loses its minimum, */
     SB_FAULT_MINIMUM_DROPPED = 8192,
     /* or has one half of a byte taken for the other. */
-    SB_FAULT_NIBBLES_EXCHANGED = 16384
+    SB_FAULT_NIBBLES_EXCHANGED = 16384,
+    /* In the class INT8 a row's integers are multiplied by the scale of the row before it. */
+    SB_FAULT_SCALE_OF_ANOTHER_ROW = 32768
 };
 extern unsigned sb_fault_now; /* the set of faults in force */
 #define SB_FAULT(name) ((sb_fault_now & SB_FAULT_##name) != 0)

@@ -27,7 +27,7 @@ $(B)/test/%: test/%.c $(B)/internal.a
 # the sources that have one are compiled again. Those of the kernels are in a header, which the two
 # named here include. They are run too briefly for more than -O1, which is compiled soonest.
 FAULTY_SOURCES := $(shell grep -l SB_FAULT $(SOURCES) /dev/null)
-FAULTY_KERNELS := kernels/cpu/gemm.c kernels/cpu/gemm_tiles.c
+FAULTY_KERNELS := kernels/cpu/gemm.c kernels/cpu/gemm_int8.c kernels/cpu/gemm_tiles.c
 FAULTY_OBJECTS := $(FAULTY_SOURCES:%.c=$(B)/faults/%.o) \
                   $(foreach level,$(SIMD_LEVELS),$(FAULTY_KERNELS:%.c=$(B)/faults/%.$(level).o))
 SOUND_OBJECTS  := $(filter-out $(FAULTY_OBJECTS:$(B)/faults/%=$(B)/%),$(OBJECTS))

@@ -78,8 +78,11 @@ INLINE const char *quad_at(const struct quants *q, const int bits, int quad, int
     return q->q + (bits == 8 ? quad : quad / 2) * QUAD_BYTES + j * 64;
 }
 
-/* The scale of the inputs of row r. */
-INLINE float scale_of_inputs(const struct rows *p, int r) { return p->x[r].d; }
+/* The scale of the inputs of row r, or by a deliberate fault (fault.h) that of another row. */
+INLINE float scale_of_inputs(const struct rows *p, int r)
+{
+    return p->x[r > 0 && SB_FAULT(SCALE_OF_ANOTHER_ROW) ? r - 1 : r].d;
+}
 
 /* Adds the sum of a group of steps, times its scales, for row r and group j of the columns. */
 INLINE void add_scaled(const struct rows *p, int r, int j, const int half, float d, v16 isum)
