@@ -188,7 +188,9 @@ static inline TARGET_TILES void real_leave(struct real_unit *unit)
         operation;            \
     } while (0)
 #define real_zero(unit, t) REAL(unit, _tile_zero(t))
-#define real_load(unit, t, from, stride) REAL(unit, _tile_loadd(t, from, stride))
+/* What was written to the memory before must be there now, as in real_enter. */
+#define real_load(unit, t, from, stride) \
+    REAL(unit, __asm__ volatile("" : : : "memory"); _tile_loadd(t, from, stride))
 #define real_store(unit, t, to, stride) REAL(unit, _tile_stored(t, to, stride))
 #define real_product(unit, sum, x, w) REAL(unit, _tile_dpbf16ps(sum, x, w))
 #define real_integers(unit, sum, x, w) REAL(unit, _tile_dpbssd(sum, x, w))
