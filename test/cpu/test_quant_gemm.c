@@ -228,7 +228,7 @@ static float extreme_x(int row, int column)
  * infinity hides what is beside it. */
 static float special_x(int row)
 {
-    switch (row % 5) {
+    switch (row % 6) {
     case 0:
         return cpu_any_bits();
     case 1:
@@ -237,6 +237,8 @@ static float special_x(int row)
         return cpu_uniform() * 0x1p+124f;
     case 3:
         return cpu_random() % 2 ? 0.0f : -0.0f;
+    case 4: /* the scale of integers is about the smallest normal number */
+        return cpu_uniform() * 0x1p-119f;
     default:
         return cpu_random() % 16 ? cpu_uniform() * 0x1p-120f : cpu_uniform();
     }
