@@ -135,7 +135,7 @@ static int read_arguments(struct bench *bench, int argc, char **argv)
          "answers of a conversation without reasoning"},
         {"--threads", "N", EX_INT, &bench->threads, 1, 256, "threads (one for each processor)"},
         {"--device", "cpu|cuda", EX_CHOICE, &bench->device, 0, 0, "where the models run (cpu)"},
-        {"--compute", "auto|bf16|f32|split", EX_CHOICE, &bench->compute, 0, 0,
+        {"--compute", "auto|bf16|f32|split|int8", EX_CHOICE, &bench->compute, 0, 0,
          "class of the products (auto: f32, or split with a matrix unit; cuda: bf16)"},
         {"--kv", "auto|f32|bf16|f16", EX_CHOICE, &bench->kv, 0, 0,
          "type of the caches, a class of its own (auto: f32; cuda: that of the weights)"},

@@ -283,7 +283,7 @@ static int read_arguments(struct chat *chat, int argc, char **argv)
         {"--prefix-bytes", "BYTES", EX_BYTES, &chat->prefix_bytes, 0, 0,
          "for what is not computed again; 64M, 2G (256M)"},
         {"--threads", "N", EX_INT, &chat->threads, 1, 256, "threads (one for each processor)"},
-        {"--compute", "auto|bf16|f32|split", EX_CHOICE, &chat->compute, 0, 0,
+        {"--compute", "auto|bf16|f32|split|int8", EX_CHOICE, &chat->compute, 0, 0,
          "class of the products (auto)"},
         {"--weights", "auto|q8|q4", EX_CHOICE, &chat->weights, 0, 0,
          "quantise the matrices when loading (auto: as they are stored)"},

@@ -1,6 +1,6 @@
 /*
  * make demo: speculative against plain decoding on a small pair of models, at batch 1 and batch 8.
- *     demo [--compute bf16|f32|split] [DIR]     DIR has target/, draft/, prompts.jsonl
+ *     demo [--compute bf16|f32|split|int8] [DIR]     DIR has target/, draft/, prompts.jsonl
  *
  * A line of the table is a policy at a batch. A turn runs every line once, and turns repeat, so
  * that a machine which is busy for a while is so for all lines alike: a run is compared with the
@@ -43,7 +43,8 @@ static const struct {
     int32_t compute;
 } classes[] = {{"bf16", SPECBATCH_COMPUTE_BF16},
                {"f32", SPECBATCH_COMPUTE_F32},
-               {"split", SPECBATCH_COMPUTE_SPLIT}};
+               {"split", SPECBATCH_COMPUTE_SPLIT},
+               {"int8", SPECBATCH_COMPUTE_INT8}};
 
 static const char legend[] =
     " runs, taken in turn. times plain: against plain decoding at the same batch.\n"
@@ -235,8 +236,8 @@ static int show(struct demo *demo)
 int main(int argc, char **argv)
 {
     static struct demo demo = {.dir = "examples/demo", .all_equal = 1};
-    const struct ex_option options[] = {{"--compute", "bf16|f32|split", EX_CHOICE, &demo.class, 0,
-                                         0, "class of the products (bf16)"},
+    const struct ex_option options[] = {{"--compute", "bf16|f32|split|int8", EX_CHOICE, &demo.class,
+                                         0, 0, "class of the products (bf16)"},
                                         {"DIR", NULL, EX_OPERAND, &demo.dir, 0, 0,
                                          "has target/, draft/ and prompts.jsonl (examples/demo)"}};
     int code, parsed;

@@ -72,7 +72,7 @@ static void add_model_options(struct job *job, struct ex_option *rows, size_t *n
          "checkpoint that proposes; ngram: the text repeats itself (none)"},
         {"--threads", "N", EX_INT, &job->threads, 1, 256, "threads (one for each processor)"},
         {"--device", "cpu|cuda", EX_CHOICE, &job->device, 0, 0, "where the models run (cpu)"},
-        {"--compute", "auto|bf16|f32|split", EX_CHOICE, &job->compute, 0, 0,
+        {"--compute", "auto|bf16|f32|split|int8", EX_CHOICE, &job->compute, 0, 0,
          "class of the products (auto: f32, or split with a matrix unit; cuda: bf16)"},
         {"--kv", "auto|f32|bf16|f16", EX_CHOICE, &job->kv, 0, 0,
          "type of the caches, a class of its own (auto: f32; cuda: that of the weights)"},

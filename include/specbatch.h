@@ -252,7 +252,11 @@ enum {
     SPECBATCH_COMPUTE_F32 = 2,
     /* For bfloat16 weights: each float activation is cut into three bfloat16 values, which a matrix
      * unit can multiply. As accurate as F32. Other weights are as with F32. CPU only. Since 0.2. */
-    SPECBATCH_COMPUTE_SPLIT = 3
+    SPECBATCH_COMPUTE_SPLIT = 3,
+    /* For quantised weights: activations become integers of 8 bits, each 32 of them with a scale of
+     * their own. The least work, and less exact than BF16. Other weights are as with BF16. CPU
+     * only. Since 0.2. */
+    SPECBATCH_COMPUTE_INT8 = 4
 };
 
 /* The instruction set of the CPU's arithmetic. All of them give the same bits. To force one is for

@@ -40,7 +40,7 @@ static int get_integer(const char *at, const struct sb_quant_panel *p, int64_t c
     uint32_t word;
 
     if (p->bits == 8)
-        return (int8_t)at[k * SB_PANEL + c];
+        return (int8_t)at[sb_byte_index(p, c, k)];
     memcpy(&word, at + (k / 8 * SB_PANEL + c) * 4, sizeof word);
     return (int)(word >> sb_nibble_shift(k) & 15) - p->zero;
 }
@@ -88,6 +88,23 @@ static void put_bytes(char *at, const struct tile *t, tile_words words)
         }
 }
 
+/* Words of four bytes (sb_quad_index), each of two turned words. */
+static void put_quads(char *at, const struct tile *t, tile_words words)
+{
+    uint32_t line[2][TILE];
+
+    for (int i = 0; i < SB_BLOCK / 4; i += 2, at += 2 * SB_LINE_BYTES) {
+        memset(line, 0, sizeof line);
+        for (int k = 0; k < 8; k++) {
+            const int64_t to = sb_quad_index(k);
+            for (int r = 0; r < TILE; r++)
+                line[to / 4][r] |= (words[i + k / 4][r] >> 8 * (k % 4) & 0xff) << 8 * (to % 4);
+        }
+        put_line(at, t, line[0], sizeof line[0][0]);
+        put_line(at + SB_LINE_BYTES, t, line[1], sizeof line[1][0]);
+    }
+}
+
 /* Four integers as nibbles: steps 0 and 1 in the lowest byte, 2 and 3 in the third. zero is 0 or 8;
  * q + 8 is q in four bits with the upper one inverted. */
 static inline uint32_t nibble_pairs(uint32_t integers, int zero)
@@ -132,7 +149,9 @@ static void put_block(char *at, const struct tile *t, const struct sb_quant_pane
         at += SB_PANEL;
     }
     turn(words, (const char *)columns[0].q + block * SB_BLOCK, sizeof *columns, t->n, SB_BLOCK / 4);
-    if (p->bits == 8)
+    if (p->has_quads)
+        put_quads(at, t, words);
+    else if (p->bits == 8)
         put_bytes(at, t, words);
     else
         put_nibbles(at, t, words, p->zero);

@@ -29,20 +29,30 @@ static int32_t chosen(int32_t bias, uint64_t *state, int32_t n)
     return bias >= 0 ? bias : value;
 }
 
-/* Draws the target: a checkpoint in a class. SPLIT differs from F32 only where weights are bf16 or
- * quantised, so a checkpoint that has others makes way for the next one that has them. */
+/* Whether a class is another than F32, or than BF16, for a checkpoint. SPLIT is so only where
+ * weights are bf16 or quantised, and INT8 where they are quantised. */
+static int is_of_its_own(const struct trace_model *model)
+{
+    const unsigned wide = 1u << SB_F32 | 1u << SB_F16;
+    int mixed;
+    const unsigned types = trace_types(model->target[0], &mixed);
+
+    if (model->compute == SPECBATCH_COMPUTE_INT8)
+        return (types & ~(wide | 1u << SB_BF16)) != 0;
+    return model->compute != SPECBATCH_COMPUTE_SPLIT || (types & ~wide) != 0;
+}
+
+/* Draws the target: a checkpoint in a class. One for which the class is no other makes way for the
+ * next one for which it is. */
 static void choose_model(struct trace_run *run)
 {
     const struct trace_bias *bias = run->bias;
     const struct trace_world *world = run->world;
     const int class = chosen(bias->class, &run->state, world->n_classes);
-    const unsigned wide = 1u << SB_F32 | 1u << SB_F16;
-    int mixed;
 
     run->m = chosen(bias->model, &run->state, world->n_models);
     run->model = &run->world->models[class][run->m];
-    while (bias->model < 0 && run->model->compute == SPECBATCH_COMPUTE_SPLIT &&
-           (trace_types(run->model->target[0], &mixed) & ~wide) == 0) {
+    while (bias->model < 0 && !is_of_its_own(run->model)) {
         run->m = (run->m + 1) % world->n_models;
         run->model = &run->world->models[class][run->m];
     }
