@@ -5,7 +5,7 @@
 #include "support/pool_check.h"
 #include "support/small_pool.h"
 
-enum { MAX_NEW = 24, MANY = 400, PER_POINT = SB_ROUNDS_PER_POINT };
+enum { MAX_NEW = 24, MANY = 400, PER_POINT = 16 }; /* as the header says */
 
 static specbatch_pool *create(int32_t policy, int32_t batch, uint32_t flags)
 {
