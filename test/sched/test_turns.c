@@ -143,16 +143,6 @@ static uint64_t submit_timed(specbatch_pool *pool, uint64_t deadline_ns)
     return specbatch_pool_submit(pool, &request, &id) ? 0 : id;
 }
 
-/* Makes a request's deadline be over. */
-static void expire(specbatch_pool *pool, uint64_t id)
-{
-    struct sb_seq *seq = sb_idmap_find(&pool->by_id, id);
-
-    sb_queue_remove(&pool->deadlines, seq);
-    seq->queued[SB_BY_DEADLINE].key = 0;
-    sb_queue_add(&pool->deadlines, seq);
-}
-
 /* The plain answer. */
 static int32_t tokens[MAX_NEW];
 static float logprobs[MAX_NEW];
