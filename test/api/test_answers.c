@@ -225,15 +225,6 @@ static void test_a_hit_and_a_sibling_give_a_prompt_together(void)
 
 /* ------------------------------------------------- who fills the prompt ends */
 
-static void expire(specbatch_pool *pool, uint64_t id)
-{
-    struct sb_seq *seq = sb_idmap_find(&pool->by_id, id);
-
-    sb_queue_remove(&pool->deadlines, seq);
-    seq->queued[SB_BY_DEADLINE].key = 0;
-    sb_queue_add(&pool->deadlines, seq);
-}
-
 /* After a chunk, one of four ends: the one that fills or one that follows, by cancelling or by its
  * deadline. What was computed is handed on, so the rest is computed once. */
 static void check_loss(int32_t policy, uint64_t lost, int late)

@@ -5,7 +5,7 @@
 #include "support/pool_check.h"
 #include "support/small_pool.h"
 
-enum { MAX_NEW = 24, MANY = 400, PER_POINT = SB_ROUNDS_PER_POINT };
+enum { MAX_NEW = 24, MANY = 400, PER_POINT = 16 }; /* as the header says */
 
 static specbatch_pool *create(int32_t policy, int32_t batch, uint32_t flags)
 {
@@ -141,16 +141,6 @@ static uint64_t submit_timed(specbatch_pool *pool, uint64_t deadline_ns)
     request.flags |= SPECBATCH_REQUEST_LOGPROBS;
     request.deadline_ns = deadline_ns;
     return specbatch_pool_submit(pool, &request, &id) ? 0 : id;
-}
-
-/* Makes a request's deadline be over. */
-static void expire(specbatch_pool *pool, uint64_t id)
-{
-    struct sb_seq *seq = sb_idmap_find(&pool->by_id, id);
-
-    sb_queue_remove(&pool->deadlines, seq);
-    seq->queued[SB_BY_DEADLINE].key = 0;
-    sb_queue_add(&pool->deadlines, seq);
 }
 
 /* The plain answer. */
