@@ -372,6 +372,46 @@ static void test_greedy_and_filtered(void)
     specbatch_pool_free(pool);
 }
 
+/* Selection from logits of which some are NaN. */
+static void select_nan(struct sb_exec *exec, const struct sb_select *args)
+{
+    for (int32_t i = 0; i < args->m; i++)
+        args->logits[(int64_t)i * args->stride + 3] = NAN;
+    sb_backend_cpu()->select(exec, args);
+}
+
+/* NaN logits of a prompt end its request, whether it would have had an answer or not, and whether
+ * its first query is in the same pass or not. */
+static void test_nan_logits_of_a_prompt(void)
+{
+    specbatch_pool_options options = small_options(SPECBATCH_POLICY_RAGGED);
+    struct sb_backend backend = *target->backend;
+    const struct sb_backend *sound = target->backend;
+
+    backend.select = select_nan;
+    for (int i = 0; i < 4 && !sbtest_failed_now; i++) {
+        specbatch_request request = small_request(i % 2 ? 5 : 0);
+        specbatch_pool *pool = NULL;
+        specbatch_result *result;
+        size_t n;
+        request.flags |= OF_PROMPT;
+        options.prefill_chunk = i < 2 ? 64 : 3;
+        CHECK_OK(specbatch_pool_create(&pool, target, NULL, &options));
+        target->backend = pool->runner.backend = &backend;
+        CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
+        CHECK_OK(run_to_end(pool));
+        target->backend = pool->runner.backend = sound;
+        CHECK((result = take(pool)) != NULL);
+        CHECK_INT(specbatch_result_finish(result), SPECBATCH_FINISH_ERROR);
+        CHECK_INT(specbatch_result_status(result), SPECBATCH_E_NAN);
+        specbatch_result_tokens(result, &n);
+        CHECK_INT(n, 0);
+        specbatch_result_free(result);
+        CHECK_INT(pool->sched.residents.n, 0);
+        specbatch_pool_free(pool);
+    }
+}
+
 static void expect_refused(specbatch_pool *pool, const specbatch_request *request, const char *name)
 {
     const int32_t rc = specbatch_pool_submit(pool, request, NULL);
@@ -456,6 +496,7 @@ else {
     RUN(test_cancelled_while_it_is_scored);
     RUN(test_nothing_to_compute);
     RUN(test_greedy_and_filtered);
+    RUN(test_nan_logits_of_a_prompt);
     RUN(test_refusals);
     RUN(test_audit);
 }
