@@ -718,7 +718,8 @@ SPECBATCH_API int32_t specbatch_draft_from_ops(specbatch_draft **out,
  * A draft of up to 32 others, which are asked in turn: each row of a round has the proposals of the
  * first of them that has any for it. So n-grams may come before a model: where they find something
  * the model is not run. A request can choose among them (its draft_sources). A model or the
- * functions of a caller may be among them once at most, and a list may not.
+ * functions of a caller may be among them once at most, and a list may not. Functions that fail end
+ * the step with E_CANCELLED, as they do alone, also if sources before them have proposals.
  *
  * *out is as for specbatch_draft_from_ngrams. It takes references of its own.
  *
@@ -794,7 +795,8 @@ typedef struct specbatch_pool_options {
      * in blocks of 32 tokens, and room for less than one is E_INVALID. 0: none. Since 0.2. */
     uint64_t prefix_bytes;
     /* A draft model stops proposing for a row in a round behind a token that it gives a probability
-     * below this: 0 up to 1; 0: never. Since 0.2. */
+     * below this, by its logits as they are: 0 up to 1; 0: never. With CUDA it is slow: rounds with
+     * it are not recorded there, and wait for the device at every step. Since 0.2. */
     float draft_min_prob;
     int32_t reserved; /* 0 */
 } specbatch_pool_options;
@@ -1029,8 +1031,9 @@ typedef struct specbatch_request {
     /* Requests of higher priority get slots and rows first. Waiting makes up for it in time: see
      * docs/requests.md. -1000..1000. Since 0.2. */
     int32_t priority;
-    /* Of a draft of several sources, those that may propose: bit i for the source i; 0: all.
-     * Since 0.2. */
+    /* Of a draft of several sources, those that may propose: bit i for the source i; 0: all. Any
+     * other draft is source 0. Bits of sources that are not there are E_OPTIONS; a pool that never
+     * speculates takes any. Since 0.2. */
     uint32_t draft_sources;
     /* Nanoseconds from its submission on after which it ends, with the tokens that it has then
      * (SPECBATCH_FINISH_DEADLINE); 0: none. Since 0.2. */

@@ -28,6 +28,14 @@ int32_t specbatch_draft_from_ops(specbatch_draft **out, const specbatch_draft_op
     return sb_source_from_ops(out, ops);
 }
 
+int32_t specbatch_draft_from_list(specbatch_draft **out, specbatch_draft *const *drafts,
+                                  size_t n_drafts)
+{
+    if (!out || !drafts)
+        return sb_null_argument(out ? "drafts" : "out");
+    return sb_source_from_list(out, drafts, n_drafts);
+}
+
 void specbatch_draft_retain(specbatch_draft *draft)
 {
     sb_source_retain(draft);

@@ -129,7 +129,7 @@ void sb_round_begin(struct sb_round *round, const struct sb_runner *target)
     if (round->wants & SB_WANTS_SAMPLERS)
         sb_sampler_block_fill(&round->samplers, round->model, round->rows, round->n_rows,
                               round->dev_tokens, round->stride);
-    round->n_steps = 0;
+    round->n_steps = round->n_passes = 0;
     round->padded = target->backend->records && round->n_chunks == 0 &&
                     !(round->wants & SB_WANTS_SAMPLERS);
     round->max_len = (longest + round->stride + LEN_STEP - 1) / LEN_STEP * LEN_STEP;

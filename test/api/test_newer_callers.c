@@ -157,6 +157,14 @@ static int32_t with_pool_flags(uint32_t flags)
     return other == rc ? rc : SPECBATCH_E_INTERNAL;
 }
 
+static int32_t with_pool_reserved(uint32_t bits)
+{
+    specbatch_pool_options options = pool_options;
+
+    options.reserved = (int32_t)bits;
+    return create_pool(&options);
+}
+
 static int32_t with_request_flags(uint32_t flags)
 {
     specbatch_request given = request;
@@ -201,6 +209,7 @@ static const struct taker {
      SPECBATCH_POOL_SORT_BY_LENGTH | SPECBATCH_POOL_EQSPEC_REPLACE | SPECBATCH_POOL_FIXED_K |
          SPECBATCH_POOL_GROW_SLOTS,
      SPECBATCH_E_OPTIONS},
+    {"specbatch_pool_options.reserved", "reserved", with_pool_reserved, 0, SPECBATCH_E_OPTIONS},
     {"specbatch_request.flags", "flags", with_request_flags,
      SPECBATCH_REQUEST_IGNORE_EOS | SPECBATCH_REQUEST_LOGPROBS, SPECBATCH_E_OPTIONS},
     {"specbatch_request.text_flags", "text_flags", with_text_flags,
