@@ -55,6 +55,7 @@
  *     specbatch_draft_ops         40        specbatch_sampling          80
  *     specbatch_stops             32        specbatch_mask              24
  *     specbatch_mask_row          72        specbatch_answers           16
+ *     specbatch_table_options     24
  *
  * Threads. "Thread: any" means that a function may be called on any thread at any time. Models and
  * drafts are immutable, so any number of pools and threads may use one at once. "Thread: one at a
@@ -668,6 +669,54 @@ SPECBATCH_API int32_t specbatch_ngram_options_init(specbatch_ngram_options *opti
  */
 SPECBATCH_API int32_t specbatch_draft_from_ngrams(specbatch_draft **out,
                                                   const specbatch_ngram_options *options);
+
+/*
+ * A draft without a model, from a file of specbatch_table_make: it proposes what most often
+ * followed the last tokens of a sequence in the texts that the table was made of, then what
+ * followed those and the proposal, and so on. The longest context counts that the table has. Of
+ * options (NULL: the defaults) max_match and min_match are the tokens that are compared at most and
+ * at least.
+ *
+ * The file is read once, into memory of the C library's. *out is as for
+ * specbatch_draft_from_ngrams. A pool refuses it (E_VOCAB) if it has ids that the target lacks, or
+ * was made with a tokenizer that spells some of its ids in another way.
+ *
+ * E_INVALID, E_NOMEM, E_IO (also: there is no such file), E_FORMAT, E_UNSUPPORTED (another version
+ * of the format). Thread: any. Since 0.2.
+ */
+SPECBATCH_API int32_t specbatch_draft_from_table(specbatch_draft **out, const char *path);
+
+/* How a table is made. Since 0.2. */
+typedef struct specbatch_table_options {
+    size_t struct_size; /* sizeof(specbatch_table_options) */
+    int32_t max_match;  /* tokens of a context at most: 1..8; 0: 4, or min_match if that is more */
+    int32_t min_match;  /* and at least: 1..max_match; 0: 1 */
+    int32_t min_count;  /* contexts that occur less often are left out; 0: 2 */
+    int32_t reserved;   /* 0 */
+} specbatch_table_options;
+
+#define SPECBATCH_TABLE_OPTIONS_INIT                \
+    {                                               \
+        sizeof(specbatch_table_options), 0, 0, 0, 0 \
+    }
+
+/* Does for these options what specbatch_model_options_init does for those.
+ * E_INVALID. Thread: any. Since 0.2. */
+SPECBATCH_API int32_t specbatch_table_options_init(specbatch_table_options *options, size_t size);
+
+/*
+ * Writes a table of n-grams to the file `to`: for contexts of min_match to max_match tokens, what
+ * most often follows them among n_ids ids. These are texts, one behind the other, tokenized by
+ * `model`, which should be the target; its memory functions are used, for 8 bytes an id and for the
+ * table. Equal ids and options make equal files. The file is written under a temporary name, as by
+ * specbatch_convert.
+ *
+ * options: NULL or a struct. E_INVALID (also: n_ids is 0 or above 2^31 - 1), E_OPTIONS, E_TOKEN,
+ * E_NOMEM, E_IO. Thread: any. Since 0.2.
+ */
+SPECBATCH_API int32_t specbatch_table_make(const char *to, const specbatch_model *model,
+                                           const int32_t *ids, size_t n_ids,
+                                           const specbatch_table_options *options);
 
 /* One row of a round, as a propose function sees it. The library fills it in, the function writes
  * n_out and what `out` points to, and both are the library's again when it returns. */

@@ -52,6 +52,16 @@ static void print_version(void)
            version / 100 % 100, version % 100);
 }
 
+static int take_another(const struct ex_option *option, const char *text)
+{
+    struct ex_strings *strings = option->into;
+
+    if (strings->n == sizeof strings->at / sizeof *strings->at)
+        return ex_complain("%s: is given more than %zu times", option->name, strings->n);
+    strings->at[strings->n++] = text;
+    return 1;
+}
+
 /* "4096", "64K", "1M", "2G". */
 static int take_bytes(const struct ex_option *option, const char *text)
 {
@@ -81,6 +91,8 @@ static int take_value(const struct ex_option *option, const char *text)
         memcpy(option->into, &text, sizeof text);
         return 1;
     }
+    if (option->kind == EX_STRINGS)
+        return take_another(option, text);
     if (option->kind == EX_BYTES)
         return take_bytes(option, text);
     if (option->kind == EX_CHOICE) {

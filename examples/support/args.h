@@ -5,14 +5,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum ex_kind { EX_STRING, EX_INT, EX_BYTES, EX_CHOICE, EX_SWITCH, EX_OPERAND };
+enum ex_kind { EX_STRING, EX_STRINGS, EX_INT, EX_BYTES, EX_CHOICE, EX_SWITCH, EX_OPERAND };
+
+/* The values of an option that may be given several times, in their order. */
+struct ex_strings {
+    const char *at[32];
+    size_t n;
+};
 
 struct ex_option {
     const char *name;  /* "--batch"; of an operand, which has no dashes, its name in the help */
     const char *value; /* "B" in the help; for EX_CHOICE the names, "f32|bf16"; NULL for a switch */
     enum ex_kind kind;
-    /* const char * for EX_STRING and EX_OPERAND; uint64_t for EX_BYTES, a number behind which may
-     * be a K, M or G, each 1024 of the one before; else int32_t: the number, the choice's index, or
+    /* const char * for EX_STRING and EX_OPERAND; struct ex_strings for EX_STRINGS; uint64_t for
+     * EX_BYTES, a number behind which may be a K, M or G, each 1024 of the one before; else
+     * int32_t: the number, the choice's index, or
      * 1 */
     void *into;
     int32_t low, high; /* of EX_INT */

@@ -1,6 +1,6 @@
 /*
- * Where proposals come from: a draft model, the text itself, functions of the caller's, several of
- * these in turn, or nothing.
+ * Where proposals come from: a draft model, the text itself, a table of others, functions of the
+ * caller's, several of these in turn, or nothing.
  *
  * Anything may propose. A wrong proposal costs time and never changes a token, so a draft need not
  * be exact, its cache may lag behind the sequence, and it may propose less than it is asked for.
@@ -124,6 +124,10 @@ void sb_source_release(struct specbatch_draft *source);
 int32_t sb_source_from_model(struct specbatch_draft **out, struct specbatch_model *model);
 /* draft_ngram.c */
 int32_t sb_source_from_ngrams(struct specbatch_draft **out, const specbatch_ngram_options *options);
+/* draft_table.c; the second makes a file for the first. */
+int32_t sb_source_from_table(struct specbatch_draft **out, const char *path);
+int32_t sb_table_make(const char *to, const struct specbatch_model *model, const int32_t *ids,
+                      size_t n_ids, const specbatch_table_options *options);
 /* draft_callback.c */
 int32_t sb_source_from_ops(struct specbatch_draft **out, const specbatch_draft_ops *ops);
 /* draft_list.c */

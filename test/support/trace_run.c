@@ -98,6 +98,27 @@ specbatch_model *trace_draft_model(const struct trace_run *run)
     }
 }
 
+/* A table of what the oracle gives for one text, and of that text. */
+static int32_t make_table(struct trace_run *run, specbatch_draft **draft)
+{
+    const int p = trace_below(run, run->world->n_prompts);
+    const struct trace_prompt *prompt = &run->world->prompts[p];
+    specbatch_table_options options = SPECBATCH_TABLE_OPTIONS_INIT;
+    int32_t ids[sizeof prompt->ids / sizeof *prompt->ids + TRACE_ORACLE], rc = SPECBATCH_OK;
+    char path[128];
+
+    snprintf(path, sizeof path, "%s/table", run->world->folder);
+    memcpy(ids, prompt->ids, (size_t)prompt->n * sizeof *ids);
+    if (trace_ask(run->world, run->model, p))
+        return SPECBATCH_E_INTERNAL;
+    memcpy(ids + prompt->n, run->model->tokens[p], (size_t)run->world->n_new * sizeof *ids);
+    options.max_match = 1 + trace_below(run, 8);
+    options.min_count = 1 + trace_below(run, 2);
+    rc = specbatch_table_make(path, run->model->target[run->level], ids,
+                              (size_t)(prompt->n + run->world->n_new), &options);
+    return rc == SPECBATCH_OK ? specbatch_draft_from_table(draft, path) : rc;
+}
+
 static int32_t make_source(struct trace_run *run, int kind, specbatch_draft **draft)
 {
     specbatch_model *model = trace_draft_model(run);
@@ -106,6 +127,8 @@ static int32_t make_source(struct trace_run *run, int kind, specbatch_draft **dr
     oracle.retire = oracle_retire;
     if (kind == TRACE_DRAFT_NGRAMS)
         return specbatch_draft_from_ngrams(draft, &run->ngrams);
+    if (kind == TRACE_DRAFT_TABLE)
+        return make_table(run, draft);
     if (kind == TRACE_DRAFT_ORACLE)
         return specbatch_draft_from_ops(draft, &oracle);
     return model ? specbatch_draft_from_model(draft, model) : SPECBATCH_OK;
@@ -114,7 +137,7 @@ static int32_t make_source(struct trace_run *run, int kind, specbatch_draft **dr
 static int32_t make_list(struct trace_run *run, specbatch_draft **draft)
 {
     static const int kinds[TRACE_SOURCES] = {TRACE_DRAFT_NGRAMS, TRACE_DRAFT_ORACLE,
-                                             TRACE_DRAFT_MODEL};
+                                             TRACE_DRAFT_TABLE, TRACE_DRAFT_MODEL};
     specbatch_draft *sources[TRACE_SOURCES] = {NULL};
     int32_t rc = SPECBATCH_OK;
 

@@ -16,7 +16,7 @@ enum {
     TRACE_VOCAB = 517,   /* of all models */
     TRACE_REQUESTS = 24, /* of a trace, at most */
     TRACE_PINNED = 3,    /* pins of a pool, at most */
-    TRACE_SOURCES = 3    /* of a list: n-grams, the oracle and a model */
+    TRACE_SOURCES = 4    /* of a list: n-grams, the oracle, a table and a model */
 };
 
 struct trace_job {
