@@ -109,7 +109,7 @@ static int read_arguments(struct bench *bench, int argc, char **argv)
     const struct ex_option own[] = {
         {"--target", "DIR", EX_STRING, &bench->target_dir, 0, 0,
          "checkpoint whose text it is; required"},
-        {"--draft", "DIR|ngram", EX_STRING, &bench->draft_name, 0, 0,
+        {"--draft", "DIR|ngram|table:FILE", EX_STRING, &bench->draft_name, 0, 0,
          "checkpoint that proposes; ngram: the text repeats itself; required"},
         {"--prompts", "FILE", EX_STRING, &bench->prompts_file, 0, 0,
          "JSON lines: prompt/ids/turns; -: stdin; required"},
@@ -191,7 +191,7 @@ static int open_all(struct bench *bench)
         return ex_complain("--target: %s", specbatch_last_error());
     if (bench->draft_weights >= 0)
         options.weights = bench->draft_weights;
-    if (!ex_open_draft(&bench->draft, bench->draft_name, &options))
+    if (!ex_open_draft(&bench->draft, &bench->draft_name, 1, &options))
         return 0;
     rules.target = bench->target;
     rules.max_len = specbatch_model_context(bench->target);

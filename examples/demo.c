@@ -76,13 +76,14 @@ static int open_all(struct demo *demo)
     specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
     struct ex_prompt_rules rules = {NULL, {SPECBATCH_CHAT_RAW, 0}, MAX_NEW, 0, 0};
     char path[3][1024];
+    const char *const draft = path[1];
     snprintf(path[0], sizeof path[0], "%s/target", demo->dir);
     snprintf(path[1], sizeof path[1], "%s/draft", demo->dir);
     snprintf(path[2], sizeof path[2], "%s/prompts.jsonl", demo->dir);
     options.compute = classes[demo->class].compute;
     if (specbatch_model_open(&demo->target, path[0], &options) != SPECBATCH_OK)
         return ex_complain("%s", specbatch_last_error());
-    if (!ex_open_draft(&demo->draft, path[1], &options))
+    if (!ex_open_draft(&demo->draft, &draft, 1, &options))
         return 0;
     rules.target = demo->target;
     rules.max_len = specbatch_model_context(demo->target);

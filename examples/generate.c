@@ -28,10 +28,13 @@
 #include "support/support.h"
 
 struct job {
-    const char *target_dir, *draft_name, *policy, *prompts_file, *output_file, *stats_file;
+    const char *target_dir, *policy, *prompts_file, *output_file, *stats_file;
     int32_t batch, window, draft_len, max_new, max_len, limit, threads, device, compute, simd, chat;
     int32_t ignore_eos, logprobs, sort_by_length, fixed_k, verify, in_order, resume, no_think;
-    int32_t kv, weights, draft_weights, cache_columns, grow_slots, top_logprobs, score;
+    int32_t kv, weights, draft_weights, draft_min_percent, cache_columns, grow_slots, top_logprobs,
+        score;
+    struct ex_strings drafts;
+    char draft_names[512]; /* the same, with commas between them */
     uint64_t prefix_bytes;
     specbatch_sampling sampling;
     struct ex_strings stop_strings;
@@ -62,14 +65,27 @@ static const char *policies(void)
     return names;
 }
 
+static void set_defaults(struct job *job)
+{
+    job->policy = specbatch_policy_name(SPECBATCH_POLICY_RAGGED);
+    job->output_file = "-";
+    job->draft_weights = -1;
+    job->batch = 8;
+    job->draft_len = 5;
+    job->max_new = 128;
+}
+
 /* What runs, and how it computes. */
 static void add_model_options(struct job *job, struct ex_option *rows, size_t *n)
 {
     const struct ex_option options[] = {
         {"--target", "DIR", EX_STRING, &job->target_dir, 0, 0,
          "checkpoint, or a GGUF file, whose text it is; required"},
-        {"--draft", "DIR|ngram", EX_STRING, &job->draft_name, 0, 0,
-         "checkpoint that proposes; ngram: the text repeats itself (none)"},
+        {"--draft", "DIR|ngram|table:FILE", EX_STRINGS, &job->drafts, 0, 0,
+         "checkpoint that proposes; ngram: the text repeats itself; table: of ngram_table; of "
+         "several each row has the proposals of the first that has any (none)"},
+        {"--draft-min-percent", "P", EX_INT, &job->draft_min_percent, 0, 100,
+         "a checkpoint proposes nothing behind a token less probable than P % (0)"},
         {"--threads", "N", EX_INT, &job->threads, 1, 256, "threads (one for each processor)"},
         {"--device", "cpu|cuda", EX_CHOICE, &job->device, 0, 0, "where the models run (cpu)"},
         {"--compute", "auto|bf16|f32|split|int8", EX_CHOICE, &job->compute, 0, 0,
@@ -170,19 +186,14 @@ static int read_arguments(struct job *job, int argc, char **argv)
     size_t n = 0;
     int parsed;
 
-    job->policy = specbatch_policy_name(SPECBATCH_POLICY_RAGGED);
-    job->output_file = "-";
-    job->draft_weights = -1;
-    job->batch = 8;
-    job->draft_len = 5;
-    job->max_new = 128;
+    set_defaults(job);
     add_model_options(job, options, &n);
     add_file_options(job, options, &n);
     add_request_options(job, options, &n);
     add_pool_options(job, options, &n);
     parsed = ex_args_parse(
         options, n, argc, argv,
-        "generate --target DIR --prompts FILE [--draft DIR|ngram] [options]\n\n"
+        "generate --target DIR --prompts FILE [--draft DIR|ngram|table:FILE]... [options]\n\n"
         "A line of FILE is a JSON object with one of \"prompt\" (a text), \"turns\" "
         "(texts, the first is\ntaken) and \"ids\" (tokens). It may also have an \"id\" "
         "for the result (else the line's number),\nand \"max_new\", \"draft_len\", "
@@ -200,6 +211,15 @@ static int results_on_stdout(const struct job *job)
     return strcmp(job->output_file, "-") == 0;
 }
 
+static void join_draft_names(struct job *job)
+{
+    size_t length = 0;
+
+    for (size_t i = 0; i < job->drafts.n && length < sizeof job->draft_names; i++)
+        length += (size_t)snprintf(job->draft_names + length, sizeof job->draft_names - length,
+                                   "%s%s", i > 0 ? "," : "", job->drafts.at[i]);
+}
+
 static int complete(struct job *job)
 {
     specbatch_pool_options *pool = &job->settings.pool;
@@ -212,9 +232,11 @@ static int complete(struct job *job)
     if (job->window && job->window < job->batch)
         return ex_complain("--window: %" PRId32 " is less than --batch, %" PRId32, job->window,
                            job->batch);
+    join_draft_names(job);
     pool->batch = job->batch;
     pool->window = job->window ? job->window : 6 * job->batch;
     pool->draft_len = job->draft_len ? job->draft_len : -1;
+    pool->draft_min_prob = (float)job->draft_min_percent / 100.0f;
     pool->n_threads = job->threads;
     pool->cache_columns = (uint64_t)job->cache_columns;
     pool->prefix_bytes = job->prefix_bytes;
@@ -285,7 +307,8 @@ static int open_models(struct job *job)
         return ex_complain("--target: %s", specbatch_last_error());
     if (job->draft_weights >= 0)
         options.weights = job->draft_weights;
-    return !job->draft_name || ex_open_draft(&job->draft, job->draft_name, &options);
+    return job->drafts.n == 0 ||
+           ex_open_draft(&job->draft, job->drafts.at, job->drafts.n, &options);
 }
 
 /* Makes ids of the prompts and checks them. The pool's max_len becomes what the longest one needs,
@@ -364,7 +387,7 @@ static int write_stats(struct job *job, size_t n_equal)
     const struct ex_stats stats = {&job->run,
                                    &job->settings,
                                    job->target_dir,
-                                   job->draft_name,
+                                   job->drafts.n > 0 ? job->draft_names : NULL,
                                    specbatch_model_fingerprint(job->target),
                                    job->verify,
                                    n_equal};

@@ -55,6 +55,7 @@
  *     specbatch_draft_ops         40        specbatch_sampling          80
  *     specbatch_stops             32        specbatch_mask              24
  *     specbatch_mask_row          72        specbatch_answers           16
+ *     specbatch_table_options     24
  *
  * Threads. "Thread: any" means that a function may be called on any thread at any time. Models and
  * drafts are immutable, so any number of pools and threads may use one at once. "Thread: one at a
@@ -673,6 +674,54 @@ SPECBATCH_API int32_t specbatch_ngram_options_init(specbatch_ngram_options *opti
 SPECBATCH_API int32_t specbatch_draft_from_ngrams(specbatch_draft **out,
                                                   const specbatch_ngram_options *options);
 
+/*
+ * A draft without a model, from a file of specbatch_table_make: it proposes what most often
+ * followed the last tokens of a sequence in the texts that the table was made of, then what
+ * followed those and the proposal, and so on. The longest context counts that the table has. Of
+ * options (NULL: the defaults) max_match and min_match are the tokens that are compared at most and
+ * at least.
+ *
+ * The file is read once, into memory of the C library's. *out is as for
+ * specbatch_draft_from_ngrams. A pool refuses it (E_VOCAB) if it has ids that the target lacks, or
+ * was made with a tokenizer that spells some of its ids in another way.
+ *
+ * E_INVALID, E_NOMEM, E_IO (also: there is no such file), E_FORMAT, E_UNSUPPORTED (another version
+ * of the format). Thread: any. Since 0.2.
+ */
+SPECBATCH_API int32_t specbatch_draft_from_table(specbatch_draft **out, const char *path);
+
+/* How a table is made. Since 0.2. */
+typedef struct specbatch_table_options {
+    size_t struct_size; /* sizeof(specbatch_table_options) */
+    int32_t max_match;  /* tokens of a context at most: 1..8; 0: 4, or min_match if that is more */
+    int32_t min_match;  /* and at least: 1..max_match; 0: 1 */
+    int32_t min_count;  /* contexts that occur less often are left out; 0: 2 */
+    int32_t reserved;   /* 0 */
+} specbatch_table_options;
+
+#define SPECBATCH_TABLE_OPTIONS_INIT                \
+    {                                               \
+        sizeof(specbatch_table_options), 0, 0, 0, 0 \
+    }
+
+/* Does for these options what specbatch_model_options_init does for those.
+ * E_INVALID. Thread: any. Since 0.2. */
+SPECBATCH_API int32_t specbatch_table_options_init(specbatch_table_options *options, size_t size);
+
+/*
+ * Writes a table of n-grams to the file `to`: for contexts of min_match to max_match tokens, what
+ * most often follows them among n_ids ids. These are texts, one behind the other, tokenized by
+ * `model`, which should be the target; its memory functions are used, for 8 bytes an id and for the
+ * table. Equal ids and options make equal files. The file is written under a temporary name, as by
+ * specbatch_convert.
+ *
+ * options: NULL or a struct. E_INVALID (also: n_ids is 0 or above 2^31 - 1), E_OPTIONS, E_TOKEN,
+ * E_NOMEM, E_IO. Thread: any. Since 0.2.
+ */
+SPECBATCH_API int32_t specbatch_table_make(const char *to, const specbatch_model *model,
+                                           const int32_t *ids, size_t n_ids,
+                                           const specbatch_table_options *options);
+
 /* One row of a round, as a propose function sees it. The library fills it in, the function writes
  * n_out and what `out` points to, and both are the library's again when it returns. */
 typedef struct specbatch_draft_row {
@@ -722,7 +771,8 @@ SPECBATCH_API int32_t specbatch_draft_from_ops(specbatch_draft **out,
  * A draft of up to 32 others, which are asked in turn: each row of a round has the proposals of the
  * first of them that has any for it. So n-grams may come before a model: where they find something
  * the model is not run. A request can choose among them (its draft_sources). A model or the
- * functions of a caller may be among them once at most, and a list may not.
+ * functions of a caller may be among them once at most, and a list may not. Functions that fail end
+ * the step with E_CANCELLED, as they do alone, also if sources before them have proposals.
  *
  * *out is as for specbatch_draft_from_ngrams. It takes references of its own.
  *
@@ -800,7 +850,8 @@ typedef struct specbatch_pool_options {
      * in blocks of 32 tokens, and room for less than one is E_INVALID. 0: none. Since 0.2. */
     uint64_t prefix_bytes;
     /* A draft model stops proposing for a row in a round behind a token that it gives a probability
-     * below this: 0 up to 1; 0: never. Since 0.2. */
+     * below this, by its logits as they are: 0 up to 1; 0: never. With CUDA it is slow: rounds with
+     * it are not recorded there, and wait for the device at every step. Since 0.2. */
     float draft_min_prob;
     int32_t reserved; /* 0 */
 } specbatch_pool_options;
@@ -1064,8 +1115,9 @@ typedef struct specbatch_request {
      * that none waits for ever. What has left the queue is served alike: see docs/requests.md.
      * -1000..1000. Since 0.2. */
     int32_t priority;
-    /* Of a draft of several sources, those that may propose: bit i for the source i; 0: all.
-     * Since 0.2. */
+    /* Of a draft of several sources, those that may propose: bit i for the source i; 0: all. Any
+     * other draft is source 0. Bits of sources that are not there are E_OPTIONS; a pool that never
+     * speculates takes any. Since 0.2. */
     uint32_t draft_sources;
     /* Nanoseconds from its submission on after which it ends, with the tokens that it has then
      * (SPECBATCH_FINISH_DEADLINE), when the next step begins: also if it is still queued. 0: none.

@@ -17,7 +17,7 @@ enum ex_kind {
     EX_OPERAND
 };
 
-enum { EX_STRINGS_MAX = 16 };
+enum { EX_STRINGS_MAX = 32 };
 
 /* The values of an option, in their order. */
 struct ex_strings {

@@ -93,17 +93,41 @@ int ex_run_in(struct ex_run *run, specbatch_pool *pool, const struct ex_prompts 
     return 1;
 }
 
-int ex_open_draft(specbatch_draft **draft, const char *name, const specbatch_model_options *options)
+static int32_t open_source(specbatch_draft **draft, const char *name,
+                           const specbatch_model_options *options)
 {
+    static const char table[] = "table:";
     specbatch_model *model = NULL;
     int32_t rc;
 
     if (strcmp(name, "ngram") == 0)
         rc = specbatch_draft_from_ngrams(draft, NULL);
+    else if (strncmp(name, table, sizeof table - 1) == 0)
+        rc = specbatch_draft_from_table(draft, name + sizeof table - 1);
     else if ((rc = specbatch_model_open(&model, name, options)) == SPECBATCH_OK)
         rc = specbatch_draft_from_model(draft, model);
     specbatch_model_close(model); /* the draft has a reference of its own */
-    return rc == SPECBATCH_OK ? 1 : ex_complain("--draft: %s", specbatch_last_error());
+    return rc;
+}
+
+int ex_open_draft(specbatch_draft **draft, const char *const *names, size_t n,
+                  const specbatch_model_options *options)
+{
+    specbatch_draft *sources[32] = {NULL};
+    int32_t rc = SPECBATCH_OK;
+    size_t i;
+
+    for (i = 0; i < n && rc == SPECBATCH_OK; i++)
+        rc = open_source(&sources[i], names[i], options);
+    if (rc == SPECBATCH_OK && n == 1)
+        specbatch_draft_retain(*draft = sources[0]);
+    else if (rc == SPECBATCH_OK)
+        rc = specbatch_draft_from_list(draft, sources, n);
+    if (rc != SPECBATCH_OK)
+        ex_complain("--draft: %s", specbatch_last_error());
+    for (i = 0; i < n; i++)
+        specbatch_draft_release(sources[i]);
+    return rc == SPECBATCH_OK;
 }
 
 int ex_run(struct ex_run *run, specbatch_model *target, specbatch_draft *draft,

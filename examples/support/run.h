@@ -34,10 +34,10 @@ struct ex_run {
  * NULL. */
 typedef void (*ex_tick_fn)(void *user, struct ex_run *run);
 
-/* Makes the draft that the option --draft names: the checkpoint in a directory or, for "ngram", the
- * text itself. (A directory of that name is ./ngram.) 1 on success, else 0 after one line on
- * stderr. */
-int ex_open_draft(specbatch_draft **draft, const char *name,
+/* Makes the draft that the option --draft names: the checkpoint in a directory; for "ngram" the
+ * text itself; for "table:FILE" a table of n-grams. (A directory of such a name is ./ngram.)
+ * Several are asked in turn. n: 1..32. 1 on success, else 0 after one line on stderr. */
+int ex_open_draft(specbatch_draft **draft, const char *const *names, size_t n,
                   const specbatch_model_options *options);
 /* 1 on success, even if it was stopped; else 0 after one line on stderr. tick may be NULL.
  * ex_run_free either way. */

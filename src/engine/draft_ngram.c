@@ -234,8 +234,8 @@ static void source_free(struct specbatch_draft *source)
     sb_free(&mem, source);
 }
 
-static const struct sb_source_ops source_ops = {"n-grams", NULL, source_bytes, source_create,
-                                                source_free};
+static const struct sb_source_ops source_ops = {"n-grams",     0,          NULL, source_bytes,
+                                                source_create, source_free};
 
 /* Fills in the defaults, which make way for what is given, and checks the ranges. */
 static int32_t resolve(specbatch_ngram_options *full, const specbatch_ngram_options *given)

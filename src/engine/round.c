@@ -139,7 +139,7 @@ void sb_round_begin(struct sb_round *round, const struct sb_runner *target)
         round->wants |= SB_WANTS_SCORES | SB_WANTS_LOGPROBS;
         sb_scores_fill(round);
     }
-    round->n_steps = 0;
+    round->n_steps = round->n_passes = 0;
     round->padded = target->backend->records && round->n_chunks == 0 &&
                     !(round->wants & (SB_WANTS_SAMPLERS | SB_WANTS_SCORES));
     round->max_len = (longest + round->stride + LEN_STEP - 1) / LEN_STEP * LEN_STEP;

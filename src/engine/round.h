@@ -28,10 +28,11 @@
  *   4. sb_verify_finish      gives each row its n_accept, on the host
  *
  * A backend may record what a round issues and replay it in later rounds (backend.h). For such a
- * backend, all rounds with the same number of rows and draft passes are padded to the same shape,
- * so that one recording serves them all. A row with fewer proposals than others gets padding tokens
- * in their place, which lie in the sink, a slot that no sequence holds, and whose picks nobody
- * reads. Rounds with prompt chunks, samplers or scores are not padded and not recorded.
+ * backend, all rounds with the same number of rows, proposals of the longest row and draft passes
+ * are padded to the same shape, so that one recording serves them all. A row with fewer proposals
+ * than others gets padding tokens in their place, which lie in the sink, a slot that no sequence
+ * holds, and whose picks nobody reads. Rounds with prompt chunks, samplers or scores are not padded
+ * and not recorded.
  */
 #ifndef SB_ROUND_H
 #define SB_ROUND_H
@@ -91,9 +92,11 @@ struct sb_round {
                             prompts. They have no proposals. */
     struct sb_chunk *chunks; /* [max_chunks] */
     int32_t n_chunks, max_chunks;
-    int32_t n_steps; /* draft passes: the largest n_draft, known once the draft has prepared */
-    int32_t wants;   /* enum sb_round_wants: what at least one row has asked for */
-    int32_t padded;  /* 1: the round has the shape of all rounds of as many rows and draft passes */
+    int32_t n_steps;  /* the largest n_draft, known once the draft has prepared */
+    int32_t n_passes; /* draft passes that are issued with the round: as many as the proposals of a
+                         model, n_steps at most; 0 if it made them when it prepared */
+    int32_t wants;    /* enum sb_round_wants: what at least one row has asked for */
+    int32_t padded;   /* 1: the round has the shape of all with as many rows, steps and passes */
     int32_t repeats; /* Set by sb_round_issue. 1: the next round of this shape takes as long as this
                         one. 0: recording took part of the time. */
     int32_t max_len; /* of a padded round: a bound on its positions, rounded up so that it seldom
@@ -142,6 +145,8 @@ void sb_round_free(struct sb_round *round);
 void sb_round_begin(struct sb_round *round, const struct sb_runner *target);
 /* The samplers of its rows, or NULL if they all are greedy. */
 const struct sb_samplers *sb_round_samplers(const struct sb_round *round);
+/* round_issue.c: uploads what passes read of the round, by either runner. E_DEVICE. */
+int32_t sb_round_upload(const struct sb_round *round, const struct sb_runner *runner);
 /* round_issue.c: runs what has been prepared and waits for it. *drafted_ns: the time at which the
  * draft's passes had been issued. E_DEVICE. */
 int32_t sb_round_issue(struct sb_round *round, struct sb_runner *target, struct sb_draft *draft,

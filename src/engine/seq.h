@@ -66,9 +66,10 @@ struct sb_seq {
     int32_t n_stop_ids;           /* ids in stop_ids, below */
     int32_t status;               /* after SPECBATCH_FINISH_ERROR: why */
 
-    void *user;       /* the caller's own (specbatch_request) */
-    int32_t n_polled; /* generated tokens that specbatch_pool_poll has handed out */
-    int32_t shown;    /* 1: the draft wants to be told when it ends (engine/draft.h) */
+    void *user;             /* the caller's own (specbatch_request) */
+    int32_t n_polled;       /* generated tokens that specbatch_pool_poll has handed out */
+    uint32_t draft_sources; /* bit i: source i of a list of drafts may propose for it */
+    int32_t shown;          /* 1: the draft wants to be told when it ends (engine/draft.h) */
     int32_t stop_ids[SB_STOP_MAX];
 
     /* What pool/events.c tells of it. */

@@ -272,3 +272,11 @@ int32_t sb_model_check_draft(const struct specbatch_model *target,
                        (int)draft->config.vocab, (int)target->config.vocab);
     return SPECBATCH_OK;
 }
+
+void sb_model_spelling_digest(const struct specbatch_model *model, int32_t n_ids,
+                              char text[SB_DIGEST_TEXT])
+{
+    *text = '\0';
+    if (model->tokenizer)
+        sb_tokenizer_digest(model->tokenizer, n_ids, text);
+}

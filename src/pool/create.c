@@ -92,6 +92,10 @@ int32_t sb_pool_options_resolve(specbatch_pool_options *full, const specbatch_po
     SB_TRY(or_default(&full->n_threads, at_most(sb_port_n_processors(), 256), "n_threads", 1, 256));
     SB_TRY(sb_check_flags(SPECBATCH_E_OPTIONS, what, "flags", full->flags, flags));
     SB_TRY(check_columns(full));
+    if (!(full->draft_min_prob >= 0.0f && full->draft_min_prob <= 1.0f))
+        SB_FAIL(SPECBATCH_E_INVALID, "%s: draft_min_prob is %g, outside 0..1", what,
+                (double)full->draft_min_prob);
+    SB_TRY(sb_check_flags(SPECBATCH_E_OPTIONS, what, "reserved", (uint32_t)full->reserved, 0));
     if (full->queue_max == 0)
         full->queue_max = 65536;
     if (full->budget_bytes == 0)
@@ -170,7 +174,8 @@ static struct plan make_plan(const struct specbatch_model *target, const specbat
                                           .batch = o->batch,
                                           .draft_len = o->draft_len,
                                           .prefill_chunk = chunk,
-                                          .max_len = o->max_len};
+                                          .max_len = o->max_len,
+                                          .min_prob = o->draft_min_prob};
     return plan;
 }
 

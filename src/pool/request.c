@@ -155,6 +155,7 @@ static int32_t make_seq(struct sb_seq **out, const struct specbatch_pool *pool,
     seq->hides_logprobs = ranks && !asks_logprobs;
     seq->slot = -1;
     seq->draft_len = request->draft_len;
+    seq->draft_sources = request->draft_sources ? request->draft_sources : UINT32_MAX;
     seq->min_new = request->min_new;
     seq->user = request->user;
     seq->ignore_eos = (request->flags & SPECBATCH_REQUEST_IGNORE_EOS) != 0;
@@ -285,6 +286,7 @@ int32_t sb_pool_submit(struct specbatch_pool *pool, const specbatch_request *req
     SB_TRY(sb_pool_check_ids(pool, wish.ids, wish.n, "prompt id"));
     SB_TRY(sb_pool_check_ids(pool, request->stop_ids, request->n_stop_ids, "stop id"));
     SB_TRY(check_length(pool, wish.n, request->max_new));
+    SB_TRY(sb_source_check_bits(pool->source, request->draft_sources));
     SB_TRY(make_answers(&list, pool, &wish));
     SB_TRY(reserve(pool, request, list, (size_t)wish.answers.best_of));
     if (id)

@@ -45,7 +45,6 @@ struct sb_sched {
 
     atomic_int interrupted; /* 1: ends a round, which takes it back to 0. Any thread may set it. */
     struct sb_adapt adapt;
-    uint64_t waited_ns; /* so far, while the draft was preparing: time in which the thread rested */
     struct sb_residents residents;
     struct sb_slots slots;         /* who has which columns */
     int32_t *free_numbers, n_free; /* a stack of the numbers of slots that nobody has */

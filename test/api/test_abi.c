@@ -45,6 +45,13 @@ AT(specbatch_ngram_options, struct_size, 0);
 AT(specbatch_ngram_options, max_match, 8);
 AT(specbatch_ngram_options, min_match, 12);
 
+SIZE(specbatch_table_options, 24);
+AT(specbatch_table_options, struct_size, 0);
+AT(specbatch_table_options, max_match, 8);
+AT(specbatch_table_options, min_match, 12);
+AT(specbatch_table_options, min_count, 16);
+AT(specbatch_table_options, reserved, 20);
+
 SIZE(specbatch_draft_row, 56);
 AT(specbatch_draft_row, struct_size, 0);
 AT(specbatch_draft_row, request_id, 8);

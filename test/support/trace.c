@@ -72,6 +72,7 @@ static void choose_level(struct trace_run *run)
  * bit. */
 static void choose_draft(struct trace_run *run)
 {
+    static const float sure[] = {1e-6f, 0.003f, 0.1f, 1.0f}; /* of 517 tokens */
     uint64_t *state = &run->state;
 
     run->draft_kind = chosen(run->bias->draft, state, TRACE_DRAFTS);
@@ -82,6 +83,11 @@ static void choose_draft(struct trace_run *run)
     run->ngrams = (specbatch_ngram_options)SPECBATCH_NGRAM_OPTIONS_INIT;
     run->ngrams.max_match = 1 + below(state, 16);
     run->ngrams.min_match = 1 + below(state, below(state, 2) ? 1 : run->ngrams.max_match);
+    run->first_source = below(state, TRACE_SOURCES);
+    run->options.draft_min_prob = run->draft_kind == TRACE_DRAFT_SURE ||
+                                          (run->draft_kind == TRACE_DRAFT_LIST && below(state, 2))
+                                      ? sure[below(state, 4)]
+                                      : 0.0f;
 }
 
 /* Draws all options but max_len, which depends on the requests, and those about memory. */
@@ -92,7 +98,6 @@ static void choose_options(struct trace_run *run)
     specbatch_pool_options *o = &run->options;
     uint64_t *state = &run->state;
 
-    *o = (specbatch_pool_options)SPECBATCH_POOL_OPTIONS_INIT;
     o->policy = chosen(bias->policy, state, specbatch_policy_count());
     o->batch = 1 + below(state, 16);
     o->window = o->batch + below(state, 2 * o->batch + 1);
@@ -165,6 +170,7 @@ static void choose_request(struct trace_run *run, struct trace_job *job)
     job->n_stop = (size_t)below(state, run->one_by_one ? 1 : 3);
     job->stop[0] = run->model->tokens[job->prompt][below(state, n_new)];
     job->stop[1] = below(state, TRACE_VOCAB);
+    job->draft_sources = (uint32_t)below(state, 1 << TRACE_SOURCES);
 }
 
 /* Draws how many requests there are, when a fresh pool takes over, and whether they are crowded. */
@@ -225,6 +231,7 @@ static int submit(struct trace_run *run)
     request.stop_ids = job->stop;
     request.n_stop_ids = job->n_stop;
     request.user = job;
+    request.draft_sources = job->draft_sources & (run->draft_kind == TRACE_DRAFT_LIST ? ~0u : 1u);
     run->hit_tokens = trace_stat(run, "prefix_tokens");
     if (specbatch_pool_submit(run->pool, &request, &job->id) != SPECBATCH_OK)
         return trace_complain(run, "submit", run->n_submitted, 0, 0);
@@ -423,6 +430,7 @@ int trace_run(struct trace_world *world, uint64_t seed, const struct trace_bias 
         .world = world, .bias = bias, .state = seed * 7919 + 1, .why = why, .size = size};
     int bad;
 
+    run.options = (specbatch_pool_options)SPECBATCH_POOL_OPTIONS_INIT;
     choose_model(&run);
     choose_level(&run);
     choose_draft(&run);

@@ -122,6 +122,9 @@ enum trace_draft {
     TRACE_DRAFT_STRANGER, /* the next model of the world, in any class */
     TRACE_DRAFT_ORACLE,   /* a callback that knows what plain decoding gives */
     TRACE_DRAFT_NGRAMS,   /* what followed the last few tokens earlier in the same text */
+    TRACE_DRAFT_LIST,     /* those two and the checkpoint's own draft; requests choose among them */
+    TRACE_DRAFT_TABLE,    /* what most often follows the last few tokens in the world's texts */
+    TRACE_DRAFT_SURE,     /* the checkpoint's own draft, as long as it is sure */
     TRACE_DRAFTS
 };
 /* What a trace is about. Mixed ones are about all of it, now and then. */
