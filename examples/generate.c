@@ -162,6 +162,10 @@ static void add_request_options(struct job *job, struct ex_option *rows, size_t 
     const struct ex_option options[] = {
         {"--max-new", "N", EX_INT, &job->max_new, 1, INT32_MAX,
          "tokens to generate for each prompt (128)"},
+        {"--n", "N", EX_INT, &job->settings.answers, 1, 1024,
+         "answers to each prompt, with the seeds --seed, --seed + 1 and so on (1)"},
+        {"--best-of", "N", EX_INT, &job->settings.best_of, 1, 1024,
+         "make so many, and keep the --n most probable ones"},
         {"--min-new", "N", EX_INT, &job->settings.min_new, 0, INT32_MAX,
          "tokens before which nothing ends an answer (0)"},
         {"--stop", "TEXT", EX_STRINGS, &job->stop_strings, 0, 0,
@@ -227,6 +231,11 @@ static int complete(struct job *job)
     specbatch_pool_options_init(pool, sizeof *pool);
     if ((pool->policy = specbatch_policy_by_name(job->policy)) < 0)
         return ex_complain("--policy: \"%s\" is not one of %s", job->policy, policies());
+    if (job->resume && (job->settings.answers > 1 || job->settings.best_of > 1))
+        return ex_complain("--resume: results of several answers to a prompt cannot be told apart");
+    if (job->settings.best_of && job->settings.best_of < job->settings.answers)
+        return ex_complain("--best-of: %" PRId32 " is less than --n, %" PRId32,
+                           job->settings.best_of, job->settings.answers);
     if (job->resume && results_on_stdout(job))
         return ex_complain("--resume: results go to stdout; it needs --output FILE");
     if (job->window && job->window < job->batch)
@@ -356,7 +365,8 @@ static int write_result(struct job *job, specbatch_result **result, const char *
         ex_complain("%s ended early: %s", id, specbatch_status_name(status));
         job->failed = 1;
     }
-    ex_write_result(job->output.file, id, *result);
+    ex_write_result(job->output.file, id, job->settings.answers > 1 || job->settings.best_of > 1,
+                    *result);
     if (!job->verify) {
         specbatch_result_free(*result);
         *result = NULL;
@@ -373,7 +383,7 @@ static void tick(void *user, struct ex_run *run)
         const size_t at = job->in_order ? job->n_written : run->order[job->n_written];
         if (!run->results[at])
             break;
-        if (write_result(job, &run->results[at], job->prompts.at[at].id))
+        if (write_result(job, &run->results[at], job->prompts.at[at / run->answers].id))
             job->n_written++;
     }
     if (job->output.failed)
@@ -415,10 +425,16 @@ static void print_summary(const struct job *job, size_t n_equal)
         fprintf(out, "equivalence %zu/%zu\n", n_equal, run->n);
 }
 
+/* How many results this run is to write. */
+static size_t n_results(const struct job *job)
+{
+    return job->prompts.n * (job->settings.answers > 0 ? (size_t)job->settings.answers : 1);
+}
+
 /* Says how far a run came that did not come to its end. Returns the exit code. */
 static int end_early(const struct job *job)
 {
-    const size_t n_done = job->n_before + job->n_written, n = job->n_before + job->prompts.n;
+    const size_t n_done = job->n_before + job->n_written, n = job->n_before + n_results(job);
 
     ex_complain("%s%s%zu of %zu are done%s", ex_signal() ? ex_signal_name() : "",
                 ex_signal() ? ": " : "", n_done, n,
@@ -439,7 +455,7 @@ static int run_job(struct job *job)
     ok = ex_run(&job->run, job->target, job->draft, &job->prompts, &job->settings, tick, job);
     ex_progress_end();
     ok = ex_outfile_close(&job->output) && ok;
-    if (!ok || job->n_written < job->prompts.n || ex_signal())
+    if (!ok || job->n_written < n_results(job) || ex_signal())
         return end_early(job);
     if (job->failed)
         return EX_FAILED;

@@ -118,7 +118,8 @@ static int flush_gen(yajl_gen gen, FILE *out, int newline)
     return ok;
 }
 
-int ex_write_result(FILE *out, const char *id, const specbatch_result *result)
+int ex_write_result(FILE *out, const char *id, int is_one_of_several,
+                    const specbatch_result *result)
 {
     size_t n, n_logprobs, n_top, i;
     const int32_t *top_ids = specbatch_result_top_ids(result, &n_top);
@@ -130,6 +131,10 @@ int ex_write_result(FILE *out, const char *id, const specbatch_result *result)
     yajl_gen_map_open(gen);
     put_string(gen, "id");
     ex_id_write(gen, id);
+    if (is_one_of_several) {
+        put_string(gen, "answer");
+        yajl_gen_integer(gen, specbatch_result_answer(result));
+    }
     put_string(gen, "ids");
     yajl_gen_array_open(gen);
     for (i = 0; i < n; i++)
