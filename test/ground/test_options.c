@@ -134,14 +134,19 @@ static void test_model_options(void)
     given = (specbatch_model_options)SPECBATCH_MODEL_OPTIONS_INIT;
     given.compute = -1;
     CHECK_ERROR(sb_model_options_resolve(&full, &given), SPECBATCH_E_INVALID,
-                "compute is -1, outside 0..3");
+                "compute is -1, outside 0..4");
     given.compute = SPECBATCH_COMPUTE_SPLIT;
     CHECK_OK(sb_model_options_resolve(&full, &given));
     CHECK_INT(full.compute, SPECBATCH_COMPUTE_SPLIT);
     given.device = SPECBATCH_DEVICE_CUDA;
     CHECK_ERROR(sb_model_options_resolve(&full, &given), SPECBATCH_E_INVALID,
                 "compute is 3, outside 0..2");
+    given.compute = SPECBATCH_COMPUTE_INT8;
+    CHECK_ERROR(sb_model_options_resolve(&full, &given), SPECBATCH_E_INVALID,
+                "compute is 4, outside 0..2");
     given.device = 0;
+    CHECK_OK(sb_model_options_resolve(&full, &given));
+    CHECK_INT(full.compute, SPECBATCH_COMPUTE_INT8);
     given.compute = SPECBATCH_COMPUTE_BF16;
     given.simd = 5;
     CHECK_ERROR(sb_model_options_resolve(&full, &given), SPECBATCH_E_INVALID, "simd");
