@@ -1425,13 +1425,14 @@ SPECBATCH_API const char *specbatch_stat_name(int32_t index);
 
 typedef struct specbatch_audit_report {
     size_t struct_size; /* sizeof(specbatch_audit_report), set by the caller */
-    /* 1: the tokens are equal, and so are the log-probabilities if the result has them, bit for
-     * bit. */
+    /* 1: the tokens are equal, and so are the log-probabilities and alternatives that the result
+     * has, bit for bit. */
     int32_t equal;
     int32_t token_expected; /* plain decoding's id at first_divergence; -1: it had ended */
     int32_t token_got;      /* the result's id there; -1: it had ended */
     float margin;           /* plain decoding's largest logit minus its second largest, there */
-    /* The index of the first token or log-probability that differs; -1: none does. */
+    /* The index of the first token that differs, or whose log-probability or alternatives do; 0 if
+     * those of the prompt do; -1: none does. */
     int64_t first_divergence;
     uint64_t n_tokens; /* tokens that were compared */
 } specbatch_audit_report;
