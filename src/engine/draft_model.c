@@ -208,7 +208,7 @@ static int32_t run_step(struct model_draft *draft, struct sb_round *round, int32
         SB_TRY(sb_round_upload(round, r));
     SB_TRY(sb_pass_issue(r, j, round->dev_tokens));
     sb_pass_select(r, j, draft->limit, sb_round_samplers(round), round->dev_tokens,
-                   round->dev_logprob, NULL);
+                   round->dev_logprob, NULL, NULL);
     SB_TRY(r->backend->download(r->exec, round->logprob, round->dev_logprob,
                                 (size_t)(round->n_rows * round->stride) * sizeof *round->logprob));
     SB_TRY(r->backend->exec_sync(r->exec));

@@ -94,8 +94,7 @@ static int32_t admit(struct specbatch_pool *pool)
         if (seq->max_tokens == 1) { /* a prompt of one token, which has no score, and no answer */
             sb_queue_remove(&pool->queue, seq);
             seq->finish = SPECBATCH_FINISH_LENGTH;
-            sb_pool_add_news(pool, seq);
-            enqueue_finished(pool, seq, sb_port_now_ns());
+            end(pool, seq, sb_port_now_ns());
             continue;
         }
         SB_TRY(sb_sched_admit(&pool->sched, seq));
