@@ -9,11 +9,11 @@
  *   n = 1   | a b | c d | f a |         after a comes b, after c comes d ...
  *   n = 2   | b a c | e c a |           but after b a comes c
  *
- * Entries of one n are sorted by their contexts, and found by binary search. Rejected: a hash table,
- * which needs fewer steps but more room, and can be written in many ways. Here the file is the
- * table: its order is checked in one pass when it is read, no file can make a search slow, and equal
- * texts make equal bytes. Rejected too: a trie of contexts, which has to keep those that are left
- * out here. Counts are not kept; nothing asks.
+ * Entries of one n are sorted by their contexts, and found by binary search. Rejected: a hash
+ * table, which needs fewer steps but more room, and can be written in many ways. Here the file is
+ * the table: its order is checked in one pass when it is read, no file can make a search slow, and
+ * equal texts make equal bytes. Rejected too: a trie of contexts, which has to keep those that are
+ * left out here. Counts are not kept; nothing asks.
  *
  * The file, with the numbers and checks of checked.h:
  *
