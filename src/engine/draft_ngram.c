@@ -25,7 +25,8 @@
  * tables as max_tokens of its own need, so its prompt and each new token cost a constant number of
  * accesses a length on average, whatever the text is (hash.h).
  *
- * Rejected: a suffix automaton, which finds matches of every length, but not the latest of them.
+ * Rejected: a suffix automaton, which finds matches of every length, but takes more memory, and
+ * many steps to know the latest of them; longer matches won next to nothing (docs/performance.md).
  * Chains of the positions of equal n-grams, as data compressors have them: in a text that repeats
  * itself a chain is as long as the text.
  */

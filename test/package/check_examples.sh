@@ -93,10 +93,30 @@ run --policy exspec --sort-by-length --threads 1 --output - 2>"$tmp/log" | same_
 verdict generate_sorted_by_length_to_stdout
 
 # The text as its own draft: other rounds, and the same tokens.
+pair="--target $demo/target"
 check_log run --draft ngram --fixed-k --output "$tmp/ngram" --stats "$tmp/stats" --verify
 same_as_plain "$tmp/ngram"
 grep -q '"draft": "ngram"' "$tmp/stats" || cat "$tmp/stats" >>"$tmp/out"
 verdict generate_takes_ngrams_for_a_draft
+
+# A table of the prompts, and several drafts in turn, of which the model stops where it is not sure.
+check_log $B/examples/ngram_table --model $demo/target --output "$tmp/table" $demo/prompts.jsonl
+check_log run --draft "table:$tmp/table" --fixed-k --output "$tmp/ngram" --stats "$tmp/stats"
+same_as_plain "$tmp/ngram"
+grep -q '"tokens_drafted": [1-9]' "$tmp/stats" || cat "$tmp/stats" >>"$tmp/out"
+check_log run --draft "table:$tmp/table" --draft ngram --draft $demo/draft --fixed-k \
+    --draft-min-percent 30 --output "$tmp/ngram" --stats "$tmp/stats" --verify
+same_as_plain "$tmp/ngram"
+grep -q "\"draft\": \"table:$tmp/table,ngram,$demo/draft\"" "$tmp/stats" ||
+    cat "$tmp/stats" >>"$tmp/out"
+verdict generate_asks_several_drafts_in_turn
+$B/examples/ngram_table --model $demo/target >"$tmp/log" 2>&1
+[ $? -eq 2 ] && [ "$(wc -l <"$tmp/log")" -eq 1 ] || cat "$tmp/log" >>"$tmp/out"
+$B/examples/ngram_table --model $demo/target --output no/such/table $demo/prompts.jsonl \
+    >"$tmp/log" 2>&1
+[ $? -eq 3 ] && [ "$(wc -l <"$tmp/log")" -eq 1 ] || cat "$tmp/log" >>"$tmp/out"
+verdict ngram_table_says_why_it_fails
+pair="--target $demo/target --draft $demo/draft"
 
 # The options about memory reach the library: tokens are those of plain decoding with caches of this
 # type, and the statistics say what all of it took.
@@ -475,7 +495,7 @@ else
     echo "SKIP generate_keeps_progress_and_results_apart: no script here, which makes terminals"
 fi
 
-for program in generate bench demo stream quantize; do
+for program in generate bench demo stream quantize ngram_table; do
     for option in -h --help; do
         check_log $B/examples/$program $option
         has "$program "
