@@ -17,7 +17,6 @@
 #include "support/draft_check.h"
 #include "support/masked_runs.h"
 #include "support/place.h"
-#include "support/scored.h"
 #include "support/run_to_end.h"
 #include "support/stop_oracle.h"
 #include "support/text_model.h"
@@ -326,26 +325,6 @@ static void test_forced_token_not_verified(void)
     expect_mask_fault(SB_FAULT_FORCED_NOT_VERIFIED, "forced not verified", MASKED_NO_DRAFT);
 }
 
-/* Traces want no alternatives, so these are caught by requests that do. */
-static void test_alternatives_of_another_token(void)
-{
-    specbatch_pool_options options = small_options(SPECBATCH_POLICY_RAGGED);
-    specbatch_pool *pool = NULL;
-    int n_wrong;
-
-    options.max_len = 200;
-    CHECK_INT(open_pair(), 0);
-    scored_ask_plainly();
-    CHECK_OK(specbatch_pool_create(&pool, target, draft, &options));
-    CHECK_INT(scored_run(pool), 0);
-    sb_fault_now = SB_FAULT_TOPS_SHIFTED;
-    n_wrong = scored_run(pool);
-    sb_fault_now = SB_FAULT_NONE;
-    CHECK(n_wrong > 0);
-    specbatch_pool_free(pool);
-    close_pair();
-}
-
 TEST_BEGIN
 const int opened = trace_world_open(&world, "test/data/models") || trace_world_ask(&world, 0);
 if (opened != 0)
@@ -358,7 +337,6 @@ else {
     RUN(test_last_kv_entry_assumed_present);
     RUN(test_stop_handled_after_the_wrong_token);
     RUN(test_logprob_of_another_token);
-    RUN(test_alternatives_of_another_token);
     RUN(test_prefill_loses_a_token);
     RUN(test_prefix_taken_for_one_token_longer);
     RUN(test_evicted_block_still_found);

@@ -5,7 +5,8 @@
  *         == those of plain decoding at batch 1
  *
  * for random requests that sample with filters, penalties and biases, that ban what would end them,
- * that end at strings, whose tokens a mask restricts, and so on (support/random_request.h). A trace
+ * that end at strings, whose tokens a mask restricts, that have several answers, whose prompts are
+ * scored, and so on (support/random_request.h). A trace
  * follows from its seed. Traces that never sample or never reject a proposal would show little, so
  * each kind of event has to have occurred.
  */
@@ -45,14 +46,14 @@ static void test_every_policy(void)
 {
     CHECK_INT(open_models(TINY, TINY ".draft"), 0);
     for (trace.policy = 0; trace.policy < specbatch_policy_count(); trace.policy++)
-        run_traces(100 * (uint64_t)trace.policy, 12);
+        run_traces(100 * (uint64_t)trace.policy, 40);
     close_models();
 }
 
 static void test_with_text(void)
 {
     CHECK_INT(open_models("examples/demo/draft", "examples/demo/draft"), 0);
-    run_traces(2000, 12);
+    run_traces(2000, 40);
     close_models();
 }
 
@@ -66,9 +67,13 @@ static void test_that_all_of_it_occurred(void)
     printf("     %" PRIu64 " tokens, %" PRIu64 " forced, proposals %" PRIu64 " accepted %" PRIu64
            " rejected, %" PRIu64 " prefix hits, %" PRIu64 " preemptions\n",
            c->tokens, c->forced, c->accepted, c->rejected, c->hits, c->preemptions);
+    printf("     %" PRIu64 " one of several answers, %" PRIu64 " prompts shared, %" PRIu64
+           " scored\n",
+           c->several, c->shared, c->scored);
     CHECK(c->sampled > 0 && c->accepted > 0 && c->rejected > 0 && c->cancelled > 0);
     CHECK(c->masked > 0 && c->failed > 0 && c->forced > 0 && c->stopped > 0);
     CHECK(c->hits > 0 && c->preemptions > 0);
+    CHECK(c->several > 0 && c->shared > 0 && c->scored > 0);
 }
 
 TEST_BEGIN
