@@ -10,9 +10,9 @@
 #include "specbatch.h"
 
 /* Writes one line: {"id", "answer", "ids", "text", "finish", "logprobs", "top_logprobs",
- * "prompt_logprobs", "prompt_top_logprobs", "perplexity"}, id being the prompt's. It has "answer" if
- * a prompt has several, "text" if there is a tokenizer, log-probabilities if they were asked for,
- * and "error", the status, if the request failed. Returns 1, or 0 when writing failed. */
+ * "prompt_logprobs", "prompt_top_logprobs", "perplexity"}, id being the prompt's. It has "answer"
+ * if a prompt has several, "text" if there is a tokenizer, log-probabilities if they were asked
+ * for, and "error", the status, if the request failed. Returns 1, or 0 when writing failed. */
 int ex_write_result(FILE *out, const char *id, int is_one_of_several,
                     const specbatch_result *result);
 

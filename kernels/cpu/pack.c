@@ -149,12 +149,12 @@ static void put_block(char *at, const struct tile *t, const struct sb_quant_pane
         at += SB_PANEL;
     }
     turn(words, (const char *)columns[0].q + block * SB_BLOCK, sizeof *columns, t->n, SB_BLOCK / 4);
-    if (p->has_quads)
-        put_quads(at, t, words);
-    else if (p->bits == 8)
-        put_bytes(at, t, words);
-    else
+    if (p->bits == 4)
         put_nibbles(at, t, words, p->zero);
+    else if (p->has_quads)
+        put_quads(at, t, words);
+    else
+        put_bytes(at, t, words);
 }
 
 static void pack_quantised(const struct tile *t, enum sb_layout layout, int64_t n_in)

@@ -141,6 +141,37 @@ static int32_t submit_mask(const void *given)
     return submit(&masked);
 }
 
+static const specbatch_sampling sampling = SPECBATCH_SAMPLING_INIT;
+
+static int32_t submit_sampling(const void *given)
+{
+    specbatch_request sampled = request;
+
+    sampled.sampling = given;
+    return submit(&sampled);
+}
+
+static const char *const stop_strings[] = {"the end"};
+static const specbatch_stops stops = {sizeof stops, stop_strings, NULL, 1};
+
+static int32_t submit_stops(const void *given)
+{
+    specbatch_request stopped = request;
+
+    stopped.stops = given;
+    return submit(&stopped);
+}
+
+static const specbatch_answers answers = SPECBATCH_ANSWERS_INIT;
+
+static int32_t submit_answers(const void *given)
+{
+    specbatch_request several = request;
+
+    several.answers = given;
+    return submit(&several);
+}
+
 /* ------------------------------------------------------------------------- flags */
 
 static int32_t tokenize(uint32_t flags)
@@ -198,6 +229,14 @@ static int32_t with_table_reserved(uint32_t bits)
     return make_table(&options);
 }
 
+static int32_t with_sampling_flags(uint32_t flags)
+{
+    specbatch_sampling given = sampling;
+
+    given.flags = flags;
+    return submit_sampling(&given);
+}
+
 static int32_t with_request_flags(uint32_t flags)
 {
     specbatch_request given = request;
@@ -244,6 +283,8 @@ static const struct taker {
      SPECBATCH_E_OPTIONS},
     {"specbatch_pool_options.reserved", "reserved", with_pool_reserved, 0, SPECBATCH_E_OPTIONS},
     {"specbatch_table_options.reserved", "reserved", with_table_reserved, 0, SPECBATCH_E_OPTIONS},
+    {"specbatch_sampling.flags", "flags", with_sampling_flags, SPECBATCH_SAMPLING_SPARE_PROMPT,
+     SPECBATCH_E_OPTIONS},
     {"specbatch_request.flags", "flags", with_request_flags,
      SPECBATCH_REQUEST_IGNORE_EOS | SPECBATCH_REQUEST_LOGPROBS | SPECBATCH_REQUEST_PROMPT_LOGPROBS |
          SPECBATCH_REQUEST_FILTERED_LOGPROBS,
@@ -283,6 +324,9 @@ static const struct given {
     {"specbatch_pool_options", &pool_options, sizeof pool_options, count_bytes},
     {"specbatch_pool_options", &pool_options, sizeof pool_options, create_pool},
     {"specbatch_request", &request, sizeof request, submit},
+    {"specbatch_sampling", &sampling, sizeof sampling, submit_sampling},
+    {"specbatch_stops", &stops, sizeof stops, submit_stops},
+    {"specbatch_answers", &answers, sizeof answers, submit_answers},
     {"specbatch_mask", &mask, sizeof mask, submit_mask},
     {"specbatch_chat_options", &chat_options, sizeof chat_options, write_chat},
     {"specbatch_chat_options", &chat_options, sizeof chat_options, encode_chat},
