@@ -267,8 +267,8 @@ enum {
     SPECBATCH_SIMD_SCALAR = 1,
     SPECBATCH_SIMD_AVX2 = 2,
     SPECBATCH_SIMD_AVX512 = 3,
-    /* AVX-512, and the matrix unit where both factors of a product are bfloat16, or both integers of
-     * 8 bits. Since 0.2. */
+    /* AVX-512, and the matrix unit where both factors of a product are bfloat16, or both integers
+     * of 8 bits. Since 0.2. */
     SPECBATCH_SIMD_AMX = 4
 };
 
