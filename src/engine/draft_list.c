@@ -216,12 +216,15 @@ static void source_free(struct specbatch_draft *base)
 {
     const struct list_source list = *(const struct list_source *)base;
     const struct sb_mem mem = base->mem;
+    struct specbatch_draft *host = NULL; /* of which a list has one at most */
 
     sb_free(&mem, base);
-    for (int32_t host = 0; host <= SB_SOURCE_HOST; host += SB_SOURCE_HOST)
-        for (int32_t i = 0; i < list.base.n_sources; i++)
-            if ((list.sources[i]->ops->traits & SB_SOURCE_HOST) == host)
-                sb_source_release(list.sources[i]);
+    for (int32_t i = 0; i < list.base.n_sources; i++)
+        if (list.sources[i]->ops->traits & SB_SOURCE_HOST)
+            host = list.sources[i];
+        else
+            sb_source_release(list.sources[i]);
+    sb_source_release(host);
 }
 
 static const struct sb_source_ops source_ops = {"list",       SB_SOURCE_LIST, source_check,
