@@ -1,104 +1,109 @@
 /*
- * The one selection rule, which is greedy: the id of the largest of logits[i][0..limit), the lowest
- * id where several are the largest, -1 where any is NaN. Where asked for, it also gives the
- * natural-log probability and the margin over the second largest. A block takes one row.
+ * The one selection rule: the id of the largest of logits[i][0..limit), the lowest id where several
+ * are the largest, -1 where any is NaN; or what the row's sampler makes of them (changes.cuh,
+ * sample.cuh). Where asked for, it also gives the natural-log probability and the margin over the
+ * second largest, both of the logits before a sampler changes them. A block takes one row.
  *
  * The largest value and the lowest id that has it do not depend on the order of comparisons, so
- * each of 1024 threads looks at a stride, and they merge what they found. The log-probability is
- * -log(sum e^(x - max)). To have the CPU's bits (kernels/cpu/select.c), that sum consists of
- * sixteen running sums in ascending order, which the fixed tree adds. All threads compute the
- * powers, a piece at a time, and sixteen threads add them. That takes about 20 us for 150,000
- * logits, all rows at once, and only where it is asked for.
+ * each of 1024 threads looks at a stride, and they merge what they found (row_block.cuh). The
+ * log-probability is -(log(sum e^(x - max)) + (max - logit)).
+ *
+ * Rounds without samplers have a kernel of their own, which takes 16 KiB of shared memory. The
+ * other one takes 48 KiB and a little.
  */
-#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/changes.cuh"
+#include "kernels/cuda/sample.cuh"
 
-enum { THREADS = 1024, WARPS = THREADS / 32, PIECE = 4096, LANES = 16 };
-
-struct top {
-    float first, second; /* largest, and the largest of the rest (-infinity when there is no
-                            rest) */
-    int32_t id;          /* lowest that has `first` */
-    int32_t has_nan;
+/* What a row's block has found out. */
+struct selected {
+    struct top top;
+    int32_t id;
+    float logit; /* of the id */
+    float sum;   /* of e^(x - max) in thread 0, if the log-probability is wanted */
 };
 
-static __device__ __forceinline__ struct top merged(struct top a, struct top b)
+/* The largest logit of the row. */
+static __device__ struct selected select_greedily(const struct sb_select &args, const float *row,
+                                                  struct top *tops, float *powers)
 {
-    const bool b_wins = b.first > a.first || (b.first == a.first && b.id < a.id);
-    const struct top winner = b_wins ? b : a;
-    const float loser = b_wins ? a.first : b.first;
-    struct top out = {winner.first, sb_max(sb_max(a.second, b.second), loser), winner.id,
-                      a.has_nan | b.has_nan};
+    struct selected out;
+
+    out.top = row_top(row, args.limit, INFINITY, tops);
+    out.id = out.top.has_nan ? (int32_t)SB_PICK_NAN : out.top.id;
+    out.logit = out.top.first;
+    out.sum = args.logprob && !out.top.has_nan ? exp_sum(row, args.limit, out.top.first, powers)
+                                               : NAN;
     return out;
 }
 
-static __device__ struct top warp_top(struct top mine)
+/* For thread 0. */
+static __device__ void write(const struct sb_select &args, const struct selected &row)
 {
-    for (int half = 16; half > 0; half /= 2) {
-        struct top other;
-        other.first = __shfl_xor_sync(SB_FULL_WARP, mine.first, half);
-        other.second = __shfl_xor_sync(SB_FULL_WARP, mine.second, half);
-        other.id = __shfl_xor_sync(SB_FULL_WARP, mine.id, half);
-        other.has_nan = __shfl_xor_sync(SB_FULL_WARP, mine.has_nan, half);
-        mine = merged(mine, other);
-    }
-    return mine;
+    const int32_t out = args.at[blockIdx.x];
+    const struct top *top = &row.top;
+
+    args.ids[out] = row.id;
+    if (args.logprob)
+        args.logprob[out] = row.id < 0 ? NAN : -(sb_log(row.sum) + (top->first - row.logit));
+    if (args.margin)
+        args.margin[out] = args.limit == 1 ? INFINITY
+                           : top->has_nan  ? NAN
+                                           : top->first - top->second + 0.0f; /* -0 becomes 0 */
 }
 
-/* The top of the whole row, in every thread. tops: [WARPS] */
-static __device__ struct top row_top(const float *row, int32_t limit, struct top *tops)
-{
-    struct top mine = {-INFINITY, -INFINITY, INT32_MAX, 0};
-
-    for (int32_t i = threadIdx.x; i < limit; i += THREADS) {
-        const float x = row[i];
-        struct top one = {x, -INFINITY, i, x != x};
-        mine = merged(mine, one);
-    }
-    mine = warp_top(mine);
-    if (threadIdx.x % 32 == 0)
-        tops[threadIdx.x / 32] = mine;
-    __syncthreads();
-    return warp_top(tops[threadIdx.x % WARPS]);
-}
-
-/* The sum of e^(x - max); only thread 0 gets all of it. powers: [PIECE] */
-static __device__ float exp_sum(const float *row, int32_t limit, float max, float *powers)
-{
-    float sum = 0.0f;
-
-    for (int64_t first = 0; first < limit; first += PIECE) {
-        const int32_t n = limit - first < PIECE ? (int32_t)(limit - first) : PIECE;
-        for (int32_t i = threadIdx.x; i < n; i += THREADS)
-            powers[i] = sb_exp(row[first + i] - max);
-        __syncthreads();
-        for (int32_t i = threadIdx.x; i < n && threadIdx.x < LANES; i += LANES)
-            sum += powers[i];
-        __syncthreads();
-    }
-    return sb_hsum16(sum);
-}
-
-static __global__ void __launch_bounds__(THREADS, 1)
-    select_ids(const float *logits, int64_t stride, int32_t limit, const int32_t *at, int32_t *ids,
-               float *logprob, float *margin)
+static __global__ void __launch_bounds__(THREADS, 1) select_ids(struct sb_select args)
 {
     SB_SHARED(struct top, tops, WARPS);
     SB_SHARED(float, powers, PIECE);
-    const float *row = logits + blockIdx.x * stride;
-    const struct top top = row_top(row, limit, tops);
-    const int32_t out = at[blockIdx.x];
+    const float *row = args.logits + blockIdx.x * (int64_t)args.stride;
+    const struct selected selected = select_greedily(args, row, tops, powers);
 
-    static_assert(WARPS == 32, "the second merge is one warp's");
-    const float sum = logprob && !top.has_nan ? exp_sum(row, limit, top.first, powers) : NAN;
-    if (threadIdx.x != 0)
-        return;
-    ids[out] = top.has_nan ? -1 : top.id;
-    if (logprob)
-        logprob[out] = top.has_nan ? NAN : -sb_log(sum);
-    if (margin)
-        margin[out] = limit == 1    ? INFINITY
-                      : top.has_nan ? NAN
-                                    : top.first - top.second + 0.0f; /* -0 becomes 0 */
+    if (threadIdx.x == 0)
+        write(args, selected);
+}
+
+/* Shared memory of a block that samples. */
+struct sample_memory {
+    struct changes changes;
+    union {
+        float powers[PIECE];
+        int32_t counts[SB_CHANGED_MAX];
+        struct digit_sums sums;
+    };
+    struct top tops[WARPS];
+    wide parts[WARPS], found[2];
+};
+
+/* What the sampler chooses. */
+static __device__ void pick(struct selected *out, const struct sampling &at, float *row,
+                            int32_t limit, struct sample_memory *memory)
+{
+    const struct filter_memory filters = {&memory->sums, memory->parts, memory->tops,
+                                          memory->found};
+
+    change_row(&memory->changes, memory->counts, at, row, limit);
+    const struct top top = row_top(row, limit, FLT_MAX, memory->tops);
+    out->id = SB_PICK_NONE;
+    if (top.first > -INFINITY)
+        out->id = at.rule->temperature > 0.0f
+                      ? sample(row, limit, top.first, at.rule, at.position, filters)
+                      : top.id;
+    if (out->id >= 0)
+        out->logit = logit_before(&memory->changes, row, out->id);
+}
+
+static __global__ void __launch_bounds__(THREADS, 1)
+    sample_ids(struct sb_select args, struct sb_samplers samplers)
+{
+    SB_DYNAMIC_SHARED(struct sample_memory, memory);
+    float *row = args.logits + blockIdx.x * (int64_t)args.stride;
+    const struct sampling at = sampling_of(samplers, (int32_t)blockIdx.x);
+    struct selected selected = select_greedily(args, row, memory->tops, memory->powers);
+
+    if (selected.id >= 0 && !at.rule->is_greedy)
+        pick(&selected, at, row, args.limit, memory);
+    if (threadIdx.x == 0)
+        write(args, selected);
 }
 
 extern "C" cudaError_t sb_cuda_select(const struct sb_select *args, cudaStream_t stream)
@@ -107,11 +112,15 @@ extern "C" cudaError_t sb_cuda_select(const struct sb_select *args, cudaStream_t
 
     if (args->m == 0)
         return cudaSuccess;
-    return SB_LAUNCH(select_ids, grid, dim3(THREADS), 0, stream, args->logits, args->stride,
-                     args->limit, args->at, args->ids, args->logprob, args->margin);
+    if (args->samplers)
+        return SB_LAUNCH(sample_ids, grid, dim3(THREADS), sizeof(struct sample_memory), stream,
+                         *args, *args->samplers);
+    return SB_LAUNCH(select_ids, grid, dim3(THREADS), 0, stream, *args);
 }
 
 cudaError_t sb_load_select(enum sb_dtype)
 {
-    return sb_load(select_ids);
+    const cudaError_t error = sb_load(select_ids);
+
+    return error == cudaSuccess ? sb_load(sample_ids, (int)sizeof(struct sample_memory)) : error;
 }

@@ -152,6 +152,7 @@ fi
 if [ "$mode" != timing ]; then
     if [ "$mode" = correctness ]; then most=$BUDGET; else most=110; fi
     also "$most" kernels "$B/gpu/test_cuda_kernels"
+    also "$most" kernels-sample "$B/gpu/test_cuda_sample"
     also "$most" kernels-attention "$B/gpu/test_cuda_attention"
     also "$most" kernels-mma "$B/gpu/test_cuda_mma"
     also "$most" goldens-f32 "$B/gpu/test_goldens" f32_class

@@ -333,7 +333,7 @@ static void test_gemm_reference(void)
  * moves */
 
 /* Compares ids, log-probabilities and margins of m rows on the CPU and on the device. */
-static void check_select(const float *logits, int32_t m, int32_t stride, int32_t limit)
+static void check_select(float *logits, int32_t m, int32_t stride, int32_t limit)
 {
     int32_t at[16], ids[16], expected_ids[16];
     float logprob[16], margin[16], expected_logprob[16], expected_margin[16];
@@ -341,13 +341,13 @@ static void check_select(const float *logits, int32_t m, int32_t stride, int32_t
     for (int32_t r = 0; r < m; r++)
         at[r] = (r + 4) % m;
     cpu->select(way->exec, &(struct sb_select){m, stride, limit, logits, at, expected_ids,
-                                               expected_logprob, expected_margin});
-    const float *dev_logits = given_floats(logits, (int64_t)m * stride);
+                                               expected_logprob, expected_margin, NULL});
+    float *dev_logits = given_floats(logits, (int64_t)m * stride);
     int32_t *dev_at = given_ints(at, m), *dev_ids = fresh((size_t)m * 4);
     float *dev_logprob = fresh((size_t)m * 4), *dev_margin = fresh((size_t)m * 4);
-    CHECK_CUDA(sb_cuda_select(
-        &(struct sb_select){m, stride, limit, dev_logits, dev_at, dev_ids, dev_logprob, dev_margin},
-        stream));
+    CHECK_CUDA(sb_cuda_select(&(struct sb_select){m, stride, limit, dev_logits, dev_at, dev_ids,
+                                                  dev_logprob, dev_margin, NULL},
+                              stream));
     CHECK_CUDA(fetch(ids, dev_ids, (size_t)m * 4));
     CHECK_CUDA(fetch(logprob, dev_logprob, (size_t)m * 4));
     CHECK_CUDA(fetch(margin, dev_margin, (size_t)m * 4));
@@ -357,13 +357,14 @@ static void check_select(const float *logits, int32_t m, int32_t stride, int32_t
     for (int32_t r = 0; r < m; r++)
         CHECK(ids[r] < 0 || margin[r] == expected_margin[r] ||
               (isnan(margin[r]) && isnan(expected_margin[r])));
-    const float *last = dev_logits + (m - 1) * (int64_t)stride;
+    float *last = dev_logits + (m - 1) * (int64_t)stride;
     CHECK_CUDA(sb_cuda_select(
-        &(struct sb_select){1, stride, limit, last, dev_at, dev_ids, NULL, NULL}, stream));
+        &(struct sb_select){1, stride, limit, last, dev_at, dev_ids, NULL, NULL, NULL}, stream));
     CHECK_CUDA(fetch(ids, dev_ids, (size_t)m * 4));
     CHECK_INT(ids[at[0]], expected_ids[at[m - 1]]);
     CHECK_CUDA(sb_cuda_select(
-        &(struct sb_select){0, stride, limit, dev_logits, dev_at, dev_ids, NULL, NULL}, stream));
+        &(struct sb_select){0, stride, limit, dev_logits, dev_at, dev_ids, NULL, NULL, NULL},
+        stream));
     free_all();
 }
 
