@@ -184,7 +184,7 @@ static void test_special_values(void)
         CHECK(check_one(logits, N, &one, 0, 0) > 0);
     /* zeros of both signs and denormals are equal */
     for (int i = 0; i < N; i++)
-        logits[i] = i < 40 ? -1.0f : i % 3 == 0 ? -0.0f : i % 3 == 1 ? 0.0f : -1e-40f;
+        logits[i] = i < 40 ? -1.0f : i % 3 == 1 ? -0.0f : i % 3 == 2 ? 0.0f : -1e-40f;
     one.sampler = sample_plain;
     for (int turn = 0; turn < 6; turn++) {
         one.pos[0] = turn;
