@@ -109,7 +109,7 @@ static int read_arguments(struct bench *bench, int argc, char **argv)
     const struct ex_option own[] = {
         {"--target", "DIR", EX_STRING, &bench->target_dir, 0, 0,
          "checkpoint whose text it is; required"},
-        {"--draft", "DIR|ngram", EX_STRING, &bench->draft_name, 0, 0,
+        {"--draft", "DIR|ngram|table:FILE", EX_STRING, &bench->draft_name, 0, 0,
          "checkpoint that proposes; ngram: the text repeats itself; required"},
         {"--prompts", "FILE", EX_STRING, &bench->prompts_file, 0, 0,
          "JSON lines: prompt/ids/turns; -: stdin; required"},
@@ -135,7 +135,7 @@ static int read_arguments(struct bench *bench, int argc, char **argv)
          "answers of a conversation without reasoning"},
         {"--threads", "N", EX_INT, &bench->threads, 1, 256, "threads (one for each processor)"},
         {"--device", "cpu|cuda", EX_CHOICE, &bench->device, 0, 0, "where the models run (cpu)"},
-        {"--compute", "auto|bf16|f32|split", EX_CHOICE, &bench->compute, 0, 0,
+        {"--compute", "auto|bf16|f32|split|int8", EX_CHOICE, &bench->compute, 0, 0,
          "class of the products (auto: f32, or split with a matrix unit; cuda: bf16)"},
         {"--kv", "auto|f32|bf16|f16", EX_CHOICE, &bench->kv, 0, 0,
          "type of the caches, a class of its own (auto: f32; cuda: that of the weights)"},
@@ -191,7 +191,7 @@ static int open_all(struct bench *bench)
         return ex_complain("--target: %s", specbatch_last_error());
     if (bench->draft_weights >= 0)
         options.weights = bench->draft_weights;
-    if (!ex_open_draft(&bench->draft, bench->draft_name, &options))
+    if (!ex_open_draft(&bench->draft, &bench->draft_name, 1, &options))
         return 0;
     rules.target = bench->target;
     rules.max_len = specbatch_model_context(bench->target);
@@ -202,8 +202,9 @@ static int open_all(struct bench *bench)
 
 static int run_setting(struct bench *bench, const struct setting *setting, struct ex_run *run)
 {
-    struct ex_settings settings = {SPECBATCH_POOL_OPTIONS_INIT, 0, bench->max_new, 0,
-                                   &bench->sampling};
+    struct ex_settings settings = {.pool = SPECBATCH_POOL_OPTIONS_INIT,
+                                   .max_new = bench->max_new,
+                                   .sampling = &bench->sampling};
     const int plain = setting->policy == SPECBATCH_POLICY_PLAIN;
     char name[80];
 

@@ -22,7 +22,8 @@
 #include "support/support.h"
 
 struct chat {
-    const char *target_dir, *draft_name, *system;
+    const char *target_dir, *system;
+    struct ex_strings drafts;
     int32_t max_new, draft_len, threads, compute, weights, format, no_think, fixed_k;
     uint64_t prefix_bytes;
     specbatch_sampling sampling;
@@ -268,8 +269,8 @@ static int read_arguments(struct chat *chat, int argc, char **argv)
     struct ex_option options[12 + EX_SAMPLING_OPTIONS] = {
         {"--target", "DIR", EX_STRING, &chat->target_dir, 0, 0,
          "checkpoint, or a GGUF file; required"},
-        {"--draft", "DIR|ngram", EX_STRING, &chat->draft_name, 0, 0,
-         "checkpoint that proposes; ngram: the text repeats itself (none)"},
+        {"--draft", "DIR|ngram|table:FILE", EX_STRINGS, &chat->drafts, 0, 0,
+         "what proposes, as for generate (none)"},
         {"--draft-len", "K", EX_INT, &chat->draft_len, 1, 64,
          "tokens proposed a round at most (5)"},
         {"--fixed-k", NULL, EX_SWITCH, &chat->fixed_k, 0, 0,
@@ -283,7 +284,7 @@ static int read_arguments(struct chat *chat, int argc, char **argv)
         {"--prefix-bytes", "BYTES", EX_BYTES, &chat->prefix_bytes, 0, 0,
          "for what is not computed again; 64M, 2G (256M)"},
         {"--threads", "N", EX_INT, &chat->threads, 1, 256, "threads (one for each processor)"},
-        {"--compute", "auto|bf16|f32|split", EX_CHOICE, &chat->compute, 0, 0,
+        {"--compute", "auto|bf16|f32|split|int8", EX_CHOICE, &chat->compute, 0, 0,
          "class of the products (auto)"},
         {"--weights", "auto|q8|q4", EX_CHOICE, &chat->weights, 0, 0,
          "quantise the matrices when loading (auto: as they are stored)"},
@@ -294,7 +295,7 @@ static int read_arguments(struct chat *chat, int argc, char **argv)
     chat->max_new = 512;
     chat->prefix_bytes = (uint64_t)256 << 20;
     parsed = ex_args_parse(options, sizeof options / sizeof options[0], argc, argv,
-                           "chat --target DIR [--draft DIR|ngram] [options]\n\n"
+                           "chat --target DIR [--draft DIR|ngram|table:FILE]... [options]\n\n"
                            "Type a message and Enter. /reset begins a new conversation, /stats "
                            "shows the speed,\n/quit or Ctrl-D ends. Ctrl-C ends the answer that is "
                            "being made.");
@@ -315,7 +316,7 @@ static int open_all(struct chat *chat)
         return ex_complain("--target: %s", specbatch_last_error());
     if (chat->format == SPECBATCH_CHAT_AUTO && specbatch_model_chat_format(chat->target) < 0)
         return ex_complain("--chat: %s; name a format", specbatch_last_error());
-    if (chat->draft_name && !ex_open_draft(&chat->draft, chat->draft_name, &model))
+    if (chat->drafts.n > 0 && !ex_open_draft(&chat->draft, chat->drafts.at, chat->drafts.n, &model))
         return 0;
     context = specbatch_model_context(chat->target);
     pool.batch = 1;

@@ -1,6 +1,6 @@
 /*
  * make demo: speculative against plain decoding on a small pair of models, at batch 1 and batch 8.
- *     demo [--compute bf16|f32|split] [DIR]     DIR has target/, draft/, prompts.jsonl
+ *     demo [--compute bf16|f32|split|int8] [DIR]     DIR has target/, draft/, prompts.jsonl
  *
  * A line of the table is a policy at a batch. A turn runs every line once, and turns repeat, so
  * that a machine which is busy for a while is so for all lines alike: a run is compared with the
@@ -43,7 +43,8 @@ static const struct {
     int32_t compute;
 } classes[] = {{"bf16", SPECBATCH_COMPUTE_BF16},
                {"f32", SPECBATCH_COMPUTE_F32},
-               {"split", SPECBATCH_COMPUTE_SPLIT}};
+               {"split", SPECBATCH_COMPUTE_SPLIT},
+               {"int8", SPECBATCH_COMPUTE_INT8}};
 
 static const char legend[] =
     " runs, taken in turn. times plain: against plain decoding at the same batch.\n"
@@ -75,13 +76,14 @@ static int open_all(struct demo *demo)
     specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
     struct ex_prompt_rules rules = {NULL, {SPECBATCH_CHAT_RAW, 0}, MAX_NEW, 0, 0};
     char path[3][1024];
+    const char *const draft = path[1];
     snprintf(path[0], sizeof path[0], "%s/target", demo->dir);
     snprintf(path[1], sizeof path[1], "%s/draft", demo->dir);
     snprintf(path[2], sizeof path[2], "%s/prompts.jsonl", demo->dir);
     options.compute = classes[demo->class].compute;
     if (specbatch_model_open(&demo->target, path[0], &options) != SPECBATCH_OK)
         return ex_complain("%s", specbatch_last_error());
-    if (!ex_open_draft(&demo->draft, path[1], &options))
+    if (!ex_open_draft(&demo->draft, &draft, 1, &options))
         return 0;
     rules.target = demo->target;
     rules.max_len = specbatch_model_context(demo->target);
@@ -90,7 +92,7 @@ static int open_all(struct demo *demo)
 
 static int run_line(struct demo *demo, const struct line *line, struct ex_run *run)
 {
-    struct ex_settings settings = {SPECBATCH_POOL_OPTIONS_INIT, 0, MAX_NEW, 0, NULL};
+    struct ex_settings settings = {.pool = SPECBATCH_POOL_OPTIONS_INIT, .max_new = MAX_NEW};
 
     settings.pool.policy = specbatch_policy_by_name(line->policy);
     settings.pool.batch = line->batch;
@@ -235,8 +237,8 @@ static int show(struct demo *demo)
 int main(int argc, char **argv)
 {
     static struct demo demo = {.dir = "examples/demo", .all_equal = 1};
-    const struct ex_option options[] = {{"--compute", "bf16|f32|split", EX_CHOICE, &demo.class, 0,
-                                         0, "class of the products (bf16)"},
+    const struct ex_option options[] = {{"--compute", "bf16|f32|split|int8", EX_CHOICE, &demo.class,
+                                         0, 0, "class of the products (bf16)"},
                                         {"DIR", NULL, EX_OPERAND, &demo.dir, 0, 0,
                                          "has target/, draft/ and prompts.jsonl (examples/demo)"}};
     int code, parsed;

@@ -28,12 +28,17 @@
 #include "support/support.h"
 
 struct job {
-    const char *target_dir, *draft_name, *policy, *prompts_file, *output_file, *stats_file;
+    const char *target_dir, *policy, *prompts_file, *output_file, *stats_file;
     int32_t batch, window, draft_len, max_new, max_len, limit, threads, device, compute, simd, chat;
     int32_t ignore_eos, logprobs, sort_by_length, fixed_k, verify, in_order, resume, no_think;
-    int32_t kv, weights, draft_weights, cache_columns, grow_slots;
+    int32_t kv, weights, draft_weights, draft_min_percent, cache_columns, grow_slots, top_logprobs,
+        score;
+    struct ex_strings drafts;
+    char draft_names[512]; /* the same, with commas between them */
     uint64_t prefix_bytes;
     specbatch_sampling sampling;
+    struct ex_strings stop_strings;
+    specbatch_stops stops;
 
     specbatch_model *target;
     specbatch_draft *draft;
@@ -60,17 +65,30 @@ static const char *policies(void)
     return names;
 }
 
+static void set_defaults(struct job *job)
+{
+    job->policy = specbatch_policy_name(SPECBATCH_POLICY_RAGGED);
+    job->output_file = "-";
+    job->draft_weights = -1;
+    job->batch = 8;
+    job->draft_len = 5;
+    job->max_new = 128;
+}
+
 /* What runs, and how it computes. */
 static void add_model_options(struct job *job, struct ex_option *rows, size_t *n)
 {
     const struct ex_option options[] = {
         {"--target", "DIR", EX_STRING, &job->target_dir, 0, 0,
          "checkpoint, or a GGUF file, whose text it is; required"},
-        {"--draft", "DIR|ngram", EX_STRING, &job->draft_name, 0, 0,
-         "checkpoint that proposes; ngram: the text repeats itself (none)"},
+        {"--draft", "DIR|ngram|table:FILE", EX_STRINGS, &job->drafts, 0, 0,
+         "checkpoint that proposes; ngram: the text repeats itself; table: of ngram_table; of "
+         "several each row has the proposals of the first that has any (none)"},
+        {"--draft-min-percent", "P", EX_INT, &job->draft_min_percent, 0, 100,
+         "a checkpoint proposes nothing behind a token less probable than P % (0)"},
         {"--threads", "N", EX_INT, &job->threads, 1, 256, "threads (one for each processor)"},
         {"--device", "cpu|cuda", EX_CHOICE, &job->device, 0, 0, "where the models run (cpu)"},
-        {"--compute", "auto|bf16|f32|split", EX_CHOICE, &job->compute, 0, 0,
+        {"--compute", "auto|bf16|f32|split|int8", EX_CHOICE, &job->compute, 0, 0,
          "class of the products (auto: f32, or split with a matrix unit; cuda: bf16)"},
         {"--kv", "auto|f32|bf16|f16", EX_CHOICE, &job->kv, 0, 0,
          "type of the caches, a class of its own (auto: f32; cuda: that of the weights)"},
@@ -144,11 +162,21 @@ static void add_request_options(struct job *job, struct ex_option *rows, size_t 
     const struct ex_option options[] = {
         {"--max-new", "N", EX_INT, &job->max_new, 1, INT32_MAX,
          "tokens to generate for each prompt (128)"},
+        {"--n", "N", EX_INT, &job->settings.answers, 1, 1024,
+         "answers to each prompt, with the seeds --seed, --seed + 1 and so on (1)"},
+        {"--best-of", "N", EX_INT, &job->settings.best_of, 1, 1024,
+         "make so many, and keep the --n most probable ones"},
         {"--min-new", "N", EX_INT, &job->settings.min_new, 0, INT32_MAX,
          "tokens before which nothing ends an answer (0)"},
+        {"--stop", "TEXT", EX_STRINGS, &job->stop_strings, 0, 0,
+         "end answers before this text; may be given 16 times"},
         {"--ignore-eos", NULL, EX_SWITCH, &job->ignore_eos, 0, 0,
          "go on past the end-of-sequence tokens"},
         {"--logprobs", NULL, EX_SWITCH, &job->logprobs, 0, 0, "write each token's log-probability"},
+        {"--top-logprobs", "N", EX_INT, &job->top_logprobs, 1, 32,
+         "write each token's N most probable alternatives"},
+        {"--score", NULL, EX_SWITCH, &job->score, 0, 0,
+         "no answers: write log-probabilities and perplexity of the prompts"},
     };
 
     ex_options_add(rows, n, options, sizeof options / sizeof options[0]);
@@ -162,19 +190,14 @@ static int read_arguments(struct job *job, int argc, char **argv)
     size_t n = 0;
     int parsed;
 
-    job->policy = specbatch_policy_name(SPECBATCH_POLICY_RAGGED);
-    job->output_file = "-";
-    job->draft_weights = -1;
-    job->batch = 8;
-    job->draft_len = 5;
-    job->max_new = 128;
+    set_defaults(job);
     add_model_options(job, options, &n);
     add_file_options(job, options, &n);
     add_request_options(job, options, &n);
     add_pool_options(job, options, &n);
     parsed = ex_args_parse(
         options, n, argc, argv,
-        "generate --target DIR --prompts FILE [--draft DIR|ngram] [options]\n\n"
+        "generate --target DIR --prompts FILE [--draft DIR|ngram|table:FILE]... [options]\n\n"
         "A line of FILE is a JSON object with one of \"prompt\" (a text), \"turns\" "
         "(texts, the first is\ntaken) and \"ids\" (tokens). It may also have an \"id\" "
         "for the result (else the line's number),\nand \"max_new\", \"draft_len\", "
@@ -192,6 +215,15 @@ static int results_on_stdout(const struct job *job)
     return strcmp(job->output_file, "-") == 0;
 }
 
+static void join_draft_names(struct job *job)
+{
+    size_t length = 0;
+
+    for (size_t i = 0; i < job->drafts.n && length < sizeof job->draft_names; i++)
+        length += (size_t)snprintf(job->draft_names + length, sizeof job->draft_names - length,
+                                   "%s%s", i > 0 ? "," : "", job->drafts.at[i]);
+}
+
 static int complete(struct job *job)
 {
     specbatch_pool_options *pool = &job->settings.pool;
@@ -199,24 +231,38 @@ static int complete(struct job *job)
     specbatch_pool_options_init(pool, sizeof *pool);
     if ((pool->policy = specbatch_policy_by_name(job->policy)) < 0)
         return ex_complain("--policy: \"%s\" is not one of %s", job->policy, policies());
+    if (job->resume && (job->settings.answers > 1 || job->settings.best_of > 1))
+        return ex_complain("--resume: results of several answers to a prompt cannot be told apart");
+    if (job->settings.best_of && job->settings.best_of < job->settings.answers)
+        return ex_complain("--best-of: %" PRId32 " is less than --n, %" PRId32,
+                           job->settings.best_of, job->settings.answers);
     if (job->resume && results_on_stdout(job))
         return ex_complain("--resume: results go to stdout; it needs --output FILE");
     if (job->window && job->window < job->batch)
         return ex_complain("--window: %" PRId32 " is less than --batch, %" PRId32, job->window,
                            job->batch);
+    join_draft_names(job);
     pool->batch = job->batch;
     pool->window = job->window ? job->window : 6 * job->batch;
     pool->draft_len = job->draft_len ? job->draft_len : -1;
+    pool->draft_min_prob = (float)job->draft_min_percent / 100.0f;
     pool->n_threads = job->threads;
     pool->cache_columns = (uint64_t)job->cache_columns;
     pool->prefix_bytes = job->prefix_bytes;
     pool->flags = (job->sort_by_length ? SPECBATCH_POOL_SORT_BY_LENGTH : 0u) |
                   (job->fixed_k ? SPECBATCH_POOL_FIXED_K : 0u) |
                   (job->grow_slots ? SPECBATCH_POOL_GROW_SLOTS : 0u);
+    job->max_new = job->score ? 0 : job->max_new;
     job->settings.max_new = job->max_new;
     job->settings.sampling = &job->sampling;
+    job->stops = (specbatch_stops)SPECBATCH_STOPS_INIT;
+    job->stops.strings = job->stop_strings.at;
+    job->stops.n_strings = job->stop_strings.n;
+    job->settings.stops = job->stop_strings.n > 0 ? &job->stops : NULL;
     job->settings.request_flags = (job->ignore_eos ? SPECBATCH_REQUEST_IGNORE_EOS : 0u) |
-                                  (job->logprobs ? SPECBATCH_REQUEST_LOGPROBS : 0u);
+                                  (job->logprobs ? SPECBATCH_REQUEST_LOGPROBS : 0u) |
+                                  (job->score ? SPECBATCH_REQUEST_PROMPT_LOGPROBS : 0u);
+    job->settings.top_logprobs = job->top_logprobs;
     return 1;
 }
 
@@ -270,7 +316,8 @@ static int open_models(struct job *job)
         return ex_complain("--target: %s", specbatch_last_error());
     if (job->draft_weights >= 0)
         options.weights = job->draft_weights;
-    return !job->draft_name || ex_open_draft(&job->draft, job->draft_name, &options);
+    return job->drafts.n == 0 ||
+           ex_open_draft(&job->draft, job->drafts.at, job->drafts.n, &options);
 }
 
 /* Makes ids of the prompts and checks them. The pool's max_len becomes what the longest one needs,
@@ -318,7 +365,8 @@ static int write_result(struct job *job, specbatch_result **result, const char *
         ex_complain("%s ended early: %s", id, specbatch_status_name(status));
         job->failed = 1;
     }
-    ex_write_result(job->output.file, id, *result);
+    ex_write_result(job->output.file, id, job->settings.answers > 1 || job->settings.best_of > 1,
+                    *result);
     if (!job->verify) {
         specbatch_result_free(*result);
         *result = NULL;
@@ -335,7 +383,7 @@ static void tick(void *user, struct ex_run *run)
         const size_t at = job->in_order ? job->n_written : run->order[job->n_written];
         if (!run->results[at])
             break;
-        if (write_result(job, &run->results[at], job->prompts.at[at].id))
+        if (write_result(job, &run->results[at], job->prompts.at[at / run->answers].id))
             job->n_written++;
     }
     if (job->output.failed)
@@ -349,7 +397,7 @@ static int write_stats(struct job *job, size_t n_equal)
     const struct ex_stats stats = {&job->run,
                                    &job->settings,
                                    job->target_dir,
-                                   job->draft_name,
+                                   job->drafts.n > 0 ? job->draft_names : NULL,
                                    specbatch_model_fingerprint(job->target),
                                    job->verify,
                                    n_equal};
@@ -377,10 +425,16 @@ static void print_summary(const struct job *job, size_t n_equal)
         fprintf(out, "equivalence %zu/%zu\n", n_equal, run->n);
 }
 
+/* How many results this run is to write. */
+static size_t n_results(const struct job *job)
+{
+    return job->prompts.n * (job->settings.answers > 0 ? (size_t)job->settings.answers : 1);
+}
+
 /* Says how far a run came that did not come to its end. Returns the exit code. */
 static int end_early(const struct job *job)
 {
-    const size_t n_done = job->n_before + job->n_written, n = job->n_before + job->prompts.n;
+    const size_t n_done = job->n_before + job->n_written, n = job->n_before + n_results(job);
 
     ex_complain("%s%s%zu of %zu are done%s", ex_signal() ? ex_signal_name() : "",
                 ex_signal() ? ": " : "", n_done, n,
@@ -401,7 +455,7 @@ static int run_job(struct job *job)
     ok = ex_run(&job->run, job->target, job->draft, &job->prompts, &job->settings, tick, job);
     ex_progress_end();
     ok = ex_outfile_close(&job->output) && ok;
-    if (!ok || job->n_written < job->prompts.n || ex_signal())
+    if (!ok || job->n_written < n_results(job) || ex_signal())
         return end_early(job);
     if (job->failed)
         return EX_FAILED;

@@ -55,6 +55,7 @@
  *     specbatch_draft_ops         40        specbatch_sampling          80
  *     specbatch_stops             32        specbatch_mask              24
  *     specbatch_mask_row          72        specbatch_answers           16
+ *     specbatch_table_options     24
  *
  * Threads. "Thread: any" means that a function may be called on any thread at any time. Models and
  * drafts are immutable, so any number of pools and threads may use one at once. "Thread: one at a
@@ -180,8 +181,8 @@ enum {
 
     /* What ends a step or a request. */
 
-    /* The draft's propose function or the progress function asked to stop, or propose broke its
-     * rules. */
+    /* The draft's propose function, a mask or the progress function asked to stop, or propose broke
+     * its rules. */
     SPECBATCH_E_CANCELLED = -40,
     /* The target's logits hold a NaN. This ends the one request only. */
     SPECBATCH_E_NAN = -41,
@@ -252,7 +253,11 @@ enum {
     SPECBATCH_COMPUTE_F32 = 2,
     /* For bfloat16 weights: each float activation is cut into three bfloat16 values, which a matrix
      * unit can multiply. As accurate as F32. Other weights are as with F32. CPU only. Since 0.2. */
-    SPECBATCH_COMPUTE_SPLIT = 3
+    SPECBATCH_COMPUTE_SPLIT = 3,
+    /* For quantised weights: activations become integers of 8 bits, each 32 of them with a scale of
+     * their own. The least work, and less exact than BF16. Other weights are as with BF16. CPU
+     * only. Since 0.2. */
+    SPECBATCH_COMPUTE_INT8 = 4
 };
 
 /* The instruction set of the CPU's arithmetic. All of them give the same bits. To force one is for
@@ -669,6 +674,54 @@ SPECBATCH_API int32_t specbatch_ngram_options_init(specbatch_ngram_options *opti
 SPECBATCH_API int32_t specbatch_draft_from_ngrams(specbatch_draft **out,
                                                   const specbatch_ngram_options *options);
 
+/*
+ * A draft without a model, from a file of specbatch_table_make: it proposes what most often
+ * followed the last tokens of a sequence in the texts that the table was made of, then what
+ * followed those and the proposal, and so on. The longest context counts that the table has. Of
+ * options (NULL: the defaults) max_match and min_match are the tokens that are compared at most and
+ * at least.
+ *
+ * The file is read once, into memory of the C library's. *out is as for
+ * specbatch_draft_from_ngrams. A pool refuses it (E_VOCAB) if it has ids that the target lacks, or
+ * was made with a tokenizer that spells some of its ids in another way.
+ *
+ * E_INVALID, E_NOMEM, E_IO (also: there is no such file), E_FORMAT, E_UNSUPPORTED (another version
+ * of the format). Thread: any. Since 0.2.
+ */
+SPECBATCH_API int32_t specbatch_draft_from_table(specbatch_draft **out, const char *path);
+
+/* How a table is made. Since 0.2. */
+typedef struct specbatch_table_options {
+    size_t struct_size; /* sizeof(specbatch_table_options) */
+    int32_t max_match;  /* tokens of a context at most: 1..8; 0: 4, or min_match if that is more */
+    int32_t min_match;  /* and at least: 1..max_match; 0: 1 */
+    int32_t min_count;  /* contexts that occur less often are left out; 0: 2 */
+    int32_t reserved;   /* 0 */
+} specbatch_table_options;
+
+#define SPECBATCH_TABLE_OPTIONS_INIT                \
+    {                                               \
+        sizeof(specbatch_table_options), 0, 0, 0, 0 \
+    }
+
+/* Does for these options what specbatch_model_options_init does for those.
+ * E_INVALID. Thread: any. Since 0.2. */
+SPECBATCH_API int32_t specbatch_table_options_init(specbatch_table_options *options, size_t size);
+
+/*
+ * Writes a table of n-grams to the file `to`: for contexts of min_match to max_match tokens, what
+ * most often follows them among n_ids ids. These are texts, one behind the other, tokenized by
+ * `model`, which should be the target; its memory functions are used, for 8 bytes an id and for the
+ * table. Equal ids and options make equal files. The file is written under a temporary name, as by
+ * specbatch_convert.
+ *
+ * options: NULL or a struct. E_INVALID (also: n_ids is 0 or above 2^31 - 1), E_OPTIONS, E_TOKEN,
+ * E_NOMEM, E_IO. Thread: any. Since 0.2.
+ */
+SPECBATCH_API int32_t specbatch_table_make(const char *to, const specbatch_model *model,
+                                           const int32_t *ids, size_t n_ids,
+                                           const specbatch_table_options *options);
+
 /* One row of a round, as a propose function sees it. The library fills it in, the function writes
  * n_out and what `out` points to, and both are the library's again when it returns. */
 typedef struct specbatch_draft_row {
@@ -718,7 +771,8 @@ SPECBATCH_API int32_t specbatch_draft_from_ops(specbatch_draft **out,
  * A draft of up to 32 others, which are asked in turn: each row of a round has the proposals of the
  * first of them that has any for it. So n-grams may come before a model: where they find something
  * the model is not run. A request can choose among them (its draft_sources). A model or the
- * functions of a caller may be among them once at most, and a list may not.
+ * functions of a caller may be among them once at most, and a list may not. Functions that fail end
+ * the step with E_CANCELLED, as they do alone, also if sources before them have proposals.
  *
  * *out is as for specbatch_draft_from_ngrams. It takes references of its own.
  *
@@ -740,7 +794,8 @@ SPECBATCH_API void specbatch_draft_release(specbatch_draft *draft);
 typedef struct specbatch_pool specbatch_pool;
 
 enum {
-    /* Queued requests are admitted by the length of their prompts, not in the order of arrival. */
+    /* Of queued requests those with short prompts are admitted first: each token of a prompt counts
+     * as if the request had come a round later, so that no request waits for ever. */
     SPECBATCH_POOL_SORT_BY_LENGTH = 1,
     /* For eqspec: a finished row's place is filled at once, not when all rows have finished. */
     SPECBATCH_POOL_EQSPEC_REPLACE = 2,
@@ -749,8 +804,9 @@ enum {
     SPECBATCH_POOL_FIXED_K = 4,
     /* A request gets a slot for its prompt, which grows with its answer, and not at once for all of
      * max_new. So more requests fit in the caches. When there is no room to grow, the request that
-     * was submitted last gives its slot back, waits in the queue, and is computed anew later: its
-     * tokens stay the same. Policies that align rows ignore this. Since 0.2. */
+     * would come last in the queue (docs/requests.md) gives its slot back, waits there, and is
+     * computed anew later: its tokens stay the same. Policies that align rows ignore this. Since
+     * 0.2. */
     SPECBATCH_POOL_GROW_SLOTS = 8
 };
 
@@ -794,7 +850,8 @@ typedef struct specbatch_pool_options {
      * in blocks of 32 tokens, and room for less than one is E_INVALID. 0: none. Since 0.2. */
     uint64_t prefix_bytes;
     /* A draft model stops proposing for a row in a round behind a token that it gives a probability
-     * below this: 0 up to 1; 0: never. Since 0.2. */
+     * below this, by its logits as they are: 0 up to 1; 0: never. With CUDA it is slow: rounds with
+     * it are not recorded there, and wait for the device at every step. Since 0.2. */
     float draft_min_prob;
     int32_t reserved; /* 0 */
 } specbatch_pool_options;
@@ -873,11 +930,14 @@ SPECBATCH_API int32_t specbatch_pool_unpin(specbatch_pool *pool, uint64_t pin);
 enum {
     SPECBATCH_REQUEST_IGNORE_EOS = 1, /* go on past the model's end-of-sequence ids */
     SPECBATCH_REQUEST_LOGPROBS = 2,   /* keep the natural logarithm of every token's probability */
-    /* The same of every token of the prompt but the first. Its prompt is then computed from the
-     * first token on, whatever is kept of it, and max_new may be 0. Since 0.2. */
+    /* The same of every token of the prompt but the first, and their alternatives if top_logprobs
+     * asks for some. The prompt is then computed from the first token on, whatever is kept of it,
+     * and max_new may be 0: such a request ends with SPECBATCH_FINISH_LENGTH when its prompt is
+     * computed. Since 0.2. */
     SPECBATCH_REQUEST_PROMPT_LOGPROBS = 4,
-    /* Log-probabilities of the answer are those that tokens are sampled by, behind all filters, and
-     * not the model's own. Since 0.2. */
+    /* Log-probabilities of the answer, and its alternatives, are by the probabilities that tokens
+     * are sampled from, behind all filters, and not the model's own. With temperature 0 they are by
+     * the logits behind mask, bias and penalties. Prompts have the model's own. Since 0.2. */
     SPECBATCH_REQUEST_FILTERED_LOGPROBS = 8
 };
 
@@ -927,10 +987,22 @@ typedef struct specbatch_sampling {
 
 /*
  * Strings that end an answer, n_strings of them: 1..16, each of at most 255 bytes and none empty.
- * The answer ends before the first of them: its text ends exactly there, and its tokens with the
- * last one that lies wholly before the string, so the text may have more bytes than those tokens.
- * Log-probabilities, counters and kept keys end with the tokens. Polls and events hold back what
- * may yet turn out to be part of such a string. Needs a tokenizer. Since 0.2.
+ * They are looked for in the text that specbatch_result_text would have without them, and the
+ * answer ends before the one that begins first there. That one counts also if another that begins
+ * later is complete earlier, so generation goes on while it may still come; if it does not, the
+ * other counts. Of strings that begin at the same byte it does not matter which one counts.
+ *
+ * The text ends exactly before the string. The tokens end with the last one that lies wholly before
+ * it, so the text may have more bytes than those tokens. Log-probabilities, counters and kept keys
+ * end with the tokens. The finish is SPECBATCH_FINISH_STOP, also where an end-of-sequence id or
+ * max_new would have ended the answer at the same token.
+ *
+ * With min_new, strings are looked for from the first character on that has no byte of the first
+ * min_new tokens.
+ *
+ * Polls, events and states hold back tokens that may yet turn out to be part of such a string. A
+ * request that is cancelled, or ends by an error, keeps the text that was certain then. The prompt
+ * is not searched. Needs a tokenizer: E_NO_TOKENIZER. Since 0.2.
  */
 typedef struct specbatch_stops {
     size_t struct_size;         /* sizeof(specbatch_stops) */
@@ -975,15 +1047,21 @@ typedef struct specbatch_mask {
 
 /*
  * Several answers to one prompt, which is computed once. They are requests of their own, with the
- * numbers id, id + 1 and so on, and answer i has the seed `seed` + i. If best_of is more than n,
- * so many answers are made and those n handed out, by polls, events and results, whose mean
- * log-probability is the largest; the others are collected as SPECBATCH_FINISH_CANCELLED. Since
- * 0.2.
+ * numbers id, id + 1 and so on, and answer i has the seed `seed` + i. Either all are submitted or
+ * none is. Each is cancelled by its own number, which leaves the others alone.
+ *
+ * If best_of is more than n, so many answers are made and n of them handed out: those with the
+ * largest mean log-probability of a token in the model's own probabilities, of equals the lower
+ * number. Answers without a token, cancelled ones and those that failed come behind all others.
+ * Nothing is handed out before all of them have ended: until then polls give no tokens, there are
+ * no events, and specbatch_pool_state says of an answer that has ended that it is decoding. Then
+ * the n answers are finished, the best first. The numbers of the rest are unknown from then on.
+ * best_of above n cannot be had with SPECBATCH_REQUEST_FILTERED_LOGPROBS (E_INVALID). Since 0.2.
  */
 typedef struct specbatch_answers {
     size_t struct_size; /* sizeof(specbatch_answers) */
     int32_t n;          /* 1..1024; it has no default */
-    int32_t best_of;    /* n..1024; 0: n */
+    int32_t best_of;    /* how many are made: n..1024; 0: n */
 } specbatch_answers;
 
 #define SPECBATCH_STOPS_INIT                   \
@@ -1008,7 +1086,9 @@ typedef struct specbatch_request {
     const char *text;
     uint32_t text_flags; /* SPECBATCH_TEXT_*, for text */
     uint32_t flags;      /* SPECBATCH_REQUEST_* */
-    int32_t max_new;     /* tokens to generate at most: 1 or more; it has no default */
+    /* Tokens to generate at most: 1 or more; it has no default. Since 0.2 also 0, see
+     * SPECBATCH_REQUEST_PROMPT_LOGPROBS. */
+    int32_t max_new;
     /* Proposals in a round at most: 1..64, as far as the pool's draft_len allows (0.1 refused more
      * than that); 0: the pool's draft_len; -1: no speculation for this request. */
     int32_t draft_len;
@@ -1028,16 +1108,20 @@ typedef struct specbatch_request {
     /* Before it has so many tokens nothing ends it: ids that would are banned, and stop strings are
      * not looked for. 0..max_new. Since 0.2. */
     int32_t min_new;
-    /* Alternatives to each token that are kept, with their log-probabilities: 0..32. Since 0.2. */
+    /* Alternatives to each token that are kept, with their log-probabilities: 0..32. The token's
+     * own needs SPECBATCH_REQUEST_LOGPROBS nonetheless. Since 0.2. */
     int32_t top_logprobs;
-    /* Requests of higher priority get slots and rows first. Waiting makes up for it in time: see
-     * docs/requests.md. -1000..1000. Since 0.2. */
+    /* Requests of higher priority leave the queue first. A point is worth 16 rounds of waiting, so
+     * that none waits for ever. What has left the queue is served alike: see docs/requests.md.
+     * -1000..1000. Since 0.2. */
     int32_t priority;
-    /* Of a draft of several sources, those that may propose: bit i for the source i; 0: all.
-     * Since 0.2. */
+    /* Of a draft of several sources, those that may propose: bit i for the source i; 0: all. Any
+     * other draft is source 0. Bits of sources that are not there are E_OPTIONS; a pool that never
+     * speculates takes any. Since 0.2. */
     uint32_t draft_sources;
     /* Nanoseconds from its submission on after which it ends, with the tokens that it has then
-     * (SPECBATCH_FINISH_DEADLINE); 0: none. Since 0.2. */
+     * (SPECBATCH_FINISH_DEADLINE), when the next step begins: also if it is still queued. 0: none.
+     * Since 0.2. */
     uint64_t deadline_ns;
 } specbatch_request;
 
@@ -1053,11 +1137,12 @@ SPECBATCH_API int32_t specbatch_request_init(specbatch_request *request, size_t 
 
 /*
  * Queues a request, at any time, also while others run. Everything that it points to is copied. *id
- * (id may be NULL) is the request's number: 1, 2, 3 and so on, in the order of submission.
+ * (id may be NULL) is the request's number: 1, 2, 3 and so on, in the order of submission. Several
+ * answers have a number each, of which this is the first, and all of them count in queue_max.
  *
  * E_INVALID (also: an empty prompt, or max_new < 1), E_OPTIONS, E_TOO_LONG, E_TOKEN, E_QUEUE_FULL,
- * E_NO_TOKENIZER, E_UNSUPPORTED (as specbatch_tokenize), E_NOMEM, E_BUSY, fatal.
- * Thread: one at a time. Since 0.1.
+ * E_NO_TOKENIZER, E_UNSUPPORTED (as specbatch_tokenize), E_NOMEM, E_BUSY, fatal. Thread: one at a
+ * time. Since 0.1.
  */
 SPECBATCH_API int32_t specbatch_pool_submit(specbatch_pool *pool, const specbatch_request *request,
                                             uint64_t *id);
@@ -1074,7 +1159,7 @@ SPECBATCH_API int32_t specbatch_pool_cancel(specbatch_pool *pool, uint64_t id);
  * with nothing to do succeeds. A step takes no memory, so it cannot run out of it; if a device's
  * driver does, that is E_DEVICE.
  *
- * E_INVALID, E_BUSY, E_CANCELLED (by the draft's propose) and E_INTERRUPTED (after either the step
+ * E_INVALID, E_BUSY, E_CANCELLED (by the draft or a mask) and E_INTERRUPTED (after either the step
  * may be repeated), fatal. Thread: one at a time. Since 0.1.
  */
 SPECBATCH_API int32_t specbatch_pool_step(specbatch_pool *pool, size_t *n_active);
@@ -1142,9 +1227,9 @@ typedef struct specbatch_request_state {
     int32_t finish;               /* SPECBATCH_FINISH_*; 0: it has not finished */
     uint64_t n_prompt;            /* tokens of its prompt */
     uint64_t n_filled;            /* of those: computed so far, or found (see prefix_bytes) */
-    uint64_t n_generated;         /* tokens that it has got */
+    uint64_t n_generated;         /* tokens that it has got, as polls show them */
     uint64_t time_queued_ns;      /* until it got a slot, or finished without one */
-    uint64_t time_first_token_ns; /* until the end of the step that gave its first; 0: none yet */
+    uint64_t time_first_token_ns; /* until the end of the step that gave the first; 0: none yet */
     uint64_t time_total_ns;       /* until the end of the step in which it finished */
 } specbatch_request_state;
 
@@ -1275,8 +1360,10 @@ SPECBATCH_API const int32_t *specbatch_result_tokens(const specbatch_result *res
  * not ask for them. */
 SPECBATCH_API const float *specbatch_result_logprobs(const specbatch_result *result, size_t *n);
 /* The alternatives that top_logprobs asked for: for each generated token n_top ids, the most
- * probable first, and their log-probabilities, which are of the same kind as the token's own. NULL
- * and n_top = 0 when there are none. Since 0.2. */
+ * probable first, of equally probable ones the lowest, and their log-probabilities, which are of
+ * the same kind as the token's own. The token may be among them. Where fewer ids have a probability
+ * above 0, the rest is -1 and -INFINITY. NULL and n_top = 0 when the request asked for none. Since
+ * 0.2. */
 SPECBATCH_API const int32_t *specbatch_result_top_ids(const specbatch_result *result,
                                                       size_t *n_top);
 SPECBATCH_API const float *specbatch_result_top_logprobs(const specbatch_result *result,
@@ -1290,7 +1377,8 @@ SPECBATCH_API const int32_t *specbatch_result_prompt_top_ids(const specbatch_res
                                                              size_t *n_top);
 SPECBATCH_API const float *specbatch_result_prompt_top_logprobs(const specbatch_result *result,
                                                                 size_t *n_top);
-/* Which of a request's answers it is: 0 up to `n` - 1, or with best_of up to that. Since 0.2. */
+/* Which of a request's answers it is: 0 up to `best_of` - 1, which by default is `n` - 1. Since
+ * 0.2. */
 SPECBATCH_API int32_t specbatch_result_answer(const specbatch_result *result);
 /* The generated text without special tokens, NUL-terminated; NULL when the model has no
  * tokenizer. */
@@ -1337,13 +1425,14 @@ SPECBATCH_API const char *specbatch_stat_name(int32_t index);
 
 typedef struct specbatch_audit_report {
     size_t struct_size; /* sizeof(specbatch_audit_report), set by the caller */
-    /* 1: the tokens are equal, and so are the log-probabilities if the result has them, bit for
-     * bit. */
+    /* 1: the tokens are equal, and so are the log-probabilities and alternatives that the result
+     * has, bit for bit. */
     int32_t equal;
     int32_t token_expected; /* plain decoding's id at first_divergence; -1: it had ended */
     int32_t token_got;      /* the result's id there; -1: it had ended */
     float margin;           /* plain decoding's largest logit minus its second largest, there */
-    /* The index of the first token or log-probability that differs; -1: none does. */
+    /* The index of the first token that differs, or whose log-probability or alternatives do; 0 if
+     * those of the prompt do; -1: none does. */
     int64_t first_divergence;
     uint64_t n_tokens; /* tokens that were compared */
 } specbatch_audit_report;

@@ -468,10 +468,73 @@ const int32_t *specbatch_result_tokens(const specbatch_result *result, size_t *n
 
 const float *specbatch_result_logprobs(const specbatch_result *result, size_t *n)
 {
-    const float *logprobs = result ? result->seq->logprobs : NULL;
+    const float *logprobs = result && !result->seq->hides_logprobs ? result->seq->logprobs : NULL;
 
     give_count(logprobs ? result : NULL, n);
     return logprobs;
+}
+
+/* The scores of a result, or none. */
+static struct sb_seq_scores scores_of(const specbatch_result *result)
+{
+    return result && result->seq->scores ? *result->seq->scores
+                                         : (struct sb_seq_scores){.n_top = 0};
+}
+
+/* Alternatives, or NULL where there are none. *n_top, if n_top is not NULL: how many a token has.
+ */
+static const void *give_top(const void *top, int32_t n, size_t *n_top)
+{
+    if (n_top)
+        *n_top = (size_t)n;
+    return n > 0 ? top : NULL;
+}
+
+/* The alternatives to each token of the prompt, once it has been scored. */
+static int32_t n_prompt_top(const specbatch_result *result)
+{
+    size_t n;
+
+    return specbatch_result_prompt_logprobs(result, &n) ? scores_of(result).n_top : 0;
+}
+
+const int32_t *specbatch_result_top_ids(const specbatch_result *result, size_t *n_top)
+{
+    const struct sb_seq_scores scores = scores_of(result);
+
+    return give_top(scores.top_ids, scores.n_top, n_top);
+}
+
+const float *specbatch_result_top_logprobs(const specbatch_result *result, size_t *n_top)
+{
+    const struct sb_seq_scores scores = scores_of(result);
+
+    return give_top(scores.top_logprobs, scores.n_top, n_top);
+}
+
+const float *specbatch_result_prompt_logprobs(const specbatch_result *result, size_t *n)
+{
+    const struct sb_seq_scores scores = scores_of(result);
+    const int is_scored = scores.n_scored > 0 && scores.n_scored == result->seq->n_prompt - 1;
+
+    if (n)
+        *n = is_scored ? (size_t)scores.n_scored : 0;
+    return is_scored ? scores.prompt_logprobs : NULL;
+}
+
+const int32_t *specbatch_result_prompt_top_ids(const specbatch_result *result, size_t *n_top)
+{
+    return give_top(scores_of(result).prompt_top_ids, n_prompt_top(result), n_top);
+}
+
+const float *specbatch_result_prompt_top_logprobs(const specbatch_result *result, size_t *n_top)
+{
+    return give_top(scores_of(result).prompt_top_logprobs, n_prompt_top(result), n_top);
+}
+
+int32_t specbatch_result_answer(const specbatch_result *result)
+{
+    return result ? result->seq->answer : 0;
 }
 
 const char *specbatch_result_text(const specbatch_result *result, size_t *length)

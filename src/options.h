@@ -11,7 +11,8 @@
  *
  * The rule is Linux's copy_struct_from_user. The defaults and ranges of the fields are with those
  * who use them: sb_model_options_resolve (model/model.c), sb_pool_options_resolve (pool/create.c),
- * sb_request_resolve (pool/request.c), and resolve in engine/draft_ngram.c. What these return is
+ * sb_request_resolve (pool/request.c), resolve in engine/draft_ngram.c,
+ * and resolve_making in engine/draft_table.c. What these return is
  * complete: every field has its effective value and is in range, so nothing further in asks whether
  * a zero means the default.
  */

@@ -352,6 +352,11 @@ int sb_port_has_avx512_bf16(void)
     return sb_port_has_avx512() && __builtin_cpu_supports("avx512bf16");
 }
 
+int sb_port_has_avx512_vnni(void)
+{
+    return sb_port_has_avx512() && __builtin_cpu_supports("avx512vnni");
+}
+
 /* It is fast on AMD since Zen 4. On Intel it has a quarter of a multiply-add's rate (measured on
  * Sapphire Rapids), so float multiply-adds are twice as fast there. */
 int sb_port_is_avx512_bf16_fast(void)
@@ -376,6 +381,11 @@ int sb_port_has_avx512_bf16(void)
     return 0;
 }
 
+int sb_port_has_avx512_vnni(void)
+{
+    return 0;
+}
+
 int sb_port_is_avx512_bf16_fast(void)
 {
     return 0;
@@ -386,6 +396,7 @@ int sb_port_is_avx512_bf16_fast(void)
 #if defined(__linux__) && defined(__x86_64__)
 
 #define AMX_TILE_AND_BF16 (1u << 24 | 1u << 22) /* of CPUID leaf 7, EDX */
+#define AMX_INT8 (1u << 25)                     /* of the same */
 #define AMX_STATES (3u << 17)                   /* of XCR0: the tiles' configuration and data */
 #define ARCH_REQ_XCOMP_PERM 0x1023
 #define XTILEDATA 18
@@ -402,6 +413,13 @@ int sb_port_has_amx(void)
     return (saved & AMX_STATES) == AMX_STATES;
 }
 
+int sb_port_has_amx_int8(void)
+{
+    unsigned a, b, c, d = 0;
+
+    return sb_port_has_amx() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & AMX_INT8) != 0;
+}
+
 int sb_port_request_amx(void)
 {
     return sb_port_has_amx() && syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XTILEDATA) == 0;
@@ -410,6 +428,11 @@ int sb_port_request_amx(void)
 #else
 
 int sb_port_has_amx(void)
+{
+    return 0;
+}
+
+int sb_port_has_amx_int8(void)
 {
     return 0;
 }

@@ -70,6 +70,7 @@ void sb_port_pause(void);
 int sb_port_has_avx2(void);        /* AVX2 with FMA and F16C */
 int sb_port_has_avx512(void);      /* AVX-512 F, BW, VL and DQ */
 int sb_port_has_avx512_bf16(void); /* that and BF16 */
+int sb_port_has_avx512_vnni(void); /* and VNNI, the sums of integers of 8 bits */
 /* 1 where the bfloat16 instruction vdpbf16ps is issued as fast as a float multiply-add. Since it
  * does twice the work, it is worth using there, and only there. */
 int sb_port_is_avx512_bf16_fast(void);
@@ -82,6 +83,7 @@ int sb_port_is_avx512_bf16_fast(void);
  * grant while such a stack is in use (Documentation/arch/x86/xstate.rst). So ask only when the unit
  * is wanted. */
 int sb_port_has_amx(void);
+int sb_port_has_amx_int8(void); /* and products of integers of 8 bits */
 int sb_port_request_amx(void);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * Quantised elements as GGUF files have them, and how they are made. An element is a small integer
- * q. Elements lie in blocks along a row, and groups of elements share a scale and, in some types, a
- * minimum:
+ * Quantised elements as GGUF files have them; backend/quantiser.h makes them. An element is a small
+ * integer q. Elements lie in blocks along a row, and groups of elements share a scale and, in some
+ * types, a minimum:
  *
  *     value = scale * q                    Q8_0, Q4_0: scale = d
  *     value = scale * q - min              Q4_K, Q5_K: scale = d * scales[g], min = dmin * mins[g]
@@ -51,18 +51,9 @@ struct sb_quant_block {
 };
 void sb_quant_unpack(struct sb_quant_block *out, enum sb_dtype dtype, const void *block);
 
-/* Rows of n elements, from and to floats. The last block of a row may have fewer elements than
- * others, where the type's blocks are of 32; the rest of it is zeros.
- *
- * Reading rounds each value once, as one fused multiply-add of scale, q and -min would. Making
- * takes Q8_0 or Q4_0, and gives the same bytes on every machine:
- *
- *     Q8_0    d = the largest absolute value / 127, rounded to f16, and then the nearest integers
- *     Q4_0    the same with what loses least, in the sum of squares, of a few scales
- *
- * What is too large for the largest scale, infinities too, becomes the largest value. Of a group
- * with a NaN all values are NaN. */
+/* Reads a row of n elements as floats. The last block of a row may have fewer elements than others,
+ * where the type's blocks are of 32; the rest of it is zeros. Each value is rounded once, as one
+ * fused multiply-add of scale, q and -min would. */
 void sb_quant_read(float *to, enum sb_dtype dtype, const void *row, size_t n);
-void sb_quant_make(void *row, enum sb_dtype dtype, const float *from, size_t n);
 
 #endif

@@ -50,7 +50,9 @@
     X(logits_bytes)       \
     X(table_bytes)        \
     X(request_bytes)      \
-    X(tokens_forced)
+    X(tokens_forced)      \
+    X(shared_prompts)     \
+    X(shared_tokens)
 /* clang-format on */
 
 #define SB_STAT_ENUM(name) SB_STAT_##name,

@@ -98,6 +98,16 @@ static int take_float(const struct ex_option *option, const char *text)
     return 1;
 }
 
+static int add_string(const struct ex_option *option, const char *text)
+{
+    struct ex_strings *strings = option->into;
+
+    if (strings->n == EX_STRINGS_MAX)
+        return ex_complain("%s is given more than %d times", option->name, EX_STRINGS_MAX);
+    strings->at[strings->n++] = text;
+    return 1;
+}
+
 static int take_value(const struct ex_option *option, const char *text)
 {
     long number;
@@ -108,6 +118,8 @@ static int take_value(const struct ex_option *option, const char *text)
         memcpy(option->into, &text, sizeof text);
         return 1;
     }
+    if (option->kind == EX_STRINGS)
+        return add_string(option, text);
     if (option->kind == EX_BYTES)
         return take_bytes(option, text);
     if (option->kind == EX_SEED)

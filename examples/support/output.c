@@ -2,6 +2,7 @@
 #include "output.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <yajl/yajl_gen.h>
@@ -17,7 +18,11 @@ static void put_string(yajl_gen gen, const char *text)
 static void put_number(yajl_gen gen, const char *format, double value)
 {
     char digits[40];
-    yajl_gen_number(gen, digits, (size_t)snprintf(digits, sizeof digits, format, value));
+
+    if (isfinite(value))
+        yajl_gen_number(gen, digits, (size_t)snprintf(digits, sizeof digits, format, value));
+    else
+        yajl_gen_null(gen); /* JSON has no other */
 }
 
 static void put_count(yajl_gen gen, const char *name, uint64_t value)
@@ -39,6 +44,55 @@ static void put_named(yajl_gen gen, const char *name, const char *value)
         put_string(gen, value);
     else
         yajl_gen_null(gen);
+}
+
+static void put_floats(yajl_gen gen, const char *name, const float *values, size_t n)
+{
+    put_string(gen, name);
+    yajl_gen_array_open(gen);
+    for (size_t i = 0; i < n; i++)
+        put_number(gen, "%.9g", (double)values[i]);
+    yajl_gen_array_close(gen);
+}
+
+/* For each of n tokens its alternatives, as pairs of id and log-probability. */
+static void put_alternatives(yajl_gen gen, const char *name, const int32_t *ids,
+                             const float *logprobs, size_t n, size_t n_top)
+{
+    put_string(gen, name);
+    yajl_gen_array_open(gen);
+    for (size_t i = 0; i < n * n_top; i++) {
+        if (i % n_top == 0)
+            yajl_gen_array_open(gen);
+        if (ids[i] >= 0) {
+            yajl_gen_array_open(gen);
+            yajl_gen_integer(gen, ids[i]);
+            put_number(gen, "%.9g", (double)logprobs[i]);
+            yajl_gen_array_close(gen);
+        }
+        if (i % n_top == n_top - 1)
+            yajl_gen_array_close(gen);
+    }
+    yajl_gen_array_close(gen);
+}
+
+/* The log-probabilities of a prompt, and its perplexity: e to the mean of -log p. */
+static void put_scores(yajl_gen gen, const specbatch_result *result)
+{
+    size_t n, n_top;
+    const float *logprobs = specbatch_result_prompt_logprobs(result, &n);
+    const int32_t *ids = specbatch_result_prompt_top_ids(result, &n_top);
+    double sum = 0.0;
+
+    if (!logprobs)
+        return;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)logprobs[i];
+    put_floats(gen, "prompt_logprobs", logprobs, n);
+    if (ids)
+        put_alternatives(gen, "prompt_top_logprobs", ids,
+                         specbatch_result_prompt_top_logprobs(result, NULL), n, n_top);
+    put_ratio(gen, "perplexity", exp(-sum / (double)n));
 }
 
 static yajl_gen new_gen(int pretty)
@@ -64,9 +118,11 @@ static int flush_gen(yajl_gen gen, FILE *out, int newline)
     return ok;
 }
 
-int ex_write_result(FILE *out, const char *id, const specbatch_result *result)
+int ex_write_result(FILE *out, const char *id, int is_one_of_several,
+                    const specbatch_result *result)
 {
-    size_t n, n_logprobs, i;
+    size_t n, n_logprobs, n_top, i;
+    const int32_t *top_ids = specbatch_result_top_ids(result, &n_top);
     const int32_t *ids = specbatch_result_tokens(result, &n);
     const float *logprobs = specbatch_result_logprobs(result, &n_logprobs);
     const char *text = specbatch_result_text(result, NULL);
@@ -75,6 +131,10 @@ int ex_write_result(FILE *out, const char *id, const specbatch_result *result)
     yajl_gen_map_open(gen);
     put_string(gen, "id");
     ex_id_write(gen, id);
+    if (is_one_of_several) {
+        put_string(gen, "answer");
+        yajl_gen_integer(gen, specbatch_result_answer(result));
+    }
     put_string(gen, "ids");
     yajl_gen_array_open(gen);
     for (i = 0; i < n; i++)
@@ -85,13 +145,12 @@ int ex_write_result(FILE *out, const char *id, const specbatch_result *result)
     put_named(gen, "finish", specbatch_finish_name(specbatch_result_finish(result)));
     if (specbatch_result_status(result) != SPECBATCH_OK)
         put_named(gen, "error", specbatch_status_name(specbatch_result_status(result)));
-    if (logprobs) {
-        put_string(gen, "logprobs");
-        yajl_gen_array_open(gen);
-        for (i = 0; i < n_logprobs; i++)
-            put_number(gen, "%.9g", (double)logprobs[i]);
-        yajl_gen_array_close(gen);
-    }
+    if (logprobs)
+        put_floats(gen, "logprobs", logprobs, n_logprobs);
+    if (top_ids)
+        put_alternatives(gen, "top_logprobs", top_ids, specbatch_result_top_logprobs(result, NULL),
+                         n, n_top);
+    put_scores(gen, result);
     yajl_gen_map_close(gen);
     return flush_gen(gen, out, 1);
 }

@@ -9,10 +9,12 @@
 #include "run.h"
 #include "specbatch.h"
 
-/* Writes one line: {"id", "ids", "text", "finish", "logprobs"}, id being the prompt's. It has
- * "text" if there is a tokenizer, "logprobs" if they were asked for, and "error", the status, if
- * the request failed. Returns 1, or 0 when writing failed. */
-int ex_write_result(FILE *out, const char *id, const specbatch_result *result);
+/* Writes one line: {"id", "answer", "ids", "text", "finish", "logprobs", "top_logprobs",
+ * "prompt_logprobs", "prompt_top_logprobs", "perplexity"}, id being the prompt's. It has "answer"
+ * if a prompt has several, "text" if there is a tokenizer, log-probabilities if they were asked
+ * for, and "error", the status, if the request failed. Returns 1, or 0 when writing failed. */
+int ex_write_result(FILE *out, const char *id, int is_one_of_several,
+                    const specbatch_result *result);
 
 struct ex_stats {
     const struct ex_run *run;

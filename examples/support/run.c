@@ -27,30 +27,57 @@ static specbatch_request request_of(const struct ex_prompt *prompt,
     request.min_new = settings->min_new < request.max_new ? settings->min_new : request.max_new;
     request.draft_len = prompt->draft_len;
     request.sampling = settings->sampling;
+    request.top_logprobs = settings->top_logprobs;
+    request.stops = settings->stops;
     request.flags = (settings->request_flags & ~prompt->flags_here) | prompt->flags;
     return request;
 }
 
+static size_t n_answers(const struct ex_settings *settings)
+{
+    return settings->answers > 0 ? (size_t)settings->answers : 1;
+}
+
+/* The request's `user` is its prompt, by which results are put into their places. */
 static int submit_all(specbatch_pool *pool, const struct ex_prompts *prompts,
                       const struct ex_settings *settings)
 {
+    specbatch_answers answers = SPECBATCH_ANSWERS_INIT;
     size_t i;
+
+    answers.n = (int32_t)n_answers(settings);
+    answers.best_of = settings->best_of;
     for (i = 0; i < prompts->n; i++) {
-        const specbatch_request request = request_of(&prompts->at[i], settings);
+        specbatch_request request = request_of(&prompts->at[i], settings);
+        request.answers = &answers;
+        request.user = &prompts->at[i];
         if (specbatch_pool_submit(pool, &request, NULL) != SPECBATCH_OK)
             return ex_complain("prompt %zu: %s", i + 1, specbatch_last_error());
     }
     return 1;
 }
 
-/* Ids are 1, 2, 3, ... in the order of submission, so the id tells which prompt it was. */
-static void collect_ready(struct ex_run *run, specbatch_pool *pool)
+/* The place of a result: of all answers that of its number, of the best ones the next. */
+static size_t place_of(const struct ex_run *run, const struct ex_prompts *prompts, int are_best,
+                       const specbatch_result *result)
+{
+    const struct ex_prompt *prompt = specbatch_result_user(result);
+    const size_t first = (size_t)(prompt - prompts->at) * run->answers;
+    size_t at = first + (are_best ? 0 : (size_t)specbatch_result_answer(result));
+
+    while (are_best && run->results[at])
+        at++;
+    return at;
+}
+
+static void collect_ready(struct ex_run *run, specbatch_pool *pool,
+                          const struct ex_prompts *prompts, int are_best)
 {
     specbatch_result *result;
     size_t n_tokens;
 
     while (specbatch_pool_collect(pool, &result) == SPECBATCH_OK) {
-        const size_t at = specbatch_result_id(result) - 1;
+        const size_t at = place_of(run, prompts, are_best, result);
         run->results[at] = result;
         run->order[run->n_done++] = at;
         specbatch_result_tokens(result, &n_tokens);
@@ -72,7 +99,8 @@ int ex_run_in(struct ex_run *run, specbatch_pool *pool, const struct ex_prompts 
     size_t active = 1;
 
     memset(run, 0, sizeof *run);
-    run->n = prompts->n;
+    run->answers = n_answers(settings);
+    run->n = prompts->n * run->answers;
     run->results = ex_alloc(run->n, sizeof *run->results);
     run->order = ex_alloc(run->n, sizeof *run->order);
     run->counters = ex_alloc((size_t)specbatch_stat_count(), sizeof *run->counters);
@@ -81,7 +109,7 @@ int ex_run_in(struct ex_run *run, specbatch_pool *pool, const struct ex_prompts 
     while (active && !run->stop) {
         if (specbatch_pool_step(pool, &active) != SPECBATCH_OK)
             return ex_complain("%s", specbatch_last_error());
-        collect_ready(run, pool);
+        collect_ready(run, pool, prompts, settings->best_of > settings->answers);
         run->seconds = now() - began;
         keep_counters(run, pool);
         run->stop = ex_signal() != 0;
@@ -91,17 +119,41 @@ int ex_run_in(struct ex_run *run, specbatch_pool *pool, const struct ex_prompts 
     return 1;
 }
 
-int ex_open_draft(specbatch_draft **draft, const char *name, const specbatch_model_options *options)
+static int32_t open_source(specbatch_draft **draft, const char *name,
+                           const specbatch_model_options *options)
 {
+    static const char table[] = "table:";
     specbatch_model *model = NULL;
     int32_t rc;
 
     if (strcmp(name, "ngram") == 0)
         rc = specbatch_draft_from_ngrams(draft, NULL);
+    else if (strncmp(name, table, sizeof table - 1) == 0)
+        rc = specbatch_draft_from_table(draft, name + sizeof table - 1);
     else if ((rc = specbatch_model_open(&model, name, options)) == SPECBATCH_OK)
         rc = specbatch_draft_from_model(draft, model);
     specbatch_model_close(model); /* the draft has a reference of its own */
-    return rc == SPECBATCH_OK ? 1 : ex_complain("--draft: %s", specbatch_last_error());
+    return rc;
+}
+
+int ex_open_draft(specbatch_draft **draft, const char *const *names, size_t n,
+                  const specbatch_model_options *options)
+{
+    specbatch_draft *sources[32] = {NULL};
+    int32_t rc = SPECBATCH_OK;
+    size_t i;
+
+    for (i = 0; i < n && rc == SPECBATCH_OK; i++)
+        rc = open_source(&sources[i], names[i], options);
+    if (rc == SPECBATCH_OK && n == 1)
+        specbatch_draft_retain(*draft = sources[0]);
+    else if (rc == SPECBATCH_OK)
+        rc = specbatch_draft_from_list(draft, sources, n);
+    if (rc != SPECBATCH_OK)
+        ex_complain("--draft: %s", specbatch_last_error());
+    for (i = 0; i < n; i++)
+        specbatch_draft_release(sources[i]);
+    return rc == SPECBATCH_OK;
 }
 
 int ex_run(struct ex_run *run, specbatch_model *target, specbatch_draft *draft,
@@ -113,7 +165,9 @@ int ex_run(struct ex_run *run, specbatch_model *target, specbatch_draft *draft,
     int ok;
 
     memset(run, 0, sizeof *run);
-    options.queue_max = prompts->n;
+    options.queue_max = prompts->n * (settings->best_of > settings->answers
+                                          ? (size_t)settings->best_of
+                                          : n_answers(settings));
     if (specbatch_pool_create(&pool, target, draft, &options) != SPECBATCH_OK)
         return ex_complain("%s", specbatch_last_error());
     ok = ex_run_in(run, pool, prompts, settings, tick, user);
@@ -166,19 +220,20 @@ int ex_run_verify(const struct ex_run *run, specbatch_model *target,
 
     *n_equal = 0;
     for (i = 0; i < run->n && !ex_signal(); i++) {
-        const specbatch_request request = request_of(&prompts->at[i], settings);
+        const struct ex_prompt *prompt = &prompts->at[i / run->answers];
+        const specbatch_request request = request_of(prompt, settings);
         specbatch_audit_report report = SPECBATCH_AUDIT_REPORT_INIT;
         if (!run->results[i])
             continue;
         if (specbatch_audit(target, &settings->pool, &request, run->results[i], &report) !=
             SPECBATCH_OK)
-            return ex_complain("audit of %s: %s", prompts->at[i].id, specbatch_last_error());
+            return ex_complain("audit of %s: %s", prompt->id, specbatch_last_error());
         if (report.equal)
             ++*n_equal;
         else
             ex_complain("%s differs from plain decoding at token %" PRId64 ": plain %" PRId32
                         ", got %" PRId32 ", margin %.9g",
-                        prompts->at[i].id, report.first_divergence, report.token_expected,
+                        prompt->id, report.first_divergence, report.token_expected,
                         report.token_got, (double)report.margin);
     }
     return 1;

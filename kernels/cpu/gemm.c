@@ -10,7 +10,7 @@
  *              that are missing from the last block are products of +0 and +0. Both factors are
  *              bf16. This is what x86's matrix unit computes (gemm_tiles.c).
  *     groups   blocks of quantised weights, whose factors multiply the sum of a block before it is
- *              added (gemm_quant.h)
+ *              added (gemm_quant.h; where inputs are integers too, gemm_int8.c)
  *
  * In the order of blocks, an x that is to keep the precision of f32 comes as three bf16 parts, in
  * three rows (inputs.c). Their sums s make y = s0 + (s1 + s2).
@@ -318,6 +318,10 @@ void SB_LEVEL(gemm)(const struct sb_cpu_gemm *a, int64_t first, int64_t last)
 {
     int64_t most = ROWS_TOGETHER / a->parts;
 
+    if (sb_cpu_is_integers(a->products)) {
+        SB_LEVEL(gemm_int8)(a, first, last);
+        return;
+    }
     if (sb_cpu_has_tiles(a->products)) {
         SB_LEVEL(gemm_tiles)(a, first, last);
         return;

@@ -256,7 +256,7 @@ static TILES_TARGET void TILES(one_product)(float (*result)[16], const void *sum
 {
     struct TILES(unit) unit;
 
-    TILES(enter)(&unit, rows);
+    TILES(enter)(&unit, rows, 16);
     TILES(load)(&unit, 0, sums, TILE_LINE);
     TILES(load)(&unit, 4, x, TILE_LINE);
     TILES(load)(&unit, 6, w, TILE_LINE);
@@ -281,7 +281,7 @@ static TILES_TARGET void TILES(gemm)(const struct sb_cpu_gemm *a, int64_t first,
     most = most < TILES_TOGETHER / 2 ? TILES_TOGETHER / 2 : most;
     most = (most < TILES_TOGETHER ? most : TILES_TOGETHER) / a->parts;
     const int64_t turns = (n + most - 1) / most;
-    TILES(enter)(&unit, (int)tile_rows);
+    TILES(enter)(&unit, (int)tile_rows, 16);
     for (int64_t turn = 0; turn < turns; turn++) {
         const int64_t t0 = n * turn / turns, t1 = n * (turn + 1) / turns;
         const int64_t r0 = t0 * tile_rows, r1 = t1 * tile_rows < a->m ? t1 * tile_rows : a->m;

@@ -1,6 +1,6 @@
 /*
- * Makes the inputs of matrix products in the order of blocks: takes each value of x as it is,
- * rounds it to one bf16, or splits it into three.
+ * Makes the inputs of matrix products in the order of blocks, or of integers: takes each value of x
+ * as it is, rounds it to one bf16, splits it into three, or makes it an integer of 8 bits.
  *
  * Rounding is to nearest, ties to even (half.h). Splitting cuts, because that is exact and cannot
  * overflow:
@@ -21,6 +21,8 @@
  *   with tiles        bf16               tiles [ceil(m / 16), parts, blocks] of [16 rows, 32
  *                                        columns], each with sb_cpu_tile_rows(m) rows of x
  *
+ *   integers          struct sb_cpu_int8 [blocks, m]
+ *
  * The rows of a block lie side by side, so that their addresses differ by constants: of a dozen
  * rows far apart each would take a register.
  *
@@ -28,6 +30,7 @@
  * x[0] + x[16], x[1] + x[17] and so on, and then the sum of these in the order of v_hsum.
  */
 #include "level.h"
+#include "vec_int8.h"
 
 typedef uint16_t parts_of_block[SB_CPU_PARTS][SB_BLOCK];
 
@@ -119,6 +122,23 @@ static void make_block(const struct sb_cpu_inputs *a, int64_t row, int64_t k, co
     }
 }
 
+/* The integers of 32 columns. Where d is 0 (all x are, or nearly) so are they, and where d is a
+ * NaN, because of an infinity or a NaN in x, they do not count. */
+static void make_integers(struct sb_cpu_int8 *to, const float *x)
+{
+    const v16 lower = v_load(x), upper = v_load(x + V16);
+    const uint32_t largest = v_largest_size(lower, upper);
+
+    memset(to, 0, sizeof *to);
+    to->d = largest < 0x7f800000u ? bits_f32(largest) / 127.0f : NAN;
+    if (to->d > 0.0f) {
+        const v16 factor = v_set1(127.0f / bits_f32(largest));
+        to->sums[0] = v_quads(to->q, v_mul(lower, factor));
+        to->sums[1] = v_quads(to->q + V16, v_mul(upper, factor));
+    }
+    to->sum = to->d * (float)(to->sums[0] + to->sums[1]);
+}
+
 void SB_LEVEL(inputs)(const struct sb_cpu_inputs *a, int64_t first, int64_t last)
 {
     for (int64_t row = first; row < last; row++)
@@ -127,6 +147,9 @@ void SB_LEVEL(inputs)(const struct sb_cpu_inputs *a, int64_t first, int64_t last
             float filled[SB_BLOCK] = {0};
             if (a->n - k < SB_BLOCK)
                 x = memcpy(filled, x, (size_t)(a->n - k) * sizeof *x);
-            make_block(a, row, k, x);
+            if (a->form == SB_FORM_INT8)
+                make_integers((struct sb_cpu_int8 *)a->to + k / SB_BLOCK * a->m + row, x);
+            else
+                make_block(a, row, k, x);
         }
 }

@@ -18,29 +18,38 @@
 
 /* How a matrix product forms its sums (gemm.c defines the two orders), and by which instructions.
  * The order of blocks needs weights in the layout BF16 or quantised ones, and all its ways give the
- * same bits. */
+ * same bits. So do the ways of integers (gemm_int8.c), whose weights are quantised. */
 enum sb_products {
-    SB_CHAIN,          /* one chain over ascending steps */
-    SB_BLOCKS_FMA,     /* blocks of 32 steps, by multiply-adds */
-    SB_BLOCKS_DOT,     /* blocks, by vdpbf16ps */
-    SB_BLOCKS_TILES,   /* blocks, by the matrix unit (AMX) */
-    SB_BLOCKS_EMULATED /* blocks, by the loops for the matrix unit, without one: for tests */
+    SB_CHAIN,            /* one chain over ascending steps */
+    SB_BLOCKS_FMA,       /* blocks of 32 steps, by multiply-adds */
+    SB_BLOCKS_DOT,       /* blocks, by vdpbf16ps */
+    SB_BLOCKS_TILES,     /* blocks, by the matrix unit (AMX) */
+    SB_BLOCKS_EMULATED,  /* blocks, by the loops for the matrix unit, without one: for tests */
+    SB_INTEGERS,         /* integers, by what every processor of the SIMD level has */
+    SB_INTEGERS_DOT,     /* integers, by vpdpbusd (AVX512-VNNI) */
+    SB_INTEGERS_TILES,   /* integers, by the matrix unit */
+    SB_INTEGERS_EMULATED /* integers, by the loops for the matrix unit, without one: for tests */
 };
+
+static inline int sb_cpu_is_integers(enum sb_products products) { return products >= SB_INTEGERS; }
 
 /* The most rows of x that gemm multiplies in one pass over a panel: as many as the registers have
  * room for. It has no effect on the bits. */
 #define SB_CPU_CHAIN_ROWS 6
 #define SB_CPU_BLOCK_ROWS 12
+#define SB_CPU_INTEGER_ROWS 48
 /* The most rows of x that are multiplied by quantised weights without the matrix unit, where there
  * is one. */
 #define SB_CPU_FEW_ROWS 3
 
 static inline int64_t sb_cpu_gemm_rows(enum sb_products products)
 {
-    return products == SB_CHAIN ? SB_CPU_CHAIN_ROWS : SB_CPU_BLOCK_ROWS;
+    return products == SB_CHAIN           ? SB_CPU_CHAIN_ROWS
+           : sb_cpu_is_integers(products) ? SB_CPU_INTEGER_ROWS
+                                          : SB_CPU_BLOCK_ROWS;
 }
 
-/* Whether products take their inputs in tiles. */
+/* Whether products in the order of blocks take their inputs in tiles. */
 static inline int sb_cpu_has_tiles(enum sb_products products)
 {
     return products == SB_BLOCKS_TILES || products == SB_BLOCKS_EMULATED;
@@ -63,11 +72,20 @@ struct sb_cpu_gemm {
     int64_t ldy;
 };
 
-/* What x becomes before it is multiplied in the order of blocks. */
+/* What x becomes before it is multiplied in the order of blocks, or as integers. */
 enum sb_form {
     SB_FORM_FLOAT, /* itself; only for SB_BLOCKS_FMA */
     SB_FORM_BF16,  /* one bf16: x rounded */
-    SB_FORM_PARTS  /* three of them, whose sum is x */
+    SB_FORM_PARTS, /* three of them, whose sum is x */
+    SB_FORM_INT8   /* integers of 8 bits; for all products of integers, and only these */
+};
+
+/* 32 inputs of a row as integers: x is about d q. */
+struct sb_cpu_int8 {
+    int8_t q[SB_BLOCK]; /* in quads (panel_quant.h) */
+    float d;            /* the scale */
+    float sum;          /* d times the sum of q */
+    int32_t sums[2];    /* of q: of the first 16 steps, and of the others */
 };
 
 /* Rows of inputs for a row of x. */
@@ -76,14 +94,14 @@ static inline int32_t sb_form_parts(enum sb_form form)
     return form == SB_FORM_PARTS ? SB_CPU_PARTS : 1;
 }
 
-/* Makes x for the order of blocks. Items: rows of x. */
+/* Makes x for the order of blocks, or for integers. Items: rows of x. */
 struct sb_cpu_inputs {
     enum sb_products products;
     enum sb_form form;
     int32_t m, n;   /* rows, columns */
     const float *x; /* [m, n] */
     void *to;       /* sb_cpu_inputs_words words of 4 bytes */
-    float *sums;    /* [m, parts, whole blocks of n]: the sum of each block; or NULL */
+    float *sums;    /* of blocks [m, parts, whole blocks of n]: the sum of each; or NULL */
 };
 
 /* Words that `inputs` makes of a block of a row, or of one part of it. */
@@ -99,11 +117,16 @@ static inline int64_t sb_cpu_tile_rows(int64_t m)
     return m > 0 ? (m + n_tiles - 1) / n_tiles : 1;
 }
 
-/* Words that `inputs` needs room for. A tile has room for sixteen rows. */
+/* Words that `inputs` needs room for. A tile has room for sixteen rows; of integers, which lie in
+ * no tiles, the matrix unit reads up to fifteen rows behind the last. */
 static inline int64_t sb_cpu_inputs_words(enum sb_products products, int32_t parts, int64_t m,
                                           int64_t n)
 {
     int64_t rows = sb_cpu_has_tiles(products) ? (m + 15) / 16 * 16 : m;
+
+    if (sb_cpu_is_integers(products))
+        return (m * (sb_whole_blocks(n) / SB_BLOCK) + 15) *
+               (int64_t)(sizeof(struct sb_cpu_int8) / sizeof(uint32_t));
     return rows * parts * (sb_whole_blocks(n) / SB_BLOCK) * sb_cpu_block_words(products);
 }
 
@@ -133,6 +156,10 @@ struct sb_cpu_attend {
     X(void, pack,                                                                             \
       (void *panels, enum sb_layout layout, int32_t n_in, int32_t first, int32_t n,           \
        const void *rows, enum sb_dtype dtype))                                                \
+    /* makes rows of dtype, Q8_0 or Q4_0, of rows [n_rows, n] of a type not quantised */      \
+    X(void, quantise,                                                                         \
+      (void *to, enum sb_dtype dtype, const void *rows, enum sb_dtype type, size_t n_rows,    \
+       size_t n))                                                                             \
     /* reads row `id` of W back out of its panels: x [n_in] */                                \
     X(void, embed,                                                                            \
       (float *x, const void *panels, enum sb_layout layout, int32_t n_in, int32_t id))        \
@@ -143,6 +170,8 @@ struct sb_cpu_attend {
     X(void, gemm, (const struct sb_cpu_gemm *args, int64_t first, int64_t last))              \
     /* gemm for products that have tiles; gemm calls it */                                    \
     X(void, gemm_tiles, (const struct sb_cpu_gemm *args, int64_t first, int64_t last))        \
+    /* gemm for products of integers; gemm calls it */                                        \
+    X(void, gemm_int8, (const struct sb_cpu_gemm *args, int64_t first, int64_t last))         \
     /* whether this process may use the matrix unit, and the unit gives the bits of blocks;   \
      * asks the operating system for it */                                                    \
     X(int, tiles_are_blocks, (void))                                                          \

@@ -8,11 +8,8 @@
  * table.
  */
 #include "level.h"
+#include "pack_tile.h"
 #include "panel_quant.h"
-
-/* The steps k that are packed at a time: the 64 x 64 piece of the panel that they write stays in
- * the first-level cache. */
-#define PACK_STEPS 64
 
 static uint32_t load_bits(const void *row, enum sb_dtype dtype, int64_t k)
 {
@@ -37,77 +34,13 @@ static char *quant_block(const struct sb_quant_panel *p, void *panels, int64_t n
     return *span + sb_quant_head_bytes(p) + block % p->blocks * sb_quant_block_bytes(p);
 }
 
-/* The word of nibbles that 8 steps make (panel_quant.h draws it). zero is 0 or 8; q + 8 is q in
- * four bits with the upper one inverted. All steps are shifted together: `pairs` has steps 0 and 1,
- * 2 and 3, and so on, in the lowest byte of each of its quarters. */
-static uint32_t nibbles_of(const int8_t q[8], int zero)
-{
-    uint64_t bytes, pairs;
-
-    memcpy(&bytes, q, sizeof bytes);
-    bytes = (bytes & UINT64_C(0x0f0f0f0f0f0f0f0f)) ^ (uint64_t)zero * UINT64_C(0x0101010101010101);
-    pairs = bytes | bytes >> 4;
-    return (uint32_t)((pairs >> 16 & 0xff) | (pairs >> 48 & 0xff) << 8 | (pairs & 0xff) << 16 |
-                      (pairs >> 32 & 0xff) << 24);
-}
-
-static void put_integers(char *at, const struct sb_quant_panel *p, int64_t c, const int8_t *q)
-{
-    if (p->bits == 8) {
-        for (int k = 0; k < SB_BLOCK; k++)
-            at[k * SB_PANEL + c] = (char)q[k];
-        return;
-    }
-    for (int k = 0; k < SB_BLOCK; k += 8) {
-        const uint32_t word = nibbles_of(q + k, p->zero);
-        memcpy(at + (k / 8 * SB_PANEL + c) * 4, &word, sizeof word);
-    }
-}
-
-/* Packs one row of quantised blocks. */
-static void pack_row(void *panels, const struct sb_quant_panel *p, int64_t n_in, int64_t out,
-                     const char *row)
-{
-    const struct sb_quant *quant = sb_quant_of(p->dtype);
-    const int64_t c = out % SB_PANEL, blocks = sb_whole_blocks(n_in) / SB_BLOCK;
-    struct sb_quant_block unpacked;
-
-    for (int64_t block = 0; block < blocks; block++) {
-        const int64_t in_span = block % p->blocks;
-        char *span, *at = quant_block(p, panels, n_in, out, block, &span);
-        if (in_span == 0) {
-            sb_quant_unpack(&unpacked, p->dtype, row + block / p->blocks * quant->bytes);
-            memcpy(span + 2 * c, &unpacked.d, 2);
-            if (p->has_mins)
-                memcpy(span + 2 * (SB_PANEL + c), &unpacked.dmin, 2);
-        }
-        for (int g = 0; g < p->groups && p->has_scales; g++, at += SB_PANEL)
-            at[c] = (char)unpacked.scales[in_span * p->groups + g];
-        if (p->has_mins) {
-            at[c] = (char)unpacked.mins[in_span];
-            at += SB_PANEL;
-        }
-        put_integers(at, p, c, unpacked.q + in_span * SB_BLOCK);
-    }
-}
-
-static void pack_quantised(void *panels, enum sb_layout layout, int32_t n_in, int32_t first,
-                           int32_t n, const char *rows)
-{
-    const struct sb_quant_panel p = sb_quant_panel(layout);
-    const size_t bytes = sb_dtype_row_bytes(p.dtype, (size_t)n_in);
-
-    for (int32_t r = 0; r < n; r++)
-        pack_row(panels, &p, n_in, first + r, rows + (size_t)r * bytes);
-}
-
 /* The integer of step k of a block, whose integers begin at `at`. */
 static int get_integer(const char *at, const struct sb_quant_panel *p, int64_t c, int64_t k)
 {
     uint32_t word;
 
     if (p->bits == 8)
-        return (int8_t)at[k * SB_PANEL + c];
+        return (int8_t)at[sb_byte_index(p, c, k)];
     memcpy(&word, at + (k / 8 * SB_PANEL + c) * 4, sizeof word);
     return (int)(word >> sb_nibble_shift(k) & 15) - p->zero;
 }
@@ -140,65 +73,222 @@ static void embed_quantised(float *x, const struct sb_quant_panel *p, const void
     }
 }
 
-/* Packs steps [k0, k1) of one row, which are not more than PACK_STEPS: by words of two steps where
- * two bf16 of the row are one (BF16) or two are two (BF16_DOT). Returns how far it got, since the
- * steps behind the last four, and other types, have no words. */
-static int64_t pack_words(uint32_t *panels, enum sb_layout layout, int64_t n_in, int64_t out,
-                          const uint16_t *row, int64_t k0, int64_t k1)
-{
-    uint32_t *line = panels + sb_panel_index(layout, n_in, out / SB_PANEL * SB_PANEL, k0) / 2 +
-                     out % SB_PANEL;
-    uint32_t words[2];
+/* ------------------------------------------------------------------- quantised weights */
 
-    for (; k0 + 4 <= k1; k0 += 4, line += 2 * SB_PANEL) {
-        memcpy(words, row + k0, sizeof words);
-        if (layout == SB_LAYOUT_BF16) {
-            line[0] = words[0];
-            line[SB_PANEL] = words[1];
-        } else {
-            line[0] = words[0] << 16 | (words[1] & 0xffffu);
-            line[SB_PANEL] = (words[0] & 0xffff0000u) | words[1] >> 16;
+/* Bytes: step 4 i + b of a column is byte b of its word i. */
+static void put_bytes(char *at, const struct tile *t, tile_words words)
+{
+    int8_t line[TILE];
+
+    for (int i = 0; i < SB_BLOCK / 4; i++)
+        for (int b = 0; b < 4; b++, at += SB_PANEL) {
+            for (int r = 0; r < TILE; r++)
+                line[r] = (int8_t)(words[i][r] >> 8 * b);
+            put_line(at, t, line, sizeof *line);
         }
+}
+
+/* Words of four bytes (sb_quad_index), each of two turned words. */
+static void put_quads(char *at, const struct tile *t, tile_words words)
+{
+    uint32_t line[2][TILE];
+
+    for (int i = 0; i < SB_BLOCK / 4; i += 2, at += 2 * SB_LINE_BYTES) {
+        memset(line, 0, sizeof line);
+        for (int k = 0; k < 8; k++) {
+            const int64_t to = sb_quad_index(k);
+            for (int r = 0; r < TILE; r++)
+                line[to / 4][r] |= (words[i + k / 4][r] >> 8 * (k % 4) & 0xff) << 8 * (to % 4);
+        }
+        put_line(at, t, line[0], sizeof line[0][0]);
+        put_line(at + SB_LINE_BYTES, t, line[1], sizeof line[1][0]);
     }
-    return k0;
+}
+
+/* Four integers as nibbles: steps 0 and 1 in the lowest byte, 2 and 3 in the third. zero is 0 or 8;
+ * q + 8 is q in four bits with the upper one inverted. */
+static inline uint32_t nibble_pairs(uint32_t integers, int zero)
+{
+    const uint32_t bytes = (integers & 0x0f0f0f0fu) ^ (uint32_t)zero * 0x01010101u;
+
+    return (bytes | bytes >> 4) & 0x00ff00ffu;
+}
+
+/* Words of nibbles (panel_quant.h draws them), each of two words of bytes. */
+static void put_nibbles(char *at, const struct tile *t, tile_words words, int zero)
+{
+    uint32_t line[TILE];
+
+    for (int i = 0; i < SB_BLOCK / 4; i += 2, at += SB_LINE_BYTES) {
+        for (int r = 0; r < TILE; r++) {
+            const uint32_t low = nibble_pairs(words[i][r], zero);
+            const uint32_t high = nibble_pairs(words[i + 1][r], zero);
+            line[r] = low >> 16 | low << 16 | high >> 16 << 8 | high << 24;
+        }
+        put_line(at, t, line, sizeof *line);
+    }
+}
+
+/* The scales and minima of block `block` of a span, and its integers. */
+static void put_block(char *at, const struct tile *t, const struct sb_quant_panel *p, int block,
+                      const struct sb_quant_block columns[TILE])
+{
+    const int factors = p->has_scales * p->groups;
+    tile_words words;
+    int8_t line[TILE];
+
+    for (int g = 0; g < factors; g++, at += SB_PANEL) {
+        for (int r = 0; r < t->n; r++)
+            line[r] = columns[r].scales[block * factors + g];
+        put_line(at, t, line, sizeof *line);
+    }
+    if (p->has_mins) {
+        for (int r = 0; r < t->n; r++)
+            line[r] = (int8_t)columns[r].mins[block];
+        put_line(at, t, line, sizeof *line);
+        at += SB_PANEL;
+    }
+    turn(words, (const char *)columns[0].q + block * SB_BLOCK, sizeof *columns, t->n, SB_BLOCK / 4);
+    if (p->bits == 4)
+        put_nibbles(at, t, words, p->zero);
+    else if (p->has_quads)
+        put_quads(at, t, words);
+    else
+        put_bytes(at, t, words);
+}
+
+static void pack_quantised(const struct tile *t, enum sb_layout layout, int64_t n_in)
+{
+    const struct sb_quant_panel p = sb_quant_panel(layout);
+    const int bytes = sb_quant_of(p.dtype)->bytes;
+    const int64_t span = sb_quant_span_bytes(&p), end = sb_quant_bytes(&p, n_in);
+    struct sb_quant_block columns[TILE];
+    uint16_t line[TILE];
+    int64_t from = 0;
+
+    for (char *at = t->panel; at < t->panel + end; at += span, from += bytes) {
+        for (int r = 0; r < t->n; r++) {
+            sb_quant_unpack(&columns[r], p.dtype, t->rows + (size_t)r * t->stride + from);
+            line[r] = columns[r].d;
+        }
+        put_line(at, t, line, sizeof *line);
+        for (int r = 0; r < t->n && p.has_mins; r++)
+            line[r] = columns[r].dmin;
+        if (p.has_mins)
+            put_line(at + SB_PANEL * sizeof *line, t, line, sizeof *line);
+        for (int b = 0; b < p.blocks; b++)
+            put_block(at + sb_quant_head_bytes(&p) + b * sb_quant_block_bytes(&p), t, &p, b,
+                      columns);
+    }
+}
+
+/* ----------------------------------------------------------------------- other weights */
+
+/* 32 steps in words of two: for BF16 they are lines as they are, and for BF16_DOT two words are two
+ * lines in another way. */
+static void put_bf16(char *at, const struct tile *t, enum sb_layout layout, tile_words words)
+{
+    uint32_t even[TILE], odd[TILE];
+
+    for (int i = 0; i < TILE; i += 2, at += 2 * SB_LINE_BYTES) {
+        for (int r = 0; r < TILE; r++) {
+            even[r] = words[i][r] << 16 | (words[i + 1][r] & 0xffffu);
+            odd[r] = (words[i][r] & 0xffff0000u) | words[i + 1][r] >> 16;
+        }
+        put_line(at, t, layout == SB_LAYOUT_BF16 ? words[i] : even, sizeof *even);
+        put_line(at + SB_LINE_BYTES, t, layout == SB_LAYOUT_BF16 ? words[i + 1] : odd, sizeof *odd);
+    }
+}
+
+/* `steps` steps, in words of two, as lines of one. */
+static void put_f16(char *at, const struct tile *t, tile_words words, int64_t steps)
+{
+    uint16_t line[TILE];
+
+    for (int64_t k = 0; k < steps; k++, at += SB_PANEL * sizeof *line) {
+        for (int r = 0; r < TILE; r++)
+            line[r] = (uint16_t)(words[k / 2][r] >> 16 * (k % 2));
+        put_line(at, t, line, sizeof *line);
+    }
+}
+
+static void put_f32(char *at, const struct tile *t, tile_words words, int64_t steps)
+{
+    for (int64_t k = 0; k < steps; k++, at += SB_LINE_BYTES)
+        put_line(at, t, words[k], sizeof words[0][0]);
+}
+
+/* Copies n steps of a row, from step k on, as the layout has elements, with zeros behind them. */
+static void convert_steps(char to[TILE_BYTES], enum sb_layout layout, const char *row,
+                          enum sb_dtype dtype, int64_t k, int64_t n)
+{
+    uint16_t half[TILE_HALVES] = {0};
+    float single[TILE] = {0.0f};
+
+    if (layout == SB_LAYOUT_F32) {
+        for (int64_t i = 0; i < n; i++)
+            single[i] = widen(load_bits(row, dtype, k + i), dtype);
+        memcpy(to, single, sizeof single);
+        return;
+    }
+    if (layout == SB_LAYOUT_F16 || dtype == SB_BF16)
+        for (int64_t i = 0; i < n; i++)
+            half[i] = (uint16_t)load_bits(row, dtype, k + i);
+    else
+        for (int64_t i = 0; i < n; i++)
+            half[i] = f32_bf16(widen(load_bits(row, dtype, k + i), dtype));
+    memcpy(to, half, sizeof half);
+}
+
+static void pack_plain(const struct tile *t, enum sb_layout layout, int64_t n_in,
+                       enum sb_dtype dtype)
+{
+    static const enum sb_dtype own_type[] = {[SB_LAYOUT_F32] = SB_F32,
+                                             [SB_LAYOUT_F16] = SB_F16,
+                                             [SB_LAYOUT_BF16] = SB_BF16,
+                                             [SB_LAYOUT_BF16_DOT] = SB_BF16};
+    const int64_t size = (int64_t)sb_layout_size(layout), piece = TILE_BYTES / size;
+    char converted[TILE][TILE_BYTES];
+    tile_words words;
+
+    for (int64_t k = 0; k < n_in; k += piece) {
+        const int64_t steps = n_in - k < piece ? n_in - k : piece;
+        char *at = t->panel + k * size * SB_PANEL;
+        if (steps == piece && dtype == own_type[layout]) {
+            turn(words, t->rows + k * size, t->stride, t->n, TILE);
+        } else {
+            for (int r = 0; r < t->n; r++)
+                convert_steps(converted[r], layout, t->rows + (size_t)r * t->stride, dtype, k,
+                              steps);
+            turn(words, converted[0], TILE_BYTES, t->n, TILE);
+        }
+        if (layout == SB_LAYOUT_F32)
+            put_f32(at, t, words, steps);
+        else if (layout == SB_LAYOUT_F16)
+            put_f16(at, t, words, steps);
+        else
+            put_bf16(at, t, layout, words);
+    }
 }
 
 /* rows [n, n_in] of dtype. Quantised panels are packed from rows of their own type, and F16 panels
- * from f16 rows, because no class holds another type as these. */
+ * from f16 rows, because no class holds another type as these. All steps of the columns are
+ * written, also those that fill up the last block. */
 void SB_LEVEL(pack)(void *panels, enum sb_layout layout, int32_t n_in, int32_t first, int32_t n,
                     const void *rows, enum sb_dtype dtype)
 {
-    size_t size = dtype == SB_F32 ? 4 : 2;
-    int32_t rows_at_once;
+    const int64_t panel = sb_panel_bytes(layout, n_in);
+    struct tile t = {.rows = rows, .stride = sb_dtype_row_bytes(dtype, (size_t)n_in)};
 
-    if (sb_layout_is_quantised(layout)) {
-        pack_quantised(panels, layout, n_in, first, n, rows);
-        return;
-    }
-    for (int32_t r0 = 0; r0 < n; r0 += rows_at_once) {
-        rows_at_once = SB_PANEL - (first + r0) % SB_PANEL; /* up to the end of this panel */
-        if (rows_at_once > n - r0)
-            rows_at_once = n - r0;
-        for (int64_t k0 = 0; k0 < n_in; k0 += PACK_STEPS) {
-            int64_t k1 = k0 + PACK_STEPS < n_in ? k0 + PACK_STEPS : n_in;
-            for (int32_t r = r0; r < r0 + rows_at_once; r++) {
-                const char *row = (const char *)rows + (size_t)r * (size_t)n_in * size;
-                int64_t k = k0;
-                if (dtype == SB_BF16 && sb_layout_has_blocks(layout))
-                    k = pack_words(panels, layout, n_in, first + r,
-                                   (const uint16_t *)(const void *)row, k0, k1);
-                for (; k < k1; k++) {
-                    uint32_t bits = load_bits(row, dtype, k);
-                    int64_t at = sb_panel_index(layout, n_in, first + r, k);
-                    if (layout == SB_LAYOUT_F32)
-                        ((float *)panels)[at] = widen(bits, dtype);
-                    else if (layout == SB_LAYOUT_F16 || dtype == SB_BF16)
-                        ((uint16_t *)panels)[at] = (uint16_t)bits;
-                    else
-                        ((uint16_t *)panels)[at] = f32_bf16(widen(bits, dtype));
-                }
-            }
-        }
+    for (int32_t r = 0; r < n; r += t.n, t.rows += (size_t)t.n * t.stride) {
+        t.panel = (char *)panels + (first + r) / SB_PANEL * panel;
+        t.column = (first + r) % SB_PANEL;
+        t.n = SB_PANEL - (int)t.column < TILE ? SB_PANEL - (int)t.column : TILE;
+        t.n = n - r < t.n ? n - r : t.n;
+        if (sb_layout_is_quantised(layout))
+            pack_quantised(&t, layout, n_in);
+        else
+            pack_plain(&t, layout, n_in, dtype);
     }
 }
 

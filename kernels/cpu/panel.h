@@ -44,7 +44,7 @@ enum {
     SB_LINE_BYTES = SB_PANEL * 4 /* of BF16: two steps of a panel */
 };
 
-/* The layouts of quantised weights (panel_quant.h) are in the order of their types. */
+/* The layouts of quantised weights (panel_quant.h) are in the order of their types, twice. */
 enum sb_layout {
     SB_LAYOUT_F32,
     SB_LAYOUT_F16,
@@ -54,7 +54,13 @@ enum sb_layout {
     SB_LAYOUT_Q4_0,
     SB_LAYOUT_Q4_K,
     SB_LAYOUT_Q5_K,
-    SB_LAYOUT_Q6_K
+    SB_LAYOUT_Q6_K,
+    /* Again, for products of integers. */
+    SB_LAYOUT_Q8_0_QUADS,
+    SB_LAYOUT_Q4_0_QUADS,
+    SB_LAYOUT_Q4_K_QUADS,
+    SB_LAYOUT_Q5_K_QUADS,
+    SB_LAYOUT_Q6_K_QUADS
 };
 
 static inline int sb_layout_is_quantised(enum sb_layout layout) { return layout >= SB_LAYOUT_Q8_0; }

@@ -11,7 +11,7 @@
  *
  * The integers q of a block are bytes or nibbles.
  *
- *   bytes     [32 steps][64 columns]
+ *   bytes     [32 steps][64 columns], or of the layouts QUADS [8 quads][64 columns][4 steps]
  *   nibbles   words [4][64 columns]; word v of a column has the steps 8 v .. 8 v + 7:
  *
  *               bits     28   24   20   16   12    8    4    0
@@ -20,6 +20,12 @@
  * Nibbles lie so because a shift of the word by 0, 4, 8 or 12 bits then has two steps at the bottom
  * of its halves that belong to one chain, the earlier one in the upper half: what vdpbf16ps wants,
  * once a table look-up has made bf16 of them. For floats any order serves.
+ *
+ * A quad is four steps that an instruction for integers multiplies and adds at once. Quads have the
+ * steps of the lower and of the upper nibbles of words, so that nibbles lie the same in every
+ * layout, and inputs lie the same for nibbles and for bytes:
+ *
+ *   quad 2 v      steps 8 v + 2, 6, 0, 4           quad 2 v + 1      steps 8 v + 3, 7, 1, 5
  *
  * A nibble is q + `zero`, since it has no sign. Q5_K and Q6_K lie as bytes. Their upper bits in a
  * plane of their own would save a third and a quarter of the memory, and take more instructions; it
@@ -37,12 +43,14 @@ struct sb_quant_panel {
     int bits, zero;           /* 8 or 4; of nibbles what stands for 0 */
     int blocks;               /* of a span */
     int groups;               /* of a block */
+    int has_quads;            /* of bytes: how they lie */
     int has_scales, has_mins; /* as struct sb_quant has them */
 };
 
 static inline struct sb_quant_panel sb_quant_panel(enum sb_layout layout)
 {
-    const enum sb_dtype dtype = (enum sb_dtype)(layout - SB_LAYOUT_Q8_0 + SB_Q8_0);
+    const int n_types = SB_LAYOUT_Q8_0_QUADS - SB_LAYOUT_Q8_0;
+    const enum sb_dtype dtype = (enum sb_dtype)((layout - SB_LAYOUT_Q8_0) % n_types + SB_Q8_0);
     const struct sb_quant *quant = sb_quant_of(dtype);
     const struct sb_quant_panel panel = {
         .dtype = dtype,
@@ -50,6 +58,7 @@ static inline struct sb_quant_panel sb_quant_panel(enum sb_layout layout)
         .zero = dtype == SB_Q4_0 ? 8 : 0,
         .blocks = quant->block / SB_BLOCK,
         .groups = SB_BLOCK / quant->group,
+        .has_quads = layout >= SB_LAYOUT_Q8_0_QUADS,
         .has_scales = quant->has_scales,
         .has_mins = quant->has_mins,
     };
@@ -92,6 +101,20 @@ static inline int64_t sb_panel_bytes(enum sb_layout layout, int64_t steps)
         return sb_quant_bytes(&panel, steps);
     }
     return sb_panel_elements(layout, steps) * (int64_t)sb_layout_size(layout);
+}
+
+/* Where step k of a block is among the steps of one column that lie in quads. */
+static inline int64_t sb_quad_index(int64_t k)
+{
+    return (k / 8 * 2 + k % 2) * 4 + (k % 4 < 2) * 2 + k % 8 / 4;
+}
+
+/* Where the byte of step k of a block is, for column c of a panel. */
+static inline int64_t sb_byte_index(const struct sb_quant_panel *p, int64_t c, int64_t k)
+{
+    const int64_t at = sb_quad_index(k);
+
+    return p->has_quads ? (at / 4 * SB_PANEL + c) * 4 + at % 4 : k * SB_PANEL + c;
 }
 
 /* How far a word of nibbles is shifted to bring step k % 8 to the bottom. */

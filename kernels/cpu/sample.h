@@ -66,6 +66,7 @@ struct row {
     struct cut deviation; /* what typical_p leaves, */
     int has_mean;         /* once it has begun */
     float mean;
+    float least_weight; /* what min_p leaves weighs at least this */
 };
 
 /* What a pass over the row looks for. */
@@ -114,6 +115,12 @@ V_INLINE uint32_t behind(struct cut cut, v16 key, int64_t first)
     if (n <= 0)
         return ~less & V_ALL_BITS;
     return n < V16 ? larger | (~less & V_ALL_BITS << n) : larger;
+}
+
+/* The depth of one id. */
+static float depth_of(const struct row *row, int32_t id)
+{
+    return (row->top - (row->s[id] < FLT_MAX ? row->s[id] : FLT_MAX)) * row->inverse;
 }
 
 /* Looks through ids first .. first + 15. */
@@ -314,18 +321,27 @@ static int32_t choose(const struct row *row, float least_weight, uint64_t seed, 
     return id;
 }
 
-/* The token that follows from s [n], whose largest is top. */
-static int32_t sample(const float *s, int32_t n, float top, const struct sb_sampler *sampler,
-                      int32_t position)
+/* What temperature and filters make of s [n], whose largest is top. With temperature 0 there are no
+ * filters, and the temperature counts as 1. */
+static struct row filtered_row(const float *s, int32_t n, float top,
+                               const struct sb_sampler *sampler)
 {
-    const float inverse = 1.0f / sampler->temperature;
+    const float inverse = sampler->temperature > 0.0f ? 1.0f / sampler->temperature : 1.0f;
     struct row row = {.s = s,
                       .n = n,
                       .top = top < FLT_MAX ? top : FLT_MAX,
                       .inverse = inverse > FLT_MIN ? inverse : FLT_MIN,
                       .depth = {f32_bits(FLT_MAX), INT32_MAX}};
 
-    return choose(&row, filter(&row, sampler), sampler->seed, position);
+    if (sampler->temperature > 0.0f)
+        row.least_weight = filter(&row, sampler);
+    return row;
+}
+
+/* The token that follows from what is left. */
+static int32_t sample(const struct row *row, const struct sb_sampler *sampler, int32_t position)
+{
+    return choose(row, row->least_weight, sampler->seed, position);
 }
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * The one rule of selection: the largest logit, ties to the lowest id, or what the row's sampler
- * makes of them (changes.h, sample.h).
+ * makes of them (changes.h, sample.h). What is wanted beside the choice is logprobs.h's.
  *
  * A first pass over a row keeps the largest and second largest value in each of sixteen lanes. A
  * maximum does not depend on the order of comparison, so the id is the same for every vector width.
@@ -11,6 +11,7 @@
  */
 #include "changes.h"
 #include "level.h"
+#include "logprobs.h"
 #include "math.h"
 #include "sample.h"
 
@@ -101,17 +102,21 @@ static int32_t find_top(const float *row, int32_t n, float top)
 }
 
 /* The token that a sampler chooses, or SB_PICK_NONE. top: the largest logit of the row, which has
- * no NaN. *logit becomes what the logit of the token was before the sampler changed the row. */
-static int32_t pick(float *logit, const struct sampling *at, float *row, int32_t limit, float top)
+ * no NaN. *logit becomes what the logit of the token was before the sampler changed the row.
+ * *filtered becomes what filters leave of the row, if there is anything. */
+static int32_t pick(float *logit, struct row *filtered, const struct sampling *at, float *row,
+                    int32_t limit, float top)
 {
     struct changes changes;
-    int32_t id = SB_PICK_NONE;
+    int32_t id;
 
     if (change_row(&changes, at, row, limit))
         top = largest(row, limit);
-    if (top > -INFINITY)
-        id = at->row->temperature > 0.0f ? sample(row, limit, top, at->row, at->position)
-                                         : find_top(row, limit, top);
+    if (!(top > -INFINITY))
+        return SB_PICK_NONE;
+    *filtered = filtered_row(row, limit, top, at->row);
+    id = at->row->temperature > 0.0f ? sample(filtered, at->row, at->position)
+                                     : find_top(row, limit, top);
     if (id >= 0)
         *logit = logit_before(&changes, row, id);
     return id;
@@ -129,29 +134,75 @@ static struct sampling sampling_of(const struct sb_samplers *all, int64_t i)
                              .position = all->pos[token] + 1};
 }
 
+/* Selects by a sampler that is not greedy. Log-probabilities of filtered rows are told here, as
+ * they are of what the sampler has made of the row. *logit: as in pick. Returns the token. */
+static int32_t select_sampled(const struct sb_select *args, int64_t i, float *row, float top,
+                              float *logit, const struct sb_want *want)
+{
+    const struct sampling sampling = sampling_of(args->samplers, i);
+    const struct scale none = {0.0f, NAN};
+    const struct best empty = best_of(want->n_top);
+    const int32_t at = args->at[i];
+    struct row filtered;
+    const int32_t id = pick(logit, &filtered, &sampling, row, args->limit, top);
+    float logprob = NAN;
+
+    if (!want->is_filtered)
+        return id;
+    if (id >= 0)
+        logprob = filtered_logprobs(args, at, want->n_top, &filtered, id);
+    else
+        tell_best(args, at, &empty, &none);
+    if (args->logprob)
+        args->logprob[at] = logprob;
+    return id;
+}
+
+/* Whether the row's sampler is not greedy. */
+static int is_sampled(const struct sb_select *args, int64_t i)
+{
+    return args->samplers && !sampling_of(args->samplers, i).row->is_greedy;
+}
+
+static void select_row(const struct sb_select *args, int64_t i)
+{
+    static const struct sb_want nothing = {.given = -1};
+    const int32_t at = args->at[i];
+    const struct sb_want *want = args->scores ? &args->scores->wants[at] : &nothing;
+    float *row = args->logits + i * (int64_t)args->stride, logit;
+    const struct top top = top_two(row, args->limit);
+    const int by_sampler = !top.has_nan && want->given < 0 && is_sampled(args, i),
+              is_raw = !(by_sampler && want->is_filtered);
+    struct scale scale = {top.first, NAN};
+    struct best best = best_of(want->n_top);
+    int32_t id;
+
+    if (is_raw && !top.has_nan && (args->logprob || want->n_top > 0))
+        scale.log_sum = sb_log(exp_sum(row, args->limit, top.first));
+    if (is_raw && want->n_top > 0) {
+        if (!top.has_nan)
+            find_best(&best, row, args->limit);
+        tell_best(args, at, &best, &scale);
+    }
+    if (want->given >= 0) {
+        if (args->logprob)
+            args->logprob[at] = logprob_of(&scale, row[want->given]);
+        return;
+    }
+    logit = top.first;
+    if (by_sampler)
+        id = select_sampled(args, i, row, top.first, &logit, want);
+    else
+        id = top.has_nan ? SB_PICK_NAN : find(row, top.first);
+    args->ids[at] = id;
+    if (args->logprob && is_raw)
+        args->logprob[at] = id < 0 ? NAN : logprob_of(&scale, logit);
+    if (args->margin)
+        args->margin[at] = args->limit == 1 ? INFINITY : top.first - top.second;
+}
+
 void SB_LEVEL(select)(const struct sb_select *args, int64_t first, int64_t last)
 {
-    for (int64_t i = first; i < last; i++) {
-        float *row = args->logits + i * (int64_t)args->stride, logit, sum = NAN;
-        const int32_t at = args->at[i];
-        const struct top top = top_two(row, args->limit);
-        int32_t id = SB_PICK_NAN;
-
-        logit = top.first;
-        if (args->logprob && !top.has_nan)
-            sum = exp_sum(row, args->limit, top.first);
-        if (!top.has_nan && args->samplers) {
-            const struct sampling sampling = sampling_of(args->samplers, i);
-            id = sampling.row->is_greedy ? find(row, top.first)
-                                         : pick(&logit, &sampling, row, args->limit, top.first);
-        } else if (!top.has_nan) {
-            id = find(row, top.first);
-        }
-        args->ids[at] = id;
-        /* of the largest logit: -log(sum), the same bits */
-        if (args->logprob)
-            args->logprob[at] = id < 0 ? NAN : -(sb_log(sum) + (top.first - logit));
-        if (args->margin)
-            args->margin[at] = args->limit == 1 ? INFINITY : top.first - top.second;
-    }
+    for (int64_t i = first; i < last; i++)
+        select_row(args, i);
 }

@@ -7,12 +7,20 @@
  *     tiles 4, 5   factors x  [rows][32] bf16: the 32 steps of a block
  *     tiles 6, 7   factors W  [16 lines][16 columns][2] bf16: the even and the odd step of a line
  *
- *     enter(unit, rows)               begins: every tile of sums and of x has so many rows
+ * or, for products of integers, with sums of 32 bits in tiles 0 to 3,
+ *
+ *     tiles 4, 5   factors x  [rows][4 lines] bytes: 32 or 16 steps
+ *     tiles 6, 7   factors W  [8 or 4 lines][16 columns][4] bytes: the four steps of a quad
+ *
+ *     enter(unit, rows, lines)        begins: every tile of sums and of x has so many rows, and
+ *                                     every tile of W so many lines, of bf16 sixteen
  *     zero(unit, t)                   t = 0
- *     load(unit, t, from, stride)     row i of t = the 64 bytes at from + i * stride
+ *     load(unit, t, from, stride)     row i of t = the bytes at from + i * stride: 64, but of
+ *                                     x 4 * lines
  *     store(unit, t, to, stride)      the same in the other direction
  *     product(unit, sum, x, w)        sum = sum + x W for one block, in the order that gemm.c calls
  *                                     blocks: sum + (even chain + odd chain)
+ *     integers(unit, sum, x, w)       sum = sum + x W, of integers
  *     leave(unit)                     ends: the thread's tiles are as they were at `enter`
  *
  * They exist with the prefix real_ and with the prefix emulated_. gemm_tiles.h is compiled over
@@ -36,17 +44,21 @@ enum {
     TILE_REGISTERS = 8
 };
 
+static inline int tile_is_x(int t) { return t >= TILE_FACTORS && t < TILE_WEIGHTS; }
+
 /* ------------------------------------------------------------------ emulated */
 
 struct emulated_unit {
-    int rows[TILE_REGISTERS];
+    int rows[TILE_REGISTERS], bytes[TILE_REGISTERS]; /* of a tile, of a row of it */
     uint32_t words[TILE_REGISTERS][16][16];
 };
 
-static inline void emulated_enter(struct emulated_unit *unit, int rows)
+static inline void emulated_enter(struct emulated_unit *unit, int rows, int lines)
 {
-    for (int t = 0; t < TILE_REGISTERS; t++)
-        unit->rows[t] = t < TILE_WEIGHTS ? rows : 16;
+    for (int t = 0; t < TILE_REGISTERS; t++) {
+        unit->rows[t] = t < TILE_WEIGHTS ? rows : lines;
+        unit->bytes[t] = tile_is_x(t) ? 4 * lines : TILE_LINE;
+    }
 }
 
 static inline void emulated_zero(struct emulated_unit *unit, int t)
@@ -58,7 +70,7 @@ static inline void emulated_load(struct emulated_unit *unit, int t, const void *
                                  int64_t stride)
 {
     for (int i = 0; i < unit->rows[t]; i++)
-        memcpy(unit->words[t][i], (const char *)from + i * stride, TILE_LINE);
+        memcpy(unit->words[t][i], (const char *)from + i * stride, (size_t)unit->bytes[t]);
 }
 
 static inline void emulated_store(const struct emulated_unit *unit, int t, void *to, int64_t stride)
@@ -90,6 +102,25 @@ static inline void emulated_product(struct emulated_unit *unit, int sum, int x, 
         emulated_row(unit->words[sum][i], unit->words[x][i], unit->words[w]);
 }
 
+/* The sum of the products of four signed bytes and four others. */
+static inline int32_t emulated_quad(uint32_t x, uint32_t w)
+{
+    int8_t a[4], b[4];
+
+    memcpy(a, &x, sizeof a);
+    memcpy(b, &w, sizeof b);
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2] + a[3] * b[3];
+}
+
+static inline void emulated_integers(struct emulated_unit *unit, int sum, int x, int w)
+{
+    for (int i = 0; i < unit->rows[sum]; i++)
+        for (int line = 0; line < unit->rows[w]; line++)
+            for (int column = 0; column < 16; column++)
+                unit->words[sum][i][column] += (uint32_t)emulated_quad(
+                    unit->words[x][i][line], unit->words[w][line][column]);
+}
+
 static inline void emulated_leave(struct emulated_unit *unit) { (void)unit; }
 
 /* ------------------------------------------------------------------ real */
@@ -101,7 +132,7 @@ static inline void emulated_leave(struct emulated_unit *unit) { (void)unit; }
 #include <immintrin.h>
 
 #define SB_TILE_INTRINSICS 1
-#define TARGET_TILES __attribute__((target("amx-tile,amx-bf16,xsave,xsavec")))
+#define TARGET_TILES __attribute__((target("amx-tile,amx-bf16,amx-int8,xsave,xsavec")))
 
 /* The memory of LDTILECFG: palette 1 has the eight tiles of 16 rows. */
 struct tile_config {
@@ -122,7 +153,7 @@ struct real_unit {
 #if defined(SB_LEVEL_AVX512)
 #define SB_HAS_TILES 1
 
-static inline TARGET_TILES void real_enter(struct real_unit *unit, int rows)
+static inline TARGET_TILES void real_enter(struct real_unit *unit, int rows, int lines)
 {
     _Alignas(64) struct tile_config ours = {.palette = 1};
 
@@ -132,8 +163,8 @@ static inline TARGET_TILES void real_enter(struct real_unit *unit, int rows)
         _xsavec64(unit->state, TILE_STATE_MASK);
     }
     for (int t = 0; t < TILE_REGISTERS; t++) {
-        ours.line_bytes[t] = TILE_LINE;
-        ours.rows[t] = (uint8_t)(t < TILE_WEIGHTS ? rows : 16);
+        ours.line_bytes[t] = (uint16_t)(tile_is_x(t) ? 4 * lines : TILE_LINE);
+        ours.rows[t] = (uint8_t)(t < TILE_WEIGHTS ? rows : lines);
     }
     /* The intrinsics do not tell gcc all of the memory that they read. What was written to it
      * before must be there now. */
@@ -157,9 +188,12 @@ static inline TARGET_TILES void real_leave(struct real_unit *unit)
         operation;            \
     } while (0)
 #define real_zero(unit, t) REAL(unit, _tile_zero(t))
-#define real_load(unit, t, from, stride) REAL(unit, _tile_loadd(t, from, stride))
+/* What was written to the memory before must be there now, as in real_enter. */
+#define real_load(unit, t, from, stride) \
+    REAL(unit, __asm__ volatile("" : : : "memory"); _tile_loadd(t, from, stride))
 #define real_store(unit, t, to, stride) REAL(unit, _tile_stored(t, to, stride))
 #define real_product(unit, sum, x, w) REAL(unit, _tile_dpbf16ps(sum, x, w))
+#define real_integers(unit, sum, x, w) REAL(unit, _tile_dpbssd(sum, x, w))
 
 #endif /* SB_LEVEL_AVX512 */
 #endif /* SB_TILE_INTRINSICS */

@@ -85,18 +85,34 @@ __device__ struct top row_top(const float *row, int32_t limit, float most, struc
     return block_top(mine, tops);
 }
 
-/* The sum of e^(x - max); only thread 0 gets all of it. To have the CPU's bits
+/* The top of what comes behind `first` and its id in the order of alternatives: the largest value
+ * first, of equal ones the lowest id first. value(id) has no NaN. tops: [WARPS] */
+template <typename F>
+__device__ struct top next_top(int32_t limit, float first, int32_t id, F value, struct top *tops)
+{
+    struct top mine = top_of_none();
+
+    for (int32_t i = threadIdx.x; i < limit; i += THREADS) {
+        const float x = value(i);
+        if (x < first || (x == first && i > id))
+            mine = merged(mine, top_of_one(x, i));
+    }
+    return block_top(mine, tops);
+}
+
+/* The sum of power(id) over all ids; only thread 0 gets all of it. To have the CPU's bits
  * (kernels/cpu/select.c), it consists of sixteen running sums in ascending order, which the fixed
  * tree adds. All threads compute the powers, a piece at a time, and sixteen threads add them. That
  * takes about 20 us for 150,000 logits, all rows at once. powers: [PIECE] */
-__device__ float exp_sum(const float *row, int32_t limit, float max, float *powers)
+template <typename F>
+__device__ float power_sum(int32_t limit, float *powers, F power)
 {
     float sum = 0.0f;
 
     for (int64_t first = 0; first < limit; first += PIECE) {
         const int32_t n = limit - first < PIECE ? (int32_t)(limit - first) : PIECE;
         for (int32_t i = threadIdx.x; i < n; i += THREADS)
-            powers[i] = sb_exp(row[first + i] - max);
+            powers[i] = power((int32_t)first + i);
         __syncthreads();
         for (int32_t i = threadIdx.x; i < n && threadIdx.x < LANES; i += LANES)
             sum += powers[i];

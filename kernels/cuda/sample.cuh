@@ -54,6 +54,7 @@ struct row {
     wide deviation_end; /* what typical_p leaves, */
     bool has_mean;      /* once it has begun */
     float mean;
+    float least_weight; /* what min_p leaves weighs at least this */
 };
 
 struct place {
@@ -241,11 +242,11 @@ __device__ float filter(struct row *row, const struct sb_sampler *r,
     return r->min_p > 0.0f ? r->min_p * largest_weight(*row, memory) : 0.0f;
 }
 
-/* The id with the largest value of those that are left and weigh at least least_weight. A thread
- * takes four ids at a time, which share a counter of the noise. */
-__device__ int32_t choose(const struct row &row, float least_weight, uint64_t seed,
-                          int32_t position, struct top *tops)
+/* The id with the largest value of those that are left and weigh at least row.least_weight. A
+ * thread takes four ids at a time, which share a counter of the noise. */
+__device__ int32_t choose(const struct row &row, uint64_t seed, int32_t position, struct top *tops)
 {
+    const float least_weight = row.least_weight;
     struct top best = top_of_none();
 
     for (int64_t first = 4 * threadIdx.x; first < row.n; first += 4 * THREADS) {
@@ -275,17 +276,19 @@ __device__ int32_t choose(const struct row &row, float least_weight, uint64_t se
     return best.first > -INFINITY ? best.id : (int32_t)SB_PICK_NONE;
 }
 
-/* The token that follows from s [n], whose largest is top, at most FLT_MAX. */
-__device__ int32_t sample(const float *s, int32_t n, float top, const struct sb_sampler *r,
-                          int32_t position, const struct filter_memory &memory)
+/* What temperature and filters make of s [n], whose largest is top, at most FLT_MAX. With
+ * temperature 0 there are no filters, and the temperature counts as 1. */
+__device__ struct row filtered_row(const float *s, int32_t n, float top, const struct sb_sampler *r,
+                                   const struct filter_memory &memory)
 {
-    const float inverse = 1.0f / r->temperature;
+    const float inverse = r->temperature > 0.0f ? 1.0f / r->temperature : 1.0f;
     struct row row = {
-        s,     n,   top, inverse > FLT_MIN ? inverse : FLT_MIN, place_of_all(), place_of_all(),
-        false, 0.0f};
-    const float least_weight = filter(&row, r, memory);
+        s,     n,    top, inverse > FLT_MIN ? inverse : FLT_MIN, place_of_all(), place_of_all(),
+        false, 0.0f, 0.0f};
 
-    return choose(row, least_weight, r->seed, position, memory.tops);
+    if (r->temperature > 0.0f)
+        row.least_weight = filter(&row, r, memory);
+    return row;
 }
 
 } // namespace

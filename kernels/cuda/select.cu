@@ -1,65 +1,71 @@
 /*
  * The one selection rule: the id of the largest of logits[i][0..limit), the lowest id where several
  * are the largest, -1 where any is NaN; or what the row's sampler makes of them (changes.cuh,
- * sample.cuh). Where asked for, it also gives the natural-log probability and the margin over the
- * second largest, both of the logits before a sampler changes them. A block takes one row.
+ * sample.cuh). Where asked for, it also gives the margin over the second largest and the
+ * natural-log probability, and what is wanted beside the choice (logprobs.cuh). All but filtered
+ * log-probabilities are of the logits before a sampler changes them. A block takes one row.
  *
  * The largest value and the lowest id that has it do not depend on the order of comparisons, so
- * each of 1024 threads looks at a stride, and they merge what they found (row_block.cuh). The
- * log-probability is -(log(sum e^(x - max)) + (max - logit)).
+ * each of 1024 threads looks at a stride, and they merge what they found (row_block.cuh).
  *
  * Rounds without samplers have a kernel of their own, which takes 16 KiB of shared memory. The
  * other one takes 48 KiB and a little.
  */
 #include "kernels/cuda/changes.cuh"
-#include "kernels/cuda/sample.cuh"
+#include "kernels/cuda/logprobs.cuh"
 
-/* What a row's block has found out. */
-struct selected {
-    struct top top;
-    int32_t id;
-    float logit; /* of the id */
-    float sum;   /* of e^(x - max) in thread 0, if the log-probability is wanted */
-};
-
-/* The largest logit of the row. */
-static __device__ struct selected select_greedily(const struct sb_select &args, const float *row,
-                                                  struct top *tops, float *powers)
+/* scores: those without wants are none. */
+static __device__ struct sb_want want_of(const struct sb_scores &scores, int32_t place)
 {
-    struct selected out;
+    const struct sb_want nothing = {-1, 0, 0};
 
-    out.top = row_top(row, args.limit, INFINITY, tops);
-    out.id = out.top.has_nan ? (int32_t)SB_PICK_NAN : out.top.id;
-    out.logit = out.top.first;
-    out.sum = args.logprob && !out.top.has_nan ? exp_sum(row, args.limit, out.top.first, powers)
-                                               : NAN;
-    return out;
+    return scores.wants ? scores.wants[place] : nothing;
 }
 
 /* For thread 0. */
-static __device__ void write(const struct sb_select &args, const struct selected &row)
+static __device__ void write(const struct sb_select &args, const struct sb_want &want,
+                             const struct top &top, int32_t id, float logprob)
 {
     const int32_t out = args.at[blockIdx.x];
-    const struct top *top = &row.top;
 
-    args.ids[out] = row.id;
     if (args.logprob)
-        args.logprob[out] = row.id < 0 ? NAN : -(sb_log(row.sum) + (top->first - row.logit));
+        args.logprob[out] = logprob;
+    if (want.given >= 0)
+        return;
+    args.ids[out] = id;
     if (args.margin)
         args.margin[out] = args.limit == 1 ? INFINITY
-                           : top->has_nan  ? NAN
-                                           : top->first - top->second + 0.0f; /* -0 becomes 0 */
+                           : top.has_nan   ? NAN
+                                           : top.first - top.second + 0.0f; /* -0 becomes 0 */
 }
 
-static __global__ void __launch_bounds__(THREADS, 1) select_ids(struct sb_select args)
+/* What is told by the logits as they are, if anything is wanted of it. */
+static __device__ struct scale raw_scale(const struct sb_select &args,
+                                         const struct sb_scores &scores, const struct sb_want &want,
+                                         const float *row, struct top top, struct top *tops,
+                                         float *powers)
+{
+    const struct scale none = {top.first, NAN};
+
+    if (!args.logprob && want.n_top == 0)
+        return none;
+    return raw_logprobs(scores, args.at[blockIdx.x], want.n_top, row, args.limit, top, tops,
+                        powers);
+}
+
+static __global__ void __launch_bounds__(THREADS, 1)
+    select_ids(struct sb_select args, struct sb_scores scores)
 {
     SB_SHARED(struct top, tops, WARPS);
     SB_SHARED(float, powers, PIECE);
     const float *row = args.logits + blockIdx.x * (int64_t)args.stride;
-    const struct selected selected = select_greedily(args, row, tops, powers);
+    const struct sb_want want = want_of(scores, args.at[blockIdx.x]);
+    const struct top top = row_top(row, args.limit, INFINITY, tops);
+    const struct scale scale = raw_scale(args, scores, want, row, top, tops, powers);
 
     if (threadIdx.x == 0)
-        write(args, selected);
+        write(args, want, top, top.has_nan ? (int32_t)SB_PICK_NAN : top.id,
+              logprob_of(scale, want.given < 0 ? top.first : row[want.given]));
 }
 
 /* Shared memory of a block that samples. */
@@ -74,48 +80,83 @@ struct sample_memory {
     wide parts[WARPS], found[2];
 };
 
-/* What the sampler chooses. */
-static __device__ void pick(struct selected *out, const struct sampling &at, float *row,
-                            int32_t limit, struct sample_memory *memory)
+/* Whether the row's sampler is not greedy. A row with a given id may have none. */
+static __device__ bool is_sampled(const struct sb_samplers &samplers)
 {
+    return !sampling_of(samplers, (int32_t)blockIdx.x).rule->is_greedy;
+}
+
+/* Selects by a sampler that is not greedy. *logprob becomes that of the token, by `scale`, or by
+ * what the filters leave. Alternatives of filtered rows are written here. Returns the token. */
+static __device__ int32_t select_sampled(float *logprob, const struct sb_select &args,
+                                         const struct sb_samplers &samplers,
+                                         const struct sb_scores &scores, const struct sb_want &want,
+                                         float *row, const struct scale &scale,
+                                         struct sample_memory *memory)
+{
+    const struct sampling at = sampling_of(samplers, (int32_t)blockIdx.x);
     const struct filter_memory filters = {&memory->sums, memory->parts, memory->tops,
                                           memory->found};
+    const struct scale none = {0.0f, NAN};
+    const int32_t place = args.at[blockIdx.x], n_top = want.is_filtered ? want.n_top : 0;
+    int32_t id = SB_PICK_NONE;
 
-    change_row(&memory->changes, memory->counts, at, row, limit);
-    const struct top top = row_top(row, limit, FLT_MAX, memory->tops);
-    out->id = SB_PICK_NONE;
-    if (top.first > -INFINITY)
-        out->id = at.rule->temperature > 0.0f
-                      ? sample(row, limit, top.first, at.rule, at.position, filters)
-                      : top.id;
-    if (out->id >= 0)
-        out->logit = logit_before(&memory->changes, row, out->id);
+    *logprob = NAN;
+    change_row(&memory->changes, memory->counts, at, row, args.limit);
+    const struct top top = row_top(row, args.limit, FLT_MAX, memory->tops);
+    if (top.first > -INFINITY) {
+        const struct row left = filtered_row(row, args.limit, top.first, at.rule, filters);
+        id = at.rule->temperature > 0.0f ? choose(left, at.rule->seed, at.position, memory->tops)
+                                         : top.id;
+        if (id >= 0 && want.is_filtered) {
+            *logprob = filtered_logprobs(scores, place, n_top, left, id, memory->tops,
+                                         memory->powers);
+            return id;
+        }
+    }
+    if (id >= 0)
+        *logprob = logprob_of(scale, logit_before(&memory->changes, row, id));
+    else
+        tell_best(
+            scores, place, n_top, args.limit, top_of_none(), none,
+            [&](int32_t) { return -INFINITY; }, memory->tops);
+    return id;
 }
 
 static __global__ void __launch_bounds__(THREADS, 1)
-    sample_ids(struct sb_select args, struct sb_samplers samplers)
+    sample_ids(struct sb_select args, struct sb_samplers samplers, struct sb_scores scores)
 {
     SB_DYNAMIC_SHARED(struct sample_memory, memory);
     float *row = args.logits + blockIdx.x * (int64_t)args.stride;
-    const struct sampling at = sampling_of(samplers, (int32_t)blockIdx.x);
-    struct selected selected = select_greedily(args, row, memory->tops, memory->powers);
+    const struct sb_want want = want_of(scores, args.at[blockIdx.x]);
+    const struct top top = row_top(row, args.limit, INFINITY, memory->tops);
+    const bool by_sampler = !top.has_nan && want.given < 0 && is_sampled(samplers);
+    struct scale scale = {top.first, NAN};
+    int32_t id = top.has_nan ? (int32_t)SB_PICK_NAN : top.id;
+    float logprob;
 
-    if (selected.id >= 0 && !at.rule->is_greedy)
-        pick(&selected, at, row, args.limit, memory);
+    if (!(by_sampler && want.is_filtered))
+        scale = raw_scale(args, scores, want, row, top, memory->tops, memory->powers);
+    if (by_sampler)
+        id = select_sampled(&logprob, args, samplers, scores, want, row, scale, memory);
+    else
+        logprob = logprob_of(scale, want.given < 0 ? top.first : row[want.given]);
     if (threadIdx.x == 0)
-        write(args, selected);
+        write(args, want, top, id, logprob);
 }
 
 extern "C" cudaError_t sb_cuda_select(const struct sb_select *args, cudaStream_t stream)
 {
     const dim3 grid((unsigned)args->m);
+    const struct sb_scores none = {NULL, 0, NULL, NULL};
+    const struct sb_scores scores = args->scores ? *args->scores : none;
 
     if (args->m == 0)
         return cudaSuccess;
     if (args->samplers)
         return SB_LAUNCH(sample_ids, grid, dim3(THREADS), sizeof(struct sample_memory), stream,
-                         *args, *args->samplers);
-    return SB_LAUNCH(select_ids, grid, dim3(THREADS), 0, stream, *args);
+                         *args, *args->samplers, scores);
+    return SB_LAUNCH(select_ids, grid, dim3(THREADS), 0, stream, *args, scores);
 }
 
 cudaError_t sb_load_select(enum sb_dtype)

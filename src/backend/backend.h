@@ -56,8 +56,8 @@ enum sb_dtype sb_kv_dtype(int32_t kv, enum sb_dtype automatic);
 enum sb_dtype sb_weights_dtype(int32_t weights, enum sb_dtype stored, int is_table);
 /* Converts a row of n elements from one type to another. A value that the new type cannot hold is
  * rounded to the nearest one, ties to even. What is too large for f16 becomes its largest finite
- * value. Quantised types can be converted to all others that are not, and SB_Q8_0 and SB_Q4_0 be
- * made of them (quant.h). */
+ * value. Quantised types can be converted to all that are not. For the reverse there is
+ * sb_convert_rows (quantiser.h). */
 void sb_convert(void *to, enum sb_dtype to_type, const void *from, enum sb_dtype from_type,
                 size_t n);
 
@@ -225,6 +225,23 @@ enum {
     SB_PICK_NONE = -2 /* or nothing may be chosen */
 };
 
+/* What is told of one place of a selection beside its choice. */
+struct sb_want {
+    int32_t given; /* an id whose log-probability is wanted, and nothing is chosen; -1: none */
+    int32_t n_top; /* alternatives that are wanted: 0 .. SB_TOP_MAX */
+    int32_t is_filtered; /* 1: log-probabilities are of what a sampler leaves, see below */
+};
+
+/* Wants, and where the alternatives go that they ask for. All pointers dev. */
+struct sb_scores {
+    const struct sb_want *wants; /* by place */
+    int32_t stride;              /* of a place in the arrays below; no want has a larger n_top */
+    int32_t *ids;                /* [places, stride] */
+    float *logprobs;
+};
+
+enum { SB_TOP_MAX = 32 };
+
 /*
  * The one rule by which tokens are selected, for m rows of logits. All pointers dev. The results of
  * row i go to the places at[i] of three arrays:
@@ -234,6 +251,17 @@ enum {
  *     logprob    the natural logarithm of that id's probability among [0, limit), by the logits as
  *                they are
  *     margin     the largest logit minus the second largest; infinity when limit is 1
+ *
+ * Where `scores` has a want for the place:
+ *
+ *     given      ids and margin are not written, and logprob is that of the given id
+ *     n_top      scores->ids and ->logprobs become the n_top most probable ids, the largest logit
+ *                first, of equal ones the lowest id first; and their log-probabilities. Where fewer
+ *                ids have a probability above 0, the rest is -1 and -infinity. If some logit is
+ *                NaN, all are -1 and NaN
+ *     filtered   log-probabilities and alternatives are by the distribution that the row's sampler
+ *                draws from, behind the filters (kernels/cpu/logprobs.h defines it); if its
+ *                temperature is 0 there are no filters, and the temperature counts as 1
  */
 struct sb_select {
     int32_t m, stride, limit;
@@ -242,6 +270,7 @@ struct sb_select {
     int32_t *ids;
     float *logprob, *margin;            /* either may be NULL: not wanted */
     const struct sb_samplers *samplers; /* host; NULL: all rows are greedy */
+    const struct sb_scores *scores;     /* host; NULL: no place has a want */
 };
 
 /* Moves of cached columns. For each i in [0, n), in every plane and head of the cache, len[i]

@@ -37,6 +37,16 @@ static enum sb_products best_blocks(int32_t simd, const struct sb_cpu_kernels *k
     return sb_port_is_avx512_bf16_fast() && kernels->dot_is_chain() ? SB_BLOCKS_DOT : SB_BLOCKS_FMA;
 }
 
+/* The same for products of integers, where they are more than a few rows. */
+static enum sb_products best_integers(int32_t simd, const struct sb_cpu_kernels *kernels)
+{
+    if (sb_port_has_amx_int8() && sb_cpu_has_matrix_unit(simd))
+        return SB_INTEGERS_TILES;
+    return kernels == sb_cpu_kernels_for(SPECBATCH_SIMD_AVX512) && sb_port_has_avx512_vnni()
+               ? SB_INTEGERS_DOT
+               : SB_INTEGERS;
+}
+
 /* Names the numerics class, as far as the weights are known. */
 static void name_class(struct sb_device *device)
 {
@@ -46,12 +56,17 @@ static void name_class(struct sb_device *device)
         [SPECBATCH_COMPUTE_F32] = "cpu-f32: ascending-k fmaf, attention tile 64",
         [SPECBATCH_COMPUTE_SPLIT] =
             "cpu-split: with bf16 weights gemm inputs in 3 bf16 parts, blocks of 32 k, else "
-            "ascending-k fmaf; attention tile 64"};
+            "ascending-k fmaf; attention tile 64",
+        [SPECBATCH_COMPUTE_INT8] =
+            "cpu-int8: with quantised weights gemm inputs of 8 bits, a scale for 32 k, else bf16 "
+            "weights and gemm inputs, blocks of 32 k; attention tile 64"};
+    const char *quantised = !device->is_quantised ? ""
+                            : device->compute == SPECBATCH_COMPUTE_INT8
+                                ? "; quantised weights by scaled sums of integers"
+                                : "; quantised weights by scaled blocks of 32 k";
 
     snprintf(device->class_text, sizeof device->class_text, "%s%s; kv %s",
-             arithmetic[device->compute],
-             device->is_quantised ? "; quantised weights by scaled blocks of 32 k" : "",
-             sb_dtype_name(device->kv));
+             arithmetic[device->compute], quantised, sb_dtype_name(device->kv));
 }
 
 static int32_t device_open(struct sb_device **out, const struct sb_mem *mem,
@@ -77,6 +92,8 @@ static int32_t device_open(struct sb_device **out, const struct sb_mem *mem,
     device->blocks = options->compute == SPECBATCH_COMPUTE_F32
                          ? SB_CHAIN
                          : best_blocks(options->simd, kernels);
+    if (options->compute == SPECBATCH_COMPUTE_INT8)
+        device->integers = best_integers(options->simd, kernels);
     if (is_amx && device->blocks != SB_CHAIN && device->blocks != SB_BLOCKS_TILES)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED,
                 "SIMD level AMX: the operating system does not let this process use the matrix "
@@ -115,6 +132,10 @@ static size_t inputs_count(const struct sb_device *device, const struct sb_exec_
     if (device->is_quantised) {
         words = sb_cpu_inputs_words(SB_BLOCKS_FMA, parts, is_float || device->has_halves ? m : few,
                                     limits->max_width);
+        most = words > most ? words : most;
+    }
+    if (device->is_quantised && device->compute == SPECBATCH_COMPUTE_INT8) {
+        words = sb_cpu_inputs_words(device->integers, 1, m, limits->max_width);
         most = words > most ? words : most;
     }
     return (size_t)most;
@@ -243,20 +264,23 @@ static int32_t download(struct sb_exec *exec, void *host, const void *dev, size_
 
 /* ------------------------------------------------------------------ weights */
 
+/* Of the memory only the columns that the last panel has too many are zeroed here. Filling writes
+ * the others, and so it is the threads that fill that touch new pages. */
 static int32_t weight_create(struct sb_weight *out, struct sb_device *device,
                              const struct sb_mem *mem, int32_t n_out, int32_t n_in,
                              enum sb_dtype dtype)
 {
     struct sb_weight weight = {.n_out = n_out, .n_in = n_in};
+    size_t panel;
 
-    weight.dtype = device->compute == SPECBATCH_COMPUTE_BF16 && !sb_dtype_is_quantised(dtype)
-                       ? SB_BF16
-                       : dtype;
-    weight.bytes = (size_t)(sb_panel_count(n_out) *
-                            sb_panel_bytes(sb_cpu_layout(device, &weight), n_in));
-    weight.data = sb_alloc(mem, weight.bytes, 1);
+    weight.dtype = sb_cpu_rounds_weights(device) && !sb_dtype_is_quantised(dtype) ? SB_BF16 : dtype;
+    panel = (size_t)sb_panel_bytes(sb_cpu_layout(device, &weight), n_in);
+    weight.bytes = (size_t)sb_panel_count(n_out) * panel;
+    weight.data = sb_alloc_raw(mem, weight.bytes, 1);
     if (!weight.data)
         return sb_fail(SPECBATCH_E_NOMEM, "no memory for a weight of %zu bytes", weight.bytes);
+    if (n_out % SB_PANEL != 0)
+        memset((char *)weight.data + weight.bytes - panel, 0, panel);
     if (sb_dtype_is_quantised(dtype)) {
         device->is_quantised = 1;
         name_class(device);
@@ -267,12 +291,12 @@ static int32_t weight_create(struct sb_weight *out, struct sb_device *device,
     return SPECBATCH_OK;
 }
 
-/* The rows have the weight's own type, or one that this holds without loss. In the bf16 class they
- * may have any that is not quantised: to round it is what the class does. */
+/* The rows have the weight's own type, or one that this holds without loss. In the classes BF16 and
+ * INT8 they may have any that is not quantised: to round it is what the class does. */
 static int32_t weight_fill(struct sb_weight *weight, struct sb_device *device, int32_t first,
                            int32_t n, const void *rows, enum sb_dtype dtype)
 {
-    const int may_round = device->compute == SPECBATCH_COMPUTE_BF16 && weight->dtype == SB_BF16;
+    const int may_round = sb_cpu_rounds_weights(device) && weight->dtype == SB_BF16;
 
     if (dtype != weight->dtype &&
         (sb_dtype_is_quantised(dtype) || (weight->dtype != SB_F32 && !may_round)))

@@ -112,17 +112,18 @@ static int64_t panels_of_range(const struct sb_exec *exec, int64_t n_panels,
     return most < 8 ? most : 8;
 }
 
-/* Has a product in the order of blocks read its inputs. are_made: whether they are there already,
- * from a product with the weight before */
+/* Has a product in the order of blocks, or of integers, read its inputs. are_made: whether they are
+ * there already, from a product with the weight before */
 static void take_inputs(struct sb_exec *exec, struct sb_cpu_gemm *product, int are_made)
 {
-    struct sb_cpu_inputs args = {.products = product->products,
-                                 .form = sb_cpu_form(exec->device),
-                                 .m = product->m,
-                                 .n = product->n_in,
-                                 .x = product->x,
-                                 .to = exec->inputs,
-                                 .sums = exec->sums};
+    struct sb_cpu_inputs args = {
+        .products = product->products,
+        .form = sb_cpu_is_integers(product->products) ? SB_FORM_INT8 : sb_cpu_form(exec->device),
+        .m = product->m,
+        .n = product->n_in,
+        .x = product->x,
+        .to = exec->inputs,
+        .sums = exec->sums};
     struct job job = {.args = &args};
 
     product->parts = sb_form_parts(args.form);

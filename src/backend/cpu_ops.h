@@ -22,9 +22,10 @@ struct sb_device {
     /* How products with bf16 weights are formed, if not by a chain: by what this processor is
      * fastest at. */
     enum sb_products blocks;
-    int is_quantised; /* whether any weight is quantised, */
-    int has_mins;     /* has minima, */
-    int has_halves;   /* has groups of half a block */
+    enum sb_products integers; /* and with quantised weights in the class INT8 */
+    int is_quantised;          /* whether any weight is quantised, */
+    int has_mins;              /* has minima, */
+    int has_halves;            /* has groups of half a block */
 };
 
 struct sb_exec {
@@ -40,10 +41,16 @@ struct sb_exec {
     struct sb_cpu_block *blocks; /* [max_tokens] blocks of queries of the attention that runs */
 };
 
+/* Whether weights that are not quantised are held in bf16, whatever type they come in. */
+static inline int sb_cpu_rounds_weights(const struct sb_device *device)
+{
+    return device->compute == SPECBATCH_COMPUTE_BF16 || device->compute == SPECBATCH_COMPUTE_INT8;
+}
+
 /* What the inputs of products in the order of blocks are made to. */
 static inline enum sb_form sb_cpu_form(const struct sb_device *device)
 {
-    return device->compute == SPECBATCH_COMPUTE_BF16    ? SB_FORM_BF16
+    return sb_cpu_rounds_weights(device)                ? SB_FORM_BF16
            : device->compute == SPECBATCH_COMPUTE_SPLIT ? SB_FORM_PARTS
                                                         : SB_FORM_FLOAT;
 }
@@ -52,8 +59,11 @@ static inline enum sb_form sb_cpu_form(const struct sb_device *device)
 static inline enum sb_layout sb_cpu_layout(const struct sb_device *device,
                                            const struct sb_weight *weight)
 {
+    const enum sb_layout first = device->compute == SPECBATCH_COMPUTE_INT8 ? SB_LAYOUT_Q8_0_QUADS
+                                                                           : SB_LAYOUT_Q8_0;
+
     if (sb_dtype_is_quantised(weight->dtype))
-        return (enum sb_layout)(weight->dtype - SB_Q8_0 + SB_LAYOUT_Q8_0);
+        return (enum sb_layout)(weight->dtype - SB_Q8_0 + first);
     if (weight->dtype == SB_BF16)
         return device->blocks == SB_BLOCKS_DOT ? SB_LAYOUT_BF16_DOT : SB_LAYOUT_BF16;
     return weight->dtype == SB_F16 ? SB_LAYOUT_F16 : SB_LAYOUT_F32;
@@ -73,6 +83,11 @@ static inline enum sb_products sb_cpu_quant_products(const struct sb_device *dev
 {
     if (device->compute == SPECBATCH_COMPUTE_F32)
         return SB_BLOCKS_FMA;
+    if (device->compute == SPECBATCH_COMPUTE_INT8) {
+        if (device->integers == SB_INTEGERS_TILES && rows <= SB_CPU_FEW_ROWS)
+            return SB_INTEGERS_DOT; /* every processor with that unit has it */
+        return device->integers;
+    }
     if (sb_cpu_has_tiles(device->blocks) && (rows <= SB_CPU_FEW_ROWS || sb_cpu_has_halves(dtype)))
         return SB_BLOCKS_FMA;
     return device->blocks;

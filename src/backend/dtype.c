@@ -117,7 +117,8 @@ static void convert_plain(unsigned char *to, enum sb_dtype to_type, const unsign
     }
 }
 
-/* Goes by floats, a block of the widest type at a time. */
+/* Converts a quantised row to a type that is not, by floats, a block of the widest type at a time.
+ */
 static void convert_quantised(void *to, enum sb_dtype to_type, const void *from,
                               enum sb_dtype from_type, size_t n)
 {
@@ -127,14 +128,8 @@ static void convert_quantised(void *to, enum sb_dtype to_type, const void *from,
         const unsigned char *in = (const unsigned char *)from + sb_dtype_row_bytes(from_type, at);
         unsigned char *out = (unsigned char *)to + sb_dtype_row_bytes(to_type, at);
         count = n - at < SB_QUANT_BLOCK_MAX ? n - at : SB_QUANT_BLOCK_MAX;
-        if (sb_dtype_is_quantised(from_type))
-            sb_quant_read(values, from_type, in, count);
-        else
-            convert_plain((unsigned char *)values, SB_F32, in, from_type, count);
-        if (sb_dtype_is_quantised(to_type))
-            sb_quant_make(out, to_type, values, count);
-        else
-            convert_plain(out, to_type, (const unsigned char *)values, SB_F32, count);
+        sb_quant_read(values, from_type, in, count);
+        convert_plain(out, to_type, (const unsigned char *)values, SB_F32, count);
     }
 }
 
@@ -143,7 +138,7 @@ void sb_convert(void *to, enum sb_dtype to_type, const void *from, enum sb_dtype
 {
     if (to_type == from_type)
         memcpy(to, from, sb_dtype_row_bytes(from_type, n));
-    else if (sb_dtype_is_quantised(from_type) || sb_dtype_is_quantised(to_type))
+    else if (sb_dtype_is_quantised(from_type))
         convert_quantised(to, to_type, from, from_type, n);
     else
         convert_plain(to, to_type, from, from_type, n);

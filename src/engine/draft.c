@@ -2,6 +2,7 @@
  * draft that never proposes. */
 #include "engine/draft.h"
 
+#include "options.h"
 #include "status.h"
 
 /* ---------------------------------------------------------------- sources */
@@ -12,6 +13,14 @@ void sb_source_init(struct specbatch_draft *source, const struct sb_source_ops *
     source->ops = ops;
     source->mem = *mem;
     atomic_init(&source->references, 1);
+    source->n_sources = 1;
+}
+
+int32_t sb_source_check_bits(const struct specbatch_draft *source, uint32_t bits)
+{
+    const uint32_t known = source ? UINT32_MAX >> (32 - source->n_sources) : UINT32_MAX;
+
+    return sb_check_flags(SPECBATCH_E_OPTIONS, "request", "draft_sources", bits, known);
 }
 
 void sb_source_retain(struct specbatch_draft *source)
@@ -50,8 +59,7 @@ static int32_t none_prepare(struct sb_draft *draft, struct sb_round *round)
 {
     (void)draft;
     for (int32_t b = 0; b < round->n_rows; b++)
-        if (!round->rows[b].served)
-            round->rows[b].n_draft = 0;
+        round->rows[b].n_draft = 0;
     return SPECBATCH_OK;
 }
 

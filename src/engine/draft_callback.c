@@ -17,9 +17,10 @@
 struct callback_draft {
     struct sb_draft base;
     specbatch_draft_ops ops;
-    int32_t vocab;              /* of the target */
-    int32_t draft_len;          /* places of each row in `out` */
-    specbatch_draft_row *rows;  /* [batch], the first of which propose is given */
+    const struct sb_runner *target; /* borrowed; for its clock */
+    int32_t vocab;                  /* of the target */
+    int32_t draft_len;              /* places of each row in `out` */
+    specbatch_draft_row *rows;      /* [batch], the first of which propose is given */
     specbatch_draft_row **list; /* [batch], a pointer to each row: rows may grow in later versions,
                                    so the host must not index them by its own size */
     int32_t *out;               /* [batch][draft_len] */
@@ -47,7 +48,7 @@ static size_t show_rows(struct callback_draft *draft, const struct sb_round *rou
 
     for (int32_t b = 0; b < round->n_rows; b++) {
         struct sb_seq *seq = round->rows[b].seq;
-        if (!sb_row_is_open(&round->rows[b]))
+        if (round->rows[b].n_draft == 0)
             continue;
         seq->shown = 1;
         draft->rows[n] = (specbatch_draft_row){.struct_size = sizeof *draft->rows,
@@ -84,6 +85,19 @@ static int32_t take_proposals(const struct callback_draft *draft, struct sb_roun
     return SPECBATCH_OK;
 }
 
+/* Calls propose. It may wait for a device or another program, and all the time that it takes is a
+ * cost of the round, also what the clock of passes leaves out. */
+static void propose(struct callback_draft *draft, struct proposal_call *call)
+{
+    const uint64_t began = sb_port_now_ns(), worked = sb_runner_clock(draft->target);
+    uint64_t took, work;
+
+    sb_port_call_host(call_propose, call);
+    took = sb_port_now_ns() - began;
+    work = sb_runner_clock(draft->target) - worked;
+    draft->base.waited_ns += took > work ? took - work : 0;
+}
+
 static int32_t callback_prepare(struct sb_draft *base, struct sb_round *round)
 {
     struct callback_draft *draft = (struct callback_draft *)base;
@@ -93,11 +107,11 @@ static int32_t callback_prepare(struct sb_draft *base, struct sb_round *round)
 
     if (call.n_rows == 0)
         return rc;
-    sb_port_call_host(call_propose, &call);
+    propose(draft, &call);
     if (call.returned != 0)
         return sb_fail(SPECBATCH_E_CANCELLED, "the draft's propose returned %d", call.returned);
     for (int32_t b = 0; b < round->n_rows && rc == SPECBATCH_OK; b++)
-        if (sb_row_is_open(&round->rows[b]))
+        if (round->rows[b].n_draft > 0)
             rc = take_proposals(draft, round, b, shown_as++);
     return rc;
 }
@@ -167,6 +181,7 @@ static int32_t source_create(struct sb_draft **out, const struct specbatch_draft
     SB_NEW(draft, sb_alloc(mem, 1, sizeof *draft), "a draft");
     draft->base = (struct sb_draft){.ops = &callback_ops, .mem = *mem};
     draft->ops = ((const struct callback_source *)source)->ops;
+    draft->target = target;
     draft->vocab = target->model->config.vocab;
     draft->draft_len = limits->draft_len;
     SB_NEW(draft->rows, sb_alloc(mem, batch, sizeof *draft->rows), "a draft");
@@ -200,8 +215,8 @@ static void source_free(struct specbatch_draft *source)
         sb_port_call_host(call_release, &ops);
 }
 
-static const struct sb_source_ops source_ops = {"callbacks", NULL, source_bytes, source_create,
-                                                source_free};
+static const struct sb_source_ops source_ops = {
+    "callbacks", SB_SOURCE_ONCE | SB_SOURCE_HOST, NULL, source_bytes, source_create, source_free};
 
 int32_t sb_source_from_ops(struct specbatch_draft **out, const specbatch_draft_ops *ops)
 {

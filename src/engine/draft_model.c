@@ -17,11 +17,18 @@
  * A gap of more than two tokens is closed first, by passes of its own (catch_up). In a gap of two,
  * the first step feeds both tokens. Rejected: computing the whole sequence again each round, as the
  * paper's code does.
+ *
+ * If the pool has a draft_min_prob, the host does look: after each step it downloads how probable
+ * the draft takes its proposals to be, and rows behind an improbable one are in no further step. So
+ * the steps run while the round is prepared, because the target's pass needs to know how many
+ * proposals there are, and such a round is not recorded. Rejected: building all steps and dropping
+ * proposals afterwards, which saves the target work but the draft none.
  */
 #include "engine/draft.h"
 
+#include <math.h>
+
 #include "fault.h"
-#include "port.h"
 #include "status.h"
 
 /* ------------------------------------------------------------ a pool's draft */
@@ -29,7 +36,9 @@
 struct model_draft {
     struct sb_draft base;
     struct sb_runner runner;
-    int32_t limit; /* proposals are ids below this: the smaller of the two vocabularies */
+    int32_t limit;     /* proposals are ids below this: the smaller of the two vocabularies */
+    float min_logprob; /* behind a proposal less probable than this a row has none; -infinity: any
+                          may follow */
 };
 
 /* Committed tokens that the draft has no entries for; the last one is always among them. */
@@ -112,7 +121,7 @@ static int32_t catch_up(struct model_draft *draft, struct sb_round *round)
         used = 0;
         sb_pass_begin(r, 0);
         for (int32_t b = 0; b < round->n_rows; b++)
-            if (sb_row_is_open(&round->rows[b]) && gap(round->rows[b].seq) > 2)
+            if (round->rows[b].n_draft > 0 && gap(round->rows[b].seq) > 2)
                 used += feed(draft, round, round->rows[b].seq, 1, round->chunk_tokens - used,
                              round->chunks_at + used);
         if (used > 0) {
@@ -122,6 +131,7 @@ static int32_t catch_up(struct model_draft *draft, struct sb_round *round)
             SB_TRY(sb_pass_issue(r, 0, round->dev_tokens));
             SB_TRY(r->backend->exec_sync(r->exec));
             draft->base.passes++;
+            draft->base.caught_up += (uint64_t)used;
             draft->base.catch_up_ns += sb_runner_clock(r) - began;
         }
     } while (used > 0);
@@ -132,7 +142,9 @@ done:
 /* Builds draft step j. Every row with more than j proposals feeds its token j and selects its token
  * j + 1, the proposal. In step 0, where token 0 is the last committed one, a row whose gap is two
  * tokens feeds the token before that too. In a padded round every row adds the same number of
- * tokens: a padding token in the sink stands for each that it does not feed. */
+ * tokens: a padding token in the sink stands for each that it does not feed. What is selected
+ * behind such a token goes to the row's place for gaps, which nothing reads any more by then: the
+ * row may have proposals of another source. */
 static void build_step(struct model_draft *draft, struct sb_round *round, int32_t j)
 {
     struct sb_runner *r = &draft->runner;
@@ -142,9 +154,8 @@ static void build_step(struct model_draft *draft, struct sb_round *round, int32_
     if (round->padded)
         sink = sb_pass_add_sink(r);
     for (int32_t b = 0; b < round->n_rows; b++) {
-        const struct sb_round_row *row = &round->rows[b];
-        const int32_t at = b * round->stride + j, wanted = row->n_draft > j && !row->served;
-        struct sb_seq *seq = row->seq;
+        const int32_t at = b * round->stride + j, wanted = round->rows[b].n_draft > j;
+        struct sb_seq *seq = round->rows[b].seq;
         const int32_t fed = wanted && j == 0 ? feed(draft, round, seq, 1, 1, round->gaps_at + b)
                                              : 0;
 
@@ -156,29 +167,97 @@ static void build_step(struct model_draft *draft, struct sb_round *round, int32_
                                         : sb_pass_add_seq(r, seq->at, seq->cap, seq->start);
             sb_pass_add_token(r, in_pass, seq->draft_kv_len++, at, at + 1);
         } else if (round->padded) {
-            sb_pass_add_token(r, sink, 0, at, at + 1);
+            sb_pass_add_token(r, sink, 0, at, round->gaps_at + b);
         }
     }
     if (round->padded)
         r->building->max_len = round->max_len;
 }
 
+/* The most proposals that a row has. */
+static int32_t longest(const struct sb_round *round)
+{
+    int32_t most = 0;
+
+    for (int32_t b = 0; b < round->n_rows; b++)
+        if (round->rows[b].n_draft > most)
+            most = round->rows[b].n_draft;
+    return most;
+}
+
+/* After step j: rows whose proposal is too improbable, or has no probability, make no more. */
+static void stop_rows(const struct model_draft *draft, struct sb_round *round, int32_t j)
+{
+    for (int32_t b = 0; b < round->n_rows; b++) {
+        struct sb_round_row *row = &round->rows[b];
+        if (row->n_draft > j + 1 &&
+            !(round->logprob[b * round->stride + j + 1] >= draft->min_logprob))
+            row->n_draft = j + 1;
+    }
+}
+
+/* Runs one step, of which the probabilities are in round->logprob then. The first is built before
+ * the upload, since it writes the tokens of gaps. */
+static int32_t run_step(struct model_draft *draft, struct sb_round *round, int32_t j)
+{
+    struct sb_runner *r = &draft->runner;
+    int32_t rc = SPECBATCH_OK;
+
+    build_step(draft, round, j);
+    if (j == 0)
+        SB_TRY(sb_round_upload(round, r));
+    SB_TRY(sb_pass_issue(r, j, round->dev_tokens));
+    sb_pass_select(r, j, draft->limit, sb_round_samplers(round), round->dev_tokens,
+                   round->dev_logprob, NULL, NULL);
+    SB_TRY(r->backend->download(r->exec, round->logprob, round->dev_logprob,
+                                (size_t)(round->n_rows * round->stride) * sizeof *round->logprob));
+    SB_TRY(r->backend->exec_sync(r->exec));
+    draft->base.passes++;
+done:
+    return rc;
+}
+
+/* Makes the proposals now, and stops for each row where the draft is no longer sure. They come back
+ * to the host, whose tokens the round will upload. */
+static int32_t draft_while_sure(struct model_draft *draft, struct sb_round *round)
+{
+    struct sb_runner *r = &draft->runner;
+    int32_t rc = SPECBATCH_OK;
+
+    round->padded = 0;
+    for (int32_t j = 0; j < longest(round); j++) {
+        SB_TRY(run_step(draft, round, j));
+        stop_rows(draft, round, j);
+    }
+    SB_TRY(r->backend->download(r->exec, round->tokens, round->dev_tokens,
+                                (size_t)(round->n_rows * round->stride) * sizeof *round->tokens));
+    SB_TRY(r->backend->exec_sync(r->exec));
+done:
+    return rc;
+}
+
 static int32_t model_prepare(struct sb_draft *base, struct sb_round *round)
 {
     struct model_draft *draft = (struct model_draft *)base;
-    int32_t rc = SPECBATCH_OK;
+    int32_t rc = SPECBATCH_OK, n_steps;
 
-    for (int32_t b = 0; b < round->n_rows; b++) {
-        struct sb_round_row *row = &round->rows[b];
-        if (!row->served)
-            limit_proposals(draft, row);
-        if (!row->served && row->n_draft > round->n_steps)
-            round->n_steps = row->n_draft;
-    }
+    for (int32_t b = 0; b < round->n_rows; b++)
+        limit_proposals(draft, &round->rows[b]);
+    n_steps = longest(round);
+    if (n_steps == 0)
+        return rc;
     SB_TRY(catch_up(draft, round));
-    for (int32_t j = 0; j < round->n_steps; j++)
-        build_step(draft, round, j);
-    draft->base.passes += (uint64_t)round->n_steps;
+    if (draft->min_logprob > -INFINITY) {
+        SB_TRY(draft_while_sure(draft, round));
+        n_steps = longest(round);
+    } else {
+        for (int32_t j = 0; j < n_steps; j++)
+            build_step(draft, round, j);
+        round->n_passes = n_steps;
+        base->passes += (uint64_t)n_steps;
+    }
+    if (n_steps > round->n_steps)
+        round->n_steps = n_steps;
 done:
     return rc;
 }
@@ -188,10 +267,10 @@ static int32_t model_issue(struct sb_draft *base, struct sb_round *round)
     struct model_draft *draft = (struct model_draft *)base;
     int32_t rc = SPECBATCH_OK;
 
-    for (int32_t j = 0; j < round->n_steps; j++) {
+    for (int32_t j = 0; j < round->n_passes; j++) {
         SB_TRY(sb_pass_issue(&draft->runner, j, round->dev_tokens));
         sb_pass_select(&draft->runner, j, draft->limit, sb_round_samplers(round), round->dev_tokens,
-                       NULL, NULL);
+                       NULL, NULL, NULL);
     }
 done:
     return rc;
@@ -229,6 +308,7 @@ static struct sb_runner_limits runner_limits(const struct sb_draft_limits *limit
 
     runner.max_tokens = step > chunk ? step : chunk;
     runner.max_out = limits->batch;
+    runner.max_scored = 0;
     runner.n_passes = limits->draft_len;
     runner.span = 0; /* a draft may compute prompts in any way, so it needs none */
     return runner;
@@ -272,6 +352,7 @@ static int32_t source_create(struct sb_draft **out, const struct specbatch_draft
 
     SB_NEW(draft, sb_alloc(mem, 1, sizeof *draft), "a draft");
     draft->base = (struct sb_draft){.ops = &model_ops, .mem = *mem, .runner = &draft->runner};
+    draft->min_logprob = limits->min_prob > 0.0f ? logf(limits->min_prob) : -INFINITY;
     draft->limit = target->model->config.vocab;
     if (model->config.vocab < draft->limit)
         draft->limit = model->config.vocab;
@@ -294,8 +375,8 @@ static void source_free(struct specbatch_draft *source)
     sb_model_release(model);
 }
 
-static const struct sb_source_ops source_ops = {"model", source_check, source_bytes, source_create,
-                                                source_free};
+static const struct sb_source_ops source_ops = {"model",      SB_SOURCE_ONCE, source_check,
+                                                source_bytes, source_create,  source_free};
 
 int32_t sb_source_from_model(struct specbatch_draft **out, struct specbatch_model *model)
 {

@@ -25,7 +25,8 @@
  * tables as max_tokens of its own need, so its prompt and each new token cost a constant number of
  * accesses a length on average, whatever the text is (hash.h).
  *
- * Rejected: a suffix automaton, which finds matches of every length, but not the latest of them.
+ * Rejected: a suffix automaton, which finds matches of every length, but takes more memory, and
+ * many steps to know the latest of them; longer matches won next to nothing (docs/performance.md).
  * Chains of the positions of equal n-grams, as data compressors have them: in a text that repeats
  * itself a chain is as long as the text.
  */
@@ -136,7 +137,7 @@ static int32_t ngram_prepare(struct sb_draft *base, struct sb_round *round)
         struct sb_round_row *row = &round->rows[b];
         const struct sb_seq *seq = row->seq;
         int32_t *out = round->tokens + b * round->stride + 1, from;
-        if (!sb_row_is_open(row))
+        if (row->n_draft == 0)
             continue;
         enter_ngrams(draft, seq);
         if ((from = find_match(draft, seq)) == 0)
@@ -234,8 +235,8 @@ static void source_free(struct specbatch_draft *source)
     sb_free(&mem, source);
 }
 
-static const struct sb_source_ops source_ops = {"n-grams", NULL, source_bytes, source_create,
-                                                source_free};
+static const struct sb_source_ops source_ops = {"n-grams",     0,          NULL, source_bytes,
+                                                source_create, source_free};
 
 /* Fills in the defaults, which make way for what is given, and checks the ranges. */
 static int32_t resolve(specbatch_ngram_options *full, const specbatch_ngram_options *given)

@@ -7,7 +7,8 @@
  *   for each layer:
  *       x += attention(norm(x))      GLM-4 norms the block's output once more before adding it;
  *       x += mlp(norm(x))            the other architectures add it as it is
- *   logits = head(norm(x))           only for the tokens whose logits are wanted
+ *   logits = head(norm(x))           only for the tokens whose logits are wanted, and in pieces
+ *                                    where they are more than there is memory for
  *
  * Shapes. m is the number of query tokens in the pass: row t of every activation belongs to token
  * t, whichever sequence it is of. q_dim = heads * head_dim, kv_dim = kv_heads * head_dim. A weight
@@ -106,6 +107,19 @@ static void tap(struct sb_runner *r, int32_t stage, const void *x, int32_t rows)
         r->tap.fn(r->tap.user, stage, x, rows, r->model->config.hidden);
 }
 
+void sb_forward_logits(struct sb_runner *r, const int32_t *out, int32_t n)
+{
+    const struct specbatch_model *model = r->model;
+    const int32_t layers = model->config.layers;
+
+    /* h [n, hidden] = norm(x), after the last block has been added to x, of these n tokens */
+    add_and_norm(r, (struct unadded){r->y, model->layers[layers - 1].post_ffn_norm},
+                 model->final_norm, out, n);
+    tap(r, layers, r->h, n);
+    /* logits [n, vocab] = h [n, hidden] . Whead [vocab, hidden] */
+    r->backend->gemm(r->exec, r->logits, r->h, &model->head, NULL, n);
+}
+
 void sb_forward(struct sb_runner *r, const struct sb_pass *pass)
 {
     const struct specbatch_model *model = r->model;
@@ -124,11 +138,7 @@ void sb_forward(struct sb_runner *r, const struct sb_pass *pass)
         add_and_norm(r, unadded, layer->ffn_norm, NULL, m);
         unadded = mlp_block(r, layer, m);
     }
-    if (pass->n_out == 0)
-        return;
-    /* h [n_out, hidden] = norm(x) of the tokens whose logits are wanted */
-    add_and_norm(r, unadded, model->final_norm, pass->out, pass->n_out);
-    tap(r, c->layers, r->h, pass->n_out);
-    /* logits [n_out, vocab] = h [n_out, hidden] . Whead [vocab, hidden] */
-    r->backend->gemm(r->exec, r->logits, r->h, &model->head, NULL, pass->n_out);
+    if (pass->n_out > 0)
+        sb_forward_logits(r, pass->out,
+                          pass->n_out < r->limits.max_out ? pass->n_out : r->limits.max_out);
 }

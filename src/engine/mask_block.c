@@ -76,10 +76,10 @@ done:
 /* A block that is too small is replaced by one of twice the room at least, so that requests that
  * come one by one replace it a few times only. */
 int32_t sb_mask_block_reserve(struct sb_mask_block *block, struct specbatch_model *model,
-                              const struct sb_mem *mem, const struct sb_seq *seq)
+                              const struct sb_mem *mem, const struct sb_seq *seq, int32_t n)
 {
     const int32_t most = block->max_rows;
-    const int32_t need = block->n_requests < most ? block->n_requests + 1 : most;
+    const int32_t need = block->n_requests < most - n ? block->n_requests + n : most;
     struct sb_mask_block larger = {.max_rows = most, .stride = block->stride};
     int32_t rc = SPECBATCH_OK;
 

@@ -40,9 +40,9 @@ struct sb_mask_block {
 
 /* Checks and copies the mask of a request; NULL: it has none. E_INVALID, E_OPTIONS. */
 int32_t sb_mask_copy(specbatch_mask *out, const specbatch_mask *given);
-/* Makes room for one more unfinished request, if this one has a mask. E_NOMEM, E_DEVICE. */
+/* Makes room for n more unfinished requests like this one, if it has a mask. E_NOMEM, E_DEVICE. */
 int32_t sb_mask_block_reserve(struct sb_mask_block *block, struct specbatch_model *model,
-                              const struct sb_mem *mem, const struct sb_seq *seq);
+                              const struct sb_mem *mem, const struct sb_seq *seq, int32_t n);
 /* Counts a request that has been submitted, and one that has finished. */
 void sb_mask_block_add(struct sb_mask_block *block, const struct sb_seq *seq);
 void sb_mask_block_remove(struct sb_mask_block *block, const struct sb_seq *seq);

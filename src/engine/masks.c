@@ -199,15 +199,18 @@ int32_t sb_masks_force(struct sb_round *round)
         SB_TRY(ask(round));
         n_pending = force_all(round, n_asked);
     }
-    for (int32_t b = 0; b < round->n_rows; b++) {
-        struct sb_round_row *row = &round->rows[b];
-        if (row->n_forced == 0)
-            continue;
-        row->n_draft = row->n_forced;
-        row->served = 1;
-    }
+    for (int32_t b = 0; b < round->n_rows; b++)
+        if (round->rows[b].n_forced > 0)
+            round->rows[b].n_draft = 0;
 done:
     return rc;
+}
+
+void sb_masks_propose(struct sb_round *round)
+{
+    for (int32_t b = 0; b < round->n_rows; b++)
+        if (round->rows[b].n_forced > 0)
+            round->rows[b].n_draft = round->rows[b].n_forced;
 }
 
 /* ------------------------------------------------------------------ all other positions */

@@ -25,9 +25,12 @@
 
 #include "engine/round.h"
 
-/* Call after sb_round_begin and before the draft prepares: finds the masked rows, and serves those
- * that have forced proposals. E_CANCELLED: a mask returned something else than 0. */
+/* Call after sb_round_begin and before the draft prepares: finds the masked rows and what they are
+ * forced to. Rows with forced proposals then ask for none, so that the draft leaves them alone.
+ * E_CANCELLED: a mask returned something else than 0. */
 int32_t sb_masks_force(struct sb_round *round);
+/* Call after the draft has prepared: those rows have their forced proposals. */
+void sb_masks_propose(struct sb_round *round);
 /* Call when round->tokens has all proposals and nothing is running: asks what has not been asked
  * yet, and uploads the masks and the samplers, which now name them. E_CANCELLED, E_DEVICE. */
 int32_t sb_masks_complete(struct sb_round *round, struct sb_runner *target);

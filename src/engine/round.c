@@ -16,7 +16,7 @@ static size_t cells(const struct sb_round_limits *limits)
 
 static size_t verdict_bytes(const struct sb_round_limits *limits)
 {
-    return (3 * cells(limits) + (size_t)limits->max_rows) * 4;
+    return (3 * cells(limits) + (size_t)limits->max_rows + (size_t)limits->prefill_chunk) * 4;
 }
 
 static size_t tokens_bytes(const struct sb_round_limits *limits)
@@ -46,8 +46,8 @@ static void cut_verdict(const struct sb_round *round, char *block, int32_t **pic
 {
     *picks = (int32_t *)(void *)block;
     *n_accept = *picks + round->gaps_at;
-    *logprob = (float *)(void *)(*n_accept + round->max_rows);
-    *margin = *logprob + round->gaps_at;
+    *margin = (float *)(void *)(*n_accept + round->max_rows);
+    *logprob = *margin + round->gaps_at;
 }
 
 int32_t sb_round_create(struct sb_round *round, struct specbatch_model *target,
@@ -68,6 +68,7 @@ int32_t sb_round_create(struct sb_round *round, struct specbatch_model *target,
     round->samplers.max_rows = limits->max_rows;
     round->masks.max_rows = limits->max_rows;
     round->masks.stride = round->stride;
+    round->scores.places = round->gaps_at + limits->prefill_chunk;
     round->tokens_bytes = tokens_bytes(limits);
     round->verdict_bytes = verdict_bytes(limits);
     SB_NEW(round->rows, sb_alloc(mem, (size_t)limits->max_rows, sizeof *round->rows), "a round");
@@ -108,6 +109,7 @@ void sb_round_free(struct sb_round *round)
         be->host_free(target->device, &round->mem, round->host_tokens);
     sb_sampler_block_free(&round->samplers, target, &round->mem);
     sb_mask_block_free(&round->masks, target, &round->mem);
+    sb_score_block_free(&round->scores, target, &round->mem);
     sb_free(&round->mem, round->chunks);
     sb_free(&round->mem, round->rows);
     *round = (struct sb_round){.model = NULL};
@@ -133,9 +135,13 @@ void sb_round_begin(struct sb_round *round, const struct sb_runner *target)
     if (round->wants & SB_WANTS_SAMPLERS)
         sb_sampler_block_fill(&round->samplers, round->model, round->rows, round->n_rows,
                               round->dev_tokens, round->stride);
-    round->n_steps = 0;
+    if (sb_round_wants_scores(round)) {
+        round->wants |= SB_WANTS_SCORES | SB_WANTS_LOGPROBS;
+        sb_scores_fill(round);
+    }
+    round->n_steps = round->n_passes = 0;
     round->padded = target->backend->records && round->n_chunks == 0 &&
-                    !(round->wants & SB_WANTS_SAMPLERS);
+                    !(round->wants & (SB_WANTS_SAMPLERS | SB_WANTS_SCORES));
     round->max_len = (longest + round->stride + LEN_STEP - 1) / LEN_STEP * LEN_STEP;
     if (round->max_len > target->limits.cap)
         round->max_len = target->limits.cap;

@@ -10,24 +10,29 @@
  *   The verdict, computed on the device and downloaded once a round:
  *   picks      the token that the target selects after each token of a row, at the same index
  *   n_accept   [b]     how many of row b's leading proposals equal the pick before them
- *   logprob, margin    of the picks, if some row wants them
+ *   margin, logprob    of the picks, if some row wants them; and behind the picks' own
+ *     logprob[gaps_at + i]   of the token that follows prompt token i of the chunks
+ *
+ * Alternatives to the picks are in a block of their own (scores.h).
  *
  * The new tokens of a row are picks[0 .. n_accept]. An accepted proposal equals its pick, so no
  * proposal is ever copied into a sequence: whatever a draft proposes, it cannot change a token.
  *
  *   1. sb_round_begin        writes each row's first token on the host
- *      sb_masks_force        asks masks, and makes what they force proposals
+ *      sb_masks_force        asks masks; rows that they force ask the draft for nothing
  *   2. draft->ops->prepare   builds the draft's passes; runs only those that close long gaps
+ *      sb_masks_propose      gives rows their forced proposals
  *      sb_verify_prepare     builds the target's pass; runs nothing
  *   3. sb_round_issue        uploads, runs K draft passes and the target's, accepts, downloads;
  *                            where rows have masks it waits for the draft and asks them
  *   4. sb_verify_finish      gives each row its n_accept, on the host
  *
  * A backend may record what a round issues and replay it in later rounds (backend.h). For such a
- * backend, all rounds with the same number of rows and draft passes are padded to the same shape,
- * so that one recording serves them all. A row with fewer proposals than others gets padding tokens
- * in their place, which lie in the sink, a slot that no sequence holds, and whose picks nobody
- * reads. Rounds with prompt chunks or samplers are not padded and not recorded.
+ * backend, all rounds with the same number of rows, proposals of the longest row and draft passes
+ * are padded to the same shape, so that one recording serves them all. A row with fewer proposals
+ * than others gets padding tokens in their place, which lie in the sink, a slot that no sequence
+ * holds, and whose picks nobody reads. Rounds with prompt chunks, samplers or scores are not padded
+ * and not recorded.
  */
 #ifndef SB_ROUND_H
 #define SB_ROUND_H
@@ -37,6 +42,7 @@
 #include "engine/mask_block.h"
 #include "engine/runner.h"
 #include "engine/sampling.h"
+#include "engine/scores.h"
 #include "engine/seq.h"
 
 struct sb_draft;
@@ -46,15 +52,8 @@ struct sb_round_row {
     int32_t limit;    /* proposals that it may have at most */
     int32_t n_draft;  /* proposals: first how many are asked for, then how many were made */
     int32_t n_accept; /* how many of them the target accepts */
-    int32_t n_forced; /* the first so many of them are all that its mask allows (masks.h) */
-    int32_t served;   /* 1: its proposals are in round->tokens; no other source shall propose */
+    int32_t n_forced; /* how many of them are all that its mask allows (masks.h): none, or all */
 };
-
-/* Whether the proposals of a row are still to be found. */
-static inline int sb_row_is_open(const struct sb_round_row *row)
-{
-    return row->n_draft > 0 && !row->served;
-}
 
 /* Prompt tokens of one sequence that ride along in the target's pass. */
 struct sb_chunk {
@@ -74,7 +73,8 @@ enum sb_round_wants {
     SB_WANTS_LOGPROBS = 1,
     SB_WANTS_MARGINS = 2,
     SB_WANTS_SAMPLERS = 4,
-    SB_WANTS_MASKS = 8
+    SB_WANTS_MASKS = 8,
+    SB_WANTS_SCORES = 16
 };
 
 struct sb_round {
@@ -92,10 +92,11 @@ struct sb_round {
                             prompts. They have no proposals. */
     struct sb_chunk *chunks; /* [max_chunks] */
     int32_t n_chunks, max_chunks;
-    int32_t n_steps; /* draft passes: the largest n_draft of a row that the draft serves, known once
-                        it has prepared */
-    int32_t wants;   /* enum sb_round_wants: what at least one row has asked for */
-    int32_t padded;  /* 1: the round has the shape of all rounds of as many rows and draft passes */
+    int32_t n_steps;  /* the largest n_draft, known once the draft has prepared */
+    int32_t n_passes; /* draft passes that are issued with the round: as many as the proposals of a
+                         model, n_steps at most; 0 if it made them when it prepared */
+    int32_t wants;    /* enum sb_round_wants: what at least one row has asked for */
+    int32_t padded;   /* 1: the round has the shape of all with as many rows, steps and passes */
     int32_t repeats; /* Set by sb_round_issue. 1: the next round of this shape takes as long as this
                         one. 0: recording took part of the time. */
     int32_t max_len; /* of a padded round: a bound on its positions, rounded up so that it seldom
@@ -106,7 +107,7 @@ struct sb_round {
     int32_t *tokens, *n_draft; /* in the host's block */
     int32_t *dev_tokens, *dev_n_draft;
 
-    char *host_verdict, *dev_verdict; /* picks, n_accept, logprob, margin */
+    char *host_verdict, *dev_verdict; /* picks, n_accept, margin, logprob */
     size_t verdict_bytes;
     int32_t *picks, *n_accept; /* in the host's block */
     float *logprob, *margin;
@@ -115,6 +116,7 @@ struct sb_round {
 
     struct sb_sampler_block samplers;
     struct sb_mask_block masks;
+    struct sb_score_block scores;
 };
 
 /* Rows that were ready before the round: all but the newcomers, which come last. */
@@ -143,6 +145,8 @@ void sb_round_free(struct sb_round *round);
 void sb_round_begin(struct sb_round *round, const struct sb_runner *target);
 /* The samplers of its rows, or NULL if they all are greedy. */
 const struct sb_samplers *sb_round_samplers(const struct sb_round *round);
+/* round_issue.c: uploads what passes read of the round, by either runner. E_DEVICE. */
+int32_t sb_round_upload(const struct sb_round *round, const struct sb_runner *runner);
 /* round_issue.c: runs what has been prepared and waits for it. *drafted_ns: the time at which the
  * draft's passes had been issued. E_DEVICE. */
 int32_t sb_round_issue(struct sb_round *round, struct sb_runner *target, struct sb_draft *draft,
@@ -153,7 +157,8 @@ void sb_verify_prepare(struct sb_round *round, struct sb_runner *target);
 /* Issues that pass with selection, acceptance and the download of the verdict, which is complete
  * after the next exec_sync. E_DEVICE. */
 int32_t sb_verify_issue(struct sb_round *round, struct sb_runner *target);
-/* Call after that exec_sync: gives rows their n_accept, and counts prompt chunks as cached. */
+/* Call after that exec_sync: gives rows their n_accept and prompts their scores, and counts prompt
+ * chunks as cached. A sequence that shall have no answer ends with its prompt. */
 void sb_verify_finish(struct sb_round *round);
 /* Why a sequence ends at token `id`, its latest, or 0 if it does not: SPECBATCH_FINISH_*. */
 int32_t sb_finish_at(const struct sb_seq *seq, const struct sb_config *config, int32_t id);

@@ -7,11 +7,26 @@
 #include "status.h"
 
 /* The key of a round's recording. Rounds with equal keys issue the same operations with the same
- * sizes, so all that decides about an operation has to be in it. */
+ * sizes, so all that decides about an operation has to be in it. Steps and passes are 64 at most:
+ * the rows are above them. */
 static uint64_t shape_key(const struct sb_round *round)
 {
     return (uint64_t)round->max_len << 32 | (uint64_t)round->n_rows << 16 |
-           (uint64_t)round->n_steps << 2 | (uint64_t)round->wants;
+           (uint64_t)round->n_passes << 9 | (uint64_t)round->n_steps << 2 | (uint64_t)round->wants;
+}
+
+int32_t sb_round_upload(const struct sb_round *round, const struct sb_runner *runner)
+{
+    const struct sb_backend *be = runner->backend;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(
+        be->upload(runner->exec, round->dev_tokens_block, round->host_tokens, round->tokens_bytes));
+    if (round->wants & SB_WANTS_SAMPLERS)
+        SB_TRY(be->upload(runner->exec, round->samplers.dev, round->samplers.host,
+                          sb_sampler_block_used(&round->samplers)));
+done:
+    return rc;
 }
 
 /* The masks need the proposals, which a draft model makes on the device, and the draft is done with
@@ -33,12 +48,10 @@ static int32_t issue_all(struct sb_round *round, struct sb_runner *target, struc
 {
     int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(target->backend->upload(target->exec, round->dev_tokens_block, round->host_tokens,
-                                   round->tokens_bytes));
-    if (round->wants & SB_WANTS_SAMPLERS)
-        SB_TRY(target->backend->upload(target->exec, round->samplers.dev, round->samplers.host,
-                                       sb_sampler_block_used(&round->samplers)));
-    if (round->n_steps > 0 && draft->ops->issue)
+    SB_TRY(sb_round_upload(round, target));
+    if (round->wants & SB_WANTS_SCORES)
+        SB_TRY(sb_scores_upload(round, target->exec));
+    if (round->n_passes > 0)
         SB_TRY(draft->ops->issue(draft, round));
     *drafted_ns = sb_port_now_ns();
     if (round->wants & SB_WANTS_MASKS)

@@ -6,7 +6,7 @@
  *   int64  base       [max_seqs]
  *   int32  cap, start [max_seqs] each
  *   int32  id_at, pos, seq [max_tokens] each
- *   int32  out, select_at [max_out] each
+ *   int32  out, select_at [max_out + max_scored] each
  *
  * The block is uploaded whole, however little of it a pass uses: one copy of a few kilobytes takes
  * less time than eight copies of the exact sizes.
@@ -103,7 +103,8 @@ static size_t block_bytes(const struct sb_runner_limits *limits)
     const size_t per_token = 3 * sizeof(int32_t);                 /* id_at, pos, seq */
     const size_t per_out = 2 * sizeof(int32_t);                   /* out, select_at */
     const size_t bytes = (size_t)limits->max_seqs * per_seq +
-                         (size_t)limits->max_tokens * per_token + (size_t)limits->max_out * per_out;
+                         (size_t)limits->max_tokens * per_token +
+                         ((size_t)limits->max_out + (size_t)limits->max_scored) * per_out;
 
     return (bytes + 7) / 8 * 8; /* the next pass's block begins where an int64_t may */
 }
@@ -118,7 +119,7 @@ static void cut_block(struct sb_built_pass *pass, const struct sb_runner_limits 
     pass->pos = pass->id_at + l->max_tokens;
     pass->seq = pass->pos + l->max_tokens;
     pass->out = pass->seq + l->max_tokens;
-    pass->select_at = pass->out + l->max_out;
+    pass->select_at = pass->out + l->max_out + l->max_scored;
 }
 
 /* As many spans as fit a pass. */
@@ -363,28 +364,44 @@ int32_t sb_pass_issue(struct sb_runner *r, int32_t i, const int32_t *ids)
     return rc;
 }
 
+/* Selects from the logits in memory, which are those of the pass's outputs from `first` on. */
+static void select_piece(struct sb_runner *r, const struct sb_built_pass *p, struct sb_select *args,
+                         int32_t first)
+{
+    struct sb_samplers samplers = {.rows = NULL};
+
+    args->at = on_device(p, p->select_at + first);
+    if (args->samplers) {
+        samplers = *args->samplers;
+        samplers.id_at = on_device(p, p->id_at);
+        samplers.pos = on_device(p, p->pos);
+        samplers.out = on_device(p, p->out + first);
+        args->samplers = &samplers;
+    }
+    r->backend->select(r->exec, args);
+}
+
 void sb_pass_select(struct sb_runner *r, int32_t i, int32_t limit,
-                    const struct sb_samplers *samplers, int32_t *ids, float *logprob, float *margin)
+                    const struct sb_samplers *samplers, int32_t *ids, float *logprob, float *margin,
+                    const struct sb_scores *scores)
 {
     const struct sb_built_pass *p = &r->passes[i];
-    struct sb_samplers full = {.rows = NULL};
-    const struct sb_select args = {
-        .m = p->n_out,
-        .stride = r->model->config.vocab,
-        .limit = limit,
-        .logits = r->logits,
-        .at = on_device(p, p->select_at),
-        .ids = ids,
-        .logprob = logprob,
-        .margin = margin,
-        .samplers = samplers ? &full : NULL,
-    };
+    const int32_t most = r->limits.max_out;
 
-    if (samplers) {
-        full = *samplers;
-        full.id_at = on_device(p, p->id_at);
-        full.pos = on_device(p, p->pos);
-        full.out = on_device(p, p->out);
+    for (int32_t first = 0; first < p->n_out; first += most) {
+        struct sb_select args = {
+            .m = p->n_out - first < most ? p->n_out - first : most,
+            .stride = r->model->config.vocab,
+            .limit = limit,
+            .logits = r->logits,
+            .ids = ids,
+            .logprob = logprob,
+            .margin = margin,
+            .samplers = samplers,
+            .scores = scores,
+        };
+        if (first > 0)
+            sb_forward_logits(r, on_device(p, p->out + first), args.m);
+        select_piece(r, p, &args, first);
     }
-    r->backend->select(r->exec, &args);
 }

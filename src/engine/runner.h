@@ -24,7 +24,7 @@
  *
  *   stage 0              after the embedding          x [n_tokens, hidden]
  *   stage 1 .. layers-1  after so many layers         x [n_tokens, hidden]
- *   stage `layers`       after the final norm         x [n_out, hidden]
+ *   stage `layers`       after the final norm         x [rows, hidden], for each piece of logits
  *
  * x is dev memory and valid only during the call. */
 struct sb_tap {
@@ -35,7 +35,8 @@ struct sb_tap {
 struct sb_runner_limits {
     int32_t max_tokens; /* query tokens of a pass */
     int32_t max_seqs;   /* sequences of a pass */
-    int32_t max_out;    /* tokens of a pass whose logits are wanted */
+    int32_t max_out;    /* rows of logits that there is memory for */
+    int32_t max_scored; /* tokens of a pass whose logits are wanted, beyond max_out */
     int32_t n_passes;   /* passes that may be built before the first of them is issued */
     int32_t n_slots;    /* sequences that hold a slot of the cache at most */
     int32_t cap;        /* columns of the longest slots */
@@ -56,8 +57,8 @@ struct sb_built_pass {
     int64_t *base;                   /* [max_seqs] */
     int32_t *cap, *start;            /* [max_seqs] */
     int32_t *id_at, *pos, *seq;      /* [max_tokens] */
-    int32_t *out;                    /* [max_out] tokens whose logits are wanted */
-    int32_t *select_at;              /* [max_out] where the selections after them go */
+    int32_t *out;                    /* [max_out + max_scored] tokens whose logits are wanted */
+    int32_t *select_at;              /* the same: where the selections after them go */
     int32_t n_tokens, n_seqs, n_out; /* so far */
     int32_t max_len;                 /* upper bound of pos + 1 over the tokens */
     int32_t n_spans;
@@ -138,12 +139,18 @@ int32_t sb_pass_issue(struct sb_runner *runner, int32_t i, const int32_t *ids);
  * Call it right after sb_pass_issue of the same pass, as the next pass overwrites the logits. The
  * results go to the dev buffers ids, logprob and margin, at the index select_at that the token was
  * added with; logprob and margin may be NULL. samplers: of the rows (without what the pass has,
- * which is filled in here), or NULL: all are greedy. */
+ * which is filled in here), or NULL: all are greedy. scores: as in struct sb_select.
+ *
+ * If more logits are wanted than there is memory for, they are computed and selected from in
+ * pieces: sb_pass_issue leaves those of the first max_out tokens, and this the others in turn. */
 void sb_pass_select(struct sb_runner *runner, int32_t i, int32_t limit,
-                    const struct sb_samplers *samplers, int32_t *ids, float *logprob,
-                    float *margin);
+                    const struct sb_samplers *samplers, int32_t *ids, float *logprob, float *margin,
+                    const struct sb_scores *scores);
 
-/* The transformer, in forward.c. Leaves logits [n_out, vocab] in runner->logits. */
+/* The transformer, in forward.c. Leaves the logits of the first max_out of the tokens whose logits
+ * are wanted in runner->logits. */
 void sb_forward(struct sb_runner *runner, const struct sb_pass *pass);
+/* The logits of n of the pass's tokens, once each. out: dev [n], their indices. */
+void sb_forward_logits(struct sb_runner *runner, const int32_t *out, int32_t n);
 
 #endif

@@ -20,9 +20,11 @@
 
 #define SB_STOP_MAX 64
 
+struct sb_answers;
 struct sb_stream;
 struct sb_sampling;
 struct sb_stops;
+struct sb_seq_scores;
 
 struct sb_seq {
     /* A round may go through thousands of sequences. What it reads of each while it chooses rows,
@@ -58,15 +60,16 @@ struct sb_seq {
     struct sb_sampling *sampling; /* how its tokens are chosen (sampling.h); NULL: greedily */
     specbatch_mask mask;          /* what may follow (masks.h); allow is NULL: all tokens */
     struct sb_stops *stops;       /* strings that end it (stops.h); NULL: there are none */
+    struct sb_seq_scores *scores; /* log-probabilities of others (scores.h); NULL: none */
     int32_t min_new;              /* tokens before which nothing ends it */
     int32_t ignore_eos;           /* 1: end-of-sequence ids do not end it */
     int32_t n_stop_ids;           /* ids in stop_ids, below */
     int32_t status;               /* after SPECBATCH_FINISH_ERROR: why */
 
-    void *user;       /* the caller's own (specbatch_request) */
-    size_t queue_at;  /* its index in the queue's heap */
-    int32_t n_polled; /* generated tokens that specbatch_pool_poll has handed out */
-    int32_t shown;    /* 1: the draft wants to be told when it ends (engine/draft.h) */
+    void *user;             /* the caller's own (specbatch_request) */
+    int32_t n_polled;       /* generated tokens that specbatch_pool_poll has handed out */
+    uint32_t draft_sources; /* bit i: source i of a list of drafts may propose for it */
+    int32_t shown;          /* 1: the draft wants to be told when it ends (engine/draft.h) */
     int32_t stop_ids[SB_STOP_MAX];
 
     /* What pool/events.c tells of it. */
@@ -77,7 +80,34 @@ struct sb_seq {
 
     /* When what happened to it, by the clock of port.h; 0: it has not happened yet. */
     uint64_t submitted_ns, admitted_ns, first_token_ns, finished_ns;
+
+    /* Its places in the queues of the pool (pool/queue.h), by enum sb_queue_order. */
+    struct {
+        uint64_t key; /* what the queue is ordered by; the smallest comes first */
+        size_t at;    /* its index in the queue's heap */
+    } queued[2];
+    int32_t has_deadline;
+
+    /* Several answers to one prompt (pool/answers.h). */
+    int32_t answer;             /* which one it is */
+    struct sb_answers *answers; /* what they have in common; NULL: it is the only one */
+    struct sb_seq *sibling_next, *sibling_previous; /* in the list of those that have a slot */
+    int32_t follows;                                /* 1: another one fills its prompt in */
+    int32_t held;           /* 1: it is not to be seen before the best answers are chosen */
+    int32_t hides_logprobs; /* 1: they are kept for that choice only */
 };
+
+/* What queues are ordered by: by the turn to get a slot, and by the time when a request ends. */
+enum sb_queue_order { SB_BY_TURN, SB_BY_DEADLINE };
+
+/* 1 when a comes before b in a queue of this order. Of equals the older one comes first. */
+static inline int sb_seq_precedes(const struct sb_seq *a, const struct sb_seq *b,
+                                  enum sb_queue_order order)
+{
+    const uint64_t a_key = a->queued[order].key, b_key = b->queued[order].key;
+
+    return a_key != b_key ? a_key < b_key : a->id < b->id;
+}
 
 /* Cache entries of the whole sequence once it is prefilled: all tokens but the last have one. So
  * start + sb_seq_content is the column in which its next entry will lie, its end column. */

@@ -5,7 +5,8 @@
  *
  *   for each decode row    its last committed token and its n proposals: n + 1 queries. The target
  *                          selects a token after each. Plain decoding is the case n = 0.
- *   for each prompt chunk  that part of the prompt. Nothing is selected.
+ *   for each prompt chunk  that part of the prompt. Nothing is selected, but where the prompt is to
+ *                          be scored it is told how probable the token was that follows (scores.h)
  *
  * Acceptance is the paper's Algorithm 1, lines 8-15, except that a row all of whose proposals are
  * accepted keeps the bonus token too.
@@ -53,7 +54,8 @@ static int begins_span(const struct sb_seq *seq, int32_t pos, int32_t span)
     return pos < sb_seq_spanned(seq, span) && pos % span == 0;
 }
 
-/* `at` is where the chunk's tokens go in round->tokens. */
+/* `at` is where the chunk's tokens go in round->tokens. Their places in the verdict are behind
+ * those of the rows. */
 static void add_chunk(struct sb_round *round, struct sb_runner *target,
                       const struct sb_chunk *chunk, int32_t at)
 {
@@ -64,7 +66,10 @@ static void add_chunk(struct sb_round *round, struct sb_runner *target,
         if (begins_span(seq, seq->kv_len + i, target->limits.span))
             sb_pass_add_span(target, in_pass, seq->kv_len + i);
         round->tokens[at + i] = seq->tokens[seq->kv_len + i];
-        sb_pass_add_token(target, in_pass, seq->kv_len + i, at + i, -1);
+        sb_pass_add_token(target, in_pass, seq->kv_len + i, at + i,
+                          sb_seq_scores_at(seq, seq->kv_len + i)
+                              ? round->gaps_at + at + i - round->chunks_at
+                              : -1);
     }
 }
 
@@ -85,21 +90,34 @@ void sb_verify_prepare(struct sb_round *round, struct sb_runner *target)
         target->building->max_len = round->max_len;
 }
 
+/* Bytes of the verdict that are downloaded: all but the log-probabilities of prompts, unless there
+ * may be some. */
+static size_t verdict_bytes(const struct sb_round *round)
+{
+    const size_t of_prompts = (size_t)round->chunk_tokens * sizeof *round->logprob;
+
+    return round->verdict_bytes - (round->wants & SB_WANTS_SCORES ? 0 : of_prompts);
+}
+
 int32_t sb_verify_issue(struct sb_round *round, struct sb_runner *target)
 {
     const struct sb_backend *be = target->backend;
+    const int32_t wants = round->wants;
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(sb_pass_issue(target, 0, round->dev_tokens));
-    if (round->n_rows == 0)
+    if (round->n_rows == 0 && !(wants & SB_WANTS_SCORES))
         return rc;
     sb_pass_select(target, 0, target->model->config.vocab, sb_round_samplers(round),
-                   round->dev_picks, round->wants & SB_WANTS_LOGPROBS ? round->dev_logprob : NULL,
-                   round->wants & SB_WANTS_MARGINS ? round->dev_margin : NULL);
+                   round->dev_picks, wants & SB_WANTS_LOGPROBS ? round->dev_logprob : NULL,
+                   wants & SB_WANTS_MARGINS ? round->dev_margin : NULL,
+                   wants & SB_WANTS_SCORES ? &round->scores.view : NULL);
     be->accept(target->exec, round->dev_tokens, round->dev_picks, round->dev_n_draft, round->n_rows,
                round->stride, round->dev_n_accept);
     SB_TRY(
-        be->download(target->exec, round->host_verdict, round->dev_verdict, round->verdict_bytes));
+        be->download(target->exec, round->host_verdict, round->dev_verdict, verdict_bytes(round)));
+    if (wants & SB_WANTS_SCORES)
+        SB_TRY(sb_scores_download(round, target->exec));
     if (SB_FAULT(BONUS_FROM_DRAFT))
         SB_TRY(be->download(target->exec, round->host_tokens, round->dev_tokens_block,
                             round->tokens_bytes));
@@ -107,16 +125,32 @@ done:
     return rc;
 }
 
+/* `place`: of its first token in the verdict. */
+static void finish_chunk(struct sb_round *round, const struct sb_chunk *chunk, int32_t place)
+{
+    struct sb_seq *seq = chunk->seq;
+
+    if (seq->scores)
+        sb_scores_take_prompt(round, chunk, place);
+    seq->kv_len += chunk->n + SB_FAULT(PREFILL_SKIPS_ONE);
+    if (!seq->finish && sb_seq_is_ready(seq) && seq->n_tokens == seq->max_tokens)
+        seq->finish = SPECBATCH_FINISH_LENGTH;
+}
+
 void sb_verify_finish(struct sb_round *round)
 {
+    int32_t place = round->gaps_at;
+
     for (int32_t b = 0; b < round->n_rows; b++) {
         struct sb_round_row *row = &round->rows[b];
         row->n_accept = round->n_accept[b];
         if (SB_FAULT(FORCED_NOT_VERIFIED) && row->n_accept < row->n_forced)
             row->n_accept = row->n_forced;
     }
-    for (int32_t i = 0; i < round->n_chunks; i++)
-        round->chunks[i].seq->kv_len += round->chunks[i].n + SB_FAULT(PREFILL_SKIPS_ONE);
+    for (int32_t i = 0; i < round->n_chunks; i++) {
+        finish_chunk(round, &round->chunks[i], place);
+        place += round->chunks[i].n;
+    }
 }
 
 /* If there are several reasons, the first one here is reported. */
@@ -157,6 +191,8 @@ static int append(struct sb_round *round, struct sb_seq *seq, int32_t at, int32_
         seq->logprobs[i] = round->logprob[at + SB_FAULT(LOGPROB_SHIFTED)];
     if (seq->margins)
         seq->margins[i] = round->margin[at];
+    if (seq->scores)
+        sb_scores_take(round, seq, i, at);
     seq->finish = sb_finish_at(seq, &round->model->config,
                                SB_FAULT(STOP_LATE) ? seq->tokens[seq->n_tokens - 2] : id);
     if (seq->stops)
@@ -171,7 +207,8 @@ int32_t sb_commit(struct sb_round *round, int32_t b)
     struct sb_seq *seq = row->seq;
     int32_t n;
 
-    for (n = 0; n <= row->n_accept; n++) {
+    /* A prompt may have ended it in this round's own pass. */
+    for (n = 0; n <= row->n_accept && !seq->finish; n++) {
         const int from_draft = (SB_FAULT(BONUS_FROM_DRAFT) && n == row->n_accept &&
                                 n < row->n_draft) ||
                                (SB_FAULT(FORCED_NOT_VERIFIED) && n < row->n_forced);

@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "alloc.h"
+#include "backend/quantiser.h"
 #include "line.h"
 #include "log.h"
 #include "model/config.h"
@@ -299,21 +300,6 @@ done:
     return rc;
 }
 
-/* Rows are converted one by one, since the blocks of quantised types end with them. Elements of
- * other types lie one after the other, across rows too. */
-static void convert_rows(struct converter *c, const struct move *m, int32_t n)
-{
-    const size_t in = sb_dtype_row_bytes(m->from, (size_t)m->n_in);
-    const size_t made = sb_dtype_row_bytes(m->to, (size_t)m->n_in);
-
-    if (m->from == m->to || !sb_dtype_is_quantised(m->to))
-        sb_convert(c->made, m->to, c->in, m->from, (size_t)n * (size_t)m->n_in);
-    else
-        for (int32_t i = 0; i < n; i++)
-            sb_convert(c->made + (size_t)i * made, m->to, c->in + (size_t)i * in, m->from,
-                       (size_t)m->n_in);
-}
-
 static int32_t copy_tensor(struct converter *c, const struct move *m)
 {
     const size_t in = sb_dtype_row_bytes(m->from, (size_t)m->n_in);
@@ -324,7 +310,7 @@ static int32_t copy_tensor(struct converter *c, const struct move *m)
     for (int32_t at = 0, n; at < m->rows; at += n) {
         n = m->rows - at < block ? m->rows - at : block;
         SB_TRY(read_rows(c, m, at, n));
-        convert_rows(c, m, n);
+        sb_convert_rows(c->made, m->to, c->in, m->from, (size_t)n, (size_t)m->n_in);
         SB_TRY(sb_gguf_out_data(&c->out, c->made, (size_t)n * made));
         SB_TRY(sb_progress_add(&c->progress, (uint64_t)n * in));
     }

@@ -4,14 +4,15 @@
 
 #include <stdatomic.h>
 
+#include "backend/quantiser.h"
 #include "backend/threads.h"
 #include "port.h"
 #include "status.h"
 
 enum {
-    WORTH_THREADS = 1 << 25, /* bytes of files */
+    WORTH_THREADS = 1 << 23, /* bytes of files */
     THREADS_MAX = 16,        /* more would wait for the reading */
-    GRAIN = 32               /* rows that a thread takes at a time: half a panel of the CPU's */
+    GRAIN = 32               /* rows of a unit: half a panel of the CPU's */
 };
 
 struct sb_filler {
@@ -19,6 +20,7 @@ struct sb_filler {
     const struct sb_backend *backend;
     struct sb_device *device;
     struct sb_threads *threads;
+    sb_quantise_fn quantise;
 };
 
 int32_t sb_filler_create(struct sb_filler **out, const struct sb_mem *mem,
@@ -33,6 +35,7 @@ int32_t sb_filler_create(struct sb_filler **out, const struct sb_mem *mem,
         n_threads = 1;
     SB_NEW(filler, sb_alloc(mem, 1, sizeof *filler), "weights");
     *filler = (struct sb_filler){.mem = *mem, .backend = backend, .device = device};
+    filler->quantise = sb_quantiser();
     SB_TRY(sb_threads_create(&filler->threads, mem, n_threads));
     *out = filler;
     filler = NULL;
@@ -52,16 +55,6 @@ void sb_filler_free(struct sb_filler *filler)
     sb_free(&mem, filler);
 }
 
-/* One call of sb_filler_fill, as its threads see it. */
-struct work {
-    const struct sb_filler *filler;
-    const struct sb_filling *filling;
-    int32_t first;
-    const char *rows;
-    char *made;
-    atomic_int rc; /* of whichever range failed */
-};
-
 static int is_quantised_here(const struct sb_filling *filling)
 {
     return filling->given != filling->stored;
@@ -74,45 +67,68 @@ size_t sb_filling_bytes(const struct sb_filling *filling)
                : 0;
 }
 
-static void fill_range(void *ctx, int64_t first, int64_t last)
+/* One call of sb_filler_fill, as its threads see it. */
+struct work {
+    const struct sb_filler *filler;
+    const struct sb_filling *filling;
+    sb_read_fn read;
+    void *ctx;
+    atomic_int read_rc, rc; /* rc: of whichever unit failed */
+};
+
+/* Fills in rows first .. last - 1 of those that there are. */
+static int32_t fill_rows(const struct work *work, int32_t first, int32_t last)
 {
-    struct work *work = ctx;
     const struct sb_filler *filler = work->filler;
     const struct sb_filling *filling = work->filling;
-    const size_t n_in = (size_t)filling->weight->n_in;
-    const size_t stored = sb_dtype_row_bytes(filling->stored, n_in);
-    const size_t given = sb_dtype_row_bytes(filling->given, n_in);
-    const char *rows = work->rows + (size_t)first * stored;
-    int32_t rc;
+    const size_t n_in = (size_t)filling->weight->n_in, n = (size_t)(last - first);
+    const char *rows = filling->rows + (size_t)first * sb_dtype_row_bytes(filling->stored, n_in);
 
     if (is_quantised_here(filling)) {
-        char *made = work->made + (size_t)first * given;
-        for (size_t r = 0; r < (size_t)(last - first); r++)
-            sb_convert(made + r * given, filling->given, rows + r * stored, filling->stored, n_in);
+        char *made = filling->made + (size_t)first * sb_dtype_row_bytes(filling->given, n_in);
+        filler->quantise(made, filling->given, rows, filling->stored, n, n_in);
         rows = made;
     }
-    rc = filler->backend->weight_fill(filling->weight, filler->device, work->first + (int32_t)first,
-                                      (int32_t)(last - first), rows, filling->given);
-    if (rc != SPECBATCH_OK)
-        atomic_store(&work->rc, rc);
+    return filler->backend->weight_fill(filling->weight, filler->device, filling->first + first,
+                                        (int32_t)n, rows, filling->given);
 }
 
-int32_t sb_filler_fill(struct sb_filler *filler, const struct sb_filling *filling, int32_t first,
-                       int32_t n, const char *rows, char *made)
+/* Unit 0 is the reading. The others are rows. */
+static void run_units(void *ctx, int64_t first, int64_t last)
 {
-    struct work work = {
-        .filler = filler, .filling = filling, .first = first, .rows = rows, .made = made};
+    struct work *work = ctx;
+    const int32_t n = work->filling->n;
     int32_t rc;
 
-    atomic_init(&work.rc, SPECBATCH_OK);
-    if (!filler->backend->fills_in_parallel) {
-        fill_range(&work, 0, n);
-        return atomic_load(&work.rc);
+    for (int64_t unit = first; unit < last; unit++) {
+        const int64_t row = (unit - 1) * GRAIN;
+        if (unit > 0) {
+            rc = fill_rows(work, (int32_t)row, (int32_t)(n - row < GRAIN ? n : row + GRAIN));
+            if (rc != SPECBATCH_OK)
+                atomic_store(&work->rc, rc);
+        } else if (work->read) {
+            atomic_store(&work->read_rc, work->read(work->ctx));
+        }
     }
-    sb_threads_for(filler->threads, n, GRAIN, fill_range, &work);
+}
+
+/* A reading that failed is repeated, because the message of a failure belongs to the thread that
+ * had it. */
+int32_t sb_filler_fill(struct sb_filler *filler, const struct sb_filling *filling, sb_read_fn read,
+                       void *ctx)
+{
+    struct work work = {.filler = filler, .filling = filling, .read = read, .ctx = ctx};
+    int32_t rc;
+
+    atomic_init(&work.read_rc, SPECBATCH_OK);
+    atomic_init(&work.rc, SPECBATCH_OK);
+    sb_threads_for(filler->threads, 1 + ((int64_t)filling->n + GRAIN - 1) / GRAIN, 1, run_units,
+                   &work);
     rc = atomic_load(&work.rc);
-    return rc == SPECBATCH_OK
-               ? rc
-               : sb_fail(rc, "%s rows were refused by a weight held as %s",
-                         sb_dtype_name(filling->given), sb_dtype_name(filling->weight->dtype));
+    if (rc != SPECBATCH_OK)
+        return !filler->backend->fills_in_parallel
+                   ? rc
+                   : sb_fail(rc, "%s rows were refused by a weight held as %s",
+                             sb_dtype_name(filling->given), sb_dtype_name(filling->weight->dtype));
+    return atomic_load(&work.read_rc) == SPECBATCH_OK ? SPECBATCH_OK : read(ctx);
 }

@@ -1,8 +1,14 @@
 /*
  * The last step of loading a matrix: its rows, which lie in memory as the file has them, are
- * quantised if that is wanted, and handed to the backend, which packs them. Where the backend
- * allows it, several threads share the rows. Reading stays with one thread, since the digest takes
- * the bytes in their order, and so does whatever may fail or call the host.
+ * quantised if that is wanted, and handed to the backend, which packs them. Meanwhile the next rows
+ * are read:
+ *
+ *     units of work    reading the next rows | 32 rows | 32 rows | 32 rows | ..
+ *     thread 0         ------------------------------------ ------- ..
+ *     thread 1                                 ------- ------- -------  ..
+ *
+ * Several threads share the units where the backend allows it. Reading is one unit, since the
+ * digest takes the bytes in their order. Whatever calls the host stays with the thread that calls.
  */
 #ifndef SB_FILL_H
 #define SB_FILL_H
@@ -24,12 +30,19 @@ void sb_filler_free(struct sb_filler *filler);
 struct sb_filling {
     struct sb_weight *weight;
     enum sb_dtype stored, given;
+    int32_t first, n; /* which rows of the weight; n may be 0 */
+    const char *rows;
+    char *made; /* room for them as given, if they are quantised here */
 };
-/* Bytes that sb_filler_fill needs for each row beside the row itself. */
+/* Bytes that `made` needs for each row. */
 size_t sb_filling_bytes(const struct sb_filling *filling);
-/* Fills rows first .. first + n - 1. `made` has room for n rows as given, if they are quantised
- * here. E_UNSUPPORTED, E_DEVICE. */
-int32_t sb_filler_fill(struct sb_filler *filler, const struct sb_filling *filling, int32_t first,
-                       int32_t n, const char *rows, char *made);
+
+/* Reads something. It may be called by another thread, and again if it fails. */
+typedef int32_t (*sb_read_fn)(void *ctx);
+/* Fills the rows in, and meanwhile reads, if `read` is not NULL. Of pieces of a matrix all but the
+ * last should have a multiple of SB_FILL_ROWS rows. E_UNSUPPORTED, E_DEVICE, or as `read`. */
+enum { SB_FILL_ROWS = 64 };
+int32_t sb_filler_fill(struct sb_filler *filler, const struct sb_filling *filling, sb_read_fn read,
+                       void *ctx);
 
 #endif

@@ -28,7 +28,7 @@ int32_t sb_model_options_resolve(specbatch_model_options *full,
     SB_TRY(
         sb_check_range(what, "device", full->device, SPECBATCH_DEVICE_CPU, SPECBATCH_DEVICE_CUDA));
     SB_TRY(sb_check_range(what, "compute", full->compute, SPECBATCH_COMPUTE_AUTO,
-                          full->device == SPECBATCH_DEVICE_CPU ? SPECBATCH_COMPUTE_SPLIT
+                          full->device == SPECBATCH_DEVICE_CPU ? SPECBATCH_COMPUTE_INT8
                                                                : SPECBATCH_COMPUTE_F32));
     SB_TRY(sb_check_range(what, "simd", full->simd, SPECBATCH_SIMD_AUTO, SPECBATCH_SIMD_AMX));
     SB_TRY(sb_check_range(what, "device_index", full->device_index, 0,
@@ -271,4 +271,12 @@ int32_t sb_model_check_draft(const struct specbatch_model *target,
                        "tokenizers they must be equal",
                        (int)draft->config.vocab, (int)target->config.vocab);
     return SPECBATCH_OK;
+}
+
+void sb_model_spelling_digest(const struct specbatch_model *model, int32_t n_ids,
+                              char text[SB_DIGEST_TEXT])
+{
+    *text = '\0';
+    if (model->tokenizer)
+        sb_tokenizer_digest(model->tokenizer, n_ids, text);
 }

@@ -96,6 +96,9 @@ int sb_model_has_token(const struct specbatch_model *model, int32_t id);
  * vocabularies must be of the same size; E_VOCAB, with a message that says what differs. */
 int32_t sb_model_check_draft(const struct specbatch_model *target,
                              const struct specbatch_model *draft);
+/* A digest of how the model's tokenizer spells its own ids below n_ids, or "" if it has none. */
+void sb_model_spelling_digest(const struct specbatch_model *model, int32_t n_ids,
+                              char text[SB_DIGEST_TEXT]);
 
 /* weights.c: loads embed, layers, final_norm and head of a model whose config and device are set,
  * from these tensors. `path` is where they are, for messages. Of the options it heeds the progress

@@ -8,9 +8,9 @@
  * The type and shape of every tensor are compared with the configuration before memory is taken for
  * it, and the shape has been compared with the length of the file when that was opened. So a
  * hostile configuration can make the loader neither allocate more than the files are long nor read
- * beyond a tensor. Rows are read into one bounded buffer, from which the backend packs them.
- * Mapping the file instead would save one copy, but would kill the host with SIGBUS if the file
- * shrank in the meantime.
+ * beyond a tensor. Rows are read into one bounded buffer, from which the backend packs them, those
+ * in one half of it while the next are read into the other (fill.h). Mapping the file instead would
+ * save one copy, but would kill the host with SIGBUS if the file shrank in the meantime.
  *
  * A matrix keeps the type that it has in the file, unless the option `weights` has it quantised
  * here, or the backend does not compute with quantised types and widens the rows it is given. A
@@ -32,20 +32,23 @@
 #include "model/tensors.h"
 #include "status.h"
 
-#define BLOCK_BYTES ((size_t)4 << 20)
+#define HALF_BYTES ((size_t)2 << 20)
 #define NAME_BYTES SB_TENSOR_NAME_BYTES
 
 struct loader {
     struct specbatch_model *model;
     const struct sb_tensors *tensors;
     char *used;   /* [tensors, as numbered by sb_tensors_at] 1: the model has taken this tensor */
-    char *buffer; /* for rows on their way from the file to the backend */
+    char *buffer; /* for rows on their way from the file to the backend, in two halves */
+    int half;     /* which of them is read to next; the rows that wait are in the other one */
+    struct sb_filling waiting; /* rows that have been read, and are filled in while others are */
     struct sb_filler *filler;
     struct sb_digest digest;                /* of what has been read */
     const specbatch_model_options *options; /* for the type of matrices */
     struct sb_progress progress;            /* of all tensors, also of those that are not used */
-    size_t buffer_bytes; /* at least BLOCK_BYTES, and at least one row of the matrix being loaded */
-    unsigned types;      /* bit i: a matrix in memory is of type i */
+    size_t half_bytes; /* of a half of the buffer: at least HALF_BYTES, and at least one row of
+                          the matrix being loaded */
+    unsigned types;    /* bit i: a matrix in memory is of type i */
     uint64_t elements[SB_DTYPES]; /* of the layers' matrices, by their type in memory */
     int is_widened;               /* the backend holds quantised tensors as another type */
     int is_quantised_here;        /* matrices were quantised, as the options say */
@@ -85,38 +88,72 @@ static int32_t find(const struct sb_tensor **out, enum sb_dtype *dtype, struct l
     return rc;
 }
 
-/* Reads a part of a tensor, which the model takes, to the beginning of the buffer. A tensor's parts
- * are read one after the other. */
-static int32_t read_part(struct loader *l, const struct sb_tensor *t, uint64_t offset, size_t bytes)
+/* A part of a tensor that is being read. */
+struct reading {
+    struct loader *loader;
+    const struct sb_tensor *tensor;
+    uint64_t offset;
+    char *into;
+    size_t bytes;
+};
+
+static int32_t read_bytes(void *ctx)
 {
-    const int32_t rc = sb_tensors_read(l->tensors, t, offset, l->buffer, bytes);
+    const struct reading *r = ctx;
+    const struct sb_tensor *t = r->tensor;
+    const int32_t rc = sb_tensors_read(r->loader->tensors, t, r->offset, r->into, r->bytes);
 
     if (rc != SPECBATCH_OK)
         return rc;
-    if (offset == 0)
-        sb_digest_add(&l->digest, t->type, strlen(t->type) + 1);
-    sb_digest_add(&l->digest, l->buffer, bytes);
+    if (r->offset == 0)
+        sb_digest_add(&r->loader->digest, t->type, strlen(t->type) + 1);
+    sb_digest_add(&r->loader->digest, r->into, r->bytes);
+    return SPECBATCH_OK;
+}
+
+/* Fills in the rows that wait, and meanwhile reads, unless that is NULL. */
+static int32_t fill_waiting(struct loader *l, struct reading *reading)
+{
+    const struct sb_filling filling = l->waiting;
+
+    l->waiting.n = 0;
+    return sb_filler_fill(l->filler, &filling, reading ? read_bytes : NULL, reading);
+}
+
+/* Reads a part of a tensor, which the model takes, to the half of the buffer that is free. A
+ * tensor's parts are read one after the other. */
+static int32_t read_part(char **out, struct loader *l, const struct sb_tensor *t, uint64_t offset,
+                         size_t bytes)
+{
+    struct reading reading = {l, t, offset, l->buffer + (size_t)l->half * l->half_bytes, bytes};
+    const int32_t rc = fill_waiting(l, &reading);
+
+    if (rc != SPECBATCH_OK)
+        return rc;
+    *out = reading.into;
     return sb_progress_add(&l->progress, bytes);
 }
 
 /* ------------------------------------------------------------------------------ vectors */
 
-/* Copies a vector's tensor to dev memory, as floats. Block by block it is read into the first half
- * of the buffer, and converted into the second. */
+/* Copies a vector's tensor to dev memory, as floats. A block is converted to behind where it is
+ * read. */
 static int32_t copy_vector(struct loader *l, float *dev, const char *name, int32_t n)
 {
-    const size_t block = l->buffer_bytes / 2 / sizeof(float);
-    float *wide = (float *)(void *)(l->buffer + block * sizeof(float));
+    const size_t block = l->half_bytes / 2 / sizeof(float);
     const struct sb_tensor *t = NULL;
     enum sb_dtype dtype = SB_F32;
+    char *read;
+    float *wide;
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(find(&t, &dtype, l, name, n, 0));
     for (size_t at = 0, count; at < (size_t)n; at += count) {
         const size_t size = sb_dtype_size(dtype);
         count = (size_t)n - at < block ? (size_t)n - at : block;
-        SB_TRY(read_part(l, t, at * size, count * size));
-        sb_convert(wide, SB_F32, l->buffer, dtype, count);
+        SB_TRY(read_part(&read, l, t, at * size, count * size));
+        wide = (float *)(void *)(read + block * sizeof *wide);
+        sb_convert(wide, SB_F32, read, dtype, count);
         SB_TRY(l->model->backend->upload(NULL, dev + at, wide, count * sizeof *wide));
     }
 done:
@@ -158,19 +195,22 @@ done:
 
 /* ----------------------------------------------------------------------------- matrices */
 
-/* Makes the buffer hold at least so many bytes. It is called for tensors that the files really
- * have, since config.json alone must not decide how much memory is taken. */
+/* Makes a half of the buffer hold at least so many bytes. It is called for tensors that the files
+ * really have, since config.json alone must not decide how much memory is taken. */
 static int32_t widen_buffer(struct loader *l, size_t bytes)
 {
     const struct sb_mem *mem = &l->model->mem;
     int32_t rc = SPECBATCH_OK;
 
-    if (bytes <= l->buffer_bytes)
+    if (bytes <= l->half_bytes)
         goto done;
+    bytes += SB_MEM_ALIGN - 1;
+    bytes -= bytes % SB_MEM_ALIGN; /* so that the other half is aligned, too */
+    SB_TRY(fill_waiting(l, NULL));
     sb_free(mem, l->buffer);
-    l->buffer_bytes = 0;
-    SB_NEW(l->buffer, sb_alloc_raw(mem, bytes, 1), "weights");
-    l->buffer_bytes = bytes;
+    l->half_bytes = 0;
+    SB_NEW(l->buffer, sb_alloc_raw(mem, bytes, 2), "weights");
+    l->half_bytes = bytes;
 done:
     return rc;
 }
@@ -247,11 +287,11 @@ done:
     return rc;
 }
 
-/* Reads the rows of a part and has them filled in, some at a time. Those that are quantised here
- * are so in the buffer, behind the rows as they were read. */
+/* Reads the rows of a part, some at a time, which are filled in while the next are read. Those that
+ * are quantised here are so in the buffer, behind the rows as they were read. */
 static int32_t fill_part(struct loader *l, const struct part *part)
 {
-    const struct sb_filling filling = {
+    struct sb_filling filling = {
         .weight = part->weight,
         .stored = part->stored,
         .given = sb_dtype_is_quantised(part->wanted) ? part->wanted : part->stored,
@@ -259,15 +299,20 @@ static int32_t fill_part(struct loader *l, const struct part *part)
     const size_t row = sb_dtype_row_bytes(part->stored, (size_t)part->weight->n_in);
     const size_t both = row + sb_filling_bytes(&filling);
     size_t block;
+    char *rows;
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(widen_buffer(l, both));
-    block = l->buffer_bytes / both;
-    for (int32_t at = 0, count; at < part->rows; at += count) {
-        count = (size_t)(part->rows - at) < block ? part->rows - at : (int32_t)block;
-        SB_TRY(read_part(l, part->tensor, (uint64_t)at * row, (size_t)count * row));
-        SB_TRY(sb_filler_fill(l->filler, &filling, part->first + at, count, l->buffer,
-                              l->buffer + (size_t)count * row));
+    block = l->half_bytes / both;
+    block -= block > SB_FILL_ROWS ? block % SB_FILL_ROWS : 0;
+    for (int32_t at = 0; at < part->rows; at += filling.n) {
+        filling.n = (size_t)(part->rows - at) < block ? part->rows - at : (int32_t)block;
+        filling.first = part->first + at;
+        SB_TRY(read_part(&rows, l, part->tensor, (uint64_t)at * row, (size_t)filling.n * row));
+        filling.rows = rows;
+        filling.made = rows + (size_t)filling.n * row;
+        l->waiting = filling;
+        l->half = !l->half;
     }
 done:
     return rc;
@@ -364,7 +409,7 @@ done:
     return rc;
 }
 
-/* The head of a tied model may be there too, as a copy. */
+/* The head of a tied model may be there too, as a copy. No rows wait in the buffer yet. */
 static int32_t check_tied(struct loader *l)
 {
     const struct sb_config *c = &l->model->config;
@@ -373,7 +418,7 @@ static int32_t check_tied(struct loader *l)
     if (!head)
         return SPECBATCH_OK;
     l->used[head - sb_tensors_at(l->tensors, 0)] = 1;
-    return sb_tensors_check_tied(l->tensors, c->vocab, c->hidden, l->buffer, l->buffer_bytes);
+    return sb_tensors_check_tied(l->tensors, c->vocab, c->hidden, l->buffer, 2 * l->half_bytes);
 }
 
 /* Loads what is not part of a layer: embedding, final norm and head. */
@@ -472,14 +517,14 @@ int32_t sb_model_weights_load(struct specbatch_model *model, const struct sb_ten
     struct loader l = {.model = model,
                        .tensors = tensors,
                        .options = options,
-                       .buffer_bytes = BLOCK_BYTES,
+                       .half_bytes = HALF_BYTES,
                        .progress = {options, "loading", 0, 0}};
     int32_t rc = SPECBATCH_OK;
 
     for (int32_t i = 0; i < sb_tensors_count(l.tensors); i++)
         l.progress.total += sb_tensors_at(l.tensors, i)->bytes;
     SB_NEW(l.used, sb_alloc(&model->mem, (size_t)sb_tensors_count(l.tensors), 1), "weights");
-    SB_NEW(l.buffer, sb_alloc_raw(&model->mem, l.buffer_bytes, 1), "weights");
+    SB_NEW(l.buffer, sb_alloc_raw(&model->mem, l.half_bytes, 2), "weights");
     SB_TRY(
         sb_filler_create(&l.filler, &model->mem, model->backend, model->device, l.progress.total));
     SB_NEW(model->layers, sb_alloc(&model->mem, (size_t)c->layers, sizeof *model->layers),
@@ -489,6 +534,7 @@ int32_t sb_model_weights_load(struct specbatch_model *model, const struct sb_ten
     SB_TRY(load_ends(&l));
     for (int32_t i = 0; i < c->layers; i++)
         SB_TRY(load_layer(&l, i));
+    SB_TRY(fill_waiting(&l, NULL));
     SB_TRY(sb_progress_end(&l.progress));
     name_types(&l);
     warn_widened(&l, path);

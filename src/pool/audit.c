@@ -34,8 +34,11 @@ static int32_t check_same_request(const struct sb_seq *plain, const struct sb_se
         differs = "stop strings";
     else if (plain->min_new != got->min_new)
         differs = "min_new";
-    else if (plain->ignore_eos != got->ignore_eos || !plain->logprobs != !got->logprobs)
+    else if (plain->ignore_eos != got->ignore_eos ||
+             !plain->logprobs != (!got->logprobs || got->hides_logprobs))
         differs = "flags";
+    else if (!sb_scores_want_same(plain, got))
+        differs = "top_logprobs or flags";
     return differs ? sb_fail(SPECBATCH_E_INVALID,
                              "audit: the result is of another request: its %s differ%s", differs,
                              differs[strlen(differs) - 1] == 's' ? "" : "s")
@@ -58,8 +61,11 @@ static int32_t replay(struct specbatch_pool **out, struct specbatch_model *targe
     options.flags &= ~(uint32_t)SPECBATCH_POOL_GROW_SLOTS;
     options.prefix_bytes = 0; /* what is compared with is computed from the beginning */
     plain.draft_len = 0;
+    plain.deadline_ns = 0;
+    plain.answers = NULL;
     SB_TRY(sb_pool_create(&pool, target, NULL, &options));
     pool->keep_margins = 1;
+    pool->first_answer = got->answer;
     SB_TRY(sb_pool_submit(pool, &plain, NULL));
     SB_TRY(check_same_request(sb_idmap_find(&pool->by_id, pool->last_id), got));
     SB_TRY(sb_pool_run(pool));
@@ -70,15 +76,19 @@ done:
     return rc;
 }
 
-/* The index of the first of n tokens that differs, or whose log-probability does where both have
- * them; -1: there is none. */
+/* The index of the first of n tokens that differs, or whose log-probability or alternatives do
+ * where both have them; -1: there is none. Scores of the prompt count as before all tokens. */
 static int64_t first_difference(const struct sb_seq *plain, const struct sb_seq *got, int32_t n)
 {
+    if (!sb_scores_same_prompt(plain, got))
+        return 0;
     for (int32_t i = 0; i < n; i++) {
         if (plain->tokens[plain->n_prompt + i] != got->tokens[got->n_prompt + i])
             return i;
         if (plain->logprobs && got->logprobs &&
             memcmp(&plain->logprobs[i], &got->logprobs[i], sizeof(float)) != 0)
+            return i;
+        if (!sb_scores_same_at(plain, got, i))
             return i;
     }
     return -1;
@@ -90,6 +100,7 @@ static void compare(specbatch_audit_report *report, const struct sb_seq *plain,
     const int32_t n_plain = sb_seq_n_generated(plain), n_got = sb_seq_n_generated(got);
     const int32_t n = n_plain < n_got ? n_plain : n_got;
     const int prefix = got->finish == SPECBATCH_FINISH_CANCELLED ||
+                       got->finish == SPECBATCH_FINISH_DEADLINE ||
                        got->finish == SPECBATCH_FINISH_ERROR;
     int64_t at = first_difference(plain, got, n);
 

@@ -92,6 +92,10 @@ int32_t sb_pool_options_resolve(specbatch_pool_options *full, const specbatch_po
     SB_TRY(or_default(&full->n_threads, at_most(sb_port_n_processors(), 256), "n_threads", 1, 256));
     SB_TRY(sb_check_flags(SPECBATCH_E_OPTIONS, what, "flags", full->flags, flags));
     SB_TRY(check_columns(full));
+    if (!(full->draft_min_prob >= 0.0f && full->draft_min_prob <= 1.0f))
+        SB_FAIL(SPECBATCH_E_INVALID, "%s: draft_min_prob is %g, outside 0..1", what,
+                (double)full->draft_min_prob);
+    SB_TRY(sb_check_flags(SPECBATCH_E_OPTIONS, what, "reserved", (uint32_t)full->reserved, 0));
     if (full->queue_max == 0)
         full->queue_max = 65536;
     if (full->budget_bytes == 0)
@@ -152,6 +156,7 @@ static struct plan make_plan(const struct specbatch_model *target, const specbat
         .runner = {.max_tokens = o->batch * (o->draft_len + 1) + chunk,
                    .max_seqs = o->batch + prefill_rows + 1,
                    .max_out = o->batch * (o->draft_len + 1),
+                   .max_scored = chunk,
                    .n_passes = 1,
                    .n_slots = n_slots,
                    .cap = sizes.longest,
@@ -169,7 +174,8 @@ static struct plan make_plan(const struct specbatch_model *target, const specbat
                                           .batch = o->batch,
                                           .draft_len = o->draft_len,
                                           .prefill_chunk = chunk,
-                                          .max_len = o->max_len};
+                                          .max_len = o->max_len,
+                                          .min_prob = o->draft_min_prob};
     return plan;
 }
 
@@ -360,7 +366,7 @@ int32_t sb_pool_create(struct specbatch_pool **out, struct specbatch_model *targ
     SB_TRY(check_draft(draft, target));
     SB_NEW(pool, sb_alloc(&mem, 1, sizeof *pool), "a pool");
     pool->process = sb_port_process();
-    pool->mem = pool->queue.mem = pool->by_id.mem = mem;
+    pool->mem = pool->queue.mem = pool->deadlines.mem = pool->by_id.mem = mem;
     pool->log = (struct sb_log){options->log, options->log_user};
     atomic_init(&pool->owner, NULL);
     pool->options = *options;
@@ -368,7 +374,8 @@ int32_t sb_pool_create(struct specbatch_pool **out, struct specbatch_model *targ
     sb_model_retain(target);
     pool->source = options->draft_len > 0 ? draft : NULL; /* with K = 0 it would only take memory */
     sb_source_retain(pool->source);
-    pool->queue.by_length = (options->flags & SPECBATCH_POOL_SORT_BY_LENGTH) != 0;
+    pool->queue.order = SB_BY_TURN;
+    pool->deadlines.order = SB_BY_DEADLINE;
     SB_TRY(plan_for(&plan, target, pool->source, options, n_longest_in_budget(pool)));
     SB_TRY(check_budget(pool, &plan));
     SB_TRY(sb_runner_create(&pool->runner, target, &mem, &plan.runner, NULL));
@@ -412,20 +419,31 @@ static void free_machinery(struct specbatch_pool *pool)
     sb_runner_free(&pool->runner);
 }
 
-/* Tells the draft that all requests it was shown have ended. The finished ones have been told of,
+/* Tells the draft that all requests it was shown have ended. Those that have ended were told of,
  * unless a callback did not return; and of those that wait, some may have been preempted. */
 static void retire_all(struct specbatch_pool *pool)
 {
-    const struct sb_residents *all = &pool->sched.residents;
-
-    for (struct sb_seq *seq = pool->finished; seq; seq = seq->next)
+    for (size_t i = 0; i < pool->by_id.n_buckets; i++)
+        for (struct sb_seq *seq = pool->by_id.buckets[i]; seq; seq = seq->hash_next)
+            sb_draft_retire(pool->draft, seq);
+    for (struct sb_seq *seq = pool->dropped; seq; seq = seq->next)
         sb_draft_retire(pool->draft, seq);
-    for (size_t i = 0; i < pool->queue.n; i++)
-        sb_draft_retire(pool->draft, pool->queue.heap[i]);
-    if (pool->n_active == 0)
-        return;
-    for (int32_t at = sb_oldest(all, SB_ALL); at >= 0; at = sb_next(all, SB_ALL, at))
-        sb_draft_retire(pool->draft, all->seq[at]);
+}
+
+/* Frees all requests. */
+static void free_requests(struct specbatch_pool *pool)
+{
+    struct sb_seq *seq;
+
+    while ((seq = sb_idmap_drain(&pool->by_id)) != NULL)
+        sb_seq_free(&pool->mem, seq);
+    while ((seq = pool->dropped) != NULL) {
+        pool->dropped = seq->next;
+        sb_seq_free(&pool->mem, seq);
+    }
+    sb_idmap_free(&pool->by_id);
+    sb_queue_free(&pool->queue);
+    sb_queue_free(&pool->deadlines);
 }
 
 /* The draft is told first, as part of a call on the pool: if it does not return, the pool is whole
@@ -436,7 +454,6 @@ static void retire_all(struct specbatch_pool *pool)
 void sb_pool_free(struct specbatch_pool *pool)
 {
     struct specbatch_draft *source;
-    struct sb_seq *seq;
     struct sb_mem mem;
 
     if (!pool)
@@ -446,10 +463,7 @@ void sb_pool_free(struct specbatch_pool *pool)
     sb_port_fp_leave(&pool->call);
     mem = pool->mem;
     source = pool->source;
-    while ((seq = sb_idmap_drain(&pool->by_id)) != NULL)
-        sb_seq_free(&mem, seq);
-    sb_idmap_free(&pool->by_id);
-    sb_queue_free(&pool->queue);
+    free_requests(pool);
     if (sb_model_is_usable(pool->target))
         free_machinery(pool);
     sb_model_release(pool->target);

@@ -20,7 +20,7 @@
 
 void sb_pool_add_news(struct specbatch_pool *pool, struct sb_seq *seq)
 {
-    if (seq->has_news || (sb_seq_n_shown(seq) == seq->n_told && !seq->finish))
+    if (seq->has_news || seq->held || (sb_seq_n_shown(seq) == seq->n_told && !seq->finish))
         return;
     seq->has_news = 1;
     seq->news_next = NULL;

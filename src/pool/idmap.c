@@ -17,15 +17,17 @@ static void link_in(struct sb_idmap *map, struct sb_seq *seq)
     *head = seq;
 }
 
-int32_t sb_idmap_reserve(struct sb_idmap *map)
+int32_t sb_idmap_reserve(struct sb_idmap *map, size_t more)
 {
     struct sb_idmap grown = {
-        .mem = map->mem, .n = map->n, .n_buckets = map->n_buckets ? 2 * map->n_buckets : 64};
+        .mem = map->mem, .n = map->n, .n_buckets = map->n_buckets ? map->n_buckets : 64};
     struct sb_seq **old;
     int32_t rc = SPECBATCH_OK;
 
-    if (map->n < map->n_buckets)
+    if (map->n + more <= map->n_buckets)
         return rc;
+    while (map->n + more > grown.n_buckets)
+        grown.n_buckets *= 2;
     SB_NEW(grown.buckets, sb_alloc(&map->mem, grown.n_buckets, sizeof(struct sb_seq *)),
            "the request table");
     for (size_t i = 0; i < map->n_buckets; i++)

@@ -13,8 +13,8 @@ struct sb_idmap {
     size_t n, n_buckets;     /* n_buckets is a power of two */
 };
 
-/* Makes room, so that the next add cannot fail. E_NOMEM. */
-int32_t sb_idmap_reserve(struct sb_idmap *map);
+/* Makes room for so many more sequences. E_NOMEM. */
+int32_t sb_idmap_reserve(struct sb_idmap *map, size_t more);
 void sb_idmap_add(struct sb_idmap *map, struct sb_seq *seq);
 struct sb_seq *sb_idmap_find(const struct sb_idmap *map, uint64_t id); /* NULL: absent */
 void sb_idmap_remove(struct sb_idmap *map, struct sb_seq *seq);

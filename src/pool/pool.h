@@ -34,14 +34,17 @@ struct specbatch_pool {
     struct sb_round round;
     struct sb_sched sched;
     struct sb_prefix prefix;
-    struct sb_queue queue;
+    struct sb_queue queue, deadlines; /* who waits, and who has a deadline and is unfinished */
     struct sb_idmap by_id;
     struct sb_seq *finished, *last_finished; /* a list through seq->next, the oldest first */
-    struct sb_seq *news, *last_news;         /* the list of events.c */
-    size_t n_active;                         /* requests queued or resident */
+    struct sb_seq *dropped; /* the same of answers that were not the best: nobody can see them */
+    struct sb_seq *news, *last_news; /* the list of events.c */
+    size_t n_active;                 /* requests queued or resident */
     uint64_t last_id;
-    int32_t keep_margins; /* every request records the margins of its tokens: for the audit */
-    int64_t process;      /* the process that created the pool (port.h), which has its threads */
+    /* For the audit: every request records the margins of its tokens, and the first answer to a
+     * prompt has this number. */
+    int32_t keep_margins, first_answer;
+    int64_t process; /* the process that created the pool (port.h), which has its threads */
     /* The thread that is inside a call on this pool (sb_port_thread), or NULL. */
     _Atomic(const void *) owner;
     /* The environment of that call. It is not kept in the call's own stack frame, because a

@@ -1,6 +1,7 @@
 /* Columns of the prefix cache: copying them from and to slots, and pins; prefix.h draws it. */
 #include "pool/prefix.h"
 
+#include "engine/scores.h"
 #include "fault.h"
 #include "stats.h"
 #include "status.h"
@@ -118,7 +119,7 @@ int32_t sb_prefix_hit(struct sb_prefix *p, struct sb_seq *seq)
                 draft = {.runner = p->draft, .seq = seq};
     int32_t columns, drafted, rc = SPECBATCH_OK;
 
-    if (tree->n_blocks == 0)
+    if (tree->n_blocks == 0 || sb_seq_is_scoring(seq))
         return rc;
     sb_prefix_open(tree, seq->tokens, sb_seq_content(seq) / SB_PREFIX_BLOCK, spanned);
     columns = n_filled(tree) * SB_PREFIX_BLOCK;

@@ -80,7 +80,8 @@ static inline int64_t sb_prefix_at(const struct sb_prefix *prefix, int32_t block
 }
 
 /* Gives a sequence, which has just got its slot and has nothing in it, the columns that are kept of
- * its tokens: sets kv_len and draft_kv_len. It may be ready then. E_DEVICE. */
+ * its tokens: sets kv_len and draft_kv_len. It may be ready then. A sequence whose prompt is to be
+ * scored gets none, since that takes the logits too. E_DEVICE. */
 int32_t sb_prefix_hit(struct sb_prefix *prefix, struct sb_seq *seq);
 /* Keeps what a sequence has in its slot, in whole blocks, as far as there are blocks for it. Call
  * it before the sequence loses its slot, and between rounds. Nothing is kept of a request that

@@ -1,21 +1,25 @@
-/* The heap of waiting requests: each is before its two children; see queue.h. */
+/* Heaps of requests: each is before its two children; see queue.h. */
 #include "pool/queue.h"
 
 #include <string.h>
 
 #include "status.h"
 
+uint64_t sb_queue_turn(uint64_t round, int32_t priority, int32_t later)
+{
+    return round + (uint64_t)later +
+           (uint64_t)SB_ROUNDS_PER_POINT * (uint64_t)(SB_PRIORITY_MAX - priority);
+}
+
 static int before(const struct sb_queue *queue, const struct sb_seq *a, const struct sb_seq *b)
 {
-    if (queue->by_length && a->n_prompt != b->n_prompt)
-        return a->n_prompt < b->n_prompt;
-    return a->id < b->id;
+    return sb_seq_precedes(a, b, queue->order);
 }
 
 static void place(struct sb_queue *queue, size_t at, struct sb_seq *seq)
 {
     queue->heap[at] = seq;
-    seq->queue_at = at;
+    seq->queued[queue->order].at = at;
 }
 
 static void sift_up(struct sb_queue *queue, size_t at, struct sb_seq *seq)
@@ -39,12 +43,14 @@ static void sift_down(struct sb_queue *queue, size_t at, struct sb_seq *seq)
 
 int32_t sb_queue_reserve(struct sb_queue *queue, size_t n)
 {
-    const size_t grown = queue->capacity ? 2 * queue->capacity : 64;
+    size_t grown = queue->capacity ? queue->capacity : 64;
     struct sb_seq **heap, **old;
     int32_t rc = SPECBATCH_OK;
 
     if (n <= queue->capacity)
         return rc;
+    while (grown < n)
+        grown *= 2;
     SB_NEW(heap, sb_alloc_raw(&queue->mem, grown, sizeof(struct sb_seq *)), "the request queue");
     if (queue->n > 0)
         memcpy(heap, queue->heap, queue->n * sizeof(struct sb_seq *));
@@ -67,8 +73,8 @@ void sb_queue_remove(struct sb_queue *queue, struct sb_seq *seq)
 
     if (last == seq)
         return;
-    sift_down(queue, seq->queue_at, last);
-    sift_up(queue, last->queue_at, last);
+    sift_down(queue, seq->queued[queue->order].at, last);
+    sift_up(queue, last->queued[queue->order].at, last);
 }
 
 struct sb_seq *sb_queue_first(const struct sb_queue *queue)

@@ -4,7 +4,9 @@
 
 #include <string.h>
 
+#include "fault.h"
 #include "options.h"
+#include "pool/answers.h"
 #include "pool/request_sampling.h"
 #include "pool/request_stops.h"
 #include "status.h"
@@ -12,7 +14,8 @@
 int32_t sb_request_resolve(specbatch_request *full, const specbatch_request *given, int32_t k)
 {
     static const char what[] = "request";
-    const uint32_t flags = SPECBATCH_REQUEST_IGNORE_EOS | SPECBATCH_REQUEST_LOGPROBS;
+    const uint32_t flags = SPECBATCH_REQUEST_IGNORE_EOS | SPECBATCH_REQUEST_LOGPROBS |
+                           SPECBATCH_REQUEST_PROMPT_LOGPROBS | SPECBATCH_REQUEST_FILTERED_LOGPROBS;
     int32_t rc = SPECBATCH_OK;
 
     if (!given)
@@ -32,8 +35,11 @@ int32_t sb_request_resolve(specbatch_request *full, const specbatch_request *giv
     SB_TRY(sb_check_flags(SPECBATCH_E_OPTIONS, what, "text_flags", full->text_flags,
                           SB_FLAGS_TOKENIZE));
     SB_TRY(sb_check_flags(SPECBATCH_E_OPTIONS, what, "flags", full->flags, flags));
-    SB_TRY(sb_check_range(what, "max_new", full->max_new, 1, INT32_MAX));
+    SB_TRY(sb_check_range(what, "max_new", full->max_new,
+                          full->flags & SPECBATCH_REQUEST_PROMPT_LOGPROBS ? 0 : 1, INT32_MAX));
+    SB_TRY(sb_check_range(what, "top_logprobs", full->top_logprobs, 0, SB_TOP_MAX));
     SB_TRY(sb_check_range(what, "min_new", full->min_new, 0, full->max_new));
+    SB_TRY(sb_check_range(what, "priority", full->priority, -SB_PRIORITY_MAX, SB_PRIORITY_MAX));
     SB_TRY(sb_check_range(what, "draft_len", full->draft_len, -1, SB_DRAFT_LEN_MAX));
     if (full->draft_len == -1)
         full->draft_len = 0;
@@ -55,8 +61,8 @@ size_t sb_seq_bytes(const struct sb_seq *seq)
 
     return sizeof *seq + (size_t)seq->max_tokens * sizeof *seq->tokens +
            sb_sampling_bytes(seq->sampling) + sb_stops_bytes(seq->stops) +
-           (seq->logprobs ? n_new * sizeof *seq->logprobs : 0) +
-           (seq->margins ? n_new * sizeof *seq->margins : 0);
+           sb_seq_scores_bytes(seq) + (seq->logprobs ? n_new * sizeof *seq->logprobs : 0) +
+           (seq->margins ? n_new * sizeof *seq->margins : 0) + sb_answers_bytes(seq);
 }
 
 void sb_seq_free(const struct sb_mem *mem, struct sb_seq *seq)
@@ -68,7 +74,9 @@ void sb_seq_free(const struct sb_mem *mem, struct sb_seq *seq)
     sb_free(mem, seq->margins);
     sb_sampling_free(mem, seq->sampling);
     sb_stops_free(seq->stops);
+    sb_seq_scores_free(mem, seq);
     sb_stream_free(seq->stream);
+    sb_answers_release(mem, seq->answers);
     sb_free(mem, seq);
 }
 
@@ -121,18 +129,33 @@ static int32_t check_length(const struct specbatch_pool *pool, size_t n, int32_t
     return SPECBATCH_OK;
 }
 
+/* What a request is made from. */
+struct wish {
+    const specbatch_request *request;
+    specbatch_answers answers; /* resolved: best_of are made, n of them handed out */
+    const int32_t *ids;
+    size_t n;
+};
+
+/* Makes answer i. */
 static int32_t make_seq(struct sb_seq **out, const struct specbatch_pool *pool,
-                        const specbatch_request *request, const int32_t *ids, size_t n)
+                        const struct wish *wish, int32_t i)
 {
+    const specbatch_request *request = wish->request;
+    const int asks_logprobs = (request->flags & SPECBATCH_REQUEST_LOGPROBS) != 0,
+              ranks = wish->answers.best_of > wish->answers.n;
     const struct sb_mem *mem = &pool->mem;
     struct sb_seq *seq = NULL;
     int32_t rc = SPECBATCH_OK;
 
     SB_NEW(seq, sb_alloc(mem, 1, sizeof *seq), "a request");
-    seq->n_prompt = seq->n_tokens = (int32_t)n;
-    seq->max_tokens = (int32_t)n + request->max_new;
+    seq->n_prompt = seq->n_tokens = (int32_t)wish->n;
+    seq->max_tokens = seq->n_prompt + request->max_new;
+    seq->answer = pool->first_answer + i;
+    seq->hides_logprobs = ranks && !asks_logprobs;
     seq->slot = -1;
     seq->draft_len = request->draft_len;
+    seq->draft_sources = request->draft_sources ? request->draft_sources : UINT32_MAX;
     seq->min_new = request->min_new;
     seq->user = request->user;
     seq->ignore_eos = (request->flags & SPECBATCH_REQUEST_IGNORE_EOS) != 0;
@@ -140,12 +163,13 @@ static int32_t make_seq(struct sb_seq **out, const struct specbatch_pool *pool,
     if (request->n_stop_ids > 0)
         memcpy(seq->stop_ids, request->stop_ids, request->n_stop_ids * sizeof *seq->stop_ids);
     SB_NEW(seq->tokens, sb_alloc(mem, (size_t)seq->max_tokens, sizeof *seq->tokens), "a request");
-    memcpy(seq->tokens, ids, n * sizeof *ids);
-    SB_TRY(
-        sb_sampling_create(&seq->sampling, mem, request->sampling, pool->target->config.vocab, 0));
+    memcpy(seq->tokens, wish->ids, wish->n * sizeof *wish->ids);
+    SB_TRY(sb_sampling_create(&seq->sampling, mem, request->sampling, pool->target->config.vocab,
+                              SB_FAULT(SEED_SHARED) ? 0 : seq->answer));
     SB_TRY(sb_mask_copy(&seq->mask, request->mask));
     SB_TRY(sb_pool_make_stops(&seq->stops, pool, request));
-    if (request->flags & SPECBATCH_REQUEST_LOGPROBS)
+    SB_TRY(sb_seq_scores_create(seq, mem, request->top_logprobs, request->flags));
+    if (asks_logprobs || ranks)
         SB_NEW(seq->logprobs, sb_alloc(mem, (size_t)request->max_new, sizeof *seq->logprobs),
                "a request");
     if (pool->keep_margins)
@@ -158,39 +182,122 @@ done:
     return rc;
 }
 
-int32_t sb_pool_submit(struct specbatch_pool *pool, const specbatch_request *request, uint64_t *id)
+static void free_list(const struct sb_mem *mem, struct sb_seq *list)
 {
-    struct sb_ids text_ids = {.mem = &pool->mem};
-    struct sb_seq *seq = NULL;
-    const int32_t *ids;
-    size_t n;
+    while (list) {
+        struct sb_seq *next = list->next;
+        sb_seq_free(mem, list);
+        list = next;
+    }
+}
+
+/* Makes all answers, as a list through seq->next. */
+static int32_t make_answers(struct sb_seq **out, const struct specbatch_pool *pool,
+                            const struct wish *wish)
+{
+    const int apart = (wish->request->flags & SPECBATCH_REQUEST_PROMPT_LOGPROBS) != 0;
+    struct sb_seq *list = NULL, **end = &list;
+    struct sb_answers *answers = NULL;
     int32_t rc = SPECBATCH_OK;
 
-    if (pool->queue.n >= pool->options.queue_max)
-        SB_FAIL(SPECBATCH_E_QUEUE_FULL, "%zu requests wait, as many as queue_max allows",
-                pool->queue.n);
-    SB_TRY(prompt_ids(pool, request, &text_ids, &ids, &n));
-    SB_TRY(sb_pool_check_ids(pool, ids, n, "prompt id"));
-    SB_TRY(sb_pool_check_ids(pool, request->stop_ids, request->n_stop_ids, "stop id"));
-    SB_TRY(check_length(pool, n, request->max_new));
-    SB_TRY(sb_queue_reserve(&pool->queue, pool->n_active + 1)); /* residents may come back */
-    SB_TRY(sb_idmap_reserve(&pool->by_id));
-    SB_TRY(make_seq(&seq, pool, request, ids, n));
-    SB_TRY(sb_sampler_block_reserve(&pool->round.samplers, pool->target, &pool->mem, seq,
-                                    pool->runner.limits.n_columns));
-    SB_TRY(sb_mask_block_reserve(&pool->round.masks, pool->target, &pool->mem, seq));
+    if (wish->answers.best_of > 1)
+        SB_TRY(sb_answers_create(&answers, &pool->mem, &wish->answers, apart));
+    for (int32_t i = 0; i < wish->answers.best_of; i++, end = &(*end)->next) {
+        SB_TRY(make_seq(end, pool, wish, i));
+        if (answers)
+            sb_answers_add(answers, *end);
+    }
+    *out = list;
+    list = NULL;
+done:
+    free_list(&pool->mem, list);
+    sb_answers_release(&pool->mem, answers);
+    return rc;
+}
+
+/* Puts a new sequence into the pool's lists, which have room for it. */
+static void enter(struct specbatch_pool *pool, struct sb_seq *seq, const specbatch_request *request,
+                  uint64_t now)
+{
+    const int by_length = (pool->options.flags & SPECBATCH_POOL_SORT_BY_LENGTH) != 0;
+
     seq->id = ++pool->last_id;
-    seq->submitted_ns = sb_port_now_ns();
+    seq->submitted_ns = now;
+    seq->queued[SB_BY_TURN].key = sb_queue_turn(pool->sched.n_rounds, request->priority,
+                                                by_length ? seq->n_prompt : 0);
     sb_queue_add(&pool->queue, seq);
+    if (request->deadline_ns > 0) {
+        const uint64_t left = UINT64_MAX - now;
+        seq->queued[SB_BY_DEADLINE].key = now + (request->deadline_ns < left ? request->deadline_ns
+                                                                             : left);
+        seq->has_deadline = 1;
+        sb_queue_add(&pool->deadlines, seq);
+    }
     sb_idmap_add(&pool->by_id, seq);
     sb_mask_block_add(&pool->round.masks, seq);
     pool->n_active++;
     pool->stats[SB_STAT_request_bytes] += sb_seq_bytes(seq);
-    if (id)
-        *id = seq->id;
-    seq = NULL;
+}
+
+/* Takes what the pool needs for so many more requests like this one. */
+static int32_t reserve(struct specbatch_pool *pool, const specbatch_request *request,
+                       const struct sb_seq *seq, size_t n)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_queue_reserve(&pool->queue, pool->n_active + n)); /* residents may come back */
+    if (request->deadline_ns > 0)
+        SB_TRY(sb_queue_reserve(&pool->deadlines, pool->deadlines.n + n));
+    SB_TRY(sb_idmap_reserve(&pool->by_id, n));
+    SB_TRY(sb_sampler_block_reserve(&pool->round.samplers, pool->target, &pool->mem, seq,
+                                    pool->runner.limits.n_columns));
+    SB_TRY(sb_mask_block_reserve(&pool->round.masks, pool->target, &pool->mem, seq, (int32_t)n));
+    SB_TRY(sb_score_block_reserve(&pool->round.scores, pool->target, &pool->mem, seq));
 done:
-    sb_seq_free(&pool->mem, seq);
+    return rc;
+}
+
+static int32_t check_room(const struct specbatch_pool *pool, const specbatch_answers *answers)
+{
+    const uint64_t max = pool->options.queue_max;
+
+    if (pool->queue.n >= max)
+        return sb_fail(SPECBATCH_E_QUEUE_FULL, "%zu requests wait, as many as queue_max allows",
+                       pool->queue.n);
+    if ((uint64_t)answers->best_of > max - pool->queue.n)
+        return sb_fail(SPECBATCH_E_QUEUE_FULL,
+                       "request: answers: %d of them and %zu requests that wait are more than "
+                       "queue_max %llu",
+                       answers->best_of, pool->queue.n, (unsigned long long)max);
+    return SPECBATCH_OK;
+}
+
+int32_t sb_pool_submit(struct specbatch_pool *pool, const specbatch_request *request, uint64_t *id)
+{
+    struct sb_ids text_ids = {.mem = &pool->mem};
+    struct wish wish = {.request = request};
+    struct sb_seq *list = NULL, *next;
+    uint64_t now;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_answers_resolve(&wish.answers, request));
+    SB_TRY(check_room(pool, &wish.answers));
+    SB_TRY(prompt_ids(pool, request, &text_ids, &wish.ids, &wish.n));
+    SB_TRY(sb_pool_check_ids(pool, wish.ids, wish.n, "prompt id"));
+    SB_TRY(sb_pool_check_ids(pool, request->stop_ids, request->n_stop_ids, "stop id"));
+    SB_TRY(check_length(pool, wish.n, request->max_new));
+    SB_TRY(sb_source_check_bits(pool->source, request->draft_sources));
+    SB_TRY(make_answers(&list, pool, &wish));
+    SB_TRY(reserve(pool, request, list, (size_t)wish.answers.best_of));
+    if (id)
+        *id = pool->last_id + 1;
+    now = sb_port_now_ns();
+    for (; list; list = next) {
+        next = list->next;
+        enter(pool, list, request, now);
+    }
+done:
+    free_list(&pool->mem, list);
     sb_ids_clear(&text_ids);
     return rc;
 }

@@ -59,6 +59,13 @@ done:
     return rc;
 }
 
+/* Whether it asks for nothing but the most probable token. */
+static int is_greedy(const specbatch_sampling *full)
+{
+    return full->temperature == 0.0f && full->repetition_penalty == 1.0f &&
+           full->presence_penalty == 0.0f && full->frequency_penalty == 0.0f && full->n_bias == 0;
+}
+
 static int32_t check_bias(const specbatch_sampling *full, int32_t vocab)
 {
     for (size_t i = 0; i < full->n_bias; i++) {
@@ -122,6 +129,8 @@ int32_t sb_sampling_create(struct sb_sampling **out, const struct sb_mem *mem,
         return rc;
     SB_TRY(resolve(&full, given));
     SB_TRY(check_bias(&full, vocab));
+    if (is_greedy(&full))
+        return rc;
     SB_NEW(sampling, sb_alloc(mem, 1, sizeof *sampling), "a request");
     sampling->rule = (struct sb_sampler){
         .seed = full.seed + (uint64_t)answer,

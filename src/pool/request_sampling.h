@@ -7,8 +7,8 @@
 #include "engine/sampling.h"
 #include "specbatch.h"
 
-/* Makes the sampling of answer `answer` to a request, or NULL for the plainest one: no struct.
- * vocab: the target's. E_INVALID, E_OPTIONS, E_TOKEN, E_NOMEM. */
+/* Makes the sampling of answer `answer` to a request, or NULL if the most probable tokens are
+ * wanted. vocab: the target's. E_INVALID, E_OPTIONS, E_TOKEN, E_NOMEM. */
 int32_t sb_sampling_create(struct sb_sampling **out, const struct sb_mem *mem,
                            const specbatch_sampling *given, int32_t vocab, int32_t answer);
 /* NULL is fine. */

@@ -94,7 +94,7 @@ static int32_t check_save(const struct specbatch_pool *pool, const int32_t *ids,
     return sb_pool_check_ids(pool, ids, n_ids, "id");
 }
 
-static int32_t save_blocks(struct specbatch_pool *pool, struct sb_session_out *out,
+static int32_t save_blocks(struct specbatch_pool *pool, struct sb_checked_out *out,
                            const struct sb_session_head *head, const struct buffer *buffer)
 {
     const struct sb_prefix *prefix = &pool->prefix;
@@ -118,7 +118,7 @@ int32_t sb_session_save(struct specbatch_pool *pool, const int32_t *ids, size_t 
                         const char *path, size_t *n_kept)
 {
     struct sb_prefix *prefix = &pool->prefix;
-    struct sb_session_out out = {.file = {.fd = -1}};
+    struct sb_checked_out out = {.file = {.fd = -1}};
     struct sb_session_head head = {.block_columns = SB_PREFIX_BLOCK, .n_ids = (int32_t)n_ids};
     struct buffer buffer = {NULL, 0, 0};
     int32_t rc = check_save(pool, ids, n_ids);
@@ -134,11 +134,11 @@ int32_t sb_session_save(struct specbatch_pool *pool, const int32_t *ids, size_t 
     SB_TRY(create_buffer(&buffer, pool));
     SB_TRY(sb_session_create(&out, path, &head, ids));
     SB_TRY(save_blocks(pool, &out, &head, &buffer));
-    SB_TRY(sb_session_keep(&out));
+    SB_TRY(sb_new_file_keep(&out.file));
     if (n_kept)
         *n_kept = (size_t)head.n_blocks * SB_PREFIX_BLOCK;
 done:
-    sb_session_drop(&out);
+    sb_new_file_drop(&out.file);
     free_buffer(&buffer, pool);
     sb_prefix_close(&prefix->tree);
     return end_if_fatal(pool, sb_file_fail(rc, path));
@@ -156,7 +156,7 @@ static int same_shape(const struct sb_session_model *a, const struct sb_session_
 static int32_t check_target(const struct specbatch_pool *pool, const struct sb_session_in *in)
 {
     const struct sb_session_model ours = describe(&pool->runner), *theirs = &in->head.target;
-    const char *name = in->file.name;
+    const char *name = in->from.file.name;
 
     if (in->head.block_columns != SB_PREFIX_BLOCK)
         return sb_fail(SPECBATCH_E_UNSUPPORTED, "%.60s: blocks of %d tokens, not of %d", name,
@@ -204,13 +204,13 @@ static int32_t read_block(struct loading *l, int32_t i)
     size_t unwanted = 0;
     int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(sb_session_read(in, l->buffer.bytes, l->buffer.target));
+    SB_TRY(sb_checked_read(&in->from, l->buffer.bytes, l->buffer.target));
     if (i < in->head.n_drafted && l->takes_draft)
-        SB_TRY(sb_session_read(in, l->buffer.bytes + l->buffer.target, l->buffer.draft));
+        SB_TRY(sb_checked_read(&in->from, l->buffer.bytes + l->buffer.target, l->buffer.draft));
     else if (i < in->head.n_drafted &&
              sb_session_block_bytes(&in->head, &in->head.draft, &unwanted))
         SB_TRY(sb_session_skip(in, unwanted));
-    SB_TRY(sb_session_read_check(in));
+    SB_TRY(sb_checked_read_check(&in->from));
 done:
     return rc;
 }
@@ -268,7 +268,7 @@ static int32_t load(struct specbatch_pool *pool, struct loading *l, int32_t *ids
     SB_TRY(create_buffer(&l->buffer, pool));
     SB_TRY(sb_session_read_ids(&l->in, own));
     if (sb_pool_check_ids(pool, own, (size_t)n_ids, "id") != SPECBATCH_OK) {
-        rc = sb_fail_in(SPECBATCH_E_FORMAT, l->in.file.name);
+        rc = sb_fail_in(SPECBATCH_E_FORMAT, l->in.from.file.name);
         goto done;
     }
     blocks = l->in;
@@ -286,7 +286,7 @@ done:
 int32_t sb_session_load(struct specbatch_pool *pool, const char *path, int32_t *ids,
                         size_t capacity, size_t *n)
 {
-    struct loading l = {.in = {.file = {.fd = -1}}};
+    struct loading l = {.in = {.from = {.file = {.fd = -1}}}};
     int32_t rc = SPECBATCH_OK;
     size_t n_ids;
 
@@ -298,7 +298,7 @@ int32_t sb_session_load(struct specbatch_pool *pool, const char *path, int32_t *
     if (ids && capacity < n_ids) {
         *n = n_ids;
         SB_FAIL(SPECBATCH_E_BUFFER, "%.100s: the buffer holds %zu ids, %zu are needed",
-                l.in.file.name, capacity, n_ids);
+                l.in.from.file.name, capacity, n_ids);
     }
     l.takes_draft = takes_draft(pool, &l.in.head);
     if (ids)

@@ -20,12 +20,9 @@
  *               check
  *   block ...   as many as the head says, and nothing behind the last
  *
- * Numbers have four bytes and are not negative. All numbers and elements are little-endian;
- * elements are copied as they are, since the library's machines are little-endian (digest.c). Texts
- * are filled up with zeros. A check is the digest (digest.h) of all bytes of the file before it, as
- * 32 hexadecimal digits. So each part vouches for those before it, and no block can be taken for
- * another one or come from another file. SQLite's write-ahead log chains its checksums from frame
- * to frame for the same reason (sqlite.org, "Database File Format", the write-ahead log).
+ * Numbers and checks are those of checked.h. Elements are little-endian too; they are copied as
+ * they are, since the library's machines are little-endian (digest.c). Texts are filled up with
+ * zeros.
  *
  * All sizes follow from the head, and the length of the file has to be what they add up to. This is
  * checked before anything but the head is read, and as in safetensors there is neither a hole nor a
@@ -44,8 +41,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "digest.h"
-#include "file.h"
+#include "checked.h"
 
 enum { SB_FINGERPRINT = 320 }; /* bytes of a fingerprint, with its NUL */
 
@@ -66,30 +62,18 @@ struct sb_session_head {
 int sb_session_block_bytes(const struct sb_session_head *head, const struct sb_session_model *model,
                            size_t *bytes);
 
-/* A file that is being written. */
-struct sb_session_out {
-    struct sb_new_file file;
-    struct sb_digest digest; /* of what was written so far */
-};
-
-/* Begins a file: writes the head and the ids. E_IO, E_INVALID (the path is too long). After a
- * failure of these functions sb_session_drop removes what there is. */
-int32_t sb_session_create(struct sb_session_out *out, const char *path,
+/* Begins a file: writes the head and the ids. E_IO, E_INVALID (the path is too long). When all
+ * blocks are written, sb_new_file_keep gives the file its name; sb_new_file_drop removes one that
+ * was not kept. */
+int32_t sb_session_create(struct sb_checked_out *out, const char *path,
                           const struct sb_session_head *head, const int32_t *ids);
 /* Appends the columns of the next block, all of them. E_IO. */
-int32_t sb_session_write_block(struct sb_session_out *out, const void *columns, size_t bytes);
-/* Gives the file its name. E_IO. */
-int32_t sb_session_keep(struct sb_session_out *out);
-/* Removes a file that was not kept; one that was is fine. */
-void sb_session_drop(struct sb_session_out *out);
+int32_t sb_session_write_block(struct sb_checked_out *out, const void *columns, size_t bytes);
 
 /* A file that is being read, from the front on. */
 struct sb_session_in {
-    struct sb_file file;
+    struct sb_checked_in from;
     struct sb_session_head head;
-    struct sb_digest digest; /* of what was read so far */
-    uint64_t at;             /* bytes read so far */
-    uint64_t checked;        /* of those: bytes that a check has vouched for */
 };
 
 /* Opens a file, reads the head, and checks it and the length of the file. What the head says of
@@ -98,12 +82,9 @@ struct sb_session_in {
 int32_t sb_session_open(struct sb_session_in *in, const char *path);
 /* Reads all ids, head.n_ids of them, and their check. E_IO, E_FORMAT. */
 int32_t sb_session_read_ids(struct sb_session_in *in, int32_t *ids);
-/* Reads the next bytes of a block. E_IO. */
-int32_t sb_session_read(struct sb_session_in *in, void *into, size_t bytes);
-/* Reads over bytes of a block that nobody wants. E_IO. */
+/* Reads over bytes of a block that nobody wants. Those that are wanted, and the check at its end,
+ * are read by the functions of checked.h. E_IO. */
 int32_t sb_session_skip(struct sb_session_in *in, size_t bytes);
-/* Reads the check at the end of a part. E_IO, E_FORMAT. */
-int32_t sb_session_read_check(struct sb_session_in *in);
 void sb_session_close(struct sb_session_in *in);
 
 #endif

@@ -393,7 +393,7 @@ void sb_adapt_choose(struct sb_adapt *a, struct sb_round_row *rows, int32_t n, i
 {
     const int32_t size = size_of(n);
 
-    a->asked = a->lag = a->probing = 0;
+    a->asked = a->probing = 0;
     if (a->draft_len == 0 || n == 0)
         return;
     a->cost[size].since++;
@@ -406,12 +406,8 @@ void sb_adapt_choose(struct sb_adapt *a, struct sb_round_row *rows, int32_t n, i
     } else {
         start_within_means(a, rows, n, decide(a, rows, n, size, mixed));
     }
-    for (int32_t b = 0; b < n; b++) {
+    for (int32_t b = 0; b < n; b++)
         a->asked += rows[b].n_draft;
-        /* A lag of one or two tokens costs nothing: they are computed in the first draft pass. */
-        if (rows[b].n_draft > 0 && lag_of(a, rows[b].seq) > 2)
-            a->lag += lag_of(a, rows[b].seq);
-    }
 }
 
 /* -------------------------------------------------------------------- learning */
@@ -483,7 +479,7 @@ static void learn_plain(struct sb_adapt *a, struct sb_adapt_cost *cost, float ns
 
 /* Learns the time of a round with x proposals a row, in plain rounds, where `known` was expected.
  * Returns what it counts as. */
-static float learn_point(struct sb_adapt_cost *cost, float x, float time, float known)
+static float learn_point(struct sb_adapt_cost *cost, float x, float time, float known, int blends)
 {
     struct sb_adapt_point *p = &cost->point[point_at(x)];
 
@@ -493,7 +489,8 @@ static float learn_point(struct sb_adapt_cost *cost, float x, float time, float 
         time = at_most(time, FIRST_ERROR * known);
     time = learn_mean(&p->time, time, at_least(POINT_PROPOSALS / x, 4.0f));
     p->x += (x - p->x) / p->time.weight;
-    note_change(cost, p->time.outliers);
+    if (!blends)
+        note_change(cost, p->time.outliers);
     return time;
 }
 
@@ -508,7 +505,8 @@ static float learn_cost(struct sb_adapt *a, int32_t size, float x, float ns, int
         return known;
     for (int32_t i = 0; i < SB_ADAPT_POINTS; i++)
         cost->point[i].time.weight *= POINT_DECAY;
-    return x > 0.0f ? learn_point(cost, x, time, known) : at_most(time, FIRST_ERROR * known);
+    return x > 0.0f ? learn_point(cost, x, time, known, a->blends)
+                    : at_most(time, FIRST_ERROR * known);
 }
 
 /* x of a round, the proposals a row that its time is the price of: where lengths are uniform, rows
@@ -564,9 +562,9 @@ void sb_adapt_learn(struct sb_adapt *a, const struct sb_round_row *rows, int32_t
     if (cost->plain.n == 0)
         return;
     caught_up = (float)round->catch_up_ns / cost->plain.value;
-    if (a->lag > 0 && caught_up > 0.0f)
-        caught_up = (float)a->lag *
-                    learn_mean(&a->catch_up, caught_up / (float)a->lag, CATCHING_UP);
+    if (round->caught_up > 0 && caught_up > 0.0f)
+        caught_up = (float)round->caught_up *
+                    learn_mean(&a->catch_up, caught_up / (float)round->caught_up, CATCHING_UP);
     if (round->mixed)
         deposit(a, DEPOSIT * ns / cost->plain.value - caught_up);
     else if (a->asked == 0)

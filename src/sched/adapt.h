@@ -75,6 +75,12 @@
  * there are more, shapes change faster than recordings are of use, and their times are what rounds
  * cost here.
  *
+ * Sources in turn. In a list with a model, rounds with the same number of proposals differ in cost
+ * by whether the model ran. A point is then what rounds cost in the mean, of both kinds as they
+ * have come lately, and acceptance is that of both together. A run of rounds of one kind is no
+ * change of the machine, so only plain rounds can show one there. How far a model lags counts for
+ * rows that another source may serve too: they may wait for budget and credit without need.
+ *
  * Nothing here sees a token, so nothing here can change one. Rejected: fitting draft and
  * verification apart, because a replayed round yields one time, not two; a cost linear in x (see
  * the picture); one length for all rows everywhere, since requests differ in acceptance; medians of
@@ -119,6 +125,7 @@ struct sb_adapt {
     int32_t draft_len; /* K; 0: switched off, nothing is lowered or learned */
     int32_t uniform;   /* one length for all rows: the backend records */
     int32_t lags;      /* the draft has a cache that must catch up */
+    int32_t blends;    /* the draft has a model that rounds may do without (engine/draft.h) */
 
     /* [j]: proposal j was verified and those before it were accepted, and how often it was accepted
      * too. chance: hits over tries, as of this round. */
@@ -132,7 +139,6 @@ struct sb_adapt {
     uint32_t n_probes; /* so far: they tell which row is next, and how far it goes */
     int32_t last;      /* the last length that was not a probe's; used if uniform */
     int32_t asked;     /* proposals of this round */
-    int32_t lag;       /* tokens that the draft catches up on in this round */
     int32_t probing;   /* this round is a measurement */
 };
 
@@ -142,7 +148,8 @@ struct sb_adapt_round {
     int32_t unique;     /* its time is not that of later rounds of its shape, which are replayed */
     uint64_t committed; /* tokens */
     uint64_t ns;        /* of the whole round */
-    uint64_t catch_up_ns; /* of that, the draft's catching up */
+    uint64_t caught_up; /* tokens that the draft caught up on */
+    uint64_t catch_up_ns; /* and the time that this took, of ns */
 };
 
 void sb_adapt_init(struct sb_adapt *adapt, int32_t draft_len, int uniform, int lags);

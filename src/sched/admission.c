@@ -14,20 +14,25 @@
  *                         then the others are moved. They keep them until nobody is resident.
  *   slots that grow       for the tokens so far and what the next round may add. A sequence that
  *                         comes near the end of its slot is moved to one of the next class. Where
- *                         no such slot is free, the youngest resident is preempted: it loses its
- *                         slot and what is cached of it, waits in the queue, and is computed anew
- *                         when it is admitted again. That may be the sequence itself.
+ *                         no such slot is free, the resident whose turn comes last (pool/queue.h)
+ *                         is preempted: it loses its slot and what is cached of it, waits in the
+ *                         queue, and is computed anew when it is admitted again. That may be the
+ *                         sequence itself.
  *
  *       round          growth                                          round
  *       |aaaaaaa. |    |aaaaaaa. |bbbb|    needs more, none is free    |aaaaaaa.         |
- *       |bbbb|    |              |----| <- b, the youngest, goes
+ *       |bbbb|    |              |----| <- b, the last, goes
  *
  * A preempted sequence keeps its tokens. It is filled in like a prompt, except that spans are those
  * of its own prompt (verify.c), and so its cached entries come to be bit for bit what they were.
  *
- * Nobody waits for ever: the youngest makes room, and so the oldest resident always proceeds. Alone
- * it fits in a slot of the longest class. It gives its own slot back for that where the caches have
+ * Nobody waits for ever: the last makes room, and so the first resident always proceeds. Alone it
+ * fits in a slot of the longest class. It gives its own slot back for that where the caches have
  * but one such slot, of which its own is a part.
+ *
+ * Priorities are in the turns, and so decide here and nowhere else. Residents share rounds evenly
+ * whatever their priority: all but exspec keep few more of them than a round has rows, and exspec
+ * chooses them by column.
  *
  * Rejected: to preempt the resident with the fewest tokens, which costs less to compute anew, but
  * may hit the same sequence again and again; to keep the columns of a preempted sequence in host
@@ -130,6 +135,13 @@ void sb_sched_count_live(struct sb_sched *s, struct sb_seq *seq)
     seq->live_bytes = bytes;
 }
 
+void sb_sched_cached(struct sb_sched *s, struct sb_seq *seq)
+{
+    sb_sched_count_live(s, seq);
+    if (sb_seq_is_ready(seq) && !s->residents.ready[seq->slot])
+        sb_residents_filled(&s->residents, seq);
+}
+
 /* -------------------------------------------------------------------- growth */
 
 /* Whether the sequence has a slot that the next round might overflow. */
@@ -141,14 +153,14 @@ static int must_grow(const struct sb_sched *s, const struct sb_seq *seq)
 struct sb_seq *sb_sched_in_the_way(const struct sb_sched *s, const struct sb_seq *seq)
 {
     const struct sb_residents *all = &s->residents;
-    struct sb_seq *youngest = NULL;
+    struct sb_seq *last = NULL;
 
     if (!must_grow(s, seq) || sb_slots_has(&s->slots, class_for(s, seq)))
         return NULL;
     for (int32_t at = sb_oldest(all, SB_ALL); at >= 0; at = sb_next(all, SB_ALL, at))
-        if (!youngest || all->seq[at]->id > youngest->id)
-            youngest = all->seq[at];
-    return youngest;
+        if (!last || sb_seq_precedes(last, all->seq[at], SB_BY_TURN))
+            last = all->seq[at];
+    return last;
 }
 
 void sb_sched_preempt(struct sb_sched *s, struct sb_seq *seq)

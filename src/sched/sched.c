@@ -60,6 +60,7 @@ int32_t sb_sched_create(struct sb_sched *s, const struct sb_mem *mem)
     s->mem = *mem;
     sb_adapt_init(&s->adapt, s->limits.adaptive ? s->limits.draft_len : 0,
                   s->target->backend->records, s->draft->runner != NULL);
+    s->adapt.blends = s->draft->blends;
     SB_TRY(sb_residents_create(&s->residents, mem, n_slots,
                                n_columns(&s->limits, s->target->limits.cap), s->limits.batch));
     SB_TRY(sb_slots_create(&s->slots, mem, &sizes, n_longest(&s->target->limits)));
@@ -114,7 +115,7 @@ void sb_take_newcomers(struct sb_sched *s)
 
     for (int32_t i = 0; i < round->n_chunks && round->n_rows < s->limits.batch; i++) {
         const struct sb_chunk *chunk = &round->chunks[i];
-        if (!sb_chunk_completes_prompt(chunk))
+        if (!sb_chunk_completes_prompt(chunk) || chunk->seq->n_tokens == chunk->seq->max_tokens)
             continue;
         round->rows[round->n_rows++] = (struct sb_round_row){.seq = chunk->seq, .n_draft = 0};
         round->n_newcomers++;
@@ -126,7 +127,8 @@ void sb_take_newcomers(struct sb_sched *s)
 
 /* Chooses the prompt chunks that ride along, prefill_chunk tokens at most together. A chunk goes up
  * to the next multiple of prefill_chunk in its own prompt, or to the end of it; the oldest
- * residents come first, and none gets a part of a chunk. */
+ * residents come first, and none gets a part of a chunk. Who follows another answer to the same
+ * prompt computes nothing. */
 static void choose_prefill(struct sb_sched *s)
 {
     const int32_t chunk = s->limits.prefill_chunk;
@@ -138,6 +140,8 @@ static void choose_prefill(struct sb_sched *s)
     for (int32_t at = sb_oldest(all, SB_FILLING); at >= 0 && round->n_chunks < round->max_chunks;
          at = sb_next(all, SB_FILLING, at)) {
         struct sb_seq *seq = all->seq[at];
+        if (seq->follows)
+            continue;
         const int32_t to_boundary = chunk - seq->kv_len % chunk,
                       left = sb_seq_content(seq) - seq->kv_len;
         const int32_t n = left < to_boundary ? left : to_boundary;
@@ -225,24 +229,6 @@ static uint64_t work_clock(const struct sb_sched *s)
     return s->limits.adaptive ? sb_runner_clock(s->target) : 0;
 }
 
-/* Has the draft prepare. A callback may wait for a device or another program, and all the time that
- * it takes is a cost of the round, also what the thread's own clock leaves out. */
-static int32_t prepare_draft(struct sb_sched *s)
-{
-    uint64_t began, worked, took, work;
-    int32_t rc;
-
-    if (s->draft->runner || !s->limits.adaptive)
-        return s->draft->ops->prepare(s->draft, s->round);
-    began = sb_port_now_ns();
-    worked = work_clock(s);
-    rc = s->draft->ops->prepare(s->draft, s->round);
-    took = sb_port_now_ns() - began;
-    work = work_clock(s) - worked;
-    s->waited_ns += took > work ? took - work : 0;
-    return rc;
-}
-
 /* Runs the passes of the round: builds them, issues them, and takes the verdict. */
 static int32_t run_passes(struct sb_sched *s)
 {
@@ -253,11 +239,12 @@ static int32_t run_passes(struct sb_sched *s)
     sb_round_begin(s->round, s->target);
     SB_TRY(sb_masks_force(s->round));
     SB_TRY(check_interruption(s)); /* realignment and masks may have taken a while */
-    SB_TRY(prepare_draft(s));
+    SB_TRY(s->draft->ops->prepare(s->draft, s->round));
     /* So may a callback have. After a draft model has prepared, its passes must run: its lengths
      * count entries by then that they have yet to compute. */
     if (!s->draft->runner)
         SB_TRY(check_interruption(s));
+    sb_masks_propose(s->round);
     sb_verify_prepare(s->round, s->target);
     SB_TRY(sb_round_issue(s->round, s->target, s->draft, &drafted));
     sb_verify_finish(s->round);
@@ -303,8 +290,8 @@ static uint64_t cost_ns(uint64_t took, uint64_t work)
 
 int32_t sb_sched_round(struct sb_sched *s)
 {
-    const uint64_t began = sb_port_now_ns(), worked = work_clock(s), waited = s->waited_ns,
-                   caught_up = s->draft->catch_up_ns;
+    const uint64_t began = sb_port_now_ns(), worked = work_clock(s), waited = s->draft->waited_ns,
+                   caught_up = s->draft->caught_up, catch_up_ns = s->draft->catch_up_ns;
     struct sb_round *round = s->round;
     uint64_t won, took, work;
     int32_t rc = SPECBATCH_OK;
@@ -328,14 +315,15 @@ int32_t sb_sched_round(struct sb_sched *s)
     s->n_rounds++;
     s->stats[SB_STAT_rounds]++;
     took = sb_port_now_ns() - began;
-    work = work_clock(s) - worked + s->waited_ns - waited;
+    work = work_clock(s) - worked + s->draft->waited_ns - waited;
     s->stats[SB_STAT_round_ns] += took;
     sb_adapt_learn(&s->adapt, round->rows, sb_round_n_ready(round),
                    &(struct sb_adapt_round){.mixed = round->n_chunks > 0 || has_forced(round),
                                             .unique = !round->repeats,
                                             .committed = won,
                                             .ns = cost_ns(took, work),
-                                            .catch_up_ns = s->draft->catch_up_ns - caught_up});
+                                            .caught_up = s->draft->caught_up - caught_up,
+                                            .catch_up_ns = s->draft->catch_up_ns - catch_up_ns});
 done:
     if (rc != SPECBATCH_OK)
         give_up(s);

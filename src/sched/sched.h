@@ -45,7 +45,6 @@ struct sb_sched {
 
     atomic_int interrupted; /* 1: ends a round, which takes it back to 0. Any thread may set it. */
     struct sb_adapt adapt;
-    uint64_t waited_ns; /* so far, while the draft was preparing: time in which the thread rested */
     struct sb_residents residents;
     struct sb_slots slots;         /* who has which columns */
     int32_t *free_numbers, n_free; /* a stack of the numbers of slots that nobody has */
@@ -80,9 +79,11 @@ void sb_sched_retire(struct sb_sched *sched, struct sb_seq *seq);
 struct sb_seq *sb_sched_in_the_way(const struct sb_sched *sched, const struct sb_seq *seq);
 void sb_sched_preempt(struct sb_sched *sched, struct sb_seq *seq);
 int32_t sb_sched_grow(struct sb_sched *sched, struct sb_seq *seq);
-/* Enters what a resident has in the caches now into the counter, in place of what it had. A round
- * does so for its own rows and chunks: call this when something else has changed a resident. */
+/* Enters what a resident has in the caches now into the counter, in place of what it had. */
 void sb_sched_count_live(struct sb_sched *sched, struct sb_seq *seq);
+/* Something else than a round has put columns into a resident's slot: counts them, and enters the
+ * resident as ready if it is so now. */
+void sb_sched_cached(struct sb_sched *sched, struct sb_seq *seq);
 /* Runs one round, in the phases that sched.c lists. Finished rows stay resident until retired.
  * E_CANCELLED (the draft callback) and E_INTERRUPTED: the round may be repeated. E_DEVICE. */
 int32_t sb_sched_round(struct sb_sched *sched);
@@ -94,7 +95,8 @@ void sb_take(struct sb_sched *sched, struct sb_seq *seq);
 /* Takes the oldest ready residents, the batch at most. */
 void sb_take_ready(struct sb_sched *sched);
 /* Takes newcomers, while the batch has places: sequences whose prompt is completed by the round's
- * own target pass. Their first query rides in that pass, without proposals, and so needs no pass of
- * its own. Call it last: newcomers are the last of a round's rows. */
+ * own target pass, and that shall have an answer. Their first query rides in that pass, without
+ * proposals, and so needs no pass of its own. Call it last: newcomers are the last of a round's
+ * rows. */
 void sb_take_newcomers(struct sb_sched *sched);
 #endif

@@ -1,7 +1,7 @@
 /*
  * Conversations as text and as token ids, in the formats that models were trained on.
  *
- *   chat.c           takes the caller's messages over, and makes text or ids of them
+ *   chat_tokens.c    takes the caller's messages over, and makes text or ids of them
  *   chat_formats.c   the table of formats: a row and a function for each
  *   chat_text.c      what these functions write to
  *   chat_detect.c    which of them a checkpoint's chat template is
@@ -69,7 +69,7 @@ int32_t sb_chat_mark(struct sb_chat_text *out, const char *mark);
 int32_t sb_chat_content(struct sb_chat_text *out, const char *content, size_t n);
 void sb_chat_text_clear(struct sb_chat_text *out);
 
-/* chat.c. What the caller of a chat function gave (specbatch.h). */
+/* chat_tokens.c. What the caller of a chat function gave (specbatch.h). */
 struct sb_chat_call {
     const struct specbatch_message *messages;
     size_t message_size, n_messages;

@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "checked.h"
 #include "file.h"
 #include "pipeline.h"
 #include "status.h"
@@ -234,4 +235,22 @@ int32_t sb_tokenizer_same_base(const struct sb_tokenizer *target, const struct s
                            text_a, text_b);
     }
     return SPECBATCH_OK;
+}
+
+/* A piece is 8 bytes and its text: its id and its length, little-endian. */
+void sb_tokenizer_digest(const struct sb_tokenizer *t, int32_t n_ids, char text[SB_DIGEST_TEXT])
+{
+    struct sb_digest digest;
+
+    sb_digest_begin(&digest);
+    for (size_t id = 0; id < t->vocab.n && id < (size_t)n_ids; id++) {
+        const struct sb_piece *piece = &t->vocab.pieces[id];
+        unsigned char head[8];
+        if (!(piece->flags & SB_PIECE_BASE))
+            continue;
+        sb_put_number(sb_put_number(head, (int32_t)id), (int32_t)piece->length);
+        sb_digest_add(&digest, head, sizeof head);
+        sb_digest_add(&digest, sb_vocab_text(&t->vocab, piece), piece->length);
+    }
+    sb_digest_end(&digest, text);
 }

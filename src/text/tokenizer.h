@@ -32,6 +32,7 @@
 #include <stdint.h>
 
 #include "bytes.h"
+#include "digest.h"
 
 struct sb_gguf;
 struct sb_gguf_out;
@@ -95,6 +96,11 @@ const char *sb_tokenizer_piece(const struct sb_tokenizer *tokenizer, int32_t id,
  * spelled the same in both (added tokens may differ). E_VOCAB names the first id that differs, and
  * both spellings. */
 int32_t sb_tokenizer_same_base(const struct sb_tokenizer *target, const struct sb_tokenizer *draft);
+
+/* A digest of how base pieces with ids below n_ids are spelled: the same for tokenizers that differ
+ * in nothing else of these, as sb_tokenizer_same_base has it. */
+void sb_tokenizer_digest(const struct sb_tokenizer *tokenizer, int32_t n_ids,
+                         char text[SB_DIGEST_TEXT]);
 
 /* Decoding ids as they come. Every push gives the text that is certain by then. No part ends inside
  * a character, and all parts together are what sb_tokenizer_decode makes of all the ids. */

@@ -45,6 +45,13 @@ AT(specbatch_ngram_options, struct_size, 0);
 AT(specbatch_ngram_options, max_match, 8);
 AT(specbatch_ngram_options, min_match, 12);
 
+SIZE(specbatch_table_options, 24);
+AT(specbatch_table_options, struct_size, 0);
+AT(specbatch_table_options, max_match, 8);
+AT(specbatch_table_options, min_match, 12);
+AT(specbatch_table_options, min_count, 16);
+AT(specbatch_table_options, reserved, 20);
+
 SIZE(specbatch_draft_row, 56);
 AT(specbatch_draft_row, struct_size, 0);
 AT(specbatch_draft_row, request_id, 8);
@@ -220,6 +227,7 @@ IS(SPECBATCH_COMPUTE_AUTO, 0);
 IS(SPECBATCH_COMPUTE_BF16, 1);
 IS(SPECBATCH_COMPUTE_F32, 2);
 IS(SPECBATCH_COMPUTE_SPLIT, 3);
+IS(SPECBATCH_COMPUTE_INT8, 4);
 IS(SPECBATCH_SIMD_AUTO, 0);
 IS(SPECBATCH_SIMD_SCALAR, 1);
 IS(SPECBATCH_SIMD_AVX2, 2);

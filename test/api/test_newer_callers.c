@@ -93,6 +93,14 @@ static int32_t draft_of_ngrams(const void *options)
     return rc;
 }
 
+static int32_t make_table(const void *options)
+{
+    static const int32_t some[] = {300, 301};
+    const int32_t rc = specbatch_table_make("/no/such/folder/table", model, some, 2, options);
+
+    return rc == SPECBATCH_E_IO ? SPECBATCH_OK : rc; /* when everything else was right */
+}
+
 static int32_t draft_of_ops(const void *ops)
 {
     specbatch_draft *draft = NULL;
@@ -113,6 +121,7 @@ static const specbatch_pool_options pool_options = SPECBATCH_POOL_OPTIONS_INIT;
 static const specbatch_chat_options chat_options = {sizeof chat_options, SPECBATCH_CHAT_RAW, 0};
 static const specbatch_message message = {"user", "Hi!", 3};
 static const specbatch_ngram_options ngram_options = SPECBATCH_NGRAM_OPTIONS_INIT;
+static const specbatch_table_options table_options = SPECBATCH_TABLE_OPTIONS_INIT;
 static const specbatch_draft_ops draft_ops = {sizeof draft_ops, propose_nothing, NULL, NULL, NULL};
 static specbatch_request request = SPECBATCH_REQUEST_INIT;
 
@@ -130,6 +139,37 @@ static int32_t submit_mask(const void *given)
 
     masked.mask = given;
     return submit(&masked);
+}
+
+static const specbatch_sampling sampling = SPECBATCH_SAMPLING_INIT;
+
+static int32_t submit_sampling(const void *given)
+{
+    specbatch_request sampled = request;
+
+    sampled.sampling = given;
+    return submit(&sampled);
+}
+
+static const char *const stop_strings[] = {"the end"};
+static const specbatch_stops stops = {sizeof stops, stop_strings, NULL, 1};
+
+static int32_t submit_stops(const void *given)
+{
+    specbatch_request stopped = request;
+
+    stopped.stops = given;
+    return submit(&stopped);
+}
+
+static const specbatch_answers answers = SPECBATCH_ANSWERS_INIT;
+
+static int32_t submit_answers(const void *given)
+{
+    specbatch_request several = request;
+
+    several.answers = given;
+    return submit(&several);
 }
 
 /* ------------------------------------------------------------------------- flags */
@@ -171,6 +211,30 @@ static int32_t with_pool_flags(uint32_t flags)
     rc = create_pool(&options);
     other = count_bytes(&options);
     return other == rc ? rc : SPECBATCH_E_INTERNAL;
+}
+
+static int32_t with_pool_reserved(uint32_t bits)
+{
+    specbatch_pool_options options = pool_options;
+
+    options.reserved = (int32_t)bits;
+    return create_pool(&options);
+}
+
+static int32_t with_table_reserved(uint32_t bits)
+{
+    specbatch_table_options options = table_options;
+
+    options.reserved = (int32_t)bits;
+    return make_table(&options);
+}
+
+static int32_t with_sampling_flags(uint32_t flags)
+{
+    specbatch_sampling given = sampling;
+
+    given.flags = flags;
+    return submit_sampling(&given);
 }
 
 static int32_t with_request_flags(uint32_t flags)
@@ -217,8 +281,14 @@ static const struct taker {
      SPECBATCH_POOL_SORT_BY_LENGTH | SPECBATCH_POOL_EQSPEC_REPLACE | SPECBATCH_POOL_FIXED_K |
          SPECBATCH_POOL_GROW_SLOTS,
      SPECBATCH_E_OPTIONS},
+    {"specbatch_pool_options.reserved", "reserved", with_pool_reserved, 0, SPECBATCH_E_OPTIONS},
+    {"specbatch_table_options.reserved", "reserved", with_table_reserved, 0, SPECBATCH_E_OPTIONS},
+    {"specbatch_sampling.flags", "flags", with_sampling_flags, SPECBATCH_SAMPLING_SPARE_PROMPT,
+     SPECBATCH_E_OPTIONS},
     {"specbatch_request.flags", "flags", with_request_flags,
-     SPECBATCH_REQUEST_IGNORE_EOS | SPECBATCH_REQUEST_LOGPROBS, SPECBATCH_E_OPTIONS},
+     SPECBATCH_REQUEST_IGNORE_EOS | SPECBATCH_REQUEST_LOGPROBS | SPECBATCH_REQUEST_PROMPT_LOGPROBS |
+         SPECBATCH_REQUEST_FILTERED_LOGPROBS,
+     SPECBATCH_E_OPTIONS},
     {"specbatch_request.text_flags", "text_flags", with_text_flags,
      SPECBATCH_TEXT_NO_BOS | SPECBATCH_TEXT_PLAIN_SPECIAL, SPECBATCH_E_OPTIONS},
 };
@@ -254,11 +324,15 @@ static const struct given {
     {"specbatch_pool_options", &pool_options, sizeof pool_options, count_bytes},
     {"specbatch_pool_options", &pool_options, sizeof pool_options, create_pool},
     {"specbatch_request", &request, sizeof request, submit},
+    {"specbatch_sampling", &sampling, sizeof sampling, submit_sampling},
+    {"specbatch_stops", &stops, sizeof stops, submit_stops},
+    {"specbatch_answers", &answers, sizeof answers, submit_answers},
     {"specbatch_mask", &mask, sizeof mask, submit_mask},
     {"specbatch_chat_options", &chat_options, sizeof chat_options, write_chat},
     {"specbatch_chat_options", &chat_options, sizeof chat_options, encode_chat},
     {"specbatch_message", &message, sizeof message, write_message},
     {"specbatch_ngram_options", &ngram_options, sizeof ngram_options, draft_of_ngrams},
+    {"specbatch_table_options", &table_options, sizeof table_options, make_table},
     {"specbatch_draft_ops", &draft_ops, sizeof draft_ops, draft_of_ops},
 };
 

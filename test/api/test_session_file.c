@@ -69,15 +69,15 @@ static void put_known_file(void)
 static void test_the_bytes_are_these(void)
 {
     const unsigned char *first = known + 860, *second = known + 920;
-    struct sb_session_out out;
+    struct sb_checked_out out;
     size_t n = 0;
     char *bytes;
 
     CHECK_OK(sb_session_create(&out, path, &head, ids));
     CHECK_OK(sb_session_write_block(&out, first, TARGET_BLOCK + DRAFT_BLOCK));
     CHECK_OK(sb_session_write_block(&out, second, TARGET_BLOCK));
-    CHECK_OK(sb_session_keep(&out));
-    sb_session_drop(&out);
+    CHECK_OK(sb_new_file_keep(&out.file));
+    sb_new_file_drop(&out.file);
     bytes = test_read(dir.path, "known", &n);
     CHECK(bytes && n == BYTES);
     CHECK_MEM(bytes, known, BYTES);
@@ -106,9 +106,9 @@ static int32_t read_all(const char *name, struct sb_session_head *found, int32_t
     if (rc == SPECBATCH_OK)
         rc = sb_session_read_ids(&in, found_ids);
     for (int i = 0; i < 2 && rc == SPECBATCH_OK; i++) {
-        rc = sb_session_read(&in, blocks[i], TARGET_BLOCK + (i == 0 ? DRAFT_BLOCK : 0));
+        rc = sb_checked_read(&in.from, blocks[i], TARGET_BLOCK + (i == 0 ? DRAFT_BLOCK : 0));
         if (rc == SPECBATCH_OK)
-            rc = sb_session_read_check(&in);
+            rc = sb_checked_read_check(&in.from);
     }
     sb_session_close(&in);
     return rc;

@@ -205,7 +205,7 @@ static struct sb_session_head forged_head(void)
 /* Writes a forged session, all of whose columns are zero. */
 static int forge(const struct sb_session_head *head, const int32_t *ids)
 {
-    struct sb_session_out out;
+    struct sb_checked_out out;
     size_t target_bytes, draft_bytes = 0;
     int32_t rc = sb_session_create(&out, path, head, ids);
     char *zeros;
@@ -218,7 +218,7 @@ static int forge(const struct sb_session_head *head, const int32_t *ids)
         rc = sb_session_write_block(&out, zeros,
                                     target_bytes + (i < head->n_drafted ? draft_bytes : 0));
     free(zeros);
-    return zeros && rc == SPECBATCH_OK && sb_session_keep(&out) == SPECBATCH_OK ? 0 : -1;
+    return zeros && rc == SPECBATCH_OK && sb_new_file_keep(&out.file) == SPECBATCH_OK ? 0 : -1;
 }
 
 static void check_forged(const struct sb_session_head *head, int32_t code, const char *part)

@@ -283,6 +283,8 @@ int main(int argc, char **argv)
                  {"q6_k weights", SPECBATCH_COMPUTE_F32, SB_Q6_K, SPECBATCH_SIMD_AUTO},
                  {"bf16 compute, q8_0", SPECBATCH_COMPUTE_BF16, SB_Q8_0, SPECBATCH_SIMD_AUTO},
                  {"bf16 compute, q4_0", SPECBATCH_COMPUTE_BF16, SB_Q4_0, SPECBATCH_SIMD_AUTO},
+                 {"int8 compute, q8_0", SPECBATCH_COMPUTE_INT8, SB_Q8_0, SPECBATCH_SIMD_AUTO},
+                 {"int8 compute, q4_0", SPECBATCH_COMPUTE_INT8, SB_Q4_0, SPECBATCH_SIMD_AUTO},
                  {"q4_0 weights, AVX2", SPECBATCH_COMPUTE_F32, SB_Q4_0, SPECBATCH_SIMD_AVX2},
                  {"q8_0 weights, AVX2", SPECBATCH_COMPUTE_F32, SB_Q8_0, SPECBATCH_SIMD_AVX2}};
     static const int32_t shapes[][6] = {/* heads, kv_heads, head_dim, rows, len, q */

@@ -2,7 +2,7 @@
  * Measures how well a model predicts a text, which is what quantised weights cost.
  *
  *   bench_perplexity --model DIR|FILE.gguf --text FILE [--weights auto|q8|q4]
- *                    [--compute auto|bf16|f32|split] [--context N] [--threads T] [--ids FILE]
+ *                    [--compute auto|bf16|f32|split|int8] [--context N] [--threads T] [--ids FILE]
  *
  * The text's tokens, without any that a tokenizer would put before them, are cut into chunks of
  * --context tokens that do not overlap. Each chunk is one pass from an empty cache, and each token
@@ -248,7 +248,7 @@ int main(int argc, char **argv)
         {"--text", "FILE", EX_STRING, &bench.text_path, 0, 0, "what is predicted, in UTF-8"},
         {"--weights", "auto|q8|q4", EX_CHOICE, &bench.weights, 0, 0,
          "quantise the weights when the model is opened (auto: as they are stored)"},
-        {"--compute", "auto|bf16|f32|split", EX_CHOICE, &bench.compute, 0, 0, "(f32)"},
+        {"--compute", "auto|bf16|f32|split|int8", EX_CHOICE, &bench.compute, 0, 0, "(f32)"},
         {"--context", "N", EX_INT, &bench.context, 2, 1 << 20, "tokens of a chunk (256)"},
         {"--threads", "T", EX_INT, &bench.threads, 1, 256, "(2)"},
         {"--ids", "FILE", EX_STRING, &bench.ids_path, 0, 0, "write the tokens, one a line"},

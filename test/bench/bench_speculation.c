@@ -3,7 +3,7 @@
  * how near speculation comes to what it could give.
  *
  *   bench_speculation [--target DIR] [--draft DIR] [--draft-len K] [--max-new N]
- *                     [--rounds R] [--threads T] [--compute auto|bf16|f32|split]
+ *                     [--rounds R] [--threads T] [--compute auto|bf16|f32|split|int8]
  *                     [--weights auto|q8|q4]
  *   bench_speculation --scaling N [--target DIR] [--max-new N] [--rounds R] [--compute ..]
  *   bench_speculation --types 1 [--target DIR] [--max-new N] [--rounds R] [--compute ..]
@@ -519,7 +519,8 @@ static int32_t number(const char *text, int32_t low, int32_t high)
     return (int32_t)value;
 }
 
-static const char *const class_names[] = {"auto", "bf16", "f32", "split"}; /* SPECBATCH_COMPUTE_* */
+/* SPECBATCH_COMPUTE_* */
+static const char *const class_names[] = {"auto", "bf16", "f32", "split", "int8"};
 
 /* The index of the value of an option among these names. */
 static int32_t index_of(const char *value, const char *const *names, int32_t n, const char *option)
@@ -550,7 +551,7 @@ static void read_arguments(struct bench *bench, int argc, char **argv)
         else if (strcmp(name, "--scaling") == 0)
             bench->scaling = number(value, 1, 256);
         else if (strcmp(name, "--compute") == 0)
-            bench->compute = index_of(value, class_names, 4, name);
+            bench->compute = index_of(value, class_names, 5, name);
         else if (strcmp(name, "--weights") == 0)
             bench->weights = index_of(value, weights_names, TYPES, name);
         else if (strcmp(name, "--types") == 0)

@@ -225,7 +225,7 @@ int main(int argc, char **argv)
          "holds NAME-target, NAME-draft (build/bench/pairs)"},
         {"--out", "DIR", EX_STRING, &study.out_dir, 0, 0, "where pairs.csv goes (build/paper)"},
         {"--threads", "N", EX_INT, &study.threads, 1, 256, "threads (one for each processor)"},
-        {"--compute", "auto|bf16|f32|split", EX_CHOICE, &study.compute, 0, 0,
+        {"--compute", "auto|bf16|f32|split|int8", EX_CHOICE, &study.compute, 0, 0,
          "class of the products (f32)"},
         {"--quick", NULL, EX_SWITCH, &study.quick, 0, 0,
          "few requests and cells: tries the pipeline"},

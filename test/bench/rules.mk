@@ -6,6 +6,8 @@
 #                                   measure these checkpoints instead of two with random weights
 #   make bench-memory MEMORY_ARGS="--part speed --rounds 15"
 #                                   one part of it (test/bench/bench_memory --help)
+#   make bench-gaps GAPS_ARGS="--model DIR --chunks 128,32"
+#                                   others (test/bench/bench_gaps --help)
 #   make perplexity MODEL=PATH TEXT=FILE PERPLEXITY_ARGS="--weights q4"
 #                                   others (test/bench/bench_perplexity --help)
 #   make paper QUICK=1              try the programs and the report in build/paper-quick
@@ -71,7 +73,7 @@ SPEED_MODELS    = qwen3-0.6b=$(BENCH_TARGET)$(addprefix $(comma)qwen3-4b=,$(SPEE
 # With `make setup-paper paper` the one waits for the other; so with the peers.
 SETUP_FIRST    := $(filter setup-paper setup-peers,$(MAKECMDGOALS))
 
-.PHONY: bench bench-memory perplexity paper paper-report setup-paper
+.PHONY: bench bench-gaps bench-memory perplexity paper paper-report setup-paper
 .PHONY: peers peers-speed setup-peers
 bench: $(BENCHES) $(BENCH_TARGET) $(BENCH_DRAFT) ## build and run the benches (minutes)
 	$(Q)$(B)/test/bench/bench_kernels
@@ -79,6 +81,8 @@ bench: $(BENCHES) $(BENCH_TARGET) $(BENCH_DRAFT) ## build and run the benches (m
 	$(Q)$(B)/test/bench/bench_speculation --target $(BENCH_TARGET) --draft $(BENCH_DRAFT)
 bench-memory: $(B)/test/bench/bench_memory $(MEMORY_MODELS) ## what takes memory (minutes, 12 GB)
 	$(Q)$(B)/test/bench/bench_memory --target $(BENCH_TARGET) --draft $(BENCH_DRAFT) $(MEMORY_ARGS)
+bench-gaps: $(B)/test/bench/bench_gaps ## how long rows wait while long prompts arrive
+	$(Q)$< $(GAPS_ARGS)
 perplexity: $(B)/test/bench/bench_perplexity ## how well MODEL=PATH predicts TEXT=FILE
 	$(Q)$< --model $(MODEL) --text $(TEXT) $(PERPLEXITY_ARGS)
 paper: $(PAPER_PROGRAMS) | $(SETUP_FIRST) ## the paper's tables and figures, into docs/results.md

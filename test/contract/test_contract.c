@@ -100,7 +100,7 @@ static void every_policy_with_every_draft(uint64_t first, int32_t model)
             bias.policy = policy;
             bias.draft = draft;
             bias.model = model;
-            traces(first + (uint64_t)(policy * 60 + draft * 10), 3, &bias);
+            traces(first + (uint64_t)(10 * (policy * TRACE_DRAFTS + draft)), 3, &bias);
         }
         printf("     %-10s %4" PRIu64 " requests, %6" PRIu64 " tokens equal\n",
                specbatch_policy_name(policy), world.n_requests - n_requests,
@@ -127,7 +127,8 @@ static void test_adaptive_k_in_every_policy(void)
             bias.draft = draft;
             bias.fixed_k = 0;
             bias.min_draft_len = 1;
-            traces(4000 + (uint64_t)(policy * 60 + draft * 10), place_is_small() ? 1 : 2, &bias);
+            traces(4000 + (uint64_t)(10 * (policy * TRACE_DRAFTS + draft)),
+                   place_is_small() ? 1 : 2, &bias);
         }
 }
 

@@ -49,6 +49,7 @@
 #define MARGIN 1e-3
 #define UNITS 16.0
 #define PROMPTS 4
+#define TOPS 3 /* alternatives that are compared */
 
 /* ---------------------------------------------------------------------------- the goldens */
 
@@ -236,17 +237,40 @@ struct tally {
     int compared, equal, near_ties, wrong;
 };
 
-/* The log-probability of the first token, computed from the golden's logits at the last position of
- * the prompt. */
-static double golden_logprob(const struct golden *g, int i, int32_t vocab)
+/* The log-probability of a token, computed from the golden's logits at a position of the prompt of
+ * which they are kept: `back` before the last one. */
+static double golden_logprob(const struct golden *g, int i, int32_t vocab, int64_t back, int32_t id)
 {
-    const float *row = g->logits[i] + (g->kept[i] - 1) * vocab;
-    const float largest = row[g->greedy[i][0]];
+    const float *row = g->logits[i] + (g->kept[i] - 1 - back) * vocab;
     double sum = 0.0;
 
     for (int32_t v = 0; v < vocab; v++)
-        sum += exp((double)row[v] - (double)largest);
+        sum += exp((double)row[v] - (double)row[id]);
     return -log(sum);
+}
+
+/* Whether the prompt's log-probabilities and their alternatives' are the golden's where that has
+ * kept logits. */
+static int has_golden_scores(const struct golden *g, int i, const specbatch_result *result,
+                             int32_t vocab, double tolerance)
+{
+    size_t n, n_top;
+    const float *logprobs = specbatch_result_prompt_logprobs(result, &n);
+    const float *tops = specbatch_result_prompt_top_logprobs(result, NULL);
+    const int32_t *ids = specbatch_result_prompt_top_ids(result, &n_top);
+
+    if ((int64_t)n != g->n[i] - 1 || n_top != TOPS)
+        return n == 0 && g->n[i] == 1;
+    for (int64_t back = 1; back < g->kept[i]; back++) {
+        const int64_t at = g->n[i] - 1 - back; /* whose logits tell of the token behind it */
+        if (fabs(golden_logprob(g, i, vocab, back, g->prompt[i][at + 1]) - (double)logprobs[at]) >
+            tolerance)
+            return 0;
+        for (int64_t k = at * TOPS; k < (at + 1) * TOPS; k++)
+            if (fabs(golden_logprob(g, i, vocab, back, ids[k]) - (double)tops[k]) > tolerance)
+                return 0;
+    }
+    return 1;
 }
 
 /* Compares a result with the golden's continuation. Where the two best logits are nearly equal, the
@@ -266,7 +290,8 @@ static void compare_tokens(struct tally *tally, const struct golden *g, int i,
         return;
     }
     tally->wrong += tokens[0] == g->greedy[i][0] &&
-                    fabs(golden_logprob(g, i, vocab) - (double)logprobs[0]) > logprob;
+                    fabs(golden_logprob(g, i, vocab, 0, tokens[0]) - (double)logprobs[0]) > logprob;
+    tally->wrong += !has_golden_scores(g, i, result, vocab, logprob);
     for (int64_t j = 0; j < g->m[i]; j++) {
         tally->compared++;
         if (tokens[j] != g->greedy[i][j]) {
@@ -292,7 +317,9 @@ static int32_t generate(struct tally *tally, specbatch_model *target, specbatch_
     options.policy = policy;
     options.batch = batch;
     options.n_threads = 1;
-    request.flags = SPECBATCH_REQUEST_IGNORE_EOS | SPECBATCH_REQUEST_LOGPROBS;
+    request.flags = SPECBATCH_REQUEST_IGNORE_EOS | SPECBATCH_REQUEST_LOGPROBS |
+                    SPECBATCH_REQUEST_PROMPT_LOGPROBS;
+    request.top_logprobs = TOPS;
     rc = create_with_model(&pool, target, draft, &options);
     for (int i = 0; rc == SPECBATCH_OK && i < PROMPTS; i++) {
         request.ids = g->prompt[i];

@@ -13,9 +13,13 @@
 #include "fault.h"
 #include "model/model.h"
 #include "sbtest.h"
+#include "support/answers_check.h"
 #include "support/draft_check.h"
 #include "support/masked_runs.h"
 #include "support/place.h"
+#include "support/run_to_end.h"
+#include "support/stop_oracle.h"
+#include "support/text_model.h"
 #include "support/trace.h"
 #include "support/vtable_faults.h"
 
@@ -74,11 +78,12 @@ static void expect_engine_fault(enum sb_fault fault, const char *name, int32_t p
 }
 
 /* A fault of products with quantised weights, of which this model has those with minima too. */
-static void expect_product_fault(enum sb_fault fault, const char *name)
+static void expect_product_fault(enum sb_fault fault, const char *name, int32_t class)
 {
     struct trace_bias bias = mutation_bias(-1, 0, TRACE_MIXED);
 
     bias.model = TRACE_GGUF;
+    bias.class = class;
     sb_fault_now = fault;
     expect_caught(name, &bias);
     sb_fault_now = SB_FAULT_NONE;
@@ -124,12 +129,12 @@ static void test_no_fault_is_not_caught(void)
     }
 
 /* On a device there are no quantised weights. */
-#define PRODUCT_FAULT(test, fault)                     \
-    static void test(void)                             \
-    {                                                  \
-        if (world.n_models <= TRACE_GGUF)              \
-            SKIP("no model with quantised weights");   \
-        expect_product_fault(SB_FAULT_##fault, #test); \
+#define PRODUCT_FAULT(test, fault, class)                     \
+    static void test(void)                                    \
+    {                                                         \
+        if (world.n_models <= TRACE_GGUF)                     \
+            SKIP("no model with quantised weights");          \
+        expect_product_fault(SB_FAULT_##fault, #test, class); \
     }
 
 ENGINE_FAULT(test_bonus_from_the_draft, BONUS_FROM_DRAFT, -1)
@@ -148,9 +153,11 @@ OPERATION_FAULT(test_pad_attended_to, PADS_ATTENDED, SPECBATCH_POLICY_EXSPEC)
 OPERATION_FAULT(test_stale_kv_after_rejection, STALE_KV, SPECBATCH_POLICY_RAGGED)
 OPERATION_FAULT(test_realign_by_the_wrong_rows_offset, REALIGN_WRONG_ROW, SPECBATCH_POLICY_EQSPEC)
 OPERATION_FAULT(test_one_token_too_many_accepted, ACCEPT_ONE_MORE, -1)
-PRODUCT_FAULT(test_scale_of_the_neighbour, SCALE_OF_NEIGHBOUR)
-PRODUCT_FAULT(test_minimum_dropped, MINIMUM_DROPPED)
-PRODUCT_FAULT(test_halves_of_bytes_exchanged, NIBBLES_EXCHANGED)
+PRODUCT_FAULT(test_scale_of_the_neighbour, SCALE_OF_NEIGHBOUR, 0)
+PRODUCT_FAULT(test_minimum_dropped, MINIMUM_DROPPED, 0)
+PRODUCT_FAULT(test_halves_of_bytes_exchanged, NIBBLES_EXCHANGED, 0)
+PRODUCT_FAULT(test_scale_of_the_row_before, SCALE_OF_ANOTHER_ROW, TRACE_INT8)
+PRODUCT_FAULT(test_minimum_dropped_from_integers, MINIMUM_DROPPED, TRACE_INT8)
 
 /* There has to be another class. A device's has none on the same device. */
 static void test_session_of_another_class_loaded(void)
@@ -158,6 +165,119 @@ static void test_session_of_another_class_loaded(void)
     if (world.n_classes == 1)
         SKIP("one class alone is open");
     expect_engine_fault(SB_FAULT_SESSION_OF_ANY_CLASS, "session of any class", -1, 1, TRACE_MIXED);
+}
+
+/* Decodes a prompt, with stop strings unless there are none. NULL: this failed. */
+static specbatch_result *decode(specbatch_model *model, const struct stop_strings *strings)
+{
+    const specbatch_stops stops = {sizeof stops, strings->at, strings->lengths, strings->n};
+    const int32_t prompt[] = {301, 17, 340, 60};
+    specbatch_request request = SPECBATCH_REQUEST_INIT;
+    specbatch_result *result = NULL;
+    specbatch_pool *pool = NULL;
+
+    request.ids = prompt;
+    request.n_ids = 4;
+    request.max_new = 32;
+    request.flags = SPECBATCH_REQUEST_IGNORE_EOS;
+    request.stops = strings->n > 0 ? &stops : NULL;
+    if (specbatch_pool_create(&pool, model, NULL, NULL) == SPECBATCH_OK &&
+        specbatch_pool_submit(pool, &request, NULL) == SPECBATCH_OK &&
+        run_to_end(pool) == SPECBATCH_OK)
+        specbatch_pool_collect(pool, &result);
+    specbatch_pool_free(pool);
+    return result;
+}
+
+/* Whether an answer ends otherwise than before a string that has been cut out of it. */
+static int answer_differs(specbatch_model *model, const struct whole_answer *whole, uint64_t seed,
+                          char *why, size_t size)
+{
+    struct stop_strings strings;
+    struct cut_answer cut;
+    specbatch_result *result;
+    size_t n, length;
+
+    stop_oracle_draw(&strings, whole, &seed);
+    cut = stop_oracle_cut(whole, &strings, 0);
+    if (!(result = decode(model, &strings)))
+        return 0;
+    specbatch_result_tokens(result, &n);
+    specbatch_result_text(result, &length);
+    specbatch_result_free(result);
+    snprintf(why, size, "%zu tokens and %zu bytes, not %d and %zu", n, length, cut.n, cut.length);
+    return n != (size_t)cut.n || length != cut.length;
+}
+
+/* Traces have models without text, so faults of stop strings are caught by random requests of one
+ * that has some. */
+static void expect_stop_fault(enum sb_fault fault, const char *name)
+{
+    static const struct stop_strings none;
+    static struct whole_answer whole;
+    specbatch_model *model = open_text_model("qwen", NULL);
+    specbatch_result *result = model ? decode(model, &none) : NULL;
+    const int32_t *ids;
+    char why[200];
+    uint64_t seed;
+    size_t n;
+
+    CHECK(result != NULL);
+    ids = specbatch_result_tokens(result, &n);
+    memcpy(whole.ids, ids, n * sizeof *ids);
+    whole.n = (int32_t)n;
+    specbatch_result_free(result);
+    CHECK_OK(stop_oracle_read(&whole, model->tokenizer));
+    for (seed = 1; seed <= TRACES; seed++)
+        if (answer_differs(model, &whole, seed, why, sizeof why))
+            FAIL("without a fault: %s", why);
+    sb_fault_now = fault;
+    for (seed = 1; seed <= TRACES; seed++)
+        if (answer_differs(model, &whole, seed, why, sizeof why))
+            break;
+    sb_fault_now = SB_FAULT_NONE;
+    specbatch_model_close(model);
+    if (seed > TRACES)
+        FAIL("%s: none of %d requests noticed", name, TRACES);
+    printf("     %s: caught by request %" PRIu64 ": %s\n", name, seed, why);
+}
+
+static void test_stop_string_noticed_late(void)
+{
+    expect_stop_fault(SB_FAULT_STOP_STRING_LATE, "stop string late");
+}
+
+static void test_text_goes_on_behind_a_stop_string(void)
+{
+    expect_stop_fault(SB_FAULT_STOP_TEXT_KEPT, "stop text kept");
+}
+
+/* Answers to one prompt, which traces do not ask for. */
+static void test_answers_share_a_seed(void)
+{
+    specbatch_model *target = world.models[0][0].target[0];
+    const struct trace_prompt *prompt = &world.prompts[9];
+    specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
+    specbatch_sampling sampling;
+    const specbatch_request request = answers_request(prompt->ids, (size_t)prompt->n, &sampling);
+    static struct answers_plain plain;
+    specbatch_pool *pool = NULL;
+    char why[300] = "";
+    int differs[2];
+
+    options.n_threads = 1;
+    CHECK_INT(answers_ask(&plain, target, &request, 4), 0);
+    CHECK_OK(specbatch_pool_create(&pool, target, NULL, &options));
+    for (int fault = 0; fault < 2; fault++) {
+        sb_fault_now = fault ? SB_FAULT_SEED_SHARED : SB_FAULT_NONE;
+        differs[fault] = answers_differ(&plain, pool, &request, 4, 0, why, sizeof why);
+    }
+    sb_fault_now = SB_FAULT_NONE;
+    specbatch_pool_free(pool);
+    if (differs[0] || !differs[1])
+        FAIL("without the fault %s, with it %s", differs[0] ? why : "equal",
+             differs[1] ? "different" : "equal");
+    printf("     answers share a seed: caught: %.100s\n", why);
 }
 
 static void test_draft_kv_not_rolled_back(void)
@@ -232,9 +352,14 @@ else {
     RUN(test_scale_of_the_neighbour);
     RUN(test_minimum_dropped);
     RUN(test_halves_of_bytes_exchanged);
+    RUN(test_answers_share_a_seed);
+    RUN(test_scale_of_the_row_before);
+    RUN(test_minimum_dropped_from_integers);
     RUN(test_draft_kv_not_rolled_back);
     RUN(test_mask_of_the_prefix_before);
     RUN(test_forced_token_not_verified);
+    RUN(test_stop_string_noticed_late);
+    RUN(test_text_goes_on_behind_a_stop_string);
 }
 trace_world_close(&world);
 if (opened != 0)

@@ -44,6 +44,8 @@ FAULT(test_ties_to_the_highest_id, TIES_TO_HIGHEST)
 FAULT(test_mask_of_the_wrong_prefix, MASK_OF_WRONG_PREFIX)
 FAULT(test_stop_strings_noticed_late, STOP_STRING_LATE)
 FAULT(test_text_of_stops_kept, STOP_TEXT_KEPT)
+FAULT(test_alternatives_of_another_token, TOPS_SHIFTED)
+FAULT(test_answers_share_a_seed, SEED_SHARED)
 
 TEST_BEGIN
 if (specbatch_model_open(&trace.target, "examples/demo/draft", NULL)) {
@@ -57,5 +59,7 @@ RUN(test_ties_to_the_highest_id);
 RUN(test_mask_of_the_wrong_prefix);
 RUN(test_stop_strings_noticed_late);
 RUN(test_text_of_stops_kept);
+RUN(test_alternatives_of_another_token);
+RUN(test_answers_share_a_seed);
 specbatch_model_close(trace.target);
 TEST_END

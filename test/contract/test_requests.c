@@ -5,10 +5,10 @@
  *         == those of plain decoding at batch 1
  *
  * for random requests that sample with filters, penalties and biases, that ban what would end them,
- * that end at strings, whose tokens a mask restricts, and so on (support/random_request.h). A trace
- * follows from its seed. Traces that never sample or never reject a proposal would show little, so
- * each kind of event has to have occurred. On a device, plain decoding is the CPU's where both have
- * the same bits.
+ * that end at strings, whose tokens a mask restricts, that have several answers, whose prompts are
+ * scored, and so on (support/random_request.h). A trace follows from its seed. Traces that never
+ * sample or never reject a proposal would show little, so each kind of event has to have occurred.
+ * On a device, plain decoding is the CPU's where both have the same bits.
  */
 #include "sbtest.h"
 #include "support/place.h"
@@ -42,7 +42,7 @@ static void close_models(void)
 
 static void run_traces(uint64_t first)
 {
-    const uint64_t n = place_is_small() ? 2 : 12;
+    const uint64_t n = place_is_small() ? 2 : 40;
     char why[600];
 
     for (uint64_t seed = first; seed < first + n; seed++) {
@@ -77,11 +77,15 @@ static void test_that_all_of_it_occurred(void)
     printf("     %" PRIu64 " tokens, %" PRIu64 " forced, proposals %" PRIu64 " accepted %" PRIu64
            " rejected, %" PRIu64 " prefix hits, %" PRIu64 " preemptions\n",
            c->tokens, c->forced, c->accepted, c->rejected, c->hits, c->preemptions);
+    printf("     %" PRIu64 " one of several answers, %" PRIu64 " prompts shared, %" PRIu64
+           " scored\n",
+           c->several, c->shared, c->scored);
     CHECK(c->sampled > 0 && c->accepted > 0 && c->rejected > 0 && c->masked > 0);
     if (place_is_small())
         return;
     CHECK(c->cancelled > 0 && c->failed > 0 && c->forced > 0 && c->stopped > 0);
     CHECK(c->hits > 0 && c->preemptions > 0);
+    CHECK(c->several > 0 && c->shared > 0 && c->scored > 0);
 }
 
 TEST_BEGIN

@@ -74,7 +74,8 @@ int main(void)
         for (int i = 0; i < DRAWS; i++) {
             memcpy(row, logits, (size_t)n * sizeof *row);
             pos = sampler.n_tokens - 1 + i;
-            kernels->select(&(struct sb_select){1, n, n, row, &zero, &id, NULL, NULL, &all}, 0, 1);
+            kernels->select(&(struct sb_select){1, n, n, row, &zero, &id, NULL, NULL, &all, NULL},
+                            0, 1);
             printf("%d ", id);
         }
         printf("\n");

@@ -36,10 +36,16 @@ static float reference_blocks(const float *x, const float *w, int k)
     return sum;
 }
 
+/* Whether a class rounds weights to bf16. */
+static int rounds_weights(int32_t compute)
+{
+    return compute == SPECBATCH_COMPUTE_BF16 || compute == SPECBATCH_COMPUTE_INT8;
+}
+
 /* The sum for one row of x and one row of w in a compute class. is_bf16: the weights' type. */
 static float reference_sum(const float *x, const float *w, int k, int32_t compute, int is_bf16)
 {
-    const int has_blocks = compute == SPECBATCH_COMPUTE_BF16 || is_bf16;
+    const int has_blocks = rounds_weights(compute) || is_bf16;
     float sum[3] = {0.0f, 0.0f, 0.0f}, *parts;
 
     if (compute == SPECBATCH_COMPUTE_F32 || !has_blocks) {
@@ -64,7 +70,7 @@ static void reference_gemm(float *y, const float *x, const void *rows, enum sb_d
     for (int o = 0; o < n; o++) {
         for (int i = 0; i < k; i++) {
             w[i] = cpu_widen(rows, (int64_t)o * k + i, dtype);
-            w[i] = compute == SPECBATCH_COMPUTE_BF16 ? cpu_round_bf16(w[i]) : w[i];
+            w[i] = rounds_weights(compute) ? cpu_round_bf16(w[i]) : w[i];
         }
         for (int r = 0; r < m; r++) {
             float sum = reference_sum(x + r * k, w, k, compute, dtype == SB_BF16);
@@ -164,6 +170,14 @@ static void test_gemm_split(void)
         FAIL("%s", failed);
 }
 
+/* INT8 is BF16 for weights that are not quantised. */
+static void test_gemm_int8(void)
+{
+    const char *failed = all_gemms(SPECBATCH_COMPUTE_INT8);
+    if (failed)
+        FAIL("%s", failed);
+}
+
 /* Denormals, infinities and huge values become zero, infinity or NaN in the same places in every
  * way. */
 static void test_gemm_wild_values(void)
@@ -215,6 +229,7 @@ sb_port_fp_enter(&env);
 RUN(test_gemm_f32);
 RUN(test_gemm_bf16);
 RUN(test_gemm_split);
+RUN(test_gemm_int8);
 RUN(test_gemm_wild_values);
 RUN(test_gemm_many_rows);
 RUN(test_dot_is_chain);

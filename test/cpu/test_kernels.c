@@ -276,7 +276,7 @@ static void test_select(void)
         }
         for (int w = 0; w < n_ways; w++) {
             cpu->select(ways[w].exec, &(struct sb_select){M, STRIDE, limit, logits, at, ids,
-                                                          logprob, margin, NULL});
+                                                          logprob, margin, NULL, NULL});
             for (int r = 0; r < M; r++)
                 check_choice(logits + r * STRIDE, limit, ids[at[r]], logprob[at[r]], margin[at[r]]);
             if (w == 0)
@@ -284,7 +284,7 @@ static void test_select(void)
             CHECK_SAME(logprob, other, M, ways[w].name);
             /* row 3 alone */
             cpu->select(ways[w].exec, &(struct sb_select){1, STRIDE, limit, logits + 3 * STRIDE, at,
-                                                          ids, logprob, NULL, NULL});
+                                                          ids, logprob, NULL, NULL, NULL});
             CHECK_SAME(logprob + at[0], other + at[3], 1, ways[w].name);
         }
     }
@@ -304,21 +304,21 @@ static void test_select_special(void)
             for (int k = 0; k < 40; k++)
                 row[k] = -INFINITY;
             cpu->select(ways[w].exec,
-                        &(struct sb_select){1, 40, 40, row, &at, &id, NULL, NULL, NULL});
+                        &(struct sb_select){1, 40, 40, row, &at, &id, NULL, NULL, NULL, NULL});
             CHECK_INT(id, 0); /* all are equal, so the lowest id */
             row[i] = -3e38f;
-            cpu->select(ways[w].exec,
-                        &(struct sb_select){1, 40, 40, row, &at, &id, &logprob, &margin, NULL});
+            cpu->select(ways[w].exec, &(struct sb_select){1, 40, 40, row, &at, &id, &logprob,
+                                                          &margin, NULL, NULL});
             CHECK_INT(id, i);
             CHECK(logprob == 0.0f && isinf(margin));
             row[i] = NAN;
-            cpu->select(ways[w].exec,
-                        &(struct sb_select){1, 40, 40, row, &at, &id, &logprob, &margin, NULL});
+            cpu->select(ways[w].exec, &(struct sb_select){1, 40, 40, row, &at, &id, &logprob,
+                                                          &margin, NULL, NULL});
             CHECK_INT(id, -1);
             row[i] = 0.0f;
             row[(i + 1) % 40] = -0.0f;
             cpu->select(ways[w].exec,
-                        &(struct sb_select){1, 40, 40, row, &at, &id, NULL, &margin, NULL});
+                        &(struct sb_select){1, 40, 40, row, &at, &id, NULL, &margin, NULL, NULL});
             CHECK_INT(id, i == 39 ? 0 : i); /* 0 and -0 are equal, so the lower id */
             CHECK(margin == 0.0f);
         }
@@ -484,7 +484,7 @@ static void sample_results(struct cpu *way, const float *x, float out[64 + 32 + 
     }
     cpu->swiglu(way->exec, out + 64, x, 1, 32);
     cpu->select(way->exec,
-                &(struct sb_select){1, 64, 64, logits, &at, &id, out + 64 + 32, NULL, NULL});
+                &(struct sb_select){1, 64, 64, logits, &at, &id, out + 64 + 32, NULL, NULL, NULL});
 }
 
 /* A host that rounds upwards and keeps denormals gets the same bits, and gets its own environment

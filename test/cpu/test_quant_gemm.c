@@ -8,6 +8,11 @@
  *         even, odd = chains of fma over its even and its odd steps, each from +0
  *         sum = fma(scale, even + odd, sum)
  *         sum = fma(-min, sum of the group's x, sum)           in types with minima
+ *
+ * In the class INT8 x is made integers first, 32 of them with a scale d:
+ *
+ *         sum = fma(scale * d, sum of the integers' products, sum)
+ *         sum = fma(-min, d * sum of the integers of x, sum)
  */
 #include <math.h>
 
@@ -26,8 +31,9 @@ static uint64_t state = 1;
 
 enum { BASE_ROWS = 7, GROUP = 32 /* the most elements of one */ };
 
-/* What is among the values of x and the scales: see special_x. */
-enum kind { USUAL, WILD, MANY_ROWS };
+/* What is among the values of x and the scales: see special_x. EXTREME: the largest integers there
+ * are, all with the same sign or with both, so that sums are as large as they can be. */
+enum kind { USUAL, WILD, MANY_ROWS, EXTREME };
 
 /* ------------------------------------------------------------------ the definition */
 
@@ -100,6 +106,52 @@ static float reference_sum(const float *x, const struct group *groups, enum sb_d
     return sum;
 }
 
+/* 32 inputs as integers. */
+struct inputs {
+    float d;
+    int q[GROUP];
+};
+
+static struct inputs integers_of(const float x[GROUP])
+{
+    struct inputs inputs = {0};
+    float largest = 0.0f;
+
+    for (int i = 0; i < GROUP; i++) {
+        if (!isfinite(x[i]))
+            return (struct inputs){.d = NAN};
+        largest = fabsf(x[i]) > largest ? fabsf(x[i]) : largest;
+    }
+    inputs.d = largest / 127.0f;
+    for (int i = 0; i < GROUP && inputs.d > 0.0f; i++)
+        inputs.q[i] = (int)nearbyintf(x[i] * (127.0f / largest));
+    return inputs;
+}
+
+static float reference_integers(const float *x, const struct group *groups, enum sb_dtype dtype,
+                                int n)
+{
+    const struct sb_quant *quant = sb_quant_of(dtype);
+    float sum = 0.0f;
+
+    for (int at = 0; at < n; at += GROUP) {
+        float steps[GROUP] = {0.0f};
+        memcpy(steps, x + at, (size_t)(n - at < GROUP ? n - at : GROUP) * sizeof *steps);
+        const struct inputs inputs = integers_of(steps);
+        for (int first = 0; first < GROUP; first += quant->group, groups++) {
+            int64_t products = 0, total = 0;
+            for (int i = 0; i < quant->group; i++) {
+                products += (int64_t)inputs.q[first + i] * (int64_t)groups->q[i];
+                total += inputs.q[first + i];
+            }
+            sum = fmaf(groups->scale * inputs.d, (float)products, sum);
+            if (quant->has_mins)
+                sum = fmaf(-groups->min, inputs.d * (float)total, sum);
+        }
+    }
+    return sum;
+}
+
 /* y [m, n] as the class defines it. x [m, k], rows [n, k] of dtype */
 static void reference_gemm(float *y, const float *x, const void *rows, enum sb_dtype dtype,
                            const float *bias, int m, int n, int k, int32_t compute)
@@ -116,7 +168,9 @@ static void reference_gemm(float *y, const float *x, const void *rows, enum sb_d
         for (int r = 0; r < m; r++) {
             float sum[3] = {0.0f, 0.0f, 0.0f};
             for (int p = 0; p < n_parts; p++)
-                sum[p] = reference_sum(parts + (r * 3 + p) * k, groups, dtype, k);
+                sum[p] = compute == SPECBATCH_COMPUTE_INT8
+                             ? reference_integers(x + r * k, groups, dtype, k)
+                             : reference_sum(parts + (r * 3 + p) * k, groups, dtype, k);
             if (n_parts == 3)
                 sum[0] = sum[0] + (sum[1] + sum[2]);
             y[r * n + o] = bias ? sum[0] + bias[o] : sum[0];
@@ -139,12 +193,42 @@ static void *random_rows(enum sb_dtype dtype, int n, int k, enum random_kind kin
     return rows;
 }
 
+/* Rows [n, k] whose integers have all the same bits, in each row others: those of the largest
+ * numbers with and without a sign. All f16 factors are 1. */
+static void *extreme_rows(enum sb_dtype dtype, int n, int k)
+{
+    static const int bytes[] = {0x80, 0xff, 0x00, 0x7f, 0xf0, 0x0f, 0x88};
+    const struct sb_quant *quant = sb_quant_of(dtype);
+    const size_t row_bytes = sb_dtype_row_bytes(dtype, (size_t)k);
+    uint8_t *rows = cpu_memory((size_t)n * row_bytes);
+
+    for (int o = 0; o < n; o++) {
+        uint8_t *row = rows + (size_t)o * row_bytes;
+        memset(row, bytes[o % COUNT(bytes)], row_bytes);
+        for (uint8_t *block = row; block < row + row_bytes; block += quant->bytes) {
+            uint8_t *at = dtype == SB_Q6_K ? block + quant->bytes - 2 : block;
+            for (int i = 0; i <= quant->has_mins; i++) {
+                at[2 * i] = 0x00;
+                at[2 * i + 1] = 0x3c;
+            }
+        }
+    }
+    return rows;
+}
+
+/* Inputs that all become 127 or -127, by the row: with one sign, the other, or both by turns. */
+static float extreme_x(int row, int column)
+{
+    static const int signs[BASE_ROWS] = {0xf, 0x0, 0x5, 0x3, 0x6, 0x1, 0xe};
+    return signs[row % BASE_ROWS] >> column % 4 & 1 ? 1.0f : -1.0f;
+}
+
 /* Values that need care: any bits, among them denormals, infinities and NaNs; numbers whose
  * products underflow or overflow; zeros of both signs. A row keeps to one of these, since an
  * infinity hides what is beside it. */
 static float special_x(int row)
 {
-    switch (row % 5) {
+    switch (row % 6) {
     case 0:
         return cpu_any_bits();
     case 1:
@@ -153,6 +237,8 @@ static float special_x(int row)
         return cpu_uniform() * 0x1p+124f;
     case 3:
         return cpu_random() % 2 ? 0.0f : -0.0f;
+    case 4: /* the scale of integers is about the smallest normal number */
+        return cpu_uniform() * 0x1p-119f;
     default:
         return cpu_random() % 16 ? cpu_uniform() * 0x1p-120f : cpu_uniform();
     }
@@ -177,11 +263,15 @@ static const char *one_gemm(struct cpu *ways, int n_ways, enum sb_dtype dtype, i
     const char *failed = NULL;
     float *x = cpu_floats(BASE_ROWS * k), *bias = cpu_floats(n),
           *expected = cpu_floats(BASE_ROWS * n), *used_bias = n % 2 ? bias : NULL;
-    void *rows = random_rows(dtype, n, k,
-                             kind == WILD && cpu_random() % 2 ? RANDOM_WILD : RANDOM_ANY);
+    void *rows = kind == EXTREME
+                     ? extreme_rows(dtype, n, k)
+                     : random_rows(dtype, n, k,
+                                   kind == WILD && cpu_random() % 2 ? RANDOM_WILD : RANDOM_ANY);
 
     for (int i = 0; kind == WILD && i < BASE_ROWS * k; i++)
         x[i] = special_x(i / k);
+    for (int i = 0; kind == EXTREME && i < BASE_ROWS * k; i++)
+        x[i] = extreme_x(i / k, i % k);
     reference_gemm(expected, x, rows, dtype, used_bias, BASE_ROWS, n, k, compute);
     for (int w = 0; w < n_ways && !failed; w++) {
         struct sb_weight weight;
@@ -249,10 +339,17 @@ static void test_x_in_three_parts(void)
         FAIL("%s", failed);
 }
 
+static void test_x_as_integers(void)
+{
+    const char *failed = all_gemms(SPECBATCH_COMPUTE_INT8);
+    if (failed)
+        FAIL("%s", failed);
+}
+
 /* Every class with every type, and n_tries matrices of n rows for each. */
 static void every_type(int n, int n_tries, enum kind kind)
 {
-    for (int compute = SPECBATCH_COMPUTE_BF16; compute <= SPECBATCH_COMPUTE_SPLIT; compute++) {
+    for (int compute = SPECBATCH_COMPUTE_BF16; compute <= SPECBATCH_COMPUTE_INT8; compute++) {
         struct cpu ways[CPU_WAYS];
         int n_ways = cpu_open(ways, compute);
         const char *failed = NULL;
@@ -272,6 +369,12 @@ static void every_type(int n, int n_tries, enum kind kind)
 static void test_wild_values(void)
 {
     every_type(33, 12, WILD);
+}
+
+/* Nothing is cut off where sums are as large as they can be. */
+static void test_extreme_values(void)
+{
+    every_type(64, 4, EXTREME);
 }
 
 /* Every number of rows, because it decides how they are cut. */
@@ -343,7 +446,7 @@ static int chain_agrees(struct cpu *way)
  */
 static void test_types_below_each_other(void)
 {
-    for (int compute = SPECBATCH_COMPUTE_BF16; compute <= SPECBATCH_COMPUTE_SPLIT; compute++) {
+    for (int compute = SPECBATCH_COMPUTE_BF16; compute <= SPECBATCH_COMPUTE_INT8; compute++) {
         struct cpu ways[CPU_WAYS];
         int n_ways = cpu_open(ways, compute), at = 0;
         while (at < n_ways && chain_agrees(&ways[at]))
@@ -406,7 +509,7 @@ static int embedding_agrees(struct cpu *way, enum sb_dtype dtype, int n, int k,
 
 static void test_embeddings(void)
 {
-    for (int compute = SPECBATCH_COMPUTE_BF16; compute <= SPECBATCH_COMPUTE_SPLIT; compute++) {
+    for (int compute = SPECBATCH_COMPUTE_BF16; compute <= SPECBATCH_COMPUTE_INT8; compute++) {
         struct cpu ways[CPU_WAYS];
         int n_ways = cpu_open(ways, compute);
         char failed[100] = "";
@@ -432,7 +535,9 @@ sb_port_fp_enter(&env);
 RUN(test_x_as_it_is);
 RUN(test_x_rounded);
 RUN(test_x_in_three_parts);
+RUN(test_x_as_integers);
 RUN(test_wild_values);
+RUN(test_extreme_values);
 RUN(test_many_rows);
 RUN(test_types_below_each_other);
 RUN(test_embeddings);

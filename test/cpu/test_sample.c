@@ -128,7 +128,7 @@ static void check_one(int32_t *id, struct cpu *ways, int n_ways, const float *lo
         float logprob = 0.0f, margin = 0.0f;
         memcpy(row, logits, bytes);
         cpu->select(ways[w].exec,
-                    &(struct sb_select){1, n, n, row, &at, id, &logprob, &margin, &one->all});
+                    &(struct sb_select){1, n, n, row, &at, id, &logprob, &margin, &one->all, NULL});
         if (w == 0) {
             first_logprob = logprob;
             first_margin = margin;
@@ -247,7 +247,7 @@ static void test_special_values(void)
     for (int w = 0; w < n_ways; w++) {
         float logprob = 0.0f;
         cpu->select(ways[w].exec,
-                    &(struct sb_select){1, N, N, logits, &at, &id, &logprob, NULL, &one.all});
+                    &(struct sb_select){1, N, N, logits, &at, &id, &logprob, NULL, &one.all, NULL});
         CHECK_INT(id, SB_PICK_NAN);
         CHECK(isnan(logprob));
     }
@@ -266,9 +266,10 @@ static void run_round(const struct sample_round *round, struct cpu *way, int is_
     for (int i = 0; i < (is_split ? SAMPLE_OUT : 1); i++) {
         struct sb_samplers all = round->all;
         all.out += i;
-        cpu->select(way->exec, &(struct sb_select){is_split ? 1 : SAMPLE_OUT, SAMPLE_STRIDE,
-                                                   round->limit, logits + i * SAMPLE_STRIDE,
-                                                   round->at + i, ids, logprob, margin, &all});
+        cpu->select(way->exec,
+                    &(struct sb_select){is_split ? 1 : SAMPLE_OUT, SAMPLE_STRIDE, round->limit,
+                                        logits + i * SAMPLE_STRIDE, round->at + i, ids, logprob,
+                                        margin, &all, NULL});
     }
     for (int i = 0; i < SAMPLE_OUT * SAMPLE_STRIDE; i++)
         if (i % SAMPLE_STRIDE >= round->limit)
@@ -467,7 +468,7 @@ static void draw(int32_t *ids, const struct sb_sampler *sampler, struct cpu *way
         one.pos[0] = first + i;
         memcpy(row, logits, (size_t)n_ids * sizeof *row);
         cpu->select(way->exec,
-                    &(struct sb_select){1, n_ids, n_ids, row, &i, ids, NULL, NULL, &one.all});
+                    &(struct sb_select){1, n_ids, n_ids, row, &i, ids, NULL, NULL, &one.all, NULL});
     }
     free(row);
 }

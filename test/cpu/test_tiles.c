@@ -67,7 +67,7 @@ static void test_emulated_product(void)
             before[i / 16][i % 16] = is_wild ? cpu_any_bits() : cpu_uniform();
         }
         memcpy(after, before, sizeof after);
-        emulated_enter(&unit, rows);
+        emulated_enter(&unit, rows, 16);
         emulated_load(&unit, 3, before, TILE_LINE);
         emulated_load(&unit, 5, x, TILE_LINE);
         emulated_load(&unit, 7, w, TILE_LINE);
@@ -79,6 +79,37 @@ static void test_emulated_product(void)
                 float expected = i < rows ? reference_product(before[i][j], x[i], w, j)
                                           : before[i][j]; /* rows that the tile does not have */
                 CHECK(cpu_first_difference(&after[i][j], &expected, 1) < 0);
+            }
+    }
+}
+
+/* The same for integers: of 8 quads of steps or of 4, with bytes of all values. */
+static void test_emulated_integers(void)
+{
+    static struct emulated_unit unit;
+    int8_t x[16][32], w[8][16][4];
+    int32_t sums[16][16];
+
+    for (int trial = 0; trial < 320; trial++) {
+        const int rows = 1 + trial % 16, lines = trial / 16 % 2 ? 8 : 4;
+        for (int i = 0; i < 512; i++) {
+            x[i / 32][i % 32] = (int8_t)(trial % 3 ? cpu_random() : 0x80u);
+            w[i / 64][i / 4 % 16][i % 4] = (int8_t)(trial % 5 ? cpu_random() : 0x80u);
+            sums[i / 16 % 16][i % 16] = -7;
+        }
+        emulated_enter(&unit, rows, lines);
+        emulated_zero(&unit, 2);
+        emulated_load(&unit, 4, x, 32);
+        emulated_load(&unit, 6, w, TILE_LINE);
+        emulated_integers(&unit, 2, 4, 6);
+        emulated_store(&unit, 2, sums, TILE_LINE);
+        emulated_leave(&unit);
+        for (int i = 0; i < 16; i++)
+            for (int j = 0; j < 16; j++) {
+                int32_t expected = 0;
+                for (int k = 0; k < 4 * lines; k++)
+                    expected += x[i][k] * w[k / 4][j][k % 4];
+                CHECK_INT(sums[i][j], i < rows ? expected : -7);
             }
     }
 }
@@ -220,6 +251,7 @@ static void test_unit_is_not_asked_for_in_vain(void)
     for (int32_t simd = SPECBATCH_SIMD_SCALAR; simd <= SPECBATCH_SIMD_AVX512; simd++) {
         try_device(SPECBATCH_COMPUTE_SPLIT, simd);
         try_device(SPECBATCH_COMPUTE_BF16, simd);
+        try_device(SPECBATCH_COMPUTE_INT8, simd);
         CHECK(!sb_cpu_has_matrix_unit(simd));
     }
     CHECK_OK(try_device(SPECBATCH_COMPUTE_F32, SPECBATCH_SIMD_AUTO));
@@ -342,6 +374,7 @@ cpu = sb_backend_cpu();
 sb_port_fp_enter(&env);
 RUN(test_unit_is_not_asked_for_in_vain);
 RUN(test_emulated_product);
+RUN(test_emulated_integers);
 RUN(test_faults_are_seen);
 RUN(test_permission);
 RUN(test_real_unit);

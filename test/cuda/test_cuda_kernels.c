@@ -341,12 +341,12 @@ static void check_select(float *logits, int32_t m, int32_t stride, int32_t limit
     for (int32_t r = 0; r < m; r++)
         at[r] = (r + 4) % m;
     cpu->select(way->exec, &(struct sb_select){m, stride, limit, logits, at, expected_ids,
-                                               expected_logprob, expected_margin, NULL});
+                                               expected_logprob, expected_margin, NULL, NULL});
     float *dev_logits = given_floats(logits, (int64_t)m * stride);
     int32_t *dev_at = given_ints(at, m), *dev_ids = fresh((size_t)m * 4);
     float *dev_logprob = fresh((size_t)m * 4), *dev_margin = fresh((size_t)m * 4);
     CHECK_CUDA(sb_cuda_select(&(struct sb_select){m, stride, limit, dev_logits, dev_at, dev_ids,
-                                                  dev_logprob, dev_margin, NULL},
+                                                  dev_logprob, dev_margin, NULL, NULL},
                               stream));
     CHECK_CUDA(fetch(ids, dev_ids, (size_t)m * 4));
     CHECK_CUDA(fetch(logprob, dev_logprob, (size_t)m * 4));
@@ -359,12 +359,54 @@ static void check_select(float *logits, int32_t m, int32_t stride, int32_t limit
               (isnan(margin[r]) && isnan(expected_margin[r])));
     float *last = dev_logits + (m - 1) * (int64_t)stride;
     CHECK_CUDA(sb_cuda_select(
-        &(struct sb_select){1, stride, limit, last, dev_at, dev_ids, NULL, NULL, NULL}, stream));
+        &(struct sb_select){1, stride, limit, last, dev_at, dev_ids, NULL, NULL, NULL, NULL},
+        stream));
     CHECK_CUDA(fetch(ids, dev_ids, (size_t)m * 4));
     CHECK_INT(ids[at[0]], expected_ids[at[m - 1]]);
     CHECK_CUDA(sb_cuda_select(
-        &(struct sb_select){0, stride, limit, dev_logits, dev_at, dev_ids, NULL, NULL, NULL},
+        &(struct sb_select){0, stride, limit, dev_logits, dev_at, dev_ids, NULL, NULL, NULL, NULL},
         stream));
+    free_all();
+}
+
+/* The same for what is wanted beside the choice: every other row has a given id. */
+static void check_scores(float *logits, int32_t m, int32_t stride, int32_t limit)
+{
+    enum { TOP = SB_TOP_MAX };
+    struct sb_want wants[16];
+    int32_t at[16], ids[16], expected_ids[16], top_ids[16 * TOP], expected_top_ids[16 * TOP];
+    float logprob[16], expected_logprob[16], tops[16 * TOP], expected_tops[16 * TOP];
+    const struct sb_scores expected = {wants, TOP, expected_top_ids, expected_tops};
+    struct sb_scores scores = {NULL, TOP, NULL, NULL};
+
+    for (int32_t r = 0; r < m; r++) {
+        at[r] = (r + 4) % m;
+        wants[r] = (struct sb_want){r % 2 ? (r * 5) % limit : -1, (r * 11 + 3) % (TOP + 1), 0};
+    }
+    memset(expected_ids, 0, sizeof expected_ids);
+    memset(expected_top_ids, 0, sizeof expected_top_ids);
+    memset(expected_tops, 0, sizeof expected_tops);
+    cpu->select(way->exec, &(struct sb_select){m, stride, limit, logits, at, expected_ids,
+                                               expected_logprob, NULL, NULL, &expected});
+    int32_t *dev_at = given_ints(at, m), *dev_ids = fresh((size_t)m * 4);
+    float *dev_logits = given_floats(logits, (int64_t)m * stride);
+    float *dev_logprob = fresh((size_t)m * 4);
+    scores.wants = (const void *)given_ints((const int32_t *)wants, 3 * m);
+    scores.ids = fresh((size_t)m * TOP * 4);
+    scores.logprobs = fresh((size_t)m * TOP * 4);
+    CHECK_CUDA(sb_cuda_select(&(struct sb_select){m, stride, limit, dev_logits, dev_at, dev_ids,
+                                                  dev_logprob, NULL, NULL, &scores},
+                              stream));
+    CHECK_CUDA(fetch(ids, dev_ids, (size_t)m * 4));
+    CHECK_CUDA(fetch(logprob, dev_logprob, (size_t)m * 4));
+    CHECK_CUDA(fetch(top_ids, scores.ids, (size_t)m * TOP * 4));
+    CHECK_CUDA(fetch(tops, scores.logprobs, (size_t)m * TOP * 4));
+    CHECK_SAME(logprob, expected_logprob, m, "log-probability, limit %d", (int)limit);
+    for (int32_t r = 0; r < m && !sbtest_failed_now; r++) {
+        CHECK(wants[r].given >= 0 || ids[r] == expected_ids[r]);
+        CHECK_MEM(top_ids + r * TOP, expected_top_ids + r * TOP, (size_t)wants[r].n_top * 4);
+        CHECK_SAME(tops + r * TOP, expected_tops + r * TOP, wants[r].n_top, "limit %d", (int)limit);
+    }
     free_all();
 }
 
@@ -381,6 +423,7 @@ static void test_select(void)
             logits[k] = k % STRIDE >= limits[i] ? (k % 2 ? NAN : 1e9f)
                                                 : floorf(cpu_uniform() * 8.0f) * 0.75f;
         check_select(logits, M, STRIDE, limits[i]);
+        check_scores(logits, M, STRIDE, limits[i]);
     }
     free(logits);
 }
@@ -403,6 +446,7 @@ static void test_select_special(void)
         rows[6 * N + i] = 3e38f;
         rows[6 * N + (i + 1) % N] = -3e38f;
         check_select(rows, M, N, N);
+        check_scores(rows, M, N, N);
     }
 }
 

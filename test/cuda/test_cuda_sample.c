@@ -1,9 +1,9 @@
 /*
- * Sampling on the device: every id, log-probability and margin must have the bits of the CPU's best
- * level, and every id be that of the second implementation (support/sample_reference.h), which
- * sorts. test/cpu/test_sample.c shows that the CPU's levels agree, and that what they choose has
- * the distribution that it is to have. Inputs are device allocations of exactly their size, as in
- * test_cuda_kernels.c.
+ * Sampling on the device: every id, log-probability, alternative and margin must have the bits of
+ * the CPU's best level, and every id be that of the second implementation
+ * (support/sample_reference.h), which sorts. test/cpu/test_sample.c shows that the CPU's levels
+ * agree, and that what they choose has the distribution that it is to have. Inputs are device
+ * allocations of exactly their size, as in test_cuda_kernels.c.
  */
 #include "cuda/against_cpu.h"
 #include "kernels/cpu/noise.h"
@@ -34,13 +34,21 @@ static struct sb_samplers given_samplers(const struct sb_samplers *all, struct l
 struct chosen {
     int32_t ids[SAMPLE_OUT];
     float logprob[SAMPLE_OUT], margin[SAMPLE_OUT];
+    int32_t top_ids[SAMPLE_OUT * SB_TOP_MAX];
+    float tops[SAMPLE_OUT * SB_TOP_MAX];
 };
 
 static void choose_on_cpu(struct chosen *out, const struct sb_select *host)
 {
     const size_t bytes = (size_t)host->m * (size_t)host->stride * sizeof(float);
     struct sb_select args = *host;
+    struct sb_scores scores;
 
+    memset(out, 0, sizeof *out);
+    if (host->scores) {
+        scores = (struct sb_scores){host->scores->wants, SB_TOP_MAX, out->top_ids, out->tops};
+        args.scores = &scores;
+    }
     args.logits = cpu_memory(bytes);
     memcpy(args.logits, host->logits, bytes);
     args.ids = out->ids;
@@ -59,19 +67,31 @@ static void choose_on_device(struct chosen *out, const struct sb_select *host, s
     float *logits = given_floats(host->logits, all), *after = cpu_floats(all);
     int32_t *at = given_ints(host->at, host->m), *ids = fresh((size_t)host->m * 4);
     float *logprob = fresh((size_t)host->m * 4), *margin = fresh((size_t)host->m * 4);
+    const size_t top_bytes = (size_t)host->m * SB_TOP_MAX * 4;
+    struct sb_scores scores = {NULL, SB_TOP_MAX, NULL, NULL};
 
+    memset(out, 0, sizeof *out);
+    if (host->scores) {
+        scores.wants = given(host->scores->wants, (size_t)host->m * sizeof *host->scores->wants);
+        scores.ids = fresh(top_bytes);
+        scores.logprobs = fresh(top_bytes);
+    }
     for (int32_t i = 0; i < (is_split ? host->m : 1); i++) {
         struct sb_samplers from = samplers;
         from.out += i;
-        CHECK_CUDA(
-            sb_cuda_select(&(struct sb_select){is_split ? 1 : host->m, host->stride, host->limit,
-                                               logits + (int64_t)i * host->stride, at + i, ids,
-                                               logprob, margin, &from},
-                           stream));
+        CHECK_CUDA(sb_cuda_select(
+            &(struct sb_select){is_split ? 1 : host->m, host->stride, host->limit,
+                                logits + (int64_t)i * host->stride, at + i, ids, logprob, margin,
+                                &from, host->scores ? &scores : NULL},
+            stream));
     }
     CHECK_CUDA(fetch(out->ids, ids, (size_t)host->m * 4));
     CHECK_CUDA(fetch(out->logprob, logprob, (size_t)host->m * 4));
     CHECK_CUDA(fetch(out->margin, margin, (size_t)host->m * 4));
+    if (host->scores) {
+        CHECK_CUDA(fetch(out->top_ids, scores.ids, top_bytes));
+        CHECK_CUDA(fetch(out->tops, scores.logprobs, top_bytes));
+    }
     CHECK_CUDA(fetch(after, logits, (size_t)all * 4));
     for (int64_t i = 0; i < all; i++)
         if (i % host->stride >= host->limit)
@@ -87,12 +107,21 @@ static void check_choices(const struct sb_select *host, struct lengths n, int is
 
     choose_on_cpu(&expected, host);
     choose_on_device(&got, host, n, is_split);
-    CHECK_MEM(got.ids, expected.ids, (size_t)host->m * 4);
     CHECK_SAME(got.logprob, expected.logprob, host->m, "log-probability, limit %d",
                (int)host->limit);
     for (int32_t i = 0; i < host->m; i++) {
         const int32_t at = host->at[i];
         double ignored;
+        if (host->scores) {
+            const struct sb_want *want = &host->scores->wants[at];
+            const size_t top = (size_t)at * SB_TOP_MAX;
+            CHECK_MEM(got.top_ids + top, expected.top_ids + top, (size_t)want->n_top * 4);
+            CHECK_SAME(got.tops + top, expected.tops + top, want->n_top, "alternatives, limit %d",
+                       (int)host->limit);
+            if (want->given >= 0)
+                continue;
+        }
+        CHECK_INT(got.ids[at], expected.ids[at]);
         if (expected.ids[at] == SB_PICK_NAN)
             continue;
         /* the sign of a zero margin is not compared */
@@ -108,8 +137,10 @@ static void check_choices(const struct sb_select *host, struct lengths n, int is
 static int32_t check_one(float *logits, int32_t n, const struct sample_one *one, int64_t lists,
                          int64_t masks)
 {
+    const struct sb_want want = {-1, sample_below(6), sample_below(2)};
+    const struct sb_scores scores = {&want, SB_TOP_MAX, NULL, NULL};
     const int32_t at = 0;
-    const struct sb_select host = {1, n, n, logits, &at, NULL, NULL, NULL, &one->all};
+    const struct sb_select host = {1, n, n, logits, &at, NULL, NULL, NULL, &one->all, &scores};
     struct chosen chosen;
 
     check_choices(&host, (struct lengths){1, lists, masks, 1, 1}, 0);
@@ -117,16 +148,23 @@ static int32_t check_one(float *logits, int32_t n, const struct sample_one *one,
     return chosen.ids[0];
 }
 
-/* Random samplers with everything in force, on few logits and with many ties. */
+/* Random samplers with everything in force, on few logits and with many ties. Two of three times
+ * places have wants. */
 static void test_rounds(void)
 {
     static const int32_t limits[] = {1, 2, 16, 33, 65, 130, SAMPLE_STRIDE};
     static struct sample_round round;
+    struct sb_want wants[SAMPLE_OUT];
+    const struct sb_scores scores = {wants, SB_TOP_MAX, NULL, NULL};
 
     for (int turn = 0; turn < 3 * COUNT(limits) && !sbtest_failed_now; turn++) {
         sample_round_draw(&round, limits[turn % COUNT(limits)]);
+        for (int i = 0; i < SAMPLE_OUT; i++)
+            wants[i] = (struct sb_want){sample_below(4) ? -1 : sample_below(round.limit),
+                                        sample_below(SB_TOP_MAX + 1), sample_below(2)};
         check_choices(&(struct sb_select){SAMPLE_OUT, SAMPLE_STRIDE, round.limit, round.logits,
-                                          round.at, NULL, NULL, NULL, &round.all},
+                                          round.at, NULL, NULL, NULL, &round.all,
+                                          turn % 3 ? &scores : NULL},
                       (struct lengths){SAMPLE_ROWS, round.n_lists, COUNT(round.masks), SAMPLE_OUT,
                                        SAMPLE_OUT},
                       turn % 4 == 3);

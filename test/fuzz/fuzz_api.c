@@ -189,6 +189,10 @@ static void make_request(struct world *w, struct asked *a)
     r->max_new = 1 + (int32_t)fuzz_below(input, MAX_NEW);
     r->draft_len = (int32_t)fuzz_below(input, 8) - 1;
     r->flags = how & 3;
+    if (how & 128) {
+        r->flags |= SPECBATCH_REQUEST_PROMPT_LOGPROBS;
+        r->top_logprobs = how & 31;
+    }
     if (how & 4) {
         a->stop = (int32_t)fuzz_number(input, 2) % vocab;
         r->stop_ids = &a->stop;
@@ -372,6 +376,7 @@ static int collect(struct world *w, int with_audit)
     FUZZ_CHECK(specbatch_result_accepted(result) <= specbatch_result_drafted(result));
     FUZZ_CHECK((specbatch_result_logprobs(result, NULL) != NULL) ==
                ((a->request.flags & SPECBATCH_REQUEST_LOGPROBS) != 0));
+    FUZZ_CHECK((specbatch_result_top_ids(result, NULL) != NULL) == (a->request.top_logprobs > 0));
     if (with_audit)
         audit(w, a, result);
     check_text(a, result, tokens, n);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/quantiser.h"
 #include "fuzz/support/fuzz.h"
 #include "model/gguf_model.h"
 #include "quant.h"
@@ -60,8 +61,8 @@ static void widen_rows(const struct sb_tensor *t, const char *bytes)
     FUZZ_CHECK((made = malloc(sb_dtype_row_bytes(SB_Q8_0, n))) != NULL);
     for (int64_t r = 0; r < t->shape[0]; r++) {
         sb_convert(row, SB_F32, bytes + (size_t)r * sb_dtype_row_bytes(dtype, n), dtype, n);
-        sb_quant_make(made, SB_Q8_0, row, n);
-        sb_quant_make(made, SB_Q4_0, row, n);
+        sb_convert_rows(made, SB_Q8_0, row, SB_F32, 1, n);
+        sb_convert_rows(made, SB_Q4_0, row, SB_F32, 1, n);
     }
     free(row);
     free(made);

@@ -251,8 +251,41 @@ static void try_ops(struct hostile *h)
     try_draft(h, rc, draft);
 }
 
-/* Request pointers: bit 0 ids, bit 1 text, bit 2 stop_ids. The counts say no more than there is,
- * where something is. */
+/* Every second id, and every third behind an id that is no multiple of two. */
+static int32_t allow_some(void *user, specbatch_mask_row *const *rows, size_t n_rows)
+{
+    (void)user;
+    for (size_t b = 0; b < n_rows; b++) {
+        const int32_t step = rows[b]->tokens[rows[b]->n_tokens - 1] % 2 ? 3 : 2;
+        for (int32_t id = 0; id < 32 * (int32_t)rows[b]->n_words; id++)
+            if (id % step != 0)
+                rows[b]->allowed[id / 32] &= ~(UINT32_C(1) << id % 32);
+    }
+    return 0;
+}
+
+/* The structs that a request points to are good ones. Bit 3 sampling, bit 4 stops, bit 5 mask,
+ * bit 6 answers. */
+static void put_parts(struct hostile *h)
+{
+    static const char *const strings[] = {"ab", "."};
+    static specbatch_sampling sampling = SPECBATCH_SAMPLING_INIT;
+    static specbatch_stops stops = SPECBATCH_STOPS_INIT;
+    static const specbatch_mask mask = {sizeof mask, allow_some, NULL};
+    static const specbatch_answers answers = SPECBATCH_ANSWERS_INIT;
+
+    sampling.temperature = 0.8f;
+    sampling.top_k = 9;
+    stops.strings = strings;
+    stops.n_strings = 2;
+    put_pointer(h, offsetof(specbatch_request, sampling), 3, &sampling);
+    put_pointer(h, offsetof(specbatch_request, stops), 4, &stops);
+    put_pointer(h, offsetof(specbatch_request, mask), 5, &mask);
+    put_pointer(h, offsetof(specbatch_request, answers), 6, &answers);
+}
+
+/* Request pointers: bit 0 ids, bit 1 text, bit 2 stop_ids, and those of put_parts. The counts say
+ * no more than there is, where something is. */
 static void put_request(struct hostile *h, int32_t ids[N_IDS], const char *text,
                         const int32_t stops[STOP_IDS_MAX])
 {
@@ -263,6 +296,7 @@ static void put_request(struct hostile *h, int32_t ids[N_IDS], const char *text,
     put_pointer(h, offsetof(specbatch_request, ids), 0, ids);
     put_pointer(h, offsetof(specbatch_request, text), 1, text);
     put_pointer(h, offsetof(specbatch_request, stop_ids), 2, stops);
+    put_parts(h);
     if (h->size >= offsetof(specbatch_request, n_ids) + sizeof n && h->choice & 1) {
         memcpy(&n, h->bytes + offsetof(specbatch_request, n_ids), sizeof n);
         n %= N_IDS + 1;

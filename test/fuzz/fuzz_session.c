@@ -154,7 +154,7 @@ static void forge_model(struct fuzz_input *input, struct sb_session_model *model
 }
 
 /* Blocks that are small enough, in the number that the head says; all bytes of one are equal. */
-static void forge_blocks(struct fuzz_input *input, struct sb_session_out *out,
+static void forge_blocks(struct fuzz_input *input, struct sb_checked_out *out,
                          const struct sb_session_head *head)
 {
     static uint8_t columns[BLOCK_MAX];
@@ -173,7 +173,7 @@ static void forge_blocks(struct fuzz_input *input, struct sb_session_out *out,
 static void forge(struct fuzz_input *input)
 {
     struct sb_session_head head = {.block_columns = number(input, SB_PREFIX_BLOCK)};
-    struct sb_session_out out;
+    struct sb_checked_out out;
     static int32_t ids[N_IDS_MAX];
     int32_t n = 1 + (int32_t)fuzz_below(input, N_IDS_MAX);
 
@@ -189,7 +189,7 @@ static void forge(struct fuzz_input *input)
         forge_model(input, &head.draft, target);
     FUZZ_CHECK(sb_session_create(&out, path, &head, ids) == SPECBATCH_OK);
     forge_blocks(input, &out, &head);
-    FUZZ_CHECK(sb_session_keep(&out) == SPECBATCH_OK);
+    FUZZ_CHECK(sb_new_file_keep(&out.file) == SPECBATCH_OK);
 }
 
 /* Changes and shortens the file as the input says. */

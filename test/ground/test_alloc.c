@@ -110,6 +110,8 @@ static specbatch_request request_of(size_t i)
     static const char *const texts[N_REQUESTS] = {"Question: one and one is", "It was",
                                                   "The sea, the sea"};
     static const int32_t stops[] = {7, 8};
+    static const char *const strings[] = {"~ ~", "no such text"};
+    static const specbatch_stops stop_strings = {sizeof stop_strings, strings, NULL, 2};
     specbatch_request request = SPECBATCH_REQUEST_INIT;
 
     request.text = texts[i];
@@ -118,6 +120,9 @@ static specbatch_request request_of(size_t i)
     request.stop_ids = stops;
     request.n_stop_ids = i == 1 ? 2 : 0;
     request.mask = i > 0 ? &even : NULL;
+    request.top_logprobs = i == 2 ? 3 : 0;
+    request.flags |= i == 2 ? SPECBATCH_REQUEST_PROMPT_LOGPROBS : 0;
+    request.stops = i == 2 ? &stop_strings : NULL;
     return request;
 }
 
@@ -185,7 +190,7 @@ static void collect(specbatch_pool *pool, const specbatch_pool_options *options,
     }
 }
 
-enum draft_kind { DRAFT_MODEL, DRAFT_NGRAMS, DRAFT_CALLBACKS };
+enum draft_kind { DRAFT_MODEL, DRAFT_NGRAMS, DRAFT_CALLBACKS, DRAFT_LIST };
 
 static int32_t repeat_the_last(void *user, specbatch_draft_row *const *rows, size_t n_rows)
 {
@@ -197,12 +202,28 @@ static int32_t repeat_the_last(void *user, specbatch_draft_row *const *rows, siz
     return 0;
 }
 
+/* n-grams, and the model behind them. */
+static int32_t make_list(specbatch_draft **draft)
+{
+    specbatch_draft *sources[2] = {NULL};
+    int32_t rc = specbatch_draft_from_ngrams(&sources[0], NULL);
+
+    if (rc == SPECBATCH_OK)
+        rc = specbatch_draft_from_model(&sources[1], shared);
+    if (rc == SPECBATCH_OK)
+        rc = specbatch_draft_from_list(draft, sources, 2);
+    specbatch_draft_release(sources[0]);
+    specbatch_draft_release(sources[1]);
+    return rc;
+}
+
 static int32_t make_draft(specbatch_draft **draft, enum draft_kind kind)
 {
     const specbatch_draft_ops ops = {sizeof ops, repeat_the_last, NULL, NULL, NULL};
 
     return kind == DRAFT_MODEL    ? specbatch_draft_from_model(draft, shared)
            : kind == DRAFT_NGRAMS ? specbatch_draft_from_ngrams(draft, NULL)
+           : kind == DRAFT_LIST   ? make_list(draft)
                                   : specbatch_draft_from_ops(draft, &ops);
 }
 
@@ -247,6 +268,27 @@ static void scenario_exspec(void)
 static void scenario_ragged(void)
 {
     scenario_pool(SPECBATCH_POLICY_RAGGED, DRAFT_CALLBACKS);
+}
+
+static void scenario_list(void)
+{
+    scenario_pool(SPECBATCH_POLICY_RAGGED, DRAFT_LIST);
+}
+
+/* Makes a table in a folder that is not there: nothing but its memory can fail before that. */
+static int32_t make_table(void)
+{
+    int32_t ids[200], rc;
+
+    for (int32_t i = 0; i < 200; i++)
+        ids[i] = i % 20;
+    rc = specbatch_table_make("no/such/folder", shared, ids, 200, NULL);
+    return rc == SPECBATCH_E_IO ? SPECBATCH_OK : rc;
+}
+
+static void scenario_table(void)
+{
+    AGAIN(make_table());
 }
 
 /* ------------------------------------------------------------------- the driver */
@@ -317,9 +359,21 @@ static void test_out_of_memory_under_ragged(void)
     with_shared_model(scenario_ragged);
 }
 
+static void test_out_of_memory_with_a_list_of_drafts(void)
+{
+    with_shared_model(scenario_list);
+}
+
+static void test_out_of_memory_while_a_table_is_made(void)
+{
+    with_shared_model(scenario_table);
+}
+
 TEST_BEGIN
 RUN(test_out_of_memory_in_model_open);
 RUN(test_out_of_memory_in_text);
+RUN(test_out_of_memory_with_a_list_of_drafts);
+RUN(test_out_of_memory_while_a_table_is_made);
 RUN(test_out_of_memory_under_eqspec);
 RUN(test_out_of_memory_under_exspec);
 RUN(test_out_of_memory_under_ragged);

@@ -134,14 +134,19 @@ static void test_model_options(void)
     given = (specbatch_model_options)SPECBATCH_MODEL_OPTIONS_INIT;
     given.compute = -1;
     CHECK_ERROR(sb_model_options_resolve(&full, &given), SPECBATCH_E_INVALID,
-                "compute is -1, outside 0..3");
+                "compute is -1, outside 0..4");
     given.compute = SPECBATCH_COMPUTE_SPLIT;
     CHECK_OK(sb_model_options_resolve(&full, &given));
     CHECK_INT(full.compute, SPECBATCH_COMPUTE_SPLIT);
     given.device = SPECBATCH_DEVICE_CUDA;
     CHECK_ERROR(sb_model_options_resolve(&full, &given), SPECBATCH_E_INVALID,
                 "compute is 3, outside 0..2");
+    given.compute = SPECBATCH_COMPUTE_INT8;
+    CHECK_ERROR(sb_model_options_resolve(&full, &given), SPECBATCH_E_INVALID,
+                "compute is 4, outside 0..2");
     given.device = 0;
+    CHECK_OK(sb_model_options_resolve(&full, &given));
+    CHECK_INT(full.compute, SPECBATCH_COMPUTE_INT8);
     given.compute = SPECBATCH_COMPUTE_BF16;
     given.simd = 5;
     CHECK_ERROR(sb_model_options_resolve(&full, &given), SPECBATCH_E_INVALID, "simd");
@@ -280,8 +285,19 @@ static void test_request(void)
     CHECK_OK(sb_request_resolve(&full, &given, 5));
     given.max_new = 0;
     CHECK_ERROR(sb_request_resolve(&full, &given, 5), SPECBATCH_E_INVALID, "max_new is 0");
+    given.flags = SPECBATCH_REQUEST_PROMPT_LOGPROBS; /* the prompt alone is asked about */
+    CHECK_OK(sb_request_resolve(&full, &given, 5));
+    given.max_new = -1;
+    CHECK_ERROR(sb_request_resolve(&full, &given, 5), SPECBATCH_E_INVALID, "max_new is -1");
     given.max_new = 1;
-    given.flags = 8;
+    given.top_logprobs = 32;
+    CHECK_OK(sb_request_resolve(&full, &given, 5));
+    given.top_logprobs = 33;
+    CHECK_ERROR(sb_request_resolve(&full, &given, 5), SPECBATCH_E_INVALID, "top_logprobs is 33");
+    given.top_logprobs = -1;
+    CHECK_ERROR(sb_request_resolve(&full, &given, 5), SPECBATCH_E_INVALID, "top_logprobs is -1");
+    given.top_logprobs = 0;
+    given.flags = 16;
     CHECK_ERROR(sb_request_resolve(&full, &given, 5), SPECBATCH_E_OPTIONS, "flags");
     given.flags = 0;
     given.text_flags = SPECBATCH_TEXT_KEEP_SPECIAL; /* means something for detokenize only */

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include "backend/quantiser.h"
 #include "model/gguf_model.h"
 #include "model/model.h"
 #include "model/safetensors.h"
@@ -292,7 +293,7 @@ static void files_are_those_of_another_writer(void)
     remove(reference);
 }
 
-/* Each row of a quantised matrix is what sb_quant_make makes of it. */
+/* Each row of a quantised matrix is what sb_convert_rows makes of it. */
 static void matrices_are_quantised_row_by_row(void)
 {
     static const struct {
@@ -324,7 +325,8 @@ static void matrices_are_quantised_row_by_row(void)
             char *expected = malloc(sb_dtype_row_bytes(dtype, n));
             CHECK(expected != NULL);
             for (size_t r = 0; r * row < from->bytes; r++) {
-                sb_convert(expected, dtype, rows + r * row, dtype == SB_F32 ? SB_F32 : SB_BF16, n);
+                sb_convert_rows(expected, dtype, rows + r * row, dtype == SB_F32 ? SB_F32 : SB_BF16,
+                                1, n);
                 CHECK_MEM(got + r * sb_dtype_row_bytes(dtype, n), expected,
                           sb_dtype_row_bytes(dtype, n));
             }

@@ -37,6 +37,8 @@ static void test_equal_models_have_equal_digests(void)
     CHECK_STR(digest, original);
     digest_of(digest, dir.path, SPECBATCH_COMPUTE_SPLIT);
     CHECK_STR(digest, original);
+    digest_of(digest, dir.path, SPECBATCH_COMPUTE_INT8);
+    CHECK_STR(digest, original);
     test_dir_remove(&dir);
     CHECK_STR(specbatch_model_digest(NULL), "");
 }
@@ -97,6 +99,8 @@ static void test_the_fingerprint_names_the_class(void)
         {SPECBATCH_COMPUTE_BF16, "; cpu-bf16: bf16 weights and gemm inputs, blocks of 32 k,"},
         {SPECBATCH_COMPUTE_SPLIT,
          "; cpu-split: with bf16 weights gemm inputs in 3 bf16 parts, blocks of 32 k,"},
+        {SPECBATCH_COMPUTE_INT8,
+         "; cpu-int8: with quantised weights gemm inputs of 8 bits, a scale for 32 k,"},
     };
     specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
 

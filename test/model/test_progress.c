@@ -1,10 +1,14 @@
 /*
  * The progress of loading: it never falls, ends at the total, and may cancel the loading at any
- * call, which leaves nothing behind.
+ * call, which leaves nothing behind. A file that is cut short meanwhile is named, whichever thread
+ * was reading it.
  */
 #include "sbtest.h"
 
+#include <unistd.h>
+
 #include "support/failalloc.h"
+#include "support/model_files.h"
 
 #define MODEL "test/data/models/qwen3_untied_f32_sharded"
 
@@ -66,7 +70,32 @@ static void test_loading_can_be_cancelled(void)
     }
 }
 
+/* Cuts the file short, which `user` names, when the first bytes of it have been read. */
+static int32_t cut_short(void *user, uint64_t done, uint64_t total)
+{
+    return done < total / 4 && truncate(user, 1 << 20) != 0;
+}
+
+/* The checkpoint is large enough to be read by whichever thread comes first. */
+static void test_a_file_that_shrinks_is_named(void)
+{
+    const struct test_dir dir = test_dir_make();
+    specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
+    specbatch_model *model = NULL;
+    char path[128];
+
+    test_copy(&dir, "examples/demo/target", NULL);
+    snprintf(path, sizeof path, "%s/model.safetensors", dir.path);
+    options.progress = cut_short;
+    options.progress_user = path;
+    CHECK_ERROR(specbatch_model_open(&model, dir.path, &options), SPECBATCH_E_IO,
+                "model.safetensors: ends at byte ");
+    CHECK(!model);
+    test_dir_remove(&dir);
+}
+
 TEST_BEGIN
 RUN(test_progress_goes_to_the_total);
 RUN(test_loading_can_be_cancelled);
+RUN(test_a_file_that_shrinks_is_named);
 TEST_END

@@ -7,6 +7,8 @@
 
 #include <math.h>
 
+#include "../kernels/cpu/kernels.h"
+#include "backend/quantiser.h"
 #include "half.h"
 #include "sbtest.h"
 
@@ -172,13 +174,13 @@ static void made_rows_are_near(void)
 
     for (uint32_t seed = 0; seed < 50; seed++) {
         fill_floats(x, seed);
-        sb_quant_make(row, SB_Q8_0, x, N);
+        sb_convert_rows(row, SB_Q8_0, x, SB_F32, 1, N);
         sb_quant_read(y, SB_Q8_0, row, N);
         for (int i = 0; i < N; i++) {
             const float step = ldexpf(2.0f / 127.0f, i / 32 - 8);
             CHECK(fabsf(x[i] - y[i]) < 0.57f * step);
         }
-        sb_quant_make(row, SB_Q4_0, x, N);
+        sb_convert_rows(row, SB_Q4_0, x, SB_F32, 1, N);
         sb_quant_read(y, SB_Q4_0, row, N);
         for (int i = 0; i < N; i += 32) {
             const double scale = ldexp(1.0, 2 * (i / 32));
@@ -198,12 +200,12 @@ static void exact_rows_stay(void)
 
     for (int i = 0; i < N; i++)
         x[i] = ldexpf((float)(i % 32 == 5 ? -8 : i * 7 % 15 - 7), i / 32 - 14);
-    sb_quant_make(row, SB_Q4_0, x, N);
+    sb_convert_rows(row, SB_Q4_0, x, SB_F32, 1, N);
     sb_quant_read(y, SB_Q4_0, row, N);
     CHECK_MEM(y, x, sizeof x);
     for (int i = 0; i < N; i++)
         x[i] = ldexpf((float)(i % 32 == 5 ? 127 : i * 37 % 255 - 127), i / 32 - 14);
-    sb_quant_make(row, SB_Q8_0, x, N);
+    sb_convert_rows(row, SB_Q8_0, x, SB_F32, 1, N);
     sb_quant_read(y, SB_Q8_0, row, N);
     CHECK_MEM(y, x, sizeof x);
 }
@@ -216,17 +218,61 @@ static void made_rows_are_the_same_everywhere(void)
     float x[N];
 
     fill_floats(x, 11);
-    sb_quant_make(row, SB_Q8_0, x, N);
+    sb_convert_rows(row, SB_Q8_0, x, SB_F32, 1, N);
     CHECK(checksum(row, sb_dtype_row_bytes(SB_Q8_0, N)) == 0x2da3d63dd50b254u);
-    sb_quant_make(row, SB_Q4_0, x, N);
+    sb_convert_rows(row, SB_Q4_0, x, SB_F32, 1, N);
     CHECK(checksum(row, sb_dtype_row_bytes(SB_Q4_0, N)) == 0x2e09828fb05b7b31u);
     for (int type = SB_BF16; type <= SB_F16; type++) {
         sb_convert(half, (enum sb_dtype)type, x, SB_F32, N);
         sb_convert(x, SB_F32, half, (enum sb_dtype)type, N);
-        sb_convert(narrow, SB_Q4_0, half, (enum sb_dtype)type, N - 3);
-        sb_quant_make(row, SB_Q4_0, x, N - 3);
+        sb_convert_rows(narrow, SB_Q4_0, half, (enum sb_dtype)type, 1, N - 3);
+        sb_convert_rows(row, SB_Q4_0, x, SB_F32, 1, N - 3);
         CHECK_MEM(narrow, row, sb_dtype_row_bytes(SB_Q4_0, N));
     }
+}
+
+/* Elements of any bits, among them infinities, NaNs and subnormals, in every third block. Blocks of
+ * the second kind have them all near zero, and those of the third a few large ones. */
+static void fill_bits(uint32_t bits[N], uint32_t state)
+{
+    for (uint32_t i = 0; i < N; i++) {
+        state = state * 1664525u + 1013904223u;
+        bits[i] = state;
+        if (i / 32 % 3 == 1)
+            bits[i] = (state & 0x807fffffu) | (80 + (state >> 23) % 24) << 23;
+        if (i / 32 % 3 == 2)
+            bits[i] = (state & 0x807fffffu) | (108 + (state >> 23) % 24) << 23;
+    }
+}
+
+/* All levels make the same bytes of rows of every type and length, and they are those that the
+ * rule gave when it was first written, block by block. */
+static void all_levels_make_the_same(void)
+{
+    static const enum sb_dtype made[] = {SB_Q8_0, SB_Q4_0};
+    static const size_t lengths[] = {512, 160, 96, 31, 1};
+    unsigned char first[N * 34], row[N * 34 + 1];
+    uint32_t bits[N];
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < 600; i++) {
+        const enum sb_dtype dtype = made[i % 2], type = (enum sb_dtype)(i / 2 % 3);
+        const size_t n = lengths[i / 6 % 5], rows = N / n;
+        const size_t bytes = rows * sb_dtype_row_bytes(dtype, n);
+        fill_bits(bits, i);
+        sb_cpu_kernels_scalar.quantise(first, dtype, bits, type, rows, n);
+        sum = sum * 31 + checksum(first, bytes);
+        for (int32_t simd = SPECBATCH_SIMD_AVX2; simd <= SPECBATCH_SIMD_AVX512; simd++) {
+            const struct sb_cpu_kernels *kernels = sb_cpu_kernels_for(simd);
+            if (!kernels)
+                continue;
+            memset(row, 0x55, bytes + 1);
+            kernels->quantise(row, dtype, bits, type, rows, n);
+            CHECK_MEM(row, first, bytes);
+            CHECK_INT(row[bytes], 0x55);
+        }
+    }
+    CHECK(sum == 0xe677393ccd6b67edu);
 }
 
 /* Zeros, rows that end inside a block, and what is no number. */
@@ -245,7 +291,7 @@ static void special_values_are_defined(void)
         x[97] = 1.0f;
         x[128] = 1e-40f;
         x[192] = 8.0f;
-        sb_quant_make(row, types[t], x, 193);
+        sb_convert_rows(row, types[t], x, SB_F32, 1, 193);
         sb_quant_read(y, types[t], row, 224);
         for (int i = 0; i < 224; i++)
             CHECK(i / 32 == 3 ? isnan(y[i]) : isfinite(y[i]));
@@ -263,5 +309,6 @@ RUN(reads_short_rows);
 RUN(made_rows_are_near);
 RUN(exact_rows_stay);
 RUN(made_rows_are_the_same_everywhere);
+RUN(all_levels_make_the_same);
 RUN(special_values_are_defined);
 TEST_END

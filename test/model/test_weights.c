@@ -5,6 +5,7 @@
  */
 #include "model/model.h"
 
+#include "backend/quantiser.h"
 #include "quant.h"
 #include "sbtest.h"
 #include "support/gguf_convert.h"
@@ -239,9 +240,7 @@ static unsigned char *quantised(const struct tensor *t, enum sb_dtype dtype)
 
     if (!data)
         exit(1);
-    for (int32_t r = 0; r < t->rows; r++)
-        sb_convert(data + (size_t)r * row, dtype,
-                   t->data + (size_t)r * sb_dtype_row_bytes(t->dtype, HIDDEN), t->dtype, HIDDEN);
+    sb_convert_rows(data, dtype, t->data, t->dtype, (size_t)t->rows, HIDDEN);
     return data;
 }
 

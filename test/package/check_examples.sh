@@ -62,6 +62,15 @@ for policy in eqspec exspec ragged rollback; do
     verdict generate_${policy}_equals_plain_byte_for_byte
 done
 
+# Answers end before the first of the texts, whatever the policy.
+check_log run --policy plain --batch 1 --stop . --stop ' per' --output "$tmp/stopped"
+check_log run --policy exspec --stop . --stop=' per' --output "$tmp/got" --verify
+has '^equivalence 8/8$'
+cmp "$tmp/stopped" "$tmp/got" >>"$tmp/out" 2>&1
+sed 's/.*"text":"//; s/","finish.*//' "$tmp/stopped" | grep '[.]\| per' >>"$tmp/out"
+[ "$(grep -c '"finish":"stop"' "$tmp/stopped")" -ge 3 ] || cat "$tmp/stopped" >>"$tmp/out"
+verdict generate_ends_answers_before_a_text
+
 # Tokens cannot show a draft that proposes badly, say from wrong entries of its cache, but these
 # counts do. They are those of the demo pair in each class of arithmetic.
 acceptance() {
@@ -84,10 +93,30 @@ run --policy exspec --sort-by-length --threads 1 --output - 2>"$tmp/log" | same_
 verdict generate_sorted_by_length_to_stdout
 
 # The text as its own draft: other rounds, and the same tokens.
+pair="--target $demo/target"
 check_log run --draft ngram --fixed-k --output "$tmp/ngram" --stats "$tmp/stats" --verify
 same_as_plain "$tmp/ngram"
 grep -q '"draft": "ngram"' "$tmp/stats" || cat "$tmp/stats" >>"$tmp/out"
 verdict generate_takes_ngrams_for_a_draft
+
+# A table of the prompts, and several drafts in turn, of which the model stops where it is not sure.
+check_log $B/examples/ngram_table --model $demo/target --output "$tmp/table" $demo/prompts.jsonl
+check_log run --draft "table:$tmp/table" --fixed-k --output "$tmp/ngram" --stats "$tmp/stats"
+same_as_plain "$tmp/ngram"
+grep -q '"tokens_drafted": [1-9]' "$tmp/stats" || cat "$tmp/stats" >>"$tmp/out"
+check_log run --draft "table:$tmp/table" --draft ngram --draft $demo/draft --fixed-k \
+    --draft-min-percent 30 --output "$tmp/ngram" --stats "$tmp/stats" --verify
+same_as_plain "$tmp/ngram"
+grep -q "\"draft\": \"table:$tmp/table,ngram,$demo/draft\"" "$tmp/stats" ||
+    cat "$tmp/stats" >>"$tmp/out"
+verdict generate_asks_several_drafts_in_turn
+$B/examples/ngram_table --model $demo/target >"$tmp/log" 2>&1
+[ $? -eq 2 ] && [ "$(wc -l <"$tmp/log")" -eq 1 ] || cat "$tmp/log" >>"$tmp/out"
+$B/examples/ngram_table --model $demo/target --output no/such/table $demo/prompts.jsonl \
+    >"$tmp/log" 2>&1
+[ $? -eq 3 ] && [ "$(wc -l <"$tmp/log")" -eq 1 ] || cat "$tmp/log" >>"$tmp/out"
+verdict ngram_table_says_why_it_fails
+pair="--target $demo/target --draft $demo/draft"
 
 # The options about memory reach the library: tokens are those of plain decoding with caches of this
 # type, and the statistics say what all of it took.
@@ -116,6 +145,20 @@ if [ -d "$tiny" ]; then
     grep -q '"text"' "$tmp/tiny" && echo "there is text without a tokenizer" >>"$tmp/out"
     [ "$(grep -c '"finish":"length"' "$tmp/tiny")" -eq 3 ] || cat "$tmp/tiny" >>"$tmp/out"
     verdict generate_without_a_tokenizer
+    check_log $generate --target $tiny --prompts "$tmp/ids" --score --top-logprobs 2 --in-order \
+        --verify --output "$tmp/scores"
+    has '^equivalence 3/3$'
+    sed 's/-\{0,1\}[0-9]\{1,\}\.[0-9e-]*/F/g; s/\("perplexity":\)[0-9.e+]*/\1F/; s/FF/F/' \
+        "$tmp/scores" >"$tmp/shown"
+    common='"ids":[],"finish":"length","top_logprobs":[]'
+    top='[[N,F],[N,F]]'
+    cat >"$tmp/want" <<END
+{"id":1,$common}
+{"id":2,$common,"prompt_logprobs":[F,F],"prompt_top_logprobs":[$top,$top],"perplexity":F}
+{"id":3,$common,"prompt_logprobs":[F],"prompt_top_logprobs":[$top],"perplexity":F}
+END
+    sed 's/\[[0-9]\{1,\},F\]/[N,F]/g' "$tmp/shown" | diff "$tmp/want" - >>"$tmp/out"
+    verdict generate_scores_prompts
     echo '{"prompt": "text"}' >"$tmp/bad"
     $generate --target $tiny --prompts "$tmp/bad" >"$tmp/log" 2>&1
     [ $? -eq 2 ] || echo "the exit status is not 2" >>"$tmp/out"
@@ -182,6 +225,8 @@ refuse_usage() {
 }
 refuse_usage no_target '--target is required' --prompts x
 refuse_usage an_unknown_option '--nothing' $pair --nothing
+refuse_usage too_many_texts_to_stop_at '--stop is given more than 16 times' $pair \
+    $(yes -- --stop=x | head -n 17)
 refuse_usage a_batch_of_none '--batch: "0" is not a number in 1..4096' $pair --batch 0
 refuse_usage an_unknown_policy '--policy: "best"' $pair --prompts "$tmp/prompts" --policy best
 refuse_usage a_window_below_the_batch '--window: 2' $pair --prompts "$tmp/prompts" --batch 4 \
@@ -450,7 +495,7 @@ else
     echo "SKIP generate_keeps_progress_and_results_apart: no script here, which makes terminals"
 fi
 
-for program in generate bench demo stream quantize; do
+for program in generate bench demo stream quantize ngram_table; do
     for option in -h --help; do
         check_log $B/examples/$program $option
         has "$program "
@@ -486,6 +531,24 @@ check_log $B/examples/bench $pair --prompts "$tmp/prompts" --limit 3 --max-new 8
 grep -q '^fastest: --policy ' "$tmp/log" || echo "it recommends nothing" >>"$tmp/out"
 grep -q '"name": "verify"' "$tmp/trace" || echo "the trace has no verification" >>"$tmp/out"
 verdict bench_compares_and_recommends
+
+# Whatever the model would write, the answers are JSON: one document for each prompt, which may have
+# newlines in it.
+json_of() { $B/examples/json_mask $demo/target $demo/draft "$@" >"$tmp/json" 2>"$tmp/log"; }
+json_of "Once upon a time" "Question: How many?" "It was" || cat "$tmp/log" >>"$tmp/out"
+grep -q '^ *{' "$tmp/json" || cat "$tmp/json" >>"$tmp/out"
+if command -v "$PYTHON" >/dev/null 2>&1; then
+    $PYTHON -c '
+import json, sys
+text, n = sys.stdin.read(), 0
+while text.strip():
+    value, end = json.JSONDecoder().raw_decode(text.lstrip())
+    text, n = text.lstrip()[end:], n + isinstance(value, dict)
+assert n == 3, n' <"$tmp/json" 2>>"$tmp/out" || cat "$tmp/json" >>"$tmp/out"
+fi
+$B/examples/json_mask no/such $demo/draft x >"$tmp/log" 2>&1
+[ $? -eq 1 ] && [ "$(wc -l <"$tmp/log")" -eq 1 ] || cat "$tmp/log" >>"$tmp/out"
+verdict json_mask_prints_json
 
 check_log $B/examples/minimal $demo/target $demo/draft "Once upon a time" "Question: How many?"
 [ "$(grep -c 'target passes' "$tmp/log")" -eq 2 ] || cat "$tmp/log" >>"$tmp/out"

@@ -143,7 +143,8 @@ int main(int argc, char **argv)
     }
     if (print_class(argv, SPECBATCH_COMPUTE_F32) == SPECBATCH_OK &&
         print_class(argv, SPECBATCH_COMPUTE_BF16) == SPECBATCH_OK &&
-        print_class(argv, SPECBATCH_COMPUTE_SPLIT) == SPECBATCH_OK)
+        print_class(argv, SPECBATCH_COMPUTE_SPLIT) == SPECBATCH_OK &&
+        print_class(argv, SPECBATCH_COMPUTE_INT8) == SPECBATCH_OK)
         return 0;
     fprintf(stderr, "print_bits: %s\n", specbatch_last_error());
     return 1;

@@ -157,6 +157,7 @@ static void one_round(struct world *w)
                  recording = unique ? w->recording : 0.0;
     round.ns = (uint64_t)((measured(w, cost) + caught_up + recording) * PLAIN_NS);
     round.unique = unique;
+    round.caught_up = (uint64_t)lag;
     round.catch_up_ns = (uint64_t)(caught_up * PLAIN_NS);
     w->probes += w->adapt.probing;
     w->at_zero += asked == 0;
@@ -377,10 +378,12 @@ static void test_limits_are_limits(void)
         w->adapt.draft_len = on ? 8 : 0;
         for (int i = 0; i < 3000; i++) {
             const int32_t n = (int32_t)(trace_random(&w->random) % (MAX_ROWS + 1));
-            struct sb_adapt_round round = {
-                (int32_t)(trace_random(&w->random) % 2),
-                (int32_t)(trace_random(&w->random) % 4 == 0), (uint64_t)n,
-                trace_random(&w->random) >> (trace_random(&w->random) % 64), 0};
+            struct sb_adapt_round round = {.mixed = (int32_t)(trace_random(&w->random) % 2),
+                                           .unique = (int32_t)(trace_random(&w->random) % 4 == 0),
+                                           .committed = (uint64_t)n,
+                                           .ns = trace_random(&w->random) >>
+                                                 (trace_random(&w->random) % 64),
+                                           .caught_up = trace_random(&w->random) % 50};
             int32_t may[MAX_ROWS];
             for (int32_t b = 0; b < n; b++) {
                 may[b] = (int32_t)(trace_random(&w->random) % 9);

@@ -157,7 +157,7 @@ static void test_what_a_callback_waits_for_is_a_cost(void)
     while (active)
         CHECK_OK(specbatch_pool_step(pool, &active));
     CHECK(n_calls > 0);
-    CHECK(pool->sched.waited_ns > (uint64_t)n_calls * 500000);
+    CHECK(pool->draft->waited_ns > (uint64_t)n_calls * 500000);
     specbatch_pool_free(pool);
 }
 

@@ -14,21 +14,38 @@
 const struct sb_mem cpu_mem = {NULL, NULL, NULL};
 
 static const char *const levels[] = {"", "scalar", "avx2", "avx512"};
-static const char *const products[] = {"chain", "fma", "dot", "tiles", "emulated tiles"};
+static const char *const names[] = {"chain",
+                                    "fma",
+                                    "dot",
+                                    "tiles",
+                                    "emulated tiles",
+                                    "integers",
+                                    "integer dots",
+                                    "integer tiles",
+                                    "emulated integer tiles"};
 
 /* Whether this machine can form products in this way at this level. Tiles are emulated at each. */
-static int has_products(int32_t level, enum sb_products blocks)
+static int has_products(int32_t level, enum sb_products products)
 {
-    if (blocks == SB_BLOCKS_DOT)
-        return level == SPECBATCH_SIMD_AVX512 && sb_port_has_avx512_bf16();
-    if (blocks == SB_BLOCKS_TILES)
-        return level == SPECBATCH_SIMD_AVX512 && sb_cpu_has_matrix_unit(SPECBATCH_SIMD_AMX);
-    return 1;
+    const int is_avx512 = level == SPECBATCH_SIMD_AVX512;
+
+    switch (products) {
+    case SB_BLOCKS_DOT:
+        return is_avx512 && sb_port_has_avx512_bf16();
+    case SB_INTEGERS_DOT:
+        return is_avx512 && sb_port_has_avx512_vnni();
+    case SB_BLOCKS_TILES:
+        return is_avx512 && sb_cpu_has_matrix_unit(SPECBATCH_SIMD_AMX);
+    case SB_INTEGERS_TILES:
+        return is_avx512 && sb_cpu_has_matrix_unit(SPECBATCH_SIMD_AMX) && sb_port_has_amx_int8();
+    default:
+        return 1;
+    }
 }
 
 /* Opens one way, unless this machine does not have it. Returns how many ways were opened. The
  * buffer for inputs begins with NaNs, which show if more of it is read than was written. */
-static int open_way(struct cpu *way, int32_t compute, int32_t level, enum sb_products blocks,
+static int open_way(struct cpu *way, int32_t compute, int32_t level, enum sb_products products,
                     int32_t threads)
 {
     const struct sb_backend *cpu = sb_backend_cpu();
@@ -39,13 +56,18 @@ static int open_way(struct cpu *way, int32_t compute, int32_t level, enum sb_pro
                                           .max_heads = 64,
                                           .max_head_dim = 256};
 
-    if (!has_products(level, blocks))
+    if (!has_products(level, products))
         return 0;
     int32_t rc = cpu->device_open(&way->device, &cpu_mem, &options);
     if (rc == SPECBATCH_E_UNSUPPORTED)
         return 0;
     if (rc == SPECBATCH_OK) {
-        way->device->blocks = blocks;
+        if (sb_cpu_is_integers(products)) {
+            way->device->blocks = SB_BLOCKS_FMA;
+            way->device->integers = products;
+        } else {
+            way->device->blocks = products;
+        }
         way->device->is_quantised = way->device->has_mins = way->device->has_halves = 1;
         rc = cpu->exec_create(&way->exec, way->device, &cpu_mem, threads, &limits, NULL);
     }
@@ -53,25 +75,30 @@ static int open_way(struct cpu *way, int32_t compute, int32_t level, enum sb_pro
         fprintf(stderr, "cannot open the CPU: %s\n", specbatch_last_error());
         exit(2);
     }
-    if (blocks != SB_CHAIN)
+    if (products != SB_CHAIN)
         memset(way->exec->inputs, 0xff,
-               (size_t)sb_cpu_inputs_words(blocks, sb_form_parts(sb_cpu_form(way->device)),
+               (size_t)sb_cpu_inputs_words(products, sb_form_parts(sb_cpu_form(way->device)),
                                            limits.max_tokens, limits.max_width) *
                    sizeof(uint32_t));
-    snprintf(way->name, sizeof way->name, "%s, %s, %d threads", levels[level], products[blocks],
+    snprintf(way->name, sizeof way->name, "%s, %s, %d threads", levels[level], names[products],
              (int)threads);
     return 1;
 }
 
 int cpu_open(struct cpu ways[CPU_WAYS], int32_t compute)
 {
-    int has_blocks = compute != SPECBATCH_COMPUTE_F32, n = 0;
+    static const struct {
+        enum sb_products first, last;
+    } all[] = {[SPECBATCH_COMPUTE_BF16] = {SB_BLOCKS_FMA, SB_BLOCKS_EMULATED},
+               [SPECBATCH_COMPUTE_F32] = {SB_CHAIN, SB_CHAIN},
+               [SPECBATCH_COMPUTE_SPLIT] = {SB_BLOCKS_FMA, SB_BLOCKS_EMULATED},
+               [SPECBATCH_COMPUTE_INT8] = {SB_INTEGERS, SB_INTEGERS_EMULATED}};
+    int n = 0;
 
     for (int32_t level = SPECBATCH_SIMD_SCALAR; level <= SPECBATCH_SIMD_AVX512; level++)
-        for (int blocks = has_blocks ? SB_BLOCKS_FMA : SB_CHAIN;
-             blocks <= (has_blocks ? SB_BLOCKS_EMULATED : SB_CHAIN); blocks++)
+        for (int products = (int)all[compute].first; products <= (int)all[compute].last; products++)
             for (int32_t threads = 1; threads <= 3; threads += 2)
-                n += open_way(&ways[n], compute, level, (enum sb_products)blocks, threads);
+                n += open_way(&ways[n], compute, level, (enum sb_products)products, threads);
     return n;
 }
 
@@ -243,7 +270,7 @@ int cpu_parts(float *parts, const float *x, int n, int32_t compute)
     for (int i = 0; i < n; i++) {
         const float high = cut(x[i]), rest = isfinite(x[i]) ? x[i] - high : 0.0f;
         if (compute != SPECBATCH_COMPUTE_SPLIT) {
-            parts[i] = compute == SPECBATCH_COMPUTE_BF16 ? cpu_round_bf16(x[i]) : x[i];
+            parts[i] = compute == SPECBATCH_COMPUTE_F32 ? x[i] : cpu_round_bf16(x[i]);
             continue;
         }
         parts[i] = high;

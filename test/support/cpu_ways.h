@@ -1,7 +1,8 @@
 /*
  * For tests of the CPU kernels: every way in which this machine can run them, and inputs to run
  * them on. A way is a SIMD level with a number of threads and, where products are formed in the
- * order of blocks, the instructions that form them; all of them must give the same bits.
+ * order of blocks or of integers, the instructions that form them; all of them must give the same
+ * bits.
  */
 #ifndef SBTEST_CPU_WAYS_H
 #define SBTEST_CPU_WAYS_H
@@ -11,11 +12,11 @@
 struct cpu {
     struct sb_device *device;
     struct sb_exec *exec;
-    char name[40]; /* "avx2, fma, 3 threads" */
+    char name[48]; /* "avx2, fma, 3 threads" */
 };
 
 /* At most: multiply-adds and emulated tiles at three levels, vdpbf16ps and tiles at one, each with
- * one or three threads. */
+ * one or three threads. Integers have as many. */
 #define CPU_WAYS 16
 
 extern const struct sb_mem cpu_mem; /* allocates by the C library */
@@ -52,7 +53,8 @@ float cpu_widen(const void *rows, int64_t i, enum sb_dtype dtype);
 void cpu_narrow(void *rows, int64_t i, float value, enum sb_dtype dtype);
 float cpu_round_bf16(float value);
 /* What a product reads in place of n values x: parts [3, n], of which it makes and returns the
- * number. They are x itself in the class F32, x rounded in BF16, and three parts in SPLIT. */
+ * number. They are x itself in the class F32, x rounded in BF16 and INT8, and three parts in
+ * SPLIT. (What INT8 makes of x for quantised weights is in test_quant_gemm.c.) */
 int cpu_parts(float *parts, const float *x, int n, int32_t compute);
 /* What a cache of type `dtype` holds of a value: the nearest that it can hold, of equally near ones
  * the even one. What is too large for f16 becomes its largest finite value. */

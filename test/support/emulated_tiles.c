@@ -14,7 +14,9 @@ int32_t open_with_emulated_tiles(specbatch_model **out, const char *path,
 
     below.simd = specbatch_has("avx2") ? SPECBATCH_SIMD_AVX2 : SPECBATCH_SIMD_SCALAR;
     rc = specbatch_model_open(out, path, &below);
-    if (rc == SPECBATCH_OK)
+    if (rc == SPECBATCH_OK) {
         (*out)->device->blocks = SB_BLOCKS_EMULATED;
+        (*out)->device->integers = SB_INTEGERS_EMULATED;
+    }
     return rc;
 }

@@ -16,7 +16,9 @@ static int32_t check_seq(const struct specbatch_pool *pool, const struct sb_seq 
     if (seq->finish)
         return sb_fail(SPECBATCH_E_INTERNAL, "request %llu has finished and still holds slot %d",
                        id, seq->slot);
-    if (seq->n_tokens >= seq->max_tokens || seq->n_tokens < seq->n_prompt)
+    /* A prompt that is only scored has no room for more, and all others do until they finish. */
+    if ((seq->n_tokens >= seq->max_tokens && seq->max_tokens > seq->n_prompt) ||
+        seq->n_tokens < seq->n_prompt)
         return sb_fail(SPECBATCH_E_INTERNAL, "request %llu: %d tokens of %d", id, seq->n_tokens,
                        seq->max_tokens);
     /* Only a sequence that was preempted is filled in again when it has an answer. */
@@ -39,6 +41,25 @@ static int32_t check_seq(const struct specbatch_pool *pool, const struct sb_seq 
         !sched->limits.replace)
         return sb_fail(SPECBATCH_E_INTERNAL, "request %llu ends in another column than its batch",
                        id);
+    return SPECBATCH_OK;
+}
+
+/* Of the answers to one prompt that have a slot either all have the columns of the prompt, or none
+ * has; then the first fills it in, and the others follow. */
+static int32_t check_siblings(const struct sb_seq *seq)
+{
+    const struct sb_seq *first = seq;
+    const int lacks = seq->kv_len < seq->n_prompt - 1;
+
+    while (first->sibling_previous)
+        first = first->sibling_previous;
+    if (seq->follows != (seq != first && lacks))
+        return sb_fail(SPECBATCH_E_INTERNAL, "request %llu follows: %d, with %d of %d columns",
+                       (unsigned long long)seq->id, seq->follows, seq->kv_len, seq->n_prompt - 1);
+    if (first->slot < 0 || lacks != (first->kv_len < first->n_prompt - 1))
+        return sb_fail(SPECBATCH_E_INTERNAL,
+                       "request %llu has the prompt: %d, its first sibling %d",
+                       (unsigned long long)seq->id, !lacks, lacks);
     return SPECBATCH_OK;
 }
 
@@ -131,6 +152,7 @@ int32_t pool_check(const struct specbatch_pool *pool)
 
     for (int32_t at = sb_oldest(all, SB_ALL); at >= 0; at = sb_next(all, SB_ALL, at), n++) {
         SB_TRY(check_seq(pool, all->seq[at]));
+        SB_TRY(check_siblings(all->seq[at]));
         live += (uint64_t)all->seq[at]->kv_len * sb_kv_column_bytes(&pool->runner.kv);
         if (draft)
             live += (uint64_t)all->seq[at]->draft_kv_len * sb_kv_column_bytes(&draft->kv);

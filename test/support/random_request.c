@@ -122,9 +122,30 @@ void random_request_draw(struct random_request *random, const specbatch_model *m
         draw_sampling(random, vocab, state);
     if (below(state, 4) == 0)
         draw_mask(random, state);
+    request->priority = below(state, 5) - 2;
+    request->top_logprobs = below(state, 3) ? 0 : 1 + below(state, RANDOM_TOP);
+    request->flags |= (below(state, 4) ? 0u : SPECBATCH_REQUEST_PROMPT_LOGPROBS) |
+                      (below(state, 4) ? 0u : SPECBATCH_REQUEST_FILTERED_LOGPROBS);
+    random->answers = (specbatch_answers)SPECBATCH_ANSWERS_INIT;
+    random->answers.n = below(state, 4) ? 1 : 1 + below(state, RANDOM_ANSWERS);
+    request->answers = &random->answers;
 }
 
 /* ------------------------------------------------------------------ answers */
+
+static void take_scores(struct random_answer *answer, const specbatch_result *result)
+{
+    const int32_t *ids = specbatch_result_top_ids(result, &answer->n_top);
+    const float *logprobs = specbatch_result_top_logprobs(result, NULL);
+    const float *prompt = specbatch_result_prompt_logprobs(result, &answer->n_scored);
+
+    if (ids) {
+        memcpy(answer->top_ids, ids, answer->n * answer->n_top * sizeof *ids);
+        memcpy(answer->top_logprobs, logprobs, answer->n * answer->n_top * sizeof *logprobs);
+    }
+    if (prompt)
+        memcpy(answer->prompt_logprobs, prompt, answer->n_scored * sizeof *prompt);
+}
 
 static void take_answer(struct random_answer *answer, const specbatch_result *result)
 {
@@ -141,24 +162,33 @@ static void take_answer(struct random_answer *answer, const specbatch_result *re
     answer->has_text = text != NULL && answer->text_length < RANDOM_TEXT;
     if (answer->has_text)
         memcpy(answer->text, text, answer->text_length);
+    take_scores(answer, result);
 }
 
-static int32_t decode_plainly(struct random_request *random, specbatch_model *model)
+/* Decodes answer i by itself: as a request for one with its seed. */
+static int32_t decode_plainly(struct random_request *random, int32_t i, specbatch_model *model)
 {
     specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
+    specbatch_request alone = random->request;
+    specbatch_sampling sampling = random->sampling;
     specbatch_pool *pool = NULL;
     specbatch_result *result = NULL;
     int32_t rc;
 
+    alone.answers = NULL;
+    sampling.seed += (uint64_t)i;
+    if (alone.sampling)
+        alone.sampling = &sampling;
     options.policy = SPECBATCH_POLICY_PLAIN;
     options.batch = 1;
     options.n_threads = 1;
     options.max_len = RANDOM_PROMPT + RANDOM_NEW;
+    memset(&random->plain[i], 0, sizeof random->plain[i]);
     if ((rc = specbatch_pool_create(&pool, model, NULL, &options)) == SPECBATCH_OK &&
-        (rc = specbatch_pool_submit(pool, &random->request, NULL)) == SPECBATCH_OK &&
+        (rc = specbatch_pool_submit(pool, &alone, NULL)) == SPECBATCH_OK &&
         (rc = specbatch_pool_run(pool)) == SPECBATCH_OK &&
         (rc = specbatch_pool_collect(pool, &result)) == SPECBATCH_OK)
-        take_answer(&random->plain, result);
+        take_answer(&random->plain[i], result);
     specbatch_result_free(result);
     specbatch_pool_free(pool);
     return rc;
@@ -168,16 +198,16 @@ static int32_t decode_plainly(struct random_request *random, specbatch_model *mo
  * there are any. */
 static int take_stop(struct random_request *random, int i, uint64_t *state)
 {
-    const char *text = random->plain.text;
+    const char *text = random->plain[0].text;
     size_t first, n = 0;
 
-    if (!random->plain.has_text || random->plain.text_length == 0)
+    if (!random->plain[0].has_text || random->plain[0].text_length == 0)
         return 0;
-    first = (size_t)below(state, (int32_t)random->plain.text_length);
+    first = (size_t)below(state, (int32_t)random->plain[0].text_length);
     while (first > 0 && (text[first] & 0xc0) == 0x80)
         first--;
     for (size_t most = 1 + (size_t)below(state, RANDOM_STOP - 4);
-         first + n < random->plain.text_length && n < RANDOM_STOP - 1 &&
+         first + n < random->plain[0].text_length && n < RANDOM_STOP - 1 &&
          (n < most || (text[first + n] & 0xc0) == 0x80);)
         n++;
     memcpy(random->stop_text[i], text + first, n);
@@ -189,26 +219,36 @@ static int take_stop(struct random_request *random, int i, uint64_t *state)
 int32_t random_request_ask(struct random_request *random, specbatch_model *model, uint64_t *state)
 {
     const int n = below(state, 3);
-    int32_t rc = decode_plainly(random, model);
+    int32_t rc = decode_plainly(random, 0, model);
 
-    if (rc != SPECBATCH_OK || n == 0 || !take_stop(random, 0, state))
-        return rc;
-    random->stops = (specbatch_stops)SPECBATCH_STOPS_INIT;
-    random->stops.strings = random->stop_strings;
-    random->stops.n_strings = n == 2 && take_stop(random, 1, state) ? 2 : 1;
-    random->request.stops = &random->stops;
-    memset(&random->plain, 0, sizeof random->plain);
-    return decode_plainly(random, model);
+    if (rc == SPECBATCH_OK && n > 0 && take_stop(random, 0, state)) {
+        random->stops = (specbatch_stops)SPECBATCH_STOPS_INIT;
+        random->stops.strings = random->stop_strings;
+        random->stops.n_strings = n == 2 && take_stop(random, 1, state) ? 2 : 1;
+        random->request.stops = &random->stops;
+        rc = decode_plainly(random, 0, model);
+    }
+    for (int32_t i = 1; i < random->answers.n && rc == SPECBATCH_OK; i++)
+        rc = decode_plainly(random, i, model);
+    return rc;
+}
+
+static int same_scores(const struct random_answer *a, const struct random_answer *b)
+{
+    return a->n_top == b->n_top &&
+           memcmp(a->top_ids, b->top_ids, a->n * a->n_top * sizeof *a->top_ids) == 0 &&
+           memcmp(a->top_logprobs, b->top_logprobs, a->n * a->n_top * sizeof *a->top_logprobs) == 0;
 }
 
 const char *random_request_compare(const struct random_request *random,
                                    const specbatch_result *result)
 {
-    const struct random_answer *plain = &random->plain;
+    const int32_t i = specbatch_result_answer(result);
+    const struct random_answer *plain = &random->plain[i];
     struct random_answer got;
 
     take_answer(&got, result);
-    if (random->cancelled && got.finish == SPECBATCH_FINISH_CANCELLED) {
+    if (random->cancelled[i] && got.finish == SPECBATCH_FINISH_CANCELLED) {
         if (got.n > plain->n)
             return "cancelled, and longer than plain";
     } else if (got.finish != plain->finish || got.status != plain->status) {
@@ -225,5 +265,11 @@ const char *random_request_compare(const struct random_request *random,
         (got.has_logprobs &&
          memcmp(got.logprobs, plain->logprobs, got.n * sizeof *got.logprobs) != 0))
         return "other log-probabilities";
+    if (!same_scores(&got, plain))
+        return "other alternatives";
+    if (got.n_scored > 0 &&
+        (got.n_scored != plain->n_scored ||
+         memcmp(got.prompt_logprobs, plain->prompt_logprobs, got.n_scored * sizeof(float)) != 0))
+        return "other log-probabilities of the prompt";
     return NULL;
 }

@@ -1,6 +1,7 @@
 /*
  * Random requests that want all that a request can: sampling with filters, penalties and biases,
- * bans before min_new, ids and strings that end them, masks, log-probabilities. What a request must
+ * bans before min_new, ids and strings that end them, masks, log-probabilities of tokens, of
+ * alternatives and of the prompt, and several answers. What a request must
  * give is what it gives when it is decoded plainly, alone in a pool of batch 1 without kept
  * prefixes.
  */
@@ -16,7 +17,9 @@ enum {
     RANDOM_PROMPT = 96, /* tokens of a prompt, at most */
     RANDOM_NEW = 40,    /* tokens that a request asks for, at most */
     RANDOM_TEXT = 4096, /* bytes of an answer's text, at most */
-    RANDOM_STOP = 16    /* bytes of a stop string, at most, with a NUL */
+    RANDOM_STOP = 16,   /* bytes of a stop string, at most, with a NUL */
+    RANDOM_TOP = 4,     /* alternatives to a token, at most */
+    RANDOM_ANSWERS = 3  /* to a request, at most */
 };
 
 /* What a result has, to be compared. */
@@ -26,6 +29,10 @@ struct random_answer {
     int32_t tokens[RANDOM_NEW];
     int has_logprobs, has_text;
     float logprobs[RANDOM_NEW];
+    size_t n_top, n_scored;
+    int32_t top_ids[RANDOM_NEW * RANDOM_TOP];
+    float top_logprobs[RANDOM_NEW * RANDOM_TOP];
+    float prompt_logprobs[RANDOM_PROMPT];
     char text[RANDOM_TEXT];
     size_t text_length;
 };
@@ -40,9 +47,10 @@ struct random_request {
     char stop_text[2][RANDOM_STOP];
     const char *stop_strings[2];
     specbatch_mask mask;
-    struct random_answer plain;
-    uint64_t id; /* in the pool of a trace; 0: not submitted */
-    int cancelled, collected;
+    specbatch_answers answers;
+    struct random_answer plain[RANDOM_ANSWERS]; /* each that of its seed, without others */
+    uint64_t id; /* of the first, in the pool of a trace; 0: not submitted */
+    int cancelled[RANDOM_ANSWERS], collected[RANDOM_ANSWERS];
 };
 
 /* Draws a request to this model. */

@@ -13,13 +13,13 @@ struct run {
     uint64_t state;
     specbatch_pool_options options;
     specbatch_pool *pool;
-    int draft_kind, n_submitted, n_collected;
+    int draft_kind, n_submitted, n_answers, n_collected;
     int32_t accept_percent; /* how often a proposal of the test's own draft is right */
     char *why;
     size_t size;
 };
 
-enum draft_kind { NONE, MODEL, SELF, NGRAMS, OWN, DRAFTS };
+enum draft_kind { NONE, MODEL, SELF, NGRAMS, OWN, LIST, DRAFTS };
 
 static int32_t below(struct run *run, int32_t n)
 {
@@ -48,15 +48,32 @@ static int32_t propose(void *user, specbatch_draft_row *const *rows, size_t n_ro
 
     for (size_t b = 0; b < n_rows; b++) {
         const struct random_request *job = rows[b]->request_user;
+        const struct random_answer *plain = &job->plain[rows[b]->request_id - job->id];
         rows[b]->n_out = below(run, 6) ? rows[b]->k : below(run, rows[b]->k + 1);
         for (int32_t i = 0; i < rows[b]->n_out; i++) {
             const size_t at = rows[b]->n_tokens - job->request.n_ids + (size_t)i;
-            rows[b]->out[i] = at < job->plain.n && below(run, 100) < run->accept_percent
-                                  ? job->plain.tokens[at]
+            rows[b]->out[i] = at < plain->n && below(run, 100) < run->accept_percent
+                                  ? plain->tokens[at]
                                   : below(run, 600) - 5;
         }
     }
     return 0;
+}
+
+/* N-grams, and where they have nothing a model. */
+static int32_t create_with_list(struct run *run)
+{
+    specbatch_draft *sources[2] = {NULL, NULL}, *list = NULL;
+    int32_t rc = specbatch_draft_from_ngrams(&sources[0], NULL);
+
+    if (rc == SPECBATCH_OK)
+        rc = specbatch_draft_from_model(&sources[1],
+                                        run->trace->small ? run->trace->small : run->trace->target);
+    if (rc == SPECBATCH_OK)
+        rc = specbatch_draft_from_list(&list, sources, 2);
+    specbatch_draft_release(sources[0]);
+    specbatch_draft_release(sources[1]);
+    return create_with(&run->pool, run->trace->target, rc, list, &run->options);
 }
 
 static int32_t create_pool(struct run *run)
@@ -68,6 +85,8 @@ static int32_t create_pool(struct run *run)
     switch (run->draft_kind) {
     case NGRAMS:
         return create_with_ngrams(&run->pool, target, &ngrams, &run->options);
+    case LIST:
+        return create_with_list(run);
     case OWN:
         return create_with_ops(&run->pool, target, &own, &run->options);
     default:
@@ -97,11 +116,34 @@ static void choose_options(struct run *run)
         o->cache_columns = (uint64_t)(1 + below(run, 2)) * 160;
     if (below(run, 2))
         o->prefix_bytes = (uint64_t)1 << 20;
+    if (below(run, 3) == 0)
+        o->draft_min_prob = 0.3f;
     run->draft_kind = below(run, DRAFTS);
     run->accept_percent = 25 * below(run, 5);
 }
 
 /* ------------------------------------------------------------------ a run */
+
+static void count_result(struct request_counts *counts, const struct random_request *job,
+                         const specbatch_result *result)
+{
+    size_t n, n_scored;
+
+    specbatch_result_tokens(result, &n);
+    specbatch_result_prompt_logprobs(result, &n_scored);
+    counts->requests++;
+    counts->tokens += n;
+    counts->sampled += job->request.sampling && job->sampling.temperature > 0.0f;
+    counts->failed += specbatch_result_status(result) == SPECBATCH_E_NO_CHOICE;
+    counts->masked += job->request.mask != NULL;
+    counts->stopped += job->request.stops &&
+                       specbatch_result_finish(result) == SPECBATCH_FINISH_STOP;
+    counts->cancelled += specbatch_result_finish(result) == SPECBATCH_FINISH_CANCELLED;
+    counts->accepted += specbatch_result_accepted(result);
+    counts->rejected += specbatch_result_drafted(result) - specbatch_result_accepted(result);
+    counts->several += job->answers.n > 1;
+    counts->scored += n_scored > 0;
+}
 
 static int collect(struct run *run)
 {
@@ -111,17 +153,10 @@ static int collect(struct run *run)
 
     while (!differs && specbatch_pool_collect(run->pool, &result) == SPECBATCH_OK) {
         struct random_request *job = specbatch_result_user(result);
-        differs = job->collected++ ? "collected twice" : random_request_compare(job, result);
-        counts->requests++;
-        counts->tokens += job->plain.n;
-        counts->sampled += job->request.sampling && job->sampling.temperature > 0.0f;
-        counts->failed += specbatch_result_status(result) == SPECBATCH_E_NO_CHOICE;
-        counts->masked += job->request.mask != NULL;
-        counts->stopped += job->request.stops &&
-                           specbatch_result_finish(result) == SPECBATCH_FINISH_STOP;
-        counts->cancelled += specbatch_result_finish(result) == SPECBATCH_FINISH_CANCELLED;
-        counts->accepted += specbatch_result_accepted(result);
-        counts->rejected += specbatch_result_drafted(result) - specbatch_result_accepted(result);
+        differs = job->collected[specbatch_result_answer(result)]++
+                      ? "collected twice"
+                      : random_request_compare(job, result);
+        count_result(counts, job, result);
         specbatch_result_free(result);
         run->n_collected++;
         if (differs)
@@ -135,7 +170,9 @@ static int submit(struct run *run)
     struct random_request *job = &run->trace->jobs[run->n_submitted++];
 
     job->request.user = job;
-    job->cancelled = job->collected = 0;
+    memset(job->cancelled, 0, sizeof job->cancelled);
+    memset(job->collected, 0, sizeof job->collected);
+    run->n_answers += job->answers.n;
     return specbatch_pool_submit(run->pool, &job->request, &job->id) == SPECBATCH_OK
                ? 0
                : complain(run, "submit", job);
@@ -144,9 +181,10 @@ static int submit(struct run *run)
 static void cancel(struct run *run)
 {
     struct random_request *job = &run->trace->jobs[below(run, run->n_submitted)];
+    const int32_t i = below(run, job->answers.n);
 
-    if (specbatch_pool_cancel(run->pool, job->id) == SPECBATCH_OK)
-        job->cancelled = 1;
+    if (specbatch_pool_cancel(run->pool, job->id + (uint64_t)i) == SPECBATCH_OK)
+        job->cancelled[i] = 1;
 }
 
 static uint64_t counter(const struct run *run, const char *name)
@@ -163,6 +201,7 @@ static void count_pool(struct run *run)
     counts->hits += counter(run, "prefix_hits");
     counts->preemptions += counter(run, "preemptions");
     counts->forced += counter(run, "tokens_forced");
+    counts->shared += counter(run, "shared_prompts");
 }
 
 static int run_pool(struct run *run)
@@ -182,7 +221,7 @@ static int run_pool(struct run *run)
             return 1;
     }
     return collect(run) ||
-           (run->n_collected != REQUEST_TRACE_JOBS && complain(run, "some were lost", NULL));
+           (run->n_collected != run->n_answers && complain(run, "some were lost", NULL));
 }
 
 int32_t request_trace_ask(struct request_trace *trace, uint64_t seed)

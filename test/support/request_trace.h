@@ -15,6 +15,8 @@ struct request_counts {
     uint64_t requests, tokens, sampled, cancelled, rejected, accepted, hits, preemptions;
     uint64_t masked, failed, forced; /* failed: by a mask that allowed nothing */
     uint64_t stopped;                /* of those with stop strings */
+    uint64_t several, shared;        /* one of several answers; prompts taken from another */
+    uint64_t scored;                 /* whose prompt has log-probabilities */
 };
 
 struct request_trace {

@@ -74,4 +74,14 @@ static inline uint64_t stat(const specbatch_pool *pool, const char *name)
     return value;
 }
 
+/* Makes the deadline of a request be over, which has one. */
+static inline void expire(specbatch_pool *pool, uint64_t id)
+{
+    struct sb_seq *seq = sb_idmap_find(&pool->by_id, id);
+
+    sb_queue_remove(&pool->deadlines, seq);
+    seq->queued[SB_BY_DEADLINE].key = 0;
+    sb_queue_add(&pool->deadlines, seq);
+}
+
 #endif

@@ -29,20 +29,30 @@ static int32_t chosen(int32_t bias, uint64_t *state, int32_t n)
     return bias >= 0 ? bias : value;
 }
 
-/* Draws the target: a checkpoint in a class. SPLIT differs from F32 only where weights are bf16 or
- * quantised, so a checkpoint that has others makes way for the next one that has them. */
+/* Whether a class is another than F32, or than BF16, for a checkpoint. SPLIT is so only where
+ * weights are bf16 or quantised, and INT8 where they are quantised. */
+static int is_of_its_own(const struct trace_model *model)
+{
+    const unsigned wide = 1u << SB_F32 | 1u << SB_F16;
+    int mixed;
+    const unsigned types = trace_types(model->target[0], &mixed);
+
+    if (model->compute == SPECBATCH_COMPUTE_INT8)
+        return (types & ~(wide | 1u << SB_BF16)) != 0;
+    return model->compute != SPECBATCH_COMPUTE_SPLIT || (types & ~wide) != 0;
+}
+
+/* Draws the target: a checkpoint in a class. One for which the class is no other makes way for the
+ * next one for which it is. */
 static void choose_model(struct trace_run *run)
 {
     const struct trace_bias *bias = run->bias;
     const struct trace_world *world = run->world;
     const int class = chosen(bias->class, &run->state, world->n_classes);
-    const unsigned wide = 1u << SB_F32 | 1u << SB_F16;
-    int mixed;
 
     run->m = chosen(bias->model, &run->state, world->n_models);
     run->model = &run->world->models[class][run->m];
-    while (bias->model < 0 && run->model->compute == SPECBATCH_COMPUTE_SPLIT &&
-           (trace_types(run->model->target[0], &mixed) & ~wide) == 0) {
+    while (bias->model < 0 && !is_of_its_own(run->model)) {
         run->m = (run->m + 1) % world->n_models;
         run->model = &run->world->models[class][run->m];
     }
@@ -62,6 +72,7 @@ static void choose_level(struct trace_run *run)
  * bit. */
 static void choose_draft(struct trace_run *run)
 {
+    static const float sure[] = {1e-6f, 0.003f, 0.1f, 1.0f}; /* of 517 tokens */
     uint64_t *state = &run->state;
 
     run->draft_kind = chosen(run->bias->draft, state, TRACE_DRAFTS);
@@ -72,6 +83,11 @@ static void choose_draft(struct trace_run *run)
     run->ngrams = (specbatch_ngram_options)SPECBATCH_NGRAM_OPTIONS_INIT;
     run->ngrams.max_match = 1 + below(state, 16);
     run->ngrams.min_match = 1 + below(state, below(state, 2) ? 1 : run->ngrams.max_match);
+    run->first_source = below(state, TRACE_SOURCES);
+    run->options.draft_min_prob = run->draft_kind == TRACE_DRAFT_SURE ||
+                                          (run->draft_kind == TRACE_DRAFT_LIST && below(state, 2))
+                                      ? sure[below(state, 4)]
+                                      : 0.0f;
 }
 
 /* Draws all options but max_len, which depends on the requests, and those about memory. */
@@ -82,7 +98,6 @@ static void choose_options(struct trace_run *run)
     specbatch_pool_options *o = &run->options;
     uint64_t *state = &run->state;
 
-    *o = (specbatch_pool_options)SPECBATCH_POOL_OPTIONS_INIT;
     o->policy = chosen(bias->policy, state, specbatch_policy_count());
     o->batch = 1 + below(state, 16);
     o->window = o->batch + below(state, 2 * o->batch + 1);
@@ -155,6 +170,7 @@ static void choose_request(struct trace_run *run, struct trace_job *job)
     job->n_stop = (size_t)below(state, run->one_by_one ? 1 : 3);
     job->stop[0] = run->model->tokens[job->prompt][below(state, n_new)];
     job->stop[1] = below(state, TRACE_VOCAB);
+    job->draft_sources = (uint32_t)below(state, 1 << TRACE_SOURCES);
 }
 
 /* Draws how many requests there are, when a fresh pool takes over, and whether they are crowded. */
@@ -215,6 +231,7 @@ static int submit(struct trace_run *run)
     request.stop_ids = job->stop;
     request.n_stop_ids = job->n_stop;
     request.user = job;
+    request.draft_sources = job->draft_sources & (run->draft_kind == TRACE_DRAFT_LIST ? ~0u : 1u);
     run->hit_tokens = trace_stat(run, "prefix_tokens");
     if (specbatch_pool_submit(run->pool, &request, &job->id) != SPECBATCH_OK)
         return trace_complain(run, "submit", run->n_submitted, 0, 0);
@@ -413,6 +430,7 @@ int trace_run(struct trace_world *world, uint64_t seed, const struct trace_bias 
         .world = world, .bias = bias, .state = seed * 7919 + 1, .why = why, .size = size};
     int bad;
 
+    run.options = (specbatch_pool_options)SPECBATCH_POOL_OPTIONS_INIT;
     choose_model(&run);
     choose_level(&run);
     choose_draft(&run);

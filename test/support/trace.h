@@ -36,7 +36,8 @@ enum {
     TRACE_PROMPTS = 24,
     TRACE_TURNS = 6, /* later turns of conversations */
     TRACE_TEXTS = TRACE_PROMPTS + TRACE_TURNS,
-    TRACE_CLASSES = 5,                       /* at most; the first is all F32 on the CPU */
+    TRACE_CLASSES = 6,                       /* at most; the first is all F32 on the CPU, */
+    TRACE_INT8 = 5,                          /* and this one INT8 */
     TRACE_EMULATED = SPECBATCH_SIMD_AMX + 1, /* the matrix unit, emulated (emulated_tiles.h) */
     TRACE_LEVELS,                            /* SPECBATCH_SIMD_AUTO, the four levels, and that */
     TRACE_ORACLE = 64,                       /* tokens that the oracle generates for a prompt */
@@ -121,6 +122,9 @@ enum trace_draft {
     TRACE_DRAFT_STRANGER, /* the next model of the world, in any class */
     TRACE_DRAFT_ORACLE,   /* a callback that knows what plain decoding gives */
     TRACE_DRAFT_NGRAMS,   /* what followed the last few tokens earlier in the same text */
+    TRACE_DRAFT_LIST,     /* those two and the checkpoint's own draft; requests choose among them */
+    TRACE_DRAFT_TABLE,    /* what most often follows the last few tokens in the world's texts */
+    TRACE_DRAFT_SURE,     /* the checkpoint's own draft, as long as it is sure */
     TRACE_DRAFTS
 };
 /* What a trace is about. Mixed ones are about all of it, now and then. */

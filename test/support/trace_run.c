@@ -86,6 +86,8 @@ specbatch_model *trace_draft_model(const struct trace_run *run)
 
     switch (run->draft_kind) {
     case TRACE_DRAFT_MODEL:
+    case TRACE_DRAFT_LIST:
+    case TRACE_DRAFT_SURE:
         return same->draft[run->level] ? same->draft[run->level] : same->target[run->level];
     case TRACE_DRAFT_SELF:
         return same->target[run->level];
@@ -96,17 +98,62 @@ specbatch_model *trace_draft_model(const struct trace_run *run)
     }
 }
 
-int32_t trace_make_draft(struct trace_run *run, specbatch_draft **draft)
+/* A table of what the oracle gives for one text, and of that text. */
+static int32_t make_table(struct trace_run *run, specbatch_draft **draft)
+{
+    const int p = trace_below(run, run->world->n_prompts);
+    const struct trace_prompt *prompt = &run->world->prompts[p];
+    specbatch_table_options options = SPECBATCH_TABLE_OPTIONS_INIT;
+    int32_t ids[sizeof prompt->ids / sizeof *prompt->ids + TRACE_ORACLE], rc = SPECBATCH_OK;
+    char path[128];
+
+    snprintf(path, sizeof path, "%s/table", run->world->folder);
+    memcpy(ids, prompt->ids, (size_t)prompt->n * sizeof *ids);
+    if (trace_ask(run->world, run->model, p))
+        return SPECBATCH_E_INTERNAL;
+    memcpy(ids + prompt->n, run->model->tokens[p], (size_t)run->world->n_new * sizeof *ids);
+    options.max_match = 1 + trace_below(run, 8);
+    options.min_count = 1 + trace_below(run, 2);
+    rc = specbatch_table_make(path, run->model->target[run->level], ids,
+                              (size_t)(prompt->n + run->world->n_new), &options);
+    return rc == SPECBATCH_OK ? specbatch_draft_from_table(draft, path) : rc;
+}
+
+static int32_t make_source(struct trace_run *run, int kind, specbatch_draft **draft)
 {
     specbatch_model *model = trace_draft_model(run);
     specbatch_draft_ops oracle = only_propose(oracle_draft, run);
 
     oracle.retire = oracle_retire;
-    if (run->draft_kind == TRACE_DRAFT_NGRAMS)
+    if (kind == TRACE_DRAFT_NGRAMS)
         return specbatch_draft_from_ngrams(draft, &run->ngrams);
-    if (run->draft_kind == TRACE_DRAFT_ORACLE)
+    if (kind == TRACE_DRAFT_TABLE)
+        return make_table(run, draft);
+    if (kind == TRACE_DRAFT_ORACLE)
         return specbatch_draft_from_ops(draft, &oracle);
     return model ? specbatch_draft_from_model(draft, model) : SPECBATCH_OK;
+}
+
+static int32_t make_list(struct trace_run *run, specbatch_draft **draft)
+{
+    static const int kinds[TRACE_SOURCES] = {TRACE_DRAFT_NGRAMS, TRACE_DRAFT_ORACLE,
+                                             TRACE_DRAFT_TABLE, TRACE_DRAFT_MODEL};
+    specbatch_draft *sources[TRACE_SOURCES] = {NULL};
+    int32_t rc = SPECBATCH_OK;
+
+    for (int i = 0; i < TRACE_SOURCES && rc == SPECBATCH_OK; i++)
+        rc = make_source(run, kinds[(run->first_source + i) % TRACE_SOURCES], &sources[i]);
+    if (rc == SPECBATCH_OK)
+        rc = specbatch_draft_from_list(draft, sources, TRACE_SOURCES);
+    for (int i = 0; i < TRACE_SOURCES; i++)
+        specbatch_draft_release(sources[i]);
+    return rc;
+}
+
+int32_t trace_make_draft(struct trace_run *run, specbatch_draft **draft)
+{
+    return run->draft_kind == TRACE_DRAFT_LIST ? make_list(run, draft)
+                                               : make_source(run, run->draft_kind, draft);
 }
 
 /* ------------------------------------------------------------------ results */

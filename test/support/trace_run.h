@@ -15,14 +15,15 @@
 enum {
     TRACE_VOCAB = 517,   /* of all models */
     TRACE_REQUESTS = 24, /* of a trace, at most */
-    TRACE_PINNED = 3     /* pins of a pool, at most */
+    TRACE_PINNED = 3,    /* pins of a pool, at most */
+    TRACE_SOURCES = 4    /* of a list: n-grams, the oracle, a table and a model */
 };
 
 struct trace_job {
     int prompt;
     int32_t max_new, draft_len, stop[2];
     size_t n_stop;
-    uint32_t flags;
+    uint32_t flags, draft_sources;
     uint64_t id;
     int cancelled, collected;
     int shown, retired; /* what the oracle draft was told of it */
@@ -33,6 +34,7 @@ struct trace_run {
     struct trace_model *model;
     const struct trace_bias *bias;
     uint64_t state;
+    int first_source; /* which source of a list is asked first; the others follow in turn */
     int m, level, draft_kind, draft_class, hostile; /* m: the model's place in its class */
     int32_t accept_percent; /* chance that a proposal of oracle_draft is right */
     specbatch_ngram_options ngrams;

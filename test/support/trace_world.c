@@ -145,7 +145,8 @@ static int open_models(struct trace_world *world, const char *dir)
                                 {SPECBATCH_COMPUTE_BF16, SPECBATCH_KV_F32},
                                 {SPECBATCH_COMPUTE_SPLIT, SPECBATCH_KV_F32},
                                 {SPECBATCH_COMPUTE_F32, SPECBATCH_KV_BF16},
-                                {SPECBATCH_COMPUTE_BF16, SPECBATCH_KV_F16}};
+                                {SPECBATCH_COMPUTE_BF16, SPECBATCH_KV_F16},
+                                [TRACE_INT8] = {SPECBATCH_COMPUTE_INT8, SPECBATCH_KV_F32}};
 
     world->n_models = place_is_cuda() ? TRACE_QUANTISED : TRACE_MODELS;
     world->given = place_checkpoint() ? world->n_models++ : -1;

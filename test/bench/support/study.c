@@ -44,7 +44,7 @@ int study_open(struct study *study, int argc, char **argv, const char *intro)
          "text, a caption a line, for Figure 5c"},
         {"--out", "DIR", EX_STRING, &study->out_dir, 0, 0, "where the CSV files go (build/paper)"},
         {"--threads", "N", EX_INT, &study->threads, 1, 256, "threads (one for each processor)"},
-        {"--compute", "auto|bf16|f32|split", EX_CHOICE, &study->compute, 0, 0,
+        {"--compute", "auto|bf16|f32|split|int8", EX_CHOICE, &study->compute, 0, 0,
          "class of the products (f32)"},
         {"--part", "all|grid|captions|ablation", EX_CHOICE, &study->part, 0, 0,
          "one of them (all)"},
@@ -137,7 +137,7 @@ static void add_step(void *user, struct ex_run *run)
 int study_run(const struct study *study, const struct ex_prompts *prompts, const struct cell *cell,
               struct outcome *outcome)
 {
-    struct ex_settings settings = {SPECBATCH_POOL_OPTIONS_INIT, 0, cell->max_new};
+    struct ex_settings settings = {.pool = SPECBATCH_POOL_OPTIONS_INIT, .max_new = cell->max_new};
     specbatch_pool *pool = NULL;
     int ok;
 
