@@ -1142,8 +1142,8 @@ SPECBATCH_API int32_t specbatch_request_init(specbatch_request *request, size_t 
  * answers have a number each, of which this is the first, and all of them count in queue_max.
  *
  * E_INVALID (also: an empty prompt, or max_new < 1), E_OPTIONS, E_TOO_LONG, E_TOKEN, E_QUEUE_FULL,
- * E_NO_TOKENIZER, E_UNSUPPORTED (as specbatch_tokenize; also: sampling, a mask or min_new on a
- * GPU), E_NOMEM, E_BUSY, fatal. Thread: one at a time. Since 0.1.
+ * E_NO_TOKENIZER, E_UNSUPPORTED (as specbatch_tokenize), E_NOMEM, E_BUSY, fatal. Thread: one at a
+ * time. Since 0.1.
  */
 SPECBATCH_API int32_t specbatch_pool_submit(specbatch_pool *pool, const specbatch_request *request,
                                             uint64_t *id);

@@ -32,6 +32,7 @@
 #include <stdint.h>
 #include <string.h>
 
+/* A CUDA kernel defines this as what its own functions are before it includes the file. */
 #ifndef SB_NOISE_INLINE
 #define SB_NOISE_INLINE static inline __attribute__((always_inline, unused))
 #endif
@@ -108,16 +109,22 @@ SB_NOISE_INLINE void sb_noise_words(uint32_t x[SB_NOISE_BLOCK], uint64_t seed, i
             x[4 * i + w] = c[w * N + i];
 }
 
-/* Upper bounds of the noise of words. The exponent of x / 2^8 as a float, which holds its 24 bits
- * exactly, tells the leading zeros. Where that is 0 the bound is high, and right. */
+/* An upper bound of the noise of a word. The exponent of x / 2^8 as a float, which holds its 24
+ * bits exactly, tells the leading zeros. Where that is 0 the bound is high, and right. */
+SB_NOISE_INLINE float sb_noise_bound(uint32_t x)
+{
+    const float high = (float)(int32_t)(x >> 8);
+    uint32_t bits;
+
+    memcpy(&bits, &high, sizeof bits);
+    return (float)(151 - (int32_t)(bits >> 23)) * SB_NOISE_STEP;
+}
+
+/* The bounds of a block of words. */
 SB_NOISE_INLINE void sb_noise_bounds(float bounds[SB_NOISE_BLOCK], const uint32_t x[SB_NOISE_BLOCK])
 {
-    for (int i = 0; i < SB_NOISE_BLOCK; i++) {
-        const float high = (float)(int32_t)(x[i] >> 8);
-        uint32_t bits;
-        memcpy(&bits, &high, sizeof bits);
-        bounds[i] = (float)(151 - (int32_t)(bits >> 23)) * SB_NOISE_STEP;
-    }
+    for (int i = 0; i < SB_NOISE_BLOCK; i++)
+        bounds[i] = sb_noise_bound(x[i]);
 }
 
 #endif

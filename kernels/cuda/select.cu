@@ -1,159 +1,167 @@
 /*
- * The one selection rule, which is greedy: the id of the largest of logits[i][0..limit), the lowest
- * id where several are the largest, -1 where any is NaN. Where asked for, it also gives the
- * natural-log probability and the margin over the second largest. A block takes one row.
+ * The one selection rule: the id of the largest of logits[i][0..limit), the lowest id where several
+ * are the largest, -1 where any is NaN; or what the row's sampler makes of them (changes.cuh,
+ * sample.cuh). Where asked for, it also gives the margin over the second largest and the
+ * natural-log probability, and what is wanted beside the choice (logprobs.cuh). All but filtered
+ * log-probabilities are of the logits before a sampler changes them. A block takes one row.
  *
  * The largest value and the lowest id that has it do not depend on the order of comparisons, so
- * each of 1024 threads looks at a stride, and they merge what they found. The log-probability is
- * -log(sum e^(x - max)). To have the CPU's bits (kernels/cpu/select.c), that sum consists of
- * sixteen running sums in ascending order, which the fixed tree adds. All threads compute the
- * powers, a piece at a time, and sixteen threads add them. That takes about 20 us for 150,000
- * logits, all rows at once, and only where it is asked for.
+ * each of 1024 threads looks at a stride, and they merge what they found (row_block.cuh).
  *
- * Alternatives are found one after the other: each is the largest logit behind the one before it,
- * which takes another pass over the row. Sorting the row would need memory that a kernel has not
- * got, and lists of 32 in 1024 threads more registers than there are.
+ * Rounds without samplers have a kernel of their own, which takes 16 KiB of shared memory. The
+ * other one takes 48 KiB and a little.
  */
-#include "kernels/cuda/common.cuh"
-
-enum { THREADS = 1024, WARPS = THREADS / 32, PIECE = 4096, LANES = 16 };
-
-struct top {
-    float first, second; /* largest, and the largest of the rest (-infinity when there is no
-                            rest) */
-    int32_t id;          /* lowest that has `first` */
-    int32_t has_nan;
-};
-
-static __device__ __forceinline__ struct top merged(struct top a, struct top b)
-{
-    const bool b_wins = b.first > a.first || (b.first == a.first && b.id < a.id);
-    const struct top winner = b_wins ? b : a;
-    const float loser = b_wins ? a.first : b.first;
-    struct top out = {winner.first, sb_max(sb_max(a.second, b.second), loser), winner.id,
-                      a.has_nan | b.has_nan};
-    return out;
-}
-
-static __device__ struct top warp_top(struct top mine)
-{
-    for (int half = 16; half > 0; half /= 2) {
-        struct top other;
-        other.first = __shfl_xor_sync(SB_FULL_WARP, mine.first, half);
-        other.second = __shfl_xor_sync(SB_FULL_WARP, mine.second, half);
-        other.id = __shfl_xor_sync(SB_FULL_WARP, mine.id, half);
-        other.has_nan = __shfl_xor_sync(SB_FULL_WARP, mine.has_nan, half);
-        mine = merged(mine, other);
-    }
-    return mine;
-}
-
-/* The top of what comes behind a value and its id in the order of alternatives, in every thread.
- * tops: [WARPS] */
-static __device__ struct top row_top(const float *row, int32_t limit, float value, int32_t id,
-                                     struct top *tops)
-{
-    struct top mine = {-INFINITY, -INFINITY, INT32_MAX, 0};
-
-    for (int32_t i = threadIdx.x; i < limit; i += THREADS) {
-        const float x = row[i];
-        struct top one = {x, -INFINITY, i, x != x};
-        if (x != x || x < value || (x == value && i > id))
-            mine = merged(mine, one);
-    }
-    mine = warp_top(mine);
-    if (threadIdx.x % 32 == 0)
-        tops[threadIdx.x / 32] = mine;
-    __syncthreads();
-    mine = warp_top(tops[threadIdx.x % WARPS]);
-    __syncthreads();
-    return mine;
-}
-
-/* The sum of e^(x - max); only thread 0 gets all of it. powers: [PIECE] */
-static __device__ float exp_sum(const float *row, int32_t limit, float max, float *powers)
-{
-    float sum = 0.0f;
-
-    for (int64_t first = 0; first < limit; first += PIECE) {
-        const int32_t n = limit - first < PIECE ? (int32_t)(limit - first) : PIECE;
-        for (int32_t i = threadIdx.x; i < n; i += THREADS)
-            powers[i] = sb_exp(row[first + i] - max);
-        __syncthreads();
-        for (int32_t i = threadIdx.x; i < n && threadIdx.x < LANES; i += LANES)
-            sum += powers[i];
-        __syncthreads();
-    }
-    return sb_hsum16(sum);
-}
-
-/* Writes the n most probable ids of a place, and their log-probabilities. best: the first of them;
- * log_sum: only thread 0 needs it. */
-static __device__ void tell_best(const float *row, int32_t limit, struct top best, float log_sum,
-                                 const struct sb_scores &scores, int32_t place, int32_t n,
-                                 struct top *tops)
-{
-    const int64_t at = (int64_t)place * scores.stride;
-    const float largest = best.first;
-    const bool has_nan = best.has_nan != 0; /* of the row, and then log_sum is NaN too */
-
-    for (int32_t k = 0; k < n; k++) {
-        const bool is_there = !has_nan && best.first > -INFINITY;
-        if (threadIdx.x == 0) {
-            scores.ids[at + k] = is_there ? best.id : -1;
-            scores.logprobs[at + k] = is_there             ? -(log_sum + (largest - best.first))
-                                      : log_sum == log_sum ? -INFINITY
-                                                           : NAN;
-        }
-        if (is_there && k + 1 < n)
-            best = row_top(row, limit, best.first, best.id, tops);
-    }
-}
+#include "kernels/cuda/changes.cuh"
+#include "kernels/cuda/logprobs.cuh"
 
 /* scores: those without wants are none. */
+static __device__ struct sb_want want_of(const struct sb_scores &scores, int32_t place)
+{
+    const struct sb_want nothing = {-1, 0, 0};
+
+    return scores.wants ? scores.wants[place] : nothing;
+}
+
+/* For thread 0. */
+static __device__ void write(const struct sb_select &args, const struct sb_want &want,
+                             const struct top &top, int32_t id, float logprob)
+{
+    const int32_t out = args.at[blockIdx.x];
+
+    if (args.logprob)
+        args.logprob[out] = logprob;
+    if (want.given >= 0)
+        return;
+    args.ids[out] = id;
+    if (args.margin)
+        args.margin[out] = args.limit == 1 ? INFINITY
+                           : top.has_nan   ? NAN
+                                           : top.first - top.second + 0.0f; /* -0 becomes 0 */
+}
+
+/* What is told by the logits as they are, if anything is wanted of it. */
+static __device__ struct scale raw_scale(const struct sb_select &args,
+                                         const struct sb_scores &scores, const struct sb_want &want,
+                                         const float *row, struct top top, struct top *tops,
+                                         float *powers)
+{
+    const struct scale none = {top.first, NAN};
+
+    if (!args.logprob && want.n_top == 0)
+        return none;
+    return raw_logprobs(scores, args.at[blockIdx.x], want.n_top, row, args.limit, top, tops,
+                        powers);
+}
+
 static __global__ void __launch_bounds__(THREADS, 1)
-    select_ids(const float *logits, int64_t stride, int32_t limit, const int32_t *at, int32_t *ids,
-               float *logprob, float *margin, struct sb_scores scores)
+    select_ids(struct sb_select args, struct sb_scores scores)
 {
     SB_SHARED(struct top, tops, WARPS);
     SB_SHARED(float, powers, PIECE);
-    const float *row = logits + blockIdx.x * stride;
-    const struct top top = row_top(row, limit, INFINITY, -1, tops);
-    const int32_t out = at[blockIdx.x];
-    const int32_t given = scores.wants ? scores.wants[out].given : -1;
-    const int32_t n_top = scores.wants ? scores.wants[out].n_top : 0;
-    float log_sum = NAN;
+    const float *row = args.logits + blockIdx.x * (int64_t)args.stride;
+    const struct sb_want want = want_of(scores, args.at[blockIdx.x]);
+    const struct top top = row_top(row, args.limit, INFINITY, tops);
+    const struct scale scale = raw_scale(args, scores, want, row, top, tops, powers);
 
-    static_assert(WARPS == 32, "the second merge is one warp's");
-    if ((logprob || n_top > 0) && !top.has_nan)
-        log_sum = sb_log(exp_sum(row, limit, top.first, powers));
-    tell_best(row, limit, top, log_sum, scores, out, n_top, tops);
-    if (threadIdx.x != 0)
-        return;
-    if (logprob)
-        logprob[out] = -(log_sum + (top.first - (given < 0 ? top.first : row[given])));
-    if (given >= 0)
-        return;
-    ids[out] = top.has_nan ? -1 : top.id;
-    if (margin)
-        margin[out] = limit == 1    ? INFINITY
-                      : top.has_nan ? NAN
-                                    : top.first - top.second + 0.0f; /* -0 becomes 0 */
+    if (threadIdx.x == 0)
+        write(args, want, top, top.has_nan ? (int32_t)SB_PICK_NAN : top.id,
+              logprob_of(scale, want.given < 0 ? top.first : row[want.given]));
+}
+
+/* Shared memory of a block that samples. */
+struct sample_memory {
+    struct changes changes;
+    union {
+        float powers[PIECE];
+        int32_t counts[SB_CHANGED_MAX];
+        struct digit_sums sums;
+    };
+    struct top tops[WARPS];
+    wide parts[WARPS], found[2];
+};
+
+/* Whether the row's sampler is not greedy. A row with a given id may have none. */
+static __device__ bool is_sampled(const struct sb_samplers &samplers)
+{
+    return !sampling_of(samplers, (int32_t)blockIdx.x).rule->is_greedy;
+}
+
+/* Selects by a sampler that is not greedy. *logprob becomes that of the token, by `scale`, or by
+ * what the filters leave. Alternatives of filtered rows are written here. Returns the token. */
+static __device__ int32_t select_sampled(float *logprob, const struct sb_select &args,
+                                         const struct sb_samplers &samplers,
+                                         const struct sb_scores &scores, const struct sb_want &want,
+                                         float *row, const struct scale &scale,
+                                         struct sample_memory *memory)
+{
+    const struct sampling at = sampling_of(samplers, (int32_t)blockIdx.x);
+    const struct filter_memory filters = {&memory->sums, memory->parts, memory->tops,
+                                          memory->found};
+    const struct scale none = {0.0f, NAN};
+    const int32_t place = args.at[blockIdx.x], n_top = want.is_filtered ? want.n_top : 0;
+    int32_t id = SB_PICK_NONE;
+
+    *logprob = NAN;
+    change_row(&memory->changes, memory->counts, at, row, args.limit);
+    const struct top top = row_top(row, args.limit, FLT_MAX, memory->tops);
+    if (top.first > -INFINITY) {
+        const struct row left = filtered_row(row, args.limit, top.first, at.rule, filters);
+        id = at.rule->temperature > 0.0f ? choose(left, at.rule->seed, at.position, memory->tops)
+                                         : top.id;
+        if (id >= 0 && want.is_filtered) {
+            *logprob = filtered_logprobs(scores, place, n_top, left, id, memory->tops,
+                                         memory->powers);
+            return id;
+        }
+    }
+    if (id >= 0)
+        *logprob = logprob_of(scale, logit_before(&memory->changes, row, id));
+    else
+        tell_best(
+            scores, place, n_top, args.limit, top_of_none(), none,
+            [&](int32_t) { return -INFINITY; }, memory->tops);
+    return id;
+}
+
+static __global__ void __launch_bounds__(THREADS, 1)
+    sample_ids(struct sb_select args, struct sb_samplers samplers, struct sb_scores scores)
+{
+    SB_DYNAMIC_SHARED(struct sample_memory, memory);
+    float *row = args.logits + blockIdx.x * (int64_t)args.stride;
+    const struct sb_want want = want_of(scores, args.at[blockIdx.x]);
+    const struct top top = row_top(row, args.limit, INFINITY, memory->tops);
+    const bool by_sampler = !top.has_nan && want.given < 0 && is_sampled(samplers);
+    struct scale scale = {top.first, NAN};
+    int32_t id = top.has_nan ? (int32_t)SB_PICK_NAN : top.id;
+    float logprob;
+
+    if (!(by_sampler && want.is_filtered))
+        scale = raw_scale(args, scores, want, row, top, memory->tops, memory->powers);
+    if (by_sampler)
+        id = select_sampled(&logprob, args, samplers, scores, want, row, scale, memory);
+    else
+        logprob = logprob_of(scale, want.given < 0 ? top.first : row[want.given]);
+    if (threadIdx.x == 0)
+        write(args, want, top, id, logprob);
 }
 
 extern "C" cudaError_t sb_cuda_select(const struct sb_select *args, cudaStream_t stream)
 {
     const dim3 grid((unsigned)args->m);
     const struct sb_scores none = {NULL, 0, NULL, NULL};
+    const struct sb_scores scores = args->scores ? *args->scores : none;
 
     if (args->m == 0)
         return cudaSuccess;
-    return SB_LAUNCH(select_ids, grid, dim3(THREADS), 0, stream, args->logits, args->stride,
-                     args->limit, args->at, args->ids, args->logprob, args->margin,
-                     args->scores ? *args->scores : none);
+    if (args->samplers)
+        return SB_LAUNCH(sample_ids, grid, dim3(THREADS), sizeof(struct sample_memory), stream,
+                         *args, *args->samplers, scores);
+    return SB_LAUNCH(select_ids, grid, dim3(THREADS), 0, stream, *args, scores);
 }
 
 cudaError_t sb_load_select(enum sb_dtype)
 {
-    return sb_load(select_ids);
+    const cudaError_t error = sb_load(select_ids);
+
+    return error == cudaSuccess ? sb_load(sample_ids, (int)sizeof(struct sample_memory)) : error;
 }

@@ -325,8 +325,6 @@ struct sb_backend {
     int32_t records;
     /* 1 if a weight may have a `next`, with rows of another type. */
     int32_t mixes_types;
-    /* 1 if select heeds samplers. */
-    int32_t samples;
     /* 1 if several threads may call weight_fill at once, for different rows of a weight. */
     int32_t fills_in_parallel;
 

@@ -167,9 +167,6 @@ static int32_t make_seq(struct sb_seq **out, const struct specbatch_pool *pool,
     SB_TRY(sb_sampling_create(&seq->sampling, mem, request->sampling, pool->target->config.vocab,
                               SB_FAULT(SEED_SHARED) ? 0 : seq->answer));
     SB_TRY(sb_mask_copy(&seq->mask, request->mask));
-    if ((sb_seq_has_sampler(seq) || seq->mask.allow) && !pool->target->backend->samples)
-        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
-                "request: sampling, mask and min_new need a target on the CPU");
     SB_TRY(sb_pool_make_stops(&seq->stops, pool, request));
     SB_TRY(sb_seq_scores_create(seq, mem, request->top_logprobs, request->flags));
     if (asks_logprobs || ranks)

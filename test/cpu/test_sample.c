@@ -9,6 +9,7 @@
 
 #include "support/cpu_ways.h"
 #include "support/sample_reference.h"
+#include "support/sample_rounds.h"
 
 #include "port.h"
 #include "sbtest.h"
@@ -18,14 +19,6 @@
 enum { LARGE = 151936 }; /* ids of a usual vocabulary */
 
 static const struct sb_backend *cpu;
-
-static const struct sb_sampler plain = {.seed = 1,
-                                        .temperature = 1.0f,
-                                        .top_p = 1.0f,
-                                        .typical_p = 1.0f,
-                                        .repetition = 1.0f,
-                                        .n_tokens = 1,
-                                        .mask_at = -1};
 
 /* ------------------------------------------------------------------ noise */
 
@@ -113,26 +106,6 @@ static void test_noise_bounds(void)
 
 /* ------------------------------------------------------------------ single rows */
 
-/* A round of one row with one sampler, whose position is that after `n_before` proposals. */
-struct one {
-    struct sb_sampler sampler;
-    int32_t out, id_at[1], pos[1], tokens[16];
-    struct sb_samplers all;
-};
-
-static void one_init(struct one *one, const struct sb_sampler *sampler, int32_t n_before)
-{
-    *one = (struct one){.sampler = *sampler};
-    one->id_at[0] = n_before;
-    one->pos[0] = sampler->n_tokens - 1 + n_before;
-    one->all = (struct sb_samplers){.rows = &one->sampler,
-                                    .row_stride = COUNT(one->tokens),
-                                    .tokens = one->tokens,
-                                    .id_at = one->id_at,
-                                    .pos = one->pos,
-                                    .out = &one->out};
-}
-
 /* Whether a log-probability is right. Besides its own roundings, it has those of sixteen sums of
  * n / 16 powers. */
 static int is_logprob(float logprob, double expected, int32_t n)
@@ -143,7 +116,7 @@ static int is_logprob(float logprob, double expected, int32_t n)
 /* What all ways choose for a row of n logits, which is left as it is. Checks that they agree with
  * each other and with the reference. */
 static void check_one(int32_t *id, struct cpu *ways, int n_ways, const float *logits, int32_t n,
-                      const struct one *one)
+                      const struct sample_one *one)
 {
     const size_t bytes = (size_t)n * sizeof(float);
     float *row = cpu_memory(bytes), first_logprob = 0.0f, first_margin = 0.0f;
@@ -176,16 +149,16 @@ static void test_equal_logits(void)
     const int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
     float *logits = cpu_floats(LARGE), *noise = cpu_memory(LARGE * sizeof *noise);
     uint32_t *mask = cpu_memory((LARGE + 31) / 32 * sizeof *mask);
-    struct one one;
+    struct sample_one one;
     int32_t id, best = 0, n_ties = 0;
 
     for (int32_t i = 0; i < LARGE; i++) {
         const uint32_t counter[4] = {1, (uint32_t)i / 4, 0, 0};
         logits[i] = 2.5f;
-        noise[i] = sb_noise(sample_reference_philox(plain.seed, counter, i % 4));
+        noise[i] = sb_noise(sample_reference_philox(sample_plain.seed, counter, i % 4));
         best = noise[i] > noise[best] ? i : best;
     }
-    one_init(&one, &plain, 0);
+    sample_one_init(&one, &sample_plain, 0);
     check_one(&id, ways, n_ways, logits, LARGE, &one);
     CHECK_INT(id, best);
 
@@ -218,10 +191,10 @@ static void test_special_values(void)
     const int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
     float logits[N];
     uint32_t mask[3] = {0, 0, 0};
-    struct one one;
+    struct sample_one one;
     int32_t id, at = 0;
 
-    one_init(&one, &plain, 0);
+    sample_one_init(&one, &sample_plain, 0);
     one.all.masks = mask;
     one.all.mask_words = 3;
     for (int i = 0; i < N; i++)
@@ -238,7 +211,7 @@ static void test_special_values(void)
         CHECK_INT(id, 35);
         mask[1] = 0;
     }
-    one.sampler = plain;
+    one.sampler = sample_plain;
     one.sampler.top_k = 3;
     for (int i = 0; i < N; i++)
         logits[i] = -INFINITY;
@@ -259,7 +232,7 @@ static void test_special_values(void)
     /* a temperature so small or large that logits divided by it are infinite or 0 */
     for (int i = 0; i < N; i++)
         logits[i] = i == 33 ? 1001.0f : 1000.0f;
-    one.sampler = plain;
+    one.sampler = sample_plain;
     one.sampler.temperature = 1.2e-38f;
     check_one(&id, ways, n_ways, logits, N, &one);
     CHECK_INT(id, 33);
@@ -283,171 +256,54 @@ static void test_special_values(void)
 
 /* ------------------------------------------------------------------ rounds */
 
-/* A round of several rows, each with up to PLACES - 1 proposals, all of them sampled for. */
-enum { ROWS = 5, PLACES = 4, OUT = ROWS * PLACES, STRIDE = 203, WORDS = 7, LISTED = 30 };
-
-struct round {
-    struct sb_sampler rows[ROWS];
-    int32_t lists[ROWS * 100], n_lists;
-    uint32_t masks[ROWS * PLACES * WORDS];
-    int32_t tokens[OUT], id_at[OUT], pos[OUT], out[OUT], at[OUT];
-    struct sb_samplers all;
-    float logits[OUT * STRIDE];
-    int32_t limit;
-};
-
-static int32_t below(int32_t n)
-{
-    return (int32_t)(cpu_random() % (uint32_t)n);
-}
-static int one_in(int32_t n)
-{
-    return below(n) == 0;
-}
-
-/* A share: often one that is met exactly, or by the first. */
-static float random_share(void)
-{
-    static const float shares[] = {0.0f, 0.25f, 0.5f, 0.75f, 0.999f, 1e-9f, 1.0f};
-    return one_in(3) ? shares[below(COUNT(shares))] : (cpu_uniform() + 1.0f) / 2.0f;
-}
-
-static void list(struct round *round, int32_t value)
-{
-    round->lists[round->n_lists++] = value;
-}
-
-/* Fills in the lists of a sampler. Few ids occur, often twice, and some are outside of the
- * vocabulary. */
-static void add_lists(struct round *round, struct sb_sampler *r)
-{
-    r->listed_at = round->n_lists;
-    for (int32_t i = 0; i < r->n_listed; i++)
-        list(round, below(12) - 1);
-    r->bias_at = round->n_lists;
-    for (int32_t i = 0; i < r->n_bias; i++)
-        list(round, one_in(5) ? STRIDE + i : below(20));
-    for (int32_t i = 0; i < r->n_bias; i++) {
-        const float bias = cpu_uniform() * 5.0f;
-        memcpy(&round->lists[round->n_lists++], &bias, sizeof bias);
-    }
-    r->bans_at = round->n_lists;
-    for (int32_t i = 0; i < r->n_bans; i++)
-        list(round, below(25) - 2);
-}
-
-static void random_sampler(struct round *round, struct sb_sampler *r)
-{
-    *r = plain;
-    r->seed = (uint64_t)cpu_random() << 32 | cpu_random();
-    r->temperature = one_in(6) ? 0.0f : one_in(3) ? 1.0f : 0.2f + cpu_uniform() * 0.15f;
-    r->top_k = one_in(2) ? 0 : 1 + below(round->limit + 3);
-    r->top_p = one_in(2) ? 1.0f : random_share();
-    r->typical_p = one_in(2) ? 1.0f : random_share();
-    r->min_p = one_in(2) ? 0.0f : random_share();
-    r->n_tokens = 1 + below(LISTED);
-    r->n_prompt = below(r->n_tokens + 1);
-    r->spares_prompt = below(2);
-    r->is_greedy = one_in(10);
-    if (one_in(2)) {
-        r->window = below(LISTED);
-        r->n_listed = r->window < r->n_tokens ? r->window : r->n_tokens;
-        r->n_listed += below(r->n_tokens - r->n_listed + 1);
-        r->repetition = one_in(3) ? 1.0f : 1.5f + cpu_uniform();
-        r->frequency = one_in(3) ? 0.0f : cpu_uniform();
-        r->presence = one_in(3) ? 0.0f : cpu_uniform();
-    }
-    r->n_bias = one_in(2) ? 0 : below(6);
-    r->n_bans = one_in(2) ? 0 : below(6);
-    r->ban_before = r->n_tokens + below(PLACES + 1);
-    add_lists(round, r);
-}
-
-static void random_round(struct round *round, int32_t limit)
-{
-    const int is_tied = one_in(2);
-
-    round->limit = limit;
-    round->n_lists = 0;
-    round->all = (struct sb_samplers){.rows = round->rows,
-                                      .lists = round->lists,
-                                      .masks = round->masks,
-                                      .mask_words = WORDS,
-                                      .row_stride = PLACES,
-                                      .tokens = round->tokens,
-                                      .id_at = round->id_at,
-                                      .pos = round->pos,
-                                      .out = round->out};
-    for (int i = 0; i < COUNT(round->masks); i++)
-        round->masks[i] = one_in(4) ? UINT32_MAX : cpu_random() | cpu_random();
-    for (int b = 0; b < ROWS; b++) {
-        random_sampler(round, &round->rows[b]);
-        round->rows[b].mask_at = one_in(3) ? b * PLACES * WORDS : -1;
-    }
-    for (int i = 0; i < OUT; i++) {
-        round->tokens[i] = below(12) - 1;
-        round->out[i] = (i * 7 + 3) % OUT; /* logits in another order than tokens, */
-        round->id_at[i] = (i + 5) % OUT;   /* and tokens in another than places */
-        round->pos[i] = round->rows[round->id_at[i] / PLACES].n_tokens - 1 +
-                        round->id_at[i] % PLACES;
-        round->at[i] = (i * 3 + 1) % OUT;
-    }
-    for (int i = 0; i < OUT * STRIDE; i++) {
-        round->logits[i] = cpu_uniform() * 6.0f;
-        if (is_tied)
-            round->logits[i] = floorf(round->logits[i]);
-        if (one_in(40))
-            round->logits[i] = -INFINITY;
-        if (i % STRIDE >= limit)
-            round->logits[i] = i % 2 ? NAN : 1e9f;
-    }
-}
-
 /* One way, over all rows of a round at once or row by row. */
-static void run_round(const struct round *round, struct cpu *way, int is_split, int32_t ids[OUT],
-                      float logprob[OUT], float margin[OUT])
+static void run_round(const struct sample_round *round, struct cpu *way, int is_split,
+                      int32_t ids[SAMPLE_OUT], float logprob[SAMPLE_OUT], float margin[SAMPLE_OUT])
 {
-    static float logits[OUT * STRIDE];
+    static float logits[SAMPLE_OUT * SAMPLE_STRIDE];
 
     memcpy(logits, round->logits, sizeof logits);
-    for (int i = 0; i < (is_split ? OUT : 1); i++) {
+    for (int i = 0; i < (is_split ? SAMPLE_OUT : 1); i++) {
         struct sb_samplers all = round->all;
         all.out += i;
-        cpu->select(way->exec, &(struct sb_select){is_split ? 1 : OUT, STRIDE, round->limit,
-                                                   logits + i * STRIDE, round->at + i, ids, logprob,
-                                                   margin, &all, NULL});
+        cpu->select(way->exec,
+                    &(struct sb_select){is_split ? 1 : SAMPLE_OUT, SAMPLE_STRIDE, round->limit,
+                                        logits + i * SAMPLE_STRIDE, round->at + i, ids, logprob,
+                                        margin, &all, NULL});
     }
-    for (int i = 0; i < OUT * STRIDE; i++)
-        if (i % STRIDE >= round->limit)
+    for (int i = 0; i < SAMPLE_OUT * SAMPLE_STRIDE; i++)
+        if (i % SAMPLE_STRIDE >= round->limit)
             CHECK_MEM(&logits[i], &round->logits[i], sizeof *logits);
 }
 
 /* Random samplers with everything in force, on few logits and with many ties. */
 static void test_rounds(void)
 {
-    static const int32_t limits[] = {1, 2, 15, 16, 17, 64, 65, 130, STRIDE};
-    static struct round round;
+    static const int32_t limits[] = {1, 2, 15, 16, 17, 64, 65, 130, SAMPLE_STRIDE};
+    static struct sample_round round;
     struct cpu ways[CPU_WAYS];
     const int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
-    int32_t ids[OUT], first_ids[OUT];
-    float logprob[OUT], margin[OUT], first_logprob[OUT], first_margin[OUT];
+    int32_t ids[SAMPLE_OUT], first_ids[SAMPLE_OUT];
+    float logprob[SAMPLE_OUT], margin[SAMPLE_OUT], first_logprob[SAMPLE_OUT],
+        first_margin[SAMPLE_OUT];
 
     for (int turn = 0; turn < 600; turn++) {
-        random_round(&round, limits[turn % COUNT(limits)]);
+        sample_round_draw(&round, limits[turn % COUNT(limits)]);
         for (int w = 0; w < n_ways && !sbtest_failed_now; w++) {
             run_round(&round, &ways[w], turn % 4 == 3, w == 0 ? first_ids : ids,
                       w == 0 ? first_logprob : logprob, w == 0 ? first_margin : margin);
             if (w == 0)
                 continue;
             CHECK_MEM(ids, first_ids, sizeof ids);
-            CHECK(cpu_first_difference(logprob, first_logprob, OUT) < 0);
-            CHECK(cpu_first_difference(margin, first_margin, OUT) < 0);
+            CHECK(cpu_first_difference(logprob, first_logprob, SAMPLE_OUT) < 0);
+            CHECK(cpu_first_difference(margin, first_margin, SAMPLE_OUT) < 0);
         }
-        for (int i = 0; i < OUT; i++) {
+        for (int i = 0; i < SAMPLE_OUT; i++) {
             double expected;
             const int32_t at = round.at[i];
-            CHECK_INT(first_ids[at], sample_reference(&expected, NULL, round.logits + i * STRIDE,
-                                                      round.limit, &round.all, i));
+            CHECK_INT(first_ids[at],
+                      sample_reference(&expected, NULL, round.logits + i * SAMPLE_STRIDE,
+                                       round.limit, &round.all, i));
             if (isfinite(expected))
                 CHECK(is_logprob(first_logprob[at], expected, round.limit));
         }
@@ -462,9 +318,9 @@ static void test_proposals_are_the_prefix(void)
     enum { N = 40 };
     struct cpu ways[CPU_WAYS];
     const int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
-    struct sb_sampler sampler = plain;
-    int32_t tokens[LISTED], id, expected = 0;
-    struct one one;
+    struct sb_sampler sampler = sample_plain;
+    int32_t tokens[SAMPLE_LISTED], id, expected = 0;
+    struct sample_one one;
 
     sampler.repetition = 1.3f;
     sampler.frequency = 0.7f;
@@ -472,19 +328,20 @@ static void test_proposals_are_the_prefix(void)
     sampler.n_prompt = 9;
     sampler.window = 11; /* begins in the prompt, and slides out of it */
     for (int turn = 0; turn < 200; turn++) {
-        const int32_t n_before = turn % 8, n_tokens = 8 + below(LISTED - 8 - n_before);
+        const int32_t n_before = turn % 8,
+                      n_tokens = 8 + sample_below(SAMPLE_LISTED - 8 - n_before);
         float *logits = cpu_floats(N);
         sampler.seed = cpu_random();
         sampler.spares_prompt = turn / 8 % 2;
-        for (int i = 0; i < LISTED; i++)
-            tokens[i] = below(10);
+        for (int i = 0; i < SAMPLE_LISTED; i++)
+            tokens[i] = sample_below(10);
         for (int is_late = 0; is_late < 2; is_late++) {
             sampler.n_tokens = is_late ? n_tokens + n_before : n_tokens;
             sampler.n_listed = sampler.n_tokens;
-            one_init(&one, &sampler, is_late ? 0 : n_before);
+            sample_one_init(&one, &sampler, is_late ? 0 : n_before);
             one.all.lists = tokens;
             for (int i = 0; i < COUNT(one.tokens); i++)
-                one.tokens[i] = i > 0 && i <= n_before ? tokens[n_tokens + i - 1] : below(N);
+                one.tokens[i] = i > 0 && i <= n_before ? tokens[n_tokens + i - 1] : sample_below(N);
             CHECK_INT(one.pos[0], n_tokens + n_before - 1);
             check_one(&id, ways, n_ways, logits, N, &one);
             expected = is_late ? expected : id;
@@ -503,8 +360,8 @@ static void test_many_changes(void)
     const int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
     int32_t *lists = cpu_memory((TOKENS + 2 * BIAS) * sizeof *lists), id;
     float *logits = cpu_floats(N);
-    struct sb_sampler sampler = plain;
-    struct one one;
+    struct sb_sampler sampler = sample_plain;
+    struct sample_one one;
 
     sampler.repetition = 1.2f;
     sampler.frequency = 0.05f;
@@ -513,7 +370,7 @@ static void test_many_changes(void)
     sampler.n_bias = BIAS;
     sampler.bias_at = TOKENS;
     for (int i = 0; i < TOKENS + BIAS; i++)
-        lists[i] = i < SB_CHANGED_MAX ? N - 1 - i : N - 1 - below(SB_CHANGED_MAX);
+        lists[i] = i < SB_CHANGED_MAX ? N - 1 - i : N - 1 - sample_below(SB_CHANGED_MAX);
     for (int i = 0; i < BIAS; i++) {
         const float bias = cpu_uniform();
         memcpy(&lists[TOKENS + BIAS + i], &bias, sizeof bias);
@@ -521,7 +378,7 @@ static void test_many_changes(void)
     for (int turn = 0; turn < 20; turn++) {
         sampler.seed = (uint64_t)turn;
         sampler.temperature = turn % 2 ? 0.2f : 0.0f;
-        one_init(&one, &sampler, 0);
+        sample_one_init(&one, &sampler, 0);
         one.all.lists = lists;
         check_one(&id, ways, n_ways, logits, N, &one);
     }
@@ -542,7 +399,7 @@ static void test_large_filters(void)
         {.top_k = 40000, .top_p = 0.99f, .typical_p = 0.8f, .min_p = 0.5f}};
     struct cpu ways[CPU_WAYS];
     const int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
-    struct one one;
+    struct sample_one one;
     int32_t id;
 
     for (int turn = 0; turn < 2 * COUNT(filters) && !sbtest_failed_now; turn++) {
@@ -557,7 +414,7 @@ static void test_large_filters(void)
             if (turn < COUNT(filters))
                 logits[i] = rintf(logits[i]);
         }
-        one_init(&one, &sampler, 0);
+        sample_one_init(&one, &sampler, 0);
         check_one(&id, ways, n_ways, logits, LARGE, &one);
         free(logits);
     }
@@ -604,9 +461,9 @@ static void draw(int32_t *ids, const struct sb_sampler *sampler, struct cpu *way
                  const float *logits, int32_t n_ids, int32_t first, int32_t n)
 {
     float *row = cpu_memory((size_t)n_ids * sizeof *row);
-    struct one one;
+    struct sample_one one;
 
-    one_init(&one, sampler, 0);
+    sample_one_init(&one, sampler, 0);
     for (int32_t i = 0; i < n; i++) {
         one.pos[0] = first + i;
         memcpy(row, logits, (size_t)n_ids * sizeof *row);
@@ -620,10 +477,10 @@ static void draw(int32_t *ids, const struct sb_sampler *sampler, struct cpu *way
 static void exact(double *p, const float *logits, int32_t n, const struct sb_sampler *sampler)
 {
     struct sample_left left = {0};
-    struct one one;
+    struct sample_one one;
     double ignored, sum = 0.0;
 
-    one_init(&one, sampler, 0);
+    sample_one_init(&one, sampler, 0);
     (void)sample_reference(&ignored, &left, logits, n, &one.all, 0);
     for (int32_t i = 0; i < n; i++)
         p[i] = 0.0;
@@ -645,7 +502,7 @@ static void test_small_distributions(void)
     double p[N];
 
     for (int turn = 0; turn < 8 && !sbtest_failed_now; turn++) {
-        struct sb_sampler sampler = plain;
+        struct sb_sampler sampler = sample_plain;
         int32_t counts[N] = {0};
         char what[20];
         sampler.seed = UINT64_C(0x9876543210) + (uint64_t)turn;
@@ -675,11 +532,11 @@ static void test_pairs_are_independent(void)
     int32_t *ids = cpu_memory(2 * DRAWS * sizeof *ids), by_position[N * N] = {0},
             by_seed[N * N] = {0};
     double p[N], pairs[N * N];
-    struct sb_sampler next = plain;
+    struct sb_sampler next = sample_plain;
 
-    next.seed = plain.seed + 1;
-    exact(p, logits, N, &plain);
-    draw(ids, &plain, &ways[n_ways - 1], logits, N, 0, 2 * DRAWS);
+    next.seed = sample_plain.seed + 1;
+    exact(p, logits, N, &sample_plain);
+    draw(ids, &sample_plain, &ways[n_ways - 1], logits, N, 0, 2 * DRAWS);
     for (int i = 0; i < DRAWS; i++)
         by_position[ids[2 * i] * N + ids[2 * i + 1]]++;
     draw(ids + DRAWS, &next, &ways[n_ways - 1], logits, N, 0, DRAWS);
@@ -717,8 +574,8 @@ static void test_large_distribution(void)
         logits[i] = (logits[i] + cpu_uniform() + cpu_uniform() + cpu_uniform()) * 4.0f;
         order[i] = i;
     }
-    exact(p, logits, LARGE, &plain);
-    draw(ids, &plain, &ways[n_ways - 1], logits, LARGE, 0, DRAWS);
+    exact(p, logits, LARGE, &sample_plain);
+    draw(ids, &sample_plain, &ways[n_ways - 1], logits, LARGE, 0, DRAWS);
     for (int by_rank = 0; by_rank < 2; by_rank++) {
         int32_t counts[BUCKETS] = {0};
         double in_bucket[BUCKETS] = {0}, before = 0.0;

@@ -42,6 +42,7 @@ struct lab {
     uint16_t *h;
     float *x, *y, *wide, *ones, *cos, *sin, *logits, *logprob, *margin;
     int32_t *ids;
+    struct sb_sampler *samplers; /* [SAMPLERS] */
     void *scratch;
     /* the pass */
     int32_t *pos, *seq, *cap, *start, *at;
@@ -173,8 +174,12 @@ static void swiglu(void *what)
         good(sb_cuda_swiglu(lab->h, SB_BF16, lab->wide, lab->m, lab->shape->inter, lab->stream));
 }
 
-/* logprob and margin may be NULL. */
-static void choose_into(struct lab *lab, float *logprob, float *margin)
+/* The samplers that are timed: without filters, and with those in usual use. */
+enum { NO_FILTER, FILTERS, SAMPLERS };
+
+/* logprob, margin and samplers may be NULL. */
+static void choose_into(struct lab *lab, float *logprob, float *margin,
+                        const struct sb_samplers *samplers)
 {
     const struct sb_select args = {.m = lab->m,
                                    .stride = lab->shape->vocab,
@@ -183,21 +188,43 @@ static void choose_into(struct lab *lab, float *logprob, float *margin)
                                    .at = lab->at,
                                    .ids = lab->ids,
                                    .logprob = logprob,
-                                   .margin = margin};
+                                   .margin = margin,
+                                   .samplers = samplers};
 
     good(sb_cuda_select(&args, lab->stream));
 }
 
 static void choose(void *what)
 {
-    choose_into(what, NULL, NULL);
+    choose_into(what, NULL, NULL, NULL);
 }
 
 static void choose_with_logprob(void *what)
 {
     struct lab *lab = what;
 
-    choose_into(lab, lab->logprob, lab->margin);
+    choose_into(lab, lab->logprob, lab->margin, NULL);
+}
+
+/* All rows belong to one row of a round. */
+static void sample_by(struct lab *lab, int sampler)
+{
+    const struct sb_samplers samplers = {.rows = lab->samplers + sampler,
+                                         .row_stride = MOST,
+                                         .id_at = lab->at,
+                                         .pos = lab->pos,
+                                         .out = lab->at};
+
+    choose_into(lab, NULL, NULL, &samplers);
+}
+
+static void sample(void *lab)
+{
+    sample_by(lab, NO_FILTER);
+}
+static void sample_filtered(void *lab)
+{
+    sample_by(lab, FILTERS);
 }
 
 /* ------------------------------------------------------------------ what they work on */
@@ -271,8 +298,15 @@ static void *given(const void *host, size_t bytes)
 static void open_pass(struct lab *lab)
 {
     const struct shape *s = lab->shape;
+    const struct sb_sampler plain = {.seed = 1,
+                                     .temperature = 1.0f,
+                                     .top_p = 1.0f,
+                                     .typical_p = 1.0f,
+                                     .repetition = 1.0f,
+                                     .mask_at = -1};
     int32_t pos[MOST], seq[MOST], at[MOST], cap[MOST], start[MOST];
     int64_t base[MOST];
+    struct sb_sampler samplers[SAMPLERS] = {plain, plain};
 
     for (int32_t t = 0; t < MOST; t++) {
         pos[t] = lab->context - TOKENS + t % TOKENS;
@@ -282,6 +316,9 @@ static void open_pass(struct lab *lab)
         start[t] = 0;
         base[t] = (int64_t)t * s->kv_heads * lab->context * s->head_dim;
     }
+    samplers[FILTERS].top_k = 50;
+    samplers[FILTERS].top_p = 0.95f;
+    lab->samplers = given(samplers, sizeof samplers);
     lab->pos = given(pos, sizeof pos);
     lab->seq = given(seq, sizeof seq);
     lab->at = given(at, sizeof at);
@@ -305,11 +342,11 @@ static void set_rows(struct lab *lab, int32_t m)
 
 static void close_lab(struct lab *lab)
 {
-    void *const dev[] = {lab->w[0],   lab->w[1], lab->w[2],    lab->w[3],   lab->w[4],
-                         lab->k,      lab->v,    lab->h,       lab->x,      lab->y,
-                         lab->wide,   lab->ones, lab->cos,     lab->sin,    lab->ids,
-                         lab->logits, lab->pos,  lab->seq,     lab->cap,    lab->start,
-                         lab->at,     lab->base, lab->scratch, lab->margin, lab->logprob};
+    void *const dev[] = {
+        lab->w[0], lab->w[1],    lab->w[2],   lab->w[3],    lab->w[4],    lab->k,     lab->v,
+        lab->h,    lab->x,       lab->y,      lab->wide,    lab->ones,    lab->cos,   lab->sin,
+        lab->ids,  lab->logits,  lab->pos,    lab->seq,     lab->cap,     lab->start, lab->at,
+        lab->base, lab->scratch, lab->margin, lab->logprob, lab->samplers};
 
     give_all(dev, COUNT(dev));
     (void)cudaStreamDestroy(lab->stream);
@@ -335,6 +372,8 @@ static const struct {
     {"head", head, 0, HEAD},
     {"select", choose, 0, -1},
     {"select with logprob", choose_with_logprob, -1, -1},
+    {"sample", sample, -1, -1},
+    {"sample by top_k 50 and top_p 0.95", sample_filtered, -1, -1},
 };
 
 static void e7(const struct shape *shape, int is_tiny)

@@ -35,8 +35,8 @@ $(B)/gpu/experiment_prefill: test/cuda/experiment_prefill.c $(CUDA_KERNEL_OBJECT
 # test/cuda/run_on_gpu.sh: that machine may have no compiler, no make and another C library. It is
 # built apart, for one architecture, so that the folder is small enough to be sent.
 BUNDLE       := libspecbatch_cuda.so $(GPU_TESTS:$(B)/%=%) \
-                $(addprefix test/,cuda/test_module contract/test_contract bench/bench_gpu \
-                bench/make_checkpoint) examples/generate examples/bench
+                $(addprefix test/,cuda/test_module contract/test_contract contract/test_requests \
+                bench/bench_gpu bench/make_checkpoint) examples/generate examples/bench
 BUNDLE_DIR   := build/gpu-bundle
 CHOSEN_ARCHS := $(if $(filter command environment,$(firstword $(origin CUDA_ARCHS))),$(CUDA_ARCHS))
 BUNDLE_ARCHS := $(or $(CHOSEN_ARCHS),90)

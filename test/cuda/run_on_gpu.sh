@@ -152,11 +152,14 @@ fi
 if [ "$mode" != timing ]; then
     if [ "$mode" = correctness ]; then most=$BUDGET; else most=110; fi
     also "$most" kernels "$B/gpu/test_cuda_kernels"
+    also "$most" kernels-sample "$B/gpu/test_cuda_sample"
     also "$most" kernels-attention "$B/gpu/test_cuda_attention"
     also "$most" kernels-mma "$B/gpu/test_cuda_mma"
     also "$most" goldens-f32 "$B/gpu/test_goldens" f32_class
     also "$most" goldens-16bit "$B/gpu/test_goldens" 16_bit
     also "$most" long-prompts "$B/gpu/test_long_prompts"
+    also "$most" requests-f32 "$B/test/contract/test_requests"
+    also "$most" requests-16bit env SB_TEST_COMPUTE=16bit "$B/test/contract/test_requests"
     for i in 0 1 2 3; do
         also "$most" "contract-f32-$i" env SB_TEST_PARTS=4 SB_TEST_PART=$i \
             "$B/test/contract/test_contract"
@@ -196,6 +199,8 @@ if [ "$mode" != correctness ]; then
     part 30 ncu sh test/cuda/tools.sh ncu "$B/gpu/experiments" --profile
     part 45 memcheck-kernels sh test/cuda/tools.sh memcheck "$B/gpu/test_cuda_kernels"
     part 45 memcheck-mma sh test/cuda/tools.sh memcheck "$B/gpu/test_cuda_mma"
+    part 45 memcheck-sample sh test/cuda/tools.sh memcheck "$B/gpu/test_cuda_sample"
+    part 45 racecheck-sample sh test/cuda/tools.sh racecheck "$B/gpu/test_cuda_sample" test_filters
     part 45 racecheck-gemm sh test/cuda/tools.sh racecheck "$B/gpu/test_cuda_mma" \
         test_gemm_shapes
     part 45 racecheck-attend sh test/cuda/tools.sh racecheck "$B/gpu/test_cuda_mma" \

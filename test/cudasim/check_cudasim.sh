@@ -30,6 +30,7 @@ f32 test_contract
 f32 test_mutations
 f32 test_span_mutations
 f32 test_goldens f32_class
+f32 test_requests
 16bit test_contract test_a_few
 END
 run b 1 <<END

@@ -35,7 +35,7 @@ $(CUDA_TEST_SUPPORT): $(B)/%.o: %.c $(B)/flags
 
 # Programs that compare the kernels with the CPU's, and one that tests the simulator itself.
 # faults.cu has wrong kernels, which it must notice.
-CUDA_KERNEL_TESTS := test_cuda_kernels test_cuda_attention test_cuda_mma
+CUDA_KERNEL_TESTS := test_cuda_kernels test_cuda_sample test_cuda_attention test_cuda_mma
 SIM_FAULTS        := $(B)/cudasim/test/cudasim/faults.checked.o
 SIM_KERNEL_TESTS  := $(CUDA_KERNEL_TESTS:%=$(B)/test/cuda/%) $(B)/test/cudasim/test_cudasim
 $(SIM_KERNEL_TESTS): $(B)/test/%: test/%.c $(SIM_FAULTS) $(SIM_CHECKED) $(B)/internal.a
@@ -71,12 +71,15 @@ compile_sim = $(COMPILE_TEST) $(1) -Itest/cudasim -c $< -o $@.o && \
               $(filter %with_cudnn.o %internal.a %faults.a,$^) $(SIM) $(LDFLAGS) $(LIBRARIES) -o $@
 SIM_BENCH_GPU := $(B)/cudasim/bench_gpu
 SIM_TESTS     := $(addprefix $(B)/cudasim/,test_backend test_products test_prefill test_goldens \
-                 test_contract test_mutations test_session experiments experiment_launch \
-                 experiment_prefill) $(SIM_BENCH_GPU)
+                 test_contract test_requests test_mutations test_session experiments \
+                 experiment_launch experiment_prefill) $(SIM_BENCH_GPU)
 $(B)/cudasim/test_%: test/cuda/test_%.c $(SIM_PARTS) $(B)/cudasim/internal.a
 	@mkdir -p $(@D); echo "  TEST $< (simulated device)"
 	$(Q)$(compile_sim)
 $(B)/cudasim/test_contract: test/contract/test_contract.c $(SIM_PARTS) $(B)/cudasim/internal.a
+	@echo "  TEST $< (simulated device)"
+	$(Q)$(compile_sim)
+$(B)/cudasim/test_requests: test/contract/test_requests.c $(SIM_PARTS) $(B)/cudasim/internal.a
 	@echo "  TEST $< (simulated device)"
 	$(Q)$(compile_sim)
 $(B)/cudasim/test_session: test/api/test_session.c $(SIM_PARTS) $(B)/cudasim/internal.a

@@ -226,12 +226,13 @@ static int run_pool(struct run *run)
 
 int32_t request_trace_ask(struct request_trace *trace, uint64_t seed)
 {
+    specbatch_model *oracle = trace->oracle ? trace->oracle : trace->target;
     uint64_t state = seed * 977;
     int32_t rc = SPECBATCH_OK;
 
     for (int i = 0; i < REQUEST_TRACE_JOBS && rc == SPECBATCH_OK; i++) {
-        random_request_draw(&trace->jobs[i], trace->target, &state);
-        rc = random_request_ask(&trace->jobs[i], trace->target, &state);
+        random_request_draw(&trace->jobs[i], oracle, &state);
+        rc = random_request_ask(&trace->jobs[i], oracle, &state);
     }
     return rc;
 }

@@ -21,6 +21,7 @@ struct request_counts {
 
 struct request_trace {
     specbatch_model *target, *small; /* small: a draft model, or NULL */
+    specbatch_model *oracle;         /* decodes plainly; NULL: the target does */
     int policy;                      /* SPECBATCH_POLICY_*; -1: any */
     struct request_counts counts;
     struct random_request jobs[REQUEST_TRACE_JOBS];

@@ -1,0 +1,296 @@
+/*
+ * Steps 6 to 8 of sampling (struct sb_sampler), by one block: temperature, filters and choice, for
+ * a row that change_row (changes.cuh) has changed. kernels/cpu/sample.h defines depth, weight,
+ * mass, the filters and the choice. The depths, weights and values are the CPU's float operations,
+ * and the sums of masses are integers, which have no order of summation, so the bits are the CPU's.
+ *
+ * ORDER. A filter orders ids by a key, which is not negative, and equal keys by the id. Here both
+ * are one number:
+ *
+ *     bits of the key (31) | id (32)
+ *
+ * What a filter leaves is told by the last one of its order that is left (row.depth_end,
+ * row.deviation_end). It is found by its digits, of 11, 10 and 10 bits for the key and as many for
+ * the id, from the upper ones on. The sums of masses under a digit, of those that begin with the
+ * digits found so far, tell the digit. That is six passes over the row, or five where no id has 21
+ * bits.
+ *
+ * Sums under a digit are kept in two halves of 32 bits. An addition to the lower half that wraps
+ * adds 1 to the upper half. So both additions are the hardware's own, while one of 64 bits in
+ * shared memory is a loop, which is slow where many threads add to the same sum.
+ */
+#ifndef SB_CUDA_SAMPLE_CUH
+#define SB_CUDA_SAMPLE_CUH
+
+#include <float.h>
+
+#include "kernels/cuda/row_block.cuh"
+
+#define SB_NOISE_INLINE static __device__ __forceinline__
+#include "kernels/cpu/noise.h"
+
+namespace
+{
+
+enum { DIGITS = 1 << 11 };
+
+struct digit_sums {
+    unsigned low[DIGITS], high[DIGITS];
+};
+
+/* Shared memory of the filters. */
+struct filter_memory {
+    struct digit_sums *sums;
+    wide *parts;      /* [WARPS] */
+    struct top *tops; /* [WARPS] */
+    wide *found;      /* [2]: a digit, and the sum before it */
+};
+
+struct row {
+    const float *s;
+    int32_t n;
+    float top, inverse; /* inverse: of the temperature */
+    wide depth_end;     /* what top_k and top_p leave */
+    wide deviation_end; /* what typical_p leaves, */
+    bool has_mean;      /* once it has begun */
+    float mean;
+    float least_weight; /* what min_p leaves weighs at least this */
+};
+
+struct place {
+    float depth;
+    wide by_depth, by_deviation; /* its places in the orders; 0 where there is no mean */
+};
+
+/* What a filter looks for: the least mass, of the beginning of an order. */
+struct search {
+    bool by_deviation; /* the key is |depth - mean|; false: depth */
+    bool by_mass;      /* false: each id counts 1 */
+    double share;      /* of the mass of all; or, of ids, how many */
+};
+
+/* All ids deeper than this have the mass 0. */
+#define SB_DEPTH_OF_NO_MASS 28.0f
+
+__device__ __forceinline__ wide place_of(float key, int32_t id)
+{
+    return (wide)__float_as_uint(key) << 32 | (uint32_t)id;
+}
+
+__device__ __forceinline__ wide place_of_all(void)
+{
+    return place_of(FLT_MAX, INT32_MAX);
+}
+
+/* A multiplication by a power of two is exact. */
+__device__ __forceinline__ wide mass_of(float weight)
+{
+    return (wide)(weight * 0x1p40f);
+}
+
+/* Never -0. */
+__device__ __forceinline__ float depth_of(const struct row &row, float s)
+{
+    return (row.top - sb_min(s, FLT_MAX)) * row.inverse + 0.0f;
+}
+
+/* Whether an id whose logit is s is left. */
+__device__ __forceinline__ bool is_left(struct place *place, const struct row &row, int32_t id,
+                                        float s)
+{
+    place->depth = depth_of(row, s);
+    place->by_depth = place_of(place->depth, id);
+    place->by_deviation = 0;
+    if (place->by_depth > row.depth_end)
+        return false;
+    if (!row.has_mean)
+        return true;
+    const float deviation = sb_max(place->depth - row.mean, row.mean - place->depth);
+    place->by_deviation = place_of(deviation + 0.0f, id);
+    return place->by_deviation <= row.deviation_end;
+}
+
+/* Calls visit(id, place) for this thread's ids that are left. It loads several at once. */
+template <typename F>
+__device__ __forceinline__ void for_left(const struct row &row, F visit)
+{
+    enum { AT_ONCE = 4 };
+
+    for (int64_t first = threadIdx.x; first < row.n; first += AT_ONCE * THREADS) {
+        float s[AT_ONCE];
+        struct place place;
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            s[i] = first + i * THREADS < row.n ? row.s[first + i * THREADS] : -INFINITY;
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            if (is_left(&place, row, (int32_t)first + i * THREADS, s[i]))
+                visit((int32_t)first + i * THREADS, place);
+    }
+}
+
+__device__ __forceinline__ void add_to(struct digit_sums *sums, uint32_t digit, wide mass)
+{
+    const unsigned low = (unsigned)mass, was = atomicAdd(&sums->low[digit], low);
+    const unsigned high = (unsigned)(mass >> 32) + (was + low < was);
+
+    if (high > 0)
+        atomicAdd(&sums->high[digit], high);
+}
+
+/* Adds up the masses of those whose places are `end` from bit shift + bits on. */
+__device__ void sum_digits(struct digit_sums *sums, const struct row &row,
+                           const struct search &search, wide end, int shift, int bits)
+{
+    const uint32_t mask = (1u << bits) - 1;
+
+    __syncthreads(); /* what the sums had has been read */
+    for (int i = threadIdx.x; i < DIGITS; i += THREADS)
+        sums->low[i] = sums->high[i] = 0;
+    __syncthreads();
+    for_left(row, [&](int32_t, const struct place &place) {
+        const wide at = search.by_deviation ? place.by_deviation : place.by_depth;
+        if (at >> shift >> bits != end >> shift >> bits)
+            return;
+        const wide mass = !search.by_mass                     ? 1
+                          : place.depth > SB_DEPTH_OF_NO_MASS ? 0
+                                                              : mass_of(sb_exp(0.0f - place.depth));
+        if (mass > 0)
+            add_to(sums, (uint32_t)(at >> shift) & mask, mass);
+    });
+    __syncthreads();
+}
+
+__device__ __forceinline__ wide sum_at(const struct digit_sums *sums, int digit)
+{
+    return (wide)sums->high[digit] << 32 | sums->low[digit];
+}
+
+/* The last place of what a filter leaves: the first at which the sum is at least the target. If all
+ * ids together do not reach it, the last of all places. */
+__device__ wide find_end(const struct row &row, const struct search &search,
+                         const struct filter_memory &memory)
+{
+    static_assert(DIGITS == 2 * THREADS, "a thread has two digits");
+    const int mine = 2 * (int)threadIdx.x;
+    wide end = 0, before = 0;
+    double target = search.share;
+
+    for (int d = 0; d < 6; d++) {
+        const int shift = (d < 3 ? 32 : 0) + (2 - d % 3) * 10, bits = d % 3 == 0 ? 11 : 10;
+        wide total;
+        if (d >= 3 && (row.n - 1) >> shift == 0)
+            continue; /* no id has this digit */
+        sum_digits(memory.sums, row, search, end, shift, bits);
+        const wide first = sum_at(memory.sums, mine), both = first + sum_at(memory.sums, mine + 1);
+        const wide sum = before + running_sum(both, &total, memory.parts), below = sum - both;
+        if (d == 0 && search.by_mass)
+            target = fmax(search.share * (double)total, 1.0);
+        if ((double)(before + total) < target)
+            return place_of_all();
+        if ((double)below < target && (double)sum >= target) {
+            const bool is_second = (double)(below + first) < target;
+            memory.found[0] = (wide)(mine + is_second);
+            memory.found[1] = is_second ? below + first : below;
+        }
+        __syncthreads();
+        end |= memory.found[0] << shift;
+        before = memory.found[1];
+    }
+    return end;
+}
+
+/* The mean depth of what is left, each id weighing as its mass. */
+__device__ float mean_depth(const struct row &row, const struct filter_memory &memory)
+{
+    wide mass = 0, sum = 0, all_mass, all;
+
+    for_left(row, [&](int32_t, const struct place &place) {
+        const float weight = sb_exp(0.0f - place.depth);
+        mass += mass_of(weight);
+        sum += (wide)((double)weight * (double)place.depth * 0x1p40);
+    });
+    running_sum(mass, &all_mass, memory.parts);
+    running_sum(sum, &all, memory.parts);
+    return (float)((double)all / (double)all_mass);
+}
+
+/* The weight of the least depth that is left. */
+__device__ float largest_weight(const struct row &row, const struct filter_memory &memory)
+{
+    struct top highest = top_of_none();
+
+    for_left(row, [&](int32_t id, const struct place &place) {
+        highest = merged(highest, top_of_one(-place.depth, id));
+    });
+    return sb_exp(block_top(highest, memory.tops).first);
+}
+
+/* Runs the filters, and returns the least weight that min_p leaves. */
+__device__ float filter(struct row *row, const struct sb_sampler *r,
+                        const struct filter_memory &memory)
+{
+    if (r->top_k > 0)
+        row->depth_end = find_end(*row, {false, false, (double)r->top_k}, memory);
+    if (r->top_p < 1.0f)
+        row->depth_end = find_end(*row, {false, true, (double)r->top_p}, memory);
+    if (r->typical_p < 1.0f) {
+        row->mean = mean_depth(*row, memory);
+        row->has_mean = true;
+        row->deviation_end = find_end(*row, {true, true, (double)r->typical_p}, memory);
+    }
+    return r->min_p > 0.0f ? r->min_p * largest_weight(*row, memory) : 0.0f;
+}
+
+/* The id with the largest value of those that are left and weigh at least row.least_weight. A
+ * thread takes four ids at a time, which share a counter of the noise. */
+__device__ int32_t choose(const struct row &row, uint64_t seed, int32_t position, struct top *tops)
+{
+    const float least_weight = row.least_weight;
+    struct top best = top_of_none();
+
+    for (int64_t first = 4 * threadIdx.x; first < row.n; first += 4 * THREADS) {
+        uint32_t x[4] = {(uint32_t)position, (uint32_t)(first / 4), 0, 0};
+        float s[4];
+        bool is_hopeful = false;
+        for (int i = 0; i < 4; i++) {
+            s[i] = first + i < row.n ? row.s[first + i] : -INFINITY;
+            is_hopeful |= best.first < SB_NOISE_MAX - depth_of(row, s[i]);
+        }
+        if (!is_hopeful)
+            continue;
+        sb_philox(x, seed, 1);
+        for (int i = 0; i < 4; i++) {
+            struct place place;
+            const int32_t id = (int32_t)first + i;
+            if (!is_left(&place, row, id, s[i]) ||
+                !(best.first < sb_noise_bound(x[i]) - place.depth))
+                continue;
+            const float value = sb_noise(x[i]) - place.depth;
+            if (value > best.first &&
+                !(least_weight > 0.0f && sb_exp(0.0f - place.depth) < least_weight))
+                best = top_of_one(value, id);
+        }
+    }
+    best = block_top(best, tops);
+    return best.first > -INFINITY ? best.id : (int32_t)SB_PICK_NONE;
+}
+
+/* What temperature and filters make of s [n], whose largest is top, at most FLT_MAX. With
+ * temperature 0 there are no filters, and the temperature counts as 1. */
+__device__ struct row filtered_row(const float *s, int32_t n, float top, const struct sb_sampler *r,
+                                   const struct filter_memory &memory)
+{
+    const float inverse = r->temperature > 0.0f ? 1.0f / r->temperature : 1.0f;
+    struct row row = {
+        s,     n,    top, inverse > FLT_MIN ? inverse : FLT_MIN, place_of_all(), place_of_all(),
+        false, 0.0f, 0.0f};
+
+    if (r->temperature > 0.0f)
+        row.least_weight = filter(&row, r, memory);
+    return row;
+}
+
+} // namespace
+
+#endif

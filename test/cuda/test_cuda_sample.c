@@ -1,0 +1,354 @@
+/*
+ * Sampling on the device: every id, log-probability, alternative and margin must have the bits of
+ * the CPU's best level, and every id be that of the second implementation
+ * (support/sample_reference.h), which sorts. test/cpu/test_sample.c shows that the CPU's levels
+ * agree, and that what they choose has the distribution that it is to have. Inputs are device
+ * allocations of exactly their size, as in test_cuda_kernels.c.
+ */
+#include "cuda/against_cpu.h"
+#include "kernels/cpu/noise.h"
+#include "support/sample_reference.h"
+#include "support/sample_rounds.h"
+
+/* How long the arrays of samplers are. */
+struct lengths {
+    int64_t rows, lists, masks, tokens, out;
+};
+
+/* Samplers in the device's memory. */
+static struct sb_samplers given_samplers(const struct sb_samplers *all, struct lengths n)
+{
+    struct sb_samplers out = *all;
+
+    out.rows = given(all->rows, (size_t)n.rows * sizeof *all->rows);
+    out.lists = n.lists > 0 ? given_ints(all->lists, n.lists) : NULL;
+    out.masks = n.masks > 0 ? given(all->masks, (size_t)n.masks * sizeof *all->masks) : NULL;
+    out.tokens = given_ints(all->tokens, n.rows * all->row_stride);
+    out.id_at = given_ints(all->id_at, n.tokens);
+    out.pos = given_ints(all->pos, n.tokens);
+    out.out = given_ints(all->out, n.out);
+    return out;
+}
+
+/* What one way chooses, for each row of a round. */
+struct chosen {
+    int32_t ids[SAMPLE_OUT];
+    float logprob[SAMPLE_OUT], margin[SAMPLE_OUT];
+    int32_t top_ids[SAMPLE_OUT * SB_TOP_MAX];
+    float tops[SAMPLE_OUT * SB_TOP_MAX];
+};
+
+static void choose_on_cpu(struct chosen *out, const struct sb_select *host)
+{
+    const size_t bytes = (size_t)host->m * (size_t)host->stride * sizeof(float);
+    struct sb_select args = *host;
+    struct sb_scores scores;
+
+    memset(out, 0, sizeof *out);
+    if (host->scores) {
+        scores = (struct sb_scores){host->scores->wants, SB_TOP_MAX, out->top_ids, out->tops};
+        args.scores = &scores;
+    }
+    args.logits = cpu_memory(bytes);
+    memcpy(args.logits, host->logits, bytes);
+    args.ids = out->ids;
+    args.logprob = out->logprob;
+    args.margin = out->margin;
+    cpu->select(way->exec, &args);
+    free(args.logits);
+}
+
+/* The device, over all rows at once or row by row. What is beyond the limit has to stay. */
+static void choose_on_device(struct chosen *out, const struct sb_select *host, struct lengths n,
+                             int is_split)
+{
+    const int64_t all = (int64_t)host->m * host->stride;
+    const struct sb_samplers samplers = given_samplers(host->samplers, n);
+    float *logits = given_floats(host->logits, all), *after = cpu_floats(all);
+    int32_t *at = given_ints(host->at, host->m), *ids = fresh((size_t)host->m * 4);
+    float *logprob = fresh((size_t)host->m * 4), *margin = fresh((size_t)host->m * 4);
+    const size_t top_bytes = (size_t)host->m * SB_TOP_MAX * 4;
+    struct sb_scores scores = {NULL, SB_TOP_MAX, NULL, NULL};
+
+    memset(out, 0, sizeof *out);
+    if (host->scores) {
+        scores.wants = given(host->scores->wants, (size_t)host->m * sizeof *host->scores->wants);
+        scores.ids = fresh(top_bytes);
+        scores.logprobs = fresh(top_bytes);
+    }
+    for (int32_t i = 0; i < (is_split ? host->m : 1); i++) {
+        struct sb_samplers from = samplers;
+        from.out += i;
+        CHECK_CUDA(sb_cuda_select(
+            &(struct sb_select){is_split ? 1 : host->m, host->stride, host->limit,
+                                logits + (int64_t)i * host->stride, at + i, ids, logprob, margin,
+                                &from, host->scores ? &scores : NULL},
+            stream));
+    }
+    CHECK_CUDA(fetch(out->ids, ids, (size_t)host->m * 4));
+    CHECK_CUDA(fetch(out->logprob, logprob, (size_t)host->m * 4));
+    CHECK_CUDA(fetch(out->margin, margin, (size_t)host->m * 4));
+    if (host->scores) {
+        CHECK_CUDA(fetch(out->top_ids, scores.ids, top_bytes));
+        CHECK_CUDA(fetch(out->tops, scores.logprobs, top_bytes));
+    }
+    CHECK_CUDA(fetch(after, logits, (size_t)all * 4));
+    for (int64_t i = 0; i < all; i++)
+        if (i % host->stride >= host->limit)
+            CHECK_MEM(&after[i], &host->logits[i], sizeof *after);
+    free(after);
+    free_all();
+}
+
+/* Compares the device with the CPU and, in rows without a NaN, with the reference. */
+static void check_choices(const struct sb_select *host, struct lengths n, int is_split)
+{
+    static struct chosen expected, got;
+
+    choose_on_cpu(&expected, host);
+    choose_on_device(&got, host, n, is_split);
+    CHECK_SAME(got.logprob, expected.logprob, host->m, "log-probability, limit %d",
+               (int)host->limit);
+    for (int32_t i = 0; i < host->m; i++) {
+        const int32_t at = host->at[i];
+        double ignored;
+        if (host->scores) {
+            const struct sb_want *want = &host->scores->wants[at];
+            const size_t top = (size_t)at * SB_TOP_MAX;
+            CHECK_MEM(got.top_ids + top, expected.top_ids + top, (size_t)want->n_top * 4);
+            CHECK_SAME(got.tops + top, expected.tops + top, want->n_top, "alternatives, limit %d",
+                       (int)host->limit);
+            if (want->given >= 0)
+                continue;
+        }
+        CHECK_INT(got.ids[at], expected.ids[at]);
+        if (expected.ids[at] == SB_PICK_NAN)
+            continue;
+        /* the sign of a zero margin is not compared */
+        CHECK(got.margin[at] == expected.margin[at] ||
+              (isnan(got.margin[at]) && isnan(expected.margin[at])));
+        CHECK_INT(got.ids[at],
+                  sample_reference(&ignored, NULL, host->logits + (int64_t)i * host->stride,
+                                   host->limit, host->samplers, i));
+    }
+}
+
+/* The same for one row of n logits. Returns the id. */
+static int32_t check_one(float *logits, int32_t n, const struct sample_one *one, int64_t lists,
+                         int64_t masks)
+{
+    const struct sb_want want = {-1, sample_below(6), sample_below(2)};
+    const struct sb_scores scores = {&want, SB_TOP_MAX, NULL, NULL};
+    const int32_t at = 0;
+    const struct sb_select host = {1, n, n, logits, &at, NULL, NULL, NULL, &one->all, &scores};
+    struct chosen chosen;
+
+    check_choices(&host, (struct lengths){1, lists, masks, 1, 1}, 0);
+    choose_on_cpu(&chosen, &host);
+    return chosen.ids[0];
+}
+
+/* Random samplers with everything in force, on few logits and with many ties. Two of three times
+ * places have wants. */
+static void test_rounds(void)
+{
+    static const int32_t limits[] = {1, 2, 16, 33, 65, 130, SAMPLE_STRIDE};
+    static struct sample_round round;
+    struct sb_want wants[SAMPLE_OUT];
+    const struct sb_scores scores = {wants, SB_TOP_MAX, NULL, NULL};
+
+    for (int turn = 0; turn < 3 * COUNT(limits) && !sbtest_failed_now; turn++) {
+        sample_round_draw(&round, limits[turn % COUNT(limits)]);
+        for (int i = 0; i < SAMPLE_OUT; i++)
+            wants[i] = (struct sb_want){sample_below(4) ? -1 : sample_below(round.limit),
+                                        sample_below(SB_TOP_MAX + 1), sample_below(2)};
+        check_choices(&(struct sb_select){SAMPLE_OUT, SAMPLE_STRIDE, round.limit, round.logits,
+                                          round.at, NULL, NULL, NULL, &round.all,
+                                          turn % 3 ? &scores : NULL},
+                      (struct lengths){SAMPLE_ROWS, round.n_lists, COUNT(round.masks), SAMPLE_OUT,
+                                       SAMPLE_OUT},
+                      turn % 4 == 3);
+    }
+}
+
+static void test_special_values(void)
+{
+    enum { N = 70 };
+    float logits[N];
+    uint32_t mask[3] = {0, 0, 0};
+    struct sample_one one;
+
+    sample_one_init(&one, &sample_plain, 0);
+    one.all.masks = mask;
+    one.all.mask_words = 3;
+    for (int i = 0; i < N; i++)
+        logits[i] = (float)i;
+    /* nothing is allowed: by the mask, or since all are -infinity; also where the largest would be
+     * chosen */
+    for (int greedy = 0; greedy < 2; greedy++) {
+        one.sampler.temperature = greedy ? 0.0f : 1.0f;
+        one.sampler.mask_at = 0;
+        CHECK_INT(check_one(logits, N, &one, 0, 3), SB_PICK_NONE);
+        mask[1] = 8;
+        CHECK_INT(check_one(logits, N, &one, 0, 3), 35);
+        mask[1] = 0;
+    }
+    one.sampler = sample_plain;
+    one.sampler.top_k = 3;
+    for (int i = 0; i < N; i++)
+        logits[i] = -INFINITY;
+    CHECK_INT(check_one(logits, N, &one, 0, 0), SB_PICK_NONE);
+    logits[66] = -3e38f;
+    CHECK_INT(check_one(logits, N, &one, 0, 0), 66);
+    /* infinities count as the largest float */
+    logits[5] = logits[7] = INFINITY;
+    logits[3] = 3.4028234e38f;
+    for (one.pos[0] = 0; one.pos[0] < 10; one.pos[0]++)
+        CHECK(check_one(logits, N, &one, 0, 0) <= 7);
+    one.sampler.temperature = 0.0f;
+    CHECK_INT(check_one(logits, N, &one, 0, 0), 3);
+    logits[9] = NAN;
+    CHECK_INT(check_one(logits, N, &one, 0, 0), SB_PICK_NAN);
+    /* a temperature so small or large that logits divided by it are infinite or 0 */
+    for (int i = 0; i < N; i++)
+        logits[i] = i == 33 ? 1001.0f : 1000.0f;
+    one.sampler = sample_plain;
+    one.sampler.temperature = 1.2e-38f;
+    CHECK_INT(check_one(logits, N, &one, 0, 0), 33);
+    logits[0] = -INFINITY;
+    one.sampler.temperature = 3e38f;
+    one.sampler.typical_p = 0.9f; /* which looks at all that is allowed */
+    for (one.pos[0] = 0; one.pos[0] < 5; one.pos[0]++)
+        CHECK(check_one(logits, N, &one, 0, 0) > 0);
+    /* zeros of both signs and denormals are equal */
+    for (int i = 0; i < N; i++)
+        logits[i] = i < 40 ? -1.0f : i % 3 == 1 ? -0.0f : i % 3 == 2 ? 0.0f : -1e-40f;
+    one.sampler = sample_plain;
+    for (int turn = 0; turn < 6; turn++) {
+        one.pos[0] = turn;
+        one.sampler.top_k = turn % 3 == 0 ? 1 : turn % 3 == 1 ? 7 : 35;
+        one.sampler.typical_p = turn < 3 ? 1.0f : 0.5f;
+        CHECK(check_one(logits, N, &one, 0, 0) >= (turn % 3 == 2 ? 0 : 40));
+    }
+}
+
+/* Of ids with equal values the lowest is chosen, whichever threads look at them. */
+static void test_equal_values(void)
+{
+    enum { N = 40000, WORDS = N / 32 };
+    float *logits = cpu_floats(N), *noise = cpu_floats(N);
+    uint32_t mask[WORDS];
+    struct sample_one one;
+    int32_t n_ties = 0;
+
+    sample_one_init(&one, &sample_plain, 0);
+    for (int32_t i = 0; i < N; i++) {
+        const uint32_t counter[4] = {1, (uint32_t)i / 4, 0, 0};
+        logits[i] = 2.5f;
+        noise[i] = sb_noise(sample_reference_philox(sample_plain.seed, counter, i % 4));
+    }
+    one.sampler.mask_at = 0;
+    one.all.masks = mask;
+    for (int32_t i = 0; i < N && n_ties < 4; i++)
+        for (int32_t k = i + 1; k < N; k++)
+            if (noise[i] == noise[k]) {
+                memset(mask, 0, sizeof mask);
+                mask[i / 32] |= UINT32_C(1) << i % 32;
+                mask[k / 32] |= UINT32_C(1) << k % 32;
+                CHECK_INT(check_one(logits, N, &one, 0, WORDS), i);
+                n_ties++;
+                break;
+            }
+    CHECK(n_ties == 4);
+    free(logits);
+    free(noise);
+}
+
+/* The filters on more ids than the block has threads, with and without ties. */
+static void test_filters(void)
+{
+    static const struct sb_sampler filters[] = {
+        {.top_p = 1.0f, .typical_p = 1.0f},
+        {.top_k = 50, .top_p = 1.0f, .typical_p = 1.0f},
+        {.top_k = 2000, .top_p = 0.9f, .typical_p = 1.0f},
+        {.top_p = 0.95f, .typical_p = 1.0f},
+        {.top_p = 1.0f, .typical_p = 0.9f},
+        {.top_p = 1.0f, .typical_p = 1.0f, .min_p = 0.05f},
+        {.top_k = 900, .top_p = 0.99f, .typical_p = 0.8f, .min_p = 0.5f}};
+    static const int32_t sizes[] = {517, 5003};
+
+    for (int turn = 0; turn < 4 * COUNT(filters) && !sbtest_failed_now; turn++) {
+        const int32_t n = sizes[turn / COUNT(filters) % 2];
+        float *logits = cpu_floats(n);
+        struct sb_sampler sampler = filters[turn % COUNT(filters)];
+        struct sample_one one;
+        sampler.seed = (uint64_t)turn << 33;
+        sampler.temperature = turn % 3 ? 1.0f : 0.8f;
+        sampler.n_tokens = 1;
+        sampler.mask_at = -1;
+        for (int i = 0; i < n; i++)
+            logits[i] = turn < 2 * COUNT(filters) ? rintf(logits[i] * 10.0f) : logits[i] * 10.0f;
+        sample_one_init(&one, &sampler, 0);
+        (void)check_one(logits, n, &one, 0, 0);
+        free(logits);
+    }
+}
+
+/* Filters whose last id has 21 bits, in a row of equal logits. */
+static void test_large_ids(void)
+{
+    enum { N = (1 << 20) + 100 };
+    float *logits = cpu_floats(N);
+    struct sample_one one;
+
+    for (int i = 0; i < N; i++)
+        logits[i] = i < N - 90 ? -1.0f : 3.0f;
+    sample_one_init(&one, &sample_plain, 0);
+    one.sampler.top_k = 20;
+    CHECK(check_one(logits, N, &one, 0, 0) >= N - 90);
+    free(logits);
+}
+
+/* As many ids as penalties and bias may change. */
+static void test_many_changes(void)
+{
+    enum { N = SB_CHANGED_MAX + 100, TOKENS = 9000, BIAS = 50 };
+    int32_t *lists = cpu_memory((TOKENS + 2 * BIAS) * sizeof *lists);
+    float *logits = cpu_floats(N);
+    struct sb_sampler sampler = sample_plain;
+    struct sample_one one;
+
+    sampler.repetition = 1.2f;
+    sampler.frequency = 0.05f;
+    sampler.n_tokens = sampler.n_listed = sampler.window = TOKENS;
+    sampler.n_prompt = TOKENS / 3;
+    sampler.n_bias = BIAS;
+    sampler.bias_at = TOKENS;
+    for (int i = 0; i < TOKENS + BIAS; i++)
+        lists[i] = N - 1 - (i < SB_CHANGED_MAX ? i : sample_below(SB_CHANGED_MAX));
+    for (int i = 0; i < BIAS; i++) {
+        const float bias = cpu_uniform();
+        memcpy(&lists[TOKENS + BIAS + i], &bias, sizeof bias);
+    }
+    for (int turn = 0; turn < 2; turn++) {
+        sampler.temperature = turn % 2 ? 0.2f : 0.0f;
+        sample_one_init(&one, &sampler, 0);
+        one.all.lists = lists;
+        (void)check_one(logits, N, &one, TOKENS + 2 * BIAS, 0);
+    }
+    free(lists);
+    free(logits);
+}
+
+TEST_BEGIN
+const int has_device = both_begin();
+if (has_device) {
+    RUN(test_rounds);
+    RUN(test_special_values);
+    RUN(test_equal_values);
+    RUN(test_filters);
+    RUN(test_large_ids);
+    RUN(test_many_changes);
+}
+both_end(has_device);
+TEST_END
