@@ -225,8 +225,8 @@ refuse_usage() {
 }
 refuse_usage no_target '--target is required' --prompts x
 refuse_usage an_unknown_option '--nothing' $pair --nothing
-refuse_usage too_many_texts_to_stop_at '--stop is given more than 16 times' $pair \
-    $(yes -- --stop=x | head -n 17)
+refuse_usage too_many_texts_to_stop_at '--stop is given more than 32 times' $pair \
+    $(yes -- --stop=x | head -n 33)
 refuse_usage a_batch_of_none '--batch: "0" is not a number in 1..4096' $pair --batch 0
 refuse_usage an_unknown_policy '--policy: "best"' $pair --prompts "$tmp/prompts" --policy best
 refuse_usage a_window_below_the_batch '--window: 2' $pair --prompts "$tmp/prompts" --batch 4 \
