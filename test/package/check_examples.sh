@@ -76,7 +76,8 @@ verdict generate_ends_answers_before_a_text
 acceptance() {
     check_log run --compute "$1" --batch 1 --fixed-k --output "$tmp/counted" --stats "$tmp/stats"
     sed -n 's/^ *"tokens_\([a-z]*\)": \([0-9]*\).*/\1 \2/p' "$tmp/stats" | tr '\n' ' ' >"$tmp/got"
-    echo "committed 192 drafted $2 accepted $3 forced 0 " | tr -d '\n' | diff - "$tmp/got" >>"$tmp/out"
+    echo "committed 192 drafted $2 accepted $3 forced 0 " | tr -d '\n' |
+        diff - "$tmp/got" >>"$tmp/out"
     verdict "generate_drafts_as_well_as_ever_in_$1"
 }
 acceptance f32 222 124
