@@ -61,19 +61,26 @@ int32_t sb_sampler_block_reserve(struct sb_sampler_block *block, struct specbatc
                                  int64_t columns)
 {
     const struct sb_backend *be = model->backend;
-    struct sb_sampler_block larger = {.max_rows = block->max_rows};
-    int64_t tokens = (int64_t)token_words(seq) * block->max_rows, room;
+    const int32_t fixed = fixed_words(seq, &model->config), tokens = token_words(seq);
+    struct sb_sampler_block larger = {
+        .max_rows = block->max_rows,
+        .most_tokens = tokens > block->most_tokens ? tokens : block->most_tokens,
+        .most_fixed = fixed > block->most_fixed ? fixed : block->most_fixed};
+    int64_t room = (int64_t)larger.most_tokens * larger.max_rows;
     void *host, *dev;
     int32_t rc = SPECBATCH_OK;
 
     if (!sb_seq_has_sampler(seq))
         return rc;
-    tokens = tokens < columns ? tokens : columns;
-    room = tokens + (int64_t)fixed_words(seq, &model->config) * block->max_rows;
-    if (block->bytes > 0 && room <= block->room)
+    room = room < columns ? room : columns;
+    room += (int64_t)larger.most_fixed * larger.max_rows;
+    if (block->bytes > 0 && room <= block->room) {
+        block->most_tokens = larger.most_tokens;
+        block->most_fixed = larger.most_fixed;
         return rc;
+    }
     if (room > INT32_MAX)
-        SB_FAIL(SPECBATCH_E_NOMEM, "request: its penalties would list %lld tokens",
+        SB_FAIL(SPECBATCH_E_NOMEM, "request: a round of its kind would list %lld words",
                 (long long)room);
     larger.room = (int32_t)room;
     larger.bytes = (size_t)block->max_rows * sizeof(struct sb_sampler) +

@@ -36,7 +36,8 @@ struct sb_sampler_block {
     char *host, *dev; /* samplers [max_rows], then lists [room] */
     size_t bytes;     /* of either; 0: no request has needed one yet */
     int32_t max_rows, room;
-    int32_t n_lists; /* of this round, so far */
+    int32_t most_tokens, most_fixed; /* words that one row needs at most: of tokens, of all else */
+    int32_t n_lists;                 /* of this round, so far */
     struct sb_samplers view;
 };
 

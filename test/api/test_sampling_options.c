@@ -115,6 +115,46 @@ static void test_nothing_asked_for_is_greedy(void)
     specbatch_result_free(results[1]);
 }
 
+/* Requests of different kinds in one round, of which each needs little room for lists by itself:
+ * one with many tokens that penalties count, in caches that have not room for several of it, and
+ * some with biases. */
+static void test_lists_of_different_requests_fit_together(void)
+{
+    enum { LONG = 110, BIASED = 50 };
+    specbatch_pool_options options = small_options(SPECBATCH_POLICY_RAGGED);
+    specbatch_sampling counts = SPECBATCH_SAMPLING_INIT, biased = SPECBATCH_SAMPLING_INIT;
+    specbatch_request request = small_request(16);
+    specbatch_pool *narrow = NULL;
+    int32_t ids[LONG];
+    float bias[LONG];
+    size_t active = 1, most_rows = 0;
+
+    for (int32_t i = 0; i < LONG; i++) {
+        ids[i] = 3 + i;
+        bias[i] = 0.5f;
+    }
+    options.cache_columns = 420; /* three of the longest slots */
+    counts.presence_penalty = 1.0f;
+    biased.bias_ids = ids;
+    biased.bias = bias;
+    biased.n_bias = BIASED;
+    CHECK_OK(specbatch_pool_create(&narrow, target, NULL, &options));
+    for (int i = 0; i < 4; i++) {
+        request.ids = i == 0 ? ids : prompt;
+        request.n_ids = i == 0 ? LONG : N_PROMPT;
+        request.sampling = i == 0 ? &counts : &biased;
+        CHECK_OK(specbatch_pool_submit(narrow, &request, NULL));
+    }
+    while (active) {
+        CHECK_OK(specbatch_pool_step(narrow, &active));
+        if ((size_t)narrow->round.n_rows > most_rows)
+            most_rows = (size_t)narrow->round.n_rows;
+        CHECK(narrow->round.samplers.n_lists <= narrow->round.samplers.room);
+    }
+    CHECK_INT(most_rows, 4);
+    specbatch_pool_free(narrow);
+}
+
 TEST_BEGIN
 const specbatch_pool_options options = small_options(SPECBATCH_POLICY_RAGGED);
 if (open_pair() || specbatch_pool_create(&pool, target, draft, &options)) {
@@ -125,6 +165,7 @@ RUN(test_numbers_out_of_range);
 RUN(test_integers_out_of_range);
 RUN(test_biases);
 RUN(test_nothing_asked_for_is_greedy);
+RUN(test_lists_of_different_requests_fit_together);
 specbatch_pool_free(pool);
 close_pair();
 TEST_END
