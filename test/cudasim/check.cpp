@@ -70,7 +70,11 @@ void check_block_begin()
     block_epoch = epoch;
 }
 
-void check_block_barrier() { next_epoch(); }
+void check_block_barrier()
+{
+    next_epoch();
+    count_barrier();
+}
 void check_warp_sync(unsigned warp) { step[warp]++; }
 void check_fence() { fenced = true; }
 void check_grid_end() { next_epoch(); }
@@ -115,6 +119,7 @@ void check_device_region(const void *base, size_t bytes)
 {
     device_base = reinterpret_cast<uintptr_t>(base);
     device_bytes = bytes;
+    count_device_region(base, bytes);
     if (checking)
         device_cells = map_cells(bytes);
 }
@@ -225,6 +230,8 @@ static void check_access(const void *at, size_t bytes, bool is_write, const void
 {
     const uintptr_t address = reinterpret_cast<uintptr_t>(at);
 
+    if (on_fiber && counting && pauses == 0)
+        count_access(address, bytes, is_write);
     if (!on_fiber || !checking || pauses > 0 || on_fiber_stack(address))
         return;
     if (address - device_base < device_bytes)

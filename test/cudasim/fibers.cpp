@@ -221,6 +221,7 @@ void collective(unsigned mask, collective_fn fn, void *part, bool orders)
 {
     if (!(mask >> (running_index & 31u) & 1u))
         fault("a warp operation with mask %08x that lacks the calling lane", mask);
+    count_stop();
     current->mask = mask;
     current->fn = fn;
     current->part = part;
@@ -415,14 +416,19 @@ bool run_grid(const grid_launch &launch)
     n_threads = launch.shape.block.x * launch.shape.block.y * launch.shape.block.z;
     faulted = false;
     text[0] = '\0';
+    if (!count_grid_begin(launch))
+        return true;
     check_grid_begin(launch.args, launch.arg_bytes);
-    for (uint64_t i = 0; i < blocks && !faulted; i++) {
-        uint64_t b = descending ? blocks - 1 - i : i;
+    for (uint64_t i = 0; i < blocks && !faulted && !count_is_enough(i); i++) {
+        uint64_t b = counting ? count_choose(i, blocks) : descending ? blocks - 1 - i : i;
         block.x = (unsigned)(b % size.x);
         block.y = (unsigned)(b / size.x % size.y);
         block.z = (unsigned)(b / size.x / size.y);
+        count_block_begin(b);
         run_block();
+        count_block_end(shared_taken);
     }
+    count_grid_end();
     check_grid_end();
     current = NULL;
     on_fiber = false;

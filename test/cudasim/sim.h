@@ -56,6 +56,20 @@ cudaError_t enqueue(cudaStream_t stream, std::function<cudaError_t()> op);
 bool is_device_range(const void *at, size_t bytes); /* inside one live allocation */
 int compute_major();                                /* of the device */
 
+/* counts.cpp */
+extern bool counting;                               /* launches are counted */
+bool count_grid_begin(const grid_launch &launch);   /* false: no block shall run */
+uint64_t count_choose(uint64_t i, uint64_t blocks); /* the i-th block to run */
+bool count_is_enough(uint64_t i);                   /* ... is not wanted any more */
+void count_block_begin(uint64_t block);
+void count_block_end(size_t shared);
+void count_grid_end();
+void count_barrier(); /* of the block */
+void count_stop();    /* the running thread waits for others */
+void count_access(uintptr_t address, size_t bytes, bool is_write);
+void count_device_region(const void *base, size_t bytes);
+bool count_alloc(void *dev, size_t bytes); /* true: it is filled */
+
 /* banks.cpp */
 extern bool counting_banks;
 /* shared memory, by the running thread */
