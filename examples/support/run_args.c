@@ -69,6 +69,10 @@ void ex_wish_options(struct ex_option *rows, size_t *n, struct ex_run_args *args
         {"--logprobs", NULL, EX_SWITCH, &wish->logprobs, 0, 0, "keep each token's log-probability"},
         {"--top-logprobs", "N", EX_INT, &wish->top_logprobs, 1, 32,
          "keep each token's N most probable alternatives"},
+        {"--filtered-logprobs", NULL, EX_SWITCH, &wish->filtered_logprobs, 0, 0,
+         "both by the probabilities that are sampled from (the model's own)"},
+        {"--spare-prompt", NULL, EX_SWITCH, &wish->spare_prompt, 0, 0,
+         "--repeat-penalty counts the answer only (the prompt too)"},
     };
 
     wish->max_new = 128;

@@ -39,9 +39,10 @@ void ex_cache_options(struct ex_option *rows, size_t *n, struct ex_run_args *arg
     "first is\ntaken) and \"ids\" (tokens). It may also have an \"id\" for the result (else the "  \
     "line's number),\nand, which go before the options, \"max_new\", \"min_new\", \"draft_len\", " \
     "\"draft_sources\", \"n\",\n\"best_of\", \"priority\", \"deadline_ms\", \"ignore_eos\", "      \
-    "\"logprobs\", \"top_logprobs\", \"stop\", \"stop_ids\",\n\"temperature\", \"seed\", "         \
-    "\"top_k\", \"top_p\", \"typical_p\", \"min_p\", \"repeat_penalty\",\n\"presence_penalty\", "  \
-    "\"frequency_penalty\", \"penalty_window\", \"bias\"."
+    "\"logprobs\", \"filtered_logprobs\",\n\"top_logprobs\", \"stop\", \"stop_ids\", "             \
+    "\"temperature\", \"seed\", \"top_k\", \"top_p\", \"typical_p\",\n\"min_p\", "                 \
+    "\"repeat_penalty\", \"presence_penalty\", \"frequency_penalty\", \"penalty_window\",\n"       \
+    "\"spare_prompt\", \"bias\"."
 
 /* Checks what needs no model. 1, or 0 after a line on stderr. */
 int ex_run_args_check(const struct ex_run_args *args);

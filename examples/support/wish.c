@@ -215,6 +215,7 @@ static const struct field fields[] = {
     {"deadline_ms", take_integer, AT(deadline_ms), 0, INT32_MAX},
     {"ignore_eos", take_switch, AT(ignore_eos), 0, 0},
     {"logprobs", take_switch, AT(logprobs), 0, 0},
+    {"filtered_logprobs", take_switch, AT(filtered_logprobs), 0, 0},
     {"top_logprobs", take_integer, AT(top_logprobs), 0, 32},
     {"stop", take_stops, AT(stops), 0, 0},
     {"stop_ids", take_stop_ids, AT(stop_ids), 0, 0},
@@ -228,6 +229,7 @@ static const struct field fields[] = {
     {"presence_penalty", take_real, AT(sampling.presence_penalty), -1e9, 1e9},
     {"frequency_penalty", take_real, AT(sampling.frequency_penalty), -1e9, 1e9},
     {"penalty_window", take_integer, AT(sampling.penalty_window), 0, 3072},
+    {"spare_prompt", take_switch, AT(spare_prompt), 0, 0},
     {"bias", take_bias, BIAS, 0, 0},
 };
 enum { N_FIELDS = sizeof fields / sizeof fields[0] };
@@ -304,9 +306,11 @@ void ex_wish_request(struct ex_request *out, const struct ex_wish *wish)
     request->n_stop_ids = wish->stop_ids.n;
     request->flags = (wish->ignore_eos ? SPECBATCH_REQUEST_IGNORE_EOS : 0u) |
                      (wish->logprobs ? SPECBATCH_REQUEST_LOGPROBS : 0u) |
+                     (wish->filtered_logprobs ? SPECBATCH_REQUEST_FILTERED_LOGPROBS : 0u) |
                      (wish->score ? SPECBATCH_REQUEST_PROMPT_LOGPROBS : 0u);
     out->sampling = wish->sampling;
     out->sampling.struct_size = sizeof out->sampling;
+    out->sampling.flags = wish->spare_prompt ? SPECBATCH_SAMPLING_SPARE_PROMPT : 0u;
     request->sampling = &out->sampling;
     out->stops = (specbatch_stops)SPECBATCH_STOPS_INIT;
     out->stops.strings = wish->stops.at;

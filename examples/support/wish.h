@@ -23,7 +23,7 @@
 struct ex_wish {
     int32_t max_new, min_new, draft_len, top_logprobs, priority; /* as of specbatch_request */
     int32_t n, best_of;                                          /* 0: 1, and as many as n */
-    int32_t ignore_eos, logprobs;
+    int32_t ignore_eos, logprobs, filtered_logprobs, spare_prompt;
     int32_t score;       /* the log-probabilities of the prompt are wished too */
     int32_t deadline_ms; /* 0: none */
     uint32_t draft_sources;

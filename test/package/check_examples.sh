@@ -452,6 +452,7 @@ full generate_help 3 $generate --help
 full bench 3 $B/examples/bench $pair --prompts "$tmp/two" --max-new 1 --batches 1
 full demo 3 $B/examples/demo $demo
 full minimal 1 $B/examples/minimal $demo/target $demo/draft x
+full cancel 1 $B/examples/cancel $demo/target $demo/draft 4 x
 full stream 1 $B/examples/stream $demo/target ragged name x
 
 # ------------------------------------------------------------------ interruption and resumption
@@ -652,3 +653,9 @@ else
     grep -v 'passes of the target' "$tmp/py" | sort | diff "$tmp/texts_c" - >>"$tmp/out" 2>&1
     verdict minimal_py_gives_the_texts_of_minimal_c
 fi
+
+check_log $B/examples/cancel $demo/target $demo/draft 8 "Once upon a time"
+has '^    [89] tokens, cancelled$\|^    1[0-9] tokens, cancelled$'
+$B/examples/cancel $demo/target $demo/draft 0 x >"$tmp/log" 2>&1
+[ $? -eq 2 ] && [ "$(wc -l <"$tmp/log")" -eq 1 ] || cat "$tmp/log" >>"$tmp/out"
+verdict cancel_c_ends_an_answer
