@@ -25,7 +25,7 @@ namespace cudasim
 {
 
 enum { THREADS = 1024, CLUSTER = 12 };
-static const int64_t BUDGET = 600000;
+static const int64_t BUDGET = 300000;
 
 struct touched {
     uint32_t block, cluster, launch, writing_cluster, writing_launch;
