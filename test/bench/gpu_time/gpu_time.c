@@ -28,7 +28,8 @@
 #include "pool/pool.h"
 #include "support/drafts.h"
 
-enum { MOST_ROWS = 256, MOST_BATCHES = 16 };
+/* Chunks are large, so that the first rows have not gone far when the last ones begin. */
+enum { MOST_ROWS = 256, MOST_NEW = 64, PREFILL_CHUNK = 4096 };
 enum label { OTHER, TARGET_WEIGHTS, DRAFT_WEIGHTS, TARGET_CACHE, DRAFT_CACHE };
 
 struct task {
@@ -111,7 +112,7 @@ static int submit(specbatch_pool *pool, const struct task *task, int32_t rows, i
     request.flags = SPECBATCH_REQUEST_IGNORE_EOS;
     request.ids = task->prompt;
     request.n_ids = (size_t)n_prompt;
-    request.max_new = 32;
+    request.max_new = MOST_NEW;
     for (int32_t r = 0; r < rows; r++)
         if (specbatch_pool_submit(pool, &request, NULL))
             return fail("submit");
@@ -134,7 +135,7 @@ static int count_move(const struct task *task, const struct specbatch_pool *pool
     int64_t base[MOST_ROWS];
 
     for (int32_t r = 0; r < rows; r++) {
-        const int32_t cap = task->context + 64;
+        const int32_t cap = task->context + MOST_NEW;
         base[r] = sb_kv_base(kv, (int64_t)r * cap);
         host[0][r] = 0, host[1][r] = 1, host[2][r] = task->context, host[3][r] = host[4][r] = cap;
     }
@@ -166,8 +167,8 @@ static int count_pool(const struct task *task, int32_t rows, int drafts)
     options.batch = rows;
     options.draft_len = drafts ? task->k : -1;
     options.flags = SPECBATCH_POOL_FIXED_K;
-    options.max_len = task->context + 64;
-    options.prefill_chunk = 256;
+    options.max_len = task->context + MOST_NEW;
+    options.prefill_chunk = PREFILL_CHUNK;
     cudasim_count(CUDASIM_COUNT_NOTHING);
     cudasim_label_next(OTHER);
     if (create_with_model(&pool, task->target, drafts ? task->draft : NULL, &options))
