@@ -182,6 +182,8 @@ static inline void cp_async_wait(void)
 
 /* ------------------------------------------------------------------ mbarriers and bulk copies */
 
+static inline bool has_bulk_copies(void) { return cudasim::compute_major() >= 9; }
+
 static inline void mbarrier_init(shared_at bar, uint32_t arrivals)
 {
     cudasim::note_write((const void *)bar, 8);
