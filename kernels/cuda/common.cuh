@@ -26,13 +26,52 @@
  * that one pool's failure would end the next pool. A template with several parameters goes in
  * parentheses. */
 #define SB_LAUNCH(kernel, grid, block, shared, stream, ...) \
-    cudaLaunchKernelEx(sb_launch_config(grid, block, shared, stream).get(), kernel, __VA_ARGS__)
+    SB_LAUNCH_WITH(0, kernel, grid, block, shared, stream, __VA_ARGS__)
+/* The same with what `options` ask for, some of enum sb_launch_option. */
+#define SB_LAUNCH_WITH(options, kernel, grid, block, shared, stream, ...)                     \
+    cudaLaunchKernelEx(                                                                       \
+        sb_launch_config(grid, block, shared, stream, options, (const void *)(kernel)).get(), \
+        kernel, __VA_ARGS__)
 
+enum sb_launch_option {
+    /* All blocks are on the device at once, so that they may wait for each other (grid.cuh). A
+     * launch of more blocks than the device holds is refused. */
+    SB_COOPERATIVE = 1,
+    /* The kernel may begin before the one before it on the stream has ended, and therefore calls
+     * grid_wait_for_previous() (grid.cuh). Code for older devices than sm_90 is launched without.
+     */
+    SB_DEPENDENT = 2
+};
+
+/* The launch attributes lie in the object itself, so it is not copied. */
 struct sb_launch_config {
+    cudaLaunchAttribute attributes[2];
     cudaLaunchConfig_t config;
-    sb_launch_config(dim3 grid, dim3 block, size_t shared, cudaStream_t stream)
-        : config{grid, block, shared, stream, NULL, 0}
+
+    sb_launch_config(dim3 grid, dim3 block, size_t shared, cudaStream_t stream, int options,
+                     const void *kernel)
+        : attributes(), config{grid, block, shared, stream, attributes, 0}
     {
+        if (options & SB_COOPERATIVE) {
+            attributes[config.numAttrs].id = cudaLaunchAttributeCooperative;
+            attributes[config.numAttrs++].val.cooperative = 1;
+        }
+        if ((options & SB_DEPENDENT) && waits_for_previous(kernel)) {
+            attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+            attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
+        }
+    }
+    sb_launch_config(const sb_launch_config &) = delete;
+    sb_launch_config &operator=(const sb_launch_config &) = delete;
+
+    /* Whether grid_wait_for_previous() is there in the kernel's code. A newer device may run code
+     * that was made for an older one. */
+    static bool waits_for_previous(const void *kernel)
+    {
+        cudaFuncAttributes attributes;
+
+        return cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess &&
+               attributes.ptxVersion >= 90;
     }
     const cudaLaunchConfig_t *get() const
     {
@@ -72,6 +111,7 @@ cudaError_t sb_load_norm(enum sb_dtype type);
 cudaError_t sb_load_move(enum sb_dtype type);
 cudaError_t sb_load_rope(enum sb_dtype type);
 cudaError_t sb_load_select(enum sb_dtype type);
+cudaError_t sb_load_tile(enum sb_dtype type);
 
 #ifndef SB_SHARED
 /* Defines `type *name`, `count` elements of the block's shared memory. At the top of a kernel. */

@@ -24,8 +24,8 @@
 namespace cudasim
 {
 
-enum { THREADS = 1024, CLUSTER = 12 };
-static const int64_t BUDGET = 600000;
+enum { CLUSTER = 12 };
+static const int64_t BUDGET = 300000;
 
 struct touched {
     uint32_t block, cluster, launch, writing_cluster, writing_launch;
@@ -34,8 +34,17 @@ struct touched {
 /* A thread of the running block. */
 struct counted_thread {
     int64_t rounds, loads, mma, mma_steps;
-    bool has_loaded;                        /* since its last stop */
+    int64_t grid_barriers;
+    bool has_loaded, has_released; /* since its last stop; since it last waited for blocks */
     std::vector<const void *> accumulators; /* of its mma's that need not wait for each other */
+};
+
+/* A block that runs. */
+struct counted_block {
+    std::vector<counted_thread> threads;
+    uint32_t number, cluster;
+    int64_t barriers;
+    bool writes;
 };
 
 struct label_range {
@@ -50,11 +59,11 @@ static std::map<uintptr_t, label_range> labels;
 static int next_label;
 static uintptr_t base, region_bytes;
 static touched *sectors;
-static counted_thread threads[THREADS];
-static cudasim_launch *now; /* NULL: no launch is counted */
+static cudasim_launch *now;  /* NULL: no launch is counted */
+static counted_block *block; /* the one of `residents` that runs */
+static std::vector<counted_block> residents;
 static uint32_t block_number, cluster_number, launch_number;
-static int64_t accesses, barriers, last_cluster;
-static bool writes;
+static int64_t accesses, last_cluster;
 /* Sums over the sampled clusters of their distinct sectors; over the blocks that ran. */
 static int64_t cluster_reads[CUDASIM_LABELS], cluster_writes[CUDASIM_LABELS];
 
@@ -98,7 +107,8 @@ static int label_of(uintptr_t address)
 
 bool count_grid_begin(const grid_launch &launch)
 {
-    const dim3 &grid = launch.shape.grid, &block = launch.shape.block;
+    const dim3 &grid = launch.shape.grid, &size = launch.shape.block;
+    const size_t at_once = launch.shape.cooperative ? (size_t)grid.x * grid.y * grid.z : 1;
 
     now = NULL;
     if (!counting || mode == CUDASIM_COUNT_NOTHING)
@@ -107,10 +117,14 @@ bool count_grid_begin(const grid_launch &launch)
     now = &launches.back();
     *now = cudasim_launch();
     snprintf(now->name, sizeof now->name, "%s", launch.name);
-    const uint32_t sizes[6] = {grid.x, grid.y, grid.z, block.x, block.y, block.z};
+    const uint32_t sizes[6] = {grid.x, grid.y, grid.z, size.x, size.y, size.z};
     memcpy(now->grid, sizes, 3 * sizeof sizes[0]);
     memcpy(now->block, sizes + 3, 3 * sizeof sizes[0]);
     now->blocks = (int64_t)grid.x * grid.y * grid.z;
+    now->is_dependent = launch.overlaps;
+    residents.assign(at_once, counted_block());
+    for (counted_block &b : residents)
+        b.threads.resize((size_t)size.x * size.y * size.z);
     launch_number++;
     accesses = 0;
     last_cluster = -1;
@@ -138,34 +152,40 @@ bool count_is_enough(uint64_t i)
     return now && mode == CUDASIM_COUNT_SAMPLE && i % CLUSTER == 0 && accesses >= BUDGET;
 }
 
-void count_block_begin(uint64_t block)
+void count_block_begin(size_t resident, uint64_t number)
 {
     if (!now)
         return;
-    block_number++;
-    if ((int64_t)(block / CLUSTER) != last_cluster)
+    if ((int64_t)(number / CLUSTER) != last_cluster)
         cluster_number++;
-    last_cluster = (int64_t)(block / CLUSTER);
-    barriers = 0;
-    writes = false;
-    for (counted_thread &t : threads) {
-        t.rounds = t.loads = t.mma = t.mma_steps = 0;
-        t.has_loaded = false;
-        t.accumulators.clear();
-    }
+    last_cluster = (int64_t)(number / CLUSTER);
+    count_block_resumes(resident);
+    block->number = ++block_number;
+    block->cluster = cluster_number;
+    block->barriers = 0;
+    block->writes = false;
+    block->threads.assign(block->threads.size(), counted_thread());
 }
 
-void count_block_end(size_t shared)
+void count_block_resumes(size_t resident)
+{
+    if (now)
+        block = &residents[resident];
+}
+
+void count_block_end(size_t resident, size_t shared)
 {
     if (!now)
         return;
+    count_block_resumes(resident);
     now->ran++;
-    now->busy += writes;
+    now->busy += block->writes;
     now->shared = std::max(now->shared, (int64_t)shared);
-    now->barriers = std::max(now->barriers, barriers);
-    for (const counted_thread &t : threads) {
+    now->barriers = std::max(now->barriers, block->barriers);
+    for (const counted_thread &t : block->threads) {
         now->rounds = std::max(now->rounds, t.rounds);
         now->loads = std::max(now->loads, t.loads);
+        now->grid_barriers = std::max(now->grid_barriers, t.grid_barriers);
         now->mma = std::max(now->mma, t.mma);
         now->mma_steps = std::max(now->mma_steps, t.mma_steps);
     }
@@ -197,25 +217,25 @@ void count_grid_end()
 
 /* ------------------------------------------------------------------ what threads do */
 
-static counted_thread &me() { return threads[running_index]; }
+static counted_thread &me() { return block->threads[running_index]; }
 
 static void read_sector(touched &s, int label)
 {
     cudasim_traffic &t = now->of[label];
 
-    t.block_sectors += s.block != block_number;
-    cluster_reads[label] += s.cluster != cluster_number;
+    t.block_sectors += s.block != block->number;
+    cluster_reads[label] += s.cluster != block->cluster;
     t.sectors_read += s.launch != launch_number;
-    s.block = block_number;
-    s.cluster = cluster_number;
+    s.block = block->number;
+    s.cluster = block->cluster;
     s.launch = launch_number;
 }
 
 static void write_sector(touched &s, int label)
 {
-    cluster_writes[label] += s.writing_cluster != cluster_number;
+    cluster_writes[label] += s.writing_cluster != block->cluster;
     now->of[label].sectors_written += s.writing_launch != launch_number;
-    s.writing_cluster = cluster_number;
+    s.writing_cluster = block->cluster;
     s.writing_launch = launch_number;
 }
 
@@ -241,7 +261,7 @@ void count_access(uintptr_t address, size_t bytes, bool is_write)
     if (!now || count_bytes(address, bytes, is_write) < 0)
         return;
     if (is_write) {
-        writes = true;
+        block->writes = true;
         me().has_loaded = false;
         return;
     }
@@ -285,9 +305,24 @@ void count_barrier()
 {
     if (!now)
         return;
-    barriers++;
-    for (counted_thread &t : threads)
+    block->barriers++;
+    for (counted_thread &t : block->threads)
         t.has_loaded = false;
+}
+
+/* A thread that has told the others and then looks for their answer is at a barrier of the grid. */
+void count_release()
+{
+    if (now)
+        me().has_released = true;
+}
+
+void count_acquire()
+{
+    if (!now)
+        return;
+    me().grid_barriers += me().has_released;
+    me().has_released = false;
 }
 
 } // namespace cudasim

@@ -101,6 +101,26 @@ bool count_copy(const void *from, size_t bytes);
  * (tensor.cpp). */
 void tensor_core(float d[16][8], const float a[16][16], const float b[8][16]);
 
+/* The running thread waits for a word to change, and lets others run. `again`: it has done so since
+ * it last did anything else. */
+enum spin_kind { SPINS_FOR_BLOCKS, SPINS_FOR_MBARRIER };
+void spin(spin_kind kind, const void *at, bool again);
+/* It stores to a word with release, or has read one with acquire. */
+void note_release(const void *at);
+void note_acquire(const void *at);
+/* griddepcontrol.wait and griddepcontrol.launch_dependents */
+void wait_for_previous();
+void launch_next();
+
+int compute_major(); /* of the device */
+
+/* mbarriers and bulk copies (async.cpp) */
+void mbarrier_init(uintptr_t at, uint32_t arrivals);
+void mbarrier_arrive(uintptr_t at, uint32_t expected_bytes);
+bool mbarrier_test(uintptr_t at, uint32_t parity);
+void bulk_copy(uintptr_t to, const void *from, uint32_t bytes, uintptr_t mbarrier);
+void async_fence(bool only_shared);
+
 /* While such an object lives, the running thread's accesses are not checked. Host bodies need it
  * for their own data, which is on the heap. */
 struct unwatched {
@@ -111,20 +131,36 @@ struct unwatched {
 struct launch_shape {
     dim3 grid, block;
     size_t shared;
+    bool cooperative, dependent;
 };
 
 } // namespace cudasim
 
+enum cudaLaunchAttributeID {
+    cudaLaunchAttributeCooperative = 2,
+    cudaLaunchAttributeProgrammaticStreamSerialization = 6
+};
+union cudaLaunchAttributeValue {
+    char pad[64];
+    int cooperative, programmaticStreamSerializationAllowed;
+};
+struct cudaLaunchAttribute {
+    cudaLaunchAttributeID id;
+    char pad[4];
+    cudaLaunchAttributeValue val;
+};
 struct cudaLaunchConfig_t {
     dim3 gridDim, blockDim;
     size_t dynamicSmemBytes;
     cudaStream_t stream;
-    void *attrs;
+    cudaLaunchAttribute *attrs;
     unsigned numAttrs;
 };
 
 namespace cudasim
 {
+
+void take_attributes(launch_shape *shape, const cudaLaunchAttribute *attributes, unsigned n);
 
 /* Queues run(args) for every thread of a grid. args, of `bytes` bytes, belongs to the launch, which
  * frees it by drop. */
@@ -149,7 +185,9 @@ static cudaError_t launch_kernel(const char *name, const cudaLaunchConfig_t *con
                                  void (*kernel)(P...), A... arguments)
 {
     call<P...> *c = new call<P...>{kernel, std::tuple<P...>(static_cast<P>(arguments)...)};
-    const launch_shape shape = {config->gridDim, config->blockDim, config->dynamicSmemBytes};
+    launch_shape shape = {config->gridDim, config->blockDim, config->dynamicSmemBytes, false,
+                          false};
+    take_attributes(&shape, config->attrs, config->numAttrs);
     return launch(name, (const void *)kernel, shape, config->stream, call<P...>::run,
                   call<P...>::drop, c, sizeof *c);
 }

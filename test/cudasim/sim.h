@@ -26,6 +26,7 @@ struct grid_launch {
     const void *args;
     size_t arg_bytes;
     size_t most_shared; /* bytes that a block may have, static and dynamic together */
+    bool overlaps;      /* the kernel before it may still run when it begins */
 };
 bool run_grid(const grid_launch &launch); /* false: it faulted; fault_text() says how */
 const char *fault_text();
@@ -37,32 +38,68 @@ extern uintptr_t stacks_at;
 extern size_t stacks_bytes;
 static inline bool on_fiber_stack(uintptr_t address) { return address - stacks_at < stacks_bytes; }
 
+size_t running_block(); /* number of the running block among those that are there at once */
+extern uint64_t moves;  /* how often something got on; a grid in which nothing does hangs */
+
+/* async.cpp */
+void async_grid_begin(size_t resident);
+void async_block_begin();
+void async_block_end();
+void async_turn();    /* all threads of the block wait: some bytes arrive */
+bool async_is_busy(); /* whether bytes of any block are on their way */
+const char *async_describe(const void *mbarrier); /* what it waits for */
+
 /* check.cpp */
 extern bool checking; /* some code was compiled to report its accesses */
-void check_grid_begin(const void *args, size_t bytes);
-void check_block_begin();
+void check_grid_begin(const void *args, size_t bytes, size_t resident, bool overlaps);
+void check_block_begin(size_t resident); /* that many-th of the blocks that are there at once */
+void check_block_resumes(size_t resident);
 void check_block_barrier();
 void check_warp_sync(unsigned warp);
 void check_grid_end();
 void check_fence();
+void check_shared_region(const void *arenas, size_t bytes);
 void check_shared(const void *arena, size_t arena_bytes); /* nothing of it is in use */
+void check_waited_for_previous();
+bool check_has_waited(); /* whether some thread of the grid has waited for the kernel before */
 void check_shared_array(const void *array, size_t bytes); /* in use, not written */
 void check_device_region(const void *base, size_t bytes);
+/* What whoever waits at an mbarrier learns from those who have arrived: for each warp, up to which
+ * step its accesses since the block's last barrier have happened; for each mbarrier of the block,
+ * how many phases have ended. */
+enum { MBARRIERS = 64 };
+struct warps_known {
+    uint64_t epoch;
+    uint64_t step[32];
+    uint32_t ended[MBARRIERS];
+};
+void check_arrive(warps_known *known);
+void check_waited(const warps_known &known, unsigned mbarrier, uint32_t ended);
+/* A bulk copy that will complete phase `phase` of that mbarrier. */
+void check_bulk_copy(const void *to, const void *from, size_t bytes, unsigned mbarrier,
+                     uint32_t phase);
+uint64_t check_now();             /* for check_is_new and check_is_fenced */
+bool check_is_new(uint64_t then); /* no barrier of the block since */
+/* Whether this thread, or the running one, has called async_fence since. */
+bool check_is_fenced(uint64_t then, unsigned thread);
 enum memory_state { MEMORY_NONE = 0, MEMORY_FRESH = 1, MEMORY_WRITTEN = 2 };
 void check_device(const void *at, size_t bytes, memory_state state);
 
 /* runtime.cpp */
 cudaError_t enqueue(cudaStream_t stream, std::function<cudaError_t()> op);
 bool is_device_range(const void *at, size_t bytes); /* inside one live allocation */
-int compute_major();                                /* of the device */
 
 /* counts.cpp */
 extern bool counting;                               /* launches are counted */
 bool count_grid_begin(const grid_launch &launch);   /* false: no block shall run */
 uint64_t count_choose(uint64_t i, uint64_t blocks); /* the i-th block to run */
 bool count_is_enough(uint64_t i);                   /* ... is not wanted any more */
-void count_block_begin(uint64_t block);
-void count_block_end(size_t shared);
+/* resident: which of the blocks that are on the device at once */
+void count_block_begin(size_t resident, uint64_t block);
+void count_block_resumes(size_t resident);
+void count_block_end(size_t resident, size_t shared);
+void count_release(); /* the running thread tells other blocks */
+void count_acquire(); /* ... and waits for them */
 void count_grid_end();
 void count_barrier(); /* of the block */
 void count_stop();    /* the running thread waits for others */
