@@ -43,7 +43,8 @@
  * Whoever reads the bytes has waited at `bar`, or meets at a barrier one who has async_fence()
  * comes between ordinary stores and the bulk copies (or wgmma) that touch the same bytes: in the
  * thread that stored, before the barrier that tells the others From mbarrier_arrive_expect on these
- * need sm_90; elsewhere they do nothing, and the launcher does not run such a kernel there
+ * need sm_90; elsewhere they do nothing, and the launcher does not run such a kernel there, or the
+ * kernel asks has_bulk_copies(), a constant of the code that is compiled
  *   shared_at, at_shared(pointer)   an address in the shared window, which ldmatrix and cp_async
  *                                   take
  *
