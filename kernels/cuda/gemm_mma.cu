@@ -23,6 +23,10 @@
  *   a stage, it is filled again. That is one barrier every 8 steps, behind which the last mma still
  *   runs; the operands of a step are always taken before the mma of the step before it.
  *
+ *   On sm_90 one thread brings the weights of a stage by PANELS bulk copies that are counted at an
+ *   mbarrier, and begins to before the kernel ahead has ended. Elsewhere all threads do, by
+ *   cp.async. x, which is rows of any number, comes by cp.async everywhere.
+ *
  *   warps: WR along the panels, MT panels each, times WX along the rows of x, NT / WX tiles each.
  *
  * Reading the weights is what takes the time, so enough of their bytes must be in flight: bandwidth
@@ -44,6 +48,7 @@
  * is the limit); instances for every eight rows of x (idle mma are hidden behind the memory, and
  * each instance is code to be loaded).
  */
+#include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/mma.cuh"
 
 namespace
@@ -90,7 +95,7 @@ struct gemm_shape {
         X_ROWS = 8 * NT,
         X_AT = PANELS * PIECE_BYTES, /* of x within a stage */
         STAGE_BYTES = X_AT + X_ROWS * X_PITCH,
-        SHARED = STAGES * STAGE_BYTES,
+        SHARED = STAGES * (STAGE_BYTES + 8), /* with an mbarrier each */
         /* How many blocks a multiprocessor of compute capability 9.0 can hold, by its 228 KB of
          * shared memory, of which every block takes 1 KB more than it asks for. It is the bound
          * for registers. */
@@ -106,12 +111,36 @@ struct gemm_ring {
     shared_at base;
     int first_panel, first_x, x_rows; /* x_rows: rows of x that there are */
 
-    __device__ __forceinline__ shared_at stage(int i) const
+    __device__ __forceinline__ shared_at stage(int slot) const
     {
-        return base + i % S::STAGES * S::STAGE_BYTES;
+        return base + slot * S::STAGE_BYTES;
     }
 
-    /* Rows of x that are not there are zeros in every stage, and stay so. */
+    /* The mbarrier at which the bulk copies of a slot are counted. */
+    __device__ __forceinline__ shared_at arrival(int slot) const
+    {
+        return base + S::STAGES * S::STAGE_BYTES + slot * 8;
+    }
+
+    /* Where the weights of stage i begin, of panel `panel` of this block. A panel past the last is
+     * the last once more. */
+    __device__ __forceinline__ const uint8_t *weights(int i, int panel) const
+    {
+        return (const uint8_t *)g.w +
+               ((int64_t)min(first_panel + panel, g.panels - 1) * g.n_tiles + i * KT) * TILE_BYTES;
+    }
+
+    __device__ __forceinline__ void begin() const
+    {
+        cp_async_begin();
+        if (has_bulk_copies() && threadIdx.x == 0) {
+            for (int slot = 0; slot < S::STAGES; slot++)
+                mbarrier_init(arrival(slot), 1);
+            async_fence_shared();
+        }
+    }
+
+    /* Rows of x that are not there are zeros in every slot, and stay so. */
     __device__ __forceinline__ void clear(uint8_t *shared) const
     {
         const int n = (S::X_ROWS - x_rows) * (X_PITCH / 16);
@@ -121,34 +150,67 @@ struct gemm_ring {
                        x_rows * X_PITCH))[i % n] = uint4{0, 0, 0, 0};
     }
 
-    /* Begins this thread's part of filling stage i. Every call makes one group of copies, empty
-     * past the last stage, so that waits can count. A panel past the last is the last once more. */
-    __device__ __forceinline__ void fill(int i) const
+    /* Begins to copy the weights of stage i, if there is one: one thread by bulk copies, or this
+     * thread's part of them. */
+    __device__ __forceinline__ void fill_w(int slot, int i) const
     {
-        const int left = g.n_tiles - i * KT, chunk = threadIdx.x % (KT * ROW_BYTES / 16);
-        const uint8_t *const x = (const uint8_t *)g.x;
+        const int bytes = min(g.n_tiles - i * KT, (int)KT) * TILE_BYTES;
 
-        if (left > 0) {
+        if (bytes <= 0)
+            return;
+        if (!has_bulk_copies()) {
 #pragma unroll
             for (int c = 0; c < S::PANELS * PIECE_BYTES / 16; c += S::THREADS) {
-                const int panel = first_panel + (c + (int)threadIdx.x) / (PIECE_BYTES / 16);
-                const int at = (c + (int)threadIdx.x) % (PIECE_BYTES / 16) * 16;
-                if (at < left * TILE_BYTES)
-                    cp_async(stage(i) + (c + (int)threadIdx.x) * 16,
-                             (const uint8_t *)g.w +
-                                 ((int64_t)min(panel, g.panels - 1) * g.n_tiles + i * KT) *
-                                     TILE_BYTES +
-                                 at,
+                const int chunk = c + (int)threadIdx.x, at = chunk % (PIECE_BYTES / 16) * 16;
+                if (at < bytes)
+                    cp_async(stage(slot) + chunk * 16, weights(i, chunk / (PIECE_BYTES / 16)) + at,
                              true);
             }
-            for (int r = threadIdx.x / (X_BYTES / 16); r < x_rows; r += S::THREADS / (X_BYTES / 16))
-                if (chunk * 16 < left * ROW_BYTES)
-                    cp_async(stage(i) + S::X_AT + r * X_PITCH + chunk * 16,
-                             x + ((int64_t)(first_x + r) * g.n_tiles + i * KT) * ROW_BYTES +
-                                 chunk * 16,
-                             true);
+        } else if (threadIdx.x == 0) {
+            mbarrier_arrive_expect(arrival(slot), S::PANELS * bytes);
+#pragma unroll
+            for (int panel = 0; panel < S::PANELS; panel++)
+                bulk_copy(stage(slot) + panel * PIECE_BYTES, weights(i, panel), bytes,
+                          arrival(slot));
         }
+    }
+
+    /* Begins this thread's part of copying x, and makes a group of it, which is empty past the last
+     * stage so that waits can count. */
+    __device__ __forceinline__ void fill_x(int slot, int i) const
+    {
+        const int chunk = threadIdx.x % (X_BYTES / 16) * 16;
+        const uint8_t *const x = (const uint8_t *)g.x + (int64_t)i * X_BYTES + chunk;
+
+        if (chunk < (g.n_tiles - i * KT) * ROW_BYTES)
+            for (int r = threadIdx.x / (X_BYTES / 16); r < x_rows; r += S::THREADS / (X_BYTES / 16))
+                cp_async(stage(slot) + S::X_AT + r * X_PITCH + chunk,
+                         x + (int64_t)(first_x + r) * g.n_tiles * ROW_BYTES, true);
         cp_async_commit();
+    }
+
+    /* Fills all slots. Weights come first: no kernel before this one writes them, so those that
+     * come by bulk copies need not wait for its end. */
+    __device__ __forceinline__ void fill_all() const
+    {
+        if (has_bulk_copies())
+            for (int i = 0; i < S::STAGES; i++)
+                fill_w(i, i);
+        grid_launch_next();
+        grid_wait_for_previous();
+        for (int i = 0; i < S::STAGES; i++) {
+            if (!has_bulk_copies())
+                fill_w(i, i);
+            fill_x(i, i);
+        }
+    }
+
+    /* Waits for the weights of a slot, the turn-th time that it was filled; what came by cp.async
+     * has its own wait. */
+    __device__ __forceinline__ void wait(int slot, int turn) const
+    {
+        if (has_bulk_copies())
+            mbarrier_wait(arrival(slot), turn & 1);
     }
 };
 
@@ -263,20 +325,19 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) gemm_kernel(gemm_args
     float acc[S::MT][S::WARP_NT][4];
     gemm_step<S> step[2];
 
-    cp_async_begin();
-#pragma unroll
-    for (int i = 0; i < S::STAGES; i++)
-        ring.fill(i);
+    ring.begin();
+    ring.fill_all();
     ring.clear(shared);
 #pragma unroll
     for (int i = 0; i < S::MT * S::WARP_NT * 4; i++)
         acc[i / 4 / S::WARP_NT][i / 4 % S::WARP_NT][i % 4] = 0.0f;
     cp_async_wait<S::STAGES - 1>();
     __syncthreads();
+    ring.wait(0, 0);
     step[0].load(ring.stage(0) + a_at, ring.stage(0) + b_at, 0, 0);
 
-    for (int i = 0; i < n_stages; i++) {
-        const shared_at stage = ring.stage(i);
+    for (int i = 0, slot = 0, turn = 0;; i++) {
+        const shared_at stage = ring.stage(slot);
 #pragma unroll
         for (int tile = 0; tile < KT; tile++) {
             const bool is_last = tile + 1 == KT || i * KT + tile + 1 == g.n_tiles;
@@ -294,9 +355,13 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) gemm_kernel(gemm_args
         if (i + 1 == n_stages)
             break;
         cp_async_wait<S::STAGES - 2>();
-        __syncthreads(); /* stage i + 1 is here, and all have what they need of stage i */
-        ring.fill(i + S::STAGES);
-        step[0].load(ring.stage(i + 1) + a_at, ring.stage(i + 1) + b_at, 0, 0);
+        __syncthreads(); /* x of stage i + 1 is here, and all have what they need of stage i */
+        ring.fill_w(slot, i + S::STAGES);
+        ring.fill_x(slot, i + S::STAGES);
+        slot = slot + 1 == S::STAGES ? 0 : slot + 1;
+        turn += slot == 0;
+        ring.wait(slot, turn);
+        step[0].load(ring.stage(slot) + a_at, ring.stage(slot) + b_at, 0, 0);
     }
 
 #pragma unroll
@@ -318,8 +383,9 @@ cudaError_t launch_shape(gemm_args g, cudaStream_t stream)
     g.m_tiles = (g.m + S::X_ROWS - 1) / S::X_ROWS;
     if (row_blocks * g.m_tiles > INT32_MAX)
         return cudaErrorInvalidConfiguration;
-    return SB_LAUNCH((gemm_kernel<TYPE, S>), dim3((unsigned)(row_blocks * g.m_tiles)),
-                     dim3(S::THREADS), S::SHARED, stream, g);
+    return SB_LAUNCH_WITH(SB_DEPENDENT, (gemm_kernel<TYPE, S>),
+                          dim3((unsigned)(row_blocks * g.m_tiles)), dim3(S::THREADS), S::SHARED,
+                          stream, g);
 }
 
 /* The shapes of block for 8 * NT rows of x, with 64, 32 and 16 rows of weights; for 64 rows of x

@@ -19,6 +19,11 @@
 
 typedef uintptr_t shared_at;
 
+namespace cudasim
+{
+int compute_major(); /* of the device */
+}
+
 static inline shared_at at_shared(const void *p) { return (shared_at)__cvta_generic_to_shared(p); }
 
 /* ------------------------------------------------------------------ elements */
@@ -206,6 +211,8 @@ static inline void mbarrier_wait(shared_at bar, uint32_t parity)
     for (bool again = false; !cudasim::mbarrier_test(bar, parity); again = true)
         cudasim::spin(cudasim::SPINS_FOR_MBARRIER, (const void *)bar, again);
 }
+
+static inline bool has_bulk_copies(void) { return cudasim::compute_major() >= 9; }
 
 static inline void bulk_copy(shared_at to, const void *from, uint32_t bytes, shared_at bar)
 {
