@@ -166,16 +166,6 @@ static __device__ __forceinline__ void mbarrier_wait(shared_at bar, uint32_t par
 #endif
 }
 
-/* Whether this code is for devices that have them. */
-static __device__ __forceinline__ constexpr bool has_bulk_copies(void)
-{
-#if __CUDA_ARCH__ >= 900
-    return true;
-#else
-    return false;
-#endif
-}
-
 /* PTX ISA, "cp.async.bulk": global to shared memory, completing on an mbarrier. A block without a
  * cluster is a cluster of one, so its own addresses are those of shared::cluster. */
 static __device__ __forceinline__ void bulk_copy(shared_at to, const void *from, uint32_t bytes,

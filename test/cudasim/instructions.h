@@ -212,8 +212,6 @@ static inline void mbarrier_wait(shared_at bar, uint32_t parity)
         cudasim::spin(cudasim::SPINS_FOR_MBARRIER, (const void *)bar, again);
 }
 
-static inline bool has_bulk_copies(void) { return cudasim::compute_major() >= 9; }
-
 static inline void bulk_copy(shared_at to, const void *from, uint32_t bytes, shared_at bar)
 {
     cudasim::bulk_copy(to, from, bytes, bar);
