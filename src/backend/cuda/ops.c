@@ -22,7 +22,7 @@ struct sb_exec {
     struct sb_device *device;
     struct sb_cuda_stream own, *queue;    /* queue: own, or the sibling's */
     struct sb_graphs own_graphs, *graphs; /* likewise */
-    void *scratch;                        /* of attention */
+    void *scratch;                        /* of attention and selection */
 };
 
 /* ---------------------------------------------------------------- memory */
@@ -75,7 +75,7 @@ static size_t cache_bytes(const struct sb_device *device)
     return sb_dtype_size(device->type);
 }
 
-/* Scratch of attention; the own kernel and cuDNN take turns in it. */
+/* Scratch of attention and selection, which take turns in it, as do the own kernel and cuDNN. */
 static size_t scratch_bytes(const struct sb_device *device, const struct sb_exec_limits *limits)
 {
     const size_t own = sb_cuda_attend_scratch(device->type, limits);
@@ -83,7 +83,9 @@ static size_t scratch_bytes(const struct sb_device *device, const struct sb_exec
                              ? sb_prefill_scratch(device->prefill)
                              : 0;
 
-    return own > spans ? own : spans;
+    const size_t attention = own > spans ? own : spans;
+
+    return attention > sb_cuda_select_scratch() ? attention : sb_cuda_select_scratch();
 }
 
 static size_t exec_bytes(const struct sb_device *device, int32_t n_threads,
@@ -288,7 +290,7 @@ static void swiglu(struct sb_exec *exec, void *y, const float *gate_up, int32_t 
 
 static void select_token(struct sb_exec *exec, const struct sb_select *args)
 {
-    ISSUE(exec, "select", sb_cuda_select(args, exec->queue->stream));
+    ISSUE(exec, "select", sb_cuda_select(args, exec->scratch, exec->queue->stream));
 }
 
 static void accept(struct sb_exec *exec, const int32_t *tokens, const int32_t *picks,
