@@ -101,6 +101,15 @@ static __device__ __forceinline__ void cp_async_begin(void)
 
 /* ------------------------------------------------------------------ mbarriers and bulk copies */
 
+static constexpr __device__ __forceinline__ bool has_bulk_copies(void)
+{
+#if __CUDA_ARCH__ >= 900
+    return true;
+#else
+    return false;
+#endif
+}
+
 /* PTX ISA, "mbarrier.init". */
 static __device__ __forceinline__ void mbarrier_init(shared_at bar, uint32_t arrivals)
 {
@@ -154,16 +163,6 @@ static __device__ __forceinline__ void mbarrier_wait(shared_at bar, uint32_t par
                      : "r"(bar), "r"(parity)
                      : "memory");
     } while (!done);
-#endif
-}
-
-/* Whether this code is for devices that have them. */
-static __device__ __forceinline__ constexpr bool has_bulk_copies(void)
-{
-#if __CUDA_ARCH__ >= 900
-    return true;
-#else
-    return false;
 #endif
 }
 

@@ -89,6 +89,7 @@ enum cudaFuncAttribute {
 struct cudaFuncAttributes {
     size_t sharedSizeBytes, constSizeBytes, localSizeBytes;
     int maxThreadsPerBlock, numRegs;
+    int ptxVersion, binaryVersion;
     int maxDynamicSharedSizeBytes;
 };
 

@@ -107,6 +107,8 @@ void note_acquire(const void *at);
 void wait_for_previous();
 void launch_next();
 
+int compute_major(); /* of the device */
+
 /* mbarriers and bulk copies (async.cpp) */
 void mbarrier_init(uintptr_t at, uint32_t arrivals);
 void mbarrier_arrive(uintptr_t at, uint32_t expected_bytes);

@@ -19,11 +19,6 @@
 
 typedef uintptr_t shared_at;
 
-namespace cudasim
-{
-int compute_major(); /* of the device */
-}
-
 static inline shared_at at_shared(const void *p) { return (shared_at)__cvta_generic_to_shared(p); }
 
 /* ------------------------------------------------------------------ elements */
@@ -187,6 +182,8 @@ static inline void cp_async_wait(void)
 
 /* ------------------------------------------------------------------ mbarriers and bulk copies */
 
+static inline bool has_bulk_copies(void) { return cudasim::compute_major() >= 9; }
+
 static inline void mbarrier_init(shared_at bar, uint32_t arrivals)
 {
     cudasim::note_write((const void *)bar, 8);
@@ -205,8 +202,6 @@ static inline void mbarrier_wait(shared_at bar, uint32_t parity)
     for (bool again = false; !cudasim::mbarrier_test(bar, parity); again = true)
         cudasim::spin(cudasim::SPINS_FOR_MBARRIER, (const void *)bar, again);
 }
-
-static inline bool has_bulk_copies(void) { return cudasim::compute_major() >= 9; }
 
 static inline void bulk_copy(shared_at to, const void *from, uint32_t bytes, shared_at bar)
 {

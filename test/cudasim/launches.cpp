@@ -191,11 +191,13 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const v
     CUDASIM_LOCK;
     READY;
     REFUSE_IF(machine.major < 8, cudaErrorNoKernelImageForDevice);
+    REFUSE_IF(!is_loaded("a kernel whose attributes are asked for", function, any_capture()),
+              cudaErrorStreamCaptureUnsupported);
     const bool has_more = shared_limit.count(function);
     *attributes = cudaFuncAttributes();
     attributes->maxThreadsPerBlock = 1024;
     attributes->maxDynamicSharedSizeBytes = has_more ? shared_limit[function] : SHARED_DEFAULT;
-    loaded.insert(function);
+    attributes->ptxVersion = attributes->binaryVersion = 10 * machine.major + machine.minor;
     return cudaSuccess;
 }
 

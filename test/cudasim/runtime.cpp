@@ -167,7 +167,7 @@ static void drain_all()
         drain(s);
 }
 
-static bool any_capture()
+bool any_capture()
 {
     for (CUstream_st *s : streams)
         if (s->capturing)

@@ -50,6 +50,7 @@ cudaError_t ready();
 bool alloc_fails();
 cudaError_t run_now(const operation &op);
 void drain(CUstream_st *stream);
+bool any_capture();
 /* Makes this the text of cudasim_fault(), and prints it to stderr unless that is off or the test
  * has asked for the fault. */
 void tell(const char *what, bool asked_for = false);

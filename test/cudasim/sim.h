@@ -88,7 +88,6 @@ void check_device(const void *at, size_t bytes, memory_state state);
 /* runtime.cpp */
 cudaError_t enqueue(cudaStream_t stream, std::function<cudaError_t()> op);
 bool is_device_range(const void *at, size_t bytes); /* inside one live allocation */
-int compute_major();                                /* of the device */
 
 /* banks.cpp */
 extern bool counting_banks;

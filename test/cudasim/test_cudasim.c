@@ -462,6 +462,11 @@ static void test_first_launch_in_a_capture(void)
           cudaErrorStreamCaptureUnsupported);
     CHECK(strstr(cudasim_fault(), "nothing_wrong: its first launch is in a capture"));
     CHECK(cudaStreamEndCapture(stream, &graph) == cudaErrorStreamCaptureInvalidated);
+    CHECK_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    /* its launcher asks for its attributes */
+    CHECK(cudasim_fault_kernel("never_waits", memory, NULL, 1, N, 0, stream) ==
+          cudaErrorStreamCaptureUnsupported);
+    CHECK(cudaStreamEndCapture(stream, &graph) == cudaErrorStreamCaptureInvalidated);
     CHECK_CUDA(cudasim_fault_kernel("nothing_wrong", memory, NULL, 1, N, 0, stream));
     CHECK_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     CHECK_CUDA(cudasim_fault_kernel("nothing_wrong", memory, NULL, 1, N, 0, stream));
