@@ -19,11 +19,6 @@
 
 typedef uintptr_t shared_at;
 
-namespace cudasim
-{
-int compute_major(); /* of the device */
-}
-
 static inline shared_at at_shared(const void *p) { return (shared_at)__cvta_generic_to_shared(p); }
 
 /* ------------------------------------------------------------------ elements */
