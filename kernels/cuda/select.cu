@@ -189,6 +189,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
 /* As many parts of a row as give the device enough blocks; 0 for one, which needs no kernel. */
 static int32_t parts_of(const struct sb_select *args)
 {
+    static_assert((int)ENOUGH_BLOCKS <= (int)THREADS, "a thread takes one part");
     const int32_t enough = ENOUGH_BLOCKS / args->m, most = args->limit / LEAST_PART;
     const int32_t n = enough < most ? enough : most;
 
