@@ -12,11 +12,11 @@ for layers in 1 2; do
     trace=$models/small-$layers.json
     for model in target draft; do
         rm -rf "$tmp/$model"
-        "$B/test/bench/make_checkpoint" "$tmp/$model" --arch qwen3 --hidden 256 --inter 512 \
-            --layers $layers --heads 4 --kv-heads 2 --head-dim 64 --vocab 512 --context 512 \
+        "$B/test/bench/make_checkpoint" "$tmp/$model" --arch qwen3 --hidden 256 --inter 768 \
+            --layers $layers --heads 4 --kv-heads 2 --head-dim 64 --vocab 1024 --context 512 \
             --dtype bf16 --sparse >/dev/null || verdict gpu_time "no checkpoint"
-        echo "{\"model\": \"$model\", \"hidden\": 256, \"inter\": 512, \"layers\": 4," \
-            "\"heads\": 4, \"kv_heads\": 2, \"head_dim\": 64, \"vocab\": 512}"
+        echo "{\"model\": \"$model\", \"hidden\": 256, \"inter\": 768, \"layers\": 4," \
+            "\"heads\": 4, \"kv_heads\": 2, \"head_dim\": 64, \"vocab\": 1024}"
     done >"$trace"
     "$B/cudasim/gpu_time" "$tmp/target" "$tmp/draft" --batches 1,3 --context 64 >>"$trace" \
         2>"$tmp/log" || cat "$tmp/log" >>"$tmp/out"

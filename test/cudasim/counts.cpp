@@ -33,8 +33,7 @@ struct touched {
 
 /* A thread of the running block. */
 struct counted_thread {
-    int64_t rounds, loads, mma, mma_steps;
-    int64_t grid_barriers;
+    int64_t rounds, loads, mma, mma_steps, waits, grid_barriers;
     bool has_loaded, has_released; /* since its last stop; since it last waited for blocks */
     std::vector<const void *> accumulators; /* of its mma's that need not wait for each other */
 };
@@ -181,7 +180,10 @@ void count_block_end(size_t resident, size_t shared)
     now->ran++;
     now->busy += block->writes;
     now->shared = std::max(now->shared, (int64_t)shared);
-    now->barriers = std::max(now->barriers, block->barriers);
+    int64_t waits = 0;
+    for (const counted_thread &t : block->threads)
+        waits = std::max(waits, t.waits);
+    now->barriers = std::max(now->barriers, block->barriers + waits);
     for (const counted_thread &t : block->threads) {
         now->rounds = std::max(now->rounds, t.rounds);
         now->loads = std::max(now->loads, t.loads);
@@ -308,6 +310,12 @@ void count_barrier()
     block->barriers++;
     for (counted_thread &t : block->threads)
         t.has_loaded = false;
+}
+
+void count_wait()
+{
+    if (now)
+        me().waits++;
 }
 
 /* A thread that has told the others and then looks for their answer is at a barrier of the grid. */

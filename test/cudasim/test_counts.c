@@ -29,7 +29,7 @@ static const struct cudasim_launch *product(int m, int n_out, int k)
 
     cudasim_label(w, (size_t)n_out * (size_t)k * 2, WEIGHTS);
     cudasim_count(CUDASIM_COUNT_SAMPLE);
-    return only_launch(sb_cuda_gemm_mma(y, x, w, SB_BF16, NULL, m, n_out, k, stream));
+    return only_launch(sb_cuda_gemm_mma(y, x, w, SB_BF16, NULL, m, n_out, k, 0, stream));
 }
 
 /* Every byte of the weight comes once, and x once for each block. */

@@ -1,16 +1,17 @@
 """Times of rounds on a GPU, by a model: what gpu_time.c has counted, and a few constants.
 
-    gpu_time.py DIR [--measured FILE] [--compare DIR] [--parts]
+    gpu_time.py DIR [--measured FILE] [--compare DIR] [--parts] [--check]
 
 DIR has the traces of gpu_time.sh. Every time printed is an estimate for an H200 until E7 of
 test/cuda/run_on_gpu.sh has run; --measured prints the lines of E7 beside the model's. --compare
-prints the same tables of another state of the code, --parts where the time of a pass goes.
+prints the same tables of another state of the code, --parts where the time of a pass goes. --check
+fails if the weights that were counted are not those of the models.
 
 A launch takes
 
     gap + rounds of waiting + the longest of four streams
 
-    gap       from the end of the launch before to the first instructions of this one
+    gap       from the end of the launch before to the first instructions of this one, and the drain
     rounds    of loads that threads wait for (test/cudasim/counts.h): each one latency. Kernels that
               copy asynchronously wait for their rounds first, and then for the first copy; in the
               others rounds are part of the streams, and the longer counts
@@ -27,21 +28,25 @@ import glob
 import json
 import os
 import re
+import sys
 
 # The device: NVIDIA H200 SXM. The clock is what it keeps under load; the data sheet has 4.8 TB/s.
 SMS, CLOCK, PEAK = 132, 1.9e9, 4.8e12
 # The best that a product of one row reached on an H200: 4.26 TB/s (TileOPs, pull request 243).
 BANDWIDTH = 4.25e12
-# Reads that hit L2, of an H100 ("Dissecting the NVIDIA Hopper Architecture through
-# Microbenchmarking", arXiv:2501.12084, measures two thirds of the 64 bytes a clock and SM).
-L2_BANDWIDTH, L2_BYTES = 5.7e12, 50e6
-# Latency of a hit in L2 is 263 clocks (arXiv:2402.13499, table of latencies); 40 more to make an
-# address and use the value. Under full load memory answers after about 0.8 us (gemm_mma.cu), idle
-# after 480 clocks and a walk through the TLB.
+# Reads that hit L2: 28 of the 64 bytes that a multiprocessor's port takes in a clock. It is assumed;
+# products of more than 64 rows depend on it, and E7 at m = 192 decides.
+L2_BANDWIDTH, L2_BYTES = 28 * SMS * CLOCK, 50e6
+# A hit in L2 takes about 263 clocks, memory about 480 ("Benchmarking and Dissecting the Nvidia Hopper
+# GPU Architecture", arXiv:2402.13499); 40 are added to make an address and use the value, and to
+# memory the time of the TLB. Under full load memory answers after about 0.8 us (gemm_mma.cu).
 L2_LATENCY, LOADED_LATENCY, IDLE_LATENCY = 303 / CLOCK, 0.8e-6, 0.55e-6
 # Between dependent kernels of a graph: 1.3 us on an H100 (Hazy Research, "Look Ma, No Bubbles!").
 # Programmatic dependent launch leaves the drain of the last blocks, about 0.5 us [reasoning].
 GAP, DEPENDENT_GAP = 1.3e-6, 0.5e-6
+# What a launch takes besides: its blocks begin, and its last stores drain. This one is fitted, to an
+# estimate of verification and draft steps made by hand from SASS before the model was.
+EMPTY = 0.7e-6
 # A grid barrier is an atomic to L2 and a load that sees it: three latencies of L2 [reasoning].
 GRID_BARRIER = 3 * L2_LATENCY
 # mma.sync m16n8k16: 33 clocks until the next one may use the sum (gemm_mma.cu); a multiprocessor's
@@ -87,7 +92,7 @@ def launch_time(launch, free=False):
     copied, read = sum_of(launch, COPIED), sum_of(launch, READ)
     of_memory = memory_bytes(launch)
 
-    gap = DEPENDENT_GAP if launch["is_dependent"] else GAP
+    gap = EMPTY + (DEPENDENT_GAP if launch["is_dependent"] else GAP)
     stored_loads = sum_of(launch, READ, range(1, 5)) - sum_of(launch, COPIED, range(1, 5))
     latency = IDLE_LATENCY if stored_loads > (read - copied) / 2 else L2_LATENCY
     rounds = waves * max(launch["rounds"], launch["loads"] / UNROLLED) * latency
@@ -200,6 +205,13 @@ def roofline(s, rows, context):
     return 2 * (weights + rows * cache) / PEAK
 
 
+def repeated(launch, n):
+    """A launch of n times as many blocks."""
+    copy = dict(launch, busy=launch["busy"] * n)
+    copy["of"] = [[n * x for x in of] for of in launch["of"]]
+    return copy
+
+
 def tokens_of(accept, k):
     return (1 - accept ** (k + 1)) / (1 - accept)
 
@@ -228,12 +240,9 @@ def measure(pair, batch):
          "roof": roofline(target, batch, context)}
     plain = [passes_of(l)[0] for l in counted["plain", batch]]
     t["plain"], t["plain_parts"] = pass_time(*plain, target["layers"], models)
-    moves = [l[0] for l in counted["move", batch]] if ("move", batch) in counted else []
-    if moves:
-        n = extrapolate(*[sum_of(m, READ, [TARGET_CACHE]) + sum_of(m, WRITTEN, [TARGET_CACHE])
-                          for m in moves], target["layers"])
-        seconds = extrapolate(*[launch_time(m) for m in moves], target["layers"])
-        t["move"], t["move_share"] = seconds, n / seconds / BANDWIDTH
+    move = repeated(counted["move", batch][0][0], target["layers"])
+    t["move"] = launch_time(move)
+    t["move_share"] = memory_bytes(move) / BANDWIDTH / t["move"]
     t["round"] = t["drafts"] + t["verify"] + ROUND
     return t
 
@@ -250,7 +259,7 @@ def print_pair(name, pair, parts):
         gains = " / ".join(f"{tokens_of(a, t['k']) * plain / t['round']:.2f}"
                            for a in (0.6, 0.7, 0.8))
         limit = t["k"] * t["draft_roof"] + t["roof"]
-        move = f"{t['move'] * 1e3:.2f} ({100 * t['move_share']:.0f} %)" if "move" in t else ""
+        move = f"{t['move'] * 1e3:.2f} ({100 * t['move_share']:.0f} %)"
         print(f"| {batch} | {t['verify'] * 1e3:.2f} | {t['roof'] * 1e3:.2f} "
               f"| {100 * t['roof'] / t['verify']:.0f} % | {t['verify_launches']} "
               f"| {t['draft'] * 1e3:.2f} | {t['draft_roof'] * 1e3:.2f} "
@@ -286,15 +295,36 @@ def print_measured(path, pairs):
                               f"measured {us}, {float(us) / model:.2f} times")
 
 
+def check(pairs):
+    """What was counted of each product's weights must be their size, in every pass of the target."""
+    for models, counted, _ in pairs.values():
+        sizes = {p: 2 * a * b * (1 if p == "head" else models[0]["layers"])
+                 for p, (a, b) in products(models[0]).items()}
+        for (what, batch), traces in counted.items():
+            read = {p: [0, 0] for p in sizes}
+            for which, launches in enumerate(traces):
+                for launch in launches:
+                    part = part_of(launch, models)
+                    if part in read:
+                        read[part][which] += launch["of"][TARGET][SECTORS_READ] * SECTOR
+            for p in sizes if what != "move" else ():
+                got = extrapolate(*read[p], models[0]["layers"])
+                if got != sizes[p]:
+                    sys.exit(f"{what} of batch {batch}: {got} bytes of {p} are read, not {sizes[p]}")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
     parser.add_argument("--measured")
     parser.add_argument("--compare")
     parser.add_argument("--parts", action="store_true")
+    parser.add_argument("--check", action="store_true")
     args = parser.parse_args()
     for folder in [args.compare, args.folder] if args.compare else [args.folder]:
         pairs = read_traces(folder)
+        if args.check:
+            check(pairs)
         print(f"{folder}: estimates of a model for an H200; no GPU has run")
         for name, pair in pairs.items():
             print_pair(name, pair, args.parts)
