@@ -20,8 +20,13 @@
  *   | x  [8 NT] [256 + 16 B] |  dense rows; the 16 bytes more put the eight rows of an ldmatrix
  *   +------------------------+  into eight different groups of four banks
  *   STAGES of these in a ring, all filled ahead. When every warp has taken its last operands out of
- *   a stage, it is filled again. That is one barrier every 8 steps, behind which the last mma still
- *   runs; the operands of a step are always taken before the mma of the step before it.
+ *   a stage, they meet, and it is filled again between the next mma. That is one barrier every 8
+ *   steps, at which the last mma still runs; the operands of a step are always taken before the mma
+ *   of the step before it.
+ *
+ *   On sm_90 one thread brings the weights of a stage by PANELS bulk copies that are counted at an
+ *   mbarrier, and begins to before the kernel ahead has ended. Elsewhere all threads do, by
+ *   cp.async. x, which is rows of any number, comes by cp.async everywhere.
  *
  *   warps: WR along the panels, MT panels each, times WX along the rows of x, NT / WX tiles each.
  *
@@ -44,6 +49,7 @@
  * is the limit); instances for every eight rows of x (idle mma are hidden behind the memory, and
  * each instance is code to be loaded).
  */
+#include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/mma.cuh"
 
 namespace
@@ -90,7 +96,7 @@ struct gemm_shape {
         X_ROWS = 8 * NT,
         X_AT = PANELS * PIECE_BYTES, /* of x within a stage */
         STAGE_BYTES = X_AT + X_ROWS * X_PITCH,
-        SHARED = STAGES * STAGE_BYTES,
+        SHARED = STAGES * (STAGE_BYTES + 8), /* with an mbarrier each */
         /* How many blocks a multiprocessor of compute capability 9.0 can hold, by its 228 KB of
          * shared memory, of which every block takes 1 KB more than it asks for. It is the bound
          * for registers. */
@@ -99,56 +105,129 @@ struct gemm_shape {
     };
 };
 
-/* The stages of a block, and what is copied into them. */
+/* The stages of a block, and what is copied into them. A thread copies chunks of 16 bytes, and with
+ * bulk copies thread 0 copies pieces of weights. */
 template <class S>
 struct gemm_ring {
-    const gemm_args &g;
-    shared_at base;
-    int first_panel, first_x, x_rows; /* x_rows: rows of x that there are */
+    enum { PIECE_CHUNKS = PIECE_BYTES / 16, X_CHUNKS = X_BYTES / 16 };
+    enum { X_AT_ONCE = S::THREADS / X_CHUNKS }; /* rows */
 
-    __device__ __forceinline__ shared_at stage(int i) const
+    shared_at base;
+    const uint8_t *w, *x;   /* this thread's first chunk of stage 0 */
+    int64_t w_step, x_step; /* bytes from panel to panel, and over X_AT_ONCE rows of x */
+    int last_panel;         /* a block's panels past the last are the last once more */
+    int x_rows, n_tiles;    /* rows of x that there are; tiles along k */
+
+    __device__ __forceinline__ gemm_ring(const gemm_args &g, uint8_t *shared, int first_panel,
+                                         int first_x)
+        : base(at_shared(shared)), w_step((int64_t)g.n_tiles * TILE_BYTES),
+          x_step((int64_t)X_AT_ONCE * g.n_tiles * ROW_BYTES),
+          last_panel(g.panels - 1 - first_panel), x_rows(min(g.m - first_x, (int)S::X_ROWS)),
+          n_tiles(g.n_tiles)
     {
-        return base + i % S::STAGES * S::STAGE_BYTES;
+        const int tid = (int)threadIdx.x, row = first_x + tid / X_CHUNKS;
+        w = (const uint8_t *)g.w + first_panel * w_step + tid * 16;
+        x = (const uint8_t *)g.x + (int64_t)row * g.n_tiles * ROW_BYTES + tid % X_CHUNKS * 16;
+        static_assert((int)PIECE_CHUNKS % S::THREADS == 0,
+                      "a thread's chunks of a panel are alike");
     }
 
-    /* Rows of x that are not there are zeros in every stage, and stay so. */
+    __device__ __forceinline__ shared_at stage(int slot) const
+    {
+        return base + slot * S::STAGE_BYTES;
+    }
+
+    /* The mbarrier at which the bulk copies of a slot are counted. */
+    __device__ __forceinline__ shared_at arrival(int slot) const
+    {
+        return base + S::STAGES * S::STAGE_BYTES + slot * 8;
+    }
+
+    __device__ __forceinline__ void begin() const
+    {
+        cp_async_begin();
+        if (has_bulk_copies() && threadIdx.x == 0) {
+#pragma unroll 1
+            for (int slot = 0; slot < S::STAGES; slot++)
+                mbarrier_init(arrival(slot), 1);
+            async_fence_shared();
+        }
+    }
+
+    /* Rows of x that are not there are zeros in every slot, and stay so. */
     __device__ __forceinline__ void clear(uint8_t *shared) const
     {
         const int n = (S::X_ROWS - x_rows) * (X_PITCH / 16);
 
+#pragma unroll 1
         for (int i = threadIdx.x; i < S::STAGES * n; i += S::THREADS)
             ((uint4 *)(shared + i / n * S::STAGE_BYTES + S::X_AT +
                        x_rows * X_PITCH))[i % n] = uint4{0, 0, 0, 0};
     }
 
-    /* Begins this thread's part of filling stage i. Every call makes one group of copies, empty
-     * past the last stage, so that waits can count. A panel past the last is the last once more. */
-    __device__ __forceinline__ void fill(int i) const
+    /* Begins to copy the weights of stage i, if there is one: thread 0 all of them, or this thread
+     * its part. */
+    __device__ __forceinline__ void fill_w(int slot, int i) const
     {
-        const int left = g.n_tiles - i * KT, chunk = threadIdx.x % (KT * ROW_BYTES / 16);
-        const uint8_t *const x = (const uint8_t *)g.x;
+        const int bytes = min(n_tiles - i * KT, (int)KT) * TILE_BYTES, tid = (int)threadIdx.x;
+        const uint8_t *const from = w + (int64_t)i * PIECE_BYTES;
 
-        if (left > 0) {
+        if (!has_bulk_copies()) {
 #pragma unroll
-            for (int c = 0; c < S::PANELS * PIECE_BYTES / 16; c += S::THREADS) {
-                const int panel = first_panel + (c + (int)threadIdx.x) / (PIECE_BYTES / 16);
-                const int at = (c + (int)threadIdx.x) % (PIECE_BYTES / 16) * 16;
-                if (at < left * TILE_BYTES)
-                    cp_async(stage(i) + (c + (int)threadIdx.x) * 16,
-                             (const uint8_t *)g.w +
-                                 ((int64_t)min(panel, g.panels - 1) * g.n_tiles + i * KT) *
-                                     TILE_BYTES +
-                                 at,
+            for (int c = 0; c < S::PANELS * PIECE_CHUNKS; c += S::THREADS)
+                if ((c % PIECE_CHUNKS + tid) * 16 < bytes)
+                    cp_async(stage(slot) + (c + tid) * 16,
+                             from + min(c / (int)PIECE_CHUNKS, last_panel) * w_step +
+                                 c % PIECE_CHUNKS * 16,
                              true);
-            }
-            for (int r = threadIdx.x / (X_BYTES / 16); r < x_rows; r += S::THREADS / (X_BYTES / 16))
-                if (chunk * 16 < left * ROW_BYTES)
-                    cp_async(stage(i) + S::X_AT + r * X_PITCH + chunk * 16,
-                             x + ((int64_t)(first_x + r) * g.n_tiles + i * KT) * ROW_BYTES +
-                                 chunk * 16,
-                             true);
+        } else if (tid == 0 && bytes > 0) {
+            mbarrier_arrive_expect(arrival(slot), S::PANELS * bytes);
+#pragma unroll
+            for (int panel = 0; panel < S::PANELS; panel++)
+                bulk_copy(stage(slot) + panel * PIECE_BYTES, from + min(panel, last_panel) * w_step,
+                          bytes, arrival(slot));
         }
+    }
+
+    /* Begins this thread's part of copying x, and makes a group of it, which is empty past the last
+     * stage so that waits can count. */
+    __device__ __forceinline__ void fill_x(int slot, int i) const
+    {
+        const int row = (int)threadIdx.x / X_CHUNKS, chunk = (int)threadIdx.x % X_CHUNKS * 16;
+        const bool is_here = chunk < (n_tiles - i * KT) * ROW_BYTES;
+
+#pragma unroll
+        for (int c = 0; c < S::X_ROWS; c += X_AT_ONCE)
+            if (is_here && c + row < x_rows)
+                cp_async(stage(slot) + S::X_AT + (c + row) * X_PITCH + chunk,
+                         x + (int64_t)i * X_BYTES + c / X_AT_ONCE * x_step, true);
         cp_async_commit();
+    }
+
+    /* Fills all slots. Weights come first: no kernel before this one writes them, so those that
+     * come by bulk copies need not wait for its end. */
+    __device__ __forceinline__ void fill_all() const
+    {
+        if (has_bulk_copies())
+#pragma unroll 1
+            for (int i = 0; i < S::STAGES; i++)
+                fill_w(i, i);
+        grid_launch_next();
+        grid_wait_for_previous();
+#pragma unroll 1
+        for (int i = 0; i < S::STAGES; i++) {
+            if (!has_bulk_copies())
+                fill_w(i, i);
+            fill_x(i, i);
+        }
+    }
+
+    /* Waits for the weights of a slot, the turn-th time that it was filled; what came by cp.async
+     * has its own wait. */
+    __device__ __forceinline__ void wait(int slot, int turn) const
+    {
+        if (has_bulk_copies())
+            mbarrier_wait(arrival(slot), turn & 1);
     }
 };
 
@@ -252,8 +331,7 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) gemm_kernel(gemm_args
     /* Tiles of x change fastest, so that blocks that run together share weights in L2. */
     const int first_panel = (int)(blockIdx.x / (unsigned)g.m_tiles) * S::PANELS;
     const int first_x = (int)(blockIdx.x % (unsigned)g.m_tiles) * S::X_ROWS;
-    const gemm_ring<S> ring = {g, at_shared(shared), first_panel, first_x,
-                               min(g.m - first_x, (int)S::X_ROWS)};
+    const gemm_ring<S> ring(g, shared, first_panel, first_x);
     const int n_stages = (g.n_tiles + KT - 1) / KT, lane = threadIdx.x % 32;
     const int warp_panel = (int)threadIdx.x / 32 % S::WR * S::MT;
     const int warp_x = (int)threadIdx.x / 32 / S::WR * S::WARP_NT * 8;
@@ -263,20 +341,19 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) gemm_kernel(gemm_args
     float acc[S::MT][S::WARP_NT][4];
     gemm_step<S> step[2];
 
-    cp_async_begin();
-#pragma unroll
-    for (int i = 0; i < S::STAGES; i++)
-        ring.fill(i);
+    ring.begin();
+    ring.fill_all();
     ring.clear(shared);
 #pragma unroll
     for (int i = 0; i < S::MT * S::WARP_NT * 4; i++)
         acc[i / 4 / S::WARP_NT][i / 4 % S::WARP_NT][i % 4] = 0.0f;
     cp_async_wait<S::STAGES - 1>();
     __syncthreads();
+    ring.wait(0, 0);
     step[0].load(ring.stage(0) + a_at, ring.stage(0) + b_at, 0, 0);
 
-    for (int i = 0; i < n_stages; i++) {
-        const shared_at stage = ring.stage(i);
+    for (int i = 0, slot = 0, turn = 0, last_slot = 0;; i++) {
+        const shared_at stage = ring.stage(slot);
 #pragma unroll
         for (int tile = 0; tile < KT; tile++) {
             const bool is_last = tile + 1 == KT || i * KT + tile + 1 == g.n_tiles;
@@ -287,6 +364,10 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) gemm_kernel(gemm_args
                 else if (!is_last)
                     step[0].load(stage + a_at, stage + b_at, tile + 1, 0);
                 step[k % 2].template add_to<TYPE>(acc);
+                if (tile == 0 && k == 0 && i > 0) { /* while the tensor core works */
+                    ring.fill_w(last_slot, i - 1 + S::STAGES);
+                    ring.fill_x(last_slot, i - 1 + S::STAGES);
+                }
             }
             if (is_last)
                 break;
@@ -294,9 +375,12 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) gemm_kernel(gemm_args
         if (i + 1 == n_stages)
             break;
         cp_async_wait<S::STAGES - 2>();
-        __syncthreads(); /* stage i + 1 is here, and all have what they need of stage i */
-        ring.fill(i + S::STAGES);
-        step[0].load(ring.stage(i + 1) + a_at, ring.stage(i + 1) + b_at, 0, 0);
+        __syncthreads(); /* x of stage i + 1 is here, and all have what they need of stage i */
+        last_slot = slot;
+        slot = slot + 1 == S::STAGES ? 0 : slot + 1;
+        turn += slot == 0;
+        ring.wait(slot, turn);
+        step[0].load(ring.stage(slot) + a_at, ring.stage(slot) + b_at, 0, 0);
     }
 
 #pragma unroll
@@ -318,8 +402,9 @@ cudaError_t launch_shape(gemm_args g, cudaStream_t stream)
     g.m_tiles = (g.m + S::X_ROWS - 1) / S::X_ROWS;
     if (row_blocks * g.m_tiles > INT32_MAX)
         return cudaErrorInvalidConfiguration;
-    return SB_LAUNCH((gemm_kernel<TYPE, S>), dim3((unsigned)(row_blocks * g.m_tiles)),
-                     dim3(S::THREADS), S::SHARED, stream, g);
+    return SB_LAUNCH_WITH(SB_DEPENDENT, (gemm_kernel<TYPE, S>),
+                          dim3((unsigned)(row_blocks * g.m_tiles)), dim3(S::THREADS), S::SHARED,
+                          stream, g);
 }
 
 /* The shapes of block for 8 * NT rows of x, with 64, 32 and 16 rows of weights; for 64 rows of x

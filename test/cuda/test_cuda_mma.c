@@ -307,6 +307,26 @@ static void test_gated(void)
                     ins[i / 2 % COUNT(ins)], i / 3 % 2);
 }
 
+#ifdef CUDASIM_CUDA_RUNTIME_API_H
+/* On a device before sm_90 weights come by cp.async. */
+static void test_on_an_older_device(void)
+{
+    static const int32_t rows[] = {1, 12, 33, 70};
+    const struct cudasim_machine a100 = {1, 13000, 8, 0, 108, (size_t)1 << 30, 163 << 10};
+
+    device_end();
+    cudasim_configure(&a100);
+    CHECK(device_begin());
+    for (int i = 0; i < COUNT(rows) && !sbtest_failed_now; i++) {
+        check_product(types[i % 2], rows[i], i == 1 ? 4100 : 77, 100, i % 2);
+        check_gated(types[i % 2], rows[i], 39, 200, 1 - i % 2);
+    }
+    device_end();
+    cudasim_configure(NULL);
+    CHECK(device_begin());
+}
+#endif
+
 static void test_gemm_refuses(void)
 {
     CHECK_INT(sb_cuda_gemm_mma(NULL, NULL, NULL, SB_BF16, NULL, 0, 5, 64, 0, stream), cudaSuccess);
@@ -802,6 +822,9 @@ if (device_begin()) {
     RUN(test_gemm_every_m);
     RUN(test_gemm_bad_row);
     RUN(test_gated);
+#ifdef CUDASIM_CUDA_RUNTIME_API_H
+    RUN(test_on_an_older_device);
+#endif
     RUN(test_gemm_refuses);
     RUN(test_attend_alone);
     RUN(test_attend_passes);
