@@ -34,18 +34,18 @@ import sys
 SMS, CLOCK, PEAK = 132, 1.9e9, 4.8e12
 # The best that a product of one row reached on an H200: 4.26 TB/s (TileOPs, pull request 243).
 BANDWIDTH = 4.25e12
-# Reads that hit L2: 28 of the 64 bytes that a multiprocessor's port takes in a clock. It is assumed;
-# products of more than 64 rows depend on it, and E7 at m = 192 decides.
+# Reads that hit L2: 28 of the 64 bytes that a multiprocessor's port takes in a clock. It is
+# assumed; products of more than 64 rows depend on it, and E7 at m = 192 decides.
 L2_BANDWIDTH, L2_BYTES = 28 * SMS * CLOCK, 50e6
-# A hit in L2 takes about 263 clocks, memory about 480 ("Benchmarking and Dissecting the Nvidia Hopper
-# GPU Architecture", arXiv:2402.13499); 40 are added to make an address and use the value, and to
-# memory the time of the TLB. Under full load memory answers after about 0.8 us (gemm_mma.cu).
+# A hit in L2 takes about 263 clocks, memory about 480 ("Benchmarking and Dissecting the Nvidia
+# Hopper GPU Architecture", arXiv:2402.13499); 40 are added to make an address and use the value,
+# and to memory the time of the TLB. Under full load memory answers after about 0.8 us (gemm_mma.cu).
 L2_LATENCY, LOADED_LATENCY, IDLE_LATENCY = 303 / CLOCK, 0.8e-6, 0.55e-6
 # Between dependent kernels of a graph: 1.3 us on an H100 (Hazy Research, "Look Ma, No Bubbles!").
 # Programmatic dependent launch leaves the drain of the last blocks, about 0.5 us [reasoning].
 GAP, DEPENDENT_GAP = 1.3e-6, 0.5e-6
-# What a launch takes besides: its blocks begin, and its last stores drain. This one is fitted, to an
-# estimate of verification and draft steps made by hand from SASS before the model was.
+# What a launch takes besides: its blocks begin, and its last stores drain. This one is fitted, to
+# an estimate of verification and draft steps that was made by hand from SASS before the model.
 EMPTY = 0.7e-6
 # A grid barrier is an atomic to L2 and a load that sees it: three latencies of L2 [reasoning].
 GRID_BARRIER = 3 * L2_LATENCY
@@ -296,7 +296,7 @@ def print_measured(path, pairs):
 
 
 def check(pairs):
-    """What was counted of each product's weights must be their size, in every pass of the target."""
+    """Ends the program unless each product's weights were counted with their size."""
     for models, counted, _ in pairs.values():
         sizes = {p: 2 * a * b * (1 if p == "head" else models[0]["layers"])
                  for p, (a, b) in products(models[0]).items()}
@@ -310,7 +310,7 @@ def check(pairs):
             for p in sizes if what != "move" else ():
                 got = extrapolate(*read[p], models[0]["layers"])
                 if got != sizes[p]:
-                    sys.exit(f"{what} of batch {batch}: {got} bytes of {p} are read, not {sizes[p]}")
+                    sys.exit(f"{what} of batch {batch}: {got} bytes of {p}, not {sizes[p]}")
 
 
 def main():
