@@ -73,8 +73,12 @@ def sum_of(launch, what, labels=range(5)):
 
 
 def memory_bytes(launch):
-    """Bytes that come from memory or go there. Activations stay in L2 unless they are large."""
+    """Bytes that come from memory or go there. Activations stay in L2 unless they are large. A kernel
+    for several steps reads all weights and caches once a step, and L2 does not hold them until the
+    next; in one for a single operation, blocks that read the same do so together."""
     stored = range(TARGET, DRAFT_CACHE + 1)
+    if launch["grid_barriers"]:
+        return sum_of(launch, READ, stored) + sum_of(launch, WRITTEN, stored)
     n = SECTOR * (sum_of(launch, SECTORS_READ, stored) + sum_of(launch, SECTORS_WRITTEN, stored))
     live = SECTOR * (launch["of"][OTHER][SECTORS_READ] + launch["of"][OTHER][SECTORS_WRITTEN])
     return n + (live if live > L2_BYTES / 2 else 0)
@@ -142,10 +146,11 @@ def products(s):
 
 
 def passes_of(launches):
-    """Cuts a round: a pass begins with its embedding, or is one kernel for all layers."""
+    """Cuts a round: a pass begins with its embedding, or is one kernel with barriers over the grid,
+    which may make several steps."""
     passes = []
     for launch in launches:
-        if "embed" in launch["kernel"] or "draft_step" in launch["kernel"] or not passes:
+        if "embed" in launch["kernel"] or launch["grid_barriers"] or not passes:
             passes.append([])
         passes[-1].append(launch)
     return passes
@@ -228,7 +233,7 @@ def measure(pair, batch):
     steps = [pass_time(cut[0][i], cut[1][i], draft["layers"], models) for i in drafts]
     checked = [pass_time(cut[0][i], cut[1][i], target["layers"], models) for i in verify]
     free = [pass_time(cut[0][i], cut[1][i], target["layers"], models, True)[0] for i in verify]
-    t = {"k": k, "draft": min(steps, key=lambda s: s[0])[0] if steps else 0.0,
+    t = {"k": k, "draft": min([s[0] for s in steps] + [sum(s[0] for s in steps) / k]),
          "draft_parts": min(steps, key=lambda s: s[0])[1] if steps else {},
          "drafts": sum(s[0] for s in steps), "launches": sum(len(p) for p in cut[0]),
          "draft_launches": extrapolate(len(cut[0][drafts[-1]]), len(cut[1][drafts[-1]]),
