@@ -34,18 +34,18 @@ import sys
 SMS, CLOCK, PEAK = 132, 1.9e9, 4.8e12
 # The best that a product of one row reached on an H200: 4.26 TB/s (TileOPs, pull request 243).
 BANDWIDTH = 4.25e12
-# Reads that hit L2: 28 of the 64 bytes that a multiprocessor's port takes in a clock. It is assumed;
-# products of more than 64 rows depend on it, and E7 at m = 192 decides.
+# Reads that hit L2: 28 of the 64 bytes that a multiprocessor's port takes in a clock. It is
+# assumed; products of more than 64 rows depend on it, and E7 at m = 192 decides.
 L2_BANDWIDTH, L2_BYTES = 28 * SMS * CLOCK, 50e6
-# A hit in L2 takes about 263 clocks, memory about 480 ("Benchmarking and Dissecting the Nvidia Hopper
-# GPU Architecture", arXiv:2402.13499); 40 are added to make an address and use the value, and to
-# memory the time of the TLB. Under full load memory answers after about 0.8 us (gemm_mma.cu).
+# A hit in L2 takes about 263 clocks, memory about 480 ("Benchmarking and Dissecting the Nvidia
+# Hopper GPU Architecture", arXiv:2402.13499); 40 are added to make an address and use the value,
+# and to memory the time of the TLB. Under full load memory answers after about 0.8 us (gemm_mma.cu).
 L2_LATENCY, LOADED_LATENCY, IDLE_LATENCY = 303 / CLOCK, 0.8e-6, 0.55e-6
 # Between dependent kernels of a graph: 1.3 us on an H100 (Hazy Research, "Look Ma, No Bubbles!").
 # Programmatic dependent launch leaves the drain of the last blocks, about 0.5 us [reasoning].
 GAP, DEPENDENT_GAP = 1.3e-6, 0.5e-6
-# What a launch takes besides: its blocks begin, and its last stores drain. This one is fitted, to an
-# estimate of verification and draft steps made by hand from SASS before the model was.
+# What a launch takes besides: its blocks begin, and its last stores drain. This one is fitted, to
+# an estimate of verification and draft steps that was made by hand from SASS before the model.
 EMPTY = 0.7e-6
 # A grid barrier is an atomic to L2 and a load that sees it: three latencies of L2 [reasoning].
 GRID_BARRIER = 3 * L2_LATENCY
@@ -73,8 +73,12 @@ def sum_of(launch, what, labels=range(5)):
 
 
 def memory_bytes(launch):
-    """Bytes that come from memory or go there. Activations stay in L2 unless they are large."""
+    """Bytes that come from memory or go there. Activations stay in L2 unless they are large. A kernel
+    for several steps reads all weights and caches once a step, and L2 does not hold them until the
+    next; in one for a single operation, blocks that read the same do so together."""
     stored = range(TARGET, DRAFT_CACHE + 1)
+    if launch["grid_barriers"]:
+        return sum_of(launch, READ, stored) + sum_of(launch, WRITTEN, stored)
     n = SECTOR * (sum_of(launch, SECTORS_READ, stored) + sum_of(launch, SECTORS_WRITTEN, stored))
     live = SECTOR * (launch["of"][OTHER][SECTORS_READ] + launch["of"][OTHER][SECTORS_WRITTEN])
     return n + (live if live > L2_BYTES / 2 else 0)
@@ -142,10 +146,11 @@ def products(s):
 
 
 def passes_of(launches):
-    """Cuts a round: a pass begins with its embedding, or is one kernel for all layers."""
+    """Cuts a round: a pass begins with its embedding, or is one kernel with barriers over the grid,
+    which may make several steps."""
     passes = []
     for launch in launches:
-        if "embed" in launch["kernel"] or "draft_step" in launch["kernel"] or not passes:
+        if "embed" in launch["kernel"] or launch["grid_barriers"] or not passes:
             passes.append([])
         passes[-1].append(launch)
     return passes
@@ -228,7 +233,7 @@ def measure(pair, batch):
     steps = [pass_time(cut[0][i], cut[1][i], draft["layers"], models) for i in drafts]
     checked = [pass_time(cut[0][i], cut[1][i], target["layers"], models) for i in verify]
     free = [pass_time(cut[0][i], cut[1][i], target["layers"], models, True)[0] for i in verify]
-    t = {"k": k, "draft": min(steps, key=lambda s: s[0])[0] if steps else 0.0,
+    t = {"k": k, "draft": min([s[0] for s in steps] + [sum(s[0] for s in steps) / k]),
          "draft_parts": min(steps, key=lambda s: s[0])[1] if steps else {},
          "drafts": sum(s[0] for s in steps), "launches": sum(len(p) for p in cut[0]),
          "draft_launches": extrapolate(len(cut[0][drafts[-1]]), len(cut[1][drafts[-1]]),
@@ -296,7 +301,7 @@ def print_measured(path, pairs):
 
 
 def check(pairs):
-    """What was counted of each product's weights must be their size, in every pass of the target."""
+    """Ends the program unless each product's weights were counted with their size."""
     for models, counted, _ in pairs.values():
         sizes = {p: 2 * a * b * (1 if p == "head" else models[0]["layers"])
                  for p, (a, b) in products(models[0]).items()}
@@ -310,7 +315,7 @@ def check(pairs):
             for p in sizes if what != "move" else ():
                 got = extrapolate(*read[p], models[0]["layers"])
                 if got != sizes[p]:
-                    sys.exit(f"{what} of batch {batch}: {got} bytes of {p} are read, not {sizes[p]}")
+                    sys.exit(f"{what} of batch {batch}: {got} bytes of {p}, not {sizes[p]}")
 
 
 def main():
