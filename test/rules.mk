@@ -54,7 +54,7 @@ include test/cudasim/rules.mk test/cuda/rules.mk test/bench/rules.mk test/fuzz/r
 # that they keep compiling.
 SCRIPT_FOLDERS  := api bench contract cpu cuda cudasim fuzz package text
 NEEDED_api      := all
-NEEDED_bench    := $(BENCHES)
+NEEDED_bench    := $(BENCHES) $(if $(SAN),,$(GPU_TIME))
 NEEDED_contract := $(B)/internal.a
 NEEDED_cpu      := $(B)/test/cpu/print_samples
 NEEDED_cuda     := all $(addprefix $(B)/test/,cuda/test_module bench/make_checkpoint) \

@@ -14,18 +14,116 @@
  *     f32 class      16 lanes, as on the CPU (kernels/cpu/norm.h), so that it has the CPU's bits.
  *                    The row goes through shared memory: sixteen threads that read it themselves
  *                    would wait for memory at every step
- *     16-bit class   256 lanes, one a thread, so that the chains are sixteen times shorter
+ *     16-bit class   256 lanes, one a thread, so that the chains are sixteen times shorter. A
+ *                    thread keeps its elements in registers, all of them loaded before the first
+ *                    is used, so that the row costs one wait for memory. Rows too wide for that
+ *                    are read twice, by the f32 class's kernel with 256 lanes
  */
 #include "kernels/cuda/common.cuh"
 
 enum { THREADS = 256, WARPS = THREADS / 32, STAGED = 4096 };
 
-/* Thread t < 16 gets lane t's running sum over x [n], the other threads 0. staged: [STAGED] */
-static __device__ float lane_sum_16(const float *x, int32_t n, float *staged)
+struct norm_rows {
+    float *x;
+    const float *y, *y_weight, *weight; /* y and y_weight may be NULL */
+    const int32_t *index;               /* or NULL */
+    int32_t n;
+    int64_t ld;
+    float eps;
+};
+
+/* 1 / sqrt(mean(x^2) + eps) in every thread, from the threads' sums of squares. The trees of both
+ * kinds of lanes: 16 lanes are in the first warp, and the other warps have nothing. sums: [WARPS],
+ * not used before */
+template <int LANES>
+static __device__ __forceinline__ float scale_of(float sum, int32_t n, float eps, float *sums)
+{
+    if (LANES == 16)
+        sum = sb_hsum16(sum);
+    else
+        for (int half = 16; half > 0; half /= 2)
+            sum += __shfl_down_sync(SB_FULL_WARP, sum, half);
+    if (threadIdx.x % 32 == 0)
+        sums[threadIdx.x / 32] = sum;
+    __syncthreads();
+    float total = sums[0];
+    for (int w = 1; w < WARPS && LANES > 16; w++)
+        total += sums[w];
+    return 1.0f / sqrtf(total / (float)n + eps);
+}
+
+/* ------------------------------------------------------------------ rows in registers */
+
+/* This thread's elements of v [n]: t, t + THREADS, ...; zeros past the row's end. */
+template <int N>
+static __device__ __forceinline__ void load_row(float (&own)[N], const float *__restrict__ v,
+                                                int32_t n)
+{
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const int32_t k = (int32_t)threadIdx.x + i * THREADS;
+        own[i] = k < n ? v[k] : 0.0f;
+    }
+}
+
+/* Zeros past the row's end add nothing, as a sum of squares is never -0. */
+template <int N>
+static __device__ __forceinline__ float row_scale(const float (&own)[N], int32_t n, float eps,
+                                                  float *sums)
 {
     float sum = 0.0f;
 
-    for (int32_t first = 0; first < n; first += STAGED) {
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        sum = fmaf(own[i], own[i], sum);
+    return scale_of<THREADS>(sum, n, eps, sums);
+}
+
+template <typename T, int N>
+static __global__ void __launch_bounds__(THREADS) norm_in_registers(T *h, norm_rows a)
+{
+    SB_SHARED(float, sums, 2 * WARPS);
+    const int64_t i = blockIdx.x;
+    float x[N], y[N], weight[N], y_weight[N];
+
+    load_row(weight, a.weight, a.n);
+    if (a.y_weight)
+        load_row(y_weight, a.y_weight, a.n);
+    const int64_t r = a.index ? a.index[i] : i;
+    load_row(x, a.x + r * a.n, a.n);
+    if (a.y) {
+        load_row(y, a.y + r * a.n, a.n);
+        const float scale = a.y_weight ? row_scale(y, a.n, a.eps, sums + WARPS) : 1.0f;
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            const int32_t k = (int32_t)threadIdx.x + j * THREADS;
+            x[j] += a.y_weight ? y[j] * scale * y_weight[j] : y[j];
+            if (k < a.n)
+                a.x[r * a.n + k] = x[j];
+        }
+    }
+    const float scale = row_scale(x, a.n, a.eps, sums);
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+        const int32_t k = (int32_t)threadIdx.x + j * THREADS;
+        if (k < a.ld)
+            h[i * a.ld + k] = sb_from_f32<T>(k < a.n ? x[j] * scale * weight[j] : 0.0f);
+    }
+}
+
+/* ------------------------------------------------------------------ rows of any width */
+
+/* This thread's sum over x [n]. No thread but k % THREADS reads element k of x, so x may just have
+ * been written by that thread. With 16 lanes, threads from 16 on have none. staged: [STAGED] */
+template <int LANES>
+static __device__ float lane_sum(const float *x, int32_t n, float *staged)
+{
+    float sum = 0.0f;
+
+#pragma unroll 8
+    for (int32_t i = threadIdx.x; i < n && LANES == THREADS; i += THREADS)
+        sum = fmaf(x[i], x[i], sum);
+    for (int32_t first = 0; first < n && LANES < THREADS; first += STAGED) {
         const int32_t m = n - first < STAGED ? n - first : STAGED;
         for (int32_t i = threadIdx.x; i < m; i += THREADS)
             staged[i] = x[first + i];
@@ -37,58 +135,51 @@ static __device__ float lane_sum_16(const float *x, int32_t n, float *staged)
     return sum;
 }
 
-/* 1 / sqrt(mean(x^2) + eps), in every thread. No thread but k % THREADS reads element k of x, so x
- * may just have been written by that thread. sums: [WARPS] */
-template <int LANES>
-static __device__ float row_scale(const float *x, int32_t n, float eps, float *staged, float *sums)
+/* x [n] += y, or y * scale * weight where there is a weight. */
+static __device__ __forceinline__ void add_row(float *__restrict__ x, const float *__restrict__ y,
+                                               float scale, const float *__restrict__ weight,
+                                               int32_t n)
 {
-    float sum = 0.0f, total;
-
-    if (LANES == 16) {
-        sum = sb_hsum16(lane_sum_16(x, n, staged));
-    } else {
-        for (int32_t i = threadIdx.x; i < n; i += THREADS)
-            sum = fmaf(x[i], x[i], sum);
-        for (int half = 16; half > 0; half /= 2)
-            sum += __shfl_down_sync(SB_FULL_WARP, sum, half);
-    }
-    if (threadIdx.x % 32 == 0)
-        sums[threadIdx.x / 32] = sum;
-    __syncthreads();
-    total = sums[0];
-    for (int w = 1; w < WARPS && LANES > 16; w++)
-        total += sums[w];
-    __syncthreads(); /* sums may be written again */
-    return 1.0f / sqrtf(total / (float)n + eps);
+#pragma unroll 8
+    for (int32_t k = threadIdx.x; k < n; k += THREADS)
+        x[k] += weight ? y[k] * scale * weight[k] : y[k];
 }
-
-struct norm_rows {
-    float *x;
-    const float *y, *y_weight, *weight; /* y and y_weight may be NULL */
-    const int32_t *index;               /* or NULL */
-    int32_t n;
-    int64_t ld;
-    float eps;
-};
 
 template <typename T, int LANES>
 static __global__ void __launch_bounds__(THREADS) norm(T *h, norm_rows a)
 {
     SB_SHARED(float, staged, LANES == 16 ? STAGED : 1);
-    SB_SHARED(float, sums, WARPS);
+    SB_SHARED(float, sums, 2 * WARPS);
     const int64_t i = blockIdx.x, r = a.index ? a.index[i] : i;
     float *x = a.x + r * a.n;
 
     if (a.y) {
         const float *y = a.y + r * a.n;
-        const float scale = a.y_weight ? row_scale<LANES>(y, a.n, a.eps, staged, sums) : 1.0f;
-        for (int32_t k = threadIdx.x; k < a.n; k += THREADS)
-            x[k] += a.y_weight ? y[k] * scale * a.y_weight[k] : y[k];
+        float scale = 1.0f;
+        if (a.y_weight)
+            scale = scale_of<LANES>(lane_sum<LANES>(y, a.n, staged), a.n, a.eps, sums + WARPS);
+        add_row(x, y, scale, a.y_weight, a.n);
     }
-    const float scale = row_scale<LANES>(x, a.n, a.eps, staged, sums);
+    const float scale = scale_of<LANES>(lane_sum<LANES>(x, a.n, staged), a.n, a.eps, sums);
+#pragma unroll 8
     for (int32_t k = threadIdx.x; k < a.ld; k += THREADS)
-        h[i * a.ld + k] = k < a.n ? sb_from_f32<T>(x[k] * scale * a.weight[k])
-                                  : sb_from_f32<T>(0.0f);
+        h[i * a.ld + k] = sb_from_f32<T>(k < a.n ? x[k] * scale * a.weight[k] : 0.0f);
+}
+
+/* ------------------------------------------------------------------ launching */
+
+template <typename T>
+static cudaError_t launch_16_bit(const norm_rows &rows, T *h, dim3 grid, cudaStream_t stream)
+{
+    const dim3 block(THREADS);
+
+    if (rows.ld <= 4 * THREADS)
+        return SB_LAUNCH((norm_in_registers<T, 4>), grid, block, 0, stream, h, rows);
+    if (rows.ld <= 16 * THREADS)
+        return SB_LAUNCH((norm_in_registers<T, 16>), grid, block, 0, stream, h, rows);
+    if (rows.ld <= 32 * THREADS)
+        return SB_LAUNCH((norm_in_registers<T, 32>), grid, block, 0, stream, h, rows);
+    return SB_LAUNCH((norm<T, THREADS>), grid, block, 0, stream, h, rows);
 }
 
 extern "C" cudaError_t sb_cuda_norm(const struct sb_norm *args, enum sb_dtype type,
@@ -102,23 +193,34 @@ extern "C" cudaError_t sb_cuda_norm(const struct sb_norm *args, enum sb_dtype ty
                             args->n,
                             sb_cuda_ld(type, args->n),
                             args->eps};
-    const dim3 grid((unsigned)args->m), block(THREADS);
+
+    const dim3 grid((unsigned)args->m);
 
     if (args->m == 0)
         return cudaSuccess;
     if (type == SB_F32)
-        return SB_LAUNCH((norm<float, 16>), grid, block, 0, stream, static_cast<float *>(args->h),
-                         rows);
-    if (type == SB_BF16)
-        return SB_LAUNCH((norm<__nv_bfloat16, THREADS>), grid, block, 0, stream,
-                         static_cast<__nv_bfloat16 *>(args->h), rows);
-    return SB_LAUNCH((norm<__half, THREADS>), grid, block, 0, stream,
-                     static_cast<__half *>(args->h), rows);
+        return SB_LAUNCH((norm<float, 16>), grid, dim3(THREADS), 0, stream,
+                         static_cast<float *>(args->h), rows);
+    return type == SB_BF16
+               ? launch_16_bit(rows, static_cast<__nv_bfloat16 *>(args->h), grid, stream)
+               : launch_16_bit(rows, static_cast<__half *>(args->h), grid, stream);
+}
+
+template <typename T>
+static cudaError_t load_16_bit(void)
+{
+    void (*const kernels[])(T *, norm_rows) = {norm_in_registers<T, 4>, norm_in_registers<T, 16>,
+                                               norm_in_registers<T, 32>, norm<T, THREADS>};
+    cudaError_t error = cudaSuccess;
+
+    for (size_t i = 0; error == cudaSuccess && i < sizeof kernels / sizeof kernels[0]; i++)
+        error = sb_load(kernels[i]);
+    return error;
 }
 
 cudaError_t sb_load_norm(enum sb_dtype type)
 {
     if (type == SB_F32)
         return sb_load(norm<float, 16>);
-    return type == SB_BF16 ? sb_load(norm<__nv_bfloat16, THREADS>) : sb_load(norm<__half, THREADS>);
+    return type == SB_BF16 ? load_16_bit<__nv_bfloat16>() : load_16_bit<__half>();
 }

@@ -120,3 +120,5 @@ peers-speed: $(SHARED) $(BENCH_TARGET) $(BENCH_DRAFT) $(SPEED_4B) | $(SETUP_FIRS
 	    --models $(SPEED_MODELS) --draft $(BENCH_DRAFT) $(SPEED_ARGS)
 setup-peers:            ## install these systems into build/peers-venv (pip; gigabytes)
 	@PYTHON='$(PYTHON)' sh test/bench/peers/setup_peers.sh $(PEERS_VENV)
+
+include test/bench/gpu_time/rules.mk

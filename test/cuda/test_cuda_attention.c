@@ -366,9 +366,13 @@ static const int32_t shapes[][6] = {
     {4, 1, 64, 130, 0, 0}, {4, 2, 80, 33, 1, 0}, {14, 2, 64, 20, 1, 1}, {2, 1, 128, 67, 1, 0},
     {2, 1, 256, 10, 0, 0}, {40, 1, 16, 10, 0, 1}};
 
+/* Heads of more elements than a half warp has registers for, which the f32 class takes. */
+static const int32_t wide_shapes[][6] = {{2, 1, 300, 5, 1, 0}, {1, 1, 600, 3, 1, 1}};
+
 static void test_attend_reference(void)
 {
     check_shapes(SB_F32, shapes, COUNT(shapes));
+    check_shapes(SB_F32, wide_shapes, COUNT(wide_shapes));
 }
 
 static void test_attend_bf16(void)

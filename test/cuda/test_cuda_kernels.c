@@ -1,13 +1,14 @@
 /*
  * The CUDA kernels against the CPU's and against plain loops. The f32 class must have the CPU's
  * bits. Where the 16-bit class rounds a value of the f32 class once, it must have the bits of that
- * rounding; elsewhere it may be one rounding of the type away. Rows are computed alone, in other
- * orders and at other places, and a row's bits may depend on nothing but the row.
+ * rounding; a norm adds in an order of its own there, which a plain loop repeats. Rows are computed
+ * alone, in other orders and at other places, and a row's bits may depend on nothing but the row.
  *
  * The program is linked with the kernels compiled for the host and the simulator, or with the
  * module's objects on a GPU. Inputs and outputs are device allocations of exactly their size, and
  * outputs are fresh, so that a checker of memory accesses sees every wrong one.
  */
+#include "backend/cpu_ops.h"
 #include "cuda/against_cpu.h"
 
 /* ------------------------------------------------------------------ rows of a type */
@@ -37,7 +38,7 @@ static void check_embed(enum sb_dtype type, int32_t n)
     float *values = cpu_floats((int64_t)ROWS * n), *expected = cpu_memory(M * (size_t)n * 4),
           *x = cpu_memory(M * (size_t)n * 4);
     void *table = padded(values, ROWS, n, type),
-         *dev_table = given(table, ROWS * row_bytes(type, n));
+         *dev_table = given_weight(table, type, ROWS, sb_cuda_ld(type, n), 0);
     int32_t ids[M], id_at[M];
     struct sb_pass pass = {.n_tokens = M};
 
@@ -114,20 +115,53 @@ static cudaError_t run_norm(struct normed *out, enum sb_dtype type, const float 
     return error != cudaSuccess ? error : fetch(out->x, dev_x, (size_t)all * sizeof(float));
 }
 
-/* Checks h of a 16-bit type against the f32 row: it is one rounding of the type away, and zeros
- * follow. */
-static int is_rounded_row(const void *h, const float *expected, enum sb_dtype type, int32_t n)
+/* 1 / sqrt(mean(v^2) + eps) as the 16-bit class adds: 256 running sums, a tree in each warp of
+ * them, and the warps in ascending order. */
+static float scale_by_256(const float *v, int32_t n, float eps)
 {
-    const double ulp = type == SB_BF16 ? 0x1p-8 : 0x1p-11,
-                 least = type == SB_BF16 ? 1e-37 : 0x1p-24;
+    float sums[256] = {0.0f}, total;
 
-    for (int32_t k = 0; k < sb_cuda_ld(type, n); k++) {
-        const double value = k < n ? (double)expected[k] : 0.0;
-        if (!(fabs((double)cpu_widen(h, k, type) - value) <=
-              fabs(value) * (ulp + 2e-6) + (k < n ? least : 0.0)))
-            return 0;
+    for (int32_t k = 0; k < n; k++)
+        sums[k % 256] = fmaf(v[k], v[k], sums[k % 256]);
+    for (int warp = 0; warp < 256; warp += 32)
+        for (int half = 16; half > 0; half /= 2)
+            for (int lane = warp; lane < warp + half; lane++)
+                sums[lane] += sums[lane + half];
+    total = sums[0];
+    for (int warp = 32; warp < 256; warp += 32)
+        total += sums[warp];
+    return 1.0f / sqrtf(total / (float)n + eps);
+}
+
+/* The 16-bit class's norm of one row, bit for bit: x becomes the residual row, h the normed one. */
+static void norm_by_256(void *h, float *x, const float *y, const float *y_weight,
+                        const float *weight, int32_t n, enum sb_dtype type)
+{
+    float scale = y_weight ? scale_by_256(y, n, 1e-6f) : 1.0f;
+
+    for (int32_t k = 0; k < n && y; k++)
+        x[k] += y_weight ? y[k] * scale * y_weight[k] : y[k];
+    scale = scale_by_256(x, n, 1e-6f);
+    for (int32_t k = 0; k < sb_cuda_ld(type, n); k++)
+        put(h, k, k < n ? x[k] * scale * weight[k] : 0.0f, type, 0);
+}
+
+/* Checks every bit of the 16-bit class's rows. x, y: before the norm */
+static void check_norm_bits(const struct normed *got, enum sb_dtype type, const float *x,
+                            const float *y, const float *y_weight, const float *weight, int32_t n)
+{
+    const size_t row = row_bytes(type, n);
+    float *after = cpu_memory((size_t)n * 4);
+    void *h = cpu_memory(row);
+
+    for (int64_t r = 0; r < NORM_ROWS && !sbtest_failed_now; r++) {
+        memcpy(after, x + r * n, (size_t)n * 4);
+        norm_by_256(h, after, y ? y + r * n : NULL, y_weight, weight, n, type);
+        CHECK_MEM(got->x + r * n, after, (size_t)n * 4);
+        CHECK_MEM((char *)got->h + (size_t)r * row, h, row);
     }
-    return 1;
+    free(after);
+    free(h);
 }
 
 /* form 0: y is NULL; 1: y is added; 2: y is normed and added. */
@@ -155,10 +189,10 @@ static void check_norm(enum sb_dtype type, int32_t n, int form)
     CHECK_CUDA(run_norm(&picked, type, x, add, add_weight, weight, index, n));
     if (type == SB_F32)
         CHECK_SAME((float *)whole.h, h, all, "f32 norm, %d columns, form %d", (int)n, form);
-    if (type == SB_F32 || form < 2)
+    else
+        check_norm_bits(&whole, type, x, add, add_weight, weight, n);
+    if (type == SB_F32)
         CHECK_SAME(whole.x, after, all, "residual, %d columns, form %d", (int)n, form);
-    for (int r = 0; r < NORM_ROWS; r++)
-        CHECK(is_rounded_row((char *)whole.h + (size_t)r * row, h + (int64_t)r * n, type, n));
     for (int i = 0; i < NORM_PICKED; i++) {
         CHECK_MEM((char *)picked.h + (size_t)i * row, (char *)whole.h + (size_t)index[i] * row,
                   row);
@@ -179,7 +213,7 @@ static void check_norm(enum sb_dtype type, int32_t n, int form)
 
 static void test_norm(void)
 {
-    static const int32_t widths[] = {1, 15, 16, 17, 100, 257, 1024, 4097};
+    static const int32_t widths[] = {1, 15, 16, 17, 100, 257, 1024, 1025, 4096, 4097, 8192, 8193};
 
     for (int type = SB_F32; type <= SB_F16; type++)
         for (int i = 0; i < COUNT(widths); i++)
@@ -201,7 +235,7 @@ static void check_swiglu(enum sb_dtype type, int32_t n, int32_t m)
 
     for (int64_t i = 0; i < 2 * (int64_t)m * n; i++)
         x[i] = i < COUNT(special) ? special[i] : x[i] * 20.0f;
-    cpu->swiglu(way->exec, f32, x, m, n);
+    sb_cpu_op_swiglu(way->exec, f32, x, m, n);
     expected = padded(f32, m, n, type);
     CHECK_CUDA(sb_cuda_swiglu(y, type, given_floats(x, 2 * (int64_t)m * n), m, n, stream));
     CHECK_CUDA(fetch(got, y, bytes));
@@ -332,7 +366,8 @@ static void test_gemm_reference(void)
 /* ------------------------------------------------------------------ selection, acceptance,
  * moves */
 
-/* Compares ids, log-probabilities and margins of m rows on the CPU and on the device. */
+/* Compares ids, log-probabilities and margins of m rows on the CPU and on the device, where several
+ * blocks look at a row, if that is long, and where one does. */
 static void check_select(float *logits, int32_t m, int32_t stride, int32_t limit)
 {
     int32_t at[16], ids[16], expected_ids[16];
@@ -345,27 +380,30 @@ static void check_select(float *logits, int32_t m, int32_t stride, int32_t limit
     float *dev_logits = given_floats(logits, (int64_t)m * stride);
     int32_t *dev_at = given_ints(at, m), *dev_ids = fresh((size_t)m * 4);
     float *dev_logprob = fresh((size_t)m * 4), *dev_margin = fresh((size_t)m * 4);
-    CHECK_CUDA(sb_cuda_select(&(struct sb_select){m, stride, limit, dev_logits, dev_at, dev_ids,
-                                                  dev_logprob, dev_margin, NULL, NULL},
-                              stream));
-    CHECK_CUDA(fetch(ids, dev_ids, (size_t)m * 4));
-    CHECK_CUDA(fetch(logprob, dev_logprob, (size_t)m * 4));
-    CHECK_CUDA(fetch(margin, dev_margin, (size_t)m * 4));
-    CHECK_MEM(ids, expected_ids, (size_t)m * 4);
-    CHECK_SAME(logprob, expected_logprob, m, "log-probability, limit %d", (int)limit);
-    /* the sign of a zero margin is not compared, nor a margin beside a NaN */
-    for (int32_t r = 0; r < m; r++)
-        CHECK(ids[r] < 0 || margin[r] == expected_margin[r] ||
-              (isnan(margin[r]) && isnan(expected_margin[r])));
+    void *scratch = fresh(sb_cuda_select_scratch());
+    for (int is_alone = 0; is_alone < 2; is_alone++) {
+        CHECK_CUDA(sb_cuda_select(&(struct sb_select){m, stride, limit, dev_logits, dev_at, dev_ids,
+                                                      dev_logprob, dev_margin, NULL, NULL},
+                                  is_alone ? NULL : scratch, stream));
+        CHECK_CUDA(fetch(ids, dev_ids, (size_t)m * 4));
+        CHECK_CUDA(fetch(logprob, dev_logprob, (size_t)m * 4));
+        CHECK_CUDA(fetch(margin, dev_margin, (size_t)m * 4));
+        CHECK_MEM(ids, expected_ids, (size_t)m * 4);
+        CHECK_SAME(logprob, expected_logprob, m, "log-probability, limit %d", (int)limit);
+        /* the sign of a zero margin is not compared, nor a margin beside a NaN */
+        for (int32_t r = 0; r < m; r++)
+            CHECK(ids[r] < 0 || margin[r] == expected_margin[r] ||
+                  (isnan(margin[r]) && isnan(expected_margin[r])));
+    }
     float *last = dev_logits + (m - 1) * (int64_t)stride;
     CHECK_CUDA(sb_cuda_select(
         &(struct sb_select){1, stride, limit, last, dev_at, dev_ids, NULL, NULL, NULL, NULL},
-        stream));
+        scratch, stream));
     CHECK_CUDA(fetch(ids, dev_ids, (size_t)m * 4));
     CHECK_INT(ids[at[0]], expected_ids[at[m - 1]]);
     CHECK_CUDA(sb_cuda_select(
         &(struct sb_select){0, stride, limit, dev_logits, dev_at, dev_ids, NULL, NULL, NULL, NULL},
-        stream));
+        scratch, stream));
     free_all();
 }
 
@@ -396,7 +434,7 @@ static void check_scores(float *logits, int32_t m, int32_t stride, int32_t limit
     scores.logprobs = fresh((size_t)m * TOP * 4);
     CHECK_CUDA(sb_cuda_select(&(struct sb_select){m, stride, limit, dev_logits, dev_at, dev_ids,
                                                   dev_logprob, NULL, NULL, &scores},
-                              stream));
+                              fresh(sb_cuda_select_scratch()), stream));
     CHECK_CUDA(fetch(ids, dev_ids, (size_t)m * 4));
     CHECK_CUDA(fetch(logprob, dev_logprob, (size_t)m * 4));
     CHECK_CUDA(fetch(top_ids, scores.ids, (size_t)m * TOP * 4));
@@ -424,6 +462,29 @@ static void test_select(void)
                                                 : floorf(cpu_uniform() * 8.0f) * 0.75f;
         check_select(logits, M, STRIDE, limits[i]);
         check_scores(logits, M, STRIDE, limits[i]);
+    }
+    free(logits);
+}
+
+/* Rows that several blocks look at: the largest value in several parts, in the first or the last of
+ * them only, or in none, as all values are -infinity; and a NaN in one part. */
+static void test_select_in_parts(void)
+{
+    static const int32_t limits[] = {8191, 8192, 12289, 20011};
+    enum { M = 5, STRIDE = 20011 };
+    float *logits = cpu_floats(M * STRIDE);
+
+    for (int i = 0; i < COUNT(limits) && !sbtest_failed_now; i++) {
+        const int32_t n = limits[i];
+        for (int k = 0; k < M * STRIDE; k++)
+            logits[k] = k % STRIDE >= n ? 1e9f : floorf(cpu_uniform() * 16.0f) * 0.75f;
+        logits[STRIDE] = 100.0f;
+        logits[2 * STRIDE + n - 1] = 100.0f;
+        logits[3 * STRIDE + n / 2] = NAN;
+        for (int k = 0; k < n; k++)
+            logits[4 * STRIDE + k] = -INFINITY;
+        check_select(logits, M, STRIDE, n);
+        check_scores(logits, M - 1, STRIDE, n);
     }
     free(logits);
 }
@@ -572,6 +633,7 @@ if (has_device) {
     RUN(test_narrow);
     RUN(test_gemm_reference);
     RUN(test_select);
+    RUN(test_select_in_parts);
     RUN(test_select_special);
     RUN(test_accept);
     RUN(test_move);

@@ -146,6 +146,7 @@ bool mbarrier_test(uintptr_t at, uint32_t parity)
     if (b.ended % 2 == (parity & 1))
         return false;
     check_waited(b.known, (unsigned)(&b - mine().mbarriers.data()), b.ended);
+    count_wait();
     return true;
 }
 
@@ -169,6 +170,7 @@ void bulk_copy(uintptr_t to, const void *from, uint32_t bytes, uintptr_t at)
               "it was made",
               (unsigned long)at);
     check_bulk_copy((const void *)to, from, bytes, number, b.ended);
+    count_copy(from, bytes);
     mine().copies.push_back(copy_on_its_way{to, from, bytes, number, below(MOST_TURNS + 1)});
 }
 

@@ -136,6 +136,7 @@ void check_block_resumes(size_t resident) { mine = &books[resident]; }
 void check_block_barrier()
 {
     next_epoch();
+    count_barrier();
     if (mine->waited.any())
         mine->waited.set();
     for (int m = 0; m < MBARRIERS && mine->uses_mbarriers; m++) {
@@ -170,6 +171,7 @@ void launch_next() { lets_next_begin_early |= overlapping && !mine->waited.test(
 
 void note_release(const void *at)
 {
+    count_release();
     block_clock &clock = released[at];
     block_clock own = mine->clock;
 
@@ -183,6 +185,7 @@ void note_acquire(const void *at)
 {
     auto word = released.find(at);
 
+    count_acquire();
     for (size_t b = 0; word != released.end() && b < mine->clock.size(); b++)
         mine->clock[b] = std::max(mine->clock[b], word->second[b]);
 }
@@ -272,6 +275,7 @@ void check_device_region(const void *base, size_t bytes)
 {
     device_base = reinterpret_cast<uintptr_t>(base);
     device_bytes = bytes;
+    count_device_region(base, bytes);
     if (checking)
         device_cells = map_cells(bytes);
 }
@@ -493,6 +497,8 @@ static void check_access(const void *at, size_t bytes, bool is_write, const void
 {
     const uintptr_t address = reinterpret_cast<uintptr_t>(at);
 
+    if (on_fiber && counting && pauses == 0)
+        count_access(address, bytes, is_write);
     if (!on_fiber || !checking || pauses > 0 || on_fiber_stack(address))
         return;
     check_is_own(address, is_write);

@@ -22,6 +22,7 @@
  *     streams.cpp     the calls on streams, events and graphs
  *     tensor.cpp      the tensor core's sums
  *     banks.cpp       counts bank conflicts of shared memory
+ *     counts.cpp      counts what launches read, write and wait for
  *     blas.cpp        cublasLt: the tensor core's sums over ascending k
  *     cudnn.cpp       cuDNN's backend API: graphs, operation by operation
  *

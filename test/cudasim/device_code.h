@@ -92,6 +92,11 @@ void misaligned(const void *address, size_t bytes);
  */
 void note_matrix_rows(const void *const rows[8]);
 
+/* An mma of this accumulator, or a copy by cp.async, is counted (counts.h). false: it must be
+ * carried out. */
+bool count_mma(const void *accumulator);
+bool count_copy(const void *from, size_t bytes);
+
 /* d [16 x 8] += a [16 x 16] b [16 x 8], b by columns: the tensor core of the simulated device
  * (tensor.cpp). */
 void tensor_core(float d[16][8], const float a[16][16], const float b[8][16]);

@@ -274,6 +274,7 @@ void collective(unsigned mask, collective_fn fn, void *part, bool orders)
 {
     if (!(mask >> (running_index & 31u) & 1u))
         fault("a warp operation with mask %08x that lacks the calling lane", mask);
+    count_stop();
     current->mask = mask;
     current->fn = fn;
     current->part = part;
@@ -350,7 +351,8 @@ static char *take_shared(size_t bytes, size_t align)
               grid->shape.cooperative ? " when all are resident" : "");
         return block->arena;
     }
-    memset(block->arena + at, 0xff, bytes);
+    memset(block->arena + at, counting ? 0 : 0xff, bytes); /* copies that are only counted write
+                                                              nothing */
     check_shared_array(block->arena + at, bytes);
     block->arena_used = at + bytes;
     return block->arena + at;
@@ -407,6 +409,7 @@ static void begin_block(resident &b, uint64_t i)
     b.index = uint3{(unsigned)(i % grid_is.x), (unsigned)(i / grid_is.x % grid_is.y),
                     (unsigned)(i / grid_is.x / grid_is.y)};
     check_block_begin(running_block());
+    count_block_begin(running_block(), i);
     async_block_begin();
     check_shared(b.arena, b.arena_used);
     b.arena_used = b.shared_taken = 0;
@@ -504,6 +507,7 @@ static void run_residents()
                 continue;
             set_block(b);
             check_block_resumes(running_block());
+            count_block_resumes(running_block());
             advance_block();
             left += !b.done;
             if (!faulted && !b.done)
@@ -575,6 +579,8 @@ bool run_grid(const grid_launch &launch)
     const bool descending = n_grids++ % 2;
     const uint64_t at_once = launch.shape.cooperative ? blocks : 1;
 
+    if (!count_grid_begin(launch))
+        return true;
     if (!stacks)
         set_up();
     grid = &launch;
@@ -589,14 +595,19 @@ bool run_grid(const grid_launch &launch)
     set_residents(at_once);
     check_grid_begin(launch.args, launch.arg_bytes, at_once, launch.overlaps);
     async_grid_begin(at_once);
-    for (uint64_t i = 0; i < blocks && !faulted; i += at_once) {
+    for (uint64_t i = 0; i < blocks && !faulted && !count_is_enough(i); i += at_once) {
         for (uint64_t r = 0; r < at_once; r++)
-            begin_block(residents[r], descending ? blocks - 1 - i - r : i + r);
+            begin_block(residents[r], counting     ? count_choose(i + r, blocks)
+                                      : descending ? blocks - 1 - i - r
+                                                   : i + r);
         run_residents();
+        for (uint64_t r = 0; r < at_once && counting; r++)
+            count_block_end(r, residents[r].shared_taken);
     }
     current = NULL;
     on_fiber = false;
     check_dependence();
+    count_grid_end();
     check_grid_end();
     if (faulted)
         reclaim_all_stacks();

@@ -79,6 +79,8 @@ template <enum sb_dtype TYPE>
 static inline void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     mma_part part = {d, a, {b0, b1}};
+    if (cudasim::count_mma(d))
+        return;
     cudasim::collective(0xffffffffu, mma_parts<TYPE>, &part);
 }
 
@@ -154,6 +156,8 @@ static inline void cp_async(shared_at to, const void *from, bool real)
 {
     if (to % 16 || (uintptr_t)from % 16)
         cudasim::misaligned(to % 16 ? (const void *)to : from, 16);
+    if (cudasim::count_copy(real ? from : NULL, 16))
+        return;
     cudasim::note_write((const void *)to, 16); /* counts as written from now on, when races are
                                                   looked for */
     if (real)

@@ -37,7 +37,8 @@ $(CUDA_TEST_SUPPORT): $(B)/%.o: %.c $(B)/flags
 # faults.cu has wrong kernels, which it must notice.
 CUDA_KERNEL_TESTS := test_cuda_kernels test_cuda_sample test_cuda_attention test_cuda_mma
 SIM_FAULTS        := $(B)/cudasim/test/cudasim/faults.checked.o
-SIM_KERNEL_TESTS  := $(CUDA_KERNEL_TESTS:%=$(B)/test/cuda/%) $(B)/test/cudasim/test_cudasim
+SIM_KERNEL_TESTS  := $(CUDA_KERNEL_TESTS:%=$(B)/test/cuda/%) \
+                     $(addprefix $(B)/test/cudasim/,test_cudasim test_counts)
 $(SIM_KERNEL_TESTS): $(B)/test/%: test/%.c $(SIM_FAULTS) $(SIM_CHECKED) $(B)/internal.a
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(COMPILE) $(LIBRARY_FLAGS) $(SIM_INCLUDE) -Itest $(USER_FLAGS) $(EXACT_FLAGS) \

@@ -289,7 +289,9 @@ static bool breaks_capture()
 static cudaError_t copy_rows(char *to, size_t to_pitch, const char *from, size_t from_pitch,
                              size_t width, size_t height)
 {
-    for (size_t r = 0; r < height; r++) {
+    const bool is_left_out = counting && width * height >= (size_t)1 << 20; /* counts.h */
+
+    for (size_t r = 0; r < height && !is_left_out; r++) {
         char *row = to + r * to_pitch;
         memmove(row, from + r * from_pitch, width);
         if (in_region(row))
@@ -661,8 +663,8 @@ cudaError_t cudaMalloc(void **dev, size_t bytes)
     REFUSE_IF(alloc_fails() || bytes > machine.memory - taken(), cudaErrorMemoryAllocation);
     char *at = find_room(bytes);
     REFUSE_IF(!at, cudaErrorMemoryAllocation);
-    if (bytes <= (size_t)64 << 20) /* larger ones are only reserved, and would take real memory if
-                                      they were filled */
+    if (!count_alloc(at, bytes) && bytes <= (size_t)64 << 20) /* larger ones are only reserved, and
+                                      would take real memory if they were filled */
         memset(at, 0xff, bytes);
     check_device(at, bytes, MEMORY_FRESH);
     allocations[at] = bytes;

@@ -91,6 +91,25 @@ bool is_device_range(const void *at, size_t bytes); /* inside one live allocatio
 int device_of(const void *at);                      /* whose memory this is; -1: not a device's */
 extern int running_device;
 
+/* counts.cpp */
+extern bool counting;                               /* launches are counted */
+bool count_grid_begin(const grid_launch &launch);   /* false: no block shall run */
+uint64_t count_choose(uint64_t i, uint64_t blocks); /* the i-th block to run */
+bool count_is_enough(uint64_t i);                   /* ... is not wanted any more */
+/* resident: which of the blocks that are on the device at once */
+void count_block_begin(size_t resident, uint64_t block);
+void count_block_resumes(size_t resident);
+void count_block_end(size_t resident, size_t shared);
+void count_release(); /* the running thread tells other blocks */
+void count_acquire(); /* ... and waits for them */
+void count_grid_end();
+void count_barrier(); /* of the block */
+void count_wait();    /* the running thread has waited at an mbarrier */
+void count_stop();    /* the running thread waits for others */
+void count_access(uintptr_t address, size_t bytes, bool is_write);
+void count_device_region(const void *base, size_t bytes);
+bool count_alloc(void *dev, size_t bytes); /* true: it is filled */
+
 /* banks.cpp */
 extern bool counting_banks;
 /* shared memory, by the running thread */

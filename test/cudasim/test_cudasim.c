@@ -560,7 +560,7 @@ static void test_products_have_no_bank_conflicts(void)
     CHECK_CUDA(cudaMemset(w, 0, OUT * IN * 2));
     for (int m = 1; m <= M; m += 7) {
         cudasim_count_bank_conflicts(1);
-        CHECK_CUDA(sb_cuda_gemm_mma(y, x, w, SB_BF16, NULL, m, OUT, IN, stream));
+        CHECK_CUDA(sb_cuda_gemm_mma(y, x, w, SB_BF16, NULL, m, OUT, IN, 0, stream));
         CHECK_CUDA(cudaStreamSynchronize(stream));
         CHECK_INT(cudasim_bank_conflicts(), 0);
     }

@@ -1,0 +1,136 @@
+/*
+ * One head of q, k or v, normed and rotated, by 16 lanes: half a warp a head, in rope.cu and in
+ * attention. So a head has the same bits whoever makes it.
+ *
+ *     unit u     a pair of elements that one lane makes: the rotated pair (u, u + half), or
+ *                (2u, 2u + 1) if interleaved, for u < half; behind these the two neighbours
+ *                (2u, 2u + 1), which are normed only. v has no pairs and no norm.
+ *     lane t     makes units t, t + 16, ... and, for the norm, adds the squares of elements t,
+ *                t + 16, ...: the CPU's 16 lanes, which its tree adds (kernels/cpu/rope.c)
+ *
+ * A lane keeps its units in registers, and all loads stand before the first use. So a head costs
+ * one wait for memory, and may be replaced in place. Heads of more than 32 UNITS elements take
+ * several pieces.
+ */
+#ifndef SB_CUDA_ROPE_HEAD_CUH
+#define SB_CUDA_ROPE_HEAD_CUH
+
+#include "kernels/cuda/common.cuh"
+
+namespace
+{
+
+enum { HEAD_LANES = 16 };
+
+/* What is to be done with a head. */
+struct rope_turn {
+    const float *weight;        /* [n] of its norm, or NULL */
+    const float *cosine, *sine; /* [half] of the token's position */
+    int n, half, interleaved;
+};
+
+/* Head number h of a token's row of qkv, whose position is pos. */
+__device__ __forceinline__ rope_turn turn_of(const sb_attention &a, int h, int64_t pos)
+{
+    const int half = h < a.heads + a.kv_heads ? a.rot_dim / 2 : 0;
+    const float *norm = h < a.heads ? a.q_norm : a.k_norm;
+
+    return {h < a.heads + a.kv_heads ? norm : NULL,
+            a.cos + pos * half,
+            a.sin + pos * half,
+            a.head_dim,
+            half,
+            a.rot_interleaved};
+}
+
+/* 1 / sqrt(mean(head^2) + eps) in all 16 lanes. */
+template <int UNITS>
+__device__ __forceinline__ float head_scale(const float *head, int n, float eps)
+{
+    const int lane = (int)threadIdx.x % HEAD_LANES;
+    float sum = 0.0f;
+
+    for (int first = 0; first < n; first += 2 * UNITS * HEAD_LANES) {
+        float own[2 * UNITS];
+#pragma unroll
+        for (int i = 0; i < 2 * UNITS; i++) {
+            const int d = first + i * HEAD_LANES + lane;
+            own[i] = d < n ? head[d] : 0.0f;
+        }
+#pragma unroll
+        for (int i = 0; i < 2 * UNITS; i++)
+            sum = fmaf(own[i], own[i], sum);
+    }
+    sum = __shfl_sync(SB_FULL_WARP, sb_hsum16(sum), 0, HEAD_LANES);
+    return 1.0f / sqrtf(sum / (float)n + eps);
+}
+
+/* The units of a lane that are in registers at a time. */
+template <int UNITS>
+struct rope_units {
+    float a[UNITS], b[UNITS], a_weight[UNITS], b_weight[UNITS], cosine[UNITS], sine[UNITS];
+
+    /* Where the elements of unit u are; the second may be n, past the head's end. */
+    static __device__ __forceinline__ int2 at(const rope_turn &turn, int u)
+    {
+        return u < turn.half && !turn.interleaved ? make_int2(u, u + turn.half)
+                                                  : make_int2(2 * u, 2 * u + 1);
+    }
+
+    __device__ __forceinline__ void load(const float *head, const rope_turn &turn, int first)
+    {
+#pragma unroll
+        for (int i = 0; i < UNITS; i++) {
+            const int u = first + i * HEAD_LANES + (int)threadIdx.x % HEAD_LANES;
+            const int2 d = at(turn, u);
+            a[i] = d.x < turn.n ? head[d.x] : 0.0f;
+            b[i] = d.y < turn.n ? head[d.y] : 0.0f;
+            a_weight[i] = turn.weight && d.x < turn.n ? turn.weight[d.x] : 1.0f;
+            b_weight[i] = turn.weight && d.y < turn.n ? turn.weight[d.y] : 1.0f;
+            cosine[i] = u < turn.half ? turn.cosine[u] : 1.0f;
+            sine[i] = u < turn.half ? turn.sine[u] : 0.0f;
+        }
+    }
+
+    /* Calls put(d, value) for each element. */
+    template <typename F>
+    __device__ __forceinline__ void make(const rope_turn &turn, int first, float scale, F put) const
+    {
+#pragma unroll
+        for (int i = 0; i < UNITS; i++) {
+            const int u = first + i * HEAD_LANES + (int)threadIdx.x % HEAD_LANES;
+            const int2 d = at(turn, u);
+            const float x = turn.weight ? a[i] * scale * a_weight[i] : a[i],
+                        y = turn.weight ? b[i] * scale * b_weight[i] : b[i];
+            if (d.x < turn.n)
+                put(d.x, u < turn.half ? x * cosine[i] - y * sine[i] : x);
+            if (d.y < turn.n)
+                put(d.y, u < turn.half ? y * cosine[i] + x * sine[i] : y);
+        }
+    }
+};
+
+/* Makes a head of f32 elements, calling put(d, value) for each. All lanes of the warp call this
+ * together, each half for a head of its own. has_norms is the same for both; where it is 0, so are
+ * the heads' weights. put may write where the head was. */
+template <int UNITS, typename F>
+__device__ __forceinline__ void make_head(const float *head, const rope_turn &turn, bool has_norms,
+                                          float eps, F put)
+{
+    rope_units<UNITS> units;
+    float scale = 1.0f;
+
+    units.load(head, turn, 0);
+    if (has_norms)
+        scale = head_scale<UNITS>(head, turn.n, eps);
+    __syncwarp(); /* the whole head has been read */
+    units.make(turn, 0, scale, put);
+    for (int first = UNITS * HEAD_LANES; 2 * first < turn.n; first += UNITS * HEAD_LANES) {
+        units.load(head, turn, first);
+        units.make(turn, first, scale, put);
+    }
+}
+
+} // namespace
+
+#endif

@@ -1,0 +1,335 @@
+"""Times of rounds on a GPU, by a model: what gpu_time.c has counted, and a few constants.
+
+    gpu_time.py DIR [--measured FILE] [--compare DIR] [--parts] [--check]
+
+DIR has the traces of gpu_time.sh. Every time printed is an estimate for an H200 until E7 of
+test/cuda/run_on_gpu.sh has run; --measured prints the lines of E7 beside the model's. --compare
+prints the same tables of another state of the code, --parts where the time of a pass goes. --check
+fails if the weights that were counted are not those of the models.
+
+A launch takes
+
+    gap + rounds of waiting + the longest of four streams
+
+    gap       from the end of the launch before to the first instructions of this one, and the drain
+    rounds    of loads that threads wait for (test/cudasim/counts.h): each one latency. Kernels that
+              copy asynchronously wait for their rounds first, and then for the first copy; in the
+              others rounds are part of the streams, and the longer counts
+    memory    bytes of weights and cache, at the device's bandwidth, or at what the copies in flight
+              allow where those are less than bandwidth times latency (Little's law)
+    L2        all sectors that blocks ask for
+    chain     a block's barriers, and its mma's that wait for each other, one block after the other
+    issue     all mma's and loads, at the rate at which a multiprocessor takes them
+
+A pass of a model with n layers takes T(1) + (n - 1) (T(2) - T(1)): traces are of one layer and two.
+"""
+import argparse
+import glob
+import json
+import os
+import re
+import sys
+
+# The device: NVIDIA H200 SXM. The clock is what it keeps under load; the data sheet has 4.8 TB/s.
+SMS, CLOCK, PEAK = 132, 1.9e9, 4.8e12
+# The best that a product of one row reached on an H200: 4.26 TB/s (TileOPs, pull request 243).
+BANDWIDTH = 4.25e12
+# Reads that hit L2: 28 of the 64 bytes that a multiprocessor's port takes in a clock. It is assumed;
+# products of more than 64 rows depend on it, and E7 at m = 192 decides.
+L2_BANDWIDTH, L2_BYTES = 28 * SMS * CLOCK, 50e6
+# A hit in L2 takes about 263 clocks, memory about 480 ("Benchmarking and Dissecting the Nvidia Hopper
+# GPU Architecture", arXiv:2402.13499); 40 are added to make an address and use the value, and to
+# memory the time of the TLB. Under full load memory answers after about 0.8 us (gemm_mma.cu).
+L2_LATENCY, LOADED_LATENCY, IDLE_LATENCY = 303 / CLOCK, 0.8e-6, 0.55e-6
+# Between dependent kernels of a graph: 1.3 us on an H100 (Hazy Research, "Look Ma, No Bubbles!").
+# Programmatic dependent launch leaves the drain of the last blocks, about 0.5 us [reasoning].
+GAP, DEPENDENT_GAP = 1.3e-6, 0.5e-6
+# What a launch takes besides: its blocks begin, and its last stores drain. This one is fitted, to an
+# estimate of verification and draft steps made by hand from SASS before the model was.
+EMPTY = 0.7e-6
+# A grid barrier is an atomic to L2 and a load that sees it: three latencies of L2 [reasoning].
+GRID_BARRIER = 3 * L2_LATENCY
+# mma.sync m16n8k16: 33 clocks until the next one may use the sum (gemm_mma.cu); a multiprocessor's
+# quarter takes one in 4 clocks at the data sheet's peak, of which mma.sync reaches 62 %
+# (arXiv:2402.13499).
+MMA_LATENCY, MMA_ISSUE = 33 / CLOCK, 6.5 / CLOCK
+# From a barrier to the first mma: SASS of the narrow product has 35 instructions there, ldmatrix
+# among them, and a stage takes 240 to 260 clocks, four mma included.
+STAGE = 115 / CLOCK
+# Of a loop that loads: instructions for each load, of which a multiprocessor issues 4 a clock, and
+# how many loads are in flight (nvcc unrolls such loops by 4).
+PER_LOAD, UNROLLED = 12, 4
+SHARED, RESERVED, THREADS = 228 << 10, 1 << 10, 2048
+# Where a graph of one round begins and ends, and the host's part.
+ROUND = 10e-6
+
+OTHER, TARGET, DRAFT, TARGET_CACHE, DRAFT_CACHE = range(5)
+READ, WRITTEN, COPIED, BLOCK_SECTORS, SECTORS_READ, SECTORS_WRITTEN = range(6)
+SECTOR = 32
+
+
+def sum_of(launch, what, labels=range(5)):
+    return sum(launch["of"][label][what] for label in labels)
+
+
+def memory_bytes(launch):
+    """Bytes that come from memory or go there. Activations stay in L2 unless they are large."""
+    stored = range(TARGET, DRAFT_CACHE + 1)
+    n = SECTOR * (sum_of(launch, SECTORS_READ, stored) + sum_of(launch, SECTORS_WRITTEN, stored))
+    live = SECTOR * (launch["of"][OTHER][SECTORS_READ] + launch["of"][OTHER][SECTORS_WRITTEN])
+    return n + (live if live > L2_BYTES / 2 else 0)
+
+
+def launch_time(launch, free=False):
+    """Seconds. free: a product that only memory limits, as no kernel can be faster."""
+    threads = launch["block"][0] * launch["block"][1] * launch["block"][2]
+    busy = max(launch["busy"], 1)
+    resident = min(SHARED // (launch["shared"] + RESERVED), THREADS // threads, 32)
+    running = min(busy, SMS * resident)
+    waves = max(1.0, busy / (SMS * resident))
+    blocks = max(1.0, busy / SMS) if busy > SMS * resident else -(-busy // SMS)  # of one SM
+    warps = (threads + 31) // 32
+    copied, read = sum_of(launch, COPIED), sum_of(launch, READ)
+    of_memory = memory_bytes(launch)
+
+    gap = EMPTY + (DEPENDENT_GAP if launch["is_dependent"] else GAP)
+    stored_loads = sum_of(launch, READ, range(1, 5)) - sum_of(launch, COPIED, range(1, 5))
+    latency = IDLE_LATENCY if stored_loads > (read - copied) / 2 else L2_LATENCY
+    rounds = waves * max(launch["rounds"], launch["loads"] / UNROLLED) * latency
+    rounds += launch["grid_barriers"] * GRID_BARRIER
+    bandwidth = BANDWIDTH
+    if copied and not free:
+        stored = sum_of(launch, COPIED, range(1, 5)) / copied
+        in_flight = running * launch["shared"] * 0.875 * stored
+        bandwidth = min(bandwidth, max(in_flight, 1) / LOADED_LATENCY)
+    streams = [of_memory / bandwidth]
+    if not free:
+        streams.append(SECTOR * sum_of(launch, BLOCK_SECTORS) / L2_BANDWIDTH)
+        chain = launch["barriers"] * STAGE + launch["mma_steps"] * MMA_LATENCY
+        streams.append(waves * chain)
+        streams.append(blocks * warps * (launch["mma"] * MMA_ISSUE +
+                                         launch["loads"] * PER_LOAD / CLOCK) / 4)
+    if copied:
+        return gap + rounds + IDLE_LATENCY + max(streams)
+    return gap + max([rounds] + streams)
+
+
+# ---------------------------------------------------------------- traces
+
+def part_of(launch, models):
+    """Its name in E7, by the weight that it reads, or by the kernel."""
+    name = re.sub(r"[^a-z_].*", "", launch["kernel"].lstrip("("))
+    for label, s in ((TARGET, models[0]), (DRAFT, models[1])):
+        weights = launch["of"][label][SECTORS_READ] * SECTOR
+        if weights < 100000 or "embed" in name:
+            continue
+        sizes = {p: 2 * a * b for p, (a, b) in products(s).items()}
+        best = min(sizes, key=lambda p: abs(sizes[p] - weights))
+        if 0.8 < weights / sizes[best] < 1.25:
+            return best
+    for part, names in (("norm", "norm"), ("attend", "attend|combine"), ("rope", "rope"),
+                        ("swiglu", "swiglu"), ("select", "select")):
+        if re.match(names, name):
+            return part
+    return name
+
+
+def products(s):
+    return {"qkv": ((s["heads"] + 2 * s["kv_heads"]) * s["head_dim"], s["hidden"]),
+            "o": (s["hidden"], s["heads"] * s["head_dim"]),
+            "gate_up": (2 * s["inter"], s["hidden"]), "down": (s["hidden"], s["inter"]),
+            "head": (s["vocab"], s["hidden"])}
+
+
+def passes_of(launches):
+    """Cuts a round: a pass begins with its embedding, or is one kernel for all layers."""
+    passes = []
+    for launch in launches:
+        if "embed" in launch["kernel"] or "draft_step" in launch["kernel"] or not passes:
+            passes.append([])
+        passes[-1].append(launch)
+    return passes
+
+
+def is_drafts(launches):
+    return sum(l["of"][DRAFT][READ] for l in launches) > \
+        sum(l["of"][TARGET][READ] for l in launches)
+
+
+def read_traces(folder):
+    """{pair: (models, {(what, batch): (launches with one layer, with two)}, header)}"""
+    pairs = {}
+    for path in sorted(glob.glob(os.path.join(folder, "*-1.json"))):
+        models, counted, headers = [], {}, {}
+        for which, name in enumerate((path, path[:-7] + "-2.json")):
+            with open(name) as f:
+                lines = [json.loads(line) for line in f]
+            for line in lines:
+                if "model" in line:
+                    models += [] if which else [line]
+                elif "counted" in line:
+                    key = line["counted"], line["batch"]
+                    counted.setdefault(key, ([], []))
+                    headers[key] = line
+                else:
+                    counted[key][which].append(line)
+        pairs[os.path.basename(path)[:-7]] = models, counted, headers
+    return pairs
+
+
+def extrapolate(one, two, layers):
+    return one + (layers - 1) * (two - one)
+
+
+def pass_time(one, two, layers, models, free=False):
+    """Seconds of a pass, and of each part of it."""
+    parts = {}
+    for which, launches in enumerate((one, two)):
+        for launch in launches:
+            part = part_of(launch, models)
+            is_product = part in products(models[0])
+            times = parts.setdefault(part, [0.0, 0.0])
+            times[which] += launch_time(launch, free and is_product)
+    parts = {p: extrapolate(a, b, layers) for p, (a, b) in parts.items()}
+    return sum(parts.values()), parts
+
+
+# ---------------------------------------------------------------- tables
+
+def roofline(s, rows, context):
+    """Seconds that a pass over `rows` sequences must take: every weight and each cache once."""
+    a_layer = [p for p in products(s) if p != "head"]
+    weights = sum(s["layers"] * x * y for x, y in (products(s)[p] for p in a_layer))
+    weights += s["vocab"] * s["hidden"]
+    cache = 2 * s["layers"] * s["kv_heads"] * s["head_dim"] * context
+    return 2 * (weights + rows * cache) / PEAK
+
+
+def repeated(launch, n):
+    """A launch of n times as many blocks."""
+    copy = dict(launch, busy=launch["busy"] * n)
+    copy["of"] = [[n * x for x in of] for of in launch["of"]]
+    return copy
+
+
+def tokens_of(accept, k):
+    return (1 - accept ** (k + 1)) / (1 - accept)
+
+
+def measure(pair, batch):
+    """All times of a batch by their names, in seconds."""
+    models, counted, headers = pair
+    target, draft = models
+    head = headers["round", batch]
+    k, context = head["k"], head["context"]
+    cut = [passes_of(l) for l in counted["round", batch]]
+    drafts = [i for i, p in enumerate(cut[0]) if is_drafts(p)]
+    verify = [i for i in range(len(cut[0])) if i not in drafts]
+    steps = [pass_time(cut[0][i], cut[1][i], draft["layers"], models) for i in drafts]
+    checked = [pass_time(cut[0][i], cut[1][i], target["layers"], models) for i in verify]
+    free = [pass_time(cut[0][i], cut[1][i], target["layers"], models, True)[0] for i in verify]
+    t = {"k": k, "draft": min(steps, key=lambda s: s[0])[0] if steps else 0.0,
+         "draft_parts": min(steps, key=lambda s: s[0])[1] if steps else {},
+         "drafts": sum(s[0] for s in steps), "launches": sum(len(p) for p in cut[0]),
+         "draft_launches": extrapolate(len(cut[0][drafts[-1]]), len(cut[1][drafts[-1]]),
+                                       draft["layers"]) if drafts else 0,
+         "verify_launches": extrapolate(len(cut[0][verify[-1]]), len(cut[1][verify[-1]]),
+                                        target["layers"]),
+         "verify": sum(c[0] for c in checked), "verify_parts": checked[-1][1],
+         "free": sum(free), "draft_roof": roofline(draft, batch, context),
+         "roof": roofline(target, batch, context)}
+    plain = [passes_of(l)[0] for l in counted["plain", batch]]
+    t["plain"], t["plain_parts"] = pass_time(*plain, target["layers"], models)
+    move = repeated(counted["move", batch][0][0], target["layers"])
+    t["move"] = launch_time(move)
+    t["move_share"] = memory_bytes(move) / BANDWIDTH / t["move"]
+    t["round"] = t["drafts"] + t["verify"] + ROUND
+    return t
+
+
+def print_pair(name, pair, parts):
+    models, counted, _ = pair
+    print(f"\n{models[0]['model']} and {models[1]['model']}: milliseconds (estimates)")
+    print("| B | verify | limit | share | launches | draft step | limit | share | launches | plain "
+          "| round | x plain at 0.6 / 0.7 / 0.8 | share at 0.7 | free products | move |")
+    print("|---" * 15 + "|")
+    for batch in sorted({b for what, b in counted if what == "round"}):
+        t = measure(pair, batch)
+        plain = (t["plain"] + ROUND)
+        gains = " / ".join(f"{tokens_of(a, t['k']) * plain / t['round']:.2f}"
+                           for a in (0.6, 0.7, 0.8))
+        limit = t["k"] * t["draft_roof"] + t["roof"]
+        move = f"{t['move'] * 1e3:.2f} ({100 * t['move_share']:.0f} %)"
+        print(f"| {batch} | {t['verify'] * 1e3:.2f} | {t['roof'] * 1e3:.2f} "
+              f"| {100 * t['roof'] / t['verify']:.0f} % | {t['verify_launches']} "
+              f"| {t['draft'] * 1e3:.2f} | {t['draft_roof'] * 1e3:.2f} "
+              f"| {100 * t['draft_roof'] / t['draft']:.0f} % | {t['draft_launches']} "
+              f"| {t['plain'] * 1e3:.2f} | {t['round'] * 1e3:.2f} | {gains} "
+              f"| {100 * limit / t['round']:.0f} % "
+              f"| {t['free'] * 1e3:.2f} (+{100 * (t['verify'] / t['free'] - 1):.0f} %) | {move} |")
+        if parts:
+            for what in ("verify_parts", "draft_parts"):
+                print(f"    B={batch} {what}: " + ", ".join(
+                    f"{p} {1e3 * s:.2f}" for p, s in sorted(t[what].items(), key=lambda x: -x[1])))
+
+
+def print_measured(path, pairs):
+    """Lines of E7 beside the model: microseconds of one launch of each part."""
+    wanted = re.compile(r"E7 (\S+) (.+?): us(.*)")
+    for line in open(path):
+        found = wanted.search(line)
+        for models, counted, _ in pairs.values() if found else ():
+            if found.group(1) != models[0]["model"]:
+                continue
+            for m, us in re.findall(r"m=(\d+) ([0-9.]+)", found.group(3)):
+                key = ("plain", int(m)) if int(m) % 6 else ("round", int(m) // 6)
+                for launches in counted.get(key, ([], []))[1:]:
+                    last = passes_of(launches)[-1]
+                    times = [launch_time(l) for l in last if part_of(l, models) == found.group(2)]
+                    calls = len(times)
+                    if found.group(2) == "attend":
+                        calls = sum("attend" in l["kernel"] for l in last)
+                    if calls:
+                        model = 1e6 * sum(times) / calls
+                        print(f"{found.group(1)} {found.group(2)} m={m}: model {model:.1f}, "
+                              f"measured {us}, {float(us) / model:.2f} times")
+
+
+def check(pairs):
+    """What was counted of each product's weights must be their size, in every pass of the target."""
+    for models, counted, _ in pairs.values():
+        sizes = {p: 2 * a * b * (1 if p == "head" else models[0]["layers"])
+                 for p, (a, b) in products(models[0]).items()}
+        for (what, batch), traces in counted.items():
+            read = {p: [0, 0] for p in sizes}
+            for which, launches in enumerate(traces):
+                for launch in launches:
+                    part = part_of(launch, models)
+                    if part in read:
+                        read[part][which] += launch["of"][TARGET][SECTORS_READ] * SECTOR
+            for p in sizes if what != "move" else ():
+                got = extrapolate(*read[p], models[0]["layers"])
+                if got != sizes[p]:
+                    sys.exit(f"{what} of batch {batch}: {got} bytes of {p} are read, not {sizes[p]}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder")
+    parser.add_argument("--measured")
+    parser.add_argument("--compare")
+    parser.add_argument("--parts", action="store_true")
+    parser.add_argument("--check", action="store_true")
+    args = parser.parse_args()
+    for folder in [args.compare, args.folder] if args.compare else [args.folder]:
+        pairs = read_traces(folder)
+        if args.check:
+            check(pairs)
+        print(f"{folder}: estimates of a model for an H200; no GPU has run")
+        for name, pair in pairs.items():
+            print_pair(name, pair, args.parts)
+    if args.measured:
+        print_measured(args.measured, pairs)
+
+
+main()
