@@ -5,11 +5,8 @@
  */
 #define SB_LEVEL_SCALAR 1
 #include "kernels/cpu/kernels.h"
-#include "kernels/cpu/noise.h"
 
-#include "support/cpu_ways.h"
-#include "support/sample_reference.h"
-#include "support/sample_rounds.h"
+#include "support/sample_cases.h"
 
 #include "port.h"
 #include "sbtest.h"
@@ -142,116 +139,37 @@ static void check_one(int32_t *id, struct cpu *ways, int n_ways, const float *lo
     free(row);
 }
 
-/* What has no noise is chosen by noise alone, and equal values by the lowest id. */
-static void test_equal_logits(void)
+/* All ways of the CPU, as the cases ask for a choice. A row with a NaN has no reference. */
+static int32_t choose(float *logits, int32_t n, const struct sample_one *one, int64_t lists,
+                      int64_t masks)
 {
     struct cpu ways[CPU_WAYS];
     const int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
-    float *logits = cpu_floats(LARGE), *noise = cpu_memory(LARGE * sizeof *noise);
-    uint32_t *mask = cpu_memory((LARGE + 31) / 32 * sizeof *mask);
-    struct sample_one one;
-    int32_t id, best = 0, n_ties = 0;
+    int32_t id = 0, at = 0, n_nan = 0, n_right = 0;
 
-    for (int32_t i = 0; i < LARGE; i++) {
-        const uint32_t counter[4] = {1, (uint32_t)i / 4, 0, 0};
-        logits[i] = 2.5f;
-        noise[i] = sb_noise(sample_reference_philox(sample_plain.seed, counter, i % 4));
-        best = noise[i] > noise[best] ? i : best;
+    (void)lists, (void)masks;
+    for (int32_t i = 0; i < n; i++)
+        n_nan += isnan(logits[i]) != 0;
+    if (n_nan == 0)
+        check_one(&id, ways, n_ways, logits, n, one);
+    for (int w = 0; w < n_ways && n_nan > 0; w++) {
+        float logprob = 0.0f;
+        cpu->select(ways[w].exec, &(struct sb_select){1, n, n, logits, &at, &id, &logprob, NULL,
+                                                      &one->all, NULL});
+        n_right += id == SB_PICK_NAN && isnan(logprob);
     }
-    sample_one_init(&one, &sample_plain, 0);
-    check_one(&id, ways, n_ways, logits, LARGE, &one);
-    CHECK_INT(id, best);
-
-    /* two ids of the same noise, and no others */
-    one.sampler.mask_at = 0;
-    one.all.masks = mask;
-    for (int32_t i = 0; i < LARGE && n_ties < 20; i++)
-        for (int32_t k = i + 1; k < LARGE && k < i + 40000; k++)
-            if (noise[i] == noise[k] && noise[i] > 0.5f) {
-                memset(mask, 0, (LARGE + 31) / 32 * sizeof *mask);
-                mask[i / 32] |= UINT32_C(1) << i % 32;
-                mask[k / 32] |= UINT32_C(1) << k % 32;
-                check_one(&id, ways, n_ways, logits, LARGE, &one);
-                CHECK_INT(id, i);
-                n_ties++;
-                i += 500;
-                break;
-            }
-    CHECK(n_ties == 20);
-    free(logits);
-    free(noise);
-    free(mask);
     cpu_close(ways, n_ways);
+    return n_nan == 0 || n_right == n_ways ? id : SB_PICK_NONE;
+}
+
+static void test_equal_values(void)
+{
+    sample_equal_values(choose, LARGE, 20);
 }
 
 static void test_special_values(void)
 {
-    enum { N = 70 };
-    struct cpu ways[CPU_WAYS];
-    const int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
-    float logits[N];
-    uint32_t mask[3] = {0, 0, 0};
-    struct sample_one one;
-    int32_t id, at = 0;
-
-    sample_one_init(&one, &sample_plain, 0);
-    one.all.masks = mask;
-    one.all.mask_words = 3;
-    for (int i = 0; i < N; i++)
-        logits[i] = (float)i;
-    /* nothing is allowed: by the mask, or since all are -infinity; also where the largest would be
-     * chosen */
-    for (int greedy = 0; greedy < 2; greedy++) {
-        one.sampler.temperature = greedy ? 0.0f : 1.0f;
-        one.sampler.mask_at = 0;
-        check_one(&id, ways, n_ways, logits, N, &one);
-        CHECK_INT(id, SB_PICK_NONE);
-        mask[1] = 8;
-        check_one(&id, ways, n_ways, logits, N, &one);
-        CHECK_INT(id, 35);
-        mask[1] = 0;
-    }
-    one.sampler = sample_plain;
-    one.sampler.top_k = 3;
-    for (int i = 0; i < N; i++)
-        logits[i] = -INFINITY;
-    check_one(&id, ways, n_ways, logits, N, &one);
-    CHECK_INT(id, SB_PICK_NONE);
-    logits[66] = -3e38f;
-    check_one(&id, ways, n_ways, logits, N, &one);
-    CHECK_INT(id, 66);
-    /* infinities count as the largest float */
-    logits[5] = logits[7] = INFINITY;
-    for (one.pos[0] = 0; one.pos[0] < 40; one.pos[0]++) {
-        check_one(&id, ways, n_ways, logits, N, &one);
-        CHECK(id == 5 || id == 7);
-    }
-    one.sampler.temperature = 0.0f;
-    check_one(&id, ways, n_ways, logits, N, &one);
-    CHECK_INT(id, 5);
-    /* a temperature so small or large that logits divided by it are infinite or 0 */
-    for (int i = 0; i < N; i++)
-        logits[i] = i == 33 ? 1001.0f : 1000.0f;
-    one.sampler = sample_plain;
-    one.sampler.temperature = 1.2e-38f;
-    check_one(&id, ways, n_ways, logits, N, &one);
-    CHECK_INT(id, 33);
-    logits[0] = -INFINITY;
-    one.sampler.temperature = 3e38f;
-    one.sampler.typical_p = 0.9f; /* which looks at all that is allowed */
-    for (one.pos[0] = 0; one.pos[0] < 40; one.pos[0]++) {
-        check_one(&id, ways, n_ways, logits, N, &one);
-        CHECK(id > 0);
-    }
-    logits[69] = NAN;
-    for (int w = 0; w < n_ways; w++) {
-        float logprob = 0.0f;
-        cpu->select(ways[w].exec,
-                    &(struct sb_select){1, N, N, logits, &at, &id, &logprob, NULL, &one.all, NULL});
-        CHECK_INT(id, SB_PICK_NAN);
-        CHECK(isnan(logprob));
-    }
-    cpu_close(ways, n_ways);
+    sample_special_values(choose);
 }
 
 /* ------------------------------------------------------------------ rounds */
@@ -352,39 +270,9 @@ static void test_proposals_are_the_prefix(void)
     cpu_close(ways, n_ways);
 }
 
-/* As many ids as penalties and bias may change. */
 static void test_many_changes(void)
 {
-    enum { N = SB_CHANGED_MAX + 100, TOKENS = 9000, BIAS = 50 };
-    struct cpu ways[CPU_WAYS];
-    const int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
-    int32_t *lists = cpu_memory((TOKENS + 2 * BIAS) * sizeof *lists), id;
-    float *logits = cpu_floats(N);
-    struct sb_sampler sampler = sample_plain;
-    struct sample_one one;
-
-    sampler.repetition = 1.2f;
-    sampler.frequency = 0.05f;
-    sampler.n_tokens = sampler.n_listed = sampler.window = TOKENS;
-    sampler.n_prompt = TOKENS / 3;
-    sampler.n_bias = BIAS;
-    sampler.bias_at = TOKENS;
-    for (int i = 0; i < TOKENS + BIAS; i++)
-        lists[i] = i < SB_CHANGED_MAX ? N - 1 - i : N - 1 - sample_below(SB_CHANGED_MAX);
-    for (int i = 0; i < BIAS; i++) {
-        const float bias = cpu_uniform();
-        memcpy(&lists[TOKENS + BIAS + i], &bias, sizeof bias);
-    }
-    for (int turn = 0; turn < 20; turn++) {
-        sampler.seed = (uint64_t)turn;
-        sampler.temperature = turn % 2 ? 0.2f : 0.0f;
-        sample_one_init(&one, &sampler, 0);
-        one.all.lists = lists;
-        check_one(&id, ways, n_ways, logits, N, &one);
-    }
-    free(lists);
-    free(logits);
-    cpu_close(ways, n_ways);
+    sample_many_changes(choose, 20);
 }
 
 /* The filters on a large vocabulary, with and without ties. */
@@ -608,7 +496,7 @@ RUN(test_philox_vectors);
 RUN(test_noise_words);
 RUN(test_log);
 RUN(test_noise_bounds);
-RUN(test_equal_logits);
+RUN(test_equal_values);
 RUN(test_special_values);
 RUN(test_rounds);
 RUN(test_proposals_are_the_prefix);
