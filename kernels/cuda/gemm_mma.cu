@@ -14,25 +14,26 @@
  * tile. A block takes PANELS panels of 16 weight rows and 8 * NT rows of x:
  *
  *   a stage in shared memory, 128 columns of k
- *   +------------------------+  a panel's two tiles are one piece of 4 KiB in both memories, and
- * are | w  [PANELS] [4 KiB]    |  swizzled already
+ *   +------------------------+  a panel's two tiles are one piece of 4 KiB in both memories,
+ *   | w  [PANELS] [4 KiB]    |  swizzled already
  *   +------------------------+
  *   | x  [8 NT] [256 + 16 B] |  dense rows; the 16 bytes more put the eight rows of an ldmatrix
  *   +------------------------+  into eight different groups of four banks
+ *
  *   STAGES of these in a ring, all filled ahead. When every warp has taken its last operands out of
  *   a stage, they meet, and it is filled again between the next mma. That is one barrier every 8
  *   steps, at which the last mma still runs; the operands of a step are always taken before the mma
  *   of the step before it.
  *
  *   On sm_90 one thread brings the weights of a stage by PANELS bulk copies that are counted at an
- *   mbarrier, and begins to before the kernel ahead has ended. Elsewhere all threads do, by
- *   cp.async. x, which is rows of any number, comes by cp.async everywhere.
+ *   mbarrier, and begins before the kernel ahead has ended. Elsewhere all threads do, by cp.async.
+ *   x, rows of any number, comes by cp.async everywhere.
  *
  *   warps: WR along the panels, MT panels each, times WX along the rows of x, NT / WX tiles each.
  *
  * Reading the weights is what takes the time, so enough of their bytes must be in flight: bandwidth
  * times latency, about 3.35 TB/s times 0.8 us = 2.7 MB on an H100, or 20 KB for each of its 132
- * multiprocessors. The rings have 32 to 64 KB of weights. The launcher takes the widest block of
+ * multiprocessors. The rings have 32 to 96 KB of weights. The launcher takes the widest block of
  * which the matrix has BLOCKS, because wider blocks read x less often: m / (16 PANELS) bytes of x
  * for each byte of w, from an L2 that gives about 5.5 TB/s in all. For up to 32 rows of x that is
  * no limit, and BLOCKS is 128. For up to 64 it is: 4096 outputs in blocks of 32 would read two
@@ -160,9 +161,10 @@ struct gemm_ring {
         const int n = (S::X_ROWS - x_rows) * (X_PITCH / 16);
 
 #pragma unroll 1
-        for (int i = threadIdx.x; i < S::STAGES * n; i += S::THREADS)
-            ((uint4 *)(shared + i / n * S::STAGE_BYTES + S::X_AT +
-                       x_rows * X_PITCH))[i % n] = uint4{0, 0, 0, 0};
+        for (int slot = 0; slot < S::STAGES; slot++)
+            for (int i = threadIdx.x; i < n; i += S::THREADS)
+                ((uint4 *)(shared + slot * S::STAGE_BYTES + S::X_AT + x_rows * X_PITCH))[i] = uint4{
+                    0, 0, 0, 0};
     }
 
     /* Begins to copy the weights of stage i, if there is one: thread 0 all of them, or this thread

@@ -552,15 +552,16 @@ static void test_bank_conflicts(void)
 /* The kernels of products, whose tiles are swizzled to have no conflicts. */
 static void test_products_have_no_bank_conflicts(void)
 {
-    enum { M = 24, OUT = 96, IN = 192 };
+    enum { M = 64, OUT = 96, IN = 192 };
+    static const int rows[] = {1, 8, 15, 24, 64};
     void *x = fresh(M * IN * 2), *w = fresh(OUT * IN * 2);
     float *y = fresh(M * OUT * 4);
 
     CHECK_CUDA(cudaMemset(x, 0, M * IN * 2));
     CHECK_CUDA(cudaMemset(w, 0, OUT * IN * 2));
-    for (int m = 1; m <= M; m += 7) {
+    for (int i = 0; i < COUNT(rows); i++) {
         cudasim_count_bank_conflicts(1);
-        CHECK_CUDA(sb_cuda_gemm_mma(y, x, w, SB_BF16, NULL, m, OUT, IN, 0, stream));
+        CHECK_CUDA(sb_cuda_gemm_mma(y, x, w, SB_BF16, NULL, rows[i], OUT, IN, 0, stream));
         CHECK_CUDA(cudaStreamSynchronize(stream));
         CHECK_INT(cudasim_bank_conflicts(), 0);
     }
