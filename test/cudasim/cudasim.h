@@ -64,9 +64,15 @@
  *
  * Not seen: accesses made inside the C library (a memcpy of a size unknown at compile time); a race
  * with the first of two loads when the second hides it (where warps meet at mbarriers, with any but
- * the last reader); weak memory order, since fibers see stores
- * at once; a block larger than its kernel's __launch_bounds__ (check_lint.sh compares them in the
- * source).
+ * the last reader); weak memory order, since fibers see stores at once; a block larger than its
+ * kernel's __launch_bounds__ (check_lint.sh compares them in the source); the bits of a NaN that
+ * f32 arithmetic makes; wgmma, which has no stand-in.
+ *
+ * A device's arithmetic has one NaN, 0x7fffffff (CUDA programming guide, "Floating-Point
+ * Standard"); the sums and conversions of this folder make it, but an addition in a kernel is the
+ * host's, which passes an operand's NaN on or makes 0xffc00000. No kernel looks at the bits of a
+ * NaN that it computed, so results do not depend on it. What is moved keeps its bits on both, and
+ * changes.cuh relies on that: it marks places of a row by NaN that no arithmetic of a device makes.
  */
 #ifndef CUDASIM_H
 #define CUDASIM_H
