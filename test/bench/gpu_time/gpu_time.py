@@ -57,8 +57,9 @@ MMA_LATENCY, MMA_ISSUE = 33 / CLOCK, 6.5 / CLOCK
 # among them, and a stage takes 240 to 260 clocks, four mma included.
 STAGE = 115 / CLOCK
 # Of a loop that loads: instructions for each load, of which a multiprocessor issues 4 a clock, and
-# how many loads are in flight (nvcc unrolls such loops by 4).
-PER_LOAD, UNROLLED = 12, 4
+# how many loads are in flight (nvcc unrolls such loops by 4). Loops of a constant count over a row
+# in registers are unrolled whole; the counts cannot tell them from others, so they are named here.
+PER_LOAD, UNROLLED, UNROLLED_WHOLE = 12, 4, {"norm_in_registers": 48, "rope_kv": 16}
 SHARED, RESERVED, THREADS = 228 << 10, 1 << 10, 2048
 # Where a graph of one round begins and ends, and the host's part.
 ROUND = 10e-6
@@ -70,6 +71,10 @@ SECTOR = 32
 
 def sum_of(launch, what, labels=range(5)):
     return sum(launch["of"][label][what] for label in labels)
+
+
+def name_of(launch):
+    return re.sub(r"[^a-z_].*", "", launch["kernel"].lstrip("("))
 
 
 def memory_bytes(launch):
@@ -99,7 +104,8 @@ def launch_time(launch, free=False):
     gap = EMPTY + (DEPENDENT_GAP if launch["is_dependent"] else GAP)
     stored_loads = sum_of(launch, READ, range(1, 5)) - sum_of(launch, COPIED, range(1, 5))
     latency = IDLE_LATENCY if stored_loads > (read - copied) / 2 else L2_LATENCY
-    rounds = waves * max(launch["rounds"], launch["loads"] / UNROLLED) * latency
+    in_flight = UNROLLED_WHOLE.get(name_of(launch), UNROLLED)
+    rounds = waves * max(launch["rounds"], launch["loads"] / in_flight) * latency
     rounds += launch["grid_barriers"] * GRID_BARRIER
     bandwidth = BANDWIDTH
     if copied and not free:
@@ -122,7 +128,7 @@ def launch_time(launch, free=False):
 
 def part_of(launch, models):
     """Its name in E7, by the weight that it reads, or by the kernel."""
-    name = re.sub(r"[^a-z_].*", "", launch["kernel"].lstrip("("))
+    name = name_of(launch)
     for label, s in ((TARGET, models[0]), (DRAFT, models[1])):
         weights = launch["of"][label][SECTORS_READ] * SECTOR
         if weights < 100000 or "embed" in name:
