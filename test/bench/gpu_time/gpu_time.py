@@ -39,7 +39,8 @@ BANDWIDTH = 4.25e12
 L2_BANDWIDTH, L2_BYTES = 28 * SMS * CLOCK, 50e6
 # A hit in L2 takes about 263 clocks, memory about 480 ("Benchmarking and Dissecting the Nvidia
 # Hopper GPU Architecture", arXiv:2402.13499); 40 are added to make an address and use the value,
-# and to memory the time of the TLB. Under full load memory answers after about 0.8 us (gemm_mma.cu).
+# and to memory the time of the TLB. Under full load memory answers after about 0.8 us
+# (gemm_mma.cu).
 L2_LATENCY, LOADED_LATENCY, IDLE_LATENCY = 303 / CLOCK, 0.8e-6, 0.55e-6
 # Between dependent kernels of a graph: 1.3 us on an H100 (Hazy Research, "Look Ma, No Bubbles!").
 # Programmatic dependent launch leaves the drain of the last blocks, about 0.5 us [reasoning].
@@ -78,9 +79,9 @@ def name_of(launch):
 
 
 def memory_bytes(launch):
-    """Bytes that come from memory or go there. Activations stay in L2 unless they are large. A kernel
-    for several steps reads all weights and caches once a step, and L2 does not hold them until the
-    next; in one for a single operation, blocks that read the same do so together."""
+    """Bytes that come from memory or go there. Activations stay in L2 unless they are large. A
+    kernel for several steps reads all weights and caches once a step, and L2 does not hold them
+    until the next; in one for a single operation, blocks that read the same do so together."""
     stored = range(TARGET, DRAFT_CACHE + 1)
     if launch["grid_barriers"]:
         return sum_of(launch, READ, stored) + sum_of(launch, WRITTEN, stored)
@@ -120,7 +121,8 @@ def launch_time(launch, free=False):
         streams.append(blocks * warps * (launch["mma"] * MMA_ISSUE +
                                          launch["loads"] * PER_LOAD / CLOCK) / 4)
     if copied:
-        return gap + rounds + IDLE_LATENCY + max(streams)
+        fill = 0.0 if launch["is_dependent"] else IDLE_LATENCY  # weights come before the wait ends
+        return gap + rounds + fill + max(streams)
     return gap + max([rounds] + streams)
 
 
