@@ -15,11 +15,11 @@
 
 #include "specbatch.h"
 #include "support/args.h"
-#include "support/encode.h"
 #include "support/outfile.h"
 #include "support/prompts.h"
 #include "support/roundtrace.h"
 #include "support/run.h"
+#include "support/run_args.h"
 #include "support/sampling_args.h"
 #include "support/signals.h"
 #include "support/support.h"
@@ -36,12 +36,9 @@ struct setting {
 };
 
 struct bench {
-    const char *target_dir, *draft_name, *prompts_file, *trace_file, *policy_names, *batch_list,
-        *draft_len_list;
-    int32_t limit, max_new, threads, device, compute, chat, no_think, adaptive;
-    int32_t kv, weights, draft_weights, cache_columns, grow_slots;
-    uint64_t prefix_bytes;
-    specbatch_sampling sampling;
+    struct ex_run_args args;
+    const char *trace_file, *policy_names, *batch_list, *draft_len_list;
+    int32_t adaptive;
 
     specbatch_model *target;
     specbatch_draft *draft;
@@ -107,42 +104,12 @@ static int read_policies(struct bench *bench)
 static int read_arguments(struct bench *bench, int argc, char **argv)
 {
     const struct ex_option own[] = {
-        {"--target", "DIR", EX_STRING, &bench->target_dir, 0, 0,
-         "checkpoint whose text it is; required"},
-        {"--draft", "DIR|ngram|table:FILE", EX_STRING, &bench->draft_name, 0, 0,
-         "checkpoint that proposes; ngram: the text repeats itself; required"},
-        {"--prompts", "FILE", EX_STRING, &bench->prompts_file, 0, 0,
-         "JSON lines: prompt/ids/turns; -: stdin; required"},
-        {"--limit", "N", EX_INT, &bench->limit, 1, INT32_MAX, "take the first N prompts only"},
-        {"--max-new", "N", EX_INT, &bench->max_new, 1, INT32_MAX,
-         "tokens to generate for each prompt (128)"},
         {"--policies", "LIST", EX_STRING, &bench->policy_names, 0, 0,
          "(plain,eqspec,exspec,ragged)"},
         {"--batches", "LIST", EX_STRING, &bench->batch_list, 0, 0, "(1,4,8)"},
         {"--draft-lens", "LIST", EX_STRING, &bench->draft_len_list, 0, 0, "(3,5)"},
         {"--adaptive", NULL, EX_SWITCH, &bench->adaptive, 0, 0,
          "draft lengths are limits (they are fixed)"},
-        {"--cache-columns", "N", EX_INT, &bench->cache_columns, 1, INT32_MAX,
-         "tokens that the caches have room for in all (what B of the longest need)"},
-        {"--grow-slots", NULL, EX_SWITCH, &bench->grow_slots, 0, 0,
-         "room for an answer as it grows, and not for all of --max-new"},
-        {"--prefix-bytes", "BYTES", EX_BYTES, &bench->prefix_bytes, 0, 0,
-         "keep what prompts begin with; 512M, 2G (0)"},
-        {"--chat", "auto|raw|vicuna|qwen3|glm4|glmz1|llama3|chatml|qwen2|qwen2.5", EX_CHOICE,
-         &bench->chat, 0, 0,
-         "the chat format of texts; auto: that of the target for \"turns\", raw for others (auto)"},
-        {"--no-think", NULL, EX_SWITCH, &bench->no_think, 0, 0,
-         "answers of a conversation without reasoning"},
-        {"--threads", "N", EX_INT, &bench->threads, 1, 256, "threads (one for each processor)"},
-        {"--device", "cpu|cuda", EX_CHOICE, &bench->device, 0, 0, "where the models run (cpu)"},
-        {"--compute", "auto|bf16|f32|split|int8", EX_CHOICE, &bench->compute, 0, 0,
-         "class of the products (auto: f32, or split with a matrix unit; cuda: bf16)"},
-        {"--kv", "auto|f32|bf16|f16", EX_CHOICE, &bench->kv, 0, 0,
-         "type of the caches, a class of its own (auto: f32; cuda: that of the weights)"},
-        {"--weights", "auto|q8|q4", EX_CHOICE, &bench->weights, 0, 0,
-         "quantise the matrices when loading (auto: as they are stored)"},
-        {"--draft-weights", "auto|q8|q4", EX_CHOICE, &bench->draft_weights, 0, 0,
-         "the same for the draft (as --weights)"},
         {"--trace", "FILE", EX_STRING, &bench->trace_file, 0, 0,
          "rounds as a Chrome trace, for Perfetto"},
     };
@@ -150,73 +117,66 @@ static int read_arguments(struct bench *bench, int argc, char **argv)
     size_t n = 0;
     int parsed;
 
+    ex_model_options(options, &n, &bench->args);
+    ex_prompt_options(options, &n, &bench->args);
     ex_options_add(options, &n, own, sizeof own / sizeof own[0]);
-    ex_sampling_options(options + n, &bench->sampling);
-    n += EX_SAMPLING_OPTIONS;
-    bench->draft_weights = -1;
-    bench->max_new = 128;
+    ex_wish_options(options, &n, &bench->args);
+    ex_cache_options(options, &n, &bench->args);
     bench->policy_names = "plain,eqspec,exspec,ragged";
     bench->batch_list = "1,4,8";
     bench->draft_len_list = "3,5";
-    parsed = ex_args_parse(
-        options, n, argc, argv,
-        "bench --target DIR --draft DIR|ngram --prompts FILE [options]; LIST: a,b,c");
-    if (parsed == 1 && (!bench->target_dir || !bench->draft_name || !bench->prompts_file))
-        return ex_complain("--target, --draft and --prompts are required; --help lists all");
+    parsed = ex_args_parse(options, n, argc, argv,
+                           "bench --target DIR --draft DIR|ngram|table:FILE --prompts FILE "
+                           "[options]; LIST: a,b,c\n\n" EX_PROMPTS_HELP);
+    if (parsed == 1 && bench->args.drafts.n == 0)
+        return ex_complain("--draft is required; --help lists all");
     if (parsed == 1)
-        parsed = read_policies(bench) &&
+        parsed = ex_run_args_check(&bench->args) && read_policies(bench) &&
                  read_numbers(&bench->batches, "--batches", bench->batch_list, 4096) &&
                  read_numbers(&bench->draft_lens, "--draft-lens", bench->draft_len_list, 64);
     return parsed;
 }
 
+/* What ends by a clock ends elsewhere in each run. */
+static int check_deadlines(const struct bench *bench)
+{
+    for (size_t i = 0; i < bench->prompts.n; i++)
+        if (bench->prompts.at[i].own.wish.deadline_ms)
+            return ex_complain("%s:%zu: \"deadline_ms\": runs with deadlines cannot be compared",
+                               ex_prompts_name(bench->args.prompts_file),
+                               bench->prompts.at[i].line);
+    return 1;
+}
+
 /* Files before models, since these may take minutes. */
 static int open_all(struct bench *bench)
 {
-    specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
-    struct ex_prompt_rules rules = {NULL,
-                                    {bench->chat, bench->no_think ? SPECBATCH_CHAT_NO_THINK : 0},
-                                    bench->max_new,
-                                    0,
-                                    bench->limit};
+    const struct ex_run_args *args = &bench->args;
+    struct ex_prompt_rules rules;
 
-    if (!ex_prompts_read(&bench->prompts, bench->prompts_file, bench->limit) ||
-        !ex_trace_open(&bench->trace, bench->trace_file, bench->prompts_file))
+    if (!ex_prompts_read(&bench->prompts, args->prompts_file, args->limit) ||
+        !check_deadlines(bench) ||
+        !ex_trace_open(&bench->trace, bench->trace_file, args->prompts_file) ||
+        !ex_open_models(&bench->target, &bench->draft, args))
         return 0;
-    options.device = bench->device;
-    options.compute = bench->compute;
-    options.kv = bench->kv;
-    options.weights = bench->weights;
-    if (specbatch_model_open(&bench->target, bench->target_dir, &options) != SPECBATCH_OK)
-        return ex_complain("--target: %s", specbatch_last_error());
-    if (bench->draft_weights >= 0)
-        options.weights = bench->draft_weights;
-    if (!ex_open_draft(&bench->draft, &bench->draft_name, 1, &options))
-        return 0;
-    rules.target = bench->target;
-    rules.max_len = specbatch_model_context(bench->target);
-    return ex_prompts_encode(&bench->prompts, bench->prompts_file, &rules);
+    rules = ex_run_args_rules(args, bench->target, 0);
+    return ex_prompts_encode(&bench->prompts, args->prompts_file, &rules);
 }
 
 /* --------------------------------------------------------------------- runs */
 
 static int run_setting(struct bench *bench, const struct setting *setting, struct ex_run *run)
 {
-    struct ex_settings settings = {.pool = SPECBATCH_POOL_OPTIONS_INIT,
-                                   .max_new = bench->max_new,
-                                   .sampling = &bench->sampling};
+    struct ex_settings settings = {.pool = SPECBATCH_POOL_OPTIONS_INIT, .wish = bench->args.wish};
     const int plain = setting->policy == SPECBATCH_POLICY_PLAIN;
     char name[80];
 
+    ex_run_args_pool(&settings.pool, &bench->args);
     settings.pool.policy = setting->policy;
     settings.pool.batch = setting->batch;
     settings.pool.draft_len = plain ? -1 : setting->draft_len;
-    settings.pool.cache_columns = (uint64_t)bench->cache_columns;
-    settings.pool.prefix_bytes = bench->prefix_bytes;
-    settings.pool.flags = (bench->adaptive ? 0u : SPECBATCH_POOL_FIXED_K) |
-                          (bench->grow_slots ? SPECBATCH_POOL_GROW_SLOTS : 0u);
-    settings.pool.max_len = ex_prompts_positions(&bench->prompts, bench->max_new);
-    settings.pool.n_threads = bench->threads;
+    settings.pool.flags |= bench->adaptive ? 0u : SPECBATCH_POOL_FIXED_K;
+    settings.pool.max_len = ex_prompts_positions(&bench->prompts, bench->args.wish.max_new);
     if (bench->trace_file) {
         snprintf(name, sizeof name, "%s, batch %" PRId32 ", K = %" PRId32,
                  specbatch_policy_name(setting->policy), setting->batch,
@@ -268,8 +228,8 @@ static int run_all(struct bench *bench)
     const struct setting plain = {SPECBATCH_POLICY_PLAIN, 1, 0, 0.0};
     int32_t p, b, k;
 
-    printf("%zu prompts, %" PRId32 " new tokens each\n%s\n\n", bench->prompts.n, bench->max_new,
-           specbatch_model_fingerprint(bench->target));
+    printf("%zu prompts, %" PRId32 " new tokens each\n%s\n\n", bench->prompts.n,
+           bench->args.wish.max_new, specbatch_model_fingerprint(bench->target));
     if (!ex_stdout_flush() || !run_setting(bench, &plain, &bench->reference))
         return 0;
     if (ex_signal())

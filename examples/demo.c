@@ -92,7 +92,8 @@ static int open_all(struct demo *demo)
 
 static int run_line(struct demo *demo, const struct line *line, struct ex_run *run)
 {
-    struct ex_settings settings = {.pool = SPECBATCH_POOL_OPTIONS_INIT, .max_new = MAX_NEW};
+    struct ex_settings settings = {.pool = SPECBATCH_POOL_OPTIONS_INIT,
+                                   .wish = {.max_new = MAX_NEW}};
 
     settings.pool.policy = specbatch_policy_by_name(line->policy);
     settings.pool.batch = line->batch;

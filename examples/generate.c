@@ -17,28 +17,22 @@
 
 #include "specbatch.h"
 #include "support/args.h"
-#include "support/encode.h"
 #include "support/outfile.h"
 #include "support/output.h"
 #include "support/prompts.h"
 #include "support/resume.h"
 #include "support/run.h"
+#include "support/run_args.h"
 #include "support/sampling_args.h"
 #include "support/signals.h"
 #include "support/support.h"
 
 struct job {
-    const char *target_dir, *policy, *prompts_file, *output_file, *stats_file;
-    int32_t batch, window, draft_len, max_new, max_len, limit, threads, device, compute, simd, chat;
-    int32_t ignore_eos, logprobs, sort_by_length, fixed_k, verify, in_order, resume, no_think;
-    int32_t kv, weights, draft_weights, draft_min_percent, cache_columns, grow_slots, top_logprobs,
-        score;
-    struct ex_strings drafts;
-    char draft_names[512]; /* the same, with commas between them */
-    uint64_t prefix_bytes;
-    specbatch_sampling sampling;
-    struct ex_strings stop_strings;
-    specbatch_stops stops;
+    struct ex_run_args args;
+    const char *policy, *output_file, *stats_file;
+    int32_t batch, window, draft_len, max_len, sort_by_length, fixed_k;
+    int32_t verify, in_order, resume;
+    char draft_names[512]; /* of all drafts, with commas between them */
 
     specbatch_model *target;
     specbatch_draft *draft;
@@ -69,52 +63,14 @@ static void set_defaults(struct job *job)
 {
     job->policy = specbatch_policy_name(SPECBATCH_POLICY_RAGGED);
     job->output_file = "-";
-    job->draft_weights = -1;
     job->batch = 8;
     job->draft_len = 5;
-    job->max_new = 128;
 }
 
-/* What runs, and how it computes. */
-static void add_model_options(struct job *job, struct ex_option *rows, size_t *n)
-{
-    const struct ex_option options[] = {
-        {"--target", "DIR", EX_STRING, &job->target_dir, 0, 0,
-         "checkpoint, or a GGUF file, whose text it is; required"},
-        {"--draft", "DIR|ngram|table:FILE", EX_STRINGS, &job->drafts, 0, 0,
-         "checkpoint that proposes; ngram: the text repeats itself; table: of ngram_table; of "
-         "several each row has the proposals of the first that has any (none)"},
-        {"--draft-min-percent", "P", EX_INT, &job->draft_min_percent, 0, 100,
-         "a checkpoint proposes nothing behind a token less probable than P % (0)"},
-        {"--threads", "N", EX_INT, &job->threads, 1, 256, "threads (one for each processor)"},
-        {"--device", "cpu|cuda", EX_CHOICE, &job->device, 0, 0, "where the models run (cpu)"},
-        {"--compute", "auto|bf16|f32|split|int8", EX_CHOICE, &job->compute, 0, 0,
-         "class of the products (auto: f32, or split with a matrix unit; cuda: bf16)"},
-        {"--kv", "auto|f32|bf16|f16", EX_CHOICE, &job->kv, 0, 0,
-         "type of the caches, a class of its own (auto: f32; cuda: that of the weights)"},
-        {"--weights", "auto|q8|q4", EX_CHOICE, &job->weights, 0, 0,
-         "quantise the matrices when loading (auto: as they are stored)"},
-        {"--draft-weights", "auto|q8|q4", EX_CHOICE, &job->draft_weights, 0, 0,
-         "the same for the draft (as --weights)"},
-        {"--simd", "auto|scalar|avx2|avx512|amx", EX_CHOICE, &job->simd, 0, 0,
-         "instruction set (auto)"},
-    };
-
-    ex_options_add(rows, n, options, sizeof options / sizeof options[0]);
-}
-
-/* What is read and written. */
+/* What is written. */
 static void add_file_options(struct job *job, struct ex_option *rows, size_t *n)
 {
     const struct ex_option options[] = {
-        {"--prompts", "FILE", EX_STRING, &job->prompts_file, 0, 0,
-         "prompts as JSON lines, see above; -: stdin; required"},
-        {"--limit", "N", EX_INT, &job->limit, 1, INT32_MAX, "take the first N prompts only"},
-        {"--chat", "auto|raw|vicuna|qwen3|glm4|glmz1|llama3|chatml|qwen2|qwen2.5", EX_CHOICE,
-         &job->chat, 0, 0,
-         "the chat format of texts; auto: that of the target for \"turns\", raw for others (auto)"},
-        {"--no-think", NULL, EX_SWITCH, &job->no_think, 0, 0,
-         "answers of a conversation without reasoning"},
         {"--output", "FILE", EX_STRING, &job->output_file, 0, 0,
          "results as JSON lines; -: stdout (-)"},
         {"--in-order", NULL, EX_SWITCH, &job->in_order, 0, 0,
@@ -143,12 +99,6 @@ static void add_pool_options(struct job *job, struct ex_option *rows, size_t *n)
          "always K: do not adapt it to what pays"},
         {"--max-len", "N", EX_INT, &job->max_len, 2, INT32_MAX,
          "most of prompt + new tokens (context)"},
-        {"--cache-columns", "N", EX_INT, &job->cache_columns, 1, INT32_MAX,
-         "tokens that the caches have room for in all (what B of the longest need)"},
-        {"--grow-slots", NULL, EX_SWITCH, &job->grow_slots, 0, 0,
-         "room for an answer as it grows, and not for all of --max-new"},
-        {"--prefix-bytes", "BYTES", EX_BYTES, &job->prefix_bytes, 0, 0,
-         "keep what prompts begin with; 512M, 2G (0)"},
         {"--sort-by-length", NULL, EX_SWITCH, &job->sort_by_length, 0, 0,
          "admit prompts by length"},
     };
@@ -156,32 +106,17 @@ static void add_pool_options(struct job *job, struct ex_option *rows, size_t *n)
     ex_options_add(rows, n, options, sizeof options / sizeof options[0]);
 }
 
-/* What each request asks for. */
-static void add_request_options(struct job *job, struct ex_option *rows, size_t *n)
+/* What requests may want here, and not where runs are compared. */
+static void add_own_wishes(struct job *job, struct ex_option *rows, size_t *n)
 {
     const struct ex_option options[] = {
-        {"--max-new", "N", EX_INT, &job->max_new, 1, INT32_MAX,
-         "tokens to generate for each prompt (128)"},
-        {"--n", "N", EX_INT, &job->settings.answers, 1, 1024,
-         "answers to each prompt, with the seeds --seed, --seed + 1 and so on (1)"},
-        {"--best-of", "N", EX_INT, &job->settings.best_of, 1, 1024,
-         "make so many, and keep the --n most probable ones"},
-        {"--min-new", "N", EX_INT, &job->settings.min_new, 0, INT32_MAX,
-         "tokens before which nothing ends an answer (0)"},
-        {"--stop", "TEXT", EX_STRINGS, &job->stop_strings, 0, 0,
-         "end answers before this text; may be given 16 times"},
-        {"--ignore-eos", NULL, EX_SWITCH, &job->ignore_eos, 0, 0,
-         "go on past the end-of-sequence tokens"},
-        {"--logprobs", NULL, EX_SWITCH, &job->logprobs, 0, 0, "write each token's log-probability"},
-        {"--top-logprobs", "N", EX_INT, &job->top_logprobs, 1, 32,
-         "write each token's N most probable alternatives"},
-        {"--score", NULL, EX_SWITCH, &job->score, 0, 0,
+        {"--deadline-ms", "N", EX_INT, &job->args.wish.deadline_ms, 0, INT32_MAX,
+         "end each answer so many milliseconds after the start, as far as it is; 0: none (0)"},
+        {"--score", NULL, EX_SWITCH, &job->args.wish.score, 0, 0,
          "no answers: write log-probabilities and perplexity of the prompts"},
     };
 
     ex_options_add(rows, n, options, sizeof options / sizeof options[0]);
-    ex_sampling_options(rows + *n, &job->sampling);
-    *n += EX_SAMPLING_OPTIONS;
 }
 
 static int read_arguments(struct job *job, int argc, char **argv)
@@ -191,23 +126,20 @@ static int read_arguments(struct job *job, int argc, char **argv)
     int parsed;
 
     set_defaults(job);
-    add_model_options(job, options, &n);
+    ex_model_options(options, &n, &job->args);
+    ex_prompt_options(options, &n, &job->args);
     add_file_options(job, options, &n);
-    add_request_options(job, options, &n);
+    ex_wish_options(options, &n, &job->args);
+    add_own_wishes(job, options, &n);
     add_pool_options(job, options, &n);
+    ex_cache_options(options, &n, &job->args);
     parsed = ex_args_parse(
         options, n, argc, argv,
-        "generate --target DIR --prompts FILE [--draft DIR|ngram|table:FILE]... [options]\n\n"
-        "A line of FILE is a JSON object with one of \"prompt\" (a text), \"turns\" "
-        "(texts, the first is\ntaken) and \"ids\" (tokens). It may also have an \"id\" "
-        "for the result (else the line's number),\nand \"max_new\", \"draft_len\", "
-        "\"ignore_eos\" and \"logprobs\", which go before the options.\n\n"
+        "generate --target DIR --prompts FILE [--draft DIR|ngram|table:FILE]... "
+        "[options]\n\n" EX_PROMPTS_HELP "\n\n"
         "Each result is written when it is finished. SIGINT and SIGTERM end the run "
         "after that, and\nthe same command with --resume does what is left.");
-    if (parsed == 1 && (!job->target_dir || !job->prompts_file))
-        return ex_complain("%s is required; --help lists all",
-                           job->target_dir ? "--prompts" : "--target");
-    return parsed;
+    return parsed == 1 ? ex_run_args_check(&job->args) : parsed;
 }
 
 static int results_on_stdout(const struct job *job)
@@ -219,50 +151,33 @@ static void join_draft_names(struct job *job)
 {
     size_t length = 0;
 
-    for (size_t i = 0; i < job->drafts.n && length < sizeof job->draft_names; i++)
+    for (size_t i = 0; i < job->args.drafts.n && length < sizeof job->draft_names; i++)
         length += (size_t)snprintf(job->draft_names + length, sizeof job->draft_names - length,
-                                   "%s%s", i > 0 ? "," : "", job->drafts.at[i]);
+                                   "%s%s", i > 0 ? "," : "", job->args.drafts.at[i]);
 }
 
 static int complete(struct job *job)
 {
     specbatch_pool_options *pool = &job->settings.pool;
+    struct ex_wish *wish = &job->args.wish;
 
     specbatch_pool_options_init(pool, sizeof *pool);
     if ((pool->policy = specbatch_policy_by_name(job->policy)) < 0)
         return ex_complain("--policy: \"%s\" is not one of %s", job->policy, policies());
-    if (job->resume && (job->settings.answers > 1 || job->settings.best_of > 1))
-        return ex_complain("--resume: results of several answers to a prompt cannot be told apart");
-    if (job->settings.best_of && job->settings.best_of < job->settings.answers)
-        return ex_complain("--best-of: %" PRId32 " is less than --n, %" PRId32,
-                           job->settings.best_of, job->settings.answers);
     if (job->resume && results_on_stdout(job))
         return ex_complain("--resume: results go to stdout; it needs --output FILE");
     if (job->window && job->window < job->batch)
         return ex_complain("--window: %" PRId32 " is less than --batch, %" PRId32, job->window,
                            job->batch);
     join_draft_names(job);
+    ex_run_args_pool(pool, &job->args);
     pool->batch = job->batch;
     pool->window = job->window ? job->window : 6 * job->batch;
-    pool->draft_len = job->draft_len ? job->draft_len : -1;
-    pool->draft_min_prob = (float)job->draft_min_percent / 100.0f;
-    pool->n_threads = job->threads;
-    pool->cache_columns = (uint64_t)job->cache_columns;
-    pool->prefix_bytes = job->prefix_bytes;
-    pool->flags = (job->sort_by_length ? SPECBATCH_POOL_SORT_BY_LENGTH : 0u) |
-                  (job->fixed_k ? SPECBATCH_POOL_FIXED_K : 0u) |
-                  (job->grow_slots ? SPECBATCH_POOL_GROW_SLOTS : 0u);
-    job->max_new = job->score ? 0 : job->max_new;
-    job->settings.max_new = job->max_new;
-    job->settings.sampling = &job->sampling;
-    job->stops = (specbatch_stops)SPECBATCH_STOPS_INIT;
-    job->stops.strings = job->stop_strings.at;
-    job->stops.n_strings = job->stop_strings.n;
-    job->settings.stops = job->stop_strings.n > 0 ? &job->stops : NULL;
-    job->settings.request_flags = (job->ignore_eos ? SPECBATCH_REQUEST_IGNORE_EOS : 0u) |
-                                  (job->logprobs ? SPECBATCH_REQUEST_LOGPROBS : 0u) |
-                                  (job->score ? SPECBATCH_REQUEST_PROMPT_LOGPROBS : 0u);
-    job->settings.top_logprobs = job->top_logprobs;
+    pool->flags |= (job->sort_by_length ? SPECBATCH_POOL_SORT_BY_LENGTH : 0u) |
+                   (job->fixed_k ? SPECBATCH_POOL_FIXED_K : 0u);
+    wish->max_new = wish->score ? 0 : wish->max_new;
+    wish->draft_len = job->draft_len ? job->draft_len : -1;
+    job->settings.wish = *wish;
     return 1;
 }
 
@@ -270,17 +185,29 @@ static int complete(struct job *job)
  * asks for, and lines that do not say keep to the option. */
 static void allow_draft_lens(struct job *job)
 {
-    const int32_t usual = job->settings.pool.draft_len;
-    int32_t most = usual;
-    size_t i;
+    int32_t most = job->settings.wish.draft_len;
 
-    for (i = 0; i < job->prompts.n; i++)
-        if (job->prompts.at[i].draft_len > most)
-            most = job->prompts.at[i].draft_len;
-    for (i = 0; most > usual && i < job->prompts.n; i++)
-        if (job->prompts.at[i].draft_len == 0)
-            job->prompts.at[i].draft_len = usual;
+    for (size_t i = 0; i < job->prompts.n; i++)
+        if (job->prompts.at[i].own.wish.draft_len > most)
+            most = job->prompts.at[i].own.wish.draft_len;
     job->settings.pool.draft_len = most;
+}
+
+static int is_one_of_several(const struct job *job, const struct ex_prompt *prompt)
+{
+    const struct ex_wish wish = ex_wish_of(&prompt->own, &job->settings.wish);
+
+    return ex_wish_made(&wish) > 1;
+}
+
+/* Results are told apart by the ids of their prompts alone. */
+static int check_resume(const struct job *job)
+{
+    for (size_t i = 0; job->resume && i < job->prompts.n; i++)
+        if (is_one_of_several(job, &job->prompts.at[i]))
+            return ex_complain("--resume: results of several answers to a prompt cannot be told "
+                               "apart");
+    return 1;
 }
 
 /* What needs no model is done before one is opened, which may take minutes: the prompts are read,
@@ -289,9 +216,10 @@ static int open_files(struct job *job)
 {
     size_t n;
 
-    if (!ex_prompts_read(&job->prompts, job->prompts_file, job->limit) ||
-        !ex_outfile_open(&job->output, job->output_file, job->prompts_file) ||
-        !ex_outfile_open(&job->stats, job->stats_file, job->prompts_file) ||
+    if (!ex_prompts_read(&job->prompts, job->args.prompts_file, job->args.limit) ||
+        !check_resume(job) ||
+        !ex_outfile_open(&job->output, job->output_file, job->args.prompts_file) ||
+        !ex_outfile_open(&job->stats, job->stats_file, job->args.prompts_file) ||
         !ex_outfile_differs(&job->stats, &job->output))
         return 0;
     allow_draft_lens(job);
@@ -303,42 +231,19 @@ static int open_files(struct job *job)
     return 1;
 }
 
-static int open_models(struct job *job)
-{
-    specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
-
-    options.device = job->device;
-    options.compute = job->compute;
-    options.simd = job->simd;
-    options.kv = job->kv;
-    options.weights = job->weights;
-    if (specbatch_model_open(&job->target, job->target_dir, &options) != SPECBATCH_OK)
-        return ex_complain("--target: %s", specbatch_last_error());
-    if (job->draft_weights >= 0)
-        options.weights = job->draft_weights;
-    return job->drafts.n == 0 ||
-           ex_open_draft(&job->draft, job->drafts.at, job->drafts.n, &options);
-}
-
 /* Makes ids of the prompts and checks them. The pool's max_len becomes what the longest one needs,
  * so that the pool takes no more memory than that. */
 static int encode_prompts(struct job *job)
 {
-    struct ex_prompt_rules rules = {job->target,
-                                    {job->chat, job->no_think ? SPECBATCH_CHAT_NO_THINK : 0},
-                                    job->max_new,
-                                    job->max_len,
-                                    0};
+    const struct ex_prompt_rules rules = ex_run_args_rules(&job->args, job->target, job->max_len);
     const int32_t context = specbatch_model_context(job->target);
 
     if (job->max_len > context)
         return ex_complain("--max-len: %" PRId32 " is more than the target's context, %" PRId32,
                            job->max_len, context);
-    if (!rules.max_len)
-        rules.max_len = context;
-    if (!ex_prompts_encode(&job->prompts, job->prompts_file, &rules))
+    if (!ex_prompts_encode(&job->prompts, job->args.prompts_file, &rules))
         return 0;
-    job->settings.pool.max_len = ex_prompts_positions(&job->prompts, job->max_new);
+    job->settings.pool.max_len = ex_prompts_positions(&job->prompts, job->settings.wish.max_new);
     return 1;
 }
 
@@ -357,16 +262,16 @@ static void draw_progress(const struct job *job, const struct ex_run *run)
 }
 
 /* A result is kept afterwards only if it has to be verified. */
-static int write_result(struct job *job, specbatch_result **result, const char *id)
+static int write_result(struct job *job, specbatch_result **result)
 {
+    const struct ex_prompt *prompt = specbatch_result_user(*result);
     const int32_t status = specbatch_result_status(*result);
 
     if (status != SPECBATCH_OK) {
-        ex_complain("%s ended early: %s", id, specbatch_status_name(status));
+        ex_complain("%s ended early: %s", prompt->id, specbatch_status_name(status));
         job->failed = 1;
     }
-    ex_write_result(job->output.file, id, job->settings.answers > 1 || job->settings.best_of > 1,
-                    *result);
+    ex_write_result(job->output.file, prompt->id, is_one_of_several(job, prompt), *result);
     if (!job->verify) {
         specbatch_result_free(*result);
         *result = NULL;
@@ -383,7 +288,7 @@ static void tick(void *user, struct ex_run *run)
         const size_t at = job->in_order ? job->n_written : run->order[job->n_written];
         if (!run->results[at])
             break;
-        if (write_result(job, &run->results[at], job->prompts.at[at / run->answers].id))
+        if (write_result(job, &run->results[at]))
             job->n_written++;
     }
     if (job->output.failed)
@@ -396,8 +301,8 @@ static int write_stats(struct job *job, size_t n_equal)
 {
     const struct ex_stats stats = {&job->run,
                                    &job->settings,
-                                   job->target_dir,
-                                   job->drafts.n > 0 ? job->draft_names : NULL,
+                                   job->args.target_dir,
+                                   job->args.drafts.n > 0 ? job->draft_names : NULL,
                                    specbatch_model_fingerprint(job->target),
                                    job->verify,
                                    n_equal};
@@ -428,7 +333,13 @@ static void print_summary(const struct job *job, size_t n_equal)
 /* How many results this run is to write. */
 static size_t n_results(const struct job *job)
 {
-    return job->prompts.n * (job->settings.answers > 0 ? (size_t)job->settings.answers : 1);
+    size_t n = 0;
+
+    for (size_t i = 0; i < job->prompts.n; i++) {
+        const struct ex_wish wish = ex_wish_of(&job->prompts.at[i].own, &job->settings.wish);
+        n += (size_t)ex_wish_answers(&wish);
+    }
+    return n;
 }
 
 /* Says how far a run came that did not come to its end. Returns the exit code. */
@@ -489,7 +400,7 @@ int main(int argc, char **argv)
     else if (parsed && complete(&job) && open_files(&job)) {
         if (job.prompts.n == 0)
             code = end_at_once(&job);
-        else if (open_models(&job) && encode_prompts(&job))
+        else if (ex_open_models(&job.target, &job.draft, &job.args) && encode_prompts(&job))
             code = run_job(&job);
     }
     if (!ex_outfile_close(&job.output) || !ex_outfile_close(&job.stats) || !ex_stdout_flush())

@@ -62,6 +62,13 @@ enum sb_fault {
     SB_FAULT_TOPS_SHIFTED = 2097152,
     /* All answers to a prompt are sampled with the seed of the first. */
     SB_FAULT_SEED_SHARED = 262144,
+    /* Of several answers those are chosen whose tokens have the largest log-probability together,
+     * and not on average. */
+    SB_FAULT_BEST_BY_SUM = 1 << 25,
+    /* A request that still waits for a slot does not end at its deadline. */
+    SB_FAULT_DEADLINE_SPARES_QUEUED = 1 << 26,
+    /* A request of lower priority waits for as long as others come, however long it has waited. */
+    SB_FAULT_PRIORITY_ALONE = 1 << 27,
     /* In the class INT8 a row's integers are multiplied by the scale of the row before it. */
     SB_FAULT_SCALE_OF_ANOTHER_ROW = 32768
 };

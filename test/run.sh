@@ -6,11 +6,13 @@
 #
 # A test prints a line `ok   NAME`, `FAIL NAME` or `SKIP NAME: WHY`. A program that ends with an
 # error but without a FAIL line counts as one failure, and so does one that prints no such line.
-# The last line is `N passed, N failed, N skipped`; the exit status is 0 if none has failed.
+# The last line is `N passed, N failed, N skipped`, below the tests that took longest; the exit
+# status is 0 if none has failed.
 here=$(dirname "$0")
 log=${B:-build}/test.log
 mkdir -p "$(dirname "$log")"
 : >"$log"
+: >"$log.seconds"
 
 # is_named NAME WORD: whether the word names the test with this folder and name.
 is_named() { case $1 in "$2" | "$2"/* | */"$2") true ;; *) false ;; esac }
@@ -32,8 +34,10 @@ for test in "$@" "$here"/*/check_*.sh; do
     is_chosen "$name" || continue
     names="$names $name"
     echo "== $name"
+    began=$(date +%s)
     case $test in *.sh) sh "$test" ;; *) "$test" ;; esac >"$log.one" 2>&1
     status=$?
+    echo "$(($(date +%s) - began)) s $name" >>"$log.seconds"
     cat "$log.one"
     cat "$log.one" >>"$log"
     if [ $status -ne 0 ] && ! grep -q '^FAIL ' "$log.one"; then
@@ -56,5 +60,9 @@ if [ "$failures" -ne 0 ]; then
     echo "failures:"
     grep '^FAIL ' "$log"
 fi
+echo
+echo "took longest:"
+sort -rn "$log.seconds" | head -n 8
+rm -f "$log.seconds"
 echo "$(grep -c '^ok   ' "$log") passed, $failures failed, $(grep -c '^SKIP ' "$log") skipped"
 [ "$failures" -eq 0 ]

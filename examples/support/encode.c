@@ -26,7 +26,7 @@ static int check_ids(const struct ex_prompt *prompt, const char *file,
                      const struct ex_prompt_rules *rules)
 {
     const int32_t vocab = specbatch_model_vocab_size(rules->target);
-    const int32_t max_new = prompt->max_new ? prompt->max_new : rules->max_new;
+    const int32_t max_new = prompt->own.wish.max_new ? prompt->own.wish.max_new : rules->max_new;
     size_t i;
 
     for (i = 0; i < prompt->n_ids; i++)

@@ -170,7 +170,7 @@ static void put_settings(yajl_gen gen, const struct ex_stats *stats)
     put_count(gen, "max_len", (uint64_t)pool->max_len);
     put_named(gen, "slots_are", pool->flags & SPECBATCH_POOL_GROW_SLOTS ? "growing" : "whole");
     put_count(gen, "threads", (uint64_t)pool->n_threads);
-    put_count(gen, "max_new", (uint64_t)stats->settings->max_new);
+    put_count(gen, "max_new", (uint64_t)stats->settings->wish.max_new);
 }
 
 /* What the run took of memory, for people: the counters have the bytes. */

@@ -10,8 +10,6 @@
 #include "id.h"
 #include "support.h"
 
-enum { MAX_DRAFT_LEN = 64 };
-
 int ex_prompt_bad(const struct ex_prompt *prompt, const char *file, const char *why)
 {
     return ex_complain("%s:%zu: %s", file, prompt->line, why);
@@ -84,60 +82,23 @@ static const char *take_id(struct ex_prompt *prompt, yajl_val value)
     return prompt->id ? NULL : "\"id\" is neither a string nor a number";
 }
 
-static const char *take_max_new(struct ex_prompt *prompt, yajl_val value)
-{
-    if (!YAJL_IS_INTEGER(value) || YAJL_GET_INTEGER(value) < 1 ||
-        YAJL_GET_INTEGER(value) > INT32_MAX)
-        return "\"max_new\" is not a number in 1..2147483647";
-    prompt->max_new = (int32_t)YAJL_GET_INTEGER(value);
-    return NULL;
-}
-
-static const char *take_draft_len(struct ex_prompt *prompt, yajl_val value)
-{
-    if (!YAJL_IS_INTEGER(value) || YAJL_GET_INTEGER(value) < 0 ||
-        YAJL_GET_INTEGER(value) > MAX_DRAFT_LEN)
-        return "\"draft_len\" is not a number in 0..64";
-    prompt->draft_len = YAJL_GET_INTEGER(value) ? (int32_t)YAJL_GET_INTEGER(value) : -1;
-    return NULL;
-}
-
-static int take_flag(struct ex_prompt *prompt, yajl_val value, uint32_t flag)
-{
-    prompt->flags_here |= flag;
-    prompt->flags |= YAJL_IS_TRUE(value) ? flag : 0;
-    return YAJL_IS_TRUE(value) || YAJL_IS_FALSE(value);
-}
-
-static const char *take_ignore_eos(struct ex_prompt *prompt, yajl_val value)
-{
-    return take_flag(prompt, value, SPECBATCH_REQUEST_IGNORE_EOS)
-               ? NULL
-               : "\"ignore_eos\" is neither true nor false";
-}
-
-static const char *take_logprobs(struct ex_prompt *prompt, yajl_val value)
-{
-    return take_flag(prompt, value, SPECBATCH_REQUEST_LOGPROBS)
-               ? NULL
-               : "\"logprobs\" is neither true nor false";
-}
-
 static const struct {
     const char *name;
     const char *(*take)(struct ex_prompt *, yajl_val); /* NULL: of a Spec-Bench record, not used */
-} fields[] = {{"prompt", take_prompt},
-              {"turns", take_turns},
-              {"ids", take_ids},
-              {"id", take_id},
-              {"max_new", take_max_new},
-              {"draft_len", take_draft_len},
-              {"ignore_eos", take_ignore_eos},
-              {"logprobs", take_logprobs},
-              {"question_id", NULL},
-              {"category", NULL},
-              {"reference", NULL}};
+} fields[] = {{"prompt", take_prompt}, {"turns", take_turns}, {"ids", take_ids},  {"id", take_id},
+              {"question_id", NULL},   {"category", NULL},    {"reference", NULL}};
 enum { N_FIELDS = sizeof fields / sizeof fields[0], N_KINDS_OF_PROMPT = 3 };
+
+/* A field that is part of the wish. */
+static int take_wish(struct ex_prompt *prompt, const char *file, const char *name, yajl_val value)
+{
+    char why[EX_WHY];
+    const int taken = ex_wish_take(&prompt->own, name, value, why);
+
+    if (taken < 0)
+        return ex_complain("%s:%zu: unknown field \"%.60s\"", file, prompt->line, name);
+    return taken || ex_prompt_bad(prompt, file, why);
+}
 
 static int take_object(struct ex_prompt *prompt, const char *file, yajl_val root)
 {
@@ -146,15 +107,19 @@ static int take_object(struct ex_prompt *prompt, const char *file, yajl_val root
 
     for (i = 0; i < root->u.object.len; i++) {
         const char *name = root->u.object.keys[i], *why;
+        const yajl_val value = root->u.object.values[i];
         for (field = 0; field < N_FIELDS && strcmp(fields[field].name, name) != 0;)
             field++;
-        if (field == N_FIELDS)
-            return ex_complain("%s:%zu: unknown field \"%.60s\"", file, prompt->line, name);
+        if (field == N_FIELDS) {
+            if (!take_wish(prompt, file, name, value))
+                return 0;
+            continue;
+        }
         if (seen[field]++)
             return ex_complain("%s:%zu: \"%s\" is there twice", file, prompt->line, name);
         if (field < N_KINDS_OF_PROMPT && seen[0] + seen[1] + seen[2] > 1)
             return ex_prompt_bad(prompt, file, "two of \"prompt\", \"turns\" and \"ids\"");
-        why = fields[field].take ? fields[field].take(prompt, root->u.object.values[i]) : NULL;
+        why = fields[field].take ? fields[field].take(prompt, value) : NULL;
         if (why)
             return ex_prompt_bad(prompt, file, why);
     }

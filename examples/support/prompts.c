@@ -126,7 +126,7 @@ int32_t ex_prompts_positions(const struct ex_prompts *prompts, int32_t max_new)
 
     for (i = 0; i < prompts->n; i++) {
         const struct ex_prompt *prompt = &prompts->at[i];
-        const int32_t new = prompt->max_new ? prompt->max_new : max_new;
+        const int32_t new = prompt->own.wish.max_new ? prompt->own.wish.max_new : max_new;
         if (prompt->n_ids + (size_t) new > most)
             most = prompt->n_ids + (size_t) new;
     }
@@ -138,6 +138,7 @@ void ex_prompt_free(struct ex_prompt *prompt)
     free(prompt->ids);
     free(prompt->text);
     free(prompt->id);
+    ex_wish_free(&prompt->own);
 }
 
 void ex_prompts_free(struct ex_prompts *prompts)

@@ -7,7 +7,7 @@
  *     "prompt": "text"     "ids": [1, 2, ...]     "turns": ["first", ...], the first turn is taken
  * and may have, for this line only instead of the program's options,
  *     "id" (a string or a number, handed back with the result; else the number of the line),
- *     "max_new", "draft_len", "ignore_eos", "logprobs"
+ *     what a wish has (wish.h): "max_new", "temperature", "stop" and so on,
  * and what else Spec-Bench records have. An unknown field is an error: it may be one of these
  * misspelt. Blank lines and a byte order mark are skipped.
  */
@@ -18,18 +18,17 @@
 #include <stdint.h>
 
 #include "specbatch.h"
+#include "wish.h"
 
 struct ex_prompt {
     int32_t *ids;
     size_t n_ids;
-    char *text;                 /* until it is encoded; NULL if the line gives ids */
-    int is_turn;                /* the text is the first turn of a conversation */
-    char *id;                   /* see id.h */
-    size_t line;                /* of the file, from 1 */
-    int done;                   /* an earlier run has written its result */
-    int32_t max_new;            /* 0: the program's */
-    int32_t draft_len;          /* as of specbatch_request: 0: the pool's; -1: none */
-    uint32_t flags, flags_here; /* SPECBATCH_REQUEST_*, of which flags_here are set by the line */
+    char *text;              /* until it is encoded; NULL if the line gives ids */
+    int is_turn;             /* the text is the first turn of a conversation */
+    char *id;                /* see id.h */
+    size_t line;             /* of the file, from 1 */
+    int done;                /* an earlier run has written its result */
+    struct ex_line_wish own; /* what the line has of the wish */
 };
 
 struct ex_prompts {

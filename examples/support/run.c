@@ -17,67 +17,76 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static specbatch_request request_of(const struct ex_prompt *prompt,
-                                    const struct ex_settings *settings)
-{
-    specbatch_request request = SPECBATCH_REQUEST_INIT;
-    request.ids = prompt->ids;
-    request.n_ids = prompt->n_ids;
-    request.max_new = prompt->max_new ? prompt->max_new : settings->max_new;
-    request.min_new = settings->min_new < request.max_new ? settings->min_new : request.max_new;
-    request.draft_len = prompt->draft_len;
-    request.sampling = settings->sampling;
-    request.top_logprobs = settings->top_logprobs;
-    request.stops = settings->stops;
-    request.flags = (settings->request_flags & ~prompt->flags_here) | prompt->flags;
-    return request;
-}
-
-static size_t n_answers(const struct ex_settings *settings)
-{
-    return settings->answers > 0 ? (size_t)settings->answers : 1;
-}
-
 /* The request's `user` is its prompt, by which results are put into their places. */
+static void make_request(struct ex_request *out, struct ex_prompt *prompt,
+                         const struct ex_settings *settings)
+{
+    const struct ex_wish wish = ex_wish_of(&prompt->own, &settings->wish);
+
+    ex_wish_request(out, &wish);
+    out->request.ids = prompt->ids;
+    out->request.n_ids = prompt->n_ids;
+    out->request.user = prompt;
+}
+
 static int submit_all(specbatch_pool *pool, const struct ex_prompts *prompts,
                       const struct ex_settings *settings)
 {
-    specbatch_answers answers = SPECBATCH_ANSWERS_INIT;
+    struct ex_request wished;
     size_t i;
 
-    answers.n = (int32_t)n_answers(settings);
-    answers.best_of = settings->best_of;
     for (i = 0; i < prompts->n; i++) {
-        specbatch_request request = request_of(&prompts->at[i], settings);
-        request.answers = &answers;
-        request.user = &prompts->at[i];
-        if (specbatch_pool_submit(pool, &request, NULL) != SPECBATCH_OK)
-            return ex_complain("prompt %zu: %s", i + 1, specbatch_last_error());
+        make_request(&wished, &prompts->at[i], settings);
+        if (specbatch_pool_submit(pool, &wished.request, NULL) != SPECBATCH_OK)
+            return ex_complain("the prompt of line %zu: %s", prompts->at[i].line,
+                               specbatch_last_error());
     }
     return 1;
 }
 
+/* Where the results of each prompt are, and how many there will be. */
+static void lay_out(struct ex_run *run, const struct ex_prompts *prompts,
+                    const struct ex_settings *settings)
+{
+    size_t i, k, n;
+
+    run->first = ex_alloc(prompts->n, sizeof *run->first);
+    for (i = 0; i < prompts->n; i++) {
+        const struct ex_wish wish = ex_wish_of(&prompts->at[i].own, &settings->wish);
+        run->first[i] = run->n;
+        n = (size_t)ex_wish_answers(&wish);
+        run->prompt = ex_realloc(run->prompt, run->n + n, sizeof *run->prompt);
+        for (k = 0; k < n; k++)
+            run->prompt[run->n++] = i;
+    }
+    run->results = ex_alloc(run->n, sizeof *run->results);
+    run->order = ex_alloc(run->n, sizeof *run->order);
+    run->counters = ex_alloc((size_t)specbatch_stat_count(), sizeof *run->counters);
+}
+
 /* The place of a result: of all answers that of its number, of the best ones the next. */
-static size_t place_of(const struct ex_run *run, const struct ex_prompts *prompts, int are_best,
-                       const specbatch_result *result)
+static size_t place_of(const struct ex_run *run, const struct ex_prompts *prompts,
+                       const struct ex_settings *settings, const specbatch_result *result)
 {
     const struct ex_prompt *prompt = specbatch_result_user(result);
-    const size_t first = (size_t)(prompt - prompts->at) * run->answers;
-    size_t at = first + (are_best ? 0 : (size_t)specbatch_result_answer(result));
+    const struct ex_wish wish = ex_wish_of(&prompt->own, &settings->wish);
+    size_t at = run->first[prompt - prompts->at];
 
-    while (are_best && run->results[at])
+    if (ex_wish_made(&wish) == ex_wish_answers(&wish))
+        return at + (size_t)specbatch_result_answer(result);
+    while (run->results[at])
         at++;
     return at;
 }
 
 static void collect_ready(struct ex_run *run, specbatch_pool *pool,
-                          const struct ex_prompts *prompts, int are_best)
+                          const struct ex_prompts *prompts, const struct ex_settings *settings)
 {
     specbatch_result *result;
     size_t n_tokens;
 
     while (specbatch_pool_collect(pool, &result) == SPECBATCH_OK) {
-        const size_t at = place_of(run, prompts, are_best, result);
+        const size_t at = place_of(run, prompts, settings, result);
         run->results[at] = result;
         run->order[run->n_done++] = at;
         specbatch_result_tokens(result, &n_tokens);
@@ -99,17 +108,13 @@ int ex_run_in(struct ex_run *run, specbatch_pool *pool, const struct ex_prompts 
     size_t active = 1;
 
     memset(run, 0, sizeof *run);
-    run->answers = n_answers(settings);
-    run->n = prompts->n * run->answers;
-    run->results = ex_alloc(run->n, sizeof *run->results);
-    run->order = ex_alloc(run->n, sizeof *run->order);
-    run->counters = ex_alloc((size_t)specbatch_stat_count(), sizeof *run->counters);
+    lay_out(run, prompts, settings);
     if (!submit_all(pool, prompts, settings))
         return 0;
     while (active && !run->stop) {
         if (specbatch_pool_step(pool, &active) != SPECBATCH_OK)
             return ex_complain("%s", specbatch_last_error());
-        collect_ready(run, pool, prompts, settings->best_of > settings->answers);
+        collect_ready(run, pool, prompts, settings);
         run->seconds = now() - began;
         keep_counters(run, pool);
         run->stop = ex_signal() != 0;
@@ -162,12 +167,14 @@ int ex_run(struct ex_run *run, specbatch_model *target, specbatch_draft *draft,
 {
     specbatch_pool_options options = settings->pool;
     specbatch_pool *pool = NULL;
+    size_t i;
     int ok;
 
     memset(run, 0, sizeof *run);
-    options.queue_max = prompts->n * (settings->best_of > settings->answers
-                                          ? (size_t)settings->best_of
-                                          : n_answers(settings));
+    for (options.queue_max = i = 0; i < prompts->n; i++) {
+        const struct ex_wish wish = ex_wish_of(&prompts->at[i].own, &settings->wish);
+        options.queue_max += (uint64_t)ex_wish_made(&wish);
+    }
     if (specbatch_pool_create(&pool, target, draft, &options) != SPECBATCH_OK)
         return ex_complain("%s", specbatch_last_error());
     ok = ex_run_in(run, pool, prompts, settings, tick, user);
@@ -181,6 +188,8 @@ void ex_run_free(struct ex_run *run)
     for (i = 0; run->results && i < run->n; i++)
         specbatch_result_free(run->results[i]);
     free(run->results);
+    free(run->prompt);
+    free(run->first);
     free(run->order);
     free(run->counters);
     memset(run, 0, sizeof *run);
@@ -200,15 +209,40 @@ double ex_ratio(uint64_t part, uint64_t whole)
     return whole ? (double)part / (double)whole : 0.0;
 }
 
+/* Whether one has what the other has of a kind. */
+static int same(const void *a, size_t n_a, const void *b, size_t n_b, size_t size)
+{
+    return n_a == n_b && (n_a == 0 || memcmp(a, b, n_a * size) == 0);
+}
+
+static int same_result(const specbatch_result *a, const specbatch_result *b)
+{
+    size_t n_a, n_b;
+    const int32_t *ids_a = specbatch_result_tokens(a, &n_a),
+                  *ids_b = specbatch_result_tokens(b, &n_b);
+    const size_t n = n_a;
+    const float *logprobs_a, *logprobs_b;
+
+    if (!same(ids_a, n_a, ids_b, n_b, sizeof *ids_a))
+        return 0;
+    logprobs_a = specbatch_result_logprobs(a, &n_a);
+    logprobs_b = specbatch_result_logprobs(b, &n_b);
+    if (!same(logprobs_a, n_a, logprobs_b, n_b, sizeof *logprobs_a))
+        return 0;
+    ids_a = specbatch_result_top_ids(a, &n_a);
+    ids_b = specbatch_result_top_ids(b, &n_b);
+    logprobs_a = specbatch_result_top_logprobs(a, NULL);
+    logprobs_b = specbatch_result_top_logprobs(b, NULL);
+    return same(ids_a, n * n_a, ids_b, n * n_b, sizeof *ids_a) &&
+           same(logprobs_a, n * n_a, logprobs_b, n * n_b, sizeof *logprobs_a);
+}
+
 size_t ex_run_count_equal(const struct ex_run *a, const struct ex_run *b)
 {
-    size_t equal = 0, i, n_a, n_b;
+    size_t equal = 0, i;
 
-    for (i = 0; i < a->n; i++) {
-        const int32_t *x = specbatch_result_tokens(a->results[i], &n_a);
-        const int32_t *y = specbatch_result_tokens(b->results[i], &n_b);
-        equal += n_a == n_b && memcmp(x, y, n_a * sizeof *x) == 0;
-    }
+    for (i = 0; i < a->n; i++)
+        equal += (size_t)same_result(a->results[i], b->results[i]);
     return equal;
 }
 
@@ -220,12 +254,13 @@ int ex_run_verify(const struct ex_run *run, specbatch_model *target,
 
     *n_equal = 0;
     for (i = 0; i < run->n && !ex_signal(); i++) {
-        const struct ex_prompt *prompt = &prompts->at[i / run->answers];
-        const specbatch_request request = request_of(prompt, settings);
+        struct ex_prompt *prompt = &prompts->at[run->prompt[i]];
+        struct ex_request wished;
         specbatch_audit_report report = SPECBATCH_AUDIT_REPORT_INIT;
         if (!run->results[i])
             continue;
-        if (specbatch_audit(target, &settings->pool, &request, run->results[i], &report) !=
+        make_request(&wished, prompt, settings);
+        if (specbatch_audit(target, &settings->pool, &wished.request, run->results[i], &report) !=
             SPECBATCH_OK)
             return ex_complain("audit of %s: %s", prompt->id, specbatch_last_error());
         if (report.equal)

@@ -11,19 +11,17 @@
 
 #include "prompts.h"
 #include "specbatch.h"
+#include "wish.h"
 
 struct ex_settings {
     specbatch_pool_options pool;
-    uint32_t request_flags; /* SPECBATCH_REQUEST_* */
-    int32_t max_new, min_new, top_logprobs;
-    const specbatch_sampling *sampling; /* NULL: greedy */
-    int32_t answers, best_of;           /* to each prompt; 0: 1, and as many as answers */
-    const specbatch_stops *stops;       /* NULL: none */
+    struct ex_wish wish; /* for prompts whose lines do not say otherwise */
 };
 
 struct ex_run {
     size_t n, n_done;
-    size_t answers;             /* to each prompt, whose results lie side by side */
+    size_t *prompt;             /* [n] whose results they are: those of one lie side by side */
+    size_t *first;              /* [prompts] where they begin */
     size_t *order;              /* [n_done] places of results, in the order of finishing */
     int stop;                   /* set by the tick or by a signal: no further step */
     specbatch_result **results; /* [n] in the order of the prompts; NULL while unfinished. Of the
@@ -57,7 +55,8 @@ void ex_run_free(struct ex_run *run);
 uint64_t ex_run_counter(const struct ex_run *run, const char *name);
 double ex_ratio(uint64_t part, uint64_t whole); /* 0 when whole is 0 */
 
-/* How many prompts have the same tokens in both runs, which are complete. */
+/* How many results have the same tokens, log-probabilities and alternatives in both runs, which are
+ * complete. */
 size_t ex_run_count_equal(const struct ex_run *a, const struct ex_run *b);
 
 /* Audits every result, and prints a line on stderr for each that differs. *n_equal: how many are

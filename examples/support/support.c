@@ -10,16 +10,21 @@
 const char *ex_program = "example";
 static int line_is_open; /* by ex_progress */
 
+/* What files say may be in a message, so a control character becomes a '?': it would make two lines
+ * of one, or change a terminal. */
 int ex_complain(const char *format, ...)
 {
+    char line[8192];
     va_list args;
 
-    ex_progress_end();
-    fprintf(stderr, "%s: ", ex_program);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    fputc('\n', stderr);
+    for (char *at = line; *at; at++)
+        if ((unsigned char)*at < ' ' || *at == 127)
+            *at = '?';
+    ex_progress_end();
+    fprintf(stderr, "%s: %s\n", ex_program, line);
     return 0;
 }
 

@@ -158,8 +158,11 @@ cudaError_t sb_cuda_count_different(int32_t *n, const void *a, const void *b, in
 cudaError_t sb_cuda_narrow(void *y, enum sb_dtype type, const float *x, int32_t m, int32_t n,
                            int64_t ld, cudaStream_t stream);
 
-/* select, accept and move of backend.h; move's planes have elements of `type`. */
-cudaError_t sb_cuda_select(const struct sb_select *args, cudaStream_t stream);
+/* select, accept and move of backend.h; move's planes have elements of `type`. scratch: of
+ * sb_cuda_select_scratch() bytes; or NULL, then a block looks at a row alone, which gives the same
+ * bits. */
+size_t sb_cuda_select_scratch(void);
+cudaError_t sb_cuda_select(const struct sb_select *args, void *scratch, cudaStream_t stream);
 cudaError_t sb_cuda_accept(const int32_t *tokens, const int32_t *picks, const int32_t *n_draft,
                            int32_t n_rows, int32_t stride, int32_t *n_accept, cudaStream_t stream);
 cudaError_t sb_cuda_move(void *planes, enum sb_dtype type, const struct sb_move *moves,

@@ -2,9 +2,10 @@
  * Log-probabilities of a row by one block: of single ids, and of the n most probable ones.
  * kernels/cpu/logprobs.h has the formulas, of which these are the same float operations.
  *
- * Alternatives are found one after the other: each is the largest value behind the one before it,
- * which takes another pass over the row. Sorting the row would need memory that a kernel has not
- * got, and lists of 32 in 1024 threads more registers than there are.
+ * Alternatives are found one after the other. Each thread keeps the largest value of its own ids
+ * that has not been taken yet, and the largest of all threads is the next alternative. Only the
+ * thread that had it looks at its ids again, with the help of its warp. Sorting the row would need
+ * memory that a kernel has not got, and lists of 32 in 1024 threads more registers than there are.
  */
 #ifndef SB_CUDA_LOGPROBS_CUH
 #define SB_CUDA_LOGPROBS_CUH
@@ -25,25 +26,33 @@ __device__ __forceinline__ float logprob_of(const struct scale &scale, float val
     return -(scale.log_sum + (scale.top - value));
 }
 
-/* Writes the n most probable ids of a place, and their log-probabilities. best: the first of them;
- * if its value is -infinity, or the row has a NaN, there is none. value(id): of the row */
+/* Writes the n most probable ids of a place, and their log-probabilities. has_nan: the row has one,
+ * so there are none. value(id): of the row */
 template <typename F>
 __device__ void tell_best(const struct sb_scores &scores, int32_t place, int32_t n, int32_t limit,
-                          struct top best, const struct scale &scale, F value, struct top *tops)
+                          bool has_nan, const struct scale &scale, F value, struct top *tops)
 {
     const int64_t at = (int64_t)place * scores.stride;
-    const bool has_nan = best.has_nan != 0;
+    const int thread = (int)threadIdx.x;
+    struct top mine = top_of_none();
 
+    if (n > 0 && !has_nan)
+        mine = top_behind(top_of_one(INFINITY, -1), thread, THREADS, limit, value);
     for (int32_t k = 0; k < n; k++) {
-        const bool is_there = !has_nan && best.first > -INFINITY;
-        if (threadIdx.x == 0) {
+        const struct top best = block_top(mine, tops);
+        const bool is_there = best.first > -INFINITY;
+        const int owner = best.id % THREADS, lane = thread % 32;
+        if (thread == 0) {
             scores.ids[at + k] = is_there ? best.id : -1;
             scores.logprobs[at + k] = is_there ? logprob_of(scale, best.first)
                                       : scale.log_sum == scale.log_sum ? -INFINITY
                                                                        : NAN;
         }
-        if (is_there && k + 1 < n)
-            best = next_top(limit, best.first, best.id, value, tops);
+        if (is_there && thread / 32 == owner / 32) {
+            const struct top next = warp_top(
+                top_behind(best, owner + lane * THREADS, 32 * THREADS, limit, value));
+            mine = thread == owner ? next : mine;
+        }
     }
 }
 
@@ -56,18 +65,20 @@ __device__ struct scale raw_logprobs(const struct sb_scores &scores, int32_t pla
 
     if (!top.has_nan)
         scale.log_sum = sb_log(
-            power_sum(limit, powers, [&](int32_t i) { return sb_exp(row[i] - top.first); }));
+            power_sum(row, limit, powers, [&](int32_t, float x) { return sb_exp(x - top.first); }));
     tell_best(
-        scores, place, n_top, limit, top, scale, [&](int32_t i) { return row[i]; }, tops);
+        scores, place, n_top, limit, top.has_nan != 0, scale, [&](int32_t i) { return row[i]; },
+        tops);
     return scale;
 }
 
-/* The value of an id behind the filters: -depth, or -infinity where it is not left. */
-__device__ __forceinline__ float filtered_value(const struct row &row, int32_t id)
+/* The value of an id whose logit is s, behind the filters: -depth, or -infinity where it is not
+ * left. */
+__device__ __forceinline__ float filtered_value(const struct row &row, int32_t id, float s)
 {
     struct place place;
 
-    if (!is_left(&place, row, id, row.s[id]) || sb_exp(0.0f - place.depth) < row.least_weight)
+    if (!is_left(&place, row, id, s) || sb_exp(0.0f - place.depth) < row.least_weight)
         return -INFINITY;
     return -place.depth;
 }
@@ -77,16 +88,14 @@ __device__ float filtered_logprobs(const struct sb_scores &scores, int32_t place
                                    const struct row &row, int32_t id, struct top *tops,
                                    float *powers)
 {
-    const auto value = [&](int32_t i) { return filtered_value(row, i); };
+    const auto value = [&](int32_t i) { return filtered_value(row, i, row.s[i]); };
     struct scale scale = {0.0f, 0.0f};
 
-    scale.log_sum = sb_log(power_sum(row.n, powers, [&](int32_t i) {
-        const float v = filtered_value(row, i);
+    scale.log_sum = sb_log(power_sum(row.s, row.n, powers, [&](int32_t i, float s) {
+        const float v = filtered_value(row, i, s);
         return v > -INFINITY ? sb_exp(0.0f + v) : 0.0f; /* 0 + v is 0 - depth */
     }));
-    if (n_top > 0)
-        tell_best(scores, place, n_top, row.n, next_top(row.n, INFINITY, -1, value, tops), scale,
-                  value, tops);
+    tell_best(scores, place, n_top, row.n, false, scale, value, tops);
     return logprob_of(scale, -depth_of(row, row.s[id]));
 }
 

@@ -15,7 +15,14 @@
 namespace
 {
 
-enum { THREADS = 1024, WARPS = THREADS / 32, PIECE = 4096, LANES = 16 };
+enum {
+    THREADS = 1024,
+    WARPS = THREADS / 32,
+    LANES = 16,
+    ADDERS = 32, /* threads of the warp that adds powers; the others compute them, */
+    EACH = 4,    /* as many at a time */
+    PIECE = EACH * (THREADS - ADDERS)
+};
 
 typedef unsigned long long wide; /* as CUDA names uint64_t */
 
@@ -72,50 +79,87 @@ __device__ struct top block_top(struct top mine, struct top *tops)
     return warp_top(tops[threadIdx.x % WARPS]);
 }
 
-/* The top of the whole row, in which what is above `most` counts as `most`. tops: [WARPS] */
-__device__ struct top row_top(const float *row, int32_t limit, float most, struct top *tops)
+/* The top of ids [first, end) of a row, in which what is above `most` counts as `most`. A thread
+ * loads several at once. tops: [WARPS] */
+__device__ struct top row_top(const float *row, int32_t first, int32_t end, float most,
+                              struct top *tops)
 {
+    enum { AT_ONCE = 4 };
     struct top mine = top_of_none();
 
-    for (int32_t i = threadIdx.x; i < limit; i += THREADS) {
-        struct top one = top_of_one(row[i], i);
-        one.first = sb_min(one.first, most);
-        mine = merged(mine, one);
+    for (int64_t i = first + (int32_t)threadIdx.x; i < end; i += AT_ONCE * THREADS) {
+        float x[AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++)
+            x[k] = i + k * THREADS < end ? row[i + k * THREADS] : 0.0f;
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            struct top one = top_of_one(x[k], (int32_t)i + k * THREADS);
+            one.first = sb_min(one.first, most);
+            if (i + k * THREADS < end)
+                mine = merged(mine, one);
+        }
     }
     return block_top(mine, tops);
 }
 
-/* The top of what comes behind `first` and its id in the order of alternatives: the largest value
- * first, of equal ones the lowest id first. value(id) has no NaN. tops: [WARPS] */
+/* The top of those of ids first, first + step, .. that come behind `last` in the order of
+ * alternatives: the largest value first, of equal ones the lowest id first. value(id) has no NaN.
+ * It is this thread's alone. */
 template <typename F>
-__device__ struct top next_top(int32_t limit, float first, int32_t id, F value, struct top *tops)
+__device__ struct top top_behind(const struct top &last, int32_t first, int32_t step, int32_t limit,
+                                 F value)
 {
     struct top mine = top_of_none();
 
-    for (int32_t i = threadIdx.x; i < limit; i += THREADS) {
-        const float x = value(i);
-        if (x < first || (x == first && i > id))
-            mine = merged(mine, top_of_one(x, i));
+    for (int64_t i = first; i < limit; i += step) {
+        const float x = value((int32_t)i);
+        if (x < last.first || (x == last.first && i > last.id))
+            mine = merged(mine, top_of_one(x, (int32_t)i));
     }
-    return block_top(mine, tops);
+    return mine;
 }
 
-/* The sum of power(id) over all ids; only thread 0 gets all of it. To have the CPU's bits
+/* The sum of power(id, s[id]) over all ids; only thread 0 gets all of it. To have the CPU's bits
  * (kernels/cpu/select.c), it consists of sixteen running sums in ascending order, which the fixed
- * tree adds. All threads compute the powers, a piece at a time, and sixteen threads add them. That
- * takes about 20 us for 150,000 logits, all rows at once. powers: [PIECE] */
+ * tree adds. So a sum is a chain of limit / 16 additions, each of which waits for the one before
+ * it, and no number of blocks makes that shorter. All else is done beside it: the first warp adds a
+ * piece while the others compute the next one and load the logits of the one after. A piece is
+ * always full, with zeros at the end, which change no sum of powers; so its additions are one run
+ * of instructions without a branch. powers: [2 * PIECE] */
 template <typename F>
-__device__ float power_sum(int32_t limit, float *powers, F power)
+__device__ float power_sum(const float *s, int32_t limit, float *powers, F power)
 {
-    float sum = 0.0f;
+    const int32_t n_pieces = (limit + PIECE - 1) / PIECE, mine = (int32_t)threadIdx.x - ADDERS;
+    float sum = 0.0f, loaded[EACH];
+    const auto load = [&](int64_t first) {
+#pragma unroll
+        for (int k = 0; k < EACH; k++) {
+            const int64_t id = first + mine + k * (THREADS - ADDERS);
+            loaded[k] = mine >= 0 && id < limit ? s[id] : 0.0f;
+        }
+    };
 
-    for (int64_t first = 0; first < limit; first += PIECE) {
-        const int32_t n = limit - first < PIECE ? (int32_t)(limit - first) : PIECE;
-        for (int32_t i = threadIdx.x; i < n; i += THREADS)
-            powers[i] = power((int32_t)first + i);
-        __syncthreads();
-        for (int32_t i = threadIdx.x; i < n && threadIdx.x < LANES; i += LANES)
-            sum += powers[i];
+    load(0);
+    for (int32_t p = 0; p <= n_pieces; p++) {
+        const int64_t first = (int64_t)p * PIECE;
+        if (mine >= 0 && p < n_pieces) {
+            float x[EACH], *piece = powers + p % 2 * PIECE;
+#pragma unroll
+            for (int k = 0; k < EACH; k++)
+                x[k] = loaded[k];
+            load(first + PIECE);
+#pragma unroll
+            for (int k = 0; k < EACH; k++) {
+                const int32_t i = mine + k * (THREADS - ADDERS);
+                piece[i] = first + i < limit ? power((int32_t)first + i, x[k]) : 0.0f;
+            }
+        } else if (threadIdx.x < LANES && p > 0) {
+            const float *piece = powers + (p - 1) % 2 * PIECE + threadIdx.x;
+#pragma unroll
+            for (int i = 0; i < PIECE; i += LANES)
+                sum += piece[i];
+        }
         __syncthreads();
     }
     return sb_hsum16(sum);

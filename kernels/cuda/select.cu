@@ -6,13 +6,29 @@
  * log-probabilities are of the logits before a sampler changes them. A block takes one row.
  *
  * The largest value and the lowest id that has it do not depend on the order of comparisons, so
- * each of 1024 threads looks at a stride, and they merge what they found (row_block.cuh).
+ * each of 1024 threads looks at a stride, and they merge what they found (row_block.cuh). For the
+ * same reason several blocks may look at a row, which is worth a kernel of its own where rows are
+ * few: one multiprocessor alone reads at a small part of the memory's speed.
  *
- * Rounds without samplers have a kernel of their own, which takes 16 KiB of shared memory. The
- * other one takes 48 KiB and a little.
+ *     find_tops               [m, parts] blocks: the top of each part of each row, into scratch
+ *     select_ids, sample_ids  [m] blocks: the row's top out of those of its parts, and all else
+ *
+ * Rounds without samplers have a kernel of their own, which takes 32 KiB of shared memory. The
+ * other one takes 64 KiB and a little.
  */
 #include "kernels/cuda/changes.cuh"
 #include "kernels/cuda/logprobs.cuh"
+
+enum {
+    ENOUGH_BLOCKS = 264, /* two for each of an H100's multiprocessors */
+    LEAST_PART = 4096    /* ids that are worth a block */
+};
+
+/* The tops of the parts of rows. */
+struct parts {
+    struct top *tops; /* [m, n] */
+    int32_t n;        /* of a row; 0: its own block looks at the row */
+};
 
 /* scores: those without wants are none. */
 static __device__ struct sb_want want_of(const struct sb_scores &scores, int32_t place)
@@ -53,14 +69,39 @@ static __device__ struct scale raw_scale(const struct sb_select &args,
                         powers);
 }
 
+/* Grid: parts, rows. */
 static __global__ void __launch_bounds__(THREADS, 1)
-    select_ids(struct sb_select args, struct sb_scores scores)
+    find_tops(struct sb_select args, struct parts parts)
 {
     SB_SHARED(struct top, tops, WARPS);
-    SB_SHARED(float, powers, PIECE);
+    const float *row = args.logits + blockIdx.y * (int64_t)args.stride;
+    const int32_t each = (args.limit + parts.n - 1) / parts.n, first = (int32_t)blockIdx.x * each;
+    const struct top top = row_top(row, first, min(first + each, args.limit), INFINITY, tops);
+
+    if (threadIdx.x == 0)
+        parts.tops[(int64_t)blockIdx.y * parts.n + blockIdx.x] = top;
+}
+
+/* The top of this block's row, by its parts where they have been looked at. */
+static __device__ struct top top_of_row(const float *row, int32_t limit, const struct parts &parts,
+                                        struct top *tops)
+{
+    if (parts.n == 0)
+        return row_top(row, 0, limit, INFINITY, tops);
+    return block_top((int)threadIdx.x < parts.n
+                         ? parts.tops[(int64_t)blockIdx.x * parts.n + threadIdx.x]
+                         : top_of_none(),
+                     tops);
+}
+
+static __global__ void __launch_bounds__(THREADS, 1)
+    select_ids(struct sb_select args, struct sb_scores scores, struct parts parts)
+{
+    SB_SHARED(struct top, tops, WARPS);
+    SB_SHARED(float, powers, 2 * PIECE);
     const float *row = args.logits + blockIdx.x * (int64_t)args.stride;
     const struct sb_want want = want_of(scores, args.at[blockIdx.x]);
-    const struct top top = row_top(row, args.limit, INFINITY, tops);
+    const struct top top = top_of_row(row, args.limit, parts, tops);
     const struct scale scale = raw_scale(args, scores, want, row, top, tops, powers);
 
     if (threadIdx.x == 0)
@@ -72,7 +113,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
 struct sample_memory {
     struct changes changes;
     union {
-        float powers[PIECE];
+        float powers[2 * PIECE];
         int32_t counts[SB_CHANGED_MAX];
         struct digit_sums sums;
     };
@@ -103,7 +144,7 @@ static __device__ int32_t select_sampled(float *logprob, const struct sb_select 
 
     *logprob = NAN;
     change_row(&memory->changes, memory->counts, at, row, args.limit);
-    const struct top top = row_top(row, args.limit, FLT_MAX, memory->tops);
+    const struct top top = row_top(row, 0, args.limit, FLT_MAX, memory->tops);
     if (top.first > -INFINITY) {
         const struct row left = filtered_row(row, args.limit, top.first, at.rule, filters);
         id = at.rule->temperature > 0.0f ? choose(left, at.rule->seed, at.position, memory->tops)
@@ -118,18 +159,18 @@ static __device__ int32_t select_sampled(float *logprob, const struct sb_select 
         *logprob = logprob_of(scale, logit_before(&memory->changes, row, id));
     else
         tell_best(
-            scores, place, n_top, args.limit, top_of_none(), none,
-            [&](int32_t) { return -INFINITY; }, memory->tops);
+            scores, place, n_top, 0, false, none, [&](int32_t) { return -INFINITY; }, memory->tops);
     return id;
 }
 
 static __global__ void __launch_bounds__(THREADS, 1)
-    sample_ids(struct sb_select args, struct sb_samplers samplers, struct sb_scores scores)
+    sample_ids(struct sb_select args, struct sb_samplers samplers, struct sb_scores scores,
+               struct parts parts)
 {
     SB_DYNAMIC_SHARED(struct sample_memory, memory);
     float *row = args.logits + blockIdx.x * (int64_t)args.stride;
     const struct sb_want want = want_of(scores, args.at[blockIdx.x]);
-    const struct top top = row_top(row, args.limit, INFINITY, memory->tops);
+    const struct top top = top_of_row(row, args.limit, parts, memory->tops);
     const bool by_sampler = !top.has_nan && want.given < 0 && is_sampled(samplers);
     struct scale scale = {top.first, NAN};
     int32_t id = top.has_nan ? (int32_t)SB_PICK_NAN : top.id;
@@ -145,23 +186,51 @@ static __global__ void __launch_bounds__(THREADS, 1)
         write(args, want, top, id, logprob);
 }
 
-extern "C" cudaError_t sb_cuda_select(const struct sb_select *args, cudaStream_t stream)
+/* As many parts of a row as give the device enough blocks; 0 for one, which needs no kernel. */
+static int32_t parts_of(const struct sb_select *args)
+{
+    static_assert((int)ENOUGH_BLOCKS <= (int)THREADS, "a thread takes one part");
+    const int32_t enough = ENOUGH_BLOCKS / args->m, most = args->limit / LEAST_PART;
+    const int32_t n = enough < most ? enough : most;
+
+    return n > 1 ? n : 0;
+}
+
+size_t sb_cuda_select_scratch(void)
+{
+    return ENOUGH_BLOCKS * sizeof(struct top);
+}
+
+extern "C" cudaError_t sb_cuda_select(const struct sb_select *args, void *scratch,
+                                      cudaStream_t stream)
 {
     const dim3 grid((unsigned)args->m);
     const struct sb_scores none = {NULL, 0, NULL, NULL};
     const struct sb_scores scores = args->scores ? *args->scores : none;
+    struct parts parts = {(struct top *)scratch, 0};
+    cudaError_t error = cudaSuccess;
 
     if (args->m == 0)
         return cudaSuccess;
+    if (scratch)
+        parts.n = parts_of(args);
+    if (parts.n > 0) {
+        const dim3 tiles((unsigned)parts.n, (unsigned)args->m);
+        error = SB_LAUNCH(find_tops, tiles, dim3(THREADS), 0, stream, *args, parts);
+    }
+    if (error != cudaSuccess)
+        return error;
     if (args->samplers)
         return SB_LAUNCH(sample_ids, grid, dim3(THREADS), sizeof(struct sample_memory), stream,
-                         *args, *args->samplers, scores);
-    return SB_LAUNCH(select_ids, grid, dim3(THREADS), 0, stream, *args, scores);
+                         *args, *args->samplers, scores, parts);
+    return SB_LAUNCH(select_ids, grid, dim3(THREADS), 0, stream, *args, scores, parts);
 }
 
 cudaError_t sb_load_select(enum sb_dtype)
 {
-    const cudaError_t error = sb_load(select_ids);
+    cudaError_t error = sb_load(find_tops);
 
+    if (error == cudaSuccess)
+        error = sb_load(select_ids);
     return error == cudaSuccess ? sb_load(sample_ids, (int)sizeof(struct sample_memory)) : error;
 }

@@ -153,25 +153,26 @@ static void build_step(struct model_draft *draft, struct sb_round *round, int32_
     sb_pass_begin(r, j);
     if (round->padded)
         sink = sb_pass_add_sink(r);
-    for (int32_t b = 0; b < round->n_rows; b++) {
-        const int32_t at = b * round->stride + j, wanted = round->rows[b].n_draft > j;
-        struct sb_seq *seq = round->rows[b].seq;
+    for (int32_t b = 0; b < round->n_padded; b++) {
+        const int32_t at = b * round->stride + j,
+                      wanted = b < round->n_rows && round->rows[b].n_draft > j;
+        struct sb_seq *seq = wanted ? round->rows[b].seq : NULL;
         const int32_t fed = wanted && j == 0 ? feed(draft, round, seq, 1, 1, round->gaps_at + b)
                                              : 0;
 
         if (round->padded && j == 0 && !fed)
-            sb_pass_add_token(r, sink, 0, at, -1);
+            sb_pass_add_token(r, sink, 0, sb_round_padding_at(round), -1);
         if (wanted) {
             /* If a gap was fed just now, the row is the pass's latest sequence already. */
             const int32_t in_pass = fed ? r->building->n_seqs - 1
                                         : sb_pass_add_seq(r, seq->at, seq->cap, seq->start);
             sb_pass_add_token(r, in_pass, seq->draft_kv_len++, at, at + 1);
         } else if (round->padded) {
-            sb_pass_add_token(r, sink, 0, at, round->gaps_at + b);
+            sb_pass_add_token(r, sink, 0, sb_round_padding_at(round), round->gaps_at + b);
         }
     }
     if (round->padded)
-        r->building->max_len = round->max_len;
+        sb_pass_fill_up(r, round->n_padded + 1, round->max_len);
 }
 
 /* The most proposals that a row has. */
@@ -224,7 +225,7 @@ static int32_t draft_while_sure(struct model_draft *draft, struct sb_round *roun
     struct sb_runner *r = &draft->runner;
     int32_t rc = SPECBATCH_OK;
 
-    round->padded = 0;
+    sb_round_unpad(round);
     for (int32_t j = 0; j < longest(round); j++) {
         SB_TRY(run_step(draft, round, j));
         stop_rows(draft, round, j);
@@ -265,15 +266,13 @@ done:
 static int32_t model_issue(struct sb_draft *base, struct sb_round *round)
 {
     struct model_draft *draft = (struct model_draft *)base;
-    int32_t rc = SPECBATCH_OK;
 
     for (int32_t j = 0; j < round->n_passes; j++) {
-        SB_TRY(sb_pass_issue(&draft->runner, j, round->dev_tokens));
+        sb_pass_run(&draft->runner, j, round->dev_tokens);
         sb_pass_select(&draft->runner, j, draft->limit, sb_round_samplers(round), round->dev_tokens,
                        NULL, NULL, NULL);
     }
-done:
-    return rc;
+    return SPECBATCH_OK;
 }
 
 static void model_free(struct sb_draft *base)

@@ -1,11 +1,17 @@
 /*
  * A round: the rows chosen for one target pass, their proposals, and the target's verdict on them.
  *
- *   tokens     the same block on host and device, uploaded once a round; its sections are
+ *   tokens     its sections are
  *     [b * stride]      row b: last committed token | proposal 1 | .. | proposal K; stride = K + 1
  *     [gaps_at + b]     row b: the committed token before its last one, if the draft lacks it too
  *     [chunks_at + i]   prompt tokens of the chunks that ride along
  *   n_draft    [b]     how many proposals row b has
+ *
+ *   The block of inputs, the same on host and device. Its beginning, as far as the round needs it,
+ *   is uploaded once a round:
+ *     tokens | n_draft | block of the target's pass | blocks of the draft's passes, in order
+ *   (runner.h draws the block of a pass.) Samplers and wants have blocks of their own, as these
+ *   grow.
  *
  *   The verdict, computed on the device and downloaded once a round:
  *   picks      the token that the target selects after each token of a row, at the same index
@@ -28,11 +34,19 @@
  *   4. sb_verify_finish      gives each row its n_accept, on the host
  *
  * A backend may record what a round issues and replay it in later rounds (backend.h). For such a
- * backend, all rounds with the same number of rows, proposals of the longest row and draft passes
- * are padded to the same shape, so that one recording serves them all. A row with fewer proposals
- * than others gets padding tokens in their place, which lie in the sink, a slot that no sequence
- * holds, and whose picks nobody reads. Rounds with prompt chunks, samplers or scores are not padded
- * and not recorded.
+ * backend rounds are padded to few shapes, so that one recording serves many of them, also while
+ * rows come and go and grow:
+ *
+ *     rows        rounded up to 1, 2, 4, 8, 16, 24, 32, 48, 64, ..
+ *     proposals   of each row: as many as the longest row has
+ *     max_len     rounded up to 256, 512, 1024, ..
+ *     lists       of samplers: likewise, in words
+ *
+ * What a row lacks, or a whole row that is not there, is filled up with padding tokens. These lie
+ * in the sink, a slot of one column that no sequence holds, so a padding token attends to itself
+ * alone; they are greedy, want nothing, and nobody reads their picks. Rounds with prompt chunks are
+ * not padded and not recorded, as prompts have all lengths, and those with masks neither, as the
+ * host has to be asked in their middle. sb_round_key names a shape.
  */
 #ifndef SB_ROUND_H
 #define SB_ROUND_H
@@ -96,14 +110,16 @@ struct sb_round {
     int32_t n_passes; /* draft passes that are issued with the round: as many as the proposals of a
                          model, n_steps at most; 0 if it made them when it prepared */
     int32_t wants;    /* enum sb_round_wants: what at least one row has asked for */
-    int32_t padded;   /* 1: the round has the shape of all with as many rows, steps and passes */
+    int32_t padded;   /* 1: the round is padded */
+    int32_t n_padded; /* rows with those that fill up a padded round; else n_rows */
     int32_t repeats; /* Set by sb_round_issue. 1: the next round of this shape takes as long as this
                         one. 0: recording took part of the time. */
     int32_t max_len; /* of a padded round: a bound on its positions, rounded up so that it seldom
                         changes */
 
-    char *host_tokens, *dev_tokens_block; /* tokens, then n_draft */
-    size_t tokens_bytes;
+    char *host_inputs, *dev_inputs;
+    size_t tokens_bytes;       /* of tokens and n_draft */
+    size_t pass_bytes[2];      /* of a block: of the target's pass, and of one of the draft's */
     int32_t *tokens, *n_draft; /* in the host's block */
     int32_t *dev_tokens, *dev_n_draft;
 
@@ -132,20 +148,32 @@ struct sb_round_limits {
     int32_t prefill_chunk; /* prompt tokens of all chunks together */
 };
 
-/* Bytes that sb_round_create would take. */
+/* Bytes that sb_round_create would take, beside the blocks of passes, which runners state. */
 size_t sb_round_bytes(const struct sb_round_limits *limits);
 /* Fills in *round, which the caller owns and has zeroed; after a failure sb_round_free cleans up.
- * The target is borrowed. E_NOMEM. */
-int32_t sb_round_create(struct sb_round *round, struct specbatch_model *target,
+ * Places the blocks of the target's runner and of the draft's (NULL: there is none), which are
+ * borrowed. E_NOMEM. */
+int32_t sb_round_create(struct sb_round *round, struct sb_runner *target, struct sb_runner *draft,
                         const struct sb_mem *mem, const struct sb_round_limits *limits);
 void sb_round_free(struct sb_round *round);
 
 /* Call when the rows and prompt chunks have been chosen. Writes each row's first token on the host,
  * leaves its proposals empty, and finds out what the rows want. */
 void sb_round_begin(struct sb_round *round, const struct sb_runner *target);
+/* The place whose token padding tokens have: the first of the section of gaps. Its sampler is
+ * greedy (sampling.h), whatever the rows' are. */
+static inline int32_t sb_round_padding_at(const struct sb_round *round)
+{
+    return round->gaps_at;
+}
+/* From now on the round is not padded. Before its passes are built. */
+void sb_round_unpad(struct sb_round *round);
+/* The key of a padded round's recording: what decides which operations it issues, with which sizes
+ * and addresses. */
+uint64_t sb_round_key(const struct sb_round *round);
 /* The samplers of its rows, or NULL if they all are greedy. */
 const struct sb_samplers *sb_round_samplers(const struct sb_round *round);
-/* round_issue.c: uploads what passes read of the round, by either runner. E_DEVICE. */
+/* round_issue.c: uploads what passes read of the round, but no pass, by either runner. E_DEVICE. */
 int32_t sb_round_upload(const struct sb_round *round, const struct sb_runner *runner);
 /* round_issue.c: runs what has been prepared and waits for it. *drafted_ns: the time at which the
  * draft's passes had been issued. E_DEVICE. */

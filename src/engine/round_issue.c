@@ -6,27 +6,24 @@
 #include "port.h"
 #include "status.h"
 
-/* The key of a round's recording. Rounds with equal keys issue the same operations with the same
- * sizes, so all that decides about an operation has to be in it. Steps and passes are 64 at most:
- * the rows are above them. */
-static uint64_t shape_key(const struct sb_round *round)
-{
-    return (uint64_t)round->max_len << 32 | (uint64_t)round->n_rows << 16 |
-           (uint64_t)round->n_passes << 9 | (uint64_t)round->n_steps << 2 | (uint64_t)round->wants;
-}
-
-int32_t sb_round_upload(const struct sb_round *round, const struct sb_runner *runner)
+/* Uploads the first `bytes` of the round's inputs, and its samplers. */
+static int32_t upload_inputs(const struct sb_round *round, const struct sb_runner *runner,
+                             size_t bytes)
 {
     const struct sb_backend *be = runner->backend;
     int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(
-        be->upload(runner->exec, round->dev_tokens_block, round->host_tokens, round->tokens_bytes));
+    SB_TRY(be->upload(runner->exec, round->dev_inputs, round->host_inputs, bytes));
     if (round->wants & SB_WANTS_SAMPLERS)
         SB_TRY(be->upload(runner->exec, round->samplers.dev, round->samplers.host,
                           sb_sampler_block_used(&round->samplers)));
 done:
     return rc;
+}
+
+int32_t sb_round_upload(const struct sb_round *round, const struct sb_runner *runner)
+{
+    return upload_inputs(round, runner, round->tokens_bytes);
 }
 
 /* The masks need the proposals, which a draft model makes on the device, and the draft is done with
@@ -46,9 +43,11 @@ done:
 static int32_t issue_all(struct sb_round *round, struct sb_runner *target, struct sb_draft *draft,
                          uint64_t *drafted_ns)
 {
+    const size_t bytes = round->tokens_bytes + round->pass_bytes[0] +
+                         (size_t)round->n_passes * round->pass_bytes[1];
     int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(sb_round_upload(round, target));
+    SB_TRY(upload_inputs(round, target, bytes));
     if (round->wants & SB_WANTS_SCORES)
         SB_TRY(sb_scores_upload(round, target->exec));
     if (round->n_passes > 0)
@@ -68,7 +67,7 @@ static int32_t issue_recorded(struct sb_round *round, struct sb_runner *target,
     const struct sb_backend *be = target->backend;
     int32_t rc = SPECBATCH_OK;
 
-    if (!be->record_begin(target->exec, shape_key(round), &round->repeats))
+    if (!be->record_begin(target->exec, sb_round_key(round), &round->repeats))
         rc = issue_all(round, target, draft, drafted_ns);
     return rc == SPECBATCH_OK ? be->record_end(target->exec) : rc;
 }

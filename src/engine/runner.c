@@ -128,24 +128,40 @@ static size_t max_spans(const struct sb_runner_limits *limits)
     return limits->span > 0 ? (size_t)(limits->max_tokens / limits->span) : 0;
 }
 
-static int32_t create_passes(struct sb_runner *r)
+size_t sb_runner_blocks_bytes(const struct sb_runner_limits *limits, int32_t n)
+{
+    return (size_t)n * block_bytes(limits);
+}
+
+void sb_runner_place(struct sb_runner *r, char *host, char *dev)
 {
     const size_t bytes = block_bytes(&r->limits), n = (size_t)r->limits.n_passes;
-    void *block;
+
+    r->host_blocks = host;
+    r->dev_blocks = dev;
+    for (size_t i = 0; i < n; i++) {
+        r->passes[i].host = host + i * bytes;
+        r->passes[i].dev = dev + i * bytes;
+        r->passes[i].spans = r->spans + i * max_spans(&r->limits);
+        cut_block(&r->passes[i], &r->limits);
+    }
+}
+
+static int32_t create_passes(struct sb_runner *r)
+{
+    const size_t bytes = sb_runner_blocks_bytes(&r->limits, r->limits.n_passes),
+                 n = (size_t)r->limits.n_passes;
+    void *host, *dev;
     int32_t rc = SPECBATCH_OK;
 
     SB_NEW(r->passes, sb_alloc(&r->mem, n, sizeof *r->passes), "passes");
     SB_NEW(r->spans, sb_alloc(&r->mem, n * max_spans(&r->limits), sizeof *r->spans), "passes");
-    SB_TRY(r->backend->host_alloc(&block, r->model->device, &r->mem, n * bytes));
-    r->host_blocks = block;
-    SB_TRY(r->backend->alloc(&block, r->model->device, &r->mem, n * bytes));
-    r->dev_blocks = block;
-    for (size_t i = 0; i < n; i++) {
-        r->passes[i].host = r->host_blocks + i * bytes;
-        r->passes[i].dev = r->dev_blocks + i * bytes;
-        r->passes[i].spans = r->spans + i * max_spans(&r->limits);
-        cut_block(&r->passes[i], &r->limits);
-    }
+    if (r->limits.is_placed)
+        return rc;
+    SB_TRY(r->backend->host_alloc(&host, r->model->device, &r->mem, bytes));
+    r->host_blocks = host;
+    SB_TRY(r->backend->alloc(&dev, r->model->device, &r->mem, bytes));
+    sb_runner_place(r, host, dev);
 done:
     return rc;
 }
@@ -215,9 +231,9 @@ int32_t sb_runner_bytes(const struct specbatch_model *model, const struct sb_run
     SB_TRY(activation_bytes(model, limits, &activations));
     *cache_bytes = kv.bytes;
     *work_bytes = activations + 2 * rope_count(c, limits) * sizeof(float) +
+                  2 * sb_runner_blocks_bytes(limits, limits->n_passes) +
                   (size_t)limits->n_passes *
-                      (2 * block_bytes(limits) + sizeof(struct sb_built_pass) +
-                       max_spans(limits) * sizeof(struct sb_span)) +
+                      (sizeof(struct sb_built_pass) + max_spans(limits) * sizeof(struct sb_span)) +
                   model->backend->exec_bytes(model->device, limits->n_threads, &exec);
 done:
     return rc;
@@ -260,9 +276,9 @@ void sb_runner_free(struct sb_runner *r)
         return;
     if (r->cos)
         r->backend->free(model->device, &r->mem, r->cos);
-    if (r->dev_blocks)
+    if (r->dev_blocks && !r->limits.is_placed)
         r->backend->free(model->device, &r->mem, r->dev_blocks);
-    if (r->host_blocks)
+    if (r->host_blocks && !r->limits.is_placed)
         r->backend->host_free(model->device, &r->mem, r->host_blocks);
     if (r->activations)
         r->backend->free(model->device, &r->mem, r->activations);
@@ -304,6 +320,13 @@ int32_t sb_pass_add_sink(struct sb_runner *r)
     return sb_pass_add_seq(r, r->limits.n_columns + r->limits.block_columns, 1, 0);
 }
 
+void sb_pass_fill_up(struct sb_runner *r, int32_t n_seqs, int32_t max_len)
+{
+    while (r->building->n_seqs < n_seqs)
+        sb_pass_add_sink(r);
+    r->building->max_len = max_len;
+}
+
 void sb_pass_add_span(struct sb_runner *r, int32_t seq, int32_t pos)
 {
     struct sb_built_pass *pass = r->building;
@@ -338,7 +361,7 @@ static const void *on_device(const struct sb_built_pass *pass, const void *array
     return pass->dev + ((const char *)array - pass->host);
 }
 
-int32_t sb_pass_issue(struct sb_runner *r, int32_t i, const int32_t *ids)
+void sb_pass_run(struct sb_runner *r, int32_t i, const int32_t *ids)
 {
     const struct sb_built_pass *p = &r->passes[i];
     const struct sb_pass pass = {
@@ -357,10 +380,17 @@ int32_t sb_pass_issue(struct sb_runner *r, int32_t i, const int32_t *ids)
         .n_spans = p->n_spans,
         .spans = p->spans,
     };
-    int32_t rc = r->backend->upload(r->exec, p->dev, p->host, block_bytes(&r->limits));
+
+    sb_forward(r, &pass);
+}
+
+int32_t sb_pass_issue(struct sb_runner *r, int32_t i, const int32_t *ids)
+{
+    const struct sb_built_pass *p = &r->passes[i];
+    const int32_t rc = r->backend->upload(r->exec, p->dev, p->host, block_bytes(&r->limits));
 
     if (rc == SPECBATCH_OK)
-        sb_forward(r, &pass);
+        sb_pass_run(r, i, ids);
     return rc;
 }
 

@@ -5,7 +5,7 @@
  * A pass is built on the host, token by token, and issued to the backend later:
  *
  *   build:   sb_pass_begin(i)   sb_pass_add_seq(...)   sb_pass_add_token(...) ...
- *   issue:   sb_pass_issue(i, ids)   sb_pass_select(i, ...)
+ *   issue:   sb_pass_run(i, ids)   sb_pass_select(i, ...)
  *
  * For every query token the host writes down where it stands (sequence and position) and where its
  * id will be found (an index into a buffer of token ids on the device). The host does not need to
@@ -46,6 +46,9 @@ struct sb_runner_limits {
     int64_t block_columns;
     int32_t n_threads;
     int32_t span; /* prompt tokens of a span (backend.h), or 0: passes have no spans */
+    /* 1: the blocks of its passes lie in memory of the caller, who gives it with sb_runner_place
+     * before the first pass. So the blocks of several runners can be uploaded together. */
+    int32_t is_placed;
 };
 
 /* A pass while it is built. All of its arrays lie in one block of bytes, which is uploaded whole;
@@ -93,11 +96,11 @@ struct sb_runner {
     struct sb_built_pass *passes;   /* [n_passes] */
     struct sb_built_pass *building; /* one of them: the latest to be begun */
     struct sb_span *spans;          /* of all passes, one allocation */
-    char *host_blocks, *dev_blocks; /* of all passes, one allocation each */
+    char *host_blocks, *dev_blocks; /* of all passes, in their order, without gaps */
 };
 
-/* Bytes that sb_runner_create would take: the cache's into *cache_bytes, all others into
- * *work_bytes. E_INVALID when they do not fit the address space. */
+/* Bytes that sb_runner_create would take, and whoever places the blocks: the cache's into
+ * *cache_bytes, all others into *work_bytes. E_INVALID when they do not fit the address space. */
 int32_t sb_runner_bytes(const struct specbatch_model *model, const struct sb_runner_limits *limits,
                         size_t *cache_bytes, size_t *work_bytes);
 /* Fills in *runner, which the caller owns and has zeroed; after a failure sb_runner_free cleans up.
@@ -107,6 +110,11 @@ int32_t sb_runner_create(struct sb_runner *runner, struct specbatch_model *model
                          const struct sb_mem *mem, const struct sb_runner_limits *limits,
                          const struct sb_runner *sibling);
 void sb_runner_free(struct sb_runner *runner);
+
+/* Bytes of the blocks of n passes, and where to find those of a runner that is_placed: n_passes of
+ * them, here and on the device, both aligned to 8 bytes. The caller frees them after the runner. */
+size_t sb_runner_blocks_bytes(const struct sb_runner_limits *limits, int32_t n);
+void sb_runner_place(struct sb_runner *runner, char *host, char *dev);
 
 /* Nanoseconds by the clock that shows what passes cost. A backend that records computes while the
  * thread waits for it, so there it is elapsed time. Elsewhere the thread computes itself, with
@@ -130,19 +138,24 @@ void sb_pass_add_token(struct sb_runner *runner, int32_t seq, int32_t pos, int32
 /* Adds the sequence that padding tokens belong to, which lies in the sink slot. Only where the
  * backend records. Returns its index in the pass. */
 int32_t sb_pass_add_sink(struct sb_runner *runner);
+/* Ends the building of a pass that others of the same shape are to resemble: it gets n_seqs
+ * sequences, of which those that are missing lie in the sink, and this bound on its positions. */
+void sb_pass_fill_up(struct sb_runner *runner, int32_t n_seqs, int32_t max_len);
 
-/* Uploads pass i and runs the model over it. ids: the buffer of token ids on the device. Pass i
- * must not be begun again before the next exec_sync, as the upload may still be reading it.
- * E_DEVICE. */
+/* Runs the model over pass i, whose block has been uploaded. ids: the buffer of token ids on the
+ * device. Pass i must not be begun again before the next exec_sync, as the upload may still be
+ * reading it. */
+void sb_pass_run(struct sb_runner *runner, int32_t i, const int32_t *ids);
+/* The same, after uploading the block. E_DEVICE. */
 int32_t sb_pass_issue(struct sb_runner *runner, int32_t i, const int32_t *ids);
 /* Selects a token for each of pass i's tokens whose logits are wanted, among the ids below `limit`.
- * Call it right after sb_pass_issue of the same pass, as the next pass overwrites the logits. The
+ * Call it right after that pass has been issued, as the next pass overwrites the logits. The
  * results go to the dev buffers ids, logprob and margin, at the index select_at that the token was
  * added with; logprob and margin may be NULL. samplers: of the rows (without what the pass has,
  * which is filled in here), or NULL: all are greedy. scores: as in struct sb_select.
  *
  * If more logits are wanted than there is memory for, they are computed and selected from in
- * pieces: sb_pass_issue leaves those of the first max_out tokens, and this the others in turn. */
+ * pieces: sb_pass_run leaves those of the first max_out tokens, and this the others in turn. */
 void sb_pass_select(struct sb_runner *runner, int32_t i, int32_t limit,
                     const struct sb_samplers *samplers, int32_t *ids, float *logprob, float *margin,
                     const struct sb_scores *scores);

@@ -8,7 +8,8 @@
 #include "status.h"
 
 /* A rule by which the largest logit is chosen, for sequences without one. */
-static const struct sb_sampler greedy = {.top_p = 1.0f, .typical_p = 1.0f, .repetition = 1.0f};
+static const struct sb_sampler greedy = {
+    .top_p = 1.0f, .typical_p = 1.0f, .repetition = 1.0f, .mask_at = -1, .is_greedy = 1};
 
 static int has_penalties(const struct sb_sampler *rule)
 {
@@ -29,6 +30,24 @@ int sb_seq_has_sampler(const struct sb_seq *seq)
 }
 
 /* ------------------------------------------------------------------ memory */
+
+/* Lists of a round that is padded have this many words or a power of two times as many. */
+enum { LEAST_WORDS = 64 };
+
+static size_t samplers_bytes(const struct sb_sampler_block *block)
+{
+    return ((size_t)block->max_rows + 1) * sizeof(struct sb_sampler);
+}
+
+/* n is at most INT32_MAX. */
+static int64_t rounded_words(int64_t n)
+{
+    int64_t words = LEAST_WORDS;
+
+    while (words < n)
+        words *= 2;
+    return words;
+}
 
 /* Words of lists that a sequence needs at most, without its tokens. */
 static int32_t fixed_words(const struct sb_seq *seq, const struct sb_config *config)
@@ -65,7 +84,8 @@ int32_t sb_sampler_block_reserve(struct sb_sampler_block *block, struct specbatc
     struct sb_sampler_block larger = {
         .max_rows = block->max_rows,
         .most_tokens = tokens > block->most_tokens ? tokens : block->most_tokens,
-        .most_fixed = fixed > block->most_fixed ? fixed : block->most_fixed};
+        .most_fixed = fixed > block->most_fixed ? fixed : block->most_fixed,
+        .n_moved = block->n_moved + 1};
     int64_t room = (int64_t)larger.most_tokens * larger.max_rows;
     void *host, *dev;
     int32_t rc = SPECBATCH_OK;
@@ -79,12 +99,11 @@ int32_t sb_sampler_block_reserve(struct sb_sampler_block *block, struct specbatc
         block->most_fixed = larger.most_fixed;
         return rc;
     }
-    if (room > INT32_MAX)
+    if (room > INT32_MAX / 2)
         SB_FAIL(SPECBATCH_E_NOMEM, "request: a round of its kind would list %lld words",
                 (long long)room);
-    larger.room = (int32_t)room;
-    larger.bytes = (size_t)block->max_rows * sizeof(struct sb_sampler) +
-                   (size_t)room * sizeof(int32_t);
+    larger.room = (int32_t)rounded_words(room);
+    larger.bytes = samplers_bytes(&larger) + (size_t)larger.room * sizeof(int32_t);
     SB_TRY(be->host_alloc(&host, model->device, mem, larger.bytes));
     larger.host = host;
     SB_TRY(be->alloc(&dev, model->device, mem, larger.bytes));
@@ -102,8 +121,7 @@ done:
 /* Writes n words behind the lists so far. Returns where. */
 static int32_t add_list(struct sb_sampler_block *block, const void *words, int32_t n)
 {
-    int32_t *lists = (int32_t *)(void *)(block->host +
-                                         (size_t)block->max_rows * sizeof(struct sb_sampler));
+    int32_t *lists = (int32_t *)(void *)(block->host + samplers_bytes(block));
     const int32_t at = block->n_lists;
 
     if (n > 0)
@@ -152,17 +170,23 @@ void sb_sampler_block_fill(struct sb_sampler_block *block, const struct specbatc
                            int32_t stride)
 {
     struct sb_sampler *samplers = (struct sb_sampler *)(void *)block->host;
-    const size_t lists = (size_t)block->max_rows * sizeof *samplers;
 
     block->n_lists = 0;
     for (int32_t b = 0; b < n_rows; b++)
         fill_one(block, &samplers[b], rows[b].seq, &model->config);
+    samplers[block->max_rows] = greedy;
     block->view = (struct sb_samplers){
         .rows = (const struct sb_sampler *)(const void *)block->dev,
-        .lists = (const int32_t *)(const void *)(block->dev + lists),
+        .lists = (const int32_t *)(const void *)(block->dev + samplers_bytes(block)),
         .row_stride = stride,
         .tokens = tokens,
     };
+}
+
+void sb_sampler_block_pad(struct sb_sampler_block *block)
+{
+    if (block->n_lists > 0)
+        block->n_lists = (int32_t)rounded_words(block->n_lists);
 }
 
 void sb_sampler_block_mask(struct sb_sampler_block *block, int32_t b, int32_t at)
@@ -175,6 +199,5 @@ void sb_sampler_block_mask(struct sb_sampler_block *block, int32_t b, int32_t at
 
 size_t sb_sampler_block_used(const struct sb_sampler_block *block)
 {
-    return (size_t)block->max_rows * sizeof(struct sb_sampler) +
-           (size_t)block->n_lists * sizeof(int32_t);
+    return samplers_bytes(block) + (size_t)block->n_lists * sizeof(int32_t);
 }

@@ -3,9 +3,10 @@
  * a round hands to the backend of it (struct sb_sampler in backend.h).
  *
  *   a sequence        rule, ids and values of biases                  from its submission on
- *   a round's block   samplers [max_rows] | lists                     filled and uploaded each
+ *   a round's block   samplers [max_rows + 1] | lists [room]          filled and uploaded each
  * round
  *
+ *   samplers          of the rows; and behind them one that is greedy, for padding tokens (round.h)
  *   lists             for each row with penalties its last tokens, with biases their ids and then
  *                     their values, with bans the ids that would end it
  *
@@ -14,7 +15,8 @@
  * and a draft model sample by the same rule, with the same noise.
  *
  * The block grows when a request is submitted that needs more than any before it, because a step
- * takes no memory. Rounds without samplers do not touch it.
+ * takes no memory. Its lists have room for a power of two of words, so it seldom grows. Rounds
+ * without samplers do not touch it.
  */
 #ifndef SB_SAMPLING_H
 #define SB_SAMPLING_H
@@ -33,11 +35,12 @@ struct sb_round_row;
 
 /* The samplers of a round. */
 struct sb_sampler_block {
-    char *host, *dev; /* samplers [max_rows], then lists [room] */
+    char *host, *dev; /* samplers [max_rows + 1], then lists [room] */
     size_t bytes;     /* of either; 0: no request has needed one yet */
     int32_t max_rows, room;
     int32_t most_tokens, most_fixed; /* words that one row needs at most: of tokens, of all else */
-    int32_t n_lists;                 /* of this round, so far */
+    int32_t n_lists;                 /* words of this round, so far */
+    int32_t n_moved;                 /* how often it has grown, and so moved */
     struct sb_samplers view;
 };
 
@@ -55,6 +58,9 @@ void sb_sampler_block_free(struct sb_sampler_block *block, struct specbatch_mode
 void sb_sampler_block_fill(struct sb_sampler_block *block, const struct specbatch_model *model,
                            const struct sb_round_row *rows, int32_t n_rows, const int32_t *tokens,
                            int32_t stride);
+/* Rounds the number of words of the round's lists up, so that rounds of one shape upload as many.
+ */
+void sb_sampler_block_pad(struct sb_sampler_block *block);
 /* Gives row b, after that, its masks, which begin at this word of them. */
 void sb_sampler_block_mask(struct sb_sampler_block *block, int32_t b, int32_t at);
 /* Bytes of the block that the round has filled. */

@@ -98,7 +98,7 @@ void sb_score_block_free(struct sb_score_block *block, struct specbatch_model *m
         model->backend->free(model->device, mem, block->dev);
     if (block->host)
         model->backend->host_free(model->device, mem, block->host);
-    *block = (struct sb_score_block){.places = block->places};
+    *block = (struct sb_score_block){.places = block->places, .n_moved = block->n_moved};
 }
 
 /* Points into both blocks. */
@@ -119,7 +119,7 @@ int32_t sb_score_block_reserve(struct sb_score_block *block, struct specbatch_mo
                                const struct sb_mem *mem, const struct sb_seq *seq)
 {
     const struct sb_backend *be = model->backend;
-    struct sb_score_block larger = {.places = block->places};
+    struct sb_score_block larger = {.places = block->places, .n_moved = block->n_moved + 1};
     void *host, *dev;
     int32_t rc = SPECBATCH_OK;
 
@@ -174,6 +174,11 @@ void sb_scores_fill(struct sb_round *round)
                 wants[place] = (struct sb_want){seq->tokens[pos + 1], seq->scores->n_top, 0};
         }
     }
+}
+
+void sb_scores_want_nothing(struct sb_round *round, int32_t place)
+{
+    round->scores.wants[place] = (struct sb_want){-1, 0, 0};
 }
 
 int32_t sb_scores_upload(const struct sb_round *round, struct sb_exec *exec)

@@ -59,6 +59,7 @@ struct sb_score_block {
     size_t bytes;          /* of either; 0: no request has needed one yet */
     int32_t places;        /* a round has so many */
     int32_t n_top;         /* alternatives that there is room for */
+    int32_t n_moved;       /* how often it has grown, and so moved */
     struct sb_want *wants; /* in the host's block, as the next two */
     int32_t *ids;
     float *logprobs;
@@ -80,6 +81,8 @@ void sb_score_block_free(struct sb_score_block *block, struct specbatch_model *m
 int sb_round_wants_scores(const struct sb_round *round);
 /* Fills in the wants of the round. */
 void sb_scores_fill(struct sb_round *round);
+/* After that: the place of a padding token wants nothing. */
+void sb_scores_want_nothing(struct sb_round *round, int32_t place);
 /* Queues the upload of the wants, and the download of the alternatives. E_DEVICE. */
 int32_t sb_scores_upload(const struct sb_round *round, struct sb_exec *exec);
 int32_t sb_scores_download(const struct sb_round *round, struct sb_exec *exec);

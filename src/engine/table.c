@@ -30,18 +30,18 @@ static int compare(const int32_t *a, const int32_t *b, int32_t n)
     return 0;
 }
 
-/* What follows a context of n tokens, or -1. */
+/* What follows a context of n tokens, or -1. A table that is being made may have no words yet. */
 static int32_t find(const struct sb_ngram_table *table, const int32_t *context, int32_t n)
 {
     const size_t size = (size_t)n + 1;
-    const int32_t *entries = table->words + table->at[n];
     size_t low = 0, high = table->n[n];
 
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        const int order = compare(entries + middle * size, context, n);
+        const int32_t *entry = table->words + table->at[n] + middle * size;
+        const int order = compare(entry, context, n);
         if (order == 0)
-            return entries[middle * size + (size_t)n];
+            return entry[n];
         if (order < 0)
             low = middle + 1;
         else

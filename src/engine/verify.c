@@ -28,6 +28,18 @@
 #include "fault.h"
 #include "status.h"
 
+/* Adds padding tokens to row b, from index j of the row on, where the round is padded. */
+static void add_padding(struct sb_round *round, struct sb_runner *target, int32_t sink, int32_t b,
+                        int32_t j)
+{
+    for (; round->padded && j <= round->n_steps; j++) {
+        const int32_t place = b * round->stride + j;
+        sb_pass_add_token(target, sink, 0, sb_round_padding_at(round), place);
+        if (round->wants & SB_WANTS_SCORES)
+            sb_scores_want_nothing(round, place);
+    }
+}
+
 static void add_decode_row(struct sb_round *round, struct sb_runner *target, int32_t b,
                            int32_t sink)
 {
@@ -41,8 +53,7 @@ static void add_decode_row(struct sb_round *round, struct sb_runner *target, int
     round->n_draft[b] = row->n_draft;
     for (int32_t j = 0; j <= row->n_draft; j++)
         sb_pass_add_token(target, in_pass, pos + j, first + j, first + j);
-    for (int32_t j = row->n_draft + 1; round->padded && j <= round->n_steps; j++)
-        sb_pass_add_token(target, sink, 0, first + j, first + j);
+    add_padding(round, target, sink, b, row->n_draft + 1);
 }
 
 /* Whether a span of this prompt begins at `pos`. A preempted sequence that is computed anew has its
@@ -82,12 +93,16 @@ void sb_verify_prepare(struct sb_round *round, struct sb_runner *target)
         sink = sb_pass_add_sink(target);
     for (int32_t b = 0; b < round->n_rows; b++)
         add_decode_row(round, target, b, sink);
+    for (int32_t b = round->n_rows; b < round->n_padded; b++) {
+        round->n_draft[b] = 0;
+        add_padding(round, target, sink, b, 0);
+    }
     for (int32_t i = 0; i < round->n_chunks; i++) {
         add_chunk(round, target, &round->chunks[i], at);
         at += round->chunks[i].n;
     }
     if (round->padded)
-        target->building->max_len = round->max_len;
+        sb_pass_fill_up(target, round->n_padded + 1, round->max_len);
 }
 
 /* Bytes of the verdict that are downloaded: all but the log-probabilities of prompts, unless there
@@ -105,22 +120,22 @@ int32_t sb_verify_issue(struct sb_round *round, struct sb_runner *target)
     const int32_t wants = round->wants;
     int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(sb_pass_issue(target, 0, round->dev_tokens));
+    sb_pass_run(target, 0, round->dev_tokens);
     if (round->n_rows == 0 && !(wants & SB_WANTS_SCORES))
         return rc;
     sb_pass_select(target, 0, target->model->config.vocab, sb_round_samplers(round),
                    round->dev_picks, wants & SB_WANTS_LOGPROBS ? round->dev_logprob : NULL,
                    wants & SB_WANTS_MARGINS ? round->dev_margin : NULL,
                    wants & SB_WANTS_SCORES ? &round->scores.view : NULL);
-    be->accept(target->exec, round->dev_tokens, round->dev_picks, round->dev_n_draft, round->n_rows,
-               round->stride, round->dev_n_accept);
+    be->accept(target->exec, round->dev_tokens, round->dev_picks, round->dev_n_draft,
+               round->n_padded, round->stride, round->dev_n_accept);
     SB_TRY(
         be->download(target->exec, round->host_verdict, round->dev_verdict, verdict_bytes(round)));
     if (wants & SB_WANTS_SCORES)
         SB_TRY(sb_scores_download(round, target->exec));
     if (SB_FAULT(BONUS_FROM_DRAFT))
-        SB_TRY(be->download(target->exec, round->host_tokens, round->dev_tokens_block,
-                            round->tokens_bytes));
+        SB_TRY(
+            be->download(target->exec, round->host_inputs, round->dev_inputs, round->tokens_bytes));
 done:
     return rc;
 }

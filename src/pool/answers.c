@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "fault.h"
 #include "options.h"
 #include "status.h"
 
@@ -244,7 +245,7 @@ static double score_of(const struct sb_seq *seq)
         return -INFINITY;
     for (int32_t i = 0; i < n; i++)
         sum += (double)seq->logprobs[i];
-    return sum / n;
+    return SB_FAULT(BEST_BY_SUM) ? sum : sum / n;
 }
 
 /* Takes the best candidate out: of equals the first. */

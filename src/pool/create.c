@@ -163,7 +163,8 @@ static struct plan make_plan(const struct specbatch_model *target, const specbat
                    .halvings = sizes.halvings,
                    .n_columns = (int64_t)n * sizes.longest,
                    .n_threads = o->n_threads,
-                   .span = target->span},
+                   .span = target->span,
+                   .is_placed = 1},
         .round = {.max_rows = o->batch,
                   .draft_len = o->draft_len,
                   .max_chunks = prefill_rows,
@@ -381,7 +382,7 @@ int32_t sb_pool_create(struct specbatch_pool **out, struct specbatch_model *targ
     SB_TRY(sb_runner_create(&pool->runner, target, &mem, &plan.runner, NULL));
     SB_TRY(create_draft(pool, &plan));
     SB_TRY(sb_prefix_create(&pool->prefix, &mem, &pool->runner, pool->draft->runner, pool->stats));
-    SB_TRY(sb_round_create(&pool->round, target, &mem, &plan.round));
+    SB_TRY(sb_round_create(&pool->round, &pool->runner, pool->draft->runner, &mem, &plan.round));
     pool->sched = (struct sb_sched){.policy = sb_policy_at(options->policy),
                                     .limits = plan.sched,
                                     .target = &pool->runner,

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "fault.h"
 #include "options.h"
 #include "pool/answers.h"
 #include "pool/request_stops.h"
@@ -194,6 +195,8 @@ static int32_t end_late(struct specbatch_pool *pool)
     int32_t rc = SPECBATCH_OK;
 
     while (rc == SPECBATCH_OK && seq && seq->queued[SB_BY_DEADLINE].key <= now) {
+        if (SB_FAULT(DEADLINE_SPARES_QUEUED) && seq->slot < 0)
+            break;
         rc = end_early(pool, seq, SPECBATCH_FINISH_DEADLINE);
         seq = sb_queue_first(&pool->deadlines);
     }

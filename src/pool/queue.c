@@ -3,11 +3,12 @@
 
 #include <string.h>
 
+#include "fault.h"
 #include "status.h"
 
 uint64_t sb_queue_turn(uint64_t round, int32_t priority, int32_t later)
 {
-    return round + (uint64_t)later +
+    return (SB_FAULT(PRIORITY_ALONE) ? 0 : round) + (uint64_t)later +
            (uint64_t)SB_ROUNDS_PER_POINT * (uint64_t)(SB_PRIORITY_MAX - priority);
 }
 

@@ -18,8 +18,8 @@
  * Choice. Row r asks for every proposal j whose chance s_j exceeds a threshold; the threshold is
  * the one with the highest expected tokens per second. One threshold serves all rows, because
  * whatever x costs, the best x proposals a row are those with the highest chances. Where the
- * backend records (CUDA graphs), a round costs what its longest row costs, and each number of rows
- * and steps is a recording of its own. There all rows get one length, out of 1, 2, 3, 5, 7, 10, 14,
+ * backend records (CUDA graphs), a round costs what its longest row costs, and each number of steps
+ * is a recording of its own. There all rows get one length, out of 1, 2, 3, 5, 7, 10, 14,
  * ..., K, and the last round's length stays unless another promises 3 % more.
  *
  * Acceptance. The pool keeps, for each j, the chance that proposal j is accepted if those before it

@@ -90,10 +90,7 @@ static int32_t oracle_issue(struct sb_draft *draft, struct sb_round *round)
 {
     const int32_t rc = oracle.model->issue(draft, round);
 
-    return rc != SPECBATCH_OK
-               ? rc
-               : draft->runner->backend->upload(draft->runner->exec, round->dev_tokens_block,
-                                                round->host_tokens, round->tokens_bytes);
+    return rc != SPECBATCH_OK ? rc : sb_round_upload(round, draft->runner);
 }
 
 static void oracle_free(struct sb_draft *draft)

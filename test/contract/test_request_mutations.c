@@ -46,6 +46,9 @@ FAULT(test_stop_strings_noticed_late, STOP_STRING_LATE)
 FAULT(test_text_of_stops_kept, STOP_TEXT_KEPT)
 FAULT(test_alternatives_of_another_token, TOPS_SHIFTED)
 FAULT(test_answers_share_a_seed, SEED_SHARED)
+FAULT(test_the_best_by_the_sum, BEST_BY_SUM)
+FAULT(test_queued_requests_outlive_their_deadline, DEADLINE_SPARES_QUEUED)
+FAULT(test_priority_alone, PRIORITY_ALONE)
 
 TEST_BEGIN
 if (specbatch_model_open(&trace.target, "examples/demo/draft", NULL)) {
@@ -61,5 +64,8 @@ RUN(test_stop_strings_noticed_late);
 RUN(test_text_of_stops_kept);
 RUN(test_alternatives_of_another_token);
 RUN(test_answers_share_a_seed);
+RUN(test_the_best_by_the_sum);
+RUN(test_queued_requests_outlive_their_deadline);
+RUN(test_priority_alone);
 specbatch_model_close(trace.target);
 TEST_END

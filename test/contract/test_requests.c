@@ -5,10 +5,12 @@
  *         == those of plain decoding at batch 1
  *
  * for random requests that sample with filters, penalties and biases, that ban what would end them,
- * that end at strings, whose tokens a mask restricts, that have several answers, whose prompts are
- * scored, and so on (support/random_request.h). A trace follows from its seed. Traces that never
- * sample or never reject a proposal would show little, so each kind of event has to have occurred.
- * On a device, plain decoding is the CPU's where both have the same bits.
+ * that end at strings, whose tokens a mask restricts, that have several answers or the best of
+ * some, whose prompts are scored, that have priorities and deadlines, and so on
+ * (support/random_request.h). A trace follows from its seed, all but the moment at which some
+ * deadlines come. Traces that never sample or never reject a proposal would show little, so each
+ * kind of event has to have occurred. On a device, plain decoding is the CPU's where both have the
+ * same bits.
  */
 #include "sbtest.h"
 #include "support/place.h"
@@ -80,12 +82,16 @@ static void test_that_all_of_it_occurred(void)
     printf("     %" PRIu64 " one of several answers, %" PRIu64 " prompts shared, %" PRIu64
            " scored\n",
            c->several, c->shared, c->scored);
+    printf("     %" PRIu64 " the best of several, %" PRIu64 " too late, %" PRIu64
+           " times one overtook another\n",
+           c->chosen, c->late, c->overtaken);
     CHECK(c->sampled > 0 && c->accepted > 0 && c->rejected > 0 && c->masked > 0);
     if (place_is_small())
         return;
     CHECK(c->cancelled > 0 && c->failed > 0 && c->forced > 0 && c->stopped > 0);
     CHECK(c->hits > 0 && c->preemptions > 0);
     CHECK(c->several > 0 && c->shared > 0 && c->scored > 0);
+    CHECK(c->chosen > 0 && c->late > 0 && c->overtaken > 0);
 }
 
 TEST_BEGIN

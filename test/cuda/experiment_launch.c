@@ -198,7 +198,7 @@ static void choose_into(struct lab *lab, float *logprob, float *margin,
                                    .margin = margin,
                                    .samplers = samplers};
 
-    good(sb_cuda_select(&args, lab->stream));
+    good(sb_cuda_select(&args, lab->scratch, lab->stream));
 }
 
 static void choose(void *what)
@@ -290,7 +290,7 @@ static void open_activations(struct lab *lab)
     lab->logprob = take(MOST * sizeof(float));
     lab->margin = take(MOST * sizeof(float));
     lab->ids = take(MOST * sizeof(int32_t));
-    lab->scratch = take(scratch > 0 ? scratch : 1);
+    lab->scratch = take(scratch > sb_cuda_select_scratch() ? scratch : sb_cuda_select_scratch());
 }
 
 static void *given(const void *host, size_t bytes)

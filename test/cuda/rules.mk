@@ -5,8 +5,8 @@
 ## On a GPU
 TEST_PROGRAMS    += $(B)/test/cuda/test_module
 GPU_KERNEL_TESTS := $(CUDA_KERNEL_TESTS:%=$(B)/gpu/%)
-GPU_TESTS        := $(addprefix $(B)/gpu/,test_goldens test_long_prompts experiments \
-                    experiment_launch experiment_prefill) $(GPU_KERNEL_TESTS)
+GPU_TESTS        := $(addprefix $(B)/gpu/,test_goldens test_long_prompts test_devices \
+                    experiments experiment_launch experiment_prefill) $(GPU_KERNEL_TESTS)
 CUDA_FINDERS     := $(addprefix $(B)/cuda/src/backend/cuda/,cublaslt.o library.o)
 COMPILE_GPU       = $(COMPILE_TEST) -isystem $(CUDA_HOME)/include -c $< -o $@.o
 

@@ -158,6 +158,7 @@ if [ "$mode" != timing ]; then
     also "$most" goldens-f32 "$B/gpu/test_goldens" f32_class
     also "$most" goldens-16bit "$B/gpu/test_goldens" 16_bit
     also "$most" long-prompts "$B/gpu/test_long_prompts"
+    also "$most" devices "$B/gpu/test_devices"
     also "$most" requests-f32 "$B/test/contract/test_requests"
     also "$most" requests-16bit env SB_TEST_COMPUTE=16bit "$B/test/contract/test_requests"
     for i in 0 1 2 3; do

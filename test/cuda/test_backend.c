@@ -283,6 +283,39 @@ static void test_two_pools_take_turns(void)
 
 /* -------------------------------------------------------------- failures */
 
+/* A pool's device is lost. A pool on another device goes on, and the host's current device is what
+ * it was. */
+static void test_a_lost_device_leaves_the_other(void)
+{
+    specbatch_model_options options = on_device(SPECBATCH_COMPUTE_F32);
+    struct job lost, other, plain;
+    size_t active = 1;
+    int device = -1;
+
+    CHECK_OK(open_job(&plain, SPECBATCH_COMPUTE_F32));
+    CHECK_OK(run_job(&plain, SPECBATCH_POLICY_PLAIN));
+    CHECK_OK(open_job(&lost, SPECBATCH_COMPUTE_F32));
+    memset(&other, 0, sizeof other);
+    options.device_index = 1;
+    CHECK_OK(specbatch_model_open(&other.target, TARGET, &options));
+    CHECK_OK(specbatch_model_open(&other.draft, DRAFT, &options));
+    CHECK_OK(create_pool(&other, SPECBATCH_POLICY_RAGGED));
+    CHECK_OK(submit_all(&other));
+    cudasim_fail_launch(30);
+    CHECK_INT(run_job(&lost, SPECBATCH_POLICY_RAGGED), SPECBATCH_E_DEVICE);
+    while (active)
+        CHECK_OK(specbatch_pool_step(other.pool, &active));
+    collect_all(&other);
+    CHECK_MEM(other.tokens, plain.tokens, sizeof other.tokens);
+    CHECK_INT(cudaGetDevice(&device), cudaSuccess);
+    CHECK_INT(device, 0);
+    close_job(&other);
+    close_job(&lost);
+    close_job(&plain);
+    cudasim_recover();
+    CHECK(is_clean());
+}
+
 /* The n-th allocation fails, for every n. Nothing stays behind, and the next attempt works. */
 static void test_no_memory_at_any_point(void)
 {
@@ -565,6 +598,7 @@ RUN(test_heads_that_do_not_fit);
 RUN(test_a_draft_elsewhere);
 RUN(test_rounds_are_recorded_and_replayed);
 RUN(test_two_pools_take_turns);
+RUN(test_a_lost_device_leaves_the_other);
 RUN(test_no_memory_at_any_point);
 RUN(test_a_failed_launch_ends_its_pool);
 RUN(test_a_refused_launch_leaves_nothing_behind);

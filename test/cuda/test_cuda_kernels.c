@@ -366,7 +366,8 @@ static void test_gemm_reference(void)
 /* ------------------------------------------------------------------ selection, acceptance,
  * moves */
 
-/* Compares ids, log-probabilities and margins of m rows on the CPU and on the device. */
+/* Compares ids, log-probabilities and margins of m rows on the CPU and on the device, where several
+ * blocks look at a row, if that is long, and where one does. */
 static void check_select(float *logits, int32_t m, int32_t stride, int32_t limit)
 {
     int32_t at[16], ids[16], expected_ids[16];
@@ -379,27 +380,30 @@ static void check_select(float *logits, int32_t m, int32_t stride, int32_t limit
     float *dev_logits = given_floats(logits, (int64_t)m * stride);
     int32_t *dev_at = given_ints(at, m), *dev_ids = fresh((size_t)m * 4);
     float *dev_logprob = fresh((size_t)m * 4), *dev_margin = fresh((size_t)m * 4);
-    CHECK_CUDA(sb_cuda_select(&(struct sb_select){m, stride, limit, dev_logits, dev_at, dev_ids,
-                                                  dev_logprob, dev_margin, NULL, NULL},
-                              stream));
-    CHECK_CUDA(fetch(ids, dev_ids, (size_t)m * 4));
-    CHECK_CUDA(fetch(logprob, dev_logprob, (size_t)m * 4));
-    CHECK_CUDA(fetch(margin, dev_margin, (size_t)m * 4));
-    CHECK_MEM(ids, expected_ids, (size_t)m * 4);
-    CHECK_SAME(logprob, expected_logprob, m, "log-probability, limit %d", (int)limit);
-    /* the sign of a zero margin is not compared, nor a margin beside a NaN */
-    for (int32_t r = 0; r < m; r++)
-        CHECK(ids[r] < 0 || margin[r] == expected_margin[r] ||
-              (isnan(margin[r]) && isnan(expected_margin[r])));
+    void *scratch = fresh(sb_cuda_select_scratch());
+    for (int is_alone = 0; is_alone < 2; is_alone++) {
+        CHECK_CUDA(sb_cuda_select(&(struct sb_select){m, stride, limit, dev_logits, dev_at, dev_ids,
+                                                      dev_logprob, dev_margin, NULL, NULL},
+                                  is_alone ? NULL : scratch, stream));
+        CHECK_CUDA(fetch(ids, dev_ids, (size_t)m * 4));
+        CHECK_CUDA(fetch(logprob, dev_logprob, (size_t)m * 4));
+        CHECK_CUDA(fetch(margin, dev_margin, (size_t)m * 4));
+        CHECK_MEM(ids, expected_ids, (size_t)m * 4);
+        CHECK_SAME(logprob, expected_logprob, m, "log-probability, limit %d", (int)limit);
+        /* the sign of a zero margin is not compared, nor a margin beside a NaN */
+        for (int32_t r = 0; r < m; r++)
+            CHECK(ids[r] < 0 || margin[r] == expected_margin[r] ||
+                  (isnan(margin[r]) && isnan(expected_margin[r])));
+    }
     float *last = dev_logits + (m - 1) * (int64_t)stride;
     CHECK_CUDA(sb_cuda_select(
         &(struct sb_select){1, stride, limit, last, dev_at, dev_ids, NULL, NULL, NULL, NULL},
-        stream));
+        scratch, stream));
     CHECK_CUDA(fetch(ids, dev_ids, (size_t)m * 4));
     CHECK_INT(ids[at[0]], expected_ids[at[m - 1]]);
     CHECK_CUDA(sb_cuda_select(
         &(struct sb_select){0, stride, limit, dev_logits, dev_at, dev_ids, NULL, NULL, NULL, NULL},
-        stream));
+        scratch, stream));
     free_all();
 }
 
@@ -430,7 +434,7 @@ static void check_scores(float *logits, int32_t m, int32_t stride, int32_t limit
     scores.logprobs = fresh((size_t)m * TOP * 4);
     CHECK_CUDA(sb_cuda_select(&(struct sb_select){m, stride, limit, dev_logits, dev_at, dev_ids,
                                                   dev_logprob, NULL, NULL, &scores},
-                              stream));
+                              fresh(sb_cuda_select_scratch()), stream));
     CHECK_CUDA(fetch(ids, dev_ids, (size_t)m * 4));
     CHECK_CUDA(fetch(logprob, dev_logprob, (size_t)m * 4));
     CHECK_CUDA(fetch(top_ids, scores.ids, (size_t)m * TOP * 4));
@@ -458,6 +462,29 @@ static void test_select(void)
                                                 : floorf(cpu_uniform() * 8.0f) * 0.75f;
         check_select(logits, M, STRIDE, limits[i]);
         check_scores(logits, M, STRIDE, limits[i]);
+    }
+    free(logits);
+}
+
+/* Rows that several blocks look at: the largest value in several parts, in the first or the last of
+ * them only, or in none, as all values are -infinity; and a NaN in one part. */
+static void test_select_in_parts(void)
+{
+    static const int32_t limits[] = {8191, 8192, 12289, 20011};
+    enum { M = 5, STRIDE = 20011 };
+    float *logits = cpu_floats(M * STRIDE);
+
+    for (int i = 0; i < COUNT(limits) && !sbtest_failed_now; i++) {
+        const int32_t n = limits[i];
+        for (int k = 0; k < M * STRIDE; k++)
+            logits[k] = k % STRIDE >= n ? 1e9f : floorf(cpu_uniform() * 16.0f) * 0.75f;
+        logits[STRIDE] = 100.0f;
+        logits[2 * STRIDE + n - 1] = 100.0f;
+        logits[3 * STRIDE + n / 2] = NAN;
+        for (int k = 0; k < n; k++)
+            logits[4 * STRIDE + k] = -INFINITY;
+        check_select(logits, M, STRIDE, n);
+        check_scores(logits, M - 1, STRIDE, n);
     }
     free(logits);
 }
@@ -606,6 +633,7 @@ if (has_device) {
     RUN(test_narrow);
     RUN(test_gemm_reference);
     RUN(test_select);
+    RUN(test_select_in_parts);
     RUN(test_select_special);
     RUN(test_accept);
     RUN(test_move);

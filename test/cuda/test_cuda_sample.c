@@ -68,6 +68,7 @@ static void choose_on_device(struct chosen *out, const struct sb_select *host, s
     int32_t *at = given_ints(host->at, host->m), *ids = fresh((size_t)host->m * 4);
     float *logprob = fresh((size_t)host->m * 4), *margin = fresh((size_t)host->m * 4);
     const size_t top_bytes = (size_t)host->m * SB_TOP_MAX * 4;
+    void *scratch = fresh(sb_cuda_select_scratch());
     struct sb_scores scores = {NULL, SB_TOP_MAX, NULL, NULL};
 
     memset(out, 0, sizeof *out);
@@ -83,7 +84,7 @@ static void choose_on_device(struct chosen *out, const struct sb_select *host, s
             &(struct sb_select){is_split ? 1 : host->m, host->stride, host->limit,
                                 logits + (int64_t)i * host->stride, at + i, ids, logprob, margin,
                                 &from, host->scores ? &scores : NULL},
-            stream));
+            scratch, stream));
     }
     CHECK_CUDA(fetch(out->ids, ids, (size_t)host->m * 4));
     CHECK_CUDA(fetch(out->logprob, logprob, (size_t)host->m * 4));

@@ -161,8 +161,10 @@ void bulk_copy(uintptr_t to, const void *from, uint32_t bytes, uintptr_t at)
     if (to % 16 || (uintptr_t)from % 16 || bytes % 16)
         fault("a bulk copy of %u bytes from %p to %#lx: all are multiples of 16", bytes, from,
               (unsigned long)to);
-    if (!is_device_range(from, bytes))
-        fault("a bulk copy of %u bytes from %p, outside every device allocation", bytes, from);
+    if (!is_device_range(from, bytes) || device_of(from) != running_device)
+        fault("a bulk copy of %u bytes from %p, outside every allocation of the "
+              "device",
+              bytes, from);
     if (!check_is_fenced(b.made, b.made_by))
         fault("a bulk copy completes on the mbarrier at %#lx, and no async_fence was called since "
               "it was made",

@@ -483,6 +483,16 @@ static void check_host(uintptr_t address, size_t bytes, bool is_write)
           bytes, (unsigned long)address);
 }
 
+/* Faults at memory of another device. */
+static void check_is_own(uintptr_t address, bool is_write)
+{
+    const int device = device_of(reinterpret_cast<const void *>(address));
+
+    if (device >= 0 && device != running_device)
+        fault("it %s %#lx, memory of device %d, and runs on device %d",
+              is_write ? "writes" : "reads", (unsigned long)address, device, running_device);
+}
+
 static void check_access(const void *at, size_t bytes, bool is_write, const void *instruction)
 {
     const uintptr_t address = reinterpret_cast<uintptr_t>(at);
@@ -491,6 +501,7 @@ static void check_access(const void *at, size_t bytes, bool is_write, const void
         count_access(address, bytes, is_write);
     if (!on_fiber || !checking || pauses > 0 || on_fiber_stack(address))
         return;
+    check_is_own(address, is_write);
     if (address - device_base < device_bytes)
         check_cells(device_cells + (address - device_base) / 2, address, bytes, is_write, false);
     else if (address - shared_base < shared_bytes) {
@@ -525,6 +536,7 @@ void note_atomic(const void *address, size_t bytes)
 
     if (!on_fiber || !checking)
         return;
+    check_is_own(at, true);
     if (at - device_base < device_bytes)
         c = device_cells + (at - device_base) / 2;
     else if (at - shared_base < shared_bytes)

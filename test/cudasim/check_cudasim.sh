@@ -36,6 +36,8 @@ END
 run b 1 <<END
 f32 test_contract
 f32 test_backend
+f32 test_devices
+16bit test_devices
 f32 test_products
 f32 test_prefill
 f32 test_goldens 16_bit

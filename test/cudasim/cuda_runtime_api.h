@@ -93,6 +93,19 @@ struct cudaFuncAttributes {
     int maxDynamicSharedSizeBytes;
 };
 
+enum cudaMemoryType {
+    cudaMemoryTypeUnregistered = 0,
+    cudaMemoryTypeHost = 1,
+    cudaMemoryTypeDevice = 2,
+    cudaMemoryTypeManaged = 3
+};
+
+struct cudaPointerAttributes {
+    enum cudaMemoryType type;
+    int device;
+    void *devicePointer, *hostPointer;
+};
+
 typedef struct CUuuid_st {
     char bytes[16];
 } cudaUUID_t;
@@ -155,6 +168,7 @@ cudaError_t cudaHostAlloc(void **host, size_t bytes, unsigned flags);
 cudaError_t cudaMallocHost(void **host, size_t bytes);
 cudaError_t cudaFreeHost(void *host);
 
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *at);
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
                             cudaStream_t stream);

@@ -35,6 +35,7 @@
  * (to check.cpp, which is linked instead of that sanitizer's runtime). Then a launch fails, with
  * the kernel, block and thread in cudasim_fault(), and the device is lost as on a GPU
  * (cudaErrorIllegalAddress, sticky), when a thread
+ *     - touches memory of another device than it runs on (in any build)
  *     - touches memory outside every device allocation or shared array (each array has its own
  *       bounds, to 2 bytes), a freed allocation, or memory of the host
  *     - reads a byte of shared or device memory that nothing has written
@@ -56,9 +57,10 @@
  * that never waits for the one before it; a shuffle or __syncwarp that some lanes of its mask never
  * reach, threads of a block at different __syncthreads, a misaligned ldmatrix or cp.async, a grid,
  * block or shared size that a device refuses (static and dynamic together), a copy or memset
- * outside allocations, an asynchronous copy with pageable memory, waiting on a capturing stream, a
- * kernel whose first launch is in a capture. Fresh memory, shared and of the device (up to 64 MiB a
- * piece), is full of 0xff bytes: NaN in every float type. Bank conflicts are counted on request.
+ * outside allocations, an asynchronous copy with pageable memory, a copy of one device's memory on
+ * a stream of another, waiting on a capturing stream, a kernel whose first launch is in a capture.
+ * Fresh memory, shared and of the device (up to 64 MiB a piece), is full of 0xff bytes: NaN in
+ * every float type. Bank conflicts are counted on request.
  *
  * Not seen: accesses made inside the C library (a memcpy of a size unknown at compile time); a race
  * with the first of two loads when the second hides it (where warps meet at mbarriers, with any but
@@ -78,17 +80,17 @@ extern "C" {
 
 /* The machine that the runtime describes. */
 struct cudasim_machine {
-    int devices; /* cudaGetDeviceCount; 0: cudaErrorNoDevice */
+    int devices; /* cudaGetDeviceCount, at most 4; 0: cudaErrorNoDevice */
     int driver;  /* cudaDriverGetVersion; 0: no driver, every call is cudaErrorInsufficientDriver */
     int major, minor;    /* compute capability */
     int multiprocessors; /* what cooperative launches are made for; at most 16384 threads can really
                             be there at once */
-    size_t memory;       /* bytes of the device; at most 32 GiB can really be taken */
+    size_t memory;       /* bytes of a device; at most 32 GiB can really be taken of all */
     int shared;          /* bytes of shared memory a block may ask for; 0: 227 KiB */
 };
 
-/* The default: one device of compute capability 9.0 with 6 multiprocessors and 16 GiB. Call it with
- * nothing allocated. NULL: the default. */
+/* The default: two devices of compute capability 9.0 with 6 multiprocessors and 16 GiB. Call it
+ * with nothing allocated. NULL: the default. */
 void cudasim_configure(const struct cudasim_machine *machine);
 
 /* The n-th kernel to run from now on (1: the next) fails as by an illegal address. 0: none. */

@@ -93,6 +93,13 @@ static __global__ void device_read(const float *memory, float *out)
         *out = memory[3];
 }
 
+/* memory: the address of what is read */
+static __global__ void device_read_through(const float *memory, float *out)
+{
+    if (threadIdx.x == 0)
+        *out = **reinterpret_cast<const float *const *>(memory);
+}
+
 static __global__ void race_in_block(float *memory)
 {
     SB_SHARED(float, tile, THREADS);
@@ -448,6 +455,7 @@ extern "C" cudaError_t cudasim_fault_kernel(const char *name, float *memory, flo
     KERNEL(device_outside, memory);
     KERNEL(device_vector_outside, memory);
     KERNEL(device_read, memory, out);
+    KERNEL(device_read_through, memory, out);
     KERNEL(race_in_block, memory);
     KERNEL(race_in_warp, memory);
     KERNEL(race_after_read, memory);

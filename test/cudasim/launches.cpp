@@ -2,9 +2,9 @@
  * Kernels as the runtime sees them: what a launch may ask for, which kernels are loaded, and
  * launches that fail because a test wants it.
  *
- * A kernel is loaded by its first launch, as CUDA does by default, or when its attributes are asked
- * for. A capture that would have to load a kernel is refused, because on a device loading may need
- * what a capture forbids.
+ * A kernel is loaded on a device by its first launch there, as CUDA does by default, or when its
+ * attributes are asked for. A capture that would have to load a kernel is refused, because on a
+ * device loading may need what a capture forbids.
  *
  * A block may have 48 KB of shared memory, static and dynamic together. A kernel that has been
  * allowed more dynamic memory may have as much as the device gives a block at most. A
@@ -29,8 +29,11 @@ static const int SHARED_DEFAULT = 48 << 10, SHARED_RESERVED = 1 << 10;
 
 static const int SM_THREADS = 2048, SM_REGISTERS = 65536, REGISTERS = 128;
 
-static std::map<const void *, int> shared_limit; /* kernels that may have more than the default */
-static std::set<const void *> loaded;
+/* A kernel on a device. */
+typedef std::pair<int, const void *> kernel_there;
+
+static std::map<kernel_there, int> shared_limit; /* those that may have more than the default */
+static std::set<kernel_there> loaded;
 static int64_t fail_launch, refuse_after, refuse_count, launches;
 static int64_t last_kernel; /* operations_run when the last kernel ran */
 static cudaStream_t last_stream;
@@ -74,10 +77,12 @@ static size_t most_shared_of(const launch_shape &s, size_t most)
     return std::min(most, ((size_t)machine.shared + SHARED_RESERVED) / of_each - SHARED_RESERVED);
 }
 
+static kernel_there here(const void *function) { return {current_device, function}; }
+
 static cudaError_t check_shape(const void *function, const launch_shape &s)
 {
     const uint64_t n = (uint64_t)s.block.x * s.block.y * s.block.z;
-    auto limit = shared_limit.find(function);
+    auto limit = shared_limit.find(here(function));
 
     if (n == 0 || n > 1024 || s.block.z > 64 || s.grid.x == 0 || s.grid.y == 0 || s.grid.z == 0 ||
         s.grid.x > 0x7fffffffu || s.grid.y > 65535 || s.grid.z > 65535)
@@ -106,7 +111,10 @@ static cudaError_t run_launch(grid_launch grid, cudaStream_t stream)
         tell("a failure that the test asked for", true);
         return cudaErrorIllegalAddress;
     }
-    if (run_grid(grid))
+    hide_other_devices(true);
+    const bool is_sound = run_grid(grid);
+    hide_other_devices(false);
+    if (is_sound)
         return cudaSuccess;
     tell(fault_text());
     return cudaErrorIllegalAddress;
@@ -128,8 +136,8 @@ static bool is_loaded(const char *name, const void *function, bool captures)
     char text[300];
 
     if (!captures)
-        loaded.insert(function);
-    if (loaded.count(function))
+        loaded.insert(here(function));
+    if (loaded.count(here(function)))
         return true;
     snprintf(text, sizeof text, "%s: its first launch is in a capture, which would have to load it",
              name);
@@ -145,6 +153,8 @@ cudaError_t launch(const char *name, const void *function, const launch_shape &s
     std::shared_ptr<void> owned(args, drop);
     READY;
     REFUSE_IF(machine.major < 8, cudaErrorNoKernelImageForDevice);
+    REFUSE_IF(streams.count(stream) && stream->device != current_device,
+              cudaErrorInvalidResourceHandle);
     const bool captures = streams.count(stream) && stream->capturing;
     cudaError_t error = check_shape(function, shape);
     if (error == cudaSuccess && !is_loaded(name, function, captures))
@@ -154,7 +164,7 @@ cudaError_t launch(const char *name, const void *function, const launch_shape &s
     if (error != cudaSuccess && captures)
         stream->invalidated = true;
     REFUSE_IF(error != cudaSuccess, error);
-    const int most = shared_limit.count(function) ? machine.shared : SHARED_DEFAULT;
+    const int most = shared_limit.count(here(function)) ? machine.shared : SHARED_DEFAULT;
     grid_launch grid = {name, shape, run, args, bytes, most_shared_of(shape, (size_t)most), false};
     return enqueue(stream, [grid, owned, stream] { return run_launch(grid, stream); });
 }
@@ -193,10 +203,11 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const v
     REFUSE_IF(machine.major < 8, cudaErrorNoKernelImageForDevice);
     REFUSE_IF(!is_loaded("a kernel whose attributes are asked for", function, any_capture()),
               cudaErrorStreamCaptureUnsupported);
-    const bool has_more = shared_limit.count(function);
+    const bool has_more = shared_limit.count(here(function));
     *attributes = cudaFuncAttributes();
     attributes->maxThreadsPerBlock = 1024;
-    attributes->maxDynamicSharedSizeBytes = has_more ? shared_limit[function] : SHARED_DEFAULT;
+    attributes->maxDynamicSharedSizeBytes = has_more ? shared_limit[here(function)]
+                                                     : SHARED_DEFAULT;
     attributes->ptxVersion = attributes->binaryVersion = 10 * machine.major + machine.minor;
     return cudaSuccess;
 }
@@ -207,9 +218,9 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute at
     READY;
     if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
         REFUSE_IF(value < 0 || value > machine.shared, cudaErrorInvalidValue);
-        shared_limit[function] = value;
+        shared_limit[here(function)] = value;
     }
-    loaded.insert(function);
+    loaded.insert(here(function));
     return cudaSuccess;
 }
 

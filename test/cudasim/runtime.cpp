@@ -1,19 +1,26 @@
 /*
- * The runtime: one device, its memory and copies, and what carries out a stream's work;
+ * The runtime: the devices, their memory and copies, and what carries out a stream's work;
  * launches.cpp has what concerns kernels, streams.cpp the calls on streams, events and graphs.
  *
  * Device memory is cut from one reserved range, first fit with gaps, so that a pointer tells what
- * it is. An operation on a stream is a closure in the stream's queue; it runs when the host waits,
- * when the queue is long, or, on the NULL stream, at once after everything else.
+ * it is; each device has an equal share of it. An operation on a stream is a closure in the
+ * stream's queue; it runs when the host waits, when the queue is long, or, on the NULL stream, at
+ * once after everything else.
  *
- * An error of a kernel is sticky: from then on every call returns it.
+ * An error of a kernel is sticky: from then on every call for its device returns it. Each thread
+ * has a current device, 0 at first. A stream, an event, and memory belong to the device that was
+ * current when they were made. A launch is refused unless the stream is of the current device. CUDA
+ * would copy for any device on the NULL stream of the current one, but to wait for that stream is
+ * then to wait for the wrong device, so such copies are refused here.
  */
 #include "runtime.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <map>
 
 extern "C" {
@@ -26,10 +33,12 @@ namespace cudasim
 std::recursive_mutex big_lock;
 
 static const size_t REGION = (size_t)32 << 30, GRAIN = 256, GAP = 256, LONG_QUEUE = 20000;
-static const cudasim_machine default_machine = {1, 13000, 9, 0, 6, (size_t)16 << 30, 227 << 10};
+static const cudasim_machine default_machine = {2, 13000, 9, 0, 6, (size_t)16 << 30, 227 << 10};
 
 cudasim_machine machine = default_machine;
-cudaError_t sticky;
+thread_local int current_device;
+int running_device;
+cudaError_t sticky[MOST_DEVICES];
 int64_t device_clock;
 static thread_local cudaError_t last; /* what the next cudaGetLastError of this thread returns */
 static char *region;
@@ -49,30 +58,40 @@ cudaError_t report(cudaError_t error)
     return error;
 }
 
-/* The error that every call returns before it does anything: there is no driver or no device, or a
- * kernel has failed. */
+/* There is no driver, or no device. */
+cudaError_t has_devices()
+{
+    return machine.driver == 0    ? cudaErrorInsufficientDriver
+           : machine.devices == 0 ? cudaErrorNoDevice
+                                  : cudaSuccess;
+}
+
+/* The error that every call returns before it does anything: also that a kernel has failed. */
 cudaError_t ready()
 {
-    if (machine.driver == 0)
-        return cudaErrorInsufficientDriver;
-    if (machine.devices == 0)
-        return cudaErrorNoDevice;
-    return sticky;
+    const cudaError_t error = has_devices();
+    return error != cudaSuccess ? error : sticky[current_device];
 }
 
 /* ------------------------------------------------------------------ memory */
 
 bool alloc_fails() { return fail_alloc > 0 && --fail_alloc == 0; }
 
+/* Of each device: whole pages. */
+static size_t share() { return REGION / (size_t)std::max(machine.devices, 1) / 4096 * 4096; }
+
 static char *find_room(size_t bytes)
 {
-    char *at = region + GAP;
+    char *const first = region + (size_t)current_device * share();
+    char *at = first + GAP;
     for (const auto &a : allocations) {
+        if (a.first < first || a.first >= first + share())
+            continue;
         if ((size_t)(a.first - at) >= bytes + GAP && a.first > at)
             return at;
         at = region + ((size_t)(a.first - region) + a.second + GAP + GRAIN - 1) / GRAIN * GRAIN;
     }
-    return (size_t)(at - region) + bytes + GAP <= REGION ? at : NULL;
+    return (size_t)(at - first) + bytes + GAP <= share() ? at : NULL;
 }
 
 static size_t total(const std::map<char *, size_t> &blocks)
@@ -101,6 +120,47 @@ static bool in_region(const void *at)
     return region && (size_t)(static_cast<const char *>(at) - region) < REGION;
 }
 
+int device_of(const void *at)
+{
+    return in_region(at) ? (int)((size_t)(static_cast<const char *>(at) - region) / share()) : -1;
+}
+
+/* Bytes allocated on the current device. */
+static size_t taken()
+{
+    size_t sum = 0;
+    for (const auto &a : allocations)
+        sum += device_of(a.first) == current_device ? a.second : 0;
+    return sum;
+}
+
+void hide_other_devices(bool hide)
+{
+    std::set<int> others;
+
+    for (const auto &a : allocations)
+        if (device_of(a.first) != running_device)
+            others.insert(device_of(a.first));
+    for (int device : others)
+        if (mprotect(region + (size_t)device * share(), share(),
+                     hide ? PROT_NONE : PROT_READ | PROT_WRITE) != 0) {
+            perror("cudasim: mprotect");
+            exit(2);
+        }
+}
+
+/* A kernel touches memory that is hidden from it: a fault of its own. Anything else is a crash of
+ * the program. */
+static void on_violation(int number, siginfo_t *info, void *)
+{
+    if (!on_fiber || device_of(info->si_addr) < 0 || device_of(info->si_addr) == running_device) {
+        signal(number, SIG_DFL);
+        return;
+    }
+    fault("it uses %p, memory of device %d, and runs on device %d", info->si_addr,
+          device_of(info->si_addr), running_device);
+}
+
 static void set_up_region()
 {
     if (region)
@@ -111,6 +171,10 @@ static void set_up_region()
         perror("cudasim: mmap");
         exit(2);
     }
+    struct sigaction action = {};
+    action.sa_sigaction = on_violation;
+    action.sa_flags = SA_SIGINFO | SA_NODEFER; /* a fault leaves the handler for good */
+    sigaction(SIGSEGV, &action, NULL);
     region = static_cast<char *>(at);
     check_device_region(region, REGION);
 }
@@ -124,27 +188,28 @@ void tell(const char *what, bool asked_for)
     snprintf(fault_message, sizeof fault_message, "%s", what);
 }
 
-static void lose_device(cudaError_t error) { sticky = last = error; }
-
 int64_t operations_run;
 
 int compute_major() { return machine.major; }
 
 /* Runs an operation in the floating-point environment of kernels: rounding to nearest, denormals
  * are zero. */
-cudaError_t run_now(const operation &op)
+cudaError_t run_now(int device, const operation &op)
 {
+    const int was = running_device;
     struct sb_fp_env env;
 
-    if (sticky != cudaSuccess)
-        return sticky;
+    if (sticky[device] != cudaSuccess)
+        return sticky[device];
+    running_device = device;
     device_clock += 1000;
     operations_run++;
     sb_port_fp_enter(&env);
     cudaError_t error = op();
     sb_port_fp_leave(&env);
-    if (error != cudaSuccess && sticky == cudaSuccess)
-        lose_device(error);
+    running_device = was;
+    if (error != cudaSuccess && sticky[device] == cudaSuccess)
+        sticky[device] = last = error;
     return error;
 }
 
@@ -156,21 +221,31 @@ void drain(CUstream_st *stream)
     /* The loop goes by index, because an operation may wait for an event of another stream, and
      * that may queue more here. */
     for (size_t i = 0; i < stream->queue.size(); i++)
-        run_now(stream->queue[i]);
+        run_now(stream->device, stream->queue[i]);
     stream->queue.clear();
     stream->draining = false;
 }
 
+/* What the current device has to do. */
 static void drain_all()
 {
     for (CUstream_st *s : streams)
-        drain(s);
+        if (s->device == current_device)
+            drain(s);
+}
+
+/* Whether this thread may not make calls that a capture forbids for this stream's sake: the capture
+ * is its own, or is of the mode that forbids them to all threads. */
+static bool captures_here(const CUstream_st *s)
+{
+    return s->capturing &&
+           (s->mode == cudaStreamCaptureModeGlobal || s->captured_by == std::this_thread::get_id());
 }
 
 bool any_capture()
 {
     for (CUstream_st *s : streams)
-        if (s->capturing)
+        if (captures_here(s))
             return true;
     return false;
 }
@@ -181,8 +256,8 @@ cudaError_t enqueue(cudaStream_t stream, std::function<cudaError_t()> op)
         if (any_capture())
             return report(cudaErrorStreamCaptureUnsupported);
         drain_all();
-        run_now(op);
-        return report(sticky);
+        run_now(current_device, op);
+        return report(sticky[current_device]);
     }
     if (!streams.count(stream))
         return report(cudaErrorInvalidResourceHandle);
@@ -204,7 +279,7 @@ static bool breaks_capture()
 {
     bool any = false;
     for (CUstream_st *s : streams)
-        if (s->capturing)
+        if (captures_here(s))
             any = s->invalidated = true;
     return any;
 }
@@ -250,6 +325,13 @@ static cudaError_t copy(void *to, size_t to_pitch, const void *from, size_t from
     if (width == 0 || height == 0)
         return cudaSuccess;
     REFUSE_IF(width > to_pitch || width > from_pitch, cudaErrorInvalidValue);
+    REFUSE_IF(stream && !streams.count(stream), cudaErrorInvalidResourceHandle);
+    const int device = stream ? stream->device : current_device;
+    if ((in_region(to) && device_of(to) != device) ||
+        (in_region(from) && device_of(from) != device)) {
+        tell("a copy of one device's memory on a stream of another device");
+        return report(cudaErrorInvalidValue);
+    }
     REFUSE_IF(!sides_fit(to, (height - 1) * to_pitch + width, from,
                          (height - 1) * from_pitch + width, kind),
               cudaErrorInvalidValue);
@@ -278,6 +360,7 @@ void cudasim_configure(const struct cudasim_machine *wanted)
     machine = wanted ? *wanted : default_machine;
     if (machine.shared == 0)
         machine.shared = default_machine.shared;
+    current_device = 0;
     forget_kernels();
     cudasim_recover();
 }
@@ -293,7 +376,9 @@ const char *cudasim_fault(void) { return fault_message; }
 void cudasim_recover(void)
 {
     CUDASIM_LOCK;
-    sticky = last = cudaSuccess;
+    for (cudaError_t &error : sticky)
+        error = cudaSuccess;
+    last = cudaSuccess;
     fault_message[0] = '\0';
     fail_alloc = 0;
     cudasim_fail_launch(0);
@@ -406,7 +491,7 @@ const char *cudaGetErrorString(cudaError_t error)
 cudaError_t cudaPeekAtLastError(void)
 {
     CUDASIM_LOCK;
-    return sticky != cudaSuccess ? sticky : last;
+    return sticky[current_device] != cudaSuccess ? sticky[current_device] : last;
 }
 
 cudaError_t cudaGetLastError(void)
@@ -444,23 +529,24 @@ cudaError_t cudaGetDeviceCount(int *count)
 cudaError_t cudaSetDevice(int device)
 {
     CUDASIM_LOCK;
-    READY;
+    DRIVER;
     REFUSE_IF(device < 0 || device >= machine.devices, cudaErrorInvalidDevice);
+    current_device = device;
     return cudaSuccess;
 }
 
 cudaError_t cudaGetDevice(int *device)
 {
     CUDASIM_LOCK;
-    READY;
-    *device = 0;
+    DRIVER;
+    *device = current_device;
     return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
 {
     CUDASIM_LOCK;
-    READY;
+    DRIVER;
     REFUSE_IF(device < 0 || device >= machine.devices, cudaErrorInvalidDevice);
     memset(p, 0, sizeof *p);
     snprintf(p->name, sizeof p->name, "Simulated GPU");
@@ -538,7 +624,7 @@ cudaError_t cudaDeviceSynchronize(void)
     READY;
     REFUSE_IF(breaks_capture(), cudaErrorStreamCaptureUnsupported);
     drain_all();
-    return report(sticky);
+    return report(sticky[current_device]);
 }
 
 cudaError_t cudaDeviceReset(void)
@@ -559,7 +645,7 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *all)
     CUDASIM_LOCK;
     READY;
     *all = machine.memory;
-    *free_bytes = machine.memory - total(allocations);
+    *free_bytes = machine.memory - taken();
     return cudaSuccess;
 }
 
@@ -574,8 +660,7 @@ cudaError_t cudaMalloc(void **dev, size_t bytes)
     if (bytes == 0)
         return cudaSuccess;
     set_up_region();
-    REFUSE_IF(alloc_fails() || bytes > machine.memory - total(allocations),
-              cudaErrorMemoryAllocation);
+    REFUSE_IF(alloc_fails() || bytes > machine.memory - taken(), cudaErrorMemoryAllocation);
     char *at = find_room(bytes);
     REFUSE_IF(!at, cudaErrorMemoryAllocation);
     if (!count_alloc(at, bytes) && bytes <= (size_t)64 << 20) /* larger ones are only reserved, and
@@ -600,7 +685,19 @@ cudaError_t cudaFree(void *dev)
         reinterpret_cast<void *>((reinterpret_cast<uintptr_t>(a->first) + 4095) & ~(uintptr_t)4095),
         a->second > 8192 ? a->second - 8192 : 0, MADV_DONTNEED);
     allocations.erase(a);
-    return report(sticky);
+    return report(sticky[current_device]);
+}
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *at)
+{
+    CUDASIM_LOCK;
+    DRIVER;
+    *attributes = cudaPointerAttributes();
+    attributes->device = device_of(at);
+    attributes->type = in_region(at)                    ? cudaMemoryTypeDevice
+                       : holds(host_allocations, at, 1) ? cudaMemoryTypeHost
+                                                        : cudaMemoryTypeUnregistered;
+    return cudaSuccess;
 }
 
 cudaError_t cudaHostAlloc(void **host, size_t bytes, unsigned flags)
@@ -629,7 +726,7 @@ cudaError_t cudaFreeHost(void *host)
     drain_all();
     REFUSE_IF(!host_allocations.erase(static_cast<char *>(host)), cudaErrorInvalidValue);
     free(host);
-    return report(sticky);
+    return report(sticky[current_device]);
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
@@ -667,6 +764,7 @@ cudaError_t cudaMemsetAsync(void *dev, int value, size_t bytes, cudaStream_t str
     if (bytes == 0)
         return cudaSuccess;
     REFUSE_IF(!is_device_range(dev, bytes), cudaErrorInvalidValue);
+    REFUSE_IF(device_of(dev) != (stream ? stream->device : current_device), cudaErrorInvalidValue);
     return enqueue(stream, [=] {
         memset(dev, value, bytes);
         check_device(dev, bytes, MEMORY_WRITTEN);

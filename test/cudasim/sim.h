@@ -88,6 +88,8 @@ void check_device(const void *at, size_t bytes, memory_state state);
 /* runtime.cpp */
 cudaError_t enqueue(cudaStream_t stream, std::function<cudaError_t()> op);
 bool is_device_range(const void *at, size_t bytes); /* inside one live allocation */
+int device_of(const void *at);                      /* whose memory this is; -1: not a device's */
+extern int running_device;
 
 /* counts.cpp */
 extern bool counting;                               /* launches are counted */

@@ -20,6 +20,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
     (void)flags;
     READY;
     *stream = new CUstream_st;
+    (*stream)->device = current_device;
     streams.insert(*stream);
     return cudaSuccess;
 }
@@ -37,9 +38,10 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     for (CUevent_st *e : events)
         if (e->stream == stream)
             e->stream = NULL;
+    const int device = stream->device;
     streams.erase(stream);
     delete stream;
-    return report(sticky);
+    return report(sticky[device]);
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
@@ -54,7 +56,12 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
         return report(cudaErrorStreamCaptureUnsupported);
     }
     drain(stream);
-    return report(sticky);
+    return report(sticky[stream->device]);
+}
+
+static cudaError_t failed_or_not_ready(int device)
+{
+    return sticky[device] != cudaSuccess ? report(sticky[device]) : cudaErrorNotReady;
 }
 
 /* Nothing runs by itself here. To ask makes the stream run, and whoever asks again is told that it
@@ -67,7 +74,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     if (!stream || stream->queue.empty())
         return cudaSuccess;
     drain(stream);
-    return sticky != cudaSuccess ? report(sticky) : cudaErrorNotReady;
+    return failed_or_not_ready(stream->device);
 }
 
 static void pass_event(CUevent_st *event, uint64_t record)
@@ -90,6 +97,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
     (void)flags;
     READY;
     *event = new CUevent_st;
+    (*event)->device = current_device;
     events.insert(*event);
     return cudaSuccess;
 }
@@ -112,6 +120,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     CUDASIM_LOCK;
     READY;
     REFUSE_IF(!events.count(event), cudaErrorInvalidResourceHandle);
+    REFUSE_IF(event->device != (streams.count(stream) ? stream->device : current_device),
+              cudaErrorInvalidResourceHandle);
     const uint64_t record = ++event->recorded;
     event->stream = stream;
     return enqueue(stream, [event, record] {
@@ -138,7 +148,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     READY;
     REFUSE_IF(!events.count(event), cudaErrorInvalidResourceHandle);
     wait_event(event);
-    return report(sticky);
+    return report(sticky[event->device]);
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event)
@@ -149,7 +159,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
     if (event->passed >= event->recorded)
         return cudaSuccess;
     wait_event(event);
-    return sticky != cudaSuccess ? report(sticky) : cudaErrorNotReady;
+    return failed_or_not_ready(event->device);
 }
 
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEvent_t end)
@@ -185,13 +195,14 @@ void cudasim_refuse_captures(int refuse)
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
 {
     CUDASIM_LOCK;
-    (void)mode;
     READY;
     /* the NULL stream does not capture either */
     REFUSE_IF(!streams.count(stream), cudaErrorStreamCaptureUnsupported);
     REFUSE_IF(stream->capturing, cudaErrorInvalidValue);
     REFUSE_IF(refuse_captures, cudaErrorStreamCaptureUnsupported);
     stream->capturing = new CUgraph_st;
+    stream->captured_by = std::this_thread::get_id();
+    stream->mode = mode;
     stream->invalidated = false;
     return cudaSuccess;
 }
@@ -205,9 +216,10 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
     stream->capturing = NULL;
     stream->invalidated = false;
     *graph = NULL;
-    if (broken || sticky != cudaSuccess) {
+    if (broken || sticky[stream->device] != cudaSuccess) {
         delete captured;
-        return report(sticky != cudaSuccess ? sticky : cudaErrorStreamCaptureInvalidated);
+        return report(sticky[stream->device] != cudaSuccess ? sticky[stream->device]
+                                                            : cudaErrorStreamCaptureInvalidated);
     }
     graphs.insert(captured);
     *graph = captured;
@@ -264,9 +276,9 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
     auto operations = exec->operations;
     return enqueue(stream, [operations] {
         for (const operation &op : *operations)
-            if (run_now(op) != cudaSuccess)
+            if (run_now(running_device, op) != cudaSuccess)
                 break;
-        return sticky;
+        return sticky[running_device];
     });
 }
 

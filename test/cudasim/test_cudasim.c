@@ -81,7 +81,7 @@ static void test_faults(void)
         {"bulk<NO_BARRIER_AFTER_INIT>", 1, 0, "made by thread 0 of the block with no barrier"},
         {"bulk<NO_FENCE_AFTER_STORE>", 1, 0, "has stored with no async_fence since"},
         {"bulk<NOT_BY_16_BYTES>", 1, 0, "all are multiples of 16"},
-        {"bulk<BEYOND_MEMORY>", 1, 0, "outside every device allocation"},
+        {"bulk<BEYOND_MEMORY>", 1, 0, "outside every allocation of the device"},
         {"bulk<LEAVES_EARLY>", 1, 0, "ends while a bulk copy to"},
         {"resident_shared", 30, 0, ""},
         {"resident_shared", 31, 0, "of a block when all are resident"},
@@ -402,7 +402,58 @@ static void test_machine(void)
     CHECK_INT(n, 0);
     cudasim_configure(NULL);
     CHECK_CUDA(cudaGetDeviceCount(&n));
-    CHECK_INT(n, 1);
+    CHECK_INT(n, 2);
+}
+
+/* Streams, memory, what kernels may have, and errors are each device's own. */
+static void test_two_devices(void)
+{
+    const struct cudasim_machine two = {2, 13000, 9, 0, 6, 1 << 20, 0};
+    struct cudaPointerAttributes attributes;
+    cudaStream_t streams[2];
+    float *memory[2], *out[2], host[N] = {0.0f};
+    int device;
+
+    cudasim_configure(&two);
+    for (int d = 0; d < 2; d++) {
+        CHECK_CUDA(cudaSetDevice(d));
+        CHECK_CUDA(cudaStreamCreate(&streams[d]));
+        CHECK_CUDA(cudaMalloc((void **)&memory[d], sizeof host));
+        CHECK_CUDA(cudaMalloc((void **)&out[d], (1 << 20) - sizeof host)); /* each has its own */
+        CHECK_CUDA(cudaMemcpy(memory[d], host, sizeof host, cudaMemcpyHostToDevice));
+        CHECK_CUDA(cudaPointerGetAttributes(&attributes, memory[d]));
+        CHECK_INT(attributes.device, d);
+    }
+    CHECK_CUDA(cudaGetDevice(&device));
+    CHECK_INT(device, 1);
+    CHECK(cudaSetDevice(2) == cudaErrorInvalidDevice);
+    /* device 1 is current */
+    CHECK(cudasim_fault_kernel("device_read", memory[0], out[0], 1, N, 0, streams[0]) ==
+          cudaErrorInvalidResourceHandle);
+    CHECK(cudaMemcpy(memory[0], host, 4, cudaMemcpyHostToDevice) == cudaErrorInvalidValue);
+    CHECK(strstr(cudasim_fault(), "on a stream of another device"));
+    (void)cudaGetLastError();
+    CHECK_CUDA(cudasim_fault_kernel("device_read", memory[1], out[1], 1, N, 0, streams[1]));
+    CHECK_CUDA(cudaStreamSynchronize(streams[1]));
+    CHECK_CUDA(cudasim_fault_kernel("device_read", memory[0], out[1], 1, N, 0, streams[1]));
+    CHECK(cudaStreamSynchronize(streams[1]) == cudaErrorIllegalAddress);
+    CHECK(strstr(cudasim_fault(), "memory of device 0, and runs on device 1"));
+    CHECK(cudaStreamQuery(streams[1]) == cudaErrorIllegalAddress); /* it is lost ... */
+    CHECK_CUDA(cudaSetDevice(0));                                  /* ... and 0 is not */
+    CHECK_CUDA(cudasim_fault_kernel("device_read", memory[0], out[0], 1, N, 0, streams[0]));
+    CHECK_CUDA(cudaStreamSynchronize(streams[0]));
+    CHECK_CUDA(cudaMemcpy(memory[0], &memory[1], sizeof memory[1], cudaMemcpyHostToDevice));
+    CHECK_CUDA(cudasim_fault_kernel("device_read_through", memory[0], out[0], 1, N, 0, streams[0]));
+    CHECK(cudaStreamSynchronize(streams[0]) == cudaErrorIllegalAddress);
+    CHECK(strstr(cudasim_fault(), "memory of device 1, and runs on device 0"));
+    cudasim_recover();
+    for (int d = 0; d < 2; d++) {
+        CHECK_CUDA(cudaStreamDestroy(streams[d]));
+        CHECK_CUDA(cudaFree(out[d]));
+    }
+    CHECK_CUDA(cudaFree(memory[0]));
+    CHECK_CUDA(cudaFree(memory[1]));
+    cudasim_configure(NULL);
 }
 
 static void test_failing_launch(void)
@@ -651,4 +702,5 @@ RUN(test_dependent_launches_after_a_copy);
 RUN(test_first_launch_in_a_capture);
 device_end();
 RUN(test_machine);
+RUN(test_two_devices);
 TEST_END

@@ -9,6 +9,11 @@
  * stream make the result's text; a draft that calls its pool is told that it is busy, and it
  * hears once of the end of each request that it has proposed for; results are equal to plain
  * decoding's, when the input asks for it; and all memory comes back.
+ *
+ * Some requests wish for more (add_wishes): sampling with numbers of any kind, stop strings, masks,
+ * several answers or the best of some, deadlines. Each answer has an entry of its own, and all of
+ * them the request of the first. Of the best of some it is not known here which are handed out,
+ * only how many.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +29,7 @@ enum {
     MAX_LEN = 48,
     MAX_NEW = 12,
     PROMPT = 40,
+    STOP = 3,         /* bytes of a stop string */
     STEPS_MAX = 2000, /* to run out: far more than any pool here needs */
     MEMORY = 64 << 20
 };
@@ -31,10 +37,21 @@ enum {
 enum { UNKNOWN, ALIVE, CANCELLED, COLLECTED };
 
 struct asked {
+    struct asked *first; /* of the answers to its request, perhaps itself */
     int state;
     int proposed, retired;     /* the draft has been asked for it, and told of its end */
     specbatch_request request; /* its pointers are to the arrays below */
     int32_t ids[PROMPT], stop;
+    specbatch_sampling sampling;
+    int32_t bias_id;
+    float bias;
+    specbatch_stops stops;
+    const char *stop_strings[2];
+    char stop_text[2][STOP + 1];
+    specbatch_mask mask;
+    uint8_t rule; /* of the mask */
+    specbatch_answers answers;
+    int n_collected; /* of these answers */
     char text[PROMPT];
     int32_t polled[MAX_NEW];
     size_t n_polled;
@@ -50,7 +67,7 @@ struct world {
     specbatch_pool_options options;
     struct asked asked[REQUESTS + 1]; /* by id */
     uint64_t n;                       /* submitted */
-    int draft_fails;                  /* the draft has broken its rules in this step */
+    int fails;                        /* the draft or a mask has broken its rules in this step */
     int has_ops, released;            /* the draft is functions; they were told of their end */
 };
 
@@ -72,7 +89,7 @@ static void check_row(const struct world *w, const specbatch_draft_row *row)
 
     FUZZ_CHECK(row->struct_size == sizeof *row && row->n_out == 0);
     FUZZ_CHECK(id >= 1 && id <= w->n && w->asked[id].state == ALIVE);
-    FUZZ_CHECK(row->request_user == &w->asked[id] && !w->asked[id].retired);
+    FUZZ_CHECK(row->request_user == w->asked[id].first && !w->asked[id].retired);
     FUZZ_CHECK(row->k >= 1 && row->k <= w->options.draft_len);
     FUZZ_CHECK(row->n_tokens >= 1 && row->n_tokens < MAX_LEN);
     const int32_t last = row->tokens[row->n_tokens - 1];
@@ -87,7 +104,7 @@ static int32_t propose_row(struct world *w, specbatch_draft_row *row)
     uint64_t value;
 
     if (how % 64 == 63) {
-        w->draft_fails = 1;
+        w->fails = 1;
         row->n_out = how & 128 ? -1 : row->k + 1;
         return SPECBATCH_OK;
     }
@@ -100,7 +117,7 @@ static int32_t propose_row(struct world *w, specbatch_draft_row *row)
         row->out[i] = how % 2 ? row->tokens[(row->n_tokens + (size_t)i) % row->n_tokens]
                               : (int32_t)fuzz_number(&w->input, 2) - 8;
     row->n_out = how % 3 ? row->k : row->k / 2;
-    w->draft_fails |= how % 64 == 61;
+    w->fails |= how % 64 == 61;
     return how % 64 == 61 ? 1 : SPECBATCH_OK;
 }
 
@@ -122,7 +139,7 @@ static void retire(void *user, uint64_t id, void *request_user)
 {
     struct world *w = user;
 
-    FUZZ_CHECK(id >= 1 && id <= w->n && request_user == &w->asked[id]);
+    FUZZ_CHECK(id >= 1 && id <= w->n && request_user == w->asked[id].first);
     FUZZ_CHECK(w->asked[id].proposed && !w->asked[id].retired);
     w->asked[id].retired = 1;
 }
@@ -157,6 +174,134 @@ static specbatch_draft *make_draft(struct world *w, uint8_t how)
     return draft;
 }
 
+/* ------------------------------------------------------------------------------ wishes */
+
+static struct world *stepped; /* for masks, which also run in an audit's pool */
+
+/* By the rule: all, an eighth, one id, or none; a function of the rule and the tokens. In the pool
+ * itself, not in an audit, it may fail, or call the pool. */
+static int32_t allow(void *user, specbatch_mask_row *const *rows, size_t n_rows)
+{
+    const struct asked *a = user;
+    const uint8_t how = stepped ? fuzz_byte(&stepped->input) : 0;
+
+    if (how % 64 == 62)
+        FUZZ_CHECK(specbatch_pool_step(stepped->pool, NULL) == SPECBATCH_E_BUSY);
+    for (size_t b = 0; b < n_rows; b++) {
+        const specbatch_mask_row *row = rows[b];
+        const uint32_t chance = (uint32_t)row->tokens[row->n_tokens - 1] * 2654435761u + a->rule;
+        FUZZ_CHECK(row->request_user == a && row->n_prompt + row->n_answer <= row->n_tokens);
+        FUZZ_CHECK(row->n_tokens < MAX_LEN && row->n_answer < (size_t)a->request.max_new);
+        for (size_t w = 0; w < row->n_words; w++)
+            row->allowed[w] &= chance % 7 == 0    ? (uint32_t)(w == (chance >> 24) % row->n_words)
+                               : chance % 61 == 0 ? 0u
+                               : a->rule & 1      ? ~0u
+                                                  : 0x11111111u;
+    }
+    if (how % 64 == 63)
+        stepped->fails = 1;
+    return how % 64 == 63;
+}
+
+/* A number that a field may have, or any other. */
+static float number(struct fuzz_input *input, float usual)
+{
+    const uint8_t how = fuzz_byte(input);
+    const uint32_t bits = how < 4 ? (uint32_t)fuzz_number(input, 4) : 0;
+    float any;
+
+    memcpy(&any, &bits, sizeof any);
+    return how < 4 ? any : usual * (float)(how & 15) / 8.0f;
+}
+
+static void wish_sampling(struct fuzz_input *input, struct asked *a)
+{
+    specbatch_sampling *s = &a->sampling;
+
+    *s = (specbatch_sampling)SPECBATCH_SAMPLING_INIT;
+    s->seed = fuzz_byte(input);
+    s->temperature = number(input, 1.0f);
+    s->top_k = (int32_t)fuzz_byte(input) - 1;
+    s->top_p = number(input, 0.5f);
+    s->typical_p = number(input, 0.5f);
+    s->min_p = number(input, 0.1f);
+    s->repetition_penalty = number(input, 1.2f);
+    s->presence_penalty = number(input, 1.0f);
+    s->frequency_penalty = number(input, 1.0f);
+    s->penalty_window = (int32_t)fuzz_byte(input) - 1;
+    s->flags = fuzz_byte(input) % 16 == 15 ? 2 : fuzz_byte(input) & 1;
+    a->bias_id = (int32_t)fuzz_number(input, 2) - 1;
+    a->bias = number(input, 8.0f);
+    s->bias_ids = &a->bias_id;
+    s->bias = &a->bias;
+    s->n_bias = fuzz_byte(input) & 1;
+    a->request.sampling = s;
+}
+
+/* Letters that are frequent, or any bytes. */
+static void wish_stops(struct fuzz_input *input, struct asked *a)
+{
+    a->stops = (specbatch_stops)SPECBATCH_STOPS_INIT;
+    a->stops.strings = a->stop_strings;
+    a->stops.n_strings = 1 + (fuzz_byte(input) & 1);
+    for (size_t i = 0; i < a->stops.n_strings; i++) {
+        const size_t n = fuzz_below(input, STOP + 1);
+        for (size_t k = 0; k < n; k++) {
+            const uint8_t byte = fuzz_byte(input);
+            a->stop_text[i][k] = byte < 128 ? " etaoin,"[byte % 8] : (char)byte;
+        }
+        a->stop_strings[i] = a->stop_text[i];
+    }
+    a->request.stops = &a->stops;
+}
+
+static void add_wishes(struct fuzz_input *input, struct asked *a)
+{
+    const uint8_t what = fuzz_byte(input);
+    specbatch_request *r = &a->request;
+
+    if (what & 1)
+        wish_sampling(input, a);
+    if (what & 2)
+        wish_stops(input, a);
+    if (what & 4) {
+        a->mask = (specbatch_mask)SPECBATCH_MASK_INIT;
+        a->mask.allow = allow;
+        a->mask.user = a;
+        a->rule = fuzz_byte(input);
+        r->mask = &a->mask;
+    }
+    if (what & 8) {
+        a->answers.n = (int32_t)fuzz_below(input, 4);
+        a->answers.best_of = (int32_t)fuzz_below(input, 5);
+        r->answers = &a->answers;
+    }
+    if (what & 16)
+        r->min_new = (int32_t)fuzz_below(input, MAX_NEW + 2) - 1;
+    if (what & 32)
+        r->priority = (int32_t)fuzz_number(input, 2) - 2000;
+    if (what & 64)
+        r->deadline_ns = fuzz_byte(input) & 1 ? 1 : UINT64_MAX - fuzz_byte(input);
+    if (what & 128) {
+        r->top_logprobs = (int32_t)fuzz_below(input, 34);
+        r->flags ^= fuzz_byte(input) & 1 ? SPECBATCH_REQUEST_FILTERED_LOGPROBS : 16u;
+        r->draft_sources = fuzz_byte(input) & 3;
+    }
+}
+
+/* How many answers a request makes. */
+static uint64_t n_made(const struct asked *a)
+{
+    return a->answers.best_of > a->answers.n ? (uint64_t)a->answers.best_of
+                                             : (uint64_t)a->answers.n;
+}
+
+/* Of its answers only the best are handed out, and that is unknown until all have ended. */
+static int is_held(const struct asked *a)
+{
+    return a->first->answers.best_of > a->first->answers.n;
+}
+
 /* ------------------------------------------------------------------------------- calls */
 
 /* The prompt of an earlier request, which is to end at a token that was polled of it. */
@@ -164,8 +309,8 @@ static void ask_again(struct fuzz_input *input, struct asked *a, const struct as
 {
     specbatch_request *r = &a->request;
 
-    memcpy(a->ids, old->ids, sizeof a->ids);
-    memcpy(a->text, old->text, sizeof a->text);
+    memcpy(a->ids, old->first->ids, sizeof a->ids);
+    memcpy(a->text, old->first->text, sizeof a->text);
     r->ids = old->request.ids ? a->ids : NULL;
     r->n_ids = old->request.n_ids;
     r->text = old->request.text ? a->text : NULL;
@@ -184,8 +329,8 @@ static void make_request(struct world *w, struct asked *a)
     const int32_t vocab = specbatch_model_vocab_size(w->target);
     const uint8_t how = fuzz_byte(input);
 
-    *a = (struct asked){.request = SPECBATCH_REQUEST_INIT};
-    r->user = a;
+    *a = (struct asked){.request = SPECBATCH_REQUEST_INIT, .answers = SPECBATCH_ANSWERS_INIT};
+    r->user = a->first = a;
     r->max_new = 1 + (int32_t)fuzz_below(input, MAX_NEW);
     r->draft_len = (int32_t)fuzz_below(input, 8) - 1;
     r->flags = how & 3;
@@ -214,7 +359,20 @@ static void make_request(struct world *w, struct asked *a)
     }
 }
 
-static void submit(struct world *w)
+/* The entries of a request that was taken: one for each answer. */
+static void enter(struct world *w, struct asked *a)
+{
+    for (uint64_t i = 0; i < n_made(a); i++) {
+        struct asked *answer = &w->asked[++w->n];
+        if (i > 0)
+            *answer = (struct asked){.first = a, .request = a->request};
+        answer->state = ALIVE;
+        if (specbatch_model_has_tokenizer(w->target))
+            FUZZ_CHECK(specbatch_text_stream_create(&answer->stream, w->target, 0) == SPECBATCH_OK);
+    }
+}
+
+static void submit(struct world *w, int wishes)
 {
     struct asked *a = &w->asked[w->n + 1];
     const specbatch_request *r = &a->request;
@@ -224,19 +382,21 @@ static void submit(struct world *w)
     if (w->n == REQUESTS)
         return;
     make_request(w, a);
+    if (wishes)
+        add_wishes(&w->input, a);
+    if (w->n + n_made(a) > REQUESTS)
+        return;
     rc = fuzz_status(specbatch_pool_submit(w->pool, r, &id));
     if (rc != SPECBATCH_OK) {
         FUZZ_CHECK(rc == SPECBATCH_E_INVALID || rc == SPECBATCH_E_TOO_LONG ||
                    rc == SPECBATCH_E_TOKEN || rc == SPECBATCH_E_QUEUE_FULL ||
-                   rc == SPECBATCH_E_NO_TOKENIZER);
+                   rc == SPECBATCH_E_NO_TOKENIZER || (rc == SPECBATCH_E_OPTIONS && wishes));
         FUZZ_CHECK((rc == SPECBATCH_E_NO_TOKENIZER) <=
-                   (r->text && !specbatch_model_has_tokenizer(w->target)));
+                   ((r->text || r->stops) && !specbatch_model_has_tokenizer(w->target)));
         return;
     }
-    FUZZ_CHECK(id == ++w->n);
-    a->state = ALIVE;
-    if (specbatch_model_has_tokenizer(w->target))
-        FUZZ_CHECK(specbatch_text_stream_create(&a->stream, w->target, 0) == SPECBATCH_OK);
+    FUZZ_CHECK(id == w->n + 1);
+    enter(w, a);
 }
 
 static size_t n_alive(const struct world *w)
@@ -254,9 +414,11 @@ static size_t step(struct world *w)
     size_t active = SIZE_MAX;
     int32_t rc;
 
-    w->draft_fails = 0;
+    w->fails = 0;
+    stepped = w;
     rc = fuzz_status(specbatch_pool_step(w->pool, &active));
-    FUZZ_CHECK(rc == (w->draft_fails ? SPECBATCH_E_CANCELLED : SPECBATCH_OK));
+    stepped = NULL;
+    FUZZ_CHECK(rc == (w->fails ? SPECBATCH_E_CANCELLED : SPECBATCH_OK));
     if (rc != SPECBATCH_OK)
         return n_alive(w);
     FUZZ_CHECK(active <= n_alive(w));
@@ -278,8 +440,10 @@ static void poll(struct world *w, uint64_t id, size_t capacity)
     const char *text;
     const int32_t rc = fuzz_status(specbatch_pool_poll(w->pool, id, NULL, 0, &waiting));
 
-    FUZZ_CHECK(rc ==
-               (a->state == ALIVE || a->state == CANCELLED ? SPECBATCH_OK : SPECBATCH_E_NOT_FOUND));
+    if (a->state == ALIVE || a->state == CANCELLED)
+        FUZZ_CHECK(rc == SPECBATCH_OK || (rc == SPECBATCH_E_NOT_FOUND && is_held(a)));
+    else
+        FUZZ_CHECK(rc == SPECBATCH_E_NOT_FOUND);
     FUZZ_CHECK(specbatch_pool_poll(w->pool, id, ids, capacity, &n) == rc);
     if (rc != SPECBATCH_OK)
         return;
@@ -311,7 +475,8 @@ static void audit(const struct world *w, const struct asked *a, const specbatch_
 
     options.n_threads = 1;
     options.max_len = MAX_LEN;
-    FUZZ_CHECK(specbatch_audit(w->target, &options, &a->request, result, &report) == SPECBATCH_OK);
+    FUZZ_CHECK(specbatch_audit(w->target, &options, &a->first->request, result, &report) ==
+               SPECBATCH_OK);
     FUZZ_CHECK(report.equal == 1);
 }
 
@@ -331,21 +496,42 @@ static void check_text(struct asked *a, const specbatch_result *result, const in
     FUZZ_CHECK(specbatch_text_stream_finish(a->stream, &text, &length) == SPECBATCH_OK);
     add_text(a, text, length);
     text = specbatch_result_text(result, &length);
-    FUZZ_CHECK(a->n_streamed == length && memcmp(a->streamed, text, length) == 0);
+    if (!a->request.stops || specbatch_result_finish(result) == SPECBATCH_FINISH_EOS ||
+        specbatch_result_finish(result) == SPECBATCH_FINISH_LENGTH)
+        FUZZ_CHECK(a->n_streamed == length && memcmp(a->streamed, text, length) == 0);
+    for (size_t i = 0; a->request.stops && i < a->request.stops->n_strings; i++)
+        FUZZ_CHECK(a->request.min_new > 0 || !strstr(text, a->request.stops->strings[i]));
     specbatch_text_stream_free(a->stream);
     a->stream = NULL;
 }
 
-/* A stop id ends the tokens where it first is, and only there do they end so. */
+/* A stop id ends the tokens where it first is, and only there do they end so, or at a stop string.
+ */
 static void check_stop(const struct asked *a, const int32_t *tokens, size_t n, int32_t finish)
 {
     size_t first = 0;
 
-    while (first < n && (a->request.n_stop_ids == 0 || tokens[first] != a->stop))
+    while (first < n && (a->request.n_stop_ids == 0 || tokens[first] != *a->request.stop_ids))
         first++;
     FUZZ_CHECK(first == n || first + 1 == n);
-    FUZZ_CHECK(finish != SPECBATCH_FINISH_STOP || first + 1 == n);
+    FUZZ_CHECK(finish != SPECBATCH_FINISH_STOP || first + 1 == n || a->request.stops);
     FUZZ_CHECK(first == n || finish == SPECBATCH_FINISH_STOP || finish == SPECBATCH_FINISH_EOS);
+}
+
+/* Ends that a request has to have asked for. */
+static void check_end(const struct asked *a, const specbatch_result *result)
+{
+    const specbatch_request *r = &a->request;
+    const int32_t finish = specbatch_result_finish(result),
+                  status = specbatch_result_status(result);
+
+    FUZZ_CHECK((finish == SPECBATCH_FINISH_CANCELLED) == (a->state == CANCELLED));
+    FUZZ_CHECK((finish == SPECBATCH_FINISH_ERROR) == (status != SPECBATCH_OK));
+    FUZZ_CHECK(status == SPECBATCH_OK || status == SPECBATCH_E_NO_CHOICE);
+    FUZZ_CHECK(status == SPECBATCH_OK || r->mask || r->min_new > 0 || r->sampling);
+    FUZZ_CHECK(finish != SPECBATCH_FINISH_DEADLINE || r->deadline_ns == 1);
+    FUZZ_CHECK(r->deadline_ns != 1 || finish == SPECBATCH_FINISH_DEADLINE ||
+               finish == SPECBATCH_FINISH_CANCELLED);
 }
 
 /* 0: none was ready. */
@@ -364,9 +550,10 @@ static int collect(struct world *w, int with_audit)
         return 0;
     FUZZ_CHECK(id >= 1 && id <= w->n && (a->state == ALIVE || a->state == CANCELLED));
     finish = specbatch_result_finish(result);
-    FUZZ_CHECK((finish == SPECBATCH_FINISH_CANCELLED) == (a->state == CANCELLED));
-    FUZZ_CHECK(specbatch_result_status(result) == SPECBATCH_OK);
-    FUZZ_CHECK(specbatch_result_user(result) == a && a->retired == a->proposed);
+    check_end(a, result);
+    FUZZ_CHECK(specbatch_result_user(result) == a->first && a->retired == a->proposed);
+    FUZZ_CHECK(specbatch_result_answer(result) == a - a->first);
+    FUZZ_CHECK(++a->first->n_collected <= a->first->answers.n);
     a->state = COLLECTED;
     tokens = specbatch_result_tokens(result, &n);
     FUZZ_CHECK(n <= (size_t)a->request.max_new && a->n_polled <= n);
@@ -434,7 +621,7 @@ static void call(struct world *w)
     switch (what & 7) {
     case 0:
     case 1:
-        submit(w);
+        submit(w, 0);
         break;
     case 2:
     case 3:
@@ -450,7 +637,10 @@ static void call(struct world *w)
         collect(w, what & 8);
         break;
     default:
-        read_stat(w, fuzz_byte(&w->input));
+        if (what & 8)
+            submit(w, 1);
+        else
+            read_stat(w, fuzz_byte(&w->input));
     }
 }
 
@@ -466,7 +656,9 @@ static void finish(struct world *w, int run_out)
     while (collect(w, run_out && w->n < 4))
         continue;
     for (uint64_t id = 1; id <= w->n; id++)
-        FUZZ_CHECK(!run_out || w->asked[id].state == COLLECTED);
+        FUZZ_CHECK(!run_out || w->asked[id].state == COLLECTED || is_held(&w->asked[id]));
+    for (uint64_t id = 1; id <= w->n; id++)
+        FUZZ_CHECK(!run_out || w->asked[id].first->n_collected == w->asked[id].first->answers.n);
     specbatch_pool_free(w->pool);
     FUZZ_CHECK(w->released == w->has_ops);
     for (uint64_t id = 1; id <= w->n; id++) {

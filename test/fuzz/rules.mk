@@ -21,11 +21,14 @@ endif
 $(B)/test/fuzz/support/%.o: test/fuzz/support/%.c $(B)/flags
 	@mkdir -p $(@D); echo "  CC   $<"
 	$(Q)$(COMPILE_TEST) -c $< -o $@
+# What the examples read is their support's, which reads JSON by yajl.
+$(B)/test/fuzz/prompts: FUZZED = $(B)/examples.a
+$(B)/test/fuzz/prompts: $(B)/examples.a
 # The objects come first, so that exact_alloc.o takes the place of the archive's allocator.
 $(FUZZ_PROGRAMS): $(B)/test/fuzz/%: test/fuzz/fuzz_%.c $(FUZZ_SUPPORT) $(B)/internal.a
 	@mkdir -p $(@D); echo "  FUZZ $<"
-	$(Q)$(COMPILE_TEST) $< $(FUZZ_SUPPORT) $(B)/internal.a $(if $(FUZZER),-fsanitize=fuzzer) \
-	    $(LDFLAGS) $(LIBRARIES) -o $@
+	$(Q)$(COMPILE_TEST) $< $(FUZZ_SUPPORT) $(FUZZED) $(B)/internal.a \
+	    $(if $(FUZZER),-fsanitize=fuzzer) $(LDFLAGS) $(LIBRARIES) -o $@
 
 .PHONY: fuzz
 fuzz:                       ## look for inputs that break it, ten minutes for each target

@@ -11,20 +11,6 @@
 static struct test_dir dir;
 static char path[128];
 
-/* How many files lie in the directory. */
-static int n_files(void)
-{
-    struct dirent *entry;
-    DIR *d = opendir(dir.path);
-    int n = 0;
-
-    while (d && (entry = readdir(d)) != NULL)
-        n += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
-    if (d)
-        closedir(d);
-    return n;
-}
-
 static void check_content(const char *expected)
 {
     size_t n = 0;
@@ -42,11 +28,11 @@ static void test_a_file_appears_whole(void)
     for (int again = 0; again < 2; again++) {
         CHECK_OK(sb_new_file_create(&file, path));
         CHECK_OK(sb_new_file_write(&file, "first ", 6));
-        CHECK_INT(n_files(), 1 + again);
+        CHECK_INT(test_dir_files(&dir), 1 + again);
         CHECK_OK(sb_new_file_write(&file, again ? "2" : "1", 1));
         CHECK_OK(sb_new_file_keep(&file));
         sb_new_file_drop(&file);
-        CHECK_INT(n_files(), 1);
+        CHECK_INT(test_dir_files(&dir), 1);
         check_content(again ? "first 2" : "first 1");
     }
 }
@@ -60,7 +46,7 @@ static void test_what_is_dropped_leaves_the_old_file(void)
     CHECK_OK(sb_new_file_write(&file, "other", 5));
     sb_new_file_drop(&file);
     sb_new_file_drop(&file);
-    CHECK_INT(n_files(), 1);
+    CHECK_INT(test_dir_files(&dir), 1);
     check_content("old");
 }
 
@@ -75,7 +61,7 @@ static void test_a_full_disk_is_reported(void)
     CHECK(dup2(full, file.fd) == file.fd);
     CHECK_ERROR(sb_new_file_write(&file, "x", 1), SPECBATCH_E_IO, "new: cannot write: No space");
     sb_new_file_drop(&file);
-    CHECK_INT(n_files(), 1);
+    CHECK_INT(test_dir_files(&dir), 1);
     check_content("old");
     close(full);
 }
@@ -97,7 +83,7 @@ static void test_places_where_nothing_can_be_written(void)
     CHECK_OK(sb_new_file_create(&file, dir.path));
     CHECK_ERROR(sb_new_file_keep(&file), SPECBATCH_E_IO, "cannot give");
     CHECK(access(file.temporary, F_OK) != 0);
-    CHECK_INT(n_files(), 1);
+    CHECK_INT(test_dir_files(&dir), 1);
 }
 
 TEST_BEGIN

@@ -49,3 +49,5 @@ compare qwen3_yarn_f32 qwen3_yarn_f32
 verdict aarch64_gives_the_bits_of_this_machine_yarn
 compare llama3_scaled_biased_tied_bf16 glm4_unbiased_bf16 q4
 verdict aarch64_gives_the_bits_of_this_machine_q4
+compare llama_untied_f32_sharded llama_untied_f32_sharded.draft q8
+verdict aarch64_gives_the_bits_of_this_machine_q8

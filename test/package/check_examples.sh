@@ -217,6 +217,48 @@ refuse turns_without_a_first '{"turns": []}' '"turns" is not an array with a fir
 refuse a_prompt_too_long "{\"ids\": [$(yes 5, | head -n 4095 | tr -d '\n')5]}" \
     'too long: 4096 tokens and 8 new ones'
 
+# Every field of a line that says what is wished is checked, and named.
+while read -r field value message; do
+    refuse "the_${field}_$value" "{\"prompt\": \"x\", \"$field\": $value}" "\"$field\" $message"
+done <<'END'
+min_new -1 is not a number in 0..2147483647
+n 0 is not a number in 1..1024
+best_of 1025 is not a number in 1..1024
+priority -1001 is not a number in -1000..1000
+deadline_ms 0.5 is not a number in 0..2147483647
+top_logprobs 33 is not a number in 0..32
+logprobs "yes" is neither true nor false
+temperature -0.1 is not a number in 0..1000000000
+seed 18446744073709551616 is not a number in 0..18446744073709551615
+seed -1 is not a number in 0..
+top_k "5" is not a number in 0..2147483647
+top_p 1.01 is not a number in 0..1
+typical_p -1 is not a number in 0..1
+min_p 1e999 is not a number in 0..1
+repeat_penalty null is not a number in 0..1000000000
+presence_penalty 1e10 is not a number in -1000000000..1000000000
+frequency_penalty true is not a number in -1000000000..1000000000
+penalty_window 3073 is not a number in 0..3072
+stop 5 is neither a string nor an array of up to 16 strings
+stop ["a",""] has an empty string
+stop_ids [-1] is not an array of up to 64 token ids
+bias {"x":1} is not an object of up to 1024 token ids
+bias {"1":"x"} is not an object of up to 1024 token ids
+draft_sources [] is not an array of numbers in 0..31, one or more
+draft_sources [32] is not an array of numbers in 0..31, one or more
+END
+# What does not fit together, or the target, the library finds.
+disagree() {
+    printf '{"ids": [1], %s}\n' "$2" >"$tmp/bad"
+    $generate $pair --prompts "$tmp/bad" --max-new 8 >"$tmp/log" 2>&1
+    [ $? -eq 3 ] && grep -q "line 1: .*$3" "$tmp/log" || cat "$tmp/log" >>"$tmp/out"
+    verdict "generate_refuses_$1"
+}
+disagree a_min_new_above_max_new '"min_new": 9' 'min_new is 9, outside 0..8'
+disagree a_best_of_below_n '"n": 3, "best_of": 2' 'answers: best_of is 2, outside 3..1024'
+disagree a_bias_of_no_token '"bias": {"4096": 1}' 'bias_ids\[0\] is 4096'
+disagree a_source_that_is_not_there '"draft_sources": [1]' 'draft_sources'
+
 # refuse_usage NAME MESSAGE ARGUMENTS...: these arguments are refused.
 refuse_usage() {
     name=$1
@@ -266,6 +308,38 @@ printf '%s\n' '{"id":"xé\"y","ids":[N,N,N],"finish":"length"}' \
     '{"id":12.50,"ids":[N,N],"finish":"length","logprobs":[F,F]}' \
     '{"id":4,"ids":[N],"finish":"length"}' | diff - "$tmp/shape" >>"$tmp/out"
 verdict generate_takes_the_settings_of_a_line_and_hands_its_id_back
+
+# What the options can say of all lines, each line can say of itself: the same results.
+wished="--temperature 0.8 --top-k 40 --top-p 0.95 --typical-p 0.9 --min-p 0.01 --seed 7 \
+    --repeat-penalty 1.1 --presence-penalty 0.2 --frequency-penalty 0.1 --penalty-window 20 \
+    --n 2 --best-of 3 --min-new 3 --stop . --top-logprobs 2 --deadline-ms 1000000"
+fields='"temperature": 0.8, "top_k": 40, "top_p": 0.95, "typical_p": 0.9, "min_p": 0.01,
+    "seed": 7, "repeat_penalty": 1.1, "presence_penalty": 0.2, "frequency_penalty": 0.1,
+    "penalty_window": 20, "n": 2, "best_of": 3, "min_new": 3, "stop": ".", "top_logprobs": 2,
+    "deadline_ms": 1000000'
+sed "s/}\$/, $(echo "$fields" | tr -d '\n')}/" "$tmp/prompts" >"$tmp/wished"
+check_log run $wished --output "$tmp/by_options" --verify
+has '^equivalence 16/16$'
+check_log run --prompts "$tmp/wished" --stop never --n 1 --output "$tmp/by_lines"
+cmp "$tmp/by_options" "$tmp/by_lines" >>"$tmp/out" 2>&1
+verdict generate_takes_what_is_wished_from_lines_as_from_options
+
+# Of the two that wait for the one row, that of higher priority comes first, though it is behind.
+printf '{"ids": [5], "max_new": 3%s}\n' '' ', "priority": 9' >"$tmp/waiting"
+$generate $pair --prompts "$tmp/waiting" --batch 1 2>"$tmp/log" | cut -c 1-7 >"$tmp/got"
+printf '{"id":2\n{"id":1\n' | diff - "$tmp/got" >>"$tmp/out"
+verdict generate_serves_higher_priorities_first
+
+# What is banned is not there, what is favoured is the first token and ends the answer.
+first=$(echo '{"ids": [5]}' | $generate $pair --prompts - --max-new 1 2>"$tmp/log" |
+    sed 's/.*"ids":\[\([0-9]*\).*/\1/')
+printf '{"ids": [5], "bias": {"7": 1e9}, "stop_ids": [7]}\n{"ids": [5], "bias": {"%s": null}}\n' \
+    "$first" | $generate $pair --prompts - --max-new 2 --in-order >"$tmp/got" 2>"$tmp/log"
+grep -q '^{"id":1,"ids":\[7\],.*"finish":"stop"' "$tmp/got" ||
+    cat "$tmp/log" "$tmp/got" >>"$tmp/out"
+grep -q '^{"id":2,' "$tmp/got" || cat "$tmp/log" >>"$tmp/out"
+grep "^{\"id\":2,\"ids\":\[$first," "$tmp/got" >>"$tmp/out"
+verdict generate_takes_biases_and_ids_that_end_answers
 
 sed 's/}$/, "logprobs": false}/' "$tmp/prompts" >"$tmp/without"
 check_log $generate $pair --prompts "$tmp/without" --max-new 4 --logprobs --output "$tmp/got"
@@ -378,6 +452,7 @@ full generate_help 3 $generate --help
 full bench 3 $B/examples/bench $pair --prompts "$tmp/two" --max-new 1 --batches 1
 full demo 3 $B/examples/demo $demo
 full minimal 1 $B/examples/minimal $demo/target $demo/draft x
+full cancel 1 $B/examples/cancel $demo/target $demo/draft 4 x
 full stream 1 $B/examples/stream $demo/target ragged name x
 
 # ------------------------------------------------------------------ interruption and resumption
@@ -532,6 +607,15 @@ check_log $B/examples/bench $pair --prompts "$tmp/prompts" --limit 3 --max-new 8
 grep -q '^fastest: --policy ' "$tmp/log" || echo "it recommends nothing" >>"$tmp/out"
 grep -q '"name": "verify"' "$tmp/trace" || echo "the trace has no verification" >>"$tmp/out"
 verdict bench_compares_and_recommends
+# It runs what lines and options wish for, as generate does, but for what a clock ends.
+sed 's/"deadline_ms": 1000000/"logprobs": true/' "$tmp/wished" >"$tmp/timeless"
+check_log $B/examples/bench $pair --draft ngram --prompts "$tmp/timeless" --limit 2 --max-new 8 \
+    --policies ragged --batches 2 --draft-lens 2 --draft-min-percent 20 --ignore-eos
+has ' 4/4$'
+$B/examples/bench $pair --prompts "$tmp/wished" >"$tmp/log" 2>&1
+[ $? -eq 2 ] || echo "the exit status is not 2" >>"$tmp/out"
+has 'wished:1: "deadline_ms": runs with deadlines cannot be compared$'
+verdict bench_takes_what_is_wished
 
 # Whatever the model would write, the answers are JSON: one document for each prompt, which may have
 # newlines in it.
@@ -569,3 +653,9 @@ else
     grep -v 'passes of the target' "$tmp/py" | sort | diff "$tmp/texts_c" - >>"$tmp/out" 2>&1
     verdict minimal_py_gives_the_texts_of_minimal_c
 fi
+
+check_log $B/examples/cancel $demo/target $demo/draft 8 "Once upon a time"
+has '^    [89] tokens, cancelled$\|^    1[0-9] tokens, cancelled$'
+$B/examples/cancel $demo/target $demo/draft 0 x >"$tmp/log" 2>&1
+[ $? -eq 2 ] && [ "$(wc -l <"$tmp/log")" -eq 1 ] || cat "$tmp/log" >>"$tmp/out"
+verdict cancel_c_ends_an_answer

@@ -77,9 +77,11 @@ static void print_result(const specbatch_result *result)
     print_floats("\nlogprobs", specbatch_result_logprobs(result, &n), (int64_t)n);
 }
 
-/* Requests of different lengths, whose results are printed in the order in which they came. */
+/* Requests of different lengths, of which every second one samples; their results are printed in
+ * the order in which they came. */
 static int32_t print_requests(int32_t policy)
 {
+    specbatch_sampling sampling = SPECBATCH_SAMPLING_INIT;
     const specbatch_pool_options options = small_options(policy);
     specbatch_request request = small_request(24);
     specbatch_result *results[REQUESTS] = {NULL}, *result;
@@ -87,10 +89,16 @@ static int32_t print_requests(int32_t policy)
     int32_t rc;
 
     request.flags |= SPECBATCH_REQUEST_LOGPROBS;
+    sampling.seed = 7;
+    sampling.temperature = 0.9f;
+    sampling.top_p = 0.95f;
+    sampling.typical_p = 0.9f;
+    sampling.frequency_penalty = 0.5f;
     SB_TRY(specbatch_pool_create(&pool, target, draft, &options));
     for (int i = 0; i < REQUESTS; i++) {
         request.ids = prompt + i;
         request.n_ids = (size_t)(N_PROMPT - i);
+        request.sampling = i % 2 ? &sampling : NULL;
         SB_TRY(specbatch_pool_submit(pool, &request, NULL));
     }
     SB_TRY(run_to_end(pool));

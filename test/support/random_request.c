@@ -100,6 +100,42 @@ static void draw_mask(struct random_request *random, uint64_t *state)
     random->request.mask = &random->mask;
 }
 
+/* In some requests fewer answers are handed out than are made, which log-probabilities of the
+ * filtered distribution exclude. */
+static void draw_answers(struct random_request *random, uint64_t *state)
+{
+    random->answers = (specbatch_answers)SPECBATCH_ANSWERS_INIT;
+    random->answers.n = below(state, 4) ? 1 : 1 + below(state, RANDOM_ANSWERS - 1);
+    random->n_made = random->answers.n;
+    if (below(state, 4) == 0) {
+        random->n_made += 1 + below(state, RANDOM_ANSWERS - random->answers.n);
+        random->answers.best_of = random->n_made;
+        random->request.flags &= ~(uint32_t)SPECBATCH_REQUEST_FILTERED_LOGPROBS;
+    }
+    random->request.answers = &random->answers;
+}
+
+static int wants_the_best(const struct random_request *random)
+{
+    return random->n_made > random->answers.n;
+}
+
+static void draw_deadline(struct random_request *random, uint64_t *state)
+{
+    static const uint64_t hour = UINT64_C(3600000000000);
+    const int32_t kind = below(state, 12);
+
+    if (kind == 0) {
+        random->deadline = RANDOM_OVER;
+        random->request.deadline_ns = 1;
+    } else if (kind == 1 && !wants_the_best(random)) {
+        random->deadline = RANDOM_ANY_TIME;
+        random->request.deadline_ns = 1 + trace_random(state) % 5000000;
+    } else if (kind < 4) {
+        random->request.deadline_ns = kind == 2 ? 10 * hour : UINT64_MAX;
+    }
+}
+
 void random_request_draw(struct random_request *random, const specbatch_model *model,
                          uint64_t *state)
 {
@@ -126,9 +162,8 @@ void random_request_draw(struct random_request *random, const specbatch_model *m
     request->top_logprobs = below(state, 3) ? 0 : 1 + below(state, RANDOM_TOP);
     request->flags |= (below(state, 4) ? 0u : SPECBATCH_REQUEST_PROMPT_LOGPROBS) |
                       (below(state, 4) ? 0u : SPECBATCH_REQUEST_FILTERED_LOGPROBS);
-    random->answers = (specbatch_answers)SPECBATCH_ANSWERS_INIT;
-    random->answers.n = below(state, 4) ? 1 : 1 + below(state, RANDOM_ANSWERS);
-    request->answers = &random->answers;
+    draw_answers(random, state);
+    draw_deadline(random, state);
 }
 
 /* ------------------------------------------------------------------ answers */
@@ -165,6 +200,19 @@ static void take_answer(struct random_answer *answer, const specbatch_result *re
     take_scores(answer, result);
 }
 
+/* What an answer is chosen by where only the best are handed out. Those that failed or have no
+ * token come behind all others. The log-probabilities are seen only if they were asked for. */
+static void take_mean(struct random_answer *plain, uint32_t flags)
+{
+    double sum = 0.0;
+
+    for (size_t i = 0; i < plain->n; i++)
+        sum += (double)plain->logprobs[i];
+    plain->mean = plain->n > 0 && plain->status == SPECBATCH_OK ? sum / (double)plain->n
+                                                                : -INFINITY;
+    plain->has_logprobs = (flags & SPECBATCH_REQUEST_LOGPROBS) != 0;
+}
+
 /* Decodes answer i by itself: as a request for one with its seed. */
 static int32_t decode_plainly(struct random_request *random, int32_t i, specbatch_model *model)
 {
@@ -176,6 +224,9 @@ static int32_t decode_plainly(struct random_request *random, int32_t i, specbatc
     int32_t rc;
 
     alone.answers = NULL;
+    alone.deadline_ns = 0;
+    if (wants_the_best(random))
+        alone.flags |= SPECBATCH_REQUEST_LOGPROBS;
     sampling.seed += (uint64_t)i;
     if (alone.sampling)
         alone.sampling = &sampling;
@@ -189,6 +240,8 @@ static int32_t decode_plainly(struct random_request *random, int32_t i, specbatc
         (rc = specbatch_pool_run(pool)) == SPECBATCH_OK &&
         (rc = specbatch_pool_collect(pool, &result)) == SPECBATCH_OK)
         take_answer(&random->plain[i], result);
+    if (wants_the_best(random))
+        take_mean(&random->plain[i], random->request.flags);
     specbatch_result_free(result);
     specbatch_pool_free(pool);
     return rc;
@@ -228,48 +281,100 @@ int32_t random_request_ask(struct random_request *random, specbatch_model *model
         random->request.stops = &random->stops;
         rc = decode_plainly(random, 0, model);
     }
-    for (int32_t i = 1; i < random->answers.n && rc == SPECBATCH_OK; i++)
+    for (int32_t i = 1; i < random->n_made && rc == SPECBATCH_OK; i++)
         rc = decode_plainly(random, i, model);
     return rc;
 }
 
-static int same_scores(const struct random_answer *a, const struct random_answer *b)
+/* Which answer is handed out as the one of this rank, where only the best are: that with the
+ * largest mean, of equals the first. One that got no token is behind all that did. */
+static int32_t answer_of_rank(const struct random_request *random, int32_t rank)
 {
-    return a->n_top == b->n_top &&
-           memcmp(a->top_ids, b->top_ids, a->n * a->n_top * sizeof *a->top_ids) == 0 &&
-           memcmp(a->top_logprobs, b->top_logprobs, a->n * a->n_top * sizeof *a->top_logprobs) == 0;
+    int taken[RANDOM_ANSWERS] = {0};
+    int32_t best = 0;
+
+    for (; rank >= 0; rank--) {
+        double largest = -INFINITY;
+        best = -1;
+        for (int32_t i = 0; i < random->n_made; i++) {
+            const double mean = random->cancelled[i] || random->deadline == RANDOM_OVER
+                                    ? -INFINITY
+                                    : random->plain[i].mean;
+            if (!taken[i] && (best < 0 || mean > largest)) {
+                best = i;
+                largest = mean;
+            }
+        }
+        taken[best] = 1;
+    }
+    return best;
 }
 
-const char *random_request_compare(const struct random_request *random,
-                                   const specbatch_result *result)
+/* A request that was cancelled or late has the first tokens of the plain answer. */
+static const char *compare_early(const struct random_request *random,
+                                 const struct random_answer *got, const struct random_answer *plain)
 {
-    const int32_t i = specbatch_result_answer(result);
-    const struct random_answer *plain = &random->plain[i];
-    struct random_answer got;
+    if (got->status != SPECBATCH_OK)
+        return "cancelled or late, and an error";
+    if (got->n > plain->n)
+        return "cancelled or late, and longer than plain";
+    return random->deadline == RANDOM_OVER && got->n > 0 ? "tokens from behind the deadline" : NULL;
+}
 
-    take_answer(&got, result);
-    if (random->cancelled[i] && got.finish == SPECBATCH_FINISH_CANCELLED) {
-        if (got.n > plain->n)
-            return "cancelled, and longer than plain";
-    } else if (got.finish != plain->finish || got.status != plain->status) {
+static const char *compare_end(const struct random_request *random, int32_t i,
+                               const struct random_answer *got)
+{
+    const struct random_answer *plain = &random->plain[i];
+
+    if ((got->finish == SPECBATCH_FINISH_CANCELLED && random->cancelled[i]) ||
+        (got->finish == SPECBATCH_FINISH_DEADLINE && random->deadline != RANDOM_UNBOUNDED))
+        return compare_early(random, got, plain);
+    if (random->deadline == RANDOM_OVER)
+        return "an end behind the deadline";
+    if (got->finish != plain->finish || got->status != plain->status)
         return "another end";
-    } else if (got.n != plain->n) {
+    if (got->n != plain->n)
         return "another length";
-    } else if (got.has_text != plain->has_text || got.text_length != plain->text_length ||
-               memcmp(got.text, plain->text, got.has_text ? got.text_length : 0) != 0) {
+    if (got->has_text != plain->has_text || got->text_length != plain->text_length ||
+        memcmp(got->text, plain->text, got->has_text ? got->text_length : 0) != 0)
         return "another text";
-    }
-    if (memcmp(got.tokens, plain->tokens, got.n * sizeof *got.tokens) != 0)
-        return "other tokens";
-    if (got.has_logprobs != plain->has_logprobs ||
-        (got.has_logprobs &&
-         memcmp(got.logprobs, plain->logprobs, got.n * sizeof *got.logprobs) != 0))
+    return NULL;
+}
+
+static const char *compare_scores(const struct random_answer *got,
+                                  const struct random_answer *plain)
+{
+    if (got->has_logprobs != plain->has_logprobs ||
+        (got->has_logprobs &&
+         memcmp(got->logprobs, plain->logprobs, got->n * sizeof *got->logprobs) != 0))
         return "other log-probabilities";
-    if (!same_scores(&got, plain))
+    if (got->n_top != plain->n_top ||
+        memcmp(got->top_ids, plain->top_ids, got->n * got->n_top * sizeof *got->top_ids) != 0 ||
+        memcmp(got->top_logprobs, plain->top_logprobs,
+               got->n * got->n_top * sizeof *got->top_logprobs) != 0)
         return "other alternatives";
-    if (got.n_scored > 0 &&
-        (got.n_scored != plain->n_scored ||
-         memcmp(got.prompt_logprobs, plain->prompt_logprobs, got.n_scored * sizeof(float)) != 0))
+    if (got->n_scored > 0 &&
+        (got->n_scored != plain->n_scored ||
+         memcmp(got->prompt_logprobs, plain->prompt_logprobs, got->n_scored * sizeof(float)) != 0))
         return "other log-probabilities of the prompt";
     return NULL;
+}
+
+const char *random_request_compare(struct random_request *random, const specbatch_result *result)
+{
+    const int32_t i = specbatch_result_answer(result), rank = random->n_collected++;
+    const struct random_answer *plain = &random->plain[i];
+    struct random_answer got;
+    const char *differs;
+
+    if (random->collected[i]++ || rank >= random->answers.n)
+        return "collected twice";
+    if (wants_the_best(random) && i != answer_of_rank(random, rank))
+        return "not the best answer";
+    take_answer(&got, result);
+    if ((differs = compare_end(random, i, &got)) != NULL)
+        return differs;
+    if (memcmp(got.tokens, plain->tokens, got.n * sizeof *got.tokens) != 0)
+        return "other tokens";
+    return compare_scores(&got, plain);
 }

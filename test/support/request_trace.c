@@ -19,6 +19,8 @@ struct run {
     size_t size;
 };
 
+enum { ROUNDS_PER_POINT = 16 }; /* of waiting, as the header says */
+
 enum draft_kind { NONE, MODEL, SELF, NGRAMS, OWN, LIST, DRAFTS };
 
 static int32_t below(struct run *run, int32_t n)
@@ -141,7 +143,9 @@ static void count_result(struct request_counts *counts, const struct random_requ
     counts->cancelled += specbatch_result_finish(result) == SPECBATCH_FINISH_CANCELLED;
     counts->accepted += specbatch_result_accepted(result);
     counts->rejected += specbatch_result_drafted(result) - specbatch_result_accepted(result);
+    counts->late += specbatch_result_finish(result) == SPECBATCH_FINISH_DEADLINE;
     counts->several += job->answers.n > 1;
+    counts->chosen += job->n_made > job->answers.n;
     counts->scored += n_scored > 0;
 }
 
@@ -153,9 +157,7 @@ static int collect(struct run *run)
 
     while (!differs && specbatch_pool_collect(run->pool, &result) == SPECBATCH_OK) {
         struct random_request *job = specbatch_result_user(result);
-        differs = job->collected[specbatch_result_answer(result)]++
-                      ? "collected twice"
-                      : random_request_compare(job, result);
+        differs = random_request_compare(job, result);
         count_result(counts, job, result);
         specbatch_result_free(result);
         run->n_collected++;
@@ -165,6 +167,13 @@ static int collect(struct run *run)
     return 0;
 }
 
+static uint64_t counter(const struct run *run, const char *name)
+{
+    uint64_t value = 0;
+
+    return specbatch_pool_stat(run->pool, name, &value) == SPECBATCH_OK ? value : 0;
+}
+
 static int submit(struct run *run)
 {
     struct random_request *job = &run->trace->jobs[run->n_submitted++];
@@ -172,6 +181,8 @@ static int submit(struct run *run)
     job->request.user = job;
     memset(job->cancelled, 0, sizeof job->cancelled);
     memset(job->collected, 0, sizeof job->collected);
+    job->n_collected = 0;
+    job->turn = (int64_t)counter(run, "rounds") - (int64_t)ROUNDS_PER_POINT * job->request.priority;
     run->n_answers += job->answers.n;
     return specbatch_pool_submit(run->pool, &job->request, &job->id) == SPECBATCH_OK
                ? 0
@@ -181,17 +192,66 @@ static int submit(struct run *run)
 static void cancel(struct run *run)
 {
     struct random_request *job = &run->trace->jobs[below(run, run->n_submitted)];
-    const int32_t i = below(run, job->answers.n);
+    const int32_t i = below(run, job->n_made);
 
     if (specbatch_pool_cancel(run->pool, job->id + (uint64_t)i) == SPECBATCH_OK)
         job->cancelled[i] = 1;
 }
 
-static uint64_t counter(const struct run *run, const char *name)
-{
-    uint64_t value = 0;
+/* ------------------------------------------------------------------ turns */
 
-    return specbatch_pool_stat(run->pool, name, &value) == SPECBATCH_OK ? value : 0;
+/* The state of answer i; 0: it is no more, since it was not among the best. */
+static int32_t state_of(const struct run *run, const struct random_request *job, int32_t i)
+{
+    specbatch_request_state state = SPECBATCH_REQUEST_STATE_INIT;
+
+    if (specbatch_pool_state(run->pool, job->id + (uint64_t)i, &state) != SPECBATCH_OK ||
+        state.finish == SPECBATCH_FINISH_DEADLINE)
+        return 0;
+    return state.state;
+}
+
+static void note_who_waits(struct run *run)
+{
+    for (int j = 0; j < run->n_submitted; j++)
+        for (int32_t i = 0; i < run->trace->jobs[j].n_made; i++)
+            run->trace->jobs[j].queued[i] = state_of(run, &run->trace->jobs[j], i) ==
+                                            SPECBATCH_STATE_QUEUED;
+}
+
+/* Of two requests that waited, that of the earlier turn was to get a slot first; of equals the
+ * older one, whose place among the jobs is before. In a step that preempts some, one that waits
+ * afterwards may have had a slot, so nothing can be said there. */
+static int check_turns(struct run *run)
+{
+    const struct random_request *first_left = NULL, *last_gone = NULL;
+
+    for (struct random_request *job = run->trace->jobs; job < run->trace->jobs + run->n_submitted;
+         job++)
+        for (int32_t i = 0; i < job->n_made; i++) {
+            const int32_t state = job->queued[i] ? state_of(run, job, i) : 0;
+            if (state == SPECBATCH_STATE_QUEUED && (!first_left || job->turn < first_left->turn))
+                first_left = job;
+            else if (state > SPECBATCH_STATE_QUEUED && (!last_gone || job->turn >= last_gone->turn))
+                last_gone = job;
+        }
+    if (!first_left || !last_gone)
+        return 0;
+    run->trace->counts.overtaken += first_left < last_gone;
+    return first_left->turn < last_gone->turn ||
+                   (first_left->turn == last_gone->turn && first_left < last_gone)
+               ? complain(run, "a slot out of turn", last_gone)
+               : 0;
+}
+
+static int step(struct run *run, size_t *active)
+{
+    const uint64_t preemptions = counter(run, "preemptions");
+
+    note_who_waits(run);
+    if (specbatch_pool_step(run->pool, active) != SPECBATCH_OK)
+        return complain(run, "step", NULL);
+    return counter(run, "preemptions") == preemptions ? check_turns(run) : 0;
 }
 
 static void count_pool(struct run *run)
@@ -215,8 +275,8 @@ static int run_pool(struct run *run)
         } else if (below(run, 25) == 0) {
             cancel(run);
         }
-        if (specbatch_pool_step(run->pool, &active) != SPECBATCH_OK)
-            return complain(run, "step", NULL);
+        if (step(run, &active))
+            return 1;
         if (below(run, 3) == 0 && collect(run))
             return 1;
     }

@@ -2,6 +2,7 @@
  * Traces of random requests (random_request.h) on one target: submissions at any time, steps and
  * cancellations in a pool of random options, with a random draft. Every result is compared with
  * plain decoding of its request alone.
+ * In every step those that waited get slots in the order of their turns (docs/requests.md).
  */
 #ifndef REQUEST_TRACE_H
 #define REQUEST_TRACE_H
@@ -17,6 +18,8 @@ struct request_counts {
     uint64_t stopped;                /* of those with stop strings */
     uint64_t several, shared;        /* one of several answers; prompts taken from another */
     uint64_t scored;                 /* whose prompt has log-probabilities */
+    uint64_t chosen, late;           /* the best of some; whose time was over */
+    uint64_t overtaken;              /* rounds in which a later request got a slot first */
 };
 
 struct request_trace {

@@ -68,15 +68,28 @@ static int32_t copy(struct sb_cuda_stream *stream, void *to, const void *from, s
     return sb_cuda_stream_status(stream);
 }
 
-/* cudaMemcpy may return while the copy is still on its way, and the pools' streams do not wait for
+/* cudaMemcpy takes the memory of any device, but copies on the null stream of the current one. So
+ * the device whose memory this is becomes current, else the wait would be for another device.
+ * cudaMemcpy may return while the copy is still on its way, and the pools' streams do not wait for
  * the null stream. So this waits. */
 static int32_t copy_now(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
-    cudaError_t error = bytes > 0 ? cudaMemcpy(to, from, bytes, kind) : cudaSuccess;
+    struct cudaPointerAttributes memory = {0};
+    struct sb_gpu gpu = {0};
+    cudaError_t error;
+    int was;
 
+    if (bytes == 0)
+        return SPECBATCH_OK;
+    error = cudaPointerGetAttributes(&memory, kind == cudaMemcpyHostToDevice ? to : from);
+    gpu.index = error == cudaSuccess ? memory.device : 0;
+    was = sb_cuda_enter(&gpu);
+    if (error == cudaSuccess)
+        error = cudaMemcpy(to, from, bytes, kind);
     if (error == cudaSuccess)
         error = cudaStreamSynchronize(NULL);
     sb_cuda_ignore(error);
+    sb_cuda_leave(&gpu, was);
     if (error != cudaSuccess)
         return sb_fail(SPECBATCH_E_DEVICE, "CUDA: a copy of %zu bytes: %s", bytes,
                        cudaGetErrorString(error));

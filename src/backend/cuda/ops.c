@@ -22,7 +22,7 @@ struct sb_exec {
     struct sb_device *device;
     struct sb_cuda_stream own, *queue;    /* queue: own, or the sibling's */
     struct sb_graphs own_graphs, *graphs; /* likewise */
-    void *scratch;                        /* of attention and of cuBLASLt's products */
+    void *scratch;                        /* scratch_bytes says of what */
 };
 
 /* ---------------------------------------------------------------- memory */
@@ -75,19 +75,21 @@ static size_t cache_bytes(const struct sb_device *device)
     return sb_dtype_size(device->type);
 }
 
-/* Scratch of attention, by the own kernel and by cuDNN, and of products by cuBLASLt, which take
- * turns in it. */
+/* Scratch of attention, by the own kernel and by cuDNN, of products by cuBLASLt, and of selection,
+ * which take turns in it. */
 static size_t scratch_bytes(const struct sb_device *device, const struct sb_exec_limits *limits)
 {
     const size_t own = sb_cuda_attend_scratch(device->type, limits);
     const size_t spans = limits->span_cap > 0 && device->prefill
                              ? sb_prefill_scratch(device->prefill)
                              : 0;
-
     const size_t products = device->gemm ? sb_gemm_scratch(device->gemm, limits->max_tokens) : 0;
-    const size_t attention = own > spans ? own : spans;
+    const size_t needs[] = {own, spans, products, sb_cuda_select_scratch()};
+    size_t most = 0;
 
-    return attention > products ? attention : products;
+    for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++)
+        most = needs[i] > most ? needs[i] : most;
+    return most;
 }
 
 static size_t exec_bytes(const struct sb_device *device, int32_t n_threads,
@@ -301,7 +303,7 @@ static void attend(struct sb_exec *exec, void *y, const float *qkv,
 
 static void select_token(struct sb_exec *exec, const struct sb_select *args)
 {
-    ISSUE(exec, "select", sb_cuda_select(args, exec->queue->stream));
+    ISSUE(exec, "select", sb_cuda_select(args, exec->scratch, exec->queue->stream));
 }
 
 static void accept(struct sb_exec *exec, const int32_t *tokens, const int32_t *picks,

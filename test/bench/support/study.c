@@ -137,7 +137,8 @@ static void add_step(void *user, struct ex_run *run)
 int study_run(const struct study *study, const struct ex_prompts *prompts, const struct cell *cell,
               struct outcome *outcome)
 {
-    struct ex_settings settings = {.pool = SPECBATCH_POOL_OPTIONS_INIT, .max_new = cell->max_new};
+    struct ex_settings settings = {.pool = SPECBATCH_POOL_OPTIONS_INIT,
+                                   .wish = {.max_new = cell->max_new}};
     specbatch_pool *pool = NULL;
     int ok;
 
