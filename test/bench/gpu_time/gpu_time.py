@@ -39,7 +39,8 @@ BANDWIDTH = 4.25e12
 L2_BANDWIDTH, L2_BYTES = 28 * SMS * CLOCK, 50e6
 # A hit in L2 takes about 263 clocks, memory about 480 ("Benchmarking and Dissecting the Nvidia
 # Hopper GPU Architecture", arXiv:2402.13499); 40 are added to make an address and use the value,
-# and to memory the time of the TLB. Under full load memory answers after about 0.8 us (gemm_mma.cu).
+# and to memory the time of the TLB. Under full load memory answers after about 0.8 us
+# (gemm_mma.cu).
 L2_LATENCY, LOADED_LATENCY, IDLE_LATENCY = 303 / CLOCK, 0.8e-6, 0.55e-6
 # Between dependent kernels of a graph: 1.3 us on an H100 (Hazy Research, "Look Ma, No Bubbles!").
 # Programmatic dependent launch leaves the drain of the last blocks, about 0.5 us [reasoning].
@@ -57,8 +58,9 @@ MMA_LATENCY, MMA_ISSUE = 33 / CLOCK, 6.5 / CLOCK
 # among them, and a stage takes 240 to 260 clocks, four mma included.
 STAGE = 115 / CLOCK
 # Of a loop that loads: instructions for each load, of which a multiprocessor issues 4 a clock, and
-# how many loads are in flight (nvcc unrolls such loops by 4).
-PER_LOAD, UNROLLED = 12, 4
+# how many loads are in flight (nvcc unrolls such loops by 4). Loops of a constant count over a row
+# in registers are unrolled whole; the counts cannot tell them from others, so they are named here.
+PER_LOAD, UNROLLED, UNROLLED_WHOLE = 12, 4, {"norm_in_registers": 48, "rope_kv": 16}
 SHARED, RESERVED, THREADS = 228 << 10, 1 << 10, 2048
 # Where a graph of one round begins and ends, and the host's part.
 ROUND = 10e-6
@@ -72,10 +74,14 @@ def sum_of(launch, what, labels=range(5)):
     return sum(launch["of"][label][what] for label in labels)
 
 
+def name_of(launch):
+    return re.sub(r"[^a-z_].*", "", launch["kernel"].lstrip("("))
+
+
 def memory_bytes(launch):
-    """Bytes that come from memory or go there. Activations stay in L2 unless they are large. A kernel
-    for several steps reads all weights and caches once a step, and L2 does not hold them until the
-    next; in one for a single operation, blocks that read the same do so together."""
+    """Bytes that come from memory or go there. Activations stay in L2 unless they are large. A
+    kernel for several steps reads all weights and caches once a step, and L2 does not hold them
+    until the next; in one for a single operation, blocks that read the same do so together."""
     stored = range(TARGET, DRAFT_CACHE + 1)
     if launch["grid_barriers"]:
         return sum_of(launch, READ, stored) + sum_of(launch, WRITTEN, stored)
@@ -99,7 +105,8 @@ def launch_time(launch, free=False):
     gap = EMPTY + (DEPENDENT_GAP if launch["is_dependent"] else GAP)
     stored_loads = sum_of(launch, READ, range(1, 5)) - sum_of(launch, COPIED, range(1, 5))
     latency = IDLE_LATENCY if stored_loads > (read - copied) / 2 else L2_LATENCY
-    rounds = waves * max(launch["rounds"], launch["loads"] / UNROLLED) * latency
+    in_flight = UNROLLED_WHOLE.get(name_of(launch), UNROLLED)
+    rounds = waves * max(launch["rounds"], launch["loads"] / in_flight) * latency
     rounds += launch["grid_barriers"] * GRID_BARRIER
     bandwidth = BANDWIDTH
     if copied and not free:
@@ -114,7 +121,8 @@ def launch_time(launch, free=False):
         streams.append(blocks * warps * (launch["mma"] * MMA_ISSUE +
                                          launch["loads"] * PER_LOAD / CLOCK) / 4)
     if copied:
-        return gap + rounds + IDLE_LATENCY + max(streams)
+        fill = 0.0 if launch["is_dependent"] else IDLE_LATENCY  # weights come before the wait ends
+        return gap + rounds + fill + max(streams)
     return gap + max([rounds] + streams)
 
 
@@ -122,7 +130,7 @@ def launch_time(launch, free=False):
 
 def part_of(launch, models):
     """Its name in E7, by the weight that it reads, or by the kernel."""
-    name = re.sub(r"[^a-z_].*", "", launch["kernel"].lstrip("("))
+    name = name_of(launch)
     for label, s in ((TARGET, models[0]), (DRAFT, models[1])):
         weights = launch["of"][label][SECTORS_READ] * SECTOR
         if weights < 100000 or "embed" in name:
