@@ -39,6 +39,18 @@ __device__ __forceinline__ uint32_t pack2<SB_F16>(float lo, float hi)
     return pair;
 }
 
+/* sm_80 subtracts bf16 by a multiply-add only. */
+template <enum sb_dtype TYPE>
+static __device__ __forceinline__ uint32_t sub2(uint32_t a, uint32_t b)
+{
+    uint32_t pair;
+    if (TYPE == SB_BF16)
+        asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(pair) : "r"(b), "r"(0xbf80bf80u), "r"(a));
+    else
+        asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(pair) : "r"(a), "r"(b));
+    return pair;
+}
+
 template <enum sb_dtype TYPE>
 static __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
                                            uint32_t b1)

@@ -35,14 +35,17 @@ $(CUDA_TEST_SUPPORT): $(B)/%.o: %.c $(B)/flags
 
 # Programs that compare the kernels with the CPU's, and one that tests the simulator itself.
 # faults.cu has wrong kernels, which it must notice.
-CUDA_KERNEL_TESTS := test_cuda_kernels test_cuda_sample test_cuda_attention test_cuda_mma
+CUDA_KERNEL_TESTS := test_cuda_kernels test_cuda_sample test_cuda_attention test_cuda_mma \
+                     test_cuda_quant
 SIM_FAULTS        := $(B)/cudasim/test/cudasim/faults.checked.o
 SIM_KERNEL_TESTS  := $(CUDA_KERNEL_TESTS:%=$(B)/test/cuda/%) $(B)/test/cudasim/test_cudasim
-$(SIM_KERNEL_TESTS): $(B)/test/%: test/%.c $(SIM_FAULTS) $(SIM_CHECKED) $(B)/internal.a
+SIM_PACKER        := $(B)/cudasim/src/backend/cuda/quant_pack.o
+$(SIM_KERNEL_TESTS): $(B)/test/%: test/%.c $(SIM_FAULTS) $(SIM_CHECKED) $(SIM_PACKER) \
+                     $(B)/internal.a
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(COMPILE) $(LIBRARY_FLAGS) $(SIM_INCLUDE) -Itest $(USER_FLAGS) $(EXACT_FLAGS) \
 	    -c $< -o $@.o
-	$(Q)$(CXX) $@.o $(filter %.checked.o %.a,$^) $(LDFLAGS) $(LIBRARIES) -o $@
+	$(Q)$(CXX) $@.o $(filter %.checked.o %_pack.o %.a,$^) $(LDFLAGS) $(LIBRARIES) -o $@
 TEST_PROGRAMS += $(if $(SAN),,$(SIM_KERNEL_TESTS))
 
 # Programs with the whole backend linked in, which runs as the module would on a GPU. cuBLASLt and
