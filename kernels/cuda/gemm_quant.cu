@@ -128,8 +128,8 @@ static __device__ __forceinline__ void add_block(float (&sum)[NT][4], const quan
 
 /* Adds a tile's products. */
 template <enum sb_dtype TYPE, enum sb_dtype Q, int NT>
-static __device__ __forceinline__ void add_tile(float (&sum)[NT][4], const quant_lane<Q> &tile,
-                                                const uint16_t *const (&x)[NT], int u, int t)
+static __device__ __forceinline__ void add_columns(float (&sum)[NT][4], const quant_lane<Q> &tile,
+                                                   const uint16_t *const (&x)[NT], int u, int t)
 {
 #pragma unroll
     for (int block = 0; block < quant_traits<Q>::BLOCKS; block++)
@@ -200,7 +200,7 @@ __global__ void __launch_bounds__(THREADS, quant_shape<Q, NT>::RESIDENT) gemm_qu
             const quant_lane<Q> tile = ring[i];
             if (next < g.n_tiles)
                 ring[i].load(tiles + (int64_t)next * traits::BYTES, lane);
-            add_tile<TYPE, Q, NT>(sum, tile, x, u, lane % 4);
+            add_columns<TYPE, Q, NT>(sum, tile, x, u, lane % 4);
         }
     store_sums<NT>(g, parts, sum, strip, first_x);
 }

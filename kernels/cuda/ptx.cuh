@@ -39,6 +39,14 @@ __device__ __forceinline__ uint32_t pack2<SB_F16>(float lo, float hi)
     return pair;
 }
 
+/* One instruction; of two constants the compiler would make two. */
+static __device__ __forceinline__ uint32_t and_or(uint32_t a, uint32_t mask, uint32_t bits)
+{
+    uint32_t word;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(word) : "r"(a), "r"(mask), "r"(bits));
+    return word;
+}
+
 /* sm_80 subtracts bf16 by a multiply-add only. */
 template <enum sb_dtype TYPE>
 static __device__ __forceinline__ uint32_t sub2(uint32_t a, uint32_t b)

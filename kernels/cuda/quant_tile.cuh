@@ -162,8 +162,8 @@ template <enum sb_dtype TYPE>
 static __device__ __forceinline__ uint32_t bytes2(uint32_t word)
 {
     if (TYPE == SB_BF16)
-        return sub2<TYPE>((word & 0x007f007fu) | magic2<TYPE>(0),
-                          (word & 0x00800080u) | magic2<TYPE>(0));
+        return sub2<TYPE>(and_or(word, 0x007f007fu, magic2<TYPE>(0)),
+                          and_or(word, 0x00800080u, magic2<TYPE>(0)));
     return sub2<TYPE>((word & 0x00ff00ffu) ^ magic2<TYPE>(0x80), magic2<TYPE>(0x80));
 }
 
@@ -189,13 +189,13 @@ struct quant_lane {
         if (Q == SB_Q8_0)
             return bytes2<TYPE>(word_of(chunk[block], row * 2 + i / 2) >> i % 2 * 8);
         const uint32_t low = word_of(chunk[block / 2], block % 2 * 2 + row) >> 4 * i;
-        uint32_t bits = (low & 0x000f000fu) | magic2<TYPE>(0);
+        uint32_t bits = and_or(low, 0x000f000fu, magic2<TYPE>(0));
         if (Q == SB_Q5_K)
-            bits |= moved(word_of(chunk[4], block / 2), i + row * 4 + block % 2 * 8, 4) &
-                    0x00100010u;
+            bits = and_or(moved(word_of(chunk[4], block / 2), i + row * 4 + block % 2 * 8, 4),
+                          0x00100010u, bits);
         if (Q == SB_Q6_K)
-            bits |= moved(word_of(chunk[4 + block / 4], block % 4), (i + row * 4) * 2, 4) &
-                    0x00300030u;
+            bits = and_or(moved(word_of(chunk[4 + block / 4], block % 4), (i + row * 4) * 2, 4),
+                          0x00300030u, bits);
         return sub2<TYPE>(bits, magic2<TYPE>(SB_TILE_ZERO(Q)));
     }
 };

@@ -9,6 +9,7 @@
 #include "../kernels/cuda/launch.h"
 #include "backend/cuda/device.h"
 #include "backend/cuda/memory.h"
+#include "backend/cuda/quant_weights.h"
 #include "status.h"
 
 #define REPORT_BYTES ((size_t)1 << 30) /* between two lines of the log */
@@ -27,6 +28,10 @@ int32_t sb_cuda_weight_create(struct sb_weight *out, struct sb_device *device,
     int32_t rc = SPECBATCH_OK;
 
     (void)mem;
+    if (sb_dtype_is_quantised(dtype)) {
+        sb_cuda_leave(&device->gpu, was);
+        return sb_quant_weight_create(out, device, n_out, n_in, dtype);
+    }
     SB_TRY(sb_cuda_set_type(device, dtype == SB_F16 ? SB_F16 : SB_BF16));
     weight.dtype = device->type;
     weight.bytes = (size_t)n_out * row_bytes(weight.dtype, n_in);
@@ -51,7 +56,7 @@ void sb_cuda_weight_free(struct sb_weight *weight, struct sb_device *device,
     (void)mem;
     if (weight->data) {
         device->gpu.held -= weight->bytes;
-        if (device->gemm)
+        if (device->gemm && !sb_dtype_is_quantised(weight->dtype))
             sb_gemm_add_weight(device->gemm, NULL, weight->n_out, weight->n_in);
         sb_cuda_free(&device->gpu, weight->data);
     }
@@ -88,12 +93,18 @@ static void convert_rows(char *to, const struct sb_weight *weight, const char *r
 int32_t sb_cuda_weight_fill(struct sb_weight *weight, struct sb_device *device, int32_t first,
                             int32_t n, const void *rows, enum sb_dtype dtype)
 {
-    const size_t to_row = row_bytes(weight->dtype, weight->n_in);
     const size_t from_row = sb_dtype_row_bytes(dtype, (size_t)weight->n_in);
+    const size_t to_row = row_bytes(weight->dtype, weight->n_in);
     const int32_t block = (int32_t)(SB_STAGE_BYTES / to_row);
-    const int was = sb_cuda_enter(&device->gpu);
     int32_t rc = SPECBATCH_OK;
+    int was;
 
+    if (sb_dtype_is_quantised(weight->dtype)) {
+        rc = sb_quant_weight_fill(weight, device, first, n, rows, dtype);
+        report_progress(device, rc == SPECBATCH_OK ? (size_t)n * from_row : 0);
+        return rc;
+    }
+    was = sb_cuda_enter(&device->gpu);
     for (int32_t at = 0, count; at < n; at += count) {
         struct sb_stage *stage = NULL;
         count = n - at < block ? n - at : block;

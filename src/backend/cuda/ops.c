@@ -15,6 +15,7 @@
 #include "backend/cuda/device_weights.h"
 #include "backend/cuda/graph.h"
 #include "backend/cuda/memory.h"
+#include "backend/cuda/quant_run.h"
 #include "status.h"
 
 struct sb_exec {
@@ -228,8 +229,11 @@ static void embed(struct sb_exec *exec, float *x, const struct sb_weight *table,
                   const struct sb_pass *pass)
 {
     ISSUE(exec, "embed",
-          sb_cuda_embed(x, table->data, table->dtype, table->n_out, table->n_in, pass,
-                        exec->queue->stream));
+          sb_dtype_is_quantised(table->dtype)
+              ? sb_cuda_embed_quant(x, table->data, table->dtype, table->n_out, table->n_in, pass,
+                                    exec->queue->stream)
+              : sb_cuda_embed(x, table->data, table->dtype, table->n_out, table->n_in, pass,
+                              exec->queue->stream));
 }
 
 static void norm(struct sb_exec *exec, const struct sb_norm *args)
@@ -242,6 +246,8 @@ static cudaError_t launch_gemm(const struct sb_exec *exec, float *y, const void 
 {
     const struct sb_gemm *gemm = exec->device->gemm;
 
+    if (sb_dtype_is_quantised(weight->dtype) || weight->next)
+        return sb_quant_run(exec->device, y, x, weight, bias, m, exec->queue->stream);
     if (gemm)
         return sb_gemm_run(gemm, y, x, weight, bias, m, exec->queue->stream);
     return sb_cuda_gemm_reference(y, x, weight->data, bias, m, weight->n_out, weight->n_in,
