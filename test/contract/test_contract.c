@@ -77,7 +77,7 @@ static void test_every_type_of_weights(void)
     for (int m = TRACE_QUANTISED; m < TRACE_MODELS && !sbtest_failed_now; m++) {
         struct trace_bias bias = TRACE_ANY;
         bias.model = m;
-        traces(7000 + (uint64_t)m * 10, 3, &bias);
+        traces(7000 + (uint64_t)m * 10, place_is_cuda() ? 2 : 3, &bias);
     }
     if (!sbtest_failed_now)
         check_fingerprints();
