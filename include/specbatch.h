@@ -285,7 +285,7 @@ enum {
 /* What matrices are quantised to when a model is opened: to integers of 8 or 4 bits, in groups of
  * 32 that share a scale. Each is a class of its own: results are the same bits under every policy,
  * batch and so on, and differ between types (docs/numerics.md). Matrices that are quantised
- * already, as in many GGUF files, stay as they are. CPU only. Since 0.2. */
+ * already, as in many GGUF files, stay as they are. Since 0.2. */
 enum {
     SPECBATCH_WEIGHTS_AUTO = 0, /* as they are stored */
     SPECBATCH_WEIGHTS_Q8 = 1,
@@ -338,9 +338,8 @@ SPECBATCH_API int32_t specbatch_model_options_init(specbatch_model_options *opti
  * or a GGUF file, if the path is not that of a directory; of several parts the first. Its metadata
  * have the configuration, the tokenizer and the chat template, and a tokenizer.json beside it is
  * taken instead of its tokenizer. Tensors may be F32, BF16 and F16, and matrices of a GGUF file
- * Q8_0, Q4_0, Q4_K, Q5_K and Q6_K too, which a GPU holds as bf16 or as what its other weights are.
- * A model of tensors of the same types gives the same bits from either container. All files are
- * read and closed again, so they are not needed afterwards.
+ * Q8_0, Q4_0, Q4_K, Q5_K and Q6_K too. A model of tensors of the same types gives the same bits
+ * from either container. All files are read and closed again, so they are not needed afterwards.
  *
  * *out is a model with one reference, which the caller drops by specbatch_model_close. options is
  * NULL or a struct, which is copied. The memory and log functions in it must stay callable until

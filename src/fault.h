@@ -37,8 +37,8 @@ enum sb_fault {
     SB_FAULT_STALE_BLOCK = 1024,
     /* A session that was saved in another numerics class is loaded. */
     SB_FAULT_SESSION_OF_ANY_CLASS = 2048,
-    /* Where many rows are multiplied together, a group of quantised weights gets the scale of its
-     * neighbour in the next row, */
+    /* Where many rows are multiplied together (on a GPU in the f32 class), a group of quantised
+     * weights gets the scale of its neighbour in the next row, */
     SB_FAULT_SCALE_OF_NEIGHBOUR = 4096,
     /* or loses its minimum, */
     SB_FAULT_MINIMUM_DROPPED = 8192,

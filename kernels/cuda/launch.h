@@ -100,6 +100,10 @@ cudaError_t sb_cuda_untile(void *rows, const void *w, int32_t first, int32_t n, 
 cudaError_t sb_cuda_embed(float *x, const void *table, enum sb_dtype type, int32_t n_rows,
                           int32_t n, const struct sb_pass *pass, cudaStream_t stream);
 
+/* The same from a quantised table in tiles (quant_tile.h), with the CPU's bits. */
+cudaError_t sb_cuda_embed_quant(float *x, const void *table, enum sb_dtype quant, int32_t n_rows,
+                                int32_t n, const struct sb_pass *pass, cudaStream_t stream);
+
 /* backend norm; h [m, ld] of `type`, its padding zeroed. One block of fixed size a row, fixed
  * tree. */
 cudaError_t sb_cuda_norm(const struct sb_norm *args, enum sb_dtype type, cudaStream_t stream);
@@ -145,6 +149,16 @@ cudaError_t sb_cuda_gemm_mma(float *y, const void *x, const void *w, enum sb_dty
 cudaError_t sb_cuda_gated_mma(void *y, const void *x, const void *w, enum sb_dtype type,
                               const float *bias, int32_t m, int32_t n, int32_t n_in,
                               cudaStream_t stream);
+/* The same with quantised weights, which lie in tiles (quant_tile.h), and where rows of y are ldy
+ * floats apart, so that several weights can have columns of one y. _reference: the f32 class, with
+ * the CPU's bits; x [m, n_in]. The other: the 16-bit class with x [m, ld] of `type`, blocks of 32
+ * columns scaled and added in eight sums. It is made for m <= 32. */
+cudaError_t sb_cuda_gemm_quant_reference(float *y, int64_t ldy, const float *x, const void *w,
+                                         enum sb_dtype quant, const float *bias, int32_t m,
+                                         int32_t n_out, int32_t n_in, cudaStream_t stream);
+cudaError_t sb_cuda_gemm_quant(float *y, int64_t ldy, const void *x, enum sb_dtype type,
+                               const void *w, enum sb_dtype quant, const float *bias, int32_t m,
+                               int32_t n_out, int32_t n_in, cudaStream_t stream);
 /* y[r][o] += bias[o], for products that cuBLASLt made. */
 cudaError_t sb_cuda_add_bias(float *y, const float *bias, int32_t m, int32_t n_out,
                              cudaStream_t stream);

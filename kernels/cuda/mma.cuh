@@ -21,6 +21,8 @@
  *
  *   pack2<TYPE>(lo, hi)            two floats as two elements, lo in the low half of 32 bits; f16
  *                                   saturates, as the cache does, and NaN stays NaN
+ *   and_or(a, mask, bits)           (a & mask) | bits
+ *   sub2<TYPE>(a, b)                two elements less two others, rounded
  *   mma<TYPE>(d, a, b0, b1)         d += A B
  *   ldmatrix4, ldmatrix2, ldmatrix4_trans(r, row)
  *                                   r = 4, 2 or 4 matrices; row: this lane's address

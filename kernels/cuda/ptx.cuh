@@ -39,6 +39,26 @@ __device__ __forceinline__ uint32_t pack2<SB_F16>(float lo, float hi)
     return pair;
 }
 
+/* One instruction; of two constants the compiler would make two. */
+static __device__ __forceinline__ uint32_t and_or(uint32_t a, uint32_t mask, uint32_t bits)
+{
+    uint32_t word;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(word) : "r"(a), "r"(mask), "r"(bits));
+    return word;
+}
+
+/* sm_80 subtracts bf16 by a multiply-add only. */
+template <enum sb_dtype TYPE>
+static __device__ __forceinline__ uint32_t sub2(uint32_t a, uint32_t b)
+{
+    uint32_t pair;
+    if (TYPE == SB_BF16)
+        asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(pair) : "r"(b), "r"(0xbf80bf80u), "r"(a));
+    else
+        asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(pair) : "r"(a), "r"(b));
+    return pair;
+}
+
 template <enum sb_dtype TYPE>
 static __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
                                            uint32_t b1)

@@ -78,7 +78,7 @@ struct sb_exec;
  *
  * Files with quantised weights may have rows of one map in several types: then `next` is the weight
  * with the rows below these, which has a `next` of its own or none. A product with the first of
- * them is a product with all. Only the CPU has such weights (mixes_types).
+ * them is a product with all.
  */
 struct sb_weight {
     int32_t n_out, n_in; /* rows of this weight alone, without those of next */
@@ -327,8 +327,6 @@ struct sb_backend {
      * engine then calls record_begin and record_end, and gives every round of as many rows the same
      * shape by adding tokens that write to a slot nobody reads. */
     int32_t records;
-    /* 1 if a weight may have a `next`, with rows of another type. */
-    int32_t mixes_types;
     /* 1 if several threads may call weight_fill at once, for different rows of a weight. */
     int32_t fills_in_parallel;
 

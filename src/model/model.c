@@ -28,16 +28,17 @@ int32_t sb_model_options_resolve(specbatch_model_options *full,
     SB_TRY(
         sb_check_range(what, "device", full->device, SPECBATCH_DEVICE_CPU, SPECBATCH_DEVICE_CUDA));
     SB_TRY(sb_check_range(what, "compute", full->compute, SPECBATCH_COMPUTE_AUTO,
-                          full->device == SPECBATCH_DEVICE_CPU ? SPECBATCH_COMPUTE_INT8
-                                                               : SPECBATCH_COMPUTE_F32));
+                          SPECBATCH_COMPUTE_INT8));
+    if (full->device == SPECBATCH_DEVICE_CUDA && full->compute > SPECBATCH_COMPUTE_F32)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: compute %s is for the CPU; CUDA has bf16 and f32",
+                what, full->compute == SPECBATCH_COMPUTE_INT8 ? "int8" : "split");
     SB_TRY(sb_check_range(what, "simd", full->simd, SPECBATCH_SIMD_AUTO, SPECBATCH_SIMD_AMX));
     SB_TRY(sb_check_range(what, "device_index", full->device_index, 0,
                           full->device == SPECBATCH_DEVICE_CPU ? 0 : INT32_MAX));
     SB_TRY(sb_check_hooks(what, full->alloc, full->free));
     SB_TRY(sb_check_range(what, "kv", full->kv, SPECBATCH_KV_AUTO, SPECBATCH_KV_F16));
     SB_TRY(sb_check_range(what, "weights", full->weights, SPECBATCH_WEIGHTS_AUTO,
-                          full->device == SPECBATCH_DEVICE_CPU ? SPECBATCH_WEIGHTS_Q4
-                                                               : SPECBATCH_WEIGHTS_AUTO));
+                          SPECBATCH_WEIGHTS_Q4));
 done:
     return rc;
 }

@@ -13,10 +13,9 @@
  * save one copy, but would kill the host with SIGBUS if the file shrank in the meantime.
  *
  * A matrix keeps the type that it has in the file, unless the option `weights` has it quantised
- * here, or the backend does not compute with quantised types and widens the rows it is given. A
- * model may have matrices of different types. So may the parts of a stacked matrix, if the backend
- * takes that: parts of one type that follow each other are then one weight, and these weights are
- * chained.
+ * here, or the backend's compute class holds another that is not quantised. A model may have
+ * matrices of different types. So may the parts of a stacked matrix: parts of one type that follow
+ * each other are one weight, and these weights are chained.
  *
  *     q Q4_K, k Q4_K, v Q6_K     ->     [q rows | k rows] Q4_K  - next ->  [v rows] Q6_K
  *
@@ -50,7 +49,6 @@ struct loader {
                           the matrix being loaded */
     unsigned types;    /* bit i: a matrix in memory is of type i */
     uint64_t elements[SB_DTYPES]; /* of the layers' matrices, by their type in memory */
-    int is_widened;               /* the backend holds quantised tensors as another type */
     int is_quantised_here;        /* matrices were quantised, as the options say */
 };
 
@@ -216,16 +214,6 @@ done:
     return rc;
 }
 
-/* The type that the backend is asked to hold a part in. A backend that computes with quantised
- * types takes any mixture of types. */
-static enum sb_dtype wanted_type(const struct loader *l, const struct linear *map,
-                                 enum sb_dtype stored)
-{
-    if (sb_dtype_is_quantised(stored) && !l->model->backend->mixes_types)
-        return SB_BF16;
-    return sb_weights_dtype(l->options->weights, stored, map->is_table);
-}
-
 /* Finds the parts of a map. */
 static int32_t find_parts(struct part parts[3], struct loader *l, const char *prefix,
                           const struct linear *map)
@@ -237,14 +225,8 @@ static int32_t find_parts(struct part parts[3], struct loader *l, const char *pr
         struct part *part = &parts[i];
         snprintf(name, sizeof name, "%s%s.weight", prefix, map->parts[i]);
         SB_TRY(find(&part->tensor, &part->stored, l, name, map->rows[i], map->n_in));
-        part->wanted = wanted_type(l, map, part->stored);
+        part->wanted = sb_weights_dtype(l->options->weights, part->stored, map->is_table);
         part->rows = map->rows[i];
-        if (part->wanted != parts[0].wanted && !l->model->backend->mixes_types)
-            SB_FAIL(SPECBATCH_E_UNSUPPORTED,
-                    "%.60s: tensor %s is %s where %s is %s; on this device they must be of one "
-                    "type",
-                    sb_tensors_file(l->tensors, part->tensor), part->tensor->name,
-                    part->tensor->type, parts[0].tensor->name, parts[0].tensor->type);
     }
 done:
     return rc;
@@ -259,7 +241,6 @@ static void note_weight(struct loader *l, const struct linear *map, const struct
     l->types |= 1u << weight->dtype;
     if (!map->is_table)
         l->elements[weight->dtype] += (uint64_t)weight->n_out * (uint64_t)weight->n_in;
-    l->is_widened |= sb_dtype_is_quantised(part->stored) && !sb_dtype_is_quantised(weight->dtype);
     l->is_quantised_here |= part->stored != part->wanted && sb_dtype_is_quantised(part->wanted);
 }
 
@@ -500,19 +481,6 @@ static void name_types(const struct loader *l)
                  l->options->weights == SPECBATCH_WEIGHTS_Q4 ? "q4" : "q8");
 }
 
-/* Says that weights take more memory than their files. */
-static void warn_widened(const struct loader *l, const char *path)
-{
-    const struct specbatch_model *m = l->model;
-    char place[200];
-
-    sb_line_path(place, sizeof place, path);
-    if (l->is_widened)
-        sb_log(&m->log, SPECBATCH_LOG_WARN,
-               "%s: quantised tensors are held as %s: %s does not compute with quantised weights",
-               place, sb_dtype_name(m->embed.dtype), m->backend->name);
-}
-
 int32_t sb_model_weights_load(struct specbatch_model *model, const struct sb_tensors *tensors,
                               const char *path, const specbatch_model_options *options)
 {
@@ -540,7 +508,6 @@ int32_t sb_model_weights_load(struct specbatch_model *model, const struct sb_ten
     SB_TRY(fill_waiting(&l, NULL));
     SB_TRY(sb_progress_end(&l.progress));
     name_types(&l);
-    warn_widened(&l, path);
     warn_unused(&l, path);
     sb_digest_end(&l.digest, model->digest);
 done:

@@ -129,8 +129,6 @@ static void test_other_models_and_classes_are_refused(void)
     specbatch_model_close(model);
     options = place_options();
     for (int32_t weights = SPECBATCH_WEIGHTS_Q8; weights <= SPECBATCH_WEIGHTS_Q4; weights++) {
-        if (place_is_cuda())
-            break;
         options.weights = weights;
         CHECK_OK(specbatch_model_open(&model, TARGET, &options));
         check_refused_by(model, SPECBATCH_E_INVALID, "another numerics class");

@@ -7,17 +7,18 @@ TEST_PROGRAMS    += $(B)/test/cuda/test_module
 GPU_KERNEL_TESTS := $(CUDA_KERNEL_TESTS:%=$(B)/gpu/%)
 GPU_TESTS        := $(addprefix $(B)/gpu/,test_goldens test_long_prompts test_devices \
                     experiments experiment_launch experiment_prefill) $(GPU_KERNEL_TESTS)
+CUDA_PACKER      := $(B)/cuda/src/backend/cuda/quant_pack.o
 CUDA_FINDERS     := $(addprefix $(B)/cuda/src/backend/cuda/,cublaslt.o library.o)
 COMPILE_GPU       = $(COMPILE_TEST) -isystem $(CUDA_HOME)/include -c $< -o $@.o
 
 $(B)/gpu/test_%: test/cuda/test_%.c $(CUDA_TEST_SUPPORT) $(B)/internal.a
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(COMPILE_TEST) $< $(CUDA_TEST_SUPPORT) $(B)/internal.a $(LDFLAGS) $(LIBRARIES) -o $@
-$(GPU_KERNEL_TESTS): $(B)/gpu/%: test/cuda/%.c $(CUDA_KERNEL_OBJECTS) $(B)/internal.a
+$(GPU_KERNEL_TESTS): $(B)/gpu/%: test/cuda/%.c $(CUDA_KERNEL_OBJECTS) $(CUDA_PACKER) $(B)/internal.a
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(COMPILE_GPU)
-	$(Q)$(CXX) $@.o $(CUDA_KERNEL_OBJECTS) $(B)/internal.a $(CUDA_RPATH) $(LDFLAGS) $(LIBRARIES) \
-	    $(CUDA_LIBRARIES) -o $@
+	$(Q)$(CXX) $@.o $(CUDA_KERNEL_OBJECTS) $(CUDA_PACKER) $(B)/internal.a $(CUDA_RPATH) $(LDFLAGS) \
+	    $(LIBRARIES) $(CUDA_LIBRARIES) -o $@
 $(B)/gpu/experiments $(B)/gpu/experiment_launch: $(B)/gpu/%: test/cuda/%.c \
                                                  $(CUDA_KERNEL_OBJECTS) $(CUDA_FINDERS)
 	@mkdir -p $(@D); echo "  TEST $<"

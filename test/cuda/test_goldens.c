@@ -15,12 +15,23 @@
 #define MODELS "test/data/models"
 enum { VOCAB = 517, LONGEST = 200 };
 
-static const char *const names[] = {
-    "qwen3_untied_f32_sharded", "llama3_scaled_biased_tied_bf16", "glm4_unbiased_bf16",
-    "qwen2_tied_f32",           "llama_untied_f32_sharded",       "llama_mha_f16",
-    "qwen3_yarn_f32",           "long_qwen3_hd128_bf16",
+/* The models, and what their weights are quantised to. */
+static const struct {
+    const char *name;
+    int32_t weights;
+} models[] = {
+    {"qwen3_untied_f32_sharded", SPECBATCH_WEIGHTS_AUTO},
+    {"llama3_scaled_biased_tied_bf16", SPECBATCH_WEIGHTS_AUTO},
+    {"glm4_unbiased_bf16", SPECBATCH_WEIGHTS_AUTO},
+    {"qwen2_tied_f32", SPECBATCH_WEIGHTS_AUTO},
+    {"llama_untied_f32_sharded", SPECBATCH_WEIGHTS_AUTO},
+    {"llama_mha_f16", SPECBATCH_WEIGHTS_AUTO},
+    {"qwen3_yarn_f32", SPECBATCH_WEIGHTS_AUTO},
+    {"long_qwen3_hd128_bf16", SPECBATCH_WEIGHTS_AUTO},
+    {"qwen3_untied_f32_sharded", SPECBATCH_WEIGHTS_Q8},
+    {"llama3_scaled_biased_tied_bf16", SPECBATCH_WEIGHTS_Q4},
 };
-enum { N_MODELS = sizeof names / sizeof names[0] };
+enum { N_MODELS = sizeof models / sizeof models[0] };
 
 static int32_t ids[LONGEST];
 static float expected[LONGEST * VOCAB], got[LONGEST * VOCAB];
@@ -34,7 +45,8 @@ static int32_t open_pair(specbatch_model **cpu, specbatch_model **device, int i,
     *cpu = *device = NULL;
     f32.compute = SPECBATCH_COMPUTE_F32;
     options.compute = compute;
-    snprintf(path, sizeof path, MODELS "/%s", names[i]);
+    f32.weights = options.weights = models[i].weights;
+    snprintf(path, sizeof path, MODELS "/%s", models[i].name);
     rc = specbatch_model_open(cpu, path, &f32);
     return rc ? rc : specbatch_model_open(device, path, &options);
 }
@@ -65,9 +77,10 @@ static void test_the_f32_class_has_the_cpus_bits(void)
             CHECK_OK(logits_of(got, device, &ways[w]));
             differs = first_difference(got, expected, ways[w].n);
             if (differs >= 0)
-                FAIL("%s, way %d: token %d differs from the CPU's", names[i], (int)w, differs);
+                FAIL("%s, way %d: token %d differs from the CPU's", models[i].name, (int)w,
+                     differs);
         }
-        printf("     %-34s %s\n", names[i], specbatch_model_fingerprint(device));
+        printf("     %-34s %s\n", models[i].name, specbatch_model_fingerprint(device));
         specbatch_model_close(cpu);
         specbatch_model_close(device);
     }
@@ -103,17 +116,17 @@ static void test_the_16_bit_class_is_invariant(void)
         CHECK_OK(logits_of(expected, cpu, &whole));
         CHECK_OK(logits_of(got, device, &whole));
         worst = worst_difference(80);
-        printf("     %-34s %.1e of the largest logit from f32; %s\n", names[i], worst,
+        printf("     %-34s %.1e of the largest logit from f32; %s\n", models[i].name, worst,
                specbatch_model_fingerprint(device));
         if (!(worst < 0.05))
-            FAIL("%s: far from the f32 class", names[i]);
+            FAIL("%s: far from the f32 class", models[i].name);
         memcpy(expected, got, sizeof got);
         for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
             int32_t differs;
             CHECK_OK(logits_of(got, device, &ways[w]));
             differs = first_difference(got, expected, 80);
             if (differs >= 0)
-                FAIL("%s, way %d: token %d differs from a whole prompt's", names[i], (int)w,
+                FAIL("%s, way %d: token %d differs from a whole prompt's", models[i].name, (int)w,
                      differs);
         }
         specbatch_model_close(cpu);

@@ -32,6 +32,7 @@ f32 test_span_mutations
 f32 test_goldens f32_class
 f32 test_requests
 16bit test_contract test_a_few
+16bit test_contract test_every_type_of_weights
 END
 run b 1 <<END
 f32 test_contract
@@ -45,6 +46,7 @@ f32 experiments --tiny
 f32 experiment_launch --tiny
 f32 experiment_prefill --tiny
 16bit test_contract test_a_few
+16bit test_contract test_every_type_of_weights
 16bit test_session
 END
 wait

@@ -42,6 +42,18 @@ static inline uint32_t pack2(float lo, float hi)
     return narrowed(TYPE, lo) | (uint32_t)narrowed(TYPE, hi) << 16;
 }
 
+static inline uint32_t and_or(uint32_t a, uint32_t mask, uint32_t bits)
+{
+    return (a & mask) | bits;
+}
+
+template <enum sb_dtype TYPE>
+static inline uint32_t sub2(uint32_t a, uint32_t b)
+{
+    return pack2<TYPE>(widened(TYPE, (uint16_t)a) - widened(TYPE, (uint16_t)b),
+                       widened(TYPE, (uint16_t)(a >> 16)) - widened(TYPE, (uint16_t)(b >> 16)));
+}
+
 /* ------------------------------------------------------------------ matrices */
 
 struct mma_part {

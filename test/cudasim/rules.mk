@@ -35,15 +35,18 @@ $(CUDA_TEST_SUPPORT): $(B)/%.o: %.c $(B)/flags
 
 # Programs that compare the kernels with the CPU's, and one that tests the simulator itself.
 # faults.cu has wrong kernels, which it must notice.
-CUDA_KERNEL_TESTS := test_cuda_kernels test_cuda_sample test_cuda_attention test_cuda_mma
+CUDA_KERNEL_TESTS := test_cuda_kernels test_cuda_sample test_cuda_attention test_cuda_mma \
+                     test_cuda_quant
 SIM_FAULTS        := $(B)/cudasim/test/cudasim/faults.checked.o
 SIM_KERNEL_TESTS  := $(CUDA_KERNEL_TESTS:%=$(B)/test/cuda/%) \
                      $(addprefix $(B)/test/cudasim/,test_cudasim test_counts)
-$(SIM_KERNEL_TESTS): $(B)/test/%: test/%.c $(SIM_FAULTS) $(SIM_CHECKED) $(B)/internal.a
+SIM_PACKER        := $(B)/cudasim/src/backend/cuda/quant_pack.o
+$(SIM_KERNEL_TESTS): $(B)/test/%: test/%.c $(SIM_FAULTS) $(SIM_CHECKED) $(SIM_PACKER) \
+                     $(B)/internal.a
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(COMPILE) $(LIBRARY_FLAGS) $(SIM_INCLUDE) -Itest $(USER_FLAGS) $(EXACT_FLAGS) \
 	    -c $< -o $@.o
-	$(Q)$(CXX) $@.o $(filter %.checked.o %.a,$^) $(LDFLAGS) $(LIBRARIES) -o $@
+	$(Q)$(CXX) $@.o $(filter %.checked.o %_pack.o %.a,$^) $(LDFLAGS) $(LIBRARIES) -o $@
 TEST_PROGRAMS += $(if $(SAN),,$(SIM_KERNEL_TESTS))
 
 # Programs with the whole backend linked in, which runs as the module would on a GPU. cuBLASLt and
@@ -69,7 +72,8 @@ $(B)/cudasim/faults.a: $(B)/faults.a
 # compile_sim,MORE_FLAGS: compiles the first prerequisite and links it with the simulated backend.
 compile_sim = $(COMPILE_TEST) $(1) -Itest/cudasim -c $< -o $@.o && \
               $(CXX) $@.o $(SIM_BACKEND) $(CUDA_TEST_SUPPORT) \
-              $(filter %with_cudnn.o %internal.a %faults.a,$^) $(SIM) $(LDFLAGS) $(LIBRARIES) -o $@
+              $(filter %with_cudnn.o %.faulty.o %internal.a %faults.a,$^) $(SIM) $(LDFLAGS) \
+              $(LIBRARIES) -o $@
 SIM_BENCH_GPU := $(B)/cudasim/bench_gpu
 SIM_TESTS     := $(addprefix $(B)/cudasim/,test_backend test_devices test_products test_prefill \
                  test_goldens test_contract test_requests test_mutations test_session experiments \
@@ -86,7 +90,13 @@ $(B)/cudasim/test_requests: test/contract/test_requests.c $(SIM_PARTS) $(B)/cuda
 $(B)/cudasim/test_session: test/api/test_session.c $(SIM_PARTS) $(B)/cudasim/internal.a
 	@echo "  TEST $< (simulated device)"
 	$(Q)$(compile_sim)
-$(B)/cudasim/test_mutations: test/contract/test_mutations.c $(SIM_PARTS) $(B)/cudasim/faults.a
+# The kernels that have deliberate faults, which hide those in $(SIM).
+SIM_FAULTY := $(B)/cudasim/kernels/cuda/gemm_quant_reference.faulty.o
+$(SIM_FAULTY): $(B)/cudasim/%.faulty.o: %.cu $(B)/flags
+	@mkdir -p $(@D); echo "  SIM  $< (with faults)"
+	$(Q)$(CXX) $(SIM_FLAGS) $(DEPENDENCIES) -O2 -g $(SIM_EXACT) -DSB_FAULTS -x c++ -c $< -o $@
+$(B)/cudasim/test_mutations: test/contract/test_mutations.c $(SIM_PARTS) $(SIM_FAULTY) \
+                             $(B)/cudasim/faults.a
 	@echo "  TEST $< (simulated device)"
 	$(Q)$(call compile_sim,-DSB_FAULTS)
 SIM_TESTS += $(B)/cudasim/test_span_mutations

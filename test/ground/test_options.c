@@ -139,11 +139,11 @@ static void test_model_options(void)
     CHECK_OK(sb_model_options_resolve(&full, &given));
     CHECK_INT(full.compute, SPECBATCH_COMPUTE_SPLIT);
     given.device = SPECBATCH_DEVICE_CUDA;
-    CHECK_ERROR(sb_model_options_resolve(&full, &given), SPECBATCH_E_INVALID,
-                "compute is 3, outside 0..2");
+    CHECK_ERROR(sb_model_options_resolve(&full, &given), SPECBATCH_E_UNSUPPORTED,
+                "compute split is for the CPU");
     given.compute = SPECBATCH_COMPUTE_INT8;
-    CHECK_ERROR(sb_model_options_resolve(&full, &given), SPECBATCH_E_INVALID,
-                "compute is 4, outside 0..2");
+    CHECK_ERROR(sb_model_options_resolve(&full, &given), SPECBATCH_E_UNSUPPORTED,
+                "compute int8 is for the CPU");
     given.device = 0;
     CHECK_OK(sb_model_options_resolve(&full, &given));
     CHECK_INT(full.compute, SPECBATCH_COMPUTE_INT8);

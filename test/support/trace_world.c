@@ -72,12 +72,12 @@ static int32_t open_level(specbatch_model **out, const char *path, const struct 
     specbatch_model_options options = place_options();
     int32_t rc;
 
+    options.weights = weights;
     if (place_is_cuda())
         return level == SPECBATCH_SIMD_AUTO ? specbatch_model_open(out, path, &options)
                                             : SPECBATCH_OK;
     options.compute = model->compute;
     options.kv = model->kv;
-    options.weights = weights;
     options.simd = level;
     rc = level == TRACE_EMULATED ? open_with_emulated_tiles(out, path, &options)
                                  : specbatch_model_open(out, path, &options);
@@ -112,7 +112,8 @@ static int open_oracle(struct trace_model *model)
 
     options.compute = model->compute;
     options.kv = model->kv;
-    if (place_is_cuda() && place_is_reference()) /* where no weights are quantised */
+    options.weights = model->weights;
+    if (place_is_cuda() && place_is_reference())
         return specbatch_model_open(&model->oracle, model->path, &options);
     model->oracle = model->target[0];
     specbatch_model_retain(model->oracle);
@@ -136,7 +137,6 @@ static int open_model(struct trace_model *model, const struct trace_world *world
     return has_draft(model) ? open_levels(model->draft, model, model->draft_weights, ".draft") : 0;
 }
 
-/* On a device there are no models with quantised weights: it would make others of them. */
 static int open_models(struct trace_world *world, const char *dir)
 {
     static const struct {
@@ -148,7 +148,7 @@ static int open_models(struct trace_world *world, const char *dir)
                                 {SPECBATCH_COMPUTE_BF16, SPECBATCH_KV_F16},
                                 [TRACE_INT8] = {SPECBATCH_COMPUTE_INT8, SPECBATCH_KV_F32}};
 
-    world->n_models = place_is_cuda() ? TRACE_QUANTISED : TRACE_MODELS;
+    world->n_models = TRACE_MODELS;
     world->given = place_checkpoint() ? world->n_models++ : -1;
     world->n_classes = place_is_cuda() ? 1 : TRACE_CLASSES;
     for (int c = 0; c < world->n_classes; c++)

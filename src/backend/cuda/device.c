@@ -117,6 +117,17 @@ done:
     return rc;
 }
 
+void sb_cuda_note_quantised(struct sb_device *device)
+{
+    const size_t used = strlen(device->class_text);
+
+    if (!device->has_quantised)
+        snprintf(device->class_text + used, sizeof device->class_text - used,
+                 "; quantised weights by scaled blocks of 32 k%s",
+                 device->type == SB_F32 ? "" : ", by mma, in 8 sums");
+    device->has_quantised = 1;
+}
+
 int32_t sb_cuda_calibrate(int32_t *span, struct sb_device *device,
                           const struct sb_geometry *geometry)
 {

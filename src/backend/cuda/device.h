@@ -4,8 +4,9 @@
  * Classes (kernels/cuda/launch.h). SPECBATCH_COMPUTE_F32 is the f32 reference class, equal to the
  * CPU bit for bit: weights of any file type are widened. SPECBATCH_COMPUTE_BF16 is the 16-bit
  * class: weights stay in the file's 16-bit type, and a file of f32 is rounded to bf16. The first
- * weight of a model, its embedding, chooses the type, and the rest follow it. When the model is
- * loaded, calibration decides who computes the attention of long prompts.
+ * weight of a model, its embedding, chooses the type, bf16 if it is quantised, and the rest follow
+ * it. Quantised weights stay quantised in both, and their products are of a class of their own.
+ * When the model is loaded, calibration decides who computes the attention of long prompts.
  */
 #ifndef SB_CUDA_DEVICE_H
 #define SB_CUDA_DEVICE_H
@@ -24,6 +25,7 @@ struct sb_device {
     int has_type;               /* `type` is chosen */
     enum sb_dtype type;         /* of weights, gemm inputs and caches */
     int32_t kv;                 /* SPECBATCH_KV_*: what was asked for, AUTO or that type */
+    int has_quantised;          /* weights are quantised, so the class names their products */
     struct sb_staging staging;  /* through which weights are loaded */
     size_t reported;            /* bytes of weights that the log has heard of */
     struct sb_gemm *gemm;       /* the 16-bit class's products; NULL in the f32 class */
@@ -43,5 +45,7 @@ int32_t sb_cuda_calibrate(int32_t *span, struct sb_device *device,
 /* Chooses the type of weights, and what follows from it, unless that is done already. Only while a
  * model is opened and loaded; the device must be current. E_NOMEM, E_DEVICE. */
 int32_t sb_cuda_set_type(struct sb_device *device, enum sb_dtype type);
+/* Has the class name products with quantised weights, before calibration. */
+void sb_cuda_note_quantised(struct sb_device *device);
 
 #endif

@@ -10,6 +10,7 @@
 #include "../kernels/cuda/launch.h"
 #include "backend/cuda/device.h"
 #include "backend/cuda/memory.h"
+#include "backend/cuda/quant_weights.h"
 #include "status.h"
 
 #define REPORT_BYTES ((size_t)1 << 30) /* between two lines of the log */
@@ -41,6 +42,10 @@ int32_t sb_cuda_weight_create(struct sb_weight *out, struct sb_device *device,
     int32_t rc = SPECBATCH_OK;
 
     (void)mem;
+    if (sb_dtype_is_quantised(dtype)) {
+        sb_cuda_leave(&device->gpu, was);
+        return sb_quant_weight_create(out, device, n_out, n_in, dtype);
+    }
     SB_TRY(sb_cuda_set_type(device, dtype == SB_F16 ? SB_F16 : SB_BF16));
     weight.dtype = device->type;
     weight.bytes = (size_t)sb_cuda_weight_size(weight.dtype, n_out, n_in) *
@@ -124,14 +129,20 @@ done:
 int32_t sb_cuda_weight_fill(struct sb_weight *weight, struct sb_device *device, int32_t first,
                             int32_t n, const void *rows, enum sb_dtype dtype)
 {
-    const size_t to_row = row_bytes(weight->dtype, weight->n_in);
     const size_t from_row = sb_dtype_row_bytes(dtype, (size_t)weight->n_in);
+    const size_t to_row = row_bytes(weight->dtype, weight->n_in);
     const int32_t block = (int32_t)(SB_STAGE_BYTES / to_row);
-    const int was = sb_cuda_enter(&device->gpu);
     int32_t rc = SPECBATCH_OK;
+    int was;
 
+    if (sb_dtype_is_quantised(weight->dtype)) {
+        rc = sb_quant_weight_fill(weight, device, first, n, rows, dtype);
+        report_progress(device, rc == SPECBATCH_OK ? (size_t)n * from_row : 0);
+        return rc;
+    }
     if (device->gemm)
         sb_gemm_add_weight(device->gemm, weight);
+    was = sb_cuda_enter(&device->gpu);
     for (int32_t at = 0, count; at < n; at += count) {
         struct sb_stage *stage = NULL;
         count = n - at < block ? n - at : block;

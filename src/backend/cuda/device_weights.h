@@ -1,6 +1,7 @@
 /*
  * Weights on the device. A weight is [n_out, ld] elements of the device's type, where ld is
- * sb_cuda_ld(n_in) (kernels/cuda/launch.h) and each row is padded with zeros.
+ * sb_cuda_ld(n_in) (kernels/cuda/launch.h) and each row is padded with zeros; or quantised, in
+ * tiles (quant_weights.h).
  */
 #ifndef SB_CUDA_DEVICE_WEIGHTS_H
 #define SB_CUDA_DEVICE_WEIGHTS_H

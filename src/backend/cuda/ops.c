@@ -15,6 +15,7 @@
 #include "backend/cuda/device_weights.h"
 #include "backend/cuda/graph.h"
 #include "backend/cuda/memory.h"
+#include "backend/cuda/quant_run.h"
 #include "status.h"
 
 struct sb_exec {
@@ -234,8 +235,11 @@ static void embed(struct sb_exec *exec, float *x, const struct sb_weight *table,
                   const struct sb_pass *pass)
 {
     ISSUE(exec, "embed",
-          sb_cuda_embed(x, table->data, table->dtype, table->n_out, table->n_in, pass,
-                        exec->queue->stream));
+          sb_dtype_is_quantised(table->dtype)
+              ? sb_cuda_embed_quant(x, table->data, table->dtype, table->n_out, table->n_in, pass,
+                                    exec->queue->stream)
+              : sb_cuda_embed(x, table->data, table->dtype, table->n_out, table->n_in, pass,
+                              exec->queue->stream));
 }
 
 static void norm(struct sb_exec *exec, const struct sb_norm *args)
@@ -243,18 +247,24 @@ static void norm(struct sb_exec *exec, const struct sb_norm *args)
     ISSUE(exec, "norm", sb_cuda_norm(args, exec->device->type, exec->queue->stream));
 }
 
-static cudaError_t launch_product(const struct sb_exec *exec, const struct sb_product *p)
+/* n_gated: of a product that is gated, half of its columns. */
+static cudaError_t launch_product(const struct sb_exec *exec, const struct sb_product *p,
+                                  int32_t n_gated)
 {
     const struct sb_weight *weight = p->weight;
+    const int is_quantised = sb_dtype_is_quantised(weight->dtype) || weight->next;
     const cudaStream_t stream = exec->queue->stream;
     cudaError_t error;
 
-    if (exec->device->gemm)
+    if (is_quantised)
+        error = sb_quant_run(exec->device, p->y, p->x, weight, p->bias, p->m, stream);
+    else if (exec->device->gemm)
         return sb_gemm_run(exec->device->gemm, p, stream);
-    error = sb_cuda_gemm_reference(p->y, p->x, weight->data, p->bias, p->m, weight->n_out,
-                                   weight->n_in, stream);
+    else
+        error = sb_cuda_gemm_reference(p->y, p->x, weight->data, p->bias, p->m, weight->n_out,
+                                       weight->n_in, stream);
     if (error == cudaSuccess && p->act)
-        error = sb_cuda_swiglu(p->act, SB_F32, p->y, p->m, weight->n_out / 2, stream);
+        error = sb_cuda_swiglu(p->act, exec->device->type, p->y, p->m, n_gated, stream);
     return error;
 }
 
@@ -263,7 +273,7 @@ static void gemm(struct sb_exec *exec, float *y, const void *x, const struct sb_
 {
     const struct sb_product product = {y, NULL, x, weight, bias, m, exec->scratch};
 
-    ISSUE(exec, "gemm", launch_product(exec, &product));
+    ISSUE(exec, "gemm", launch_product(exec, &product, 0));
 }
 
 static void gated(struct sb_exec *exec, void *y, float *gate_up, const void *x,
@@ -271,8 +281,7 @@ static void gated(struct sb_exec *exec, void *y, float *gate_up, const void *x,
 {
     const struct sb_product product = {gate_up, y, x, weight, bias, m, exec->scratch};
 
-    (void)n;
-    ISSUE(exec, "gated", launch_product(exec, &product));
+    ISSUE(exec, "gated", launch_product(exec, &product, n));
 }
 
 static void rope_kv(struct sb_exec *exec, float *qkv, const struct sb_attention *attention,

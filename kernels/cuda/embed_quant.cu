@@ -1,0 +1,59 @@
+/*
+ * Token embeddings from a quantised table: x[t] = row ids[id_at[t]] of the table, each value
+ * fma(scale, q, -min), as on the CPU; or zeros for an id outside the table. Both classes have it.
+ *
+ *     table in tiles (quant_tile.h)      x [n_tokens, n] f32      one block a token
+ */
+#include "kernels/cuda/quant_tile.cuh"
+
+enum { THREADS = 256 };
+
+template <enum sb_dtype Q>
+static __global__ void embed_quant(float *x, const uint8_t *table, int64_t strip_bytes,
+                                   int32_t n_rows, int32_t n, const int32_t *ids,
+                                   const int32_t *id_at)
+{
+    typedef quant_traits<Q> traits;
+    const int64_t token = blockIdx.x;
+    const int32_t id = ids[id_at[token]];
+    const bool is_known = id >= 0 && id < n_rows;
+    const int row = is_known ? id % SB_TILE_ROWS : 0;
+    const uint8_t *strip = table + (is_known ? id / SB_TILE_ROWS : 0) * strip_bytes;
+
+    for (int32_t k = threadIdx.x; k < n; k += THREADS) {
+        const uint8_t *tile = strip + (int64_t)(k / traits::COLUMNS) * traits::BYTES;
+        const int column = k % traits::COLUMNS, block = column / SB_TILE_BLOCK;
+        const int group = column % SB_TILE_BLOCK * traits::GROUPS / SB_TILE_BLOCK;
+        quant_head<Q> head;
+        head.load(tile, row % 8);
+        x[token * n + k] = is_known ? fmaf(head.scale(row / 8, block, group),
+                                           quant_integer<Q>(tile, row, column),
+                                           -head.min(row / 8, block))
+                                    : 0.0f;
+    }
+}
+
+cudaError_t sb_cuda_embed_quant(float *x, const void *table, enum sb_dtype quant, int32_t n_rows,
+                                int32_t n, const struct sb_pass *pass, cudaStream_t stream)
+{
+    cudaError_t error = cudaErrorInvalidValue;
+
+    if (pass->n_tokens <= 0)
+        return cudaSuccess;
+    SB_WITH_QUANT(quant,
+                  error = SB_LAUNCH(embed_quant<Q>, dim3((unsigned)pass->n_tokens), dim3(THREADS),
+                                    0, stream, x, static_cast<const uint8_t *>(table),
+                                    (int64_t)sb_tile_row_bytes(quant, n), n_rows, n, pass->ids,
+                                    pass->id_at));
+    return error;
+}
+
+cudaError_t sb_load_embed_quant(enum sb_dtype type)
+{
+    cudaError_t error = cudaSuccess;
+
+    (void)type;
+    for (int quant = SB_Q8_0; error == cudaSuccess && quant < SB_DTYPES; quant++)
+        SB_WITH_QUANT(quant, error = sb_load(embed_quant<Q>));
+    return error;
+}
