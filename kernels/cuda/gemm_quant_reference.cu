@@ -105,6 +105,7 @@ __device__ float add_block(float sum, const float *x, float a, const weights &w,
 
     for (int group = 0; group < GROUPS; group++) {
         float even = 0.0f, odd = 0.0f;
+#pragma unroll 4 /* all of them would not fit the registers */
         for (int k = group * N; k < (group + 1) * N; k += 2) {
             even = fmaf(x[k], q[k], even);
             odd = fmaf(x[k + 1], q[k + 1], odd);
