@@ -35,10 +35,10 @@ static cudaError_t run_by_rows(const struct sb_device *device, float *y, int64_t
     for (int32_t r = 0; error == cudaSuccess && r < m; r++) {
         const char *row = (const char *)x + (size_t)r * x_row;
         const struct sb_product product = {y + r * ldy, NULL, row, weight, bias, 1, NULL};
-        error = device->gemm ? sb_gemm_run(device->gemm, &product, stream)
-                             : sb_cuda_gemm_reference(product.y, (const float *)product.x,
-                                                      weight->data, bias, 1, weight->n_out,
-                                                      weight->n_in, stream);
+        error = device->gemm
+                    ? sb_gemm_run(device->gemm, &product, stream)
+                    : sb_cuda_gemm_reference(product.y, (const float *)product.x, weight->data,
+                                             bias, 1, weight->n_out, weight->n_in, stream);
     }
     return error;
 }
