@@ -67,6 +67,14 @@ static inline void free_all(void)
     free_to(0);
 }
 
+/* Fresh device memory that is all zeros. */
+static inline void *zeros(size_t bytes)
+{
+    void *dev = fresh(bytes);
+    (void)cudaMemset(dev, 0, bytes);
+    return dev;
+}
+
 static inline float *given_floats(const float *host, int64_t n)
 {
     return given(host, (size_t)n * sizeof(float));
