@@ -9,156 +9,66 @@
  *
  *     walk    a block takes a query tile through all of its splits and merges in registers: for
  *             passes with enough tiles to fill the device
- *     split   a block takes one split of a tile and writes the partial result to scratch, and
- *             combine_kernel merges: for passes with few tiles
+ *     split   a block takes one split of a tile and writes the partial results to scratch, and the
+ *             last block of a tile to do so merges them: for passes with few tiles
  *
  * K of the next split is fetched during softmax and values, V during the next scores. A block has
  * up to 64 KB in flight (D = 128); an H100 holds 3 blocks of one query tile or 2 of four.
  */
-#include "kernels/cuda/attend_tile.cuh"
+#include "kernels/cuda/attend_merge.cuh"
+#include "kernels/cuda/attend_turn.cuh"
 
 namespace
 {
 
 enum {
-    SPLIT_TOKENS = 64,  /* passes of more tokens always walk, so they need no scratch */
-    ENOUGH_BLOCKS = 264 /* two for each of an H100's multiprocessors; so many need no splitting */
+    /* What may be split is limited, because scratch is: FEW_TOKENS tokens of any length, or
+     * SPLIT_TOKENS tokens whose splits are SPLIT_PARTS together. */
+    FEW_TOKENS = 64,
+    SPLIT_TOKENS = 192,
+    SPLIT_PARTS = 16384,
+    ENOUGH_BLOCKS = 132, /* one for each of an H100's multiprocessors; so many need no splitting */
+    TILE_ROWS = 64,      /* queries of the largest tile */
+    ROPE_ROWS = 32,      /* and of the largest that turns its heads itself, */
+    ROPE_DIM = 128       /* which may have so many columns: others have no registers left for it */
 };
 
-/* Makes columns [heads * d, ldy) of a token's result zeros. */
-__device__ __forceinline__ void zero_padding(const attend_args &a, int token, int thread,
-                                             int n_threads)
-{
-    for (int64_t i = (int64_t)a.heads * a.d + thread; i < a.ldy; i += n_threads)
-        a.y[token * a.ldy + i] = 0;
-}
+/* ------------------------------------------------------------------ a tile */
 
-/* ------------------------------------------------------------------ the kernel */
-
-/* Merges the maximum and sum of a split into those of query `row`, and writes the factors for the
- * query's values to shared memory. Each thread does it for one query, which takes fewer registers
- * than if every thread did it for the queries of its fragments. */
-template <class S>
-__device__ __forceinline__ void add_sums(merged *state, uint8_t *shared, int row, int first_key)
-{
-    if (row < S::ROWS && ((const int *)(shared + S::POS_AT))[row] >= first_key) {
-        float2 factors;
-        merge(state, row_max<S>(shared, row), row_sum<S>(shared, row), &factors.x, &factors.y);
-        ((float2 *)(shared + S::FACTORS_AT))[row] = factors;
-    }
-}
-
-/* The results of a block that walks, merged so far; fragments as in values(). */
-template <class S>
-struct running {
-    float o[S::MT][S::N8][4];
-
-    __device__ __forceinline__ void clear()
-    {
-#pragma unroll
-        for (int i = 0; i < S::MT * S::N8 * 4; i++)
-            o[i / 4 / S::N8][i / 4 % S::N8][i % 4] = 0.0f;
-    }
-
-    /* Merges one column group of a split's partial results, for queries with a key in the split. */
-    __device__ __forceinline__ void add(const float (&part)[S::MT][S::GROUP][4],
-                                        const uint8_t *shared, int group, int first_key, int n_mma)
-    {
-#pragma unroll
-        for (int i = 0; i < 2 * S::MT; i++) {
-            if (i / 2 >= n_mma || ((const int *)(shared + S::POS_AT))[row_of(i)] < first_key)
-                continue;
-            const float2 factors = ((const float2 *)(shared + S::FACTORS_AT))[row_of(i)];
-#pragma unroll
-            for (int j = 0; j < 2 * S::GROUP; j++) {
-                float &value = o[i / 2][group + j / 2][i % 2 * 2 + j % 2];
-                value = merge_value(value, factors.x, part[i / 2][j / 2][i % 2 * 2 + j % 2],
-                                    factors.y);
-            }
-        }
-    }
-
-    /* Divides by the queries' sums, sums[query], and writes y. */
-    __device__ __forceinline__ void store(const float *sums, const attend_args &a,
-                                          const query_tile &tile, int kv_head)
-    {
-        const int group = a.heads / a.kv_heads, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-#pragma unroll
-        for (int i = 0; i < 2 * S::MT; i++) {
-            const int row = row_of(i), at = tile.first + row;
-            if (row >= tile.n)
-                continue;
-            const int token = tile.run + at / group, head = kv_head * group + at % group;
-            uint16_t *y = a.y + token * a.ldy + (int64_t)head * a.d;
-            const float inverse = __frcp_rn(sums[row]);
-#pragma unroll
-            for (int n = 0; n < S::N8; n++) {
-                const int col = (warp * S::N8 + n) * 8 + lane % 4 * 2;
-                const uint32_t pair = pack2<S::TYPE>(
-                    __fmul_rn(o[i / 2][n][i % 2 * 2], inverse),
-                    __fmul_rn(o[i / 2][n][i % 2 * 2 + 1], inverse));
-                if (col < a.d)
-                    y[col] = (uint16_t)pair;
-                if (col + 1 < a.d)
-                    y[col + 1] = (uint16_t)(pair >> 16);
-            }
-            if (head == a.heads - 1)
-                zero_padding(a, token, warp * 4 + lane % 4, WARPS * 4);
-        }
-    }
-};
-
-/* Writes the partial results of one split to scratch, unmerged. */
-template <class S>
-__device__ __forceinline__ void store_partial(const float (&o)[S::MT][S::GROUP][4],
-                                              const uint8_t *shared, const attend_args &a,
-                                              const query_tile &tile, int kv_head, int group)
-{
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int heads = a.heads / a.kv_heads, split = (int)blockIdx.z;
-
-#pragma unroll
-    for (int i = 0; i < 2 * S::MT; i++) {
-        const int row = row_of(i), at = tile.first + row;
-        if (row >= tile.n || ((const int *)(shared + S::POS_AT))[row] < split * SPLIT)
-            continue;
-        const int token = tile.run + at / heads, head = kv_head * heads + at % heads;
-        float *to = a.partial + (((int64_t)token * a.heads + head) * a.splits + split) * (a.d + 2);
-#pragma unroll
-        for (int j = 0; j < 2 * S::GROUP; j++) {
-            const int col = (warp * S::N8 + group + j / 2) * 8 + lane % 4 * 2 + j % 2;
-            if (col < a.d)
-                to[col] = o[i / 2][j / 2][i % 2 * 2 + j % 2];
-        }
-        if (group == 0 && warp == 0 && lane % 4 == 0) {
-            to[a.d] = row_max<S>(shared, row);
-            to[a.d + 1] = row_sum<S>(shared, row);
-        }
-    }
-}
-
-template <class S>
+template <class S, bool ROPES>
 __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
-                                        const query_tile &tile, int kv_head)
+                                        const query_tile &tile, int kv_head, unsigned *counter)
 {
-    const int first = a.walk ? 0 : (int)blockIdx.z, last = a.walk ? tile.highest / SPLIT : first;
+    const bool walks = a.walk || tile.highest < SPLIT;
+    const int first = walks ? 0 : (int)blockIdx.z, last = walks ? tile.highest / SPLIT : first;
     const int n_mma = (tile.n + 15) / 16;
     const int64_t from = a.base[tile.seq] +
                          ((int64_t)kv_head * a.cap[tile.seq] + a.start[tile.seq]) * a.d;
     int *care = (int *)(shared + S::CARE_AT);
+    float2 *factors = (float2 *)(shared + S::FACTORS_AT);
     merged state = {-INFINITY, 0.0f}; /* of query number threadIdx.x */
     running<S> result;
 
-    /* Every call makes one group of copies, empty past the last split, so that waits can count. */
-    auto fetch = [&](const uint16_t *plane, int at, int split) {
-        if (split <= last)
-            fetch_rows<S>(shared + at, plane + from + (int64_t)split * SPLIT * a.d,
-                          keys_of(tile, split), a.d);
+    /* Every call makes one group of copies, empty past the last split, so that waits can count. It
+     * returns whether this thread has made a value that needs care. */
+    auto fetch = [&](uint16_t *plane, int at, int split) {
+        bool is_bad = false;
+        if (split <= last) {
+            uint16_t *keys = plane + from + (int64_t)split * SPLIT * a.d;
+            fetch_rows<S>(shared + at, keys, cached_keys_of(tile, split), keys_of(tile, split),
+                          a.d);
+            if (ROPES)
+                is_bad = turn_keys<S>(shared + at, keys, a, tile, kv_head, split, at != 0);
+        }
         cp_async_commit();
+        return is_bad;
     };
     fetch(a.k, 0, first);
-    fetch(a.v, S::V_AT, first);
-    load_queries<S>(shared, a, tile, kv_head);
+    bool made_bad = fetch(a.v, S::V_AT, first);
+    if (ROPES)
+        turn_queries<S>(shared, a, tile, kv_head);
+    else
+        load_queries<S>(shared, a, tile, kv_head);
     result.clear();
 
     for (int split = first; split <= last; split++) {
@@ -175,12 +85,13 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
         }
         cp_async_wait<1>();
         const int is_bad = __any_sync(
-            0xffffffffu, has_bad_values<S>(shared + S::V_AT, lowest, keys_of(tile, split)));
+            0xffffffffu,
+            made_bad || has_bad_values<S>(shared + S::V_AT, lowest, cached_keys_of(tile, split)));
         if (threadIdx.x % 32 == 0)
             care[threadIdx.x / 32] = is_bad;
         __syncthreads(); /* V, weights and sums */
         const bool needs_care = care[0] | care[1] | care[2] | care[3];
-        if (a.walk) {
+        if (walks) {
             add_sums<S>(&state, shared, (int)threadIdx.x, first_key);
             __syncthreads();
         }
@@ -190,28 +101,25 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
             values<S>(o, shared, group, n_mma);
             if (needs_care)
                 values_with_care<S>(o, shared, group, first_key, lowest, n_mma);
-            if (a.walk)
-                result.add(o, shared, group, first_key, n_mma);
+            if (walks)
+                result.add(o, shared, factors, group, first_key, n_mma);
             else
                 store_partial<S>(o, shared, a, tile, kv_head, group);
         }
         __syncthreads(); /* V, weights and sums have been read */
-        fetch(a.v, S::V_AT, split + 1);
+        made_bad = fetch(a.v, S::V_AT, split + 1);
     }
-    if (!a.walk)
-        return;
-    /* The loop's last barrier has passed, so the sums of the splits may be overwritten. */
-    float *sums = (float *)(shared + S::SUM_AT);
-    if (threadIdx.x < S::ROWS)
-        sums[threadIdx.x] = state.l;
-    __syncthreads();
-    result.store(sums, a, tile, kv_head);
-    __syncthreads(); /* the next tile may begin */
+    if (!walks) {
+        if (!is_last(counter, tile.highest / SPLIT + 1, care))
+            return;
+        merge_splits<S>(&result, &state, shared, a, tile, kv_head);
+    }
+    store_result<S>(&result, state, shared, a, tile, kv_head);
 }
 
 /* Grid: tiles, kv heads, splits (1 for walk). A block without a tile does nothing; where there are
  * more tiles than blocks, a block takes several. */
-template <class S>
+template <class S, bool ROPES>
 __global__ void __launch_bounds__(THREADS, S::RESIDENT) attend_kernel(attend_args a)
 {
     SB_DYNAMIC_SHARED(uint8_t, shared);
@@ -222,38 +130,13 @@ __global__ void __launch_bounds__(THREADS, S::RESIDENT) attend_kernel(attend_arg
     for (int i = (int)blockIdx.x; find_tile(&tile, a, group, S::ROWS, i); i += (int)gridDim.x) {
         measure_tile(&tile, a, group, S::ROWS);
         if (a.walk || (int)blockIdx.z * SPLIT <= tile.highest)
-            do_tile<S>(shared, a, tile, kv_head);
+            do_tile<S, ROPES>(shared, a, tile, kv_head, a.counters + i * a.kv_heads + kv_head);
     }
-}
-
-/* Merges the partial results of one query. Grid: heads, tokens; a thread takes every THREADS-th
- * column. */
-template <enum sb_dtype TYPE>
-__global__ void __launch_bounds__(THREADS) combine_kernel(attend_args a)
-{
-    const int head = (int)blockIdx.x, token = (int)blockIdx.y, n = a.pos[token] / SPLIT + 1;
-    const float *query = a.partial + ((int64_t)token * a.heads + head) * a.splits * (a.d + 2);
-
-    for (int col = threadIdx.x; col < a.d; col += THREADS) {
-        merged state = {-INFINITY, 0.0f};
-        float o = 0.0f;
-        const float *part = query;
-#pragma unroll 4
-        for (int split = 0; split < n; split++, part += a.d + 2) {
-            float old_factor, new_factor;
-            merge(&state, part[a.d], part[a.d + 1], &old_factor, &new_factor);
-            o = merge_value(o, old_factor, part[col], new_factor);
-        }
-        a.y[token * a.ldy + (int64_t)head * a.d + col] = (uint16_t)pack2<TYPE>(
-            __fmul_rn(o, __frcp_rn(state.l)), 0.0f);
-    }
-    if (head == a.heads - 1)
-        zero_padding(a, token, threadIdx.x, THREADS);
 }
 
 /* ------------------------------------------------------------------ launching */
 
-template <class S>
+template <class S, bool ROPES>
 cudaError_t launch_shape(const attend_args &a, int n_seqs, cudaStream_t stream)
 {
     const int64_t group = a.heads / a.kv_heads, each = (group + S::ROWS - 1) / S::ROWS * a.n_tokens;
@@ -262,31 +145,28 @@ cudaError_t launch_shape(const attend_args &a, int n_seqs, cudaStream_t stream)
     const int64_t packed = a.n_tokens * group / S::ROWS + 2 * (int64_t)n_seqs;
     const dim3 grid((unsigned)(packed < each ? packed : each), (unsigned)a.kv_heads,
                     a.walk ? 1u : (unsigned)a.splits);
-    const cudaError_t error = SB_LAUNCH(attend_kernel<S>, grid, dim3(THREADS), S::SHARED, stream,
-                                        a);
 
-    if (error != cudaSuccess || a.walk)
-        return error;
-    return SB_LAUNCH(combine_kernel<S::TYPE>, dim3((unsigned)a.heads, (unsigned)a.n_tokens),
-                     dim3(THREADS), 0, stream, a);
+    return SB_LAUNCH((attend_kernel<S, ROPES>), grid, dim3(THREADS), S::SHARED, stream, a);
 }
 
-template <class S>
+template <class S, bool ROPES = false>
 cudaError_t load_shape(void)
 {
-    return sb_load(attend_kernel<S>, S::SHARED);
+    return sb_load(attend_kernel<S, ROPES>, S::SHARED);
 }
 
 template <enum sb_dtype TYPE>
 cudaError_t load_type(void)
 {
     cudaError_t (*const of_shape[])(void) = {
-        load_shape<attend_shape<TYPE, 64, 1>>,  load_shape<attend_shape<TYPE, 64, 2>>,
-        load_shape<attend_shape<TYPE, 64, 4>>,  load_shape<attend_shape<TYPE, 128, 1>>,
-        load_shape<attend_shape<TYPE, 128, 2>>, load_shape<attend_shape<TYPE, 128, 4>>,
-        load_shape<attend_shape<TYPE, 256, 1>>, load_shape<attend_shape<TYPE, 256, 2>>,
+        load_shape<attend_shape<TYPE, 64, 1>>,        load_shape<attend_shape<TYPE, 64, 2>>,
+        load_shape<attend_shape<TYPE, 64, 4>>,        load_shape<attend_shape<TYPE, 128, 1>>,
+        load_shape<attend_shape<TYPE, 128, 2>>,       load_shape<attend_shape<TYPE, 128, 4>>,
+        load_shape<attend_shape<TYPE, 256, 1>>,       load_shape<attend_shape<TYPE, 256, 2>>,
+        load_shape<attend_shape<TYPE, 64, 1>, true>,  load_shape<attend_shape<TYPE, 64, 2>, true>,
+        load_shape<attend_shape<TYPE, 128, 1>, true>, load_shape<attend_shape<TYPE, 128, 2>, true>,
     };
-    cudaError_t error = sb_load(combine_kernel<TYPE>);
+    cudaError_t error = cudaSuccess;
 
     for (size_t i = 0; error == cudaSuccess && i < sizeof of_shape / sizeof of_shape[0]; i++)
         error = of_shape[i]();
@@ -301,15 +181,28 @@ cudaError_t launch_rows(const attend_args &a, int n_seqs, cudaStream_t stream)
     const int64_t rows = (int64_t)a.n_tokens * (a.heads / a.kv_heads) / (n_seqs > 0 ? n_seqs : 1);
 
     if (rows <= 16)
-        return launch_shape<attend_shape<TYPE, D, 1>>(a, n_seqs, stream);
+        return launch_shape<attend_shape<TYPE, D, 1>, false>(a, n_seqs, stream);
     if (rows <= 32 || D > 128)
-        return launch_shape<attend_shape<TYPE, D, 2>>(a, n_seqs, stream);
-    return launch_shape<attend_shape<TYPE, D, D <= 128 ? 4 : 2>>(a, n_seqs, stream);
+        return launch_shape<attend_shape<TYPE, D, 2>, false>(a, n_seqs, stream);
+    return launch_shape<attend_shape<TYPE, D, D <= 128 ? 4 : 2>, false>(a, n_seqs, stream);
+}
+
+/* The same where qkv is yet to be turned. */
+template <enum sb_dtype TYPE, int D>
+cudaError_t launch_rope_rows(const attend_args &a, int n_seqs, cudaStream_t stream)
+{
+    const int64_t rows = (int64_t)a.n_tokens * (a.heads / a.kv_heads) / (n_seqs > 0 ? n_seqs : 1);
+
+    return rows <= 16 ? launch_shape<attend_shape<TYPE, D, 1>, true>(a, n_seqs, stream)
+                      : launch_shape<attend_shape<TYPE, D, 2>, true>(a, n_seqs, stream);
 }
 
 template <enum sb_dtype TYPE>
 cudaError_t launch_type(const attend_args &a, int n_seqs, cudaStream_t stream)
 {
+    if (a.ropes)
+        return a.d <= 64 ? launch_rope_rows<TYPE, 64>(a, n_seqs, stream)
+                         : launch_rope_rows<TYPE, 128>(a, n_seqs, stream);
     if (a.d <= 64)
         return launch_rows<TYPE, 64>(a, n_seqs, stream);
     return a.d <= 128 ? launch_rows<TYPE, 128>(a, n_seqs, stream)
@@ -327,52 +220,109 @@ int sb_cuda_attend_shared(int32_t head_dim)
     return head_dim <= 256 ? (int)attend_shape<SB_BF16, 256, 2>::SHARED : 0;
 }
 
+/* Whether scratch has room for the partial results of so many tokens. */
+static bool fits_scratch(int64_t tokens, int64_t splits)
+{
+    return tokens <= FEW_TOKENS || (tokens <= SPLIT_TOKENS && tokens * splits <= SPLIT_PARTS);
+}
+
+static size_t smaller(int64_t a, int64_t b)
+{
+    return (size_t)(a < b ? a : b);
+}
+
 size_t sb_cuda_attend_scratch(enum sb_dtype type, const struct sb_exec_limits *limits)
 {
-    const size_t tokens = (size_t)(limits->max_tokens < SPLIT_TOKENS ? limits->max_tokens
-                                                                     : (int32_t)SPLIT_TOKENS);
-    const size_t splits = ((size_t)limits->max_len + SPLIT - 1) / SPLIT;
+    const size_t splits = ((size_t)limits->max_len + SPLIT - 1) / SPLIT,
+                 few = smaller(limits->max_tokens, FEW_TOKENS) * splits,
+                 many = smaller(limits->max_tokens, SPLIT_TOKENS) * splits,
+                 bounded = many < SPLIT_PARTS ? many : (size_t)SPLIT_PARTS;
 
     if (type == SB_F32 || splits <= 1)
         return 0;
-    return tokens * (size_t)limits->max_heads * splits * ((size_t)limits->max_head_dim + 2) *
-           sizeof(float);
+    return (few > bounded ? few : bounded) * (size_t)limits->max_heads *
+           ((size_t)limits->max_head_dim + 2) * sizeof(float);
+}
+
+size_t sb_cuda_attend_counters(enum sb_dtype type, const struct sb_exec_limits *limits)
+{
+    const size_t tokens = smaller(limits->max_tokens, SPLIT_TOKENS);
+
+    return type == SB_F32 ? 0 : tokens * (size_t)limits->max_heads * sizeof(unsigned);
+}
+
+/* The queries that a sequence has on average, for one kv head. */
+static int64_t queries_of(const sb_attention &layer, const sb_pass &pass)
+{
+    const int64_t n_seqs = pass.n_seqs > 0 ? pass.n_seqs : 1;
+
+    return (pass.n_tokens * (int64_t)(layer.heads / layer.kv_heads) + n_seqs - 1) / n_seqs;
+}
+
+/* Whether the tiles alone are as many blocks as the device needs. */
+static bool fills_device(const sb_attention &layer, const sb_pass &pass)
+{
+    const int64_t tiles = (queries_of(layer, pass) + TILE_ROWS - 1) / TILE_ROWS;
+
+    return pass.n_seqs * tiles * layer.kv_heads >= ENOUGH_BLOCKS;
+}
+
+int sb_cuda_rope_attend_fits(const struct sb_attention *attention, const struct sb_pass *pass)
+{
+    return pass->is_apart && attention->head_dim <= ROPE_DIM &&
+           queries_of(*attention, *pass) <= ROPE_ROWS;
+}
+
+static cudaError_t attend(void *y, enum sb_dtype type, const float *qkv, const sb_attention &t,
+                          const sb_pass &pass, bool ropes, void *scratch, unsigned *counters,
+                          cudaStream_t stream)
+{
+    if (pass.n_tokens <= 0)
+        return cudaSuccess;
+    if (type == SB_F32 || t.head_dim > (ropes ? (int)ROPE_DIM : 256) || t.kv_heads <= 0 ||
+        t.heads % t.kv_heads)
+        return cudaErrorInvalidValue;
+    const int splits = (pass.max_len + SPLIT - 1) / SPLIT;
+    const attend_args a = {
+        (uint16_t *)y,
+        qkv,
+        (uint16_t *)t.k,
+        (uint16_t *)t.v,
+        (float *)scratch,
+        counters,
+        pass.pos,
+        pass.seq,
+        pass.cap,
+        pass.start,
+        pass.base,
+        pass.n_tokens,
+        t.heads,
+        t.kv_heads,
+        t.head_dim,
+        splits,
+        splits <= 1 || !scratch || !fits_scratch(pass.n_tokens, splits) || fills_device(t, pass),
+        ropes,
+        t.scale * 1.44269504088896341f,
+        sb_cuda_ld(type, t.heads * t.head_dim),
+        t,
+    };
+    return type == SB_BF16 ? launch_type<SB_BF16>(a, pass.n_seqs, stream)
+                           : launch_type<SB_F16>(a, pass.n_seqs, stream);
 }
 
 cudaError_t sb_cuda_attend_mma(void *y, enum sb_dtype type, const float *qkv,
                                const struct sb_attention *attention, const struct sb_pass *pass,
-                               void *scratch, cudaStream_t stream)
+                               void *scratch, unsigned *counters, cudaStream_t stream)
 {
-    const struct sb_attention *t = attention;
-    const int splits = (pass->max_len + SPLIT - 1) / SPLIT;
-    const bool is_full = (int64_t)pass->n_seqs * t->kv_heads >= ENOUGH_BLOCKS;
-    const attend_args a = {
-        (uint16_t *)y,
-        qkv,
-        (const uint16_t *)t->k,
-        (const uint16_t *)t->v,
-        (float *)scratch,
-        pass->pos,
-        pass->seq,
-        pass->cap,
-        pass->start,
-        pass->base,
-        pass->n_tokens,
-        t->heads,
-        t->kv_heads,
-        t->head_dim,
-        splits,
-        splits <= 1 || pass->n_tokens > SPLIT_TOKENS || is_full,
-        t->scale * 1.44269504088896341f,
-        sb_cuda_ld(type, t->heads * t->head_dim),
-    };
+    return attend(y, type, qkv, *attention, *pass, false, scratch, counters, stream);
+}
 
-    if (pass->n_tokens <= 0)
-        return cudaSuccess;
-    if (type == SB_F32 || t->head_dim > 256 || t->kv_heads <= 0 || t->heads % t->kv_heads)
-        return cudaErrorInvalidValue;
-    return type == SB_BF16 ? launch_type<SB_BF16>(a, pass->n_seqs, stream)
-                           : launch_type<SB_F16>(a, pass->n_seqs, stream);
+cudaError_t sb_cuda_rope_attend_mma(void *y, enum sb_dtype type, const float *qkv,
+                                    const struct sb_attention *attention,
+                                    const struct sb_pass *pass, void *scratch, unsigned *counters,
+                                    cudaStream_t stream)
+{
+    return attend(y, type, qkv, *attention, *pass, true, scratch, counters, stream);
 }
 
 cudaError_t sb_load_attend_mma(enum sb_dtype type)

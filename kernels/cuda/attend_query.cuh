@@ -27,20 +27,23 @@ namespace
 struct attend_args {
     uint16_t *y; /* [m, ldy] */
     const float *qkv;
-    const uint16_t *k, *v;
-    float *partial; /* [token, head, splits, d + 2]: o, m, l */
+    uint16_t *k, *v;
+    float *partial;     /* [token, head, splits, d + 2]: o, m, l */
+    unsigned *counters; /* [tile, kv_head]: splits that are done; zeros between launches */
     const int32_t *pos, *seq, *cap, *start;
     const int64_t *base;
     int n_tokens, heads, kv_heads, d, splits;
-    bool walk;
-    float scale; /* of scores, times log2(e) */
+    bool walk, ropes; /* ropes: qkv is yet to be turned, and its k and v to be cached */
+    float scale;      /* of scores, times log2(e) */
     int64_t ldy;
+    sb_attention layer; /* for turning heads */
 };
 
 /* Queries [first, first + n) of the run that begins with token `run` of the pass. */
 struct query_tile {
     int run, first, n, seq;
     int lowest, highest; /* positions */
+    int fresh; /* keys from this position on are made from qkv, those before it are in the cache */
 };
 
 /* How many tiles the first `tokens` tokens of a run begin. */
@@ -119,6 +122,7 @@ __device__ __forceinline__ void measure_tile(query_tile *tile, const attend_args
         tile->n = (token + __popc(inside) - tile->run) * group - tile->first;
     }
     tile->n = min(tile->n, rows);
+    tile->fresh = a.ropes ? a.pos[tile->run] : INT32_MAX;
     for (int step = 16; step > 0; step /= 2) {
         tile->lowest = min(tile->lowest, __shfl_xor_sync(all, tile->lowest, step));
         tile->highest = max(tile->highest, __shfl_xor_sync(all, tile->highest, step));

@@ -112,18 +112,23 @@ __device__ __forceinline__ float merge_value(float o, float old_factor, float va
     return __fmaf_rn(o, old_factor, __fmul_rn(value, new_factor));
 }
 
-/* How many keys of a split the tile looks at. */
+/* How many keys of a split the tile looks at, and how many of these are in the cache. */
 __device__ __forceinline__ int keys_of(const query_tile &tile, int split)
 {
     return min((int)SPLIT, tile.highest + 1 - split * SPLIT);
 }
+__device__ __forceinline__ int cached_keys_of(const query_tile &tile, int split)
+{
+    return max(0, min(keys_of(tile, split), tile.fresh - split * SPLIT));
+}
 
 /* ------------------------------------------------------------------ loading */
 
-/* Copies rows [0, n) of keys or values into a tile of SPLIT rows; its other rows and columns become
- * zeros. */
+/* Copies rows [0, cached) of keys or values into a tile of SPLIT rows. Rows from n on become zeros,
+ * and so do columns from d on. Rows [cached, n) are left for turn_keys. */
 template <class S>
-__device__ __forceinline__ void fetch_rows(uint8_t *tile, const uint16_t *from, int n, int d)
+__device__ __forceinline__ void fetch_rows(uint8_t *tile, const uint16_t *from, int cached, int n,
+                                           int d)
 {
     enum { CHUNKS = S::ROW_BYTES / 16 };
     const int chunk = threadIdx.x % CHUNKS;
@@ -132,16 +137,17 @@ __device__ __forceinline__ void fetch_rows(uint8_t *tile, const uint16_t *from, 
         const shared_at to = at_shared(tile);
 #pragma unroll 4
         for (int row = (int)threadIdx.x / CHUNKS; row < SPLIT; row += THREADS / CHUNKS) {
-            const bool real = row < n && chunk * 8 < d;
-            cp_async(to + swizzled<S::ROW_BYTES>(row, chunk),
-                     real ? from + (int64_t)row * d + chunk * 8 : from, real);
+            const bool real = row < cached && chunk * 8 < d;
+            if (row < cached || row >= n)
+                cp_async(to + swizzled<S::ROW_BYTES>(row, chunk),
+                         real ? from + (int64_t)row * d + chunk * 8 : from, real);
         }
     } else { /* rows are not aligned to 16 bytes, so they are copied by elements */
         for (int row = (int)threadIdx.x / CHUNKS; row < SPLIT; row += THREADS / CHUNKS) {
             uint16_t *to = (uint16_t *)(tile + swizzled<S::ROW_BYTES>(row, chunk));
-            for (int i = 0; i < 8; i++)
-                to[i] = row < n && chunk * 8 + i < d ? from[(int64_t)row * d + chunk * 8 + i]
-                                                     : (uint16_t)0;
+            for (int i = 0; i < 8 && (row < cached || row >= n); i++)
+                to[i] = row < cached && chunk * 8 + i < d ? from[(int64_t)row * d + chunk * 8 + i]
+                                                          : (uint16_t)0;
         }
     }
 }

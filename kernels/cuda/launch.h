@@ -114,6 +114,9 @@ cudaError_t sb_cuda_rope_kv(float *qkv, const struct sb_attention *attention,
 
 /* Bytes of scratch that attention needs for these limits, or 0. */
 size_t sb_cuda_attend_scratch(enum sb_dtype type, const struct sb_exec_limits *limits);
+/* Bytes of counters that it needs, or 0. They are zeros before the first launch, and every launch
+ * leaves them so. */
+size_t sb_cuda_attend_counters(enum sb_dtype type, const struct sb_exec_limits *limits);
 /* attend of backend.h in the f32 class: y [m, heads * head_dim] f32, in the CPU's tile order. */
 cudaError_t sb_cuda_attend_reference(float *y, const float *qkv,
                                      const struct sb_attention *attention,
@@ -128,7 +131,15 @@ int sb_cuda_attend_shared(int32_t head_dim);
  * and 128. */
 cudaError_t sb_cuda_attend_mma(void *y, enum sb_dtype type, const float *qkv,
                                const struct sb_attention *attention, const struct sb_pass *pass,
-                               void *scratch, cudaStream_t stream);
+                               void *scratch, unsigned *counters, cudaStream_t stream);
+/* sb_cuda_rope_kv and sb_cuda_attend_mma in one, with the same bits; qkv stays as it is. It takes
+ * any pass whose sequences are apart, and is meant for those that fit: every sequence has, on
+ * average, no more queries than one tile. */
+int sb_cuda_rope_attend_fits(const struct sb_attention *attention, const struct sb_pass *pass);
+cudaError_t sb_cuda_rope_attend_mma(void *y, enum sb_dtype type, const float *qkv,
+                                    const struct sb_attention *attention,
+                                    const struct sb_pass *pass, void *scratch, unsigned *counters,
+                                    cudaStream_t stream);
 
 /* y [m, ld] of `type` (padding zeroed) = silu(gate) * up, gate_up [m, 2 * n] f32. */
 cudaError_t sb_cuda_swiglu(void *y, enum sb_dtype type, const float *gate_up, int32_t m, int32_t n,

@@ -123,6 +123,10 @@ struct sb_pass {
     const int32_t *out;   /* [n_out] indices of the tokens whose logits are wanted */
     int32_t n_spans;
     const struct sb_span *spans; /* [n_spans] host, in the order of their tokens */
+    /* 1 if no two sequences that have tokens have the same slot, and each has its tokens side by
+     * side at consecutive positions. Padding tokens need not: what they write and read is nobody's.
+     */
+    int32_t is_apart;
 };
 
 /* What rope_kv and attend need to know of a layer: shape, head norms, rotary tables, and the planes
@@ -427,7 +431,8 @@ struct sb_backend {
                  const float *bias, int32_t m);
     /* Norms the heads of q and k where the layer has head norms, rotates them by the token's
      * position, and writes k and v to the cache. q stays in qkv for attend. A row of qkv has the q
-     * heads, then the k heads, then the v heads.
+     * heads, then the k heads, then the v heads. attend follows with the same qkv, attention and
+     * pass, and a backend may leave all of this to it.
      * qkv dev [n_tokens, (heads + 2 * kv_heads) * head_dim] */
     void (*rope_kv)(struct sb_exec *exec, float *qkv, const struct sb_attention *attention,
                     const struct sb_pass *pass);

@@ -120,6 +120,7 @@ static int32_t catch_up(struct model_draft *draft, struct sb_round *round)
         const uint64_t began = sb_runner_clock(r);
         used = 0;
         sb_pass_begin(r, 0);
+        r->building->is_apart = 1;
         for (int32_t b = 0; b < round->n_rows; b++)
             if (round->rows[b].n_draft > 0 && gap(round->rows[b].seq) > 2)
                 used += feed(draft, round, round->rows[b].seq, 1, round->chunk_tokens - used,
@@ -151,6 +152,7 @@ static void build_step(struct model_draft *draft, struct sb_round *round, int32_
     int32_t sink = 0;
 
     sb_pass_begin(r, j);
+    r->building->is_apart = 1;
     if (round->padded)
         sink = sb_pass_add_sink(r);
     for (int32_t b = 0; b < round->n_padded; b++) {

@@ -301,7 +301,7 @@ void sb_pass_begin(struct sb_runner *r, int32_t i)
 {
     r->building = &r->passes[i];
     r->building->n_tokens = r->building->n_seqs = r->building->n_out = r->building->max_len =
-        r->building->n_spans = 0;
+        r->building->n_spans = r->building->is_apart = 0;
 }
 
 int32_t sb_pass_add_seq(struct sb_runner *r, int64_t at, int32_t cap, int32_t start)
@@ -379,6 +379,7 @@ void sb_pass_run(struct sb_runner *r, int32_t i, const int32_t *ids)
         .out = on_device(p, p->out),
         .n_spans = p->n_spans,
         .spans = p->spans,
+        .is_apart = p->is_apart,
     };
 
     sb_forward(r, &pass);

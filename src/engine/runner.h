@@ -66,6 +66,7 @@ struct sb_built_pass {
     int32_t max_len;                 /* upper bound of pos + 1 over the tokens */
     int32_t n_spans;
     struct sb_span *spans; /* [max_tokens / span], not in the block: spans stay on the host */
+    int32_t is_apart;      /* of struct sb_pass: 0, unless whoever builds the pass knows better */
 };
 
 struct sb_runner {

@@ -16,7 +16,7 @@
  * sequence decodes with. For a newcomer that query is in the same pass as the prompt's last chunk.
  * This works because each layer writes the keys and values of all of a pass's tokens before it
  * reads any, so the query finds entries of its own pass just as it would find those of an earlier
- * one.
+ * one. A pass with chunks is therefore not apart (struct sb_pass).
  *
  * Spans. Where the backend wants them, prefill_chunk is a multiple of a span's length
  * (pool/create.c). So a chunk holds a span whole or not at all, and which spans a prompt has
@@ -89,6 +89,7 @@ void sb_verify_prepare(struct sb_round *round, struct sb_runner *target)
     int32_t at = round->chunks_at, sink = 0;
 
     sb_pass_begin(target, 0);
+    target->building->is_apart = round->n_chunks == 0;
     if (round->padded)
         sink = sb_pass_add_sink(target);
     for (int32_t b = 0; b < round->n_rows; b++)

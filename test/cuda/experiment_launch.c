@@ -44,6 +44,7 @@ struct lab {
     int32_t *ids;
     struct sb_sampler *samplers; /* [SAMPLERS] */
     void *scratch;
+    unsigned *counters;
     /* the pass */
     int32_t *pos, *seq, *cap, *start, *at;
     int64_t *base;
@@ -169,7 +170,18 @@ static void attend(void *what)
     for (int i = 0; i < lab->shape->layers; i++) {
         const struct sb_attention attention = attention_of(lab, i);
         good(sb_cuda_attend_mma(lab->h, SB_BF16, lab->wide, &attention, &lab->pass, lab->scratch,
-                                lab->stream));
+                                lab->counters, lab->stream));
+    }
+}
+
+static void rope_attend(void *what)
+{
+    struct lab *lab = what;
+
+    for (int i = 0; i < lab->shape->layers; i++) {
+        const struct sb_attention attention = attention_of(lab, i);
+        good(sb_cuda_rope_attend_mma(lab->h, SB_BF16, lab->wide, &attention, &lab->pass,
+                                     lab->scratch, lab->counters, lab->stream));
     }
 }
 
@@ -275,7 +287,8 @@ static void open_activations(struct lab *lab)
                                           .max_len = lab->context,
                                           .max_heads = s->heads,
                                           .max_head_dim = s->head_dim};
-    const size_t scratch = sb_cuda_attend_scratch(SB_BF16, &limits);
+    const size_t scratch = sb_cuda_attend_scratch(SB_BF16, &limits),
+                 counters = sb_cuda_attend_counters(SB_BF16, &limits);
 
     lab->h = take(2 * MOST * (wide + 64));
     lab->act = take(2 * MOST * (wide + 64));
@@ -291,6 +304,8 @@ static void open_activations(struct lab *lab)
     lab->margin = take(MOST * sizeof(float));
     lab->ids = take(MOST * sizeof(int32_t));
     lab->scratch = take(scratch > sb_cuda_select_scratch() ? scratch : sb_cuda_select_scratch());
+    lab->counters = take(counters);
+    must(cudaMemset(lab->counters, 0, counters) == cudaSuccess, "zeros");
 }
 
 static void *given(const void *host, size_t bytes)
@@ -350,11 +365,12 @@ static void set_rows(struct lab *lab, int32_t m)
 
 static void close_lab(struct lab *lab)
 {
-    void *const dev[] = {
-        lab->w[0], lab->w[1], lab->w[2],    lab->w[3],   lab->w[4],    lab->k,       lab->v,
-        lab->h,    lab->act,  lab->x,       lab->y,      lab->wide,    lab->ones,    lab->cos,
-        lab->sin,  lab->ids,  lab->logits,  lab->pos,    lab->seq,     lab->cap,     lab->start,
-        lab->at,   lab->base, lab->scratch, lab->margin, lab->logprob, lab->samplers};
+    void *const dev[] = {lab->w[0],    lab->w[1],     lab->w[2],    lab->w[3],    lab->w[4],
+                         lab->k,       lab->v,        lab->h,       lab->act,     lab->x,
+                         lab->y,       lab->wide,     lab->ones,    lab->cos,     lab->sin,
+                         lab->ids,     lab->logits,   lab->pos,     lab->seq,     lab->cap,
+                         lab->start,   lab->at,       lab->base,    lab->scratch, lab->margin,
+                         lab->logprob, lab->samplers, lab->counters};
 
     give_all(dev, COUNT(dev));
     (void)cudaStreamDestroy(lab->stream);
@@ -371,8 +387,9 @@ static const struct {
 } launchers[] = {
     {"norm", norm, 2, -1},
     {"qkv", qkv, 1, QKV},
-    {"rope", rope, 1, -1},
-    {"attend", attend, 1, -1},
+    {"rope", rope, -1, -1},
+    {"attend", attend, -1, -1},
+    {"rope and attend in one", rope_attend, 1, -1},
     {"o", o, 1, O},
     {"gate_up, gated", gated, 1, GATE_UP},
     {"swiglu", swiglu, -1, -1},

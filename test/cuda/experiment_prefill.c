@@ -160,9 +160,9 @@ static cudaError_t attend(const struct lab *lab, int32_t span, int by_cudnn)
                                  .spans = &one};
 
     return by_cudnn ? sb_prefill_attend(lab->prefill, lab->y, lab->qkv, &attention, &pass,
-                                        lab->scratch, lab->device->gpu.load)
+                                        lab->scratch, NULL, lab->device->gpu.load)
                     : sb_cuda_attend_mma(lab->y_own, lab->device->type, lab->qkv, &attention, &pass,
-                                         NULL, lab->device->gpu.load);
+                                         NULL, NULL, lab->device->gpu.load);
 }
 
 static double microseconds(const struct lab *lab, int32_t span, int by_cudnn)

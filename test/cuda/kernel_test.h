@@ -86,6 +86,14 @@ static inline void *given_weight(const void *rows, enum sb_dtype type, int32_t n
     return dev;
 }
 
+/* Fresh device memory that is all zeros. */
+static inline void *zeros(size_t bytes)
+{
+    void *dev = fresh(bytes);
+    (void)cudaMemset(dev, 0, bytes);
+    return dev;
+}
+
 static inline float *given_floats(const float *host, int64_t n)
 {
     return given(host, (size_t)n * sizeof(float));

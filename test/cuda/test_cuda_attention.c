@@ -104,11 +104,11 @@ static void run_cpu(struct layer *l)
 /* A layer on the device; nothing is written in its planes yet. */
 struct dev_layer {
     const struct layer *host;
-    struct sb_attention a;
+    struct sb_attention a, in_one; /* in_one: the same with planes for rope and attention in one */
     enum sb_dtype type;
     int64_t *base;
     int32_t *cap, *start;
-    void *scratch;
+    void *scratch, *counters;
 };
 
 static struct dev_layer upload(const struct layer *l, enum sb_dtype type)
@@ -132,13 +132,49 @@ static struct dev_layer upload(const struct layer *l, enum sb_dtype type)
     d.base = given(l->base, sizeof l->base);
     d.cap = given_ints(l->cap, 2);
     d.start = given_ints(l->start, 2);
+    d.in_one = d.a;
+    d.in_one.k = fresh((size_t)l->plane * sb_dtype_size(type));
+    d.in_one.v = fresh((size_t)l->plane * sb_dtype_size(type));
     d.scratch = fresh(sb_cuda_attend_scratch(type, &limits));
+    d.counters = zeros(sb_cuda_attend_counters(type, &limits));
     return d;
 }
 
 static size_t y_row_bytes(const struct dev_layer *d)
 {
     return (size_t)sb_cuda_ld(d->type, d->host->width) * sb_dtype_size(d->type);
+}
+
+/* Computes the attention of a pass by the kernel that rotates and caches too, in planes of its own.
+ * y and the cache of the pass's tokens must have the bits that the two kernels have given. */
+static void check_in_one(const struct dev_layer *d, const struct order *o,
+                         const struct sb_pass *pass, const float *dev_qkv, const void *y)
+{
+    const struct sb_attention *a = &d->in_one;
+    const size_t y_bytes = (size_t)o->n * y_row_bytes(d), bytes = (size_t)d->host->plane * 2;
+    char *got = cpu_memory(y_bytes), *two = cpu_memory(bytes), *one = cpu_memory(bytes);
+    void *dev_y = fresh(y_bytes);
+
+    CHECK_CUDA(
+        sb_cuda_rope_attend_mma(dev_y, d->type, dev_qkv, a, pass, d->scratch, d->counters, stream));
+    CHECK_CUDA(fetch(got, dev_y, y_bytes));
+    (void)cudaFree(owned[--n_owned]);
+    if (memcmp(got, y, y_bytes) != 0)
+        FAIL("attention in one kernel has other bits");
+    for (int is_v = 0; is_v < 2; is_v++) {
+        CHECK_CUDA(fetch(two, is_v ? d->a.v : d->a.k, bytes));
+        CHECK_CUDA(fetch(one, is_v ? a->v : a->k, bytes));
+        for (int64_t i = 0; i < (int64_t)o->n * a->kv_heads; i++) {
+            const int64_t t = i / a->kv_heads, h = i % a->kv_heads, s = o->seq[t],
+                          column = d->host->start[s] + o->pos[t];
+            const int64_t at = d->host->base[s] + (h * d->host->cap[s] + column) * a->head_dim;
+            if (memcmp(two + 2 * at, one + 2 * at, 2 * (size_t)a->head_dim) != 0)
+                FAIL("the cache of position %d has other bits", (int)o->pos[t]);
+        }
+    }
+    free(got);
+    free(two);
+    free(one);
 }
 
 /* Rotates and caches the pass's tokens, then computes their attention. qkv [n, row] and y come back
@@ -148,9 +184,9 @@ static cudaError_t run_order(const struct dev_layer *d, const struct order *o, f
     const struct layer *l = d->host;
     const size_t qkv_bytes = (size_t)o->n * (size_t)l->row * 4,
                  y_bytes = (size_t)o->n * y_row_bytes(d);
-    float *dev_qkv;
+    float *dev_qkv, *unturned;
     void *dev_y = fresh(y_bytes);
-    struct sb_pass pass = {.n_tokens = o->n, .n_seqs = 2, .max_len = 0};
+    struct sb_pass pass = {.n_tokens = o->n, .n_seqs = 2, .max_len = 0, .is_apart = 1};
     cudaError_t error;
 
     for (int32_t t = 0; t < o->n; t++) {
@@ -159,6 +195,7 @@ static cudaError_t run_order(const struct dev_layer *d, const struct order *o, f
         pass.max_len = o->pos[t] + 1 > pass.max_len ? o->pos[t] + 1 : pass.max_len;
     }
     dev_qkv = given_floats(qkv, (int64_t)o->n * l->row);
+    unturned = given_floats(qkv, (int64_t)o->n * l->row);
     pass.pos = given_ints(o->pos, o->n);
     pass.seq = given_ints(o->seq, o->n);
     pass.base = d->base;
@@ -168,12 +205,15 @@ static cudaError_t run_order(const struct dev_layer *d, const struct order *o, f
     if (error == cudaSuccess && d->type == SB_F32)
         error = sb_cuda_attend_reference(dev_y, dev_qkv, &d->a, &pass, d->scratch, stream);
     else if (error == cudaSuccess)
-        error = sb_cuda_attend_mma(dev_y, d->type, dev_qkv, &d->a, &pass, d->scratch, stream);
+        error = sb_cuda_attend_mma(dev_y, d->type, dev_qkv, &d->a, &pass, d->scratch, d->counters,
+                                   stream);
     if (error == cudaSuccess)
         error = fetch(qkv, dev_qkv, qkv_bytes);
     if (error == cudaSuccess)
         error = fetch(y, dev_y, y_bytes);
-    for (int i = 0; i < 4; i++) /* the four of this pass */
+    if (error == cudaSuccess && d->type != SB_F32 && l->attention.head_dim <= 128)
+        check_in_one(d, o, &pass, unturned, y);
+    for (int i = 0; i < 5; i++) /* the five of this pass */
         (void)cudaFree(owned[--n_owned]);
     return error;
 }
@@ -427,7 +467,7 @@ static void test_no_tokens(void)
     for (int type = SB_F32; type <= SB_F16; type++)
         CHECK_CUDA(sb_cuda_rope_kv(NULL, &a, &pass, (enum sb_dtype)type, stream));
     CHECK_CUDA(sb_cuda_attend_reference(NULL, NULL, &a, &pass, NULL, stream));
-    CHECK_CUDA(sb_cuda_attend_mma(NULL, SB_BF16, NULL, &a, &pass, NULL, stream));
+    CHECK_CUDA(sb_cuda_attend_mma(NULL, SB_BF16, NULL, &a, &pass, NULL, NULL, stream));
     CHECK_CUDA(cudaStreamSynchronize(stream));
 }
 

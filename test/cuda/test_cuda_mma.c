@@ -457,12 +457,20 @@ static cudaError_t attend(uint16_t *y, const struct world *world, const struct q
                                           .max_heads = world->heads,
                                           .max_head_dim = world->d};
     const size_t bytes = (size_t)(n * y_row(world)) * 2;
+    const size_t counters_bytes = sb_cuda_attend_counters(world->type, &limits);
     void *dev_y = fresh(bytes), *scratch = fresh(sb_cuda_attend_scratch(world->type, &limits));
+    void *counters = zeros(counters_bytes), *after = cpu_memory(counters_bytes);
     cudaError_t error = sb_cuda_attend_mma(dev_y, world->type, make_qkv(world, queries, n),
-                                           &attention, &pass, scratch, stream);
+                                           &attention, &pass, scratch, counters, stream);
 
     if (error == cudaSuccess)
         error = fetch(y, dev_y, bytes);
+    if (error == cudaSuccess)
+        error = fetch(after, counters, counters_bytes);
+    for (size_t i = 0; error == cudaSuccess && i < counters_bytes; i++)
+        if (((char *)after)[i] != 0)
+            error = cudaErrorUnknown; /* the next launch would find counters that are not zero */
+    free(after);
     free_to(mark);
     return error;
 }
@@ -665,7 +673,7 @@ static void test_attend_many_rows(void)
 
 /* The order of merging. In another order partial results would differ in the last of 24 bits, which
  * rounding to 11 bits shows for one element in thousands only. So this test has 32768 elements, of
- * four splits each, merged while walking and by combine_kernel. */
+ * four splits each, merged while walking and by a last block. */
 static void test_attend_merge_order(void)
 {
     enum { N = 391, QUERIES = 8 };
@@ -766,15 +774,18 @@ static void test_attend_refuses(void)
     const struct sb_exec_limits limits = {
         .max_tokens = 700, .max_len = 300, .max_heads = 4, .max_head_dim = 64};
 
-    CHECK_INT(sb_cuda_attend_mma(NULL, SB_BF16, NULL, &wide, &none, NULL, stream), cudaSuccess);
-    CHECK_INT(sb_cuda_attend_mma(NULL, SB_BF16, NULL, &wide, &one, NULL, stream),
+    CHECK_INT(sb_cuda_attend_mma(NULL, SB_BF16, NULL, &wide, &none, NULL, NULL, stream),
+              cudaSuccess);
+    CHECK_INT(sb_cuda_attend_mma(NULL, SB_BF16, NULL, &wide, &one, NULL, NULL, stream),
               cudaErrorInvalidValue);
-    CHECK_INT(sb_cuda_attend_mma(NULL, SB_BF16, NULL, &odd, &one, NULL, stream),
+    CHECK_INT(sb_cuda_attend_mma(NULL, SB_BF16, NULL, &odd, &one, NULL, NULL, stream),
               cudaErrorInvalidValue);
-    CHECK_INT(sb_cuda_attend_mma(NULL, SB_F32, NULL, &odd, &one, NULL, stream),
+    CHECK_INT(sb_cuda_attend_mma(NULL, SB_F32, NULL, &odd, &one, NULL, NULL, stream),
               cudaErrorInvalidValue);
     CHECK_INT(sb_cuda_attend_scratch(SB_F32, &limits), 0);
-    CHECK_INT(sb_cuda_attend_scratch(SB_F16, &limits), 64 * 4 * 3 * 66 * 4);
+    CHECK_INT(sb_cuda_attend_scratch(SB_F16, &limits), 192 * 4 * 3 * 66 * 4);
+    CHECK_INT(sb_cuda_attend_counters(SB_F32, &limits), 0);
+    CHECK_INT(sb_cuda_attend_counters(SB_F16, &limits), 192 * 4 * 4);
 }
 
 TEST_BEGIN

@@ -24,6 +24,7 @@ struct sb_exec {
     struct sb_cuda_stream own, *queue;    /* queue: own, or the sibling's */
     struct sb_graphs own_graphs, *graphs; /* likewise */
     void *scratch;                        /* scratch_bytes says of what */
+    void *counters;                       /* of attention; zeros between its launches */
 };
 
 /* ---------------------------------------------------------------- memory */
@@ -97,7 +98,8 @@ static size_t exec_bytes(const struct sb_device *device, int32_t n_threads,
                          const struct sb_exec_limits *limits)
 {
     (void)n_threads;
-    return sizeof(struct sb_exec) + 2 * SB_MEM_ALIGN + scratch_bytes(device, limits);
+    return sizeof(struct sb_exec) + 3 * SB_MEM_ALIGN + scratch_bytes(device, limits) +
+           sb_cuda_attend_counters(device->type, limits);
 }
 
 static void exec_free(struct sb_exec *exec)
@@ -116,6 +118,8 @@ static void exec_free(struct sb_exec *exec)
     sb_graphs_free(&exec->own_graphs);
     if (exec->scratch)
         sb_cuda_ignore(cudaFree(exec->scratch));
+    if (exec->counters)
+        sb_cuda_ignore(cudaFree(exec->counters));
     sb_cuda_leave(gpu, was);
     sb_free(&mem, exec);
 }
@@ -163,7 +167,8 @@ static int32_t exec_create(struct sb_exec **out, struct sb_device *device, const
                            int32_t n_threads, const struct sb_exec_limits *limits,
                            struct sb_exec *sibling)
 {
-    const size_t scratch = scratch_bytes(device, limits);
+    const size_t scratch = scratch_bytes(device, limits),
+                 counters = sb_cuda_attend_counters(device->type, limits);
     const int was = sb_cuda_enter(&device->gpu);
     struct sb_exec *exec = NULL;
     int32_t rc = SPECBATCH_OK;
@@ -180,6 +185,8 @@ static int32_t exec_create(struct sb_exec **out, struct sb_device *device, const
         SB_TRY(sb_cuda_stream_open(&exec->own, &device->gpu));
     if (scratch > 0)
         SB_TRY(sb_cuda_alloc(&exec->scratch, &device->gpu, scratch));
+    if (counters > 0)
+        SB_TRY(sb_cuda_alloc(&exec->counters, &device->gpu, counters));
     *out = exec;
     exec = NULL;
 done:
@@ -284,11 +291,20 @@ static void gated(struct sb_exec *exec, void *y, float *gate_up, const void *x,
     ISSUE(exec, "gated", launch_product(exec, &product, n));
 }
 
+/* Whether attend does what rope_kv is for, too: one kernel less to wait for. */
+static int attend_ropes(const struct sb_exec *exec, const struct sb_attention *attention,
+                        const struct sb_pass *pass)
+{
+    return exec->device->type != SB_F32 && pass->n_spans == 0 &&
+           sb_cuda_rope_attend_fits(attention, pass);
+}
+
 static void rope_kv(struct sb_exec *exec, float *qkv, const struct sb_attention *attention,
                     const struct sb_pass *pass)
 {
-    ISSUE(exec, "rope_kv",
-          sb_cuda_rope_kv(qkv, attention, pass, exec->device->type, exec->queue->stream));
+    if (!attend_ropes(exec, attention, pass))
+        ISSUE(exec, "rope_kv",
+              sb_cuda_rope_kv(qkv, attention, pass, exec->device->type, exec->queue->stream));
 }
 
 static cudaError_t launch_attend(const struct sb_exec *exec, void *y, const float *qkv,
@@ -296,12 +312,18 @@ static cudaError_t launch_attend(const struct sb_exec *exec, void *y, const floa
 {
     const struct sb_device *device = exec->device;
     const cudaStream_t stream = exec->queue->stream;
+    unsigned *counters = exec->counters;
 
     if (device->type == SB_F32)
         return sb_cuda_attend_reference(y, qkv, attention, pass, exec->scratch, stream);
     if (pass->n_spans > 0 && device->prefill)
-        return sb_prefill_attend(device->prefill, y, qkv, attention, pass, exec->scratch, stream);
-    return sb_cuda_attend_mma(y, device->type, qkv, attention, pass, exec->scratch, stream);
+        return sb_prefill_attend(device->prefill, y, qkv, attention, pass, exec->scratch, counters,
+                                 stream);
+    if (attend_ropes(exec, attention, pass))
+        return sb_cuda_rope_attend_mma(y, device->type, qkv, attention, pass, exec->scratch,
+                                       counters, stream);
+    return sb_cuda_attend_mma(y, device->type, qkv, attention, pass, exec->scratch, counters,
+                              stream);
 }
 
 static void attend(struct sb_exec *exec, void *y, const float *qkv,

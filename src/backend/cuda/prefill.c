@@ -220,7 +220,8 @@ size_t sb_prefill_scratch(const struct sb_prefill *prefill)
 /* The own kernel computes tokens [first, first + n) of the pass. */
 static cudaError_t own(const struct sb_prefill *prefill, char *y, const float *qkv,
                        const struct sb_attention *attention, const struct sb_pass *pass,
-                       int32_t first, int32_t n, void *scratch, cudaStream_t stream)
+                       int32_t first, int32_t n, void *scratch, unsigned *counters,
+                       cudaStream_t stream)
 {
     const struct sb_geometry *g = &prefill->calls.geometry;
     const int64_t row = (int64_t)(g->heads + 2 * g->kv_heads) * g->head_dim;
@@ -232,7 +233,7 @@ static cudaError_t own(const struct sb_prefill *prefill, char *y, const float *q
     return n > 0
                ? sb_cuda_attend_mma(y + (size_t)first * (size_t)g->heads * (size_t)g->head_dim * 2,
                                     prefill->calls.type, qkv + first * row, attention, &part,
-                                    scratch, stream)
+                                    scratch, counters, stream)
                : cudaSuccess;
 }
 
@@ -270,7 +271,7 @@ static cudaError_t by_library(struct sb_prefill *prefill, char *y, const float *
 
 cudaError_t sb_prefill_attend(struct sb_prefill *prefill, void *y, const float *qkv,
                               const struct sb_attention *attention, const struct sb_pass *pass,
-                              void *scratch, cudaStream_t stream)
+                              void *scratch, unsigned *counters, cudaStream_t stream)
 {
     cudaError_t error = cudaSuccess;
     int32_t done = 0;
@@ -279,12 +280,14 @@ cudaError_t sb_prefill_attend(struct sb_prefill *prefill, void *y, const float *
         const struct sb_span *span = &pass->spans[i];
         if (span->pos / SB_SPAN >= prefill->n_spans)
             continue;
-        error = own(prefill, y, qkv, attention, pass, done, span->first - done, scratch, stream);
+        error = own(prefill, y, qkv, attention, pass, done, span->first - done, scratch, counters,
+                    stream);
         if (error == cudaSuccess)
             error = by_library(prefill, y, qkv, attention, span, scratch, stream);
         done = span->first + SB_SPAN;
     }
     if (error == cudaSuccess)
-        error = own(prefill, y, qkv, attention, pass, done, pass->n_tokens - done, scratch, stream);
+        error = own(prefill, y, qkv, attention, pass, done, pass->n_tokens - done, scratch,
+                    counters, stream);
     return error;
 }

@@ -65,9 +65,9 @@ size_t sb_prefill_scratch(const struct sb_prefill *prefill);
  * E_DEVICE. */
 int32_t sb_prefill_prepare(struct sb_prefill *prefill, const struct sb_gpu *gpu, int32_t cap);
 /* attend of backend.h for a pass with spans, 16 bit: cuDNN computes the spans, the own kernel the
- * tokens between them. */
+ * tokens between them. scratch, counters: those of attention */
 cudaError_t sb_prefill_attend(struct sb_prefill *prefill, void *y, const float *qkv,
                               const struct sb_attention *attention, const struct sb_pass *pass,
-                              void *scratch, cudaStream_t stream);
+                              void *scratch, unsigned *counters, cudaStream_t stream);
 
 #endif

@@ -268,7 +268,7 @@ static int32_t run_own(struct selftest *test, int32_t span)
     SB_TRY(sb_cuda_upload(NULL, test->dev_tokens, &test->tokens, sizeof test->tokens));
     SB_TRY(sb_cuda_status(test->gpu,
                           sb_cuda_attend_mma(test->by_own, test->calls->type, test->qkv, &attention,
-                                             &pass, NULL, test->gpu->load),
+                                             &pass, NULL, NULL, test->gpu->load),
                           "attention", 0));
 done:
     return rc;

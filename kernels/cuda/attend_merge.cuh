@@ -1,0 +1,228 @@
+/*
+ * The partial results of attention, merged in ascending order of their splits: by the block that
+ * has walked through the splits, in registers; or by the last of the blocks that have written those
+ * of one split each to scratch.
+ *
+ *     scratch   [token, head, splits, d + 2] f32: o [d], maximum, sum
+ */
+#ifndef SB_CUDA_ATTEND_MERGE_CUH
+#define SB_CUDA_ATTEND_MERGE_CUH
+
+#include "kernels/cuda/attend_tile.cuh"
+
+namespace
+{
+
+/* Makes columns [heads * d, ldy) of a token's result zeros. */
+__device__ __forceinline__ void zero_padding(const attend_args &a, int token, int thread,
+                                             int n_threads)
+{
+    for (int64_t i = (int64_t)a.heads * a.d + thread; i < a.ldy; i += n_threads)
+        a.y[token * a.ldy + i] = 0;
+}
+
+/* Merges the maximum and sum of a split into those of query `row`, and writes the factors for the
+ * query's values to shared memory. Each thread does it for one query, which takes fewer registers
+ * than if every thread did it for the queries of its fragments. */
+template <class S>
+__device__ __forceinline__ void add_sums(merged *state, uint8_t *shared, int row, int first_key)
+{
+    if (row < S::ROWS && ((const int *)(shared + S::POS_AT))[row] >= first_key) {
+        float2 factors;
+        merge(state, row_max<S>(shared, row), row_sum<S>(shared, row), &factors.x, &factors.y);
+        ((float2 *)(shared + S::FACTORS_AT))[row] = factors;
+    }
+}
+
+/* The results of a tile, merged so far; fragments as in values(). */
+template <class S>
+struct running {
+    float o[S::MT][S::N8][4];
+
+    __device__ __forceinline__ void clear()
+    {
+#pragma unroll
+        for (int i = 0; i < S::MT * S::N8 * 4; i++)
+            o[i / 4 / S::N8][i / 4 % S::N8][i % 4] = 0.0f;
+    }
+
+    /* Merges one column group of a split's partial results, for queries with a key in the split.
+     * factors: [ROWS] */
+    __device__ __forceinline__ void add(const float (&part)[S::MT][S::GROUP][4],
+                                        const uint8_t *shared, const float2 *factors_of, int group,
+                                        int first_key, int n_mma)
+    {
+#pragma unroll
+        for (int i = 0; i < 2 * S::MT; i++) {
+            if (i / 2 >= n_mma || ((const int *)(shared + S::POS_AT))[row_of(i)] < first_key)
+                continue;
+            const float2 factors = factors_of[row_of(i)];
+#pragma unroll
+            for (int j = 0; j < 2 * S::GROUP; j++) {
+                float &value = o[i / 2][group + j / 2][i % 2 * 2 + j % 2];
+                value = merge_value(value, factors.x, part[i / 2][j / 2][i % 2 * 2 + j % 2],
+                                    factors.y);
+            }
+        }
+    }
+
+    /* Divides by the queries' sums, sums[query], and writes y. */
+    __device__ __forceinline__ void store(const float *sums, const attend_args &a,
+                                          const query_tile &tile, int kv_head)
+    {
+        const int group = a.heads / a.kv_heads, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll
+        for (int i = 0; i < 2 * S::MT; i++) {
+            const int row = row_of(i), at = tile.first + row;
+            if (row >= tile.n)
+                continue;
+            const int token = tile.run + at / group, head = kv_head * group + at % group;
+            uint16_t *y = a.y + token * a.ldy + (int64_t)head * a.d;
+            const float inverse = __frcp_rn(sums[row]);
+#pragma unroll
+            for (int n = 0; n < S::N8; n++) {
+                const int col = (warp * S::N8 + n) * 8 + lane % 4 * 2;
+                const uint32_t pair = pack2<S::TYPE>(
+                    __fmul_rn(o[i / 2][n][i % 2 * 2], inverse),
+                    __fmul_rn(o[i / 2][n][i % 2 * 2 + 1], inverse));
+                if (col < a.d)
+                    y[col] = (uint16_t)pair;
+                if (col + 1 < a.d)
+                    y[col + 1] = (uint16_t)(pair >> 16);
+            }
+            if (head == a.heads - 1)
+                zero_padding(a, token, warp * 4 + lane % 4, WARPS * 4);
+        }
+    }
+};
+
+/* ------------------------------------------------------------------ splits in blocks of their own
+ */
+
+/* Where the partial result of a query of the tile and a split is in scratch. */
+__device__ __forceinline__ float *partial_of(const attend_args &a, const query_tile &tile,
+                                             int kv_head, int row, int split)
+{
+    const int group = a.heads / a.kv_heads, at = tile.first + row;
+    const int64_t token = tile.run + at / group, head = kv_head * group + at % group;
+    return a.partial + ((token * a.heads + head) * a.splits + split) * (a.d + 2);
+}
+
+/* Whether the tile has this query, with a key in the split. */
+template <class S>
+__device__ __forceinline__ bool has_keys(const uint8_t *shared, const query_tile &tile, int row,
+                                         int split)
+{
+    return row < tile.n && ((const int *)(shared + S::POS_AT))[row] >= split * SPLIT;
+}
+
+/* Calls f(place in scratch, value) for each of this lane's partial results that exist. */
+template <class S, typename F>
+__device__ __forceinline__ void each_partial(const uint8_t *shared, const attend_args &a,
+                                             const query_tile &tile, int kv_head, int group,
+                                             int split, F f)
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+
+#pragma unroll
+    for (int i = 0; i < 2 * S::MT; i++) {
+        if (!has_keys<S>(shared, tile, row_of(i), split))
+            continue;
+        float *of_query = partial_of(a, tile, kv_head, row_of(i), split);
+#pragma unroll
+        for (int j = 0; j < 2 * S::GROUP; j++) {
+            const int col = (warp * S::N8 + group + j / 2) * 8 + lane % 4 * 2 + j % 2;
+            if (col < a.d)
+                f(of_query + col, i / 2, j / 2, i % 2 * 2 + j % 2);
+        }
+    }
+}
+
+/* Writes the partial results of one split to scratch, unmerged. */
+template <class S>
+__device__ __forceinline__ void store_partial(const float (&o)[S::MT][S::GROUP][4],
+                                              const uint8_t *shared, const attend_args &a,
+                                              const query_tile &tile, int kv_head, int group)
+{
+    const int split = (int)blockIdx.z, row = (int)threadIdx.x;
+
+    each_partial<S>(shared, a, tile, kv_head, group, split,
+                    [&](float *to, int t, int n, int j) { *to = o[t][n][j]; });
+    if (group == 0 && has_keys<S>(shared, tile, row, split)) {
+        float *to = partial_of(a, tile, kv_head, row, split);
+        to[a.d] = row_max<S>(shared, row);
+        to[a.d + 1] = row_sum<S>(shared, row);
+    }
+}
+
+/* Whether this block is the last of n that have written partial results of a tile. Then it sees
+ * what all of them have written. Every thread's results are made visible before the block counts
+ * itself, and the counter wraps to 0 with the last: the order of stores, fence and counter is that
+ * of NVIDIA's sample threadFenceReduction (CUDA Programming Guide, "Memory Fence Functions"). */
+__device__ __forceinline__ bool is_last(unsigned *counter, int n, int *flag)
+{
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0)
+        *flag = atomicInc(counter, (unsigned)n - 1) == (unsigned)n - 1;
+    __syncthreads();
+    __threadfence();
+    return *flag;
+}
+
+/* Merges the partial results of all splits in ascending order. First a thread a query merges maxima
+ * and sums and leaves the factors, MERGED splits at a time, where keys and values were; then come
+ * the values, for which nothing but their own loads has to be waited for. */
+template <class S>
+__device__ __forceinline__ void merge_splits(running<S> *result, merged *state, uint8_t *shared,
+                                             const attend_args &a, const query_tile &tile,
+                                             int kv_head)
+{
+    enum { MERGED = 64 };
+    static_assert(MERGED * S::ROWS * sizeof(float2) <= S::Q_AT, "factors are where K and V were");
+    float2 *factors = (float2 *)shared;
+    const int last = tile.highest / SPLIT, n_mma = (tile.n + 15) / 16, row = (int)threadIdx.x;
+
+    for (int first = 0; first <= last; first += MERGED) {
+        const int end = min(first + (int)MERGED, last + 1);
+#pragma unroll 4
+        for (int split = first; split < end && has_keys<S>(shared, tile, row, split); split++) {
+            const float *part = partial_of(a, tile, kv_head, row, split) + a.d;
+            float2 *to = factors + (split - first) * S::ROWS + row;
+            merge(state, __ldcg(part), __ldcg(part + 1), &to->x, &to->y);
+        }
+        __syncthreads();
+#pragma unroll 2
+        for (int split = first; split < end; split++)
+#pragma unroll
+            for (int group = 0; group < S::N8; group += S::GROUP) {
+                float o[S::MT][S::GROUP][4] = {};
+                each_partial<S>(
+                    shared, a, tile, kv_head, group, split,
+                    [&](float *from, int t, int n, int j) { o[t][n][j] = __ldcg(from); });
+                result->add(o, shared, factors + (split - first) * S::ROWS, group, split * SPLIT,
+                            n_mma);
+            }
+        __syncthreads(); /* the factors have been read */
+    }
+}
+
+/* Divides by the sums, which the first threads have, and writes y. The block's sums of a split may
+ * be overwritten. */
+template <class S>
+__device__ __forceinline__ void store_result(running<S> *result, const merged &state,
+                                             uint8_t *shared, const attend_args &a,
+                                             const query_tile &tile, int kv_head)
+{
+    float *sums = (float *)(shared + S::SUM_AT);
+
+    if (threadIdx.x < S::ROWS)
+        sums[threadIdx.x] = state.l;
+    __syncthreads();
+    result->store(sums, a, tile, kv_head);
+    __syncthreads(); /* the next tile may begin */
+}
+
+} // namespace
+
+#endif
