@@ -84,6 +84,14 @@ cudaError_t sb_cuda_gemm_reference(float *y, const float *x, const float *w, con
 cudaError_t sb_cuda_gemm_mma(float *y, const void *x, const void *w, enum sb_dtype type,
                              const float *bias, int32_t m, int32_t n_out, int32_t n_in,
                              cudaStream_t stream);
+/* The same for a draft, with k split over blocks, so that few rows of weights keep a whole device
+ * busy: other bits than sb_cuda_gemm_mma, but still a function of the row and the weights alone. For
+ * sizes that suit only. scratch: sb_cuda_draft_gemm_scratch() bytes, zeros before the first use. */
+cudaError_t sb_cuda_draft_gemm(float *y, const void *x, const void *w, enum sb_dtype type,
+                               const float *bias, int32_t m, int32_t n_out, int32_t n_in,
+                               void *scratch, cudaStream_t stream);
+int sb_cuda_draft_gemm_suits(int32_t m, int32_t n_out);
+size_t sb_cuda_draft_gemm_scratch(void);
 /* y[r][o] += bias[o], for products that cuBLASLt made. */
 cudaError_t sb_cuda_add_bias(float *y, const float *bias, int32_t m, int32_t n_out,
                              cudaStream_t stream);

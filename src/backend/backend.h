@@ -296,6 +296,9 @@ struct sb_exec_limits {
     /* Where passes have spans, slots have span_cap >> i columns, for some i of 0 .. span_halvings.
      * span_cap is 0 where they have none. */
     int32_t span_cap, span_halvings;
+    /* 1: the exec is a draft's. Its results decide what is proposed and never a token, so a backend
+     * may compute them in any way. A model may be a draft in one pool and the target of another. */
+    int32_t is_draft;
 };
 
 /* The numbers of a model that shape its attention. */

@@ -311,6 +311,7 @@ static struct sb_runner_limits runner_limits(const struct sb_draft_limits *limit
     runner.max_scored = 0;
     runner.n_passes = limits->draft_len;
     runner.span = 0; /* a draft may compute prompts in any way, so it needs none */
+    runner.is_draft = 1;
     return runner;
 }
 

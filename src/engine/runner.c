@@ -192,7 +192,8 @@ static struct sb_exec_limits exec_limits(const struct sb_config *c,
                                    .max_heads = c->heads,
                                    .max_head_dim = c->head_dim,
                                    .span_cap = limits->span > 0 ? limits->cap : 0,
-                                   .span_halvings = limits->span > 0 ? limits->halvings : 0};
+                                   .span_halvings = limits->span > 0 ? limits->halvings : 0,
+                                   .is_draft = limits->is_draft};
 }
 
 /* Columns of the cache: those of slots and blocks and, where the backend records, the sink, a slot

@@ -45,7 +45,8 @@ struct sb_runner_limits {
     /* Columns behind those: blocks that outlive sequences (pool/prefix.h). */
     int64_t block_columns;
     int32_t n_threads;
-    int32_t span; /* prompt tokens of a span (backend.h), or 0: passes have no spans */
+    int32_t span;     /* prompt tokens of a span (backend.h), or 0: passes have no spans */
+    int32_t is_draft; /* 1: the passes propose, and decide no token */
 };
 
 /* A pass while it is built. All of its arrays lie in one block of bytes, which is uploaded whole;

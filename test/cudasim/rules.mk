@@ -35,7 +35,8 @@ $(CUDA_TEST_SUPPORT): $(B)/%.o: %.c $(B)/flags
 
 # Programs that compare the kernels with the CPU's, and one that tests the simulator itself.
 # faults.cu has wrong kernels, which it must notice.
-CUDA_KERNEL_TESTS := test_cuda_kernels test_cuda_sample test_cuda_attention test_cuda_mma
+CUDA_KERNEL_TESTS := test_cuda_kernels test_cuda_sample test_cuda_attention test_cuda_mma \
+                     test_cuda_draft
 SIM_FAULTS        := $(B)/cudasim/test/cudasim/faults.checked.o
 SIM_KERNEL_TESTS  := $(CUDA_KERNEL_TESTS:%=$(B)/test/cuda/%) $(B)/test/cudasim/test_cudasim
 $(SIM_KERNEL_TESTS): $(B)/test/%: test/%.c $(SIM_FAULTS) $(SIM_CHECKED) $(B)/internal.a

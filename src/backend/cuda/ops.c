@@ -23,6 +23,7 @@ struct sb_exec {
     struct sb_cuda_stream own, *queue;    /* queue: own, or the sibling's */
     struct sb_graphs own_graphs, *graphs; /* likewise */
     void *scratch;                        /* of attention */
+    void *draft_scratch;                  /* of a draft's products, or NULL: not a draft's exec */
 };
 
 /* ---------------------------------------------------------------- memory */
@@ -86,11 +87,18 @@ static size_t scratch_bytes(const struct sb_device *device, const struct sb_exec
     return own > spans ? own : spans;
 }
 
+/* Scratch of a draft's products, which a target has none of. */
+static size_t draft_bytes(const struct sb_device *device, const struct sb_exec_limits *limits)
+{
+    return limits->is_draft && device->type != SB_F32 ? sb_cuda_draft_gemm_scratch() : 0;
+}
+
 static size_t exec_bytes(const struct sb_device *device, int32_t n_threads,
                          const struct sb_exec_limits *limits)
 {
     (void)n_threads;
-    return sizeof(struct sb_exec) + 2 * SB_MEM_ALIGN + scratch_bytes(device, limits);
+    return sizeof(struct sb_exec) + 2 * SB_MEM_ALIGN + scratch_bytes(device, limits) +
+           draft_bytes(device, limits);
 }
 
 static void exec_free(struct sb_exec *exec)
@@ -109,6 +117,8 @@ static void exec_free(struct sb_exec *exec)
     sb_graphs_free(&exec->own_graphs);
     if (exec->scratch)
         sb_cuda_ignore(cudaFree(exec->scratch));
+    if (exec->draft_scratch)
+        sb_cuda_ignore(cudaFree(exec->draft_scratch));
     sb_cuda_leave(gpu, was);
     sb_free(&mem, exec);
 }
@@ -156,7 +166,7 @@ static int32_t exec_create(struct sb_exec **out, struct sb_device *device, const
                            int32_t n_threads, const struct sb_exec_limits *limits,
                            struct sb_exec *sibling)
 {
-    const size_t scratch = scratch_bytes(device, limits);
+    const size_t scratch = scratch_bytes(device, limits), draft = draft_bytes(device, limits);
     const int was = sb_cuda_enter(&device->gpu);
     struct sb_exec *exec = NULL;
     int32_t rc = SPECBATCH_OK;
@@ -173,6 +183,8 @@ static int32_t exec_create(struct sb_exec **out, struct sb_device *device, const
         SB_TRY(sb_cuda_stream_open(&exec->own, &device->gpu));
     if (scratch > 0)
         SB_TRY(sb_cuda_alloc(&exec->scratch, &device->gpu, scratch));
+    if (draft > 0)
+        SB_TRY(sb_cuda_alloc(&exec->draft_scratch, &device->gpu, draft));
     *out = exec;
     exec = NULL;
 done:
@@ -242,6 +254,9 @@ static cudaError_t launch_gemm(const struct sb_exec *exec, float *y, const void 
 {
     const struct sb_gemm *gemm = exec->device->gemm;
 
+    if (exec->draft_scratch && sb_cuda_draft_gemm_suits(m, weight->n_out))
+        return sb_cuda_draft_gemm(y, x, weight->data, weight->dtype, bias, m, weight->n_out,
+                                  weight->n_in, exec->draft_scratch, exec->queue->stream);
     if (gemm)
         return sb_gemm_run(gemm, y, x, weight, bias, m, exec->queue->stream);
     return sb_cuda_gemm_reference(y, x, weight->data, bias, m, weight->n_out, weight->n_in,
