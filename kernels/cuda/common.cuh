@@ -26,13 +26,51 @@
  * that one pool's failure would end the next pool. A template with several parameters goes in
  * parentheses. */
 #define SB_LAUNCH(kernel, grid, block, shared, stream, ...) \
-    cudaLaunchKernelEx(sb_launch_config(grid, block, shared, stream).get(), kernel, __VA_ARGS__)
+    SB_LAUNCH_WITH(0, kernel, grid, block, shared, stream, __VA_ARGS__)
+/* The same with what `options` ask for, some of enum sb_launch_option. */
+#define SB_LAUNCH_WITH(options, kernel, grid, block, shared, stream, ...)                    \
+    cudaLaunchKernelEx(sb_launch_config(grid, block, shared, stream, options).get(), kernel, \
+                       __VA_ARGS__)
 
+enum sb_launch_option {
+    /* All blocks are on the device at once, so that they may wait for each other (grid.cuh). A
+     * launch of more blocks than the device holds is refused. */
+    SB_COOPERATIVE = 1,
+    /* The kernel may begin before the one before it on the stream has ended, and therefore calls
+     * grid_wait_for_previous() (grid.cuh). Older devices than sm_90 take it as an ordinary launch.
+     */
+    SB_DEPENDENT = 2
+};
+
+/* The launch attributes lie in the object itself, so it is not copied. */
 struct sb_launch_config {
+    cudaLaunchAttribute attributes[2];
     cudaLaunchConfig_t config;
-    sb_launch_config(dim3 grid, dim3 block, size_t shared, cudaStream_t stream)
-        : config{grid, block, shared, stream, NULL, 0}
+
+    sb_launch_config(dim3 grid, dim3 block, size_t shared, cudaStream_t stream, int options)
+        : attributes(), config{grid, block, shared, stream, attributes, 0}
     {
+        if (options & SB_COOPERATIVE) {
+            attributes[config.numAttrs].id = cudaLaunchAttributeCooperative;
+            attributes[config.numAttrs++].val.cooperative = 1;
+        }
+        if ((options & SB_DEPENDENT) && has_dependent_launch()) {
+            attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+            attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
+        }
+    }
+    sb_launch_config(const sb_launch_config &) = delete;
+    sb_launch_config &operator=(const sb_launch_config &) = delete;
+
+    /* Whether the current device is of compute capability 9.0 or later. */
+    static bool has_dependent_launch()
+    {
+        int device = 0, major = 0;
+
+        return cudaGetDevice(&device) == cudaSuccess &&
+               cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) ==
+                   cudaSuccess &&
+               major >= 9;
     }
     const cudaLaunchConfig_t *get() const
     {

@@ -11,7 +11,12 @@
  *
  * The epoch counts barriers, blocks and grids and never goes back, so a stamp tells whether an
  * access happened between the same two barriers, in an earlier block of this grid, or in another
- * grid.
+ * grid. Blocks that are there at once have an epoch each, and `owner` says whose an epoch is.
+ *
+ * Such blocks order their accesses by a word that one adds to with release and another reads with
+ * acquire. Each block has a clock: for every block, up to where its accesses are known to have
+ * happened. A release leaves the clock at the word, and an acquire takes it over (the vector clocks
+ * of race detectors, with blocks instead of threads).
  */
 #include "sim.h"
 
@@ -19,6 +24,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+
+#include <algorithm>
+#include <bitset>
+#include <map>
+#include <vector>
 
 namespace cudasim
 {
@@ -36,44 +46,124 @@ enum {
     ID_WARP = 1024
 };
 
+/* For each block, the end of what has happened for sure: its epochs before this one, and in this
+ * one the accesses of the thread that released (epoch << ID_BITS | thread). */
+typedef std::vector<uint64_t> block_clock;
+
+/* A block that is on the device. */
+struct block_books {
+    uint64_t epoch, first_epoch;
+    uint64_t step[MAX_WARPS]; /* of each warp, since the barrier */
+    std::bitset<1024> waited; /* threads that know that the kernel before has ended */
+    block_clock clock;        /* [blocks at once] */
+};
+
 bool checking;
 static uintptr_t device_base, shared_base, args_base;
 static size_t device_bytes, shared_bytes, args_bytes;
 static cell *device_cells, *shared_cells;
-static uint64_t epoch = HOST_EPOCH + 1, grid_epoch, block_epoch;
-static uint64_t step[MAX_WARPS]; /* of each warp, since the barrier */
+static uint64_t epoch = HOST_EPOCH + 1; /* the latest */
+static uint64_t grid_epoch;
+static std::vector<block_books> books;
+static block_books *mine;         /* of the block that runs */
+static std::vector<size_t> owner; /* of each epoch from grid_epoch on, where blocks are there at
+                                     once */
+static std::map<const void *, block_clock> released;
 static bool fenced;
 static int pauses;
+
+/* The kernels that may still run while a thread has not waited for the one before: those from this
+ * epoch on. grid_epoch: none. */
+static uint64_t open_epoch;
+static bool overlapping, has_waited, lets_next_begin_early;
 
 /* ------------------------------------------------------------------ calls of the simulator */
 
 static void next_epoch()
 {
-    epoch++;
-    for (uint64_t &s : step)
+    mine->epoch = ++epoch;
+    for (uint64_t &s : mine->step)
         s = 0;
+    if (books.size() > 1) {
+        owner.resize(epoch - grid_epoch, 0);
+        owner.push_back((size_t)(mine - books.data()));
+    }
 }
 
-void check_grid_begin(const void *args, size_t bytes)
+void check_grid_begin(const void *args, size_t bytes, size_t resident, bool overlaps)
 {
-    next_epoch();
-    grid_epoch = block_epoch = epoch;
+    const uint64_t before = overlaps && lets_next_begin_early ? open_epoch : grid_epoch;
+
+    grid_epoch = ++epoch;
+    open_epoch = overlaps ? before : grid_epoch;
+    overlapping = overlaps;
+    has_waited = lets_next_begin_early = false;
     args_base = reinterpret_cast<uintptr_t>(args);
     args_bytes = bytes;
     fenced = false;
     pauses = 0;
+    owner.clear();
+    released.clear();
+    books.resize(resident);
 }
 
-void check_block_begin()
+void check_block_begin(size_t resident)
+{
+    mine = &books[resident];
+    next_epoch();
+    mine->first_epoch = mine->epoch;
+    mine->waited.reset();
+    mine->clock.assign(books.size(), 0);
+}
+
+void check_block_resumes(size_t resident) { mine = &books[resident]; }
+
+void check_block_barrier()
 {
     next_epoch();
-    block_epoch = epoch;
+    if (mine->waited.any())
+        mine->waited.set();
+}
+void check_warp_sync(unsigned warp)
+{
+    mine->step[warp]++;
+    for (unsigned t = 32 * warp; overlapping && t < 32 * (warp + 1); t++)
+        if (mine->waited.test(t))
+            for (unsigned i = 0; i < 32; i++)
+                mine->waited.set(32 * warp + i);
+}
+void check_fence() { fenced = true; }
+void check_grid_end() { epoch++; }
+
+void check_waited_for_previous()
+{
+    mine->waited.set(running_index);
+    has_waited = true;
 }
 
-void check_block_barrier() { next_epoch(); }
-void check_warp_sync(unsigned warp) { step[warp]++; }
-void check_fence() { fenced = true; }
-void check_grid_end() { next_epoch(); }
+bool check_has_waited() { return has_waited; }
+
+/* A block that lets the next kernel begin before it has itself waited for the one before. */
+void launch_next() { lets_next_begin_early |= overlapping && !mine->waited.test(running_index); }
+
+void note_release(const void *at)
+{
+    block_clock &clock = released[at];
+    block_clock own = mine->clock;
+
+    own[(size_t)(mine - books.data())] = mine->epoch << ID_BITS | running_index;
+    clock.resize(own.size());
+    for (size_t b = 0; b < own.size(); b++)
+        clock[b] = std::max(clock[b], own[b]);
+}
+
+void note_acquire(const void *at)
+{
+    auto word = released.find(at);
+
+    for (size_t b = 0; word != released.end() && b < mine->clock.size(); b++)
+        mine->clock[b] = std::max(mine->clock[b], word->second[b]);
+}
 
 static cell *map_cells(size_t bytes_watched)
 {
@@ -92,16 +182,19 @@ static void set_cells(cell *first, size_t bytes, uint64_t writer)
         first[i] = cell{writer, 0};
 }
 
+void check_shared_region(const void *arenas, size_t bytes)
+{
+    shared_base = reinterpret_cast<uintptr_t>(arenas);
+    shared_bytes = bytes;
+    if (checking)
+        shared_cells = map_cells(bytes + 2);
+}
+
 void check_shared(const void *arena, size_t bytes)
 {
-    if (!checking)
-        return;
-    if (!shared_cells) {
-        shared_base = reinterpret_cast<uintptr_t>(arena);
-        shared_bytes = bytes;
-        shared_cells = map_cells(bytes + 2);
-    }
-    set_cells(shared_cells, bytes, MEMORY_NONE);
+    if (checking)
+        set_cells(shared_cells + (reinterpret_cast<uintptr_t>(arena) - shared_base) / 2, bytes,
+                  MEMORY_NONE);
 }
 
 void check_shared_array(const void *array, size_t bytes)
@@ -132,23 +225,40 @@ void check_device(const void *at, size_t bytes, memory_state state)
 
 static uint64_t stamp_of(unsigned id)
 {
-    uint64_t warp_step = step[running_index / 32] & ((1u << STEP_BITS) - 1);
-    return epoch << (ID_BITS + STEP_BITS) | warp_step << ID_BITS | id;
+    uint64_t warp_step = mine->step[running_index / 32] & ((1u << STEP_BITS) - 1);
+    return mine->epoch << (ID_BITS + STEP_BITS) | warp_step << ID_BITS | id;
+}
+
+/* Whether an access of another block that is there at once, of that epoch and thread, has happened
+ * before what the running block does now. */
+static bool happened(uint64_t then, unsigned id)
+{
+    const size_t other = owner[then - grid_epoch];
+    const uint64_t until = mine->clock[other];
+
+    return &books[other] == mine || then < until >> ID_BITS || (then << ID_BITS | id) == until;
 }
 
 /* How the access that left `stamp` races with what the running thread does now. 0: it does not; 1:
- * no barrier is between them; 2: another block of this grid made it. */
+ * no barrier is between them; 2: another block of this grid made it; 3: a kernel made it that may
+ * still run. */
 static int races(uint64_t stamp, bool is_shared)
 {
     const uint64_t then = stamp >> (ID_BITS + STEP_BITS);
     const unsigned id = stamp & ((1u << ID_BITS) - 1), me = running_index;
 
-    if (then == epoch) {
+    if (then == mine->epoch) {
         const bool my_warp = id >= ID_WARP ? id - ID_WARP == me / 32 : id / 32 == me / 32;
         const uint64_t then_step = stamp >> ID_BITS & ((1u << STEP_BITS) - 1);
-        return id != me && !(my_warp && id != ID_MANY && then_step < step[me / 32]);
+        return id != me && !(my_warp && id != ID_MANY && then_step < mine->step[me / 32]);
     }
-    return !is_shared && !fenced && then >= grid_epoch && then < block_epoch ? 2 : 0;
+    if (is_shared)
+        return 0;
+    if (then < grid_epoch)
+        return then >= open_epoch && !mine->waited.test(me) ? 3 : 0;
+    if (fenced)
+        return 0;
+    return books.size() > 1 ? (happened(then, id) ? 0 : 2) : (then < mine->first_epoch ? 2 : 0);
 }
 
 /* Who has read here, for a load's stamp: this thread, or its warp or everybody if others have read
@@ -170,6 +280,9 @@ static void report_race(uintptr_t address, bool is_write, uint64_t stamp, const 
     const unsigned id = stamp & ((1u << ID_BITS) - 1);
     char who[40];
 
+    if (kind == 3)
+        return fault("it %s %#lx, %s by a kernel that may still run: it has not waited for that",
+                     is_write ? "writes" : "reads", (unsigned long)address, other);
     snprintf(who, sizeof who, id >= ID_WARP ? "several threads" : "thread %u", id);
     fault("race: it %s %#lx, %s by %s of %s", is_write ? "writes" : "reads", (unsigned long)address,
           other, who,
@@ -267,10 +380,13 @@ void note_atomic(const void *address, size_t bytes)
         c = shared_cells + (at - shared_base) / 2;
     else
         return check_host(at, bytes, true);
-    for (size_t i = 0; i < (bytes + 1) / 2; i++)
+    for (size_t i = 0; i < (bytes + 1) / 2; i++) {
+        if (races(c[i].writer, false) == 3 || races(c[i].reader, false) == 3)
+            report_race(at, true, 0, "used", 3);
         if (c[i].writer <= MEMORY_FRESH)
             fault("an atomic operation on %zu bytes at %#lx, %s", bytes, (unsigned long)at,
                   c[i].writer == MEMORY_NONE ? "outside every array" : "which nothing has written");
+    }
 }
 
 } // namespace cudasim

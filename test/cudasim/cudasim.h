@@ -12,7 +12,9 @@
  *     device_code.h   what a kernel uses: threadIdx, barriers, shuffles, shared memory,
  *                     intrinsics, a launch
  *     instructions.h  the tensor core's instructions, under the names of kernels/cuda/ptx.cuh
- *     fibers.cpp      runs a grid: blocks one after the other, the threads of a block as fibers
+ *     grid_instructions.h  the same for kernels/cuda/grid.cuh
+ *     fibers.cpp      runs a grid: blocks one after the other, or all at once in a cooperative
+ *                     launch, the threads of a block as fibers
  *     check.cpp       watches each load and store of a kernel
  *     runtime.cpp     device memory, copies, errors, and what carries out a stream's work
  *     launches.cpp    what a launch may ask for, which kernels are loaded
@@ -37,14 +39,19 @@
  *     - races: two threads touch a byte, one writes, and no __syncthreads (in a warp: __syncwarp)
  *       is between them; or two blocks of one launch do, in device memory. A kernel with a
  *       __threadfence orders its blocks by itself and is not checked for the latter. Atomics race
- *       with nothing.
+ *       with nothing. Blocks of a cooperative launch are ordered by add_release and load_acquire
+ *       (grid.cuh), and so by grid_barrier.
+ *     - touches what the kernel before it uses, in a launch that may begin before that one has
+ *       ended, before grid_wait_for_previous
  *     - follows a pointer that is misaligned for its type (-fsanitize=alignment)
- * In any build: a shuffle or __syncwarp that some lanes of its mask never reach, threads of a block
- * at different __syncthreads, a misaligned ldmatrix or cp.async, a grid, block or shared size that
- * a device refuses (static and dynamic together), a copy or memset outside allocations, an
- * asynchronous copy with pageable memory, waiting on a capturing stream, a kernel whose first
- * launch is in a capture. Fresh memory, shared and of the device (up to 64 MiB a piece), is full of
- * 0xff bytes: NaN in every float type. Bank conflicts are counted on request.
+ * In any build: threads that wait for what nothing can change any more, so that the grid hangs, as
+ * in a kernel that waits for other blocks and is not launched as cooperative; a dependent kernel
+ * that never waits for the one before it; a shuffle or __syncwarp that some lanes of its mask never
+ * reach, threads of a block at different __syncthreads, a misaligned ldmatrix or cp.async, a grid,
+ * block or shared size that a device refuses (static and dynamic together), a copy or memset
+ * outside allocations, an asynchronous copy with pageable memory, waiting on a capturing stream, a
+ * kernel whose first launch is in a capture. Fresh memory, shared and of the device (up to 64 MiB a
+ * piece), is full of 0xff bytes: NaN in every float type. Bank conflicts are counted on request.
  *
  * Not seen: accesses made inside the C library (a memcpy of a size unknown at compile time); a race
  * with the first of two loads when the second hides it; weak memory order, since fibers see stores
@@ -65,14 +72,15 @@ extern "C" {
 struct cudasim_machine {
     int devices; /* cudaGetDeviceCount; 0: cudaErrorNoDevice */
     int driver;  /* cudaDriverGetVersion; 0: no driver, every call is cudaErrorInsufficientDriver */
-    int major, minor; /* compute capability */
-    int multiprocessors;
-    size_t memory; /* bytes of the device; at most 32 GiB can really be taken */
-    int shared;    /* bytes of shared memory a block may ask for; 0: 227 KiB */
+    int major, minor;    /* compute capability */
+    int multiprocessors; /* what cooperative launches are made for; at most 16384 threads can really
+                            be there at once */
+    size_t memory;       /* bytes of the device; at most 32 GiB can really be taken */
+    int shared;          /* bytes of shared memory a block may ask for; 0: 227 KiB */
 };
 
-/* The default: one device of compute capability 9.0 with 16 GiB. Call it with nothing allocated.
- * NULL: the default. */
+/* The default: one device of compute capability 9.0 with 6 multiprocessors and 16 GiB. Call it with
+ * nothing allocated. NULL: the default. */
 void cudasim_configure(const struct cudasim_machine *machine);
 
 /* The n-th kernel to run from now on (1: the next) fails as by an illegal address. 0: none. */

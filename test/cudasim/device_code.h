@@ -96,6 +96,17 @@ void note_matrix_rows(const void *const rows[8]);
  * (tensor.cpp). */
 void tensor_core(float d[16][8], const float a[16][16], const float b[8][16]);
 
+/* The running thread waits for a word to change, and lets others run. `again`: it has done so since
+ * it last did anything else. */
+enum spin_kind { SPINS_NOT, SPINS_FOR_BLOCKS };
+void spin(spin_kind kind, const void *at, bool again);
+/* It stores to a word with release, or has read one with acquire. */
+void note_release(const void *at);
+void note_acquire(const void *at);
+/* griddepcontrol.wait and griddepcontrol.launch_dependents */
+void wait_for_previous();
+void launch_next();
+
 /* While such an object lives, the running thread's accesses are not checked. Host bodies need it
  * for their own data, which is on the heap. */
 struct unwatched {
@@ -106,20 +117,36 @@ struct unwatched {
 struct launch_shape {
     dim3 grid, block;
     size_t shared;
+    bool cooperative, dependent;
 };
 
 } // namespace cudasim
 
+enum cudaLaunchAttributeID {
+    cudaLaunchAttributeCooperative = 2,
+    cudaLaunchAttributeProgrammaticStreamSerialization = 6
+};
+union cudaLaunchAttributeValue {
+    char pad[64];
+    int cooperative, programmaticStreamSerializationAllowed;
+};
+struct cudaLaunchAttribute {
+    cudaLaunchAttributeID id;
+    char pad[4];
+    cudaLaunchAttributeValue val;
+};
 struct cudaLaunchConfig_t {
     dim3 gridDim, blockDim;
     size_t dynamicSmemBytes;
     cudaStream_t stream;
-    void *attrs;
+    cudaLaunchAttribute *attrs;
     unsigned numAttrs;
 };
 
 namespace cudasim
 {
+
+void take_attributes(launch_shape *shape, const cudaLaunchAttribute *attributes, unsigned n);
 
 /* Queues run(args) for every thread of a grid. args, of `bytes` bytes, belongs to the launch, which
  * frees it by drop. */
@@ -144,7 +171,9 @@ static cudaError_t launch_kernel(const char *name, const cudaLaunchConfig_t *con
                                  void (*kernel)(P...), A... arguments)
 {
     call<P...> *c = new call<P...>{kernel, std::tuple<P...>(static_cast<P>(arguments)...)};
-    const launch_shape shape = {config->gridDim, config->blockDim, config->dynamicSmemBytes};
+    launch_shape shape = {config->gridDim, config->blockDim, config->dynamicSmemBytes, false,
+                          false};
+    take_attributes(&shape, config->attrs, config->numAttrs);
     return launch(name, (const void *)kernel, shape, config->stream, call<P...>::run,
                   call<P...>::drop, c, sizeof *c);
 }

@@ -4,6 +4,7 @@
  * memory: [64] floats.
  */
 #include "kernels/cuda/common.cuh"
+#include "kernels/cuda/grid.cuh"
 
 enum { THREADS = 64 };
 
@@ -194,13 +195,162 @@ static __global__ void all_banks(float *memory)
                                                                                         for all */
 }
 
+/* ------------------------------------------------------------------ blocks that wait for blocks */
+
+/* The grid's counter is the last of the floats. */
+static __device__ unsigned *counter_in(float *memory)
+{
+    return reinterpret_cast<unsigned *>(memory + THREADS - 1);
+}
+
+/* Block b makes memory[b] the sum of all that the blocks had there, three times. */
+static __device__ void sum_in_turns(float *memory)
+{
+    const int n = gridDim.x, t = threadIdx.x;
+
+    for (int i = 0; i < 3; i++) {
+        float sum = 0.0f;
+        for (int b = 0; b < n && t == 5; b++)
+            sum += memory[b];
+        grid_barrier(counter_in(memory));
+        if (t == 5)
+            memory[blockIdx.x] = sum + 1.0f;
+        grid_barrier(counter_in(memory));
+    }
+}
+
+static __global__ void blocks_in_turns(float *memory) { sum_in_turns(memory); }
+static __global__ void turns_not_cooperative(float *memory) { sum_in_turns(memory); }
+
+static __global__ void blocks_not_ordered(float *memory)
+{
+    if (threadIdx.x == 0)
+        memory[blockIdx.x] = 1.0f;
+    __syncthreads();
+    if (threadIdx.x == 1)
+        memory[32 + blockIdx.x] = memory[(blockIdx.x + 1) % gridDim.x];
+}
+
+static __global__ void block_leaves_early(float *memory)
+{
+    if (blockIdx.x != 1)
+        grid_barrier(counter_in(memory));
+}
+
+static __global__ void threads_part_at_grid(float *memory)
+{
+    if (threadIdx.x < 32)
+        grid_barrier(counter_in(memory));
+    else
+        __syncthreads();
+}
+
+/* Thread 0 tells the other block before thread 5 has stored. */
+static __global__ void released_too_early(float *memory)
+{
+    unsigned *const ready = counter_in(memory);
+
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        add_release(ready, 1);
+    if (blockIdx.x == 0 && threadIdx.x == 5)
+        memory[0] = 1.0f;
+    if (blockIdx.x == 1 && threadIdx.x == 0) {
+        for (bool again = false; load_acquire(ready) == 0; again = true)
+            spin(ready, again);
+        memory[1] = memory[0];
+    }
+}
+
+/* The thread that stores is the one that tells. */
+static __global__ void released_in_time(float *memory)
+{
+    unsigned *const ready = counter_in(memory);
+
+    if (blockIdx.x == 0 && threadIdx.x == 5) {
+        memory[0] = 1.0f;
+        add_release(ready, 1);
+    }
+    if (blockIdx.x == 1 && threadIdx.x == 0) {
+        for (bool again = false; load_acquire(ready) == 0; again = true)
+            spin(ready, again);
+        memory[1] = memory[0];
+    }
+}
+
+static __global__ void resident_shared(float *memory)
+{
+    SB_SHARED(float, tile, 10 << 10);
+    tile[threadIdx.x] = memory[threadIdx.x];
+}
+
+/* ------------------------------------------------------------------ kernels that begin early */
+
+static __global__ void waits_in_time(float *memory, float *out)
+{
+    grid_launch_next();
+    grid_wait_for_previous();
+    if (threadIdx.x == 0)
+        *out = memory[3];
+}
+
+static __global__ void waits_then_lets_go(float *memory, float *out)
+{
+    grid_wait_for_previous();
+    grid_launch_next();
+    if (threadIdx.x == 0)
+        out[0] = memory[3];
+}
+
+static __global__ void reads_too_early(float *memory, float *out)
+{
+    const float seen = memory[3];
+    grid_wait_for_previous();
+    if (threadIdx.x == 0)
+        *out = seen;
+}
+
+static __global__ void waits_for_others(float *memory, float *out)
+{
+    if (threadIdx.x == 0)
+        grid_wait_for_previous();
+    __syncthreads();
+    if (threadIdx.x == 5)
+        *out = memory[3];
+}
+
+static __global__ void waits_for_itself_alone(float *memory, float *out)
+{
+    if (threadIdx.x == 0)
+        grid_wait_for_previous();
+    if (threadIdx.x == 5)
+        *out = memory[3];
+}
+
+static __global__ void stores_too_early(float *memory, float *out)
+{
+    if (threadIdx.x == 0)
+        memory[3] = 1.0f;
+    grid_wait_for_previous();
+    if (threadIdx.x == 0)
+        *out = 1.0f;
+}
+
+static __global__ void never_waits(float *memory, float *out)
+{
+    (void)memory;
+    (void)out;
+}
+
+/* ------------------------------------------------------------------ by name */
+
 extern "C" cudaError_t cudasim_fault_kernel(const char *name, float *memory, float *out,
                                             unsigned blocks, unsigned threads, size_t shared,
                                             cudaStream_t stream)
 {
-#define KERNEL(kernel, ...)         \
-    if (strcmp(name, #kernel) == 0) \
-    return SB_LAUNCH(kernel, dim3(blocks), dim3(threads), shared, stream, __VA_ARGS__)
+#define KERNEL_WITH(options, kernel, ...) \
+    if (strcmp(name, #kernel) == 0)       \
+    return SB_LAUNCH_WITH(options, kernel, dim3(blocks), dim3(threads), shared, stream, __VA_ARGS__)
+#define KERNEL(kernel, ...) KERNEL_WITH(0, kernel, __VA_ARGS__)
 
     KERNEL(nothing_wrong, memory);
     KERNEL(shared_write_outside, memory);
@@ -228,6 +378,22 @@ extern "C" cudaError_t cudasim_fault_kernel(const char *name, float *memory, flo
     KERNEL(shared_of_both_kinds, memory);
     KERNEL(one_bank, memory);
     KERNEL(all_banks, memory);
+    KERNEL_WITH(SB_COOPERATIVE, blocks_in_turns, memory);
+    KERNEL(turns_not_cooperative, memory);
+    KERNEL_WITH(SB_COOPERATIVE, blocks_not_ordered, memory);
+    KERNEL_WITH(SB_COOPERATIVE, block_leaves_early, memory);
+    KERNEL_WITH(SB_COOPERATIVE, threads_part_at_grid, memory);
+    KERNEL_WITH(SB_COOPERATIVE, released_too_early, memory);
+    KERNEL_WITH(SB_COOPERATIVE, released_in_time, memory);
+    KERNEL_WITH(SB_COOPERATIVE, resident_shared, memory);
+    KERNEL_WITH(SB_DEPENDENT, waits_in_time, memory, out);
+    KERNEL_WITH(SB_DEPENDENT, waits_then_lets_go, memory, out);
+    KERNEL_WITH(SB_DEPENDENT, reads_too_early, memory, out);
+    KERNEL_WITH(SB_DEPENDENT, waits_for_others, memory, out);
+    KERNEL_WITH(SB_DEPENDENT, waits_for_itself_alone, memory, out);
+    KERNEL_WITH(SB_DEPENDENT, stores_too_early, memory, out);
+    KERNEL_WITH(SB_DEPENDENT, never_waits, memory, out);
 #undef KERNEL
+#undef KERNEL_WITH
     return cudaErrorInvalidDeviceFunction;
 }

@@ -1,10 +1,16 @@
 /*
  * Runs grids on one host thread. Blocks run one after the other, in one launch in ascending order
- * and in the next in descending order, so that a dependence between blocks shows. The threads of a
- * block are fibers: a thread runs until it waits or ends, so a kernel without barriers costs two
- * switches a thread.
+ * and in the next in descending order, so that a dependence between blocks shows. The blocks of a
+ * cooperative launch are there at once and run in turns: each until all its threads wait. The
+ * threads of a block are fibers: a thread runs until it waits or ends, so a kernel without barriers
+ * costs two switches a thread.
  *
- *   scheduler --> thread runs ... until it waits for its warp or block, or ends --> scheduler
+ *   scheduler --> thread runs ... until it waits for its warp, its block or a word of memory, or
+ *   ends --> scheduler
+ *
+ * A thread that spins until a word of memory changes gives way to the others. If every thread that
+ * is left does, and none of them gets on, nothing can change the words any more: the grid hangs,
+ * which is a fault.
  *
  * A thread that faults switches to the scheduler and is never resumed; the grid is abandoned.
  */
@@ -27,11 +33,13 @@ namespace cudasim
 
 enum {
     MAX_THREADS = 1024,
-    STACKS = MAX_THREADS + 1,
+    STACKS = 16 * MAX_THREADS, /* so many threads may be there at once */
     STACK_BYTES = 128 << 10,
     GUARD_BYTES = 4096,
     SHARED_BYTES = 227 << 10,
-    GAP = 256
+    GAP = 256,
+    ARENA_BYTES = SHARED_BYTES + 64 * (GAP + 1024),
+    ARENAS = 256
 };
 
 /* ------------------------------------------------------------------ switching stacks */
@@ -89,7 +97,7 @@ static void prepare(context &c, char *stack, void (*entry)())
 
 /* ------------------------------------------------------------------ the running block */
 
-enum thread_state { READY, AT_BARRIER, IN_COLLECTIVE, DONE };
+enum thread_state { READY, AT_BARRIER, IN_COLLECTIVE, SPINNING, DONE };
 
 struct thread {
     context ctx;
@@ -103,6 +111,8 @@ struct thread {
     const char *file; /* of the barrier it waits at */
     int line;
     bool leads; /* the others of its collective have come, so it runs fn */
+    spin_kind spins;
+    const void *spins_at;
 };
 
 struct array {
@@ -110,7 +120,21 @@ struct array {
     char *at;
 };
 
-static thread threads[MAX_THREADS];
+/* A block that is on the device. */
+struct resident {
+    std::vector<thread> threads;
+    uint3 index;
+    char *arena;                     /* [ARENA_BYTES]: its shared memory */
+    size_t arena_used, shared_taken; /* static and dynamic */
+    char *dynamic_at;
+    std::vector<array> arrays;
+    bool done;
+};
+
+static std::vector<resident> residents;
+static resident *block; /* that runs */
+static thread *threads; /* of it */
+static uint64_t moves;  /* how often a thread has got on */
 unsigned running_index;
 bool on_fiber; /* a thread runs, on its own stack */
 uintptr_t stacks_at;
@@ -121,17 +145,13 @@ static char *ended_stack;
 static context scheduler;
 static thread *current; /* the thread that runs */
 static const grid_launch *grid;
-static uint3 block;
 static unsigned n_threads;
 static bool faulted;
 static char text[400];
-static char *arena;                                  /* [SHARED_BYTES and gaps] */
-static size_t arena_bytes, arena_used, shared_taken; /* by the block, static and dynamic */
-static char *dynamic_at;
-static std::vector<array> arrays;
+static char *arenas; /* a block each */
 
 uint3 thread_index() { return current->index; }
-uint3 block_index() { return block; }
+uint3 block_index() { return block->index; }
 dim3 block_size() { return grid->shape.block; }
 dim3 grid_size() { return grid->shape.grid; }
 const char *fault_text() { return text; }
@@ -143,7 +163,8 @@ void fault(const char *format, ...)
 
     if (current)
         n = (size_t)snprintf(text, sizeof text, "%s, block %u,%u,%u, thread %u: ", grid->name,
-                             block.x, block.y, block.z, (unsigned)(current - threads));
+                             block->index.x, block->index.y, block->index.z,
+                             (unsigned)(current - threads));
     va_start(args, format);
     if (n < sizeof text)
         vsnprintf(text + n, sizeof text - n, format, args);
@@ -163,11 +184,27 @@ static void reclaim_stack()
     ended_stack = NULL;
 }
 
+/* Stacks are made when they are first needed. One that overflows runs into a page without access.
+ */
+static char *take_stack()
+{
+    static size_t made;
+    char *stack;
+
+    if (free_stacks.empty()) {
+        stack = stacks + made++ * (STACK_BYTES + GUARD_BYTES);
+        mprotect(stack, GUARD_BYTES, PROT_NONE);
+        return stack + GUARD_BYTES;
+    }
+    stack = free_stacks.back();
+    free_stacks.pop_back();
+    return stack;
+}
+
 static void go_to(context &from, thread &t)
 {
     if (!t.stack) {
-        t.stack = free_stacks.back();
-        free_stacks.pop_back();
+        t.stack = take_stack();
         prepare(t.ctx, t.stack, thread_main);
     }
     current = &t;
@@ -181,6 +218,7 @@ static void pause_thread(thread_state state)
     thread *me = current, *next = me + 1;
 
     me->state = state;
+    moves += state != SPINNING;
     if (running_index % 32 != 31 && running_index + 1 < n_threads && next->state == READY)
         go_to(me->ctx, *next);
     else
@@ -216,6 +254,20 @@ void block_barrier(const char *file, int line)
 }
 
 void thread_fence() { check_fence(); }
+
+void spin(spin_kind kind, const void *at, bool again)
+{
+    moves += !again;
+    current->spins = kind;
+    current->spins_at = at;
+    pause_thread(SPINNING);
+}
+
+void wait_for_previous()
+{
+    if (compute_major() >= 9)
+        check_waited_for_previous();
+}
 
 void collective(unsigned mask, collective_fn fn, void *part, bool orders)
 {
@@ -288,33 +340,34 @@ static void run_warp(thread *warp, unsigned lanes)
 /* Takes fresh shared memory, with a gap that is not in use before and after it. */
 static char *take_shared(size_t bytes, size_t align)
 {
-    size_t at = (arena_used + GAP + align - 1) / align * align;
+    size_t at = (block->arena_used + GAP + align - 1) / align * align;
 
-    shared_taken = (shared_taken + 15) / 16 * 16 + bytes;
-    if (shared_taken > grid->most_shared || at + bytes + GAP > arena_bytes) {
-        fault("%zu bytes of shared memory, static and dynamic, beyond the %zu of a block",
-              shared_taken, grid->most_shared);
-        return arena;
+    block->shared_taken = (block->shared_taken + 15) / 16 * 16 + bytes;
+    if (block->shared_taken > grid->most_shared || at + bytes + GAP > ARENA_BYTES) {
+        fault("%zu bytes of shared memory, static and dynamic, beyond the %zu of a block%s",
+              block->shared_taken, grid->most_shared,
+              grid->shape.cooperative ? " when all are resident" : "");
+        return block->arena;
     }
-    memset(arena + at, 0xff, bytes);
-    check_shared_array(arena + at, bytes);
-    arena_used = at + bytes;
-    return arena + at;
+    memset(block->arena + at, 0xff, bytes);
+    check_shared_array(block->arena + at, bytes);
+    block->arena_used = at + bytes;
+    return block->arena + at;
 }
 
 void *shared_array(const void *token, size_t bytes, size_t align)
 {
-    for (const array &a : arrays)
+    for (const array &a : block->arrays)
         if (a.token == token)
             return a.at;
-    arrays.push_back(array{token, take_shared(bytes, align)});
-    return arrays.back().at;
+    block->arrays.push_back(array{token, take_shared(bytes, align)});
+    return block->arrays.back().at;
 }
 
 void *dynamic_shared(size_t align)
 {
     (void)align; /* it was taken when the block began, with the largest alignment there is */
-    return dynamic_at;
+    return block->dynamic_at;
 }
 
 /* ------------------------------------------------------------------ the grid */
@@ -338,40 +391,119 @@ static void check_barrier()
     }
 }
 
-static void run_block()
+static void set_block(resident &b)
 {
-    check_block_begin();
-    check_shared(arena, arena_used);
-    arena_used = shared_taken = 0;
-    arrays.clear();
-    dynamic_at = take_shared(grid->shape.shared, 1024);
+    block = &b;
+    threads = b.threads.data();
+}
+
+/* Puts block number `i` of the grid onto the device. */
+static void begin_block(resident &b, uint64_t i)
+{
+    const dim3 &grid_is = grid->shape.grid, &size = grid->shape.block;
+
+    set_block(b);
+    b.index = uint3{(unsigned)(i % grid_is.x), (unsigned)(i / grid_is.x % grid_is.y),
+                    (unsigned)(i / grid_is.x / grid_is.y)};
+    check_block_begin((size_t)(&b - residents.data()));
+    check_shared(b.arena, b.arena_used);
+    b.arena_used = b.shared_taken = 0;
+    b.arrays.clear();
+    b.done = false;
+    b.dynamic_at = take_shared(grid->shape.shared, 1024);
     for (unsigned t = 0; t < n_threads; t++) {
-        const dim3 &size = grid->shape.block;
         threads[t].stack = NULL;
         threads[t].state = READY;
         threads[t].index = uint3{t % size.x, t / size.x % size.y, t / size.x / size.y};
     }
+}
+
+static unsigned count_threads(thread_state state)
+{
+    unsigned n = 0;
+
+    for (unsigned t = 0; t < n_threads; t++)
+        n += threads[t].state == state;
+    return n;
+}
+
+static thread *first_thread(thread_state state)
+{
+    thread *t = threads;
+
+    while (t->state != state)
+        t++;
+    return t;
+}
+
+static void set_ready(thread_state state)
+{
+    for (unsigned t = 0; t < n_threads; t++)
+        if (threads[t].state == state)
+            threads[t].state = READY;
+}
+
+/* Runs a block until it has ended, or threads spin and the others wait for them. */
+static void advance_block()
+{
+    set_ready(SPINNING);
     for (;;) {
-        unsigned waiting = 0, stuck = 0;
         for (unsigned w = 0; w < n_threads && !faulted; w += 32)
             run_warp(threads + w, n_threads - w < 32 ? n_threads - w : 32);
-        for (unsigned t = 0; t < n_threads; t++) {
-            waiting += threads[t].state == AT_BARRIER;
-            if (threads[t].state == IN_COLLECTIVE && !stuck)
-                stuck = t + 1;
-        }
-        if (stuck && !faulted) {
-            current = &threads[stuck - 1];
+        if (faulted || count_threads(SPINNING) > 0)
+            return;
+        if (count_threads(IN_COLLECTIVE) > 0) {
+            current = first_thread(IN_COLLECTIVE);
             fault("a warp operation with mask %08x waits for lanes that never reach it",
                   current->mask);
+            return;
         }
-        if (faulted || waiting == 0)
+        block->done = count_threads(AT_BARRIER) == 0;
+        if (block->done)
             return;
         check_barrier();
         check_block_barrier();
-        for (unsigned t = 0; t < n_threads; t++)
-            if (threads[t].state == AT_BARRIER)
-                threads[t].state = READY;
+        set_ready(AT_BARRIER);
+    }
+}
+
+/* Nothing gets on any more. */
+static void report_hang()
+{
+    for (resident &b : residents) {
+        if (b.done)
+            continue;
+        set_block(b);
+        current = first_thread(SPINNING);
+        fault(grid->shape.cooperative
+                  ? "it hangs: the blocks that would change %p have ended, or wait elsewhere"
+                  : "it hangs: it waits until another block changes %p, and the kernel is not "
+                    "launched as cooperative",
+              current->spins_at);
+        return;
+    }
+}
+
+/* Runs the blocks that are there by turns, until all have ended. */
+static void run_residents()
+{
+    for (;;) {
+        const uint64_t before = moves;
+        size_t left = 0;
+        for (resident &b : residents) {
+            if (faulted)
+                return;
+            if (b.done)
+                continue;
+            set_block(b);
+            check_block_resumes((size_t)(&b - residents.data()));
+            advance_block();
+            left += !b.done;
+        }
+        if (faulted || left == 0)
+            return;
+        if (moves == before)
+            return report_hang();
     }
 }
 
@@ -388,14 +520,42 @@ static void *map(size_t bytes)
 
 static void set_up()
 {
-    stacks = static_cast<char *>(map((size_t)STACKS * (STACK_BYTES + GUARD_BYTES)));
+    stacks = static_cast<char *>(map((size_t)(STACKS + 1) * (STACK_BYTES + GUARD_BYTES)));
     stacks_at = reinterpret_cast<uintptr_t>(stacks);
-    stacks_bytes = (size_t)STACKS * (STACK_BYTES + GUARD_BYTES);
-    for (int i = 0; i < STACKS; i++) /* an overflowing stack runs into pages without access */
-        mprotect(stacks + (size_t)i * (STACK_BYTES + GUARD_BYTES), GUARD_BYTES, PROT_NONE);
-    arena_bytes = SHARED_BYTES + 64 * (GAP + 1024);
-    arena = static_cast<char *>(map(arena_bytes));
-    check_shared(arena, arena_bytes);
+    stacks_bytes = (size_t)(STACKS + 1) * (STACK_BYTES + GUARD_BYTES);
+    arenas = static_cast<char *>(map((size_t)ARENAS * ARENA_BYTES));
+    check_shared_region(arenas, (size_t)ARENAS * ARENA_BYTES);
+}
+
+/* Makes room for n blocks at once. */
+static void set_residents(size_t n)
+{
+    residents.resize(n);
+    for (size_t i = 0; i < n; i++) {
+        residents[i].threads.resize(n_threads);
+        residents[i].arena = arenas + i * ARENA_BYTES;
+    }
+}
+
+/* The stacks of a grid that was abandoned are free again. */
+static void reclaim_all_stacks()
+{
+    reclaim_stack();
+    for (resident &b : residents)
+        for (thread &t : b.threads) {
+            if (t.stack && t.state != DONE)
+                free_stacks.push_back(t.stack);
+            t.stack = NULL;
+        }
+}
+
+/* A kernel that began before the one before it had ended, and never waited for that, would let the
+ * kernels after it run beside that one too. */
+static void check_dependence()
+{
+    if (!faulted && grid->shape.dependent && !check_has_waited())
+        fault("%s was launched as dependent and no thread waits for the kernel before it",
+              grid->name);
 }
 
 bool run_grid(const grid_launch &launch)
@@ -404,28 +564,32 @@ bool run_grid(const grid_launch &launch)
     const dim3 size = launch.shape.grid;
     const uint64_t blocks = (uint64_t)size.x * size.y * size.z;
     const bool descending = n_grids++ % 2;
+    const uint64_t at_once = launch.shape.cooperative ? blocks : 1;
 
     if (!stacks)
         set_up();
-    free_stacks.clear();
-    ended_stack = NULL;
-    for (int i = STACKS - 1; i >= 0; i--)
-        free_stacks.push_back(stacks + (size_t)i * (STACK_BYTES + GUARD_BYTES) + GUARD_BYTES);
     grid = &launch;
     n_threads = launch.shape.block.x * launch.shape.block.y * launch.shape.block.z;
     faulted = false;
     text[0] = '\0';
-    check_grid_begin(launch.args, launch.arg_bytes);
-    for (uint64_t i = 0; i < blocks && !faulted; i++) {
-        uint64_t b = descending ? blocks - 1 - i : i;
-        block.x = (unsigned)(b % size.x);
-        block.y = (unsigned)(b / size.x % size.y);
-        block.z = (unsigned)(b / size.x / size.y);
-        run_block();
+    if (at_once > ARENAS || at_once * n_threads > STACKS) {
+        fault("%s: more blocks at once than the simulator holds", launch.name);
+        return false;
     }
-    check_grid_end();
+    ended_stack = NULL;
+    set_residents(at_once);
+    check_grid_begin(launch.args, launch.arg_bytes, at_once, launch.overlaps);
+    for (uint64_t i = 0; i < blocks && !faulted; i += at_once) {
+        for (uint64_t r = 0; r < at_once; r++)
+            begin_block(residents[r], descending ? blocks - 1 - i - r : i + r);
+        run_residents();
+    }
     current = NULL;
     on_fiber = false;
+    check_dependence();
+    check_grid_end();
+    if (faulted)
+        reclaim_all_stacks();
     grid = NULL;
     return !faulted;
 }

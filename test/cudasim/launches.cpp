@@ -9,11 +9,17 @@
  * A block may have 48 KB of shared memory, static and dynamic together. A kernel that has been
  * allowed more dynamic memory may have as much as the device gives a block at most. A
  * multiprocessor has 1 KB more than that, which the system reserves for each block.
+ *
+ * The blocks of a cooperative launch are all on the device at once, so their number is at most that
+ * of the multiprocessors times the blocks that one of them holds: as many as its threads, shared
+ * memory and registers allow. The simulator does not know how many registers a kernel takes and
+ * assumes REGISTERS a thread.
  */
 #include "runtime.h"
 
 #include <stdio.h>
 
+#include <algorithm>
 #include <map>
 
 namespace cudasim
@@ -21,14 +27,51 @@ namespace cudasim
 
 static const int SHARED_DEFAULT = 48 << 10, SHARED_RESERVED = 1 << 10;
 
+static const int SM_THREADS = 2048, SM_REGISTERS = 65536, REGISTERS = 128;
+
 static std::map<const void *, int> shared_limit; /* kernels that may have more than the default */
 static std::set<const void *> loaded;
 static int64_t fail_launch, refuse_after, refuse_count, launches;
+static int64_t last_kernel; /* operations_run when the last kernel ran */
+static cudaStream_t last_stream;
 
 void forget_kernels()
 {
     shared_limit.clear();
     loaded.clear();
+}
+
+void take_attributes(launch_shape *shape, const cudaLaunchAttribute *attributes, unsigned n)
+{
+    for (const cudaLaunchAttribute *a = attributes; a < attributes + n; a++) {
+        if (a->id == cudaLaunchAttributeCooperative)
+            shape->cooperative = a->val.cooperative != 0;
+        else if (a->id == cudaLaunchAttributeProgrammaticStreamSerialization)
+            shape->dependent = a->val.programmaticStreamSerializationAllowed != 0;
+    }
+}
+
+static size_t in_block(dim3 size) { return (size_t)size.x * size.y * size.z; }
+
+/* How many blocks a multiprocessor holds at once. */
+static size_t blocks_at_once(size_t threads, size_t shared)
+{
+    const size_t by_threads = SM_THREADS / threads,
+                 by_registers = std::max(SM_REGISTERS / (REGISTERS * threads), (size_t)1),
+                 by_shared = ((size_t)machine.shared + SHARED_RESERVED) /
+                             (shared + SHARED_RESERVED);
+    return std::min(std::min(by_threads, by_registers), by_shared);
+}
+
+/* The shared memory that a block may have so that all blocks of a cooperative launch fit. */
+static size_t most_shared_of(const launch_shape &s, size_t most)
+{
+    const size_t sms = (size_t)machine.multiprocessors,
+                 of_each = (in_block(s.grid) + sms - 1) / sms;
+
+    if (!s.cooperative)
+        return most;
+    return std::min(most, ((size_t)machine.shared + SHARED_RESERVED) / of_each - SHARED_RESERVED);
 }
 
 static cudaError_t check_shape(const void *function, const launch_shape &s)
@@ -41,11 +84,22 @@ static cudaError_t check_shape(const void *function, const launch_shape &s)
         return cudaErrorInvalidConfiguration;
     if (s.shared > (size_t)(limit == shared_limit.end() ? SHARED_DEFAULT : limit->second))
         return cudaErrorInvalidValue;
+    if (s.dependent && machine.major < 9)
+        return cudaErrorNotSupported;
+    if (s.cooperative &&
+        in_block(s.grid) > blocks_at_once(n, s.shared) * (size_t)machine.multiprocessors)
+        return cudaErrorCooperativeLaunchTooLarge;
     return cudaSuccess;
 }
 
-static cudaError_t run_launch(const grid_launch &grid)
+/* A dependent launch overlaps with a kernel that is the operation just before it. After anything
+ * else it waits, as every launch does. */
+static cudaError_t run_launch(grid_launch grid, cudaStream_t stream)
 {
+    grid.overlaps = grid.shape.dependent && last_kernel + 1 == operations_run &&
+                    last_stream == stream;
+    last_kernel = operations_run;
+    last_stream = stream;
     launches++;
     device_clock += 100 * (int64_t)grid.shape.grid.x * grid.shape.grid.y * grid.shape.grid.z;
     if (fail_launch > 0 && --fail_launch == 0) {
@@ -101,8 +155,8 @@ cudaError_t launch(const char *name, const void *function, const launch_shape &s
         stream->invalidated = true;
     REFUSE_IF(error != cudaSuccess, error);
     const int most = shared_limit.count(function) ? machine.shared : SHARED_DEFAULT;
-    grid_launch grid = {name, shape, run, args, bytes, (size_t)most};
-    return enqueue(stream, [grid, owned] { return run_launch(grid); });
+    grid_launch grid = {name, shape, run, args, bytes, most_shared_of(shape, (size_t)most), false};
+    return enqueue(stream, [grid, owned, stream] { return run_launch(grid, stream); });
 }
 
 } // namespace cudasim
@@ -164,10 +218,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const voi
     (void)function;
     READY;
     REFUSE_IF(threads < 1 || threads > 1024, cudaErrorInvalidValue);
-    const int by_threads = 2048 / threads,
-              by_shared = (int)((size_t)(machine.shared + SHARED_RESERVED) /
-                                (shared + SHARED_RESERVED));
-    *blocks = by_threads < by_shared ? by_threads : by_shared;
+    *blocks = (int)blocks_at_once((size_t)threads, shared);
     return cudaSuccess;
 }
 }

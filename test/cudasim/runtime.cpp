@@ -26,7 +26,7 @@ namespace cudasim
 std::recursive_mutex big_lock;
 
 static const size_t REGION = (size_t)32 << 30, GRAIN = 256, GAP = 256, LONG_QUEUE = 20000;
-static const cudasim_machine default_machine = {1, 13000, 9, 0, 132, (size_t)16 << 30, 227 << 10};
+static const cudasim_machine default_machine = {1, 13000, 9, 0, 6, (size_t)16 << 30, 227 << 10};
 
 cudasim_machine machine = default_machine;
 cudaError_t sticky;
@@ -126,6 +126,8 @@ void tell(const char *what, bool asked_for)
 
 static void lose_device(cudaError_t error) { sticky = last = error; }
 
+int64_t operations_run;
+
 int compute_major() { return machine.major; }
 
 /* Runs an operation in the floating-point environment of kernels: rounding to nearest, denormals
@@ -137,6 +139,7 @@ cudaError_t run_now(const operation &op)
     if (sticky != cudaSuccess)
         return sticky;
     device_clock += 1000;
+    operations_run++;
     sb_port_fp_enter(&env);
     cudaError_t error = op();
     sb_port_fp_leave(&env);
@@ -343,6 +346,10 @@ const char *cudaGetErrorName(cudaError_t error)
         return "cudaErrorLaunchOutOfResources";
     case cudaErrorLaunchFailure:
         return "cudaErrorLaunchFailure";
+    case cudaErrorCooperativeLaunchTooLarge:
+        return "cudaErrorCooperativeLaunchTooLarge";
+    case cudaErrorNotSupported:
+        return "cudaErrorNotSupported";
     case cudaErrorStreamCaptureUnsupported:
         return "cudaErrorStreamCaptureUnsupported";
     case cudaErrorStreamCaptureInvalidated:
@@ -381,6 +388,10 @@ const char *cudaGetErrorString(cudaError_t error)
         return "too many resources requested for launch";
     case cudaErrorLaunchFailure:
         return "unspecified launch failure";
+    case cudaErrorCooperativeLaunchTooLarge:
+        return "too many blocks in cooperative launch";
+    case cudaErrorNotSupported:
+        return "operation not supported";
     case cudaErrorStreamCaptureUnsupported:
         return "operation not permitted when stream is capturing";
     case cudaErrorStreamCaptureInvalidated:
@@ -491,6 +502,9 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
         break;
     case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
         *value = (int)p.sharedMemPerMultiprocessor;
+        break;
+    case cudaDevAttrCooperativeLaunch:
+        *value = 1;
         break;
     case cudaDevAttrWarpSize:
         *value = p.warpSize;

@@ -39,6 +39,7 @@ extern cudaError_t sticky; /* a kernel's error, which every later call returns *
 /* The device's clock in ns, which events show. Each operation moves it by a time that such an
  * operation might take, so that times are the same at every run. */
 extern int64_t device_clock;
+extern int64_t operations_run; /* the running one included */
 extern std::set<CUstream_st *> streams;
 extern std::set<CUevent_st *> events;
 extern std::set<CUgraph_st *> graphs;

@@ -26,6 +26,7 @@ struct grid_launch {
     const void *args;
     size_t arg_bytes;
     size_t most_shared; /* bytes that a block may have, static and dynamic together */
+    bool overlaps;      /* the kernel before it may still run when it begins */
 };
 bool run_grid(const grid_launch &launch); /* false: it faulted; fault_text() says how */
 const char *fault_text();
@@ -39,13 +40,17 @@ static inline bool on_fiber_stack(uintptr_t address) { return address - stacks_a
 
 /* check.cpp */
 extern bool checking; /* some code was compiled to report its accesses */
-void check_grid_begin(const void *args, size_t bytes);
-void check_block_begin();
+void check_grid_begin(const void *args, size_t bytes, size_t resident, bool overlaps);
+void check_block_begin(size_t resident); /* that many-th of the blocks that are there at once */
+void check_block_resumes(size_t resident);
 void check_block_barrier();
 void check_warp_sync(unsigned warp);
 void check_grid_end();
 void check_fence();
+void check_shared_region(const void *arenas, size_t bytes);
 void check_shared(const void *arena, size_t arena_bytes); /* nothing of it is in use */
+void check_waited_for_previous();
+bool check_has_waited(); /* whether some thread of the grid has waited for the kernel before */
 void check_shared_array(const void *array, size_t bytes); /* in use, not written */
 void check_device_region(const void *base, size_t bytes);
 enum memory_state { MEMORY_NONE = 0, MEMORY_FRESH = 1, MEMORY_WRITTEN = 2 };

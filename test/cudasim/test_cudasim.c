@@ -62,6 +62,16 @@ static void test_faults(void)
         {"barriers_together", 1, 0, ""},
         {"shared_of_both_kinds", 1, 8 << 10, ""},
         {"shared_of_both_kinds", 1, (8 << 10) + 16, "static and dynamic, beyond the 49152"},
+        {"blocks_in_turns", 1, 0, ""},
+        {"blocks_in_turns", 7, 0, ""},
+        {"turns_not_cooperative", 2, 0, "not launched as cooperative"},
+        {"blocks_not_ordered", 2, 0, "another block of the grid"},
+        {"block_leaves_early", 3, 0, "it hangs: the blocks that would change"},
+        {"threads_part_at_grid", 2, 0, "it is at the __syncthreads of"},
+        {"released_too_early", 2, 0, "another block of the grid"},
+        {"released_in_time", 2, 0, ""},
+        {"resident_shared", 30, 0, ""},
+        {"resident_shared", 31, 0, "of a block when all are resident"},
     };
     float zeros[N] = {0.0f};
 
@@ -78,6 +88,85 @@ static void test_faults(void)
         cudasim_recover();
         free_all();
     }
+}
+
+/* Blocks that wait for each other are all there at once, and see what the others stored. */
+static void test_cooperative_launches(void)
+{
+    enum { BLOCKS = 7 };
+    float *memory = given_floats((const float[N]){0.0f}, N), got[N], expected = 0.0f;
+    uint32_t counter;
+
+    for (int launch = 1; launch <= 2; launch++) { /* nothing is reset between them */
+        CHECK(strcmp(fault_of("blocks_in_turns", memory, BLOCKS, 0), "") == 0);
+        CHECK_CUDA(fetch(got, memory, sizeof got));
+        for (int i = 0; i < 3; i++)
+            expected = BLOCKS * expected + 1.0f;
+        for (int b = 0; b < BLOCKS; b++)
+            CHECK(got[b] == expected);
+        memcpy(&counter, &got[N - 1], 4);
+        CHECK_INT(counter, 0); /* an even number of barriers */
+    }
+    /* Six multiprocessors hold 512 threads each by registers, and 228 KB of shared memory. */
+    CHECK_CUDA(cudasim_fault_kernel("blocks_in_turns", memory, NULL, 48, N, 0, stream));
+    CHECK(cudasim_fault_kernel("blocks_in_turns", memory, NULL, 49, N, 0, stream) ==
+          cudaErrorCooperativeLaunchTooLarge);
+    CHECK_CUDA(cudasim_fault_kernel("blocks_in_turns", memory, NULL, 24, N, 48 << 10, stream));
+    CHECK(cudasim_fault_kernel("blocks_in_turns", memory, NULL, 25, N, 48 << 10, stream) ==
+          cudaErrorCooperativeLaunchTooLarge);
+    (void)cudaGetLastError();
+    CHECK_CUDA(cudaStreamSynchronize(stream));
+    free_all();
+}
+
+/* A kernel that may begin before the one before it has ended touches what that one uses only after
+ * it has waited, and some thread waits in any case. */
+static void test_dependent_launches(void)
+{
+    static const struct {
+        const char *before, *kernel, *text;
+    } cases[] = {
+        {"barriers_together", "waits_in_time", ""},
+        {"barriers_together", "waits_for_others", ""},
+        {"barriers_together", "reads_too_early", "written by a kernel that may still run"},
+        {"waits_in_time", "reads_too_early", "kernel that may still run"},
+        {"waits_then_lets_go", "reads_too_early", ""},
+        {"barriers_together", "waits_for_itself_alone", "kernel that may still run"},
+        {"waits_then_lets_go", "stores_too_early", "read by a kernel that may still run"},
+        {"barriers_together", "never_waits", "no thread waits for the kernel before it"},
+    };
+
+    for (int i = 0; i < COUNT(cases); i++) {
+        float *memory = given_floats((const float[N]){0.0f}, N), *out = fresh(4);
+        const char *wanted = cases[i].text, *got;
+        CHECK_CUDA(cudasim_fault_kernel("barriers_together", memory, NULL, 1, N, 0, stream));
+        CHECK_CUDA(cudasim_fault_kernel(cases[i].before, memory, out, 1, N, 0, stream));
+        CHECK_CUDA(cudasim_fault_kernel(cases[i].kernel, memory, out, 1, N, 0, stream));
+        got = cudaStreamSynchronize(stream) == cudaSuccess ? "" : cudasim_fault();
+        if (wanted[0] ? !strstr(got, wanted) : got[0] != '\0')
+            FAIL("%s: \"%s\", expected \"%s\"", cases[i].kernel, got, wanted);
+        cudasim_recover();
+        free_all();
+    }
+}
+
+/* Where something else lies between the kernels, or the device is older, a dependent launch begins
+ * after everything before it. */
+static void test_dependent_launches_after_a_copy(void)
+{
+    const struct cudasim_machine a100 = {1, 13000, 8, 0, 108, (size_t)1 << 30, 163 << 10};
+    float *memory = given_floats((const float[N]){0.0f}, N), *out = fresh(4);
+
+    CHECK_CUDA(cudasim_fault_kernel("barriers_together", memory, NULL, 1, N, 0, stream));
+    CHECK_CUDA(cudaMemsetAsync(out, 0, 4, stream));
+    CHECK_CUDA(cudasim_fault_kernel("reads_too_early", memory, out, 1, N, 0, stream));
+    CHECK_CUDA(cudaStreamSynchronize(stream));
+    cudasim_configure(&a100);
+    CHECK_CUDA(cudasim_fault_kernel("barriers_together", memory, NULL, 1, N, 0, stream));
+    CHECK_CUDA(cudasim_fault_kernel("never_waits", memory, out, 1, N, 0, stream));
+    CHECK_CUDA(cudaStreamSynchronize(stream));
+    cudasim_configure(NULL);
+    free_all();
 }
 
 /* Reads of memory that is fresh, freed, or the host's. */
@@ -508,6 +597,8 @@ cudasim_print_faults(0);
 if (!device_begin())
     return 2;
 RUN(test_faults);
+RUN(test_cooperative_launches);
+RUN(test_dependent_launches);
 RUN(test_foreign_memory);
 RUN(test_launch_shapes);
 RUN(test_streams_are_late);
@@ -521,6 +612,7 @@ RUN(test_bank_conflicts);
 RUN(test_products_have_no_bank_conflicts);
 RUN(test_tensor_core);
 RUN(test_products);
+RUN(test_dependent_launches_after_a_copy);
 RUN(test_first_launch_in_a_capture);
 device_end();
 RUN(test_machine);

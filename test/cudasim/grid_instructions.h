@@ -1,0 +1,32 @@
+/*
+ * What kernels/cuda/grid.cuh takes from PTX, for the simulated device: the same names and arguments
+ * with bodies that a host runs. A thread that spins lets the others run; fibers.cpp reports it when
+ * none of them can change what it waits for.
+ */
+#ifndef CUDASIM_GRID_INSTRUCTIONS_H
+#define CUDASIM_GRID_INSTRUCTIONS_H
+
+#include "kernels/cuda/common.cuh"
+
+static inline void grid_wait_for_previous(void) { cudasim::wait_for_previous(); }
+static inline void grid_launch_next(void) { cudasim::launch_next(); }
+
+static inline unsigned add_release(unsigned *at, unsigned n)
+{
+    cudasim::note_release(at);
+    return cudasim::atomic(at, [n](unsigned o) { return o + n; });
+}
+
+__attribute__((noinline, no_sanitize("thread"))) static unsigned load_acquire(const unsigned *at)
+{
+    cudasim::note_atomic(at, sizeof *at);
+    cudasim::note_acquire(at);
+    return *at;
+}
+
+static inline void spin(const unsigned *at, bool again)
+{
+    cudasim::spin(cudasim::SPINS_FOR_BLOCKS, at, again);
+}
+
+#endif
