@@ -49,18 +49,6 @@ struct tile_source {
     }
 };
 
-/* Whether this block is the last of its tile. Its threads then see the partial sums of all. */
-__device__ __forceinline__ bool is_last(unsigned *counter, unsigned splits, unsigned *shared)
-{
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0)
-        *shared = atomicAdd(counter, 1u);
-    __syncthreads();
-    __threadfence();
-    return *shared == splits - 1;
-}
-
 template <enum sb_dtype TYPE, int NT>
 __global__ void __launch_bounds__(THREADS, 3) split_kernel(split_args a)
 {
@@ -80,7 +68,7 @@ __global__ void __launch_bounds__(THREADS, 3) split_kernel(split_args a)
     if (a.splits > 1) {
         float *partial = a.partial + (int64_t)tile * a.splits * THREADS + t;
         partial[split * THREADS] = sum;
-        if (!is_last(a.counters + tile, (unsigned)a.splits, count))
+        if (!is_last_block(a.counters + tile, (unsigned)a.splits, count))
             return;
         sum = 0.0f;
         for (int s = 0; s < a.splits; s++)

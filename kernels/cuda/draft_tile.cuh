@@ -59,6 +59,10 @@ struct panels {
             return -1;
         return gated && i >= ROWS / 2 ? gated + o : o;
     }
+    __device__ __forceinline__ uint16_t element(int64_t o, int64_t k) const
+    {
+        return w[o * ld + k];
+    }
     /* Begins the warp's copy of a stage. Rows past the last become zeros. */
     __device__ __forceinline__ void fetch(shared_at to, int tile, int stage) const
     {
@@ -118,8 +122,8 @@ struct global_inputs {
 
 /* Adds a stage's products. b: this lane's 16 bytes of each of its rows of x. */
 template <enum sb_dtype TYPE, int NT>
-__device__ __forceinline__ void multiply(float (&acc)[NT][4], const uint8_t *stage,
-                                         const uint4 (&b)[2][NT])
+__device__ __forceinline__ void multiply_stage(float (&acc)[NT][4], const uint8_t *stage,
+                                               const uint4 (&b)[2][NT])
 {
     const int lane = threadIdx.x % 32, g = lane / 4;
 #pragma unroll
@@ -161,7 +165,7 @@ __device__ __forceinline__ void multiply_tile(float (&acc)[NT][4], RING &ring, c
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++)
             if (s + i * WARPS < last)
-                multiply<TYPE, NT>(acc, ring.take(), b[i]);
+                multiply_stage<TYPE, NT>(acc, ring.take(), b[i]);
     }
 }
 
@@ -190,6 +194,19 @@ __device__ __forceinline__ float add_warps(const float (&acc)[NT][4], float *sum
     for (int w = 0; w < WARPS; w++)
         sum += sums[(w * 8 * NT + t / ROWS) * SUM_PITCH + t % ROWS];
     return sum;
+}
+
+/* Whether this block is the last of `n` that come here with one counter, which was zero. All of its
+ * threads then see what the others have stored before. shared: of one element */
+__device__ __forceinline__ bool is_last_block(unsigned *counter, unsigned n, unsigned *shared)
+{
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0)
+        *shared = atomicAdd(counter, 1u);
+    __syncthreads();
+    __threadfence();
+    return *shared == n - 1;
 }
 
 } // namespace

@@ -267,6 +267,8 @@ static int32_t model_issue(struct sb_draft *base, struct sb_round *round)
     struct model_draft *draft = (struct model_draft *)base;
     int32_t rc = SPECBATCH_OK;
 
+    if (!sb_round_samplers(round))
+        return sb_steps_issue(&draft->runner, round->n_passes, draft->limit, round->dev_tokens);
     for (int32_t j = 0; j < round->n_passes; j++) {
         SB_TRY(sb_pass_issue(&draft->runner, j, round->dev_tokens));
         sb_pass_select(&draft->runner, j, draft->limit, sb_round_samplers(round), round->dev_tokens,
@@ -358,6 +360,7 @@ static int32_t source_create(struct sb_draft **out, const struct specbatch_draft
     if (model->config.vocab < draft->limit)
         draft->limit = model->config.vocab;
     SB_TRY(sb_runner_create(&draft->runner, model, mem, &runner, target));
+    SB_TRY(sb_steps_prepare(&draft->runner));
     *out = &draft->base;
     draft = NULL;
 done:

@@ -193,7 +193,7 @@ static struct sb_exec_limits exec_limits(const struct sb_config *c,
                                    .max_head_dim = c->head_dim,
                                    .span_cap = limits->span > 0 ? limits->cap : 0,
                                    .span_halvings = limits->span > 0 ? limits->halvings : 0,
-                                   .is_draft = limits->is_draft};
+                                   .draft_layers = limits->is_draft ? c->layers : 0};
 }
 
 /* Columns of the cache: those of slots and blocks and, where the backend records, the sink, a slot
@@ -339,10 +339,11 @@ static const void *on_device(const struct sb_built_pass *pass, const void *array
     return pass->dev + ((const char *)array - pass->host);
 }
 
-int32_t sb_pass_issue(struct sb_runner *r, int32_t i, const int32_t *ids)
+struct sb_pass sb_pass_on_device(const struct sb_runner *r, int32_t i, const int32_t *ids)
 {
     const struct sb_built_pass *p = &r->passes[i];
-    const struct sb_pass pass = {
+
+    return (struct sb_pass){
         .n_tokens = p->n_tokens,
         .n_seqs = p->n_seqs,
         .n_out = p->n_out,
@@ -358,11 +359,30 @@ int32_t sb_pass_issue(struct sb_runner *r, int32_t i, const int32_t *ids)
         .n_spans = p->n_spans,
         .spans = p->spans,
     };
-    int32_t rc = r->backend->upload(r->exec, p->dev, p->host, block_bytes(&r->limits));
+}
+
+int32_t sb_pass_upload(struct sb_runner *r, int32_t first, int32_t n)
+{
+    const struct sb_built_pass *p = &r->passes[first];
+
+    return r->backend->upload(r->exec, p->dev, p->host, (size_t)n * block_bytes(&r->limits));
+}
+
+int32_t sb_pass_issue(struct sb_runner *r, int32_t i, const int32_t *ids)
+{
+    const struct sb_pass pass = sb_pass_on_device(r, i, ids);
+    const int32_t rc = sb_pass_upload(r, i, 1);
 
     if (rc == SPECBATCH_OK)
         sb_forward(r, &pass);
     return rc;
+}
+
+struct sb_draft_step sb_step_on_device(const struct sb_runner *r, int32_t i, const int32_t *ids)
+{
+    const struct sb_built_pass *p = &r->passes[i];
+
+    return (struct sb_draft_step){sb_pass_on_device(r, i, ids), on_device(p, p->select_at)};
 }
 
 /* Selects from the logits in memory, which are those of the pass's outputs from `first` on. */

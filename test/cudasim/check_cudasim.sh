@@ -36,6 +36,7 @@ END
 run b 1 <<END
 f32 test_contract
 f32 test_backend
+f32 test_draft_steps
 f32 test_products
 f32 test_prefill
 f32 test_goldens 16_bit

@@ -13,6 +13,7 @@
 #include "../kernels/cuda/launch.h"
 #include "backend/cuda/device.h"
 #include "backend/cuda/device_weights.h"
+#include "backend/cuda/draft_work.h"
 #include "backend/cuda/graph.h"
 #include "backend/cuda/memory.h"
 #include "status.h"
@@ -23,7 +24,7 @@ struct sb_exec {
     struct sb_cuda_stream own, *queue;    /* queue: own, or the sibling's */
     struct sb_graphs own_graphs, *graphs; /* likewise */
     void *scratch;                        /* of attention */
-    void *draft_scratch;                  /* of a draft's products, or NULL: not a draft's exec */
+    struct sb_draft_work draft;           /* of a draft, else empty */
 };
 
 /* ---------------------------------------------------------------- memory */
@@ -87,18 +88,12 @@ static size_t scratch_bytes(const struct sb_device *device, const struct sb_exec
     return own > spans ? own : spans;
 }
 
-/* Scratch of a draft's products, which a target has none of. */
-static size_t draft_bytes(const struct sb_device *device, const struct sb_exec_limits *limits)
-{
-    return limits->is_draft && device->type != SB_F32 ? sb_cuda_draft_gemm_scratch() : 0;
-}
-
 static size_t exec_bytes(const struct sb_device *device, int32_t n_threads,
                          const struct sb_exec_limits *limits)
 {
     (void)n_threads;
     return sizeof(struct sb_exec) + 2 * SB_MEM_ALIGN + scratch_bytes(device, limits) +
-           draft_bytes(device, limits);
+           sb_draft_work_bytes(device->type, limits);
 }
 
 static void exec_free(struct sb_exec *exec)
@@ -117,8 +112,7 @@ static void exec_free(struct sb_exec *exec)
     sb_graphs_free(&exec->own_graphs);
     if (exec->scratch)
         sb_cuda_ignore(cudaFree(exec->scratch));
-    if (exec->draft_scratch)
-        sb_cuda_ignore(cudaFree(exec->draft_scratch));
+    sb_draft_work_free(&exec->draft);
     sb_cuda_leave(gpu, was);
     sb_free(&mem, exec);
 }
@@ -166,7 +160,7 @@ static int32_t exec_create(struct sb_exec **out, struct sb_device *device, const
                            int32_t n_threads, const struct sb_exec_limits *limits,
                            struct sb_exec *sibling)
 {
-    const size_t scratch = scratch_bytes(device, limits), draft = draft_bytes(device, limits);
+    const size_t scratch = scratch_bytes(device, limits);
     const int was = sb_cuda_enter(&device->gpu);
     struct sb_exec *exec = NULL;
     int32_t rc = SPECBATCH_OK;
@@ -183,8 +177,7 @@ static int32_t exec_create(struct sb_exec **out, struct sb_device *device, const
         SB_TRY(sb_cuda_stream_open(&exec->own, &device->gpu));
     if (scratch > 0)
         SB_TRY(sb_cuda_alloc(&exec->scratch, &device->gpu, scratch));
-    if (draft > 0)
-        SB_TRY(sb_cuda_alloc(&exec->draft_scratch, &device->gpu, draft));
+    SB_TRY(sb_draft_work_create(&exec->draft, &device->gpu, device->type, limits));
     *out = exec;
     exec = NULL;
 done:
@@ -254,9 +247,9 @@ static cudaError_t launch_gemm(const struct sb_exec *exec, float *y, const void 
 {
     const struct sb_gemm *gemm = exec->device->gemm;
 
-    if (exec->draft_scratch && sb_cuda_draft_gemm_suits(m, weight->n_out))
+    if (exec->draft.products && sb_cuda_draft_gemm_suits(m, weight->n_out))
         return sb_cuda_draft_gemm(y, x, weight->data, weight->dtype, bias, m, weight->n_out,
-                                  weight->n_in, exec->draft_scratch, exec->queue->stream);
+                                  weight->n_in, exec->draft.products, exec->queue->stream);
     if (gemm)
         return sb_gemm_run(gemm, y, x, weight, bias, m, exec->queue->stream);
     return sb_cuda_gemm_reference(y, x, weight->data, bias, m, weight->n_out, weight->n_in,
@@ -318,6 +311,31 @@ static void move(struct sb_exec *exec, void *planes, const struct sb_move *args)
     ISSUE(exec, "move", sb_cuda_move(planes, exec->device->type, args, exec->queue->stream));
 }
 
+static int32_t step_prepare(struct sb_exec *exec, const struct sb_step_model *model,
+                            const struct sb_step_layer *layers)
+{
+    const int was = sb_cuda_enter(&exec->device->gpu);
+    const int32_t rc = sb_draft_work_prepare(&exec->draft, &exec->device->gpu, exec->device->type,
+                                             model, layers);
+
+    sb_cuda_leave(&exec->device->gpu, was);
+    return rc;
+}
+
+static int32_t steps(struct sb_exec *exec, const struct sb_draft_step *given, int32_t n,
+                     int32_t limit, int32_t *ids)
+{
+    const int was = sb_cuda_enter(&exec->device->gpu);
+    const int suits = sb_cuda_step_suits(&exec->draft.steps, given, n);
+
+    sb_cuda_leave(&exec->device->gpu, was);
+    if (suits)
+        ISSUE(exec, "steps",
+              sb_cuda_steps(&exec->draft.steps, given, n, limit, ids, exec->scratch,
+                            exec->queue->stream));
+    return suits;
+}
+
 const struct sb_backend *sb_backend_cuda(void)
 {
     static const struct sb_backend backend = {
@@ -352,6 +370,8 @@ const struct sb_backend *sb_backend_cuda(void)
         .swiglu = swiglu,
         .select = select_token,
         .accept = accept,
+        .step_prepare = step_prepare,
+        .steps = steps,
         .move = move,
     };
     return &backend;
