@@ -112,6 +112,7 @@ cudaError_t sb_load_norm(enum sb_dtype type);
 cudaError_t sb_load_move(enum sb_dtype type);
 cudaError_t sb_load_rope(enum sb_dtype type);
 cudaError_t sb_load_select(enum sb_dtype type);
+cudaError_t sb_load_tile(enum sb_dtype type);
 
 #ifndef SB_SHARED
 /* Defines `type *name`, `count` elements of the block's shared memory. At the top of a kernel. */

@@ -369,15 +369,15 @@ int shared_bytes(int hidden, int group, int m)
     return WARPS * STAGES * STAGE_BYTES + sums + (norms > heads ? norms : heads);
 }
 
-panels panels_of(const struct sb_weight *w, enum sb_dtype type, int gated)
+panels panels_of(const struct sb_weight *w, enum sb_dtype type)
 {
-    return {(const uint16_t *)w->data, sb_cuda_ld(type, w->n_in), w->n_out, gated};
+    return {(const uint16_t *)w->data, sb_cuda_ld(type, w->n_in), w->n_out, w->gated};
 }
 
 bool layer_suits(const struct sb_step_layer *l)
 {
     return !l->post_attn_norm && !l->post_ffn_norm && !l->qkv->next && !l->o->next &&
-           !l->gate_up->next && !l->down->next;
+           !l->gate_up->next && !l->down->next && l->gate_up->gated > 0;
 }
 
 bool model_suits(const struct sb_step_model *m, const struct sb_step_layer *layers,
@@ -400,9 +400,8 @@ cudaError_t copy_layers(struct step_layer *to, const struct sb_step_model *m,
 
     for (int i = 0; error == cudaSuccess && i < m->n_layers; i++) {
         const struct sb_step_layer *l = &layers[i];
-        const step_layer layer = {{panels_of(l->qkv, type, 0), panels_of(l->o, type, 0),
-                                   panels_of(l->gate_up, type, m->inter),
-                                   panels_of(l->down, type, 0)},
+        const step_layer layer = {{panels_of(l->qkv, type), panels_of(l->o, type),
+                                   panels_of(l->gate_up, type), panels_of(l->down, type)},
                                   {l->qkv_bias, l->o_bias, l->gate_up_bias, l->down_bias},
                                   l->attn_norm,
                                   l->ffn_norm,
@@ -520,8 +519,8 @@ cudaError_t sb_cuda_steps(const struct sb_cuda_draft *draft, const struct sb_dra
         return cudaErrorInvalidValue;
     a.layers = parts.layers;
     a.shared = parts.shared;
-    a.embed = panels_of(&draft->embed, draft->type, 0);
-    a.head = panels_of(&draft->head, draft->type, 0);
+    a.embed = panels_of(&draft->embed, draft->type);
+    a.head = panels_of(&draft->head, draft->type);
     a.head.n_out = limit < a.head.n_out ? limit : a.head.n_out;
     a.final_norm = m->final_norm;
     a.x = m->x;

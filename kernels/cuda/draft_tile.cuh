@@ -27,6 +27,8 @@
 namespace
 {
 
+static_assert(SB_TILE_ROWS == 16 && SB_TILE_K == 64, "a stage is a tile of the weight");
+
 enum {
     WARPS = 8,
     THREADS = 32 * WARPS,
@@ -36,8 +38,7 @@ enum {
     SUM_PITCH = ROWS + 4 /* floats; so that lanes write their sums without bank conflicts */
 };
 
-/* A matrix in tiles of ROWS rows. If it is gated, the rows of a gate stand above those of up, and a
- * tile has eight rows of gate and the same eight of up. */
+/* A weight in its tiles (launch.h), of which a panel of ROWS rows is `tile` here. */
 struct panels {
     const uint16_t *w; /* [n_out, ld] */
     int64_t ld;
@@ -61,18 +62,16 @@ struct panels {
     }
     __device__ __forceinline__ uint16_t element(int64_t o, int64_t k) const
     {
-        return w[o * ld + k];
+        return w[sb_cuda_tiled(o, k / 8, ld) + k % 8];
     }
-    /* Begins the warp's copy of a stage. Rows past the last become zeros. */
+    /* Begins the warp's copy of a stage, which is one tile of the weight. */
     __device__ __forceinline__ void fetch(shared_at to, int tile, int stage) const
     {
-        const int lane = threadIdx.x % 32, chunk = lane % 8;
+        const int at = (int)threadIdx.x % 32 * 16;
+        const char *from = (const char *)(w + ((int64_t)tile * stages() + stage) * SB_TILE);
 #pragma unroll
-        for (int i = 0; i < ROWS / 4; i++) {
-            const int at = lane / 8 + 4 * i, o = row(tile, at);
-            cp_async(to + swizzled<BK * 2>(at, chunk),
-                     w + (o < 0 ? 0 : o) * ld + (int64_t)stage * BK + chunk * 8, o >= 0);
-        }
+        for (int i = 0; i < STAGE_BYTES; i += 512)
+            cp_async(to + at + i, from + at + i, true);
     }
 };
 

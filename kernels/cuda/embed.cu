@@ -4,6 +4,8 @@
  *
  *     table [n_rows, ld] f32, bf16 or f16      x [n_tokens, n] f32      one block a token
  *
+ * A table of 16 bits lies in tiles like every weight (launch.h), because it may be the head too.
+ *
  * Ids come from device memory, because a draft step embeds the token that the step before it
  * selected, which the host never sees. A row is only copied, so it is a function of its id.
  */
@@ -18,10 +20,12 @@ static __global__ void embed_rows(float *x, const T *table, int32_t n_rows, int3
     const int64_t token = blockIdx.x;
     const int32_t id = ids[id_at[token]];
     const bool is_known = id >= 0 && id < n_rows;
-    const T *row = table + (is_known ? id : 0) * ld;
+    const int64_t row = is_known ? id : 0;
 
-    for (int32_t k = threadIdx.x; k < n; k += THREADS)
-        x[token * n + k] = is_known ? sb_to_f32(row[k]) : 0.0f;
+    for (int32_t k = threadIdx.x; k < n; k += THREADS) {
+        const int64_t at = sizeof(T) == 4 ? row * ld + k : sb_cuda_tiled(row, k / 8, ld) + k % 8;
+        x[token * n + k] = is_known ? sb_to_f32(table[at]) : 0.0f;
+    }
 }
 
 extern "C" cudaError_t sb_cuda_embed(float *x, const void *table, enum sb_dtype type,

@@ -25,15 +25,62 @@
 
 #include "backend/backend.h"
 
+#ifdef __CUDACC__
+#define SB_ON_DEVICE __host__ __device__
+#else
+#define SB_ON_DEVICE
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* Elements in a row of a weight [n_out, ld] or of gemm inputs [m, ld], of which those from n_in on
- * are zeros. So in 16 bits every row is a whole number of 16-byte loads and of mma steps. */
+ * are zeros. So in 16 bits every row is a whole number of 16-byte loads, of mma steps and of tiles.
+ */
 static inline int64_t sb_cuda_ld(enum sb_dtype type, int32_t n_in)
 {
     return type == SB_F32 ? n_in : ((int64_t)n_in + 63) / 64 * 64;
+}
+
+/*
+ * A weight of 16 bits lies in tiles of 16 rows and 64 columns: 2 KiB of consecutive memory each,
+ * swizzled as products want them in shared memory. So a copy to shared memory is one piece, and
+ * those of a panel of 16 rows follow each other along k.
+ *
+ *     panel 0   | tile: rows 0..15, k 0..63 | tile: rows 0..15, k 64..127 | ...   [ld / 64] tiles
+ *     panel 1   | tile: rows 16..31, ...                                          the last panel is
+ *                                                                                 filled with zeros
+ *     tile      row r is 8 chunks of 8 elements; chunk c of it lies at place c ^ (r & 7)
+ *
+ * A GATED weight [2 n, ld], gate above up, has in each tile 8 rows of gate above the same 8 rows of
+ * up. A tile of the product then has both factors of an output in one thread.
+ */
+enum { SB_TILE_ROWS = 16, SB_TILE_K = 64, SB_TILE = SB_TILE_ROWS * SB_TILE_K };
+
+/* Where chunk `chunk` of row `row` lies in a tiled weight, in elements. */
+static inline SB_ON_DEVICE int64_t sb_cuda_tiled(int64_t row, int64_t chunk, int64_t ld)
+{
+    return (row / SB_TILE_ROWS * (ld / SB_TILE_K) + chunk / 8) * SB_TILE +
+           row % SB_TILE_ROWS * SB_TILE_K + ((chunk ^ row) & 7) * 8;
+}
+
+/* Which row of the tiles has row r of a weight; gated: half of its rows, or 0 if it is not. */
+static inline SB_ON_DEVICE int64_t sb_cuda_tiled_row(int64_t r, int64_t gated)
+{
+    const int64_t o = r < gated ? r : r - gated;
+
+    return gated == 0 ? r : o / 8 * 16 + o % 8 + (r < gated ? 0 : 8);
+}
+
+/* Elements of a weight in memory. */
+static inline int64_t sb_cuda_weight_size(enum sb_dtype type, int32_t n_out, int32_t n_in)
+{
+    const int64_t rows = type == SB_F32
+                             ? n_out
+                             : ((int64_t)n_out + SB_TILE_ROWS - 1) / SB_TILE_ROWS * SB_TILE_ROWS;
+
+    return rows * sb_cuda_ld(type, n_in);
 }
 
 /* Loads every kernel of the class whose weights are of `type`. It is called once for a device,
@@ -41,7 +88,15 @@ static inline int64_t sb_cuda_ld(enum sb_dtype type, int32_t n_in)
  * fail. */
 cudaError_t sb_cuda_load_kernels(enum sb_dtype type);
 
-/* x [m, n] f32 from table [n_rows, ld] of `type`. */
+/* Puts rows [first, first + n) into the tiles of a weight w [n_out, ld] of 16 bits, from dense rows
+ * [n, ld]. gated: n_out / 2, or 0 if the weight is not gated. */
+cudaError_t sb_cuda_tile(void *w, const void *rows, int32_t first, int32_t n, int64_t ld,
+                         int32_t gated, cudaStream_t stream);
+/* The reverse: dense rows [n, ld] from the tiles, for cuBLASLt. */
+cudaError_t sb_cuda_untile(void *rows, const void *w, int32_t first, int32_t n, int64_t ld,
+                           int32_t gated, cudaStream_t stream);
+
+/* x [m, n] f32 from table [n_rows, ld] of `type`, in tiles if it is of 16 bits. */
 cudaError_t sb_cuda_embed(float *x, const void *table, enum sb_dtype type, int32_t n_rows,
                           int32_t n, const struct sb_pass *pass, cudaStream_t stream);
 
@@ -78,12 +133,18 @@ cudaError_t sb_cuda_swiglu(void *y, enum sb_dtype type, const float *gate_up, in
 /* y [m, n_out] = x [m, n_in] W^T + bias in fmaf chains over ascending k; all f32. */
 cudaError_t sb_cuda_gemm_reference(float *y, const float *x, const float *w, const float *bias,
                                    int32_t m, int32_t n_out, int32_t n_in, cudaStream_t stream);
-/* y [m, n_out] f32 = x [m, ld] W^T + bias, x and w of `type`: one f32 accumulator an output, in
- * ascending steps of 16 along k with mma.sync m16n8k16. Any m will do, but it is made for m <= 64.
- */
+/* y [m, n_out] f32 = x [m, ld] W^T + bias, x and the tiled w of `type`: one f32 accumulator an
+ * output, in ascending steps of 16 along k with mma.sync m16n8k16. Any m will do, but it is made
+ * for m <= 64. gated: n_out / 2 where w is gated; y has the rows of gate before those of up then
+ * too. */
 cudaError_t sb_cuda_gemm_mma(float *y, const void *x, const void *w, enum sb_dtype type,
                              const float *bias, int32_t m, int32_t n_out, int32_t n_in,
-                             cudaStream_t stream);
+                             int32_t gated, cudaStream_t stream);
+/* y [m, ld(n)] of `type` (padding zeroed) = silu(gate) * up, where gate and up are the halves of x
+ * W^T + bias for a gated w [2 n, ld]: the bits of sb_cuda_gemm_mma and then sb_cuda_swiglu. */
+cudaError_t sb_cuda_gated_mma(void *y, const void *x, const void *w, enum sb_dtype type,
+                              const float *bias, int32_t m, int32_t n, int32_t n_in,
+                              cudaStream_t stream);
 /* The same for a draft, with k split over blocks, so that few rows of weights keep a whole device
  * busy: other bits than sb_cuda_gemm_mma, but still a function of the row and the weights alone.
  * For sizes that suit only. scratch: sb_cuda_draft_gemm_scratch() bytes, zeros before the first
@@ -96,10 +157,11 @@ size_t sb_cuda_draft_gemm_scratch(void);
 /*
  * The steps of a draft in one launch (draft_step.cu), in the 16-bit class.
  *
- *   step_bytes      device memory that the steps of a model need; zeros before step_prepare
- *   step_prepare    fills it with the layers, host [n_layers], and fills in *draft. draft->blocks
- * is 0 where the model or the device does not suit. It waits for its copies. step_suits whether
- * these steps do steps           queues them; scratch: that of attention, for the exec's limits
+ *   step_bytes     device memory that the steps of a model need; zeros before step_prepare
+ *   step_prepare   fills it with the layers, host [n_layers], and fills in *draft, whose blocks are
+ *                  0 where the model or the device does not suit. It waits for its copies.
+ *   step_suits     whether these steps do
+ *   steps          queues them; scratch: that of attention, for the exec's limits
  */
 struct sb_cuda_draft {
     struct sb_step_model model; /* with the weights themselves, which the launch needs */

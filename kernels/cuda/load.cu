@@ -21,6 +21,7 @@ extern "C" cudaError_t sb_cuda_load_kernels(enum sb_dtype type)
         sb_load_gemm_mma,   sb_load_gemm_reference,
         sb_load_norm,       sb_load_move,
         sb_load_rope,       sb_load_select,
+        sb_load_tile,
     };
     cudaError_t error = cudaSuccess;
 

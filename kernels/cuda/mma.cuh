@@ -1,6 +1,6 @@
 /*
- * What kernels on tensor cores share: the instructions mma.sync m16n8k16, ldmatrix and cp.async of
- * 16 bytes, how their operands lie, and tiles in shared memory.
+ * What kernels on tensor cores share: the instructions mma.sync m16n8k16, ldmatrix, cp.async of
+ * 16 bytes, mbarriers and bulk copies, how their operands lie, and tiles in shared memory.
  *
  * Elements are 16-bit patterns (uint16_t), bf16 or f16 as the template argument TYPE says.
  * Fragments are those of the PTX ISA (8.x, "Matrix fragments for mma.m16n8k16 with floating point
@@ -30,6 +30,21 @@
  *   cp_async_commit()               makes a group of this thread's copies since the last commit
  *   cp_async_wait<LEFT>()           waits until all but the last LEFT groups of this thread have
  *                                   arrived; other threads see them after a barrier
+ *   mbarrier_init(bar, arrivals)    makes the 8 bytes of shared memory at `bar` a barrier whose
+ * phases end after so many arrivals and after all bytes announced have come. One thread does this,
+ * then async_fence(), then the block meets at __syncthreads before anyone uses the barrier
+ *   mbarrier_arrive(bar)            counts one arrival; what this thread did before is seen by
+ * whoever waits for the phase mbarrier_arrive_expect(bar, n)  announces n bytes more for this
+ * phase, then counts one arrival mbarrier_wait(bar, parity)      waits until the phase of that
+ * parity has ended: 0 for the first phase, 1 for the second, and so on by turns. With parity 1, a
+ *                                   barrier whose first phase has not ended lets the thread pass
+ *   bulk_copy(to, from, n, bar)     begins a copy of n bytes to shared memory; when they have come,
+ * n bytes are counted at `bar`. Addresses and n are multiples of 16. One thread does it for all.
+ * Whoever reads the bytes has waited at `bar`, or meets at a barrier one who has async_fence()
+ * comes between ordinary stores and the bulk copies (or wgmma) that touch the same bytes: in the
+ * thread that stored, before the barrier that tells the others From mbarrier_arrive_expect on these
+ * need sm_90; elsewhere they do nothing, and the launcher does not run such a kernel there, or the
+ * kernel asks has_bulk_copies(), a constant of the code that is compiled
  *   shared_at, at_shared(pointer)   an address in the shared window, which ldmatrix and cp_async
  *                                   take
  *

@@ -99,4 +99,85 @@ static __device__ __forceinline__ void cp_async_begin(void)
 {
 }
 
+/* ------------------------------------------------------------------ mbarriers and bulk copies */
+
+/* PTX ISA, "mbarrier.init". */
+static __device__ __forceinline__ void mbarrier_init(shared_at bar, uint32_t arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0],%1;" ::"r"(bar), "r"(arrivals) : "memory");
+}
+
+/* PTX ISA, "membar / fence": fence.proxy.async orders what this thread does by ordinary accesses
+ * (the generic proxy) before what bulk copies and wgmma do (the async proxy). */
+static __device__ __forceinline__ void async_fence(void)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("fence.proxy.async;" ::: "memory");
+#endif
+}
+
+static __device__ __forceinline__ void async_fence_shared(void)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+/* PTX ISA, "mbarrier.arrive"; .release at .cta scope is its default. */
+static __device__ __forceinline__ void mbarrier_arrive(shared_at bar)
+{
+    asm volatile("{ .reg .b64 state; mbarrier.arrive.shared::cta.b64 state,[%0]; }" ::"r"(bar)
+                 : "memory");
+}
+
+/* PTX ISA, "mbarrier.arrive", variant .expect_tx: an expect-tx operation, then an arrive-on. */
+static __device__ __forceinline__ void mbarrier_arrive_expect(shared_at bar, uint32_t bytes)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile(
+        "{ .reg .b64 state; mbarrier.arrive.expect_tx.shared::cta.b64 state,[%0],%1; }" ::"r"(bar),
+        "r"(bytes)
+        : "memory");
+#endif
+}
+
+/* PTX ISA, "mbarrier.test_wait / mbarrier.try_wait", variant .parity: .acquire at .cta scope is the
+ * default. try_wait may give up after a time of the system's own, so it is asked again. */
+static __device__ __forceinline__ void mbarrier_wait(shared_at bar, uint32_t parity)
+{
+#if __CUDA_ARCH__ >= 900
+    uint32_t done;
+    do {
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p,[%1],%2; "
+                     "selp.u32 %0,1,0,p; }"
+                     : "=r"(done)
+                     : "r"(bar), "r"(parity)
+                     : "memory");
+    } while (!done);
+#endif
+}
+
+/* Whether this code is for devices that have them. */
+static __device__ __forceinline__ constexpr bool has_bulk_copies(void)
+{
+#if __CUDA_ARCH__ >= 900
+    return true;
+#else
+    return false;
+#endif
+}
+
+/* PTX ISA, "cp.async.bulk": global to shared memory, completing on an mbarrier. A block without a
+ * cluster is a cluster of one, so its own addresses are those of shared::cluster. */
+static __device__ __forceinline__ void bulk_copy(shared_at to, const void *from, uint32_t bytes,
+                                                 shared_at bar)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0],[%1],%2,[%3];" ::"r"(to),
+                 "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(bar)
+                 : "memory");
+#endif
+}
+
 #endif

@@ -83,6 +83,10 @@ struct sb_exec;
 struct sb_weight {
     int32_t n_out, n_in; /* rows of this weight alone, without those of next */
     enum sb_dtype dtype; /* of the elements in the device's memory */
+    /* n_out / 2 if the rows are those of a gate above those of up, for the operation `gated`; 0 if
+     * they are not, or are not all in this weight. Set after weight_create, before any row is
+     * filled. */
+    int32_t gated;
     size_t bytes;
     void *data; /* dev */
     struct sb_weight *next;
@@ -466,9 +470,12 @@ struct sb_backend {
      * qkv as rope_kv left it; y dev [n_tokens] gemm inputs of heads * head_dim columns */
     void (*attend)(struct sb_exec *exec, void *y, const float *qkv,
                    const struct sb_attention *attention, const struct sb_pass *pass);
-    /* Gates: y = silu(gate) * up, with silu(g) = g / (1 + e^-g).
-     * gate_up dev [m, 2 * n], gate before up in each row; y dev [m] gemm inputs of n columns */
-    void (*swiglu)(struct sb_exec *exec, void *y, const float *gate_up, int32_t m, int32_t n);
+    /* Multiplies by a matrix of two halves, gate and up, as gemm does, and gates: y = silu(gate) *
+     * up, with silu(g) = g / (1 + e^-g).
+     * x dev [m] gemm inputs; y dev [m] gemm inputs of n columns; bias dev [2 * n] or NULL; gate_up
+     * dev [m, 2 * n], which a backend may use as it likes */
+    void (*gated)(struct sb_exec *exec, void *y, float *gate_up, const void *x,
+                  const struct sb_weight *weight, const float *bias, int32_t m, int32_t n);
     /* Selects tokens from their logits, as struct sb_select says. */
     void (*select)(struct sb_exec *exec, const struct sb_select *select);
 

@@ -346,7 +346,7 @@ const struct sb_backend *sb_backend_cpu(void)
         .gemm = sb_cpu_op_gemm,
         .rope_kv = sb_cpu_op_rope_kv,
         .attend = sb_cpu_op_attend,
-        .swiglu = sb_cpu_op_swiglu,
+        .gated = sb_cpu_op_gated,
         .select = sb_cpu_op_select,
         .accept = sb_cpu_op_accept,
         .move = sb_cpu_op_move,

@@ -250,6 +250,13 @@ void sb_cpu_op_swiglu(struct sb_exec *exec, void *y, const float *gate_up, int32
     run(exec, (int64_t)m * n, 16, swiglu_range, &job);
 }
 
+void sb_cpu_op_gated(struct sb_exec *exec, void *y, float *gate_up, const void *x,
+                     const struct sb_weight *weight, const float *bias, int32_t m, int32_t n)
+{
+    sb_cpu_op_gemm(exec, gate_up, x, weight, bias, m);
+    sb_cpu_op_swiglu(exec, y, gate_up, m, n);
+}
+
 static void select_range(void *ctx, int64_t first, int64_t last)
 {
     const struct job *job = ctx;

@@ -73,19 +73,26 @@ static int32_t issue_together(struct sb_runner *r, int32_t first, int32_t n, int
     return r->backend->steps(r->exec, steps, n, limit, ids);
 }
 
+static void issue_single(struct sb_runner *r, int32_t i, int32_t limit, int32_t *ids)
+{
+    const struct sb_pass pass = sb_pass_on_device(r, i, ids);
+
+    sb_forward(r, &pass);
+    sb_pass_select(r, i, limit, NULL, ids, NULL, NULL, NULL);
+}
+
 int32_t sb_steps_issue(struct sb_runner *r, int32_t n, int32_t limit, int32_t *ids)
 {
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(sb_pass_upload(r, 0, n));
-    for (int32_t first = 0, count; first < n; first += count) {
-        count = n - first < SB_DRAFT_STEPS_MAX ? n - first : SB_DRAFT_STEPS_MAX;
-        if (issue_together(r, first, count, limit, ids))
-            continue;
-        for (int32_t i = first; i < first + count; i++) {
-            const struct sb_pass pass = sb_pass_on_device(r, i, ids);
-            sb_forward(r, &pass);
-            sb_pass_select(r, i, limit, NULL, ids, NULL, NULL, NULL);
+    for (int32_t i = 0; i < n;) {
+        const int32_t left = n - i, count = left < SB_DRAFT_STEPS_MAX ? left : SB_DRAFT_STEPS_MAX;
+        if (issue_together(r, i, count, limit, ids)) {
+            i += count;
+        } else { /* the first step, which closes gaps, may have too many tokens, the others not */
+            issue_single(r, i, limit, ids);
+            i++;
         }
     }
 done:

@@ -98,10 +98,10 @@ static struct unadded mlp_block(struct sb_runner *r, const struct sb_layer *laye
 {
     const struct sb_backend *be = r->backend;
 
-    /* gate_up [m, 2 * inter] = h [m, hidden] . Wgate_up [2 * inter, hidden] (+ bias) */
-    be->gemm(r->exec, r->gate_up, r->h, &layer->gate_up, layer->gate_up_bias, m);
-    /* act [m, inter] = silu(gate [m, inter]) * up [m, inter] */
-    be->swiglu(r->exec, r->act, r->gate_up, m, r->model->config.inter);
+    /* gate, up [m, inter] = the halves of h [m, hidden] . Wgate_up [2 * inter, hidden] (+ bias);
+     * act [m, inter] = silu(gate) * up */
+    be->gated(r->exec, r->act, r->gate_up, r->h, &layer->gate_up, layer->gate_up_bias, m,
+              r->model->config.inter);
     /* y [m, hidden] = act [m, inter] . Wdown [hidden, inter] (+ bias) */
     be->gemm(r->exec, r->y, r->act, &layer->down, layer->down_bias, m);
     return (struct unadded){r->y, layer->post_ffn_norm};

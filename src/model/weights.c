@@ -62,6 +62,7 @@ struct linear {
     int has_bias;
     int is_table; /* of tokens: the embedding or the head */
     int32_t n_in, n_parts;
+    int32_t gated;        /* rows of its gate, if it has one above as many of up; else 0 */
     int32_t rows[3];      /* of each part */
     const char *parts[3]; /* the names of their tensors, without ".weight" and ".bias" */
 };
@@ -281,6 +282,7 @@ static int32_t create_weights(struct part parts[3], struct loader *l, const stru
         }
         SB_TRY(m->backend->weight_create(weight, m->device, &m->mem, rows, map->n_in,
                                          parts[i].wanted));
+        weight->gated = rows == 2 * map->gated ? map->gated : 0;
         note_weight(l, map, &parts[i]);
     }
 done:
@@ -383,6 +385,7 @@ static int32_t load_layer(struct loader *l, int32_t index)
          .has_bias = c->has_mlp_bias,
          .n_in = c->hidden,
          .n_parts = split ? 2 : 1,
+         .gated = c->inter,
          .rows = {split ? c->inter : 2 * c->inter, c->inter},
          .parts = {a->gate_up[0], a->gate_up[1]}},
         {.weight = &layer->down,

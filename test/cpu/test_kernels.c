@@ -9,6 +9,7 @@
  * and repeated, so that a row's bits can depend on nothing but the row.
  */
 #define SB_LEVEL_SCALAR 1
+#include "backend/cpu_ops.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/math.h"
 
@@ -215,7 +216,7 @@ static void test_swiglu(void)
             x[3 * n + k] = x[n + k]; /* row 1 repeats row 0 */
         }
         for (int w = 0; w < n_ways; w++) {
-            cpu->swiglu(ways[w].exec, w == 0 ? first : y, x, m, n);
+            sb_cpu_op_swiglu(ways[w].exec, w == 0 ? first : y, x, m, n);
             CHECK_SAME(w == 0 ? first : y, first, m * n, ways[w].name);
         }
         CHECK_SAME(first, first + n, n, "equal rows");
@@ -482,7 +483,7 @@ static void sample_results(struct cpu *way, const float *x, float out[64 + 32 + 
         cpu->gemm(way->exec, out, x, &weight, NULL, 1);
         cpu->weight_free(&weight, way->device, &cpu_mem);
     }
-    cpu->swiglu(way->exec, out + 64, x, 1, 32);
+    sb_cpu_op_swiglu(way->exec, out + 64, x, 1, 32);
     cpu->select(way->exec,
                 &(struct sb_select){1, 64, 64, logits, &at, &id, out + 64 + 32, NULL, NULL, NULL});
 }

@@ -39,7 +39,7 @@ struct lab {
     int copies[5], caches;
     uint16_t *k, *v;
     /* activations */
-    uint16_t *h;
+    uint16_t *h, *act;
     float *x, *y, *wide, *ones, *cos, *sin, *logits, *logprob, *margin;
     int32_t *ids;
     struct sb_sampler *samplers; /* [SAMPLERS] */
@@ -67,7 +67,7 @@ static int32_t n_in(const struct shape *s, enum product p)
 
 static size_t weight_size(const struct shape *s, enum product p)
 {
-    return (size_t)n_out(s, p) * (size_t)sb_cuda_ld(SB_BF16, n_in(s, p));
+    return (size_t)sb_cuda_weight_size(SB_BF16, n_out(s, p), n_in(s, p));
 }
 
 static void good(cudaError_t error)
@@ -86,7 +86,7 @@ static void product(struct lab *lab, enum product p)
     for (int i = 0; i < n; i++)
         good(sb_cuda_gemm_mma(p == HEAD ? lab->logits : lab->wide, lab->h,
                               lab->w[p] + (size_t)(i % lab->copies[p]) * weight_size(s, p), SB_BF16,
-                              NULL, lab->m, n_out(s, p), n_in(s, p), lab->stream));
+                              NULL, lab->m, n_out(s, p), n_in(s, p), 0, lab->stream));
 }
 
 static void qkv(void *lab)
@@ -97,9 +97,16 @@ static void o(void *lab)
 {
     product(lab, O);
 }
-static void gate_up(void *lab)
+static void gated(void *what)
 {
-    product(lab, GATE_UP);
+    struct lab *lab = what;
+    const struct shape *s = lab->shape;
+
+    for (int i = 0; i < s->layers; i++)
+        good(sb_cuda_gated_mma(lab->act, lab->h,
+                               lab->w[GATE_UP] +
+                                   (size_t)(i % lab->copies[GATE_UP]) * weight_size(s, GATE_UP),
+                               SB_BF16, NULL, lab->m, s->inter, s->hidden, lab->stream));
 }
 static void down(void *lab)
 {
@@ -271,6 +278,7 @@ static void open_activations(struct lab *lab)
     const size_t scratch = sb_cuda_attend_scratch(SB_BF16, &limits);
 
     lab->h = take(2 * MOST * (wide + 64));
+    lab->act = take(2 * MOST * (wide + 64));
     fill(lab->h, MOST * (wide + 64), 5);
     lab->x = floats(MOST * (size_t)s->hidden, 1);
     lab->y = floats(MOST * (size_t)s->hidden, 2);
@@ -343,10 +351,10 @@ static void set_rows(struct lab *lab, int32_t m)
 static void close_lab(struct lab *lab)
 {
     void *const dev[] = {
-        lab->w[0], lab->w[1],    lab->w[2],   lab->w[3],    lab->w[4],    lab->k,     lab->v,
-        lab->h,    lab->x,       lab->y,      lab->wide,    lab->ones,    lab->cos,   lab->sin,
-        lab->ids,  lab->logits,  lab->pos,    lab->seq,     lab->cap,     lab->start, lab->at,
-        lab->base, lab->scratch, lab->margin, lab->logprob, lab->samplers};
+        lab->w[0], lab->w[1], lab->w[2],    lab->w[3],   lab->w[4],    lab->k,       lab->v,
+        lab->h,    lab->act,  lab->x,       lab->y,      lab->wide,    lab->ones,    lab->cos,
+        lab->sin,  lab->ids,  lab->logits,  lab->pos,    lab->seq,     lab->cap,     lab->start,
+        lab->at,   lab->base, lab->scratch, lab->margin, lab->logprob, lab->samplers};
 
     give_all(dev, COUNT(dev));
     (void)cudaStreamDestroy(lab->stream);
@@ -366,8 +374,8 @@ static const struct {
     {"rope", rope, 1, -1},
     {"attend", attend, 1, -1},
     {"o", o, 1, O},
-    {"gate_up", gate_up, 1, GATE_UP},
-    {"swiglu", swiglu, 1, -1},
+    {"gate_up, gated", gated, 1, GATE_UP},
+    {"swiglu", swiglu, -1, -1},
     {"down", down, 1, DOWN},
     {"head", head, 0, HEAD},
     {"select", choose, 0, -1},

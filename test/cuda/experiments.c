@@ -52,7 +52,8 @@ struct lab {
     size_t workspace_bytes;
     struct shape shape;
     int64_t ld;
-    uint16_t *x, *w; /* copies of the weight, one after the other */
+    uint16_t *x, *w; /* copies of the weight in tiles, one after the other */
+    uint16_t *dense; /* rows of the first copy, for cuBLASLt */
     int copies;
     float *y, *y_other;
     float *host, *host_other; /* pinned */
@@ -130,7 +131,7 @@ static int run_lt(struct lab *lab, float *y, const uint16_t *w, int32_t m,
 
 static void run_own(struct lab *lab, float *y, const uint16_t *w, int32_t m)
 {
-    must(sb_cuda_gemm_mma(y, lab->x, w, SB_BF16, NULL, m, lab->shape.n_out, lab->shape.n_in,
+    must(sb_cuda_gemm_mma(y, lab->x, w, SB_BF16, NULL, m, lab->shape.n_out, lab->shape.n_in, 0,
                           lab->stream) == cudaSuccess,
          "the own kernel");
 }
@@ -162,7 +163,7 @@ static int32_t compare(struct lab *lab, int32_t m, const cublasLtMatmulAlgo_t *a
     must(cudaMemsetAsync(lab->y_other, 0xff, (size_t)m * (size_t)lab->shape.n_out * sizeof(float),
                          lab->stream) == cudaSuccess,
          "clearing");
-    if (!run_lt(lab, lab->y_other, lab->w, m, algo))
+    if (!run_lt(lab, lab->y_other, lab->dense, m, algo))
         return -1;
     fetch(lab, lab->host_other, lab->y_other, m);
     return rows_that_differ(lab, lab->host, lab->host_other, m);
@@ -220,14 +221,14 @@ static void e2(struct lab *lab, const int32_t *ms, size_t n)
     algo = lab->found[0].algo;
     for (int32_t r = 0; r < ms[n - 1]; r++) {
         lab->x = first + (size_t)r * (size_t)lab->ld;
-        must(run_lt(lab, lab->y_other + (size_t)r * (size_t)lab->shape.n_out, lab->w, 1, &algo),
+        must(run_lt(lab, lab->y_other + (size_t)r * (size_t)lab->shape.n_out, lab->dense, 1, &algo),
              "cublasLtMatmul");
     }
     lab->x = first;
     fetch(lab, lab->host_other, lab->y_other, ms[n - 1]);
     printf("E2 %s: rows that differ from m=1 under the free choice:", lab->shape.name);
     for (size_t i = 1; i < n; i++) {
-        if (ask(lab, ms[i], 1) < 1 || !run_lt(lab, lab->y, lab->w, ms[i], &lab->found[0].algo))
+        if (ask(lab, ms[i], 1) < 1 || !run_lt(lab, lab->y, lab->dense, ms[i], &lab->found[0].algo))
             continue;
         fetch(lab, lab->host, lab->y, ms[i]);
         printf(" %d/%d", rows_that_differ(lab, lab->host, lab->host_other, ms[i]), ms[i]);
@@ -247,7 +248,7 @@ static void issue(void *what)
 {
     const struct round *round = what;
     struct lab *lab = round->lab;
-    const size_t size = (size_t)lab->shape.n_out * (size_t)lab->ld;
+    const size_t size = (size_t)sb_cuda_weight_size(SB_BF16, lab->shape.n_out, lab->shape.n_in);
 
     for (int i = 0; i < round->launches; i++) {
         const uint16_t *w = lab->w + (size_t)(i % lab->copies) * size;
@@ -311,10 +312,11 @@ static void open_shape(struct lab *lab, const struct shape *shape)
 
     lab->shape = *shape;
     lab->ld = sb_cuda_ld(SB_BF16, shape->n_in);
-    size = (size_t)shape->n_out * (size_t)lab->ld;
+    size = (size_t)sb_cuda_weight_size(SB_BF16, shape->n_out, shape->n_in);
     lab->copies = shape->n_out < 1000 ? 2 : copies_of(2 * size, 1 << 10);
     lab->x = take((size_t)MOST * (size_t)lab->ld * 2);
     lab->w = take((size_t)lab->copies * size * 2);
+    lab->dense = take(size * 2);
     lab->y = take(bytes);
     lab->y_other = take(bytes);
     must(cudaMallocHost((void **)&lab->host, bytes) == cudaSuccess &&
@@ -322,11 +324,14 @@ static void open_shape(struct lab *lab, const struct shape *shape)
          "pinned memory");
     fill(lab->x, (size_t)MOST * (size_t)lab->ld, 1);
     fill(lab->w, (size_t)lab->copies * size, 2);
+    must(sb_cuda_untile(lab->dense, lab->w, 0, shape->n_out, lab->ld, 0, lab->stream) ==
+             cudaSuccess,
+         "dense rows");
 }
 
 static void close_shape(struct lab *lab)
 {
-    void *const dev[] = {lab->x, lab->w, lab->y, lab->y_other};
+    void *const dev[] = {lab->x, lab->w, lab->dense, lab->y, lab->y_other};
 
     give_all(dev, COUNT(dev));
     must(cudaFreeHost(lab->host) == cudaSuccess && cudaFreeHost(lab->host_other) == cudaSuccess,

@@ -67,6 +67,25 @@ static inline void free_all(void)
     free_to(0);
 }
 
+/* Dense rows [n_out, ld] as the weight that products and embed read: in tiles, but for f32. gated:
+ * as in struct sb_weight. */
+static inline void *given_weight(const void *rows, enum sb_dtype type, int32_t n_out, int64_t ld,
+                                 int32_t gated)
+{
+    const size_t bytes = (size_t)sb_cuda_weight_size(type, n_out, (int32_t)ld) *
+                         sb_dtype_size(type);
+    uint16_t *tiled = calloc(1, bytes > 0 ? bytes : 1);
+    void *dev;
+
+    for (int64_t r = 0; type != SB_F32 && r < n_out; r++)
+        for (int64_t c = 0; c < ld / 8; c++)
+            memcpy(tiled + sb_cuda_tiled(sb_cuda_tiled_row(r, gated), c, ld),
+                   (const uint16_t *)rows + r * ld + c * 8, 16);
+    dev = given(type == SB_F32 ? rows : tiled, bytes);
+    free(tiled);
+    return dev;
+}
+
 static inline float *given_floats(const float *host, int64_t n)
 {
     return given(host, (size_t)n * sizeof(float));

@@ -33,6 +33,21 @@ static float *elements(uint16_t **bits, int64_t rows, int32_t n, enum sb_dtype t
     return values;
 }
 
+/* The dense rows w as a weight in tiles. */
+static void *tiled(const uint16_t *w, const struct product *p)
+{
+    const size_t bytes = (size_t)sb_cuda_weight_size(p->type, p->n_out, p->n_in) * sizeof *w;
+    void *rows = given(w, (size_t)(p->n_out * p->ld) * sizeof *w), *dev = fresh(bytes);
+
+    if (cudaMemset(dev, 0, bytes) != cudaSuccess ||
+        sb_cuda_tile(dev, rows, 0, p->n_out, p->ld, 0, stream) != cudaSuccess ||
+        cudaStreamSynchronize(stream) != cudaSuccess) {
+        printf("     no tiles: %s\n", cudaGetErrorString(cudaGetLastError()));
+        exit(2);
+    }
+    return dev;
+}
+
 static struct product product_make(enum sb_dtype type, int32_t m, int32_t n_out, int32_t n_in)
 {
     struct product p = {.type = type, .m = m, .n_out = n_out, .n_in = n_in};
@@ -42,7 +57,7 @@ static struct product product_make(enum sb_dtype type, int32_t m, int32_t n_out,
     p.x = elements(&p.x_bits, m, n_in, type);
     p.w = elements(&w, n_out, n_in, type);
     p.bias = cpu_floats(n_out);
-    p.dev_w = given(w, (size_t)(n_out * p.ld) * sizeof *w);
+    p.dev_w = tiled(w, &p);
     p.dev_bias = given_floats(p.bias, n_out);
     p.scratch = fresh(sb_cuda_draft_gemm_scratch());
     (void)cudaMemset(p.scratch, 0, sb_cuda_draft_gemm_scratch());

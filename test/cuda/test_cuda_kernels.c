@@ -8,6 +8,7 @@
  * module's objects on a GPU. Inputs and outputs are device allocations of exactly their size, and
  * outputs are fresh, so that a checker of memory accesses sees every wrong one.
  */
+#include "backend/cpu_ops.h"
 #include "cuda/against_cpu.h"
 
 /* ------------------------------------------------------------------ rows of a type */
@@ -37,7 +38,7 @@ static void check_embed(enum sb_dtype type, int32_t n)
     float *values = cpu_floats((int64_t)ROWS * n), *expected = cpu_memory(M * (size_t)n * 4),
           *x = cpu_memory(M * (size_t)n * 4);
     void *table = padded(values, ROWS, n, type),
-         *dev_table = given(table, ROWS * row_bytes(type, n));
+         *dev_table = given_weight(table, type, ROWS, sb_cuda_ld(type, n), 0);
     int32_t ids[M], id_at[M];
     struct sb_pass pass = {.n_tokens = M};
 
@@ -201,7 +202,7 @@ static void check_swiglu(enum sb_dtype type, int32_t n, int32_t m)
 
     for (int64_t i = 0; i < 2 * (int64_t)m * n; i++)
         x[i] = i < COUNT(special) ? special[i] : x[i] * 20.0f;
-    cpu->swiglu(way->exec, f32, x, m, n);
+    sb_cpu_op_swiglu(way->exec, f32, x, m, n);
     expected = padded(f32, m, n, type);
     CHECK_CUDA(sb_cuda_swiglu(y, type, given_floats(x, 2 * (int64_t)m * n), m, n, stream));
     CHECK_CUDA(fetch(got, y, bytes));

@@ -73,7 +73,7 @@ static struct product product_make(enum sb_dtype type, int32_t m, int32_t n_out,
         .type = type, .x = matrix_make(m, n_in, type), .w = matrix_make(n_out, n_in, type)};
 
     p.bias = cpu_floats(n_out);
-    p.dev_w = given(p.w.bits, (size_t)(p.w.rows * p.w.ld) * 2);
+    p.dev_w = given_weight(p.w.bits, type, n_out, p.w.ld, 0);
     p.dev_bias = given(p.bias, (size_t)n_out * sizeof(float));
     return p;
 }
@@ -100,7 +100,7 @@ static cudaError_t multiply(float *y, const struct product *p, const int32_t *in
     float *dev_y = fresh(bytes);
     cudaError_t error = sb_cuda_gemm_mma(dev_y, dev_x, p->dev_w, p->type,
                                          has_bias ? p->dev_bias : NULL, m, (int32_t)p->w.rows,
-                                         p->w.n, stream);
+                                         p->w.n, 0, stream);
     if (error == cudaSuccess)
         error = fetch(y, dev_y, bytes);
     free_to(mark);
@@ -251,10 +251,66 @@ static void test_gemm_bad_row(void)
     }
 }
 
+/* A gated product of m rows of n outputs. Its weight was put into tiles by the kernel, in portions
+ * that end anywhere. It has the bits of the products with gate and up apart, gated by act.cu's
+ * kernel; the product of both together has those of the dense rows that the tiles are turned back
+ * into. */
+static void check_gated(enum sb_dtype type, int32_t m, int32_t n, int32_t n_in, int has_bias)
+{
+    struct product p = product_make(type, m, 2 * n, n_in);
+    const int64_t ld = p.w.ld, act_ld = sb_cuda_ld(type, n);
+    const size_t w_bytes = (size_t)sb_cuda_weight_size(type, 2 * n, n_in) * 2;
+    const size_t dense = (size_t)(2 * n * ld) * 2, y_bytes = (size_t)m * 2 * (size_t)n * 4,
+                 act_bytes = (size_t)(m * act_ld) * 2;
+    void *w = fresh(w_bytes), *rows = fresh(dense), *act = fresh(act_bytes);
+    void *dev_x = given(p.x.bits, (size_t)(m * p.x.ld) * 2), *expected_act = fresh(act_bytes);
+    float *y = fresh(y_bytes), *expected_y = fresh(y_bytes), *bias = has_bias ? p.dev_bias : NULL;
+    uint16_t *back = cpu_memory(dense), *got = cpu_memory(act_bytes), *want = cpu_memory(act_bytes);
+    float *got_y = cpu_memory(y_bytes), *want_y = cpu_memory(y_bytes);
+
+    CHECK_CUDA(cudaMemset(w, 0, w_bytes));
+    for (int32_t first = 0, some; first < 2 * n; first += some) {
+        some = 2 * n - first < 21 ? 2 * n - first : 21;
+        CHECK_CUDA(sb_cuda_tile(w, given(p.w.bits + first * ld, (size_t)(some * ld) * 2), first,
+                                some, ld, n, stream));
+        CHECK_CUDA(cudaStreamSynchronize(stream));
+        free_to(n_owned - 1);
+    }
+    CHECK_CUDA(sb_cuda_untile(rows, w, 0, 2 * n, ld, n, stream));
+    CHECK_CUDA(fetch(back, rows, dense));
+    CHECK_MEM(back, p.w.bits, dense);
+    CHECK_CUDA(sb_cuda_gemm_mma(expected_y, dev_x, p.dev_w, type, bias, m, 2 * n, n_in, 0, stream));
+    CHECK_CUDA(sb_cuda_gemm_mma(y, dev_x, w, type, bias, m, 2 * n, n_in, n, stream));
+    CHECK_CUDA(sb_cuda_swiglu(expected_act, type, expected_y, m, n, stream));
+    CHECK_CUDA(sb_cuda_gated_mma(act, dev_x, w, type, bias, m, n, n_in, stream));
+    CHECK_CUDA(fetch(want_y, expected_y, y_bytes));
+    CHECK_CUDA(fetch(got_y, y, y_bytes));
+    CHECK_MEM(got_y, want_y, y_bytes);
+    CHECK_CUDA(fetch(want, expected_act, act_bytes));
+    CHECK_CUDA(fetch(got, act, act_bytes));
+    CHECK_MEM(got, want, act_bytes);
+    free(back);
+    free(got);
+    free(want);
+    free(got_y);
+    free(want_y);
+    product_free(&p);
+}
+
+static void test_gated(void)
+{
+    static const int32_t outs[] = {1, 7, 8, 65, 130, 1040}, ins[] = {64, 100, 192, 300},
+                         rows[] = {1, 9, 20, 33, 70};
+
+    for (int i = 0; i < 2 * COUNT(outs) * COUNT(rows) && !sbtest_failed_now; i += 1 + (i > 20))
+        check_gated(types[i % 2], rows[i / 2 % COUNT(rows)], outs[i / 2 / COUNT(rows)],
+                    ins[i / 2 % COUNT(ins)], i / 3 % 2);
+}
+
 static void test_gemm_refuses(void)
 {
-    CHECK_INT(sb_cuda_gemm_mma(NULL, NULL, NULL, SB_BF16, NULL, 0, 5, 64, stream), cudaSuccess);
-    CHECK_INT(sb_cuda_gemm_mma(NULL, NULL, NULL, SB_F32, NULL, 1, 5, 64, stream),
+    CHECK_INT(sb_cuda_gemm_mma(NULL, NULL, NULL, SB_BF16, NULL, 0, 5, 64, 0, stream), cudaSuccess);
+    CHECK_INT(sb_cuda_gemm_mma(NULL, NULL, NULL, SB_F32, NULL, 1, 5, 64, 0, stream),
               cudaErrorInvalidValue);
 }
 
@@ -745,6 +801,7 @@ if (device_begin()) {
     RUN(test_gemm_wide_blocks);
     RUN(test_gemm_every_m);
     RUN(test_gemm_bad_row);
+    RUN(test_gated);
     RUN(test_gemm_refuses);
     RUN(test_attend_alone);
     RUN(test_attend_passes);

@@ -15,7 +15,7 @@
 
 static const struct sb_mem mem = {NULL, NULL, NULL};
 
-enum { ROWS = 8, STEPS = 6, CAP = 320, STRIDE = STEPS + 1, TEXT = CAP };
+enum { ROWS = 4, STEPS = 4, CAP = 160, STRIDE = STEPS + 1, TEXT = CAP };
 
 /* A draft at work: rows of known texts, which lack the last token or the last two in the cache. */
 struct job {
@@ -29,7 +29,7 @@ struct job {
 
 static int32_t texts[ROWS][TEXT];
 /* On both sides of the ends of parts of 128 keys. */
-static const int32_t lengths[ROWS] = {5, 127, 128, 129, 2, 257, 64, 300};
+static const int32_t lengths[ROWS] = {5, 128, 2, 129};
 
 static void make_texts(int32_t vocab)
 {
@@ -159,7 +159,7 @@ static double distance(const float *a, const float *b, int32_t n)
     return most / sqrt(sum / n + 1e-30);
 }
 
-static const int32_t all_rows[ROWS] = {0, 1, 2, 3, 4, 5, 6, 7};
+static const int32_t all_rows[ROWS] = {0, 1, 2, 3};
 
 static void check_model(const char *path, int is_one_launch)
 {
@@ -189,7 +189,7 @@ static void check_model(const char *path, int is_one_launch)
     CHECK_INT(one.launches == 1, is_one_launch);
     /* rows alone, and three in another order */
     for (int32_t b = 0; b < ROWS; b += 3) {
-        const int32_t rows[3] = {(b + 5) % ROWS, b, (b + 2) % ROWS};
+        const int32_t rows[3] = {(b + 2) % ROWS, b, (b + 1) % ROWS};
         part = one;
         part.rows = b % 2 ? rows + 1 : rows;
         part.n_rows = b % 2 ? 1 : 3;
@@ -252,7 +252,7 @@ static void test_steps_on_other_devices(void)
         const struct cudasim_machine machine = {1, 13000, 9, 0, processors[i], (size_t)1 << 30, 0};
         struct job *job = i == 0 ? &first : &other;
         cudasim_configure(&machine);
-        *job = (struct job){.n_rows = 3, .is_draft = 1, .rows = all_rows + 2};
+        *job = (struct job){.n_rows = 3, .is_draft = 1, .rows = all_rows + 1};
         CHECK_OK(open_on(&job->model, "test/data/models/qwen3_untied_f32_sharded.draft",
                          SPECBATCH_COMPUTE_BF16));
         make_texts(job->model->config.vocab);

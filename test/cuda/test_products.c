@@ -7,6 +7,7 @@
 
 #include "backend/cuda/device.h"
 #include "backend/cuda/device_weights.h"
+#include "backend/cuda/gemm_plan.h"
 #include "backend/cuda/memory.h"
 #include "kernels/cuda/launch.h"
 #include "sbtest.h"
@@ -19,6 +20,7 @@ struct lab {
     struct sb_device *device;
     struct sb_weight weight;
     void *x;        /* dev [MOST, ld] */
+    void *scratch;  /* dev, of cuBLASLt's products */
     float *y, *own; /* dev [MOST, OUTS] */
     int warnings;
 };
@@ -55,13 +57,15 @@ static int32_t open_lab(struct lab *lab)
         sb_convert(row, SB_BF16, rows, SB_F32, INS);
         SB_TRY(sb_cuda_upload(NULL, (char *)lab->x + (size_t)r * ld * 2, row, sizeof row));
     }
+    SB_TRY(
+        sb_cuda_alloc(&lab->scratch, &lab->device->gpu, sb_gemm_scratch(lab->device->gemm, MOST)));
     SB_TRY(sb_cuda_alloc(&dev, &lab->device->gpu, MOST * OUTS * sizeof(float)));
     lab->y = dev;
     SB_TRY(sb_cuda_alloc(&dev, &lab->device->gpu, MOST * OUTS * sizeof(float)));
     lab->own = dev;
     SB_TRY(sb_cuda_status(&lab->device->gpu,
                           sb_cuda_gemm_mma(lab->own, lab->x, lab->weight.data, SB_BF16, NULL, MOST,
-                                           OUTS, INS, lab->device->gpu.load),
+                                           OUTS, INS, 0, lab->device->gpu.load),
                           "a product", 0));
 done:
     return rc;
@@ -72,11 +76,18 @@ static void close_lab(struct lab *lab)
     if (!lab->device)
         return;
     sb_cuda_free(&lab->device->gpu, lab->x);
+    sb_cuda_free(&lab->device->gpu, lab->scratch);
     sb_cuda_free(&lab->device->gpu, lab->y);
     sb_cuda_free(&lab->device->gpu, lab->own);
     sb_cuda_weight_free(&lab->weight, lab->device, &lab->mem);
     sb_cuda_device_close(lab->device);
     cudasim_break_blas(CUDASIM_BLAS_SOUND, 0);
+}
+
+static struct sb_product product_of(const struct lab *lab, int32_t m)
+{
+    return (struct sb_product){
+        .y = lab->y, .x = lab->x, .weight = &lab->weight, .m = m, .scratch = lab->scratch};
 }
 
 /* Whether a product of m rows has the own kernel's bits. *asked: how often cuBLASLt was asked. */
@@ -85,8 +96,8 @@ static int has_own_bits(struct lab *lab, int32_t m, int64_t *asked)
     static float got[MOST * OUTS], own[MOST * OUTS];
     const size_t bytes = (size_t)m * OUTS * sizeof(float);
     const int64_t before = cudasim_blas_calls();
-    const cudaError_t error = sb_gemm_run(lab->device->gemm, lab->y, lab->x, &lab->weight, NULL, m,
-                                          lab->device->gpu.load);
+    const struct sb_product product = product_of(lab, m);
+    const cudaError_t error = sb_gemm_run(lab->device->gemm, &product, lab->device->gpu.load);
 
     *asked = cudasim_blas_calls() - before;
     return error == cudaSuccess && cudaPeekAtLastError() == cudaSuccess &&
@@ -182,13 +193,62 @@ static void test_one_that_refuses_when_it_runs(void)
     CHECK(has_own_bits(&lab, 80, &asked) && asked == 0);
     CHECK_INT(cudaStreamBeginCapture(lab.device->gpu.load, cudaStreamCaptureModeThreadLocal),
               cudaSuccess);
-    CHECK_INT(
-        sb_gemm_run(lab.device->gemm, lab.y, lab.x, &lab.weight, NULL, 80, lab.device->gpu.load),
-        cudaSuccess);
+    const struct sb_product product = product_of(&lab, 80);
+    CHECK_INT(sb_gemm_run(lab.device->gemm, &product, lab.device->gpu.load), cudaSuccess);
     CHECK_INT(cudaStreamEndCapture(lab.device->gpu.load, &graph), cudaSuccess);
     CHECK_INT(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
     CHECK_INT(cudaGraphDestroy(graph), cudaSuccess);
     CHECK_INT(cudaGraphExecDestroy(exec), cudaSuccess);
+    close_lab(&lab);
+    CHECK(cudasim_device_bytes() == 0 && cudasim_objects() == 0);
+}
+
+/* A gated weight in several pieces, the last of them smaller: y has the own kernel's bits, rows of
+ * gate first. */
+static void test_a_weight_in_pieces(void)
+{
+    enum { PIECES_OUT = 300, M = 66 };
+    static float got[M * PIECES_OUT], own[M * PIECES_OUT], rows[PIECES_OUT * INS];
+    const struct sb_gemm_size size = {M, PIECES_OUT, INS, PIECES_OUT / 2};
+    struct sb_gemm_library library = {.piece_bytes = 0};
+    struct sb_plan plans[SB_PLANS_TO + 1] = {{.is_usable = 0}};
+    struct sb_shape shape = {PIECES_OUT, INS, PIECES_OUT / 2, NULL, SB_PLANS_TO, 0, plans};
+    char why[200];
+    struct sb_weight w;
+    void *scratch, *y;
+    struct lab lab;
+
+    CHECK_OK(open_lab(&lab));
+    const struct sb_gpu *gpu = &lab.device->gpu;
+    for (int i = 0; i < PIECES_OUT * INS; i++)
+        rows[i] = (float)(i * 7919 % 1009 - 504) / 256.0f;
+    CHECK_OK(sb_cuda_weight_create(&w, lab.device, &lab.mem, PIECES_OUT, INS, SB_BF16));
+    w.gated = PIECES_OUT / 2;
+    CHECK_OK(sb_cuda_weight_fill(&w, lab.device, 0, PIECES_OUT, rows, SB_F32));
+    shape.data = w.data;
+    sb_gemm_library_open(&library, SB_BF16, why, sizeof why);
+    library.piece_bytes = 100 * (size_t)sb_cuda_ld(SB_BF16, INS) * 2;
+    CHECK_INT(sb_gemm_piece(&library, &size), 128);
+    CHECK_OK(sb_cuda_alloc(&scratch, gpu, sb_gemm_piece_bytes(&library, &size)));
+    CHECK_OK(sb_cuda_alloc(&y, gpu, sizeof got));
+    CHECK_OK(sb_gemm_plan(&library, gpu, &shape, M));
+    CHECK(plans[M].is_usable);
+    const int64_t before = cudasim_blas_calls();
+    CHECK(
+        sb_gemm_by_library(&library, y, lab.x, w.data, scratch, &size, &plans[M].algo, gpu->load));
+    CHECK_INT(cudaStreamSynchronize(gpu->load), cudaSuccess);
+    CHECK_INT(cudasim_blas_calls() - before, 3);
+    CHECK_OK(sb_cuda_download(NULL, got, y, sizeof got));
+    CHECK_INT(
+        sb_cuda_gemm_mma(y, lab.x, w.data, SB_BF16, NULL, M, PIECES_OUT, INS, w.gated, gpu->load),
+        cudaSuccess);
+    CHECK_INT(cudaStreamSynchronize(gpu->load), cudaSuccess);
+    CHECK_OK(sb_cuda_download(NULL, own, y, sizeof own));
+    CHECK_MEM(got, own, sizeof own);
+    sb_gemm_library_close(&library);
+    sb_cuda_free(gpu, scratch);
+    sb_cuda_free(gpu, y);
+    sb_cuda_weight_free(&w, lab.device, &lab.mem);
     close_lab(&lab);
     CHECK(cudasim_device_bytes() == 0 && cudasim_objects() == 0);
 }
@@ -203,4 +263,5 @@ RUN(test_one_tile_that_is_not_written);
 RUN(test_other_algorithms_for_every_number_of_rows);
 RUN(test_a_slow_one_is_left_alone);
 RUN(test_one_that_refuses_when_it_runs);
+RUN(test_a_weight_in_pieces);
 TEST_END

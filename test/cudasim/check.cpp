@@ -23,6 +23,7 @@
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -43,6 +44,8 @@ enum {
     STEP_BITS = 16,
     HOST_EPOCH = 1,
     ID_MANY = 2047,
+    ID_ASYNC = 2046,
+    PHASE_BITS = 10,
     ID_WARP = 1024
 };
 
@@ -53,9 +56,16 @@ typedef std::vector<uint64_t> block_clock;
 /* A block that is on the device. */
 struct block_books {
     uint64_t epoch, first_epoch;
-    uint64_t step[MAX_WARPS]; /* of each warp, since the barrier */
-    std::bitset<1024> waited; /* threads that know that the kernel before has ended */
-    block_clock clock;        /* [blocks at once] */
+    uint64_t step[MAX_WARPS];             /* of each warp, since the barrier */
+    std::bitset<1024> waited;             /* threads that know that the kernel before has ended */
+    uint64_t synced[MAX_WARPS];           /* its step after the last __syncwarp */
+    uint64_t order[MAX_WARPS][MAX_WARPS]; /* [a][b]: steps of b that have happened before what a
+                                             does */
+    uint32_t ended[MAX_WARPS][MBARRIERS]; /* phases that the warp knows to have ended */
+    /* the latest epoch of all, at each thread's async_fence; [true]: for shared memory */
+    uint64_t fenced_at[2][1024];
+    bool uses_mbarriers;
+    block_clock clock; /* [blocks at once] */
 };
 
 bool checking;
@@ -82,8 +92,10 @@ static bool overlapping, has_waited, lets_next_begin_early;
 static void next_epoch()
 {
     mine->epoch = ++epoch;
-    for (uint64_t &s : mine->step)
-        s = 0;
+    memset(mine->step, 0, sizeof mine->step);
+    memset(mine->synced, 0, sizeof mine->synced);
+    if (mine->uses_mbarriers)
+        memset(mine->order, 0, sizeof mine->order);
     if (books.size() > 1) {
         owner.resize(epoch - grid_epoch, 0);
         owner.push_back((size_t)(mine - books.data()));
@@ -111,6 +123,9 @@ void check_block_begin(size_t resident)
 {
     mine = &books[resident];
     next_epoch();
+    if (mine->uses_mbarriers) /* of the block before */
+        memset(mine->ended, 0, sizeof mine->ended);
+    mine->uses_mbarriers = false;
     mine->first_epoch = mine->epoch;
     mine->waited.reset();
     mine->clock.assign(books.size(), 0);
@@ -123,10 +138,17 @@ void check_block_barrier()
     next_epoch();
     if (mine->waited.any())
         mine->waited.set();
+    for (int m = 0; m < MBARRIERS && mine->uses_mbarriers; m++) {
+        uint32_t most = 0;
+        for (int w = 0; w < MAX_WARPS; w++)
+            most = std::max(most, mine->ended[w][m]);
+        for (int w = 0; w < MAX_WARPS; w++)
+            mine->ended[w][m] = most;
+    }
 }
 void check_warp_sync(unsigned warp)
 {
-    mine->step[warp]++;
+    mine->synced[warp] = ++mine->step[warp];
     for (unsigned t = 32 * warp; overlapping && t < 32 * (warp + 1); t++)
         if (mine->waited.test(t))
             for (unsigned i = 0; i < 32; i++)
@@ -163,6 +185,48 @@ void note_acquire(const void *at)
 
     for (size_t b = 0; word != released.end() && b < mine->clock.size(); b++)
         mine->clock[b] = std::max(mine->clock[b], word->second[b]);
+}
+
+void check_arrive(warps_known *known)
+{
+    const unsigned warp = running_index / 32;
+
+    mine->uses_mbarriers = true;
+    mine->order[warp][warp] = ++mine->step[warp];
+    if (known->epoch != mine->epoch)
+        memset(known->step, 0, sizeof known->step);
+    known->epoch = mine->epoch;
+    for (int w = 0; w < MAX_WARPS; w++)
+        known->step[w] = std::max(known->step[w], mine->order[warp][w]);
+    for (int m = 0; m < MBARRIERS; m++)
+        known->ended[m] = std::max(known->ended[m], mine->ended[warp][m]);
+}
+
+void check_waited(const warps_known &known, unsigned mbarrier, uint32_t ended)
+{
+    const unsigned warp = running_index / 32;
+
+    mine->uses_mbarriers = true;
+    for (int w = 0; w < MAX_WARPS && known.epoch == mine->epoch; w++)
+        mine->order[warp][w] = std::max(mine->order[warp][w], known.step[w]);
+    for (int m = 0; m < MBARRIERS; m++)
+        mine->ended[warp][m] = std::max(mine->ended[warp][m], known.ended[m]);
+    mine->ended[warp][mbarrier] = std::max(mine->ended[warp][mbarrier], ended);
+}
+
+void async_fence(bool only_shared)
+{
+    mine->fenced_at[true][running_index] = epoch;
+    if (!only_shared)
+        mine->fenced_at[false][running_index] = epoch;
+}
+
+uint64_t check_now() { return mine->epoch; }
+bool check_is_new(uint64_t then) { return then == mine->epoch; }
+
+bool check_is_fenced(uint64_t then, unsigned thread)
+{
+    return mine->fenced_at[true][thread] >= then || mine->fenced_at[true][running_index] >= then;
 }
 
 static cell *map_cells(size_t bytes_watched)
@@ -239,35 +303,66 @@ static bool happened(uint64_t then, unsigned id)
     return &books[other] == mine || then < until >> ID_BITS || (then << ID_BITS | id) == until;
 }
 
-/* How the access that left `stamp` races with what the running thread does now. 0: it does not; 1:
- * no barrier is between them; 2: another block of this grid made it; 3: a kernel made it that may
- * still run. */
-static int races(uint64_t stamp, bool is_shared)
+/* Whether a bulk copy's bytes, by their stamp, may still be on their way as far as the running warp
+ * knows. */
+static bool may_be_coming(uint64_t stamp)
+{
+    const unsigned of = stamp >> ID_BITS & ((1u << STEP_BITS) - 1),
+                   phase = of & ((1u << PHASE_BITS) - 1);
+    const uint32_t ended = mine->ended[running_index / 32][of >> PHASE_BITS];
+
+    return ((ended - phase - 1) & ((1u << PHASE_BITS) - 1)) >= 1u << (PHASE_BITS - 1);
+}
+
+/* Whether an access of the running block in this epoch, by that thread or warp in that step of its
+ * warp, has happened before what the running thread does now. */
+static bool is_ordered(unsigned id, uint64_t then_step)
+{
+    const unsigned me = running_index, warp = id >= ID_WARP ? id - ID_WARP : id / 32;
+
+    if (id == ID_MANY)
+        return false;
+    if (warp == me / 32)
+        return id == me || then_step < mine->synced[warp];
+    return then_step < mine->order[me / 32][warp];
+}
+
+/* How an access races with what the running thread does now. */
+enum race {
+    RACE_NONE,
+    RACE_IN_BLOCK, /* no barrier is between them */
+    RACE_OF_BLOCKS,
+    RACE_OF_KERNELS, /* a kernel made it that may still run */
+    RACE_OF_COPY     /* bytes of a bulk copy that may not have come */
+};
+
+static enum race races(uint64_t stamp, bool is_shared)
 {
     const uint64_t then = stamp >> (ID_BITS + STEP_BITS);
     const unsigned id = stamp & ((1u << ID_BITS) - 1), me = running_index;
 
-    if (then == mine->epoch) {
-        const bool my_warp = id >= ID_WARP ? id - ID_WARP == me / 32 : id / 32 == me / 32;
-        const uint64_t then_step = stamp >> ID_BITS & ((1u << STEP_BITS) - 1);
-        return id != me && !(my_warp && id != ID_MANY && then_step < mine->step[me / 32]);
-    }
+    if (id == ID_ASYNC)
+        return may_be_coming(stamp) ? RACE_OF_COPY : RACE_NONE;
+    if (then == mine->epoch)
+        return is_ordered(id, stamp >> ID_BITS & ((1u << STEP_BITS) - 1)) ? RACE_NONE
+                                                                          : RACE_IN_BLOCK;
     if (is_shared)
-        return 0;
+        return RACE_NONE;
     if (then < grid_epoch)
-        return then >= open_epoch && !mine->waited.test(me) ? 3 : 0;
-    if (fenced)
-        return 0;
-    return books.size() > 1 ? (happened(then, id) ? 0 : 2) : (then < mine->first_epoch ? 2 : 0);
+        return then >= open_epoch && !mine->waited.test(me) ? RACE_OF_KERNELS : RACE_NONE;
+    if (fenced || (books.size() > 1 ? happened(then, id) : then >= mine->first_epoch))
+        return RACE_NONE;
+    return RACE_OF_BLOCKS;
 }
 
 /* Who has read here, for a load's stamp: this thread, or its warp or everybody if others have read
- * here and nothing has ordered their loads since. */
+ * here and nothing has ordered their loads since. Where warps meet at mbarriers it is the last
+ * reader alone, because the stamp cannot tell for everybody how far each has come. */
 static unsigned reader_id(uint64_t stamp, bool is_shared)
 {
     const unsigned id = stamp & ((1u << ID_BITS) - 1), me = running_index, my_warp = me / 32;
 
-    if (races(stamp, is_shared) != 1)
+    if (mine->uses_mbarriers || races(stamp, is_shared) != RACE_IN_BLOCK)
         return me;
     if (id == ID_WARP + my_warp || (id < ID_WARP && id / 32 == my_warp))
         return ID_WARP + my_warp;
@@ -275,41 +370,91 @@ static unsigned reader_id(uint64_t stamp, bool is_shared)
 }
 
 static void report_race(uintptr_t address, bool is_write, uint64_t stamp, const char *other,
-                        int kind)
+                        enum race kind)
 {
     const unsigned id = stamp & ((1u << ID_BITS) - 1);
+    const char *does = is_write ? "writes" : "reads";
     char who[40];
 
-    if (kind == 3)
+    if (kind == RACE_OF_KERNELS)
         return fault("it %s %#lx, %s by a kernel that may still run: it has not waited for that",
-                     is_write ? "writes" : "reads", (unsigned long)address, other);
+                     does, (unsigned long)address, other);
+    if (kind == RACE_OF_COPY)
+        return fault("it %s %#lx, where a bulk copy's bytes come: it has not waited for them", does,
+                     (unsigned long)address);
     snprintf(who, sizeof who, id >= ID_WARP ? "several threads" : "thread %u", id);
-    fault("race: it %s %#lx, %s by %s of %s", is_write ? "writes" : "reads", (unsigned long)address,
-          other, who,
-          kind == 2 ? "another block of the grid" : "the block with no barrier between");
+    fault("race: it %s %#lx, %s by %s of %s", does, (unsigned long)address, other, who,
+          kind == RACE_OF_BLOCKS ? "another block of the grid"
+                                 : "the block with no barrier between");
+}
+
+/* Faults if the running thread may not read (or write) this cell now. */
+static void check_cell(const cell &c, uintptr_t address, size_t bytes, bool is_write,
+                       bool is_shared)
+{
+    enum race kind;
+
+    if (c.writer == MEMORY_NONE)
+        fault("it %s %zu bytes at %#lx, outside every %s", is_write ? "writes" : "reads", bytes,
+              (unsigned long)address, is_shared ? "shared array" : "device allocation");
+    if (!is_write && c.writer == MEMORY_FRESH)
+        fault("it reads %zu bytes of %s memory at %#lx that nothing has written", bytes,
+              is_shared ? "shared" : "device", (unsigned long)address);
+    if ((kind = races(c.writer, is_shared)) != RACE_NONE)
+        report_race(address, is_write, c.writer, "written", kind);
+    if (is_write && (kind = races(c.reader, is_shared)) != RACE_NONE)
+        report_race(address, is_write, c.reader, "read", kind);
 }
 
 static void check_cells(cell *c, uintptr_t address, size_t bytes, bool is_write, bool is_shared)
 {
     const size_t n = ((address & 1) + bytes + 1) / 2;
-    const char *where = is_shared ? "shared" : "device";
 
     for (size_t i = 0; i < n; i++) {
-        int kind;
-        if (c[i].writer == MEMORY_NONE)
-            fault("it %s %zu bytes at %#lx, outside every %s", is_write ? "writes" : "reads", bytes,
-                  (unsigned long)address, is_shared ? "shared array" : "device allocation");
-        if (!is_write && c[i].writer == MEMORY_FRESH)
-            fault("it reads %zu bytes of %s memory at %#lx that nothing has written", bytes, where,
-                  (unsigned long)address);
-        if ((kind = races(c[i].writer, is_shared)) != 0)
-            report_race(address, is_write, c[i].writer, "written", kind);
-        if (is_write && (kind = races(c[i].reader, is_shared)) != 0)
-            report_race(address, is_write, c[i].reader, "read", kind);
+        check_cell(c[i], address, bytes, is_write, is_shared);
         if (is_write)
             c[i].writer = stamp_of(running_index);
         else
             c[i].reader = stamp_of(reader_id(c[i].reader, is_shared));
+    }
+}
+
+/* Faults if ordinary stores of this grid wrote the cell and neither the thread that stored nor the
+ * running one has called async_fence since. */
+static void check_proxy(const cell &c, uintptr_t address, bool is_shared)
+{
+    const uint64_t then = c.writer >> (ID_BITS + STEP_BITS);
+    const unsigned id = c.writer & ((1u << ID_BITS) - 1);
+
+    if (id >= ID_WARP || then < grid_epoch || c.writer <= MEMORY_FRESH ||
+        mine->fenced_at[is_shared][running_index] >= then)
+        return;
+    const block_books &writer = books.size() > 1 ? books[owner[then - grid_epoch]] : *mine;
+    if (writer.fenced_at[is_shared][id] < then)
+        fault("a bulk copy touches %#lx, which thread %u has stored with no async_fence since",
+              (unsigned long)address, id);
+}
+
+void check_bulk_copy(const void *to, const void *from, size_t bytes, unsigned mbarrier,
+                     uint32_t phase)
+{
+    const uintptr_t at = reinterpret_cast<uintptr_t>(to),
+                    source = reinterpret_cast<uintptr_t>(from);
+    const uint64_t step = (uint64_t)mbarrier << PHASE_BITS | (phase & ((1u << PHASE_BITS) - 1));
+
+    if (!checking)
+        return;
+    if (at - shared_base >= shared_bytes)
+        fault("a bulk copy to %#lx, which is not shared memory", (unsigned long)at);
+    for (size_t i = 0; i < bytes; i += 2) {
+        cell &from_cell = device_cells[(source + i - device_base) / 2];
+        cell &to_cell = shared_cells[(at + i - shared_base) / 2];
+        check_cell(from_cell, source + i, bytes, false, false);
+        check_proxy(from_cell, source + i, false);
+        from_cell.reader = stamp_of(reader_id(from_cell.reader, false));
+        check_cell(to_cell, at + i, bytes, true, true);
+        check_proxy(to_cell, at + i, true);
+        to_cell.writer = mine->epoch << (ID_BITS + STEP_BITS) | step << ID_BITS | ID_ASYNC;
     }
 }
 
@@ -381,8 +526,9 @@ void note_atomic(const void *address, size_t bytes)
     else
         return check_host(at, bytes, true);
     for (size_t i = 0; i < (bytes + 1) / 2; i++) {
-        if (races(c[i].writer, false) == 3 || races(c[i].reader, false) == 3)
-            report_race(at, true, 0, "used", 3);
+        if (races(c[i].writer, false) == RACE_OF_KERNELS ||
+            races(c[i].reader, false) == RACE_OF_KERNELS)
+            report_race(at, true, 0, "used", RACE_OF_KERNELS);
         if (c[i].writer <= MEMORY_FRESH)
             fault("an atomic operation on %zu bytes at %#lx, %s", bytes, (unsigned long)at,
                   c[i].writer == MEMORY_NONE ? "outside every array" : "which nothing has written");

@@ -15,6 +15,7 @@
  *     grid_instructions.h  the same for kernels/cuda/grid.cuh
  *     fibers.cpp      runs a grid: blocks one after the other, or all at once in a cooperative
  *                     launch, the threads of a block as fibers
+ *     async.cpp       mbarriers, and bulk copies whose bytes come later
  *     check.cpp       watches each load and store of a kernel
  *     runtime.cpp     device memory, copies, errors, and what carries out a stream's work
  *     launches.cpp    what a launch may ask for, which kernels are loaded
@@ -43,9 +44,14 @@
  *       (grid.cuh), and so by grid_barrier.
  *     - touches what the kernel before it uses, in a launch that may begin before that one has
  *       ended, before grid_wait_for_previous
+ *     - touches bytes that a bulk copy brings before it has waited for them at the mbarrier; lets a
+ *       bulk copy overwrite what others may still read, or touch what ordinary stores wrote with no
+ *       async_fence since. Warps are ordered by mbarriers as they are by __syncthreads
  *     - follows a pointer that is misaligned for its type (-fsanitize=alignment)
  * In any build: threads that wait for what nothing can change any more, so that the grid hangs, as
- * in a kernel that waits for other blocks and is not launched as cooperative; a dependent kernel
+ * in a kernel that waits for other blocks and is not launched as cooperative, or announces other
+ * bytes than come; an mbarrier used before it is fenced and known to the block; a bulk copy that is
+ * misaligned, is outside an allocation, or has not come when the block ends; a dependent kernel
  * that never waits for the one before it; a shuffle or __syncwarp that some lanes of its mask never
  * reach, threads of a block at different __syncthreads, a misaligned ldmatrix or cp.async, a grid,
  * block or shared size that a device refuses (static and dynamic together), a copy or memset
@@ -54,7 +60,8 @@
  * piece), is full of 0xff bytes: NaN in every float type. Bank conflicts are counted on request.
  *
  * Not seen: accesses made inside the C library (a memcpy of a size unknown at compile time); a race
- * with the first of two loads when the second hides it; weak memory order, since fibers see stores
+ * with the first of two loads when the second hides it (where warps meet at mbarriers, with any but
+ * the last reader); weak memory order, since fibers see stores
  * at once; a block larger than its kernel's __launch_bounds__ (check_lint.sh compares them in the
  * source).
  */

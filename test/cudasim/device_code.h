@@ -98,7 +98,7 @@ void tensor_core(float d[16][8], const float a[16][16], const float b[8][16]);
 
 /* The running thread waits for a word to change, and lets others run. `again`: it has done so since
  * it last did anything else. */
-enum spin_kind { SPINS_NOT, SPINS_FOR_BLOCKS };
+enum spin_kind { SPINS_FOR_BLOCKS, SPINS_FOR_MBARRIER };
 void spin(spin_kind kind, const void *at, bool again);
 /* It stores to a word with release, or has read one with acquire. */
 void note_release(const void *at);
@@ -106,6 +106,13 @@ void note_acquire(const void *at);
 /* griddepcontrol.wait and griddepcontrol.launch_dependents */
 void wait_for_previous();
 void launch_next();
+
+/* mbarriers and bulk copies (async.cpp) */
+void mbarrier_init(uintptr_t at, uint32_t arrivals);
+void mbarrier_arrive(uintptr_t at, uint32_t expected_bytes);
+bool mbarrier_test(uintptr_t at, uint32_t parity);
+void bulk_copy(uintptr_t to, const void *from, uint32_t bytes, uintptr_t mbarrier);
+void async_fence(bool only_shared);
 
 /* While such an object lives, the running thread's accesses are not checked. Host bodies need it
  * for their own data, which is on the heap. */

@@ -5,6 +5,7 @@
  */
 #include "kernels/cuda/common.cuh"
 #include "kernels/cuda/grid.cuh"
+#include "kernels/cuda/mma.cuh"
 
 enum { THREADS = 64 };
 
@@ -341,6 +342,90 @@ static __global__ void never_waits(float *memory, float *out)
     (void)out;
 }
 
+/* ------------------------------------------------------------------ bulk copies */
+
+enum bulk_wrong {
+    NOTHING,
+    NO_WAIT_FOR_FULL,
+    NO_WAIT_FOR_EMPTY,
+    WAITS_FOR_FULL,
+    EXPECTS_MORE,
+    EXPECTS_LESS,
+    READS_AFTER_ARRIVING,
+    NO_FENCE_AFTER_INIT,
+    NO_BARRIER_AFTER_INIT,
+    NO_FENCE_AFTER_STORE,
+    NOT_BY_16_BYTES,
+    BEYOND_MEMORY,
+    LEAVES_EARLY
+};
+enum { STAGES = 2, CHUNKS = 4, CHUNK = THREADS / CHUNKS };
+
+/* Thread 0 copies `memory` in four chunks through two stages, and warp 1 adds them up. */
+template <int WRONG>
+static __device__ void produce(float *memory, float *tile, shared_at full, shared_at empty)
+{
+    const uint32_t bytes = CHUNK * 4 - (WRONG == NOT_BY_16_BYTES ? 4 : 0),
+                   more = WRONG == EXPECTS_MORE ? 16 : 0, less = WRONG == EXPECTS_LESS ? 16 : 0;
+
+    for (int i = 0; i < (WRONG == LEAVES_EARLY ? STAGES : CHUNKS); i++) {
+        const int s = i % STAGES;
+        if (i >= STAGES && WRONG != NO_WAIT_FOR_EMPTY) /* or one that says only that it is full */
+            mbarrier_wait((WRONG == WAITS_FOR_FULL ? full : empty) + 8 * s, i / STAGES - 1);
+        mbarrier_arrive_expect(full + 8 * s, bytes + more - less);
+        bulk_copy(at_shared(tile + CHUNK * s),
+                  memory + CHUNK * i + (WRONG == BEYOND_MEMORY ? CHUNK / 2 : 0), bytes,
+                  full + 8 * s);
+    }
+}
+
+template <int WRONG>
+static __device__ float consume(const float *tile, shared_at full, shared_at empty)
+{
+    float sum = 0.0f;
+
+    for (int i = 0; i < CHUNKS; i++) {
+        const int s = i % STAGES;
+        if (WRONG != NO_WAIT_FOR_FULL)
+            mbarrier_wait(full + 8 * s, i / STAGES);
+        if (WRONG == READS_AFTER_ARRIVING)
+            mbarrier_arrive(empty + 8 * s);
+        sum += tile[CHUNK * s + threadIdx.x % CHUNK];
+        if (WRONG != READS_AFTER_ARRIVING)
+            mbarrier_arrive(empty + 8 * s);
+    }
+    return sum;
+}
+
+template <int WRONG>
+static __global__ void bulk(float *memory, float *out)
+{
+    SB_SHARED(uint64_t, bars, 2 * STAGES);
+    SB_SHARED(float, tile, STAGES *CHUNK);
+    const shared_at full = at_shared(bars), empty = at_shared(bars + STAGES);
+
+    for (int s = 0; s < STAGES && threadIdx.x == 0; s++) {
+        mbarrier_init(full + 8 * s, 1);
+        mbarrier_init(empty + 8 * s, 32);
+    }
+    if (WRONG != NO_FENCE_AFTER_INIT && threadIdx.x == 0)
+        async_fence();
+    if (WRONG != NO_BARRIER_AFTER_INIT)
+        __syncthreads();
+    if (WRONG == NO_FENCE_AFTER_STORE) {
+        if (threadIdx.x >= 32)
+            tile[threadIdx.x - 32] = 0.0f;
+        __syncthreads();
+    }
+    if (threadIdx.x == 0)
+        produce<WRONG>(memory, tile, full, empty);
+    if (threadIdx.x < 32 || WRONG == LEAVES_EARLY)
+        return;
+    const float sum = sb_hsum16(consume<WRONG>(tile, full, empty));
+    if (threadIdx.x == 32)
+        *out = sum;
+}
+
 /* ------------------------------------------------------------------ by name */
 
 extern "C" cudaError_t cudasim_fault_kernel(const char *name, float *memory, float *out,
@@ -393,6 +478,19 @@ extern "C" cudaError_t cudasim_fault_kernel(const char *name, float *memory, flo
     KERNEL_WITH(SB_DEPENDENT, waits_for_itself_alone, memory, out);
     KERNEL_WITH(SB_DEPENDENT, stores_too_early, memory, out);
     KERNEL_WITH(SB_DEPENDENT, never_waits, memory, out);
+    KERNEL(bulk<NOTHING>, memory, out);
+    KERNEL(bulk<NO_WAIT_FOR_FULL>, memory, out);
+    KERNEL(bulk<NO_WAIT_FOR_EMPTY>, memory, out);
+    KERNEL(bulk<WAITS_FOR_FULL>, memory, out);
+    KERNEL(bulk<EXPECTS_MORE>, memory, out);
+    KERNEL(bulk<EXPECTS_LESS>, memory, out);
+    KERNEL(bulk<READS_AFTER_ARRIVING>, memory, out);
+    KERNEL(bulk<NO_FENCE_AFTER_INIT>, memory, out);
+    KERNEL(bulk<NO_BARRIER_AFTER_INIT>, memory, out);
+    KERNEL(bulk<NO_FENCE_AFTER_STORE>, memory, out);
+    KERNEL(bulk<NOT_BY_16_BYTES>, memory, out);
+    KERNEL(bulk<BEYOND_MEMORY>, memory, out);
+    KERNEL(bulk<LEAVES_EARLY>, memory, out);
 #undef KERNEL
 #undef KERNEL_WITH
     return cudaErrorInvalidDeviceFunction;

@@ -134,7 +134,7 @@ struct resident {
 static std::vector<resident> residents;
 static resident *block; /* that runs */
 static thread *threads; /* of it */
-static uint64_t moves;  /* how often a thread has got on */
+uint64_t moves;
 unsigned running_index;
 bool on_fiber; /* a thread runs, on its own stack */
 uintptr_t stacks_at;
@@ -150,6 +150,7 @@ static bool faulted;
 static char text[400];
 static char *arenas; /* a block each */
 
+size_t running_block() { return (size_t)(block - residents.data()); }
 uint3 thread_index() { return current->index; }
 uint3 block_index() { return block->index; }
 dim3 block_size() { return grid->shape.block; }
@@ -405,7 +406,8 @@ static void begin_block(resident &b, uint64_t i)
     set_block(b);
     b.index = uint3{(unsigned)(i % grid_is.x), (unsigned)(i / grid_is.x % grid_is.y),
                     (unsigned)(i / grid_is.x / grid_is.y)};
-    check_block_begin((size_t)(&b - residents.data()));
+    check_block_begin(running_block());
+    async_block_begin();
     check_shared(b.arena, b.arena_used);
     b.arena_used = b.shared_taken = 0;
     b.arrays.clear();
@@ -459,29 +461,34 @@ static void advance_block()
             return;
         }
         block->done = count_threads(AT_BARRIER) == 0;
-        if (block->done)
-            return;
+        if (block->done) {
+            current = threads;
+            return async_block_end();
+        }
         check_barrier();
         check_block_barrier();
         set_ready(AT_BARRIER);
     }
 }
 
-/* Nothing gets on any more. */
+/* Nothing gets on any more, by the fault of the first thread that still waits. */
 static void report_hang()
 {
-    for (resident &b : residents) {
-        if (b.done)
-            continue;
-        set_block(b);
-        current = first_thread(SPINNING);
-        fault(grid->shape.cooperative
-                  ? "it hangs: the blocks that would change %p have ended, or wait elsewhere"
-                  : "it hangs: it waits until another block changes %p, and the kernel is not "
-                    "launched as cooperative",
+    resident *b = residents.data();
+
+    while (b->done)
+        b++;
+    set_block(*b);
+    current = first_thread(SPINNING);
+    if (current->spins == SPINS_FOR_MBARRIER)
+        fault("it hangs: %s", async_describe(current->spins_at));
+    else if (grid->shape.cooperative)
+        fault("it hangs: the blocks that would change %p have ended, or wait elsewhere",
               current->spins_at);
-        return;
-    }
+    else
+        fault("it hangs: it waits until another block changes %p, and the kernel is not launched "
+              "as cooperative",
+              current->spins_at);
 }
 
 /* Runs the blocks that are there by turns, until all have ended. */
@@ -496,13 +503,15 @@ static void run_residents()
             if (b.done)
                 continue;
             set_block(b);
-            check_block_resumes((size_t)(&b - residents.data()));
+            check_block_resumes(running_block());
             advance_block();
             left += !b.done;
+            if (!faulted && !b.done)
+                async_turn();
         }
         if (faulted || left == 0)
             return;
-        if (moves == before)
+        if (moves == before && !async_is_busy())
             return report_hang();
     }
 }
@@ -579,6 +588,7 @@ bool run_grid(const grid_launch &launch)
     ended_stack = NULL;
     set_residents(at_once);
     check_grid_begin(launch.args, launch.arg_bytes, at_once, launch.overlaps);
+    async_grid_begin(at_once);
     for (uint64_t i = 0; i < blocks && !faulted; i += at_once) {
         for (uint64_t r = 0; r < at_once; r++)
             begin_block(residents[r], descending ? blocks - 1 - i - r : i + r);

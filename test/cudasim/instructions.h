@@ -5,19 +5,25 @@
  * mma and ldmatrix are collectives (device_code.h) which exchange the lanes' parts as mma.cuh draws
  * them. An mma's sums are those that the real unit is reported to make (tensor.cpp). A copy is made
  * as late as the program allows, in cp_async_wait and not in cp_async, so that a missing wait
- * shows. So indices, masks, barriers and the order of instructions are proved on the host; the bits
- * of the real unit are not.
+ * shows; bulk copies come while the threads of a block wait (async.cpp). So indices, masks,
+ * barriers and the order of instructions are proved on the host; the bits of the real unit are not.
  */
 #ifndef CUDASIM_INSTRUCTIONS_H
 #define CUDASIM_INSTRUCTIONS_H
 
 #include <deque>
+#include <unordered_map>
 #include <vector>
 
 #include "half.h"
 #include "kernels/cuda/common.cuh"
 
 typedef uintptr_t shared_at;
+
+namespace cudasim
+{
+int compute_major(); /* of the device */
+}
 
 static inline shared_at at_shared(const void *p) { return (shared_at)__cvta_generic_to_shared(p); }
 
@@ -136,11 +142,12 @@ struct async_copy {
     shared_at to;
     const void *from;
 };
-static std::deque<std::vector<async_copy>> async_groups[1024];
+static std::unordered_map<unsigned, std::deque<std::vector<async_copy>>> async_groups;
 
 static inline std::deque<std::vector<async_copy>> &my_async_groups(void)
 {
-    return async_groups[threadIdx.x];
+    /* Blocks that are there at once, at most 256 in a row, have their own. */
+    return async_groups[blockIdx.x % 256 * 1024 + threadIdx.x];
 }
 
 /* Forgets what a launch that failed has left behind. */
@@ -179,5 +186,36 @@ static inline void cp_async_wait(void)
             for (int i = 0; i < 4; i++)
                 ((uint32_t *)copy.to)[i] = copy.from ? ((const uint32_t *)copy.from)[i] : 0;
 }
+
+/* ------------------------------------------------------------------ mbarriers and bulk copies */
+
+static inline void mbarrier_init(shared_at bar, uint32_t arrivals)
+{
+    cudasim::note_write((const void *)bar, 8);
+    cudasim::mbarrier_init(bar, arrivals);
+}
+
+static inline void mbarrier_arrive(shared_at bar) { cudasim::mbarrier_arrive(bar, 0); }
+
+static inline void mbarrier_arrive_expect(shared_at bar, uint32_t bytes)
+{
+    cudasim::mbarrier_arrive(bar, bytes);
+}
+
+static inline void mbarrier_wait(shared_at bar, uint32_t parity)
+{
+    for (bool again = false; !cudasim::mbarrier_test(bar, parity); again = true)
+        cudasim::spin(cudasim::SPINS_FOR_MBARRIER, (const void *)bar, again);
+}
+
+static inline bool has_bulk_copies(void) { return cudasim::compute_major() >= 9; }
+
+static inline void bulk_copy(shared_at to, const void *from, uint32_t bytes, shared_at bar)
+{
+    cudasim::bulk_copy(to, from, bytes, bar);
+}
+
+static inline void async_fence(void) { cudasim::async_fence(false); }
+static inline void async_fence_shared(void) { cudasim::async_fence(true); }
 
 #endif

@@ -38,6 +38,17 @@ extern uintptr_t stacks_at;
 extern size_t stacks_bytes;
 static inline bool on_fiber_stack(uintptr_t address) { return address - stacks_at < stacks_bytes; }
 
+size_t running_block(); /* number of the running block among those that are there at once */
+extern uint64_t moves;  /* how often something got on; a grid in which nothing does hangs */
+
+/* async.cpp */
+void async_grid_begin(size_t resident);
+void async_block_begin();
+void async_block_end();
+void async_turn();    /* all threads of the block wait: some bytes arrive */
+bool async_is_busy(); /* whether bytes of any block are on their way */
+const char *async_describe(const void *mbarrier); /* what it waits for */
+
 /* check.cpp */
 extern bool checking; /* some code was compiled to report its accesses */
 void check_grid_begin(const void *args, size_t bytes, size_t resident, bool overlaps);
@@ -53,6 +64,24 @@ void check_waited_for_previous();
 bool check_has_waited(); /* whether some thread of the grid has waited for the kernel before */
 void check_shared_array(const void *array, size_t bytes); /* in use, not written */
 void check_device_region(const void *base, size_t bytes);
+/* What whoever waits at an mbarrier learns from those who have arrived: for each warp, up to which
+ * step its accesses since the block's last barrier have happened; for each mbarrier of the block,
+ * how many phases have ended. */
+enum { MBARRIERS = 64 };
+struct warps_known {
+    uint64_t epoch;
+    uint64_t step[32];
+    uint32_t ended[MBARRIERS];
+};
+void check_arrive(warps_known *known);
+void check_waited(const warps_known &known, unsigned mbarrier, uint32_t ended);
+/* A bulk copy that will complete phase `phase` of that mbarrier. */
+void check_bulk_copy(const void *to, const void *from, size_t bytes, unsigned mbarrier,
+                     uint32_t phase);
+uint64_t check_now();             /* for check_is_new and check_is_fenced */
+bool check_is_new(uint64_t then); /* no barrier of the block since */
+/* Whether this thread, or the running one, has called async_fence since. */
+bool check_is_fenced(uint64_t then, unsigned thread);
 enum memory_state { MEMORY_NONE = 0, MEMORY_FRESH = 1, MEMORY_WRITTEN = 2 };
 void check_device(const void *at, size_t bytes, memory_state state);
 

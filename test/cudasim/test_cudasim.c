@@ -70,6 +70,19 @@ static void test_faults(void)
         {"threads_part_at_grid", 2, 0, "it is at the __syncthreads of"},
         {"released_too_early", 2, 0, "another block of the grid"},
         {"released_in_time", 2, 0, ""},
+        {"bulk<NOTHING>", 1, 0, ""},
+        {"bulk<NO_WAIT_FOR_FULL>", 1, 0, "bulk copy's bytes come: it has not waited"},
+        {"bulk<NO_WAIT_FOR_EMPTY>", 1, 0, "more than the 1 arrivals of the mbarrier"},
+        {"bulk<WAITS_FOR_FULL>", 1, 0, "bulk copy's bytes come: it has not waited"},
+        {"bulk<EXPECTS_MORE>", 1, 0, "waits for 0 arrivals and 16 bytes that never come"},
+        {"bulk<EXPECTS_LESS>", 1, 0, "waits for 0 arrivals and -16 bytes that never come"},
+        {"bulk<READS_AFTER_ARRIVING>", 1, 0, "no barrier between"},
+        {"bulk<NO_FENCE_AFTER_INIT>", 1, 0, "no async_fence was called since it was made"},
+        {"bulk<NO_BARRIER_AFTER_INIT>", 1, 0, "made by thread 0 of the block with no barrier"},
+        {"bulk<NO_FENCE_AFTER_STORE>", 1, 0, "has stored with no async_fence since"},
+        {"bulk<NOT_BY_16_BYTES>", 1, 0, "all are multiples of 16"},
+        {"bulk<BEYOND_MEMORY>", 1, 0, "outside every device allocation"},
+        {"bulk<LEAVES_EARLY>", 1, 0, "ends while a bulk copy to"},
         {"resident_shared", 30, 0, ""},
         {"resident_shared", 31, 0, "of a block when all are resident"},
     };
@@ -116,6 +129,22 @@ static void test_cooperative_launches(void)
           cudaErrorCooperativeLaunchTooLarge);
     (void)cudaGetLastError();
     CHECK_CUDA(cudaStreamSynchronize(stream));
+    free_all();
+}
+
+/* The bytes of bulk copies come in any order of theirs and are all there. */
+static void test_bulk_copies(void)
+{
+    float numbers[N], *memory, *out = fresh(4), sum;
+
+    for (int i = 0; i < N; i++)
+        numbers[i] = (float)(i + 1);
+    memory = given_floats(numbers, N);
+    for (int i = 0; i < 20; i++) {
+        CHECK_CUDA(cudasim_fault_kernel("bulk<NOTHING>", memory, out, 1, N, 0, stream));
+        CHECK_CUDA(fetch(&sum, out, 4));
+        CHECK(sum == N * (N + 1) / 2);
+    }
     free_all();
 }
 
@@ -475,7 +504,7 @@ static void test_products_have_no_bank_conflicts(void)
     CHECK_CUDA(cudaMemset(w, 0, OUT * IN * 2));
     for (int m = 1; m <= M; m += 7) {
         cudasim_count_bank_conflicts(1);
-        CHECK_CUDA(sb_cuda_gemm_mma(y, x, w, SB_BF16, NULL, m, OUT, IN, stream));
+        CHECK_CUDA(sb_cuda_gemm_mma(y, x, w, SB_BF16, NULL, m, OUT, IN, 0, stream));
         CHECK_CUDA(cudaStreamSynchronize(stream));
         CHECK_INT(cudasim_bank_conflicts(), 0);
     }
@@ -598,6 +627,7 @@ if (!device_begin())
     return 2;
 RUN(test_faults);
 RUN(test_cooperative_launches);
+RUN(test_bulk_copies);
 RUN(test_dependent_launches);
 RUN(test_foreign_memory);
 RUN(test_launch_shapes);

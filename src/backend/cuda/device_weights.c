@@ -1,6 +1,7 @@
 /*
  * Making, filling and freeing weights. Rows are converted into the pinned buffers of the device's
- * staging ring and copied from there on the loading stream.
+ * staging ring and copied from there on the loading stream: in the f32 class to their place, in the
+ * 16-bit class to a landing buffer, out of which a kernel puts them into the weight's tiles.
  */
 #include "backend/cuda/device_weights.h"
 
@@ -18,6 +19,19 @@ static size_t row_bytes(enum sb_dtype type, int32_t n_in)
     return (size_t)sb_cuda_ld(type, n_in) * sb_dtype_size(type);
 }
 
+/* Rows that the last panel of tiles has more than the weight are zeros. */
+static int32_t clear_last_panel(const struct sb_weight *weight, const struct sb_device *device)
+{
+    const size_t panel = SB_TILE_ROWS * row_bytes(weight->dtype, weight->n_in);
+
+    if (weight->dtype == SB_F32 || weight->n_out % SB_TILE_ROWS == 0)
+        return SPECBATCH_OK;
+    return sb_cuda_status(
+        &device->gpu,
+        cudaMemsetAsync((char *)weight->data + weight->bytes - panel, 0, panel, device->gpu.load),
+        "a weight", 0);
+}
+
 int32_t sb_cuda_weight_create(struct sb_weight *out, struct sb_device *device,
                               const struct sb_mem *mem, int32_t n_out, int32_t n_in,
                               enum sb_dtype dtype)
@@ -29,7 +43,8 @@ int32_t sb_cuda_weight_create(struct sb_weight *out, struct sb_device *device,
     (void)mem;
     SB_TRY(sb_cuda_set_type(device, dtype == SB_F16 ? SB_F16 : SB_BF16));
     weight.dtype = device->type;
-    weight.bytes = (size_t)n_out * row_bytes(weight.dtype, n_in);
+    weight.bytes = (size_t)sb_cuda_weight_size(weight.dtype, n_out, n_in) *
+                   sb_dtype_size(weight.dtype);
     if (row_bytes(weight.dtype, n_in) > SB_STAGE_BYTES)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED, "CUDA: a matrix of %d inputs is wider than %zu bytes",
                 n_in, SB_STAGE_BYTES);
@@ -37,9 +52,8 @@ int32_t sb_cuda_weight_create(struct sb_weight *out, struct sb_device *device,
                           cudaMalloc(&weight.data, weight.bytes > 0 ? weight.bytes : 1), "a weight",
                           weight.bytes));
     device->gpu.held += weight.bytes;
-    if (device->gemm)
-        sb_gemm_add_weight(device->gemm, weight.data, n_out, n_in);
     *out = weight;
+    SB_TRY(clear_last_panel(out, device));
 done:
     sb_cuda_leave(&device->gpu, was);
     return rc;
@@ -52,7 +66,7 @@ void sb_cuda_weight_free(struct sb_weight *weight, struct sb_device *device,
     if (weight->data) {
         device->gpu.held -= weight->bytes;
         if (device->gemm)
-            sb_gemm_add_weight(device->gemm, NULL, weight->n_out, weight->n_in);
+            sb_gemm_forget_weight(device->gemm, weight);
         sb_cuda_free(&device->gpu, weight->data);
     }
     weight->data = NULL;
@@ -85,6 +99,28 @@ static void convert_rows(char *to, const struct sb_weight *weight, const char *r
     }
 }
 
+/* Sends n rows of the weight, from row `first` on, on their way out of a pinned buffer. */
+static int32_t send_rows(const struct sb_weight *weight, struct sb_device *device,
+                         struct sb_stage *stage, int32_t first, int32_t n)
+{
+    const size_t row = row_bytes(weight->dtype, weight->n_in);
+    const int64_t ld = sb_cuda_ld(weight->dtype, weight->n_in);
+    void *landing;
+    int32_t rc = SPECBATCH_OK;
+
+    if (weight->dtype == SB_F32)
+        return sb_staging_send(stage, (char *)weight->data + (size_t)first * row, (size_t)n * row,
+                               &device->gpu);
+    SB_TRY(sb_staging_landing(&landing, &device->staging, &device->gpu));
+    SB_TRY(sb_staging_send(stage, landing, (size_t)n * row, &device->gpu));
+    SB_TRY(sb_cuda_status(
+        &device->gpu,
+        sb_cuda_tile(weight->data, landing, first, n, ld, weight->gated, device->gpu.load),
+        "loading weights", 0));
+done:
+    return rc;
+}
+
 int32_t sb_cuda_weight_fill(struct sb_weight *weight, struct sb_device *device, int32_t first,
                             int32_t n, const void *rows, enum sb_dtype dtype)
 {
@@ -94,14 +130,15 @@ int32_t sb_cuda_weight_fill(struct sb_weight *weight, struct sb_device *device, 
     const int was = sb_cuda_enter(&device->gpu);
     int32_t rc = SPECBATCH_OK;
 
+    if (device->gemm)
+        sb_gemm_add_weight(device->gemm, weight);
     for (int32_t at = 0, count; at < n; at += count) {
         struct sb_stage *stage = NULL;
         count = n - at < block ? n - at : block;
         SB_TRY(sb_staging_take(&stage, &device->staging, &device->gpu));
         convert_rows(stage->pinned, weight, (const char *)rows + (size_t)at * from_row, count,
                      dtype);
-        SB_TRY(sb_staging_send(stage, (char *)weight->data + (size_t)(first + at) * to_row,
-                               (size_t)count * to_row, &device->gpu));
+        SB_TRY(send_rows(weight, device, stage, first + at, count));
         report_progress(device, (size_t)count * to_row);
     }
 done:

@@ -47,6 +47,7 @@ struct selftest {
     char *x;                                /* dev [rows, ld] */
     float *own, *other;                     /* dev [rows, n_out] */
     int32_t *different;                     /* dev */
+    void *scratch;                          /* dev: a piece of the weight */
     char *host;                             /* a row of x */
     cudaEvent_t begun, ended;
     int32_t timed_tiles; /* of the last timing: tiles of rows, */
@@ -136,20 +137,33 @@ static int set_preference(const struct sb_gemm_library *library,
            set(library, preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &out, sizeof out);
 }
 
+static struct sb_gemm_size size_of(const struct sb_shape *shape, int32_t m)
+{
+    return (struct sb_gemm_size){m, shape->n_out, shape->n_in, shape->gated};
+}
+
+/* The rows of all pieces but the last. */
+static int32_t whole_piece(const struct sb_gemm_library *library, const struct sb_gemm_size *size)
+{
+    const int32_t piece = sb_gemm_piece(library, size);
+
+    return size->n_out < piece ? size->n_out : piece;
+}
+
 /* Fills test->found with the suggestions for m rows that may be tried, best first. Returns how
  * many. */
 static int suggestions(struct selftest *test, int32_t m)
 {
     const struct sb_gemm_library *library = test->library;
     cublasLtMatmulPreference_t preference = NULL;
-    const struct sb_gemm_size size = {m, test->shape->n_out, test->shape->n_in};
+    const struct sb_gemm_size size = size_of(test->shape, m);
     struct sb_gemm_layouts l;
     int n = 0, kept = 0;
 
     if (library->api.preference_create(&preference) != CUBLAS_STATUS_SUCCESS)
         return 0;
     if (!set_preference(library, preference, test->shape->n_out) ||
-        !sb_gemm_layouts(&l, library, &size) ||
+        !sb_gemm_layouts(&l, library, &size, whole_piece(library, &size)) ||
         library->api.heuristic(library->handle, library->desc, &l.a, &l.b, &l.d, &l.d, preference,
                                CANDIDATES, test->found, &n) != CUBLAS_STATUS_SUCCESS)
         n = 0;
@@ -172,6 +186,7 @@ static void close_test(struct selftest *test)
     sb_cuda_ignore(cudaFree(test->own));
     sb_cuda_ignore(cudaFree(test->other));
     sb_cuda_ignore(cudaFree(test->different));
+    sb_cuda_ignore(cudaFree(test->scratch));
     if (test->begun)
         sb_cuda_ignore(cudaEventDestroy(test->begun));
     if (test->ended)
@@ -207,6 +222,7 @@ static int32_t open_test(struct selftest *test, int32_t rows)
     const struct sb_mem *mem = &test->gpu->mem;
     const size_t x_row = (size_t)sb_cuda_ld(test->library->type, test->shape->n_in) * 2;
     const size_t y_row = (size_t)test->shape->n_out * sizeof(float);
+    const struct sb_gemm_size size = size_of(test->shape, rows);
     void *dev;
     int32_t rc = SPECBATCH_OK;
 
@@ -220,6 +236,8 @@ static int32_t open_test(struct selftest *test, int32_t rows)
     test->other = dev;
     SB_TRY(sb_cuda_alloc(&dev, test->gpu, sizeof *test->different));
     test->different = dev;
+    if (test->library->is_usable)
+        SB_TRY(sb_cuda_alloc(&test->scratch, test->gpu, sb_gemm_piece_bytes(test->library, &size)));
     SB_TRY(sb_cuda_status(test->gpu, cudaEventCreate(&test->begun), "an event", 0));
     SB_TRY(sb_cuda_status(test->gpu, cudaEventCreate(&test->ended), "an event", 0));
     SB_TRY(fill_inputs(test, test->shape, rows));
@@ -233,7 +251,7 @@ static int32_t run(int *ran, const struct selftest *test, float *y, int32_t firs
                    const cublasLtMatmulAlgo_t *algo)
 {
     const struct sb_shape *shape = test->shape;
-    const struct sb_gemm_size size = {m, shape->n_out, shape->n_in};
+    const struct sb_gemm_size size = size_of(shape, m);
     const char *x = test->x +
                     (size_t)first * (size_t)sb_cuda_ld(test->library->type, shape->n_in) * 2;
     const cudaStream_t stream = test->gpu->load;
@@ -242,9 +260,9 @@ static int32_t run(int *ran, const struct selftest *test, float *y, int32_t firs
     if (!algo)
         return sb_cuda_status(test->gpu,
                               sb_cuda_gemm_mma(y, x, shape->data, test->library->type, NULL, m,
-                                               shape->n_out, shape->n_in, stream),
+                                               shape->n_out, shape->n_in, shape->gated, stream),
                               "a product", 0);
-    *ran = sb_gemm_by_library(test->library, y, x, shape->data, &size, algo, stream);
+    *ran = sb_gemm_by_library(test->library, y, x, shape->data, test->scratch, &size, algo, stream);
     return SPECBATCH_OK;
 }
 

@@ -11,7 +11,9 @@
 #include "backend/cuda/gemm_library.h"
 
 enum {
-    SB_PLANS_FROM = 65, /* rows; with fewer, the own kernel is at the memory limit anyway */
+    SB_PLANS_FROM = 65, /* rows; with fewer, the own kernel reads the weight once at the speed of
+                           the memory, and cuBLASLt's pieces would have it read and written once
+                           more */
     SB_PLANS_TO = 512   /* rows of one call; far fewer already share one reading of the weights */
 };
 
@@ -22,9 +24,9 @@ struct sb_plan {
 };
 
 struct sb_shape {
-    int32_t n_out, n_in;
-    const void *data;      /* a weight of this shape */
-    int32_t max_rows;      /* of a call */
+    int32_t n_out, n_in, gated; /* as in struct sb_weight */
+    const void *data;           /* a weight of this shape */
+    int32_t max_rows;           /* of a call */
     atomic_int tested;     /* plans up to this many rows are there; grows while other pools run */
     struct sb_plan *plans; /* [SB_PLANS_TO + 1], or NULL before the first test */
 };

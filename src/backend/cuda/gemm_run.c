@@ -79,28 +79,52 @@ const char *sb_gemm_class(const struct sb_gemm *gemm)
     return gemm->text;
 }
 
-static int find(const struct sb_gemm *gemm, int32_t n_out, int32_t n_in)
+static int find(const struct sb_gemm *gemm, const struct sb_weight *weight)
 {
     for (int i = 0; i < gemm->n_shapes; i++)
-        if (gemm->shapes[i].n_out == n_out && gemm->shapes[i].n_in == n_in)
+        if (gemm->shapes[i].n_out == weight->n_out && gemm->shapes[i].n_in == weight->n_in &&
+            gemm->shapes[i].gated == weight->gated)
             return i;
     return -1;
 }
 
-void sb_gemm_add_weight(struct sb_gemm *gemm, const void *data, int32_t n_out, int32_t n_in)
+void sb_gemm_add_weight(struct sb_gemm *gemm, const struct sb_weight *weight)
 {
-    const size_t fits = TEST_BYTES / ((size_t)n_out * sizeof(float) + 1);
-    const int known = find(gemm, n_out, n_in);
+    const size_t fits = TEST_BYTES / ((size_t)weight->n_out * sizeof(float) + 1);
+    const int known = find(gemm, weight);
 
-    if (known >= 0) /* any weight of the shape will do */
-        gemm->shapes[known].data = data;
-    else if (data && gemm->n_shapes < SHAPES) {
+    if (known >= 0) { /* any weight of the shape will do */
+        gemm->shapes[known].data = weight->data;
+    } else if (gemm->n_shapes < SHAPES) {
         struct sb_shape *shape = &gemm->shapes[gemm->n_shapes++];
-        shape->n_out = n_out;
-        shape->n_in = n_in;
-        shape->data = data;
+        shape->n_out = weight->n_out;
+        shape->n_in = weight->n_in;
+        shape->gated = weight->gated;
+        shape->data = weight->data;
         shape->max_rows = fits < SB_PLANS_TO ? (int32_t)fits : SB_PLANS_TO;
     }
+}
+
+void sb_gemm_forget_weight(struct sb_gemm *gemm, const struct sb_weight *weight)
+{
+    const int known = find(gemm, weight);
+
+    if (known >= 0)
+        gemm->shapes[known].data = NULL;
+}
+
+size_t sb_gemm_scratch(const struct sb_gemm *gemm, int32_t max_m)
+{
+    size_t most = 0;
+
+    if (max_m < SB_PLANS_FROM || !gemm->library.is_usable)
+        return 0;
+    for (int i = 0; i < gemm->n_shapes; i++) {
+        const struct sb_gemm_size size = {max_m, gemm->shapes[i].n_out, gemm->shapes[i].n_in, 0};
+        const size_t bytes = sb_gemm_piece_bytes(&gemm->library, &size);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
 }
 
 int32_t sb_gemm_prepare(struct sb_gemm *gemm, const struct sb_gpu *gpu, int32_t max_m)
@@ -128,28 +152,55 @@ static const struct sb_plan *find_plan(const struct sb_shape *shape, int32_t n)
                                                                                   : NULL;
 }
 
-cudaError_t sb_gemm_run(const struct sb_gemm *gemm, float *y, const void *x,
-                        const struct sb_weight *weight, const float *bias, int32_t m,
+/* By the own kernel. */
+static cudaError_t run_own(const struct sb_product *p, enum sb_dtype type, cudaStream_t stream)
+{
+    const struct sb_weight *w = p->weight;
+
+    if (p->act)
+        return sb_cuda_gated_mma(p->act, p->x, w->data, type, p->bias, p->m, w->n_out / 2, w->n_in,
+                                 stream);
+    return sb_cuda_gemm_mma(p->y, p->x, w->data, type, p->bias, p->m, w->n_out, w->n_in, w->gated,
+                            stream);
+}
+
+/* What cuBLASLt leaves to be done: adding the bias and gating. */
+static cudaError_t finish(const struct sb_product *p, enum sb_dtype type, cudaStream_t stream)
+{
+    const int32_t n_out = p->weight->n_out;
+    cudaError_t error = cudaSuccess;
+
+    if (p->bias)
+        error = sb_cuda_add_bias(p->y, p->bias, p->m, n_out, stream);
+    if (error == cudaSuccess && p->act)
+        error = sb_cuda_swiglu(p->act, type, p->y, p->m, n_out / 2, stream);
+    return error;
+}
+
+cudaError_t sb_gemm_run(const struct sb_gemm *gemm, const struct sb_product *product,
                         cudaStream_t stream)
 {
     const enum sb_dtype type = gemm->library.type;
-    const int known = m >= SB_PLANS_FROM ? find(gemm, weight->n_out, weight->n_in) : -1;
+    const struct sb_weight *w = product->weight;
+    const int known = product->m >= SB_PLANS_FROM ? find(gemm, w) : -1;
     const struct sb_shape *shape = known >= 0 ? &gemm->shapes[known] : NULL;
-    const size_t x_row = (size_t)sb_cuda_ld(type, weight->n_in) * 2;
+    const size_t x_row = (size_t)sb_cuda_ld(type, w->n_in) * 2;
+    const size_t act_row = (size_t)sb_cuda_ld(type, w->n_out / 2) * 2;
+    struct sb_product p = *product;
     cudaError_t error = cudaSuccess;
 
-    for (int32_t first = 0, n; error == cudaSuccess && first < m; first += n) {
-        const char *rows = (const char *)x + (size_t)first * x_row;
-        float *to = y + (int64_t)first * weight->n_out;
-        n = shape && m - first > shape->max_rows ? shape->max_rows : m - first;
-        const struct sb_gemm_size size = {n, weight->n_out, weight->n_in};
-        const struct sb_plan *plan = find_plan(shape, n);
-        if (!plan ||
-            !sb_gemm_by_library(&gemm->library, to, rows, weight->data, &size, &plan->algo, stream))
-            error = sb_cuda_gemm_mma(to, rows, weight->data, type, bias, n, weight->n_out,
-                                     weight->n_in, stream);
-        else if (bias)
-            error = sb_cuda_add_bias(to, bias, n, weight->n_out, stream);
+    for (int32_t left = product->m; error == cudaSuccess && left > 0; left -= p.m) {
+        p.m = shape && left > shape->max_rows ? shape->max_rows : left;
+        const struct sb_gemm_size size = {p.m, w->n_out, w->n_in, w->gated};
+        const struct sb_plan *plan = find_plan(shape, p.m);
+        if (plan && sb_gemm_by_library(&gemm->library, p.y, p.x, w->data, p.scratch, &size,
+                                       &plan->algo, stream))
+            error = finish(&p, type, stream);
+        else
+            error = run_own(&p, type, stream);
+        p.x = (const char *)p.x + (size_t)p.m * x_row;
+        p.y += (int64_t)p.m * w->n_out;
+        p.act = p.act ? (char *)p.act + (size_t)p.m * act_row : NULL;
     }
     return error;
 }

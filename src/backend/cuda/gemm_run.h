@@ -16,15 +16,29 @@ int32_t sb_gemm_create(struct sb_gemm **out, const struct sb_gpu *gpu, enum sb_d
 void sb_gemm_free(struct sb_gemm *gemm);
 /* What the fingerprint says about products. */
 const char *sb_gemm_class(const struct sb_gemm *gemm);
-/* Remembers the shape of a weight that products will be made with. NULL data: the last weight of
- * this shape that was remembered is about to be freed. */
-void sb_gemm_add_weight(struct sb_gemm *gemm, const void *data, int32_t n_out, int32_t n_in);
+/* Remembers the shape of a weight that products will be made with, or forgets one that is about to
+ * be freed. Once `gated` is set. */
+void sb_gemm_add_weight(struct sb_gemm *gemm, const struct sb_weight *weight);
+void sb_gemm_forget_weight(struct sb_gemm *gemm, const struct sb_weight *weight);
 /* Makes sure that products of up to max_m rows are planned. One thread at a time. E_NOMEM,
  * E_DEVICE. */
 int32_t sb_gemm_prepare(struct sb_gemm *gemm, const struct sb_gpu *gpu, int32_t max_m);
-/* Queues y [m, n_out] = x W^T + bias; bias may be NULL. */
-cudaError_t sb_gemm_run(const struct sb_gemm *gemm, float *y, const void *x,
-                        const struct sb_weight *weight, const float *bias, int32_t m,
+/* Bytes of scratch memory that products of up to max_m rows need, or 0. */
+size_t sb_gemm_scratch(const struct sb_gemm *gemm, int32_t max_m);
+
+/* A product to be made, gated or not. */
+struct sb_product {
+    float *y;  /* dev [m, n_out]: the results, or memory for those that are then gated */
+    void *act; /* dev [m] gemm inputs: the gated results, or NULL: they are not gated */
+    const void *x;
+    const struct sb_weight *weight;
+    const float *bias; /* or NULL */
+    int32_t m;
+    void *scratch; /* dev, of sb_gemm_scratch */
+};
+
+/* Queues it. */
+cudaError_t sb_gemm_run(const struct sb_gemm *gemm, const struct sb_product *product,
                         cudaStream_t stream);
 
 #endif

@@ -23,7 +23,7 @@ struct sb_exec {
     struct sb_device *device;
     struct sb_cuda_stream own, *queue;    /* queue: own, or the sibling's */
     struct sb_graphs own_graphs, *graphs; /* likewise */
-    void *scratch;                        /* of attention */
+    void *scratch;                        /* of attention and of cuBLASLt's products */
     struct sb_draft_work draft;           /* of a draft, else empty */
 };
 
@@ -77,7 +77,8 @@ static size_t cache_bytes(const struct sb_device *device)
     return sb_dtype_size(device->type);
 }
 
-/* Scratch of attention; the own kernel and cuDNN take turns in it. */
+/* Scratch of attention, by the own kernel and by cuDNN, and of products by cuBLASLt, which take
+ * turns in it. */
 static size_t scratch_bytes(const struct sb_device *device, const struct sb_exec_limits *limits)
 {
     const size_t own = sb_cuda_attend_scratch(device->type, limits);
@@ -85,7 +86,10 @@ static size_t scratch_bytes(const struct sb_device *device, const struct sb_exec
                              ? sb_prefill_scratch(device->prefill)
                              : 0;
 
-    return own > spans ? own : spans;
+    const size_t products = device->gemm ? sb_gemm_scratch(device->gemm, limits->max_tokens) : 0;
+    const size_t attention = own > spans ? own : spans;
+
+    return attention > products ? attention : products;
 }
 
 static size_t exec_bytes(const struct sb_device *device, int32_t n_threads,
@@ -242,24 +246,40 @@ static void norm(struct sb_exec *exec, const struct sb_norm *args)
     ISSUE(exec, "norm", sb_cuda_norm(args, exec->device->type, exec->queue->stream));
 }
 
-static cudaError_t launch_gemm(const struct sb_exec *exec, float *y, const void *x,
-                               const struct sb_weight *weight, const float *bias, int32_t m)
+static cudaError_t launch_product(const struct sb_exec *exec, const struct sb_product *p)
 {
-    const struct sb_gemm *gemm = exec->device->gemm;
+    const struct sb_weight *weight = p->weight;
+    const cudaStream_t stream = exec->queue->stream;
+    cudaError_t error;
 
-    if (exec->draft.products && sb_cuda_draft_gemm_suits(m, weight->n_out))
-        return sb_cuda_draft_gemm(y, x, weight->data, weight->dtype, bias, m, weight->n_out,
-                                  weight->n_in, exec->draft.products, exec->queue->stream);
-    if (gemm)
-        return sb_gemm_run(gemm, y, x, weight, bias, m, exec->queue->stream);
-    return sb_cuda_gemm_reference(y, x, weight->data, bias, m, weight->n_out, weight->n_in,
-                                  exec->queue->stream);
+    if (exec->draft.products && !p->act && weight->gated == 0 &&
+        sb_cuda_draft_gemm_suits(p->m, weight->n_out))
+        return sb_cuda_draft_gemm(p->y, p->x, weight->data, weight->dtype, p->bias, p->m,
+                                  weight->n_out, weight->n_in, exec->draft.products, stream);
+    if (exec->device->gemm)
+        return sb_gemm_run(exec->device->gemm, p, stream);
+    error = sb_cuda_gemm_reference(p->y, p->x, weight->data, p->bias, p->m, weight->n_out,
+                                   weight->n_in, stream);
+    if (error == cudaSuccess && p->act)
+        error = sb_cuda_swiglu(p->act, SB_F32, p->y, p->m, weight->n_out / 2, stream);
+    return error;
 }
 
 static void gemm(struct sb_exec *exec, float *y, const void *x, const struct sb_weight *weight,
                  const float *bias, int32_t m)
 {
-    ISSUE(exec, "gemm", launch_gemm(exec, y, x, weight, bias, m));
+    const struct sb_product product = {y, NULL, x, weight, bias, m, exec->scratch};
+
+    ISSUE(exec, "gemm", launch_product(exec, &product));
+}
+
+static void gated(struct sb_exec *exec, void *y, float *gate_up, const void *x,
+                  const struct sb_weight *weight, const float *bias, int32_t m, int32_t n)
+{
+    const struct sb_product product = {gate_up, y, x, weight, bias, m, exec->scratch};
+
+    (void)n;
+    ISSUE(exec, "gated", launch_product(exec, &product));
 }
 
 static void rope_kv(struct sb_exec *exec, float *qkv, const struct sb_attention *attention,
@@ -286,12 +306,6 @@ static void attend(struct sb_exec *exec, void *y, const float *qkv,
                    const struct sb_attention *attention, const struct sb_pass *pass)
 {
     ISSUE(exec, "attend", launch_attend(exec, y, qkv, attention, pass));
-}
-
-static void swiglu(struct sb_exec *exec, void *y, const float *gate_up, int32_t m, int32_t n)
-{
-    ISSUE(exec, "swiglu",
-          sb_cuda_swiglu(y, exec->device->type, gate_up, m, n, exec->queue->stream));
 }
 
 static void select_token(struct sb_exec *exec, const struct sb_select *args)
@@ -367,7 +381,7 @@ const struct sb_backend *sb_backend_cuda(void)
         .gemm = gemm,
         .rope_kv = rope_kv,
         .attend = attend,
-        .swiglu = swiglu,
+        .gated = gated,
         .select = select_token,
         .accept = accept,
         .step_prepare = step_prepare,

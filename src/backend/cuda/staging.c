@@ -34,6 +34,18 @@ int32_t sb_staging_send(struct sb_stage *stage, void *dev, size_t bytes, const s
     return sb_cuda_status(gpu, error, "loading weights", 0);
 }
 
+int32_t sb_staging_landing(void **out, struct sb_staging *staging, const struct sb_gpu *gpu)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    if (!staging->landing)
+        SB_TRY(sb_cuda_status(gpu, cudaMalloc(&staging->landing, SB_STAGE_BYTES),
+                              "device memory for loading", SB_STAGE_BYTES));
+    *out = staging->landing;
+done:
+    return rc;
+}
+
 int32_t sb_staging_finish(struct sb_staging *staging, const struct sb_gpu *gpu)
 {
     const cudaError_t error = gpu->load ? cudaStreamSynchronize(gpu->load) : cudaSuccess;
@@ -46,5 +58,8 @@ int32_t sb_staging_finish(struct sb_staging *staging, const struct sb_gpu *gpu)
             sb_cuda_ignore(cudaFreeHost(stage->pinned));
         *stage = (struct sb_stage){NULL, NULL};
     }
+    if (staging->landing)
+        sb_cuda_ignore(cudaFree(staging->landing));
+    staging->landing = NULL;
     return sb_cuda_status(gpu, error, "loading weights", 0);
 }

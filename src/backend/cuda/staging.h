@@ -26,6 +26,7 @@ struct sb_stage {
 struct sb_staging {
     struct sb_stage stages[SB_STAGES];
     int next;
+    void *landing; /* dev [SB_STAGE_BYTES], or NULL */
 };
 
 /* The next buffer, once the copy out of it is over. E_NOMEM, E_DEVICE. */
@@ -33,6 +34,9 @@ int32_t sb_staging_take(struct sb_stage **out, struct sb_staging *staging,
                         const struct sb_gpu *gpu);
 /* Queues a copy of the buffer's first `bytes` to `dev`. E_DEVICE. */
 int32_t sb_staging_send(struct sb_stage *stage, void *dev, size_t bytes, const struct sb_gpu *gpu);
+/* Device memory that holds what a buffer does, for rows that a kernel puts into their place. What
+ * is queued on the loading stream takes turns in it. E_NOMEM, E_DEVICE. */
+int32_t sb_staging_landing(void **out, struct sb_staging *staging, const struct sb_gpu *gpu);
 /* Waits for what was sent, and gives the buffers back. E_DEVICE. */
 int32_t sb_staging_finish(struct sb_staging *staging, const struct sb_gpu *gpu);
 

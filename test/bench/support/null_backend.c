@@ -124,9 +124,10 @@ static void attend(struct sb_exec *exec, void *y, const float *qkv,
     (void)exec, (void)y, (void)qkv, (void)attention, (void)pass;
 }
 
-static void swiglu(struct sb_exec *exec, void *y, const float *gate_up, int32_t m, int32_t n)
+static void gated(struct sb_exec *exec, void *y, float *gate_up, const void *x,
+                  const struct sb_weight *weight, const float *bias, int32_t m, int32_t n)
 {
-    (void)exec, (void)y, (void)gate_up, (void)m, (void)n;
+    (void)exec, (void)y, (void)gate_up, (void)x, (void)weight, (void)bias, (void)m, (void)n;
 }
 
 static void select_none(struct sb_exec *exec, const struct sb_select *args)
@@ -175,7 +176,7 @@ static const struct sb_backend null_backend = {
     .gemm = gemm,
     .rope_kv = rope_kv,
     .attend = attend,
-    .swiglu = swiglu,
+    .gated = gated,
     .select = select_none,
     .accept = accept,
     .move = move,

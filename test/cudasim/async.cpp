@@ -1,0 +1,212 @@
+/*
+ * mbarriers and bulk copies, by the PTX ISA ("Parallel Synchronization and Communication
+ * Instructions: mbarrier", "Data Movement and Conversion Instructions: cp.async.bulk").
+ *
+ *   phase    a barrier counts the phases that have ended. One ends when `pending` arrivals have
+ *            come and the bytes announced less the bytes come are zero ("Phase Completion of the
+ *            mbarrier object"). Bytes may come before they are announced
+ *   parity   a wait for parity p goes on when the phase that runs has not that parity
+ *
+ * A bulk copy's bytes come some turns after its issue, and only while all threads of the block
+ * wait, so that whoever does not wait for them finds none. The order of copies is random. The
+ * source is read when the bytes come. Bytes that never come, and such as nobody announced, leave a
+ * barrier that nobody gets past, and that is reported as a grid that hangs.
+ */
+#include "sim.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <vector>
+
+namespace cudasim
+{
+
+static const int64_t MOST_BYTES = (1 << 20) - 1; /* "tx-count of mbarrier object", its range */
+static const uint32_t MOST_ARRIVALS = (1 << 20) - 1;
+static const unsigned MOST_TURNS = 3;
+
+struct mbarrier {
+    uintptr_t at;
+    uint32_t arrivals, pending;
+    int64_t bytes; /* announced less come */
+    uint32_t ended;
+    unsigned made_by; /* thread */
+    uint64_t made;
+    warps_known known;
+};
+
+struct copy_on_its_way {
+    uintptr_t to;
+    const void *from;
+    uint32_t bytes;
+    size_t mbarrier;
+    unsigned turns; /* until it comes */
+};
+
+struct block_state {
+    std::vector<mbarrier> mbarriers;
+    std::vector<copy_on_its_way> copies;
+};
+
+static std::vector<block_state> blocks;
+static uint64_t random_state = 1;
+
+static unsigned below(unsigned n)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(random_state >> 33) % n;
+}
+
+static block_state &mine() { return blocks[running_block()]; }
+
+void async_grid_begin(size_t resident) { blocks.resize(resident); }
+
+void async_block_begin()
+{
+    mine().mbarriers.clear();
+    mine().copies.clear();
+}
+
+void async_block_end()
+{
+    if (!mine().copies.empty())
+        fault("the block ends while a bulk copy to %#lx is on its way",
+              (unsigned long)mine().copies[0].to);
+}
+
+bool async_is_busy()
+{
+    for (const block_state &b : blocks)
+        if (!b.copies.empty())
+            return true;
+    return false;
+}
+
+/* The latest barrier made at this address. Faults if the thread may not use it yet. */
+static mbarrier &find(uintptr_t at)
+{
+    std::vector<mbarrier> &all = mine().mbarriers;
+    size_t i = all.size();
+
+    note_atomic((const void *)at, 8);
+    while (i > 0 && all[i - 1].at != at)
+        i--;
+    if (i == 0)
+        fault("there is no mbarrier at %#lx", (unsigned long)at);
+    if (all[i - 1].made_by / 32 != running_index / 32 && check_is_new(all[i - 1].made))
+        fault(
+            "it uses the mbarrier at %#lx, made by thread %u of the block with no barrier between",
+            (unsigned long)at, all[i - 1].made_by);
+    return all[i - 1];
+}
+
+void mbarrier_init(uintptr_t at, uint32_t arrivals)
+{
+    unwatched books;
+
+    if (at % 8)
+        misaligned((const void *)at, 8);
+    if (arrivals == 0 || arrivals > MOST_ARRIVALS)
+        fault("an mbarrier of %u arrivals", arrivals);
+    if (mine().mbarriers.size() == MBARRIERS)
+        fault("more than %d mbarriers in a block", MBARRIERS);
+    mine().mbarriers.push_back(
+        mbarrier{at, arrivals, arrivals, 0, 0, running_index, check_now(), {}});
+}
+
+static void end_phase_if_complete(mbarrier &b)
+{
+    if (b.pending > 0 || b.bytes != 0)
+        return;
+    b.ended++;
+    b.pending = b.arrivals;
+    moves++;
+}
+
+void mbarrier_arrive(uintptr_t at, uint32_t expected_bytes)
+{
+    mbarrier &b = find(at);
+
+    if (b.pending == 0)
+        fault("more than the %u arrivals of the mbarrier at %#lx", b.arrivals, (unsigned long)at);
+    b.bytes += expected_bytes;
+    if (b.bytes > MOST_BYTES)
+        fault("more than %lld bytes at the mbarrier at %#lx", (long long)MOST_BYTES,
+              (unsigned long)at);
+    check_arrive(&b.known);
+    b.pending--;
+    end_phase_if_complete(b);
+}
+
+bool mbarrier_test(uintptr_t at, uint32_t parity)
+{
+    mbarrier &b = find(at);
+
+    if (b.ended % 2 == (parity & 1))
+        return false;
+    check_waited(b.known, (unsigned)(&b - mine().mbarriers.data()), b.ended);
+    return true;
+}
+
+void bulk_copy(uintptr_t to, const void *from, uint32_t bytes, uintptr_t at)
+{
+    mbarrier &b = find(at);
+    const unsigned number = (unsigned)(&b - mine().mbarriers.data());
+    unwatched books;
+
+    if (compute_major() < 9)
+        fault("a bulk copy needs compute capability 9.0");
+    if (to % 16 || (uintptr_t)from % 16 || bytes % 16)
+        fault("a bulk copy of %u bytes from %p to %#lx: all are multiples of 16", bytes, from,
+              (unsigned long)to);
+    if (!is_device_range(from, bytes))
+        fault("a bulk copy of %u bytes from %p, outside every device allocation", bytes, from);
+    if (!check_is_fenced(b.made, b.made_by))
+        fault("a bulk copy completes on the mbarrier at %#lx, and no async_fence was called since "
+              "it was made",
+              (unsigned long)at);
+    check_bulk_copy((const void *)to, from, bytes, number, b.ended);
+    mine().copies.push_back(copy_on_its_way{to, from, bytes, number, below(MOST_TURNS + 1)});
+}
+
+static void arrive(const copy_on_its_way &copy)
+{
+    mbarrier &b = mine().mbarriers[copy.mbarrier];
+
+    memcpy((void *)copy.to, copy.from, copy.bytes);
+    b.bytes -= copy.bytes;
+    moves++;
+    end_phase_if_complete(b);
+}
+
+void async_turn()
+{
+    std::vector<copy_on_its_way> &copies = mine().copies;
+
+    for (size_t i = 0; i < copies.size();) {
+        if (copies[i].turns-- > 0) {
+            i++;
+            continue;
+        }
+        arrive(copies[i]);
+        copies.erase(copies.begin() + (long)i);
+    }
+}
+
+/* One that lacks bytes only is the cause, if there is one, and the others wait for its sake. */
+const char *async_describe(const void *at)
+{
+    static char text[200];
+    const mbarrier *cause = NULL;
+
+    for (const mbarrier &b : mine().mbarriers)
+        if ((b.at == (uintptr_t)at && !cause) || (b.pending == 0 && b.bytes != 0))
+            cause = &b;
+    snprintf(text, sizeof text,
+             "the mbarrier at %#lx waits for %u arrivals and %lld bytes that never come",
+             (unsigned long)cause->at, cause->pending, (long long)cause->bytes);
+    return text;
+}
+
+} // namespace cudasim
