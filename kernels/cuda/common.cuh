@@ -104,6 +104,8 @@ cudaError_t sb_load_act(enum sb_dtype type);
 cudaError_t sb_load_attend_mma(enum sb_dtype type);
 cudaError_t sb_load_attend_reference(enum sb_dtype type);
 cudaError_t sb_load_compare(enum sb_dtype type);
+cudaError_t sb_load_draft_gemm(enum sb_dtype type);
+cudaError_t sb_load_draft_step(enum sb_dtype type);
 cudaError_t sb_load_embed(enum sb_dtype type);
 cudaError_t sb_load_embed_quant(enum sb_dtype type);
 cudaError_t sb_load_gemm_mma(enum sb_dtype type);

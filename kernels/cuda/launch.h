@@ -170,6 +170,41 @@ cudaError_t sb_cuda_gemm_quant_reference(float *y, int64_t ldy, const float *x, 
 cudaError_t sb_cuda_gemm_quant(float *y, int64_t ldy, const void *x, enum sb_dtype type,
                                const void *w, enum sb_dtype quant, const float *bias, int32_t m,
                                int32_t n_out, int32_t n_in, cudaStream_t stream);
+/* The same for a draft, with k split over blocks, so that few rows of weights keep a whole device
+ * busy: other bits than sb_cuda_gemm_mma, but still a function of the row and the weights alone.
+ * For sizes that suit only. scratch: sb_cuda_draft_gemm_scratch() bytes, zeros before the first
+ * use. */
+cudaError_t sb_cuda_draft_gemm(float *y, const void *x, const void *w, enum sb_dtype type,
+                               const float *bias, int32_t m, int32_t n_out, int32_t n_in,
+                               void *scratch, cudaStream_t stream);
+int sb_cuda_draft_gemm_suits(int32_t m, int32_t n_out);
+size_t sb_cuda_draft_gemm_scratch(void);
+/*
+ * The steps of a draft in one launch (draft_step.cu), in the 16-bit class.
+ *
+ *   step_bytes     device memory that the steps of a model need; zeros before step_prepare
+ *   step_prepare   fills it with the layers, host [n_layers], and fills in *draft, whose blocks are
+ *                  0 where the model or the device does not suit. It waits for its copies.
+ *   step_suits     whether these steps do
+ *   steps          queues them; scratch: that of attention, for the exec's limits
+ */
+struct sb_cuda_draft {
+    struct sb_step_model model; /* with the weights themselves, which the launch needs */
+    struct sb_weight embed, head;
+    struct sb_attention attention; /* of any layer: without its vectors and planes */
+    enum sb_dtype type;
+    int32_t blocks; /* of a launch */
+    void *memory;
+};
+size_t sb_cuda_step_bytes(const struct sb_exec_limits *limits);
+cudaError_t sb_cuda_step_prepare(struct sb_cuda_draft *draft, const struct sb_step_model *model,
+                                 const struct sb_step_layer *layers, enum sb_dtype type,
+                                 void *memory);
+int sb_cuda_step_suits(const struct sb_cuda_draft *draft, const struct sb_draft_step *steps,
+                       int32_t n);
+cudaError_t sb_cuda_steps(const struct sb_cuda_draft *draft, const struct sb_draft_step *steps,
+                          int32_t n, int32_t limit, int32_t *ids, void *scratch,
+                          cudaStream_t stream);
 /* y[r][o] += bias[o], for products that cuBLASLt made. */
 cudaError_t sb_cuda_add_bias(float *y, const float *bias, int32_t m, int32_t n_out,
                              cudaStream_t stream);

@@ -29,6 +29,8 @@ extern "C" cudaError_t sb_cuda_load_kernels(enum sb_dtype type)
         sb_load_embed_quant,
         sb_load_gemm_quant,
         sb_load_gemm_quant_reference,
+        sb_load_draft_gemm,
+        sb_load_draft_step,
         sb_load_tile,
     };
     cudaError_t error = cudaSuccess;

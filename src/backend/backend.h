@@ -304,7 +304,38 @@ struct sb_exec_limits {
     /* Where passes have spans, slots have span_cap >> i columns, for some i of 0 .. span_halvings.
      * span_cap is 0 where they have none. */
     int32_t span_cap, span_halvings;
+    /* Layers of the model where the exec is a draft's, else 0. A draft's results decide what is
+     * proposed and never a token, so a backend may compute them in any way. A model may be a draft
+     * in one pool and the target of another. */
+    int32_t draft_layers;
 };
+
+/* A draft model as its steps run it (engine/forward.c has the formulas): what does not change from
+ * step to step. Pointers to vectors are dev. */
+struct sb_step_layer {
+    const struct sb_weight *qkv, *o, *gate_up, *down;
+    const float *qkv_bias, *o_bias, *gate_up_bias, *down_bias; /* or NULL */
+    const float *attn_norm, *ffn_norm;
+    const float *post_attn_norm, *post_ffn_norm; /* or NULL */
+    struct sb_attention attention;
+};
+struct sb_step_model {
+    int32_t n_layers, hidden, inter;
+    float eps;
+    const struct sb_weight *embed, *head;
+    const float *final_norm;
+    float *x, *qkv;       /* dev: memory for these activations */
+    void *attended, *act; /* likewise, of the form of gemm inputs */
+};
+
+/* A step: one pass of a draft, of whose sequences none has more than two tokens in it, and they
+ * stand together; and where the proposals go: that after token pass.out[i] to ids[select_at[i]]. */
+struct sb_draft_step {
+    struct sb_pass pass;
+    const int32_t *select_at; /* dev [pass.n_out] */
+};
+
+enum { SB_DRAFT_STEPS_MAX = 8 }; /* of one call */
 
 /* The numbers of a model that shape its attention. */
 struct sb_geometry {
@@ -464,6 +495,21 @@ struct sb_backend {
      */
     void (*accept)(struct sb_exec *exec, const int32_t *tokens, const int32_t *picks,
                    const int32_t *n_draft, int32_t n_rows, int32_t stride, int32_t *n_accept);
+    /*
+     * Steps of a draft as one operation, for a backend that has it; both are NULL where it has not.
+     *
+     * step_prepare is called once for a draft's exec. The layers, host [n_layers], are read during
+     * the call. E_DEVICE.
+     * steps queues n <= SB_DRAFT_STEPS_MAX steps, one after the other: each embeds its tokens, runs
+     * the model, and writes the most probable id below `limit` for each token of pass.out, as a
+     * greedy select would. It returns 0, and has queued nothing, where these steps do not suit it:
+     * the caller issues their operations one by one instead. The answer depends on the sizes alone.
+     * The proposals need not be those of the single operations to the last bit.
+     */
+    int32_t (*step_prepare)(struct sb_exec *exec, const struct sb_step_model *model,
+                            const struct sb_step_layer *layers);
+    int32_t (*steps)(struct sb_exec *exec, const struct sb_draft_step *steps, int32_t n,
+                     int32_t limit, int32_t *ids);
     /* Moves cached columns, as struct sb_move says. Inside one slot the new columns may overlap the
      * old ones on either side. `planes` is dev, the first of n_planes planes. */
     void (*move)(struct sb_exec *exec, void *planes, const struct sb_move *move);

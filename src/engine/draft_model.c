@@ -269,6 +269,10 @@ static int32_t model_issue(struct sb_draft *base, struct sb_round *round)
 {
     struct model_draft *draft = (struct model_draft *)base;
 
+    if (!sb_round_samplers(round)) {
+        sb_steps_run(&draft->runner, round->n_passes, draft->limit, round->dev_tokens);
+        return SPECBATCH_OK;
+    }
     for (int32_t j = 0; j < round->n_passes; j++) {
         sb_pass_run(&draft->runner, j, round->dev_tokens);
         sb_pass_select(&draft->runner, j, draft->limit, sb_round_samplers(round), round->dev_tokens,
@@ -312,6 +316,7 @@ static struct sb_runner_limits runner_limits(const struct sb_draft_limits *limit
     runner.max_scored = 0;
     runner.n_passes = limits->draft_len;
     runner.span = 0; /* a draft may compute prompts in any way, so it needs none */
+    runner.is_draft = 1;
     return runner;
 }
 
@@ -358,6 +363,7 @@ static int32_t source_create(struct sb_draft **out, const struct specbatch_draft
     if (model->config.vocab < draft->limit)
         draft->limit = model->config.vocab;
     SB_TRY(sb_runner_create(&draft->runner, model, mem, &runner, target));
+    SB_TRY(sb_steps_prepare(&draft->runner));
     *out = &draft->base;
     draft = NULL;
 done:

@@ -53,13 +53,12 @@ static void add_and_norm(struct sb_runner *r, struct unadded unadded, const floa
     r->backend->norm(r->exec, &args);
 }
 
-static struct unadded attention_block(struct sb_runner *r, const struct sb_layer *layer,
-                                      int32_t index, const struct sb_pass *pass)
+struct sb_attention sb_layer_attention(const struct sb_runner *r, int32_t index)
 {
-    const struct sb_backend *be = r->backend;
     const struct sb_config *c = &r->model->config;
-    const int32_t m = pass->n_tokens;
-    const struct sb_attention attention = {
+    const struct sb_layer *layer = &r->model->layers[index];
+
+    return (struct sb_attention){
         .heads = c->heads,
         .kv_heads = c->kv_heads,
         .head_dim = c->head_dim,
@@ -74,6 +73,14 @@ static struct unadded attention_block(struct sb_runner *r, const struct sb_layer
         .k = sb_kv_k(&r->kv, index), /* [slot, kv_head, column, head_dim] */
         .v = sb_kv_v(&r->kv, index), /* [slot, kv_head, column, head_dim] */
     };
+}
+
+static struct unadded attention_block(struct sb_runner *r, const struct sb_layer *layer,
+                                      int32_t index, const struct sb_pass *pass)
+{
+    const struct sb_backend *be = r->backend;
+    const int32_t m = pass->n_tokens;
+    const struct sb_attention attention = sb_layer_attention(r, index);
 
     /* qkv [m, q_dim + 2 kv_dim] = h [m, hidden] . Wqkv [q_dim + 2 kv_dim, hidden] (+ bias) */
     be->gemm(r->exec, r->qkv, r->h, &layer->qkv, layer->qkv_bias, m);

@@ -208,7 +208,8 @@ static struct sb_exec_limits exec_limits(const struct sb_config *c,
                                    .max_heads = c->heads,
                                    .max_head_dim = c->head_dim,
                                    .span_cap = limits->span > 0 ? limits->cap : 0,
-                                   .span_halvings = limits->span > 0 ? limits->halvings : 0};
+                                   .span_halvings = limits->span > 0 ? limits->halvings : 0,
+                                   .draft_layers = limits->is_draft ? c->layers : 0};
 }
 
 /* Columns of the cache: those of slots and blocks and, where the backend records, the sink, a slot
@@ -361,10 +362,11 @@ static const void *on_device(const struct sb_built_pass *pass, const void *array
     return pass->dev + ((const char *)array - pass->host);
 }
 
-void sb_pass_run(struct sb_runner *r, int32_t i, const int32_t *ids)
+struct sb_pass sb_pass_on_device(const struct sb_runner *r, int32_t i, const int32_t *ids)
 {
     const struct sb_built_pass *p = &r->passes[i];
-    const struct sb_pass pass = {
+
+    return (struct sb_pass){
         .n_tokens = p->n_tokens,
         .n_seqs = p->n_seqs,
         .n_out = p->n_out,
@@ -381,6 +383,11 @@ void sb_pass_run(struct sb_runner *r, int32_t i, const int32_t *ids)
         .spans = p->spans,
         .is_apart = p->is_apart,
     };
+}
+
+void sb_pass_run(struct sb_runner *r, int32_t i, const int32_t *ids)
+{
+    const struct sb_pass pass = sb_pass_on_device(r, i, ids);
 
     sb_forward(r, &pass);
 }
@@ -393,6 +400,13 @@ int32_t sb_pass_issue(struct sb_runner *r, int32_t i, const int32_t *ids)
     if (rc == SPECBATCH_OK)
         sb_pass_run(r, i, ids);
     return rc;
+}
+
+struct sb_draft_step sb_step_on_device(const struct sb_runner *r, int32_t i, const int32_t *ids)
+{
+    const struct sb_built_pass *p = &r->passes[i];
+
+    return (struct sb_draft_step){sb_pass_on_device(r, i, ids), on_device(p, p->select_at)};
 }
 
 /* Selects from the logits in memory, which are those of the pass's outputs from `first` on. */

@@ -49,6 +49,7 @@ struct sb_runner_limits {
     /* 1: the blocks of its passes lie in memory of the caller, who gives it with sb_runner_place
      * before the first pass. So the blocks of several runners can be uploaded together. */
     int32_t is_placed;
+    int32_t is_draft; /* 1: the passes propose, and decide no token */
 };
 
 /* A pass while it is built. All of its arrays lie in one block of bytes, which is uploaded whole;
@@ -161,9 +162,23 @@ void sb_pass_select(struct sb_runner *runner, int32_t i, int32_t limit,
                     const struct sb_samplers *samplers, int32_t *ids, float *logprob, float *margin,
                     const struct sb_scores *scores);
 
+/* Pass i as the backend sees it, and as a step of a draft, which greedily selects. */
+struct sb_pass sb_pass_on_device(const struct sb_runner *runner, int32_t i, const int32_t *ids);
+struct sb_draft_step sb_step_on_device(const struct sb_runner *runner, int32_t i,
+                                       const int32_t *ids);
+
+/* A draft's steps, in draft_steps.c. Tells the backend the model, if it runs steps as one
+ * operation; for a draft's runner, once. E_NOMEM, E_DEVICE. */
+int32_t sb_steps_prepare(struct sb_runner *runner);
+/* Runs passes [0, n), each of which embeds what the ones before it have selected: as sb_pass_run
+ * and a greedy sb_pass_select of each in turn. ids: dev, read and written. */
+void sb_steps_run(struct sb_runner *runner, int32_t n, int32_t limit, int32_t *ids);
+
 /* The transformer, in forward.c. Leaves the logits of the first max_out of the tokens whose logits
  * are wanted in runner->logits. */
 void sb_forward(struct sb_runner *runner, const struct sb_pass *pass);
+/* What attention needs to know of a layer. */
+struct sb_attention sb_layer_attention(const struct sb_runner *runner, int32_t layer);
 /* The logits of n of the pass's tokens, once each. out: dev [n], their indices. */
 void sb_forward_logits(struct sb_runner *runner, const int32_t *out, int32_t n);
 

@@ -156,6 +156,7 @@ if [ "$mode" != timing ]; then
     also "$most" kernels-attention "$B/gpu/test_cuda_attention"
     also "$most" kernels-mma "$B/gpu/test_cuda_mma"
     also "$most" kernels-quant "$B/gpu/test_cuda_quant"
+    also "$most" kernels-draft "$B/gpu/test_cuda_draft"
     also "$most" goldens-f32 "$B/gpu/test_goldens" f32_class
     also "$most" goldens-16bit "$B/gpu/test_goldens" 16_bit
     also "$most" long-prompts "$B/gpu/test_long_prompts"

@@ -39,6 +39,7 @@ f32 test_contract
 f32 test_backend
 f32 test_devices
 16bit test_devices
+f32 test_draft_steps
 f32 test_products
 f32 test_prefill
 f32 test_goldens 16_bit

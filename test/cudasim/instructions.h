@@ -12,6 +12,7 @@
 #define CUDASIM_INSTRUCTIONS_H
 
 #include <deque>
+#include <unordered_map>
 #include <vector>
 
 #include "half.h"
@@ -150,11 +151,12 @@ struct async_copy {
     shared_at to;
     const void *from;
 };
-static std::deque<std::vector<async_copy>> async_groups[1024];
+static std::unordered_map<unsigned, std::deque<std::vector<async_copy>>> async_groups;
 
 static inline std::deque<std::vector<async_copy>> &my_async_groups(void)
 {
-    return async_groups[threadIdx.x];
+    /* Blocks that are there at once, at most 256 in a row, have their own. */
+    return async_groups[blockIdx.x % 256 * 1024 + threadIdx.x];
 }
 
 /* Forgets what a launch that failed has left behind. */

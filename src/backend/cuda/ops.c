@@ -13,6 +13,7 @@
 #include "../kernels/cuda/launch.h"
 #include "backend/cuda/device.h"
 #include "backend/cuda/device_weights.h"
+#include "backend/cuda/draft_work.h"
 #include "backend/cuda/graph.h"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/quant_run.h"
@@ -25,6 +26,7 @@ struct sb_exec {
     struct sb_graphs own_graphs, *graphs; /* likewise */
     void *scratch;                        /* scratch_bytes says of what */
     void *counters;                       /* of attention; zeros between its launches */
+    struct sb_draft_work draft;           /* of a draft, else empty */
 };
 
 /* ---------------------------------------------------------------- memory */
@@ -99,7 +101,8 @@ static size_t exec_bytes(const struct sb_device *device, int32_t n_threads,
 {
     (void)n_threads;
     return sizeof(struct sb_exec) + 3 * SB_MEM_ALIGN + scratch_bytes(device, limits) +
-           sb_cuda_attend_counters(device->type, limits);
+           sb_cuda_attend_counters(device->type, limits) +
+           sb_draft_work_bytes(device->type, limits);
 }
 
 static void exec_free(struct sb_exec *exec)
@@ -120,6 +123,7 @@ static void exec_free(struct sb_exec *exec)
         sb_cuda_ignore(cudaFree(exec->scratch));
     if (exec->counters)
         sb_cuda_ignore(cudaFree(exec->counters));
+    sb_draft_work_free(&exec->draft);
     sb_cuda_leave(gpu, was);
     sb_free(&mem, exec);
 }
@@ -187,6 +191,7 @@ static int32_t exec_create(struct sb_exec **out, struct sb_device *device, const
         SB_TRY(sb_cuda_alloc(&exec->scratch, &device->gpu, scratch));
     if (counters > 0)
         SB_TRY(sb_cuda_alloc(&exec->counters, &device->gpu, counters));
+    SB_TRY(sb_draft_work_create(&exec->draft, &device->gpu, device->type, limits));
     *out = exec;
     exec = NULL;
 done:
@@ -265,6 +270,10 @@ static cudaError_t launch_product(const struct sb_exec *exec, const struct sb_pr
 
     if (is_quantised)
         error = sb_quant_run(exec->device, p->y, p->x, weight, p->bias, p->m, stream);
+    else if (exec->draft.products && !p->act && weight->gated == 0 &&
+             sb_cuda_draft_gemm_suits(p->m, weight->n_out))
+        return sb_cuda_draft_gemm(p->y, p->x, weight->data, weight->dtype, p->bias, p->m,
+                                  weight->n_out, weight->n_in, exec->draft.products, stream);
     else if (exec->device->gemm)
         return sb_gemm_run(exec->device->gemm, p, stream);
     else
@@ -349,6 +358,31 @@ static void move(struct sb_exec *exec, void *planes, const struct sb_move *args)
     ISSUE(exec, "move", sb_cuda_move(planes, exec->device->type, args, exec->queue->stream));
 }
 
+static int32_t step_prepare(struct sb_exec *exec, const struct sb_step_model *model,
+                            const struct sb_step_layer *layers)
+{
+    const int was = sb_cuda_enter(&exec->device->gpu);
+    const int32_t rc = sb_draft_work_prepare(&exec->draft, &exec->device->gpu, exec->device->type,
+                                             model, layers);
+
+    sb_cuda_leave(&exec->device->gpu, was);
+    return rc;
+}
+
+static int32_t steps(struct sb_exec *exec, const struct sb_draft_step *given, int32_t n,
+                     int32_t limit, int32_t *ids)
+{
+    const int was = sb_cuda_enter(&exec->device->gpu);
+    const int suits = sb_cuda_step_suits(&exec->draft.steps, given, n);
+
+    sb_cuda_leave(&exec->device->gpu, was);
+    if (suits)
+        ISSUE(exec, "steps",
+              sb_cuda_steps(&exec->draft.steps, given, n, limit, ids, exec->scratch,
+                            exec->queue->stream));
+    return suits;
+}
+
 const struct sb_backend *sb_backend_cuda(void)
 {
     static const struct sb_backend backend = {
@@ -383,6 +417,8 @@ const struct sb_backend *sb_backend_cuda(void)
         .gated = gated,
         .select = select_token,
         .accept = accept,
+        .step_prepare = step_prepare,
+        .steps = steps,
         .move = move,
     };
     return &backend;

@@ -1,0 +1,162 @@
+/*
+ * A draft's product of few rows with a matrix of few rows: y [m, n_out] = x W^T + bias, m <= 16.
+ *
+ * The target's kernel gives a matrix of 1024 rows 64 blocks of one warp, because it may not split
+ * k, and so reads it with a quarter of the device. Here k is split over blocks as well as over
+ * warps (draft_tile.cuh), by a count that follows from the matrix's shape:
+ *
+ *     grid: tiles of 16 rows x splits       block (tile, s): stages [s per, (s + 1) per) of the
+ * tile
+ *
+ * A block writes its sums to scratch and counts itself. The last one of a tile adds them in
+ * ascending order of s, adds the bias, and sets the counter back to zero for the next product.
+ *
+ * Rejected: atomic additions to y, whose order is a matter of luck, so that a draft would propose
+ * differently from run to run.
+ */
+#include "kernels/cuda/draft_tile.cuh"
+
+namespace
+{
+
+enum {
+    STAGES = 4,          /* 6 KB in flight a warp, 48 KB a block, three blocks a multiprocessor */
+    MOST_ROWS = 16,      /* of x */
+    ENOUGH_BLOCKS = 264, /* two for each of an H100's multiprocessors */
+    MOST_SPLITS = 16
+};
+
+struct split_args {
+    float *y;
+    const float *bias; /* or NULL */
+    panels weight;
+    global_inputs x;
+    float *partial; /* [tile, split, 16 * 16] */
+    unsigned *counters;
+    int splits, per; /* stages of a split */
+};
+
+/* The stages of one tile that belong to one warp. */
+struct tile_source {
+    panels weight;
+    int tile, stage, last;
+
+    __device__ __forceinline__ void next(shared_at to)
+    {
+        if (stage < last)
+            weight.fetch(to, tile, stage);
+        stage += WARPS;
+    }
+};
+
+template <enum sb_dtype TYPE, int NT>
+__global__ void __launch_bounds__(THREADS, 3) split_kernel(split_args a)
+{
+    SB_DYNAMIC_SHARED(uint8_t, shared);
+    SB_SHARED(unsigned, count, 1);
+    float *sums = (float *)(shared + WARPS * STAGES * STAGE_BYTES);
+    const int tile = (int)blockIdx.x, split = (int)blockIdx.y, t = (int)threadIdx.x, warp = t / 32;
+    const int first = split * a.per, last = min(first + a.per, a.weight.stages());
+    const int o = a.weight.row(tile, t % ROWS), r = t / ROWS;
+    stage_ring<STAGES, tile_source> ring;
+    float acc[NT][4];
+
+    ring.source = {a.weight, tile, first + warp, last};
+    ring.begin(shared + warp * STAGES * STAGE_BYTES);
+    multiply_tile<TYPE, NT>(acc, ring, a.x, first, last);
+    float sum = add_warps<NT>(acc, sums);
+    if (a.splits > 1) {
+        float *partial = a.partial + (int64_t)tile * a.splits * THREADS + t;
+        partial[split * THREADS] = sum;
+        if (!is_last_block(a.counters + tile, (unsigned)a.splits, count))
+            return;
+        sum = 0.0f;
+        for (int s = 0; s < a.splits; s++)
+            sum += __ldcg(partial + s * THREADS);
+        if (t == 0)
+            a.counters[tile] = 0;
+    }
+    if (t < tile_sums<NT>::N && r < a.x.m && o >= 0)
+        a.y[(int64_t)r * a.weight.n_out + o] = a.bias ? sum + a.bias[o] : sum;
+}
+
+template <int NT>
+struct split_shared {
+    enum { BYTES = WARPS * STAGES * STAGE_BYTES + tile_sums<NT>::BYTES };
+};
+
+template <enum sb_dtype TYPE, int NT>
+cudaError_t launch_rows(const split_args &a, int tiles, cudaStream_t stream)
+{
+    return SB_LAUNCH((split_kernel<TYPE, NT>), dim3((unsigned)tiles, (unsigned)a.splits),
+                     dim3(THREADS), split_shared<NT>::BYTES, stream, a);
+}
+
+template <enum sb_dtype TYPE>
+cudaError_t launch_type(const split_args &a, int tiles, cudaStream_t stream)
+{
+    return a.x.m <= 8 ? launch_rows<TYPE, 1>(a, tiles, stream)
+                      : launch_rows<TYPE, 2>(a, tiles, stream);
+}
+
+template <enum sb_dtype TYPE>
+cudaError_t load_type(void)
+{
+    const cudaError_t error = sb_load(split_kernel<TYPE, 1>, split_shared<1>::BYTES);
+
+    return error == cudaSuccess ? sb_load(split_kernel<TYPE, 2>, split_shared<2>::BYTES) : error;
+}
+
+int smaller(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+} // namespace
+
+int sb_cuda_draft_gemm_suits(int32_t m, int32_t n_out)
+{
+    return m <= MOST_ROWS && n_out <= ROWS * ENOUGH_BLOCKS;
+}
+
+/* Tiles times splits are less than twice ENOUGH_BLOCKS. */
+size_t sb_cuda_draft_gemm_scratch(void)
+{
+    return ENOUGH_BLOCKS * sizeof(unsigned) + 2 * ENOUGH_BLOCKS * THREADS * sizeof(float);
+}
+
+cudaError_t sb_cuda_draft_gemm(float *y, const void *x, const void *w, enum sb_dtype type,
+                               const float *bias, int32_t m, int32_t n_out, int32_t n_in,
+                               void *scratch, cudaStream_t stream)
+{
+    const int64_t ld = sb_cuda_ld(type, n_in);
+    const int tiles = (n_out + ROWS - 1) / ROWS, stages = (int)(ld / BK);
+    unsigned *counters = (unsigned *)scratch;
+    split_args a = {y,
+                    bias,
+                    {(const uint16_t *)w, ld, n_out, 0},
+                    {(const uint16_t *)x, ld, m},
+                    nullptr,
+                    counters,
+                    1,
+                    stages};
+
+    if (m <= 0 || n_out <= 0)
+        return cudaSuccess;
+    if (type == SB_F32 || !sb_cuda_draft_gemm_suits(m, n_out))
+        return cudaErrorInvalidValue;
+    a.partial = (float *)(counters + ENOUGH_BLOCKS);
+    /* at least a stage for each warp of a block */
+    a.splits = smaller((ENOUGH_BLOCKS + tiles - 1) / tiles,
+                       smaller(MOST_SPLITS, (stages + WARPS - 1) / WARPS));
+    a.per = (stages + a.splits - 1) / a.splits;
+    return type == SB_BF16 ? launch_type<SB_BF16>(a, tiles, stream)
+                           : launch_type<SB_F16>(a, tiles, stream);
+}
+
+cudaError_t sb_load_draft_gemm(enum sb_dtype type)
+{
+    if (type == SB_F32)
+        return cudaSuccess;
+    return type == SB_BF16 ? load_type<SB_BF16>() : load_type<SB_F16>();
+}

@@ -1,0 +1,213 @@
+/*
+ * What a draft's kernels share: products of at most 16 rows whose sum over k is split.
+ *
+ * A draft's bits are outside the contract, so k may be split where the target's products may not.
+ * A block takes a tile of 16 rows of weights, its eight warps take every eighth stage of 64 columns
+ * each, and the eight sums are added in the order of the warps. The order is a function of the
+ * matrix's shape, so proposals do not depend on what else is in the pass.
+ *
+ *     k         | 0   | 64  | 128 | ...  | 448 | 512 | ...        a stage: 16 rows x 64 columns, 2
+ * KB warp        0     1     2     ...    7     0     ...
+ *
+ * Each warp has a ring of stages of its own in shared memory. Copies for stages to come are under
+ * way while it multiplies, and no other warp is waited for. What a ring holds next is said by a
+ * source, which may go on to the next matrix before the inputs of that matrix exist: weights do not
+ * depend on them.
+ *
+ * Fragments. The order of k within a step is free as long as weights and inputs agree. Lane l, with
+ * g = l / 4 and q = l % 4, takes the 16 bytes of chunk 2 q + h of its rows as the operands of two
+ * steps of 16. So all operands come by loads of 16 bytes, from a swizzled stage without bank
+ * conflicts: eight lanes read the even (or odd) chunks of two neighbouring rows.
+ */
+#ifndef SB_CUDA_DRAFT_TILE_CUH
+#define SB_CUDA_DRAFT_TILE_CUH
+
+#include "kernels/cuda/mma.cuh"
+
+namespace
+{
+
+static_assert(SB_TILE_ROWS == 16 && SB_TILE_K == 64, "a stage is a tile of the weight");
+
+enum {
+    WARPS = 8,
+    THREADS = 32 * WARPS,
+    ROWS = 16,
+    BK = 64,
+    STAGE_BYTES = ROWS * BK * 2,
+    SUM_PITCH = ROWS + 4 /* floats; so that lanes write their sums without bank conflicts */
+};
+
+/* A weight in its tiles (launch.h), of which a panel of ROWS rows is `tile` here. */
+struct panels {
+    const uint16_t *w; /* [n_out, ld] */
+    int64_t ld;
+    int32_t n_out, gated; /* gated: n_out / 2, or 0 */
+
+    __device__ __forceinline__ int tiles() const
+    {
+        return gated ? (gated + ROWS / 2 - 1) / (ROWS / 2) : (n_out + ROWS - 1) / ROWS;
+    }
+    __device__ __forceinline__ int stages() const
+    {
+        return (int)(ld / BK);
+    }
+    /* The matrix's row that is row i of a tile, or -1 */
+    __device__ __forceinline__ int row(int tile, int i) const
+    {
+        const int o = gated ? tile * (ROWS / 2) + i % (ROWS / 2) : tile * ROWS + i;
+        if (o >= (gated ? gated : n_out))
+            return -1;
+        return gated && i >= ROWS / 2 ? gated + o : o;
+    }
+    __device__ __forceinline__ uint16_t element(int64_t o, int64_t k) const
+    {
+        return w[sb_cuda_tiled(o, k / 8, ld) + k % 8];
+    }
+    /* Begins the warp's copy of a stage, which is one tile of the weight. */
+    __device__ __forceinline__ void fetch(shared_at to, int tile, int stage) const
+    {
+        const int at = (int)threadIdx.x % 32 * 16;
+        const char *from = (const char *)(w + ((int64_t)tile * stages() + stage) * SB_TILE);
+#pragma unroll
+        for (int i = 0; i < STAGE_BYTES; i += 512)
+            cp_async(to + at + i, from + at + i, true);
+    }
+};
+
+/* A warp's ring. A source has next(to), by which the warp begins to copy the stage that comes next
+ * to the address `to`; past the last it does nothing. */
+template <int STAGES, class SOURCE>
+struct stage_ring {
+    const uint8_t *at;
+    int taken;
+    SOURCE source;
+
+    __device__ __forceinline__ void put(int i)
+    {
+        source.next(at_shared(at) + i % STAGES * STAGE_BYTES);
+        cp_async_commit();
+    }
+    __device__ __forceinline__ void begin(const uint8_t *ring)
+    {
+        at = ring;
+        taken = 0;
+        cp_async_begin();
+        for (int i = 0; i < STAGES - 1; i++)
+            put(i);
+    }
+    /* The next stage; the one taken before is given back. */
+    __device__ __forceinline__ const uint8_t *take()
+    {
+        cp_async_wait<STAGES - 2>();
+        __syncwarp(); /* the stage is here for all lanes, and all have read the one before */
+        put(taken + STAGES - 1);
+        return at + taken++ % STAGES * STAGE_BYTES;
+    }
+};
+
+/* Inputs [m, ld] in device memory. They may just have come from other blocks. */
+struct global_inputs {
+    const uint16_t *x;
+    int64_t ld;
+    int m;
+
+    __device__ __forceinline__ uint4 load(int row, int k) const
+    {
+        const uint4 zeros = {0, 0, 0, 0};
+        return row < m ? __ldcg((const uint4 *)(x + row * ld + k)) : zeros;
+    }
+};
+
+/* Adds a stage's products. b: this lane's 16 bytes of each of its rows of x. */
+template <enum sb_dtype TYPE, int NT>
+__device__ __forceinline__ void multiply_stage(float (&acc)[NT][4], const uint8_t *stage,
+                                               const uint4 (&b)[2][NT])
+{
+    const int lane = threadIdx.x % 32, g = lane / 4;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const int chunk = lane % 4 * 2 + h;
+        const uint4 top = *(const uint4 *)(stage + swizzled<BK * 2>(g, chunk));
+        const uint4 low = *(const uint4 *)(stage + swizzled<BK * 2>(g + 8, chunk));
+        const uint32_t first[4] = {top.x, low.x, top.y, low.y};
+        const uint32_t second[4] = {top.z, low.z, top.w, low.w};
+#pragma unroll
+        for (int t = 0; t < NT; t++) {
+            mma<TYPE>(acc[t], first, b[h][t].x, b[h][t].y);
+            mma<TYPE>(acc[t], second, b[h][t].z, b[h][t].w);
+        }
+    }
+}
+
+/* Multiplies the rows of a tile with x over this warp's stages among [first, last). Inputs of
+ * several stages are loaded at once, since each load waits for the L2 cache. */
+template <enum sb_dtype TYPE, int NT, class RING, class INPUTS>
+__device__ __forceinline__ void multiply_tile(float (&acc)[NT][4], RING &ring, const INPUTS &x,
+                                              int first, int last)
+{
+    enum { AT_ONCE = 4 / NT };
+    const int lane = threadIdx.x % 32;
+
+#pragma unroll
+    for (int i = 0; i < NT * 4; i++)
+        acc[i / 4][i % 4] = 0.0f;
+    for (int s = first + (int)threadIdx.x / 32; s < last; s += AT_ONCE * WARPS) {
+        uint4 b[AT_ONCE][2][NT];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE * 2 * NT; i++) {
+            const int stage = s + i / 2 / NT * WARPS, chunk = lane % 4 * 2 + i / NT % 2;
+            if (stage < last)
+                b[i / 2 / NT][i / NT % 2][i % NT] = x.load(i % NT * 8 + lane / 4,
+                                                           stage * BK + chunk * 8);
+        }
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            if (s + i * WARPS < last)
+                multiply_stage<TYPE, NT>(acc, ring.take(), b[i]);
+    }
+}
+
+/* Bytes of the warps' sums of a tile. */
+template <int NT>
+struct tile_sums {
+    enum { FLOATS = WARPS * 8 * NT * SUM_PITCH, BYTES = FLOATS * 4, N = ROWS * 8 * NT };
+};
+
+/* Adds the warps' sums, in ascending order. Thread t < 128 NT gets the sum of row t % 16 of the
+ * tile and of row t / 16 of x; the others get 0. `sums` may be used again after a barrier. */
+template <int NT>
+__device__ __forceinline__ float add_warps(const float (&acc)[NT][4], float *sums)
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, t = (int)threadIdx.x;
+    float sum = 0.0f;
+
+#pragma unroll
+    for (int i = 0; i < NT * 4; i++)
+        sums[(warp * 8 * NT + i / 4 * 8 + lane % 4 * 2 + i % 2) * SUM_PITCH + i % 4 / 2 * 8 +
+             lane / 4] = acc[i / 4][i % 4];
+    __syncthreads();
+    if (t >= tile_sums<NT>::N)
+        return sum;
+#pragma unroll
+    for (int w = 0; w < WARPS; w++)
+        sum += sums[(w * 8 * NT + t / ROWS) * SUM_PITCH + t % ROWS];
+    return sum;
+}
+
+/* Whether this block is the last of `n` that come here with one counter, which was zero. All of its
+ * threads then see what the others have stored before. shared: of one element */
+__device__ __forceinline__ bool is_last_block(unsigned *counter, unsigned n, unsigned *shared)
+{
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0)
+        *shared = atomicAdd(counter, 1u);
+    __syncthreads();
+    __threadfence();
+    return *shared == n - 1;
+}
+
+} // namespace
+
+#endif

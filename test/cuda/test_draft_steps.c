@@ -1,0 +1,282 @@
+/*
+ * The steps of a draft as one launch, beside the same steps as single operations. On random weights
+ * both must propose the same nearly always, and the residual streams must differ by no more than
+ * roundings do. Beside other rows, on devices with other numbers of blocks, the
+ * proposals of a row must be the same to the last one.
+ */
+#include "cudasim.h"
+
+#include <math.h>
+
+#include "engine/runner.h"
+#include "port.h"
+#include "sbtest.h"
+#include "status.h"
+
+static const struct sb_mem mem = {NULL, NULL, NULL};
+
+enum { ROWS = 4, STEPS = 4, CAP = 160, STRIDE = STEPS + 1, TEXT = CAP };
+
+/* A draft at work: rows of known texts, which lack the last token or the last two in the cache. */
+struct job {
+    struct specbatch_model *model;
+    int32_t n_rows, is_draft;
+    const int32_t *rows;        /* which texts */
+    int32_t ids[ROWS * STRIDE]; /* results: last token | proposals, of each row */
+    float x[2 * ROWS][512];     /* the residual stream after the last step */
+    int64_t launches;           /* of the steps */
+};
+
+static int32_t texts[ROWS][TEXT];
+/* On both sides of the ends of parts of 128 keys. */
+static const int32_t lengths[ROWS] = {5, 128, 2, 129};
+
+static void make_texts(int32_t vocab)
+{
+    uint32_t seed = 7;
+
+    for (int32_t i = 0; i < ROWS * TEXT; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        texts[i / TEXT][i % TEXT] = (int32_t)((seed >> 8) % (uint32_t)vocab);
+    }
+}
+
+/* Whether a row has a gap of two tokens when the steps begin. */
+static int has_gap(int32_t row)
+{
+    return row % 3 == 1;
+}
+
+/* Fills the caches by single operations: all but the last one or two tokens of each text. */
+static int32_t fill(struct sb_runner *r, const struct job *job, int32_t *dev)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    for (int32_t b = 0; b < job->n_rows; b++) {
+        const int32_t row = job->rows[b], n = lengths[row] - 1 - has_gap(row);
+        if (n < 1)
+            continue;
+        SB_TRY(r->backend->upload(NULL, dev, texts[row], TEXT * sizeof *dev));
+        sb_pass_begin(r, 0);
+        const int32_t seq = sb_pass_add_seq(r, (int64_t)b * CAP, CAP, 0);
+        for (int32_t i = 0; i < n; i++)
+            sb_pass_add_token(r, seq, i, i, -1);
+        SB_TRY(sb_pass_issue(r, 0, dev));
+        SB_TRY(r->backend->exec_sync(r->exec));
+    }
+done:
+    return rc;
+}
+
+/* Builds step j. The tokens of gaps lie behind those of the rows. */
+static void build(struct sb_runner *r, const struct job *job, int32_t j)
+{
+    sb_pass_begin(r, j);
+    for (int32_t b = 0; b < job->n_rows; b++) {
+        const int32_t row = job->rows[b], pos = lengths[row] - 1 + j;
+        const int32_t seq = sb_pass_add_seq(r, (int64_t)b * CAP, CAP, 0);
+        if (j == 0 && has_gap(row))
+            sb_pass_add_token(r, seq, pos - 1, ROWS * STRIDE + b, -1);
+        sb_pass_add_token(r, seq, pos, b * STRIDE + j, b * STRIDE + j + 1);
+    }
+}
+
+static int32_t run(struct job *job)
+{
+    const int32_t hidden = job->model->config.hidden;
+    const struct sb_runner_limits limits = {.max_tokens = CAP,
+                                            .max_seqs = ROWS,
+                                            .max_out = ROWS,
+                                            .n_passes = STEPS,
+                                            .n_slots = ROWS,
+                                            .cap = CAP,
+                                            .n_columns = ROWS * CAP,
+                                            .n_threads = 1,
+                                            .is_draft = job->is_draft};
+    struct sb_runner runner = {.model = NULL};
+    int32_t host[ROWS * STRIDE + TEXT] = {0}, rc = SPECBATCH_OK;
+    void *dev = NULL;
+    size_t block;
+
+    SB_TRY(sb_runner_create(&runner, job->model, &mem, &limits, NULL));
+    if (job->is_draft)
+        SB_TRY(sb_steps_prepare(&runner));
+    SB_TRY(runner.backend->alloc(&dev, job->model->device, &mem, sizeof host));
+    SB_TRY(fill(&runner, job, dev));
+    for (int32_t b = 0; b < job->n_rows; b++) {
+        const int32_t n = lengths[job->rows[b]];
+        host[b * STRIDE] = texts[job->rows[b]][n - 1];
+        host[ROWS * STRIDE + b] = texts[job->rows[b]][n - 2];
+    }
+    SB_TRY(runner.backend->upload(NULL, dev, host, sizeof host));
+    for (int32_t j = 0; j < STEPS; j++)
+        build(&runner, job, j);
+    SB_TRY(runner.backend->exec_sync(runner.exec));
+    job->launches = cudasim_launches();
+    block = (size_t)(runner.passes[1].host - runner.passes[0].host);
+    SB_TRY(runner.backend->upload(runner.exec, runner.passes[0].dev, runner.passes[0].host,
+                                  STEPS * block));
+    sb_steps_run(&runner, STEPS, job->model->config.vocab, dev);
+    SB_TRY(runner.backend->exec_sync(runner.exec));
+    job->launches = cudasim_launches() - job->launches;
+    SB_TRY(runner.backend->download(NULL, job->ids, dev, sizeof job->ids));
+    for (int32_t b = 0; b < job->n_rows && hidden <= 512; b++)
+        SB_TRY(runner.backend->download(NULL, job->x[b], runner.x + (size_t)b * (size_t)hidden,
+                                        (size_t)hidden * sizeof(float)));
+done:
+    if (dev)
+        job->model->backend->free(job->model->device, &mem, dev);
+    sb_runner_free(&runner);
+    return rc;
+}
+
+static int32_t open_on(struct specbatch_model **out, const char *path, int32_t compute)
+{
+    specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
+
+    options.device = SPECBATCH_DEVICE_CUDA;
+    options.compute = compute;
+    *out = NULL;
+    return specbatch_model_open(out, path, &options);
+}
+
+/* How many proposals of row b are those of `other`, up to the first that differs. */
+static int32_t agreed(const struct job *job, int32_t b, const struct job *other, int32_t at)
+{
+    int32_t n = 0;
+
+    while (n < STEPS && job->ids[b * STRIDE + n + 1] == other->ids[at * STRIDE + n + 1])
+        n++;
+    return n;
+}
+
+/* The largest difference of two residual streams, relative to the root mean square. */
+static double distance(const float *a, const float *b, int32_t n)
+{
+    double most = 0.0, sum = 0.0;
+
+    for (int32_t i = 0; i < n; i++) {
+        const double difference = fabs((double)a[i] - b[i]);
+        most = difference > most || isnan(difference) ? difference : most;
+        sum += (double)b[i] * b[i];
+    }
+    return most / sqrt(sum / n + 1e-30);
+}
+
+static const int32_t all_rows[ROWS] = {0, 1, 2, 3};
+
+static void check_model(const char *path, int is_one_launch)
+{
+    static struct job one, single, part;
+    struct specbatch_model *model;
+    int32_t same = 0;
+    double most = 0.0;
+
+    CHECK_OK(open_on(&model, path, SPECBATCH_COMPUTE_BF16));
+    make_texts(model->config.vocab);
+    one = (struct job){.model = model, .n_rows = ROWS, .is_draft = 1, .rows = all_rows};
+    single = one;
+    single.is_draft = 0;
+    CHECK_OK(run(&one));
+    CHECK_OK(run(&single));
+    for (int32_t b = 0; b < ROWS; b++) {
+        const int32_t n = agreed(&one, b, &single, b);
+        const double d = n < STEPS - 1 ? 0.0
+                                       : distance(one.x[b], single.x[b], model->config.hidden);
+        same += n;
+        most = d > most || isnan(d) ? d : most;
+    }
+    printf("     %s: %d of %d proposals agree, x within %.4f; %d launches for %d\n", path,
+           (int)same, ROWS * STEPS, most, (int)one.launches, (int)single.launches);
+    CHECK(same * 100 >= ROWS * STEPS * 90);
+    CHECK(most < 0.06);
+    CHECK_INT(one.launches == 1, is_one_launch);
+    /* rows alone, and three in another order */
+    for (int32_t b = 0; b < ROWS; b += 3) {
+        const int32_t rows[3] = {(b + 2) % ROWS, b, (b + 1) % ROWS};
+        part = one;
+        part.rows = b % 2 ? rows + 1 : rows;
+        part.n_rows = b % 2 ? 1 : 3;
+        CHECK_OK(run(&part));
+        CHECK_INT(agreed(&one, b, &part, b % 2 ? 0 : 1), STEPS);
+    }
+    specbatch_model_close(model);
+}
+
+static void test_steps_of_qwen3(void)
+{
+    check_model("test/data/models/qwen3_untied_f32_sharded.draft", 1);
+}
+static void test_steps_of_llama(void)
+{
+    check_model("test/data/models/llama_untied_f32_sharded.draft", 1);
+}
+static void test_steps_with_biases(void)
+{
+    check_model("test/data/models/qwen2_tied_f32", 1);
+    check_model("test/data/models/llama3_scaled_biased_tied_bf16", 1);
+}
+static void test_steps_with_wide_heads(void)
+{
+    check_model("test/data/models/long_qwen3_hd128_bf16", 1);
+}
+/* GLM-4 norms the outputs of blocks, which the one launch does not know. */
+static void test_steps_that_do_not_suit(void)
+{
+    check_model("test/data/models/glm4_unbiased_bf16", 0);
+}
+
+/* In the f32 class a draft has the bits of its target. */
+static void test_steps_of_the_f32_class(void)
+{
+    static struct job draft, target;
+
+    CHECK_OK(open_on(&draft.model, "test/data/models/qwen3_untied_f32_sharded.draft",
+                     SPECBATCH_COMPUTE_F32));
+    make_texts(draft.model->config.vocab);
+    draft.n_rows = ROWS;
+    draft.rows = all_rows;
+    target = draft;
+    draft.is_draft = 1;
+    CHECK_OK(run(&draft));
+    CHECK_OK(run(&target));
+    CHECK_MEM(draft.ids, target.ids, sizeof draft.ids);
+    CHECK_MEM(draft.x, target.x, sizeof draft.x);
+    CHECK_INT(draft.launches, target.launches);
+    specbatch_model_close(draft.model);
+}
+
+/* How many multiprocessors there are, and so how many blocks, changes no proposal. */
+static void test_steps_on_other_devices(void)
+{
+    static struct job first, other;
+    static const int processors[] = {1, 2, 5, 13};
+
+    for (size_t i = 0; i < sizeof processors / sizeof *processors; i++) {
+        const struct cudasim_machine machine = {1, 13000, 9, 0, processors[i], (size_t)1 << 30, 0};
+        struct job *job = i == 0 ? &first : &other;
+        cudasim_configure(&machine);
+        *job = (struct job){.n_rows = 3, .is_draft = 1, .rows = all_rows + 1};
+        CHECK_OK(open_on(&job->model, "test/data/models/qwen3_untied_f32_sharded.draft",
+                         SPECBATCH_COMPUTE_BF16));
+        make_texts(job->model->config.vocab);
+        CHECK_OK(run(job));
+        specbatch_model_close(job->model);
+        CHECK_INT(job->launches, 1);
+        if (i > 0) {
+            CHECK_MEM(other.ids, first.ids, sizeof first.ids);
+            CHECK_MEM(other.x, first.x, sizeof first.x);
+        }
+    }
+    cudasim_configure(NULL);
+}
+
+TEST_BEGIN
+RUN(test_steps_of_qwen3);
+RUN(test_steps_of_llama);
+RUN(test_steps_with_biases);
+RUN(test_steps_with_wide_heads);
+RUN(test_steps_that_do_not_suit);
+RUN(test_steps_of_the_f32_class);
+RUN(test_steps_on_other_devices);
+TEST_END
