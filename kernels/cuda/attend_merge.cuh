@@ -182,6 +182,7 @@ __device__ __forceinline__ void merge_splits(running<S> *result, merged *state, 
     static_assert(MERGED * S::ROWS * sizeof(float2) <= S::Q_AT, "factors are where K and V were");
     float2 *factors = (float2 *)shared;
     const int last = tile.highest / SPLIT, n_mma = (tile.n + 15) / 16, row = (int)threadIdx.x;
+    enum { AT_ONCE = S::MT == 4 ? 1 : 2 }; /* splits; the largest tiles have no registers for two */
 
     for (int first = 0; first <= last; first += MERGED) {
         const int end = min(first + (int)MERGED, last + 1);
@@ -192,7 +193,7 @@ __device__ __forceinline__ void merge_splits(running<S> *result, merged *state, 
             merge(state, __ldcg(part), __ldcg(part + 1), &to->x, &to->y);
         }
         __syncthreads();
-#pragma unroll 2
+#pragma unroll AT_ONCE
         for (int split = first; split < end; split++)
 #pragma unroll
             for (int group = 0; group < S::N8; group += S::GROUP) {
