@@ -17,13 +17,13 @@ static __global__ void embed_quant(float *x, const uint8_t *table, int64_t strip
     const int64_t token = blockIdx.x;
     const int32_t id = ids[id_at[token]];
     const bool is_known = id >= 0 && id < n_rows;
-    const int row = is_known ? id % SB_TILE_ROWS : 0;
-    const uint8_t *strip = table + (is_known ? id / SB_TILE_ROWS : 0) * strip_bytes;
+    const int row = is_known ? id % SB_QUANT_TILE_ROWS : 0;
+    const uint8_t *strip = table + (is_known ? id / SB_QUANT_TILE_ROWS : 0) * strip_bytes;
 
     for (int32_t k = threadIdx.x; k < n; k += THREADS) {
         const uint8_t *tile = strip + (int64_t)(k / traits::COLUMNS) * traits::BYTES;
-        const int column = k % traits::COLUMNS, block = column / SB_TILE_BLOCK;
-        const int group = column % SB_TILE_BLOCK * traits::GROUPS / SB_TILE_BLOCK;
+        const int column = k % traits::COLUMNS, block = column / SB_QUANT_TILE_BLOCK;
+        const int group = column % SB_QUANT_TILE_BLOCK * traits::GROUPS / SB_QUANT_TILE_BLOCK;
         quant_head<Q> head;
         head.load(tile, row % 8);
         x[token * n + k] = is_known ? fmaf(head.scale(row / 8, block, group),

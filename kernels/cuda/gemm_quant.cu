@@ -52,11 +52,11 @@ struct quant_args {
 template <enum sb_dtype Q, int NT>
 struct quant_shape {
     enum {
-        MOST = SB_TILE_IS_K(Q) ? 2 : 4,
+        MOST = SB_QUANT_TILE_IS_K(Q) ? 2 : 4,
         AHEAD = Q == SB_Q4_0   ? 4
                 : Q == SB_Q8_0 ? 2
                                : 1,
-        RESIDENT = NT == 1 || (NT == 2 && !SB_TILE_IS_K(Q)) ? 2 : 1
+        RESIDENT = NT == 1 || (NT == 2 && !SB_QUANT_TILE_IS_K(Q)) ? 2 : 1
     };
 };
 
@@ -134,7 +134,8 @@ static __device__ __forceinline__ void add_columns(float (&sum)[NT][4], const qu
 #pragma unroll
     for (int block = 0; block < quant_traits<Q>::BLOCKS; block++)
         add_block<TYPE, Q, NT>(sum, tile, block, x,
-                               (int64_t)u * quant_traits<Q>::COLUMNS + block * SB_TILE_BLOCK, t);
+                               (int64_t)u * quant_traits<Q>::COLUMNS + block * SB_QUANT_TILE_BLOCK,
+                               t);
 }
 
 /* Adds the warps' sums and stores them. */
@@ -208,10 +209,10 @@ __global__ void __launch_bounds__(THREADS, quant_shape<Q, NT>::RESIDENT) gemm_qu
 template <enum sb_dtype TYPE, enum sb_dtype Q, int NT>
 cudaError_t launch_rows(quant_args g, cudaStream_t stream)
 {
-    const int64_t strips = ((int64_t)g.n_out + SB_TILE_ROWS - 1) / SB_TILE_ROWS;
+    const int64_t strips = ((int64_t)g.n_out + SB_QUANT_TILE_ROWS - 1) / SB_QUANT_TILE_ROWS;
 
     g.m_tiles = (g.m + 8 * NT - 1) / (8 * NT);
-    g.n_tiles = (int)((g.ld + SB_TILE_COLUMNS(Q) - 1) / SB_TILE_COLUMNS(Q));
+    g.n_tiles = (int)((g.ld + SB_QUANT_TILE_COLUMNS(Q) - 1) / SB_QUANT_TILE_COLUMNS(Q));
     if (strips * g.m_tiles > INT32_MAX)
         return cudaErrorInvalidConfiguration;
     return SB_LAUNCH((gemm_quant<TYPE, Q, NT>), dim3((unsigned)(strips * g.m_tiles)), dim3(THREADS),

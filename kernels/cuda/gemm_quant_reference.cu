@@ -26,7 +26,7 @@ enum {
     ROWS = 16,
     LANES = 16,
     OUTS = 64,
-    STEP = SB_TILE_BLOCK,
+    STEP = SB_QUANT_TILE_BLOCK,
     PITCH = STEP + 1,
     THREADS = ROWS * LANES,
     EACH = OUTS / LANES
@@ -52,14 +52,14 @@ struct weights {
 template <enum sb_dtype Q>
 __device__ const uint8_t *tile_of(const quant_args &g, int64_t o, int64_t k)
 {
-    return g.w + o / SB_TILE_ROWS * g.strip_bytes +
+    return g.w + o / SB_QUANT_TILE_ROWS * g.strip_bytes +
            k / quant_traits<Q>::COLUMNS * quant_traits<Q>::BYTES;
 }
 
 /* Deliberate faults of products with several rows (fault.h). */
 __device__ int spoiled_row(const quant_args &g, int row)
 {
-    return g.m > 1 && SB_FAULT(SCALE_OF_NEIGHBOUR) ? (row + 1) % SB_TILE_ROWS : row;
+    return g.m > 1 && SB_FAULT(SCALE_OF_NEIGHBOUR) ? (row + 1) % SB_QUANT_TILE_ROWS : row;
 }
 __device__ int spoiled_pair(const quant_args &g, enum sb_dtype type, int column)
 {
@@ -73,15 +73,16 @@ __device__ void load_weights(const weights &w, const quant_args &g, int64_t firs
 
     for (int i = threadIdx.x; i < OUTS * STEP; i += THREADS) {
         const int64_t o = first_out + i / STEP;
-        w.q[i / STEP * PITCH + i % STEP] = o < g.n_out
-                                               ? quant_integer<Q>(
-                                                     tile_of<Q>(g, o, k0), (int)(o % SB_TILE_ROWS),
-                                                     spoiled_pair(g, Q, column + i % STEP))
-                                               : 0.0f;
+        w.q[i / STEP * PITCH + i % STEP] = o < g.n_out ? quant_integer<Q>(
+                                                             tile_of<Q>(g, o, k0),
+                                                             (int)(o % SB_QUANT_TILE_ROWS),
+                                                             spoiled_pair(g, Q, column + i % STEP))
+                                                       : 0.0f;
     }
     if (threadIdx.x < OUTS) {
         const int64_t o = first_out + threadIdx.x < g.n_out ? first_out + threadIdx.x : g.n_out - 1;
-        const int row = spoiled_row(g, (int)(o % SB_TILE_ROWS)), block = column / SB_TILE_BLOCK;
+        const int row = spoiled_row(g, (int)(o % SB_QUANT_TILE_ROWS)),
+                  block = column / SB_QUANT_TILE_BLOCK;
         quant_head<Q> head;
         head.load(tile_of<Q>(g, o, k0), row % 8);
         w.scales[threadIdx.x] = head.scale(row / 8, block, 0);

@@ -51,11 +51,11 @@ static __device__ __forceinline__ float byte_float(uint32_t word, int i)
 template <enum sb_dtype Q>
 struct quant_traits {
     enum {
-        COLUMNS = SB_TILE_COLUMNS(Q),
-        BLOCKS = COLUMNS / SB_TILE_BLOCK,
+        COLUMNS = SB_QUANT_TILE_COLUMNS(Q),
+        BLOCKS = COLUMNS / SB_QUANT_TILE_BLOCK,
         GROUPS = Q == SB_Q6_K ? 2 : 1, /* of a block */
-        BYTES = SB_TILE_BYTES(Q),
-        CHUNKS = SB_TILE_CHUNKS(Q),
+        BYTES = SB_QUANT_TILE_BYTES(Q),
+        CHUNKS = SB_QUANT_TILE_CHUNKS(Q),
         HAS_MINS = Q == SB_Q4_K || Q == SB_Q5_K
     };
 };
@@ -122,7 +122,7 @@ struct quant_head<SB_Q6_K> {
     {
         scales[0] = __ldcg((const uint4 *)tile + g);
         scales[1] = __ldcg((const uint4 *)tile + g + 8);
-        d = __ldcg((const uint32_t *)(tile + SB_TILE_ROWS * 16) + g);
+        d = __ldcg((const uint32_t *)(tile + SB_QUANT_TILE_ROWS * 16) + g);
     }
     __device__ __forceinline__ float scale(int row, int block, int group) const
     {
@@ -179,7 +179,7 @@ struct quant_lane {
         head.load(tile, lane / 4);
 #pragma unroll
         for (int i = 0; i < quant_traits<Q>::CHUNKS; i++)
-            chunk[i] = __ldcg((const uint4 *)(tile + SB_TILE_HEAD(Q)) + i * 32 + lane);
+            chunk[i] = __ldcg((const uint4 *)(tile + SB_QUANT_TILE_HEAD(Q)) + i * 32 + lane);
     }
 
     /* Pair i of row g (row 0) or g + 8 (row 1) of a block, as two elements. */
@@ -196,7 +196,7 @@ struct quant_lane {
         if (Q == SB_Q6_K)
             bits = and_or(moved(word_of(chunk[4 + block / 4], block % 4), (i + row * 4) * 2, 4),
                           0x00300030u, bits);
-        return sub2<TYPE>(bits, magic2<TYPE>(SB_TILE_ZERO(Q)));
+        return sub2<TYPE>(bits, magic2<TYPE>(SB_QUANT_TILE_ZERO(Q)));
     }
 };
 
@@ -218,7 +218,7 @@ static __device__ __forceinline__ float quant_integer(const uint8_t *tile, int r
     uint32_t bits = low & 15;
     if (Q == SB_Q5_K || Q == SB_Q6_K)
         bits |= (bits_at(tile, sb_tile_high(Q, row, column)) & (Q == SB_Q5_K ? 1 : 3)) << 4;
-    return (float)((int)bits - SB_TILE_ZERO(Q));
+    return (float)((int)bits - SB_QUANT_TILE_ZERO(Q));
 }
 
 #endif

@@ -51,34 +51,36 @@
 #include "backend/backend.h"
 
 #ifdef __cplusplus
-#define SB_TILE_FN static __host__ __device__ __forceinline__
+#define SB_QUANT_TILE_FN static __host__ __device__ __forceinline__
 #else
-#define SB_TILE_FN static inline
+#define SB_QUANT_TILE_FN static inline
 #endif
 
-enum { SB_TILE_ROWS = 16, SB_TILE_BLOCK = 32, SB_TILE_CHUNK = 32 * 16 };
+enum { SB_QUANT_TILE_ROWS = 16, SB_QUANT_TILE_BLOCK = 32, SB_QUANT_TILE_CHUNK = 32 * 16 };
 
 /* Of a type: whether columns, and scales, come in 256; the tile's columns; bytes of its head; its
  * chunks; its bytes. All are constant expressions if the type is one. */
-#define SB_TILE_IS_K(type) ((type) == SB_Q4_K || (type) == SB_Q5_K || (type) == SB_Q6_K)
-#define SB_TILE_COLUMNS(type) (SB_TILE_IS_K(type) ? 256 : 64)
-#define SB_TILE_HEAD(type) ((type) == SB_Q6_K ? 288 : SB_TILE_IS_K(type) ? 256 : 64)
-#define SB_TILE_CHUNKS(type) \
-    ((type) == SB_Q4_0   ? 1 \
-     : (type) == SB_Q8_0 ? 2 \
+#define SB_QUANT_TILE_IS_K(type) ((type) == SB_Q4_K || (type) == SB_Q5_K || (type) == SB_Q6_K)
+#define SB_QUANT_TILE_COLUMNS(type) (SB_QUANT_TILE_IS_K(type) ? 256 : 64)
+#define SB_QUANT_TILE_HEAD(type) ((type) == SB_Q6_K ? 288 : SB_QUANT_TILE_IS_K(type) ? 256 : 64)
+#define SB_QUANT_TILE_CHUNKS(type) \
+    ((type) == SB_Q4_0   ? 1       \
+     : (type) == SB_Q8_0 ? 2       \
                          : 4 + ((type) == SB_Q5_K) + 2 * ((type) == SB_Q6_K))
-#define SB_TILE_BYTES(type) (SB_TILE_HEAD(type) + SB_TILE_CHUNKS(type) * SB_TILE_CHUNK)
+#define SB_QUANT_TILE_BYTES(type) \
+    (SB_QUANT_TILE_HEAD(type) + SB_QUANT_TILE_CHUNKS(type) * SB_QUANT_TILE_CHUNK)
 
 /* Bytes of the tiles of 16 rows of n_in columns, and of all rows of a weight. */
 static inline size_t sb_tile_row_bytes(enum sb_dtype type, int32_t n_in)
 {
-    const size_t columns = SB_TILE_COLUMNS(type);
+    const size_t columns = SB_QUANT_TILE_COLUMNS(type);
 
-    return ((size_t)n_in + columns - 1) / columns * (size_t)SB_TILE_BYTES(type);
+    return ((size_t)n_in + columns - 1) / columns * (size_t)SB_QUANT_TILE_BYTES(type);
 }
 static inline size_t sb_tile_weight_bytes(enum sb_dtype type, int32_t n_out, int32_t n_in)
 {
-    return ((size_t)n_out + SB_TILE_ROWS - 1) / SB_TILE_ROWS * sb_tile_row_bytes(type, n_in);
+    return ((size_t)n_out + SB_QUANT_TILE_ROWS - 1) / SB_QUANT_TILE_ROWS *
+           sb_tile_row_bytes(type, n_in);
 }
 
 /* Where an integer's bits are: a byte offset in the tile, of a word, and how far up in it. */
@@ -87,24 +89,24 @@ struct sb_tile_place {
 };
 
 /* Pair and lane of column k of a block. */
-SB_TILE_FN int sb_tile_pair(enum sb_dtype type, int k)
+SB_QUANT_TILE_FN int sb_tile_pair(enum sb_dtype type, int k)
 {
     return type == SB_Q6_K ? k / 16 * 2 + k % 4 / 2 : k % 8 / 2;
 }
-SB_TILE_FN int sb_tile_lane(enum sb_dtype type, int row, int k)
+SB_QUANT_TILE_FN int sb_tile_lane(enum sb_dtype type, int row, int k)
 {
     return row % 8 * 4 + (type == SB_Q6_K ? k % 16 / 4 : k / 8);
 }
 
-SB_TILE_FN int sb_tile_word(enum sb_dtype type, int chunk, int lane, int word)
+SB_QUANT_TILE_FN int sb_tile_word(enum sb_dtype type, int chunk, int lane, int word)
 {
-    return SB_TILE_HEAD(type) + chunk * SB_TILE_CHUNK + lane * 16 + word * 4;
+    return SB_QUANT_TILE_HEAD(type) + chunk * SB_QUANT_TILE_CHUNK + lane * 16 + word * 4;
 }
 
 /* The byte or nibble of column `column` of a tile's row. */
-SB_TILE_FN struct sb_tile_place sb_tile_low(enum sb_dtype type, int row, int column)
+SB_QUANT_TILE_FN struct sb_tile_place sb_tile_low(enum sb_dtype type, int row, int column)
 {
-    const int block = column / SB_TILE_BLOCK, k = column % SB_TILE_BLOCK;
+    const int block = column / SB_QUANT_TILE_BLOCK, k = column % SB_QUANT_TILE_BLOCK;
     const int lane = sb_tile_lane(type, row, k), i = sb_tile_pair(type, k);
     struct sb_tile_place place;
 
@@ -119,9 +121,9 @@ SB_TILE_FN struct sb_tile_place sb_tile_low(enum sb_dtype type, int row, int col
 }
 
 /* The upper bits of the same, of Q5_K and Q6_K. */
-SB_TILE_FN struct sb_tile_place sb_tile_high(enum sb_dtype type, int row, int column)
+SB_QUANT_TILE_FN struct sb_tile_place sb_tile_high(enum sb_dtype type, int row, int column)
 {
-    const int block = column / SB_TILE_BLOCK, k = column % SB_TILE_BLOCK;
+    const int block = column / SB_QUANT_TILE_BLOCK, k = column % SB_QUANT_TILE_BLOCK;
     const int lane = sb_tile_lane(type, row, k), i = sb_tile_pair(type, k);
     struct sb_tile_place place;
 
@@ -136,6 +138,6 @@ SB_TILE_FN struct sb_tile_place sb_tile_high(enum sb_dtype type, int row, int co
 }
 
 /* What stands for q = 0 where integers have no sign: 8 in the nibbles of Q4_0, 32 in Q6_K. */
-#define SB_TILE_ZERO(type) ((type) == SB_Q4_0 ? 8 : (type) == SB_Q6_K ? 32 : 0)
+#define SB_QUANT_TILE_ZERO(type) ((type) == SB_Q4_0 ? 8 : (type) == SB_Q6_K ? 32 : 0)
 
 #endif

@@ -244,7 +244,7 @@ static float one_mma(float sum, const float *x, const float *q, int first, int s
 /* The class, for one output. */
 static float by_the_class(const struct product *p, int32_t r, int32_t o)
 {
-    const int32_t columns = SB_TILE_COLUMNS(p->w.type);
+    const int32_t columns = SB_QUANT_TILE_COLUMNS(p->w.type);
     const struct sb_quant *quant = sb_quant_of(p->w.type);
     float sum[8] = {0.0f};
 

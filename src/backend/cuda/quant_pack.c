@@ -60,13 +60,13 @@ static inline __attribute__((always_inline)) void put_integers(char *tile, enum 
                                                                int row, int column, const int8_t *q,
                                                                int n)
 {
-    for (int block = 0; block < n; block += SB_TILE_BLOCK)
+    for (int block = 0; block < n; block += SB_QUANT_TILE_BLOCK)
         for (int t = 0; t < 4; t++) {
             const int first = block + (type == SB_Q6_K ? 4 : 8) * t;
             uint8_t e[8];
             for (int i = 0; i < 8; i++)
                 e[i] = (uint8_t)(q[first + i + (type == SB_Q6_K ? i / 4 * 12 : 0)] +
-                                 SB_TILE_ZERO(type));
+                                 SB_QUANT_TILE_ZERO(type));
             put_lane(tile, type, row, column + first, e);
         }
 }
@@ -96,7 +96,7 @@ static void put_scales_and_mins(char *tile, int row, const struct sb_quant_block
 static void put_signed_scales(char *tile, int row, const struct sb_quant_block *block)
 {
     memcpy(tile + row * 16, block->scales, 16);
-    memcpy(tile + SB_TILE_ROWS * 16 + row % 8 * 4 + row / 8 * 2, &block->d, 2);
+    memcpy(tile + SB_QUANT_TILE_ROWS * 16 + row % 8 * 4 + row / 8 * 2, &block->d, 2);
 }
 
 /* Puts one block of the file into its tile. column: of the tile, at which the block begins. A case
@@ -106,11 +106,11 @@ static void put_block(char *tile, enum sb_dtype type, int row, int column,
 {
     switch (type) {
     case SB_Q8_0:
-        put_scale(tile, row, column / SB_TILE_BLOCK, block->d);
+        put_scale(tile, row, column / SB_QUANT_TILE_BLOCK, block->d);
         put_integers(tile, SB_Q8_0, row, column, block->q, 32);
         break;
     case SB_Q4_0:
-        put_scale(tile, row, column / SB_TILE_BLOCK, block->d);
+        put_scale(tile, row, column / SB_QUANT_TILE_BLOCK, block->d);
         put_integers(tile, SB_Q4_0, row, column, block->q, 32);
         break;
     case SB_Q4_K:
@@ -132,17 +132,17 @@ void sb_quant_pack(void *tiles, enum sb_dtype type, int32_t n_in, int32_t first,
 {
     const struct sb_quant *quant = sb_quant_of(type);
     const size_t row_bytes = sb_dtype_row_bytes(type, (size_t)n_in);
-    const int32_t columns = SB_TILE_COLUMNS(type);
+    const int32_t columns = SB_QUANT_TILE_COLUMNS(type);
     struct sb_quant_block block;
 
     for (int32_t r = 0; r < n; r++) {
         const char *from = (const char *)rows + (size_t)r * row_bytes;
         char *line = (char *)tiles +
-                     (size_t)((first + r) / SB_TILE_ROWS) * sb_tile_row_bytes(type, n_in);
+                     (size_t)((first + r) / SB_QUANT_TILE_ROWS) * sb_tile_row_bytes(type, n_in);
         for (int32_t k = 0; k < n_in; k += quant->block, from += quant->bytes) {
             sb_quant_unpack(&block, type, from);
-            put_block(line + (size_t)(k / columns) * (size_t)SB_TILE_BYTES(type), type,
-                      (first + r) % SB_TILE_ROWS, k % columns, &block);
+            put_block(line + (size_t)(k / columns) * (size_t)SB_QUANT_TILE_BYTES(type), type,
+                      (first + r) % SB_QUANT_TILE_ROWS, k % columns, &block);
         }
     }
 }

@@ -30,7 +30,7 @@ int32_t sb_quant_weight_create(struct sb_weight *out, struct sb_device *device, 
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(sb_cuda_set_type(device, SB_BF16));
-    if (block > SB_TILE_COLUMNS(SB_Q8_0) && n_in % block != 0)
+    if (block > SB_QUANT_TILE_COLUMNS(SB_Q8_0) && n_in % block != 0)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED, "CUDA: rows of %d inputs are no whole blocks of %s",
                 (int)n_in, sb_dtype_name(dtype));
     if (sb_tile_row_bytes(dtype, n_in) > SB_STAGE_BYTES)
@@ -65,9 +65,9 @@ static int32_t fill_piece(struct sb_weight *weight, struct sb_device *device, in
                           int32_t n, const void *rows)
 {
     const size_t strip = sb_tile_row_bytes(weight->dtype, weight->n_in);
-    const int32_t begin = first / SB_TILE_ROWS, end = (first + n - 1) / SB_TILE_ROWS;
-    const int begins_inside = first % SB_TILE_ROWS != 0;
-    const int ends_inside = (first + n) % SB_TILE_ROWS != 0 && first + n < weight->n_out;
+    const int32_t begin = first / SB_QUANT_TILE_ROWS, end = (first + n - 1) / SB_QUANT_TILE_ROWS;
+    const int begins_inside = first % SB_QUANT_TILE_ROWS != 0;
+    const int ends_inside = (first + n) % SB_QUANT_TILE_ROWS != 0 && first + n < weight->n_out;
     char *dev = (char *)weight->data + (size_t)begin * strip;
     const size_t bytes = (size_t)(end - begin + 1) * strip, last = bytes - strip;
     struct sb_stage *stage = NULL;
@@ -79,7 +79,7 @@ static int32_t fill_piece(struct sb_weight *weight, struct sb_device *device, in
         SB_TRY(fetch_strip(stage->pinned, dev, strip, &device->gpu));
     if (ends_inside && begin < end)
         SB_TRY(fetch_strip(stage->pinned + last, dev + last, strip, &device->gpu));
-    sb_quant_pack(stage->pinned, weight->dtype, weight->n_in, first % SB_TILE_ROWS, n, rows);
+    sb_quant_pack(stage->pinned, weight->dtype, weight->n_in, first % SB_QUANT_TILE_ROWS, n, rows);
     SB_TRY(sb_staging_send(stage, dev, bytes, &device->gpu));
 done:
     return rc;
@@ -90,7 +90,7 @@ int32_t sb_quant_weight_fill(struct sb_weight *weight, struct sb_device *device,
 {
     const size_t row = sb_dtype_row_bytes(dtype, (size_t)weight->n_in);
     const size_t strips = SB_STAGE_BYTES / sb_tile_row_bytes(weight->dtype, weight->n_in);
-    const int32_t most = (int32_t)strips * SB_TILE_ROWS;
+    const int32_t most = (int32_t)strips * SB_QUANT_TILE_ROWS;
     const int was = sb_cuda_enter(&device->gpu);
     int32_t rc = SPECBATCH_OK;
 
@@ -98,7 +98,7 @@ int32_t sb_quant_weight_fill(struct sb_weight *weight, struct sb_device *device,
         SB_FAIL(SPECBATCH_E_UNSUPPORTED, "CUDA: %s rows in a weight held as %s",
                 sb_dtype_name(dtype), sb_dtype_name(weight->dtype));
     for (int32_t at = 0, count; at < n; at += count) {
-        const int32_t room = most - (first + at) % SB_TILE_ROWS;
+        const int32_t room = most - (first + at) % SB_QUANT_TILE_ROWS;
         count = n - at < room ? n - at : room;
         SB_TRY(
             fill_piece(weight, device, first + at, count, (const char *)rows + (size_t)at * row));
