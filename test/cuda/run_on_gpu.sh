@@ -155,6 +155,7 @@ if [ "$mode" != timing ]; then
     also "$most" kernels-sample "$B/gpu/test_cuda_sample"
     also "$most" kernels-attention "$B/gpu/test_cuda_attention"
     also "$most" kernels-mma "$B/gpu/test_cuda_mma"
+    also "$most" kernels-attend-mma "$B/gpu/test_cuda_attend_mma"
     also "$most" kernels-quant "$B/gpu/test_cuda_quant"
     also "$most" kernels-draft "$B/gpu/test_cuda_draft"
     also "$most" goldens-f32 "$B/gpu/test_goldens" f32_class
@@ -206,7 +207,7 @@ if [ "$mode" != correctness ]; then
     part 45 racecheck-sample sh test/cuda/tools.sh racecheck "$B/gpu/test_cuda_sample" test_filters
     part 45 racecheck-gemm sh test/cuda/tools.sh racecheck "$B/gpu/test_cuda_mma" \
         test_gemm_shapes
-    part 45 racecheck-attend sh test/cuda/tools.sh racecheck "$B/gpu/test_cuda_mma" \
+    part 45 racecheck-attend sh test/cuda/tools.sh racecheck "$B/gpu/test_cuda_attend_mma" \
         test_attend_passes
 fi
 report

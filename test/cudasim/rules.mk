@@ -36,7 +36,7 @@ $(CUDA_TEST_SUPPORT): $(B)/%.o: %.c $(B)/flags
 # Programs that compare the kernels with the CPU's, and one that tests the simulator itself.
 # faults.cu has wrong kernels, which it must notice.
 CUDA_KERNEL_TESTS := test_cuda_kernels test_cuda_sample test_cuda_attention test_cuda_mma \
-                     test_cuda_quant test_cuda_draft
+                     test_cuda_attend_mma test_cuda_quant test_cuda_draft
 SIM_FAULTS        := $(B)/cudasim/test/cudasim/faults.checked.o
 SIM_KERNEL_TESTS  := $(CUDA_KERNEL_TESTS:%=$(B)/test/cuda/%) \
                      $(addprefix $(B)/test/cudasim/,test_cudasim test_counts)
@@ -75,9 +75,10 @@ compile_sim = $(COMPILE_TEST) $(1) -Itest/cudasim -c $< -o $@.o && \
               $(filter %with_cudnn.o %.faulty.o %internal.a %faults.a,$^) $(SIM) $(LDFLAGS) \
               $(LIBRARIES) -o $@
 SIM_BENCH_GPU := $(B)/cudasim/bench_gpu
-SIM_TESTS     := $(addprefix $(B)/cudasim/,test_backend test_devices test_draft_steps test_products \
-                 test_prefill test_goldens test_contract test_requests test_mutations test_session \
-                 experiments experiment_launch experiment_prefill) $(SIM_BENCH_GPU)
+SIM_TESTS     := $(addprefix $(B)/cudasim/,test_backend test_devices test_draft_steps \
+                 test_products test_prefill test_goldens test_contract test_requests \
+                 test_mutations test_session experiments experiment_launch \
+                 experiment_prefill) $(SIM_BENCH_GPU)
 $(B)/cudasim/test_%: test/cuda/test_%.c $(SIM_PARTS) $(B)/cudasim/internal.a
 	@mkdir -p $(@D); echo "  TEST $< (simulated device)"
 	$(Q)$(compile_sim)
