@@ -150,46 +150,60 @@ static int32_t agreed(const struct job *job, int32_t b, const struct job *other,
     return n;
 }
 
-/* The largest difference of two residual streams, relative to the root mean square. */
-static double distance(const float *a, const float *b, int32_t n)
+/* Whether a row has had the same tokens in both jobs when its last residual stream was computed. */
+static int is_comparable(const struct job *job, const struct job *other, int32_t b)
 {
-    double most = 0.0, sum = 0.0;
+    return agreed(job, b, other, b) >= STEPS - 1;
+}
 
-    for (int32_t i = 0; i < n; i++) {
-        const double difference = fabs((double)a[i] - b[i]);
-        most = difference > most || isnan(difference) ? difference : most;
-        sum += (double)b[i] * b[i];
-    }
-    return most / sqrt(sum / n + 1e-30);
+/* How far the residual streams of a job are from those of an exact one: the root of the mean square
+ * of the differences. Only rows that are comparable in three jobs count; NAN: there is none. */
+static double rounding(const struct job *job, const struct job *other, const struct job *exact,
+                       int32_t hidden)
+{
+    double sum = 0.0;
+    int32_t n = 0;
+
+    for (int32_t b = 0; b < ROWS; b++)
+        if (is_comparable(job, exact, b) && is_comparable(other, exact, b)) {
+            for (int32_t i = 0; i < hidden; i++)
+                sum += pow((double)job->x[b][i] - exact->x[b][i], 2.0);
+            n += hidden;
+        }
+    return n > 0 ? sqrt(sum / n) : NAN;
 }
 
 static const int32_t all_rows[ROWS] = {0, 1, 2, 3};
 
+/* What the steps of a draft may lose: as little as single operations of the same class do, measured
+ * by the f32 class, and nearly all proposals are theirs. */
 static void check_model(const char *path, int is_one_launch)
 {
-    static struct job one, single, part;
-    struct specbatch_model *model;
+    static struct job one, single, exact, part;
+    struct specbatch_model *model, *in_f32;
     int32_t same = 0;
-    double most = 0.0;
+    double of_one, of_single;
 
     CHECK_OK(open_on(&model, path, SPECBATCH_COMPUTE_BF16));
+    CHECK_OK(open_on(&in_f32, path, SPECBATCH_COMPUTE_F32));
     make_texts(model->config.vocab);
     one = (struct job){.model = model, .n_rows = ROWS, .is_draft = 1, .rows = all_rows};
-    single = one;
-    single.is_draft = 0;
+    single = exact = one;
+    single.is_draft = exact.is_draft = 0;
+    exact.model = in_f32;
     CHECK_OK(run(&one));
     CHECK_OK(run(&single));
-    for (int32_t b = 0; b < ROWS; b++) {
-        const int32_t n = agreed(&one, b, &single, b);
-        const double d = n < STEPS - 1 ? 0.0
-                                       : distance(one.x[b], single.x[b], model->config.hidden);
-        same += n;
-        most = d > most || isnan(d) ? d : most;
-    }
-    printf("     %s: %d of %d proposals agree, x within %.4f; %d launches for %d\n", path,
-           (int)same, ROWS * STEPS, most, (int)one.launches, (int)single.launches);
+    CHECK_OK(run(&exact));
+    for (int32_t b = 0; b < ROWS; b++)
+        same += agreed(&one, b, &single, b);
+    of_one = rounding(&one, &single, &exact, model->config.hidden);
+    of_single = rounding(&single, &one, &exact, model->config.hidden);
+    printf("     %s: %d of %d proposals agree; away from the f32 class by %.3g, and by %.3g in "
+           "single operations; %d launches for %d\n",
+           path, (int)same, ROWS * STEPS, of_one, of_single, (int)one.launches,
+           (int)single.launches);
     CHECK(same * 100 >= ROWS * STEPS * 90);
-    CHECK(most < 0.06);
+    CHECK(of_one < 1.5 * of_single);
     CHECK_INT(one.launches == 1, is_one_launch);
     /* rows alone, and three in another order */
     for (int32_t b = 0; b < ROWS; b += 3) {
@@ -200,6 +214,7 @@ static void check_model(const char *path, int is_one_launch)
         CHECK_OK(run(&part));
         CHECK_INT(agreed(&one, b, &part, b % 2 ? 0 : 1), STEPS);
     }
+    specbatch_model_close(in_f32);
     specbatch_model_close(model);
 }
 
