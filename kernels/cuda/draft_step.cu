@@ -374,10 +374,17 @@ panels panels_of(const struct sb_weight *w, enum sb_dtype type)
     return {(const uint16_t *)w->data, sb_cuda_ld(type, w->n_in), w->n_out, w->gated};
 }
 
-bool layer_suits(const struct sb_step_layer *l)
+/* Quantised weights lie in tiles of their own. */
+bool is_tiled(const struct sb_weight *w, enum sb_dtype type)
 {
-    return !l->post_attn_norm && !l->post_ffn_norm && !l->qkv->next && !l->o->next &&
-           !l->gate_up->next && !l->down->next && l->gate_up->gated > 0;
+    return w->dtype == type && !w->next;
+}
+
+bool layer_suits(const struct sb_step_layer *l, enum sb_dtype type)
+{
+    return !l->post_attn_norm && !l->post_ffn_norm && is_tiled(l->qkv, type) &&
+           is_tiled(l->o, type) && is_tiled(l->gate_up, type) && is_tiled(l->down, type) &&
+           l->gate_up->gated > 0;
 }
 
 bool model_suits(const struct sb_step_model *m, const struct sb_step_layer *layers,
@@ -386,10 +393,10 @@ bool model_suits(const struct sb_step_model *m, const struct sb_step_layer *laye
     const struct sb_attention *a = &layers[0].attention;
 
     for (int i = 0; i < m->n_layers; i++)
-        if (!layer_suits(&layers[i]))
+        if (!layer_suits(&layers[i], type))
             return false;
-    return type != SB_F32 && !m->embed->next && !m->head->next && a->head_dim <= HEAD &&
-           a->heads % a->kv_heads == 0 && a->heads / a->kv_heads <= GROUP &&
+    return type != SB_F32 && is_tiled(m->embed, type) && is_tiled(m->head, type) &&
+           a->head_dim <= HEAD && a->heads % a->kv_heads == 0 && a->heads / a->kv_heads <= GROUP &&
            shared_bytes(m->hidden, a->heads / a->kv_heads, 1) <= 227 * 1024;
 }
 

@@ -130,12 +130,14 @@ done:
     return rc;
 }
 
-static int32_t open_on(struct specbatch_model **out, const char *path, int32_t compute)
+static int32_t open_on(struct specbatch_model **out, const char *path, int32_t compute,
+                       int32_t weights)
 {
     specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
 
     options.device = SPECBATCH_DEVICE_CUDA;
     options.compute = compute;
+    options.weights = weights;
     *out = NULL;
     return specbatch_model_open(out, path, &options);
 }
@@ -177,15 +179,15 @@ static const int32_t all_rows[ROWS] = {0, 1, 2, 3};
 
 /* What the steps of a draft may lose: as little as single operations of the same class do, measured
  * by the f32 class, and nearly all proposals are theirs. */
-static void check_model(const char *path, int is_one_launch)
+static void check_model(const char *path, int32_t weights, int is_one_launch)
 {
     static struct job one, single, exact, part;
     struct specbatch_model *model, *in_f32;
     int32_t same = 0;
     double of_one, of_single;
 
-    CHECK_OK(open_on(&model, path, SPECBATCH_COMPUTE_BF16));
-    CHECK_OK(open_on(&in_f32, path, SPECBATCH_COMPUTE_F32));
+    CHECK_OK(open_on(&model, path, SPECBATCH_COMPUTE_BF16, weights));
+    CHECK_OK(open_on(&in_f32, path, SPECBATCH_COMPUTE_F32, weights));
     make_texts(model->config.vocab);
     one = (struct job){.model = model, .n_rows = ROWS, .is_draft = 1, .rows = all_rows};
     single = exact = one;
@@ -220,25 +222,28 @@ static void check_model(const char *path, int is_one_launch)
 
 static void test_steps_of_qwen3(void)
 {
-    check_model("test/data/models/qwen3_untied_f32_sharded.draft", 1);
+    check_model("test/data/models/qwen3_untied_f32_sharded.draft", SPECBATCH_WEIGHTS_AUTO, 1);
 }
 static void test_steps_of_llama(void)
 {
-    check_model("test/data/models/llama_untied_f32_sharded.draft", 1);
+    check_model("test/data/models/llama_untied_f32_sharded.draft", SPECBATCH_WEIGHTS_AUTO, 1);
 }
 static void test_steps_with_biases(void)
 {
-    check_model("test/data/models/qwen2_tied_f32", 1);
-    check_model("test/data/models/llama3_scaled_biased_tied_bf16", 1);
+    check_model("test/data/models/qwen2_tied_f32", SPECBATCH_WEIGHTS_AUTO, 1);
+    check_model("test/data/models/llama3_scaled_biased_tied_bf16", SPECBATCH_WEIGHTS_AUTO, 1);
 }
 static void test_steps_with_wide_heads(void)
 {
-    check_model("test/data/models/long_qwen3_hd128_bf16", 1);
+    check_model("test/data/models/long_qwen3_hd128_bf16", SPECBATCH_WEIGHTS_AUTO, 1);
 }
-/* GLM-4 norms the outputs of blocks, which the one launch does not know. */
+/* GLM-4 norms the outputs of blocks, and quantised weights lie in tiles of their own, which the one
+ * launch does not know. */
 static void test_steps_that_do_not_suit(void)
 {
-    check_model("test/data/models/glm4_unbiased_bf16", 0);
+    check_model("test/data/models/glm4_unbiased_bf16", SPECBATCH_WEIGHTS_AUTO, 0);
+    check_model("test/data/models/llama_untied_f32_sharded.draft", SPECBATCH_WEIGHTS_Q8, 0);
+    check_model("test/data/models/qwen3_untied_f32_sharded.draft", SPECBATCH_WEIGHTS_Q4, 0);
 }
 
 /* In the f32 class a draft has the bits of its target. */
@@ -247,7 +252,7 @@ static void test_steps_of_the_f32_class(void)
     static struct job draft, target;
 
     CHECK_OK(open_on(&draft.model, "test/data/models/qwen3_untied_f32_sharded.draft",
-                     SPECBATCH_COMPUTE_F32));
+                     SPECBATCH_COMPUTE_F32, SPECBATCH_WEIGHTS_AUTO));
     make_texts(draft.model->config.vocab);
     draft.n_rows = ROWS;
     draft.rows = all_rows;
@@ -273,7 +278,7 @@ static void test_steps_on_other_devices(void)
         cudasim_configure(&machine);
         *job = (struct job){.n_rows = 3, .is_draft = 1, .rows = all_rows + 1};
         CHECK_OK(open_on(&job->model, "test/data/models/qwen3_untied_f32_sharded.draft",
-                         SPECBATCH_COMPUTE_BF16));
+                         SPECBATCH_COMPUTE_BF16, SPECBATCH_WEIGHTS_AUTO));
         make_texts(job->model->config.vocab);
         CHECK_OK(run(job));
         specbatch_model_close(job->model);
