@@ -48,7 +48,8 @@ verdict gpu_run_ends_by_itself_and_keeps_what_it_found \
 # A part ends well, but has checked nothing: it has skipped everything, or has said nothing.
 for body in 'echo "SKIP all: no CUDA device"' 'echo "SKIP test_one: nothing to look at"' ':'; do
     stand_ins 'echo "ok   all"'
-    printf '#!/bin/sh\n%s\n' "$body" >"$tmp/b/gpu/test_cuda_mma"
+    printf '#!/bin/sh\n[ "$1" = test_cuda_mma ] || { echo "ok   all"; exit; }\n%s\n' "$body" \
+        >"$tmp/b/gpu/kernel_tests"
     verdict "gpu_run_fails_where_a_part_checks_nothing ($body)" \
         "$(run correctness; fails; has '^kernels-mma  *NONE'; has '^FAIL check_gpu: kernels-mma $')"
 done

@@ -4,7 +4,7 @@
 #
 ## On a GPU
 TEST_PROGRAMS    += $(B)/test/cuda/test_module
-GPU_KERNEL_TESTS := $(CUDA_KERNEL_TESTS:%=$(B)/gpu/%)
+GPU_KERNEL_TESTS := $(B)/gpu/kernel_tests
 GPU_TESTS        := $(addprefix $(B)/gpu/,test_goldens test_long_prompts test_devices \
                     experiments experiment_launch experiment_prefill) $(GPU_KERNEL_TESTS)
 CUDA_PACKER      := $(B)/cuda/src/backend/cuda/quant_pack.o
@@ -14,11 +14,17 @@ COMPILE_GPU       = $(COMPILE_TEST) -isystem $(CUDA_HOME)/include -c $< -o $@.o
 $(B)/gpu/test_%: test/cuda/test_%.c $(CUDA_TEST_SUPPORT) $(B)/internal.a
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(COMPILE_TEST) $< $(CUDA_TEST_SUPPORT) $(B)/internal.a $(LDFLAGS) $(LIBRARIES) -o $@
-$(GPU_KERNEL_TESTS): $(B)/gpu/%: test/cuda/%.c $(CUDA_KERNEL_OBJECTS) $(CUDA_PACKER) $(B)/internal.a
+# One program with all of the kernels' tests, whose mains have names of their own.
+$(B)/gpu/%.part.o: test/cuda/%.c $(B)/flags
+	@mkdir -p $(@D); echo "  TEST $<"
+	$(Q)$(COMPILE_TEST) -isystem $(CUDA_HOME)/include -Wno-missing-prototypes -Dmain=main_of_$* \
+	    -c $< -o $@
+$(GPU_KERNEL_TESTS): test/cuda/kernel_tests.c $(CUDA_KERNEL_TESTS:%=$(B)/gpu/%.part.o) \
+                     $(CUDA_KERNEL_OBJECTS) $(CUDA_PACKER) $(B)/internal.a
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(COMPILE_GPU)
-	$(Q)$(CXX) $@.o $(CUDA_KERNEL_OBJECTS) $(CUDA_PACKER) $(B)/internal.a $(CUDA_RPATH) $(LDFLAGS) \
-	    $(LIBRARIES) $(CUDA_LIBRARIES) -o $@
+	$(Q)$(CXX) $@.o $(CUDA_KERNEL_TESTS:%=$(B)/gpu/%.part.o) $(CUDA_KERNEL_OBJECTS) $(CUDA_PACKER) \
+	    $(B)/internal.a $(CUDA_RPATH) $(LDFLAGS) $(LIBRARIES) $(CUDA_LIBRARIES) -o $@
 $(B)/gpu/experiments $(B)/gpu/experiment_launch: $(B)/gpu/%: test/cuda/%.c \
                                                  $(CUDA_KERNEL_OBJECTS) $(CUDA_FINDERS)
 	@mkdir -p $(@D); echo "  TEST $<"

@@ -151,13 +151,13 @@ fi
 # ---- Correctness: all parts at once. They have all the time if nothing else is to be done.
 if [ "$mode" != timing ]; then
     if [ "$mode" = correctness ]; then most=$BUDGET; else most=110; fi
-    also "$most" kernels "$B/gpu/test_cuda_kernels"
-    also "$most" kernels-sample "$B/gpu/test_cuda_sample"
-    also "$most" kernels-attention "$B/gpu/test_cuda_attention"
-    also "$most" kernels-mma "$B/gpu/test_cuda_mma"
-    also "$most" kernels-attend-mma "$B/gpu/test_cuda_attend_mma"
-    also "$most" kernels-quant "$B/gpu/test_cuda_quant"
-    also "$most" kernels-draft "$B/gpu/test_cuda_draft"
+    also "$most" kernels "$B/gpu/kernel_tests" test_cuda_kernels
+    also "$most" kernels-sample "$B/gpu/kernel_tests" test_cuda_sample
+    also "$most" kernels-attention "$B/gpu/kernel_tests" test_cuda_attention
+    also "$most" kernels-mma "$B/gpu/kernel_tests" test_cuda_mma
+    also "$most" kernels-attend-mma "$B/gpu/kernel_tests" test_cuda_attend_mma
+    also "$most" kernels-quant "$B/gpu/kernel_tests" test_cuda_quant
+    also "$most" kernels-draft "$B/gpu/kernel_tests" test_cuda_draft
     also "$most" goldens-f32 "$B/gpu/test_goldens" f32_class
     also "$most" goldens-16bit "$B/gpu/test_goldens" 16_bit
     also "$most" long-prompts "$B/gpu/test_long_prompts"
@@ -201,13 +201,13 @@ if [ "$mode" != correctness ]; then
     # The library's own kernels need neither.
     LD_LIBRARY_PATH=$driver_path
     part 30 ncu sh test/cuda/tools.sh ncu "$B/gpu/experiments" --profile
-    part 45 memcheck-kernels sh test/cuda/tools.sh memcheck "$B/gpu/test_cuda_kernels"
-    part 45 memcheck-mma sh test/cuda/tools.sh memcheck "$B/gpu/test_cuda_mma"
-    part 45 memcheck-sample sh test/cuda/tools.sh memcheck "$B/gpu/test_cuda_sample"
-    part 45 racecheck-sample sh test/cuda/tools.sh racecheck "$B/gpu/test_cuda_sample" test_filters
-    part 45 racecheck-gemm sh test/cuda/tools.sh racecheck "$B/gpu/test_cuda_mma" \
-        test_gemm_shapes
-    part 45 racecheck-attend sh test/cuda/tools.sh racecheck "$B/gpu/test_cuda_attend_mma" \
+    tests=$B/gpu/kernel_tests
+    part 45 memcheck-kernels sh test/cuda/tools.sh memcheck "$tests" test_cuda_kernels
+    part 45 memcheck-mma sh test/cuda/tools.sh memcheck "$tests" test_cuda_mma
+    part 45 memcheck-sample sh test/cuda/tools.sh memcheck "$tests" test_cuda_sample
+    part 45 racecheck-sample sh test/cuda/tools.sh racecheck "$tests" test_cuda_sample test_filters
+    part 45 racecheck-gemm sh test/cuda/tools.sh racecheck "$tests" test_cuda_mma test_gemm_shapes
+    part 45 racecheck-attend sh test/cuda/tools.sh racecheck "$tests" test_cuda_attend_mma \
         test_attend_passes
 fi
 report
