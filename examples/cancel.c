@@ -7,19 +7,18 @@
 #include "specbatch.h"
 
 /* Prints the news of a request, and cancels it when it has enough tokens. A round may bring
- * several, so it may then have some more. */
-static int32_t print_news(specbatch_pool *pool, size_t enough)
+ * several, so it may then have some more. *n: those that it has so far */
+static int32_t print_news(specbatch_pool *pool, size_t enough, size_t *n)
 {
-    static size_t n; /* so far */
     specbatch_event event = SPECBATCH_EVENT_INIT;
     int32_t rc;
 
     while ((rc = specbatch_pool_next_event(pool, &event)) == SPECBATCH_OK) {
-        n += event.n_ids;
+        *n += event.n_ids;
         printf("%s", event.text ? event.text : "");
         if (event.finish)
-            printf("\n    %zu tokens, %s\n", n, specbatch_finish_name(event.finish));
-        else if (n >= enough && (rc = specbatch_pool_cancel(pool, event.id)) != SPECBATCH_OK)
+            printf("\n    %zu tokens, %s\n", *n, specbatch_finish_name(event.finish));
+        else if (*n >= enough && (rc = specbatch_pool_cancel(pool, event.id)) != SPECBATCH_OK)
             break;
     }
     return rc == SPECBATCH_E_EMPTY ? SPECBATCH_OK : rc;
@@ -32,7 +31,7 @@ int main(int argc, char **argv)
     specbatch_pool *pool = NULL;
     specbatch_request request = SPECBATCH_REQUEST_INIT;
     const size_t enough = argc == 5 ? strtoul(argv[3], NULL, 10) : 0;
-    size_t active = 1;
+    size_t active = 1, n = 0;
     int failed = 1;
 
     if (enough == 0) {
@@ -47,9 +46,9 @@ int main(int argc, char **argv)
         specbatch_pool_submit(pool, &request, NULL))
         goto done;
     while (active)
-        if (specbatch_pool_step(pool, &active) || print_news(pool, enough))
+        if (specbatch_pool_step(pool, &active) || print_news(pool, enough, &n))
             goto done;
-    failed = print_news(pool, enough) != SPECBATCH_OK; /* the last, if it was cancelled */
+    failed = print_news(pool, enough, &n) != SPECBATCH_OK; /* the last, if it was cancelled */
 done:
     if (failed)
         fprintf(stderr, "cancel: %s\n", specbatch_last_error());

@@ -93,7 +93,6 @@ static int is_id(yajl_val value)
 static const char *take_draft_len(struct ex_line_wish *line, const struct field *field, void *to,
                                   yajl_val value)
 {
-    (void)field, (void)to;
     const char *why = take_integer(line, field, to, value);
 
     if (line->wish.draft_len == 0)
@@ -104,9 +103,9 @@ static const char *take_draft_len(struct ex_line_wish *line, const struct field 
 static const char *take_sources(struct ex_line_wish *line, const struct field *field, void *to,
                                 yajl_val value)
 {
-    (void)field, (void)to;
     static const char wrong[] = "is not an array of numbers in 0..31, one or more";
 
+    (void)field, (void)to;
     if (!YAJL_IS_ARRAY(value) || value->u.array.len == 0)
         return wrong;
     for (size_t i = 0; i < value->u.array.len; i++) {
@@ -122,7 +121,6 @@ static const char *take_sources(struct ex_line_wish *line, const struct field *f
 static const char *take_stops(struct ex_line_wish *line, const struct field *field, void *to,
                               yajl_val value)
 {
-    (void)field, (void)to;
     static const char wrong[] = "is neither a string nor an array of up to 16 strings";
     const int is_array = YAJL_IS_ARRAY(value);
     const size_t n = is_array ? value->u.array.len : 1;
@@ -130,6 +128,7 @@ static const char *take_stops(struct ex_line_wish *line, const struct field *fie
     size_t size = 0;
     char *text;
 
+    (void)field, (void)to;
     if (n > MAX_STOPS)
         return wrong;
     for (size_t i = 0; i < n; i++) {
@@ -151,9 +150,9 @@ static const char *take_stops(struct ex_line_wish *line, const struct field *fie
 static const char *take_stop_ids(struct ex_line_wish *line, const struct field *field, void *to,
                                  yajl_val value)
 {
-    (void)field, (void)to;
     static const char wrong[] = "is not an array of up to 64 token ids";
 
+    (void)field, (void)to;
     if (!YAJL_IS_ARRAY(value) || value->u.array.len > MAX_STOP_IDS)
         return wrong;
     line->wish.stop_ids.n = value->u.array.len;
@@ -170,13 +169,13 @@ static const char *take_stop_ids(struct ex_line_wish *line, const struct field *
 static const char *take_bias(struct ex_line_wish *line, const struct field *field, void *to,
                              yajl_val value)
 {
-    (void)field, (void)to;
     static const char wrong[] = "is not an object of up to 1024 token ids, each with a number or "
                                 "null";
     const size_t n = YAJL_IS_OBJECT(value) ? value->u.object.len : SIZE_MAX;
     int32_t *ids;
     float *bias;
 
+    (void)field, (void)to;
     if (n > MAX_BIAS)
         return wrong;
     ids = block(line, n, sizeof *ids);

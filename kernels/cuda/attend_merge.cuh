@@ -155,21 +155,6 @@ __device__ __forceinline__ void store_partial(const float (&o)[S::MT][S::GROUP][
     }
 }
 
-/* Whether this block is the last of n that have written partial results of a tile. Then it sees
- * what all of them have written. Every thread's results are made visible before the block counts
- * itself, and the counter wraps to 0 with the last: the order of stores, fence and counter is that
- * of NVIDIA's sample threadFenceReduction (CUDA Programming Guide, "Memory Fence Functions"). */
-__device__ __forceinline__ bool is_last(unsigned *counter, int n, int *flag)
-{
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0)
-        *flag = atomicInc(counter, (unsigned)n - 1) == (unsigned)n - 1;
-    __syncthreads();
-    __threadfence();
-    return *flag;
-}
-
 /* Merges the partial results of all splits in ascending order. First a thread a query merges maxima
  * and sums and leaves the factors, MERGED splits at a time, where keys and values were; then come
  * the values, for which nothing but their own loads has to be waited for. */

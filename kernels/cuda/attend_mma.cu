@@ -17,6 +17,7 @@
  */
 #include "kernels/cuda/attend_merge.cuh"
 #include "kernels/cuda/attend_turn.cuh"
+#include "kernels/cuda/grid.cuh"
 
 namespace
 {
@@ -110,7 +111,7 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
         made_bad = fetch(a.v, S::V_AT, split + 1);
     }
     if (!walks) {
-        if (!is_last(counter, tile.highest / SPLIT + 1, care))
+        if (!is_last_block(counter, tile.highest / SPLIT + 1, care))
             return;
         merge_splits<S>(&result, &state, shared, a, tile, kv_head);
     }

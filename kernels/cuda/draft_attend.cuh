@@ -65,7 +65,7 @@ struct attend_memory {
     uint16_t *k;   /* [FRESH, HEAD] */
     uint16_t *v;   /* [FRESH, HEAD] */
     float *merged; /* [WARPS, group, HEAD + 4]: o, m, l */
-    unsigned *count;
+    int *is_last;
 
     static __host__ __device__ __forceinline__ int bytes(int group)
     {
@@ -79,7 +79,7 @@ struct attend_memory {
         merged = key + FRESH * HEAD;
         k = (uint16_t *)(merged + WARPS * group * (HEAD + 4));
         v = k + FRESH * HEAD;
-        count = (unsigned *)(v + FRESH * HEAD);
+        is_last = (int *)(v + FRESH * HEAD);
     }
     __device__ __forceinline__ float *of_warp(int warp, int head, int group) const
     {
@@ -300,7 +300,7 @@ __device__ __forceinline__ void merge_unit(const attend_memory &m, const attend_
             partial[a.d] = sum.m, partial[a.d + 1] = sum.l;
     }
     unsigned *counter = a.counters + u.token * a.kv_heads + u.kv_head;
-    if (n == 1 || !is_last_block(counter, (unsigned)n, m.count))
+    if (n == 1 || !is_last_block(counter, n, m.is_last))
         return;
     for (int i = threadIdx.x; i < all; i += THREADS) {
         const float *partial = a.partial + (head + i / a.d) * parts * (a.d + 2);
@@ -309,8 +309,6 @@ __device__ __forceinline__ void merge_unit(const attend_memory &m, const attend_
             sum.add(__ldcg(partial + i % a.d), __ldcg(partial + a.d), __ldcg(partial + a.d + 1));
         to[i] = (uint16_t)pack2<TYPE>(sum.o / sum.l, 0.0f);
     }
-    if (threadIdx.x == 0)
-        *counter = 0;
 }
 
 /* Attention of a pass, all blocks together. */

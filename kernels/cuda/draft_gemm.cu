@@ -5,11 +5,10 @@
  * k, and so reads it with a quarter of the device. Here k is split over blocks as well as over
  * warps (draft_tile.cuh), by a count that follows from the matrix's shape:
  *
- *     grid: tiles of 16 rows x splits       block (tile, s): stages [s per, (s + 1) per) of the
- * tile
+ *     grid: tiles of 16 rows x splits     block (tile, s): stages [s per, (s + 1) per) of a tile
  *
  * A block writes its sums to scratch and counts itself. The last one of a tile adds them in
- * ascending order of s, adds the bias, and sets the counter back to zero for the next product.
+ * ascending order of s and adds the bias. The counter is zero again then, for the next product.
  *
  * Rejected: atomic additions to y, whose order is a matter of luck, so that a draft would propose
  * differently from run to run.
@@ -53,7 +52,7 @@ template <enum sb_dtype TYPE, int NT>
 __global__ void __launch_bounds__(THREADS, 3) split_kernel(split_args a)
 {
     SB_DYNAMIC_SHARED(uint8_t, shared);
-    SB_SHARED(unsigned, count, 1);
+    SB_SHARED(int, is_last, 1);
     float *sums = (float *)(shared + WARPS * STAGES * STAGE_BYTES);
     const int tile = (int)blockIdx.x, split = (int)blockIdx.y, t = (int)threadIdx.x, warp = t / 32;
     const int first = split * a.per, last = min(first + a.per, a.weight.stages());
@@ -68,13 +67,11 @@ __global__ void __launch_bounds__(THREADS, 3) split_kernel(split_args a)
     if (a.splits > 1) {
         float *partial = a.partial + (int64_t)tile * a.splits * THREADS + t;
         partial[split * THREADS] = sum;
-        if (!is_last_block(a.counters + tile, (unsigned)a.splits, count))
+        if (!is_last_block(a.counters + tile, a.splits, is_last))
             return;
         sum = 0.0f;
         for (int s = 0; s < a.splits; s++)
             sum += __ldcg(partial + s * THREADS);
-        if (t == 0)
-            a.counters[tile] = 0;
     }
     if (t < tile_sums<NT>::N && r < a.x.m && o >= 0)
         a.y[(int64_t)r * a.weight.n_out + o] = a.bias ? sum + a.bias[o] : sum;

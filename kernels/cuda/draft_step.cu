@@ -437,10 +437,21 @@ struct memory_parts {
     }
 };
 
-/* As many blocks as are on the device at once, but no more than the widest matrix has tiles. */
-cudaError_t count_blocks(int *blocks, const struct sb_step_model *m, enum sb_dtype type, int shared)
+/* What the device gives a block at most. */
+cudaError_t most_shared_of(int32_t *bytes, int device)
 {
-    const int tiles = (m->head->n_out + ROWS - 1) / ROWS;
+    int most = 0;
+    const cudaError_t error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin,
+                                                     device);
+
+    *bytes = most;
+    return error;
+}
+
+/* As many blocks as are on the device at once, but no more than the widest matrix has tiles. */
+cudaError_t count_blocks(struct sb_cuda_draft *draft, int shared)
+{
+    const int tiles = (draft->head.n_out + ROWS - 1) / ROWS;
     int device = 0, processors = 0, resident = 0, cooperates = 0;
     cudaError_t error = cudaGetDevice(&device);
 
@@ -450,8 +461,10 @@ cudaError_t count_blocks(int *blocks, const struct sb_step_model *m, enum sb_dty
         error = cudaDeviceGetAttribute(&cooperates, cudaDevAttrCooperativeLaunch, device);
     if (error == cudaSuccess)
         error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-            &resident, (const void *)kernel_for(type, 1), THREADS, (size_t)shared);
-    *blocks = !cooperates || resident < 1 ? 0 : processors < tiles ? processors : tiles;
+            &resident, (const void *)kernel_for(draft->type, 1), THREADS, (size_t)shared);
+    if (error == cudaSuccess)
+        error = most_shared_of(&draft->most_shared, device);
+    draft->blocks = !cooperates || resident < 1 ? 0 : processors < tiles ? processors : tiles;
     return error;
 }
 
@@ -486,11 +499,10 @@ cudaError_t sb_cuda_step_prepare(struct sb_cuda_draft *draft, const struct sb_st
     const memory_parts parts(memory, a->heads, model->n_layers);
     cudaError_t error = cudaSuccess;
 
-    *draft = {*model, *model->embed, *model->head, *a, type, 0, memory};
+    *draft = {*model, *model->embed, *model->head, *a, type, 0, 0, memory};
     if (!model_suits(model, layers, type))
         return error;
-    error = count_blocks(&draft->blocks, model, type,
-                         shared_bytes(model->hidden, a->heads / a->kv_heads, 1));
+    error = count_blocks(draft, shared_bytes(model->hidden, a->heads / a->kv_heads, 1));
     if (error == cudaSuccess && draft->blocks > 0)
         error = copy_layers(parts.layers, model, layers, type);
     return error;
@@ -499,16 +511,11 @@ cudaError_t sb_cuda_step_prepare(struct sb_cuda_draft *draft, const struct sb_st
 int sb_cuda_step_suits(const struct sb_cuda_draft *draft, const struct sb_draft_step *steps,
                        int32_t n)
 {
+    const struct sb_attention *a = &draft->attention;
     const int m = most_tokens(steps, n);
-    int device = 0, most = 0;
 
-    if (draft->blocks == 0 || m > MOST_TOKENS)
-        return 0;
-    return cudaGetDevice(&device) == cudaSuccess &&
-           cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) ==
-               cudaSuccess &&
-           shared_bytes(draft->model.hidden, draft->attention.heads / draft->attention.kv_heads,
-                        m) <= most;
+    return draft->blocks > 0 && m <= MOST_TOKENS &&
+           shared_bytes(draft->model.hidden, a->heads / a->kv_heads, m) <= draft->most_shared;
 }
 
 cudaError_t sb_cuda_steps(const struct sb_cuda_draft *draft, const struct sb_draft_step *steps,
@@ -562,11 +569,12 @@ cudaError_t sb_cuda_steps(const struct sb_cuda_draft *draft, const struct sb_dra
  * needs is only known later. */
 cudaError_t sb_load_draft_step(enum sb_dtype type)
 {
-    int device = 0, most = 0;
+    int32_t most = 0;
+    int device = 0;
     cudaError_t error = cudaGetDevice(&device);
 
     if (error == cudaSuccess)
-        error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+        error = most_shared_of(&most, device);
     for (int m = 8; error == cudaSuccess && type != SB_F32 && m <= MOST_TOKENS; m += 8)
         error = sb_load(kernel_for(type, m), most);
     return error;

@@ -6,8 +6,8 @@
  * each, and the eight sums are added in the order of the warps. The order is a function of the
  * matrix's shape, so proposals do not depend on what else is in the pass.
  *
- *     k         | 0   | 64  | 128 | ...  | 448 | 512 | ...        a stage: 16 rows x 64 columns, 2
- * KB warp        0     1     2     ...    7     0     ...
+ *     k         | 0   | 64  | 128 | ...  | 448 | 512 | ...      a stage: 16 rows x 64 columns,
+ *     warp        0     1     2     ...    7     0     ...        2 KB
  *
  * Each warp has a ring of stages of its own in shared memory. Copies for stages to come are under
  * way while it multiplies, and no other warp is waited for. What a ring holds next is said by a
@@ -22,6 +22,7 @@
 #ifndef SB_CUDA_DRAFT_TILE_CUH
 #define SB_CUDA_DRAFT_TILE_CUH
 
+#include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/mma.cuh"
 
 namespace
@@ -193,19 +194,6 @@ __device__ __forceinline__ float add_warps(const float (&acc)[NT][4], float *sum
     for (int w = 0; w < WARPS; w++)
         sum += sums[(w * 8 * NT + t / ROWS) * SUM_PITCH + t % ROWS];
     return sum;
-}
-
-/* Whether this block is the last of `n` that come here with one counter, which was zero. All of its
- * threads then see what the others have stored before. shared: of one element */
-__device__ __forceinline__ bool is_last_block(unsigned *counter, unsigned n, unsigned *shared)
-{
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0)
-        *shared = atomicAdd(counter, 1u);
-    __syncthreads();
-    __threadfence();
-    return *shared == n - 1;
 }
 
 } // namespace

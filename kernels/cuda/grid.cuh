@@ -18,6 +18,11 @@
  *                                reads the sum by load_acquire sees what this thread has stored,
  *                                and what its block had stored before the last __syncthreads.
  *   load_acquire(at)             Reads such a word.
+ *   is_last_block(counter, n, flag)
+ *                                Whether this block is the last of n that come here with one
+ *                                counter, zero at first. All threads of a block call it. Those of
+ *                                the last then see what the threads of the others stored before.
+ *                                The counter is zero again after it. flag: one int of shared memory
  *   spin(at, again)              Is called in a loop that waits for a word to change, with
  *                                `again` false the first time, so that the simulated device lets
  *                                other threads run. It is nothing on a GPU.
@@ -28,6 +33,9 @@
  * number of barriers, launches, and numbers of blocks, one after the other. A barrier of the
  * cooperative groups library would do the same, but it needs a workspace that only relocatable
  * device code has.
+ *
+ * In is_last_block every thread's stores are made visible before the block counts itself, as in
+ * NVIDIA's sample threadFenceReduction (CUDA Programming Guide, "Memory Fence Functions").
  *
  * PTX ISA: "Parallel Synchronization and Communication Instructions: griddepcontrol" (sm_90), and
  * "Memory Consistency Model: Release and Acquire Patterns".
@@ -94,6 +102,17 @@ static __device__ __forceinline__ void grid_barrier(unsigned *counter)
             spin(counter, again);
     }
     __syncthreads();
+}
+
+static __device__ __forceinline__ bool is_last_block(unsigned *counter, int n, int *flag)
+{
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0)
+        *flag = atomicInc(counter, (unsigned)n - 1) == (unsigned)n - 1;
+    __syncthreads();
+    __threadfence();
+    return *flag;
 }
 
 #endif

@@ -193,7 +193,8 @@ struct sb_cuda_draft {
     struct sb_weight embed, head;
     struct sb_attention attention; /* of any layer: without its vectors and planes */
     enum sb_dtype type;
-    int32_t blocks; /* of a launch */
+    int32_t blocks;      /* of a launch */
+    int32_t most_shared; /* bytes of shared memory that a block may have */
     void *memory;
 };
 size_t sb_cuda_step_bytes(const struct sb_exec_limits *limits);

@@ -6,6 +6,14 @@
 
 #include "cuda/kernel_test.h"
 
+/* Ends the calling test where a check within the call has failed. */
+#define TRY(call)              \
+    do {                       \
+        call;                  \
+        if (sbtest_failed_now) \
+            return;            \
+    } while (0)
+
 static const enum sb_dtype types[] = {SB_BF16, SB_F16};
 
 static inline float rounded(float value, enum sb_dtype type)

@@ -11,13 +11,6 @@
  */
 #include "cuda/matrix.h"
 
-#define TRY(call)              \
-    do {                       \
-        call;                  \
-        if (sbtest_failed_now) \
-            return;            \
-    } while (0)
-
 /* ------------------------------------------------------------------ products */
 
 struct product {

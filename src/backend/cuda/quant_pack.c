@@ -56,9 +56,8 @@ static inline void put_lane(char *tile, enum sb_dtype type, int row, int column,
     }
 }
 
-static inline __attribute__((always_inline)) void put_integers(char *tile, enum sb_dtype type,
-                                                               int row, int column, const int8_t *q,
-                                                               int n)
+static inline void put_integers(char *tile, enum sb_dtype type, int row, int column,
+                                const int8_t *q, int n)
 {
     for (int block = 0; block < n; block += SB_QUANT_TILE_BLOCK)
         for (int t = 0; t < 4; t++) {
