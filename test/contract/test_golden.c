@@ -4,7 +4,7 @@
  * that has a golden beside it is compared, and every architecture must have one.
  *
  * A golden, golden.safetensors, holds what transformers computed for four prompts (i = 0..3) of n
- * tokens. Logits and hidden states are kept of the last 44 positions of the longest prompt, and of
+ * tokens. Logits and hidden states are kept of the last 24 positions of the longest prompt, and of
  * the last 8 of the prompts of the long_* checkpoints.
  *
  *    prompt_i int64 [n]   logits_i f32 [n, V]   hidden_i f32 [layers + 1, n, H]
