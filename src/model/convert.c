@@ -27,7 +27,7 @@
 #include "model/config.h"
 #include "model/gguf_model.h"
 #include "model/progress.h"
-#include "model/safetensors.h"
+#include "model/shards.h"
 #include "quant.h"
 #include "status.h"
 #include "text/chat.h"

@@ -12,7 +12,7 @@
 #include "backend/quantiser.h"
 #include "model/gguf_model.h"
 #include "model/model.h"
-#include "model/safetensors.h"
+#include "model/shards.h"
 #include "quant.h"
 #include "sbtest.h"
 #include "support/gguf_convert.h"
