@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes torch/pytorch_model.bin by torch itself (2.15): a file that has all that the state_dict() of
-a model can have, to hold the reader of such files against. Tensor number i of the list below, but
-the tied one, counts 100 i, 100 i + 1, ... in its own type.
+"""Makes torch/pytorch_model.bin by torch itself (2.15): a file that has all that a model's
+state_dict() can have, to hold the reader of such files against. Tensor number i of the list below,
+but the tied one, counts 100 i, 100 i + 1, ... in its own type.
 
     python3 make_torch.py
 """
