@@ -295,7 +295,8 @@ class Pool(Handle):
         results = [event.result for event in self.stream(requests, **options) if event.result]
         return sorted(results, key=lambda result: result.id)
 
-    async def astream(self, requests: Iterable[Asked], **options: Any) -> AsyncGenerator[Event, None]:
+    async def astream(self, requests: Iterable[Asked],
+                      **options: Any) -> AsyncGenerator[Event, None]:
         """As stream, for asyncio. Steps run on a worker thread, one at a time, for all tasks that
         stream from the pool."""
         if self._stepper is None:
