@@ -18,7 +18,7 @@ import header  # noqa: E402  (the path comes first)
 HEADER = os.path.join(HERE, "..", "..", "include", "specbatch.h")
 OUTPUT = os.path.join(HERE, "specbatch", "_abi.py")
 
-TOP = '''"""The header in ctypes. Generated from include/specbatch.h by make_abi.py: do not edit it."""
+TOP = '''"""The header in ctypes, generated from include/specbatch.h by make_abi.py."""
 
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_char_p, c_float, c_int32, c_int64, c_size_t,
                     c_uint32, c_uint64, c_void_p)
@@ -94,7 +94,7 @@ def generated(data):
                   wrapped(f"    _fields_ = [{fields}]")]
     sizes = ", ".join(f"({short(item['name'])}, {item['size']})" for item in data["structs"])
     lines += ["", "", wrapped(f"SIZES = ({sizes})"),
-              "# What functions return, and their arguments. A STATUS is an error if it is negative.",
+              "# What functions return, and their arguments. A negative STATUS is an error.",
               "STATUS = \"status\"", "FUNCTIONS = {"]
     lines += [wrapped(prototype(function)) for function in data["functions"]]
     return TOP + "\n".join(lines + ["}"]) + "\n"

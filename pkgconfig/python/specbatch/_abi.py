@@ -1,4 +1,4 @@
-"""The header in ctypes. Generated from include/specbatch.h by make_abi.py: do not edit it."""
+"""The header in ctypes, generated from include/specbatch.h by make_abi.py."""
 
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_char_p, c_float, c_int32, c_int64, c_size_t,
                     c_uint32, c_uint64, c_void_p)
@@ -211,7 +211,7 @@ SIZES = ((model_options, 104), (message, 24), (chat_options, 16), (ngram_options
         (table_options, 24), (draft_row, 56), (draft_ops, 40), (pool_options, 120),
         (sampling, 80), (stops, 32), (mask_row, 72), (mask, 24), (answers, 16), (request, 136),
         (request_state, 64), (event, 64), (audit_report, 40))
-# What functions return, and their arguments. A STATUS is an error if it is negative.
+# What functions return, and their arguments. A negative STATUS is an error.
 STATUS = "status"
 FUNCTIONS = {
     "version": (c_int32, ()),

@@ -36,8 +36,7 @@ from .errors import InvalidError, error_of
 Self = TypeVar("Self", bound="Handle")
 SONAME = f"libspecbatch.so.{_abi.SOVERSION}"
 _INTEGERS = tuple("bBhHiIlLqQnN")  # formats of buffers
-_RANGES = {c_int32: (-2**31, 2**31 - 1), c_uint32: (0, 2**32 - 1), c_uint64: (0, 2**64 - 1),
-           c_size_t: (0, 2**63 - 1)}
+_RANGES = {c_int32: (-2**31, 2**31 - 1), c_uint32: (0, 2**32 - 1), c_uint64: (0, 2**64 - 1)}
 _thread = threading.local()  # `kept`: the exception of a callback
 
 
