@@ -90,7 +90,7 @@ EXAMPLE_SUPPORT := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard examples/support/*.
 include src/backend/cuda/rules.mk pkgconfig/rules.mk
 
 ## To build
-.PHONY: all lib examples setup demo clean help force
+.PHONY: all lib examples setup demo docs clean help force
 all: lib examples       ## library and examples
 lib: $(SHARED) $(ARCHIVE) $(MODULE) ## libraries, CUDA module and specbatch.pc, copied into lib/
 	$(Q)mkdir -p $(LIB) && cp -P $(SHARED) $(B)/$(SONAME) $(B)/libspecbatch.so $(ARCHIVE) $(LIB)/
@@ -103,6 +103,9 @@ setup:                  ## install the build's tools where they are missing (Deb
 	@CC='$(CC)' CXX='$(CXX)' sh pkgconfig/setup.sh
 demo: examples          ## speculative against plain decoding, on a small pair of models
 	@echo; $(B)/examples/demo examples/demo
+docs:                   ## the reference of the API, build/docs/specbatch.html
+	$(Q)mkdir -p $(BUILD)/docs
+	$(PYTHON) docs/reference.py $(HEADER) $(BUILD)/docs/specbatch.html
 clean:                  ## remove build/ and lib/
 	rm -rf $(BUILD) $(LIB)
 help:                   ## this list

@@ -1,5 +1,5 @@
-# Installing the library, with the files by which pkg-config and CMake find it, and the programs with
-# their manual pages. The Makefile includes this file.
+# Installing the library, with the files by which pkg-config and CMake find it, and the programs
+# with their manual pages. The Makefile includes this file.
 #
 ## To install
 #   make PREFIX=/usr/local LIBDIR=... INCLUDEDIR=... BINDIR=... MANDIR=... DESTDIR=... install
@@ -29,19 +29,20 @@ fill_pc    = $(call fill,$(1),$${prefix}/$(2),$${prefix}/$(3)) pkgconfig/specbat
 fill_cmake = $(call fill,$(call relative,$(CMAKE_DIR),$(PREFIX)),$(FROM_PREFIX_LIBDIR),$(strip \
              $(FROM_PREFIX_INCLUDEDIR)))
 
-# The programs are examples, linked once more: they find the library from where they are, so that an
-# installed tree may be moved. Under /usr the system finds it.
+# The programs are examples, linked once more: they find the library from where they are, so that
+# an installed tree may be moved. Under /usr the system finds it.
 PROGRAMS     := $(addprefix $(B)/programs/specbatch-,generate chat bench quantize table)
 MANUALS      := $(wildcard docs/man/*.[13])
-PROGRAM_PATH  = $(if $(filter /usr,$(PREFIX)),,-Wl,-rpath,'$$ORIGIN/$(call relative,$(BINDIR),$(LIBDIR))')
+FROM_BINDIR   = $$ORIGIN/$(call relative,$(BINDIR),$(LIBDIR))
+PROGRAM_PATH  = $(if $(filter /usr,$(PREFIX)),,-Wl,-rpath,'$(FROM_BINDIR)')
 PROGRAM_LIBS  = -L$(B) -lspecbatch -lyajl -lm $(PROGRAM_PATH)
 $(B)/programs/path: force
-	@mkdir -p $(@D); echo "$(PROGRAM_LIBS)" | cmp -s - $@ || echo "$(PROGRAM_LIBS)" >$@
+	@mkdir -p $(@D); echo "$(BINDIR) $(LIBDIR)" | cmp -s - $@ || echo "$(BINDIR) $(LIBDIR)" >$@
 define program_rule
 $(B)/programs/specbatch-$(1): examples/$(2).c $(B)/examples.a $(SHARED) $(B)/programs/path
 	@echo "  EX   $$@"
-	$$(Q)$$(COMPILE) $$(PROGRAM_FLAGS) $$(USER_FLAGS) $$< $(B)/examples.a $$(PROGRAM_LINK) $$(LDFLAGS) \
-	    $$(PROGRAM_LIBS) -o $$@
+	$$(Q)$$(COMPILE) $$(PROGRAM_FLAGS) $$(USER_FLAGS) $$< $(B)/examples.a $$(PROGRAM_LINK) \
+	    $$(LDFLAGS) $$(PROGRAM_LIBS) -o $$@
 endef
 $(foreach name,generate chat bench quantize,$(eval $(call program_rule,$(name),$(name))))
 $(eval $(call program_rule,table,ngram_table))
@@ -50,10 +51,10 @@ CMAKE_FILES := specbatch-config.cmake specbatch-config-version.cmake
 INSTALLED    = $(addprefix $(LIBDIR)/,$(notdir $(SHARED) $(ARCHIVE) $(CUDA_SHARED)) $(SONAME) \
                libspecbatch.so) $(INCLUDEDIR)/specbatch.h $(PC_DIR)/specbatch.pc \
                $(CMAKE_FILES:%=$(CMAKE_DIR)/%) $(addprefix $(BINDIR)/,$(notdir $(PROGRAMS))) \
-               $(foreach page,$(MANUALS),$(MANDIR)/man$(subst .,,$(suffix $(page)))/$(notdir $(page)))
+               $(foreach n,1 3,$(addprefix $(MANDIR)/man$(n)/,$(notdir $(filter %.$(n),$(MANUALS)))))
 
 .PHONY: install uninstall
-install: $(SHARED) $(ARCHIVE) $(MODULE) $(PROGRAMS) ## install library, programs and manual pages
+install: $(SHARED) $(ARCHIVE) $(MODULE) $(PROGRAMS) ## install library, programs, manual pages
 	install -d $(addprefix $(DESTDIR),$(PC_DIR) $(CMAKE_DIR) $(INCLUDEDIR) $(BINDIR))
 	install -d $(addprefix $(DESTDIR)$(MANDIR)/,man1 man3)
 	install -m 755 $(PROGRAMS) $(DESTDIR)$(BINDIR)
