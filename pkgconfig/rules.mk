@@ -33,6 +33,7 @@ fill_cmake = $(call fill,$(call relative,$(CMAKE_DIR),$(PREFIX)),$(FROM_PREFIX_L
 # an installed tree may be moved. Under /usr the system finds it.
 PROGRAMS     := $(addprefix $(B)/programs/specbatch-,generate chat bench quantize table)
 MANUALS      := $(wildcard docs/man/*.[13])
+pages         = $(addprefix $(MANDIR)/man$(1)/,$(notdir $(filter %.$(1),$(MANUALS))))
 FROM_BINDIR   = $$ORIGIN/$(call relative,$(BINDIR),$(LIBDIR))
 PROGRAM_PATH  = $(if $(filter /usr,$(PREFIX)),,-Wl,-rpath,'$(FROM_BINDIR)')
 PROGRAM_LIBS  = -L$(B) -lspecbatch -lyajl -lm $(PROGRAM_PATH)
@@ -51,7 +52,7 @@ CMAKE_FILES := specbatch-config.cmake specbatch-config-version.cmake
 INSTALLED    = $(addprefix $(LIBDIR)/,$(notdir $(SHARED) $(ARCHIVE) $(CUDA_SHARED)) $(SONAME) \
                libspecbatch.so) $(INCLUDEDIR)/specbatch.h $(PC_DIR)/specbatch.pc \
                $(CMAKE_FILES:%=$(CMAKE_DIR)/%) $(addprefix $(BINDIR)/,$(notdir $(PROGRAMS))) \
-               $(foreach n,1 3,$(addprefix $(MANDIR)/man$(n)/,$(notdir $(filter %.$(n),$(MANUALS)))))
+               $(call pages,1) $(call pages,3)
 
 .PHONY: install uninstall
 install: $(SHARED) $(ARCHIVE) $(MODULE) $(PROGRAMS) ## install library, programs, manual pages
