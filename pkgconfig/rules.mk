@@ -27,9 +27,10 @@ fill_pc    = $(call fill,$(1),$${prefix}/$(2),$${prefix}/$(3)) pkgconfig/specbat
 fill_cmake = $(call fill,$(call relative,$(CMAKE_DIR),$(PREFIX)),$(FROM_PREFIX_LIBDIR),$(strip \
              $(FROM_PREFIX_INCLUDEDIR)))
 
+HEADERS     := $(HEADER) include/specbatch.hpp
 CMAKE_FILES := specbatch-config.cmake specbatch-config-version.cmake
 INSTALLED    = $(addprefix $(LIBDIR)/,$(notdir $(SHARED) $(ARCHIVE) $(CUDA_SHARED)) $(SONAME) \
-               libspecbatch.so) $(INCLUDEDIR)/specbatch.h $(PC_DIR)/specbatch.pc \
+               libspecbatch.so) $(HEADERS:include/%=$(INCLUDEDIR)/%) $(PC_DIR)/specbatch.pc \
                $(CMAKE_FILES:%=$(CMAKE_DIR)/%)
 
 .PHONY: install uninstall
@@ -40,7 +41,7 @@ install: $(SHARED) $(ARCHIVE) $(MODULE) ## install the library, for pkg-config a
 	install -m 644 $(ARCHIVE) $(DESTDIR)$(LIBDIR)
 	rm -f $(DESTDIR)$(LIBDIR)/$(notdir $(CUDA_SHARED))
 	$(if $(MODULE),install -m 755 $(MODULE) $(DESTDIR)$(LIBDIR))
-	install -m 644 $(HEADER) $(DESTDIR)$(INCLUDEDIR)
+	install -m 644 $(HEADERS) $(DESTDIR)$(INCLUDEDIR)
 	$(call fill_pc,$(PC_PREFIX),$(FROM_PREFIX_LIBDIR),$(FROM_PREFIX_INCLUDEDIR)) \
 	    >$(DESTDIR)$(PC_DIR)/specbatch.pc
 	$(foreach file,$(CMAKE_FILES),$(fill_cmake) pkgconfig/$(file).in \
