@@ -13,7 +13,7 @@
 #define SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), "size of " #type)
 #define AT(type, field, offset) _Static_assert(offsetof(type, field) == (offset), #type "." #field)
 
-SIZE(specbatch_model_options, 96);
+SIZE(specbatch_model_options, 104);
 AT(specbatch_model_options, struct_size, 0);
 AT(specbatch_model_options, device, 8);
 AT(specbatch_model_options, compute, 12);
@@ -29,6 +29,7 @@ AT(specbatch_model_options, progress, 72);
 AT(specbatch_model_options, progress_user, 80);
 AT(specbatch_model_options, kv, 88);
 AT(specbatch_model_options, weights, 92);
+AT(specbatch_model_options, plan_file, 96);
 
 SIZE(specbatch_message, 24);
 AT(specbatch_message, role, 0);
