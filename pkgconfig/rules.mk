@@ -36,7 +36,7 @@ MANUALS      := $(wildcard docs/man/*.[13])
 pages         = $(addprefix $(MANDIR)/man$(1)/,$(notdir $(filter %.$(1),$(MANUALS))))
 FROM_BINDIR   = $$ORIGIN/$(call relative,$(BINDIR),$(LIBDIR))
 PROGRAM_PATH  = $(if $(filter /usr,$(PREFIX)),,-Wl,-rpath,'$(FROM_BINDIR)')
-PROGRAM_LIBS  = -L$(B) -lspecbatch -lyajl -lm $(PROGRAM_PATH)
+PROGRAM_LIBS  = -L$(B) -lspecbatch $(YAJL) -lm $(PROGRAM_PATH)
 $(B)/programs/path: force
 	@mkdir -p $(@D); echo "$(BINDIR) $(LIBDIR)" | cmp -s - $@ || echo "$(BINDIR) $(LIBDIR)" >$@
 define program_rule
@@ -48,9 +48,10 @@ endef
 $(foreach name,generate chat bench quantize,$(eval $(call program_rule,$(name),$(name))))
 $(eval $(call program_rule,table,ngram_table))
 
+HEADERS     := $(HEADER) include/specbatch.hpp
 CMAKE_FILES := specbatch-config.cmake specbatch-config-version.cmake
 INSTALLED    = $(addprefix $(LIBDIR)/,$(notdir $(SHARED) $(ARCHIVE) $(CUDA_SHARED)) $(SONAME) \
-               libspecbatch.so) $(INCLUDEDIR)/specbatch.h $(PC_DIR)/specbatch.pc \
+               libspecbatch.so) $(HEADERS:include/%=$(INCLUDEDIR)/%) $(PC_DIR)/specbatch.pc \
                $(CMAKE_FILES:%=$(CMAKE_DIR)/%) $(addprefix $(BINDIR)/,$(notdir $(PROGRAMS))) \
                $(call pages,1) $(call pages,3)
 
@@ -66,7 +67,7 @@ install: $(SHARED) $(ARCHIVE) $(MODULE) $(PROGRAMS) ## install library, programs
 	install -m 644 $(ARCHIVE) $(DESTDIR)$(LIBDIR)
 	rm -f $(DESTDIR)$(LIBDIR)/$(notdir $(CUDA_SHARED))
 	$(if $(MODULE),install -m 755 $(MODULE) $(DESTDIR)$(LIBDIR))
-	install -m 644 $(HEADER) $(DESTDIR)$(INCLUDEDIR)
+	install -m 644 $(HEADERS) $(DESTDIR)$(INCLUDEDIR)
 	$(call fill_pc,$(PC_PREFIX),$(FROM_PREFIX_LIBDIR),$(FROM_PREFIX_INCLUDEDIR)) \
 	    >$(DESTDIR)$(PC_DIR)/specbatch.pc
 	$(foreach file,$(CMAKE_FILES),$(fill_cmake) pkgconfig/$(file).in \

@@ -19,6 +19,7 @@ run_make install DESTDIR="$tmp/stage" PREFIX=/opt/sb >"$tmp/log" 2>&1 || cat "$t
 (cd "$tmp/stage" && find . ! -type d | sort) >"$tmp/files"
 {
     echo ./opt/sb/include/specbatch.h
+    echo ./opt/sb/include/specbatch.hpp
     echo ./opt/sb/lib/libspecbatch.a
     echo ./opt/sb/lib/libspecbatch.so
     echo "./opt/sb/lib/libspecbatch.so.$(defined SOVERSION)"

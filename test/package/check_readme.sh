@@ -70,6 +70,28 @@ sh -e "$tmp/command" >"$tmp/log" 2>&1 || cat "$tmp/log" >"$tmp/out"
 grep -q '^equivalence 4/4$' "$tmp/log" || cat "$tmp/command" "$tmp/log" >>"$tmp/out"
 verdict readme_generate_command_runs
 
+# The same programs in other languages, on the demo pair. Rust's is compiled by check_rust.sh.
+program() {
+    awk '$0 == "```" language { inside = 1; next } /^```$/ { inside = 0 } inside' language="$1" \
+        README.md | sed 's|Qwen3-8B|examples/demo/target|; s|Qwen3-0.6B|examples/demo/draft|'
+}
+program cpp >"$tmp/program.cc"
+$CXX -std=c++17 -Wall -Wextra -Werror -Iinclude "$tmp/program.cc" -L"$B" -lspecbatch \
+    -Wl,-rpath,"$root/$B" -o "$tmp/program" >"$tmp/out" 2>&1 && "$tmp/program" >"$tmp/log" 2>&1 ||
+    cat "$tmp/log" >>"$tmp/out"
+[ "$(wc -c <"$tmp/log")" -gt 100 ] || cat "$tmp/log" >>"$tmp/out"
+verdict readme_program_in_cpp_runs
+if command -v "$PYTHON" >/dev/null 2>&1; then
+    program python >"$tmp/program.py"
+    SPECBATCH_LIBRARY="$root/$B/libspecbatch.so" PYTHONPATH=pkgconfig/python \
+        PYTHONDONTWRITEBYTECODE=1 $PYTHON "$tmp/program.py" >"$tmp/log" 2>&1 ||
+        cat "$tmp/log" >"$tmp/out"
+    grep -q '^2 ' "$tmp/log" || cat "$tmp/log" >>"$tmp/out"
+    verdict readme_program_in_python_runs
+else
+    echo "SKIP readme_program_in_python_runs: no $PYTHON here"
+fi
+
 if ! command -v pkg-config >/dev/null 2>&1; then
     echo "SKIP readme_install: no pkg-config here"
     exit
