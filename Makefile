@@ -91,7 +91,7 @@ include src/backend/cuda/rules.mk pkgconfig/rules.mk
 
 ## To build
 .PHONY: all lib examples setup demo docs clean help force
-all: lib examples       ## library and examples
+all: lib examples $(if $(SAN),,$(PROGRAMS)) ## library, examples and programs
 lib: $(SHARED) $(ARCHIVE) $(MODULE) ## libraries, CUDA module and specbatch.pc, copied into lib/
 	$(Q)mkdir -p $(LIB) && cp -P $(SHARED) $(B)/$(SONAME) $(B)/libspecbatch.so $(ARCHIVE) $(LIB)/
 	@echo "  CUDA $(CUDA_CHOICE)"
