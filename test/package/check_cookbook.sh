@@ -4,8 +4,8 @@
 # shell commands runs in a folder that looks like the tree after `make`.
 . "$(dirname "$0")/../lib.sh"
 
-# A block of C, C++, shell, Python or text becomes a file NUMBER.c, .sh or .text; text has the number of the
-# block above it.
+# A block of C, C++, shell, Python or text becomes a file NUMBER.c, .cpp, .sh, .python or .text;
+# text has the number of the block above it.
 for page in cookbook exactness; do
     mkdir "$tmp/$page"
     awk '/^```(c|cpp|sh|python|text)$/ {
