@@ -12,10 +12,20 @@ verdict readme_has_minimal_c_word_for_word
 [ "$(wc -l <examples/minimal.py)" -lt 80 ] || echo "minimal.py has 80 lines or more" >>"$tmp/out"
 verdict minimal_programs_are_minimal
 
+# text PAGE: without its blocks of code. places PAGE: what "#" leads to, made of headings.
+text() { awk '/^ *```/ { code = !code } !code' "$1"; }
+places() {
+    text "$1" | sed -n 's/^##* //p' | tr 'A-Z' 'a-z' | sed "s/[][()\`',.:;=?!\"/<>*+]//g; s/ /-/g"
+}
 for page in README.md docs/*.md; do
-    grep -oE '\]\([^)#]+' "$page" | sed 's/^](//' | grep -v '^https\?:' | while read -r link; do
-        [ -e "$(dirname "$page")/$link" ] || echo "$page: no such file: $link"
-    done
+    text "$page" | grep -oE '\]\([^) ]+\)' | sed 's/^](//; s/)$//' | grep -v '^https\?:' |
+        while IFS='#' read -r file place; do
+            other=$page
+            [ -z "$file" ] || other=$(dirname "$page")/$file
+            [ -e "$other" ] || { echo "$page: no such file: $file"; continue; }
+            [ -z "$place" ] || places "$other" | grep -qxF -- "$place" ||
+                echo "$page: no such place: $file#$place"
+        done
 done >"$tmp/out"
 verdict documentation_links_exist
 
