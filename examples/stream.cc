@@ -69,7 +69,7 @@ void stream(const char *folder, const char *policy, std::vector<Reader> &readers
     specbatch::PoolOptions options;
     options.policy = specbatch::policy_by_name(policy);
     options.flags = SPECBATCH_POOL_FIXED_K; /* also where speculation does not pay */
-    specbatch::Pool pool(specbatch::Model(folder), specbatch::Draft::of_ngrams(), options);
+    specbatch::Pool pool(specbatch::Model(folder), specbatch::Draft::from_ngrams(), options);
 
     for (Reader &reader : readers) {
         specbatch::Request request(reader.prompt, 64);

@@ -4,7 +4,7 @@
  * function and option does.
  *
  *     specbatch::Model target("qwen3-8b"), small("qwen3-0.6b");
- *     specbatch::Pool pool(target, specbatch::Draft::of_model(small));
+ *     specbatch::Pool pool(target, specbatch::Draft::from_model(small));
  *     specbatch::Request request("Once upon a time", 100);
  *
  *     pool.submit(request);
@@ -600,7 +600,7 @@ class Mask
     virtual ~Mask() = default;
     virtual void allow(MaskRows rows) = 0;
     /* One that calls a function. */
-    static std::shared_ptr<Mask> of(std::function<void(MaskRows)> function);
+    static std::shared_ptr<Mask> from(std::function<void(MaskRows)> function);
 };
 
 namespace detail
@@ -640,7 +640,7 @@ inline std::int32_t on_allow(void *user, specbatch_mask_row *const *rows, std::s
 
 } // namespace detail
 
-inline std::shared_ptr<Mask> Mask::of(std::function<void(MaskRows)> function)
+inline std::shared_ptr<Mask> Mask::from(std::function<void(MaskRows)> function)
 {
     return std::make_shared<detail::FunctionMask>(std::move(function));
 }
@@ -649,20 +649,20 @@ class Draft
 {
   public:
     explicit Draft(specbatch_draft *owned) noexcept : handle_(owned) {}
-    static Draft of_model(const Model &model)
+    static Draft from_model(const Model &model)
     {
         return made(model.handle_.get_deleter().kept, specbatch_draft_from_model, model.get());
     }
-    static Draft of_ngrams(const NgramOptions &options = {})
+    static Draft from_ngrams(const NgramOptions &options = {})
     {
         return made(nullptr, specbatch_draft_from_ngrams, &options);
     }
-    static Draft of_table(const std::string &path)
+    static Draft from_table(const std::string &path)
     {
         return made(nullptr, specbatch_draft_from_table, path.c_str());
     }
     /* The draft owns the proposer, and destroys it when no pool uses it any more. */
-    static Draft of(std::unique_ptr<Proposer> proposer)
+    static Draft from(std::unique_ptr<Proposer> proposer)
     {
         specbatch_draft_ops ops = SPECBATCH_DRAFT_OPS_INIT;
         if (proposer)
@@ -674,12 +674,12 @@ class Draft
         static_cast<void>(proposer.release());
         return draft;
     }
-    static Draft of(std::function<void(DraftRows)> function)
+    static Draft from(std::function<void(DraftRows)> function)
     {
-        return of(std::make_unique<detail::FunctionProposer>(std::move(function)));
+        return from(std::make_unique<detail::FunctionProposer>(std::move(function)));
     }
-    /* Asked in turn: Draft::of_list({&ngrams, &model}). */
-    static Draft of_list(const std::vector<const Draft *> &drafts)
+    /* Asked in turn: Draft::from_list({&ngrams, &model}). */
+    static Draft from_list(const std::vector<const Draft *> &drafts)
     {
         std::vector<specbatch_draft *> handles;
         std::vector<std::shared_ptr<detail::Kept>> others;
@@ -712,7 +712,7 @@ class Draft
     Owner handle_;
 };
 
-/* Writes the file for Draft::of_table. */
+/* Writes the file for Draft::from_table. */
 inline void make_table(const std::string &to, const Model &model, View<std::int32_t> ids,
                        const TableOptions &options = {})
 {

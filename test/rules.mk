@@ -82,12 +82,14 @@ FOR_SCRIPTS = B='$(B)' CC='$(CC)' CXX='$(CXX)' SAN='$(SAN)' MAKE='$(MAKE)' PYTHO
 SLOW_SCRIPTS = $(patsubst test/%.sh,%,$(shell grep -l '^slow ' test/*/check_*.sh))
 SLOW_NEEDED  = $(sort $(foreach script,$(SLOW_SCRIPTS),$(NEEDED_$(patsubst %/,%,$(dir $(script))))))
 
-.PHONY: check release-check lint setup-tokenizers
+.PHONY: check release-check lint abi-baseline setup-tokenizers
 check: $(CHOSEN_PROGRAMS) $(NEEDED) ## build and run every test, or those of TESTS
 	$(Q)$(FOR_SCRIPTS) sh test/run.sh $(CHOSEN_PROGRAMS)
 release-check: $(SLOW_NEEDED) ## run the scripts of which check leaves parts out, for they take long
 	$(Q)$(FOR_SCRIPTS) TESTS='$(or $(TESTS),$(SLOW_SCRIPTS))' RELEASE=1 sh test/run.sh
 lint:                       ## rules for the sources that a compiler does not check
 	@sh test/lint/check_lint.sh
+abi-baseline:               ## write what check_abi_gate.sh compares the public header with
+	@CC='$(CC)' PYTHON='$(PYTHON)' sh test/api/write_abi.sh
 setup-tokenizers:           ## install what test/text/check_*.sh compare with (pip)
 	@PYTHON='$(PYTHON)' sh test/text/setup_tokenizers.sh build/tokenizers-venv

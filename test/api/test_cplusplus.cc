@@ -179,7 +179,7 @@ void results_are_those_of_c()
     request.sampling->seed = 3;
     request.sampling->temperature = 0.9f;
     request.sampling->bias = {{9, 1.5f}, {7, -INFINITY}};
-    Pool pool(target, Draft::of_model(small), small_pool());
+    Pool pool(target, Draft::from_model(small), small_pool());
     CHECK(pool.submit(request) == 1);
     pool.run();
     const Result result = pool.collect().value();
@@ -269,7 +269,7 @@ void models_and_text_are_those_of_c()
 void events_bring_every_text_and_run_what_is_submitted_meanwhile()
 {
     const Model target(text_path);
-    Pool pool(target, Draft::of_ngrams(), small_pool());
+    Pool pool(target, Draft::from_ngrams(), small_pool());
     std::map<std::uint64_t, std::string> texts;
     int ended = 0;
     for (const char *text : {"smile", "flag"})
@@ -374,7 +374,7 @@ void a_class_proposes_and_its_exceptions_come_back()
     Knowing::Seen seen;
     request.user = &seen;
     {
-        Pool pool(target, Draft::of(std::make_unique<Knowing>(seen, want)), small_pool());
+        Pool pool(target, Draft::from(std::make_unique<Knowing>(seen, want)), small_pool());
         pool.submit(request);
         while (seen.proposed == 0)
             pool.step();
@@ -388,7 +388,7 @@ void a_class_proposes_and_its_exceptions_come_back()
         CHECK(seen.retired == 1 && seen.destroyed == 0);
     }
     CHECK(seen.destroyed == 1);
-    THROWS(SPECBATCH_E_INVALID, Draft::of(std::unique_ptr<Proposer>()));
+    THROWS(SPECBATCH_E_INVALID, Draft::from(std::unique_ptr<Proposer>()));
 }
 
 void functions_propose_and_lists_ask_in_turn()
@@ -396,19 +396,19 @@ void functions_propose_and_lists_ask_in_turn()
     const Model target(target_path), small(draft_path);
     const std::vector<std::int32_t> want = plain_tokens(target, Request(prompt, 20));
     int asked = 0;
-    const Draft silent = Draft::of([&](DraftRows rows) { asked += rows.size() > 0; });
-    const Draft model = Draft::of_model(small);
-    Pool pool(target, Draft::of_list({&silent, &model}), small_pool());
+    const Draft silent = Draft::from([&](DraftRows rows) { asked += rows.size() > 0; });
+    const Draft model = Draft::from_model(small);
+    Pool pool(target, Draft::from_list({&silent, &model}), small_pool());
     pool.submit(Request(prompt, 20));
     pool.run();
     const Result result = pool.collect().value();
     CHECK(copied(result.tokens()) == want && asked > 0 && result.drafted() > 0);
-    THROWS(SPECBATCH_E_INVALID, Draft::of_list({}));
-    THROWS(SPECBATCH_E_INVALID, Draft::of_list({nullptr}));
-    THROWS(SPECBATCH_E_IO, Draft::of_table("no/such/table"));
+    THROWS(SPECBATCH_E_INVALID, Draft::from_list({}));
+    THROWS(SPECBATCH_E_INVALID, Draft::from_list({nullptr}));
+    THROWS(SPECBATCH_E_IO, Draft::from_table("no/such/table"));
 
     // Each pool's exception comes out of its own step, also on two threads at once.
-    const Draft wrong = Draft::of(
+    const Draft wrong = Draft::from(
         [](DraftRows rows) { throw Oops(rows[0].user() ? "the second" : "the first"); });
     Pool first(target, wrong, small_pool()), second(target, wrong, small_pool());
     Request request(prompt, 20);
@@ -430,7 +430,7 @@ void masks_allow_and_their_exceptions_come_back()
     bool throws = true;
     Request request(prompt, 4);
     request.flags = SPECBATCH_REQUEST_IGNORE_EOS;
-    request.mask = Mask::of([&](MaskRows rows) {
+    request.mask = Mask::from([&](MaskRows rows) {
         if (throws)
             throw Oops("no grammar");
         for (MaskRow row : rows) {
@@ -457,7 +457,7 @@ void masks_allow_and_their_exceptions_come_back()
             CHECK(copied(result.tokens()) == std::vector<std::int32_t>({20, 21, 22, 23}));
     CHECK(alive.expired());
 
-    request.mask = Mask::of([](MaskRows) {});
+    request.mask = Mask::from([](MaskRows) {});
     request.answers.emplace(2, 3);
     const std::weak_ptr<Mask> shared = request.mask;
     pool.submit(request);
@@ -468,7 +468,7 @@ void masks_allow_and_their_exceptions_come_back()
     pool.collect();
     CHECK(shared.expired());
     request.max_new = -1;
-    request.mask = Mask::of([](MaskRows) {});
+    request.mask = Mask::from([](MaskRows) {});
     THROWS(SPECBATCH_E_INVALID, pool.submit(request));
     CHECK(request.mask.use_count() == 1);
 }
@@ -558,7 +558,7 @@ void objects_are_destroyed_in_any_order()
             of_pool.put_into(pool_options);
             pool_options.n_threads = 1;
             std::optional<Model> model(std::in_place, text_path, options);
-            std::optional<Draft> draft(Draft::of_model(*model));
+            std::optional<Draft> draft(Draft::from_model(*model));
             std::optional<Pool> pool(std::in_place, *model, *draft, pool_options);
             std::optional<TextStream> stream(std::in_place, *model);
             pool->submit(Request("smile", 2));
@@ -636,7 +636,7 @@ void objects_move_and_leave_empty_ones()
         CHECK(other.vocab_size() == 0 && other.arch().empty() && other.eos().empty());
         THROWS(SPECBATCH_E_INVALID, Pool(other, small_pool()));
         THROWS(SPECBATCH_E_INVALID, other.tokenize("smile"));
-        Draft draft = Draft::of_ngrams(), twin = draft.share();
+        Draft draft = Draft::from_ngrams(), twin = draft.share();
         draft = std::move(twin);
         CHECK(draft.get() && !twin.get());
     }
