@@ -264,6 +264,10 @@ pub struct DraftRow<'a> {
     raw: &'a mut sys::specbatch_draft_row,
 }
 
+// SAFETY: what a row points to is its own, or not written by anybody while it is there. So rows may be
+// worked on by several threads, which their lifetime lets end before the function does.
+unsafe impl Send for DraftRow<'_> {}
+
 impl DraftRow<'_> {
     /// The request, by its number in its pool.
     pub fn request(&self) -> RequestId {

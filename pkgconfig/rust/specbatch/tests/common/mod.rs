@@ -33,11 +33,13 @@ pub fn random_pair() -> Result<(Model, Model)> {
     Ok((Model::open(path(name))?, Model::open(path(&format!("{name}.draft")))?))
 }
 
-fn bits(floats: Option<&[f32]>) -> Option<Vec<u32>> {
+type Bits = Option<Vec<u32>>;
+
+fn bits(floats: Option<&[f32]>) -> Bits {
     floats.map(|floats| floats.iter().map(|float| float.to_bits()).collect())
 }
 
-fn top(result: &Finished) -> Option<Vec<(Vec<i32>, Option<Vec<u32>>)>> {
+fn top(result: &Finished) -> Option<Vec<(Vec<i32>, Bits)>> {
     let top = result.alternatives()?;
     Some(top.iter().map(|(ids, logprobs)| (ids.to_vec(), bits(Some(logprobs)))).collect())
 }
