@@ -193,7 +193,7 @@ _numbers = itertools.count()
 
 @atexit.register
 def _close_all() -> None:
-    """At the interpreter's exit. Daemon threads run on, so with any of them all is left as it is."""
+    """At the interpreter's exit. Daemon threads go on, so with any of them all is left as it is."""
     if not any(thread.daemon for thread in threading.enumerate()):
         for handle in reversed(list(_open_handles.values())):
             with contextlib.suppress(BusyError):
