@@ -43,7 +43,7 @@ def plain(target, request):
 
 def run_python(program, *arguments):
     """A program in an interpreter of its own, which must end well and say nothing on stderr."""
-    done = subprocess.run([sys.executable, "-X", "dev", "-c", program, *arguments],
+    done = subprocess.run([sys.executable, "-c", program, *arguments],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300,
                           encoding="utf-8", cwd=os.path.dirname(os.path.abspath(__file__)),
                           check=False)

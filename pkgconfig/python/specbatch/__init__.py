@@ -12,6 +12,7 @@ Whatever the draft, the batch and the order of arrival, the tokens of a request 
 decoding of that request alone, bit for bit. docs/python.md has the rest.
 """
 
+from . import hf_names as hf
 from ._abi import VERSION as __version__
 from ._library import FUNCTIONS
 from .draft import Draft, DraftRow, make_table
@@ -27,7 +28,7 @@ __all__ = ["AuditReport", "BusyError", "Draft", "DraftRow", "Error", "Event", "F
            "FileError", "FormatError", "InvalidError", "Mask", "MaskRow", "Model", "NotFoundError",
            "OutOfMemoryError", "Pool", "QueueFullError", "Request", "RequestState", "Result",
            "Stats", "StoppedError", "TextStream", "UnsupportedError", "__version__", "audit",
-           "chat_formats", "convert", "has", "library_version", "make_table", "policies"]
+           "chat_formats", "convert", "has", "hf", "library_version", "make_table", "policies"]
 
 
 def library_version() -> str:

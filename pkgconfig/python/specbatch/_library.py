@@ -10,7 +10,8 @@ A handle is an object of the library that a Python object owns:
     close(), or the end of a `with` block      frees it at once, BusyError if someone is inside
     the garbage collector                      frees it, in any order: the library counts references
     the end of the interpreter                 frees it before modules are taken down, the latest
-                                               first, so that no callback finds a dead interpreter
+                                               first, so that no callback finds a dead interpreter;
+                                               nothing is freed while daemon threads run
 
 `_users` has an item for each call that is under way and each view of the object's memory. Appending
 to a list is atomic, so no lock is needed, which a fork could leave locked.
@@ -20,8 +21,10 @@ that it was raised on (callbacks are called on the thread that is inside the lib
 returns failure, and `call` raises it when the library has returned.
 """
 
+import atexit
 import contextlib
 import ctypes
+import itertools
 import operator
 import os
 import threading
@@ -31,7 +34,7 @@ from types import TracebackType
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Type, TypeVar
 
 from . import _abi
-from .errors import InvalidError, error_of
+from .errors import BusyError, InvalidError, error_of
 
 Self = TypeVar("Self", bound="Handle")
 SONAME = f"libspecbatch.so.{_abi.SOVERSION}"
@@ -178,9 +181,23 @@ def field_kind(kind: Any, name: str) -> Any:
 
 # ------------------------------------------------------------ handles
 
-def _release(name: str, pointer: int, _borrowed: Any) -> None:
+def _release(name: str, pointer: int) -> None:
     FUNCTIONS[name](pointer)
     raise_kept()
+
+
+_open_handles: "weakref.WeakValueDictionary[int, Handle]"
+_open_handles = weakref.WeakValueDictionary()
+_numbers = itertools.count()
+
+
+@atexit.register
+def _close_all() -> None:
+    """At the interpreter's exit. Daemon threads go on, so with any of them all is left as it is."""
+    if not any(thread.daemon for thread in threading.enumerate()):
+        for handle in reversed(list(_open_handles.values())):
+            with contextlib.suppress(BusyError):
+                handle.close()
 
 
 class Handle:
@@ -189,10 +206,15 @@ class Handle:
     _free_name = ""
 
     def __init__(self, pointer: int, *borrowed: Any) -> None:
-        """`borrowed` is what the library still refers to until it has freed the handle."""
+        """`borrowed` is what the library may still refer to while it has the handle. The finalizer
+        does not hold it, for a cycle through it could then never be collected; it is called before
+        anything of this object is taken down."""
         self._pointer: Optional[int] = pointer
         self._users: List[None] = []
-        self._finalizer = weakref.finalize(self, _release, self._free_name, pointer, borrowed)
+        self._borrowed = borrowed
+        self._finalizer = weakref.finalize(self, _release, self._free_name, pointer)
+        self._finalizer.atexit = False
+        _open_handles[next(_numbers)] = self
 
     @contextlib.contextmanager
     def _use(self) -> Iterator[int]:
@@ -222,7 +244,8 @@ class Handle:
             self._pointer = pointer
             raise error_of(_abi.E_BUSY, f"{type(self).__name__}: it cannot be closed while a call "
                            "or a view of its arrays uses it")
-        self._finalizer()
+        self._finalizer.detach()  # at the interpreter's exit it would do nothing
+        _release(self._free_name, pointer)
 
     def __enter__(self: Self) -> Self:
         return self

@@ -112,13 +112,18 @@ class Stepper:
             if not self.routes and self.pool._stepper is self:
                 self.pool._stepper = None
 
+    def _admit(self) -> None:
+        """This is no part of _run: an exception has the frame that caught it in its traceback, and
+        to clear that frame, as unittest does, would end _run."""
+        for route in self.routes:
+            try:
+                self.pool._admit(route)
+            except BaseException as error:
+                route.error = error
+
     async def _run(self) -> None:
         while self.routes:
-            for route in self.routes:
-                try:
-                    self.pool._admit(route)
-                except BaseException as error:
-                    route.error = error
+            self._admit()
             if all(route.complete or route.error for route in self.routes):
                 self._wake()
                 self.changed.clear()
