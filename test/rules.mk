@@ -5,6 +5,7 @@
 #   make check TESTS=sched          run only the tests in test/sched
 #   make check TESTS="test_stream check_abi"
 #                                   run only this program and this script
+#   make check JOBS=1               run one test at a time, not one for each processor
 #
 # A test is a program test/FOLDER/test_NAME.c or a script test/FOLDER/check_NAME.sh. A new program
 # in one of these folders, and a new script in any folder, are run without a change here.
