@@ -47,7 +47,7 @@
  * field begins where the one before it ends, a pointer takes 8 bytes, and so does a size_t. So
  * declarations can be checked by their sizes, which are these in 0.2:
  *
- *     specbatch_model_options     96        specbatch_pool_options     120
+ *     specbatch_model_options    104        specbatch_pool_options     120
  *     specbatch_message           24        specbatch_request          136
  *     specbatch_chat_options      16        specbatch_request_state     64
  *     specbatch_ngram_options     16        specbatch_event             64
@@ -316,12 +316,18 @@ typedef struct specbatch_model_options {
     void *progress_user;
     int32_t kv;      /* SPECBATCH_KV_*. Since 0.2. */
     int32_t weights; /* SPECBATCH_WEIGHTS_*. Since 0.2. */
+    /* CUDA: the path, of at most 1023 bytes, of a file in which the timings of large products are
+     * kept from process to process; NULL: they are made anew. It is read and written when a pool is
+     * created, models may share it, and it affects speed and never a token. A file that is missing,
+     * damaged or of another machine is written anew; if one cannot be read or written, the log says
+     * so. The path is copied. The CPU ignores it. Since 0.2. */
+    const char *plan_file;
 } specbatch_model_options;
 
 #define SPECBATCH_MODEL_OPTIONS_INIT                                                           \
     {                                                                                          \
         sizeof(specbatch_model_options), 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
-            NULL, 0, 0                                                                         \
+            NULL, 0, 0, NULL                                                                   \
     }
 
 /* Sets struct_size to `size`, and every other field within the first `size` bytes to its default.
