@@ -6,6 +6,7 @@
 #   make check TESTS="test_stream check_abi"
 #                                   run only this program and this script
 #   make check JOBS=1               run one test at a time, not one for each processor
+#   make check RELEASE=1            with the parts of scripts that take long
 #
 # A test is a program test/FOLDER/test_NAME.c or a script test/FOLDER/check_NAME.sh. A new program
 # in one of these folders, and a new script in any folder, are run without a change here.
@@ -80,15 +81,9 @@ NEEDED          := $(foreach folder,$(CHOSEN_FOLDERS),$(NEEDED_$(folder)))
 FOR_SCRIPTS = B='$(B)' CC='$(CC)' CXX='$(CXX)' SAN='$(SAN)' MAKE='$(MAKE)' PYTHON='$(PYTHON)' \
               TESTS='$(TESTS)'
 
-# Scripts with the line `slow NAME` take long, and only release-check runs them from there on.
-SLOW_SCRIPTS = $(patsubst test/%.sh,%,$(shell grep -l '^slow ' test/*/check_*.sh))
-SLOW_NEEDED  = $(sort $(foreach script,$(SLOW_SCRIPTS),$(NEEDED_$(patsubst %/,%,$(dir $(script))))))
-
-.PHONY: check release-check lint abi-baseline setup-tokenizers
+.PHONY: check lint abi-baseline setup-tokenizers
 check: $(CHOSEN_PROGRAMS) $(NEEDED) ## build and run every test, or those of TESTS
 	$(Q)$(FOR_SCRIPTS) sh test/run.sh $(CHOSEN_PROGRAMS)
-release-check: $(SLOW_NEEDED) ## run the scripts of which check leaves parts out, for they take long
-	$(Q)$(FOR_SCRIPTS) TESTS='$(or $(TESTS),$(SLOW_SCRIPTS))' RELEASE=1 sh test/run.sh
 lint:                       ## rules for the sources that a compiler does not check
 	@sh test/lint/check_lint.sh
 abi-baseline:               ## write what check_abi_gate.sh compares the public header with

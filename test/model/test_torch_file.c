@@ -286,6 +286,10 @@ static const struct pickle pickles[] = {
     {P(LIST(S1("x") TENSOR(F2, "K\0", "(K\1K\1K\1K\1K\1K\1K\1K\1K\1t",
                            "(K\1K\1K\1K\1K\1K\1K\1K\1K\1t"))),
      "more than 8 dimensions", SPECBATCH_E_UNSUPPORTED},
+    {P(LIST(S1("x") TENSOR(F2, "K\0", ")", ")}"))), "those of _rebuild_tensor_v2",
+     SPECBATCH_E_FORMAT},
+    {P(LIST(S1("x") "ctorch._utils\n_rebuild_tensor_v2\n(" F2 "K\0))\211}}tR")),
+     "those of _rebuild_tensor_v2", SPECBATCH_E_FORMAT},
     {P(LIST(S1("x") TENSOR("", "K\0", ")", ")"))), "those of _rebuild_tensor_v2",
      SPECBATCH_E_FORMAT},
     {P(LIST(S1("x") "ctorch._utils\n_rebuild_parameter\n)R")), "those of _rebuild_parameter",
@@ -379,6 +383,45 @@ static void refuses_other_archives(void)
     test_dir_remove(&dir);
 }
 
+/* One byte of an archive is another, counted from its first byte, from that of its directory, or,
+ * below 0, from its end. */
+static void refuses_a_lie_in_an_archive(void)
+{
+    static const struct {
+        int in_directory, at;
+        unsigned char byte;
+        const char *part;
+    } lies[] = {
+        {0, 2, 7, "entry t/data/0 has no header before its data"},
+        {0, 29, 255, "entry t/data/0: its 8 bytes are not in the file"},
+        {1, 2, 7, "the directory of the archive ends after 0 entries"},
+        {1, 20, 7, "entry t/data/0: its 8 bytes are not in the file"},
+        {1, 28, 255, "entry 0 of the archive's directory is broken"},
+        {1, 28, 0, "name is empty"},
+        {1, 45, 1, "entry t/data/0: its 8 bytes are not in the file"},
+        {1, 47, 0, "has a NUL"},
+        {1, 47, 7, "control character"},
+        {0, -20, 7, "does not end as a zip archive does"},
+        {0, -12, 1, "bytes after the last entry"},
+        {0, -12, 255, "255 entries in a directory"},
+        {0, -9, 255, "is not inside the file"},
+        {0, -5, 255, "is not inside the file"},
+    };
+    const struct test_dir dir = test_dir_make();
+
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        struct torch_writer w = archive((struct torch_writer){.n = 0});
+        const size_t directory = w.file.n;
+        unsigned char *at;
+        torch_end(&w);
+        at = w.file.at + (lies[i].in_directory ? directory : lies[i].at < 0 ? w.file.n : 0);
+        at[lies[i].at] = lies[i].byte;
+        CHECK_ERROR(open_bytes(&dir, w.file.at, w.file.n), SPECBATCH_E_FORMAT, lies[i].part);
+        free(w.file.at);
+    }
+    test_dir_remove(&dir);
+}
+
 /* Archives that are cut off, and with any one byte changed: none makes the reader crash, and none
  * is read in another way than what it says. */
 static void survives_broken_archives(void)
@@ -434,6 +477,7 @@ RUN(reads_shards);
 RUN(reads_and_refuses_pickles);
 RUN(refuses_a_high_stack);
 RUN(refuses_other_archives);
+RUN(refuses_a_lie_in_an_archive);
 RUN(survives_broken_archives);
 RUN(runs_out_of_memory_cleanly);
 TEST_END
