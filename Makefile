@@ -88,6 +88,7 @@ EXAMPLES        := $(patsubst %.c,$(B)/%,$(sort $(wildcard examples/*.c)))
 EXAMPLE_SUPPORT := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard examples/support/*.c)))
 
 include src/backend/cuda/rules.mk pkgconfig/rules.mk pkgconfig/release.mk
+include pkgconfig/python/rules.mk
 
 ## To build
 .PHONY: all lib examples setup demo docs clean help force
