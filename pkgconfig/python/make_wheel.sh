@@ -24,8 +24,8 @@ rm -rf "$stage/specbatch/__pycache__"
 soname=$(basename "$LIBRARY")
 strip -o "$stage/specbatch/$soname" "$LIBRARY"
 "$tools/python" -m build -q --wheel --outdir "$plain" \
-    -C--build-option=--plat-name -C--build-option="linux_$(uname -m)" "$stage" >"$OUTPUT/log" 2>&1 ||
-    { cat "$OUTPUT/log"; exit 1; }
+    -C--build-option=--plat-name -C--build-option="linux_$(uname -m)" "$stage" \
+    >"$OUTPUT/log" 2>&1 || { cat "$OUTPUT/log"; exit 1; }
 PATH="$tools:$PATH" "$tools/auditwheel" repair --wheel-dir "$OUTPUT" "$plain"/*.whl \
     >"$OUTPUT/log" 2>&1 || { cat "$OUTPUT/log"; exit 1; }
 rm -rf "$stage" "$plain" "$OUTPUT/log"

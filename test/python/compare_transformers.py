@@ -4,7 +4,7 @@
 
 Needs torch and transformers. Two programs round differently, so tokens are equal up to the first
 position where Transformers' two best logits are closer than MARGIN, and answers are compared so
-far. The library decodes speculatively, many requests at once; Transformers does one after the other.
+far. The library decodes speculatively, all at once; Transformers does one after the other.
 """
 
 import os
@@ -20,8 +20,10 @@ N_NEW = 48
 
 def transformers_answer(model, prompt):
     """The greedy tokens up to the first one that is too close to call."""
-    made = model.generate(torch.tensor([prompt]), max_new_tokens=N_NEW, do_sample=False,
-                          output_scores=True, return_dict_in_generate=True)
+    ids = torch.tensor([prompt])
+    # Without a mask it would leave out a token whose id is that of padding.
+    made = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=N_NEW,
+                          do_sample=False, output_scores=True, return_dict_in_generate=True)
     ids = made.sequences[0, len(prompt):].tolist()
     for i, scores in enumerate(made.scores):
         best = torch.topk(scores[0], 2).values
