@@ -67,7 +67,10 @@ logged rust_tests run_cargo test -q
 logged rust_documentation run_cargo doc -q --no-deps
 deps="-L dependency=$target/debug/deps -L native=$root/$B --edition 2021"
 extern="--extern specbatch=$target/debug/libspecbatch.rlib"
-logged rust_page ${RUSTDOC:-rustdoc} --test docs/rust.md $deps $extern
+${RUSTDOC:-rustdoc} --test docs/rust.md $deps $extern >"$tmp/log" 2>&1
+grep -q "^test result: ok. $(grep -c '^```rust' docs/rust.md) passed" "$tmp/log" ||
+    cat "$tmp/log" >"$tmp/out"
+verdict rust_page
 
 # Each case of misuse.txt is compiled with this before it, and fails by its code and no other.
 use='#![allow(unused, dead_code)]

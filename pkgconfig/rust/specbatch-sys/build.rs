@@ -49,8 +49,8 @@ fn main() {
     let is_static = env::var_os("SPECBATCH_STATIC").map_or(false, |value| value == "1");
     let kind = if is_static { "static" } else { "dylib" };
 
-    // What else the archive needs: the C library's own parts, and by pkg-config whatever it says.
-    let mut libraries = vec!["m".to_string(), "pthread".to_string(), "dl".to_string()];
+    // What else the archive needs: yajl and the C library's own parts, or what pkg-config says.
+    let mut libraries: Vec<_> = ["yajl", "m", "pthread", "dl"].map(str::to_string).into();
     if let Some(dir) = env::var_os("SPECBATCH_DIR") {
         search(&library_folder(dir.into()).to_string_lossy());
     } else if let Some(words) = pkg_config(is_static) {

@@ -1,4 +1,4 @@
-//! Fast and exact text generation by batch speculative decoding, with [libspecbatch].
+//! Fast and exact text generation by batch speculative decoding, with libspecbatch.
 //!
 //! A small draft model proposes tokens for a batch of sequences, the target model verifies all of
 //! them in one pass, and each sequence keeps the proposals up to the first wrong one. Whatever the
@@ -33,8 +33,6 @@
 //! # Panics
 //! A panic in one of your callbacks does not cross the library: it is caught, the library is told to
 //! stop, and it goes on from the call that you made, such as [`Pool::step`]. The pool stays usable.
-//!
-//! [libspecbatch]: https://crates.io/crates/specbatch
 
 #![deny(missing_docs)]
 #![deny(unsafe_op_in_unsafe_fn)]
