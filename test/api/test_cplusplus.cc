@@ -509,7 +509,8 @@ void exceptions_come_out_of_whatever_ran_the_callback()
     THROWS_TEXT(std::bad_alloc().what(), pool.submit(Request(prompt, 5)));
     THROWS_TEXT(std::bad_alloc().what(), Pool(target, with));
     throws = false;
-    CHECK(pool.submit(Request(prompt, 5)) == 1);
+    CHECK(pool.submit(Request({5, 17, 300}, 5)) == 1);
+    CHECK(pool.step() == 1);
 
     // Freeing that throws is below a destructor, which drops it.
     bool loud = false;
