@@ -35,11 +35,11 @@ fill_cmake = $(call fill,$(call relative,$(CMAKE_DIR),$(PREFIX)),$(FROM_PREFIX_L
 PROGRAMS     := $(addprefix $(B)/programs/specbatch-,generate chat bench quantize table)
 MANUALS      := $(wildcard docs/man/*.[13])
 pages         = $(addprefix $(MANDIR)/man$(1)/,$(notdir $(filter %.$(1),$(MANUALS))))
-FROM_BINDIR   = $$ORIGIN/$(call relative,$(BINDIR),$(LIBDIR))
-PROGRAM_PATH  = $(if $(filter /usr,$(PREFIX)),,-Wl,-rpath,'$(FROM_BINDIR)')
+FROM_BINDIR   = $(if $(filter /usr,$(PREFIX)),,$(call relative,$(BINDIR),$(LIBDIR)))
+PROGRAM_PATH  = $(if $(FROM_BINDIR),-Wl$(comma)-rpath$(comma)'$$ORIGIN/$(FROM_BINDIR)')
 PROGRAM_LIBS  = -L$(B) -lspecbatch $(YAJL) -lm $(PROGRAM_PATH)
 $(B)/programs/path: force
-	@mkdir -p $(@D); echo $(PROGRAM_PATH) | cmp -s - $@ || echo $(PROGRAM_PATH) >$@
+	@mkdir -p $(@D); echo '$(FROM_BINDIR)' | cmp -s - $@ || echo '$(FROM_BINDIR)' >$@
 define program_rule
 $(B)/programs/specbatch-$(1): examples/$(2).c $(B)/examples.a $(SHARED) $(B)/programs/path
 	@echo "  EX   $$@"
