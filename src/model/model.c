@@ -13,7 +13,7 @@
 #include "backend/cuda_loader.h"
 #include "file.h"
 #include "model/gguf_model.h"
-#include "model/safetensors.h"
+#include "model/shards.h"
 #include "options.h"
 #include "port.h"
 #include "status.h"
