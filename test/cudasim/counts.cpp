@@ -37,9 +37,12 @@ struct touched {
 
 /* A thread of the running block, since its phase began. */
 struct counted_thread {
-    int64_t rounds, loads, mma, mma_steps, waits;
-    bool has_loaded, has_released; /* since its last stop; since it last waited for blocks */
+    int64_t rounds, stored_rounds, loads, mma, mma_steps, waits;
+    /* since its last stop; the same of labelled memory; since it last waited for blocks */
+    bool has_loaded, has_loaded_stored, has_released;
     std::vector<const void *> accumulators; /* of its mma's that need not wait for each other */
+
+    void stop() { has_loaded = has_loaded_stored = false; }
 };
 
 /* A block that runs. */
@@ -53,7 +56,7 @@ struct counted_block {
 
 /* The most that a thread or a block does in a phase. */
 struct counted_phase {
-    int64_t rounds, loads, barriers, mma, mma_steps;
+    int64_t rounds, stored_rounds, loads, barriers, mma, mma_steps;
 };
 
 struct label_range {
@@ -194,12 +197,13 @@ static void end_phase()
     int64_t waits = 0;
     for (counted_thread &t : block->threads) {
         most.rounds = std::max(most.rounds, t.rounds);
+        most.stored_rounds = std::max(most.stored_rounds, t.stored_rounds);
         most.loads = std::max(most.loads, t.loads);
         most.mma = std::max(most.mma, t.mma);
         most.mma_steps = std::max(most.mma_steps, t.mma_steps);
         waits = std::max(waits, t.waits);
-        t.rounds = t.loads = t.mma = t.mma_steps = t.waits = 0;
-        t.has_loaded = false;
+        t.rounds = t.stored_rounds = t.loads = t.mma = t.mma_steps = t.waits = 0;
+        t.stop();
     }
     most.barriers = std::max(most.barriers, block->barriers + waits);
     block->barriers = 0;
@@ -233,6 +237,7 @@ void count_grid_end()
     now->grid_barriers = (int64_t)phases.size() - 1;
     for (const counted_phase &phase : phases) {
         now->rounds += phase.rounds;
+        now->stored_rounds += phase.stored_rounds;
         now->loads += phase.loads;
         now->barriers += phase.barriers;
         now->mma += phase.mma;
@@ -291,16 +296,19 @@ static int count_bytes(uintptr_t address, size_t bytes, bool is_write)
 
 void count_access(uintptr_t address, size_t bytes, bool is_write)
 {
-    if (!now || count_bytes(address, bytes, is_write) < 0)
+    const int label = now ? count_bytes(address, bytes, is_write) : -1;
+    if (label < 0)
         return;
+    counted_thread &t = me();
     if (is_write) {
         block->writes = true;
-        me().has_loaded = false;
-        return;
+        return t.stop();
     }
-    me().loads++;
-    me().rounds += !me().has_loaded;
-    me().has_loaded = true;
+    t.loads++;
+    t.rounds += !t.has_loaded;
+    t.has_loaded = true;
+    t.stored_rounds += label > 0 && !t.has_loaded_stored;
+    t.has_loaded_stored |= label > 0;
 }
 
 bool count_copy(const void *from, size_t bytes)
@@ -331,7 +339,7 @@ bool count_mma(const void *accumulator)
 void count_stop()
 {
     if (now)
-        me().has_loaded = false;
+        me().stop();
 }
 
 void count_barrier()
@@ -340,7 +348,7 @@ void count_barrier()
         return;
     block->barriers++;
     for (counted_thread &t : block->threads)
-        t.has_loaded = false;
+        t.stop();
 }
 
 void count_wait()
