@@ -3,7 +3,7 @@
 #   make V=1                        show the commands
 #   make O=DIR                      put build/ and lib/ into this folder, not into the source tree
 #   make B=DIR                      build in this folder instead of build/cpu
-#   make DEV=1                      let no warning pass (-Werror)
+#   make DEV=1                      let no warning pass (-Werror); of setup, developers' tools too
 #   make SAN=address,undefined      build and test under a sanitizer (or SAN=thread)
 #   make STATIC=1                   link yajl in, for a machine that may lack it
 #   make CC=clang CFLAGS="-O2 -march=..." LDFLAGS=...      your flags, added to the build's own
@@ -87,11 +87,11 @@ ARCHIVE := $(B)/libspecbatch.a
 EXAMPLES        := $(patsubst %.c,$(B)/%,$(sort $(wildcard examples/*.c)))
 EXAMPLE_SUPPORT := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard examples/support/*.c)))
 
-include src/backend/cuda/rules.mk pkgconfig/rules.mk
+include src/backend/cuda/rules.mk pkgconfig/rules.mk pkgconfig/release.mk
 
 ## To build
-.PHONY: all lib examples setup demo clean help force
-all: lib examples       ## library and examples
+.PHONY: all lib examples setup demo docs clean help force
+all: lib examples $(if $(SAN),,$(PROGRAMS)) ## library, examples and programs
 lib: $(SHARED) $(ARCHIVE) $(MODULE) ## libraries, CUDA module and specbatch.pc, copied into lib/
 	$(Q)mkdir -p $(LIB) && cp -P $(SHARED) $(B)/$(SONAME) $(B)/libspecbatch.so $(ARCHIVE) $(LIB)/
 	@echo "  CUDA $(CUDA_CHOICE)"
@@ -100,9 +100,12 @@ lib: $(SHARED) $(ARCHIVE) $(MODULE) ## libraries, CUDA module and specbatch.pc, 
 examples: $(EXAMPLES)   ## example programs, copied into build/examples
 	$(Q)mkdir -p $(BUILD)/examples && cp $(EXAMPLES) $(BUILD)/examples/
 setup:                  ## install the build's tools where they are missing (Debian, Ubuntu)
-	@CC='$(CC)' CXX='$(CXX)' sh pkgconfig/setup.sh
+	@CC='$(CC)' CXX='$(CXX)' DEV='$(DEV)' sh pkgconfig/setup.sh
 demo: examples          ## speculative against plain decoding, on a small pair of models
 	@echo; $(B)/examples/demo examples/demo
+docs:                   ## the reference of the API, build/docs/specbatch.html
+	$(Q)mkdir -p $(BUILD)/docs
+	$(PYTHON) docs/reference.py $(HEADER) $(BUILD)/docs/specbatch.html
 clean:                  ## remove build/ and lib/
 	rm -rf $(BUILD) $(LIB)
 help:                   ## this list

@@ -5,7 +5,8 @@
  * All prompts are checked, and the output files opened, before anything runs. Each result is
  * written, as one line, as soon as its request has finished. SIGINT and SIGTERM let the running
  * round end, and leave a file with whole lines, on which --resume goes on. --verify afterwards
- * replays every request with plain decoding at batch 1.
+ * replays every request with plain decoding at batch 1. --check generates nothing, but says of the
+ * target what it is and what it takes; it exits with 0 if it runs here.
  * Exit codes: 0 done, 1 --verify found a difference, 2 bad usage or input, 3 the run failed, 130
  * and 143 ended by SIGINT or SIGTERM.
  */
@@ -17,6 +18,7 @@
 
 #include "specbatch.h"
 #include "support/args.h"
+#include "support/check.h"
 #include "support/outfile.h"
 #include "support/output.h"
 #include "support/prompts.h"
@@ -31,7 +33,7 @@ struct job {
     struct ex_run_args args;
     const char *policy, *output_file, *stats_file;
     int32_t batch, window, draft_len, max_len, sort_by_length, fixed_k;
-    int32_t verify, in_order, resume;
+    int32_t verify, in_order, resume, check;
     char draft_names[512]; /* of all drafts, with commas between them */
 
     specbatch_model *target;
@@ -81,6 +83,8 @@ static void add_file_options(struct job *job, struct ex_option *rows, size_t *n)
          "totals and counters as JSON; -: stdout"},
         {"--verify", NULL, EX_SWITCH, &job->verify, 0, 0,
          "replay each plainly at batch 1 and compare"},
+        {"--check", NULL, EX_SWITCH, &job->check, 0, 0,
+         "generate nothing: say what the target is, whether it runs, and what it takes"},
     };
 
     ex_options_add(rows, n, options, sizeof options / sizeof options[0]);
@@ -139,6 +143,8 @@ static int read_arguments(struct job *job, int argc, char **argv)
         "[options]\n\n" EX_PROMPTS_HELP "\n\n"
         "Each result is written when it is finished. SIGINT and SIGTERM end the run "
         "after that, and\nthe same command with --resume does what is left.");
+    if (parsed == 1 && job->check && job->args.target_dir)
+        return 1;
     return parsed == 1 ? ex_run_args_check(&job->args) : parsed;
 }
 
@@ -388,6 +394,17 @@ static int end_at_once(struct job *job)
     return ex_outfile_begin(&job->output, job->kept) ? EX_OK : EX_FAILED;
 }
 
+/* --check: with the options of the run that is planned, and without its prompts. */
+static int check(struct job *job)
+{
+    job->settings.pool.draft_len = job->settings.wish.draft_len;
+    job->settings.pool.max_len = job->max_len;
+    return ex_open_models(&job->target, &job->draft, &job->args) &&
+                   ex_check(job->target, job->args.target_dir, job->draft, &job->settings.pool)
+               ? EX_OK
+               : EX_USAGE;
+}
+
 int main(int argc, char **argv)
 {
     static struct job job;
@@ -397,6 +414,8 @@ int main(int argc, char **argv)
     parsed = read_arguments(&job, argc, argv);
     if (parsed < 0)
         code = EX_OK;
+    else if (parsed && job.check)
+        code = complete(&job) ? check(&job) : EX_USAGE;
     else if (parsed && complete(&job) && open_files(&job)) {
         if (job.prompts.n == 0)
             code = end_at_once(&job);

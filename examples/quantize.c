@@ -1,6 +1,9 @@
 /*
  * Converts a checkpoint to a GGUF file, which this library and llama.cpp open.
  *     quantize [--weights auto|q8|q4] DIR OUT.gguf
+ * If the file's name ends in .safetensors, it gets the tensors in that format, as they are stored:
+ * of shards, or of a pytorch_model.bin, one file that every reader of safetensors opens.
+ *     quantize DIR DIR/model.safetensors
  *
  * What the library has to say of the checkpoint, such as that its tokenizer cannot be described in
  * full, is printed on stderr, and so is the progress if that is a terminal.
@@ -74,7 +77,8 @@ int main(int argc, char **argv)
         {"--weights", "auto|q8|q4", EX_CHOICE, &q.weights, 0, 0,
          "type of the matrices: as they are, 8 or 4 bits (auto)"},
         {"DIR", NULL, EX_OPERAND, &q.dir, 0, 0, "the checkpoint: a folder as on Hugging Face"},
-        {"OUT.gguf", NULL, EX_OPERAND, &q.out, 0, 0, "the file to be written"}};
+        {"OUT.gguf", NULL, EX_OPERAND, &q.out, 0, 0,
+         "the file to be written; a name in .safetensors: one of safetensors"}};
     int code, parsed;
 
     ex_program = "quantize";

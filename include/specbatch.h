@@ -47,7 +47,7 @@
  * field begins where the one before it ends, a pointer takes 8 bytes, and so does a size_t. So
  * declarations can be checked by their sizes, which are these in 0.2:
  *
- *     specbatch_model_options     96        specbatch_pool_options     120
+ *     specbatch_model_options    104        specbatch_pool_options     120
  *     specbatch_message           24        specbatch_request          136
  *     specbatch_chat_options      16        specbatch_request_state     64
  *     specbatch_ngram_options     16        specbatch_event             64
@@ -316,12 +316,18 @@ typedef struct specbatch_model_options {
     void *progress_user;
     int32_t kv;      /* SPECBATCH_KV_*. Since 0.2. */
     int32_t weights; /* SPECBATCH_WEIGHTS_*. Since 0.2. */
+    /* CUDA: the path, of at most 1023 bytes, of a file in which the timings of large products are
+     * kept from process to process; NULL: they are made anew. It is read and written when a pool is
+     * created, models may share it, and it affects speed and never a token. A file that is missing,
+     * damaged or of another machine is written anew; if one cannot be read or written, the log says
+     * so. The path is copied. The CPU ignores it. Since 0.2. */
+    const char *plan_file;
 } specbatch_model_options;
 
 #define SPECBATCH_MODEL_OPTIONS_INIT                                                           \
     {                                                                                          \
         sizeof(specbatch_model_options), 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
-            NULL, 0, 0                                                                         \
+            NULL, 0, 0, NULL                                                                   \
     }
 
 /* Sets struct_size to `size`, and every other field within the first `size` bytes to its default.
@@ -333,13 +339,16 @@ SPECBATCH_API int32_t specbatch_model_options_init(specbatch_model_options *opti
  * Opens the checkpoint in a directory as Hugging Face lays it out:
  *   config.json
  *   generation_config.json     optional
- *   model.safetensors          or model.safetensors.index.json and the files that it names
+ *   model.safetensors          or model.safetensors.index.json and the files that it names; or,
+ *                              where neither is there, pytorch_model.bin with its index alike
  *   tokenizer.json             or tokenizer.model, or neither: then the model takes token ids only
  * or a GGUF file, if the path is not that of a directory; of several parts the first. Its metadata
  * have the configuration, the tokenizer and the chat template, and a tokenizer.json beside it is
  * taken instead of its tokenizer. Tensors may be F32, BF16 and F16, and matrices of a GGUF file
  * Q8_0, Q4_0, Q4_K, Q5_K and Q6_K too. A model of tensors of the same types gives the same bits
- * from either container. All files are read and closed again, so they are not needed afterwards.
+ * from any container. All files are read and closed again, so they are not needed afterwards.
+ * A pytorch_model.bin is a pickle, a program: it is not executed, and one that does anything but
+ * list tensors is E_UNSUPPORTED.
  *
  * *out is a model with one reference, which the caller drops by specbatch_model_close. options is
  * NULL or a struct, which is copied. The memory and log functions in it must stay callable until
@@ -367,9 +376,13 @@ SPECBATCH_API int32_t specbatch_model_open(specbatch_model **out, const char *pa
  * file is written under a temporary name in its directory, and takes the place of a file of this
  * name when it is whole and on the disk. After a failure nothing of it is left.
  *
+ * If `to` ends in ".safetensors", it is a safetensors file of the tensors that config.json calls
+ * for, as they are stored, and of nothing else: beside a config.json it is a checkpoint.
+ *
  * E_INVALID (also: `to` is a directory, or has more than 1023 bytes), E_OPTIONS, E_NOMEM, E_IO (the
- * message has the system's reason), E_FORMAT, E_UNSUPPORTED (also: `from` is no directory, or its
- * config.json says what a GGUF file cannot), E_CANCELLED. Thread: any. Since 0.2.
+ * message has the system's reason), E_FORMAT, E_UNSUPPORTED (also: `from` is no directory, its
+ * config.json says what a GGUF file cannot, or safetensors are to be quantised), E_CANCELLED.
+ * Thread: any. Since 0.2.
  */
 SPECBATCH_API int32_t specbatch_convert(const char *to, const char *from,
                                         const specbatch_model_options *options);

@@ -1,12 +1,14 @@
-# Installing the library, with the files by which pkg-config and CMake find it. The Makefile
-# includes this file.
+# Installing the library, with the files by which pkg-config and CMake find it, and the programs
+# with their manual pages. The Makefile includes this file.
 #
 ## To install
-#   make PREFIX=/usr/local LIBDIR=... INCLUDEDIR=... DESTDIR=... install
+#   make PREFIX=/usr/local LIBDIR=... INCLUDEDIR=... BINDIR=... MANDIR=... DESTDIR=... install
 #                                   where to; DESTDIR is put before all of them
 PREFIX     ?= /usr/local
 LIBDIR     ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
+BINDIR     ?= $(PREFIX)/bin
+MANDIR     ?= $(PREFIX)/share/man
 PC_DIR     := $(LIBDIR)/pkgconfig
 CMAKE_DIR  := $(LIBDIR)/cmake/specbatch
 
@@ -27,20 +29,45 @@ fill_pc    = $(call fill,$(1),$${prefix}/$(2),$${prefix}/$(3)) pkgconfig/specbat
 fill_cmake = $(call fill,$(call relative,$(CMAKE_DIR),$(PREFIX)),$(FROM_PREFIX_LIBDIR),$(strip \
              $(FROM_PREFIX_INCLUDEDIR)))
 
+# The programs are examples, linked once more: they find the library from where they are, so that
+# an installed tree may be moved. Under /usr the system finds it.
+PROGRAMS     := $(addprefix $(B)/programs/specbatch-,generate chat bench quantize table)
+MANUALS      := $(wildcard docs/man/*.[13])
+pages         = $(addprefix $(MANDIR)/man$(1)/,$(notdir $(filter %.$(1),$(MANUALS))))
+FROM_BINDIR   = $$ORIGIN/$(call relative,$(BINDIR),$(LIBDIR))
+PROGRAM_PATH  = $(if $(filter /usr,$(PREFIX)),,-Wl,-rpath,'$(FROM_BINDIR)')
+PROGRAM_LIBS  = -L$(B) -lspecbatch $(YAJL) -lm $(PROGRAM_PATH)
+$(B)/programs/path: force
+	@mkdir -p $(@D); echo "$(BINDIR) $(LIBDIR)" | cmp -s - $@ || echo "$(BINDIR) $(LIBDIR)" >$@
+define program_rule
+$(B)/programs/specbatch-$(1): examples/$(2).c $(B)/examples.a $(SHARED) $(B)/programs/path
+	@echo "  EX   $$@"
+	$$(Q)$$(COMPILE) $$(PROGRAM_FLAGS) $$(USER_FLAGS) $$< $(B)/examples.a $$(PROGRAM_LINK) \
+	    $$(LDFLAGS) $$(PROGRAM_LIBS) -o $$@
+endef
+$(foreach name,generate chat bench quantize,$(eval $(call program_rule,$(name),$(name))))
+$(eval $(call program_rule,table,ngram_table))
+
+HEADERS     := $(HEADER) include/specbatch.hpp
 CMAKE_FILES := specbatch-config.cmake specbatch-config-version.cmake
 INSTALLED    = $(addprefix $(LIBDIR)/,$(notdir $(SHARED) $(ARCHIVE) $(CUDA_SHARED)) $(SONAME) \
-               libspecbatch.so) $(INCLUDEDIR)/specbatch.h $(PC_DIR)/specbatch.pc \
-               $(CMAKE_FILES:%=$(CMAKE_DIR)/%)
+               libspecbatch.so) $(HEADERS:include/%=$(INCLUDEDIR)/%) $(PC_DIR)/specbatch.pc \
+               $(CMAKE_FILES:%=$(CMAKE_DIR)/%) $(addprefix $(BINDIR)/,$(notdir $(PROGRAMS))) \
+               $(call pages,1) $(call pages,3)
 
 .PHONY: install uninstall
-install: $(SHARED) $(ARCHIVE) $(MODULE) ## install the library, for pkg-config and CMake too
-	install -d $(addprefix $(DESTDIR),$(PC_DIR) $(CMAKE_DIR) $(INCLUDEDIR))
+install: $(SHARED) $(ARCHIVE) $(MODULE) $(PROGRAMS) ## install library, programs, manual pages
+	install -d $(addprefix $(DESTDIR),$(PC_DIR) $(CMAKE_DIR) $(INCLUDEDIR) $(BINDIR))
+	install -d $(addprefix $(DESTDIR)$(MANDIR)/,man1 man3)
+	install -m 755 $(PROGRAMS) $(DESTDIR)$(BINDIR)
+	install -m 644 $(filter %.1,$(MANUALS)) $(DESTDIR)$(MANDIR)/man1
+	install -m 644 $(filter %.3,$(MANUALS)) $(DESTDIR)$(MANDIR)/man3
 	install -m 755 $(SHARED) $(DESTDIR)$(LIBDIR)
 	cp -P $(B)/$(SONAME) $(B)/libspecbatch.so $(DESTDIR)$(LIBDIR)
 	install -m 644 $(ARCHIVE) $(DESTDIR)$(LIBDIR)
 	rm -f $(DESTDIR)$(LIBDIR)/$(notdir $(CUDA_SHARED))
 	$(if $(MODULE),install -m 755 $(MODULE) $(DESTDIR)$(LIBDIR))
-	install -m 644 $(HEADER) $(DESTDIR)$(INCLUDEDIR)
+	install -m 644 $(HEADERS) $(DESTDIR)$(INCLUDEDIR)
 	$(call fill_pc,$(PC_PREFIX),$(FROM_PREFIX_LIBDIR),$(FROM_PREFIX_INCLUDEDIR)) \
 	    >$(DESTDIR)$(PC_DIR)/specbatch.pc
 	$(foreach file,$(CMAKE_FILES),$(fill_cmake) pkgconfig/$(file).in \

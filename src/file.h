@@ -30,6 +30,8 @@ int32_t sb_file_read(const struct sb_file *file, uint64_t offset, void *into, si
 /* Closes a file; one that is closed already is fine. */
 void sb_file_close(struct sb_file *file);
 
+enum { SB_FILE_PATH = 1023 }; /* bytes of the longest path that is written to */
+
 /* A file that is being written. */
 struct sb_new_file {
     int fd;         /* -1: closed */

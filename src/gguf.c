@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "gguf_types.h"
+#include "little.h"
 #include "status.h"
 
 enum {
@@ -117,7 +118,7 @@ static int32_t read_number(struct head *h, size_t size, uint64_t *number, const 
     int32_t rc = want(h, size, what);
 
     if (rc == SPECBATCH_OK) {
-        *number = sb_gguf_number(h->bytes + h->at, size);
+        *number = sb_little(h->bytes + h->at, size);
         h->at += size;
     }
     return rc;

@@ -7,15 +7,7 @@
 
 #include "gguf.h"
 #include "gguf_types.h"
-
-uint64_t sb_gguf_number(const unsigned char *at, size_t size)
-{
-    uint64_t number = 0;
-
-    for (size_t i = size; i > 0; i--)
-        number = number << 8 | at[i - 1];
-    return number;
-}
+#include "little.h"
 
 size_t sb_gguf_type_size(uint32_t type)
 {
@@ -39,7 +31,7 @@ int sb_gguf_int(const struct sb_gguf_value *value, int64_t *number)
     case SB_GGUF_U16:
     case SB_GGUF_U32:
     case SB_GGUF_U64:
-        bits = sb_gguf_number(value->at, size);
+        bits = sb_little(value->at, size);
         if (bits > INT64_MAX)
             return 0;
         *number = (int64_t)bits;
@@ -48,7 +40,7 @@ int sb_gguf_int(const struct sb_gguf_value *value, int64_t *number)
     case SB_GGUF_I16:
     case SB_GGUF_I32:
     case SB_GGUF_I64:
-        bits = sb_gguf_number(value->at, size) << unused;
+        bits = sb_little(value->at, size) << unused;
         memcpy(number, &bits, sizeof *number);
         *number /= (int64_t)1 << unused; /* exact, and so brings the sign along */
         return 1;
@@ -89,11 +81,11 @@ int sb_gguf_double(const struct sb_gguf_value *value, double *number)
     double wide;
 
     if (value->type == SB_GGUF_F32) {
-        half = (uint32_t)sb_gguf_number(value->at, size);
+        half = (uint32_t)sb_little(value->at, size);
         memcpy(&narrow, &half, sizeof narrow);
         wide = isfinite(narrow) ? shortest_decimal(narrow) : (double)narrow;
     } else if (value->type == SB_GGUF_F64) {
-        bits = sb_gguf_number(value->at, size);
+        bits = sb_little(value->at, size);
         memcpy(&wide, &bits, sizeof wide);
     } else {
         if (!sb_gguf_int(value, &whole))
@@ -136,7 +128,7 @@ int sb_gguf_take(struct sb_gguf_value *array, struct sb_gguf_value *element)
     array->count--;
     array->at += size;
     if (array->of == SB_GGUF_STRING) {
-        element->count = sb_gguf_number(array->at, sizeof(uint64_t));
+        element->count = sb_little(array->at, sizeof(uint64_t));
         element->at += sizeof(uint64_t);
         array->at = element->at + element->count;
     }

@@ -5,6 +5,8 @@
 #   make check TESTS=sched          run only the tests in test/sched
 #   make check TESTS="test_stream check_abi"
 #                                   run only this program and this script
+#   make check JOBS=1               run one test at a time, not one for each processor
+#   make check RELEASE=1            with the parts of scripts that take long
 #
 # A test is a program test/FOLDER/test_NAME.c or a script test/FOLDER/check_NAME.sh. A new program
 # in one of these folders, and a new script in any folder, are run without a change here.
@@ -52,7 +54,7 @@ include test/cudasim/rules.mk test/cuda/rules.mk test/bench/rules.mk test/fuzz/r
 
 # What the scripts of a folder run. A whole `make check` builds all of it, and the benches too, so
 # that they keep compiling.
-SCRIPT_FOLDERS  := api bench contract cpu cuda cudasim fuzz package text
+SCRIPT_FOLDERS  := api bench contract cpu cuda cudasim fuzz package python text
 NEEDED_api      := all
 NEEDED_bench    := $(BENCHES) $(if $(SAN),,$(GPU_TIME))
 NEEDED_contract := $(B)/internal.a
@@ -62,6 +64,7 @@ NEEDED_cuda     := all $(addprefix $(B)/test/,cuda/test_module bench/make_checkp
 NEEDED_cudasim  := $(if $(SAN),,$(SIM_TESTS))
 NEEDED_fuzz     := $(FUZZ_PROGRAMS)
 NEEDED_package  := all $(B)/test/package/print_bits
+NEEDED_python   := lib
 NEEDED_text     := $(addprefix $(B)/test/text/,tokenize test_unicode)
 
 # A word of TESTS is a folder, a name, or both as in sched/test_adapt. It chooses programs, and it
@@ -78,16 +81,12 @@ NEEDED          := $(foreach folder,$(CHOSEN_FOLDERS),$(NEEDED_$(folder)))
 FOR_SCRIPTS = B='$(B)' CC='$(CC)' CXX='$(CXX)' SAN='$(SAN)' MAKE='$(MAKE)' PYTHON='$(PYTHON)' \
               TESTS='$(TESTS)'
 
-# Scripts with the line `slow NAME` take long, and only release-check runs them from there on.
-SLOW_SCRIPTS = $(patsubst test/%.sh,%,$(shell grep -l '^slow ' test/*/check_*.sh))
-SLOW_NEEDED  = $(sort $(foreach script,$(SLOW_SCRIPTS),$(NEEDED_$(patsubst %/,%,$(dir $(script))))))
-
-.PHONY: check release-check lint setup-tokenizers
+.PHONY: check lint abi-baseline setup-tokenizers
 check: $(CHOSEN_PROGRAMS) $(NEEDED) ## build and run every test, or those of TESTS
 	$(Q)$(FOR_SCRIPTS) sh test/run.sh $(CHOSEN_PROGRAMS)
-release-check: $(SLOW_NEEDED) ## run the scripts of which check leaves parts out, for they take long
-	$(Q)$(FOR_SCRIPTS) TESTS='$(or $(TESTS),$(SLOW_SCRIPTS))' RELEASE=1 sh test/run.sh
 lint:                       ## rules for the sources that a compiler does not check
 	@sh test/lint/check_lint.sh
+abi-baseline:               ## write what check_abi_gate.sh compares the public header with
+	@CC='$(CC)' PYTHON='$(PYTHON)' sh test/api/write_abi.sh
 setup-tokenizers:           ## install what test/text/check_*.sh compare with (pip)
 	@PYTHON='$(PYTHON)' sh test/text/setup_tokenizers.sh build/tokenizers-venv

@@ -28,6 +28,8 @@ void ex_model_options(struct ex_option *rows, size_t *n, struct ex_run_args *arg
          "the same for the draft (as --weights)"},
         {"--simd", "auto|scalar|avx2|avx512|amx", EX_CHOICE, &args->simd, 0, 0,
          "instruction set (auto)"},
+        {"--plan-file", "FILE", EX_STRING, &args->plan_file, 0, 0,
+         "cuda: keep the timings of large products in FILE (made anew)"},
     };
 
     args->draft_weights = -1;
@@ -137,6 +139,7 @@ int ex_open_models(specbatch_model **target, specbatch_draft **draft,
     options.simd = args->simd;
     options.kv = args->kv;
     options.weights = args->weights;
+    options.plan_file = args->plan_file;
     if (specbatch_model_open(target, args->target_dir, &options) != SPECBATCH_OK)
         return ex_complain("--target: %s", specbatch_last_error());
     if (args->draft_weights >= 0)

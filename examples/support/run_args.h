@@ -14,7 +14,7 @@
 
 struct ex_run_args {
     /* models */
-    const char *target_dir;
+    const char *target_dir, *plan_file;
     struct ex_strings drafts;
     int32_t draft_min_percent, threads, device, compute, kv, weights, draft_weights, simd;
     /* prompts */

@@ -346,8 +346,9 @@ struct sb_device_options {
     int32_t compute; /* SPECBATCH_COMPUTE_* */
     int32_t simd;    /* SPECBATCH_SIMD_*, which only the CPU heeds */
     const struct sb_log *log;
-    int32_t index; /* which device of the backend's kind */
-    int32_t kv;    /* SPECBATCH_KV_*; a GPU refuses all but the type that AUTO is there */
+    int32_t index;         /* which device of the backend's kind */
+    int32_t kv;            /* SPECBATCH_KV_*; a GPU refuses all but the type that AUTO is there */
+    const char *plan_file; /* for timings, or NULL; it is there while device_open runs */
 };
 
 enum { SB_AGAIN = 1 }; /* what record_end may return beside status codes */

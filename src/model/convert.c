@@ -1,16 +1,17 @@
 /*
- * Converting a checkpoint's directory to a GGUF file: what goes in, and in which order.
+ * Converting a checkpoint's directory to a file: what goes in, and in which order. A GGUF file has
+ * all of it, a safetensors file the last line, as it is.
  *
  *   config.json                  keys (gguf_keys.c), and rope_freqs.weight for Llama 3's scaling
  *   tokenizer.json or .model     keys (gguf_describe.c), and the tokenizer.json itself where the
  *                                description lacks something
  *   chat_template.jinja          a key
- *   model*.safetensors           the tensors that the configuration calls for, renamed
+ *   the files of weights         the tensors that the configuration calls for, renamed
  *
  * First all of that is planned and gathered; this reads no tensor, and finds what is missing or of
  * the wrong shape before there is a file. Then tensors are copied some rows at a time, so memory is
  * bounded by the vocabulary and by the longest row. At the end the configuration is read back from
- * the file and compared, and only then does the file get its name.
+ * a GGUF file and compared, and only then does the file get its name.
  *
  * A tensor is rows of n_in elements. Of vectors n_in is 1, so that the biases of Llama's q and k,
  * whose rows are in another order in the file, are as their matrices are.
@@ -18,6 +19,7 @@
 #include "model/convert.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "alloc.h"
@@ -27,7 +29,8 @@
 #include "model/config.h"
 #include "model/gguf_model.h"
 #include "model/progress.h"
-#include "model/safetensors.h"
+#include "model/safetensors_write.h"
+#include "model/shards.h"
 #include "quant.h"
 #include "status.h"
 #include "text/chat.h"
@@ -54,7 +57,9 @@ struct converter {
     struct sb_config config;
     struct sb_tensors *tensors;
     struct sb_tokenizer *tokenizer;
+    int to_safetensors; /* the file is one; else it is a GGUF file */
     struct sb_gguf_out out;
+    struct sb_safetensors_out plain_out;
     struct move *moves; /* in the order of the file */
     size_t n_moves, move_capacity;
     size_t in_bytes, out_bytes; /* of the buffers */
@@ -68,6 +73,8 @@ struct converter {
  * blocks of the same length. */
 static enum sb_dtype type_in_file(const struct converter *c, const struct move *m, int is_table)
 {
+    if (c->to_safetensors)
+        return m->from;
     if (m->rank == 1)
         return SB_F32;
     if (m->n_in % sb_quant_of(SB_Q8_0)->block != 0)
@@ -113,10 +120,12 @@ static int32_t add_move(struct converter *c, const struct move *m, const char *n
     c->moves = grown;
     sb_gguf_spell(spelled, name);
     c->moves[c->n_moves] = *m;
-    c->moves[c->n_moves++].interleave = sb_gguf_interleave(&c->config, spelled);
+    c->moves[c->n_moves++].interleave = c->to_safetensors ? 0
+                                                          : sb_gguf_interleave(&c->config, spelled);
     widen_buffers(c, m);
-    sb_gguf_put_tensor(&c->out, spelled, type_name(m), m->rank, shape,
-                       (uint64_t)m->rows * sb_dtype_row_bytes(m->to, (size_t)m->n_in));
+    if (!c->to_safetensors)
+        sb_gguf_put_tensor(&c->out, spelled, type_name(m), m->rank, shape,
+                           (uint64_t)m->rows * sb_dtype_row_bytes(m->to, (size_t)m->n_in));
 done:
     return rc;
 }
@@ -184,7 +193,7 @@ static int32_t plan_tensors(struct converter *c)
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(plan(c, "model.embed_tokens.weight", g->vocab, g->hidden, 1));
-    if (g->rope.kind == SB_ROPE_LLAMA3 && g->rope.factor > 1.0)
+    if (g->rope.kind == SB_ROPE_LLAMA3 && g->rope.factor > 1.0 && !c->to_safetensors)
         SB_TRY(add_move(c, &divisors, "rope_freqs.weight"));
     for (int32_t i = 0; i < g->layers; i++)
         SB_TRY(plan_layer(c, i));
@@ -300,6 +309,12 @@ done:
     return rc;
 }
 
+static int32_t put_data(struct converter *c, const void *bytes, size_t n)
+{
+    return c->to_safetensors ? sb_safetensors_out_data(&c->plain_out, bytes, n)
+                             : sb_gguf_out_data(&c->out, bytes, n);
+}
+
 static int32_t copy_tensor(struct converter *c, const struct move *m)
 {
     const size_t in = sb_dtype_row_bytes(m->from, (size_t)m->n_in);
@@ -311,7 +326,7 @@ static int32_t copy_tensor(struct converter *c, const struct move *m)
         n = m->rows - at < block ? m->rows - at : block;
         SB_TRY(read_rows(c, m, at, n));
         sb_convert_rows(c->made, m->to, c->in, m->from, (size_t)n, (size_t)m->n_in);
-        SB_TRY(sb_gguf_out_data(&c->out, c->made, (size_t)n * made));
+        SB_TRY(put_data(c, c->made, (size_t)n * made));
         SB_TRY(sb_progress_add(&c->progress, (uint64_t)n * in));
     }
 done:
@@ -342,7 +357,8 @@ static int32_t copy_tensors(struct converter *c)
     for (size_t i = 0; i < c->n_moves; i++) {
         const struct move *m = &c->moves[i];
         SB_TRY(m->tensor ? copy_tensor(c, m) : write_divisors(c, m));
-        SB_TRY(sb_gguf_out_pad(&c->out));
+        if (!c->to_safetensors)
+            SB_TRY(sb_gguf_out_pad(&c->out));
     }
 done:
     return rc;
@@ -366,6 +382,55 @@ done:
     return rc;
 }
 
+/* Those of F32 first, and of one type by their names. */
+static int by_alignment(const void *a, const void *b)
+{
+    const struct move *x = a, *y = b;
+    const int is_short = x->from != SB_F32, other = y->from != SB_F32;
+
+    return is_short != other ? is_short - other : strcmp(x->tensor->name, y->tensor->name);
+}
+
+static int32_t write_safetensors(struct converter *c, const char *to)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    if (c->options->weights != SPECBATCH_WEIGHTS_AUTO)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "safetensors have no quantised types; only a GGUF file has them");
+    qsort(c->moves, c->n_moves, sizeof *c->moves, by_alignment);
+    for (size_t i = 0; i < c->n_moves; i++)
+        sb_safetensors_put(&c->plain_out, c->moves[i].tensor);
+    SB_TRY(sb_safetensors_out_begin(&c->plain_out, to));
+    SB_TRY(copy_tensors(c));
+    SB_TRY(sb_safetensors_out_keep(&c->plain_out));
+done:
+    return rc;
+}
+
+static int32_t write_gguf(struct converter *c, const char *to)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(put_tokenizer(c));
+    SB_TRY(put_chat_template(c));
+    sb_gguf_put_config(&c->out, &c->config);
+    put_file_type(c);
+    SB_TRY(sb_gguf_out_begin(&c->out, to));
+    SB_TRY(copy_tensors(c));
+    SB_TRY(check_config(c));
+    SB_TRY(sb_gguf_out_keep(&c->out));
+done:
+    return rc;
+}
+
+static int ends_in(const char *text, const char *end)
+{
+    const size_t n = strlen(text), n_end = strlen(end);
+
+    return n >= n_end && strcmp(text + n - n_end, end) == 0;
+}
+
 static int32_t convert(struct converter *c, const char *to)
 {
     int32_t rc = SPECBATCH_OK;
@@ -376,17 +441,11 @@ static int32_t convert(struct converter *c, const char *to)
         SB_FAIL(SPECBATCH_E_INVALID, "%.100s is a directory, and not to be a file", to);
     if (!sb_file_is_directory(c->dir))
         SB_FAIL(SPECBATCH_E_UNSUPPORTED, "not a directory; only those can be converted");
+    c->to_safetensors = ends_in(to, ".safetensors");
     SB_TRY(sb_config_load(&c->config, &c->mem, &c->log, c->dir));
     SB_TRY(sb_tensors_open(&c->tensors, &c->mem, c->dir));
     SB_TRY(plan_tensors(c));
-    SB_TRY(put_tokenizer(c));
-    SB_TRY(put_chat_template(c));
-    sb_gguf_put_config(&c->out, &c->config);
-    put_file_type(c);
-    SB_TRY(sb_gguf_out_begin(&c->out, to));
-    SB_TRY(copy_tensors(c));
-    SB_TRY(check_config(c));
-    SB_TRY(sb_gguf_out_keep(&c->out));
+    rc = c->to_safetensors ? write_safetensors(c, to) : write_gguf(c, to);
 done:
     return rc;
 }
@@ -401,10 +460,13 @@ int32_t sb_model_convert(const char *to, const char *from, const specbatch_model
     int32_t rc;
 
     sb_gguf_out_init(&c.out, &c.mem);
+    sb_safetensors_out_init(&c.plain_out, &c.mem);
     rc = convert(&c, to);
     if (rc != SPECBATCH_OK)
-        rc = c.out.rc != SPECBATCH_OK ? sb_file_fail(rc, to) : sb_fail_in(rc, from);
+        rc = c.out.rc != SPECBATCH_OK || c.plain_out.rc != SPECBATCH_OK ? sb_file_fail(rc, to)
+                                                                        : sb_fail_in(rc, from);
     sb_gguf_out_clear(&c.out);
+    sb_safetensors_out_clear(&c.plain_out);
     sb_free(&c.mem, c.made);
     sb_free(&c.mem, c.in);
     sb_free(&c.mem, c.moves);

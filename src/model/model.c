@@ -13,7 +13,7 @@
 #include "backend/cuda_loader.h"
 #include "file.h"
 #include "model/gguf_model.h"
-#include "model/safetensors.h"
+#include "model/shards.h"
 #include "options.h"
 #include "port.h"
 #include "status.h"
@@ -39,6 +39,11 @@ int32_t sb_model_options_resolve(specbatch_model_options *full,
     SB_TRY(sb_check_range(what, "kv", full->kv, SPECBATCH_KV_AUTO, SPECBATCH_KV_F16));
     SB_TRY(sb_check_range(what, "weights", full->weights, SPECBATCH_WEIGHTS_AUTO,
                           SPECBATCH_WEIGHTS_Q4));
+    if (full->plan_file && !full->plan_file[0])
+        SB_FAIL(SPECBATCH_E_INVALID, "%s: the path of plan_file is empty", what);
+    if (full->plan_file && strlen(full->plan_file) > SB_FILE_PATH)
+        SB_FAIL(SPECBATCH_E_INVALID, "%s: the path of plan_file is longer than %d bytes", what,
+                SB_FILE_PATH);
 done:
     return rc;
 }
@@ -202,8 +207,8 @@ int32_t sb_model_open(struct specbatch_model **out, const char *path,
 {
     const struct sb_mem mem = {options->alloc, options->free, options->alloc_user};
     const struct sb_log log = {options->log, options->log_user};
-    struct sb_device_options device = {options->compute, options->simd, &log, options->device_index,
-                                       options->kv};
+    struct sb_device_options device = {options->compute,      options->simd, &log,
+                                       options->device_index, options->kv,   options->plan_file};
     struct specbatch_model *model = NULL;
     struct sb_tensors *tensors = NULL;
     struct sb_gguf *gguf = NULL;

@@ -10,6 +10,7 @@
 
 enum {
     TENSORS_MAX = 1000000,
+    NAME_MAX_BYTES = 1024,
     LIST_START = 16 /* tensors that a new set has room for */
 };
 
@@ -65,6 +66,17 @@ int32_t sb_tensors_reserve(struct sb_tensors *set, size_t more, const char *name
     return SPECBATCH_OK;
 }
 
+int32_t sb_tensors_check_name(const char *name, size_t length, const char *file)
+{
+    if (length == 0 || length > NAME_MAX_BYTES)
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: a tensor's name has %zu bytes", file, length);
+    for (size_t i = 0; i < length; i++)
+        if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f)
+            return sb_fail(SPECBATCH_E_FORMAT, "%s: a tensor's name holds a control character",
+                           file);
+    return SPECBATCH_OK;
+}
+
 static int by_name(const void *a, const void *b)
 {
     return strcmp(((const struct sb_tensor *)a)->name, ((const struct sb_tensor *)b)->name);
@@ -92,6 +104,7 @@ void sb_tensors_close(struct sb_tensors *set)
         if (!set->files[i].borrowed)
             sb_file_close(&set->files[i].file);
         sb_json_free(set->files[i].doc);
+        sb_free(&mem, set->files[i].names);
     }
     sb_free(&mem, set->files);
     sb_free(&mem, set->list);

@@ -1,7 +1,7 @@
 /*
- * The tensors of a checkpoint, by name, whatever container they are in: safetensors.c fills the set
- * from the files of a directory, gguf_tensors.c from a GGUF file. The loader of weights knows this
- * set only.
+ * The tensors of a checkpoint, by name, whatever container they are in: shards.c fills the set from
+ * the files of a directory, gguf_tensors.c from a GGUF file. The loader of weights knows this set
+ * only.
  *
  *   list    [ {name, type, shape, file, offset}, ... ]   sorted by name, for binary searches
  *   files   [ {file, its JSON}, ... ]                    open until the set is closed
@@ -39,6 +39,7 @@ struct sb_tensor_file {
     struct sb_file file;
     int borrowed;        /* the file is not closed with the set */
     struct sb_json *doc; /* safetensors: the header, which owns the names of the file's tensors */
+    char *names;         /* a file of torch.save: its pickle, which owns them */
 };
 
 struct sb_tensors {
@@ -59,6 +60,10 @@ int32_t sb_tensors_create(struct sb_tensors **out, const struct sb_mem *mem);
 int32_t sb_tensors_add_file(struct sb_tensor_file **file, struct sb_tensors *set);
 /* Makes room for so many more tensors, which are in the file called `name`. E_FORMAT, E_NOMEM. */
 int32_t sb_tensors_reserve(struct sb_tensors *set, size_t more, const char *name);
+/* Checks a tensor's name, of `length` bytes in the file called `file`. It will be quoted in
+ * messages and so in the host's logs, so it must not hold a NUL or a control character, nor be
+ * endless. E_FORMAT. */
+int32_t sb_tensors_check_name(const char *name, size_t length, const char *file);
 /* Sorts the list by name. E_FORMAT: a name is there twice. */
 int32_t sb_tensors_sort(struct sb_tensors *set);
 /* NULL is fine. */

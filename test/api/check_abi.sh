@@ -65,6 +65,31 @@ $CC -std=c11 -Iinclude test/api/clash.c "$B/libspecbatch.a" -lyajl -lm -ldl -pth
     -o "$tmp/clash" >"$tmp/out" 2>&1 && { "$tmp/clash" || echo "clash failed" >"$tmp/out"; }
 verdict abi_archive_lives_beside_a_host_of_the_same_names
 
+# A host in C++ that has all names of the library's internals, as functions of its own.
+if command -v "$CXX" >/dev/null 2>&1; then
+    {
+        echo '#include "specbatch.hpp"'
+        find "$B/src" "$B/kernels" -name '*.o' -exec nm -g --defined-only {} + |
+            awk 'NF == 3 && $3 !~ /^specbatch_/ { print $3 }' | sort -u |
+            sed 's/.*/extern "C" int &(void) { return 7; }/'
+        cat <<'END'
+int main()
+try {
+    specbatch::Model("no/such/directory");
+    return 1;
+} catch (const specbatch::error &failure) {
+    return failure.status() != SPECBATCH_E_IO || sb_fail() != 7;
+}
+END
+    } >"$tmp/host.cc"
+    [ "$(grep -c '^extern' "$tmp/host.cc")" -gt 200 ] || echo "no internals were found" >"$tmp/out"
+    $CXX -std=c++17 -Iinclude "$tmp/host.cc" "$B/libspecbatch.a" -lyajl -lm -ldl -pthread \
+        -o "$tmp/host" >>"$tmp/out" 2>&1 && { "$tmp/host" || echo "it failed" >>"$tmp/out"; }
+    verdict abi_archive_lives_beside_a_host_in_cxx_of_all_its_names
+else
+    echo "SKIP abi_archive_lives_beside_a_host_in_cxx_of_all_its_names: no $CXX here"
+fi
+
 # An embedded library does not print, end the process, read the environment, install handlers or
 # map files.
 printing='v?f?printf|_*v?f?printf_chk|f?puts|put(char|c)|fwrite|perror|stdout|stderr'

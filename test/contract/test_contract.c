@@ -27,7 +27,7 @@ static void traces(uint64_t first, uint64_t n, const struct trace_bias *bias)
 
 static void test_any(void)
 {
-    traces(1, place_is_cuda() ? 130 : 90, &(struct trace_bias)TRACE_ANY);
+    traces(1, place_traces(place_is_cuda() ? 130 : 90), &(struct trace_bias)TRACE_ANY);
 }
 
 /* Prints how often each kind of event has occurred so far, and fails if one never has. */
@@ -91,7 +91,8 @@ static void test_every_type_of_weights(void)
 }
 
 /* Runs three traces for every policy and draft, on one model or on any (-1), and prints for each
- * policy how much was compared. */
+ * policy how much was compared. Seeds are an odd number apart, so that each of two parts has its
+ * share even of single traces. */
 static void every_policy_with_every_draft(uint64_t first, int32_t model)
 {
     for (int32_t policy = 0; policy < specbatch_policy_count() && !sbtest_failed_now; policy++) {
@@ -101,7 +102,8 @@ static void every_policy_with_every_draft(uint64_t first, int32_t model)
             bias.policy = policy;
             bias.draft = draft;
             bias.model = model;
-            traces(first + (uint64_t)(10 * (policy * TRACE_DRAFTS + draft)), 3, &bias);
+            traces(first + (uint64_t)(11 * (policy * TRACE_DRAFTS + draft)), place_traces(3),
+                   &bias);
         }
         printf("     %-10s %4" PRIu64 " requests, %6" PRIu64 " tokens equal\n",
                specbatch_policy_name(policy), world.n_requests - n_requests,
@@ -128,7 +130,7 @@ static void test_adaptive_k_in_every_policy(void)
             bias.draft = draft;
             bias.fixed_k = 0;
             bias.min_draft_len = 1;
-            traces(4000 + (uint64_t)(10 * (policy * TRACE_DRAFTS + draft)),
+            traces(4000 + (uint64_t)(11 * (policy * TRACE_DRAFTS + draft)),
                    place_is_small() ? 1 : 2, &bias);
         }
 }

@@ -43,7 +43,7 @@
 #include "sbtest.h"
 
 #include "engine/runner.h"
-#include "model/safetensors.h"
+#include "model/shards.h"
 #include "port.h"
 
 #define TOLERANCE 1e-4

@@ -44,7 +44,7 @@ static void close_models(void)
 
 static void run_traces(uint64_t first)
 {
-    const uint64_t n = place_is_small() ? 2 : 40;
+    const uint64_t n = place_traces(place_is_small() ? 2 : 40);
     char why[600];
 
     for (uint64_t seed = first; seed < first + n; seed++) {

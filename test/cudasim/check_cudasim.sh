@@ -1,13 +1,15 @@
 #!/bin/sh
 # The CUDA backend and its real kernels on a simulated device: logits of small models, failures,
 # mutations and the contract, as two processes at a time. `make check-cudasim` builds and runs this
-# alone. docs/cuda.md says what it cannot prove.
+# alone. docs/cuda.md says what it cannot prove. A simulated device is slow, so `make check` runs a
+# third of the random traces here, and `make release-check` all of them.
 . "$(dirname "$0")/../lib.sh"
 if [ ! -x "$B/cudasim/test_contract" ]; then
     echo "SKIP cudasim: not built (make check-cudasim; a sanitized build has none)"
     exit
 fi
 export B SB_TEST_DEVICE=cuda SB_TEST_SIZE=small
+[ -n "$RELEASE" ] || export SB_TEST_TRACES="${SB_TEST_TRACES:-34}"
 
 # run LOG PART: runs the lines of its standard input, one after the other, into $tmp/LOG. A line is
 # the class in which models are opened, a program of $B/cudasim, and the program's arguments. PART

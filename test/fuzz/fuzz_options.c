@@ -129,6 +129,7 @@ static void try_model(struct hostile *h)
     put_pointer(h, offsetof(specbatch_model_options, cuda_module), 3, "/nowhere/module.so");
     hook.progress = note_progress;
     put_pointer(h, offsetof(specbatch_model_options, progress), 4, hook.pointer);
+    put_pointer(h, offsetof(specbatch_model_options, plan_file), 5, "/nowhere/plans");
     rc = fuzz_status(specbatch_model_open(&opened, MODEL, (specbatch_model_options *)h->bytes));
     FUZZ_CHECK((rc == SPECBATCH_OK) == (opened != NULL));
     FUZZ_CHECK(rc == SPECBATCH_OK || rc == SPECBATCH_E_INVALID || rc == SPECBATCH_E_OPTIONS ||

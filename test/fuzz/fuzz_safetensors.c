@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "fuzz/support/fuzz.h"
-#include "model/safetensors.h"
+#include "model/shards.h"
 
 enum { SHARDS = 8, DATA_MAX = 1 << 12, MEMORY = 64 << 20 };
 

@@ -44,7 +44,7 @@ limits() {
     session | options) echo "-max_len=512 -timeout=20" ;;
     pattern) echo "-max_len=2048 -timeout=20" ;;
     config) echo "-max_len=4096 -timeout=5" ;;
-    gguf | safetensors) echo "-max_len=4096 -timeout=5" ;;
+    gguf | pickle | safetensors) echo "-max_len=4096 -timeout=5" ;;
     *) echo "-max_len=8192 -timeout=60" ;;
     esac
 }

@@ -119,6 +119,10 @@ static void hook_free(void *user, void *block, size_t size)
 static void test_model_options(void)
 {
     specbatch_model_options given = SPECBATCH_MODEL_OPTIONS_INIT, full;
+    char path[1025];
+
+    memset(path, 'p', 1024);
+    path[1024] = '\0';
     CHECK_OK(sb_model_options_resolve(&full, NULL));
     CHECK(full.device == SPECBATCH_DEVICE_CPU && full.compute == SPECBATCH_COMPUTE_AUTO &&
           !full.alloc);
@@ -154,6 +158,12 @@ static void test_model_options(void)
     given.device_index = 1;
     CHECK_ERROR(sb_model_options_resolve(&full, &given), SPECBATCH_E_INVALID, "device_index");
     given.device_index = 0;
+    given.plan_file = "";
+    CHECK_ERROR(sb_model_options_resolve(&full, &given), SPECBATCH_E_INVALID, "is empty");
+    given.plan_file = path;
+    CHECK_ERROR(sb_model_options_resolve(&full, &given), SPECBATCH_E_INVALID, "longer than 1023");
+    path[1023] = '\0';
+    CHECK_OK(sb_model_options_resolve(&full, &given));
     given.alloc = hook_alloc;
     CHECK_ERROR(sb_model_options_resolve(&full, &given), SPECBATCH_E_INVALID, "free is NULL");
     given.free = hook_free;

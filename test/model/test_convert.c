@@ -12,7 +12,7 @@
 #include "backend/quantiser.h"
 #include "model/gguf_model.h"
 #include "model/model.h"
-#include "model/safetensors.h"
+#include "model/shards.h"
 #include "quant.h"
 #include "sbtest.h"
 #include "support/gguf_convert.h"
@@ -501,6 +501,89 @@ static void refuses_what_cannot_be_converted(void)
     CHECK_INT(test_dir_files(&dir), 0);
 }
 
+/* -------------------------------------------------------------------- safetensors files */
+
+/* Converts to safetensors. A failure that leaves something behind is another one, E_INTERNAL. */
+static int32_t to_safetensors(const char *from, const specbatch_model_options *options)
+{
+    char file[128];
+    int32_t rc;
+
+    snprintf(file, sizeof file, "%s/model.safetensors", dir.path);
+    remove(file);
+    rc = specbatch_convert(file, from, options);
+    if (test_dir_files(&dir) != (rc == SPECBATCH_OK))
+        return SPECBATCH_E_INTERNAL;
+    return rc;
+}
+
+/* A folder with that file has the bits of the one that it was made from. */
+static void safetensors_files_are_the_same_model(void)
+{
+    for (int i = 0; i < N_MODELS && !sbtest_failed_now; i++) {
+        struct sb_tensors *set = NULL;
+        specbatch_model *before = NULL, *after = NULL;
+        const struct test_dir folder = test_dir_make();
+        char *bytes;
+        size_t n = 0;
+        CHECK_OK(to_safetensors(models[i], NULL));
+        test_copy(&folder, dir.path, NULL);
+        bytes = test_read(models[i], "config.json", &n);
+        CHECK(bytes != NULL);
+        test_write(&folder, "config.json", bytes, n);
+        free(bytes);
+        CHECK_OK(specbatch_model_open(&before, models[i], NULL));
+        CHECK_OK(specbatch_model_open(&after, folder.path, NULL));
+        CHECK_STR(specbatch_model_digest(after), specbatch_model_digest(before));
+        CHECK_OK(sb_tensors_open(&set, &test_mem, folder.path));
+        for (int32_t t = 0; t < sb_tensors_count(set); t++)
+            CHECK(sb_tensors_at(set, t)->offset %
+                      (strcmp(sb_tensors_at(set, t)->type, "F32") == 0 ? 4 : 2) ==
+                  0);
+        sb_tensors_close(set);
+        specbatch_model_close(before);
+        specbatch_model_close(after);
+        test_dir_remove(&folder);
+    }
+}
+
+static void safetensors_files_are_whole_or_not_there(void)
+{
+    struct test_memory memory = {0, 0, 0};
+    specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
+    int32_t rc = SPECBATCH_E_NOMEM;
+    int n_calls;
+
+    options.alloc = test_memory_alloc;
+    options.free = test_memory_free;
+    options.alloc_user = &memory;
+    for (int64_t at = 0; rc != SPECBATCH_OK; at++) {
+        memory = (struct test_memory){0, at, 0};
+        rc = to_safetensors(MODELS "emoji", &options);
+        CHECK(rc == SPECBATCH_OK || rc == SPECBATCH_E_NOMEM);
+        CHECK_INT(memory.live, 0);
+        CHECK(at < 10000);
+    }
+    options = options_of(SPECBATCH_WEIGHTS_AUTO);
+    options.progress = progress;
+    options.progress_user = &seen;
+    memset(&seen, 0, sizeof seen);
+    CHECK_OK(to_safetensors(MODELS "emoji", &options));
+    CHECK(seen.n_calls > 1 && seen.wrong == 0 && seen.done == seen.total);
+    n_calls = seen.n_calls;
+    for (int at = 1; at <= n_calls; at++) {
+        memset(&seen, 0, sizeof seen);
+        seen.cancel_at = at;
+        CHECK_ERROR(to_safetensors(MODELS "emoji", &options), SPECBATCH_E_CANCELLED,
+                    "converting was cancelled after");
+    }
+    CHECK_ERROR(specbatch_convert("build/none/x.safetensors", models[0], NULL), SPECBATCH_E_IO,
+                "build/none: x.safetensors: cannot create");
+    options = options_of(SPECBATCH_WEIGHTS_Q8);
+    CHECK_ERROR(to_safetensors(MODELS "emoji", &options), SPECBATCH_E_UNSUPPORTED,
+                "no quantised types");
+}
+
 TEST_BEGIN
 dir = test_dir_make();
 snprintf(path, sizeof path, "%s/model.gguf", dir.path);
@@ -516,5 +599,7 @@ RUN(a_full_disk_leaves_nothing);
 RUN(no_memory_leaves_nothing);
 RUN(the_first_ends_are_in_the_file);
 RUN(refuses_what_cannot_be_converted);
+RUN(safetensors_files_are_the_same_model);
+RUN(safetensors_files_are_whole_or_not_there);
 test_dir_remove(&dir);
 TEST_END

@@ -259,6 +259,32 @@ disagree a_best_of_below_n '"n": 3, "best_of": 2' 'answers: best_of is 2, outsid
 disagree a_bias_of_no_token '"bias": {"4096": 1}' 'bias_ids\[0\] is 4096'
 disagree a_source_that_is_not_there '"draft_sources": [1]' 'draft_sources'
 
+# What a checkpoint is and takes, by the options of a run that is planned.
+check_log $generate --check $pair --batch 2 --max-len 1024
+for line in 'container     model.safetensors' 'architecture  qwen3, 6 layers' \
+    'vocabulary    4096 ids, with a tokenizer' 'weights       bf16, 1' 'class         specbatch ' \
+    "pool .* for 2 rows of 1024 tokens, the draft's caches included" \
+    'digest        [0-9a-f]\{32\}$'; do
+    has "^$line"
+done
+rows() { sed -n 's/^pool  *\([0-9]*\).*/\1/p' "$tmp/log"; }
+few=$(rows)
+check_log $generate --check $pair --batch 8 --max-len 1024
+[ "$(rows)" -gt "$few" ] || cat "$tmp/log" >>"$tmp/out"
+verdict generate_says_what_a_checkpoint_is_and_takes
+fails_with 'test/data/models/torch: no config.json there' --check --target test/data/models/torch
+fails_with '--target is required' --check
+verdict generate_says_that_a_checkpoint_does_not_run
+
+# Where transformers is installed, it has to agree; elsewhere the program says that it is not.
+if command -v "$PYTHON" >/dev/null 2>&1; then
+    check_log $PYTHON examples/check_logits.py $demo/target --generate $generate
+    has '^equal within the tolerance$\|^SKIP check_logits: '
+    verdict check_logits_agrees_or_says_why_it_cannot
+else
+    echo "SKIP check_logits_agrees_or_says_why_it_cannot: no $PYTHON here"
+fi
+
 # refuse_usage NAME MESSAGE ARGUMENTS...: these arguments are refused.
 refuse_usage() {
     name=$1

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The public header, by itself and twice, compiles as C99, C11 and C++11 under strict warnings by
-# every compiler that is here.
+# The public headers, by themselves and twice, compile in every standard that they are for, under
+# strict warnings and by every compiler that is here.
 . "$(dirname "$0")/../lib.sh"
 
 cat >"$tmp/use.c" <<'END'
@@ -16,6 +16,14 @@ int main(void)
 }
 END
 cp "$tmp/use.c" "$tmp/use.cc"
+cat >"$tmp/use.hpp.cc" <<'END'
+#include "specbatch.hpp"
+#include "specbatch.hpp"
+int main()
+{
+    return specbatch::Request("", 1).max_new - 1;
+}
+END
 
 # compile NAME COMPILER STANDARD FILE
 compile() {
@@ -23,16 +31,23 @@ compile() {
         echo "SKIP header_$1: no $2 here"
         return
     fi
-    "$2" -std="$3" -Wall -Wextra -Wpedantic -Wundef -Werror -Iinclude -c "$tmp/$4" \
-        -o "$tmp/use.o" >"$tmp/log" 2>&1 || { echo "$2 -std=$3:"; cat "$tmp/log"; } >"$tmp/out"
+    "$2" -std="$3" -Wall -Wextra -Wpedantic -Wundef -Wconversion -Wshadow -Werror -Iinclude \
+        -c "$tmp/$4" -o "$tmp/use.o" >"$tmp/log" 2>&1 ||
+        { echo "$2 -std=$3:"; cat "$tmp/log"; } >"$tmp/out"
     verdict "header_$1"
 }
-compile c99_gcc gcc c99 use.c
-compile c11_gcc gcc c11 use.c
-compile cxx11_gcc g++ c++11 use.cc
-compile c99_clang clang c99 use.c
-compile c11_clang clang c11 use.c
-compile cxx11_clang clang++ c++11 use.cc
+for standard in c99 c11 c17; do
+    compile ${standard}_gcc gcc $standard use.c
+    compile ${standard}_clang clang $standard use.c
+done
+for standard in 11 17 20; do
+    compile cxx${standard}_gcc g++ c++$standard use.cc
+    compile cxx${standard}_clang clang++ c++$standard use.cc
+done
+for standard in 17 20; do
+    compile hpp_cxx${standard}_gcc g++ c++$standard use.hpp.cc
+    compile hpp_cxx${standard}_clang clang++ c++$standard use.hpp.cc
+done
 
 grep '^ *# *include' include/specbatch.h | grep -Ev '<(stddef|stdint)\.h>' >"$tmp/out"
 verdict header_includes_only_stddef_and_stdint

@@ -19,6 +19,7 @@ run_make install DESTDIR="$tmp/stage" PREFIX=/opt/sb >"$tmp/log" 2>&1 || cat "$t
 (cd "$tmp/stage" && find . ! -type d | sort) >"$tmp/files"
 {
     echo ./opt/sb/include/specbatch.h
+    echo ./opt/sb/include/specbatch.hpp
     echo ./opt/sb/lib/libspecbatch.a
     echo ./opt/sb/lib/libspecbatch.so
     echo "./opt/sb/lib/libspecbatch.so.$(defined SOVERSION)"
@@ -27,6 +28,11 @@ run_make install DESTDIR="$tmp/stage" PREFIX=/opt/sb >"$tmp/log" 2>&1 || cat "$t
     echo ./opt/sb/lib/cmake/specbatch/specbatch-config.cmake
     echo ./opt/sb/lib/cmake/specbatch/specbatch-config-version.cmake
     echo ./opt/sb/lib/pkgconfig/specbatch.pc
+    for name in bench chat generate quantize table; do
+        echo "./opt/sb/bin/specbatch-$name"
+        echo "./opt/sb/share/man/man1/specbatch-$name.1"
+    done
+    echo ./opt/sb/share/man/man3/specbatch.3
 } | sort | diff - "$tmp/files" >>"$tmp/out"
 verdict install_puts_the_right_files_under_destdir
 [ $failed = 0 ] || exit
@@ -42,6 +48,13 @@ verdict uninstall_removes_what_install_put_there
 
 mv "$tmp/stage/opt/sb" "$tmp/moved"
 lib=$tmp/moved/lib
+
+# The programs find the library from where they are.
+echo '{"prompt": "It was"}' >"$tmp/prompts"
+env -u LD_LIBRARY_PATH "$tmp/moved/bin/specbatch-generate" --target examples/demo/target \
+    --draft examples/demo/draft --prompts "$tmp/prompts" --max-new 4 >"$tmp/log" 2>&1 &&
+    grep -q '"text"' "$tmp/log" || cat "$tmp/log" >"$tmp/out"
+verdict install_has_programs_that_run_where_they_are_moved_to
 
 # runs PROGRAM: it generates text with the demo pair.
 runs() {

@@ -12,10 +12,20 @@ verdict readme_has_minimal_c_word_for_word
 [ "$(wc -l <examples/minimal.py)" -lt 80 ] || echo "minimal.py has 80 lines or more" >>"$tmp/out"
 verdict minimal_programs_are_minimal
 
+# text PAGE: without its blocks of code. places PAGE: what "#" leads to, made of headings.
+text() { awk '/^ *```/ { code = !code } !code' "$1"; }
+places() {
+    text "$1" | sed -n 's/^##* //p' | tr 'A-Z' 'a-z' | sed "s/[][()\`',.:;=?!\"/<>*+]//g; s/ /-/g"
+}
 for page in README.md docs/*.md; do
-    grep -oE '\]\([^)#]+' "$page" | sed 's/^](//' | grep -v '^https\?:' | while read -r link; do
-        [ -e "$(dirname "$page")/$link" ] || echo "$page: no such file: $link"
-    done
+    text "$page" | grep -oE '\]\([^) ]+\)' | sed 's/^](//; s/)$//' | grep -v '^https\?:' |
+        while IFS='#' read -r file place; do
+            other=$page
+            [ -z "$file" ] || other=$(dirname "$page")/$file
+            [ -e "$other" ] || { echo "$page: no such file: $file"; continue; }
+            [ -z "$place" ] || places "$other" | grep -qxF -- "$place" ||
+                echo "$page: no such place: $file#$place"
+        done
 done >"$tmp/out"
 verdict documentation_links_exist
 
@@ -69,6 +79,28 @@ awk '/^build\/examples\/generate / { inside = 1 } /^```/ { inside = 0 } inside' 
 sh -e "$tmp/command" >"$tmp/log" 2>&1 || cat "$tmp/log" >"$tmp/out"
 grep -q '^equivalence 4/4$' "$tmp/log" || cat "$tmp/command" "$tmp/log" >>"$tmp/out"
 verdict readme_generate_command_runs
+
+# The same programs in other languages, on the demo pair. Rust's is compiled by check_rust.sh.
+program() {
+    awk '$0 == "```" language { inside = 1; next } /^```$/ { inside = 0 } inside' language="$1" \
+        README.md | sed 's|Qwen3-8B|examples/demo/target|; s|Qwen3-0.6B|examples/demo/draft|'
+}
+program cpp >"$tmp/program.cc"
+$CXX -std=c++17 -Wall -Wextra -Werror -Iinclude "$tmp/program.cc" -L"$B" -lspecbatch \
+    -Wl,-rpath,"$root/$B" -o "$tmp/program" >"$tmp/out" 2>&1 && "$tmp/program" >"$tmp/log" 2>&1 ||
+    cat "$tmp/log" >>"$tmp/out"
+[ "$(wc -c <"$tmp/log")" -gt 100 ] || cat "$tmp/log" >>"$tmp/out"
+verdict readme_program_in_cpp_runs
+if command -v "$PYTHON" >/dev/null 2>&1; then
+    program python >"$tmp/program.py"
+    SPECBATCH_LIBRARY="$root/$B/libspecbatch.so" PYTHONPATH=pkgconfig/python \
+        PYTHONDONTWRITEBYTECODE=1 $PYTHON "$tmp/program.py" >"$tmp/log" 2>&1 ||
+        cat "$tmp/log" >"$tmp/out"
+    grep -q '^2 ' "$tmp/log" || cat "$tmp/log" >>"$tmp/out"
+    verdict readme_program_in_python_runs
+else
+    echo "SKIP readme_program_in_python_runs: no $PYTHON here"
+fi
 
 if ! command -v pkg-config >/dev/null 2>&1; then
     echo "SKIP readme_install: no pkg-config here"

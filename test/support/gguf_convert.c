@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "json.h"
-#include "model/safetensors.h"
+#include "model/shards.h"
 
 /* ------------------------------------------------------------------------------ tensors */
 

@@ -49,6 +49,14 @@ int place_has_part(uint64_t seed)
     return !part || n < 2 || seed % n == strtoull(part, NULL, 10) % n;
 }
 
+uint64_t place_traces(uint64_t n)
+{
+    const char *percent = getenv("SB_TEST_TRACES");
+    const uint64_t scaled = percent ? n * strtoull(percent, NULL, 10) / 100 : n;
+
+    return scaled > 0 ? scaled : 1;
+}
+
 const char *place_checkpoint(void)
 {
     return getenv("SB_TEST_MODEL");

@@ -11,6 +11,8 @@
  *                           tests
  *     SB_TEST_PART=i        run every n-th trace only, the i-th of n parts (from 0), so that
  *     SB_TEST_PARTS=n       several processes share the work; n is 2 unless it is given
+ *     SB_TEST_TRACES=p      percent of the usual number of random traces, where a test can do with
+ *                           fewer, or gains by more
  *     SB_TEST_MODEL=DIR     a checkpoint on which the traces are to run too: a tiny one with the
  *                           vocabulary and the end-of-sequence id of those in test/data/models
  *     B                     the build directory, where the module lies
@@ -29,6 +31,8 @@ int place_is_small(void);
 int place_requires_device(void);
 /* Whether this process is to run trace `seed`. */
 int place_has_part(uint64_t seed);
+/* How many random traces to run where n are usual: at least one. */
+uint64_t place_traces(uint64_t n);
 /* Whether models run in the f32 class, whose bits are the same on the CPU and on a device. The CPU
  * can then say what a device has to compute. */
 int place_is_reference(void);

@@ -1,0 +1,106 @@
+//! What is written once instead of for each constant, flag and option of the header.
+
+/// A group of the header's constants as a type of its own. It is no enum, since a later library may
+/// return numbers that this crate has no name for.
+macro_rules! constants {
+    ($(#[$doc:meta])* $name:ident { $($(#[$item_doc:meta])* $item:ident = $value:ident,)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub struct $name(pub(crate) i32);
+
+        impl $name {
+            $($(#[$item_doc])* pub const $item: $name = $name($crate::sys::$value);)+
+
+            /// The number in specbatch.h.
+            pub const fn code(self) -> i32 {
+                self.0
+            }
+        }
+    };
+}
+
+/// A group of the header's flags as a type of its own: `A | B`, and `Default` for none of them.
+macro_rules! flags {
+    ($(#[$doc:meta])* $name:ident { $($(#[$item_doc:meta])* $item:ident = $value:ident,)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+        pub struct $name(pub(crate) u32);
+
+        impl $name {
+            /// None of them.
+            pub const NONE: $name = $name(0);
+            $($(#[$item_doc])* pub const $item: $name = $name($crate::sys::$value as u32);)+
+        }
+
+        impl std::ops::BitOr for $name {
+            type Output = $name;
+
+            fn bitor(self, other: $name) -> $name {
+                $name(self.0 | other.0)
+            }
+        }
+    };
+}
+
+/// Numbers up to a count that have names in the library: `name`, `by_name` and `all`.
+macro_rules! named {
+    ($name:ident, $count:ident, $name_of:ident, $by_name:ident) => {
+        impl $name {
+            /// All that the library at run time has.
+            pub fn all() -> impl Iterator<Item = $name> {
+                // SAFETY: the function takes nothing, and may be called at any time.
+                (0..unsafe { $crate::sys::$count() }).map($name)
+            }
+
+            /// Its name in the library.
+            pub fn name(self) -> &'static str {
+                // SAFETY: any number may be asked for; names are static strings, or NULL.
+                unsafe { $crate::call::name($crate::sys::$name_of(self.0)) }.unwrap_or("unknown")
+            }
+
+            /// The one with this name.
+            ///
+            /// # Errors
+            /// `INVALID` if there is a NUL in the name, or else `NOT_FOUND`.
+            pub fn by_name(name: &str) -> $crate::Result<$name> {
+                let name = $crate::call::terminated(name.as_bytes())?;
+                // SAFETY: the name ends in NUL.
+                $crate::call::checked(unsafe { $crate::sys::$by_name(name.as_ptr()) }).map($name)
+            }
+        }
+    };
+}
+
+/// Options: a struct of the header in `self.raw`, and methods that set its fields and return it.
+/// A `field` is as in the header, a `constant` is one of `constants!` or `flags!`, and a `flag` is a
+/// bool for a bit of the field `flags`.
+macro_rules! setters {
+    ($($(#[$doc:meta])* $kind:ident $name:ident $(: $type:ty)? $(= $flag:ident)?,)+) => {
+        $(setters!(@ $(#[$doc])* $kind $name $(: $type)? $(= $flag)?);)+
+    };
+    (@ $(#[$doc:meta])* field $name:ident: $type:ty) => {
+        $(#[$doc])*
+        #[must_use]
+        pub fn $name(mut self, $name: $type) -> Self {
+            self.raw.0.$name = $name;
+            self
+        }
+    };
+    (@ $(#[$doc:meta])* constant $name:ident: $type:ty) => {
+        $(#[$doc])*
+        #[must_use]
+        pub fn $name(mut self, $name: $type) -> Self {
+            self.raw.0.$name = $name.0;
+            self
+        }
+    };
+    (@ $(#[$doc:meta])* flag $name:ident = $flag:ident) => {
+        $(#[$doc])*
+        #[must_use]
+        pub fn $name(mut self, $name: bool) -> Self {
+            let bit = $crate::sys::$flag as u32;
+            self.raw.0.flags = if $name { self.raw.0.flags | bit } else { self.raw.0.flags & !bit };
+            self
+        }
+    };
+}

@@ -1,0 +1,281 @@
+"""The package on small checkpoints: bits, options, events, results, errors."""
+
+import os
+import pickle
+import random
+import tempfile
+import unittest
+
+from support import DEMO, EMOJI, SMALL, TARGET, known_answers, plain, prompts, specbatch
+
+
+class TestExactness(unittest.TestCase):
+    """What the library promises, through the package: struct fields that were mixed up, or ids
+    that were cut, would show."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.target = specbatch.Model.open(TARGET, compute="f32")
+        cls.small = specbatch.Model.open(SMALL, compute="f32")
+
+    def requests(self, n):
+        rng = random.Random(7)
+        return [specbatch.Request(
+            prompt, rng.randint(8, 24), logprobs=True, top_logprobs=i % 4,
+            temperature=rng.choice((0.0, 0.7, 1.3)), seed=rng.getrandbits(64),
+            top_k=rng.choice((0, 5)), top_p=rng.choice((0.0, 0.9)),
+            repetition_penalty=rng.choice((0.0, 1.2)), min_new=rng.choice((0, 4)),
+            bias={3: -2.0, 5: float("-inf")} if i % 2 else None, user=("request", i))
+            for i, prompt in enumerate(prompts(n))]
+
+    def test_tokens_and_logprobs_are_those_of_plain_decoding(self):
+        requests = self.requests(8)
+        expected = [plain(self.target, request) for request in requests]
+        drafts = [specbatch.Draft.from_model(self.small), specbatch.Draft.ngram(min_match=1),
+                  specbatch.Draft.list(specbatch.Draft.ngram(),
+                                       specbatch.Draft.from_model(self.small))]
+        accepted = 0
+        for policy, draft in zip(("ragged", "exspec", "eqspec"), drafts):
+            with specbatch.Pool(self.target, draft, policy=policy, batch=3, draft_len=4,
+                                fixed_k=True, n_threads=2) as pool:
+                results = pool.generate_all(requests)
+                for request, result, want in zip(requests, results, expected):
+                    self.assertEqual(result.user, request.user)
+                    self.assertEqual(result.prompt_ids, request.prompt)
+                    self.assertEqual(result.ids, want.ids)
+                    self.assertEqual(result.logprobs, want.logprobs)
+                    self.assertEqual(result.top_logprobs, want.top_logprobs)
+                    accepted += result.accepted
+                self.assertEqual(pool.stats["tokens_committed"],
+                                 sum(len(result.ids) for result in results))
+        self.assertGreater(accepted, 0)
+
+    def test_audit_agrees_and_notices_another_request(self):
+        request = self.requests(1)[0]
+        with specbatch.Pool(self.target, specbatch.Draft.from_model(self.small)) as pool:
+            result = pool.generate(request)
+        report = specbatch.audit(self.target, request, result, n_threads=1)
+        self.assertTrue(report.equal)
+        self.assertEqual((report.first_divergence, report.n_tokens), (-1, len(result.ids)))
+        other = specbatch.Request([1, 2, 3], request.max_new)
+        with self.assertRaises(specbatch.InvalidError):
+            specbatch.audit(self.target, other, result)
+
+    def test_answers_and_scores(self):
+        with specbatch.Pool(self.target) as pool:
+            three = pool.generate_all([[1, 2, 3]], max_new=6, temperature=1.0, seed=5, n=3)
+            self.assertEqual([result.answer for result in three], [0, 1, 2])
+            alone = pool.generate([1, 2, 3], max_new=6, temperature=1.0, seed=6)
+            self.assertEqual(three[1].ids, alone.ids)
+            best = pool.generate_all([[1, 2, 3]], max_new=6, temperature=1.0, n=2, best_of=5,
+                                     user="mine")
+            self.assertEqual([result.user for result in best], ["mine"] * 2)
+            score = pool.generate([4, 5, 6, 7], max_new=0, prompt_logprobs=True, top_logprobs=2)
+            self.assertEqual(len(score.prompt_logprobs), 3)
+            self.assertEqual([len(row) for row in score.prompt_top_logprobs], [2, 2, 2])
+            self.assertEqual((score.ids, score.finish), ([], "length"))
+            self.assertFalse(pool._records)
+
+    def test_prefixes_and_sessions(self):
+        ids = [i % 40 for i in range(70)]
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "session")
+            with specbatch.Pool(self.target, prefix_bytes=1 << 22) as pool:
+                pin = pool.pin(ids)
+                first = pool.generate(ids, max_new=4).ids
+                self.assertEqual(pool.save_session(ids, path), 64)
+                pool.unpin(pin)
+                with self.assertRaises(specbatch.NotFoundError):
+                    pool.unpin(pin)
+            with specbatch.Pool(self.target, prefix_bytes=1 << 22) as pool:
+                self.assertEqual(pool.load_session(path), ids)
+                self.assertEqual(pool.generate(ids, max_new=4).ids, first)
+                self.assertEqual(pool.stats["prefix_tokens"], 64)
+
+
+class TestStreams(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.model = specbatch.Model.open(EMOJI)
+
+    def pool(self, **options):
+        return specbatch.Pool(self.model, specbatch.Draft.ngram(), fixed_k=True, **options)
+
+    def test_three_known_answers_at_once(self):
+        known = known_answers()
+        for policy in ("plain", "ragged"):
+            with self.pool(policy=policy, batch=3) as pool:
+                texts, results, order = {}, {}, []
+                for event in pool.stream([prompt for prompt, _ in known], max_new=64):
+                    texts[event.id] = texts.get(event.id, "") + event.text
+                    order.append(event.id)
+                    if event.finish:
+                        results[event.id] = event.result
+                want = {i + 1: answer for i, (_, answer) in enumerate(known)}
+                self.assertEqual(texts, want)
+                self.assertEqual({i: result.text for i, result in results.items()}, want)
+                self.assertGreater(sum(a != b for a, b in zip(order, order[1:])), 3)
+                accepted = sum(result.accepted for result in results.values())
+                self.assertEqual(accepted > 0, policy == "ragged")
+
+    def test_streams_inside_each_other_and_requests_beside_them(self):
+        (first, one), (second, two), (third, three) = known_answers()
+        with self.pool() as pool:
+            number = pool.submit(third, max_new=64)
+            texts = ["", ""]
+            inner = pool.stream([second], max_new=64)
+            for event in pool.stream([first], max_new=64):
+                texts[0] += event.text
+                more = next(inner, None)
+                texts[1] += more.text if more else ""
+            texts[1] += "".join(event.text for event in inner)
+            self.assertEqual(texts, [one, two])
+            pool.run()
+            events = list(pool.events())
+            self.assertEqual({event.id for event in events}, {number})
+            self.assertEqual("".join(event.text for event in events), three)
+            self.assertEqual([result.text for result in pool.results()], [three])
+            self.assertIsNone(pool.collect())
+
+    def test_a_stream_that_is_left_is_cancelled(self):
+        first, second = known_answers()[0][0], known_answers()[1]
+        with self.pool() as pool:
+            for _ in pool.stream([first], max_new=64):
+                break
+            self.assertEqual(pool.step(), 0)
+            self.assertFalse(pool._routes or pool._records)
+            self.assertEqual(pool.generate(second[0], max_new=64).text, second[1])
+
+    def test_more_requests_than_the_queue_has_room_for(self):
+        prompt, answer = known_answers()[0]
+        with self.pool(batch=1, queue_max=2) as pool:
+            results = pool.generate_all((prompt for _ in range(7)), max_new=64)
+            self.assertEqual([result.text for result in results], [answer] * 7)
+            with self.assertRaises(specbatch.QueueFullError):
+                pool.generate_all([prompt], max_new=4, n=3)
+
+    def test_stop_strings_and_text_streams(self):
+        prompt, answer = known_answers()[0]
+        middle = answer[len(answer) // 2]
+        with self.pool() as pool:
+            result = pool.generate(prompt, max_new=64, stop=[middle])
+            self.assertEqual(result.text, answer[:answer.index(middle)])
+            self.assertEqual(result.finish, "stop")
+            ids = pool.generate(prompt, max_new=64).ids
+        with specbatch.TextStream(self.model) as stream:
+            pieces = [stream.push([id_]) for id_ in ids] + [stream.finish()]
+        self.assertEqual("".join(pieces), answer)
+        self.assertEqual(self.model.detokenize(ids), answer)
+
+    def test_states_polls_cancelling_and_deadlines(self):
+        prompt = known_answers()[0][0]
+        with specbatch.Pool(self.model, batch=1) as pool:
+            first = pool.submit(prompt, max_new=64, ignore_eos=True)
+            second = pool.submit(prompt, max_new=64, user=self)
+            third = pool.submit(prompt, max_new=64, deadline=1e-9)
+            pool.step()
+            pool.step()
+            self.assertEqual(pool.state(second).state, "queued")
+            self.assertEqual(pool.state(first).state, "decoding")
+            self.assertEqual(len(pool.poll(first)), pool.state(first).n_generated)
+            pool.cancel(first)
+            pool.cancel(second)
+            with self.assertRaises(specbatch.NotFoundError):
+                pool.cancel(12345)
+            pool.run()
+            finishes = {result.id: (result.finish, result.user) for result in pool.results()}
+            self.assertEqual(finishes, {first: ("cancelled", None), second: ("cancelled", self),
+                                        third: ("deadline", None)})
+            pool.interrupt()
+            with self.assertRaises(specbatch.StoppedError) as error:
+                pool.run()
+            self.assertEqual(error.exception.status_name, "SPECBATCH_E_INTERRUPTED")
+
+
+class TestModelsAndErrors(unittest.TestCase):
+    def test_a_model_and_its_conversation(self):
+        told, logged = [], []
+        with specbatch.Model.open(os.path.join(DEMO, "target"), compute="f32",
+                                  progress=lambda done, total: told.append((done, total)),
+                                  log=lambda level, line: logged.append(level)) as model:
+            self.assertEqual(told[-1][0], told[-1][1])
+            self.assertTrue(set(logged) <= {"error", "warn", "info"})
+            self.assertEqual(model.arch, "qwen3")
+            self.assertIn("cpu-f32", model.fingerprint)
+            text = "Once upon a time, caf\u00e9 \U0001f642\0!"
+            self.assertEqual(model.detokenize(model.tokenize(text)), text)
+            messages = [{"role": "user", "content": "Hi\0there"}, ("assistant", "Yes")]
+            shown = model.chat_text(messages, format="chatml")
+            self.assertIn("<|im_start|>user\nHi\0there<|im_end|>", shown)
+            self.assertGreater(len(model.chat_tokens(messages, format="raw")), 3)
+            self.assertEqual(specbatch.chat_formats()[:2], ["auto", "raw"])
+            with self.assertRaises(specbatch.InvalidError):
+                model.chat_text([{"role": "user", "content": "", "name": "x"}], format="raw")
+        self.assertTrue(model.closed)
+        model.close()
+        with self.assertRaisesRegex(specbatch.InvalidError, "it is closed"):
+            model.tokenize("x")
+
+    def test_tables_and_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            table, gguf = os.path.join(folder, "table"), os.path.join(folder, "model.gguf")
+            with specbatch.Model.open(EMOJI) as model:
+                prompt, answer = known_answers()[0]
+                specbatch.make_table(table, model, model.tokenize(prompt + answer) * 3)
+                specbatch.convert(gguf, EMOJI)
+                with specbatch.Pool(model, specbatch.Draft.table(table), fixed_k=True) as pool:
+                    result = pool.generate(prompt, max_new=64)
+                    self.assertEqual(result.text, answer)
+                    self.assertGreater(result.accepted, 0)
+                with specbatch.Model.open(gguf) as twin, specbatch.Pool(twin) as pool:
+                    self.assertEqual(pool.generate(prompt, max_new=64).ids, result.ids)
+
+    def test_errors_are_of_kinds(self):
+        with self.assertRaises(OSError) as error:
+            specbatch.Model.open("/nowhere/at\nall")
+        self.assertIsInstance(error.exception, specbatch.FileError)
+        self.assertNotIn("\n", str(error.exception))
+        again = pickle.loads(pickle.dumps(error.exception))
+        self.assertEqual((again.status, str(again)), (error.exception.status, str(error.exception)))
+        with specbatch.Model.open(TARGET) as model:
+            with self.assertRaises(specbatch.UnsupportedError):
+                model.tokenize("no tokenizer")
+            with self.assertRaises(MemoryError):
+                specbatch.Pool(model, budget_bytes=1000)
+            self.assertGreater(specbatch.Pool.bytes_needed(model), 1000)
+            with self.assertRaises(TypeError):
+                specbatch.Pool(model, unknown=1)
+            with self.assertRaisesRegex(ValueError, "ragged"), specbatch.Pool(model) as pool:
+                pool.generate([1], max_new=1)
+                specbatch.Model.open(TARGET, compute="ragged")
+            with specbatch.Pool(model) as pool:
+                for wrong in (dict(max_new=2**32 + 4), dict(max_new=4, top_k=-1),
+                              dict(max_new=4, seed=-1), dict(max_new=4, stop_ids=[2**32 + 1]),
+                              dict(max_new=4, draft_sources=[40])):
+                    with self.subTest(wrong), self.assertRaises(ValueError):
+                        pool.submit([1, 2], **wrong)
+                for wrong in (b"bytes", [2**40], [-1], []):
+                    with self.subTest(wrong), self.assertRaises(ValueError):
+                        pool.submit(wrong, max_new=4)
+                with self.assertRaises(TypeError):
+                    pool.submit([1.5], max_new=4)
+                with self.assertRaises(KeyError):
+                    pool.stats["no such counter"]
+                self.assertFalse(pool._records)
+
+    def test_an_error_of_one_request_is_its_own(self):
+        def nothing(rows):
+            for row in rows:
+                row.keep([])
+        with specbatch.Model.open(TARGET) as model, specbatch.Pool(model) as pool:
+            bad = specbatch.Request([1, 2], 4, mask=nothing)
+            good, failed = pool.generate_all([specbatch.Request([1, 2], 4), bad])
+            self.assertEqual((good.error, len(good.ids)), (None, 4))
+            self.assertEqual(failed.finish, "error")
+            self.assertEqual(failed.error.status_name, "SPECBATCH_E_NO_CHOICE")
+            with self.assertRaises(specbatch.Error):
+                pool.generate(bad)
+
+
+if __name__ == "__main__":
+    unittest.main()
