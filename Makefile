@@ -87,7 +87,8 @@ ARCHIVE := $(B)/libspecbatch.a
 EXAMPLES        := $(patsubst %.c,$(B)/%,$(sort $(wildcard examples/*.c)))
 EXAMPLE_SUPPORT := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard examples/support/*.c)))
 
-include src/backend/cuda/rules.mk pkgconfig/rules.mk pkgconfig/release.mk
+include src/backend/cuda/rules.mk pkgconfig/rules.mk pkgconfig/python/rules.mk
+include pkgconfig/release.mk
 
 ## To build
 .PHONY: all lib examples setup demo docs clean help force

@@ -41,6 +41,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <initializer_list>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -756,6 +757,10 @@ struct Request : specbatch_request {
     {
         ids = std::move(prompt);
         max_new = n;
+    }
+    Request(std::initializer_list<std::int32_t> prompt, std::int32_t n)
+        : Request(std::vector<std::int32_t>(prompt), n)
+    {
     }
 };
 

@@ -30,15 +30,16 @@ fill_cmake = $(call fill,$(call relative,$(CMAKE_DIR),$(PREFIX)),$(FROM_PREFIX_L
              $(FROM_PREFIX_INCLUDEDIR)))
 
 # The programs are examples, linked once more: they find the library from where they are, so that
-# an installed tree may be moved. Under /usr the system finds it.
+# an installed tree may be moved. Under /usr the system finds it. What they have of PREFIX is noted
+# in a file: `make install` links them again only where that differs.
 PROGRAMS     := $(addprefix $(B)/programs/specbatch-,generate chat bench quantize table)
 MANUALS      := $(wildcard docs/man/*.[13])
 pages         = $(addprefix $(MANDIR)/man$(1)/,$(notdir $(filter %.$(1),$(MANUALS))))
-FROM_BINDIR   = $$ORIGIN/$(call relative,$(BINDIR),$(LIBDIR))
-PROGRAM_PATH  = $(if $(filter /usr,$(PREFIX)),,-Wl,-rpath,'$(FROM_BINDIR)')
+FROM_BINDIR   = $(if $(filter /usr,$(PREFIX)),,$(call relative,$(BINDIR),$(LIBDIR)))
+PROGRAM_PATH  = $(if $(FROM_BINDIR),-Wl$(comma)-rpath$(comma)'$$ORIGIN/$(FROM_BINDIR)')
 PROGRAM_LIBS  = -L$(B) -lspecbatch $(YAJL) -lm $(PROGRAM_PATH)
 $(B)/programs/path: force
-	@mkdir -p $(@D); echo "$(BINDIR) $(LIBDIR)" | cmp -s - $@ || echo "$(BINDIR) $(LIBDIR)" >$@
+	@mkdir -p $(@D); echo '$(FROM_BINDIR)' | cmp -s - $@ || echo '$(FROM_BINDIR)' >$@
 define program_rule
 $(B)/programs/specbatch-$(1): examples/$(2).c $(B)/examples.a $(SHARED) $(B)/programs/path
 	@echo "  EX   $$@"

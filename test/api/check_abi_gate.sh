@@ -12,8 +12,10 @@ if ! command -v "$PYTHON" >/dev/null 2>&1; then
 fi
 
 # Until a version has come behind it, the kept header of the present version follows the header.
-headers bare include/specbatch.h | diff "$(frozen)" - >"$tmp/out" 2>&1
-verdict abi_gate_has_the_header_of_this_version
+headers bare include/specbatch.h | diff "$(present).h" - >"$tmp/out" 2>&1
+diff "$(present).map" src/specbatch.map >>"$tmp/out" 2>&1
+[ ! -s "$tmp/out" ] || echo "(what is only added is accepted by: make abi-baseline)" >>"$tmp/out"
+verdict abi_gate_has_the_header_and_the_map_of_this_version
 
 # The handles are what abidiff may not look into.
 cat >"$tmp/handles" <<'END'
@@ -22,20 +24,27 @@ cat >"$tmp/handles" <<'END'
 END
 # symbols LIBRARY: its names with their version nodes.
 symbols() { nm -D --defined-only "$1" | awk '$2 == "T" { print $3 }' | LC_ALL=C sort; }
-sed -n "s/^<elf-symbol name='\([^']*\)' version='\([^']*\)'.*/\1@@\2/p" $abi/libspecbatch.abi |
-    LC_ALL=C sort >"$tmp/symbols"
+# made NAME HEADER MAP: the folder $tmp/NAME with these two and their library.
+made() {
+    mkdir "$tmp/$1" && cp "$2" "$tmp/$1/specbatch.h" && cp "$3" "$tmp/$1/map" &&
+        standin "$tmp/$1" >"$tmp/log" 2>&1 || cat "$tmp/log" >>"$tmp/out"
+}
+newest=$(ls $abi/specbatch-*.h | sort -V | tail -n 1)
+made base "$newest" "${newest%.h}.map"
+symbols "$tmp/base/libspecbatch.so" >"$tmp/symbols"
 
 # gate HEADER LIBRARY: what is not as in the baseline, a line for each thing that begins with
-# `break: ` or `grown: `, or with what abidiff says.
+# `break: ` or `grown: `, or with what abidiff says. Of earlier versions than the newest that is
+# kept, all have grown.
 gate() {
+    headers compare "$newest" "$1"
     for old in $abi/specbatch-*.h; do
-        if [ "$(defined "$old" SOVERSION)" = "$(defined "$1" SOVERSION)" ]; then
-            headers compare "$old" "$1"
-        fi
-    done | sort -u
+        [ "$(defined "$old" SOVERSION)" = "$(defined "$1" SOVERSION)" ] || continue
+        [ "$old" = "$newest" ] || headers compare "$old" "$1" | grep '^break: '
+    done
     symbols "$2" | LC_ALL=C comm -23 "$tmp/symbols" - | sed 's/^/break: there is no symbol /'
     if command -v abidiff >/dev/null 2>&1; then
-        abidiff --no-show-locs --suppressions "$tmp/handles" $abi/libspecbatch.abi "$2" \
+        abidiff --no-show-locs --suppressions "$tmp/handles" "$tmp/base/libspecbatch.so" "$2" \
             >"$tmp/abidiff" || sed 's/^/abidiff: /' "$tmp/abidiff"
     fi
 }
@@ -44,11 +53,8 @@ command -v abidiff >/dev/null 2>&1 ||
 
 # Without debug information all libraries are the same to abidiff, so the header is compared by a
 # library made of it, whatever the flags of this build are.
-mkdir "$tmp/now"
-cp include/specbatch.h "$tmp/now" && cp src/specbatch.map "$tmp/now/map"
-standin "$tmp/now" >"$tmp/out" 2>&1
+made now include/specbatch.h src/specbatch.map
 gate include/specbatch.h "$tmp/now/libspecbatch.so" >>"$tmp/out"
-[ ! -s "$tmp/out" ] || echo "(what is only added is accepted by: make abi-baseline)" >>"$tmp/out"
 verdict abi_gate_header_and_map_are_the_baseline
 if [ -n "$SAN" ]; then
     echo "SKIP abi_gate: a sanitizer adds symbols of its own"

@@ -9,7 +9,11 @@ sed -n 's/^ *\(specbatch_[a-z0-9_]*\);$/\1/p' src/specbatch.map | grep -v '_init
     while read -r name; do
         grep -qw "$name" include/specbatch.hpp || echo "$name is not in specbatch.hpp"
     done >"$tmp/out"
-verdict cplusplus_header_has_every_function
+sed -n 's/^typedef struct \(specbatch_[a-z_]*\).*/\1/p' include/specbatch.h |
+    while read -r name; do
+        grep -qw "$name" include/specbatch.hpp || echo "$name is not in specbatch.hpp"
+    done >>"$tmp/out"
+verdict cplusplus_header_has_every_function_and_struct
 
 # A model that the log is told of: its configuration has no end-of-sequence id.
 without_eos=$tmp/without_eos

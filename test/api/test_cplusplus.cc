@@ -114,7 +114,7 @@ struct CResult {
 CResult in_c()
 {
     static const std::int32_t banned[] = {7, 9}, stop_ids[] = {11};
-    static const float bias[] = {-INFINITY, 1.5f};
+    static const float bias[] = {-INFINITY, 5.0f};
     specbatch_model *target = nullptr, *small = nullptr;
     specbatch_draft *draft = nullptr;
     specbatch_pool *pool = nullptr;
@@ -178,11 +178,12 @@ void results_are_those_of_c()
     request.sampling.emplace();
     request.sampling->seed = 3;
     request.sampling->temperature = 0.9f;
-    request.sampling->bias = {{9, 1.5f}, {7, -INFINITY}};
+    request.sampling->bias = {{9, 5.0f}, {7, -INFINITY}};
     Pool pool(target, Draft::from_model(small), small_pool());
     CHECK(pool.submit(request) == 1);
     pool.run();
     const Result result = pool.collect().value();
+    CHECK(std::count(want.tokens.begin(), want.tokens.end(), 9) > 0);
     CHECK(want.tokens.size() > 3 && copied(result.tokens()) == want.tokens);
     CHECK(same_bits(result.logprobs(), want.logprobs));
     CHECK(result.top().n == 2 && copied(result.top().all_ids) == want.top_ids);
@@ -408,8 +409,10 @@ void functions_propose_and_lists_ask_in_turn()
     THROWS(SPECBATCH_E_IO, Draft::from_table("no/such/table"));
 
     // Each pool's exception comes out of its own step, also on two threads at once.
-    const Draft wrong = Draft::from(
-        [](DraftRows rows) { throw Oops(rows[0].user() ? "the second" : "the first"); });
+    const Draft wrong = Draft::from([](DraftRows rows) {
+        THROWS(SPECBATCH_E_IO, Draft::from_table("no/such/table")); // a call within a call
+        throw Oops(rows[0].user() ? "the second" : "the first");
+    });
     Pool first(target, wrong, small_pool()), second(target, wrong, small_pool());
     Request request(prompt, 20);
     first.submit(request);
@@ -506,7 +509,8 @@ void exceptions_come_out_of_whatever_ran_the_callback()
     THROWS_TEXT(std::bad_alloc().what(), pool.submit(Request(prompt, 5)));
     THROWS_TEXT(std::bad_alloc().what(), Pool(target, with));
     throws = false;
-    CHECK(pool.submit(Request(prompt, 5)) == 1);
+    CHECK(pool.submit(Request({5, 17, 300}, 5)) == 1);
+    CHECK(pool.step() == 1);
 
     // Freeing that throws is below a destructor, which drops it.
     bool loud = false;
@@ -525,6 +529,26 @@ void exceptions_come_out_of_whatever_ran_the_callback()
         const Model model(target_path, freeing);
         loud = true;
     }
+    CHECK(freed > 0);
+
+    // Of several exceptions the first comes out.
+    ModelOptions both;
+    bool loading = false;
+    both.alloc = [](std::size_t size, std::size_t align) {
+        return std::aligned_alloc(align, (size + align - 1) / align * align);
+    };
+    both.free = [&](void *block, std::size_t) {
+        std::free(block);
+        freed += loading;
+        if (loading)
+            throw Oops("freed");
+    };
+    both.progress = [&](std::uint64_t, std::uint64_t) -> bool {
+        loading = true;
+        throw Oops("loaded");
+    };
+    freed = 0;
+    THROWS_TEXT("loaded", Model(target_path, both));
     CHECK(freed > 0);
 }
 
@@ -636,6 +660,11 @@ void objects_move_and_leave_empty_ones()
         CHECK(other.vocab_size() == 0 && other.arch().empty() && other.eos().empty());
         THROWS(SPECBATCH_E_INVALID, Pool(other, small_pool()));
         THROWS(SPECBATCH_E_INVALID, other.tokenize("smile"));
+        std::optional<Model> gone(std::in_place, text_path, options);
+        const long holders = counted.blocks.use_count();
+        const Model heir = gone->share();
+        gone.reset();
+        CHECK(counted.blocks.use_count() == holders && heir.tokenize("smile").size() > 0);
         Draft draft = Draft::from_ngrams(), twin = draft.share();
         draft = std::move(twin);
         CHECK(draft.get() && !twin.get());

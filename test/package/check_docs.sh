@@ -21,6 +21,12 @@ done <"$tmp/lines" >"$tmp/out"
 [ "$(wc -l <"$tmp/lines")" -ge 40 ] || echo "docs/errors.md has few lines" >>"$tmp/out"
 verdict lines_of_the_page_on_errors_are_in_the_source
 
+for page in docs/*.md; do
+    [ "$page" = docs/README.md ] || grep -q "($(basename "$page"))" docs/README.md ||
+        echo "docs/README.md does not lead to $page"
+done >"$tmp/out"
+verdict every_page_is_in_the_index
+
 if ! command -v "$PYTHON" >/dev/null 2>&1; then
     echo "SKIP reference: no $PYTHON here"
     exit

@@ -620,6 +620,13 @@ check_log $B/examples/quantize --weights q4 $demo/target "$tmp/q4.gguf"
     ls -l "$tmp/q4.gguf" "$tmp/target.gguf" >>"$tmp/out"
 verdict quantize_converts_a_checkpoint
 rm "$tmp/q4.gguf"
+mkdir "$tmp/folder"
+cp $demo/target/*.json "$tmp/folder"
+check_log $B/examples/quantize $demo/target "$tmp/folder/model.safetensors"
+digest() { $generate --check --target "$1" 2>>"$tmp/out" | sed -n 's/^digest  *//p'; }
+[ "$(digest "$tmp/folder")" = "$(digest $demo/target)" ] || echo "another model" >>"$tmp/out"
+rm -r "$tmp/folder"
+verdict quantize_writes_safetensors_too
 $B/examples/quantize $demo/target >"$tmp/log" 2>&1
 [ $? -eq 2 ] && [ "$(wc -l <"$tmp/log")" -eq 1 ] || cat "$tmp/log" >>"$tmp/out"
 $B/examples/quantize no/such "$tmp/q4.gguf" >"$tmp/log" 2>&1

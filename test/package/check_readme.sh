@@ -34,9 +34,10 @@ grep -oE '`make [a-z -]+`' README.md docs/*.md | sed 's/.*`make //; s/`//' | tr 
     sort -u | grep -vxF -f "$tmp/targets" >"$tmp/out"
 verdict documentation_names_make_targets_that_exist
 
-# Public names and files are written in backquotes. NAME and CONSTANT stand for any name.
+# Public names and files are written in backquotes. NAME and CONSTANT stand for any name. LIBRARY,
+# DIR and STATIC end variables of the environment, which packages for other languages read.
 grep -ohE '`(specbatch_[a-z0-9_]+|SPECBATCH_[A-Z0-9_]+)' README.md docs/*.md | tr -d '`' |
-    sort -u | grep -vE '_(NAME|CONSTANT)$' | while read -r name; do
+    sort -u | grep -vE '_(NAME|CONSTANT|LIBRARY|DIR|STATIC)$' | while read -r name; do
         grep -q "$name" include/specbatch.h || echo "not in the header: $name"
     done >"$tmp/out"
 verdict documentation_names_functions_that_exist
