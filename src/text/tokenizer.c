@@ -237,16 +237,19 @@ int32_t sb_tokenizer_same_base(const struct sb_tokenizer *target, const struct s
     return SPECBATCH_OK;
 }
 
-/* A piece is 8 bytes and its text: its id and its length, little-endian. */
+/* A piece is 8 bytes and its text: its id and its length, little-endian. A special or added token
+ * may be listed in the vocabulary too: tokenizer.json does that, and a GGUF file of it does not
+ * tell. So only pieces that are ordinary in both count. */
 void sb_tokenizer_digest(const struct sb_tokenizer *t, int32_t n_ids, char text[SB_DIGEST_TEXT])
 {
+    const uint32_t ordinary = SB_PIECE_BASE | SB_PIECE_BYTE;
     struct sb_digest digest;
 
     sb_digest_begin(&digest);
     for (size_t id = 0; id < t->vocab.n && id < (size_t)n_ids; id++) {
         const struct sb_piece *piece = &t->vocab.pieces[id];
         unsigned char head[8];
-        if (!(piece->flags & SB_PIECE_BASE))
+        if (!(piece->flags & SB_PIECE_BASE) || piece->flags & ~ordinary)
             continue;
         sb_put_number(sb_put_number(head, (int32_t)id), (int32_t)piece->length);
         sb_digest_add(&digest, head, sizeof head);

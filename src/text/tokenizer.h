@@ -97,8 +97,8 @@ const char *sb_tokenizer_piece(const struct sb_tokenizer *tokenizer, int32_t id,
  * both spellings. */
 int32_t sb_tokenizer_same_base(const struct sb_tokenizer *target, const struct sb_tokenizer *draft);
 
-/* A digest of how base pieces with ids below n_ids are spelled: the same for tokenizers that differ
- * in nothing else of these, as sb_tokenizer_same_base has it. */
+/* A digest of how base pieces with ids below n_ids are spelled, but for special and added ones: the
+ * same for a tokenizer.json and a GGUF file of it. */
 void sb_tokenizer_digest(const struct sb_tokenizer *tokenizer, int32_t n_ids,
                          char text[SB_DIGEST_TEXT]);
 
