@@ -9,6 +9,7 @@
  */
 #include "engine/stops.h"
 #include "pool/pool.h"
+#include "pool/request_sampling.h"
 
 #include <string.h>
 
@@ -37,6 +38,10 @@ static int32_t check_same_request(const struct sb_seq *plain, const struct sb_se
     else if (plain->ignore_eos != got->ignore_eos ||
              !plain->logprobs != (!got->logprobs || got->hides_logprobs))
         differs = "flags";
+    else if (!sb_sampling_equal(plain->sampling, got->sampling))
+        differs = "sampling";
+    else if (!plain->mask.allow != !got->mask.allow)
+        differs = "mask";
     else if (!sb_scores_want_same(plain, got))
         differs = "top_logprobs or flags";
     return differs ? sb_fail(SPECBATCH_E_INVALID,

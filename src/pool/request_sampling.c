@@ -100,6 +100,22 @@ size_t sb_sampling_bytes(const struct sb_sampling *sampling)
     return sampling ? sizeof *sampling + (size_t)sampling->rule.n_bias * bias : 0;
 }
 
+int sb_sampling_equal(const struct sb_sampling *a, const struct sb_sampling *b)
+{
+    const struct sb_sampler *x = a ? &a->rule : NULL, *y = b ? &b->rule : NULL;
+
+    if (!a || !b)
+        return a == b;
+    return x->seed == y->seed && x->temperature == y->temperature && x->top_k == y->top_k &&
+           x->top_p == y->top_p && x->typical_p == y->typical_p && x->min_p == y->min_p &&
+           x->repetition == y->repetition && x->presence == y->presence &&
+           x->frequency == y->frequency && x->window == y->window &&
+           x->spares_prompt == y->spares_prompt && x->n_bias == y->n_bias &&
+           (x->n_bias == 0 ||
+            (memcmp(a->bias_ids, b->bias_ids, (size_t)x->n_bias * sizeof *a->bias_ids) == 0 &&
+             memcmp(a->bias, b->bias, (size_t)x->n_bias * sizeof *a->bias) == 0));
+}
+
 static int32_t copy_bias(struct sb_sampling *sampling, const struct sb_mem *mem,
                          const specbatch_sampling *full)
 {

@@ -14,5 +14,7 @@ int32_t sb_sampling_create(struct sb_sampling **out, const struct sb_mem *mem,
 /* NULL is fine. */
 void sb_sampling_free(const struct sb_mem *mem, struct sb_sampling *sampling);
 size_t sb_sampling_bytes(const struct sb_sampling *sampling);
+/* Whether both choose alike, with the same seed. Either may be NULL. */
+int sb_sampling_equal(const struct sb_sampling *a, const struct sb_sampling *b);
 
 #endif

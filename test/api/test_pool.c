@@ -642,16 +642,26 @@ static void test_the_audit_confirms_and_finds(void)
 }
 
 /* Compares a result of small_request(10), with log-probabilities, to what it is not a result of. */
+static int32_t allow_all(void *user, specbatch_mask_row *const *rows, size_t n)
+{
+    (void)user, (void)rows, (void)n;
+    return 0;
+}
+
 static void test_the_audit_refuses_another_request_or_model(void)
 {
     specbatch_model *another = NULL;
     struct meter meter = {0};
     const specbatch_pool_options options = metered_options(SPECBATCH_POLICY_RAGGED, &meter);
     specbatch_audit_report report = SPECBATCH_AUDIT_REPORT_INIT;
+    specbatch_sampling sampled = SPECBATCH_SAMPLING_INIT;
+    specbatch_mask masked = SPECBATCH_MASK_INIT;
     specbatch_request right = small_request(10), other;
     specbatch_pool *pool;
     specbatch_result *result;
 
+    sampled.temperature = 1.0f;
+    masked.allow = allow_all;
     right.flags |= SPECBATCH_REQUEST_LOGPROBS;
     right.stop_ids = prompt;
     right.n_stop_ids = 1;
@@ -682,6 +692,12 @@ static void test_the_audit_refuses_another_request_or_model(void)
     REFUSED(target, "its flags differ");
     other.flags = SPECBATCH_REQUEST_LOGPROBS;
     REFUSED(target, "its flags differ");
+    other = right;
+    other.sampling = &sampled;
+    REFUSED(target, "its sampling differs");
+    other = right;
+    other.mask = &masked;
+    REFUSED(target, "its mask differs");
     other = right;
     other.draft_len = 2;
     report.struct_size = 3;

@@ -41,7 +41,7 @@ $RUSTC --version >/dev/null 2>&1 || why="no $RUSTC here"
 $CARGO --version >/dev/null 2>&1 || why="no $CARGO here"
 [ -z "$SAN" ] || why="a sanitized library cannot be loaded into an ordinary program"
 if [ -n "$why" ]; then
-    for name in crates_build tests documentation page program misuse examples; do
+    for name in crates_build tests documentation page program_of_the_readme misuse examples; do
         echo "SKIP rust_$name: $why"
     done
     exit
