@@ -41,7 +41,7 @@ $RUSTC --version >/dev/null 2>&1 || why="no $RUSTC here"
 $CARGO --version >/dev/null 2>&1 || why="no $CARGO here"
 [ -z "$SAN" ] || why="a sanitized library cannot be loaded into an ordinary program"
 if [ -n "$why" ]; then
-    for name in crates_build tests documentation page misuse examples; do
+    for name in crates_build tests documentation page program misuse examples; do
         echo "SKIP rust_$name: $why"
     done
     exit
@@ -71,6 +71,12 @@ ${RUSTDOC:-rustdoc} --test docs/rust.md $deps $extern >"$tmp/log" 2>&1
 grep -q "^test result: ok. $(grep -c '^```rust' docs/rust.md) passed" "$tmp/log" ||
     cat "$tmp/log" >"$tmp/out"
 verdict rust_page
+awk '/^```rust$/ { inside = 1; next } /^```$/ { inside = 0 } inside' README.md |
+    sed 's|Qwen3-8B|examples/demo/target|; s|Qwen3-0.6B|examples/demo/draft|' >"$tmp/readme.rs"
+$RUSTC -o "$tmp/readme" $deps $extern "$tmp/readme.rs" >"$tmp/log" 2>&1 ||
+    cat "$tmp/log" >"$tmp/out"
+[ "$("$tmp/readme" 2>>"$tmp/out" | wc -c)" -gt 100 ] || echo "it writes no answer" >>"$tmp/out"
+verdict rust_program_of_the_readme
 
 # Each case of misuse.txt is compiled with this before it, and fails by its code and no other.
 use='#![allow(unused, dead_code)]
