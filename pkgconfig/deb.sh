@@ -3,7 +3,8 @@
 # in DIST and leaves the packages in FOLDER; `make deb` calls it. lintian has to find nothing.
 #
 # Debian's rules want the folder `debian` at the top of the sources, but a release serves all
-# systems alike. So pkgconfig/debian is put there here, and is the packages' only own part.
+# systems alike. So pkgconfig/debian is put there here, and is the packages' only own part. Their
+# revision 0upstream1 is older than any that Debian itself would give them.
 version=$1
 dist=$2
 out=$3

@@ -30,7 +30,8 @@ fill_cmake = $(call fill,$(call relative,$(CMAKE_DIR),$(PREFIX)),$(FROM_PREFIX_L
              $(FROM_PREFIX_INCLUDEDIR)))
 
 # The programs are examples, linked once more: they find the library from where they are, so that
-# an installed tree may be moved. Under /usr the system finds it.
+# an installed tree may be moved. Under /usr the system finds it. What they have of PREFIX is noted
+# in a file: `make install` links them again only where that differs.
 PROGRAMS     := $(addprefix $(B)/programs/specbatch-,generate chat bench quantize table)
 MANUALS      := $(wildcard docs/man/*.[13])
 pages         = $(addprefix $(MANDIR)/man$(1)/,$(notdir $(filter %.$(1),$(MANUALS))))

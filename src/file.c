@@ -187,3 +187,16 @@ void sb_new_file_drop(struct sb_new_file *file)
     file->fd = -1;
     unlink(file->temporary);
 }
+
+int32_t sb_file_save(const char *path, const void *bytes, size_t size)
+{
+    struct sb_new_file file;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_new_file_create(&file, path));
+    SB_TRY(sb_new_file_write(&file, bytes, size));
+    SB_TRY(sb_new_file_keep(&file));
+done:
+    sb_new_file_drop(&file);
+    return rc;
+}

@@ -50,6 +50,9 @@ int32_t sb_new_file_keep(struct sb_new_file *file);
 /* Closes and removes a file that was not kept; one that is closed already is fine. */
 void sb_new_file_drop(struct sb_new_file *file);
 
+/* Writes a whole file, as above. E_IO, E_INVALID. */
+int32_t sb_file_save(const char *path, const void *bytes, size_t size);
+
 /* Loads a whole file of at most max_bytes into *out, with a NUL behind it; the caller frees it.
  * length: receives the bytes without the NUL, or NULL.
  * E_NOT_FOUND, E_IO, E_FORMAT (too big), E_NOMEM. */

@@ -12,6 +12,10 @@
  *     split   a block takes one split of a tile and writes the partial results to scratch, and the
  *             last block of a tile to do so merges them: for passes with few tiles
  *
+ * The launch is dependent: its blocks are there when the product before has ended, and the product
+ * behind fills its rings with weights meanwhile. Rejected: fetching cached keys before the wait,
+ * for the product before has most of a multiprocessor's shared memory until its end.
+ *
  * K of the next split is fetched during softmax and values, V during the next scores. A block has
  * up to 64 KB in flight (D = 128); an H100 holds 3 blocks of one query tile or 2 of four.
  */
@@ -128,6 +132,8 @@ __global__ void __launch_bounds__(THREADS, S::RESIDENT) attend_kernel(attend_arg
     query_tile tile;
 
     cp_async_begin();
+    grid_launch_next();
+    grid_wait_for_previous();
     for (int i = (int)blockIdx.x; find_tile(&tile, a, group, S::ROWS, i); i += (int)gridDim.x) {
         measure_tile(&tile, a, group, S::ROWS);
         if (a.walk || (int)blockIdx.z * SPLIT <= tile.highest)
@@ -147,7 +153,8 @@ cudaError_t launch_shape(const attend_args &a, int n_seqs, cudaStream_t stream)
     const dim3 grid((unsigned)(packed < each ? packed : each), (unsigned)a.kv_heads,
                     a.walk ? 1u : (unsigned)a.splits);
 
-    return SB_LAUNCH((attend_kernel<S, ROPES>), grid, dim3(THREADS), S::SHARED, stream, a);
+    return SB_LAUNCH_WITH(SB_DEPENDENT, (attend_kernel<S, ROPES>), grid, dim3(THREADS), S::SHARED,
+                          stream, a);
 }
 
 template <class S, bool ROPES = false>

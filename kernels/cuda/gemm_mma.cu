@@ -11,35 +11,23 @@
  * cuBLASLt's kernels without split-K; whether those have this kernel's bits is tested at load.)
  *
  * Weights are the m16 operand, rows of x the n8 operand: 1..8 rows of x waste no more than one n8
- * tile. A block takes PANELS panels of 16 weight rows and 8 * NT rows of x:
+ * tile. A block is as gemm_ring.cuh draws it. When every warp has taken its last operands out of a
+ * stage, they meet, and it is filled again between the next mma. That is one barrier every 4 or 8
+ * steps, at which the last mma still runs; the operands of a step are taken before the mma of the
+ * step before it, but in the largest block.
  *
- *   a stage in shared memory, 128 columns of k
- *   +------------------------+  a panel's two tiles are one piece of 4 KiB in both memories,
- *   | w  [PANELS] [4 KiB]    |  swizzled already
- *   +------------------------+
- *   | x  [8 NT] [256 + 16 B] |  dense rows; the 16 bytes more put the eight rows of an ldmatrix
- *   +------------------------+  into eight different groups of four banks
- *
- *   STAGES of these in a ring, all filled ahead. When every warp has taken its last operands out of
- *   a stage, they meet, and it is filled again between the next mma. That is one barrier every 8
- *   steps, at which the last mma still runs; the operands of a step are always taken before the mma
- *   of the step before it.
- *
- *   On sm_90 one thread brings the weights of a stage by PANELS bulk copies that are counted at an
- *   mbarrier, and begins before the kernel ahead has ended. Elsewhere all threads do, by cp.async.
- *   x, rows of any number, comes by cp.async everywhere.
- *
- *   warps: WR along the panels, MT panels each, times WX along the rows of x, NT / WX tiles each.
- *
- * Reading the weights is what takes the time, so enough of their bytes must be in flight: bandwidth
- * times latency, about 3.35 TB/s times 0.8 us = 2.7 MB on an H100, or 20 KB for each of its 132
- * multiprocessors. The rings have 32 to 96 KB of weights. The launcher takes the widest block of
- * which the matrix has BLOCKS, because wider blocks read x less often: m / (16 PANELS) bytes of x
- * for each byte of w, from an L2 that gives about 5.5 TB/s in all. For up to 32 rows of x that is
- * no limit, and BLOCKS is 128. For up to 64 it is: 4096 outputs in blocks of 32 would read two
- * bytes of x for one of w, and 64 blocks of 64 with 64 KB in flight are the better bargain. The
+ * Up to 32 rows of x, reading the weights is what takes the time, so enough of their bytes must be
+ * in flight: bandwidth times latency, about 3.35 TB/s times 0.8 us = 2.7 MB on an H100, or 20 KB
+ * for each of its 132 multiprocessors. The rings have 28 to 64 KB of weights. The launcher takes
+ * the widest block of which the matrix has ENOUGH, because wider blocks read x less often. The
  * chain of one accumulator, at 33 clocks a step of 16, takes 4.9 us for k = 4096; a
  * multiprocessor's share of 4096 x 4096 weights takes 11 us to arrive at full speed.
+ *
+ * With more rows, the L2 takes the time: every block reads its rows of x and its weights from
+ * there. R rows of weights times M rows of x cost R + M, and make R M outputs, so blocks are as
+ * large as registers allow, up to 192 x 192 with 96 accumulators a thread, and as many as there
+ * are multiprocessors. Both wishes cannot be had for a small matrix. time_of weighs them for each
+ * shape of block, and the launcher takes the best.
  *
  * A gated weight (launch.h) has a row of gate and the row of up that belongs to it in one thread's
  * results, so the block can write silu(gate) * up itself, with act.cu's operations.
@@ -47,33 +35,20 @@
  * Rejected: weights straight to registers (a lane's 16 bytes would mix k across steps: another
  * order of summation); a split along k with an ordered merge (an order too, but not the one of the
  * library's kernels for many rows); wgmma (m64 of weights by n8 has no advantage while the memory
- * is the limit); instances for every eight rows of x (idle mma are hidden behind the memory, and
- * each instance is code to be loaded).
+ * is the limit; docs/cuda.md has figures for many rows); x shared by a cluster of blocks
+ * (docs/cuda.md too); instances for every eight rows of x (idle mma are hidden behind the memory,
+ * and each instance is code to be loaded).
  */
-#include "kernels/cuda/grid.cuh"
-#include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/gemm_ring.cuh"
 
 namespace
 {
 
-enum {
-    KT = 2,                    /* tiles of k in a stage */
-    TILE_BYTES = SB_TILE * 2,  /* of a tile of weights */
-    ROW_BYTES = SB_TILE_K * 2, /* of its row */
-    STEPS = SB_TILE_K / 16,    /* of an mma, in a tile */
-    PIECE_BYTES = KT * TILE_BYTES,
-    X_BYTES = KT * ROW_BYTES, /* of a row of x in a stage */
-    X_PITCH = X_BYTES + 16
-};
-
-struct gemm_args {
-    float *y;  /* [m, n_out], or */
-    void *act; /* [m, act_ld]: the gated outputs */
-    const uint16_t *x, *w;
-    const float *bias; /* or NULL */
-    int m, n_out, gated, n_tiles, panels, m_tiles;
-    int64_t act_ld;
-};
+/* Blocks that keep an H100's multiprocessors busy, and the shared memory that a block may have on
+ * any device with tensor cores for bf16. */
+constexpr int ENOUGH = 128, LEAST_SHARED = 99 * 1024;
+/* No device before sm_90 has more, so code for those has no shapes that need more. */
+constexpr int MOST_SHARED_BEFORE = 163 * 1024;
 
 template <enum sb_dtype TYPE>
 struct element {
@@ -82,155 +57,6 @@ struct element {
 template <>
 struct element<SB_F16> {
     typedef __half type;
-};
-
-template <int NT_, int WR_, int WX_, int MT_, int STAGES_>
-struct gemm_shape {
-    enum {
-        NT = NT_,
-        WR = WR_,
-        MT = MT_,
-        STAGES = STAGES_,
-        THREADS = 32 * WR * WX_,
-        WARP_NT = NT / WX_,
-        PANELS = WR * MT,
-        X_ROWS = 8 * NT,
-        X_AT = PANELS * PIECE_BYTES, /* of x within a stage */
-        STAGE_BYTES = X_AT + X_ROWS * X_PITCH,
-        SHARED = STAGES * (STAGE_BYTES + 8), /* with an mbarrier each */
-        /* How many blocks a multiprocessor of compute capability 9.0 can hold, by its 228 KB of
-         * shared memory, of which every block takes 1 KB more than it asks for. It is the bound
-         * for registers. */
-        RESIDENT_ = 228 * 1024 / (SHARED + 1024),
-        RESIDENT = RESIDENT_ > 512 / THREADS ? 512 / THREADS : RESIDENT_
-    };
-};
-
-/* The stages of a block, and what is copied into them. A thread copies chunks of 16 bytes, and with
- * bulk copies thread 0 copies pieces of weights. */
-template <class S>
-struct gemm_ring {
-    enum { PIECE_CHUNKS = PIECE_BYTES / 16, X_CHUNKS = X_BYTES / 16 };
-    enum { X_AT_ONCE = S::THREADS / X_CHUNKS }; /* rows */
-
-    shared_at base;
-    const uint8_t *w, *x;   /* this thread's first chunk of stage 0 */
-    int64_t w_step, x_step; /* bytes from panel to panel, and over X_AT_ONCE rows of x */
-    int last_panel;         /* a block's panels past the last are the last once more */
-    int x_rows, n_tiles;    /* rows of x that there are; tiles along k */
-
-    __device__ __forceinline__ gemm_ring(const gemm_args &g, uint8_t *shared, int first_panel,
-                                         int first_x)
-        : base(at_shared(shared)), w_step((int64_t)g.n_tiles * TILE_BYTES),
-          x_step((int64_t)X_AT_ONCE * g.n_tiles * ROW_BYTES),
-          last_panel(g.panels - 1 - first_panel), x_rows(min(g.m - first_x, (int)S::X_ROWS)),
-          n_tiles(g.n_tiles)
-    {
-        const int tid = (int)threadIdx.x, row = first_x + tid / X_CHUNKS;
-        w = (const uint8_t *)g.w + first_panel * w_step + tid * 16;
-        x = (const uint8_t *)g.x + (int64_t)row * g.n_tiles * ROW_BYTES + tid % X_CHUNKS * 16;
-        static_assert((int)PIECE_CHUNKS % S::THREADS == 0,
-                      "a thread's chunks of a panel are alike");
-    }
-
-    __device__ __forceinline__ shared_at stage(int slot) const
-    {
-        return base + slot * S::STAGE_BYTES;
-    }
-
-    /* The mbarrier at which the bulk copies of a slot are counted. */
-    __device__ __forceinline__ shared_at arrival(int slot) const
-    {
-        return base + S::STAGES * S::STAGE_BYTES + slot * 8;
-    }
-
-    __device__ __forceinline__ void begin() const
-    {
-        cp_async_begin();
-        if (has_bulk_copies() && threadIdx.x == 0) {
-#pragma unroll 1
-            for (int slot = 0; slot < S::STAGES; slot++)
-                mbarrier_init(arrival(slot), 1);
-            async_fence_shared();
-        }
-    }
-
-    /* Rows of x that are not there are zeros in every slot, and stay so. */
-    __device__ __forceinline__ void clear(uint8_t *shared) const
-    {
-        const int n = (S::X_ROWS - x_rows) * (X_PITCH / 16);
-
-#pragma unroll 1
-        for (int slot = 0; slot < S::STAGES; slot++)
-            for (int i = threadIdx.x; i < n; i += S::THREADS)
-                ((uint4 *)(shared + slot * S::STAGE_BYTES + S::X_AT + x_rows * X_PITCH))[i] = uint4{
-                    0, 0, 0, 0};
-    }
-
-    /* Begins to copy the weights of stage i, if there is one: thread 0 all of them, or this thread
-     * its part. */
-    __device__ __forceinline__ void fill_w(int slot, int i) const
-    {
-        const int bytes = min(n_tiles - i * KT, (int)KT) * TILE_BYTES, tid = (int)threadIdx.x;
-        const uint8_t *const from = w + (int64_t)i * PIECE_BYTES;
-
-        if (!has_bulk_copies()) {
-#pragma unroll
-            for (int c = 0; c < S::PANELS * PIECE_CHUNKS; c += S::THREADS)
-                if ((c % PIECE_CHUNKS + tid) * 16 < bytes)
-                    cp_async(stage(slot) + (c + tid) * 16,
-                             from + min(c / (int)PIECE_CHUNKS, last_panel) * w_step +
-                                 c % PIECE_CHUNKS * 16,
-                             true);
-        } else if (tid == 0 && bytes > 0) {
-            mbarrier_arrive_expect(arrival(slot), S::PANELS * bytes);
-#pragma unroll
-            for (int panel = 0; panel < S::PANELS; panel++)
-                bulk_copy(stage(slot) + panel * PIECE_BYTES, from + min(panel, last_panel) * w_step,
-                          bytes, arrival(slot));
-        }
-    }
-
-    /* Begins this thread's part of copying x, and makes a group of it, which is empty past the last
-     * stage so that waits can count. */
-    __device__ __forceinline__ void fill_x(int slot, int i) const
-    {
-        const int row = (int)threadIdx.x / X_CHUNKS, chunk = (int)threadIdx.x % X_CHUNKS * 16;
-        const bool is_here = chunk < (n_tiles - i * KT) * ROW_BYTES;
-
-#pragma unroll
-        for (int c = 0; c < S::X_ROWS; c += X_AT_ONCE)
-            if (is_here && c + row < x_rows)
-                cp_async(stage(slot) + S::X_AT + (c + row) * X_PITCH + chunk,
-                         x + (int64_t)i * X_BYTES + c / X_AT_ONCE * x_step, true);
-        cp_async_commit();
-    }
-
-    /* Fills all slots. Weights come first: no kernel before this one writes them, so those that
-     * come by bulk copies need not wait for its end. */
-    __device__ __forceinline__ void fill_all() const
-    {
-        if (has_bulk_copies())
-#pragma unroll 1
-            for (int i = 0; i < S::STAGES; i++)
-                fill_w(i, i);
-        grid_launch_next();
-        grid_wait_for_previous();
-#pragma unroll 1
-        for (int i = 0; i < S::STAGES; i++) {
-            if (!has_bulk_copies())
-                fill_w(i, i);
-            fill_x(i, i);
-        }
-    }
-
-    /* Waits for the weights of a slot, the turn-th time that it was filled; what came by cp.async
-     * has its own wait. */
-    __device__ __forceinline__ void wait(int slot, int turn) const
-    {
-        if (has_bulk_copies())
-            mbarrier_wait(arrival(slot), turn & 1);
-    }
 };
 
 /* The operands of one step of 16 for a warp. */
@@ -244,16 +70,16 @@ struct gemm_step {
     {
 #pragma unroll
         for (int t = 0; t < S::MT; t++) /* the swizzle of a step is an xor with bits 5 and 6 */
-            ldmatrix4(a[t], (a_at ^ (step << 5)) + (t * KT + tile) * TILE_BYTES);
+            ldmatrix4(a[t], (a_at ^ (step << 5)) + (t * S::KT + tile) * TILE_BYTES);
         b_at += tile * ROW_BYTES + step * 32;
 #pragma unroll
         for (int t = 0; t + 2 <= S::WARP_NT; t += 2) {
             uint32_t r[4];
-            ldmatrix4(r, b_at + t * 8 * X_PITCH);
+            ldmatrix4(r, b_at + t * 8 * S::X_PITCH);
             b[t][0] = r[0], b[t][1] = r[1], b[t + 1][0] = r[2], b[t + 1][1] = r[3];
         }
         if (S::WARP_NT % 2) /* x2 ignores the addresses that lanes from 16 on give */
-            ldmatrix2(b[S::WARP_NT - 1], b_at + (S::WARP_NT - 1) * 8 * X_PITCH);
+            ldmatrix2(b[S::WARP_NT - 1], b_at + (S::WARP_NT - 1) * 8 * S::X_PITCH);
     }
 
     template <enum sb_dtype TYPE>
@@ -329,16 +155,18 @@ __device__ __forceinline__ void store_padding(const gemm_args &g, int first_pane
 template <enum sb_dtype TYPE, class S>
 __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) gemm_kernel(gemm_args g)
 {
+    if (!has_bulk_copies() && S::SHARED > MOST_SHARED_BEFORE)
+        return;
     SB_DYNAMIC_SHARED(uint8_t, shared);
     /* Tiles of x change fastest, so that blocks that run together share weights in L2. */
     const int first_panel = (int)(blockIdx.x / (unsigned)g.m_tiles) * S::PANELS;
     const int first_x = (int)(blockIdx.x % (unsigned)g.m_tiles) * S::X_ROWS;
     const gemm_ring<S> ring(g, shared, first_panel, first_x);
-    const int n_stages = (g.n_tiles + KT - 1) / KT, lane = threadIdx.x % 32;
+    const int n_stages = (g.n_tiles + S::KT - 1) / S::KT, lane = threadIdx.x % 32;
     const int warp_panel = (int)threadIdx.x / 32 % S::WR * S::MT;
     const int warp_x = (int)threadIdx.x / 32 / S::WR * S::WARP_NT * 8;
-    const shared_at a_at = warp_panel * PIECE_BYTES + swizzled<ROW_BYTES>(lane % 16, lane / 16);
-    const shared_at b_at = S::X_AT + (warp_x + lane / 16 * 8 + lane % 8) * X_PITCH +
+    const shared_at a_at = warp_panel * S::PIECE_BYTES + swizzled<ROW_BYTES>(lane % 16, lane / 16);
+    const shared_at b_at = S::X_AT + (warp_x + lane / 16 * 8 + lane % 8) * S::X_PITCH +
                            lane / 8 % 2 * 16;
     float acc[S::MT][S::WARP_NT][4];
     gemm_step<S> step[2];
@@ -352,16 +180,19 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) gemm_kernel(gemm_args
     cp_async_wait<S::STAGES - 1>();
     __syncthreads();
     ring.wait(0, 0);
-    step[0].load(ring.stage(0) + a_at, ring.stage(0) + b_at, 0, 0);
+    if (S::AHEAD)
+        step[0].load(ring.stage(0) + a_at, ring.stage(0) + b_at, 0, 0);
 
     for (int i = 0, slot = 0, turn = 0, last_slot = 0;; i++) {
         const shared_at stage = ring.stage(slot);
 #pragma unroll
-        for (int tile = 0; tile < KT; tile++) {
-            const bool is_last = tile + 1 == KT || i * KT + tile + 1 == g.n_tiles;
+        for (int tile = 0; tile < S::KT; tile++) {
+            const bool is_last = tile + 1 == S::KT || i * S::KT + tile + 1 == g.n_tiles;
 #pragma unroll
             for (int k = 0; k < STEPS; k++) {
-                if (k + 1 < STEPS)
+                if (!S::AHEAD)
+                    step[k % 2].load(stage + a_at, stage + b_at, tile, k);
+                else if (k + 1 < STEPS)
                     step[(k + 1) % 2].load(stage + a_at, stage + b_at, tile, k + 1);
                 else if (!is_last)
                     step[0].load(stage + a_at, stage + b_at, tile + 1, 0);
@@ -382,7 +213,8 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) gemm_kernel(gemm_args
         slot = slot + 1 == S::STAGES ? 0 : slot + 1;
         turn += slot == 0;
         ring.wait(slot, turn);
-        step[0].load(ring.stage(slot) + a_at, ring.stage(slot) + b_at, 0, 0);
+        if (S::AHEAD)
+            step[0].load(ring.stage(slot) + a_at, ring.stage(slot) + b_at, 0, 0);
     }
 
 #pragma unroll
@@ -409,39 +241,34 @@ cudaError_t launch_shape(gemm_args g, cudaStream_t stream)
                           stream, g);
 }
 
-/* The shapes of block for 8 * NT rows of x, with 64, 32 and 16 rows of weights; for 64 rows of x
- * with 128, 64 and 32. */
+/* The shapes of block for up to 8 * NT rows of x, with 64, 32 and 16 rows of weights. Every device
+ * has the shared memory for them, 99 KB at most. */
 template <int NT>
 struct blocks_for {
-    enum { BLOCKS = 128, WX = NT / 2 };
-    typedef gemm_shape<NT, 4, WX, 1, 4> wide;
-    typedef gemm_shape<NT, 2, WX, 1, 6> medium;
-    typedef gemm_shape<NT, 1, WX, 1, 8> narrow;
+    enum { WX = NT / 2 };
+    typedef gemm_shape<NT, 4, WX, 1, 4, 2> wide;
+    typedef gemm_shape<NT, 2, WX, 1, 5, 2> medium;
+    typedef gemm_shape<NT, 1, WX, 1, 7, 2> narrow;
 };
 template <>
 struct blocks_for<1> {
-    enum { BLOCKS = 128 };
-    typedef gemm_shape<1, 4, 1, 1, 4> wide;
-    typedef gemm_shape<1, 2, 1, 1, 6> medium;
-    typedef gemm_shape<1, 1, 1, 1, 12> narrow;
-};
-template <>
-struct blocks_for<8> {
-    enum { BLOCKS = 64 };
-    typedef gemm_shape<8, 4, 2, 2, 3> wide;
-    typedef gemm_shape<8, 4, 2, 1, 4> medium;
-    typedef gemm_shape<8, 2, 2, 1, 6> narrow;
+    typedef gemm_shape<1, 4, 1, 1, 4, 2> wide;
+    typedef gemm_shape<1, 2, 1, 1, 6, 2> medium;
+    typedef gemm_shape<1, 1, 1, 1, 12, 2> narrow;
 };
 
-/* Takes the widest block of which the matrix needs at least BLOCKS, else the narrowest. */
+/* Takes the widest block of which the matrix needs at least ENOUGH, else the narrowest. */
 template <enum sb_dtype TYPE, int NT>
 cudaError_t launch_rows(const gemm_args &g, cudaStream_t stream)
 {
     typedef blocks_for<NT> blocks;
 
-    if (g.panels > blocks::wide::PANELS * (blocks::BLOCKS - 1))
+    static_assert(blocks::wide::SHARED <= LEAST_SHARED && blocks::medium::SHARED <= LEAST_SHARED &&
+                      blocks::narrow::SHARED <= LEAST_SHARED,
+                  "some devices have no more");
+    if (g.panels > blocks::wide::PANELS * (ENOUGH - 1))
         return launch_shape<TYPE, typename blocks::wide>(g, stream);
-    if (g.panels > blocks::medium::PANELS * (blocks::BLOCKS - 1))
+    if (g.panels > blocks::medium::PANELS * (ENOUGH - 1))
         return launch_shape<TYPE, typename blocks::medium>(g, stream);
     return launch_shape<TYPE, typename blocks::narrow>(g, stream);
 }
@@ -459,40 +286,126 @@ cudaError_t load_rows(void)
     return error;
 }
 
-template <enum sb_dtype TYPE>
-cudaError_t launch_type(const gemm_args &g, cudaStream_t stream)
+/* A shape of block for more than 32 rows of x. */
+struct many_rows {
+    int panels, x_rows, shared;
+    cudaError_t (*launch)(gemm_args, cudaStream_t);
+    cudaError_t (*load)(void);
+};
+
+template <enum sb_dtype TYPE, class S>
+cudaError_t load_shape(void)
 {
+    return sb_load(gemm_kernel<TYPE, S>, S::SHARED);
+}
+
+template <enum sb_dtype TYPE, class S>
+constexpr many_rows of_shape(void)
+{
+    return {S::PANELS, S::X_ROWS, S::SHARED, launch_shape<TYPE, S>, load_shape<TYPE, S>};
+}
+
+/* Of equal times the first is taken. The last is for devices whose blocks have at most 99 KB. */
+template <enum sb_dtype TYPE>
+const many_rows *shape_of(int i)
+{
+    static const many_rows shapes[SB_GEMM_SHAPES] = {
+        of_shape<TYPE, gemm_shape<8, 2, 2, 1, 6, 2>>(),
+        of_shape<TYPE, gemm_shape<8, 4, 2, 1, 4, 2>>(),
+        of_shape<TYPE, gemm_shape<8, 4, 2, 2, 3, 2>>(),
+        of_shape<TYPE, gemm_shape<12, 2, 2, 2, 7, 1>>(),
+        of_shape<TYPE, gemm_shape<16, 2, 4, 3, 5, 1>>(),
+        of_shape<TYPE, gemm_shape<16, 4, 2, 3, 3, 1>>(),
+        of_shape<TYPE, gemm_shape<24, 4, 3, 3, 4, 1>>(),
+        of_shape<TYPE, gemm_shape<8, 4, 2, 1, 5, 1>>(),
+    };
+
+    return &shapes[i];
+}
+
+/* What decides between shapes: eighths of a clock that 64 columns of k take, by what the L2 gives
+ * the whole device, what a multiprocessor's port takes, and what its tensor cores do. The numbers
+ * are those of test/bench/gpu_time/gpu_time.py. */
+int64_t time_of(const many_rows &s, const gemm_args &g, int processors)
+{
+    const int64_t row_blocks = (g.panels + s.panels - 1) / s.panels;
+    const int64_t m_tiles = (g.m + s.x_rows - 1) / s.x_rows;
+    const int64_t turns = (row_blocks * m_tiles + processors - 1) / processors;
+    const int64_t rows = (int64_t)s.panels * SB_TILE_ROWS; /* of 128 bytes, as those of x */
+    const int64_t of_l2 = row_blocks * (m_tiles * rows + g.m) * 128 * 8 / 28 / processors;
+    const int64_t of_port = (rows + (g.m < s.x_rows ? g.m : s.x_rows)) * 128 * 8 / 64;
+    const int64_t of_mma = (int64_t)s.panels * (s.x_rows / 8) * 13 * 8 / 2;
+    const int64_t of_block = of_port > of_mma ? of_port : of_mma;
+
+    return of_l2 > turns * of_block ? of_l2 : turns * of_block;
+}
+
+/* More than 32 rows of x: of the shapes whose stages a block can have, that which takes least time.
+ */
+template <enum sb_dtype TYPE>
+cudaError_t launch_many(const gemm_args &g, cudaStream_t stream)
+{
+    int device = 0, processors = 1, most = 0;
+    int64_t least = INT64_MAX;
+    const many_rows *best = NULL;
+    cudaError_t error = cudaGetDevice(&device);
+
+    if (error == cudaSuccess)
+        error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+    if (error == cudaSuccess)
+        error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (error != cudaSuccess)
+        return error;
+    for (int i = 0; i < SB_GEMM_SHAPES; i++) {
+        const many_rows *const s = shape_of<TYPE>(i);
+        const int64_t time = time_of(*s, g, processors);
+        if (s->shared <= most && time < least) {
+            least = time;
+            best = s;
+        }
+    }
+    return best ? best->launch(g, stream) : cudaErrorInvalidConfiguration;
+}
+
+template <enum sb_dtype TYPE>
+cudaError_t launch_type(const gemm_args &g, int shape, cudaStream_t stream)
+{
+    if (shape != SB_GEMM_ANY)
+        return shape_of<TYPE>(shape)->launch(g, stream);
     if (g.m <= 8)
         return launch_rows<TYPE, 1>(g, stream);
     if (g.m <= 16)
         return launch_rows<TYPE, 2>(g, stream);
     if (g.m <= 32)
         return launch_rows<TYPE, 4>(g, stream);
-    return launch_rows<TYPE, 8>(g, stream); /* more than 64 rows in tiles of 64 */
+    return launch_many<TYPE>(g, stream);
 }
 
 template <enum sb_dtype TYPE>
 cudaError_t load_type(void)
 {
-    cudaError_t (*const of_rows[])(void) = {load_rows<TYPE, 1>, load_rows<TYPE, 2>,
-                                            load_rows<TYPE, 4>, load_rows<TYPE, 8>};
-    cudaError_t error = cudaSuccess;
+    cudaError_t error = load_rows<TYPE, 1>();
 
-    for (size_t i = 0; error == cudaSuccess && i < sizeof of_rows / sizeof of_rows[0]; i++)
-        error = of_rows[i]();
+    if (error == cudaSuccess)
+        error = load_rows<TYPE, 2>();
+    if (error == cudaSuccess)
+        error = load_rows<TYPE, 4>();
+    for (int i = 0; error == cudaSuccess && i < SB_GEMM_SHAPES; i++)
+        error = shape_of<TYPE>(i)->load();
     return error;
 }
 
 /* Completes the arguments of a product with n_out rows of weights, and launches it. */
-cudaError_t launch(gemm_args g, enum sb_dtype type, int32_t n_in, cudaStream_t stream)
+cudaError_t launch(gemm_args g, enum sb_dtype type, int32_t n_in, int shape, cudaStream_t stream)
 {
     if (g.m <= 0 || g.n_out <= 0)
         return cudaSuccess;
-    if (type == SB_F32)
+    if (type == SB_F32 || shape < SB_GEMM_ANY || shape >= SB_GEMM_SHAPES)
         return cudaErrorInvalidValue;
     g.n_tiles = (int)(sb_cuda_ld(type, n_in) / SB_TILE_K);
     g.panels = (int)(((int64_t)g.n_out + SB_TILE_ROWS - 1) / SB_TILE_ROWS);
-    return type == SB_BF16 ? launch_type<SB_BF16>(g, stream) : launch_type<SB_F16>(g, stream);
+    return type == SB_BF16 ? launch_type<SB_BF16>(g, shape, stream)
+                           : launch_type<SB_F16>(g, shape, stream);
 }
 
 } // namespace
@@ -501,10 +414,17 @@ cudaError_t sb_cuda_gemm_mma(float *y, const void *x, const void *w, enum sb_dty
                              const float *bias, int32_t m, int32_t n_out, int32_t n_in,
                              int32_t gated, cudaStream_t stream)
 {
+    return sb_cuda_gemm_mma_in(SB_GEMM_ANY, y, x, w, type, bias, m, n_out, n_in, gated, stream);
+}
+
+cudaError_t sb_cuda_gemm_mma_in(int32_t shape, float *y, const void *x, const void *w,
+                                enum sb_dtype type, const float *bias, int32_t m, int32_t n_out,
+                                int32_t n_in, int32_t gated, cudaStream_t stream)
+{
     const gemm_args g = {
         y, NULL, (const uint16_t *)x, (const uint16_t *)w, bias, m, n_out, gated, 0, 0, 0, 0};
 
-    return launch(g, type, n_in, stream);
+    return launch(g, type, n_in, shape, stream);
 }
 
 cudaError_t sb_cuda_gated_mma(void *y, const void *x, const void *w, enum sb_dtype type,
@@ -514,7 +434,7 @@ cudaError_t sb_cuda_gated_mma(void *y, const void *x, const void *w, enum sb_dty
     const gemm_args g = {NULL, y, (const uint16_t *)x, (const uint16_t *)w, bias, m, 2 * n, n, 0,
                          0,    0, sb_cuda_ld(type, n)};
 
-    return launch(g, type, n_in, stream);
+    return launch(g, type, n_in, SB_GEMM_ANY, stream);
 }
 
 cudaError_t sb_load_gemm_mma(enum sb_dtype type)

@@ -155,6 +155,12 @@ cudaError_t sb_cuda_gemm_reference(float *y, const float *x, const float *w, con
 cudaError_t sb_cuda_gemm_mma(float *y, const void *x, const void *w, enum sb_dtype type,
                              const float *bias, int32_t m, int32_t n_out, int32_t n_in,
                              int32_t gated, cudaStream_t stream);
+/* The same with the blocks of one shape, of those for more than 32 rows, whatever m is: for tests
+ * and for timing. The device must have the shared memory. */
+enum { SB_GEMM_ANY = -1, SB_GEMM_SHAPES = 8 };
+cudaError_t sb_cuda_gemm_mma_in(int32_t shape, float *y, const void *x, const void *w,
+                                enum sb_dtype type, const float *bias, int32_t m, int32_t n_out,
+                                int32_t n_in, int32_t gated, cudaStream_t stream);
 /* y [m, ld(n)] of `type` (padding zeroed) = silu(gate) * up, where gate and up are the halves of x
  * W^T + bias for a gated w [2 n, ld]: the bits of sb_cuda_gemm_mma and then sb_cuda_swiglu. */
 cudaError_t sb_cuda_gated_mma(void *y, const void *x, const void *w, enum sb_dtype type,

@@ -19,7 +19,7 @@
  *                    is used, so that the row costs one wait for memory. Rows too wide for that
  *                    are read twice, by the f32 class's kernel with 256 lanes
  */
-#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/grid.cuh"
 
 enum { THREADS = 256, WARPS = THREADS / 32, STAGED = 4096 };
 
@@ -79,8 +79,11 @@ static __device__ __forceinline__ float row_scale(const float (&own)[N], int32_t
     return scale_of<THREADS>(sum, n, eps, sums);
 }
 
+/* The weights are loaded while the kernel ahead still runs. Two blocks a multiprocessor are asked
+ * for: with no number ptxas wants three and spills. */
 template <typename T, int N>
-static __global__ void __launch_bounds__(THREADS) norm_in_registers(T *h, norm_rows a)
+static __global__ void __launch_bounds__(THREADS, N > 16 ? 1 : 2)
+    norm_in_registers(T *h, norm_rows a)
 {
     SB_SHARED(float, sums, 2 * WARPS);
     const int64_t i = blockIdx.x;
@@ -89,6 +92,8 @@ static __global__ void __launch_bounds__(THREADS) norm_in_registers(T *h, norm_r
     load_row(weight, a.weight, a.n);
     if (a.y_weight)
         load_row(y_weight, a.y_weight, a.n);
+    grid_launch_next();
+    grid_wait_for_previous();
     const int64_t r = a.index ? a.index[i] : i;
     load_row(x, a.x + r * a.n, a.n);
     if (a.y) {
@@ -168,18 +173,23 @@ static __global__ void __launch_bounds__(THREADS) norm(T *h, norm_rows a)
 
 /* ------------------------------------------------------------------ launching */
 
+template <typename T, int N>
+static cudaError_t launch_in_registers(const norm_rows &rows, T *h, dim3 grid, cudaStream_t stream)
+{
+    return SB_LAUNCH_WITH(SB_DEPENDENT, (norm_in_registers<T, N>), grid, dim3(THREADS), 0, stream,
+                          h, rows);
+}
+
 template <typename T>
 static cudaError_t launch_16_bit(const norm_rows &rows, T *h, dim3 grid, cudaStream_t stream)
 {
-    const dim3 block(THREADS);
-
     if (rows.ld <= 4 * THREADS)
-        return SB_LAUNCH((norm_in_registers<T, 4>), grid, block, 0, stream, h, rows);
+        return launch_in_registers<T, 4>(rows, h, grid, stream);
     if (rows.ld <= 16 * THREADS)
-        return SB_LAUNCH((norm_in_registers<T, 16>), grid, block, 0, stream, h, rows);
+        return launch_in_registers<T, 16>(rows, h, grid, stream);
     if (rows.ld <= 32 * THREADS)
-        return SB_LAUNCH((norm_in_registers<T, 32>), grid, block, 0, stream, h, rows);
-    return SB_LAUNCH((norm<T, THREADS>), grid, block, 0, stream, h, rows);
+        return launch_in_registers<T, 32>(rows, h, grid, stream);
+    return SB_LAUNCH((norm<T, THREADS>), grid, dim3(THREADS), 0, stream, h, rows);
 }
 
 extern "C" cudaError_t sb_cuda_norm(const struct sb_norm *args, enum sb_dtype type,

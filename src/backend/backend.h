@@ -348,7 +348,7 @@ struct sb_device_options {
     const struct sb_log *log;
     int32_t index;         /* which device of the backend's kind */
     int32_t kv;            /* SPECBATCH_KV_*; a GPU refuses all but the type that AUTO is there */
-    const char *plan_file; /* for timings, or NULL; it is there while device_open runs */
+    const char *plan_file; /* for timings, or NULL; there until the model is open */
 };
 
 enum { SB_AGAIN = 1 }; /* what record_end may return beside status codes */

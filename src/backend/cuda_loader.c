@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "file.h"
 #include "log.h"
 #include "port.h"
 #include "status.h"
@@ -20,7 +21,8 @@ static void host_log(const struct sb_log *log, int32_t level, const char *line)
     sb_log(log, level, "%s", line);
 }
 
-static const struct sb_host_vtable host = {sb_alloc, sb_free, host_fail, host_log};
+static const struct sb_host_vtable host = {sb_alloc, sb_free,      host_fail,
+                                           host_log, sb_file_load, sb_file_save};
 
 /* path becomes that of the module beside this library. */
 static int32_t beside(char path[PATH_BYTES])

@@ -8,8 +8,8 @@
  * The module is the file beside this library (or beside the program that this library is linked
  * into), or the one at the absolute path that the caller gives. It is never searched for in the
  * working directory or along a search path. What the module needs of this library (memory, the last
- * error, the log) it gets through the host vtable. Once loaded it stays, because CUDA's libraries
- * do not unload cleanly; a second dlopen of the same file gives the same module.
+ * error, the log, files) it gets through the host vtable. Once loaded it stays, because CUDA's
+ * libraries do not unload cleanly; a second dlopen of the same file gives the same module.
  */
 #ifndef SB_CUDA_LOADER_H
 #define SB_CUDA_LOADER_H
@@ -26,6 +26,10 @@ struct sb_host_vtable {
     /* sets the calling thread's last error to `line` and returns `code` */
     int32_t (*fail)(int32_t code, const char *line);
     void (*log)(const struct sb_log *log, int32_t level, const char *line);
+    /* of file.h */
+    int32_t (*file_load)(char **out, size_t *length, const struct sb_mem *mem, const char *path,
+                         size_t max_bytes);
+    int32_t (*file_save)(const char *path, const void *bytes, size_t size);
 };
 
 /* Library and module are built together, and a module of another build is refused. This stamp tells
@@ -35,7 +39,7 @@ struct sb_host_vtable {
     ((uint32_t)(SPECBATCH_VERSION_MAJOR * 10000 + SPECBATCH_VERSION_MINOR * 100 + \
                 SPECBATCH_VERSION_PATCH)                                          \
          << 16 |                                                                  \
-     (uint32_t)sizeof(struct sb_backend) << 4 | 2u)
+     (uint32_t)sizeof(struct sb_backend) << 4 | 3u)
 
 /* The module's one export, SB_MODULE_EXPORT. `size` is that of the host vtable. It returns NULL if
  * the module is of another build, or if another copy of this library in the process uses it. */

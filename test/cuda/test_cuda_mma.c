@@ -182,6 +182,41 @@ static void test_gemm_every_m(void)
     free(all);
 }
 
+/* Checks that blocks of one shape give m rows the bits that they have alone, which other blocks
+ * compute. */
+static void check_shape(int32_t shape, enum sb_dtype type, int32_t m, int32_t n_out, int32_t n_in)
+{
+    struct product p = product_make(type, m, n_out, n_in);
+    const size_t row = (size_t)n_out * sizeof(float), bytes = (size_t)m * row;
+    float *alone = cpu_memory(bytes), *y = cpu_memory(bytes), *dev_y = fresh(bytes);
+    void *dev_x = given(p.x.bits, (size_t)(m * p.x.ld) * 2);
+
+    for (int32_t r = 0; r < m; r++)
+        TRY(CHECK_CUDA(multiply(alone + (int64_t)r * n_out, &p, &r, 1, shape % 2)));
+    CHECK_CUDA(sb_cuda_gemm_mma_in(shape, dev_y, dev_x, p.dev_w, type,
+                                   shape % 2 ? p.dev_bias : NULL, m, n_out, n_in, 0, stream));
+    CHECK_CUDA(fetch(y, dev_y, bytes));
+    for (int32_t r = 0; r < m; r++)
+        if (memcmp(y + (int64_t)r * n_out, alone + (int64_t)r * n_out, row) != 0)
+            FAIL("shape %d: row %d of %d differs from the row alone (%d x %d)", (int)shape, (int)r,
+                 (int)m, (int)n_out, (int)n_in);
+    free(alone);
+    free(y);
+    product_free(&p);
+}
+
+/* Every shape of block for many rows, where it is full and where it is not, with the ring filled
+ * once and several times over. */
+static void test_gemm_every_shape(void)
+{
+    static const int32_t rows[] = {33, 192, 197, 65}, outs[] = {200, 96, 17, 129},
+                         ins[] = {64, 448, 300, 700};
+
+    for (int32_t shape = 0; shape < SB_GEMM_SHAPES; shape++)
+        for (int i = 0; i < COUNT(rows); i++)
+            TRY(check_shape(shape, types[(i + shape) % 2], rows[i], outs[i], ins[i]));
+}
+
 /* A row of Inf and NaN changes no other row. */
 static void test_gemm_bad_row(void)
 {
@@ -261,14 +296,13 @@ static void test_gated(void)
 }
 
 #ifdef CUDASIM_CUDA_RUNTIME_API_H
-/* On a device before sm_90 weights come by cp.async. */
-static void test_on_an_older_device(void)
+/* Before sm_90 weights come by cp.async, and some devices have less shared memory for a block. */
+static void check_older_device(const struct cudasim_machine *machine)
 {
-    static const int32_t rows[] = {1, 12, 33, 70};
-    const struct cudasim_machine a100 = {1, 13000, 8, 0, 108, (size_t)1 << 30, 163 << 10};
+    static const int32_t rows[] = {1, 12, 20, 33, 70};
 
     device_end();
-    cudasim_configure(&a100);
+    cudasim_configure(machine);
     CHECK(device_begin());
     for (int i = 0; i < COUNT(rows) && !sbtest_failed_now; i++) {
         check_product(types[i % 2], rows[i], i == 1 ? 4100 : 77, 100, i % 2);
@@ -278,6 +312,15 @@ static void test_on_an_older_device(void)
     cudasim_configure(NULL);
     CHECK(device_begin());
 }
+
+static void test_on_older_devices(void)
+{
+    static const struct cudasim_machine a100 = {1, 13000, 8, 0, 108, (size_t)1 << 30, 163 << 10},
+                                        l4 = {1, 13000, 8, 9, 58, (size_t)1 << 30, 99 << 10};
+
+    check_older_device(&a100);
+    check_older_device(&l4);
+}
 #endif
 
 static void test_gemm_refuses(void)
@@ -285,6 +328,9 @@ static void test_gemm_refuses(void)
     CHECK_INT(sb_cuda_gemm_mma(NULL, NULL, NULL, SB_BF16, NULL, 0, 5, 64, 0, stream), cudaSuccess);
     CHECK_INT(sb_cuda_gemm_mma(NULL, NULL, NULL, SB_F32, NULL, 1, 5, 64, 0, stream),
               cudaErrorInvalidValue);
+    CHECK_INT(
+        sb_cuda_gemm_mma_in(SB_GEMM_SHAPES, NULL, NULL, NULL, SB_BF16, NULL, 1, 5, 64, 0, stream),
+        cudaErrorInvalidValue);
 }
 
 TEST_BEGIN
@@ -292,10 +338,11 @@ if (device_begin()) {
     RUN(test_gemm_shapes);
     RUN(test_gemm_wide_blocks);
     RUN(test_gemm_every_m);
+    RUN(test_gemm_every_shape);
     RUN(test_gemm_bad_row);
     RUN(test_gated);
 #ifdef CUDASIM_CUDA_RUNTIME_API_H
-    RUN(test_on_an_older_device);
+    RUN(test_on_older_devices);
 #endif
     RUN(test_gemm_refuses);
     device_end();

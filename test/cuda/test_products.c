@@ -12,6 +12,8 @@
 #include "kernels/cuda/launch.h"
 #include "sbtest.h"
 #include "status.h"
+#include "support/failalloc.h"
+#include "support/model_files.h"
 
 enum { OUTS = 24, INS = 40, MOST = 257 };
 
@@ -32,11 +34,12 @@ static void count_warnings(void *user, int32_t level, const char *line)
 }
 
 /* Makes a weight and inputs of small numbers, in which all bits of a bf16 occur. */
-static int32_t open_lab(struct lab *lab)
+static int32_t open_lab_with(struct lab *lab, const char *plan_file)
 {
     const size_t ld = (size_t)sb_cuda_ld(SB_BF16, INS);
     const struct sb_log log = {count_warnings, &lab->warnings};
-    const struct sb_device_options options = {.compute = SPECBATCH_COMPUTE_BF16, .log = &log};
+    const struct sb_device_options options = {
+        .compute = SPECBATCH_COMPUTE_BF16, .log = &log, .plan_file = plan_file};
     float rows[OUTS * INS];
     void *dev;
     int32_t rc = SPECBATCH_OK;
@@ -69,6 +72,11 @@ static int32_t open_lab(struct lab *lab)
                           "a product", 0));
 done:
     return rc;
+}
+
+static int32_t open_lab(struct lab *lab)
+{
+    return open_lab_with(lab, NULL);
 }
 
 static void close_lab(struct lab *lab)
@@ -177,6 +185,170 @@ static void test_a_slow_one_is_left_alone(void)
     check_library(CUDASIM_BLAS_SLOW, 50, 1, 0, 0);
 }
 
+/* ------------------------------------------------------------------ the plan file */
+
+#define PLANS "specbatch plans 1\nSimulated GPU, sm_90, 6 multiprocessors, driver 13000, cublasLt "
+
+static char plan_path[128];
+
+static void write_plans(const char *text)
+{
+    FILE *f = fopen(plan_path, "wb");
+
+    CHECK(f != NULL);
+    CHECK(fputs(text, f) >= 0);
+    CHECK_INT(fclose(f), 0);
+}
+
+/* The plan file, or an empty text. */
+static const char *plans(void)
+{
+    static char text[8192];
+    FILE *f = fopen(plan_path, "rb");
+    const size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+
+    if (f)
+        (void)fclose(f);
+    text[n] = '\0';
+    return text;
+}
+
+/* Opens a model with the plan file and a cuBLASLt with this fault, and checks who makes products of
+ * so many rows, that the bits are the own kernel's, and whether the log has warnings. */
+static void check_planned(enum cudasim_blas_fault what, int64_t argument, int32_t rows,
+                          int by_library, int warns)
+{
+    struct lab lab;
+    int64_t asked;
+
+    cudasim_break_blas(what, argument);
+    CHECK_OK(open_lab_with(&lab, plan_path));
+    CHECK_OK(sb_gemm_prepare(lab.device->gemm, &lab.device->gpu, MOST));
+    CHECK(has_own_bits(&lab, rows, &asked));
+    CHECK_INT((int)asked, by_library);
+    CHECK_INT(lab.warnings > 0, warns);
+    close_lab(&lab);
+    CHECK(cudasim_device_bytes() == 0 && cudasim_objects() == 0);
+}
+
+/* What was faster in one process is so in the next, which would find otherwise. */
+static void test_timings_are_kept(void)
+{
+    char before[8192];
+
+    (void)remove(plan_path);
+    check_planned(CUDASIM_BLAS_SOUND, 0, 130, 1, 0);
+    snprintf(before, sizeof before, "%s", plans());
+    CHECK(strstr(before, PLANS) == before);
+    CHECK(strstr(before, "\nbf16 24 40 0 192 cublasLt ") != NULL);
+    check_planned(CUDASIM_BLAS_SLOW, 50, 130, 1, 0);
+    CHECK(strcmp(plans(), before) == 0);
+    (void)remove(plan_path);
+    check_planned(CUDASIM_BLAS_SLOW, 50, 130, 0, 0);
+    CHECK(strstr(plans(), "\nbf16 24 40 0 192 own\n") != NULL);
+    check_planned(CUDASIM_BLAS_SOUND, 0, 130, 0, 0);
+}
+
+/* A file is trusted with time only: one that names algorithms whose bits are others changes
+ * nothing. */
+static void test_a_file_decides_over_no_bits(void)
+{
+    (void)remove(plan_path);
+    check_planned(CUDASIM_BLAS_SOUND, 0, 130, 1, 0);
+    check_planned(CUDASIM_BLAS_CHAIN, 0, 130, 0, 1);
+    check_planned(CUDASIM_BLAS_ROWS, 70, 70, 1, 1);
+    check_planned(CUDASIM_BLAS_ROWS, 70, 130, 0, 1);
+    check_planned(CUDASIM_BLAS_TILE, 16, 130, 1, 0);
+}
+
+/* The verdicts of another model stay in the file. */
+static void test_models_share_a_file(void)
+{
+    char text[8192];
+
+    (void)remove(plan_path);
+    check_planned(CUDASIM_BLAS_SOUND, 0, 130, 1, 0);
+    snprintf(text, sizeof text, "%.*sf16 7 9 0 128 own\n", (int)(strstr(plans(), "bf16") - plans()),
+             plans());
+    write_plans(text);
+    check_planned(CUDASIM_BLAS_SOUND, 0, 130, 1, 0);
+    CHECK(strncmp(plans(), text, strlen(text)) == 0);
+    CHECK(strstr(plans(), "\nbf16 24 40 0 192 cublasLt ") != NULL);
+}
+
+static void test_files_that_cannot_be_used(void)
+{
+    const struct cudasim_machine a100 = {1, 13000, 8, 0, 108, (size_t)1 << 30, 163 << 10};
+    static const char *const damaged[] = {"",
+                                          "something else\n",
+                                          "specbatch plans 1",
+                                          "bf16 24 40 0 192\n",
+                                          "bf16 24 40 0 192 ow\n",
+                                          "bf16 24 40 0 192 own",
+                                          "f32 24 40 0 192 own\n",
+                                          "bf16 24 40 0 192 cublasLt 1 2 3 4 5\n",
+                                          "bf16 24 40 0 192 cublasLt 1 2 3 4 5 123456789\n"};
+    char good[8192], text[8192];
+
+    (void)remove(plan_path);
+    check_planned(CUDASIM_BLAS_SOUND, 0, 130, 1, 0);
+    snprintf(good, sizeof good, "%s", plans());
+    for (size_t i = 0; i < sizeof damaged / sizeof damaged[0]; i++) {
+        snprintf(text, sizeof text, "%s%s", i < 3 ? "" : good, damaged[i]);
+        write_plans(text);
+        check_planned(CUDASIM_BLAS_SOUND, 0, 130, 1, 1);
+        if (strcmp(plans(), good) != 0)
+            FAIL("file %d was not mended: %s", (int)i, plans());
+    }
+    cudasim_configure(&a100);
+    check_planned(CUDASIM_BLAS_SLOW, 50, 130, 0, 0);
+    cudasim_configure(NULL);
+    CHECK(strstr(plans(), "sm_80") != NULL && strstr(plans(), "192 own\n") != NULL);
+    check_planned(CUDASIM_BLAS_SOUND, 0, 130, 1, 0);
+    CHECK(strcmp(plans(), good) == 0);
+}
+
+/* Every allocation fails once. What is needed is an error then, and a file that is not is a line in
+ * the log; nothing stays behind. */
+static void test_no_memory_for_a_file(void)
+{
+    static struct failalloc state;
+    int32_t rc = SPECBATCH_E_NOMEM;
+
+    (void)remove(plan_path);
+    check_planned(CUDASIM_BLAS_SOUND, 0, 130, 1, 0);
+    for (long n = 1; rc != SPECBATCH_OK; n++) {
+        const struct sb_mem mem = {failalloc_alloc, failalloc_free, &state};
+        struct sb_log log = {count_warnings, &(int){0}};
+        struct sb_gpu gpu = {.mem = mem, .log = log};
+        struct sb_plan_file *file = NULL;
+        failalloc_arm(&state, n, 0);
+        rc = sb_plan_file_open(&file, &gpu, plan_path, 130100);
+        if (rc == SPECBATCH_OK) {
+            sb_plan_file_read(file);
+            sb_plan_file_note(file, &(struct sb_verdict){.type = SB_F16, .rows = 128 + (int)n});
+            sb_plan_file_write(file);
+            rc = state.n_failed > 0 ? SPECBATCH_E_NOMEM : SPECBATCH_OK;
+        }
+        sb_plan_file_close(file);
+        CHECK_INT((int)state.outstanding, 0);
+        CHECK(n < 10);
+    }
+    CHECK(strstr(plans(), "f16 0 0 0 ") != NULL);
+}
+
+/* A file that cannot be written is a line in the log. */
+static void test_a_file_that_cannot_be_written(void)
+{
+    char good[sizeof plan_path];
+
+    snprintf(good, sizeof good, "%s", plan_path);
+    snprintf(plan_path, sizeof plan_path, "%.100s.d/none", good);
+    check_planned(CUDASIM_BLAS_SOUND, 0, 130, 1, 1);
+    snprintf(plan_path, sizeof plan_path, "%s", good);
+    (void)remove(plan_path);
+}
+
 /* cuBLASLt passes its tests and refuses later, at once and while a stream captures. The own kernel
  * makes the product instead. */
 static void test_one_that_refuses_when_it_runs(void)
@@ -231,7 +403,7 @@ static void test_a_weight_in_pieces(void)
     CHECK_INT(sb_gemm_piece(&library, &size), 128);
     CHECK_OK(sb_cuda_alloc(&scratch, gpu, sb_gemm_piece_bytes(&library, &size)));
     CHECK_OK(sb_cuda_alloc(&y, gpu, sizeof got));
-    CHECK_OK(sb_gemm_plan(&library, gpu, &shape, M));
+    CHECK_OK(sb_gemm_plan(&library, gpu, &shape, M, NULL));
     CHECK(plans[M].is_usable);
     const int64_t before = cudasim_blas_calls();
     CHECK(
@@ -254,6 +426,8 @@ static void test_a_weight_in_pieces(void)
 }
 
 TEST_BEGIN
+struct test_dir dir = test_dir_make();
+snprintf(plan_path, sizeof plan_path, "%s/plans", dir.path);
 RUN(test_a_sound_library_makes_them);
 RUN(test_on_a_device_of_two_sums_a_step);
 RUN(test_one_that_depends_on_the_rows);
@@ -264,4 +438,11 @@ RUN(test_other_algorithms_for_every_number_of_rows);
 RUN(test_a_slow_one_is_left_alone);
 RUN(test_one_that_refuses_when_it_runs);
 RUN(test_a_weight_in_pieces);
+RUN(test_timings_are_kept);
+RUN(test_a_file_decides_over_no_bits);
+RUN(test_models_share_a_file);
+RUN(test_files_that_cannot_be_used);
+RUN(test_no_memory_for_a_file);
+RUN(test_a_file_that_cannot_be_written);
+test_dir_remove(&dir);
 TEST_END

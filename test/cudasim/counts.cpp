@@ -7,6 +7,10 @@
  * one's own means that the sector is new to it:
  *
  *     touched[sector] = { read by block, cluster, launch | written by cluster, launch }
+ *
+ * Phases. At a barrier over the grid every block waits for the slowest. So what a thread or a block
+ * does at most is taken for each phase between two such barriers, and the phases are added. A
+ * launch without such barriers is one phase.
  */
 #include "counts.h"
 
@@ -31,19 +35,28 @@ struct touched {
     uint32_t block, cluster, launch, writing_cluster, writing_launch;
 };
 
-/* A thread of the running block. */
+/* A thread of the running block, since its phase began. */
 struct counted_thread {
-    int64_t rounds, loads, mma, mma_steps, waits, grid_barriers;
-    bool has_loaded, has_released; /* since its last stop; since it last waited for blocks */
+    int64_t rounds, stored_rounds, loads, mma, mma_steps, waits;
+    /* since its last stop; the same of labelled memory; since it last waited for blocks */
+    bool has_loaded, has_loaded_stored, has_released;
     std::vector<const void *> accumulators; /* of its mma's that need not wait for each other */
+
+    void stop() { has_loaded = has_loaded_stored = false; }
 };
 
 /* A block that runs. */
 struct counted_block {
     std::vector<counted_thread> threads;
     uint32_t number, cluster;
-    int64_t barriers;
+    size_t phase;
+    int64_t barriers; /* since its phase began */
     bool writes;
+};
+
+/* The most that a thread or a block does in a phase. */
+struct counted_phase {
+    int64_t rounds, stored_rounds, loads, barriers, mma, mma_steps;
 };
 
 struct label_range {
@@ -61,6 +74,7 @@ static touched *sectors;
 static cudasim_launch *now;  /* NULL: no launch is counted */
 static counted_block *block; /* the one of `residents` that runs */
 static std::vector<counted_block> residents;
+static std::vector<counted_phase> phases; /* of the launch */
 static uint32_t block_number, cluster_number, launch_number;
 static int64_t accesses, last_cluster;
 /* Sums over the sampled clusters of their distinct sectors; over the blocks that ran. */
@@ -124,6 +138,7 @@ bool count_grid_begin(const grid_launch &launch)
     residents.assign(at_once, counted_block());
     for (counted_block &b : residents)
         b.threads.resize((size_t)size.x * size.y * size.z);
+    phases.assign(1, counted_phase());
     launch_number++;
     accesses = 0;
     last_cluster = -1;
@@ -161,6 +176,7 @@ void count_block_begin(size_t resident, uint64_t number)
     count_block_resumes(resident);
     block->number = ++block_number;
     block->cluster = cluster_number;
+    block->phase = 0;
     block->barriers = 0;
     block->writes = false;
     block->threads.assign(block->threads.size(), counted_thread());
@@ -172,25 +188,36 @@ void count_block_resumes(size_t resident)
         block = &residents[resident];
 }
 
+/* The running block has come to the end of its phase. */
+static void end_phase()
+{
+    if (block->phase == phases.size())
+        phases.push_back(counted_phase());
+    counted_phase &most = phases[block->phase++];
+    int64_t waits = 0;
+    for (counted_thread &t : block->threads) {
+        most.rounds = std::max(most.rounds, t.rounds);
+        most.stored_rounds = std::max(most.stored_rounds, t.stored_rounds);
+        most.loads = std::max(most.loads, t.loads);
+        most.mma = std::max(most.mma, t.mma);
+        most.mma_steps = std::max(most.mma_steps, t.mma_steps);
+        waits = std::max(waits, t.waits);
+        t.rounds = t.stored_rounds = t.loads = t.mma = t.mma_steps = t.waits = 0;
+        t.stop();
+    }
+    most.barriers = std::max(most.barriers, block->barriers + waits);
+    block->barriers = 0;
+}
+
 void count_block_end(size_t resident, size_t shared)
 {
     if (!now)
         return;
     count_block_resumes(resident);
+    end_phase();
     now->ran++;
     now->busy += block->writes;
     now->shared = std::max(now->shared, (int64_t)shared);
-    int64_t waits = 0;
-    for (const counted_thread &t : block->threads)
-        waits = std::max(waits, t.waits);
-    now->barriers = std::max(now->barriers, block->barriers + waits);
-    for (const counted_thread &t : block->threads) {
-        now->rounds = std::max(now->rounds, t.rounds);
-        now->loads = std::max(now->loads, t.loads);
-        now->grid_barriers = std::max(now->grid_barriers, t.grid_barriers);
-        now->mma = std::max(now->mma, t.mma);
-        now->mma_steps = std::max(now->mma_steps, t.mma_steps);
-    }
 }
 
 /* Distinct sectors of the grid, of those seen in all and those of each cluster, summed. */
@@ -207,6 +234,15 @@ void count_grid_end()
     auto scale = [factor](int64_t &n) { n = (int64_t)((double)n * factor + 0.5); };
 
     scale(now->busy);
+    now->grid_barriers = (int64_t)phases.size() - 1;
+    for (const counted_phase &phase : phases) {
+        now->rounds += phase.rounds;
+        now->stored_rounds += phase.stored_rounds;
+        now->loads += phase.loads;
+        now->barriers += phase.barriers;
+        now->mma += phase.mma;
+        now->mma_steps += phase.mma_steps;
+    }
     for (int i = 0; i < CUDASIM_LABELS; i++) {
         cudasim_traffic &t = now->of[i];
         for (int64_t *sum : {&t.read, &t.written, &t.copied, &t.block_sectors})
@@ -260,16 +296,19 @@ static int count_bytes(uintptr_t address, size_t bytes, bool is_write)
 
 void count_access(uintptr_t address, size_t bytes, bool is_write)
 {
-    if (!now || count_bytes(address, bytes, is_write) < 0)
+    const int label = now ? count_bytes(address, bytes, is_write) : -1;
+    if (label < 0)
         return;
+    counted_thread &t = me();
     if (is_write) {
         block->writes = true;
-        me().has_loaded = false;
-        return;
+        return t.stop();
     }
-    me().loads++;
-    me().rounds += !me().has_loaded;
-    me().has_loaded = true;
+    t.loads++;
+    t.rounds += !t.has_loaded;
+    t.has_loaded = true;
+    t.stored_rounds += label > 0 && !t.has_loaded_stored;
+    t.has_loaded_stored |= label > 0;
 }
 
 bool count_copy(const void *from, size_t bytes)
@@ -300,7 +339,7 @@ bool count_mma(const void *accumulator)
 void count_stop()
 {
     if (now)
-        me().has_loaded = false;
+        me().stop();
 }
 
 void count_barrier()
@@ -309,7 +348,7 @@ void count_barrier()
         return;
     block->barriers++;
     for (counted_thread &t : block->threads)
-        t.has_loaded = false;
+        t.stop();
 }
 
 void count_wait()
@@ -318,7 +357,8 @@ void count_wait()
         me().waits++;
 }
 
-/* A thread that has told the others and then looks for their answer is at a barrier of the grid. */
+/* A thread that has told the others and then looks for their answer is at a barrier of the grid;
+ * the other threads of its block wait for it. */
 void count_release()
 {
     if (now)
@@ -329,7 +369,8 @@ void count_acquire()
 {
     if (!now)
         return;
-    me().grid_barriers += me().has_released;
+    if (me().has_released)
+        end_phase();
     me().has_released = false;
 }
 

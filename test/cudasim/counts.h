@@ -49,9 +49,11 @@ struct cudasim_launch {
     int64_t shared;        /* bytes of a block, static and dynamic */
     int64_t blocks, ran;   /* of the grid; those that ran */
     int64_t busy;          /* of the grid: blocks that write something */
+    int64_t grid_barriers; /* of a cooperative kernel. What follows is added over the phases
+                              between them, as every block waits for the slowest there */
     int64_t rounds, loads; /* most of a thread; loads without copies, in instructions */
+    int64_t stored_rounds; /* of these, with loads of memory that has a label */
     int64_t barriers;      /* most of a block, and waits at mbarriers of a thread */
-    int64_t grid_barriers; /* of a cooperative kernel */
     int64_t mma;           /* most of a warp */
     int64_t mma_steps;     /* of these, how many must wait for one before: those to the same
                               accumulator in turn */

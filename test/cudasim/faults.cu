@@ -230,6 +230,16 @@ static __device__ void sum_in_turns(float *memory)
 static __global__ void blocks_in_turns(float *memory) { sum_in_turns(memory); }
 static __global__ void turns_not_cooperative(float *memory) { sum_in_turns(memory); }
 
+/* One block after the other adds 1 to a number. */
+static __global__ void one_block_at_a_time(float *memory)
+{
+    for (unsigned b = 0; b < gridDim.x; b++) {
+        if (blockIdx.x == b && threadIdx.x == 0)
+            memory[0] += 1.0f;
+        grid_barrier(counter_in(memory));
+    }
+}
+
 static __global__ void blocks_not_ordered(float *memory)
 {
     if (threadIdx.x == 0)
@@ -473,6 +483,7 @@ extern "C" cudaError_t cudasim_fault_kernel(const char *name, float *memory, flo
     KERNEL(all_banks, memory);
     KERNEL_WITH(SB_COOPERATIVE, blocks_in_turns, memory);
     KERNEL(turns_not_cooperative, memory);
+    KERNEL_WITH(SB_COOPERATIVE, one_block_at_a_time, memory);
     KERNEL_WITH(SB_COOPERATIVE, blocks_not_ordered, memory);
     KERNEL_WITH(SB_COOPERATIVE, block_leaves_early, memory);
     KERNEL_WITH(SB_COOPERATIVE, threads_part_at_grid, memory);

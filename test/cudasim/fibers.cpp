@@ -33,7 +33,8 @@ namespace cudasim
 
 enum {
     MAX_THREADS = 1024,
-    STACKS = 16 * MAX_THREADS, /* so many threads may be there at once */
+    STACKS = 64 * MAX_THREADS,  /* so many threads may be there at once */
+    GUARDED = 16 * MAX_THREADS, /* stacks of these have guards: a process may have 65530 mappings */
     STACK_BYTES = 128 << 10,
     GUARD_BYTES = 4096,
     SHARED_BYTES = 227 << 10,
@@ -185,16 +186,17 @@ static void reclaim_stack()
     ended_stack = NULL;
 }
 
-/* Stacks are made when they are first needed. One that overflows runs into a page without access.
- */
+/* Stacks are made when they are first needed. One that overflows runs into a page without access,
+ * which the first stacks have: a kernel that overflows one overflows all. */
 static char *take_stack()
 {
     static size_t made;
     char *stack;
 
     if (free_stacks.empty()) {
-        stack = stacks + made++ * (STACK_BYTES + GUARD_BYTES);
-        mprotect(stack, GUARD_BYTES, PROT_NONE);
+        stack = stacks + made * (STACK_BYTES + GUARD_BYTES);
+        if (made++ < GUARDED)
+            mprotect(stack, GUARD_BYTES, PROT_NONE);
         return stack + GUARD_BYTES;
     }
     stack = free_stacks.back();

@@ -10,6 +10,9 @@
 
 enum { OTHER, WEIGHTS };
 
+cudaError_t cudasim_fault_kernel(const char *name, float *memory, float *out, unsigned blocks,
+                                 unsigned threads, size_t shared, cudaStream_t stream);
+
 /* The launch that was counted; an empty one if it is not the only one or has failed. */
 static const struct cudasim_launch *only_launch(cudaError_t error)
 {
@@ -90,6 +93,24 @@ static void test_rounds(void)
     free_all();
 }
 
+/* No block loads more than once, but each waits for those before it. A launch may have a block for
+ * each multiprocessor of a real device. */
+static void test_phases(void)
+{
+    enum { BLOCKS = 132, THREADS = 256 };
+    float *memory = fresh(THREADS * sizeof *memory);
+
+    cudasim_count(CUDASIM_COUNT_SAMPLE);
+    const struct cudasim_launch *l = only_launch(
+        cudasim_fault_kernel("one_block_at_a_time", memory, NULL, BLOCKS, THREADS, 0, stream));
+    CHECK_INT((int)l->ran, BLOCKS);
+    CHECK_INT((int)l->grid_barriers, BLOCKS);
+    CHECK_INT((int)l->rounds, BLOCKS);
+    CHECK_INT((int)l->loads, BLOCKS);
+    CHECK_INT((int)l->barriers, 2 * BLOCKS);
+    free_all();
+}
+
 /* Where nothing is to be counted, launches succeed and leave memory alone. */
 static void test_nothing(void)
 {
@@ -111,12 +132,15 @@ static void test_nothing(void)
 }
 
 TEST_BEGIN
+const struct cudasim_machine machine = {1, 13000, 9, 0, 132, (size_t)1 << 30, 0};
 cudasim_count(CUDASIM_COUNT_NOTHING);
+cudasim_configure(&machine);
 if (!device_begin())
     return 2;
 RUN(test_product);
 RUN(test_sample);
 RUN(test_rounds);
+RUN(test_phases);
 RUN(test_nothing);
 device_end();
 TEST_END

@@ -7,6 +7,7 @@ import tempfile
 import unittest
 
 from support import DEMO, EMOJI, SMALL, TARGET, known_answers, plain, prompts, specbatch
+from specbatch.request import Record, c_request
 
 
 class TestExactness(unittest.TestCase):
@@ -262,6 +263,40 @@ class TestModelsAndErrors(unittest.TestCase):
                 with self.assertRaises(KeyError):
                     pool.stats["no such counter"]
                 self.assertFalse(pool._records)
+
+    def test_every_field_of_a_request_is_set_by_an_option(self):
+        request = specbatch.Request(
+            "text", 7, draft_len=0, bos=False, parse_special=False, ignore_eos=True, logprobs=True,
+            prompt_logprobs=True, filtered_logprobs=True, top_logprobs=3, stop_ids=[8, 9],
+            stop=["ab", "c"], min_new=2, temperature=0.5, seed=2**63 + 1, top_k=4, top_p=0.25,
+            typical_p=0.125, min_p=0.0625, repetition_penalty=1.5, presence_penalty=2.5,
+            frequency_penalty=3.5, penalty_window=10, spare_prompt=True, bias={5: 0.75}, n=2,
+            best_of=6, priority=-11, draft_sources=[0, 3], deadline=1.5,
+            mask=lambda rows: None)
+        value = c_request(request, Record(request))
+
+        def fields(struct):
+            return {name: getattr(struct, name) for name, _ in struct._fields_}
+
+        numbers = {name: number for name, number in fields(value).items()
+                   if isinstance(number, (int, float, bytes))}
+        self.assertEqual(numbers, dict(
+            struct_size=136, n_ids=0, text=b"text", text_flags=3, flags=15, max_new=7,
+            draft_len=-1, n_stop_ids=2, user=value.user, text_length=4, min_new=2, top_logprobs=3,
+            priority=-11, draft_sources=9, deadline_ns=1500000000))
+        self.assertFalse(value.ids)
+        self.assertEqual(value.stop_ids[:2], [8, 9])
+        sampling = fields(value.sampling.contents)
+        self.assertEqual((sampling.pop("bias_ids")[0], sampling.pop("bias")[0]), (5, 0.75))
+        self.assertEqual(sampling, dict(
+            struct_size=80, seed=2**63 + 1, temperature=0.5, top_k=4, top_p=0.25, typical_p=0.125,
+            min_p=0.0625, repetition_penalty=1.5, presence_penalty=2.5, frequency_penalty=3.5,
+            penalty_window=10, flags=1, n_bias=1))
+        stops = value.stops.contents
+        self.assertEqual((stops.strings[:2], stops.lengths[:2], stops.n_strings),
+                         ([b"ab", b"c"], [2, 1], 2))
+        self.assertEqual(fields(value.answers.contents), dict(struct_size=16, n=2, best_of=6))
+        self.assertTrue(value.mask.contents.allow)
 
     def test_an_error_of_one_request_is_its_own(self):
         def nothing(rows):

@@ -71,6 +71,7 @@ int32_t sb_cuda_device_open(struct sb_device **out, const struct sb_mem *mem,
     device->gpu.log = *options->log;
     device->gpu.index = options->index;
     device->kv = options->kv;
+    device->plan_file = options->plan_file;
     SB_TRY(check_capability(device));
     if (pthread_mutex_init(&device->lock, NULL) != 0)
         SB_FAIL(SPECBATCH_E_NOMEM, "no memory for a lock");
@@ -107,12 +108,13 @@ int32_t sb_cuda_set_type(struct sb_device *device, enum sb_dtype type)
         snprintf(device->class_text, sizeof device->class_text,
                  "cuda-f32 sm_%d: ascending-k fmaf, the CPU's order; kv f32", sm);
     } else {
-        SB_TRY(sb_gemm_create(&device->gemm, &device->gpu, type));
+        SB_TRY(sb_gemm_create(&device->gemm, &device->gpu, type, device->plan_file));
         snprintf(device->class_text, sizeof device->class_text,
                  "cuda-%s sm_%d: mma k16 ascending, %s; kv %s", sb_dtype_name(type), sm,
                  sb_gemm_class(device->gemm), sb_dtype_name(type));
     }
     device->has_type = 1;
+    device->plan_file = NULL;
 done:
     return rc;
 }

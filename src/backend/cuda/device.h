@@ -25,6 +25,7 @@ struct sb_device {
     int has_type;               /* `type` is chosen */
     enum sb_dtype type;         /* of weights, gemm inputs and caches */
     int32_t kv;                 /* SPECBATCH_KV_*: what was asked for, AUTO or that type */
+    const char *plan_file;      /* the option, until has_type */
     int has_quantised;          /* weights are quantised, so the class names their products */
     struct sb_staging staging;  /* through which weights are loaded */
     size_t reported;            /* bytes of weights that the log has heard of */

@@ -31,18 +31,12 @@ enum {
     TILE = 64        /* numbers of rows within one such tile take about the same time */
 };
 
-/* What distinguishes one algorithm from another. */
-struct config {
-    int32_t id;
-    uint32_t tile, stages, custom;
-    uint16_t inner, cluster;
-};
-
 /* The memory of the tests of one shape, and what they have found so far. */
 struct selftest {
     const struct sb_gemm_library *library;
     const struct sb_gpu *gpu;
     const struct sb_shape *shape;
+    struct sb_plan_file *file;              /* or NULL */
     cublasLtMatmulHeuristicResult_t *found; /* [CANDIDATES] */
     char *x;                                /* dev [rows, ld] */
     float *own, *other;                     /* dev [rows, n_out] */
@@ -50,11 +44,11 @@ struct selftest {
     void *scratch;                          /* dev: a piece of the weight */
     char *host;                             /* a row of x */
     cudaEvent_t begun, ended;
-    int32_t timed_tiles; /* of the last timing: tiles of rows, */
-    float own_ms;        /* the own kernel's time, */
-    struct config timed; /* the algorithm, */
-    int timed_faster;    /* and whether it was faster */
-    struct config refused[REFUSED];
+    int32_t timed_rows;        /* of the last timing: as in struct sb_verdict, */
+    float own_ms;              /* the own kernel's time, */
+    struct sb_algo_name timed; /* the algorithm, */
+    int timed_faster;          /* and whether it was faster */
+    struct sb_algo_name refused[REFUSED];
     int n_refused;
 };
 
@@ -79,37 +73,41 @@ static int is_un_split(const struct sb_gemm_library *library, const cublasLtMatm
            (split == 0 || split == 1) && reduction == CUBLASLT_REDUCTION_SCHEME_NONE;
 }
 
-/* Attributes that this version of cuBLASLt does not have stay 0. */
-static struct config config_of(const struct sb_gemm_library *library,
-                               const cublasLtMatmulAlgo_t *algo)
+static uint32_t attribute(const struct sb_gemm_library *library, const cublasLtMatmulAlgo_t *algo,
+                          cublasLtMatmulAlgoConfigAttributes_t which, size_t size)
 {
-    struct config config;
+    uint32_t word = 0;
+    uint16_t half = 0;
 
-    /* The padding between members too, since configurations are compared as bytes. */
-    memset(&config, 0, sizeof config);
-    (void)get(library, algo, CUBLASLT_ALGO_CONFIG_ID, &config.id, sizeof config.id);
-    (void)get(library, algo, CUBLASLT_ALGO_CONFIG_TILE_ID, &config.tile, sizeof config.tile);
-    (void)get(library, algo, CUBLASLT_ALGO_CONFIG_STAGES_ID, &config.stages, sizeof config.stages);
-    (void)get(library, algo, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, &config.custom,
-              sizeof config.custom);
-    (void)get(library, algo, CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, &config.inner,
-              sizeof config.inner);
-    (void)get(library, algo, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, &config.cluster,
-              sizeof config.cluster);
-    return config;
+    if (size == sizeof half)
+        return get(library, algo, which, &half, size) ? half : 0;
+    return get(library, algo, which, &word, size) ? word : 0;
 }
 
-static int is_refused(const struct selftest *test, const struct config *config)
+/* Attributes that this version of cuBLASLt does not have are 0. */
+static struct sb_algo_name name_of(const struct sb_gemm_library *library,
+                                   const cublasLtMatmulAlgo_t *algo)
+{
+    return (struct sb_algo_name){
+        attribute(library, algo, CUBLASLT_ALGO_CONFIG_ID, 4),
+        attribute(library, algo, CUBLASLT_ALGO_CONFIG_TILE_ID, 4),
+        attribute(library, algo, CUBLASLT_ALGO_CONFIG_STAGES_ID, 4),
+        attribute(library, algo, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, 4),
+        attribute(library, algo, CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, 2),
+        attribute(library, algo, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2)};
+}
+
+static int is_refused(const struct selftest *test, const struct sb_algo_name *name)
 {
     for (int i = 0; i < test->n_refused; i++)
-        if (memcmp(&test->refused[i], config, sizeof *config) == 0)
+        if (memcmp(&test->refused[i], name, sizeof *name) == 0)
             return 1;
     return test->n_refused == REFUSED;
 }
 
 /* Families of kernels that cuBLASLt takes for few rows. They run on ordinary cores and add in other
  * orders. */
-static int is_gemv(int32_t id)
+static int is_gemv(uint32_t id)
 {
     return id == 11 || id == 13 || id == 14 || id == 16 || id == 41 || id == 56;
 }
@@ -171,7 +169,7 @@ static int suggestions(struct selftest *test, int32_t m)
     for (int i = 0; i < n; i++) {
         const cublasLtMatmulHeuristicResult_t *found = &test->found[i];
         if (found->state != CUBLAS_STATUS_SUCCESS || found->workspaceSize > 0 ||
-            !is_un_split(library, &found->algo) || is_gemv(config_of(library, &found->algo).id))
+            !is_un_split(library, &found->algo) || is_gemv(name_of(library, &found->algo).id))
             continue;
         test->found[kept++] = *found;
     }
@@ -355,40 +353,87 @@ done:
     return rc;
 }
 
-/* Whether an algorithm is faster than the own kernel. What the last timing found also holds for as
- * many tiles of rows. */
+/* What verdicts on m rows are for: numbers of rows in the same tiles. */
+static struct sb_verdict key_of(const struct selftest *test, int32_t m)
+{
+    return (struct sb_verdict){.type = test->library->type,
+                               .n_out = test->shape->n_out,
+                               .n_in = test->shape->n_in,
+                               .gated = test->shape->gated,
+                               .rows = (m + TILE - 1) / TILE * TILE};
+}
+
+/* The verdict that the file has on m rows, or NULL. */
+static const struct sb_verdict *known(const struct selftest *test, int32_t m)
+{
+    const struct sb_verdict key = key_of(test, m);
+
+    return test->file ? sb_plan_file_find(test->file, &key) : NULL;
+}
+
+/* Whether an algorithm is faster than the own kernel: as the file knows, or as the last timing
+ * found for as many tiles of rows, or by a new timing. */
 static int32_t is_faster(int *faster, struct selftest *test, int32_t m,
                          const cublasLtMatmulAlgo_t *algo)
 {
-    const struct config config = config_of(test->library, algo);
-    const int32_t tiles = (m + TILE - 1) / TILE;
+    const struct sb_verdict *verdict = known(test, m);
+    struct sb_verdict found = key_of(test, m);
     float ms = 0.0f;
     int32_t rc = SPECBATCH_OK;
 
-    if (tiles != test->timed_tiles)
+    found.algo = name_of(test->library, algo);
+    *faster = verdict && memcmp(&found.algo, &verdict->algo, sizeof found.algo) == 0;
+    if (*faster)
+        goto done;
+    if (found.rows != test->timed_rows)
         SB_TRY(measure(&test->own_ms, test, m, NULL));
-    if (tiles != test->timed_tiles || memcmp(&config, &test->timed, sizeof config) != 0) {
+    if (found.rows != test->timed_rows ||
+        memcmp(&found.algo, &test->timed, sizeof found.algo) != 0) {
         SB_TRY(measure(&ms, test, m, algo));
         test->timed_faster = ms < test->own_ms;
-        test->timed = config;
+        test->timed = found.algo;
     }
-    test->timed_tiles = tiles;
-    *faster = test->timed_faster;
+    test->timed_rows = found.rows;
+    *faster = found.by_library = test->timed_faster;
+    if (!found.by_library)
+        memset(&found.algo, 0, sizeof found.algo);
+    if (test->file)
+        sb_plan_file_note(test->file, &found);
 done:
     return rc;
 }
 
-/* Makes the plan for m rows. *equal: some algorithm has the own kernel's bits. */
+/* Puts the algorithm of that name, if it is among the n suggestions, before all others. */
+static void put_first(struct selftest *test, int n, const struct sb_algo_name *name)
+{
+    for (int i = 0; i < n; i++) {
+        const struct sb_algo_name other = name_of(test->library, &test->found[i].algo);
+        if (memcmp(&other, name, sizeof other) == 0) {
+            const cublasLtMatmulHeuristicResult_t found = test->found[i];
+            memmove(test->found + 1, test->found, (size_t)i * sizeof *test->found);
+            test->found[0] = found;
+            return;
+        }
+    }
+}
+
+/* Makes the plan for m rows. *equal: some algorithm has the own kernel's bits; or the file knows
+ * that none of them is worth its test. */
 static int32_t plan_rows(int *equal, struct selftest *test, struct sb_plan *plan, int32_t m)
 {
-    const int n = suggestions(test, m);
-    int32_t rc = SPECBATCH_OK;
+    const struct sb_verdict *verdict = known(test, m);
+    int n, rc = SPECBATCH_OK;
 
-    *equal = 0;
+    *equal = verdict && !verdict->by_library;
+    if (*equal)
+        return rc;
+    n = suggestions(test, m);
+    if (verdict)
+        put_first(test, n, &verdict->algo);
     for (int i = 0; i < n; i++) {
         const cublasLtMatmulAlgo_t *algo = &test->found[i].algo;
-        const struct config config = config_of(test->library, algo);
-        if (is_refused(test, &config))
+        const struct sb_algo_name name = name_of(test->library, algo);
+        if (is_refused(test, &name))
             continue;
         SB_TRY(test_algo(equal, test, m, algo));
         if (*equal) {
@@ -396,18 +441,18 @@ static int32_t plan_rows(int *equal, struct selftest *test, struct sb_plan *plan
             SB_TRY(is_faster(&plan->is_usable, test, m, algo));
             break;
         }
-        test->refused[test->n_refused++] = config;
+        test->refused[test->n_refused++] = name;
     }
 done:
     return rc;
 }
 
 int32_t sb_gemm_plan(const struct sb_gemm_library *library, const struct sb_gpu *gpu,
-                     struct sb_shape *shape, int32_t rows)
+                     struct sb_shape *shape, int32_t rows, struct sb_plan_file *file)
 {
     const int32_t tested = atomic_load(&shape->tested),
                   first = tested < SB_PLANS_FROM ? SB_PLANS_FROM : tested + 1;
-    struct selftest test = {.library = library, .gpu = gpu, .shape = shape};
+    struct selftest test = {.library = library, .gpu = gpu, .shape = shape, .file = file};
     int32_t different = 0, slower = 0, rc = SPECBATCH_OK;
 
     SB_TRY(open_test(&test, rows));

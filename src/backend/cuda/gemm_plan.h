@@ -9,6 +9,7 @@
 
 #include "backend/cuda/cuda_stream.h"
 #include "backend/cuda/gemm_library.h"
+#include "backend/cuda/plan_file.h"
 
 enum {
     SB_PLANS_FROM = 65, /* rows; with fewer, the own kernel reads the weight once at the speed of
@@ -31,9 +32,9 @@ struct sb_shape {
     struct sb_plan *plans; /* [SB_PLANS_TO + 1], or NULL before the first test */
 };
 
-/* Plans a shape for every number of rows from those that are tested up to `rows`. E_NOMEM,
- * E_DEVICE. */
+/* Plans a shape for every number of rows from those that are tested up to `rows`, without timing
+ * what the file, if there is one, has verdicts on. E_NOMEM, E_DEVICE. */
 int32_t sb_gemm_plan(const struct sb_gemm_library *library, const struct sb_gpu *gpu,
-                     struct sb_shape *shape, int32_t rows);
+                     struct sb_shape *shape, int32_t rows, struct sb_plan_file *file);
 
 #endif

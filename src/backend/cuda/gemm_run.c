@@ -15,6 +15,8 @@
  *   at run time            the planned algorithm makes the product; the own kernel does where there
  *                          is none, or where cuBLASLt refuses
  *
+ *   between processes      which of the two was faster may be kept in a file (plan_file.h)
+ *
  * More than SB_PLANS_TO rows are computed in pieces, so the number of plans is bounded. The rows of
  * a product do not depend on each other, so pieces change no bits.
  */
@@ -36,10 +38,12 @@ struct sb_gemm {
     struct sb_gemm_library library;
     struct sb_shape shapes[SHAPES];
     int n_shapes;
+    struct sb_plan_file *file; /* or NULL */
     char text[80];
 };
 
-int32_t sb_gemm_create(struct sb_gemm **out, const struct sb_gpu *gpu, enum sb_dtype type)
+int32_t sb_gemm_create(struct sb_gemm **out, const struct sb_gpu *gpu, enum sb_dtype type,
+                       const char *plan_file)
 {
     struct sb_gemm *gemm = NULL;
     char why[320] = "";
@@ -51,13 +55,17 @@ int32_t sb_gemm_create(struct sb_gemm **out, const struct sb_gpu *gpu, enum sb_d
     if (gemm->library.is_usable) {
         snprintf(gemm->text, sizeof gemm->text, "cublasLt %zu where equal",
                  gemm->library.api.version());
+        if (plan_file)
+            SB_TRY(sb_plan_file_open(&gemm->file, gpu, plan_file, gemm->library.api.version()));
     } else {
         snprintf(gemm->text, sizeof gemm->text, "no cublasLt");
         sb_log(&gpu->log, SPECBATCH_LOG_INFO,
                "CUDA: the own kernel computes all products, with the same bits: %s", why);
     }
     *out = gemm;
+    gemm = NULL;
 done:
+    sb_gemm_free(gemm);
     return rc;
 }
 
@@ -70,6 +78,7 @@ void sb_gemm_free(struct sb_gemm *gemm)
     mem = gemm->mem;
     for (int i = 0; i < gemm->n_shapes; i++)
         sb_free(&mem, gemm->shapes[i].plans);
+    sb_plan_file_close(gemm->file);
     sb_gemm_library_close(&gemm->library);
     sb_free(&mem, gemm);
 }
@@ -131,6 +140,8 @@ int32_t sb_gemm_prepare(struct sb_gemm *gemm, const struct sb_gpu *gpu, int32_t 
 {
     int32_t rc = SPECBATCH_OK;
 
+    if (gemm->file && max_m >= SB_PLANS_FROM)
+        sb_plan_file_read(gemm->file);
     for (int i = 0; i < gemm->n_shapes; i++) {
         struct sb_shape *shape = &gemm->shapes[i];
         const int32_t rows = max_m < shape->max_rows ? max_m : shape->max_rows;
@@ -139,8 +150,10 @@ int32_t sb_gemm_prepare(struct sb_gemm *gemm, const struct sb_gpu *gpu, int32_t 
         if (!shape->plans)
             SB_NEW(shape->plans, sb_alloc(&gemm->mem, SB_PLANS_TO + 1, sizeof *shape->plans),
                    "plans of products");
-        SB_TRY(sb_gemm_plan(&gemm->library, gpu, shape, rows));
+        SB_TRY(sb_gemm_plan(&gemm->library, gpu, shape, rows, gemm->file));
     }
+    if (gemm->file)
+        sb_plan_file_write(gemm->file);
 done:
     return rc;
 }

@@ -11,8 +11,10 @@
 struct sb_gemm; /* of one device: its shapes of weights, and their plans */
 
 /* For weights and inputs of `type`. A cuBLASLt that cannot be used is no error: the own kernel then
- * makes all products. E_NOMEM. */
-int32_t sb_gemm_create(struct sb_gemm **out, const struct sb_gpu *gpu, enum sb_dtype type);
+ * makes all products. plan_file: a path for plan_file.h, which is copied, or NULL. The device must
+ * be current. E_NOMEM, E_DEVICE. */
+int32_t sb_gemm_create(struct sb_gemm **out, const struct sb_gpu *gpu, enum sb_dtype type,
+                       const char *plan_file);
 void sb_gemm_free(struct sb_gemm *gemm);
 /* What the fingerprint says about products. */
 const char *sb_gemm_class(const struct sb_gemm *gemm);

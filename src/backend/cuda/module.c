@@ -13,6 +13,7 @@
 
 #include "backend/cuda/ops.h"
 #include "backend/cuda_loader.h"
+#include "file.h"
 #include "log.h"
 #include "status.h"
 
@@ -65,4 +66,15 @@ void sb_log(const struct sb_log *log, int32_t level, const char *format, ...)
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
     atomic_load(&host)->log(log, level, line);
+}
+
+int32_t sb_file_load(char **out, size_t *length, const struct sb_mem *mem, const char *path,
+                     size_t max_bytes)
+{
+    return atomic_load(&host)->file_load(out, length, mem, path, max_bytes);
+}
+
+int32_t sb_file_save(const char *path, const void *bytes, size_t size)
+{
+    return atomic_load(&host)->file_save(path, bytes, size);
 }

@@ -265,6 +265,7 @@ static cudaError_t launch_product(const struct sb_exec *exec, const struct sb_pr
 {
     const struct sb_weight *weight = p->weight;
     const int is_quantised = sb_dtype_is_quantised(weight->dtype) || weight->next;
+    const int is_16bit = !is_quantised && exec->device->gemm; /* sb_gemm_run gates, too */
     const cudaStream_t stream = exec->queue->stream;
     cudaError_t error;
 
@@ -272,14 +273,14 @@ static cudaError_t launch_product(const struct sb_exec *exec, const struct sb_pr
         error = sb_quant_run(exec->device, p->y, p->x, weight, p->bias, p->m, stream);
     else if (exec->draft.products && !p->act && weight->gated == 0 &&
              sb_cuda_draft_gemm_suits(p->m, weight->n_out))
-        return sb_cuda_draft_gemm(p->y, p->x, weight->data, weight->dtype, p->bias, p->m,
-                                  weight->n_out, weight->n_in, exec->draft.products, stream);
-    else if (exec->device->gemm)
-        return sb_gemm_run(exec->device->gemm, p, stream);
+        error = sb_cuda_draft_gemm(p->y, p->x, weight->data, weight->dtype, p->bias, p->m,
+                                   weight->n_out, weight->n_in, exec->draft.products, stream);
+    else if (is_16bit)
+        error = sb_gemm_run(exec->device->gemm, p, stream);
     else
         error = sb_cuda_gemm_reference(p->y, p->x, weight->data, p->bias, p->m, weight->n_out,
                                        weight->n_in, stream);
-    if (error == cudaSuccess && p->act)
+    if (error == cudaSuccess && p->act && !is_16bit)
         error = sb_cuda_swiglu(p->act, exec->device->type, p->y, p->m, n_gated, stream);
     return error;
 }

@@ -21,6 +21,10 @@ A launch takes
     chain     a block's barriers, and its mma's that wait for each other, one block after the other
     issue     all mma's and loads, at the rate at which a multiprocessor takes them
 
+A launch with barriers over the grid makes all steps of a draft. It copies weights ahead while it
+waits, so its rounds, barriers and chain are one stream, and memory is another. As it copies ahead
+less than a layer, it is taken apart into layers and the rest, by the difference of the two traces.
+
 A pass of a model with n layers takes T(1) + (n - 1) (T(2) - T(1)): traces are of one layer and two.
 """
 import argparse
@@ -80,11 +84,14 @@ def name_of(launch):
 
 def memory_bytes(launch):
     """Bytes that come from memory or go there. Activations stay in L2 unless they are large. A
-    kernel for several steps reads all weights and caches once a step, and L2 does not hold them
-    until the next; in one for a single operation, blocks that read the same do so together."""
+    kernel for several steps copies all weights and reads all caches once a step, and L2 does not
+    hold them until the next; what it reads otherwise, as norms' weights, all blocks read together.
+    In a kernel for a single operation, blocks that read the same do so together."""
     stored = range(TARGET, DRAFT_CACHE + 1)
     if launch["grid_barriers"]:
-        return sum_of(launch, READ, stored) + sum_of(launch, WRITTEN, stored)
+        caches = TARGET_CACHE, DRAFT_CACHE
+        return (sum_of(launch, COPIED, (TARGET, DRAFT)) + sum_of(launch, READ, caches) +
+                sum_of(launch, WRITTEN, stored))
     n = SECTOR * (sum_of(launch, SECTORS_READ, stored) + sum_of(launch, SECTORS_WRITTEN, stored))
     live = SECTOR * (launch["of"][OTHER][SECTORS_READ] + launch["of"][OTHER][SECTORS_WRITTEN])
     return n + (live if live > L2_BYTES / 2 else 0)
@@ -107,7 +114,6 @@ def launch_time(launch, free=False):
     latency = IDLE_LATENCY if stored_loads > (read - copied) / 2 else L2_LATENCY
     in_flight = UNROLLED_WHOLE.get(name_of(launch), UNROLLED)
     rounds = waves * max(launch["rounds"], launch["loads"] / in_flight) * latency
-    rounds += launch["grid_barriers"] * GRID_BARRIER
     bandwidth = BANDWIDTH
     if copied and not free:
         stored = sum_of(launch, COPIED, range(1, 5)) / copied
@@ -124,6 +130,33 @@ def launch_time(launch, free=False):
         fill = 0.0 if launch["is_dependent"] else IDLE_LATENCY  # weights come before the wait ends
         return gap + rounds + fill + max(streams)
     return gap + max([rounds] + streams)
+
+
+def less(launch, other):
+    """What a launch counts more than another."""
+    counts = {c: launch[c] - other[c] for c in ("rounds", "stored_rounds", "loads", "barriers",
+                                                "grid_barriers", "mma", "mma_steps")}
+    of = [[x - y for x, y in zip(a, b)] for a, b in zip(launch["of"], other["of"])]
+    return dict(launch, of=of, **counts)
+
+
+def part_of_steps_time(launch):
+    """Seconds of layers, or of the rest, of a launch with barriers over the grid."""
+    warps = launch["block"][0] / 32
+    waits = launch["rounds"] * L2_LATENCY
+    waits += launch["stored_rounds"] * (LOADED_LATENCY - L2_LATENCY)
+    waits += launch["grid_barriers"] * GRID_BARRIER
+    waits += launch["barriers"] * STAGE + launch["mma_steps"] * MMA_LATENCY
+    l2 = SECTOR * sum_of(launch, BLOCK_SECTORS) / L2_BANDWIDTH
+    issue = warps * (launch["mma"] * MMA_ISSUE + launch["loads"] * PER_LOAD / CLOCK) / 4
+    return max(waits, memory_bytes(launch) / BANDWIDTH, l2, issue)
+
+
+def steps_time(one, two, layers):
+    """Seconds of a launch that makes steps of a draft, and of its parts."""
+    layer = less(two, one)
+    return {"begin": GAP + EMPTY + IDLE_LATENCY, "layers": layers * part_of_steps_time(layer),
+            "rest": part_of_steps_time(less(one, layer))}
 
 
 # ---------------------------------------------------------------- traces
@@ -196,6 +229,9 @@ def extrapolate(one, two, layers):
 
 def pass_time(one, two, layers, models, free=False):
     """Seconds of a pass, and of each part of it."""
+    if one[0]["grid_barriers"]:
+        parts = steps_time(one[0], two[0], layers)
+        return sum(parts.values()), parts
     parts = {}
     for which, launches in enumerate((one, two)):
         for launch in launches:
