@@ -73,7 +73,8 @@ grep -q "^test result: ok. $(grep -c '^```rust' docs/rust.md) passed" "$tmp/log"
 verdict rust_page
 awk '/^```rust$/ { inside = 1; next } /^```$/ { inside = 0 } inside' README.md |
     sed 's|Qwen3-8B|examples/demo/target|; s|Qwen3-0.6B|examples/demo/draft|' >"$tmp/readme.rs"
-$RUSTC -o "$tmp/readme" $deps $extern "$tmp/readme.rs" >"$tmp/log" 2>&1 || cat "$tmp/log" >"$tmp/out"
+$RUSTC -o "$tmp/readme" $deps $extern "$tmp/readme.rs" >"$tmp/log" 2>&1 ||
+    cat "$tmp/log" >"$tmp/out"
 [ "$("$tmp/readme" 2>>"$tmp/out" | wc -c)" -gt 100 ] || echo "it writes no answer" >>"$tmp/out"
 verdict rust_program_of_the_readme
 
