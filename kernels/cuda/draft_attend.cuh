@@ -24,6 +24,7 @@
 #define SB_CUDA_DRAFT_ATTEND_CUH
 
 #include "kernels/cuda/draft_tile.cuh"
+#include "kernels/cuda/opaque.cuh"
 
 namespace
 {
@@ -209,16 +210,27 @@ struct warp_keys {
             v[i] = load_chunk(is_fresh ? m.v + back * HEAD : layer.v + u.at + p * a.d, chunk, a.d);
         }
     }
+
+    /* Else all elements are widened once for all heads. */
+    __device__ __forceinline__ void keep_packed()
+    {
+#pragma unroll
+        for (int i = 0; i < PAIRS; i++) {
+            opaque(k[i]);
+            opaque(v[i]);
+        }
+    }
 };
 
 /* The result of one query head over this warp's keys, into shared memory. */
 template <enum sb_dtype TYPE>
-__device__ __forceinline__ void attend_head(float *out, const float *q, const warp_keys &keys,
+__device__ __forceinline__ void attend_head(float *out, const float *q, warp_keys &keys,
                                             const attend_unit &u, float scale)
 {
     const int lane = threadIdx.x % 32, chunk = lane % 16;
     float s[PAIRS], query[8], o[8], top = -INFINITY, sum = 0.0f;
 
+    keys.keep_packed();
 #pragma unroll
     for (int e = 0; e < 8; e++) {
         query[e] = q[chunk * 8 + e];

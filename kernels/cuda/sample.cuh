@@ -24,6 +24,7 @@
 
 #include <float.h>
 
+#include "kernels/cuda/opaque.cuh"
 #include "kernels/cuda/row_block.cuh"
 
 #define SB_NOISE_INLINE static __device__ __forceinline__
@@ -247,6 +248,7 @@ __device__ float filter(struct row *row, const struct sb_sampler *r,
 __device__ int32_t choose(const struct row &row, uint64_t seed, int32_t position, struct top *tops)
 {
     const float least_weight = row.least_weight;
+    uint32_t low = (uint32_t)seed, high = (uint32_t)(seed >> 32);
     struct top best = top_of_none();
 
     for (int64_t first = 4 * threadIdx.x; first < row.n; first += 4 * THREADS) {
@@ -259,7 +261,9 @@ __device__ int32_t choose(const struct row &row, uint64_t seed, int32_t position
         }
         if (!is_hopeful)
             continue;
-        sb_philox(x, seed, 1);
+        opaque(low); /* else the keys of all rounds are made ahead */
+        opaque(high);
+        sb_philox(x, (uint64_t)high << 32 | low, 1);
         for (int i = 0; i < 4; i++) {
             struct place place;
             const int32_t id = (int32_t)first + i;

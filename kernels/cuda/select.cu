@@ -17,6 +17,7 @@
  * other one takes 64 KiB and a little.
  */
 #include "kernels/cuda/changes.cuh"
+#include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/logprobs.cuh"
 
 enum {
@@ -38,21 +39,26 @@ static __device__ struct sb_want want_of(const struct sb_scores &scores, int32_t
     return scores.wants ? scores.wants[place] : nothing;
 }
 
+/* For thread 0. It is done before a token is chosen, so that the top takes no registers then. */
+static __device__ void write_margin(const struct sb_select &args, const struct sb_want &want,
+                                    const struct top &top)
+{
+    const float margin = top.has_nan ? NAN : top.first - top.second + 0.0f; /* -0 becomes 0 */
+
+    if (args.margin && want.given < 0)
+        args.margin[args.at[blockIdx.x]] = args.limit == 1 ? INFINITY : margin;
+}
+
 /* For thread 0. */
-static __device__ void write(const struct sb_select &args, const struct sb_want &want,
-                             const struct top &top, int32_t id, float logprob)
+static __device__ void write(const struct sb_select &args, const struct sb_want &want, int32_t id,
+                             float logprob)
 {
     const int32_t out = args.at[blockIdx.x];
 
     if (args.logprob)
         args.logprob[out] = logprob;
-    if (want.given >= 0)
-        return;
-    args.ids[out] = id;
-    if (args.margin)
-        args.margin[out] = args.limit == 1 ? INFINITY
-                           : top.has_nan   ? NAN
-                                           : top.first - top.second + 0.0f; /* -0 becomes 0 */
+    if (want.given < 0)
+        args.ids[out] = id;
 }
 
 /* What is told by the logits as they are, if anything is wanted of it. */
@@ -76,6 +82,9 @@ static __global__ void __launch_bounds__(THREADS, 1)
     SB_SHARED(struct top, tops, WARPS);
     const float *row = args.logits + blockIdx.y * (int64_t)args.stride;
     const int32_t each = (args.limit + parts.n - 1) / parts.n, first = (int32_t)blockIdx.x * each;
+
+    grid_launch_next();
+    grid_wait_for_previous();
     const struct top top = row_top(row, first, min(first + each, args.limit), INFINITY, tops);
 
     if (threadIdx.x == 0)
@@ -100,12 +109,17 @@ static __global__ void __launch_bounds__(THREADS, 1)
     SB_SHARED(struct top, tops, WARPS);
     SB_SHARED(float, powers, 2 * PIECE);
     const float *row = args.logits + blockIdx.x * (int64_t)args.stride;
+
+    grid_launch_next();
+    grid_wait_for_previous();
     const struct sb_want want = want_of(scores, args.at[blockIdx.x]);
     const struct top top = top_of_row(row, args.limit, parts, tops);
     const struct scale scale = raw_scale(args, scores, want, row, top, tops, powers);
 
     if (threadIdx.x == 0)
-        write(args, want, top, top.has_nan ? (int32_t)SB_PICK_NAN : top.id,
+        write_margin(args, want, top);
+    if (threadIdx.x == 0)
+        write(args, want, top.has_nan ? (int32_t)SB_PICK_NAN : top.id,
               logprob_of(scale, want.given < 0 ? top.first : row[want.given]));
 }
 
@@ -128,18 +142,17 @@ static __device__ bool is_sampled(const struct sb_samplers &samplers)
 }
 
 /* Selects by a sampler that is not greedy. *logprob becomes that of the token, by `scale`, or by
- * what the filters leave. Alternatives of filtered rows are written here. Returns the token. */
+ * what the filters leave. Alternatives of filtered rows are written here. Returns the token. What
+ * is wanted is read where it is used, as registers are few. */
 static __device__ int32_t select_sampled(float *logprob, const struct sb_select &args,
                                          const struct sb_samplers &samplers,
-                                         const struct sb_scores &scores, const struct sb_want &want,
-                                         float *row, const struct scale &scale,
-                                         struct sample_memory *memory)
+                                         const struct sb_scores &scores, float *row,
+                                         const struct scale &scale, struct sample_memory *memory)
 {
     const struct sampling at = sampling_of(samplers, (int32_t)blockIdx.x);
     const struct filter_memory filters = {&memory->sums, memory->parts, memory->tops,
                                           memory->found};
     const struct scale none = {0.0f, NAN};
-    const int32_t place = args.at[blockIdx.x], n_top = want.is_filtered ? want.n_top : 0;
     int32_t id = SB_PICK_NONE;
 
     *logprob = NAN;
@@ -149,17 +162,21 @@ static __device__ int32_t select_sampled(float *logprob, const struct sb_select 
         const struct row left = filtered_row(row, args.limit, top.first, at.rule, filters);
         id = at.rule->temperature > 0.0f ? choose(left, at.rule->seed, at.position, memory->tops)
                                          : top.id;
+        const struct sb_want want = want_of(scores, args.at[blockIdx.x]);
         if (id >= 0 && want.is_filtered) {
-            *logprob = filtered_logprobs(scores, place, n_top, left, id, memory->tops,
-                                         memory->powers);
+            *logprob = filtered_logprobs(scores, args.at[blockIdx.x], want.n_top, left, id,
+                                         memory->tops, memory->powers);
             return id;
         }
     }
-    if (id >= 0)
+    if (id >= 0) {
         *logprob = logprob_of(scale, logit_before(&memory->changes, row, id));
-    else
+    } else {
+        const struct sb_want want = want_of(scores, args.at[blockIdx.x]);
         tell_best(
-            scores, place, n_top, 0, false, none, [&](int32_t) { return -INFINITY; }, memory->tops);
+            scores, args.at[blockIdx.x], want.is_filtered ? want.n_top : 0, 0, false, none,
+            [&](int32_t) { return -INFINITY; }, memory->tops);
+    }
     return id;
 }
 
@@ -176,14 +193,16 @@ static __global__ void __launch_bounds__(THREADS, 1)
     int32_t id = top.has_nan ? (int32_t)SB_PICK_NAN : top.id;
     float logprob;
 
+    if (threadIdx.x == 0)
+        write_margin(args, want, top);
     if (!(by_sampler && want.is_filtered))
         scale = raw_scale(args, scores, want, row, top, memory->tops, memory->powers);
     if (by_sampler)
-        id = select_sampled(&logprob, args, samplers, scores, want, row, scale, memory);
+        id = select_sampled(&logprob, args, samplers, scores, row, scale, memory);
     else
         logprob = logprob_of(scale, want.given < 0 ? top.first : row[want.given]);
     if (threadIdx.x == 0)
-        write(args, want, top, id, logprob);
+        write(args, want_of(scores, args.at[blockIdx.x]), id, logprob);
 }
 
 /* As many parts of a row as give the device enough blocks; 0 for one, which needs no kernel. */
@@ -216,14 +235,16 @@ extern "C" cudaError_t sb_cuda_select(const struct sb_select *args, void *scratc
         parts.n = parts_of(args);
     if (parts.n > 0) {
         const dim3 tiles((unsigned)parts.n, (unsigned)args->m);
-        error = SB_LAUNCH(find_tops, tiles, dim3(THREADS), 0, stream, *args, parts);
+        error = SB_LAUNCH_WITH(SB_DEPENDENT, find_tops, tiles, dim3(THREADS), 0, stream, *args,
+                               parts);
     }
     if (error != cudaSuccess)
         return error;
     if (args->samplers)
         return SB_LAUNCH(sample_ids, grid, dim3(THREADS), sizeof(struct sample_memory), stream,
                          *args, *args->samplers, scores, parts);
-    return SB_LAUNCH(select_ids, grid, dim3(THREADS), 0, stream, *args, scores, parts);
+    return SB_LAUNCH_WITH(SB_DEPENDENT, select_ids, grid, dim3(THREADS), 0, stream, *args, scores,
+                          parts);
 }
 
 cudaError_t sb_load_select(enum sb_dtype)

@@ -19,8 +19,12 @@ verdict cuda_build_imports_nothing_a_library_must_not_call
 
 report=$B/cuda/registers.txt
 kernels=$(grep -c 'Compiling entry function' "$report")
-spills=$(grep -cE '[1-9][0-9]* bytes spill (stores|loads)' "$report")
 most=$(sed -n 's/.*Used \([0-9]*\) registers.*/\1/p' "$report" | sort -n | tail -1)
-echo "     $kernels kernels over all architectures, at most $most registers, $spills with spills"
+echo "     $kernels kernels over all architectures, at most $most registers"
 [ "$kernels" -gt 0 ] || echo "$report has no kernels" >"$tmp/out"
 verdict cuda_build_register_report
+# A value that is spilled is stored to memory and loaded again. A few that are spilled once do no
+# harm; many are a loop that has too few registers.
+awk '/Compiling entry function/ { kernel = $0 }
+    / bytes spill / && ($5 > 40 || $9 > 80) { print kernel; print }' "$report" >"$tmp/out"
+verdict cuda_build_no_kernel_spills_much
