@@ -15,21 +15,24 @@
 
 static const struct sb_mem mem = {NULL, NULL, NULL};
 
-enum { ROWS = 4, STEPS = 4, CAP = 160, STRIDE = STEPS + 1, TEXT = CAP };
+enum { ROWS = 4, STEPS = 4, MOST_STEPS = 10, CAP = 320, STRIDE = MOST_STEPS + 1, TEXT = CAP };
 
 /* A draft at work: rows of known texts, which lack the last token or the last two in the cache. */
 struct job {
     struct specbatch_model *model;
     int32_t n_rows, is_draft;
     const int32_t *rows;        /* which texts */
+    const int32_t *lengths;     /* [ROWS] of the texts */
+    int32_t n_steps, at_once;   /* at_once: steps of a launch; 0: as many as the engine takes */
     int32_t ids[ROWS * STRIDE]; /* results: last token | proposals, of each row */
     float x[2 * ROWS][512];     /* the residual stream after the last step */
     int64_t launches;           /* of the steps */
 };
 
 static int32_t texts[ROWS][TEXT];
-/* On both sides of the ends of parts of 128 keys. */
-static const int32_t lengths[ROWS] = {5, 128, 2, 129};
+/* On both sides of the ends of parts of 128 keys: at most two parts, and three. */
+static const int32_t short_texts[ROWS] = {5, 128, 2, 129};
+static const int32_t long_texts[ROWS] = {5, 257, 2, 300};
 
 static void make_texts(int32_t vocab)
 {
@@ -53,7 +56,7 @@ static int32_t fill(struct sb_runner *r, const struct job *job, int32_t *dev)
     int32_t rc = SPECBATCH_OK;
 
     for (int32_t b = 0; b < job->n_rows; b++) {
-        const int32_t row = job->rows[b], n = lengths[row] - 1 - has_gap(row);
+        const int32_t row = job->rows[b], n = job->lengths[row] - 1 - has_gap(row);
         if (n < 1)
             continue;
         SB_TRY(r->backend->upload(NULL, dev, texts[row], TEXT * sizeof *dev));
@@ -73,11 +76,29 @@ static void build(struct sb_runner *r, const struct job *job, int32_t j)
 {
     sb_pass_begin(r, j);
     for (int32_t b = 0; b < job->n_rows; b++) {
-        const int32_t row = job->rows[b], pos = lengths[row] - 1 + j;
+        const int32_t row = job->rows[b], pos = job->lengths[row] - 1 + j;
         const int32_t seq = sb_pass_add_seq(r, (int64_t)b * CAP, CAP, 0);
         if (j == 0 && has_gap(row))
             sb_pass_add_token(r, seq, pos - 1, ROWS * STRIDE + b, -1);
         sb_pass_add_token(r, seq, pos, b * STRIDE + j, b * STRIDE + j + 1);
+    }
+}
+
+/* Issues all steps, as the engine does or so many a launch. */
+static void issue(struct sb_runner *r, const struct job *job, int32_t *dev)
+{
+    struct sb_draft_step steps[MOST_STEPS];
+    const int32_t vocab = job->model->config.vocab;
+
+    if (job->at_once == 0) {
+        sb_steps_run(r, job->n_steps, vocab, dev);
+        return;
+    }
+    for (int32_t j = 0; j < job->n_steps; j++)
+        steps[j] = sb_step_on_device(r, j, dev);
+    for (int32_t j = 0, n; j < job->n_steps; j += n) {
+        n = job->n_steps - j < job->at_once ? job->n_steps - j : job->at_once;
+        CHECK(r->backend->steps(r->exec, steps + j, n, vocab, dev));
     }
 }
 
@@ -87,7 +108,7 @@ static int32_t run(struct job *job)
     const struct sb_runner_limits limits = {.max_tokens = CAP,
                                             .max_seqs = ROWS,
                                             .max_out = ROWS,
-                                            .n_passes = STEPS,
+                                            .n_passes = job->n_steps,
                                             .n_slots = ROWS,
                                             .cap = CAP,
                                             .n_columns = ROWS * CAP,
@@ -104,19 +125,19 @@ static int32_t run(struct job *job)
     SB_TRY(runner.backend->alloc(&dev, job->model->device, &mem, sizeof host));
     SB_TRY(fill(&runner, job, dev));
     for (int32_t b = 0; b < job->n_rows; b++) {
-        const int32_t n = lengths[job->rows[b]];
+        const int32_t n = job->lengths[job->rows[b]];
         host[b * STRIDE] = texts[job->rows[b]][n - 1];
         host[ROWS * STRIDE + b] = texts[job->rows[b]][n - 2];
     }
     SB_TRY(runner.backend->upload(NULL, dev, host, sizeof host));
-    for (int32_t j = 0; j < STEPS; j++)
+    for (int32_t j = 0; j < job->n_steps; j++)
         build(&runner, job, j);
     SB_TRY(runner.backend->exec_sync(runner.exec));
     job->launches = cudasim_launches();
     block = (size_t)(runner.passes[1].host - runner.passes[0].host);
     SB_TRY(runner.backend->upload(runner.exec, runner.passes[0].dev, runner.passes[0].host,
-                                  STEPS * block));
-    sb_steps_run(&runner, STEPS, job->model->config.vocab, dev);
+                                  (size_t)job->n_steps * block));
+    issue(&runner, job, dev);
     SB_TRY(runner.backend->exec_sync(runner.exec));
     job->launches = cudasim_launches() - job->launches;
     SB_TRY(runner.backend->download(NULL, job->ids, dev, sizeof job->ids));
@@ -147,7 +168,7 @@ static int32_t agreed(const struct job *job, int32_t b, const struct job *other,
 {
     int32_t n = 0;
 
-    while (n < STEPS && job->ids[b * STRIDE + n + 1] == other->ids[at * STRIDE + n + 1])
+    while (n < job->n_steps && job->ids[b * STRIDE + n + 1] == other->ids[at * STRIDE + n + 1])
         n++;
     return n;
 }
@@ -155,7 +176,7 @@ static int32_t agreed(const struct job *job, int32_t b, const struct job *other,
 /* Whether a row has had the same tokens in both jobs when its last residual stream was computed. */
 static int is_comparable(const struct job *job, const struct job *other, int32_t b)
 {
-    return agreed(job, b, other, b) >= STEPS - 1;
+    return agreed(job, b, other, b) >= job->n_steps - 1;
 }
 
 /* How far the residual streams of a job are from those of an exact one: the root of the mean square
@@ -179,7 +200,8 @@ static const int32_t all_rows[ROWS] = {0, 1, 2, 3};
 
 /* What the steps of a draft may lose: as little as single operations of the same class do, measured
  * by the f32 class, and nearly all proposals are theirs. */
-static void check_model(const char *path, int32_t weights, int is_one_launch)
+static void check_texts(const char *path, const int32_t *lengths, int32_t weights,
+                        int is_one_launch)
 {
     static struct job one, single, exact, part;
     struct specbatch_model *model, *in_f32;
@@ -190,6 +212,8 @@ static void check_model(const char *path, int32_t weights, int is_one_launch)
     CHECK_OK(open_on(&in_f32, path, SPECBATCH_COMPUTE_F32, weights));
     make_texts(model->config.vocab);
     one = (struct job){.model = model, .n_rows = ROWS, .is_draft = 1, .rows = all_rows};
+    one.lengths = lengths;
+    one.n_steps = STEPS;
     single = exact = one;
     single.is_draft = exact.is_draft = 0;
     exact.model = in_f32;
@@ -220,6 +244,11 @@ static void check_model(const char *path, int32_t weights, int is_one_launch)
     specbatch_model_close(model);
 }
 
+static void check_model(const char *path, int32_t weights, int is_one_launch)
+{
+    check_texts(path, short_texts, weights, is_one_launch);
+}
+
 static void test_steps_of_qwen3(void)
 {
     check_model("test/data/models/qwen3_untied_f32_sharded.draft", SPECBATCH_WEIGHTS_AUTO, 1);
@@ -237,6 +266,38 @@ static void test_steps_with_wide_heads(void)
 {
     check_model("test/data/models/long_qwen3_hd128_bf16", SPECBATCH_WEIGHTS_AUTO, 1);
 }
+/* Several blocks share the keys of a head. */
+static void test_steps_of_long_texts(void)
+{
+    check_texts("test/data/models/qwen3_untied_f32_sharded.draft", long_texts,
+                SPECBATCH_WEIGHTS_AUTO, 1);
+}
+
+/* Ten steps as two launches, which is what the engine makes of them, as four and as ten. */
+static void test_steps_in_several_launches(void)
+{
+    static struct job first, other;
+    static const int32_t at_once[] = {0, 3, 1}, launches[] = {2, 4, 10};
+
+    for (size_t i = 0; i < sizeof at_once / sizeof *at_once; i++) {
+        struct job *job = i == 0 ? &first : &other;
+        *job = (struct job){.n_rows = ROWS, .is_draft = 1, .rows = all_rows};
+        job->lengths = long_texts;
+        job->n_steps = MOST_STEPS;
+        job->at_once = at_once[i];
+        CHECK_OK(open_on(&job->model, "test/data/models/qwen3_untied_f32_sharded.draft",
+                         SPECBATCH_COMPUTE_BF16, SPECBATCH_WEIGHTS_AUTO));
+        make_texts(job->model->config.vocab);
+        CHECK_OK(run(job));
+        specbatch_model_close(job->model);
+        CHECK_INT(job->launches, launches[i]);
+        if (i > 0) {
+            CHECK_MEM(other.ids, first.ids, sizeof first.ids);
+            CHECK_MEM(other.x, first.x, sizeof first.x);
+        }
+    }
+}
+
 /* GLM-4 norms the outputs of blocks, and quantised weights lie in tiles of their own, which the one
  * launch does not know. */
 static void test_steps_that_do_not_suit(void)
@@ -256,6 +317,8 @@ static void test_steps_of_the_f32_class(void)
     make_texts(draft.model->config.vocab);
     draft.n_rows = ROWS;
     draft.rows = all_rows;
+    draft.lengths = short_texts;
+    draft.n_steps = STEPS;
     target = draft;
     draft.is_draft = 1;
     CHECK_OK(run(&draft));
@@ -277,6 +340,8 @@ static void test_steps_on_other_devices(void)
         struct job *job = i == 0 ? &first : &other;
         cudasim_configure(&machine);
         *job = (struct job){.n_rows = 3, .is_draft = 1, .rows = all_rows + 1};
+        job->lengths = long_texts;
+        job->n_steps = STEPS;
         CHECK_OK(open_on(&job->model, "test/data/models/qwen3_untied_f32_sharded.draft",
                          SPECBATCH_COMPUTE_BF16, SPECBATCH_WEIGHTS_AUTO));
         make_texts(job->model->config.vocab);
@@ -296,6 +361,8 @@ RUN(test_steps_of_qwen3);
 RUN(test_steps_of_llama);
 RUN(test_steps_with_biases);
 RUN(test_steps_with_wide_heads);
+RUN(test_steps_of_long_texts);
+RUN(test_steps_in_several_launches);
 RUN(test_steps_that_do_not_suit);
 RUN(test_steps_of_the_f32_class);
 RUN(test_steps_on_other_devices);
