@@ -87,7 +87,7 @@ ARCHIVE := $(B)/libspecbatch.a
 EXAMPLES        := $(patsubst %.c,$(B)/%,$(sort $(wildcard examples/*.c)))
 EXAMPLE_SUPPORT := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard examples/support/*.c)))
 
-include src/backend/cuda/rules.mk pkgconfig/rules.mk pkgconfig/python/rules.mk
+include src/backend/cuda/rules.mk pkgconfig/rules.mk pkgconfig/bindings.mk
 include pkgconfig/release.mk
 
 ## To build
