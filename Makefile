@@ -63,6 +63,7 @@ C_LIBRARIES := -lm -ldl -pthread
 LIBRARIES   := $(YAJL) $(C_LIBRARIES)
 
 # kernels/cpu is written once, over kernels/cpu/vec.h, and compiled once for each SIMD level.
+# KERNEL_FLAGS, empty by default, are the last flags of its files.
 # The compiler tells the machine; uname does while `make setup` has yet to install a compiler.
 X86         := $(filter x86_64% i686%,$(shell $(CC) -dumpmachine 2>/dev/null || uname -m))
 SIMD_LEVELS := scalar $(if $(X86),avx2 avx512)
@@ -116,7 +117,7 @@ help:                   ## this list
 # This file is written only when the flags change, and every object depends on it. With
 # `make setup demo` it also waits for setup, so that nothing is compiled before.
 ALL_FLAGS := $(CC) $(C_FLAGS) $(LIBRARY_FLAGS) $(HARDENING) $(USER_FLAGS) $(EXACT_FLAGS) \
-             $(LDFLAGS) $(LIBRARIES)
+             $(KERNEL_FLAGS) $(LDFLAGS) $(LIBRARIES)
 $(B)/flags: force | $(filter setup,$(MAKECMDGOALS))
 	@mkdir -p $(@D); echo '$(ALL_FLAGS)' | cmp -s - $@ || echo '$(ALL_FLAGS)' >$@
 force: ;
@@ -127,7 +128,8 @@ $(B)/src/%.o: src/%.c $(B)/flags
 define level_rule
 $(B)/kernels/%.$(1).o: kernels/%.c $(B)/flags
 	@mkdir -p $$(@D); echo "  CC   $$< ($(1))"
-	$(Q)$$(COMPILE) $(LIBRARY_FLAGS) $(SIMD_$(1)) -I. $$(USER_FLAGS) -O3 $(EXACT_FLAGS) -c $$< -o $$@
+	$(Q)$$(COMPILE) $(LIBRARY_FLAGS) $(SIMD_$(1)) -I. $$(USER_FLAGS) -O3 $(EXACT_FLAGS) \
+	    $$(KERNEL_FLAGS) -c $$< -o $$@
 endef
 $(foreach level,$(SIMD_LEVELS),$(eval $(call level_rule,$(level))))
 
