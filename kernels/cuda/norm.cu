@@ -62,7 +62,7 @@ static __device__ __forceinline__ void load_row(float (&own)[N], const float *__
 #pragma unroll
     for (int i = 0; i < N; i++) {
         const int32_t k = (int32_t)threadIdx.x + i * THREADS;
-        own[i] = k < n ? v[k] : 0.0f;
+        own[i] = k < n + SB_CUDA_FAULT(ELEMENT_PAST_THE_ROW) ? v[k] : 0.0f;
     }
 }
 
