@@ -37,7 +37,9 @@
     /* A block of quantised weights gets the scale of its neighbour. */                       \
     DO(SCALE_OF_OTHER_BLOCK)                                                                  \
     /* An algorithm of cuBLASLt that the plan file names is taken whatever its bits are. */   \
-    DO(PLAN_WITHOUT_TEST)
+    DO(PLAN_WITHOUT_TEST)                                                                     \
+    /* A norm of what is added to the residual stream has its factors in another order. */    \
+    DO(NORM_IN_OTHER_ORDER)
 
 #define SB_CUDA_FAULT_NUMBER(name) SB_CUDA_FAULT_##name,
 enum sb_cuda_fault { SB_CUDA_FAULT_NONE, SB_CUDA_FAULTS(SB_CUDA_FAULT_NUMBER) };

@@ -44,6 +44,7 @@ NONE norm test_cuda_kernels test_norms_in_turn
 NO_THREAD_WAITS norm test_cuda_kernels test_norms_in_turn
 ONE_WARP_DOES_NOT_WAIT norm test_cuda_kernels test_norms_in_turn
 ELEMENT_PAST_THE_ROW norm test_cuda_kernels test_norms_in_turn
+NORM_IN_OTHER_ORDER norm test_cuda_kernels test_norm
 NO_THREAD_WAITS select test_cuda_kernels test_select_in_parts
 ONE_WARP_DOES_NOT_WAIT select test_cuda_kernels test_select_in_parts
 NONE draft_gemm test_cuda_draft test_split_product_of_a_bad_row
