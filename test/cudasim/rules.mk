@@ -151,3 +151,4 @@ $(B)/cudasim/experiments $(B)/cudasim/experiment_launch: $(B)/cudasim/%: test/cu
 check-cudasim: $(SIM_TESTS) $(SIM_KERNEL_TESTS) ## the CUDA code alone, on a simulated device
 	$(Q)for t in $(SIM_KERNEL_TESTS); do $$t || exit 1; done
 	$(Q)B=$(B) sh test/cudasim/check_cudasim.sh
+	$(Q)B=$(B) sh test/cudasim/check_kernel_mutations.sh
