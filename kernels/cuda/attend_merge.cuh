@@ -155,6 +155,12 @@ __device__ __forceinline__ void store_partial(const float (&o)[S::MT][S::GROUP][
     }
 }
 
+/* Which of the splits [first, end) is the i-th to be merged, where i counts from `first`. */
+__device__ __forceinline__ int in_turn(int i, int first, int end)
+{
+    return SB_CUDA_FAULT(MERGE_DESCENDING) ? first + end - 1 - i : i;
+}
+
 /* Merges the partial results of all splits in ascending order. First a thread a query merges maxima
  * and sums and leaves the factors, MERGED splits at a time, where keys and values were; then come
  * the values, for which nothing but their own loads has to be waited for. */
@@ -166,22 +172,26 @@ __device__ __forceinline__ void merge_splits(running<S> *result, merged *state, 
     enum { MERGED = 64 };
     static_assert(MERGED * S::ROWS * sizeof(float2) <= S::Q_AT, "factors are where K and V were");
     float2 *factors = (float2 *)shared;
-    const int last = tile.highest / SPLIT, n_mma = (tile.n + 15) / 16, row = (int)threadIdx.x;
+    const int last = tile.highest / SPLIT - SB_CUDA_FAULT(MERGE_WITHOUT_LAST);
+    const int n_mma = (tile.n + 15) / 16, row = (int)threadIdx.x;
     enum { AT_ONCE = S::MT == 4 ? 1 : 2 }; /* splits; the largest tiles have no registers for two */
 
     for (int first = 0; first <= last; first += MERGED) {
         const int end = min(first + (int)MERGED, last + 1);
 #pragma unroll 4
-        for (int split = first; split < end && has_keys<S>(shared, tile, row, split); split++) {
+        for (int i = first; i < end && has_keys<S>(shared, tile, row, i); i++) {
+            const int of_row = ((const int *)(shared + S::POS_AT))[row] / SPLIT + 1;
+            const int split = in_turn(i, first, min(end, of_row));
             const float *part = partial_of(a, tile, kv_head, row, split) + a.d;
             float2 *to = factors + (split - first) * S::ROWS + row;
             merge(state, __ldcg(part), __ldcg(part + 1), &to->x, &to->y);
         }
         __syncthreads();
 #pragma unroll AT_ONCE
-        for (int split = first; split < end; split++)
+        for (int i = first; i < end; i++)
 #pragma unroll
             for (int group = 0; group < S::N8; group += S::GROUP) {
+                const int split = in_turn(i, first, end);
                 float o[S::MT][S::GROUP][4] = {};
                 each_partial<S>(
                     shared, a, tile, kv_head, group, split,

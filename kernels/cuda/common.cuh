@@ -19,6 +19,7 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
+#include "kernels/cuda/cuda_fault.h"
 #include "kernels/cuda/launch.h"
 
 /* Queues kernel(arguments...) and gives the launch's own cudaError_t. After <<< >>> one would have

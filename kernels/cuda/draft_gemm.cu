@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(THREADS, 3) split_kernel(split_args a)
         if (!is_last_block(a.counters + tile, a.splits, is_last))
             return;
         sum = 0.0f;
-        for (int s = 0; s < a.splits; s++)
+        for (int s = SB_CUDA_FAULT(PART_LEFT_OUT); s < a.splits; s++)
             sum += __ldcg(partial + s * THREADS);
     }
     if (t < tile_sums<NT>::N && r < a.x.m && o >= 0)

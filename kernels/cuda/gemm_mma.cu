@@ -68,6 +68,8 @@ struct gemm_step {
     /* stage: with this warp's and lane's offsets, `a_at` and `b_at`, for w and x */
     __device__ __forceinline__ void load(shared_at a_at, shared_at b_at, int tile, int step)
     {
+        if (SB_CUDA_FAULT(STEPS_EXCHANGED) && S::X_ROWS == 64 && S::PANELS == 2)
+            step ^= 1;
 #pragma unroll
         for (int t = 0; t < S::MT; t++) /* the swizzle of a step is an xor with bits 5 and 6 */
             ldmatrix4(a[t], (a_at ^ (step << 5)) + (t * S::KT + tile) * TILE_BYTES);
@@ -114,7 +116,18 @@ __device__ __forceinline__ void store(const gemm_args &g, const float (&acc)[S::
     }
 }
 
-/* The same, gated: silu(gate) * up as act.cu computes it. */
+/* silu(gate) * up as act.cu computes it. */
+template <typename T>
+__device__ __forceinline__ T gated_output(float gate, float up)
+{
+    float silu = gate / (1.0f + sb_exp(0.0f - gate));
+
+    if (SB_CUDA_FAULT(SILU_ROUNDED))
+        silu = sb_to_f32(sb_from_f32<T>(silu));
+    return sb_from_f32<T>(silu * up);
+}
+
+/* The same, gated. */
 template <class S, typename T>
 __device__ __forceinline__ void store_gated(const gemm_args &g, const float (&acc)[S::WARP_NT][4],
                                             int panel, int first_r)
@@ -134,8 +147,9 @@ __device__ __forceinline__ void store_gated(const gemm_args &g, const float (&ac
             up += up_bias;
         }
         if (r < g.m)
-            ((T *)g.act)[r * g.act_ld + o] = sb_from_f32<T>(gate / (1.0f + sb_exp(0.0f - gate)) *
-                                                            up);
+            ((T *)g.act)[r * g.act_ld + o] = SB_CUDA_FAULT(GATE_AND_UP_SWAPPED)
+                                                 ? gated_output<T>(up, gate)
+                                                 : gated_output<T>(gate, up);
     }
 }
 

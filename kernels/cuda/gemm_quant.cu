@@ -102,7 +102,8 @@ static __device__ __forceinline__ void add_block(float (&sum)[NT][4], const quan
     for (int row = 0; row < 2; row++) {
 #pragma unroll
         for (int group = 0; group < traits::GROUPS; group++)
-            scale[group][row] = w.head.scale(row, block, group);
+            scale[group][row] = w.head.scale(row, block ^ SB_CUDA_FAULT(SCALE_OF_OTHER_BLOCK),
+                                             group);
         less[row] = -w.head.min(row, block);
     }
 #pragma unroll

@@ -109,7 +109,8 @@ static __device__ __forceinline__ bool is_last_block(unsigned *counter, int n, i
     __threadfence();
     __syncthreads();
     if (threadIdx.x == 0)
-        *flag = atomicInc(counter, (unsigned)n - 1) == (unsigned)n - 1;
+        *flag = atomicInc(counter, SB_CUDA_FAULT(COUNTER_KEPT) ? UINT32_MAX : (unsigned)n - 1) ==
+                (unsigned)n - 1;
     __syncthreads();
     __threadfence();
     return *flag;

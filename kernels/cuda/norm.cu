@@ -62,7 +62,7 @@ static __device__ __forceinline__ void load_row(float (&own)[N], const float *__
 #pragma unroll
     for (int i = 0; i < N; i++) {
         const int32_t k = (int32_t)threadIdx.x + i * THREADS;
-        own[i] = k < n ? v[k] : 0.0f;
+        own[i] = k < n + SB_CUDA_FAULT(ELEMENT_PAST_THE_ROW) ? v[k] : 0.0f;
     }
 }
 
@@ -102,7 +102,9 @@ static __global__ void __launch_bounds__(THREADS, N > 16 ? 1 : 2)
 #pragma unroll
         for (int j = 0; j < N; j++) {
             const int32_t k = (int32_t)threadIdx.x + j * THREADS;
-            x[j] += a.y_weight ? y[j] * scale * y_weight[j] : y[j];
+            x[j] += !a.y_weight                          ? y[j]
+                    : SB_CUDA_FAULT(NORM_IN_OTHER_ORDER) ? y[j] * (scale * y_weight[j])
+                                                         : y[j] * scale * y_weight[j];
             if (k < a.n)
                 a.x[r * a.n + k] = x[j];
         }

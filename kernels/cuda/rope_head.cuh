@@ -33,7 +33,7 @@ struct rope_turn {
 __device__ __forceinline__ rope_turn turn_of(const sb_attention &a, int h, int64_t pos)
 {
     const int half = h < a.heads + a.kv_heads ? a.rot_dim / 2 : 0;
-    const float *norm = h < a.heads ? a.q_norm : a.k_norm;
+    const float *norm = h < a.heads && !SB_CUDA_FAULT(K_NORM_FOR_Q) ? a.q_norm : a.k_norm;
 
     return {h < a.heads + a.kv_heads ? norm : NULL,
             a.cos + pos * half,

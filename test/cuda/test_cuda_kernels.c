@@ -223,6 +223,53 @@ static void test_norm(void)
             }
 }
 
+/* Two norms on one stream, nothing between them: the second begins while the first still runs, and
+ * reads the x that the first writes. It has the bits that it has after a wait. */
+static void check_norms_in_turn(enum sb_dtype type, int32_t n)
+{
+    const size_t all = (size_t)NORM_ROWS * (size_t)n, h_bytes = NORM_ROWS * row_bytes(type, n);
+    float *x = cpu_floats((int64_t)all), *y = cpu_floats((int64_t)all), *weight = cpu_floats(n);
+    float *dev_x = given_floats(x, (int64_t)all), *got_x = cpu_memory(all * 4);
+    void *dev_h = fresh(h_bytes), *got_h = cpu_memory(h_bytes);
+    const struct sb_norm args = {.m = NORM_ROWS,
+                                 .n = n,
+                                 .eps = 1e-6f,
+                                 .h = dev_h,
+                                 .x = dev_x,
+                                 .y = given_floats(y, (int64_t)all),
+                                 .weight = given_floats(weight, n)};
+    struct normed first, second;
+
+    CHECK_CUDA(run_norm(&first, type, x, y, NULL, weight, NULL, n));
+    CHECK_CUDA(run_norm(&second, type, first.x, y, NULL, weight, NULL, n));
+    CHECK_CUDA(sb_cuda_norm(&args, type, stream));
+    CHECK_CUDA(sb_cuda_norm(&args, type, stream));
+    CHECK_CUDA(fetch(got_h, dev_h, h_bytes));
+    CHECK_CUDA(fetch(got_x, dev_x, all * 4));
+    CHECK_MEM(got_h, second.h, h_bytes);
+    CHECK_MEM(got_x, second.x, all * 4);
+    free(first.h);
+    free(first.x);
+    free(second.h);
+    free(second.x);
+    free(got_h);
+    free(got_x);
+    free(x);
+    free(y);
+    free(weight);
+}
+
+static void test_norms_in_turn(void)
+{
+    static const int32_t widths[] = {100, 1025, 4096, 8192, 8193};
+
+    for (int type = SB_F32; type <= SB_F16; type++)
+        for (int i = 0; i < COUNT(widths) && !sbtest_failed_now; i++) {
+            check_norms_in_turn((enum sb_dtype)type, widths[i]);
+            free_all();
+        }
+}
+
 /* ------------------------------------------------------------------ elementwise */
 
 static void check_swiglu(enum sb_dtype type, int32_t n, int32_t m)
@@ -628,6 +675,7 @@ const int has_device = both_begin();
 if (has_device) {
     RUN(test_embed);
     RUN(test_norm);
+    RUN(test_norms_in_turn);
     RUN(test_swiglu);
     RUN(test_add_bias);
     RUN(test_narrow);

@@ -8,7 +8,13 @@
 
 #include "kernels/cuda/common.cuh"
 
-static inline void grid_wait_for_previous(void) { cudasim::wait_for_previous(); }
+static inline void grid_wait_for_previous(void)
+{
+    if (SB_CUDA_FAULT(NO_THREAD_WAITS) ||
+        (SB_CUDA_FAULT(ONE_WARP_DOES_NOT_WAIT) && threadIdx.x < 32))
+        return;
+    cudasim::wait_for_previous();
+}
 static inline void grid_launch_next(void) { cudasim::launch_next(); }
 
 static inline unsigned add_release(unsigned *at, unsigned n)

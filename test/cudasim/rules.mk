@@ -104,6 +104,35 @@ SIM_TESTS += $(B)/cudasim/test_span_mutations
 $(B)/cudasim/test_span_mutations: test/cuda/test_span_mutations.c $(SIM_PARTS) $(B)/cudasim/faults.a
 	@mkdir -p $(@D); echo "  TEST $< (simulated device)"
 	$(Q)$(call compile_sim,-DSB_FAULTS)
+# Programs with the faults of kernels/cuda/cuda_fault.h, which check_kernel_mutations.sh switches
+# on: the tests of kernels, and that of the choice of products.
+SIM_FAULT_NOW      := $(B)/cudasim/test/cudasim/fault_now.o
+SIM_FAULTY_KERNELS := $(patsubst %,$(B)/cudasim/kernels/cuda/%.mutated.o,attend_mma draft_gemm \
+                      gemm_mma gemm_quant norm rope select)
+SIM_FAULTY_PLAN    := $(B)/cudasim/mutated/src/backend/cuda/gemm_plan.o
+SIM_MUTATED        := $(addprefix $(B)/cudasim/mutated/,test_cuda_kernels test_cuda_attention \
+                      test_cuda_mma test_cuda_attend_mma test_cuda_quant test_cuda_draft)
+SIM_TESTS += $(SIM_MUTATED) $(B)/cudasim/mutated/test_products
+$(SIM_FAULTY_KERNELS): $(B)/cudasim/%.mutated.o: %.cu $(B)/flags
+	@mkdir -p $(@D); echo "  SIM  $< (checked, with faults)"
+	$(Q)$(CXX) $(SIM_FLAGS) $(DEPENDENCIES) -O1 -g $(SIM_EXACT) -fsanitize=thread,alignment \
+	    -DSB_FAULTS -x c++ -c $< -o $@
+$(SIM_FAULTY_PLAN): $(B)/cudasim/mutated/%.o: %.c $(B)/flags
+	@mkdir -p $(@D)
+	$(Q)$(COMPILE) -DSB_FAULTS $(LIBRARY_FLAGS) $(SIM_INCLUDE) $(USER_FLAGS) $(EXACT_FLAGS) \
+	    -c $< -o $@
+$(SIM_FAULT_NOW): $(B)/cudasim/%.o: %.c $(B)/flags
+	@mkdir -p $(@D)
+	$(Q)$(COMPILE_TEST) -DSB_FAULTS -c $< -o $@
+$(SIM_MUTATED): $(B)/cudasim/mutated/%: $(B)/test/cuda/% $(SIM_FAULT_NOW) $(SIM_FAULTY_KERNELS) \
+                $(SIM_CHECKED) $(SIM_PACKER) $(B)/internal.a
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $<.o $(filter %.o %.a,$^) $(LDFLAGS) $(LIBRARIES) -o $@
+$(B)/cudasim/mutated/test_products: $(B)/cudasim/test_products $(SIM_FAULT_NOW) $(SIM_FAULTY_PLAN) \
+                $(SIM_PARTS) $(B)/cudasim/internal.a
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $<.o $(SIM_FAULT_NOW) $(SIM_FAULTY_PLAN) $(filter-out %/gemm_plan.o,$(SIM_BACKEND)) \
+	    $(CUDA_TEST_SUPPORT) $(B)/cudasim/internal.a $(SIM) $(LDFLAGS) $(LIBRARIES) -o $@
 $(SIM_BENCH_GPU): test/bench/bench_gpu.c $(SIM_PARTS) $(B)/cudasim/internal.a
 	@mkdir -p $(@D); echo "  TEST $< (simulated device)"
 	$(Q)$(compile_sim)
@@ -122,3 +151,4 @@ $(B)/cudasim/experiments $(B)/cudasim/experiment_launch: $(B)/cudasim/%: test/cu
 check-cudasim: $(SIM_TESTS) $(SIM_KERNEL_TESTS) ## the CUDA code alone, on a simulated device
 	$(Q)for t in $(SIM_KERNEL_TESTS); do $$t || exit 1; done
 	$(Q)B=$(B) sh test/cudasim/check_cudasim.sh
+	$(Q)B=$(B) sh test/cudasim/check_kernel_mutations.sh

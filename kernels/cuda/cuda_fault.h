@@ -1,0 +1,58 @@
+/*
+ * Deliberate faults of the CUDA backend, for tests only, as those of src/fault.h are: kernels and
+ * sources that have one are compiled a second time with SB_FAULTS defined, for the simulated
+ * device, and test/cudasim/check_kernel_mutations.sh says which test has to notice each. Elsewhere
+ * SB_CUDA_FAULT(name) is the constant 0.
+ *
+ * One fault is in force at a time, so they are numbers, and not bits as those of src/fault.h, of
+ * which few are left.
+ */
+#ifndef SB_CUDA_FAULT_H
+#define SB_CUDA_FAULT_H
+
+#ifdef SB_FAULTS
+#define SB_CUDA_FAULTS(DO)                                                                    \
+    /* Gated products: gate and up are taken for each other, */                               \
+    DO(GATE_AND_UP_SWAPPED)                                                                   \
+    /* or silu(gate) is rounded before it is multiplied by up. */                             \
+    DO(SILU_ROUNDED)                                                                          \
+    /* Blocks of one shape, 32 x 64, take the steps of k in another order than all others. */ \
+    DO(STEPS_EXCHANGED)                                                                       \
+    /* The last block of attention merges the splits in descending order, */                  \
+    DO(MERGE_DESCENDING)                                                                      \
+    /* or leaves out the last one. */                                                         \
+    DO(MERGE_WITHOUT_LAST)                                                                    \
+    /* The counter that says which block is last is not zero again behind it. */              \
+    DO(COUNTER_KEPT)                                                                          \
+    /* A norm counts the element behind its row. */                                           \
+    DO(ELEMENT_PAST_THE_ROW)                                                                  \
+    /* Queries are normed with the weights of keys. */                                        \
+    DO(K_NORM_FOR_Q)                                                                          \
+    /* A kernel that was launched as dependent does not wait for the one before it, */        \
+    DO(NO_THREAD_WAITS)                                                                       \
+    /* or its first warp does not. */                                                         \
+    DO(ONE_WARP_DOES_NOT_WAIT)                                                                \
+    /* A draft's product adds all parts of a sum but the first. */                            \
+    DO(PART_LEFT_OUT)                                                                         \
+    /* A block of quantised weights gets the scale of its neighbour. */                       \
+    DO(SCALE_OF_OTHER_BLOCK)                                                                  \
+    /* An algorithm of cuBLASLt that the plan file names is taken whatever its bits are. */   \
+    DO(PLAN_WITHOUT_TEST)                                                                     \
+    /* A norm of what is added to the residual stream has its factors in another order. */    \
+    DO(NORM_IN_OTHER_ORDER)
+
+#define SB_CUDA_FAULT_NUMBER(name) SB_CUDA_FAULT_##name,
+enum sb_cuda_fault { SB_CUDA_FAULT_NONE, SB_CUDA_FAULTS(SB_CUDA_FAULT_NUMBER) };
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern int sb_cuda_fault_now;
+#ifdef __cplusplus
+}
+#endif
+#define SB_CUDA_FAULT(name) (sb_cuda_fault_now == SB_CUDA_FAULT_##name)
+#else
+#define SB_CUDA_FAULT(name) 0
+#endif
+
+#endif

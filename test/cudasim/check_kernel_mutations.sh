@@ -1,0 +1,58 @@
+#!/bin/sh
+# Mutations of the kernels: their tests are worth no more than the mistakes that they catch. A line
+# of the table is a fault of kernels/cuda/cuda_fault.h, where it is, and the test that has to notice
+# it: a test program that is linked with the faulty kernels (rules.mk), and one of its tests, which
+# has to fail, unless the simulator notices it and the program ends. `make check` runs the same
+# tests without faults. Lines of NONE are tests that have to pass with the faulty kernels while no
+# fault is in force.
+#
+# NO_THREAD_WAITS is noticed by the simulator alone, whatever a test computes. So is
+# ONE_WARP_DOES_NOT_WAIT, where a kernel reads what the one just before it writes.
+. "$(dirname "$0")/../lib.sh"
+if [ ! -x "$B/cudasim/mutated/test_cuda_mma" ]; then
+    echo "SKIP kernel_mutations: not built (make check-cudasim; a sanitized build has none)"
+    exit
+fi
+
+while read -r fault place program test; do
+    SB_TEST_CUDA_FAULT=$fault "$B/cudasim/mutated/$program" "$test" >"$tmp/log" 2>&1
+    if [ "$fault" = NONE ]; then
+        grep -q "^ok   $test\$" "$tmp/log" || cp "$tmp/log" "$tmp/out"
+        verdict "no_mutation_of_$place"
+    elif grep -Eq "^(FAIL $test\$|cudasim: )" "$tmp/log"; then
+        sed -n '1s/^ */     caught: /p' "$tmp/log" | cut -c 1-120
+        verdict "mutation_of_${place}_$fault"
+    else
+        cp "$tmp/log" "$tmp/out"
+        verdict "mutation_of_${place}_$fault" "$program: $test did not notice it"
+    fi
+done <<END
+NONE gemm_mma test_cuda_mma test_gemm_bad_row
+GATE_AND_UP_SWAPPED gemm_mma test_cuda_mma test_gated
+SILU_ROUNDED gemm_mma test_cuda_mma test_gated
+STEPS_EXCHANGED gemm_mma test_cuda_mma test_gemm_every_shape
+NO_THREAD_WAITS gemm_mma test_cuda_mma test_gemm_bad_row
+NONE attend_mma test_cuda_attend_mma test_attend_merge_order
+MERGE_DESCENDING attend_merge test_cuda_attend_mma test_attend_merge_order
+MERGE_WITHOUT_LAST attend_merge test_cuda_attend_mma test_attend_merge_order
+COUNTER_KEPT attend_merge test_cuda_attend_mma test_attend_merge_order
+NO_THREAD_WAITS attend_mma test_cuda_attend_mma test_attend_extremes
+NONE rope test_cuda_attention test_attend_extremes
+ONE_WARP_DOES_NOT_WAIT attend_mma test_cuda_attention test_attend_bf16
+K_NORM_FOR_Q rope_head test_cuda_attention test_attend_bf16
+NONE norm test_cuda_kernels test_norms_in_turn
+NO_THREAD_WAITS norm test_cuda_kernels test_norms_in_turn
+ONE_WARP_DOES_NOT_WAIT norm test_cuda_kernels test_norms_in_turn
+ELEMENT_PAST_THE_ROW norm test_cuda_kernels test_norms_in_turn
+NORM_IN_OTHER_ORDER norm test_cuda_kernels test_norm
+NO_THREAD_WAITS select test_cuda_kernels test_select_in_parts
+ONE_WARP_DOES_NOT_WAIT select test_cuda_kernels test_select_in_parts
+NONE draft_gemm test_cuda_draft test_split_product_of_a_bad_row
+PART_LEFT_OUT draft_gemm test_cuda_draft test_split_products
+COUNTER_KEPT draft_gemm test_cuda_draft test_split_products
+NONE gemm_quant test_cuda_quant test_the_16_bit_class
+SCALE_OF_OTHER_BLOCK gemm_quant test_cuda_quant test_the_16_bit_class
+NONE gemm_plan test_products test_a_file_decides_over_no_bits
+PLAN_WITHOUT_TEST gemm_plan test_products test_a_file_decides_over_no_bits
+END
+exit $failed
