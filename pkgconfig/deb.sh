@@ -27,5 +27,5 @@ if ! env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL dpkg-buildpackage -us -uc >../build
     tail -n 20 ../build.log
     exit 1
 fi
-cd .. && rm -rf "$name" && lintian --fail-on error,warning --no-tag-display-limit ./*.changes &&
+cd .. && rm -rf "$name" && lintian --fail-on error,warning --tag-display-limit 0 ./*.changes &&
     ls -l ./*.deb

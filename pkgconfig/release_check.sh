@@ -13,7 +13,8 @@ out=build/release
 mkdir -p $out && : >$out/summary.txt || exit 1
 failed=0
 
-mk() { env -u MAKEFLAGS -u MFLAGS "${MAKE:-make}" "$@"; }
+# As a make of its own: with as many jobs as processors, and without lines about folders.
+mk() { env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL "${MAKE:-make}" "$@"; }
 
 # valgrind emulates no AVX-512, so these run at the level below.
 under_valgrind() {
