@@ -20,7 +20,7 @@ rm -rf "$out" && mkdir -p "$out" && cp "$dist/$name.tar.gz" "$out/specbatch_$ver
     tar -xzf "$dist/$name.tar.gz" -C "$out" || exit 1
 root=$PWD
 cd "$out/$name" && cp -R pkgconfig/debian debian || exit 1
-# As old as the release, so that the packages are the same bytes too.
+# As old as the release: a date of today would make each build another one.
 sed -i "s/@VERSION@/$version/; s/@DATE@/$(date -R -u -r Makefile)/" debian/changelog
 echo "deb: dpkg-buildpackage, with its output in ${out#"$root"/}/build.log"
 if ! env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL dpkg-buildpackage -us -uc >../build.log 2>&1; then
