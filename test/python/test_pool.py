@@ -61,6 +61,8 @@ class TestExactness(unittest.TestCase):
         other = specbatch.Request([1, 2, 3], request.max_new)
         with self.assertRaises(specbatch.InvalidError):
             specbatch.audit(self.target, other, result)
+        with self.assertRaisesRegex(specbatch.InvalidError, "the Request that was submitted"):
+            specbatch.audit(self.target, "a text", result)
 
     def test_answers_and_scores(self):
         with specbatch.Pool(self.target) as pool:

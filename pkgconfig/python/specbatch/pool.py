@@ -365,6 +365,8 @@ def _only(results: List[Result]) -> Result:
 def audit(target: Model, request: Request, result: Result, **options: Any) -> AuditReport:
     """Decodes a finished request once more, plainly and alone, and compares. The options are those
     of a Pool, of which n_threads, budget_bytes and max_len are used."""
+    if not isinstance(request, Request):
+        raise InvalidError("audit: the request has to be the Request that was submitted")
     report, record = struct(_abi.audit_report), Record(request)
     given, pool_options = c_request(request, record), _pool_options(**options)
     with target._use() as model, result._use() as finished:

@@ -57,6 +57,11 @@ fn main() {
         words.iter().filter_map(|word| word.strip_prefix("-L")).for_each(search);
         let named = words.iter().filter_map(|word| word.strip_prefix("-l"));
         libraries = named.filter(|name| *name != "specbatch").map(str::to_string).collect();
+    } else {
+        println!(
+            "cargo:warning=neither SPECBATCH_DIR nor pkg-config says where libspecbatch is, so it \
+             has to be where the linker looks"
+        );
     }
     println!("cargo:rustc-link-lib={kind}=specbatch");
     if is_static {
