@@ -116,6 +116,11 @@ class TestCallbacks(unittest.TestCase):
                 row.forbid([4, 6])
                 self.assertFalse(row.allowed(1) or row.allowed(4) or row.allowed(41))
                 self.assertTrue(row.allowed(2))
+                for id_ in (-1, 1 << 30):  # neither memory before the row's bits, nor behind them
+                    for use in (row.allowed, lambda one: row.keep([one]),
+                                lambda one: row.forbid([one])):
+                        with self.assertRaisesRegex(specbatch.InvalidError, "is no token id"):
+                            use(id_)
             kept.append(rows[0])
 
         kept = []

@@ -40,7 +40,7 @@ class Route:
                 self.requests = None
         return self.next is not None
 
-    def submitted(self, first: int, request: Request) -> None:
+    def submitted(self, request: Request) -> None:
         self.next = None
         self.n_left += request.n
 

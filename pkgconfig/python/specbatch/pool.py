@@ -54,6 +54,13 @@ def _request(asked: Asked, options: Dict[str, Any]) -> Request:
     return asked
 
 
+def _of_one_answer(asked: Asked, options: Dict[str, Any]) -> Request:
+    request = _request(asked, options)
+    if request.n != 1:
+        raise InvalidError("generate: it has one answer; generate_all and astream have those of n")
+    return request
+
+
 class Stats(Mapping[str, int]):
     """The pool's counters by their names (docs/stats.md), each read when it is asked for."""
 
@@ -234,7 +241,7 @@ class Pool(Handle):
                 if self._active == 0:
                     raise  # more answers than the queue ever has room for
                 return
-            route.submitted(first, request)
+            route.submitted(request)
             for number in range(first, first + max(request.n, request.best_of)):
                 self._routes[number] = route
 
@@ -285,10 +292,7 @@ class Pool(Handle):
 
     def generate(self, request: Asked, **options: Any) -> Result:
         """The result of one request. If it ended with an error, that is raised."""
-        asked = _request(request, options)
-        if asked.n != 1:
-            raise InvalidError("generate: it has one answer; generate_all has those of n")
-        return _only(self.generate_all([asked]))
+        return _only(self.generate_all([_of_one_answer(request, options)]))
 
     def generate_all(self, requests: Iterable[Asked], **options: Any) -> List[Result]:
         """The results of all, in the order of the requests; Result.error tells of an error."""
@@ -317,10 +321,7 @@ class Pool(Handle):
 
     async def generate_async(self, request: Asked, **options: Any) -> Result:
         """As generate, for asyncio."""
-        asked = _request(request, options)
-        if asked.n != 1:
-            raise InvalidError("generate_async: it has one answer; astream has those of n")
-        stream = self.astream([asked])
+        stream = self.astream([_of_one_answer(request, options)])
         try:
             return _only([event.result async for event in stream if event.result])
         finally:

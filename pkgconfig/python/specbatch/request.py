@@ -40,16 +40,21 @@ class MaskRow:
 
     def keep(self, ids: Iterable[int]) -> None:
         """Forbids all ids but these. An id that has no token stays forbidden."""
-        bits = bytearray(4 * self._row.n_words)
-        for id_ in ids:
-            bits[id_ // 8] |= 1 << id_ % 8
-        self.keep_bits(bits)
+        self.keep_bits(self._bits(ids))
 
     def forbid(self, ids: Iterable[int]) -> None:
-        bits = bytearray(b"\xff" * (4 * self._row.n_words))
+        self.keep_bits(bytes(byte ^ 0xff for byte in self._bits(ids)))
+
+    def _check(self, id_: int) -> None:
+        if not 0 <= id_ < 32 * self._row.n_words:
+            raise InvalidError(f"mask: {id_} is no token id")
+
+    def _bits(self, ids: Iterable[int]) -> bytearray:
+        bits = bytearray(4 * self._row.n_words)
         for id_ in ids:
-            bits[id_ // 8] &= ~(1 << id_ % 8)
-        self.keep_bits(bits)
+            self._check(id_)
+            bits[id_ // 8] |= 1 << id_ % 8
+        return bits
 
     def keep_bits(self, bits: Any) -> None:
         """Forbids the ids whose bit is 0: bit id % 32 of the 32-bit word id // 32 of a buffer."""
@@ -62,6 +67,7 @@ class MaskRow:
         ctypes.memmove(self._row.allowed, new.to_bytes(size, "little"), size)
 
     def allowed(self, id: int) -> bool:
+        self._check(id)
         return bool(self._row.allowed[id // 32] >> id % 32 & 1)
 
 
