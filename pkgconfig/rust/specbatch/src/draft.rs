@@ -11,7 +11,6 @@ use std::ops::ControlFlow;
 use std::os::raw::c_void;
 use std::path::Path;
 use std::ptr::{self, NonNull};
-use std::slice;
 
 /// How [`Draft::from_ngrams`] looks for what followed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -237,54 +236,16 @@ pub trait DraftModel: Send + Sync {
     }
 }
 
-/// The rows of a round, each once.
-#[derive(Debug)]
-pub struct DraftRows<'a> {
-    rows: slice::Iter<'a, *mut sys::specbatch_draft_row>,
+rows! {
+    /// The rows of a round, each once.
+    DraftRows,
+    /// A sequence to propose for.
+    DraftRow = specbatch_draft_row,
+    /// The sequence so far, the prompt included.
+    tokens
 }
-
-impl<'a> Iterator for DraftRows<'a> {
-    type Item = DraftRow<'a>;
-
-    fn next(&mut self) -> Option<DraftRow<'a>> {
-        // SAFETY: the rows are ours until propose returns, and each is borrowed once.
-        self.rows.next().map(|row| DraftRow { raw: unsafe { &mut **row } })
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.rows.size_hint()
-    }
-}
-
-impl ExactSizeIterator for DraftRows<'_> {}
-
-/// A sequence to propose for.
-#[derive(Debug)]
-pub struct DraftRow<'a> {
-    raw: &'a mut sys::specbatch_draft_row,
-}
-
-// SAFETY: what a row points to is its own, or not written by anybody while it is there. So rows may be
-// worked on by several threads, which their lifetime lets end before the function does.
-unsafe impl Send for DraftRow<'_> {}
 
 impl DraftRow<'_> {
-    /// The request, by its number in its pool.
-    pub fn request(&self) -> RequestId {
-        self.raw.request_id
-    }
-
-    /// The request's `user`.
-    pub fn user(&self) -> usize {
-        self.raw.request_user as usize
-    }
-
-    /// The sequence so far, the prompt included.
-    pub fn tokens(&self) -> &[Token] {
-        // SAFETY: the library's tokens do not change while the row is there.
-        unsafe { call::borrowed(self.raw.tokens, self.raw.n_tokens) }
-    }
-
     /// How many proposals are wanted at most.
     pub fn wanted(&self) -> usize {
         self.raw.k as usize

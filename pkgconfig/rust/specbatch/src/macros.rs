@@ -1,4 +1,4 @@
-//! What is written once instead of for each constant, flag and option of the header.
+//! What is written once instead of for each constant, flag, option and callback's row of the header.
 
 /// A group of the header's constants as a type of its own. It is no enum, since a later library may
 /// return numbers that this crate has no name for.
@@ -101,6 +101,62 @@ macro_rules! setters {
             let bit = $crate::sys::$flag as u32;
             self.raw.0.flags = if $name { self.raw.0.flags | bit } else { self.raw.0.flags & !bit };
             self
+        }
+    };
+}
+
+/// The rows that a callback is given: the iterator over them, a row, and what all kinds of rows have.
+macro_rules! rows {
+    ($(#[$rows_doc:meta])* $rows:ident, $(#[$row_doc:meta])* $row:ident = $raw:ident,
+     $(#[$tokens_doc:meta])* tokens) => {
+        $(#[$rows_doc])*
+        #[derive(Debug)]
+        pub struct $rows<'a> {
+            rows: std::slice::Iter<'a, *mut $crate::sys::$raw>,
+        }
+
+        impl<'a> Iterator for $rows<'a> {
+            type Item = $row<'a>;
+
+            fn next(&mut self) -> Option<$row<'a>> {
+                // SAFETY: the rows are ours until the callback returns, and each is borrowed once.
+                self.rows.next().map(|row| $row { raw: unsafe { &mut **row } })
+            }
+
+            fn size_hint(&self) -> (usize, Option<usize>) {
+                self.rows.size_hint()
+            }
+        }
+
+        impl ExactSizeIterator for $rows<'_> {}
+
+        $(#[$row_doc])*
+        #[derive(Debug)]
+        pub struct $row<'a> {
+            raw: &'a mut $crate::sys::$raw,
+        }
+
+        // SAFETY: what a row points to is its own, or not written by anybody while it is there. So
+        // rows may be worked on by several threads, which their lifetime lets end before the
+        // callback does.
+        unsafe impl Send for $row<'_> {}
+
+        impl $row<'_> {
+            /// The request, by its number in its pool.
+            pub fn request(&self) -> $crate::RequestId {
+                self.raw.request_id
+            }
+
+            /// The request's `user`.
+            pub fn user(&self) -> usize {
+                self.raw.request_user as usize
+            }
+
+            $(#[$tokens_doc])*
+            pub fn tokens(&self) -> &[$crate::Token] {
+                // SAFETY: the library's tokens do not change while the row is there.
+                unsafe { $crate::call::borrowed(self.raw.tokens, self.raw.n_tokens) }
+            }
         }
     };
 }

@@ -1,6 +1,6 @@
 //! Masks: what a request may generate, such as a grammar.
 
-use crate::{call, sys, RequestId, Token};
+use crate::{call, sys, Token};
 use std::fmt;
 use std::ops::ControlFlow;
 use std::os::raw::c_void;
@@ -46,54 +46,16 @@ impl fmt::Debug for MaskHandle {
     }
 }
 
-/// The positions of a call, each once.
-#[derive(Debug)]
-pub struct MaskRows<'a> {
-    rows: slice::Iter<'a, *mut sys::specbatch_mask_row>,
+rows! {
+    /// The positions of a call, each once.
+    MaskRows,
+    /// A position of a request.
+    MaskRow = specbatch_mask_row,
+    /// All tokens before the position: the prompt, the answer, and what is proposed.
+    tokens
 }
-
-impl<'a> Iterator for MaskRows<'a> {
-    type Item = MaskRow<'a>;
-
-    fn next(&mut self) -> Option<MaskRow<'a>> {
-        // SAFETY: the rows are ours until allow returns, and each is borrowed once.
-        self.rows.next().map(|row| MaskRow { raw: unsafe { &mut **row } })
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.rows.size_hint()
-    }
-}
-
-impl ExactSizeIterator for MaskRows<'_> {}
-
-/// A position of a request.
-#[derive(Debug)]
-pub struct MaskRow<'a> {
-    raw: &'a mut sys::specbatch_mask_row,
-}
-
-// SAFETY: what a row points to is its own, or not written by anybody while it is there. So rows may be
-// worked on by several threads, which their lifetime lets end before the function does.
-unsafe impl Send for MaskRow<'_> {}
 
 impl MaskRow<'_> {
-    /// The request, by its number in its pool.
-    pub fn request(&self) -> RequestId {
-        self.raw.request_id
-    }
-
-    /// The request's `user`.
-    pub fn user(&self) -> usize {
-        self.raw.request_user as usize
-    }
-
-    /// All tokens before the position: the prompt, the answer, and what is proposed.
-    pub fn tokens(&self) -> &[Token] {
-        // SAFETY: the library's tokens do not change while the row is there.
-        unsafe { call::borrowed(self.raw.tokens, self.raw.n_tokens) }
-    }
-
     /// Those of the prompt.
     pub fn prompt(&self) -> &[Token] {
         &self.tokens()[..self.raw.n_prompt]
