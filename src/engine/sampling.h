@@ -2,9 +2,8 @@
  * How a sequence's tokens are chosen where that is not greedily: the rule of its request, and what
  * a round hands to the backend of it (struct sb_sampler in backend.h).
  *
- *   a sequence        rule, ids and values of biases                  from its submission on
- *   a round's block   samplers [max_rows + 1] | lists [room]          filled and uploaded each
- * round
+ *   a sequence        rule, ids and values of biases             from its submission on
+ *   a round's block   samplers [max_rows + 1] | lists [room]     uploaded in each round
  *
  *   samplers          of the rows; and behind them one that is greedy, for padding tokens (round.h)
  *   lists             for each row with penalties its last tokens, with biases their ids and then

@@ -9,10 +9,10 @@
  * others. Whenever --drain requests have been submitted, the pool empties, saves what it keeps as a
  * session and loads it again. Then nothing is on its way, so this must hold:
  *
- *   every id was answered once      each answer of each request was collected, and none twice
- *   the pool's memory is flat       behind the first quarter of these points its bytes, by its
- * memory functions, never exceed what they were within that quarter the process's memory is flat
- * the same of the memory that it has, but for SLACK
+ *     ids      every id was answered once: each answer of each request was collected, none twice
+ *     bytes    the pool's memory is flat: behind the first quarter of these points its bytes, by
+ *              its memory functions, never exceed what they were within that quarter
+ *     process  the same of the memory that the process has, but for SLACK
  *
  * Of --audit answers one is compared with plain decoding by specbatch_audit. Exits with 1 when
  * anything differs. Tests compare every answer of short lives (test/contract/test_requests.c); to
