@@ -20,9 +20,12 @@ PC_PREFIX = $(if $(filter /usr,$(PREFIX)),/usr,$${pcfiledir}/$(call relative,$(P
 FROM_PREFIX_LIBDIR     = $(call relative,$(PREFIX),$(LIBDIR))
 FROM_PREFIX_INCLUDEDIR = $(call relative,$(PREFIX),$(INCLUDEDIR))
 
+# The first version of this soname: a new soname begins with one node for all symbols.
+OLDEST = $(shell sed -n 's/^SPECBATCH_\([0-9.]*\) {.*/\1/p' src/specbatch.map | head -n 1)
+
 # fill,PREFIX,LIBDIR,INCLUDEDIR: the command that fills in a template of this folder.
 fill = sed -e 's|@PREFIX@|$(1)|;s|@LIBDIR@|$(2)|;s|@INCLUDEDIR@|$(3)|;s|@VERSION@|$(VERSION)|' \
-       -e 's|@VERSION_MAJOR@|$(call version_of,VERSION_MAJOR)|;s|@SHARED@|$(notdir $(SHARED))|' \
+       -e 's|@OLDEST@|$(OLDEST)|;s|@SHARED@|$(notdir $(SHARED))|' \
        -e 's|@SONAME@|$(SONAME)|;s|@REQUIRES_PRIVATE@|$(if $(STATIC),,yajl)|' \
        -e 's|@LIBS_PRIVATE@|$(strip $(if $(STATIC),$(YAJL)) $(C_LIBRARIES))|'
 fill_pc    = $(call fill,$(1),$${prefix}/$(2),$${prefix}/$(3)) pkgconfig/specbatch.pc.in

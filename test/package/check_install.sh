@@ -89,11 +89,38 @@ END
     for kind in specbatch static; do runs "$tmp/project/$version/with_$kind"; done
     needs "$tmp/project/$version/with_static" | grep libspecbatch >>"$tmp/out"
     verdict install_links_in_a_cmake_project
-    for wrong in 99.0 "$(defined VERSION_MAJOR).99"; do
+    # 0.1 had another soname, and another interface.
+    for wrong in 99.0 "$(defined VERSION_MAJOR).99" 0.1; do
         configure "$wrong" && echo "version $wrong was found" >>"$tmp/out"
         grep -q 'version: ' "$tmp/log" || cat "$tmp/log" >>"$tmp/out"
     done
     verdict install_cmake_refuses_another_version
+
+    # accepts ANSWER VERSION VARIABLES...: what the version file says of a request for this version,
+    # with the variables by which CMake tells it the rest.
+    accepts() {
+        answer=$1 asked=$2
+        shift 2
+        {
+            for set in "$@"; do echo "set($set)"; done
+            echo "set(PACKAGE_FIND_VERSION $asked)"
+            echo "include(\"$lib/cmake/specbatch/specbatch-config-version.cmake\")"
+            echo 'message("${PACKAGE_VERSION_COMPATIBLE} ${PACKAGE_VERSION_UNSUITABLE}")'
+        } >"$tmp/ask.cmake"
+        got=$(cmake -P "$tmp/ask.cmake" 2>&1)
+        [ "$got" = "$answer" ] || echo "$asked $*: '$got', not '$answer'" >>"$tmp/out"
+    }
+    accepts 'TRUE ' "$version"
+    accepts 'TRUE ' 0.2 'CMAKE_SIZEOF_VOID_P 8'
+    accepts 'TRUE TRUE' 0.2 'CMAKE_SIZEOF_VOID_P 4'
+    range="PACKAGE_FIND_VERSION_RANGE TRUE"
+    accepts 'TRUE ' 0.2 "$range" 'PACKAGE_FIND_VERSION_MAX 99'
+    accepts 'TRUE ' 0.2 "$range" "PACKAGE_FIND_VERSION_MAX $version"
+    accepts 'FALSE ' 0.2 "$range" "PACKAGE_FIND_VERSION_MAX $version" \
+        'PACKAGE_FIND_VERSION_RANGE_MAX EXCLUDE'
+    accepts 'FALSE ' 0.2 "$range" 'PACKAGE_FIND_VERSION_MAX 0.1.9'
+    accepts ' ' 0.1
+    verdict install_cmake_knows_ranges_of_versions_and_the_size_of_pointers
 else
     echo "SKIP install_cmake: no cmake here"
 fi
