@@ -251,6 +251,8 @@ static void refuses_bad_indexes(void)
     } cases[] = {
         {"{\"q\":\"s1.safetensors\",\"p\":\"s3.safetensors\"}", SPECBATCH_E_IO,
          "s3.safetensors is not there"},
+        {"{\"p\":\"s3.safetensors\",\"q\":\"s1.safetensors\"}", SPECBATCH_E_IO,
+         "s3.safetensors is not there"},
         {"{\"q\":\"s1.safetensors\",\"p\":\"s1.safetensors\"}", SPECBATCH_E_FORMAT,
          "tensor p is not in s1"},
         {"{\"q\":\"s2.safetensors\",\"p\":\"s1.safetensors\"}", SPECBATCH_E_FORMAT,
@@ -275,6 +277,7 @@ static void refuses_bad_indexes(void)
         {"[]", SPECBATCH_E_FORMAT, "weight_map"},
     };
     const struct test_dir dir = test_dir_make();
+    char long_name[300];
 
     test_write_tensors(&dir, "s1.safetensors", SHARD("q"), 0, 4);
     test_write_tensors(&dir, "s2.safetensors", SHARD("p"), 0, 4);
@@ -286,6 +289,8 @@ static void refuses_bad_indexes(void)
                        0, 4);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         CHECK_ERROR(open_with_index(&dir, cases[i].map), cases[i].code, cases[i].part);
+    snprintf(long_name, sizeof long_name, "{\"q\":\"%0256d\"}", 7);
+    CHECK_ERROR(open_with_index(&dir, long_name), SPECBATCH_E_UNSUPPORTED, "file name too long: 0");
     test_dir_remove(&dir);
 }
 

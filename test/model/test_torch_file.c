@@ -74,10 +74,10 @@ static void reads_a_file_of_torch(void)
 /* ---------------------------------------------------------------- models of either format */
 
 /* Writes the tensors first .. last of a set as a file of torch.save. */
-static int write_some(const struct sb_tensors *set, int32_t first, int32_t last, int zip64,
+static int write_some(const struct sb_tensors *set, int32_t first, int32_t last, int wide,
                       const struct test_dir *dir, const char *name)
 {
-    struct torch_writer w = {.zip64 = zip64};
+    struct torch_writer w = {.zip64 = wide, .padded = wide};
     int good = 1;
 
     for (int32_t i = first; i <= last; i++) {
@@ -370,6 +370,16 @@ static void refuses_other_archives(void)
     CHECK_ERROR(sb_tensors_open(&set, &test_mem, dir.path), SPECBATCH_E_UNSUPPORTED,
                 "not little-endian");
     w = archive((struct torch_writer){.n = 0});
+    torch_entry(&w, "byteorder", "middle", 6);
+    torch_write(&w, &dir, bin);
+    CHECK_ERROR(sb_tensors_open(&set, &test_mem, dir.path), SPECBATCH_E_UNSUPPORTED,
+                "not little-endian");
+    w = archive((struct torch_writer){.n = 0});
+    torch_entry(&w, "byteorder", "little or the other", 19);
+    torch_write(&w, &dir, bin);
+    CHECK_ERROR(sb_tensors_open(&set, &test_mem, dir.path), SPECBATCH_E_FORMAT,
+                "byteorder has 19 bytes, the limit is 16");
+    w = archive((struct torch_writer){.n = 0});
     torch_entry(&w, "constants.pkl", "", 0);
     torch_write(&w, &dir, bin);
     CHECK_ERROR(sb_tensors_open(&set, &test_mem, dir.path), SPECBATCH_E_UNSUPPORTED, "TorchScript");
@@ -383,34 +393,81 @@ static void refuses_other_archives(void)
     test_dir_remove(&dir);
 }
 
+/* A name that is too long, and a directory that is larger than any list needs: it is refused before
+ * memory is taken for it. */
+static void refuses_what_is_too_large(void)
+{
+    static const unsigned char end[22] = "PK\5\6\0\0\0\0\1\0\1\0\1\0\0\4";
+    const struct test_dir dir = test_dir_make();
+    struct sb_tensors *set = NULL;
+    struct torch_writer w = {.n = 0};
+    char name[1024 + 1] = "", path[512];
+    FILE *file;
+
+    memset(name, 'n', sizeof name - 1);
+    torch_entry(&w, name, "", 0);
+    torch_write(&w, &dir, bin);
+    CHECK_ERROR(sb_tensors_open(&set, &test_mem, dir.path), SPECBATCH_E_FORMAT, "too long");
+    snprintf(path, sizeof path, "%.400s/%s", dir.path, bin);
+    file = fopen(path, "wb");
+    CHECK(file && fseek(file, (1 << 26) + 1, SEEK_SET) == 0 && fwrite(end, sizeof end, 1, file));
+    CHECK(file && fclose(file) == 0);
+    CHECK_ERROR(sb_tensors_open(&set, &test_mem, dir.path), SPECBATCH_E_FORMAT,
+                "a directory of 67108865 bytes, the limit is 67108864");
+    test_dir_remove(&dir);
+}
+
+/* An entry that says to begin where no header of it has room. */
+static void refuses_an_entry_at_the_end(void)
+{
+    const struct test_dir dir = test_dir_make();
+    struct torch_writer w = archive((struct torch_writer){.n = 0});
+    const size_t directory = w.file.n;
+
+    torch_end(&w);
+    for (int i = 0; i < 4; i++)
+        w.file.at[directory + 42 + (size_t)i] = (unsigned char)((w.file.n - 8) >> (8 * i));
+    CHECK_ERROR(open_bytes(&dir, w.file.at, w.file.n), SPECBATCH_E_FORMAT,
+                "entry t/data/0 begins beyond the file");
+    free(w.file.at);
+    test_dir_remove(&dir);
+}
+
 /* One byte of an archive is another, counted from its first byte, from that of its directory, or,
- * below 0, from its end. */
+ * below 0, from its end. The entries of its directory begin at its bytes 0 and 54. */
 static void refuses_a_lie_in_an_archive(void)
 {
     static const struct {
-        int in_directory, at;
+        int zip64, in_directory, at;
         unsigned char byte;
         const char *part;
     } lies[] = {
-        {0, 2, 7, "entry t/data/0 has no header before its data"},
-        {0, 29, 255, "entry t/data/0: its 8 bytes are not in the file"},
-        {1, 2, 7, "the directory of the archive ends after 0 entries"},
-        {1, 20, 7, "entry t/data/0: its 8 bytes are not in the file"},
-        {1, 28, 255, "entry 0 of the archive's directory is broken"},
-        {1, 28, 0, "name is empty"},
-        {1, 45, 1, "entry t/data/0: its 8 bytes are not in the file"},
-        {1, 47, 0, "has a NUL"},
-        {1, 47, 7, "control character"},
-        {0, -20, 7, "does not end as a zip archive does"},
-        {0, -12, 1, "bytes after the last entry"},
-        {0, -12, 255, "255 entries in a directory"},
-        {0, -9, 255, "is not inside the file"},
-        {0, -5, 255, "is not inside the file"},
+        {0, 0, 2, 7, "entry t/data/0 has no header before its data"},
+        {0, 0, 29, 255, "entry t/data/0: its 8 bytes are not in the file"},
+        {0, 1, 2, 7, "the directory of the archive ends after 0 entries"},
+        {0, 1, 20, 7, "entry t/data/0: its 8 bytes are not in the file"},
+        {0, 1, 28, 255, "entry 0 of the archive's directory is broken"},
+        {0, 1, 28, 0, "name is empty"},
+        {0, 1, 45, 1, "entry t/data/0: its 8 bytes are not in the file"},
+        {0, 1, 47, 0, "has a NUL"},
+        {0, 1, 47, 7, "control character"},
+        {0, 1, 32, 5, "the directory of the archive ends after 1 entries"},
+        {0, 1, 82, 30, "entry 1 of the archive's directory is broken"},
+        {0, 1, 86, 5, "entry 1 of the archive's directory is broken"},
+        {1, 1, 54, 7, "entry 0 of the archive's directory is broken"},
+        {1, 1, 56, 8, "entry 0 of the archive's directory is broken"},
+        {1, 0, -34, 0, "the zip64 locator points to no zip64 end"},
+        {1, 0, -33, 255, "the zip64 locator points beyond the file"},
+        {0, 0, -20, 7, "does not end as a zip archive does"},
+        {0, 0, -12, 1, "bytes after the last entry"},
+        {0, 0, -12, 255, "255 entries in a directory"},
+        {0, 0, -9, 255, "is not inside the file"},
+        {0, 0, -5, 255, "is not inside the file"},
     };
     const struct test_dir dir = test_dir_make();
 
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
-        struct torch_writer w = archive((struct torch_writer){.n = 0});
+        struct torch_writer w = archive((struct torch_writer){.zip64 = lies[i].zip64});
         const size_t directory = w.file.n;
         unsigned char *at;
         torch_end(&w);
@@ -477,6 +534,8 @@ RUN(reads_shards);
 RUN(reads_and_refuses_pickles);
 RUN(refuses_a_high_stack);
 RUN(refuses_other_archives);
+RUN(refuses_what_is_too_large);
+RUN(refuses_an_entry_at_the_end);
 RUN(refuses_a_lie_in_an_archive);
 RUN(survives_broken_archives);
 RUN(runs_out_of_memory_cleanly);

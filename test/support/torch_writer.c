@@ -84,12 +84,13 @@ void torch_entry(struct torch_writer *w, const char *name, const void *bytes, si
     add_short(w, n);
     add_short(w, n);
     gguf_add_number(d, length, 2);
-    gguf_add_number(d, w->zip64 ? 28 : 0, 2);
-    gguf_add_number(d, 0, 8); /* comment, disk, attributes */
-    gguf_add_number(d, 0, 2);
+    gguf_add_number(d, (w->padded ? 7 : 0) + (w->zip64 ? 28 : 0), 2);
+    gguf_add_number(d, w->padded ? 7 : 0, 2); /* bytes of the comment */
+    gguf_add_number(d, 0, 8);                 /* disk, attributes */
     add_short(w, header);
     add_text(d, "t/");
     add_text(d, name);
+    gguf_add(d, "FB\3\0pad", w->padded ? 7 : 0);
     if (w->zip64) {
         gguf_add_number(d, 1, 2);
         gguf_add_number(d, 24, 2);
@@ -97,6 +98,7 @@ void torch_entry(struct torch_writer *w, const char *name, const void *bytes, si
         gguf_add_number(d, n, 8);
         gguf_add_number(d, header, 8);
     }
+    add_text(d, w->padded ? "comment" : "");
     w->n++;
 }
 
@@ -147,5 +149,5 @@ void torch_write(struct torch_writer *w, const struct test_dir *dir, const char 
     torch_end(w);
     test_write(dir, name, w->file.at, w->file.n);
     free(w->file.at);
-    *w = (struct torch_writer){.zip64 = w->zip64};
+    *w = (struct torch_writer){.zip64 = w->zip64, .padded = w->padded};
 }

@@ -16,6 +16,7 @@ struct torch_writer {
     struct gguf_buffer file, directory, pickle;
     uint64_t n; /* entries */
     int zip64;  /* the directory's numbers are written with 64 bits */
+    int padded; /* its entries have another extra field, before that one, and a comment */
     int method; /* 8: entries claim to be compressed */
     int flags;  /* 1: or encrypted */
 };
