@@ -61,11 +61,12 @@ done:
 }
 
 /* Archives with a comment behind the end are refused like files that are cut off: nothing that is
- * read here has one. */
+ * read here has one. The number of this file among the archive's is 0 if it is the only one; with
+ * zip64 it may have all bits set. */
 static int32_t find_directory(struct place *place, const struct sb_file *file)
 {
     unsigned char record[END_BYTES];
-    uint64_t end;
+    uint64_t end, number;
     int32_t rc = SPECBATCH_OK;
 
     if (file->size < sizeof record)
@@ -75,6 +76,9 @@ static int32_t find_directory(struct place *place, const struct sb_file *file)
     if (!is(record, end_mark))
         SB_FAIL(SPECBATCH_E_FORMAT, "%s: does not end as a zip archive does (truncated?)",
                 file->name);
+    number = sb_little(record + 4, 2);
+    if (number != 0 && number != UINT16_MAX)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: the last of several files of an archive", file->name);
     place->entries = sb_little(record + 10, 2);
     place->bytes = sb_little(record + 12, 4);
     place->offset = sb_little(record + 16, 4);

@@ -386,6 +386,12 @@ static void refuses_other_archives(void)
     w = (struct torch_writer){.n = 0};
     torch_write(&w, &dir, bin);
     CHECK_ERROR(sb_tensors_open(&set, &test_mem, dir.path), SPECBATCH_E_FORMAT, "without data.pkl");
+    w = archive((struct torch_writer){.n = 0});
+    torch_end(&w);
+    w.file.at[w.file.n - 18] = 1; /* the number of this file among the archive's */
+    CHECK_ERROR(open_bytes(&dir, w.file.at, w.file.n), SPECBATCH_E_UNSUPPORTED,
+                "the last of several files of an archive");
+    free(w.file.at);
     CHECK_ERROR(open_bytes(&dir, old, sizeof old), SPECBATCH_E_UNSUPPORTED, "torch before 1.6");
     CHECK_ERROR(open_bytes(&dir, "PK", 2), SPECBATCH_E_FORMAT, "too short");
     test_write_text(&dir, bin, "version https://git-lfs.github.com/spec/v1\n");
