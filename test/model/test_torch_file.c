@@ -175,10 +175,11 @@ struct pickle {
     const char *bytes;
     size_t n;
     const char *part; /* of the message; NULL: it is read */
-    int32_t code;
+    int32_t code;     /* or how many tensors are read */
 };
 
-/* Writes a file with this pickle and a storage of 8 bytes, and opens it. */
+/* Writes a file with this pickle and a storage of 8 bytes, and opens it. Returns how many tensors
+ * it has, or the failure. */
 static int32_t open_pickle(const struct test_dir *dir, const char *bytes, size_t n)
 {
     struct torch_writer w = {.n = 0};
@@ -189,20 +190,42 @@ static int32_t open_pickle(const struct test_dir *dir, const char *bytes, size_t
     torch_entry(&w, "data/0", "12345678", 8);
     torch_write(&w, dir, bin);
     rc = sb_tensors_open(&set, &test_mem, dir->path);
+    if (rc == SPECBATCH_OK)
+        rc = sb_tensors_count(set);
     sb_tensors_close(set);
     return rc;
 }
 
+/* Arguments of which one, in turn, is of the wrong kind. */
+#define NAMES(s, type, key, device, n)                                                    \
+    {                                                                                     \
+        P(LIST("(" s type key device n "tQ")), "what names a storage", SPECBATCH_E_FORMAT \
+    }
+#define MAKES(storage, offset, shape, stride, gradient, hooks)                                     \
+    {                                                                                              \
+        P(LIST(S1("x") "ctorch._utils\n_rebuild_tensor_v2\n(" storage offset shape stride gradient \
+                   hooks "tR")),                                                                   \
+            "those of _rebuild_tensor_v2", SPECBATCH_E_FORMAT                                      \
+    }
+#define WRAPS(tensor, gradient, hooks)                                                      \
+    {                                                                                       \
+        P(LIST(S1("x") "ctorch._utils\n_rebuild_parameter\n(" tensor gradient hooks "tR")), \
+            "those of _rebuild_parameter", SPECBATCH_E_FORMAT                               \
+    }
+#define F "ctorch\nFloatStorage\n"
+#define ONES "(K\1K\1K\1K\1K\1K\1K\1K\1t"
+
 static const struct pickle pickles[] = {
-    {P(LIST(S1("x") X2)), NULL, 0},
+    {P(LIST(S1("x") X2)), NULL, 1},
     {P(LIST("")), NULL, 0},
-    {P("\x80\2}" S1("x") X2 "s."), NULL, 0},
-    {P("ccollections\nOrderedDict\n)R" S1("x") X2 "s}" S1("m") "Nsb."), NULL, 0},
-    {P(LIST(S1("x") "ctorch._utils\n_rebuild_parameter\n" X2 "\x88}\x87R")), NULL, 0},
-    {P(LIST(S1("x") X2 "q\0" S1("y") "h\0" S1("z") "j\0\0\0\0")), NULL, 0},
-    {P(LIST(S1("x") TENSOR(STORAGE("LongStorage", "0", "\x8a\1\1"), "M\0\0", ")", ")"))), NULL, 0},
-    {P(LIST(S1("x") TENSOR(F2, "J\1\0\0\0", "K\1\x85", "K\7\x85"))), NULL, 0},
-    {P(LIST(S1("x") TENSOR(F2, "K\2", "K\7K\0\x86", "K\7K\7\x86"))), NULL, 0},
+    {P("\x80\2}" S1("x") X2 "s."), NULL, 1},
+    {P("ccollections\nOrderedDict\n)R" S1("x") X2 "s}" S1("m") "Nsb."), NULL, 1},
+    {P(LIST(S1("x") "ctorch._utils\n_rebuild_parameter\n" X2 "\x88}\x87R")), NULL, 1},
+    {P(LIST(S1("x") X2 "q\0" S1("y") "h\0" S1("z") "j\0\0\0\0")), NULL, 3},
+    {P(LIST(S1("x") TENSOR(STORAGE("LongStorage", "0", "\x8a\1\1"), "M\0\0", ")", ")"))), NULL, 1},
+    {P(LIST(S1("x") TENSOR(F2, "J\1\0\0\0", "K\1\x85", "K\7\x85"))), NULL, 1},
+    {P(LIST(S1("x") TENSOR(F2, "K\2", "K\7K\0\x86", "K\7K\7\x86"))), NULL, 1},
+    {P(LIST(S1("x") TENSOR(F2, "K\0", ONES, ONES))), NULL, 1},
     /* What only a program would do. */
     {P("\x80\2cos\nsystem\nX\2\0\0\0ls\x85R."), "byte 2: it calls for os.system",
      SPECBATCH_E_UNSUPPORTED},
@@ -294,6 +317,20 @@ static const struct pickle pickles[] = {
      SPECBATCH_E_FORMAT},
     {P(LIST(S1("x") "ctorch._utils\n_rebuild_parameter\n)R")), "those of _rebuild_parameter",
      SPECBATCH_E_FORMAT},
+    NAMES("N", F, S1("0"), S1("c"), "K\2"),
+    NAMES(S1("s"), "N", S1("0"), S1("c"), "K\2"),
+    NAMES(S1("s"), F, "N", S1("c"), "K\2"),
+    NAMES(S1("s"), F, S1("0"), "N", "K\2"),
+    NAMES(S1("s"), F, S1("0"), S1("c"), "N"),
+    MAKES("N", "K\0", ")", ")", "\211", "}"),
+    MAKES(F2, "N", ")", ")", "\211", "}"),
+    MAKES(F2, "K\0", "N", ")", "\211", "}"),
+    MAKES(F2, "K\0", ")", "N", "\211", "}"),
+    MAKES(F2, "K\0", ")", ")", "N", "}"),
+    MAKES(F2, "K\0", ")", ")", "\211", "N"),
+    WRAPS("N", "\x88", "}"),
+    WRAPS(X2, "N", "}"),
+    WRAPS(X2, "\x88", "N"),
 };
 
 static void reads_and_refuses_pickles(void)
@@ -303,7 +340,7 @@ static void reads_and_refuses_pickles(void)
     for (size_t i = 0; i < sizeof pickles / sizeof *pickles; i++) {
         const struct pickle *p = &pickles[i];
         if (!p->part)
-            CHECK_OK(open_pickle(&dir, p->bytes, p->n));
+            CHECK_INT(open_pickle(&dir, p->bytes, p->n), p->code);
         else
             CHECK_ERROR(open_pickle(&dir, p->bytes, p->n), p->code, p->part);
         CHECK(!p->part || strstr(specbatch_last_error(), bin));
