@@ -12,6 +12,10 @@
 root=$(cd "$(dirname "$0")/../.." && pwd)
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
+# Not every shell runs that when a signal ends it.
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
 cd "$root" || exit 1
 B=${B:-build/cpu}
 CC=${CC:-cc}
