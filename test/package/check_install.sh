@@ -73,16 +73,22 @@ if command -v cmake >/dev/null 2>&1; then
     cat >"$tmp/project/CMakeLists.txt" <<'END'
 cmake_minimum_required(VERSION 3.13)
 project(consumer C)
-find_package(specbatch ${WANTED} REQUIRED)
+find_package(specbatch ${WANTED} REQUIRED COMPONENTS specbatch static OPTIONAL_COMPONENTS other)
+if(specbatch_other_FOUND)
+    message(FATAL_ERROR "there is no such component")
+endif()
 foreach(kind specbatch static)
     add_executable(with_${kind} ${MINIMAL})
     target_link_libraries(with_${kind} specbatch::${kind})
 endforeach()
 END
-    # configure VERSION: in a folder named after it.
+    # configure VERSION [OPTIONS]...: in a folder named after it.
     configure() {
-        CC=$CC cmake -S "$tmp/project" -B "$tmp/project/$1" -DCMAKE_PREFIX_PATH="$tmp/moved" \
-            -DMINIMAL="$root/examples/minimal.c" -DWANTED="$1" >"$tmp/log" 2>&1
+        wanted=$1
+        shift
+        CC=$CC cmake -S "$tmp/project" -B "$tmp/project/$wanted" "$@" \
+            -DCMAKE_PREFIX_PATH="$tmp/moved" -DMINIMAL="$root/examples/minimal.c" \
+            -DWANTED="$wanted" >"$tmp/log" 2>&1
     }
     configure "$version" && cmake --build "$tmp/project/$version" >"$tmp/log" 2>&1 ||
         cat "$tmp/log" >"$tmp/out"
@@ -95,6 +101,12 @@ END
         grep -q 'version: ' "$tmp/log" || cat "$tmp/log" >>"$tmp/out"
     done
     verdict install_cmake_refuses_another_version
+
+    # Without yajl there is no archive to link with, which whoever asks for it is told.
+    configure "$version" -DSPECBATCH_YAJL=NOTFOUND -DCMAKE_FIND_LIBRARY_SUFFIXES=.none &&
+        echo "an archive without yajl was found" >>"$tmp/out"
+    grep -q 'specbatch: no component static' "$tmp/log" || cat "$tmp/log" >>"$tmp/out"
+    verdict install_cmake_refuses_a_component_that_is_not_there
 
     # accepts ANSWER VERSION VARIABLES...: what the version file says of a request for this version,
     # with the variables by which CMake tells it the rest.
