@@ -197,6 +197,45 @@ void results_are_those_of_c()
     CHECK(!pool.collect());
 }
 
+void prompts_are_scored_and_tables_propose()
+{
+    const Model target(target_path);
+    Request request(prompt, 8);
+    request.flags = SPECBATCH_REQUEST_PROMPT_LOGPROBS;
+    request.top_logprobs = 2;
+    Pool pool(target, small_pool());
+    pool.submit(request);
+    pool.run();
+    const Result result = pool.collect().value();
+    const std::size_t n = prompt.size() - 1;
+    std::size_t n_top = 0;
+    const float *logprobs = specbatch_result_prompt_logprobs(result.get(), nullptr);
+    const std::int32_t *ids = specbatch_result_prompt_top_ids(result.get(), &n_top);
+    CHECK(same_bits(result.prompt_logprobs(), {logprobs, logprobs + n}));
+    CHECK(n_top == 2 && result.prompt_top().n == 2);
+    CHECK(copied(result.prompt_top().all_ids) == std::vector<std::int32_t>(ids, ids + 2 * n));
+    CHECK(result.prompt_top().logprobs(n - 1).size() == 2);
+    CHECK(result.prompt_top().logprobs(n).empty());
+    CHECK(result.prompt_length() == prompt.size() && result.tokens().size() == 8);
+    CHECK(result.time_queued_ns() <= result.time_first_token_ns());
+    CHECK(result.time_first_token_ns() <= result.time_total_ns());
+
+    // A table of the answer, twice, proposes it.
+    const std::string file = std::getenv("SESSION_FILE") + std::string(".table");
+    std::vector<std::int32_t> text;
+    for (int time = 0; time < 2; time++) {
+        text.insert(text.end(), prompt.begin(), prompt.end());
+        text.insert(text.end(), result.tokens().begin(), result.tokens().end());
+    }
+    make_table(file, target, text);
+    THROWS(SPECBATCH_E_INVALID, make_table(file, target, {}));
+    Pool quick(target, Draft::from_table(file), small_pool());
+    quick.submit(Request(prompt, 8));
+    quick.run();
+    const Result again = quick.collect().value();
+    CHECK(copied(again.tokens()) == copied(result.tokens()) && again.accepted() > 0);
+}
+
 void every_field_of_a_request_arrives()
 {
     const Model target(text_path);
@@ -257,6 +296,8 @@ void models_and_text_are_those_of_c()
     CHECK(std::strcmp(policy_name(policy_by_name("exspec")), "exspec") == 0);
     THROWS(SPECBATCH_E_NOT_FOUND, policy_by_name("none such"));
     CHECK(version() == SPECBATCH_VERSION_NUMBER && abi_version() == SPECBATCH_SOVERSION);
+    CHECK(std::strcmp(chat_name(SPECBATCH_CHAT_AUTO), "auto") == 0 && stat_count() > 30);
+    CHECK(std::strcmp(version_string(), specbatch_version_string()) == 0);
     CHECK(has("cpu") && !has("none such") && chat_count() > 5 && policy_count() == 5);
     const auto refusal = thrown([&] { Model("no/such/folder"); });
     CHECK(refusal.first == SPECBATCH_E_IO);
@@ -681,6 +722,7 @@ const struct {
 #name, name \
     }
     TEST(results_are_those_of_c),
+    TEST(prompts_are_scored_and_tables_propose),
     TEST(every_field_of_a_request_arrives),
     TEST(models_and_text_are_those_of_c),
     TEST(events_bring_every_text_and_run_what_is_submitted_meanwhile),
