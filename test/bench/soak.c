@@ -1,7 +1,7 @@
 /*
  * Many random requests through pools that live long: nothing may grow, get lost or change.
  *
- *   soak [--requests N] [--audit N] [--drain N] [--seed S]
+ *   soak [--requests N] [--audit N] [--drain N] [--seed S] [--session FILE]
  *
  * Each policy gets a pool of its own and an equal part of the requests. They want all that a
  * request can (test/support/random_request.h), come at any time, and are cancelled now and then.
@@ -34,7 +34,6 @@
 #include "support/trace.h"
 
 #define TARGET "test/data/models/qwen3_untied_f32_sharded"
-#define SESSION "build/soak.session"
 
 enum { JOBS = 32, TABLES = 1 << 13, SLACK = 1 << 20, LINE = 64 };
 
@@ -50,6 +49,7 @@ struct counts {
 
 struct soak {
     int32_t n_requests, audit, drain; /* the options */
+    const char *session;              /* where sessions are saved */
     uint64_t state;                   /* of the random numbers */
     specbatch_model *target, *small;
     specbatch_pool_options options;
@@ -249,10 +249,11 @@ static void save_and_load(struct soak *soak)
 
     if (job->request.n_ids == 0)
         return;
-    need(specbatch_pool_save_session(soak->pool, job->request.ids, job->request.n_ids, SESSION,
-                                     NULL) == SPECBATCH_OK,
+    need(specbatch_pool_save_session(soak->pool, job->request.ids, job->request.n_ids,
+                                     soak->session, NULL) == SPECBATCH_OK,
          "a session is not saved");
-    need(specbatch_pool_load_session(soak->pool, SESSION, ids, RANDOM_PROMPT, &n) == SPECBATCH_OK &&
+    need(specbatch_pool_load_session(soak->pool, soak->session, ids, RANDOM_PROMPT, &n) ==
+                 SPECBATCH_OK &&
              n == job->request.n_ids && memcmp(ids, job->request.ids, n * sizeof *ids) == 0,
          "a session is not loaded");
     soak->counts.sessions++;
@@ -372,12 +373,14 @@ static void run_policy(struct soak *soak, int32_t policy, int32_t n)
 
 int main(int argc, char **argv)
 {
-    static struct soak soak = {.n_requests = 1000, .audit = 50, .drain = 50, .state = 1};
+    static struct soak soak = {
+        .n_requests = 1000, .audit = 50, .drain = 50, .state = 1, .session = "build/soak.session"};
     const struct ex_option options[] = {
         {"--requests", "N", EX_INT, &soak.n_requests, 100, 100000000, "over all policies (1000)"},
         {"--audit", "N", EX_INT, &soak.audit, 0, 1000000, "one of N answers; 0: none (50)"},
         {"--drain", "N", EX_INT, &soak.drain, 1, 1000000, "requests between two points (50)"},
         {"--seed", "S", EX_SEED, &soak.state, 0, 0, "(1)"},
+        {"--session", "FILE", EX_STRING, &soak.session, 0, 0, "to save in (build/soak.session)"},
     };
     specbatch_model_options model = SPECBATCH_MODEL_OPTIONS_INIT;
     int parsed;
@@ -399,6 +402,6 @@ int main(int argc, char **argv)
         run_policy(&soak, policy, soak.n_requests / specbatch_policy_count());
     specbatch_model_close(soak.target);
     specbatch_model_close(soak.small);
-    remove(SESSION);
+    remove(soak.session);
     return EX_OK;
 }
