@@ -337,6 +337,33 @@ static void test_no_memory_for_a_file(void)
     CHECK(strstr(plans(), "f16 0 0 0 ") != NULL);
 }
 
+/* Each number that a verdict is for tells it from others. One for the own kernel leaves an older
+ * one as it is, and behind 512 no more are noted. */
+static void test_verdicts_are_told_apart_and_bounded(void)
+{
+    const struct sb_verdict own = {SB_BF16, 8, 8, 4, 128, 0, {0}};
+    struct sb_verdict others[5] = {own, own, own, own, own}, better = own;
+    struct sb_gpu gpu = {.log = {count_warnings, &(int){0}}};
+    struct sb_plan_file *file = NULL;
+
+    CHECK_OK(sb_plan_file_open(&file, &gpu, plan_path, 130100));
+    sb_plan_file_note(file, &own);
+    others[0].type = SB_F16, others[1].n_out = others[2].n_in = 9;
+    others[3].gated = 0, others[4].rows = 192;
+    for (int i = 0; i < 5; i++)
+        CHECK(sb_plan_file_find(file, &others[i]) == NULL);
+    better.by_library = better.algo.id = 1;
+    sb_plan_file_note(file, &better);
+    sb_plan_file_note(file, &own);
+    CHECK(sb_plan_file_find(file, &own)->by_library);
+    for (int32_t n = 0; n < 600; n++) {
+        others[0].rows = n;
+        sb_plan_file_note(file, &others[0]);
+        CHECK((sb_plan_file_find(file, &others[0]) != NULL) == (n < 511));
+    }
+    sb_plan_file_close(file);
+}
+
 /* A file that cannot be written is a line in the log. */
 static void test_a_file_that_cannot_be_written(void)
 {
@@ -443,6 +470,7 @@ RUN(test_a_file_decides_over_no_bits);
 RUN(test_models_share_a_file);
 RUN(test_files_that_cannot_be_used);
 RUN(test_no_memory_for_a_file);
+RUN(test_verdicts_are_told_apart_and_bounded);
 RUN(test_a_file_that_cannot_be_written);
 test_dir_remove(&dir);
 TEST_END
