@@ -7,7 +7,8 @@ if [ -n "$SAN" ]; then
     echo "SKIP soak: a sanitizer keeps what is freed"
     exit
 fi
-$soak --requests 1000 --audit 5 --session "$tmp/session" >"$tmp/log" 2>&1 || cat "$tmp/log" >"$tmp/out"
+$soak --requests 1000 --audit 5 --session "$tmp/session" >"$tmp/log" 2>&1 ||
+    cat "$tmp/log" >"$tmp/out"
 [ "$(grep -c ' 200 requests, ' "$tmp/log")" -eq 5 ] || cat "$tmp/log" >>"$tmp/out"
 verdict soak_ends_well
 $soak --requests 999 >"$tmp/log" 2>&1
