@@ -179,9 +179,12 @@ struct pickle {
 };
 
 /* Writes a file with this pickle and a storage of 8 bytes, and opens it. Returns how many tensors
- * it has, or the failure. */
+ * it has, or the failure; or LEAKS if it leaves memory behind. */
+enum { LEAKS = -1000 };
 static int32_t open_pickle(const struct test_dir *dir, const char *bytes, size_t n)
 {
+    struct test_memory memory = {0, INT64_MAX, 0};
+    const struct sb_mem mem = {test_memory_alloc, test_memory_free, &memory};
     struct torch_writer w = {.n = 0};
     struct sb_tensors *set = NULL;
     int32_t rc;
@@ -189,11 +192,11 @@ static int32_t open_pickle(const struct test_dir *dir, const char *bytes, size_t
     torch_entry(&w, "data.pkl", bytes, n);
     torch_entry(&w, "data/0", "12345678", 8);
     torch_write(&w, dir, bin);
-    rc = sb_tensors_open(&set, &test_mem, dir->path);
+    rc = sb_tensors_open(&set, &mem, dir->path);
     if (rc == SPECBATCH_OK)
         rc = sb_tensors_count(set);
     sb_tensors_close(set);
-    return rc;
+    return memory.live == 0 ? rc : LEAKS;
 }
 
 /* Arguments of which one, in turn, is of the wrong kind. */
@@ -303,6 +306,10 @@ static const struct pickle pickles[] = {
     {P(LIST(S1("x") TENSOR(F2, "K\0", "J\377\377\377\377\x85", "K\1\x85"))), "are not sizes",
      SPECBATCH_E_FORMAT},
     {P(LIST(S1("x") TENSOR(F2, "K\0", "K\2\x85", "J\377\377\377\377\x85"))), "are not sizes",
+     SPECBATCH_E_FORMAT},
+    {P(LIST(S1("x") TENSOR(F2, "K\0", "K\1J\377\377\377\377\x86", "K\1K\1\x86"))), "are not sizes",
+     SPECBATCH_E_FORMAT},
+    {P(LIST(S1("x") TENSOR(F2, "K\0", "K\1K\2\x86", "K\2N\x86"))), "are not sizes",
      SPECBATCH_E_FORMAT},
     {P(LIST(S1("x") TENSOR(F2, "K\0", "K\2\x85", ")"))), "are not sizes", SPECBATCH_E_FORMAT},
     {P(LIST(S1("x") TENSOR(F2, "K\0", "N\x85", "K\1\x85"))), "are not sizes", SPECBATCH_E_FORMAT},
