@@ -248,6 +248,8 @@ class TestModelsAndErrors(unittest.TestCase):
             with self.assertRaises(MemoryError):
                 specbatch.Pool(model, budget_bytes=1000)
             self.assertGreater(specbatch.Pool.bytes_needed(model), 1000)
+            with specbatch.Pool(model, batch=2) as pool:
+                self.assertEqual(pool.bytes, specbatch.Pool.bytes_needed(model, batch=2))
             with self.assertRaisesRegex(ValueError, "ragged"), specbatch.Pool(model) as pool:
                 pool.generate([1], max_new=1)
                 specbatch.Model.open(TARGET, compute="ragged")

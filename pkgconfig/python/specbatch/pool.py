@@ -104,6 +104,11 @@ class Pool(Handle):
             call("pool_bytes", ctypes.byref(value), model, source, ctypes.byref(given))
         return value.value
 
+    @property
+    def bytes(self) -> int:
+        """The memory that its caches and buffers take; docs/stats.md has the parts of it."""
+        return self.stats["cache_bytes"] + self.stats["work_bytes"]
+
     # ------------------------------------------------------------ as in C
 
     def submit(self, request: Asked, **options: "Unpack[RequestOptions]") -> int:
