@@ -645,6 +645,9 @@ sed 's/"deadline_ms": 1000000/"logprobs": true/' "$tmp/wished" >"$tmp/timeless"
 check_log $B/examples/bench $pair --draft ngram --prompts "$tmp/timeless" --limit 2 --max-new 8 \
     --policies ragged --batches 2 --draft-lens 2 --draft-min-percent 20 --ignore-eos
 has ' 4/4$'
+$B/examples/bench $pair --prompts "$tmp/wished" --policies plain,none >"$tmp/log" 2>&1
+[ $? -eq 2 ] || echo "the exit status is not 2" >>"$tmp/out"
+has 'no policy is called "none"; there are ragged, plain, eqspec, exspec, rollback$'
 $B/examples/bench $pair --prompts "$tmp/wished" >"$tmp/log" 2>&1
 [ $? -eq 2 ] || echo "the exit status is not 2" >>"$tmp/out"
 has 'wished:1: "deadline_ms": runs with deadlines cannot be compared$'
