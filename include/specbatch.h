@@ -361,15 +361,20 @@ SPECBATCH_API int32_t specbatch_model_open(specbatch_model **out, const char *pa
                                            const specbatch_model_options *options);
 
 /*
- * Writes the checkpoint in the directory `from` as a GGUF file `to`, which specbatch_model_open and
- * llama.cpp open. Its matrices are those of a model that is opened with the same option `weights`:
- * in Q8_0, in Q4_0, or as they are. Those whose rows are no multiple of 32 elements stay as they
- * are. Norms and biases are F32. A model of the file, if opened with that option too, gives the
- * same tokens and log-probabilities, bit for bit.
+ * Writes the checkpoint `from`, a directory or a GGUF file, as a GGUF file `to`, which
+ * specbatch_model_open and llama.cpp open. Its matrices are those of a model that is opened with
+ * the same option `weights`: in Q8_0, in Q4_0, or as they are. Those whose rows are no multiple of
+ * 32 elements stay as they are. Norms and biases are F32. A model of the file, if opened with that
+ * option too, gives the same tokens and log-probabilities, bit for bit.
  *
  * Tokenizer and chat template become metadata. If these cannot say all that the tokenizer does, the
  * log is told, and tokenizer.json is in the file too: this library goes by that and so loses
  * nothing, while llama.cpp goes by the metadata, which may be without a tokenizer then.
+ *
+ * Of a GGUF file, in parts or in one, the metadata stay as they are, and a tokenizer.json beside it
+ * goes in. By way of a file in the checkpoint's own type the new one is, byte by byte, that of the
+ * directory. What is quantised already is copied if `weights` is AUTO, and else refused, because to
+ * round it again loses more.
  *
  * Memory is taken for metadata and for some rows of a tensor only. Of options (NULL: the defaults)
  * alloc, free, log, progress and weights are used; the others are checked and change nothing. The
@@ -380,8 +385,9 @@ SPECBATCH_API int32_t specbatch_model_open(specbatch_model **out, const char *pa
  * for, as they are stored, and of nothing else: beside a config.json it is a checkpoint.
  *
  * E_INVALID (also: `to` is a directory, or has more than 1023 bytes), E_OPTIONS, E_NOMEM, E_IO (the
- * message has the system's reason), E_FORMAT, E_UNSUPPORTED (also: `from` is no directory, its
- * config.json says what a GGUF file cannot, or safetensors are to be quantised), E_CANCELLED.
+ * message has the system's reason), E_FORMAT, E_UNSUPPORTED (also: its config.json says what a GGUF
+ * file cannot, what is quantised would be quantised again, or safetensors are to be quantised or
+ * made of a GGUF file), E_CANCELLED.
  * Thread: any. Since 0.2.
  */
 SPECBATCH_API int32_t specbatch_convert(const char *to, const char *from,

@@ -619,7 +619,13 @@ check_log $B/examples/quantize --weights q4 $demo/target "$tmp/q4.gguf"
 [ "$(wc -c <"$tmp/q4.gguf")" -lt $(($(wc -c <"$tmp/target.gguf") * 2 / 5)) ] ||
     ls -l "$tmp/q4.gguf" "$tmp/target.gguf" >>"$tmp/out"
 verdict quantize_converts_a_checkpoint
-rm "$tmp/q4.gguf"
+check_log $B/examples/quantize --weights q4 "$tmp/target.gguf" "$tmp/same.gguf"
+cmp "$tmp/q4.gguf" "$tmp/same.gguf" >>"$tmp/out" 2>&1
+$B/examples/quantize --weights q8 "$tmp/q4.gguf" "$tmp/same.gguf" >"$tmp/log" 2>&1
+[ $? -eq 3 ] || echo "4 bits were quantised again" >>"$tmp/out"
+has 'is Q8_0 already, and to quantise it again would lose more'
+verdict quantize_converts_a_gguf_file
+rm "$tmp/q4.gguf" "$tmp/same.gguf"
 mkdir "$tmp/folder"
 cp $demo/target/*.json "$tmp/folder"
 check_log $B/examples/quantize $demo/target "$tmp/folder/model.safetensors"
