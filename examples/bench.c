@@ -94,7 +94,7 @@ static int read_policies(struct bench *bench)
     while (next_word(&text, word, sizeof word)) {
         const int32_t policy = specbatch_policy_by_name(word);
         if (policy < 0)
-            return ex_complain("--policies: no policy is called \"%s\"", word);
+            return ex_complain("--policies: %s", specbatch_last_error());
         if (!take_item(&bench->policies, policy))
             return 0;
     }

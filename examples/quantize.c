@@ -1,5 +1,6 @@
 /*
- * Converts a checkpoint to a GGUF file, which this library and llama.cpp open.
+ * Converts a checkpoint, a folder or a GGUF file, to a GGUF file, which this library and llama.cpp
+ * open.
  *     quantize [--weights auto|q8|q4] DIR OUT.gguf
  * If the file's name ends in .safetensors, it gets the tensors in that format, as they are stored:
  * of shards, or of a pytorch_model.bin, one file that every reader of safetensors opens.
@@ -76,7 +77,8 @@ int main(int argc, char **argv)
     const struct ex_option options[] = {
         {"--weights", "auto|q8|q4", EX_CHOICE, &q.weights, 0, 0,
          "type of the matrices: as they are, 8 or 4 bits (auto)"},
-        {"DIR", NULL, EX_OPERAND, &q.dir, 0, 0, "the checkpoint: a folder as on Hugging Face"},
+        {"DIR", NULL, EX_OPERAND, &q.dir, 0, 0,
+         "the checkpoint: a folder as on Hugging Face, or a GGUF file"},
         {"OUT.gguf", NULL, EX_OPERAND, &q.out, 0, 0,
          "the file to be written; a name in .safetensors: one of safetensors"}};
     int code, parsed;

@@ -43,9 +43,10 @@
  * size_t. An option struct begins with its own size, zero means "the default" in each of its
  * fields, and it only ever grows at its end.
  *
- * Other languages. Constants are passed as int32_t, and flags as uint32_t. No struct has padding: a
- * field begins where the one before it ends, a pointer takes 8 bytes, and so does a size_t. So
- * declarations can be checked by their sizes, which are these in 0.2:
+ * Other languages. Constants are passed as int32_t, and flags as uint32_t. Flags are the constants
+ * that are written as 1 << n. No struct has padding: a field begins where the one before it ends, a
+ * pointer takes 8 bytes, and so does a size_t. So declarations can be checked by their sizes, which
+ * are these in 0.2:
  *
  *     specbatch_model_options    104        specbatch_pool_options     120
  *     specbatch_message           24        specbatch_request          136
@@ -361,15 +362,20 @@ SPECBATCH_API int32_t specbatch_model_open(specbatch_model **out, const char *pa
                                            const specbatch_model_options *options);
 
 /*
- * Writes the checkpoint in the directory `from` as a GGUF file `to`, which specbatch_model_open and
- * llama.cpp open. Its matrices are those of a model that is opened with the same option `weights`:
- * in Q8_0, in Q4_0, or as they are. Those whose rows are no multiple of 32 elements stay as they
- * are. Norms and biases are F32. A model of the file, if opened with that option too, gives the
- * same tokens and log-probabilities, bit for bit.
+ * Writes the checkpoint `from`, a directory or a GGUF file, as a GGUF file `to`, which
+ * specbatch_model_open and llama.cpp open. Its matrices are those of a model that is opened with
+ * the same option `weights`: in Q8_0, in Q4_0, or as they are. Those whose rows are no multiple of
+ * 32 elements stay as they are. Norms and biases are F32. A model of the file, if opened with that
+ * option too, gives the same tokens and log-probabilities, bit for bit.
  *
  * Tokenizer and chat template become metadata. If these cannot say all that the tokenizer does, the
  * log is told, and tokenizer.json is in the file too: this library goes by that and so loses
  * nothing, while llama.cpp goes by the metadata, which may be without a tokenizer then.
+ *
+ * Of a GGUF file, in parts or in one, the metadata stay as they are, and a tokenizer.json beside it
+ * goes in. By way of a file in the checkpoint's own type the new one is, byte by byte, that of the
+ * directory. What is quantised already is copied if `weights` is AUTO, and else refused, because to
+ * round it again loses more.
  *
  * Memory is taken for metadata and for some rows of a tensor only. Of options (NULL: the defaults)
  * alloc, free, log, progress and weights are used; the others are checked and change nothing. The
@@ -380,8 +386,9 @@ SPECBATCH_API int32_t specbatch_model_open(specbatch_model **out, const char *pa
  * for, as they are stored, and of nothing else: beside a config.json it is a checkpoint.
  *
  * E_INVALID (also: `to` is a directory, or has more than 1023 bytes), E_OPTIONS, E_NOMEM, E_IO (the
- * message has the system's reason), E_FORMAT, E_UNSUPPORTED (also: `from` is no directory, its
- * config.json says what a GGUF file cannot, or safetensors are to be quantised), E_CANCELLED.
+ * message has the system's reason), E_FORMAT, E_UNSUPPORTED (also: its config.json says what a GGUF
+ * file cannot, what is quantised would be quantised again, or safetensors are to be quantised or
+ * made of a GGUF file), E_CANCELLED.
  * Thread: any. Since 0.2.
  */
 SPECBATCH_API int32_t specbatch_convert(const char *to, const char *from,
@@ -426,11 +433,11 @@ SPECBATCH_API const int32_t *specbatch_model_eos(const specbatch_model *model, s
 
 enum {
     /* Tokenizing: leave out what the tokenizer's template adds (the begin-of-sequence token). */
-    SPECBATCH_TEXT_NO_BOS = 1,
+    SPECBATCH_TEXT_NO_BOS = 1 << 0,
     /* Tokenizing: take special tokens in the text for ordinary text, as untrusted input needs. */
-    SPECBATCH_TEXT_PLAIN_SPECIAL = 2,
+    SPECBATCH_TEXT_PLAIN_SPECIAL = 1 << 1,
     /* Detokenizing: keep special tokens in the text. */
-    SPECBATCH_TEXT_KEEP_SPECIAL = 4
+    SPECBATCH_TEXT_KEEP_SPECIAL = 1 << 2
 };
 
 /*
@@ -512,12 +519,12 @@ typedef struct specbatch_message {
 enum {
     /* Without reasoning, as a template's enable_thinking=false has it. A format that never has any
      * is not changed by this; GLMZ1 always has it, and refuses (E_UNSUPPORTED). */
-    SPECBATCH_CHAT_NO_THINK = 1,
+    SPECBATCH_CHAT_NO_THINK = 1 << 0,
     /* End behind the last message, without the mark that begins an answer. */
-    SPECBATCH_CHAT_NO_ANSWER_PROMPT = 2,
+    SPECBATCH_CHAT_NO_ANSWER_PROMPT = 1 << 1,
     /* For specbatch_chat_tokens: special tokens that are spelled out in a content become tokens,
      * as they do in text. Only for contents that are trusted. */
-    SPECBATCH_CHAT_PARSE_SPECIAL = 4
+    SPECBATCH_CHAT_PARSE_SPECIAL = 1 << 2
 };
 
 typedef struct specbatch_chat_options {
@@ -809,18 +816,18 @@ typedef struct specbatch_pool specbatch_pool;
 enum {
     /* Of queued requests those with short prompts are admitted first: each token of a prompt counts
      * as if the request had come a round later, so that no request waits for ever. */
-    SPECBATCH_POOL_SORT_BY_LENGTH = 1,
+    SPECBATCH_POOL_SORT_BY_LENGTH = 1 << 0,
     /* For eqspec: a finished row's place is filled at once, not when all rows have finished. */
-    SPECBATCH_POOL_EQSPEC_REPLACE = 2,
+    SPECBATCH_POOL_EQSPEC_REPLACE = 1 << 1,
     /* Always ask for draft_len proposals. Without this flag a pool measures what proposals cost and
      * win, and asks each row for as many as pay, which may be none. */
-    SPECBATCH_POOL_FIXED_K = 4,
+    SPECBATCH_POOL_FIXED_K = 1 << 2,
     /* A request gets a slot for its prompt, which grows with its answer, and not at once for all of
      * max_new. So more requests fit in the caches. When there is no room to grow, the request that
      * would come last in the queue (docs/requests.md) gives its slot back, waits there, and is
      * computed anew later: its tokens stay the same. Policies that align rows ignore this. Since
      * 0.2. */
-    SPECBATCH_POOL_GROW_SLOTS = 8
+    SPECBATCH_POOL_GROW_SLOTS = 1 << 3
 };
 
 typedef struct specbatch_pool_options {
@@ -941,22 +948,23 @@ SPECBATCH_API int32_t specbatch_pool_unpin(specbatch_pool *pool, uint64_t pin);
 /* ----------------------------------------------------------------- requests */
 
 enum {
-    SPECBATCH_REQUEST_IGNORE_EOS = 1, /* go on past the model's end-of-sequence ids */
-    SPECBATCH_REQUEST_LOGPROBS = 2,   /* keep the natural logarithm of every token's probability */
+    SPECBATCH_REQUEST_IGNORE_EOS = 1 << 0, /* go on past the model's end-of-sequence ids */
+    /* Keep the natural logarithm of every token's probability. */
+    SPECBATCH_REQUEST_LOGPROBS = 1 << 1,
     /* The same of every token of the prompt but the first, and their alternatives if top_logprobs
      * asks for some. The prompt is then computed from the first token on, whatever is kept of it,
      * and max_new may be 0: such a request ends with SPECBATCH_FINISH_LENGTH when its prompt is
      * computed. Since 0.2. */
-    SPECBATCH_REQUEST_PROMPT_LOGPROBS = 4,
+    SPECBATCH_REQUEST_PROMPT_LOGPROBS = 1 << 2,
     /* Log-probabilities of the answer, and its alternatives, are by the probabilities that tokens
      * are sampled from, behind all filters, and not the model's own. With temperature 0 they are by
      * the logits behind mask, bias and penalties. Prompts have the model's own. Since 0.2. */
-    SPECBATCH_REQUEST_FILTERED_LOGPROBS = 8
+    SPECBATCH_REQUEST_FILTERED_LOGPROBS = 1 << 3
 };
 
 enum {
     /* repetition_penalty counts tokens of the answer only. Without it those of the prompt count. */
-    SPECBATCH_SAMPLING_SPARE_PROMPT = 1
+    SPECBATCH_SAMPLING_SPARE_PROMPT = 1 << 0
 };
 
 /*

@@ -7,7 +7,8 @@ prints what `read(path)` returns, a dict of lists in the header's order:
     version    {"major": 0, "minor": 2, "patch": 0, "number": 200, "abi": 1}
     doc        the comment at the top
     constants  {name, value, type, doc, group, section, line}
-                 all of enums, and #defines of a number; type: "int32_t", or "uint32_t" of flags
+                 all of enums, and #defines of a number; type: "int32_t", or "uint32_t" of flags,
+                 which are those that the header writes as 1 << n
     handles    {name, doc, section, line}                    opaque structs
     callbacks  {name, returns, params, doc, section, line}   typedefs of function pointers
     structs    {name, size, fields, init, doc, section, line}
@@ -48,7 +49,7 @@ TOKEN = re.compile(r"""
   | (?P<word>[A-Za-z_]\w*)
   | (?P<number>-?\d+)
   | (?P<string>"[^"\\\n]*")
-  | (?P<mark>[{}()\[\];,*=])
+  | (?P<mark>[{}()\[\];,*=]|<<)
 """, re.VERBOSE | re.DOTALL | re.MULTILINE)
 
 SECTION = re.compile(r"/\* -{5,} (.*) \*/", re.DOTALL)
@@ -199,9 +200,10 @@ class Parser:
                   since=since[-1] if since else None)
 
     def enum(self):
-        """enum { NAME = NUMBER, ... }; where every number is written out. Its comment is the group
-        of its constants, or one inside it that a blank line follows."""
-        group = self.doc
+        """enum { NAME = NUMBER, ... }; where every number is written out, or 1 << n in each of
+        them. Its comment is the group of its constants, or one inside it that a blank line
+        follows."""
+        group, kinds = self.doc, set()
         self.take("{")
         while True:
             self.doc = self.comment()
@@ -209,21 +211,27 @@ class Parser:
                 group, self.doc = self.doc, self.comment()
             name = self.take("word")
             self.take("=")
-            value = int(self.take("number").text)
+            value, type_ = self.enum_value()
+            kinds.add(type_)
             last = not self.taken(",")
             self.doc = self.doc or self.trailing_comment(name.line)
-            self.item("constants", name.text, name, value=value,
-                      type="uint32_t" if self.is_flag(name.text) else "int32_t", group=group)
+            self.item("constants", name.text, name, value=value, type=type_, group=group)
+            if len(kinds) > 1:
+                self.fail(name, "flags, which are 1 << n, and other numbers in one enum")
             if self.taken("}"):
                 break
             if last:
                 self.fail(self.peek(), "an enum goes on without a comma")
         self.take(";")
 
-    def is_flag(self, name):
-        return bool(re.match(r"SPECBATCH_(TEXT|POOL|REQUEST|SAMPLING)_", name)) or name in (
-            "SPECBATCH_CHAT_NO_THINK", "SPECBATCH_CHAT_NO_ANSWER_PROMPT",
-            "SPECBATCH_CHAT_PARSE_SPECIAL")
+    def enum_value(self):
+        """The number of a constant and its type: 4, an int32_t, or 1 << 2, a flag."""
+        number = self.take("number")
+        if not self.taken("<<"):
+            return int(number.text), "int32_t"
+        if number.text != "1":
+            self.fail(number, "a flag is 1 << n")
+        return 1 << int(self.take("number").text), "uint32_t"
 
     def typedef(self, token):
         if self.peek().text == "struct":

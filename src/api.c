@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "api.h"
+#include "line.h"
 #include "model/convert.h"
 #include "options.h"
 #include "port.h"
@@ -178,12 +179,16 @@ const char *specbatch_policy_name(int32_t policy)
 
 int32_t specbatch_policy_by_name(const char *name)
 {
+    char names[128];
+
     if (!name)
         return sb_null_argument("name");
     for (int32_t i = 0; i < sb_policy_count(); i++)
         if (strcmp(sb_policy_at(i)->name, name) == 0)
             return i;
-    return sb_fail(SPECBATCH_E_NOT_FOUND, "no policy is called \"%.60s\"", name);
+    sb_line_names(names, sizeof names, specbatch_policy_name);
+    return sb_fail(SPECBATCH_E_NOT_FOUND, "no policy is called \"%.60s\"; there are %s", name,
+                   names);
 }
 
 int32_t specbatch_model_options_init(specbatch_model_options *options, size_t size)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "api.h"
+#include "line.h"
 #include "model/model.h"
 #include "options.h"
 #include "text/chat.h"
@@ -114,12 +115,16 @@ const char *specbatch_chat_name(int32_t format)
 
 int32_t specbatch_chat_by_name(const char *name)
 {
+    char names[160];
+
     if (!name)
         return sb_null_argument("name");
     for (int32_t format = 0; format < sb_chat_count(); format++)
         if (strcmp(sb_chat_name(format), name) == 0)
             return format;
-    return sb_fail(SPECBATCH_E_NOT_FOUND, "chat format \"%.40s\": there is none", name);
+    sb_line_names(names, sizeof names, sb_chat_name);
+    return sb_fail(SPECBATCH_E_NOT_FOUND, "no chat format is called \"%.40s\"; there are %s", name,
+                   names);
 }
 
 int32_t specbatch_model_chat_format(const specbatch_model *model)

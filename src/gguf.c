@@ -27,7 +27,8 @@ enum {
     TENSORS_MAX = 1000000,
     FILES_MAX = 4096,
     KEY_MAX_BYTES = 65535,
-    DEPTH_MAX = 4, /* of arrays in arrays */
+    LENGTH_BYTES = 8, /* of the length that a string begins with */
+    DEPTH_MAX = 4,    /* of arrays in arrays */
     ALIGNMENT_MAX = 1 << 20
 };
 
@@ -62,7 +63,7 @@ struct key {
     size_t at, n; /* where in the head */
     const char *text;
     struct sb_gguf_value value;
-    size_t value_at;
+    size_t value_at, end; /* end: behind the value */
 };
 
 /* What a file has before its data. */
@@ -129,7 +130,7 @@ static int32_t read_string(struct head *h, size_t *at, uint64_t *n, const char *
 {
     int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(read_number(h, 8, n, what));
+    SB_TRY(read_number(h, LENGTH_BYTES, n, what));
     SB_TRY(want(h, *n, what));
     *at = h->at;
     h->at += (size_t)*n;
@@ -242,6 +243,7 @@ static int32_t read_key(struct head *h)
     key.n = (size_t)n;
     snprintf(what, sizeof what, "%.*s", n < 70 ? (int)n : 70, (const char *)h->bytes + key.at);
     SB_TRY(read_value(h, &key, what));
+    key.end = h->at;
     SB_NEW(grown, sb_grow(h->mem, h->keys, &h->key_capacity, h->n_keys + 1, sizeof *grown), what);
     h->keys = grown;
     h->keys[h->n_keys++] = key;
@@ -651,4 +653,13 @@ const char *sb_gguf_key(const struct sb_gguf *g, size_t index, size_t *length)
         return NULL;
     *length = g->head.keys[index].n;
     return g->head.keys[index].text;
+}
+
+const unsigned char *sb_gguf_entry(const struct sb_gguf *g, size_t index, size_t *n)
+{
+    const struct key *key = &g->head.keys[index];
+    const size_t begin = key->at - LENGTH_BYTES;
+
+    *n = key->end - begin;
+    return g->head.bytes + begin;
 }

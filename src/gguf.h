@@ -82,6 +82,9 @@ int sb_gguf_get(const struct sb_gguf *gguf, const char *key, struct sb_gguf_valu
 /* A key by its index, which are in the order of their bytes; NULL behind the last one. It has
  * *length bytes, and no NUL behind it. */
 const char *sb_gguf_key(const struct sb_gguf *gguf, size_t index, size_t *length);
+/* The *n bytes of that key and its value as they lie in the file, where entry follows entry. The
+ * index must be that of a key. */
+const unsigned char *sb_gguf_entry(const struct sb_gguf *gguf, size_t index, size_t *n);
 
 /* These write the value and return 1, or return 0 when it is of another type. sb_gguf_int takes
  * integers of any width that fit. sb_gguf_double takes those and finite floats; an f32 becomes the

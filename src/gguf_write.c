@@ -89,6 +89,12 @@ void sb_gguf_put_bytes(struct sb_gguf_out *out, const char *bytes, size_t n)
     add(out, &out->keys, bytes, n);
 }
 
+void sb_gguf_put_entry(struct sb_gguf_out *out, const unsigned char *bytes, size_t n)
+{
+    add(out, &out->keys, bytes, n);
+    out->n_keys++;
+}
+
 void sb_gguf_put_u32(struct sb_gguf_out *out, const char *key, uint32_t value)
 {
     put_key(out, key, SB_GGUF_U32);

@@ -53,6 +53,8 @@ void sb_gguf_put_array(struct sb_gguf_out *out, const char *key, uint32_t of, ui
 void sb_gguf_put_string(struct sb_gguf_out *out, const char *text, size_t n);
 void sb_gguf_put_number(struct sb_gguf_out *out, uint64_t number, size_t size);
 void sb_gguf_put_bytes(struct sb_gguf_out *out, const char *bytes, size_t n);
+/* A key with its value, as sb_gguf_entry gives them. */
+void sb_gguf_put_entry(struct sb_gguf_out *out, const unsigned char *bytes, size_t n);
 
 /* A tensor behind those before it. type: "F32", "Q8_0" and so on; shape: the slowest dimension
  * first; bytes: those of its data. */

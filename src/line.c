@@ -1,4 +1,4 @@
-/* Formatting and cleaning lines, and shortening paths; line.h says why. */
+/* Formatting and cleaning lines, shortening paths, listing names; line.h says why. */
 #include "line.h"
 
 #include <stdio.h>
@@ -49,4 +49,18 @@ void sb_line_path(char *out, size_t size, const char *path)
     while (((unsigned char)*path & 0xc0) == 0x80) /* do not begin in the middle of a character */
         path++;
     snprintf(out, size, "...%s", path);
+}
+
+void sb_line_names(char *out, size_t size, const char *(*name_of)(int32_t index))
+{
+    const char *name;
+    size_t at = 0;
+
+    out[0] = '\0';
+    for (int32_t i = 0; (name = name_of(i)) != NULL; i++) {
+        const char *between = i > 0 ? ", " : "";
+        if (strlen(between) + strlen(name) >= size - at)
+            return;
+        at += (size_t)snprintf(out + at, size - at, "%s%s", between, name);
+    }
 }

@@ -19,5 +19,6 @@ int32_t sb_stat_by_name(const char *name)
     for (int32_t i = 0; i < SB_N_STATS; i++)
         if (strcmp(names[i], name) == 0)
             return i;
-    return sb_fail(SPECBATCH_E_NOT_FOUND, "no counter is called \"%.60s\"", name);
+    return sb_fail(SPECBATCH_E_NOT_FOUND,
+                   "no counter is called \"%.60s\"; specbatch_stat_name has the names", name);
 }

@@ -1,12 +1,16 @@
 /*
- * Converting a checkpoint's directory to a file: what goes in, and in which order. A GGUF file has
- * all of it, a safetensors file the last line, as it is.
+ * Converting a checkpoint to a file: what goes in, and in which order. Of a directory a GGUF file
+ * gets all of this, a safetensors file the last line, as it is.
  *
  *   config.json                  keys (gguf_keys.c), and rope_freqs.weight for Llama 3's scaling
  *   tokenizer.json or .model     keys (gguf_describe.c), and the tokenizer.json itself where the
  *                                description lacks something
  *   chat_template.jinja          a key
  *   the files of weights         the tensors that the configuration calls for, renamed
+ *
+ * Of a GGUF file it gets the metadata (gguf_copy.c) and the same tensors, rope_freqs.weight too.
+ * Matrices that are quantised already are copied, and never quantised anew: to round what was
+ * rounded loses more than the new type would by itself, and nobody could see that in the file.
  *
  * First all of that is planned and gathered; this reads no tensor, and finds what is missing or of
  * the wrong shape before there is a file. Then tensors are copied some rows at a time, so memory is
@@ -26,11 +30,10 @@
 #include "backend/quantiser.h"
 #include "line.h"
 #include "log.h"
-#include "model/config.h"
+#include "model/container.h"
 #include "model/gguf_model.h"
 #include "model/progress.h"
 #include "model/safetensors_write.h"
-#include "model/shards.h"
 #include "quant.h"
 #include "status.h"
 #include "text/chat.h"
@@ -40,6 +43,9 @@ enum {
     BLOCK_BYTES = 1 << 20, /* of rows as they are read, or one row if that has more */
     JSON_MAX = 1 << 28     /* bytes of a tokenizer.json */
 };
+
+/* The key of a whole tokenizer.json. */
+static const char json_key[] = "tokenizer.huggingface.json";
 
 /* A tensor on its way. */
 struct move {
@@ -53,7 +59,7 @@ struct converter {
     struct sb_mem mem;
     struct sb_log log;
     const specbatch_model_options *options;
-    const char *dir;
+    struct sb_container from;
     struct sb_config config;
     struct sb_tensors *tensors;
     struct sb_tokenizer *tokenizer;
@@ -137,6 +143,11 @@ static int32_t plan(struct converter *c, const char *name, int32_t rows, int32_t
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(sb_tensors_need(&m.tensor, &m.from, c->tensors, name, rows, n_in));
+    if (c->options->weights != SPECBATCH_WEIGHTS_AUTO && sb_dtype_is_quantised(m.from))
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "tensor %s is %s already, and to quantise it again would lose more; convert a file "
+                "in F32, BF16 or F16, or the folder",
+                m.tensor->name, m.tensor->type);
     m.to = type_in_file(c, &m, is_table);
     c->progress.total += m.tensor->bytes;
     SB_TRY(add_move(c, &m, name));
@@ -185,16 +196,28 @@ done:
     return rc;
 }
 
+/* Plans the tensor of Llama 3's scaling, where there is to be one. */
+static int32_t plan_divisors(struct converter *c)
+{
+    static const char name[] = "rope_freqs.weight";
+    const struct sb_rope_config *rope = &c->config.rope;
+    const struct move made = {
+        .from = SB_F32, .to = SB_F32, .rank = 1, .rows = rope->rot_dim / 2, .n_in = 1};
+
+    if (c->from.gguf)
+        return sb_tensors_find(c->tensors, name) ? plan(c, name, made.rows, 0, 0) : SPECBATCH_OK;
+    return rope->kind == SB_ROPE_LLAMA3 && rope->factor > 1.0 && !c->to_safetensors
+               ? add_move(c, &made, name)
+               : SPECBATCH_OK;
+}
+
 static int32_t plan_tensors(struct converter *c)
 {
     const struct sb_config *g = &c->config;
-    const struct move divisors = {
-        .from = SB_F32, .to = SB_F32, .rank = 1, .rows = g->rope.rot_dim / 2, .n_in = 1};
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(plan(c, "model.embed_tokens.weight", g->vocab, g->hidden, 1));
-    if (g->rope.kind == SB_ROPE_LLAMA3 && g->rope.factor > 1.0 && !c->to_safetensors)
-        SB_TRY(add_move(c, &divisors, "rope_freqs.weight"));
+    SB_TRY(plan_divisors(c));
     for (int32_t i = 0; i < g->layers; i++)
         SB_TRY(plan_layer(c, i));
     SB_TRY(plan(c, "model.norm.weight", g->hidden, 0, 0));
@@ -208,7 +231,7 @@ done:
 
 /* What llama.cpp calls the types of most tensors of a file (enum llama_ftype), for people who look
  * at it. */
-static void put_file_type(struct converter *c)
+static uint32_t file_type(const struct converter *c)
 {
     static const uint32_t numbers[SB_DTYPES] = {
         [SB_F32] = 0, [SB_F16] = 1, [SB_Q4_0] = 2, [SB_Q8_0] = 7, [SB_BF16] = 32};
@@ -219,39 +242,35 @@ static void put_file_type(struct converter *c)
         elements[c->moves[i].to] += (uint64_t)c->moves[i].rows * (uint64_t)c->moves[i].n_in;
     for (int type = 0; type < SB_DTYPES; type++)
         most = elements[type] > elements[most] ? type : most;
-    sb_gguf_put_u32(&c->out, "general.file_type", numbers[most]);
-    sb_gguf_put_u32(&c->out, "general.quantization_version", 2);
+    return numbers[most];
 }
 
-/* Puts the directory's tokenizer.json into the file. *found: whether there is one. */
-static int32_t put_tokenizer_json(int *found, struct converter *c)
+/* Puts the tokenizer.json at `path` into the file. *found: whether there is one. */
+static int32_t put_tokenizer_json(int *found, struct converter *c, const char *path)
 {
-    char path[1024], *text = NULL;
+    char *text = NULL;
     size_t n = 0;
-    int32_t rc = SPECBATCH_OK;
+    int32_t rc;
 
-    SB_TRY(sb_file_join(path, c->dir, "tokenizer.json"));
     rc = sb_file_load(&text, &n, &c->mem, path, JSON_MAX);
     *found = rc == SPECBATCH_OK;
     if (*found)
-        sb_gguf_put_text(&c->out, "tokenizer.huggingface.json", text, n);
-    rc = rc == SPECBATCH_E_NOT_FOUND ? SPECBATCH_OK : rc;
-done:
+        sb_gguf_put_text(&c->out, json_key, text, n);
     sb_free(&c->mem, text);
-    return rc;
+    return rc == SPECBATCH_E_NOT_FOUND ? SPECBATCH_OK : rc;
 }
 
-/* Without a tokenizer that it knows, llama.cpp opens a file for ids only, and wants to be told. */
+/* Puts a directory's tokenizer as metadata. Without one that it knows, llama.cpp opens a file for
+ * ids only, and wants to be told. */
 static int32_t put_tokenizer(struct converter *c)
 {
     struct sb_gguf_text text = {.vocab = c->config.vocab,
                                 .bos = c->config.bos,
                                 .eos = c->config.n_eos > 0 ? c->config.eos[0] : -1};
-    char place[200];
+    char place[200], path[1024];
     int has_json = 0;
     int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(sb_tokenizer_load(&c->tokenizer, &c->mem, c->dir));
     if (c->tokenizer)
         SB_TRY(sb_tokenizer_describe(&c->out, c->tokenizer, &text));
     c->config.bos = text.bos;
@@ -259,8 +278,9 @@ static int32_t put_tokenizer(struct converter *c)
         sb_gguf_put_text(&c->out, "tokenizer.ggml.model", "none", 4);
     if (!c->tokenizer || !text.lost)
         goto done;
-    SB_TRY(put_tokenizer_json(&has_json, c));
-    sb_line_path(place, sizeof place, c->dir);
+    SB_TRY(sb_file_join(path, c->from.path, "tokenizer.json"));
+    SB_TRY(put_tokenizer_json(&has_json, c, path));
+    sb_line_path(place, sizeof place, c->from.path);
     sb_log(&c->log, SPECBATCH_LOG_WARN,
            "%s: the keys of a GGUF file cannot say of the tokenizer: %s%s", place, text.lost,
            has_json ? "; so tokenizer.json is in the file too, which not all programs read" : "");
@@ -274,11 +294,43 @@ static int32_t put_chat_template(struct converter *c)
     size_t n = 0;
     int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(sb_chat_template(&text, &n, &c->mem, c->dir));
+    SB_TRY(sb_chat_template(&text, &n, &c->mem, c->from.path));
     if (text)
         sb_gguf_put_text(&c->out, "tokenizer.chat_template", text, n);
 done:
     sb_free(&c->mem, text);
+    return rc;
+}
+
+static int32_t put_directory(struct converter *c)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(put_tokenizer(c));
+    SB_TRY(put_chat_template(c));
+    sb_gguf_put_config(&c->out, &c->config);
+    sb_gguf_put_file_type(&c->out, file_type(c));
+done:
+    return rc;
+}
+
+/* Puts the metadata of a GGUF file. A tokenizer.json beside it, by which models of it go, takes the
+ * place of one in it, since nothing says that the new file will lie there too. */
+static int32_t put_gguf(struct converter *c)
+{
+    const int n_dir = (int)(sb_file_name(c->from.path) - c->from.path);
+    const int is_quantised = c->options->weights != SPECBATCH_WEIGHTS_AUTO;
+    char beside[1024];
+    int has_json = 0;
+    int32_t rc = SPECBATCH_OK;
+
+    if (snprintf(beside, sizeof beside, "%.*stokenizer.json", n_dir, c->from.path) <
+        (int)sizeof beside)
+        SB_TRY(put_tokenizer_json(&has_json, c, beside));
+    SB_TRY(sb_gguf_copy_keys(&c->out, &c->mem, c->from.gguf,
+                             is_quantised ? (int32_t)file_type(c) : -1,
+                             has_json ? json_key : NULL));
+done:
     return rc;
 }
 
@@ -376,7 +428,7 @@ static int32_t check_config(struct converter *c)
 
     SB_TRY(sb_gguf_open(&gguf, &c->mem, c->out.file.temporary));
     SB_TRY(sb_gguf_config(&got, &silence, gguf));
-    SB_TRY(sb_gguf_check_config(&c->config, &got, &c->log, c->dir));
+    SB_TRY(sb_gguf_check_config(&c->config, &got, &c->log, c->from.path));
 done:
     sb_gguf_close(gguf);
     return rc;
@@ -395,6 +447,11 @@ static int32_t write_safetensors(struct converter *c, const char *to)
 {
     int32_t rc = SPECBATCH_OK;
 
+    if (c->from.gguf)
+        SB_FAIL(
+            SPECBATCH_E_UNSUPPORTED,
+            "a GGUF file has no config.json for safetensors to lie beside; convert it to a GGUF "
+            "file");
     if (c->options->weights != SPECBATCH_WEIGHTS_AUTO)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED,
                 "safetensors have no quantised types; only a GGUF file has them");
@@ -412,10 +469,8 @@ static int32_t write_gguf(struct converter *c, const char *to)
 {
     int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(put_tokenizer(c));
-    SB_TRY(put_chat_template(c));
-    sb_gguf_put_config(&c->out, &c->config);
-    put_file_type(c);
+    SB_TRY(sb_container_tokenizer(&c->tokenizer, &c->from, &c->mem));
+    SB_TRY(c->from.gguf ? put_gguf(c) : put_directory(c));
     SB_TRY(sb_gguf_out_begin(&c->out, to));
     SB_TRY(copy_tensors(c));
     SB_TRY(check_config(c));
@@ -431,19 +486,18 @@ static int ends_in(const char *text, const char *end)
     return n >= n_end && strcmp(text + n - n_end, end) == 0;
 }
 
-static int32_t convert(struct converter *c, const char *to)
+static int32_t convert(struct converter *c, const char *to, const char *from)
 {
     int32_t rc = SPECBATCH_OK;
 
-    if (!c->dir[0] || !to[0])
+    if (!from[0] || !to[0])
         SB_FAIL(SPECBATCH_E_INVALID, "the path of the %s is empty", to[0] ? "model" : "GGUF file");
     if (sb_file_is_directory(to))
         SB_FAIL(SPECBATCH_E_INVALID, "%.100s is a directory, and not to be a file", to);
-    if (!sb_file_is_directory(c->dir))
-        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "not a directory; only those can be converted");
     c->to_safetensors = ends_in(to, ".safetensors");
-    SB_TRY(sb_config_load(&c->config, &c->mem, &c->log, c->dir));
-    SB_TRY(sb_tensors_open(&c->tensors, &c->mem, c->dir));
+    SB_TRY(sb_container_open(&c->from, &c->mem, from));
+    SB_TRY(sb_container_config(&c->config, &c->from, &c->mem, &c->log));
+    SB_TRY(sb_container_tensors(&c->tensors, &c->from, &c->mem, &c->config));
     SB_TRY(plan_tensors(c));
     rc = c->to_safetensors ? write_safetensors(c, to) : write_gguf(c, to);
 done:
@@ -455,13 +509,12 @@ int32_t sb_model_convert(const char *to, const char *from, const specbatch_model
     struct converter c = {.mem = {options->alloc, options->free, options->alloc_user},
                           .log = {options->log, options->log_user},
                           .options = options,
-                          .dir = from,
                           .progress = {options, "converting", 0, 0}};
     int32_t rc;
 
     sb_gguf_out_init(&c.out, &c.mem);
     sb_safetensors_out_init(&c.plain_out, &c.mem);
-    rc = convert(&c, to);
+    rc = convert(&c, to, from);
     if (rc != SPECBATCH_OK)
         rc = c.out.rc != SPECBATCH_OK || c.plain_out.rc != SPECBATCH_OK ? sb_file_fail(rc, to)
                                                                         : sb_fail_in(rc, from);
@@ -472,5 +525,6 @@ int32_t sb_model_convert(const char *to, const char *from, const specbatch_model
     sb_free(&c.mem, c.moves);
     sb_tokenizer_free(c.tokenizer);
     sb_tensors_close(c.tensors);
+    sb_container_close(&c.from);
     return rc;
 }

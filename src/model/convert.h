@@ -1,4 +1,4 @@
-/* Conversion of a checkpoint's directory to a GGUF file, or to one of safetensors. */
+/* Conversion of a checkpoint to a GGUF file, or to one of safetensors. */
 #ifndef SB_CONVERT_H
 #define SB_CONVERT_H
 

@@ -29,6 +29,13 @@ void sb_gguf_put_config(struct sb_gguf_out *out, const struct sb_config *config)
 int32_t sb_gguf_check_config(const struct sb_config *put, const struct sb_config *got,
                              const struct sb_log *log, const char *place);
 
+/* gguf_copy.c. Puts what the types of most tensors of a file are called (enum llama_ftype). */
+void sb_gguf_put_file_type(struct sb_gguf_out *out, uint32_t file_type);
+/* Puts the metadata of a file there, less what speaks of that file itself and the key `without`
+ * (NULL: none). file_type takes the place of the file's own; -1: that stays. E_NOMEM. */
+int32_t sb_gguf_copy_keys(struct sb_gguf_out *out, const struct sb_mem *mem,
+                          const struct sb_gguf *gguf, int32_t file_type, const char *without);
+
 /* gguf_tensors.c. The set of its tensors, which borrows the names and the files from `gguf`.
  * E_FORMAT, E_NOMEM. */
 int32_t sb_gguf_tensors(struct sb_tensors **out, const struct sb_mem *mem,

@@ -12,8 +12,7 @@
 
 #include "backend/cuda_loader.h"
 #include "file.h"
-#include "model/gguf_model.h"
-#include "model/shards.h"
+#include "model/container.h"
 #include "options.h"
 #include "port.h"
 #include "status.h"
@@ -131,33 +130,6 @@ static int32_t calibrate(struct specbatch_model *model)
                : SPECBATCH_OK;
 }
 
-/* Opens the path as a GGUF file, unless it is a directory: then *gguf stays NULL. */
-static int32_t open_gguf(struct sb_gguf **gguf, const struct sb_mem *mem, const char *path)
-{
-    int32_t rc = sb_file_is_directory(path) ? SPECBATCH_OK : sb_gguf_open(gguf, mem, path);
-
-    if (rc == SPECBATCH_E_NOT_FOUND)
-        rc = sb_fail(SPECBATCH_E_IO, "neither a directory nor a GGUF file is there");
-    return rc;
-}
-
-/* The configuration: of a directory, or of `gguf` if that is not NULL. */
-static int32_t load_config(struct specbatch_model *model, const char *path,
-                           const struct sb_gguf *gguf)
-{
-    if (gguf)
-        return sb_gguf_config(&model->config, &model->log, gguf);
-    return sb_config_load(&model->config, &model->mem, &model->log, path);
-}
-
-static int32_t open_tensors(struct sb_tensors **tensors, const struct specbatch_model *model,
-                            const char *path, const struct sb_gguf *gguf)
-{
-    if (gguf)
-        return sb_gguf_tensors(tensors, &model->mem, gguf, &model->config);
-    return sb_tensors_open(tensors, &model->mem, path);
-}
-
 /* Whether the model will have weights in bf16. */
 static int has_bf16(const specbatch_model_options *options, const struct sb_tensors *tensors)
 {
@@ -187,19 +159,14 @@ static int32_t compute_of(const specbatch_model_options *options, const struct s
 }
 
 /* The tokenizer and the chat template, from where the configuration is from. */
-static int32_t load_text(struct specbatch_model *model, const char *path,
-                         const struct sb_gguf *gguf)
+static int32_t load_text(struct specbatch_model *model, const struct sb_container *from)
 {
-    int32_t rc = SPECBATCH_OK;
+    int32_t rc = sb_container_tokenizer(&model->tokenizer, from, &model->mem);
 
-    if (gguf) {
-        SB_TRY(sb_tokenizer_load_gguf(&model->tokenizer, &model->mem, path, gguf));
-        return sb_chat_detect_gguf(&model->chat, &model->mem, gguf);
-    }
-    SB_TRY(sb_tokenizer_load(&model->tokenizer, &model->mem, path));
-    SB_TRY(sb_chat_detect(&model->chat, &model->mem, path));
-done:
-    return rc;
+    if (rc != SPECBATCH_OK)
+        return rc;
+    return from->gguf ? sb_chat_detect_gguf(&model->chat, &model->mem, from->gguf)
+                      : sb_chat_detect(&model->chat, &model->mem, from->path);
 }
 
 int32_t sb_model_open(struct specbatch_model **out, const char *path,
@@ -211,7 +178,7 @@ int32_t sb_model_open(struct specbatch_model **out, const char *path,
                                        options->device_index, options->kv,   options->plan_file};
     struct specbatch_model *model = NULL;
     struct sb_tensors *tensors = NULL;
-    struct sb_gguf *gguf = NULL;
+    struct sb_container from = {NULL, NULL};
     int32_t rc = SPECBATCH_OK;
 
     if (!path[0])
@@ -223,14 +190,14 @@ int32_t sb_model_open(struct specbatch_model **out, const char *path,
     model->device_index = options->device_index;
     model->process = options->device == SPECBATCH_DEVICE_CPU ? 0 : sb_port_process();
     SB_TRY(choose_backend(&model->backend, options->device, options->cuda_module));
-    SB_TRY(open_gguf(&gguf, &model->mem, path));
-    SB_TRY(load_config(model, path, gguf));
-    SB_TRY(open_tensors(&tensors, model, path, gguf));
+    SB_TRY(sb_container_open(&from, &model->mem, path));
+    SB_TRY(sb_container_config(&model->config, &from, &model->mem, &model->log));
+    SB_TRY(sb_container_tensors(&tensors, &from, &model->mem, &model->config));
     device.compute = compute_of(options, tensors);
     SB_TRY(model->backend->device_open(&model->device, &model->mem, &device));
     SB_TRY(load_weights(model, tensors, path, options));
     SB_TRY(calibrate(model));
-    SB_TRY(load_text(model, path, gguf));
+    SB_TRY(load_text(model, &from));
     snprintf(model->fingerprint, sizeof model->fingerprint, "specbatch %d.%d.%d; %s; %s %s",
              SPECBATCH_VERSION_MAJOR, SPECBATCH_VERSION_MINOR, SPECBATCH_VERSION_PATCH,
              model->backend->device_class(model->device), model->config.arch->model_type,
@@ -239,7 +206,7 @@ int32_t sb_model_open(struct specbatch_model **out, const char *path,
     model = NULL;
 done:
     sb_tensors_close(tensors);
-    sb_gguf_close(gguf);
+    sb_container_close(&from);
     sb_model_release(model);
     return rc == SPECBATCH_OK ? rc : sb_fail_in(rc, path);
 }

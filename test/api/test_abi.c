@@ -341,7 +341,8 @@ static void test_policies_by_number_and_name(void)
     for (int32_t i = 0; i < specbatch_policy_count(); i++)
         CHECK_INT(specbatch_policy_by_name(specbatch_policy_name(i)), i);
     CHECK(!specbatch_policy_name(-1) && !specbatch_policy_name(specbatch_policy_count()));
-    CHECK_INT(specbatch_policy_by_name("Plain"), SPECBATCH_E_NOT_FOUND);
+    CHECK_ERROR(specbatch_policy_by_name("Plain"), SPECBATCH_E_NOT_FOUND,
+                "no policy is called \"Plain\"; there are ragged, plain, eqspec, exspec, rollback");
     CHECK(specbatch_policy_by_name(NULL) < 0);
 }
 

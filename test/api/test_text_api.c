@@ -81,7 +81,10 @@ static void test_chat_formats_have_names(void)
     CHECK_INT(specbatch_chat_by_name("qwen3"), SPECBATCH_CHAT_QWEN3);
     CHECK(specbatch_chat_name(-1) == NULL);
     CHECK(specbatch_chat_name(specbatch_chat_count()) == NULL);
-    CHECK_ERROR(specbatch_chat_by_name("qwen"), SPECBATCH_E_NOT_FOUND, "\"qwen\"");
+    CHECK_ERROR(
+        specbatch_chat_by_name("qwen"), SPECBATCH_E_NOT_FOUND,
+        "no chat format is called \"qwen\"; there are auto, raw, vicuna, qwen3, glm4, glmz1, "
+        "llama3, chatml, qwen2, qwen2.5");
     CHECK_ERROR(specbatch_chat_by_name(NULL), SPECBATCH_E_INVALID, "name");
 }
 

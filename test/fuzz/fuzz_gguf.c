@@ -33,10 +33,14 @@ static void walk_keys(const struct sb_gguf *gguf)
 {
     struct sb_gguf_value value;
     const char *key;
-    size_t n;
+    size_t n, n_entry;
 
     for (size_t i = 0; (key = sb_gguf_key(gguf, i, &n)) != NULL; i++) {
+        const unsigned char *entry = sb_gguf_entry(gguf, i, &n_entry);
         char *name = malloc(n + 1);
+        volatile unsigned last = entry[n_entry - 1]; /* makes the read happen */
+        (void)last;
+        FUZZ_CHECK(n_entry > 8 + n + 4 && memcmp(entry + 8, key, n) == 0);
         FUZZ_CHECK(name && n > 0);
         memcpy(name, key, n);
         name[n] = '\0';

@@ -88,8 +88,29 @@ static void test_places_lose_their_beginning(void)
     CHECK_STR(path, "...12345678901");
 }
 
+static const char *name_of(int32_t index)
+{
+    static const char *const names[] = {"one", "two", "three"};
+
+    return index < 3 ? names[index] : NULL;
+}
+
+static void test_names_are_listed_as_far_as_they_fit(void)
+{
+    static const char all[] = "one, two, three";
+    char names[sizeof all + 1];
+
+    for (size_t size = 1; size <= sizeof names; size++) {
+        memset(names, '#', sizeof names);
+        sb_line_names(names, size, name_of);
+        CHECK_STR(names, size >= sizeof all ? all : size > 8 ? "one, two" : size > 3 ? "one" : "");
+        CHECK(strlen(names) < size);
+    }
+}
+
 TEST_BEGIN
 RUN(test_pieces_of_files_are_cleaned);
 RUN(test_the_limit_cuts_between_characters);
 RUN(test_places_lose_their_beginning);
+RUN(test_names_are_listed_as_far_as_they_fit);
 TEST_END

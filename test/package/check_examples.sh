@@ -619,7 +619,13 @@ check_log $B/examples/quantize --weights q4 $demo/target "$tmp/q4.gguf"
 [ "$(wc -c <"$tmp/q4.gguf")" -lt $(($(wc -c <"$tmp/target.gguf") * 2 / 5)) ] ||
     ls -l "$tmp/q4.gguf" "$tmp/target.gguf" >>"$tmp/out"
 verdict quantize_converts_a_checkpoint
-rm "$tmp/q4.gguf"
+check_log $B/examples/quantize --weights q4 "$tmp/target.gguf" "$tmp/same.gguf"
+cmp "$tmp/q4.gguf" "$tmp/same.gguf" >>"$tmp/out" 2>&1
+$B/examples/quantize --weights q8 "$tmp/q4.gguf" "$tmp/same.gguf" >"$tmp/log" 2>&1
+[ $? -eq 3 ] || echo "4 bits were quantised again" >>"$tmp/out"
+has 'is Q8_0 already, and to quantise it again would lose more'
+verdict quantize_converts_a_gguf_file
+rm "$tmp/q4.gguf" "$tmp/same.gguf"
 mkdir "$tmp/folder"
 cp $demo/target/*.json "$tmp/folder"
 check_log $B/examples/quantize $demo/target "$tmp/folder/model.safetensors"
@@ -645,6 +651,9 @@ sed 's/"deadline_ms": 1000000/"logprobs": true/' "$tmp/wished" >"$tmp/timeless"
 check_log $B/examples/bench $pair --draft ngram --prompts "$tmp/timeless" --limit 2 --max-new 8 \
     --policies ragged --batches 2 --draft-lens 2 --draft-min-percent 20 --ignore-eos
 has ' 4/4$'
+$B/examples/bench $pair --prompts "$tmp/wished" --policies plain,none >"$tmp/log" 2>&1
+[ $? -eq 2 ] || echo "the exit status is not 2" >>"$tmp/out"
+has 'no policy is called "none"; there are ragged, plain, eqspec, exspec, rollback$'
 $B/examples/bench $pair --prompts "$tmp/wished" >"$tmp/log" 2>&1
 [ $? -eq 2 ] || echo "the exit status is not 2" >>"$tmp/out"
 has 'wished:1: "deadline_ms": runs with deadlines cannot be compared$'

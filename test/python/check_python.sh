@@ -13,8 +13,13 @@ if $PYTHON -m mypy --version >/dev/null 2>&1; then
     $PYTHON -m mypy --config-file pkgconfig/python/pyproject.toml --cache-dir "$tmp/mypy" \
         pkgconfig/python/specbatch >"$tmp/log" 2>&1 || cp "$tmp/log" "$tmp/out"
     verdict python_types
+    MYPYPATH=pkgconfig/python $PYTHON -m mypy --config-file pkgconfig/python/pyproject.toml \
+        --cache-dir "$tmp/mypy" test/python/typed_callers.py >"$tmp/log" 2>&1 ||
+        cp "$tmp/log" "$tmp/out"
+    verdict python_types_of_options
 else
     echo "SKIP python_types: no mypy here"
+    echo "SKIP python_types_of_options: no mypy here"
 fi
 
 if [ -n "$SAN" ]; then

@@ -51,6 +51,7 @@ def compare(path):
 
 
 def main():
+    torch.set_num_threads(1)  # so small models gain nothing by threads that wait for each other
     print(f"torch {torch.__version__}, transformers {transformers.__version__}, "
           f"libspecbatch {specbatch.library_version()}")
     names = sorted(name for name in os.listdir(MODELS)

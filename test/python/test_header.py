@@ -46,6 +46,20 @@ class TestHeader(unittest.TestCase):
         self.assertEqual(checked, {n: v for n, v in found.items() if n not in versions})
         self.assertEqual(len(versions), 5)
 
+    def test_flags_are_what_fields_and_arguments_of_flags_take(self):
+        flags = {c["name"]: c for c in self.header["constants"] if c["type"] == "uint32_t"}
+        for constant in flags.values():
+            self.assertEqual(constant["value"] & (constant["value"] - 1), 0)
+        said = {f["doc"].split()[0].rstrip(",") for s in self.header["structs"]
+                for f in s["fields"] if f["name"].endswith("flags")}
+        self.assertEqual(said, {"SPECBATCH_CHAT_NO_THINK", "SPECBATCH_POOL_*", "SPECBATCH_TEXT_*",
+                                "SPECBATCH_SAMPLING_*", "SPECBATCH_REQUEST_*"})
+        begin = tuple(word.rstrip("*") for word in said if word.endswith("*"))
+        chat = {"SPECBATCH_CHAT_NO_THINK", "SPECBATCH_CHAT_NO_ANSWER_PROMPT",
+                "SPECBATCH_CHAT_PARSE_SPECIAL"}
+        self.assertEqual(set(flags), chat | {c["name"] for c in self.header["constants"]
+                                             if c["name"].startswith(begin)})
+
     def test_functions_are_those_of_the_map_in_its_order(self):
         exported = re.findall(r"^ +(specbatch_\w+);", read_text("src", "specbatch.map"), re.M)
         self.assertEqual(exported, [f["name"] for f in self.header["functions"]])
@@ -90,6 +104,8 @@ class TestHeader(unittest.TestCase):
                 ("#pragma pack(1)", "unknown directive"),
                 ("#define SPECBATCH_NEW_INIT {0}", "is of no struct"),
                 ("enum { SPECBATCH_NEW };", "= was expected"),
+                ("enum { SPECBATCH_NEW = 2 << 1 };", "a flag is 1 << n"),
+                ("enum { SPECBATCH_NEW = 1 << 0, SPECBATCH_ONE = 2 };", "in one enum"),
                 ("typedef union specbatch_new specbatch_new;", "unknown type 'union'"),
                 ("typedef struct specbatch_new { int32_t a; size_t b; } specbatch_new;",
                  "padding"),

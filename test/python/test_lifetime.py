@@ -3,7 +3,6 @@
 import gc
 import itertools
 import multiprocessing
-import os
 import threading
 import unittest
 

@@ -4,9 +4,11 @@ import os
 import pickle
 import random
 import tempfile
+import typing
 import unittest
 
 from support import DEMO, EMOJI, SMALL, TARGET, known_answers, plain, prompts, specbatch
+from specbatch import _abi
 from specbatch.request import Record, c_request
 
 
@@ -246,8 +248,8 @@ class TestModelsAndErrors(unittest.TestCase):
             with self.assertRaises(MemoryError):
                 specbatch.Pool(model, budget_bytes=1000)
             self.assertGreater(specbatch.Pool.bytes_needed(model), 1000)
-            with self.assertRaises(TypeError):
-                specbatch.Pool(model, unknown=1)
+            with specbatch.Pool(model, batch=2) as pool:
+                self.assertEqual(pool.bytes, specbatch.Pool.bytes_needed(model, batch=2))
             with self.assertRaisesRegex(ValueError, "ragged"), specbatch.Pool(model) as pool:
                 pool.generate([1], max_new=1)
                 specbatch.Model.open(TARGET, compute="ragged")
@@ -262,9 +264,42 @@ class TestModelsAndErrors(unittest.TestCase):
                         pool.submit(wrong, max_new=4)
                 with self.assertRaises(TypeError):
                     pool.submit([1.5], max_new=4)
-                with self.assertRaises(KeyError):
+                with self.assertRaisesRegex(KeyError, "rounds, target_passes"):
                     pool.stats["no such counter"]
                 self.assertFalse(pool._records)
+
+    def test_an_option_that_does_not_exist_is_refused_with_the_nearest(self):
+        with specbatch.Model.open(TARGET) as model, specbatch.Pool(model) as pool:
+            result = pool.generate([1, 2], max_new=2)
+            asked = specbatch.Request([1, 2], 2)
+            for call, line in (
+                    (lambda: specbatch.Pool(model, fixedk=True),
+                     "Pool has no option 'fixedk'; did you mean 'fixed_k'?"),
+                    (lambda: specbatch.Pool.bytes_needed(model, max_lem=4),
+                     "Pool has no option 'max_lem'; did you mean 'max_len'?"),
+                    (lambda: specbatch.Pool(model, zzz=1),
+                     "Pool has no option 'zzz'; it has policy, batch, window, draft_len, "),
+                    (lambda: specbatch.audit(model, asked, result, n_thread=1),
+                     "audit has no option 'n_thread'; did you mean 'n_threads'?"),
+                    (lambda: pool.submit([1, 2], max_nw=2),
+                     "Request has no option 'max_nw'; did you mean 'max_new'?"),
+                    (lambda: pool.generate_all([[1, 2]], max_new=2, prompt="x"),
+                     "Request has no option 'prompt'; did you mean "),
+                    (lambda: pool.generate([1, 2], max_new=2, temprature=1.0),
+                     "Request has no option 'temprature'; did you mean 'temperature'?")):
+                with self.subTest(line), self.assertRaises(TypeError) as error:
+                    call()
+                self.assertTrue(str(error.exception).startswith(line), error.exception)
+            self.assertFalse(pool._records)
+
+    def test_typed_options_are_those_that_there_are(self):
+        of_request = typing.get_type_hints(specbatch.Request)
+        del of_request["prompt"]
+        self.assertEqual(typing.get_type_hints(specbatch.RequestOptions), of_request)
+        fields = {name for name, _ in _abi.pool_options._fields_}
+        given = {"struct_size", "flags", "alloc", "free", "alloc_user", "log_user", "reserved"}
+        flags = {name[len("POOL_"):].lower() for name in vars(_abi) if name.startswith("POOL_")}
+        self.assertEqual(set(specbatch.PoolOptions.__annotations__), fields - given | flags)
 
     def test_every_field_of_a_request_is_set_by_an_option(self):
         request = specbatch.Request(

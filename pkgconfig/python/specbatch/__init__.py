@@ -21,14 +21,16 @@ from .errors import (BusyError, Error, FatalError, FileError, FormatError, Inval
                      UnsupportedError)
 from .model import Model, TextStream, chat_formats, convert
 from .pool import Pool, Stats, audit
-from .request import Mask, MaskRow, Request
+from .pool_options import PoolOptions
+from .request import Mask, MaskRow, Request, RequestOptions
 from .result import AuditReport, Event, RequestState, Result
 
 __all__ = ["AuditReport", "BusyError", "Draft", "DraftRow", "Error", "Event", "FatalError",
            "FileError", "FormatError", "InvalidError", "Mask", "MaskRow", "Model", "NotFoundError",
-           "OutOfMemoryError", "Pool", "QueueFullError", "Request", "RequestState", "Result",
-           "Stats", "StoppedError", "TextStream", "UnsupportedError", "__version__", "audit",
-           "chat_formats", "convert", "has", "hf", "library_version", "make_table", "policies"]
+           "OutOfMemoryError", "Pool", "PoolOptions", "QueueFullError", "Request", "RequestOptions",
+           "RequestState", "Result", "Stats", "StoppedError", "TextStream", "UnsupportedError",
+           "__version__", "audit", "chat_formats", "convert", "has", "hf", "library_version",
+           "make_table", "policies"]
 
 
 def library_version() -> str:

@@ -1,10 +1,16 @@
-"""What the options of several objects have in common: names for numbers, flags, and log functions.
+"""What the options of several objects have in common: their names, numbers, flags, and logs.
 
 Constants are given by their names in small letters, such as compute="f32" for COMPUTE_F32. A name
 that the library does not have is a ValueError that lists those it has.
+
+Options that several methods take alike are the keys of a TypedDict, by which type checkers and
+editors know them (PEP 692): **options: "Unpack[PoolOptions]". The annotation is text, and Unpack is
+imported for type checkers only, which all bring typing_extensions: typing has it from Python 3.11
+on. Rejected: to write twenty parameters, or thirty, into the heads of nine functions.
 """
 
-from typing import Any, Callable, Dict, Optional
+import difflib
+from typing import Any, Callable, Dict, Iterable, Optional
 
 from . import _abi
 from ._library import callback
@@ -20,6 +26,17 @@ def names_of(prefix: str) -> Dict[str, int]:
     """The constants that begin so: names_of("KV_") is {"auto": 0, "f32": 1, ...}."""
     return {name[len(prefix):].lower(): value for name, value in vars(_abi).items()
             if name.startswith(prefix)}
+
+
+def check_names(what: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuses a name that is none of an object's options, as Python refuses an argument that a
+    function does not have, and says which of them is the nearest."""
+    names = list(known)
+    for name in given:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
+            raise TypeError(f"{what} has no option {name!r}; " + (
+                f"did you mean {near[0]!r}?" if near else f"it has {', '.join(names)}"))
 
 
 def choice(prefix: str, name: str, what: str) -> int:

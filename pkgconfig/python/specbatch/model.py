@@ -209,7 +209,8 @@ class TextStream(Handle):
 
 def convert(to: str, checkpoint: str, *, weights: str = "auto", log: Optional[LogFunction] = None,
             progress: Optional[ProgressFunction] = None) -> None:
-    """Writes the checkpoint in a folder as the GGUF file `to`, quantised as Model.open would."""
+    """Writes a checkpoint, a folder or a GGUF file, as the GGUF file `to`, quantised as Model.open
+    would."""
     options = _model_options("cpu", 0, "auto", "auto", "auto", weights, None, None, log, progress)
     call("convert", string_argument(to, "to"), string_argument(checkpoint, "checkpoint"),
          ctypes.byref(options))

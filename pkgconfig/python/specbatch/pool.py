@@ -14,47 +14,36 @@ import ctypes
 from collections import deque
 from contextlib import nullcontext
 from ctypes import c_int32, c_size_t, c_uint64, c_void_p
-from typing import (Any, AsyncGenerator, Deque, Dict, Iterable, Iterator, List, Mapping, Optional,
-                    Union)
+from typing import (TYPE_CHECKING, Any, AsyncGenerator, Deque, Dict, Iterable, Iterator, List,
+                    Mapping, Optional, Union)
 
 from . import _abi
 from ._library import FUNCTIONS, Handle, call, ids_argument, make, string_argument, struct, text_at
-from ._options import LogFunction, count, flags, log_callback, names_of
+from ._options import check_names, names_of
 from ._steps import Route, Stepper
 from .draft import Draft
 from .errors import Error, InvalidError, QueueFullError
 from .model import Model
-from .request import Prompt, Record, Request, c_request
+from .pool_options import PoolOptions, c_pool_options
+from .request import Prompt, Record, Request, RequestOptions, c_request
 from .result import AuditReport, Event, RequestState, Result, finish_name, request_error
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Asked = Union[Request, Prompt]
 
 
-def _pool_options(*, policy: str = "ragged", batch: int = 0, window: int = 0,
-                  draft_len: Optional[int] = None, max_len: int = 0, prefill_chunk: int = 0,
-                  n_threads: int = 0, sort_by_length: bool = False, eqspec_replace: bool = False,
-                  fixed_k: bool = False, grow_slots: bool = False, queue_max: int = 0,
-                  budget_bytes: int = 0, cache_columns: int = 0, prefix_bytes: int = 0,
-                  draft_min_prob: float = 0.0, log: Optional[LogFunction] = None) -> Any:
-    return struct(
-        _abi.pool_options, policy=call("policy_by_name", string_argument(policy, "policy")),
-        batch=batch, window=window, draft_len=count(draft_len), max_len=max_len,
-        prefill_chunk=prefill_chunk, n_threads=n_threads,
-        flags=flags(POOL_SORT_BY_LENGTH=sort_by_length, POOL_EQSPEC_REPLACE=eqspec_replace,
-                    POOL_FIXED_K=fixed_k, POOL_GROW_SLOTS=grow_slots),
-        queue_max=queue_max, budget_bytes=budget_bytes, cache_columns=cache_columns,
-        prefix_bytes=prefix_bytes, draft_min_prob=draft_min_prob, log=log_callback(log))
-
-
-def _request(asked: Asked, options: Dict[str, Any]) -> Request:
+def _request(asked: Asked, options: RequestOptions) -> Request:
     if not isinstance(asked, Request):
+        check_names("Request", options, RequestOptions.__annotations__)
         return Request(asked, **options)
     if options:
         raise InvalidError("a Request has its options itself: " + ", ".join(options))
     return asked
 
 
-def _of_one_answer(asked: Asked, options: Dict[str, Any]) -> Request:
+def _of_one_answer(asked: Asked, options: RequestOptions) -> Request:
     request = _request(asked, options)
     if request.n != 1:
         raise InvalidError("generate: it has one answer; generate_all and astream have those of n")
@@ -72,7 +61,7 @@ class Stats(Mapping[str, int]):
         try:
             self._pool._call("pool_stat", name.encode(), ctypes.byref(value))
         except LookupError:
-            raise KeyError(name) from None
+            raise KeyError(f"no counter is called {name!r}; there are {', '.join(self)}") from None
         return value.value
 
     def __iter__(self) -> Iterator[str]:
@@ -88,10 +77,11 @@ class Pool(Handle):
 
     _free_name = "pool_free"
 
-    def __init__(self, target: Model, draft: Optional[Draft] = None, **options: Any) -> None:
-        """The options are those of specbatch_pool_options, flags each by its name: policy="exspec",
-        batch=16, draft_len=4 (0: no speculation), fixed_k=True, log=function and so on."""
-        given = _pool_options(**options)
+    def __init__(self, target: Model, draft: Optional[Draft] = None,
+                 **options: "Unpack[PoolOptions]") -> None:
+        """The options are those of PoolOptions: policy="exspec", batch=16, draft_len=4 (0: no
+        speculation), fixed_k=True, log=function and so on."""
+        given = c_pool_options("Pool", options)
         with target._use() as model, draft._use() if draft else nullcontext() as source:
             pointer = make("pool_create", model, source, ctypes.byref(given))
         self._records: Dict[int, Record] = {}
@@ -105,17 +95,23 @@ class Pool(Handle):
         self.stats = Stats(self)
 
     @staticmethod
-    def bytes_needed(target: Model, draft: Optional[Draft] = None, **options: Any) -> int:
-        """The memory that a pool with these options would take."""
+    def bytes_needed(target: Model, draft: Optional[Draft] = None,
+                     **options: "Unpack[PoolOptions]") -> int:
+        """The memory that a pool with these options and no budget would take."""
         value = c_uint64()
-        given = _pool_options(**options)
+        given = c_pool_options("Pool", options)
         with target._use() as model, draft._use() if draft else nullcontext() as source:
             call("pool_bytes", ctypes.byref(value), model, source, ctypes.byref(given))
         return value.value
 
+    @property
+    def bytes(self) -> int:
+        """The memory that its caches and buffers take; docs/stats.md has the parts of it."""
+        return self.stats["cache_bytes"] + self.stats["work_bytes"]
+
     # ------------------------------------------------------------ as in C
 
-    def submit(self, request: Asked, **options: Any) -> int:
+    def submit(self, request: Asked, **options: "Unpack[RequestOptions]") -> int:
         """Queues a Request, or a prompt with the fields of a Request as options. Returns its
         number; of several answers that of the first."""
         return self._submit(_request(request, options))
@@ -270,7 +266,8 @@ class Pool(Handle):
         for number in mine:
             self._routes.pop(number, None)
 
-    def stream(self, requests: Iterable[Asked], **options: Any) -> Iterator[Event]:
+    def stream(self, requests: Iterable[Asked],
+               **options: "Unpack[RequestOptions]") -> Iterator[Event]:
         """Decodes requests, or prompts with the same options, and yields what each gets as it gets
         it. A request's last event has its result. Requests are taken from the iterable as the
         queue has room. What is unfinished when the stream is closed is cancelled."""
@@ -290,17 +287,18 @@ class Pool(Handle):
         finally:
             self._drop(route)
 
-    def generate(self, request: Asked, **options: Any) -> Result:
+    def generate(self, request: Asked, **options: "Unpack[RequestOptions]") -> Result:
         """The result of one request. If it ended with an error, that is raised."""
         return _only(self.generate_all([_of_one_answer(request, options)]))
 
-    def generate_all(self, requests: Iterable[Asked], **options: Any) -> List[Result]:
+    def generate_all(self, requests: Iterable[Asked],
+                     **options: "Unpack[RequestOptions]") -> List[Result]:
         """The results of all, in the order of the requests; Result.error tells of an error."""
         results = [event.result for event in self.stream(requests, **options) if event.result]
         return sorted(results, key=lambda result: result.id)
 
     async def astream(self, requests: Iterable[Asked],
-                      **options: Any) -> AsyncGenerator[Event, None]:
+                      **options: "Unpack[RequestOptions]") -> AsyncGenerator[Event, None]:
         """As stream, for asyncio. Steps run on a worker thread, one at a time, for all tasks that
         stream from the pool."""
         if self._stepper is None:
@@ -319,7 +317,8 @@ class Pool(Handle):
         finally:
             await stepper.leave(route)
 
-    async def generate_async(self, request: Asked, **options: Any) -> Result:
+    async def generate_async(self, request: Asked,
+                             **options: "Unpack[RequestOptions]") -> Result:
         """As generate, for asyncio."""
         stream = self.astream([_of_one_answer(request, options)])
         try:
@@ -363,13 +362,14 @@ def _only(results: List[Result]) -> Result:
     return result
 
 
-def audit(target: Model, request: Request, result: Result, **options: Any) -> AuditReport:
+def audit(target: Model, request: Request, result: Result,
+          **options: "Unpack[PoolOptions]") -> AuditReport:
     """Decodes a finished request once more, plainly and alone, and compares. The options are those
     of a Pool, of which n_threads, budget_bytes and max_len are used."""
     if not isinstance(request, Request):
         raise InvalidError("audit: the request has to be the Request that was submitted")
     report, record = struct(_abi.audit_report), Record(request)
-    given, pool_options = c_request(request, record), _pool_options(**options)
+    given, pool_options = c_request(request, record), c_pool_options("audit", options)
     with target._use() as model, result._use() as finished:
         call("audit", model, ctypes.byref(pool_options), ctypes.byref(given), finished,
              ctypes.byref(report))

@@ -11,7 +11,8 @@ import weakref
 from array import array
 from ctypes import c_char_p, c_float, c_int32, c_size_t
 from dataclasses import dataclass
-from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, Union
+from typing import (Any, Callable, Iterable, List, Mapping, Optional, Sequence, TypedDict,
+                    Union)
 
 from . import _abi
 from ._library import callback, field_kind, ids_argument, struct
@@ -131,6 +132,42 @@ class Request:
     """Seconds from the submission on."""
     user: Any = None
     """Any object, which draft functions, masks, events and the result have again."""
+
+
+class RequestOptions(TypedDict, total=False):
+    """The fields of a Request behind its prompt, as the options of submit, stream and generate."""
+
+    max_new: int
+    draft_len: Optional[int]
+    bos: bool
+    parse_special: bool
+    ignore_eos: bool
+    logprobs: bool
+    prompt_logprobs: bool
+    filtered_logprobs: bool
+    top_logprobs: int
+    stop_ids: Sequence[int]
+    stop: Union[str, Sequence[str]]
+    min_new: int
+    temperature: float
+    seed: int
+    top_k: int
+    top_p: float
+    typical_p: float
+    min_p: float
+    repetition_penalty: float
+    presence_penalty: float
+    frequency_penalty: float
+    penalty_window: int
+    spare_prompt: bool
+    bias: Optional[Mapping[int, float]]
+    mask: Union[None, Mask, Callable[[List[MaskRow]], object]]
+    n: int
+    best_of: int
+    priority: int
+    draft_sources: Optional[Iterable[int]]
+    deadline: Optional[float]
+    user: Any
 
 
 class Record:

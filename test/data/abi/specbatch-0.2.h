@@ -123,9 +123,9 @@ SPECBATCH_API uint64_t specbatch_model_bytes(const specbatch_model *model);
 SPECBATCH_API int32_t specbatch_model_has_tokenizer(const specbatch_model *model);
 SPECBATCH_API const int32_t *specbatch_model_eos(const specbatch_model *model, size_t *n);
 enum {
-    SPECBATCH_TEXT_NO_BOS = 1,
-    SPECBATCH_TEXT_PLAIN_SPECIAL = 2,
-    SPECBATCH_TEXT_KEEP_SPECIAL = 4
+    SPECBATCH_TEXT_NO_BOS = 1 << 0,
+    SPECBATCH_TEXT_PLAIN_SPECIAL = 1 << 1,
+    SPECBATCH_TEXT_KEEP_SPECIAL = 1 << 2
 };
 SPECBATCH_API int32_t specbatch_tokenize(const specbatch_model *model, const char *text,
                                          size_t length, uint32_t flags, int32_t *ids,
@@ -157,9 +157,9 @@ typedef struct specbatch_message {
     size_t content_length;
 } specbatch_message;
 enum {
-    SPECBATCH_CHAT_NO_THINK = 1,
-    SPECBATCH_CHAT_NO_ANSWER_PROMPT = 2,
-    SPECBATCH_CHAT_PARSE_SPECIAL = 4
+    SPECBATCH_CHAT_NO_THINK = 1 << 0,
+    SPECBATCH_CHAT_NO_ANSWER_PROMPT = 1 << 1,
+    SPECBATCH_CHAT_PARSE_SPECIAL = 1 << 2
 };
 typedef struct specbatch_chat_options {
     size_t struct_size;
@@ -258,10 +258,10 @@ SPECBATCH_API void specbatch_draft_retain(specbatch_draft *draft);
 SPECBATCH_API void specbatch_draft_release(specbatch_draft *draft);
 typedef struct specbatch_pool specbatch_pool;
 enum {
-    SPECBATCH_POOL_SORT_BY_LENGTH = 1,
-    SPECBATCH_POOL_EQSPEC_REPLACE = 2,
-    SPECBATCH_POOL_FIXED_K = 4,
-    SPECBATCH_POOL_GROW_SLOTS = 8
+    SPECBATCH_POOL_SORT_BY_LENGTH = 1 << 0,
+    SPECBATCH_POOL_EQSPEC_REPLACE = 1 << 1,
+    SPECBATCH_POOL_FIXED_K = 1 << 2,
+    SPECBATCH_POOL_GROW_SLOTS = 1 << 3
 };
 typedef struct specbatch_pool_options {
     size_t struct_size;
@@ -302,13 +302,13 @@ SPECBATCH_API int32_t specbatch_pool_pin(specbatch_pool *pool, const int32_t *id
                                          uint64_t *pin);
 SPECBATCH_API int32_t specbatch_pool_unpin(specbatch_pool *pool, uint64_t pin);
 enum {
-    SPECBATCH_REQUEST_IGNORE_EOS = 1,
-    SPECBATCH_REQUEST_LOGPROBS = 2,
-    SPECBATCH_REQUEST_PROMPT_LOGPROBS = 4,
-    SPECBATCH_REQUEST_FILTERED_LOGPROBS = 8
+    SPECBATCH_REQUEST_IGNORE_EOS = 1 << 0,
+    SPECBATCH_REQUEST_LOGPROBS = 1 << 1,
+    SPECBATCH_REQUEST_PROMPT_LOGPROBS = 1 << 2,
+    SPECBATCH_REQUEST_FILTERED_LOGPROBS = 1 << 3
 };
 enum {
-    SPECBATCH_SAMPLING_SPARE_PROMPT = 1
+    SPECBATCH_SAMPLING_SPARE_PROMPT = 1 << 0
 };
 typedef struct specbatch_sampling {
     size_t struct_size;

@@ -282,7 +282,8 @@ impl fmt::Debug for Model {
     }
 }
 
-/// Writes the checkpoint in the folder `from` as a GGUF file `to`, with the option `weights`.
+/// Writes the checkpoint `from`, a folder or a GGUF file, as a GGUF file `to`, with the option
+/// `weights`.
 ///
 /// # Errors
 /// `IO`, `FORMAT`, `UNSUPPORTED`, `INVALID`, `OPTIONS`, `NOMEM`, `CANCELLED` by the progress
