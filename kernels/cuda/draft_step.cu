@@ -41,8 +41,6 @@ enum {
     KEPT = 32 /* elements of a row that a lane keeps while it is normed */
 };
 
-typedef unsigned long long wide;
-
 enum { QKV, O, GATE_UP, DOWN, MATRICES };
 
 struct step_layer {
