@@ -132,6 +132,8 @@ cudaError_t sb_load_tile(enum sb_dtype type);
 
 #define SB_FULL_WARP 0xffffffffu
 
+typedef unsigned long long wide; /* as CUDA names uint64_t, for atomics */
+
 /* ------------------------------------------------------------------ element types */
 
 __device__ __forceinline__ float sb_to_f32(float v)

@@ -39,7 +39,21 @@
     /* An algorithm of cuBLASLt that the plan file names is taken whatever its bits are. */   \
     DO(PLAN_WITHOUT_TEST)                                                                     \
     /* A norm of what is added to the residual stream has its factors in another order. */    \
-    DO(NORM_IN_OTHER_ORDER)
+    DO(NORM_IN_OTHER_ORDER)                                                                   \
+    /* Steps of a draft: no block waits for the others behind attention, */                   \
+    DO(NO_BARRIER_BEHIND_ATTENTION)                                                           \
+    /* a ring copies a stage to where one is that has not been read, */                       \
+    DO(STAGE_COPIED_TOO_EARLY)                                                                \
+    /* or keys that another block may not have made yet, */                                   \
+    DO(KEYS_COPIED_TOO_EARLY)                                                                 \
+    /* nobody waits for the weights of norms, */                                              \
+    DO(NORM_WEIGHTS_NOT_AWAITED)                                                              \
+    /* the last part of the keys is left out, */                                              \
+    DO(LAST_PART_LEFT_OUT)                                                                    \
+    /* the residual stream counts twice where something is added to it, */                    \
+    DO(RESIDUAL_TWICE)                                                                        \
+    /* or later steps have the position of the one before. */                                 \
+    DO(POSITION_NOT_ADVANCED)
 
 #define SB_CUDA_FAULT_NUMBER(name) SB_CUDA_FAULT_##name,
 enum sb_cuda_fault { SB_CUDA_FAULT_NONE, SB_CUDA_FAULTS(SB_CUDA_FAULT_NUMBER) };

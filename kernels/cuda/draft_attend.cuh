@@ -5,13 +5,17 @@
  *     unit: one token, one kv head with its query heads, and a part of 128 keys
  *
  *     warp w of a unit       keys 16 w .. 16 w + 15 of the part, two at a time: half a warp a key,
- *                            a lane eight elements. All of them are loaded at once, so that the
- *                            memory is waited for once.
+ *                            a lane eight elements. Its ring brings them, as it brings weights
+ *                            (draft_stream.cuh), so that they are there when it is their turn.
  *     the eight warps        are merged in ascending order through shared memory, and so are the
  *                            parts through scratch, by the block that is the last of them
  *
  * So a result is a function of the query and its own history. Positions fix the parts, not the
  * pass.
+ *
+ * A block does all its units together, as far as there is shared memory for their queries and their
+ * warps' results: all heads, all keys, all merges. So it waits as often for several units as for
+ * one.
  *
  * A unit normalises and rotates its own queries, which costs less than to wait for a phase that
  * does it once. The keys and values of this pass are not read from the cache, because no barrier
@@ -23,31 +27,17 @@
 #ifndef SB_CUDA_DRAFT_ATTEND_CUH
 #define SB_CUDA_DRAFT_ATTEND_CUH
 
-#include "kernels/cuda/draft_tile.cuh"
+#include "kernels/cuda/draft_stream.cuh"
+#include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/opaque.cuh"
+#include "kernels/cuda/rope_head.cuh"
 
 namespace
 {
 
 enum {
-    PART = 128,     /* keys */
-    WARP_KEYS = 16, /* PART / WARPS */
-    HEAD = 128,     /* the widest head */
-    GROUP = 8,      /* most query heads of a kv head */
-    FRESH = 2,      /* tokens of a sequence in a pass */
-    PAIRS = WARP_KEYS / 2
-};
-
-struct attend_layer {
-    const float *q_norm, *k_norm; /* or NULL */
-    uint16_t *k, *v;              /* planes */
-};
-
-/* One step, with the device's arrays of struct sb_draft_step. */
-struct one_step {
-    int n_tokens, n_out, max_len;
-    const int32_t *id_at, *pos, *seq, *cap, *start, *out, *select_at;
-    const int64_t *base;
+    GROUP = 8,     /* most query heads of a kv head */
+    MOST_UNITS = 4 /* that a block does together */
 };
 
 /* What a launch says of all attention. */
@@ -57,82 +47,56 @@ struct attend_shape {
     unsigned *counters; /* [token, kv head] */
     int heads, kv_heads, d, rot_dim, interleaved;
     float eps, scale; /* scale: of scores, times log2(e) */
+
+    __host__ __device__ __forceinline__ int group() const
+    {
+        return heads / kv_heads;
+    }
 };
 
-/* What a unit keeps in shared memory, for `group` query heads. */
+/* One layer's attention in one step. */
+struct attend_pass {
+    const attend_shape &shape;
+    const attend_layer &layer;
+    const step_tokens &tokens;
+    const float *qkv;
+    uint16_t *y; /* [tokens, ld] */
+    int64_t ld;
+    int parts; /* that scratch has of each head */
+};
+
+/* How a block finds out whether it is the last of those that have parts of the same keys. */
+struct unit_count {
+    int counter, n_parts, is_last;
+};
+
+/* What a unit keeps in shared memory. The counts of all units lie behind them. */
 struct attend_memory {
     float *q;      /* [group, HEAD] */
-    float *key;    /* [FRESH, HEAD]: while it is made */
+    float *merged; /* [WARPS, group, HEAD + 4]: o, m, l */
     uint16_t *k;   /* [FRESH, HEAD] */
     uint16_t *v;   /* [FRESH, HEAD] */
-    float *merged; /* [WARPS, group, HEAD + 4]: o, m, l */
-    int *is_last;
 
     static __host__ __device__ __forceinline__ int bytes(int group)
     {
-        return (group * HEAD + FRESH * HEAD + WARPS * group * (HEAD + 4)) * 4 + FRESH * HEAD * 4 +
-               16;
+        return (group * HEAD + WARPS * group * (HEAD + 4)) * 4 + FRESH * HEAD * 4;
     }
-    __device__ __forceinline__ attend_memory(uint8_t *at, int group)
+    static __host__ __device__ __forceinline__ int bytes_of_all(int group, int n_units)
     {
-        q = (float *)at;
-        key = q + group * HEAD;
-        merged = key + FRESH * HEAD;
+        return n_units * (bytes(group) + (int)sizeof(unit_count));
+    }
+    __device__ __forceinline__ attend_memory(uint8_t *all, int i, int group)
+    {
+        q = (float *)(all + i * bytes(group));
+        merged = q + group * HEAD;
         k = (uint16_t *)(merged + WARPS * group * (HEAD + 4));
         v = k + FRESH * HEAD;
-        is_last = (int *)(v + FRESH * HEAD);
     }
     __device__ __forceinline__ float *of_warp(int warp, int head, int group) const
     {
         return merged + (warp * group + head) * (HEAD + 4);
     }
 };
-
-/* out [HEAD] = the head at `from`, normed and rotated for its position, by a warp; zeros from d on.
- */
-__device__ __forceinline__ void make_head(float *out, const float *from, const float *weight,
-                                          const attend_shape &a, int64_t pos)
-{
-    const int lane = threadIdx.x % 32, half = a.rot_dim / 2;
-    float v[HEAD / 32], sum = 0.0f;
-
-#pragma unroll
-    for (int i = 0; i < HEAD / 32; i++) {
-        v[i] = lane + 32 * i < a.d ? __ldcg(from + lane + 32 * i) : 0.0f;
-        sum = fmaf(v[i], v[i], sum);
-    }
-    for (int step = 16; step > 0; step /= 2)
-        sum += __shfl_xor_sync(SB_FULL_WARP, sum, step);
-    const float scale = weight ? 1.0f / sqrtf(sum / (float)a.d + a.eps) : 1.0f;
-#pragma unroll
-    for (int i = 0; i < HEAD / 32; i++) {
-        const int at = lane + 32 * i;
-        out[at] = weight && at < a.d ? v[i] * scale * weight[at] : v[i];
-    }
-    __syncwarp();
-    for (int i = lane; i < half; i += 32) {
-        float *p = out + (a.interleaved ? 2 * i : i), *q = a.interleaved ? p + 1 : p + half;
-        const float cosine = a.cos[pos * half + i], sine = a.sin[pos * half + i];
-        const float x = *p, y = *q;
-        *p = x * cosine - y * sine;
-        *q = y * cosine + x * sine;
-    }
-    __syncwarp();
-}
-
-/* Elements [8 chunk, 8 chunk + 8) of a row of d elements; zeros from d on. */
-__device__ __forceinline__ uint4 load_chunk(const uint16_t *row, int chunk, int d)
-{
-    if (d % 8 == 0 && (size_t)row % 16 == 0)
-        return *(const uint4 *)(row + chunk * 8);
-    uint32_t word[4] = {0, 0, 0, 0};
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-        if (chunk * 8 + i < d)
-            word[i / 2] |= (uint32_t)row[chunk * 8 + i] << i % 2 * 16;
-    const uint4 out = {word[0], word[1], word[2], word[3]};
-    return out;
-}
 
 template <enum sb_dtype TYPE>
 __device__ __forceinline__ float element(const uint4 &chunk, int i)
@@ -147,118 +111,168 @@ __device__ __forceinline__ float element(const uint4 &chunk, int i)
                            : __half2float(__ushort_as_half((unsigned short)bits));
 }
 
-/* A unit's token, as all of its threads see it. */
-struct attend_unit {
-    int token, kv_head, part, group, n_fresh;
-    int64_t pos, at; /* at: of position 0 of its sequence's head, in a plane */
-    int64_t row;     /* elements of a row of qkv */
+/* ------------------------------------------------------------------ heads */
+
+/* Number `job` of the heads that a unit may need: its queries, then the key and the value of its
+ * own token, then those of the token before. */
+struct head_job {
+    int job, head, back; /* head: of the row of qkv `back` tokens before the unit's */
+    bool is_query, is_value, is_wanted;
+
+    __device__ __forceinline__ head_job(const attend_unit &u, const attend_shape &a, int number)
+    {
+        const int group = a.group();
+
+        job = number;
+        is_query = job < group;
+        is_value = !is_query && (job - group) % 2;
+        back = is_query ? 0 : (job - group) / 2;
+        head = is_query ? u.kv_head * group + job
+                        : a.heads + (is_value ? a.kv_heads : 0) + u.kv_head;
+        is_wanted = is_query || (back < u.n_fresh && (u.pos - back) / PART == u.part);
+        if (!is_wanted) /* it is read all the same, where the warp's other head is wanted */
+            back = 0;
+    }
+    __device__ __forceinline__ rope_turn turn(const attend_pass &pass, int64_t pos) const
+    {
+        const attend_shape &a = pass.shape;
+        const int half = is_value ? 0 : a.rot_dim / 2;
+        const float *norm = is_query ? pass.layer.q_norm : pass.layer.k_norm;
+
+        return {is_value ? NULL : norm, a.cos + pos * half, a.sin + pos * half, a.d, half,
+                a.interleaved};
+    }
 };
 
-/* Makes the unit's queries and the keys and values of this pass in its part, and writes its own
- * token's to the cache. */
+/* Makes heads 2 pair and 2 pair + 1 of a unit, half a warp each: its queries, and the keys and
+ * values of this step that are in its part. Its own token's are written to the cache. */
 template <enum sb_dtype TYPE>
 __device__ __forceinline__ void make_heads(const attend_memory &m, const attend_unit &u,
-                                           const attend_shape &a, const attend_layer &layer,
-                                           const float *qkv)
+                                           const attend_pass &pass, int pair)
 {
-    const int lane = threadIdx.x % 32;
-    const float *own = qkv + u.token * u.row;
+    const attend_shape &a = pass.shape;
+    const int lane = (int)threadIdx.x % HEAD_LANES;
+    const head_job job(u, a, 2 * pair + (int)threadIdx.x % 32 / HEAD_LANES);
+    const int64_t row = (int64_t)(a.heads + 2 * a.kv_heads) * a.d, pos = u.pos - job.back;
+    const float *from = pass.qkv + (u.token - job.back) * row + (int64_t)job.head * a.d;
+    float *query = m.q + job.job * HEAD;
+    uint16_t *fresh = (job.is_value ? m.v : m.k) + job.back * HEAD,
+             *cached = (job.is_value ? pass.layer.v : pass.layer.k) + u.at + pos * a.d;
 
-    for (int i = threadIdx.x / 32; i < u.group + u.n_fresh; i += WARPS) {
-        const int back = i - u.group;
-        if (back < 0) {
-            make_head(m.q + i * HEAD, own + (int64_t)(u.kv_head * u.group + i) * a.d, layer.q_norm,
-                      a, u.pos);
-            continue;
-        }
-        const float *k = own - back * u.row + (int64_t)(a.heads + u.kv_head) * a.d;
-        const float *v = k + (int64_t)a.kv_heads * a.d;
-        make_head(m.key + back * HEAD, k, layer.k_norm, a, u.pos - back);
-        for (int e = lane; e < HEAD; e += 32) {
-            const uint32_t pair = pack2<TYPE>(m.key[back * HEAD + e],
-                                              e < a.d ? __ldcg(v + e) : 0.0f);
-            m.k[back * HEAD + e] = (uint16_t)pair;
-            m.v[back * HEAD + e] = (uint16_t)(pair >> 16);
-            if (back == 0 && e < a.d && u.pos / PART == u.part) {
-                layer.k[u.at + u.pos * a.d + e] = (uint16_t)pair;
-                layer.v[u.at + u.pos * a.d + e] = (uint16_t)(pair >> 16);
-            }
-        }
-    }
+    if (!__any_sync(SB_FULL_WARP, job.is_wanted))
+        return;
+    make_head<HEAD / 32>(from, job.turn(pass, pos), pass.layer.q_norm || pass.layer.k_norm, a.eps,
+                         [&](int e, float value) {
+                             const uint16_t bits = (uint16_t)pack2<TYPE>(value, 0.0f);
+                             if (job.is_wanted && job.is_query)
+                                 query[e] = value;
+                             if (job.is_wanted && !job.is_query)
+                                 fresh[e] = bits;
+                             if (job.is_wanted && !job.is_query && job.back == 0)
+                                 cached[e] = bits;
+                         });
+    for (int e = a.d + lane; job.is_query && e < HEAD; e += HEAD_LANES)
+        query[e] = 0.0f;
 }
 
-/* This warp's keys and values: those of this lane's half of the warp, at this lane's elements. */
-struct warp_keys {
-    uint4 k[PAIRS], v[PAIRS];
-    int64_t first; /* position of key 0 of this half; the others are two apart */
+/* ------------------------------------------------------------------ keys */
 
-    __device__ __forceinline__ void load(const attend_memory &m, const attend_unit &u,
-                                         const attend_shape &a, const attend_layer &layer)
+/* This warp's keys or values: those of this lane's half of the warp, at this lane's elements. Both
+ * together take more registers than there are. */
+struct warp_rows {
+    uint4 row[PAIRS];
+    int first; /* position of row 0 of this half; the others are two apart */
+
+    /* fresh: rows of this step, the unit's own token's first */
+    template <class RING>
+    __device__ __forceinline__ void take(RING &ring, const uint16_t *fresh, const attend_unit &u,
+                                         int d)
     {
-        const int lane = threadIdx.x % 32, chunk = lane % 16;
+        const int lane = (int)threadIdx.x % 32, chunk = lane % 16;
+        const bool has_keys = u.has_keys(); /* the whole warp */
 
-        first = (int64_t)u.part * PART + threadIdx.x / 32 * WARP_KEYS + lane / 16;
+        first = u.first_key() + lane / 16;
+        if (has_keys)
+            ring.arrived(UNIT_STAGES / 2);
 #pragma unroll
         for (int i = 0; i < PAIRS; i++) {
-            const int64_t p = first + 2 * i, back = u.pos - p;
+            const int back = u.pos - (first + 2 * i);
+            const uint8_t *stage = ring.stage(i / (PAIRS / 2));
             const uint4 zeros = {0, 0, 0, 0};
-            k[i] = v[i] = zeros;
-            if (back < 0 || chunk * 8 >= a.d)
-                continue;
-            const bool is_fresh = back < u.n_fresh;
-            k[i] = load_chunk(is_fresh ? m.k + back * HEAD : layer.k + u.at + p * a.d, chunk, a.d);
-            v[i] = load_chunk(is_fresh ? m.v + back * HEAD : layer.v + u.at + p * a.d, chunk, a.d);
+            row[i] = zeros;
+            if (back >= 0 && chunk * 8 < d)
+                row[i] = back < u.n_fresh
+                             ? load_chunk(fresh + back * HEAD, chunk, d)
+                             : *(const uint4 *)(stage + i % (PAIRS / 2) * PAIR_BYTES + lane * 16);
         }
+        if (has_keys)
+            ring.give_back(UNIT_STAGES / 2);
     }
 
     /* Else all elements are widened once for all heads. */
     __device__ __forceinline__ void keep_packed()
     {
 #pragma unroll
-        for (int i = 0; i < PAIRS; i++) {
-            opaque(k[i]);
-            opaque(v[i]);
-        }
+        for (int i = 0; i < PAIRS; i++)
+            opaque(row[i]);
     }
 };
 
-/* The result of one query head over this warp's keys, into shared memory. */
+/* The scores of one query head with this warp's keys, into shared memory: out [WARP_KEYS]. */
 template <enum sb_dtype TYPE>
-__device__ __forceinline__ void attend_head(float *out, const float *q, warp_keys &keys,
-                                            const attend_unit &u, float scale)
+__device__ __forceinline__ void score_head(float *out, const float *q, warp_rows &keys,
+                                           const attend_unit &u, float scale)
 {
-    const int lane = threadIdx.x % 32, chunk = lane % 16;
-    float s[PAIRS], query[8], o[8], top = -INFINITY, sum = 0.0f;
+    const int lane = (int)threadIdx.x % 32, chunk = lane % 16;
+    float query[8];
 
     keys.keep_packed();
 #pragma unroll
-    for (int e = 0; e < 8; e++) {
+    for (int e = 0; e < 8; e++)
         query[e] = q[chunk * 8 + e];
-        o[e] = 0.0f;
-    }
 #pragma unroll
     for (int i = 0; i < PAIRS; i++) {
-        s[i] = 0.0f;
+        float s = 0.0f;
 #pragma unroll
         for (int e = 0; e < 8; e++)
-            s[i] = fmaf(query[e], element<TYPE>(keys.k[i], e), s[i]);
+            s = fmaf(query[e], element<TYPE>(keys.row[i], e), s);
         for (int step = 8; step > 0; step /= 2)
-            s[i] += __shfl_xor_sync(SB_FULL_WARP, s[i], step);
-        s[i] = keys.first + 2 * i <= u.pos ? s[i] * scale : -INFINITY;
+            s += __shfl_xor_sync(SB_FULL_WARP, s, step);
+        if (chunk == 0)
+            out[2 * i + lane / 16] = keys.first + 2 * i <= u.pos ? s * scale : -INFINITY;
+    }
+}
+
+/* The result of one query head over this warp's values, which takes the place of the scores: out
+ * [HEAD + 2]. */
+template <enum sb_dtype TYPE>
+__device__ __forceinline__ void sum_head(float *out, warp_rows &values, const attend_unit &u)
+{
+    const int lane = (int)threadIdx.x % 32, chunk = lane % 16;
+    float s[PAIRS], o[8], top = -INFINITY, sum = 0.0f;
+
+    values.keep_packed();
+#pragma unroll
+    for (int i = 0; i < PAIRS; i++) {
+        s[i] = out[2 * i + lane / 16];
         top = fmaxf(top, s[i]);
     }
     top = fmaxf(top, __shfl_xor_sync(SB_FULL_WARP, top, 16));
     const float from = top == -INFINITY ? 0.0f : top;
 #pragma unroll
+    for (int e = 0; e < 8; e++)
+        o[e] = 0.0f;
+#pragma unroll
     for (int i = 0; i < PAIRS; i++) {
         const float w = exp2f(s[i] - from);
         sum += w;
-        if (keys.first + 2 * i <= u.pos)
+        if (values.first + 2 * i <= u.pos)
 #pragma unroll
             for (int e = 0; e < 8; e++)
-                o[e] = fmaf(w, element<TYPE>(keys.v[i], e), o[e]);
+                o[e] = fmaf(w, element<TYPE>(values.row[i], e), o[e]);
     }
     sum += __shfl_xor_sync(SB_FULL_WARP, sum, 16);
+    __syncwarp(); /* the scores have been read */
 #pragma unroll
     for (int e = 0; e < 8; e++) {
         o[e] += __shfl_xor_sync(SB_FULL_WARP, o[e], 16);
@@ -268,6 +282,27 @@ __device__ __forceinline__ void attend_head(float *out, const float *q, warp_key
     if (lane == 0)
         out[HEAD] = top, out[HEAD + 1] = sum;
 }
+
+/* The results of all query heads of a unit over this warp's keys, into shared memory. */
+template <enum sb_dtype TYPE, class RING>
+__device__ __forceinline__ void attend_warp(RING &ring, const attend_memory &m,
+                                            const attend_unit &u, const attend_shape &a)
+{
+    const int warp = (int)threadIdx.x / 32, group = a.group();
+    warp_rows rows;
+
+    rows.take(ring, m.k, u, a.d);
+#pragma unroll 1
+    for (int h = 0; h < group; h++)
+        score_head<TYPE>(m.of_warp(warp, h, group), m.q + h * HEAD, rows, u, a.scale);
+    __syncwarp();
+    rows.take(ring, m.v, u, a.d);
+#pragma unroll 1
+    for (int h = 0; h < group; h++)
+        sum_head<TYPE>(m.of_warp(warp, h, group), rows, u);
+}
+
+/* ------------------------------------------------------------------ merging */
 
 /* Results merged so far, of one column. */
 struct running_sum {
@@ -285,79 +320,114 @@ struct running_sum {
     }
 };
 
-/* Merges the warps' results, and the parts' if this block is the last of them; the last writes y
- * [m, ld]. */
-template <enum sb_dtype TYPE>
-__device__ __forceinline__ void merge_unit(const attend_memory &m, const attend_unit &u,
-                                           const attend_shape &a, int parts, uint16_t *y,
-                                           int64_t ld)
+/* Where a head of a unit has the result of a part in scratch. */
+__device__ __forceinline__ float *partial_of(const attend_pass &pass, const attend_unit &u, int h,
+                                             int part)
 {
-    const int n = (int)(u.pos / PART) + 1, all = u.group * a.d;
-    const int64_t head = (int64_t)u.token * a.heads + u.kv_head * u.group;
-    uint16_t *to = y + u.token * ld + (int64_t)u.kv_head * u.group * a.d;
+    const attend_shape &a = pass.shape;
+    const int64_t head = (int64_t)u.token * a.heads + u.kv_head * a.group() + h;
 
-    for (int i = threadIdx.x; i < all; i += THREADS) {
-        const int h = i / a.d, e = i % a.d;
+    return a.partial + (head * pass.parts + part) * (a.d + 2);
+}
+
+/* Merges the warps' results of a unit: into y if it is all of its keys, else into scratch. */
+template <enum sb_dtype TYPE>
+__device__ __forceinline__ void merge_warps(const attend_memory &m, const attend_unit &u,
+                                            const attend_pass &pass)
+{
+    const int d = pass.shape.d, group = pass.shape.group();
+    uint16_t *y = pass.y + u.token * pass.ld + (int64_t)u.kv_head * group * d;
+
+    for (int i = (int)threadIdx.x; i < group * d; i += THREADS) {
+        const int h = i / d, e = i % d;
         running_sum sum = {0.0f, -INFINITY, 0.0f};
         for (int w = 0; w < WARPS; w++) {
-            const float *of = m.of_warp(w, h, u.group);
+            const float *of = m.of_warp(w, h, group);
             sum.add(of[e], of[HEAD], of[HEAD + 1]);
         }
-        float *partial = n > 1 ? a.partial + ((head + h) * parts + u.part) * (a.d + 2) : NULL;
-        if (n == 1)
-            to[i] = (uint16_t)pack2<TYPE>(sum.o / sum.l, 0.0f);
-        else
-            partial[e] = sum.o;
-        if (n > 1 && e == 0)
-            partial[a.d] = sum.m, partial[a.d + 1] = sum.l;
-    }
-    unsigned *counter = a.counters + u.token * a.kv_heads + u.kv_head;
-    if (n == 1 || !is_last_block(counter, n, m.is_last))
-        return;
-    for (int i = threadIdx.x; i < all; i += THREADS) {
-        const float *partial = a.partial + (head + i / a.d) * parts * (a.d + 2);
-        running_sum sum = {0.0f, -INFINITY, 0.0f};
-        for (int p = 0; p < n; p++, partial += a.d + 2)
-            sum.add(__ldcg(partial + i % a.d), __ldcg(partial + a.d), __ldcg(partial + a.d + 1));
-        to[i] = (uint16_t)pack2<TYPE>(sum.o / sum.l, 0.0f);
+        if (u.n_parts == 1) {
+            y[i] = (uint16_t)pack2<TYPE>(sum.o / sum.l, 0.0f);
+            continue;
+        }
+        float *partial = partial_of(pass, u, h, u.part);
+        partial[e] = sum.o;
+        if (e == 0)
+            partial[d] = sum.m, partial[d + 1] = sum.l;
     }
 }
 
-/* Attention of a pass, all blocks together. */
+/* Merges all parts of a unit's keys. */
 template <enum sb_dtype TYPE>
-__device__ __forceinline__ void attend_pass(uint8_t *memory, const attend_shape &a,
-                                            const attend_layer &layer, const one_step &pass,
-                                            const float *qkv, uint16_t *y, int64_t ld)
+__device__ __forceinline__ void merge_parts(const attend_unit &u, const attend_pass &pass)
 {
-    const int group = a.heads / a.kv_heads, parts = (pass.max_len + PART - 1) / PART;
-    const attend_memory m(memory, group);
-    const int per_part = pass.n_tokens * a.kv_heads;
+    const int d = pass.shape.d, group = pass.shape.group();
+    uint16_t *y = pass.y + u.token * pass.ld + (int64_t)u.kv_head * group * d;
 
-    for (int i = (int)blockIdx.x; i < per_part * parts; i += (int)gridDim.x) {
-        const int token = i % per_part / a.kv_heads, seq = pass.seq[token];
-        attend_unit u = {token,
-                         i % a.kv_heads,
-                         i / per_part,
-                         group,
-                         1,
-                         pass.pos[token],
-                         0,
-                         (int64_t)(a.heads + 2 * a.kv_heads) * a.d};
-        if (u.part > u.pos / PART)
-            continue;
-        u.n_fresh += token > 0 && pass.seq[token - 1] == seq && pass.pos[token - 1] + 1 == u.pos;
-        u.at = pass.base[seq] + ((int64_t)u.kv_head * pass.cap[seq] + pass.start[seq]) * a.d;
-        make_heads<TYPE>(m, u, a, layer, qkv);
-        __syncthreads();
-        warp_keys keys;
-        keys.load(m, u, a, layer);
-        for (int h = 0; h < group; h++)
-            attend_head<TYPE>(m.of_warp((int)threadIdx.x / 32, h, group), m.q + h * HEAD, keys, u,
-                              a.scale);
-        __syncthreads();
-        merge_unit<TYPE>(m, u, a, parts, y, ld);
-        __syncthreads(); /* the next unit may begin */
+    for (int i = (int)threadIdx.x; i < group * d; i += THREADS) {
+        const float *partial = partial_of(pass, u, i / d, 0);
+        running_sum sum = {0.0f, -INFINITY, 0.0f};
+        for (int p = SB_CUDA_FAULT(LAST_PART_LEFT_OUT); p < u.n_parts; p++, partial += d + 2)
+            sum.add(__ldcg(partial + i % d), __ldcg(partial + d), __ldcg(partial + d + 1));
+        y[i] = (uint16_t)pack2<TYPE>(sum.o / sum.l, 0.0f);
     }
+}
+
+/* ------------------------------------------------------------------ a block's units */
+
+/* n units together: `first`, and every gridDim.x-th behind it. */
+template <enum sb_dtype TYPE, class RING>
+__device__ __forceinline__ void attend_units(RING &ring, uint8_t *memory, int first, int n,
+                                             const attend_pass &pass)
+{
+    const attend_shape &a = pass.shape;
+    const int group = a.group(), pairs = (group + 2 * FRESH + 1) / 2, warp = (int)threadIdx.x / 32;
+    unit_count *counts = (unit_count *)(memory + n * attend_memory::bytes(group));
+    const auto unit = [&](int i) {
+        return unit_of(pass.tokens, a.kv_heads, first + i * (int)gridDim.x);
+    };
+
+    for (int i = warp; i < n * pairs; i += WARPS)
+        make_heads<TYPE>(attend_memory(memory, i / pairs, group), unit(i / pairs), pass, i % pairs);
+    __syncthreads();
+#pragma unroll 1
+    for (int i = 0; i < n; i++)
+        attend_warp<TYPE>(ring, attend_memory(memory, i, group), unit(i), a);
+    __syncthreads();
+#pragma unroll 1
+    for (int i = 0; i < n; i++) {
+        const attend_unit u = unit(i);
+        merge_warps<TYPE>(attend_memory(memory, i, group), u, pass);
+        if (threadIdx.x == 0)
+            counts[i] = {u.token * a.kv_heads + u.kv_head, u.n_parts, 0};
+    }
+    __syncthreads();
+    if ((int)threadIdx.x < n) {
+        unit_count *mine = counts + threadIdx.x;
+        mine->is_last = mine->n_parts > 1 && is_last_of(a.counters + mine->counter, mine->n_parts);
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (int i = 0; i < n; i++)
+        if (counts[i].is_last)
+            merge_parts<TYPE>(unit(i), pass);
+}
+
+/* Attention of a pass, all blocks together. item: this block's first unit, and then its first item
+ * of the next phase; at_once: units for which `memory` has room. */
+template <enum sb_dtype TYPE, class RING>
+__device__ __forceinline__ void attend(RING &ring, int &item, uint8_t *memory, int at_once,
+                                       const attend_pass &pass)
+{
+    const int n_units = pass.tokens.n_parts * pass.shape.kv_heads, blocks = (int)gridDim.x;
+
+    while (item < n_units) {
+        const int n = min(at_once, (n_units - item + blocks - 1) / blocks);
+        attend_units<TYPE>(ring, memory, item, n, pass);
+        item += n * blocks;
+        if (item < n_units)
+            __syncthreads(); /* the next units may take the memory */
+    }
+    item -= n_units;
 }
 
 } // namespace

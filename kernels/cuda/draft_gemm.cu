@@ -40,11 +40,13 @@ struct tile_source {
     panels weight;
     int tile, stage, last;
 
-    __device__ __forceinline__ void next(shared_at to)
+    __device__ __forceinline__ bool next(uint8_t *to)
     {
-        if (stage < last)
-            weight.fetch(to, tile, stage);
+        if (stage >= last)
+            return false;
+        fetch_stage(to, weight.w + ((int64_t)tile * weight.stages() + stage) * SB_TILE);
         stage += WARPS;
+        return true;
     }
 };
 
@@ -63,7 +65,9 @@ __global__ void __launch_bounds__(THREADS, 3) split_kernel(split_args a)
     ring.source = {a.weight, tile, first + warp, last};
     ring.begin(shared + warp * STAGES * STAGE_BYTES);
     multiply_tile<TYPE, NT>(acc, ring, a.x, first, last);
-    float sum = add_warps<NT>(acc, sums);
+    store_warp_sums<NT>(sums, acc);
+    __syncthreads();
+    float sum = t < tile_sums<NT>::N ? add_warps<NT>(sums, t) : 0.0f;
     if (a.splits > 1) {
         float *partial = a.partial + (int64_t)tile * a.splits * THREADS + t;
         partial[split * THREADS] = sum;

@@ -12,16 +12,10 @@
  * Every block normalises all rows for itself, into shared memory, rather than wait for one that
  * does. An output column of o and down belongs to one block, which adds it to x.
  *
- * Weights. The memory never waits for a barrier. The tiles of all matrices, in the order in which
- * they are used, are dealt to the blocks in turn, through layers and steps:
- *
- *     tile   0 1 2 ...  of qkv, layer 0 | of o | of gate_up | of down | of qkv, layer 1 | ...
- *     block  0 1 2 ... G-1 0 1 2 ...                    and on, without beginning anew at block 0
- *
- * So a warp knows what it will need however far ahead, and its ring (draft_tile.cuh) fills while
- * the block waits for others: 112 KB a multiprocessor, about two phases of a model of 0.6 billion
- * weights. As dealing never begins anew, every block reads the same share, though a phase may have
- * fewer tiles than there are blocks.
+ * Memory. Weights and cached keys are copied ahead of all barriers, by each warp in the order in
+ * which it will use them (draft_stream.cuh). The weights of a norm come to shared memory while the
+ * phase before it runs, and what the model's layers and the steps' tokens are stays there, so that
+ * between two barriers a block waits for little more than what other blocks have just made.
  *
  * Results are those of the single operations but for the order of additions and queries that are
  * not rounded. They do not depend on the number of blocks or on the other rows.
@@ -30,26 +24,33 @@
  * that the block before has made, which need the scale of a row before the row is complete.
  */
 #include "kernels/cuda/draft_attend.cuh"
-#include "kernels/cuda/grid.cuh"
 
 namespace
 {
 
 enum {
-    STAGES = 8, /* of a warp's ring */
-    MOST_TOKENS = 16,
-    KEPT = 32 /* elements of a row that a lane keeps while it is normed */
+    STAGES = 8,            /* of a warp's ring */
+    KEPT = 32,             /* elements of a row that a lane keeps while it is normed */
+    MOST_TILES = 4,        /* that the warps multiply before they meet */
+    MOST_HIDDEN = 1 << 14, /* far more than have room in shared memory, */
+    MOST_LAYERS = 1 << 10  /* and so are these */
 };
 
-typedef unsigned long long wide;
+/* One step, with the device's arrays of struct sb_draft_step. */
+struct one_step {
+    int n_tokens, n_out, max_len;
+    const int32_t *id_at, *pos, *seq, *cap, *start, *out, *select_at;
+    const int64_t *base;
+};
 
-enum { QKV, O, GATE_UP, DOWN, MATRICES };
-
-struct step_layer {
-    panels w[MATRICES];
-    const float *bias[MATRICES]; /* or NULL */
-    const float *attn_norm, *ffn_norm;
-    attend_layer attention;
+/* What lies where in a block's shared memory, in bytes behind the rings. */
+struct block_layout {
+    int tables; /* stream_tables */
+    int norm;   /* weights of the next norm, f32 */
+    int shared; /* sums of tiles and then normed rows, or units of attention */
+    int rows;   /* the normed rows */
+    int bytes;  /* in all, with the rings */
+    int tiles_at_once, units_at_once; /* for which there is room */
 };
 
 /* Arrays of the device that the blocks share, in the memory that step_prepare was given. */
@@ -70,54 +71,83 @@ struct step_args {
     attend_shape attention;
     float eps;
     int n_layers, hidden, inter, vocab, n_steps;
+    block_layout layout;
     one_step steps[SB_DRAFT_STEPS_MAX];
 };
 
-/* ------------------------------------------------------------------ weights */
+/* ------------------------------------------------------------------ a block */
 
-/* All stages of a warp, in the order in which it multiplies them. */
-struct stream_source {
-    const step_layer *layers;
-    panels head, now;
-    int n_layers, steps_left; /* with the present one */
-    int layer, matrix, tile, stage;
+/* What a block has while it runs. */
+template <int NT>
+struct running_block {
+    stage_ring<STAGES, stream_source> ring;
+    const stream_tables *tables;
+    float *norm;     /* [hidden]: weights of the next norm */
+    uint8_t *shared; /* sums of tiles, or units of attention */
+    uint8_t *rows;   /* normed */
+    int tile;        /* the next item, as the ring's source counts them */
+    int norm_put;    /* stages that were on their way before those weights */
 
-    __device__ __forceinline__ void begin(const step_args &a)
+    /* Begins to copy the weights of a norm; the ones before have been used. */
+    __device__ __forceinline__ void bring_norm(const float *weight, int n)
     {
-        layers = a.layers;
-        head = a.head;
-        n_layers = a.n_layers;
-        steps_left = a.n_steps;
-        layer = matrix = 0;
-        tile = (int)blockIdx.x;
-        stage = (int)threadIdx.x / 32;
-        now = layers[0].w[QKV];
+        for (int k = (int)threadIdx.x * 4; k < n; k += THREADS * 4)
+            cp_async(at_shared(norm + k), weight + k, true);
+        cp_async_commit();
+        norm_put = ring.put;
     }
-    __device__ __forceinline__ void next_matrix()
+    /* This thread's share of them has come. */
+    __device__ __forceinline__ void await_norm() const
     {
-        tile -= now.tiles();
-        if (layer < n_layers && ++matrix == MATRICES)
-            matrix = 0, layer++;
-        else if (layer == n_layers && steps_left-- > 0)
-            layer = 0;
-        now = layer < n_layers ? layers[layer].w[matrix] : head;
-    }
-    __device__ __forceinline__ void next(shared_at to)
-    {
-        while (steps_left > 0) {
-            if (tile >= now.tiles()) {
-                next_matrix();
-            } else if (stage < now.stages()) {
-                now.fetch(to, tile, stage);
-                stage += WARPS;
-                return;
-            } else {
-                tile += (int)gridDim.x;
-                stage = (int)threadIdx.x / 32;
-            }
-        }
+        if (!SB_CUDA_FAULT(NORM_WEIGHTS_NOT_AWAITED))
+            cp_async_wait_but<STAGES - 1>(ring.put - norm_put);
     }
 };
+
+/* The tokens of step `number`, by a warp. */
+__device__ __forceinline__ void note_tokens(step_tokens *to, const one_step &s, int number, int d)
+{
+    const int lane = (int)threadIdx.x % 32;
+    const bool is_token = lane < s.n_tokens;
+    const int late = SB_CUDA_FAULT(POSITION_NOT_ADVANCED) && number > 0;
+    const int pos = is_token ? s.pos[lane] - late : 0, n_parts = is_token ? pos / PART + 1 : 0;
+    int end = n_parts;
+
+    for (int step = 1; step < 32; step *= 2) {
+        const int before = __shfl_up_sync(SB_FULL_WARP, end, step);
+        end += lane >= step ? before : 0;
+    }
+    if (lane == 31)
+        to->n = s.n_tokens, to->n_parts = end;
+    if (!is_token)
+        return;
+    const int seq = s.seq[lane];
+    const bool follows = lane > 0 && s.seq[lane - 1] == seq && s.pos[lane - 1] + 1 == pos;
+    to->token[lane] = {s.base[seq] + (int64_t)s.start[seq] * d,
+                       (int64_t)s.cap[seq] * d,
+                       pos,
+                       1 + follows,
+                       end - n_parts,
+                       n_parts};
+}
+
+__device__ __forceinline__ const stream_tables *make_tables(uint8_t *memory, const step_args &a)
+{
+    stream_tables *to = (stream_tables *)memory;
+
+    for (int i = (int)threadIdx.x / 32; i < a.n_steps; i += WARPS)
+        note_tokens(&to->steps[i], a.steps[i], i, a.attention.d);
+#pragma unroll 1
+    for (int i = (int)threadIdx.x; i < a.n_layers; i += THREADS)
+        to->layers[i] = a.layers[i];
+    if (threadIdx.x == 0) {
+        to->head = a.head;
+        to->n_layers = a.n_layers, to->n_steps = a.n_steps;
+        to->kv_heads = a.attention.kv_heads, to->d = a.attention.d;
+    }
+    __syncthreads();
+    return to;
+}
 
 /* ------------------------------------------------------------------ norm */
 
@@ -165,19 +195,19 @@ __device__ __forceinline__ void norm_row(uint16_t *h, const float *x, const floa
         h[k] = (uint16_t)pack2<TYPE>(x && k < n ? __ldcg(x + k) * scale * weight[k] : 0.0f, 0.0f);
 }
 
-/* Rows 0 .. 8 NT - 1: row i is that of token index[i], or i; zeros from m on. */
+/* Rows 0 .. 8 NT - 1, after a barrier of the grid: row i is that of token index[i], or i; zeros
+ * from m on. */
 template <enum sb_dtype TYPE, int NT>
-__device__ __forceinline__ normed_inputs norm_rows(uint8_t *memory, const step_args &a,
-                                                   const float *weight, const int32_t *index, int m)
+__device__ __forceinline__ normed_inputs norm_rows(const running_block<NT> &block,
+                                                   const step_args &a, const int32_t *index, int m)
 {
     const int64_t ld = a.head.ld;
-    const normed_inputs inputs = {memory, normed_inputs::pitch_of(ld)};
+    const normed_inputs inputs = {block.rows, normed_inputs::pitch_of(ld)};
 
-    __syncthreads(); /* what was in this memory has been read */
     for (int i = (int)threadIdx.x / 32; i < 8 * NT; i += WARPS) {
         const int64_t row = i < m && index ? index[i] : i;
-        norm_row<TYPE>((uint16_t *)(memory + i * inputs.pitch), i < m ? a.x + row * a.hidden : NULL,
-                       weight, a.hidden, ld, a.eps);
+        norm_row<TYPE>((uint16_t *)(block.rows + i * inputs.pitch),
+                       i < m ? a.x + row * a.hidden : NULL, block.norm, a.hidden, ld, a.eps);
     }
     __syncthreads();
     return inputs;
@@ -185,30 +215,32 @@ __device__ __forceinline__ normed_inputs norm_rows(uint8_t *memory, const step_a
 
 /* ------------------------------------------------------------------ products */
 
-/* What a block has while it runs. */
-template <int NT>
-struct running_block {
-    stage_ring<STAGES, stream_source> ring;
-    float *sums;
-    uint8_t *memory; /* of norms and of attention, in turn */
-    int tile;        /* the next, as the ring's source counts them */
-};
-
-/* Multiplies this block's tiles of a matrix. finish(o, r, sum) gets the sum of output o and row r,
- * o being -1 past the last row; all threads of a warp call it together. */
+/* Multiplies this block's tiles of a matrix, between barriers of the grid. finish(o, r, sum) gets
+ * the sum of output o and row r, o being -1 past the last row; all threads of a warp call it
+ * together, and a thread always for the same r. The warps meet once for several tiles. */
 template <enum sb_dtype TYPE, int NT, class INPUTS, class F>
-__device__ __forceinline__ void product(running_block<NT> &block, const panels &w, const INPUTS &x,
-                                        F finish)
+__device__ __forceinline__ void product(running_block<NT> &block, const step_args &a,
+                                        const panels &w, const INPUTS &x, F finish)
 {
-    const int tiles = w.tiles();
+    enum { N = tile_sums<NT>::N, FLOATS = tile_sums<NT>::FLOATS };
+    const int tiles = w.tiles(), blocks = (int)gridDim.x;
+    float *sums = (float *)block.shared;
 
-    for (; block.tile < tiles; block.tile += (int)gridDim.x) {
-        float acc[NT][4];
-        multiply_tile<TYPE, NT>(acc, block.ring, x, 0, w.stages());
-        const float sum = add_warps<NT>(acc, block.sums);
-        if (threadIdx.x < tile_sums<NT>::N)
-            finish(w.row(block.tile, (int)threadIdx.x % ROWS), (int)threadIdx.x / ROWS, sum);
-        __syncthreads(); /* the sums have been read */
+    while (block.tile < tiles) {
+        const int n = min(a.layout.tiles_at_once, (tiles - block.tile + blocks - 1) / blocks);
+#pragma unroll 1
+        for (int i = 0; i < n; i++) {
+            float acc[NT][4];
+            multiply_tile<TYPE, NT>(acc, block.ring, x, 0, w.stages());
+            store_warp_sums<NT>(sums + i * FLOATS, acc);
+        }
+        __syncthreads();
+        for (int i = (int)threadIdx.x; i < n * N; i += THREADS)
+            finish(w.row(block.tile + i / N * blocks, i % ROWS), i % N / ROWS,
+                   add_warps<NT>(sums + i / N * FLOATS, i % N));
+        block.tile += n * blocks;
+        if (block.tile < tiles)
+            __syncthreads(); /* the sums have been read */
     }
     block.tile -= tiles;
 }
@@ -221,11 +253,12 @@ __device__ __forceinline__ void add_product(running_block<NT> &block, const step
 {
     const global_inputs inputs = {from, w.ld, m};
 
-    product<TYPE, NT>(block, w, inputs, [&](int o, int r, float sum) {
+    product<TYPE, NT>(block, a, w, inputs, [&](int o, int r, float sum) {
         if (o < 0 || r >= m)
             return;
         float *x = a.x + (int64_t)r * a.hidden + o;
-        *x = __ldcg(x) + (bias ? sum + bias[o] : sum);
+        *x = (SB_CUDA_FAULT(RESIDUAL_TWICE) ? 2.0f : 1.0f) * __ldcg(x) +
+             (bias ? sum + bias[o] : sum);
     });
 }
 
@@ -245,45 +278,47 @@ __device__ __forceinline__ void embed(const step_args &a, const one_step &s)
     }
 }
 
+/* Half a layer: attention, or the MLP. Both are a norm, a product, something between, and a product
+ * that is added to x; one code for both is half as long. next_norm: weights of the norm behind it
+ */
 template <enum sb_dtype TYPE, int NT>
-__device__ __forceinline__ void attention(running_block<NT> &block, const step_args &a,
-                                          const one_step &s, const step_layer &layer)
+__device__ __forceinline__ void half_layer(running_block<NT> &block, const step_args &a, int step,
+                                           const step_layer &layer, bool is_mlp,
+                                           const float *next_norm)
 {
-    const int m = s.n_tokens;
-    const panels qkv = layer.w[QKV];
-    const float *bias = layer.bias[QKV];
-    const normed_inputs inputs = norm_rows<TYPE, NT>(block.memory, a, layer.attn_norm, NULL, m);
+    const one_step &s = a.steps[step];
+    const int m = s.n_tokens, first = is_mlp ? GATE_UP : QKV, second = is_mlp ? DOWN : O;
+    const panels &w = layer.w[first];
+    const float *bias = layer.bias[first];
+    const int64_t ld = layer.w[second].ld;
+    const normed_inputs inputs = norm_rows<TYPE, NT>(block, a, NULL, m);
 
-    product<TYPE, NT>(block, qkv, inputs, [&](int o, int r, float sum) {
-        if (o >= 0 && r < m)
-            a.qkv[(int64_t)r * qkv.n_out + o] = bias ? sum + bias[o] : sum;
-    });
-    grid_barrier(&a.shared->barrier);
-    attend_pass<TYPE>(block.memory, a.attention, layer.attention, s, a.qkv, a.attended,
-                      layer.w[O].ld);
-    grid_barrier(&a.shared->barrier);
-    add_product<TYPE, NT>(block, a, m, layer.w[O], layer.bias[O], a.attended);
-    grid_barrier(&a.shared->barrier);
-}
-
-template <enum sb_dtype TYPE, int NT>
-__device__ __forceinline__ void mlp(running_block<NT> &block, const step_args &a, const one_step &s,
-                                    const step_layer &layer)
-{
-    const int m = s.n_tokens;
-    const int64_t ld = layer.w[DOWN].ld;
-    const float *bias = layer.bias[GATE_UP];
-    const normed_inputs inputs = norm_rows<TYPE, NT>(block.memory, a, layer.ffn_norm, NULL, m);
-
-    product<TYPE, NT>(block, layer.w[GATE_UP], inputs, [&](int o, int r, float sum) {
+    product<TYPE, NT>(block, a, w, inputs, [&](int o, int r, float sum) {
         const float v = bias && o >= 0 ? sum + bias[o] : sum;
         const float up = __shfl_down_sync(SB_FULL_WARP, v, ROWS / 2, ROWS);
-        if (o >= 0 && o < a.inter && r < m)
+        if (!is_mlp && o >= 0 && r < m)
+            a.qkv[(int64_t)r * w.n_out + o] = v;
+        if (is_mlp && o >= 0 && o < a.inter && r < m)
             a.act[r * ld + o] = (uint16_t)pack2<TYPE>(v / (1.0f + sb_exp(0.0f - v)) * up, 0.0f);
     });
-    grid_barrier(&a.shared->barrier);
-    add_product<TYPE, NT>(block, a, m, layer.w[DOWN], layer.bias[DOWN], a.act);
-    grid_barrier(&a.shared->barrier);
+    grid_barrier(&a.shared->barrier, [&] { block.bring_norm(next_norm, a.hidden); });
+    if (!is_mlp) {
+        const attend_pass pass = {a.attention,
+                                  layer.attention,
+                                  block.tables->steps[step],
+                                  a.qkv,
+                                  a.attended,
+                                  ld,
+                                  (s.max_len + PART - 1) / PART};
+        attend<TYPE>(block.ring, block.tile, block.shared, a.layout.units_at_once, pass);
+        if (!SB_CUDA_FAULT(NO_BARRIER_BEHIND_ATTENTION))
+            grid_barrier(&a.shared->barrier);
+        block.ring.source.attended++;
+        block.ring.fill();
+    }
+    add_product<TYPE, NT>(block, a, m, layer.w[second], layer.bias[second],
+                          is_mlp ? a.act : a.attended);
+    grid_barrier(&a.shared->barrier, [&] { block.await_norm(); });
 }
 
 /* A logit and its id as a number that is the larger the larger the logit is, and of equal ones the
@@ -300,10 +335,10 @@ template <enum sb_dtype TYPE, int NT>
 __device__ __forceinline__ void propose(running_block<NT> &block, const step_args &a,
                                         const one_step &s)
 {
-    const normed_inputs inputs = norm_rows<TYPE, NT>(block.memory, a, a.final_norm, s.out, s.n_out);
+    const normed_inputs inputs = norm_rows<TYPE, NT>(block, a, s.out, s.n_out);
     wide best = 0;
 
-    product<TYPE, NT>(block, a.head, inputs, [&](int o, int, float sum) {
+    product<TYPE, NT>(block, a, a.head, inputs, [&](int o, int, float sum) {
         const wide key = o >= 0 ? key_of(sum, o) : 0;
         best = key > best ? key : best;
     });
@@ -311,8 +346,9 @@ __device__ __forceinline__ void propose(running_block<NT> &block, const step_arg
         const wide other = __shfl_xor_sync(SB_FULL_WARP, best, step);
         best = other > best ? other : best;
     }
-    if (threadIdx.x % ROWS == 0 && (int)threadIdx.x / ROWS < s.n_out && best > 0)
-        atomicMax(&a.shared->best[threadIdx.x / ROWS], best);
+    const int row = (int)threadIdx.x % tile_sums<NT>::N / ROWS; /* as in product */
+    if (threadIdx.x % ROWS == 0 && row < s.n_out && best > 0)
+        atomicMax(&a.shared->best[row], best);
     grid_barrier(&a.shared->barrier);
     if (blockIdx.x == 0 && (int)threadIdx.x < s.n_out) {
         wide *of = &a.shared->best[threadIdx.x];
@@ -328,22 +364,31 @@ template <enum sb_dtype TYPE, int NT>
 __global__ void __launch_bounds__(THREADS, 1) step_kernel(const step_args a)
 {
     SB_DYNAMIC_SHARED(uint8_t, shared);
+    uint8_t *const fixed = shared + WARPS * STAGES * STAGE_BYTES;
     running_block<NT> block;
 
-    block.sums = (float *)(shared + WARPS * STAGES * STAGE_BYTES);
-    block.memory = shared + WARPS * STAGES * STAGE_BYTES + tile_sums<NT>::BYTES;
+    block.tables = make_tables(fixed + a.layout.tables, a);
+    block.norm = (float *)(fixed + a.layout.norm);
+    block.shared = fixed + a.layout.shared;
+    block.rows = fixed + a.layout.rows;
     block.tile = (int)blockIdx.x;
-    block.ring.source.begin(a);
+    block.ring.source.begin(block.tables);
     block.ring.begin(shared + threadIdx.x / 32 * (STAGES * STAGE_BYTES));
+#pragma unroll 1
     for (int i = 0; i < a.n_steps; i++) {
-        const one_step &s = a.steps[i];
-        embed<TYPE>(a, s);
-        grid_barrier(&a.shared->barrier);
-        for (int l = 0; l < a.n_layers; l++) {
-            attention<TYPE, NT>(block, a, s, a.layers[l]);
-            mlp<TYPE, NT>(block, a, s, a.layers[l]);
+        const step_layer *layers = block.tables->layers;
+        block.bring_norm(layers[0].attn_norm, a.hidden);
+        embed<TYPE>(a, a.steps[i]);
+        grid_barrier(&a.shared->barrier, [&] { block.await_norm(); });
+#pragma unroll 1
+        for (int half = 0; half < 2 * a.n_layers; half++) {
+            const int next = half / 2 + 1;
+            const float *behind = half % 2 == 0       ? layers[half / 2].ffn_norm
+                                  : next < a.n_layers ? layers[next].attn_norm
+                                                      : a.final_norm;
+            half_layer<TYPE, NT>(block, a, i, layers[half / 2], half % 2, behind);
         }
-        propose<TYPE, NT>(block, a, s);
+        propose<TYPE, NT>(block, a, a.steps[i]);
     }
 }
 
@@ -358,15 +403,40 @@ step_function kernel_for(enum sb_dtype type, int m)
     return m <= 8 ? step_kernel<SB_F16, 1> : step_kernel<SB_F16, 2>;
 }
 
-/* Bytes of shared memory of a block for up to m rows. */
-int shared_bytes(int hidden, int group, int m)
+int within(int n, int most)
 {
-    const int rows = m <= 8 ? 8 : 16,
-              sums = m <= 8 ? (int)tile_sums<1>::BYTES : (int)tile_sums<2>::BYTES;
-    const int norms = rows * normed_inputs::pitch_of(sb_cuda_ld(SB_BF16, hidden));
-    const int heads = attend_memory::bytes(group);
+    return n < 0 ? 0 : n < most ? n : most;
+}
 
-    return WARPS * STAGES * STAGE_BYTES + sums + (norms > heads ? norms : heads);
+int rounded(int bytes)
+{
+    return (bytes + 15) / 16 * 16;
+}
+
+/* The layout of a block's memory for up to m rows. As much is done at once as there is room for;
+ * where that is nothing, the steps do not suit. */
+block_layout layout_of(const struct sb_cuda_draft *draft, int m)
+{
+    const int group = draft->attention.heads / draft->attention.kv_heads, rows = m <= 8 ? 8 : 16,
+              sums = m <= 8 ? (int)tile_sums<1>::BYTES : (int)tile_sums<2>::BYTES;
+    const int norms = rows * normed_inputs::pitch_of(sb_cuda_ld(SB_BF16, draft->model.hidden));
+    block_layout at = {};
+
+    at.norm = rounded(stream_tables::bytes(draft->model.n_layers));
+    at.shared = at.norm + rounded(draft->model.hidden * (int)sizeof(float));
+    const int most = draft->most_shared, room = most - WARPS * STAGES * STAGE_BYTES - at.shared;
+    at.tiles_at_once = within((room - norms) / sums, MOST_TILES);
+    at.units_at_once = within(room / attend_memory::bytes_of_all(group, 1), MOST_UNITS);
+    at.rows = at.shared + at.tiles_at_once * sums;
+    const int used = at.tiles_at_once * sums + norms,
+              attended = attend_memory::bytes_of_all(group, at.units_at_once);
+    at.bytes = most - room + (used > attended ? used : attended);
+    return at;
+}
+
+bool suits(const block_layout &layout)
+{
+    return layout.tiles_at_once > 0 && layout.units_at_once > 0;
 }
 
 panels panels_of(const struct sb_weight *w, enum sb_dtype type)
@@ -397,7 +467,7 @@ bool model_suits(const struct sb_step_model *m, const struct sb_step_layer *laye
             return false;
     return type != SB_F32 && is_tiled(m->embed, type) && is_tiled(m->head, type) &&
            a->head_dim <= HEAD && a->heads % a->kv_heads == 0 && a->heads / a->kv_heads <= GROUP &&
-           shared_bytes(m->hidden, a->heads / a->kv_heads, 1) <= 227 * 1024;
+           m->hidden <= MOST_HIDDEN && m->hidden % 4 == 0 && m->n_layers <= MOST_LAYERS;
 }
 
 cudaError_t copy_layers(struct step_layer *to, const struct sb_step_model *m,
@@ -407,9 +477,12 @@ cudaError_t copy_layers(struct step_layer *to, const struct sb_step_model *m,
 
     for (int i = 0; error == cudaSuccess && i < m->n_layers; i++) {
         const struct sb_step_layer *l = &layers[i];
-        const step_layer layer = {{panels_of(l->qkv, type), panels_of(l->o, type),
-                                   panels_of(l->gate_up, type), panels_of(l->down, type)},
-                                  {l->qkv_bias, l->o_bias, l->gate_up_bias, l->down_bias},
+        const step_layer layer = {{panels_of(l->qkv, type),
+                                   {},
+                                   panels_of(l->o, type),
+                                   panels_of(l->gate_up, type),
+                                   panels_of(l->down, type)},
+                                  {l->qkv_bias, NULL, l->o_bias, l->gate_up_bias, l->down_bias},
                                   l->attn_norm,
                                   l->ffn_norm,
                                   {l->attention.q_norm, l->attention.k_norm,
@@ -449,10 +522,11 @@ cudaError_t most_shared_of(int32_t *bytes, int device)
 }
 
 /* As many blocks as are on the device at once, but no more than the widest matrix has tiles. */
-cudaError_t count_blocks(struct sb_cuda_draft *draft, int shared)
+cudaError_t count_blocks(struct sb_cuda_draft *draft)
 {
     const int tiles = (draft->head.n_out + ROWS - 1) / ROWS;
     int device = 0, processors = 0, resident = 0, cooperates = 0;
+    block_layout layout = {};
     cudaError_t error = cudaGetDevice(&device);
 
     if (error == cudaSuccess)
@@ -460,10 +534,12 @@ cudaError_t count_blocks(struct sb_cuda_draft *draft, int shared)
     if (error == cudaSuccess)
         error = cudaDeviceGetAttribute(&cooperates, cudaDevAttrCooperativeLaunch, device);
     if (error == cudaSuccess)
-        error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-            &resident, (const void *)kernel_for(draft->type, 1), THREADS, (size_t)shared);
-    if (error == cudaSuccess)
         error = most_shared_of(&draft->most_shared, device);
+    if (error == cudaSuccess)
+        layout = layout_of(draft, 1);
+    if (error == cudaSuccess && suits(layout))
+        error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+            &resident, (const void *)kernel_for(draft->type, 1), THREADS, (size_t)layout.bytes);
     draft->blocks = !cooperates || resident < 1 ? 0 : processors < tiles ? processors : tiles;
     return error;
 }
@@ -502,7 +578,7 @@ cudaError_t sb_cuda_step_prepare(struct sb_cuda_draft *draft, const struct sb_st
     *draft = {*model, *model->embed, *model->head, *a, type, 0, 0, memory};
     if (!model_suits(model, layers, type))
         return error;
-    error = count_blocks(draft, shared_bytes(model->hidden, a->heads / a->kv_heads, 1));
+    error = count_blocks(draft);
     if (error == cudaSuccess && draft->blocks > 0)
         error = copy_layers(parts.layers, model, layers, type);
     return error;
@@ -511,11 +587,9 @@ cudaError_t sb_cuda_step_prepare(struct sb_cuda_draft *draft, const struct sb_st
 int sb_cuda_step_suits(const struct sb_cuda_draft *draft, const struct sb_draft_step *steps,
                        int32_t n)
 {
-    const struct sb_attention *a = &draft->attention;
     const int m = most_tokens(steps, n);
 
-    return draft->blocks > 0 && m <= MOST_TOKENS &&
-           shared_bytes(draft->model.hidden, a->heads / a->kv_heads, m) <= draft->most_shared;
+    return draft->blocks > 0 && m <= MOST_TOKENS && suits(layout_of(draft, m));
 }
 
 cudaError_t sb_cuda_steps(const struct sb_cuda_draft *draft, const struct sb_draft_step *steps,
@@ -526,7 +600,6 @@ cudaError_t sb_cuda_steps(const struct sb_cuda_draft *draft, const struct sb_dra
     const struct sb_attention *t = &draft->attention;
     const memory_parts parts(draft->memory, t->heads, m->n_layers);
     const int most = most_tokens(steps, n);
-    const int shared = shared_bytes(m->hidden, t->heads / t->kv_heads, most);
     step_args a = {};
 
     if (n <= 0 || n > SB_DRAFT_STEPS_MAX || !sb_cuda_step_suits(draft, steps, n))
@@ -559,10 +632,12 @@ cudaError_t sb_cuda_steps(const struct sb_cuda_draft *draft, const struct sb_dra
     a.inter = m->inter;
     a.vocab = draft->embed.n_out;
     a.n_steps = n;
+    a.layout = layout_of(draft, most);
     for (int i = 0; i < n; i++)
         a.steps[i] = step_of(&steps[i]);
     return SB_LAUNCH_WITH(SB_COOPERATIVE, kernel_for(draft->type, most),
-                          dim3((unsigned)draft->blocks), dim3(THREADS), (size_t)shared, stream, a);
+                          dim3((unsigned)draft->blocks), dim3(THREADS), (size_t)a.layout.bytes,
+                          stream, a);
 }
 
 /* The shared memory that a kernel may have is what the device gives a block at most: what a model

@@ -65,45 +65,80 @@ struct panels {
     {
         return w[sb_cuda_tiled(o, k / 8, ld) + k % 8];
     }
-    /* Begins the warp's copy of a stage, which is one tile of the weight. */
-    __device__ __forceinline__ void fetch(shared_at to, int tile, int stage) const
-    {
-        const int at = (int)threadIdx.x % 32 * 16;
-        const char *from = (const char *)(w + ((int64_t)tile * stages() + stage) * SB_TILE);
-#pragma unroll
-        for (int i = 0; i < STAGE_BYTES; i += 512)
-            cp_async(to + at + i, from + at + i, true);
-    }
 };
 
-/* A warp's ring. A source has next(to), by which the warp begins to copy the stage that comes next
- * to the address `to`; past the last it does nothing. */
+/* Begins the warp's copy of a stage of a weight, which is one of its tiles. */
+__device__ __forceinline__ void fetch_stage(uint8_t *to, const uint16_t *from)
+{
+    const int at = (int)threadIdx.x % 32 * 16;
+#pragma unroll
+    for (int i = 0; i < STAGE_BYTES; i += 512)
+        cp_async(at_shared(to) + at + i, (const char *)from + at + i, true);
+}
+
+/* Waits for all groups of this thread's copies but the latest n, or the latest MOST where that is
+ * less. */
+template <int MOST>
+__device__ __forceinline__ void cp_async_wait_but(int n)
+{
+    if constexpr (MOST == 0)
+        cp_async_wait<0>();
+    else if (n >= MOST)
+        cp_async_wait<MOST>();
+    else
+        cp_async_wait_but<MOST - 1>(n);
+}
+
+/*
+ * A warp's ring. A source has next(to), by which the warp begins to copy the stage that comes next
+ * to `to`, and which says whether it has: past the last, or where what comes next may not be read
+ * yet, it does nothing.
+ *
+ *     given back ... | taken, taken + 1, .. arrived | .. put - 1: under way | room
+ *
+ * A group of cp.async is a stage. Other groups of the thread between them do no harm: a wait is a
+ * little longer then.
+ */
 template <int STAGES, class SOURCE>
 struct stage_ring {
-    const uint8_t *at;
-    int taken;
+    uint8_t *at;
+    int put, taken;
     SOURCE source;
 
-    __device__ __forceinline__ void put(int i)
-    {
-        source.next(at_shared(at) + i % STAGES * STAGE_BYTES);
-        cp_async_commit();
-    }
-    __device__ __forceinline__ void begin(const uint8_t *ring)
+    __device__ __forceinline__ void begin(uint8_t *ring)
     {
         at = ring;
-        taken = 0;
+        put = taken = 0;
         cp_async_begin();
-        for (int i = 0; i < STAGES - 1; i++)
-            put(i);
+        fill();
     }
-    /* The next stage; the one taken before is given back. */
-    __device__ __forceinline__ const uint8_t *take()
+    /* Begins the copies that there is room for. */
+    __device__ __forceinline__ void fill()
     {
-        cp_async_wait<STAGES - 2>();
-        __syncwarp(); /* the stage is here for all lanes, and all have read the one before */
-        put(taken + STAGES - 1);
-        return at + taken++ % STAGES * STAGE_BYTES;
+#pragma unroll 1
+        while (put - taken < STAGES + SB_CUDA_FAULT(STAGE_COPIED_TOO_EARLY) &&
+               source.next(at + put % STAGES * STAGE_BYTES)) {
+            cp_async_commit();
+            put++;
+        }
+    }
+    /* Waits for the next n stages. */
+    __device__ __forceinline__ void arrived(int n) const
+    {
+        cp_async_wait_but<STAGES - 1>(put - taken - n);
+        __syncwarp();
+    }
+    /* One of them */
+    __device__ __forceinline__ const uint8_t *stage(int i) const
+    {
+        return at + (taken + i) % STAGES * STAGE_BYTES;
+    }
+    /* They have been read. */
+    __device__ __forceinline__ void give_back(int n)
+    {
+        __syncwarp();
+        taken += n;
+        fill();
     }
 };
 
@@ -154,45 +189,53 @@ __device__ __forceinline__ void multiply_tile(float (&acc)[NT][4], RING &ring, c
     for (int i = 0; i < NT * 4; i++)
         acc[i / 4][i % 4] = 0.0f;
     for (int s = first + (int)threadIdx.x / 32; s < last; s += AT_ONCE * WARPS) {
+        const int n = min((int)AT_ONCE, (last - s + WARPS - 1) / WARPS);
         uint4 b[AT_ONCE][2][NT];
 #pragma unroll
         for (int i = 0; i < AT_ONCE * 2 * NT; i++) {
             const int stage = s + i / 2 / NT * WARPS, chunk = lane % 4 * 2 + i / NT % 2;
-            if (stage < last)
-                b[i / 2 / NT][i / NT % 2][i % NT] = x.load(i % NT * 8 + lane / 4,
-                                                           stage * BK + chunk * 8);
+            const uint4 zeros = {0, 0, 0, 0}; /* so that no register is kept from before */
+            b[i / 2 / NT][i / NT % 2][i % NT] = stage < last ? x.load(i % NT * 8 + lane / 4,
+                                                                      stage * BK + chunk * 8)
+                                                             : zeros;
         }
+        ring.arrived(n);
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++)
-            if (s + i * WARPS < last)
-                multiply_stage<TYPE, NT>(acc, ring.take(), b[i]);
+            if (i < n)
+                multiply_stage<TYPE, NT>(acc, ring.stage(i), b[i]);
+        ring.give_back(n);
     }
 }
 
-/* Bytes of the warps' sums of a tile. */
+/* The warps' sums of a tile in shared memory. */
 template <int NT>
 struct tile_sums {
     enum { FLOATS = WARPS * 8 * NT * SUM_PITCH, BYTES = FLOATS * 4, N = ROWS * 8 * NT };
 };
 
-/* Adds the warps' sums, in ascending order. Thread t < 128 NT gets the sum of row t % 16 of the
- * tile and of row t / 16 of x; the others get 0. `sums` may be used again after a barrier. */
+/* Writes those of this warp. */
 template <int NT>
-__device__ __forceinline__ float add_warps(const float (&acc)[NT][4], float *sums)
+__device__ __forceinline__ void store_warp_sums(float *sums, const float (&acc)[NT][4])
 {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, t = (int)threadIdx.x;
-    float sum = 0.0f;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
 #pragma unroll
     for (int i = 0; i < NT * 4; i++)
         sums[(warp * 8 * NT + i / 4 * 8 + lane % 4 * 2 + i % 2) * SUM_PITCH + i % 4 / 2 * 8 +
              lane / 4] = acc[i / 4][i % 4];
-    __syncthreads();
-    if (t >= tile_sums<NT>::N)
-        return sum;
+}
+
+/* Adds the warps' sums number i < N in ascending order: that of row i % 16 of the tile and of row i
+ * / 16 of x. */
+template <int NT>
+__device__ __forceinline__ float add_warps(const float *sums, int i)
+{
+    float sum = 0.0f;
+
 #pragma unroll
     for (int w = 0; w < WARPS; w++)
-        sum += sums[(w * 8 * NT + t / ROWS) * SUM_PITCH + t % ROWS];
+        sum += sums[(w * 8 * NT + i / ROWS) * SUM_PITCH + i % ROWS];
     return sum;
 }
 

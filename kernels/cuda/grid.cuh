@@ -5,6 +5,10 @@
  *                                then sees what they stored before. The kernel is launched with
  *                                SB_COOPERATIVE; all threads of a block call it. `counter` is four
  *                                bytes of device memory for this kernel alone, zero at first.
+ *   grid_barrier(counter, meanwhile)
+ *                                The same, and every thread calls meanwhile() while it waits: after
+ *                                its block has come, and before it leaves. What a thread stores to
+ *                                shared memory there, its block sees behind the barrier.
  *   grid_wait_for_previous()     The thread waits until the kernel before it on the stream has
  *                                ended; its stores are visible then. Until then a kernel launched
  *                                with SB_DEPENDENT may read only what that kernel does not write,
@@ -18,11 +22,17 @@
  *                                reads the sum by load_acquire sees what this thread has stored,
  *                                and what its block had stored before the last __syncthreads.
  *   load_acquire(at)             Reads such a word.
+ *   inc_acq_rel(at, most)        Adds 1 to a word, or makes it 0 where it is `most`, and returns
+ *                                what it was. It does what add_release does and what load_acquire
+ *                                does.
+ *   is_last_of(counter, n)       Whether this block is the last of n that come here with one
+ *                                counter, zero at first. One thread of a block calls it, between
+ *                                two __syncthreads; behind them the threads of the last block see
+ *                                what those of the others stored before. The counter is zero again
+ *                                after it.
  *   is_last_block(counter, n, flag)
- *                                Whether this block is the last of n that come here with one
- *                                counter, zero at first. All threads of a block call it. Those of
- *                                the last then see what the threads of the others stored before.
- *                                The counter is zero again after it. flag: one int of shared memory
+ *                                The same for all threads of a block, which call it together.
+ *                                flag: one int of shared memory
  *   spin(at, again)              Is called in a loop that waits for a word to change, with
  *                                `again` false the first time, so that the simulated device lets
  *                                other threads run. It is nothing on a GPU.
@@ -33,9 +43,6 @@
  * number of barriers, launches, and numbers of blocks, one after the other. A barrier of the
  * cooperative groups library would do the same, but it needs a workspace that only relocatable
  * device code has.
- *
- * In is_last_block every thread's stores are made visible before the block counts itself, as in
- * NVIDIA's sample threadFenceReduction (CUDA Programming Guide, "Memory Fence Functions").
  *
  * PTX ISA: "Parallel Synchronization and Communication Instructions: griddepcontrol" (sm_90), and
  * "Memory Consistency Model: Release and Acquire Patterns".
@@ -71,6 +78,16 @@ static __device__ __forceinline__ unsigned add_release(unsigned *at, unsigned n)
     return before;
 }
 
+static __device__ __forceinline__ unsigned inc_acq_rel(unsigned *at, unsigned most)
+{
+    unsigned before;
+    asm volatile("atom.inc.acq_rel.gpu.global.u32 %0,[%1],%2;"
+                 : "=r"(before)
+                 : "l"(__cvta_generic_to_global(at)), "r"(most)
+                 : "memory");
+    return before;
+}
+
 static __device__ __forceinline__ unsigned load_acquire(const unsigned *at)
 {
     unsigned value;
@@ -89,30 +106,43 @@ static __device__ __forceinline__ void spin(const unsigned *at, bool again)
 #include <grid_instructions.h> /* the simulated device's, as <cuda_runtime.h> is there */
 #endif
 
-static __device__ __forceinline__ void grid_barrier(unsigned *counter)
+template <class F>
+static __device__ __forceinline__ void grid_barrier(unsigned *counter, F meanwhile)
 {
     const unsigned turn = 0x80000000u;
+    const bool speaks = threadIdx.x + threadIdx.y + threadIdx.z == 0;
+    unsigned before = 0;
 
     __syncthreads();
-    if (threadIdx.x + threadIdx.y + threadIdx.z == 0) {
+    if (speaks) {
         const bool is_first = blockIdx.x + blockIdx.y + blockIdx.z == 0;
         const unsigned others = gridDim.x * gridDim.y * gridDim.z - 1;
-        const unsigned before = add_release(counter, is_first ? turn - others : 1u);
-        for (bool again = false; ((load_acquire(counter) ^ before) & turn) == 0; again = true)
-            spin(counter, again);
+        before = add_release(counter, is_first ? turn - others : 1u);
     }
+    meanwhile();
+    for (bool again = false; speaks && ((load_acquire(counter) ^ before) & turn) == 0; again = true)
+        spin(counter, again);
     __syncthreads();
+}
+
+static __device__ __forceinline__ void grid_barrier(unsigned *counter)
+{
+    grid_barrier(counter, [] {});
+}
+
+static __device__ __forceinline__ bool is_last_of(unsigned *counter, int n)
+{
+    const unsigned most = (unsigned)n - 1;
+
+    return inc_acq_rel(counter, SB_CUDA_FAULT(COUNTER_KEPT) ? UINT32_MAX : most) == most;
 }
 
 static __device__ __forceinline__ bool is_last_block(unsigned *counter, int n, int *flag)
 {
-    __threadfence();
     __syncthreads();
     if (threadIdx.x == 0)
-        *flag = atomicInc(counter, SB_CUDA_FAULT(COUNTER_KEPT) ? UINT32_MAX : (unsigned)n - 1) ==
-                (unsigned)n - 1;
+        *flag = is_last_of(counter, n);
     __syncthreads();
-    __threadfence();
     return *flag;
 }
 

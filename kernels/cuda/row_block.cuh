@@ -24,8 +24,6 @@ enum {
     PIECE = EACH * (THREADS - ADDERS)
 };
 
-typedef unsigned long long wide; /* as CUDA names uint64_t */
-
 struct top {
     float first, second; /* largest, and the largest of the rest (-infinity when there is no
                             rest) */

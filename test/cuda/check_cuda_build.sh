@@ -24,7 +24,7 @@ echo "     $kernels kernels over all architectures, at most $most registers"
 [ "$kernels" -gt 0 ] || echo "$report has no kernels" >"$tmp/out"
 verdict cuda_build_register_report
 # A value that is spilled is stored to memory and loaded again. A few that are spilled once do no
-# harm; many are a loop that has too few registers.
-awk '/Compiling entry function/ { kernel = $0 }
-    / bytes spill / && ($5 > 40 || $9 > 80) { print kernel; print }' "$report" >"$tmp/out"
+# harm; many are a loop that has too few registers. The kernels of a draft spill nothing.
+awk '/Compiling entry function/ { kernel = $0; most = /::(step|split)_kernel</ ? 0 : 40 }
+    / bytes spill / && ($5 > most || $9 > 2 * most) { print kernel; print }' "$report" >"$tmp/out"
 verdict cuda_build_no_kernel_spills_much

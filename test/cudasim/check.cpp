@@ -169,9 +169,9 @@ bool check_has_waited() { return has_waited; }
 /* A block that lets the next kernel begin before it has itself waited for the one before. */
 void launch_next() { lets_next_begin_early |= overlapping && !mine->waited.test(running_index); }
 
-void note_release(const void *at)
+/* The word at `at` knows what the running thread's block knows. */
+static void leave_clock(const void *at)
 {
-    count_release();
     block_clock &clock = released[at];
     block_clock own = mine->clock;
 
@@ -181,13 +181,33 @@ void note_release(const void *at)
         clock[b] = std::max(clock[b], own[b]);
 }
 
-void note_acquire(const void *at)
+static void take_clock(const void *at)
 {
     auto word = released.find(at);
 
-    count_acquire();
     for (size_t b = 0; word != released.end() && b < mine->clock.size(); b++)
         mine->clock[b] = std::max(mine->clock[b], word->second[b]);
+}
+
+void note_release(const void *at)
+{
+    count_release();
+    leave_clock(at);
+}
+
+void note_acquire(const void *at)
+{
+    count_acquire();
+    take_clock(at);
+}
+
+/* Blocks that run one after the other have no clocks: the grid is taken for ordered, as with a
+ * __threadfence. */
+void note_acq_rel(const void *at)
+{
+    leave_clock(at);
+    take_clock(at);
+    fenced |= books.size() == 1;
 }
 
 void check_arrive(warps_known *known)

@@ -108,6 +108,7 @@ void spin(spin_kind kind, const void *at, bool again);
 /* It stores to a word with release, or has read one with acquire. */
 void note_release(const void *at);
 void note_acquire(const void *at);
+void note_acq_rel(const void *at); /* both, in one operation */
 /* griddepcontrol.wait and griddepcontrol.launch_dependents */
 void wait_for_previous();
 void launch_next();

@@ -23,6 +23,12 @@ static inline unsigned add_release(unsigned *at, unsigned n)
     return cudasim::atomic(at, [n](unsigned o) { return o + n; });
 }
 
+static inline unsigned inc_acq_rel(unsigned *at, unsigned most)
+{
+    cudasim::note_acq_rel(at);
+    return atomicInc(at, most);
+}
+
 __attribute__((noinline, no_sanitize("thread"))) static unsigned load_acquire(const unsigned *at)
 {
     cudasim::note_atomic(at, sizeof *at);

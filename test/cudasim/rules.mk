@@ -109,11 +109,12 @@ $(B)/cudasim/test_span_mutations: test/cuda/test_span_mutations.c $(SIM_PARTS) $
 SIM_FAULT_NOW      := $(B)/cudasim/test/cudasim/fault_now.o
 SIM_FAULTY_KERNELS := $(patsubst %,$(B)/cudasim/kernels/cuda/%.mutated.o,attend_mma draft_gemm \
                       gemm_mma gemm_quant norm rope select)
+SIM_FAULTY_STEPS   := $(B)/cudasim/kernels/cuda/draft_step.mutated.o
 SIM_FAULTY_PLAN    := $(B)/cudasim/mutated/src/backend/cuda/gemm_plan.o
 SIM_MUTATED        := $(addprefix $(B)/cudasim/mutated/,test_cuda_kernels test_cuda_attention \
                       test_cuda_mma test_cuda_attend_mma test_cuda_quant test_cuda_draft)
-SIM_TESTS += $(SIM_MUTATED) $(B)/cudasim/mutated/test_products
-$(SIM_FAULTY_KERNELS): $(B)/cudasim/%.mutated.o: %.cu $(B)/flags
+SIM_TESTS += $(SIM_MUTATED) $(addprefix $(B)/cudasim/mutated/,test_products test_draft_steps)
+$(SIM_FAULTY_KERNELS) $(SIM_FAULTY_STEPS): $(B)/cudasim/%.mutated.o: %.cu $(B)/flags
 	@mkdir -p $(@D); echo "  SIM  $< (checked, with faults)"
 	$(Q)$(CXX) $(SIM_FLAGS) $(DEPENDENCIES) -O1 -g $(SIM_EXACT) -fsanitize=thread,alignment \
 	    -DSB_FAULTS -x c++ -c $< -o $@
@@ -133,6 +134,11 @@ $(B)/cudasim/mutated/test_products: $(B)/cudasim/test_products $(SIM_FAULT_NOW) 
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $<.o $(SIM_FAULT_NOW) $(SIM_FAULTY_PLAN) $(filter-out %/gemm_plan.o,$(SIM_BACKEND)) \
 	    $(CUDA_TEST_SUPPORT) $(B)/cudasim/internal.a $(SIM) $(LDFLAGS) $(LIBRARIES) -o $@
+$(B)/cudasim/mutated/test_draft_steps: $(B)/cudasim/test_draft_steps $(SIM_FAULT_NOW) \
+                $(SIM_FAULTY_STEPS) $(SIM_BACKEND) $(SIM_CHECKED) $(B)/cudasim/internal.a
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $<.o $(SIM_FAULT_NOW) $(SIM_FAULTY_STEPS) $(SIM_BACKEND) $(CUDA_TEST_SUPPORT) \
+	    $(B)/cudasim/internal.a $(SIM_CHECKED) $(LDFLAGS) $(LIBRARIES) -o $@
 $(SIM_BENCH_GPU): test/bench/bench_gpu.c $(SIM_PARTS) $(B)/cudasim/internal.a
 	@mkdir -p $(@D); echo "  TEST $< (simulated device)"
 	$(Q)$(compile_sim)

@@ -1,0 +1,241 @@
+/*
+ * What the blocks of a draft's steps bring from memory, in the order in which they use it: the
+ * tiles of all weights, and the cached keys and values.
+ *
+ * The memory never waits for a barrier. Everything is dealt to the blocks in turn, through phases,
+ * layers and steps:
+ *
+ *     item   0 1 2 ...  tiles of qkv, layer 0 | units of attention | tiles of o | gate_up | ...
+ *     block  0 1 2 ... G-1 0 1 2 ...               and on, without beginning anew at block 0
+ *
+ * So a warp knows what it will need however far ahead, and its ring (draft_tile.cuh) fills while
+ * the block waits for others: 128 KB a multiprocessor, about two phases of a model of 0.6 billion
+ * weights. As dealing never begins anew, every block reads the same share, though a phase may have
+ * fewer items than there are blocks.
+ *
+ *     unit    one token, one kv head with its query heads, and a part of 128 keys, 16 of them for
+ *             each warp. Only parts that have keys are units.
+ *     stage   of a weight a tile, 16 rows x 64 columns; of a unit 8 keys or 8 values of the warp's
+ *             16, so four stages in all. A lane copies what it will itself use.
+ *
+ * Keys are not weights: a step writes some that the next one reads. A ring gets no further than to
+ * keys that were written before the last barrier that its block has passed (is_held). That is a
+ * whole step ahead, so it matters for models of one or two small layers only.
+ *
+ * Rejected: to load a unit's keys when it is their turn. A block attends to several units in each
+ * layer, and each would wait for the memory.
+ */
+#ifndef SB_CUDA_DRAFT_STREAM_CUH
+#define SB_CUDA_DRAFT_STREAM_CUH
+
+#include "kernels/cuda/draft_tile.cuh"
+
+namespace
+{
+
+enum {
+    MOST_TOKENS = 16,
+    PART = 128,            /* keys */
+    WARP_KEYS = 16,        /* PART / WARPS */
+    HEAD = 128,            /* the widest head */
+    STAGE_KEYS = 8,        /* a stage has room for so many of the widest */
+    UNIT_STAGES = 4,       /* keys 0 to 7 and 8 to 15 of a warp, and their values */
+    PAIRS = WARP_KEYS / 2, /* half a warp has every second key of its warp, */
+    PAIR_BYTES = 512,      /* and a lane 16 bytes of a key */
+    FRESH = 2              /* tokens of a sequence in a step, at most */
+};
+
+enum { QKV, KEYS, O, GATE_UP, DOWN, PHASES };
+
+struct attend_layer {
+    const float *q_norm, *k_norm; /* or NULL */
+    uint16_t *k, *v;              /* planes */
+};
+
+struct step_layer {
+    panels w[PHASES];          /* KEYS has none */
+    const float *bias[PHASES]; /* or NULL */
+    const float *attn_norm, *ffn_norm;
+    attend_layer attention;
+};
+
+/* A token of a step. */
+struct step_token {
+    int64_t at;     /* in a plane: position 0 of its sequence's kv head 0, */
+    int64_t stride; /* and from one kv head to the next */
+    int32_t pos;
+    int32_t n_fresh; /* keys of its sequence that this step makes, up to its own */
+    int32_t first;   /* parts of keys that the tokens before it have */
+    int32_t n_parts;
+};
+
+struct step_tokens {
+    int32_t n, n_parts; /* of all tokens */
+    step_token token[MOST_TOKENS];
+};
+
+/* What a block keeps in shared memory of the model and the steps, so that it does not ask for it
+ * again in each layer. */
+struct stream_tables {
+    panels head; /* n_out: ids that may be proposed */
+    int32_t n_layers, n_steps, kv_heads, d;
+    step_tokens steps[SB_DRAFT_STEPS_MAX];
+    step_layer layers[1]; /* [n_layers] */
+
+    static __host__ __device__ __forceinline__ int bytes(int n_layers)
+    {
+        return (int)sizeof(stream_tables) + (n_layers - 1) * (int)sizeof(step_layer);
+    }
+};
+
+/* ------------------------------------------------------------------ units */
+
+struct attend_unit {
+    int token, kv_head, part, n_parts, pos, n_fresh;
+    int64_t at; /* in a plane: position 0 of its sequence's kv head */
+
+    /* The first of this warp's keys, and whether there are any. */
+    __device__ __forceinline__ int first_key() const
+    {
+        return part * PART + (int)threadIdx.x / 32 * WARP_KEYS;
+    }
+    __device__ __forceinline__ bool has_keys() const
+    {
+        return first_key() <= pos;
+    }
+};
+
+/* Unit `number` of a step, by all lanes of a warp together. */
+__device__ __forceinline__ attend_unit unit_of(const step_tokens &step, int kv_heads, int number)
+{
+    const int lane = (int)threadIdx.x % 32, i = number / kv_heads, kv_head = number % kv_heads;
+    const bool begins = lane < step.n && step.token[lane % MOST_TOKENS].first <= i;
+    const int token = __popc(__ballot_sync(SB_FULL_WARP, begins)) - 1;
+    const step_token &t = step.token[token];
+
+    return {token, kv_head, i - t.first, t.n_parts, t.pos, t.n_fresh, t.at + kv_head * t.stride};
+}
+
+/* Elements [8 chunk, 8 chunk + 8) of a row of d elements; zeros from d on. */
+__device__ __forceinline__ uint4 load_chunk(const uint16_t *row, int chunk, int d)
+{
+    if (d % 8 == 0)
+        return *(const uint4 *)(row + chunk * 8);
+    uint32_t word[4] = {0, 0, 0, 0};
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        if (chunk * 8 + i < d)
+            word[i / 2] |= (uint32_t)row[chunk * 8 + i] << i % 2 * 16;
+    const uint4 out = {word[0], word[1], word[2], word[3]};
+    return out;
+}
+
+__device__ __forceinline__ void copy_chunk(uint8_t *to, const uint16_t *row, int chunk, int d)
+{
+    if (d % 8 == 0)
+        cp_async(at_shared(to), row + chunk * 8, true);
+    else
+        *(uint4 *)to = load_chunk(row, chunk, d);
+}
+
+/* ------------------------------------------------------------------ the stream */
+
+/* All stages of a warp, in the order in which it uses them. */
+struct stream_source {
+    const stream_tables *tables;
+    int step, layer, phase; /* layer n_layers: the head */
+    int item, items;        /* of the phase */
+    int stage, stages;      /* of the item: the next, and their number */
+    int n_stages;           /* of a matrix's tiles */
+    const uint16_t *w;      /* of a matrix */
+    int64_t keys_at;        /* of a unit: the warp's first key, in a plane, */
+    int n_keys;             /* and how many from there on are cached */
+    int attended;           /* phases of attention that all blocks have behind them */
+
+    __device__ __forceinline__ void begin(const stream_tables *t)
+    {
+        tables = t;
+        step = layer = attended = items = stage = stages = 0;
+        phase = -1;
+        item = (int)blockIdx.x - (int)gridDim.x;
+    }
+    /* Returns false behind the last. */
+    __device__ __forceinline__ bool next_phase()
+    {
+        item -= items;
+        if (layer == tables->n_layers)
+            step++, layer = phase = 0;
+        else if (++phase == PHASES)
+            layer++, phase = 0;
+        if (step == tables->n_steps)
+            return false;
+        const panels &now = layer < tables->n_layers ? tables->layers[layer].w[phase]
+                                                     : tables->head;
+        w = now.w;
+        n_stages = now.stages();
+        items = is_keys() ? tables->steps[step].n_parts * tables->kv_heads : now.tiles();
+        return true;
+    }
+    __device__ __forceinline__ bool is_keys() const
+    {
+        return phase == KEYS && layer < tables->n_layers;
+    }
+    __device__ __forceinline__ void begin_item()
+    {
+        if (!is_keys()) {
+            stage = (int)threadIdx.x / 32;
+            stages = n_stages;
+            return;
+        }
+        const attend_unit u = unit_of(tables->steps[step], tables->kv_heads, item);
+        stage = 0;
+        stages = u.has_keys() ? (int)UNIT_STAGES : 0;
+        keys_at = u.at + (int64_t)u.first_key() * tables->d;
+        n_keys = u.pos + 1 - u.n_fresh - u.first_key();
+    }
+    /* Whether these keys may be of a step that some block still makes. */
+    __device__ __forceinline__ bool is_held() const
+    {
+        return !SB_CUDA_FAULT(KEYS_COPIED_TOO_EARLY) && is_keys() &&
+               (step - 1) * tables->n_layers + layer >= attended;
+    }
+    __device__ __forceinline__ void fetch_keys(uint8_t *to) const
+    {
+        const attend_layer &layer_of = tables->layers[layer].attention;
+        const uint16_t *from = (stage < UNIT_STAGES / 2 ? layer_of.k : layer_of.v) + keys_at;
+        const int lane = (int)threadIdx.x % 32, chunk = lane % 16, d = tables->d;
+        const int first = stage % 2 * STAGE_KEYS + lane / 16;
+
+#pragma unroll
+        for (int i = 0; i < STAGE_KEYS / 2; i++) {
+            const int key = first + 2 * i;
+            if (key < n_keys && chunk * 8 < d)
+                copy_chunk(to + i * PAIR_BYTES + lane * 16, from + (int64_t)key * d, chunk, d);
+        }
+    }
+    /* As stage_ring wants it. */
+    __device__ __forceinline__ bool next(uint8_t *to)
+    {
+        if (step == tables->n_steps)
+            return false;
+        while (stage >= stages) {
+            item += (int)gridDim.x;
+            while (item >= items)
+                if (!next_phase())
+                    return false;
+            begin_item();
+        }
+        if (is_held())
+            return false;
+        if (is_keys())
+            fetch_keys(to);
+        else
+            fetch_stage(to, w + ((int64_t)item * n_stages + stage) * SB_TILE);
+        stage += is_keys() ? 1 : (int)WARPS;
+        return true;
+    }
+};
+
+} // namespace
+
+#endif
