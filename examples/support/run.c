@@ -17,13 +17,13 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The request's `user` is its prompt, by which results are put into their places. */
-static void make_request(struct ex_request *out, struct ex_prompt *prompt,
+/* The request's `user` is its prompt, by which results are put into their places. The request
+ * points into `wish`, which the caller keeps as long. */
+static void make_request(struct ex_request *out, struct ex_wish *wish, struct ex_prompt *prompt,
                          const struct ex_settings *settings)
 {
-    const struct ex_wish wish = ex_wish_of(&prompt->own, &settings->wish);
-
-    ex_wish_request(out, &wish);
+    *wish = ex_wish_of(&prompt->own, &settings->wish);
+    ex_wish_request(out, wish);
     out->request.ids = prompt->ids;
     out->request.n_ids = prompt->n_ids;
     out->request.user = prompt;
@@ -33,10 +33,11 @@ static int submit_all(specbatch_pool *pool, const struct ex_prompts *prompts,
                       const struct ex_settings *settings)
 {
     struct ex_request wished;
+    struct ex_wish wish;
     size_t i;
 
     for (i = 0; i < prompts->n; i++) {
-        make_request(&wished, &prompts->at[i], settings);
+        make_request(&wished, &wish, &prompts->at[i], settings);
         if (specbatch_pool_submit(pool, &wished.request, NULL) != SPECBATCH_OK)
             return ex_complain("the prompt of line %zu: %s", prompts->at[i].line,
                                specbatch_last_error());
@@ -256,10 +257,11 @@ int ex_run_verify(const struct ex_run *run, specbatch_model *target,
     for (i = 0; i < run->n && !ex_signal(); i++) {
         struct ex_prompt *prompt = &prompts->at[run->prompt[i]];
         struct ex_request wished;
+        struct ex_wish wish;
         specbatch_audit_report report = SPECBATCH_AUDIT_REPORT_INIT;
         if (!run->results[i])
             continue;
-        make_request(&wished, prompt, settings);
+        make_request(&wished, &wish, prompt, settings);
         if (specbatch_audit(target, &settings->pool, &wished.request, run->results[i], &report) !=
             SPECBATCH_OK)
             return ex_complain("audit of %s: %s", prompt->id, specbatch_last_error());

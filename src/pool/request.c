@@ -239,9 +239,10 @@ static void enter(struct specbatch_pool *pool, struct sb_seq *seq, const specbat
     pool->stats[SB_STAT_request_bytes] += sb_seq_bytes(seq);
 }
 
-/* Takes what the pool needs for so many more requests like this one. */
-static int32_t reserve(struct specbatch_pool *pool, const specbatch_request *request,
-                       const struct sb_seq *seq, size_t n)
+/* Takes the pool's places for n more requests. This comes before they are made, because a place
+ * that grows frees memory, and a hook that does not return from that must not lose them. */
+static int32_t reserve_places(struct specbatch_pool *pool, const specbatch_request *request,
+                              size_t n)
 {
     int32_t rc = SPECBATCH_OK;
 
@@ -249,6 +250,15 @@ static int32_t reserve(struct specbatch_pool *pool, const specbatch_request *req
     if (request->deadline_ns > 0)
         SB_TRY(sb_queue_reserve(&pool->deadlines, pool->deadlines.n + n));
     SB_TRY(sb_idmap_reserve(&pool->by_id, n));
+done:
+    return rc;
+}
+
+/* Takes what rounds need for n more requests like this one. */
+static int32_t reserve_blocks(struct specbatch_pool *pool, const struct sb_seq *seq, size_t n)
+{
+    int32_t rc = SPECBATCH_OK;
+
     SB_TRY(sb_sampler_block_reserve(&pool->round.samplers, pool->target, &pool->mem, seq,
                                     pool->runner.limits.n_columns));
     SB_TRY(sb_mask_block_reserve(&pool->round.masks, pool->target, &pool->mem, seq, (int32_t)n));
@@ -287,8 +297,9 @@ int32_t sb_pool_submit(struct specbatch_pool *pool, const specbatch_request *req
     SB_TRY(sb_pool_check_ids(pool, request->stop_ids, request->n_stop_ids, "stop id"));
     SB_TRY(check_length(pool, wish.n, request->max_new));
     SB_TRY(sb_source_check_bits(pool->source, request->draft_sources));
+    SB_TRY(reserve_places(pool, request, (size_t)wish.answers.best_of));
     SB_TRY(make_answers(&list, pool, &wish));
-    SB_TRY(reserve(pool, request, list, (size_t)wish.answers.best_of));
+    SB_TRY(reserve_blocks(pool, list, (size_t)wish.answers.best_of));
     if (id)
         *id = pool->last_id + 1;
     now = sb_port_now_ns();

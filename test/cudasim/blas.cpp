@@ -99,13 +99,16 @@ static void widen(float *out, const char *in, uint64_t type, int64_t n)
     }
 }
 
+/* Rows side by side. The last one stands there again until their number is a multiple of eight. */
 static std::vector<float> widened_rows(const char *in, uint64_t type, int64_t rows, int64_t k,
                                        int64_t ld)
 {
-    std::vector<float> values((size_t)(rows * k));
+    const int64_t padded = (rows + 7) / 8 * 8;
+    std::vector<float> values((size_t)(padded * k));
 
-    for (int64_t r = 0; r < rows; r++)
-        widen(values.data() + r * k, in + (size_t)(r * ld) * element_size(type), type, k);
+    for (int64_t r = 0; r < padded; r++)
+        widen(values.data() + r * k, in + (size_t)(std::min(r, rows - 1) * ld) * element_size(type),
+              type, k);
     return values;
 }
 
@@ -126,20 +129,37 @@ struct operand {
     }
 };
 
-/* The sum over columns [first, last) in ascending order, by the tensor core where the type has 16
- * bits. */
-static float ascending(const operand &a, int64_t row, const operand &b, int64_t column,
-                       int64_t first, int64_t last)
-{
-    const int64_t at_a = row * a.k, at_b = column * b.k;
-    float sum = 0.0f;
+/* Eight rows of b from `row` on, in steps of the tensor core. */
+struct eight_rows {
+    int64_t row;
+    std::vector<tensor_step> steps;
+};
 
-    if (a.is_16_bit && (last - first) % 16 == 0 && fault_now != CUDASIM_BLAS_CHAIN)
-        return tensor_sum(sum, a.factors, (size_t)(at_a + first), b.factors, (size_t)(at_b + first),
-                          last - first);
-    for (int64_t i = first; i < last; i++)
-        sum = fmaf(a.values[at_a + i], b.values[at_b + i], sum);
-    return sum;
+static eight_rows rows_from(const operand &b, int64_t row)
+{
+    eight_rows rows = {row, {}};
+
+    for (int64_t at = 0; b.is_16_bit && at + 16 <= b.k; at += 16)
+        rows.steps.push_back(tensor_gather(b.factors, (size_t)(row * b.k + at), (size_t)b.k));
+    return rows;
+}
+
+/* The sums over columns [first, last) in ascending order, by the tensor core where the type has 16
+ * bits. */
+static void ascending(float sums[8], const operand &a, int64_t o, const operand &b,
+                      const eight_rows &rows, int64_t first, int64_t last)
+{
+    const int64_t at_a = o * a.k, at_b = rows.row * b.k;
+
+    std::fill(sums, sums + 8, 0.0f);
+    if (a.is_16_bit && first % 16 == 0 && last % 16 == 0 && fault_now != CUDASIM_BLAS_CHAIN) {
+        tensor_sums(sums, a.factors, (size_t)(at_a + first), rows.steps.data() + first / 16,
+                    (size_t)(last - first) / 16, b.factors, (size_t)(at_b + first), (size_t)b.k);
+        return;
+    }
+    for (int64_t j = 0; j < 8; j++)
+        for (int64_t i = first; i < last; i++)
+            sums[j] = fmaf(a.values[at_a + i], b.values[at_b + j * b.k + i], sums[j]);
 }
 
 static float descending(const operand &a, int64_t row, const operand &b, int64_t column)
@@ -164,21 +184,36 @@ static bool is_wrong(const product &p, int64_t o, int64_t r)
     }
 }
 
+/* Makes output o of eight rows, or of those that there are. */
+static void store(const product &p, const operand &a, const operand &b, const eight_rows &rows,
+                  int64_t o)
+{
+    float sums[8] = {0};
+
+    for (int64_t s = 0; s < p.how.split; s++) {
+        float part[8];
+        ascending(part, a, o, b, rows, p.k * s / p.how.split, p.k * (s + 1) / p.how.split);
+        for (int j = 0; j < 8; j++)
+            sums[j] += part[j];
+    }
+    for (int64_t r = rows.row; r < std::min(rows.row + 8, p.m); r++) {
+        if (fault_now == CUDASIM_BLAS_HOLE && p.how.tile == 20 && r >= 64 &&
+            o % fault_argument == 5)
+            continue;
+        const float sum = is_wrong(p, o, r) ? descending(a, o, b, r) : sums[r - rows.row];
+        p.d[r * p.ldd + o] = p.bias ? sum + p.bias[o] : sum;
+    }
+}
+
 static cudaError_t multiply(const product &p)
 {
     const operand a(p.a, p.type_a, p.n, p.k, p.lda), b(p.b, p.type_b, p.m, p.k, p.ldb);
 
-    for (int64_t o = 0; o < p.n; o++)
-        for (int64_t r = 0; r < p.m; r++) {
-            float sum = 0.0f;
-            for (int64_t s = 0; s < p.how.split; s++)
-                sum += ascending(a, o, b, r, p.k * s / p.how.split, p.k * (s + 1) / p.how.split);
-            sum = is_wrong(p, o, r) ? descending(a, o, b, r) : sum;
-            if (fault_now == CUDASIM_BLAS_HOLE && p.how.tile == 20 && r >= 64 &&
-                o % fault_argument == 5)
-                continue;
-            p.d[r * p.ldd + o] = p.bias ? sum + p.bias[o] : sum;
-        }
+    for (int64_t r = 0; r < p.m; r += 8) {
+        const eight_rows rows = rows_from(b, r);
+        for (int64_t o = 0; o < p.n; o++)
+            store(p, a, b, rows, o);
+    }
     device_clock += fault_now == CUDASIM_BLAS_SLOW ? 1000000 * fault_argument : 100;
     for (int64_t r = 0; r < p.m; r++)
         check_device(p.d + r * p.ldd, (size_t)p.n * sizeof(float), MEMORY_WRITTEN);

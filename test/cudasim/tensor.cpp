@@ -58,20 +58,19 @@ tensor_factors tensor_split(const float *elements, size_t n, int32_t *values, in
     return {elements, values, exponents};
 }
 
-/* value * 2^exponent cut off to 24 bits; the value has fewer than 40. */
-static __forceinline__ float cut_off(int64_t value, int exponent)
+/* value * 2^exponent cut off to 24 bits; the value is an integer of fewer than 40. A double has 29
+ * bits of fraction more than a float. */
+static __forceinline__ float cut_off(double value, int exponent)
 {
-    uint64_t magnitude = (uint64_t)(value < 0 ? -value : value);
-    const int spare = magnitude ? 40 - __builtin_clzll(magnitude) : 0; /* bits beyond 24 */
-
-    if (spare > 0) {
-        magnitude >>= spare;
-        exponent += spare;
-    }
+    const uint64_t power = (uint64_t)(exponent + 1023) << 52; /* from -280 to 275 */
     double scale;
-    const uint64_t bits = (uint64_t)(exponent + 1023) << 52; /* from -275 to 275 */
-    memcpy(&scale, &bits, sizeof scale);
-    return (float)((value < 0 ? -(double)magnitude : (double)magnitude) * scale);
+    uint64_t bits;
+
+    memcpy(&scale, &power, sizeof scale);
+    memcpy(&bits, &value, sizeof bits);
+    bits &= ~(((uint64_t)1 << 29) - 1);
+    memcpy(&value, &bits, sizeof value);
+    return (float)(value * scale);
 }
 
 /* Infinities and NaN come out as in f32 arithmetic, but every NaN is the one that the device makes.
@@ -114,43 +113,26 @@ static __forceinline__ float fixed_sum(float c, const int32_t *a, const int32_t 
         sum += product < 0 ? -steps : steps;
     }
     const int32_t away = largest - c_exponent;
-    const int64_t steps = ((int64_t)c_magnitude << (FRACTION - 23)) >>
-                          (away < MOST_SHIFT ? away : MOST_SHIFT);
-    return cut_off(bits < 0 ? sum - steps : sum + steps, largest - FRACTION);
+    const int32_t steps = c_magnitude << (FRACTION - 23) >> (away < MOST_SHIFT ? away : MOST_SHIFT);
+    return cut_off((double)sum + (bits < 0 ? -steps : steps), largest - FRACTION);
 }
 
 template <int N, int FRACTION>
-static __forceinline__ float sum_of_steps(float c, const tensor_factors &a, size_t at_a,
-                                          const tensor_factors &b, size_t at_b, int64_t n)
+static __forceinline__ float sum_of(float c, const tensor_factors &a, size_t at_a,
+                                    const tensor_factors &b, size_t at_b)
 {
-    for (int64_t k = 0; k < n; k += N) {
-        bool special;
-        c = fixed_sum<N, FRACTION>(c, &a.values[at_a + k], &a.exponents[at_a + k],
-                                   &b.values[at_b + k], &b.exponents[at_b + k], &special);
-        if (special)
-            c = special_sum(c, a.elements + at_a + k, b.elements + at_b + k, N);
-    }
-    return c;
-}
+    bool special;
+    const float sum = fixed_sum<N, FRACTION>(c, a.values + at_a, a.exponents + at_a,
+                                             b.values + at_b, b.exponents + at_b, &special);
 
-TENSOR_CLONES
-float tensor_sum(float c, const tensor_factors &a, size_t at_a, const tensor_factors &b,
-                 size_t at_b, int64_t n)
-{
-    return compute_major() >= 9 ? sum_of_steps<16, 25>(c, a, at_a, b, at_b, n)
-                                : sum_of_steps<8, 24>(c, a, at_a, b, at_b, n);
+    return special ? special_sum(c, a.elements + at_a, b.elements + at_b, N) : sum;
 }
-
-/* Eight columns of b, side by side: [k][column]. */
-struct eight_columns {
-    int32_t values[16][8], exponents[16][8];
-};
 
 /* The same as fixed_sum, for eight outputs of a row at once: N products from `first` on. If an
  * output is special or a sum of zeros only, it returns false and none is computed. */
 template <int N, int FRACTION>
 static __forceinline__ bool fixed_sums(float c[8], const int32_t *a, const int32_t *a_exponents,
-                                       const eight_columns &b, int first)
+                                       const tensor_step &b, int first)
 {
     int32_t bits[8], largest[8], steps[8], sum[8] = {0};
 
@@ -184,52 +166,76 @@ static __forceinline__ bool fixed_sums(float c[8], const int32_t *a, const int32
             sum[j] += product < 0 ? -part : part;
         }
     for (int j = 0; j < 8; j++)
-        c[j] = cut_off((int64_t)sum[j] + (bits[j] < 0 ? -steps[j] : steps[j]),
+        c[j] = cut_off((double)sum[j] + (bits[j] < 0 ? -steps[j] : steps[j]),
                        largest[j] - FRACTION);
     return true;
 }
 
+/* The same as sum_of, for eight outputs and the 16 products of a step. */
 template <int N, int FRACTION>
-static __forceinline__ void row_of_sums(float d[8], const tensor_factors &a, const eight_columns &b,
-                                        const float b_elements[8][16])
+static __forceinline__ void row_of_sums(float d[8], const tensor_factors &a, size_t at_a,
+                                        const tensor_step &step, const tensor_factors &b,
+                                        size_t at_b, size_t stride)
 {
-    for (int k = 0; k < 16; k += N) {
-        if (fixed_sums<N, FRACTION>(d, a.values + k, a.exponents + k, b, k))
+    for (size_t k = 0; k < 16; k += N) {
+        if (fixed_sums<N, FRACTION>(d, a.values + at_a + k, a.exponents + at_a + k, step, (int)k))
             continue;
-        for (int j = 0; j < 8; j++) {
-            int32_t values[N], exponents[N];
-            const tensor_factors column = tensor_split(b_elements[j] + k, N, values, exponents);
-            d[j] = sum_of_steps<N, FRACTION>(d[j], a, (size_t)k, column, 0, N);
-        }
+        for (size_t j = 0; j < 8; j++)
+            d[j] = sum_of<N, FRACTION>(d[j], a, at_a + k, b, at_b + j * stride + k);
     }
+}
+
+tensor_step tensor_gather(const tensor_factors &b, size_t at, size_t stride)
+{
+    tensor_step step;
+
+    for (size_t k = 0; k < 16; k++)
+        for (size_t j = 0; j < 8; j++) {
+            step.values[k][j] = b.values[at + j * stride + k];
+            step.exponents[k][j] = b.exponents[at + j * stride + k];
+        }
+    return step;
+}
+
+TENSOR_CLONES
+void tensor_sums(float c[8], const tensor_factors &a, size_t at_a, const tensor_step *steps,
+                 size_t n_steps, const tensor_factors &b, size_t at_b, size_t stride)
+{
+    const bool whole = compute_major() >= 9;
+
+    for (size_t i = 0; i < n_steps; i++)
+        if (whole)
+            row_of_sums<16, 25>(c, a, at_a + 16 * i, steps[i], b, at_b + 16 * i, stride);
+        else
+            row_of_sums<8, 24>(c, a, at_a + 16 * i, steps[i], b, at_b + 16 * i, stride);
 }
 
 TENSOR_CLONES void tensor_core(float d[16][8], const float a[16][16], const float b[8][16])
 {
+    int32_t values[2][256], exponents[2][256];
+    const tensor_factors rows = tensor_split(a[0], 256, values[0], exponents[0]),
+                         columns = tensor_split(b[0], 128, values[1], exponents[1]);
+    const tensor_step step = tensor_gather(columns, 0, 16);
     const bool whole = compute_major() >= 9;
-    eight_columns columns;
 
     device_clock += 20; /* so that products of many rows take longer than moving weights */
 
-    for (int k = 0; k < 16; k++)
-        for (int j = 0; j < 8; j++)
-            split(&columns.values[k][j], &columns.exponents[k][j], b[j][k]);
-    for (size_t i = 0; i < 16; i++) {
-        int32_t values[16], exponents[16];
-        const tensor_factors row = tensor_split(a[i], 16, values, exponents);
+    for (size_t i = 0; i < 16; i++)
         if (whole)
-            row_of_sums<16, 25>(d[i], row, columns, b);
+            row_of_sums<16, 25>(d[i], rows, 16 * i, step, columns, 0, 16);
         else
-            row_of_sums<8, 24>(d[i], row, columns, b);
-    }
+            row_of_sums<8, 24>(d[i], rows, 16 * i, step, columns, 0, 16);
 }
 
 } // namespace cudasim
 
 extern "C" float cudasim_tensor_sum(float c, const float *a, const float *b)
 {
+    using namespace cudasim;
     int32_t values[2][16], exponents[2][16];
+    const tensor_factors x = tensor_split(a, 16, values[0], exponents[0]),
+                         y = tensor_split(b, 16, values[1], exponents[1]);
 
-    return cudasim::tensor_sum(c, cudasim::tensor_split(a, 16, values[0], exponents[0]), 0,
-                               cudasim::tensor_split(b, 16, values[1], exponents[1]), 0, 16);
+    return compute_major() >= 9 ? sum_of<16, 25>(c, x, 0, y, 0)
+                                : sum_of<8, 24>(sum_of<8, 24>(c, x, 0, y, 0), x, 8, y, 8);
 }

@@ -16,10 +16,19 @@ struct tensor_factors {
 /* Fills values and exponents, n of each. */
 tensor_factors tensor_split(const float *elements, size_t n, int32_t *values, int32_t *exponents);
 
-/* c + the products of n elements (a multiple of 16) from `at_a` and `at_b` on, by ascending steps
- * of 16. */
-float tensor_sum(float c, const tensor_factors &a, size_t at_a, const tensor_factors &b,
-                 size_t at_b, int64_t n);
+/* A step of 16 along k of eight columns, side by side. */
+struct tensor_step {
+    int32_t values[16][8], exponents[16][8];
+};
+
+/* The step of eight columns of b that begins at `at` of the first; each column is `stride` elements
+ * behind the one before. */
+tensor_step tensor_gather(const tensor_factors &b, size_t at, size_t stride);
+
+/* Adds to eight outputs the products of elements of a, from at_a on, and of eight columns, by
+ * ascending steps. The steps are those of b from at_b on, as for tensor_gather. */
+void tensor_sums(float c[8], const tensor_factors &a, size_t at_a, const tensor_step *steps,
+                 size_t n_steps, const tensor_factors &b, size_t at_b, size_t stride);
 
 } // namespace cudasim
 

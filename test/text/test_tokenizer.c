@@ -489,11 +489,12 @@ static void test_real_gpt2(void)
 {
     const char *root = data_root();
     struct sb_bytes json = {.mem = &test_mem};
-    struct sb_tokenizer *t = sb_tokenizer_create(&test_mem);
+    struct sb_tokenizer *t;
     char folder[512];
 
     if (!root)
         SKIP("no folder ../shared/data (or SPECBATCH_DATA) with the real vocabularies");
+    t = sb_tokenizer_create(&test_mem);
     CHECK(t && gpt2_as_json(&json, root));
     CHECK_OK(sb_tokenizer_read_hf(t, json.data, json.n, "gpt2"));
     snprintf(folder, sizeof folder, "%s/tokenizers/gpt2", root);
