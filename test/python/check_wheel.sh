@@ -1,7 +1,9 @@
 #!/bin/sh
 # The wheel as a stranger has it: made by `make wheel`, installed in a fresh environment, with no
 # compiler and no library of this tree in reach, it passes the package's tests; with numpy too.
-# Tokens are compared with those of Transformers where it can be installed. This needs PyPI.
+# This needs PyPI. TRANSFORMERS says by what tokens are compared with those of Transformers:
+#   a Python   which has torch and transformers, build/peers-venv/bin/python for example
+#   install    the newest are installed in the fresh environment: 3 GB to fetch, 6 GB on the disk
 . "$(dirname "$0")/../lib.sh"
 slow wheel
 if ! $PYTHON -m venv "$tmp/venv" >/dev/null 2>&1 ||
@@ -12,19 +14,37 @@ fi
 run_make B="$B" SAN= CUDA=0 PYTHON="$PYTHON" wheel >"$tmp/log" 2>&1 || cp "$tmp/log" "$tmp/out"
 verdict wheel_is_made
 [ $failed = 0 ] || exit
-"$tmp/venv/bin/pip" install -q --no-index build/wheel/specbatch-*-py3-none-manylinux*.whl \
-    >"$tmp/out" 2>&1
+wheel=$(ls build/wheel/specbatch-*-py3-none-manylinux*.whl)
+"$tmp/venv/bin/pip" install -q --no-index "$wheel" >"$tmp/out" 2>&1
 verdict wheel_is_installed_without_an_index
 
+# installed PYTHON FOLDER ARGUMENTS...: runs a Python that finds the package where it is installed,
+# or in the folder.
 mkdir "$tmp/none"
 installed() {
-    (unset SPECBATCH_LIBRARY; PATH="$tmp/none" PYTHONPATH="$tmp/none" "$tmp/venv/bin/python" "$@")
+    python=$1 folder=$2
+    shift 2
+    (unset SPECBATCH_LIBRARY; PATH="$tmp/none" PYTHONPATH="$folder" "$python" "$@")
 }
-installed test/python/run_tests.py
+installed "$tmp/venv/bin/python" "$tmp/none" test/python/run_tests.py
 
-if "$tmp/venv/bin/pip" install -q torch transformers >/dev/null 2>&1; then
-    installed test/python/compare_transformers.py >"$tmp/log" 2>&1 || cp "$tmp/log" "$tmp/out"
-    verdict python_tokens_are_those_of_transformers
-else
-    echo "SKIP python_tokens_are_those_of_transformers: torch cannot be installed here"
-fi
+compared=python_tokens_are_those_of_transformers
+case $TRANSFORMERS in
+"")
+    echo "SKIP $compared: TRANSFORMERS=install, or a Python that has them, compares"
+    exit ;;
+install)
+    with=$tmp/venv/bin/python
+    "$with" -m pip install -q torch transformers >"$tmp/log" 2>&1 ;;
+*)
+    with=$TRANSFORMERS ;;
+esac
+"$with" -c 'import torch, transformers' 2>>"$tmp/log" || {
+    echo "SKIP $compared: $(tail -n 1 "$tmp/log")"
+    exit
+}
+"$tmp/venv/bin/pip" install -q --no-index --no-deps --target "$tmp/package" "$wheel"
+installed "$with" "$tmp/package" test/python/compare_transformers.py >"$tmp/log" 2>&1 ||
+    cp "$tmp/log" "$tmp/out"
+grep -E '^torch|compared, all equal$' "$tmp/log" | sed 's/^/     /'
+verdict $compared
