@@ -7,9 +7,10 @@
  * A table of 16 bits lies in tiles like every weight (launch.h), because it may be the head too.
  *
  * Ids come from device memory, because a draft step embeds the token that the step before it
- * selected, which the host never sees. A row is only copied, so it is a function of its id.
+ * selected, which the host never sees. A row is only copied, so it is a function of its id. The
+ * launch is dependent: its blocks are there when the kernel that selects has ended.
  */
-#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/grid.cuh"
 
 enum { THREADS = 256 };
 
@@ -18,7 +19,11 @@ static __global__ void embed_rows(float *x, const T *table, int32_t n_rows, int3
                                   const int32_t *ids, const int32_t *id_at)
 {
     const int64_t token = blockIdx.x;
-    const int32_t id = ids[id_at[token]];
+    const int32_t at = id_at[token]; /* the host has uploaded it before all of the round */
+
+    grid_launch_next();
+    grid_wait_for_previous();
+    const int32_t id = ids[at];
     const bool is_known = id >= 0 && id < n_rows;
     const int64_t row = is_known ? id : 0;
 
@@ -36,9 +41,10 @@ extern "C" cudaError_t sb_cuda_embed(float *x, const void *table, enum sb_dtype 
 
     if (pass->n_tokens > 0)
         SB_WITH_TYPE(type,
-                     error = SB_LAUNCH(embed_rows<T>, dim3((unsigned)pass->n_tokens), dim3(THREADS),
-                                       0, stream, x, static_cast<const T *>(table), n_rows, n,
-                                       sb_cuda_ld(type, n), pass->ids, pass->id_at));
+                     error = SB_LAUNCH_WITH(SB_DEPENDENT, embed_rows<T>,
+                                            dim3((unsigned)pass->n_tokens), dim3(THREADS), 0,
+                                            stream, x, static_cast<const T *>(table), n_rows, n,
+                                            sb_cuda_ld(type, n), pass->ids, pass->id_at));
     return error;
 }
 
