@@ -47,12 +47,11 @@ cudaError_t sb_cuda_embed_quant(float *x, const void *table, enum sb_dtype quant
 
     if (pass->n_tokens <= 0)
         return cudaSuccess;
-    SB_WITH_QUANT(quant,
-                  error = SB_LAUNCH_WITH(SB_DEPENDENT, embed_quant<Q>,
-                                         dim3((unsigned)pass->n_tokens), dim3(THREADS), 0, stream,
-                                         x, static_cast<const uint8_t *>(table),
-                                         (int64_t)sb_tile_row_bytes(quant, n), n_rows, n, pass->ids,
-                                         pass->id_at));
+    SB_WITH_QUANT(quant, error = SB_LAUNCH_WITH(SB_DEPENDENT, embed_quant<Q>,
+                                                dim3((unsigned)pass->n_tokens), dim3(THREADS), 0,
+                                                stream, x, static_cast<const uint8_t *>(table),
+                                                (int64_t)sb_tile_row_bytes(quant, n), n_rows, n,
+                                                pass->ids, pass->id_at));
     return error;
 }
 

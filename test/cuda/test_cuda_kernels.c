@@ -69,7 +69,7 @@ static void check_embed(enum sb_dtype type, int32_t n)
 
 static void test_embed(void)
 {
-    static const int32_t widths[] = {1, 63, 75, 300};
+    static const int32_t widths[] = {1, 63, 75, 300, 4110};
 
     for (int type = SB_F32; type <= SB_F16; type++)
         for (int i = 0; i < COUNT(widths) && !sbtest_failed_now; i++) {
