@@ -156,10 +156,13 @@ __device__ float changed(const struct sampling &at, struct change change, int32_
     return s;
 }
 
-/* Changes the row, which has no NaN. counts: [SB_CHANGED_MAX] */
-__device__ void change_row(struct changes *changes, int32_t *counts, const struct sampling &at,
+/* Changes the row, which has no NaN. Returns whether anything asked for it. counts:
+ * [SB_CHANGED_MAX] */
+__device__ bool change_row(struct changes *changes, int32_t *counts, const struct sampling &at,
                            float *row, int32_t limit)
 {
+    const bool has_bans = at.rule->n_bans > 0 && at.position < at.rule->ban_before;
+
     __syncthreads(); /* the row as it was has been read */
     forbid(at, row, limit);
     __syncthreads();
@@ -167,6 +170,7 @@ __device__ void change_row(struct changes *changes, int32_t *counts, const struc
     for (int32_t i = threadIdx.x; i < n; i += THREADS)
         row[changes->list[i].id] = changed(at, changes->list[i], counts[i]);
     __syncthreads();
+    return at.mask || has_bans || n > 0;
 }
 
 /* The logit that an id of the row had. */

@@ -7,24 +7,69 @@
  * A table of 16 bits lies in tiles like every weight (launch.h), because it may be the head too.
  *
  * Ids come from device memory, because a draft step embeds the token that the step before it
- * selected, which the host never sees. A row is only copied, so it is a function of its id.
+ * selected, which the host never sees. A row is only copied, so it is a function of its id. The
+ * launch is dependent: its blocks are there when the kernel that selects has ended. A thread loads
+ * all that it has of a row of up to 4096 columns before it stores any, so that the row costs one
+ * wait for memory.
  */
-#include "kernels/cuda/common.cuh"
+#include <string.h>
 
-enum { THREADS = 256 };
+#include "kernels/cuda/grid.cuh"
+
+enum {
+    THREADS = 256,
+    CHUNK = 8,   /* elements that lie together in a tile */
+    AT_ONCE = 2, /* chunks of a thread that are loaded before one is used */
+};
+
+/* A chunk of a row of the table. */
+template <typename T>
+static __device__ __forceinline__ void load_chunk(float (&v)[CHUNK], const T *table, int64_t row,
+                                                  int32_t chunk, int64_t ld)
+{
+    const uint4 bits = *reinterpret_cast<const uint4 *>(table + sb_cuda_tiled(row, chunk, ld));
+    T own[CHUNK];
+
+    memcpy(own, &bits, sizeof own);
+#pragma unroll
+    for (int i = 0; i < CHUNK; i++)
+        v[i] = sb_to_f32(own[i]);
+}
+
+/* A row of f32 is dense, and may begin anywhere. */
+template <>
+__device__ __forceinline__ void load_chunk(float (&v)[CHUNK], const float *table, int64_t row,
+                                           int32_t chunk, int64_t ld)
+{
+#pragma unroll
+    for (int i = 0; i < CHUNK; i++)
+        v[i] = chunk * CHUNK + i < ld ? table[row * ld + chunk * CHUNK + i] : 0.0f;
+}
 
 template <typename T>
 static __global__ void embed_rows(float *x, const T *table, int32_t n_rows, int32_t n, int64_t ld,
                                   const int32_t *ids, const int32_t *id_at)
 {
     const int64_t token = blockIdx.x;
-    const int32_t id = ids[id_at[token]];
-    const bool is_known = id >= 0 && id < n_rows;
-    const int64_t row = is_known ? id : 0;
+    const int32_t at = id_at[token]; /* the host has uploaded it before all of the round */
 
-    for (int32_t k = threadIdx.x; k < n; k += THREADS) {
-        const int64_t at = sizeof(T) == 4 ? row * ld + k : sb_cuda_tiled(row, k / 8, ld) + k % 8;
-        x[token * n + k] = is_known ? sb_to_f32(table[at]) : 0.0f;
+    grid_launch_next();
+    grid_wait_for_previous();
+    const int32_t id = ids[at];
+    const bool is_known = id >= 0 && id < n_rows;
+
+    for (int32_t first = threadIdx.x; first * CHUNK < n; first += AT_ONCE * THREADS) {
+        float v[AT_ONCE][CHUNK] = {};
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            if (is_known && (first + i * THREADS) * CHUNK < n)
+                load_chunk(v[i], table, id, first + i * THREADS, ld);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE * CHUNK; i++) {
+            const int32_t k = (first + i / CHUNK * THREADS) * CHUNK + i % CHUNK;
+            if (k < n)
+                x[token * n + k] = v[i / CHUNK][i % CHUNK];
+        }
     }
 }
 
@@ -35,10 +80,10 @@ extern "C" cudaError_t sb_cuda_embed(float *x, const void *table, enum sb_dtype 
     cudaError_t error = cudaSuccess;
 
     if (pass->n_tokens > 0)
-        SB_WITH_TYPE(type,
-                     error = SB_LAUNCH(embed_rows<T>, dim3((unsigned)pass->n_tokens), dim3(THREADS),
-                                       0, stream, x, static_cast<const T *>(table), n_rows, n,
-                                       sb_cuda_ld(type, n), pass->ids, pass->id_at));
+        SB_WITH_TYPE(type, error = SB_LAUNCH_WITH(SB_DEPENDENT, embed_rows<T>,
+                                                  dim3((unsigned)pass->n_tokens), dim3(THREADS), 0,
+                                                  stream, x, static_cast<const T *>(table), n_rows,
+                                                  n, sb_cuda_ld(type, n), pass->ids, pass->id_at));
     return error;
 }
 

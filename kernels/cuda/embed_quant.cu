@@ -3,7 +3,10 @@
  * fma(scale, q, -min), as on the CPU; or zeros for an id outside the table. Both classes have it.
  *
  *     table in tiles (quant_tile.h)      x [n_tokens, n] f32      one block a token
+ *
+ * The launch is dependent, as that of other embeddings is (embed.cu).
  */
+#include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/quant_tile.cuh"
 
 enum { THREADS = 256 };
@@ -15,7 +18,11 @@ static __global__ void embed_quant(float *x, const uint8_t *table, int64_t strip
 {
     typedef quant_traits<Q> traits;
     const int64_t token = blockIdx.x;
-    const int32_t id = ids[id_at[token]];
+    const int32_t at = id_at[token]; /* the host has uploaded it before all of the round */
+
+    grid_launch_next();
+    grid_wait_for_previous();
+    const int32_t id = ids[at];
     const bool is_known = id >= 0 && id < n_rows;
     const int row = is_known ? id % SB_QUANT_TILE_ROWS : 0;
     const uint8_t *strip = table + (is_known ? id / SB_QUANT_TILE_ROWS : 0) * strip_bytes;
@@ -40,11 +47,11 @@ cudaError_t sb_cuda_embed_quant(float *x, const void *table, enum sb_dtype quant
 
     if (pass->n_tokens <= 0)
         return cudaSuccess;
-    SB_WITH_QUANT(quant,
-                  error = SB_LAUNCH(embed_quant<Q>, dim3((unsigned)pass->n_tokens), dim3(THREADS),
-                                    0, stream, x, static_cast<const uint8_t *>(table),
-                                    (int64_t)sb_tile_row_bytes(quant, n), n_rows, n, pass->ids,
-                                    pass->id_at));
+    SB_WITH_QUANT(quant, error = SB_LAUNCH_WITH(SB_DEPENDENT, embed_quant<Q>,
+                                                dim3((unsigned)pass->n_tokens), dim3(THREADS), 0,
+                                                stream, x, static_cast<const uint8_t *>(table),
+                                                (int64_t)sb_tile_row_bytes(quant, n), n_rows, n,
+                                                pass->ids, pass->id_at));
     return error;
 }
 

@@ -14,7 +14,7 @@
  *     select_ids, sample_ids  [m] blocks: the row's top out of those of its parts, and all else
  *
  * Rounds without samplers have a kernel of their own, which takes 32 KiB of shared memory. The
- * other one takes 64 KiB and a little.
+ * other one takes 81 KiB.
  */
 #include "kernels/cuda/changes.cuh"
 #include "kernels/cuda/grid.cuh"
@@ -129,7 +129,10 @@ struct sample_memory {
     union {
         float powers[2 * PIECE];
         int32_t counts[SB_CHANGED_MAX];
-        struct digit_sums sums;
+        struct {
+            struct digit_sums sums;
+            struct id_list list;
+        } filters;
     };
     struct top tops[WARPS];
     wide parts[WARPS], found[2];
@@ -143,21 +146,25 @@ static __device__ bool is_sampled(const struct sb_samplers &samplers)
 
 /* Selects by a sampler that is not greedy. *logprob becomes that of the token, by `scale`, or by
  * what the filters leave. Alternatives of filtered rows are written here. Returns the token. What
- * is wanted is read where it is used, as registers are few. */
+ * is wanted is read where it is used, as registers are few. before: the row's top as it comes,
+ * which is looked for again only if the row has changed or has an infinity. */
 static __device__ int32_t select_sampled(float *logprob, const struct sb_select &args,
                                          const struct sb_samplers &samplers,
                                          const struct sb_scores &scores, float *row,
-                                         const struct scale &scale, struct sample_memory *memory)
+                                         const struct top &before, const struct scale &scale,
+                                         struct sample_memory *memory)
 {
     const struct sampling at = sampling_of(samplers, (int32_t)blockIdx.x);
-    const struct filter_memory filters = {&memory->sums, memory->parts, memory->tops,
-                                          memory->found};
+    const struct filter_memory filters = {&memory->filters.sums, &memory->filters.list,
+                                          memory->parts, memory->tops, memory->found};
     const struct scale none = {0.0f, NAN};
     int32_t id = SB_PICK_NONE;
 
     *logprob = NAN;
-    change_row(&memory->changes, memory->counts, at, row, args.limit);
-    const struct top top = row_top(row, 0, args.limit, FLT_MAX, memory->tops);
+    const bool has_changed = change_row(&memory->changes, memory->counts, at, row, args.limit);
+    const struct top top = has_changed || before.first == INFINITY
+                               ? row_top(row, 0, args.limit, FLT_MAX, memory->tops)
+                               : before;
     if (top.first > -INFINITY) {
         const struct row left = filtered_row(row, args.limit, top.first, at.rule, filters);
         id = at.rule->temperature > 0.0f ? choose(left, at.rule->seed, at.position, memory->tops)
@@ -186,6 +193,9 @@ static __global__ void __launch_bounds__(THREADS, 1)
 {
     SB_DYNAMIC_SHARED(struct sample_memory, memory);
     float *row = args.logits + blockIdx.x * (int64_t)args.stride;
+
+    grid_launch_next();
+    grid_wait_for_previous();
     const struct sb_want want = want_of(scores, args.at[blockIdx.x]);
     const struct top top = top_of_row(row, args.limit, parts, memory->tops);
     const bool by_sampler = !top.has_nan && want.given < 0 && is_sampled(samplers);
@@ -198,7 +208,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
     if (!(by_sampler && want.is_filtered))
         scale = raw_scale(args, scores, want, row, top, memory->tops, memory->powers);
     if (by_sampler)
-        id = select_sampled(&logprob, args, samplers, scores, row, scale, memory);
+        id = select_sampled(&logprob, args, samplers, scores, row, top, scale, memory);
     else
         logprob = logprob_of(scale, want.given < 0 ? top.first : row[want.given]);
     if (threadIdx.x == 0)
@@ -241,8 +251,9 @@ extern "C" cudaError_t sb_cuda_select(const struct sb_select *args, void *scratc
     if (error != cudaSuccess)
         return error;
     if (args->samplers)
-        return SB_LAUNCH(sample_ids, grid, dim3(THREADS), sizeof(struct sample_memory), stream,
-                         *args, *args->samplers, scores, parts);
+        return SB_LAUNCH_WITH(SB_DEPENDENT, sample_ids, grid, dim3(THREADS),
+                              sizeof(struct sample_memory), stream, *args, *args->samplers, scores,
+                              parts);
     return SB_LAUNCH_WITH(SB_DEPENDENT, select_ids, grid, dim3(THREADS), 0, stream, *args, scores,
                           parts);
 }

@@ -69,13 +69,39 @@ static void check_embed(enum sb_dtype type, int32_t n)
 
 static void test_embed(void)
 {
-    static const int32_t widths[] = {1, 63, 75, 300};
+    static const int32_t widths[] = {1, 63, 75, 300, 4110};
 
     for (int type = SB_F32; type <= SB_F16; type++)
         for (int i = 0; i < COUNT(widths) && !sbtest_failed_now; i++) {
             check_embed((enum sb_dtype)type, widths[i]);
             free_all();
         }
+}
+
+/* As in a draft: a token is selected and embedded with nothing between, so the second kernel begins
+ * while the first still runs, and reads the id that the first writes. */
+static void test_embed_what_is_selected(void)
+{
+    enum { ROWS = 50, N = 40 };
+    float *values = cpu_floats(ROWS * N), logits[ROWS], x[N];
+    const float *dev_values = given_floats(values, ROWS * N);
+    float *dev_x = fresh(sizeof x);
+    int32_t *ids = fresh(sizeof *ids);
+    const int32_t *zero = given_ints((const int32_t[]){0}, 1);
+    const struct sb_pass pass = {.n_tokens = 1, .ids = ids, .id_at = zero};
+
+    for (int32_t id = 0; id < ROWS; id += 7) {
+        for (int32_t k = 0; k < ROWS; k++)
+            logits[k] = k == id ? 1.0f : 0.0f;
+        const struct sb_select args = {
+            1, ROWS, ROWS, given_floats(logits, ROWS), zero, ids, NULL, NULL, NULL, NULL};
+        CHECK_CUDA(sb_cuda_select(&args, NULL, stream));
+        CHECK_CUDA(sb_cuda_embed(dev_x, dev_values, SB_F32, ROWS, N, &pass, stream));
+        CHECK_CUDA(fetch(x, dev_x, sizeof x));
+        CHECK_MEM(x, values + id * N, sizeof x);
+    }
+    free(values);
+    free_all();
 }
 
 /* ------------------------------------------------------------------ norm */
@@ -674,6 +700,7 @@ TEST_BEGIN
 const int has_device = both_begin();
 if (has_device) {
     RUN(test_embed);
+    RUN(test_embed_what_is_selected);
     RUN(test_norm);
     RUN(test_norms_in_turn);
     RUN(test_swiglu);

@@ -5,6 +5,8 @@
  * agree, and that what they choose has the distribution that it is to have. Inputs are device
  * allocations of exactly their size, as in test_cuda_kernels.c.
  */
+#include <float.h>
+
 #include "cuda/against_cpu.h"
 #include "support/sample_cases.h"
 
@@ -210,18 +212,47 @@ static void test_filters(void)
     }
 }
 
-/* Filters whose last id has 21 bits, in a row of equal logits. */
+/* Filters whose last id has 21 bits, in a row of equal logits; also where there are more such ids
+ * than the block can list. */
 static void test_large_ids(void)
 {
     enum { N = (1 << 20) + 100 };
+    static const int32_t equal[] = {90, 5000};
+    float *logits = cpu_floats(N);
+    struct sample_one one;
+
+    sample_one_init(&one, &sample_plain, 0);
+    one.sampler.top_k = 20;
+    for (int turn = 0; turn < COUNT(equal); turn++) {
+        const int32_t first = N - equal[turn];
+        for (int i = 0; i < N; i++)
+            logits[i] = i < first ? -1.0f : 3.0f;
+        const int32_t id = check_one(logits, N, &one, 0, 0);
+        CHECK(id >= first && id < first + 20);
+    }
+    free(logits);
+}
+
+/* A row that several blocks look at first, so that the kernel that chooses begins before they have
+ * ended. Nothing changes the row, so its largest logit is what they found; or it is +infinity,
+ * which counts as the largest float, and top_k then leaves the lowest id of these. */
+static void test_rows_in_parts(void)
+{
+    enum { N = 8200 };
     float *logits = cpu_floats(N);
     struct sample_one one;
 
     for (int i = 0; i < N; i++)
-        logits[i] = i < N - 90 ? -1.0f : 3.0f;
+        logits[i] *= 6.0f;
     sample_one_init(&one, &sample_plain, 0);
-    one.sampler.top_k = 20;
-    CHECK(check_one(logits, N, &one, 0, 0) >= N - 90);
+    one.sampler.top_k = 5;
+    for (int turn = 0; turn < 3; turn++) {
+        logits[8000 + turn] = turn < 2 ? 20.0f + (float)turn : INFINITY;
+        (void)check_one(logits, N, &one, 0, 0);
+    }
+    logits[9] = FLT_MAX;
+    one.sampler.top_k = 1;
+    CHECK_INT(check_one(logits, N, &one, 0, 0), 9);
     free(logits);
 }
 
@@ -238,6 +269,7 @@ if (has_device) {
     RUN(test_equal_values);
     RUN(test_filters);
     RUN(test_large_ids);
+    RUN(test_rows_in_parts);
     RUN(test_many_changes);
 }
 both_end(has_device);

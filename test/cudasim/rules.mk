@@ -108,11 +108,12 @@ $(B)/cudasim/test_span_mutations: test/cuda/test_span_mutations.c $(SIM_PARTS) $
 # on: the tests of kernels, and that of the choice of products.
 SIM_FAULT_NOW      := $(B)/cudasim/test/cudasim/fault_now.o
 SIM_FAULTY_KERNELS := $(patsubst %,$(B)/cudasim/kernels/cuda/%.mutated.o,attend_mma draft_gemm \
-                      gemm_mma gemm_quant norm rope select)
+                      embed gemm_mma gemm_quant norm rope select)
 SIM_FAULTY_STEPS   := $(B)/cudasim/kernels/cuda/draft_step.mutated.o
 SIM_FAULTY_PLAN    := $(B)/cudasim/mutated/src/backend/cuda/gemm_plan.o
 SIM_MUTATED        := $(addprefix $(B)/cudasim/mutated/,test_cuda_kernels test_cuda_attention \
-                      test_cuda_mma test_cuda_attend_mma test_cuda_quant test_cuda_draft)
+                      test_cuda_mma test_cuda_attend_mma test_cuda_quant test_cuda_draft \
+                      test_cuda_sample)
 SIM_TESTS += $(SIM_MUTATED) $(addprefix $(B)/cudasim/mutated/,test_products test_draft_steps)
 $(SIM_FAULTY_KERNELS) $(SIM_FAULTY_STEPS): $(B)/cudasim/%.mutated.o: %.cu $(B)/flags
 	@mkdir -p $(@D); echo "  SIM  $< (checked, with faults)"
