@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(S::THREADS, 1) cluster_kernel(gemm_args g)
         });
         if (i + 1 == n_stages)
             break;
-        cluster_arrive();
+        cluster_arrive_after_reads(); /* the mma have their operands */
         last_slot = slot;
         slot = slot + 1 == S::STAGES ? 0 : slot + 1;
         turn += slot == 0;
@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(S::THREADS, 1) cluster_kernel(gemm_args g)
 
     if (n_stages > 1)
         cluster_wait();
-    cluster_arrive();
+    cluster_arrive_after_reads();
     store_all<TYPE, S>(g, acc, first_panel + place.panel, first_x + place.x);
     if (g.act)
         store_padding<S, typename element<TYPE>::type>(g, first_panel, first_x, ring.x_rows);

@@ -60,6 +60,9 @@
  *   cluster_arrive(), cluster_wait()
  *                                   the barrier of a cluster, in two halves that all threads call
  *                                   by turns. Who has waited sees what all did before they arrived
+ *   cluster_arrive_after_reads()    the same for threads that have only read, and have used what
+ *                                   they read: it makes no stores visible, which would cost a fence
+ *                                   for the whole device
  *   has_clusters(), device_code_has_clusters()
  *                                   whether the code is for clusters, in a kernel and on the host:
  *                                   code for sm_90a or a later family, and not what a driver makes

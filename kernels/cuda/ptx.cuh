@@ -250,6 +250,13 @@ static __device__ __forceinline__ void cluster_arrive(void)
 #endif
 }
 
+static __device__ __forceinline__ void cluster_arrive_after_reads(void)
+{
+#if SB_HAS_CLUSTERS
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+#endif
+}
+
 static __device__ __forceinline__ void cluster_wait(void)
 {
 #if SB_HAS_CLUSTERS

@@ -236,6 +236,7 @@ static inline void bulk_copy_to_cluster(shared_at to, const void *from, uint32_t
 }
 
 static inline void cluster_arrive(void) { cudasim::cluster_arrive(); }
+static inline void cluster_arrive_after_reads(void) { cudasim::cluster_arrive(); }
 
 static inline void cluster_wait(void)
 {
