@@ -41,12 +41,17 @@ enum sb_launch_option {
     /* The kernel may begin before the one before it on the stream has ended, and therefore calls
      * grid_wait_for_previous() (grid.cuh). Code for older devices than sm_90 is launched without.
      */
-    SB_DEPENDENT = 2
+    SB_DEPENDENT = 2,
+    /* Each SB_CLUSTER blocks that follow each other are a cluster (mma.cuh). The grid has one
+     * dimension and a multiple of so many blocks. */
+    SB_CLUSTERS = 4
 };
+
+enum { SB_CLUSTER = 4 };
 
 /* The launch attributes lie in the object itself, so it is not copied. */
 struct sb_launch_config {
-    cudaLaunchAttribute attributes[2];
+    cudaLaunchAttribute attributes[3];
     cudaLaunchConfig_t config;
 
     sb_launch_config(dim3 grid, dim3 block, size_t shared, cudaStream_t stream, int options,
@@ -60,6 +65,12 @@ struct sb_launch_config {
         if ((options & SB_DEPENDENT) && waits_for_previous(kernel)) {
             attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
             attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
+        }
+        if (options & SB_CLUSTERS) {
+            attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
+            attributes[config.numAttrs].val.clusterDim.x = SB_CLUSTER;
+            attributes[config.numAttrs].val.clusterDim.y = 1;
+            attributes[config.numAttrs++].val.clusterDim.z = 1;
         }
     }
     sb_launch_config(const sb_launch_config &) = delete;

@@ -18,6 +18,14 @@
     DO(SILU_ROUNDED)                                                                          \
     /* Blocks of one shape, 32 x 64, take the steps of k in another order than all others. */ \
     DO(STEPS_EXCHANGED)                                                                       \
+    /* Blocks that share x: copies go to blocks whose mbarriers may not be there, */          \
+    DO(BLOCKS_NOT_AWAITED)                                                                    \
+    /* or to a stage that another block still reads; */                                       \
+    DO(READERS_NOT_AWAITED)                                                                   \
+    /* a stage is used before all of it has come; */                                          \
+    DO(STAGE_NOT_AWAITED)                                                                     \
+    /* a block ends while what it copies is on its way to others. */                          \
+    DO(LEFT_TOO_EARLY)                                                                        \
     /* The last block of attention merges the splits in descending order, */                  \
     DO(MERGE_DESCENDING)                                                                      \
     /* or leaves out the last one. */                                                         \

@@ -39,7 +39,7 @@
  * (docs/cuda.md too); instances for every eight rows of x (idle mma are hidden behind the memory,
  * and each instance is code to be loaded).
  */
-#include "kernels/cuda/gemm_ring.cuh"
+#include "kernels/cuda/gemm_cluster.cuh"
 
 namespace
 {
@@ -49,122 +49,6 @@ namespace
 constexpr int ENOUGH = 128, LEAST_SHARED = 99 * 1024;
 /* No device before sm_90 has more, so code for those has no shapes that need more. */
 constexpr int MOST_SHARED_BEFORE = 163 * 1024;
-
-template <enum sb_dtype TYPE>
-struct element {
-    typedef __nv_bfloat16 type;
-};
-template <>
-struct element<SB_F16> {
-    typedef __half type;
-};
-
-/* The operands of one step of 16 for a warp. */
-template <class S>
-struct gemm_step {
-    uint32_t a[S::MT][4];
-    uint32_t b[S::WARP_NT][2];
-
-    /* stage: with this warp's and lane's offsets, `a_at` and `b_at`, for w and x */
-    __device__ __forceinline__ void load(shared_at a_at, shared_at b_at, int tile, int step)
-    {
-        if (SB_CUDA_FAULT(STEPS_EXCHANGED) && S::X_ROWS == 64 && S::PANELS == 2)
-            step ^= 1;
-#pragma unroll
-        for (int t = 0; t < S::MT; t++) /* the swizzle of a step is an xor with bits 5 and 6 */
-            ldmatrix4(a[t], (a_at ^ (step << 5)) + (t * S::KT + tile) * TILE_BYTES);
-        b_at += tile * ROW_BYTES + step * 32;
-#pragma unroll
-        for (int t = 0; t + 2 <= S::WARP_NT; t += 2) {
-            uint32_t r[4];
-            ldmatrix4(r, b_at + t * 8 * S::X_PITCH);
-            b[t][0] = r[0], b[t][1] = r[1], b[t + 1][0] = r[2], b[t + 1][1] = r[3];
-        }
-        if (S::WARP_NT % 2) /* x2 ignores the addresses that lanes from 16 on give */
-            ldmatrix2(b[S::WARP_NT - 1], b_at + (S::WARP_NT - 1) * 8 * S::X_PITCH);
-    }
-
-    template <enum sb_dtype TYPE>
-    __device__ __forceinline__ void add_to(float (&acc)[S::MT][S::WARP_NT][4]) const
-    {
-#pragma unroll
-        for (int t = 0; t < S::MT; t++)
-#pragma unroll
-            for (int n = 0; n < S::WARP_NT; n++)
-                mma<TYPE>(acc[t][n], a[t], b[n][0], b[n][1]);
-    }
-};
-
-/* y of this thread's results of one panel. */
-template <class S>
-__device__ __forceinline__ void store(const gemm_args &g, const float (&acc)[S::WARP_NT][4],
-                                      int panel, int first_r)
-{
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        const int lane_row = threadIdx.x % 32 / 4, i = panel * 8 + lane_row;
-        const int o = g.gated ? i + half * g.gated : panel * 16 + half * 8 + lane_row;
-        const bool is_real = g.gated ? i < g.gated : o < g.n_out;
-        const float bias = g.bias && is_real ? g.bias[o] : 0.0f;
-#pragma unroll
-        for (int n = 0; n < S::WARP_NT * 2; n++) {
-            const int r = first_r + n / 2 * 8 + threadIdx.x % 4 * 2 + n % 2;
-            const float sum = acc[n / 2][half * 2 + n % 2];
-            if (is_real && r < g.m)
-                g.y[(int64_t)r * g.n_out + o] = g.bias ? sum + bias : sum;
-        }
-    }
-}
-
-/* silu(gate) * up as act.cu computes it. */
-template <typename T>
-__device__ __forceinline__ T gated_output(float gate, float up)
-{
-    float silu = gate / (1.0f + sb_exp(0.0f - gate));
-
-    if (SB_CUDA_FAULT(SILU_ROUNDED))
-        silu = sb_to_f32(sb_from_f32<T>(silu));
-    return sb_from_f32<T>(silu * up);
-}
-
-/* The same, gated. */
-template <class S, typename T>
-__device__ __forceinline__ void store_gated(const gemm_args &g, const float (&acc)[S::WARP_NT][4],
-                                            int panel, int first_r)
-{
-    const int o = panel * 8 + threadIdx.x % 32 / 4;
-
-    if (o >= g.gated)
-        return;
-    const float gate_bias = g.bias ? g.bias[o] : 0.0f,
-                up_bias = g.bias ? g.bias[g.gated + o] : 0.0f;
-#pragma unroll
-    for (int n = 0; n < S::WARP_NT * 2; n++) {
-        const int r = first_r + n / 2 * 8 + threadIdx.x % 4 * 2 + n % 2;
-        float gate = acc[n / 2][n % 2], up = acc[n / 2][2 + n % 2];
-        if (g.bias) {
-            gate += gate_bias;
-            up += up_bias;
-        }
-        if (r < g.m)
-            ((T *)g.act)[r * g.act_ld + o] = SB_CUDA_FAULT(GATE_AND_UP_SWAPPED)
-                                                 ? gated_output<T>(up, gate)
-                                                 : gated_output<T>(gate, up);
-    }
-}
-
-/* Zeros behind the gated outputs of the block's rows, which the block of the last panel writes. */
-template <class S, typename T>
-__device__ __forceinline__ void store_padding(const gemm_args &g, int first_panel, int first_x,
-                                              int x_rows)
-{
-    const int n = (int)g.act_ld - g.gated;
-
-    if (first_panel + S::PANELS < g.panels)
-        return;
-    for (int i = threadIdx.x; i < n * x_rows; i += S::THREADS)
-        ((T *)g.act)[(first_x + i / n) * g.act_ld + g.gated + i % n] = sb_from_f32<T>(0.0f);
-}
 
 template <enum sb_dtype TYPE, class S>
 __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) gemm_kernel(gemm_args g)
@@ -176,49 +60,26 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) gemm_kernel(gemm_args
     const int first_panel = (int)(blockIdx.x / (unsigned)g.m_tiles) * S::PANELS;
     const int first_x = (int)(blockIdx.x % (unsigned)g.m_tiles) * S::X_ROWS;
     const gemm_ring<S> ring(g, shared, first_panel, first_x);
-    const int n_stages = (g.n_tiles + S::KT - 1) / S::KT, lane = threadIdx.x % 32;
-    const int warp_panel = (int)threadIdx.x / 32 % S::WR * S::MT;
-    const int warp_x = (int)threadIdx.x / 32 / S::WR * S::WARP_NT * 8;
-    const shared_at a_at = warp_panel * S::PIECE_BYTES + swizzled<ROW_BYTES>(lane % 16, lane / 16);
-    const shared_at b_at = S::X_AT + (warp_x + lane / 16 * 8 + lane % 8) * S::X_PITCH +
-                           lane / 8 % 2 * 16;
+    const int n_stages = (g.n_tiles + S::KT - 1) / S::KT;
+    const gemm_place<S> place;
     float acc[S::MT][S::WARP_NT][4];
     gemm_step<S> step[2];
 
     ring.begin();
     ring.fill_all();
-    ring.clear(shared);
-#pragma unroll
-    for (int i = 0; i < S::MT * S::WARP_NT * 4; i++)
-        acc[i / 4 / S::WARP_NT][i / 4 % S::WARP_NT][i % 4] = 0.0f;
+    clear_rows<S>(shared, ring.x_rows);
+    clear_sums<S>(acc);
     cp_async_wait<S::STAGES - 1>();
     __syncthreads();
     ring.wait(0, 0);
-    if (S::AHEAD)
-        step[0].load(ring.stage(0) + a_at, ring.stage(0) + b_at, 0, 0);
 
     for (int i = 0, slot = 0, turn = 0, last_slot = 0;; i++) {
-        const shared_at stage = ring.stage(slot);
-#pragma unroll
-        for (int tile = 0; tile < S::KT; tile++) {
-            const bool is_last = tile + 1 == S::KT || i * S::KT + tile + 1 == g.n_tiles;
-#pragma unroll
-            for (int k = 0; k < STEPS; k++) {
-                if (!S::AHEAD)
-                    step[k % 2].load(stage + a_at, stage + b_at, tile, k);
-                else if (k + 1 < STEPS)
-                    step[(k + 1) % 2].load(stage + a_at, stage + b_at, tile, k + 1);
-                else if (!is_last)
-                    step[0].load(stage + a_at, stage + b_at, tile + 1, 0);
-                step[k % 2].template add_to<TYPE>(acc);
-                if (tile == 0 && k == 0 && i > 0) { /* while the tensor core works */
-                    ring.fill_w(last_slot, i - 1 + S::STAGES);
-                    ring.fill_x(last_slot, i - 1 + S::STAGES);
-                }
+        add_stage<TYPE>(acc, step, ring.stage(slot), place, g.n_tiles - i * S::KT, [&](int tile) {
+            if (tile == 0 && i > 0) {
+                ring.fill_w(last_slot, i - 1 + S::STAGES);
+                ring.fill_x(last_slot, i - 1 + S::STAGES);
             }
-            if (is_last)
-                break;
-        }
+        });
         if (i + 1 == n_stages)
             break;
         cp_async_wait<S::STAGES - 2>();
@@ -227,25 +88,25 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) gemm_kernel(gemm_args
         slot = slot + 1 == S::STAGES ? 0 : slot + 1;
         turn += slot == 0;
         ring.wait(slot, turn);
-        if (S::AHEAD)
-            step[0].load(ring.stage(slot) + a_at, ring.stage(slot) + b_at, 0, 0);
     }
 
-#pragma unroll
-    for (int t = 0; t < S::MT; t++)
-        if (g.act)
-            store_gated<S, typename element<TYPE>::type>(g, acc[t], first_panel + warp_panel + t,
-                                                         first_x + warp_x);
-        else
-            store<S>(g, acc[t], first_panel + warp_panel + t, first_x + warp_x);
+    store_all<TYPE, S>(g, acc, first_panel + place.panel, first_x + place.x);
     if (g.act)
         store_padding<S, typename element<TYPE>::type>(g, first_panel, first_x, ring.x_rows);
+}
+
+/* Blocks along the panels of the weight; where they come in clusters, whole clusters. */
+int64_t row_blocks_of(const gemm_args &g, int panels, bool shares_x)
+{
+    const int64_t blocks = ((int64_t)g.panels + panels - 1) / panels;
+
+    return shares_x ? (blocks + SB_CLUSTER - 1) / SB_CLUSTER * SB_CLUSTER : blocks;
 }
 
 template <enum sb_dtype TYPE, class S>
 cudaError_t launch_shape(gemm_args g, cudaStream_t stream)
 {
-    const int64_t row_blocks = ((int64_t)g.panels + S::PANELS - 1) / S::PANELS;
+    const int64_t row_blocks = row_blocks_of(g, S::PANELS, false);
 
     g.m_tiles = (g.m + S::X_ROWS - 1) / S::X_ROWS;
     if (row_blocks * g.m_tiles > INT32_MAX)
@@ -300,9 +161,24 @@ cudaError_t load_rows(void)
     return error;
 }
 
+/* The same by clusters of blocks. Those that there are too many only bring their rows of x. */
+template <enum sb_dtype TYPE, class S>
+cudaError_t launch_clusters(gemm_args g, cudaStream_t stream)
+{
+    const int64_t row_blocks = row_blocks_of(g, S::PANELS, true);
+
+    g.m_tiles = (g.m + S::X_ROWS - 1) / S::X_ROWS;
+    if (row_blocks * g.m_tiles > INT32_MAX)
+        return cudaErrorInvalidConfiguration;
+    return SB_LAUNCH_WITH(SB_DEPENDENT | SB_CLUSTERS, (cluster_kernel<TYPE, S>),
+                          dim3((unsigned)(row_blocks * g.m_tiles)), dim3(S::THREADS), S::SHARED,
+                          stream, g);
+}
+
 /* A shape of block for more than 32 rows of x. */
 struct many_rows {
     int panels, x_rows, shared;
+    bool shares_x;
     cudaError_t (*launch)(gemm_args, cudaStream_t);
     cudaError_t (*load)(void);
 };
@@ -316,10 +192,27 @@ cudaError_t load_shape(void)
 template <enum sb_dtype TYPE, class S>
 constexpr many_rows of_shape(void)
 {
-    return {S::PANELS, S::X_ROWS, S::SHARED, launch_shape<TYPE, S>, load_shape<TYPE, S>};
+    return {S::PANELS, S::X_ROWS, S::SHARED, false, launch_shape<TYPE, S>, load_shape<TYPE, S>};
 }
 
-/* Of equal times the first is taken. The last is for devices whose blocks have at most 99 KB. */
+template <enum sb_dtype TYPE, class S>
+cudaError_t load_clusters(void)
+{
+    return sb_load(cluster_kernel<TYPE, S>, S::SHARED);
+}
+
+template <enum sb_dtype TYPE, class S>
+constexpr many_rows of_clusters(void)
+{
+    static_assert((int)S::RESIDENT == 1, "clusters are counted by multiprocessors");
+    return {
+        S::PANELS, S::X_ROWS, S::SHARED, true, launch_clusters<TYPE, S>, load_clusters<TYPE, S>};
+}
+
+/* The largest block of a cluster, of which a multiprocessor holds one as of the others. */
+typedef gemm_shape<12, 1, 3, 3, 3, 4> clustered;
+
+/* Of equal times the first is taken. The eighth is for devices whose blocks have at most 99 KB. */
 template <enum sb_dtype TYPE>
 const many_rows *shape_of(int i)
 {
@@ -332,6 +225,9 @@ const many_rows *shape_of(int i)
         of_shape<TYPE, gemm_shape<16, 4, 2, 3, 3, 1>>(),
         of_shape<TYPE, gemm_shape<24, 4, 3, 3, 4, 1>>(),
         of_shape<TYPE, gemm_shape<8, 4, 2, 1, 5, 1>>(),
+        of_clusters<TYPE, gemm_shape<12, 1, 3, 2, 3, 4>>(),
+        of_clusters<TYPE, clustered>(),
+        of_clusters<TYPE, gemm_shape<12, 2, 2, 2, 5, 2>>(),
     };
 
     return &shapes[i];
@@ -340,13 +236,16 @@ const many_rows *shape_of(int i)
 /* What decides between shapes: eighths of a clock that 64 columns of k take, by what the L2 gives
  * the whole device, what a multiprocessor's port takes, and what its tensor cores do. The numbers
  * are those of test/bench/gpu_time/gpu_time.py. */
-int64_t time_of(const many_rows &s, const gemm_args &g, int processors)
+int64_t time_of(const many_rows &s, const gemm_args &g, const struct sb_gemm_limits &limits)
 {
-    const int64_t row_blocks = (g.panels + s.panels - 1) / s.panels;
+    const int64_t row_blocks = row_blocks_of(g, s.panels, s.shares_x);
     const int64_t m_tiles = (g.m + s.x_rows - 1) / s.x_rows;
-    const int64_t turns = (row_blocks * m_tiles + processors - 1) / processors;
+    const int64_t at_once = s.shares_x ? limits.clusters * SB_CLUSTER : limits.processors;
+    const int64_t turns = (row_blocks * m_tiles + at_once - 1) / at_once;
     const int64_t rows = (int64_t)s.panels * SB_TILE_ROWS; /* of 128 bytes, as those of x */
-    const int64_t of_l2 = row_blocks * (m_tiles * rows + g.m) * 128 * 8 / 28 / processors;
+    const int64_t readers_of_x = s.shares_x ? row_blocks / SB_CLUSTER : row_blocks;
+    const int64_t of_l2 = (row_blocks * m_tiles * rows + readers_of_x * g.m) * 128 * 8 / 28 /
+                          limits.processors;
     const int64_t of_port = (rows + (g.m < s.x_rows ? g.m : s.x_rows)) * 128 * 8 / 64;
     const int64_t of_mma = (int64_t)s.panels * (s.x_rows / 8) * 13 * 8 / 2;
     const int64_t of_block = of_port > of_mma ? of_port : of_mma;
@@ -354,26 +253,29 @@ int64_t time_of(const many_rows &s, const gemm_args &g, int processors)
     return of_l2 > turns * of_block ? of_l2 : turns * of_block;
 }
 
-/* More than 32 rows of x: of the shapes whose stages a block can have, that which takes least time.
+/* What the memory takes for the weights in the same unit, at the bandwidth of that model's device.
  */
-template <enum sb_dtype TYPE>
-cudaError_t launch_many(const gemm_args &g, cudaStream_t stream)
+int64_t memory_time(const gemm_args &g, const struct sb_gemm_limits &limits)
 {
-    int device = 0, processors = 1, most = 0;
+    return (int64_t)g.panels * SB_TILE_ROWS * 128 * 8 / 17 / limits.processors;
+}
+
+/* More than 32 rows of x: of the shapes whose stages a block can have, that which takes least time.
+ * Clusters, which come last, are not worth their waiting where the memory takes longer anyway. */
+template <enum sb_dtype TYPE>
+cudaError_t launch_many(const gemm_args &g, const struct sb_gemm_limits &limits,
+                        cudaStream_t stream)
+{
     int64_t least = INT64_MAX;
     const many_rows *best = NULL;
-    cudaError_t error = cudaGetDevice(&device);
 
-    if (error == cudaSuccess)
-        error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-    if (error == cudaSuccess)
-        error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    if (error != cudaSuccess)
-        return error;
     for (int i = 0; i < SB_GEMM_SHAPES; i++) {
         const many_rows *const s = shape_of<TYPE>(i);
-        const int64_t time = time_of(*s, g, processors);
-        if (s->shared <= most && time < least) {
+        if (s->shared > limits.shared ||
+            (s->shares_x && (limits.clusters == 0 || least <= memory_time(g, limits))))
+            continue;
+        const int64_t time = time_of(*s, g, limits);
+        if (time < least) {
             least = time;
             best = s;
         }
@@ -382,17 +284,34 @@ cudaError_t launch_many(const gemm_args &g, cudaStream_t stream)
 }
 
 template <enum sb_dtype TYPE>
-cudaError_t launch_type(const gemm_args &g, int shape, cudaStream_t stream)
+cudaError_t launch_type(const gemm_args &g, const struct sb_gemm_limits &limits,
+                        cudaStream_t stream)
 {
-    if (shape != SB_GEMM_ANY)
-        return shape_of<TYPE>(shape)->launch(g, stream);
     if (g.m <= 8)
         return launch_rows<TYPE, 1>(g, stream);
     if (g.m <= 16)
         return launch_rows<TYPE, 2>(g, stream);
     if (g.m <= 32)
         return launch_rows<TYPE, 4>(g, stream);
-    return launch_many<TYPE>(g, stream);
+    return launch_many<TYPE>(g, limits, stream);
+}
+
+/* How many clusters the device holds at once. A device or code that has none is no error. */
+template <enum sb_dtype TYPE>
+int count_clusters(int shared)
+{
+    typedef clustered S;
+    const void *const kernel = (const void *)cluster_kernel<TYPE, S>;
+    int n = 0;
+
+    if (shared < S::SHARED || !device_code_has_clusters())
+        return 0;
+    const sb_launch_config config(dim3(SB_CLUSTER), dim3(S::THREADS), S::SHARED, 0, SB_CLUSTERS,
+                                  kernel);
+    if (cudaOccupancyMaxActiveClusters(&n, cluster_kernel<TYPE, S>, config.get()) == cudaSuccess)
+        return n;
+    (void)cudaGetLastError();
+    return 0;
 }
 
 template <enum sb_dtype TYPE>
@@ -409,46 +328,85 @@ cudaError_t load_type(void)
     return error;
 }
 
-/* Completes the arguments of a product with n_out rows of weights, and launches it. */
-cudaError_t launch(gemm_args g, enum sb_dtype type, int32_t n_in, int shape, cudaStream_t stream)
+/* Completes the arguments of a product with n_out rows of weights. false: there is nothing to do,
+ * or an error. */
+bool complete(gemm_args *g, cudaError_t *error, enum sb_dtype type, int32_t n_in)
 {
-    if (g.m <= 0 || g.n_out <= 0)
-        return cudaSuccess;
-    if (type == SB_F32 || shape < SB_GEMM_ANY || shape >= SB_GEMM_SHAPES)
-        return cudaErrorInvalidValue;
-    g.n_tiles = (int)(sb_cuda_ld(type, n_in) / SB_TILE_K);
-    g.panels = (int)(((int64_t)g.n_out + SB_TILE_ROWS - 1) / SB_TILE_ROWS);
-    return type == SB_BF16 ? launch_type<SB_BF16>(g, shape, stream)
-                           : launch_type<SB_F16>(g, shape, stream);
+    *error = g->m > 0 && g->n_out > 0 && type == SB_F32 ? cudaErrorInvalidValue : cudaSuccess;
+    g->n_tiles = (int)(sb_cuda_ld(type, n_in) / SB_TILE_K);
+    g->panels = (int)(((int64_t)g->n_out + SB_TILE_ROWS - 1) / SB_TILE_ROWS);
+    return g->m > 0 && g->n_out > 0 && *error == cudaSuccess;
+}
+
+cudaError_t launch(gemm_args g, enum sb_dtype type, int32_t n_in,
+                   const struct sb_gemm_limits *limits, cudaStream_t stream)
+{
+    cudaError_t error;
+
+    if (!complete(&g, &error, type, n_in))
+        return error;
+    return type == SB_BF16 ? launch_type<SB_BF16>(g, *limits, stream)
+                           : launch_type<SB_F16>(g, *limits, stream);
+}
+
+/* A product that does not gate. */
+gemm_args plain_product(float *y, const void *x, const void *w, const float *bias, int32_t m,
+                        int32_t n_out, int32_t gated)
+{
+    return {y, NULL, (const uint16_t *)x, (const uint16_t *)w, bias, m, n_out, gated, 0, 0, 0, 0};
 }
 
 } // namespace
 
+cudaError_t sb_cuda_gemm_limits(struct sb_gemm_limits *limits, enum sb_dtype type)
+{
+    int device = 0, processors = 1, shared = 0;
+    cudaError_t error = cudaGetDevice(&device);
+
+    if (error == cudaSuccess)
+        error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+    if (error == cudaSuccess)
+        error = cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (error != cudaSuccess)
+        return error;
+    *limits = {processors, shared,
+               type == SB_BF16  ? count_clusters<SB_BF16>(shared)
+               : type == SB_F16 ? count_clusters<SB_F16>(shared)
+                                : 0};
+    return cudaSuccess;
+}
+
 cudaError_t sb_cuda_gemm_mma(float *y, const void *x, const void *w, enum sb_dtype type,
                              const float *bias, int32_t m, int32_t n_out, int32_t n_in,
-                             int32_t gated, cudaStream_t stream)
+                             int32_t gated, const struct sb_gemm_limits *limits,
+                             cudaStream_t stream)
 {
-    return sb_cuda_gemm_mma_in(SB_GEMM_ANY, y, x, w, type, bias, m, n_out, n_in, gated, stream);
+    return launch(plain_product(y, x, w, bias, m, n_out, gated), type, n_in, limits, stream);
 }
 
 cudaError_t sb_cuda_gemm_mma_in(int32_t shape, float *y, const void *x, const void *w,
                                 enum sb_dtype type, const float *bias, int32_t m, int32_t n_out,
                                 int32_t n_in, int32_t gated, cudaStream_t stream)
 {
-    const gemm_args g = {
-        y, NULL, (const uint16_t *)x, (const uint16_t *)w, bias, m, n_out, gated, 0, 0, 0, 0};
+    gemm_args g = plain_product(y, x, w, bias, m, n_out, gated);
+    cudaError_t error;
 
-    return launch(g, type, n_in, shape, stream);
+    if (shape < 0 || shape >= SB_GEMM_SHAPES)
+        return cudaErrorInvalidValue;
+    if (!complete(&g, &error, type, n_in))
+        return error;
+    return (type == SB_BF16 ? shape_of<SB_BF16>(shape) : shape_of<SB_F16>(shape))
+        ->launch(g, stream);
 }
 
 cudaError_t sb_cuda_gated_mma(void *y, const void *x, const void *w, enum sb_dtype type,
                               const float *bias, int32_t m, int32_t n, int32_t n_in,
-                              cudaStream_t stream)
+                              const struct sb_gemm_limits *limits, cudaStream_t stream)
 {
     const gemm_args g = {NULL, y, (const uint16_t *)x, (const uint16_t *)w, bias, m, 2 * n, n, 0,
                          0,    0, sb_cuda_ld(type, n)};
 
-    return launch(g, type, n_in, SB_GEMM_ANY, stream);
+    return launch(g, type, n_in, limits, stream);
 }
 
 cudaError_t sb_load_gemm_mma(enum sb_dtype type)

@@ -73,6 +73,19 @@ struct gemm_shape {
     };
 };
 
+/* Rows of x that are not there are zeros in every slot, and stay so. */
+template <class S>
+__device__ __forceinline__ void clear_rows(uint8_t *shared, int x_rows)
+{
+    const int n = (S::X_ROWS - x_rows) * (S::X_PITCH / 16);
+
+#pragma unroll 1
+    for (int slot = 0; slot < S::STAGES; slot++)
+        for (int i = threadIdx.x; i < n; i += S::THREADS)
+            ((uint4 *)(shared + slot * S::STAGE_BYTES + S::X_AT + x_rows * S::X_PITCH))[i] = uint4{
+                0, 0, 0, 0};
+}
+
 /* The stages of a block, and what is copied into them. A thread copies chunks of 16 bytes, and with
  * bulk copies thread 0 copies pieces of weights. */
 template <class S>
@@ -124,18 +137,6 @@ struct gemm_ring {
                 mbarrier_init(arrival(slot), 1);
             async_fence_shared();
         }
-    }
-
-    /* Rows of x that are not there are zeros in every slot, and stay so. */
-    __device__ __forceinline__ void clear(uint8_t *shared) const
-    {
-        const int n = (S::X_ROWS - x_rows) * (S::X_PITCH / 16);
-
-#pragma unroll 1
-        for (int slot = 0; slot < S::STAGES; slot++)
-            for (int i = threadIdx.x; i < n; i += S::THREADS)
-                ((uint4 *)(shared + slot * S::STAGE_BYTES + S::X_AT +
-                           x_rows * S::X_PITCH))[i] = uint4{0, 0, 0, 0};
     }
 
     /* Begins to copy the weights of stage i, if there is one: thread 0 all of them, or this thread

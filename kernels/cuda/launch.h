@@ -148,16 +148,27 @@ cudaError_t sb_cuda_swiglu(void *y, enum sb_dtype type, const float *gate_up, in
 /* y [m, n_out] = x [m, n_in] W^T + bias in fmaf chains over ascending k; all f32. */
 cudaError_t sb_cuda_gemm_reference(float *y, const float *x, const float *w, const float *bias,
                                    int32_t m, int32_t n_out, int32_t n_in, cudaStream_t stream);
+/* What the launchers of products choose blocks by, asked once a device. It decides over time and
+ * over no bits. */
+struct sb_gemm_limits {
+    int32_t processors; /* multiprocessors */
+    int32_t shared;     /* bytes that a block may have */
+    int32_t clusters;   /* of blocks that share x: how many there can be at once; 0: none */
+};
+/* Asks the current device, whose kernels of `type` are loaded. */
+cudaError_t sb_cuda_gemm_limits(struct sb_gemm_limits *limits, enum sb_dtype type);
 /* y [m, n_out] f32 = x [m, ld] W^T + bias, x and the tiled w of `type`: one f32 accumulator an
  * output, in ascending steps of 16 along k with mma.sync m16n8k16. Any m will do, but it is made
- * for m <= 64. gated: n_out / 2 where w is gated; y has the rows of gate before those of up then
+ * for m <= 192. gated: n_out / 2 where w is gated; y has the rows of gate before those of up then
  * too. */
 cudaError_t sb_cuda_gemm_mma(float *y, const void *x, const void *w, enum sb_dtype type,
                              const float *bias, int32_t m, int32_t n_out, int32_t n_in,
-                             int32_t gated, cudaStream_t stream);
+                             int32_t gated, const struct sb_gemm_limits *limits,
+                             cudaStream_t stream);
 /* The same with the blocks of one shape, of those for more than 32 rows, whatever m is: for tests
- * and for timing. The device must have the shared memory. */
-enum { SB_GEMM_ANY = -1, SB_GEMM_SHAPES = 8 };
+ * and for timing. The device must have the shared memory, and clusters for shapes from
+ * SB_GEMM_CLUSTERED on. */
+enum { SB_GEMM_CLUSTERED = 8, SB_GEMM_SHAPES = 11 };
 cudaError_t sb_cuda_gemm_mma_in(int32_t shape, float *y, const void *x, const void *w,
                                 enum sb_dtype type, const float *bias, int32_t m, int32_t n_out,
                                 int32_t n_in, int32_t gated, cudaStream_t stream);
@@ -165,7 +176,7 @@ cudaError_t sb_cuda_gemm_mma_in(int32_t shape, float *y, const void *x, const vo
  * W^T + bias for a gated w [2 n, ld]: the bits of sb_cuda_gemm_mma and then sb_cuda_swiglu. */
 cudaError_t sb_cuda_gated_mma(void *y, const void *x, const void *w, enum sb_dtype type,
                               const float *bias, int32_t m, int32_t n, int32_t n_in,
-                              cudaStream_t stream);
+                              const struct sb_gemm_limits *limits, cudaStream_t stream);
 /* The same with quantised weights, which lie in tiles (quant_tile.h), and where rows of y are ldy
  * floats apart, so that several weights can have columns of one y. _reference: the f32 class, with
  * the CPU's bits; x [m, n_in]. The other: the 16-bit class with x [m, ld] of `type`, blocks of 32

@@ -1,6 +1,7 @@
 /*
  * What kernels on tensor cores share: the instructions mma.sync m16n8k16, ldmatrix, cp.async of
- * 16 bytes, mbarriers and bulk copies, how their operands lie, and tiles in shared memory.
+ * 16 bytes, mbarriers, bulk copies and the barrier of a cluster, how their operands lie, and tiles
+ * in shared memory.
  *
  * Elements are 16-bit patterns (uint16_t), bf16 or f16 as the template argument TYPE says.
  * Fragments are those of the PTX ISA (8.x, "Matrix fragments for mma.m16n8k16 with floating point
@@ -50,6 +51,22 @@
  *                                   that touch the same bytes: in the thread that stored, before
  *                                   the barrier that tells the others
  *   async_fence_shared()            the same for shared memory only, which is cheaper
+ *   bulk_copy_to_cluster(to, from, n, bar, blocks)
+ *                                   the same into several blocks of a cluster, bit r of `blocks`
+ *                                   for that of rank r, with one read of `from`. In each, the bytes
+ *                                   come to the address that `to` has here, and are counted at the
+ *                                   mbarrier that lies there as `bar` lies here. The blocks have
+ *                                   made it, and stay until the bytes have come
+ *   cluster_arrive(), cluster_wait()
+ *                                   the barrier of a cluster, in two halves that all threads call
+ *                                   by turns. Who has waited sees what all did before they arrived
+ *   cluster_arrive_after_reads()    the same for threads that have only read, and have used what
+ *                                   they read: it makes no stores visible, which would cost a fence
+ *                                   for the whole device
+ *   has_clusters(), device_code_has_clusters()
+ *                                   whether the code is for clusters, in a kernel and on the host:
+ *                                   code for sm_90a or a later family, and not what a driver makes
+ *                                   of PTX. Elsewhere those above do nothing
  *   has_bulk_copies()               whether the code is for sm_90 or later; before, what is from
  *                                   mbarrier_arrive_expect on does nothing
  *   shared_at, at_shared(pointer)   an address in the shared window, which ldmatrix and cp_async

@@ -33,6 +33,7 @@ enum { MOST = 192, TOKENS = 6, CONTEXT = 640, REPEATS = 5 };
 struct lab {
     const struct shape *shape;
     cudaStream_t stream;
+    struct sb_gemm_limits limits;
     int32_t m, context;
     /* weights and caches, `copies` of each one after the other */
     uint16_t *w[5];
@@ -87,7 +88,7 @@ static void product(struct lab *lab, enum product p)
     for (int i = 0; i < n; i++)
         good(sb_cuda_gemm_mma(p == HEAD ? lab->logits : lab->wide, lab->h,
                               lab->w[p] + (size_t)(i % lab->copies[p]) * weight_size(s, p), SB_BF16,
-                              NULL, lab->m, n_out(s, p), n_in(s, p), 0, lab->stream));
+                              NULL, lab->m, n_out(s, p), n_in(s, p), 0, &lab->limits, lab->stream));
 }
 
 static void qkv(void *lab)
@@ -104,10 +105,10 @@ static void gated(void *what)
     const struct shape *s = lab->shape;
 
     for (int i = 0; i < s->layers; i++)
-        good(sb_cuda_gated_mma(lab->act, lab->h,
-                               lab->w[GATE_UP] +
-                                   (size_t)(i % lab->copies[GATE_UP]) * weight_size(s, GATE_UP),
-                               SB_BF16, NULL, lab->m, s->inter, s->hidden, lab->stream));
+        good(sb_cuda_gated_mma(
+            lab->act, lab->h,
+            lab->w[GATE_UP] + (size_t)(i % lab->copies[GATE_UP]) * weight_size(s, GATE_UP), SB_BF16,
+            NULL, lab->m, s->inter, s->hidden, &lab->limits, lab->stream));
 }
 static void down(void *lab)
 {
@@ -408,6 +409,7 @@ static void e7(const struct shape *shape, int is_tiny)
 
     must(cudaStreamCreateWithFlags(&lab.stream, cudaStreamNonBlocking) == cudaSuccess, "a stream");
     must(sb_cuda_load_kernels(SB_BF16) == cudaSuccess, "loading kernels");
+    must(sb_cuda_gemm_limits(&lab.limits, SB_BF16) == cudaSuccess, "the device");
     open_weights(&lab);
     open_activations(&lab);
     open_pass(&lab);

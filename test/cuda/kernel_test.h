@@ -104,6 +104,15 @@ static inline int32_t *given_ints(const int32_t *host, int64_t n)
     return given(host, (size_t)n * sizeof(int32_t));
 }
 
+/* What products choose their blocks by on this device. */
+static inline const struct sb_gemm_limits *product_limits(enum sb_dtype type)
+{
+    static struct sb_gemm_limits limits;
+
+    (void)sb_cuda_gemm_limits(&limits, type); /* where it fails, so does all else */
+    return &limits;
+}
+
 /* Waits for the stream and copies to the host. An error of an earlier launch is reported here. */
 static inline cudaError_t fetch(void *host, const void *dev, size_t bytes)
 {

@@ -53,7 +53,7 @@ static cudaError_t multiply(float *y, const struct product *p, const int32_t *in
     float *dev_y = fresh(bytes);
     cudaError_t error = sb_cuda_gemm_mma(dev_y, dev_x, p->dev_w, p->type,
                                          has_bias ? p->dev_bias : NULL, m, (int32_t)p->w.rows,
-                                         p->w.n, 0, stream);
+                                         p->w.n, 0, product_limits(p->type), stream);
     if (error == cudaSuccess)
         error = fetch(y, dev_y, bytes);
     free_to(mark);
@@ -210,9 +210,10 @@ static void check_shape(int32_t shape, enum sb_dtype type, int32_t m, int32_t n_
 static void test_gemm_every_shape(void)
 {
     static const int32_t rows[] = {33, 192, 197, 65}, outs[] = {200, 96, 17, 129},
-                         ins[] = {64, 448, 300, 700};
+                         ins[] = {64, 448, 300, 1700};
+    const int32_t n = product_limits(SB_BF16)->clusters > 0 ? SB_GEMM_SHAPES : SB_GEMM_CLUSTERED;
 
-    for (int32_t shape = 0; shape < SB_GEMM_SHAPES; shape++)
+    for (int32_t shape = 0; shape < n; shape++)
         for (int i = 0; i < COUNT(rows); i++)
             TRY(check_shape(shape, types[(i + shape) % 2], rows[i], outs[i], ins[i]));
 }
@@ -243,7 +244,8 @@ static void test_gemm_bad_row(void)
  * that end anywhere. It has the bits of the products with gate and up apart, gated by act.cu's
  * kernel; the product of both together has those of the dense rows that the tiles are turned back
  * into. */
-static void check_gated(enum sb_dtype type, int32_t m, int32_t n, int32_t n_in, int has_bias)
+static void check_gated(enum sb_dtype type, int32_t m, int32_t n, int32_t n_in, int has_bias,
+                        const struct sb_gemm_limits *limits)
 {
     struct product p = product_make(type, m, 2 * n, n_in);
     const int64_t ld = p.w.ld, act_ld = sb_cuda_ld(type, n);
@@ -267,10 +269,11 @@ static void check_gated(enum sb_dtype type, int32_t m, int32_t n, int32_t n_in, 
     CHECK_CUDA(sb_cuda_untile(rows, w, 0, 2 * n, ld, n, stream));
     CHECK_CUDA(fetch(back, rows, dense));
     CHECK_MEM(back, p.w.bits, dense);
-    CHECK_CUDA(sb_cuda_gemm_mma(expected_y, dev_x, p.dev_w, type, bias, m, 2 * n, n_in, 0, stream));
-    CHECK_CUDA(sb_cuda_gemm_mma(y, dev_x, w, type, bias, m, 2 * n, n_in, n, stream));
+    CHECK_CUDA(sb_cuda_gemm_mma(expected_y, dev_x, p.dev_w, type, bias, m, 2 * n, n_in, 0, limits,
+                                stream));
+    CHECK_CUDA(sb_cuda_gemm_mma(y, dev_x, w, type, bias, m, 2 * n, n_in, n, limits, stream));
     CHECK_CUDA(sb_cuda_swiglu(expected_act, type, expected_y, m, n, stream));
-    CHECK_CUDA(sb_cuda_gated_mma(act, dev_x, w, type, bias, m, n, n_in, stream));
+    CHECK_CUDA(sb_cuda_gated_mma(act, dev_x, w, type, bias, m, n, n_in, limits, stream));
     CHECK_CUDA(fetch(want_y, expected_y, y_bytes));
     CHECK_CUDA(fetch(got_y, y, y_bytes));
     CHECK_MEM(got_y, want_y, y_bytes);
@@ -292,7 +295,19 @@ static void test_gated(void)
 
     for (int i = 0; i < 2 * COUNT(outs) * COUNT(rows) && !sbtest_failed_now; i += 1 + (i > 20))
         check_gated(types[i % 2], rows[i / 2 % COUNT(rows)], outs[i / 2 / COUNT(rows)],
-                    ins[i / 2 % COUNT(ins)], i / 3 % 2);
+                    ins[i / 2 % COUNT(ins)], i / 3 % 2, product_limits(types[i % 2]));
+}
+
+/* By clusters of blocks, whose last may have nothing to do: with a single multiprocessor the L2
+ * would take all the time. */
+static void test_gated_by_clusters(void)
+{
+    static const int32_t outs[] = {48, 100, 600}, ins[] = {1100, 300, 300}, rows[] = {70, 90, 96};
+    const struct sb_gemm_limits *own = product_limits(SB_BF16);
+    const struct sb_gemm_limits limits = {1, own->shared, own->clusters};
+
+    for (int i = 0; i < COUNT(outs) && !sbtest_failed_now; i++)
+        check_gated(types[i % 2], rows[i], outs[i], ins[i], i % 2, &limits);
 }
 
 #ifdef CUDASIM_CUDA_RUNTIME_API_H
@@ -306,7 +321,7 @@ static void check_older_device(const struct cudasim_machine *machine)
     CHECK(device_begin());
     for (int i = 0; i < COUNT(rows) && !sbtest_failed_now; i++) {
         check_product(types[i % 2], rows[i], i == 1 ? 4100 : 77, 100, i % 2);
-        check_gated(types[i % 2], rows[i], 39, 200, 1 - i % 2);
+        check_gated(types[i % 2], rows[i], 39, 200, 1 - i % 2, product_limits(types[i % 2]));
     }
     device_end();
     cudasim_configure(NULL);
@@ -325,8 +340,11 @@ static void test_on_older_devices(void)
 
 static void test_gemm_refuses(void)
 {
-    CHECK_INT(sb_cuda_gemm_mma(NULL, NULL, NULL, SB_BF16, NULL, 0, 5, 64, 0, stream), cudaSuccess);
-    CHECK_INT(sb_cuda_gemm_mma(NULL, NULL, NULL, SB_F32, NULL, 1, 5, 64, 0, stream),
+    CHECK_INT(sb_cuda_gemm_mma(NULL, NULL, NULL, SB_BF16, NULL, 0, 5, 64, 0, NULL, stream),
+              cudaSuccess);
+    CHECK_INT(sb_cuda_gemm_mma(NULL, NULL, NULL, SB_F32, NULL, 1, 5, 64, 0, NULL, stream),
+              cudaErrorInvalidValue);
+    CHECK_INT(sb_cuda_gemm_mma_in(-1, NULL, NULL, NULL, SB_BF16, NULL, 1, 5, 64, 0, stream),
               cudaErrorInvalidValue);
     CHECK_INT(
         sb_cuda_gemm_mma_in(SB_GEMM_SHAPES, NULL, NULL, NULL, SB_BF16, NULL, 1, 5, 64, 0, stream),
@@ -341,6 +359,7 @@ if (device_begin()) {
     RUN(test_gemm_every_shape);
     RUN(test_gemm_bad_row);
     RUN(test_gated);
+    RUN(test_gated_by_clusters);
 #ifdef CUDASIM_CUDA_RUNTIME_API_H
     RUN(test_on_older_devices);
 #endif

@@ -68,7 +68,8 @@ static int32_t open_lab_with(struct lab *lab, const char *plan_file)
     lab->own = dev;
     SB_TRY(sb_cuda_status(&lab->device->gpu,
                           sb_cuda_gemm_mma(lab->own, lab->x, lab->weight.data, SB_BF16, NULL, MOST,
-                                           OUTS, INS, 0, lab->device->gpu.load),
+                                           OUTS, INS, 0, &lab->device->gpu.products,
+                                           lab->device->gpu.load),
                           "a product", 0));
 done:
     return rc;
@@ -438,9 +439,9 @@ static void test_a_weight_in_pieces(void)
     CHECK_INT(cudaStreamSynchronize(gpu->load), cudaSuccess);
     CHECK_INT(cudasim_blas_calls() - before, 3);
     CHECK_OK(sb_cuda_download(NULL, got, y, sizeof got));
-    CHECK_INT(
-        sb_cuda_gemm_mma(y, lab.x, w.data, SB_BF16, NULL, M, PIECES_OUT, INS, w.gated, gpu->load),
-        cudaSuccess);
+    CHECK_INT(sb_cuda_gemm_mma(y, lab.x, w.data, SB_BF16, NULL, M, PIECES_OUT, INS, w.gated,
+                               &gpu->products, gpu->load),
+              cudaSuccess);
     CHECK_INT(cudaStreamSynchronize(gpu->load), cudaSuccess);
     CHECK_OK(sb_cuda_download(NULL, own, y, sizeof own));
     CHECK_MEM(got, own, sizeof own);

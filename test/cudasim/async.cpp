@@ -10,13 +10,15 @@
  * A bulk copy's bytes come some turns after its issue, and only while all threads of the block
  * wait, so that whoever does not wait for them finds none. The order of copies is random. The
  * source is read when the bytes come. Bytes that never come, and such as nobody announced, leave a
- * barrier that nobody gets past, and that is reported as a grid that hangs.
+ * barrier that nobody gets past, and that is reported as a grid that hangs. A copy into several
+ * blocks of a cluster is one for each of them, and each comes when it likes.
  */
 #include "sim.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include <map>
 #include <vector>
 
 namespace cudasim
@@ -31,8 +33,7 @@ struct mbarrier {
     uint32_t arrivals, pending;
     int64_t bytes; /* announced less come */
     uint32_t ended;
-    unsigned made_by; /* thread */
-    uint64_t made;
+    moment made;
     warps_known known;
 };
 
@@ -47,6 +48,8 @@ struct copy_on_its_way {
 struct block_state {
     std::vector<mbarrier> mbarriers;
     std::vector<copy_on_its_way> copies;
+    /* the phase of an mbarrier of another block that its last copy there completes */
+    std::map<std::pair<size_t, unsigned>, uint32_t> sent;
 };
 
 static std::vector<block_state> blocks;
@@ -66,13 +69,18 @@ void async_block_begin()
 {
     mine().mbarriers.clear();
     mine().copies.clear();
+    mine().sent.clear();
 }
 
 void async_block_end()
 {
     if (!mine().copies.empty())
-        fault("the block ends while a bulk copy to %#lx is on its way",
-              (unsigned long)mine().copies[0].to);
+        return fault("the block ends while a bulk copy to %#lx is on its way",
+                     (unsigned long)mine().copies[0].to);
+    for (const auto &copy : mine().sent)
+        if (!check_knows_ended(copy.first.first, copy.first.second, copy.second))
+            return fault("the block ends and cannot know that its bulk copies to another block "
+                         "have come");
 }
 
 bool async_is_busy()
@@ -83,10 +91,10 @@ bool async_is_busy()
     return false;
 }
 
-/* The latest barrier made at this address. Faults if the thread may not use it yet. */
-static mbarrier &find(uintptr_t at)
+/* The latest barrier made at this address of a block. Faults if the thread may not use it yet. */
+static mbarrier &find_in(size_t block, uintptr_t at)
 {
-    std::vector<mbarrier> &all = mine().mbarriers;
+    std::vector<mbarrier> &all = blocks[block].mbarriers;
     size_t i = all.size();
 
     note_atomic((const void *)at, 8);
@@ -94,12 +102,14 @@ static mbarrier &find(uintptr_t at)
         i--;
     if (i == 0)
         fault("there is no mbarrier at %#lx", (unsigned long)at);
-    if (all[i - 1].made_by / 32 != running_index / 32 && check_is_new(all[i - 1].made))
-        fault(
-            "it uses the mbarrier at %#lx, made by thread %u of the block with no barrier between",
-            (unsigned long)at, all[i - 1].made_by);
+    if (!check_has_happened(all[i - 1].made))
+        fault("it uses the mbarrier at %#lx, made by thread %u of %s with no barrier between",
+              (unsigned long)at, all[i - 1].made.thread,
+              block == running_block() ? "the block" : "another block");
     return all[i - 1];
 }
+
+static mbarrier &find(uintptr_t at) { return find_in(running_block(), at); }
 
 void mbarrier_init(uintptr_t at, uint32_t arrivals)
 {
@@ -111,8 +121,7 @@ void mbarrier_init(uintptr_t at, uint32_t arrivals)
         fault("an mbarrier of %u arrivals", arrivals);
     if (mine().mbarriers.size() == MBARRIERS)
         fault("more than %d mbarriers in a block", MBARRIERS);
-    mine().mbarriers.push_back(
-        mbarrier{at, arrivals, arrivals, 0, 0, running_index, check_now(), {}});
+    mine().mbarriers.push_back(mbarrier{at, arrivals, arrivals, 0, 0, check_now(), {}});
 }
 
 static void end_phase_if_complete(mbarrier &b)
@@ -150,12 +159,27 @@ bool mbarrier_test(uintptr_t at, uint32_t parity)
     return true;
 }
 
-void bulk_copy(uintptr_t to, const void *from, uint32_t bytes, uintptr_t at)
+static void copy_to(size_t block, uintptr_t to, const void *from, uint32_t bytes, uintptr_t at)
 {
-    mbarrier &b = find(at);
-    const unsigned number = (unsigned)(&b - mine().mbarriers.data());
+    if (block_has_ended(block))
+        fault("a bulk copy to %#lx of another block, which has ended", (unsigned long)to);
+    mbarrier &b = find_in(block, at);
+    const unsigned number = (unsigned)(&b - blocks[block].mbarriers.data());
     unwatched books;
 
+    if (!check_is_fenced(b.made))
+        fault("a bulk copy completes on the mbarrier at %#lx, and no async_fence was called since "
+              "it was made",
+              (unsigned long)at);
+    check_bulk_copy(block, (const void *)to, from, bytes, number, b.ended);
+    blocks[block].copies.push_back(copy_on_its_way{to, from, bytes, number, below(MOST_TURNS + 1)});
+    if (block != running_block())
+        mine().sent[{block, number}] = b.ended;
+}
+
+/* Faults where no bulk copy can be made. */
+static void check_sizes(uintptr_t to, const void *from, uint32_t bytes)
+{
     if (compute_major() < 9)
         fault("a bulk copy needs compute capability 9.0");
     if (to % 16 || (uintptr_t)from % 16 || bytes % 16)
@@ -165,13 +189,25 @@ void bulk_copy(uintptr_t to, const void *from, uint32_t bytes, uintptr_t at)
         fault("a bulk copy of %u bytes from %p, outside every allocation of the "
               "device",
               bytes, from);
-    if (!check_is_fenced(b.made, b.made_by))
-        fault("a bulk copy completes on the mbarrier at %#lx, and no async_fence was called since "
-              "it was made",
-              (unsigned long)at);
-    check_bulk_copy((const void *)to, from, bytes, number, b.ended);
-    count_copy(from, bytes);
-    mine().copies.push_back(copy_on_its_way{to, from, bytes, number, below(MOST_TURNS + 1)});
+}
+
+void bulk_copy(uintptr_t to, const void *from, uint32_t bytes, uintptr_t at)
+{
+    check_sizes(to, from, bytes);
+    copy_to(running_block(), to, from, bytes, at);
+    count_copy(from, bytes, 1);
+}
+
+void bulk_copy_to_cluster(uintptr_t to, const void *from, uint32_t bytes, uintptr_t at,
+                          uint32_t ranks)
+{
+    check_sizes(to, from, bytes);
+    for (unsigned rank = 0; rank < 16; rank++)
+        if (ranks >> rank & 1) {
+            const size_t block = cluster_block(rank);
+            copy_to(block, in_block(block, to), from, bytes, in_block(block, at));
+        }
+    count_copy(from, bytes, __builtin_popcount(ranks));
 }
 
 static void arrive(const copy_on_its_way &copy)

@@ -53,6 +53,15 @@ enum {
  * one the accesses of the thread that released (epoch << ID_BITS | thread). */
 typedef std::vector<uint64_t> block_clock;
 
+/* What the warps of a block had done when they arrived at the barrier of a cluster in some phase. A
+ * warp that has waited for a phase arrives for the next but one only when all have waited for the
+ * next, so KEPT_PHASES of these are never needed again before they are overwritten. */
+enum { KEPT_PHASES = 4 };
+struct cluster_arrival {
+    uint64_t epoch[MAX_WARPS], step[MAX_WARPS];
+    uint32_t ended[MBARRIERS];
+};
+
 /* A block that is on the device. */
 struct block_books {
     uint64_t epoch, first_epoch;
@@ -66,6 +75,10 @@ struct block_books {
     uint64_t fenced_at[2][1024];
     bool uses_mbarriers;
     block_clock clock; /* [blocks at once] */
+    /* what each warp had done when it arrived at the cluster's barrier, in the last phases; and how
+     * many phases it has waited for */
+    struct cluster_arrival arrivals[KEPT_PHASES];
+    uint32_t phases_waited[MAX_WARPS];
 };
 
 bool checking;
@@ -129,6 +142,8 @@ void check_block_begin(size_t resident)
     mine->first_epoch = mine->epoch;
     mine->waited.reset();
     mine->clock.assign(books.size(), 0);
+    memset(mine->arrivals, 0, sizeof mine->arrivals);
+    memset(mine->phases_waited, 0, sizeof mine->phases_waited);
 }
 
 void check_block_resumes(size_t resident) { mine = &books[resident]; }
@@ -146,6 +161,8 @@ void check_block_barrier()
         for (int w = 0; w < MAX_WARPS; w++)
             mine->ended[w][m] = most;
     }
+    const uint32_t most = *std::max_element(mine->phases_waited, mine->phases_waited + MAX_WARPS);
+    std::fill(mine->phases_waited, mine->phases_waited + MAX_WARPS, most);
 }
 void check_warp_sync(unsigned warp)
 {
@@ -237,6 +254,49 @@ void check_waited(const warps_known &known, unsigned mbarrier, uint32_t ended)
     mine->ended[warp][mbarrier] = std::max(mine->ended[warp][mbarrier], ended);
 }
 
+void check_cluster_arrive(uint32_t phase)
+{
+    const unsigned warp = running_index / 32;
+    cluster_arrival &now = mine->arrivals[phase % KEPT_PHASES];
+
+    mine->uses_mbarriers = true;
+    now.epoch[warp] = mine->epoch;
+    now.step[warp] = mine->order[warp][warp] = ++mine->step[warp];
+    for (int m = 0; m < MBARRIERS; m++)
+        now.ended[m] = std::max(now.ended[m], mine->ended[warp][m]);
+}
+
+void check_cluster_waited(uint32_t phase)
+{
+    const unsigned warp = running_index / 32;
+    const cluster_arrival &then = mine->arrivals[phase % KEPT_PHASES];
+
+    mine->phases_waited[warp] = phase + 1;
+    for (int w = 0; w < MAX_WARPS; w++)
+        if (then.epoch[w] == mine->epoch)
+            mine->order[warp][w] = std::max(mine->order[warp][w], then.step[w]);
+    if (then.epoch[warp] == mine->epoch)
+        mine->synced[warp] = std::max(mine->synced[warp], then.step[warp]);
+    for (int m = 0; m < MBARRIERS; m++)
+        mine->ended[warp][m] = std::max(mine->ended[warp][m], then.ended[m]);
+}
+
+/* What the running warp knows of another block of its cluster, or NULL. */
+static const cluster_arrival *known_of(const block_books &other)
+{
+    const uint32_t waited = mine->phases_waited[running_index / 32];
+
+    return waited > 0 ? &other.arrivals[(waited - 1) % KEPT_PHASES] : NULL;
+}
+
+/* Whether what that warp of the block did then came before it arrived. */
+static bool is_before(const cluster_arrival *arrival, unsigned warp, uint64_t then, uint64_t step)
+{
+    return arrival && warp < MAX_WARPS &&
+           (then < arrival->epoch[warp] ||
+            (then == arrival->epoch[warp] && step < arrival->step[warp]));
+}
+
 void async_fence(bool only_shared)
 {
     mine->fenced_at[true][running_index] = epoch;
@@ -244,12 +304,32 @@ void async_fence(bool only_shared)
         mine->fenced_at[false][running_index] = epoch;
 }
 
-uint64_t check_now() { return mine->epoch; }
-bool check_is_new(uint64_t then) { return then == mine->epoch; }
-
-bool check_is_fenced(uint64_t then, unsigned thread)
+moment check_now()
 {
-    return mine->fenced_at[true][thread] >= then || mine->fenced_at[true][running_index] >= then;
+    return moment{(size_t)(mine - books.data()), running_index, mine->epoch,
+                  mine->step[running_index / 32]};
+}
+
+bool check_has_happened(const moment &then)
+{
+    const unsigned warp = then.thread / 32, my_warp = running_index / 32;
+
+    if (&books[then.block] != mine)
+        return is_before(known_of(books[then.block]), warp, then.epoch, then.step);
+    return then.epoch != mine->epoch || warp == my_warp || then.step < mine->order[my_warp][warp];
+}
+
+bool check_knows_ended(size_t block, unsigned mbarrier, uint32_t phase)
+{
+    const uint32_t waited = *std::max_element(mine->phases_waited, mine->phases_waited + MAX_WARPS);
+
+    return waited > 0 && books[block].arrivals[(waited - 1) % KEPT_PHASES].ended[mbarrier] > phase;
+}
+
+bool check_is_fenced(const moment &then)
+{
+    return books[then.block].fenced_at[true][then.thread] >= then.epoch ||
+           mine->fenced_at[true][running_index] >= then.epoch;
 }
 
 static cell *map_cells(size_t bytes_watched)
@@ -324,16 +404,18 @@ static bool happened(uint64_t then, unsigned id)
     const size_t other = owner[then - grid_epoch];
     const uint64_t until = mine->clock[other];
 
+    if (then < books[other].first_epoch) /* a block that was there before that one */
+        return false;
     return &books[other] == mine || then < until >> ID_BITS || (then << ID_BITS | id) == until;
 }
 
-/* Whether a bulk copy's bytes, by their stamp, may still be on their way as far as the running warp
- * knows. */
-static bool may_be_coming(uint64_t stamp)
+/* Whether a bulk copy's bytes, by their stamp, may still be on their way, where so many phases of
+ * the block's mbarriers are known to have ended. */
+static bool may_be_coming(uint64_t stamp, const uint32_t *ended_phases)
 {
     const unsigned of = stamp >> ID_BITS & ((1u << STEP_BITS) - 1),
                    phase = of & ((1u << PHASE_BITS) - 1);
-    const uint32_t ended = mine->ended[running_index / 32][of >> PHASE_BITS];
+    const uint32_t ended = ended_phases[of >> PHASE_BITS];
 
     return ((ended - phase - 1) & ((1u << PHASE_BITS) - 1)) >= 1u << (PHASE_BITS - 1);
 }
@@ -366,7 +448,7 @@ static enum race races(uint64_t stamp, bool is_shared)
     const unsigned id = stamp & ((1u << ID_BITS) - 1), me = running_index;
 
     if (id == ID_ASYNC)
-        return may_be_coming(stamp) ? RACE_OF_COPY : RACE_NONE;
+        return may_be_coming(stamp, mine->ended[me / 32]) ? RACE_OF_COPY : RACE_NONE;
     if (then == mine->epoch)
         return is_ordered(id, stamp >> ID_BITS & ((1u << STEP_BITS) - 1)) ? RACE_NONE
                                                                           : RACE_IN_BLOCK;
@@ -459,9 +541,34 @@ static void check_proxy(const cell &c, uintptr_t address, bool is_shared)
               (unsigned long)address, id);
 }
 
-void check_bulk_copy(const void *to, const void *from, size_t bytes, unsigned mbarrier,
-                     uint32_t phase)
+/* Faults if the running thread may not have a bulk copy write this cell of another block of its
+ * cluster now. */
+static void check_cell_of(const block_books &other, const cell &c, uintptr_t address)
 {
+    const cluster_arrival *known = known_of(other);
+
+    if (c.writer == MEMORY_NONE)
+        fault("a bulk copy to %#lx of another block, outside every shared array",
+              (unsigned long)address);
+    for (uint64_t stamp : {c.writer, c.reader}) {
+        const uint64_t then = stamp >> (ID_BITS + STEP_BITS);
+        const unsigned id = stamp & ((1u << ID_BITS) - 1),
+                       warp = id >= ID_WARP ? id - ID_WARP : id / 32;
+        const bool is_over = id == ID_ASYNC && known
+                                 ? !may_be_coming(stamp, known->ended)
+                                 : is_before(known, stamp <= MEMORY_FRESH ? 0 : warp, then,
+                                             stamp >> ID_BITS & ((1u << STEP_BITS) - 1));
+        if (!is_over)
+            fault("a bulk copy to %#lx of another block, which that may still use: no barrier of "
+                  "the cluster is between",
+                  (unsigned long)address);
+    }
+}
+
+void check_bulk_copy(size_t block, const void *to, const void *from, size_t bytes,
+                     unsigned mbarrier, uint32_t phase)
+{
+    const block_books &other = books[block];
     const uintptr_t at = reinterpret_cast<uintptr_t>(to),
                     source = reinterpret_cast<uintptr_t>(from);
     const uint64_t step = (uint64_t)mbarrier << PHASE_BITS | (phase & ((1u << PHASE_BITS) - 1));
@@ -476,7 +583,10 @@ void check_bulk_copy(const void *to, const void *from, size_t bytes, unsigned mb
         check_cell(from_cell, source + i, bytes, false, false);
         check_proxy(from_cell, source + i, false);
         from_cell.reader = stamp_of(reader_id(from_cell.reader, false));
-        check_cell(to_cell, at + i, bytes, true, true);
+        if (&other == mine)
+            check_cell(to_cell, at + i, bytes, true, true);
+        else
+            check_cell_of(other, to_cell, at + i);
         check_proxy(to_cell, at + i, true);
         to_cell.writer = mine->epoch << (ID_BITS + STEP_BITS) | step << ID_BITS | ID_ASYNC;
     }

@@ -121,7 +121,8 @@ static int label_of(uintptr_t address)
 bool count_grid_begin(const grid_launch &launch)
 {
     const dim3 &grid = launch.shape.grid, &size = launch.shape.block;
-    const size_t at_once = launch.shape.cooperative ? (size_t)grid.x * grid.y * grid.z : 1;
+    const size_t at_once = launch.shape.cooperative ? (size_t)grid.x * grid.y * grid.z
+                                                    : launch.shape.cluster;
 
     now = NULL;
     if (!counting || mode == CUDASIM_COUNT_NOTHING)
@@ -311,13 +312,15 @@ void count_access(uintptr_t address, size_t bytes, bool is_write)
     t.has_loaded_stored |= label > 0;
 }
 
-bool count_copy(const void *from, size_t bytes)
+bool count_copy(const void *from, size_t bytes, int receivers)
 {
     if (!now)
         return counting;
     const int label = count_bytes(reinterpret_cast<uintptr_t>(from), bytes, false);
-    if (label >= 0)
-        now->of[label].copied += (int64_t)bytes;
+    if (label >= 0) {
+        now->of[label].copied += (int64_t)bytes * receivers;
+        now->of[label].read += (int64_t)bytes * (receivers - 1);
+    }
     return true;
 }
 

@@ -37,7 +37,8 @@ enum { CUDASIM_LABELS = 5, CUDASIM_NAME = 120, CUDASIM_SECTOR = 32 };
 
 /* Device memory of one label. Bytes and sectors are of the whole grid. */
 struct cudasim_traffic {
-    int64_t read, written;                 /* bytes that threads ask for */
+    int64_t read, written;                 /* bytes that threads ask for; those of a copy into
+                                              several blocks for each of them */
     int64_t copied;                        /* those of `read` that cp.async or a bulk copy brings */
     int64_t block_sectors;                 /* read: distinct ones of a block, summed over blocks */
     int64_t sectors_read, sectors_written; /* distinct ones of the launch */

@@ -37,6 +37,7 @@ typedef enum cudaError {
     cudaErrorNotSupported = 801,
     cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorStreamCaptureInvalidated = 901,
+    cudaErrorInvalidClusterSize = 912,
     cudaErrorUnknown = 999
 } cudaError_t;
 

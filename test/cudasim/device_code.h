@@ -92,10 +92,10 @@ void misaligned(const void *address, size_t bytes);
  */
 void note_matrix_rows(const void *const rows[8]);
 
-/* An mma of this accumulator, or a copy by cp.async, is counted (counts.h). false: it must be
- * carried out. */
+/* An mma of this accumulator, or a copy into the shared memory of so many blocks, is counted
+ * (counts.h). false: it must be carried out. */
 bool count_mma(const void *accumulator);
-bool count_copy(const void *from, size_t bytes);
+bool count_copy(const void *from, size_t bytes, int receivers);
 
 /* d [16 x 8] += a [16 x 16] b [16 x 8], b by columns: the tensor core of the simulated device
  * (tensor.cpp). */
@@ -103,7 +103,7 @@ void tensor_core(float d[16][8], const float a[16][16], const float b[8][16]);
 
 /* The running thread waits for a word to change, and lets others run. `again`: it has done so since
  * it last did anything else. */
-enum spin_kind { SPINS_FOR_BLOCKS, SPINS_FOR_MBARRIER };
+enum spin_kind { SPINS_FOR_BLOCKS, SPINS_FOR_MBARRIER, SPINS_FOR_CLUSTER };
 void spin(spin_kind kind, const void *at, bool again);
 /* It stores to a word with release, or has read one with acquire. */
 void note_release(const void *at);
@@ -120,7 +120,13 @@ void mbarrier_init(uintptr_t at, uint32_t arrivals);
 void mbarrier_arrive(uintptr_t at, uint32_t expected_bytes);
 bool mbarrier_test(uintptr_t at, uint32_t parity);
 void bulk_copy(uintptr_t to, const void *from, uint32_t bytes, uintptr_t mbarrier);
+void bulk_copy_to_cluster(uintptr_t to, const void *from, uint32_t bytes, uintptr_t mbarrier,
+                          uint32_t ranks);
 void async_fence(bool only_shared);
+
+/* The barrier of the cluster (cluster.cpp). */
+void cluster_arrive();
+bool cluster_test(); /* whether the phase in which the thread arrived has ended */
 
 /* While such an object lives, the running thread's accesses are not checked. Host bodies need it
  * for their own data, which is on the heap. */
@@ -133,17 +139,22 @@ struct launch_shape {
     dim3 grid, block;
     size_t shared;
     bool cooperative, dependent;
+    unsigned cluster; /* blocks */
 };
 
 } // namespace cudasim
 
 enum cudaLaunchAttributeID {
     cudaLaunchAttributeCooperative = 2,
+    cudaLaunchAttributeClusterDimension = 4,
     cudaLaunchAttributeProgrammaticStreamSerialization = 6
 };
 union cudaLaunchAttributeValue {
     char pad[64];
     int cooperative, programmaticStreamSerializationAllowed;
+    struct {
+        unsigned x, y, z;
+    } clusterDim;
 };
 struct cudaLaunchAttribute {
     cudaLaunchAttributeID id;
@@ -162,6 +173,16 @@ namespace cudasim
 {
 
 void take_attributes(launch_shape *shape, const cudaLaunchAttribute *attributes, unsigned n);
+cudaError_t max_active_clusters(int *clusters, const launch_shape &shape);
+
+static inline launch_shape shape_of(const cudaLaunchConfig_t *config)
+{
+    launch_shape shape = {
+        config->gridDim, config->blockDim, config->dynamicSmemBytes, false, false, 1};
+
+    take_attributes(&shape, config->attrs, config->numAttrs);
+    return shape;
+}
 
 /* Queues run(args) for every thread of a grid. args, of `bytes` bytes, belongs to the launch, which
  * frees it by drop. */
@@ -186,10 +207,7 @@ static cudaError_t launch_kernel(const char *name, const cudaLaunchConfig_t *con
                                  void (*kernel)(P...), A... arguments)
 {
     call<P...> *c = new call<P...>{kernel, std::tuple<P...>(static_cast<P>(arguments)...)};
-    launch_shape shape = {config->gridDim, config->blockDim, config->dynamicSmemBytes, false,
-                          false};
-    take_attributes(&shape, config->attrs, config->numAttrs);
-    return launch(name, (const void *)kernel, shape, config->stream, call<P...>::run,
+    return launch(name, (const void *)kernel, shape_of(config), config->stream, call<P...>::run,
                   call<P...>::drop, c, sizeof *c);
 }
 
@@ -200,6 +218,12 @@ static cudaError_t launch_kernel(const char *name, const cudaLaunchConfig_t *con
 #define blockDim (cudasim::block_size())
 #define gridDim (cudasim::grid_size())
 
+template <typename... P>
+static inline cudaError_t cudaOccupancyMaxActiveClusters(int *clusters, void (*)(P...),
+                                                         const cudaLaunchConfig_t *config)
+{
+    return cudasim::max_active_clusters(clusters, cudasim::shape_of(config));
+}
 /* It is a macro, so that faults can give the kernel's name. */
 #define cudaLaunchKernelEx(config, kernel, ...) \
     cudasim::launch_kernel(#kernel, config, kernel, __VA_ARGS__)

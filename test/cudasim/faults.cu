@@ -374,7 +374,10 @@ enum bulk_wrong {
     NO_FENCE_AFTER_STORE,
     NOT_BY_16_BYTES,
     BEYOND_MEMORY,
-    LEAVES_EARLY
+    LEAVES_EARLY,
+    ARRIVES_TWICE,
+    WAITS_ALONE,
+    SOME_NEVER_ARRIVE
 };
 enum { STAGES = 2, CHUNKS = 4, CHUNK = THREADS / CHUNKS };
 
@@ -441,6 +444,46 @@ static __global__ void bulk(float *memory, float *out)
     const float sum = sb_hsum16(consume<WRONG>(tile, full, empty));
     if (threadIdx.x == 32)
         *out = sum;
+}
+
+/* Each block of a cluster copies a quarter of `memory` into all blocks, twice into the same place,
+ * and each adds up all of it both times. */
+template <int WRONG>
+static __global__ void shared_copies(float *memory, float *out)
+{
+    SB_SHARED(uint64_t, bar, 1);
+    SB_SHARED(float, tile, THREADS);
+    const shared_at full = at_shared(bar);
+    const int rank = blockIdx.x % SB_CLUSTER, t = threadIdx.x;
+    float sum = 0.0f;
+
+    if (t == 0) {
+        mbarrier_init(full, 1);
+        async_fence();
+    }
+    if (WRONG == SOME_NEVER_ARRIVE && rank == 2 && t < 32)
+        __syncthreads();
+    if (WRONG != NO_BARRIER_AFTER_INIT && WRONG != WAITS_ALONE)
+        cluster_arrive();
+    if (WRONG == ARRIVES_TWICE)
+        cluster_arrive();
+    if (WRONG != NO_BARRIER_AFTER_INIT)
+        cluster_wait();
+    for (int i = 0; i < 2; i++) {
+        if (t == 0) {
+            mbarrier_arrive_expect(full, THREADS * 4 + (WRONG == EXPECTS_MORE ? 16 : 0));
+            bulk_copy_to_cluster(at_shared(tile + CHUNK * rank), memory + CHUNK * rank, CHUNK * 4,
+                                 full, (1 << SB_CLUSTER) - 1);
+        }
+        if (WRONG != NO_WAIT_FOR_FULL)
+            mbarrier_wait(full, i);
+        sum += tile[t];
+        if (i == 0 ? WRONG != NO_WAIT_FOR_EMPTY : WRONG != LEAVES_EARLY) {
+            cluster_arrive();
+            cluster_wait();
+        }
+    }
+    atomicAdd(out, sum);
 }
 
 /* ------------------------------------------------------------------ by name */
@@ -510,6 +553,15 @@ extern "C" cudaError_t cudasim_fault_kernel(const char *name, float *memory, flo
     KERNEL(bulk<NOT_BY_16_BYTES>, memory, out);
     KERNEL(bulk<BEYOND_MEMORY>, memory, out);
     KERNEL(bulk<LEAVES_EARLY>, memory, out);
+    KERNEL_WITH(SB_CLUSTERS, shared_copies<NOTHING>, memory, out);
+    KERNEL_WITH(SB_CLUSTERS, shared_copies<NO_BARRIER_AFTER_INIT>, memory, out);
+    KERNEL_WITH(SB_CLUSTERS, shared_copies<NO_WAIT_FOR_FULL>, memory, out);
+    KERNEL_WITH(SB_CLUSTERS, shared_copies<NO_WAIT_FOR_EMPTY>, memory, out);
+    KERNEL_WITH(SB_CLUSTERS, shared_copies<LEAVES_EARLY>, memory, out);
+    KERNEL_WITH(SB_CLUSTERS, shared_copies<EXPECTS_MORE>, memory, out);
+    KERNEL_WITH(SB_CLUSTERS, shared_copies<ARRIVES_TWICE>, memory, out);
+    KERNEL_WITH(SB_CLUSTERS, shared_copies<WAITS_ALONE>, memory, out);
+    KERNEL_WITH(SB_CLUSTERS, shared_copies<SOME_NEVER_ARRIVE>, memory, out);
 #undef KERNEL
 #undef KERNEL_WITH
     return cudaErrorInvalidDeviceFunction;

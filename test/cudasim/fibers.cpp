@@ -1,7 +1,8 @@
 /*
  * Runs grids on one host thread. Blocks run one after the other, in one launch in ascending order
  * and in the next in descending order, so that a dependence between blocks shows. The blocks of a
- * cooperative launch are there at once and run in turns: each until all its threads wait. The
+ * cooperative launch or of a cluster are there at once and run in turns: each until all its threads
+ * wait. The
  * threads of a block are fibers: a thread runs until it waits or ends, so a kernel without barriers
  * costs two switches a thread.
  *
@@ -152,6 +153,12 @@ static char text[400];
 static char *arenas; /* a block each */
 
 size_t running_block() { return (size_t)(block - residents.data()); }
+bool block_has_ended(size_t resident) { return residents[resident].done; }
+uintptr_t in_block(size_t resident, uintptr_t at)
+{
+    return at - reinterpret_cast<uintptr_t>(block->arena) +
+           reinterpret_cast<uintptr_t>(residents[resident].arena);
+}
 uint3 thread_index() { return current->index; }
 uint3 block_index() { return block->index; }
 dim3 block_size() { return grid->shape.block; }
@@ -174,6 +181,17 @@ void fault(const char *format, ...)
     faulted = true;
     if (on_fiber)
         switch_stacks(current->ctx, scheduler);
+}
+
+size_t cluster_block(unsigned rank)
+{
+    const unsigned first = block->index.x - block->index.x % grid->shape.cluster;
+
+    for (size_t r = 0; r < residents.size(); r++)
+        if (rank < grid->shape.cluster && residents[r].index.x == first + rank)
+            return r;
+    fault("there is no block of rank %u in the cluster", rank);
+    return 0;
 }
 
 static void thread_main();
@@ -468,6 +486,7 @@ static void advance_block()
         block->done = count_threads(AT_BARRIER) == 0;
         if (block->done) {
             current = threads;
+            cluster_block_end();
             return async_block_end();
         }
         check_barrier();
@@ -487,6 +506,8 @@ static void report_hang()
     current = first_thread(SPINNING);
     if (current->spins == SPINS_FOR_MBARRIER)
         fault("it hangs: %s", async_describe(current->spins_at));
+    else if (current->spins == SPINS_FOR_CLUSTER)
+        fault("it hangs: it waits at the cluster's barrier, where others never arrive");
     else if (grid->shape.cooperative)
         fault("it hangs: the blocks that would change %p have ended, or wait elsewhere",
               current->spins_at);
@@ -579,7 +600,7 @@ bool run_grid(const grid_launch &launch)
     const dim3 size = launch.shape.grid;
     const uint64_t blocks = (uint64_t)size.x * size.y * size.z;
     const bool descending = n_grids++ % 2;
-    const uint64_t at_once = launch.shape.cooperative ? blocks : 1;
+    const uint64_t at_once = launch.shape.cooperative ? blocks : launch.shape.cluster;
 
     if (!count_grid_begin(launch))
         return true;
@@ -602,6 +623,7 @@ bool run_grid(const grid_launch &launch)
             begin_block(residents[r], counting     ? count_choose(i + r, blocks)
                                       : descending ? blocks - 1 - i - r
                                                    : i + r);
+        cluster_begin(launch.shape.cluster > 1 ? at_once : 0, n_threads);
         run_residents();
         for (uint64_t r = 0; r < at_once && counting; r++)
             count_block_end(r, residents[r].shared_taken);

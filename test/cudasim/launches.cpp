@@ -14,6 +14,8 @@
  * of the multiprocessors times the blocks that one of them holds: as many as its threads, shared
  * memory and registers allow. The simulator does not know how many registers a kernel takes and
  * assumes REGISTERS a thread.
+ *
+ * The blocks of a cluster are there at once, and clusters come one after the other.
  */
 #include "runtime.h"
 
@@ -28,6 +30,8 @@ namespace cudasim
 static const int SHARED_DEFAULT = 48 << 10, SHARED_RESERVED = 1 << 10;
 
 static const int SM_THREADS = 2048, SM_REGISTERS = 65536, REGISTERS = 128;
+
+static const unsigned MOST_OF_CLUSTER = 8; /* blocks, on every device that has clusters */
 
 /* A kernel on a device. */
 typedef std::pair<int, const void *> kernel_there;
@@ -51,6 +55,8 @@ void take_attributes(launch_shape *shape, const cudaLaunchAttribute *attributes,
             shape->cooperative = a->val.cooperative != 0;
         else if (a->id == cudaLaunchAttributeProgrammaticStreamSerialization)
             shape->dependent = a->val.programmaticStreamSerializationAllowed != 0;
+        else if (a->id == cudaLaunchAttributeClusterDimension)
+            shape->cluster = a->val.clusterDim.x * a->val.clusterDim.y * a->val.clusterDim.z;
     }
 }
 
@@ -91,9 +97,26 @@ static cudaError_t check_shape(const void *function, const launch_shape &s)
         return cudaErrorInvalidValue;
     if (s.dependent && machine.major < 9)
         return cudaErrorNotSupported;
+    if (s.cluster > 1 && (machine.major < 9 || s.cooperative))
+        return cudaErrorNotSupported;
+    if (s.cluster == 0 || s.cluster > MOST_OF_CLUSTER)
+        return cudaErrorInvalidClusterSize;
+    if (s.grid.x % s.cluster != 0)
+        return cudaErrorInvalidConfiguration;
     if (s.cooperative &&
         in_block(s.grid) > blocks_at_once(n, s.shared) * (size_t)machine.multiprocessors)
         return cudaErrorCooperativeLaunchTooLarge;
+    return cudaSuccess;
+}
+
+cudaError_t max_active_clusters(int *clusters, const launch_shape &shape)
+{
+    CUDASIM_LOCK;
+    READY;
+    REFUSE_IF(machine.major < 9, cudaErrorNotSupported);
+    REFUSE_IF(shape.cluster == 0 || shape.cluster > MOST_OF_CLUSTER, cudaErrorInvalidClusterSize);
+    *clusters = (int)(blocks_at_once(in_block(shape.block), shape.shared) *
+                      (size_t)machine.multiprocessors / shape.cluster);
     return cudaSuccess;
 }
 

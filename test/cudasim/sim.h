@@ -39,7 +39,17 @@ extern size_t stacks_bytes;
 static inline bool on_fiber_stack(uintptr_t address) { return address - stacks_at < stacks_bytes; }
 
 size_t running_block(); /* number of the running block among those that are there at once */
-extern uint64_t moves;  /* how often something got on; a grid in which nothing does hangs */
+/* That of a block of the running one's cluster, by its rank; it faults if there is none. */
+size_t cluster_block(unsigned rank);
+bool block_has_ended(size_t resident);
+/* What lies there in that block as `at` lies in the running one. */
+uintptr_t in_block(size_t resident, uintptr_t at);
+extern uint64_t moves; /* how often something got on; a grid in which nothing does hangs */
+
+/* cluster.cpp */
+void cluster_begin(size_t resident, unsigned threads); /* so many blocks of so many threads; 0:
+                                                          the launch has no clusters */
+void cluster_block_end();
 
 /* async.cpp */
 void async_grid_begin(size_t resident);
@@ -75,13 +85,25 @@ struct warps_known {
 };
 void check_arrive(warps_known *known);
 void check_waited(const warps_known &known, unsigned mbarrier, uint32_t ended);
-/* A bulk copy that will complete phase `phase` of that mbarrier. */
-void check_bulk_copy(const void *to, const void *from, size_t bytes, unsigned mbarrier,
-                     uint32_t phase);
-uint64_t check_now();             /* for check_is_new and check_is_fenced */
-bool check_is_new(uint64_t then); /* no barrier of the block since */
-/* Whether this thread, or the running one, has called async_fence since. */
-bool check_is_fenced(uint64_t then, unsigned thread);
+/* The running thread arrives at the barrier of the cluster, or has waited there for this phase. */
+void check_cluster_arrive(uint32_t phase);
+void check_cluster_waited(uint32_t phase);
+/* When something happened, and in which thread of which block. */
+struct moment {
+    size_t block;
+    unsigned thread;
+    uint64_t epoch, step;
+};
+/* A bulk copy into that block, which will complete phase `phase` of that mbarrier there. */
+void check_bulk_copy(size_t block, const void *to, const void *from, size_t bytes,
+                     unsigned mbarrier, uint32_t phase);
+moment check_now();
+bool check_has_happened(const moment &then); /* as far as the running thread knows */
+/* Whether the running block has waited at the barrier of the cluster for one that knew that this
+ * phase of its mbarrier had ended. */
+bool check_knows_ended(size_t block, unsigned mbarrier, uint32_t phase);
+/* Whether the thread of then, or the running one, has called async_fence since. */
+bool check_is_fenced(const moment &then);
 enum memory_state { MEMORY_NONE = 0, MEMORY_FRESH = 1, MEMORY_WRITTEN = 2 };
 void check_device(const void *at, size_t bytes, memory_state state);
 

@@ -32,7 +32,8 @@ static const struct cudasim_launch *product(int m, int n_out, int k)
 
     cudasim_label(w, (size_t)n_out * (size_t)k * 2, WEIGHTS);
     cudasim_count(CUDASIM_COUNT_SAMPLE);
-    return only_launch(sb_cuda_gemm_mma(y, x, w, SB_BF16, NULL, m, n_out, k, 0, stream));
+    return only_launch(
+        sb_cuda_gemm_mma(y, x, w, SB_BF16, NULL, m, n_out, k, 0, product_limits(SB_BF16), stream));
 }
 
 /* Every byte of the weight comes once, and x once for each block. */

@@ -26,14 +26,35 @@ static const char *fault_of(const char *name, float *memory, unsigned blocks, si
     return error == cudaSuccess ? "" : cudasim_fault();
 }
 
+struct fault_case {
+    const char *kernel;
+    unsigned blocks;
+    size_t shared;
+    const char *text; /* part of the fault; "": none */
+};
+
+static void check_faults(const struct fault_case *cases, int n)
+{
+    float zeros[N] = {0.0f};
+
+    CHECK(cudasim_is_checked());
+    for (int i = 0; i < n; i++) {
+        float *memory = given_floats(zeros, N);
+        const char *got = fault_of(cases[i].kernel, memory, cases[i].blocks, cases[i].shared);
+        if (cases[i].text[0] ? !strstr(got, cases[i].text) : got[0] != '\0')
+            FAIL("%s: \"%s\", expected \"%s\"", cases[i].kernel, got, cases[i].text);
+        if (got[0]) /* sticky: every call fails until cudasim_recover */
+            CHECK(cudaMalloc((void **)&memory, 4) == cudaErrorIllegalAddress &&
+                  cudaGetLastError() == cudaErrorIllegalAddress &&
+                  cudaGetLastError() == cudaErrorIllegalAddress);
+        cudasim_recover();
+        free_all();
+    }
+}
+
 static void test_faults(void)
 {
-    static const struct {
-        const char *kernel;
-        unsigned blocks;
-        size_t shared;
-        const char *text; /* part of the fault; "": none */
-    } cases[] = {
+    static const struct fault_case cases[] = {
         {"nothing_wrong", 3, 0, "another block of the grid"},
         {"nothing_wrong", 1, 0, ""},
         {"shared_write_outside", 1, 0, "thread 63: it writes 4 bytes"},
@@ -83,24 +104,29 @@ static void test_faults(void)
         {"bulk<NOT_BY_16_BYTES>", 1, 0, "all are multiples of 16"},
         {"bulk<BEYOND_MEMORY>", 1, 0, "outside every allocation of the device"},
         {"bulk<LEAVES_EARLY>", 1, 0, "ends while a bulk copy to"},
+    };
+
+    check_faults(cases, COUNT(cases));
+}
+
+/* Blocks that copy into each other's shared memory. */
+static void test_faults_of_clusters(void)
+{
+    static const struct fault_case cases[] = {
+        {"shared_copies<NOTHING>", 8, 0, ""},
+        {"shared_copies<NO_BARRIER_AFTER_INIT>", 4, 0, "outside every array"},
+        {"shared_copies<NO_WAIT_FOR_FULL>", 4, 0, "that nothing has written"},
+        {"shared_copies<NO_WAIT_FOR_EMPTY>", 4, 0, "of another block, which that may still use"},
+        {"shared_copies<LEAVES_EARLY>", 4, 0, "cannot know that its bulk copies"},
+        {"shared_copies<EXPECTS_MORE>", 4, 0, "bytes that never come"},
+        {"shared_copies<ARRIVES_TWICE>", 4, 0, "arrives at the cluster's barrier twice"},
+        {"shared_copies<WAITS_ALONE>", 4, 0, "waits at the cluster's barrier and has not arrived"},
+        {"shared_copies<SOME_NEVER_ARRIVE>", 4, 0, "where others never arrive"},
         {"resident_shared", 30, 0, ""},
         {"resident_shared", 31, 0, "of a block when all are resident"},
     };
-    float zeros[N] = {0.0f};
 
-    CHECK(cudasim_is_checked());
-    for (int i = 0; i < COUNT(cases); i++) {
-        float *memory = given_floats(zeros, N);
-        const char *got = fault_of(cases[i].kernel, memory, cases[i].blocks, cases[i].shared);
-        if (cases[i].text[0] ? !strstr(got, cases[i].text) : got[0] != '\0')
-            FAIL("%s: \"%s\", expected \"%s\"", cases[i].kernel, got, cases[i].text);
-        if (got[0]) /* sticky: every call fails until cudasim_recover */
-            CHECK(cudaMalloc((void **)&memory, 4) == cudaErrorIllegalAddress &&
-                  cudaGetLastError() == cudaErrorIllegalAddress &&
-                  cudaGetLastError() == cudaErrorIllegalAddress);
-        cudasim_recover();
-        free_all();
-    }
+    check_faults(cases, COUNT(cases));
 }
 
 /* Blocks that wait for each other are all there at once, and see what the others stored. */
@@ -145,6 +171,28 @@ static void test_bulk_copies(void)
         CHECK_CUDA(fetch(&sum, out, 4));
         CHECK(sum == N * (N + 1) / 2);
     }
+    free_all();
+}
+
+/* Those into all blocks of a cluster are all there in each. */
+static void test_copies_into_clusters(void)
+{
+    enum { BLOCKS = 8 };
+    float numbers[N], *memory, sum;
+
+    for (int i = 0; i < N; i++)
+        numbers[i] = (float)(i + 1);
+    memory = given_floats(numbers, N);
+    for (int i = 0; i < 20; i++) {
+        float *out = zeros(4);
+        CHECK_CUDA(
+            cudasim_fault_kernel("shared_copies<NOTHING>", memory, out, BLOCKS, N, 0, stream));
+        CHECK_CUDA(fetch(&sum, out, 4));
+        CHECK(sum == 2 * BLOCKS * N * (N + 1) / 2);
+    }
+    CHECK(cudasim_fault_kernel("shared_copies<NOTHING>", memory, memory, BLOCKS - 1, N, 0,
+                               stream) == cudaErrorInvalidConfiguration);
+    (void)cudaGetLastError();
     free_all();
 }
 
@@ -561,7 +609,14 @@ static void test_products_have_no_bank_conflicts(void)
     CHECK_CUDA(cudaMemset(w, 0, OUT * IN * 2));
     for (int i = 0; i < COUNT(rows); i++) {
         cudasim_count_bank_conflicts(1);
-        CHECK_CUDA(sb_cuda_gemm_mma(y, x, w, SB_BF16, NULL, rows[i], OUT, IN, 0, stream));
+        CHECK_CUDA(sb_cuda_gemm_mma(y, x, w, SB_BF16, NULL, rows[i], OUT, IN, 0,
+                                    product_limits(SB_BF16), stream));
+        CHECK_CUDA(cudaStreamSynchronize(stream));
+        CHECK_INT(cudasim_bank_conflicts(), 0);
+    }
+    for (int32_t shape = 0; shape < SB_GEMM_SHAPES; shape++) {
+        cudasim_count_bank_conflicts(1);
+        CHECK_CUDA(sb_cuda_gemm_mma_in(shape, y, x, w, SB_BF16, NULL, M, OUT, IN, 0, stream));
         CHECK_CUDA(cudaStreamSynchronize(stream));
         CHECK_INT(cudasim_bank_conflicts(), 0);
     }
@@ -683,8 +738,10 @@ cudasim_print_faults(0);
 if (!device_begin())
     return 2;
 RUN(test_faults);
+RUN(test_faults_of_clusters);
 RUN(test_cooperative_launches);
 RUN(test_bulk_copies);
+RUN(test_copies_into_clusters);
 RUN(test_dependent_launches);
 RUN(test_foreign_memory);
 RUN(test_launch_shapes);

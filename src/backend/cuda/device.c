@@ -108,6 +108,8 @@ int32_t sb_cuda_set_type(struct sb_device *device, enum sb_dtype type)
         snprintf(device->class_text, sizeof device->class_text,
                  "cuda-f32 sm_%d: ascending-k fmaf, the CPU's order; kv f32", sm);
     } else {
+        SB_TRY(sb_cuda_status(&device->gpu, sb_cuda_gemm_limits(&device->gpu.products, type),
+                              "the device", 0));
         SB_TRY(sb_gemm_create(&device->gemm, &device->gpu, type, device->plan_file));
         snprintf(device->class_text, sizeof device->class_text,
                  "cuda-%s sm_%d: mma k16 ascending, %s; kv %s", sb_dtype_name(type), sm,

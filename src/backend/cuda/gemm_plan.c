@@ -259,7 +259,8 @@ static int32_t run(int *ran, const struct selftest *test, float *y, int32_t firs
     if (!algo)
         return sb_cuda_status(test->gpu,
                               sb_cuda_gemm_mma(y, x, shape->data, test->library->type, NULL, m,
-                                               shape->n_out, shape->n_in, shape->gated, stream),
+                                               shape->n_out, shape->n_in, shape->gated,
+                                               &test->gpu->products, stream),
                               "a product", 0);
     *ran = sb_gemm_by_library(test->library, y, x, shape->data, test->scratch, &size, algo, stream);
     return SPECBATCH_OK;

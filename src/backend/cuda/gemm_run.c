@@ -35,6 +35,7 @@ enum { SHAPES = 16 }; /* of a model's weights: it has five */
 
 struct sb_gemm {
     struct sb_mem mem;
+    struct sb_gemm_limits limits; /* of the own kernel */
     struct sb_gemm_library library;
     struct sb_shape shapes[SHAPES];
     int n_shapes;
@@ -51,6 +52,7 @@ int32_t sb_gemm_create(struct sb_gemm **out, const struct sb_gpu *gpu, enum sb_d
 
     SB_NEW(gemm, sb_alloc(&gpu->mem, 1, sizeof *gemm), "products");
     gemm->mem = gpu->mem;
+    gemm->limits = gpu->products;
     sb_gemm_library_open(&gemm->library, type, why, sizeof why);
     if (gemm->library.is_usable) {
         snprintf(gemm->text, sizeof gemm->text, "cublasLt %zu where equal",
@@ -166,15 +168,17 @@ static const struct sb_plan *find_plan(const struct sb_shape *shape, int32_t n)
 }
 
 /* By the own kernel. */
-static cudaError_t run_own(const struct sb_product *p, enum sb_dtype type, cudaStream_t stream)
+static cudaError_t run_own(const struct sb_gemm *gemm, const struct sb_product *p,
+                           cudaStream_t stream)
 {
+    const enum sb_dtype type = gemm->library.type;
     const struct sb_weight *w = p->weight;
 
     if (p->act)
         return sb_cuda_gated_mma(p->act, p->x, w->data, type, p->bias, p->m, w->n_out / 2, w->n_in,
-                                 stream);
+                                 &gemm->limits, stream);
     return sb_cuda_gemm_mma(p->y, p->x, w->data, type, p->bias, p->m, w->n_out, w->n_in, w->gated,
-                            stream);
+                            &gemm->limits, stream);
 }
 
 /* What cuBLASLt leaves to be done: adding the bias and gating. */
@@ -210,7 +214,7 @@ cudaError_t sb_gemm_run(const struct sb_gemm *gemm, const struct sb_product *pro
                                        &plan->algo, stream))
             error = finish(&p, type, stream);
         else
-            error = run_own(&p, type, stream);
+            error = run_own(gemm, &p, stream);
         p.x = (const char *)p.x + (size_t)p.m * x_row;
         p.y += (int64_t)p.m * w->n_out;
         p.act = p.act ? (char *)p.act + (size_t)p.m * act_row : NULL;

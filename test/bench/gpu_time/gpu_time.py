@@ -17,7 +17,7 @@ A launch takes
               others rounds are part of the streams, and the longer counts
     memory    bytes of weights and cache, at the device's bandwidth, or at what the copies in flight
               allow where those are less than bandwidth times latency (Little's law)
-    L2        all sectors that blocks ask for
+    L2        all sectors that blocks ask for, and what a multiprocessor's port takes of copies
     chain     a block's barriers, and its mma's that wait for each other, one block after the other
     issue     all mma's and loads, at the rate at which a multiprocessor takes them
 
@@ -41,6 +41,8 @@ BANDWIDTH = 4.25e12
 # Reads that hit L2: 28 of the 64 bytes that a multiprocessor's port takes in a clock. It is
 # assumed; products of more than 64 rows depend on it, and E7 at m = 192 decides.
 L2_BANDWIDTH, L2_BYTES = 28 * SMS * CLOCK, 50e6
+# The port itself. What one read of L2 brings to a cluster of blocks passes the port of each.
+PORT = 64 * CLOCK
 # A hit in L2 takes about 263 clocks, memory about 480 ("Benchmarking and Dissecting the Nvidia
 # Hopper GPU Architecture", arXiv:2402.13499); 40 are added to make an address and use the value,
 # and to memory the time of the TLB. Under full load memory answers after about 0.8 us
@@ -122,6 +124,7 @@ def launch_time(launch, free=False):
     streams = [of_memory / bandwidth]
     if not free:
         streams.append(SECTOR * sum_of(launch, BLOCK_SECTORS) / L2_BANDWIDTH)
+        streams.append(blocks * copied / busy / PORT)
         chain = launch["barriers"] * STAGE + launch["mma_steps"] * MMA_LATENCY
         streams.append(waves * chain)
         streams.append(blocks * warps * (launch["mma"] * MMA_ISSUE +

@@ -1,0 +1,202 @@
+/*
+ * What a block of a 16-bit product does with a stage of its ring, and with its sums: the steps of
+ * mma, and the results with bias, gated or not. gemm_mma.cu says how sums are formed; its kernel
+ * and that of gemm_cluster.cuh share this.
+ */
+#ifndef SB_CUDA_GEMM_TILE_CUH
+#define SB_CUDA_GEMM_TILE_CUH
+
+#include "kernels/cuda/gemm_ring.cuh"
+
+namespace
+{
+
+template <enum sb_dtype TYPE>
+struct element {
+    typedef __nv_bfloat16 type;
+};
+template <>
+struct element<SB_F16> {
+    typedef __half type;
+};
+
+/* The operands of one step of 16 for a warp. */
+template <class S>
+struct gemm_step {
+    uint32_t a[S::MT][4];
+    uint32_t b[S::WARP_NT][2];
+
+    /* stage: with this warp's and lane's offsets, `a_at` and `b_at`, for w and x */
+    __device__ __forceinline__ void load(shared_at a_at, shared_at b_at, int tile, int step)
+    {
+        if (SB_CUDA_FAULT(STEPS_EXCHANGED) && S::X_ROWS == 64 && S::PANELS == 2)
+            step ^= 1;
+#pragma unroll
+        for (int t = 0; t < S::MT; t++) /* the swizzle of a step is an xor with bits 5 and 6 */
+            ldmatrix4(a[t], (a_at ^ (step << 5)) + (t * S::KT + tile) * TILE_BYTES);
+        b_at += tile * ROW_BYTES + step * 32;
+#pragma unroll
+        for (int t = 0; t + 2 <= S::WARP_NT; t += 2) {
+            uint32_t r[4];
+            ldmatrix4(r, b_at + t * 8 * S::X_PITCH);
+            b[t][0] = r[0], b[t][1] = r[1], b[t + 1][0] = r[2], b[t + 1][1] = r[3];
+        }
+        if (S::WARP_NT % 2) /* x2 ignores the addresses that lanes from 16 on give */
+            ldmatrix2(b[S::WARP_NT - 1], b_at + (S::WARP_NT - 1) * 8 * S::X_PITCH);
+    }
+
+    template <enum sb_dtype TYPE>
+    __device__ __forceinline__ void add_to(float (&acc)[S::MT][S::WARP_NT][4]) const
+    {
+#pragma unroll
+        for (int t = 0; t < S::MT; t++)
+#pragma unroll
+            for (int n = 0; n < S::WARP_NT; n++)
+                mma<TYPE>(acc[t][n], a[t], b[n][0], b[n][1]);
+    }
+};
+
+/* A warp's panels and rows of x in its block, and where this lane finds their operands in a stage.
+ */
+template <class S>
+struct gemm_place {
+    int panel, x;
+    shared_at a, b;
+
+    __device__ __forceinline__ gemm_place()
+        : panel((int)threadIdx.x / 32 % S::WR * S::MT),
+          x((int)threadIdx.x / 32 / S::WR * S::WARP_NT * 8)
+    {
+        const int lane = (int)threadIdx.x % 32;
+
+        a = panel * S::PIECE_BYTES + swizzled<ROW_BYTES>(lane % 16, lane / 16);
+        b = S::X_AT + (x + lane / 16 * 8 + lane % 8) * S::X_PITCH + lane / 8 % 2 * 16;
+    }
+};
+
+template <class S>
+__device__ __forceinline__ void clear_sums(float (&acc)[S::MT][S::WARP_NT][4])
+{
+#pragma unroll
+    for (int i = 0; i < S::MT * S::WARP_NT * 4; i++)
+        acc[i / 4 / S::WARP_NT][i / 4 % S::WARP_NT][i % 4] = 0.0f;
+}
+
+/* Adds what the first `tiles` tiles of a stage give. between(tile) is called behind the first mma
+ * of each tile, while the tensor core works. All operands have been taken when it returns. */
+template <enum sb_dtype TYPE, class S, typename F>
+__device__ __forceinline__ void add_stage(float (&acc)[S::MT][S::WARP_NT][4],
+                                          gemm_step<S> (&step)[2], shared_at stage,
+                                          const gemm_place<S> &at, int tiles, F between)
+{
+    if (S::AHEAD)
+        step[0].load(stage + at.a, stage + at.b, 0, 0);
+#pragma unroll
+    for (int tile = 0; tile < S::KT; tile++) {
+        const bool is_last = tile + 1 == S::KT || tile + 1 == tiles;
+#pragma unroll
+        for (int k = 0; k < STEPS; k++) {
+            if (!S::AHEAD)
+                step[k % 2].load(stage + at.a, stage + at.b, tile, k);
+            else if (k + 1 < STEPS)
+                step[(k + 1) % 2].load(stage + at.a, stage + at.b, tile, k + 1);
+            else if (!is_last)
+                step[0].load(stage + at.a, stage + at.b, tile + 1, 0);
+            step[k % 2].template add_to<TYPE>(acc);
+            if (k == 0)
+                between(tile);
+        }
+        if (is_last)
+            break;
+    }
+}
+
+/* y of this thread's results of one panel. */
+template <class S>
+__device__ __forceinline__ void store(const gemm_args &g, const float (&acc)[S::WARP_NT][4],
+                                      int panel, int first_r)
+{
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const int lane_row = threadIdx.x % 32 / 4, i = panel * 8 + lane_row;
+        const int o = g.gated ? i + half * g.gated : panel * 16 + half * 8 + lane_row;
+        const bool is_real = g.gated ? i < g.gated : o < g.n_out;
+        const float bias = g.bias && is_real ? g.bias[o] : 0.0f;
+#pragma unroll
+        for (int n = 0; n < S::WARP_NT * 2; n++) {
+            const int r = first_r + n / 2 * 8 + threadIdx.x % 4 * 2 + n % 2;
+            const float sum = acc[n / 2][half * 2 + n % 2];
+            if (is_real && r < g.m)
+                g.y[(int64_t)r * g.n_out + o] = g.bias ? sum + bias : sum;
+        }
+    }
+}
+
+/* silu(gate) * up as act.cu computes it. */
+template <typename T>
+__device__ __forceinline__ T gated_output(float gate, float up)
+{
+    float silu = gate / (1.0f + sb_exp(0.0f - gate));
+
+    if (SB_CUDA_FAULT(SILU_ROUNDED))
+        silu = sb_to_f32(sb_from_f32<T>(silu));
+    return sb_from_f32<T>(silu * up);
+}
+
+/* The same, gated. */
+template <class S, typename T>
+__device__ __forceinline__ void store_gated(const gemm_args &g, const float (&acc)[S::WARP_NT][4],
+                                            int panel, int first_r)
+{
+    const int o = panel * 8 + threadIdx.x % 32 / 4;
+
+    if (o >= g.gated)
+        return;
+    const float gate_bias = g.bias ? g.bias[o] : 0.0f,
+                up_bias = g.bias ? g.bias[g.gated + o] : 0.0f;
+#pragma unroll
+    for (int n = 0; n < S::WARP_NT * 2; n++) {
+        const int r = first_r + n / 2 * 8 + threadIdx.x % 4 * 2 + n % 2;
+        float gate = acc[n / 2][n % 2], up = acc[n / 2][2 + n % 2];
+        if (g.bias) {
+            gate += gate_bias;
+            up += up_bias;
+        }
+        if (r < g.m)
+            ((T *)g.act)[r * g.act_ld + o] = SB_CUDA_FAULT(GATE_AND_UP_SWAPPED)
+                                                 ? gated_output<T>(up, gate)
+                                                 : gated_output<T>(gate, up);
+    }
+}
+
+/* Zeros behind the gated outputs of the block's rows, which the block of the last panel writes. (A
+ * cluster may have blocks past it.) */
+template <class S, typename T>
+__device__ __forceinline__ void store_padding(const gemm_args &g, int first_panel, int first_x,
+                                              int x_rows)
+{
+    const int n = (int)g.act_ld - g.gated;
+
+    if (first_panel >= g.panels || first_panel + S::PANELS < g.panels)
+        return;
+    for (int i = threadIdx.x; i < n * x_rows; i += S::THREADS)
+        ((T *)g.act)[(first_x + i / n) * g.act_ld + g.gated + i % n] = sb_from_f32<T>(0.0f);
+}
+
+/* Writes the results of a warp whose first panel is `panel` and first row of x `first_r`. */
+template <enum sb_dtype TYPE, class S>
+__device__ __forceinline__ void store_all(const gemm_args &g,
+                                          const float (&acc)[S::MT][S::WARP_NT][4], int panel,
+                                          int first_r)
+{
+#pragma unroll
+    for (int t = 0; t < S::MT; t++)
+        if (g.act)
+            store_gated<S, typename element<TYPE>::type>(g, acc[t], panel + t, first_r);
+        else
+            store<S>(g, acc[t], panel + t, first_r);
+}
+
+} // namespace
+
+#endif
