@@ -302,7 +302,7 @@ static void test_gated(void)
  * would take all the time. */
 static void test_gated_by_clusters(void)
 {
-    static const int32_t outs[] = {48, 100, 600}, ins[] = {1100, 300, 300}, rows[] = {70, 90, 96};
+    static const int32_t outs[] = {48, 100, 600}, ins[] = {1100, 1100, 300}, rows[] = {70, 90, 96};
     const struct sb_gemm_limits *own = product_limits(SB_BF16);
     const struct sb_gemm_limits limits = {1, own->shared, own->clusters};
 

@@ -59,6 +59,7 @@ typedef std::vector<uint64_t> block_clock;
 enum { KEPT_PHASES = 4 };
 struct cluster_arrival {
     uint64_t epoch[MAX_WARPS], step[MAX_WARPS];
+    uint32_t phase[MAX_WARPS]; /* and 1 */
     uint32_t ended[MBARRIERS];
 };
 
@@ -262,8 +263,10 @@ void check_cluster_arrive(uint32_t phase)
     mine->uses_mbarriers = true;
     now.epoch[warp] = mine->epoch;
     now.step[warp] = mine->order[warp][warp] = ++mine->step[warp];
-    for (int m = 0; m < MBARRIERS; m++)
+    /* what the warp knows now: a lane that has gone on may know more when the next one comes */
+    for (int m = 0; m < MBARRIERS && now.phase[warp] != phase + 1; m++)
         now.ended[m] = std::max(now.ended[m], mine->ended[warp][m]);
+    now.phase[warp] = phase + 1;
 }
 
 void check_cluster_waited(uint32_t phase)
