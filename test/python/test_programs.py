@@ -55,6 +55,8 @@ class TestPrograms(unittest.TestCase):
         self.assertEqual([(line["id"], len(line["logprobs"])) for line in lines], [("a", 4)] * 2)
         for wrong, why in (({"ids": [1], "unknown": 1}, "unknown field unknown"),
                            ({"max_new": 4}, "one of prompt, turns and ids"),
+                           ({"turns": []}, "turns"), ({"ids": [1], "bias": 3}, "bias"),
+                           (["ids"], "not an object"),
                            ({"ids": [1], "top_k": -1}, "top_k"), ({"prompt": "x"}, "tokenizer")):
             code, out, err = run("generate", "--target", TARGET, "--prompts", "-",
                                  text=json.dumps(wrong) + "\n")

@@ -157,8 +157,11 @@ def read_prompts(args: argparse.Namespace, target: Model,
                 return
             place = f"{args.prompts}:{number}"
             try:
-                yield read_line(json.loads(text), number, args, target, settings)
-            except (ValueError, TypeError, KeyError) as error:
+                line = json.loads(text)
+                if not isinstance(line, dict):
+                    raise ValueError("not an object")
+                yield read_line(line, number, args, target, settings)
+            except (ValueError, TypeError, LookupError) as error:
                 raise InputError(f"{place}: {error}") from None
 
 
@@ -166,7 +169,9 @@ def read_line(line: Dict[str, Any], number: int, args: argparse.Namespace, targe
               settings: Dict[str, Any]) -> Request:
     kinds = [kind for kind in ("prompt", "turns", "ids") if kind in line]
     if len(kinds) != 1:
-        raise InputError(f"line {number}: one of prompt, turns and ids is needed")
+        raise ValueError("one of prompt, turns and ids is needed")
+    if kinds == ["turns"] and not line["turns"]:
+        raise ValueError("turns: there is none")
     text = line[kinds[0]][0] if kinds == ["turns"] else line[kinds[0]]
     if kinds == ["turns"] or (kinds == ["prompt"] and args.chat not in ("auto", "raw")):
         text = target.chat_tokens([("user", text)], format=args.chat, think=not args.no_think)
@@ -174,13 +179,13 @@ def read_line(line: Dict[str, Any], number: int, args: argparse.Namespace, targe
     for name, value in line.items():
         if name in LINE_FIELDS:
             own[LINE_FIELDS[name]] = value
-        elif name == "bias":
+        elif name == "bias" and isinstance(value, dict):
             own["bias"] = {int(id_): float("-inf") if bias is None else bias
                            for id_, bias in value.items()}
         elif name == "deadline_ms":
             own["deadline"] = value / 1e3 or None
         elif name not in ("id", *kinds):
-            raise InputError(f"line {number}: unknown field {name}")
+            raise ValueError(f"unknown field {name}" if name != "bias" else "bias: not an object")
     return Request(text, user=line.get("id", number), **{**settings, **own})
 
 
