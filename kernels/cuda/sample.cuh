@@ -300,7 +300,7 @@ __device__ float filter(struct row *row, const struct sb_sampler *r,
 
 /* Group number i of those that are looked at for the choice: the four ids that share a counter of
  * the noise, or the only one that the list has at its place i. Returns id / 4. */
-__device__ __forceinline__ int32_t load_group(float (&s)[4], const struct row &row, int32_t i)
+__device__ __forceinline__ int32_t load_logits(float (&s)[4], const struct row &row, int32_t i)
 {
     const bool is_listed = row.n_listed >= 0;
     const struct listed one = is_listed ? row.list[i] : listed{4 * i, 0.0f};
@@ -325,7 +325,7 @@ __device__ int32_t choose(const struct row &row, uint64_t seed, int32_t position
 
     for (int32_t i = threadIdx.x; i < n_groups; i += THREADS) {
         float s[4];
-        const int32_t group = load_group(s, row, i);
+        const int32_t group = load_logits(s, row, i);
         uint32_t x[4] = {(uint32_t)position, (uint32_t)group, 0, 0};
         bool is_hopeful = false;
         for (int k = 0; k < 4; k++) {
