@@ -105,7 +105,7 @@ static void choose_options(struct trace_run *run)
     if (o->draft_len == 0)
         o->draft_len = -1;
     o->prefill_chunk = chunks[below(state, 6)];
-    o->n_threads = 1 + below(state, 3);
+    o->n_threads = 1 + below(state, bias->most_threads);
     o->flags = (uint32_t)below(state, 8);
     if (bias->fixed_k >= 0)
         o->flags = (o->flags & 3u) | (bias->fixed_k ? SPECBATCH_POOL_FIXED_K : 0u);
@@ -339,7 +339,7 @@ static void choose_again(struct trace_run *run)
     o->batch = 1 + below(&run->state, 8);
     o->window = o->batch + below(&run->state, 2 * o->batch + 1);
     o->prefill_chunk = chunks[below(&run->state, 4)];
-    o->n_threads = 1 + below(&run->state, 3);
+    o->n_threads = 1 + below(&run->state, run->bias->most_threads);
 }
 
 /* A fresh pool takes over, with a session of the one before. All its jobs have been collected. */

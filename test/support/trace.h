@@ -114,6 +114,7 @@ struct trace_bias {
                        kept in every trace */
     int32_t no_invariants; /* pool_check is not called, so that results alone can catch a fault */
     int32_t fixed_k;       /* 1: K is fixed, which repeats the rounds of a run; 0: K is adaptive */
+    int32_t most_threads;  /* of a pool */
 };
 enum trace_draft {
     TRACE_DRAFT_NONE,
@@ -140,7 +141,7 @@ enum trace_scene {
 #define TRACE_ANY                                                                       \
     {                                                                                   \
         .policy = -1, .model = -1, .class = -1, .level = -1, .draft = -1, .memory = -1, \
-        .fixed_k = -1                                                                   \
+        .fixed_k = -1, .most_threads = 3                                                \
     }
 
 /* dir: the folder of the tiny models. Returns 0, or -1 with the library's last error set. */
