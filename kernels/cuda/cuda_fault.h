@@ -40,7 +40,7 @@
     DO(NO_THREAD_WAITS)                                                                       \
     /* or its first warp does not. */                                                         \
     DO(ONE_WARP_DOES_NOT_WAIT)                                                                \
-    /* A draft's product adds all parts of a sum but the first. */                            \
+    /* A draft's product, or its attention, adds all parts of a sum but the first. */         \
     DO(PART_LEFT_OUT)                                                                         \
     /* A block of quantised weights gets the scale of its neighbour. */                       \
     DO(SCALE_OF_OTHER_BLOCK)                                                                  \
@@ -52,12 +52,8 @@
     DO(NO_BARRIER_BEHIND_ATTENTION)                                                           \
     /* a ring copies a stage to where one is that has not been read, */                       \
     DO(STAGE_COPIED_TOO_EARLY)                                                                \
-    /* or keys that another block may not have made yet, */                                   \
-    DO(KEYS_COPIED_TOO_EARLY)                                                                 \
     /* nobody waits for the weights of norms, */                                              \
     DO(NORM_WEIGHTS_NOT_AWAITED)                                                              \
-    /* the last part of the keys is left out, */                                              \
-    DO(LAST_PART_LEFT_OUT)                                                                    \
     /* the residual stream counts twice where something is added to it, */                    \
     DO(RESIDUAL_TWICE)                                                                        \
     /* or later steps have the position of the one before. */                                 \

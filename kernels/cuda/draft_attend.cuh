@@ -366,7 +366,7 @@ __device__ __forceinline__ void merge_parts(const attend_unit &u, const attend_p
     for (int i = (int)threadIdx.x; i < group * d; i += THREADS) {
         const float *partial = partial_of(pass, u, i / d, 0);
         running_sum sum = {0.0f, -INFINITY, 0.0f};
-        for (int p = SB_CUDA_FAULT(LAST_PART_LEFT_OUT); p < u.n_parts; p++, partial += d + 2)
+        for (int p = SB_CUDA_FAULT(PART_LEFT_OUT); p < u.n_parts; p++, partial += d + 2)
             sum.add(__ldcg(partial + i % d), __ldcg(partial + d), __ldcg(partial + d + 1));
         y[i] = (uint16_t)pack2<TYPE>(sum.o / sum.l, 0.0f);
     }

@@ -196,8 +196,7 @@ struct stream_source {
     /* Whether these keys may be of a step that some block still makes. */
     __device__ __forceinline__ bool is_held() const
     {
-        return !SB_CUDA_FAULT(KEYS_COPIED_TOO_EARLY) && is_keys() &&
-               (step - 1) * tables->n_layers + layer >= attended;
+        return is_keys() && (step - 1) * tables->n_layers + layer >= attended;
     }
     __device__ __forceinline__ void fetch_keys(uint8_t *to) const
     {
