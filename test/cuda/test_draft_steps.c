@@ -305,11 +305,11 @@ static void test_steps_of_two_rows(void)
     specbatch_model_close(one.model);
 }
 
-/* Ten steps as two launches, which is what the engine makes of them, as four and as ten. */
+/* Ten steps as two launches, which is what the engine makes of them, and as four. */
 static void test_steps_in_several_launches(void)
 {
     static struct job first, other;
-    static const int32_t at_once[] = {0, 3, 1}, launches[] = {2, 4, 10};
+    static const int32_t at_once[] = {0, 3}, launches[] = {2, 4};
 
     for (size_t i = 0; i < sizeof at_once / sizeof *at_once; i++) {
         struct job *job = i == 0 ? &first : &other;
@@ -365,7 +365,7 @@ static void test_steps_of_the_f32_class(void)
 static void test_steps_on_other_devices(void)
 {
     static struct job first, other;
-    static const int processors[] = {1, 2, 5, 13};
+    static const int processors[] = {1, 5, 13};
 
     for (size_t i = 0; i < sizeof processors / sizeof *processors; i++) {
         const struct cudasim_machine machine = {1, 13000, 9, 0, processors[i], (size_t)1 << 30, 0};
