@@ -103,17 +103,25 @@ int64_t row_blocks_of(const gemm_args &g, int panels, bool shares_x)
     return shares_x ? (blocks + SB_CLUSTER - 1) / SB_CLUSTER * SB_CLUSTER : blocks;
 }
 
+/* Completes the arguments for blocks of this shape, and returns their number. 0: too many. */
+template <class S>
+unsigned blocks_of(gemm_args *g, bool shares_x)
+{
+    const int64_t row_blocks = row_blocks_of(*g, S::PANELS, shares_x);
+
+    g->m_tiles = (g->m + S::X_ROWS - 1) / S::X_ROWS;
+    return row_blocks * g->m_tiles > INT32_MAX ? 0 : (unsigned)(row_blocks * g->m_tiles);
+}
+
 template <enum sb_dtype TYPE, class S>
 cudaError_t launch_shape(gemm_args g, cudaStream_t stream)
 {
-    const int64_t row_blocks = row_blocks_of(g, S::PANELS, false);
+    const unsigned blocks = blocks_of<S>(&g, false);
 
-    g.m_tiles = (g.m + S::X_ROWS - 1) / S::X_ROWS;
-    if (row_blocks * g.m_tiles > INT32_MAX)
+    if (blocks == 0)
         return cudaErrorInvalidConfiguration;
-    return SB_LAUNCH_WITH(SB_DEPENDENT, (gemm_kernel<TYPE, S>),
-                          dim3((unsigned)(row_blocks * g.m_tiles)), dim3(S::THREADS), S::SHARED,
-                          stream, g);
+    return SB_LAUNCH_WITH(SB_DEPENDENT, (gemm_kernel<TYPE, S>), dim3(blocks), dim3(S::THREADS),
+                          S::SHARED, stream, g);
 }
 
 /* The shapes of block for up to 8 * NT rows of x, with 64, 32 and 16 rows of weights. Every device
@@ -165,14 +173,12 @@ cudaError_t load_rows(void)
 template <enum sb_dtype TYPE, class S>
 cudaError_t launch_clusters(gemm_args g, cudaStream_t stream)
 {
-    const int64_t row_blocks = row_blocks_of(g, S::PANELS, true);
+    const unsigned blocks = blocks_of<S>(&g, true);
 
-    g.m_tiles = (g.m + S::X_ROWS - 1) / S::X_ROWS;
-    if (row_blocks * g.m_tiles > INT32_MAX)
+    if (blocks == 0)
         return cudaErrorInvalidConfiguration;
-    return SB_LAUNCH_WITH(SB_DEPENDENT | SB_CLUSTERS, (cluster_kernel<TYPE, S>),
-                          dim3((unsigned)(row_blocks * g.m_tiles)), dim3(S::THREADS), S::SHARED,
-                          stream, g);
+    return SB_LAUNCH_WITH(SB_DEPENDENT | SB_CLUSTERS, (cluster_kernel<TYPE, S>), dim3(blocks),
+                          dim3(S::THREADS), S::SHARED, stream, g);
 }
 
 /* A shape of block for more than 32 rows of x. */
