@@ -210,21 +210,17 @@ void tensor_sums(float c[8], const tensor_factors &a, size_t at_a, const tensor_
             row_of_sums<8, 24>(c, a, at_a + 16 * i, steps[i], b, at_b + 16 * i, stride);
 }
 
-TENSOR_CLONES void tensor_core(float d[16][8], const float a[16][16], const float b[8][16])
+void tensor_core(float d[16][8], const float a[16][16], const float b[8][16])
 {
     int32_t values[2][256], exponents[2][256];
     const tensor_factors rows = tensor_split(a[0], 256, values[0], exponents[0]),
                          columns = tensor_split(b[0], 128, values[1], exponents[1]);
     const tensor_step step = tensor_gather(columns, 0, 16);
-    const bool whole = compute_major() >= 9;
 
     device_clock += 20; /* so that products of many rows take longer than moving weights */
 
     for (size_t i = 0; i < 16; i++)
-        if (whole)
-            row_of_sums<16, 25>(d[i], rows, 16 * i, step, columns, 0, 16);
-        else
-            row_of_sums<8, 24>(d[i], rows, 16 * i, step, columns, 0, 16);
+        tensor_sums(d[i], rows, 16 * i, &step, 1, columns, 0, 16);
 }
 
 } // namespace cudasim
