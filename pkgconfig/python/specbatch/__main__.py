@@ -179,13 +179,15 @@ def read_line(line: Dict[str, Any], number: int, args: argparse.Namespace, targe
     for name, value in line.items():
         if name in LINE_FIELDS:
             own[LINE_FIELDS[name]] = value
-        elif name == "bias" and isinstance(value, dict):
+        elif name == "bias":
+            if not isinstance(value, dict):
+                raise ValueError("bias: not an object")
             own["bias"] = {int(id_): float("-inf") if bias is None else bias
                            for id_, bias in value.items()}
         elif name == "deadline_ms":
             own["deadline"] = value / 1e3 or None
         elif name not in ("id", *kinds):
-            raise ValueError(f"unknown field {name}" if name != "bias" else "bias: not an object")
+            raise ValueError(f"unknown field {name}")
     return Request(text, user=line.get("id", number), **{**settings, **own})
 
 
