@@ -17,8 +17,8 @@ if ! echo 'int main(void) { return 0; }' |
     exit
 fi
 tests="ground/test_json ground/test_options ground/test_status text/test_chat
-       text/test_tokenizer_files model/test_config model/test_safetensors cpu/test_threads
-       api/test_stream api/test_lifetimes"
+       text/test_tokenizer_files model/test_config model/test_safetensors model/test_torch_file
+       cpu/test_threads api/test_stream api/test_lifetimes"
 kernels=
 [ -n "$RELEASE" ] || kernels='-fno-sanitize=all -O1'
 if ! run_make CC=clang SAN=undefined CUDA=0 B=$B CFLAGS=-O1 KERNEL_FLAGS="$kernels" \
