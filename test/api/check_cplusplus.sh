@@ -1,6 +1,7 @@
 #!/bin/sh
 # The C++ header: test/api/test_cplusplus.cc is compiled in C++17 and in C++20 and linked with the
-# shared library. Every function of the library can be reached through the header.
+# shared library. Every function of the library can be reached through the header. The program of
+# docs/cplusplus.md runs, and its other block compiles within a function.
 . "$(dirname "$0")/../lib.sh"
 
 # Options are initialised by their structs' constructors; specbatch.h itself has the names of
@@ -38,3 +39,20 @@ compiled c++20 "$CXX"
 if compiled c++17 "$CXX"; then
     SESSION_FILE="$tmp/session" WITHOUT_EOS="$without_eos" "$tmp/test_c++17"
 fi
+
+# Block N of the page is $tmp/block_N.
+awk '/^ *```cpp$/ { file = dir "/block_" ++n; next } /^ *```$/ { file = "" } file { print >file }' \
+    dir="$tmp" docs/cplusplus.md
+{
+    cat "$tmp/block_1"
+    echo "void page(specbatch::View<std::int32_t> digit_ids)"
+    echo "{"
+    cat "$tmp/block_2"
+    echo "}"
+} >"$tmp/page.cc"
+$CXX -std=c++17 -Wall -Wextra -Werror ${SAN:+-fsanitize=$SAN} -pthread -Iinclude "$tmp/page.cc" \
+    -L"$B" -lspecbatch -Wl,-rpath,"$root/$B" -o "$tmp/page" >"$tmp/out" 2>&1 &&
+    "$tmp/page" examples/demo/target "It was" "There is" >"$tmp/log" 2>&1 ||
+    indented "$tmp/log" >>"$tmp/out"
+[ "$(grep -c ' tokens$' "$tmp/log")" = 2 ] || echo "there are not two results" >>"$tmp/out"
+verdict cplusplus_page_compiles_and_runs
