@@ -28,4 +28,7 @@ grep -q '^| 3 | ' "$tmp/table" || echo "no row for batch 3" >>"$tmp/out"
 grep -q '^target norm m=6: model .*, measured 5.5' "$tmp/table" ||
     echo "no line beside what was measured" >>"$tmp/out"
 verdict gpu_time_counts_and_estimates
+"$B/cudasim/gpu_time" "$tmp/target" "$tmp/draft" --batch 1 2>"$tmp/log"
+grep -q '^--batch: no such option$' "$tmp/log" || echo "--batch is taken" >"$tmp/out"
+verdict gpu_time_refuses_an_unknown_option
 [ $failed -eq 0 ]

@@ -194,12 +194,30 @@ done:
 
 /* ------------------------------------------------------------------ the program */
 
-static const char *option(int argc, char **argv, const char *name, const char *normal)
+/* Options of the command line, with what they are when they are not given. */
+struct options {
+    const char *batches, *k, *context;
+};
+
+static int read_options(struct options *to, int argc, char **argv)
 {
-    for (int i = 3; i + 1 < argc; i += 2)
-        if (strcmp(argv[i], name) == 0)
-            return argv[i + 1];
-    return normal;
+    const struct {
+        const char *name, **value;
+    } known[] = {{"--batches", &to->batches}, {"--k", &to->k}, {"--context", &to->context}};
+    const size_t n = sizeof known / sizeof *known;
+
+    for (int i = 3; i < argc; i += 2) {
+        size_t at = 0;
+
+        while (at < n && strcmp(argv[i], known[at].name) != 0)
+            at++;
+        if (at == n || i + 1 == argc) {
+            fprintf(stderr, "%s: %s\n", argv[i], at == n ? "no such option" : "has no value");
+            return -1;
+        }
+        *known[at].value = argv[i + 1];
+    }
+    return 0;
 }
 
 static int open_model(specbatch_model **model, const char *folder, enum label label)
@@ -221,18 +239,19 @@ static const char *name_of(const char *folder)
 int main(int argc, char **argv)
 {
     const struct cudasim_machine machine = {1, 13000, 9, 0, 132, (size_t)28 << 30, 0};
-    struct task task = {.k = 5};
+    struct options options = {"1,8,32", "5", "640"};
+    struct task task = {0};
     const char *at;
     int bad;
 
-    if (argc < 3) {
+    if (argc < 3 || read_options(&options, argc, argv)) {
         fprintf(stderr, "usage: %s TARGET_DIR DRAFT_DIR [--batches N,..] [--k N] [--context N]\n",
                 argv[0]);
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
-    task.k = atoi(option(argc, argv, "--k", "5"));
-    task.context = atoi(option(argc, argv, "--context", "640"));
+    task.k = atoi(options.k);
+    task.context = atoi(options.context);
     task.names[0] = name_of(argv[1]);
     task.names[1] = name_of(argv[2]);
     task.prompt = calloc((size_t)task.context, sizeof *task.prompt);
@@ -241,7 +260,7 @@ int main(int argc, char **argv)
     cudasim_blas(0);
     bad = !task.prompt || open_model(&task.target, argv[1], TARGET_WEIGHTS) ||
           open_model(&task.draft, argv[2], DRAFT_WEIGHTS);
-    for (at = option(argc, argv, "--batches", "1,8,32"); !bad && *at;) {
+    for (at = options.batches; !bad && *at;) {
         char *end;
         const long rows = strtol(at, &end, 10);
         bad = rows < 1 || rows > MOST_ROWS || count_pool(&task, (int32_t)rows, 0) ||
