@@ -6,6 +6,7 @@
  *     tokens, picks [n_rows, stride]      n_draft, n_accept [n_rows]
  */
 #include "kernels/cuda/common.cuh"
+#include "kernels/cuda/grid.cuh"
 
 enum { THREADS = 128 };
 
@@ -17,6 +18,7 @@ static __global__ void count_accepted(const int32_t *tokens, const int32_t *pick
 
     if (b >= n_rows)
         return;
+    grid_wait_for_previous();
     const int32_t *proposed = tokens + b * stride + 1, *picked = picks + b * stride;
     int32_t n = 0;
     while (n < n_draft[b] && proposed[n] == picked[n])
@@ -30,8 +32,9 @@ extern "C" cudaError_t sb_cuda_accept(const int32_t *tokens, const int32_t *pick
 {
     if (n_rows == 0)
         return cudaSuccess;
-    return SB_LAUNCH(count_accepted, dim3((unsigned)((n_rows + THREADS - 1) / THREADS)),
-                     dim3(THREADS), 0, stream, tokens, picks, n_draft, n_rows, stride, n_accept);
+    return SB_LAUNCH_WITH(SB_DEPENDENT, count_accepted,
+                          dim3((unsigned)((n_rows + THREADS - 1) / THREADS)), dim3(THREADS), 0,
+                          stream, tokens, picks, n_draft, n_rows, stride, n_accept);
 }
 
 cudaError_t sb_load_accept(enum sb_dtype)
