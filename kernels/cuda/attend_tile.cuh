@@ -125,25 +125,38 @@ __device__ __forceinline__ int cached_keys_of(const query_tile &tile, int split)
 /* ------------------------------------------------------------------ loading */
 
 /* Copies rows [0, cached) of keys or values into a tile of SPLIT rows. Rows from n on become zeros,
- * and so do columns from d on. Rows [cached, n) are left for turn_keys. */
+ * and so do columns from d on. Rows [cached, n) are left for turn_keys. Nearly all splits are full,
+ * and their copies are one run of instructions without a branch: a thread makes 16 of them, and the
+ * last one leaves so much later than the first. */
 template <class S>
 __device__ __forceinline__ void fetch_rows(uint8_t *tile, const uint16_t *from, int cached, int n,
                                            int d)
 {
-    enum { CHUNKS = S::ROW_BYTES / 16 };
-    const int chunk = threadIdx.x % CHUNKS;
+    enum { CHUNKS = S::ROW_BYTES / 16, AT_ONCE = THREADS / CHUNKS };
+    const int chunk = threadIdx.x % CHUNKS, mine = (int)threadIdx.x / CHUNKS;
 
     if (d % 8 == 0 && (size_t)from % 16 == 0) {
+        const bool is_inside = chunk * 8 < d;
+        const uint16_t *const first = is_inside ? from + mine * d + chunk * 8 : from;
+        const int step = is_inside ? AT_ONCE * d : 0;
         const shared_at to = at_shared(tile);
-#pragma unroll 4
-        for (int row = (int)threadIdx.x / CHUNKS; row < SPLIT; row += THREADS / CHUNKS) {
-            const bool real = row < cached && chunk * 8 < d;
-            if (row < cached || row >= n)
+        if (cached == SPLIT) {
+#pragma unroll
+            for (int i = 0; i < SPLIT / AT_ONCE; i++)
+                cp_async(to + swizzled<S::ROW_BYTES>(mine + i * AT_ONCE, chunk), first + i * step,
+                         is_inside);
+            return;
+        }
+#pragma unroll 2
+        for (int i = 0; i < SPLIT / AT_ONCE; i++) {
+            const int row = mine + i * AT_ONCE;
+            const bool is_there = row < cached;
+            if (is_there || row >= n)
                 cp_async(to + swizzled<S::ROW_BYTES>(row, chunk),
-                         real ? from + (int64_t)row * d + chunk * 8 : from, real);
+                         is_there ? first + i * step : from, is_there && is_inside);
         }
     } else { /* rows are not aligned to 16 bytes, so they are copied by elements */
-        for (int row = (int)threadIdx.x / CHUNKS; row < SPLIT; row += THREADS / CHUNKS) {
+        for (int row = mine; row < SPLIT; row += AT_ONCE) {
             uint16_t *to = (uint16_t *)(tile + swizzled<S::ROW_BYTES>(row, chunk));
             for (int i = 0; i < 8 && (row < cached || row >= n); i++)
                 to[i] = row < cached && chunk * 8 + i < d ? from[(int64_t)row * d + chunk * 8 + i]
