@@ -96,7 +96,9 @@ struct gemm_ring {
     enum { X_AT_ONCE = S::THREADS / X_CHUNKS };
 
     shared_at base;
-    const uint8_t *w, *x;   /* this thread's first chunk of stage 0 */
+    /* This thread's first chunk of stage 0. Bulk copies of weights need the block's address, which
+     * is the same in all threads, as the compiler then sees. */
+    const uint8_t *w, *x;
     int64_t w_step, x_step; /* bytes from panel to panel, and over X_AT_ONCE rows of x */
     int last_panel;         /* a block's panels past the last are the last once more */
     int x_rows, n_tiles;    /* rows of x that there are; tiles along k */
@@ -109,7 +111,8 @@ struct gemm_ring {
           n_tiles(g.n_tiles)
     {
         const int tid = (int)threadIdx.x, row = first_x + tid / X_CHUNKS;
-        w = (const uint8_t *)g.w + first_panel * w_step + tid % PIECE_CHUNKS * 16;
+        w = (const uint8_t *)g.w + first_panel * w_step +
+            (has_bulk_copies() ? 0 : tid % PIECE_CHUNKS * 16);
         x = (const uint8_t *)g.x + (int64_t)row * g.n_tiles * ROW_BYTES + tid % X_CHUNKS * 16;
         static_assert((int)PIECE_CHUNKS % S::THREADS == 0 || S::THREADS % PIECE_CHUNKS == 0,
                       "a thread's chunks of a panel are alike");
@@ -157,7 +160,8 @@ struct gemm_ring {
                              true);
         } else if (tid == 0 && bytes > 0) {
             mbarrier_arrive_expect(arrival(slot), S::PANELS * bytes);
-#pragma unroll
+            /* Unrolled, many panels would have their addresses in registers all the time. */
+#pragma unroll(S::PANELS > 8 ? 1 : S::PANELS)
             for (int panel = 0; panel < S::PANELS; panel++)
                 bulk_copy(stage(slot) + panel * S::PIECE_BYTES,
                           from + min(panel, last_panel) * w_step, bytes, arrival(slot));

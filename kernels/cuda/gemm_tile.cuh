@@ -116,18 +116,25 @@ template <class S>
 __device__ __forceinline__ void store(const gemm_args &g, const float (&acc)[S::WARP_NT][4],
                                       int panel, int first_r)
 {
+    const int lane_row = threadIdx.x % 32 / 4, i = panel * 8 + lane_row;
+    int o[2];
+    bool is_real[2];
+    float bias[2];
+
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        const int lane_row = threadIdx.x % 32 / 4, i = panel * 8 + lane_row;
-        const int o = g.gated ? i + half * g.gated : panel * 16 + half * 8 + lane_row;
-        const bool is_real = g.gated ? i < g.gated : o < g.n_out;
-        const float bias = g.bias && is_real ? g.bias[o] : 0.0f;
+        o[half] = g.gated ? i + half * g.gated : panel * 16 + half * 8 + lane_row;
+        is_real[half] = g.gated ? i < g.gated : o[half] < g.n_out;
+        bias[half] = g.bias && is_real[half] ? g.bias[o[half]] : 0.0f;
+    }
 #pragma unroll
-        for (int n = 0; n < S::WARP_NT * 2; n++) {
-            const int r = first_r + n / 2 * 8 + threadIdx.x % 4 * 2 + n % 2;
+    for (int n = 0; n < S::WARP_NT * 2; n++) {
+        const int r = first_r + n / 2 * 8 + threadIdx.x % 4 * 2 + n % 2;
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
             const float sum = acc[n / 2][half * 2 + n % 2];
-            if (is_real && r < g.m)
-                g.y[(int64_t)r * g.n_out + o] = g.bias ? sum + bias : sum;
+            if (is_real[half] && r < g.m)
+                g.y[(int64_t)r * g.n_out + o[half]] = g.bias ? sum + bias[half] : sum;
         }
     }
 }
