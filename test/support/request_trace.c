@@ -110,7 +110,7 @@ static void choose_options(struct run *run)
     o->batch = 1 + below(run, 6);
     o->draft_len = 1 + below(run, 7);
     o->prefill_chunk = chunks[below(run, 4)];
-    o->n_threads = 1 + below(run, 2);
+    o->n_threads = run->trace->one_thread ? 1 : 1 + below(run, 2);
     o->max_len = RANDOM_PROMPT + RANDOM_NEW;
     o->flags = (below(run, 4) ? SPECBATCH_POOL_FIXED_K : 0u) |
                (below(run, 2) ? SPECBATCH_POOL_GROW_SLOTS : 0u);

@@ -26,6 +26,7 @@ struct request_trace {
     specbatch_model *target, *small; /* small: a draft model, or NULL */
     specbatch_model *oracle;         /* decodes plainly; NULL: the target does */
     int policy;                      /* SPECBATCH_POLICY_*; -1: any */
+    int one_thread;                  /* no pool has more */
     struct request_counts counts;
     struct random_request jobs[REQUEST_TRACE_JOBS];
 };
