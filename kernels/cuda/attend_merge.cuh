@@ -3,7 +3,8 @@
  * has walked through the splits, in registers; or by the last of the blocks that have written those
  * of one split each to scratch.
  *
- *     scratch   [token, head, splits, d + 2] f32: o [d], maximum, sum
+ *     scratch   [token, head, splits] partial results, in pairs of floats (partial_floats): the
+ *               columns, then maximum and sum
  */
 #ifndef SB_CUDA_ATTEND_MERGE_CUH
 #define SB_CUDA_ATTEND_MERGE_CUH
@@ -70,13 +71,13 @@ struct running {
     __device__ __forceinline__ void store(const float *sums, const attend_args &a,
                                           const query_tile &tile, int kv_head)
     {
-        const int group = a.heads / a.kv_heads, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
         for (int i = 0; i < 2 * S::MT; i++) {
             const int row = row_of(i), at = tile.first + row;
             if (row >= tile.n)
                 continue;
-            const int token = tile.run + at / group, head = kv_head * group + at % group;
+            const int token = tile.run + at / a.group, head = kv_head * a.group + at % a.group;
             uint16_t *y = a.y + token * a.ldy + (int64_t)head * a.d;
             const float inverse = __frcp_rn(sums[row]);
 #pragma unroll
@@ -100,12 +101,13 @@ struct running {
  */
 
 /* Where the partial result of a query of the tile and a split is in scratch. */
-__device__ __forceinline__ float *partial_of(const attend_args &a, const query_tile &tile,
-                                             int kv_head, int row, int split)
+__device__ __forceinline__ float2 *partial_of(const attend_args &a, const query_tile &tile,
+                                              int kv_head, int row, int split)
 {
-    const int group = a.heads / a.kv_heads, at = tile.first + row;
-    const int64_t token = tile.run + at / group, head = kv_head * group + at % group;
-    return a.partial + ((token * a.heads + head) * a.splits + split) * (a.d + 2);
+    const int at = tile.first + row;
+    const int64_t token = tile.run + at / a.group, head = kv_head * a.group + at % a.group;
+    return (float2 *)(a.partial +
+                      ((token * a.heads + head) * a.splits + split) * partial_floats(a.d));
 }
 
 /* Whether the tile has this query, with a key in the split. */
@@ -116,7 +118,14 @@ __device__ __forceinline__ bool has_keys(const uint8_t *shared, const query_tile
     return row < tile.n && ((const int *)(shared + S::POS_AT))[row] >= split * SPLIT;
 }
 
-/* Calls f(place in scratch, value) for each of this lane's partial results that exist. */
+/* Where its maximum and sum are. */
+__device__ __forceinline__ float2 *sums_of(const attend_args &a, float2 *partial)
+{
+    return partial + partial_floats(a.d) / 2 - 1;
+}
+
+/* Calls f(place in scratch, their place in fragments) for each pair of columns of this lane's
+ * partial results that exist. */
 template <class S, typename F>
 __device__ __forceinline__ void each_partial(const uint8_t *shared, const attend_args &a,
                                              const query_tile &tile, int kv_head, int group,
@@ -128,12 +137,12 @@ __device__ __forceinline__ void each_partial(const uint8_t *shared, const attend
     for (int i = 0; i < 2 * S::MT; i++) {
         if (!has_keys<S>(shared, tile, row_of(i), split))
             continue;
-        float *of_query = partial_of(a, tile, kv_head, row_of(i), split);
+        float2 *of_query = partial_of(a, tile, kv_head, row_of(i), split);
 #pragma unroll
-        for (int j = 0; j < 2 * S::GROUP; j++) {
-            const int col = (warp * S::N8 + group + j / 2) * 8 + lane % 4 * 2 + j % 2;
-            if (col < a.d)
-                f(of_query + col, i / 2, j / 2, i % 2 * 2 + j % 2);
+        for (int n = 0; n < S::GROUP; n++) {
+            const int pair = (warp * S::N8 + group + n) * 4 + lane % 4;
+            if (2 * pair < a.d)
+                f(of_query + pair, i / 2, n, i % 2 * 2);
         }
     }
 }
@@ -146,13 +155,12 @@ __device__ __forceinline__ void store_partial(const float (&o)[S::MT][S::GROUP][
 {
     const int split = (int)blockIdx.z, row = (int)threadIdx.x;
 
-    each_partial<S>(shared, a, tile, kv_head, group, split,
-                    [&](float *to, int t, int n, int j) { *to = o[t][n][j]; });
-    if (group == 0 && has_keys<S>(shared, tile, row, split)) {
-        float *to = partial_of(a, tile, kv_head, row, split);
-        to[a.d] = row_max<S>(shared, row);
-        to[a.d + 1] = row_sum<S>(shared, row);
-    }
+    each_partial<S>(shared, a, tile, kv_head, group, split, [&](float2 *to, int t, int n, int j) {
+        *to = make_float2(o[t][n][j], o[t][n][j + 1]);
+    });
+    if (group == 0 && has_keys<S>(shared, tile, row, split))
+        *sums_of(a, partial_of(a, tile, kv_head, row, split)) = make_float2(
+            row_max<S>(shared, row), row_sum<S>(shared, row));
 }
 
 /* Which of the splits [first, end) is the i-th to be merged, where i counts from `first`. */
@@ -182,9 +190,9 @@ __device__ __forceinline__ void merge_splits(running<S> *result, merged *state, 
         for (int i = first; i < end && has_keys<S>(shared, tile, row, i); i++) {
             const int of_row = ((const int *)(shared + S::POS_AT))[row] / SPLIT + 1;
             const int split = in_turn(i, first, min(end, of_row));
-            const float *part = partial_of(a, tile, kv_head, row, split) + a.d;
+            const float2 part = __ldcg(sums_of(a, partial_of(a, tile, kv_head, row, split)));
             float2 *to = factors + (split - first) * S::ROWS + row;
-            merge(state, __ldcg(part), __ldcg(part + 1), &to->x, &to->y);
+            merge(state, part.x, part.y, &to->x, &to->y);
         }
         __syncthreads();
 #pragma unroll AT_ONCE
@@ -193,9 +201,12 @@ __device__ __forceinline__ void merge_splits(running<S> *result, merged *state, 
             for (int group = 0; group < S::N8; group += S::GROUP) {
                 const int split = in_turn(i, first, end);
                 float o[S::MT][S::GROUP][4] = {};
-                each_partial<S>(
-                    shared, a, tile, kv_head, group, split,
-                    [&](float *from, int t, int n, int j) { o[t][n][j] = __ldcg(from); });
+                each_partial<S>(shared, a, tile, kv_head, group, split,
+                                [&](float2 *from, int t, int n, int j) {
+                                    const float2 pair = __ldcg(from);
+                                    o[t][n][j] = pair.x;
+                                    o[t][n][j + 1] = pair.y;
+                                });
                 result->add(o, shared, factors + (split - first) * S::ROWS, group, split * SPLIT,
                             n_mma);
             }

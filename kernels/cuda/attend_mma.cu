@@ -35,14 +35,15 @@ enum {
     ENOUGH_BLOCKS = 132, /* one for each of an H100's multiprocessors; so many need no splitting */
     TILE_ROWS = 64,      /* queries of the largest tile */
     ROPE_ROWS = 32,      /* and of the largest that turns its heads itself, */
-    ROPE_DIM = 128       /* which may have so many columns: others have no registers left for it */
+    ROPE_DIM = 128,      /* which may have so many columns: others have no registers left for it */
+    ROPE_QUERIES = 128   /* of a sequence, all of whose tiles make the new keys, for one to write */
 };
 
 /* ------------------------------------------------------------------ a tile */
 
 template <class S, bool ROPES>
 __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
-                                        const query_tile &tile, int kv_head, unsigned *counter)
+                                        const query_tile &tile, int kv_head, int number)
 {
     const bool walks = a.walk || tile.highest < SPLIT;
     const int first = walks ? 0 : (int)blockIdx.z, last = walks ? tile.highest / SPLIT : first;
@@ -115,6 +116,7 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
         made_bad = fetch(a.v, S::V_AT, split + 1);
     }
     if (!walks) {
+        unsigned *const counter = a.counters + number * a.kv_heads + kv_head;
         if (!is_last_block(counter, tile.highest / SPLIT + 1, care))
             return;
         merge_splits<S>(&result, &state, shared, a, tile, kv_head);
@@ -122,22 +124,27 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
     store_result<S>(&result, state, shared, a, tile, kv_head);
 }
 
+/* How many blocks of the kernel below a multiprocessor can hold. To turn heads takes registers, of
+ * which four blocks would have too few. */
+template <class S, bool ROPES>
+constexpr int RESIDENT = ROPES &&S::RESIDENT > 3 ? 3 : S::RESIDENT;
+
 /* Grid: tiles, kv heads, splits (1 for walk). A block without a tile does nothing; where there are
  * more tiles than blocks, a block takes several. */
 template <class S, bool ROPES>
-__global__ void __launch_bounds__(THREADS, S::RESIDENT) attend_kernel(attend_args a)
+__global__ void __launch_bounds__(THREADS, RESIDENT<S, ROPES>) attend_kernel(attend_args a)
 {
     SB_DYNAMIC_SHARED(uint8_t, shared);
-    const int group = a.heads / a.kv_heads, kv_head = (int)blockIdx.y;
+    const int kv_head = (int)blockIdx.y;
     query_tile tile;
 
     cp_async_begin();
     grid_launch_next();
     grid_wait_for_previous();
-    for (int i = (int)blockIdx.x; find_tile(&tile, a, group, S::ROWS, i); i += (int)gridDim.x) {
-        measure_tile(&tile, a, group, S::ROWS);
+    for (int i = (int)blockIdx.x; find_tile(&tile, a, S::ROWS, i); i += (int)gridDim.x) {
+        measure_tile(&tile, a, S::ROWS);
         if (a.walk || (int)blockIdx.z * SPLIT <= tile.highest)
-            do_tile<S, ROPES>(shared, a, tile, kv_head, a.counters + i * a.kv_heads + kv_head);
+            do_tile<S, ROPES>(shared, a, tile, kv_head, i);
     }
 }
 
@@ -146,10 +153,10 @@ __global__ void __launch_bounds__(THREADS, S::RESIDENT) attend_kernel(attend_arg
 template <class S, bool ROPES>
 cudaError_t launch_shape(const attend_args &a, int n_seqs, cudaStream_t stream)
 {
-    const int64_t group = a.heads / a.kv_heads, each = (group + S::ROWS - 1) / S::ROWS * a.n_tokens;
+    const int64_t each = (int64_t)(a.group + S::ROWS - 1) / S::ROWS * a.n_tokens;
     /* Up to 2 n_seqs runs end in a tile that is not full: the sequences', and runs of padding
      * tokens between them. Should there be more runs, blocks loop. */
-    const int64_t packed = a.n_tokens * group / S::ROWS + 2 * (int64_t)n_seqs;
+    const int64_t packed = (int64_t)a.n_tokens * a.group / S::ROWS + 2 * (int64_t)n_seqs;
     const dim3 grid((unsigned)(packed < each ? packed : each), (unsigned)a.kv_heads,
                     a.walk ? 1u : (unsigned)a.splits);
 
@@ -181,28 +188,43 @@ cudaError_t load_type(void)
     return error;
 }
 
-/* Chooses the tile's size by the number of queries a sequence has on average; no bit depends on
- * it. */
+/* Chooses the tile's size, 16 times 1, 2 or 4 queries but not above `most`: the least that holds
+ * the queries of a sequence, on average, and smaller where that makes too few blocks. No bit
+ * depends on it. */
+int tiles_for(const attend_args &a, int n_seqs, int most)
+{
+    const int64_t queries = (int64_t)a.n_tokens * a.group,
+                  rows = queries / (n_seqs > 0 ? n_seqs : 1);
+    const int64_t a_tile = (int64_t)a.kv_heads * (a.walk ? 1 : a.splits);
+    int n = rows <= 16 ? 1 : rows <= 32 ? 2 : 4;
+
+    if (n > most)
+        n = most;
+    while (n > 1 && queries / (16 * n) * a_tile < ENOUGH_BLOCKS)
+        n /= 2;
+    return n;
+}
+
 template <enum sb_dtype TYPE, int D>
 cudaError_t launch_rows(const attend_args &a, int n_seqs, cudaStream_t stream)
 {
-    const int64_t rows = (int64_t)a.n_tokens * (a.heads / a.kv_heads) / (n_seqs > 0 ? n_seqs : 1);
+    enum { MOST = D <= 128 ? 4 : 2 };
+    const int n = tiles_for(a, n_seqs, MOST);
 
-    if (rows <= 16)
+    if (n == 1)
         return launch_shape<attend_shape<TYPE, D, 1>, false>(a, n_seqs, stream);
-    if (rows <= 32 || D > 128)
+    if (n == 2)
         return launch_shape<attend_shape<TYPE, D, 2>, false>(a, n_seqs, stream);
-    return launch_shape<attend_shape<TYPE, D, D <= 128 ? 4 : 2>, false>(a, n_seqs, stream);
+    return launch_shape<attend_shape<TYPE, D, MOST>, false>(a, n_seqs, stream);
 }
 
 /* The same where qkv is yet to be turned. */
 template <enum sb_dtype TYPE, int D>
 cudaError_t launch_rope_rows(const attend_args &a, int n_seqs, cudaStream_t stream)
 {
-    const int64_t rows = (int64_t)a.n_tokens * (a.heads / a.kv_heads) / (n_seqs > 0 ? n_seqs : 1);
-
-    return rows <= 16 ? launch_shape<attend_shape<TYPE, D, 1>, true>(a, n_seqs, stream)
-                      : launch_shape<attend_shape<TYPE, D, 2>, true>(a, n_seqs, stream);
+    return tiles_for(a, n_seqs, ROPE_ROWS / 16) == 1
+               ? launch_shape<attend_shape<TYPE, D, 1>, true>(a, n_seqs, stream)
+               : launch_shape<attend_shape<TYPE, D, 2>, true>(a, n_seqs, stream);
 }
 
 template <enum sb_dtype TYPE>
@@ -249,7 +271,7 @@ size_t sb_cuda_attend_scratch(enum sb_dtype type, const struct sb_exec_limits *l
     if (type == SB_F32 || splits <= 1)
         return 0;
     return (few > bounded ? few : bounded) * (size_t)limits->max_heads *
-           ((size_t)limits->max_head_dim + 2) * sizeof(float);
+           (size_t)partial_floats(limits->max_head_dim) * sizeof(float);
 }
 
 size_t sb_cuda_attend_counters(enum sb_dtype type, const struct sb_exec_limits *limits)
@@ -278,7 +300,7 @@ static bool fills_device(const sb_attention &layer, const sb_pass &pass)
 int sb_cuda_rope_attend_fits(const struct sb_attention *attention, const struct sb_pass *pass)
 {
     return pass->is_apart && attention->head_dim <= ROPE_DIM &&
-           queries_of(*attention, *pass) <= ROPE_ROWS;
+           queries_of(*attention, *pass) <= ROPE_QUERIES;
 }
 
 static cudaError_t attend(void *y, enum sb_dtype type, const float *qkv, const sb_attention &t,
@@ -306,6 +328,7 @@ static cudaError_t attend(void *y, enum sb_dtype type, const float *qkv, const s
         pass.n_tokens,
         t.heads,
         t.kv_heads,
+        t.heads / t.kv_heads,
         t.head_dim,
         splits,
         splits <= 1 || !scratch || !fits_scratch(pass.n_tokens, splits) || fills_device(t, pass),

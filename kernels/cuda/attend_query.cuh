@@ -23,16 +23,23 @@
 namespace
 {
 
+/* A query's partial result of a split: o [d], m, l, and where d is odd a float between them, so
+ * that all are pairs. */
+constexpr __host__ __device__ int64_t partial_floats(int d)
+{
+    return d + d % 2 + 2;
+}
+
 /* The arguments of a launch. */
 struct attend_args {
     uint16_t *y; /* [m, ldy] */
     const float *qkv;
     uint16_t *k, *v;
-    float *partial;     /* [token, head, splits, d + 2]: o, m, l */
+    float *partial;     /* [token, head, splits, partial_floats(d)] */
     unsigned *counters; /* [tile, kv_head]: splits that are done; zeros between launches */
     const int32_t *pos, *seq, *cap, *start;
     const int64_t *base;
-    int n_tokens, heads, kv_heads, d, splits;
+    int n_tokens, heads, kv_heads, group, d, splits; /* group: heads of a kv head */
     bool walk, ropes; /* ropes: qkv is yet to be turned, and its k and v to be cached */
     float scale;      /* of scores, times log2(e) */
     int64_t ldy;
@@ -55,8 +62,7 @@ __device__ __forceinline__ int tiles_of(int tokens, int group, int rows)
 /* Finds tile number `want` of the pass; returns 0 when the pass has fewer. The warp takes 32 tokens
  * a step: it finds which of them begin a run, how many tiles each token begins, and with a running
  * sum the token whose tiles include `want`. */
-__device__ __forceinline__ int find_tile(query_tile *tile, const attend_args &a, int group,
-                                         int rows, int want)
+__device__ __forceinline__ int find_tile(query_tile *tile, const attend_args &a, int rows, int want)
 {
     const unsigned all = 0xffffffffu;
     const int lane = threadIdx.x % 32;
@@ -72,8 +78,8 @@ __device__ __forceinline__ int find_tile(query_tile *tile, const attend_args &a,
                                               token < a.n_tokens && seq != (lane ? up : last_seq));
         const unsigned mine = begins & ((2u << lane) - 1u);
         const int my_run = mine ? first + 31 - __clz((int)mine) : run;
-        int my_tiles = tiles_of(token - my_run + 1, group, rows) -
-                       tiles_of(token - my_run, group, rows);
+        int my_tiles = tiles_of(token - my_run + 1, a.group, rows) -
+                       tiles_of(token - my_run, a.group, rows);
         my_tiles = token < a.n_tokens ? my_tiles : 0;
         int sum = my_tiles;
         for (int step = 1; step < 32; step *= 2) {
@@ -84,7 +90,7 @@ __device__ __forceinline__ int find_tile(query_tile *tile, const attend_args &a,
         if (hits) {
             const int hit = __ffs((int)hits) - 1;
             tile->run = __shfl_sync(all, my_run, hit);
-            tile->first = rows * (tiles_of(first + hit - tile->run, group, rows) + want -
+            tile->first = rows * (tiles_of(first + hit - tile->run, a.group, rows) + want -
                                   (before + __shfl_sync(all, sum - my_tiles, hit)));
             tile->seq = __shfl_sync(all, seq, hit);
             return 1;
@@ -99,12 +105,12 @@ __device__ __forceinline__ int find_tile(query_tile *tile, const attend_args &a,
 
 /* Determines how many queries the tile has, as the run may end in it, and the range of their
  * positions. */
-__device__ __forceinline__ void measure_tile(query_tile *tile, const attend_args &a, int group,
-                                             int rows)
+__device__ __forceinline__ void measure_tile(query_tile *tile, const attend_args &a, int rows)
 {
     const unsigned all = 0xffffffffu;
-    const int lane = threadIdx.x % 32, end = tile->run + (tile->first + rows + group - 1) / group;
-    int token = tile->run + tile->first / group;
+    const int lane = threadIdx.x % 32,
+              end = tile->run + (tile->first + rows + a.group - 1) / a.group;
+    int token = tile->run + tile->first / a.group;
 
     tile->lowest = INT32_MAX;
     tile->highest = 0;
@@ -119,7 +125,7 @@ __device__ __forceinline__ void measure_tile(query_tile *tile, const attend_args
             tile->lowest = min(tile->lowest, pos);
             tile->highest = max(tile->highest, pos);
         }
-        tile->n = (token + __popc(inside) - tile->run) * group - tile->first;
+        tile->n = (token + __popc(inside) - tile->run) * a.group - tile->first;
     }
     tile->n = min(tile->n, rows);
     tile->fresh = a.ropes ? a.pos[tile->run] : INT32_MAX;

@@ -171,12 +171,11 @@ template <class S>
 __device__ __forceinline__ void load_queries(uint8_t *shared, const attend_args &a,
                                              const query_tile &tile, int kv_head)
 {
-    const int group = a.heads / a.kv_heads;
     const int64_t stride = (int64_t)(a.heads + 2 * a.kv_heads) * a.d;
 
     for (int row = threadIdx.x / 32; row < S::ROWS; row += WARPS) {
-        const int at = tile.first + row, token = tile.run + at / group;
-        const float *q = a.qkv + token * stride + (int64_t)(kv_head * group + at % group) * a.d;
+        const int at = tile.first + row, token = tile.run + at / a.group;
+        const float *q = a.qkv + token * stride + (int64_t)(kv_head * a.group + at % a.group) * a.d;
         const bool is_real = row < tile.n;
         if (threadIdx.x % 32 == 0)
             ((int *)(shared + S::POS_AT))[row] = is_real ? a.pos[token] : -1;

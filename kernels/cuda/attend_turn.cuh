@@ -50,12 +50,12 @@ template <class S>
 __device__ __forceinline__ void turn_queries(uint8_t *shared, const attend_args &a,
                                              const query_tile &tile, int kv_head)
 {
-    const int group = a.heads / a.kv_heads, half = (int)threadIdx.x / HEAD_LANES;
+    const int half = (int)threadIdx.x / HEAD_LANES;
     uint8_t *queries = shared + S::Q_AT;
 
     for (int first = 0; first < S::ROWS; first += HALF_WARPS) {
         const int row = first + half, at = tile.first + min(row, tile.n - 1);
-        const int token = tile.run + at / group, h = kv_head * group + at % group;
+        const int token = tile.run + at / a.group, h = kv_head * a.group + at % a.group;
         const int pos = a.pos[token];
         const bool is_real = row < tile.n;
         if (threadIdx.x % HEAD_LANES == 0)
@@ -81,13 +81,13 @@ __device__ __forceinline__ bool turn_keys(uint8_t *tile_rows, uint16_t *cached,
                                           const attend_args &a, const query_tile &tile, int kv_head,
                                           int split, bool is_v)
 {
-    const int group = a.heads / a.kv_heads, n = keys_of(tile, split),
-              lowest = tile.lowest - split * SPLIT, h = a.heads + kv_head + (is_v ? a.kv_heads : 0);
+    const int n = keys_of(tile, split), lowest = tile.lowest - split * SPLIT,
+              h = a.heads + kv_head + (is_v ? a.kv_heads : 0);
     bool is_bad = false;
 
     for (int first = cached_keys_of(tile, split); first < n; first += HALF_WARPS) {
         const int key = first + (int)threadIdx.x / HEAD_LANES, row = min(key, n - 1);
-        const int pos = split * SPLIT + row, i = pos - tile.fresh, query = i * group - tile.first;
+        const int pos = split * SPLIT + row, i = pos - tile.fresh, query = i * a.group - tile.first;
         const bool is_mine = key == row, is_ours = is_mine && query >= 0 && query < tile.n;
         make_head<S::D / 64>(head_of(a, tile.run + i, h), turn_of(a.layer, h, pos),
                              a.layer.q_norm || a.layer.k_norm, a.layer.eps,
