@@ -9,6 +9,9 @@
  *
  *     sample: clusters of 12 neighbouring blocks, spread over the grid, until BUDGET accesses
  *
+ * A grid of several dimensions runs whole: there blocks may be without work (attention has blocks
+ * for all tiles that a pass might have), and those that ran would tell nothing of the others.
+ *
  * Neighbours are taken together because those are the blocks that share memory (the tiles of x that
  * one piece of a weight serves; the query tiles of one sequence), so that the distinct sectors of a
  * cluster show how much is shared. 12 is a multiple of the usual numbers of sharers. What several
