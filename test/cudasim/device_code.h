@@ -333,7 +333,10 @@ static inline T __ldcs(const T *p)
 template <typename T>
 static inline T __ldcg(const T *p)
 {
-    return *p;
+    T value;
+
+    memcpy(&value, p, sizeof value); /* one access, where *p would be one for each member */
+    return value;
 }
 template <typename T>
 static inline void __stcs(T *p, T v)
