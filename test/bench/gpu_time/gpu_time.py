@@ -66,7 +66,9 @@ STAGE = 115 / CLOCK
 # Of a loop that loads: instructions for each load, of which a multiprocessor issues 4 a clock, and
 # how many loads are in flight (nvcc unrolls such loops by 4). Loops of a constant count over a row
 # in registers are unrolled whole; the counts cannot tell them from others, so they are named here.
-PER_LOAD, UNROLLED, UNROLLED_WHOLE = 12, 4, {"norm_in_registers": 48, "rope_kv": 16}
+# Attention has 8 pairs of a partial result in flight (SASS of its merge).
+PER_LOAD, UNROLLED = 12, 4
+UNROLLED_WHOLE = {"norm_in_registers": 48, "rope_kv": 16, "attend_kernel": 8}
 SHARED, RESERVED, THREADS = 228 << 10, 1 << 10, 2048
 # Where a graph of one round begins and ends, and the host's part.
 ROUND = 10e-6
