@@ -127,7 +127,7 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
 /* How many blocks of the kernel below a multiprocessor can hold. To turn heads takes registers, of
  * which four blocks would have too few. */
 template <class S, bool ROPES>
-constexpr int RESIDENT = ROPES &&S::RESIDENT > 3 ? 3 : S::RESIDENT;
+constexpr int RESIDENT = S::RESIDENT > 3 && ROPES ? 3 : S::RESIDENT;
 
 /* Grid: tiles, kv heads, splits (1 for walk). A block without a tile does nothing; where there are
  * more tiles than blocks, a block takes several. */
@@ -188,10 +188,10 @@ cudaError_t load_type(void)
     return error;
 }
 
-/* Chooses the tile's size, 16 times 1, 2 or 4 queries but not above `most`: the least that holds
- * the queries of a sequence, on average, and smaller where that makes too few blocks. No bit
- * depends on it. */
-int tiles_for(const attend_args &a, int n_seqs, int most)
+/* Chooses a tile's size in mma tiles of 16 queries, 1, 2 or 4 of them and not more than `most`: as
+ * many as hold the queries of a sequence, on average, and fewer where that makes too few blocks. No
+ * bit depends on it. */
+int mma_tiles(const attend_args &a, int n_seqs, int most)
 {
     const int64_t queries = (int64_t)a.n_tokens * a.group,
                   rows = queries / (n_seqs > 0 ? n_seqs : 1);
@@ -209,7 +209,7 @@ template <enum sb_dtype TYPE, int D>
 cudaError_t launch_rows(const attend_args &a, int n_seqs, cudaStream_t stream)
 {
     enum { MOST = D <= 128 ? 4 : 2 };
-    const int n = tiles_for(a, n_seqs, MOST);
+    const int n = mma_tiles(a, n_seqs, MOST);
 
     if (n == 1)
         return launch_shape<attend_shape<TYPE, D, 1>, false>(a, n_seqs, stream);
@@ -222,7 +222,7 @@ cudaError_t launch_rows(const attend_args &a, int n_seqs, cudaStream_t stream)
 template <enum sb_dtype TYPE, int D>
 cudaError_t launch_rope_rows(const attend_args &a, int n_seqs, cudaStream_t stream)
 {
-    return tiles_for(a, n_seqs, ROPE_ROWS / 16) == 1
+    return mma_tiles(a, n_seqs, ROPE_ROWS / 16) == 1
                ? launch_shape<attend_shape<TYPE, D, 1>, true>(a, n_seqs, stream)
                : launch_shape<attend_shape<TYPE, D, 2>, true>(a, n_seqs, stream);
 }
