@@ -231,8 +231,8 @@ static void test_few_recordings_serve_changing_batches(void)
 }
 
 /* Random requests, which sample, want log-probabilities and alternatives, or have masks, give
- * plain's answers in rounds that are filled up. All padding tokens write into one column that nobody
- * reads, which for threads of the CPU would be a data race. */
+ * plain's answers in rounds that are filled up. All padding tokens write into one column that
+ * nobody reads, which for threads of the CPU would be a data race. */
 static void test_random_requests_fit_the_recordings(void)
 {
     static struct request_trace trace = {.policy = SPECBATCH_POLICY_RAGGED, .one_thread = 1};
