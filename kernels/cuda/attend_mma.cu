@@ -116,8 +116,8 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
         made_bad = fetch(a.v, S::V_AT, split + 1);
     }
     if (!walks) {
-        unsigned *const counter = a.counters + number * a.kv_heads + kv_head;
-        if (!is_last_block(counter, tile.highest / SPLIT + 1, care))
+        if (!is_last_block(a.counters + number * a.kv_heads + kv_head, tile.highest / SPLIT + 1,
+                           care))
             return;
         merge_splits<S>(&result, &state, shared, a, tile, kv_head);
     }

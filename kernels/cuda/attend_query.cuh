@@ -39,7 +39,9 @@ struct attend_args {
     unsigned *counters; /* [tile, kv_head]: splits that are done; zeros between launches */
     const int32_t *pos, *seq, *cap, *start;
     const int64_t *base;
-    int n_tokens, heads, kv_heads, group, d, splits; /* group: heads of a kv head */
+    int n_tokens, heads, kv_heads;
+    int group; /* heads / kv_heads: the host divides once, not every thread several times */
+    int d, splits;
     bool walk, ropes; /* ropes: qkv is yet to be turned, and its k and v to be cached */
     float scale;      /* of scores, times log2(e) */
     int64_t ldy;
