@@ -260,7 +260,7 @@ class Check:
         tables = open(os.path.join(os.path.dirname(__file__),
                                    "../../src/text/unicode_tables.c")).read()
         sets = {}
-        for name, number in re.findall(r'\{ "(\w+)", (\d+) \}', tables):
+        for name, number in re.findall(r'\{\s*"(\w+)",\s*(\d+)\s*\}', tables):
             sets.setdefault(number, []).append(name)
         every = "".join(chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000)
         rng = random.Random(self.options.seed)
