@@ -76,6 +76,24 @@ static void test_sample(void)
     free_all();
 }
 
+/* The same where neighbours on the device share x, and eight blocks that follow each other have two
+ * tiles of x for four pieces of the weight. */
+static void test_sample_of_clusters(void)
+{
+    enum { M = 192, OUT = 6144, K = 2048 };
+    const struct cudasim_launch *l = product(M, OUT, K);
+    const struct cudasim_traffic *w = &l->of[WEIGHTS], *other = &l->of[OTHER];
+
+    CHECK(strstr(l->name, "cluster_kernel"));
+    CHECK(l->ran < l->blocks);
+    CHECK_INT((int)l->busy, (int)l->blocks);
+    CHECK_INT((int)w->read, 2 * OUT * K * 2); /* once for each tile of x */
+    CHECK_INT((int)w->sectors_read, OUT * K * 2 / CUDASIM_SECTOR);
+    CHECK_INT((int)other->sectors_read, M * K * 2 / CUDASIM_SECTOR);
+    CHECK_INT((int)other->written, M * OUT * 4);
+    free_all();
+}
+
 /* A thread loads gate and up together, and waits once. */
 static void test_rounds(void)
 {
@@ -140,6 +158,7 @@ if (!device_begin())
     return 2;
 RUN(test_product);
 RUN(test_sample);
+RUN(test_sample_of_clusters);
 RUN(test_rounds);
 RUN(test_phases);
 RUN(test_nothing);
