@@ -162,10 +162,11 @@ uint64_t count_choose(uint64_t i, uint64_t blocks)
     return cluster * step % clusters * CLUSTER + i % CLUSTER;
 }
 
+/* One cluster cannot tell what all blocks share from what is its own. */
 bool count_is_enough(uint64_t i)
 {
     return now && mode == CUDASIM_COUNT_SAMPLE && now->grid[1] * now->grid[2] == 1 &&
-           i % CLUSTER == 0 && accesses >= BUDGET;
+           i >= 2 * CLUSTER && i % CLUSTER == 0 && accesses >= BUDGET;
 }
 
 void count_block_begin(size_t resident, uint64_t number)

@@ -7,7 +7,8 @@
  * launch do the same work on other data, so a launch with many accesses runs a sample of its
  * blocks, and the counts that are sums are scaled to the whole grid.
  *
- *     sample: clusters of 24 neighbouring blocks, spread over the grid, until BUDGET accesses
+ *     sample: clusters of 24 neighbouring blocks, two or more, spread over the grid, until BUDGET
+ *             accesses
  *
  * A grid of several dimensions runs whole: there blocks may be without work (attention has blocks
  * for all tiles that a pass might have), and those that ran would tell nothing of the others.

@@ -76,6 +76,20 @@ static void test_sample(void)
     free_all();
 }
 
+/* Of blocks with many accesses a few are enough, and x is still known to be shared by all. */
+static void test_sample_of_large_blocks(void)
+{
+    enum { M = 64, OUT = 1 << 15, K = 1 << 12 };
+    const struct cudasim_launch *l = product(M, OUT, K);
+    const struct cudasim_traffic *w = &l->of[WEIGHTS], *other = &l->of[OTHER];
+
+    CHECK(l->ran < l->blocks / 2);
+    CHECK_INT((int)w->sectors_read, OUT * K * 2 / CUDASIM_SECTOR);
+    CHECK_INT((int)other->sectors_read, M * K * 2 / CUDASIM_SECTOR);
+    CHECK_INT((int)other->written, M * OUT * 4);
+    free_all();
+}
+
 /* The same where neighbours on the device share x, and eight blocks that follow each other have two
  * tiles of x for four pieces of the weight. */
 static void test_sample_of_clusters(void)
@@ -158,6 +172,7 @@ if (!device_begin())
     return 2;
 RUN(test_product);
 RUN(test_sample);
+RUN(test_sample_of_large_blocks);
 RUN(test_sample_of_clusters);
 RUN(test_rounds);
 RUN(test_phases);
