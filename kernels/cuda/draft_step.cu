@@ -1,5 +1,5 @@
 /*
- * Steps of a draft as one kernel: all layers of up to eight steps, for at most 16 tokens a step.
+ * Steps of a draft as one kernel: all layers of up to eight steps, for at most 32 tokens a step.
  *
  * A step of a small model is 280 launches, most of which take less time to run than to begin and to
  * end. Here one launch has a block on every multiprocessor, and barriers over the grid take the
@@ -29,7 +29,6 @@ namespace
 {
 
 enum {
-    STAGES = 8,            /* of a warp's ring */
     KEPT = 32,             /* elements of a row that a lane keeps while it is normed */
     MOST_TILES = 4,        /* that the warps multiply before they meet */
     MOST_HIDDEN = 1 << 14, /* far more than have room in shared memory, */
@@ -42,6 +41,10 @@ struct one_step {
     const int32_t *id_at, *pos, *seq, *cap, *start, *out, *select_at;
     const int64_t *base;
 };
+
+/* Stages of a warp's ring, for 8 NT rows: many normed rows need some of the room. */
+template <int NT>
+constexpr int STAGES = NT > 2 ? 6 : 8;
 
 /* What lies where in a block's shared memory, in bytes behind the rings. */
 struct block_layout {
@@ -80,7 +83,7 @@ struct step_args {
 /* What a block has while it runs. */
 template <int NT>
 struct running_block {
-    stage_ring<STAGES, stream_source> ring;
+    stage_ring<STAGES<NT>, stream_source> ring;
     const stream_tables *tables;
     float *norm;     /* [hidden]: weights of the next norm */
     uint8_t *shared; /* sums of tiles, or units of attention */
@@ -100,7 +103,7 @@ struct running_block {
     __device__ __forceinline__ void await_norm() const
     {
         if (!SB_CUDA_FAULT(NORM_WEIGHTS_NOT_AWAITED))
-            cp_async_wait_but<STAGES - 1>(ring.put - norm_put);
+            cp_async_wait_but<STAGES<NT> - 1>(ring.put - norm_put);
     }
 };
 
@@ -215,9 +218,20 @@ __device__ __forceinline__ normed_inputs norm_rows(const running_block<NT> &bloc
 
 /* ------------------------------------------------------------------ products */
 
+/* The rows whose sums a thread gets of a product: those that lie THREADS sums apart in a tile. */
+template <int NT>
+constexpr int ROWS_OF_THREAD = (tile_sums<NT>::N + THREADS - 1) / THREADS;
+
+template <int NT>
+__device__ __forceinline__ int row_of(int i)
+{
+    return ((int)threadIdx.x % tile_sums<NT>::N + i * THREADS) / ROWS;
+}
+
 /* Multiplies this block's tiles of a matrix, between barriers of the grid. finish(o, r, sum) gets
  * the sum of output o and row r, o being -1 past the last row; all threads of a warp call it
- * together, and a thread always for the same r. The warps meet once for several tiles. */
+ * together. A thread's rows are row_of<NT>(i), i < ROWS_OF_THREAD<NT>. The warps meet once for
+ * several tiles. */
 template <enum sb_dtype TYPE, int NT, class INPUTS, class F>
 __device__ __forceinline__ void product(running_block<NT> &block, const step_args &a,
                                         const panels &w, const INPUTS &x, F finish)
@@ -336,19 +350,24 @@ __device__ __forceinline__ void propose(running_block<NT> &block, const step_arg
                                         const one_step &s)
 {
     const normed_inputs inputs = norm_rows<TYPE, NT>(block, a, s.out, s.n_out);
-    wide best = 0;
+    wide best[ROWS_OF_THREAD<NT>] = {};
 
-    product<TYPE, NT>(block, a, a.head, inputs, [&](int o, int, float sum) {
+    product<TYPE, NT>(block, a, a.head, inputs, [&](int o, int r, float sum) {
         const wide key = o >= 0 ? key_of(sum, o) : 0;
-        best = key > best ? key : best;
+#pragma unroll
+        for (int i = 0; i < ROWS_OF_THREAD<NT>; i++)
+            if (r == row_of<NT>(i) && key > best[i])
+                best[i] = key;
     });
-    for (int step = ROWS / 2; step > 0; step /= 2) {
-        const wide other = __shfl_xor_sync(SB_FULL_WARP, best, step);
-        best = other > best ? other : best;
+#pragma unroll
+    for (int i = 0; i < ROWS_OF_THREAD<NT>; i++) {
+        for (int step = ROWS / 2; step > 0; step /= 2) {
+            const wide other = __shfl_xor_sync(SB_FULL_WARP, best[i], step);
+            best[i] = other > best[i] ? other : best[i];
+        }
+        if (threadIdx.x % ROWS == 0 && row_of<NT>(i) < s.n_out && best[i] > 0)
+            atomicMax(&a.shared->best[row_of<NT>(i)], best[i]);
     }
-    const int row = (int)threadIdx.x % tile_sums<NT>::N / ROWS; /* as in product */
-    if (threadIdx.x % ROWS == 0 && row < s.n_out && best > 0)
-        atomicMax(&a.shared->best[row], best);
     grid_barrier(&a.shared->barrier);
     if (blockIdx.x == 0 && (int)threadIdx.x < s.n_out) {
         wide *of = &a.shared->best[threadIdx.x];
@@ -364,7 +383,7 @@ template <enum sb_dtype TYPE, int NT>
 __global__ void __launch_bounds__(THREADS, 1) step_kernel(const step_args a)
 {
     SB_DYNAMIC_SHARED(uint8_t, shared);
-    uint8_t *const fixed = shared + WARPS * STAGES * STAGE_BYTES;
+    uint8_t *const fixed = shared + WARPS * STAGES<NT> * STAGE_BYTES;
     running_block<NT> block;
 
     block.tables = make_tables(fixed + a.layout.tables, a);
@@ -373,7 +392,7 @@ __global__ void __launch_bounds__(THREADS, 1) step_kernel(const step_args a)
     block.rows = fixed + a.layout.rows;
     block.tile = (int)blockIdx.x;
     block.ring.source.begin(block.tables);
-    block.ring.begin(shared + threadIdx.x / 32 * (STAGES * STAGE_BYTES));
+    block.ring.begin(shared + threadIdx.x / 32 * (STAGES<NT> * STAGE_BYTES));
 #pragma unroll 1
     for (int i = 0; i < a.n_steps; i++) {
         const step_layer *layers = block.tables->layers;
@@ -394,13 +413,27 @@ __global__ void __launch_bounds__(THREADS, 1) step_kernel(const step_args a)
 
 /* ------------------------------------------------------------------ preparing */
 
-typedef void (*step_function)(const step_args);
+/* The kernel for up to `rows` rows, and what its block's layout depends on. */
+struct row_kernel {
+    int rows, stages, sums;
+    void (*kernel)(const step_args);
+};
 
-step_function kernel_for(enum sb_dtype type, int m)
+template <enum sb_dtype TYPE, int NT>
+constexpr row_kernel of_rows(void)
 {
-    if (type == SB_BF16)
-        return m <= 8 ? step_kernel<SB_BF16, 1> : step_kernel<SB_BF16, 2>;
-    return m <= 8 ? step_kernel<SB_F16, 1> : step_kernel<SB_F16, 2>;
+    return {8 * NT, STAGES<NT>, tile_sums<NT>::BYTES, step_kernel<TYPE, NT>};
+}
+
+template <enum sb_dtype TYPE>
+row_kernel kernel_of(int m)
+{
+    return m <= 8 ? of_rows<TYPE, 1>() : m <= 16 ? of_rows<TYPE, 2>() : of_rows<TYPE, 4>();
+}
+
+row_kernel kernel_for(enum sb_dtype type, int m)
+{
+    return type == SB_BF16 ? kernel_of<SB_BF16>(m) : kernel_of<SB_F16>(m);
 }
 
 int within(int n, int most)
@@ -417,18 +450,19 @@ int rounded(int bytes)
  * where that is nothing, the steps do not suit. */
 block_layout layout_of(const struct sb_cuda_draft *draft, int m)
 {
-    const int group = draft->attention.heads / draft->attention.kv_heads, rows = m <= 8 ? 8 : 16,
-              sums = m <= 8 ? (int)tile_sums<1>::BYTES : (int)tile_sums<2>::BYTES;
-    const int norms = rows * normed_inputs::pitch_of(sb_cuda_ld(SB_BF16, draft->model.hidden));
+    const row_kernel of = kernel_for(draft->type, m);
+    const int group = draft->attention.heads / draft->attention.kv_heads,
+              rings = WARPS * of.stages * STAGE_BYTES,
+              norms = of.rows * normed_inputs::pitch_of(sb_cuda_ld(SB_BF16, draft->model.hidden));
     block_layout at = {};
 
     at.norm = rounded(stream_tables::bytes(draft->model.n_layers));
     at.shared = at.norm + rounded(draft->model.hidden * (int)sizeof(float));
-    const int most = draft->most_shared, room = most - WARPS * STAGES * STAGE_BYTES - at.shared;
-    at.tiles_at_once = within((room - norms) / sums, MOST_TILES);
+    const int most = draft->most_shared, room = most - rings - at.shared;
+    at.tiles_at_once = within((room - norms) / of.sums, MOST_TILES);
     at.units_at_once = within(room / attend_memory::bytes_of_all(group, 1), MOST_UNITS);
-    at.rows = at.shared + at.tiles_at_once * sums;
-    const int used = at.tiles_at_once * sums + norms,
+    at.rows = at.shared + at.tiles_at_once * of.sums;
+    const int used = at.tiles_at_once * of.sums + norms,
               attended = attend_memory::bytes_of_all(group, at.units_at_once);
     at.bytes = most - room + (used > attended ? used : attended);
     return at;
@@ -539,7 +573,8 @@ cudaError_t count_blocks(struct sb_cuda_draft *draft)
         layout = layout_of(draft, 1);
     if (error == cudaSuccess && suits(layout))
         error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-            &resident, (const void *)kernel_for(draft->type, 1), THREADS, (size_t)layout.bytes);
+            &resident, (const void *)kernel_for(draft->type, 1).kernel, THREADS,
+            (size_t)layout.bytes);
     draft->blocks = !cooperates || resident < 1 ? 0 : processors < tiles ? processors : tiles;
     return error;
 }
@@ -635,7 +670,7 @@ cudaError_t sb_cuda_steps(const struct sb_cuda_draft *draft, const struct sb_dra
     a.layout = layout_of(draft, most);
     for (int i = 0; i < n; i++)
         a.steps[i] = step_of(&steps[i]);
-    return SB_LAUNCH_WITH(SB_COOPERATIVE, kernel_for(draft->type, most),
+    return SB_LAUNCH_WITH(SB_COOPERATIVE, kernel_for(draft->type, most).kernel,
                           dim3((unsigned)draft->blocks), dim3(THREADS), (size_t)a.layout.bytes,
                           stream, a);
 }
@@ -650,7 +685,7 @@ cudaError_t sb_load_draft_step(enum sb_dtype type)
 
     if (error == cudaSuccess)
         error = most_shared_of(&most, device);
-    for (int m = 8; error == cudaSuccess && type != SB_F32 && m <= MOST_TOKENS; m += 8)
-        error = sb_load(kernel_for(type, m), most);
+    for (int m = 8; error == cudaSuccess && type != SB_F32 && m <= MOST_TOKENS; m *= 2)
+        error = sb_load(kernel_for(type, m).kernel, most);
     return error;
 }

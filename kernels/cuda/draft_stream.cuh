@@ -34,7 +34,7 @@ namespace
 {
 
 enum {
-    MOST_TOKENS = 16,
+    MOST_TOKENS = 32,      /* one for each lane of a warp */
     PART = 128,            /* keys */
     WARP_KEYS = 16,        /* PART / WARPS */
     HEAD = 128,            /* the widest head */
@@ -109,7 +109,7 @@ struct attend_unit {
 __device__ __forceinline__ attend_unit unit_of(const step_tokens &step, int kv_heads, int number)
 {
     const int lane = (int)threadIdx.x % 32, i = number / kv_heads, kv_head = number % kv_heads;
-    const bool begins = lane < step.n && step.token[lane % MOST_TOKENS].first <= i;
+    const bool begins = lane < step.n && step.token[lane].first <= i;
     const int token = __popc(__ballot_sync(SB_FULL_WARP, begins)) - 1;
     const step_token &t = step.token[token];
 

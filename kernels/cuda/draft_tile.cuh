@@ -1,5 +1,5 @@
 /*
- * What a draft's kernels share: products of at most 16 rows whose sum over k is split.
+ * What a draft's kernels share: products of few rows whose sum over k is split.
  *
  * A draft's bits are outside the contract, so k may be split where the target's products may not.
  * A block takes a tile of 16 rows of weights, its eight warps take every eighth stage of 64 columns

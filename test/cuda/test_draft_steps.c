@@ -15,32 +15,32 @@
 
 static const struct sb_mem mem = {NULL, NULL, NULL};
 
-enum { ROWS = 4, STEPS = 4, MOST_STEPS = 10, CAP = 320, STRIDE = MOST_STEPS + 1, TEXT = CAP };
+enum { TEXTS = 4, ROWS = 26, STEPS = 4, MOST_STEPS = 10, CAP = 320, STRIDE = MOST_STEPS + 1 };
 
 /* A draft at work: rows of known texts, which lack the last token or the last two in the cache. */
 struct job {
     struct specbatch_model *model;
     int32_t n_rows, is_draft;
     const int32_t *rows;        /* which texts */
-    const int32_t *lengths;     /* [ROWS] of the texts */
+    const int32_t *lengths;     /* [TEXTS] of the texts */
     int32_t n_steps, at_once;   /* at_once: steps of a launch; 0: as many as the engine takes */
     int32_t ids[ROWS * STRIDE]; /* results: last token | proposals, of each row */
     float x[2 * ROWS][512];     /* the residual stream after the last step */
     int64_t launches;           /* of the steps */
 };
 
-static int32_t texts[ROWS][TEXT];
+static int32_t texts[TEXTS][CAP];
 /* On both sides of the ends of parts of 128 keys: at most two parts, and three. */
-static const int32_t short_texts[ROWS] = {5, 128, 2, 129};
-static const int32_t long_texts[ROWS] = {5, 257, 2, 300};
+static const int32_t short_texts[TEXTS] = {5, 128, 2, 129};
+static const int32_t long_texts[TEXTS] = {5, 257, 2, 300};
 
 static void make_texts(int32_t vocab)
 {
     uint32_t seed = 7;
 
-    for (int32_t i = 0; i < ROWS * TEXT; i++) {
+    for (int32_t i = 0; i < TEXTS * CAP; i++) {
         seed = seed * 1664525u + 1013904223u;
-        texts[i / TEXT][i % TEXT] = (int32_t)((seed >> 8) % (uint32_t)vocab);
+        texts[i / CAP][i % CAP] = (int32_t)((seed >> 8) % (uint32_t)vocab);
     }
 }
 
@@ -59,7 +59,7 @@ static int32_t fill(struct sb_runner *r, const struct job *job, int32_t *dev)
         const int32_t row = job->rows[b], n = job->lengths[row] - 1 - has_gap(row);
         if (n < 1)
             continue;
-        SB_TRY(r->backend->upload(NULL, dev, texts[row], TEXT * sizeof *dev));
+        SB_TRY(r->backend->upload(NULL, dev, texts[row], CAP * sizeof *dev));
         sb_pass_begin(r, 0);
         const int32_t seq = sb_pass_add_seq(r, (int64_t)b * CAP, CAP, 0);
         for (int32_t i = 0; i < n; i++)
@@ -115,7 +115,7 @@ static int32_t run(struct job *job)
                                             .n_threads = 1,
                                             .is_draft = job->is_draft};
     struct sb_runner runner = {.model = NULL};
-    int32_t host[ROWS * STRIDE + TEXT] = {0}, rc = SPECBATCH_OK;
+    int32_t host[ROWS * STRIDE + CAP] = {0}, rc = SPECBATCH_OK;
     void *dev = NULL;
     size_t block;
 
@@ -196,7 +196,7 @@ static double rounding(const struct job *job, const struct job *other, const str
     return n > 0 ? sqrt(sum / n) : NAN;
 }
 
-static const int32_t all_rows[ROWS] = {0, 1, 2, 3};
+static const int32_t all_rows[TEXTS] = {0, 1, 2, 3};
 
 /* What the steps of a draft may lose: as little as single operations of the same class do, measured
  * by the f32 class. Nearly all proposals are theirs, or the f32 class's: where two tokens are
@@ -212,7 +212,7 @@ static void check_texts(const char *path, const int32_t *lengths, int32_t weight
     CHECK_OK(open_on(&model, path, SPECBATCH_COMPUTE_BF16, weights));
     CHECK_OK(open_on(&in_f32, path, SPECBATCH_COMPUTE_F32, weights));
     make_texts(model->config.vocab);
-    one = (struct job){.model = model, .n_rows = ROWS, .is_draft = 1, .rows = all_rows};
+    one = (struct job){.model = model, .n_rows = TEXTS, .is_draft = 1, .rows = all_rows};
     one.lengths = lengths;
     one.n_steps = STEPS;
     single = exact = one;
@@ -221,7 +221,7 @@ static void check_texts(const char *path, const int32_t *lengths, int32_t weight
     CHECK_OK(run(&one));
     CHECK_OK(run(&single));
     CHECK_OK(run(&exact));
-    for (int32_t b = 0; b < ROWS; b++) {
+    for (int32_t b = 0; b < TEXTS; b++) {
         const int32_t with_single = agreed(&one, b, &single, b),
                       with_exact = agreed(&one, b, &exact, b);
         same += with_single > with_exact ? with_single : with_exact;
@@ -230,14 +230,14 @@ static void check_texts(const char *path, const int32_t *lengths, int32_t weight
     of_single = rounding(&single, &one, &exact, model->config.hidden);
     printf("     %s: %d of %d proposals agree; away from the f32 class by %.3g, and by %.3g in "
            "single operations; %d launches for %d\n",
-           path, (int)same, ROWS * STEPS, of_one, of_single, (int)one.launches,
+           path, (int)same, TEXTS * STEPS, of_one, of_single, (int)one.launches,
            (int)single.launches);
-    CHECK(same * 100 >= ROWS * STEPS * 90);
+    CHECK(same * 100 >= TEXTS * STEPS * 90);
     CHECK(of_one < 1.5 * of_single);
     CHECK_INT(one.launches == 1, is_one_launch);
     /* rows alone, and three in another order */
-    for (int32_t b = 0; b < ROWS; b += 3) {
-        const int32_t rows[3] = {(b + 2) % ROWS, b, (b + 1) % ROWS};
+    for (int32_t b = 0; b < TEXTS; b += 3) {
+        const int32_t rows[3] = {(b + 2) % TEXTS, b, (b + 1) % TEXTS};
         part = one;
         part.rows = b % 2 ? rows + 1 : rows;
         part.n_rows = b % 2 ? 1 : 3;
@@ -282,7 +282,7 @@ static void test_steps_of_long_texts(void)
 static void test_steps_of_two_rows(void)
 {
     static struct job one, single;
-    static const int32_t rows[] = {1, 2}, lengths[ROWS] = {0, 140, 3, 0};
+    static const int32_t rows[] = {1, 2}, lengths[TEXTS] = {0, 140, 3, 0};
     double apart;
 
     CHECK_OK(open_on(&one.model, "test/data/models/qwen3_untied_f32_sharded.draft",
@@ -305,6 +305,38 @@ static void test_steps_of_two_rows(void)
     specbatch_model_close(one.model);
 }
 
+/* Every count of rows has its kernel, up to 32 tokens a step. A row's bits are those that it has
+ * among few rows, and more tokens are single operations. */
+static void test_steps_of_many_rows(void)
+{
+    static struct job few, many;
+    static const struct {
+        int32_t n_rows, launches;
+    } cases[] = {{12, 1}, {25, 1}, {26, 0}};
+    static int32_t rows[ROWS];
+
+    for (int32_t b = 0; b < ROWS; b++)
+        rows[b] = b % TEXTS == 0 ? 1 : b % TEXTS == 1 ? 0 : b % TEXTS;
+    few = (struct job){.n_rows = TEXTS, .is_draft = 1, .rows = all_rows, .lengths = short_texts};
+    few.n_steps = STEPS;
+    CHECK_OK(open_on(&few.model, "test/data/models/qwen3_untied_f32_sharded.draft",
+                     SPECBATCH_COMPUTE_BF16, SPECBATCH_WEIGHTS_AUTO));
+    make_texts(few.model->config.vocab);
+    CHECK_OK(run(&few));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        many = few;
+        many.rows = rows;
+        many.n_rows = cases[i].n_rows;
+        CHECK_OK(run(&many));
+        CHECK_INT(many.launches == 1, cases[i].launches);
+        for (int32_t b = 0; b < many.n_rows && cases[i].launches == 1; b++) {
+            CHECK_INT(agreed(&many, b, &few, rows[b]), STEPS);
+            CHECK_MEM(many.x[b], few.x[rows[b]], sizeof few.x[0]);
+        }
+    }
+    specbatch_model_close(few.model);
+}
+
 /* Ten steps as two launches, which is what the engine makes of them, and as four. */
 static void test_steps_in_several_launches(void)
 {
@@ -313,7 +345,7 @@ static void test_steps_in_several_launches(void)
 
     for (size_t i = 0; i < sizeof at_once / sizeof *at_once; i++) {
         struct job *job = i == 0 ? &first : &other;
-        *job = (struct job){.n_rows = ROWS, .is_draft = 1, .rows = all_rows};
+        *job = (struct job){.n_rows = TEXTS, .is_draft = 1, .rows = all_rows};
         job->lengths = long_texts;
         job->n_steps = MOST_STEPS;
         job->at_once = at_once[i];
@@ -347,7 +379,7 @@ static void test_steps_of_the_f32_class(void)
     CHECK_OK(open_on(&draft.model, "test/data/models/qwen3_untied_f32_sharded.draft",
                      SPECBATCH_COMPUTE_F32, SPECBATCH_WEIGHTS_AUTO));
     make_texts(draft.model->config.vocab);
-    draft.n_rows = ROWS;
+    draft.n_rows = TEXTS;
     draft.rows = all_rows;
     draft.lengths = short_texts;
     draft.n_steps = STEPS;
@@ -395,6 +427,7 @@ RUN(test_steps_with_biases);
 RUN(test_steps_with_wide_heads);
 RUN(test_steps_of_long_texts);
 RUN(test_steps_of_two_rows);
+RUN(test_steps_of_many_rows);
 RUN(test_steps_in_several_launches);
 RUN(test_steps_that_do_not_suit);
 RUN(test_steps_of_the_f32_class);
