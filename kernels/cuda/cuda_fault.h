@@ -52,6 +52,8 @@
     DO(NO_BARRIER_BEHIND_ATTENTION)                                                           \
     /* a ring copies a stage to where one is that has not been read, */                       \
     DO(STAGE_COPIED_TOO_EARLY)                                                                \
+    /* or copies keys that another block may still make, */                                   \
+    DO(KEYS_NOT_HELD_BACK)                                                                    \
     /* nobody waits for the weights of norms, */                                              \
     DO(NORM_WEIGHTS_NOT_AWAITED)                                                              \
     /* the residual stream counts twice where something is added to it, */                    \

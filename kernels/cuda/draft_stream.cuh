@@ -196,7 +196,8 @@ struct stream_source {
     /* Whether these keys may be of a step that some block still makes. */
     __device__ __forceinline__ bool is_held() const
     {
-        return is_keys() && (step - 1) * tables->n_layers + layer >= attended;
+        return is_keys() && !SB_CUDA_FAULT(KEYS_NOT_HELD_BACK) &&
+               (step - 1) * tables->n_layers + layer >= attended;
     }
     __device__ __forceinline__ void fetch_keys(uint8_t *to) const
     {
