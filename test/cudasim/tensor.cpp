@@ -128,46 +128,76 @@ static __forceinline__ float sum_of(float c, const tensor_factors &a, size_t at_
     return special ? special_sum(c, a.elements + at_a, b.elements + at_b, N) : sum;
 }
 
+/* Eight outputs side by side. As vectors of the compiler, because loops over arrays of eight became
+ * loops along k with as many shuffles as sums. */
+typedef int32_t lanes __attribute__((vector_size(32)));
+typedef uint32_t unsigned_lanes __attribute__((vector_size(32)));
+typedef int64_t wide_lanes __attribute__((vector_size(64)));
+typedef double double_lanes __attribute__((vector_size(64)));
+typedef float float_lanes __attribute__((vector_size(32)));
+
+static __forceinline__ void load(lanes &out, const int32_t in[8]) { memcpy(&out, in, sizeof out); }
+
+static __forceinline__ bool any(const lanes &truths)
+{
+    int64_t pairs[4];
+
+    memcpy(pairs, &truths, sizeof pairs);
+    return (pairs[0] | pairs[1] | pairs[2] | pairs[3]) != 0;
+}
+
+/* Adds the terms magnitude * 2^-away, cut off to integers and with their signs. */
+static __forceinline__ void add_cut_off(lanes &sum, const lanes &magnitude, const lanes &away,
+                                        const lanes &sign)
+{
+    const lanes shift = away < MOST_SHIFT ? away : lanes{} + MOST_SHIFT;
+    const lanes part = (lanes)((unsigned_lanes)magnitude >> (unsigned_lanes)shift);
+
+    sum += (part ^ sign) - sign;
+}
+
+/* The same as cut_off. */
+static __forceinline__ void cut_off(float c[8], const double_lanes &value, const lanes &exponent)
+{
+    const wide_lanes power = (__builtin_convertvector(exponent, wide_lanes) + 1023) << 52;
+    const double_lanes kept = (double_lanes)((wide_lanes)value & ~(((int64_t)1 << 29) - 1));
+    const float_lanes out = __builtin_convertvector(kept * (double_lanes)power, float_lanes);
+
+    memcpy(c, &out, sizeof out);
+}
+
 /* The same as fixed_sum, for eight outputs of a row at once: N products from `first` on. If an
  * output is special or a sum of zeros only, it returns false and none is computed. */
 template <int N, int FRACTION>
 static __forceinline__ bool fixed_sums(float c[8], const int32_t *a, const int32_t *a_exponents,
                                        const tensor_step &b, int first)
 {
-    int32_t bits[8], largest[8], steps[8], sum[8] = {0};
+    lanes bits, of_b, sum = {}, of_c = {};
 
-    memcpy(bits, c, sizeof bits);
-    for (int j = 0; j < 8; j++) {
-        const int32_t biased = bits[j] >> 23 & 255;
-        const bool is_zero = (bits[j] & 0x7fffffff) == 0;
-        largest[j] = is_zero ? NOTHING : biased == 255 ? SPECIAL : (biased ? biased : 1) - 127;
+    memcpy(&bits, c, sizeof bits);
+    const lanes biased = bits >> 23 & 255, c_exponent = (biased ? biased : lanes{} + 1) - 127;
+    const lanes is_zero = (bits & 0x7fffffff) == 0;
+    lanes largest = biased == 255 ? lanes{} + SPECIAL : c_exponent;
+    largest = is_zero ? lanes{} + NOTHING : largest;
+    for (int k = 0; k < N; k++) {
+        load(of_b, b.exponents[first + k]);
+        const lanes exponent = of_b + a_exponents[k];
+        largest = exponent > largest ? exponent : largest;
     }
-    for (int k = 0; k < N; k++)
-        for (int j = 0; j < 8; j++) {
-            const int32_t exponent = a_exponents[k] + b.exponents[first + k][j];
-            largest[j] = exponent > largest[j] ? exponent : largest[j];
-        }
-    for (int j = 0; j < 8; j++)
-        if (largest[j] > SPECIAL / 2 || largest[j] < NOTHING / 2)
-            return false;
-    for (int j = 0; j < 8; j++) {
-        const int32_t biased = bits[j] >> 23 & 255,
-                      away = largest[j] - ((biased ? biased : 1) - 127);
-        const int32_t magnitude = (bits[j] & 0x7fffff) | (biased ? 0x800000 : 0);
-        steps[j] = magnitude << (FRACTION - 23) >> (away < MOST_SHIFT ? away : MOST_SHIFT);
+    if (any((largest > SPECIAL / 2) | (largest < NOTHING / 2)))
+        return false;
+    for (int k = 0; k < N; k++) {
+        load(of_b, b.exponents[first + k]);
+        const lanes away = largest - a_exponents[k] - of_b;
+        load(of_b, b.values[first + k]);
+        const lanes product = of_b * a[k], sign = product >> 31;
+        add_cut_off(sum, ((product ^ sign) - sign) << (FRACTION - 20), away, sign);
     }
-    for (int k = 0; k < N; k++)
-        for (int j = 0; j < 8; j++) {
-            const int32_t product = a[k] * b.values[first + k][j],
-                          away = largest[j] - a_exponents[k] - b.exponents[first + k][j];
-            const uint32_t magnitude = (uint32_t)(product < 0 ? -product : product)
-                                       << (FRACTION - 20);
-            const int32_t part = (int32_t)(magnitude >> (away < MOST_SHIFT ? away : MOST_SHIFT));
-            sum[j] += product < 0 ? -part : part;
-        }
-    for (int j = 0; j < 8; j++)
-        c[j] = cut_off((double)sum[j] + (bits[j] < 0 ? -steps[j] : steps[j]),
-                       largest[j] - FRACTION);
+    const lanes magnitude = (bits & 0x7fffff) | (biased ? lanes{} + 0x800000 : lanes{});
+    add_cut_off(of_c, magnitude << (FRACTION - 23), largest - c_exponent, bits >> 31);
+    cut_off(
+        c, __builtin_convertvector(sum, double_lanes) + __builtin_convertvector(of_c, double_lanes),
+        largest - FRACTION);
     return true;
 }
 
