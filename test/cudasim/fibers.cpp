@@ -649,7 +649,8 @@ void shuffle_parts(void *const parts[32])
         shuffle_part *p = static_cast<shuffle_part *>(parts[lane]);
         if (!p)
             continue;
-        int first = lane / p->width * p->width, last = first + p->width - 1, from = lane;
+        /* A width is a power of two. */
+        int first = lane & -p->width, last = first + p->width - 1, from = lane;
         switch (p->kind) {
         case SHUFFLE_IDX:
             from = first + (p->operand & (p->width - 1));
