@@ -90,9 +90,8 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
             weigh<S>(s, shared, n_mma);
         }
         cp_async_wait<1>();
-        const int is_bad = __any_sync(
-            0xffffffffu,
-            made_bad || has_bad_values<S>(shared + S::V_AT, lowest, cached_keys_of(tile, split)));
+        made_bad |= has_bad_values<S>(shared + S::V_AT, lowest, cached_keys_of(tile, split));
+        const int is_bad = __any_sync(0xffffffffu, made_bad);
         if (threadIdx.x % 32 == 0)
             care[threadIdx.x / 32] = is_bad;
         __syncthreads(); /* V, weights and sums */

@@ -20,7 +20,8 @@
  *
  * Keys are not weights: a step writes some that the next one reads. A ring gets no further than to
  * keys that were written before the last barrier that its block has passed (is_held). That is a
- * whole step ahead, so it matters for models of one or two small layers only.
+ * whole step ahead, so it matters for small models only: where layers are few, or so narrow that a
+ * warp has no stages of their weights.
  *
  * Rejected: to load a unit's keys when it is their turn. A block attends to several units in each
  * layer, and each would wait for the memory.
