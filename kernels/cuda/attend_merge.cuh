@@ -124,28 +124,41 @@ __device__ __forceinline__ float2 *sums_of(const attend_args &a, float2 *partial
     return partial + partial_floats(a.d) / 2 - 1;
 }
 
-/* Calls f(place in scratch, their place in fragments) for each pair of columns of this lane's
- * partial results that exist. */
-template <class S, typename F>
-__device__ __forceinline__ void each_partial(const uint8_t *shared, const attend_args &a,
-                                             const query_tile &tile, int kv_head, int group,
-                                             int split, F f)
-{
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+/* The partial results of this lane in scratch. */
+template <class S>
+struct lane_partials {
+    float2 *at[2 * S::MT]; /* of its queries and split 0 */
+    int splits[2 * S::MT]; /* in which they have keys */
+    int pairs, step;       /* pairs of columns, and from split to split */
 
+    __device__ __forceinline__ lane_partials(const uint8_t *shared, const attend_args &a,
+                                             const query_tile &tile, int kv_head)
+        : pairs((a.d + 1) / 2), step((int)partial_floats(a.d) / 2)
+    {
 #pragma unroll
-    for (int i = 0; i < 2 * S::MT; i++) {
-        if (!has_keys<S>(shared, tile, row_of(i), split))
-            continue;
-        float2 *of_query = partial_of(a, tile, kv_head, row_of(i), split);
-#pragma unroll
-        for (int n = 0; n < S::GROUP; n++) {
-            const int pair = (warp * S::N8 + group + n) * 4 + lane % 4;
-            if (2 * pair < a.d)
-                f(of_query + pair, i / 2, n, i % 2 * 2);
+        for (int i = 0; i < 2 * S::MT; i++) {
+            const int row = row_of(i), pos = ((const int *)(shared + S::POS_AT))[row];
+            splits[i] = row < tile.n ? pos / SPLIT + 1 : 0;
+            at[i] = partial_of(a, tile, kv_head, row, 0);
         }
     }
-}
+
+    /* Calls f(place in scratch, their place in fragments) for each pair of columns that exists. */
+    template <typename F>
+    __device__ __forceinline__ void each(int group, int split, F f) const
+    {
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+
+#pragma unroll
+        for (int i = 0; i < 2 * S::MT; i++)
+#pragma unroll
+            for (int n = 0; n < S::GROUP; n++) {
+                const int pair = (warp * S::N8 + group + n) * 4 + lane % 4;
+                if (split < splits[i] && pair < pairs)
+                    f(at[i] + (int64_t)split * step + pair, i / 2, n, i % 2 * 2);
+            }
+    }
+};
 
 /* Writes the partial results of one split to scratch, unmerged. */
 template <class S>
@@ -154,8 +167,9 @@ __device__ __forceinline__ void store_partial(const float (&o)[S::MT][S::GROUP][
                                               const query_tile &tile, int kv_head, int group)
 {
     const int split = (int)blockIdx.z, row = (int)threadIdx.x;
+    const lane_partials<S> mine(shared, a, tile, kv_head);
 
-    each_partial<S>(shared, a, tile, kv_head, group, split, [&](float2 *to, int t, int n, int j) {
+    mine.each(group, split, [&](float2 *to, int t, int n, int j) {
         *to = make_float2(o[t][n][j], o[t][n][j + 1]);
     });
     if (group == 0 && has_keys<S>(shared, tile, row, split))
@@ -169,9 +183,65 @@ __device__ __forceinline__ int in_turn(int i, int first, int end)
     return SB_CUDA_FAULT(MERGE_DESCENDING) ? first + end - 1 - i : i;
 }
 
-/* Merges the partial results of all splits in ascending order. First a thread a query merges maxima
- * and sums and leaves the factors, MERGED splits at a time, where keys and values were; then come
- * the values, for which nothing but their own loads has to be waited for. */
+/* Brings the maxima and sums of splits [first, end) to shared memory: to [end - first, ROWS]. */
+template <class S>
+__device__ __forceinline__ void fetch_sums(float2 *to, const uint8_t *shared, const attend_args &a,
+                                           const query_tile &tile, int kv_head, int first, int end)
+{
+    enum { AT_ONCE = 4 };
+    const int n = (end - first) * S::ROWS;
+
+    for (int i = (int)threadIdx.x; i < n; i += AT_ONCE * THREADS) {
+        float2 sums[AT_ONCE];
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++) {
+            const int at = i + j * THREADS, row = at % S::ROWS, split = first + at / S::ROWS;
+            sums[j] = at < n && has_keys<S>(shared, tile, row, split)
+                          ? __ldcg(sums_of(a, partial_of(a, tile, kv_head, row, split)))
+                          : make_float2(0.0f, 0.0f);
+        }
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++)
+            if (i + j * THREADS < n)
+                to[i + j * THREADS] = sums[j];
+    }
+}
+
+/* Merges the values of splits [first, end) by their factors [end - first, ROWS]. */
+template <class S>
+__device__ __forceinline__ void merge_values(running<S> *result, const lane_partials<S> &mine,
+                                             const uint8_t *shared, const float2 *factors,
+                                             int first, int end, int n_mma)
+{
+    /* splits: as many as there are registers for */
+    enum { FIT = 16 / (S::MT * S::N8), AT_ONCE = FIT > 4 ? 4 : FIT };
+
+    for (int i = first; i < end; i += AT_ONCE)
+#pragma unroll
+        for (int group = 0; group < S::N8; group += S::GROUP) {
+            float o[AT_ONCE][S::MT][S::GROUP][4] = {};
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; k++)
+                if (i + k < end)
+                    mine.each(group, in_turn(i + k, first, end),
+                              [&](const float2 *from, int t, int n, int j) {
+                                  const float2 pair = __ldcg(from);
+                                  o[k][t][n][j] = pair.x;
+                                  o[k][t][n][j + 1] = pair.y;
+                              });
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; k++) {
+                const int split = in_turn(i + k, first, end);
+                if (i + k < end)
+                    result->add(o[k], shared, factors + (split - first) * S::ROWS, group,
+                                split * SPLIT, n_mma);
+            }
+        }
+}
+
+/* Merges the partial results of all splits in ascending order, MERGED splits at a time: first a
+ * thread a query merges maxima and sums and leaves the factors in their place, where keys and
+ * values were; then come the values, for which nothing but their own loads has to be waited for. */
 template <class S>
 __device__ __forceinline__ void merge_splits(running<S> *result, merged *state, uint8_t *shared,
                                              const attend_args &a, const query_tile &tile,
@@ -180,36 +250,22 @@ __device__ __forceinline__ void merge_splits(running<S> *result, merged *state, 
     enum { MERGED = 64 };
     static_assert(MERGED * S::ROWS * sizeof(float2) <= S::Q_AT, "factors are where K and V were");
     float2 *factors = (float2 *)shared;
+    const lane_partials<S> mine(shared, a, tile, kv_head);
     const int last = tile.highest / SPLIT - SB_CUDA_FAULT(MERGE_WITHOUT_LAST);
     const int n_mma = (tile.n + 15) / 16, row = (int)threadIdx.x;
-    enum { AT_ONCE = S::MT == 4 ? 1 : 2 }; /* splits; the largest tiles have no registers for two */
 
     for (int first = 0; first <= last; first += MERGED) {
         const int end = min(first + (int)MERGED, last + 1);
-#pragma unroll 4
+        fetch_sums<S>(factors, shared, a, tile, kv_head, first, end);
+        __syncthreads();
         for (int i = first; i < end && has_keys<S>(shared, tile, row, i); i++) {
             const int of_row = ((const int *)(shared + S::POS_AT))[row] / SPLIT + 1;
-            const int split = in_turn(i, first, min(end, of_row));
-            const float2 part = __ldcg(sums_of(a, partial_of(a, tile, kv_head, row, split)));
-            float2 *to = factors + (split - first) * S::ROWS + row;
-            merge(state, part.x, part.y, &to->x, &to->y);
+            float2 *at = factors + (in_turn(i, first, min(end, of_row)) - first) * S::ROWS + row;
+            const float2 part = *at;
+            merge(state, part.x, part.y, &at->x, &at->y);
         }
         __syncthreads();
-#pragma unroll AT_ONCE
-        for (int i = first; i < end; i++)
-#pragma unroll
-            for (int group = 0; group < S::N8; group += S::GROUP) {
-                const int split = in_turn(i, first, end);
-                float o[S::MT][S::GROUP][4] = {};
-                each_partial<S>(shared, a, tile, kv_head, group, split,
-                                [&](float2 *from, int t, int n, int j) {
-                                    const float2 pair = __ldcg(from);
-                                    o[t][n][j] = pair.x;
-                                    o[t][n][j + 1] = pair.y;
-                                });
-                result->add(o, shared, factors + (split - first) * S::ROWS, group, split * SPLIT,
-                            n_mma);
-            }
+        merge_values<S>(result, mine, shared, factors, first, end, n_mma);
         __syncthreads(); /* the factors have been read */
     }
 }

@@ -48,29 +48,29 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
     const bool walks = a.walk || tile.highest < SPLIT;
     const int first = walks ? 0 : (int)blockIdx.z, last = walks ? tile.highest / SPLIT : first;
     const int n_mma = (tile.n + 15) / 16;
-    const int64_t from = a.base[tile.seq] +
-                         ((int64_t)kv_head * a.cap[tile.seq] + a.start[tile.seq]) * a.d;
+    const int64_t from = tile.keys + kv_head * tile.stride;
     int *care = (int *)(shared + S::CARE_AT);
     float2 *factors = (float2 *)(shared + S::FACTORS_AT);
     merged state = {-INFINITY, 0.0f}; /* of query number threadIdx.x */
     running<S> result;
 
     /* Every call makes one group of copies, empty past the last split, so that waits can count. It
-     * returns whether this thread has made a value that needs care. */
-    auto fetch = [&](uint16_t *plane, int at, int split) {
+     * returns whether this thread has made a value that needs care. Heads are made in pieces where
+     * registers are scarce, in the midst of the splits. */
+    auto fetch = [&](uint16_t *plane, int at, int split, auto pieces) {
         bool is_bad = false;
         if (split <= last) {
             uint16_t *keys = plane + from + (int64_t)split * SPLIT * a.d;
             fetch_rows<S>(shared + at, keys, cached_keys_of(tile, split), keys_of(tile, split),
                           a.d);
             if (ROPES)
-                is_bad = turn_keys<S>(shared + at, keys, a, tile, kv_head, split, at != 0);
+                is_bad = turn_keys<S>(shared + at, keys, a, tile, kv_head, split, at != 0, pieces);
         }
         cp_async_commit();
         return is_bad;
     };
-    fetch(a.k, 0, first);
-    bool made_bad = fetch(a.v, S::V_AT, first);
+    fetch(a.k, 0, first, in_pieces<1>());
+    bool made_bad = fetch(a.v, S::V_AT, first, in_pieces<1>());
     if (ROPES)
         turn_queries<S>(shared, a, tile, kv_head);
     else
@@ -86,7 +86,7 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
             scores<S>(s, shared, n_mma);
             mask_scores<S>(s, shared, first_key, a.scale, n_mma);
             __syncthreads(); /* the warps' maxima; K has been read */
-            fetch(a.k, 0, split + 1);
+            fetch(a.k, 0, split + 1, in_pieces<2>());
             weigh<S>(s, shared, n_mma);
         }
         cp_async_wait<1>();
@@ -112,7 +112,7 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
                 store_partial<S>(o, shared, a, tile, kv_head, group);
         }
         __syncthreads(); /* V, weights and sums have been read */
-        made_bad = fetch(a.v, S::V_AT, split + 1);
+        made_bad = fetch(a.v, S::V_AT, split + 1, in_pieces<2>());
     }
     if (!walks) {
         if (!is_last_block(a.counters + number * a.kv_heads + kv_head, tile.highest / SPLIT + 1,

@@ -53,6 +53,8 @@ struct query_tile {
     int run, first, n, seq;
     int lowest, highest; /* positions */
     int fresh; /* keys from this position on are made from qkv, those before it are in the cache */
+    int64_t keys, stride; /* in a plane: position 0 of the sequence's kv head 0, and from one kv
+                             head to the next */
 };
 
 /* How many tiles the first `tokens` tokens of a run begin. */
@@ -105,8 +107,8 @@ __device__ __forceinline__ int find_tile(query_tile *tile, const attend_args &a,
     return 0;
 }
 
-/* Determines how many queries the tile has, as the run may end in it, and the range of their
- * positions. */
+/* Determines how many queries the tile has, as the run may end in it, the range of their positions,
+ * and where their keys are. None of the loads waits for another. */
 __device__ __forceinline__ void measure_tile(query_tile *tile, const attend_args &a, int rows)
 {
     const unsigned all = 0xffffffffu;
@@ -116,21 +118,23 @@ __device__ __forceinline__ void measure_tile(query_tile *tile, const attend_args
 
     tile->lowest = INT32_MAX;
     tile->highest = 0;
+    tile->fresh = a.ropes ? a.pos[tile->run] : INT32_MAX;
+    tile->stride = (int64_t)a.cap[tile->seq] * a.d;
+    tile->keys = a.base[tile->seq] + (int64_t)a.start[tile->seq] * a.d;
     for (unsigned inside = all; inside == all && token < end; token += 32) {
         const int t = token + lane;
-        const bool is_ours = t < end && t < a.n_tokens && a.seq[t] == tile->seq;
-        inside = __ballot_sync(all, is_ours);
+        const bool is_there = t < end && t < a.n_tokens;
+        const int seq = is_there ? a.seq[t] : -1, pos = is_there ? a.pos[t] : -1;
+        inside = __ballot_sync(all, is_there && seq == tile->seq);
         /* only the tokens before the first that is not ours */
         inside &= ~inside ? (1u << (__ffs((int)~inside) - 1)) - 1u : all;
-        const int pos = inside >> lane & 1u ? a.pos[t] : -1;
-        if (pos >= 0) {
+        if (inside >> lane & 1u) {
             tile->lowest = min(tile->lowest, pos);
             tile->highest = max(tile->highest, pos);
         }
         tile->n = (token + __popc(inside) - tile->run) * a.group - tile->first;
     }
     tile->n = min(tile->n, rows);
-    tile->fresh = a.ropes ? a.pos[tile->run] : INT32_MAX;
     for (int step = 16; step > 0; step /= 2) {
         tile->lowest = min(tile->lowest, __shfl_xor_sync(all, tile->lowest, step));
         tile->highest = max(tile->highest, __shfl_xor_sync(all, tile->highest, step));

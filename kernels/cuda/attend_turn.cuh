@@ -11,7 +11,8 @@
  *
  * This needs a pass whose sequences are apart (struct sb_pass): then the new keys that a query sees
  * are those of its own run, token i of which is at the position of token 0 plus i. A padding run
- * breaks this: all its tokens are at position 0, which its first token makes.
+ * breaks this: all its tokens are at position 0, which its first token makes and which is the
+ * highest of its tiles.
  */
 #ifndef SB_CUDA_ATTEND_TURN_CUH
 #define SB_CUDA_ATTEND_TURN_CUH
@@ -56,30 +57,34 @@ __device__ __forceinline__ void turn_queries(uint8_t *shared, const attend_args 
     for (int first = 0; first < S::ROWS; first += HALF_WARPS) {
         const int row = first + half, at = tile.first + min(row, tile.n - 1);
         const int token = tile.run + at / a.group, h = kv_head * a.group + at % a.group;
-        const int pos = a.pos[token];
+        const int pos = min(tile.fresh + token - tile.run, tile.highest);
         const bool is_real = row < tile.n;
         if (threadIdx.x % HEAD_LANES == 0)
             ((int *)(shared + S::POS_AT))[row] = is_real ? pos : -1;
         zero_columns<S>(queries, row, is_real ? a.d : 0);
         if (row - row % 2 >= tile.n) /* neither half of the warp has a query */
             continue;
-        make_head<S::D / 32>(
-            head_of(a, token, h), turn_of(a.layer, h, pos), a.layer.q_norm || a.layer.k_norm,
-            a.layer.eps, [=](int d, float value) {
-                if (is_real)
-                    *element<S>(queries, row, d) = (uint16_t)pack2<S::TYPE>(value, 0.0f);
-            });
+        make_head<S::D / 32>(head_of(a, token, h), turn_of(a.layer, h, pos), a.layer.q_norm != NULL,
+                             a.layer.eps, [=](int d, float value) {
+                                 if (is_real)
+                                     *element<S>(queries, row, d) = (uint16_t)pack2<S::TYPE>(value,
+                                                                                             0.0f);
+                             });
     }
 }
 
-/* Makes the keys, or the values, of a split that are not in the cache yet, a head in two pieces: in
- * the midst of the splits registers are scarce. Row i of `tile` is key i
- * of the split, and cached + i d its place in the cache. Returns whether this thread has made an
- * Inf or NaN that some query of the tile must not see. */
-template <class S>
+/* An argument that says in how many pieces heads are made. */
+template <int PIECES>
+struct in_pieces {
+};
+
+/* Makes the keys, or the values, of a split that are not in the cache yet, a head in PIECES. Row i
+ * of `tile` is key i of the split, and cached + i d its place in the cache. Returns whether this
+ * thread has made an Inf or NaN that some query of the tile must not see. */
+template <class S, int PIECES>
 __device__ __forceinline__ bool turn_keys(uint8_t *tile_rows, uint16_t *cached,
                                           const attend_args &a, const query_tile &tile, int kv_head,
-                                          int split, bool is_v)
+                                          int split, bool is_v, in_pieces<PIECES>)
 {
     const int n = keys_of(tile, split), lowest = tile.lowest - split * SPLIT,
               h = a.heads + kv_head + (is_v ? a.kv_heads : 0);
@@ -89,16 +94,16 @@ __device__ __forceinline__ bool turn_keys(uint8_t *tile_rows, uint16_t *cached,
         const int key = first + (int)threadIdx.x / HEAD_LANES, row = min(key, n - 1);
         const int pos = split * SPLIT + row, i = pos - tile.fresh, query = i * a.group - tile.first;
         const bool is_mine = key == row, is_ours = is_mine && query >= 0 && query < tile.n;
-        make_head<S::D / 64>(head_of(a, tile.run + i, h), turn_of(a.layer, h, pos),
-                             a.layer.q_norm || a.layer.k_norm, a.layer.eps,
-                             [&](int d, float value) {
-                                 const uint32_t bits = pack2<S::TYPE>(value, 0.0f);
-                                 if (is_mine)
-                                     *element<S>(tile_rows, row, d) = (uint16_t)bits;
-                                 if (is_ours)
-                                     cached[(int64_t)row * a.d + d] = (uint16_t)bits;
-                                 is_bad |= is_v && row > lowest && !is_finite2<S::TYPE>(bits);
-                             });
+        make_head<S::D / 32 / PIECES>(
+            head_of(a, tile.run + i, h), turn_of(a.layer, h, pos), !is_v && a.layer.k_norm,
+            a.layer.eps, [&](int d, float value) {
+                const uint32_t bits = pack2<S::TYPE>(value, 0.0f);
+                if (is_mine)
+                    *element<S>(tile_rows, row, d) = (uint16_t)bits;
+                if (is_ours)
+                    cached[(int64_t)row * a.d + d] = (uint16_t)bits;
+                is_bad |= is_v && row > lowest && !is_finite2<S::TYPE>(bits);
+            });
         if (is_mine)
             zero_columns<S>(tile_rows, row, a.d);
     }

@@ -9,8 +9,9 @@
  *                t + 16, ...: the CPU's 16 lanes, which its tree adds (kernels/cpu/rope.c)
  *
  * A lane keeps its units in registers, and all loads stand before the first use. So a head costs
- * one wait for memory, and may be replaced in place. Heads of more than 32 UNITS elements take
- * several pieces.
+ * one wait for memory, and may be replaced in place. Where all of a head is rotated, the elements
+ * of a lane's units are those whose squares it adds, if half is a multiple of 16; else these are
+ * loaded besides. Heads of more than 32 UNITS elements take several pieces.
  */
 #ifndef SB_CUDA_ROPE_HEAD_CUH
 #define SB_CUDA_ROPE_HEAD_CUH
@@ -43,13 +44,15 @@ __device__ __forceinline__ rope_turn turn_of(const sb_attention &a, int h, int64
             a.rot_interleaved};
 }
 
-/* 1 / sqrt(mean(head^2) + eps) in all 16 lanes. */
+/* A lane's sum of squares of a head [n]. All that it adds of 32 UNITS elements is loaded at once.
+ */
 template <int UNITS>
-__device__ __forceinline__ float head_scale(const float *head, int n, float eps)
+__device__ __forceinline__ float sum_of_squares(const float *head, int n)
 {
     const int lane = (int)threadIdx.x % HEAD_LANES;
     float sum = 0.0f;
 
+#pragma unroll 1
     for (int first = 0; first < n; first += 2 * UNITS * HEAD_LANES) {
         float own[2 * UNITS];
 #pragma unroll
@@ -61,8 +64,7 @@ __device__ __forceinline__ float head_scale(const float *head, int n, float eps)
         for (int i = 0; i < 2 * UNITS; i++)
             sum = fmaf(own[i], own[i], sum);
     }
-    sum = __shfl_sync(SB_FULL_WARP, sb_hsum16(sum), 0, HEAD_LANES);
-    return 1.0f / sqrtf(sum / (float)n + eps);
+    return sum;
 }
 
 /* The units of a lane that are in registers at a time. */
@@ -90,6 +92,26 @@ struct rope_units {
             cosine[i] = u < turn.half ? turn.cosine[u] : 1.0f;
             sine[i] = u < turn.half ? turn.sine[u] : 0.0f;
         }
+    }
+
+    /* Whether the units from 0 on are a head whose squares are added as they lie here. */
+    static __device__ __forceinline__ bool are_in_order(const rope_turn &turn)
+    {
+        return turn.n <= 2 * UNITS * HEAD_LANES && turn.n == 2 * turn.half &&
+               turn.half % HEAD_LANES == 0 && !turn.interleaved;
+    }
+
+    /* The same as that of the whole head. Units past its end are zeros, which change no sum. */
+    __device__ __forceinline__ float sum_of_squares() const
+    {
+        float sum = 0.0f;
+
+#pragma unroll
+        for (int i = 0; i < 2 * UNITS; i++) {
+            const float v = i < UNITS ? a[i % UNITS] : b[i % UNITS];
+            sum = fmaf(v, v, sum);
+        }
+        return sum;
     }
 
     /* Calls put(d, value) for each element. */
@@ -121,8 +143,12 @@ __device__ __forceinline__ void make_head(const float *head, const rope_turn &tu
     float scale = 1.0f;
 
     units.load(head, turn, 0);
-    if (has_norms)
-        scale = head_scale<UNITS>(head, turn.n, eps);
+    if (has_norms) {
+        const float mine = units.are_in_order(turn) ? units.sum_of_squares()
+                                                    : sum_of_squares<UNITS>(head, turn.n);
+        const float sum = __shfl_sync(SB_FULL_WARP, sb_hsum16(mine), 0, HEAD_LANES);
+        scale = 1.0f / sqrtf(sum / (float)turn.n + eps);
+    }
     __syncwarp(); /* the whole head has been read */
     units.make(turn, 0, scale, put);
     for (int first = UNITS * HEAD_LANES; 2 * first < turn.n; first += UNITS * HEAD_LANES) {

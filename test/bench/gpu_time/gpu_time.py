@@ -68,7 +68,7 @@ STAGE = 115 / CLOCK
 # in registers are unrolled whole; the counts cannot tell them from others, so they are named here.
 # Attention has 8 pairs of a partial result in flight (SASS of its merge).
 PER_LOAD, UNROLLED = 12, 4
-UNROLLED_WHOLE = {"norm_in_registers": 48, "rope_kv": 16, "attend_kernel": 8}
+UNROLLED_WHOLE = {"norm_in_registers": 48, "rope_kv": 16, "attend_kernel": 24}
 SHARED, RESERVED, THREADS = 228 << 10, 1 << 10, 2048
 # Where a graph of one round begins and ends, and the host's part.
 ROUND = 10e-6
