@@ -17,7 +17,8 @@
  * for the product before has most of a multiprocessor's shared memory until its end.
  *
  * K of the next split is fetched during softmax and values, V during the next scores. A block has
- * up to 64 KB in flight (D = 128); an H100 holds 3 blocks of one query tile or 2 of four.
+ * up to 64 KB in flight (D = 128); an H100 holds 3 blocks of 16 or 32 queries, or 2 of 64.
+ * (Of blocks that walk through several splits, it holds 2 with 32 queries.)
  */
 #include "kernels/cuda/attend_merge.cuh"
 #include "kernels/cuda/attend_turn.cuh"
@@ -49,6 +50,7 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
     const int first = walks ? 0 : (int)blockIdx.z, last = walks ? tile.highest / SPLIT : first;
     const int n_mma = (tile.n + 15) / 16;
     const int64_t from = tile.keys + kv_head * tile.stride;
+    uint8_t *weights = shared + (a.walk ? S::W_AT : 0);
     int *care = (int *)(shared + S::CARE_AT);
     float2 *factors = (float2 *)(shared + S::FACTORS_AT);
     merged state = {-INFINITY, 0.0f}; /* of query number threadIdx.x */
@@ -87,7 +89,7 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
             mask_scores<S>(s, shared, first_key, a.scale, n_mma);
             __syncthreads(); /* the warps' maxima; K has been read */
             fetch(a.k, 0, split + 1, in_pieces<2>());
-            weigh<S>(s, shared, n_mma);
+            weigh<S>(s, shared, weights, n_mma);
         }
         cp_async_wait<1>();
         made_bad |= has_bad_values<S>(shared + S::V_AT, lowest, cached_keys_of(tile, split));
@@ -103,9 +105,9 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
 #pragma unroll
         for (int group = 0; group < S::N8; group += S::GROUP) {
             float o[S::MT][S::GROUP][4];
-            values<S>(o, shared, group, n_mma);
+            values<S>(o, shared, weights, group, n_mma);
             if (needs_care)
-                values_with_care<S>(o, shared, group, first_key, lowest, n_mma);
+                values_with_care<S>(o, shared, weights, group, first_key, lowest, n_mma);
             if (walks)
                 result.add(o, shared, factors, group, first_key, n_mma);
             else
@@ -136,14 +138,18 @@ __global__ void __launch_bounds__(THREADS, RESIDENT<S, ROPES>) attend_kernel(att
     SB_DYNAMIC_SHARED(uint8_t, shared);
     const int kv_head = (int)blockIdx.y;
     query_tile tile;
+    int i = (int)blockIdx.x;
 
     cp_async_begin();
     grid_launch_next();
+    /* What tokens there are the host has uploaded before all of the round. */
+    bool has_tile = find_tile(&tile, a, S::ROWS, i);
     grid_wait_for_previous();
-    for (int i = (int)blockIdx.x; find_tile(&tile, a, S::ROWS, i); i += (int)gridDim.x) {
-        measure_tile(&tile, a, S::ROWS);
+    while (has_tile) {
         if (a.walk || (int)blockIdx.z * SPLIT <= tile.highest)
             do_tile<S, ROPES>(shared, a, tile, kv_head, i);
+        i += (int)gridDim.x;
+        has_tile = find_tile(&tile, a, S::ROWS, i);
     }
 }
 
@@ -159,8 +165,8 @@ cudaError_t launch_shape(const attend_args &a, int n_seqs, cudaStream_t stream)
     const dim3 grid((unsigned)(packed < each ? packed : each), (unsigned)a.kv_heads,
                     a.walk ? 1u : (unsigned)a.splits);
 
-    return SB_LAUNCH_WITH(SB_DEPENDENT, (attend_kernel<S, ROPES>), grid, dim3(THREADS), S::SHARED,
-                          stream, a);
+    return SB_LAUNCH_WITH(SB_DEPENDENT, (attend_kernel<S, ROPES>), grid, dim3(THREADS),
+                          a.walk ? (size_t)S::SHARED : (size_t)S::SPLIT_SHARED, stream, a);
 }
 
 template <class S, bool ROPES = false>

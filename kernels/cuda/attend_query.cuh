@@ -11,9 +11,8 @@
  *   tile    `rows` consecutive queries of one run, or fewer at the run's end. Tiles are numbered
  *           through the runs of the pass in order.
  *
- * A block searches for the tile of its number (find_tile), then determines how many queries the
- * tile has and at which positions (measure_tile). Every warp does both by itself and gets the same
- * answer.
+ * A block searches for the tile of its number, then determines how many queries the tile has and at
+ * which positions. Every warp does both by itself and gets the same answer.
  */
 #ifndef SB_CUDA_ATTEND_QUERY_CUH
 #define SB_CUDA_ATTEND_QUERY_CUH
@@ -63,10 +62,11 @@ __device__ __forceinline__ int tiles_of(int tokens, int group, int rows)
     return (tokens * group + rows - 1) / rows;
 }
 
-/* Finds tile number `want` of the pass; returns 0 when the pass has fewer. The warp takes 32 tokens
- * a step: it finds which of them begin a run, how many tiles each token begins, and with a running
- * sum the token whose tiles include `want`. */
-__device__ __forceinline__ int find_tile(query_tile *tile, const attend_args &a, int rows, int want)
+/* Finds where tile number `want` of the pass is; returns 0 when the pass has fewer. The warp takes
+ * 32 tokens a step: it finds which of them begin a run, how many tiles each token begins, and with
+ * a running sum the token whose tiles include `want`. */
+__device__ __forceinline__ int locate_tile(query_tile *tile, const attend_args &a, int rows,
+                                           int want)
 {
     const unsigned all = 0xffffffffu;
     const int lane = threadIdx.x % 32;
@@ -139,6 +139,15 @@ __device__ __forceinline__ void measure_tile(query_tile *tile, const attend_args
         tile->lowest = min(tile->lowest, __shfl_xor_sync(all, tile->lowest, step));
         tile->highest = max(tile->highest, __shfl_xor_sync(all, tile->highest, step));
     }
+}
+
+/* Fills in tile number `want` of the pass; returns 0 when the pass has fewer. */
+__device__ __forceinline__ int find_tile(query_tile *tile, const attend_args &a, int rows, int want)
+{
+    if (!locate_tile(tile, a, rows, want))
+        return 0;
+    measure_tile(tile, a, rows);
+    return 1;
 }
 
 } // namespace

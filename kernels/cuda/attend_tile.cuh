@@ -29,11 +29,16 @@
  *   values     warp w: all queries x columns [D/4 w, D/4 (w+1)): V likewise; W by way of shared
  *              memory
  *
- *   shared:  K [128, D]  V [128, D]  Q [16 MT, D]  W [16 MT, 128]   16 bit, swizzled as in mma.cuh
+ *   shared:  K [128, D]  V [128, D]  Q [16 MT, D]   16 bit, swizzled as in mma.cuh
  *            max, sum [16 MT, 4] f32   pos [16 MT]   factors [16 MT, 2] f32   care [4]
+ *            W [16 MT, 128]   16 bit, swizzled
  *
- * so that even one tile of 6 queries keeps all tensor cores busy behind the loads. head_dim is
- * padded with zeros to D = 64, 128 or 256 in shared memory.
+ * A block that takes one split only has W where K was, and so much less memory that a
+ * multiprocessor holds three blocks of 32 queries instead of two. With several splits the next K
+ * is on its way to that place by then.
+ *
+ * So even one tile of 6 queries keeps all tensor cores busy behind the loads. head_dim is padded
+ * with zeros to D = 64, 128 or 256 in shared memory.
  *
  * Keys and values that are not the query's own never count. Keys past the tile's last position are
  * not loaded, and masked scores are replaced by -inf, whatever they were. A masked value is
@@ -70,17 +75,18 @@ struct attend_shape {
         UNROLL = MT == 4 ? 2 : 8, /* steps of 16; four query tiles hide their loads anyway */
         V_AT = SPLIT * ROW_BYTES,
         Q_AT = 2 * V_AT,
-        W_AT = Q_AT + ROWS * ROW_BYTES,
-        MAX_AT = W_AT + ROWS * W_BYTES,
+        MAX_AT = Q_AT + ROWS * ROW_BYTES,
         SUM_AT = MAX_AT + ROWS * WARPS * 4,
         POS_AT = SUM_AT + ROWS * WARPS * 4,
         FACTORS_AT = POS_AT + ROWS * 4,
         CARE_AT = FACTORS_AT + ROWS * 8,
-        SHARED = CARE_AT + WARPS * 4,
-        /* How many blocks a multiprocessor of compute capability 9.0 can hold: by its 228 KB of
-         * shared memory, of which every block takes 1 KB more than it asks for, and by registers.
-         */
-        RESIDENT_ = 228 * 1024 / (SHARED + 1024),
+        W_AT = (CARE_AT + WARPS * 4 + 127) / 128 * 128,
+        SHARED = W_AT + ROWS * W_BYTES,
+        SPLIT_SHARED = W_AT, /* of a block that takes one split */
+        /* How many blocks of one split a multiprocessor of compute capability 9.0 can hold: by its
+         * 228 KB of shared memory, of which every block takes 1 KB more than it asks for, and by
+         * registers. */
+        RESIDENT_ = 228 * 1024 / (SPLIT_SHARED + 1024),
         REGISTERS = MT == 1   ? 4
                     : MT == 2 ? 3
                               : 2,
@@ -276,7 +282,8 @@ __device__ __forceinline__ float row_sum(const uint8_t *shared, int row)
 /* Makes weights of the scores. The weights go to shared memory rounded to the type, and so does
  * each query's sum over this warp's keys, which is of the unrounded weights. */
 template <class S>
-__device__ __forceinline__ void weigh(float (&s)[S::MT][4][4], uint8_t *shared, int n_mma)
+__device__ __forceinline__ void weigh(float (&s)[S::MT][4][4], uint8_t *shared, uint8_t *weights,
+                                      int n_mma)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
@@ -293,7 +300,7 @@ __device__ __forceinline__ void weigh(float (&s)[S::MT][4][4], uint8_t *shared, 
             const float w0 = exp2f(s[i / 2][n][i % 2 * 2] - top);
             const float w1 = exp2f(s[i / 2][n][i % 2 * 2 + 1] - top);
             sum = sum + w0 + w1;
-            uint8_t *to = shared + S::W_AT + swizzled<W_BYTES>(row, warp * 4 + n) + lane % 4 * 4;
+            uint8_t *to = weights + swizzled<W_BYTES>(row, warp * 4 + n) + lane % 4 * 4;
             *(uint32_t *)to = pack2<S::TYPE>(w0, w1);
         }
         sum = sum + __shfl_xor_sync(0xffffffffu, sum, 1);
@@ -314,20 +321,18 @@ __device__ __forceinline__ void load_values(uint32_t (&b)[4], const uint8_t *sha
                            swizzled<S::ROW_BYTES>(step * 16 + lane % 16, chunk + lane / 16));
 }
 
-template <class S>
-__device__ __forceinline__ void load_weights(uint32_t (&w)[4], const uint8_t *shared, int t,
+__device__ __forceinline__ void load_weights(uint32_t (&w)[4], const uint8_t *weights, int t,
                                              int step)
 {
     const int lane = threadIdx.x % 32;
-    ldmatrix4(w, at_shared(shared) + S::W_AT +
-                     swizzled<W_BYTES>(t * 16 + lane % 16, step * 2 + lane / 16));
+    ldmatrix4(w, at_shared(weights) + swizzled<W_BYTES>(t * 16 + lane % 16, step * 2 + lane / 16));
 }
 
 /* o[t][n] = the partial result of the queries of mma tile t, columns from D/4 warp + 8 (group + n)
  * on. */
 template <class S>
 __device__ __forceinline__ void values(float (&o)[S::MT][S::GROUP][4], const uint8_t *shared,
-                                       int group, int n_mma)
+                                       const uint8_t *weights, int group, int n_mma)
 {
     const int warp = threadIdx.x / 32;
 
@@ -345,7 +350,7 @@ __device__ __forceinline__ void values(float (&o)[S::MT][S::GROUP][4], const uin
             if (t >= n_mma)
                 break;
             uint32_t w[4];
-            load_weights<S>(w, shared, t, step);
+            load_weights(w, weights, t, step);
 #pragma unroll
             for (int n = 0; n < S::GROUP; n++)
                 mma<S::TYPE>(o[t][n], w, b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
@@ -377,7 +382,8 @@ __device__ __forceinline__ bool has_bad_values(const uint8_t *tile, int lowest, 
  * slow, but only passes that are partly lost anyway need it. */
 template <class S>
 __device__ __forceinline__ void values_with_care(float (&o)[S::MT][S::GROUP][4], uint8_t *shared,
-                                                 int group, int first_key, int lowest, int n_mma)
+                                                 const uint8_t *weights, int group, int first_key,
+                                                 int lowest, int n_mma)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int *pos = (const int *)(shared + S::POS_AT) + lane / 4;
@@ -395,7 +401,7 @@ __device__ __forceinline__ void values_with_care(float (&o)[S::MT][S::GROUP][4],
             for (int step = 0; step < SPLIT / 16; step++) {
                 uint32_t b[4], w[4];
                 load_values<S>(b, shared, step, warp * S::N8 + group + n / 2 * 2);
-                load_weights<S>(w, shared, t, step);
+                load_weights(w, weights, t, step);
                 mma<S::TYPE>(sum, w, n % 2 ? b[2] : b[0], n % 2 ? b[3] : b[1]);
             }
 #pragma unroll

@@ -37,7 +37,7 @@ struct touched {
 
 /* A thread of the running block, since its phase began. */
 struct counted_thread {
-    int64_t rounds, stored_rounds, loads, mma, mma_steps, waits;
+    int64_t rounds, stored_rounds, early_rounds, loads, mma, mma_steps, waits;
     /* since its last stop; the same of labelled memory; since it last waited for blocks */
     bool has_loaded, has_loaded_stored, has_released;
     std::vector<const void *> accumulators; /* of its mma's that need not wait for each other */
@@ -56,7 +56,7 @@ struct counted_block {
 
 /* The most that a thread or a block does in a phase. */
 struct counted_phase {
-    int64_t rounds, stored_rounds, loads, barriers, mma, mma_steps;
+    int64_t rounds, stored_rounds, early_rounds, loads, barriers, mma, mma_steps;
 };
 
 struct label_range {
@@ -201,11 +201,12 @@ static void end_phase()
     for (counted_thread &t : block->threads) {
         most.rounds = std::max(most.rounds, t.rounds);
         most.stored_rounds = std::max(most.stored_rounds, t.stored_rounds);
+        most.early_rounds = std::max(most.early_rounds, t.early_rounds);
         most.loads = std::max(most.loads, t.loads);
         most.mma = std::max(most.mma, t.mma);
         most.mma_steps = std::max(most.mma_steps, t.mma_steps);
         waits = std::max(waits, t.waits);
-        t.rounds = t.stored_rounds = t.loads = t.mma = t.mma_steps = t.waits = 0;
+        t.rounds = t.stored_rounds = t.early_rounds = t.loads = t.mma = t.mma_steps = t.waits = 0;
         t.stop();
     }
     most.barriers = std::max(most.barriers, block->barriers + waits);
@@ -241,6 +242,7 @@ void count_grid_end()
     for (const counted_phase &phase : phases) {
         now->rounds += phase.rounds;
         now->stored_rounds += phase.stored_rounds;
+        now->early_rounds += phase.early_rounds;
         now->loads += phase.loads;
         now->barriers += phase.barriers;
         now->mma += phase.mma;
@@ -339,6 +341,15 @@ bool count_mma(const void *accumulator)
     me().mma_steps += group.empty();
     group.push_back(accumulator);
     return true;
+}
+
+void count_waited_for_previous()
+{
+    if (!now || !now->is_dependent)
+        return;
+    me().early_rounds += me().rounds;
+    me().rounds = me().stored_rounds = 0;
+    me().stop();
 }
 
 void count_stop()

@@ -24,7 +24,8 @@
  *
  *     round   loads of device memory with no store to it, barrier or operation of a warp between
  *             them. The compiler may issue these together; the loads after such a point wait for
- *             those before it. (A store stops loads from moving, because it may alias.)
+ *             those before it. (A store stops loads from moving, because it may alias.) Rounds
+ *             before grid_wait_for_previous are early: the kernel before still runs.
  *
  * A program calls cudasim_count before anything else of the runtime.
  */
@@ -59,6 +60,7 @@ struct cudasim_launch {
                               between them, as every block waits for the slowest there */
     int64_t rounds, loads; /* most of a thread; loads without copies, in instructions */
     int64_t stored_rounds; /* of these, with loads of memory that has a label */
+    int64_t early_rounds;  /* most of a thread, not among `rounds`; 0 where not is_dependent */
     int64_t barriers;      /* most of a block, and waits at mbarriers of a thread */
     int64_t mma;           /* most of a warp */
     int64_t mma_steps;     /* of these, how many must wait for one before: those to the same

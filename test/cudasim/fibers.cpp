@@ -286,8 +286,10 @@ void spin(spin_kind kind, const void *at, bool again)
 
 void wait_for_previous()
 {
-    if (compute_major() >= 9)
-        check_waited_for_previous();
+    if (compute_major() < 9)
+        return;
+    check_waited_for_previous();
+    count_waited_for_previous();
 }
 
 void collective(unsigned mask, collective_fn fn, void *part, bool orders)

@@ -126,6 +126,29 @@ static void test_rounds(void)
     free_all();
 }
 
+/* An embedding reads where its id is before it waits for the kernel before it. */
+static void test_early_rounds(void)
+{
+    enum { N = 64 };
+    const int32_t zero = 0;
+    const struct sb_pass pass = {.n_tokens = 1, .ids = given(&zero, 4), .id_at = given(&zero, 4)};
+    float *x = fresh(N * 4), *table = fresh(N * 4);
+    const struct cudasim_launch *l;
+
+    cudasim_count(CUDASIM_COUNT_SAMPLE);
+    for (int i = 0; i < 2; i++)
+        CHECK_CUDA(sb_cuda_embed(x, table, SB_F32, 1, N, &pass, stream));
+    CHECK_CUDA(cudaStreamSynchronize(stream));
+    CHECK_INT((int)cudasim_counted(&l), 2);
+    CHECK_INT((int)l[0].is_dependent, 0);
+    CHECK_INT((int)l[0].early_rounds, 0);
+    CHECK_INT((int)l[0].rounds, 1);
+    CHECK_INT((int)l[1].is_dependent, 1);
+    CHECK_INT((int)l[1].early_rounds, 1);
+    CHECK_INT((int)l[1].rounds, 1);
+    free_all();
+}
+
 /* No block loads more than once, but each waits for those before it. A launch may have a block for
  * each multiprocessor of a real device. */
 static void test_phases(void)
@@ -175,6 +198,7 @@ RUN(test_sample);
 RUN(test_sample_of_large_blocks);
 RUN(test_sample_of_clusters);
 RUN(test_rounds);
+RUN(test_early_rounds);
 RUN(test_phases);
 RUN(test_nothing);
 device_end();

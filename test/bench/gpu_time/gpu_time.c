@@ -52,13 +52,13 @@ static void print_launch(const struct cudasim_launch *l)
     printf("{\"kernel\": \"%s\", \"grid\": [%u, %u, %u], \"block\": [%u, %u, %u], ", l->name,
            l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2]);
     printf("\"shared\": %lld, \"blocks\": %lld, \"ran\": %lld, \"busy\": %lld, \"rounds\": %lld, "
-           "\"stored_rounds\": %lld, \"loads\": %lld, \"barriers\": %lld, \"grid_barriers\": %lld, "
-           "\"mma\": %lld, "
-           "\"mma_steps\": %lld, \"is_dependent\": %lld, \"of\": [",
+           "\"stored_rounds\": %lld, \"early_rounds\": %lld, \"loads\": %lld, \"barriers\": %lld, "
+           "\"grid_barriers\": %lld, \"mma\": %lld, \"mma_steps\": %lld, "
+           "\"is_dependent\": %lld, \"of\": [",
            (long long)l->shared, (long long)l->blocks, (long long)l->ran, (long long)l->busy,
-           (long long)l->rounds, (long long)l->stored_rounds, (long long)l->loads,
-           (long long)l->barriers, (long long)l->grid_barriers, (long long)l->mma,
-           (long long)l->mma_steps, (long long)l->is_dependent);
+           (long long)l->rounds, (long long)l->stored_rounds, (long long)l->early_rounds,
+           (long long)l->loads, (long long)l->barriers, (long long)l->grid_barriers,
+           (long long)l->mma, (long long)l->mma_steps, (long long)l->is_dependent);
     for (int i = 0; i < CUDASIM_LABELS; i++) {
         const struct cudasim_traffic *t = &l->of[i];
         printf("%s[%lld, %lld, %lld, %lld, %lld, %lld]", i ? ", " : "", (long long)t->read,

@@ -14,7 +14,8 @@ A launch takes
     gap       from the end of the launch before to the first instructions of this one, and the drain
     rounds    of loads that threads wait for (test/cudasim/counts.h): each one latency. Kernels that
               copy asynchronously wait for their rounds first, and then for the first copy; in the
-              others rounds are part of the streams, and the longer counts
+              others rounds are part of the streams, and the longer counts. Early rounds, before a
+              dependent launch waits for the one before, count beyond the gap only
     memory    bytes of weights and cache, at the device's bandwidth, or at what the copies in flight
               allow where those are less than bandwidth times latency (Little's law)
     L2        all sectors that blocks ask for, and what a multiprocessor's port takes of copies
@@ -66,7 +67,8 @@ STAGE = 115 / CLOCK
 # Of a loop that loads: instructions for each load, of which a multiprocessor issues 4 a clock, and
 # how many loads are in flight (nvcc unrolls such loops by 4). Loops of a constant count over a row
 # in registers are unrolled whole; the counts cannot tell them from others, so they are named here.
-# Attention has 8 pairs of a partial result in flight (SASS of its merge).
+# Attention has the 24 of a head in flight, or more of its partial results (SASS of sm_90a: 32 of
+# each lane, and 4 maxima and sums).
 PER_LOAD, UNROLLED = 12, 4
 UNROLLED_WHOLE = {"norm_in_registers": 48, "rope_kv": 16, "attend_kernel": 24}
 SHARED, RESERVED, THREADS = 228 << 10, 1 << 10, 2048
@@ -118,6 +120,7 @@ def launch_time(launch, free=False):
     latency = IDLE_LATENCY if stored_loads > (read - copied) / 2 else L2_LATENCY
     in_flight = UNROLLED_WHOLE.get(name_of(launch), UNROLLED)
     rounds = waves * max(launch["rounds"], launch["loads"] / in_flight) * latency
+    rounds += max(0.0, launch["early_rounds"] * latency - DEPENDENT_GAP)
     bandwidth = BANDWIDTH
     if copied and not free:
         stored = sum_of(launch, COPIED, range(1, 5)) / copied
