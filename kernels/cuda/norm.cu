@@ -7,18 +7,23 @@
  *
  *     x, y [rows, n] f32      h [m, ld] f32, bf16 or f16, zeros from n on
  *
- * A row's sum of squares consists of LANES running sums, which a fixed tree adds. Lane i sums over
- * elements i, i + LANES, ... in ascending order. A block has the same number of threads for every n
- * and m, so nothing but the row decides the bits.
+ * A row's sum of squares consists of LANES running sums in ascending order, which a fixed tree
+ * adds. A block has the same number of threads for every n and m, so nothing but the row decides
+ * the bits.
  *
- *     f32 class      16 lanes, as on the CPU (kernels/cpu/norm.h), so that it has the CPU's bits.
- *                    The row goes through shared memory: sixteen threads that read it themselves
- *                    would wait for memory at every step
- *     16-bit class   256 lanes, one a thread, so that the chains are sixteen times shorter. A
+ *     f32 class      16 lanes, as on the CPU (kernels/cpu/norm.h), so that it has the CPU's bits:
+ *                    lane i sums over elements i, i + 16, ... The row goes through shared memory:
+ *                    sixteen threads that read it themselves would wait for memory at every step
+ *     16-bit class   256 lanes, one a thread, so that the chains are sixteen times shorter: lane i
+ *                    sums over elements 4 i to 4 i + 3, then those that are 1024 further, ... A
  *                    thread keeps its elements in registers, all of them loaded before the first
- *                    is used, so that the row costs one wait for memory. Rows too wide for that
- *                    are read twice, by the f32 class's kernel with 256 lanes
+ *                    is used, so that the row costs one wait for memory; and four neighbours are
+ *                    one load, because what is left of the kernel's time is instructions. Rows too
+ *                    wide for that are read twice, by the f32 class's kernel with 256 lanes, and
+ *                    so are rows that are not whole fours
  */
+#include <string.h>
+
 #include "kernels/cuda/grid.cuh"
 
 enum { THREADS = 256, WARPS = THREADS / 32, STAGED = 4096 };
@@ -54,15 +59,53 @@ static __device__ __forceinline__ float scale_of(float sum, int32_t n, float eps
 
 /* ------------------------------------------------------------------ rows in registers */
 
-/* This thread's elements of v [n]: t, t + THREADS, ...; zeros past the row's end. */
+/* The place in its row of this thread's element i, in the 16-bit class. */
+static __device__ __forceinline__ int32_t place_of(int i)
+{
+    return (i / 4 * THREADS + (int32_t)threadIdx.x) * 4 + i % 4;
+}
+
+/* This thread's elements of v [n]; zeros past the row's end. */
 template <int N>
-static __device__ __forceinline__ void load_row(float (&own)[N], const float *__restrict__ v,
-                                                int32_t n)
+static __device__ __forceinline__ void load_row(float (&own)[N], const float *v, int32_t n)
 {
 #pragma unroll
-    for (int i = 0; i < N; i++) {
-        const int32_t k = (int32_t)threadIdx.x + i * THREADS;
-        own[i] = k < n + SB_CUDA_FAULT(ELEMENT_PAST_THE_ROW) ? v[k] : 0.0f;
+    for (int i = 0; i < N; i += 4) {
+        const int32_t k = place_of(i);
+        float4 four = {0.0f, 0.0f, 0.0f, 0.0f};
+        if (k < n + SB_CUDA_FAULT(ELEMENT_PAST_THE_ROW))
+            four = *reinterpret_cast<const float4 *>(v + k);
+        own[i] = four.x, own[i + 1] = four.y, own[i + 2] = four.z, own[i + 3] = four.w;
+    }
+}
+
+/* The reverse. */
+template <int N>
+static __device__ __forceinline__ void store_row(float *v, const float (&own)[N], int32_t n)
+{
+#pragma unroll
+    for (int i = 0; i < N; i += 4)
+        if (place_of(i) < n)
+            *reinterpret_cast<float4 *>(v + place_of(i)) = float4{own[i], own[i + 1], own[i + 2],
+                                                                  own[i + 3]};
+}
+
+/* Writes h [ld] of the elements x of a row [n]. */
+template <typename T, int N>
+static __device__ __forceinline__ void store_normed(T *h, const float (&x)[N],
+                                                    const float (&weight)[N], float scale,
+                                                    int32_t n, int64_t ld)
+{
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {
+        T own[4];
+        uint2 four;
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            own[j] = sb_from_f32<T>(place_of(i) < n ? x[i + j] * scale * weight[i + j] : 0.0f);
+        memcpy(&four, own, sizeof four);
+        if (place_of(i) < ld)
+            *reinterpret_cast<uint2 *>(h + place_of(i)) = four;
     }
 }
 
@@ -100,36 +143,41 @@ static __global__ void __launch_bounds__(THREADS, N > 16 ? 1 : 2)
         load_row(y, a.y + r * a.n, a.n);
         const float scale = a.y_weight ? row_scale(y, a.n, a.eps, sums + WARPS) : 1.0f;
 #pragma unroll
-        for (int j = 0; j < N; j++) {
-            const int32_t k = (int32_t)threadIdx.x + j * THREADS;
+        for (int j = 0; j < N; j++)
             x[j] += !a.y_weight                          ? y[j]
                     : SB_CUDA_FAULT(NORM_IN_OTHER_ORDER) ? y[j] * (scale * y_weight[j])
                                                          : y[j] * scale * y_weight[j];
-            if (k < a.n)
-                a.x[r * a.n + k] = x[j];
-        }
+        store_row(a.x + r * a.n, x, a.n);
     }
-    const float scale = row_scale(x, a.n, a.eps, sums);
-#pragma unroll
-    for (int j = 0; j < N; j++) {
-        const int32_t k = (int32_t)threadIdx.x + j * THREADS;
-        if (k < a.ld)
-            h[i * a.ld + k] = sb_from_f32<T>(k < a.n ? x[j] * scale * weight[j] : 0.0f);
-    }
+    store_normed(h + i * a.ld, x, weight, row_scale(x, a.n, a.eps, sums), a.n, a.ld);
 }
 
 /* ------------------------------------------------------------------ rows of any width */
 
-/* This thread's sum over x [n]. No thread but k % THREADS reads element k of x, so x may just have
- * been written by that thread. With 16 lanes, threads from 16 on have none. staged: [STAGED] */
+/* Calls f(k) for this thread's elements k of a row [n], in ascending order: of 256 lanes those of
+ * its lane. */
+template <int LANES, typename F>
+static __device__ __forceinline__ void each_element(int32_t n, F f)
+{
+#pragma unroll 8
+    for (int32_t i = 0;; i++) {
+        const int32_t k = LANES == THREADS ? place_of(i) : (int32_t)threadIdx.x + i * THREADS;
+        if (k >= n)
+            break;
+        f(k);
+    }
+}
+
+/* This thread's sum over x [n], which may just have been written by each_element. With 16 lanes,
+ * threads from 16 on have none. staged: [STAGED] */
 template <int LANES>
 static __device__ float lane_sum(const float *x, int32_t n, float *staged)
 {
+    static_assert((int)STAGED % THREADS == 0, "a thread stages what it has written itself");
     float sum = 0.0f;
 
-#pragma unroll 8
-    for (int32_t i = threadIdx.x; i < n && LANES == THREADS; i += THREADS)
-        sum = fmaf(x[i], x[i], sum);
+    if (LANES == THREADS)
+        each_element<LANES>(n, [&](int32_t k) { sum = fmaf(x[k], x[k], sum); });
     for (int32_t first = 0; first < n && LANES < THREADS; first += STAGED) {
         const int32_t m = n - first < STAGED ? n - first : STAGED;
         for (int32_t i = threadIdx.x; i < m; i += THREADS)
@@ -143,13 +191,11 @@ static __device__ float lane_sum(const float *x, int32_t n, float *staged)
 }
 
 /* x [n] += y, or y * scale * weight where there is a weight. */
-static __device__ __forceinline__ void add_row(float *__restrict__ x, const float *__restrict__ y,
-                                               float scale, const float *__restrict__ weight,
-                                               int32_t n)
+template <int LANES>
+static __device__ __forceinline__ void add_row(float *x, const float *y, float scale,
+                                               const float *weight, int32_t n)
 {
-#pragma unroll 8
-    for (int32_t k = threadIdx.x; k < n; k += THREADS)
-        x[k] += weight ? y[k] * scale * weight[k] : y[k];
+    each_element<LANES>(n, [&](int32_t k) { x[k] += weight ? y[k] * scale * weight[k] : y[k]; });
 }
 
 template <typename T, int LANES>
@@ -165,7 +211,7 @@ static __global__ void __launch_bounds__(THREADS) norm(T *h, norm_rows a)
         float scale = 1.0f;
         if (a.y_weight)
             scale = scale_of<LANES>(lane_sum<LANES>(y, a.n, staged), a.n, a.eps, sums + WARPS);
-        add_row(x, y, scale, a.y_weight, a.n);
+        add_row<LANES>(x, y, scale, a.y_weight, a.n);
     }
     const float scale = scale_of<LANES>(lane_sum<LANES>(x, a.n, staged), a.n, a.eps, sums);
 #pragma unroll 8
@@ -185,11 +231,11 @@ static cudaError_t launch_in_registers(const norm_rows &rows, T *h, dim3 grid, c
 template <typename T>
 static cudaError_t launch_16_bit(const norm_rows &rows, T *h, dim3 grid, cudaStream_t stream)
 {
-    if (rows.ld <= 4 * THREADS)
+    if (rows.n % 4 == 0 && rows.ld <= 4 * THREADS)
         return launch_in_registers<T, 4>(rows, h, grid, stream);
-    if (rows.ld <= 16 * THREADS)
+    if (rows.n % 4 == 0 && rows.ld <= 16 * THREADS)
         return launch_in_registers<T, 16>(rows, h, grid, stream);
-    if (rows.ld <= 32 * THREADS)
+    if (rows.n % 4 == 0 && rows.ld <= 32 * THREADS)
         return launch_in_registers<T, 32>(rows, h, grid, stream);
     return SB_LAUNCH((norm<T, THREADS>), grid, dim3(THREADS), 0, stream, h, rows);
 }

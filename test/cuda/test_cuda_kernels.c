@@ -141,14 +141,14 @@ static cudaError_t run_norm(struct normed *out, enum sb_dtype type, const float 
     return error != cudaSuccess ? error : fetch(out->x, dev_x, (size_t)all * sizeof(float));
 }
 
-/* 1 / sqrt(mean(v^2) + eps) as the 16-bit class adds: 256 running sums, a tree in each warp of
- * them, and the warps in ascending order. */
+/* 1 / sqrt(mean(v^2) + eps) as the 16-bit class adds: 256 running sums, each of four neighbours and
+ * those 1024 further, a tree in each warp of them, and the warps in ascending order. */
 static float scale_by_256(const float *v, int32_t n, float eps)
 {
     float sums[256] = {0.0f}, total;
 
     for (int32_t k = 0; k < n; k++)
-        sums[k % 256] = fmaf(v[k], v[k], sums[k % 256]);
+        sums[k / 4 % 256] = fmaf(v[k], v[k], sums[k / 4 % 256]);
     for (int warp = 0; warp < 256; warp += 32)
         for (int half = 16; half > 0; half /= 2)
             for (int lane = warp; lane < warp + half; lane++)
@@ -239,7 +239,8 @@ static void check_norm(enum sb_dtype type, int32_t n, int form)
 
 static void test_norm(void)
 {
-    static const int32_t widths[] = {1, 15, 16, 17, 100, 257, 1024, 1025, 4096, 4097, 8192, 8193};
+    static const int32_t widths[] = {1,    15,   16,   17,   100,  257,  1020, 1024,
+                                     1025, 1028, 4096, 4097, 4100, 8192, 8193, 8196};
 
     for (int type = SB_F32; type <= SB_F16; type++)
         for (int i = 0; i < COUNT(widths); i++)
