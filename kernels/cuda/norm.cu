@@ -65,7 +65,8 @@ static __device__ __forceinline__ int32_t place_of(int i)
     return (i / 4 * THREADS + (int32_t)threadIdx.x) * 4 + i % 4;
 }
 
-/* This thread's elements of v [n]; zeros past the row's end. */
+/* This thread's elements of v [n]; zeros past the row's end. They come past the first-level cache,
+ * which has nothing of use here: no block reads a row again. */
 template <int N>
 static __device__ __forceinline__ void load_row(float (&own)[N], const float *v, int32_t n)
 {
@@ -74,7 +75,7 @@ static __device__ __forceinline__ void load_row(float (&own)[N], const float *v,
         const int32_t k = place_of(i);
         float4 four = {0.0f, 0.0f, 0.0f, 0.0f};
         if (k < n + SB_CUDA_FAULT(ELEMENT_PAST_THE_ROW))
-            four = *reinterpret_cast<const float4 *>(v + k);
+            four = __ldcg(reinterpret_cast<const float4 *>(v + k));
         own[i] = four.x, own[i + 1] = four.y, own[i + 2] = four.z, own[i + 3] = four.w;
     }
 }
