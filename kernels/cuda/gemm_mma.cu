@@ -12,9 +12,9 @@
  *
  * Weights are the m16 operand, rows of x the n8 operand: 1..8 rows of x waste no more than one n8
  * tile. A block is as gemm_ring.cuh draws it. When every warp has taken its last operands out of a
- * stage, they meet, and it is filled again between the next mma. That is one barrier every 4 or 8
- * steps, at which the last mma still runs; the operands of a step are taken before the mma of the
- * step before it, but in the largest block.
+ * stage, they meet, and it is filled again between the next mma. That is one barrier every 4, 8 or
+ * 16 steps, at which the last mma still runs; the operands of a step are taken before the mma of
+ * the step before it, but in the largest block.
  *
  * Up to 32 rows of x, reading the weights is what takes the time, so enough of their bytes must be
  * in flight: bandwidth times latency, about 3.35 TB/s times 0.8 us = 2.7 MB on an H100, or 20 KB
@@ -125,7 +125,9 @@ cudaError_t launch_shape(gemm_args g, cudaStream_t stream)
 }
 
 /* The shapes of block for up to 8 * NT rows of x, with 64, 32 and 16 rows of weights. Every device
- * has the shared memory for them, 99 KB at most. */
+ * has the shared memory for them, 99 KB at most. A matrix of so few rows that a multiprocessor has
+ * one block waits for the chain of its mma and barriers; so up to 16 rows of x, where there is room
+ * for them, stages have 256 columns and half as many barriers. */
 template <int NT>
 struct blocks_for {
     enum { WX = NT / 2 };
@@ -134,10 +136,16 @@ struct blocks_for {
     typedef gemm_shape<NT, 1, WX, 1, 7, 2> narrow;
 };
 template <>
+struct blocks_for<2> {
+    typedef gemm_shape<2, 4, 1, 1, 4, 2> wide;
+    typedef gemm_shape<2, 2, 1, 1, 3, 4> medium;
+    typedef gemm_shape<2, 1, 1, 1, 4, 4> narrow;
+};
+template <>
 struct blocks_for<1> {
     typedef gemm_shape<1, 4, 1, 1, 4, 2> wide;
-    typedef gemm_shape<1, 2, 1, 1, 6, 2> medium;
-    typedef gemm_shape<1, 1, 1, 1, 12, 2> narrow;
+    typedef gemm_shape<1, 2, 1, 1, 3, 4> medium;
+    typedef gemm_shape<1, 1, 1, 1, 6, 4> narrow;
 };
 
 /* Takes the widest block of which the matrix needs at least ENOUGH, else the narrowest. */
