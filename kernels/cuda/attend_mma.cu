@@ -198,14 +198,15 @@ cudaError_t load_type(void)
  * bit depends on it. */
 int mma_tiles(const attend_args &a, int n_seqs, int most)
 {
-    const int64_t queries = (int64_t)a.n_tokens * a.group,
-                  rows = queries / (n_seqs > 0 ? n_seqs : 1);
+    const int64_t seqs = n_seqs > 0 ? n_seqs : 1, queries = (int64_t)a.n_tokens * a.group,
+                  rows = queries / seqs;
     const int64_t a_tile = (int64_t)a.kv_heads * (a.walk ? 1 : a.splits);
     int n = rows <= 16 ? 1 : rows <= 32 ? 2 : 4;
 
     if (n > most)
         n = most;
-    while (n > 1 && queries / (16 * n) * a_tile < ENOUGH_BLOCKS)
+    /* A sequence's last tile may be small, and is a block all the same. */
+    while (n > 1 && seqs * ((rows + 16 * n - 1) / (16 * n)) * a_tile < ENOUGH_BLOCKS)
         n /= 2;
     return n;
 }
