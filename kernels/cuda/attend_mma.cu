@@ -126,9 +126,14 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
 }
 
 /* How many blocks of the kernel below a multiprocessor can hold. To turn heads takes registers, of
- * which four blocks would have too few. */
+ * which four blocks would have too few, and three of the widest rows and tiles. */
 template <class S, bool ROPES>
-constexpr int RESIDENT = S::RESIDENT > 3 && ROPES ? 3 : S::RESIDENT;
+constexpr int MOST_RESIDENT = !ROPES               ? S::RESIDENT
+                              : S::MT * S::D > 128 ? 2
+                                                   : 3;
+template <class S, bool ROPES>
+constexpr int RESIDENT = S::RESIDENT < MOST_RESIDENT<S, ROPES> ? S::RESIDENT
+                                                               : MOST_RESIDENT<S, ROPES>;
 
 /* Grid: tiles, kv heads, splits (1 for walk). A block without a tile does nothing; where there are
  * more tiles than blocks, a block takes several. */
