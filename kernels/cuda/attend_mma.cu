@@ -17,8 +17,8 @@
  * for the product before has most of a multiprocessor's shared memory until its end.
  *
  * K of the next split is fetched during softmax and values, V during the next scores. A block has
- * up to 64 KB in flight (D = 128); an H100 holds 3 blocks of 16 or 32 queries, or 2 of 64.
- * (Of blocks that walk through several splits, it holds 2 with 32 queries.)
+ * up to 64 KB in flight (D = 128); an H100 has the memory for 3 blocks of 16 or 32 queries, or 2 of
+ * 64. (Of blocks that walk through several splits, for 2 of 32. Registers may allow fewer.)
  */
 #include "kernels/cuda/attend_merge.cuh"
 #include "kernels/cuda/attend_turn.cuh"
@@ -41,6 +41,15 @@ enum {
 };
 
 /* ------------------------------------------------------------------ a tile */
+
+/* Tells the block whether this warp has a value that needs care. care: [WARPS] */
+__device__ __forceinline__ void note_care(int *care, bool is_bad)
+{
+    const int is_any_bad = __any_sync(0xffffffffu, is_bad);
+
+    if (threadIdx.x % 32 == 0)
+        care[threadIdx.x / 32] = is_any_bad;
+}
 
 template <class S, bool ROPES>
 __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
@@ -93,9 +102,7 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
         }
         cp_async_wait<1>();
         made_bad |= has_bad_values<S>(shared + S::V_AT, lowest, cached_keys_of(tile, split));
-        const int is_bad = __any_sync(0xffffffffu, made_bad);
-        if (threadIdx.x % 32 == 0)
-            care[threadIdx.x / 32] = is_bad;
+        note_care(care, made_bad);
         __syncthreads(); /* V, weights and sums */
         const bool needs_care = care[0] | care[1] | care[2] | care[3];
         if (walks) {

@@ -33,9 +33,9 @@
  *            max, sum [16 MT, 4] f32   pos [16 MT]   factors [16 MT, 2] f32   care [4]
  *            W [16 MT, 128]   16 bit, swizzled
  *
- * A block that takes one split only has W where K was, and so much less memory that a
- * multiprocessor holds three blocks of 32 queries instead of two. With several splits the next K
- * is on its way to that place by then.
+ * A block that takes one split has W where K was, and so much less memory that a multiprocessor has
+ * room for three blocks of 32 queries instead of two. With several splits the next K is on its way
+ * to that place by then.
  *
  * So even one tile of 6 queries keeps all tensor cores busy behind the loads. head_dim is padded
  * with zeros to D = 64, 128 or 256 in shared memory.

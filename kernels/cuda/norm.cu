@@ -232,13 +232,13 @@ static cudaError_t launch_in_registers(const norm_rows &rows, T *h, dim3 grid, c
 template <typename T>
 static cudaError_t launch_16_bit(const norm_rows &rows, T *h, dim3 grid, cudaStream_t stream)
 {
-    if (rows.n % 4 == 0 && rows.ld <= 4 * THREADS)
+    if (rows.n % 4 != 0 || rows.ld > 32 * THREADS)
+        return SB_LAUNCH((norm<T, THREADS>), grid, dim3(THREADS), 0, stream, h, rows);
+    if (rows.ld <= 4 * THREADS)
         return launch_in_registers<T, 4>(rows, h, grid, stream);
-    if (rows.n % 4 == 0 && rows.ld <= 16 * THREADS)
+    if (rows.ld <= 16 * THREADS)
         return launch_in_registers<T, 16>(rows, h, grid, stream);
-    if (rows.n % 4 == 0 && rows.ld <= 32 * THREADS)
-        return launch_in_registers<T, 32>(rows, h, grid, stream);
-    return SB_LAUNCH((norm<T, THREADS>), grid, dim3(THREADS), 0, stream, h, rows);
+    return launch_in_registers<T, 32>(rows, h, grid, stream);
 }
 
 extern "C" cudaError_t sb_cuda_norm(const struct sb_norm *args, enum sb_dtype type,

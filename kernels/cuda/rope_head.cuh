@@ -44,6 +44,16 @@ __device__ __forceinline__ rope_turn turn_of(const sb_attention &a, int h, int64
             a.rot_interleaved};
 }
 
+/* The one order of a lane's squares: one after the other. */
+template <int N>
+__device__ __forceinline__ float add_squares(float sum, const float (&own)[N])
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        sum = fmaf(own[i], own[i], sum);
+    return sum;
+}
+
 /* A lane's sum of squares of a head [n]. All that it adds of 32 UNITS elements is loaded at once.
  */
 template <int UNITS>
@@ -60,9 +70,7 @@ __device__ __forceinline__ float sum_of_squares(const float *head, int n)
             const int d = first + i * HEAD_LANES + lane;
             own[i] = d < n ? head[d] : 0.0f;
         }
-#pragma unroll
-        for (int i = 0; i < 2 * UNITS; i++)
-            sum = fmaf(own[i], own[i], sum);
+        sum = add_squares(sum, own);
     }
     return sum;
 }
@@ -104,14 +112,7 @@ struct rope_units {
     /* The same as that of the whole head. Units past its end are zeros, which change no sum. */
     __device__ __forceinline__ float sum_of_squares() const
     {
-        float sum = 0.0f;
-
-#pragma unroll
-        for (int i = 0; i < 2 * UNITS; i++) {
-            const float v = i < UNITS ? a[i % UNITS] : b[i % UNITS];
-            sum = fmaf(v, v, sum);
-        }
-        return sum;
+        return add_squares(add_squares(0.0f, a), b);
     }
 
     /* Calls put(d, value) for each element. */

@@ -125,10 +125,10 @@ void count_block_end(size_t resident, size_t shared);
 void count_release(); /* the running thread tells other blocks */
 void count_acquire(); /* ... and waits for them */
 void count_grid_end();
-void count_barrier(); /* of the block */
-void count_wait();    /* the running thread has waited at an mbarrier */
-void count_stop();    /* the running thread waits for others */
-void count_waited_for_previous();
+void count_barrier();             /* of the block */
+void count_wait();                /* the running thread has waited at an mbarrier */
+void count_stop();                /* the running thread waits for others */
+void count_waited_for_previous(); /* the running thread: grid_wait_for_previous */
 void count_access(uintptr_t address, size_t bytes, bool is_write);
 void count_device_region(const void *base, size_t bytes);
 bool count_alloc(void *dev, size_t bytes); /* true: it is filled */
