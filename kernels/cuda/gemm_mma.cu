@@ -21,7 +21,9 @@
  * for each of its 132 multiprocessors. The rings have 28 to 64 KB of weights. The launcher takes
  * the widest block of which the matrix has ENOUGH, because wider blocks read x less often. The
  * chain of one accumulator, at 33 clocks a step of 16, takes 4.9 us for k = 4096; a
- * multiprocessor's share of 4096 x 4096 weights takes 11 us to arrive at full speed.
+ * multiprocessor's share of 4096 x 4096 weights takes 11 us to arrive at full speed. From about 20
+ * rows on, blocks of 32 rows of weights read x so often that the L2 takes longer than the memory;
+ * clusters of blocks that share x do then, where the device has them (gemm_cluster.cuh).
  *
  * With more rows, the L2 takes the time: every block reads its rows of x and its weights from
  * there. R rows of weights times M rows of x cost R + M, and make R M outputs, so blocks are as
@@ -35,9 +37,8 @@
  * Rejected: weights straight to registers (a lane's 16 bytes would mix k across steps: another
  * order of summation); a split along k with an ordered merge (an order too, but not the one of the
  * library's kernels for many rows); wgmma (m64 of weights by n8 has no advantage while the memory
- * is the limit; docs/cuda.md has figures for many rows); x shared by a cluster of blocks
- * (docs/cuda.md too); instances for every eight rows of x (idle mma are hidden behind the memory,
- * and each instance is code to be loaded).
+ * is the limit; docs/cuda.md has figures for many rows); instances for every eight rows of x (idle
+ * mma are hidden behind the memory, and each instance is code to be loaded).
  */
 #include "kernels/cuda/gemm_cluster.cuh"
 
@@ -148,9 +149,29 @@ struct blocks_for<1> {
     typedef gemm_shape<1, 1, 1, 1, 6, 4> narrow;
 };
 
-/* Takes the widest block of which the matrix needs at least ENOUGH, else the narrowest. */
+/* A shape of block, as the launcher compares it with others. */
+struct block_shape {
+    int panels, x_rows, shared;
+    bool shares_x;
+    cudaError_t (*launch)(gemm_args, cudaStream_t);
+    cudaError_t (*load)(void);
+};
+
+template <enum sb_dtype TYPE, class S>
+cudaError_t load_shape(void)
+{
+    return sb_load(gemm_kernel<TYPE, S>, S::SHARED);
+}
+
+template <enum sb_dtype TYPE, class S>
+constexpr block_shape of_shape(void)
+{
+    return {S::PANELS, S::X_ROWS, S::SHARED, false, launch_shape<TYPE, S>, load_shape<TYPE, S>};
+}
+
+/* The widest block of which the matrix needs at least ENOUGH, else the narrowest. */
 template <enum sb_dtype TYPE, int NT>
-cudaError_t launch_rows(const gemm_args &g, cudaStream_t stream)
+block_shape widest(const gemm_args &g)
 {
     typedef blocks_for<NT> blocks;
 
@@ -158,10 +179,10 @@ cudaError_t launch_rows(const gemm_args &g, cudaStream_t stream)
                       blocks::narrow::SHARED <= LEAST_SHARED,
                   "some devices have no more");
     if (g.panels > blocks::wide::PANELS * (ENOUGH - 1))
-        return launch_shape<TYPE, typename blocks::wide>(g, stream);
+        return of_shape<TYPE, typename blocks::wide>();
     if (g.panels > blocks::medium::PANELS * (ENOUGH - 1))
-        return launch_shape<TYPE, typename blocks::medium>(g, stream);
-    return launch_shape<TYPE, typename blocks::narrow>(g, stream);
+        return of_shape<TYPE, typename blocks::medium>();
+    return of_shape<TYPE, typename blocks::narrow>();
 }
 
 template <enum sb_dtype TYPE, int NT>
@@ -189,26 +210,6 @@ cudaError_t launch_clusters(gemm_args g, cudaStream_t stream)
                           dim3(S::THREADS), S::SHARED, stream, g);
 }
 
-/* A shape of block for more than 32 rows of x. */
-struct many_rows {
-    int panels, x_rows, shared;
-    bool shares_x;
-    cudaError_t (*launch)(gemm_args, cudaStream_t);
-    cudaError_t (*load)(void);
-};
-
-template <enum sb_dtype TYPE, class S>
-cudaError_t load_shape(void)
-{
-    return sb_load(gemm_kernel<TYPE, S>, S::SHARED);
-}
-
-template <enum sb_dtype TYPE, class S>
-constexpr many_rows of_shape(void)
-{
-    return {S::PANELS, S::X_ROWS, S::SHARED, false, launch_shape<TYPE, S>, load_shape<TYPE, S>};
-}
-
 template <enum sb_dtype TYPE, class S>
 cudaError_t load_clusters(void)
 {
@@ -216,7 +217,7 @@ cudaError_t load_clusters(void)
 }
 
 template <enum sb_dtype TYPE, class S>
-constexpr many_rows of_clusters(void)
+constexpr block_shape of_clusters(void)
 {
     static_assert((int)S::RESIDENT == 1, "clusters are counted by multiprocessors");
     return {
@@ -226,11 +227,15 @@ constexpr many_rows of_clusters(void)
 /* The largest block of a cluster, of which a multiprocessor holds one as of the others. */
 typedef gemm_shape<12, 1, 3, 3, 3, 4> clustered;
 
-/* Of equal times the first is taken. The eighth is for devices whose blocks have at most 99 KB. */
+/* The shapes for more than 32 rows of x, and clusters for fewer, CLUSTERED_FEW of them, widest
+ * first. Of equal times the first is taken. The eighth is for devices whose blocks have at most 99
+ * KB. */
+constexpr int CLUSTERED_FEW = 2;
+
 template <enum sb_dtype TYPE>
-const many_rows *shape_of(int i)
+const block_shape *shape_of(int i)
 {
-    static const many_rows shapes[SB_GEMM_SHAPES] = {
+    static const block_shape shapes[SB_GEMM_SHAPES] = {
         of_shape<TYPE, gemm_shape<8, 2, 2, 1, 6, 2>>(),
         of_shape<TYPE, gemm_shape<8, 4, 2, 1, 4, 2>>(),
         of_shape<TYPE, gemm_shape<8, 4, 2, 2, 3, 2>>(),
@@ -239,6 +244,8 @@ const many_rows *shape_of(int i)
         of_shape<TYPE, gemm_shape<16, 4, 2, 3, 3, 1>>(),
         of_shape<TYPE, gemm_shape<24, 4, 3, 3, 4, 1>>(),
         of_shape<TYPE, gemm_shape<8, 4, 2, 1, 5, 1>>(),
+        of_clusters<TYPE, gemm_shape<4, 1, 2, 3, 5, 4>>(),
+        of_clusters<TYPE, gemm_shape<4, 1, 2, 2, 6, 4>>(),
         of_clusters<TYPE, gemm_shape<12, 1, 3, 2, 3, 4>>(),
         of_clusters<TYPE, clustered>(),
         of_clusters<TYPE, gemm_shape<12, 2, 2, 2, 5, 2>>(),
@@ -250,7 +257,7 @@ const many_rows *shape_of(int i)
 /* What decides between shapes: eighths of a clock that 64 columns of k take, by what the L2 gives
  * the whole device, what a multiprocessor's port takes, and what its tensor cores do. The numbers
  * are those of test/bench/gpu_time/gpu_time.py. */
-int64_t time_of(const many_rows &s, const gemm_args &g, const struct sb_gemm_limits &limits)
+int64_t time_of(const block_shape &s, const gemm_args &g, const struct sb_gemm_limits &limits)
 {
     const int64_t row_blocks = row_blocks_of(g, s.panels, s.shares_x);
     const int64_t m_tiles = (g.m + s.x_rows - 1) / s.x_rows;
@@ -281,10 +288,10 @@ cudaError_t launch_many(const gemm_args &g, const struct sb_gemm_limits &limits,
                         cudaStream_t stream)
 {
     int64_t least = INT64_MAX;
-    const many_rows *best = NULL;
+    const block_shape *best = NULL;
 
     for (int i = 0; i < SB_GEMM_SHAPES; i++) {
-        const many_rows *const s = shape_of<TYPE>(i);
+        const block_shape *const s = shape_of<TYPE>(i);
         if (s->shared > limits.shared ||
             (s->shares_x && (limits.clusters == 0 || least <= memory_time(g, limits))))
             continue;
@@ -297,16 +304,34 @@ cudaError_t launch_many(const gemm_args &g, const struct sb_gemm_limits &limits,
     return best ? best->launch(g, stream) : cudaErrorInvalidConfiguration;
 }
 
+/* 17 to 32 rows of x: by clusters where the L2 takes longer than the memory without them, and the
+ * device holds all of them at once. (Else few blocks would run alone at the end.) */
+template <enum sb_dtype TYPE>
+cudaError_t launch_few(const gemm_args &g, const struct sb_gemm_limits &limits, cudaStream_t stream)
+{
+    const block_shape plain = widest<TYPE, 4>(g);
+    const bool is_slow = time_of(plain, g, limits) > memory_time(g, limits);
+
+    for (int i = SB_GEMM_CLUSTERED; is_slow && i < SB_GEMM_CLUSTERED + CLUSTERED_FEW; i++) {
+        const block_shape *const s = shape_of<TYPE>(i);
+        const int64_t blocks = row_blocks_of(g, s->panels, true);
+        if (s->shared <= limits.shared && blocks >= ENOUGH &&
+            blocks <= (int64_t)limits.clusters * SB_CLUSTER)
+            return s->launch(g, stream);
+    }
+    return plain.launch(g, stream);
+}
+
 template <enum sb_dtype TYPE>
 cudaError_t launch_type(const gemm_args &g, const struct sb_gemm_limits &limits,
                         cudaStream_t stream)
 {
     if (g.m <= 8)
-        return launch_rows<TYPE, 1>(g, stream);
+        return widest<TYPE, 1>(g).launch(g, stream);
     if (g.m <= 16)
-        return launch_rows<TYPE, 2>(g, stream);
+        return widest<TYPE, 2>(g).launch(g, stream);
     if (g.m <= 32)
-        return launch_rows<TYPE, 4>(g, stream);
+        return launch_few<TYPE>(g, limits, stream);
     return launch_many<TYPE>(g, limits, stream);
 }
 

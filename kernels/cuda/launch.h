@@ -165,10 +165,10 @@ cudaError_t sb_cuda_gemm_mma(float *y, const void *x, const void *w, enum sb_dty
                              const float *bias, int32_t m, int32_t n_out, int32_t n_in,
                              int32_t gated, const struct sb_gemm_limits *limits,
                              cudaStream_t stream);
-/* The same with the blocks of one shape, of those for more than 32 rows, whatever m is: for tests
- * and for timing. The device must have the shared memory, and clusters for shapes from
- * SB_GEMM_CLUSTERED on. */
-enum { SB_GEMM_CLUSTERED = 8, SB_GEMM_SHAPES = 11 };
+/* The same with the blocks of one shape, of those for more than 32 rows and those that come in
+ * clusters, whatever m is: for tests and for timing. The device must have the shared memory, and
+ * clusters for shapes from SB_GEMM_CLUSTERED on. */
+enum { SB_GEMM_CLUSTERED = 8, SB_GEMM_SHAPES = 13 };
 cudaError_t sb_cuda_gemm_mma_in(int32_t shape, float *y, const void *x, const void *w,
                                 enum sb_dtype type, const float *bias, int32_t m, int32_t n_out,
                                 int32_t n_in, int32_t gated, cudaStream_t stream);

@@ -299,10 +299,12 @@ static void test_gated(void)
 }
 
 /* By clusters of blocks, whose last may have nothing to do: with a single multiprocessor the L2
- * would take all the time. */
+ * would take all the time. Up to 32 rows, only matrices of which there are 128 blocks are
+ * clusters'. */
 static void test_gated_by_clusters(void)
 {
-    static const int32_t outs[] = {48, 100, 600}, ins[] = {1100, 1100, 300}, rows[] = {70, 90, 96};
+    static const int32_t outs[] = {48, 100, 600, 2037}, ins[] = {1100, 1100, 300, 100},
+                         rows[] = {70, 90, 96, 21};
     const struct sb_gemm_limits *own = product_limits(SB_BF16);
     const struct sb_gemm_limits limits = {1, own->shared, own->clusters};
 
