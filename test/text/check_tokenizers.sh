@@ -12,6 +12,12 @@ if ! [ -x "$python" ]; then
     echo "SKIP compare_tokenizers: no $python (make setup-tokenizers)"
     exit
 fi
+for package in tokenizers sentencepiece; do
+    if ! "$python" -B -c "import $package" 2>/dev/null; then
+        echo "SKIP compare_tokenizers: $python lacks $package (make setup-tokenizers)"
+        exit
+    fi
+done
 how='--strings 1000 --patterns 1000'
 [ -z "$SB_TOKENIZERS_FULL" ] || how='--strings 30000 --patterns 20000'
 folders=test/data/tokenizers

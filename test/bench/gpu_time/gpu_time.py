@@ -389,4 +389,5 @@ def main():
         print_measured(args.measured, pairs)
 
 
-main()
+if __name__ == "__main__":
+    main()
