@@ -192,10 +192,12 @@ Costs of a decode round, each row's share against plain decoding of a row at the
 the share of proposals accepted, the paper's S = alpha K / (c_draft + c_verify + c_overhead), which
 leaves the target's own token out; a is the probability that one proposal is right, measured at K =
 1, and E(a, K) = (1 - a^(K+1)) / (1 - a). Measured: tokens a second of decode rounds against
-plain's.
+plain's. Rounds beside a prompt's chunk are left out. With few prompts and a large B those are most
+rounds of policies that let newcomers in at once, and what is left is the end of the run: few rows
+a round, and those of the longest answers, whose alpha need not be that of all.
 
-| | B | c_draft | c_verify | c_overhead | alpha | a | S, the paper's | S, exact E | measured |
-|---|---|---|---|---|---|---|---|---|---|
+| | B | rows a round | c_draft | c_verify | c_overhead | alpha | a | S, the paper's | S, exact E | measured |
+|---|---|---|---|---|---|---|---|---|---|---|
 EOF
     a=$(table ablation 'f("method") == "ragged" && f("draft_len") == 1 {
             print f("tokens_accepted") / f("tokens_drafted") }')
@@ -204,8 +206,9 @@ EOF
             a = '"$a"'; k = f("draft_len"); u = p[f("batch")] * f("d_decode_rows")
             d = f("d_draft_ns") / u; v = f("d_verify_ns") / u; all = f("d_round_ns") / u
             alpha = f("d_tokens_accepted") / f("d_tokens_drafted")
-            printf "| %s | %d | %.3f | %.3f | %.3f | %.3f | %.3f |", f("method"), f("batch"), d, v,
-                   all - d - v, alpha, a
+            printf "| %s | %d | %.1f |", f("method"), f("batch"),
+                   f("d_decode_rows") / f("d_decode_rounds")
+            printf " %.3f | %.3f | %.3f | %.3f | %.3f |", d, v, all - d - v, alpha, a
             printf " %.2f | %.2f | %.2f |\n", alpha * k / all, (1 - a ^ (k + 1)) / (1 - a) / all,
                    f("d_tokens_committed") / f("d_decode_rows") / all }'
 fi

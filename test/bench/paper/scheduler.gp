@@ -10,7 +10,7 @@ set key inside left top
 set title "Scheduling, 99 % of rounds"
 set ylabel "microseconds"
 set logscale y
-set yrange [0.1:1e6]
+set yrange [0.1:1e5]
 plot for [i=1:4] line(word(methods, i), full) using "batch":"sched_p99_us" ls i title word(methods, i), \
      2000 lc rgb "#999999" title "2 ms"
 set key right top
@@ -20,6 +20,7 @@ set ylabel "reads of the weights"
 plot for [i=1:4] line(word(methods, i), "mixed,0.9") using "batch":"wait_p99" ls i title word(methods, i)
 unset logscale y
 set yrange [0:100]
+set key center bottom
 set title "exspec: grouped, and how full rounds are"
 set ylabel "percent"
 plot line("exspec", full) using "batch":(100.0 * column("group_rows")) ls 3 title "rows", \
