@@ -196,9 +196,10 @@ plain's. Rounds beside a prompt's chunk are left out. With few prompts and a lar
 rounds of policies that let newcomers in at once, and what is left is the end of the run: few rows
 a round, and those of the longest answers, whose alpha need not be that of all.
 
-| | B | rows a round | c_draft | c_verify | c_overhead | alpha | a | S, the paper's | S, exact E | measured |
-|---|---|---|---|---|---|---|---|---|---|---|
 EOF
+    printf '| | B | rows a round | c_draft | c_verify | c_overhead | alpha | a |'
+    echo " S, the paper's | S, exact E | measured |"
+    echo "|---|---|---|---|---|---|---|---|---|---|---|"
     a=$(table ablation 'f("method") == "ragged" && f("draft_len") == 1 {
             print f("tokens_accepted") / f("tokens_drafted") }')
     table speed 'f("method") == "plain" { p[f("batch")] = f("d_round_ns") / f("d_decode_rows") }
