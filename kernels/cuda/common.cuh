@@ -44,7 +44,9 @@ enum sb_launch_option {
     SB_DEPENDENT = 2,
     /* Each SB_CLUSTER blocks that follow each other are a cluster (mma.cuh). The grid has one
      * dimension and a multiple of so many blocks. */
-    SB_CLUSTERS = 4
+    SB_CLUSTERS = 4,
+    /* The same with twice as many. */
+    SB_DOUBLE_CLUSTERS = 8
 };
 
 enum { SB_CLUSTER = 4 };
@@ -66,9 +68,10 @@ struct sb_launch_config {
             attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
             attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
         }
-        if (options & SB_CLUSTERS) {
+        if (options & (SB_CLUSTERS | SB_DOUBLE_CLUSTERS)) {
             attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
-            attributes[config.numAttrs].val.clusterDim.x = SB_CLUSTER;
+            attributes[config.numAttrs].val.clusterDim.x = options & SB_CLUSTERS ? SB_CLUSTER
+                                                                                 : 2 * SB_CLUSTER;
             attributes[config.numAttrs].val.clusterDim.y = 1;
             attributes[config.numAttrs++].val.clusterDim.z = 1;
         }

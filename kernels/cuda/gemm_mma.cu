@@ -97,27 +97,30 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) gemm_kernel(gemm_args
 }
 
 /* Blocks along the panels of the weight; where they come in clusters, whole clusters. */
-int64_t row_blocks_of(const gemm_args &g, int panels, bool shares_x)
+int64_t row_blocks_of(const gemm_args &g, int panels, bool is_clustered)
 {
     const int64_t blocks = ((int64_t)g.panels + panels - 1) / panels;
 
-    return shares_x ? (blocks + SB_CLUSTER - 1) / SB_CLUSTER * SB_CLUSTER : blocks;
+    return is_clustered ? (blocks + SB_CLUSTER - 1) / SB_CLUSTER * SB_CLUSTER : blocks;
 }
 
-/* Completes the arguments for blocks of this shape, and returns their number. 0: too many. */
+/* Completes the arguments for blocks of this shape, alone or in clusters with x_tiles tiles of x,
+ * and returns their number. 0: too many. */
 template <class S>
-unsigned blocks_of(gemm_args *g, bool shares_x)
+unsigned blocks_of(gemm_args *g, int x_tiles)
 {
-    const int64_t row_blocks = row_blocks_of(*g, S::PANELS, shares_x);
+    const int tiles = x_tiles > 0 ? x_tiles : 1, rows = S::X_ROWS * tiles;
+    const int64_t row_blocks = row_blocks_of(*g, S::PANELS, x_tiles > 0);
 
-    g->m_tiles = (g->m + S::X_ROWS - 1) / S::X_ROWS;
-    return row_blocks * g->m_tiles > INT32_MAX ? 0 : (unsigned)(row_blocks * g->m_tiles);
+    g->m_tiles = (g->m + rows - 1) / rows;
+    const int64_t blocks = row_blocks * g->m_tiles * tiles;
+    return blocks > INT32_MAX ? 0 : (unsigned)blocks;
 }
 
 template <enum sb_dtype TYPE, class S>
 cudaError_t launch_shape(gemm_args g, cudaStream_t stream)
 {
-    const unsigned blocks = blocks_of<S>(&g, false);
+    const unsigned blocks = blocks_of<S>(&g, 0);
 
     if (blocks == 0)
         return cudaErrorInvalidConfiguration;
@@ -152,7 +155,7 @@ struct blocks_for<1> {
 /* A shape of block, as the launcher compares it with others. */
 struct block_shape {
     int panels, x_rows, shared;
-    bool shares_x;
+    int x_tiles; /* tiles of x in a cluster, or 0: blocks are alone */
     cudaError_t (*launch)(gemm_args, cudaStream_t);
     cudaError_t (*load)(void);
 };
@@ -166,7 +169,7 @@ cudaError_t load_shape(void)
 template <enum sb_dtype TYPE, class S>
 constexpr block_shape of_shape(void)
 {
-    return {S::PANELS, S::X_ROWS, S::SHARED, false, launch_shape<TYPE, S>, load_shape<TYPE, S>};
+    return {S::PANELS, S::X_ROWS, S::SHARED, 0, launch_shape<TYPE, S>, load_shape<TYPE, S>};
 }
 
 /* The widest block of which the matrix needs at least ENOUGH, else the narrowest. */
@@ -198,34 +201,46 @@ cudaError_t load_rows(void)
     return error;
 }
 
-/* The same by clusters of blocks. Those that there are too many only bring their rows of x. */
-template <enum sb_dtype TYPE, class S>
+constexpr int cluster_option(int x_tiles)
+{
+    return x_tiles == 1 ? SB_CLUSTERS : SB_DOUBLE_CLUSTERS;
+}
+
+/* The same by clusters of blocks. Those that there are too many only bring what others need. */
+template <enum sb_dtype TYPE, class S, int X_TILES>
 cudaError_t launch_clusters(gemm_args g, cudaStream_t stream)
 {
-    const unsigned blocks = blocks_of<S>(&g, true);
+    const unsigned blocks = blocks_of<S>(&g, X_TILES);
 
     if (blocks == 0)
         return cudaErrorInvalidConfiguration;
-    return SB_LAUNCH_WITH(SB_DEPENDENT | SB_CLUSTERS, (cluster_kernel<TYPE, S>), dim3(blocks),
-                          dim3(S::THREADS), S::SHARED, stream, g);
+    return SB_LAUNCH_WITH(SB_DEPENDENT | cluster_option(X_TILES),
+                          (cluster_kernel<TYPE, S, X_TILES>), dim3(blocks), dim3(S::THREADS),
+                          S::SHARED, stream, g);
 }
 
-template <enum sb_dtype TYPE, class S>
+template <enum sb_dtype TYPE, class S, int X_TILES>
 cudaError_t load_clusters(void)
 {
-    return sb_load(cluster_kernel<TYPE, S>, S::SHARED);
+    return sb_load(cluster_kernel<TYPE, S, X_TILES>, S::SHARED);
 }
 
-template <enum sb_dtype TYPE, class S>
+template <enum sb_dtype TYPE, class S, int X_TILES>
 constexpr block_shape of_clusters(void)
 {
     static_assert((int)S::RESIDENT == 1, "clusters are counted by multiprocessors");
-    return {
-        S::PANELS, S::X_ROWS, S::SHARED, true, launch_clusters<TYPE, S>, load_clusters<TYPE, S>};
+    return {S::PANELS,
+            S::X_ROWS,
+            S::SHARED,
+            X_TILES,
+            launch_clusters<TYPE, S, X_TILES>,
+            load_clusters<TYPE, S, X_TILES>};
 }
 
-/* The largest block of a cluster, of which a multiprocessor holds one as of the others. */
+/* The largest block of a cluster with one tile of x and with two, of which a multiprocessor holds
+ * one as of the others. */
 typedef gemm_shape<12, 1, 3, 3, 3, 4> clustered;
+typedef gemm_shape<6, 2, 2, 3, 3, 4> doubly_clustered;
 
 /* The shapes for more than 32 rows of x, and clusters for fewer, CLUSTERED_FEW of them, widest
  * first. Of equal times the first is taken. The eighth is for devices whose blocks have at most 99
@@ -244,14 +259,25 @@ const block_shape *shape_of(int i)
         of_shape<TYPE, gemm_shape<16, 4, 2, 3, 3, 1>>(),
         of_shape<TYPE, gemm_shape<24, 4, 3, 3, 4, 1>>(),
         of_shape<TYPE, gemm_shape<8, 4, 2, 1, 5, 1>>(),
-        of_clusters<TYPE, gemm_shape<4, 1, 2, 3, 5, 4>>(),
-        of_clusters<TYPE, gemm_shape<4, 1, 2, 2, 6, 4>>(),
-        of_clusters<TYPE, gemm_shape<12, 1, 3, 2, 3, 4>>(),
-        of_clusters<TYPE, clustered>(),
-        of_clusters<TYPE, gemm_shape<12, 2, 2, 2, 5, 2>>(),
+        of_clusters<TYPE, gemm_shape<4, 1, 2, 3, 5, 4>, 1>(),
+        of_clusters<TYPE, gemm_shape<4, 1, 2, 2, 6, 4>, 1>(),
+        of_clusters<TYPE, gemm_shape<12, 1, 3, 2, 3, 4>, 1>(),
+        of_clusters<TYPE, clustered, 1>(),
+        of_clusters<TYPE, gemm_shape<12, 2, 2, 2, 5, 2>, 1>(),
+        of_clusters<TYPE, gemm_shape<6, 2, 2, 2, 3, 4>, 2>(),
+        of_clusters<TYPE, doubly_clustered, 2>(),
+        of_clusters<TYPE, gemm_shape<12, 2, 2, 2, 5, 2>, 2>(),
     };
 
     return &shapes[i];
+}
+
+/* How many blocks of a shape the device works at. */
+int64_t blocks_at_once(const block_shape &s, const struct sb_gemm_limits &limits)
+{
+    return s.x_tiles == 0   ? limits.processors
+           : s.x_tiles == 1 ? (int64_t)limits.clusters * SB_CLUSTER
+                            : (int64_t)limits.double_clusters * SB_CLUSTER * s.x_tiles;
 }
 
 /* What decides between shapes: eighths of a clock that 64 columns of k take, by what the L2 gives
@@ -259,13 +285,14 @@ const block_shape *shape_of(int i)
  * are those of test/bench/gpu_time/gpu_time.py. */
 int64_t time_of(const block_shape &s, const gemm_args &g, const struct sb_gemm_limits &limits)
 {
-    const int64_t row_blocks = row_blocks_of(g, s.panels, s.shares_x);
-    const int64_t m_tiles = (g.m + s.x_rows - 1) / s.x_rows;
-    const int64_t at_once = s.shares_x ? limits.clusters * SB_CLUSTER : limits.processors;
-    const int64_t turns = (row_blocks * m_tiles + at_once - 1) / at_once;
+    const int64_t row_blocks = row_blocks_of(g, s.panels, s.x_tiles > 0);
+    const int64_t tiles = s.x_tiles > 0 ? s.x_tiles : 1;
+    const int64_t readers_of_w = (g.m + s.x_rows * tiles - 1) / (s.x_rows * tiles);
+    const int64_t readers_of_x = s.x_tiles > 0 ? row_blocks / SB_CLUSTER : row_blocks;
+    const int64_t at_once = blocks_at_once(s, limits);
+    const int64_t turns = (row_blocks * readers_of_w * tiles + at_once - 1) / at_once;
     const int64_t rows = (int64_t)s.panels * SB_TILE_ROWS; /* of 128 bytes, as those of x */
-    const int64_t readers_of_x = s.shares_x ? row_blocks / SB_CLUSTER : row_blocks;
-    const int64_t of_l2 = (row_blocks * m_tiles * rows + readers_of_x * g.m) * 128 * 8 / 28 /
+    const int64_t of_l2 = (row_blocks * readers_of_w * rows + readers_of_x * g.m) * 128 * 8 / 28 /
                           limits.processors;
     const int64_t of_port = (rows + (g.m < s.x_rows ? g.m : s.x_rows)) * 128 * 8 / 64;
     const int64_t of_mma = (int64_t)s.panels * (s.x_rows / 8) * 13 * 8 / 2;
@@ -292,8 +319,8 @@ cudaError_t launch_many(const gemm_args &g, const struct sb_gemm_limits &limits,
 
     for (int i = 0; i < SB_GEMM_SHAPES; i++) {
         const block_shape *const s = shape_of<TYPE>(i);
-        if (s->shared > limits.shared ||
-            (s->shares_x && (limits.clusters == 0 || least <= memory_time(g, limits))))
+        if (s->shared > limits.shared || blocks_at_once(*s, limits) == 0 ||
+            (s->x_tiles > 0 && least <= memory_time(g, limits)))
             continue;
         const int64_t time = time_of(*s, g, limits);
         if (time < least) {
@@ -315,8 +342,7 @@ cudaError_t launch_few(const gemm_args &g, const struct sb_gemm_limits &limits, 
     for (int i = SB_GEMM_CLUSTERED; is_slow && i < SB_GEMM_CLUSTERED + CLUSTERED_FEW; i++) {
         const block_shape *const s = shape_of<TYPE>(i);
         const int64_t blocks = row_blocks_of(g, s->panels, true);
-        if (s->shared <= limits.shared && blocks >= ENOUGH &&
-            blocks <= (int64_t)limits.clusters * SB_CLUSTER)
+        if (s->shared <= limits.shared && blocks >= ENOUGH && blocks <= blocks_at_once(*s, limits))
             return s->launch(g, stream);
     }
     return plain.launch(g, stream);
@@ -336,21 +362,28 @@ cudaError_t launch_type(const gemm_args &g, const struct sb_gemm_limits &limits,
 }
 
 /* How many clusters the device holds at once. A device or code that has none is no error. */
-template <enum sb_dtype TYPE>
+template <enum sb_dtype TYPE, class S, int X_TILES>
 int count_clusters(int shared)
 {
-    typedef clustered S;
-    const void *const kernel = (const void *)cluster_kernel<TYPE, S>;
+    const void *const kernel = (const void *)cluster_kernel<TYPE, S, X_TILES>;
     int n = 0;
 
     if (shared < S::SHARED || !device_code_has_clusters())
         return 0;
-    const sb_launch_config config(dim3(SB_CLUSTER), dim3(S::THREADS), S::SHARED, 0, SB_CLUSTERS,
-                                  kernel);
-    if (cudaOccupancyMaxActiveClusters(&n, cluster_kernel<TYPE, S>, config.get()) == cudaSuccess)
+    const sb_launch_config config(dim3(SB_CLUSTER * X_TILES), dim3(S::THREADS), S::SHARED, 0,
+                                  cluster_option(X_TILES), kernel);
+    if (cudaOccupancyMaxActiveClusters(&n, cluster_kernel<TYPE, S, X_TILES>, config.get()) ==
+        cudaSuccess)
         return n;
     (void)cudaGetLastError();
     return 0;
+}
+
+template <enum sb_dtype TYPE>
+void count_both(struct sb_gemm_limits *limits)
+{
+    limits->clusters = count_clusters<TYPE, clustered, 1>(limits->shared);
+    limits->double_clusters = count_clusters<TYPE, doubly_clustered, 2>(limits->shared);
 }
 
 template <enum sb_dtype TYPE>
@@ -408,10 +441,11 @@ cudaError_t sb_cuda_gemm_limits(struct sb_gemm_limits *limits, enum sb_dtype typ
         error = cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
     if (error != cudaSuccess)
         return error;
-    *limits = {processors, shared,
-               type == SB_BF16  ? count_clusters<SB_BF16>(shared)
-               : type == SB_F16 ? count_clusters<SB_F16>(shared)
-                                : 0};
+    *limits = {processors, shared, 0, 0};
+    if (type == SB_BF16)
+        count_both<SB_BF16>(limits);
+    else if (type == SB_F16)
+        count_both<SB_F16>(limits);
     return cudaSuccess;
 }
 

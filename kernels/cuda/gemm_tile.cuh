@@ -111,30 +111,38 @@ __device__ __forceinline__ void add_stage(float (&acc)[S::MT][S::WARP_NT][4],
     }
 }
 
+/* The outputs of this thread's results of one panel: of each half of its rows, which, and whether
+ * the weight has it. */
+struct gemm_outputs {
+    int o[2];
+    bool is_real[2];
+
+    __device__ __forceinline__ gemm_outputs(const gemm_args &g, int panel)
+    {
+        const int lane_row = threadIdx.x % 32 / 4, i = panel * 8 + lane_row;
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            o[half] = g.gated ? i + half * g.gated : panel * 16 + half * 8 + lane_row;
+            is_real[half] = g.gated ? i < g.gated : o[half] < g.n_out;
+        }
+    }
+};
+
 /* y of this thread's results of one panel. */
 template <class S>
 __device__ __forceinline__ void store(const gemm_args &g, const float (&acc)[S::WARP_NT][4],
-                                      int panel, int first_r)
+                                      const float (&bias)[2], int panel, int first_r)
 {
-    const int lane_row = threadIdx.x % 32 / 4, i = panel * 8 + lane_row;
-    int o[2];
-    bool is_real[2];
-    float bias[2];
+    const gemm_outputs at(g, panel);
 
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        o[half] = g.gated ? i + half * g.gated : panel * 16 + half * 8 + lane_row;
-        is_real[half] = g.gated ? i < g.gated : o[half] < g.n_out;
-        bias[half] = g.bias && is_real[half] ? g.bias[o[half]] : 0.0f;
-    }
 #pragma unroll
     for (int n = 0; n < S::WARP_NT * 2; n++) {
         const int r = first_r + n / 2 * 8 + threadIdx.x % 4 * 2 + n % 2;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const float sum = acc[n / 2][half * 2 + n % 2];
-            if (is_real[half] && r < g.m)
-                g.y[(int64_t)r * g.n_out + o[half]] = g.bias ? sum + bias[half] : sum;
+            if (at.is_real[half] && r < g.m)
+                g.y[(int64_t)r * g.n_out + at.o[half]] = g.bias ? sum + bias[half] : sum;
         }
     }
 }
@@ -153,21 +161,19 @@ __device__ __forceinline__ T gated_output(float gate, float up)
 /* The same, gated. */
 template <class S, typename T>
 __device__ __forceinline__ void store_gated(const gemm_args &g, const float (&acc)[S::WARP_NT][4],
-                                            int panel, int first_r)
+                                            const float (&bias)[2], int panel, int first_r)
 {
     const int o = panel * 8 + threadIdx.x % 32 / 4;
 
     if (o >= g.gated)
         return;
-    const float gate_bias = g.bias ? g.bias[o] : 0.0f,
-                up_bias = g.bias ? g.bias[g.gated + o] : 0.0f;
 #pragma unroll
     for (int n = 0; n < S::WARP_NT * 2; n++) {
         const int r = first_r + n / 2 * 8 + threadIdx.x % 4 * 2 + n % 2;
         float gate = acc[n / 2][n % 2], up = acc[n / 2][2 + n % 2];
         if (g.bias) {
-            gate += gate_bias;
-            up += up_bias;
+            gate += bias[0];
+            up += bias[1];
         }
         if (r < g.m)
             ((T *)g.act)[r * g.act_ld + o] = SB_CUDA_FAULT(GATE_AND_UP_SWAPPED)
@@ -190,18 +196,28 @@ __device__ __forceinline__ void store_padding(const gemm_args &g, int first_pane
         ((T *)g.act)[(first_x + i / n) * g.act_ld + g.gated + i % n] = sb_from_f32<T>(0.0f);
 }
 
-/* Writes the results of a warp whose first panel is `panel` and first row of x `first_r`. */
+/* Writes the results of a warp whose first panel is `panel` and first row of x `first_r`. All of
+ * the bias is loaded before anything is stored, so that the warp waits for it once. */
 template <enum sb_dtype TYPE, class S>
 __device__ __forceinline__ void store_all(const gemm_args &g,
                                           const float (&acc)[S::MT][S::WARP_NT][4], int panel,
                                           int first_r)
 {
+    float bias[S::MT][2];
+
+#pragma unroll
+    for (int t = 0; t < S::MT; t++) {
+        const gemm_outputs at(g, panel + t);
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+            bias[t][half] = g.bias && at.is_real[half] ? g.bias[at.o[half]] : 0.0f;
+    }
 #pragma unroll
     for (int t = 0; t < S::MT; t++)
         if (g.act)
-            store_gated<S, typename element<TYPE>::type>(g, acc[t], panel + t, first_r);
+            store_gated<S, typename element<TYPE>::type>(g, acc[t], bias[t], panel + t, first_r);
         else
-            store<S>(g, acc[t], panel + t, first_r);
+            store<S>(g, acc[t], bias[t], panel + t, first_r);
 }
 
 } // namespace

@@ -151,9 +151,10 @@ cudaError_t sb_cuda_gemm_reference(float *y, const float *x, const float *w, con
 /* What the launchers of products choose blocks by, asked once a device. It decides over time and
  * over no bits. */
 struct sb_gemm_limits {
-    int32_t processors; /* multiprocessors */
-    int32_t shared;     /* bytes that a block may have */
-    int32_t clusters;   /* of blocks that share x: how many there can be at once; 0: none */
+    int32_t processors;      /* multiprocessors */
+    int32_t shared;          /* bytes that a block may have */
+    int32_t clusters;        /* of blocks that share x: how many there can be at once; 0: none */
+    int32_t double_clusters; /* the same of those that share weights, too */
 };
 /* Asks the current device, whose kernels of `type` are loaded. */
 cudaError_t sb_cuda_gemm_limits(struct sb_gemm_limits *limits, enum sb_dtype type);
@@ -168,7 +169,7 @@ cudaError_t sb_cuda_gemm_mma(float *y, const void *x, const void *w, enum sb_dty
 /* The same with the blocks of one shape, of those for more than 32 rows and those that come in
  * clusters, whatever m is: for tests and for timing. The device must have the shared memory, and
  * clusters for shapes from SB_GEMM_CLUSTERED on. */
-enum { SB_GEMM_CLUSTERED = 8, SB_GEMM_SHAPES = 13 };
+enum { SB_GEMM_CLUSTERED = 8, SB_GEMM_SHAPES = 16 };
 cudaError_t sb_cuda_gemm_mma_in(int32_t shape, float *y, const void *x, const void *w,
                                 enum sb_dtype type, const float *bias, int32_t m, int32_t n_out,
                                 int32_t n_in, int32_t gated, cudaStream_t stream);

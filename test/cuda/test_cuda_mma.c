@@ -298,18 +298,20 @@ static void test_gated(void)
                     ins[i / 2 % COUNT(ins)], i / 3 % 2, product_limits(types[i % 2]));
 }
 
-/* By clusters of blocks, whose last may have nothing to do: with a single multiprocessor the L2
- * would take all the time. Up to 32 rows, only matrices of which there are 128 blocks are
- * clusters'. */
+/* By clusters of blocks, with one tile of x or two, whose last may have nothing to do: with a
+ * single multiprocessor the L2 would take all the time. Up to 32 rows, only matrices of which there
+ * are 128 blocks are clusters'. */
 static void test_gated_by_clusters(void)
 {
     static const int32_t outs[] = {48, 100, 600, 2037}, ins[] = {1100, 1100, 300, 100},
                          rows[] = {70, 90, 96, 21};
     const struct sb_gemm_limits *own = product_limits(SB_BF16);
-    const struct sb_gemm_limits limits = {1, own->shared, own->clusters};
+    const struct sb_gemm_limits limits[] = {{1, own->shared, own->clusters, 0},
+                                            {1, own->shared, 0, own->double_clusters}};
 
-    for (int i = 0; i < COUNT(outs) && !sbtest_failed_now; i++)
-        check_gated(types[i % 2], rows[i], outs[i], ins[i], i % 2, &limits);
+    for (int i = 0; i < 2 * COUNT(outs) && !sbtest_failed_now; i++)
+        check_gated(types[(i / 2 + i) % 2], rows[i / 2], outs[i / 2], ins[i / 2], i / 2 % 2,
+                    &limits[i % 2]);
 }
 
 #ifdef CUDASIM_CUDA_RUNTIME_API_H
