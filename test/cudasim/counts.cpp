@@ -28,7 +28,7 @@
 namespace cudasim
 {
 
-enum { CLUSTER = 24 };
+enum { CLUSTER = 48 };
 static const int64_t BUDGET = 300000;
 
 struct touched {

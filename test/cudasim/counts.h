@@ -7,7 +7,7 @@
  * launch do the same work on other data, so a launch with many accesses runs a sample of its
  * blocks, and the counts that are sums are scaled to the whole grid.
  *
- *     sample: clusters of 24 neighbouring blocks, two or more, spread over the grid, until BUDGET
+ *     sample: clusters of 48 neighbouring blocks, two or more, spread over the grid, until BUDGET
  *             accesses
  *
  * A grid of several dimensions runs whole: there blocks may be without work (attention has blocks
@@ -15,9 +15,9 @@
  *
  * Neighbours are taken together because those are the blocks that share memory (the tiles of x that
  * one piece of a weight serves; the query tiles of one sequence), so that the distinct sectors of a
- * cluster show how much is shared. 24 is a multiple of the usual numbers of sharers: of up to four
- * tiles of x, and of eight blocks, where a cluster of the device has four and x two tiles. What
- * several clusters share, as all blocks of a product share x, is not scaled.
+ * cluster show how much is shared. 48 is a multiple of the usual numbers of sharers: of up to four
+ * tiles of x, and of 16 blocks, where a cluster of the device has eight and x is of two clusters.
+ * What several clusters share, as all blocks of a product share x, is not scaled.
  *
  * Loads and stores are seen in kernels that are compiled to report them (check.cpp). The compiler
  * tells nothing of which load needs which other, so what a thread must wait for is approximated:
