@@ -151,17 +151,19 @@ __global__ void __launch_bounds__(THREADS, RESIDENT<S, ROPES>) attend_kernel(att
     const int kv_head = (int)blockIdx.y;
     query_tile tile;
     int i = (int)blockIdx.x;
+    /* Heads are turned in short passes; elsewhere there is no register for the number. */
+    int n_tiles = INT32_MAX, *const counted = ROPES ? &n_tiles : NULL;
 
     cp_async_begin();
     grid_launch_next();
     /* What tokens there are the host has uploaded before all of the round. */
-    bool has_tile = find_tile(&tile, a, S::ROWS, i);
+    bool has_tile = find_tile(&tile, counted, a, S::ROWS, i);
     grid_wait_for_previous();
     while (has_tile) {
         if (a.walk || (int)blockIdx.z * SPLIT <= tile.highest)
             do_tile<S, ROPES>(shared, a, tile, kv_head, i);
         i += (int)gridDim.x;
-        has_tile = find_tile(&tile, a, S::ROWS, i);
+        has_tile = i < n_tiles && find_tile(&tile, counted, a, S::ROWS, i);
     }
 }
 
