@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(THREADS, RESIDENT<S, ROPES>) attend_kernel(att
     const int kv_head = (int)blockIdx.y;
     query_tile tile;
     int i = (int)blockIdx.x;
-    /* Heads are turned in short passes; elsewhere there is no register for the number. */
+    /* Tiles are counted where heads are turned; elsewhere there is no register for their number. */
     int n_tiles = INT32_MAX, *const counted = ROPES ? &n_tiles : NULL;
 
     cp_async_begin();

@@ -2,18 +2,17 @@
  * The 16-bit product by blocks that share x: SB_CLUSTER blocks, each with panels of its own, have
  * the same rows of x. A cluster is these blocks, or twice as many, which have two tiles of x:
  *
- *                  panels p     panels p + 1  panels p + 2  panels p + 3
- *      tile x      rank 0       rank 1        rank 2        rank 3         a row shares x,
- *      tile x + 1  rank 4       rank 5        rank 6        rank 7         a column weights
+ *                         weights of    block 0   block 1   block 2   block 3
+ *      tile i of x                      rank 0    rank 1    rank 2    rank 3     a row shares x,
+ *      tile i + 1                       rank 4    rank 5    rank 6    rank 7     a column weights
  *
  * Every block reads R rows of weights and M rows of x from L2. Where a matrix is so small that
  * there are no larger blocks for all multiprocessors, x is more than half of that, and L2 takes
  * more time than the memory (gemm_mma.cu). In a cluster each block brings a part of a stage of x,
  * and each of its copies writes into all blocks that have the tile (multicast), so that L2 is read
- * once for four. With two tiles, blocks of weights are twice as large and tiles of x half as large,
- * for as many blocks; a multiprocessor's port has fewer bytes to take then, and L2 is read no more
- * often, since weights are brought in the same way. The sums are those of gemm_kernel, in the same
- * order.
+ * once for four. With two tiles, weights are brought in the same way, so tiles of x may be half as
+ * large, and a block's weights twice, for as many blocks: that is fewer bytes for the port of a
+ * multiprocessor, and for L2. The sums are those of gemm_kernel, in the same order.
  *
  *   row r of x is brought by the block r % SB_CLUSTER of those that share it, by one bulk copy of
  *   KT * 128 bytes. Each warp's first lane does its share of these. Thread 0 brings weights: all
@@ -77,21 +76,22 @@ struct cluster_ring {
     const uint8_t *w, *x;   /* stage 0 of the block's first panel, and of this warp's first row */
     int64_t w_step, x_step; /* bytes from panel to panel, and over AT_ONCE rows of x */
     int last_panel;         /* a block's panels past the last are the last once more */
-    int along_w, tile;      /* as in cluster_place */
     int first_row, x_rows, n_tiles;
+    cluster_place<S, X_TILES> at;
 
     __device__ __forceinline__ cluster_ring(const gemm_args &g, uint8_t *shared,
-                                            const cluster_place<S, X_TILES> &at)
+                                            const cluster_place<S, X_TILES> &place)
         : base(at_shared(shared)), w_step((int64_t)g.n_tiles * TILE_BYTES),
           x_step((int64_t)AT_ONCE * g.n_tiles * ROW_BYTES),
-          last_panel(g.panels - 1 - at.first_panel), along_w(at.along_w), tile(at.tile),
-          first_row((int)threadIdx.x / 32 * SB_CLUSTER + at.along_w),
-          x_rows(max(0, min(g.m - at.first_x, (int)S::X_ROWS))), n_tiles(g.n_tiles)
+          last_panel(g.panels - 1 - place.first_panel),
+          first_row((int)threadIdx.x / 32 * SB_CLUSTER + place.along_w),
+          x_rows(max(0, min(g.m - place.first_x, (int)S::X_ROWS))), n_tiles(g.n_tiles), at(place)
     {
         w = (const uint8_t *)g.w + at.first_panel * w_step;
         x = (const uint8_t *)g.x + (int64_t)(at.first_x + first_row) * g.n_tiles * ROW_BYTES;
         static_assert(S::X_ROWS % AT_ONCE == 0, "warps have the same number of copies");
-        static_assert((int)S::PANELS % X_TILES == 0, "blocks bring as many panels");
+        static_assert(X_TILES == 1 || (X_TILES == 2 && (int)S::PANELS % 2 == 0),
+                      "two blocks that share weights bring as many panels");
         static_assert(S::STAGE_BYTES % 128 == 0, "the swizzle of a stage is that of its tiles");
     }
 
@@ -123,13 +123,13 @@ struct cluster_ring {
         mbarrier_arrive_expect(arrival(slot), S::PANELS * bytes + x_rows * tiles(i) * ROW_BYTES);
 #pragma unroll
         for (int first = 0; first < S::PANELS; first += X_TILES) {
-            const int panel = first + tile;
+            const int panel = first + at.tile;
             const shared_at to = stage(slot) + panel * S::PIECE_BYTES;
             if (X_TILES == 1)
                 bulk_copy(to, from + min(panel, last_panel) * w_step, bytes, arrival(slot));
             else
                 bulk_copy_to_cluster(to, from + min(panel, last_panel) * w_step, bytes,
-                                     arrival(slot), SHARE_W << along_w);
+                                     arrival(slot), SHARE_W << at.along_w);
         }
     }
 
@@ -145,7 +145,7 @@ struct cluster_ring {
             if (first_row + r < x_rows)
                 bulk_copy_to_cluster(stage(slot) + S::X_AT + (first_row + r) * S::X_PITCH,
                                      x + (int64_t)i * S::X_BYTES + r / AT_ONCE * x_step, bytes,
-                                     arrival(slot), SHARE_X << tile * SB_CLUSTER);
+                                     arrival(slot), SHARE_X << at.tile * SB_CLUSTER);
     }
 
     __device__ __forceinline__ void make_mbarriers() const

@@ -96,31 +96,30 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) gemm_kernel(gemm_args
         store_padding<S, typename element<TYPE>::type>(g, first_panel, first_x, ring.x_rows);
 }
 
-/* Blocks along the panels of the weight; where they come in clusters, whole clusters. */
-int64_t row_blocks_of(const gemm_args &g, int panels, bool is_clustered)
+/* Blocks along the panels of the weight, as many as whole groups that share x have. */
+int64_t row_blocks_of(const gemm_args &g, int panels, int share_x)
 {
-    const int64_t blocks = ((int64_t)g.panels + panels - 1) / panels;
+    const int64_t rows = (int64_t)panels * share_x;
 
-    return is_clustered ? (blocks + SB_CLUSTER - 1) / SB_CLUSTER * SB_CLUSTER : blocks;
+    return (g.panels + rows - 1) / rows * share_x;
 }
 
-/* Completes the arguments for blocks of this shape, alone or in clusters with x_tiles tiles of x,
- * and returns their number. 0: too many. */
+/* Completes the arguments for blocks of this shape, of which so many share x and so many share
+ * weights, and returns their number. 0: too many. */
 template <class S>
-unsigned blocks_of(gemm_args *g, int x_tiles)
+unsigned blocks_of(gemm_args *g, int share_x, int share_w)
 {
-    const int tiles = x_tiles > 0 ? x_tiles : 1, rows = S::X_ROWS * tiles;
-    const int64_t row_blocks = row_blocks_of(*g, S::PANELS, x_tiles > 0);
+    const int rows = S::X_ROWS * share_w;
 
     g->m_tiles = (g->m + rows - 1) / rows;
-    const int64_t blocks = row_blocks * g->m_tiles * tiles;
+    const int64_t blocks = row_blocks_of(*g, S::PANELS, share_x) * g->m_tiles * share_w;
     return blocks > INT32_MAX ? 0 : (unsigned)blocks;
 }
 
 template <enum sb_dtype TYPE, class S>
 cudaError_t launch_shape(gemm_args g, cudaStream_t stream)
 {
-    const unsigned blocks = blocks_of<S>(&g, 0);
+    const unsigned blocks = blocks_of<S>(&g, 1, 1);
 
     if (blocks == 0)
         return cudaErrorInvalidConfiguration;
@@ -155,7 +154,7 @@ struct blocks_for<1> {
 /* A shape of block, as the launcher compares it with others. */
 struct block_shape {
     int panels, x_rows, shared;
-    int x_tiles; /* tiles of x in a cluster, or 0: blocks are alone */
+    int share_x, share_w; /* blocks of a cluster that have the same x, and the same weights */
     cudaError_t (*launch)(gemm_args, cudaStream_t);
     cudaError_t (*load)(void);
 };
@@ -169,7 +168,7 @@ cudaError_t load_shape(void)
 template <enum sb_dtype TYPE, class S>
 constexpr block_shape of_shape(void)
 {
-    return {S::PANELS, S::X_ROWS, S::SHARED, 0, launch_shape<TYPE, S>, load_shape<TYPE, S>};
+    return {S::PANELS, S::X_ROWS, S::SHARED, 1, 1, launch_shape<TYPE, S>, load_shape<TYPE, S>};
 }
 
 /* The widest block of which the matrix needs at least ENOUGH, else the narrowest. */
@@ -210,7 +209,7 @@ constexpr int cluster_option(int x_tiles)
 template <enum sb_dtype TYPE, class S, int X_TILES>
 cudaError_t launch_clusters(gemm_args g, cudaStream_t stream)
 {
-    const unsigned blocks = blocks_of<S>(&g, X_TILES);
+    const unsigned blocks = blocks_of<S>(&g, SB_CLUSTER, X_TILES);
 
     if (blocks == 0)
         return cudaErrorInvalidConfiguration;
@@ -232,6 +231,7 @@ constexpr block_shape of_clusters(void)
     return {S::PANELS,
             S::X_ROWS,
             S::SHARED,
+            SB_CLUSTER,
             X_TILES,
             launch_clusters<TYPE, S, X_TILES>,
             load_clusters<TYPE, S, X_TILES>};
@@ -275,9 +275,11 @@ const block_shape *shape_of(int i)
 /* How many blocks of a shape the device works at. */
 int64_t blocks_at_once(const block_shape &s, const struct sb_gemm_limits &limits)
 {
-    return s.x_tiles == 0   ? limits.processors
-           : s.x_tiles == 1 ? (int64_t)limits.clusters * SB_CLUSTER
-                            : (int64_t)limits.double_clusters * SB_CLUSTER * s.x_tiles;
+    const int64_t clusters = s.share_x == 1   ? limits.processors
+                             : s.share_w == 1 ? limits.clusters
+                                              : limits.double_clusters;
+
+    return clusters * s.share_x * s.share_w;
 }
 
 /* What decides between shapes: eighths of a clock that 64 columns of k take, by what the L2 gives
@@ -285,12 +287,12 @@ int64_t blocks_at_once(const block_shape &s, const struct sb_gemm_limits &limits
  * are those of test/bench/gpu_time/gpu_time.py. */
 int64_t time_of(const block_shape &s, const gemm_args &g, const struct sb_gemm_limits &limits)
 {
-    const int64_t row_blocks = row_blocks_of(g, s.panels, s.x_tiles > 0);
-    const int64_t tiles = s.x_tiles > 0 ? s.x_tiles : 1;
-    const int64_t readers_of_w = (g.m + s.x_rows * tiles - 1) / (s.x_rows * tiles);
-    const int64_t readers_of_x = s.x_tiles > 0 ? row_blocks / SB_CLUSTER : row_blocks;
+    const int64_t row_blocks = row_blocks_of(g, s.panels, s.share_x);
+    const int64_t readers_of_x = row_blocks / s.share_x;
+    const int64_t x_rows = (int64_t)s.x_rows * s.share_w;
+    const int64_t readers_of_w = (g.m + x_rows - 1) / x_rows;
     const int64_t at_once = blocks_at_once(s, limits);
-    const int64_t turns = (row_blocks * readers_of_w * tiles + at_once - 1) / at_once;
+    const int64_t turns = (row_blocks * readers_of_w * s.share_w + at_once - 1) / at_once;
     const int64_t rows = (int64_t)s.panels * SB_TILE_ROWS; /* of 128 bytes, as those of x */
     const int64_t of_l2 = (row_blocks * readers_of_w * rows + readers_of_x * g.m) * 128 * 8 / 28 /
                           limits.processors;
@@ -320,7 +322,7 @@ cudaError_t launch_many(const gemm_args &g, const struct sb_gemm_limits &limits,
     for (int i = 0; i < SB_GEMM_SHAPES; i++) {
         const block_shape *const s = shape_of<TYPE>(i);
         if (s->shared > limits.shared || blocks_at_once(*s, limits) == 0 ||
-            (s->x_tiles > 0 && least <= memory_time(g, limits)))
+            (s->share_x > 1 && least <= memory_time(g, limits)))
             continue;
         const int64_t time = time_of(*s, g, limits);
         if (time < least) {
@@ -341,7 +343,7 @@ cudaError_t launch_few(const gemm_args &g, const struct sb_gemm_limits &limits, 
 
     for (int i = SB_GEMM_CLUSTERED; is_slow && i < SB_GEMM_CLUSTERED + CLUSTERED_FEW; i++) {
         const block_shape *const s = shape_of<TYPE>(i);
-        const int64_t blocks = row_blocks_of(g, s->panels, true);
+        const int64_t blocks = row_blocks_of(g, s->panels, s->share_x);
         if (s->shared <= limits.shared && blocks >= ENOUGH && blocks <= blocks_at_once(*s, limits))
             return s->launch(g, stream);
     }

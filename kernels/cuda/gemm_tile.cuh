@@ -163,9 +163,10 @@ template <class S, typename T>
 __device__ __forceinline__ void store_gated(const gemm_args &g, const float (&acc)[S::WARP_NT][4],
                                             const float (&bias)[2], int panel, int first_r)
 {
-    const int o = panel * 8 + threadIdx.x % 32 / 4;
+    const gemm_outputs at(g, panel);
+    const int o = at.o[0];
 
-    if (o >= g.gated)
+    if (!at.is_real[0])
         return;
 #pragma unroll
     for (int n = 0; n < S::WARP_NT * 2; n++) {

@@ -168,8 +168,9 @@ cudaError_t sb_cuda_gemm_mma(float *y, const void *x, const void *w, enum sb_dty
                              cudaStream_t stream);
 /* The same with the blocks of one shape, of those for more than 32 rows and those that come in
  * clusters, whatever m is: for tests and for timing. The device must have the shared memory, and
- * clusters for shapes from SB_GEMM_CLUSTERED on. */
-enum { SB_GEMM_CLUSTERED = 8, SB_GEMM_SHAPES = 16 };
+ * clusters for shapes from SB_GEMM_CLUSTERED on, and such as share weights, too, for those from
+ * SB_GEMM_DOUBLY_CLUSTERED on. */
+enum { SB_GEMM_CLUSTERED = 8, SB_GEMM_DOUBLY_CLUSTERED = 13, SB_GEMM_SHAPES = 16 };
 cudaError_t sb_cuda_gemm_mma_in(int32_t shape, float *y, const void *x, const void *w,
                                 enum sb_dtype type, const float *bias, int32_t m, int32_t n_out,
                                 int32_t n_in, int32_t gated, cudaStream_t stream);

@@ -211,7 +211,10 @@ static void test_gemm_every_shape(void)
 {
     static const int32_t rows[] = {33, 192, 197, 65}, outs[] = {200, 96, 17, 129},
                          ins[] = {64, 448, 300, 1700};
-    const int32_t n = product_limits(SB_BF16)->clusters > 0 ? SB_GEMM_SHAPES : SB_GEMM_CLUSTERED;
+    const struct sb_gemm_limits *limits = product_limits(SB_BF16);
+    const int32_t n = limits->clusters == 0          ? SB_GEMM_CLUSTERED
+                      : limits->double_clusters == 0 ? SB_GEMM_DOUBLY_CLUSTERED
+                                                     : SB_GEMM_SHAPES;
 
     for (int32_t shape = 0; shape < n; shape++)
         for (int i = 0; i < COUNT(rows); i++)
