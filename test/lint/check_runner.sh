@@ -63,9 +63,12 @@ put a/check_slow.sh <<'END'
 echo "$tmp" >"$ORDER"
 sleep 1
 END
+# Under nohup a signal is ignored, and no shell can take that back.
+afresh=
+env --default-signal=HUP true 2>/dev/null && afresh='env --default-signal=HUP'
 for signal in HUP TERM; do
     rm -f "$ORDER"
-    sh "$house/test/a/check_slow.sh" &
+    $afresh sh "$house/test/a/check_slow.sh" &
     while [ ! -s "$ORDER" ]; do sleep 0.1; done
     kill -$signal $!
     wait $!
