@@ -151,6 +151,9 @@ fi
 
 printf '\n## Realignment (Figure 5b)\n'
 if timed speed; then
+    echo "In decode rounds, those beside no prompt's chunk. [Equation 1](#equation-1) says how many"
+    echo "rows they had: with few prompts and a large B they are the end of a run."
+    echo
     echo "| | B | share of decode rounds, % | us a round | rows moved a round |"
     echo "|---|---|---|---|---|"
     table speed 'f("method") ~ /^e.spec/ {

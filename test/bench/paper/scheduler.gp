@@ -10,7 +10,7 @@ set key inside left top
 set title "Scheduling, 99 % of rounds"
 set ylabel "microseconds"
 set logscale y
-set yrange [0.1:1e5]
+set yrange [0.1:1e6]
 plot for [i=1:4] line(word(methods, i), full) using "batch":"sched_p99_us" ls i title word(methods, i), \
      2000 lc rgb "#999999" title "2 ms"
 set key right top
