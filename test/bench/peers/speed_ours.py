@@ -9,14 +9,17 @@ which contain the choice of tokens.
 """
 import ctypes as c
 import os
-import re
 import sys
 import time
 
 import job
 import speed_job
 
-HEADER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../include/specbatch.h")
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")
+sys.path.insert(0, os.path.join(ROOT, "pkgconfig"))
+
+import header
+
 INT32S = c.POINTER(c.c_int32)
 
 
@@ -58,10 +61,9 @@ class DraftOps(c.Structure):
 
 
 def constants():
-    """The header's constants: SPECBATCH_<name> = <number>."""
-    with open(HEADER, encoding="utf-8") as file:
-        found = re.findall(r"\bSPECBATCH_(\w+) = (\d+)\b", file.read())
-    return {name: int(number) for name, number in found}
+    """The header's constants, without SPECBATCH_ before their names."""
+    found = header.read(os.path.join(ROOT, "include/specbatch.h"))["constants"]
+    return {item["name"].replace("SPECBATCH_", "", 1): item["value"] for item in found}
 
 
 def load(path):
@@ -132,7 +134,7 @@ class Ours:
     def run(self, rows, draft=None):
         """Generates for these prompts in one batch. Returns the seconds of the prompts, what the
         counters and the clock (`seconds`) gained while all rows decoded, and the outputs."""
-        names = ("tokens_committed", "decode_rows", "verify_ns", "target_passes")
+        names = ("tokens_committed", "tokens_drafted", "decode_rows", "verify_ns", "target_passes")
         policy = self.constant["POLICY_RAGGED" if draft else "POLICY_PLAIN"]
         options = PoolOptions(
             c.sizeof(PoolOptions), policy, len(rows), draft_len=self.work.draft_len,
@@ -170,6 +172,10 @@ class Ours:
         _, gained, outputs = self.run(rows, draft)
         self.lib.specbatch_draft_release(draft)
         del ops
+        # Rows have fewer proposals in their last rounds only.
+        if gained["tokens_drafted"] < gained["decode_rows"] * self.work.draft_len / 2:
+            sys.exit("rounds had %d proposals for %d rows: K was not fixed" %
+                     (gained["tokens_drafted"], gained["decode_rows"]))
         return gained, outputs
 
 
