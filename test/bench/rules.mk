@@ -89,8 +89,7 @@ paper: $(PAPER_PROGRAMS) | $(SETUP_FIRST) ## the paper's tables and figures, int
 	@command -v gnuplot >/dev/null || \
 	    { echo "paper: gnuplot is missing; make setup-paper installs it"; exit 1; }
 	$(Q)mkdir -p $(PAPER_DIR) && \
-	    rm -f $(filter-out %/peers.csv %/peers.txt %/speed.csv %/speed.md %/speed.txt,$(strip \
-	        $(wildcard $(PAPER_DIR)/*)))
+	    rm -f $(filter-out $(PAPER_DIR)/peers%,$(wildcard $(PAPER_DIR)/*))
 	@echo 'make paper$(if $(FULL), FULL=1)$(if $(QUICK), QUICK=1)' >$(PAPER_DIR)/command.txt
 	$(Q)$(B)/test/bench/sched_sim $(QUICK_ARG) $(PAPER_DIR)/sched.csv
 	$(Q)$(B)/test/bench/paper_faults $(PAPER_ARGS)

@@ -351,10 +351,10 @@ else
 fi
 
 printf '\n## Peers on models of real sizes\n'
-if [ -e "$dir/speed.txt" ] && [ "$(is_quiet speed)" = 1 ]; then
-    cat "$dir/speed.md"
-elif [ -e "$dir/speed.txt" ]; then
-    not_quiet speed
+if [ -e "$dir/peers_speed.txt" ] && [ "$(is_quiet peers_speed)" = 1 ]; then
+    cat "$dir/peers_speed.md"
+elif [ -e "$dir/peers_speed.txt" ]; then
+    not_quiet peers_speed
 else
     echo "Not measured yet."
 fi

@@ -18,7 +18,7 @@ Each peer's outputs are compared with its own plain ones at batch 1. E is the sh
 equal in all tokens that both have, in percent. A system that is not installed is skipped, and one
 that fails is reported.
 
-Writes speed.csv, the table speed.md, and speed.txt with facts about the machine.
+Writes peers_speed.csv, the table peers_speed.md, and peers_speed.txt with facts about the machine.
 """
 import argparse
 import json
@@ -194,7 +194,7 @@ def write_table(file, args, model, found, missing):
 
 
 def write_report(args, results, facts):
-    with open(os.path.join(args.out, "speed.md"), "w", encoding="utf-8") as file:
+    with open(os.path.join(args.out, "peers_speed.md"), "w", encoding="utf-8") as file:
         print(INTRODUCTION % vars(args), file=file)
         if float(facts["others"]) > QUIET or args.quick:
             print("\n**A trial only: other programs had %s %% of the processors meanwhile.**" %
@@ -224,10 +224,10 @@ def main():
         "/".join(",".join(map(":".join, group)) for group in args.groups), args.rounds, args.new)
     facts = dict(peers.machine_facts(before), command=command, quick=int(args.quick),
                  threads=args.threads)
-    write_csv(os.path.join(args.out, "speed.csv"), results)
+    write_csv(os.path.join(args.out, "peers_speed.csv"), results)
     write_report(args, results, facts)
-    peers.write_facts(os.path.join(args.out, "speed.txt"), facts, problems)
-    with open(os.path.join(args.out, "speed.md"), encoding="utf-8") as file:
+    peers.write_facts(os.path.join(args.out, "peers_speed.txt"), facts, problems)
+    with open(os.path.join(args.out, "peers_speed.md"), encoding="utf-8") as file:
         print(file.read())
     sys.exit(1 if any(" failed: " in problem for problem in problems) else 0)
 
