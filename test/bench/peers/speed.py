@@ -219,9 +219,10 @@ def main():
             results.append((name, {key: row for key, row in found.items() if row}, missing))
             problems += ["%s, %s (%s): %s" % (name, *system, why)
                          for system, why in missing.items()]
-    command = "speed.py --models %s --systems %s --rounds %d --new %d" % (
+    systems = "/".join(",".join(map(":".join, group)) for group in args.groups)
+    command = "speed.py --models %s%s --rounds %d --new %d" % (
         ",".join(name for name, _ in args.models),
-        "/".join(",".join(map(":".join, group)) for group in args.groups), args.rounds, args.new)
+        "" if systems == SYSTEMS else " --systems " + systems, args.rounds, args.new)
     facts = dict(peers.machine_facts(before), command=command, quick=int(args.quick),
                  threads=args.threads)
     write_csv(os.path.join(args.out, "peers_speed.csv"), results)
