@@ -201,7 +201,7 @@ static void all_panels(const struct sb_cpu_gemm *a, int64_t first, int64_t last,
             struct quants q = quants_begin(&panel, w, w + AHEAD_BYTES,
                                            is_alone || row > 0 ? 0 : sb_quant_block_bytes(&panel));
             struct rows p = {.x = x + row, .sums = sums, .is_alone = is_alone};
-            p.tile_rows = (int)sb_cpu_tile_rows(a->m);
+            p.tile_rows = (int)sb_cpu_tile_rows(a->m, 1);
             p.n = (int)(a->m - row < most ? a->m - row : most);
             memset(sums, 0, (size_t)p.n * sizeof *sums);
             multiply(unit, &p, &q, blocks, a->m);
@@ -226,7 +226,7 @@ static TARGET_TILES void by_real_tiles(const struct sb_cpu_gemm *a, int64_t firs
 /* The same by the matrix unit, of row tiles of equal height. A group of steps is a product. */
 static void by_tiles(const struct sb_cpu_gemm *a, int64_t first, int64_t last)
 {
-    const int rows = (int)sb_cpu_tile_rows(a->m);
+    const int rows = (int)sb_cpu_tile_rows(a->m, 1);
     const int lines = QUADS / sb_quant_panel(a->layout).groups;
     const int64_t most = SB_CPU_INTEGER_ROWS / 16 * rows;
 

@@ -20,9 +20,10 @@ enum {
     TILE_GROUPS = SB_PANEL / 16,
     BLOCK_BYTES = SB_BLOCK / 2 * SB_LINE_BYTES, /* of a panel: four tiles of W */
     TILE_PIECE = 8,                             /* blocks */
-    TILE_NEAR = 2,          /* blocks between W in use and W being fetched, for a single row tile */
+    TILE_SMALL_PIECE = 4,                       /* of up to TILES_FEW row tiles */
+    TILES_FEW = 4,
     TILE_QUANT_NEAR = 4096, /* bytes between quantised weights in use and those being fetched */
-    TILES_TOGETHER = 12,    /* row tiles, at most, that pass over W together */
+    TILES_TOGETHER = 13,    /* row tiles, at most, that pass over W together */
     TILES_L2_BYTES = 3 << 19 /* of the second-level cache, for their x */
 };
 
@@ -31,16 +32,49 @@ typedef float tile_sums[TILE_GROUPS][16][16];
 
 /* One pass of row tiles over a piece of a panel. */
 struct tile_piece {
+    const struct sb_cpu_gemm *gemm;
     const char *w;    /* the piece's first line */
     const char *x;    /* the first row tile's first block of the piece */
     int64_t x_stride; /* bytes from one row tile to the next */
     int64_t blocks;
-    tile_sums *sums;   /* [tiles]: those of the pieces before, and where the new ones go */
-    int tiles;         /* 1..TILES_TOGETHER */
-    int32_t columns;   /* the panel's columns that y has */
-    int is_first;      /* whether the piece begins the sums */
-    const char *ahead; /* what to prefetch at the piece's first block, or NULL */
+    tile_sums *sums;         /* [tiles]: those of the pieces before, and where the new ones go */
+    int tiles;               /* 1..TILES_TOGETHER */
+    int is_first, is_last;   /* whether the piece begins, ends the sums */
+    const char *ahead;       /* what to prefetch at the piece's first block, or NULL */
+    int64_t row, column;     /* the first of y */
+    int64_t tile_rows;       /* rows of y in a row tile; the last one may have fewer */
 };
+
+/* Where four tiles of sums are: group g begins at + g * group, with its rows `stride` apart. */
+struct tile_place {
+    char *at;
+    int64_t group, stride; /* bytes */
+};
+
+/* Rows of y in row tile t. */
+static inline int64_t rows_of_tile(const struct tile_piece *p, int t)
+{
+    const int64_t left = p->gemm->m - p->row - t * p->tile_rows;
+    return left < p->tile_rows ? left : p->tile_rows;
+}
+
+static inline float *results_of_tile(const struct tile_piece *p, int t)
+{
+    return p->gemm->y + (p->row + t * p->tile_rows) * p->gemm->ldy + p->column;
+}
+
+static inline struct tile_place sums_of_tile(const struct tile_piece *p, int t)
+{
+    return (struct tile_place){(char *)p->sums[t], TILE_BYTES, TILE_LINE};
+}
+
+/* Whether the sums of row tile t are results as they are, and whole tiles of y. */
+static inline int sums_are_results(const struct tile_piece *p, int t)
+{
+    const struct sb_cpu_gemm *a = p->gemm;
+    return p->is_last && a->parts == 1 && !a->bias && p->column + SB_PANEL <= a->n_out &&
+           rows_of_tile(p, t) == p->tile_rows;
+}
 
 /* Adds the sums of one block of quantised weights, for 16 columns, to those of the blocks before:
  * times their scales, and less their minima times the sums of x (gemm_quant.h).
@@ -60,172 +94,225 @@ static inline void add_scaled(float (*sums)[16], float (*block)[16], int64_t row
     }
 }
 
-/* Puts the sums of rows [row, row + n) into y: adds the parts of each row, and bias. */
-static inline void finish_rows(const struct sb_cpu_gemm *a, tile_sums *sums, int64_t row, int64_t n,
-                               int64_t column)
+/* Puts the sums of row tile t into y: adds the parts of each row, and bias. */
+static inline void finish_rows(const struct tile_piece *p, int t)
 {
-    const int64_t tile_rows = sb_cpu_tile_rows(a->m);
+    const struct sb_cpu_gemm *a = p->gemm;
+    float(*sums)[16][16] = p->sums[t], *y = results_of_tile(p, t);
+    const int64_t n = rows_of_tile(p, t);
 
-    for (int64_t r = 0; r < n; r++) {
-        tile_sums *of_row = sums + r / tile_rows * a->parts;
-        for (int group = 0; group < TILE_GROUPS && column + group * V16 < a->n_out; group++) {
-            const int64_t at = column + group * V16, lanes = a->n_out - at;
-            float *y = a->y + (row + r) * a->ldy + at;
-            v16 value = v_load(of_row[0][group][r % tile_rows]);
+    for (int64_t row = 0; row < n; row++, y += a->ldy)
+        for (int group = 0; group < TILE_GROUPS; group++) {
+            const int64_t at = p->column + group * V16, lanes = a->n_out - at;
+            float(*sum)[16] = sums[group] + row * a->parts;
+            v16 value = v_load(sum[0]);
+            if (lanes <= 0)
+                break;
             if (a->parts == SB_CPU_PARTS)
-                value = v_add(value, v_add(v_load(of_row[1][group][r % tile_rows]),
-                                           v_load(of_row[2][group][r % tile_rows])));
+                value = v_add(value, v_add(v_load(sum[1]), v_load(sum[2])));
             if (a->bias)
                 value = v_add(value,
                               lanes >= V16 ? v_load(a->bias + at) : v_load_n(a->bias + at, lanes));
             if (lanes >= V16)
-                v_store(y, value);
+                v_store(y + group * V16, value);
             else
-                v_store_n(y, value, lanes);
+                v_store_n(y + group * V16, value, lanes);
         }
-    }
 }
 
 #endif
 
 #define TILES_INLINE static inline __attribute__((always_inline)) TILES_TARGET
 
-/* Prefetches a share of what is ahead. Every block has as many steps as there are row tiles. */
-TILES_INLINE void TILES(fetch_ahead)(const struct tile_piece *p, int64_t block, int step)
+/* Prefetches the next `lines` lines of W. */
+TILES_INLINE const char *TILES(fetch)(const char *ahead, const int lines)
 {
-    const int lines = (BLOCK_BYTES / 64 + p->tiles - 1) / p->tiles;
-    const int64_t at = block * BLOCK_BYTES + step * lines * 64;
-
-    if (p->ahead)
-        for (int line = 0; line < lines; line++)
-            v_prefetch(p->ahead + at + line * 64);
+    for (int line = 0; line < lines; line++)
+        v_prefetch(ahead + line * 64);
+    return ahead + lines * 64;
 }
 
-/* Puts four tiles of sums into the registers 0 to 3: zeros where a piece begins the sums. */
-TILES_INLINE void TILES(take_sums)(struct TILES(unit) * unit, int is_first, float (*s0)[16],
-                                   float (*s1)[16], float (*s2)[16], float (*s3)[16])
-{
-    if (is_first) {
-        TILES(zero)(unit, 0);
-        TILES(zero)(unit, 1);
-        TILES(zero)(unit, 2);
-        TILES(zero)(unit, 3);
-    } else {
-        TILES(load)(unit, 0, s0, TILE_LINE);
-        TILES(load)(unit, 1, s1, TILE_LINE);
-        TILES(load)(unit, 2, s2, TILE_LINE);
-        TILES(load)(unit, 3, s3, TILE_LINE);
-    }
-}
+/* Puts a tile of sums into a register: zeros where a piece begins the sums. */
+#define TILES_TAKE(unit, g, is_first, place)                                          \
+    do {                                                                              \
+        if (is_first)                                                                 \
+            TILES(zero)(unit, g);                                                     \
+        else                                                                          \
+            TILES(load)(unit, g, (place).at + (g) * (place).group, (place).stride); \
+    } while (0)
+#define TILES_PUT(unit, g, place) \
+    TILES(store)(unit, g, (place).at + (g) * (place).group, (place).stride)
 
-TILES_INLINE void TILES(put_sums)(struct TILES(unit) * unit, float (*s0)[16], float (*s1)[16],
-                                  float (*s2)[16], float (*s3)[16])
-{
-    TILES(store)(unit, 0, s0, TILE_LINE);
-    TILES(store)(unit, 1, s1, TILE_LINE);
-    TILES(store)(unit, 2, s2, TILE_LINE);
-    TILES(store)(unit, 3, s3, TILE_LINE);
-}
-
-/* The row tiles t and t + 1 by the groups of columns g and g + 1. */
-TILES_INLINE void TILES(two_by_two)(struct TILES(unit) * unit, const struct tile_piece *p, int t,
-                                    int g)
-{
-    const char *x0 = p->x + t * p->x_stride, *x1 = x0 + p->x_stride, *w = p->w + g * TILE_LINE;
-    tile_sums *s = p->sums + t;
-    const int step = g / 2 * (p->tiles / 2) + t / 2;
-
-    TILES(take_sums)(unit, p->is_first, s[0][g], s[0][g + 1], s[1][g], s[1][g + 1]);
-    for (int64_t block = 0; block < p->blocks; block++) {
-        TILES(fetch_ahead)(p, block, step);
-        TILES(load)(unit, 4, x0, TILE_LINE);
-        TILES(load)(unit, 6, w, SB_LINE_BYTES);
-        TILES(product)(unit, 0, 4, 6);
-        TILES(load)(unit, 7, w + TILE_LINE, SB_LINE_BYTES);
-        TILES(product)(unit, 1, 4, 7);
-        TILES(load)(unit, 5, x1, TILE_LINE);
-        TILES(product)(unit, 2, 5, 6);
-        TILES(product)(unit, 3, 5, 7);
-        x0 += TILE_BYTES;
-        x1 += TILE_BYTES;
-        w += BLOCK_BYTES;
-    }
-    TILES(put_sums)(unit, s[0][g], s[0][g + 1], s[1][g], s[1][g + 1]);
-}
-
-/* One block of a row tile by all groups of columns, added to the registers 0 to 3. */
-TILES_INLINE void TILES(four_products)(struct TILES(unit) * unit, const char *x, const char *w)
+/* One block of a row tile by all groups of columns, added to the registers 0 to 3. Behind each
+ * product `lines` lines are prefetched. */
+TILES_INLINE void TILES(one_block)(struct TILES(unit) * unit, const char *x, const char *w,
+                                   const char *ahead, const int lines)
 {
     TILES(load)(unit, 4, x, TILE_LINE);
     TILES(load)(unit, 6, w, SB_LINE_BYTES);
     TILES(product)(unit, 0, 4, 6);
+    ahead = TILES(fetch)(ahead, lines);
     TILES(load)(unit, 7, w + TILE_LINE, SB_LINE_BYTES);
     TILES(product)(unit, 1, 4, 7);
+    ahead = TILES(fetch)(ahead, lines);
     TILES(load)(unit, 6, w + 2 * TILE_LINE, SB_LINE_BYTES);
     TILES(product)(unit, 2, 4, 6);
+    ahead = TILES(fetch)(ahead, lines);
     TILES(load)(unit, 7, w + 3 * TILE_LINE, SB_LINE_BYTES);
     TILES(product)(unit, 3, 4, 7);
+    TILES(fetch)(ahead, lines);
 }
 
-/* The row tile t by all groups of columns. */
-TILES_INLINE void TILES(one_by_four)(struct TILES(unit) * unit, const struct tile_piece *p, int t)
+/* Two blocks, one group of columns after the other, so that a group's sums can be taken before, and
+ * put behind, while the products of others go on. */
+#define TILES_GROUP(g)                                                               \
+    do {                                                                             \
+        if (from)                                                                    \
+            TILES_TAKE(unit, g, is_first, *from);                                    \
+        TILES(load)(unit, 6, w + (g) * TILE_LINE, SB_LINE_BYTES);                    \
+        TILES(product)(unit, g, 4, 6);                                               \
+        ahead = TILES(fetch)(ahead, lines);                                          \
+        TILES(load)(unit, 7, w + BLOCK_BYTES + (g) * TILE_LINE, SB_LINE_BYTES);      \
+        TILES(product)(unit, g, 5, 7);                                               \
+        next = TILES(fetch)(next, lines);                                            \
+    } while (0)
+TILES_INLINE void TILES(two_blocks)(struct TILES(unit) * unit, const char *x, const char *w,
+                                    const struct tile_place *from, int is_first,
+                                    const struct tile_place *to, const char *ahead,
+                                    const int lines)
 {
-    const char *x = p->x + t * p->x_stride, *w = p->w;
-    float(*s)[16][16] = p->sums[t];
+    const char *next = ahead + BLOCK_BYTES;
 
-    TILES(take_sums)(unit, p->is_first, s[0], s[1], s[2], s[3]);
-    for (int64_t block = 0; block < p->blocks; block++) {
-        TILES(fetch_ahead)(p, block, p->tiles - 1);
-        TILES(four_products)(unit, x, w);
-        x += TILE_BYTES;
-        w += BLOCK_BYTES;
+    TILES(load)(unit, 4, x, TILE_LINE);
+    TILES(load)(unit, 5, x + TILE_BYTES, TILE_LINE);
+    TILES_GROUP(0);
+    TILES_GROUP(1);
+    if (to)
+        TILES_PUT(unit, 0, *to);
+    TILES_GROUP(2);
+    if (to)
+        TILES_PUT(unit, 1, *to);
+    TILES_GROUP(3);
+    if (to) {
+        TILES_PUT(unit, 2, *to);
+        TILES_PUT(unit, 3, *to);
     }
-    TILES(put_sums)(unit, s[0], s[1], s[2], s[3]);
 }
 
-/* Row tiles [first, first + p->tiles) by one panel: all pieces of it, from end to end. `end` is
- * where the caller's panels end. */
+/* The row tile t by a piece of W. lines: to prefetch behind each product */
+TILES_INLINE void TILES(one_tile)(struct TILES(unit) * unit, const struct tile_piece *p, int t,
+                                  const int lines)
+{
+    const struct tile_place from = sums_of_tile(p, t);
+    const struct tile_place to =
+        sums_are_results(p, t)
+            ? (struct tile_place){(char *)results_of_tile(p, t), TILE_LINE, p->gemm->ldy * 4}
+            : from;
+    const char *x = p->x + t * p->x_stride, *w = p->w;
+    const char *ahead = lines > 0 ? p->ahead + t * 4 * lines * 64 : w;
+    const int64_t edge = p->blocks < 4 ? 0 : 2;
+
+    if (edge)
+        TILES(two_blocks)(unit, x, w, &from, p->is_first, NULL, ahead, lines);
+    else {
+        TILES_TAKE(unit, 0, p->is_first, from);
+        TILES_TAKE(unit, 1, p->is_first, from);
+        TILES_TAKE(unit, 2, p->is_first, from);
+        TILES_TAKE(unit, 3, p->is_first, from);
+    }
+    for (int64_t b = edge; b < p->blocks - edge; b++)
+        TILES(one_block)
+        (unit, x + b * TILE_BYTES, w + b * BLOCK_BYTES, ahead + b * BLOCK_BYTES, lines);
+    if (edge) {
+        const int64_t b = p->blocks - edge;
+        TILES(two_blocks)
+        (unit, x + b * TILE_BYTES, w + b * BLOCK_BYTES, NULL, 0, &to, ahead + b * BLOCK_BYTES,
+         lines);
+    } else {
+        TILES_PUT(unit, 0, to);
+        TILES_PUT(unit, 1, to);
+        TILES_PUT(unit, 2, to);
+        TILES_PUT(unit, 3, to);
+    }
+}
+
+/* The same, where the row tiles share the lines of W that are ahead. */
+TILES_INLINE void TILES(tile_of_piece)(struct TILES(unit) * unit, const struct tile_piece *p, int t)
+{
+    const int of_block = BLOCK_BYTES / 64 / 4, lines = (of_block + p->tiles - 1) / p->tiles;
+
+    if (!p->ahead || t * lines >= of_block)
+        TILES(one_tile)(unit, p, t, 0);
+    else if (lines == 2)
+        TILES(one_tile)(unit, p, t, 2);
+    else if (lines == 3)
+        TILES(one_tile)(unit, p, t, 3);
+    else if (lines == 4)
+        TILES(one_tile)(unit, p, t, 4);
+    else if (lines == 6)
+        TILES(one_tile)(unit, p, t, 6);
+    else if (lines == 8)
+        TILES(one_tile)(unit, p, t, 8);
+    else
+        TILES(one_tile)(unit, p, t, 16);
+}
+
+/* All row tiles by one panel: all pieces of it, from end to end. end: of W. What is fetched ahead
+ * of a panel is the next one, which is the thread's next work where it is not this call's. */
 TILES_INLINE void TILES(do_panel)(struct TILES(unit) * unit, struct tile_piece *p, const char *x,
                                   const char *w, int64_t blocks, const char *end)
 {
-    const int64_t most = p->tiles == 1 ? blocks : TILE_PIECE,
-                  near = (p->tiles == 1 ? TILE_NEAR : TILE_PIECE) * BLOCK_BYTES;
+    const int64_t few = p->tiles <= TILES_FEW ? TILE_SMALL_PIECE : TILE_PIECE,
+                  most = p->tiles == 1 ? blocks : few, near = few * BLOCK_BYTES;
 
     for (int64_t block = 0; block < blocks; block += most) {
         p->w = w + block * BLOCK_BYTES;
         p->x = x + block * TILE_BYTES;
         p->blocks = blocks - block < most ? blocks - block : most;
         p->is_first = block == 0;
+        p->is_last = block + p->blocks == blocks;
         p->ahead = end - p->w > near ? p->w + near : NULL;
-        for (int g = 0; g < TILE_GROUPS && g * 16 < p->columns; g += 2)
-            for (int t = 0; t + 2 <= p->tiles; t += 2)
-                TILES(two_by_two)(unit, p, t, g);
-        if (p->tiles % 2)
-            TILES(one_by_four)(unit, p, p->tiles - 1);
+        for (int t = 0; t <= p->tiles; t++) {
+            if (t < p->tiles)
+                TILES(tile_of_piece)(unit, p, t);
+            if (t > 0 && p->is_last && !sums_are_results(p, t - 1))
+                finish_rows(p, t - 1);
+        }
     }
 }
 
-/* Row tile t by all groups of columns of one block, whose weights are `lines`. */
-TILES_INLINE void TILES(one_block)(struct TILES(unit) * unit, float (*block)[16][16], const char *x,
-                                   const char *lines)
+/* Row tile t by block b of quantised weights, whose lines of bf16 are `lines`: the products are
+ * added to the sums times their factors. */
+TILES_INLINE void TILES(one_quant)(struct TILES(unit) * unit, const struct tile_piece *p, int t,
+                                   int64_t b, const char *lines, const struct quants *q)
 {
-    TILES(take_sums)(unit, 1, NULL, NULL, NULL, NULL);
-    TILES(four_products)(unit, x, lines);
-    TILES(put_sums)(unit, block[0], block[1], block[2], block[3]);
+    const struct sb_cpu_gemm *a = p->gemm;
+    const int64_t blocks = sb_whole_blocks(a->n_in) / SB_BLOCK;
+    const float *x_sums = a->sums + (p->row + t * p->tile_rows) * a->parts * blocks + b;
+    _Alignas(64) float block[TILE_GROUPS][16][16];
+
+    TILES(zero)(unit, 0);
+    TILES(zero)(unit, 1);
+    TILES(zero)(unit, 2);
+    TILES(zero)(unit, 3);
+    TILES(one_block)(unit, p->x + t * p->x_stride + b * TILE_BYTES, lines, lines, 0);
+    TILES(store)(unit, 0, block[0], TILE_LINE);
+    TILES(store)(unit, 1, block[1], TILE_LINE);
+    TILES(store)(unit, 2, block[2], TILE_LINE);
+    TILES(store)(unit, 3, block[3], TILE_LINE);
+    for (int g = 0; g < TILE_GROUPS; g++)
+        add_scaled(p->sums[t][g], block[g], rows_of_tile(p, t) * a->parts, q->scales[0] + g * V16,
+                   q->panel.has_mins ? q->mins + g * V16 : NULL, x_sums, blocks);
 }
 
-/* Row tiles by one panel of quantised weights: a block at a time becomes lines of bf16, whose
- * products are added to the sums times their factors. (Its speed was measured on no machine.) t0:
- * the first row tile, counted in those of y
- */
-TILES_INLINE void TILES(do_quants)(struct TILES(unit) * unit, const struct sb_cpu_gemm *a,
-                                   const struct tile_piece *p, const char *w, int64_t t0)
+/* All row tiles by one panel of quantised weights. */
+TILES_INLINE void TILES(do_quants)(struct TILES(unit) * unit, const struct tile_piece *p,
+                                   const char *w)
 {
-    const struct sb_quant_panel panel = sb_quant_panel(a->layout);
-    const int64_t blocks = sb_whole_blocks(a->n_in) / SB_BLOCK, tile_rows = sb_cpu_tile_rows(a->m);
+    const struct sb_quant_panel panel = sb_quant_panel(p->gemm->layout);
+    const int64_t blocks = sb_whole_blocks(p->gemm->n_in) / SB_BLOCK;
     struct quants q = quants_begin(&panel, w, w + TILE_QUANT_NEAR, sb_quant_block_bytes(&panel));
     _Alignas(64) char lines[BLOCK_BYTES];
-    _Alignas(64) float block[TILE_GROUPS][16][16];
 
     memset(p->sums, 0, (size_t)p->tiles * sizeof *p->sums);
     for (int64_t b = 0; b < blocks; b++) {
@@ -235,17 +322,11 @@ TILES_INLINE void TILES(do_quants)(struct TILES(unit) * unit, const struct sb_cp
             quants_to_lines(lines, &q, 8);
         else
             quants_to_lines(lines, &q, 4);
-        for (int t = 0; t < p->tiles; t++) {
-            const int64_t row = (t0 + t / a->parts) * tile_rows, left = a->m - row;
-            const int64_t at = (row * a->parts + t % a->parts) * blocks + b;
-            const float *x_sums = panel.has_mins ? a->sums + at : NULL;
-            TILES(one_block)(unit, block, p->x + t * p->x_stride + b * TILE_BYTES, lines);
-            for (int g = 0; g < TILE_GROUPS; g++)
-                add_scaled(p->sums[t][g], block[g], left < tile_rows ? left : tile_rows,
-                           q.scales[0] + g * V16, panel.has_mins ? q.mins + g * V16 : NULL, x_sums,
-                           a->parts * blocks);
-        }
+        for (int t = 0; t < p->tiles; t++)
+            TILES(one_quant)(unit, p, t, b, lines, &q);
     }
+    for (int t = 0; t < p->tiles; t++)
+        finish_rows(p, t);
 }
 
 #if defined(SB_HAS_TILES)
@@ -272,36 +353,39 @@ static TILES_TARGET void TILES(gemm)(const struct sb_cpu_gemm *a, int64_t first,
 {
     const int64_t blocks = sb_whole_blocks(a->n_in) / SB_BLOCK;
     const int64_t panel_bytes = sb_panel_bytes(a->layout, a->n_in);
-    const int64_t tile_rows = sb_cpu_tile_rows(a->m), n = (a->m + tile_rows - 1) / tile_rows;
+    const int64_t rows = sb_cpu_tile_rows(a->m, a->parts), n = (a->m + rows - 1) / rows;
+    const char *end = (const char *)a->panels + sb_panel_count(a->n_out) * panel_bytes;
     int64_t most = TILES_L2_BYTES / (blocks * TILE_BYTES);
     struct TILES(unit) unit;
     tile_sums sums[TILES_TOGETHER];
 
-    /* Row tiles are counted in those of y from here on, each of which has `parts` of x. */
     most = most < TILES_TOGETHER / 2 ? TILES_TOGETHER / 2 : most;
-    most = (most < TILES_TOGETHER ? most : TILES_TOGETHER) / a->parts;
+    most = most < TILES_TOGETHER ? most : TILES_TOGETHER;
     const int64_t turns = (n + most - 1) / most;
-    TILES(enter)(&unit, (int)tile_rows, 16);
+    TILES(enter)(&unit, (int)rows * a->parts, 16);
     for (int64_t turn = 0; turn < turns; turn++) {
         const int64_t t0 = n * turn / turns, t1 = n * (turn + 1) / turns;
-        const int64_t r0 = t0 * tile_rows, r1 = t1 * tile_rows < a->m ? t1 * tile_rows : a->m;
-        struct tile_piece p = {
-            .x_stride = blocks * TILE_BYTES, .sums = sums, .tiles = (int)(t1 - t0) * a->parts};
-        const char *x = (const char *)a->x + t0 * a->parts * p.x_stride;
+        struct tile_piece p = {.gemm = a,
+                               .x_stride = blocks * TILE_BYTES,
+                               .sums = sums,
+                               .tiles = (int)(t1 - t0),
+                               .row = t0 * rows,
+                               .tile_rows = rows};
+        const char *x = (const char *)a->x + t0 * p.x_stride;
         for (int64_t panel = first; panel < last; panel++) {
-            const int64_t column = panel * SB_PANEL, left = a->n_out - column;
             const char *w = (const char *)a->panels + panel * panel_bytes;
-            p.columns = (int32_t)(left < SB_PANEL ? left : SB_PANEL);
-            if (sb_layout_is_quantised(a->layout)) {
-                p.x = x;
-                TILES(do_quants)(&unit, a, &p, w, t0);
-            } else {
-                TILES(do_panel)(&unit, &p, x, w, blocks, w + (last - panel) * panel_bytes);
-            }
-            finish_rows(a, sums, r0, r1 - r0, column);
+            p.column = panel * SB_PANEL;
+            p.x = x;
+            if (sb_layout_is_quantised(a->layout))
+                TILES(do_quants)(&unit, &p, w);
+            else
+                TILES(do_panel)(&unit, &p, x, w, blocks, end);
         }
     }
     TILES(leave)(&unit);
 }
 
+#undef TILES_TAKE
+#undef TILES_PUT
+#undef TILES_GROUP
 #undef TILES_INLINE

@@ -18,8 +18,8 @@
  *   SB_BLOCKS_FMA     floats             [blocks, m, parts] of [32 columns]
  *   SB_BLOCKS_DOT     words of two       [blocks, m, parts] of [16]: columns 0 and 2, 1 and 3, 4
  *                                        and 6, .. with the first of each in the high half
- *   with tiles        bf16               tiles [ceil(m / 16), parts, blocks] of [16 rows, 32
- *                                        columns], each with sb_cpu_tile_rows(m) rows of x
+ *   with tiles        bf16               tiles [sb_cpu_tile_count, blocks] of [16 rows, 32 columns],
+ *                                        each with sb_cpu_tile_rows rows of x and all their parts
  *
  *   integers          struct sb_cpu_int8 [blocks, m]
  *
@@ -90,9 +90,9 @@ static int64_t block_at(const struct sb_cpu_inputs *a, int64_t row, int part, in
     const int32_t parts = sb_form_parts(a->form);
 
     if (sb_cpu_has_tiles(a->products)) {
-        const int64_t rows = sb_cpu_tile_rows(a->m), tile = row / rows * parts + part;
+        const int64_t rows = sb_cpu_tile_rows(a->m, parts);
         const int64_t blocks = sb_whole_blocks(a->n) / SB_BLOCK;
-        return ((tile * blocks + block) * 16 + row % rows) * words;
+        return ((row / rows * blocks + block) * 16 + row % rows * parts + part) * words;
     }
     return ((block * a->m + row) * parts + part) * words;
 }

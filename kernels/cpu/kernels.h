@@ -110,10 +110,17 @@ static inline int64_t sb_cpu_block_words(enum sb_products products)
     return products == SB_BLOCKS_FMA ? SB_BLOCK : SB_BLOCK / 2;
 }
 
-/* Rows of a row tile of m rows: the matrix unit takes up to sixteen, in tiles of equal height. */
-static inline int64_t sb_cpu_tile_rows(int64_t m)
+/* Row tiles of m rows of x, each of `parts` rows of inputs. The matrix unit takes up to sixteen rows
+ * of inputs together, and the parts of a row are never in two tiles. */
+static inline int64_t sb_cpu_tile_count(int64_t m, int32_t parts)
 {
-    const int64_t n_tiles = (m + 15) / 16;
+    return (m + 16 / parts - 1) / (16 / parts);
+}
+
+/* Rows of x in a row tile: as many in each as can be. */
+static inline int64_t sb_cpu_tile_rows(int64_t m, int32_t parts)
+{
+    const int64_t n_tiles = sb_cpu_tile_count(m, parts);
     return m > 0 ? (m + n_tiles - 1) / n_tiles : 1;
 }
 
@@ -122,12 +129,12 @@ static inline int64_t sb_cpu_tile_rows(int64_t m)
 static inline int64_t sb_cpu_inputs_words(enum sb_products products, int32_t parts, int64_t m,
                                           int64_t n)
 {
-    int64_t rows = sb_cpu_has_tiles(products) ? (m + 15) / 16 * 16 : m;
+    int64_t rows = sb_cpu_has_tiles(products) ? sb_cpu_tile_count(m, parts) * 16 : m * parts;
 
     if (sb_cpu_is_integers(products))
         return (m * (sb_whole_blocks(n) / SB_BLOCK) + 15) *
                (int64_t)(sizeof(struct sb_cpu_int8) / sizeof(uint32_t));
-    return rows * parts * (sb_whole_blocks(n) / SB_BLOCK) * sb_cpu_block_words(products);
+    return rows * (sb_whole_blocks(n) / SB_BLOCK) * sb_cpu_block_words(products);
 }
 
 /* Consecutive tokens of one sequence: queries that read the same keys. */

@@ -183,7 +183,7 @@ static void spoil_padding(struct product *p)
 {
     const int64_t block = sb_whole_blocks(K) / SB_BLOCK - 1;
 
-    for (int64_t row = 0; row < sb_cpu_tile_rows(M); row++)
+    for (int64_t row = 0; row < sb_cpu_tile_rows(M, 1); row++)
         for (int64_t k = K % SB_BLOCK; k < SB_BLOCK; k++)
             ((uint16_t *)(void *)p->x)[(block * 16 + row) * SB_BLOCK + k] = 0xffff;
 }
