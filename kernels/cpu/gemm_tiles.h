@@ -21,7 +21,7 @@ enum {
     BLOCK_BYTES = SB_BLOCK / 2 * SB_LINE_BYTES, /* of a panel: four tiles of W */
     TILE_PIECE = 8,                             /* blocks */
     TILE_SMALL_PIECE = 4,                       /* of up to TILES_FEW row tiles */
-    TILES_FEW = 4,
+    TILES_FEW = 3,
     TILE_QUANT_NEAR = 4096, /* bytes between quantised weights in use and those being fetched */
     TILES_TOGETHER = 13,    /* row tiles, at most, that pass over W together */
     TILES_L2_BYTES = 3 << 19 /* of the second-level cache, for their x */
@@ -262,8 +262,10 @@ TILES_INLINE void TILES(tile_of_piece)(struct TILES(unit) * unit, const struct t
 TILES_INLINE void TILES(do_panel)(struct TILES(unit) * unit, struct tile_piece *p, const char *x,
                                   const char *w, int64_t blocks, const char *end)
 {
-    const int64_t few = p->tiles <= TILES_FEW ? TILE_SMALL_PIECE : TILE_PIECE,
-                  most = p->tiles == 1 ? blocks : few, near = few * BLOCK_BYTES;
+    const int64_t near = TILE_PIECE * BLOCK_BYTES;
+    const int64_t most = p->tiles == 1            ? blocks
+                         : p->tiles <= TILES_FEW ? TILE_SMALL_PIECE
+                                                  : TILE_PIECE;
 
     for (int64_t block = 0; block < blocks; block += most) {
         p->w = w + block * BLOCK_BYTES;
