@@ -2,37 +2,36 @@
  * The matrix product in the order of blocks by x86's matrix unit (AMX), whose one instruction is
  * the definition of that order (gemm.c, tiles.h): 16 rows of x by 16 columns of W, 32 steps.
  *
- *     x     row tiles as `inputs` makes them: [row tile][part][block] of [16 rows][32 steps]
+ *     x     row tiles as `inputs` makes them: [row tile][block] of [16 rows][32 steps]
  *     W     panels in the layout BF16: a tile of it is 16 lines of one of the panel's four groups
  *           of columns
- *     sums  [row tile][part][group] of [16 rows][16 columns], on the stack: at most 48 KiB
+ *     sums  [row tile][group] of [16 rows][16 columns], on the stack: at most 52 KiB
  *
- * m rows make ceil(m / 16) row tiles of equal height, as 20 rows make two of 10, so that the unit
- * is set up once and multiplies hardly any rows that nobody wants. Rows that the last tile has too
- * much are computed from whatever `inputs` left there, and not stored.
+ * m rows make row tiles of equal height, as 20 rows make two of 10. Where a row of x has three
+ * parts, they are three rows of one tile, which then has up to five rows of x: a single row by
+ * three parts passes over W once. Rows that the last tile has too much are computed from whatever
+ * `inputs` left there, and not stored.
  *
- * How the loops are cut. Figures are from one core of a Sapphire Rapids, on which prototypes of
- * these loops were measured; this file itself was measured on none.
+ * How the loops are cut. Figures are from one core of a Sapphire Rapids (2 MiB of second-level
+ * cache), on which they were measured one against the other; docs/performance.md has the results.
  *
- *     2 x 2 tiles   Two row tiles by two groups of columns, so that four loads serve four products.
- *                   A load takes 2.2 ns from the first-level cache and 5.6 ns from the second, four
- *                   products 18 to 22 ns: with W in the first level and x in the second the loads
- *                   of a step take 16 ns, and hide behind the products. (Measured: 2.3 TFLOP/s so,
- *                   1.8 with all of it in the second level.) A row tile that is left over goes by
- *                   four groups, with five loads for four products.
- *     pieces        W passes in pieces of 8 blocks of a panel, 32 KiB, under all row tiles. Their
- *                   sums are loaded and stored at the ends of a piece. (Measured: 1.9 TFLOP/s with
- *                   pieces of 8 blocks.) A longer piece would leave the first level: of 48 KiB in
- *                   12 ways it takes 8 ways of each set. Two groups of columns alone would not fit
- *                   better, because their lines, 256 bytes apart, share half of the sets. A single
- *                   row tile uses W once, so for it a piece is the whole panel.
- *     memory        W is read in one stream, panel after panel and each from end to end. Every step
- *                   prefetches its share of the next piece, into the second level: to prefetch into
- *                   the first made the products slower (measured).
- *     row tiles     At most 12 pass over W together. With 192 rows of x, 14 GB/s of W, which is
- * what a core gets from memory, keep it busy at 2.7 TFLOP/s, which is what the unit does at best,
- * so more would not pay. Fewer, but at least 6, when their x would not stay in the second-level
- * cache (2 MiB) from one panel to the next.
+ *     1 x 4 tiles   One row tile by the panel's four groups of columns, whose sums stay in
+ * registers over a piece. A product takes 16 cycles, and the next that adds to the same sums has to
+ * wait for 52: so four sums must take turns. Two row tiles by two groups load less, but are no
+ * faster. pieces        W passes in pieces of 8 blocks of a panel, 32 KiB, under all row tiles, and
+ * so comes from the first-level cache for all but the first. For two or three row tiles pieces of 4
+ * blocks are faster. A single row tile uses W once, so for it a piece is the whole panel. sums
+ * Between pieces they are in memory. Four loads and stores together cost half of the time of the 32
+ * products of a piece, because products wait for them. So the first two blocks and the last two go
+ * group by group, each of which is loaded or stored while the products of the next run: a seventh
+ * less time, a quarter with short pieces. The last stores go to y, if the sums are its values as
+ * they are. memory        W is read in one stream, panel after panel and each from end to end, and
+ * fetched 8 blocks ahead into the second-level cache. The fetches are spread evenly, a few behind
+ * each product. In a burst they fill the 16 buffers in which a core awaits lines of its caches, and
+ * then loads and products wait for the memory: 12 products and 32 fetches took 148 ns either way,
+ * but 16 took 223 behind a burst and 147 spread. row tiles     At most 13 pass over W together,
+ * which with three parts is half a chunk of 128 rows. Fewer, but at least 6, when their x would not
+ * stay in the second-level cache from one panel to the next.
  *
  * The unit is used where the operating system permits it (port.h) and the test below finds that it
  * computes what it should. On all other processors the same loops run over the emulated unit, in

@@ -6,8 +6,7 @@
  *     TILES(name)     name with the prefix of the unit's operations; the functions get it too
  *     TILES_TARGET    attributes that the functions need, or nothing
  *
- * A step takes one block of 32 steps k of two row tiles by two groups of columns, or of one row
- * tile by four groups. Either is four products.
+ * A step takes one block of 32 steps k of a row tile by four groups of columns: four products.
  */
 #ifndef SB_CPU_GEMM_TILES_H
 #define SB_CPU_GEMM_TILES_H
@@ -22,8 +21,8 @@ enum {
     TILE_PIECE = 8,                             /* blocks */
     TILE_SMALL_PIECE = 4,                       /* of up to TILES_FEW row tiles */
     TILES_FEW = 3,
-    TILE_QUANT_NEAR = 4096, /* bytes between quantised weights in use and those being fetched */
-    TILES_TOGETHER = 13,    /* row tiles, at most, that pass over W together */
+    TILE_QUANT_NEAR = 4096,  /* bytes between quantised weights in use and those being fetched */
+    TILES_TOGETHER = 13,     /* row tiles, at most, that pass over W together */
     TILES_L2_BYTES = 3 << 19 /* of the second-level cache, for their x */
 };
 
@@ -37,12 +36,12 @@ struct tile_piece {
     const char *x;    /* the first row tile's first block of the piece */
     int64_t x_stride; /* bytes from one row tile to the next */
     int64_t blocks;
-    tile_sums *sums;         /* [tiles]: those of the pieces before, and where the new ones go */
-    int tiles;               /* 1..TILES_TOGETHER */
-    int is_first, is_last;   /* whether the piece begins, ends the sums */
-    const char *ahead;       /* what to prefetch at the piece's first block, or NULL */
-    int64_t row, column;     /* the first of y */
-    int64_t tile_rows;       /* rows of y in a row tile; the last one may have fewer */
+    tile_sums *sums;       /* [tiles]: those of the pieces before, and where the new ones go */
+    int tiles;             /* 1..TILES_TOGETHER */
+    int is_first, is_last; /* whether the piece begins, ends the sums */
+    const char *ahead;     /* what to prefetch at the piece's first block, or NULL */
+    int64_t row, column;   /* the first of y */
+    int64_t tile_rows;     /* rows of y in a row tile; the last one may have fewer */
 };
 
 /* Where four tiles of sums are: group g begins at + g * group, with its rows `stride` apart. */
@@ -133,11 +132,11 @@ TILES_INLINE const char *TILES(fetch)(const char *ahead, const int lines)
 }
 
 /* Puts a tile of sums into a register: zeros where a piece begins the sums. */
-#define TILES_TAKE(unit, g, is_first, place)                                          \
-    do {                                                                              \
-        if (is_first)                                                                 \
-            TILES(zero)(unit, g);                                                     \
-        else                                                                          \
+#define TILES_TAKE(unit, g, is_first, place)                                        \
+    do {                                                                            \
+        if (is_first)                                                               \
+            TILES(zero)(unit, g);                                                   \
+        else                                                                        \
             TILES(load)(unit, g, (place).at + (g) * (place).group, (place).stride); \
     } while (0)
 #define TILES_PUT(unit, g, place) \
@@ -165,21 +164,20 @@ TILES_INLINE void TILES(one_block)(struct TILES(unit) * unit, const char *x, con
 
 /* Two blocks, one group of columns after the other, so that a group's sums can be taken before, and
  * put behind, while the products of others go on. */
-#define TILES_GROUP(g)                                                               \
-    do {                                                                             \
-        if (from)                                                                    \
-            TILES_TAKE(unit, g, is_first, *from);                                    \
-        TILES(load)(unit, 6, w + (g) * TILE_LINE, SB_LINE_BYTES);                    \
-        TILES(product)(unit, g, 4, 6);                                               \
-        ahead = TILES(fetch)(ahead, lines);                                          \
-        TILES(load)(unit, 7, w + BLOCK_BYTES + (g) * TILE_LINE, SB_LINE_BYTES);      \
-        TILES(product)(unit, g, 5, 7);                                               \
-        next = TILES(fetch)(next, lines);                                            \
+#define TILES_GROUP(g)                                                        \
+    do {                                                                      \
+        if (from)                                                             \
+            TILES_TAKE(unit, g, is_first, *from);                             \
+        TILES(load)(unit, 6, w + (g)*TILE_LINE, SB_LINE_BYTES);               \
+        TILES(product)(unit, g, 4, 6);                                        \
+        ahead = TILES(fetch)(ahead, lines);                                   \
+        TILES(load)(unit, 7, w + BLOCK_BYTES + (g)*TILE_LINE, SB_LINE_BYTES); \
+        TILES(product)(unit, g, 5, 7);                                        \
+        next = TILES(fetch)(next, lines);                                     \
     } while (0)
 TILES_INLINE void TILES(two_blocks)(struct TILES(unit) * unit, const char *x, const char *w,
                                     const struct tile_place *from, int is_first,
-                                    const struct tile_place *to, const char *ahead,
-                                    const int lines)
+                                    const struct tile_place *to, const char *ahead, const int lines)
 {
     const char *next = ahead + BLOCK_BYTES;
 
@@ -204,10 +202,10 @@ TILES_INLINE void TILES(one_tile)(struct TILES(unit) * unit, const struct tile_p
                                   const int lines)
 {
     const struct tile_place from = sums_of_tile(p, t);
-    const struct tile_place to =
-        sums_are_results(p, t)
-            ? (struct tile_place){(char *)results_of_tile(p, t), TILE_LINE, p->gemm->ldy * 4}
-            : from;
+    const struct tile_place to = sums_are_results(p, t)
+                                     ? (struct tile_place){(char *)results_of_tile(p, t), TILE_LINE,
+                                                           p->gemm->ldy * 4}
+                                     : from;
     const char *x = p->x + t * p->x_stride, *w = p->w;
     const char *ahead = lines > 0 ? p->ahead + t * 4 * lines * 64 : w;
     const int64_t edge = p->blocks < 4 ? 0 : 2;
@@ -222,7 +220,7 @@ TILES_INLINE void TILES(one_tile)(struct TILES(unit) * unit, const struct tile_p
     }
     for (int64_t b = edge; b < p->blocks - edge; b++)
         TILES(one_block)
-        (unit, x + b * TILE_BYTES, w + b * BLOCK_BYTES, ahead + b * BLOCK_BYTES, lines);
+    (unit, x + b * TILE_BYTES, w + b * BLOCK_BYTES, ahead + b * BLOCK_BYTES, lines);
     if (edge) {
         const int64_t b = p->blocks - edge;
         TILES(two_blocks)
@@ -263,9 +261,9 @@ TILES_INLINE void TILES(do_panel)(struct TILES(unit) * unit, struct tile_piece *
                                   const char *w, int64_t blocks, const char *end)
 {
     const int64_t near = TILE_PIECE * BLOCK_BYTES;
-    const int64_t most = p->tiles == 1            ? blocks
+    const int64_t most = p->tiles == 1           ? blocks
                          : p->tiles <= TILES_FEW ? TILE_SMALL_PIECE
-                                                  : TILE_PIECE;
+                                                 : TILE_PIECE;
 
     for (int64_t block = 0; block < blocks; block += most) {
         p->w = w + block * BLOCK_BYTES;
@@ -290,7 +288,8 @@ TILES_INLINE void TILES(one_quant)(struct TILES(unit) * unit, const struct tile_
 {
     const struct sb_cpu_gemm *a = p->gemm;
     const int64_t blocks = sb_whole_blocks(a->n_in) / SB_BLOCK;
-    const float *x_sums = a->sums + (p->row + t * p->tile_rows) * a->parts * blocks + b;
+    const int64_t first = (p->row + t * p->tile_rows) * a->parts;
+    const float *x_sums = q->panel.has_mins ? a->sums + first * blocks + b : NULL;
     _Alignas(64) float block[TILE_GROUPS][16][16];
 
     TILES(zero)(unit, 0);

@@ -18,8 +18,8 @@
  *   SB_BLOCKS_FMA     floats             [blocks, m, parts] of [32 columns]
  *   SB_BLOCKS_DOT     words of two       [blocks, m, parts] of [16]: columns 0 and 2, 1 and 3, 4
  *                                        and 6, .. with the first of each in the high half
- *   with tiles        bf16               tiles [sb_cpu_tile_count, blocks] of [16 rows, 32 columns],
- *                                        each with sb_cpu_tile_rows rows of x and all their parts
+ *   with tiles        bf16               tiles [sb_cpu_tile_count, blocks] of [16 rows, 32
+ * columns], each with sb_cpu_tile_rows rows of x and all their parts
  *
  *   integers          struct sb_cpu_int8 [blocks, m]
  *

@@ -38,9 +38,11 @@ static inline int sb_cpu_is_integers(enum sb_products products) { return product
 #define SB_CPU_CHAIN_ROWS 6
 #define SB_CPU_BLOCK_ROWS 12
 #define SB_CPU_INTEGER_ROWS 48
-/* The most rows of x that are multiplied by quantised weights without the matrix unit, where there
- * is one. */
+/* The most rows of inputs that are multiplied by quantised weights without the matrix unit, where
+ * there is one: as bf16, and as integers. Measured on a Sapphire Rapids: with 4 rows the unit is as
+ * fast as multiply-adds, and with 16 as vpdpbusd. */
 #define SB_CPU_FEW_ROWS 3
+#define SB_CPU_FEW_INTEGER_ROWS 12
 
 static inline int64_t sb_cpu_gemm_rows(enum sb_products products)
 {
@@ -110,8 +112,8 @@ static inline int64_t sb_cpu_block_words(enum sb_products products)
     return products == SB_BLOCKS_FMA ? SB_BLOCK : SB_BLOCK / 2;
 }
 
-/* Row tiles of m rows of x, each of `parts` rows of inputs. The matrix unit takes up to sixteen rows
- * of inputs together, and the parts of a row are never in two tiles. */
+/* Row tiles of m rows of x, each of `parts` rows of inputs. The matrix unit takes up to sixteen
+ * rows of inputs together, and the parts of a row are never in two tiles. */
 static inline int64_t sb_cpu_tile_count(int64_t m, int32_t parts)
 {
     return (m + 16 / parts - 1) / (16 / parts);

@@ -76,15 +76,16 @@ static inline int sb_cpu_has_halves(enum sb_dtype dtype)
     return sb_dtype_is_quantised(dtype) && sb_quant_of(dtype)->group < SB_BLOCK;
 }
 
-/* How a product of quantised weights with so many rows of inputs is formed. With few rows
- * the matrix unit is not expected to make up for the bf16 in memory that it needs. */
+/* How a product of quantised weights with so many rows of inputs is formed. With few rows the
+ * matrix unit does not make up for the lines of bf16, or the integer sums, that go through
+ * memory. */
 static inline enum sb_products sb_cpu_quant_products(const struct sb_device *device,
                                                      enum sb_dtype dtype, int64_t rows)
 {
     if (device->compute == SPECBATCH_COMPUTE_F32)
         return SB_BLOCKS_FMA;
     if (device->compute == SPECBATCH_COMPUTE_INT8) {
-        if (device->integers == SB_INTEGERS_TILES && rows <= SB_CPU_FEW_ROWS)
+        if (device->integers == SB_INTEGERS_TILES && rows <= SB_CPU_FEW_INTEGER_ROWS)
             return SB_INTEGERS_DOT; /* every processor with that unit has it */
         return device->integers;
     }

@@ -195,14 +195,17 @@ static void test_gemm_wild_values(void)
     }
 }
 
-/* Every number of rows, because it decides how they are cut. And rows so long that fewer of them
- * pass over the weights together. */
+/* Every number of rows, because it decides how they are cut: with a bias, and for a whole panel
+ * without one, whose sums may go to y directly. And rows so long that fewer of them pass over the
+ * weights together. */
 static void test_gemm_many_rows(void)
 {
     for (int compute = SPECBATCH_COMPUTE_BF16; compute <= SPECBATCH_COMPUTE_SPLIT; compute++) {
         struct cpu ways[CPU_WAYS];
         int n_ways = cpu_open(ways, compute);
         const char *failed = one_gemm(ways, n_ways, SB_BF16, 49, 258, compute, MANY_ROWS);
+        if (!failed)
+            failed = one_gemm(ways, n_ways, SB_BF16, 66, 386, compute, MANY_ROWS);
         if (!failed && compute == SPECBATCH_COMPUTE_SPLIT)
             failed = one_gemm(ways, n_ways, SB_BF16, 2, 8100, compute, LONG_ROWS);
         cpu_close(ways, n_ways);
