@@ -13,7 +13,7 @@
  *     sums    [16 rows][16 columns] of 32 bits, which plain instructions scale and add
  *
  * Rows that the last tile has too much are computed from whatever lies there, and not used. Up to
- * twelve rows are as fast by vpdpbusd (kernels.h), since the sums of each group go through memory.
+ * twelve rows are faster by vpdpbusd (kernels.h), since the sums of each group go through memory.
  */
 
 /* The sums of one row tile by one group of steps: of all four groups of columns. */

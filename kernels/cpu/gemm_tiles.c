@@ -16,22 +16,26 @@
  * cache), on which they were measured one against the other; docs/performance.md has the results.
  *
  *     1 x 4 tiles   One row tile by the panel's four groups of columns, whose sums stay in
- * registers over a piece. A product takes 16 cycles, and the next that adds to the same sums has to
- * wait for 52: so four sums must take turns. Two row tiles by two groups load less, but are no
- * faster. pieces        W passes in pieces of 8 blocks of a panel, 32 KiB, under all row tiles, and
- * so comes from the first-level cache for all but the first. For two or three row tiles pieces of 4
- * blocks are faster. A single row tile uses W once, so for it a piece is the whole panel. sums
- * Between pieces they are in memory. Four loads and stores together cost half of the time of the 32
- * products of a piece, because products wait for them. So the first two blocks and the last two go
- * group by group, each of which is loaded or stored while the products of the next run: a seventh
- * less time, a quarter with short pieces. The last stores go to y, if the sums are its values as
- * they are. memory        W is read in one stream, panel after panel and each from end to end, and
- * fetched 8 blocks ahead into the second-level cache. The fetches are spread evenly, a few behind
- * each product. In a burst they fill the 16 buffers in which a core awaits lines of its caches, and
- * then loads and products wait for the memory: 12 products and 32 fetches took 148 ns either way,
- * but 16 took 223 behind a burst and 147 spread. row tiles     At most 13 pass over W together,
- * which with three parts is half a chunk of 128 rows. Fewer, but at least 6, when their x would not
- * stay in the second-level cache from one panel to the next.
+ *                   registers over a piece, so that x is loaded once for four products. Two row
+ *                   tiles by two groups load less, but are no faster. (A product takes 4.4 ns,
+ *                   also if the one before adds to the same sums.)
+ *     pieces        W passes in pieces of 8 blocks of a panel, 32 KiB, under all row tiles, and so
+ *                   comes from the first-level cache for all but the first. For two or three row
+ *                   tiles pieces of 4 blocks are faster. A single row tile uses W once, so for it a
+ *                   piece is the whole panel.
+ *     sums          Between pieces they are in memory. To load and store four of them costs half of
+ *                   the time of the piece's 32 products, which wait for that. So the first two
+ *                   blocks and the last two go group by group, and sums are loaded and stored while
+ *                   other groups multiply: an eighth less time for the whole. The last stores go to
+ *                   y, if the sums are its values as they are.
+ *     memory        W is read in one stream, panel after panel and each from end to end, and
+ *                   fetched 8 blocks ahead into the second-level cache. The fetches are spread, a
+ *                   few behind each product. In a burst they seem to fill the buffers in which a
+ *                   core awaits lines of its caches: 2 KiB of W took 145 ns beside 12 products and
+ *                   182 ns beside 16, and spread among these 16 it took 147 ns.
+ *     row tiles     At most 13 pass over W together, which with three parts is half a chunk of 128
+ *                   rows. Fewer, but at least 6, when their x would not stay in the second-level
+ *                   cache from one panel to the next.
  *
  * The unit is used where the operating system permits it (port.h) and the test below finds that it
  * computes what it should. On all other processors the same loops run over the emulated unit, in

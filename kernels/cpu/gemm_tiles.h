@@ -142,6 +142,23 @@ TILES_INLINE const char *TILES(fetch)(const char *ahead, const int lines)
 #define TILES_PUT(unit, g, place) \
     TILES(store)(unit, g, (place).at + (g) * (place).group, (place).stride)
 
+/* The same for all four groups of columns, in the registers 0 to 3. */
+TILES_INLINE void TILES(take_sums)(struct TILES(unit) * unit, int is_first, struct tile_place place)
+{
+    TILES_TAKE(unit, 0, is_first, place);
+    TILES_TAKE(unit, 1, is_first, place);
+    TILES_TAKE(unit, 2, is_first, place);
+    TILES_TAKE(unit, 3, is_first, place);
+}
+
+TILES_INLINE void TILES(put_sums)(struct TILES(unit) * unit, struct tile_place place)
+{
+    TILES_PUT(unit, 0, place);
+    TILES_PUT(unit, 1, place);
+    TILES_PUT(unit, 2, place);
+    TILES_PUT(unit, 3, place);
+}
+
 /* One block of a row tile by all groups of columns, added to the registers 0 to 3. Behind each
  * product `lines` lines are prefetched. */
 TILES_INLINE void TILES(one_block)(struct TILES(unit) * unit, const char *x, const char *w,
@@ -208,30 +225,25 @@ TILES_INLINE void TILES(one_tile)(struct TILES(unit) * unit, const struct tile_p
                                      : from;
     const char *x = p->x + t * p->x_stride, *w = p->w;
     const char *ahead = lines > 0 ? p->ahead + t * 4 * lines * 64 : w;
-    const int64_t edge = p->blocks < 4 ? 0 : 2;
+    const int64_t edge = p->blocks < 4 ? 0 : 2; /* blocks that go group by group */
 
     if (edge)
         TILES(two_blocks)(unit, x, w, &from, p->is_first, NULL, ahead, lines);
-    else {
-        TILES_TAKE(unit, 0, p->is_first, from);
-        TILES_TAKE(unit, 1, p->is_first, from);
-        TILES_TAKE(unit, 2, p->is_first, from);
-        TILES_TAKE(unit, 3, p->is_first, from);
+    else
+        TILES(take_sums)(unit, p->is_first, from);
+    x += edge * TILE_BYTES;
+    w += edge * BLOCK_BYTES;
+    ahead += edge * BLOCK_BYTES;
+    for (int64_t block = 2 * edge; block < p->blocks; block++) {
+        TILES(one_block)(unit, x, w, ahead, lines);
+        x += TILE_BYTES;
+        w += BLOCK_BYTES;
+        ahead += BLOCK_BYTES;
     }
-    for (int64_t b = edge; b < p->blocks - edge; b++)
-        TILES(one_block)
-    (unit, x + b * TILE_BYTES, w + b * BLOCK_BYTES, ahead + b * BLOCK_BYTES, lines);
-    if (edge) {
-        const int64_t b = p->blocks - edge;
-        TILES(two_blocks)
-        (unit, x + b * TILE_BYTES, w + b * BLOCK_BYTES, NULL, 0, &to, ahead + b * BLOCK_BYTES,
-         lines);
-    } else {
-        TILES_PUT(unit, 0, to);
-        TILES_PUT(unit, 1, to);
-        TILES_PUT(unit, 2, to);
-        TILES_PUT(unit, 3, to);
-    }
+    if (edge)
+        TILES(two_blocks)(unit, x, w, NULL, 0, &to, ahead, lines);
+    else
+        TILES(put_sums)(unit, to);
 }
 
 /* The same, where the row tiles share the lines of W that are ahead. */
@@ -258,8 +270,9 @@ TILES_INLINE void TILES(tile_of_piece)(struct TILES(unit) * unit, const struct t
 /* All row tiles by one panel: all pieces of it, from end to end. end: of W. What is fetched ahead
  * of a panel is the next one, which is the thread's next work where it is not this call's. */
 TILES_INLINE void TILES(do_panel)(struct TILES(unit) * unit, struct tile_piece *p, const char *x,
-                                  const char *w, int64_t blocks, const char *end)
+                                  const char *w, const char *end)
 {
+    const int64_t blocks = sb_whole_blocks(p->gemm->n_in) / SB_BLOCK;
     const int64_t near = TILE_PIECE * BLOCK_BYTES;
     const int64_t most = p->tiles == 1           ? blocks
                          : p->tiles <= TILES_FEW ? TILE_SMALL_PIECE
@@ -291,23 +304,18 @@ TILES_INLINE void TILES(one_quant)(struct TILES(unit) * unit, const struct tile_
     const int64_t first = (p->row + t * p->tile_rows) * a->parts;
     const float *x_sums = q->panel.has_mins ? a->sums + first * blocks + b : NULL;
     _Alignas(64) float block[TILE_GROUPS][16][16];
+    const struct tile_place place = {(char *)block, TILE_BYTES, TILE_LINE};
 
-    TILES(zero)(unit, 0);
-    TILES(zero)(unit, 1);
-    TILES(zero)(unit, 2);
-    TILES(zero)(unit, 3);
+    TILES(take_sums)(unit, 1, place);
     TILES(one_block)(unit, p->x + t * p->x_stride + b * TILE_BYTES, lines, lines, 0);
-    TILES(store)(unit, 0, block[0], TILE_LINE);
-    TILES(store)(unit, 1, block[1], TILE_LINE);
-    TILES(store)(unit, 2, block[2], TILE_LINE);
-    TILES(store)(unit, 3, block[3], TILE_LINE);
+    TILES(put_sums)(unit, place);
     for (int g = 0; g < TILE_GROUPS; g++)
         add_scaled(p->sums[t][g], block[g], rows_of_tile(p, t) * a->parts, q->scales[0] + g * V16,
                    q->panel.has_mins ? q->mins + g * V16 : NULL, x_sums, blocks);
 }
 
 /* All row tiles by one panel of quantised weights. */
-TILES_INLINE void TILES(do_quants)(struct TILES(unit) * unit, const struct tile_piece *p,
+TILES_INLINE void TILES(do_quants)(struct TILES(unit) * unit, struct tile_piece *p, const char *x,
                                    const char *w)
 {
     const struct sb_quant_panel panel = sb_quant_panel(p->gemm->layout);
@@ -315,6 +323,7 @@ TILES_INLINE void TILES(do_quants)(struct TILES(unit) * unit, const struct tile_
     struct quants q = quants_begin(&panel, w, w + TILE_QUANT_NEAR, sb_quant_block_bytes(&panel));
     _Alignas(64) char lines[BLOCK_BYTES];
 
+    p->x = x;
     memset(p->sums, 0, (size_t)p->tiles * sizeof *p->sums);
     for (int64_t b = 0; b < blocks; b++) {
         quants_next(&q);
@@ -376,11 +385,10 @@ static TILES_TARGET void TILES(gemm)(const struct sb_cpu_gemm *a, int64_t first,
         for (int64_t panel = first; panel < last; panel++) {
             const char *w = (const char *)a->panels + panel * panel_bytes;
             p.column = panel * SB_PANEL;
-            p.x = x;
             if (sb_layout_is_quantised(a->layout))
-                TILES(do_quants)(&unit, &p, w);
+                TILES(do_quants)(&unit, &p, x, w);
             else
-                TILES(do_panel)(&unit, &p, x, w, blocks, end);
+                TILES(do_panel)(&unit, &p, x, w, end);
         }
     }
     TILES(leave)(&unit);

@@ -19,7 +19,8 @@
  *   SB_BLOCKS_DOT     words of two       [blocks, m, parts] of [16]: columns 0 and 2, 1 and 3, 4
  *                                        and 6, .. with the first of each in the high half
  *   with tiles        bf16               tiles [sb_cpu_tile_count, blocks] of [16 rows, 32
- * columns], each with sb_cpu_tile_rows rows of x and all their parts
+ *                                        columns], each with sb_cpu_tile_rows rows of x, whose
+ *                                        parts are rows side by side
  *
  *   integers          struct sb_cpu_int8 [blocks, m]
  *

@@ -39,8 +39,8 @@ static inline int sb_cpu_is_integers(enum sb_products products) { return product
 #define SB_CPU_BLOCK_ROWS 12
 #define SB_CPU_INTEGER_ROWS 48
 /* The most rows of inputs that are multiplied by quantised weights without the matrix unit, where
- * there is one: as bf16, and as integers. Measured on a Sapphire Rapids: with 4 rows the unit is as
- * fast as multiply-adds, and with 16 as vpdpbusd. */
+ * there is one: as bf16, and as integers. On a Sapphire Rapids the unit is at least as fast as
+ * multiply-adds from 4 rows on, and as vpdpbusd from 16 on. */
 #define SB_CPU_FEW_ROWS 3
 #define SB_CPU_FEW_INTEGER_ROWS 12
 

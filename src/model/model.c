@@ -145,8 +145,8 @@ static int has_bf16(const specbatch_model_options *options, const struct sb_tens
 
 /* The compute class. Of products that keep the precision of f32, only those with bf16 weights gain
  * by a CPU's matrix unit, so for other weights the system is not asked for it. Quantised ones would
- * lose: three parts make three rows of one, which took 1.6 to 1.8 times as long (Zen 4, from the
- * cache). With a unit a single row takes up to half longer, and eight rows a quarter less. */
+ * lose where a single row is decoded: three parts make three rows of one, which took 1.2 to 1.5
+ * times as long with a unit (docs/numerics.md). */
 static int32_t compute_of(const specbatch_model_options *options, const struct sb_tensors *tensors)
 {
     if (options->compute != SPECBATCH_COMPUTE_AUTO)
