@@ -45,8 +45,10 @@ enum sb_launch_option {
     /* Each SB_CLUSTER blocks that follow each other are a cluster (mma.cuh). The grid has one
      * dimension and a multiple of so many blocks. */
     SB_CLUSTERS = 4,
-    /* The same with twice as many. */
-    SB_DOUBLE_CLUSTERS = 8
+    /* The same with twice as many, */
+    SB_DOUBLE_CLUSTERS = 8,
+    /* and with one: the kernel uses the barrier of a cluster. */
+    SB_SINGLE_CLUSTERS = 16
 };
 
 enum { SB_CLUSTER = 4 };
@@ -68,10 +70,11 @@ struct sb_launch_config {
             attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
             attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
         }
-        if (options & (SB_CLUSTERS | SB_DOUBLE_CLUSTERS)) {
+        if (options & (SB_CLUSTERS | SB_DOUBLE_CLUSTERS | SB_SINGLE_CLUSTERS)) {
             attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
-            attributes[config.numAttrs].val.clusterDim.x = options & SB_CLUSTERS ? SB_CLUSTER
-                                                                                 : 2 * SB_CLUSTER;
+            attributes[config.numAttrs].val.clusterDim.x = options & SB_SINGLE_CLUSTERS ? 1
+                                                           : options & SB_CLUSTERS      ? SB_CLUSTER
+                                                                                   : 2 * SB_CLUSTER;
             attributes[config.numAttrs].val.clusterDim.y = 1;
             attributes[config.numAttrs++].val.clusterDim.z = 1;
         }
@@ -127,6 +130,7 @@ cudaError_t sb_load_gemm_mma(enum sb_dtype type);
 cudaError_t sb_load_gemm_quant(enum sb_dtype type);
 cudaError_t sb_load_gemm_quant_reference(enum sb_dtype type);
 cudaError_t sb_load_gemm_reference(enum sb_dtype type);
+cudaError_t sb_load_gemm_wgmma(enum sb_dtype type);
 cudaError_t sb_load_norm(enum sb_dtype type);
 cudaError_t sb_load_move(enum sb_dtype type);
 cudaError_t sb_load_rope(enum sb_dtype type);

@@ -11,54 +11,58 @@
 #define SB_CUDA_FAULT_H
 
 #ifdef SB_FAULTS
-#define SB_CUDA_FAULTS(DO)                                                                    \
-    /* Gated products: gate and up are taken for each other, */                               \
-    DO(GATE_AND_UP_SWAPPED)                                                                   \
-    /* or silu(gate) is rounded before it is multiplied by up. */                             \
-    DO(SILU_ROUNDED)                                                                          \
-    /* Blocks of one shape, 32 x 64, take the steps of k in another order than all others. */ \
-    DO(STEPS_EXCHANGED)                                                                       \
-    /* Blocks that share x: copies go to blocks whose mbarriers may not be there, */          \
-    DO(BLOCKS_NOT_AWAITED)                                                                    \
-    /* or to a stage that another block still reads; */                                       \
-    DO(READERS_NOT_AWAITED)                                                                   \
-    /* a stage is used before all of it has come; */                                          \
-    DO(STAGE_NOT_AWAITED)                                                                     \
-    /* a block ends while what it copies is on its way to others. */                          \
-    DO(LEFT_TOO_EARLY)                                                                        \
-    /* The last block of attention merges the splits in descending order, */                  \
-    DO(MERGE_DESCENDING)                                                                      \
-    /* or leaves out the last one. */                                                         \
-    DO(MERGE_WITHOUT_LAST)                                                                    \
-    /* The counter that says which block is last is not zero again behind it. */              \
-    DO(COUNTER_KEPT)                                                                          \
-    /* A norm counts the element behind its row. */                                           \
-    DO(ELEMENT_PAST_THE_ROW)                                                                  \
-    /* Queries are normed with the weights of keys. */                                        \
-    DO(K_NORM_FOR_Q)                                                                          \
-    /* A kernel that was launched as dependent does not wait for the one before it, */        \
-    DO(NO_THREAD_WAITS)                                                                       \
-    /* or its first warp does not. */                                                         \
-    DO(ONE_WARP_DOES_NOT_WAIT)                                                                \
-    /* A draft's product, or its attention, adds all parts of a sum but the first. */         \
-    DO(PART_LEFT_OUT)                                                                         \
-    /* A block of quantised weights gets the scale of its neighbour. */                       \
-    DO(SCALE_OF_OTHER_BLOCK)                                                                  \
-    /* An algorithm of cuBLASLt that the plan file names is taken whatever its bits are. */   \
-    DO(PLAN_WITHOUT_TEST)                                                                     \
-    /* A norm of what is added to the residual stream has its factors in another order. */    \
-    DO(NORM_IN_OTHER_ORDER)                                                                   \
-    /* Steps of a draft: no block waits for the others behind attention, */                   \
-    DO(NO_BARRIER_BEHIND_ATTENTION)                                                           \
-    /* a ring copies a stage to where one is that has not been read, */                       \
-    DO(STAGE_COPIED_TOO_EARLY)                                                                \
-    /* or copies keys that another block may still make, */                                   \
-    DO(KEYS_NOT_HELD_BACK)                                                                    \
-    /* nobody waits for the weights of norms, */                                              \
-    DO(NORM_WEIGHTS_NOT_AWAITED)                                                              \
-    /* the residual stream counts twice where something is added to it, */                    \
-    DO(RESIDUAL_TWICE)                                                                        \
-    /* or later steps have the position of the one before. */                                 \
+#define SB_CUDA_FAULTS(DO)                                                                     \
+    /* Gated products: gate and up are taken for each other, */                                \
+    DO(GATE_AND_UP_SWAPPED)                                                                    \
+    /* or silu(gate) is rounded before it is multiplied by up. */                              \
+    DO(SILU_ROUNDED)                                                                           \
+    /* Blocks of one shape, 32 x 64, or all by wgmma, take the steps of k in another order. */ \
+    DO(STEPS_EXCHANGED)                                                                        \
+    /* Blocks that share x: copies go to blocks whose mbarriers may not be there, */           \
+    DO(BLOCKS_NOT_AWAITED)                                                                     \
+    /* or to a stage that another block still reads; */                                        \
+    DO(READERS_NOT_AWAITED)                                                                    \
+    /* a stage is used before all of it has come; */                                           \
+    DO(STAGE_NOT_AWAITED)                                                                      \
+    /* a block ends while what it copies is on its way to others. */                           \
+    DO(LEFT_TOO_EARLY)                                                                         \
+    /* wgmma: a stage is given back while they read it, */                                     \
+    DO(RELEASED_TOO_EARLY)                                                                     \
+    /* or their sums are stored before they have ended. */                                     \
+    DO(SUMS_NOT_AWAITED)                                                                       \
+    /* The last block of attention merges the splits in descending order, */                   \
+    DO(MERGE_DESCENDING)                                                                       \
+    /* or leaves out the last one. */                                                          \
+    DO(MERGE_WITHOUT_LAST)                                                                     \
+    /* The counter that says which block is last is not zero again behind it. */               \
+    DO(COUNTER_KEPT)                                                                           \
+    /* A norm counts the element behind its row. */                                            \
+    DO(ELEMENT_PAST_THE_ROW)                                                                   \
+    /* Queries are normed with the weights of keys. */                                         \
+    DO(K_NORM_FOR_Q)                                                                           \
+    /* A kernel that was launched as dependent does not wait for the one before it, */         \
+    DO(NO_THREAD_WAITS)                                                                        \
+    /* or its first warp does not. */                                                          \
+    DO(ONE_WARP_DOES_NOT_WAIT)                                                                 \
+    /* A draft's product, or its attention, adds all parts of a sum but the first. */          \
+    DO(PART_LEFT_OUT)                                                                          \
+    /* A block of quantised weights gets the scale of its neighbour. */                        \
+    DO(SCALE_OF_OTHER_BLOCK)                                                                   \
+    /* An algorithm of cuBLASLt that the plan file names is taken whatever its bits are. */    \
+    DO(PLAN_WITHOUT_TEST)                                                                      \
+    /* A norm of what is added to the residual stream has its factors in another order. */     \
+    DO(NORM_IN_OTHER_ORDER)                                                                    \
+    /* Steps of a draft: no block waits for the others behind attention, */                    \
+    DO(NO_BARRIER_BEHIND_ATTENTION)                                                            \
+    /* a ring copies a stage to where one is that has not been read, */                        \
+    DO(STAGE_COPIED_TOO_EARLY)                                                                 \
+    /* or copies keys that another block may still make, */                                    \
+    DO(KEYS_NOT_HELD_BACK)                                                                     \
+    /* nobody waits for the weights of norms, */                                               \
+    DO(NORM_WEIGHTS_NOT_AWAITED)                                                               \
+    /* the residual stream counts twice where something is added to it, */                     \
+    DO(RESIDUAL_TWICE)                                                                         \
+    /* or later steps have the position of the one before. */                                  \
     DO(POSITION_NOT_ADVANCED)
 
 #define SB_CUDA_FAULT_NUMBER(name) SB_CUDA_FAULT_##name,

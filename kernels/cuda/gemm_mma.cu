@@ -41,6 +41,7 @@
  * mma are hidden behind the memory, and each instance is code to be loaded).
  */
 #include "kernels/cuda/gemm_cluster.cuh"
+#include "kernels/cuda/gemm_launch.cuh"
 
 namespace
 {
@@ -96,30 +97,26 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) gemm_kernel(gemm_args
         store_padding<S, typename element<TYPE>::type>(g, first_panel, first_x, ring.x_rows);
 }
 
-/* Blocks along the panels of the weight, as many as whole groups that share x have. */
-int64_t row_blocks_of(const gemm_args &g, int panels, int share_x)
+/* What mma.sync takes (block_shape): four of 13 / 8 clocks, 62 % of the data sheet's peak. */
+constexpr int MMA_TIME = 4 * 13;
+
+/* A shape of block and its kernel. */
+struct own_shape {
+    block_shape block;
+    cudaError_t (*launch)(gemm_args, cudaStream_t);
+    cudaError_t (*load)(void);
+};
+
+template <class S, int SHARE_X, int SHARE_W>
+constexpr block_shape block_of(void)
 {
-    const int64_t rows = (int64_t)panels * share_x;
-
-    return (g.panels + rows - 1) / rows * share_x;
-}
-
-/* Completes the arguments for blocks of this shape, of which so many share x and so many share
- * weights, and returns their number. 0: too many. */
-template <class S>
-unsigned blocks_of(gemm_args *g, int share_x, int share_w)
-{
-    const int rows = S::X_ROWS * share_w;
-
-    g->m_tiles = (g->m + rows - 1) / rows;
-    const int64_t blocks = row_blocks_of(*g, S::PANELS, share_x) * g->m_tiles * share_w;
-    return blocks > INT32_MAX ? 0 : (unsigned)blocks;
+    return {S::PANELS, S::X_ROWS, S::SHARED, SHARE_X, SHARE_W, MMA_TIME};
 }
 
 template <enum sb_dtype TYPE, class S>
 cudaError_t launch_shape(gemm_args g, cudaStream_t stream)
 {
-    const unsigned blocks = blocks_of<S>(&g, 1, 1);
+    const unsigned blocks = blocks_of(&g, block_of<S, 1, 1>());
 
     if (blocks == 0)
         return cudaErrorInvalidConfiguration;
@@ -151,14 +148,6 @@ struct blocks_for<1> {
     typedef gemm_shape<1, 1, 1, 1, 6, 4> narrow;
 };
 
-/* A shape of block, as the launcher compares it with others. */
-struct block_shape {
-    int panels, x_rows, shared;
-    int share_x, share_w; /* blocks of a cluster that have the same x, and the same weights */
-    cudaError_t (*launch)(gemm_args, cudaStream_t);
-    cudaError_t (*load)(void);
-};
-
 template <enum sb_dtype TYPE, class S>
 cudaError_t load_shape(void)
 {
@@ -166,14 +155,14 @@ cudaError_t load_shape(void)
 }
 
 template <enum sb_dtype TYPE, class S>
-constexpr block_shape of_shape(void)
+constexpr own_shape of_shape(void)
 {
-    return {S::PANELS, S::X_ROWS, S::SHARED, 1, 1, launch_shape<TYPE, S>, load_shape<TYPE, S>};
+    return {block_of<S, 1, 1>(), launch_shape<TYPE, S>, load_shape<TYPE, S>};
 }
 
 /* The widest block of which the matrix needs at least ENOUGH, else the narrowest. */
 template <enum sb_dtype TYPE, int NT>
-block_shape widest(const gemm_args &g)
+own_shape widest(const gemm_args &g)
 {
     typedef blocks_for<NT> blocks;
 
@@ -209,7 +198,7 @@ constexpr int cluster_option(int x_tiles)
 template <enum sb_dtype TYPE, class S, int X_TILES>
 cudaError_t launch_clusters(gemm_args g, cudaStream_t stream)
 {
-    const unsigned blocks = blocks_of<S>(&g, SB_CLUSTER, X_TILES);
+    const unsigned blocks = blocks_of(&g, block_of<S, SB_CLUSTER, X_TILES>());
 
     if (blocks == 0)
         return cudaErrorInvalidConfiguration;
@@ -225,15 +214,10 @@ cudaError_t load_clusters(void)
 }
 
 template <enum sb_dtype TYPE, class S, int X_TILES>
-constexpr block_shape of_clusters(void)
+constexpr own_shape of_clusters(void)
 {
     static_assert((int)S::RESIDENT == 1, "clusters are counted by multiprocessors");
-    return {S::PANELS,
-            S::X_ROWS,
-            S::SHARED,
-            SB_CLUSTER,
-            X_TILES,
-            launch_clusters<TYPE, S, X_TILES>,
+    return {block_of<S, SB_CLUSTER, X_TILES>(), launch_clusters<TYPE, S, X_TILES>,
             load_clusters<TYPE, S, X_TILES>};
 }
 
@@ -248,9 +232,9 @@ typedef gemm_shape<6, 2, 2, 3, 3, 4> doubly_clustered;
 constexpr int CLUSTERED_FEW = 2;
 
 template <enum sb_dtype TYPE>
-const block_shape *shape_of(int i)
+const own_shape *shape_of(int i)
 {
-    static const block_shape shapes[SB_GEMM_SHAPES] = {
+    static const own_shape shapes[SB_GEMM_SHAPES] = {
         of_shape<TYPE, gemm_shape<8, 2, 2, 1, 6, 2>>(),
         of_shape<TYPE, gemm_shape<8, 4, 2, 1, 4, 2>>(),
         of_shape<TYPE, gemm_shape<8, 4, 2, 2, 3, 2>>(),
@@ -272,65 +256,16 @@ const block_shape *shape_of(int i)
     return &shapes[i];
 }
 
-/* How many blocks of a shape the device works at. */
-int64_t blocks_at_once(const block_shape &s, const struct sb_gemm_limits &limits)
-{
-    const int64_t clusters = s.share_x == 1   ? limits.processors
-                             : s.share_w == 1 ? limits.clusters
-                                              : limits.double_clusters;
-
-    return clusters * s.share_x * s.share_w;
-}
-
-/* What decides between shapes: eighths of a clock that 64 columns of k take, by what the L2 gives
- * the whole device, what a multiprocessor's port takes, and what its tensor cores do. The numbers
- * are those of test/bench/gpu_time/gpu_time.py. */
-int64_t time_of(const block_shape &s, const gemm_args &g, const struct sb_gemm_limits &limits)
-{
-    const int64_t row_blocks = row_blocks_of(g, s.panels, s.share_x);
-    const int64_t readers_of_x = row_blocks / s.share_x;
-    const int64_t x_rows = (int64_t)s.x_rows * s.share_w;
-    const int64_t readers_of_w = (g.m + x_rows - 1) / x_rows;
-    const int64_t at_once = blocks_at_once(s, limits);
-    const int64_t turns = (row_blocks * readers_of_w * s.share_w + at_once - 1) / at_once;
-    const int64_t rows = (int64_t)s.panels * SB_TILE_ROWS; /* of 128 bytes, as those of x */
-    const int64_t of_l2 = (row_blocks * readers_of_w * rows + readers_of_x * g.m) * 128 * 8 / 28 /
-                          limits.processors;
-    const int64_t of_port = (rows + (g.m < s.x_rows ? g.m : s.x_rows)) * 128 * 8 / 64;
-    const int64_t of_mma = (int64_t)s.panels * (s.x_rows / 8) * 13 * 8 / 2;
-    const int64_t of_block = of_port > of_mma ? of_port : of_mma;
-
-    return of_l2 > turns * of_block ? of_l2 : turns * of_block;
-}
-
-/* What the memory takes for the weights in the same unit, at the bandwidth of that model's device.
- */
-int64_t memory_time(const gemm_args &g, const struct sb_gemm_limits &limits)
-{
-    return (int64_t)g.panels * SB_TILE_ROWS * 128 * 8 / 17 / limits.processors;
-}
-
-/* More than 32 rows of x: of the shapes whose stages a block can have, that which takes least time.
- * Clusters, which come last, are not worth their waiting where the memory takes longer anyway. */
+/* More than 32 rows of x. */
 template <enum sb_dtype TYPE>
 cudaError_t launch_many(const gemm_args &g, const struct sb_gemm_limits &limits,
                         cudaStream_t stream)
 {
-    int64_t least = INT64_MAX;
-    const block_shape *best = NULL;
+    const int best = best_shape(
+        SB_GEMM_SHAPES, [](int i) -> const block_shape & { return shape_of<TYPE>(i)->block; }, g,
+        limits);
 
-    for (int i = 0; i < SB_GEMM_SHAPES; i++) {
-        const block_shape *const s = shape_of<TYPE>(i);
-        if (s->shared > limits.shared || blocks_at_once(*s, limits) == 0 ||
-            (s->share_x > 1 && least <= memory_time(g, limits)))
-            continue;
-        const int64_t time = time_of(*s, g, limits);
-        if (time < least) {
-            least = time;
-            best = s;
-        }
-    }
-    return best ? best->launch(g, stream) : cudaErrorInvalidConfiguration;
+    return best < 0 ? cudaErrorInvalidConfiguration : shape_of<TYPE>(best)->launch(g, stream);
 }
 
 /* 17 to 32 rows of x: by clusters where the L2 takes longer than the memory without them, and the
@@ -338,13 +273,14 @@ cudaError_t launch_many(const gemm_args &g, const struct sb_gemm_limits &limits,
 template <enum sb_dtype TYPE>
 cudaError_t launch_few(const gemm_args &g, const struct sb_gemm_limits &limits, cudaStream_t stream)
 {
-    const block_shape plain = widest<TYPE, 4>(g);
-    const bool is_slow = time_of(plain, g, limits) > memory_time(g, limits);
+    const own_shape plain = widest<TYPE, 4>(g);
+    const bool is_slow = time_of(plain.block, g, limits) > memory_time(g, limits);
 
     for (int i = SB_GEMM_CLUSTERED; is_slow && i < SB_GEMM_CLUSTERED + CLUSTERED_FEW; i++) {
-        const block_shape *const s = shape_of<TYPE>(i);
-        const int64_t blocks = row_blocks_of(g, s->panels, s->share_x);
-        if (s->shared <= limits.shared && blocks >= ENOUGH && blocks <= blocks_at_once(*s, limits))
+        const own_shape *const s = shape_of<TYPE>(i);
+        const int64_t blocks = row_blocks_of(g, s->block);
+        if (suits(s->block, limits) && blocks >= ENOUGH &&
+            blocks <= blocks_at_once(s->block, limits))
             return s->launch(g, stream);
     }
     return plain.launch(g, stream);
@@ -402,16 +338,6 @@ cudaError_t load_type(void)
     return error;
 }
 
-/* Completes the arguments of a product with n_out rows of weights. false: there is nothing to do,
- * or an error. */
-bool complete(gemm_args *g, cudaError_t *error, enum sb_dtype type, int32_t n_in)
-{
-    *error = g->m > 0 && g->n_out > 0 && type == SB_F32 ? cudaErrorInvalidValue : cudaSuccess;
-    g->n_tiles = (int)(sb_cuda_ld(type, n_in) / SB_TILE_K);
-    g->panels = (int)(((int64_t)g->n_out + SB_TILE_ROWS - 1) / SB_TILE_ROWS);
-    return g->m > 0 && g->n_out > 0 && *error == cudaSuccess;
-}
-
 cudaError_t launch(gemm_args g, enum sb_dtype type, int32_t n_in,
                    const struct sb_gemm_limits *limits, cudaStream_t stream)
 {
@@ -421,13 +347,6 @@ cudaError_t launch(gemm_args g, enum sb_dtype type, int32_t n_in,
         return error;
     return type == SB_BF16 ? launch_type<SB_BF16>(g, *limits, stream)
                            : launch_type<SB_F16>(g, *limits, stream);
-}
-
-/* A product that does not gate. */
-gemm_args plain_product(float *y, const void *x, const void *w, const float *bias, int32_t m,
-                        int32_t n_out, int32_t gated)
-{
-    return {y, NULL, (const uint16_t *)x, (const uint16_t *)w, bias, m, n_out, gated, 0, 0, 0, 0};
 }
 
 } // namespace
@@ -443,7 +362,7 @@ cudaError_t sb_cuda_gemm_limits(struct sb_gemm_limits *limits, enum sb_dtype typ
         error = cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
     if (error != cudaSuccess)
         return error;
-    *limits = {processors, shared, 0, 0};
+    *limits = {processors, shared, 0, 0, type == SB_F32 ? NULL : sb_cuda_map_encoder()};
     if (type == SB_BF16)
         count_both<SB_BF16>(limits);
     else if (type == SB_F16)
@@ -478,10 +397,7 @@ cudaError_t sb_cuda_gated_mma(void *y, const void *x, const void *w, enum sb_dty
                               const float *bias, int32_t m, int32_t n, int32_t n_in,
                               const struct sb_gemm_limits *limits, cudaStream_t stream)
 {
-    const gemm_args g = {NULL, y, (const uint16_t *)x, (const uint16_t *)w, bias, m, 2 * n, n, 0,
-                         0,    0, sb_cuda_ld(type, n)};
-
-    return launch(g, type, n_in, limits, stream);
+    return launch(gated_product(y, x, w, type, bias, m, n), type, n_in, limits, stream);
 }
 
 cudaError_t sb_load_gemm_mma(enum sb_dtype type)

@@ -155,6 +155,8 @@ struct sb_gemm_limits {
     int32_t shared;          /* bytes that a block may have */
     int32_t clusters;        /* of blocks that share x: how many there can be at once; 0: none */
     int32_t double_clusters; /* the same of those that share weights, too */
+    void *map_encoder;       /* the driver's function that products by wgmma need; NULL: the device
+                                or the code for it has none of these */
 };
 /* Asks the current device, whose kernels of `type` are loaded. */
 cudaError_t sb_cuda_gemm_limits(struct sb_gemm_limits *limits, enum sb_dtype type);
@@ -174,15 +176,31 @@ enum { SB_GEMM_CLUSTERED = 8, SB_GEMM_DOUBLY_CLUSTERED = 13, SB_GEMM_SHAPES = 16
 cudaError_t sb_cuda_gemm_mma_in(int32_t shape, float *y, const void *x, const void *w,
                                 enum sb_dtype type, const float *bias, int32_t m, int32_t n_out,
                                 int32_t n_in, int32_t gated, cudaStream_t stream);
+/* The same two by wgmma, for 65 rows and more. Whether their bits are those of sb_cuda_gemm_mma is
+ * to be tested on the device. cudaErrorNotSupported: there is no map_encoder. _in: by the blocks of
+ * one shape, of which those from SB_WGMMA_CLUSTERED on come in clusters. */
+enum { SB_WGMMA_CLUSTERED = 4, SB_WGMMA_SHAPES = 7 };
+cudaError_t sb_cuda_gemm_wgmma(float *y, const void *x, const void *w, enum sb_dtype type,
+                               const float *bias, int32_t m, int32_t n_out, int32_t n_in,
+                               int32_t gated, const struct sb_gemm_limits *limits,
+                               cudaStream_t stream);
+cudaError_t sb_cuda_gemm_wgmma_in(int32_t shape, float *y, const void *x, const void *w,
+                                  enum sb_dtype type, const float *bias, int32_t m, int32_t n_out,
+                                  int32_t n_in, int32_t gated, const struct sb_gemm_limits *limits,
+                                  cudaStream_t stream);
 /* y [m, ld(n)] of `type` (padding zeroed) = silu(gate) * up, where gate and up are the halves of x
  * W^T + bias for a gated w [2 n, ld]: the bits of sb_cuda_gemm_mma and then sb_cuda_swiglu. */
 cudaError_t sb_cuda_gated_mma(void *y, const void *x, const void *w, enum sb_dtype type,
                               const float *bias, int32_t m, int32_t n, int32_t n_in,
                               const struct sb_gemm_limits *limits, cudaStream_t stream);
-/* The same with quantised weights, which lie in tiles (quant_tile.h), and where rows of y are ldy
- * floats apart, so that several weights can have columns of one y. _reference: the f32 class, with
- * the CPU's bits; x [m, n_in]. The other: the 16-bit class with x [m, ld] of `type`, blocks of 32
- * columns scaled and added in eight sums. It is made for m <= 32. */
+/* The same by wgmma: the bits of sb_cuda_gemm_wgmma and then sb_cuda_swiglu. */
+cudaError_t sb_cuda_gated_wgmma(void *y, const void *x, const void *w, enum sb_dtype type,
+                                const float *bias, int32_t m, int32_t n, int32_t n_in,
+                                const struct sb_gemm_limits *limits, cudaStream_t stream);
+/* sb_cuda_gemm_mma with quantised weights, which lie in tiles (quant_tile.h), and where rows of y
+ * are ldy floats apart, so that several weights can have columns of one y. _reference: the f32
+ * class, with the CPU's bits; x [m, n_in]. The other: the 16-bit class with x [m, ld] of `type`,
+ * blocks of 32 columns scaled and added in eight sums. It is made for m <= 32. */
 cudaError_t sb_cuda_gemm_quant_reference(float *y, int64_t ldy, const float *x, const void *w,
                                          enum sb_dtype quant, const float *bias, int32_t m,
                                          int32_t n_out, int32_t n_in, cudaStream_t stream);

@@ -182,25 +182,68 @@ static void test_gemm_every_m(void)
     free(all);
 }
 
-/* Checks that blocks of one shape give m rows the bits that they have alone, which other blocks
- * compute. */
+/* The product by blocks of one shape, first those of mma.sync, then those of wgmma. */
+static cudaError_t multiply_in(int32_t shape, float *y, const void *x, const struct product *p,
+                               const float *bias, int32_t m)
+{
+    const int32_t n_out = (int32_t)p->w.rows, n_in = p->w.n;
+
+    if (shape < SB_GEMM_SHAPES)
+        return sb_cuda_gemm_mma_in(shape, y, x, p->dev_w, p->type, bias, m, n_out, n_in, 0, stream);
+    return sb_cuda_gemm_wgmma_in(shape - SB_GEMM_SHAPES, y, x, p->dev_w, p->type, bias, m, n_out,
+                                 n_in, 0, product_limits(p->type), stream);
+}
+
+/* Products by wgmma that had other bits than mma.sync's. A device may add otherwise, and then does
+ * not use them (gemm_plan.c). The simulated one does not. */
+static int n_different;
+
+static void check_difference(int32_t shape, const struct product *p, const float *y, int32_t r,
+                             int has_bias)
+{
+#ifndef CUDASIM_CUDA_RUNTIME_API_H
+    if (shape >= SB_GEMM_SHAPES) {
+        n_different++;
+        TRY(check_row(y, p, r, has_bias));
+        return;
+    }
+#endif
+    (void)y;
+    (void)has_bias;
+    FAIL("shape %d: row %d differs from the same row elsewhere (%d x %d)", (int)shape, (int)r,
+         (int)p->w.rows, (int)p->w.n);
+}
+
+/* The rows of a product as other blocks compute them: each alone; or all together for wgmma, which
+ * is compared with mma.sync and not with rows alone. */
+static cudaError_t multiply_elsewhere(float *y, int32_t shape, const struct product *p, int32_t m)
+{
+    const int32_t at_once = shape < SB_GEMM_SHAPES ? 1 : m;
+    int32_t index[400];
+    cudaError_t error = cudaSuccess;
+
+    for (int32_t r = 0; r < m; r++)
+        index[r] = r;
+    for (int32_t r = 0; error == cudaSuccess && r < m; r += at_once)
+        error = multiply(y + (int64_t)r * p->w.rows, p, index + r, at_once, shape % 2);
+    return error;
+}
+
+/* Checks that blocks of one shape give m rows, at most 400, the bits that other blocks do. */
 static void check_shape(int32_t shape, enum sb_dtype type, int32_t m, int32_t n_out, int32_t n_in)
 {
     struct product p = product_make(type, m, n_out, n_in);
     const size_t row = (size_t)n_out * sizeof(float), bytes = (size_t)m * row;
-    float *alone = cpu_memory(bytes), *y = cpu_memory(bytes), *dev_y = fresh(bytes);
+    float *others = cpu_memory(bytes), *y = cpu_memory(bytes), *dev_y = fresh(bytes);
     void *dev_x = given(p.x.bits, (size_t)(m * p.x.ld) * 2);
 
-    for (int32_t r = 0; r < m; r++)
-        TRY(CHECK_CUDA(multiply(alone + (int64_t)r * n_out, &p, &r, 1, shape % 2)));
-    CHECK_CUDA(sb_cuda_gemm_mma_in(shape, dev_y, dev_x, p.dev_w, type,
-                                   shape % 2 ? p.dev_bias : NULL, m, n_out, n_in, 0, stream));
+    CHECK_CUDA(multiply_elsewhere(others, shape, &p, m));
+    CHECK_CUDA(multiply_in(shape, dev_y, dev_x, &p, shape % 2 ? p.dev_bias : NULL, m));
     CHECK_CUDA(fetch(y, dev_y, bytes));
     for (int32_t r = 0; r < m; r++)
-        if (memcmp(y + (int64_t)r * n_out, alone + (int64_t)r * n_out, row) != 0)
-            FAIL("shape %d: row %d of %d differs from the row alone (%d x %d)", (int)shape, (int)r,
-                 (int)m, (int)n_out, (int)n_in);
-    free(alone);
+        if (memcmp(y + (int64_t)r * n_out, others + (int64_t)r * n_out, row) != 0)
+            TRY(check_difference(shape, &p, y + (int64_t)r * n_out, r, shape % 2));
+    free(others);
     free(y);
     product_free(&p);
 }
@@ -219,6 +262,83 @@ static void test_gemm_every_shape(void)
     for (int32_t shape = 0; shape < n; shape++)
         for (int i = 0; i < COUNT(rows); i++)
             TRY(check_shape(shape, types[(i + shape) % 2], rows[i], outs[i], ins[i]));
+}
+
+static int has_wgmma(void)
+{
+    return product_limits(SB_BF16)->map_encoder != NULL;
+}
+
+/* The same by wgmma: with fewer stages than the ring has, as many, and many more; with tiles of x
+ * that are full, nearly empty and empty, and blocks without weights. */
+static void test_wgmma_every_shape(void)
+{
+    static const int32_t rows[] = {65, 192, 197, 96, 400}, outs[] = {200, 400, 17, 129, 48},
+                         ins[] = {64, 448, 300, 1700, 512};
+
+    if (!has_wgmma())
+        SKIP("the device, or the code for it, has no wgmma");
+    n_different = 0;
+    for (int32_t shape = 0; shape < SB_WGMMA_SHAPES; shape++)
+        for (int i = 0; i < COUNT(rows); i++)
+            TRY(check_shape(SB_GEMM_SHAPES + shape, types[(i + shape) % 2], rows[i], outs[i],
+                            ins[i]));
+    if (n_different > 0)
+        SKIP("wgmma adds otherwise than mma.sync on this device: %d rows differ", n_different);
+}
+
+/* A gated product by wgmma has the bits of its product, gated by act.cu's kernel. */
+static void check_gated_wgmma(enum sb_dtype type, int32_t m, int32_t n, int32_t n_in, int has_bias)
+{
+    struct product p = product_make(type, m, 2 * n, n_in);
+    const size_t y_bytes = (size_t)m * 2 * (size_t)n * 4,
+                 act_bytes = (size_t)(m * sb_cuda_ld(type, n)) * 2;
+    void *act = fresh(act_bytes), *expected = fresh(act_bytes);
+    void *x = given(p.x.bits, (size_t)(m * p.x.ld) * 2),
+         *w = given_weight(p.w.bits, type, 2 * n, p.w.ld, n);
+    float *y = fresh(y_bytes), *bias = has_bias ? p.dev_bias : NULL;
+    uint16_t *got = cpu_memory(act_bytes), *want = cpu_memory(act_bytes);
+
+    CHECK_CUDA(
+        sb_cuda_gemm_wgmma(y, x, w, type, bias, m, 2 * n, n_in, n, product_limits(type), stream));
+    CHECK_CUDA(sb_cuda_swiglu(expected, type, y, m, n, stream));
+    CHECK_CUDA(
+        sb_cuda_gated_wgmma(act, x, w, type, bias, m, n, n_in, product_limits(type), stream));
+    CHECK_CUDA(fetch(want, expected, act_bytes));
+    CHECK_CUDA(fetch(got, act, act_bytes));
+    CHECK_MEM(got, want, act_bytes);
+    free(got);
+    free(want);
+    product_free(&p);
+}
+
+static void test_gated_wgmma(void)
+{
+    static const int32_t outs[] = {7, 130, 200, 500}, ins[] = {100, 700, 64, 300},
+                         rows[] = {66, 96, 193, 130};
+
+    if (!has_wgmma())
+        SKIP("the device, or the code for it, has no wgmma");
+    for (int i = 0; i < 2 * COUNT(outs) && !sbtest_failed_now; i++)
+        check_gated_wgmma(types[i % 2], rows[i / 2], outs[i / 2], ins[i / 2], i / 2 % 2);
+}
+
+static void test_wgmma_refuses(void)
+{
+    const struct sb_gemm_limits none = {1, 1 << 20, 0, 0, NULL}, *limits = product_limits(SB_BF16);
+    const void *x = given("", 1);
+
+    CHECK_INT(sb_cuda_gemm_wgmma(NULL, NULL, NULL, SB_BF16, NULL, 0, 5, 64, 0, &none, stream),
+              cudaSuccess);
+    CHECK_INT(sb_cuda_gemm_wgmma(NULL, NULL, NULL, SB_F32, NULL, 1, 5, 64, 0, limits, stream),
+              cudaErrorInvalidValue);
+    CHECK_INT(sb_cuda_gemm_wgmma(NULL, NULL, NULL, SB_BF16, NULL, 1, 5, 64, 0, &none, stream),
+              cudaErrorNotSupported);
+    for (int32_t shape = -1; shape <= SB_WGMMA_SHAPES; shape += SB_WGMMA_SHAPES + 1)
+        CHECK_INT(
+            sb_cuda_gemm_wgmma_in(shape, NULL, x, NULL, SB_BF16, NULL, 1, 5, 64, 0, limits, stream),
+            cudaErrorInvalidValue);
+    free_all();
 }
 
 /* A row of Inf and NaN changes no other row. */
@@ -309,8 +429,8 @@ static void test_gated_by_clusters(void)
     static const int32_t outs[] = {48, 100, 600, 2037}, ins[] = {1100, 1100, 300, 100},
                          rows[] = {70, 90, 96, 21};
     const struct sb_gemm_limits *own = product_limits(SB_BF16);
-    const struct sb_gemm_limits limits[] = {{1, own->shared, own->clusters, 0},
-                                            {1, own->shared, 0, own->double_clusters}};
+    const struct sb_gemm_limits limits[] = {{1, own->shared, own->clusters, 0, NULL},
+                                            {1, own->shared, 0, own->double_clusters, NULL}};
 
     for (int i = 0; i < 2 * COUNT(outs) && !sbtest_failed_now; i++)
         check_gated(types[(i / 2 + i) % 2], rows[i / 2], outs[i / 2], ins[i / 2], i / 2 % 2,
@@ -364,6 +484,9 @@ if (device_begin()) {
     RUN(test_gemm_wide_blocks);
     RUN(test_gemm_every_m);
     RUN(test_gemm_every_shape);
+    RUN(test_wgmma_every_shape);
+    RUN(test_gated_wgmma);
+    RUN(test_wgmma_refuses);
     RUN(test_gemm_bad_row);
     RUN(test_gated);
     RUN(test_gated_by_clusters);

@@ -11,7 +11,8 @@
  * wait, so that whoever does not wait for them finds none. The order of copies is random. The
  * source is read when the bytes come. Bytes that never come, and such as nobody announced, leave a
  * barrier that nobody gets past, and that is reported as a grid that hangs. A copy into several
- * blocks of a cluster is one for each of them, and each comes when it likes.
+ * blocks of a cluster is one for each of them, and each comes when it likes. A copy by a tensor map
+ * is one of several rows.
  */
 #include "sim.h"
 
@@ -39,8 +40,7 @@ struct mbarrier {
 
 struct copy_on_its_way {
     uintptr_t to;
-    const void *from;
-    uint32_t bytes;
+    copied_box box;
     size_t mbarrier;
     unsigned turns; /* until it comes */
 };
@@ -159,7 +159,12 @@ bool mbarrier_test(uintptr_t at, uint32_t parity)
     return true;
 }
 
-static void copy_to(size_t block, uintptr_t to, const void *from, uint32_t bytes, uintptr_t at)
+static const char *row_of(const copied_box &box, uint32_t r)
+{
+    return r < box.rows_there ? box.from + r * box.pitch : NULL;
+}
+
+static void copy_to(size_t block, uintptr_t to, const copied_box &box, uintptr_t at)
 {
     if (block_has_ended(block))
         fault("a bulk copy to %#lx of another block, which has ended", (unsigned long)to);
@@ -171,51 +176,101 @@ static void copy_to(size_t block, uintptr_t to, const void *from, uint32_t bytes
         fault("a bulk copy completes on the mbarrier at %#lx, and no async_fence was called since "
               "it was made",
               (unsigned long)at);
-    check_bulk_copy(block, (const void *)to, from, bytes, number, b.ended);
-    blocks[block].copies.push_back(copy_on_its_way{to, from, bytes, number, below(MOST_TURNS + 1)});
+    if (wgmma_reads(block, to, (size_t)box.rows * box.row_bytes))
+        fault("a bulk copy to %#lx, which a wgmma reads that may not have ended",
+              (unsigned long)to);
+    for (uint32_t r = 0; r < box.rows; r++)
+        check_bulk_copy(block, (const void *)(to + r * box.row_bytes), row_of(box, r),
+                        box.row_bytes, number, b.ended);
+    blocks[block].copies.push_back(copy_on_its_way{to, box, number, below(MOST_TURNS + 1)});
     if (block != running_block())
         mine().sent[{block, number}] = b.ended;
 }
 
 /* Faults where no bulk copy can be made. */
-static void check_sizes(uintptr_t to, const void *from, uint32_t bytes)
+static void check_sizes(uintptr_t to, const copied_box &box)
 {
     if (compute_major() < 9)
         fault("a bulk copy needs compute capability 9.0");
-    if (to % 16 || (uintptr_t)from % 16 || bytes % 16)
-        fault("a bulk copy of %u bytes from %p to %#lx: all are multiples of 16", bytes, from,
-              (unsigned long)to);
-    if (!is_device_range(from, bytes) || device_of(from) != running_device)
-        fault("a bulk copy of %u bytes from %p, outside every allocation of the "
-              "device",
-              bytes, from);
+    if (to % 16 || (uintptr_t)box.from % 16 || box.row_bytes % 16 || (box.is_swizzled && to % 128))
+        fault("a bulk copy of %u bytes from %p to %#lx: all are multiples of 16, and where rows "
+              "are swizzled of 128",
+              box.row_bytes, box.from, (unsigned long)to);
+    for (uint32_t r = 0; r < box.rows_there; r++)
+        if (!is_device_range(row_of(box, r), box.bytes_there) ||
+            device_of(row_of(box, r)) != running_device)
+            fault("a bulk copy of %u bytes from %p, outside every allocation of the device",
+                  box.bytes_there, row_of(box, r));
+}
+
+static void copy(uintptr_t to, const copied_box &box, uintptr_t at)
+{
+    check_sizes(to, box);
+    copy_to(running_block(), to, box, at);
+    for (uint32_t r = 0; r < box.rows_there; r++)
+        count_copy(row_of(box, r), box.bytes_there, 1);
+}
+
+static void copy_to_cluster(uintptr_t to, const copied_box &box, uintptr_t at, uint32_t ranks)
+{
+    check_sizes(to, box);
+    for (unsigned rank = 0; rank < 16; rank++)
+        if (ranks >> rank & 1) {
+            const size_t block = cluster_block(rank);
+            copy_to(block, in_block(block, to), box, in_block(block, at));
+        }
+    for (uint32_t r = 0; r < box.rows_there; r++)
+        count_copy(row_of(box, r), box.bytes_there, __builtin_popcount(ranks));
+}
+
+static copied_box one_row(const void *from, uint32_t bytes)
+{
+    return copied_box{static_cast<const char *>(from), bytes, 1, 1, bytes, 0, false};
 }
 
 void bulk_copy(uintptr_t to, const void *from, uint32_t bytes, uintptr_t at)
 {
-    check_sizes(to, from, bytes);
-    copy_to(running_block(), to, from, bytes, at);
-    count_copy(from, bytes, 1);
+    copy(to, one_row(from, bytes), at);
 }
 
 void bulk_copy_to_cluster(uintptr_t to, const void *from, uint32_t bytes, uintptr_t at,
                           uint32_t ranks)
 {
-    check_sizes(to, from, bytes);
-    for (unsigned rank = 0; rank < 16; rank++)
-        if (ranks >> rank & 1) {
-            const size_t block = cluster_block(rank);
-            copy_to(block, in_block(block, to), from, bytes, in_block(block, at));
-        }
-    count_copy(from, bytes, __builtin_popcount(ranks));
+    copy_to_cluster(to, one_row(from, bytes), at, ranks);
+}
+
+void tensor_copy(uintptr_t to, const CUtensorMap &map, int column, int row, uintptr_t at)
+{
+    copy(to, box_of(map, column, row), at);
+}
+
+void tensor_copy_to_cluster(uintptr_t to, const CUtensorMap &map, int column, int row, uintptr_t at,
+                            uint32_t ranks)
+{
+    copy_to_cluster(to, box_of(map, column, row), at, ranks);
+}
+
+/* Writes row r of a box. */
+static void write_row(const copied_box &box, uint32_t r, uintptr_t to)
+{
+    const uint32_t there = r < box.rows_there ? box.bytes_there : 0;
+    const uintptr_t swizzle = box.is_swizzled ? (to >> 7 & 7) << 4 : 0;
+
+    for (uint32_t at = 0; at < box.row_bytes; at += 16) {
+        char chunk[16] = {0};
+        if (at < there)
+            memcpy(chunk, row_of(box, r) + at, there - at < 16 ? there - at : 16);
+        memcpy((void *)((to + at) ^ swizzle), chunk, 16);
+    }
 }
 
 static void arrive(const copy_on_its_way &copy)
 {
     mbarrier &b = mine().mbarriers[copy.mbarrier];
 
-    memcpy((void *)copy.to, copy.from, copy.bytes);
-    b.bytes -= copy.bytes;
+    for (uint32_t r = 0; r < copy.box.rows; r++)
+        write_row(copy.box, r, copy.to + r * copy.box.row_bytes);
+    b.bytes -= (int64_t)copy.box.row_bytes * copy.box.rows;
     moves++;
     end_phase_if_complete(b);
 }

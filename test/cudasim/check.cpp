@@ -540,7 +540,8 @@ static void check_proxy(const cell &c, uintptr_t address, bool is_shared)
         return;
     const block_books &writer = books.size() > 1 ? books[owner[then - grid_epoch]] : *mine;
     if (writer.fenced_at[is_shared][id] < then)
-        fault("a bulk copy touches %#lx, which thread %u has stored with no async_fence since",
+        fault("a bulk copy or wgmma touches %#lx, which thread %u has stored with no async_fence "
+              "since",
               (unsigned long)address, id);
 }
 
@@ -580,18 +581,36 @@ void check_bulk_copy(size_t block, const void *to, const void *from, size_t byte
         return;
     if (at - shared_base >= shared_bytes)
         fault("a bulk copy to %#lx, which is not shared memory", (unsigned long)at);
-    for (size_t i = 0; i < bytes; i += 2) {
+    for (size_t i = 0; i < bytes && from; i += 2) {
         cell &from_cell = device_cells[(source + i - device_base) / 2];
-        cell &to_cell = shared_cells[(at + i - shared_base) / 2];
         check_cell(from_cell, source + i, bytes, false, false);
         check_proxy(from_cell, source + i, false);
         from_cell.reader = stamp_of(reader_id(from_cell.reader, false));
+    }
+    for (size_t i = 0; i < bytes; i += 2) {
+        cell &to_cell = shared_cells[(at + i - shared_base) / 2];
         if (&other == mine)
             check_cell(to_cell, at + i, bytes, true, true);
         else
             check_cell_of(other, to_cell, at + i);
         check_proxy(to_cell, at + i, true);
         to_cell.writer = mine->epoch << (ID_BITS + STEP_BITS) | step << ID_BITS | ID_ASYNC;
+    }
+}
+
+void check_wgmma(const void *at, size_t bytes)
+{
+    const uintptr_t address = reinterpret_cast<uintptr_t>(at);
+
+    if (!checking)
+        return;
+    if (address - shared_base >= shared_bytes)
+        fault("a wgmma reads %#lx, which is not shared memory", (unsigned long)address);
+    for (size_t i = 0; i < bytes; i += 2) {
+        cell &c = shared_cells[(address + i - shared_base) / 2];
+        check_cell(c, address + i, bytes, false, true);
+        check_proxy(c, address + i, true);
+        c.reader = stamp_of(reader_id(c.reader, true));
     }
 }
 

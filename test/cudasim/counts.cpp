@@ -37,7 +37,7 @@ struct touched {
 
 /* A thread of the running block, since its phase began. */
 struct counted_thread {
-    int64_t rounds, stored_rounds, early_rounds, loads, mma, mma_steps, waits;
+    int64_t rounds, stored_rounds, early_rounds, loads, mma, mma_steps, wgmma, waits;
     /* since its last stop; the same of labelled memory; since it last waited for blocks */
     bool has_loaded, has_loaded_stored, has_released;
     std::vector<const void *> accumulators; /* of its mma's that need not wait for each other */
@@ -56,7 +56,7 @@ struct counted_block {
 
 /* The most that a thread or a block does in a phase. */
 struct counted_phase {
-    int64_t rounds, stored_rounds, early_rounds, loads, barriers, mma, mma_steps;
+    int64_t rounds, stored_rounds, early_rounds, loads, barriers, mma, mma_steps, wgmma;
 };
 
 struct label_range {
@@ -205,8 +205,10 @@ static void end_phase()
         most.loads = std::max(most.loads, t.loads);
         most.mma = std::max(most.mma, t.mma);
         most.mma_steps = std::max(most.mma_steps, t.mma_steps);
+        most.wgmma = std::max(most.wgmma, t.wgmma);
         waits = std::max(waits, t.waits);
-        t.rounds = t.stored_rounds = t.early_rounds = t.loads = t.mma = t.mma_steps = t.waits = 0;
+        t.rounds = t.stored_rounds = t.early_rounds = t.loads = t.mma = t.mma_steps = t.wgmma = 0;
+        t.waits = 0;
         t.stop();
     }
     most.barriers = std::max(most.barriers, block->barriers + waits);
@@ -247,6 +249,7 @@ void count_grid_end()
         now->barriers += phase.barriers;
         now->mma += phase.mma;
         now->mma_steps += phase.mma_steps;
+        now->wgmma += phase.wgmma;
     }
     for (int i = 0; i < CUDASIM_LABELS; i++) {
         cudasim_traffic &t = now->of[i];
@@ -341,6 +344,13 @@ bool count_mma(const void *accumulator)
     me().mma_steps += group.empty();
     group.push_back(accumulator);
     return true;
+}
+
+bool count_wgmma(int tiles)
+{
+    if (now && running_index % 32 == 0)
+        me().wgmma += tiles;
+    return counting;
 }
 
 void count_waited_for_previous()

@@ -131,6 +131,15 @@ int64_t cudasim_blas_calls(void); /* products so far */
 /* cublasLt is of this version from now on (130100 at first: 13.1.0). 0: it is not there. */
 void cudasim_blas(int version);
 
+/* From now on wgmma is wrong in this way, or slow. */
+enum cudasim_wgmma_fault {
+    CUDASIM_WGMMA_SOUND, /* the bits of mma.sync, in no time */
+    CUDASIM_WGMMA_OTHER, /* column 10 of each product has other lowest bits */
+    CUDASIM_WGMMA_SLOW   /* sound, but each takes `argument` ns of the device's clock */
+};
+void cudasim_break_wgmma(enum cudasim_wgmma_fault what, int64_t argument);
+int64_t cudasim_wgmma_calls(void); /* of warps, so far */
+
 /* cuDNN is of this version from now on (91900: 9.19.0). 0, as at first: it is not there. */
 void cudasim_cudnn(size_t version);
 /* From now on attention by cuDNN is wrong in this way. */

@@ -16,9 +16,11 @@
 #include <tuple>
 #include <type_traits>
 
+#include "cuda.h"
 #include "cuda_runtime_api.h"
 
 #define __global__
+#define __grid_constant__
 #define __device__
 #define __host__
 #define __constant__ static const
@@ -95,6 +97,7 @@ void note_matrix_rows(const void *const rows[8]);
 /* An mma of this accumulator, or a copy into the shared memory of so many blocks, is counted
  * (counts.h). false: it must be carried out. */
 bool count_mma(const void *accumulator);
+bool count_wgmma(int tiles); /* the same of a wgmma, by tiles of eight columns */
 bool count_copy(const void *from, size_t bytes, int receivers);
 
 /* d [16 x 8] += a [16 x 16] b [16 x 8], b by columns: the tensor core of the simulated device
@@ -123,6 +126,23 @@ void bulk_copy(uintptr_t to, const void *from, uint32_t bytes, uintptr_t mbarrie
 void bulk_copy_to_cluster(uintptr_t to, const void *from, uint32_t bytes, uintptr_t mbarrier,
                           uint32_t ranks);
 void async_fence(bool only_shared);
+/* Copies by a tensor map (tensor_map.cpp). */
+void tensor_copy(uintptr_t to, const CUtensorMap &map, int column, int row, uintptr_t mbarrier);
+void tensor_copy_to_cluster(uintptr_t to, const CUtensorMap &map, int column, int row,
+                            uintptr_t mbarrier, uint32_t ranks);
+
+/* wgmma (wgmma.cpp). wgmma_issue is a collective; all lanes call the others, and wgmma_wait once
+ * for all of them. */
+struct wgmma_part {
+    bool is_bf16; /* else f16 */
+    float *d;     /* [tiles] [4] */
+    int tiles;    /* of eight columns */
+    uintptr_t a, b;
+};
+void wgmma_fence();
+void wgmma_issue(void *const parts[32]);
+void wgmma_commit();
+void wgmma_wait(unsigned left);
 
 /* The barrier of the cluster (cluster.cpp). */
 void cluster_arrive();
@@ -139,7 +159,8 @@ struct launch_shape {
     dim3 grid, block;
     size_t shared;
     bool cooperative, dependent;
-    unsigned cluster; /* blocks */
+    bool clustered;   /* the launch says that it has clusters, */
+    unsigned cluster; /* of so many blocks */
 };
 
 } // namespace cudasim
@@ -178,7 +199,7 @@ cudaError_t max_active_clusters(int *clusters, const launch_shape &shape);
 static inline launch_shape shape_of(const cudaLaunchConfig_t *config)
 {
     launch_shape shape = {
-        config->gridDim, config->blockDim, config->dynamicSmemBytes, false, false, 1};
+        config->gridDim, config->blockDim, config->dynamicSmemBytes, false, false, false, 1};
 
     take_attributes(&shape, config->attrs, config->numAttrs);
     return shape;

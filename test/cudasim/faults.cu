@@ -1,11 +1,12 @@
 /*
  * Kernels that are wrong in one way each, which the simulator must notice, and some that are right
- * and look wrong, which it must not report. test_cudasim.c lists them with what is expected.
+ * and look wrong, which it must not report. test_sim_faults.c lists them with what is expected.
  * memory: [64] floats.
  */
 #include "kernels/cuda/common.cuh"
 #include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/wgmma.cuh"
 
 enum { THREADS = 64 };
 
@@ -377,7 +378,15 @@ enum bulk_wrong {
     LEAVES_EARLY,
     ARRIVES_TWICE,
     WAITS_ALONE,
-    SOME_NEVER_ARRIVE
+    SOME_NEVER_ARRIVE,
+    NO_FENCE_FOR_SUMS,
+    SUMS_NOT_AWAITED,
+    STORES_TOO_EARLY,
+    OTHER_OPERANDS,
+    FEWER_PRODUCTS,
+    OPERAND_MISPLACED,
+    OPERAND_OUTSIDE,
+    NO_MAP
 };
 enum { STAGES = 2, CHUNKS = 4, CHUNK = THREADS / CHUNKS };
 
@@ -486,6 +495,98 @@ static __global__ void shared_copies(float *memory, float *out)
     atomicAdd(out, sum);
 }
 
+/* ------------------------------------------------------------------ products of a warpgroup */
+
+enum { WARPGROUP = 128, TILE_ROWS = 96, TILE_BYTES = TILE_ROWS * 128 };
+
+/* Two steps of 16 of the product of `memory`, as two rows of 64 bf16 and rows of zeros, by itself.
+ */
+template <int WRONG>
+static __global__ void warpgroup(float *out, const __grid_constant__ CUtensorMap map)
+{
+    SB_SHARED(uint64_t, bar, 1);
+    SB_DYNAMIC_SHARED(float, tile);
+    const shared_at full = at_shared(bar), at = at_shared(tile);
+    const int t = threadIdx.x, warp = t / 32;
+    float d[TILE_ROWS / 8][4] = {{0.0f}}, sum = 0.0f;
+
+    if (t == 0) {
+        mbarrier_init(full, 1);
+        async_fence();
+        mbarrier_arrive_expect(full, TILE_BYTES);
+        tensor_copy(at, map, 0, 0, full);
+    }
+    __syncthreads();
+    if (WRONG != NO_WAIT_FOR_FULL)
+        mbarrier_wait(full, 0);
+    if (WRONG == NO_FENCE_AFTER_STORE) {
+        tile[t] = 0.0f;
+        __syncthreads();
+    }
+    if (WRONG != NO_FENCE_FOR_SUMS)
+        wgmma_begin();
+    for (int k = 0; k < (WRONG == FEWER_PRODUCTS && warp == 3 ? 1 : 2); k++) {
+        shared_at a = at + 32 * k + (WRONG == OTHER_OPERANDS && warp == 2 ? 64 : 0);
+        a += WRONG == OPERAND_MISPLACED ? 128 : WRONG == OPERAND_OUTSIDE ? 8192 : 0;
+        wgmma<SB_BF16>(d, wgmma_operand(a), wgmma_operand(at + 32 * k));
+    }
+    wgmma_commit();
+    if (WRONG == NO_WAIT_FOR_EMPTY && t == 0)
+        tensor_copy(at, map, 0, 0, full);
+    if (WRONG == STORES_TOO_EARLY) {
+        async_fence();
+        tile[t] = 0.0f;
+    }
+    if (WRONG != SUMS_NOT_AWAITED)
+        wgmma_end(d);
+    for (int i = 0; i < TILE_ROWS / 8 * 4; i++)
+        sum += d[i / 4][i % 4];
+    atomicAdd(out, sum);
+}
+
+/* Launches one of these, with rows of `memory` that are there, or one more. */
+static cudaError_t launch_warpgroup(void (*kernel)(float *, CUtensorMap), const char *name,
+                                    float *memory, float *out, cudaStream_t stream)
+{
+    const bool is_beyond = strstr(name, "BEYOND_MEMORY"), has_none = strstr(name, "NO_MAP");
+    const cuuint64_t sizes[2] = {64, is_beyond ? 3u : 2u}, pitch = 128;
+    const cuuint32_t box[2] = {64, TILE_ROWS}, steps[2] = {1, 1};
+    CUtensorMap map = {};
+
+    if (!has_none &&
+        cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, memory, sizes, &pitch,
+                               box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                               CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
+        return cudaErrorInvalidValue;
+    return SB_LAUNCH(kernel, dim3(1), dim3(WARPGROUP), TILE_BYTES, stream, out, map);
+}
+
+/* Launches the one of this name. */
+static cudaError_t launch_warpgroup_of(const char *name, float *memory, float *out,
+                                       cudaStream_t stream)
+{
+#define KERNEL(kernel)              \
+    if (strcmp(name, #kernel) == 0) \
+    return launch_warpgroup(kernel, name, memory, out, stream)
+
+    KERNEL(warpgroup<NOTHING>);
+    KERNEL(warpgroup<NO_WAIT_FOR_FULL>);
+    KERNEL(warpgroup<NO_WAIT_FOR_EMPTY>);
+    KERNEL(warpgroup<NO_FENCE_AFTER_STORE>);
+    KERNEL(warpgroup<NO_FENCE_FOR_SUMS>);
+    KERNEL(warpgroup<SUMS_NOT_AWAITED>);
+    KERNEL(warpgroup<STORES_TOO_EARLY>);
+    KERNEL(warpgroup<OTHER_OPERANDS>);
+    KERNEL(warpgroup<FEWER_PRODUCTS>);
+    KERNEL(warpgroup<OPERAND_MISPLACED>);
+    KERNEL(warpgroup<OPERAND_OUTSIDE>);
+    KERNEL(warpgroup<BEYOND_MEMORY>);
+    KERNEL(warpgroup<NO_MAP>);
+#undef KERNEL
+    return cudaErrorInvalidDeviceFunction;
+}
+
 /* ------------------------------------------------------------------ by name */
 
 extern "C" cudaError_t cudasim_fault_kernel(const char *name, float *memory, float *out,
@@ -564,5 +665,5 @@ extern "C" cudaError_t cudasim_fault_kernel(const char *name, float *memory, flo
     KERNEL_WITH(SB_CLUSTERS, shared_copies<SOME_NEVER_ARRIVE>, memory, out);
 #undef KERNEL
 #undef KERNEL_WITH
-    return cudaErrorInvalidDeviceFunction;
+    return launch_warpgroup_of(name, memory, out, stream);
 }

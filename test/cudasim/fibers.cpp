@@ -433,6 +433,7 @@ static void begin_block(resident &b, uint64_t i)
     check_block_begin(running_block());
     count_block_begin(running_block(), i);
     async_block_begin();
+    wgmma_block_begin();
     check_shared(b.arena, b.arena_used);
     b.arena_used = b.shared_taken = 0;
     b.arrays.clear();
@@ -489,6 +490,7 @@ static void advance_block()
         if (block->done) {
             current = threads;
             cluster_block_end();
+            wgmma_block_end();
             return async_block_end();
         }
         check_barrier();
@@ -620,12 +622,13 @@ bool run_grid(const grid_launch &launch)
     set_residents(at_once);
     check_grid_begin(launch.args, launch.arg_bytes, at_once, launch.overlaps);
     async_grid_begin(at_once);
+    wgmma_grid_begin(at_once);
     for (uint64_t i = 0; i < blocks && !faulted && !count_is_enough(i); i += at_once) {
         for (uint64_t r = 0; r < at_once; r++)
             begin_block(residents[r], counting     ? count_choose(i + r, blocks)
                                       : descending ? blocks - 1 - i - r
                                                    : i + r);
-        cluster_begin(launch.shape.cluster > 1 ? at_once : 0, n_threads);
+        cluster_begin(launch.shape.clustered ? at_once : 0, n_threads);
         run_residents();
         for (uint64_t r = 0; r < at_once && counting; r++)
             count_block_end(r, residents[r].shared_taken);

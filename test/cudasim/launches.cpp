@@ -55,8 +55,10 @@ void take_attributes(launch_shape *shape, const cudaLaunchAttribute *attributes,
             shape->cooperative = a->val.cooperative != 0;
         else if (a->id == cudaLaunchAttributeProgrammaticStreamSerialization)
             shape->dependent = a->val.programmaticStreamSerializationAllowed != 0;
-        else if (a->id == cudaLaunchAttributeClusterDimension)
+        else if (a->id == cudaLaunchAttributeClusterDimension) {
+            shape->clustered = true;
             shape->cluster = a->val.clusterDim.x * a->val.clusterDim.y * a->val.clusterDim.z;
+        }
     }
 }
 
@@ -97,7 +99,7 @@ static cudaError_t check_shape(const void *function, const launch_shape &s)
         return cudaErrorInvalidValue;
     if (s.dependent && machine.major < 9)
         return cudaErrorNotSupported;
-    if (s.cluster > 1 && (machine.major < 9 || s.cooperative))
+    if (s.clustered && (machine.major < 9 || s.cooperative))
         return cudaErrorNotSupported;
     if (s.cluster == 0 || s.cluster > MOST_OF_CLUSTER)
         return cudaErrorInvalidClusterSize;

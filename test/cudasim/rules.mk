@@ -6,8 +6,8 @@ SIM_SOURCES := $(sort $(wildcard test/cudasim/*.cpp))
 SIM_OBJECTS := $(SIM_SOURCES:%.cpp=$(B)/cudasim/%.o)
 SIM_INCLUDE := -Itest/cudasim -Isrc -Iinclude -I.
 SIM_EXACT   := -fno-fast-math -ffp-contract=off $(if $(X86),-mfma)
-SIM_FLAGS   := -std=c++17 -Wall -Wextra -Wno-unknown-pragmas $(if $(DEV),-Werror) -pthread \
-               $(SIM_INCLUDE)
+SIM_FLAGS   := -std=c++17 -Wall -Wextra -Wno-unknown-pragmas -Wno-psabi $(if $(DEV),-Werror) \
+               -pthread $(SIM_INCLUDE)
 # The simulator with the kernels; and with kernels whose loads and stores are watched (cudasim.h).
 SIM         := $(B)/cudasim.a
 SIM_CHECKED := $(B)/cudasim-checked.a
@@ -39,7 +39,7 @@ CUDA_KERNEL_TESTS := test_cuda_kernels test_cuda_sample test_cuda_attention test
                      test_cuda_attend_mma test_cuda_quant test_cuda_draft
 SIM_FAULTS        := $(B)/cudasim/test/cudasim/faults.checked.o
 SIM_KERNEL_TESTS  := $(CUDA_KERNEL_TESTS:%=$(B)/test/cuda/%) \
-                     $(addprefix $(B)/test/cudasim/,test_cudasim test_counts)
+                     $(addprefix $(B)/test/cudasim/,test_cudasim test_sim_faults test_counts)
 SIM_PACKER        := $(B)/cudasim/src/backend/cuda/quant_pack.o
 $(SIM_KERNEL_TESTS): $(B)/test/%: test/%.c $(SIM_FAULTS) $(SIM_CHECKED) $(SIM_PACKER) \
                      $(B)/internal.a
@@ -108,7 +108,7 @@ $(B)/cudasim/test_span_mutations: test/cuda/test_span_mutations.c $(SIM_PARTS) $
 # on: the tests of kernels, and that of the choice of products.
 SIM_FAULT_NOW      := $(B)/cudasim/test/cudasim/fault_now.o
 SIM_FAULTY_KERNELS := $(patsubst %,$(B)/cudasim/kernels/cuda/%.mutated.o,attend_mma draft_gemm \
-                      embed gemm_mma gemm_quant norm rope select)
+                      embed gemm_mma gemm_quant gemm_wgmma norm rope select)
 SIM_FAULTY_STEPS   := $(B)/cudasim/kernels/cuda/draft_step.mutated.o
 SIM_FAULTY_PLAN    := $(B)/cudasim/mutated/src/backend/cuda/gemm_plan.o
 SIM_MUTATED        := $(addprefix $(B)/cudasim/mutated/,test_cuda_kernels test_cuda_attention \

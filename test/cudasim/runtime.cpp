@@ -504,6 +504,24 @@ cudaError_t cudaGetLastError(void)
 
 /* ------------------------------------------------------------------ device */
 
+/* Functions of the driver that a program asks for by name. */
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **function, unsigned version,
+                                             unsigned long long flags,
+                                             enum cudaDriverEntryPointQueryResult *found)
+{
+    CUDASIM_LOCK;
+    READY;
+    REFUSE_IF(!name || !function || !found || flags != cudaEnableDefault, cudaErrorInvalidValue);
+    const bool is_known = strcmp(name, "cuTensorMapEncodeTiled") == 0;
+    *found = !is_known                            ? cudaDriverEntryPointSymbolNotFound
+             : version > (unsigned)machine.driver ? cudaDriverEntryPointVersionNotSufficent
+                                                  : cudaDriverEntryPointSuccess;
+    *function = *found == cudaDriverEntryPointSuccess
+                    ? reinterpret_cast<void *>(&cuTensorMapEncodeTiled)
+                    : NULL;
+    return cudaSuccess;
+}
+
 cudaError_t cudaDriverGetVersion(int *version)
 {
     CUDASIM_LOCK;

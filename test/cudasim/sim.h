@@ -59,6 +59,25 @@ void async_turn();    /* all threads of the block wait: some bytes arrive */
 bool async_is_busy(); /* whether bytes of any block are on their way */
 const char *async_describe(const void *mbarrier); /* what it waits for */
 
+/* tensor_map.cpp: what a copy brings, rows one behind the other. Rows that the matrix has not, and
+ * what it has not of a row, are zeros. */
+struct copied_box {
+    const char *from;
+    uint32_t row_bytes, rows;
+    uint32_t rows_there, bytes_there; /* of a row */
+    size_t pitch;                     /* bytes from row to row of the source */
+    bool is_swizzled;                 /* rows are 128 bytes: chunk c of the r-th 128 bytes lies at
+                                         place c ^ r */
+};
+copied_box box_of(const CUtensorMap &map, int column, int row);
+
+/* wgmma.cpp */
+void wgmma_grid_begin(size_t resident);
+void wgmma_block_begin();
+void wgmma_block_end();
+/* Whether a wgmma of that block that may not have ended reads there. */
+bool wgmma_reads(size_t resident, uintptr_t at, size_t bytes);
+
 /* check.cpp */
 extern bool checking; /* some code was compiled to report its accesses */
 void check_grid_begin(const void *args, size_t bytes, size_t resident, bool overlaps);
@@ -94,9 +113,11 @@ struct moment {
     unsigned thread;
     uint64_t epoch, step;
 };
-/* A bulk copy into that block, which will complete phase `phase` of that mbarrier there. */
+/* A bulk copy into that block, which will complete phase `phase` of that mbarrier there. from: NULL
+ * for zeros. */
 void check_bulk_copy(size_t block, const void *to, const void *from, size_t bytes,
                      unsigned mbarrier, uint32_t phase);
+void check_wgmma(const void *at, size_t bytes); /* a wgmma of the running warp reads there */
 moment check_now();
 bool check_has_happened(const moment &then); /* as far as the running thread knows */
 /* Whether the running block has waited at the barrier of the cluster for one that knew that this

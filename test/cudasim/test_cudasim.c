@@ -1,133 +1,13 @@
 /*
- * The simulator of test/cudasim by itself. It notices what it promises to notice, and its runtime
- * behaves as CUDA's: work waits in streams, graphs replay addresses, errors of kernels are sticky.
+ * The simulator of test/cudasim by itself. Blocks wait for each other and copies arrive as on a
+ * device, and its runtime behaves as CUDA's: work waits in streams, graphs replay addresses, errors
+ * of kernels are sticky. test_sim_faults.c has what it notices.
  */
-#include "cudasim.h"
+#include "fault_test.h"
 
 #include <cublasLt.h>
 
-#include "cuda/kernel_test.h"
-
-enum { N = 64 };
-
-cudaError_t cudasim_fault_kernel(const char *name, float *memory, float *out, unsigned blocks,
-                                 unsigned threads, size_t shared, cudaStream_t stream);
-
-/* ------------------------------------------------------------------ what is detected */
-
-/* Launches N threads on N floats once; returns the text of the fault, or "". */
-static const char *fault_of(const char *name, float *memory, unsigned blocks, size_t shared)
-{
-    float *out = given_floats((const float[1]){0.0f}, 1);
-    cudaError_t error = cudasim_fault_kernel(name, memory, out, blocks, N, shared, stream);
-
-    if (error == cudaSuccess)
-        error = cudaStreamSynchronize(stream);
-    return error == cudaSuccess ? "" : cudasim_fault();
-}
-
-struct fault_case {
-    const char *kernel;
-    unsigned blocks;
-    size_t shared;
-    const char *text; /* part of the fault; "": none */
-};
-
-static void check_faults(const struct fault_case *cases, int n)
-{
-    float zeros[N] = {0.0f};
-
-    CHECK(cudasim_is_checked());
-    for (int i = 0; i < n; i++) {
-        float *memory = given_floats(zeros, N);
-        const char *got = fault_of(cases[i].kernel, memory, cases[i].blocks, cases[i].shared);
-        if (cases[i].text[0] ? !strstr(got, cases[i].text) : got[0] != '\0')
-            FAIL("%s: \"%s\", expected \"%s\"", cases[i].kernel, got, cases[i].text);
-        if (got[0]) /* sticky: every call fails until cudasim_recover */
-            CHECK(cudaMalloc((void **)&memory, 4) == cudaErrorIllegalAddress &&
-                  cudaGetLastError() == cudaErrorIllegalAddress &&
-                  cudaGetLastError() == cudaErrorIllegalAddress);
-        cudasim_recover();
-        free_all();
-    }
-}
-
-static void test_faults(void)
-{
-    static const struct fault_case cases[] = {
-        {"nothing_wrong", 3, 0, "another block of the grid"},
-        {"nothing_wrong", 1, 0, ""},
-        {"shared_write_outside", 1, 0, "thread 63: it writes 4 bytes"},
-        {"shared_read_outside", 1, 0, "outside every shared array"},
-        {"shared_beside_another", 1, 0, "outside every shared array"},
-        {"dynamic_outside", 1, 128, "thread 32: it writes 4 bytes"},
-        {"dynamic_outside", 1, 256, ""},
-        {"shared_not_written", 1, 0, "that nothing has written"},
-        {"dynamic_not_written", 1, 128, "that nothing has written"},
-        {"shared_of_another_block", 2, 0, "that nothing has written"},
-        {"device_outside", 1, 0, "outside every device allocation"},
-        {"device_vector_outside", 1, 0, "outside every device allocation"},
-        {"device_read", 1, 0, ""},
-        {"race_in_block", 1, 0, "no barrier between"},
-        {"race_in_warp", 1, 0, "no barrier between"},
-        {"race_after_read", 1, 0, "no barrier between"},
-        {"race_of_blocks", 1, 0, ""},
-        {"race_of_blocks", 2, 0, "another block of the grid"},
-        {"blocks_with_atomics", 2, 0, ""},
-        {"lane_that_ended", 1, 0, "waits for lane 5, which has ended"},
-        {"lane_elsewhere", 1, 0, "waits for lanes that never reach it"},
-        {"lane_not_in_mask", 1, 0, "lacks the calling lane"},
-        {"vector_misaligned", 1, 0, "thread 9: it uses"},
-        {"float_misaligned", 1, 0, "misaligned"},
-        {"barriers_apart", 1, 0, "it is at the __syncthreads of"},
-        {"barriers_together", 1, 0, ""},
-        {"shared_of_both_kinds", 1, 8 << 10, ""},
-        {"shared_of_both_kinds", 1, (8 << 10) + 16, "static and dynamic, beyond the 49152"},
-        {"blocks_in_turns", 1, 0, ""},
-        {"blocks_in_turns", 7, 0, ""},
-        {"turns_not_cooperative", 2, 0, "not launched as cooperative"},
-        {"blocks_not_ordered", 2, 0, "another block of the grid"},
-        {"block_leaves_early", 3, 0, "it hangs: the blocks that would change"},
-        {"threads_part_at_grid", 2, 0, "it is at the __syncthreads of"},
-        {"released_too_early", 2, 0, "another block of the grid"},
-        {"released_in_time", 2, 0, ""},
-        {"bulk<NOTHING>", 1, 0, ""},
-        {"bulk<NO_WAIT_FOR_FULL>", 1, 0, "bulk copy's bytes come: it has not waited"},
-        {"bulk<NO_WAIT_FOR_EMPTY>", 1, 0, "more than the 1 arrivals of the mbarrier"},
-        {"bulk<WAITS_FOR_FULL>", 1, 0, "bulk copy's bytes come: it has not waited"},
-        {"bulk<EXPECTS_MORE>", 1, 0, "waits for 0 arrivals and 16 bytes that never come"},
-        {"bulk<EXPECTS_LESS>", 1, 0, "waits for 0 arrivals and -16 bytes that never come"},
-        {"bulk<READS_AFTER_ARRIVING>", 1, 0, "no barrier between"},
-        {"bulk<NO_FENCE_AFTER_INIT>", 1, 0, "no async_fence was called since it was made"},
-        {"bulk<NO_BARRIER_AFTER_INIT>", 1, 0, "made by thread 0 of the block with no barrier"},
-        {"bulk<NO_FENCE_AFTER_STORE>", 1, 0, "has stored with no async_fence since"},
-        {"bulk<NOT_BY_16_BYTES>", 1, 0, "all are multiples of 16"},
-        {"bulk<BEYOND_MEMORY>", 1, 0, "outside every allocation of the device"},
-        {"bulk<LEAVES_EARLY>", 1, 0, "ends while a bulk copy to"},
-    };
-
-    check_faults(cases, COUNT(cases));
-}
-
-/* Blocks that copy into each other's shared memory. */
-static void test_faults_of_clusters(void)
-{
-    static const struct fault_case cases[] = {
-        {"shared_copies<NOTHING>", 8, 0, ""},
-        {"shared_copies<NO_BARRIER_AFTER_INIT>", 4, 0, "outside every array"},
-        {"shared_copies<NO_WAIT_FOR_FULL>", 4, 0, "that nothing has written"},
-        {"shared_copies<NO_WAIT_FOR_EMPTY>", 4, 0, "of another block, which that may still use"},
-        {"shared_copies<LEAVES_EARLY>", 4, 0, "cannot know that its bulk copies"},
-        {"shared_copies<EXPECTS_MORE>", 4, 0, "bytes that never come"},
-        {"shared_copies<ARRIVES_TWICE>", 4, 0, "arrives at the cluster's barrier twice"},
-        {"shared_copies<WAITS_ALONE>", 4, 0, "waits at the cluster's barrier and has not arrived"},
-        {"shared_copies<SOME_NEVER_ARRIVE>", 4, 0, "where others never arrive"},
-        {"resident_shared", 30, 0, ""},
-        {"resident_shared", 31, 0, "of a block when all are resident"},
-    };
-
-    check_faults(cases, COUNT(cases));
-}
+/* ------------------------------------------------------------------ blocks and copies */
 
 /* Blocks that wait for each other are all there at once, and see what the others stored. */
 static void test_cooperative_launches(void)
@@ -737,8 +617,6 @@ TEST_BEGIN
 cudasim_print_faults(0);
 if (!device_begin())
     return 2;
-RUN(test_faults);
-RUN(test_faults_of_clusters);
 RUN(test_cooperative_launches);
 RUN(test_bulk_copies);
 RUN(test_copies_into_clusters);

@@ -1,0 +1,140 @@
+/*
+ * What the launchers of 16-bit products share (gemm_mma.cu, gemm_wgmma.cu): the arguments of a
+ * product, and what decides between shapes of block.
+ *
+ * A shape decides over time and over no bits. Its time is estimated from the sizes alone, because
+ * that needs no device: what the L2 gives the whole device, what a multiprocessor's port takes, and
+ * what its tensor cores do, for 64 columns of k. Rejected: to time each shape when a pool is
+ * created, which would take a run of every shape of block for every shape of weight.
+ */
+#ifndef SB_CUDA_GEMM_LAUNCH_CUH
+#define SB_CUDA_GEMM_LAUNCH_CUH
+
+#include "kernels/cuda/gemm_ring.cuh"
+
+/* What struct sb_gemm_limits says of wgmma, for the current device (gemm_wgmma.cu). */
+void *sb_cuda_map_encoder(void);
+
+namespace
+{
+
+/* A product that does not gate. */
+inline gemm_args plain_product(float *y, const void *x, const void *w, const float *bias, int32_t m,
+                               int32_t n_out, int32_t gated)
+{
+    return {y, NULL, (const uint16_t *)x, (const uint16_t *)w, bias, m, n_out, gated, 0, 0, 0, 0};
+}
+
+/* One that does: n outputs of a weight [2 n]. */
+inline gemm_args gated_product(void *act, const void *x, const void *w, enum sb_dtype type,
+                               const float *bias, int32_t m, int32_t n)
+{
+    return {NULL, act, (const uint16_t *)x, (const uint16_t *)w, bias, m, 2 * n, n, 0,
+            0,    0,   sb_cuda_ld(type, n)};
+}
+
+/* Completes the arguments of a product with n_out rows of weights. false: there is nothing to do,
+ * or an error. */
+inline bool complete(gemm_args *g, cudaError_t *error, enum sb_dtype type, int32_t n_in)
+{
+    *error = g->m > 0 && g->n_out > 0 && type == SB_F32 ? cudaErrorInvalidValue : cudaSuccess;
+    g->n_tiles = (int)(sb_cuda_ld(type, n_in) / SB_TILE_K);
+    g->panels = (int)(((int64_t)g->n_out + SB_TILE_ROWS - 1) / SB_TILE_ROWS);
+    return g->m > 0 && g->n_out > 0 && *error == cudaSuccess;
+}
+
+/* A shape of block, as a launcher compares it with others. */
+struct block_shape {
+    int panels, x_rows, shared;
+    int share_x, share_w; /* blocks of a cluster that have the same x, and the same weights */
+    int mma_time;         /* eighths of a clock that the tensor cores of a multiprocessor take for
+                             64 columns of a panel and eight rows of x */
+};
+
+/* Blocks along the panels of the weight, as many as whole groups that share x have. */
+inline int64_t row_blocks_of(const gemm_args &g, const block_shape &s)
+{
+    const int64_t rows = (int64_t)s.panels * s.share_x;
+
+    return (g.panels + rows - 1) / rows * s.share_x;
+}
+
+/* Completes the arguments for blocks of this shape, and returns their number. 0: too many. */
+inline unsigned blocks_of(gemm_args *g, const block_shape &s)
+{
+    const int rows = s.x_rows * s.share_w;
+
+    g->m_tiles = (g->m + rows - 1) / rows;
+    const int64_t blocks = row_blocks_of(*g, s) * g->m_tiles * s.share_w;
+    return blocks > INT32_MAX ? 0 : (unsigned)blocks;
+}
+
+/* How many blocks of a shape the device works at. */
+inline int64_t blocks_at_once(const block_shape &s, const struct sb_gemm_limits &limits)
+{
+    const int64_t clusters = s.share_x == 1   ? limits.processors
+                             : s.share_w == 1 ? limits.clusters
+                                              : limits.double_clusters;
+
+    return clusters * s.share_x * s.share_w;
+}
+
+/* Eighths of a clock for 64 columns of k. The numbers are those of test/bench/gpu_time/gpu_time.py.
+ */
+inline int64_t time_of(const block_shape &s, const gemm_args &g,
+                       const struct sb_gemm_limits &limits)
+{
+    const int64_t row_blocks = row_blocks_of(g, s);
+    const int64_t readers_of_x = row_blocks / s.share_x;
+    const int64_t x_rows = (int64_t)s.x_rows * s.share_w;
+    const int64_t readers_of_w = (g.m + x_rows - 1) / x_rows;
+    const int64_t at_once = blocks_at_once(s, limits);
+    const int64_t turns = (row_blocks * readers_of_w * s.share_w + at_once - 1) / at_once;
+    const int64_t rows = (int64_t)s.panels * SB_TILE_ROWS; /* of 128 bytes, as those of x */
+    const int64_t of_l2 = (row_blocks * readers_of_w * rows + readers_of_x * g.m) * 128 * 8 / 28 /
+                          limits.processors;
+    const int64_t of_port = (rows + (g.m < s.x_rows ? g.m : s.x_rows)) * 128 * 8 / 64;
+    const int64_t of_mma = (int64_t)s.panels * (s.x_rows / 8) * s.mma_time;
+    const int64_t of_block = of_port > of_mma ? of_port : of_mma;
+
+    return of_l2 > turns * of_block ? of_l2 : turns * of_block;
+}
+
+/* Whether the device can have blocks of a shape. */
+inline bool suits(const block_shape &s, const struct sb_gemm_limits &limits)
+{
+    return s.shared <= limits.shared && blocks_at_once(s, limits) > 0;
+}
+
+/* What the memory takes for the weights in the same unit, at the bandwidth of that model's device.
+ */
+inline int64_t memory_time(const gemm_args &g, const struct sb_gemm_limits &limits)
+{
+    return (int64_t)g.panels * SB_TILE_ROWS * 128 * 8 / 17 / limits.processors;
+}
+
+/* Of n shapes, that which takes least time, and of equal times the first. Shapes in clusters come
+ * last, and are not worth their waiting where the memory takes longer anyway. `shape(i)` gives the
+ * i-th; -1: the device can have none. */
+template <typename F>
+int best_shape(int n, F shape, const gemm_args &g, const struct sb_gemm_limits &limits)
+{
+    int64_t least = INT64_MAX;
+    int best = -1;
+
+    for (int i = 0; i < n; i++) {
+        const block_shape &s = shape(i);
+        if (!suits(s, limits) || (s.share_x > 1 && least <= memory_time(g, limits)))
+            continue;
+        const int64_t time = time_of(s, g, limits);
+        if (time < least) {
+            least = time;
+            best = i;
+        }
+    }
+    return best;
+}
+
+} // namespace
+
+#endif
