@@ -524,12 +524,35 @@ static void test_a_cublas_of_other_bits_is_refused(void)
     CHECK(is_clean());
 }
 
-/* Without cuBLASLt the own kernel makes all products. The bits are the same, and the log says so.
+/* Nor is such a wgmma, which is tried once for each shape of weight. */
+static void test_a_wgmma_of_other_bits_is_refused(void)
+{
+    struct job sound, broken;
+
+    int64_t calls[3] = {cudasim_wgmma_calls(), 0, 0};
+
+    CHECK_OK(open_job(&sound, SPECBATCH_COMPUTE_BF16));
+    CHECK_OK(run_job(&sound, SPECBATCH_POLICY_EQSPEC));
+    calls[1] = cudasim_wgmma_calls();
+    cudasim_break_wgmma(CUDASIM_WGMMA_OTHER, 0);
+    const int32_t rc = open_job(&broken, SPECBATCH_COMPUTE_BF16);
+    const int32_t ran = rc ? rc : run_job(&broken, SPECBATCH_POLICY_EQSPEC);
+    cudasim_break_wgmma(CUDASIM_WGMMA_SOUND, 0);
+    calls[2] = cudasim_wgmma_calls();
+    CHECK_OK(ran);
+    CHECK(calls[2] > calls[1] && 3 * (calls[2] - calls[1]) < calls[1] - calls[0]);
+    CHECK_MEM(broken.tokens, sound.tokens, sizeof sound.tokens);
+    close_job(&sound);
+    close_job(&broken);
+    CHECK(is_clean());
+}
+
+/* Without cuBLASLt the own kernels make all products. The bits are the same, and the log says so.
  */
 static void keep_line(void *user, int32_t level, const char *line)
 {
     (void)level;
-    if (strstr(line, "own kernel computes all products"))
+    if (strstr(line, "own kernels compute all products"))
         snprintf(user, 200, "%s", line);
 }
 
@@ -696,5 +719,6 @@ RUN(test_a_refused_launch_leaves_nothing_behind);
 RUN(test_a_stream_that_does_not_capture);
 RUN(test_a_round_that_cannot_be_recorded_is_issued);
 RUN(test_a_cublas_of_other_bits_is_refused);
+RUN(test_a_wgmma_of_other_bits_is_refused);
 RUN(test_without_cublas_the_tokens_are_the_same);
 TEST_END

@@ -1,7 +1,7 @@
 /*
- * Who makes products of many rows, on the simulated device with its cuBLASLt. Whatever that library
- * does, the bits are the own kernel's. The tests count cuBLASLt's products, so that a backend which
- * never asks it does not pass.
+ * Who makes products of many rows, on the simulated device with its wgmma and its cuBLASLt.
+ * Whatever these do, the bits are those of the kernel by mma.sync. The tests count their products,
+ * so that a backend which never asks them does not pass.
  */
 #include "cudasim.h"
 
@@ -91,6 +91,7 @@ static void close_lab(struct lab *lab)
     sb_cuda_weight_free(&lab->weight, lab->device, &lab->mem);
     sb_cuda_device_close(lab->device);
     cudasim_break_blas(CUDASIM_BLAS_SOUND, 0);
+    cudasim_break_wgmma(CUDASIM_WGMMA_SOUND, 0);
 }
 
 static struct sb_product product_of(const struct lab *lab, int32_t m)
@@ -99,44 +100,57 @@ static struct sb_product product_of(const struct lab *lab, int32_t m)
         .y = lab->y, .x = lab->x, .weight = &lab->weight, .m = m, .scratch = lab->scratch};
 }
 
-/* Whether a product of m rows has the own kernel's bits. *asked: how often cuBLASLt was asked. */
-static int has_own_bits(struct lab *lab, int32_t m, int64_t *asked)
+/* Whether a product of m rows has the bits of mma.sync. *by: who made it. */
+static int has_own_bits(struct lab *lab, int32_t m, enum sb_maker *by)
 {
     static float got[MOST * OUTS], own[MOST * OUTS];
     const size_t bytes = (size_t)m * OUTS * sizeof(float);
-    const int64_t before = cudasim_blas_calls();
+    const int64_t by_library = cudasim_blas_calls(), by_wgmma = cudasim_wgmma_calls();
     const struct sb_product product = product_of(lab, m);
     const cudaError_t error = sb_gemm_run(lab->device->gemm, &product, lab->device->gpu.load);
+    const int has_ended = cudaStreamSynchronize(lab->device->gpu.load) == cudaSuccess;
 
-    *asked = cudasim_blas_calls() - before;
-    return error == cudaSuccess && cudaPeekAtLastError() == cudaSuccess &&
-           cudaStreamSynchronize(lab->device->gpu.load) == cudaSuccess &&
+    *by = cudasim_blas_calls() > by_library  ? SB_BY_LIBRARY
+          : cudasim_wgmma_calls() > by_wgmma ? SB_BY_WGMMA
+                                             : SB_BY_MMA;
+    return error == cudaSuccess && cudaPeekAtLastError() == cudaSuccess && has_ended &&
            sb_cuda_download(NULL, got, lab->y, bytes) == SPECBATCH_OK &&
            sb_cuda_download(NULL, own, lab->own, bytes) == SPECBATCH_OK &&
            memcmp(got, own, bytes) == 0;
 }
 
-/* Checks that with a cuBLASLt that has this fault, products have the own kernel's bits, and
- * cuBLASLt makes those of `from` to `to` rows. */
-static void check_library(enum cudasim_blas_fault what, int64_t argument, int32_t from, int32_t to,
-                          int warns)
+/* Checks that products have the bits of mma.sync, and that those of `from` to `to` rows are made
+ * by `by`, those of 65 and more otherwise by `else_by`, and all others by mma.sync. */
+static void check_makers(enum sb_maker by, int32_t from, int32_t to, enum sb_maker else_by,
+                         int warns)
 {
     static const int32_t rows[] = {1, 63, 64, 65, 66, 70, 71, 127, 128, 129, 200, 255, 256, 257};
     struct lab lab;
 
-    cudasim_break_blas(what, argument);
     CHECK_OK(open_lab(&lab));
     CHECK_OK(sb_gemm_prepare(lab.device->gemm, &lab.device->gpu, MOST));
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        int64_t asked;
-        if (!has_own_bits(&lab, rows[i], &asked))
-            FAIL("%d rows: other bits than the own kernel's", (int)rows[i]);
-        if (asked != (from <= rows[i] && rows[i] <= to))
-            FAIL("%d rows: cuBLASLt was asked %d times", (int)rows[i], (int)asked);
+        const enum sb_maker expected = from <= rows[i] && rows[i] <= to ? by
+                                       : rows[i] >= SB_PLANS_FROM       ? else_by
+                                                                        : SB_BY_MMA;
+        enum sb_maker got;
+        if (!has_own_bits(&lab, rows[i], &got))
+            FAIL("%d rows: other bits than those of mma.sync", (int)rows[i]);
+        if (got != expected)
+            FAIL("%d rows: made by %d, expected %d", (int)rows[i], (int)got, (int)expected);
     }
     CHECK_INT(lab.warnings > 0, warns);
     close_lab(&lab);
     CHECK(cudasim_device_bytes() == 0 && cudasim_objects() == 0);
+}
+
+/* The same with a cuBLASLt that has this fault, and a slow wgmma. */
+static void check_library(enum cudasim_blas_fault what, int64_t argument, int32_t from, int32_t to,
+                          int warns)
+{
+    cudasim_break_blas(what, argument);
+    cudasim_break_wgmma(CUDASIM_WGMMA_SLOW, 1000000);
+    check_makers(SB_BY_LIBRARY, from, to, SB_BY_MMA, warns);
 }
 
 static void test_a_sound_library_makes_them(void)
@@ -186,9 +200,43 @@ static void test_a_slow_one_is_left_alone(void)
     check_library(CUDASIM_BLAS_SLOW, 50, 1, 0, 0);
 }
 
+/* wgmma makes all where it is fastest, whatever cuBLASLt does. */
+static void test_a_sound_wgmma_makes_them(void)
+{
+    cudasim_blas(0);
+    check_makers(SB_BY_WGMMA, 65, MOST, SB_BY_MMA, 0);
+    cudasim_blas(130100);
+    cudasim_break_blas(CUDASIM_BLAS_SLOW, 50);
+    check_makers(SB_BY_WGMMA, 65, MOST, SB_BY_MMA, 0);
+    cudasim_break_blas(CUDASIM_BLAS_CHAIN, 0);
+    check_makers(SB_BY_WGMMA, 65, MOST, SB_BY_MMA, 1);
+    cudasim_break_blas(CUDASIM_BLAS_ROWS, 70);
+    check_makers(SB_BY_WGMMA, 65, MOST, SB_BY_MMA, 1);
+    check_makers(SB_BY_WGMMA, 65, MOST, SB_BY_MMA, 0);
+}
+
+/* One that adds otherwise in one column makes none, and the log says so. */
+static void test_a_wgmma_of_other_bits(void)
+{
+    cudasim_blas(0);
+    cudasim_break_wgmma(CUDASIM_WGMMA_OTHER, 0);
+    check_makers(SB_BY_MMA, 65, MOST, SB_BY_MMA, 1);
+    cudasim_blas(130100);
+    cudasim_break_wgmma(CUDASIM_WGMMA_OTHER, 0);
+    check_makers(SB_BY_LIBRARY, 65, MOST, SB_BY_MMA, 1);
+}
+
+static void test_a_slow_wgmma(void)
+{
+    cudasim_blas(0);
+    cudasim_break_wgmma(CUDASIM_WGMMA_SLOW, 1000000);
+    check_makers(SB_BY_MMA, 65, MOST, SB_BY_MMA, 0);
+    cudasim_blas(130100);
+}
+
 /* ------------------------------------------------------------------ the plan file */
 
-#define PLANS "specbatch plans 1\nSimulated GPU, sm_90, 6 multiprocessors, driver 13000, cublasLt "
+#define PLANS "specbatch plans 2\nSimulated GPU, sm_90, 6 multiprocessors, driver 13000, cublasLt "
 
 static char plan_path[128];
 
@@ -214,22 +262,29 @@ static const char *plans(void)
     return text;
 }
 
-/* Opens a model with the plan file and a cuBLASLt with this fault, and checks who makes products of
- * so many rows, that the bits are the own kernel's, and whether the log has warnings. */
-static void check_planned(enum cudasim_blas_fault what, int64_t argument, int32_t rows,
-                          int by_library, int warns)
+/* Opens a model with the plan file, and checks who makes products of so many rows, that the bits
+ * are those of mma.sync, and whether the log has warnings. */
+static void check_maker(int32_t rows, enum sb_maker expected, int warns)
 {
     struct lab lab;
-    int64_t asked;
+    enum sb_maker by;
 
-    cudasim_break_blas(what, argument);
     CHECK_OK(open_lab_with(&lab, plan_path));
     CHECK_OK(sb_gemm_prepare(lab.device->gemm, &lab.device->gpu, MOST));
-    CHECK(has_own_bits(&lab, rows, &asked));
-    CHECK_INT((int)asked, by_library);
+    CHECK(has_own_bits(&lab, rows, &by));
+    CHECK_INT((int)by, (int)expected);
     CHECK_INT(lab.warnings > 0, warns);
     close_lab(&lab);
     CHECK(cudasim_device_bytes() == 0 && cudasim_objects() == 0);
+}
+
+/* The same with a cuBLASLt that has this fault, and a slow wgmma. */
+static void check_planned(enum cudasim_blas_fault what, int64_t argument, int32_t rows,
+                          int by_library, int warns)
+{
+    cudasim_break_blas(what, argument);
+    cudasim_break_wgmma(CUDASIM_WGMMA_SLOW, 1000000);
+    check_maker(rows, by_library ? SB_BY_LIBRARY : SB_BY_MMA, warns);
 }
 
 /* What was faster in one process is so in the next, which would find otherwise. */
@@ -246,8 +301,23 @@ static void test_timings_are_kept(void)
     CHECK(strcmp(plans(), before) == 0);
     (void)remove(plan_path);
     check_planned(CUDASIM_BLAS_SLOW, 50, 130, 0, 0);
-    CHECK(strstr(plans(), "\nbf16 24 40 0 192 own\n") != NULL);
+    CHECK(strstr(plans(), "\nbf16 24 40 0 192 mma\n") != NULL);
     check_planned(CUDASIM_BLAS_SOUND, 0, 130, 0, 0);
+}
+
+/* So is that wgmma was, which a file decides over no bits either. */
+static void test_timings_of_wgmma_are_kept(void)
+{
+    (void)remove(plan_path);
+    cudasim_blas(0);
+    check_maker(130, SB_BY_WGMMA, 0);
+    CHECK(strstr(plans(), "cublasLt 0, specbatch") != NULL);
+    CHECK(strstr(plans(), "\nbf16 24 40 0 192 wgmma\n") != NULL);
+    cudasim_break_wgmma(CUDASIM_WGMMA_SLOW, 1000000);
+    check_maker(130, SB_BY_WGMMA, 0);
+    cudasim_break_wgmma(CUDASIM_WGMMA_OTHER, 0);
+    check_maker(130, SB_BY_MMA, 1);
+    cudasim_blas(130100);
 }
 
 /* A file is trusted with time only: one that names algorithms whose bits are others changes
@@ -269,7 +339,7 @@ static void test_models_share_a_file(void)
 
     (void)remove(plan_path);
     check_planned(CUDASIM_BLAS_SOUND, 0, 130, 1, 0);
-    snprintf(text, sizeof text, "%.*sf16 7 9 0 128 own\n", (int)(strstr(plans(), "bf16") - plans()),
+    snprintf(text, sizeof text, "%.*sf16 7 9 0 128 mma\n", (int)(strstr(plans(), "bf16") - plans()),
              plans());
     write_plans(text);
     check_planned(CUDASIM_BLAS_SOUND, 0, 130, 1, 0);
@@ -282,11 +352,11 @@ static void test_files_that_cannot_be_used(void)
     const struct cudasim_machine a100 = {1, 13000, 8, 0, 108, (size_t)1 << 30, 163 << 10};
     static const char *const damaged[] = {"",
                                           "something else\n",
-                                          "specbatch plans 1",
+                                          "specbatch plans 2",
                                           "bf16 24 40 0 192\n",
-                                          "bf16 24 40 0 192 ow\n",
-                                          "bf16 24 40 0 192 own",
-                                          "f32 24 40 0 192 own\n",
+                                          "bf16 24 40 0 192 mm\n",
+                                          "bf16 24 40 0 192 mma",
+                                          "f32 24 40 0 192 mma\n",
                                           "bf16 24 40 0 192 cublasLt 1 2 3 4 5\n",
                                           "bf16 24 40 0 192 cublasLt 1 2 3 4 5 123456789\n"};
     char good[8192], text[8192];
@@ -304,7 +374,7 @@ static void test_files_that_cannot_be_used(void)
     cudasim_configure(&a100);
     check_planned(CUDASIM_BLAS_SLOW, 50, 130, 0, 0);
     cudasim_configure(NULL);
-    CHECK(strstr(plans(), "sm_80") != NULL && strstr(plans(), "192 own\n") != NULL);
+    CHECK(strstr(plans(), "sm_80") != NULL && strstr(plans(), "192 mma\n") != NULL);
     check_planned(CUDASIM_BLAS_SOUND, 0, 130, 1, 0);
     CHECK(strcmp(plans(), good) == 0);
 }
@@ -342,7 +412,7 @@ static void test_no_memory_for_a_file(void)
  * one as it is, and behind 512 no more are noted. */
 static void test_verdicts_are_told_apart_and_bounded(void)
 {
-    const struct sb_verdict own = {SB_BF16, 8, 8, 4, 128, 0, {0}};
+    const struct sb_verdict own = {SB_BF16, 8, 8, 4, 128, SB_BY_MMA, {0}};
     struct sb_verdict others[5] = {own, own, own, own, own}, better = own;
     struct sb_gpu gpu = {.log = {count_warnings, &(int){0}}};
     struct sb_plan_file *file = NULL;
@@ -353,10 +423,10 @@ static void test_verdicts_are_told_apart_and_bounded(void)
     others[3].gated = 0, others[4].rows = 192;
     for (int i = 0; i < 5; i++)
         CHECK(sb_plan_file_find(file, &others[i]) == NULL);
-    better.by_library = better.algo.id = 1;
+    better.by = SB_BY_LIBRARY, better.algo.id = 1;
     sb_plan_file_note(file, &better);
     sb_plan_file_note(file, &own);
-    CHECK(sb_plan_file_find(file, &own)->by_library);
+    CHECK(sb_plan_file_find(file, &own)->by == SB_BY_LIBRARY);
     for (int32_t n = 0; n < 600; n++) {
         others[0].rows = n;
         sb_plan_file_note(file, &others[0]);
@@ -384,13 +454,14 @@ static void test_one_that_refuses_when_it_runs(void)
     struct lab lab;
     cudaGraphExec_t exec;
     cudaGraph_t graph;
-    int64_t asked;
+    enum sb_maker by;
 
+    cudasim_break_wgmma(CUDASIM_WGMMA_SLOW, 1000000);
     CHECK_OK(open_lab(&lab));
     CHECK_OK(sb_gemm_prepare(lab.device->gemm, &lab.device->gpu, 80));
-    CHECK(has_own_bits(&lab, 80, &asked) && asked == 1);
+    CHECK(has_own_bits(&lab, 80, &by) && by == SB_BY_LIBRARY);
     cudasim_break_blas(CUDASIM_BLAS_NO_RUN, 0);
-    CHECK(has_own_bits(&lab, 80, &asked) && asked == 0);
+    CHECK(has_own_bits(&lab, 80, &by) && by == SB_BY_MMA);
     CHECK_INT(cudaStreamBeginCapture(lab.device->gpu.load, cudaStreamCaptureModeThreadLocal),
               cudaSuccess);
     const struct sb_product product = product_of(&lab, 80);
@@ -411,13 +482,14 @@ static void test_a_weight_in_pieces(void)
     static float got[M * PIECES_OUT], own[M * PIECES_OUT], rows[PIECES_OUT * INS];
     const struct sb_gemm_size size = {M, PIECES_OUT, INS, PIECES_OUT / 2};
     struct sb_gemm_library library = {.piece_bytes = 0};
-    struct sb_plan plans[SB_PLANS_TO + 1] = {{.is_usable = 0}};
+    struct sb_plan plans[SB_PLANS_TO + 1] = {{.by = SB_BY_MMA}};
     struct sb_shape shape = {PIECES_OUT, INS, PIECES_OUT / 2, NULL, SB_PLANS_TO, 0, plans};
     char why[200];
     struct sb_weight w;
     void *scratch, *y;
     struct lab lab;
 
+    cudasim_break_wgmma(CUDASIM_WGMMA_SLOW, 1000000);
     CHECK_OK(open_lab(&lab));
     const struct sb_gpu *gpu = &lab.device->gpu;
     for (int i = 0; i < PIECES_OUT * INS; i++)
@@ -432,7 +504,7 @@ static void test_a_weight_in_pieces(void)
     CHECK_OK(sb_cuda_alloc(&scratch, gpu, sb_gemm_piece_bytes(&library, &size)));
     CHECK_OK(sb_cuda_alloc(&y, gpu, sizeof got));
     CHECK_OK(sb_gemm_plan(&library, gpu, &shape, M, NULL));
-    CHECK(plans[M].is_usable);
+    CHECK(plans[M].by == SB_BY_LIBRARY);
     const int64_t before = cudasim_blas_calls();
     CHECK(
         sb_gemm_by_library(&library, y, lab.x, w.data, scratch, &size, &plans[M].algo, gpu->load));
@@ -464,9 +536,13 @@ RUN(test_one_tile_that_is_wrong);
 RUN(test_one_tile_that_is_not_written);
 RUN(test_other_algorithms_for_every_number_of_rows);
 RUN(test_a_slow_one_is_left_alone);
+RUN(test_a_sound_wgmma_makes_them);
+RUN(test_a_wgmma_of_other_bits);
+RUN(test_a_slow_wgmma);
 RUN(test_one_that_refuses_when_it_runs);
 RUN(test_a_weight_in_pieces);
 RUN(test_timings_are_kept);
+RUN(test_timings_of_wgmma_are_kept);
 RUN(test_a_file_decides_over_no_bits);
 RUN(test_models_share_a_file);
 RUN(test_files_that_cannot_be_used);

@@ -1,16 +1,15 @@
 /*
- * Which products cuBLASLt may make is found by comparing bits, and then by comparing time.
+ * Who may make which products is found by comparing bits, and then by comparing time.
  *
- * For each number of rows, the suggestions of cuBLASLt's heuristic are tried in their order on the
- * real weight. The first whose result has the own kernel's bits in every row and column is timed
- * against the own kernel, and is used if it is faster. So time chooses who computes, never what.
- * Suggestions with split-k, with a reduction, with workspace (stream-k) or of a gemv family are not
- * tried, because they are known to add in another order.
+ * The kernel by mma.sync defines the class. For each number of rows, the kernel by wgmma, where the
+ * device has it, and the suggestions of cuBLASLt's heuristic in their order are tried on the real
+ * weight. wgmma, and the first suggestion, whose results have the bits of mma.sync in every row and
+ * column are timed against it, and the fastest is used. So time chooses who computes, never what.
  *
- * An algorithm is tested for each number of rows, whatever its name is and whatever it did for
+ * Both are tested for each number of rows, whatever an algorithm's name is and whatever it did for
  * another number: libraries choose tiles by the number of rows, and it may be a tile in the middle
- * that adds differently. But an algorithm whose bits have once been different is not tried again
- * for this shape, which bounds the number of tests where nothing is equal.
+ * that adds differently. But what has once had other bits is not tried again for this shape, which
+ * bounds the number of tests where nothing is equal.
  *
  * Rejected: to look for one algorithm id and number of stages that serve all rows. Every number of
  * rows has to be tested anyway, and there may be no such pair.
@@ -22,6 +21,7 @@
 
 #include "../kernels/cuda/cuda_fault.h"
 #include "../kernels/cuda/launch.h"
+#include "backend/cuda/gemm_suggest.h"
 #include "backend/cuda/memory.h"
 #include "status.h"
 
@@ -45,57 +45,27 @@ struct selftest {
     void *scratch;                          /* dev: a piece of the weight */
     char *host;                             /* a row of x */
     cudaEvent_t begun, ended;
-    int32_t timed_rows;        /* of the last timing: as in struct sb_verdict, */
-    float own_ms;              /* the own kernel's time, */
-    struct sb_algo_name timed; /* the algorithm, */
-    int timed_faster;          /* and whether it was faster */
+    int32_t timed_rows;        /* the rows, as in struct sb_verdict, that times are of: */
+    float ms[3];               /* by enum sb_maker; below 0: not measured yet */
+    struct sb_algo_name timed; /* the algorithm of the library's time */
+    int refuses_wgmma;
     struct sb_algo_name refused[REFUSED];
     int n_refused;
 };
 
-/* ------------------------------------------------------------ suggestions */
+/* Somebody who may make a product. */
+struct candidate {
+    enum sb_maker by;
+    const cublasLtMatmulAlgo_t *algo; /* of the library, else NULL */
+};
 
-static int get(const struct sb_gemm_library *library, const cublasLtMatmulAlgo_t *algo,
-               cublasLtMatmulAlgoConfigAttributes_t attribute, void *value, size_t size)
+static const struct candidate by_mma = {SB_BY_MMA, NULL}, by_wgmma = {SB_BY_WGMMA, NULL};
+
+/* --------------------------------------------------------------- testing */
+
+static struct sb_gemm_size size_of(const struct sb_shape *shape, int32_t m)
 {
-    size_t written;
-
-    return library->api.algo_get(algo, attribute, value, size, &written) == CUBLAS_STATUS_SUCCESS;
-}
-
-static int is_un_split(const struct sb_gemm_library *library, const cublasLtMatmulAlgo_t *algo)
-{
-    int32_t split = 0;
-    uint32_t reduction = 1;
-
-    return get(library, algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split, sizeof split) &&
-           get(library, algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &reduction,
-               sizeof reduction) &&
-           (split == 0 || split == 1) && reduction == CUBLASLT_REDUCTION_SCHEME_NONE;
-}
-
-static uint32_t attribute(const struct sb_gemm_library *library, const cublasLtMatmulAlgo_t *algo,
-                          cublasLtMatmulAlgoConfigAttributes_t which, size_t size)
-{
-    uint32_t word = 0;
-    uint16_t half = 0;
-
-    if (size == sizeof half)
-        return get(library, algo, which, &half, size) ? half : 0;
-    return get(library, algo, which, &word, size) ? word : 0;
-}
-
-/* Attributes that this version of cuBLASLt does not have are 0. */
-static struct sb_algo_name name_of(const struct sb_gemm_library *library,
-                                   const cublasLtMatmulAlgo_t *algo)
-{
-    return (struct sb_algo_name){
-        attribute(library, algo, CUBLASLT_ALGO_CONFIG_ID, 4),
-        attribute(library, algo, CUBLASLT_ALGO_CONFIG_TILE_ID, 4),
-        attribute(library, algo, CUBLASLT_ALGO_CONFIG_STAGES_ID, 4),
-        attribute(library, algo, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, 4),
-        attribute(library, algo, CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, 2),
-        attribute(library, algo, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2)};
+    return (struct sb_gemm_size){m, shape->n_out, shape->n_in, shape->gated};
 }
 
 static int is_refused(const struct selftest *test, const struct sb_algo_name *name)
@@ -105,79 +75,6 @@ static int is_refused(const struct selftest *test, const struct sb_algo_name *na
             return 1;
     return test->n_refused == REFUSED;
 }
-
-/* Families of kernels that cuBLASLt takes for few rows. They run on ordinary cores and add in other
- * orders. */
-static int is_gemv(uint32_t id)
-{
-    return id == 11 || id == 13 || id == 14 || id == 16 || id == 41 || id == 56;
-}
-
-static int set(const struct sb_gemm_library *library, cublasLtMatmulPreference_t preference,
-               cublasLtMatmulPreferenceAttributes_t attribute, const void *value, size_t size)
-{
-    return library->api.preference_set(preference, attribute, value, size) == CUBLAS_STATUS_SUCCESS;
-}
-
-static int set_preference(const struct sb_gemm_library *library,
-                          cublasLtMatmulPreference_t preference, int32_t n_out)
-{
-    const uint32_t no_reduction = CUBLASLT_REDUCTION_SCHEME_NONE, in = 16,
-                   out = n_out % 4 == 0 ? 16 : 4;
-    const size_t workspace = 0;
-
-    return set(library, preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
-               sizeof workspace) &&
-           set(library, preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &no_reduction,
-               sizeof no_reduction) &&
-           set(library, preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &in, sizeof in) &&
-           set(library, preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &in, sizeof in) &&
-           set(library, preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &out, sizeof out) &&
-           set(library, preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &out, sizeof out);
-}
-
-static struct sb_gemm_size size_of(const struct sb_shape *shape, int32_t m)
-{
-    return (struct sb_gemm_size){m, shape->n_out, shape->n_in, shape->gated};
-}
-
-/* The rows of all pieces but the last. */
-static int32_t whole_piece(const struct sb_gemm_library *library, const struct sb_gemm_size *size)
-{
-    const int32_t piece = sb_gemm_piece(library, size);
-
-    return size->n_out < piece ? size->n_out : piece;
-}
-
-/* Fills test->found with the suggestions for m rows that may be tried, best first. Returns how
- * many. */
-static int suggestions(struct selftest *test, int32_t m)
-{
-    const struct sb_gemm_library *library = test->library;
-    cublasLtMatmulPreference_t preference = NULL;
-    const struct sb_gemm_size size = size_of(test->shape, m);
-    struct sb_gemm_layouts l;
-    int n = 0, kept = 0;
-
-    if (library->api.preference_create(&preference) != CUBLAS_STATUS_SUCCESS)
-        return 0;
-    if (!set_preference(library, preference, test->shape->n_out) ||
-        !sb_gemm_layouts(&l, library, &size, whole_piece(library, &size)) ||
-        library->api.heuristic(library->handle, library->desc, &l.a, &l.b, &l.d, &l.d, preference,
-                               CANDIDATES, test->found, &n) != CUBLAS_STATUS_SUCCESS)
-        n = 0;
-    (void)library->api.preference_destroy(preference);
-    for (int i = 0; i < n; i++) {
-        const cublasLtMatmulHeuristicResult_t *found = &test->found[i];
-        if (found->state != CUBLAS_STATUS_SUCCESS || found->workspaceSize > 0 ||
-            !is_un_split(library, &found->algo) || is_gemv(name_of(library, &found->algo).id))
-            continue;
-        test->found[kept++] = *found;
-    }
-    return kept;
-}
-
-/* --------------------------------------------------------------- testing */
 
 static void close_test(struct selftest *test)
 {
@@ -244,26 +141,37 @@ done:
     return rc;
 }
 
-/* Queues the product of m rows of x, from row `first` on, into y: by `algo`, or by the own kernel
- * where algo is NULL. *ran is 0 if cuBLASLt refuses. */
+/* Queues the product of m rows of x, from row `first` on, into y. *ran is 0 if whoever makes it
+ * refuses, which mma.sync may not. */
 static int32_t run(int *ran, const struct selftest *test, float *y, int32_t first, int32_t m,
-                   const cublasLtMatmulAlgo_t *algo)
+                   struct candidate c)
 {
     const struct sb_shape *shape = test->shape;
+    const enum sb_dtype type = test->library->type;
     const struct sb_gemm_size size = size_of(shape, m);
-    const char *x = test->x +
-                    (size_t)first * (size_t)sb_cuda_ld(test->library->type, shape->n_in) * 2;
+    const char *x = test->x + (size_t)first * (size_t)sb_cuda_ld(type, shape->n_in) * 2;
+    const struct sb_gemm_limits *limits = &test->gpu->products;
     const cudaStream_t stream = test->gpu->load;
 
     *ran = 1;
-    if (!algo)
-        return sb_cuda_status(test->gpu,
-                              sb_cuda_gemm_mma(y, x, shape->data, test->library->type, NULL, m,
-                                               shape->n_out, shape->n_in, shape->gated,
-                                               &test->gpu->products, stream),
-                              "a product", 0);
-    *ran = sb_gemm_by_library(test->library, y, x, shape->data, test->scratch, &size, algo, stream);
-    return SPECBATCH_OK;
+    switch (c.by) {
+    case SB_BY_LIBRARY:
+        *ran = sb_gemm_by_library(test->library, y, x, shape->data, test->scratch, &size, c.algo,
+                                  stream);
+        return SPECBATCH_OK;
+    case SB_BY_WGMMA:
+        *ran = sb_cuda_gemm_wgmma(y, x, shape->data, type, NULL, m, shape->n_out, shape->n_in,
+                                  shape->gated, limits, stream) == cudaSuccess;
+        if (!*ran)
+            (void)cudaGetLastError();
+        return SPECBATCH_OK;
+    case SB_BY_MMA:
+        break;
+    }
+    return sb_cuda_status(test->gpu,
+                          sb_cuda_gemm_mma(y, x, shape->data, type, NULL, m, shape->n_out,
+                                           shape->n_in, shape->gated, limits, stream),
+                          "a product", 0);
 }
 
 /* Whether all bits of m rows of two results on the device are the same. */
@@ -283,7 +191,7 @@ done:
     return rc;
 }
 
-/* Computes the own kernel's result for all rows, and tests the contract on some: a row is the same
+/* Computes the result of mma.sync for all rows, and tests the contract on some: a row is the same
  * when it is computed alone. */
 static int32_t test_own(struct selftest *test, int32_t rows)
 {
@@ -291,12 +199,12 @@ static int32_t test_own(struct selftest *test, int32_t rows)
     int ran;
     int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(run(&ran, test, test->own, 0, rows, NULL));
+    SB_TRY(run(&ran, test, test->own, 0, rows, by_mma));
     for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
         int equal = 0;
         if (some[i] >= rows)
             continue;
-        SB_TRY(run(&ran, test, test->other, some[i], 1, NULL));
+        SB_TRY(run(&ran, test, test->other, some[i], 1, by_mma));
         SB_TRY(compare(&equal, test, test->own + (int64_t)some[i] * test->shape->n_out, test->other,
                        1));
         if (!equal)
@@ -327,29 +235,27 @@ static const struct sb_verdict *known(const struct selftest *test, int32_t m)
     return test->file ? sb_plan_file_find(test->file, &key) : NULL;
 }
 
-/* Whether cuBLASLt's product of m rows has the own kernel's bits. The result is first overwritten,
- * so that what an earlier test left there does not pass for what this one should have written. */
-static int32_t test_algo(int *equal, struct selftest *test, int32_t m,
-                         const cublasLtMatmulAlgo_t *algo)
+/* Whether a product of m rows has the bits of mma.sync. The result is first overwritten, so that
+ * what an earlier test left there does not pass for what this one should have written. */
+static int32_t test_bits(int *equal, struct selftest *test, int32_t m, struct candidate c)
 {
     const size_t bytes = (size_t)m * (size_t)test->shape->n_out * sizeof(float);
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(sb_cuda_status(test->gpu, cudaMemsetAsync(test->other, 0xff, bytes, test->gpu->load),
                           "a product's test", 0));
-    SB_TRY(run(equal, test, test->other, 0, m, algo));
+    SB_TRY(run(equal, test, test->other, 0, m, c));
     if (*equal && !(SB_CUDA_FAULT(PLAN_WITHOUT_TEST) && known(test, m)))
         SB_TRY(compare(equal, test, test->own, test->other, m));
 done:
     return rc;
 }
 
-/* Measures the milliseconds that m rows take by `algo`, or by the own kernel where algo is NULL;
- * infinite where cuBLASLt refuses now. */
-static int32_t measure(float *ms, struct selftest *test, int32_t m,
-                       const cublasLtMatmulAlgo_t *algo)
+/* Measures the milliseconds that m rows take; infinite where whoever makes them refuses now. */
+static int32_t measure(struct selftest *test, int32_t m, struct candidate c)
 {
     const cudaStream_t stream = test->gpu->load;
+    float *ms = &test->ms[c.by];
     int32_t rc = SPECBATCH_OK;
 
     for (int i = 0; i < TIMED; i++) {
@@ -357,7 +263,7 @@ static int32_t measure(float *ms, struct selftest *test, int32_t m,
         int ran;
         SB_TRY(
             sb_cuda_status(test->gpu, cudaEventRecord(test->begun, stream), "timing a product", 0));
-        SB_TRY(run(&ran, test, test->other, 0, m, algo));
+        SB_TRY(run(&ran, test, test->other, 0, m, c));
         if (!ran) {
             *ms = INFINITY;
             goto done;
@@ -373,32 +279,35 @@ done:
     return rc;
 }
 
-/* Whether an algorithm is faster than the own kernel: as the file knows, or as the last timing
- * found for as many tiles of rows, or by a new timing. */
-static int32_t is_faster(int *faster, struct selftest *test, int32_t m,
-                         const cublasLtMatmulAlgo_t *algo)
+/* Makes the plan from those that have the bits of mma.sync: wgmma, and the library's algorithm or
+ * NULL. The last timings count if they were of as many tiles of rows and of this algorithm. */
+static int32_t take_fastest(struct sb_plan *plan, struct selftest *test, int32_t m, int has_wgmma,
+                            const cublasLtMatmulAlgo_t *algo)
 {
-    const struct sb_verdict *verdict = known(test, m);
+    const struct candidate all[] = {by_mma, by_wgmma, {SB_BY_LIBRARY, algo}};
+    const int has[] = {1, has_wgmma, algo != NULL};
     struct sb_verdict found = key_of(test, m);
-    float ms = 0.0f;
+    struct sb_algo_name name = found.algo;
     int32_t rc = SPECBATCH_OK;
 
-    found.algo = name_of(test->library, algo);
-    *faster = verdict && memcmp(&found.algo, &verdict->algo, sizeof found.algo) == 0;
-    if (*faster)
-        goto done;
-    if (found.rows != test->timed_rows)
-        SB_TRY(measure(&test->own_ms, test, m, NULL));
-    if (found.rows != test->timed_rows ||
-        memcmp(&found.algo, &test->timed, sizeof found.algo) != 0) {
-        SB_TRY(measure(&ms, test, m, algo));
-        test->timed_faster = ms < test->own_ms;
-        test->timed = found.algo;
-    }
+    if (algo)
+        name = sb_algo_name_of(test->library, algo);
+    for (int i = 0; i < 3; i++)
+        if (found.rows != test->timed_rows ||
+            (i == SB_BY_LIBRARY && memcmp(&name, &test->timed, sizeof name) != 0))
+            test->ms[i] = -1.0f;
     test->timed_rows = found.rows;
-    *faster = found.by_library = test->timed_faster;
-    if (!found.by_library)
-        memset(&found.algo, 0, sizeof found.algo);
+    test->timed = name;
+    plan->by = SB_BY_MMA;
+    for (int i = 0; i < 3; i++) {
+        if (has[i] && test->ms[i] < 0.0f)
+            SB_TRY(measure(test, m, all[i]));
+        if (has[i] && test->ms[i] < test->ms[plan->by])
+            plan->by = (enum sb_maker)i;
+    }
+    found.by = plan->by;
+    if (plan->by == SB_BY_LIBRARY)
+        found.algo = name;
     if (test->file)
         sb_plan_file_note(test->file, &found);
 done:
@@ -409,7 +318,7 @@ done:
 static void put_first(struct selftest *test, int n, const struct sb_algo_name *name)
 {
     for (int i = 0; i < n; i++) {
-        const struct sb_algo_name other = name_of(test->library, &test->found[i].algo);
+        const struct sb_algo_name other = sb_algo_name_of(test->library, &test->found[i].algo);
         if (memcmp(&other, name, sizeof other) == 0) {
             const cublasLtMatmulHeuristicResult_t found = test->found[i];
             memmove(test->found + 1, test->found, (size_t)i * sizeof *test->found);
@@ -419,34 +328,103 @@ static void put_first(struct selftest *test, int n, const struct sb_algo_name *n
     }
 }
 
-/* Makes the plan for m rows. *equal: some algorithm has the own kernel's bits; or the file knows
- * that none of them is worth its test. */
-static int32_t plan_rows(int *equal, struct selftest *test, struct sb_plan *plan, int32_t m)
+/* Finds the first suggestion whose bits are those of mma.sync for m rows: test->found[*at], or *at
+ * is -1. */
+static int32_t find_equal(int *at, struct selftest *test, int32_t m,
+                          const struct sb_verdict *verdict)
 {
-    const struct sb_verdict *verdict = known(test, m);
-    int n, rc = SPECBATCH_OK;
+    const struct sb_gemm_size size = size_of(test->shape, m);
+    const int n = sb_gemm_suggestions(test->found, CANDIDATES, test->library, &size);
+    int32_t rc = SPECBATCH_OK;
 
-    *equal = verdict && !verdict->by_library;
-    if (*equal)
-        return rc;
-    n = suggestions(test, m);
     if (verdict)
         put_first(test, n, &verdict->algo);
-    for (int i = 0; i < n; i++) {
-        const cublasLtMatmulAlgo_t *algo = &test->found[i].algo;
-        const struct sb_algo_name name = name_of(test->library, algo);
+    *at = -1;
+    for (int i = 0; i < n && *at < 0; i++) {
+        const struct candidate c = {SB_BY_LIBRARY, &test->found[i].algo};
+        const struct sb_algo_name name = sb_algo_name_of(test->library, c.algo);
+        int equal;
         if (is_refused(test, &name))
             continue;
-        SB_TRY(test_algo(equal, test, m, algo));
-        if (*equal) {
-            plan->algo = *algo;
-            SB_TRY(is_faster(&plan->is_usable, test, m, algo));
-            break;
-        }
-        test->refused[test->n_refused++] = name;
+        SB_TRY(test_bits(&equal, test, m, c));
+        if (equal)
+            *at = i;
+        else
+            test->refused[test->n_refused++] = name;
     }
 done:
     return rc;
+}
+
+/* Whether wgmma has the bits of mma.sync for m rows. */
+static int32_t test_wgmma(int *equal, struct selftest *test, int32_t m)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    *equal = 0;
+    if (!test->gpu->products.map_encoder || test->refuses_wgmma)
+        goto done;
+    SB_TRY(test_bits(equal, test, m, by_wgmma));
+    test->refuses_wgmma = !*equal;
+done:
+    return rc;
+}
+
+/* Makes the plan for m rows. What the file has a verdict for is tested first, and is not timed.
+ * *different: cuBLASLt was tried, and has no algorithm of the same bits. */
+static int32_t plan_rows(int *different, struct selftest *test, struct sb_plan *plan, int32_t m)
+{
+    const struct sb_verdict *verdict = known(test, m);
+    int has_wgmma = 0, at = -1, rc = SPECBATCH_OK;
+
+    *different = 0;
+    if (verdict && verdict->by == SB_BY_MMA)
+        goto done;
+    if (!verdict || verdict->by == SB_BY_WGMMA)
+        SB_TRY(test_wgmma(&has_wgmma, test, m));
+    if (verdict && has_wgmma) {
+        plan->by = SB_BY_WGMMA;
+        goto done;
+    }
+    if (test->library->is_usable) {
+        SB_TRY(find_equal(&at, test, m, verdict));
+        *different = at < 0;
+    }
+    if (at >= 0) {
+        const struct sb_algo_name name = sb_algo_name_of(test->library, &test->found[at].algo);
+        plan->algo = test->found[at].algo;
+        if (verdict && memcmp(&name, &verdict->algo, sizeof name) == 0) {
+            plan->by = SB_BY_LIBRARY;
+            goto done;
+        }
+    }
+    if (at >= 0 || has_wgmma)
+        SB_TRY(take_fastest(plan, test, m, has_wgmma, at >= 0 ? &plan->algo : NULL));
+done:
+    return rc;
+}
+
+/* Tells who makes the products of so many numbers of rows; of `different` ones cuBLASLt has no
+ * algorithm of the same bits. */
+static void tell(const struct selftest *test, const int by[3], int different)
+{
+    const struct sb_shape *shape = test->shape;
+    const int all = by[SB_BY_MMA] + by[SB_BY_WGMMA] + by[SB_BY_LIBRARY];
+
+    if (test->refuses_wgmma)
+        sb_log(&test->gpu->log, SPECBATCH_LOG_WARN,
+               "CUDA: products [%d, %d] by wgmma have other bits on this device, and are not made",
+               shape->n_out, shape->n_in);
+    if (different > 0)
+        sb_log(&test->gpu->log, SPECBATCH_LOG_WARN,
+               "CUDA: for %d of %d row counts of a product [%d, %d] cuBLASLt has no algorithm of "
+               "the same bits",
+               different, all, shape->n_out, shape->n_in);
+    if (all > 0)
+        sb_log(&test->gpu->log, SPECBATCH_LOG_INFO,
+               "CUDA: of %d row counts of a product [%d, %d], %d are made by mma.sync, %d by "
+               "wgmma, %d by cuBLASLt",
+               all, shape->n_out, shape->n_in, by[SB_BY_MMA], by[SB_BY_WGMMA], by[SB_BY_LIBRARY]);
 }
 
 int32_t sb_gemm_plan(const struct sb_gemm_library *library, const struct sb_gpu *gpu,
@@ -455,26 +433,18 @@ int32_t sb_gemm_plan(const struct sb_gemm_library *library, const struct sb_gpu 
     const int32_t tested = atomic_load(&shape->tested),
                   first = tested < SB_PLANS_FROM ? SB_PLANS_FROM : tested + 1;
     struct selftest test = {.library = library, .gpu = gpu, .shape = shape, .file = file};
-    int32_t different = 0, slower = 0, rc = SPECBATCH_OK;
+    int by[3] = {0}, different = 0;
+    int32_t rc = SPECBATCH_OK;
 
     SB_TRY(open_test(&test, rows));
     SB_TRY(test_own(&test, rows));
-    for (int32_t m = first; library->is_usable && m <= rows; m++) {
-        int equal;
-        SB_TRY(plan_rows(&equal, &test, &shape->plans[m], m));
-        different += !equal;
-        slower += equal && !shape->plans[m].is_usable;
+    for (int32_t m = first; m <= rows; m++) {
+        int has_none;
+        SB_TRY(plan_rows(&has_none, &test, &shape->plans[m], m));
+        different += has_none;
+        by[shape->plans[m].by]++;
     }
-    if (different > 0)
-        sb_log(&gpu->log, SPECBATCH_LOG_WARN,
-               "CUDA: for %d of %d row counts of a product [%d, %d] cuBLASLt has no "
-               "algorithm of the same bits; the own kernel computes them",
-               different, rows - first + 1, shape->n_out, shape->n_in);
-    if (slower > 0)
-        sb_log(&gpu->log, SPECBATCH_LOG_INFO,
-               "CUDA: for %d of %d row counts of a product [%d, %d] the own kernel is faster than "
-               "cuBLASLt's of the same bits",
-               slower, rows - first + 1, shape->n_out, shape->n_in);
+    tell(&test, by, different);
     atomic_store(&shape->tested, rows);
 done:
     close_test(&test);

@@ -1,6 +1,6 @@
 /*
- * Plans of products: for a shape of weight and a number of rows, the algorithm of cuBLASLt that may
- * make the product, if there is one. gemm_plan.c says how it is found.
+ * Plans of products: for a shape of weight and a number of rows, who makes the product. gemm_plan.c
+ * says how that is found.
  */
 #ifndef SB_CUDA_GEMM_PLAN_H
 #define SB_CUDA_GEMM_PLAN_H
@@ -12,16 +12,16 @@
 #include "backend/cuda/plan_file.h"
 
 enum {
-    SB_PLANS_FROM = 65, /* rows; with fewer, the own kernel reads the weight once at the speed of
-                           the memory, and cuBLASLt's pieces would have it read and written once
-                           more */
+    SB_PLANS_FROM = 65, /* rows; with fewer, mma.sync reads the weight once at the speed of the
+                           memory, and cuBLASLt's pieces would have it read and written once more */
     SB_PLANS_TO = 512   /* rows of one call; far fewer already share one reading of the weights */
 };
 
 /* For one number of rows. */
 struct sb_plan {
-    cublasLtMatmulAlgo_t algo;
-    int is_usable; /* the algorithm has the own kernel's bits, and took less time */
+    enum sb_maker by;          /* which has the bits of the kernel by mma.sync, and is that or took
+                                  less time */
+    cublasLtMatmulAlgo_t algo; /* of the library */
 };
 
 struct sb_shape {

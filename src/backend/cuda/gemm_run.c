@@ -1,21 +1,20 @@
 /*
- * Who makes a product: the own kernel, or cuBLASLt.
+ * Who makes a product: the kernel by mma.sync, that by wgmma, or cuBLASLt.
  *
- * The numerics class is the own kernel's (sb_cuda_gemm_mma): one f32 accumulator an output, steps
+ * The numerics class is that of mma.sync (sb_cuda_gemm_mma): one f32 accumulator an output, steps
  * of 16 along k in ascending order. With few rows that kernel reads the weights at memory speed,
- * with many it is bound by its arithmetic. There cuBLASLt is faster, and as far as is known
- * (docs/cuda.md) its un-split kernels add in the same order. gemm_plan.c does not rely on that but
- * tests it. Where the bits are equal and the time is less, cuBLASLt makes products of SB_PLANS_FROM
- * rows and more; elsewhere the own kernel does. Either way the tokens are the same, and so is the
- * class in the fingerprint.
+ * with many it is bound by its arithmetic. There wgmma and cuBLASLt are faster, and as far as is
+ * known (docs/cuda.md) wgmma, and cuBLASLt's un-split kernels, add in the same order. gemm_plan.c
+ * does not rely on that but tests it. Where the bits are equal and the time is less, they make
+ * products of SB_PLANS_FROM rows and more; elsewhere mma.sync does. Either way the tokens are the
+ * same, and so is the class in the fingerprint.
  *
- *   at pool creation       for each shape of weight and each m up to the pool's largest, cuBLASLt's
- *                          algorithms are tried on the real weight until one has the own kernel's
- *                          bits (gemm_plan.c)
- *   at run time            the planned algorithm makes the product; the own kernel does where there
- *                          is none, or where cuBLASLt refuses
+ *   at pool creation       for each shape of weight and each m up to the pool's largest, wgmma and
+ *                          cuBLASLt's algorithms are tried on the real weight (gemm_plan.c)
+ *   at run time            the plan says who makes the product; mma.sync does where there is none,
+ *                          or where cuBLASLt refuses
  *
- *   between processes      which of the two was faster may be kept in a file (plan_file.h)
+ *   between processes      who was fastest may be kept in a file (plan_file.h)
  *
  * More than SB_PLANS_TO rows are computed in pieces, so the number of plans is bounded. The rows of
  * a product do not depend on each other, so pieces change no bits.
@@ -35,7 +34,7 @@ enum { SHAPES = 16 }; /* of a model's weights: it has five */
 
 struct sb_gemm {
     struct sb_mem mem;
-    struct sb_gemm_limits limits; /* of the own kernel */
+    struct sb_gemm_limits limits; /* of the own kernels */
     struct sb_gemm_library library;
     struct sb_shape shapes[SHAPES];
     int n_shapes;
@@ -57,13 +56,14 @@ int32_t sb_gemm_create(struct sb_gemm **out, const struct sb_gpu *gpu, enum sb_d
     if (gemm->library.is_usable) {
         snprintf(gemm->text, sizeof gemm->text, "cublasLt %zu where equal",
                  gemm->library.api.version());
-        if (plan_file)
-            SB_TRY(sb_plan_file_open(&gemm->file, gpu, plan_file, gemm->library.api.version()));
     } else {
         snprintf(gemm->text, sizeof gemm->text, "no cublasLt");
         sb_log(&gpu->log, SPECBATCH_LOG_INFO,
-               "CUDA: the own kernel computes all products, with the same bits: %s", why);
+               "CUDA: the library's own kernels compute all products, with the same bits: %s", why);
     }
+    if (plan_file && (gemm->library.is_usable || gpu->products.map_encoder))
+        SB_TRY(sb_plan_file_open(&gemm->file, gpu, plan_file,
+                                 gemm->library.is_usable ? gemm->library.api.version() : 0));
     *out = gemm;
     gemm = NULL;
 done:
@@ -160,20 +160,27 @@ done:
     return rc;
 }
 
-/* The plan for a call of n rows, or NULL: the own kernel makes it. */
+/* The plan for a call of n rows. */
 static const struct sb_plan *find_plan(const struct sb_shape *shape, int32_t n)
 {
-    return shape && n <= atomic_load(&shape->tested) && shape->plans[n].is_usable ? &shape->plans[n]
-                                                                                  : NULL;
+    static const struct sb_plan none = {.by = SB_BY_MMA};
+
+    return shape && n <= atomic_load(&shape->tested) ? &shape->plans[n] : &none;
 }
 
-/* By the own kernel. */
-static cudaError_t run_own(const struct sb_gemm *gemm, const struct sb_product *p,
+/* By one of the library's own kernels. */
+static cudaError_t run_own(const struct sb_gemm *gemm, const struct sb_product *p, enum sb_maker by,
                            cudaStream_t stream)
 {
     const enum sb_dtype type = gemm->library.type;
     const struct sb_weight *w = p->weight;
 
+    if (by == SB_BY_WGMMA && p->act)
+        return sb_cuda_gated_wgmma(p->act, p->x, w->data, type, p->bias, p->m, w->n_out / 2,
+                                   w->n_in, &gemm->limits, stream);
+    if (by == SB_BY_WGMMA)
+        return sb_cuda_gemm_wgmma(p->y, p->x, w->data, type, p->bias, p->m, w->n_out, w->n_in,
+                                  w->gated, &gemm->limits, stream);
     if (p->act)
         return sb_cuda_gated_mma(p->act, p->x, w->data, type, p->bias, p->m, w->n_out / 2, w->n_in,
                                  &gemm->limits, stream);
@@ -210,11 +217,13 @@ cudaError_t sb_gemm_run(const struct sb_gemm *gemm, const struct sb_product *pro
         p.m = shape && left > shape->max_rows ? shape->max_rows : left;
         const struct sb_gemm_size size = {p.m, w->n_out, w->n_in, w->gated};
         const struct sb_plan *plan = find_plan(shape, p.m);
-        if (plan && sb_gemm_by_library(&gemm->library, p.y, p.x, w->data, p.scratch, &size,
-                                       &plan->algo, stream))
+        if (plan->by != SB_BY_LIBRARY)
+            error = run_own(gemm, &p, plan->by, stream);
+        else if (sb_gemm_by_library(&gemm->library, p.y, p.x, w->data, p.scratch, &size,
+                                    &plan->algo, stream))
             error = finish(&p, type, stream);
         else
-            error = run_own(gemm, &p, stream);
+            error = run_own(gemm, &p, SB_BY_MMA, stream);
         p.x = (const char *)p.x + (size_t)p.m * x_row;
         p.y += (int64_t)p.m * w->n_out;
         p.act = p.act ? (char *)p.act + (size_t)p.m * act_row : NULL;

@@ -10,9 +10,9 @@
 
 struct sb_gemm; /* of one device: its shapes of weights, and their plans */
 
-/* For weights and inputs of `type`. A cuBLASLt that cannot be used is no error: the own kernel then
- * makes all products. plan_file: a path for plan_file.h, which is copied, or NULL. The device must
- * be current. E_NOMEM, E_DEVICE. */
+/* For weights and inputs of `type`. A cuBLASLt that cannot be used is no error: the own kernels
+ * then make all products. plan_file: a path for plan_file.h, which is copied, or NULL. The device
+ * must be current. E_NOMEM, E_DEVICE. */
 int32_t sb_gemm_create(struct sb_gemm **out, const struct sb_gpu *gpu, enum sb_dtype type,
                        const char *plan_file);
 void sb_gemm_free(struct sb_gemm *gemm);

@@ -10,8 +10,10 @@
  *   draft_work                      what a draft has in addition: split products, steps as a launch
  *   device                          finding and opening a device; the numerics class
  *   gemm_run       prefill          who makes a product; who computes a prompt's attention
- *   gemm_plan      prefill_prove    tests of cuBLASLt and cuDNN against the own kernels' bits
- *   gemm_library   span_plans       one product by cuBLASLt; plans of cuDNN's calls
+ *   gemm_plan      prefill_prove    tests of wgmma, cuBLASLt and cuDNN against the kernels that
+ *                                   define the classes
+ *   gemm_suggest   span_plans       what cuBLASLt suggests; plans of cuDNN's calls
+ *   gemm_library                    one product by cuBLASLt
  *   cublaslt       sdpa_cudnn       NVIDIA's libraries (sdpa_absent where built without cuDNN)
  *                  cudnn
  *   library                         finding them at run time

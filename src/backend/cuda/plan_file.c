@@ -14,7 +14,7 @@ enum {
     MACHINE_BYTES = 384
 };
 
-#define FIRST_LINE "specbatch plans 1\n"
+#define FIRST_LINE "specbatch plans 2\n"
 
 struct sb_plan_file {
     const struct sb_gpu *gpu;
@@ -77,7 +77,7 @@ void sb_plan_file_note(struct sb_plan_file *file, const struct sb_verdict *verdi
 {
     int at = find(file, verdict);
 
-    if ((at >= 0 && !verdict->by_library) || (at < 0 && file->n == MOST))
+    if ((at >= 0 && verdict->by == SB_BY_MMA) || (at < 0 && file->n == MOST))
         return;
     at = at < 0 ? file->n++ : at;
     file->verdicts[at] = *verdict;
@@ -85,6 +85,9 @@ void sb_plan_file_note(struct sb_plan_file *file, const struct sb_verdict *verdi
 }
 
 /* ------------------------------------------------------------ the text */
+
+/* As the file names them, by enum sb_maker. */
+static const char *const MAKERS[] = {"mma", "wgmma", "cublasLt"};
 
 /* One line as a verdict. Numbers have so few digits that none is out of range. 0: it is none. */
 static int parse(struct sb_verdict *v, const char *line)
@@ -98,11 +101,13 @@ static int parse(struct sb_verdict *v, const char *line)
                &v->n_out, &v->n_in, &v->gated, &v->rows, who, &end) != 6)
         return 0;
     v->type = strcmp(type, "f16") == 0 ? SB_F16 : SB_BF16;
-    v->by_library = strcmp(who, "cublasLt") == 0;
+    v->by = strcmp(who, MAKERS[SB_BY_LIBRARY]) == 0 ? SB_BY_LIBRARY
+            : strcmp(who, MAKERS[SB_BY_WGMMA]) == 0 ? SB_BY_WGMMA
+                                                    : SB_BY_MMA;
     if (v->type != SB_F16 && strcmp(type, "bf16") != 0)
         return 0;
-    if (!v->by_library)
-        return strcmp(who, "own") == 0 && line[end] == '\n';
+    if (v->by != SB_BY_LIBRARY)
+        return strcmp(who, MAKERS[v->by]) == 0 && line[end] == '\n';
     line += end;
     end = 0;
     return sscanf(line,
@@ -116,15 +121,15 @@ static int parse(struct sb_verdict *v, const char *line)
 static size_t format(char line[LINE_BYTES], const struct sb_verdict *v)
 {
     const struct sb_algo_name *a = &v->algo;
-    char algo[80] = "own";
+    char algo[80] = "";
 
-    if (v->by_library)
+    if (v->by == SB_BY_LIBRARY)
         snprintf(algo, sizeof algo,
-                 "cublasLt %" PRIx32 " %" PRIx32 " %" PRIx32 " %" PRIx32 " %" PRIx32 " %" PRIx32,
-                 a->id, a->tile, a->stages, a->custom, a->inner, a->cluster);
-    return (size_t)snprintf(line, LINE_BYTES,
-                            "%s %" PRId32 " %" PRId32 " %" PRId32 " %" PRId32 " %s\n",
-                            sb_dtype_name(v->type), v->n_out, v->n_in, v->gated, v->rows, algo);
+                 " %" PRIx32 " %" PRIx32 " %" PRIx32 " %" PRIx32 " %" PRIx32 " %" PRIx32, a->id,
+                 a->tile, a->stages, a->custom, a->inner, a->cluster);
+    return (size_t)snprintf(
+        line, LINE_BYTES, "%s %" PRId32 " %" PRId32 " %" PRId32 " %" PRId32 " %s%s\n",
+        sb_dtype_name(v->type), v->n_out, v->n_in, v->gated, v->rows, MAKERS[v->by], algo);
 }
 
 enum contents { USED, MISSING, OF_ANOTHER_MACHINE, DAMAGED };
