@@ -26,9 +26,9 @@ static const struct shape models[] = {
     {"qwen3-0.6b", 28, 1024, 3072, 16, 8, 128, 151936},
 };
 static const struct shape tiny[] = {{"tiny", 2, 128, 192, 2, 1, 64, 300}};
-static const int32_t timed[] = {1, 6, 24, 48, 192};
+static const int32_t timed[] = {1, 6, 24, 48, 96, 192};
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
-enum { MOST = 192, TOKENS = 6, CONTEXT = 640, REPEATS = 5 };
+enum { MOST = 192, TOKENS = 6, CONTEXT = 640, REPEATS = 5, WGMMA_FROM = 65 };
 
 struct lab {
     const struct shape *shape;
@@ -80,43 +80,70 @@ static void good(cudaError_t error)
 /* ------------------------------------------------------------------ launchers, one of each a
  * layer */
 
-static void product(struct lab *lab, enum product p)
+enum kernel { MMA, WGMMA };
+
+static void product(struct lab *lab, enum product p, enum kernel kernel)
 {
     const struct shape *s = lab->shape;
     const int n = p == HEAD ? 1 : s->layers;
 
     for (int i = 0; i < n; i++)
-        good(sb_cuda_gemm_mma(p == HEAD ? lab->logits : lab->wide, lab->h,
-                              lab->w[p] + (size_t)(i % lab->copies[p]) * weight_size(s, p), SB_BF16,
-                              NULL, lab->m, n_out(s, p), n_in(s, p), 0, &lab->limits, lab->stream));
+        good((kernel == MMA ? sb_cuda_gemm_mma : sb_cuda_gemm_wgmma)(
+            p == HEAD ? lab->logits : lab->wide, lab->h,
+            lab->w[p] + (size_t)(i % lab->copies[p]) * weight_size(s, p), SB_BF16, NULL, lab->m,
+            n_out(s, p), n_in(s, p), 0, &lab->limits, lab->stream));
 }
 
-static void qkv(void *lab)
+static void gated_product(struct lab *lab, enum kernel kernel)
 {
-    product(lab, QKV);
-}
-static void o(void *lab)
-{
-    product(lab, O);
-}
-static void gated(void *what)
-{
-    struct lab *lab = what;
     const struct shape *s = lab->shape;
 
     for (int i = 0; i < s->layers; i++)
-        good(sb_cuda_gated_mma(
+        good((kernel == MMA ? sb_cuda_gated_mma : sb_cuda_gated_wgmma)(
             lab->act, lab->h,
             lab->w[GATE_UP] + (size_t)(i % lab->copies[GATE_UP]) * weight_size(s, GATE_UP), SB_BF16,
             NULL, lab->m, s->inter, s->hidden, &lab->limits, lab->stream));
 }
+
+static void qkv(void *lab)
+{
+    product(lab, QKV, MMA);
+}
+static void o(void *lab)
+{
+    product(lab, O, MMA);
+}
+static void gated(void *lab)
+{
+    gated_product(lab, MMA);
+}
 static void down(void *lab)
 {
-    product(lab, DOWN);
+    product(lab, DOWN, MMA);
 }
 static void head(void *lab)
 {
-    product(lab, HEAD);
+    product(lab, HEAD, MMA);
+}
+static void qkv_wgmma(void *lab)
+{
+    product(lab, QKV, WGMMA);
+}
+static void o_wgmma(void *lab)
+{
+    product(lab, O, WGMMA);
+}
+static void gated_wgmma(void *lab)
+{
+    gated_product(lab, WGMMA);
+}
+static void down_wgmma(void *lab)
+{
+    product(lab, DOWN, WGMMA);
+}
+static void head_wgmma(void *lab)
+{
+    product(lab, HEAD, WGMMA);
 }
 
 static void norm(void *what)
@@ -379,27 +406,34 @@ static void close_lab(struct lab *lab)
 
 /* ------------------------------------------------------------------ E7 */
 
-/* per_layer: launches in a layer; 0: one in a pass; -1: none in a pass. is_product: GB/s are
- * printed too. */
+/* What is timed. in_pass: how many of its launches a layer has, or a pass if there is one of it,
+ * as the sum counts them. product: GB/s are printed too. from: the fewest rows. */
+enum { NO_PRODUCT = -1 };
 static const struct {
     const char *name;
-    void (*issue)(void *);
-    int per_layer, is_product;
+    void (*issue)(void *); /* launches one for each layer, or */
+    int is_one;            /* one */
+    int in_pass, product, from;
 } launchers[] = {
-    {"norm", norm, 2, -1},
-    {"qkv", qkv, 1, QKV},
-    {"rope", rope, -1, -1},
-    {"attend", attend, -1, -1},
-    {"rope and attend in one", rope_attend, 1, -1},
-    {"o", o, 1, O},
-    {"gate_up, gated", gated, 1, GATE_UP},
-    {"swiglu", swiglu, -1, -1},
-    {"down", down, 1, DOWN},
-    {"head", head, 0, HEAD},
-    {"select", choose, 0, -1},
-    {"select with logprob", choose_with_logprob, -1, -1},
-    {"sample", sample, -1, -1},
-    {"sample by top_k 50 and top_p 0.95", sample_filtered, -1, -1},
+    {"norm", norm, 0, 2, NO_PRODUCT, 1},
+    {"qkv", qkv, 0, 1, QKV, 1},
+    {"rope", rope, 0, 0, NO_PRODUCT, 1},
+    {"attend", attend, 0, 0, NO_PRODUCT, 1},
+    {"rope and attend in one", rope_attend, 0, 1, NO_PRODUCT, 1},
+    {"o", o, 0, 1, O, 1},
+    {"gate_up, gated", gated, 0, 1, GATE_UP, 1},
+    {"swiglu", swiglu, 0, 0, NO_PRODUCT, 1},
+    {"down", down, 0, 1, DOWN, 1},
+    {"head", head, 1, 1, HEAD, 1},
+    {"select", choose, 1, 1, NO_PRODUCT, 1},
+    {"select with logprob", choose_with_logprob, 1, 0, NO_PRODUCT, 1},
+    {"sample", sample, 1, 0, NO_PRODUCT, 1},
+    {"sample by top_k 50 and top_p 0.95", sample_filtered, 1, 0, NO_PRODUCT, 1},
+    {"qkv by wgmma", qkv_wgmma, 0, 0, QKV, WGMMA_FROM},
+    {"o by wgmma", o_wgmma, 0, 0, O, WGMMA_FROM},
+    {"gate_up, gated, by wgmma", gated_wgmma, 0, 0, GATE_UP, WGMMA_FROM},
+    {"down by wgmma", down_wgmma, 0, 0, DOWN, WGMMA_FROM},
+    {"head by wgmma", head_wgmma, 1, 0, HEAD, WGMMA_FROM},
 };
 
 static void e7(const struct shape *shape, int is_tiny)
@@ -414,20 +448,21 @@ static void e7(const struct shape *shape, int is_tiny)
     open_activations(&lab);
     open_pass(&lab);
     for (size_t i = 0; i < COUNT(launchers); i++) {
-        const int launches = launchers[i].per_layer > 0 ? shape->layers : 1;
+        const int launches = launchers[i].is_one ? 1 : shape->layers;
+        const int product = launchers[i].product;
+        if (launchers[i].from == WGMMA_FROM && !lab.limits.map_encoder)
+            continue;
         printf("E7 %s %s: us", shape->name, launchers[i].name);
         for (size_t j = 0; j < COUNT(timed); j++) {
             double us;
+            if (timed[j] < launchers[i].from)
+                continue;
             set_rows(&lab, timed[j]);
             us = replay_us(lab.stream, launchers[i].issue, &lab, is_tiny ? 1 : REPEATS) / launches;
-            sum[j] += launchers[i].per_layer > 0    ? us * launchers[i].per_layer * shape->layers
-                      : launchers[i].per_layer == 0 ? us
-                                                    : 0.0;
+            sum[j] += us * launches * launchers[i].in_pass;
             printf("  m=%d %.1f", timed[j], us);
-            if (launchers[i].is_product >= 0 && us > 0.0)
-                printf(" (%.0f GB/s)",
-                       2e-3 * (double)weight_size(shape, (enum product)launchers[i].is_product) /
-                           us);
+            if (product != NO_PRODUCT && us > 0.0)
+                printf(" (%.0f GB/s)", 2e-3 * (double)weight_size(shape, product) / us);
         }
         printf("\n");
     }
