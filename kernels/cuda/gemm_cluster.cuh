@@ -30,9 +30,9 @@
  *
  * Stages have up to 256 columns, so that a copy of a row is 512 bytes and there are few of them.
  *
- * Rejected: x by a tensor map, one instruction for a whole stage and no padding of rows (it needs
- * the driver's encoder on the host for every x, and a kernel argument that a graph must hold;
- * copies of 512 bytes are few enough); x that the kernel before has written in tiles (five kernels
+ * Rejected: x by a tensor map, as gemm_wgmma.cu has it, one instruction for a whole stage and no
+ * padding of rows (it needs the driver's encoder for every x, which may not be there; copies of
+ * 512 bytes are few enough); x that the kernel before has written in tiles (five kernels
  * write x, and cuBLASLt reads dense rows); reading a neighbour's shared memory (every byte would
  * cross the network between multiprocessors for each reader, with ordinary loads that wait for it);
  * an mbarrier for `empty` with arrivals from other blocks (every warp would send one to each of

@@ -3,9 +3,10 @@
  * product, and what decides between shapes of block.
  *
  * A shape decides over time and over no bits. Its time is estimated from the sizes alone, because
- * that needs no device: what the L2 gives the whole device, what a multiprocessor's port takes, and
- * what its tensor cores do, for 64 columns of k. Rejected: to time each shape when a pool is
- * created, which would take a run of every shape of block for every shape of weight.
+ * that needs no device: what the L2 gives the whole device, what a multiprocessor's port and its
+ * shared memory take, and what its tensor cores do, for 64 columns of k. Rejected: to time each
+ * shape when a pool is created, which would take a run of every shape of block for every shape of
+ * weight.
  */
 #ifndef SB_CUDA_GEMM_LAUNCH_CUH
 #define SB_CUDA_GEMM_LAUNCH_CUH
@@ -47,8 +48,10 @@ inline bool complete(gemm_args *g, cudaError_t *error, enum sb_dtype type, int32
 struct block_shape {
     int panels, x_rows, shared;
     int share_x, share_w; /* blocks of a cluster that have the same x, and the same weights */
-    int mma_time;         /* eighths of a clock that the tensor cores of a multiprocessor take for
-                             64 columns of a panel and eight rows of x */
+    int reads;    /* rows of weights and of x that its warps read from shared memory, each as often
+                     as it is read */
+    int mma_time; /* eighths of a clock that the tensor cores of a multiprocessor take for 64
+                     columns of a panel and eight rows of x */
 };
 
 /* Blocks along the panels of the weight, as many as whole groups that share x have. */
@@ -94,8 +97,10 @@ inline int64_t time_of(const block_shape &s, const gemm_args &g,
     const int64_t of_l2 = (row_blocks * readers_of_w * rows + readers_of_x * g.m) * 128 * 8 / 28 /
                           limits.processors;
     const int64_t of_port = (rows + (g.m < s.x_rows ? g.m : s.x_rows)) * 128 * 8 / 64;
+    const int64_t of_shared = (rows + s.x_rows + s.reads) * 8; /* 128 bytes a clock, as written */
     const int64_t of_mma = (int64_t)s.panels * (s.x_rows / 8) * s.mma_time;
-    const int64_t of_block = of_port > of_mma ? of_port : of_mma;
+    const int64_t of_either = of_port > of_shared ? of_port : of_shared;
+    const int64_t of_block = of_either > of_mma ? of_either : of_mma;
 
     return of_l2 > turns * of_block ? of_l2 : turns * of_block;
 }

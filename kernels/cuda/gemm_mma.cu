@@ -36,8 +36,8 @@
  *
  * Rejected: weights straight to registers (a lane's 16 bytes would mix k across steps: another
  * order of summation); a split along k with an ordered merge (an order too, but not the one of the
- * library's kernels for many rows); wgmma (m64 of weights by n8 has no advantage while the memory
- * is the limit; docs/cuda.md has figures for many rows); instances for every eight rows of x (idle
+ * library's kernels for many rows); wgmma for few rows (m64 of weights by n8 has no advantage while
+ * the memory is the limit; gemm_wgmma.cu is for many); instances for every eight rows of x (idle
  * mma are hidden behind the memory, and each instance is code to be loaded).
  */
 #include "kernels/cuda/gemm_cluster.cuh"
@@ -110,7 +110,7 @@ struct own_shape {
 template <class S, int SHARE_X, int SHARE_W>
 constexpr block_shape block_of(void)
 {
-    return {S::PANELS, S::X_ROWS, S::SHARED, SHARE_X, SHARE_W, MMA_TIME};
+    return {S::PANELS, S::X_ROWS, S::SHARED, SHARE_X, SHARE_W, S::READS, MMA_TIME};
 }
 
 template <enum sb_dtype TYPE, class S>

@@ -62,6 +62,9 @@ struct gemm_shape {
         X_BYTES = KT * ROW_BYTES,      /* and of a row of x */
         X_PITCH = X_BYTES + 16,
         X_ROWS = 8 * NT,
+        /* Rows that the warps read from a stage: weights for each warp along x, and x for each
+         * along the panels. */
+        READS = WX_ * PANELS * SB_TILE_ROWS + WR * X_ROWS,
         X_AT = PANELS * PIECE_BYTES, /* of x within a stage */
         STAGE_BYTES = X_AT + X_ROWS * X_PITCH,
         SHARED = STAGES * (STAGE_BYTES + 8), /* with an mbarrier each */

@@ -1,6 +1,6 @@
 /*
- * The 16-bit product of many rows on sm_90: y [m, n_out] f32 = x [m, ld] w^T + bias by wgmma, which
- * reads both operands from shared memory.
+ * The 16-bit product of 33 rows and more on sm_90: y [m, n_out] f32 = x [m, ld] w^T + bias by
+ * wgmma, which reads both operands from shared memory.
  *
  * Numerics: as gemm_mma.cu has it, one f32 accumulator an output that starts at 0 and takes
  * ascending steps of 16 along k. The instruction is another one. MMA-Sim (arXiv:2511.10909) reports
@@ -8,7 +8,7 @@
  * of gemm_mma.cu's is tested on the device (gemm_plan.c) before it is used.
  *
  * mma.sync reaches 62 % of the tensor cores' rate, and each of its warps reads its operands from
- * shared memory itself; so from about 100 rows of x on it takes longer than the memory does for the
+ * shared memory itself; so from 33 rows of x on it may take longer than the memory does for the
  * weights. A wgmma of a warpgroup reads 64 rows of weights and all rows of x once.
  *
  *   a block: GROUPS warpgroups with 64 rows of weights each, and one warp that copies
@@ -59,6 +59,7 @@ struct wgmma_shape {
         BLOCK = THREADS + 32,   /* and all */
         PANELS = 4 * GROUPS,
         X_ROWS = 8 * NT,
+        READS = PANELS * SB_TILE_ROWS + GROUPS * X_ROWS, /* from a stage, in rows */
         X_AT = PANELS * TILE_BYTES,
         STAGE_BYTES = X_AT + X_ROWS * ROW_BYTES,
         STAGES = STAGES_,
@@ -331,23 +332,37 @@ cudaError_t load_shape(void)
 template <enum sb_dtype TYPE, class S>
 constexpr wgmma_choice of_shape(int share_x, int share_w)
 {
-    return {{S::PANELS, S::X_ROWS, S::SHARED, share_x, share_w, WGMMA_TIME},
+    return {{S::PANELS, S::X_ROWS, S::SHARED, share_x, share_w, S::READS, WGMMA_TIME},
             launch_shape<TYPE, S>,
             load_shape<TYPE, S>};
 }
 
-/* Widest first; those that come in clusters last, as best_shape wants them. */
+/* Names tell the rows of x, and how many rows of weights a block has for them: 192, 128 or 64.
+ * Those that come in clusters are last, as best_shape wants them. */
 template <enum sb_dtype TYPE>
 const wgmma_choice &choice_of(int i)
 {
+    typedef wgmma_shape<3, 24, 4> rows_192;
+    typedef wgmma_shape<2, 24, 5> rows_192_few;
+    typedef wgmma_shape<3, 16, 5> rows_128;
+    typedef wgmma_shape<3, 12, 6> rows_96;
+    typedef wgmma_shape<2, 12, 7> rows_96_few;
+    typedef wgmma_shape<1, 12, 8> rows_96_fewest;
+    typedef wgmma_shape<1, 6, 8> rows_48;
     static const wgmma_choice choices[SB_WGMMA_SHAPES] = {
-        of_shape<TYPE, wgmma_shape<3, 24, 4>>(1, 1),
-        of_shape<TYPE, wgmma_shape<2, 24, 5>>(1, 1),
-        of_shape<TYPE, wgmma_shape<3, 16, 5>>(1, 1),
-        of_shape<TYPE, wgmma_shape<3, 12, 6>>(1, 1),
-        of_shape<TYPE, wgmma_shape<2, 12, 7>>(SB_CLUSTER, 2),
-        of_shape<TYPE, wgmma_shape<1, 12, 8>>(SB_CLUSTER, 2),
-        of_shape<TYPE, wgmma_shape<1, 12, 8>>(SB_CLUSTER, 1),
+        of_shape<TYPE, rows_192>(1, 1),
+        of_shape<TYPE, rows_192_few>(1, 1),
+        of_shape<TYPE, rows_128>(1, 1),
+        of_shape<TYPE, rows_96>(1, 1),
+        of_shape<TYPE, rows_192>(SB_CLUSTER, 1),
+        of_shape<TYPE, rows_192_few>(SB_CLUSTER, 1),
+        of_shape<TYPE, rows_128>(SB_CLUSTER, 2),
+        of_shape<TYPE, rows_96>(SB_CLUSTER, 1),
+        of_shape<TYPE, rows_96_few>(SB_CLUSTER, 2),
+        of_shape<TYPE, rows_96_fewest>(SB_CLUSTER, 2),
+        of_shape<TYPE, rows_96_fewest>(SB_CLUSTER, 1),
+        of_shape<TYPE, rows_48>(SB_CLUSTER, 2),
+        of_shape<TYPE, rows_48>(SB_CLUSTER, 1),
     };
 
     return choices[i];

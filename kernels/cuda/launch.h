@@ -176,10 +176,10 @@ enum { SB_GEMM_CLUSTERED = 8, SB_GEMM_DOUBLY_CLUSTERED = 13, SB_GEMM_SHAPES = 16
 cudaError_t sb_cuda_gemm_mma_in(int32_t shape, float *y, const void *x, const void *w,
                                 enum sb_dtype type, const float *bias, int32_t m, int32_t n_out,
                                 int32_t n_in, int32_t gated, cudaStream_t stream);
-/* The same two by wgmma, for 65 rows and more. Whether their bits are those of sb_cuda_gemm_mma is
+/* The same two by wgmma, for 33 rows and more. Whether their bits are those of sb_cuda_gemm_mma is
  * to be tested on the device. cudaErrorNotSupported: there is no map_encoder. _in: by the blocks of
  * one shape, of which those from SB_WGMMA_CLUSTERED on come in clusters. */
-enum { SB_WGMMA_CLUSTERED = 4, SB_WGMMA_SHAPES = 7 };
+enum { SB_WGMMA_CLUSTERED = 4, SB_WGMMA_SHAPES = 13 };
 cudaError_t sb_cuda_gemm_wgmma(float *y, const void *x, const void *w, enum sb_dtype type,
                                const float *bias, int32_t m, int32_t n_out, int32_t n_in,
                                int32_t gated, const struct sb_gemm_limits *limits,

@@ -101,11 +101,12 @@ static __device__ __forceinline__ void wgmma_end(float (&d)[TILES][4])
         asm volatile("" : "+f"(d[i / 4][i % 4])::"memory");
 }
 
-/* The registers of 12, 16 and 24 tiles of eight columns. */
-#define SB_REGISTERS_12                                                                        \
-    "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,"  \
-    "%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45," \
-    "%46,%47"
+/* The registers of 6, 12, 16 and 24 tiles of eight columns. */
+#define SB_REGISTERS_6 \
+    "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23"
+#define SB_REGISTERS_12                                                                       \
+    SB_REGISTERS_6 ",%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41" \
+                   ",%42,%43,%44,%45,%46,%47"
 #define SB_REGISTERS_16 \
     SB_REGISTERS_12 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 #define SB_REGISTERS_24                                                                     \
@@ -113,6 +114,7 @@ static __device__ __forceinline__ void wgmma_end(float (&d)[TILES][4])
                     "%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
 #define SB_OUT(i) "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
 #define SB_OUT_4(i) SB_OUT(i), SB_OUT(i + 1), SB_OUT(i + 2), SB_OUT(i + 3)
+#define SB_OUT_6 SB_OUT_4(0), SB_OUT(4), SB_OUT(5)
 #define SB_OUT_12 SB_OUT_4(0), SB_OUT_4(4), SB_OUT_4(8)
 #define SB_OUT_16 SB_OUT_12, SB_OUT_4(12)
 #define SB_OUT_24 SB_OUT_16, SB_OUT_4(16), SB_OUT_4(20)
@@ -137,6 +139,7 @@ static __device__ __forceinline__ void wgmma_end(float (&d)[TILES][4])
         else                                                                          \
             SB_WGMMA_OF(n, "f16", SB_REGISTERS_##tiles, SB_OUT_##tiles, a_at, b_at);  \
     }
+SB_DEFINE_WGMMA(6, "48", "24", "25")
 SB_DEFINE_WGMMA(12, "96", "48", "49")
 SB_DEFINE_WGMMA(16, "128", "64", "65")
 SB_DEFINE_WGMMA(24, "192", "96", "97")

@@ -37,7 +37,8 @@ struct touched {
 
 /* A thread of the running block, since its phase began. */
 struct counted_thread {
-    int64_t rounds, stored_rounds, early_rounds, loads, mma, mma_steps, wgmma, waits;
+    int64_t rounds, stored_rounds, early_rounds, loads, mma, mma_steps, wgmma;
+    int64_t matrix_bytes, waits;
     /* since its last stop; the same of labelled memory; since it last waited for blocks */
     bool has_loaded, has_loaded_stored, has_released;
     std::vector<const void *> accumulators; /* of its mma's that need not wait for each other */
@@ -57,6 +58,7 @@ struct counted_block {
 /* The most that a thread or a block does in a phase. */
 struct counted_phase {
     int64_t rounds, stored_rounds, early_rounds, loads, barriers, mma, mma_steps, wgmma;
+    int64_t matrix_bytes;
 };
 
 struct label_range {
@@ -206,9 +208,10 @@ static void end_phase()
         most.mma = std::max(most.mma, t.mma);
         most.mma_steps = std::max(most.mma_steps, t.mma_steps);
         most.wgmma = std::max(most.wgmma, t.wgmma);
+        most.matrix_bytes = std::max(most.matrix_bytes, t.matrix_bytes);
         waits = std::max(waits, t.waits);
         t.rounds = t.stored_rounds = t.early_rounds = t.loads = t.mma = t.mma_steps = t.wgmma = 0;
-        t.waits = 0;
+        t.matrix_bytes = t.waits = 0;
         t.stop();
     }
     most.barriers = std::max(most.barriers, block->barriers + waits);
@@ -250,6 +253,7 @@ void count_grid_end()
         now->mma += phase.mma;
         now->mma_steps += phase.mma_steps;
         now->wgmma += phase.wgmma;
+        now->matrix_bytes += phase.matrix_bytes;
     }
     for (int i = 0; i < CUDASIM_LABELS; i++) {
         cudasim_traffic &t = now->of[i];
@@ -346,11 +350,21 @@ bool count_mma(const void *accumulator)
     return true;
 }
 
+/* A warp's sixteen rows of A, and its quarter of B, which the four warps read together; 32 bytes of
+ * each row. */
 bool count_wgmma(int tiles)
 {
-    if (now && running_index % 32 == 0)
+    if (now && running_index % 32 == 0) {
         me().wgmma += tiles;
+        me().matrix_bytes += (16 + 8 * tiles / 4) * 32;
+    }
     return counting;
+}
+
+void count_matrices(int n)
+{
+    if (now && running_index % 32 == 0)
+        me().matrix_bytes += n * 128;
 }
 
 void count_waited_for_previous()

@@ -66,6 +66,7 @@ struct cudasim_launch {
     int64_t mma_steps;     /* of these, how many must wait for one before: those to the same
                               accumulator in turn */
     int64_t wgmma;         /* the same of wgmma, by tiles of eight columns */
+    int64_t matrix_bytes;  /* of shared memory that ldmatrix and wgmma read: most of a warp */
     int64_t is_dependent;  /* may begin before the launch before it has ended */
     struct cudasim_traffic of[CUDASIM_LABELS];
 };

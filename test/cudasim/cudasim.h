@@ -12,10 +12,13 @@
  *     device_code.h   what a kernel uses: threadIdx, barriers, shuffles, shared memory,
  *                     intrinsics, a launch
  *     instructions.h  the tensor core's instructions, under the names of kernels/cuda/ptx.cuh
+ *     wgmma_instructions.h  those of kernels/cuda/wgmma.cuh
  *     grid_instructions.h  the same for kernels/cuda/grid.cuh
  *     fibers.cpp      runs a grid: blocks one after the other, those of a cluster together, or all
  *                     at once in a cooperative launch, the threads of a block as fibers
  *     async.cpp       mbarriers, and bulk copies whose bytes come later
+ *     tensor_map.cpp  tensor maps, and the boxes that copies by them bring
+ *     wgmma.cpp       products of a warpgroup, which are made as late as a program allows
  *     cluster.cpp     the barrier of a cluster of blocks
  *     check.cpp       watches each load and store of a kernel
  *     runtime.cpp     device memory, copies, errors, and what carries out a stream's work
@@ -56,20 +59,23 @@
  * in a kernel that waits for other blocks and is not launched as cooperative, or announces other
  * bytes than come; an mbarrier used before it is fenced and known to the block; a bulk copy that is
  * misaligned, is outside an allocation, or has not come when the block that it goes to or comes
- * from ends; a thread that arrives twice at the barrier of a cluster, or waits there and has not
- * arrived; a dependent kernel that never waits for the one before it; a shuffle or __syncwarp that
- * some lanes of its mask never reach, threads of a block at different __syncthreads, a misaligned
- * ldmatrix or cp.async, a grid, block or shared size that a device refuses (static and dynamic
- * together), a copy or memset outside allocations, an asynchronous copy with pageable memory, a
- * copy of one device's memory on a stream of another, waiting on a capturing stream, a kernel whose
- * first launch is in a capture. Fresh memory, shared and of the device (up to 64 MiB a piece), is
- * full of 0xff bytes: NaN in every float type. Bank conflicts are counted on request.
+ * from ends; a copy by a tensor map that is none; a wgmma whose sums are not fenced, whose operands
+ * do not begin where the swizzle does, are overwritten by a copy before it has ended or are others
+ * in another warp of its warpgroup, or that has not ended when its block does; a thread that
+ * arrives twice at the barrier of a cluster, or waits there and has not arrived; a dependent kernel
+ * that never waits for the one before it; a shuffle or __syncwarp that some lanes of its mask never
+ * reach, threads of a block at different __syncthreads, a misaligned ldmatrix or cp.async, a grid,
+ * block or shared size that a device refuses (static and dynamic together), a copy or memset
+ * outside allocations, an asynchronous copy with pageable memory, a copy of one device's memory on
+ * a stream of another, waiting on a capturing stream, a kernel whose first launch is in a capture.
+ * Fresh memory, shared and of the device (up to 64 MiB a piece), is full of 0xff bytes: NaN in
+ * every float type. Bank conflicts are counted on request.
  *
  * Not seen: accesses made inside the C library (a memcpy of a size unknown at compile time); a race
  * with the first of two loads when the second hides it (where warps meet at mbarriers, with any but
  * the last reader); weak memory order, since fibers see stores at once; a block larger than its
  * kernel's __launch_bounds__ (check_lint.sh compares them in the source); the bits of a NaN that
- * f32 arithmetic makes; wgmma, which has no stand-in; ordinary loads and stores of another block's
+ * f32 arithmetic makes; ordinary loads and stores of another block's
  * shared memory, of which kernels make none.
  *
  * A device's arithmetic has one NaN, 0x7fffffff (CUDA programming guide, "Floating-Point

@@ -98,6 +98,7 @@ void note_matrix_rows(const void *const rows[8]);
  * (counts.h). false: it must be carried out. */
 bool count_mma(const void *accumulator);
 bool count_wgmma(int tiles); /* the same of a wgmma, by tiles of eight columns */
+void count_matrices(int n);  /* an ldmatrix reads so many of 128 bytes */
 bool count_copy(const void *from, size_t bytes, int receivers);
 
 /* d [16 x 8] += a [16 x 16] b [16 x 8], b by columns: the tensor core of the simulated device

@@ -128,18 +128,21 @@ static void ldmatrix_parts(void *const parts[32])
 
 static inline void ldmatrix4(uint32_t (&r)[4], shared_at row)
 {
+    cudasim::count_matrices(4);
     ldmatrix_part part = {row, r};
     cudasim::collective(0xffffffffu, ldmatrix_parts<4, false>, &part);
 }
 
 static inline void ldmatrix2(uint32_t (&r)[2], shared_at row)
 {
+    cudasim::count_matrices(2);
     ldmatrix_part part = {row, r};
     cudasim::collective(0xffffffffu, ldmatrix_parts<2, false>, &part);
 }
 
 static inline void ldmatrix4_trans(uint32_t (&r)[4], shared_at row)
 {
+    cudasim::count_matrices(4);
     ldmatrix_part part = {row, r};
     cudasim::collective(0xffffffffu, ldmatrix_parts<4, true>, &part);
 }

@@ -12,9 +12,11 @@
 #include "backend/cuda/plan_file.h"
 
 enum {
-    SB_PLANS_FROM = 65, /* rows; with fewer, mma.sync reads the weight once at the speed of the
-                           memory, and cuBLASLt's pieces would have it read and written once more */
-    SB_PLANS_TO = 512   /* rows of one call; far fewer already share one reading of the weights */
+    SB_PLANS_FROM = 33,   /* rows; with fewer, mma.sync reads the weight once at the speed of the
+                             memory, */
+    SB_LIBRARY_FROM = 65, /* and with fewer than these little is lost, but cuBLASLt's pieces would
+                             have the weight read and written once more */
+    SB_PLANS_TO = 512     /* rows of one call; far fewer already share one reading of the weights */
 };
 
 /* For one number of rows. */

@@ -5,9 +5,9 @@
  * of 16 along k in ascending order. With few rows that kernel reads the weights at memory speed,
  * with many it is bound by its arithmetic. There wgmma and cuBLASLt are faster, and as far as is
  * known (docs/cuda.md) wgmma, and cuBLASLt's un-split kernels, add in the same order. gemm_plan.c
- * does not rely on that but tests it. Where the bits are equal and the time is less, they make
- * products of SB_PLANS_FROM rows and more; elsewhere mma.sync does. Either way the tokens are the
- * same, and so is the class in the fingerprint.
+ * does not rely on that but tests it. Where the bits are equal and the time is less, wgmma makes
+ * products of SB_PLANS_FROM rows and more, and cuBLASLt those of SB_LIBRARY_FROM; elsewhere
+ * mma.sync does. Either way the tokens are the same, and so is the class in the fingerprint.
  *
  *   at pool creation       for each shape of weight and each m up to the pool's largest, wgmma and
  *                          cuBLASLt's algorithms are tried on the real weight (gemm_plan.c)
@@ -128,7 +128,7 @@ size_t sb_gemm_scratch(const struct sb_gemm *gemm, int32_t max_m)
 {
     size_t most = 0;
 
-    if (max_m < SB_PLANS_FROM || !gemm->library.is_usable)
+    if (max_m < SB_LIBRARY_FROM || !gemm->library.is_usable)
         return 0;
     for (int i = 0; i < gemm->n_shapes; i++) {
         const struct sb_gemm_size size = {max_m, gemm->shapes[i].n_out, gemm->shapes[i].n_in, 0};

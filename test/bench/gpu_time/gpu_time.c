@@ -2,13 +2,14 @@
  * gpu_time: counts what the launches of a round do, on the simulated device
  * (test/cudasim/counts.h), and prints them for gpu_time.py, which makes times of them.
  *
- *   gpu_time TARGET_DIR DRAFT_DIR [--batches 1,8,32] [--k 5] [--context 640]
+ *   gpu_time TARGET_DIR DRAFT_DIR [--batches 1,8,32] [--k 5] [--context 640] [--wgmma FILE]
  *
  * The real backend runs a real pool: what is counted is what the library would launch. The
  * checkpoints have the shapes of real models and one or two layers; all layers are alike, so
  * gpu_time.py scales by the difference. Prompts are prefilled by launches that run no block. All
  * weights are zeros, so all logits are equal, which changes no count but those of attention's
- * branches for infinities.
+ * branches for infinities. Nor is there anything to time, so mma.sync makes all products; with
+ * --wgmma, wgmma makes those of 33 rows and more, as a plan file says that is written to FILE.
  *
  * Output: a line of JSON for each thing counted, then one for each launch of it:
  *
@@ -24,6 +25,7 @@
 
 #include "counts.h"
 #include "cudasim.h"
+#include "backend/cuda/plan_file.h"
 #include "kernels/cuda/launch.h"
 #include "pool/pool.h"
 #include "support/drafts.h"
@@ -53,12 +55,14 @@ static void print_launch(const struct cudasim_launch *l)
            l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2]);
     printf("\"shared\": %lld, \"blocks\": %lld, \"ran\": %lld, \"busy\": %lld, \"rounds\": %lld, "
            "\"stored_rounds\": %lld, \"early_rounds\": %lld, \"loads\": %lld, \"barriers\": %lld, "
-           "\"grid_barriers\": %lld, \"mma\": %lld, \"mma_steps\": %lld, "
+           "\"grid_barriers\": %lld, \"mma\": %lld, \"mma_steps\": %lld, \"wgmma\": %lld, "
+           "\"matrix_bytes\": %lld, "
            "\"is_dependent\": %lld, \"of\": [",
            (long long)l->shared, (long long)l->blocks, (long long)l->ran, (long long)l->busy,
            (long long)l->rounds, (long long)l->stored_rounds, (long long)l->early_rounds,
            (long long)l->loads, (long long)l->barriers, (long long)l->grid_barriers,
-           (long long)l->mma, (long long)l->mma_steps, (long long)l->is_dependent);
+           (long long)l->mma, (long long)l->mma_steps, (long long)l->wgmma,
+           (long long)l->matrix_bytes, (long long)l->is_dependent);
     for (int i = 0; i < CUDASIM_LABELS; i++) {
         const struct cudasim_traffic *t = &l->of[i];
         printf("%s[%lld, %lld, %lld, %lld, %lld, %lld]", i ? ", " : "", (long long)t->read,
@@ -196,14 +200,17 @@ done:
 
 /* Options of the command line, with what they are when they are not given. */
 struct options {
-    const char *batches, *k, *context;
+    const char *batches, *k, *context, *wgmma;
 };
 
 static int read_options(struct options *to, int argc, char **argv)
 {
     const struct {
         const char *name, **value;
-    } known[] = {{"--batches", &to->batches}, {"--k", &to->k}, {"--context", &to->context}};
+    } known[] = {{"--batches", &to->batches},
+                 {"--k", &to->k},
+                 {"--context", &to->context},
+                 {"--wgmma", &to->wgmma}};
     const size_t n = sizeof known / sizeof *known;
 
     for (int i = 3; i < argc; i += 2) {
@@ -220,13 +227,44 @@ static int read_options(struct options *to, int argc, char **argv)
     return 0;
 }
 
-static int open_model(specbatch_model **model, const char *folder, enum label label)
+static int open_model(specbatch_model **model, const char *folder, enum label label,
+                      const char *plan_file)
 {
     specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
 
     options.device = SPECBATCH_DEVICE_CUDA;
+    options.plan_file = plan_file;
     cudasim_label_next(label);
     return specbatch_model_open(model, folder, &options) ? fail(folder) : 0;
+}
+
+/* Writes a plan file by which wgmma is the fastest for all of the model's products. */
+static int write_plans(const char *path, const struct sb_config *c)
+{
+    const int32_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    const struct sb_verdict shapes[] = {
+        {.n_out = q + 2 * kv, .n_in = c->hidden},
+        {.n_out = c->hidden, .n_in = q},
+        {.n_out = 2 * c->inter, .n_in = c->hidden, .gated = c->inter},
+        {.n_out = c->hidden, .n_in = c->inter},
+        {.n_out = c->vocab, .n_in = c->hidden},
+    };
+    const struct sb_gpu gpu = {.index = 0};
+    struct sb_plan_file *file = NULL;
+
+    if (sb_plan_file_open(&file, &gpu, path, 0))
+        return fail(path);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int32_t rows = 64; rows <= MOST_ROWS; rows += 64) {
+            struct sb_verdict verdict = shapes[i];
+            verdict.type = SB_BF16;
+            verdict.rows = rows;
+            verdict.by = SB_BY_WGMMA;
+            sb_plan_file_note(file, &verdict);
+        }
+    sb_plan_file_write(file);
+    sb_plan_file_close(file);
+    return 0;
 }
 
 static const char *name_of(const char *folder)
@@ -239,13 +277,15 @@ static const char *name_of(const char *folder)
 int main(int argc, char **argv)
 {
     const struct cudasim_machine machine = {1, 13000, 9, 0, 132, (size_t)28 << 30, 0};
-    struct options options = {"1,8,32", "5", "640"};
+    struct options options = {"1,8,32", "5", "640", NULL};
     struct task task = {0};
     const char *at;
     int bad;
 
     if (argc < 3 || read_options(&options, argc, argv)) {
-        fprintf(stderr, "usage: %s TARGET_DIR DRAFT_DIR [--batches N,..] [--k N] [--context N]\n",
+        fprintf(stderr,
+                "usage: %s TARGET_DIR DRAFT_DIR [--batches N,..] [--k N] [--context N] "
+                "[--wgmma FILE]\n",
                 argv[0]);
         return 2;
     }
@@ -258,8 +298,9 @@ int main(int argc, char **argv)
     cudasim_count(CUDASIM_COUNT_NOTHING);
     cudasim_configure(&machine);
     cudasim_blas(0);
-    bad = !task.prompt || open_model(&task.target, argv[1], TARGET_WEIGHTS) ||
-          open_model(&task.draft, argv[2], DRAFT_WEIGHTS);
+    bad = !task.prompt || open_model(&task.target, argv[1], TARGET_WEIGHTS, options.wgmma) ||
+          open_model(&task.draft, argv[2], DRAFT_WEIGHTS, NULL) ||
+          (options.wgmma && write_plans(options.wgmma, &task.target->config));
     for (at = options.batches; !bad && *at;) {
         char *end;
         const long rows = strtol(at, &end, 10);

@@ -9,7 +9,7 @@ fails if the weights that were counted are not those of the models.
 
 A launch takes
 
-    gap + rounds of waiting + the longest of four streams
+    gap + rounds of waiting + the longest of five streams
 
     gap       from the end of the launch before to the first instructions of this one, and the drain
     rounds    of loads that threads wait for (test/cudasim/counts.h): each one latency. Kernels that
@@ -19,8 +19,11 @@ A launch takes
     memory    bytes of weights and cache, at the device's bandwidth, or at what the copies in flight
               allow where those are less than bandwidth times latency (Little's law)
     L2        all sectors that blocks ask for, and what a multiprocessor's port takes of copies
+    shared    what copies write into a multiprocessor's shared memory, and ldmatrix and wgmma read
     chain     a block's barriers, and its mma's that wait for each other, one block after the other
-    issue     all mma's and loads, at the rate at which a multiprocessor takes them
+    issue     all mma's, wgmma's and loads, at the rate at which a multiprocessor takes them
+
+Where a product was counted by wgmma, too, the faster of the two counts, as the library times both.
 
 A launch with barriers over the grid makes all steps of a draft. It copies weights ahead while it
 waits, so its rounds, barriers and chain are one stream, and memory is another. As it copies ahead
@@ -44,6 +47,8 @@ BANDWIDTH = 4.25e12
 L2_BANDWIDTH, L2_BYTES = 28 * SMS * CLOCK, 50e6
 # The port itself. What one read of L2 brings to a cluster of blocks passes the port of each.
 PORT = 64 * CLOCK
+# Shared memory, which has 32 banks of 4 bytes.
+SHARED_BANDWIDTH = 128 * CLOCK
 # A hit in L2 takes about 263 clocks, memory about 480 ("Benchmarking and Dissecting the Nvidia
 # Hopper GPU Architecture", arXiv:2402.13499); 40 are added to make an address and use the value,
 # and to memory the time of the TLB. Under full load memory answers after about 0.8 us
@@ -61,6 +66,9 @@ GRID_BARRIER = 3 * L2_LATENCY
 # quarter takes one in 4 clocks at the data sheet's peak, of which mma.sync reaches 62 %
 # (arXiv:2402.13499).
 MMA_LATENCY, MMA_ISSUE = 33 / CLOCK, 6.5 / CLOCK
+# wgmma by the same tiles: 5 clocks, 80 % of the peak, as the best products known of an H100 (790
+# TFLOP/s).
+WGMMA_ISSUE = 5 / CLOCK
 # From a barrier to the first mma: SASS of the narrow product has 35 instructions there, ldmatrix
 # among them, and a stage takes 240 to 260 clocks, four mma included.
 STAGE = 115 / CLOCK
@@ -130,10 +138,14 @@ def launch_time(launch, free=False):
     if not free:
         streams.append(SECTOR * sum_of(launch, BLOCK_SECTORS) / L2_BANDWIDTH)
         streams.append(blocks * copied / busy / PORT)
+        streams.append(blocks * (copied / busy + warps * launch["matrix_bytes"]) /
+                       SHARED_BANDWIDTH)
         chain = launch["barriers"] * STAGE + launch["mma_steps"] * MMA_LATENCY
         streams.append(waves * chain)
         streams.append(blocks * warps * (launch["mma"] * MMA_ISSUE +
                                          launch["loads"] * PER_LOAD / CLOCK) / 4)
+        computing = warps // 4 * 4  # without the warp that copies
+        streams.append(blocks * computing * launch["wgmma"] * WGMMA_ISSUE / 4)
     if copied:
         fill = 0.0 if launch["is_dependent"] else IDLE_LATENCY  # weights come before the wait ends
         return gap + rounds + fill + max(streams)
@@ -142,8 +154,9 @@ def launch_time(launch, free=False):
 
 def less(launch, other):
     """What a launch counts more than another."""
-    counts = {c: launch[c] - other[c] for c in ("rounds", "stored_rounds", "loads", "barriers",
-                                                "grid_barriers", "mma", "mma_steps")}
+    counted = ("rounds", "stored_rounds", "loads", "barriers", "grid_barriers", "mma", "mma_steps",
+               "matrix_bytes")
+    counts = {c: launch[c] - other[c] for c in counted}
     of = [[x - y for x, y in zip(a, b)] for a, b in zip(launch["of"], other["of"])]
     return dict(launch, of=of, **counts)
 
@@ -157,7 +170,9 @@ def part_of_steps_time(launch):
     waits += launch["barriers"] * STAGE + launch["mma_steps"] * MMA_LATENCY
     l2 = SECTOR * sum_of(launch, BLOCK_SECTORS) / L2_BANDWIDTH
     issue = warps * (launch["mma"] * MMA_ISSUE + launch["loads"] * PER_LOAD / CLOCK) / 4
-    return max(waits, memory_bytes(launch) / BANDWIDTH, l2, issue)
+    shared = (sum_of(launch, COPIED) / launch["busy"] +
+              warps * launch["matrix_bytes"]) / SHARED_BANDWIDTH
+    return max(waits, memory_bytes(launch) / BANDWIDTH, l2, issue, shared)
 
 
 def steps_time(one, two, layers):
@@ -210,24 +225,42 @@ def is_drafts(launches):
         sum(l["of"][TARGET][READ] for l in launches)
 
 
+def read_trace(path):
+    """(models, {(what, batch): launches}, {(what, batch): header})"""
+    models, counted, headers = [], {}, {}
+    with open(path) as f:
+        for line in map(json.loads, f):
+            if "model" in line:
+                models.append(line)
+            elif "counted" in line:
+                key = line["counted"], line["batch"]
+                headers[key] = line
+                counted[key] = []
+            else:
+                counted[key].append(line)
+    return models, counted, headers
+
+
+def take_faster(counted, by_wgmma):
+    """Exchanges each launch for that of wgmma where it is faster."""
+    for key, launches in by_wgmma.items():
+        for i, launch in enumerate(launches):
+            if launch["wgmma"] and launch_time(launch) < launch_time(counted[key][i]):
+                counted[key][i] = launch
+
+
 def read_traces(folder):
     """{pair: (models, {(what, batch): (launches with one layer, with two)}, header)}"""
     pairs = {}
     for path in sorted(glob.glob(os.path.join(folder, "*-1.json"))):
-        models, counted, headers = [], {}, {}
-        for which, name in enumerate((path, path[:-7] + "-2.json")):
-            with open(name) as f:
-                lines = [json.loads(line) for line in f]
-            for line in lines:
-                if "model" in line:
-                    models += [] if which else [line]
-                elif "counted" in line:
-                    key = line["counted"], line["batch"]
-                    counted.setdefault(key, ([], []))
-                    headers[key] = line
-                else:
-                    counted[key][which].append(line)
-        pairs[os.path.basename(path)[:-7]] = models, counted, headers
+        traces = []
+        for name in path, path[:-7] + "-2.json":
+            traces.append(read_trace(name))
+            wgmma = name[:-5] + "-wgmma.json"
+            if os.path.exists(wgmma):
+                take_faster(traces[-1][1], read_trace(wgmma)[1])
+        (models, one, headers), (_, two, _) = traces
+        pairs[os.path.basename(path)[:-7]] = models, {k: (one[k], two[k]) for k in one}, headers
     return pairs
 
 
