@@ -67,6 +67,14 @@ struct wgmma_shape {
     };
 };
 
+/* Of the rows of x, those that each of so many blocks brings: whole groups of eight, as the swizzle
+ * wants them, so that some blocks may bring none. */
+template <class S>
+__host__ __device__ __forceinline__ int rows_of_part(int share_x)
+{
+    return (S::NT + share_x - 1) / share_x * 8;
+}
+
 /* How blocks of a cluster share, and where this one is. */
 struct wgmma_cluster {
     int share_x, share_w;
@@ -108,6 +116,8 @@ struct wgmma_ring {
         w = (const uint8_t *)g.w + at.first_panel * w_step;
         static_assert(S::STAGE_BYTES % 1024 == 0 && S::X_AT % 1024 == 0,
                       "operands begin where the swizzle does");
+        static_assert(S::NT % 4 == 0 || S::NT % ((S::NT + 3) / 4) == 0,
+                      "four blocks, or fewer of them, bring all rows");
     }
 
     __device__ __forceinline__ shared_at stage(int slot) const
@@ -153,12 +163,14 @@ struct wgmma_ring {
         }
     }
 
-    /* Begins to copy this block's part of the rows of x. */
+    /* Begins to copy this block's part of the rows of x, if there is one for it. */
     __device__ __forceinline__ void fill_x(int slot, int i) const
     {
-        const int rows = S::X_ROWS / at.share_x, first = at.along_w * rows;
+        const int first = at.along_w * rows_of_part<S>(at.share_x);
         const shared_at to = stage(slot) + S::X_AT + first * ROW_BYTES;
 
+        if (first >= S::X_ROWS)
+            return;
         if (at.share_x == 1)
             tensor_copy(to, x, i * SB_TILE_K, at.first_x, arrival(slot));
         else
@@ -316,7 +328,7 @@ cudaError_t launch_shape(const wgmma_choice &c, gemm_args g, void *encoder, cuda
     const unsigned blocks = blocks_of(&g, c.block);
     CUtensorMap x;
 
-    if (blocks == 0 || !make_map(&x, g, TYPE, S::X_ROWS / c.block.share_x, encoder))
+    if (blocks == 0 || !make_map(&x, g, TYPE, rows_of_part<S>(c.block.share_x), encoder))
         return cudaErrorInvalidConfiguration;
     return SB_LAUNCH_WITH(SB_DEPENDENT | options, (wgmma_kernel<TYPE, S>), dim3(blocks),
                           dim3(S::BLOCK), S::SHARED, stream, g, c.block.share_x, c.block.share_w,

@@ -192,9 +192,9 @@ static void check_sizes(uintptr_t to, const copied_box &box)
 {
     if (compute_major() < 9)
         fault("a bulk copy needs compute capability 9.0");
-    if (to % 16 || (uintptr_t)box.from % 16 || box.row_bytes % 16 || (box.is_swizzled && to % 128))
+    if (to % 16 || (uintptr_t)box.from % 16 || box.row_bytes % 16 || (box.is_swizzled && to % 1024))
         fault("a bulk copy of %u bytes from %p to %#lx: all are multiples of 16, and where rows "
-              "are swizzled of 128",
+              "are swizzled, the last of 1024",
               box.row_bytes, box.from, (unsigned long)to);
     for (uint32_t r = 0; r < box.rows_there; r++)
         if (!is_device_range(row_of(box, r), box.bytes_there) ||

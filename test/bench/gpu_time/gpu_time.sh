@@ -6,8 +6,8 @@
 #               [--measured FILE] [--compare DIR]
 #
 # Traces go to DIR (build/gpu-time), two for each pair: of models with one layer and with two, as
-# all layers are alike; and two more of batches of 6 and more, whose verification has products that wgmma
-# may make, with these. The checkpoints are sparse files and are removed. FILE has lines of E7
+# all layers are alike; and two more of batches of 6 and more, whose verification has products that
+# wgmma may make, with these. The checkpoints are sparse files and are removed. FILE has lines of E7
 # (test/cuda/run_on_gpu.sh: results.txt), which are printed beside the model's; the other DIR has
 # traces of another state of the code, whose times are printed too.
 set -e
