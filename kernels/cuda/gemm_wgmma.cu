@@ -16,11 +16,13 @@
  *   a stage: 64 columns of k
  *   +-------------------------+  four panels are the first operand of one warpgroup
  *   | w  [PANELS] [2 KiB]     |
- *   +-------------------------+  the second operand of all: by a tensor map, which swizzles rows
- *   | x  [X_ROWS] [128 B]     |  and makes those that are not there zeros
+ *   +-------------------------+  the second operand of all
+ *   | x  [X_ROWS] [128 B]     |
  *   +-------------------------+
  *
- *   STAGES of these, and an mbarrier for each behind them, which counts all bytes of a stage.
+ *   STAGES of these, and an mbarrier for each behind them, which counts all bytes of a stage. Both
+ *   come by tensor maps, one instruction each, which makes zeros of what is not there. Weights lie
+ *   swizzled in memory; x is swizzled by its map.
  *
  * A cluster is SHARE_X blocks that have the same rows of x, times SHARE_W that have the same
  * weights, as gemm_cluster.cuh draws it, or one block. Each block brings its part of the rows of x
@@ -39,8 +41,8 @@
  * Rejected: mbarriers for `empty` too (each warpgroup would arrive at those of up to five blocks; a
  * wait would be no shorter); registers moved from the copying warp to the others (setmaxnreg: none
  * of these blocks has too few); 256 rows of x for a warpgroup (with 128 sums a thread there is room
- * for two of them, and 192 rows of weights need fewer blocks); weights by a
- * tensor map (a panel is one piece already).
+ * for two of them, and 192 rows of weights need fewer blocks); weights by bulk copies of a panel (a
+ * thread takes about 20 instructions for each, and the smallest stages have no time for four).
  */
 #include "kernels/cuda/gemm_launch.cuh"
 #include "kernels/cuda/gemm_tile.cuh"
@@ -97,23 +99,24 @@ struct wgmma_cluster {
     }
 };
 
+/* The tensor maps of a product. */
+struct wgmma_maps {
+    CUtensorMap w; /* panels as planes of rows of 64: boxes are a tile of each of some panels */
+    CUtensorMap x; /* boxes are 64 columns of some rows */
+};
+
 /* The stages of a block, and what its copying warp copies into them. One lane of it does. */
 template <class S>
 struct wgmma_ring {
     shared_at base;
-    const CUtensorMap &x;
-    const uint8_t *w; /* the block's first panel */
-    int64_t w_step;   /* bytes from panel to panel */
-    int last_panel;   /* a block's panels past the last are the last once more */
+    const wgmma_maps &maps;
     int n_stages;
     wgmma_cluster at;
 
-    __device__ __forceinline__ wgmma_ring(const gemm_args &g, const CUtensorMap &map,
-                                          uint8_t *shared, const wgmma_cluster &place)
-        : base(at_shared(shared)), x(map), w_step((int64_t)g.n_tiles * TILE_BYTES),
-          last_panel(g.panels - 1 - place.first_panel), n_stages(g.n_tiles), at(place)
+    __device__ __forceinline__ wgmma_ring(const gemm_args &g, const wgmma_maps &of, uint8_t *shared,
+                                          const wgmma_cluster &place)
+        : base(at_shared(shared)), maps(of), n_stages(g.n_tiles), at(place)
     {
-        w = (const uint8_t *)g.w + at.first_panel * w_step;
         static_assert(S::STAGE_BYTES % 1024 == 0 && S::X_AT % 1024 == 0,
                       "operands begin where the swizzle does");
         static_assert(S::NT % 4 == 0 || S::NT % ((S::NT + 3) / 4) == 0,
@@ -148,19 +151,16 @@ struct wgmma_ring {
     /* Announces all of stage i, and begins to copy this block's part of its weights. */
     __device__ __forceinline__ void fill_w(int slot, int i) const
     {
-        const uint8_t *const from = w + (int64_t)i * TILE_BYTES;
+        const int first = at.tile * (S::PANELS / at.share_w);
+        const shared_at to = stage(slot) + first * TILE_BYTES;
+        const tensor_at from = {0, i * SB_TILE_ROWS, at.first_panel + first};
 
         mbarrier_arrive_expect(arrival(slot), S::STAGE_BYTES);
-#pragma unroll 1
-        for (int panel = at.tile; panel < S::PANELS; panel += at.share_w) {
-            const shared_at to = stage(slot) + panel * TILE_BYTES;
-            const uint8_t *const piece = from + min(panel, last_panel) * w_step;
-            if (at.share_w == 1)
-                bulk_copy(to, piece, TILE_BYTES, arrival(slot));
-            else
-                bulk_copy_to_cluster(to, piece, TILE_BYTES, arrival(slot),
-                                     (1u | 1u << at.share_x) << at.along_w);
-        }
+        if (at.share_w == 1)
+            tensor_copy(to, maps.w, from, arrival(slot));
+        else
+            tensor_copy_to_cluster(to, maps.w, from, arrival(slot),
+                                   (1u | 1u << at.share_x) << at.along_w);
     }
 
     /* Begins to copy this block's part of the rows of x, if there is one for it. */
@@ -168,13 +168,14 @@ struct wgmma_ring {
     {
         const int first = at.along_w * rows_of_part<S>(at.share_x);
         const shared_at to = stage(slot) + S::X_AT + first * ROW_BYTES;
+        const tensor_at from = {i * SB_TILE_K, at.first_x + first, 0};
 
         if (first >= S::X_ROWS)
             return;
         if (at.share_x == 1)
-            tensor_copy(to, x, i * SB_TILE_K, at.first_x, arrival(slot));
+            tensor_copy(to, maps.x, from, arrival(slot));
         else
-            tensor_copy_to_cluster(to, x, i * SB_TILE_K, at.first_x + first, arrival(slot),
+            tensor_copy_to_cluster(to, maps.x, from, arrival(slot),
                                    ((1u << at.share_x) - 1) << at.tile * at.share_x);
     }
 
@@ -197,6 +198,7 @@ __device__ __forceinline__ void copy_all(const wgmma_ring<S> &ring)
         if (brings_own_w)
             ring.fill_all_w();
     }
+    __syncwarp();
     cluster_arrive();
     if (!SB_CUDA_FAULT(BLOCKS_NOT_AWAITED))
         cluster_wait();
@@ -206,6 +208,7 @@ __device__ __forceinline__ void copy_all(const wgmma_ring<S> &ring)
     grid_wait_for_previous();
     for (int i = 0; speaks && i < S::STAGES && i < ring.n_stages; i++)
         ring.fill_x(i, i);
+    __syncwarp();
     if (SB_CUDA_FAULT(BLOCKS_NOT_AWAITED))
         cluster_wait();
     cluster_arrive_after_reads();
@@ -260,13 +263,13 @@ __device__ __forceinline__ void add_all(float (&acc)[S::NT][4], const wgmma_ring
 
 template <enum sb_dtype TYPE, class S>
 __global__ void __launch_bounds__(S::BLOCK, 1)
-    wgmma_kernel(gemm_args g, int share_x, int share_w, const __grid_constant__ CUtensorMap x)
+    wgmma_kernel(gemm_args g, int share_x, int share_w, const __grid_constant__ wgmma_maps maps)
 {
     if (!has_wgmma())
         return;
     SB_DYNAMIC_SHARED(uint8_t, shared);
     const wgmma_cluster at = wgmma_cluster::of<S>(g, share_x, share_w);
-    const wgmma_ring<S> ring(g, x, shared, at);
+    const wgmma_ring<S> ring(g, maps, shared, at);
     const int warp = (int)threadIdx.x / 32;
     float acc[S::MT][S::NT][4];
 
@@ -293,20 +296,35 @@ __global__ void __launch_bounds__(S::BLOCK, 1)
 
 typedef decltype(&cuTensorMapEncodeTiled) map_encoder;
 
-/* The map of x [m, ld], whose boxes are 64 columns of some rows. */
-bool make_map(CUtensorMap *map, const gemm_args &g, enum sb_dtype type, int rows, void *encoder)
+/* A map of elements of 16 bits with these sizes and boxes of columns, rows and planes, which are so
+ * many bytes from each other. */
+bool make_map(CUtensorMap *map, void *encoder, enum sb_dtype type, const uint16_t *at,
+              const cuuint64_t (&sizes)[3], const cuuint64_t (&pitches)[2],
+              const cuuint32_t (&box)[3], CUtensorMapSwizzle swizzle)
 {
-    const cuuint64_t sizes[2] = {(cuuint64_t)g.n_tiles * SB_TILE_K, (cuuint64_t)g.m};
-    const cuuint64_t pitch[1] = {(cuuint64_t)g.n_tiles * ROW_BYTES};
-    const cuuint32_t box[2] = {SB_TILE_K, (cuuint32_t)rows}, steps[2] = {1, 1};
-    const CUtensorMapDataType element = type == SB_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-                                                        : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    const cuuint32_t steps[3] = {1, 1, 1};
 
     return reinterpret_cast<map_encoder>(encoder)(
-               map, element, 2, const_cast<uint16_t *>(g.x), sizes, pitch, box, steps,
-               CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-               CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+               map,
+               type == SB_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+               3, const_cast<uint16_t *>(at), sizes, pitches, box, steps,
+               CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+/* panels, rows: of a box */
+bool make_maps(wgmma_maps *maps, const gemm_args &g, enum sb_dtype type, int panels, int rows,
+               void *encoder)
+{
+    const cuuint64_t tiles = (cuuint64_t)g.n_tiles, x_row = tiles * ROW_BYTES;
+
+    return make_map(&maps->w, encoder, type, g.w,
+                    {SB_TILE_K, tiles * SB_TILE_ROWS, (cuuint64_t)g.panels},
+                    {ROW_BYTES, tiles * TILE_BYTES}, {SB_TILE_K, SB_TILE_ROWS, (cuuint32_t)panels},
+                    CU_TENSOR_MAP_SWIZZLE_NONE) &&
+           make_map(&maps->x, encoder, type, g.x, {tiles * SB_TILE_K, (cuuint64_t)g.m, 1},
+                    {x_row, x_row * (cuuint64_t)g.m}, {SB_TILE_K, (cuuint32_t)rows, 1},
+                    CU_TENSOR_MAP_SWIZZLE_128B);
 }
 
 /* What wgmma takes (block_shape): four of 5 / 4 clocks, 80 % of the data sheet's peak, as the best
@@ -326,13 +344,14 @@ cudaError_t launch_shape(const wgmma_choice &c, gemm_args g, void *encoder, cuda
                         : c.block.share_w == 1 ? SB_CLUSTERS
                                                : SB_DOUBLE_CLUSTERS;
     const unsigned blocks = blocks_of(&g, c.block);
-    CUtensorMap x;
+    wgmma_maps maps;
 
-    if (blocks == 0 || !make_map(&x, g, TYPE, rows_of_part<S>(c.block.share_x), encoder))
+    if (blocks == 0 || !make_maps(&maps, g, TYPE, S::PANELS / c.block.share_w,
+                                  rows_of_part<S>(c.block.share_x), encoder))
         return cudaErrorInvalidConfiguration;
     return SB_LAUNCH_WITH(SB_DEPENDENT | options, (wgmma_kernel<TYPE, S>), dim3(blocks),
                           dim3(S::BLOCK), S::SHARED, stream, g, c.block.share_x, c.block.share_w,
-                          x);
+                          maps);
 }
 
 template <enum sb_dtype TYPE, class S>

@@ -28,12 +28,11 @@
  *   wgmma_commit()                  makes a group of those begun since the last commit
  *   wgmma_wait<LEFT>()              waits until all but the warp's last LEFT groups have ended
  *   wgmma_end(d)                    waits for all of them, and d may be used
- *   tensor_copy(to, map, column, row, bar)
- *                                   begins a copy of the map's box, whose first element is that of
- *                                   this row and column; all of the box's bytes are counted at
- *                                   `bar`. What the matrix has not is zeros. It is as bulk_copy
- *                                   otherwise; `map` is a parameter of the kernel
- *   tensor_copy_to_cluster(to, map, column, row, bar, blocks)
+ *   tensor_copy(to, map, at, bar)   begins a copy of the map's box, whose first element is that of
+ *                                   the plane, row and column of `at`; all of the box's bytes are
+ *                                   counted at `bar`. What the tensor has not is zeros. It is as
+ *                                   bulk_copy otherwise; `map` is a parameter of the kernel
+ *   tensor_copy_to_cluster(to, map, at, bar, blocks)
  *                                   the same into several blocks, as bulk_copy_to_cluster
  *
  * PTX ISA 8.x: "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions", with
@@ -48,6 +47,10 @@
 #include "kernels/cuda/mma.cuh"
 
 typedef uint64_t wgmma_matrix;
+
+struct tensor_at {
+    int column, row, plane;
+};
 
 #if defined(__CUDACC__)
 
@@ -144,25 +147,26 @@ SB_DEFINE_WGMMA(12, "96", "48", "49")
 SB_DEFINE_WGMMA(16, "128", "64", "65")
 SB_DEFINE_WGMMA(24, "192", "96", "97")
 
-static __device__ __forceinline__ void tensor_copy(shared_at to, const CUtensorMap &map, int column,
-                                                   int row, shared_at bar)
+static __device__ __forceinline__ void tensor_copy(shared_at to, const CUtensorMap &map,
+                                                   tensor_at at, shared_at bar)
 {
 #if SB_HAS_WGMMA
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-                 "[%0],[%1,{%2,%3}],[%4];" ::"r"(to),
-                 "l"(&map), "r"(column), "r"(row), "r"(bar)
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                 "[%0],[%1,{%2,%3,%4}],[%5];" ::"r"(to),
+                 "l"(&map), "r"(at.column), "r"(at.row), "r"(at.plane), "r"(bar)
                  : "memory");
 #endif
 }
 
 static __device__ __forceinline__ void tensor_copy_to_cluster(shared_at to, const CUtensorMap &map,
-                                                              int column, int row, shared_at bar,
+                                                              tensor_at at, shared_at bar,
                                                               uint32_t blocks)
 {
 #if SB_HAS_WGMMA
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-                 ".multicast::cluster [%0],[%1,{%2,%3}],[%4],%5;" ::"r"(to),
-                 "l"(&map), "r"(column), "r"(row), "r"(bar), "h"((uint16_t)blocks)
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [%0],[%1,{%2,%3,%4}],[%5],%6;" ::"r"(to),
+                 "l"(&map), "r"(at.column), "r"(at.row), "r"(at.plane), "r"(bar),
+                 "h"((uint16_t)blocks)
                  : "memory");
 #endif
 }

@@ -159,11 +159,6 @@ bool mbarrier_test(uintptr_t at, uint32_t parity)
     return true;
 }
 
-static const char *row_of(const copied_box &box, uint32_t r)
-{
-    return r < box.rows_there ? box.from + r * box.pitch : NULL;
-}
-
 static void copy_to(size_t block, uintptr_t to, const copied_box &box, uintptr_t at)
 {
     if (block_has_ended(block))
@@ -176,12 +171,12 @@ static void copy_to(size_t block, uintptr_t to, const copied_box &box, uintptr_t
         fault("a bulk copy completes on the mbarrier at %#lx, and no async_fence was called since "
               "it was made",
               (unsigned long)at);
-    if (wgmma_reads(block, to, (size_t)box.rows * box.row_bytes))
+    if (wgmma_reads(block, to, (size_t)box.all_rows() * box.row_bytes))
         fault("a bulk copy to %#lx, which a wgmma reads that may not have ended",
               (unsigned long)to);
-    for (uint32_t r = 0; r < box.rows; r++)
-        check_bulk_copy(block, (const void *)(to + r * box.row_bytes), row_of(box, r),
-                        box.row_bytes, number, b.ended);
+    for (uint32_t r = 0; r < box.all_rows(); r++)
+        check_bulk_copy(block, (const void *)(to + r * box.row_bytes), box.row(r), box.row_bytes,
+                        number, b.ended);
     blocks[block].copies.push_back(copy_on_its_way{to, box, number, below(MOST_TURNS + 1)});
     if (block != running_block())
         mine().sent[{block, number}] = b.ended;
@@ -196,19 +191,25 @@ static void check_sizes(uintptr_t to, const copied_box &box)
         fault("a bulk copy of %u bytes from %p to %#lx: all are multiples of 16, and where rows "
               "are swizzled, the last of 1024",
               box.row_bytes, box.from, (unsigned long)to);
-    for (uint32_t r = 0; r < box.rows_there; r++)
-        if (!is_device_range(row_of(box, r), box.bytes_there) ||
-            device_of(row_of(box, r)) != running_device)
+    for (uint32_t r = 0; r < box.all_rows(); r++)
+        if (box.row(r) && (!is_device_range(box.row(r), box.bytes_there) ||
+                           device_of(box.row(r)) != running_device))
             fault("a bulk copy of %u bytes from %p, outside every allocation of the device",
-                  box.bytes_there, row_of(box, r));
+                  box.bytes_there, box.row(r));
+}
+
+static void count_box(const copied_box &box, int receivers)
+{
+    for (uint32_t r = 0; r < box.all_rows(); r++)
+        if (box.row(r))
+            count_copy(box.row(r), box.bytes_there, receivers);
 }
 
 static void copy(uintptr_t to, const copied_box &box, uintptr_t at)
 {
     check_sizes(to, box);
     copy_to(running_block(), to, box, at);
-    for (uint32_t r = 0; r < box.rows_there; r++)
-        count_copy(row_of(box, r), box.bytes_there, 1);
+    count_box(box, 1);
 }
 
 static void copy_to_cluster(uintptr_t to, const copied_box &box, uintptr_t at, uint32_t ranks)
@@ -219,13 +220,12 @@ static void copy_to_cluster(uintptr_t to, const copied_box &box, uintptr_t at, u
             const size_t block = cluster_block(rank);
             copy_to(block, in_block(block, to), box, in_block(block, at));
         }
-    for (uint32_t r = 0; r < box.rows_there; r++)
-        count_copy(row_of(box, r), box.bytes_there, __builtin_popcount(ranks));
+    count_box(box, __builtin_popcount(ranks));
 }
 
 static copied_box one_row(const void *from, uint32_t bytes)
 {
-    return copied_box{static_cast<const char *>(from), bytes, 1, 1, bytes, 0, false};
+    return copied_box{static_cast<const char *>(from), bytes, 1, 1, bytes, 1, 1, 0, 0, false};
 }
 
 void bulk_copy(uintptr_t to, const void *from, uint32_t bytes, uintptr_t at)
@@ -239,27 +239,27 @@ void bulk_copy_to_cluster(uintptr_t to, const void *from, uint32_t bytes, uintpt
     copy_to_cluster(to, one_row(from, bytes), at, ranks);
 }
 
-void tensor_copy(uintptr_t to, const CUtensorMap &map, int column, int row, uintptr_t at)
+void tensor_copy(uintptr_t to, const CUtensorMap &map, const int from[3], uintptr_t at)
 {
-    copy(to, box_of(map, column, row), at);
+    copy(to, box_of(map, from), at);
 }
 
-void tensor_copy_to_cluster(uintptr_t to, const CUtensorMap &map, int column, int row, uintptr_t at,
+void tensor_copy_to_cluster(uintptr_t to, const CUtensorMap &map, const int from[3], uintptr_t at,
                             uint32_t ranks)
 {
-    copy_to_cluster(to, box_of(map, column, row), at, ranks);
+    copy_to_cluster(to, box_of(map, from), at, ranks);
 }
 
 /* Writes row r of a box. */
 static void write_row(const copied_box &box, uint32_t r, uintptr_t to)
 {
-    const uint32_t there = r < box.rows_there ? box.bytes_there : 0;
+    const uint32_t there = box.row(r) ? box.bytes_there : 0;
     const uintptr_t swizzle = box.is_swizzled ? (to >> 7 & 7) << 4 : 0;
 
     for (uint32_t at = 0; at < box.row_bytes; at += 16) {
         char chunk[16] = {0};
         if (at < there)
-            memcpy(chunk, row_of(box, r) + at, there - at < 16 ? there - at : 16);
+            memcpy(chunk, box.row(r) + at, there - at < 16 ? there - at : 16);
         memcpy((void *)((to + at) ^ swizzle), chunk, 16);
     }
 }
@@ -268,9 +268,9 @@ static void arrive(const copy_on_its_way &copy)
 {
     mbarrier &b = mine().mbarriers[copy.mbarrier];
 
-    for (uint32_t r = 0; r < copy.box.rows; r++)
+    for (uint32_t r = 0; r < copy.box.all_rows(); r++)
         write_row(copy.box, r, copy.to + r * copy.box.row_bytes);
-    b.bytes -= (int64_t)copy.box.row_bytes * copy.box.rows;
+    b.bytes -= (int64_t)copy.box.row_bytes * copy.box.all_rows();
     moves++;
     end_phase_if_complete(b);
 }

@@ -514,7 +514,7 @@ static __global__ void warpgroup(float *out, const __grid_constant__ CUtensorMap
         mbarrier_init(full, 1);
         async_fence();
         mbarrier_arrive_expect(full, TILE_BYTES);
-        tensor_copy(at, map, 0, 0, full);
+        tensor_copy(at, map, {0, 0, 0}, full);
     }
     __syncthreads();
     if (WRONG != NO_WAIT_FOR_FULL)
@@ -532,7 +532,7 @@ static __global__ void warpgroup(float *out, const __grid_constant__ CUtensorMap
     }
     wgmma_commit();
     if (WRONG == NO_WAIT_FOR_EMPTY && t == 0)
-        tensor_copy(at, map, 0, 0, full);
+        tensor_copy(at, map, {0, 0, 0}, full);
     if (WRONG == STORES_TOO_EARLY) {
         async_fence();
         tile[t] = 0.0f;
@@ -549,12 +549,12 @@ static cudaError_t launch_warpgroup(void (*kernel)(float *, CUtensorMap), const 
                                     float *memory, float *out, cudaStream_t stream)
 {
     const bool is_beyond = strstr(name, "BEYOND_MEMORY"), has_none = strstr(name, "NO_MAP");
-    const cuuint64_t sizes[2] = {64, is_beyond ? 3u : 2u}, pitch = 128;
-    const cuuint32_t box[2] = {64, TILE_ROWS}, steps[2] = {1, 1};
+    const cuuint64_t sizes[3] = {64, is_beyond ? 3u : 2u, 1}, pitches[2] = {128, 128};
+    const cuuint32_t box[3] = {64, TILE_ROWS, 1}, steps[3] = {1, 1, 1};
     CUtensorMap map = {};
 
     if (!has_none &&
-        cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, memory, sizes, &pitch,
+        cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, memory, sizes, pitches,
                                box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
                                CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_NONE,
                                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)

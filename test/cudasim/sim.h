@@ -59,17 +59,26 @@ void async_turn();    /* all threads of the block wait: some bytes arrive */
 bool async_is_busy(); /* whether bytes of any block are on their way */
 const char *async_describe(const void *mbarrier); /* what it waits for */
 
-/* tensor_map.cpp: what a copy brings, rows one behind the other. Rows that the matrix has not, and
- * what it has not of a row, are zeros. */
+/* tensor_map.cpp: what a copy brings, planes of rows, one behind the other. What the tensor has not
+ * of these is zeros. */
 struct copied_box {
     const char *from;
-    uint32_t row_bytes, rows;
-    uint32_t rows_there, bytes_there; /* of a row */
-    size_t pitch;                     /* bytes from row to row of the source */
-    bool is_swizzled;                 /* rows are 128 bytes: chunk c of the r-th 128 bytes lies at
-                                         place c ^ r */
+    uint32_t row_bytes, rows, planes;
+    uint32_t bytes_there, rows_there, planes_there; /* of a row, of a plane, of the box */
+    size_t pitch, plane_pitch;                      /* bytes of the source from row to row, and from
+                                                       plane to plane */
+    bool is_swizzled; /* rows are 128 bytes: chunk c of the r-th 128 bytes lies at place c ^ r */
+
+    uint32_t all_rows() const { return rows * planes; }
+    /* Row r of all, or NULL where it is not there. */
+    const char *row(uint32_t r) const
+    {
+        return r % rows < rows_there && r / rows < planes_there
+                   ? from + r / rows * plane_pitch + r % rows * pitch
+                   : NULL;
+    }
 };
-copied_box box_of(const CUtensorMap &map, int column, int row);
+copied_box box_of(const CUtensorMap &map, const int from[3]);
 
 /* wgmma.cpp */
 void wgmma_grid_begin(size_t resident);

@@ -42,16 +42,17 @@ static inline void wgmma_end(float (&d)[TILES][4])
     wgmma_wait<0>();
 }
 
-static inline void tensor_copy(shared_at to, const CUtensorMap &map, int column, int row,
-                               shared_at bar)
+static inline void tensor_copy(shared_at to, const CUtensorMap &map, tensor_at at, shared_at bar)
 {
-    cudasim::tensor_copy(to, map, column, row, bar);
+    const int from[3] = {at.column, at.row, at.plane};
+    cudasim::tensor_copy(to, map, from, bar);
 }
 
-static inline void tensor_copy_to_cluster(shared_at to, const CUtensorMap &map, int column, int row,
+static inline void tensor_copy_to_cluster(shared_at to, const CUtensorMap &map, tensor_at at,
                                           shared_at bar, uint32_t blocks)
 {
-    cudasim::tensor_copy_to_cluster(to, map, column, row, bar, blocks);
+    const int from[3] = {at.column, at.row, at.plane};
+    cudasim::tensor_copy_to_cluster(to, map, from, bar, blocks);
 }
 
 #endif
