@@ -233,18 +233,19 @@ __device__ __forceinline__ void copy_all(const wgmma_ring<S> &ring)
 template <enum sb_dtype TYPE, class S>
 __device__ __forceinline__ void add_all(float (&acc)[S::NT][4], const wgmma_ring<S> &ring)
 {
-    const int w_at = (int)threadIdx.x / 128 * 4 * TILE_BYTES, refills = ring.refills();
+    const int refills = ring.refills();
+    const wgmma_matrix w = wgmma_operand(ring.stage(0) + threadIdx.x / 128 * 4 * TILE_BYTES);
+    const wgmma_matrix x = wgmma_operand(ring.stage(0) + S::X_AT);
 
     for (int i = 0, slot = 0, turn = 0; i < ring.n_stages; i++) {
-        const shared_at stage = ring.stage(slot);
         if (!SB_CUDA_FAULT(STAGE_NOT_AWAITED))
             mbarrier_wait(ring.arrival(slot), turn & 1);
         wgmma_begin();
 #pragma unroll
         for (int k = 0; k < STEPS; k++) {
             const int step = SB_CUDA_FAULT(STEPS_EXCHANGED) ? k ^ 1 : k;
-            wgmma<TYPE>(acc, wgmma_operand(stage + w_at + step * 32),
-                        wgmma_operand(stage + S::X_AT + step * 32));
+            const uint32_t at = (uint32_t)(slot * S::STAGE_BYTES + step * 32);
+            wgmma<TYPE>(acc, wgmma_further(w, at), wgmma_further(x, at));
         }
         wgmma_commit();
         if (!SB_CUDA_FAULT(RELEASED_TOO_EARLY))

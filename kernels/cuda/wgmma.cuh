@@ -22,6 +22,7 @@
  *   has_wgmma()                     whether the code is for sm_90a; elsewhere the others do nothing
  *   wgmma_begin()                   comes between ordinary uses of d and the first wgmma
  *   wgmma_operand(at)               an operand that lies there
+ *   wgmma_further(operand, n)       that which lies n bytes further, a multiple of 16
  *   wgmma<TYPE>(d, a, b)            begins d += A B. N is eight times the size of d. From here on
  *                                   until it is known to have ended nobody touches d, or stores
  *                                   into the operands
@@ -70,6 +71,12 @@ static constexpr __device__ __forceinline__ bool has_wgmma(void)
 static __device__ __forceinline__ wgmma_matrix wgmma_operand(shared_at at)
 {
     return (uint64_t)1 << 62 | (uint64_t)(1024 / 16) << 32 | (uint64_t)1 << 16 | (at >> 4 & 0x3fff);
+}
+
+/* A block's shared memory has addresses of 18 bits, so nothing is carried out of the field. */
+static __device__ __forceinline__ wgmma_matrix wgmma_further(wgmma_matrix operand, uint32_t bytes)
+{
+    return (operand & ~(uint64_t)0xffffffff) | ((uint32_t)operand + bytes / 16);
 }
 
 static __device__ __forceinline__ void wgmma_begin(void)

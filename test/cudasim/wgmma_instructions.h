@@ -9,6 +9,11 @@ static inline bool has_wgmma(void) { return cudasim::compute_major() == 9; }
 
 static inline wgmma_matrix wgmma_operand(shared_at at) { return at; }
 
+static inline wgmma_matrix wgmma_further(wgmma_matrix operand, uint32_t bytes)
+{
+    return operand + bytes;
+}
+
 static inline void wgmma_begin(void) { cudasim::wgmma_fence(); }
 
 template <enum sb_dtype TYPE, int TILES>
