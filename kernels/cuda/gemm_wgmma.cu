@@ -370,7 +370,8 @@ constexpr wgmma_choice of_shape(int share_x, int share_w)
 }
 
 /* Names tell the rows of x, and how many rows of weights a block has for them: 192, 128 or 64.
- * Those that come in clusters are last, as best_shape wants them. */
+ * Those that come in clusters are last, as best_shape wants them, and a second tile of x, which may
+ * have nothing to do, comes behind a single one. */
 template <enum sb_dtype TYPE>
 const wgmma_choice &choice_of(int i)
 {
@@ -391,10 +392,10 @@ const wgmma_choice &choice_of(int i)
         of_shape<TYPE, rows_128>(SB_CLUSTER, 2),
         of_shape<TYPE, rows_96>(SB_CLUSTER, 1),
         of_shape<TYPE, rows_96_few>(SB_CLUSTER, 2),
-        of_shape<TYPE, rows_96_fewest>(SB_CLUSTER, 2),
         of_shape<TYPE, rows_96_fewest>(SB_CLUSTER, 1),
-        of_shape<TYPE, rows_48>(SB_CLUSTER, 2),
+        of_shape<TYPE, rows_96_fewest>(SB_CLUSTER, 2),
         of_shape<TYPE, rows_48>(SB_CLUSTER, 1),
+        of_shape<TYPE, rows_48>(SB_CLUSTER, 2),
     };
 
     return choices[i];

@@ -138,13 +138,13 @@ def launch_time(launch, free=False):
     if not free:
         streams.append(SECTOR * sum_of(launch, BLOCK_SECTORS) / L2_BANDWIDTH)
         streams.append(blocks * copied / busy / PORT)
-        streams.append(blocks * (copied / busy + warps * launch["matrix_bytes"]) /
+        computing = warps // 4 * 4 if launch["wgmma"] else warps  # without a warp that copies
+        streams.append(blocks * (copied / busy + computing * launch["matrix_bytes"]) /
                        SHARED_BANDWIDTH)
         chain = launch["barriers"] * STAGE + launch["mma_steps"] * MMA_LATENCY
         streams.append(waves * chain)
         streams.append(blocks * warps * (launch["mma"] * MMA_ISSUE +
                                          launch["loads"] * PER_LOAD / CLOCK) / 4)
-        computing = warps // 4 * 4  # without the warp that copies
         streams.append(blocks * computing * launch["wgmma"] * WGMMA_ISSUE / 4)
     if copied:
         fill = 0.0 if launch["is_dependent"] else IDLE_LATENCY  # weights come before the wait ends
