@@ -43,7 +43,7 @@ $(B)/gpu/experiment_prefill: test/cuda/experiment_prefill.c $(CUDA_KERNEL_OBJECT
 # built apart, for one architecture, so that the folder is small enough to be sent.
 BUNDLE       := libspecbatch_cuda.so $(GPU_TESTS:$(B)/%=%) \
                 $(addprefix test/,cuda/test_module contract/test_contract contract/test_requests \
-                bench/bench_gpu bench/make_checkpoint) examples/generate examples/bench
+                bench/bench_gpu bench/make_checkpoint)
 BUNDLE_DIR   := build/gpu-bundle
 CHOSEN_ARCHS := $(if $(filter command environment,$(firstword $(origin CUDA_ARCHS))),$(CUDA_ARCHS))
 BUNDLE_ARCHS := $(or $(CHOSEN_ARCHS),90)
@@ -61,7 +61,6 @@ gpu-bundle:       ## all that check-gpu runs, in one folder to be sent: for sm_9
 	    $(BUNDLE:%=build/bundle/%)
 	$(Q)rm -rf $(BUNDLE_DIR) && for f in $(BUNDLE); do \
 	    install -D build/bundle/$$f $(BUNDLE_DIR)/$$f || exit 1; done
-	$(Q)ln -s ../libspecbatch_cuda.so $(BUNDLE_DIR)/examples/
 	$(Q)sh test/cuda/bundle.sh $(BUNDLE_DIR) '$(BUNDLE_ARCHS)'
 # test/cuda/check_gpu_bundle.sh reads this list.
 gpu-bundle-list:
