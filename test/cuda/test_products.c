@@ -227,6 +227,12 @@ static void test_a_wgmma_of_other_bits(void)
     check_makers(SB_BY_LIBRARY, 65, MOST, SB_BY_MMA, 1);
 }
 
+static void test_a_driver_without_tensor_maps(void)
+{
+    cudasim_break_wgmma(CUDASIM_WGMMA_ABSENT, 0);
+    check_makers(SB_BY_LIBRARY, 65, MOST, SB_BY_MMA, 0);
+}
+
 static void test_a_slow_wgmma(void)
 {
     cudasim_blas(0);
@@ -539,6 +545,7 @@ RUN(test_other_algorithms_for_every_number_of_rows);
 RUN(test_a_slow_one_is_left_alone);
 RUN(test_a_sound_wgmma_makes_them);
 RUN(test_a_wgmma_of_other_bits);
+RUN(test_a_driver_without_tensor_maps);
 RUN(test_a_slow_wgmma);
 RUN(test_one_that_refuses_when_it_runs);
 RUN(test_a_weight_in_pieces);

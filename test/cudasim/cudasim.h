@@ -141,7 +141,8 @@ void cudasim_blas(int version);
 enum cudasim_wgmma_fault {
     CUDASIM_WGMMA_SOUND, /* the bits of mma.sync, in no time */
     CUDASIM_WGMMA_OTHER, /* column 10 of each product has other lowest bits */
-    CUDASIM_WGMMA_SLOW   /* sound, but each takes `argument` ns of the device's clock */
+    CUDASIM_WGMMA_SLOW,  /* sound, but each takes `argument` ns of the device's clock */
+    CUDASIM_WGMMA_ABSENT /* the driver has no encoder of tensor maps */
 };
 void cudasim_break_wgmma(enum cudasim_wgmma_fault what, int64_t argument);
 int64_t cudasim_wgmma_calls(void); /* of warps, so far */

@@ -512,7 +512,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **function, 
     CUDASIM_LOCK;
     READY;
     REFUSE_IF(!name || !function || !found || flags != cudaEnableDefault, cudaErrorInvalidValue);
-    const bool is_known = strcmp(name, "cuTensorMapEncodeTiled") == 0;
+    const bool is_known = strcmp(name, "cuTensorMapEncodeTiled") == 0 && has_map_encoder();
     *found = !is_known                            ? cudaDriverEntryPointSymbolNotFound
              : version > (unsigned)machine.driver ? cudaDriverEntryPointVersionNotSufficent
                                                   : cudaDriverEntryPointSuccess;

@@ -67,6 +67,9 @@ void hide_other_devices(bool hide);
  * has asked for the fault. */
 void tell(const char *what, bool asked_for = false);
 
+/* wgmma.cpp */
+bool has_map_encoder();
+
 /* launches.cpp */
 void forget_kernels(); /* unloads all kernels, as in a new process */
 

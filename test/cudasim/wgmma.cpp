@@ -61,6 +61,8 @@ static std::vector<block_products> blocks;
 static cudasim_wgmma_fault broken;
 static int64_t broken_argument, calls;
 
+bool has_map_encoder() { return broken != CUDASIM_WGMMA_ABSENT; }
+
 static block_products &mine() { return blocks[running_block()]; }
 static warp_products &my_warp() { return mine().warps[running_index / LANES]; }
 

@@ -8,7 +8,7 @@
  * checkpoints have the shapes of real models and one or two layers; all layers are alike, so
  * gpu_time.py scales by the difference. Prompts are prefilled by launches that run no block. All
  * weights are zeros, so all logits are equal, which changes no count but those of attention's
- * branches for infinities. Nor is there anything to time, so mma.sync makes all products; with
+ * branches for infinities. Nor is there anything to time: mma.sync makes all products, and with
  * --wgmma, wgmma makes those of 33 rows and more, as a plan file says that is written to FILE.
  *
  * Output: a line of JSON for each thing counted, then one for each launch of it:
@@ -298,6 +298,8 @@ int main(int argc, char **argv)
     cudasim_count(CUDASIM_COUNT_NOTHING);
     cudasim_configure(&machine);
     cudasim_blas(0);
+    if (!options.wgmma)
+        cudasim_break_wgmma(CUDASIM_WGMMA_ABSENT, 0);
     bad = !task.prompt || open_model(&task.target, argv[1], TARGET_WEIGHTS, options.wgmma) ||
           open_model(&task.draft, argv[2], DRAFT_WEIGHTS, NULL) ||
           (options.wgmma && write_plans(options.wgmma, &task.target->config));
