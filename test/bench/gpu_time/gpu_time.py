@@ -364,10 +364,13 @@ def print_pair(name, pair, parts):
 
 
 def print_measured(path, pairs):
-    """Lines of E7 beside the model: microseconds of one launch of each part."""
+    """Lines of E7 beside the model: microseconds of one launch of each part. A product is there by
+    mma.sync and by wgmma, and in the model by that which is faster."""
     wanted = re.compile(r"E7 (\S+) (.+?): us(.*)")
     for line in open(path):
         found = wanted.search(line)
+        part = re.sub(",? (gated|by wgmma)", "", found.group(2)) if found else ""
+        by_wgmma = bool(found) and "by wgmma" in found.group(2)
         for models, counted, _ in pairs.values() if found else ():
             if found.group(1) != models[0]["model"]:
                 continue
@@ -375,9 +378,10 @@ def print_measured(path, pairs):
                 key = ("plain", int(m)) if int(m) % 6 else ("round", int(m) // 6)
                 for launches in counted.get(key, ([], []))[1:]:
                     last = passes_of(launches)[-1]
-                    times = [launch_time(l) for l in last if part_of(l, models) == found.group(2)]
+                    times = [launch_time(l) for l in last if part_of(l, models) == part
+                             and bool(l["wgmma"]) == by_wgmma]
                     calls = len(times)
-                    if found.group(2) == "attend":
+                    if part == "attend":
                         calls = sum("attend" in l["kernel"] for l in last)
                     if calls:
                         model = 1e6 * sum(times) / calls
