@@ -90,8 +90,8 @@ static void test_sample_of_large_blocks(void)
     free_all();
 }
 
-/* The same where blocks share x and weights on the device, and 16 that follow each other, two
- * clusters, have four tiles of x for four pieces of the weight. */
+/* The same where blocks share x on the device, and eight that follow each other, two clusters, have
+ * two tiles of x for four pieces of the weight. */
 static void test_sample_of_clusters(void)
 {
     enum { M = 192, OUT = 6144, K = 2048 };
@@ -101,7 +101,7 @@ static void test_sample_of_clusters(void)
     CHECK(strstr(l->name, "cluster_kernel"));
     CHECK(l->ran < l->blocks);
     CHECK_INT((int)l->busy, (int)l->blocks);
-    CHECK_INT((int)w->read, 4 * OUT * K * 2); /* once for each tile of x, of 48 rows */
+    CHECK_INT((int)w->read, 2 * OUT * K * 2); /* once for each tile of x, of 96 rows */
     CHECK_INT((int)w->sectors_read, OUT * K * 2 / CUDASIM_SECTOR);
     CHECK_INT((int)other->sectors_read, M * K * 2 / CUDASIM_SECTOR);
     CHECK_INT((int)other->written, M * OUT * 4);
