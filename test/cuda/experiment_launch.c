@@ -28,10 +28,14 @@ static const struct shape models[] = {
 static const struct shape tiny[] = {{"tiny", 2, 128, 192, 2, 1, 64, 300}};
 static const int32_t timed[] = {1, 6, 24, 48, 96, 192};
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
-enum { MOST = 192, TOKENS = 6, CONTEXT = 640, REPEATS = 5, WGMMA_FROM = 65 };
+enum { MOST = 192, TOKENS = 6, CONTEXT = 640, REPEATS = 5, WGMMA_FROM = 33 };
+
+enum product { QKV, O, GATE_UP, DOWN, HEAD };
 
 struct lab {
     const struct shape *shape;
+    enum product product; /* that is timed, */
+    int by_wgmma;         /* and by which kernel: 0: mma.sync */
     cudaStream_t stream;
     struct sb_gemm_limits limits;
     int32_t m, context;
@@ -51,8 +55,6 @@ struct lab {
     int64_t *base;
     struct sb_pass pass;
 };
-
-enum product { QKV, O, GATE_UP, DOWN, HEAD };
 
 static int32_t n_out(const struct shape *s, enum product p)
 {
@@ -80,70 +82,25 @@ static void good(cudaError_t error)
 /* ------------------------------------------------------------------ launchers, one of each a
  * layer */
 
-enum kernel { MMA, WGMMA };
-
-static void product(struct lab *lab, enum product p, enum kernel kernel)
+/* That which the lab names. Gate and up are gated. */
+static void product(void *what)
 {
+    struct lab *lab = what;
     const struct shape *s = lab->shape;
+    const enum product p = lab->product;
     const int n = p == HEAD ? 1 : s->layers;
 
-    for (int i = 0; i < n; i++)
-        good((kernel == MMA ? sb_cuda_gemm_mma : sb_cuda_gemm_wgmma)(
-            p == HEAD ? lab->logits : lab->wide, lab->h,
-            lab->w[p] + (size_t)(i % lab->copies[p]) * weight_size(s, p), SB_BF16, NULL, lab->m,
-            n_out(s, p), n_in(s, p), 0, &lab->limits, lab->stream));
-}
-
-static void gated_product(struct lab *lab, enum kernel kernel)
-{
-    const struct shape *s = lab->shape;
-
-    for (int i = 0; i < s->layers; i++)
-        good((kernel == MMA ? sb_cuda_gated_mma : sb_cuda_gated_wgmma)(
-            lab->act, lab->h,
-            lab->w[GATE_UP] + (size_t)(i % lab->copies[GATE_UP]) * weight_size(s, GATE_UP), SB_BF16,
-            NULL, lab->m, s->inter, s->hidden, &lab->limits, lab->stream));
-}
-
-static void qkv(void *lab)
-{
-    product(lab, QKV, MMA);
-}
-static void o(void *lab)
-{
-    product(lab, O, MMA);
-}
-static void gated(void *lab)
-{
-    gated_product(lab, MMA);
-}
-static void down(void *lab)
-{
-    product(lab, DOWN, MMA);
-}
-static void head(void *lab)
-{
-    product(lab, HEAD, MMA);
-}
-static void qkv_wgmma(void *lab)
-{
-    product(lab, QKV, WGMMA);
-}
-static void o_wgmma(void *lab)
-{
-    product(lab, O, WGMMA);
-}
-static void gated_wgmma(void *lab)
-{
-    gated_product(lab, WGMMA);
-}
-static void down_wgmma(void *lab)
-{
-    product(lab, DOWN, WGMMA);
-}
-static void head_wgmma(void *lab)
-{
-    product(lab, HEAD, WGMMA);
+    for (int i = 0; i < n; i++) {
+        const uint16_t *w = lab->w[p] + (size_t)(i % lab->copies[p]) * weight_size(s, p);
+        if (p == GATE_UP)
+            good((lab->by_wgmma ? sb_cuda_gated_wgmma : sb_cuda_gated_mma)(
+                lab->act, lab->h, w, SB_BF16, NULL, lab->m, s->inter, s->hidden, &lab->limits,
+                lab->stream));
+        else
+            good((lab->by_wgmma ? sb_cuda_gemm_wgmma : sb_cuda_gemm_mma)(
+                p == HEAD ? lab->logits : lab->wide, lab->h, w, SB_BF16, NULL, lab->m, n_out(s, p),
+                n_in(s, p), 0, &lab->limits, lab->stream));
+    }
 }
 
 static void norm(void *what)
@@ -407,33 +364,33 @@ static void close_lab(struct lab *lab)
 /* ------------------------------------------------------------------ E7 */
 
 /* What is timed. in_pass: how many of its launches a layer has, or a pass if there is one of it,
- * as the sum counts them. product: GB/s are printed too. from: the fewest rows. */
+ * as the sum counts them. GB/s are printed for a product, too. */
 enum { NO_PRODUCT = -1 };
 static const struct {
     const char *name;
     void (*issue)(void *); /* launches one for each layer, or */
     int is_one;            /* one */
-    int in_pass, product, from;
+    int in_pass, product, by_wgmma;
 } launchers[] = {
-    {"norm", norm, 0, 2, NO_PRODUCT, 1},
-    {"qkv", qkv, 0, 1, QKV, 1},
-    {"rope", rope, 0, 0, NO_PRODUCT, 1},
-    {"attend", attend, 0, 0, NO_PRODUCT, 1},
-    {"rope and attend in one", rope_attend, 0, 1, NO_PRODUCT, 1},
-    {"o", o, 0, 1, O, 1},
-    {"gate_up, gated", gated, 0, 1, GATE_UP, 1},
-    {"swiglu", swiglu, 0, 0, NO_PRODUCT, 1},
-    {"down", down, 0, 1, DOWN, 1},
-    {"head", head, 1, 1, HEAD, 1},
-    {"select", choose, 1, 1, NO_PRODUCT, 1},
-    {"select with logprob", choose_with_logprob, 1, 0, NO_PRODUCT, 1},
-    {"sample", sample, 1, 0, NO_PRODUCT, 1},
-    {"sample by top_k 50 and top_p 0.95", sample_filtered, 1, 0, NO_PRODUCT, 1},
-    {"qkv by wgmma", qkv_wgmma, 0, 0, QKV, WGMMA_FROM},
-    {"o by wgmma", o_wgmma, 0, 0, O, WGMMA_FROM},
-    {"gate_up, gated, by wgmma", gated_wgmma, 0, 0, GATE_UP, WGMMA_FROM},
-    {"down by wgmma", down_wgmma, 0, 0, DOWN, WGMMA_FROM},
-    {"head by wgmma", head_wgmma, 1, 0, HEAD, WGMMA_FROM},
+    {"norm", norm, 0, 2, NO_PRODUCT, 0},
+    {"qkv", product, 0, 1, QKV, 0},
+    {"rope", rope, 0, 0, NO_PRODUCT, 0},
+    {"attend", attend, 0, 0, NO_PRODUCT, 0},
+    {"rope and attend in one", rope_attend, 0, 1, NO_PRODUCT, 0},
+    {"o", product, 0, 1, O, 0},
+    {"gate_up, gated", product, 0, 1, GATE_UP, 0},
+    {"swiglu", swiglu, 0, 0, NO_PRODUCT, 0},
+    {"down", product, 0, 1, DOWN, 0},
+    {"head", product, 1, 1, HEAD, 0},
+    {"select", choose, 1, 1, NO_PRODUCT, 0},
+    {"select with logprob", choose_with_logprob, 1, 0, NO_PRODUCT, 0},
+    {"sample", sample, 1, 0, NO_PRODUCT, 0},
+    {"sample by top_k 50 and top_p 0.95", sample_filtered, 1, 0, NO_PRODUCT, 0},
+    {"qkv by wgmma", product, 0, 0, QKV, 1},
+    {"o by wgmma", product, 0, 0, O, 1},
+    {"gate_up, gated, by wgmma", product, 0, 0, GATE_UP, 1},
+    {"down by wgmma", product, 0, 0, DOWN, 1},
+    {"head by wgmma", product, 1, 0, HEAD, 1},
 };
 
 static void e7(const struct shape *shape, int is_tiny)
@@ -449,20 +406,23 @@ static void e7(const struct shape *shape, int is_tiny)
     open_pass(&lab);
     for (size_t i = 0; i < COUNT(launchers); i++) {
         const int launches = launchers[i].is_one ? 1 : shape->layers;
-        const int product = launchers[i].product;
-        if (launchers[i].from == WGMMA_FROM && !lab.limits.map_encoder)
+        const int is_product = launchers[i].product != NO_PRODUCT;
+        if (launchers[i].by_wgmma && !lab.limits.map_encoder)
             continue;
+        if (is_product)
+            lab.product = (enum product)launchers[i].product;
+        lab.by_wgmma = launchers[i].by_wgmma;
         printf("E7 %s %s: us", shape->name, launchers[i].name);
         for (size_t j = 0; j < COUNT(timed); j++) {
             double us;
-            if (timed[j] < launchers[i].from)
+            if (lab.by_wgmma && timed[j] < WGMMA_FROM)
                 continue;
             set_rows(&lab, timed[j]);
             us = replay_us(lab.stream, launchers[i].issue, &lab, is_tiny ? 1 : REPEATS) / launches;
             sum[j] += us * launches * launchers[i].in_pass;
             printf("  m=%d %.1f", timed[j], us);
-            if (product != NO_PRODUCT && us > 0.0)
-                printf(" (%.0f GB/s)", 2e-3 * (double)weight_size(shape, product) / us);
+            if (is_product && us > 0.0)
+                printf(" (%.0f GB/s)", 2e-3 * (double)weight_size(shape, lab.product) / us);
         }
         printf("\n");
     }

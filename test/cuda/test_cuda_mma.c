@@ -275,11 +275,12 @@ static void test_wgmma_every_shape(void)
 {
     static const int32_t rows[] = {65, 192, 197, 96, 400}, outs[] = {200, 400, 17, 129, 48},
                          ins[] = {64, 448, 300, 1700, 512};
+    const int32_t n = product_limits(SB_BF16)->clusters == 0 ? SB_WGMMA_CLUSTERED : SB_WGMMA_SHAPES;
 
     if (!has_wgmma())
         SKIP("the device, or the code for it, has no wgmma");
     n_different = 0;
-    for (int32_t shape = 0; shape < SB_WGMMA_SHAPES; shape++)
+    for (int32_t shape = 0; shape < n; shape++)
         for (int i = 0; i < COUNT(rows); i++)
             TRY(check_shape(SB_GEMM_SHAPES + shape, types[(i + shape) % 2], rows[i], outs[i],
                             ins[i]));

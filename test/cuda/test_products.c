@@ -339,6 +339,17 @@ static void test_a_file_decides_over_no_bits(void)
     check_planned(CUDASIM_BLAS_TILE, 16, 130, 1, 0);
 }
 
+/* Where the algorithm that the file names is not there any more, or adds otherwise, wgmma is tried
+ * as without a file. */
+static void test_wgmma_in_place_of_an_algorithm(void)
+{
+    (void)remove(plan_path);
+    check_planned(CUDASIM_BLAS_SOUND, 0, 130, 1, 0);
+    CHECK(strstr(plans(), "\nbf16 24 40 0 192 cublasLt ") != NULL);
+    cudasim_break_blas(CUDASIM_BLAS_CHAIN, 0);
+    check_maker(130, SB_BY_WGMMA, 1);
+}
+
 /* The verdicts of another model stay in the file. */
 static void test_models_share_a_file(void)
 {
@@ -552,6 +563,7 @@ RUN(test_a_weight_in_pieces);
 RUN(test_timings_are_kept);
 RUN(test_timings_of_wgmma_are_kept);
 RUN(test_a_file_decides_over_no_bits);
+RUN(test_wgmma_in_place_of_an_algorithm);
 RUN(test_models_share_a_file);
 RUN(test_files_that_cannot_be_used);
 RUN(test_no_memory_for_a_file);

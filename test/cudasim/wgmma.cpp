@@ -22,6 +22,7 @@
 #include <math.h>
 #include <string.h>
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <vector>
@@ -223,13 +224,28 @@ void wgmma_commit()
     my_warp().groups.emplace_back();
 }
 
-/* A product's sums of eight columns, as they lie in the lanes. */
+/* Whether all elements of these rows are zeros, and whether none is infinite or NaN. */
+static bool are_zeros(const float (*rows)[STEP], int n)
+{
+    return std::all_of(rows[0], rows[n], [](float v) { return v == 0.0f; });
+}
+
+static bool are_finite(const float (*rows)[STEP], int n)
+{
+    return std::all_of(rows[0], rows[n], [](float v) { return fabsf(v) < INFINITY; });
+}
+
+/* A product's sums of eight columns, as they lie in the lanes. Small matrices fill little of a
+ * block, and the zeros behind them add nothing. */
 static void add_tile(held_sums &sums, const product &p, int tile, const float a[ROWS][STEP])
 {
     float b[COLUMNS][STEP], d[ROWS][COLUMNS];
 
     for (int c = 0; c < COLUMNS; c++)
         read_row(b[c], p.is_bf16, p.b, tile * COLUMNS + c);
+    if ((are_zeros(a, ROWS) && are_finite(b, COLUMNS)) ||
+        (are_zeros(b, COLUMNS) && are_finite(a, ROWS)))
+        return;
     for (int pass = 0; pass < 2; pass++) {
         for (int lane = 0; lane < LANES; lane++)
             for (int i = 0; i < 4; i++) {

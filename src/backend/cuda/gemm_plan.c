@@ -370,34 +370,39 @@ done:
     return rc;
 }
 
-/* Makes the plan for m rows. What the file has a verdict for is tested first, and is not timed.
- * *different: cuBLASLt was tried, and has no algorithm of the same bits. */
+/* Makes the plan for m rows. What the file has a verdict for is tested first, and is not timed if
+ * its bits are those of mma.sync; if they are not, it is as if the file had none. *different:
+ * cuBLASLt was tried, and has no algorithm of the same bits. */
 static int32_t plan_rows(int *different, struct selftest *test, struct sb_plan *plan, int32_t m)
 {
     const struct sb_verdict *verdict = known(test, m);
+    const int by_file = verdict ? (int)verdict->by : -1;
     int has_wgmma = 0, at = -1, rc = SPECBATCH_OK;
 
     *different = 0;
-    if (verdict && verdict->by == SB_BY_MMA)
+    if (by_file == SB_BY_MMA)
         goto done;
-    if (!verdict || verdict->by == SB_BY_WGMMA)
+    if (by_file != SB_BY_LIBRARY)
         SB_TRY(test_wgmma(&has_wgmma, test, m));
-    if (verdict && has_wgmma) {
+    if (by_file == SB_BY_WGMMA && has_wgmma) {
         plan->by = SB_BY_WGMMA;
         goto done;
     }
     if (test->library->is_usable && m >= SB_LIBRARY_FROM) {
-        SB_TRY(find_equal(&at, test, m, verdict));
+        SB_TRY(find_equal(&at, test, m, by_file == SB_BY_LIBRARY ? verdict : NULL));
         *different = at < 0;
     }
-    if (at >= 0) {
-        const struct sb_algo_name name = sb_algo_name_of(test->library, &test->found[at].algo);
+    if (at >= 0)
         plan->algo = test->found[at].algo;
-        if (verdict && memcmp(&name, &verdict->algo, sizeof name) == 0) {
+    if (at >= 0 && by_file == SB_BY_LIBRARY) {
+        const struct sb_algo_name name = sb_algo_name_of(test->library, &plan->algo);
+        if (memcmp(&name, &verdict->algo, sizeof name) == 0) {
             plan->by = SB_BY_LIBRARY;
             goto done;
         }
     }
+    if (by_file == SB_BY_LIBRARY)
+        SB_TRY(test_wgmma(&has_wgmma, test, m));
     if (at >= 0 || has_wgmma)
         SB_TRY(take_fastest(plan, test, m, has_wgmma, at >= 0 ? &plan->algo : NULL));
 done:
