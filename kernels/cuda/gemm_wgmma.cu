@@ -42,7 +42,7 @@
  * wait would be no shorter); registers moved from the copying warp to the others (setmaxnreg: none
  * of these blocks has too few); 256 rows of x for a warpgroup (with 128 sums a thread there is room
  * for two of them, and 192 rows of weights need fewer blocks); weights by bulk copies of a panel (a
- * thread takes about 20 instructions for each, and the smallest stages have no time for four).
+ * thread takes about 20 instructions for each, and the smallest stages last 224 clocks by time_of).
  */
 #include "kernels/cuda/gemm_launch.cuh"
 #include "kernels/cuda/gemm_tile.cuh"
@@ -328,8 +328,8 @@ bool make_maps(wgmma_maps *maps, const gemm_args &g, enum sb_dtype type, int pan
                     CU_TENSOR_MAP_SWIZZLE_128B);
 }
 
-/* What wgmma takes (block_shape): four of 5 / 4 clocks, 80 % of the data sheet's peak, as the best
- * known products of an H100 do. */
+/* What wgmma is taken to need (block_shape): four of 5 / 4 clocks, 80 % of the data sheet's peak,
+ * as the best products known of an H100. */
 constexpr int WGMMA_TIME = 4 * 10;
 
 struct wgmma_choice {

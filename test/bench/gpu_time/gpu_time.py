@@ -5,7 +5,7 @@
 DIR has the traces of gpu_time.sh. Every time printed is an estimate for an H200 until E7 of
 test/cuda/run_on_gpu.sh has run; --measured prints the lines of E7 beside the model's. --compare
 prints the same tables of another state of the code, --parts where the time of a pass goes. --check
-fails if the weights that were counted are not those of the models.
+fails if the weights that mma.sync's products were counted to read are not those of the models.
 
 A launch takes
 
@@ -249,7 +249,7 @@ def take_faster(counted, by_wgmma):
                 counted[key][i] = launch
 
 
-def read_traces(folder):
+def read_traces(folder, with_wgmma=True):
     """{pair: (models, {(what, batch): (launches with one layer, with two)}, header)}"""
     pairs = {}
     for path in sorted(glob.glob(os.path.join(folder, "*-1.json"))):
@@ -257,7 +257,7 @@ def read_traces(folder):
         for name in path, path[:-7] + "-2.json":
             traces.append(read_trace(name))
             wgmma = name[:-5] + "-wgmma.json"
-            if os.path.exists(wgmma):
+            if with_wgmma and os.path.exists(wgmma):
                 take_faster(traces[-1][1], read_trace(wgmma)[1])
         (models, one, headers), (_, two, _) = traces
         pairs[os.path.basename(path)[:-7]] = models, {k: (one[k], two[k]) for k in one}, headers
@@ -418,7 +418,7 @@ def main():
     for folder in [args.compare, args.folder] if args.compare else [args.folder]:
         pairs = read_traces(folder)
         if args.check:
-            check(pairs)
+            check(read_traces(folder, with_wgmma=False))
         print(f"{folder}: estimates of a model for an H200; no GPU has run")
         for name, pair in pairs.items():
             print_pair(name, pair, args.parts)
