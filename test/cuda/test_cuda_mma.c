@@ -273,8 +273,9 @@ static int has_wgmma(void)
  * that are full, nearly empty and empty, and blocks without weights. */
 static void test_wgmma_every_shape(void)
 {
-    static const int32_t rows[] = {65, 192, 197, 96, 400}, outs[] = {200, 400, 17, 129, 48},
-                         ins[] = {64, 448, 300, 1700, 512};
+    static const int32_t rows[] = {65, 192, 197, 96, 400, 33},
+                         outs[] = {200, 400, 17, 129, 48, 300},
+                         ins[] = {64, 448, 300, 1700, 512, 900};
     const int32_t n = product_limits(SB_BF16)->clusters == 0 ? SB_WGMMA_CLUSTERED : SB_WGMMA_SHAPES;
 
     if (!has_wgmma())
