@@ -28,9 +28,9 @@
  */
 #include "cached.h"
 #include "level.h"
-#include "math.h"
+#include "softmax.h"
 
-enum { TILE = SB_CPU_ATTEND_TILE, QUERIES = SB_CPU_ATTEND_QUERIES, TILE_GROUPS = TILE / V16 };
+enum { TILE = SB_CPU_ATTEND_TILE, QUERIES = SB_CPU_ATTEND_QUERIES };
 
 /* KEYS dot products run together, and SHARE queries use each load of v: as many as the registers
  * have room for. */
@@ -51,8 +51,8 @@ struct queries {
     const float *q[QUERIES]; /* [head_dim] */
     float *y[QUERIES];       /* [head_dim], divided by the sum only at the end */
     int64_t pos[QUERIES];
-    float max[QUERIES], sum[QUERIES]; /* m and l of the comment above */
-    float weight[QUERIES][TILE];      /* of the current tile: first the scores, then the weights */
+    struct softmax softmax;
+    float weight[QUERIES][TILE]; /* of the current tile: first the scores, then the weights */
     /* A piece of the tile, of another type in the cache, as floats: TILE * SLICE of them are enough
      * for a piece of the keys too. */
     _Alignas(64) float wide[TILE * SLICE];
@@ -107,8 +107,7 @@ static inline __attribute__((always_inline)) void partial_dots(v16 out[V16], con
 
 /* score[0 .. 15] of query q and n <= 16 keys. For the usual head sizes head_dim is a constant: rows
  * at fixed distances need no address arithmetic, which otherwise costs as much as the products. */
-static void score_keys(float *score, const float *q, const float *keys, int64_t n, int64_t head_dim,
-                       float scale)
+static void score_keys(float *score, const float *q, const float *keys, int64_t n, int64_t head_dim)
 {
     v16 partial[V16];
 
@@ -118,7 +117,7 @@ static void score_keys(float *score, const float *q, const float *keys, int64_t 
         partial_dots(partial, q, keys, n, 64, 0);
     else
         partial_dots(partial, q, keys, n, head_dim, 0);
-    v_store(score, v_mul(v_sum16(partial), v_set1(scale)));
+    v_store(score, v_sum16(partial));
 }
 
 /* Widens elements [d, d + width) of n rows of the cache, whose rows have head_dim elements, into
@@ -135,7 +134,7 @@ static void widen_rows(struct queries *qs, const void *rows, int64_t n, int64_t 
 
 /* The same for query i and keys of 16 bits whose heads are longer than a piece. */
 static void score_long_keys(struct queries *qs, int i, float *score, const void *keys, int64_t n,
-                            int64_t head_dim, float scale)
+                            int64_t head_dim)
 {
     v16 partial[V16];
 
@@ -144,7 +143,7 @@ static void score_long_keys(struct queries *qs, int i, float *score, const void 
         widen_rows(qs, keys, n, d, width, head_dim);
         partial_dots(partial, qs->q[i] + d, qs->wide, n, width, d > 0);
     }
-    v_store(score, v_mul(v_sum16(partial), v_set1(scale)));
+    v_store(score, v_sum16(partial));
 }
 
 /* The n <= 16 keys as floats, for score_keys: where they are in a cache of f32, or widened; NULL
@@ -160,33 +159,12 @@ static const float *keys_as_floats(struct queries *qs, const void *keys, int64_t
     return qs->wide;
 }
 
-/* Turns query i's scores of the tile's first n keys into weights, and brings max, sum and y up to
- * date. */
-static void tile_softmax(struct queries *qs, int i, int64_t n, int64_t head_dim)
+/* Multiplies query i's y by the factor that the tile brings. */
+static void rescale(struct queries *qs, int i, int64_t head_dim)
 {
-    const v16 lowest = v_set1(-INFINITY), zero = v_set1(0.0f);
-    float *weight = qs->weight[i];
-    v16 score[TILE_GROUPS], top = lowest, total = zero;
-
-    for (int g = 0; g < TILE_GROUPS; g++) {
-        int64_t lanes = n - g * V16 < 0 ? 0 : n - g * V16 > V16 ? V16 : n - g * V16;
-        score[g] = v_first(lanes, v_load(weight + g * V16), lowest);
-        top = v_max(top, score[g]);
-    }
-    float max = v_hmax(top);
-    max = qs->max[i] > max ? qs->max[i] : max;
-    for (int g = 0; g < TILE_GROUPS; g++) {
-        int64_t lanes = n - g * V16 < 0 ? 0 : n - g * V16 > V16 ? V16 : n - g * V16;
-        score[g] = v_first(lanes, v_exp(v_sub(score[g], v_set1(max))), zero);
-        v_store(weight + g * V16, score[g]);
-        total = v_add(total, score[g]);
-    }
-    float rescale[V16];
-    v_store(rescale, v_exp(v_set1(qs->max[i] - max)));
-    qs->sum[i] = fmaf(qs->sum[i], rescale[0], v_hsum(total));
-    qs->max[i] = max;
-    v16 factor = v_set1(rescale[0]);
+    const v16 factor = v_set1(qs->softmax.factor[i]);
     int64_t d;
+
     for (d = 0; d + V16 <= head_dim; d += V16)
         v_store(qs->y[i] + d, v_mul(v_load(qs->y[i] + d), factor));
     if (d < head_dim)
@@ -306,6 +284,7 @@ static void do_tile(struct queries *qs, int64_t first_key, const char *keys, con
     const int64_t row = head_dim * (int64_t)sb_dtype_size(qs->type), ahead = TILE * row;
     const int64_t share = next / (qs->n * (TILE / V16)) + 1;
     int64_t done = 0;
+    int first = 0; /* of the queries that see any of it */
 
     for (int64_t j = 0; j < n_keys; j += V16) {
         const char *some = keys + j * row;
@@ -319,14 +298,18 @@ static void do_tile(struct queries *qs, int64_t first_key, const char *keys, con
                 v_prefetch(values + ahead + done);
             }
             if (n > 0 && floats)
-                score_keys(qs->weight[i] + j, qs->q[i], floats, n, head_dim, scale);
+                score_keys(qs->weight[i] + j, qs->q[i], floats, n, head_dim);
             else if (n > 0)
-                score_long_keys(qs, i, qs->weight[i] + j, some, n, head_dim, scale);
+                score_long_keys(qs, i, qs->weight[i] + j, some, n, head_dim);
         }
     }
-    for (int i = 0; i < qs->n; i++)
-        if (keys_seen(qs, i, first_key) > 0)
-            tile_softmax(qs, i, keys_seen(qs, i, first_key), head_dim);
+    while (keys_seen(qs, first, first_key) == 0)
+        first++;
+    for (int i = first; i < qs->n; i++)
+        weigh_tile(&qs->softmax, i, qs->weight[i], scale, keys_seen(qs, i, first_key));
+    carry_sums(&qs->softmax, first, qs->n);
+    for (int i = first; i < qs->n; i++)
+        rescale(qs, i, head_dim);
     tile_values(qs, first_key, values, n_keys, head_dim);
 }
 
@@ -340,8 +323,7 @@ static void do_queries(struct queries *qs, const struct sb_attention *a, const s
     int64_t last = 0;
 
     for (int i = 0; i < qs->n; i++) {
-        qs->max[i] = -INFINITY;
-        qs->sum[i] = 0.0f;
+        softmax_begin(&qs->softmax, i);
         memset(qs->y[i], 0, (size_t)head_dim * sizeof(float));
         last = qs->pos[i] > last ? qs->pos[i] : last;
     }
@@ -352,7 +334,7 @@ static void do_queries(struct queries *qs, const struct sb_attention *a, const s
     }
     for (int i = 0; i < qs->n; i++)
         for (int64_t d = 0; d < head_dim; d++)
-            qs->y[i][d] /= qs->sum[i];
+            qs->y[i][d] /= qs->softmax.sum[i];
 }
 
 void SB_LEVEL(attend)(const struct sb_cpu_attend *args, int64_t first, int64_t last)

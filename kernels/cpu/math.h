@@ -11,18 +11,9 @@
 
 #include "vec.h"
 
-/* e^x = 2^n e^r, where n = round(x / ln 2) and r = x - n ln 2, with ln 2 in two pieces. 2^n is
- * multiplied in as two factors, since n reaches 128 and -150. Below -110 the result is 0, above 90
- * it is infinity, and a NaN passes through. */
-V_INLINE v16 v_exp(v16 x)
+/* e^r for r = x - n ln 2, with ln 2 in two pieces. */
+V_INLINE v16 v_exp_rest(v16 x, v16 n)
 {
-    /* a float to which this is added has its rounded integer in the low mantissa bits */
-    const v16 to_int = v_set1(0x1.8p23f);
-    const v16 bias = v_set1(0x1.8p23f + 127.0f);
-
-    /* v_max and v_min return their second argument if it is a NaN */
-    x = v_min(v_set1(90.0f), v_max(v_set1(-110.0f), x));
-    v16 n = v_sub(v_fma(x, v_set1(0x1.715476p+0f), to_int), to_int);
     v16 r = v_fma(n, v_set1(-0.693359375f), x);
     r = v_fma(n, v_set1(2.12194440e-4f), r);
 
@@ -32,13 +23,41 @@ V_INLINE v16 v_exp(v16 x)
     p = v_fma(p, r, v_set1(4.1665795894e-2f));
     p = v_fma(p, r, v_set1(1.6666665459e-1f));
     p = v_fma(p, r, v_set1(5.0000001201e-1f));
-    p = v_add(v_fma(v_mul(r, r), p, r), v_set1(1.0f));
+    return v_add(v_fma(v_mul(r, r), p, r), v_set1(1.0f));
+}
+
+/* A float to which this is added has its rounded integer in the low mantissa bits. */
+#define TO_INTEGER 0x1.8p23f
+
+/* e^x = 2^n e^r, where n = round(x / ln 2). 2^n is multiplied in as two factors, since n reaches
+ * 128 and -150. Below -110 the result is 0, above 90 it is infinity, and a NaN passes through. */
+V_INLINE v16 v_exp(v16 x)
+{
+    const v16 to_int = v_set1(TO_INTEGER), bias = v_set1(TO_INTEGER + 127.0f);
+
+    /* v_max and v_min return their second argument if it is a NaN */
+    x = v_min(v_set1(90.0f), v_max(v_set1(-110.0f), x));
+    v16 n = v_sub(v_fma(x, v_set1(0x1.715476p+0f), to_int), to_int);
+    v16 p = v_exp_rest(x, n);
 
     v16 half = v_sub(v_fma(n, v_set1(0.5f), to_int), to_int);
     /* the shift makes the integer half + 127 the exponent */
     v16 scale_a = v_shift_left_23(v_add(half, bias));
     v16 scale_b = v_shift_left_23(v_add(v_sub(n, half), bias));
     return v_mul(v_mul(p, scale_a), scale_b);
+}
+
+/* The same for x that is not above 0: the bits of v_exp, in fewer steps. The one factor 2^n is
+ * normal down to -126; for n = -127 it is 0, as is every result there, since denormals are
+ * flushed. */
+V_INLINE v16 v_exp_negative(v16 x)
+{
+    const v16 to_int = v_set1(TO_INTEGER), bias = v_set1(127.0f);
+
+    x = v_max(v_set1(-88.0f), x);
+    v16 shifted = v_fma(x, v_set1(0x1.715476p+0f), to_int);
+    v16 p = v_exp_rest(x, v_sub(shifted, to_int));
+    return v_mul(p, v_shift_left_23(v_add(shifted, bias)));
 }
 
 /* The natural logarithm of a positive normal number. +infinity and NaN are returned as they are. */

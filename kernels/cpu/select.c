@@ -67,9 +67,10 @@ static float exp_sum(const float *row, int64_t n, float max)
     int64_t i;
 
     for (i = 0; i + V16 <= n; i += V16)
-        sum = v_add(sum, v_exp(v_sub(v_load(row + i), top)));
+        sum = v_add(sum, v_exp_negative(v_sub(v_load(row + i), top)));
     if (i < n)
-        sum = v_add(sum, v_first(n - i, v_exp(v_sub(v_load_n(row + i, n - i), top)), zero));
+        sum = v_add(sum,
+                    v_first(n - i, v_exp_negative(v_sub(v_load_n(row + i, n - i), top)), zero));
     return v_hsum(sum);
 }
 

@@ -470,6 +470,25 @@ static void test_exp_and_log(void)
     CHECK(lanes[0] == 1.0f);
 }
 
+/* For x that is not above 0 the shorter function has the bits of the other. (It has for all 2^31 of
+ * them; here some that are spread over the range.) */
+static void test_exp_of_negative(void)
+{
+    float x[V16], got[V16], expected[V16];
+
+    for (uint64_t bits = 0x80000000u; bits + 7 * V16 <= 0xffffffffu; bits += 7919u) {
+        for (uint32_t i = 0; i < V16; i++)
+            x[i] = bits_f32((uint32_t)bits + 7 * i);
+        v_store(expected, v_exp(v_load(x)));
+        v_store(got, v_exp_negative(v_load(x)));
+        const int64_t at = cpu_first_difference(got, expected, V16);
+        if (at >= 0)
+            FAIL("e^%a: %a, expected %a", (double)x[at], (double)got[at], (double)expected[at]);
+    }
+    v_store(got, v_exp_negative(v_set1(0.0f)));
+    CHECK(got[0] == 1.0f);
+}
+
 /* The results of a gemm, a swiglu and a selection. */
 static void sample_results(struct cpu *way, const float *x, float out[64 + 32 + 1])
 {
@@ -602,6 +621,7 @@ RUN(test_select_special);
 RUN(test_accept);
 RUN(test_move);
 RUN(test_exp_and_log);
+RUN(test_exp_of_negative);
 RUN(test_fp_environment);
 RUN(test_memory);
 RUN(test_device);
