@@ -184,38 +184,34 @@ static void pack_quantised(const struct tile *t, enum sb_layout layout, int64_t 
 
 /* ----------------------------------------------------------------------- other weights */
 
-/* 32 steps in words of two: for BF16 they are lines as they are, and for BF16_DOT two words are two
- * lines in another way. */
-static void put_bf16(char *at, const struct tile *t, enum sb_layout layout, tile_words words)
+/* The first n words of each row as lines. is_dot: whether two words are two lines in another way,
+ * as BF16_DOT has them */
+static void put_words(char *at, const struct tile *t, const char *const *rows, int64_t n,
+                      const int is_dot)
 {
-    uint32_t even[TILE], odd[TILE];
+    tile_words words;
 
-    for (int i = 0; i < TILE; i += 2, at += 2 * SB_LINE_BYTES) {
-        for (int r = 0; r < TILE; r++) {
-            even[r] = words[i][r] << 16 | (words[i + 1][r] & 0xffffu);
-            odd[r] = (words[i][r] & 0xffff0000u) | words[i + 1][r] >> 16;
-        }
-        put_line(at, t, layout == SB_LAYOUT_BF16 ? words[i] : even, sizeof *even);
-        put_line(at + SB_LINE_BYTES, t, layout == SB_LAYOUT_BF16 ? words[i + 1] : odd, sizeof *odd);
+    if (t->n == TILE && n == TILE) {
+        v_turn_words(at + t->column * 4, SB_LINE_BYTES, rows, is_dot);
+        return;
     }
+    v_turn_words((char *)words, sizeof *words, rows, is_dot);
+    for (int64_t i = 0; i < n; i++)
+        put_line(at + i * SB_LINE_BYTES, t, words[i], sizeof words[i][0]);
 }
 
 /* `steps` steps, in words of two, as lines of one. */
-static void put_f16(char *at, const struct tile *t, tile_words words, int64_t steps)
+static void put_f16(char *at, const struct tile *t, const char *const *rows, int64_t steps)
 {
+    tile_words words;
     uint16_t line[TILE];
 
+    v_turn_words((char *)words, sizeof *words, rows, 0);
     for (int64_t k = 0; k < steps; k++, at += SB_PANEL * sizeof *line) {
         for (int r = 0; r < TILE; r++)
             line[r] = (uint16_t)(words[k / 2][r] >> 16 * (k % 2));
         put_line(at, t, line, sizeof *line);
     }
-}
-
-static void put_f32(char *at, const struct tile *t, tile_words words, int64_t steps)
-{
-    for (int64_t k = 0; k < steps; k++, at += SB_LINE_BYTES)
-        put_line(at, t, words[k], sizeof words[0][0]);
 }
 
 /* Copies n steps of a row, from step k on, as the layout has elements, with zeros behind them. */
@@ -249,25 +245,27 @@ static void pack_plain(const struct tile *t, enum sb_layout layout, int64_t n_in
                                              [SB_LAYOUT_BF16_DOT] = SB_BF16};
     const int64_t size = (int64_t)sb_layout_size(layout), piece = TILE_BYTES / size;
     char converted[TILE][TILE_BYTES];
-    tile_words words;
+    const char *rows[TILE]; /* those that a narrow tile has too few are copies of the last one */
 
     for (int64_t k = 0; k < n_in; k += piece) {
         const int64_t steps = n_in - k < piece ? n_in - k : piece;
+        const int is_converted = steps < piece || dtype != own_type[layout];
         char *at = t->panel + k * size * SB_PANEL;
-        if (steps == piece && dtype == own_type[layout]) {
-            turn(words, t->rows + k * size, t->stride, t->n, TILE);
-        } else {
-            for (int r = 0; r < t->n; r++)
+        for (int r = 0; r < TILE; r++) {
+            const int from = r < t->n ? r : t->n - 1;
+            rows[r] = t->rows + (size_t)from * t->stride + k * size;
+            if (is_converted && r < t->n)
                 convert_steps(converted[r], layout, t->rows + (size_t)r * t->stride, dtype, k,
                               steps);
-            turn(words, converted[0], TILE_BYTES, t->n, TILE);
+            if (is_converted)
+                rows[r] = converted[from];
         }
-        if (layout == SB_LAYOUT_F32)
-            put_f32(at, t, words, steps);
-        else if (layout == SB_LAYOUT_F16)
-            put_f16(at, t, words, steps);
+        if (layout == SB_LAYOUT_F16)
+            put_f16(at, t, rows, steps);
+        else if (layout == SB_LAYOUT_BF16_DOT)
+            put_words(at, t, rows, TILE, 1);
         else
-            put_bf16(at, t, layout, words);
+            put_words(at, t, rows, layout == SB_LAYOUT_F32 ? steps : TILE, 0);
     }
 }
 

@@ -15,7 +15,7 @@
 #define SB_CPU_PACK_TILE_H
 
 #include "panel.h"
-#include "vec.h"
+#include "vec_turn.h"
 
 enum {
     TILE = 16,       /* rows, and words of a row that are turned at a time */
