@@ -277,7 +277,9 @@ enum {
  * same bits under every policy, batch and so on, and differ between types (docs/numerics.md). With
  * 16 bits a cache takes half the memory. Since 0.2. */
 enum {
-    SPECBATCH_KV_AUTO = 0, /* F32 on the CPU; on CUDA the type of the weights, and no other */
+    /* On the CPU F32, with the classes BF16 and INT8 BF16; on CUDA the type of the weights, and no
+     * other. */
+    SPECBATCH_KV_AUTO = 0,
     SPECBATCH_KV_F32 = 1,
     SPECBATCH_KV_BF16 = 2,
     SPECBATCH_KV_F16 = 3 /* what is too large for it becomes its largest finite value */

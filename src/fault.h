@@ -54,6 +54,8 @@ enum sb_fault {
     SB_FAULT_PENALTY_OF_REJECTED = 1 << 23,
     /* Of the largest logits of a row with a sampler the highest id is chosen. */
     SB_FAULT_TIES_TO_HIGHEST = 1 << 24,
+    /* In the order of blocks a query attends to keys of its tile that lie behind it. */
+    SB_FAULT_TILE_SEEN_WHOLE = 1 << 28,
     /* The mask of a position behind a proposal is asked without that proposal. */
     SB_FAULT_MASK_OF_WRONG_PREFIX = 524288,
     /* What a mask alone allows becomes a token without the target's choice. */

@@ -29,7 +29,8 @@ $(B)/test/%: test/%.c $(B)/internal.a
 # the sources that have one are compiled again. Those of the kernels are in headers, which those
 # named here include. They are run too briefly for more than -O1, which is compiled soonest.
 FAULTY_SOURCES := $(shell grep -l SB_FAULT $(SOURCES) /dev/null)
-FAULTY_KERNELS := $(addprefix kernels/cpu/,gemm.c gemm_int8.c gemm_tiles.c select.c)
+FAULTY_KERNELS := $(addprefix kernels/cpu/,attend_blocks.c gemm.c gemm_int8.c gemm_tiles.c \
+                  select.c)
 FAULTY_OBJECTS := $(FAULTY_SOURCES:%.c=$(B)/faults/%.o) \
                   $(foreach level,$(SIMD_LEVELS),$(FAULTY_KERNELS:%.c=$(B)/faults/%.$(level).o))
 SOUND_OBJECTS  := $(filter-out $(FAULTY_OBJECTS:$(B)/faults/%=$(B)/%),$(OBJECTS))

@@ -21,7 +21,8 @@ void ex_model_options(struct ex_option *rows, size_t *n, struct ex_run_args *arg
         {"--compute", "auto|bf16|f32|split|int8", EX_CHOICE, &args->compute, 0, 0,
          "class of the products (auto: f32, or split with a matrix unit; cuda: bf16)"},
         {"--kv", "auto|f32|bf16|f16", EX_CHOICE, &args->kv, 0, 0,
-         "type of the caches, a class of its own (auto: f32; cuda: that of the weights)"},
+         "type of the caches, a class of its own (auto: f32, with --compute bf16 and int8 bf16; "
+         "cuda: that of the weights)"},
         {"--weights", "auto|q8|q4", EX_CHOICE, &args->weights, 0, 0,
          "quantise the matrices when loading (auto: as they are stored)"},
         {"--draft-weights", "auto|q8|q4", EX_CHOICE, &args->draft_weights, 0, 0,

@@ -152,13 +152,41 @@ struct sb_cpu_attend {
     enum sb_dtype type; /* of the cache */
     const float *qkv;   /* [m, (heads + 2 * kv_heads) * head_dim] */
     float *y;           /* [m, heads * head_dim] */
+    /* Of attend_blocks: how its products are formed, and its memory (struct sb_cpu_attend_work),
+     * which no other thread uses meanwhile. */
+    enum sb_products products;
+    enum sb_form form;
+    void *work;
 };
 
 /* Keys of a tile. The numerics class contains this number: it changes bits. */
 #define SB_CPU_ATTEND_TILE 64
 /* The most queries, pairs of a token and a head, that go over a tile together. It has no effect on
  * the bits. */
-#define SB_CPU_ATTEND_QUERIES 32
+#define SB_CPU_ATTEND_QUERIES 64
+
+/* The memory of one thread for attention in the order of blocks, in words of 4 bytes: of each part,
+ * in the order in which they lie, whole cache lines. */
+struct sb_cpu_attend_work {
+    int64_t rows, weights, q, w, panels;
+};
+
+static inline int64_t sb_cpu_whole_lines(int64_t words) { return (words + 15) / 16 * 16; }
+
+static inline struct sb_cpu_attend_work sb_cpu_attend_work(enum sb_products products, int32_t parts,
+                                                           int64_t head_dim)
+{
+    const int64_t n = SB_CPU_ATTEND_QUERIES, keys = SB_CPU_ATTEND_TILE;
+    const int64_t elements = sb_panel_count(head_dim) * SB_PANEL * keys; /* of keys or of values */
+    const struct sb_cpu_attend_work size = {
+        .rows = sb_cpu_whole_lines(n * head_dim),
+        .weights = n * keys,
+        .q = sb_cpu_whole_lines(sb_cpu_inputs_words(products, parts, n, head_dim)),
+        .w = sb_cpu_whole_lines(sb_cpu_inputs_words(products, parts, n, keys)),
+        .panels = elements / 2};
+
+    return size;
+}
 
 #define SB_CPU_KERNEL_LIST(X)                                                                 \
     /* writes rows [first, first + n) of W, given as [n, n_in] of `dtype`, into its panels */ \
@@ -191,6 +219,7 @@ struct sb_cpu_attend {
       (float *qkv, const struct sb_attention *a, const struct sb_pass *pass, int32_t token,   \
        enum sb_dtype type))                                                                   \
     X(void, attend, (const struct sb_cpu_attend *args, int64_t first, int64_t last))          \
+    X(void, attend_blocks, (const struct sb_cpu_attend *args, int64_t first, int64_t last))   \
     /* y, gate, up [n] */                                                                     \
     X(void, swiglu, (float *y, const float *gate, const float *up, int64_t n))                \
     /* items: rows of logits */                                                               \

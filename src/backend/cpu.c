@@ -60,13 +60,14 @@ static void name_class(struct sb_device *device)
         [SPECBATCH_COMPUTE_INT8] =
             "cpu-int8: with quantised weights gemm inputs of 8 bits, a scale for 32 k, else bf16 "
             "weights and gemm inputs, blocks of 32 k; attention tile 64"};
+    const char *blocks = sb_cpu_attends_in_blocks(device) ? " in blocks" : "";
     const char *quantised = !device->is_quantised ? ""
                             : device->compute == SPECBATCH_COMPUTE_INT8
                                 ? "; quantised weights by scaled sums of integers"
                                 : "; quantised weights by scaled blocks of 32 k";
 
-    snprintf(device->class_text, sizeof device->class_text, "%s%s; kv %s",
-             arithmetic[device->compute], quantised, sb_dtype_name(device->kv));
+    snprintf(device->class_text, sizeof device->class_text, "%s%s%s; kv %s",
+             arithmetic[device->compute], blocks, quantised, sb_dtype_name(device->kv));
 }
 
 static int32_t device_open(struct sb_device **out, const struct sb_mem *mem,
@@ -87,7 +88,7 @@ static int32_t device_open(struct sb_device **out, const struct sb_mem *mem,
     device->mem = *mem;
     device->kernels = kernels;
     device->compute = options->compute;
-    device->kv = sb_kv_dtype(options->kv, SB_F32);
+    device->kv = sb_kv_dtype(options->kv, sb_cpu_rounds_weights(device) ? SB_BF16 : SB_F32);
     name_class(device);
     device->blocks = options->compute == SPECBATCH_COMPUTE_F32
                          ? SB_CHAIN
@@ -150,14 +151,29 @@ static size_t sums_count(const struct sb_device *device, const struct sb_exec_li
                     (sb_whole_blocks(limits->max_width) / SB_BLOCK));
 }
 
+/* Words of one thread's memory for attention in the order of blocks. */
+static int64_t attend_words(const struct sb_device *device, const struct sb_exec_limits *limits)
+{
+    struct sb_cpu_attend_work size;
+
+    if (!sb_cpu_attends_in_blocks(device))
+        return 0;
+    size = sb_cpu_attend_work(device->blocks, sb_form_parts(sb_cpu_form(device)),
+                              limits->max_head_dim);
+    return size.rows + size.weights + size.q + size.w + size.panels;
+}
+
 static size_t exec_bytes(const struct sb_device *device, int32_t n_threads,
                          const struct sb_exec_limits *limits)
 {
-    const size_t overhead = 4 * (2 * SB_MEM_ALIGN); /* of four blocks: prefix and rounding up */
+    const size_t overhead = 6 * (2 * SB_MEM_ALIGN); /* of six blocks: prefix and rounding up */
 
     return sizeof(struct sb_exec) + sb_threads_bytes(n_threads) +
            (inputs_count(device, limits) + sums_count(device, limits)) * sizeof(float) +
-           (size_t)limits->max_tokens * sizeof(struct sb_cpu_block) + overhead;
+           (size_t)limits->max_tokens * sizeof(struct sb_cpu_block) +
+           (size_t)n_threads *
+               ((size_t)attend_words(device, limits) * sizeof(uint32_t) + sizeof(atomic_flag)) +
+           overhead;
 }
 
 static void exec_free(struct sb_exec *exec)
@@ -169,7 +185,30 @@ static void exec_free(struct sb_exec *exec)
     sb_free(&mem, exec->inputs);
     sb_free(&mem, exec->sums);
     sb_free(&mem, exec->blocks);
+    sb_free(&mem, exec->attend_work);
+    sb_free(&mem, exec->attend_in_use);
     sb_free(&mem, exec);
+}
+
+/* The memory of threads that attend in the order of blocks. */
+static int32_t attend_create(struct sb_exec *exec, const struct sb_exec_limits *limits)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    exec->attend_words = attend_words(exec->device, limits);
+    if (exec->attend_words == 0)
+        return SPECBATCH_OK;
+    SB_NEW(exec->attend_work,
+           sb_alloc(&exec->mem, (size_t)exec->n_threads,
+                    (size_t)exec->attend_words * sizeof(uint32_t)),
+           "the tiles of attention");
+    SB_NEW(exec->attend_in_use,
+           sb_alloc(&exec->mem, (size_t)exec->n_threads, sizeof *exec->attend_in_use),
+           "the tiles of attention");
+    for (int32_t i = 0; i < exec->n_threads; i++)
+        atomic_flag_clear(&exec->attend_in_use[i]);
+done:
+    return rc;
 }
 
 static int32_t exec_create(struct sb_exec **out, struct sb_device *device, const struct sb_mem *mem,
@@ -190,6 +229,7 @@ static int32_t exec_create(struct sb_exec **out, struct sb_device *device, const
                "the inputs of products");
     SB_NEW(exec->blocks, sb_alloc(mem, (size_t)limits->max_tokens, sizeof *exec->blocks),
            "attention blocks");
+    SB_TRY(attend_create(exec, limits));
     if (!sibling)
         SB_TRY(sb_threads_create(&exec->own_threads, mem, n_threads));
     exec->threads = sibling ? sibling->threads : exec->own_threads;

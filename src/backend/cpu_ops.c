@@ -31,6 +31,7 @@ struct job {
     const struct sb_attention *attention;
     enum sb_dtype kv; /* of the cache */
     void *planes;     /* of the cache */
+    struct sb_exec *exec;
 };
 
 /* Runs fn over all items, in ranges of at least `least` items and at least RANGE_COST. `cost` is
@@ -206,6 +207,22 @@ static void attend_range(void *ctx, int64_t first, int64_t last)
     job->kernels->attend(job->args, first, last);
 }
 
+/* The same in the order of blocks, with memory that no other thread has. As there are never more
+ * ranges at work than threads, some is free. */
+static void attend_blocks_range(void *ctx, int64_t first, int64_t last)
+{
+    const struct job *job = ctx;
+    struct sb_exec *exec = job->exec;
+    struct sb_cpu_attend args = *(const struct sb_cpu_attend *)job->args;
+    int32_t i = 0;
+
+    while (atomic_flag_test_and_set_explicit(&exec->attend_in_use[i], memory_order_acquire))
+        i = (i + 1) % exec->n_threads;
+    args.work = exec->attend_work + i * exec->attend_words;
+    job->kernels->attend_blocks(&args, first, last);
+    atomic_flag_clear_explicit(&exec->attend_in_use[i], memory_order_release);
+}
+
 void sb_cpu_op_attend(struct sb_exec *exec, void *y, const float *qkv,
                       const struct sb_attention *attention, const struct sb_pass *pass)
 {
@@ -214,8 +231,11 @@ void sb_cpu_op_attend(struct sb_exec *exec, void *y, const float *qkv,
                                  .blocks = exec->blocks,
                                  .type = exec->device->kv,
                                  .qkv = qkv,
-                                 .y = y};
-    struct job job = {.args = &args};
+                                 .y = y,
+                                 .products = exec->device->blocks,
+                                 .form = sb_cpu_form(exec->device)};
+    struct job job = {.args = &args, .exec = exec};
+    const int in_blocks = sb_cpu_attends_in_blocks(exec->device);
     int32_t group = attention->heads / attention->kv_heads;
     int32_t most = group < SB_CPU_ATTEND_QUERIES ? SB_CPU_ATTEND_QUERIES / group : 1;
 
@@ -226,8 +246,8 @@ void sb_cpu_op_attend(struct sb_exec *exec, void *y, const float *qkv,
            exec->n_threads > 1)
         most /= 2;
     int64_t n_items = (int64_t)cut_blocks(exec->blocks, pass, most) * attention->kv_heads;
-    run(exec, n_items, 4 * (int64_t)pass->max_len * attention->head_dim * group, attend_range,
-        &job);
+    run(exec, n_items, 4 * (int64_t)pass->max_len * attention->head_dim * group,
+        in_blocks ? attend_blocks_range : attend_range, &job);
 }
 
 static void swiglu_range(void *ctx, int64_t first, int64_t last)

@@ -5,6 +5,8 @@
 #ifndef SB_CPU_OPS_H
 #define SB_CPU_OPS_H
 
+#include <stdatomic.h>
+
 #include "../kernels/cpu/kernels.h"
 #include "alloc.h"
 #include "backend/backend.h"
@@ -18,7 +20,7 @@ struct sb_device {
     const struct sb_cpu_kernels *kernels; /* of the SIMD level */
     int32_t compute;                      /* SPECBATCH_COMPUTE_* */
     enum sb_dtype kv;                     /* of the elements of caches */
-    char class_text[200];                 /* for the fingerprint */
+    char class_text[224];                 /* for the fingerprint */
     /* How products with bf16 weights are formed, if not by a chain: by what this processor is
      * fastest at. */
     enum sb_products blocks;
@@ -39,6 +41,11 @@ struct sb_exec {
     void *inputs;                /* of products in the order of blocks; NULL if there are none */
     float *sums;                 /* of their blocks, for weights with minima; else NULL */
     struct sb_cpu_block *blocks; /* [max_tokens] blocks of queries of the attention that runs */
+    /* Memory of threads that attend in the order of blocks, [n_threads] of attend_words each, and
+     * which of it a thread is using. NULL in classes that do not. */
+    uint32_t *attend_work;
+    int64_t attend_words;
+    atomic_flag *attend_in_use;
 };
 
 /* Whether weights that are not quantised are held in bf16, whatever type they come in. */
@@ -53,6 +60,12 @@ static inline enum sb_form sb_cpu_form(const struct sb_device *device)
     return sb_cpu_rounds_weights(device)                ? SB_FORM_BF16
            : device->compute == SPECBATCH_COMPUTE_SPLIT ? SB_FORM_PARTS
                                                         : SB_FORM_FLOAT;
+}
+
+/* Whether attention is by products in the order of blocks (kernels/cpu/attend_blocks.c). */
+static inline int sb_cpu_attends_in_blocks(const struct sb_device *device)
+{
+    return device->compute != SPECBATCH_COMPUTE_F32 && device->kv == SB_BF16;
 }
 
 /* How the kernels read this weight. */

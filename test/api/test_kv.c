@@ -17,13 +17,18 @@ static const struct {
              {SPECBATCH_KV_BF16, "; kv bf16;", 2},
              {SPECBATCH_KV_F16, "; kv f16;", 2}};
 
-static int32_t open_kv(specbatch_model **model, const char *dir, int32_t kv)
+static int32_t open_class(specbatch_model **model, const char *dir, int32_t compute, int32_t kv)
 {
     specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
 
-    options.compute = SPECBATCH_COMPUTE_F32;
+    options.compute = compute;
     options.kv = kv;
     return specbatch_model_open(model, dir, &options);
+}
+
+static int32_t open_kv(specbatch_model **model, const char *dir, int32_t kv)
+{
+    return open_class(model, dir, SPECBATCH_COMPUTE_F32, kv);
 }
 
 static void test_what_is_not_a_type_is_refused(void)
@@ -55,6 +60,28 @@ static void test_the_fingerprint_names_the_type(void)
     CHECK_STR(specbatch_model_fingerprint(other), specbatch_model_fingerprint(model));
     specbatch_model_close(model);
     specbatch_model_close(other);
+}
+
+/* Which type AUTO is, and with which attention is by the products of the class. */
+static void test_the_type_that_a_class_has(void)
+{
+    static const struct {
+        int32_t compute, kv;
+        const char *class;
+    } cases[] = {{SPECBATCH_COMPUTE_BF16, SPECBATCH_KV_AUTO, "tile 64 in blocks; kv bf16;"},
+                 {SPECBATCH_COMPUTE_INT8, SPECBATCH_KV_AUTO, "tile 64 in blocks; kv bf16;"},
+                 {SPECBATCH_COMPUTE_SPLIT, SPECBATCH_KV_AUTO, "tile 64; kv f32;"},
+                 {SPECBATCH_COMPUTE_SPLIT, SPECBATCH_KV_BF16, "tile 64 in blocks; kv bf16;"},
+                 {SPECBATCH_COMPUTE_BF16, SPECBATCH_KV_F32, "tile 64; kv f32;"},
+                 {SPECBATCH_COMPUTE_F32, SPECBATCH_KV_BF16, "tile 64; kv bf16;"}};
+
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        specbatch_model *model = NULL;
+        CHECK_OK(open_class(&model, TARGET, cases[i].compute, cases[i].kv));
+        if (!strstr(specbatch_model_fingerprint(model), cases[i].class))
+            FAIL("case %zu: %s", i, specbatch_model_fingerprint(model));
+        specbatch_model_close(model);
+    }
 }
 
 static void test_a_cache_takes_the_bytes_of_its_type(void)
@@ -171,6 +198,7 @@ static void test_every_type_keeps_the_contract(void)
 TEST_BEGIN
 RUN(test_what_is_not_a_type_is_refused);
 RUN(test_the_fingerprint_names_the_type);
+RUN(test_the_type_that_a_class_has);
 RUN(test_a_cache_takes_the_bytes_of_its_type);
 RUN(test_every_type_keeps_the_contract);
 TEST_END

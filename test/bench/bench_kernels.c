@@ -186,14 +186,21 @@ static void bench_close(struct bench *b)
 
 /* ------------------------------------------------------------------ attention */
 
+/* A class of attention. */
+struct attention_class {
+    const char *name;
+    int32_t compute, kv, simd; /* SPECBATCH_COMPUTE_*, SPECBATCH_KV_*, SPECBATCH_SIMD_* */
+};
+
 /* Attends for the last q tokens of each of `rows` sequences of `len` tokens, and compares the GB/s
- * at which that reads K and V with a plain read. kv: SPECBATCH_KV_* */
-static void bench_attention(int32_t kv, int n_threads, int32_t heads, int32_t kv_heads, int32_t dim,
-                            int32_t rows, int32_t len, int32_t q, int rounds)
+ * at which that reads K and V with a plain read. */
+static void bench_attention(const struct attention_class *class, int n_threads, int32_t heads,
+                            int32_t kv_heads, int32_t dim, int32_t rows, int32_t len, int32_t q,
+                            int rounds)
 {
     struct sb_device_options options = {
-        .compute = SPECBATCH_COMPUTE_F32, .simd = SPECBATCH_SIMD_AUTO, .kv = kv};
-    const enum sb_dtype type = sb_kv_dtype(kv, SB_F32);
+        .compute = class->compute, .simd = class->simd, .kv = class->kv};
+    const enum sb_dtype type = sb_kv_dtype(class->kv, SB_F32);
     const size_t element = sb_dtype_size(type);
     struct sb_exec_limits limits = {.max_tokens = rows * q,
                                     .max_width = 64,
@@ -250,7 +257,7 @@ static void bench_attention(int32_t kv, int n_threads, int32_t heads, int32_t kv
     }
     double read = median(reads, rounds), time = median(times, rounds),
            bytes = 2.0 * (double)plane * (double)element;
-    printf("%4s %4d %3d %4d %5d %6d %3d %10.1f %10.1f %10.2f %10.1f %10.1f\n", sb_dtype_name(type),
+    printf("%-11s %4d %3d %4d %5d %6d %3d %10.1f %10.1f %10.2f %10.1f %10.1f\n", class->name,
            (int)heads, (int)kv_heads, (int)dim, (int)rows, (int)len, (int)q, bytes / time * 1e-9,
            bytes / read * 1e-9, read / time,
            4.0 * heads * dim * (double)len * rows * q / time * 1e-9, time * 1e6);
@@ -292,6 +299,14 @@ int main(int argc, char **argv)
                                         {32, 32, 64, 8, 2048, 1}, {32, 32, 64, 8, 2048, 6},
                                         {32, 8, 128, 8, 128, 1},  {32, 8, 128, 8, 128, 6},
                                         {16, 2, 64, 1, 8192, 1},  {32, 8, 128, 1, 1024, 128}};
+    static const struct attention_class classes[] = {
+        {"f32", SPECBATCH_COMPUTE_F32, SPECBATCH_KV_F32, SPECBATCH_SIMD_AUTO},
+        {"kv bf16", SPECBATCH_COMPUTE_F32, SPECBATCH_KV_BF16, SPECBATCH_SIMD_AUTO},
+        {"kv f16", SPECBATCH_COMPUTE_F32, SPECBATCH_KV_F16, SPECBATCH_SIMD_AUTO},
+        {"bf16", SPECBATCH_COMPUTE_BF16, SPECBATCH_KV_BF16, SPECBATCH_SIMD_AUTO},
+        {"split", SPECBATCH_COMPUTE_SPLIT, SPECBATCH_KV_BF16, SPECBATCH_SIMD_AUTO},
+        {"f32, AVX2", SPECBATCH_COMPUTE_F32, SPECBATCH_KV_BF16, SPECBATCH_SIMD_AVX2},
+        {"bf16, AVX2", SPECBATCH_COMPUTE_BF16, SPECBATCH_KV_BF16, SPECBATCH_SIMD_AVX2}};
     int rounds = argc > 1 ? atoi(argv[1]) : 5;
     const char *only = argc > 2 ? argv[2] : "";
     struct sb_fp_env env;
@@ -309,16 +324,16 @@ int main(int argc, char **argv)
             bench_close(&b);
         }
     if (!*only || strstr("attention", only)) {
-        printf(
-            "\nattention (K and V read against a plain read of them)\n%4s %4s %3s %4s %5s %6s %3s "
-            "%10s %10s %10s %10s %10s\n",
-            "type", "h", "kv", "dim", "rows", "len", "q", "GB/s", "read GB/s", "ratio", "GFLOP/s",
-            "us");
+        printf("\nattention (K and V read against a plain read of them)\n%-11s %4s %3s %4s %5s %6s "
+               "%3s "
+               "%10s %10s %10s %10s %10s\n",
+               "class", "h", "kv", "dim", "rows", "len", "q", "GB/s", "read GB/s", "ratio",
+               "GFLOP/s", "us");
         for (int threads = 1; threads <= 2; threads++) {
             printf("%d thread(s)\n", threads);
             for (size_t c = 0; c < sizeof shapes / sizeof *shapes; c++)
-                for (int32_t kv = SPECBATCH_KV_F32; kv <= SPECBATCH_KV_F16; kv++)
-                    bench_attention(kv, threads, shapes[c][0], shapes[c][1], shapes[c][2],
+                for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
+                    bench_attention(&classes[i], threads, shapes[c][0], shapes[c][1], shapes[c][2],
                                     shapes[c][3], shapes[c][4], shapes[c][5], rounds);
         }
     }

@@ -353,7 +353,8 @@ static const struct class classes[] = {
     {SPECBATCH_COMPUTE_F32, SPECBATCH_KV_F32, "f32", 0.0},
     {SPECBATCH_COMPUTE_SPLIT, SPECBATCH_KV_F32, "split", 0.0},
     {SPECBATCH_COMPUTE_F32, SPECBATCH_KV_F16, "kv f16", 0x1p-11},
-    {SPECBATCH_COMPUTE_F32, SPECBATCH_KV_BF16, "kv bf16", 0x1p-8}};
+    {SPECBATCH_COMPUTE_F32, SPECBATCH_KV_BF16, "kv bf16", 0x1p-8},
+    {SPECBATCH_COMPUTE_SPLIT, SPECBATCH_KV_BF16, "split, kv bf16", 0x1p-8}};
 enum { CLASSES = sizeof classes / sizeof *classes };
 
 /* Opens a checkpoint, its draft and its golden. A checkpoint without a draft is its own draft, and

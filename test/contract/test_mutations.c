@@ -159,6 +159,7 @@ PRODUCT_FAULT(test_minimum_dropped, MINIMUM_DROPPED, 0)
 PRODUCT_FAULT(test_halves_of_bytes_exchanged, NIBBLES_EXCHANGED, 0)
 PRODUCT_FAULT(test_scale_of_the_row_before, SCALE_OF_ANOTHER_ROW, TRACE_INT8)
 PRODUCT_FAULT(test_minimum_dropped_from_integers, MINIMUM_DROPPED, TRACE_INT8)
+PRODUCT_FAULT(test_keys_behind_a_query_attended_to, TILE_SEEN_WHOLE, TRACE_BF16)
 
 /* There has to be another class. A device's has none on the same device. */
 static void test_session_of_another_class_loaded(void)
@@ -356,6 +357,7 @@ else {
     RUN(test_answers_share_a_seed);
     RUN(test_scale_of_the_row_before);
     RUN(test_minimum_dropped_from_integers);
+    RUN(test_keys_behind_a_query_attended_to);
     RUN(test_draft_kv_not_rolled_back);
     RUN(test_mask_of_the_prefix_before);
     RUN(test_forced_token_not_verified);

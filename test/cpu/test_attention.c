@@ -4,7 +4,8 @@
  * A sequence is put into planes that are otherwise full of NaN, in different slots, with different
  * capacities and start columns. Its tokens are computed all at once, one at a time, and mixed with
  * those of another sequence. The bits of a token's result may not depend on any of that, nor on the
- * SIMD level or the thread count. All of that holds for each type of cache.
+ * SIMD level or the thread count. All of that holds for each type of cache, and for both kinds of
+ * attention: that of attention.c, and by products in the order of blocks (attend_blocks.c).
  */
 #include <math.h>
 
@@ -17,6 +18,19 @@
 
 static const struct sb_backend *cpu;
 static const enum sb_dtype types[] = {SB_F32, SB_BF16, SB_F16}; /* of the cache */
+
+/* The classes of attention. Compared with double precision results may be off by `bound`; where the
+ * weights are rounded to bf16, one that is nearly a tie may be rounded the other way. */
+static const struct class
+{
+    int32_t compute; /* SPECBATCH_COMPUTE_* */
+    enum sb_dtype type;
+    double bound;
+} classes[] = {{SPECBATCH_COMPUTE_F32, SB_F32, 3e-6},
+               {SPECBATCH_COMPUTE_F32, SB_BF16, 3e-6},
+               {SPECBATCH_COMPUTE_F32, SB_F16, 3e-6},
+               {SPECBATCH_COMPUTE_BF16, SB_BF16, 2e-4},
+               {SPECBATCH_COMPUTE_SPLIT, SB_BF16, 3e-6}};
 
 /* One layer's input for a sequence of n tokens, and where the sequence lies in the planes. */
 struct layer {
@@ -275,41 +289,68 @@ static void test_any_bits_are_cached(void)
 
 /* ------------------------------------------------------------------ attention */
 
+/* What a class makes of an operand of attention's products. */
+static double operand(double value, const struct class *class)
+{
+    return class->compute == SPECBATCH_COMPUTE_BF16 ? cpu_round_bf16((float)value) : value;
+}
+
+/* The weights of the tile of keys from j on, of which there are n: its scores less the largest so
+ * far, which is brought up to date, and returns what the sums of earlier tiles are to be multiplied
+ * by. */
+static double weigh(double *weight, int32_t j, int32_t n, double *top)
+{
+    double before = *top;
+
+    for (int32_t i = j; i < j + n; i++)
+        *top = fmax(*top, weight[i]);
+    for (int32_t i = j; i < j + n; i++)
+        weight[i] = exp(weight[i] - *top);
+    return exp(before - *top);
+}
+
 /* Compares token t's y [heads * head_dim] with double precision on the rotated q and the cache. */
-static void check_attention(const struct layer *layer, const float *qkv, const float *y, int32_t t)
+static void check_attention(const struct layer *layer, const struct class *class, const float *qkv,
+                            const float *y, int32_t t)
 {
     const struct sb_attention *a = &layer->attention;
-    double score[256], top, sum;
+    double weight[256], expected[600];
 
     for (int32_t h = 0; h < a->heads; h++) {
         int64_t kv = h / (a->heads / a->kv_heads);
         int64_t at = layer->base + (kv * layer->cap + layer->start) * a->head_dim;
-        top = -INFINITY;
-        sum = 0.0;
+        double top = -INFINITY, sum = 0.0;
+        memset(expected, 0, sizeof expected);
         for (int32_t j = 0; j <= t; j++) {
-            score[j] = 0.0;
+            weight[j] = 0.0;
             for (int32_t d = 0; d < a->head_dim; d++)
-                score[j] += (double)qkv[h * a->head_dim + d] *
-                            cpu_widen(a->k, at + (int64_t)j * a->head_dim + d, layer->type);
-            score[j] *= a->scale;
-            top = fmax(top, score[j]);
+                weight[j] += operand(qkv[h * a->head_dim + d], class) *
+                             cpu_widen(a->k, at + (int64_t)j * a->head_dim + d, layer->type);
+            weight[j] *= a->scale;
         }
-        for (int32_t j = 0; j <= t; j++)
-            sum += score[j] = exp(score[j] - top);
-        for (int32_t d = 0; d < a->head_dim; d++) {
-            double expected = 0.0;
-            for (int32_t j = 0; j <= t; j++)
-                expected += score[j] / sum *
-                            cpu_widen(a->v, at + (int64_t)j * a->head_dim + d, layer->type);
-            if (!(fabs(y[h * a->head_dim + d] - expected) <= 3e-6))
+        for (int32_t j = 0; j <= t; j += 64) {
+            const int32_t n = t + 1 - j < 64 ? t + 1 - j : 64;
+            const double factor = weigh(weight, j, n, &top);
+            sum *= factor;
+            for (int32_t d = 0; d < a->head_dim; d++)
+                expected[d] *= factor;
+            for (int32_t i = j; i < j + n; i++) {
+                sum += weight[i];
+                for (int32_t d = 0; d < a->head_dim; d++)
+                    expected[d] += operand(weight[i], class) *
+                                   cpu_widen(a->v, at + (int64_t)i * a->head_dim + d, layer->type);
+            }
+        }
+        for (int32_t d = 0; d < a->head_dim; d++)
+            if (!(fabs(y[h * a->head_dim + d] - expected[d] / sum) <= class->bound))
                 FAIL("head_dim %d, token %d, head %d: %g, expected %g", (int)a->head_dim, (int)t,
-                     (int)h, (double)y[h * a->head_dim + d], expected);
-        }
+                     (int)h, (double)y[h * a->head_dim + d], expected[d] / sum);
     }
 }
 
 /* Computes the same tokens in all ways, at several places, all at once and in pieces. */
-static void check_layer(struct cpu *ways, int n_ways, struct layer *layer)
+static void check_layer(struct cpu *ways, int n_ways, struct layer *layer,
+                        const struct class *class)
 {
     const struct sb_attention *a = &layer->attention;
     int32_t n = layer->n, width = a->heads * a->head_dim;
@@ -321,8 +362,8 @@ static void check_layer(struct cpu *ways, int n_ways, struct layer *layer)
         run_tokens(&ways[w], layer, 0, n, qkv, w == 0 ? first : y);
         if (w == 0)
             for (int32_t t = 0; t < n; t += 1 + t / 8)
-                check_attention(layer, qkv + (int64_t)t * layer->row, first + (int64_t)t * width,
-                                t);
+                check_attention(layer, class, qkv + (int64_t)t * layer->row,
+                                first + (int64_t)t * width, t);
         else
             CHECK_MEM(y, first, (size_t)n * (size_t)width * sizeof(float));
         layer_place(layer, n + 1, 1, 0);
@@ -346,21 +387,22 @@ static void test_attend(void)
         {1, 1, 12, 70}, {4, 2, 20, 66},  {3, 3, 24, 65},   {8, 2, 40, 64},  {4, 1, 64, 200},
         {2, 2, 80, 33}, {14, 2, 64, 70}, {8, 1, 128, 130}, {2, 1, 256, 63}, {40, 1, 16, 10},
         {2, 1, 4, 1},   {3, 1, 300, 70}, {2, 1, 576, 18}};
-    struct cpu ways[CPU_WAYS];
-    int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
 
-    for (int i = 0; i < COUNT(shapes) * COUNT(types); i++) {
-        const int32_t *shape = shapes[i / COUNT(types)];
-        const enum sb_dtype type = types[i % COUNT(types)];
-        struct layer layer;
-        cpu_set_kv(ways, n_ways, type);
-        layer_init(&layer, type, shape[0], shape[1], shape[2], shape[3]);
-        check_layer(ways, n_ways, &layer);
-        layer_free(&layer);
-        if (sbtest_failed_now)
-            FAIL("shape %d, %s", i / COUNT(types), sb_dtype_name(type));
+    for (int c = 0; c < COUNT(classes); c++) {
+        const struct class *class = &classes[c];
+        struct cpu ways[CPU_WAYS];
+        const int n_ways = cpu_open_kv(ways, class->compute, class->type);
+        for (int i = 0; i < COUNT(shapes); i++) {
+            const int32_t *shape = shapes[i];
+            struct layer layer;
+            layer_init(&layer, class->type, shape[0], shape[1], shape[2], shape[3]);
+            check_layer(ways, n_ways, &layer, class);
+            layer_free(&layer);
+            if (sbtest_failed_now)
+                FAIL("shape %d, class %d", i, c);
+        }
+        cpu_close(ways, n_ways);
     }
-    cpu_close(ways, n_ways);
 }
 
 /* Two sequences in one pass, with their tokens interleaved: each token gets the bits it has when
@@ -418,14 +460,59 @@ static void check_mixed(struct cpu *ways, int n_ways, enum sb_dtype type)
 
 static void test_attend_mixed(void)
 {
-    struct cpu ways[CPU_WAYS];
-    int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
-
-    for (int i = 0; i < COUNT(types); i++) {
-        cpu_set_kv(ways, n_ways, types[i]);
-        check_mixed(ways, n_ways, types[i]);
+    for (int c = 0; c < COUNT(classes); c++) {
+        struct cpu ways[CPU_WAYS];
+        const int n_ways = cpu_open_kv(ways, classes[c].compute, classes[c].type);
+        check_mixed(ways, n_ways, classes[c].type);
+        cpu_close(ways, n_ways);
     }
-    cpu_close(ways, n_ways);
+}
+
+/* What a query must not notice of those behind it: values and keys that are infinite or NaN, and
+ * zeros and tiny values, whose products leave the sign of a zero. All tokens at once have the bits
+ * that each has alone. */
+static void check_values_behind(struct cpu *ways, int n_ways, enum sb_dtype type, int kind)
+{
+    enum { N = 90, DIM = 40, ROW = 3 * DIM };
+    float *qkv = cpu_floats(N * ROW), *all = cpu_floats(N * DIM), y[DIM];
+    struct layer layer;
+
+    layer_init(&layer, type, 1, 1, DIM, N);
+    for (int t = 0; t < N; t++)
+        for (int d = 0; d < DIM; d++) {
+            float *k = layer.qkv + t * ROW + DIM + d, *v = k + DIM;
+            const float sign = cpu_random() % 2 ? 1.0f : -1.0f;
+            if (kind == 0 && t % 7 == 6 && d % 5 == 0)
+                *v = d % 2 ? INFINITY : NAN;
+            else if (kind == 0 && t == 80 && d == 3)
+                *k = NAN;
+            else if (kind == 1)
+                *v = sign * (cpu_random() % 3 ? 0x1.8p-126f : 0.0f);
+        }
+    for (int w = 0; w < n_ways; w++) {
+        layer_place(&layer, N, 0, 0);
+        run_tokens(&ways[w], &layer, 0, N, qkv, all);
+        CHECK(kind == 1 || (isfinite(all[5 * DIM]) && !isfinite(all[6 * DIM])));
+        for (int t = 0; t < N; t++) {
+            run_pass(&ways[w], &layer, t, 1, qkv + t * ROW, y, 1);
+            if (cpu_first_difference(y, all + t * DIM, DIM) >= 0)
+                FAIL("%s, kind %d: token %d differs", ways[w].name, kind, t);
+        }
+    }
+    free(qkv);
+    free(all);
+    layer_free(&layer);
+}
+
+static void test_values_behind_a_query(void)
+{
+    for (int c = 0; c < COUNT(classes); c++) {
+        struct cpu ways[CPU_WAYS];
+        const int n_ways = cpu_open_kv(ways, classes[c].compute, classes[c].type);
+        for (int kind = 0; kind < 2; kind++)
+            check_values_behind(ways, n_ways, classes[c].type, kind);
+        cpu_close(ways, n_ways);
+    }
 }
 
 /* Values below the normal numbers of f16 are kept, as is every f16. Those of bf16 are below the
@@ -467,21 +554,22 @@ static void test_denormal_values(void)
 /* Scores of many thousands still give weights between 0 and 1, and no NaN. */
 static void test_attend_extreme_scores(void)
 {
-    struct cpu ways[CPU_WAYS];
-    int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
-    struct layer layer;
-    float y[100 * 16], qkv[100 * 48];
-
-    layer_init(&layer, SB_F32, 1, 1, 16, 100);
-    layer.attention.scale = 5e4f;
-    for (int w = 0; w < n_ways; w++) {
-        layer_place(&layer, 100, 0, 0);
-        run_tokens(&ways[w], &layer, 0, 100, qkv, y);
-        for (int i = 0; i < 100 * 16; i++)
-            CHECK(fabsf(y[i]) <= 1.0f);
+    for (int c = 0; c < COUNT(classes); c++) {
+        struct cpu ways[CPU_WAYS];
+        const int n_ways = cpu_open_kv(ways, classes[c].compute, classes[c].type);
+        struct layer layer;
+        float y[100 * 16], qkv[100 * 48];
+        layer_init(&layer, classes[c].type, 1, 1, 16, 100);
+        layer.attention.scale = 5e4f;
+        for (int w = 0; w < n_ways; w++) {
+            layer_place(&layer, 100, 0, 0);
+            run_tokens(&ways[w], &layer, 0, 100, qkv, y);
+            for (int i = 0; i < 100 * 16; i++)
+                CHECK(fabsf(y[i]) <= 1.0f);
+        }
+        layer_free(&layer);
+        cpu_close(ways, n_ways);
     }
-    layer_free(&layer);
-    cpu_close(ways, n_ways);
 }
 
 TEST_BEGIN
@@ -492,6 +580,7 @@ RUN(test_rope_kv);
 RUN(test_any_bits_are_cached);
 RUN(test_attend);
 RUN(test_attend_mixed);
+RUN(test_values_behind_a_query);
 RUN(test_denormal_values);
 RUN(test_attend_extreme_scores);
 TEST_END

@@ -45,16 +45,16 @@ static int has_products(int32_t level, enum sb_products products)
 
 /* Opens one way, unless this machine does not have it. Returns how many ways were opened. The
  * buffer for inputs begins with NaNs, which show if more of it is read than was written. */
-static int open_way(struct cpu *way, int32_t compute, int32_t level, enum sb_products products,
-                    int32_t threads)
+static int open_way(struct cpu *way, int32_t compute, int32_t kv, int32_t level,
+                    enum sb_products products, int32_t threads)
 {
     const struct sb_backend *cpu = sb_backend_cpu();
-    const struct sb_device_options options = {.compute = compute, .simd = level};
+    const struct sb_device_options options = {.compute = compute, .simd = level, .kv = kv};
     const struct sb_exec_limits limits = {.max_tokens = 256,
                                           .max_width = 8192,
                                           .max_len = 1024,
                                           .max_heads = 64,
-                                          .max_head_dim = 256};
+                                          .max_head_dim = 576};
 
     if (!has_products(level, products))
         return 0;
@@ -87,18 +87,27 @@ static int open_way(struct cpu *way, int32_t compute, int32_t level, enum sb_pro
 
 int cpu_open(struct cpu ways[CPU_WAYS], int32_t compute)
 {
+    return cpu_open_kv(ways, compute, SB_F32);
+}
+
+int cpu_open_kv(struct cpu ways[CPU_WAYS], int32_t compute, enum sb_dtype kv)
+{
     static const struct {
         enum sb_products first, last;
     } all[] = {[SPECBATCH_COMPUTE_BF16] = {SB_BLOCKS_FMA, SB_BLOCKS_EMULATED},
                [SPECBATCH_COMPUTE_F32] = {SB_CHAIN, SB_CHAIN},
                [SPECBATCH_COMPUTE_SPLIT] = {SB_BLOCKS_FMA, SB_BLOCKS_EMULATED},
                [SPECBATCH_COMPUTE_INT8] = {SB_INTEGERS, SB_INTEGERS_EMULATED}};
+    const int32_t option = kv == SB_F32    ? SPECBATCH_KV_F32
+                           : kv == SB_BF16 ? SPECBATCH_KV_BF16
+                                           : SPECBATCH_KV_F16;
     int n = 0;
 
     for (int32_t level = SPECBATCH_SIMD_SCALAR; level <= SPECBATCH_SIMD_AVX512; level++)
         for (int products = (int)all[compute].first; products <= (int)all[compute].last; products++)
             for (int32_t threads = 1; threads <= 3; threads += 2)
-                n += open_way(&ways[n], compute, level, (enum sb_products)products, threads);
+                n += open_way(&ways[n], compute, option, level, (enum sb_products)products,
+                              threads);
     return n;
 }
 

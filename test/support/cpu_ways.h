@@ -24,8 +24,11 @@ extern const struct sb_mem cpu_mem; /* allocates by the C library */
 /* Opens every way for a compute class and returns how many there are. Ends the program on failure.
  */
 int cpu_open(struct cpu ways[CPU_WAYS], int32_t compute);
+/* The same with caches of another type than f32. */
+int cpu_open_kv(struct cpu ways[CPU_WAYS], int32_t compute, enum sb_dtype kv);
 void cpu_close(struct cpu *ways, int n);
-/* Gives all of them caches of this type. Those that cpu_open made have caches of f32. */
+/* Gives all of them caches of this type. Not where attention is in the order of blocks with either
+ * type. */
 void cpu_set_kv(struct cpu *ways, int n, enum sb_dtype kv);
 
 /* Makes a weight of rows [n, k] of dtype, and fills it in uneven pieces in any order. Returns 0

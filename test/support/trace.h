@@ -36,7 +36,8 @@ enum {
     TRACE_PROMPTS = 24,
     TRACE_TURNS = 6, /* later turns of conversations */
     TRACE_TEXTS = TRACE_PROMPTS + TRACE_TURNS,
-    TRACE_CLASSES = 6,                       /* at most; the first is all F32 on the CPU, */
+    TRACE_CLASSES = 7,                       /* at most; the first is all F32 on the CPU, */
+    TRACE_BF16 = 1,                          /* this one all BF16, */
     TRACE_INT8 = 5,                          /* and this one INT8 */
     TRACE_EMULATED = SPECBATCH_SIMD_AMX + 1, /* the matrix unit, emulated (emulated_tiles.h) */
     TRACE_LEVELS,                            /* SPECBATCH_SIMD_AUTO, the four levels, and that */

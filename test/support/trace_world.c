@@ -142,11 +142,12 @@ static int open_models(struct trace_world *world, const char *dir)
     static const struct {
         int32_t compute, kv;
     } classes[TRACE_CLASSES] = {{SPECBATCH_COMPUTE_F32, SPECBATCH_KV_F32},
-                                {SPECBATCH_COMPUTE_BF16, SPECBATCH_KV_F32},
+                                [TRACE_BF16] = {SPECBATCH_COMPUTE_BF16, SPECBATCH_KV_BF16},
                                 {SPECBATCH_COMPUTE_SPLIT, SPECBATCH_KV_F32},
                                 {SPECBATCH_COMPUTE_F32, SPECBATCH_KV_BF16},
                                 {SPECBATCH_COMPUTE_BF16, SPECBATCH_KV_F16},
-                                [TRACE_INT8] = {SPECBATCH_COMPUTE_INT8, SPECBATCH_KV_F32}};
+                                [TRACE_INT8] = {SPECBATCH_COMPUTE_INT8, SPECBATCH_KV_AUTO},
+                                {SPECBATCH_COMPUTE_SPLIT, SPECBATCH_KV_BF16}};
 
     world->n_models = TRACE_MODELS;
     world->given = place_checkpoint() ? world->n_models++ : -1;
