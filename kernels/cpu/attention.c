@@ -1,6 +1,7 @@
 /*
- * Causal attention over the cache, in one pass over the keys with an online softmax (Milakov and
- * Gimelshein 2018, arXiv:1805.02867).
+ * Causal attention over the cache by multiply-adds, in one pass over the keys with an online
+ * softmax (Milakov and Gimelshein 2018, arXiv:1805.02867). By matrix products it is in
+ * attend_blocks.c.
  *
  * Keys are taken in tiles of 64, which are counted from position 0 of the query's own sequence. A
  * query at position p is computed as follows.
