@@ -242,7 +242,8 @@ void sb_cpu_op_attend(struct sb_exec *exec, void *y, const float *qkv,
     /* Long blocks read the keys less often. But every thread shall have two items to do, so the
      * blocks are halved until there are as many. */
     while (most > 1 &&
-           (int64_t)(pass->n_tokens / most) * attention->kv_heads < 2 * (int64_t)exec->n_threads &&
+           (int64_t)((pass->n_tokens + most - 1) / most) * attention->kv_heads <
+               2 * (int64_t)exec->n_threads &&
            exec->n_threads > 1)
         most /= 2;
     int64_t n_items = (int64_t)cut_blocks(exec->blocks, pass, most) * attention->kv_heads;
