@@ -43,9 +43,9 @@ _Static_assert(KEYS == SB_PANEL && KEYS % SB_BLOCK == 0, "a tile of keys is a pa
 struct queries {
     const struct sb_cpu_attend *args;
     int32_t n;
-    int64_t n_next;    /* keys of the next tile */
-    float *y[QUERIES]; /* [head_dim], divided by the sum only at the end */
-    int64_t pos[QUERIES];
+    int64_t n_next;       /* keys of the next tile */
+    float *y[QUERIES];    /* [head_dim], divided by the sum only at the end */
+    int64_t pos[QUERIES]; /* ascending */
     struct softmax softmax;
     /* parts of args->work */
     float *rows;    /* [n, head_dim]: q, and later the products with a tile's values */
@@ -235,15 +235,13 @@ static void add_values(struct queries *qs, int32_t first, int32_t last, const ui
     }
 }
 
-/* Does one tile for all queries, which see n keys of it at most. */
+/* Does one tile for all queries, of which the last sees n keys of it, and none sees more. */
 static void do_tile(struct queries *qs, int64_t first_key, const uint16_t *keys,
                     const uint16_t *values, int64_t n)
 {
     const int64_t head_dim = qs->args->attention->head_dim;
     int32_t first = weigh_keys(qs, first_key, keys, n);
-    int64_t least = n;
-    for (int32_t i = first; i < qs->n; i++)
-        least = keys_seen(qs, i, first_key) < least ? keys_seen(qs, i, first_key) : least;
+    const int64_t least = keys_seen(qs, first, first_key);
     const int is_finite = are_finite(values + least * head_dim, (n - least) * head_dim);
     while (first < qs->n) {
         const int32_t last = is_finite ? qs->n : others_from(qs, first, first_key);
@@ -260,11 +258,10 @@ static void do_queries(struct queries *qs, int64_t seq, int64_t kv_head)
     const int64_t head_dim = a->head_dim;
     const int64_t at = pass->base[seq] + (kv_head * pass->cap[seq] + pass->start[seq]) * head_dim;
     const uint16_t *keys = (const uint16_t *)a->k + at, *values = (const uint16_t *)a->v + at;
-    int64_t end = 0;
+    const int64_t end = qs->pos[qs->n - 1] + 1;
 
     make_inputs(qs, qs->q, qs->rows, head_dim);
     for (int32_t i = 0; i < qs->n; i++) {
-        end = qs->pos[i] + 1 > end ? qs->pos[i] + 1 : end;
         softmax_begin(&qs->softmax, i);
         memset(qs->y[i], 0, (size_t)head_dim * sizeof(float));
     }

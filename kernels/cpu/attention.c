@@ -51,7 +51,7 @@ struct queries {
     enum sb_dtype type;      /* of the cache */
     const float *q[QUERIES]; /* [head_dim] */
     float *y[QUERIES];       /* [head_dim], divided by the sum only at the end */
-    int64_t pos[QUERIES];
+    int64_t pos[QUERIES];    /* ascending */
     struct softmax softmax;
     float weight[QUERIES][TILE]; /* of the current tile: first the scores, then the weights */
     /* A piece of the tile, of another type in the cache, as floats: TILE * SLICE of them are enough
@@ -321,12 +321,11 @@ static void do_queries(struct queries *qs, const struct sb_attention *a, const s
     const int64_t head_dim = a->head_dim, bytes = (int64_t)sb_dtype_size(qs->type);
     const int64_t at = pass->base[seq] + (kv_head * pass->cap[seq] + pass->start[seq]) * head_dim;
     const char *keys = (const char *)a->k + at * bytes, *values = (const char *)a->v + at * bytes;
-    int64_t last = 0;
+    const int64_t last = qs->pos[qs->n - 1];
 
     for (int i = 0; i < qs->n; i++) {
         softmax_begin(&qs->softmax, i);
         memset(qs->y[i], 0, (size_t)head_dim * sizeof(float));
-        last = qs->pos[i] > last ? qs->pos[i] : last;
     }
     for (int64_t key = 0; key <= last; key += TILE) {
         int64_t left = last + 1 - key, n_keys = left < TILE ? left : TILE, rest = left - n_keys;

@@ -139,7 +139,7 @@ static inline int64_t sb_cpu_inputs_words(enum sb_products products, int32_t par
     return rows * (sb_whole_blocks(n) / SB_BLOCK) * sb_cpu_block_words(products);
 }
 
-/* Consecutive tokens of one sequence: queries that read the same keys. */
+/* Tokens of one sequence that follow each other: queries that read the same keys. */
 struct sb_cpu_block {
     int32_t first, n; /* tokens of the pass */
 };

@@ -63,9 +63,8 @@ V_INLINE void weigh_some(struct softmax *s, int32_t i, float *score, float scale
     s->tile_sum[i] = v_hsum(total);
 }
 
-/* Turns query i's products with the tile's first n keys into weights. The rest of the tile gets
- * weights of 0. After the first tile n may be 0, which changes nothing. score
- * [SB_CPU_ATTEND_TILE] */
+/* Turns query i's products with the tile's first n >= 1 keys into weights. The rest of the tile
+ * gets weights of 0. score [SB_CPU_ATTEND_TILE] */
 V_INLINE void weigh_tile(struct softmax *s, int32_t i, float *score, float scale, int64_t n)
 {
     if (n == SB_CPU_ATTEND_TILE)

@@ -6,8 +6,8 @@
  *                    other in the upper ones
  *
  * To turn, vectors are loaded that have four rows, each four apart, side by side, so that what is
- * left is to turn 4 by 4 words within each 16 bytes. That takes a third as many shuffles as to turn
- * whole rows.
+ * left is to turn 4 by 4 words within each 16 bytes. That takes half as many shuffles as to turn
+ * whole rows, since loads put the rows in place.
  *
  *     loaded    words 4q .. 4q + 3 of row a | of row a + 4 | of row a + 8 | of row a + 12
  *     turned    word 4q + j of rows 0 .. 3  | of rows 4 .. | of rows 8 .. | of rows 12 .. 15
@@ -54,9 +54,15 @@ V_INLINE __m128i load_words(const char *from)
     return _mm_loadu_si128((const __m128i *)(const void *)from);
 }
 
+/* Vectors of words: 16 bytes of every fourth of TURN_ROWS rows. low_words and high_words take words
+ * of a and b in turn, from the first or the second half of each 16 bytes, and low_pairs and
+ * high_pairs pairs of words. */
 #if defined(SB_LEVEL_AVX512)
 
-V_INLINE __m512i load_four_rows(const char *const *rows, size_t at, const int is_dot)
+enum { TURN_ROWS = 16 };
+typedef __m512i turn_vec;
+
+V_INLINE turn_vec load_rows(const char *const *rows, size_t at, const int is_dot)
 {
     __m512i four = _mm512_castsi128_si512(load_words(rows[0] + at));
     four = _mm512_inserti32x4(four, load_words(rows[4] + at), 1);
@@ -64,20 +70,11 @@ V_INLINE __m512i load_four_rows(const char *const *rows, size_t at, const int is
     four = _mm512_inserti32x4(four, load_words(rows[12] + at), 3);
     return is_dot ? _mm512_shuffle_epi8(four, _mm512_broadcast_i32x4(dot_bytes())) : four;
 }
-
-V_INLINE void v_turn_words(char *line, size_t stride, const char *const *rows, const int is_dot)
-{
-    for (size_t at = 0; at < 64; at += 16, line += 4 * stride) {
-        __m512i a = load_four_rows(rows, at, is_dot), b = load_four_rows(rows + 1, at, is_dot),
-                c = load_four_rows(rows + 2, at, is_dot), d = load_four_rows(rows + 3, at, is_dot);
-        __m512i ab = _mm512_unpacklo_epi32(a, b), cd = _mm512_unpacklo_epi32(c, d);
-        _mm512_storeu_si512(line, _mm512_unpacklo_epi64(ab, cd));
-        _mm512_storeu_si512(line + stride, _mm512_unpackhi_epi64(ab, cd));
-        ab = _mm512_unpackhi_epi32(a, b), cd = _mm512_unpackhi_epi32(c, d);
-        _mm512_storeu_si512(line + 2 * stride, _mm512_unpacklo_epi64(ab, cd));
-        _mm512_storeu_si512(line + 3 * stride, _mm512_unpackhi_epi64(ab, cd));
-    }
-}
+V_INLINE turn_vec low_words(turn_vec a, turn_vec b) { return _mm512_unpacklo_epi32(a, b); }
+V_INLINE turn_vec high_words(turn_vec a, turn_vec b) { return _mm512_unpackhi_epi32(a, b); }
+V_INLINE turn_vec low_pairs(turn_vec a, turn_vec b) { return _mm512_unpacklo_epi64(a, b); }
+V_INLINE turn_vec high_pairs(turn_vec a, turn_vec b) { return _mm512_unpackhi_epi64(a, b); }
+V_INLINE void store_words(void *to, turn_vec a) { _mm512_storeu_si512(to, a); }
 
 V_INLINE void v_pair_words(uint32_t *to, const uint16_t *low, const uint16_t *high)
 {
@@ -88,43 +85,52 @@ V_INLINE void v_pair_words(uint32_t *to, const uint16_t *low, const uint16_t *hi
 
 #else
 
-V_INLINE __m256i load_two_rows(const char *const *rows, size_t at, const int is_dot)
+enum { TURN_ROWS = 8 };
+typedef __m256i turn_vec;
+
+V_INLINE turn_vec load_rows(const char *const *rows, size_t at, const int is_dot)
 {
     __m256i two = _mm256_inserti128_si256(_mm256_castsi128_si256(load_words(rows[0] + at)),
                                           load_words(rows[4] + at), 1);
     return is_dot ? _mm256_shuffle_epi8(two, _mm256_broadcastsi128_si256(dot_bytes())) : two;
 }
-
-/* The same for eight rows: the words of the lines' first half, or of the other. */
-V_INLINE void turn_eight(char *line, size_t stride, const char *const *rows, const int is_dot)
-{
-    for (size_t at = 0; at < 64; at += 16, line += 4 * stride) {
-        __m256i a = load_two_rows(rows, at, is_dot), b = load_two_rows(rows + 1, at, is_dot),
-                c = load_two_rows(rows + 2, at, is_dot), d = load_two_rows(rows + 3, at, is_dot);
-        __m256i ab = _mm256_unpacklo_epi32(a, b), cd = _mm256_unpacklo_epi32(c, d);
-        _mm256_storeu_si256((__m256i *)(void *)line, _mm256_unpacklo_epi64(ab, cd));
-        _mm256_storeu_si256((__m256i *)(void *)(line + stride), _mm256_unpackhi_epi64(ab, cd));
-        ab = _mm256_unpackhi_epi32(a, b), cd = _mm256_unpackhi_epi32(c, d);
-        _mm256_storeu_si256((__m256i *)(void *)(line + 2 * stride), _mm256_unpacklo_epi64(ab, cd));
-        _mm256_storeu_si256((__m256i *)(void *)(line + 3 * stride), _mm256_unpackhi_epi64(ab, cd));
-    }
-}
-
-V_INLINE void v_turn_words(char *line, size_t stride, const char *const *rows, const int is_dot)
-{
-    turn_eight(line, stride, rows, is_dot);
-    turn_eight(line + 32, stride, rows + 8, is_dot);
-}
+V_INLINE turn_vec low_words(turn_vec a, turn_vec b) { return _mm256_unpacklo_epi32(a, b); }
+V_INLINE turn_vec high_words(turn_vec a, turn_vec b) { return _mm256_unpackhi_epi32(a, b); }
+V_INLINE turn_vec low_pairs(turn_vec a, turn_vec b) { return _mm256_unpacklo_epi64(a, b); }
+V_INLINE turn_vec high_pairs(turn_vec a, turn_vec b) { return _mm256_unpackhi_epi64(a, b); }
+V_INLINE void store_words(void *to, turn_vec a) { _mm256_storeu_si256(to, a); }
 
 V_INLINE void v_pair_words(uint32_t *to, const uint16_t *low, const uint16_t *high)
 {
     __m256i a = _mm256_loadu_si256((const __m256i *)low),
             b = _mm256_loadu_si256((const __m256i *)high);
     __m256i even = _mm256_unpacklo_epi16(a, b), odd = _mm256_unpackhi_epi16(a, b);
-    _mm256_storeu_si256((__m256i *)to, _mm256_permute2x128_si256(even, odd, 0x20));
-    _mm256_storeu_si256((__m256i *)to + 1, _mm256_permute2x128_si256(even, odd, 0x31));
+    store_words(to, _mm256_permute2x128_si256(even, odd, 0x20));
+    store_words(to + 8, _mm256_permute2x128_si256(even, odd, 0x31));
 }
 
 #endif
+
+/* The words of TURN_ROWS rows. */
+V_INLINE void turn_rows(char *line, size_t stride, const char *const *rows, const int is_dot)
+{
+    for (size_t at = 0; at < 64; at += 16, line += 4 * stride) {
+        turn_vec a = load_rows(rows, at, is_dot), b = load_rows(rows + 1, at, is_dot),
+                 c = load_rows(rows + 2, at, is_dot), d = load_rows(rows + 3, at, is_dot);
+        turn_vec ab = low_words(a, b), cd = low_words(c, d);
+        store_words(line, low_pairs(ab, cd));
+        store_words(line + stride, high_pairs(ab, cd));
+        ab = high_words(a, b), cd = high_words(c, d);
+        store_words(line + 2 * stride, low_pairs(ab, cd));
+        store_words(line + 3 * stride, high_pairs(ab, cd));
+    }
+}
+
+V_INLINE void v_turn_words(char *line, size_t stride, const char *const *rows, const int is_dot)
+{
+    for (int r = 0; r < V16; r += TURN_ROWS)
+        turn_rows(line + 4 * r, stride, rows + r, is_dot);
+}
+
 #endif
 #endif

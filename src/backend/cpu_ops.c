@@ -185,13 +185,14 @@ void sb_cpu_op_rope_kv(struct sb_exec *exec, float *qkv, const struct sb_attenti
     run(exec, pass->n_tokens, 8 * job.n, rope_range, &job);
 }
 
-/* Cuts the pass into blocks of at most `most` consecutive tokens of one sequence. Returns the
- * number of blocks. */
+/* Cuts the pass into blocks of at most `most` tokens of one sequence, at positions that follow each
+ * other. Returns the number of blocks. */
 static int32_t cut_blocks(struct sb_cpu_block *blocks, const struct sb_pass *pass, int32_t most)
 {
     int32_t n = 0;
     for (int32_t t = 0; t < pass->n_tokens; t++) {
-        if (n > 0 && blocks[n - 1].n < most && pass->seq[t] == pass->seq[t - 1]) {
+        if (n > 0 && blocks[n - 1].n < most && pass->seq[t] == pass->seq[t - 1] &&
+            pass->pos[t] == pass->pos[t - 1] + 1) {
             blocks[n - 1].n++;
         } else {
             blocks[n].first = t;

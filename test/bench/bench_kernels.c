@@ -294,12 +294,12 @@ int main(int argc, char **argv)
                  {"int8 compute, q4_0", SPECBATCH_COMPUTE_INT8, SB_Q4_0, SPECBATCH_SIMD_AUTO},
                  {"q4_0 weights, AVX2", SPECBATCH_COMPUTE_F32, SB_Q4_0, SPECBATCH_SIMD_AVX2},
                  {"q8_0 weights, AVX2", SPECBATCH_COMPUTE_F32, SB_Q8_0, SPECBATCH_SIMD_AVX2}};
-    static const int32_t shapes[][6] = {/* heads, kv_heads, head_dim, rows, len, q */
-                                        {32, 8, 128, 8, 4096, 1}, {32, 8, 128, 8, 4096, 6},
-                                        {32, 32, 64, 8, 2048, 1}, {32, 32, 64, 8, 2048, 6},
-                                        {32, 8, 128, 8, 128, 1},  {32, 8, 128, 8, 128, 6},
-                                        {16, 2, 64, 1, 8192, 1},  {32, 8, 128, 1, 1024, 128},
-                                        {16, 8, 128, 1, 1024, 1}, {16, 8, 128, 1, 1024, 128}};
+    static const int32_t shapes[][6] = {
+        /* heads, kv_heads, head_dim, rows, len, q */
+        {32, 8, 128, 8, 4096, 1},   {32, 8, 128, 8, 4096, 6},   {32, 32, 64, 8, 2048, 1},
+        {32, 32, 64, 8, 2048, 6},   {32, 8, 128, 8, 128, 1},    {32, 8, 128, 8, 128, 6},
+        {16, 2, 64, 1, 8192, 1},    {32, 8, 128, 1, 1024, 128}, {16, 8, 128, 1, 1024, 1},
+        {16, 8, 128, 1, 1024, 128}, {16, 8, 128, 1, 140, 6}};
     static const struct attention_class classes[] = {
         {"f32", SPECBATCH_COMPUTE_F32, SPECBATCH_KV_F32, SPECBATCH_SIMD_AUTO},
         {"kv bf16", SPECBATCH_COMPUTE_F32, SPECBATCH_KV_BF16, SPECBATCH_SIMD_AUTO},

@@ -295,9 +295,8 @@ static double operand(double value, const struct class *class)
     return class->compute == SPECBATCH_COMPUTE_BF16 ? cpu_round_bf16((float)value) : value;
 }
 
-/* The weights of the tile of keys from j on, of which there are n: its scores less the largest so
- * far, which is brought up to date, and returns what the sums of earlier tiles are to be multiplied
- * by. */
+/* Turns the scores of a tile, of n keys from j on, into weights. Brings `top`, the largest score so
+ * far, up to date. Returns what the sums of the tiles before must be multiplied by. */
 static double weigh(double *weight, int32_t j, int32_t n, double *top)
 {
     double before = *top;

@@ -27,8 +27,8 @@ int cpu_open(struct cpu ways[CPU_WAYS], int32_t compute);
 /* The same with caches of another type than f32. */
 int cpu_open_kv(struct cpu ways[CPU_WAYS], int32_t compute, enum sb_dtype kv);
 void cpu_close(struct cpu *ways, int n);
-/* Gives all of them caches of this type. Not where attention is in the order of blocks with either
- * type. */
+/* Gives all of them caches of this type. (A class whose attention depends on the type is to be
+ * opened with it.) */
 void cpu_set_kv(struct cpu *ways, int n, enum sb_dtype kv);
 
 /* Makes a weight of rows [n, k] of dtype, and fills it in uneven pieces in any order. Returns 0
