@@ -132,38 +132,30 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
     store_result<S>(&result, state, shared, a, tile, kv_head);
 }
 
-/* How many blocks of the kernel below a multiprocessor can hold. To turn heads takes registers, of
- * which four blocks would have too few, and three of the widest rows and tiles. */
-template <class S, bool ROPES>
-constexpr int MOST_RESIDENT = !ROPES               ? S::RESIDENT
-                              : S::MT * S::D > 128 ? 2
-                                                   : 3;
-template <class S, bool ROPES>
-constexpr int RESIDENT = S::RESIDENT < MOST_RESIDENT<S, ROPES> ? S::RESIDENT
-                                                               : MOST_RESIDENT<S, ROPES>;
-
 /* Grid: tiles, kv heads, splits (1 for walk). A block without a tile does nothing; where there are
- * more tiles than blocks, a block takes several. */
+ * more tiles than blocks, a block takes several. That cannot be where heads are turned
+ * (launch_shape). Such a kernel has no loop, for in one the compiler keeps what is the same for all
+ * tiles in some 90 registers, which leaves a multiprocessor room for two blocks instead of three. */
 template <class S, bool ROPES>
-__global__ void __launch_bounds__(THREADS, RESIDENT<S, ROPES>) attend_kernel(attend_args a)
+__global__ void __launch_bounds__(THREADS, S::RESIDENT) attend_kernel(attend_args a)
 {
     SB_DYNAMIC_SHARED(uint8_t, shared);
     const int kv_head = (int)blockIdx.y;
     query_tile tile;
-    int i = (int)blockIdx.x;
-    /* Tiles are counted where heads are turned; elsewhere there is no register for their number. */
-    int n_tiles = INT32_MAX, *const counted = ROPES ? &n_tiles : NULL;
 
     cp_async_begin();
     grid_launch_next();
     /* What tokens there are the host has uploaded before all of the round. */
-    bool has_tile = find_tile(&tile, counted, a, S::ROWS, i);
+    int i = (int)blockIdx.x;
+    bool has_tile = find_tile(&tile, a, S::ROWS, i);
     grid_wait_for_previous();
     while (has_tile) {
         if (a.walk || (int)blockIdx.z * SPLIT <= tile.highest)
             do_tile<S, ROPES>(shared, a, tile, kv_head, i);
+        if (ROPES)
+            break;
         i += (int)gridDim.x;
-        has_tile = i < n_tiles && find_tile(&tile, counted, a, S::ROWS, i);
+        has_tile = find_tile(&tile, a, S::ROWS, i);
     }
 }
 
@@ -174,7 +166,8 @@ cudaError_t launch_shape(const attend_args &a, int n_seqs, cudaStream_t stream)
 {
     const int64_t each = (int64_t)(a.group + S::ROWS - 1) / S::ROWS * a.n_tokens;
     /* Up to 2 n_seqs runs end in a tile that is not full: the sequences', and runs of padding
-     * tokens between them. Should there be more runs, blocks loop. */
+     * tokens between them. A pass whose sequences are apart has no more, as all its padding is of
+     * one sequence; in other passes there may be more, and blocks loop. */
     const int64_t packed = (int64_t)a.n_tokens * a.group / S::ROWS + 2 * (int64_t)n_seqs;
     const dim3 grid((unsigned)(packed < each ? packed : each), (unsigned)a.kv_heads,
                     a.walk ? 1u : (unsigned)a.splits);

@@ -12,9 +12,7 @@
  *           through the runs of the pass in order.
  *
  * A block searches for the tile of its number, then determines how many queries the tile has and at
- * which positions. Every warp does both by itself and gets the same answer. In a short pass it may
- * count all tiles, too, so that it need not search once more for a tile that is hardly ever there:
- * such a search waits for memory while the product behind waits for the block.
+ * which positions. Every warp does both by itself and gets the same answer.
  */
 #ifndef SB_CUDA_ATTEND_QUERY_CUH
 #define SB_CUDA_ATTEND_QUERY_CUH
@@ -64,19 +62,15 @@ __device__ __forceinline__ int tiles_of(int tokens, int group, int rows)
     return (tokens * group + rows - 1) / rows;
 }
 
-/* In a pass of more tokens a block stops looking when it has its tile. */
-enum { SHORT_PASS = 256 };
-
-/* Finds where tile number `want` of the pass is; returns 0 when the pass has fewer. n_tiles: NULL,
- * or gets how many it has, INT32_MAX where they were not counted. The warp takes 32 tokens a step:
- * it finds which of them begin a run, how many tiles each token begins, and with a running sum the
- * token whose tiles include `want`. */
-__device__ __forceinline__ int locate_tile(query_tile *tile, int *n_tiles, const attend_args &a,
-                                           int rows, int want)
+/* Finds where tile number `want` of the pass is; returns 0 when the pass has fewer. The warp takes
+ * 32 tokens a step: it finds which of them begin a run, how many tiles each token begins, and with
+ * a running sum the token whose tiles include `want`. */
+__device__ __forceinline__ int locate_tile(query_tile *tile, const attend_args &a, int rows,
+                                           int want)
 {
     const unsigned all = 0xffffffffu;
     const int lane = threadIdx.x % 32;
-    int before = 0, run = 0, last_seq = -1, is_found = 0;
+    int before = 0, run = 0, last_seq = -1;
     int seq = lane < a.n_tokens ? a.seq[lane] : -1;
 
     for (int first = 0; first < a.n_tokens; first += 32) {
@@ -97,26 +91,20 @@ __device__ __forceinline__ int locate_tile(query_tile *tile, int *n_tiles, const
             sum += lane >= step ? other : 0;
         }
         const unsigned hits = __ballot_sync(all, want < before + sum);
-        if (hits && !is_found) {
+        if (hits) {
             const int hit = __ffs((int)hits) - 1;
             tile->run = __shfl_sync(all, my_run, hit);
             tile->first = rows * (tiles_of(first + hit - tile->run, a.group, rows) + want -
                                   (before + __shfl_sync(all, sum - my_tiles, hit)));
             tile->seq = __shfl_sync(all, seq, hit);
-            is_found = 1;
-            if (!n_tiles || a.n_tokens > SHORT_PASS) {
-                before = INT32_MAX;
-                break;
-            }
+            return 1;
         }
         before += __shfl_sync(all, sum, 31);
         run = __shfl_sync(all, my_run, 31);
         last_seq = __shfl_sync(all, seq, 31);
         seq = next;
     }
-    if (n_tiles)
-        *n_tiles = before;
-    return is_found;
+    return 0;
 }
 
 /* Determines how many queries the tile has, as the run may end in it, the range of their positions,
@@ -153,12 +141,10 @@ __device__ __forceinline__ void measure_tile(query_tile *tile, const attend_args
     }
 }
 
-/* Fills in tile number `want` of the pass; returns 0 when the pass has fewer. n_tiles is as for
- * locate_tile. */
-__device__ __forceinline__ int find_tile(query_tile *tile, int *n_tiles, const attend_args &a,
-                                         int rows, int want)
+/* Fills in tile number `want` of the pass; returns 0 when the pass has fewer. */
+__device__ __forceinline__ int find_tile(query_tile *tile, const attend_args &a, int rows, int want)
 {
-    if (!locate_tile(tile, n_tiles, a, rows, want))
+    if (!locate_tile(tile, a, rows, want))
         return 0;
     measure_tile(tile, a, rows);
     return 1;

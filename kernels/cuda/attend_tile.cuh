@@ -59,7 +59,13 @@ enum {
     SPLIT = 128, /* keys; changes bits */
     WARPS = 4,
     THREADS = 32 * WARPS,
-    W_BYTES = SPLIT * 2 /* a row of W */
+    W_BYTES = SPLIT * 2, /* a row of W */
+    /* Shared memory of a multiprocessor: of compute capability 9.0 and later, and of 8.0. */
+#if __CUDA_ARCH__ >= 900
+    MULTIPROCESSOR_KB = 228
+#else
+    MULTIPROCESSOR_KB = 164
+#endif
 };
 
 template <enum sb_dtype TYPE_, int D_, int MT_>
@@ -83,10 +89,9 @@ struct attend_shape {
         W_AT = (CARE_AT + WARPS * 4 + 127) / 128 * 128,
         SHARED = W_AT + ROWS * W_BYTES,
         SPLIT_SHARED = W_AT, /* of a block that takes one split */
-        /* How many blocks of one split a multiprocessor of compute capability 9.0 can hold: by its
-         * 228 KB of shared memory, of which every block takes 1 KB more than it asks for, and by
-         * registers. */
-        RESIDENT_ = 228 * 1024 / (SPLIT_SHARED + 1024),
+        /* How many blocks of one split a multiprocessor can hold: by its shared memory, of which
+         * every block takes 1 KB more than it asks for, and by registers. */
+        RESIDENT_ = MULTIPROCESSOR_KB * 1024 / (SPLIT_SHARED + 1024),
         REGISTERS = MT == 1   ? 4
                     : MT == 2 ? 3
                               : 2,

@@ -124,8 +124,8 @@ struct sb_pass {
     int32_t n_spans;
     const struct sb_span *spans; /* [n_spans] host, in the order of their tokens */
     /* 1 if no two sequences that have tokens have the same slot, and each has its tokens side by
-     * side at consecutive positions. Padding tokens need not: what they write and read is nobody's.
-     */
+     * side at consecutive positions. Padding tokens, all of one more sequence, need not: what they
+     * write and read is nobody's. */
     int32_t is_apart;
 };
 
