@@ -136,7 +136,6 @@ static void choose_prefill(struct sb_sched *s)
     struct sb_round *round = s->round;
     int32_t room = chunk;
 
-    round->n_chunks = 0;
     for (int32_t at = sb_oldest(all, SB_FILLING); at >= 0 && round->n_chunks < round->max_chunks;
          at = sb_next(all, SB_FILLING, at)) {
         struct sb_seq *seq = all->seq[at];
@@ -296,7 +295,7 @@ int32_t sb_sched_round(struct sb_sched *s)
     uint64_t won, took, work;
     int32_t rc = SPECBATCH_OK;
 
-    round->n_rows = round->n_newcomers = s->n_grouped = s->n_mixed = 0;
+    round->n_rows = round->n_chunks = round->n_newcomers = s->n_grouped = s->n_mixed = 0;
     SB_TRY(check_interruption(s));
     choose_prefill(s);
     s->policy->form(s);

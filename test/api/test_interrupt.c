@@ -143,6 +143,30 @@ static void test_an_interruption_ends_one_step(void)
     specbatch_pool_free(pool);
 }
 
+/* An interruption between two steps touches no request of the round before: one that began and
+ * ended in it has told all that it has to tell, and may be gone. */
+static void test_an_interrupted_step_leaves_ended_requests_alone(void)
+{
+    const specbatch_pool_options options = small_options(SPECBATCH_POLICY_RAGGED);
+    const specbatch_request request = small_request(1);
+    specbatch_event event = SPECBATCH_EVENT_INIT;
+
+    for (int is_freed = 0; is_freed < 2; is_freed++) {
+        CHECK_OK(specbatch_pool_create(&pool, target, NULL, &options));
+        CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
+        CHECK_OK(specbatch_pool_step(pool, NULL));
+        CHECK_OK(specbatch_pool_next_event(pool, &event));
+        CHECK_INT(event.finish, SPECBATCH_FINISH_LENGTH);
+        if (is_freed)
+            specbatch_result_free(take(pool));
+        CHECK_OK(specbatch_pool_interrupt(pool));
+        CHECK_ERROR(specbatch_pool_step(pool, NULL), SPECBATCH_E_INTERRUPTED, "interrupt");
+        CHECK_INT(specbatch_pool_next_event(pool, &event), SPECBATCH_E_EMPTY);
+        CHECK_OK(pool_check(pool));
+        specbatch_pool_free(pool);
+    }
+}
+
 /* Interrupts in call number `at` of the draft callback. The round it comes in gives no tokens, and
  * the next step asks for the same proposals again. */
 static void interrupt_inside(int32_t policy, int at, int by_signal)
@@ -259,6 +283,7 @@ if (open_pair() != 0) {
 }
 RUN(test_a_run_goes_to_the_end);
 RUN(test_an_interruption_ends_one_step);
+RUN(test_an_interrupted_step_leaves_ended_requests_alone);
 RUN(test_from_a_callback);
 RUN(test_from_a_signal_handler);
 RUN(test_from_another_thread);
