@@ -296,7 +296,7 @@ static int32_t state_of(const struct sb_seq *seq)
 void sb_seq_times(const struct sb_seq *seq, uint64_t *queued, uint64_t *first_token,
                   uint64_t *total)
 {
-    const uint64_t end = seq->finished_ns ? seq->finished_ns : sb_port_now_ns();
+    const uint64_t end = seq->finished_ns && !seq->held ? seq->finished_ns : sb_port_now_ns();
 
     *queued = (seq->admitted_ns ? seq->admitted_ns : end) - seq->submitted_ns;
     *first_token = seq->first_token_ns ? seq->first_token_ns - seq->submitted_ns : 0;
@@ -312,11 +312,15 @@ int32_t sb_pool_state(struct specbatch_pool *pool, uint64_t id, specbatch_reques
         return sb_fail(SPECBATCH_E_NOT_FOUND, "request %llu is unknown or collected",
                        (unsigned long long)id);
     state.state = state_of(seq);
-    state.finish = seq->held ? 0 : seq->finish;
     state.n_prompt = (uint64_t)seq->n_prompt;
     state.n_filled = (uint64_t)(seq->kv_len < seq->n_prompt ? seq->kv_len : seq->n_prompt);
+    state.finish = seq->finish;
     state.n_generated = (uint64_t)sb_seq_n_shown(seq);
     sb_seq_times(seq, &state.time_queued_ns, &state.time_first_token_ns, &state.time_total_ns);
+    if (seq->held) { /* nothing of it is to be seen */
+        state.finish = 0;
+        state.n_generated = state.time_first_token_ns = 0;
+    }
     return sb_options_report(out, &state, sizeof state, "request state");
 }
 

@@ -379,6 +379,7 @@ static void check_best(specbatch_pool *pool, const specbatch_request *request, i
     const uint64_t first = ask_for(pool, request, n, ANSWERS_MAX);
     int order[ANSWERS_MAX];
     size_t active = 1, got;
+    uint64_t total;
     char why[300] = "";
 
     CHECK(first);
@@ -391,6 +392,11 @@ static void check_best(specbatch_pool *pool, const specbatch_request *request, i
             CHECK_INT(got, 0);
             CHECK_OK(specbatch_pool_state(pool, id, &state));
             CHECK_INT(state.finish, 0);
+            CHECK_INT(state.n_generated, 0);
+            CHECK_INT(state.time_first_token_ns, 0);
+            total = state.time_total_ns;
+            CHECK_OK(specbatch_pool_state(pool, id, &state));
+            CHECK(state.time_total_ns > total); /* also of one that has ended and is held back */
         }
         if (active > 0)
             CHECK_INT(specbatch_pool_next_event(pool, &event), SPECBATCH_E_EMPTY);
