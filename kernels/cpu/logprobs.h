@@ -9,7 +9,9 @@
  *                      there are no filters, and depth = max - s[id] for what changes.h has made
  *
  * Sums have sixteen lanes over ascending ids, which v_hsum adds in its fixed order. The most
- * probable ids are those with the largest logit or the least depth, of equal ones the lowest id.
+ * probable ids are those with the largest logit or the largest s, of equal ones the lowest id. (By
+ * depth those would be equal whose s differ by too little for a depth. Then a row in which nothing
+ * is changed would have other alternatives than one that no sampler looks at.)
  * They are kept in order while the row is gone through once. An id gets in only if it is more
  * probable than the last of them, which is soon rare, so most of the row is passed a vector at a
  * time. Sorting would need memory of the vocabulary's size.
@@ -101,7 +103,7 @@ static void find_best(struct best *best, const float *row, int64_t n)
     }
 }
 
-/* Finds the same among what the filters leave, and the log-probability of `id`. */
+/* Finds those with the largest s among what the filters leave, and the log-probability of `id`. */
 static float filtered_logprobs(const struct sb_select *args, int32_t at, int32_t n_top,
                                const struct row *row, int32_t id)
 {
@@ -120,12 +122,13 @@ static float filtered_logprobs(const struct sb_select *args, int32_t at, int32_t
             const int is_left = group.found >> lane & 1 && group.weight[lane] >= row->least_weight;
             left |= (uint32_t)is_left << lane;
             group.weight[lane] = is_left ? group.weight[lane] : 0.0f;
-            group.depth[lane] = -group.depth[lane];
         }
         sum = v_add(sum, v_load(group.weight));
         if (n_top > 0)
-            best_add_group(&best, group.depth, left, (int32_t)i);
+            best_add_group(&best, row->s + i, left, (int32_t)i);
     }
+    for (int32_t k = 0; k < best.n; k++)
+        best.value[k] = -depth_of(row, best.id[k]);
     scale.log_sum = sb_log(v_hsum(sum));
     tell_best(args, at, &best, &scale);
     return logprob_of(&scale, -depth_of(row, id));

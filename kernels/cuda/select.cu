@@ -182,7 +182,7 @@ static __device__ int32_t select_sampled(float *logprob, const struct sb_select 
         const struct sb_want want = want_of(scores, args.at[blockIdx.x]);
         tell_best(
             scores, args.at[blockIdx.x], want.is_filtered ? want.n_top : 0, 0, false, none,
-            [&](int32_t) { return -INFINITY; }, memory->tops);
+            [&](int32_t) { return -INFINITY; }, logit_itself(), memory->tops);
     }
     return id;
 }
