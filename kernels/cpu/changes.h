@@ -112,13 +112,14 @@ static void count_tokens(struct changes *changes, const struct sampling *at, flo
     }
 }
 
+/* Infinite terms may add up to a NaN, as where an id is forbidden already: then it stays so. */
 static float penalised(const struct sb_sampler *r, float s, int32_t n)
 {
     if (n >= 0)
         s = s > 0.0f ? s / r->repetition : s * r->repetition;
     if (n > 0)
         s -= (float)n * r->frequency + r->presence;
-    return s;
+    return s == s ? s : -INFINITY;
 }
 
 /* Changes the row. Returns whether anything in it may be another value now. */

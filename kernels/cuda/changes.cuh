@@ -140,7 +140,7 @@ __device__ int32_t list_ids(struct changes *changes, int32_t *counts, const stru
     return n;
 }
 
-/* The logit of an id after bias and penalties. n: its count */
+/* The logit of an id after bias and penalties; -infinity where they add up to a NaN. n: its count */
 __device__ float changed(const struct sampling &at, struct change change, int32_t n)
 {
     const struct sb_sampler *r = at.rule;
@@ -153,7 +153,7 @@ __device__ float changed(const struct sampling &at, struct change change, int32_
         s = s > 0.0f ? s / r->repetition : s * r->repetition;
     if (n > 0)
         s -= (float)n * r->frequency + r->presence;
-    return s;
+    return s == s ? s : -INFINITY;
 }
 
 /* Changes the row, which has no NaN. Returns whether anything asked for it. counts:

@@ -62,7 +62,7 @@ static void draw_sampling(struct random_request *random, int32_t vocab, uint64_t
     s->min_p = ONE_OF(state, 0.0f, 0.0f, 0.02f, 0.3f, 1.0f);
     s->repetition_penalty = ONE_OF(state, 0.0f, 0.0f, 1.3f, 0.8f, 3.0f);
     s->presence_penalty = ONE_OF(state, 0.0f, 0.0f, 1.0f, -0.5f);
-    s->frequency_penalty = ONE_OF(state, 0.0f, 0.0f, 0.7f, -0.3f);
+    s->frequency_penalty = ONE_OF(state, 0.0f, 0.0f, 0.7f, -0.3f, -3e38f);
     s->penalty_window = below(state, 2) ? 0 : 1 + below(state, 30);
     s->flags = (uint32_t)below(state, 2) * SPECBATCH_SAMPLING_SPARE_PROMPT;
     draw_bias(random, vocab, state);

@@ -66,6 +66,8 @@ static void penalise(float *s, int32_t limit, const struct sb_samplers *all,
             const float part = (float)generated[id] * r->frequency;
             s[id] -= part + r->presence;
         }
+        if (isnan(s[id])) /* infinite terms */
+            s[id] = -INFINITY;
     }
     free(generated);
     free(counts);

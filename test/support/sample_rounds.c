@@ -89,6 +89,8 @@ static void random_sampler(struct sample_round *round, struct sb_sampler *r)
         r->repetition = one_in(3) ? 1.0f : 1.5f + cpu_uniform();
         r->frequency = one_in(3) ? 0.0f : cpu_uniform();
         r->presence = one_in(3) ? 0.0f : cpu_uniform();
+        if (one_in(12)) /* together they are -infinity */
+            r->frequency = r->presence = -3e38f;
     }
     r->n_bias = one_in(2) ? 0 : sample_below(6);
     r->n_bans = one_in(2) ? 0 : sample_below(6);
