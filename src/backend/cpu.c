@@ -40,11 +40,10 @@ static enum sb_products best_blocks(int32_t simd, const struct sb_cpu_kernels *k
 /* The same for products of integers, where they are more than a few rows. */
 static enum sb_products best_integers(int32_t simd, const struct sb_cpu_kernels *kernels)
 {
-    if (sb_port_has_amx_int8() && sb_cpu_has_matrix_unit(simd))
-        return SB_INTEGERS_TILES;
-    return kernels == sb_cpu_kernels_for(SPECBATCH_SIMD_AVX512) && sb_port_has_avx512_vnni()
-               ? SB_INTEGERS_DOT
-               : SB_INTEGERS;
+    if (kernels != sb_cpu_kernels_for(SPECBATCH_SIMD_AVX512) || !sb_port_has_avx512_vnni())
+        return SB_INTEGERS;
+    return sb_port_has_amx_int8() && sb_cpu_has_matrix_unit(simd) ? SB_INTEGERS_TILES
+                                                                  : SB_INTEGERS_DOT;
 }
 
 /* Names the numerics class, as far as the weights are known. */

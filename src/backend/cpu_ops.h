@@ -99,7 +99,7 @@ static inline enum sb_products sb_cpu_quant_products(const struct sb_device *dev
         return SB_BLOCKS_FMA;
     if (device->compute == SPECBATCH_COMPUTE_INT8) {
         if (device->integers == SB_INTEGERS_TILES && rows <= SB_CPU_FEW_INTEGER_ROWS)
-            return SB_INTEGERS_DOT; /* every processor with that unit has it */
+            return SB_INTEGERS_DOT; /* whoever has the unit has this, too */
         return device->integers;
     }
     if (sb_cpu_has_tiles(device->blocks) && (rows <= SB_CPU_FEW_ROWS || sb_cpu_has_halves(dtype)))
