@@ -37,24 +37,26 @@ namespace cudasim
  * side. */
 static const int32_t NOTHING = -10000, SPECIAL = 1 << 20, MOST_SHIFT = 31;
 
-/* Splits an element of bf16 or f16, which has at most 11 significant bits. */
-static void split(int32_t *value, int32_t *exponent, float element)
+/* Splits n elements of bf16 or f16, which have at most 11 significant bits. It has no branches, so
+ * that eight elements are one instruction. */
+static __forceinline__ void split(int32_t *__restrict values, int32_t *__restrict exponents,
+                                  const float *elements, size_t n)
 {
-    uint32_t bits;
-    memcpy(&bits, &element, sizeof bits);
-    const int32_t biased = (int32_t)(bits >> 23 & 255u), fraction = (int32_t)(bits >> 13 & 1023u);
-    const int32_t magnitude = biased > 0 ? fraction + 1024 : fraction;
-
-    *value = bits >> 31 ? -magnitude : magnitude;
-    *exponent = biased == 255    ? SPECIAL
-                : magnitude == 0 ? NOTHING
-                                 : (biased > 0 ? biased : 1) - 127;
+    for (size_t i = 0; i < n; i++) {
+        int32_t bits;
+        memcpy(&bits, &elements[i], sizeof bits);
+        const int32_t biased = bits >> 23 & 255, is_denormal = biased == 0, sign = bits >> 31;
+        const int32_t magnitude = (bits >> 13 & 1023) + (is_denormal ? 0 : 1024);
+        const int32_t exponent = magnitude == 0 ? NOTHING : biased + is_denormal - 127;
+        values[i] = (magnitude ^ sign) - sign;
+        exponents[i] = biased == 255 ? SPECIAL : exponent;
+    }
 }
 
+TENSOR_CLONES
 tensor_factors tensor_split(const float *elements, size_t n, int32_t *values, int32_t *exponents)
 {
-    for (size_t i = 0; i < n; i++)
-        split(&values[i], &exponents[i], elements[i]);
+    split(values, exponents, elements, n);
     return {elements, values, exponents};
 }
 
