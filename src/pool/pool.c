@@ -261,7 +261,7 @@ int32_t sb_pool_pin(struct specbatch_pool *pool, const int32_t *ids, size_t n_id
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(sb_pool_check_ids(pool, ids, n_ids, "id"));
-    SB_TRY(sb_prefix_pin(&pool->prefix, ids, n_ids, pin));
+    SB_TRY(sb_prefix_pin(&pool->prefix, ids, n_ids, pool->options.max_len, pin));
 done:
     return rc;
 }

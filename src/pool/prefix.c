@@ -217,7 +217,8 @@ static int32_t reserve(struct sb_prefix_tree *tree, const int32_t *ids, int32_t 
     return SPECBATCH_OK;
 }
 
-int32_t sb_prefix_pin(struct sb_prefix *p, const int32_t *ids, size_t n_ids, uint64_t *pin)
+int32_t sb_prefix_pin(struct sb_prefix *p, const int32_t *ids, size_t n_ids, int32_t max_len,
+                      uint64_t *pin)
 {
     const int32_t span = p->target->limits.span;
     struct sb_prefix_tree *tree = &p->tree;
@@ -226,9 +227,9 @@ int32_t sb_prefix_pin(struct sb_prefix *p, const int32_t *ids, size_t n_ids, uin
 
     if (tree->n_blocks == 0)
         SB_FAIL(SPECBATCH_E_INVALID, "the pool was created without prefix_bytes");
-    if (n_ids < SB_PREFIX_BLOCK || n_ids / SB_PREFIX_BLOCK > (size_t)tree->max_path)
+    if (n_ids < SB_PREFIX_BLOCK || n_ids > (size_t)max_len)
         SB_FAIL(SPECBATCH_E_INVALID, "the prefix has %zu tokens, outside %d..%d", n_ids,
-                SB_PREFIX_BLOCK, (tree->max_path + 1) * SB_PREFIX_BLOCK - 1);
+                SB_PREFIX_BLOCK, (int)max_len);
     n = (int32_t)n_ids / SB_PREFIX_BLOCK;
     SB_NEW(pins, sb_grow(&p->mem, p->pins, &p->pins_capacity, p->n_pins + 1, sizeof *pins),
            "a pin");

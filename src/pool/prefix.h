@@ -96,8 +96,10 @@ int32_t sb_prefix_open_longest(struct sb_prefix *prefix, const int32_t *ids, int
 /* How many blocks of the open path have the draft's columns: the first so many. */
 int32_t sb_prefix_n_drafted(const struct sb_prefix_tree *tree);
 
-/* Semantics and status codes of the public functions; the ids have been checked to be tokens. */
-int32_t sb_prefix_pin(struct sb_prefix *prefix, const int32_t *ids, size_t n_ids, uint64_t *pin);
+/* Semantics and status codes of the public functions; the ids have been checked to be tokens, and a
+ * pool's max_len is no longer than its slots. */
+int32_t sb_prefix_pin(struct sb_prefix *prefix, const int32_t *ids, size_t n_ids, int32_t max_len,
+                      uint64_t *pin);
 int32_t sb_prefix_unpin(struct sb_prefix *prefix, uint64_t pin);
 
 #endif

@@ -255,6 +255,23 @@ static void test_pins_share_blocks(void)
     specbatch_pool_free(pool);
 }
 
+/* A slot of this pool has some columns more. */
+static void test_a_pin_is_no_longer_than_max_len(void)
+{
+    specbatch_pool *pool = plain_pool(64);
+    int32_t ids[301];
+    uint64_t pin;
+
+    CHECK(pool != NULL);
+    CHECK_INT(pool->options.max_len, 300);
+    write_text(ids, 0, 301);
+    CHECK_ERROR(specbatch_pool_pin(pool, ids, 301, &pin), SPECBATCH_E_INVALID,
+                "the prefix has 301 tokens, outside 32..300");
+    CHECK_OK(specbatch_pool_pin(pool, ids, 300, &pin));
+    CHECK_OK(specbatch_pool_unpin(pool, pin));
+    specbatch_pool_free(pool);
+}
+
 /* A pin for which there is no room evicts nothing. */
 static void test_pins_are_refused(void)
 {
@@ -354,6 +371,7 @@ RUN(test_the_least_recently_used_goes_first);
 RUN(test_the_beginning_of_a_long_prompt_is_kept);
 RUN(test_a_pin_stays_and_is_filled_by_who_comes_first);
 RUN(test_pins_share_blocks);
+RUN(test_a_pin_is_no_longer_than_max_len);
 RUN(test_pins_are_refused);
 RUN(test_less_than_a_block_is_refused);
 RUN(test_a_failing_device_ends_the_pool);

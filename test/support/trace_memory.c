@@ -112,7 +112,7 @@ static struct trace_prompt some_text(struct trace_run *run, int *of)
     return text;
 }
 
-/* A prefix is refused if it is shorter than a block or longer than a slot, and if what is not
+/* A prefix is refused if it is shorter than a block or longer than max_len, and if what is not
  * pinned has no room for it. */
 static int pin_one(struct trace_run *run)
 {
