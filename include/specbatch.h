@@ -443,9 +443,9 @@ enum {
 };
 
 /*
- * Converts text to token ids. `length` is in bytes, and the text need not end in NUL. *n (required)
- * receives the number of ids, also with E_BUFFER. ids may be NULL with capacity 0, to ask for that
- * number only.
+ * Converts text to token ids. `length` is in bytes, and the text need not end in NUL; it may be NULL
+ * with length 0. *n (required) receives the number of ids, also with E_BUFFER. ids may be NULL with
+ * capacity 0, to ask for that number only.
  *
  * E_INVALID (also: invalid UTF-8, or a flag that is not for tokenizing), E_NO_TOKENIZER, E_BUFFER,
  * E_UNSUPPORTED (the tokenizer's regular expression would take more steps on this text than any
@@ -458,8 +458,8 @@ SPECBATCH_API int32_t specbatch_tokenize(const specbatch_model *model, const cha
 /*
  * Converts token ids to text. The text is written with a NUL behind it, for which `capacity` must
  * have room. *n (required) receives the length in bytes without that NUL, also with E_BUFFER.
- * buffer may be NULL with capacity 0, to ask for the length only. Ids that the vocabulary has no
- * text for are skipped, and bytes that do not form UTF-8 become U+FFFD.
+ * buffer may be NULL with capacity 0, to ask for the length only; ids may be NULL with n_ids 0. Ids
+ * that the vocabulary has no text for are skipped, and bytes that do not form UTF-8 become U+FFFD.
  *
  * E_INVALID (also: a flag that is not for detokenizing), E_NO_TOKENIZER, E_BUFFER, E_NOMEM.
  * Thread: any. Since 0.1.

@@ -12,11 +12,12 @@
 #include "text/chat.h"
 #include "text/tokenizer.h"
 
-static int32_t check_text_call(const specbatch_model *model, const void *in, const void *buffer,
-                               size_t capacity, const size_t *n)
+/* `name` is that of the argument `in`. */
+static int32_t check_text_call(const specbatch_model *model, const void *in, const char *name,
+                               const void *buffer, size_t capacity, const size_t *n)
 {
     if (!model || !in || !n)
-        return sb_null_argument(!model ? "model" : !in ? "the input" : "n");
+        return sb_null_argument(!model ? "model" : !in ? name : "n");
     if (!buffer && capacity > 0)
         return sb_null_argument("the buffer");
     if (!model->tokenizer)
@@ -56,7 +57,9 @@ int32_t specbatch_tokenize(const specbatch_model *model, const char *text, size_
     struct sb_ids found = {0};
     int32_t rc = SPECBATCH_OK;
 
-    if ((rc = check_text_call(model, text, ids, capacity, n)) != SPECBATCH_OK)
+    if (!text && length == 0)
+        text = "";
+    if ((rc = check_text_call(model, text, "text", ids, capacity, n)) != SPECBATCH_OK)
         return rc;
     found.mem = &model->mem;
     SB_TRY(sb_check_flags(SPECBATCH_E_INVALID, "tokenize", "flags", flags, SB_FLAGS_TOKENIZE));
@@ -74,8 +77,9 @@ int32_t specbatch_detokenize(const specbatch_model *model, const int32_t *ids, s
     struct sb_bytes text = {0};
     int32_t rc;
 
-    if ((rc = check_text_call(model, n_ids > 0 ? ids : no_ids, buffer, capacity, n)) !=
-        SPECBATCH_OK)
+    if (!ids && n_ids == 0)
+        ids = no_ids;
+    if ((rc = check_text_call(model, ids, "ids", buffer, capacity, n)) != SPECBATCH_OK)
         return rc;
     text.mem = &model->mem;
     SB_TRY(sb_check_flags(SPECBATCH_E_INVALID, "detokenize", "flags", flags, SB_FLAGS_DETOKENIZE));
@@ -93,7 +97,7 @@ int32_t specbatch_token_text(const specbatch_model *model, int32_t id, char *buf
     size_t length;
     int32_t rc;
 
-    if ((rc = check_text_call(model, &id, buffer, capacity, n)) != SPECBATCH_OK)
+    if ((rc = check_text_call(model, &id, "id", buffer, capacity, n)) != SPECBATCH_OK)
         return rc;
     piece = sb_tokenizer_piece(model->tokenizer, id, &length);
     if (!piece)
@@ -173,7 +177,7 @@ int32_t specbatch_chat_tokens(const specbatch_model *model, const specbatch_chat
     struct sb_ids found = {0};
     int32_t rc;
 
-    if ((rc = check_text_call(model, messages, ids, capacity, n)) != SPECBATCH_OK)
+    if ((rc = check_text_call(model, messages, "messages", ids, capacity, n)) != SPECBATCH_OK)
         return rc;
     found.mem = &model->mem;
     SB_TRY(read_chat_call(&call, model, options));
@@ -221,7 +225,7 @@ int32_t specbatch_text_stream_create(specbatch_text_stream **out, specbatch_mode
 
     if (!out)
         return sb_null_argument("out");
-    if ((rc = check_text_call(model, out, NULL, 0, &unused)) != SPECBATCH_OK ||
+    if ((rc = check_text_call(model, out, "out", NULL, 0, &unused)) != SPECBATCH_OK ||
         (rc = sb_check_flags(SPECBATCH_E_INVALID, "text stream", "flags", flags,
                              SB_FLAGS_DETOKENIZE)) != SPECBATCH_OK)
         return rc;

@@ -160,7 +160,7 @@ static void test_chat_calls_that_are_refused(void)
     CHECK_ERROR(specbatch_chat_tokens(NULL, &options, &hi, sizeof hi, 1, ids, 64, &n),
                 SPECBATCH_E_INVALID, "model");
     CHECK_ERROR(specbatch_chat_tokens(model, &options, NULL, sizeof hi, 1, ids, 64, &n),
-                SPECBATCH_E_INVALID, "the input");
+                SPECBATCH_E_INVALID, "messages is NULL");
     CHECK_ERROR(specbatch_chat_tokens(model, &options, &hi, sizeof hi, 1, NULL, 64, &n),
                 SPECBATCH_E_INVALID, "the buffer");
     options.flags = 8;
@@ -170,6 +170,23 @@ static void test_chat_calls_that_are_refused(void)
                 SPECBATCH_E_INVALID, "messages");
     CHECK_ERROR(specbatch_chat_text(NULL, &options, &hi, sizeof hi, 1, NULL, 8, &n),
                 SPECBATCH_E_INVALID, "the buffer");
+}
+
+static void test_a_text_of_no_bytes_may_be_null(void)
+{
+    char text[8] = "before";
+    int32_t ids[8];
+    size_t n = 1;
+
+    CHECK_OK(specbatch_tokenize(model, NULL, 0, SPECBATCH_TEXT_NO_BOS, ids, 8, &n));
+    CHECK_INT(n, 0);
+    CHECK_ERROR(specbatch_tokenize(model, NULL, 1, 0, ids, 8, &n), SPECBATCH_E_INVALID,
+                "text is NULL");
+    CHECK_OK(specbatch_detokenize(model, NULL, 0, 0, text, sizeof text, &n));
+    CHECK_INT(n, 0);
+    CHECK_STR(text, "");
+    CHECK_ERROR(specbatch_detokenize(model, NULL, 1, 0, text, sizeof text, &n), SPECBATCH_E_INVALID,
+                "ids is NULL");
 }
 
 /* The prompt that a request with these bytes of text gets: *n ids, 40 at most. */
@@ -236,6 +253,7 @@ RUN(test_chat_tokens);
 RUN(test_chat_text);
 RUN(test_chat_without_a_format);
 RUN(test_chat_calls_that_are_refused);
+RUN(test_a_text_of_no_bytes_may_be_null);
 RUN(test_the_text_of_a_request_may_have_a_length);
 specbatch_model_close(model);
 TEST_END
