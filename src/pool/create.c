@@ -325,11 +325,11 @@ static int32_t check_budget(struct specbatch_pool *pool, const struct plan *plan
     if (rc != SPECBATCH_OK)
         return rc;
     if (cache + work > budget)
-        return sb_fail(
-            SPECBATCH_E_BUDGET,
-            "the pool needs %llu bytes (caches of %lld columns %llu), the budget is %llu",
-            (unsigned long long)(cache + work), (long long)plan->runner.n_columns,
-            (unsigned long long)cache, (unsigned long long)budget);
+        return sb_fail(SPECBATCH_E_BUDGET,
+                       "the pool needs %llu bytes, %llu of them for caches of %lld columns; the "
+                       "budget is %llu",
+                       (unsigned long long)(cache + work), (unsigned long long)cache,
+                       (long long)plan->runner.n_columns, (unsigned long long)budget);
     pool->stats[SB_STAT_cache_bytes] = cache;
     pool->stats[SB_STAT_work_bytes] = work;
     pool->stats[SB_STAT_cache_columns] = (uint64_t)plan->runner.n_columns;
