@@ -24,6 +24,30 @@
 #include "sched/policies.h"
 #include "status.h"
 
+/* ------------------------------------------------------------- calls without a pool */
+
+/* What a caller finds again behind a call: its floating-point mode and, if the call succeeds, its
+ * last error, although parts of the call may have failed, such as opening a file that need not be
+ * there. */
+struct caller {
+    struct sb_fp_env env;
+    char error[SPECBATCH_ERROR_MAX];
+};
+
+static void call_begin(struct caller *caller)
+{
+    sb_error_copy(caller->error);
+    sb_port_fp_enter(&caller->env);
+}
+
+static int32_t call_end(const struct caller *caller, int32_t rc)
+{
+    sb_port_fp_leave(&caller->env);
+    if (rc == SPECBATCH_OK)
+        sb_error_restore(caller->error);
+    return rc;
+}
+
 /* ------------------------------------------------------------------ version, status */
 
 int32_t specbatch_version(void)
@@ -44,6 +68,17 @@ int32_t specbatch_abi_version(void)
     return SPECBATCH_SOVERSION;
 }
 
+static int32_t has_cuda(void)
+{
+    struct caller caller;
+    int32_t exists;
+
+    call_begin(&caller);
+    exists = sb_model_device_exists(SPECBATCH_DEVICE_CUDA);
+    call_end(&caller, SPECBATCH_OK);
+    return exists;
+}
+
 int32_t specbatch_has(const char *feature)
 {
     if (!feature)
@@ -51,7 +86,7 @@ int32_t specbatch_has(const char *feature)
     if (strcmp(feature, "cpu") == 0)
         return 1;
     if (strcmp(feature, "cuda") == 0)
-        return sb_model_device_exists(SPECBATCH_DEVICE_CUDA);
+        return has_cuda();
     if (strcmp(feature, "avx2") == 0)
         return sb_port_has_avx2();
     if (strcmp(feature, "avx512") == 0)
@@ -74,33 +109,29 @@ int32_t specbatch_model_open(specbatch_model **out, const char *path,
                              const specbatch_model_options *options)
 {
     specbatch_model_options full;
-    struct sb_fp_env env;
+    struct caller caller;
     int32_t rc;
 
     if (!out || !path)
         return sb_null_argument(out ? "path" : "out");
     if ((rc = sb_model_options_resolve(&full, options)) != SPECBATCH_OK)
         return rc;
-    sb_port_fp_enter(&env);
-    rc = sb_model_open(out, path, &full);
-    sb_port_fp_leave(&env);
-    return rc;
+    call_begin(&caller);
+    return call_end(&caller, sb_model_open(out, path, &full));
 }
 
 int32_t specbatch_convert(const char *to, const char *from, const specbatch_model_options *options)
 {
     specbatch_model_options full;
-    struct sb_fp_env env;
+    struct caller caller;
     int32_t rc;
 
     if (!to || !from)
         return sb_null_argument(to ? "from" : "to");
     if ((rc = sb_model_options_resolve(&full, options)) != SPECBATCH_OK)
         return rc;
-    sb_port_fp_enter(&env);
-    rc = sb_model_convert(to, from, &full);
-    sb_port_fp_leave(&env);
-    return rc;
+    call_begin(&caller);
+    return call_end(&caller, sb_model_convert(to, from, &full));
 }
 
 void specbatch_model_retain(specbatch_model *model)
@@ -225,17 +256,15 @@ int32_t specbatch_pool_create(specbatch_pool **out, specbatch_model *target, spe
                               const specbatch_pool_options *options)
 {
     specbatch_pool_options full;
-    struct sb_fp_env env;
+    struct caller caller;
     int32_t rc;
 
     if (!out || !target)
         return sb_null_argument(out ? "target" : "out");
     if ((rc = sb_pool_options_resolve(&full, options, target->config.context)) != SPECBATCH_OK)
         return rc;
-    sb_port_fp_enter(&env);
-    rc = sb_pool_create(out, target, draft, &full);
-    sb_port_fp_leave(&env);
-    return rc;
+    call_begin(&caller);
+    return call_end(&caller, sb_pool_create(out, target, draft, &full));
 }
 
 static int32_t busy_elsewhere(void)
@@ -664,7 +693,7 @@ int32_t specbatch_audit(specbatch_model *target, const specbatch_pool_options *o
     specbatch_pool_options full;
     specbatch_audit_report found = SPECBATCH_AUDIT_REPORT_INIT;
     specbatch_request plain;
-    struct sb_fp_env env;
+    struct caller caller;
     int32_t rc;
 
     if (!target || !request || !result || !report)
@@ -676,9 +705,8 @@ int32_t specbatch_audit(specbatch_model *target, const specbatch_pool_options *o
         (rc = sb_pool_options_resolve(&full, options, target->config.context)) != SPECBATCH_OK ||
         (rc = sb_request_resolve(&plain, request, SB_DRAFT_LEN_MAX)) != SPECBATCH_OK)
         return rc;
-    sb_port_fp_enter(&env);
-    rc = sb_audit(target, &full, &plain, result, &found);
-    sb_port_fp_leave(&env);
+    call_begin(&caller);
+    rc = call_end(&caller, sb_audit(target, &full, &plain, result, &found));
     return rc == SPECBATCH_OK ? sb_options_report(report, &found, sizeof found, "audit report")
                               : rc;
 }

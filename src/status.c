@@ -36,6 +36,16 @@ const char *sb_last_error(void)
     return last_error;
 }
 
+void sb_error_copy(char copy[SPECBATCH_ERROR_MAX])
+{
+    memcpy(copy, last_error, sizeof last_error);
+}
+
+void sb_error_restore(const char copy[SPECBATCH_ERROR_MAX])
+{
+    memcpy(last_error, copy, sizeof last_error);
+}
+
 int32_t specbatch_status_is_fatal(int32_t status)
 {
     return status == SPECBATCH_E_DEVICE || status == SPECBATCH_E_INTERNAL;

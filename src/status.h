@@ -31,6 +31,11 @@ int32_t sb_fail_in(int32_t code, const char *place);
 /* This thread's message, or "" when there has been no failure. */
 const char *sb_last_error(void);
 
+/* Copies this thread's message, and puts such a copy back: for a call that succeeds although a part
+ * of it has failed, such as opening a file that need not be there. */
+void sb_error_copy(char copy[SPECBATCH_ERROR_MAX]);
+void sb_error_restore(const char copy[SPECBATCH_ERROR_MAX]);
+
 /*
  * A function that can fail and has something to clean up looks like this:
  *

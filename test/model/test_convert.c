@@ -477,6 +477,23 @@ static void the_first_ends_are_in_the_file(void)
     remove(path);
 }
 
+/* A folder need not have a chat template, nor a machine CUDA. */
+static void a_success_leaves_the_last_error(void)
+{
+    specbatch_model *model = NULL;
+    char line[SPECBATCH_ERROR_MAX];
+
+    CHECK_INT(specbatch_policy_by_name("none"), SPECBATCH_E_NOT_FOUND);
+    snprintf(line, sizeof line, "%s", specbatch_last_error());
+    CHECK_OK(specbatch_convert(path, models[0], NULL));
+    CHECK_STR(specbatch_last_error(), line);
+    CHECK_OK(specbatch_model_open(&model, models[0], NULL));
+    CHECK_STR(specbatch_last_error(), line);
+    specbatch_model_close(model);
+    specbatch_has("cuda");
+    CHECK_STR(specbatch_last_error(), line);
+}
+
 static void refuses_what_cannot_be_converted(void)
 {
     specbatch_model_options options = options_of(3);
@@ -595,6 +612,7 @@ RUN(matrices_are_quantised_row_by_row);
 RUN(conversions_can_be_cancelled);
 RUN(a_full_disk_leaves_nothing);
 RUN(no_memory_leaves_nothing);
+RUN(a_success_leaves_the_last_error);
 RUN(the_first_ends_are_in_the_file);
 RUN(refuses_what_cannot_be_converted);
 RUN(safetensors_files_are_the_same_model);
