@@ -1,6 +1,7 @@
 /* The exported functions on drafts. They compute nothing, so they need no floating-point
  * environment. */
 #include "api.h"
+#include "file.h"
 #include "options.h"
 #include "engine/draft.h"
 
@@ -25,7 +26,7 @@ int32_t specbatch_draft_from_table(specbatch_draft **out, const char *path)
 {
     if (!out || !path)
         return sb_null_argument(out ? "path" : "out");
-    return sb_source_from_table(out, path);
+    return sb_file_fail(sb_source_from_table(out, path), path);
 }
 
 int32_t specbatch_table_options_init(specbatch_table_options *options, size_t size)
@@ -36,9 +37,12 @@ int32_t specbatch_table_options_init(specbatch_table_options *options, size_t si
 int32_t specbatch_table_make(const char *to, const specbatch_model *model, const int32_t *ids,
                              size_t n_ids, const specbatch_table_options *options)
 {
+    int32_t rc;
+
     if (!to || !model || !ids)
         return sb_null_argument(!to ? "to" : !model ? "model" : "ids");
-    return sb_table_make(to, model, ids, n_ids, options);
+    rc = sb_table_make(to, model, ids, n_ids, options);
+    return rc == SPECBATCH_E_IO ? sb_file_fail(rc, to) : rc;
 }
 
 int32_t specbatch_draft_from_ops(specbatch_draft **out, const specbatch_draft_ops *ops)

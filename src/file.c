@@ -21,12 +21,15 @@ const char *sb_file_name(const char *path)
 int32_t sb_file_fail(int32_t rc, const char *path)
 {
     const char *name = sb_file_name(path);
-    char directory[1024];
+    const size_t n = strlen(name);
+    char message[SPECBATCH_ERROR_MAX];
 
-    if (rc == SPECBATCH_OK || name == path)
+    if (rc == SPECBATCH_OK)
         return rc;
-    snprintf(directory, sizeof directory, "%.*s", (int)(name - path - (name - path > 1)), path);
-    return sb_fail_in(rc, directory);
+    snprintf(message, sizeof message, "%s", sb_last_error());
+    if (strncmp(message, name, n) == 0 && strncmp(message + n, ": ", 2) == 0)
+        sb_fail(rc, "%s", message + n + 2);
+    return sb_fail_in(rc, path);
 }
 
 int sb_file_is_directory(const char *path)

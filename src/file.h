@@ -65,9 +65,9 @@ int sb_file_is_directory(const char *path);
 /* The part of a path behind its last slash. */
 const char *sb_file_name(const char *path);
 
-/* Messages name a file without its directory. This puts the directory of `path` in front of the
- * message of a failure `rc`, which it returns; SPECBATCH_OK and a path without a directory are
- * fine. */
+/* Messages name a file without its directory. This puts the path that the caller knows in front of
+ * the message of a failure `rc`, which it returns, and in the place of the file's name if the
+ * message begins with that. SPECBATCH_OK is fine. */
 int32_t sb_file_fail(int32_t rc, const char *path);
 
 /* path = dir + "/" + name. E_INVALID when that has more than 1023 bytes. */

@@ -3,8 +3,8 @@
  *
  * A failure is a negative code and one line of text. The line names the place: the file, the
  * tensor, the field, the request. It is written by the function in which the failure occurs; the
- * functions above that one pass the code on unchanged. While a checkpoint is opened, messages name
- * files without their directory, and model.c puts the directory in front at the end, shortened if
+ * functions above that one pass the code on unchanged. Messages name files without their directory,
+ * and the function that was given a path puts that in front at the end (sb_file_fail), shortened if
  * need be: so a long path never pushes the reason out of the line.
  *
  * The line lies in a fixed buffer of each thread, so that reporting a failed allocation allocates

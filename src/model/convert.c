@@ -490,10 +490,6 @@ static int32_t convert(struct converter *c, const char *to, const char *from)
 {
     int32_t rc = SPECBATCH_OK;
 
-    if (!from[0] || !to[0])
-        SB_FAIL(SPECBATCH_E_INVALID, "the path of the %s is empty", to[0] ? "model" : "GGUF file");
-    if (sb_file_is_directory(to))
-        SB_FAIL(SPECBATCH_E_INVALID, "%.100s is a directory, and not to be a file", to);
     c->to_safetensors = ends_in(to, ".safetensors");
     SB_TRY(sb_container_open(&c->from, &c->mem, from));
     SB_TRY(sb_container_config(&c->config, &c->from, &c->mem, &c->log));
@@ -512,12 +508,15 @@ int32_t sb_model_convert(const char *to, const char *from, const specbatch_model
                           .progress = {options, "converting", 0, 0}};
     int32_t rc;
 
+    if (!from[0] || !to[0])
+        return sb_fail(SPECBATCH_E_INVALID, "the path of the %s is empty",
+                       to[0] ? "model" : "GGUF file");
+    if (sb_file_is_directory(to))
+        return sb_fail(SPECBATCH_E_INVALID, "%.100s is a directory, and not to be a file", to);
     sb_gguf_out_init(&c.out, &c.mem);
     sb_safetensors_out_init(&c.plain_out, &c.mem);
     rc = convert(&c, to, from);
-    if (rc != SPECBATCH_OK)
-        rc = c.out.rc != SPECBATCH_OK || c.plain_out.rc != SPECBATCH_OK ? sb_file_fail(rc, to)
-                                                                        : sb_fail_in(rc, from);
+    rc = sb_file_fail(rc, c.out.rc != SPECBATCH_OK || c.plain_out.rc != SPECBATCH_OK ? to : from);
     sb_gguf_out_clear(&c.out);
     sb_safetensors_out_clear(&c.plain_out);
     sb_free(&c.mem, c.made);

@@ -208,7 +208,7 @@ done:
     sb_tensors_close(tensors);
     sb_container_close(&from);
     sb_model_release(model);
-    return rc == SPECBATCH_OK ? rc : sb_fail_in(rc, path);
+    return sb_file_fail(rc, path);
 }
 
 void sb_model_retain(struct specbatch_model *model)

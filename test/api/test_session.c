@@ -187,7 +187,7 @@ static void test_a_file_that_cannot_be_written_leaves_nothing(void)
     }
     signal(SIGXFSZ, SIG_DFL);
     CHECK_ERROR(specbatch_pool_save_session(pool, talk, N_TALK, "build/none/talk", NULL),
-                SPECBATCH_E_IO, "build/none: talk: cannot create: No such");
+                SPECBATCH_E_IO, "build/none/talk: cannot create: No such");
     CHECK_ERROR(specbatch_pool_save_session(pool, talk, N_TALK, dir.path, NULL), SPECBATCH_E_IO,
                 "cannot give");
     CHECK_INT(test_dir_files(&dir), 1);

@@ -6,6 +6,7 @@
 
 #include "file.h"
 #include "sbtest.h"
+#include "status.h"
 #include "support/model_files.h"
 
 static struct test_dir dir;
@@ -86,6 +87,27 @@ static void test_places_where_nothing_can_be_written(void)
     CHECK_INT(test_dir_files(&dir), 1);
 }
 
+/* A path takes the place of the file's name, and stands in front of what does not begin with it. */
+static void test_failures_name_the_path(void)
+{
+    static const char *const cases[][3] = {
+        {"/nope", "nope: cannot open", "/nope: cannot open"},
+        {"nope", "nope: cannot open", "nope: cannot open"},
+        {"a/b.gguf", "b.gguf: truncated", "a/b.gguf: truncated"},
+        {"a/b.gguf", "b.gguf.part: truncated", "a/b.gguf: b.gguf.part: truncated"},
+        {"a/b", "config.json: truncated", "a/b: config.json: truncated"},
+        {"a/", "no memory", "a/: no memory"},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sb_fail(SPECBATCH_E_IO, "%s", cases[i][1]);
+        CHECK_INT(sb_file_fail(SPECBATCH_E_IO, cases[i][0]), SPECBATCH_E_IO);
+        CHECK_STR(sb_last_error(), cases[i][2]);
+    }
+    CHECK_OK(sb_file_fail(SPECBATCH_OK, "a"));
+    CHECK_STR(sb_last_error(), cases[5][2]);
+}
+
 TEST_BEGIN
 dir = test_dir_make();
 snprintf(path, sizeof path, "%s/new", dir.path);
@@ -93,5 +115,6 @@ RUN(test_a_file_appears_whole);
 RUN(test_what_is_dropped_leaves_the_old_file);
 RUN(test_a_full_disk_is_reported);
 RUN(test_places_where_nothing_can_be_written);
+RUN(test_failures_name_the_path);
 test_dir_remove(&dir);
 TEST_END

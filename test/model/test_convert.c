@@ -506,7 +506,7 @@ static void refuses_what_cannot_be_converted(void)
     CHECK_ERROR(specbatch_convert("", models[0], NULL), SPECBATCH_E_INVALID, "GGUF file is empty");
     CHECK_ERROR(specbatch_convert(path, "", NULL), SPECBATCH_E_INVALID, "model is empty");
     CHECK_ERROR(specbatch_convert("build/none/x.gguf", models[0], NULL), SPECBATCH_E_IO,
-                "build/none: x.gguf: cannot create");
+                "build/none/x.gguf: cannot create");
     CHECK_ERROR(convert_changed(MODELS "qwen3_yarn_f32", "\"factor\"",
                                 "\"attention_factor\": 1.5, \"factor\""),
                 SPECBATCH_E_UNSUPPORTED, "attention_factor 1.5 cannot be said in a GGUF file");
@@ -593,7 +593,7 @@ static void safetensors_files_are_whole_or_not_there(void)
                     "converting was cancelled after");
     }
     CHECK_ERROR(specbatch_convert("build/none/x.safetensors", models[0], NULL), SPECBATCH_E_IO,
-                "build/none: x.safetensors: cannot create");
+                "build/none/x.safetensors: cannot create");
     options = options_of(SPECBATCH_WEIGHTS_Q8);
     CHECK_ERROR(to_safetensors(MODELS "emoji", &options), SPECBATCH_E_UNSUPPORTED,
                 "no quantised types");

@@ -244,6 +244,7 @@ static void refuses_what_cannot_be_converted(void)
                 SPECBATCH_E_UNSUPPORTED, "a GGUF file has no config.json");
     CHECK_ERROR(convert_as(to, "README.md", SPECBATCH_WEIGHTS_AUTO), SPECBATCH_E_FORMAT,
                 "README.md: not a GGUF file");
+    CHECK(strstr(specbatch_last_error(), "README.md: README.md") == NULL);
     CHECK_ERROR(convert_as(to, "no/such.gguf", SPECBATCH_WEIGHTS_AUTO), SPECBATCH_E_IO,
                 "no/such.gguf: neither a directory nor a GGUF file is there");
     CHECK_INT(test_dir_files(&dir), 1);

@@ -121,7 +121,8 @@ static void test_bad_arguments_are_refused(void)
     CHECK_ERROR(specbatch_table_make(NULL, target, wrong, 1, NULL), SPECBATCH_E_INVALID, "to");
     CHECK_ERROR(specbatch_table_make(path, NULL, wrong, 1, NULL), SPECBATCH_E_INVALID, "model");
     CHECK_ERROR(specbatch_table_make(path, target, NULL, 1, NULL), SPECBATCH_E_INVALID, "ids");
-    CHECK_ERROR(specbatch_table_make("no/such/folder", target, wrong, 1, NULL), SPECBATCH_E_IO, "");
+    CHECK_ERROR(specbatch_table_make("no/such/folder", target, wrong, 1, NULL), SPECBATCH_E_IO,
+                "no/such/folder: cannot create");
     options.max_match = 9;
     CHECK_ERROR(specbatch_table_make(path, target, wrong, 1, &options), SPECBATCH_E_INVALID,
                 "max_match");
@@ -134,7 +135,8 @@ static void test_bad_arguments_are_refused(void)
     options.min_count = -1;
     CHECK_ERROR(specbatch_table_make(path, target, wrong, 1, &options), SPECBATCH_E_INVALID,
                 "min_count");
-    CHECK_ERROR(specbatch_draft_from_table(&draft, "no/such/file"), SPECBATCH_E_IO, "file");
+    CHECK_ERROR(specbatch_draft_from_table(&draft, "no/such/file"), SPECBATCH_E_IO,
+                "no/such/file: cannot open");
     CHECK_ERROR(specbatch_draft_from_table(NULL, path), SPECBATCH_E_INVALID, "out");
     CHECK_ERROR(specbatch_draft_from_table(&draft, NULL), SPECBATCH_E_INVALID, "path");
     CHECK(draft == NULL);
