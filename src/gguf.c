@@ -449,7 +449,9 @@ static int32_t check_version(struct head *h)
     SB_TRY(read_number(h, 4, &magic, "the header"));
     SB_TRY(read_number(h, 4, &version, "the header"));
     if (magic != 0x46554747)
-        SB_FAIL(SPECBATCH_E_FORMAT, "%s: not a GGUF file: it does not begin with GGUF",
+        SB_FAIL(SPECBATCH_E_FORMAT,
+                "%s: not a GGUF file: it does not begin with GGUF; of a checkpoint in a folder "
+                "give the folder",
                 h->file->name);
     if (version != 0 && version % 65536 == 0)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: big-endian GGUF files are not supported",

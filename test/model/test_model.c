@@ -548,7 +548,11 @@ static void names_the_checkpoint(void)
     CHECK(strncmp(specbatch_last_error(), "...", 3) == 0);
     CHECK(strstr(specbatch_last_error(), whole) != NULL);
     snprintf(path, sizeof path, "%s/config.json", dir.path);
-    snprintf(whole, sizeof whole, "%s: not a GGUF file: it does not begin with GGUF", path);
+    snprintf(
+        whole, sizeof whole,
+        "%s: not a GGUF file: it does not begin with GGUF; of a checkpoint in a folder give the "
+        "folder",
+        path);
     CHECK_INT(sb_model_open(&m, path, &options), SPECBATCH_E_FORMAT);
     CHECK_STR(specbatch_last_error(), whole);
     CHECK_INT(sb_model_open(&m, "", &options), SPECBATCH_E_INVALID);
