@@ -1029,12 +1029,17 @@ class Pool
         return collect(result) ? std::optional<Result>(std::move(result)) : std::nullopt;
     }
     /* Ranges that step the pool until it has no request left. What is submitted meanwhile is run
-     * too. An item is there until the next one is. The pool may not be moved before their end. */
-    Feed<Event> events();
-    Feed<Result> results();
+     * too. An item is there until the next one is. The pool may not be moved before their end,
+     * and must have a name: a loop over a temporary pool's range would begin when it is gone. */
+    Feed<Event> events() &;
+    Feed<Event> events() && = delete;
+    Feed<Result> results() &;
+    Feed<Result> results() && = delete;
     /* The same of what is there now, without a step. */
-    Feed<Event> events_now();
-    Feed<Result> results_now();
+    Feed<Event> events_now() &;
+    Feed<Event> events_now() && = delete;
+    Feed<Result> results_now() &;
+    Feed<Result> results_now() && = delete;
     /* The tokens since the last poll. */
     std::vector<std::int32_t> poll(std::uint64_t id)
     {
@@ -1191,19 +1196,19 @@ class Pool::Feed
     Item item_;
 };
 
-inline Pool::Feed<Event> Pool::events()
+inline Pool::Feed<Event> Pool::events() &
 {
     return Feed<Event>(*this, true);
 }
-inline Pool::Feed<Result> Pool::results()
+inline Pool::Feed<Result> Pool::results() &
 {
     return Feed<Result>(*this, true);
 }
-inline Pool::Feed<Event> Pool::events_now()
+inline Pool::Feed<Event> Pool::events_now() &
 {
     return Feed<Event>(*this, false);
 }
-inline Pool::Feed<Result> Pool::results_now()
+inline Pool::Feed<Result> Pool::results_now() &
 {
     return Feed<Result>(*this, false);
 }

@@ -670,6 +670,28 @@ constexpr bool is_moved_only = std::is_nothrow_move_constructible_v<T>
 static_assert(is_moved_only<Model> && is_moved_only<Draft> && is_moved_only<Result>);
 static_assert(is_moved_only<TextStream> && std::is_move_assignable_v<Pool> &&
               !std::is_copy_constructible_v<Pool>);
+
+/* Whether a range may be made of a P: of a pool that has a name, and of no other. */
+template <typename P, typename = void>
+constexpr bool has_events = false;
+template <typename P>
+constexpr bool has_events<P, std::void_t<decltype(std::declval<P>().events())>> = true;
+template <typename P, typename = void>
+constexpr bool has_results = false;
+template <typename P>
+constexpr bool has_results<P, std::void_t<decltype(std::declval<P>().results())>> = true;
+template <typename P, typename = void>
+constexpr bool has_events_now = false;
+template <typename P>
+constexpr bool has_events_now<P, std::void_t<decltype(std::declval<P>().events_now())>> = true;
+template <typename P, typename = void>
+constexpr bool has_results_now = false;
+template <typename P>
+constexpr bool has_results_now<P, std::void_t<decltype(std::declval<P>().results_now())>> = true;
+static_assert(has_events<Pool &> && !has_events<Pool>);
+static_assert(has_results<Pool &> && !has_results<Pool>);
+static_assert(has_events_now<Pool &> && !has_events_now<Pool>);
+static_assert(has_results_now<Pool &> && !has_results_now<Pool>);
 #if __cplusplus >= 202002L
 static_assert(std::ranges::input_range<Pool::Feed<Event>>);
 static_assert(std::is_convertible_v<View<float>, std::span<const float>>);
