@@ -78,7 +78,8 @@
  *
  * Forks. A pool works only in the process that created it, since its threads do not exist in a
  * forked child. In such a child:
- *   - calls on the parent's pools return E_INVALID, except for specbatch_pool_stat, which works;
+ *   - calls on the parent's pools return E_INVALID, except for specbatch_pool_stat, which works,
+ *     and specbatch_pool_interrupt, which returns OK and does nothing;
  *   - specbatch_pool_free gives the memory of the parent's pool back, and calls the draft's
  *     functions as ever. If a thread or a callback was inside the pool at the fork, nothing of it
  *     is touched, and free and stat fail with E_BUSY;
@@ -200,7 +201,8 @@ enum {
 
     /* Fatal codes: the pool that returns one is dead. From then on every call on it returns the
      * same code, except that specbatch_pool_collect still hands out the results that had finished,
-     * and that specbatch_pool_stat and specbatch_pool_free work. */
+     * that specbatch_pool_stat and specbatch_pool_free work, and that specbatch_pool_interrupt
+     * returns OK and does nothing. */
 
     /* The device failed. */
     SPECBATCH_E_DEVICE = -60,

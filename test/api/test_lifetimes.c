@@ -193,6 +193,7 @@ static void check_refusals(void)
                 "before a fork");
     CHECK_ERROR(specbatch_pool_collect(parent.pool, &result), SPECBATCH_E_INVALID, "before a fork");
     CHECK(n == 77 && !result);
+    CHECK_OK(specbatch_pool_interrupt(parent.pool));
 }
 
 static void refuse_and_free(void)
