@@ -141,7 +141,7 @@ enum {
 
     /* The call was wrong. Nothing has changed. */
 
-    /* An argument is NULL, out of range, or a handle of the wrong kind. */
+    /* An argument is NULL or out of range. */
     SPECBATCH_E_INVALID = -1,
     /* An option struct has a non-zero field or flag that this library does not know. */
     SPECBATCH_E_OPTIONS = -2,
@@ -445,9 +445,9 @@ enum {
 };
 
 /*
- * Converts text to token ids. `length` is in bytes, and the text need not end in NUL; it may be NULL
- * with length 0. *n (required) receives the number of ids, also with E_BUFFER. ids may be NULL with
- * capacity 0, to ask for that number only.
+ * Converts text to token ids. `length` is in bytes, and the text need not end in NUL; it may be
+ * NULL with length 0. *n (required) receives the number of ids, also with E_BUFFER. ids may be NULL
+ * with capacity 0, to ask for that number only.
  *
  * E_INVALID (also: invalid UTF-8, or a flag that is not for tokenizing), E_NO_TOKENIZER, E_BUFFER,
  * E_UNSUPPORTED (the tokenizer's regular expression would take more steps on this text than any
@@ -767,10 +767,10 @@ typedef struct specbatch_draft_row {
  */
 typedef struct specbatch_draft_ops {
     size_t struct_size; /* sizeof(specbatch_draft_ops) */
-    /* Proposes for all rows of a round that may have proposals, in one call. Of a row's proposals
-     * those from the first on that is no token of the target's vocabulary are ignored. Returns 0.
-     * After any other value, or an n_out outside 0..k, specbatch_pool_step returns E_CANCELLED; the
-     * round has then changed nothing, and the next step asks again. */
+    /* Proposes for all rows of a round that may have proposals, in one call. A row's proposals are
+     * ignored from the first id on that is not in the target's vocabulary. Returns 0. After any
+     * other value, or an n_out outside 0..k, specbatch_pool_step returns E_CANCELLED; the round has
+     * then changed nothing, and the next step asks again. */
     int32_t (*propose)(void *user, specbatch_draft_row *const *rows, size_t n_rows);
     /* A request that propose has seen has ended, in whatever way, or its pool is being freed. It is
      * called once for each such request, and the request is not in any row afterwards. */
@@ -862,12 +862,12 @@ typedef struct specbatch_pool_options {
     void *alloc_user;
     specbatch_log_fn log; /* NULL: nothing is logged */
     void *log_user;
-    /* Columns of the caches: tokens whose keys and values all sequences in them share. A request
-     * takes a slot of max_len columns and some more, or of a half, a quarter and so on, as its
-     * prompt and max_new need, and waits until one is free. Rounded down to whole longest slots,
-     * of which a pool has one for each sequence at most. 0: a longest slot for each sequence
-     * that a pool of ragged keeps (see `window`), or as many columns as budget_bytes has room for.
-     * Since 0.2. */
+    /* Columns of the caches, which all sequences in them share. A column holds one token's keys and
+     * values. Slots come in sizes of L, L / 2, L / 4 columns and so on, L being max_len and some to
+     * spare; a request takes the smallest that its prompt and max_new fit in, and waits until one
+     * is free. This number is rounded down to a multiple of L, and to L for each sequence at most.
+     * 0: L for each sequence that a pool of ragged keeps (see `window`), or as many columns as
+     * budget_bytes has room for. Since 0.2. */
     uint64_t cache_columns;
     /* Bytes for keys and values of prompts and answers that are kept when their request has ended:
      * a later prompt that begins with the same tokens is not computed again so far. They are kept
@@ -1394,8 +1394,8 @@ SPECBATCH_API const int32_t *specbatch_result_top_ids(const specbatch_result *re
 SPECBATCH_API const float *specbatch_result_top_logprobs(const specbatch_result *result,
                                                          size_t *n_top);
 /* Log-probabilities of the prompt's tokens from the second on, *n of them, and their alternatives
- * as above; NULL and 0 when the request did not ask for them, or ended before its prompt was
- * computed. Since 0.2. */
+ * as above; NULL and 0 when the request did not ask for them, when the prompt has one token only,
+ * or when the request ended before its prompt was computed. Since 0.2. */
 SPECBATCH_API const float *specbatch_result_prompt_logprobs(const specbatch_result *result,
                                                             size_t *n);
 SPECBATCH_API const int32_t *specbatch_result_prompt_top_ids(const specbatch_result *result,
