@@ -92,6 +92,19 @@ class TestEnds(unittest.TestCase):
         self.assertEqual(out, "[1, 'release']\n")
 
 
+class TestClasses(unittest.TestCase):
+    def test_a_class_that_opens_or_makes_its_objects_is_not_called(self):
+        for kind, line in (
+                (specbatch.Model, "Model.open(path) opens one"),
+                (specbatch.Draft, "Draft.from_model(model), Draft.ngram() and so on make one"),
+                (specbatch.Result, "a pool's requests end with one")):
+            for given in ((), (TARGET,), (TARGET, None)):
+                with self.subTest(kind=kind, given=given), self.assertRaises(TypeError) as error:
+                    kind(*given)
+                self.assertTrue(str(error.exception).endswith(": " + line), error.exception)
+        gc.collect()  # nothing of what has failed is freed
+
+
 class TestProcesses(unittest.TestCase):
     def test_a_forked_child_is_refused_the_pool_and_ends_quietly(self):
         code, out, err = run_python(OPEN + """

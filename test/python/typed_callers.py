@@ -18,6 +18,7 @@ def right(model: specbatch.Model) -> str:
 
 
 def wrong(model: specbatch.Model, pool: specbatch.Pool) -> None:
+    specbatch.Model("folder")  # type: ignore[arg-type]
     specbatch.Pool(model, fixedk=True)  # type: ignore[call-arg]
     specbatch.Pool(model, batch="8")  # type: ignore[arg-type]
     specbatch.Pool.bytes_needed(model, drafts=3)  # type: ignore[call-arg]

@@ -31,7 +31,8 @@ import threading
 import weakref
 from ctypes import c_char_p, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 from types import TracebackType
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Type, TypeVar
+from typing import (Any, Callable, Dict, Iterator, List, NoReturn, Optional, Sequence, Tuple, Type,
+                    TypeVar)
 
 from . import _abi
 from .errors import BusyError, InvalidError, error_of
@@ -204,8 +205,21 @@ class Handle:
     """What the library made, owned by this object. Closing it twice does nothing."""
 
     _free_name = ""
+    _made_by = ""  # where a user gets one, for messages
 
-    def __init__(self, pointer: int, *borrowed: Any) -> None:
+    def __init__(self, *_given: NoReturn) -> None:
+        """A class that a user may call has an __init__ of its own."""
+        raise TypeError(f"a specbatch.{type(self).__name__} is not made by a call of its class: "
+                        f"{self._made_by}")
+
+    @classmethod
+    def _of(cls: Type[Self], pointer: int, *borrowed: Any) -> Self:
+        """The object that owns a new handle of the library's."""
+        handle = cls.__new__(cls)
+        handle._own(pointer, *borrowed)
+        return handle
+
+    def _own(self, pointer: int, *borrowed: Any) -> None:
         """`borrowed` is what the library may still refer to while it has the handle. The finalizer
         does not hold it, for a cycle through it could then never be collected; it is called before
         anything of this object is taken down."""

@@ -46,23 +46,24 @@ class Draft(Handle):
     """What proposes. It never changes: any number of pools may use it at once."""
 
     _free_name = "draft_release"
+    _made_by = "Draft.from_model(model), Draft.ngram() and so on make one"
 
     @classmethod
     def from_model(cls, model: Model) -> "Draft":
         """A model that proposes: a small one of the target's family."""
         with model._use() as pointer:
-            return cls(make("draft_from_model", pointer), model)
+            return cls._of(make("draft_from_model", pointer), model)
 
     @classmethod
     def ngram(cls, *, max_match: int = 0, min_match: int = 0) -> "Draft":
         """The text's own repetitions."""
         options = struct(_abi.ngram_options, max_match=max_match, min_match=min_match)
-        return cls(make("draft_from_ngrams", ctypes.byref(options)))
+        return cls._of(make("draft_from_ngrams", ctypes.byref(options)))
 
     @classmethod
     def table(cls, path: str) -> "Draft":
         """A file of make_table."""
-        return cls(make("draft_from_table", string_argument(path, "path")))
+        return cls._of(make("draft_from_table", string_argument(path, "path")))
 
     @classmethod
     def from_functions(cls, propose: ProposeFunction, *,
@@ -86,7 +87,7 @@ class Draft(Handle):
         key = ops.user = id(ops)
         _functions[key] = (release, ops)  # `ops` holds the C functions, and so its id is unique
         try:
-            return cls(make("draft_from_ops", ctypes.byref(ops)))
+            return cls._of(make("draft_from_ops", ctypes.byref(ops)))
         except BaseException:
             _functions.pop(key, None)
             raise
@@ -97,7 +98,7 @@ class Draft(Handle):
         with contextlib.ExitStack() as stack:
             used = [stack.enter_context(draft._use()) for draft in drafts]
             pointers = (c_void_p * len(used))(*used)
-            return cls(make("draft_from_list", pointers, len(used)), drafts)
+            return cls._of(make("draft_from_list", pointers, len(used)), drafts)
 
 
 def _propose(propose: ProposeFunction, rows: Sequence[Any]) -> None:

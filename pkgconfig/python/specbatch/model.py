@@ -39,6 +39,7 @@ class Model(Handle):
     """An opened checkpoint. It never changes: any number of pools and threads may use it."""
 
     _free_name = "model_close"
+    _made_by = "Model.open(path) opens one"
 
     @classmethod
     def open(cls, path: str, *, device: str = "cpu", device_index: int = 0, compute: str = "auto",
@@ -51,7 +52,7 @@ class Model(Handle):
         options = _model_options(device, device_index, compute, simd, kv, weights, cuda_module,
                                  plan_file, log, progress)
         pointer = make("model_open", string_argument(path, "path"), ctypes.byref(options))
-        return cls(pointer, options.log)
+        return cls._of(pointer, options.log)
 
     # ------------------------------------------------------------ what it is
 
@@ -190,7 +191,7 @@ class TextStream(Handle):
     def __init__(self, model: Model, *, keep_special: bool = False) -> None:
         with model._use() as of:
             pointer = make("text_stream_create", of, flags(TEXT_KEEP_SPECIAL=keep_special))
-        super().__init__(pointer, model)
+        self._own(pointer, model)
 
     def push(self, ids: Any) -> str:
         """Adds ids, and returns the text that they complete."""

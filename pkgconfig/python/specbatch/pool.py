@@ -85,7 +85,7 @@ class Pool(Handle):
         with target._use() as model, draft._use() if draft else nullcontext() as source:
             pointer = make("pool_create", model, source, ctypes.byref(given))
         self._records: Dict[int, Record] = {}
-        super().__init__(pointer, target, draft, given.log, self._records)
+        self._own(pointer, target, draft, given.log, self._records)
         self._target = target
         self._routes: Dict[int, Route] = {}
         self._events: Deque[Event] = deque()
@@ -212,7 +212,8 @@ class Pool(Handle):
             return False
         key = FUNCTIONS["result_user"](out)
         record = self._records.get(key)
-        result = Result(out.value or 0, record.user if record else None, self._target)
+        result = Result._of(out.value or 0, self._target)
+        result.user = record.user if record else None
         if record is not None:
             record.n_left -= 1
             if record.n_left == 0:

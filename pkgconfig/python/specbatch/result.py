@@ -30,10 +30,9 @@ class Result(Handle):
     """A finished request. It may outlive its pool, and any number of threads may read it."""
 
     _free_name = "result_free"
-
-    def __init__(self, pointer: int, user: Any, *borrowed: Any) -> None:
-        super().__init__(pointer, *borrowed)
-        self.user = user
+    _made_by = "a pool's requests end with one"
+    user: Any
+    """The object that the request had as `user`."""
 
     def _number(self, name: str) -> int:
         return int(self._call("result_" + name))
