@@ -3,6 +3,7 @@
 import gc
 import itertools
 import multiprocessing
+import os
 import threading
 import unittest
 
@@ -103,6 +104,34 @@ class TestClasses(unittest.TestCase):
                     kind(*given)
                 self.assertTrue(str(error.exception).endswith(": " + line), error.exception)
         gc.collect()  # nothing of what has failed is freed
+
+
+    def test_an_argument_of_another_class_is_refused(self):
+        with specbatch.Model.open(TARGET) as model, specbatch.Draft.ngram() as draft, \
+                specbatch.Pool(model) as pool, pool.generate([1, 2], max_new=2) as result:
+            asked = specbatch.Request([1, 2], 2)
+            for call, line in (
+                    (lambda: specbatch.Pool(TARGET), "target: a specbatch.Model is needed, not "
+                     "str; Model.open(path) opens one"),
+                    (lambda: specbatch.Pool(draft), "target: a specbatch.Model is needed, not "
+                     "Draft; Model.open(path) opens one"),
+                    (lambda: specbatch.Pool(model, model), "draft: a specbatch.Draft is needed, "
+                     "not Model; Draft.from_model(model), Draft.ngram() and so on make one"),
+                    (lambda: specbatch.Pool(model, 0), "draft: a specbatch.Draft is needed, not "
+                     "int; "),
+                    (lambda: specbatch.Pool.bytes_needed(pool), "target: "),
+                    (lambda: specbatch.Pool.bytes_needed(model, model), "draft: "),
+                    (lambda: specbatch.Draft.list(draft, model), "drafts: "),
+                    (lambda: specbatch.Draft.from_model(pool), "model: "),
+                    (lambda: specbatch.Draft.from_model(draft), "model: "),
+                    (lambda: specbatch.TextStream(draft), "model: "),
+                    (lambda: specbatch.make_table(os.devnull, draft, [1, 2]), "model: "),
+                    (lambda: specbatch.audit(draft, asked, result), "target: "),
+                    (lambda: specbatch.audit(model, asked, pool), "result: a specbatch.Result is "
+                     "needed, not Pool; a pool's requests end with one")):
+                with self.subTest(line), self.assertRaises(TypeError) as error:
+                    call()
+                self.assertTrue(str(error.exception).startswith(line), error.exception)
 
 
 class TestProcesses(unittest.TestCase):

@@ -31,8 +31,8 @@ import threading
 import weakref
 from ctypes import c_char_p, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 from types import TracebackType
-from typing import (Any, Callable, Dict, Iterator, List, NoReturn, Optional, Sequence, Tuple, Type,
-                    TypeVar)
+from typing import (Any, Callable, ContextManager, Dict, Iterator, List, NoReturn, Optional,
+                    Sequence, Tuple, Type, TypeVar)
 
 from . import _abi
 from .errors import BusyError, InvalidError, error_of
@@ -240,6 +240,14 @@ class Handle:
             yield self._pointer
         finally:
             self._users.pop()
+
+    @classmethod
+    def _use_of(cls, what: str, given: Any) -> ContextManager[int]:
+        """The pointer of an argument that has to be of this class. C would take that of any."""
+        if not isinstance(given, cls):
+            raise TypeError(f"{what}: a specbatch.{cls.__name__} is needed, not "
+                            f"{type(given).__name__}; {cls._made_by}")
+        return given._use()
 
     def _call(self, name: str, *arguments: Any, passing: Sequence[int] = ()) -> Any:
         with self._use() as pointer:

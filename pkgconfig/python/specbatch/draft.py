@@ -51,7 +51,7 @@ class Draft(Handle):
     @classmethod
     def from_model(cls, model: Model) -> "Draft":
         """A model that proposes: a small one of the target's family."""
-        with model._use() as pointer:
+        with Model._use_of("model", model) as pointer:
             return cls._of(make("draft_from_model", pointer), model)
 
     @classmethod
@@ -96,7 +96,7 @@ class Draft(Handle):
     def list(cls, *drafts: "Draft") -> "Draft":
         """Drafts that are asked in turn: the first that proposes anything for a row counts."""
         with contextlib.ExitStack() as stack:
-            used = [stack.enter_context(draft._use()) for draft in drafts]
+            used = [stack.enter_context(Draft._use_of("drafts", draft)) for draft in drafts]
             pointers = (c_void_p * len(used))(*used)
             return cls._of(make("draft_from_list", pointers, len(used)), drafts)
 
@@ -117,5 +117,5 @@ def make_table(to: str, model: Model, ids: Any, *, max_match: int = 0, min_match
     options = struct(_abi.table_options, max_match=max_match, min_match=min_match,
                      min_count=min_count)
     array_, n = ids_argument(ids)
-    with model._use() as pointer:
+    with Model._use_of("model", model) as pointer:
         call("table_make", string_argument(to, "to"), pointer, array_, n, ctypes.byref(options))

@@ -189,7 +189,7 @@ class TextStream(Handle):
     _free_name = "text_stream_free"
 
     def __init__(self, model: Model, *, keep_special: bool = False) -> None:
-        with model._use() as of:
+        with Model._use_of("model", model) as of:
             pointer = make("text_stream_create", of, flags(TEXT_KEEP_SPECIAL=keep_special))
         self._own(pointer, model)
 

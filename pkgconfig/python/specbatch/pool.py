@@ -12,10 +12,10 @@ and results of its requests go to it, whoever has made the step that brought the
 
 import ctypes
 from collections import deque
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from ctypes import c_int32, c_size_t, c_uint64, c_void_p
 from typing import (TYPE_CHECKING, Any, AsyncGenerator, Deque, Dict, Iterable, Iterator, List,
-                    Mapping, Optional, Union)
+                    Mapping, Optional, Tuple, Union)
 
 from . import _abi
 from ._library import FUNCTIONS, Handle, call, ids_argument, make, string_argument, struct, text_at
@@ -50,6 +50,14 @@ def _of_one_answer(asked: Asked, options: RequestOptions) -> Request:
     return request
 
 
+@contextmanager
+def _use_pair(target: Model, draft: Optional[Draft]) -> Iterator[Tuple[int, Optional[int]]]:
+    """The pointers of what decodes and of what proposes, if anything does."""
+    proposer = nullcontext() if draft is None else Draft._use_of("draft", draft)
+    with Model._use_of("target", target) as model, proposer as source:
+        yield model, source
+
+
 class Stats(Mapping[str, int]):
     """The pool's counters by their names (docs/stats.md), each read when it is asked for."""
 
@@ -82,7 +90,7 @@ class Pool(Handle):
         """The options are those of PoolOptions: policy="exspec", batch=16, draft_len=4 (0: no
         speculation), fixed_k=True, log=function and so on."""
         given = c_pool_options("Pool", options)
-        with target._use() as model, draft._use() if draft else nullcontext() as source:
+        with _use_pair(target, draft) as (model, source):
             pointer = make("pool_create", model, source, ctypes.byref(given))
         self._records: Dict[int, Record] = {}
         self._own(pointer, target, draft, given.log, self._records)
@@ -100,7 +108,7 @@ class Pool(Handle):
         """The memory that a pool with these options and no budget would take."""
         value = c_uint64()
         given = c_pool_options("Pool", options)
-        with target._use() as model, draft._use() if draft else nullcontext() as source:
+        with _use_pair(target, draft) as (model, source):
             call("pool_bytes", ctypes.byref(value), model, source, ctypes.byref(given))
         return value.value
 
@@ -371,7 +379,7 @@ def audit(target: Model, request: Request, result: Result,
         raise InvalidError("audit: the request has to be the Request that was submitted")
     report, record = struct(_abi.audit_report), Record(request)
     given, pool_options = c_request(request, record), c_pool_options("audit", options)
-    with target._use() as model, result._use() as finished:
+    with Model._use_of("target", target) as model, Result._use_of("result", result) as finished:
         call("audit", model, ctypes.byref(pool_options), ctypes.byref(given), finished,
              ctypes.byref(report))
     return AuditReport(bool(report.equal), report.first_divergence, report.token_expected,
