@@ -1,9 +1,11 @@
 """How handles end: closed, collected in any order, at the interpreter's exit, across processes."""
 
+import copy
 import gc
 import itertools
 import multiprocessing
 import os
+import pickle
 import threading
 import unittest
 
@@ -132,6 +134,25 @@ class TestClasses(unittest.TestCase):
                 with self.subTest(line), self.assertRaises(TypeError) as error:
                     call()
                 self.assertTrue(str(error.exception).startswith(line), error.exception)
+
+
+    def test_handles_are_neither_copied_nor_pickled(self):
+        with specbatch.Model.open(EMOJI) as model, specbatch.Draft.ngram() as draft, \
+                specbatch.Pool(model) as pool, specbatch.TextStream(model) as stream:
+            *first, last = pool.stream(["hi"], max_new=3)
+            for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+                for handle in (model, draft, pool, stream):
+                    with self.subTest(copied=copied, handle=handle), self.assertRaisesRegex(
+                            TypeError, f"^a specbatch.{type(handle).__name__} cannot be copied or "
+                            "pickled; open it in each process$"):
+                        copied(handle)
+                with self.assertRaisesRegex(TypeError, "^a specbatch.Result .* its text and its ids"):
+                    copied(last.result)
+            with self.assertRaisesRegex(TypeError, "^a specbatch.Result cannot be copied"):
+                pickle.dumps(last)
+            self.assertEqual(pickle.loads(pickle.dumps(first)), first)
+            self.assertEqual(pickle.loads(pickle.dumps((last.result.text, last.result.ids))),
+                             (last.result.text, last.result.ids))
 
 
 class TestProcesses(unittest.TestCase):

@@ -206,6 +206,7 @@ class Handle:
 
     _free_name = ""
     _made_by = ""  # where a user gets one, for messages
+    _elsewhere = "open it in each process"  # what to do where a copy would be wanted
 
     def __init__(self, *_given: NoReturn) -> None:
         """A class that a user may call has an __init__ of its own."""
@@ -268,6 +269,11 @@ class Handle:
                            "or a view of its arrays uses it")
         self._finalizer.detach()  # at the interpreter's exit it would do nothing
         _release(self._free_name, pointer)
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Two objects with one pointer would free it twice."""
+        raise TypeError(f"a specbatch.{type(self).__name__} cannot be copied or pickled; "
+                        f"{self._elsewhere}")
 
     def __enter__(self: Self) -> Self:
         return self

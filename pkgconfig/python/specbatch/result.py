@@ -31,6 +31,7 @@ class Result(Handle):
 
     _free_name = "result_free"
     _made_by = "a pool's requests end with one"
+    _elsewhere = "pass on what it holds, such as its text and its ids"
     user: Any
     """The object that the request had as `user`."""
 
