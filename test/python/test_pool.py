@@ -81,6 +81,28 @@ class TestExactness(unittest.TestCase):
             self.assertEqual((score.ids, score.finish), ([], "length"))
             self.assertFalse(pool._records)
 
+    def test_of_best_of_the_best_come_first_and_other_answers_in_their_order(self):
+        def mean(result):
+            return sum(result.logprobs) / len(result.logprobs)
+
+        asked = prompts(2), dict(max_new=6, temperature=1.0, logprobs=True)
+        by_number = True
+        with specbatch.Pool(self.target) as pool:
+            for seed in range(4):
+                results = pool.generate_all(asked[0], **asked[1], n=3, best_of=6, seed=seed)
+                self.assertEqual([result.prompt_ids for result in results],
+                                 [prompt for prompt in asked[0] for _ in range(3)])
+                for three in (results[:3], results[3:]):
+                    self.assertEqual(three, sorted(three, key=mean, reverse=True))
+                    by_number = by_number and three == sorted(three, key=lambda one: one.answer)
+        self.assertFalse(by_number)
+        with specbatch.Pool(self.target, batch=4) as pool:
+            bans = specbatch.Request([1, 2, 3], 9, temperature=1.0, n=4, stop_ids=range(20))
+            arrived = [event.result.answer for event in pool.stream([bans]) if event.result]
+            results = pool.generate_all([bans, bans])
+            self.assertNotEqual(arrived, sorted(arrived))
+            self.assertEqual([result.answer for result in results], [0, 1, 2, 3] * 2)
+
     def test_prefixes_and_sessions(self):
         ids = [i % 40 for i in range(70)]
         with tempfile.TemporaryDirectory() as folder:

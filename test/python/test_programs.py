@@ -44,6 +44,18 @@ class TestPrograms(unittest.TestCase):
             self.assertEqual([line["ids"] for line in lines], golden)
             self.assertEqual(set(lines[0]), {"id", "ids", "text", "finish"})
 
+    def test_the_best_come_first_in_order_too(self):
+        asked = ["generate", *PAIR[:2], "--prompts", "-", "--max-new", "6", "--temperature", "1",
+                 "--n", "3", "--best-of", "6", "--logprobs"]
+        one, two = ('{"prompt": "The old man", "id": %d}\n' % i for i in (1, 2))
+        _, first, _ = run(*asked, text=one)
+        code, both, err = run(*asked, "--in-order", text=one + two)
+        self.assertEqual(code, 0, err)
+        lines = [json.loads(line) for line in both.splitlines()]
+        self.assertEqual(lines[:3], [json.loads(line) for line in first.splitlines()])
+        self.assertEqual([(line["id"], line["ids"]) for line in lines[3:]],
+                         [(2, line["ids"]) for line in lines[:3]])
+
     def test_lines_wish_for_themselves_and_wrong_ones_are_refused(self):
         line = {"ids": [1, 2, 3], "id": "a", "max_new": 4, "bias": {"7": None}, "seed": 3,
                 "temperature": 0.9, "repeat_penalty": 1.2, "n": 2, "logprobs": True,

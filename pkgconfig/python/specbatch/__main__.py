@@ -15,6 +15,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 from . import (Draft, Error, Model, Pool, Request, Result, StoppedError, audit, chat_formats,
                library_version, policies)
 from ._options import names_of
+from .result import in_order
 
 # Options of sampling, with the fields of a Request.
 SAMPLING = (("--temperature", "temperature", float), ("--seed", "seed", int),
@@ -219,7 +220,7 @@ def generate(args: argparse.Namespace, stack: ExitStack) -> int:
             results.append(event.result)
             if not args.in_order:
                 print(result_line(event.result), file=output, flush=True)
-    results.sort(key=lambda result: result.id)
+    results = in_order(results)
     for result in results if args.in_order else ():
         print(result_line(result), file=output)
     seconds, n_tokens = time.monotonic() - began, sum(len(result.ids) for result in results)

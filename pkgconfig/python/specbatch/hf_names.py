@@ -16,7 +16,7 @@ from .errors import InvalidError
 from .model import Model
 from .pool import Pool
 from .request import Request
-from .result import Result
+from .result import Result, in_order
 
 __all__ = ["generate"]
 
@@ -101,4 +101,4 @@ def _run(pool: Pool, requests: Iterable[Request], streamer: Any) -> List[Result]
     for result in results:
         if result.error:
             raise result.error
-    return sorted(results, key=lambda result: result.id)
+    return in_order(results)

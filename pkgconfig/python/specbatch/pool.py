@@ -26,7 +26,8 @@ from .errors import Error, InvalidError, QueueFullError
 from .model import Model
 from .pool_options import PoolOptions, c_pool_options
 from .request import Prompt, Record, Request, RequestOptions, c_request
-from .result import AuditReport, Event, RequestState, Result, finish_name, request_error
+from .result import (AuditReport, Event, RequestState, Result, finish_name, in_order,
+                     request_error)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -218,14 +219,13 @@ class Pool(Handle):
         out = c_void_p()
         if self._call("pool_collect", ctypes.byref(out), passing=(_abi.E_EMPTY,)) < 0:
             return False
-        key = FUNCTIONS["result_user"](out)
-        record = self._records.get(key)
         result = Result._of(out.value or 0, self._target)
-        result.user = record.user if record else None
-        if record is not None:
-            record.n_left -= 1
-            if record.n_left == 0:
-                del self._records[key]
+        record = self._records[result._call("result_user")]
+        result.user = record.user
+        result._place = record.key, record.n_out if record.is_ranked else result.answer
+        record.n_out += 1
+        if record.n_out == record.n:
+            del self._records[record.key]
         route = self._routes.pop(result.id, None)
         if route is None:
             self._results.append(result)
@@ -302,9 +302,10 @@ class Pool(Handle):
 
     def generate_all(self, requests: Iterable[Asked],
                      **options: "Unpack[RequestOptions]") -> List[Result]:
-        """The results of all, in the order of the requests; Result.error tells of an error."""
-        results = [event.result for event in self.stream(requests, **options) if event.result]
-        return sorted(results, key=lambda result: result.id)
+        """The results of all, in the order of the requests, and of best_of the best first.
+        Result.error tells of an error."""
+        return in_order(event.result for event in self.stream(requests, **options)
+                        if event.result)
 
     async def astream(self, requests: Iterable[Asked],
                       **options: "Unpack[RequestOptions]") -> AsyncGenerator[Event, None]:

@@ -178,7 +178,8 @@ class Record:
         self.user = request.user
         self.mask = request.mask if isinstance(request.mask, (Mask, type(None))) else Mask(
             request.mask)
-        self.n_left = request.n
+        self.n, self.n_out = request.n, 0  # results, and those that the pool has handed out
+        self.is_ranked = request.best_of > request.n
         RECORDS[self.key] = self
 
 

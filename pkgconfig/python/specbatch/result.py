@@ -7,7 +7,7 @@ hold the result, so that it cannot be closed as long as they live.
 import ctypes
 from ctypes import c_float, c_int32, c_size_t
 from dataclasses import dataclass
-from typing import Any, List, Optional, Tuple
+from typing import Any, Iterable, List, Optional, Tuple
 
 from . import _abi
 from ._library import FUNCTIONS, Handle, Lease, text_at
@@ -34,6 +34,7 @@ class Result(Handle):
     _elsewhere = "pass on what it holds, such as its text and its ids"
     user: Any
     """The object that the request had as `user`."""
+    _place: Tuple[int, int]  # its request's, and its own among those of the request's answers
 
     def _number(self, name: str) -> int:
         return int(self._call("result_" + name))
@@ -186,6 +187,12 @@ class Result(Handle):
         if self.closed:
             return "<specbatch.Result, closed>"
         return f"<specbatch.Result {self.id}: {self.finish}, {len(self.ids)} tokens>"
+
+
+def in_order(results: Iterable[Result]) -> List[Result]:
+    """Results by their requests. Of one request: by the number of the answer, or, where the best of
+    more were chosen, as they came out, which is the best first."""
+    return sorted(results, key=lambda result: result._place)
 
 
 @dataclass
