@@ -233,6 +233,16 @@ class TestArrays(unittest.TestCase):
         self.assertEqual(top.tolist(), [[id_ for id_, _ in row] for row in lists[2]])
         self.assertEqual(len(lists[3]), 2)
 
+    def test_alternatives_have_a_row_for_each_token_however_many_there_are(self):
+        with specbatch.Model.open(TARGET) as model, specbatch.Pool(model) as pool:
+            for max_new in range(3):
+                result = pool.generate([1, 2, 3], max_new=max_new, logprobs=True, top_logprobs=4,
+                                       prompt_logprobs=True)
+                for array in (result.top_ids_array(), result.top_logprobs_array()):
+                    self.assertEqual(array.shape, (max_new, 4))
+                self.assertEqual(result.logprobs_array().shape, (max_new,))
+            self.assertIsNone(pool.generate([1, 2, 3], max_new=1).top_ids_array())
+
     def test_a_result_is_closed_when_its_views_have_gone(self):
         with specbatch.Model.open(TARGET) as model, specbatch.Pool(model) as pool:
             result = pool.generate([1, 2, 3], max_new=6, logprobs=True)

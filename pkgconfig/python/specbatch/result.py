@@ -47,21 +47,22 @@ class Result(Handle):
             return None
         address = ctypes.cast(pointer, ctypes.c_void_p).value
         view = (kind * (n.value * rows)).from_address(address)
-        view.lease = Lease(self)
+        view.lease, view.n = Lease(self), n.value
         return view
 
     def _values(self, name: str, kind: Any, rows: int = 1) -> Optional[List[Any]]:
         view = self._view(name, kind, rows)
         return None if view is None else view[:]
 
-    def _numpy(self, name: str, kind: Any, rows: int = 1) -> Any:
+    def _numpy(self, name: str, kind: Any, rows: Optional[int] = None) -> Any:
+        """Of one dimension, or with as many rows."""
         import numpy
-        view = self._view(name, kind, rows)
+        view = self._view(name, kind, 1 if rows is None else rows)
         if view is None:
             return None
         values = numpy.frombuffer(view, numpy.int32 if kind is c_int32 else numpy.float32)
         values.flags.writeable = False
-        return values if rows == 1 else values.reshape(rows, -1)
+        return values if rows is None else values.reshape(rows, view.n)
 
     # ------------------------------------------------------------ how it ended
 
