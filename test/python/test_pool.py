@@ -290,6 +290,22 @@ class TestModelsAndErrors(unittest.TestCase):
                     pool.stats["no such counter"]
                 self.assertFalse(pool._records)
 
+    def test_integers_are_not_cut(self):
+        with specbatch.Model.open(os.path.join(DEMO, "target")) as model, \
+                specbatch.Pool(model, prefix_bytes=1 << 22) as pool:
+            asked, pin = pool.submit([1, 2], max_new=4), pool.pin([1] * 64)
+            for call, given in ((pool.cancel, asked), (pool.poll, asked), (pool.state, asked),
+                                (pool.unpin, pin), (model.token_text, 5)):
+                bits = 32 if given == 5 else 64
+                for wrong in (given + 2**bits, given - 2**bits, given - 2**(bits + 1)):
+                    with self.subTest(call=call, wrong=wrong), self.assertRaisesRegex(
+                            specbatch.InvalidError, rf"^\w+: {wrong} is not in -?\d+\.\.\d+$"):
+                        call(wrong)
+                with self.assertRaisesRegex(TypeError, r"^\w+: 'str' object"):
+                    call(str(given))
+            pool.run()
+            self.assertEqual(pool.collect().finish, "length")
+
     def test_an_option_that_does_not_exist_is_refused_with_the_nearest(self):
         with specbatch.Model.open(TARGET) as model, specbatch.Pool(model) as pool:
             result = pool.generate([1, 2], max_new=2)

@@ -29,7 +29,7 @@ import operator
 import os
 import threading
 import weakref
-from ctypes import c_char_p, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import c_char_p, c_float, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 from types import TracebackType
 from typing import (Any, Callable, ContextManager, Dict, Iterator, List, NoReturn, Optional,
                     Sequence, Tuple, Type, TypeVar)
@@ -125,7 +125,9 @@ def keep(error: BaseException) -> None:
 
 def call(name: str, *arguments: Any, passing: Sequence[int] = ()) -> Any:
     """Calls the library. A status below 0 that is not `passing` becomes an exception."""
-    value = FUNCTIONS[name](*arguments)
+    kinds = _abi.FUNCTIONS[name][1]
+    value = FUNCTIONS[name](*(number(name, kind, given) if kind in _RANGES else given
+                              for kind, given in zip(kinds, arguments)))
     raise_kept()
     if _abi.FUNCTIONS[name][0] == _abi.STATUS and value < 0 and value not in passing:
         raise error_of(value, FUNCTIONS["last_error"]().decode("utf-8", "replace"))
@@ -164,15 +166,24 @@ def callback(kind: Any, function: Callable[..., Any], failed: Any = -1) -> Any:
     return kind(safe)
 
 
+def number(what: str, kind: Any, given: Any) -> Any:
+    """A number as C has it. ctypes would cut an integer that is too large, and does not say what
+    it was that should have been a number."""
+    limits = _RANGES.get(kind)
+    try:
+        if limits and not limits[0] <= operator.index(given) <= limits[1]:
+            raise InvalidError(f"{what}: {given} is not in {limits[0]}..{limits[1]}")
+        return kind(given)
+    except TypeError as error:
+        raise TypeError(f"{what}: {error}") from None
+
+
 def struct(kind: Any, **fields: Any) -> Any:
-    """A struct with its size and these fields; the rest is zero, the default. ctypes would cut a
-    number that is too large for its field, so that is an error here."""
+    """A struct with its size and these fields; the rest is zero, the default."""
     value = kind(struct_size=ctypes.sizeof(kind))
     for name, given in fields.items():
-        limits = _RANGES.get(field_kind(kind, name))
-        if limits and not limits[0] <= operator.index(given) <= limits[1]:
-            raise InvalidError(f"{name}: {given} is not in {limits[0]}..{limits[1]}")
-        setattr(value, name, given)
+        of = field_kind(kind, name)
+        setattr(value, name, number(name, of, given) if of is c_float or of in _RANGES else given)
     return value
 
 
