@@ -290,6 +290,43 @@ class TestModelsAndErrors(unittest.TestCase):
                     pool.stats["no such counter"]
                 self.assertFalse(pool._records)
 
+    def test_a_wrong_value_is_refused_with_its_field(self):
+        with specbatch.Model.open(TARGET) as model, specbatch.Pool(model) as pool:
+            for wrong, kind in (
+                    (dict(temperature="x"), TypeError), (dict(temperature=None), TypeError),
+                    (dict(max_new="2"), TypeError), (dict(max_new=1.5), TypeError),
+                    (dict(stop=None), TypeError), (dict(stop=b"a"), TypeError),
+                    (dict(stop=["a", 3]), TypeError), (dict(stop="\udcff"), ValueError),
+                    (dict(stop_ids=5), TypeError), (dict(stop_ids=["a"]), TypeError),
+                    (dict(bias=[(1, 2.0)]), TypeError), (dict(bias={1: "x"}), TypeError),
+                    (dict(bias={"1": 1.0}), TypeError), (dict(deadline="x"), TypeError),
+                    (dict(deadline=float("inf")), ValueError), (dict(n="2"), TypeError),
+                    (dict(deadline=float("nan")), ValueError), (dict(n=2**32 + 1), ValueError),
+                    (dict(draft_sources=[]), ValueError), (dict(draft_sources=0), TypeError),
+                    (dict(draft_sources=[-1]), ValueError), (dict(draft_sources=[32]), ValueError),
+                    (dict(draft_sources=["0"]), TypeError), (dict(prompt=5), TypeError),
+                    (dict(prompt=[1.5]), TypeError), (dict(prompt=b"text"), ValueError),
+                    (dict(prompt="\udcff"), ValueError)):
+                name, = wrong
+                with self.subTest(wrong), self.assertRaisesRegex(kind, f"^{name}: "):
+                    pool.submit(specbatch.Request(**{"prompt": [1, 2], "max_new": 4, **wrong}))
+            for wrong in ((5,), ([1.5],), ([2**40],)):
+                with self.subTest(wrong), self.assertRaisesRegex((TypeError, ValueError), "^ids: "):
+                    pool.pin(*wrong)
+            self.assertFalse(pool._records)
+        with specbatch.Model.open(EMOJI) as model:
+            for wrong in (b"x", None, "\udcff"):
+                with self.subTest(wrong), self.assertRaisesRegex((TypeError, ValueError), "^text: "):
+                    model.tokenize(wrong)
+            with self.assertRaisesRegex(TypeError, "^content: "):
+                model.chat_text([("user", b"x")], format="raw")
+
+    def test_a_prompt_of_text_may_have_a_nul(self):
+        with specbatch.Model.open(os.path.join(DEMO, "target")) as model, \
+                specbatch.Pool(model) as pool:
+            self.assertEqual(pool.generate("a\0b", max_new=0, prompt_logprobs=True).prompt_ids,
+                             model.tokenize("a\0b"))
+
     def test_integers_are_not_cut(self):
         with specbatch.Model.open(os.path.join(DEMO, "target")) as model, \
                 specbatch.Pool(model, prefix_bytes=1 << 22) as pool:

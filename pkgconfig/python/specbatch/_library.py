@@ -307,22 +307,33 @@ class Lease:
 
 # ------------------------------------------------------------ arrays and text
 
-def ids_argument(ids: Any) -> Tuple[Any, int]:
+def listed(what: str, given: Any) -> List[Any]:
+    try:
+        return list(given)
+    except TypeError:
+        raise TypeError(f"{what}: a sequence is needed, not {given!r}") from None
+
+
+def ids_argument(ids: Any, what: str = "ids") -> Tuple[Any, int]:
     """Token ids as a C array and its length. A contiguous buffer of 32-bit integers that may be
     written, as NumPy's arrays are, is used where it lies; other integers are copied."""
     try:
         view = memoryview(ids)
     except TypeError:
-        values = list(ids)
+        values = listed(what, ids)
     else:
         if isinstance(ids, (bytes, bytearray)) or view.ndim != 1 or view.format not in _INTEGERS:
-            raise InvalidError("ids: neither a sequence nor a one-dimensional array of integers")
+            raise InvalidError(f"{what}: neither a sequence nor a one-dimensional array of "
+                               "integers")
         if view.itemsize == 4 and view.format in "il" and view.contiguous and not view.readonly:
             return (c_int32 * len(view)).from_buffer(view), len(view)
         values = view.tolist()
-    for value in values:
-        if not -2**31 <= operator.index(value) < 2**31:
-            raise InvalidError(f"ids: {value} is no token id")
+    try:
+        for value in values:
+            if not -2**31 <= operator.index(value) < 2**31:
+                raise InvalidError(f"{what}: {value} is no token id")
+    except TypeError as error:
+        raise TypeError(f"{what}: {error}") from None
     return (c_int32 * len(values))(*values), len(values)
 
 
@@ -340,6 +351,16 @@ def sized(name: str, capacity: int, kind: Any, *before: Any) -> Any:
 
 def text_at(address: Optional[int], length: int) -> str:
     return ctypes.string_at(address, length).decode() if address else ""
+
+
+def text_argument(what: str, text: Any) -> bytes:
+    """A text in UTF-8."""
+    if not isinstance(text, str):
+        raise TypeError(f"{what}: a text is needed, not {text!r}")
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidError(f"{what}: {error}") from None
 
 
 def string_argument(text: str, what: str) -> bytes:

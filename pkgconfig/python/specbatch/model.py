@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from . import _abi
 from ._library import (FUNCTIONS, Handle, call, callback, ids_argument, make, sized,
-                       string_argument, struct, text_at)
+                       string_argument, struct, text_argument, text_at)
 from ._options import LogFunction, choice, flags, log_callback
 from .errors import InvalidError
 
@@ -114,7 +114,7 @@ class Model(Handle):
     def tokenize(self, text: str, *, bos: bool = True, special: bool = True) -> List[int]:
         """The ids of a text. bos=False leaves out what the tokenizer's template adds;
         special=False takes special tokens in the text for ordinary text."""
-        data = text.encode()
+        data = text_argument("text", text)
         flag = flags(TEXT_NO_BOS=not bos, TEXT_PLAIN_SPECIAL=not special)
         ids, n = self._sized("tokenize", len(data) + 8, c_int32, data, len(data), flag)
         return list(ids[:n])
@@ -173,8 +173,9 @@ def _conversation(messages: Sequence[Message], format: str, think: bool, answer_
             role, content = message["role"], message["content"]
         else:
             role, content = message
-        place.role, place.content = string_argument(role, "role"), content.encode()
-        place.content_length = len(content.encode())
+        data = text_argument("content", content)
+        place.role, place.content = string_argument(role, "role"), data
+        place.content_length = len(data)
     return ctypes.byref(options), array
 
 

@@ -222,7 +222,8 @@ class Pool(Handle):
         result = Result._of(out.value or 0, self._target)
         record = self._records[result._call("result_user")]
         result.user = record.user
-        result._place = record.key, record.n_out if record.is_ranked else result.answer
+        is_ranked = record.best_of > record.n
+        result._place = record.key, record.n_out if is_ranked else result.answer
         record.n_out += 1
         if record.n_out == record.n:
             del self._records[record.key]

@@ -9,13 +9,13 @@ import ctypes
 import itertools
 import weakref
 from array import array
-from ctypes import c_char_p, c_float, c_int32, c_size_t
+from ctypes import c_char_p, c_double, c_float, c_int32, c_size_t
 from dataclasses import dataclass
 from typing import (Any, Callable, Iterable, List, Mapping, Optional, Sequence, TypedDict,
                     Union)
 
 from . import _abi
-from ._library import callback, field_kind, ids_argument, struct
+from ._library import callback, field_kind, ids_argument, listed, number, struct, text_argument
 from ._options import count, flags
 from .errors import InvalidError
 
@@ -178,8 +178,8 @@ class Record:
         self.user = request.user
         self.mask = request.mask if isinstance(request.mask, (Mask, type(None))) else Mask(
             request.mask)
-        self.n, self.n_out = request.n, 0  # results, and those that the pool has handed out
-        self.is_ranked = request.best_of > request.n
+        self.n, self.best_of = request.n, request.best_of
+        self.n_out = 0  # results that the pool has handed out
         RECORDS[self.key] = self
 
 
@@ -194,16 +194,44 @@ def _sampling(request: Request) -> Any:
         repetition_penalty=request.repetition_penalty, presence_penalty=request.presence_penalty,
         frequency_penalty=request.frequency_penalty, penalty_window=request.penalty_window,
         flags=flags(SAMPLING_SPARE_PROMPT=request.spare_prompt))
-    if request.bias:
-        value.bias_ids, value.n_bias = ids_argument(list(request.bias))
-        value.bias = (c_float * value.n_bias)(*request.bias.values())
+    bias = {} if request.bias is None else request.bias
+    if not isinstance(bias, Mapping):
+        raise TypeError(f"bias: a mapping of ids to numbers is needed, not {bias!r}")
+    if bias:
+        value.bias_ids, value.n_bias = ids_argument(list(bias), "bias")
+        value.bias = (c_float * value.n_bias)(*(number("bias", c_float, x) for x in bias.values()))
     return value
 
 
 def _stops(strings: Sequence[str]) -> Any:
-    texts = [string.encode() for string in strings]
+    texts = [text_argument("stop", string) for string in strings]
     return struct(_abi.stops, strings=(c_char_p * len(texts))(*texts), n_strings=len(texts),
                   lengths=(c_size_t * len(texts))(*map(len, texts)))
+
+
+def _sources(places: Optional[Iterable[int]]) -> int:
+    """A bit for each; without any bit all drafts propose."""
+    if places is None:
+        return 0
+    numbers = listed("draft_sources", places)
+    if not numbers:
+        raise InvalidError("draft_sources: there is none; draft_len=0 lets none propose, and None "
+                           "lets all")
+    bits = 0
+    for place in numbers:
+        if not 0 <= number("draft_sources", c_int32, place).value < 32:
+            raise InvalidError(f"draft_sources: {place} is not in 0..31")
+        bits |= 1 << place
+    return bits
+
+
+def _deadline_ns(seconds: Optional[float]) -> int:
+    if seconds is None:
+        return 0
+    value: float = number("deadline", c_double, seconds).value
+    if not value < 1e10:  # not a number is not either
+        raise InvalidError(f"deadline: {seconds} is not a number of seconds below 1e10")
+    return max(1, int(value * 1e9))
 
 
 def c_request(request: Request, record: Record) -> Any:
@@ -211,22 +239,21 @@ def c_request(request: Request, record: Record) -> Any:
     value = struct(
         _abi.request, max_new=request.max_new, draft_len=count(request.draft_len),
         min_new=request.min_new, top_logprobs=request.top_logprobs, priority=request.priority,
-        draft_sources=sum(1 << source for source in set(request.draft_sources or ())),
-        deadline_ns=0 if request.deadline is None else max(1, int(request.deadline * 1e9)),
+        draft_sources=_sources(request.draft_sources), deadline_ns=_deadline_ns(request.deadline),
         text_flags=flags(TEXT_NO_BOS=not request.bos,
                          TEXT_PLAIN_SPECIAL=not request.parse_special),
         flags=flags(REQUEST_IGNORE_EOS=request.ignore_eos, REQUEST_LOGPROBS=request.logprobs,
                     REQUEST_PROMPT_LOGPROBS=request.prompt_logprobs,
                     REQUEST_FILTERED_LOGPROBS=request.filtered_logprobs), user=record.key)
     if isinstance(request.prompt, str):
-        value.text = request.prompt.encode()
-        value.text_length = len(request.prompt.encode())
+        data = text_argument("prompt", request.prompt)
+        value.text, value.text_length = data, len(data)
     else:
-        value.ids, value.n_ids = ids_argument(request.prompt)
+        value.ids, value.n_ids = ids_argument(request.prompt, "prompt")
         value.text_flags = 0
-    value.stop_ids, value.n_stop_ids = ids_argument(list(request.stop_ids))
+    value.stop_ids, value.n_stop_ids = ids_argument(listed("stop_ids", request.stop_ids), "stop_ids")
     value.sampling = ctypes.pointer(_sampling(request))
-    stop = [request.stop] if isinstance(request.stop, str) else list(request.stop)
+    stop = [request.stop] if isinstance(request.stop, str) else listed("stop", request.stop)
     if stop:
         value.stops = ctypes.pointer(_stops(stop))
     if record.mask is not None:
