@@ -181,6 +181,37 @@ class TestStreams(unittest.TestCase):
             with self.assertRaises(specbatch.QueueFullError):
                 pool.generate_all([prompt], max_new=4, n=3)
 
+    def test_a_prompt_is_not_taken_for_a_list(self):
+        with self.pool() as pool:
+            for one in ("hi", b"hi", bytearray(b"hi"), specbatch.Request("hi", 2)):
+                for call in (pool.stream, pool.astream, pool.generate_all):
+                    with self.subTest(one=one, call=call), self.assertRaisesRegex(
+                            TypeError, r"takes a list of prompts; use \[prompt\]"):
+                        call(one, max_new=2)
+            with self.assertRaisesRegex(TypeError, r"^prompt 0: 1 is none; .*use \[prompt\]"):
+                pool.generate_all([1, 2, 3], max_new=2)
+            self.assertFalse(pool._routes or pool._records)
+
+    def test_the_error_of_a_prompt_has_its_place_and_cancels_the_others(self):
+        good = specbatch.Request("hi", 200, ignore_eos=True)
+        for wrong, kind, line in (
+                (("", 4), ValueError, "prompt 2: the prompt is empty"),
+                (("hi", 10**6), ValueError, "prompt 2: 1 prompt tok"),
+                (("hi", -1), ValueError, "prompt 2: request"),
+                ((None, 4), TypeError, "prompt 2: prompt: a sequence is needed, not None")):
+            with self.subTest(wrong), self.pool() as pool:
+                other = pool.submit("hi", max_new=3)
+                with self.assertRaises(kind) as error:
+                    pool.generate_all([good, good, specbatch.Request(*wrong), good])
+                self.assertTrue(str(error.exception).startswith(line), error.exception)
+                self.assertFalse(pool._routes)
+                self.assertEqual(len(pool._records), 1)
+                pool.run()
+                self.assertEqual([result.id for result in pool.results()], [other])
+                self.assertEqual(pool.stats["requests_finished"], 3)
+        with self.pool() as pool, self.assertRaisesRegex(ValueError, "^the prompt is empty"):
+            pool.generate("", max_new=2)
+
     def test_stop_strings_and_text_streams(self):
         prompt, answer = known_answers()[0]
         middle = answer[len(answer) // 2]

@@ -9,7 +9,7 @@ the pool, and it can be closed.
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Deque, Dict, Iterator, List, Optional
+from typing import TYPE_CHECKING, Deque, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from .errors import BusyError
 from .request import Request
@@ -19,12 +19,16 @@ if TYPE_CHECKING:
     from .pool import Pool
 
 
+Named = Tuple[str, Request]
+"""A request, and what the line of an error about it begins with."""
+
+
 class Route:
     """A stream's requests and its news. A last event waits here for its result."""
 
-    def __init__(self, requests: Iterator[Request]) -> None:
-        self.requests: Optional[Iterator[Request]] = requests
-        self.next: Optional[Request] = None  # taken from there, and not submitted yet
+    def __init__(self, requests: Iterable[Named]) -> None:
+        self.requests: Optional[Iterator[Named]] = iter(requests)
+        self.next: Optional[Named] = None  # taken from there, and not submitted yet
         self.events: Deque[Event] = deque()
         self.last: Dict[int, Event] = {}
         self.n_left = 0  # results that are to come

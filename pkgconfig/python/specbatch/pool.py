@@ -14,13 +14,14 @@ import ctypes
 from collections import deque
 from contextlib import contextmanager, nullcontext
 from ctypes import c_int32, c_size_t, c_uint64, c_void_p
+from numbers import Integral
 from typing import (TYPE_CHECKING, Any, AsyncGenerator, Deque, Dict, Iterable, Iterator, List,
                     Mapping, Optional, Tuple, Union)
 
 from . import _abi
 from ._library import FUNCTIONS, Handle, call, ids_argument, make, string_argument, struct, text_at
 from ._options import check_names, names_of
-from ._steps import Route, Stepper
+from ._steps import Named, Route, Stepper
 from .draft import Draft
 from .errors import Error, InvalidError, QueueFullError
 from .model import Model
@@ -44,11 +45,41 @@ def _request(asked: Asked, options: RequestOptions) -> Request:
     return asked
 
 
-def _of_one_answer(asked: Asked, options: RequestOptions) -> Request:
+def _one(asked: Asked, options: RequestOptions) -> List[Named]:
+    """What generate asks a stream for."""
     request = _request(asked, options)
     if request.n != 1:
         raise InvalidError("generate: it has one answer; generate_all and astream have those of n")
-    return request
+    return [("", request)]
+
+
+def _several(asked: Iterable[Asked], options: RequestOptions) -> Iterator[Named]:
+    """What a stream is asked for. A text is iterable too, and its letters are no prompts."""
+    if isinstance(asked, (str, bytes, bytearray, Request)):
+        raise TypeError("requests: a stream takes a list of prompts; use [prompt]")
+    check_names("Request", options, RequestOptions.__annotations__)
+    return _numbered(asked, options)
+
+
+def _numbered(requests: Iterable[Asked], options: RequestOptions) -> Iterator[Named]:
+    for i, asked in enumerate(requests):
+        place = f"prompt {i}: "
+        with _placed(place):
+            if isinstance(asked, Integral):
+                raise TypeError(f"{asked!r} is none; a stream takes a list of prompts; use "
+                                "[prompt]")
+            request = _request(asked, options)
+        yield place, request
+
+
+@contextmanager
+def _placed(place: str) -> Iterator[None]:
+    """Puts the place before the line of an error."""
+    try:
+        yield
+    except (Error, TypeError) as error:
+        error.args = (place + str(error), )
+        raise
 
 
 @contextmanager
@@ -239,10 +270,11 @@ class Pool(Handle):
     def _admit(self, route: Route) -> None:
         """Submits a stream's requests, as many as the queue has room for."""
         while route.next_request():
-            request = route.next
-            assert request is not None
+            assert route.next is not None
+            place, request = route.next
             try:
-                first = self._submit(request)
+                with _placed(place):
+                    first = self._submit(request)
             except QueueFullError:
                 if self._active == 0:
                     raise  # more answers than the queue ever has room for
@@ -280,10 +312,14 @@ class Pool(Handle):
                **options: "Unpack[RequestOptions]") -> Iterator[Event]:
         """Decodes requests, or prompts with the same options, and yields what each gets as it gets
         it. A request's last event has its result. Requests are taken from the iterable as the
-        queue has room. What is unfinished when the stream is closed is cancelled."""
+        queue has room; the error of one that is refused names its place among them. What is
+        unfinished when the stream is closed, or ends by an error, is cancelled."""
+        return self._stream(_several(requests, options))
+
+    def _stream(self, requests: Iterable[Named]) -> Iterator[Event]:
         if self._stepper is not None:
             raise InvalidError("stream: the pool is being stepped by an asyncio stream")
-        route = Route(_request(asked, options) for asked in requests)
+        route = Route(requests)
         try:
             self._admit(route)
             while True:
@@ -299,22 +335,28 @@ class Pool(Handle):
 
     def generate(self, request: Asked, **options: "Unpack[RequestOptions]") -> Result:
         """The result of one request. If it ended with an error, that is raised."""
-        return _only(self.generate_all([_of_one_answer(request, options)]))
+        return _only(self._all(_one(request, options)))
 
     def generate_all(self, requests: Iterable[Asked],
                      **options: "Unpack[RequestOptions]") -> List[Result]:
-        """The results of all, in the order of the requests, and of best_of the best first.
-        Result.error tells of an error."""
-        return in_order(event.result for event in self.stream(requests, **options)
-                        if event.result)
+        """The results of all, in the order of the requests, and of best_of the best first. The
+        error of a request that is refused is raised, with its place among them, and the others are
+        cancelled. Result.error tells of an error that ended a request later."""
+        return self._all(_several(requests, options))
 
-    async def astream(self, requests: Iterable[Asked],
-                      **options: "Unpack[RequestOptions]") -> AsyncGenerator[Event, None]:
+    def _all(self, requests: Iterable[Named]) -> List[Result]:
+        return in_order(event.result for event in self._stream(requests) if event.result)
+
+    def astream(self, requests: Iterable[Asked],
+                **options: "Unpack[RequestOptions]") -> AsyncGenerator[Event, None]:
         """As stream, for asyncio. Steps run on a worker thread, one at a time, for all tasks that
         stream from the pool."""
+        return self._astream(_several(requests, options))
+
+    async def _astream(self, requests: Iterable[Named]) -> AsyncGenerator[Event, None]:
         if self._stepper is None:
             self._stepper = Stepper(self)
-        route = Route(_request(asked, options) for asked in requests)
+        route = Route(requests)
         stepper = self._stepper
         stepper.join(route)
         try:
@@ -331,7 +373,7 @@ class Pool(Handle):
     async def generate_async(self, request: Asked,
                              **options: "Unpack[RequestOptions]") -> Result:
         """As generate, for asyncio."""
-        stream = self.astream([_of_one_answer(request, options)])
+        stream = self._astream(_one(request, options))
         try:
             return _only([event.result async for event in stream if event.result])
         finally:
