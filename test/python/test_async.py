@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import time
 import unittest
 
 from support import EMOJI, TARGET, known_answers, plain, specbatch
@@ -83,6 +84,27 @@ class TestAsyncio(unittest.TestCase):
         with self.pool() as pool:
             asyncio.run(leave(pool))
             self.assertFalse(pool._records)
+
+    def test_a_stream_that_is_cancelled_does_not_wait_for_the_others(self):
+        def propose(rows):
+            time.sleep(0.01)  # the step is under way while the task that it has woken is cancelled
+            return [None for _ in rows]
+
+        async def main(pool):
+            async def leave():
+                async for _ in pool.astream([[1, 2]], max_new=30, ignore_eos=True):
+                    task.cancel()
+
+            task = asyncio.ensure_future(leave())
+            seen = 0
+            async for _ in pool.astream([[1, 2]], max_new=30, ignore_eos=True):
+                seen += not task.done()
+            return seen
+
+        with specbatch.Model.open(TARGET) as model, \
+                specbatch.Pool(model, specbatch.Draft.from_functions(propose),
+                               fixed_k=True) as pool:
+            self.assertLess(asyncio.run(main(pool)), 10)
 
     def test_the_pool_is_closed_by_a_task_that_is_cancelled(self):
         async def work(started):

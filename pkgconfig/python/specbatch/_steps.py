@@ -95,6 +95,7 @@ class Stepper:
         self.changed = asyncio.Event()  # a stream has come or gone
         self.step: "Optional[asyncio.Future[None]]" = None  # the one that is under way
         self.task: "Optional[asyncio.Task[None]]" = None
+        self.n_leaving = 0  # streams that wait for its end
 
     def join(self, route: Route) -> None:
         if asyncio.get_running_loop() is not self.loop:
@@ -108,10 +109,12 @@ class Stepper:
         """Ends a stream, when no step is under way."""
         self.routes.remove(route)
         self.changed.set()
+        self.n_leaving += 1
         try:
             while self.step is not None and not self.step.done():
                 await asyncio.wait([self.step])
         finally:
+            self.n_leaving -= 1
             self.pool._drop(route)
             if not self.routes and self.pool._stepper is self:
                 self.pool._stepper = None
@@ -140,6 +143,8 @@ class Stepper:
             for route in self.routes if error_of_step else ():
                 route.error = error_of_step
             self._wake()
+            while self.n_leaving:  # they come before the next step
+                await asyncio.sleep(0)
 
     def _wake(self) -> None:
         for route in self.routes:
