@@ -161,6 +161,34 @@ class TestAsyncio(unittest.TestCase):
                                fixed_k=True) as pool:
             self.assertEqual(len(asyncio.run(main(pool)).ids), 6)
 
+    def test_what_a_mask_raises_reaches_its_own_stream_only(self):
+        class Stop(Exception):
+            pass
+
+        def broken(rows):
+            if any(row.n_answer > 2 for row in rows):
+                raise Stop
+
+        async def busy(pool, others):
+            """Has its error when it asks for more, and does not hold up others until then."""
+            stream = pool.astream([self.known[0][0]] * 2, max_new=64, mask=broken)
+            async for _ in stream:
+                await others
+
+        async def main(pool):
+            good = [pool.generate_async(prompt, max_new=64) for prompt, _ in self.known]
+            others = asyncio.ensure_future(asyncio.gather(*good))
+            bad = await asyncio.gather(
+                *(pool.generate_async(self.known[0][0], max_new=64, mask=broken)
+                  for _ in range(2)), busy(pool, others), return_exceptions=True)
+            self.assertEqual([type(error) for error in bad], [Stop] * 3)
+            return [result.text for result in await others]
+
+        with self.pool() as pool:
+            self.assertEqual(asyncio.run(asyncio.wait_for(main(pool), 100)),
+                             [answer for _, answer in self.known])
+            self.assertFalse(pool._routes or pool._records or pool._stepper)
+
     def test_a_pool_has_one_loop_at_a_time(self):
         async def main(pool):
             stream = pool.astream([self.known[0][0]], max_new=64)

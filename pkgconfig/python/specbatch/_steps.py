@@ -50,7 +50,7 @@ class Route:
 
     @property
     def complete(self) -> bool:
-        return self.n_left == 0 and self.next is None and self.requests is None
+        return self.error is None and self.n_left == 0 and self.next is None and self.requests is None
 
     def take_event(self, event: Event) -> None:
         if event.finish is None:
@@ -124,9 +124,17 @@ class Stepper:
         to clear that frame, as unittest does, would end _run."""
         for route in self.routes:
             try:
-                self.pool._admit(route)
+                if route.error is None:
+                    self.pool._admit(route)
             except BaseException as error:
                 route.error = error
+
+    def _end(self, error: BaseException) -> None:
+        """Ends the streams whose masks have raised, or else all: then it came of what they share.
+        Their tasks may be busy for long, and a step that is repeated would only fail again."""
+        for route in self.pool._failed_routes() or list(self.routes):
+            route.error = error
+            self.pool._drop(route)
 
     async def _run(self) -> None:
         while self.routes:
@@ -138,10 +146,10 @@ class Stepper:
                 continue
             self.step = self.loop.run_in_executor(None, self.pool._round)
             await asyncio.wait([self.step])
-            error_of_step = self.step.exception()
+            error = self.step.exception()
             self.step = None
-            for route in self.routes if error_of_step else ():
-                route.error = error_of_step
+            if error is not None:
+                self._end(error)
             self._wake()
             while self.n_leaving:  # they come before the next step
                 await asyncio.sleep(0)

@@ -291,6 +291,11 @@ class Pool(Handle):
         while self._take_result():
             pass
 
+    def _failed_routes(self) -> List[Route]:
+        """The streams of requests whose masks have raised."""
+        failed = {number for record in self._records.values() for number in record.failed}
+        return [self._routes[number] for number in failed if number in self._routes]
+
     def _drop(self, route: Route) -> None:
         """Ends what a stream has left unfinished. Its results go nowhere."""
         mine = [number for number, other in self._routes.items() if other is route]

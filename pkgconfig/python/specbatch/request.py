@@ -11,8 +11,8 @@ import weakref
 from array import array
 from ctypes import c_char_p, c_double, c_float, c_int32, c_size_t
 from dataclasses import dataclass
-from typing import (Any, Callable, Iterable, List, Mapping, Optional, Sequence, TypedDict,
-                    Union)
+from typing import (Any, Callable, Iterable, List, Mapping, Optional, Sequence, Set,
+                    TypedDict, Union)
 
 from . import _abi
 from ._library import callback, field_kind, ids_argument, listed, number, struct, text_argument
@@ -81,6 +81,10 @@ class Mask:
             seen = [MaskRow(rows[i].contents) for i in range(n_rows)]
             try:
                 function(seen)
+            except BaseException:
+                for i in range(n_rows):
+                    RECORDS[rows[i].contents.request_user].failed.add(seen[i].request_id)
+                raise
             finally:
                 for row in seen:
                     row._row = None
@@ -180,6 +184,7 @@ class Record:
             request.mask)
         self.n, self.best_of = request.n, request.best_of
         self.n_out = 0  # results that the pool has handed out
+        self.failed: Set[int] = set()  # the numbers of its answers whose mask has raised
         RECORDS[self.key] = self
 
 
