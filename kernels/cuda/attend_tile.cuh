@@ -60,7 +60,7 @@ enum {
     WARPS = 4,
     THREADS = 32 * WARPS,
     W_BYTES = SPLIT * 2, /* a row of W */
-    /* Shared memory of a multiprocessor: of compute capability 9.0 and later, and of 8.0. */
+/* Shared memory of a multiprocessor: of compute capability 9.0 and later, and of 8.0. */
 #if __CUDA_ARCH__ >= 900
     MULTIPROCESSOR_KB = 228
 #else

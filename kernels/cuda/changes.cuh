@@ -140,7 +140,8 @@ __device__ int32_t list_ids(struct changes *changes, int32_t *counts, const stru
     return n;
 }
 
-/* The logit of an id after bias and penalties; -infinity where they add up to a NaN. n: its count */
+/* The logit of an id, which counts n, after bias and penalties: -infinity where they add up to a
+ * NaN. */
 __device__ float changed(const struct sampling &at, struct change change, int32_t n)
 {
     const struct sb_sampler *r = at.rule;

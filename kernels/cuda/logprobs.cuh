@@ -28,7 +28,10 @@ __device__ __forceinline__ float logprob_of(const struct scale &scale, float val
 
 /* The value of a key that is a logit. */
 struct logit_itself {
-    __device__ __forceinline__ float operator()(float key) const { return key; }
+    __device__ __forceinline__ float operator()(float key) const
+    {
+        return key;
+    }
 };
 
 /* Writes the n most probable ids of a place, and their log-probabilities. has_nan: the row has one,
