@@ -126,7 +126,7 @@ static int read_arguments(struct bench *bench, int argc, char **argv)
     bench->batch_list = "1,4,8";
     bench->draft_len_list = "3,5";
     parsed = ex_args_parse(options, n, argc, argv,
-                           "bench --target DIR --draft DIR|ngram|table:FILE --prompts FILE "
+                           "--target DIR --draft DIR|ngram|table:FILE --prompts FILE "
                            "[options]; LIST: a,b,c\n\n" EX_PROMPTS_HELP);
     if (parsed == 1 && bench->args.drafts.n == 0)
         return ex_complain("--draft is required; --help lists all");
@@ -290,7 +290,6 @@ int main(int argc, char **argv)
     static struct bench bench;
     int code = EX_USAGE, parsed;
 
-    ex_program = "bench";
     parsed = read_arguments(&bench, argc, argv);
     if (parsed < 0)
         code = EX_OK;

@@ -295,7 +295,7 @@ static int read_arguments(struct chat *chat, int argc, char **argv)
     chat->max_new = 512;
     chat->prefix_bytes = (uint64_t)256 << 20;
     parsed = ex_args_parse(options, sizeof options / sizeof options[0], argc, argv,
-                           "chat --target DIR [--draft DIR|ngram|table:FILE]... [options]\n\n"
+                           "--target DIR [--draft DIR|ngram|table:FILE]... [options]\n\n"
                            "Type a message and Enter. /reset begins a new conversation, /stats "
                            "shows the speed,\n/quit or Ctrl-D ends. Ctrl-C ends the answer that is "
                            "being made.");
@@ -335,7 +335,6 @@ int main(int argc, char **argv)
     static struct chat chat;
     int code = EX_USAGE, parsed;
 
-    ex_program = "chat";
     parsed = read_arguments(&chat, argc, argv);
     if (parsed < 0)
         code = EX_OK;

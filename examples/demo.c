@@ -244,9 +244,8 @@ int main(int argc, char **argv)
                                          "has target/, draft/ and prompts.jsonl (examples/demo)"}};
     int code, parsed;
 
-    ex_program = "demo";
     parsed = ex_args_parse(options, 2, argc, argv,
-                           "demo [options] [DIR]: speculative against plain decoding");
+                           "[options] [DIR]: speculative against plain decoding");
     if (parsed <= 0)
         code = parsed < 0 ? EX_OK : EX_USAGE;
     else

@@ -139,7 +139,7 @@ static int read_arguments(struct job *job, int argc, char **argv)
     ex_cache_options(options, &n, &job->args);
     parsed = ex_args_parse(
         options, n, argc, argv,
-        "generate --target DIR --prompts FILE [--draft DIR|ngram|table:FILE]... "
+        "--target DIR --prompts FILE [--draft DIR|ngram|table:FILE]... "
         "[options]\n\n" EX_PROMPTS_HELP "\n\n"
         "Each result is written when it is finished. SIGINT and SIGTERM end the run "
         "after that, and\nthe same command with --resume does what is left.");
@@ -410,7 +410,6 @@ int main(int argc, char **argv)
     static struct job job;
     int code = EX_USAGE, parsed;
 
-    ex_program = "generate";
     parsed = read_arguments(&job, argc, argv);
     if (parsed < 0)
         code = EX_OK;

@@ -105,9 +105,8 @@ int main(int argc, char **argv)
         {"TEXT", NULL, EX_OPERAND, &job.text_file, 0, 0, "the texts, in one file; required"}};
     int parsed, code;
 
-    ex_program = "ngram_table";
     parsed = ex_args_parse(options, sizeof options / sizeof *options, argc, argv,
-                           "ngram_table --model DIR --output FILE [options] TEXT: makes a table of "
+                           "--model DIR --output FILE [options] TEXT: makes a table of "
                            "what follows what in texts");
     if (parsed > 0 && (!job.model_dir || !job.output_file || !job.text_file))
         parsed = ex_complain("--model, --output and TEXT are needed; --help explains them");

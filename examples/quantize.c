@@ -83,9 +83,8 @@ int main(int argc, char **argv)
          "the file to be written; a name in .safetensors: one of safetensors"}};
     int code, parsed;
 
-    ex_program = "quantize";
     parsed = ex_args_parse(options, 3, argc, argv,
-                           "quantize [options] DIR OUT.gguf: converts a checkpoint to a GGUF file");
+                           "[options] DIR OUT.gguf: converts a checkpoint to a GGUF file");
     if (parsed > 0 && !q.out)
         parsed = ex_complain("DIR and OUT.gguf are needed; --help explains them");
     if (parsed <= 0)

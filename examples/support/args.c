@@ -16,7 +16,7 @@ static void print_help(const struct ex_option *options, size_t n, const char *in
     char left[96];
     size_t i;
 
-    printf("%s\n\n", intro);
+    printf("%s %s\n\n", ex_program, intro);
     for (i = 0; i < n; i++) {
         snprintf(left, sizeof left, "%s %s", options[i].name,
                  options[i].value ? options[i].value : "");
@@ -157,6 +157,14 @@ static const struct ex_option *find(const struct ex_option *options, size_t n, c
     return NULL;
 }
 
+/* Programs may be installed under other names than those of their sources. */
+static void name_program(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    ex_program = slash ? slash + 1 : path;
+}
+
 int ex_args_parse(const struct ex_option *options, size_t n, int argc, char **argv,
                   const char *intro)
 {
@@ -164,6 +172,8 @@ int ex_args_parse(const struct ex_option *options, size_t n, int argc, char **ar
     size_t n_operands = 0;
     int a;
 
+    if (argc > 0)
+        name_program(argv[0]);
     for (a = 1; a < argc; a++) {
         const size_t span = strcspn(argv[a], "=");
         const struct ex_option *option = find(options, n, argv[a], span, n_operands);

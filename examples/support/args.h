@@ -37,8 +37,9 @@ struct ex_option {
     const char *help;
 };
 
-/* 1 on success; 0 after a line on stderr; -1 after -h, --help or --version has been printed.
- * Operands are taken in the order of the table. */
+/* Names the program after argv[0], for its messages (ex_program) and for the help, which begins
+ * with that name and the intro. 1 on success; 0 after a line on stderr; -1 after -h, --help or
+ * --version has been printed. Operands are taken in the order of the table. */
 int ex_args_parse(const struct ex_option *options, size_t n, int argc, char **argv,
                   const char *intro);
 

@@ -7,7 +7,7 @@
 
 enum { EX_OK = 0, EX_DIFFERS = 1, EX_USAGE = 2, EX_FAILED = 3 }; /* exit codes of the examples */
 
-extern const char *ex_program; /* the name messages begin with; each main sets it */
+extern const char *ex_program; /* the name messages begin with; ex_args_parse sets it */
 
 /* One line on stderr. Returns 0, so that `return ex_complain(...)` ends a function that returns
  * success. */

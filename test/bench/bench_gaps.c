@@ -174,7 +174,7 @@ int main(int argc, char **argv)
     const char *at;
     char *end;
     const int parsed = ex_args_parse(options, sizeof options / sizeof options[0], argc, argv,
-                                     "bench_gaps [options]");
+                                     "[options]");
 
     if (parsed != 1)
         return parsed < 0 ? EX_OK : EX_USAGE;

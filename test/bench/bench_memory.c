@@ -535,9 +535,7 @@ int main(int argc, char **argv)
     };
     int ok = 1, parsed;
 
-    ex_program = "bench_memory";
-    parsed = ex_args_parse(options, sizeof options / sizeof options[0], argc, argv,
-                           "bench_memory [options]");
+    parsed = ex_args_parse(options, sizeof options / sizeof options[0], argc, argv, "[options]");
     if (parsed != 1)
         return parsed < 0 ? EX_OK : EX_USAGE;
     /* First, since a process's largest size never falls. */

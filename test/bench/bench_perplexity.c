@@ -255,9 +255,8 @@ int main(int argc, char **argv)
     };
     int parsed;
 
-    ex_program = "bench_perplexity";
     parsed = ex_args_parse(options, sizeof options / sizeof options[0], argc, argv,
-                           "bench_perplexity --model DIR|FILE --text FILE [options]");
+                           "--model DIR|FILE --text FILE [options]");
     if (parsed != 1)
         return parsed < 0 ? EX_OK : EX_USAGE;
     if (!bench.model_path || !bench.text_path) {

@@ -228,11 +228,10 @@ int main(int argc, char **argv)
          "few requests and cells: tries the pipeline"},
     };
     const int parsed = ex_args_parse(options, sizeof options / sizeof *options, argc, argv,
-                                     "pairs [options]: the paper's geometries at set acceptance");
+                                     "[options]: the paper's geometries at set acceptance");
     int ok = parsed == 1;
     FILE *csv;
 
-    ex_program = "pairs";
     if (parsed < 0)
         return EX_OK;
     if (!ok || (csv = study_csv(&study, "pairs")) == NULL)

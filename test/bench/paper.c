@@ -246,9 +246,8 @@ int main(int argc, char **argv)
     size_t n_prompts;
     int ok;
 
-    ex_program = "paper";
     add_other_policies();
-    if ((ok = study_open(&study, argc, argv, "paper [options]: the paper's evaluation")) < 0)
+    if ((ok = study_open(&study, argc, argv, "[options]: the paper's evaluation")) < 0)
         return EX_OK;
     n_prompts = study.prompts.n;
     ok = ok && run_parts(&study) && write_facts(&study, &watch, n_prompts);

@@ -90,9 +90,7 @@ int main(int argc, char **argv)
     FILE *csv;
     int ok;
 
-    ex_program = "paper_faults";
-    if ((ok = study_open(&study, argc, argv,
-                         "paper_faults [--prompts FILE] [--out DIR] [--quick]")) < 0)
+    if ((ok = study_open(&study, argc, argv, "[--prompts FILE] [--out DIR] [--quick]")) < 0)
         return EX_OK;
     if (!ok || (csv = study_csv(&study, "faults")) == NULL)
         return EX_FAILED;

@@ -385,9 +385,7 @@ int main(int argc, char **argv)
     specbatch_model_options model = SPECBATCH_MODEL_OPTIONS_INIT;
     int parsed;
 
-    ex_program = "soak";
-    parsed = ex_args_parse(options, sizeof options / sizeof options[0], argc, argv,
-                           "soak [options]");
+    parsed = ex_args_parse(options, sizeof options / sizeof options[0], argc, argv, "[options]");
     if (parsed != 1)
         return parsed < 0 ? EX_OK : EX_USAGE;
     if (soak.n_requests / specbatch_policy_count() < 4 * soak.drain) {

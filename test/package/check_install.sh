@@ -55,6 +55,12 @@ env -u LD_LIBRARY_PATH "$tmp/moved/bin/specbatch-generate" --target examples/dem
     --draft examples/demo/draft --prompts "$tmp/prompts" --max-new 4 >"$tmp/log" 2>&1 &&
     grep -q '"text"' "$tmp/log" || cat "$tmp/log" >"$tmp/out"
 verdict install_has_programs_that_run_where_they_are_moved_to
+for name in generate chat bench quantize table; do
+    "$tmp/moved/bin/specbatch-$name" --help | grep -q "^specbatch-$name " &&
+        "$tmp/moved/bin/specbatch-$name" --nothing 2>&1 | grep -q "^specbatch-$name: unknown" ||
+        echo "specbatch-$name has another name for itself" >>"$tmp/out"
+done
+verdict install_has_programs_that_know_their_names
 
 # runs PROGRAM: it generates text with the demo pair.
 runs() {
