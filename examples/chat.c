@@ -315,7 +315,7 @@ static int open_all(struct chat *chat)
     if (specbatch_model_open(&chat->target, chat->target_dir, &model) != SPECBATCH_OK)
         return ex_complain("--target: %s", specbatch_last_error());
     if (chat->format == SPECBATCH_CHAT_AUTO && specbatch_model_chat_format(chat->target) < 0)
-        return ex_complain("--chat: %s; name a format", specbatch_last_error());
+        return ex_complain("--chat: %s", specbatch_last_error());
     if (chat->drafts.n > 0 && !ex_open_draft(&chat->draft, chat->drafts.at, chat->drafts.n, &model))
         return 0;
     context = specbatch_model_context(chat->target);
