@@ -12,8 +12,9 @@ void ex_model_options(struct ex_option *rows, size_t *n, struct ex_run_args *arg
         {"--target", "DIR", EX_STRING, &args->target_dir, 0, 0,
          "checkpoint, or a GGUF file, whose text it is; required"},
         {"--draft", "DIR|ngram|table:FILE", EX_STRINGS, &args->drafts, 0, 0,
-         "checkpoint that proposes; ngram: the text repeats itself; table: of ngram_table; of "
-         "several each row has the proposals of the first that has any (none)"},
+         "DIR: a checkpoint; ngram: repetitions in the text; table:FILE: a file made by "
+         "ngram_table (installed: specbatch-table); given several times, they are asked in turn "
+         "(default: none)"},
         {"--draft-min-percent", "P", EX_INT, &args->draft_min_percent, 0, 100,
          "a checkpoint proposes nothing behind a token less probable than P % (0)"},
         {"--threads", "N", EX_INT, &args->threads, 1, 256, "threads (one for each processor)"},
