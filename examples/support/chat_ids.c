@@ -29,7 +29,7 @@ int32_t *ex_text_ids(const specbatch_model *target, const struct ex_chat *chat, 
 
     options.format = chat->format;
     options.flags = chat->flags;
-    if (chat->format == SPECBATCH_CHAT_AUTO && (!turn || specbatch_model_chat_format(target) < 0))
+    if (chat->format == SPECBATCH_CHAT_AUTO && !turn)
         options.format = SPECBATCH_CHAT_RAW;
     if (convert(target, &options, text, NULL, 0, n) != SPECBATCH_OK)
         return NULL;

@@ -12,7 +12,7 @@
 
 struct ex_chat {
     int32_t format; /* SPECBATCH_CHAT_*. RAW: texts are as they are. AUTO: a turn is a message in
-                       the target's own format, if it has one that the library knows */
+                       the target's own format, and other texts are as they are */
     uint32_t flags; /* SPECBATCH_CHAT_NO_THINK and so on */
 };
 

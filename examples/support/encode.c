@@ -13,6 +13,10 @@ static const char *encode_text(struct ex_prompt *prompt, const struct ex_prompt_
 {
     if (!specbatch_model_has_tokenizer(rules->target))
         return "a text, but the target has no tokenizer; give \"ids\"";
+    if (prompt->is_turn && rules->chat.format == SPECBATCH_CHAT_AUTO &&
+        specbatch_model_chat_format(rules->target) < 0)
+        return "\"turns\", but the target has no chat template that is known; name its format with "
+               "--chat, or take --chat raw";
     prompt->ids = ex_text_ids(rules->target, &rules->chat, prompt->is_turn, prompt->text,
                               &prompt->n_ids);
     if (!prompt->ids)
@@ -22,18 +26,28 @@ static const char *encode_text(struct ex_prompt *prompt, const struct ex_prompt_
     return prompt->n_ids ? NULL : "the prompt is empty";
 }
 
+/* `of`: what has the ids. */
+static int are_tokens(const struct ex_prompt *prompt, const char *file, const char *of,
+                      const int32_t *ids, size_t n, int32_t vocab)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] >= vocab)
+            return ex_complain("%s:%zu: %s id %" PRId32 " is outside the vocabulary, 0..%" PRId32,
+                               file, prompt->line, of, ids[i], vocab - 1);
+    return 1;
+}
+
 static int check_ids(const struct ex_prompt *prompt, const char *file,
                      const struct ex_prompt_rules *rules)
 {
     const int32_t vocab = specbatch_model_vocab_size(rules->target);
-    const int32_t max_new = prompt->own.wish.max_new ? prompt->own.wish.max_new : rules->max_new;
-    size_t i;
+    const struct ex_wish *wish = &prompt->own.wish;
+    const int32_t max_new = wish->max_new ? wish->max_new : rules->max_new;
 
-    for (i = 0; i < prompt->n_ids; i++)
-        if (prompt->ids[i] >= vocab)
-            return ex_complain("%s:%zu: token id %" PRId32
-                               " is outside the vocabulary, 0..%" PRId32,
-                               file, prompt->line, prompt->ids[i], vocab - 1);
+    if (!are_tokens(prompt, file, "token", prompt->ids, prompt->n_ids, vocab) ||
+        !are_tokens(prompt, file, "bias", wish->sampling.bias_ids, wish->sampling.n_bias, vocab) ||
+        !are_tokens(prompt, file, "stop", wish->stop_ids.at, wish->stop_ids.n, vocab))
+        return 0;
     if (prompt->n_ids + (size_t)max_new > (size_t)rules->max_len)
         return ex_complain("%s:%zu: too long: %zu tokens and %" PRId32 " new ones, where %" PRId32
                            " fit",

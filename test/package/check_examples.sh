@@ -209,6 +209,9 @@ refuse a_max_new_of_its_own_that_does_not_fit '{"ids": [1], "max_new": 4096}' \
 refuse a_prompt_that_is_no_string '{"prompt": 5}' '"prompt" is not a string'
 refuse an_empty_prompt '{"prompt": ""}' 'the prompt is empty'
 refuse a_nul_in_the_text '{"prompt": "a\u0000b"}' 'a NUL character'
+refuse a_bias_out_of_range '{"ids": [1], "bias": {"4096": 1}}' \
+    'bias id 4096 is outside the vocabulary, 0..4095'
+refuse turns_without_a_chat_format '{"turns": ["q"]}' '"turns", but the target has no chat template'
 refuse an_id_out_of_range '{"ids": [1, 4096]}' 'token id 4096 is outside the vocabulary, 0..4095'
 refuse a_negative_id '{"ids": [-1]}' '"ids" holds a number that is not a token id'
 refuse an_id_that_is_no_integer '{"ids": [1.5]}' '"ids" holds something'
@@ -256,7 +259,6 @@ disagree() {
 }
 disagree a_min_new_above_max_new '"min_new": 9' 'min_new is 9, outside 0..8'
 disagree a_best_of_below_n '"n": 3, "best_of": 2' 'answers: best_of is 2, outside 3..1024'
-disagree a_bias_of_no_token '"bias": {"4096": 1}' 'bias_ids\[0\] is 4096'
 disagree a_source_that_is_not_there '"draft_sources": [1]' 'draft_sources'
 
 # What a checkpoint is and takes, by the options of a run that is planned.
@@ -326,7 +328,7 @@ verdict generate_writes_results_as_they_finish_or_in_order
     printf '{"ids": [3], "id": 12.50, "logprobs": true, "max_new": 2, "ignore_eos": true}\r\n'
     printf '{"turns": ["q", "r"], "max_new": 1, "question_id": 8, "category": "", "reference": []}'
 } >"$tmp/mixed"
-check_log $generate $pair --prompts "$tmp/mixed" --in-order --verify --output "$tmp/got"
+check_log $generate $pair --chat raw --prompts "$tmp/mixed" --in-order --verify --output "$tmp/got"
 has '^equivalence 3/3$'
 sed 's/,"text":"[^"]*"//; s/-[0-9.e-]*/F/g; s/\[[0-9][0-9]*/[N/g; s/,[0-9][0-9]*/,N/g' "$tmp/got" \
     >"$tmp/shape"
