@@ -3,8 +3,9 @@
  * prompts on this machine.
  *
  * Every setting runs all prompts. Its tokens are compared with those of plain decoding at batch 1,
- * which runs first; a setting is recommended only if all of them are equal. --trace writes every
- * round of every run into a file. SIGINT and SIGTERM let the running round end; settings that were
+ * which runs first, when one prompt has warmed the machine up, and is the table's own row of that
+ * setting. A setting is recommended only if all of its tokens are equal. --trace writes every round
+ * of every run into a file. SIGINT and SIGTERM let the running round end; settings that were
  * measured keep their rows. Exit codes: 0 done, 1 some output differed, 2 bad usage or input, 3 a
  * run failed, 130 and 143 ended by SIGINT or SIGTERM.
  */
@@ -165,7 +166,8 @@ static int open_all(struct bench *bench)
 
 /* --------------------------------------------------------------------- runs */
 
-static int run_setting(struct bench *bench, const struct setting *setting, struct ex_run *run)
+static int run_setting(struct bench *bench, const struct setting *setting,
+                       const struct ex_prompts *prompts, struct ex_run *run)
 {
     struct ex_settings settings = {.pool = SPECBATCH_POOL_OPTIONS_INIT, .wish = bench->args.wish};
     const int plain = setting->policy == SPECBATCH_POLICY_PLAIN;
@@ -183,7 +185,7 @@ static int run_setting(struct bench *bench, const struct setting *setting, struc
                  plain ? 0 : setting->draft_len);
         ex_trace_run(&bench->trace, name);
     }
-    return ex_run(run, bench->target, bench->draft, &bench->prompts, &settings,
+    return ex_run(run, bench->target, bench->draft, prompts, &settings,
                   bench->trace_file ? ex_trace_tick : NULL, &bench->trace);
 }
 
@@ -204,33 +206,55 @@ static int print_row(const struct bench *bench, const struct setting *setting,
     return ex_stdout_flush();
 }
 
+/* The row of a run that has come to its end. */
+static int take_run(struct bench *bench, struct setting setting, const struct ex_run *run)
+{
+    const size_t n_equal = ex_run_count_equal(run, &bench->reference);
+
+    setting.speed = (double)run->n_tokens / run->seconds;
+    bench->all_equal &= n_equal == run->n;
+    if (n_equal == run->n && setting.speed > bench->best.speed)
+        bench->best = setting;
+    return print_row(bench, &setting, run, n_equal);
+}
+
+/* Plain decoding at batch 1 has run already, as the reference. */
 static int measure(struct bench *bench, struct setting setting)
 {
     struct ex_run run;
-    size_t n_equal;
-    int ok = run_setting(bench, &setting, &run);
+    int ok;
 
-    if (ok && !run.stop) {
-        setting.speed = (double)run.n_tokens / run.seconds;
-        n_equal = ex_run_count_equal(&run, &bench->reference);
-        bench->all_equal &= n_equal == run.n;
-        ok = print_row(bench, &setting, &run, n_equal);
-        if (n_equal == run.n && setting.speed > bench->best.speed)
-            bench->best = setting;
-    }
+    if (setting.policy == SPECBATCH_POLICY_PLAIN && setting.batch == 1)
+        return take_run(bench, setting, &bench->reference);
+    ok = run_setting(bench, &setting, &bench->prompts, &run);
+    if (ok && !run.stop)
+        ok = take_run(bench, setting, &run);
     ex_run_free(&run);
     return ok;
+}
+
+/* Runs the reference behind the first prompt alone, which bears what only a first run costs. */
+static int run_reference(struct bench *bench)
+{
+    const struct setting plain = {SPECBATCH_POLICY_PLAIN, 1, 0, 0.0};
+    struct ex_prompts first = bench->prompts;
+    struct ex_run run;
+    int ok;
+
+    first.n = 1;
+    ok = run_setting(bench, &plain, &first, &run);
+    ex_run_free(&run);
+    return ok && (ex_signal() || run_setting(bench, &plain, &bench->prompts, &bench->reference));
 }
 
 /* 0 if a run failed; 1 also if a signal ended it. */
 static int run_all(struct bench *bench)
 {
-    const struct setting plain = {SPECBATCH_POLICY_PLAIN, 1, 0, 0.0};
     int32_t p, b, k;
 
     printf("%zu prompts, %" PRId32 " new tokens each\n%s\n\n", bench->prompts.n,
            bench->args.wish.max_new, specbatch_model_fingerprint(bench->target));
-    if (!ex_stdout_flush() || !run_setting(bench, &plain, &bench->reference))
+    if (!ex_stdout_flush() || !run_reference(bench))
         return 0;
     if (ex_signal())
         return 1;
