@@ -47,7 +47,8 @@ static const struct {
                {"int8", SPECBATCH_COMPUTE_INT8}};
 
 static const char legend[] =
-    " runs, taken in turn. times plain: against plain decoding at the same batch.\n"
+    " runs, taken in turn, each column for itself. times plain: against plain decoding at\n"
+    "the same batch in the same turn, so it is not quite the quotient of tokens/s above.\n"
     "tokens a round: what a prompt gains by a pass of the target, whose own token is among them.\n"
     "equivalence: how many prompts get exactly the tokens of plain decoding at batch 1.\n\n"
     "Speculation gains most at batch 1. At batch 8 the prompts share each reading of the\n"
