@@ -9,6 +9,7 @@ LIBDIR     ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
 BINDIR     ?= $(PREFIX)/bin
 MANDIR     ?= $(PREFIX)/share/man
+DOC_DIR    := $(PREFIX)/share/doc/specbatch
 PC_DIR     := $(LIBDIR)/pkgconfig
 CMAKE_DIR  := $(LIBDIR)/cmake/specbatch
 
@@ -57,7 +58,7 @@ CMAKE_FILES := specbatch-config.cmake specbatch-config-version.cmake
 INSTALLED    = $(addprefix $(LIBDIR)/,$(notdir $(SHARED) $(ARCHIVE) $(CUDA_SHARED)) $(SONAME) \
                libspecbatch.so) $(HEADERS:include/%=$(INCLUDEDIR)/%) $(PC_DIR)/specbatch.pc \
                $(CMAKE_FILES:%=$(CMAKE_DIR)/%) $(addprefix $(BINDIR)/,$(notdir $(PROGRAMS))) \
-               $(call pages,1) $(call pages,3)
+               $(call pages,1) $(call pages,3) $(DOC_DIR)/LICENSE.yajl
 
 .PHONY: install uninstall
 install: $(SHARED) $(ARCHIVE) $(MODULE) $(PROGRAMS) ## install library, programs, manual pages
@@ -72,6 +73,7 @@ install: $(SHARED) $(ARCHIVE) $(MODULE) $(PROGRAMS) ## install library, programs
 	rm -f $(DESTDIR)$(LIBDIR)/$(notdir $(CUDA_SHARED))
 	$(if $(MODULE),install -m 755 $(MODULE) $(DESTDIR)$(LIBDIR))
 	install -m 644 $(HEADERS) $(DESTDIR)$(INCLUDEDIR)
+	$(if $(STATIC),install -D -m 644 pkgconfig/LICENSE.yajl $(DESTDIR)$(DOC_DIR)/LICENSE.yajl)
 	$(call fill_pc,$(PC_PREFIX),$(FROM_PREFIX_LIBDIR),$(FROM_PREFIX_INCLUDEDIR)) \
 	    >$(DESTDIR)$(PC_DIR)/specbatch.pc
 	$(foreach file,$(CMAKE_FILES),$(fill_cmake) pkgconfig/$(file).in \
@@ -79,3 +81,4 @@ install: $(SHARED) $(ARCHIVE) $(MODULE) $(PROGRAMS) ## install library, programs
 uninstall:              ## remove what install put there
 	rm -f $(INSTALLED:%=$(DESTDIR)%)
 	[ ! -d $(DESTDIR)$(CMAKE_DIR) ] || rmdir $(DESTDIR)$(CMAKE_DIR)
+	[ ! -d $(DESTDIR)$(DOC_DIR) ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)$(DOC_DIR)

