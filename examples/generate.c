@@ -329,7 +329,7 @@ static void print_summary(const struct job *job, size_t n_equal)
 
     fprintf(out,
             "%s: %zu requests, %" PRIu64
-            " tokens in %.2f s, %.1f tokens/s, %.2f tokens per row-round\n",
+            " tokens in %.2f s, %.1f tokens/s, %.2f tokens a row gets in a round\n",
             job->policy, run->n, run->n_tokens, run->seconds, (double)run->n_tokens / run->seconds,
             ex_ratio(ex_run_counter(run, "tokens_committed"), ex_run_counter(run, "decode_rows")));
     if (job->verify)
