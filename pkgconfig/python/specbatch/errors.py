@@ -9,7 +9,7 @@
       FileError (OSError)            E_IO
       FormatError (ValueError)       E_FORMAT
       UnsupportedError               E_UNSUPPORTED, E_NO_TOKENIZER, E_NO_DEVICE
-      StoppedError                   E_CANCELLED, E_INTERRUPTED: the step may be repeated
+      StoppedError                   E_CANCELLED, E_INTERRUPTED: Pool.step may be repeated
       FatalError                     E_DEVICE, E_INTERNAL: the pool is dead
 """
 
@@ -81,7 +81,8 @@ class UnsupportedError(Error):
 
 
 class StoppedError(Error):
-    """The step was interrupted, or a callback has ended it; it may be repeated."""
+    """The step was interrupted, or a callback has ended it. Pool.step may be repeated; a stream has
+    ended, and its requests are cancelled."""
 
     status = _abi.E_CANCELLED
 
