@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -68,15 +69,36 @@ class TestPrograms(unittest.TestCase):
         for wrong, why in (({"ids": [1], "unknown": 1}, "unknown field unknown"),
                            ({"max_new": 4}, "one of prompt, turns and ids"),
                            ({"turns": []}, "turns"), ({"ids": [1], "bias": 3}, "bias"),
-                           (["ids"], "not an object"),
-                           ({"ids": [1], "top_k": -1}, "top_k"), ({"prompt": "x"}, "tokenizer")):
+                           (["ids"], "not an object"), ({"ids": "text"}, "ids: not an array"),
+                           ({"ids": []}, "ids: "), ({"turns": "text"}, "turns: not an array"),
+                           ({"ids": [1], "draft_sources": []}, "draft_sources: there is none"),
+                           ({"ids": [1], "temperature": "x"}, "temperature: "),
+                           ({"ids": [1], "max_new": "3"}, "max_new: "),
+                           ({"ids": [1], "max_new": 10**5}, "too long: 1 tokens and 100000 new"),
+                           ({"ids": [1], "bias": {"99999": 1}}, "request: sampling: bias_ids"),
+                           ({"ids": [1], "id": "b"}, 'id "b" is that of line 1 too'),
+                           ({"ids": [1], "top_k": -1}, "top_k"), ({"prompt": "x"}, "tokenizer"),
+                           ('{"ids": [1], "max_new": 3, "max_new": 4}', '"max_new" is there twice'),
+                           ('{"ids": [1], "bias": {"3": 1, "3": 2}}', '"3" is there twice')):
+            text = wrong if isinstance(wrong, str) else json.dumps(wrong)
             code, out, err = run("generate", "--target", TARGET, "--prompts", "-",
-                                 text=json.dumps(wrong) + "\n")
+                                 text='{"ids": [1], "id": "b"}\n\n' + text + "\n")
             with self.subTest(wrong):
-                self.assertIn(code, (2, 3))
-                self.assertIn(why, err)
+                self.assertEqual(code, 2)
+                self.assertRegex(err, "^generate: stdin:3: .*" + re.escape(why))
+        self.assertEqual(run("generate", "--target", TARGET, "--prompts", "-", text="\n"),
+                         (2, "", "generate: stdin: no prompts\n"))
+        code, out, err = run("generate", *PAIR, "--prompts", "-", text='{"prompt": ""}\n')
+        self.assertEqual((code, err), (2, "generate: stdin:1: the prompt is empty\n"))
         self.assertEqual(run("generate", "--target", TARGET, "--prompts", "-", "--resume")[0], 2)
         self.assertEqual(run("generate", "--target", "/nowhere", "--prompts", "-")[0], 2)
+
+    def test_prompts_may_be_as_long_as_the_context(self):
+        for options, code in (([], 0), (["--max-len", "2999"], 2), (["--max-len", "5000"], 2)):
+            line = {"ids": [7] * 2998, "max_new": 2, "category": "writing"}
+            with self.subTest(options):
+                self.assertEqual(run("generate", *PAIR[:2], "--prompts", "-", *options,
+                                     text=json.dumps(line) + "\n")[0], code)
 
     def test_chat_answers_and_keeps_the_conversation(self):
         code, out, err = run("chat", *PAIR, "--chat", "raw", "--max-new", "8",
@@ -95,9 +117,10 @@ class TestPrograms(unittest.TestCase):
         self.assertIn("fastest: --policy", out)
 
     def test_the_module_is_a_program(self):
-        done = subprocess.run([sys.executable, "-m", "specbatch", "generate", "--version"],
-                              stdout=subprocess.PIPE, check=True, encoding="utf-8")
-        self.assertEqual(done.stdout, f"specbatch {specbatch.library_version()}\n")
+        for command in ([], ["generate"]):
+            done = subprocess.run([sys.executable, "-m", "specbatch", *command, "--version"],
+                                  stdout=subprocess.PIPE, check=True, encoding="utf-8")
+            self.assertEqual(done.stdout, f"specbatch {specbatch.library_version()}\n")
 
 
 class TestTransformersNames(unittest.TestCase):

@@ -10,11 +10,13 @@ import json
 import sys
 import time
 from contextlib import ExitStack
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from . import (Draft, Error, Model, Pool, Request, Result, StoppedError, audit, chat_formats,
                library_version, policies)
 from ._options import names_of
+from ._steps import Named
+from .request import Record, c_request
 from .result import in_order
 
 # Options of sampling, with the fields of a Request.
@@ -31,6 +33,8 @@ LINE_FIELDS = {"repeat_penalty": "repetition_penalty", **{name: name for name in
     "top_k", "top_p", "typical_p", "min_p", "presence_penalty", "frequency_penalty",
     "penalty_window", "ignore_eos", "logprobs", "filtered_logprobs", "spare_prompt", "stop",
     "stop_ids", "draft_len", "draft_sources")}}
+
+UNUSED = ("question_id", "category", "reference")  # of a record of Spec-Bench
 
 
 class InputError(Exception):
@@ -64,7 +68,11 @@ def add_models(parser: argparse.ArgumentParser) -> None:
     for name, field, kind in SAMPLING:
         add(name, dest=field, type=kind, default=kind(0), metavar="N" if kind is int else "X")
     add("--prefix-bytes", metavar="BYTES", type=size, default=0)
-    add("--version", action="version", version="specbatch " + library_version())
+    add_version(parser)
+
+
+def add_version(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--version", action="version", version="specbatch " + library_version())
 
 
 def add_prompts(parser: argparse.ArgumentParser) -> None:
@@ -79,6 +87,7 @@ def add_prompts(parser: argparse.ArgumentParser) -> None:
 def arguments(given: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m specbatch", description=(
         "Fast and exact text generation by batch speculative decoding."), allow_abbrev=False)
+    add_version(parser)
     commands = parser.add_subparsers(dest="command", required=True)
 
     generate = commands.add_parser("generate", help="answers to a file of prompts",
@@ -149,21 +158,44 @@ def options_of(args: argparse.Namespace, *names: str) -> Dict[str, Any]:
 # ------------------------------------------------------------ prompts
 
 def read_prompts(args: argparse.Namespace, target: Model,
-                 settings: Dict[str, Any]) -> Iterator[Request]:
-    """A Request for each line; its `user` is the id of its result."""
-    file = sys.stdin if args.prompts == "-" else open(args.prompts, encoding="utf-8")
+                 settings: Dict[str, Any]) -> List[Named]:
+    """A request for each line that is not empty, behind its place; its `user` is the id of its
+    result."""
+    name = "stdin" if args.prompts == "-" else args.prompts
+    file = sys.stdin if args.prompts == "-" else open(args.prompts, encoding="utf-8-sig")
+    requests: List[Named] = []
+    lines: Dict[str, int] = {}  # where an id is
     with file:
         for number, text in enumerate(file, 1):
-            if args.limit is not None and number > args.limit:
-                return
-            place = f"{args.prompts}:{number}"
+            if len(requests) == args.limit:
+                break
+            if not text.strip():
+                continue
+            place = f"{name}:{number}: "
             try:
-                line = json.loads(text)
+                line = json.loads(text, object_pairs_hook=fields_once)
                 if not isinstance(line, dict):
                     raise ValueError("not an object")
-                yield read_line(line, number, args, target, settings)
-            except (ValueError, TypeError, LookupError) as error:
-                raise InputError(f"{place}: {error}") from None
+                request = read_line(line, number, args, target, settings)
+                own_id = json.dumps(request.user)
+                if lines.setdefault(own_id, number) != number:
+                    raise ValueError(f"id {own_id} is that of line {lines[own_id]} too")
+            except (Error, ValueError, TypeError, LookupError) as error:
+                raise InputError(f"{place}{error}") from None
+            requests.append((place, request))
+    if not requests:
+        raise InputError(f"{name}: no prompts")
+    return requests
+
+
+def fields_once(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+    """An object of JSON; Python would take the last of fields with one name."""
+    fields: Dict[str, Any] = {}
+    for name, value in pairs:
+        if name in fields:
+            raise ValueError(f'"{name}" is there twice')
+        fields[name] = value
+    return fields
 
 
 def read_line(line: Dict[str, Any], number: int, args: argparse.Namespace, target: Model,
@@ -171,11 +203,15 @@ def read_line(line: Dict[str, Any], number: int, args: argparse.Namespace, targe
     kinds = [kind for kind in ("prompt", "turns", "ids") if kind in line]
     if len(kinds) != 1:
         raise ValueError("one of prompt, turns and ids is needed")
-    if kinds == ["turns"] and not line["turns"]:
-        raise ValueError("turns: there is none")
+    if kinds != ["prompt"] and not (isinstance(line[kinds[0]], list) and line[kinds[0]]):
+        raise ValueError(f"{kinds[0]}: not an array, or an empty one")
     text = line[kinds[0]][0] if kinds == ["turns"] else line[kinds[0]]
     if kinds == ["turns"] or (kinds == ["prompt"] and args.chat not in ("auto", "raw")):
         text = target.chat_tokens([("user", text)], format=args.chat, think=not args.no_think)
+    elif kinds == ["prompt"]:
+        text = target.tokenize(text)
+    if not text:
+        raise ValueError("the prompt is empty")
     own: Dict[str, Any] = {}
     for name, value in line.items():
         if name in LINE_FIELDS:
@@ -187,9 +223,11 @@ def read_line(line: Dict[str, Any], number: int, args: argparse.Namespace, targe
                            for id_, bias in value.items()}
         elif name == "deadline_ms":
             own["deadline"] = value / 1e3 or None
-        elif name not in ("id", *kinds):
+        elif name not in ("id", *kinds, *UNUSED):
             raise ValueError(f"unknown field {name}")
-    return Request(text, user=line.get("id", number), **{**settings, **own})
+    request = Request(text, user=line.get("id", number), **{**settings, **own})
+    c_request(request, Record(request))  # refuses what is no number, and so on
+    return request
 
 
 # ------------------------------------------------------------ generate
@@ -208,14 +246,15 @@ def generate(args: argparse.Namespace, stack: ExitStack) -> int:
     target, draft = open_models(args, stack)
     settings = options_of(args, "max_new", "n", "best_of", "min_new", "stop", "ignore_eos",
                           "logprobs", "top_logprobs", *(field for _, field, _ in SAMPLING))
-    requests = list(read_prompts(args, target, settings))
-    pool = stack.enter_context(Pool(target, draft, n_threads=args.threads, **options_of(
-        args, "policy", "batch", "window", "draft_len", "fixed_k", "max_len", "cache_columns",
-        "grow_slots", "prefix_bytes", "sort_by_length")))
+    requests = read_prompts(args, target, settings)
+    pool = stack.enter_context(Pool(
+        target, draft, n_threads=args.threads, max_len=longest(requests, args.max_len, target),
+        **options_of(args, "policy", "batch", "window", "draft_len", "fixed_k", "cache_columns",
+                     "grow_slots", "prefix_bytes", "sort_by_length")))
     output = sys.stdout if args.output == "-" else stack.enter_context(
         open(args.output, "w", encoding="utf-8"))
     began, results = time.monotonic(), []
-    for event in pool.stream(requests):
+    for event in pool._stream(requests):
         if event.result is not None:
             results.append(event.result)
             if not args.in_order:
@@ -232,12 +271,25 @@ def generate(args: argparse.Namespace, stack: ExitStack) -> int:
     return verify(target, requests, results) if args.verify else 0
 
 
-def verify(target: Model, requests: List[Request], results: List[Result]) -> int:
+def longest(requests: List[Named], max_len: int, target: Model) -> int:
+    """The max_len that the requests need, so that the pool takes no more memory than that."""
+    limit = max_len or target.context
+    if limit > target.context:
+        raise InputError(f"--max-len: {limit} is more than the target's context, {target.context}")
+    for place, request in requests:
+        n_prompt, n_new = len(request.prompt), request.max_new
+        if n_prompt + n_new > limit:
+            raise InputError(f"{place}too long: {n_prompt} tokens and {n_new} new ones, where "
+                             f"{limit} fit")
+    return max(len(request.prompt) + request.max_new for _, request in requests)
+
+
+def verify(target: Model, requests: List[Named], results: List[Result]) -> int:
     """Replays requests with one answer each, in their order."""
     if len(requests) != len(results):
         raise InputError("--verify: not with several answers to a prompt")
     different = 0
-    for request, result in zip(requests, results):
+    for (_, request), result in zip(requests, results):
         report = audit(target, request, result)
         if not report.equal:
             different += 1
@@ -285,7 +337,7 @@ def chat(args: argparse.Namespace, stack: ExitStack) -> int:
 
 def answer(pool: Pool, ids: List[int], settings: Dict[str, Any]) -> str:
     """Shows an answer while it is made. Ctrl-C ends it, and what there is of it counts."""
-    text, stream = "", pool.stream([ids], **settings)
+    text, stream = "", pool._stream([("", Request(ids, **settings))])
     try:
         for event in stream:
             text += event.text or ""
@@ -301,14 +353,15 @@ def answer(pool: Pool, ids: List[int], settings: Dict[str, Any]) -> str:
 def bench(args: argparse.Namespace, stack: ExitStack) -> int:
     target, draft = open_models(args, stack)
     settings = options_of(args, "max_new", *(field for _, field, _ in SAMPLING))
-    requests = list(read_prompts(args, target, settings))
+    requests = read_prompts(args, target, settings)
+    max_len = longest(requests, 0, target)
 
     def run(policy: str, batch: int, draft_len: int) -> Tuple[float, List[Tuple[Any, ...]]]:
         with Pool(target, draft, policy=policy, batch=batch, draft_len=draft_len,
-                  fixed_k=not args.adaptive, n_threads=args.threads, **options_of(
-                      args, "cache_columns", "grow_slots", "prefix_bytes")) as pool:
+                  fixed_k=not args.adaptive, n_threads=args.threads, max_len=max_len,
+                  **options_of(args, "cache_columns", "grow_slots", "prefix_bytes")) as pool:
             began = time.monotonic()
-            results = pool.generate_all(requests)
+            results = pool._all(requests)
             seconds = time.monotonic() - began
             n_tokens = sum(len(result.ids) for result in results)
             return n_tokens / seconds, [(result.user, result.ids) for result in results]
