@@ -135,7 +135,7 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
 /* Grid: tiles, kv heads, splits (1 for walk). A block without a tile does nothing; where there are
  * more tiles than blocks, a block takes several. That cannot be where heads are turned
  * (launch_shape), so that kernel has no loop: the compiler would keep what is the same for all
- * tiles in some 90 registers, and a multiprocessor would have room for two blocks, not for three. */
+ * tiles in some 90 registers, and a multiprocessor would have room for two blocks, not three. */
 template <class S, bool ROPES>
 __global__ void __launch_bounds__(THREADS, S::RESIDENT) attend_kernel(attend_args a)
 {
