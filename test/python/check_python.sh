@@ -1,6 +1,7 @@
 #!/bin/sh
 # The Python package, from the tree and with the library that was built: its declarations are those
-# of the header, and its own tests pass. With mypy installed its types are checked too.
+# of the header, and its own tests pass. With mypy installed its types are checked too, and those
+# of the calls in docs/python.md.
 . "$(dirname "$0")/../lib.sh"
 if ! $PYTHON -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then
     echo "SKIP python: $PYTHON is not Python 3.9 or later"
@@ -17,9 +18,14 @@ if $PYTHON -m mypy --version >/dev/null 2>&1; then
         --cache-dir "$tmp/mypy" test/python/typed_callers.py >"$tmp/log" 2>&1 ||
         cp "$tmp/log" "$tmp/out"
     verdict python_types_of_options
+    awk '/^```/ { inside = $0 == "```python"; next } inside' docs/python.md >"$tmp/page.py"
+    MYPYPATH=pkgconfig/python $PYTHON -m mypy --cache-dir "$tmp/mypy" "$tmp/page.py" \
+        >"$tmp/log" 2>&1 || cp "$tmp/log" "$tmp/out"
+    verdict python_types_of_the_page
 else
     echo "SKIP python_types: no mypy here"
     echo "SKIP python_types_of_options: no mypy here"
+    echo "SKIP python_types_of_the_page: no mypy here"
 fi
 
 if [ -n "$SAN" ]; then

@@ -1,6 +1,7 @@
 """The package on small checkpoints: bits, options, events, results, errors."""
 
 import os
+import pathlib
 import pickle
 import random
 import tempfile
@@ -351,6 +352,12 @@ class TestModelsAndErrors(unittest.TestCase):
                     model.tokenize(wrong)
             with self.assertRaisesRegex(TypeError, "^content: "):
                 model.chat_text([("user", b"x")], format="raw")
+
+    def test_a_path_is_text_or_a_pathlib_path(self):
+        with specbatch.Model.open(pathlib.Path(TARGET)) as model:
+            self.assertEqual(model.arch, "qwen3")
+        with self.assertRaisesRegex(TypeError, "^path: expected str"):
+            specbatch.Model.open(None)
 
     def test_a_prompt_of_text_may_have_a_nul(self):
         with specbatch.Model.open(os.path.join(DEMO, "target")) as model, \

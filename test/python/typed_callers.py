@@ -4,6 +4,8 @@ test/python/check_python.sh has mypy look at it. What is marked is wrong, and a 
 mypy finds nothing wrong with is an error too. So options without types would not pass.
 """
 
+from pathlib import Path
+
 import specbatch
 
 
@@ -17,7 +19,17 @@ def right(model: specbatch.Model) -> str:
         return pool.generate([1, 2, 3], max_new=1).text or str(len(results))
 
 
+def paths(folder: Path) -> None:
+    with specbatch.Model.open(folder / "model", plan_file=folder / "plan") as model:
+        specbatch.convert(folder / "model.gguf", folder / "model")
+        specbatch.make_table(folder / "table", model, [1, 2, 3])
+        with specbatch.Pool(model, specbatch.Draft.table(folder / "table")) as pool:
+            pool.save_session([1, 2, 3], folder / "session")
+            pool.load_session(folder / "session")
+
+
 def wrong(model: specbatch.Model, pool: specbatch.Pool) -> None:
+    specbatch.Model.open(b"folder")  # type: ignore[arg-type]
     specbatch.Model("folder")  # type: ignore[arg-type]
     specbatch.Pool(model, fixedk=True)  # type: ignore[call-arg]
     specbatch.Pool(model, batch="8")  # type: ignore[arg-type]

@@ -32,12 +32,13 @@ import weakref
 from ctypes import c_char_p, c_float, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 from types import TracebackType
 from typing import (Any, Callable, ContextManager, Dict, Iterator, List, NoReturn, Optional,
-                    Sequence, Tuple, Type, TypeVar)
+                    Sequence, Tuple, Type, TypeVar, Union)
 
 from . import _abi
 from .errors import BusyError, InvalidError, error_of
 
 Self = TypeVar("Self", bound="Handle")
+Path = Union[str, "os.PathLike[str]"]
 SONAME = f"libspecbatch.so.{_abi.SOVERSION}"
 _INTEGERS = tuple("bBhHiIlLqQnN")  # formats of buffers
 _RANGES = {c_int32: (-2**31, 2**31 - 1), c_uint32: (0, 2**32 - 1), c_uint64: (0, 2**64 - 1)}
@@ -363,9 +364,12 @@ def text_argument(what: str, text: Any) -> bytes:
         raise InvalidError(f"{what}: {error}") from None
 
 
-def string_argument(text: str, what: str) -> bytes:
+def string_argument(text: Path, what: str) -> bytes:
     """A file name or a name as C takes it."""
-    value = os.fsencode(text)
+    try:
+        value = os.fsencode(text)
+    except TypeError as error:
+        raise TypeError(f"{what}: {error}") from None
     if b"\0" in value:
         raise InvalidError(f"{what}: {text!r} has a NUL in it")
     return value

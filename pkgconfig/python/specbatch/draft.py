@@ -7,8 +7,8 @@ from ctypes import c_int32, c_void_p
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from . import _abi
-from ._library import (Handle, call, callback, field_kind, ids_argument, make, string_argument,
-                       struct)
+from ._library import (Handle, Path, call, callback, field_kind, ids_argument, make,
+                       string_argument, struct)
 from .errors import InvalidError
 from .model import Model
 from .request import RECORDS, copied_ids
@@ -61,7 +61,7 @@ class Draft(Handle):
         return cls._of(make("draft_from_ngrams", ctypes.byref(options)))
 
     @classmethod
-    def table(cls, path: str) -> "Draft":
+    def table(cls, path: Path) -> "Draft":
         """A file of make_table."""
         return cls._of(make("draft_from_table", string_argument(path, "path")))
 
@@ -111,7 +111,7 @@ def _propose(propose: ProposeFunction, rows: Sequence[Any]) -> None:
         row.n_out = n
 
 
-def make_table(to: str, model: Model, ids: Any, *, max_match: int = 0, min_match: int = 0,
+def make_table(to: Path, model: Model, ids: Any, *, max_match: int = 0, min_match: int = 0,
                min_count: int = 0) -> None:
     """Writes the file `to` for Draft.table, of texts that `model` has tokenized."""
     options = struct(_abi.table_options, max_match=max_match, min_match=min_match,

@@ -5,7 +5,7 @@ from ctypes import c_char, c_int32, c_size_t, c_void_p
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from . import _abi
-from ._library import (FUNCTIONS, Handle, call, callback, ids_argument, make, sized,
+from ._library import (FUNCTIONS, Handle, Path, call, callback, ids_argument, make, sized,
                        string_argument, struct, text_argument, text_at)
 from ._options import LogFunction, choice, flags, log_callback
 from .errors import InvalidError
@@ -18,7 +18,7 @@ Message = Union[Dict[str, str], Tuple[str, str]]
 
 
 def _model_options(device: str, device_index: int, compute: str, simd: str, kv: str, weights: str,
-                   cuda_module: Optional[str], plan_file: Optional[str],
+                   cuda_module: Optional[Path], plan_file: Optional[Path],
                    log: Optional[LogFunction], progress: Optional[ProgressFunction]) -> Any:
     def watch(_user: Any, done: int, total: int) -> int:
         # Also without a function of the user's: Python sees a Ctrl-C here.
@@ -42,9 +42,9 @@ class Model(Handle):
     _made_by = "Model.open(path) opens one"
 
     @classmethod
-    def open(cls, path: str, *, device: str = "cpu", device_index: int = 0, compute: str = "auto",
+    def open(cls, path: Path, *, device: str = "cpu", device_index: int = 0, compute: str = "auto",
              simd: str = "auto", kv: str = "auto", weights: str = "auto",
-             cuda_module: Optional[str] = None, plan_file: Optional[str] = None,
+             cuda_module: Optional[Path] = None, plan_file: Optional[Path] = None,
              log: Optional[LogFunction] = None,
              progress: Optional[ProgressFunction] = None) -> "Model":
         """Opens a folder as Hugging Face lays it out, or a GGUF file. The options are those of
@@ -209,7 +209,7 @@ class TextStream(Handle):
         return text_at(text.value, length.value)
 
 
-def convert(to: str, checkpoint: str, *, weights: str = "auto", log: Optional[LogFunction] = None,
+def convert(to: Path, checkpoint: Path, *, weights: str = "auto", log: Optional[LogFunction] = None,
             progress: Optional[ProgressFunction] = None) -> None:
     """Writes a checkpoint, a folder or a GGUF file, as the GGUF file `to`, quantised as Model.open
     would."""

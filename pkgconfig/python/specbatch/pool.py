@@ -19,7 +19,8 @@ from typing import (TYPE_CHECKING, Any, AsyncGenerator, Deque, Dict, Iterable, I
                     Mapping, Optional, Tuple, Union)
 
 from . import _abi
-from ._library import FUNCTIONS, Handle, call, ids_argument, make, string_argument, struct, text_at
+from ._library import (FUNCTIONS, Handle, Path, call, ids_argument, make, string_argument, struct,
+                       text_at)
 from ._options import check_names, names_of
 from ._steps import Named, Route, Stepper
 from .draft import Draft
@@ -396,7 +397,7 @@ class Pool(Handle):
     def unpin(self, pin: int) -> None:
         self._call("pool_unpin", pin)
 
-    def save_session(self, ids: Any, path: str) -> int:
+    def save_session(self, ids: Any, path: Path) -> int:
         """Saves what the pool keeps of a token sequence. Returns how many tokens that is."""
         array, n = ids_argument(ids)
         kept = c_size_t()
@@ -404,7 +405,7 @@ class Pool(Handle):
                    ctypes.byref(kept))
         return kept.value
 
-    def load_session(self, path: str) -> List[int]:
+    def load_session(self, path: Path) -> List[int]:
         """Loads a session, and returns its ids."""
         name, n = string_argument(path, "path"), c_size_t()
         self._call("pool_load_session", name, None, 0, ctypes.byref(n), passing=(_abi.E_BUFFER,))
