@@ -348,7 +348,8 @@ class TestModelsAndErrors(unittest.TestCase):
             self.assertFalse(pool._records)
         with specbatch.Model.open(EMOJI) as model:
             for wrong in (b"x", None, "\udcff"):
-                with self.subTest(wrong), self.assertRaisesRegex((TypeError, ValueError), "^text: "):
+                with self.subTest(wrong), self.assertRaisesRegex((TypeError, ValueError),
+                                                                 "^text: "):
                     model.tokenize(wrong)
             with self.assertRaisesRegex(TypeError, "^content: "):
                 model.chat_text([("user", b"x")], format="raw")

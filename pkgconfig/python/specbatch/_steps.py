@@ -50,7 +50,8 @@ class Route:
 
     @property
     def complete(self) -> bool:
-        return self.error is None and self.n_left == 0 and self.next is None and self.requests is None
+        return (self.error is None and self.n_left == 0 and self.next is None
+                and self.requests is None)
 
     def take_event(self, event: Event) -> None:
         if event.finish is None:

@@ -256,7 +256,7 @@ def c_request(request: Request, record: Record) -> Any:
     else:
         value.ids, value.n_ids = ids_argument(request.prompt, "prompt")
         value.text_flags = 0
-    value.stop_ids, value.n_stop_ids = ids_argument(listed("stop_ids", request.stop_ids), "stop_ids")
+    value.stop_ids, value.n_stop_ids = ids_argument(request.stop_ids, "stop_ids")
     value.sampling = ctypes.pointer(_sampling(request))
     stop = [request.stop] if isinstance(request.stop, str) else listed("stop", request.stop)
     if stop:
