@@ -457,9 +457,18 @@ struct branch {
     int begun; /* some node of it can match something, or holds at certain places only */
 };
 
+/* Whether a node has no instructions: it is empty, or repeated no times, or repeats such a node. */
+static int is_silent(const struct sb_tree *tree, const struct sb_node *node)
+{
+    while (node->kind == SB_NODE_REPEAT && node->max > 0 && node->min == node->max)
+        node = &tree->nodes[node->child];
+    return node->kind == SB_NODE_EMPTY || (node->kind == SB_NODE_REPEAT && node->max == 0);
+}
+
 /* Appends a node. Two letters that meet under (?i), in (?:) groups or not, may be a single
  * character of the text (folds_together), which is refused. A node that only matches nothing,
- * anywhere, does not keep them apart. */
+ * anywhere, does not keep them apart, and is left out: a repetition writes its body out as often as
+ * it says, and what leaves no instruction is not counted by their limit. */
 static int32_t branch_add(struct sb_reader *reader, struct branch *branch, size_t at,
                           uint32_t index)
 {
@@ -474,7 +483,8 @@ static int32_t branch_add(struct sb_reader *reader, struct branch *branch, size_
         branch->ends = node->ends;
         branch->begun = 1;
     }
-    append(reader->tree, &branch->first, &branch->last, index);
+    if (!is_silent(reader->tree, node))
+        append(reader->tree, &branch->first, &branch->last, index);
 done:
     return rc;
 }

@@ -4,6 +4,8 @@
  * --golden wrote), and those of the hand-written patterns with the same patterns compiled. Refusals
  * have to name the construct and its place. Patterns that mean harm have to end soon.
  */
+#include <time.h>
+
 #include "text/pipeline.h"
 #include "support/tokenizer_data.h"
 
@@ -241,6 +243,7 @@ static void test_patterns_too_big(void)
         {"a", 8193, "", "byte 8192: a pattern of so many bytes"},
         {"(?:", 60, "a", "a group without its )"},
     };
+    static const char *const silent[] = {"(?:)", "(?:){1}", "b{0}", "((){1}){1}"};
     struct sb_steps steps = {.n = 0};
     char wide[4096] = "";
     size_t i;
@@ -250,6 +253,15 @@ static void test_patterns_too_big(void)
         CHECK_ERROR(compile(&steps, pattern, strlen(pattern)), SPECBATCH_E_UNSUPPORTED,
                     cases[i].message);
         free(pattern);
+    }
+    /* What has no instructions is no work either, however often it is written out. */
+    for (i = 0; i < sizeof silent / sizeof *silent; i++) {
+        char *inside = repeated(silent[i], 800, "c){60000}"), pattern[8192];
+        snprintf(pattern, sizeof pattern, "(?:%s", inside);
+        free(inside);
+        const clock_t begin = clock();
+        CHECK_OK(compile(&steps, pattern, strlen(pattern)));
+        CHECK((clock() - begin) / CLOCKS_PER_SEC < 2);
     }
     for (i = 0; i < 300; i++) /* 300 letters, each of a kind of its own */
         snprintf(wide + strlen(wide), sizeof wide - strlen(wide), "\\x{%x}",
