@@ -103,6 +103,7 @@ static void sort(struct sb_added_token *tokens, size_t n)
 void sb_added_sort(struct sb_added *added)
 {
     sort(added->tokens, added->n);
+    memset(added->first, 0, sizeof added->first);
     for (size_t i = 0; i < added->n; i++) {
         const struct sb_added_token *token = &added->tokens[i];
         struct sb_added_range

@@ -387,7 +387,10 @@ static int32_t check_template(const struct sb_hf *l, const struct sb_ids *ids)
 int32_t sb_tokenizer_read_hf(struct sb_tokenizer *t, const char *text, size_t length,
                              const char *path)
 {
-    struct sb_hf l = {.t = t, .path = path, .properties = {.mem = &t->mem}};
+    struct sb_hf l = {.t = t,
+                      .path = path,
+                      .properties = {.mem = &t->mem},
+                      .places = {.mem = &t->mem}};
     const struct sb_json_node *decoder;
     struct sb_json *doc = NULL;
     int32_t rc = SPECBATCH_OK;
@@ -410,6 +413,7 @@ int32_t sb_tokenizer_read_hf(struct sb_tokenizer *t, const char *text, size_t le
     SB_TRY(check_template(&l, &t->suffix));
 done:
     sb_properties_clear(&l.properties);
+    sb_ids_clear(&l.places);
     sb_json_free(doc);
     return rc;
 }

@@ -1,5 +1,6 @@
 /*
- * What the readers of tokenizer.json share (hf.c, hf_model.c): the members of a component, and the
+ * What the readers of tokenizer.json and of the files beside it share (hf.c, hf_model.c,
+ * hf_beside.c): the members of a component, and the
  * two ways to refuse it. Messages begin with the file and name the member.
  */
 #ifndef SB_HF_FIELDS_H
@@ -13,6 +14,7 @@ struct sb_hf {
     struct sb_tokenizer *t;
     const char *path;
     struct sb_properties properties; /* the named sets of characters of the file's patterns */
+    struct sb_ids places;            /* by id: which of the added tokens it is, -1 for none */
 };
 
 /* The type of a component, for messages too; and whether it is the given one. */
@@ -41,5 +43,17 @@ int32_t sb_hf_each(struct sb_hf *l, const struct sb_json_node *node, const char 
 /* hf_model.c: the vocabulary and merges; and, once the normalizer is known, the added tokens. */
 int32_t sb_hf_read_model(struct sb_hf *l, const struct sb_json_node *model);
 int32_t sb_hf_read_added_tokens(struct sb_hf *l, const struct sb_json_node *root);
+/* Fills `places` for the added tokens that a tokenizer has. */
+int32_t sb_hf_note_places(struct sb_hf *l);
+/* Reads an added token's content and flags, of which those that are missing are false. */
+int32_t sb_hf_read_token(struct sb_hf *l, const struct sb_json_node *node, int64_t id,
+                         struct sb_added_token *token);
+/* Whether there is such an added token, with these flags. */
+int sb_hf_has_token(const struct sb_hf *l, const struct sb_added_token *token);
+/* Makes the added token of an id a special one; 0 when there is none. */
+int sb_hf_make_special(struct sb_hf *l, int32_t id);
+/* Adds a token, or changes the flags of one that is there. What is left of its content is the
+ * caller's to free. sb_added_sort has to follow. */
+int32_t sb_hf_add_token(struct sb_hf *l, struct sb_added_token *token);
 
 #endif

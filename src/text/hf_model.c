@@ -124,23 +124,6 @@ done:
 
 /* --------------------------------------------------------------------- added tokens */
 
-/* Gives an added token its place in the vocabulary: a new one, or that of the piece that is spelled
- * so already and must have the same id. */
-static int32_t register_token(struct sb_hf *l, const struct sb_added_token *token, int64_t id)
-{
-    struct sb_vocab *vocab = &l->t->vocab;
-    uint32_t flags = SB_PIECE_ADDED | (token->special ? SB_PIECE_SPECIAL : 0);
-    int32_t known = sb_vocab_find(vocab, token->content.data, token->content.n);
-
-    if (known < 0)
-        return sb_vocab_add(vocab, l->path, token->content.data, token->content.n, id, flags);
-    if (known != id || vocab->pieces[known].flags & SB_PIECE_ADDED)
-        return sb_fail(SPECBATCH_E_FORMAT, "%s: added token \"%.60s\" has id %lld, and %d before",
-                       l->path, token->content.data, (long long)id, (int)known);
-    vocab->pieces[known].flags |= flags;
-    return SPECBATCH_OK;
-}
-
 /* A token that is looked for in normalised text is normalised itself. */
 static int32_t normalize_content(struct sb_hf *l, struct sb_added_token *token)
 {
@@ -159,30 +142,149 @@ done:
     return rc;
 }
 
-static int32_t add_token(struct sb_hf *l, const struct sb_json_node *node)
+/* Remembers that the added token of an id is the n-th of the table. */
+static int32_t note_place(struct sb_hf *l, int32_t id, size_t n)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    while (l->places.n <= (size_t)id)
+        SB_TRY(sb_ids_add(&l->places, -1));
+    l->places.data[id] = (int32_t)n;
+done:
+    return rc;
+}
+
+int32_t sb_hf_note_places(struct sb_hf *l)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    for (size_t i = 0; i < l->t->added.n; i++)
+        SB_TRY(note_place(l, l->t->added.tokens[i].id, i));
+done:
+    return rc;
+}
+
+/* The added token of an id, or NULL. */
+static struct sb_added_token *token_of(const struct sb_hf *l, int32_t id)
+{
+    return id >= 0 && (size_t)id < l->places.n && l->places.data[id] >= 0
+               ? &l->t->added.tokens[l->places.data[id]]
+               : NULL;
+}
+
+int sb_hf_has_token(const struct sb_hf *l, const struct sb_added_token *token)
+{
+    const int32_t id = sb_vocab_find(&l->t->vocab, token->content.data, token->content.n);
+    const struct sb_added_token *known = token_of(l, id);
+
+    return known && id == token->id && known->single_word == token->single_word &&
+           known->lstrip == token->lstrip && known->rstrip == token->rstrip &&
+           known->normalized == token->normalized && known->special == token->special;
+}
+
+int sb_hf_make_special(struct sb_hf *l, int32_t id)
+{
+    struct sb_added_token *known = token_of(l, id);
+
+    if (known && !known->special) {
+        known->special = 1;
+        l->t->vocab.pieces[id].flags |= SB_PIECE_SPECIAL;
+    }
+    return known != NULL;
+}
+
+/*
+ * Gives a token the flags with which it is added again. The reference implementation keeps a token
+ * in its list each time that it is added, unless it was special before, and takes the flags of the
+ * last (AddedVocabulary::add_tokens of tokenizers). So the token is looked for in the text as it
+ * came if any of these in the list says so, and a special one stays special.
+ */
+static int32_t change_token(struct sb_added_token *known, const struct sb_added_token *token)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    known->single_word = token->single_word;
+    known->lstrip = token->lstrip;
+    known->rstrip = token->rstrip;
+    if (!known->special && known->normalized && !token->normalized) {
+        SB_TRY(sb_bytes_set(&known->content, token->content.data, token->content.n));
+        known->normalized = 0;
+    }
+    known->special |= token->special;
+done:
+    return rc;
+}
+
+/* Gives an added token its place in the vocabulary: a new one, or that of the piece that is spelled
+ * so already and must have the same id. */
+static int32_t register_token(struct sb_hf *l, const struct sb_added_token *token)
+{
+    struct sb_vocab *vocab = &l->t->vocab;
+    uint32_t flags = SB_PIECE_ADDED | (token->special ? SB_PIECE_SPECIAL : 0);
+    int32_t known = sb_vocab_find(vocab, token->content.data, token->content.n);
+
+    if (known < 0)
+        return sb_vocab_add(vocab, l->path, token->content.data, token->content.n, token->id,
+                            flags);
+    if (known != token->id)
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: added token \"%.60s\" has id %d, and %d before",
+                       l->path, token->content.data, (int)token->id, (int)known);
+    vocab->pieces[known].flags |= flags;
+    return SPECBATCH_OK;
+}
+
+int32_t sb_hf_add_token(struct sb_hf *l, struct sb_added_token *token)
+{
+    struct sb_added_token *known;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(register_token(l, token));
+    if ((known = token_of(l, token->id)) != NULL) {
+        rc = change_token(known, token);
+        goto done;
+    }
+    if (token->normalized)
+        SB_TRY(normalize_content(l, token));
+    if (token->content.n == 0)
+        SB_TRY(sb_hf_malformed(l, "added_tokens", "an empty token"));
+    SB_TRY(sb_hf_check_searched(l, "added_tokens", &token->content));
+    SB_TRY(note_place(l, token->id, l->t->added.n));
+    SB_TRY(sb_added_add(&l->t->added, &l->t->mem, token));
+    token->content = (struct sb_bytes){.mem = &l->t->mem}; /* the table has it now */
+done:
+    return rc;
+}
+
+int32_t sb_hf_read_token(struct sb_hf *l, const struct sb_json_node *node, int64_t id,
+                         struct sb_added_token *token)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_hf_text(l, node, "content", &token->content));
+    if (id < 0 || id >= SB_ID_LIMIT)
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: id %lld of added token \"%.60s\" is out of range", l->path,
+                (long long)id, token->content.data);
+    SB_TRY(sb_hf_flag(l, node, "single_word", 0, &token->single_word));
+    SB_TRY(sb_hf_flag(l, node, "lstrip", 0, &token->lstrip));
+    SB_TRY(sb_hf_flag(l, node, "rstrip", 0, &token->rstrip));
+    SB_TRY(sb_hf_flag(l, node, "normalized", 0, &token->normalized));
+    SB_TRY(sb_hf_flag(l, node, "special", 0, &token->special));
+    token->id = (int32_t)id;
+done:
+    return rc;
+}
+
+static int32_t add_listed(struct sb_hf *l, const struct sb_json_node *node)
 {
     struct sb_added_token token = {.content = {.mem = &l->t->mem}};
     int32_t rc = SPECBATCH_OK;
-    int64_t id;
+    int64_t id = 0;
 
-    SB_TRY(sb_hf_text(l, node, "content", &token.content));
-    if (!sb_json_int(sb_json_get(node, "id"), &id))
+    if (!sb_json_int(sb_json_get(node, "id"), &id) && sb_json_word(sb_json_get(node, "content")))
         SB_FAIL(SPECBATCH_E_FORMAT, "%s: added_tokens: \"%.60s\" has no id", l->path,
-                token.content.data);
-    SB_TRY(sb_hf_flag(l, node, "single_word", 0, &token.single_word));
-    SB_TRY(sb_hf_flag(l, node, "lstrip", 0, &token.lstrip));
-    SB_TRY(sb_hf_flag(l, node, "rstrip", 0, &token.rstrip));
-    SB_TRY(sb_hf_flag(l, node, "normalized", 0, &token.normalized));
-    SB_TRY(sb_hf_flag(l, node, "special", 0, &token.special));
-    token.id = (int32_t)id;
-    SB_TRY(register_token(l, &token, id));
-    if (token.normalized)
-        SB_TRY(normalize_content(l, &token));
-    if (token.content.n == 0)
-        SB_TRY(sb_hf_malformed(l, "added_tokens", "an empty token"));
-    SB_TRY(sb_hf_check_searched(l, "added_tokens", &token.content));
-    SB_TRY(sb_added_add(&l->t->added, &l->t->mem, &token));
-    return SPECBATCH_OK;
+                sb_json_word(sb_json_get(node, "content")));
+    SB_TRY(sb_hf_read_token(l, node, id, &token));
+    SB_TRY(sb_hf_add_token(l, &token));
 done:
     sb_bytes_clear(&token.content);
     return rc;
@@ -193,7 +295,7 @@ int32_t sb_hf_read_added_tokens(struct sb_hf *l, const struct sb_json_node *root
     int32_t rc = SPECBATCH_OK;
 
     if (sb_json_kind(sb_json_get(root, "added_tokens")) != SB_JSON_NULL)
-        SB_TRY(sb_hf_each(l, root, "added_tokens", add_token));
+        SB_TRY(sb_hf_each(l, root, "added_tokens", add_listed));
     sb_added_sort(&l->t->added);
 done:
     return rc;

@@ -189,7 +189,7 @@ size_t sb_added_prefix(const struct sb_added *added, const char *text, size_t n)
 /* Appends a token, taking over its content on success. */
 int32_t sb_added_add(struct sb_added *added, const struct sb_mem *mem,
                      const struct sb_added_token *token);
-/* Makes the tokens searchable. Called once, when all have been added. */
+/* Makes the tokens searchable. Called when tokens have been added or changed. */
 void sb_added_sort(struct sb_added *added);
 void sb_added_clear(struct sb_added *added, const struct sb_mem *mem);
 
@@ -335,5 +335,8 @@ int32_t sb_tokenizer_read_hf(struct sb_tokenizer *tokenizer, const char *text, s
                              const char *path);
 int32_t sb_tokenizer_read_spm(struct sb_tokenizer *tokenizer, const char *text, size_t length,
                               const char *path);
+/* hf_beside.c. Reads what the other files in the folder of a tokenizer.json (`json`), or of a
+ * tokenizer.model, say of it. */
+int32_t sb_tokenizer_read_beside(struct sb_tokenizer *tokenizer, const char *dir, int json);
 
 #endif

@@ -5,6 +5,7 @@
  *   tokenizer.c          loading, encoding, and the look-ups of this header
  *   pipeline.h           the tables of a tokenizer and the stages that a text goes through
  *     hf.c               reads tokenizer.json into these tables, with hf_model.c and hf_fields.c
+ *     hf_beside.c        reads what tokenizer_config.json and added_tokens.json add to them
  *     spm.c              reads tokenizer.model into them, by spm_pieces.c
  *     gguf_vocab.c       reads the vocabulary of a GGUF file into them
  *     gguf_describe.c    makes such a vocabulary of them; gguf_pre.c has what both know

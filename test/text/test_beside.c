@@ -1,0 +1,179 @@
+/*
+ * What the files beside a tokenizer say of it: added tokens, special ones, and what goes around a
+ * text. The ids are those of transformers 4.53 for the same folders.
+ */
+#include <unistd.h>
+
+#include "support/tokenizer_data.h"
+
+static const char json[] =
+    "{\"added_tokens\":[{\"id\":3,\"content\":\"<s>\",\"special\":true}],\"model\":{\"type\":"
+    "\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\" \":2},\"merges\":[]}}";
+
+static char folder[] = "/tmp/specbatch-beside-XXXXXX";
+
+static void put(const char *name, const char *text, size_t n)
+{
+    char path[100];
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (!text) {
+        remove(path);
+        return;
+    }
+    f = fopen(path, "wb");
+    CHECK(f && fwrite(text, 1, n, f) == n);
+    fclose(f);
+}
+
+/* Puts the files into the folder, those that are NULL not, and loads the tokenizer. */
+static int32_t load(struct sb_tokenizer **t, int is_json, const char *config, const char *added)
+{
+    size_t n = sizeof json - 1;
+    char *model = NULL;
+
+    if (!is_json)
+        model = read_whole("test/data/tokenizers/spm/tokenizer.model", &n);
+    put("tokenizer.json", is_json ? json : NULL, n);
+    put("tokenizer.model", model, n);
+    put("tokenizer_config.json", config, config ? strlen(config) : 0);
+    put("added_tokens.json", added, added ? strlen(added) : 0);
+    free(model);
+    return sb_tokenizer_load(t, &test_mem, folder);
+}
+
+#define E_STRIPS "{\"content\":\"<e>\",\"rstrip\":true,\"special\":true}"
+
+static const struct {
+    int is_json;
+    const char *config, *added, *text;
+    int32_t n, ids[8];
+    const char *back;
+} same[] = {
+    /* A new token, and another flag of a known one. */
+    {1,
+     "{\"added_tokens_decoder\":{\"4\":{\"content\":\"<e>\",\"special\":true},\"3\":{\"content\":"
+     "\"<s>\",\"rstrip\":true,\"special\":true}}}",
+     NULL,
+     "a<s> b<e>a",
+     5,
+     {0, 3, 1, 4, 0},
+     "a b a"},
+    {1, NULL, "{\"<f>\":5,\"<e>\":4}", "a<e><f>b", 4, {0, 4, 5, 1}, "a <e> <f> b"},
+    {1, "{\"added_tokens_decoder\":{}}", "{\"<e>\":4}", "ab", 2, {0, 1}, "a b"},
+    {1, "{\"eos_token\":\"b\"}", NULL, "ab", 2, {0, 1}, "a"},
+    {0,
+     "{\"eos_token\":\"<e>\"}",
+     "{\"<f>\":601,\"<e>\":600}",
+     "a<e>b<f>c",
+     6,
+     {1, 259, 600, 266, 601, 274},
+     "a b<f> c"},
+    {0,
+     "{\"added_tokens_decoder\":{\"600\":" E_STRIPS "}}",
+     NULL,
+     "a<e> b",
+     4,
+     {1, 259, 600, 266},
+     "a b"},
+    /* What goes around a text. */
+    {1,
+     "{\"tokenizer_class\":\"LlamaTokenizerFast\",\"add_bos_token\":true}",
+     NULL,
+     "ab",
+     3,
+     {3, 0, 1},
+     "a b"},
+    {1, "{\"tokenizer_class\":\"LlamaTokenizerFast\"}", NULL, "ab", 2, {0, 1}, "a b"},
+    {1,
+     "{\"tokenizer_class\":\"Qwen2Tokenizer\",\"add_bos_token\":true}",
+     NULL,
+     "ab",
+     2,
+     {0, 1},
+     "a b"},
+    {1,
+     "{\"tokenizer_class\":\"LlamaTokenizer\",\"add_bos_token\":false,\"add_eos_token\":true,"
+     "\"eos_token\":{\"content\":\"<s>\"}}",
+     NULL,
+     "ab",
+     3,
+     {0, 1, 3},
+     "a b"},
+    {0, "{\"add_bos_token\":false}", NULL, "ab", 2, {259, 545}, "ab"},
+};
+
+static void test_as_transformers(void)
+{
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        struct sb_tokenizer *t = NULL;
+        struct sb_ids ids = {.mem = &test_mem};
+        struct sb_bytes back = {.mem = &test_mem};
+        CHECK_OK(load(&t, same[i].is_json, same[i].config, same[i].added));
+        CHECK_OK(sb_tokenizer_encode(t, same[i].text, strlen(same[i].text), 0, &ids));
+        CHECK_OK(sb_tokenizer_decode(t, ids.data, ids.n, 0, &back));
+        if (ids.n != (size_t)same[i].n ||
+            memcmp(ids.data, same[i].ids, ids.n * sizeof *ids.data) != 0 ||
+            strcmp(back.data, same[i].back) != 0) {
+            printf("     case %zu: \"%s\":", i, back.data);
+            for (size_t k = 0; k < ids.n; k++)
+                printf(" %d", (int)ids.data[k]);
+            printf("\n");
+            sbtest_failed_now = 1;
+        }
+        sb_ids_clear(&ids);
+        sb_bytes_clear(&back);
+        sb_tokenizer_free(t);
+    }
+}
+
+static const struct {
+    const char *config, *added;
+    int32_t code;
+    const char *message;
+} wrong[] = {
+    {"{\"added_tokens_decoder\":{\"9\":{\"content\":\"<e>\"}}}", NULL, SPECBATCH_E_UNSUPPORTED,
+     "tokenizer_config.json: an added token has id 9, but none has 4"},
+    {"{\"added_tokens_decoder\":{\"4\":{\"content\":\"<s>\"}}}", NULL, SPECBATCH_E_FORMAT,
+     "tokenizer_config.json: added token \"<s>\" has id 4, and 3 before"},
+    {"{\"added_tokens_decoder\":{\"0\":{\"content\":\"<e>\"}}}", NULL, SPECBATCH_E_FORMAT,
+     "id 0 is both \"a\" and \"<e>\""},
+    {"{\"added_tokens_decoder\":{\"x\":{\"content\":\"<e>\"}}}", NULL, SPECBATCH_E_FORMAT,
+     "id -1 of added token \"<e>\" is out of range"},
+    {"{\"added_tokens_decoder\":{\"4\":7}}", NULL, SPECBATCH_E_FORMAT, "content: not a string"},
+    {NULL, "{\"<e>\":\"4\"}", SPECBATCH_E_FORMAT, "added_tokens.json: <e>: not an id"},
+    {"{\"tokenizer_class\":\"LlamaTokenizer\",\"add_bos_token\":true,\"bos_token\":\"<q>\"}", NULL,
+     SPECBATCH_E_FORMAT, "add_bos_token, but bos_token \"<q>\" is not a token"},
+    {"{\"add_bos_token\":", NULL, SPECBATCH_E_FORMAT, "tokenizer_config.json: byte "},
+};
+
+static void test_refusals(void)
+{
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct sb_tokenizer *t = NULL;
+        CHECK_ERROR(load(&t, 1, wrong[i].config, wrong[i].added), wrong[i].code, wrong[i].message);
+        CHECK(t == NULL);
+    }
+}
+
+static void test_folder_begins(void)
+{
+    CHECK(mkdtemp(folder) != NULL);
+}
+
+static void test_folder_ends(void)
+{
+    put("tokenizer.json", NULL, 0);
+    put("tokenizer.model", NULL, 0);
+    put("tokenizer_config.json", NULL, 0);
+    put("added_tokens.json", NULL, 0);
+    CHECK_INT(rmdir(folder), 0);
+}
+
+TEST_BEGIN
+RUN(test_folder_begins);
+RUN(test_as_transformers);
+RUN(test_refusals);
+RUN(test_folder_ends);
+TEST_END
