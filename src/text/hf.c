@@ -220,37 +220,24 @@ done:
     return rc;
 }
 
-/* Puts the ids of `first` before those of `into`. */
-static int32_t put_before(struct sb_ids *into, struct sb_ids *first)
-{
-    int32_t rc = SPECBATCH_OK;
-
-    for (size_t i = 0; i < into->n; i++)
-        SB_TRY(sb_ids_add(first, into->data[i]));
-    struct sb_ids swap = *into;
-    *into = *first;
-    *first = swap;
-done:
-    return rc;
-}
-
-/* A template is a list of special tokens around one $A, the text. A Sequence may have several; each
- * goes around what the one before has made. */
+/* A template is a list of special tokens around one $A, the text. Of several in a Sequence the
+ * first counts, as in tokenizers 0.21 and 0.23. */
 static int32_t add_template(struct sb_hf *l, const struct sb_json_node *node)
 {
     const struct sb_json_node *specials = sb_json_get(node, "special_tokens");
     const struct sb_json_node *single = sb_json_get(node, "single");
-    struct sb_ids before = {.mem = &l->t->mem};
     const char *name;
     int32_t rc = SPECBATCH_OK, seen = 0;
 
+    if (l->has_template++)
+        return SPECBATCH_OK;
     if (sb_json_kind(single) != SB_JSON_ARRAY)
         SB_TRY(sb_hf_malformed(l, "post_processor", "TemplateProcessing without a list `single`"));
     if (sb_json_count(single) > TEMPLATE_MAX)
         SB_TRY(long_template(l));
     for (node = sb_json_first(single); node; node = sb_json_next(node)) {
         if ((name = sb_json_word(sb_json_get(sb_json_get(node, "SpecialToken"), "id"))) != NULL) {
-            SB_TRY(add_template_ids(l, specials, name, seen ? &l->t->suffix : &before));
+            SB_TRY(add_template_ids(l, specials, name, seen ? &l->t->suffix : &l->t->prefix));
             continue;
         }
         name = sb_json_word(sb_json_get(sb_json_get(node, "Sequence"), "id"));
@@ -261,11 +248,7 @@ static int32_t add_template(struct sb_hf *l, const struct sb_json_node *node)
     if (!seen)
         SB_TRY(sb_hf_unsupported(l, "post_processor", "template without $A",
                                  "special tokens around one $A"));
-    if (l->t->prefix.n > TEMPLATE_MAX - before.n)
-        SB_TRY(long_template(l));
-    SB_TRY(put_before(&l->t->prefix, &before));
 done:
-    sb_ids_clear(&before);
     return rc;
 }
 
@@ -387,10 +370,8 @@ static int32_t check_template(const struct sb_hf *l, const struct sb_ids *ids)
 int32_t sb_tokenizer_read_hf(struct sb_tokenizer *t, const char *text, size_t length,
                              const char *path)
 {
-    struct sb_hf l = {.t = t,
-                      .path = path,
-                      .properties = {.mem = &t->mem},
-                      .places = {.mem = &t->mem}};
+    struct sb_hf l = {
+        .t = t, .path = path, .properties = {.mem = &t->mem}, .places = {.mem = &t->mem}};
     const struct sb_json_node *decoder;
     struct sb_json *doc = NULL;
     int32_t rc = SPECBATCH_OK;

@@ -14,6 +14,7 @@ struct sb_hf {
     struct sb_tokenizer *t;
     const char *path;
     struct sb_properties properties; /* the named sets of characters of the file's patterns */
+    int has_template;                /* a TemplateProcessing has been read */
     struct sb_ids places;            /* by id: which of the added tokens it is, -1 for none */
 };
 

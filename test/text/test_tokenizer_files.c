@@ -104,6 +104,31 @@ static void test_the_good_one(void)
     sb_tokenizer_free(t);
 }
 
+#define TEMPLATE(before, after)                                                                  \
+    "{\"type\":\"TemplateProcessing\",\"single\":[" before "{\"Sequence\":{\"id\":\"A\"}}" after \
+    "],\"special_tokens\":{\"b\":{\"ids\":[3]},\"s\":{\"ids\":[9]}}}"
+#define SPECIAL(name) "{\"SpecialToken\":{\"id\":\"" name "\"}}"
+
+/* Of two templates the first counts. */
+static void test_two_templates(void)
+{
+    static const char
+        post[] = "{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"}," TEMPLATE(
+            SPECIAL("s") ",", "") "," TEMPLATE(SPECIAL("b") ",", "," SPECIAL("b")) "]}";
+    static const int32_t expected[] = {9, 5};
+    struct sb_tokenizer *t = sb_tokenizer_create(&test_mem);
+    struct sb_ids ids = {.mem = &test_mem};
+    char text[4096];
+
+    CHECK(t != NULL);
+    CHECK_OK(sb_tokenizer_read_hf(t, text, compose(text, POST, post), "tokenizer.json"));
+    CHECK_OK(sb_tokenizer_encode(t, "ab", 2, 0, &ids));
+    CHECK_INT(ids.n, 2);
+    CHECK_MEM(ids.data, expected, sizeof expected);
+    sb_ids_clear(&ids);
+    sb_tokenizer_free(t);
+}
+
 static const struct {
     enum member member;
     const char *text;
@@ -536,6 +561,7 @@ static void test_no_memory(void)
 
 TEST_BEGIN
 RUN(test_the_good_one);
+RUN(test_two_templates);
 RUN(test_wrong_members);
 RUN(test_missing_unknown_token);
 RUN(test_json_cut_and_damaged);
