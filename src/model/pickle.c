@@ -595,6 +595,8 @@ static int32_t list_tensors(struct sb_pickled **list, size_t *n_list, struct rea
         SB_TRY(broken(r, "something is left over"));
     for (size_t i = 0; i < r->entries.n; i++)
         n += entries[i].dict == root.n;
+    if (n > SB_TENSORS_MAX)
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: more than %d tensors", r->file, SB_TENSORS_MAX);
     SB_NEW(made, sb_alloc(&r->mem, n, sizeof *made), r->file);
     n = 0;
     for (size_t i = 0; i < r->entries.n; i++)

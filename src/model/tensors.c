@@ -9,7 +9,6 @@
 #include "status.h"
 
 enum {
-    TENSORS_MAX = 1000000,
     NAME_MAX_BYTES = 1024,
     LIST_START = 16 /* tensors that a new set has room for */
 };
@@ -54,8 +53,8 @@ int32_t sb_tensors_reserve(struct sb_tensors *set, size_t more, const char *name
 {
     struct sb_tensor *grown;
 
-    if (more > (size_t)(TENSORS_MAX - set->n))
-        return sb_fail(SPECBATCH_E_FORMAT, "%s: more than %d tensors", name, TENSORS_MAX);
+    if (more > (size_t)(SB_TENSORS_MAX - set->n))
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: more than %d tensors", name, SB_TENSORS_MAX);
     if (set->n + (int32_t)more <= set->cap)
         return SPECBATCH_OK;
     grown = sb_realloc(&set->mem, set->list, (size_t)set->n + more, sizeof *grown);

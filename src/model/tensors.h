@@ -20,6 +20,7 @@
 
 struct sb_json;
 
+#define SB_TENSORS_MAX 1000000 /* in a set */
 #define SB_TENSOR_RANK_MAX 8
 #define SB_TENSOR_NAME_BYTES 160 /* of the names that a loader asks for, with the NUL */
 
