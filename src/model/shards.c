@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "hash.h"
 #include "json.h"
 #include "model/safetensors.h"
 #include "model/torch_file.h"
@@ -75,41 +76,66 @@ static int plain_name(const char *name)
            !strstr(name, "..");
 }
 
-static int32_t shard_by_name(const struct sb_tensors *set, const char *name)
+/* The open files by name: a hash table with open addressing, at most half full. */
+struct opened {
+    struct sb_hash_key key;
+    int32_t file1[2 * SHARDS_MAX]; /* index + 1; 0: the slot is free */
+};
+
+/* The slot of a name, or the free slot where it belongs. */
+static int32_t *slot_of(struct opened *opened, const struct sb_tensors *set, const char *name)
 {
-    for (int32_t i = set->n_files - 1; i >= 0; i--)
-        if (strcmp(set->files[i].file.name, name) == 0)
-            return i;
-    return -1;
+    const size_t last = 2 * SHARDS_MAX - 1;
+    size_t slot = (size_t)sb_hash(&opened->key, name, strlen(name)) & last;
+
+    while (opened->file1[slot] && strcmp(set->files[opened->file1[slot] - 1].file.name, name) != 0)
+        slot = (slot + 1) & last;
+    return &opened->file1[slot];
+}
+
+/* Opens the file of an entry of the index, unless it is open. */
+static int32_t open_entry(struct sb_tensors *set, const struct format *format, const char *dir,
+                          const struct sb_json_node *entry, struct opened *opened)
+{
+    size_t length;
+    const char *index = format->index, *tensor = sb_json_name(entry, &length),
+               *name = sb_json_word(entry);
+    char path[1024];
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_tensors_check_name(tensor, length, index));
+    if (!name || !plain_name(name))
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: tensor %.100s: \"%.60s\" is not a plain file name", index,
+                tensor, name ? name : "(not a string)");
+    int32_t *slot = slot_of(opened, set, name);
+    if (*slot)
+        goto done;
+    if (set->n_files == SHARDS_MAX)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: more than %d files", index, SHARDS_MAX);
+    SB_TRY(sb_file_join(path, dir, name));
+    rc = add_shard(set, format, path, name);
+    if (rc == SPECBATCH_E_NOT_FOUND)
+        rc = sb_fail(SPECBATCH_E_IO, "%s: %.150s is not there", index, name);
+    *slot = set->n_files;
+done:
+    return rc;
 }
 
 /* Opens the files that the index names, each once. */
 static int32_t open_files(struct sb_tensors *set, const struct format *format, const char *dir,
                           const struct sb_json_node *map)
 {
-    const char *index = format->index;
-    char path[1024];
+    struct opened *opened = NULL;
     int32_t rc = SPECBATCH_OK;
 
-    for (const struct sb_json_node *m = sb_json_first(map); m; m = sb_json_next(m)) {
-        size_t length;
-        const char *tensor = sb_json_name(m, &length), *name = sb_json_word(m);
-        SB_TRY(sb_tensors_check_name(tensor, length, index));
-        if (!name || !plain_name(name))
-            SB_FAIL(SPECBATCH_E_FORMAT, "%s: tensor %.100s: \"%.60s\" is not a plain file name",
-                    index, tensor, name ? name : "(not a string)");
-        if (shard_by_name(set, name) >= 0)
-            continue;
-        if (set->n_files == SHARDS_MAX)
-            SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: more than %d files", index, SHARDS_MAX);
-        SB_TRY(sb_file_join(path, dir, name));
-        rc = add_shard(set, format, path, name);
-        if (rc == SPECBATCH_E_NOT_FOUND)
-            rc = sb_fail(SPECBATCH_E_IO, "%s: %.150s is not there", index, name);
-        if (rc != SPECBATCH_OK)
-            goto done;
-    }
+    if (sb_json_count(map) > SB_TENSORS_MAX)
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: more than %d tensors", format->index, SB_TENSORS_MAX);
+    SB_NEW(opened, sb_alloc(&set->mem, 1, sizeof *opened), "the index");
+    opened->key = sb_hash_draw(opened);
+    for (const struct sb_json_node *m = sb_json_first(map); m; m = sb_json_next(m))
+        SB_TRY(open_entry(set, format, dir, m, opened));
 done:
+    sb_free(&set->mem, opened);
     return rc;
 }
 

@@ -242,6 +242,29 @@ static void reads_shards(void)
     test_dir_remove(&dir);
 }
 
+/* No entry of an index with too many is looked at. */
+static void refuses_endless_indexes(void)
+{
+    const int n = 1000001;
+    struct test_dir dir = test_dir_make();
+    char *map = malloc((size_t)n * 12 + 2), *at = map;
+
+    CHECK(map != NULL);
+    for (int i = 0; i < n; i++)
+        at += sprintf(at, "%c\"%x\":0", i ? ',' : '{', (unsigned)i);
+    strcpy(at, "}");
+    char *text = malloc(strlen(map) + 100);
+    CHECK(text != NULL);
+    sprintf(text, "{\"weight_map\":%s}", map);
+    test_write_text(&dir, "model.safetensors.index.json", text);
+    struct sb_tensors *set = NULL;
+    CHECK_ERROR(sb_tensors_open(&set, &test_mem, dir.path), SPECBATCH_E_FORMAT,
+                "model.safetensors.index.json: more than 1000000 tensors");
+    free(map);
+    free(text);
+    test_dir_remove(&dir);
+}
+
 static void refuses_bad_indexes(void)
 {
     static const struct {
@@ -390,6 +413,7 @@ RUN(refuses_lfs_pointers);
 RUN(says_what_is_missing);
 RUN(reads_shards);
 RUN(refuses_bad_indexes);
+RUN(refuses_endless_indexes);
 RUN(survives_mutations);
 RUN(runs_out_of_memory_cleanly);
 TEST_END
