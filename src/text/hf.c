@@ -80,7 +80,8 @@ done:
 
 /* ------------------------------------------------------------------ pre-tokenizers */
 
-/* A Split at a regular expression or at a string. */
+/* A Split at a regular expression or at a string. Isolated keeps the matches and what lies between
+ * them; Removed keeps what is no match or, inverted, the matches. */
 static int32_t add_split(struct sb_hf *l, const struct sb_json_node *node)
 {
     const struct sb_json_node *pattern = sb_json_get(node, "pattern");
@@ -91,11 +92,15 @@ static int32_t add_split(struct sb_hf *l, const struct sb_json_node *node)
     size_t n = 0;
 
     SB_TRY(sb_hf_flag(l, node, "invert", 0, &invert));
-    if (!behavior || strcmp(behavior, "Isolated") != 0 || invert)
-        SB_TRY(sb_hf_unsupported(
-            l, invert ? "inverted pre_tokenizer Split" : "pre_tokenizer Split with behavior",
-            behavior ? behavior : "(none)", "Isolated, not inverted"));
+    const int isolated = behavior && strcmp(behavior, "Isolated") == 0 && !invert;
+    const int removed = behavior && strcmp(behavior, "Removed") == 0 && invert;
+    if (!isolated && !removed)
+        SB_TRY(sb_hf_unsupported(l,
+                                 invert ? "inverted pre_tokenizer Split with behavior"
+                                        : "pre_tokenizer Split with behavior",
+                                 behavior ? behavior : "(none)", "Isolated, inverted Removed"));
     SB_TRY(sb_step_add(&step, &l->t->splitters, SB_STEP_SPLIT_TEXT, l->path));
+    step->removes = removed;
     const char *regex = sb_json_string(sb_json_get(pattern, "Regex"), &n);
     if (regex) {
         SB_TRY(sb_split_compile(step, &l->properties, regex, n, l->path));
@@ -105,6 +110,21 @@ static int32_t add_split(struct sb_hf *l, const struct sb_json_node *node)
             SB_TRY(sb_hf_malformed(l, "pre_tokenizer", "Split at an empty string"));
         SB_TRY(sb_hf_check_searched(l, "pre_tokenizer", &step->from));
     }
+done:
+    return rc;
+}
+
+/* Digits: every character that Rust calls numeric, or every run of them, is a word. Those are the
+ * general categories Nd, Nl and No (char::is_numeric), which is \p{N}. */
+static int32_t add_digits(struct sb_hf *l, const struct sb_json_node *node)
+{
+    struct sb_step *step;
+    int32_t rc = SPECBATCH_OK;
+    int single;
+
+    SB_TRY(sb_hf_flag(l, node, "individual_digits", 0, &single));
+    SB_TRY(sb_step_add(&step, &l->t->splitters, SB_STEP_SPLIT_PATTERN, l->path));
+    SB_TRY(sb_split_compile(step, &l->properties, "\\p{N}+", single ? 5 : 6, l->path));
 done:
     return rc;
 }
@@ -185,8 +205,10 @@ static int32_t add_pre_tokenizer(struct sb_hf *l, const struct sb_json_node *nod
         return add_byte_level(l, node);
     if (sb_hf_is(node, "Metaspace"))
         return add_metaspace(l, node);
+    if (sb_hf_is(node, "Digits"))
+        return add_digits(l, node);
     return sb_hf_unsupported(l, "pre_tokenizer", sb_hf_type(node),
-                             "Sequence, Split, ByteLevel, Metaspace");
+                             "Sequence, Split, ByteLevel, Digits, Metaspace");
 }
 
 /* ------------------------------------------------------------------------- template */

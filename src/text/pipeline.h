@@ -226,6 +226,7 @@ struct sb_step {
     const struct sb_added *kept; /* CHARSMAP: the tokens that it leaves alone */
     size_t start, stop;          /* STRIP: how many of `from` at most, at either end */
     size_t digits;               /* SPLIT_CL100K: how many digits make a word at most */
+    int removes;                 /* SPLIT_PATTERN, SPLIT_TEXT: only the matches are words */
     struct sb_pattern *pattern;  /* SPLIT_PATTERN */
 };
 

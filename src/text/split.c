@@ -54,6 +54,13 @@ static size_t bytes_of(const char *text, size_t characters)
     return at;
 }
 
+/* Hands on what lies between two matches, unless the step removes that. */
+static int32_t hand_on_between(const struct pass *pass, const struct sb_step *step,
+                               const char *text, size_t n, int first)
+{
+    return step->removes ? SPECBATCH_OK : hand_on(pass, text, n, first);
+}
+
 /* Matches, and what lies between them, are pieces; an empty match only separates. The matcher
  * counts in characters (at_char, from, begin, end), the text in bytes (at). */
 static int32_t split_by_pattern(const struct pass *pass, const struct sb_step *step,
@@ -67,7 +74,7 @@ static int32_t split_by_pattern(const struct pass *pass, const struct sb_step *s
     while (from < kinds->n) {
         SB_TRY(sb_match_next(step->pattern, match, kinds, from, &begin, &end));
         size_t bytes = bytes_of(text + at, begin - at_char);
-        SB_TRY(hand_on(pass, text + at, bytes, first && at == 0));
+        SB_TRY(hand_on_between(pass, step, text + at, bytes, first && at == 0));
         at += bytes;
         bytes = bytes_of(text + at, end - begin);
         SB_TRY(hand_on(pass, text + at, bytes, first && at == 0));
@@ -75,7 +82,7 @@ static int32_t split_by_pattern(const struct pass *pass, const struct sb_step *s
         at_char = end;
         from = end > begin ? end : end + 1;
     }
-    SB_TRY(hand_on(pass, text + at, n - at, first && at == 0));
+    SB_TRY(hand_on_between(pass, step, text + at, n - at, first && at == 0));
 done:
     return rc;
 }
@@ -94,7 +101,7 @@ static int32_t split_at_text(const struct pass *pass, const struct sb_step *step
             at++;
             continue;
         }
-        SB_TRY(hand_on(pass, text + done_to, at - done_to, first && done_to == 0));
+        SB_TRY(hand_on_between(pass, step, text + done_to, at - done_to, first && done_to == 0));
         done_to = at;
         at += from->n;
         if (step->kind == SB_STEP_SPLIT_TEXT) {
@@ -102,7 +109,7 @@ static int32_t split_at_text(const struct pass *pass, const struct sb_step *step
             done_to = at;
         }
     }
-    SB_TRY(hand_on(pass, text + done_to, n - done_to, first && done_to == 0));
+    SB_TRY(hand_on_between(pass, step, text + done_to, n - done_to, first && done_to == 0));
 done:
     return rc;
 }

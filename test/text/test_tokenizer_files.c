@@ -129,6 +129,47 @@ static void test_two_templates(void)
     sb_tokenizer_free(t);
 }
 
+/* Digits, and a Split that keeps its matches only: the ids of a text as tokenizers 0.23 has them.
+ * Where the words end shows in the ids: merges stop there. */
+static void test_kept_words(void)
+{
+    static const struct {
+        const char *pre;
+        int32_t n, ids[6];
+    } cases[] = {
+        {"{\"type\":\"Digits\",\"individual_digits\":true}", 6, {2, 0, 0, 3, 0, 2}},
+        {"{\"type\":\"Digits\",\"individual_digits\":false}", 5, {2, 1, 3, 0, 2}},
+        {"{\"type\":\"Split\",\"pattern\":{\"Regex\":\"1\"},\"behavior\":\"Removed\",\"invert\":"
+         "true}",
+         3,
+         {0, 0, 0}},
+        {"{\"type\":\"Split\",\"pattern\":{\"String\":\"11\"},\"behavior\":\"Removed\",\"invert\":"
+         "true}",
+         1,
+         {1}},
+    };
+    static const char model[] =
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"1\":0,\"11\":1,\"a\":2,\"\xC2\xB2\":3},"
+        "\"merges\":[\"1 1\"]},\"pre_tokenizer\":%s}";
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sb_tokenizer *t = sb_tokenizer_create(&test_mem);
+        struct sb_ids ids = {.mem = &test_mem};
+        char text[1024];
+        snprintf(text, sizeof text, model, cases[i].pre);
+        CHECK(t != NULL);
+        CHECK_OK(sb_tokenizer_read_hf(t, text, strlen(text), "tokenizer.json"));
+        CHECK_OK(sb_tokenizer_encode(t,
+                                     "a11\xC2\xB2"
+                                     "1a",
+                                     7, 0, &ids));
+        CHECK_INT(ids.n, cases[i].n);
+        CHECK_MEM(ids.data, cases[i].ids, ids.n * sizeof *ids.data);
+        sb_ids_clear(&ids);
+        sb_tokenizer_free(t);
+    }
+}
+
 static const struct {
     enum member member;
     const char *text;
@@ -147,8 +188,10 @@ static const struct {
      "normalizer (without a type)"},
     {NORMALIZER, "{}", SPECBATCH_E_UNSUPPORTED, "normalizer (without a type)"},
     {NORMALIZER, "7", SPECBATCH_E_UNSUPPORTED, "normalizer (without a type)"},
-    {PRE, "{\"type\":\"Digits\"}", SPECBATCH_E_UNSUPPORTED,
-     "pre_tokenizer Digits is not supported"},
+    {PRE, "{\"type\":\"Digits\",\"individual_digits\":1}", SPECBATCH_E_FORMAT,
+     "individual_digits: not true or false"},
+    {PRE, "{\"type\":\"BertPreTokenizer\"}", SPECBATCH_E_UNSUPPORTED,
+     "pre_tokenizer BertPreTokenizer is not supported"},
     {PRE, "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Removed\"}",
      SPECBATCH_E_UNSUPPORTED, "behavior Removed"},
     {PRE,
@@ -562,6 +605,7 @@ static void test_no_memory(void)
 TEST_BEGIN
 RUN(test_the_good_one);
 RUN(test_two_templates);
+RUN(test_kept_words);
 RUN(test_wrong_members);
 RUN(test_missing_unknown_token);
 RUN(test_json_cut_and_damaged);
