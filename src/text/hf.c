@@ -389,6 +389,25 @@ static int32_t check_template(const struct sb_hf *l, const struct sb_ids *ids)
     return SPECBATCH_OK;
 }
 
+/* Refuses a Metaspace that looks for the beginning of the text (prepend_scheme first) if a step
+ * before it may have removed that. The reference implementation then takes no word for the first,
+ * as it asks where a word was in the text as it came. */
+static int32_t check_first(const struct sb_hf *l)
+{
+    const struct sb_steps *normal = &l->t->normalizers, *split = &l->t->splitters;
+    int removed = 0;
+
+    for (size_t i = 0; i < normal->n; i++)
+        removed |= normal->at[i].kind == SB_STEP_REPLACE && normal->at[i].to.n == 0;
+    for (size_t i = 0; i < split->n; i++) {
+        if (removed && split->at[i].prepend == SB_PREPEND_FIRST)
+            return sb_hf_unsupported(l, "Metaspace", "first, behind a step that removes text,",
+                                     "prepend_scheme always, never");
+        removed |= split->at[i].removes;
+    }
+    return SPECBATCH_OK;
+}
+
 int32_t sb_tokenizer_read_hf(struct sb_tokenizer *t, const char *text, size_t length,
                              const char *path)
 {
@@ -404,6 +423,7 @@ int32_t sb_tokenizer_read_hf(struct sb_tokenizer *t, const char *text, size_t le
     SB_TRY(add_normalizer(&l, sb_json_get(root, "normalizer")));
     SB_TRY(sb_steps_check_growth(&t->normalizers, NULL, path, "normalizer"));
     SB_TRY(add_pre_tokenizer(&l, sb_json_get(root, "pre_tokenizer")));
+    SB_TRY(check_first(&l));
     SB_TRY(sb_steps_check_growth(&t->splitters, NULL, path, "pre_tokenizer"));
     SB_TRY(add_post_processor(&l, sb_json_get(root, "post_processor")));
     decoder = sb_json_get(root, "decoder");

@@ -190,6 +190,11 @@ static const struct {
     {NORMALIZER, "7", SPECBATCH_E_UNSUPPORTED, "normalizer (without a type)"},
     {PRE, "{\"type\":\"Digits\",\"individual_digits\":1}", SPECBATCH_E_FORMAT,
      "individual_digits: not true or false"},
+    {PRE,
+     "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},"
+     "\"behavior\":\"Removed\",\"invert\":true},{\"type\":\"Metaspace\",\"replacement\":\"_\","
+     "\"prepend_scheme\":\"first\"}]}",
+     SPECBATCH_E_UNSUPPORTED, "Metaspace first, behind a step that removes text"},
     {PRE, "{\"type\":\"BertPreTokenizer\"}", SPECBATCH_E_UNSUPPORTED,
      "pre_tokenizer BertPreTokenizer is not supported"},
     {PRE, "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Removed\"}",
