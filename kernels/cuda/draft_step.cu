@@ -523,7 +523,8 @@ cudaError_t copy_layers(struct step_layer *to, const struct sb_step_model *m,
                                    (uint16_t *)l->attention.k, (uint16_t *)l->attention.v}};
         error = cudaMemcpy(to + i, &layer, sizeof layer, cudaMemcpyHostToDevice);
     }
-    return error;
+    /* cudaMemcpy may return while the copy is still on its way. */
+    return error == cudaSuccess ? cudaStreamSynchronize(NULL) : error;
 }
 
 /* The memory of step_prepare: step_memory, counters, layers. */
