@@ -34,6 +34,15 @@
         sb_launch_config(grid, block, shared, stream, options, (const void *)(kernel)).get(), \
         kernel, __VA_ARGS__)
 
+/* Whether a kernel's code is for sm_90 or later. A newer device may run code that was made for an
+ * older one. */
+static inline bool sb_is_for_sm_90(const void *kernel)
+{
+    cudaFuncAttributes attributes;
+
+    return cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess && attributes.ptxVersion >= 90;
+}
+
 enum sb_launch_option {
     /* All blocks are on the device at once, so that they may wait for each other (grid.cuh). A
      * launch of more blocks than the device holds is refused. */
@@ -66,7 +75,7 @@ struct sb_launch_config {
             attributes[config.numAttrs].id = cudaLaunchAttributeCooperative;
             attributes[config.numAttrs++].val.cooperative = 1;
         }
-        if ((options & SB_DEPENDENT) && waits_for_previous(kernel)) {
+        if ((options & SB_DEPENDENT) && sb_is_for_sm_90(kernel)) {
             attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
             attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
         }
@@ -81,16 +90,6 @@ struct sb_launch_config {
     }
     sb_launch_config(const sb_launch_config &) = delete;
     sb_launch_config &operator=(const sb_launch_config &) = delete;
-
-    /* Whether grid_wait_for_previous() is there in the kernel's code. A newer device may run code
-     * that was made for an older one. */
-    static bool waits_for_previous(const void *kernel)
-    {
-        cudaFuncAttributes attributes;
-
-        return cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess &&
-               attributes.ptxVersion >= 90;
-    }
     const cudaLaunchConfig_t *get() const
     {
         return &config;

@@ -317,9 +317,13 @@ int count_clusters(int shared)
     return 0;
 }
 
+/* Limits of the code that the device runs, which may be made for an older one. */
 template <enum sb_dtype TYPE>
-void count_both(struct sb_gemm_limits *limits)
+void limit_by_code(struct sb_gemm_limits *limits)
 {
+    if (limits->shared > MOST_SHARED_BEFORE &&
+        !sb_is_for_sm_90((const void *)gemm_kernel<TYPE, blocks_for<1>::wide>))
+        limits->shared = MOST_SHARED_BEFORE;
     limits->clusters = count_clusters<TYPE, clustered, 1>(limits->shared);
     limits->double_clusters = count_clusters<TYPE, doubly_clustered, 2>(limits->shared);
 }
@@ -364,9 +368,9 @@ cudaError_t sb_cuda_gemm_limits(struct sb_gemm_limits *limits, enum sb_dtype typ
         return error;
     *limits = {processors, shared, 0, 0, type == SB_F32 ? NULL : sb_cuda_map_encoder()};
     if (type == SB_BF16)
-        count_both<SB_BF16>(limits);
+        limit_by_code<SB_BF16>(limits);
     else if (type == SB_F16)
-        count_both<SB_F16>(limits);
+        limit_by_code<SB_F16>(limits);
     return cudaSuccess;
 }
 
