@@ -411,6 +411,26 @@ static void check_prompts(const struct sb_tokenizer *t, const char *root, const 
     close_lines(&expected);
 }
 
+/* The tokenizer of a folder by its tokenizer.json, if it has one, and by no other file: the
+ * expected ids are those of the tokenizers library, which reads no other either. */
+static struct sb_tokenizer *load_alone(const char *folder)
+{
+    struct sb_tokenizer *t = NULL;
+    char path[600], *json;
+    size_t n = 0;
+
+    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
+    if ((json = read_whole(path, &n)) == NULL)
+        return load(folder);
+    t = sb_tokenizer_create(&test_mem);
+    if (t && sb_tokenizer_read_hf(t, json, n, "tokenizer.json") != SPECBATCH_OK) {
+        sb_tokenizer_free(t);
+        t = NULL;
+    }
+    free(json);
+    return t;
+}
+
 static void check_real(const char *name)
 {
     const char *root = data_root();
@@ -424,7 +444,7 @@ static void check_real(const char *name)
         SKIP("no folder ../shared/data (or SPECBATCH_DATA) with the real vocabularies");
     if (!real_folder(folder, root, name))
         SKIP("%s: python3 could not convert the .tiktoken file", name);
-    struct sb_tokenizer *t = load(folder);
+    struct sb_tokenizer *t = load_alone(folder);
     CHECK(t != NULL);
     snprintf(folder, sizeof folder, "%s/tokenizers/%s", root, name);
     check_cases(t, folder);
@@ -441,6 +461,25 @@ static void test_real_llama(void)
 static void test_real_phi3(void)
 {
     check_real("phi3");
+}
+/* Its tokenizer_config.json asks for a BOS (add_bos_token), its tokenizer.json has none. The ids are
+ * those of transformers 4.53. */
+static void test_real_phi3_with_its_config(void)
+{
+    static const int32_t expected[] = {1, 15043};
+    struct sb_ids ids = {.mem = &test_mem};
+    char folder[512];
+
+    if (!data_root())
+        SKIP("no folder ../shared/data (or SPECBATCH_DATA) with the real vocabularies");
+    snprintf(folder, sizeof folder, "%s/tokenizers/phi3", data_root());
+    struct sb_tokenizer *t = load(folder);
+    CHECK(t != NULL);
+    CHECK_OK(sb_tokenizer_encode(t, "Hello", 5, 0, &ids));
+    CHECK_INT(ids.n, 2);
+    CHECK_MEM(ids.data, expected, sizeof expected);
+    sb_ids_clear(&ids);
+    sb_tokenizer_free(t);
 }
 static void test_real_qwen(void)
 {
@@ -772,6 +811,7 @@ RUN(test_new_letters);
 RUN(test_hangul_survives_nfc);
 RUN(test_real_llama);
 RUN(test_real_phi3);
+RUN(test_real_phi3_with_its_config);
 RUN(test_real_qwen);
 RUN(test_real_llama3);
 RUN(test_real_gpt2);
