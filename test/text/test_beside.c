@@ -128,6 +128,25 @@ static void test_as_transformers(void)
     }
 }
 
+/* Phi-3's tokenizer_config.json asks for a BOS, which its tokenizer.json has not. */
+static void test_real_phi3(void)
+{
+    static const int32_t expected[] = {1, 15043};
+    struct sb_ids ids = {.mem = &test_mem};
+    struct sb_tokenizer *t = NULL;
+    char path[512];
+
+    if (!data_root())
+        SKIP("no folder ../shared/data (or SPECBATCH_DATA) with the real vocabularies");
+    snprintf(path, sizeof path, "%s/tokenizers/phi3", data_root());
+    CHECK_OK(sb_tokenizer_load(&t, &test_mem, path));
+    CHECK_OK(sb_tokenizer_encode(t, "Hello", 5, 0, &ids));
+    CHECK_INT(ids.n, 2);
+    CHECK_MEM(ids.data, expected, sizeof expected);
+    sb_ids_clear(&ids);
+    sb_tokenizer_free(t);
+}
+
 static const struct {
     const char *config, *added;
     int32_t code;
@@ -174,6 +193,7 @@ static void test_folder_ends(void)
 TEST_BEGIN
 RUN(test_folder_begins);
 RUN(test_as_transformers);
+RUN(test_real_phi3);
 RUN(test_refusals);
 RUN(test_folder_ends);
 TEST_END

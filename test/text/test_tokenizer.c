@@ -462,25 +462,6 @@ static void test_real_phi3(void)
 {
     check_real("phi3");
 }
-/* Its tokenizer_config.json asks for a BOS (add_bos_token), its tokenizer.json has none. The ids are
- * those of transformers 4.53. */
-static void test_real_phi3_with_its_config(void)
-{
-    static const int32_t expected[] = {1, 15043};
-    struct sb_ids ids = {.mem = &test_mem};
-    char folder[512];
-
-    if (!data_root())
-        SKIP("no folder ../shared/data (or SPECBATCH_DATA) with the real vocabularies");
-    snprintf(folder, sizeof folder, "%s/tokenizers/phi3", data_root());
-    struct sb_tokenizer *t = load(folder);
-    CHECK(t != NULL);
-    CHECK_OK(sb_tokenizer_encode(t, "Hello", 5, 0, &ids));
-    CHECK_INT(ids.n, 2);
-    CHECK_MEM(ids.data, expected, sizeof expected);
-    sb_ids_clear(&ids);
-    sb_tokenizer_free(t);
-}
 static void test_real_qwen(void)
 {
     check_real("qwen");
@@ -811,7 +792,6 @@ RUN(test_new_letters);
 RUN(test_hangul_survives_nfc);
 RUN(test_real_llama);
 RUN(test_real_phi3);
-RUN(test_real_phi3_with_its_config);
 RUN(test_real_qwen);
 RUN(test_real_llama3);
 RUN(test_real_gpt2);
