@@ -411,30 +411,11 @@ static void check_prompts(const struct sb_tokenizer *t, const char *root, const 
     close_lines(&expected);
 }
 
-/* The tokenizer of a folder by its tokenizer.json, if it has one, and by no other file: the
- * expected ids are those of the tokenizers library, which reads no other either. */
-static struct sb_tokenizer *load_alone(const char *folder)
-{
-    struct sb_tokenizer *t = NULL;
-    char path[600], *json;
-    size_t n = 0;
-
-    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
-    if ((json = read_whole(path, &n)) == NULL)
-        return load(folder);
-    t = sb_tokenizer_create(&test_mem);
-    if (t && sb_tokenizer_read_hf(t, json, n, "tokenizer.json") != SPECBATCH_OK) {
-        sb_tokenizer_free(t);
-        t = NULL;
-    }
-    free(json);
-    return t;
-}
-
 static void check_real(const char *name)
 {
     const char *root = data_root();
     char folder[512], path[600];
+    size_t n;
     /* The expected texts have their special tokens. Only SentencePiece neither finds such tokens in
      * a text nor writes them. */
     int alone = strcmp(name, "llama") == 0;
@@ -444,8 +425,14 @@ static void check_real(const char *name)
         SKIP("no folder ../shared/data (or SPECBATCH_DATA) with the real vocabularies");
     if (!real_folder(folder, root, name))
         SKIP("%s: python3 could not convert the .tiktoken file", name);
-    struct sb_tokenizer *t = load_alone(folder);
+    /* The expected ids are those of the tokenizers library, which reads a tokenizer.json alone. */
+    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
+    char *json = read_whole(path, &n);
+    struct sb_tokenizer *t = json ? sb_tokenizer_create(&test_mem) : load(folder);
     CHECK(t != NULL);
+    if (json)
+        CHECK_OK(sb_tokenizer_read_hf(t, json, n, path));
+    free(json);
     snprintf(folder, sizeof folder, "%s/tokenizers/%s", root, name);
     check_cases(t, folder);
     snprintf(path, sizeof path, "%s/tricky.jsonl", folder);
