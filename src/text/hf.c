@@ -124,7 +124,8 @@ static int32_t add_digits(struct sb_hf *l, const struct sb_json_node *node)
 
     SB_TRY(sb_hf_flag(l, node, "individual_digits", 0, &single));
     SB_TRY(sb_step_add(&step, &l->t->splitters, SB_STEP_SPLIT_PATTERN, l->path));
-    SB_TRY(sb_split_compile(step, &l->properties, "\\p{N}+", single ? 5 : 6, l->path));
+    const char *pattern = single ? "\\p{N}" : "\\p{N}+";
+    SB_TRY(sb_split_compile(step, &l->properties, pattern, strlen(pattern), l->path));
 done:
     return rc;
 }

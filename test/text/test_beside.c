@@ -2,45 +2,34 @@
  * What the files beside a tokenizer say of it: added tokens, special ones, and what goes around a
  * text. The ids are those of transformers 4.53 for the same folders.
  */
-#include <unistd.h>
-
+#include "support/model_files.h"
 #include "support/tokenizer_data.h"
 
 static const char json[] =
     "{\"added_tokens\":[{\"id\":3,\"content\":\"<s>\",\"special\":true}],\"model\":{\"type\":"
     "\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\" \":2},\"merges\":[]}}";
 
-static char folder[] = "/tmp/specbatch-beside-XXXXXX";
-
-static void put(const char *name, const char *text, size_t n)
-{
-    char path[100];
-    FILE *f;
-
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    if (!text) {
-        remove(path);
-        return;
-    }
-    f = fopen(path, "wb");
-    CHECK(f && fwrite(text, 1, n, f) == n);
-    fclose(f);
-}
-
-/* Puts the files into the folder, those that are NULL not, and loads the tokenizer. */
+/* Loads a tokenizer from a folder with these files beside it; those that are NULL are not there. */
 static int32_t load(struct sb_tokenizer **t, int is_json, const char *config, const char *added)
 {
-    size_t n = sizeof json - 1;
-    char *model = NULL;
+    static const char spm[] = "test/data/tokenizers/spm";
+    struct test_dir dir = test_dir_make();
+    size_t n = 0;
+    char *model = is_json ? NULL : test_read(spm, "tokenizer.model", &n);
+    int32_t rc;
 
-    if (!is_json)
-        model = read_whole("test/data/tokenizers/spm/tokenizer.model", &n);
-    put("tokenizer.json", is_json ? json : NULL, n);
-    put("tokenizer.model", model, n);
-    put("tokenizer_config.json", config, config ? strlen(config) : 0);
-    put("added_tokens.json", added, added ? strlen(added) : 0);
+    if (is_json)
+        test_write_text(&dir, "tokenizer.json", json);
+    if (model)
+        test_write(&dir, "tokenizer.model", model, n);
     free(model);
-    return sb_tokenizer_load(t, &test_mem, folder);
+    if (config)
+        test_write_text(&dir, "tokenizer_config.json", config);
+    if (added)
+        test_write_text(&dir, "added_tokens.json", added);
+    rc = sb_tokenizer_load(t, &test_mem, dir.path);
+    test_dir_remove(&dir);
+    return rc;
 }
 
 #define E_STRIPS "{\"content\":\"<e>\",\"rstrip\":true,\"special\":true}"
@@ -176,24 +165,8 @@ static void test_refusals(void)
     }
 }
 
-static void test_folder_begins(void)
-{
-    CHECK(mkdtemp(folder) != NULL);
-}
-
-static void test_folder_ends(void)
-{
-    put("tokenizer.json", NULL, 0);
-    put("tokenizer.model", NULL, 0);
-    put("tokenizer_config.json", NULL, 0);
-    put("added_tokens.json", NULL, 0);
-    CHECK_INT(rmdir(folder), 0);
-}
-
 TEST_BEGIN
-RUN(test_folder_begins);
 RUN(test_as_transformers);
 RUN(test_real_phi3);
 RUN(test_refusals);
-RUN(test_folder_ends);
 TEST_END
