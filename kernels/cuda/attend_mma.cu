@@ -64,32 +64,37 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
     float2 *factors = (float2 *)(shared + S::FACTORS_AT);
     merged state = {-INFINITY, 0.0f}; /* of query number threadIdx.x */
     running<S> result;
+    made_row<S> made;
 
-    /* Every call makes one group of copies, empty past the last split, so that waits can count. It
-     * returns whether this thread has made a value that needs care. Heads are made in pieces where
-     * registers are scarce, in the midst of the splits. */
-    auto fetch = [&](uint16_t *plane, int at, int split, auto pieces) {
-        bool is_bad = false;
-        if (split <= last) {
-            uint16_t *keys = plane + from + (int64_t)split * SPLIT * a.d;
-            fetch_rows<S>(shared + at, keys, cached_keys_of(tile, split), keys_of(tile, split),
-                          a.d);
-            if (ROPES)
-                is_bad = turn_keys<S>(shared + at, keys, a, tile, kv_head, split, at != 0, pieces);
-        }
+    /* Every call makes one group of copies, empty past the last split, so that waits can count. */
+    auto fetch = [&](const uint16_t *plane, int at, int split) {
+        if (split <= last)
+            fetch_rows<S>(shared + at, plane + from + (int64_t)split * SPLIT * a.d,
+                          cached_keys_of(tile, split), keys_of(tile, split), a.d);
         cp_async_commit();
+    };
+    /* New keys, or values. Returns whether this thread has put one that needs care. */
+    auto put_new = [&](uint16_t *plane, int split, bool is_v) {
+        const split_rows to = {shared + (is_v ? S::V_AT : 0),
+                               plane + from + (int64_t)split * SPLIT * a.d, split,
+                               a.heads + kv_head + (is_v ? a.kv_heads : 0), is_v};
+        bool is_bad = put_made<S>(to, made, a, tile);
+        is_bad |= make_more<S>(to, a, tile, first);
         return is_bad;
     };
-    fetch(a.k, 0, first, in_pieces<1>());
-    bool made_bad = fetch(a.v, S::V_AT, first, in_pieces<1>());
+    fetch(a.k, 0, first);
+    fetch(a.v, S::V_AT, first);
     if (ROPES)
-        turn_queries<S>(shared, a, tile, kv_head);
+        turn_heads<S>(shared, &made, a, tile, kv_head, first, last);
     else
         load_queries<S>(shared, a, tile, kv_head);
     result.clear();
 
     for (int split = first; split <= last; split++) {
         const int first_key = split * SPLIT, lowest = max(tile.lowest - first_key, 0);
+        bool is_bad = false;
+        if (ROPES)
+            put_new(a.k, split, false);
         cp_async_wait<1>();
         __syncthreads(); /* K, Q and positions are here */
         {
@@ -97,12 +102,14 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
             scores<S>(s, shared, n_mma);
             mask_scores<S>(s, shared, first_key, a.scale, n_mma);
             __syncthreads(); /* the warps' maxima; K has been read */
-            fetch(a.k, 0, split + 1, in_pieces<2>());
+            fetch(a.k, 0, split + 1);
             weigh<S>(s, shared, weights, n_mma);
         }
+        if (ROPES)
+            is_bad = put_new(a.v, split, true);
         cp_async_wait<1>();
-        made_bad |= has_bad_values<S>(shared + S::V_AT, lowest, cached_keys_of(tile, split));
-        note_care(care, made_bad);
+        is_bad |= has_bad_values<S>(shared + S::V_AT, lowest, cached_keys_of(tile, split));
+        note_care(care, is_bad);
         __syncthreads(); /* V, weights and sums */
         const bool needs_care = care[0] | care[1] | care[2] | care[3];
         if (walks) {
@@ -121,7 +128,7 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
                 store_partial<S>(o, shared, a, tile, kv_head, group);
         }
         __syncthreads(); /* V, weights and sums have been read */
-        made_bad = fetch(a.v, S::V_AT, split + 1, in_pieces<2>());
+        fetch(a.v, S::V_AT, split + 1);
     }
     if (!walks) {
         if (!is_last_block(a.counters + number * a.kv_heads + kv_head, tile.highest / SPLIT + 1,

@@ -40,6 +40,10 @@
     DO(ELEMENT_PAST_THE_ROW)                                                                   \
     /* Queries are normed with the weights of keys. */                                         \
     DO(K_NORM_FOR_Q)                                                                           \
+    /* Attention that turns heads forgets the new keys of all splits but the first, */         \
+    DO(MADE_FOR_ONE_SPLIT)                                                                     \
+    /* or those that it has not made together with the queries. */                             \
+    DO(MORE_LEFT_OUT)                                                                          \
     /* A kernel that was launched as dependent does not wait for the one before it, */         \
     DO(NO_THREAD_WAITS)                                                                        \
     /* or its first warp does not. */                                                          \

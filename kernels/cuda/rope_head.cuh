@@ -75,28 +75,48 @@ __device__ __forceinline__ float sum_of_squares(const float *head, int n)
     return sum;
 }
 
+/* Where the elements of unit u are; the second may be n, past the head's end. */
+__device__ __forceinline__ int2 elements_of(const rope_turn &turn, int u)
+{
+    return u < turn.half && !turn.interleaved ? make_int2(u, u + turn.half)
+                                              : make_int2(2 * u, 2 * u + 1);
+}
+
+/* Unit number i of those of a lane that begin with unit `first` of the head. */
+__device__ __forceinline__ int unit_of(int first, int i)
+{
+    return first + i * HEAD_LANES + (int)threadIdx.x % HEAD_LANES;
+}
+
+/* The norm's weights of a lane's units; ones where there is no norm. */
+template <int UNITS>
+struct rope_weights {
+    float a[UNITS], b[UNITS];
+
+    __device__ __forceinline__ void load(const rope_turn &turn, int first)
+    {
+#pragma unroll
+        for (int i = 0; i < UNITS; i++) {
+            const int2 d = elements_of(turn, unit_of(first, i));
+            a[i] = turn.weight && d.x < turn.n ? turn.weight[d.x] : 1.0f;
+            b[i] = turn.weight && d.y < turn.n ? turn.weight[d.y] : 1.0f;
+        }
+    }
+};
+
 /* The units of a lane that are in registers at a time. */
 template <int UNITS>
 struct rope_units {
-    float a[UNITS], b[UNITS], a_weight[UNITS], b_weight[UNITS], cosine[UNITS], sine[UNITS];
-
-    /* Where the elements of unit u are; the second may be n, past the head's end. */
-    static __device__ __forceinline__ int2 at(const rope_turn &turn, int u)
-    {
-        return u < turn.half && !turn.interleaved ? make_int2(u, u + turn.half)
-                                                  : make_int2(2 * u, 2 * u + 1);
-    }
+    float a[UNITS], b[UNITS], cosine[UNITS], sine[UNITS];
 
     __device__ __forceinline__ void load(const float *head, const rope_turn &turn, int first)
     {
 #pragma unroll
         for (int i = 0; i < UNITS; i++) {
-            const int u = first + i * HEAD_LANES + (int)threadIdx.x % HEAD_LANES;
-            const int2 d = at(turn, u);
+            const int u = unit_of(first, i);
+            const int2 d = elements_of(turn, u);
             a[i] = d.x < turn.n ? head[d.x] : 0.0f;
             b[i] = d.y < turn.n ? head[d.y] : 0.0f;
-            a_weight[i] = turn.weight && d.x < turn.n ? turn.weight[d.x] : 1.0f;
-            b_weight[i] = turn.weight && d.y < turn.n ? turn.weight[d.y] : 1.0f;
             cosine[i] = u < turn.half ? turn.cosine[u] : 1.0f;
             sine[i] = u < turn.half ? turn.sine[u] : 0.0f;
         }
@@ -109,26 +129,43 @@ struct rope_units {
                turn.half % HEAD_LANES == 0 && !turn.interleaved;
     }
 
-    /* The same as that of the whole head. Units past its end are zeros, which change no sum. */
-    __device__ __forceinline__ float sum_of_squares() const
+    /* The norm's factor of the head whose units from 0 on these are. All lanes of the warp call
+     * this together, each half for a head of its own. Units past the head's end are zeros, which
+     * change no sum. */
+    __device__ __forceinline__ float scale(const float *head, const rope_turn &turn,
+                                           float eps) const
     {
-        return add_squares(add_squares(0.0f, a), b);
+        const float mine = are_in_order(turn) ? add_squares(add_squares(0.0f, a), b)
+                                              : sum_of_squares<UNITS>(head, turn.n);
+        const float sum = __shfl_sync(SB_FULL_WARP, sb_hsum16(mine), 0, HEAD_LANES);
+        return 1.0f / sqrtf(sum / (float)turn.n + eps);
+    }
+
+    /* Norms and rotates the elements. scale is not used where the head has no norm. */
+    __device__ __forceinline__ void make(const rope_turn &turn, const rope_weights<UNITS> &weights,
+                                         int first, float scale)
+    {
+#pragma unroll
+        for (int i = 0; i < UNITS; i++) {
+            const float x = turn.weight ? a[i] * scale * weights.a[i] : a[i],
+                        y = turn.weight ? b[i] * scale * weights.b[i] : b[i];
+            const bool is_turned = unit_of(first, i) < turn.half;
+            a[i] = is_turned ? x * cosine[i] - y * sine[i] : x;
+            b[i] = is_turned ? y * cosine[i] + x * sine[i] : y;
+        }
     }
 
     /* Calls put(d, value) for each element. */
     template <typename F>
-    __device__ __forceinline__ void make(const rope_turn &turn, int first, float scale, F put) const
+    __device__ __forceinline__ void each(const rope_turn &turn, int first, F put) const
     {
 #pragma unroll
         for (int i = 0; i < UNITS; i++) {
-            const int u = first + i * HEAD_LANES + (int)threadIdx.x % HEAD_LANES;
-            const int2 d = at(turn, u);
-            const float x = turn.weight ? a[i] * scale * a_weight[i] : a[i],
-                        y = turn.weight ? b[i] * scale * b_weight[i] : b[i];
+            const int2 d = elements_of(turn, unit_of(first, i));
             if (d.x < turn.n)
-                put(d.x, u < turn.half ? x * cosine[i] - y * sine[i] : x);
+                put(d.x, a[i]);
             if (d.y < turn.n)
-                put(d.y, u < turn.half ? y * cosine[i] + x * sine[i] : y);
+                put(d.y, b[i]);
         }
     }
 };
@@ -141,20 +178,21 @@ __device__ __forceinline__ void make_head(const float *head, const rope_turn &tu
                                           float eps, F put)
 {
     rope_units<UNITS> units;
+    rope_weights<UNITS> weights;
     float scale = 1.0f;
 
     units.load(head, turn, 0);
-    if (has_norms) {
-        const float mine = units.are_in_order(turn) ? units.sum_of_squares()
-                                                    : sum_of_squares<UNITS>(head, turn.n);
-        const float sum = __shfl_sync(SB_FULL_WARP, sb_hsum16(mine), 0, HEAD_LANES);
-        scale = 1.0f / sqrtf(sum / (float)turn.n + eps);
-    }
+    weights.load(turn, 0);
+    if (has_norms)
+        scale = units.scale(head, turn, eps);
     __syncwarp(); /* the whole head has been read */
-    units.make(turn, 0, scale, put);
+    units.make(turn, weights, 0, scale);
+    units.each(turn, 0, put);
     for (int first = UNITS * HEAD_LANES; 2 * first < turn.n; first += UNITS * HEAD_LANES) {
         units.load(head, turn, first);
-        units.make(turn, first, scale, put);
+        weights.load(turn, first);
+        units.make(turn, weights, first, scale);
+        units.each(turn, first, put);
     }
 }
 
