@@ -158,8 +158,8 @@ struct unturned_queries {
     }
 };
 
-/* load_queries for queries that are yet to be turned. And half a warp each makes the first
- * HALF_WARPS new keys and values of splits [first, last]. */
+/* load_queries for queries that are yet to be turned. And each half warp makes one of the first
+ * HALF_WARPS new keys of splits [first, last], and its value. */
 template <class S>
 __device__ __forceinline__ void turn_heads(uint8_t *shared, made_row<S> *made, const attend_args &a,
                                            const query_tile &tile, int kv_head, int first, int last)
@@ -233,9 +233,9 @@ __device__ __forceinline__ bool put_made(const split_rows &to, const made_row<S>
 }
 
 /* Makes the new keys, or values, of a split that are not among those that turn_heads has made for
- * splits from `first_split` on, a head in two pieces. Only models with few heads to a kv head have
- * such keys, or long drafts, and they are loaded when it is their turn. Returns as put_made does.
- */
+ * splits from `first_split` on: a pass has them if it has more than HALF_WARPS tokens of a
+ * sequence. They are loaded when it is their turn, and made in two pieces, as there are few
+ * registers then. Returns as put_made does. */
 template <class S>
 __device__ __forceinline__ bool make_more(const split_rows &to, const attend_args &a,
                                           const query_tile &tile, int first_split)
