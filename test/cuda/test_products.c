@@ -502,6 +502,7 @@ static void test_a_weight_in_pieces(void)
     struct sb_gemm_library library = {.piece_bytes = 0};
     struct sb_plan plans[SB_PLANS_TO + 1] = {{.by = SB_BY_MMA}};
     struct sb_shape shape = {PIECES_OUT, INS, PIECES_OUT / 2, NULL, SB_PLANS_TO, 0, plans};
+    struct sb_findings found;
     char why[200];
     struct sb_weight w;
     void *scratch, *y;
@@ -521,7 +522,7 @@ static void test_a_weight_in_pieces(void)
     CHECK_INT(sb_gemm_piece(&library, &size), 128);
     CHECK_OK(sb_cuda_alloc(&scratch, gpu, sb_gemm_piece_bytes(&library, &size)));
     CHECK_OK(sb_cuda_alloc(&y, gpu, sizeof got));
-    CHECK_OK(sb_gemm_plan(&library, gpu, &shape, M, NULL));
+    CHECK_OK(sb_gemm_plan(&library, gpu, &shape, M, NULL, &found));
     CHECK(plans[M].by == SB_BY_LIBRARY);
     const int64_t before = cudasim_blas_calls();
     CHECK(

@@ -56,6 +56,7 @@ f32 0 test_devices
 16bit 0 test_session
 f32 0 experiments --tiny
 f32 0 test_products
+f32 0 test_creation
 f32 0 experiment_prefill --tiny
 END
 count=$(grep -c . "$tmp/list")

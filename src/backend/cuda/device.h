@@ -31,7 +31,9 @@ struct sb_device {
     size_t reported;            /* bytes of weights that the log has heard of */
     struct sb_gemm *gemm;       /* the 16-bit class's products; NULL in the f32 class */
     struct sb_prefill *prefill; /* NULL: the own kernel computes all attention */
-    pthread_mutex_t lock;       /* over what a new pool changes: staging, and the plans of gemm */
+    pthread_mutex_t lock;       /* over staging, which the first pool ends. This lock, and those of
+                                   gemm and prefill, are never held while a function of the host
+                                   runs: it may wait for another pool, or never return */
     int has_lock;
     char class_text[240]; /* for the fingerprint */
 };

@@ -140,9 +140,9 @@ int32_t sb_cuda_weight_fill(struct sb_weight *weight, struct sb_device *device, 
         report_progress(device, rc == SPECBATCH_OK ? (size_t)n * from_row : 0);
         return rc;
     }
-    if (device->gemm)
-        sb_gemm_add_weight(device->gemm, weight);
     was = sb_cuda_enter(&device->gpu);
+    if (device->gemm)
+        SB_TRY(sb_gemm_add_weight(device->gemm, weight));
     for (int32_t at = 0, count; at < n; at += count) {
         struct sb_stage *stage = NULL;
         count = n - at < block ? n - at : block;

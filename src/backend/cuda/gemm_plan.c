@@ -32,18 +32,18 @@ enum {
     TILE = 64        /* numbers of rows within one such tile take about the same time */
 };
 
-/* The memory of the tests of one shape, and what they have found so far. */
+/* The memory of the tests of one shape, and what they have found so far. It is CUDA's, because the
+ * host's memory functions may not be called under a lock. */
 struct selftest {
     const struct sb_gemm_library *library;
     const struct sb_gpu *gpu;
     const struct sb_shape *shape;
-    struct sb_plan_file *file;              /* or NULL */
-    cublasLtMatmulHeuristicResult_t *found; /* [CANDIDATES] */
-    char *x;                                /* dev [rows, ld] */
-    float *own, *other;                     /* dev [rows, n_out] */
-    int32_t *different;                     /* dev */
-    void *scratch;                          /* dev: a piece of the weight */
-    char *host;                             /* a row of x */
+    struct sb_plan_file *file; /* or NULL */
+    char *x;                   /* dev [rows, ld] */
+    float *own, *other;        /* dev [rows, n_out] */
+    int32_t *different;        /* dev */
+    void *scratch;             /* dev: a piece of the weight */
+    char *host;                /* pinned: a row of x */
     cudaEvent_t begun, ended;
     int32_t timed_rows;        /* the rows, as in struct sb_verdict, that times are of: */
     float ms[3];               /* by enum sb_maker; below 0: not measured yet */
@@ -51,6 +51,7 @@ struct selftest {
     int refuses_wgmma;
     struct sb_algo_name refused[REFUSED];
     int n_refused;
+    cublasLtMatmulHeuristicResult_t found[CANDIDATES]; /* suggestions for one number of rows */
 };
 
 /* Somebody who may make a product. */
@@ -87,8 +88,7 @@ static void close_test(struct selftest *test)
         sb_cuda_ignore(cudaEventDestroy(test->begun));
     if (test->ended)
         sb_cuda_ignore(cudaEventDestroy(test->ended));
-    sb_free(&test->gpu->mem, test->found);
-    sb_free(&test->gpu->mem, test->host);
+    sb_cuda_ignore(cudaFreeHost(test->host));
 }
 
 /* Fills x with numbers of both signs and many magnitudes, the same ones at every run. */
@@ -115,15 +115,14 @@ done:
 
 static int32_t open_test(struct selftest *test, int32_t rows)
 {
-    const struct sb_mem *mem = &test->gpu->mem;
     const size_t x_row = (size_t)sb_cuda_ld(test->library->type, test->shape->n_in) * 2;
     const size_t y_row = (size_t)test->shape->n_out * sizeof(float);
     const struct sb_gemm_size size = size_of(test->shape, rows);
     void *dev;
     int32_t rc = SPECBATCH_OK;
 
-    SB_NEW(test->found, sb_alloc(mem, CANDIDATES, sizeof *test->found), "a product's test");
-    SB_NEW(test->host, sb_alloc(mem, x_row, 1), "a product's test");
+    SB_TRY(sb_cuda_host_alloc(&dev, test->gpu, x_row));
+    test->host = dev;
     SB_TRY(sb_cuda_alloc(&dev, test->gpu, (size_t)rows * x_row));
     test->x = dev;
     SB_TRY(sb_cuda_alloc(&dev, test->gpu, (size_t)rows * y_row));
@@ -409,36 +408,35 @@ done:
     return rc;
 }
 
-/* Tells who makes the products of so many numbers of rows; of `different` ones cuBLASLt has no
- * algorithm of the same bits. */
-static void tell(const struct selftest *test, const int by[3], int different)
+void sb_gemm_tell(const struct sb_gpu *gpu, const struct sb_shape *shape,
+                  const struct sb_findings *found)
 {
-    const struct sb_shape *shape = test->shape;
-    const int all = by[SB_BY_MMA] + by[SB_BY_WGMMA] + by[SB_BY_LIBRARY];
+    const int *by = found->by, all = by[SB_BY_MMA] + by[SB_BY_WGMMA] + by[SB_BY_LIBRARY];
 
-    if (test->refuses_wgmma)
-        sb_log(&test->gpu->log, SPECBATCH_LOG_WARN,
+    if (found->refuses_wgmma)
+        sb_log(&gpu->log, SPECBATCH_LOG_WARN,
                "CUDA: products [%d, %d] by wgmma have other bits on this device, and are not made",
                shape->n_out, shape->n_in);
-    if (different > 0)
-        sb_log(&test->gpu->log, SPECBATCH_LOG_WARN,
+    if (found->different > 0)
+        sb_log(&gpu->log, SPECBATCH_LOG_WARN,
                "CUDA: for %d of %d row counts of a product [%d, %d] cuBLASLt has no algorithm of "
                "the same bits",
-               different, all, shape->n_out, shape->n_in);
+               found->different, all, shape->n_out, shape->n_in);
     if (all > 0)
-        sb_log(&test->gpu->log, SPECBATCH_LOG_INFO,
+        sb_log(&gpu->log, SPECBATCH_LOG_INFO,
                "CUDA: of %d row counts of a product [%d, %d], %d are made by mma.sync, %d by "
                "wgmma, %d by cuBLASLt",
                all, shape->n_out, shape->n_in, by[SB_BY_MMA], by[SB_BY_WGMMA], by[SB_BY_LIBRARY]);
 }
 
 int32_t sb_gemm_plan(const struct sb_gemm_library *library, const struct sb_gpu *gpu,
-                     struct sb_shape *shape, int32_t rows, struct sb_plan_file *file)
+                     struct sb_shape *shape, int32_t rows, struct sb_plan_file *file,
+                     struct sb_findings *found)
 {
     const int32_t tested = atomic_load(&shape->tested),
                   first = tested < SB_PLANS_FROM ? SB_PLANS_FROM : tested + 1;
     struct selftest test = {.library = library, .gpu = gpu, .shape = shape, .file = file};
-    int by[3] = {0}, different = 0;
+    struct sb_findings now = {.different = 0};
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(open_test(&test, rows));
@@ -446,10 +444,11 @@ int32_t sb_gemm_plan(const struct sb_gemm_library *library, const struct sb_gpu 
     for (int32_t m = first; m <= rows; m++) {
         int has_none;
         SB_TRY(plan_rows(&has_none, &test, &shape->plans[m], m));
-        different += has_none;
-        by[shape->plans[m].by]++;
+        now.different += has_none;
+        now.by[shape->plans[m].by]++;
     }
-    tell(&test, by, different);
+    now.refuses_wgmma = test.refuses_wgmma;
+    *found = now;
     atomic_store(&shape->tested, rows);
 done:
     close_test(&test);

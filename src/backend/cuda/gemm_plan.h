@@ -31,12 +31,24 @@ struct sb_shape {
     const void *data;           /* a weight of this shape */
     int32_t max_rows;           /* of a call */
     atomic_int tested;     /* plans up to this many rows are there; grows while other pools run */
-    struct sb_plan *plans; /* [SB_PLANS_TO + 1], or NULL before the first test */
+    struct sb_plan *plans; /* [SB_PLANS_TO + 1] */
+};
+
+/* What planning a shape has found, for the log. */
+struct sb_findings {
+    int by[3];     /* numbers of rows that each enum sb_maker makes */
+    int different; /* of them: cuBLASLt has no algorithm of the same bits */
+    int refuses_wgmma;
 };
 
 /* Plans a shape for every number of rows from those that are tested up to `rows`, without timing
- * what the file, if there is one, has verdicts on. E_NOMEM, E_DEVICE. */
+ * what the file, if there is one, has verdicts on. Calls no function of the host, so that a lock
+ * may be held. E_NOMEM, E_DEVICE. */
 int32_t sb_gemm_plan(const struct sb_gemm_library *library, const struct sb_gpu *gpu,
-                     struct sb_shape *shape, int32_t rows, struct sb_plan_file *file);
+                     struct sb_shape *shape, int32_t rows, struct sb_plan_file *file,
+                     struct sb_findings *found);
+/* Writes to the log what was found, if anything was. */
+void sb_gemm_tell(const struct sb_gpu *gpu, const struct sb_shape *shape,
+                  const struct sb_findings *found);
 
 #endif

@@ -22,10 +22,12 @@
  */
 #include "backend/cuda/gemm_run.h"
 
+#include <pthread.h>
 #include <stdio.h>
 
 #include "../kernels/cuda/launch.h"
 #include "backend/cuda/gemm_plan.h"
+#include "file.h"
 #include "status.h"
 
 enum { SHAPES = 16 }; /* of a model's weights: it has five */
@@ -39,7 +41,9 @@ struct sb_gemm {
     struct sb_gemm_library library;
     struct sb_shape shapes[SHAPES];
     int n_shapes;
-    struct sb_plan_file *file; /* or NULL */
+    pthread_mutex_t lock; /* over the shapes while plans are made; no function of the host runs */
+    int has_lock;
+    char plan_file[SB_FILE_PATH + 1]; /* or "" */
     char text[80];
 };
 
@@ -63,8 +67,10 @@ int32_t sb_gemm_create(struct sb_gemm **out, const struct sb_gpu *gpu, enum sb_d
                "CUDA: the library's own kernels compute all products, with the same bits: %s", why);
     }
     if (plan_file && (gemm->library.is_usable || gpu->products.map_encoder))
-        SB_TRY(sb_plan_file_open(&gemm->file, gpu, plan_file,
-                                 gemm->library.is_usable ? gemm->library.api.version() : 0));
+        snprintf(gemm->plan_file, sizeof gemm->plan_file, "%s", plan_file);
+    if (pthread_mutex_init(&gemm->lock, NULL) != 0)
+        SB_FAIL(SPECBATCH_E_NOMEM, "no memory for a lock");
+    gemm->has_lock = 1;
     *out = gemm;
     gemm = NULL;
 done:
@@ -81,8 +87,9 @@ void sb_gemm_free(struct sb_gemm *gemm)
     mem = gemm->mem;
     for (int i = 0; i < gemm->n_shapes; i++)
         sb_free(&mem, gemm->shapes[i].plans);
-    sb_plan_file_close(gemm->file);
     sb_gemm_library_close(&gemm->library);
+    if (gemm->has_lock)
+        pthread_mutex_destroy(&gemm->lock);
     sb_free(&mem, gemm);
 }
 
@@ -100,21 +107,27 @@ static int find(const struct sb_gemm *gemm, const struct sb_weight *weight)
     return -1;
 }
 
-void sb_gemm_add_weight(struct sb_gemm *gemm, const struct sb_weight *weight)
+int32_t sb_gemm_add_weight(struct sb_gemm *gemm, const struct sb_weight *weight)
 {
     const size_t fits = TEST_BYTES / ((size_t)weight->n_out * sizeof(float) + 1);
     const int known = find(gemm, weight);
+    int32_t rc = SPECBATCH_OK;
 
     if (known >= 0) { /* any weight of the shape will do */
         gemm->shapes[known].data = weight->data;
     } else if (gemm->n_shapes < SHAPES) {
-        struct sb_shape *shape = &gemm->shapes[gemm->n_shapes++];
+        struct sb_shape *shape = &gemm->shapes[gemm->n_shapes];
+        SB_NEW(shape->plans, sb_alloc(&gemm->mem, SB_PLANS_TO + 1, sizeof *shape->plans),
+               "plans of products");
         shape->n_out = weight->n_out;
         shape->n_in = weight->n_in;
         shape->gated = weight->gated;
         shape->data = weight->data;
         shape->max_rows = fits < SB_PLANS_TO ? (int32_t)fits : SB_PLANS_TO;
+        gemm->n_shapes++;
     }
+done:
+    return rc;
 }
 
 void sb_gemm_forget_weight(struct sb_gemm *gemm, const struct sb_weight *weight)
@@ -139,25 +152,44 @@ size_t sb_gemm_scratch(const struct sb_gemm *gemm, int32_t max_m)
     return most;
 }
 
-int32_t sb_gemm_prepare(struct sb_gemm *gemm, const struct sb_gpu *gpu, int32_t max_m)
+/* Plans all shapes; to be called under the lock. */
+static int32_t plan_all(struct sb_gemm *gemm, const struct sb_gpu *gpu, int32_t max_m,
+                        struct sb_plan_file *file, struct sb_findings found[SHAPES])
 {
     int32_t rc = SPECBATCH_OK;
 
-    if (gemm->file && max_m >= SB_PLANS_FROM)
-        sb_plan_file_read(gemm->file);
-    for (int i = 0; i < gemm->n_shapes; i++) {
+    for (int i = 0; i < gemm->n_shapes && rc == SPECBATCH_OK; i++) {
         struct sb_shape *shape = &gemm->shapes[i];
         const int32_t rows = max_m < shape->max_rows ? max_m : shape->max_rows;
-        if (!shape->data || rows <= atomic_load(&shape->tested))
-            continue;
-        if (!shape->plans)
-            SB_NEW(shape->plans, sb_alloc(&gemm->mem, SB_PLANS_TO + 1, sizeof *shape->plans),
-                   "plans of products");
-        SB_TRY(sb_gemm_plan(&gemm->library, gpu, shape, rows, gemm->file));
+        if (shape->data && rows > atomic_load(&shape->tested))
+            rc = sb_gemm_plan(&gemm->library, gpu, shape, rows, file, &found[i]);
     }
-    if (gemm->file)
-        sb_plan_file_write(gemm->file);
+    return rc;
+}
+
+/* The file is this call's own, and what the log is told is kept until the lock is free, because
+ * memory and log functions are the host's. */
+int32_t sb_gemm_prepare(struct sb_gemm *gemm, const struct sb_gpu *gpu, int32_t max_m)
+{
+    const size_t version = gemm->library.is_usable ? gemm->library.api.version() : 0;
+    struct sb_findings found[SHAPES] = {{.different = 0}};
+    struct sb_plan_file *file = NULL;
+    int32_t rc = SPECBATCH_OK;
+
+    if (gemm->plan_file[0] && max_m >= SB_PLANS_FROM) {
+        SB_TRY(sb_plan_file_open(&file, gpu, gemm->plan_file, version));
+        sb_plan_file_read(file);
+    }
+    if (pthread_mutex_lock(&gemm->lock) != 0)
+        SB_FAIL(SPECBATCH_E_INTERNAL, "CUDA: the lock of products");
+    rc = plan_all(gemm, gpu, max_m, file, found);
+    pthread_mutex_unlock(&gemm->lock);
+    for (int i = 0; i < gemm->n_shapes; i++)
+        sb_gemm_tell(gpu, &gemm->shapes[i], &found[i]);
+    if (file && rc == SPECBATCH_OK)
+        sb_plan_file_write(file);
 done:
+    sb_plan_file_close(file);
     return rc;
 }
 

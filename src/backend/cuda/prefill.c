@@ -29,39 +29,51 @@ static const struct sb_span_plans *find_plans(const struct sb_prefill *prefill, 
     return plans;
 }
 
-static int32_t prepare(struct sb_prefill *prefill, const struct sb_gpu *gpu, int32_t cap)
+/* Makes and tests `plans`, and adds them to the list; *plans is NULL then. To be called under the
+ * lock. */
+static int32_t add_plans(struct sb_prefill *prefill, const struct sb_gpu *gpu,
+                         struct sb_span_plans **plans)
 {
-    const int32_t fit = cap / SB_SPAN, n = fit < prefill->n_spans ? fit : prefill->n_spans;
-    struct sb_span_plans *plans = NULL;
+    struct sb_span_plans *const new = *plans;
     int32_t rc = SPECBATCH_OK;
-    int good = 0;
+    int good;
 
-    if (n == 0 || find_plans(prefill, cap))
+    if (find_plans(prefill, new->cap))
         return rc;
-    SB_TRY(sb_span_plans_create(&plans, &prefill->calls, cap, n));
-    if (plans)
-        SB_TRY(sb_prefill_prove(&good, &prefill->calls, gpu, prefill->first, plans));
+    SB_TRY(sb_span_plans_make(&good, new, &prefill->calls));
+    if (good)
+        SB_TRY(sb_prefill_prove(&good, &prefill->calls, gpu, prefill->first, new));
     if (!good)
         SB_FAIL(SPECBATCH_E_DEVICE,
                 "CUDA: cuDNN has other bits, or none, for slots of %d columns than the class of "
                 "this model (%s)",
-                cap, prefill->text);
-    plans->next = prefill->first->next;
-    prefill->first->next = plans;
-    plans = NULL;
+                new->cap, prefill->text);
+    new->next = prefill->first->next;
+    prefill->first->next = new;
+    *plans = NULL;
 done:
-    sb_span_plans_free(&prefill->calls, plans);
+    if (rc != SPECBATCH_OK)
+        sb_span_plans_unmake(new);
     return rc;
 }
 
+/* Memory for plans is taken and given back without the lock, because the host's functions do
+ * that. */
 int32_t sb_prefill_prepare(struct sb_prefill *prefill, const struct sb_gpu *gpu, int32_t cap)
 {
-    int32_t rc;
+    const int32_t fit = cap / SB_SPAN, n = fit < prefill->n_spans ? fit : prefill->n_spans;
+    struct sb_span_plans *plans = NULL;
+    int32_t rc = SPECBATCH_OK;
 
+    if (n == 0)
+        return rc;
+    SB_TRY(sb_span_plans_create(&plans, &prefill->calls, cap, n));
     if (pthread_mutex_lock(&prefill->lock) != 0)
-        return sb_fail(SPECBATCH_E_INTERNAL, "CUDA: the lock of attention");
-    rc = prepare(prefill, gpu, cap);
+        SB_FAIL(SPECBATCH_E_INTERNAL, "CUDA: the lock of attention");
+    rc = add_plans(prefill, gpu, &plans);
     pthread_mutex_unlock(&prefill->lock);
+done:
+    sb_span_plans_free(&prefill->calls, plans);
     return rc;
 }
 
@@ -79,13 +91,14 @@ static int32_t try_engine(struct sb_prefill *prefill, const struct sb_gpu *gpu,
     prefill->calls.engine = *engine;
     prefill->calls.workspace = MOST_WORKSPACE;
     SB_TRY(sb_span_plans_create(&class, &prefill->calls, cap, n));
-    if (!class)
+    SB_TRY(sb_span_plans_make(&good, class, &prefill->calls));
+    if (!good)
         goto done;
     prefill->calls.workspace = sb_span_plans_workspace(class);
     SB_TRY(sb_prefill_prove(&good, &prefill->calls, gpu, class, class));
+    SB_TRY(sb_span_plans_create(&other, &prefill->calls, cap + SPARE, n));
     if (good)
-        SB_TRY(sb_span_plans_create(&other, &prefill->calls, cap + SPARE, n));
-    good = good && other;
+        SB_TRY(sb_span_plans_make(&good, other, &prefill->calls));
     if (good)
         SB_TRY(sb_prefill_prove(&good, &prefill->calls, gpu, class, other));
     if (good) {

@@ -46,7 +46,8 @@
 struct sb_prefill {
     struct sb_span_calls calls;
     pthread_mutex_t lock; /* over the library's one handle and the list of plans: while a new pool
-                             is tested, the spans of other pools wait */
+                             is tested, the spans of other pools wait. No function of the host runs
+                             under it */
     int has_lock;
     int32_t n_spans;             /* of a prompt, at most */
     struct sb_span_plans *first; /* the class: slots without a column to spare; then the pools' */

@@ -49,7 +49,7 @@ struct selftest {
     char *by_class, *by_other, *by_own, *workspace; /* dev; three results of a span */
     struct tokens *dev_tokens;                      /* dev; `tokens` after its upload */
     struct tokens tokens;
-    void *host; /* room for a span's keys, or queries, or two results */
+    void *host; /* pinned: room for a span's keys, or queries, or two results */
 };
 
 static int64_t width(const struct selftest *test)
@@ -176,8 +176,7 @@ static int32_t open_test(struct selftest *test, const struct sb_span_plans *clas
     const size_t row = (size_t)width(test) + 2 * (size_t)g->kv_heads * (size_t)g->head_dim;
     int32_t rc = SPECBATCH_OK;
 
-    SB_NEW(test->host, sb_alloc(&test->calls->mem, SB_SPAN * row, sizeof(float)),
-           "a test of attention");
+    SB_TRY(sb_cuda_host_alloc(&test->host, test->gpu, SB_SPAN * row * sizeof(float)));
     SB_TRY(take(&test->qkv, test, SB_SPAN * row * sizeof(float)));
     SB_TRY(take(&test->q, test, result));
     SB_TRY(take(&test->by_class, test, result));
@@ -205,7 +204,7 @@ static void close_test(struct selftest *test)
         sb_cuda_ignore(cudaStreamDestroy(test->stream));
     for (size_t i = 0; i < sizeof dev / sizeof dev[0]; i++)
         sb_cuda_ignore(cudaFree(dev[i]));
-    sb_free(&test->calls->mem, test->host);
+    sb_cuda_ignore(cudaFreeHost(test->host));
 }
 
 /* ------------------------------------------------------------------ running */

@@ -11,7 +11,7 @@
 
 /* *good: for every span, `plans` give the bits of the plans `class`, whatever lies and runs around.
  * Where plans and class are the same, *good also says that the results are near the own kernel's.
- * E_NOMEM, E_DEVICE. */
+ * Calls no function of the host, so that a lock may be held. E_NOMEM, E_DEVICE. */
 int32_t sb_prefill_prove(int *good, const struct sb_span_calls *calls, const struct sb_gpu *gpu,
                          const struct sb_span_plans *class, const struct sb_span_plans *plans);
 

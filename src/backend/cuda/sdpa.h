@@ -66,9 +66,14 @@ size_t sb_sdpa_version(const struct sb_sdpa *sdpa);
  * that it calls nondeterministic. Returns how many. */
 int32_t sb_sdpa_engines(struct sb_sdpa *sdpa, const struct sb_sdpa_shape *shape,
                         struct sb_sdpa_engine *engines, int32_t most);
-/* *out NULL: the engine does not compute this shape. E_NOMEM. */
-int32_t sb_sdpa_plan_create(struct sb_sdpa_plan **out, struct sb_sdpa *sdpa,
-                            const struct sb_sdpa_shape *shape, const struct sb_sdpa_engine *engine);
+/* Memory for a plan. E_NOMEM. */
+int32_t sb_sdpa_plan_create(struct sb_sdpa_plan **out, struct sb_sdpa *sdpa);
+/* Makes the plan, once. *made 0: the engine does not compute this shape. Takes no memory by the
+ * host's functions. E_NOMEM. */
+int32_t sb_sdpa_plan_make(int *made, struct sb_sdpa_plan *plan, struct sb_sdpa *sdpa,
+                          const struct sb_sdpa_shape *shape, const struct sb_sdpa_engine *engine);
+/* Gives back what the library has made, as _free does before it frees the memory. */
+void sb_sdpa_plan_unmake(struct sb_sdpa_plan *plan);
 void sb_sdpa_plan_free(struct sb_sdpa *sdpa, struct sb_sdpa_plan *plan);
 /* Bytes of device memory that a call needs. */
 size_t sb_sdpa_workspace(const struct sb_sdpa_plan *plan);

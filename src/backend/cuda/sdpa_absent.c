@@ -31,12 +31,24 @@ int32_t sb_sdpa_engines(struct sb_sdpa *sdpa, const struct sb_sdpa_shape *shape,
     return 0;
 }
 
-int32_t sb_sdpa_plan_create(struct sb_sdpa_plan **out, struct sb_sdpa *sdpa,
-                            const struct sb_sdpa_shape *shape, const struct sb_sdpa_engine *engine)
+int32_t sb_sdpa_plan_create(struct sb_sdpa_plan **out, struct sb_sdpa *sdpa)
 {
-    (void)sdpa, (void)shape, (void)engine;
+    (void)sdpa;
     *out = NULL;
     return SPECBATCH_OK;
+}
+
+int32_t sb_sdpa_plan_make(int *made, struct sb_sdpa_plan *plan, struct sb_sdpa *sdpa,
+                          const struct sb_sdpa_shape *shape, const struct sb_sdpa_engine *engine)
+{
+    (void)plan, (void)sdpa, (void)shape, (void)engine;
+    *made = 0;
+    return SPECBATCH_OK;
+}
+
+void sb_sdpa_plan_unmake(struct sb_sdpa_plan *plan)
+{
+    (void)plan;
 }
 
 void sb_sdpa_plan_free(struct sb_sdpa *sdpa, struct sb_sdpa_plan *plan)

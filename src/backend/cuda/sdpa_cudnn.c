@@ -471,18 +471,22 @@ static void make_cache(struct sb_sdpa *sdpa, const struct sb_sdpa_shape *shape)
         unmake_all(b);
 }
 
-int32_t sb_sdpa_plan_create(struct sb_sdpa_plan **out, struct sb_sdpa *sdpa,
-                            const struct sb_sdpa_shape *shape, const struct sb_sdpa_engine *engine)
+int32_t sb_sdpa_plan_create(struct sb_sdpa_plan **out, struct sb_sdpa *sdpa)
 {
-    struct sb_sdpa_plan *plan = NULL;
-    cudnnBackendDescriptor_t graph, config;
-    struct builder *b;
-    int64_t workspace = 0;
     int32_t rc = SPECBATCH_OK;
 
-    *out = NULL;
-    SB_NEW(plan, sb_alloc(&sdpa->mem, 1, sizeof *plan), "a plan of attention");
-    b = &plan->built;
+    SB_NEW(*out, sb_alloc(&sdpa->mem, 1, sizeof **out), "a plan of attention");
+done:
+    return rc;
+}
+
+int32_t sb_sdpa_plan_make(int *made, struct sb_sdpa_plan *plan, struct sb_sdpa *sdpa,
+                          const struct sb_sdpa_shape *shape, const struct sb_sdpa_engine *engine)
+{
+    cudnnBackendDescriptor_t graph, config;
+    struct builder *b = &plan->built;
+    int64_t workspace = 0;
+
     b->api = &sdpa->api;
     b->handle = sdpa->handle;
     plan->n_q = shape->n_q;
@@ -499,22 +503,22 @@ int32_t sb_sdpa_plan_create(struct sb_sdpa_plan **out, struct sb_sdpa *sdpa,
     (void)get(b, plan->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
               &workspace);
     if (b->status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED)
-        SB_FAIL(SPECBATCH_E_NOMEM, "no memory for a plan of attention");
-    if (b->status == CUDNN_STATUS_SUCCESS && workspace >= 0) {
-        plan->workspace = (size_t)workspace;
-        *out = plan;
-        plan = NULL;
-    }
-done:
-    sb_sdpa_plan_free(sdpa, plan);
-    return rc;
+        return sb_fail(SPECBATCH_E_NOMEM, "no memory for a plan of attention");
+    *made = b->status == CUDNN_STATUS_SUCCESS && workspace >= 0;
+    plan->workspace = *made ? (size_t)workspace : 0;
+    return SPECBATCH_OK;
+}
+
+void sb_sdpa_plan_unmake(struct sb_sdpa_plan *plan)
+{
+    unmake_all(&plan->built);
 }
 
 void sb_sdpa_plan_free(struct sb_sdpa *sdpa, struct sb_sdpa_plan *plan)
 {
     if (!plan)
         return;
-    unmake_all(&plan->built);
+    sb_sdpa_plan_unmake(plan);
     sb_free(&sdpa->mem, plan);
 }
 

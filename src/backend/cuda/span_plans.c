@@ -23,26 +23,37 @@ int32_t sb_span_plans_create(struct sb_span_plans **out, const struct sb_span_ca
     struct sb_span_plans *plans = NULL;
     int32_t rc = SPECBATCH_OK;
 
-    *out = NULL;
     SB_NEW(plans, sb_alloc(&calls->mem, 1, sizeof *plans + (size_t)n * sizeof plans->plans[0]),
            "plans of attention");
     plans->cap = cap;
-    for (; plans->n < n; plans->n++) {
-        const struct sb_sdpa_shape shape = sb_span_shape(calls, plans->n, cap);
-        struct sb_sdpa_plan **plan = &plans->plans[plans->n];
-        SB_TRY(sb_sdpa_plan_create(plan, calls->sdpa, &shape, &calls->engine));
-        if (!*plan)
-            goto done;
-        if (sb_sdpa_workspace(*plan) > calls->workspace) {
-            plans->n++; /* this one too is to be freed */
-            goto done;
-        }
-    }
+    for (; plans->n < n; plans->n++)
+        SB_TRY(sb_sdpa_plan_create(&plans->plans[plans->n], calls->sdpa));
     *out = plans;
     plans = NULL;
 done:
     sb_span_plans_free(calls, plans);
     return rc;
+}
+
+int32_t sb_span_plans_make(int *made, struct sb_span_plans *plans,
+                           const struct sb_span_calls *calls)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    *made = 1;
+    for (int32_t i = 0; *made && i < plans->n; i++) {
+        const struct sb_sdpa_shape shape = sb_span_shape(calls, i, plans->cap);
+        SB_TRY(sb_sdpa_plan_make(made, plans->plans[i], calls->sdpa, &shape, &calls->engine));
+        *made = *made && sb_sdpa_workspace(plans->plans[i]) <= calls->workspace;
+    }
+done:
+    return rc;
+}
+
+void sb_span_plans_unmake(struct sb_span_plans *plans)
+{
+    for (int32_t i = 0; i < plans->n; i++)
+        sb_sdpa_plan_unmake(plans->plans[i]);
 }
 
 void sb_span_plans_free(const struct sb_span_calls *calls, struct sb_span_plans *plans)

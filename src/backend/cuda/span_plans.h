@@ -34,10 +34,15 @@ struct sb_span_plans {
 
 /* What the library is told about span `span` in slots of `cap` columns. */
 struct sb_sdpa_shape sb_span_shape(const struct sb_span_calls *calls, int32_t span, int32_t cap);
-/* Plans of the first n spans. *out NULL: the engine does not do all of these shapes within the
- * workspace. E_NOMEM. */
+/* Memory for plans of the first n spans. E_NOMEM. */
 int32_t sb_span_plans_create(struct sb_span_plans **out, const struct sb_span_calls *calls,
                              int32_t cap, int32_t n);
+/* Makes them, once. *made 0: the engine does not do all of these shapes within the workspace. Calls
+ * no function of the host, so that a lock may be held. E_NOMEM. */
+int32_t sb_span_plans_make(int *made, struct sb_span_plans *plans,
+                           const struct sb_span_calls *calls);
+/* Gives back what the library has made, as _free does before it frees the memory. */
+void sb_span_plans_unmake(struct sb_span_plans *plans);
 void sb_span_plans_free(const struct sb_span_calls *calls, struct sb_span_plans *plans);
 /* Bytes of workspace that these plans really use, at most. */
 size_t sb_span_plans_workspace(const struct sb_span_plans *plans);
