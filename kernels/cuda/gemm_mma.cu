@@ -160,33 +160,11 @@ constexpr own_shape of_shape(void)
     return {block_of<S, 1, 1>(), launch_shape<TYPE, S>, load_shape<TYPE, S>};
 }
 
-/* The widest block of which the matrix needs at least ENOUGH, else the narrowest. */
-template <enum sb_dtype TYPE, int NT>
-own_shape widest(const gemm_args &g)
+template <enum sb_dtype TYPE, class S>
+constexpr own_shape of_few(void)
 {
-    typedef blocks_for<NT> blocks;
-
-    static_assert(blocks::wide::SHARED <= LEAST_SHARED && blocks::medium::SHARED <= LEAST_SHARED &&
-                      blocks::narrow::SHARED <= LEAST_SHARED,
-                  "some devices have no more");
-    if (g.panels > blocks::wide::PANELS * (ENOUGH - 1))
-        return of_shape<TYPE, typename blocks::wide>();
-    if (g.panels > blocks::medium::PANELS * (ENOUGH - 1))
-        return of_shape<TYPE, typename blocks::medium>();
-    return of_shape<TYPE, typename blocks::narrow>();
-}
-
-template <enum sb_dtype TYPE, int NT>
-cudaError_t load_rows(void)
-{
-    typedef blocks_for<NT> blocks;
-    cudaError_t error = sb_load(gemm_kernel<TYPE, typename blocks::wide>, blocks::wide::SHARED);
-
-    if (error == cudaSuccess)
-        error = sb_load(gemm_kernel<TYPE, typename blocks::medium>, blocks::medium::SHARED);
-    if (error == cudaSuccess)
-        error = sb_load(gemm_kernel<TYPE, typename blocks::narrow>, blocks::narrow::SHARED);
-    return error;
+    static_assert(S::SHARED <= LEAST_SHARED, "some devices have no more");
+    return of_shape<TYPE, S>();
 }
 
 constexpr int cluster_option(int x_tiles)
@@ -228,13 +206,13 @@ typedef gemm_shape<6, 2, 2, 3, 3, 4> doubly_clustered;
 
 /* The shapes for more than 32 rows of x, and clusters for fewer, CLUSTERED_FEW of them, widest
  * first. Of equal times the first is taken. The eighth is for devices whose blocks have at most 99
- * KB. */
+ * KB. From SB_GEMM_SHAPES on: those for up to 8, 16 and 32 rows, of three widths each. */
 constexpr int CLUSTERED_FEW = 2;
 
 template <enum sb_dtype TYPE>
 const own_shape *shape_of(int i)
 {
-    static const own_shape shapes[SB_GEMM_SHAPES] = {
+    static const own_shape shapes[SB_GEMM_KERNELS] = {
         of_shape<TYPE, gemm_shape<8, 2, 2, 1, 6, 2>>(),
         of_shape<TYPE, gemm_shape<8, 4, 2, 1, 4, 2>>(),
         of_shape<TYPE, gemm_shape<8, 4, 2, 2, 3, 2>>(),
@@ -251,52 +229,70 @@ const own_shape *shape_of(int i)
         of_clusters<TYPE, gemm_shape<6, 2, 2, 2, 3, 4>, 2>(),
         of_clusters<TYPE, doubly_clustered, 2>(),
         of_clusters<TYPE, gemm_shape<12, 2, 2, 2, 5, 2>, 2>(),
+        of_few<TYPE, blocks_for<1>::wide>(),
+        of_few<TYPE, blocks_for<1>::medium>(),
+        of_few<TYPE, blocks_for<1>::narrow>(),
+        of_few<TYPE, blocks_for<2>::wide>(),
+        of_few<TYPE, blocks_for<2>::medium>(),
+        of_few<TYPE, blocks_for<2>::narrow>(),
+        of_few<TYPE, blocks_for<4>::wide>(),
+        of_few<TYPE, blocks_for<4>::medium>(),
+        of_few<TYPE, blocks_for<4>::narrow>(),
     };
 
     return &shapes[i];
 }
 
-/* More than 32 rows of x. */
+/* Of the three shapes from `first` on, the widest of which the matrix needs at least ENOUGH blocks,
+ * else the narrowest. */
 template <enum sb_dtype TYPE>
-cudaError_t launch_many(const gemm_args &g, const struct sb_gemm_limits &limits,
-                        cudaStream_t stream)
+int widest(int first, const gemm_args &g)
 {
-    const int best = best_shape(
-        SB_GEMM_SHAPES, [](int i) -> const block_shape & { return shape_of<TYPE>(i)->block; }, g,
-        limits);
-
-    return best < 0 ? cudaErrorInvalidConfiguration : shape_of<TYPE>(best)->launch(g, stream);
+    for (int i = first; i < first + 2; i++)
+        if (g.panels > shape_of<TYPE>(i)->block.panels * (ENOUGH - 1))
+            return i;
+    return first + 2;
 }
 
 /* 17 to 32 rows of x: by clusters where the L2 takes longer than the memory without them, and the
  * device holds all of them at once. (Else few blocks would run alone at the end.) */
 template <enum sb_dtype TYPE>
-cudaError_t launch_few(const gemm_args &g, const struct sb_gemm_limits &limits, cudaStream_t stream)
+int best_for_few(const gemm_args &g, const struct sb_gemm_limits &limits)
 {
-    const own_shape plain = widest<TYPE, 4>(g);
-    const bool is_slow = time_of(plain.block, g, limits) > memory_time(g, limits);
+    const int plain = widest<TYPE>(SB_GEMM_SHAPES + 6, g);
+    const bool is_slow = time_of(shape_of<TYPE>(plain)->block, g, limits) > memory_time(g, limits);
 
     for (int i = SB_GEMM_CLUSTERED; is_slow && i < SB_GEMM_CLUSTERED + CLUSTERED_FEW; i++) {
-        const own_shape *const s = shape_of<TYPE>(i);
-        const int64_t blocks = row_blocks_of(g, s->block);
-        if (suits(s->block, limits) && blocks >= ENOUGH &&
-            blocks <= blocks_at_once(s->block, limits))
-            return s->launch(g, stream);
+        const block_shape &block = shape_of<TYPE>(i)->block;
+        const int64_t blocks = row_blocks_of(g, block);
+        if (suits(block, limits) && blocks >= ENOUGH && blocks <= blocks_at_once(block, limits))
+            return i;
     }
-    return plain.launch(g, stream);
+    return plain;
+}
+
+/* The number of the shape that a product is made by; -1: the device can have none. */
+template <enum sb_dtype TYPE>
+int choose(const gemm_args &g, const struct sb_gemm_limits &limits)
+{
+    if (g.m <= 8)
+        return widest<TYPE>(SB_GEMM_SHAPES, g);
+    if (g.m <= 16)
+        return widest<TYPE>(SB_GEMM_SHAPES + 3, g);
+    if (g.m <= 32)
+        return best_for_few<TYPE>(g, limits);
+    return best_shape(
+        SB_GEMM_SHAPES, [](int i) -> const block_shape & { return shape_of<TYPE>(i)->block; }, g,
+        limits);
 }
 
 template <enum sb_dtype TYPE>
 cudaError_t launch_type(const gemm_args &g, const struct sb_gemm_limits &limits,
                         cudaStream_t stream)
 {
-    if (g.m <= 8)
-        return widest<TYPE, 1>(g).launch(g, stream);
-    if (g.m <= 16)
-        return widest<TYPE, 2>(g).launch(g, stream);
-    if (g.m <= 32)
-        return launch_few<TYPE>(g, limits, stream);
-    return launch_many<TYPE>(g, limits, stream);
+    const int best = choose<TYPE>(g, limits);
+
+    return best < 0 ? cudaErrorInvalidConfiguration : shape_of<TYPE>(best)->launch(g, stream);
 }
 
 /* How many clusters the device holds at once. A device or code that has none is no error. */
@@ -331,13 +327,9 @@ void limit_by_code(struct sb_gemm_limits *limits)
 template <enum sb_dtype TYPE>
 cudaError_t load_type(void)
 {
-    cudaError_t error = load_rows<TYPE, 1>();
+    cudaError_t error = cudaSuccess;
 
-    if (error == cudaSuccess)
-        error = load_rows<TYPE, 2>();
-    if (error == cudaSuccess)
-        error = load_rows<TYPE, 4>();
-    for (int i = 0; error == cudaSuccess && i < SB_GEMM_SHAPES; i++)
+    for (int i = 0; error == cudaSuccess && i < SB_GEMM_KERNELS; i++)
         error = shape_of<TYPE>(i)->load();
     return error;
 }
@@ -380,6 +372,17 @@ cudaError_t sb_cuda_gemm_mma(float *y, const void *x, const void *w, enum sb_dty
                              cudaStream_t stream)
 {
     return launch(plain_product(y, x, w, bias, m, n_out, gated), type, n_in, limits, stream);
+}
+
+int32_t sb_cuda_gemm_mma_shape(enum sb_dtype type, int32_t m, int32_t n_out, int32_t n_in,
+                               const struct sb_gemm_limits *limits)
+{
+    gemm_args g = plain_product(NULL, NULL, NULL, NULL, m, n_out, 0);
+    cudaError_t error;
+
+    if (!complete(&g, &error, type, n_in))
+        return -1;
+    return type == SB_BF16 ? choose<SB_BF16>(g, *limits) : choose<SB_F16>(g, *limits);
 }
 
 cudaError_t sb_cuda_gemm_mma_in(int32_t shape, float *y, const void *x, const void *w,

@@ -176,6 +176,12 @@ enum { SB_GEMM_CLUSTERED = 8, SB_GEMM_DOUBLY_CLUSTERED = 13, SB_GEMM_SHAPES = 16
 cudaError_t sb_cuda_gemm_mma_in(int32_t shape, float *y, const void *x, const void *w,
                                 enum sb_dtype type, const float *bias, int32_t m, int32_t n_out,
                                 int32_t n_in, int32_t gated, cudaStream_t stream);
+/* The number of the shape of block that sb_cuda_gemm_mma and sb_cuda_gated_mma make such a product
+ * by: one of those above, or of those for up to 32 rows, whose numbers are behind them. -1: the
+ * device can have none. */
+enum { SB_GEMM_KERNELS = SB_GEMM_SHAPES + 9 };
+int32_t sb_cuda_gemm_mma_shape(enum sb_dtype type, int32_t m, int32_t n_out, int32_t n_in,
+                               const struct sb_gemm_limits *limits);
 /* The same two by wgmma, for 33 rows and more. Whether their bits are those of sb_cuda_gemm_mma is
  * to be tested on the device. cudaErrorNotSupported: there is no map_encoder. _in: by the blocks of
  * one shape, of which those from SB_WGMMA_CLUSTERED on come in clusters. */

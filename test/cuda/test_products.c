@@ -241,6 +241,34 @@ static void test_a_slow_wgmma(void)
     cudasim_blas(130100);
 }
 
+/* Fewer rows may be made by other shapes of block, other kernels, than the most rows of a pool.
+ * Each is tested (with STEPS_EXCHANGED of cuda_fault.h in force, the one for 64 rows is wrong). */
+static void test_every_shape_of_block(void)
+{
+    enum { WIDE_OUT = 110, ROWS = 100 };
+    static float rows[WIDE_OUT * INS];
+    const struct sb_gemm_library library = {.type = SB_BF16};
+    struct sb_plan plans[SB_PLANS_TO + 1] = {{.by = SB_BY_MMA}};
+    struct sb_shape shape = {WIDE_OUT, INS, 0, NULL, SB_PLANS_TO, 0, plans};
+    struct sb_findings found;
+    struct sb_weight w;
+    struct lab lab;
+
+    CHECK_OK(open_lab(&lab));
+    const struct sb_gpu *gpu = &lab.device->gpu;
+    for (int i = 0; i < WIDE_OUT * INS; i++)
+        rows[i] = (float)(i * 7919 % 1009 - 504) / 256.0f;
+    CHECK_OK(sb_cuda_weight_create(&w, lab.device, &lab.mem, WIDE_OUT, INS, SB_BF16));
+    CHECK_OK(sb_cuda_weight_fill(&w, lab.device, 0, WIDE_OUT, rows, SB_F32));
+    shape.data = w.data;
+    CHECK_INT(sb_cuda_gemm_mma_shape(SB_BF16, 64, WIDE_OUT, INS, &gpu->products), 0);
+    CHECK(sb_cuda_gemm_mma_shape(SB_BF16, ROWS, WIDE_OUT, INS, &gpu->products) > 0);
+    CHECK_OK(sb_gemm_plan(&library, gpu, &shape, ROWS, NULL, &found));
+    sb_cuda_weight_free(&w, lab.device, &lab.mem);
+    close_lab(&lab);
+    CHECK(cudasim_device_bytes() == 0 && cudasim_objects() == 0);
+}
+
 /* ------------------------------------------------------------------ the plan file */
 
 #define PLANS "specbatch plans 2\nSimulated GPU, sm_90, 6 multiprocessors, driver 13000, cublasLt "
@@ -559,6 +587,7 @@ RUN(test_a_sound_wgmma_makes_them);
 RUN(test_a_wgmma_of_other_bits);
 RUN(test_a_driver_without_tensor_maps);
 RUN(test_a_slow_wgmma);
+RUN(test_every_shape_of_block);
 RUN(test_one_that_refuses_when_it_runs);
 RUN(test_a_weight_in_pieces);
 RUN(test_timings_are_kept);

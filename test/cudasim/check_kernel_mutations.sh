@@ -84,5 +84,7 @@ NONE gemm_quant test_cuda_quant test_the_16_bit_class
 SCALE_OF_OTHER_BLOCK gemm_quant test_cuda_quant test_the_16_bit_class
 NONE gemm_plan test_products test_a_file_decides_over_no_bits
 PLAN_WITHOUT_TEST gemm_plan test_products test_a_file_decides_over_no_bits
+NONE products_by_mma test_products test_every_shape_of_block
+STEPS_EXCHANGED products_by_mma test_products test_every_shape_of_block
 END
 exit $failed

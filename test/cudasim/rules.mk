@@ -92,8 +92,9 @@ $(B)/cudasim/test_session: test/api/test_session.c $(SIM_PARTS) $(B)/cudasim/int
 	@echo "  TEST $< (simulated device)"
 	$(Q)$(compile_sim)
 # The kernels that have deliberate faults, which hide those in $(SIM).
-SIM_FAULTY := $(B)/cudasim/kernels/cuda/gemm_quant_reference.faulty.o
-$(SIM_FAULTY): $(B)/cudasim/%.faulty.o: %.cu $(B)/flags
+SIM_FAULTY          := $(B)/cudasim/kernels/cuda/gemm_quant_reference.faulty.o
+SIM_FAULTY_PRODUCTS := $(B)/cudasim/kernels/cuda/gemm_mma.faulty.o
+$(SIM_FAULTY) $(SIM_FAULTY_PRODUCTS): $(B)/cudasim/%.faulty.o: %.cu $(B)/flags
 	@mkdir -p $(@D); echo "  SIM  $< (with faults)"
 	$(Q)$(CXX) $(SIM_FLAGS) $(DEPENDENCIES) -O2 -g $(SIM_EXACT) -DSB_FAULTS -x c++ -c $< -o $@
 $(B)/cudasim/test_mutations: test/contract/test_mutations.c $(SIM_PARTS) $(SIM_FAULTY) \
@@ -131,10 +132,11 @@ $(SIM_MUTATED): $(B)/cudasim/mutated/%: $(B)/test/cuda/% $(SIM_FAULT_NOW) $(SIM_
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $<.o $(filter %.o %.a,$^) $(LDFLAGS) $(LIBRARIES) -o $@
 $(B)/cudasim/mutated/test_products: $(B)/cudasim/test_products $(SIM_FAULT_NOW) $(SIM_FAULTY_PLAN) \
-                $(SIM_PARTS) $(B)/cudasim/internal.a
+                $(SIM_FAULTY_PRODUCTS) $(SIM_PARTS) $(B)/cudasim/internal.a
 	@mkdir -p $(@D)
-	$(Q)$(CXX) $<.o $(SIM_FAULT_NOW) $(SIM_FAULTY_PLAN) $(filter-out %/gemm_plan.o,$(SIM_BACKEND)) \
-	    $(CUDA_TEST_SUPPORT) $(B)/cudasim/internal.a $(SIM) $(LDFLAGS) $(LIBRARIES) -o $@
+	$(Q)$(CXX) $<.o $(SIM_FAULT_NOW) $(SIM_FAULTY_PLAN) $(SIM_FAULTY_PRODUCTS) \
+	    $(filter-out %/gemm_plan.o,$(SIM_BACKEND)) $(CUDA_TEST_SUPPORT) $(B)/cudasim/internal.a \
+	    $(SIM) $(LDFLAGS) $(LIBRARIES) -o $@
 $(B)/cudasim/mutated/test_draft_steps: $(B)/cudasim/test_draft_steps $(SIM_FAULT_NOW) \
                 $(SIM_FAULTY_STEPS) $(SIM_BACKEND) $(SIM_CHECKED) $(B)/cudasim/internal.a
 	@mkdir -p $(@D)

@@ -190,32 +190,6 @@ done:
     return rc;
 }
 
-/* Computes the result of mma.sync for all rows, and tests the contract on some: a row is the same
- * when it is computed alone. */
-static int32_t test_own(struct selftest *test, int32_t rows)
-{
-    const int32_t some[] = {0, 1, 63, 64, rows - 1};
-    int ran;
-    int32_t rc = SPECBATCH_OK;
-
-    SB_TRY(run(&ran, test, test->own, 0, rows, by_mma));
-    for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
-        int equal = 0;
-        if (some[i] >= rows)
-            continue;
-        SB_TRY(run(&ran, test, test->other, some[i], 1, by_mma));
-        SB_TRY(compare(&equal, test, test->own + (int64_t)some[i] * test->shape->n_out, test->other,
-                       1));
-        if (!equal)
-            SB_FAIL(SPECBATCH_E_DEVICE,
-                    "CUDA: row %d of a product [%d, %d] differs between %d rows and 1: this device "
-                    "does not keep the contract",
-                    some[i], test->shape->n_out, test->shape->n_in, rows);
-    }
-done:
-    return rc;
-}
-
 /* What verdicts on m rows are for: numbers of rows in the same tiles. */
 static struct sb_verdict key_of(const struct selftest *test, int32_t m)
 {
@@ -246,6 +220,58 @@ static int32_t test_bits(int *equal, struct selftest *test, int32_t m, struct ca
     SB_TRY(run(equal, test, test->other, 0, m, c));
     if (*equal && !(SB_CUDA_FAULT(PLAN_WITHOUT_TEST) && known(test, m)))
         SB_TRY(compare(equal, test, test->own, test->other, m));
+done:
+    return rc;
+}
+
+/* Computes the result of mma.sync for all rows, and compares some of them with the row alone. */
+static int32_t test_alone(struct selftest *test, int32_t rows)
+{
+    const int32_t some[] = {0, 1, 63, 64, rows - 1};
+    int ran;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(run(&ran, test, test->own, 0, rows, by_mma));
+    for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
+        int equal = 0;
+        if (some[i] >= rows)
+            continue;
+        SB_TRY(run(&ran, test, test->other, some[i], 1, by_mma));
+        SB_TRY(compare(&equal, test, test->own + (int64_t)some[i] * test->shape->n_out, test->other,
+                       1));
+        if (!equal)
+            SB_FAIL(SPECBATCH_E_DEVICE,
+                    "CUDA: row %d of a product [%d, %d] differs between %d rows and 1: this device "
+                    "does not keep the contract",
+                    some[i], test->shape->n_out, test->shape->n_in, rows);
+    }
+done:
+    return rc;
+}
+
+/* Tests the contract of mma.sync: a row is the same when it is computed alone. Fewer rows may be
+ * made by other shapes of block, and each shape is another kernel. So the result for all rows is
+ * compared with that of each other shape, for the most rows that it is used for. */
+static int32_t test_own(struct selftest *test, int32_t rows)
+{
+    uint32_t tested = 0; /* a bit for each shape of block */
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(test_alone(test, rows));
+    for (int32_t m = rows; m > 0; m--) {
+        const int32_t block = sb_cuda_gemm_mma_shape(test->library->type, m, test->shape->n_out,
+                                                     test->shape->n_in, &test->gpu->products);
+        const uint32_t bit = block < 0 ? 0 : (uint32_t)1 << block;
+        int equal = 1;
+        if (m < rows && !(tested & bit))
+            SB_TRY(test_bits(&equal, test, m, by_mma));
+        if (!equal)
+            SB_FAIL(SPECBATCH_E_DEVICE,
+                    "CUDA: rows of a product [%d, %d] differ between %d rows and %d: this device "
+                    "does not keep the contract",
+                    test->shape->n_out, test->shape->n_in, rows, m);
+        tested |= bit;
+    }
 done:
     return rc;
 }
