@@ -269,6 +269,43 @@ static void test_every_shape_of_block(void)
     CHECK(cudasim_device_bytes() == 0 && cudasim_objects() == 0);
 }
 
+/* There is no memory to test products of 257 rows. Fewer are tested, and more are made in pieces of
+ * as many, until a pool finds the memory. Only without any no pool can be created. */
+static void test_no_memory_to_test_them(void)
+{
+    const struct cudasim_machine small = {1, 13000, 9, 0, 6, (size_t)16 << 20, 0};
+    const size_t room[] = {30000, 2000};
+    size_t available, total;
+    enum sb_maker by;
+    struct lab lab;
+    void *filler;
+
+    cudasim_configure(&small);
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(open_lab(&lab));
+        CHECK_INT(cudaMemGetInfo(&available, &total), cudaSuccess);
+        CHECK_OK(sb_cuda_alloc(&filler, &lab.device->gpu, available - room[i]));
+        const int32_t rc = sb_gemm_prepare(lab.device->gemm, &lab.device->gpu, MOST);
+        sb_cuda_free(&lab.device->gpu, filler);
+        CHECK_INT(rc, i == 0 ? SPECBATCH_OK : SPECBATCH_E_NOMEM);
+        CHECK_INT(lab.warnings, i == 0);
+        if (i == 0) {
+            CHECK(has_own_bits(&lab, MOST, &by) && by == SB_BY_WGMMA);
+            const int64_t in_pieces = cudasim_launches();
+            CHECK(has_own_bits(&lab, MOST, &by));
+            CHECK(cudasim_launches() - in_pieces > 1);
+        }
+        CHECK_OK(sb_gemm_prepare(lab.device->gemm, &lab.device->gpu, MOST));
+        CHECK_INT(lab.warnings, i == 0);
+        const int64_t at_once = cudasim_launches();
+        CHECK(has_own_bits(&lab, MOST, &by));
+        CHECK_INT(cudasim_launches() - at_once, 1);
+        close_lab(&lab);
+    }
+    cudasim_configure(NULL);
+    CHECK(cudasim_device_bytes() == 0 && cudasim_objects() == 0);
+}
+
 /* ------------------------------------------------------------------ the plan file */
 
 #define PLANS "specbatch plans 2\nSimulated GPU, sm_90, 6 multiprocessors, driver 13000, cublasLt "
@@ -588,6 +625,7 @@ RUN(test_a_wgmma_of_other_bits);
 RUN(test_a_driver_without_tensor_maps);
 RUN(test_a_slow_wgmma);
 RUN(test_every_shape_of_block);
+RUN(test_no_memory_to_test_them);
 RUN(test_one_that_refuses_when_it_runs);
 RUN(test_a_weight_in_pieces);
 RUN(test_timings_are_kept);

@@ -117,8 +117,9 @@ void cudasim_fail_launch(int64_t n);
 int64_t cudasim_refuse_launches(int64_t n, int64_t count);
 /* Whether streams will not begin to capture from now on. */
 void cudasim_refuse_captures(int refuse);
-/* The n-th cudaMalloc or cudaHostAlloc from now on finds no memory. 0: none. */
-void cudasim_fail_alloc(int64_t n);
+/* The n-th cudaMalloc or cudaHostAlloc from now on finds no memory. 0: none. Returns how far away
+ * the one asked for before still was; 0: it has failed. */
+int64_t cudasim_fail_alloc(int64_t n);
 
 /* From now on cublasLt's un-split products are wrong in this way, or slow. */
 enum cudasim_blas_fault {

@@ -22,6 +22,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 extern "C" {
 #include "port.h"
@@ -365,10 +366,10 @@ void cudasim_configure(const struct cudasim_machine *wanted)
     cudasim_recover();
 }
 
-void cudasim_fail_alloc(int64_t n)
+int64_t cudasim_fail_alloc(int64_t n)
 {
     CUDASIM_LOCK;
-    fail_alloc = n;
+    return std::exchange(fail_alloc, n);
 }
 void cudasim_print_faults(int on) { prints_faults = on; }
 const char *cudasim_fault(void) { return fault_message; }

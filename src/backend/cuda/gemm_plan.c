@@ -29,7 +29,8 @@ enum {
     CANDIDATES = 64, /* suggestions that are asked for */
     REFUSED = 64,    /* algorithms refused for a shape; after as many, nothing more is tried */
     TIMED = 2,       /* runs of which the fastest counts */
-    TILE = 64        /* numbers of rows within one such tile take about the same time */
+    TILE = 64,       /* numbers of rows within one such tile take about the same time */
+    FEW = SB_PLANS_FROM - 1 /* rows of the largest product that is never made in pieces */
 };
 
 /* The memory of the tests of one shape, and what they have found so far. It is CUDA's, because the
@@ -138,6 +139,24 @@ static int32_t open_test(struct selftest *test, int32_t rows)
     SB_TRY(fill_inputs(test, test->shape, rows));
 done:
     return rc;
+}
+
+/* Opens a test of *rows rows, or of half as many, and so on, where the device has no memory for
+ * more. What is tested already needs no memory. */
+static int32_t open_what_fits(struct selftest *test, int32_t *rows, int32_t tested)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    while (*rows > tested) {
+        rc = open_test(test, *rows);
+        if (rc != SPECBATCH_E_NOMEM || *rows <= FEW)
+            return rc;
+        close_test(test);
+        *test = (struct selftest){
+            .library = test->library, .gpu = test->gpu, .shape = test->shape, .file = test->file};
+        *rows = *rows / 2 > FEW ? *rows / 2 : FEW;
+    }
+    return SPECBATCH_OK;
 }
 
 /* Queues the product of m rows of x, from row `first` on, into y. *ran is 0 if whoever makes it
@@ -443,6 +462,11 @@ void sb_gemm_tell(const struct sb_gpu *gpu, const struct sb_shape *shape,
         sb_log(&gpu->log, SPECBATCH_LOG_WARN,
                "CUDA: products [%d, %d] by wgmma have other bits on this device, and are not made",
                shape->n_out, shape->n_in);
+    if (found->most < found->wanted)
+        sb_log(&gpu->log, SPECBATCH_LOG_WARN,
+               "CUDA: no memory to test products [%d, %d] of %d rows, so they are made in pieces "
+               "of %d",
+               shape->n_out, shape->n_in, found->wanted, found->most);
     if (found->different > 0)
         sb_log(&gpu->log, SPECBATCH_LOG_WARN,
                "CUDA: for %d of %d row counts of a product [%d, %d] cuBLASLt has no algorithm of "
@@ -462,20 +486,22 @@ int32_t sb_gemm_plan(const struct sb_gemm_library *library, const struct sb_gpu 
     const int32_t tested = atomic_load(&shape->tested),
                   first = tested < SB_PLANS_FROM ? SB_PLANS_FROM : tested + 1;
     struct selftest test = {.library = library, .gpu = gpu, .shape = shape, .file = file};
-    struct sb_findings now = {.different = 0};
-    int32_t rc = SPECBATCH_OK;
+    struct sb_findings now = {.wanted = rows};
+    int32_t most = rows, rc = SPECBATCH_OK;
 
-    SB_TRY(open_test(&test, rows));
-    SB_TRY(test_own(&test, rows));
-    for (int32_t m = first; m <= rows; m++) {
+    SB_TRY(open_what_fits(&test, &most, tested));
+    if (most > tested)
+        SB_TRY(test_own(&test, most));
+    for (int32_t m = first; m <= most; m++) {
         int has_none;
         SB_TRY(plan_rows(&has_none, &test, &shape->plans[m], m));
         now.different += has_none;
         now.by[shape->plans[m].by]++;
     }
     now.refuses_wgmma = test.refuses_wgmma;
+    now.most = most > tested ? most : tested;
     *found = now;
-    atomic_store(&shape->tested, rows);
+    atomic_store(&shape->tested, now.most);
 done:
     close_test(&test);
     return rc;

@@ -30,7 +30,8 @@ struct sb_shape {
     int32_t n_out, n_in, gated; /* as in struct sb_weight */
     const void *data;           /* a weight of this shape */
     int32_t max_rows;           /* of a call */
-    atomic_int tested;     /* plans up to this many rows are there; grows while other pools run */
+    atomic_int tested;     /* plans up to this many rows are there, and calls have no more; grows
+                              while other pools run */
     struct sb_plan *plans; /* [SB_PLANS_TO + 1] */
 };
 
@@ -39,11 +40,13 @@ struct sb_findings {
     int by[3];     /* numbers of rows that each enum sb_maker makes */
     int different; /* of them: cuBLASLt has no algorithm of the same bits */
     int refuses_wgmma;
+    int32_t wanted, most; /* rows that were to be planned, and for which there are plans */
 };
 
-/* Plans a shape for every number of rows from those that are tested up to `rows`, without timing
- * what the file, if there is one, has verdicts on. Calls no function of the host, so that a lock
- * may be held. E_NOMEM, E_DEVICE. */
+/* Plans a shape for every number of rows from those that are tested up to `rows`, or up to fewer
+ * where there is no memory for the test of so many, without timing what the file, if there is one,
+ * has verdicts on. Calls no function of the host, so that a lock may be held. E_NOMEM: there is
+ * none for the rows of one product either that is never made in pieces; E_DEVICE. */
 int32_t sb_gemm_plan(const struct sb_gemm_library *library, const struct sb_gpu *gpu,
                      struct sb_shape *shape, int32_t rows, struct sb_plan_file *file,
                      struct sb_findings *found);

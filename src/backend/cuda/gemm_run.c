@@ -17,8 +17,9 @@
  *
  *   between processes      who was fastest may be kept in a file (plan_file.h)
  *
- * More than SB_PLANS_TO rows are computed in pieces, so the number of plans is bounded. The rows of
- * a product do not depend on each other, so pieces change no bits.
+ * More than SB_PLANS_TO rows are computed in pieces, so the number of plans is bounded, and so are
+ * more rows than there was memory to test. The rows of a product do not depend on each other, so
+ * pieces change no bits.
  */
 #include "backend/cuda/gemm_run.h"
 
@@ -201,6 +202,14 @@ static const struct sb_plan *find_plan(const struct sb_shape *shape, int32_t n)
     return shape && n <= atomic_load(&shape->tested) ? &shape->plans[n] : &none;
 }
 
+/* The most rows of a call: no more than are tested. */
+static int32_t most_rows(const struct sb_shape *shape)
+{
+    const int32_t tested = atomic_load(&shape->tested);
+
+    return tested > 0 ? tested : shape->max_rows;
+}
+
 /* By one of the library's own kernels. */
 static cudaError_t run_own(const struct sb_gemm *gemm, const struct sb_product *p, enum sb_maker by,
                            cudaStream_t stream)
@@ -241,13 +250,14 @@ cudaError_t sb_gemm_run(const struct sb_gemm *gemm, const struct sb_product *pro
     const struct sb_weight *w = product->weight;
     const int known = product->m >= SB_PLANS_FROM ? find(gemm, w) : -1;
     const struct sb_shape *shape = known >= 0 ? &gemm->shapes[known] : NULL;
+    const int32_t most = shape ? most_rows(shape) : product->m;
     const size_t x_row = (size_t)sb_cuda_ld(type, w->n_in) * 2;
     const size_t act_row = (size_t)sb_cuda_ld(type, w->n_out / 2) * 2;
     struct sb_product p = *product;
     cudaError_t error = cudaSuccess;
 
     for (int32_t left = product->m; error == cudaSuccess && left > 0; left -= p.m) {
-        p.m = shape && left > shape->max_rows ? shape->max_rows : left;
+        p.m = left < most ? left : most;
         const struct sb_gemm_size size = {p.m, w->n_out, w->n_in, w->gated};
         const struct sb_plan *plan = find_plan(shape, p.m);
         if (plan->by != SB_BY_LIBRARY)
