@@ -319,6 +319,36 @@ static void test_a_lost_device_leaves_the_other(void)
     CHECK(is_clean());
 }
 
+/* A device that does not become current is an error, when a model is opened and later. Nothing is
+ * done on the host's own device instead. */
+static void test_a_device_that_does_not_become_current(void)
+{
+    specbatch_model_options options = on_device(SPECBATCH_COMPUTE_F32);
+    specbatch_model *model = NULL;
+    struct job job;
+    size_t active = 1;
+
+    memset(&job, 0, sizeof job);
+    options.device_index = 1;
+    cudasim_refuse_device(1);
+    const int32_t rc = specbatch_model_open(&model, TARGET, &options);
+    const int says = strstr(specbatch_last_error(), "making the device current") != NULL;
+    cudasim_refuse_device(-1);
+    CHECK_INT(rc, SPECBATCH_E_DEVICE);
+    CHECK(says);
+    CHECK_OK(specbatch_model_open(&job.target, TARGET, &options));
+    CHECK_OK(create_pool(&job, SPECBATCH_POLICY_PLAIN));
+    CHECK_OK(submit_all(&job));
+    cudasim_refuse_device(1);
+    const int32_t stepped = specbatch_pool_step(job.pool, &active);
+    const int says_it_again = strstr(specbatch_last_error(), "making the device current") != NULL;
+    cudasim_refuse_device(-1);
+    CHECK_INT(stepped, SPECBATCH_E_DEVICE);
+    CHECK(says_it_again);
+    close_job(&job);
+    CHECK(is_clean());
+}
+
 /* The n-th allocation fails, for every n. Nothing stays behind, and the next attempt works. Only
  * the test of products does with less memory. */
 static void test_no_memory_at_any_point(void)
@@ -716,6 +746,7 @@ RUN(test_a_draft_elsewhere);
 RUN(test_rounds_are_recorded_and_replayed);
 RUN(test_two_pools_take_turns);
 RUN(test_a_lost_device_leaves_the_other);
+RUN(test_a_device_that_does_not_become_current);
 RUN(test_no_memory_at_any_point);
 RUN(test_a_failed_launch_ends_its_pool);
 RUN(test_a_refused_launch_leaves_nothing_behind);

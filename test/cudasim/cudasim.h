@@ -115,6 +115,8 @@ void cudasim_fail_launch(int64_t n);
  * cudaErrorLaunchOutOfResources, which is not sticky. A capture that one was for becomes invalid.
  * Returns how many of those asked for before were left. */
 int64_t cudasim_refuse_launches(int64_t n, int64_t count);
+/* This device does not become current from now on: cudaErrorInitializationError. -1: each does. */
+void cudasim_refuse_device(int device);
 /* Whether streams will not begin to capture from now on. */
 void cudasim_refuse_captures(int refuse);
 /* The n-th cudaMalloc or cudaHostAlloc from now on finds no memory. 0: none. Returns how far away

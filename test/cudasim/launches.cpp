@@ -39,6 +39,7 @@ typedef std::pair<int, const void *> kernel_there;
 static std::map<kernel_there, int> shared_limit; /* those that may have more than the default */
 static std::set<kernel_there> loaded;
 static int64_t fail_launch, refuse_after, refuse_count, launches;
+int refused_device = -1;
 static int64_t last_kernel; /* operations_run when the last kernel ran */
 static cudaStream_t last_stream;
 
@@ -213,6 +214,12 @@ int64_t cudasim_refuse_launches(int64_t n, int64_t count)
     refuse_after = n - 1;
     refuse_count = count;
     return left;
+}
+
+void cudasim_refuse_device(int device)
+{
+    CUDASIM_LOCK;
+    refused_device = device;
 }
 
 int64_t cudasim_launches(void)

@@ -550,6 +550,7 @@ cudaError_t cudaSetDevice(int device)
     CUDASIM_LOCK;
     DRIVER;
     REFUSE_IF(device < 0 || device >= machine.devices, cudaErrorInvalidDevice);
+    REFUSE_IF(device == refused_device, cudaErrorInitializationError);
     current_device = device;
     return cudaSuccess;
 }

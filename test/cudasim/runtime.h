@@ -71,7 +71,8 @@ void tell(const char *what, bool asked_for = false);
 bool has_map_encoder();
 
 /* launches.cpp */
-void forget_kernels(); /* unloads all kernels, as in a new process */
+void forget_kernels();     /* unloads all kernels, as in a new process */
+extern int refused_device; /* which cudasim_refuse_device has named */
 
 } // namespace cudasim
 

@@ -4,12 +4,23 @@
 #include "status.h"
 
 /* To ask for the current device is free. To set it is not, even where it is current already. */
+cudaError_t sb_cuda_try_enter(const struct sb_gpu *gpu, int *was)
+{
+    cudaError_t error;
+
+    *was = gpu->index;
+    error = cudaGetDevice(was);
+    if (error == cudaSuccess && *was != gpu->index)
+        error = cudaSetDevice(gpu->index);
+    sb_cuda_ignore(error);
+    return error;
+}
+
 int sb_cuda_enter(const struct sb_gpu *gpu)
 {
-    int was = gpu->index;
+    int was;
 
-    if (cudaGetDevice(&was) == cudaSuccess && was != gpu->index)
-        sb_cuda_ignore(cudaSetDevice(gpu->index));
+    (void)sb_cuda_try_enter(gpu, &was);
     return was;
 }
 

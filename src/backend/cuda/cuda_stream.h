@@ -41,6 +41,9 @@ struct sb_cuda_stream {
 
 /* Makes the device current in this thread; returns the one that was, for sb_cuda_leave. */
 int sb_cuda_enter(const struct sb_gpu *gpu);
+/* The same into *was, with the error that keeps the device from becoming current: for what would
+ * else be done on another device. */
+cudaError_t sb_cuda_try_enter(const struct sb_gpu *gpu, int *was);
 void sb_cuda_leave(const struct sb_gpu *gpu, int was);
 
 /* The status of a call that takes memory or talks to the device: E_NOMEM where `bytes` could not be

@@ -76,7 +76,8 @@ int32_t sb_cuda_device_open(struct sb_device **out, const struct sb_mem *mem,
     if (pthread_mutex_init(&device->lock, NULL) != 0)
         SB_FAIL(SPECBATCH_E_NOMEM, "no memory for a lock");
     device->has_lock = 1;
-    was = sb_cuda_enter(&device->gpu);
+    SB_TRY(sb_cuda_status(&device->gpu, sb_cuda_try_enter(&device->gpu, &was),
+                          "making the device current", 0));
     SB_TRY(sb_cuda_status(&device->gpu,
                           cudaStreamCreateWithFlags(&device->gpu.load, cudaStreamNonBlocking),
                           "a stream", 0));

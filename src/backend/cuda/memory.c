@@ -33,10 +33,12 @@ void sb_cuda_host_free(const struct sb_gpu *gpu, void *host)
 
 int32_t sb_cuda_alloc(void **out, const struct sb_gpu *gpu, size_t bytes)
 {
-    const int was = sb_cuda_enter(gpu);
+    int was;
+    const cudaError_t error = sb_cuda_try_enter(gpu, &was);
     void *dev = NULL;
     int32_t rc = SPECBATCH_OK;
 
+    SB_TRY(sb_cuda_status(gpu, error, "making the device current", 0));
     SB_TRY(sb_cuda_status(gpu, cudaMalloc(&dev, bytes > 0 ? bytes : 1), "a buffer", bytes));
     SB_TRY(sb_cuda_status(gpu, cudaMemsetAsync(dev, 0, bytes, gpu->load), "zeroing", 0));
     SB_TRY(sb_cuda_status(gpu, cudaStreamSynchronize(gpu->load), "zeroing", 0));
@@ -60,8 +62,9 @@ void sb_cuda_free(const struct sb_gpu *gpu, void *dev)
 static int32_t copy(struct sb_cuda_stream *stream, void *to, const void *from, size_t bytes,
                     enum cudaMemcpyKind kind, const char *what)
 {
-    const int was = sb_cuda_enter(stream->gpu);
+    int was;
 
+    sb_cuda_note(stream, sb_cuda_try_enter(stream->gpu, &was), "making the device current");
     if (sb_cuda_is_sound(stream) && bytes > 0)
         sb_cuda_note(stream, cudaMemcpyAsync(to, from, bytes, kind, stream->stream), what);
     sb_cuda_leave(stream->gpu, was);

@@ -228,7 +228,8 @@ static int32_t record_end(struct sb_exec *exec)
 /* Before a launch: makes the device current, and says whether the stream is sound. */
 static int begin(const struct sb_exec *exec, int *was)
 {
-    *was = sb_cuda_enter(&exec->device->gpu);
+    sb_cuda_note(exec->queue, sb_cuda_try_enter(&exec->device->gpu, was),
+                 "making the device current");
     return sb_cuda_is_sound(exec->queue);
 }
 
