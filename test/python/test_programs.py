@@ -57,6 +57,17 @@ class TestPrograms(unittest.TestCase):
         self.assertEqual([(line["id"], line["ids"]) for line in lines[3:]],
                          [(2, line["ids"]) for line in lines[:3]])
 
+    def test_answers_are_numbered_where_there_are_several(self):
+        text = ('{"ids": [1, 2], "id": "one"}\n{"ids": [1, 2], "id": "two", "n": 2}\n'
+                '{"ids": [1, 2], "id": "best", "best_of": 3}\n')
+        code, out, err = run("generate", "--target", TARGET, "--prompts", "-", "--in-order",
+                             "--max-new", "3", "--temperature", "1", text=text)
+        self.assertEqual(code, 0, err)
+        lines = [json.loads(line) for line in out.splitlines()]
+        self.assertEqual([(line["id"], line.get("answer")) for line in lines[:3]],
+                         [("one", None), ("two", 0), ("two", 1)])
+        self.assertIn(lines[3]["answer"], (0, 1, 2))
+
     def test_lines_wish_for_themselves_and_wrong_ones_are_refused(self):
         line = {"ids": [1, 2, 3], "id": "a", "max_new": 4, "bias": {"7": None}, "seed": 3,
                 "temperature": 0.9, "repeat_penalty": 1.2, "n": 2, "logprobs": True,

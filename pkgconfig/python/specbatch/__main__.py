@@ -234,10 +234,8 @@ def read_line(line: Dict[str, Any], number: int, args: argparse.Namespace, targe
 
 def result_line(result: Result) -> str:
     line = {"id": result.user, "ids": result.ids, "text": result.text, "finish": result.finish,
-            "answer": result.answer, "logprobs": result.logprobs,
-            "top_logprobs": result.top_logprobs}
-    if result.answer == 0:
-        del line["answer"]
+            "answer": result.answer if result._is_one_of_several else None,
+            "logprobs": result.logprobs, "top_logprobs": result.top_logprobs}
     return json.dumps({name: value for name, value in line.items() if value is not None},
                       ensure_ascii=False, separators=(",", ":"))
 

@@ -256,6 +256,7 @@ class Pool(Handle):
         result.user = record.user
         is_ranked = record.best_of > record.n
         result._place = record.key, record.n_out if is_ranked else result.answer
+        result._is_one_of_several = max(record.n, record.best_of) > 1
         record.n_out += 1
         if record.n_out == record.n:
             del self._records[record.key]

@@ -35,6 +35,7 @@ class Result(Handle):
     user: Any
     """The object that the request had as `user`."""
     _place: Tuple[int, int]  # its request's, and its own among those of the request's answers
+    _is_one_of_several: bool  # the request made several answers
 
     def _number(self, name: str) -> int:
         return int(self._call("result_" + name))
