@@ -167,6 +167,13 @@ def callback(kind: Any, function: Callable[..., Any], failed: Any = -1) -> Any:
     return kind(safe)
 
 
+def function_argument(what: str, given: Any) -> Any:
+    """A function of the user's. Without this it would be missed when the library calls it."""
+    if not callable(given):
+        raise TypeError(f"{what}: a function is needed, not {given!r}")
+    return given
+
+
 def number(what: str, kind: Any, given: Any) -> Any:
     """A number as C has it. ctypes would cut an integer that is too large, and does not say what
     it was that should have been a number."""
@@ -257,10 +264,15 @@ class Handle:
     @classmethod
     def _use_of(cls, what: str, given: Any) -> ContextManager[int]:
         """The pointer of an argument that has to be of this class. C would take that of any."""
+        return cls._checked(what, given)._use()
+
+    @classmethod
+    def _checked(cls: Type[Self], what: str, given: Any) -> Self:
+        """An argument that has to be of this class."""
         if not isinstance(given, cls):
             raise TypeError(f"{what}: a specbatch.{cls.__name__} is needed, not "
                             f"{type(given).__name__}; {cls._made_by}")
-        return given._use()
+        return given
 
     def _call(self, name: str, *arguments: Any, passing: Sequence[int] = ()) -> Any:
         with self._use() as pointer:
@@ -370,6 +382,8 @@ def string_argument(text: Path, what: str) -> bytes:
         value = os.fsencode(text)
     except TypeError as error:
         raise TypeError(f"{what}: {error}") from None
+    except UnicodeEncodeError as error:
+        raise InvalidError(f"{what}: {error}") from None
     if b"\0" in value:
         raise InvalidError(f"{what}: {text!r} has a NUL in it")
     return value

@@ -13,7 +13,7 @@ import difflib
 from typing import Any, Callable, Dict, Iterable, Optional
 
 from . import _abi
-from ._library import callback
+from ._library import callback, function_argument
 from .errors import InvalidError
 
 LogFunction = Callable[[str, str], object]
@@ -41,7 +41,7 @@ def check_names(what: str, given: Iterable[str], known: Iterable[str]) -> None:
 
 def choice(prefix: str, name: str, what: str) -> int:
     names = names_of(prefix)
-    if name not in names:
+    if not isinstance(name, str) or name not in names:
         raise InvalidError(f"{what}: {name!r} is not one of {', '.join(names)}")
     return names[name]
 
@@ -59,7 +59,7 @@ def count(number: Optional[int]) -> int:
 def log_callback(log: Optional[LogFunction]) -> Any:
     if log is None:
         return _abi.log_fn()
-    function = log
+    function = function_argument("log", log)
 
     def called(_user: Any, level: int, line: bytes) -> None:
         function(LEVELS.get(level, str(level)), line.decode("utf-8", "replace"))

@@ -7,8 +7,8 @@ from ctypes import c_int32, c_void_p
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from . import _abi
-from ._library import (Handle, Path, call, callback, field_kind, ids_argument, make,
-                       string_argument, struct)
+from ._library import (Handle, Path, call, callback, field_kind, function_argument, ids_argument,
+                       listed, make, string_argument, struct)
 from .errors import InvalidError
 from .model import Model
 from .request import RECORDS, copied_ids
@@ -71,6 +71,11 @@ class Draft(Handle):
                        release: Optional[Callable[[], object]] = None) -> "Draft":
         """Functions that propose. retire(request_id, user) is called when a request that propose
         has seen has ended, and release() when the library has dropped the draft."""
+        function_argument("propose", propose)
+        for what, function in (("retire", retire), ("release", release)):
+            if function is not None:
+                function_argument(what, function)
+
         def proposed(_user: Any, rows: Any, n_rows: int) -> int:
             _propose(propose, [rows[i].contents for i in range(n_rows)])
             return 0
@@ -102,13 +107,21 @@ class Draft(Handle):
 
 
 def _propose(propose: ProposeFunction, rows: Sequence[Any]) -> None:
-    proposals = propose([DraftRow(row) for row in rows])
+    proposals = listed("propose", propose([DraftRow(row) for row in rows]))
     if len(proposals) != len(rows):
         raise InvalidError(f"propose: proposals for {len(proposals)} rows instead of {len(rows)}")
     for row, proposal in zip(rows, proposals):
-        ids, n = ids_argument(proposal[:row.k] if proposal is not None else ())
+        ids, n = ids_argument(() if proposal is None else _first(proposal, row.k), "propose")
         ctypes.memmove(row.out, ids, n * ctypes.sizeof(c_int32))
         row.n_out = n
+
+
+def _first(proposal: Sequence[int], k: int) -> Sequence[int]:
+    try:
+        return proposal[:k]
+    except (TypeError, LookupError):
+        raise TypeError(f"propose: a row's proposals are a sequence of ids or None, not "
+                        f"{proposal!r}") from None
 
 
 def make_table(to: Path, model: Model, ids: Any, *, max_match: int = 0, min_match: int = 0,

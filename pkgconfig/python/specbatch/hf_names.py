@@ -9,8 +9,10 @@ sampled is a function of `seed`, so it is other than what Transformers would dra
 any machine. Where Transformers takes an option from generation_config.json it has to be given here.
 """
 
+from ctypes import c_float, c_int32
 from typing import Any, Iterable, List, Optional, Sequence, Union
 
+from ._library import function_argument, listed, number
 from .draft import Draft
 from .errors import InvalidError
 from .model import Model
@@ -25,10 +27,12 @@ def _prompts(model: Model, tokenizer: Any, inputs: Any) -> List[List[int]]:
     """The ids of `inputs`: a text, texts, ids, or rows of ids."""
     if hasattr(inputs, "tolist"):  # an array or a tensor
         inputs = inputs.tolist()
-    if isinstance(inputs, str) or (inputs and isinstance(inputs[0], int)):
-        inputs = [inputs]
-    encode = model.tokenize if tokenizer is None else lambda text: tokenizer(text)["input_ids"]
-    return [encode(row) if isinstance(row, str) else list(row) for row in inputs]
+    rows = [inputs] if isinstance(inputs, str) else listed("inputs", inputs)
+    if rows and isinstance(rows[0], int):
+        rows = [rows]
+    encode = (model.tokenize if tokenizer is None
+              else lambda text: function_argument("tokenizer", tokenizer)(text)["input_ids"])
+    return [encode(row) if isinstance(row, str) else listed("inputs", row) for row in rows]
 
 
 def _request(prompt: Any, max_new_tokens: int, do_sample: bool, temperature: float, top_p: float,
@@ -37,7 +41,9 @@ def _request(prompt: Any, max_new_tokens: int, do_sample: bool, temperature: flo
              stop_strings: Union[str, Sequence[str]],
              eos_token_id: Union[None, int, Sequence[int]], output_logprobs: bool,
              seed: int) -> Request:
-    if do_sample and temperature <= 0:
+    number("max_new_tokens", c_int32, max_new_tokens)
+    number("num_return_sequences", c_int32, num_return_sequences)
+    if do_sample and number("temperature", c_float, temperature).value <= 0:
         raise InvalidError("hf.generate: do_sample needs a temperature above 0")
     if num_return_sequences > 1 and not do_sample:
         raise InvalidError("hf.generate: num_return_sequences needs do_sample: the answers would "
@@ -45,7 +51,8 @@ def _request(prompt: Any, max_new_tokens: int, do_sample: bool, temperature: flo
     if not do_sample and (temperature, top_p, top_k, min_p, typical_p) != (1.0, 1.0, 0, 0.0, 1.0):
         raise InvalidError("hf.generate: temperature, top_p, top_k, min_p and typical_p need "
                            "do_sample")
-    stop_ids = [eos_token_id] if isinstance(eos_token_id, int) else list(eos_token_id or ())
+    stop_ids = ([eos_token_id] if isinstance(eos_token_id, int)
+                else listed("eos_token_id", () if eos_token_id is None else eos_token_id))
     return Request(
         prompt, max_new_tokens, temperature=temperature if do_sample else 0.0, top_p=top_p,
         top_k=top_k, min_p=min_p, typical_p=typical_p, repetition_penalty=repetition_penalty,
@@ -70,16 +77,19 @@ def generate(model: Model, tokenizer: Any, inputs: Any, *, max_new_tokens: int,
     given = {name for name, value in unsupported.items() if value is not None}
     if given:
         raise InvalidError(f"hf.generate: not supported: {', '.join(sorted(given))}")
+    Model._checked("model", model)
     requests = [_request(prompt, max_new_tokens, do_sample, temperature, top_p, top_k, min_p,
                          typical_p, repetition_penalty, min_new_tokens, num_return_sequences,
                          stop_strings, eos_token_id, output_logprobs, seed)
                 for prompt in _prompts(model, tokenizer, inputs)]
     if streamer is not None and (len(requests), num_return_sequences) != (1, 1):
         raise InvalidError("hf.generate: a streamer takes one prompt with one answer")
+    if streamer is not None and not (hasattr(streamer, "put") and hasattr(streamer, "end")):
+        raise TypeError(f"streamer: an object with put and end is needed, not {streamer!r}")
     if pool is not None and assistant_model is not None:
         raise InvalidError("hf.generate: a pool has its draft already, without assistant_model")
     if pool is not None:
-        return _run(pool, requests, streamer)
+        return _run(Pool._checked("pool", pool), requests, streamer)
     draft = (Draft.from_model(assistant_model) if isinstance(assistant_model, Model)
              else assistant_model)
     longest = max((len(request.prompt) for request in requests), default=1) + max_new_tokens

@@ -2,11 +2,11 @@
 
 import ctypes
 from ctypes import c_char, c_int32, c_size_t, c_void_p
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _abi
-from ._library import (FUNCTIONS, Handle, Path, call, callback, ids_argument, make, sized,
-                       string_argument, struct, text_argument, text_at)
+from ._library import (FUNCTIONS, Handle, Path, call, callback, function_argument, ids_argument,
+                       listed, make, sized, string_argument, struct, text_argument, text_at)
 from ._options import LogFunction, choice, flags, log_callback
 from .errors import InvalidError
 
@@ -20,19 +20,26 @@ Message = Union[Dict[str, str], Tuple[str, str]]
 def _model_options(device: str, device_index: int, compute: str, simd: str, kv: str, weights: str,
                    cuda_module: Optional[Path], plan_file: Optional[Path],
                    log: Optional[LogFunction], progress: Optional[ProgressFunction]) -> Any:
+    show = None if progress is None else function_argument("progress", progress)
+
     def watch(_user: Any, done: int, total: int) -> int:
         # Also without a function of the user's: Python sees a Ctrl-C here.
-        if progress is not None:
-            progress(done, total)
+        if show is not None:
+            show(done, total)
         return 0
 
     return struct(
         _abi.model_options, device=choice("DEVICE_", device, "device"), device_index=device_index,
         compute=choice("COMPUTE_", compute, "compute"), simd=choice("SIMD_", simd, "simd"),
         kv=choice("KV_", kv, "kv"), weights=choice("WEIGHTS_", weights, "weights"),
-        cuda_module=cuda_module and string_argument(cuda_module, "cuda_module"),
-        plan_file=plan_file and string_argument(plan_file, "plan_file"), log=log_callback(log),
+        cuda_module=_optional(cuda_module, "cuda_module"),
+        plan_file=_optional(plan_file, "plan_file"), log=log_callback(log),
         progress=callback(_abi.progress_fn, watch))
+
+
+def _optional(path: Optional[Path], what: str) -> Optional[bytes]:
+    """A file name; none is None or the empty one."""
+    return None if path is None else string_argument(path, what) or None
 
 
 class Model(Handle):
@@ -164,19 +171,28 @@ def _conversation(messages: Sequence[Message], format: str, think: bool, answer_
         _abi.chat_options, format=call("chat_by_name", string_argument(format, "format")),
         flags=flags(CHAT_NO_THINK=not think, CHAT_NO_ANSWER_PROMPT=not answer_prompt,
                     CHAT_PARSE_SPECIAL=parse_special))
-    array = (_abi.message * len(messages))()
-    for place, message in zip(array, messages):
-        if isinstance(message, dict):
-            if set(message) != {"role", "content"}:
-                raise InvalidError("messages: a message has other keys than role and content: "
-                                   f"{', '.join(map(str, message))}")
-            role, content = message["role"], message["content"]
-        else:
-            role, content = message
+    if isinstance(messages, (str, bytes, Mapping)):  # their letters and keys are no messages
+        raise TypeError(f"messages: a list of messages is needed, not {messages!r}; use "
+                        '[{"role": "user", "content": ...}]')
+    pairs = [_role_and_content(message) for message in listed("messages", messages)]
+    array = (_abi.message * len(pairs))()
+    for place, (role, content) in zip(array, pairs):
         data = text_argument("content", content)
         place.role, place.content = string_argument(role, "role"), data
         place.content_length = len(data)
     return ctypes.byref(options), array
+
+
+def _role_and_content(message: Message) -> Tuple[Any, Any]:
+    if isinstance(message, Mapping):
+        if set(message) != {"role", "content"}:
+            raise InvalidError("messages: a message has the keys role and content, not "
+                               f"{', '.join(map(str, message)) or 'none'}")
+        return message["role"], message["content"]
+    if not isinstance(message, (tuple, list)) or len(message) != 2:
+        raise TypeError('messages: a message is {"role": ..., "content": ...} or the two as a '
+                        f"tuple, not {message!r}")
+    return message[0], message[1]
 
 
 def chat_formats() -> List[str]:

@@ -59,6 +59,8 @@ def _several(asked: Iterable[Asked], options: RequestOptions) -> Iterator[Named]
     if isinstance(asked, (str, bytes, bytearray, Request)):
         raise TypeError("requests: a stream takes a list of prompts; use [prompt]")
     check_names("Request", options, RequestOptions.__annotations__)
+    if not isinstance(asked, Iterable):
+        raise TypeError(f"requests: a stream takes a list of prompts, not {asked!r}")
     return _numbered(asked, options)
 
 
@@ -91,6 +93,9 @@ def _use_pair(target: Model, draft: Optional[Draft]) -> Iterator[Tuple[int, Opti
         yield model, source
 
 
+_COUNTERS = tuple(FUNCTIONS["stat_name"](i).decode() for i in range(FUNCTIONS["stat_count"]()))
+
+
 class Stats(Mapping[str, int]):
     """The pool's counters by their names (docs/stats.md), each read when it is asked for."""
 
@@ -99,17 +104,16 @@ class Stats(Mapping[str, int]):
 
     def __getitem__(self, name: str) -> int:
         value = c_uint64()
-        try:
-            self._pool._call("pool_stat", name.encode(), ctypes.byref(value))
-        except LookupError:
-            raise KeyError(f"no counter is called {name!r}; there are {', '.join(self)}") from None
+        if not isinstance(name, str) or name not in _COUNTERS:
+            raise KeyError(f"no counter is called {name!r}; there are {', '.join(self)}")
+        self._pool._call("pool_stat", name.encode(), ctypes.byref(value))
         return value.value
 
     def __iter__(self) -> Iterator[str]:
-        return (FUNCTIONS["stat_name"](i).decode() for i in range(len(self)))
+        return iter(_COUNTERS)
 
     def __len__(self) -> int:
-        return int(FUNCTIONS["stat_count"]())
+        return len(_COUNTERS)
 
 
 class Pool(Handle):
@@ -117,6 +121,7 @@ class Pool(Handle):
     BusyError, except from interrupt()."""
 
     _free_name = "pool_free"
+    _made_by = "Pool(model) makes one"
 
     def __init__(self, target: Model, draft: Optional[Draft] = None,
                  **options: "Unpack[PoolOptions]") -> None:

@@ -15,7 +15,8 @@ from typing import (Any, Callable, Iterable, List, Mapping, Optional, Sequence, 
                     TypedDict, Union)
 
 from . import _abi
-from ._library import callback, field_kind, ids_argument, listed, number, struct, text_argument
+from ._library import (callback, field_kind, function_argument, ids_argument, listed, number,
+                       struct, text_argument)
 from ._options import count, flags
 from .errors import InvalidError
 
@@ -47,12 +48,12 @@ class MaskRow:
         self.keep_bits(bytes(byte ^ 0xff for byte in self._bits(ids)))
 
     def _check(self, id_: int) -> None:
-        if not 0 <= id_ < 32 * self._row.n_words:
+        if not 0 <= number("mask", c_int32, id_).value < 32 * self._row.n_words:
             raise InvalidError(f"mask: {id_} is no token id")
 
     def _bits(self, ids: Iterable[int]) -> bytearray:
         bits = bytearray(4 * self._row.n_words)
-        for id_ in ids:
+        for id_ in listed("mask", ids):
             self._check(id_)
             bits[id_ // 8] |= 1 << id_ % 8
         return bits
@@ -60,7 +61,10 @@ class MaskRow:
     def keep_bits(self, bits: Any) -> None:
         """Forbids the ids whose bit is 0: bit id % 32 of the 32-bit word id // 32 of a buffer."""
         size = 4 * self._row.n_words
-        other = memoryview(bits).cast("B")
+        try:
+            other = memoryview(bits).cast("B")
+        except TypeError as error:
+            raise TypeError(f"keep_bits: {error}") from None
         if len(other) != size:
             raise InvalidError(f"keep_bits: {len(other)} bytes instead of {size}")
         old = ctypes.string_at(self._row.allowed, size)
@@ -77,6 +81,8 @@ class Mask:
     request and the tokens. Requests that share a Mask share its calls."""
 
     def __init__(self, function: Callable[[List[MaskRow]], object]) -> None:
+        function_argument("mask", function)
+
         def allow(_user: Any, rows: Any, n_rows: int) -> int:
             seen = [MaskRow(rows[i].contents) for i in range(n_rows)]
             try:
@@ -263,8 +269,9 @@ def c_request(request: Request, record: Record) -> Any:
         value.stops = ctypes.pointer(_stops(stop))
     if record.mask is not None:
         value.mask = ctypes.pointer(record.mask._struct)
+    answers = struct(_abi.answers, n=request.n, best_of=request.best_of)
     if request.n != 1 or request.best_of:
-        value.answers = ctypes.pointer(struct(_abi.answers, n=request.n, best_of=request.best_of))
+        value.answers = ctypes.pointer(answers)
     return value
 
 
