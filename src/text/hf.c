@@ -80,27 +80,38 @@ done:
 
 /* ------------------------------------------------------------------ pre-tokenizers */
 
-/* A Split at a regular expression or at a string. Isolated keeps the matches and what lies between
- * them; Removed keeps what is no match or, inverted, the matches. */
+/* The member `behavior` of a step that splits; that of `missing` where it is not there. */
+static int32_t read_behavior(struct sb_hf *l, const struct sb_json_node *node, const char *missing,
+                             enum sb_split_behavior *behavior)
+{
+    static const char *const names[] = {
+        [SB_SPLIT_ISOLATED] = "Isolated",        [SB_SPLIT_REMOVED] = "Removed",
+        [SB_SPLIT_CONTIGUOUS] = "Contiguous",    [SB_SPLIT_WITH_PREVIOUS] = "MergedWithPrevious",
+        [SB_SPLIT_WITH_NEXT] = "MergedWithNext",
+    };
+    const struct sb_json_node *given = sb_json_get(node, "behavior");
+    const char *name = given ? sb_json_word(given) : missing;
+
+    for (size_t i = 0; name && i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], name) == 0) {
+            *behavior = (enum sb_split_behavior)i;
+            return SPECBATCH_OK;
+        }
+    return sb_hf_unsupported(l, "pre_tokenizer with behavior", name ? name : "(none)",
+                             "Isolated, Removed, Contiguous, MergedWithPrevious, MergedWithNext");
+}
+
+/* A Split at a regular expression or at a string. */
 static int32_t add_split(struct sb_hf *l, const struct sb_json_node *node)
 {
     const struct sb_json_node *pattern = sb_json_get(node, "pattern");
-    const char *behavior = sb_json_word(sb_json_get(node, "behavior"));
     struct sb_step *step;
     int32_t rc = SPECBATCH_OK;
-    int invert;
     size_t n = 0;
 
-    SB_TRY(sb_hf_flag(l, node, "invert", 0, &invert));
-    const int isolated = behavior && strcmp(behavior, "Isolated") == 0 && !invert;
-    const int removed = behavior && strcmp(behavior, "Removed") == 0 && invert;
-    if (!isolated && !removed)
-        SB_TRY(sb_hf_unsupported(l,
-                                 invert ? "inverted pre_tokenizer Split with behavior"
-                                        : "pre_tokenizer Split with behavior",
-                                 behavior ? behavior : "(none)", "Isolated, inverted Removed"));
     SB_TRY(sb_step_add(&step, &l->t->splitters, SB_STEP_SPLIT_TEXT, l->path));
-    step->removes = removed;
+    SB_TRY(sb_hf_flag(l, node, "invert", 0, &step->inverted));
+    SB_TRY(read_behavior(l, node, NULL, &step->behavior));
     const char *regex = sb_json_string(sb_json_get(pattern, "Regex"), &n);
     if (regex) {
         SB_TRY(sb_split_compile(step, &l->properties, regex, n, l->path));
@@ -110,6 +121,28 @@ static int32_t add_split(struct sb_hf *l, const struct sb_json_node *node)
             SB_TRY(sb_hf_malformed(l, "pre_tokenizer", "Split at an empty string"));
         SB_TRY(sb_hf_check_searched(l, "pre_tokenizer", &step->from));
     }
+done:
+    return rc;
+}
+
+/* Punctuation: a Split at each character of ASCII's punctuation and of the general category P.
+ * These are is_ascii_punctuation of Rust, and is_punctuation of the crate unicode_categories, whose
+ * tables are of Unicode 8 (is_punc of tokenizers/src/pre_tokenizers/punctuation.rs in
+ * https://github.com/huggingface/tokenizers). So the pattern leaves out what came later, as ranges
+ * that have no other punctuation, and has two characters that were of this category then. */
+static int32_t add_punctuation(struct sb_hf *l, const struct sb_json_node *node)
+{
+    static const char pattern[] =
+        "[[!-/:-@\\[-`{-~\\p{P}\\x{166D}\\x{111C9}]&&[^\\x{61D}\\x{9FD}-\\x{A76}\\x{C77}-\\x{C84}"
+        "\\x{1B4E}-\\x{1B4F}\\x{1B7D}-\\x{1B7F}\\x{2E43}-\\x{2E5D}\\x{10D6E}-\\x{10F89}"
+        "\\x{113D4}-\\x{1145D}\\x{11660}-\\x{116B9}\\x{1183B}-\\x{11FFF}\\x{12FF1}-\\x{12FF2}"
+        "\\x{16D6D}-\\x{16FE2}\\x{1E5FF}-\\x{1E95F}]]";
+    struct sb_step *step;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_step_add(&step, &l->t->splitters, SB_STEP_SPLIT_PATTERN, l->path));
+    SB_TRY(read_behavior(l, node, "Isolated", &step->behavior));
+    SB_TRY(sb_split_compile(step, &l->properties, pattern, sizeof pattern - 1, l->path));
 done:
     return rc;
 }
@@ -187,7 +220,8 @@ static int32_t add_metaspace(struct sb_hf *l, const struct sb_json_node *node)
     SB_TRY(sb_bytes_set(&mark->from, " ", 1));
     SB_TRY(read_metaspace(l, node, &mark->to, &mark->prepend));
     if (split) {
-        SB_TRY(sb_step_add(&step, steps, SB_STEP_SPLIT_BEFORE, l->path));
+        SB_TRY(sb_step_add(&step, steps, SB_STEP_SPLIT_TEXT, l->path));
+        step->behavior = SB_SPLIT_WITH_NEXT;
         SB_TRY(sb_bytes_set(&step->from, mark->to.data, mark->to.n));
     }
 done:
@@ -208,8 +242,10 @@ static int32_t add_pre_tokenizer(struct sb_hf *l, const struct sb_json_node *nod
         return add_metaspace(l, node);
     if (sb_hf_is(node, "Digits"))
         return add_digits(l, node);
+    if (sb_hf_is(node, "Punctuation"))
+        return add_punctuation(l, node);
     return sb_hf_unsupported(l, "pre_tokenizer", sb_hf_type(node),
-                             "Sequence, Split, ByteLevel, Digits, Metaspace");
+                             "Sequence, Split, ByteLevel, Digits, Metaspace, Punctuation");
 }
 
 /* ------------------------------------------------------------------------- template */
@@ -404,7 +440,7 @@ static int32_t check_first(const struct sb_hf *l)
         if (removed && split->at[i].prepend == SB_PREPEND_FIRST)
             return sb_hf_unsupported(l, "Metaspace", "first, behind a step that removes text,",
                                      "prepend_scheme always, never");
-        removed |= split->at[i].removes;
+        removed |= split->at[i].behavior == SB_SPLIT_REMOVED;
     }
     return SPECBATCH_OK;
 }

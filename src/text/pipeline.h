@@ -207,12 +207,20 @@ enum sb_step_kind {
     SB_STEP_SPLIT_GPT2,    /* the words of another */
     SB_STEP_SPLIT_PATTERN, /* the matches of a pattern and what lies between them */
     SB_STEP_SPLIT_TEXT,    /* every `from`, and what lies between them */
-    SB_STEP_SPLIT_BEFORE,  /* every `from` begins a word */
     SB_STEP_PREFIX_SPACE,  /* a space is put before a text that begins with none */
     SB_STEP_BYTES,         /* bytes become byte-level characters */
     SB_STEP_METASPACE,     /* spaces become `to`, and one is put before the text */
     /* decode.c, which also has REPLACE and METASPACE */
     SB_STEP_STRIP /* `from` is taken off both ends */
+};
+
+/* What SPLIT_PATTERN and SPLIT_TEXT make of matches. What lies between two of them is a word. */
+enum sb_split_behavior {
+    SB_SPLIT_ISOLATED,      /* each is a word */
+    SB_SPLIT_REMOVED,       /* they are left out */
+    SB_SPLIT_CONTIGUOUS,    /* those that touch are one word */
+    SB_SPLIT_WITH_PREVIOUS, /* each ends the word before it, unless that is a match */
+    SB_SPLIT_WITH_NEXT      /* each begins the word behind it, unless that is a match */
 };
 
 enum { SB_PREPEND_NEVER, SB_PREPEND_FIRST, SB_PREPEND_ALWAYS };
@@ -226,8 +234,10 @@ struct sb_step {
     const struct sb_added *kept; /* CHARSMAP: the tokens that it leaves alone */
     size_t start, stop;          /* STRIP: how many of `from` at most, at either end */
     size_t digits;               /* SPLIT_CL100K: how many digits make a word at most */
-    int removes;                 /* SPLIT_PATTERN, SPLIT_TEXT: only the matches are words */
     struct sb_pattern *pattern;  /* SPLIT_PATTERN */
+    enum sb_split_behavior behavior; /* SPLIT_PATTERN, SPLIT_TEXT */
+    int inverted; /* SPLIT_PATTERN, SPLIT_TEXT: what lies between matches counts as one, and they
+                     as what lies between */
 };
 
 struct sb_steps {

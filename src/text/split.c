@@ -54,18 +54,66 @@ static size_t bytes_of(const char *text, size_t characters)
     return at;
 }
 
-/* Hands on what lies between two matches, unless the step removes that. */
-static int32_t hand_on_between(const struct pass *pass, const struct sb_step *step,
-                               const char *text, size_t n, int first)
+/* The parts of a text, which are matches and what lies between them, on their way into words. */
+struct parts {
+    const struct pass *pass;
+    const struct sb_step *step;
+    const char *text; /* the whole */
+    int first;
+    const char *held; /* the word that the next part may be joined to; NULL: none yet */
+    size_t n_held;
+    int ends_in_match;
+};
+
+static int32_t let_go(struct parts *parts)
 {
-    return step->removes ? SPECBATCH_OK : hand_on(pass, text, n, first);
+    if (!parts->held || (parts->step->behavior == SB_SPLIT_REMOVED && parts->ends_in_match))
+        return SPECBATCH_OK;
+    return hand_on(parts->pass, parts->held, parts->n_held,
+                   parts->first && parts->held == parts->text);
 }
 
-/* Matches, and what lies between them, are pieces; an empty match only separates. The matcher
- * counts in characters (at_char, from, begin, end), the text in bytes (at). */
+/* Whether two parts that touch belong to one word. */
+static int are_joined(enum sb_split_behavior behavior, int is_match, int next_is_match)
+{
+    switch (behavior) {
+    case SB_SPLIT_CONTIGUOUS:
+        return is_match == next_is_match;
+    case SB_SPLIT_WITH_PREVIOUS:
+        return !is_match && next_is_match;
+    case SB_SPLIT_WITH_NEXT:
+        return is_match && !next_is_match;
+    default:
+        return 0;
+    }
+}
+
+static int32_t add_part(struct parts *parts, const char *part, size_t n, int is_match)
+{
+    const int counts = is_match != parts->step->inverted;
+    int32_t rc = SPECBATCH_OK;
+
+    if (n == 0 && !is_match)
+        return SPECBATCH_OK;
+    if (parts->held && are_joined(parts->step->behavior, parts->ends_in_match, counts)) {
+        parts->n_held += n;
+    } else {
+        SB_TRY(let_go(parts));
+        parts->held = part;
+        parts->n_held = n;
+    }
+    parts->ends_in_match = counts;
+done:
+    return rc;
+}
+
+/* An empty match separates what lies before and behind it, and counts unless it touches the match
+ * before it. The matcher counts in characters (at_char, from, begin, end), the text in bytes
+ * (at). */
 static int32_t split_by_pattern(const struct pass *pass, const struct sb_step *step,
                                 const char *text, size_t n, int first, struct sb_bytes *kinds)
 {
+    struct parts parts = {.pass = pass, .step = step, .text = text, .first = first};
     struct sb_match *match = &pass->work->match;
     size_t at = 0, at_char = 0, from = 0, begin, end;
     int32_t rc = SPECBATCH_OK;
@@ -74,24 +122,26 @@ static int32_t split_by_pattern(const struct pass *pass, const struct sb_step *s
     while (from < kinds->n) {
         SB_TRY(sb_match_next(step->pattern, match, kinds, from, &begin, &end));
         size_t bytes = bytes_of(text + at, begin - at_char);
-        SB_TRY(hand_on_between(pass, step, text + at, bytes, first && at == 0));
+        SB_TRY(add_part(&parts, text + at, bytes, 0));
         at += bytes;
         bytes = bytes_of(text + at, end - begin);
-        SB_TRY(hand_on(pass, text + at, bytes, first && at == 0));
+        if (bytes > 0 || begin > at_char || from == 0)
+            SB_TRY(add_part(&parts, text + at, bytes, 1));
         at += bytes;
         at_char = end;
         from = end > begin ? end : end + 1;
     }
-    SB_TRY(hand_on_between(pass, step, text + at, n - at, first && at == 0));
+    SB_TRY(add_part(&parts, text + at, n - at, 0));
+    SB_TRY(let_go(&parts));
 done:
     return rc;
 }
 
-/* Cuts at every occurrence of step->from, which is a piece itself (SPLIT_TEXT) or begins one
- * (SPLIT_BEFORE). */
+/* The matches are the occurrences of step->from. */
 static int32_t split_at_text(const struct pass *pass, const struct sb_step *step, const char *text,
                              size_t n, int first)
 {
+    struct parts parts = {.pass = pass, .step = step, .text = text, .first = first};
     const struct sb_bytes *from = &step->from;
     size_t done_to = 0, at = 0;
     int32_t rc = SPECBATCH_OK;
@@ -101,15 +151,12 @@ static int32_t split_at_text(const struct pass *pass, const struct sb_step *step
             at++;
             continue;
         }
-        SB_TRY(hand_on_between(pass, step, text + done_to, at - done_to, first && done_to == 0));
-        done_to = at;
-        at += from->n;
-        if (step->kind == SB_STEP_SPLIT_TEXT) {
-            SB_TRY(hand_on(pass, text + done_to, from->n, first && done_to == 0));
-            done_to = at;
-        }
+        SB_TRY(add_part(&parts, text + done_to, at - done_to, 0));
+        SB_TRY(add_part(&parts, text + at, from->n, 1));
+        done_to = at += from->n;
     }
-    SB_TRY(hand_on_between(pass, step, text + done_to, n - done_to, first && done_to == 0));
+    SB_TRY(add_part(&parts, text + done_to, n - done_to, 0));
+    SB_TRY(let_go(&parts));
 done:
     return rc;
 }
@@ -132,7 +179,10 @@ done:
 int32_t sb_split_compile(struct sb_step *step, struct sb_properties *properties,
                          const char *pattern, size_t n, const char *where)
 {
-    if (sb_known_pattern(step, pattern, n))
+    /* The known patterns leave nothing between their matches. */
+    if ((step->behavior == SB_SPLIT_ISOLATED ||
+         (step->behavior == SB_SPLIT_REMOVED && step->inverted)) &&
+        sb_known_pattern(step, pattern, n))
         return SPECBATCH_OK;
     step->kind = SB_STEP_SPLIT_PATTERN;
     return sb_pattern_create(&step->pattern, properties, pattern, n, where);
@@ -158,7 +208,6 @@ int32_t sb_split(const struct sb_steps *steps, size_t index, struct sb_work *wor
     case SB_STEP_SPLIT_PATTERN:
         return split_by_pattern(&pass, step, text, n, first, out);
     case SB_STEP_SPLIT_TEXT:
-    case SB_STEP_SPLIT_BEFORE:
         return split_at_text(&pass, step, text, n, first);
     case SB_STEP_METASPACE:
         return metaspace(&pass, step, text, n, first, out);

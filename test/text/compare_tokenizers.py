@@ -4,14 +4,16 @@ the ids.
 
     compare_tokenizers.py PROGRAM [--strings N] [--patterns N] [--seed N] [FOLDER ...]
     compare_tokenizers.py PROGRAM --golden test/data/tokenizers/pattern.jsonl
+    compare_tokenizers.py PROGRAM --golden-steps test/data/tokenizers/steps.jsonl
 
 PROGRAM is the program built of test/text/tokenize.c. Every folder below a FOLDER that has a
 tokenizer.json is compared with the PyPI package tokenizers 0.23, one that has only a
-tokenizer.model with sentencepiece. Then come the patterns of known models, a pattern for every
-construct of Oniguruma's syntax, random patterns, and properties by name on all code points. The
-exit status is 1 when anything differs. A text that shows a difference is made as short as possible
-before it is printed. With --golden, what the reference makes of these patterns is written to a
-file for test/text/test_pattern.c: a line for each pattern and a line for each text.
+tokenizer.model with sentencepiece. Then come pre-tokenizers, the patterns of known models, a
+pattern for every construct of Oniguruma's syntax, random patterns, and properties by name on all
+code points. The exit status is 1 when anything differs. A text that shows a difference is made as
+short as possible before it is printed. With --golden, what the reference makes of these patterns is
+written to a file for test/text/test_pattern.c: a line for each pattern and a line for each text;
+with --golden-steps, what it makes of the pre-tokenizers, for test/text/test_split.c.
 """
 import argparse, json, os, random, re, shutil, subprocess, sys, tempfile
 
@@ -75,6 +77,20 @@ CONSTRUCTS = [
     r"\Qa\E", "(?x) a", "(?W:\\w)", "a**", "(?:a*)*", "(?=a)*", "[]a]", "[a", "(a", "a)", "a{",
     "a{,}", "{", "*", r"\C", r"\cA", r"\1", r"\p{Nothing}", r"\pL", r"[[:nothing:]]", r"[\w-a]",
     "[b-a]", "[a-\\d]", "(?i:é)", "\\x{110000}", r"\xC3\xA9", "(?i)[é]"]
+
+BEHAVIORS = ["Isolated", "Removed", "Contiguous", "MergedWithPrevious", "MergedWithNext"]
+# Pre-tokenizers: Punctuation, and Splits by every behavior. The last two of the patterns also match
+# nothing. Then those of Gemma and Falcon.
+STEPS = [{"type": "Punctuation", "behavior": behavior} for behavior in BEHAVIORS] + [
+    {"type": "Split", "pattern": pattern, "behavior": behavior, "invert": invert}
+    for pattern in ({"String": " "}, {"String": "st"}, {"Regex": r"\s|\p{P}"}, {"Regex": "a*"},
+                    {"Regex": r"(?=\p{Lu})|,|$"}) for behavior in BEHAVIORS
+    for invert in (False, True)] + [
+    {"type": "Punctuation"}, {"type": "Sequence", "pretokenizers": [
+        {"type": "Punctuation", "behavior": "Contiguous"}, {"type": "Digits",
+                                                            "individual_digits": False},
+        {"type": "Split", "pattern": {"Regex": "[0-9][0-9][0-9]"}, "behavior": "Isolated",
+         "invert": False}]}]
 
 PIECES = [
     "a", "b", "c", "ab", "abc", "aab", "s", "st", "ss", "the", "The", "THE", "don't", "I'll",
@@ -143,7 +159,8 @@ class Check:
         self.ours = Library(options.program)
         self.options = options
         self.failed = self.given_up = 0
-        self.made = []
+        self.folder_of_steps = tempfile.mkdtemp()
+        self.made = [self.folder_of_steps]
 
     def compare(self, name, what, reference, texts, show=3):
         """The number of texts; differences are printed."""
@@ -200,6 +217,44 @@ class Check:
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.save(os.path.join(made, "tokenizer.json"))
         return made
+
+    def step_of(self, step):
+        """The pre-tokenizer of a tokenizer.json that the library has loaded too."""
+        path = os.path.join(self.folder_of_steps, "tokenizer.json")
+        with open(path, "w", encoding="utf-8") as out:
+            json.dump({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []},
+                       "pre_tokenizer": step}, out)
+        if self.ours.ask("load", self.folder_of_steps) != "ok":
+            sys.exit("compare_tokenizers.py: the library refuses %s" % json.dumps(step))
+        return Tokenizer.from_file(path).pre_tokenizer
+
+    def steps(self):
+        n = bad = 0
+        every = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+        for i, step in enumerate(STEPS):
+            reference = self.step_of(step)
+            words = lambda text: [len(w.encode()) for w, _ in reference.pre_tokenize_str(text)]
+            texts = list(self.texts(self.options.strings // 10, "step %d" % i))
+            if step["type"] == "Punctuation":
+                texts += ["".join(every[at:at + 4096]) for at in range(0, len(every), 4096)]
+            some = self.compare(json.dumps(step), "words", words, texts)
+            n, bad = n + some[0], bad + some[1]
+        print("ok   pre-tokenizers: %d, %d strings, %d differ" % (len(STEPS), n, bad), flush=True)
+
+    def golden_steps(self, path):
+        ever_any = Regex(r"[\p{P}!-/:-@\[-`{-~\x{166D}\x{111C9}]")
+        punctuation = "".join(
+            w for w, _ in pre_tokenizers.Split(ever_any, "removed", invert=True).pre_tokenize_str(
+                "".join(chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000)))
+        with open(path, "w", encoding="ascii") as out:
+            for i, step in enumerate(STEPS):
+                reference = self.step_of(step)
+                out.write(json.dumps({"step": json.dumps(step)}) + "\n")
+                texts = ["the-final--countdown", "--a b  c--", " St, stAa  A,,a "]
+                texts += list(self.texts(3, "step %d" % i)) + [punctuation] * (i == 0)
+                for text in texts:
+                    words = [w for w, _ in reference.pre_tokenize_str(text)]
+                    out.write(json.dumps({"text": text, "words": words}) + "\n")
 
     def pattern(self, pattern, texts):
         """(strings, differences), or the words of a refusal."""
@@ -351,14 +406,18 @@ def main():
     parser.add_argument("--patterns", type=int, default=20000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--golden")
+    parser.add_argument("--golden-steps")
     options = parser.parse_intermixed_args()
     if not tokenizers.__version__.startswith("0.23."):
         sys.exit("compare_tokenizers.py: tokenizers %s, not 0.23" % tokenizers.__version__)
     check = Check(options)
     if options.golden:
         return check.golden(options.golden)
+    if options.golden_steps:
+        return check.golden_steps(options.golden_steps)
     for folder in folders(options.folders):
         check.folder(folder)
+    check.steps()
     for made in check.made:
         shutil.rmtree(made)
     check.patterns()

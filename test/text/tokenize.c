@@ -6,6 +6,7 @@
  *   {"load": DIR}      a tokenizer: "ok"
  *   {"text": TEXT}     its ids, without special tokens around
  *   {"plain": TEXT}    the same, with special tokens in the text taken for text
+ *   {"words": TEXT}    the lengths in bytes of the words that its pre_tokenizer makes
  *   {"pattern": TEXT}  a Split's pattern: "ok"
  *   {"split": TEXT}    the lengths in bytes of the words that it makes
  *   {"chat": CHAT}     a conversation's text, in hexadecimal digits
@@ -84,12 +85,12 @@ static void compile(struct state *s, const char *text, size_t n)
     printf("ok");
 }
 
-static void split(struct state *s, const char *text, size_t n)
+static void split(const struct sb_steps *steps, const char *text, size_t n)
 {
     struct sb_work work;
 
     sb_work_init(&work, &mem);
-    const int32_t rc = sb_split(&s->steps, 0, &work, text, n, 1, print_word, NULL);
+    const int32_t rc = sb_split(steps, 0, &work, text, n, 1, print_word, NULL);
     if (rc)
         print_error(rc);
     sb_work_clear(&work);
@@ -170,7 +171,9 @@ static void answer(struct state *s, const struct sb_json_node *line)
     else if ((text = sb_json_string(sb_json_get(line, "pattern"), &n)) != NULL)
         compile(s, text, n);
     else if ((text = sb_json_string(sb_json_get(line, "split"), &n)) != NULL)
-        split(s, text, n);
+        split(&s->steps, text, n);
+    else if (s->tokenizer && (text = sb_json_string(sb_json_get(line, "words"), &n)) != NULL)
+        split(&s->tokenizer->splitters, text, n);
     else if ((text = sb_json_string(sb_json_get(line, "jinja"), &n)) != NULL)
         recognise(text, n);
     else if ((list = sb_json_get(line, "chat")) != NULL)
