@@ -303,6 +303,7 @@ static void lose_of_spm(struct writer *w)
     for (size_t id = 0; id < t->vocab.n; id++)
         user |= (t->vocab.pieces[id].flags & SB_PIECE_USER) != 0;
     lose(w, t->decoder.bytes != SB_BYTES_EACH, "what only a tokenizer.json can say");
+    lose(w, t->splitters.at->prepend == SB_PREPEND_FIRST, "that added tokens have no blank behind");
     lose(w, user, "that user-defined pieces are looked for in normalised text");
     lose(w, t->decoder.unknown.n != 5 || memcmp(t->decoder.unknown.data, " \xE2\x81\x87 ", 5) != 0,
          "the text of unknown characters");

@@ -5,6 +5,7 @@
  *   tokenizer_config.json    added_tokens_decoder: added tokens, or other flags of known ones
  *                            bos_token, eos_token and so on: special tokens
  *                            add_bos_token, add_eos_token: whether they go around a text
+ *                            legacy, add_prefix_space: where a tokenizer.model puts blanks
  *   added_tokens.json        added tokens, where there is no added_tokens_decoder
  *   special_tokens_map.json  special tokens, where there is no added_tokens_decoder
  *
@@ -13,6 +14,7 @@
  */
 #include "file.h"
 #include "hf_fields.h"
+#include "spm.h"
 #include "status.h"
 
 enum {
@@ -268,6 +270,33 @@ done:
     return rc;
 }
 
+/* ---------------------------------------------------------------------------- blanks */
+
+/*
+ * legacy and add_prefix_space of a LlamaTokenizer, which count where it is a tokenizer.model: they
+ * choose what transformers makes of that. A tokenizer.json has been made already. What is meant is
+ * the fast tokenizer, which is the one that AutoTokenizer gives; the slow one puts a blank before
+ * blanks too.
+ */
+static int32_t set_prefix(struct beside *b)
+{
+    const struct sb_json_node *root = b->roots[0];
+    const char *name = sb_json_word(sb_json_get(root, "tokenizer_class"));
+    int legacy, prefix;
+    int32_t rc = SPECBATCH_OK;
+
+    if (b->json ||
+        (name && strcmp(name, "LlamaTokenizer") != 0 && strcmp(name, "LlamaTokenizerFast") != 0))
+        return SPECBATCH_OK;
+    b->l.path = "tokenizer_config.json";
+    SB_TRY(sb_hf_flag(&b->l, root, "legacy", 1, &legacy));
+    SB_TRY(sb_hf_flag(&b->l, root, "add_prefix_space", 1, &prefix));
+    if (!legacy || !prefix)
+        SB_TRY(sb_spm_set_prefix(b->l.t, prefix, b->l.path));
+done:
+    return rc;
+}
+
 int32_t sb_tokenizer_read_beside(struct sb_tokenizer *t, const char *dir, int json)
 {
     struct beside b = {.l = {.t = t, .places = {.mem = &t->mem}}, .json = json};
@@ -277,6 +306,7 @@ int32_t sb_tokenizer_read_beside(struct sb_tokenizer *t, const char *dir, int js
     b.roots[0] = sb_json_root(b.config);
     SB_TRY(add_tokens(&b, dir));
     SB_TRY(make_template(&b));
+    SB_TRY(set_prefix(&b));
 done:
     sb_ids_clear(&b.l.places);
     sb_json_free(b.config);

@@ -39,4 +39,9 @@ int32_t sb_spm_add(struct sb_spm *spm, const char *text, size_t n, uint64_t type
 int32_t sb_spm_build(struct sb_spm *spm);
 void sb_spm_clear(struct sb_spm *spm);
 
+/* Changes a tokenizer that sb_spm_build has filled: a blank is put before a text only if it begins
+ * with none, or never if not `prefix`, and in either case not behind an added token in the text.
+ * `path` begins messages. E_UNSUPPORTED: the model has a normaliser that does more; E_NOMEM. */
+int32_t sb_spm_set_prefix(struct sb_tokenizer *t, int prefix, const char *path);
+
 #endif

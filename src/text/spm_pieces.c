@@ -240,6 +240,24 @@ done:
     return rc;
 }
 
+int32_t sb_spm_set_prefix(struct sb_tokenizer *t, int prefix, const char *path)
+{
+    struct sb_steps *splitters = &t->splitters;
+    int32_t rc = SPECBATCH_OK;
+
+    if (t->normalizers.at[0].kind == SB_STEP_CHARSMAP)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "%s: legacy = false or add_prefix_space = false, for a tokenizer.model with a "
+                "normalizer, is not supported; convert the model to tokenizer.json",
+                path);
+    sb_steps_clear(&t->normalizers);
+    SB_TRY(add_step(splitters, SB_STEP_METASPACE, " ", SB_SPACE_MARK));
+    splitters->at[splitters->n - 1].prepend = prefix ? SB_PREPEND_FIRST : SB_PREPEND_NEVER;
+    t->decoder.dummy_prefix = prefix;
+done:
+    return rc;
+}
+
 void sb_spm_clear(struct sb_spm *spm)
 {
     sb_free(&spm->t->mem, spm->scores);

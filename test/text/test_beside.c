@@ -4,6 +4,7 @@
  */
 #include "support/model_files.h"
 #include "support/tokenizer_data.h"
+#include "text/spm.h"
 
 static const char json[] =
     "{\"added_tokens\":[{\"id\":3,\"content\":\"<s>\",\"special\":true}],\"model\":{\"type\":"
@@ -32,6 +33,7 @@ static int32_t load(struct sb_tokenizer **t, int is_json, const char *config, co
     return rc;
 }
 
+#define LLAMA "{\"tokenizer_class\":\"LlamaTokenizerFast\","
 #define E_STRIPS "{\"content\":\"<e>\",\"rstrip\":true,\"special\":true}"
 
 static const struct {
@@ -91,6 +93,22 @@ static const struct {
      {0, 1, 3},
      "a b"},
     {0, "{\"add_bos_token\":false}", NULL, "ab", 2, {259, 545}, "ab"},
+    /* Where blanks are put. */
+    {0, "{\"legacy\":true}", NULL, "<s>ab</s> c", 7, {1, 1, 259, 545, 2, 527, 274}, "ab  c"},
+    {0, "{\"legacy\":false}", NULL, "ab", 3, {1, 259, 545}, "ab"},
+    {0, "{\"legacy\":false}", NULL, "<s>ab</s> c", 6, {1, 1, 528, 545, 2, 274}, "ab c"},
+    {0, "{\"legacy\":false}", NULL, " ab", 3, {1, 259, 545}, "ab"},
+    {0, LLAMA "\"legacy\":false}", NULL, " <s>ab", 5, {1, 527, 1, 528, 545}, "ab"},
+    {0, LLAMA "\"add_prefix_space\":false}", NULL, "ab", 3, {1, 528, 545}, "ab"},
+    {0, LLAMA "\"add_prefix_space\":false}", NULL, " ab", 3, {1, 259, 545}, " ab"},
+    {0,
+     "{\"tokenizer_class\":\"CodeLlamaTokenizer\",\"legacy\":false}",
+     NULL,
+     "<s>ab",
+     4,
+     {1, 1, 259, 545},
+     "ab"},
+    {1, LLAMA "\"legacy\":7}", NULL, "ab", 2, {0, 1}, "a b"},
 };
 
 static void test_as_transformers(void)
@@ -156,6 +174,17 @@ static const struct {
     {"{\"add_bos_token\":", NULL, SPECBATCH_E_FORMAT, "tokenizer_config.json: byte "},
 };
 
+/* SentencePiece's own normaliser is not what transformers puts in its place. */
+static void test_blanks_with_a_normalizer(void)
+{
+    struct sb_tokenizer *t = NULL;
+
+    CHECK_OK(sb_tokenizer_load(&t, &test_mem, "test/data/tokenizers/spm_squeeze"));
+    CHECK_ERROR(sb_spm_set_prefix(t, 1, "tokenizer_config.json"), SPECBATCH_E_UNSUPPORTED,
+                "tokenizer_config.json: legacy = false or add_prefix_space = false, for a");
+    sb_tokenizer_free(t);
+}
+
 static void test_refusals(void)
 {
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -168,5 +197,6 @@ static void test_refusals(void)
 TEST_BEGIN
 RUN(test_as_transformers);
 RUN(test_real_phi3);
+RUN(test_blanks_with_a_normalizer);
 RUN(test_refusals);
 TEST_END

@@ -7,6 +7,7 @@
 #include "sbtest.h"
 #include "support/model_files.h"
 #include "support/same_tokenizer.h"
+#include "text/spm.h"
 
 #define TOKENIZERS "test/data/tokenizers/"
 #define TEXTS TOKENIZERS "qwen/golden.jsonl"
@@ -94,6 +95,26 @@ static void descriptions_say_what_they_lose(void)
     }
 }
 
+/* A tokenizer.model whose tokenizer_config.json says legacy = false or add_prefix_space = false.
+ * Files have a key for the second. */
+static void descriptions_know_where_blanks_are_put(void)
+{
+    for (int prefix = 0; prefix < 2; prefix++) {
+        struct sb_gguf_text text = {.vocab = 4096, .bos = -1, .eos = 2};
+        struct sb_tokenizer *t = NULL, *got = NULL;
+        CHECK_OK(sb_tokenizer_load(&t, &test_mem, TOKENIZERS "spm"));
+        CHECK_OK(sb_spm_set_prefix(t, prefix, "config"));
+        CHECK_OK(write_and_load(&got, &text, t));
+        CHECK(text.described && got);
+        if (prefix)
+            CHECK_STR(text.lost, "that added tokens have no blank behind");
+        else
+            CHECK(!text.lost && same_tokenizer(t, got, 0, TEXTS) > 100);
+        sb_tokenizer_free(t);
+        sb_tokenizer_free(got);
+    }
+}
+
 /* A vocabulary that the model has too few embeddings for is not described. */
 static void vocabularies_have_to_fit(void)
 {
@@ -110,5 +131,6 @@ static void vocabularies_have_to_fit(void)
 TEST_BEGIN
 RUN(descriptions_give_the_tokenizer_back);
 RUN(descriptions_say_what_they_lose);
+RUN(descriptions_know_where_blanks_are_put);
 RUN(vocabularies_have_to_fit);
 TEST_END
