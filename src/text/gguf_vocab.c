@@ -367,27 +367,46 @@ done:
     return rc;
 }
 
+/* Reads the tokenizer.json in the folder of the file, and with
+ * it what the other files there say of it, as in the folder of a checkpoint. E_NOT_FOUND: there is
+ * no tokenizer.json, and then the other files are of something else. */
+static int32_t read_folder(struct reader *r, const char *path)
+{
+    const int n_dir = (int)(sb_file_name(path) - path);
+    char dir[1024], name[1024], *text = NULL;
+    size_t length = 0;
+    int32_t rc = SPECBATCH_OK;
+
+    if (snprintf(dir, sizeof dir, "%.*s.", n_dir, path) >= (int)sizeof dir)
+        return SPECBATCH_E_NOT_FOUND;
+    SB_TRY(sb_file_join(name, dir, "tokenizer.json"));
+    rc = sb_file_load(&text, &length, &r->t->mem, name, FILE_MAX);
+    if (rc == SPECBATCH_E_NOT_FOUND)
+        goto done;
+    SB_TRY(rc);
+    SB_TRY(sb_tokenizer_read_hf(r->t, text, length, "tokenizer.json"));
+    SB_TRY(check_same(r));
+    SB_TRY(sb_tokenizer_read_beside(r->t, dir, 1));
+done:
+    sb_free(&r->t->mem, text);
+    return rc;
+}
+
 /* Reads the tokenizer.json beside the file, or the one in it. E_NOT_FOUND: there is neither. */
 static int32_t read_json(struct reader *r, const char *path)
 {
-    const int n_dir = (int)(sb_file_name(path) - path);
     struct sb_gguf_value inside;
-    char beside[1024], *text = NULL;
-    size_t length = 0;
-    int32_t rc = SPECBATCH_E_NOT_FOUND;
+    int32_t rc = read_folder(r, path);
 
-    if (snprintf(beside, sizeof beside, "%.*stokenizer.json", n_dir, path) < (int)sizeof beside)
-        rc = sb_file_load(&text, &length, &r->t->mem, beside, FILE_MAX);
-    if (rc == SPECBATCH_OK)
-        SB_TRY(sb_tokenizer_read_hf(r->t, text, length, "tokenizer.json"));
-    if (rc != SPECBATCH_E_NOT_FOUND)
-        goto done;
-    if (sb_gguf_get(r->gguf, "tokenizer.huggingface.json", &inside) && sb_gguf_string(&inside))
-        rc = sb_tokenizer_read_hf(r->t, sb_gguf_string(&inside), (size_t)inside.count,
-                                  "tokenizer.huggingface.json");
+    if (rc != SPECBATCH_E_NOT_FOUND ||
+        !sb_gguf_get(r->gguf, "tokenizer.huggingface.json", &inside) || !sb_gguf_string(&inside))
+        return rc;
+    rc = SPECBATCH_OK;
+    SB_TRY(sb_tokenizer_read_hf(r->t, sb_gguf_string(&inside), (size_t)inside.count,
+                                "tokenizer.huggingface.json"));
+    SB_TRY(check_same(r));
 done:
-    sb_free(&r->t->mem, text);
-    return rc == SPECBATCH_OK ? check_same(r) : rc;
+    return rc;
 }
 
 /* --------------------------------------------------------------------------- the whole */

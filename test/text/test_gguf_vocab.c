@@ -268,6 +268,42 @@ static void takes_tokenizer_json(void)
     test_dir_remove(&dir);
 }
 
+/* What the files beside a tokenizer.json say counts where that does, as in a folder. */
+static void reads_what_lies_beside_tokenizer_json(void)
+{
+    static const char config[] = "{\"tokenizer_class\":\"LlamaTokenizer\",\"add_bos_token\":false,"
+                                 "\"add_eos_token\":true,\"eos_token\":\"a\"}";
+    const struct test_dir dir = test_dir_make();
+    struct gguf_writer w = {.alignment = 32};
+    struct sb_tokenizer *expected = NULL, *got = NULL;
+    struct sb_ids ids = {.mem = &test_mem};
+    int32_t last[2];
+    size_t n = 0;
+    char *json = test_read(TOKENIZERS "qwen", "tokenizer.json", &n);
+
+    test_write_text(&dir, "tokenizer_config.json", config);
+    for (int has_json = 0; has_json < 2; has_json++) {
+        if (has_json)
+            test_write(&dir, "tokenizer.json", json, n);
+        CHECK(convert_tokenizer(&w, TOKENIZERS "qwen", "qwen2", 0));
+        CHECK_OK(load(&got, &w, &dir));
+        ids.n = 0;
+        CHECK_OK(sb_tokenizer_encode(got, "b", 1, 0, &ids));
+        CHECK(ids.n > 0);
+        last[has_json] = ids.data[ids.n - 1];
+        if (has_json) {
+            CHECK_OK(sb_tokenizer_load(&expected, &test_mem, dir.path));
+            CHECK(same_tokenizer(expected, got, 0, TEXTS) > 100);
+        }
+        sb_tokenizer_free(got);
+    }
+    CHECK(last[0] != last[1] && ids.n == 2);
+    free(json);
+    sb_ids_clear(&ids);
+    sb_tokenizer_free(expected);
+    test_dir_remove(&dir);
+}
+
 static void recognises_chat_templates(void)
 {
     static const char chatml[] =
@@ -409,6 +445,7 @@ RUN(byte_level_is_as_in_tokenizer_json);
 RUN(ids_around_a_text);
 RUN(sentencepiece_is_as_in_tokenizer_model);
 RUN(takes_tokenizer_json);
+RUN(reads_what_lies_beside_tokenizer_json);
 RUN(recognises_chat_templates);
 RUN(finds_added_pieces_of_sentencepiece);
 RUN(refuses_vocabularies);
