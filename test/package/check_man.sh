@@ -13,6 +13,14 @@ for name in generate chat bench quantize table; do
     verdict "man_page_has_the_options_of_$name"
 done
 
+# What becomes of turns where the target's chat format is not known, in the help and in the page.
+for text in "$("$B/examples/generate" --help)" "$(cat docs/man/specbatch-generate.1)"; do
+    echo "$text" | tr -s '\n ' '  ' |
+        grep -qE 'turns"?, which are refused|turns are then refused' ||
+        echo "refused turns are missing in: $(echo "$text" | head -1)"
+done >"$tmp/out"
+verdict help_and_page_of_generate_say_which_turns_are_refused
+
 grep -ohE 'specbatch_[a-z_]+|SPECBATCH_[A-Z_0-9]+' docs/man/*.[13] | sort -u |
     while read -r name; do
         grep -q "\<$name\>" include/specbatch.h || echo "not in the header: $name"
