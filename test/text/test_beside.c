@@ -10,14 +10,13 @@ static const char json[] =
     "{\"added_tokens\":[{\"id\":3,\"content\":\"<s>\",\"special\":true}],\"model\":{\"type\":"
     "\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\" \":2},\"merges\":[]}}";
 
-/* Loads a tokenizer from a folder with these files beside it; those that are NULL are not there. */
-static int32_t load(struct sb_tokenizer **t, int is_json, const char *config, const char *added)
+/* A folder with a tokenizer and these files beside it; those that are NULL are not there. */
+static struct test_dir write_folder(int is_json, const char *config, const char *added)
 {
     static const char spm[] = "test/data/tokenizers/spm";
     struct test_dir dir = test_dir_make();
     size_t n = 0;
     char *model = is_json ? NULL : test_read(spm, "tokenizer.model", &n);
-    int32_t rc;
 
     if (is_json)
         test_write_text(&dir, "tokenizer.json", json);
@@ -28,7 +27,15 @@ static int32_t load(struct sb_tokenizer **t, int is_json, const char *config, co
         test_write_text(&dir, "tokenizer_config.json", config);
     if (added)
         test_write_text(&dir, "added_tokens.json", added);
-    rc = sb_tokenizer_load(t, &test_mem, dir.path);
+    return dir;
+}
+
+/* Loads a tokenizer from such a folder. */
+static int32_t load(struct sb_tokenizer **t, int is_json, const char *config, const char *added)
+{
+    const struct test_dir dir = write_folder(is_json, config, added);
+    const int32_t rc = sb_tokenizer_load(t, &test_mem, dir.path);
+
     test_dir_remove(&dir);
     return rc;
 }
@@ -194,9 +201,68 @@ static void test_refusals(void)
     }
 }
 
+/* ---------------------------------------------------------------------- no memory */
+
+/* Tokens of every kind, so that every list that can grow does. */
+static const struct {
+    int is_json;
+    const char *config, *added, *special;
+} whole[] = {
+    {1, LLAMA "\"add_bos_token\":true,\"add_eos_token\":true,\"eos_token\":\"<e>\"}",
+     "{\"<e>\":4,\"<f>\":5,\"<g>\":6}",
+     "{\"pad_token\":{\"content\":\"<f>\",\"lstrip\":true},\"additional_special_tokens\":[\"a\"]}"},
+    {1,
+     "{\"added_tokens_decoder\":{\"3\":{\"content\":\"<s>\",\"rstrip\":true},\"4\":" E_STRIPS
+     ",\"5\":{\"content\":\"<f>\",\"normalized\":true}},\"pad_token\":{\"content\":\"b\"}}",
+     NULL, NULL},
+    {0, LLAMA "\"legacy\":false,\"added_tokens_decoder\":{\"600\":" E_STRIPS "}}", NULL, NULL},
+};
+
+/* As test_memory_alloc, but if it fails, it does so once. */
+static void *fail_once(void *user, size_t size, size_t align)
+{
+    struct test_memory *memory = user;
+    const int fails = memory->calls == memory->fail_at;
+
+    memory->calls += fails;
+    memory->fail_at = fails ? INT64_MAX : memory->fail_at;
+    return fails ? NULL : test_memory_alloc(user, size, align);
+}
+
+/* Loads a folder with the allocation number `fail_at` failing, and all later ones or `once`. */
+static int32_t load_failing(const char *dir, int64_t fail_at, int once, int64_t *calls)
+{
+    struct test_memory memory = {0, fail_at, 0};
+    const struct sb_mem mem = {once ? fail_once : test_memory_alloc, test_memory_free, &memory};
+    struct sb_tokenizer *t = NULL;
+    const int32_t rc = sb_tokenizer_load(&t, &mem, dir);
+
+    *calls = memory.calls;
+    sb_tokenizer_free(t);
+    return memory.live == 0 && (t != NULL) == (rc == SPECBATCH_OK) ? rc : SPECBATCH_E_INTERNAL;
+}
+
+/* Whichever allocation fails, loading fails with it, and leaks nothing. */
+static void test_no_memory(void)
+{
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
+        struct test_dir dir = write_folder(whole[i].is_json, whole[i].config, whole[i].added);
+        int64_t total, calls;
+        if (whole[i].special)
+            test_write_text(&dir, "special_tokens_map.json", whole[i].special);
+        CHECK_OK(load_failing(dir.path, INT64_MAX, 0, &total));
+        for (int64_t n = 0; n < 2 * total; n++)
+            CHECK_ERROR(load_failing(dir.path, n / 2, n % 2, &calls), SPECBATCH_E_NOMEM,
+                        "no memory");
+        CHECK(total > 20);
+        test_dir_remove(&dir);
+    }
+}
+
 TEST_BEGIN
 RUN(test_as_transformers);
 RUN(test_real_phi3);
 RUN(test_blanks_with_a_normalizer);
 RUN(test_refusals);
+RUN(test_no_memory);
 TEST_END
