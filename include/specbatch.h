@@ -373,13 +373,14 @@ SPECBATCH_API int32_t specbatch_model_open(specbatch_model **out, const char *pa
  * option too, gives the same tokens and log-probabilities, bit for bit.
  *
  * Tokenizer and chat template become metadata. If these cannot say all that the tokenizer does, the
- * log is told, and tokenizer.json is in the file too: this library goes by that and so loses
- * nothing, while llama.cpp goes by the metadata, which may be without a tokenizer then.
+ * log is told, and tokenizer.json and the files beside it are in the file too: this library goes by
+ * them and so loses nothing, while llama.cpp goes by the metadata, which may be without a tokenizer
+ * then.
  *
  * Of a GGUF file, in parts or in one, the metadata stay as they are, and a tokenizer.json beside it
- * goes in. By way of a file in the checkpoint's own type the new one is, byte by byte, that of the
- * directory. What is quantised already is copied if `weights` is AUTO, and else refused, because to
- * round it again loses more.
+ * goes in, with the files beside that. By way of a file in the checkpoint's own type the new one
+ * is, byte by byte, that of the directory. What is quantised already is copied if `weights` is
+ * AUTO, and else refused, because to round it again loses more.
  *
  * Memory is taken for metadata and for some rows of a tensor only. Of options (NULL: the defaults)
  * alloc, free, log, progress and weights are used; the others are checked and change nothing. The

@@ -44,8 +44,6 @@ enum {
     JSON_MAX = 1 << 28     /* bytes of a tokenizer.json */
 };
 
-/* The key of a whole tokenizer.json. */
-static const char json_key[] = "tokenizer.huggingface.json";
 
 /* A tensor on its way. */
 struct move {
@@ -245,19 +243,43 @@ static uint32_t file_type(const struct converter *c)
     return numbers[most];
 }
 
-/* Puts the tokenizer.json at `path` into the file. *found: whether there is one. */
-static int32_t put_tokenizer_json(int *found, struct converter *c, const char *path)
+/* Puts a file of a directory into the file, under this key. *found: whether there is one. */
+static int32_t put_text_file(int *found, struct converter *c, const char *dir, const char *name,
+                             const char *key)
 {
-    char *text = NULL;
+    char path[1024], *text = NULL;
     size_t n = 0;
-    int32_t rc;
+    int32_t rc = SPECBATCH_OK;
 
+    *found = 0;
+    SB_TRY(sb_file_join(path, dir, name));
     rc = sb_file_load(&text, &n, &c->mem, path, JSON_MAX);
     *found = rc == SPECBATCH_OK;
     if (*found)
-        sb_gguf_put_text(&c->out, json_key, text, n);
+        sb_gguf_put_text(&c->out, key, text, n);
+    if (rc == SPECBATCH_E_NOT_FOUND)
+        rc = SPECBATCH_OK;
+done:
     sb_free(&c->mem, text);
-    return rc == SPECBATCH_E_NOT_FOUND ? SPECBATCH_OK : rc;
+    return rc;
+}
+
+/* Puts the tokenizer.json of a directory into the file, and the files beside it, which say more of
+ * it. *found: whether there is a tokenizer.json. */
+static int32_t put_tokenizer_json(int *found, struct converter *c, const char *dir)
+{
+    const char *name;
+    char key[64];
+    int is_there;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(put_text_file(found, c, dir, "tokenizer.json", SB_GGUF_HUGGING_FACE "json"));
+    for (size_t i = 0; *found && (name = sb_tokenizer_beside(i)) != NULL; i++) {
+        snprintf(key, sizeof key, SB_GGUF_HUGGING_FACE "%s", name);
+        SB_TRY(put_text_file(&is_there, c, dir, name, key));
+    }
+done:
+    return rc;
 }
 
 /* Puts a directory's tokenizer as metadata. Without one that it knows, llama.cpp opens a file for
@@ -267,7 +289,7 @@ static int32_t put_tokenizer(struct converter *c)
     struct sb_gguf_text text = {.vocab = c->config.vocab,
                                 .bos = c->config.bos,
                                 .eos = c->config.n_eos > 0 ? c->config.eos[0] : -1};
-    char place[200], path[1024];
+    char place[200];
     int has_json = 0;
     int32_t rc = SPECBATCH_OK;
 
@@ -278,8 +300,7 @@ static int32_t put_tokenizer(struct converter *c)
         sb_gguf_put_text(&c->out, "tokenizer.ggml.model", "none", 4);
     if (!c->tokenizer || !text.lost)
         goto done;
-    SB_TRY(sb_file_join(path, c->from.path, "tokenizer.json"));
-    SB_TRY(put_tokenizer_json(&has_json, c, path));
+    SB_TRY(put_tokenizer_json(&has_json, c, c->from.path));
     sb_line_path(place, sizeof place, c->from.path);
     sb_log(&c->log, SPECBATCH_LOG_WARN,
            "%s: the keys of a GGUF file cannot say of the tokenizer: %s%s", place, text.lost,
@@ -320,16 +341,15 @@ static int32_t put_gguf(struct converter *c)
 {
     const int n_dir = (int)(sb_file_name(c->from.path) - c->from.path);
     const int is_quantised = c->options->weights != SPECBATCH_WEIGHTS_AUTO;
-    char beside[1024];
+    char dir[1024];
     int has_json = 0;
     int32_t rc = SPECBATCH_OK;
 
-    if (snprintf(beside, sizeof beside, "%.*stokenizer.json", n_dir, c->from.path) <
-        (int)sizeof beside)
-        SB_TRY(put_tokenizer_json(&has_json, c, beside));
+    if (snprintf(dir, sizeof dir, "%.*s.", n_dir, c->from.path) < (int)sizeof dir)
+        SB_TRY(put_tokenizer_json(&has_json, c, dir));
     SB_TRY(sb_gguf_copy_keys(&c->out, &c->mem, c->from.gguf,
                              is_quantised ? (int32_t)file_type(c) : -1,
-                             has_json ? json_key : NULL));
+                             has_json ? SB_GGUF_HUGGING_FACE : NULL));
 done:
     return rc;
 }

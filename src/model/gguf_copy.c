@@ -33,13 +33,17 @@ static int is_key(const struct entry *e, const char *key)
     return e->n_key == strlen(key) && memcmp(e->key, key, e->n_key) == 0;
 }
 
+static int begins(const struct entry *e, const char *text)
+{
+    const size_t n = strlen(text);
+
+    return e->n_key > n && memcmp(e->key, text, n) == 0;
+}
+
 /* Whether an entry speaks of the file that it is in. */
 static int is_of_the_file(const struct entry *e)
 {
-    static const char split[] = "split.";
-    const size_t n = sizeof split - 1;
-
-    return is_key(e, "general.alignment") || (e->n_key > n && memcmp(e->key, split, n) == 0);
+    return is_key(e, "general.alignment") || begins(e, "split.");
 }
 
 void sb_gguf_put_file_type(struct sb_gguf_out *out, uint32_t file_type)
@@ -80,7 +84,7 @@ int32_t sb_gguf_copy_keys(struct sb_gguf_out *out, const struct sb_mem *mem,
 
     SB_TRY(list_entries(&list, &n, mem, gguf));
     for (const struct entry *e = list; e < list + n; e++) {
-        if (is_of_the_file(e) || (without && is_key(e, without)) ||
+        if (is_of_the_file(e) || (without && begins(e, without)) ||
             (is_new && is_key(e, "general.quantization_version")))
             continue;
         if (is_new && is_key(e, "general.file_type")) {

@@ -31,8 +31,9 @@ int32_t sb_gguf_check_config(const struct sb_config *put, const struct sb_config
 
 /* gguf_copy.c. Puts what the types of most tensors of a file are called (enum llama_ftype). */
 void sb_gguf_put_file_type(struct sb_gguf_out *out, uint32_t file_type);
-/* Puts the metadata of a file there, less what speaks of that file itself and the key `without`
- * (NULL: none). file_type takes the place of the file's own; -1: that stays. E_NOMEM. */
+/* Puts the metadata of a file there, less what speaks of that file itself and the keys that
+ * begin with `without` (NULL: none). file_type takes the place of the file's own; -1: that stays.
+ * E_NOMEM. */
 int32_t sb_gguf_copy_keys(struct sb_gguf_out *out, const struct sb_mem *mem,
                           const struct sb_gguf *gguf, int32_t file_type, const char *without);
 

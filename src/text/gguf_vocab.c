@@ -386,7 +386,7 @@ static int32_t read_folder(struct reader *r, const char *path)
     SB_TRY(rc);
     SB_TRY(sb_tokenizer_read_hf(r->t, text, length, "tokenizer.json"));
     SB_TRY(check_same(r));
-    SB_TRY(sb_tokenizer_read_beside(r->t, dir, 1));
+    SB_TRY(sb_tokenizer_read_beside(r->t, dir, NULL, 1));
 done:
     sb_free(&r->t->mem, text);
     return rc;
@@ -399,12 +399,13 @@ static int32_t read_json(struct reader *r, const char *path)
     int32_t rc = read_folder(r, path);
 
     if (rc != SPECBATCH_E_NOT_FOUND ||
-        !sb_gguf_get(r->gguf, "tokenizer.huggingface.json", &inside) || !sb_gguf_string(&inside))
+        !sb_gguf_get(r->gguf, SB_GGUF_HUGGING_FACE "json", &inside) || !sb_gguf_string(&inside))
         return rc;
     rc = SPECBATCH_OK;
     SB_TRY(sb_tokenizer_read_hf(r->t, sb_gguf_string(&inside), (size_t)inside.count,
                                 "tokenizer.huggingface.json"));
     SB_TRY(check_same(r));
+    SB_TRY(sb_tokenizer_read_beside(r->t, NULL, r->gguf, 1));
 done:
     return rc;
 }

@@ -12,7 +12,10 @@
  * A new token must have the next free id: where ids have gaps, transformers gives a token the
  * number that the file says or the next one, as the class is a slow or a fast one.
  */
+#include <stdio.h>
+
 #include "file.h"
+#include "gguf.h"
 #include "hf_fields.h"
 #include "spm.h"
 #include "status.h"
@@ -24,22 +27,41 @@ enum {
 
 struct beside {
     struct sb_hf l;
+    const char *dir; /* where the files are; NULL: in a GGUF file */
+    const struct sb_gguf *gguf;
     int json;                            /* the tokenizer is a tokenizer.json */
     struct sb_json *config, *names;      /* tokenizer_config.json, special_tokens_map.json */
     const struct sb_json_node *roots[2]; /* theirs; NULL: not there */
 };
 
-/* Parses a file of the folder; *doc stays NULL where there is none. */
-static int32_t load(struct sb_json **doc, struct beside *b, const char *dir, const char *name)
+static const char *const names[] = {"tokenizer_config.json", "special_tokens_map.json",
+                                    "added_tokens.json"};
+
+const char *sb_tokenizer_beside(size_t index)
 {
+    return index < sizeof names / sizeof *names ? names[index] : NULL;
+}
+
+/* Parses a file of the folder, or the one that is in the GGUF file; *doc stays NULL where there is
+ * none. */
+static int32_t load(struct sb_json **doc, struct beside *b, const char *name)
+{
+    const struct sb_mem *mem = &b->l.t->mem;
+    struct sb_gguf_value value;
     char path[1024];
     int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(sb_file_join(path, dir, name));
-    rc = sb_json_load(doc, &b->l.t->mem, path, BESIDE_MAX);
+    b->l.path = name;
+    if (!b->dir) {
+        snprintf(path, sizeof path, SB_GGUF_HUGGING_FACE "%s", name);
+        if (sb_gguf_get(b->gguf, path, &value) && sb_gguf_string(&value))
+            rc = sb_json_parse(doc, mem, sb_gguf_string(&value), (size_t)value.count, name);
+        return rc;
+    }
+    SB_TRY(sb_file_join(path, b->dir, name));
+    rc = sb_json_load(doc, mem, path, BESIDE_MAX);
     if (rc == SPECBATCH_E_NOT_FOUND)
         rc = SPECBATCH_OK;
-    b->l.path = name;
 done:
     return rc;
 }
@@ -193,7 +215,7 @@ static int32_t check_gaps(const struct beside *b, size_t before)
     return SPECBATCH_OK;
 }
 
-static int32_t add_tokens(struct beside *b, const char *dir)
+static int32_t add_tokens(struct beside *b)
 {
     const struct sb_json_node *list = sb_json_get(b->roots[0], "added_tokens_decoder");
     const size_t before = b->l.t->vocab.n;
@@ -204,9 +226,9 @@ static int32_t add_tokens(struct beside *b, const char *dir)
     if (list) {
         SB_TRY(add_decoder(b, list));
     } else {
-        SB_TRY(load(&b->names, b, dir, "special_tokens_map.json"));
+        SB_TRY(load(&b->names, b, "special_tokens_map.json"));
         b->roots[1] = sb_json_root(b->names);
-        SB_TRY(load(&spelled, b, dir, "added_tokens.json"));
+        SB_TRY(load(&spelled, b, "added_tokens.json"));
         SB_TRY(add_spelled(b, sb_json_root(spelled)));
     }
     SB_TRY(check_gaps(b, before));
@@ -297,14 +319,16 @@ done:
     return rc;
 }
 
-int32_t sb_tokenizer_read_beside(struct sb_tokenizer *t, const char *dir, int json)
+int32_t sb_tokenizer_read_beside(struct sb_tokenizer *t, const char *dir,
+                                 const struct sb_gguf *gguf, int json)
 {
-    struct beside b = {.l = {.t = t, .places = {.mem = &t->mem}}, .json = json};
+    struct beside b = {
+        .l = {.t = t, .places = {.mem = &t->mem}}, .dir = dir, .gguf = gguf, .json = json};
     int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(load(&b.config, &b, dir, "tokenizer_config.json"));
+    SB_TRY(load(&b.config, &b, "tokenizer_config.json"));
     b.roots[0] = sb_json_root(b.config);
-    SB_TRY(add_tokens(&b, dir));
+    SB_TRY(add_tokens(&b));
     SB_TRY(make_template(&b));
     SB_TRY(set_prefix(&b));
 done:

@@ -347,7 +347,8 @@ int32_t sb_tokenizer_read_hf(struct sb_tokenizer *tokenizer, const char *text, s
 int32_t sb_tokenizer_read_spm(struct sb_tokenizer *tokenizer, const char *text, size_t length,
                               const char *path);
 /* hf_beside.c. Reads what the other files in the folder of a tokenizer.json (`json`), or of a
- * tokenizer.model, say of it. */
-int32_t sb_tokenizer_read_beside(struct sb_tokenizer *tokenizer, const char *dir, int json);
+ * tokenizer.model, say of it. dir NULL: they are in a GGUF file, as the tokenizer.json is. */
+int32_t sb_tokenizer_read_beside(struct sb_tokenizer *tokenizer, const char *dir,
+                                 const struct sb_gguf *gguf, int json);
 
 #endif

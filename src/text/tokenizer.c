@@ -63,7 +63,7 @@ int32_t sb_tokenizer_load(struct sb_tokenizer **out, const struct sb_mem *mem, c
     SB_TRY(rc);
     SB_NEW(t, sb_tokenizer_create(mem), formats[i - 1].name);
     SB_TRY(formats[i - 1].read(t, text, length, formats[i - 1].name));
-    SB_TRY(sb_tokenizer_read_beside(t, dir, i == 1));
+    SB_TRY(sb_tokenizer_read_beside(t, dir, NULL, i == 1));
     *out = t;
     t = NULL;
 done:

@@ -50,6 +50,12 @@ int32_t sb_tokenizer_load_gguf(struct sb_tokenizer **out, const struct sb_mem *m
                                const char *path, const struct sb_gguf *gguf);
 void sb_tokenizer_free(struct sb_tokenizer *tokenizer);
 
+/* In a GGUF file a tokenizer.json is the string SB_GGUF_HUGGING_FACE "json", which other programs
+ * know too, and a file beside it has its name behind SB_GGUF_HUGGING_FACE. sb_tokenizer_beside has
+ * these names by number; NULL behind the last. */
+#define SB_GGUF_HUGGING_FACE "tokenizer.huggingface."
+const char *sb_tokenizer_beside(size_t index);
+
 /* What a description in a GGUF file is for, and what has become of it. */
 struct sb_gguf_text {
     int32_t vocab;    /* given: the pieces that the file has to have, one for each embedding */

@@ -194,6 +194,39 @@ static void other_tokenizers_go_in_whole(void)
     test_dir_remove(&from);
 }
 
+/* What the files beside a tokenizer.json say of it goes with it, from a folder and from beside a
+ * GGUF file. */
+static void files_beside_a_tokenizer_go_in(void)
+{
+    static const char config[] = "{\"tokenizer_class\":\"LlamaTokenizer\",\"add_bos_token\":false,"
+                                 "\"add_eos_token\":true,\"eos_token\":\"a\"}";
+    const struct test_dir from = test_dir_make();
+    const specbatch_model_options options = options_of(SPECBATCH_WEIGHTS_AUTO);
+    char folder[128], first[160];
+
+    test_copy(&from, "examples/demo/target", "tokenizer.json");
+    test_copy(&from, "test/data/tokenizers/nfkc", "golden.jsonl");
+    test_write_text(&from, "tokenizer_config.json", config);
+    snprintf(folder, sizeof folder, "%s", from.path);
+    snprintf(first, sizeof first, "%s/first.gguf", from.path);
+    for (int i = 0; i < 2; i++) {
+        struct specbatch_model *expected = NULL, *got = NULL;
+        struct sb_ids ids = {.mem = &test_mem};
+        if (i == 1) /* a second time, from beside a file */
+            CHECK_OK(specbatch_convert(first, folder, NULL));
+        CHECK_OK(specbatch_convert(path, i ? first : folder, NULL));
+        CHECK_OK(sb_model_open(&expected, folder, &options));
+        CHECK_OK(sb_model_open(&got, path, &options));
+        CHECK(same_tokenizer(expected->tokenizer, got->tokenizer, 0, TEXTS) > 100);
+        CHECK_OK(sb_tokenizer_encode(got->tokenizer, "a", 1, 0, &ids));
+        CHECK(ids.n == 2 && ids.data[0] == ids.data[1]);
+        sb_ids_clear(&ids);
+        sb_model_release(expected);
+        sb_model_release(got);
+    }
+    test_dir_remove(&from);
+}
+
 /* ------------------------------------------------------------------ held against another writer */
 
 static const struct sb_gguf_tensor *find(const struct sb_gguf *gguf, const char *name)
@@ -607,6 +640,7 @@ RUN(quantised_files_give_the_same_bits);
 RUN(whole_blocks_are_quantised_in_the_file);
 RUN(tokenizers_are_the_same);
 RUN(other_tokenizers_go_in_whole);
+RUN(files_beside_a_tokenizer_go_in);
 RUN(files_are_those_of_another_writer);
 RUN(matrices_are_quantised_row_by_row);
 RUN(conversions_can_be_cancelled);
