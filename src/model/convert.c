@@ -44,7 +44,6 @@ enum {
     JSON_MAX = 1 << 28     /* bytes of a tokenizer.json */
 };
 
-
 /* A tensor on its way. */
 struct move {
     const struct sb_tensor *tensor; /* NULL: the divisors of Llama 3's frequencies */

@@ -367,9 +367,9 @@ done:
     return rc;
 }
 
-/* Reads the tokenizer.json in the folder of the file, and with
- * it what the other files there say of it, as in the folder of a checkpoint. E_NOT_FOUND: there is
- * no tokenizer.json, and then the other files are of something else. */
+/* Reads the tokenizer.json in the folder of the file, and with it what the other files there say of
+ * it, as in the folder of a checkpoint. E_NOT_FOUND: there is no tokenizer.json, and then the other
+ * files are of something else. */
 static int32_t read_folder(struct reader *r, const char *path)
 {
     const int n_dir = (int)(sb_file_name(path) - path);

@@ -43,9 +43,8 @@ struct sb_tokenizer;
  * E_IO, E_FORMAT, E_UNSUPPORTED (names the component and what to do), E_NOMEM. */
 int32_t sb_tokenizer_load(struct sb_tokenizer **out, const struct sb_mem *mem, const char *dir);
 /* Loads the tokenizer of the GGUF file at `path`, which is open: the tokenizer.json beside it, with
- * what the files beside that say of it, else the tokenizer.json in it, else the one that its
- * metadata describe. *out = NULL and OK when there
- * is none. The same codes. */
+ * what the files beside that say of it, else the tokenizer.json in it, likewise, else the one that
+ * its metadata describe. *out = NULL and OK when there is none. The same codes. */
 int32_t sb_tokenizer_load_gguf(struct sb_tokenizer **out, const struct sb_mem *mem,
                                const char *path, const struct sb_gguf *gguf);
 void sb_tokenizer_free(struct sb_tokenizer *tokenizer);
