@@ -109,6 +109,11 @@ SPECIAL = [
     "[gMASK]", "<|user|>"]
 
 
+def put(out, **members):
+    """Writes a line of a golden file."""
+    out.write(json.dumps(members, separators=(",", ":")) + "\n")
+
+
 class Library:
     """The program with the library in it; a request and an answer are a line each."""
 
@@ -249,12 +254,12 @@ class Check:
         with open(path, "w", encoding="ascii") as out:
             for i, step in enumerate(STEPS):
                 reference = self.step_of(step)
-                out.write(json.dumps({"step": json.dumps(step)}) + "\n")
+                put(out, step=json.dumps(step))
                 texts = ["the-final--countdown", "--a b  c--", " St, stAa  A,,a "]
                 texts += list(self.texts(3, "step %d" % i)) + [punctuation] * (i == 0)
                 for text in texts:
                     words = [w for w, _ in reference.pre_tokenize_str(text)]
-                    out.write(json.dumps({"text": text, "words": words}) + "\n")
+                    put(out, text=text, words=words)
 
     def pattern(self, pattern, texts):
         """(strings, differences), or the words of a refusal."""
@@ -280,13 +285,13 @@ class Check:
             for pattern in list(MODELS.values()) + CONSTRUCTS:
                 n = 30 if pattern in MODELS.values() else 8
                 if self.ours.ask("pattern", pattern) != "ok":
-                    out.write(json.dumps({"refused": pattern}) + "\n")
+                    put(out, refused=pattern)
                     continue
-                out.write(json.dumps({"pattern": pattern}) + "\n")
+                put(out, pattern=pattern)
                 split = pre_tokenizers.Split(Regex(pattern), "isolated")
                 for text in self.texts(n, pattern):
                     words = [w for w, _ in split.pre_tokenize_str(text) if w]
-                    out.write(json.dumps({"text": text, "words": words}) + "\n")
+                    put(out, text=text, words=words)
 
     def patterns(self):
         for name, pattern in MODELS.items():

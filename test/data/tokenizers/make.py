@@ -61,6 +61,10 @@ def train(tok, size, specials=(), bytes_alphabet=False, byte_tokens=False):
         trainers.BpeTrainer(vocab_size=size, special_tokens=names, initial_alphabet=alphabet,
                             show_progress=False))
 
+def put(out, **members):
+    """Writes a line, without blanks, of which there would be many."""
+    out.write(json.dumps(members, separators=(",", ":")) + "\n")
+
 def golden(name, tok, edit=None):
     folder = os.path.join(here, name); os.makedirs(folder, exist_ok=True)
     doc = json.loads(tok.to_str())
@@ -75,18 +79,15 @@ def golden(name, tok, edit=None):
             plain = tok.encode(text).ids
             tok.encode_special_tokens = False
             ids = tok.encode(text).ids
-            line = dict(text=text, ids=ids, plain=plain,
-                        bare=tok.encode(text, add_special_tokens=False).ids,
-                        decoded=tok.decode(ids), kept=tok.decode(ids, skip_special_tokens=False))
-            out.write(json.dumps(line) + "\n")
+            put(out, text=text, ids=ids, plain=plain,
+                bare=tok.encode(text, add_special_tokens=False).ids, decoded=tok.decode(ids),
+                kept=tok.decode(ids, skip_special_tokens=False))
         for i in range(60):
             low = range(min(n, 330)) if i % 2 else range(n)
             ids = [rng.choice(low)
                    for _ in range(rng.randint(1, 12))] + ([n + 7] if i % 5 == 0 else [])
-            out.write(
-                json.dumps(
-                    dict(ids=ids, decoded=tok.decode(ids), kept=tok.decode(
-                        ids, skip_special_tokens=False))) + "\n")
+            put(out, ids=ids, decoded=tok.decode(ids),
+                kept=tok.decode(ids, skip_special_tokens=False))
 
 def byte_level(pattern, digits_template=None, norm=None):
     tok = Tokenizer(models.BPE())
@@ -240,13 +241,10 @@ def splits():
     with open(os.path.join(here, "split.jsonl"), "w", encoding="utf-8") as out:
         for pattern in (QWEN, CL100K, gpt2, DEEPSEEK):
             split = pre_tokenizers.Split(Regex(pattern), "isolated")
-            out.write(json.dumps(dict(pattern=pattern)) + "\n")
+            put(out, pattern=pattern)
             for text in ALL + random_texts(120):
                 if text:
-                    out.write(
-                        json.dumps(
-                            dict(text=text, words=[w for w, _ in split.pre_tokenize_str(text)])) +
-                        "\n")
+                    put(out, text=text, words=[w for w, _ in split.pre_tokenize_str(text)])
 
 def spm(name="spm", texts=(), **options):
     folder = os.path.join(here, name); os.makedirs(folder, exist_ok=True)
@@ -272,13 +270,11 @@ def spm(name="spm", texts=(), **options):
     with open(os.path.join(folder, "golden.jsonl"), "w", encoding="utf-8") as out:
         for text in [*texts, *ALL]:
             bare = encode(text); ids = [sp.bos_id()] + bare
-            out.write(
-                json.dumps(
-                    dict(text=text, ids=ids, plain=[sp.bos_id()] +
-                         sp.encode(text), bare=bare, decoded=sp.decode(ids))) + "\n")
+            put(out, text=text, ids=ids, plain=[sp.bos_id()] + sp.encode(text), bare=bare,
+                decoded=sp.decode(ids))
         for i in range(120):
             ids = [rng.choice(range(270 if i % 2 else n)) for _ in range(rng.randint(1, 12))]
-            out.write(json.dumps(dict(ids=ids, decoded=sp.decode(ids))) + "\n")
+            put(out, ids=ids, decoded=sp.decode(ids))
 
 def spm_more():
     """User-defined pieces as in Mistral's and Gemma's files, and normalisers that do more than
@@ -330,9 +326,9 @@ def edges():
     with open(os.path.join(here, "edges.jsonl"), "w", encoding="utf-8") as out:
         def emit(doc, texts=(), ids=()):
             text = json.dumps(doc, separators=(",", ":")); tok = Tokenizer.from_str(text)
-            out.write(json.dumps(dict(tokenizer=text)) + "\n")
-            for t in texts: out.write(json.dumps(dict(text=t, ids=tok.encode(t).ids)) + "\n")
-            for i in ids: out.write(json.dumps(dict(ids=i, decoded=tok.decode(i))) + "\n")
+            put(out, tokenizer=text)
+            for t in texts: put(out, text=t, ids=tok.encode(t).ids)
+            for i in ids: put(out, ids=i, decoded=tok.decode(i))
         # Steps behind a run of bytes, while the token that ends it is on its way.
         strip = dict(type="Strip", content=" ", start=1, stop=0)
         emit(
