@@ -48,7 +48,9 @@ class MaskRow:
         self.keep_bits(bytes(byte ^ 0xff for byte in self._bits(ids)))
 
     def _check(self, id_: int) -> None:
-        if not 0 <= number("mask", c_int32, id_).value < 32 * self._row.n_words:
+        # A mask may name all ids of a vocabulary, so what is an int anyway is not converted.
+        known = id_ if isinstance(id_, int) else number("mask", c_int32, id_).value
+        if not 0 <= known < 32 * self._row.n_words:
             raise InvalidError(f"mask: {id_} is no token id")
 
     def _bits(self, ids: Iterable[int]) -> bytearray:
