@@ -73,15 +73,6 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
                           cached_keys_of(tile, split), keys_of(tile, split), a.d);
         cp_async_commit();
     };
-    /* New keys, or values. Returns whether this thread has put one that needs care. */
-    auto put_new = [&](uint16_t *plane, int split, bool is_v) {
-        const split_rows to = {shared + (is_v ? S::V_AT : 0),
-                               plane + from + (int64_t)split * SPLIT * a.d, split,
-                               a.heads + kv_head + (is_v ? a.kv_heads : 0), is_v};
-        bool is_bad = put_made<S>(to, made, a, tile);
-        is_bad |= make_more<S>(to, a, tile, first);
-        return is_bad;
-    };
     fetch(a.k, 0, first);
     fetch(a.v, S::V_AT, first);
     if (ROPES)
@@ -94,7 +85,7 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
         const int first_key = split * SPLIT, lowest = max(tile.lowest - first_key, 0);
         bool is_bad = false;
         if (ROPES)
-            put_new(a.k, split, false);
+            put_new<S>(shared, made, a, tile, kv_head, first, split, false);
         cp_async_wait<1>();
         __syncthreads(); /* K, Q and positions are here */
         {
@@ -106,7 +97,7 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
             weigh<S>(s, shared, weights, n_mma);
         }
         if (ROPES)
-            is_bad = put_new(a.v, split, true);
+            is_bad = put_new<S>(shared, made, a, tile, kv_head, first, split, true);
         cp_async_wait<1>();
         is_bad |= has_bad_values<S>(shared + S::V_AT, lowest, cached_keys_of(tile, split));
         note_care(care, is_bad);

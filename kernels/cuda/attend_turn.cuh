@@ -263,6 +263,22 @@ __device__ __forceinline__ bool make_more(const split_rows &to, const attend_arg
     return is_bad;
 }
 
+/* Puts all new keys, or values, of a split where they belong. Of the splits from `first_split` on
+ * turn_heads has made some. Returns as put_made does. */
+template <class S>
+__device__ __forceinline__ bool put_new(uint8_t *shared, const made_row<S> &made,
+                                        const attend_args &a, const query_tile &tile, int kv_head,
+                                        int first_split, int split, bool is_v)
+{
+    const int64_t at = tile.keys + kv_head * tile.stride + (int64_t)split * SPLIT * a.d;
+    const split_rows to = {shared + (is_v ? S::V_AT : 0), (is_v ? a.v : a.k) + at, split,
+                           a.heads + kv_head + (is_v ? a.kv_heads : 0), is_v};
+    bool is_bad = put_made<S>(to, made, a, tile);
+
+    is_bad |= make_more<S>(to, a, tile, first_split);
+    return is_bad;
+}
+
 } // namespace
 
 #endif
