@@ -39,13 +39,24 @@ int sb_file_is_directory(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-int32_t sb_file_join(char path[1024], const char *dir, const char *name)
+static int32_t check_length(int n, const char *name)
 {
-    int n = snprintf(path, 1024, "%s/%s", dir, name);
-
     if (n < 0 || n >= 1024)
         return sb_fail(SPECBATCH_E_INVALID, "%.100s: its path is longer than 1023 bytes", name);
     return SPECBATCH_OK;
+}
+
+/* The dot makes a folder of nothing, and of a slash alone. */
+int32_t sb_file_folder(char dir[1024], const char *path)
+{
+    const char *name = sb_file_name(path);
+
+    return check_length(snprintf(dir, 1024, "%.*s.", (int)(name - path), path), name);
+}
+
+int32_t sb_file_join(char path[1024], const char *dir, const char *name)
+{
+    return check_length(snprintf(path, 1024, "%s/%s", dir, name), name);
 }
 
 /* Fails with the system's words for errno, or with its number where it has no words. */

@@ -70,6 +70,9 @@ const char *sb_file_name(const char *path);
  * message begins with that. SPECBATCH_OK is fine. */
 int32_t sb_file_fail(int32_t rc, const char *path);
 
+/* The folder that a file is in, for sb_file_join. E_INVALID when that has more than 1023 bytes. */
+int32_t sb_file_folder(char dir[1024], const char *path);
+
 /* path = dir + "/" + name. E_INVALID when that has more than 1023 bytes. */
 int32_t sb_file_join(char path[1024], const char *dir, const char *name);
 

@@ -136,7 +136,7 @@ __device__ __forceinline__ int cached_keys_of(const query_tile &tile, int split)
 /* ------------------------------------------------------------------ loading */
 
 /* Copies rows [0, cached) of keys or values into a tile of SPLIT rows. Rows from n on become zeros,
- * and so do columns from d on. Rows [cached, n) are left for turn_keys. Nearly all splits are full,
+ * and so do columns from d on. Rows [cached, n) are left for put_new. Nearly all splits are full,
  * and their copies are one run of instructions without a branch: a thread makes up to 32, and every
  * instruction between them delays the last. */
 template <class S>

@@ -158,13 +158,19 @@ struct unturned_queries {
     }
 };
 
+/* The first new key of the splits from `split` on, of which turn_heads makes HALF_WARPS. */
+__device__ __forceinline__ int first_new_key(const query_tile &tile, int split)
+{
+    return max(tile.fresh, split * SPLIT);
+}
+
 /* load_queries for queries that are yet to be turned. And each half warp makes one of the first
  * HALF_WARPS new keys of splits [first, last], and its value. */
 template <class S>
 __device__ __forceinline__ void turn_heads(uint8_t *shared, made_row<S> *made, const attend_args &a,
                                            const query_tile &tile, int kv_head, int first, int last)
 {
-    const int begin = max(tile.fresh, first * SPLIT),
+    const int begin = first_new_key(tile, first),
               n_new = min(tile.highest + 1, (last + 1) * SPLIT) - begin;
     const int half = (int)threadIdx.x / HEAD_LANES, pos = begin + min(half, n_new - 1);
     const int token = tile.run + pos - tile.fresh, k_head = a.heads + kv_head,
@@ -240,7 +246,7 @@ template <class S>
 __device__ __forceinline__ bool make_more(const split_rows &to, const attend_args &a,
                                           const query_tile &tile, int first_split)
 {
-    const int begin = max(tile.fresh, first_split * SPLIT) + HALF_WARPS - to.split * SPLIT,
+    const int begin = first_new_key(tile, first_split) + HALF_WARPS - to.split * SPLIT,
               n = keys_of(tile, to.split);
     bool is_bad = false;
 

@@ -338,14 +338,13 @@ done:
  * place of one in it, since nothing says that the new file will lie there too. */
 static int32_t put_gguf(struct converter *c)
 {
-    const int n_dir = (int)(sb_file_name(c->from.path) - c->from.path);
     const int is_quantised = c->options->weights != SPECBATCH_WEIGHTS_AUTO;
     char dir[1024];
     int has_json = 0;
     int32_t rc = SPECBATCH_OK;
 
-    if (snprintf(dir, sizeof dir, "%.*s.", n_dir, c->from.path) < (int)sizeof dir)
-        SB_TRY(put_tokenizer_json(&has_json, c, dir));
+    SB_TRY(sb_file_folder(dir, c->from.path));
+    SB_TRY(put_tokenizer_json(&has_json, c, dir));
     SB_TRY(sb_gguf_copy_keys(&c->out, &c->mem, c->from.gguf,
                              is_quantised ? (int32_t)file_type(c) : -1,
                              has_json ? SB_GGUF_HUGGING_FACE : NULL));

@@ -372,13 +372,11 @@ done:
  * files are of something else. */
 static int32_t read_folder(struct reader *r, const char *path)
 {
-    const int n_dir = (int)(sb_file_name(path) - path);
     char dir[1024], name[1024], *text = NULL;
     size_t length = 0;
     int32_t rc = SPECBATCH_OK;
 
-    if (snprintf(dir, sizeof dir, "%.*s.", n_dir, path) >= (int)sizeof dir)
-        return SPECBATCH_E_NOT_FOUND;
+    SB_TRY(sb_file_folder(dir, path));
     SB_TRY(sb_file_join(name, dir, "tokenizer.json"));
     rc = sb_file_load(&text, &length, &r->t->mem, name, FILE_MAX);
     if (rc == SPECBATCH_E_NOT_FOUND)

@@ -34,19 +34,25 @@ struct beside {
     const struct sb_json_node *roots[2]; /* theirs; NULL: not there */
 };
 
-static const char *const names[] = {"tokenizer_config.json", "special_tokens_map.json",
-                                    "added_tokens.json"};
+enum beside_file { CONFIG, SPECIAL, ADDED, FILES };
+
+static const char *const file_names[FILES] = {
+    [CONFIG] = "tokenizer_config.json",
+    [SPECIAL] = "special_tokens_map.json",
+    [ADDED] = "added_tokens.json",
+};
 
 const char *sb_tokenizer_beside(size_t index)
 {
-    return index < sizeof names / sizeof *names ? names[index] : NULL;
+    return index < FILES ? file_names[index] : NULL;
 }
 
 /* Parses a file of the folder, or the one that is in the GGUF file; *doc stays NULL where there is
  * none. */
-static int32_t load(struct sb_json **doc, struct beside *b, const char *name)
+static int32_t load(struct sb_json **doc, struct beside *b, enum beside_file file)
 {
     const struct sb_mem *mem = &b->l.t->mem;
+    const char *name = file_names[file];
     struct sb_gguf_value value;
     char path[1024];
     int32_t rc = SPECBATCH_OK;
@@ -226,9 +232,9 @@ static int32_t add_tokens(struct beside *b)
     if (list) {
         SB_TRY(add_decoder(b, list));
     } else {
-        SB_TRY(load(&b->names, b, "special_tokens_map.json"));
+        SB_TRY(load(&b->names, b, SPECIAL));
         b->roots[1] = sb_json_root(b->names);
-        SB_TRY(load(&spelled, b, "added_tokens.json"));
+        SB_TRY(load(&spelled, b, ADDED));
         SB_TRY(add_spelled(b, sb_json_root(spelled)));
     }
     SB_TRY(check_gaps(b, before));
@@ -285,7 +291,7 @@ static int32_t make_template(struct beside *b)
         known |= strcmp(name, classes[i]) == 0;
     if (!known)
         return SPECBATCH_OK;
-    b->l.path = "tokenizer_config.json";
+    b->l.path = file_names[CONFIG];
     SB_TRY(put_token(b, "add_bos_token", 1, "bos_token", "<s>", &b->l.t->prefix));
     SB_TRY(put_token(b, "add_eos_token", 0, "eos_token", "</s>", &b->l.t->suffix));
 done:
@@ -310,7 +316,7 @@ static int32_t set_prefix(struct beside *b)
     if (b->json ||
         (name && strcmp(name, "LlamaTokenizer") != 0 && strcmp(name, "LlamaTokenizerFast") != 0))
         return SPECBATCH_OK;
-    b->l.path = "tokenizer_config.json";
+    b->l.path = file_names[CONFIG];
     SB_TRY(sb_hf_flag(&b->l, root, "legacy", 1, &legacy));
     SB_TRY(sb_hf_flag(&b->l, root, "add_prefix_space", 1, &prefix));
     if (!legacy || !prefix)
@@ -326,7 +332,7 @@ int32_t sb_tokenizer_read_beside(struct sb_tokenizer *t, const char *dir,
         .l = {.t = t, .places = {.mem = &t->mem}}, .dir = dir, .gguf = gguf, .json = json};
     int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(load(&b.config, &b, "tokenizer_config.json"));
+    SB_TRY(load(&b.config, &b, CONFIG));
     b.roots[0] = sb_json_root(b.config);
     SB_TRY(add_tokens(&b));
     SB_TRY(make_template(&b));

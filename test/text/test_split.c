@@ -3,39 +3,7 @@
  * (test/data/tokenizers/steps.jsonl, which compare_tokenizers.py --golden-steps wrote). The text
  * with every character of punctuation shows which of them it takes for such.
  */
-#include "support/tokenizer_data.h"
-#include "text/pipeline.h"
-
-/* The words that are expected; `node` is the next one. */
-struct expected {
-    const struct sb_json_node *node;
-    int differs;
-};
-
-static int32_t compare_word(void *context, const char *word, size_t n)
-{
-    struct expected *expected = context;
-    size_t length = 0;
-    const char *text = sb_json_string(expected->node, &length);
-
-    expected->differs |= !text || length != n || memcmp(text, word, n) != 0;
-    if (text)
-        expected->node = sb_json_next(expected->node);
-    return SPECBATCH_OK;
-}
-
-static int makes_words(const struct sb_tokenizer *t, const struct sb_json_node *root)
-{
-    struct expected expected = {.node = sb_json_first(sb_json_get(root, "words"))};
-    struct sb_work work;
-    size_t n = 0;
-    const char *text = sb_json_string(sb_json_get(root, "text"), &n);
-
-    sb_work_init(&work, &test_mem);
-    const int32_t rc = sb_split(&t->splitters, 0, &work, text, n, 1, compare_word, &expected);
-    sb_work_clear(&work);
-    return rc == SPECBATCH_OK && !expected.differs && !expected.node;
-}
+#include "support/words.h"
 
 /* A tokenizer with this pre-tokenizer. */
 static int32_t make(struct sb_tokenizer **t, const char *step)
@@ -65,7 +33,7 @@ static void test_reference_words(void)
         CHECK_OK(sb_json_parse(&doc, &test_mem, line, strlen(line), "steps.jsonl"));
         const struct sb_json_node *root = sb_json_root(doc);
         const char *step = sb_json_string(sb_json_get(root, "step"), NULL);
-        if (step ? make(&t, step) != SPECBATCH_OK : !makes_words(t, root))
+        if (step ? make(&t, step) != SPECBATCH_OK : !makes_words(&t->splitters, root))
             FAIL("steps.jsonl:%d: %.200s (%s)", seen + 1, line, specbatch_last_error());
         sb_json_free(doc);
     }

@@ -5,9 +5,9 @@
 #include <pthread.h>
 
 #include "hash.h"
-#include "text/chat.h"
-#include "text/pipeline.h"
 #include "support/tokenizer_data.h"
+#include "support/words.h"
+#include "text/chat.h"
 #include "utf8.h"
 
 #define SMALL "test/data/tokenizers/"
@@ -211,29 +211,10 @@ static void test_edges(void)
     sb_tokenizer_free(t);
 }
 
-/* The words that a splitting step has still to make. */
-struct expected_words {
-    const struct sb_json_node *next;
-    int ok;
-};
-
-static int32_t check_word(void *context, const char *word, size_t n)
-{
-    struct expected_words *expected = context;
-    size_t length = 0;
-    const char *text = sb_json_string(expected->next, &length);
-
-    expected->ok &= text && length == n && memcmp(text, word, n) == 0;
-    expected->next = sb_json_next(expected->next);
-    return SPECBATCH_OK;
-}
-
 /* A line {"pattern"} changes the step, a line {"text", "words"} tries it. */
 static int check_split_line(struct sb_steps *steps, const struct sb_json_node *root)
 {
-    struct expected_words expected = {sb_json_first(sb_json_get(root, "words")), 1};
     struct sb_properties properties = {.mem = &test_mem};
-    struct sb_work work;
     const char *s;
     size_t n = 0;
     int32_t rc;
@@ -246,11 +227,7 @@ static int check_split_line(struct sb_steps *steps, const struct sb_json_node *r
         sb_properties_clear(&properties);
         return rc == SPECBATCH_OK;
     }
-    s = sb_json_string(sb_json_get(root, "text"), &n);
-    sb_work_init(&work, &test_mem);
-    rc = sb_split(steps, 0, &work, s, n, 1, check_word, &expected);
-    sb_work_clear(&work);
-    return rc == SPECBATCH_OK && expected.ok && !expected.next;
+    return makes_words(steps, root);
 }
 
 /* Compares the words of the hand-written patterns and of another with those of Hugging Face's

@@ -75,9 +75,10 @@ STAGE = 115 / CLOCK
 # Of a loop that loads: instructions for each load, of which a multiprocessor issues 4 a clock, and
 # how many loads are in flight (nvcc unrolls such loops by 4). Loops of a constant count over a row
 # in registers are unrolled whole; the counts cannot tell them from others, so they are named here.
-# Attention has all of the heads that a lane makes together in flight, which are 72 loads with 16
-# queries and 104 with 32 where head_dim is 128 and heads are normed, or 32 of its partial results
-# and 4 maxima and sums (SASS of sm_90a); those are rounds of their own in the counts.
+# Attention has all of the heads that a lane makes together in flight: by the source 72 loads with
+# 16 queries and 104 with 32, where head_dim is 128 and heads are normed; in SASS of sm_90a they
+# stand before the first use. Or it has 32 of its partial results, or 4 maxima and sums, in flight;
+# those are rounds of their own in the counts.
 PER_LOAD, UNROLLED = 12, 4
 UNROLLED_WHOLE = {"norm_in_registers": 48, "rope_kv": 16, "attend_kernel": 72}
 SHARED, RESERVED, THREADS = 228 << 10, 1 << 10, 2048
