@@ -11,6 +11,7 @@ set title "Scheduling, 99 % of rounds"
 set ylabel "microseconds"
 set logscale y
 set yrange [0.1:1e6]
+set format y "%.10g" # 1000000, where gnuplot would write a power that is too high for its line
 plot for [i=1:4] line(word(methods, i), full) using "batch":"sched_p99_us" ls i title word(methods, i), \
      2000 lc rgb "#999999" title "2 ms"
 set key right top

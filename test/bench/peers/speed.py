@@ -34,8 +34,8 @@ import speed_job
 
 PROGRAMS = {"ours": "speed_ours.py", "llama.cpp": "speed_llama.py", "OpenVINO": "speed_openvino.py"}
 SYSTEMS = ("ours:auto,ours:bf16,llama.cpp:stored,OpenVINO:bf16,OpenVINO:f32/"
-           "llama.cpp:q8_0,ours:auto+q8_0,ours:bf16+q8_0,ours:bf16+q8/"
-           "llama.cpp:q4_0,ours:auto+q4_0,ours:bf16+q4_0,ours:bf16+q4")
+           "llama.cpp:q8_0,ours:auto+q8_0,ours:bf16+q8_0,ours:bf16+q8,ours:int8+q8_0/"
+           "llama.cpp:q4_0,ours:auto+q4_0,ours:bf16+q4_0,ours:bf16+q4,ours:int8+q4_0")
 FIGURES = (("prompt", "prompt of %(prompt_len)d"), ("plain 1", "plain, B = 1"),
            ("plain 8", "plain, B = 8"), ("verify 8", "8 x %(width)d over 8 x 1"),
            ("spec 1", "speculative, B = 1"), ("spec 8", "speculative, B = 8"))
