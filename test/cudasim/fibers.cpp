@@ -37,7 +37,7 @@ enum {
     STACKS = 64 * MAX_THREADS,  /* so many threads may be there at once */
     GUARDED = 16 * MAX_THREADS, /* stacks of these have guards: a process may have 65530 mappings */
     STACK_BYTES = 128 << 10,
-    GUARD_BYTES = 4096,
+    PAGE_BYTES = 4096, /* the guard in front of a stack is one */
     SHARED_BYTES = 227 << 10,
     GAP = 256,
     ARENA_BYTES = SHARED_BYTES + 64 * (GAP + 1024),
@@ -68,9 +68,9 @@ static void switch_stacks(context &from, context &to) { cudasim_switch(&from.sp,
 
 /* A new stack has six registers, the entry as the address to return to, and an end of the chain of
  * calls. */
-static void prepare(context &c, char *stack, void (*entry)())
+static void prepare(context &c, char *stack, size_t bytes, void (*entry)())
 {
-    void **top = reinterpret_cast<void **>(stack + STACK_BYTES);
+    void **top = reinterpret_cast<void **>(stack + bytes);
     top[-1] = NULL;
     top[-2] = reinterpret_cast<void *>(entry);
     for (int i = 3; i <= 8; i++)
@@ -86,11 +86,11 @@ struct context {
 
 static void switch_stacks(context &from, context &to) { swapcontext(&from.u, &to.u); }
 
-static void prepare(context &c, char *stack, void (*entry)())
+static void prepare(context &c, char *stack, size_t bytes, void (*entry)())
 {
     getcontext(&c.u);
     c.u.uc_stack.ss_sp = stack;
-    c.u.uc_stack.ss_size = STACK_BYTES;
+    c.u.uc_stack.ss_size = bytes;
     c.u.uc_link = NULL;
     makecontext(&c.u, entry, 0);
 }
@@ -212,24 +212,29 @@ static char *take_stack()
     char *stack;
 
     if (free_stacks.empty()) {
-        stack = stacks + made * (STACK_BYTES + GUARD_BYTES);
+        stack = stacks + made * (STACK_BYTES + PAGE_BYTES);
         if (made++ < GUARDED)
-            mprotect(stack, GUARD_BYTES, PROT_NONE);
-        return stack + GUARD_BYTES;
+            mprotect(stack, PAGE_BYTES, PROT_NONE);
+        return stack + PAGE_BYTES;
     }
     stack = free_stacks.back();
     free_stacks.pop_back();
     return stack;
 }
 
+/* The lanes of a warp run by turns and are mostly at one place of the kernel. Their stacks are
+ * whole pages apart, so if all began at the end of a page, they would be in each other's way in a
+ * few sets of the host's first-level cache. */
+static size_t usable_bytes(unsigned lane) { return STACK_BYTES - (size_t)lane * PAGE_BYTES / 32; }
+
 static void go_to(context &from, thread &t)
 {
-    if (!t.stack) {
-        t.stack = take_stack();
-        prepare(t.ctx, t.stack, thread_main);
-    }
     current = &t;
     running_index = (unsigned)(&t - threads);
+    if (!t.stack) {
+        t.stack = take_stack();
+        prepare(t.ctx, t.stack, usable_bytes(running_index % 32), thread_main);
+    }
     switch_stacks(from, t.ctx);
 }
 
@@ -560,9 +565,9 @@ static void *map(size_t bytes)
 
 static void set_up()
 {
-    stacks = static_cast<char *>(map((size_t)(STACKS + 1) * (STACK_BYTES + GUARD_BYTES)));
+    stacks = static_cast<char *>(map((size_t)(STACKS + 1) * (STACK_BYTES + PAGE_BYTES)));
     stacks_at = reinterpret_cast<uintptr_t>(stacks);
-    stacks_bytes = (size_t)(STACKS + 1) * (STACK_BYTES + GUARD_BYTES);
+    stacks_bytes = (size_t)(STACKS + 1) * (STACK_BYTES + PAGE_BYTES);
     arenas = static_cast<char *>(map((size_t)ARENAS * ARENA_BYTES));
     check_shared_region(arenas, (size_t)ARENAS * ARENA_BYTES);
 }

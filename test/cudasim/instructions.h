@@ -11,8 +11,6 @@
 #ifndef CUDASIM_INSTRUCTIONS_H
 #define CUDASIM_INSTRUCTIONS_H
 
-#include <deque>
-#include <unordered_map>
 #include <vector>
 
 #include "half.h"
@@ -149,24 +147,30 @@ static inline void ldmatrix4_trans(uint32_t (&r)[4], shared_at row)
 
 /* ------------------------------------------------------------------ copies */
 
-/* The copies that a thread has begun, by groups; the last group is still being filled. */
+/* The copies that a thread has begun and not waited for: those of its groups, one group behind the
+ * other, and then those of the group that is still open. */
 struct async_copy {
     shared_at to;
     const void *from;
 };
-static std::unordered_map<unsigned, std::deque<std::vector<async_copy>>> async_groups;
+struct async_copies {
+    std::vector<async_copy> begun;
+    std::vector<size_t> groups; /* the number of copies of each */
+};
 
-static inline std::deque<std::vector<async_copy>> &my_async_groups(void)
+static inline async_copies &my_async_copies(void)
 {
     /* Blocks that are there at once, at most 256 in a row, have their own. */
-    return async_groups[blockIdx.x % 256 * 1024 + threadIdx.x];
+    static std::vector<async_copies> all(256 * 1024);
+    return all[blockIdx.x % 256 * 1024 + threadIdx.x];
 }
 
 /* Forgets what a launch that failed has left behind. */
 static inline void cp_async_begin(void)
 {
     cudasim::unwatched books;
-    my_async_groups().assign(1, {});
+    my_async_copies().begun.clear();
+    my_async_copies().groups.clear();
 }
 
 static inline void cp_async(shared_at to, const void *from, bool real)
@@ -180,25 +184,37 @@ static inline void cp_async(shared_at to, const void *from, bool real)
     if (real)
         cudasim::note_read(from, 16);
     cudasim::unwatched books;
-    my_async_groups().back().push_back(async_copy{to, real ? from : NULL});
+    my_async_copies().begun.push_back(async_copy{to, real ? from : NULL});
 }
 
 static inline void cp_async_commit(void)
 {
     cudasim::unwatched books;
-    my_async_groups().emplace_back();
+    async_copies &mine = my_async_copies();
+    size_t open = mine.begun.size();
+
+    for (size_t n : mine.groups)
+        open -= n;
+    mine.groups.push_back(open);
 }
 
 template <int LEFT>
 static inline void cp_async_wait(void)
 {
     cudasim::unwatched books;
-    std::deque<std::vector<async_copy>> &groups = my_async_groups();
+    async_copies &mine = my_async_copies();
+    const size_t ended = mine.groups.size() > LEFT ? mine.groups.size() - LEFT : 0;
+    size_t copies = 0;
 
-    for (; groups.size() > LEFT + 1; groups.pop_front())
-        for (const async_copy &copy : groups.front())
-            for (int i = 0; i < 4; i++)
-                ((uint32_t *)copy.to)[i] = copy.from ? ((const uint32_t *)copy.from)[i] : 0;
+    for (size_t g = 0; g < ended; g++)
+        copies += mine.groups[g];
+    for (size_t c = 0; c < copies; c++) {
+        const async_copy &copy = mine.begun[c];
+        for (int i = 0; i < 4; i++)
+            ((uint32_t *)copy.to)[i] = copy.from ? ((const uint32_t *)copy.from)[i] : 0;
+    }
+    mine.begun.erase(mine.begun.begin(), mine.begun.begin() + (ptrdiff_t)copies);
+    mine.groups.erase(mine.groups.begin(), mine.groups.begin() + (ptrdiff_t)ended);
 }
 
 /* ------------------------------------------------------------------ mbarriers and bulk copies */
