@@ -1,6 +1,8 @@
 /* Columns of the prefix cache: copying them from and to slots, and pins; prefix.h draws it. */
 #include "pool/prefix.h"
 
+#include <string.h>
+
 #include "engine/scores.h"
 #include "fault.h"
 #include "stats.h"
@@ -217,12 +219,30 @@ static int32_t reserve(struct sb_prefix_tree *tree, const int32_t *ids, int32_t 
     return SPECBATCH_OK;
 }
 
+/* Makes room for one more pin. */
+static int32_t reserve_pin(struct sb_prefix *p)
+{
+    const size_t capacity = p->pins_capacity ? 2 * p->pins_capacity : 32;
+    struct sb_prefix_pin *pins, *old = p->pins;
+    int32_t rc = SPECBATCH_OK;
+
+    if (p->n_pins < p->pins_capacity)
+        return rc;
+    SB_NEW(pins, sb_alloc_raw(&p->mem, capacity, sizeof *pins), "a pin");
+    if (p->n_pins > 0)
+        memcpy(pins, old, p->n_pins * sizeof *pins);
+    p->pins = pins;
+    p->pins_capacity = capacity;
+    sb_free(&p->mem, old); /* last: a hook that does not return must leave sound pins */
+done:
+    return rc;
+}
+
 int32_t sb_prefix_pin(struct sb_prefix *p, const int32_t *ids, size_t n_ids, int32_t max_len,
                       uint64_t *pin)
 {
     const int32_t span = p->target->limits.span;
     struct sb_prefix_tree *tree = &p->tree;
-    struct sb_prefix_pin *pins;
     int32_t n, rc = SPECBATCH_OK;
 
     if (tree->n_blocks == 0)
@@ -231,12 +251,10 @@ int32_t sb_prefix_pin(struct sb_prefix *p, const int32_t *ids, size_t n_ids, int
         SB_FAIL(SPECBATCH_E_INVALID, "the prefix has %zu tokens, outside %d..%d", n_ids,
                 SB_PREFIX_BLOCK, (int)max_len);
     n = (int32_t)n_ids / SB_PREFIX_BLOCK;
-    SB_NEW(pins, sb_grow(&p->mem, p->pins, &p->pins_capacity, p->n_pins + 1, sizeof *pins),
-           "a pin");
-    p->pins = pins;
+    SB_TRY(reserve_pin(p));
     SB_TRY(reserve(tree, ids, n, span > 0 ? (int32_t)n_ids / span * span : 0));
     *pin = ++p->last_pin;
-    pins[p->n_pins++] = (struct sb_prefix_pin){.id = *pin, .last = sb_prefix_keep_open(tree)};
+    p->pins[p->n_pins++] = (struct sb_prefix_pin){.id = *pin, .last = sb_prefix_keep_open(tree)};
     p->stats[SB_STAT_prefix_evictions] = tree->n_evicted;
 done:
     return rc;
