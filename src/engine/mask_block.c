@@ -21,23 +21,28 @@ done:
 
 /* ------------------------------------------------------------------ memory */
 
+/* A part is the block's no more before a hook is called to free it, which may not return: the pool
+ * frees what is left of the block later. */
 void sb_mask_block_free(struct sb_mask_block *block, struct specbatch_model *model,
                         const struct sb_mem *mem)
 {
-    if (block->dev)
-        model->backend->free(model->device, mem, block->dev);
-    if (block->host)
-        model->backend->host_free(model->device, mem, block->host);
-    sb_free(mem, block->with_token);
-    sb_free(mem, block->rows);
-    sb_free(mem, block->shown);
-    sb_free(mem, block->list);
-    block->dev = block->host = NULL;
-    block->with_token = NULL;
-    block->rows = NULL;
-    block->shown = NULL;
-    block->list = NULL;
+    const struct sb_mask_block parts = *block;
+
     block->room = 0;
+    block->dev = NULL;
+    if (parts.dev)
+        model->backend->free(model->device, mem, parts.dev);
+    block->host = NULL;
+    if (parts.host)
+        model->backend->host_free(model->device, mem, parts.host);
+    block->with_token = NULL;
+    sb_free(mem, parts.with_token);
+    block->rows = NULL;
+    sb_free(mem, parts.rows);
+    block->shown = NULL;
+    sb_free(mem, parts.shown);
+    block->list = NULL;
+    sb_free(mem, parts.list);
 }
 
 /* Takes the memory of a block with so much room. The places of masks are counted in words by 32

@@ -64,15 +64,20 @@ static int32_t token_words(const struct sb_seq *seq)
     return rule->window < seq->max_tokens ? rule->window : seq->max_tokens;
 }
 
+/* A part is the block's no more before a hook is called to free it, which may not return: the pool
+ * frees what is left of the block later. */
 void sb_sampler_block_free(struct sb_sampler_block *block, struct specbatch_model *model,
                            const struct sb_mem *mem)
 {
-    if (block->dev)
-        model->backend->free(model->device, mem, block->dev);
-    if (block->host)
-        model->backend->host_free(model->device, mem, block->host);
-    block->dev = block->host = NULL;
+    void *dev = block->dev, *host = block->host;
+
     block->bytes = 0;
+    block->dev = NULL;
+    if (dev)
+        model->backend->free(model->device, mem, dev);
+    block->host = NULL;
+    if (host)
+        model->backend->host_free(model->device, mem, host);
 }
 
 int32_t sb_sampler_block_reserve(struct sb_sampler_block *block, struct specbatch_model *model,

@@ -91,13 +91,19 @@ static size_t alternatives(const struct sb_score_block *block)
     return (size_t)block->places * (size_t)block->n_top;
 }
 
+/* A part is the block's no more before a hook is called to free it, which may not return: the pool
+ * frees what is left of the block later. */
 void sb_score_block_free(struct sb_score_block *block, struct specbatch_model *model,
                          const struct sb_mem *mem)
 {
-    if (block->dev)
-        model->backend->free(model->device, mem, block->dev);
-    if (block->host)
-        model->backend->host_free(model->device, mem, block->host);
+    void *dev = block->dev, *host = block->host;
+
+    block->dev = NULL;
+    if (dev)
+        model->backend->free(model->device, mem, dev);
+    block->host = NULL;
+    if (host)
+        model->backend->host_free(model->device, mem, host);
     *block = (struct sb_score_block){.places = block->places, .n_moved = block->n_moved};
 }
 
