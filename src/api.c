@@ -361,7 +361,7 @@ int32_t specbatch_pool_submit(specbatch_pool *pool, const specbatch_request *req
         return rc;
     rc = sb_request_resolve(&full, request, pool->options.draft_len);
     if (rc == SPECBATCH_OK)
-        rc = sb_pool_submit(pool, &full, id);
+        rc = sb_pool_end_if_fatal(pool, sb_pool_submit(pool, &full, id));
     return leave(pool, rc);
 }
 

@@ -84,6 +84,12 @@ int32_t sb_pool_end(struct specbatch_pool *pool, int32_t rc)
     return pool->fatal;
 }
 
+/* A device that fails between rounds ends the pool as one that fails in a round does. */
+int32_t sb_pool_end_if_fatal(struct specbatch_pool *pool, int32_t rc)
+{
+    return specbatch_status_is_fatal(rc) ? sb_pool_end(pool, rc) : rc;
+}
+
 /* Gives waiting requests slots, while there are some for the first of them, and what is kept of
  * their tokens, or what other answers to their prompt have. */
 static int32_t admit(struct specbatch_pool *pool)

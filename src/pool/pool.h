@@ -103,6 +103,8 @@ void sb_pool_remove_news(struct specbatch_pool *pool, struct sb_seq *seq);
 /* Ends a pool by a failure that it cannot go on from; the last error says what it was. Returns the
  * pool's fatal code: rc itself if that is one. */
 int32_t sb_pool_end(struct specbatch_pool *pool, int32_t rc);
+/* The same for a call between rounds, which only a fatal failure ends the pool in. Returns rc. */
+int32_t sb_pool_end_if_fatal(struct specbatch_pool *pool, int32_t rc);
 /* Makes what ended a dead pool the last error, and returns its fatal code. */
 int32_t sb_pool_dead(const struct specbatch_pool *pool);
 /* How long a request waited for a slot, for its first token (0: it has none), and for its end, in

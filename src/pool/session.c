@@ -74,12 +74,6 @@ static struct sb_session_model describe(const struct sb_runner *cache)
     return model;
 }
 
-/* A device that fails between rounds ends the pool as one that fails in a round does. */
-static int32_t end_if_fatal(struct specbatch_pool *pool, int32_t rc)
-{
-    return specbatch_status_is_fatal(rc) ? sb_pool_end(pool, rc) : rc;
-}
-
 /* ----------------------------------------------------------------------------- saving */
 
 static int32_t check_save(const struct specbatch_pool *pool, const int32_t *ids, size_t n_ids)
@@ -141,7 +135,7 @@ done:
     sb_new_file_drop(&out.file);
     free_buffer(&buffer, pool);
     sb_prefix_close(&prefix->tree);
-    return end_if_fatal(pool, sb_file_fail(rc, path));
+    return sb_pool_end_if_fatal(pool, sb_file_fail(rc, path));
 }
 
 /* ---------------------------------------------------------------------------- loading */
@@ -306,5 +300,5 @@ int32_t sb_session_load(struct specbatch_pool *pool, const char *path, int32_t *
     *n = n_ids;
 done:
     sb_session_close(&l.in);
-    return end_if_fatal(pool, sb_file_fail(rc, path));
+    return sb_pool_end_if_fatal(pool, sb_file_fail(rc, path));
 }

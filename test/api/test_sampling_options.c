@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "sbtest.h"
+#include "status.h"
 #include "support/small_pool.h"
 
 static specbatch_pool *pool;
@@ -155,6 +156,39 @@ static void test_lists_of_different_requests_fit_together(void)
     specbatch_pool_free(narrow);
 }
 
+static int32_t broken_alloc(void **out, struct sb_device *device, const struct sb_mem *mem,
+                            size_t bytes)
+{
+    (void)out;
+    (void)device;
+    (void)mem;
+    return sb_fail(SPECBATCH_E_DEVICE, "no device for %zu bytes", bytes);
+}
+
+/* The first request with a sampler takes memory of the device. If that does not lack memory but
+ * fails, the pool is dead, as after a step. */
+static void test_a_device_that_fails_at_a_submission_ends_the_pool(void)
+{
+    const specbatch_pool_options options = small_options(SPECBATCH_POLICY_RAGGED);
+    const struct sb_backend *sound = target->backend;
+    struct sb_backend broken = *sound;
+    specbatch_sampling sampling = SPECBATCH_SAMPLING_INIT;
+    specbatch_request request = small_request(4);
+    specbatch_pool *one;
+
+    broken.alloc = broken_alloc;
+    sampling.temperature = 1.0f;
+    request.sampling = &sampling;
+    CHECK_OK(specbatch_pool_create(&one, target, NULL, &options));
+    target->backend = &broken;
+    CHECK_INT(specbatch_pool_submit(one, &request, NULL), SPECBATCH_E_DEVICE);
+    target->backend = sound;
+    request.sampling = NULL;
+    CHECK_ERROR(specbatch_pool_submit(one, &request, NULL), SPECBATCH_E_DEVICE, "pool ended");
+    CHECK_ERROR(specbatch_pool_step(one, NULL), SPECBATCH_E_DEVICE, "no device for");
+    specbatch_pool_free(one);
+}
+
 TEST_BEGIN
 const specbatch_pool_options options = small_options(SPECBATCH_POLICY_RAGGED);
 if (open_pair() || specbatch_pool_create(&pool, target, draft, &options)) {
@@ -166,6 +200,7 @@ RUN(test_integers_out_of_range);
 RUN(test_biases);
 RUN(test_nothing_asked_for_is_greedy);
 RUN(test_lists_of_different_requests_fit_together);
+RUN(test_a_device_that_fails_at_a_submission_ends_the_pool);
 specbatch_pool_free(pool);
 close_pair();
 TEST_END
