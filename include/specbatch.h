@@ -1477,7 +1477,7 @@ typedef struct specbatch_audit_report {
  * batch and draft are not. A difference is not an error: the report tells it.
  *
  * E_INVALID, E_OPTIONS, E_NOMEM, E_BUDGET, E_TOO_LONG, E_TOKEN, E_NO_TOKENIZER, E_UNSUPPORTED,
- * E_NO_DEVICE, E_DEVICE. Thread: any. Since 0.1.
+ * E_CANCELLED (by the request's mask), E_NO_DEVICE, E_DEVICE. Thread: any. Since 0.1.
  */
 SPECBATCH_API int32_t specbatch_audit(specbatch_model *target,
                                       const specbatch_pool_options *options,

@@ -433,6 +433,9 @@ static void test_an_audit_asks_the_mask(void)
     mask = mask_of(&other);
     CHECK_OK(specbatch_audit(masked_target(), NULL, &request, result, &report));
     CHECK(!report.equal);
+    other.cancel_at = other.n_calls + 1;
+    CHECK_ERROR(specbatch_audit(masked_target(), NULL, &request, result, &report),
+                SPECBATCH_E_CANCELLED, "its mask returned");
     specbatch_result_free(result);
     specbatch_pool_free(pool);
 }
