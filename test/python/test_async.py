@@ -106,6 +106,35 @@ class TestAsyncio(unittest.TestCase):
                                fixed_k=True) as pool:
             self.assertLess(asyncio.run(main(pool)), 10)
 
+    def test_a_stream_that_is_cancelled_until_it_ends(self):
+        """As a cancel scope of anyio does, in which servers run what answers a request."""
+        def propose(rows):
+            time.sleep(0.01)  # the step is under way all the while
+            return [None for _ in rows]
+
+        async def main(pool):
+            async def stream():
+                async for _ in pool.astream([[1, 2]], max_new=200, ignore_eos=True):
+                    started.set()
+
+            started = asyncio.Event()
+            task = asyncio.ensure_future(stream())
+            await started.wait()
+            while not task.done():
+                task.cancel()
+                await asyncio.sleep(0)
+            result = await pool.generate_async([1, 2, 3], max_new=3)
+            self.assertEqual(pool.step(), 0)
+            self.assertFalse(pool._routes or pool._records or pool._stepper)
+            self.assertFalse(pool._events or pool._results)
+            return result.ids
+
+        with specbatch.Model.open(TARGET) as model, \
+                specbatch.Pool(model, specbatch.Draft.from_functions(propose),
+                               fixed_k=True) as pool:
+            self.assertEqual(asyncio.run(main(pool)),
+                             plain(model, specbatch.Request([1, 2, 3], 3)).ids)
+
     def test_the_pool_is_closed_by_a_task_that_is_cancelled(self):
         async def work(started):
             with self.pool() as pool:

@@ -96,7 +96,7 @@ class Stepper:
         self.changed = asyncio.Event()  # a stream has come or gone
         self.step: "Optional[asyncio.Future[None]]" = None  # the one that is under way
         self.task: "Optional[asyncio.Task[None]]" = None
-        self.n_leaving = 0  # streams that wait for its end
+        self.leaving: List[Route] = []  # streams that wait for its end
 
     def join(self, route: Route) -> None:
         if asyncio.get_running_loop() is not self.loop:
@@ -107,18 +107,24 @@ class Stepper:
             self.task = self.loop.create_task(self._run())
 
     async def leave(self, route: Route) -> None:
-        """Ends a stream, when no step is under way."""
+        """Ends a stream, when no step is under way. A task that is cancelled again meanwhile waits
+        no longer, and _run ends its stream then."""
         self.routes.remove(route)
+        self.leaving.append(route)
         self.changed.set()
-        self.n_leaving += 1
         try:
-            while self.step is not None and not self.step.done():
+            while route in self.leaving and self.step is not None and not self.step.done():
                 await asyncio.wait([self.step])
         finally:
-            self.n_leaving -= 1
+            if self.step is None or self.step.done() or self.task is None or self.task.done():
+                self._let_go(route)
+
+    def _let_go(self, route: Route) -> None:
+        if route in self.leaving:
+            self.leaving.remove(route)
             self.pool._drop(route)
-            if not self.routes and self.pool._stepper is self:
-                self.pool._stepper = None
+        if not self.routes and not self.leaving and self.pool._stepper is self:
+            self.pool._stepper = None
 
     def _admit(self) -> None:
         """This is no part of _run: an exception has the frame that caught it in its traceback, and
@@ -151,9 +157,9 @@ class Stepper:
             self.step = None
             if error is not None:
                 self._end(error)
+            for route in list(self.leaving):  # they come before the next step
+                self._let_go(route)
             self._wake()
-            while self.n_leaving:  # they come before the next step
-                await asyncio.sleep(0)
 
     def _wake(self) -> None:
         for route in self.routes:
