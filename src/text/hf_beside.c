@@ -20,10 +20,7 @@
 #include "spm.h"
 #include "status.h"
 
-enum {
-    BESIDE_MAX = 1 << 26, /* bytes of a file */
-    NAMED_MAX = 4096      /* special tokens in a list, each of which is compared with each token */
-};
+enum { BESIDE_MAX = 1 << 26 /* bytes of a file */ };
 
 struct beside {
     struct sb_hf l;
@@ -32,6 +29,7 @@ struct beside {
     int json;                            /* the tokenizer is a tokenizer.json */
     struct sb_json *config, *names;      /* tokenizer_config.json, special_tokens_map.json */
     const struct sb_json_node *roots[2]; /* theirs; NULL: not there */
+    struct sb_vocab named;               /* for added_tokens.json: what they name special tokens */
 };
 
 enum beside_file { CONFIG, SPECIAL, ADDED, FILES };
@@ -92,8 +90,6 @@ static int32_t each_named(struct beside *b, named_fn function, void *context)
             answer = function(b, node, context);
             continue;
         }
-        if (sb_json_count(node) > NAMED_MAX)
-            return sb_hf_unsupported(&b->l, members[i / 2], "of more than 4096 tokens", "fewer");
         for (node = sb_json_first(node); node && answer == 0; node = sb_json_next(node))
             answer = function(b, node, context);
     }
@@ -108,14 +104,17 @@ static const char *spelling(const struct sb_json_node *node, size_t *n)
     return sb_json_string(content ? content : node, n);
 }
 
-static int32_t is_spelled(struct beside *b, const struct sb_json_node *node, void *context)
+/* Notes the spelling of a named token. To walk through the files for each token of
+ * added_tokens.json would take the product of what both have. */
+static int32_t note_named(struct beside *b, const struct sb_json_node *node, void *context)
 {
-    const struct sb_bytes *content = context;
     size_t n = 0;
     const char *text = spelling(node, &n);
 
-    (void)b;
-    return text && n == content->n && memcmp(text, content->data, n) == 0;
+    (void)context;
+    if (!text || sb_vocab_find(&b->named, text, n) >= 0)
+        return SPECBATCH_OK;
+    return sb_vocab_add(&b->named, b->l.path, text, n, (int64_t)b->named.n, SB_PIECE_SPECIAL);
 }
 
 /* Makes a piece that the files name a special token. One that the vocabulary does not have has no
@@ -186,10 +185,11 @@ done:
 static int32_t add_spelled(struct beside *b, const struct sb_json_node *list)
 {
     struct sb_added_token token = {.content = {.mem = &b->l.t->mem}};
-    int32_t named, rc = SPECBATCH_OK;
+    int32_t rc = SPECBATCH_OK;
     int64_t id = 0;
     size_t n;
 
+    SB_TRY(each_named(b, note_named, NULL));
     for (const struct sb_json_node *node = sb_json_first(list); node; node = sb_json_next(node)) {
         const char *text = sb_json_name(node, &n);
         if (!text || !sb_json_int(node, &id) || id < 0 || id >= SB_ID_LIMIT)
@@ -199,9 +199,8 @@ static int32_t add_spelled(struct beside *b, const struct sb_json_node *list)
             continue;
         SB_TRY(sb_bytes_set(&token.content, text, n));
         token.id = (int32_t)id;
-        SB_TRY((named = each_named(b, is_spelled, &token.content)) < 0 ? named : SPECBATCH_OK);
-        token.special = named;
-        token.normalized = !named;
+        token.special = sb_vocab_find(&b->named, text, n) >= 0;
+        token.normalized = !token.special;
         SB_TRY(add_token(b, &token));
     }
 done:
@@ -332,6 +331,8 @@ int32_t sb_tokenizer_read_beside(struct sb_tokenizer *t, const char *dir,
         .l = {.t = t, .places = {.mem = &t->mem}}, .dir = dir, .gguf = gguf, .json = json};
     int32_t rc = SPECBATCH_OK;
 
+    b.named.text.mem = &t->mem;
+    b.named.key = sb_hash_draw(&b);
     SB_TRY(load(&b.config, &b, CONFIG));
     b.roots[0] = sb_json_root(b.config);
     SB_TRY(add_tokens(&b));
@@ -339,6 +340,7 @@ int32_t sb_tokenizer_read_beside(struct sb_tokenizer *t, const char *dir,
     SB_TRY(set_prefix(&b));
 done:
     sb_ids_clear(&b.l.places);
+    sb_vocab_clear(&b.named);
     sb_json_free(b.config);
     sb_json_free(b.names);
     return rc;

@@ -4,6 +4,7 @@
  * to an end if the work grew with the product of two sizes instead of their sum.
  */
 #include "text/pipeline.h"
+#include "support/model_files.h"
 #include "support/tokenizer_data.h"
 
 #define MODEL \
@@ -193,6 +194,50 @@ static void test_many_added_tokens(void)
     sb_tokenizer_free(t);
 }
 
+/* A list of `n` strings of a letter and six digits; behind each, `value` for a name's value. */
+static void put_names(struct text *t, char letter, int n, const char *value, int first_id)
+{
+    char token[40];
+
+    for (int i = 0; i < n; i++) {
+        snprintf(token, sizeof token, "%s\"%c%06d\"%s", i ? "," : "", letter, i, value);
+        put(t, token);
+        snprintf(token, sizeof token, "%d", first_id + i);
+        put(t, *value ? token : "");
+    }
+}
+
+/* Two hundred thousand tokens of added_tokens.json beside as many members and 4,000 named
+ * tokens of tokenizer_config.json. To look at these for each token would take 10^11 steps. */
+static void test_many_tokens_beside(void)
+{
+    enum { N = 200000 };
+    const struct test_dir dir = test_dir_make();
+    struct text config = {.bytes = {.mem = &test_mem}}, added = config;
+    struct sb_tokenizer *t = NULL;
+
+    put(&config, "{\"eos_token\":\"t000001\",\"additional_special_tokens\":[");
+    put_names(&config, 'x', 4000, "", 0);
+    put(&config, "],");
+    put_names(&config, 'm', N, ":", 0);
+    put(&config, "}");
+    put(&added, "{");
+    put_names(&added, 't', N, ":", 4);
+    put(&added, "}");
+    CHECK_OK(config.rc | added.rc);
+    test_write_text(&dir, "tokenizer.json", "{" MODEL "}");
+    test_write_text(&dir, "tokenizer_config.json", config.bytes.data);
+    test_write_text(&dir, "added_tokens.json", added.bytes.data);
+    CHECK_OK(sb_tokenizer_load(&t, &test_mem, dir.path));
+    CHECK_INT(count_ids(t, "at000001t199999", 1), 3);
+    CHECK(sb_vocab_piece(&t->vocab, 5)->flags & SB_PIECE_SPECIAL);
+    CHECK(!(sb_vocab_piece(&t->vocab, 6)->flags & SB_PIECE_SPECIAL));
+    sb_tokenizer_free(t);
+    sb_bytes_clear(&config.bytes);
+    sb_bytes_clear(&added.bytes);
+    test_dir_remove(&dir);
+}
+
 /* A long string is looked for in a text that nearly is that string at every place. */
 static void test_long_strings_to_look_for(void)
 {
@@ -299,6 +344,7 @@ RUN(test_steps_that_multiply);
 RUN(test_steps_that_prepend);
 RUN(test_long_templates);
 RUN(test_many_added_tokens);
+RUN(test_many_tokens_beside);
 RUN(test_long_strings_to_look_for);
 RUN(test_tokens_that_take_space);
 RUN(test_a_long_run_of_bytes);
