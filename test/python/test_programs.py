@@ -104,6 +104,16 @@ class TestPrograms(unittest.TestCase):
         self.assertEqual(run("generate", "--target", TARGET, "--prompts", "-", "--resume")[0], 2)
         self.assertEqual(run("generate", "--target", "/nowhere", "--prompts", "-")[0], 2)
 
+    def test_a_request_that_fails_fails_the_program(self):
+        with specbatch.Model.open(TARGET) as model:
+            none = {"ids": [1, 2], "id": "none", "bias": dict.fromkeys(range(model.vocab_size))}
+        code, out, err = run("generate", "--target", TARGET, "--prompts", "-", "--max-new", "3",
+                             "--in-order", text='{"ids": [1, 2]}\n' + json.dumps(none) + "\n")
+        self.assertEqual((code, err), (3, 'generate: "none" ended early: SPECBATCH_E_NO_CHOICE\n'))
+        lines = [json.loads(line) for line in out.splitlines()]
+        self.assertEqual([(len(line["ids"]), line.get("error")) for line in lines],
+                         [(3, None), (0, "SPECBATCH_E_NO_CHOICE")])
+
     def test_prompts_may_be_as_long_as_the_context(self):
         for options, code in (([], 0), (["--max-len", "2999"], 2), (["--max-len", "5000"], 2)):
             line = {"ids": [7] * 2998, "max_new": 2, "category": "writing"}

@@ -235,6 +235,7 @@ def read_line(line: Dict[str, Any], number: int, args: argparse.Namespace, targe
 def result_line(result: Result) -> str:
     line = {"id": result.user, "ids": result.ids, "text": result.text, "finish": result.finish,
             "answer": result.answer if result._is_one_of_several else None,
+            "error": None if result.error is None else result.error.status_name,
             "logprobs": result.logprobs, "top_logprobs": result.top_logprobs}
     return json.dumps({name: value for name, value in line.items() if value is not None},
                       ensure_ascii=False, separators=(",", ":"))
@@ -260,6 +261,12 @@ def generate(args: argparse.Namespace, stack: ExitStack) -> int:
     results = in_order(results)
     for result in results if args.in_order else ():
         print(result_line(result), file=output)
+    failed = [result for result in results if result.error is not None]
+    for result in failed:
+        print(f"generate: {json.dumps(result.user)} ended early: "
+              f"{result.error and result.error.status_name}", file=sys.stderr)
+    if failed:
+        return 3
     seconds, n_tokens = time.monotonic() - began, sum(len(result.ids) for result in results)
     print(f"{args.policy}: {len(results)} requests, {n_tokens} tokens in {seconds:.2f} s, "
           f"{n_tokens / seconds:.1f} tokens/s", file=sys.stderr)
