@@ -211,6 +211,21 @@ done:
     return rc;
 }
 
+/* Vicuna's and LongChat's long checkpoints have positions that are divided by the factor, and keep
+ * the number from before as max_position_embeddings: what they were trained for is in
+ * max_sequence_length. transformers, which limits no text, asks for neither. */
+static int32_t read_longest(struct sb_config *config, const struct sb_fields *fields)
+{
+    int32_t longest = config->context;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_field_int(fields, "max_sequence_length", 1, SB_CONTEXT_MAX, &longest));
+    if (longest > config->context && longest <= config->context * config->rope.factor)
+        config->context = longest;
+done:
+    return rc;
+}
+
 int32_t sb_config_rope(struct sb_config *config, const struct sb_fields *fields)
 {
     struct sb_rope_config *rope = &config->rope;
@@ -226,6 +241,8 @@ int32_t sb_config_rope(struct sb_config *config, const struct sb_fields *fields)
         SB_TRY(sb_field_need(&scaling, "factor"));
         SB_TRY(sb_field_double(&scaling, "factor", 1.0, FACTOR_MAX, &rope->factor));
     }
+    if (rope->kind == SB_ROPE_LINEAR)
+        SB_TRY(read_longest(config, fields));
     if (rope->kind == SB_ROPE_LLAMA3)
         SB_TRY(read_llama3(rope, fields, &scaling));
     if (rope->kind == SB_ROPE_YARN)

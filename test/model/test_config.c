@@ -121,6 +121,34 @@ static void rotary_spellings(void)
     CHECK(c.rope.low_freq == 1.0 && c.rope.high_freq == 4.0 && c.rope.original_context == 64.0);
 }
 
+/* vicuna-7b-v1.5-16k: 4096 positions, divided by 4, and 16384 as max_sequence_length. */
+static void longest_of_linear(void)
+{
+    static const struct {
+        const char *more;
+        int32_t context;
+    } cases[] = {
+        {",\"rope_scaling\":{\"type\":\"linear\",\"factor\":4},\"max_sequence_length\":2048", 2048},
+        {",\"rope_scaling\":{\"type\":\"linear\",\"factor\":4},\"max_sequence_length\":256", 512},
+        {",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},\"max_sequence_length\":2048", 512},
+        {",\"rope_scaling\":{\"type\":\"linear\",\"factor\":4}", 512},
+        {",\"max_sequence_length\":2048", 512},
+    };
+    char text[600];
+    struct sb_config c;
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(text, sizeof text, "{" BASE "%s}", cases[i].more);
+        CHECK_OK(load(&c, text, NULL));
+        CHECK_INT(c.context, cases[i].context);
+    }
+    CHECK_ERROR(load(&c,
+                     "{" BASE ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":4},"
+                     "\"max_sequence_length\":\"2048\"}",
+                     NULL),
+                SPECBATCH_E_FORMAT, "config.json: max_sequence_length is not an integer");
+}
+
 /* The architecture decides what absent num_key_value_heads and head_dim mean. */
 static void default_heads(void)
 {
@@ -557,6 +585,7 @@ RUN(given_values);
 RUN(architectures);
 RUN(default_heads);
 RUN(rotary_spellings);
+RUN(longest_of_linear);
 RUN(partial_rotation);
 RUN(original_context);
 RUN(yarn_attention_factor);
