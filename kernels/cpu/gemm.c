@@ -27,7 +27,8 @@
  *              rows fetches a part of the next piece, so that memory does not rest while they
  *              compute
  *
- * Products by the matrix unit are cut in another way, in gemm_tiles.c.
+ * Products by the matrix unit are cut in another way, in gemm_tiles.c, and so are those of many
+ * rows with quantised weights, in gemm_quant_lines.h.
  *
  * BLAS libraries change the order of summation with the number of rows, which is what this library
  * exists to avoid.
@@ -148,6 +149,8 @@ typedef void tile_fn(const struct piece *);
 #include "gemm_bf16.h"
 
 #include "gemm_quant.h"
+
+#include "gemm_quant_lines.h"
 
 #if defined(SB_LEVEL_AVX512)
 
@@ -324,6 +327,10 @@ void SB_LEVEL(gemm)(const struct sb_cpu_gemm *a, int64_t first, int64_t last)
     }
     if (sb_cpu_has_tiles(a->products)) {
         SB_LEVEL(gemm_tiles)(a, first, last);
+        return;
+    }
+    if (makes_lines(a)) {
+        do_many_rows(a, first, last);
         return;
     }
     for (int64_t row = 0; row < a->m; row += most)

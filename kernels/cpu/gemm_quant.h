@@ -11,7 +11,8 @@
  * of a group of rows there. So few columns are done at a time that the two chains of every sum fit
  * the registers beside them: 64 columns for one row, and 16 or 32 for six. To make bf16 or floats
  * in memory, a block at a time, took from a quarter more time, with 12 rows, to twice as much with
- * 4 (Zen 4), probably because loads waited for the stores.
+ * 4 (Zen 4), probably because loads waited for the stores. More rows make up for it, and do so in
+ * gemm_quant_lines.h.
  */
 #include "quant_blocks.h"
 
