@@ -84,42 +84,50 @@ static void store_block(uint32_t *at, const uint16_t part[SB_BLOCK], enum sb_pro
         memcpy(at, part, SB_BLOCK * sizeof *part);
 }
 
-/* Words from the beginning of `to` to where this part of this row, and this block of it, begin. */
-static int64_t block_at(const struct sb_cpu_inputs *a, int64_t row, int part, int64_t block)
+/* Where the blocks of a row are: the first one, with its parts side by side, and the words from
+ * each to the next. Whoever asks for each block anew divides more than it converts. */
+struct blocks {
+    uint32_t *first;
+    int64_t stride;
+};
+
+static struct blocks blocks_of_row(const struct sb_cpu_inputs *a, int64_t row)
 {
     const int64_t words = sb_cpu_block_words(a->products);
     const int32_t parts = sb_form_parts(a->form);
+    uint32_t *to = a->to;
 
     if (sb_cpu_has_tiles(a->products)) {
         const int64_t rows = sb_cpu_tile_rows(a->m, parts);
-        const int64_t blocks = sb_whole_blocks(a->n) / SB_BLOCK;
-        return ((row / rows * blocks + block) * 16 + row % rows * parts + part) * words;
+        const int64_t of_tile = sb_whole_blocks(a->n) / SB_BLOCK * 16;
+        return (struct blocks){to + (row / rows * of_tile + row % rows * parts) * words,
+                               16 * words};
     }
-    return ((block * a->m + row) * parts + part) * words;
+    return (struct blocks){to + row * parts * words, a->m * parts * words};
 }
 
-/* Makes one block of a row of x. k: its first column; x: its 32 values */
-static void make_block(const struct sb_cpu_inputs *a, int64_t row, int64_t k, const float *x)
+/* Makes one block of a row of x. x: its 32 values; sums: where its sum goes, with those of other
+ * parts ldsums apart, or NULL */
+static void make_block(uint32_t *to, enum sb_products products, enum sb_form form, const float *x,
+                       float *sums, int64_t ldsums)
 {
-    const int32_t n_parts = sb_form_parts(a->form);
-    const int64_t block = k / SB_BLOCK, blocks = sb_whole_blocks(a->n) / SB_BLOCK;
-    uint32_t *to = a->to;
+    const int64_t words = sb_cpu_block_words(products);
     parts_of_block parts;
 
-    if (a->form == SB_FORM_FLOAT) {
-        memcpy(to + block_at(a, row, 0, block), x, SB_BLOCK * sizeof *x);
-        if (a->sums)
-            a->sums[row * blocks + block] = v_hsum(v_add(v_load(x), v_load(x + V16)));
+    if (form == SB_FORM_FLOAT) {
+        memcpy(to, x, SB_BLOCK * sizeof *x);
+        if (sums)
+            *sums = v_hsum(v_add(v_load(x), v_load(x + V16)));
         return;
     }
-    if (a->form == SB_FORM_PARTS)
+    if (form == SB_FORM_PARTS)
         split_block(parts, x);
     else
         round_block(parts, x);
-    for (int part = 0; part < n_parts; part++) {
-        store_block(to + block_at(a, row, part, block), parts[part], a->products);
-        if (a->sums)
-            a->sums[(row * n_parts + part) * blocks + block] = sum_part(parts[part]);
+    for (int part = 0; part < sb_form_parts(form); part++) {
+        store_block(to + part * words, parts[part], products);
+        if (sums)
+            sums[part * ldsums] = sum_part(parts[part]);
     }
 }
 
@@ -140,17 +148,24 @@ static void make_integers(struct sb_cpu_int8 *to, const float *x)
     to->sum = to->d * (float)(to->sums[0] + to->sums[1]);
 }
 
-void SB_LEVEL(inputs)(const struct sb_cpu_inputs *a, int64_t first, int64_t last)
+void SB_LEVEL(inputs)(const struct sb_cpu_inputs *args, int64_t first, int64_t last)
 {
-    for (int64_t row = first; row < last; row++)
-        for (int64_t k = 0; k < a->n; k += SB_BLOCK) {
-            const float *x = a->x + row * a->n + k;
+    const struct sb_cpu_inputs a = *args; /* which no store of a block can change */
+    const int64_t n_blocks = sb_whole_blocks(a.n) / SB_BLOCK;
+
+    for (int64_t row = first; row < last; row++) {
+        const struct blocks blocks = blocks_of_row(&a, row);
+        float *sums = a.sums ? a.sums + row * sb_form_parts(a.form) * n_blocks : NULL;
+        for (int64_t block = 0, k = 0; k < a.n; block++, k += SB_BLOCK) {
+            const float *x = a.x + row * a.n + k;
             float filled[SB_BLOCK] = {0};
-            if (a->n - k < SB_BLOCK)
-                x = memcpy(filled, x, (size_t)(a->n - k) * sizeof *x);
-            if (a->form == SB_FORM_INT8)
-                make_integers((struct sb_cpu_int8 *)a->to + k / SB_BLOCK * a->m + row, x);
+            if (a.n - k < SB_BLOCK)
+                x = memcpy(filled, x, (size_t)(a.n - k) * sizeof *x);
+            if (a.form == SB_FORM_INT8)
+                make_integers((struct sb_cpu_int8 *)a.to + block * a.m + row, x);
             else
-                make_block(a, row, k, x);
+                make_block(blocks.first + block * blocks.stride, a.products, a.form, x,
+                           sums ? sums + block : NULL, n_blocks);
         }
+    }
 }
