@@ -33,23 +33,38 @@ struct world {
     uint16_t *dev_k, *dev_v;
 };
 
+/* Copies a row of content to element `at` of a plane. The simulator notices reads of memory that is
+ * not written, so there `whole` is NULL, and every row is a copy of its own. On a GPU whoever
+ * copies waits for the device, which other programs have by turns, and rows are 100,000 together:
+ * they are put into a whole plane on the host, NaN between them, which is one copy. */
+static void put_row(uint16_t *plane, uint16_t *whole, int64_t at, const uint16_t *row, size_t bytes)
+{
+    if (whole)
+        memcpy(whole + at, row, bytes);
+    else
+        (void)cudaMemcpy(plane + at, row, bytes, cudaMemcpyHostToDevice);
+}
+
 /* Makes a plane in which the content of all sequences is written, and nothing else. */
 static uint16_t *place(const struct world *world, int is_v, int64_t elements)
 {
-    uint16_t *plane = fresh((size_t)elements * 2);
+    const size_t bytes = (size_t)elements * 2;
+    uint16_t *plane = fresh(bytes), *whole = NULL;
 
-#ifndef CUDASIM_CUDA_RUNTIME_API_H /* the simulator notices reads of memory that is not written */
-    (void)cudaMemset(plane, 0xff, (size_t)elements * 2);
+#ifndef CUDASIM_CUDA_RUNTIME_API_H
+    whole = memset(cpu_memory(bytes), 0xff, bytes);
 #endif
     for (int32_t i = 0; i < world->n_seqs; i++) {
         const struct sequence *s = &world->seqs[i];
         const struct matrix *m = is_v ? &s->v : &s->k;
         for (int32_t h = 0; h < world->kv_heads; h++)
             for (int32_t p = 0; p < s->n; p++)
-                (void)cudaMemcpy(plane + s->base + ((int64_t)h * s->cap + s->start + p) * world->d,
-                                 m->bits + ((int64_t)h * s->n + p) * m->ld, (size_t)world->d * 2,
-                                 cudaMemcpyHostToDevice);
+                put_row(plane, whole, s->base + ((int64_t)h * s->cap + s->start + p) * world->d,
+                        m->bits + ((int64_t)h * s->n + p) * m->ld, (size_t)world->d * 2);
     }
+    if (whole)
+        (void)cudaMemcpy(plane, whole, bytes, cudaMemcpyHostToDevice);
+    free(whole);
     return plane;
 }
 
