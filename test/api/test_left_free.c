@@ -1,8 +1,8 @@
 /*
  * A free hook that is left by longjmp while a pool makes room for pins and requests: the pool is
- * dead then, and freeing it gives back all that it has, and nothing twice. What the interrupted
- * call has made is lost, which here the test itself gives back. The same of the queue, and of other
- * callbacks, is in test_callbacks.c.
+ * dead then, and freeing it gives back all that it has, and nothing twice; so does a text stream.
+ * What the interrupted call has made is lost, which here the test itself gives back. The same of
+ * the queue, and of other callbacks, is in test_callbacks.c.
  */
 #include "sbtest.h"
 
@@ -92,6 +92,35 @@ static void test_while_pins_grow(void)
     check_left(pool, 1, 0);
 }
 
+/* A text stream, which has the memory functions of its model. */
+static void test_while_a_text_grows(void)
+{
+    static specbatch_text_stream *stream;
+    static specbatch_model *model;
+    specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
+    const char *text;
+    int32_t ids[200];
+
+    memset(&hooks, 0, sizeof hooks);
+    options.alloc = note_alloc;
+    options.free = leave_free;
+    options.alloc_user = &hooks.memory;
+    for (int32_t i = 0; i < 200; i++)
+        ids[i] = 260 + i;
+    CHECK_OK(specbatch_model_open(&model, "examples/demo/draft", &options));
+    CHECK_OK(specbatch_text_stream_create(&stream, model, 0));
+    CHECK_OK(specbatch_text_stream_push(stream, ids, 1, &text, NULL));
+    arm(1);
+    if (setjmp(hooks.out) == 0)
+        specbatch_text_stream_push(stream, ids, 200, &text, NULL);
+    CHECK_INT(hooks.n_frees, 1);
+    hooks.leave_at = 0;
+    specbatch_text_stream_free(stream);
+    specbatch_model_close(model);
+    CHECK(!atomic_load(&hooks.memory.broken));
+    CHECK_INT(atomic_load(&hooks.memory.outstanding), 0);
+}
+
 /* Requests of a kind, for which rounds need memory, and for the second of them more. */
 enum { SAMPLED, SCORED, MASKED, KINDS };
 
@@ -143,6 +172,7 @@ if (open_pair()) {
     return 1;
 }
 RUN(test_while_pins_grow);
+RUN(test_while_a_text_grows);
 RUN(test_while_what_rounds_need_grows);
 close_pair();
 TEST_END
