@@ -16,7 +16,13 @@
 #include "status.h"
 #include "utf8.h"
 
-enum { PIECE_MAX = 512 /* bytes; finding a piece's splits takes the square of its length */ };
+enum {
+    PIECE_MAX = 512, /* bytes; finding a piece's splits takes the square of its length */
+    /* Merges that a model has at most: those of small ones, and so many for each piece. That of
+     * Llama has two for each; if all parts of long pieces were pieces, there were hundreds. */
+    MERGES_SMALL = 1 << 16,
+    MERGES_PER_PIECE = 16
+};
 
 /* ---------------------------------------------------------------------------- pieces */
 
@@ -106,10 +112,16 @@ static int32_t add_merges(struct sb_spm *spm)
 {
     const struct sb_tokenizer *t = spm->t;
     const struct sb_vocab *vocab = &t->vocab;
+    const size_t most = MERGES_SMALL + MERGES_PER_PIECE * vocab->n;
     int32_t rc = SPECBATCH_OK;
     uint32_t cp = 0;
 
     for (int32_t id = 0; (size_t)id < t->vocab.n; id++) {
+        if (t->bpe.n_used > most)
+            SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                    "%s: its pieces can be merged in more than %zu ways; those of Llama have two "
+                    "for each piece",
+                    spm->path, most);
         const struct sb_piece *piece = &vocab->pieces[id];
         const char *text = sb_vocab_text(vocab, piece);
         size_t n = piece->length, at, step;

@@ -4,6 +4,7 @@
  * to an end if the work grew with the product of two sizes instead of their sum.
  */
 #include "text/pipeline.h"
+#include "text/spm.h"
 #include "support/model_files.h"
 #include "support/tokenizer_data.h"
 
@@ -263,6 +264,31 @@ static void test_long_strings_to_look_for(void)
                 "t.json: pre_tokenizer: \"aaaa");
 }
 
+/* Pieces of a letter, as long as 1, 2 and so on: each can be cut anywhere into two that are pieces.
+ * A file of 19 megabytes had so 18 million merges, in 870 megabytes and half a minute. */
+static int32_t build_pieces(size_t n)
+{
+    struct sb_tokenizer *t = sb_tokenizer_create(&test_mem);
+    struct sb_spm spm = {.t = t, .path = "m", .bos = -1, .eos = -1};
+    char text[512];
+    int32_t rc = sb_spm_add(&spm, "<unk>", 5, SB_SPM_UNKNOWN, 0);
+
+    memset(text, 'a', sizeof text);
+    for (size_t i = 1; i <= n; i++)
+        rc |= sb_spm_add(&spm, text, i, SB_SPM_NORMAL, -(float)i);
+    rc = rc ? rc : sb_spm_build(&spm);
+    sb_spm_clear(&spm);
+    sb_tokenizer_free(t);
+    return rc;
+}
+
+static void test_many_merges(void)
+{
+    CHECK_OK(build_pieces(370)); /* 68,265 merges */
+    CHECK_ERROR(build_pieces(400), SPECBATCH_E_UNSUPPORTED,
+                "m: its pieces can be merged in more than 71952 ways");
+}
+
 /* A token that takes the white space behind it, in a text of nothing but such tokens, which are
  * white space themselves. Each of them once walked to the end of the text. */
 static void test_tokens_that_take_space(void)
@@ -346,6 +372,7 @@ RUN(test_long_templates);
 RUN(test_many_added_tokens);
 RUN(test_many_tokens_beside);
 RUN(test_long_strings_to_look_for);
+RUN(test_many_merges);
 RUN(test_tokens_that_take_space);
 RUN(test_a_long_run_of_bytes);
 RUN(test_room_for_json);
