@@ -49,7 +49,8 @@ enum {
     NEAR_STEPS = 16,
     NEAR_LINES = 32,
     NEAR_LINES_BY_DOT = 8,   /* for the few rows of one part */
-    NEAR_QUANT_BYTES = 4096, /* of quantised weights */
+    NEAR_QUANT_BYTES = 4096, /* of quantised weights, */
+    FEW_QUANT_ROWS = 4,      /* unless there are no more rows */
     ROWS_TOGETHER = 192      /* that pass over W; their x stays in the second-level cache */
 };
 
@@ -278,6 +279,19 @@ static int64_t near_bytes(const struct sb_cpu_gemm *a, int64_t rows)
            SB_LINE_BYTES;
 }
 
+/* How many bytes a step of struct piece prefetches, all groups of rows together. Few rows leave
+ * quantised weights to the processor's own prefetcher: they wait for memory, and bursts of
+ * prefetches take the buffers for misses from it (gemm_bf16.h). */
+static int64_t bytes_to_prefetch(const struct sb_cpu_gemm *a, int64_t rows)
+{
+    if (sb_layout_is_quantised(a->layout)) {
+        const struct sb_quant_panel panel = sb_quant_panel(a->layout);
+        return rows <= FEW_QUANT_ROWS ? 0 : sb_quant_block_bytes(&panel);
+    }
+    return sb_layout_has_blocks(a->layout) ? SB_LINE_BYTES
+                                           : SB_PANEL * (int64_t)sb_layout_size(a->layout);
+}
+
 /* Multiplies rows [row, row + n) by the panels [first, last). The pieces of steps are the outermost
  * loop, so that the rows' x of one piece stays in the cache for all panels. A single group of rows
  * instead takes all steps at once, and so reads each panel from end to end. So do rows in parts,
@@ -295,10 +309,7 @@ static void do_rows(const struct sb_cpu_gemm *a, int64_t first, int64_t last, in
     const int64_t most = n_groups == 1 || a->parts == PARTS ? steps
                          : a->products == SB_CHAIN          ? CHAIN_PIECE
                                                             : BLOCKS_PIECE;
-    const int64_t prefetched = sb_layout_is_quantised(a->layout) ? sb_quant_block_bytes(&quants)
-                               : sb_layout_has_blocks(a->layout)
-                                   ? SB_LINE_BYTES
-                                   : SB_PANEL * (int64_t)sb_layout_size(a->layout);
+    const int64_t prefetched = bytes_to_prefetch(a, n * a->parts);
     const char *panels = a->panels;
 
     for (int64_t k0 = 0; k0 < steps; k0 += most)
