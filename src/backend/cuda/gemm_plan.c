@@ -44,7 +44,7 @@ struct selftest {
     float *own, *other;        /* dev [rows, n_out] */
     int32_t *different;        /* dev */
     void *scratch;             /* dev: a piece of the weight */
-    char *host;                /* pinned: a row of x, and later an answer of `different` */
+    char *host;                /* pinned: x, and later an answer of `different` */
     cudaEvent_t begun, ended;
     int32_t timed_rows;        /* the rows, as in struct sb_verdict, that times are of: */
     float ms[3];               /* by enum sb_maker; below 0: not measured yet */
@@ -103,21 +103,18 @@ static int32_t fill_inputs(struct selftest *test, const struct sb_shape *shape, 
 {
     const size_t ld = (size_t)sb_cuda_ld(test->library->type, shape->n_in);
     uint32_t state = 1;
-    int32_t rc = SPECBATCH_OK;
 
-    for (int32_t r = 0; r < rows; r++) {
-        memset(test->host, 0, ld * 2);
+    memset(test->host, 0, (size_t)rows * ld * 2);
+    for (int32_t r = 0; r < rows; r++)
         for (int32_t k = 0; k < shape->n_in; k++) {
+            char *to = test->host + 2 * ((size_t)r * ld + (size_t)k);
             float value;
             state = state * 1664525u + 1013904223u;
             value = ((float)(state >> 8 & 0xffffu) - 32768.0f) /
                     (float)(1u << (12 + (state >> 28)));
-            sb_convert(test->host + 2 * k, test->library->type, &value, SB_F32, 1);
+            sb_convert(to, test->library->type, &value, SB_F32, 1);
         }
-        SB_TRY(sb_cuda_upload(NULL, test->x + (size_t)r * ld * 2, test->host, ld * 2));
-    }
-done:
-    return rc;
+    return sb_cuda_upload(NULL, test->x, test->host, (size_t)rows * ld * 2);
 }
 
 static int32_t open_test(struct selftest *test, int32_t rows)
@@ -128,7 +125,7 @@ static int32_t open_test(struct selftest *test, int32_t rows)
     void *dev;
     int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(sb_cuda_host_alloc(&dev, test->gpu, x_row));
+    SB_TRY(sb_cuda_host_alloc(&dev, test->gpu, (size_t)rows * x_row));
     test->host = dev;
     SB_TRY(sb_cuda_alloc(&dev, test->gpu, (size_t)rows * x_row));
     test->x = dev;
