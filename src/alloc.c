@@ -131,16 +131,28 @@ void sb_free(const struct sb_mem *mem, void *block)
         give_block(mem, (char *)block - SB_MEM_ALIGN, block_total(block));
 }
 
-void *sb_grow(const struct sb_mem *mem, void *array, size_t *capacity, size_t need, size_t size)
+void *sb_grow_apart(const struct sb_mem *mem, const void *array, size_t *capacity, size_t need,
+                    size_t size)
 {
     size_t wanted = *capacity ? *capacity : 32;
 
-    if (need <= *capacity)
-        return array;
     while (wanted < need)
         wanted = wanted > SIZE_MAX / 2 ? need : wanted * 2;
-    void *grown = sb_realloc(mem, array, wanted, size);
+    void *grown = sb_alloc_raw(mem, wanted, size);
+    if (!grown)
+        return NULL;
+    if (array)
+        memcpy(grown, array, *capacity * size);
+    *capacity = wanted;
+    return grown;
+}
+
+void *sb_grow(const struct sb_mem *mem, void *array, size_t *capacity, size_t need, size_t size)
+{
+    if (need <= *capacity)
+        return array;
+    void *grown = sb_grow_apart(mem, array, capacity, need, size);
     if (grown)
-        *capacity = wanted;
+        sb_free(mem, array);
     return grown;
 }

@@ -47,4 +47,10 @@ int sb_add_size(size_t a, size_t b, size_t *out);
  * a size that does not fit in size_t): array and capacity are as they were. */
 void *sb_grow(const struct sb_mem *mem, void *array, size_t *capacity, size_t need, size_t size);
 
+/* The same for an array that must grow (need > *capacity), whose old memory the caller frees: last,
+ * when the grown array has taken its place. So whoever cleans up after a free hook that did not
+ * return frees nothing twice. */
+void *sb_grow_apart(const struct sb_mem *mem, const void *array, size_t *capacity, size_t need,
+                    size_t size);
+
 #endif

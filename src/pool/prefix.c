@@ -1,8 +1,6 @@
 /* Columns of the prefix cache: copying them from and to slots, and pins; prefix.h draws it. */
 #include "pool/prefix.h"
 
-#include <string.h>
-
 #include "engine/scores.h"
 #include "fault.h"
 #include "stats.h"
@@ -222,18 +220,15 @@ static int32_t reserve(struct sb_prefix_tree *tree, const int32_t *ids, int32_t 
 /* Makes room for one more pin. */
 static int32_t reserve_pin(struct sb_prefix *p)
 {
-    const size_t capacity = p->pins_capacity ? 2 * p->pins_capacity : 32;
     struct sb_prefix_pin *pins, *old = p->pins;
     int32_t rc = SPECBATCH_OK;
 
     if (p->n_pins < p->pins_capacity)
         return rc;
-    SB_NEW(pins, sb_alloc_raw(&p->mem, capacity, sizeof *pins), "a pin");
-    if (p->n_pins > 0)
-        memcpy(pins, old, p->n_pins * sizeof *pins);
+    SB_NEW(pins, sb_grow_apart(&p->mem, old, &p->pins_capacity, p->n_pins + 1, sizeof *pins),
+           "a pin");
     p->pins = pins;
-    p->pins_capacity = capacity;
-    sb_free(&p->mem, old); /* last: a hook that does not return must leave sound pins */
+    sb_free(&p->mem, old);
 done:
     return rc;
 }

@@ -7,20 +7,17 @@
 
 int32_t sb_bytes_reserve(struct sb_bytes *bytes, size_t n)
 {
-    size_t need = 0, capacity = bytes->capacity;
     char *grown = NULL, *old = bytes->data;
+    size_t need;
 
-    if (n < capacity) /* the NUL behind them has room too */
+    if (n < bytes->capacity) /* the NUL behind them has room too */
         return SPECBATCH_OK;
     if (sb_add_size(n, 1, &need))
-        grown = sb_grow(bytes->mem, NULL, &capacity, need, 1);
+        grown = sb_grow_apart(bytes->mem, old, &bytes->capacity, need, 1);
     if (!grown)
         return sb_fail(SPECBATCH_E_NOMEM, "no memory for text");
-    if (old)
-        memcpy(grown, old, bytes->capacity);
     bytes->data = grown;
-    bytes->capacity = capacity;
-    sb_free(bytes->mem, old); /* last: a hook that does not return must leave sound bytes */
+    sb_free(bytes->mem, old);
     return SPECBATCH_OK;
 }
 

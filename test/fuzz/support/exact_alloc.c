@@ -103,12 +103,24 @@ void sb_free(const struct sb_mem *mem, void *block)
 }
 
 /* The capacity doubles as in the library. So only what is beyond it is seen. */
-void *sb_grow(const struct sb_mem *mem, void *array, size_t *capacity, size_t need, size_t size)
+void *sb_grow_apart(const struct sb_mem *mem, const void *array, size_t *capacity, size_t need,
+                    size_t size)
 {
     const size_t wanted = need < 2 * *capacity ? 2 * *capacity : need;
-    void *grown = need > *capacity ? sb_realloc(mem, array, wanted, size) : array;
+    void *grown = sb_alloc_raw(mem, wanted, size);
 
-    if (grown && need > *capacity)
+    if (grown && array)
+        memcpy(grown, array, *capacity * size);
+    if (grown)
         *capacity = wanted;
+    return grown;
+}
+
+void *sb_grow(const struct sb_mem *mem, void *array, size_t *capacity, size_t need, size_t size)
+{
+    void *grown = need > *capacity ? sb_grow_apart(mem, array, capacity, need, size) : array;
+
+    if (grown != array && grown)
+        sb_free(mem, array);
     return grown;
 }
