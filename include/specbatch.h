@@ -82,7 +82,7 @@
  *     and specbatch_pool_interrupt, which returns OK and does nothing;
  *   - specbatch_pool_free gives the memory of the parent's pool back, and calls the draft's
  *     functions as ever. If a thread or a callback was inside the pool at the fork, nothing of it
- *     is touched, and free and stat fail with E_BUSY; but in that callback stat works;
+ *     is touched, and free fails with E_BUSY, and so does stat outside that callback;
  *   - results, text streams, models and drafts may be used and freed;
  *   - a new pool may be created on a model that the parent opened on the CPU. With a model on a GPU
  *     that is E_INVALID, and closing such a model leaves the GPU alone. CUDA does not survive a

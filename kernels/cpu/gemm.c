@@ -49,8 +49,8 @@ enum {
     NEAR_STEPS = 16,
     NEAR_LINES = 32,
     NEAR_LINES_BY_DOT = 8,   /* for the few rows of one part */
-    NEAR_QUANT_BYTES = 4096, /* of quantised weights, */
-    FEW_QUANT_ROWS = 4,      /* unless there are no more rows */
+    NEAR_QUANT_BYTES = 4096, /* of quantised weights */
+    FEW_QUANT_ROWS = 4,      /* up to so many rows fetch no quantised weights at all */
     ROWS_TOGETHER = 192      /* that pass over W; their x stays in the second-level cache */
 };
 
@@ -282,12 +282,11 @@ static int64_t near_bytes(const struct sb_cpu_gemm *a, int64_t rows)
 /* How many bytes a step of struct piece prefetches, all groups of rows together. Few rows leave
  * quantised weights to the processor's own prefetcher: they wait for memory, and bursts of
  * prefetches take the buffers for misses from it (gemm_bf16.h). */
-static int64_t bytes_to_prefetch(const struct sb_cpu_gemm *a, int64_t rows)
+static int64_t bytes_to_prefetch(const struct sb_cpu_gemm *a, const struct sb_quant_panel *quants,
+                                 int64_t rows)
 {
-    if (sb_layout_is_quantised(a->layout)) {
-        const struct sb_quant_panel panel = sb_quant_panel(a->layout);
-        return rows <= FEW_QUANT_ROWS ? 0 : sb_quant_block_bytes(&panel);
-    }
+    if (sb_layout_is_quantised(a->layout))
+        return rows <= FEW_QUANT_ROWS ? 0 : sb_quant_block_bytes(quants);
     return sb_layout_has_blocks(a->layout) ? SB_LINE_BYTES
                                            : SB_PANEL * (int64_t)sb_layout_size(a->layout);
 }
@@ -309,7 +308,7 @@ static void do_rows(const struct sb_cpu_gemm *a, int64_t first, int64_t last, in
     const int64_t most = n_groups == 1 || a->parts == PARTS ? steps
                          : a->products == SB_CHAIN          ? CHAIN_PIECE
                                                             : BLOCKS_PIECE;
-    const int64_t prefetched = bytes_to_prefetch(a, n * a->parts);
+    const int64_t prefetched = bytes_to_prefetch(a, &quants, n * a->parts);
     const char *panels = a->panels;
 
     for (int64_t k0 = 0; k0 < steps; k0 += most)

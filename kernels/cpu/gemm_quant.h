@@ -28,6 +28,18 @@ struct quant_chains {
     v16 even[QUANT_ROWS][GROUPS], odd[QUANT_ROWS][GROUPS];
 };
 
+/* sum + scale * (even + odd). Products of the half that is missing, +0 and +0, turn -0 into +0. */
+INLINE v16 add_scaled_chains(v16 sum, v16 scale, v16 even, v16 odd, const int is_half)
+{
+    const v16 zero = v_set1(0.0f);
+
+    if (is_half) {
+        even = v_add(even, zero);
+        odd = v_add(odd, zero);
+    }
+    return v_fma(scale, v_add(even, odd), sum);
+}
+
 /* Adds the sum of a group of steps, times its factors. x_sums: of the rows of x in this block,
  * ldsums floats apart. */
 INLINE void add_scaled(v16 sum[][GROUPS], const int rows, int g, const int groups,
@@ -35,20 +47,13 @@ INLINE void add_scaled(v16 sum[][GROUPS], const int rows, int g, const int group
                        const float *x_sums, int64_t ldsums)
 {
     const int is_half = q->panel.groups == 2;
-    const v16 zero = v_set1(0.0f);
 
     for (int j = 0; j < groups; j++) {
         const v16 scale = v_load(q->scales[half] + (g + j) * V16);
         UNROLL
-        for (int r = 0; r < rows; r++) {
-            v16 even = c->even[r][j], odd = c->odd[r][j];
-            /* Products of the half that is missing, +0 and +0, turn -0 into +0. */
-            if (is_half) {
-                even = v_add(even, zero);
-                odd = v_add(odd, zero);
-            }
-            sum[r][g + j] = v_fma(scale, v_add(even, odd), sum[r][g + j]);
-        }
+        for (int r = 0; r < rows; r++)
+            sum[r][g + j] = add_scaled_chains(sum[r][g + j], scale, c->even[r][j], c->odd[r][j],
+                                              is_half);
         if (q->panel.has_mins)
             for (int r = 0; r < rows; r++)
                 sum[r][g + j] = v_fma(v_load(q->mins + (g + j) * V16), v_set1(x_sums[r * ldsums]),

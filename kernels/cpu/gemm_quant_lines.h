@@ -123,19 +123,13 @@ INLINE void put_scaled(float (*sums)[SB_PANEL], const int rows, int g, const int
                        const struct chains *c, const struct quants *q, const float *x_sums,
                        int64_t ldsums)
 {
-    const v16 zero = v_set1(0.0f);
-
     for (int j = 0; j < PART_GROUPS; j++) {
         const v16 scale = v_load(q->scales[half] + (g + j) * V16);
         UNROLL
         for (int r = 0; r < rows; r++) {
             float *at = sums[r] + (g + j) * V16;
-            v16 even = c->even[r][j], odd = c->odd[r][j], sum;
-            if (halves == 2) { /* as in add_scaled */
-                even = v_add(even, zero);
-                odd = v_add(odd, zero);
-            }
-            sum = v_fma(scale, v_add(even, odd), v_load(at));
+            v16 sum = add_scaled_chains(v_load(at), scale, c->even[r][j], c->odd[r][j],
+                                        halves == 2);
             if (x_sums)
                 sum = v_fma(v_load(q->mins + (g + j) * V16), v_set1(x_sums[r * ldsums]), sum);
             v_store(at, sum);

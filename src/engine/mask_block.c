@@ -21,20 +21,14 @@ done:
 
 /* ------------------------------------------------------------------ memory */
 
-/* A part is the block's no more before a hook is called to free it, which may not return: the pool
- * frees what is left of the block later. */
+/* Each array is the block's no more before a hook is called to free it (sb_model_give_memory). */
 void sb_mask_block_free(struct sb_mask_block *block, struct specbatch_model *model,
                         const struct sb_mem *mem)
 {
     const struct sb_mask_block parts = *block;
 
     block->room = 0;
-    block->dev = NULL;
-    if (parts.dev)
-        model->backend->free(model->device, mem, parts.dev);
-    block->host = NULL;
-    if (parts.host)
-        model->backend->host_free(model->device, mem, parts.host);
+    sb_model_give_memory(model, mem, &block->dev, &block->host);
     block->with_token = NULL;
     sb_free(mem, parts.with_token);
     block->rows = NULL;
@@ -50,9 +44,7 @@ void sb_mask_block_free(struct sb_mask_block *block, struct specbatch_model *mod
 static int32_t take_memory(struct sb_mask_block *block, struct specbatch_model *model,
                            const struct sb_mem *mem)
 {
-    const struct sb_backend *be = model->backend;
     size_t n_positions, n_words;
-    void *bytes;
     int32_t rc = SPECBATCH_OK;
 
     if (!sb_mul_size((size_t)block->room, (size_t)block->stride, &n_positions) ||
@@ -65,10 +57,7 @@ static int32_t take_memory(struct sb_mask_block *block, struct specbatch_model *
     SB_NEW(block->rows, sb_alloc(mem, (size_t)block->room, sizeof *block->rows), "masks");
     SB_NEW(block->shown, sb_alloc(mem, n_positions, sizeof *block->shown), "masks");
     SB_NEW(block->list, sb_alloc(mem, n_positions, sizeof(specbatch_mask_row *)), "masks");
-    SB_TRY(be->host_alloc(&bytes, model->device, mem, n_words * sizeof(uint32_t)));
-    block->host = bytes;
-    SB_TRY(be->alloc(&bytes, model->device, mem, n_words * sizeof(uint32_t)));
-    block->dev = bytes;
+    SB_TRY(sb_model_take_memory(model, mem, n_words * sizeof(uint32_t), &block->dev, &block->host));
     for (int32_t id = 0; id < model->config.vocab; id++)
         if (sb_model_has_token(model, id))
             block->with_token[id / 32] |= (uint32_t)1 << id % 32;

@@ -16,25 +16,14 @@ size_t sb_moves_bytes(int32_t most)
 int32_t sb_moves_create(struct sb_moves *m, const struct sb_mem *mem, struct specbatch_model *model,
                         int32_t most)
 {
-    void *list;
-    int32_t rc = SPECBATCH_OK;
-
     m->mem = *mem;
     m->model = model;
-    SB_TRY(model->backend->host_alloc(&list, model->device, mem, list_bytes(most)));
-    m->host = list;
-    SB_TRY(model->backend->alloc(&list, model->device, mem, list_bytes(most)));
-    m->dev = list;
-done:
-    return rc;
+    return sb_model_take_memory(model, mem, list_bytes(most), &m->dev, &m->host);
 }
 
 void sb_moves_free(struct sb_moves *m)
 {
-    if (m->dev)
-        m->model->backend->free(m->model->device, &m->mem, m->dev);
-    if (m->host)
-        m->model->backend->host_free(m->model->device, &m->mem, m->host);
+    sb_model_give_memory(m->model, &m->mem, &m->dev, &m->host);
     *m = (struct sb_moves){.model = NULL};
 }
 

@@ -54,20 +54,16 @@ static void cut_verdict(const struct sb_round *round, char *block, int32_t **pic
 static int32_t take_inputs(struct sb_round *round, struct sb_runner *target,
                            struct sb_runner *draft)
 {
-    const struct sb_backend *be = target->backend;
     const size_t of_target = sb_runner_blocks_bytes(&target->limits, 1),
                  of_draft = draft ? sb_runner_blocks_bytes(&draft->limits, 1) : 0,
                  draft_at = round->tokens_bytes + of_target,
                  bytes = draft_at + (draft ? (size_t)draft->limits.n_passes * of_draft : 0);
-    void *block;
     int32_t rc = SPECBATCH_OK;
 
     round->pass_bytes[0] = of_target;
     round->pass_bytes[1] = of_draft;
-    SB_TRY(be->host_alloc(&block, round->model->device, &round->mem, bytes));
-    round->host_inputs = block;
-    SB_TRY(be->alloc(&block, round->model->device, &round->mem, bytes));
-    round->dev_inputs = block;
+    SB_TRY(sb_model_take_memory(round->model, &round->mem, bytes, &round->dev_inputs,
+                                &round->host_inputs));
     sb_runner_place(target, round->host_inputs + round->tokens_bytes,
                     round->dev_inputs + round->tokens_bytes);
     if (draft)
@@ -81,9 +77,6 @@ done:
 int32_t sb_round_create(struct sb_round *round, struct sb_runner *target, struct sb_runner *draft,
                         const struct sb_mem *mem, const struct sb_round_limits *limits)
 {
-    const struct sb_backend *be = target->backend;
-    struct sb_device *device = target->model->device;
-    void *block;
     int32_t rc = SPECBATCH_OK;
 
     round->mem = *mem;
@@ -104,10 +97,8 @@ int32_t sb_round_create(struct sb_round *round, struct sb_runner *target, struct
     SB_NEW(round->chunks, sb_alloc(mem, (size_t)limits->max_chunks, sizeof *round->chunks),
            "a round");
     SB_TRY(take_inputs(round, target, draft));
-    SB_TRY(be->host_alloc(&block, device, mem, round->verdict_bytes));
-    round->host_verdict = block;
-    SB_TRY(be->alloc(&block, device, mem, round->verdict_bytes));
-    round->dev_verdict = block;
+    SB_TRY(sb_model_take_memory(round->model, mem, round->verdict_bytes, &round->dev_verdict,
+                                &round->host_verdict));
     cut_verdict(round, round->host_verdict, &round->picks, &round->n_accept, &round->logprob,
                 &round->margin);
     cut_verdict(round, round->dev_verdict, &round->dev_picks, &round->dev_n_accept,
@@ -119,18 +110,11 @@ done:
 void sb_round_free(struct sb_round *round)
 {
     struct specbatch_model *target = round->model;
-    const struct sb_backend *be = target ? target->backend : NULL;
 
     if (!target)
         return;
-    if (round->dev_inputs)
-        be->free(target->device, &round->mem, round->dev_inputs);
-    if (round->dev_verdict)
-        be->free(target->device, &round->mem, round->dev_verdict);
-    if (round->host_verdict)
-        be->host_free(target->device, &round->mem, round->host_verdict);
-    if (round->host_inputs)
-        be->host_free(target->device, &round->mem, round->host_inputs);
+    sb_model_give_memory(target, &round->mem, &round->dev_inputs, &round->host_inputs);
+    sb_model_give_memory(target, &round->mem, &round->dev_verdict, &round->host_verdict);
     sb_sampler_block_free(&round->samplers, target, &round->mem);
     sb_mask_block_free(&round->masks, target, &round->mem);
     sb_score_block_free(&round->scores, target, &round->mem);

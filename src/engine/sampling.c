@@ -64,27 +64,17 @@ static int32_t token_words(const struct sb_seq *seq)
     return rule->window < seq->max_tokens ? rule->window : seq->max_tokens;
 }
 
-/* A part is the block's no more before a hook is called to free it, which may not return: the pool
- * frees what is left of the block later. */
 void sb_sampler_block_free(struct sb_sampler_block *block, struct specbatch_model *model,
                            const struct sb_mem *mem)
 {
-    void *dev = block->dev, *host = block->host;
-
     block->bytes = 0;
-    block->dev = NULL;
-    if (dev)
-        model->backend->free(model->device, mem, dev);
-    block->host = NULL;
-    if (host)
-        model->backend->host_free(model->device, mem, host);
+    sb_model_give_memory(model, mem, &block->dev, &block->host);
 }
 
 int32_t sb_sampler_block_reserve(struct sb_sampler_block *block, struct specbatch_model *model,
                                  const struct sb_mem *mem, const struct sb_seq *seq,
                                  int64_t columns)
 {
-    const struct sb_backend *be = model->backend;
     const int32_t fixed = fixed_words(seq, &model->config), tokens = token_words(seq);
     struct sb_sampler_block larger = {
         .max_rows = block->max_rows,
@@ -92,7 +82,6 @@ int32_t sb_sampler_block_reserve(struct sb_sampler_block *block, struct specbatc
         .most_fixed = fixed > block->most_fixed ? fixed : block->most_fixed,
         .n_moved = block->n_moved + 1};
     int64_t room = (int64_t)larger.most_tokens * larger.max_rows;
-    void *host, *dev;
     int32_t rc = SPECBATCH_OK;
 
     if (!sb_seq_has_sampler(seq))
@@ -109,10 +98,7 @@ int32_t sb_sampler_block_reserve(struct sb_sampler_block *block, struct specbatc
                 (long long)room);
     larger.room = (int32_t)rounded_words(room);
     larger.bytes = samplers_bytes(&larger) + (size_t)larger.room * sizeof(int32_t);
-    SB_TRY(be->host_alloc(&host, model->device, mem, larger.bytes));
-    larger.host = host;
-    SB_TRY(be->alloc(&dev, model->device, mem, larger.bytes));
-    larger.dev = dev;
+    SB_TRY(sb_model_take_memory(model, mem, larger.bytes, &larger.dev, &larger.host));
     sb_sampler_block_free(block, model, mem);
     *block = larger;
     larger = (struct sb_sampler_block){.host = NULL};

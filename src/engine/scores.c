@@ -91,19 +91,10 @@ static size_t alternatives(const struct sb_score_block *block)
     return (size_t)block->places * (size_t)block->n_top;
 }
 
-/* A part is the block's no more before a hook is called to free it, which may not return: the pool
- * frees what is left of the block later. */
 void sb_score_block_free(struct sb_score_block *block, struct specbatch_model *model,
                          const struct sb_mem *mem)
 {
-    void *dev = block->dev, *host = block->host;
-
-    block->dev = NULL;
-    if (dev)
-        model->backend->free(model->device, mem, dev);
-    block->host = NULL;
-    if (host)
-        model->backend->host_free(model->device, mem, host);
+    sb_model_give_memory(model, mem, &block->dev, &block->host);
     *block = (struct sb_score_block){.places = block->places, .n_moved = block->n_moved};
 }
 
@@ -124,19 +115,14 @@ static void cut(struct sb_score_block *block)
 int32_t sb_score_block_reserve(struct sb_score_block *block, struct specbatch_model *model,
                                const struct sb_mem *mem, const struct sb_seq *seq)
 {
-    const struct sb_backend *be = model->backend;
     struct sb_score_block larger = {.places = block->places, .n_moved = block->n_moved + 1};
-    void *host, *dev;
     int32_t rc = SPECBATCH_OK;
 
     if (!seq->scores || (block->bytes > 0 && seq->scores->n_top <= block->n_top))
         return rc;
     larger.n_top = seq->scores->n_top;
     larger.bytes = wants_bytes(&larger) + alternatives(&larger) * (sizeof(int32_t) + sizeof(float));
-    SB_TRY(be->host_alloc(&host, model->device, mem, larger.bytes));
-    larger.host = host;
-    SB_TRY(be->alloc(&dev, model->device, mem, larger.bytes));
-    larger.dev = dev;
+    SB_TRY(sb_model_take_memory(model, mem, larger.bytes, &larger.dev, &larger.host));
     cut(&larger);
     sb_score_block_free(block, model, mem);
     *block = larger;

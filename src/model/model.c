@@ -82,6 +82,34 @@ int sb_model_has_token(const struct specbatch_model *model, int32_t id)
     return !model->tokenizer || sb_tokenizer_piece(model->tokenizer, id, NULL) != NULL;
 }
 
+int32_t sb_model_take_memory(struct specbatch_model *model, const struct sb_mem *mem, size_t bytes,
+                             char **dev, char **host)
+{
+    void *block;
+    int32_t rc;
+
+    SB_TRY(model->backend->host_alloc(&block, model->device, mem, bytes));
+    *host = block;
+    SB_TRY(model->backend->alloc(&block, model->device, mem, bytes));
+    *dev = block;
+done:
+    return rc;
+}
+
+void sb_model_give_memory(struct specbatch_model *model, const struct sb_mem *mem, char **dev,
+                          char **host)
+{
+    char *block = *dev;
+
+    *dev = NULL;
+    if (block)
+        model->backend->free(model->device, mem, block);
+    block = *host;
+    *host = NULL;
+    if (block)
+        model->backend->host_free(model->device, mem, block);
+}
+
 static int32_t choose_backend(const struct sb_backend **backend, int32_t device, const char *module)
 {
     if (device == SPECBATCH_DEVICE_CUDA)

@@ -91,6 +91,15 @@ int32_t sb_model_check_process(const struct specbatch_model *model);
  * Without a tokenizer all ids have one. */
 int sb_model_has_token(const struct specbatch_model *model, int32_t id);
 
+/* Takes as many bytes on the host, whence the device copies, as on the model's device. What it
+ * could take before an error is in *dev and *host, and is the caller's to give back. */
+int32_t sb_model_take_memory(struct specbatch_model *model, const struct sb_mem *mem, size_t bytes,
+                             char **dev, char **host);
+/* Gives both back; NULL: there is none. Each is NULL before a hook is called to free it: the hook
+ * may not return, and the caller is cleaned up later. */
+void sb_model_give_memory(struct specbatch_model *model, const struct sb_mem *mem, char **dev,
+                          char **host);
+
 /* Checks that `draft` may propose for `target`. Both must be on the same kind of device
  * (E_INVALID). If both have a tokenizer, their base vocabularies must be the same, else their
  * vocabularies must be of the same size; E_VOCAB, with a message that says what differs. */

@@ -29,7 +29,6 @@ struct beside {
     int json;                            /* the tokenizer is a tokenizer.json */
     struct sb_json *config, *names;      /* tokenizer_config.json, special_tokens_map.json */
     const struct sb_json_node *roots[2]; /* theirs; NULL: not there */
-    struct sb_vocab named;               /* for added_tokens.json: what they name special tokens */
 };
 
 enum beside_file { CONFIG, SPECIAL, ADDED, FILES };
@@ -104,17 +103,17 @@ static const char *spelling(const struct sb_json_node *node, size_t *n)
     return sb_json_string(content ? content : node, n);
 }
 
-/* Notes the spelling of a named token. To walk through the files for each token of
- * added_tokens.json would take the product of what both have. */
+/* Adds the spelling of a named token to those of a struct sb_vocab. To walk through the files for
+ * each token of added_tokens.json would take the product of what both have. */
 static int32_t note_named(struct beside *b, const struct sb_json_node *node, void *context)
 {
+    struct sb_vocab *named = context;
     size_t n = 0;
     const char *text = spelling(node, &n);
 
-    (void)context;
-    if (!text || sb_vocab_find(&b->named, text, n) >= 0)
+    if (!text || sb_vocab_find(named, text, n) >= 0)
         return SPECBATCH_OK;
-    return sb_vocab_add(&b->named, b->l.path, text, n, (int64_t)b->named.n, SB_PIECE_SPECIAL);
+    return sb_vocab_add(named, b->l.path, text, n, (int64_t)named->n, SB_PIECE_SPECIAL);
 }
 
 /* Makes a piece that the files name a special token. One that the vocabulary does not have has no
@@ -185,11 +184,13 @@ done:
 static int32_t add_spelled(struct beside *b, const struct sb_json_node *list)
 {
     struct sb_added_token token = {.content = {.mem = &b->l.t->mem}};
+    struct sb_vocab named = {.text = {.mem = &b->l.t->mem}, .key = sb_hash_draw(b)};
     int32_t rc = SPECBATCH_OK;
     int64_t id = 0;
     size_t n;
 
-    SB_TRY(each_named(b, note_named, NULL));
+    if (sb_json_first(list))
+        SB_TRY(each_named(b, note_named, &named));
     for (const struct sb_json_node *node = sb_json_first(list); node; node = sb_json_next(node)) {
         const char *text = sb_json_name(node, &n);
         if (!text || !sb_json_int(node, &id) || id < 0 || id >= SB_ID_LIMIT)
@@ -199,11 +200,12 @@ static int32_t add_spelled(struct beside *b, const struct sb_json_node *list)
             continue;
         SB_TRY(sb_bytes_set(&token.content, text, n));
         token.id = (int32_t)id;
-        token.special = sb_vocab_find(&b->named, text, n) >= 0;
+        token.special = sb_vocab_find(&named, text, n) >= 0;
         token.normalized = !token.special;
         SB_TRY(add_token(b, &token));
     }
 done:
+    sb_vocab_clear(&named);
     sb_bytes_clear(&token.content);
     return rc;
 }
@@ -331,8 +333,6 @@ int32_t sb_tokenizer_read_beside(struct sb_tokenizer *t, const char *dir,
         .l = {.t = t, .places = {.mem = &t->mem}}, .dir = dir, .gguf = gguf, .json = json};
     int32_t rc = SPECBATCH_OK;
 
-    b.named.text.mem = &t->mem;
-    b.named.key = sb_hash_draw(&b);
     SB_TRY(load(&b.config, &b, CONFIG));
     b.roots[0] = sb_json_root(b.config);
     SB_TRY(add_tokens(&b));
@@ -340,7 +340,6 @@ int32_t sb_tokenizer_read_beside(struct sb_tokenizer *t, const char *dir,
     SB_TRY(set_prefix(&b));
 done:
     sb_ids_clear(&b.l.places);
-    sb_vocab_clear(&b.named);
     sb_json_free(b.config);
     sb_json_free(b.names);
     return rc;
