@@ -18,9 +18,10 @@
  * once. A block of 4 rows by 64 columns has its integer sums in registers. Rows beyond 48 pass over
  * the same panel again, which is in the second-level cache by then.
  *
- * Few rows wait for memory, and fetch each line of the weights just before they need it. To fetch a
- * whole block at once, as many rows do, made one row slower than bf16 was (Zen 4), probably because
- * its loads found the processor's few buffers for misses taken.
+ * Few rows wait for memory. One row, of bytes also two rows, fetch each line of the weights just
+ * before they need it. To fetch a whole block at once, as many rows do, made one row slower than
+ * bf16 was (Zen 4), probably because its loads found the processor's few buffers for misses taken.
+ * Up to four rows that are not as few fetch nothing, since either way was slower.
  */
 #include "level.h"
 #include "quant_blocks.h"
@@ -34,7 +35,7 @@ enum {
     QUADS = SB_BLOCK / 4,
     QUAD_BYTES = SB_PANEL * 4, /* of a quad of bytes: of all columns */
     AHEAD_BYTES = 4096,        /* between the weights in use and those being fetched, */
-    NEAR_BYTES = 2048,         /* and where few rows pass over them */
+    NEAR_BYTES = 2048,         /* and where one or two rows pass over them */
 #if defined(SB_LEVEL_AVX512)
     ROWS_AT_ONCE = 4 /* the most rows whose integer sums fit the registers */
 #else
@@ -95,6 +96,9 @@ INLINE void add_scaled(const struct rows *p, int r, int j, const int half, float
         sum = v_fma(v_load(q->mins + j * V16), v_set1(p->x[r].sum), sum);
     v_store(at, sum);
 }
+
+/* The most rows that fetch their weights near by. */
+INLINE int near_rows(const int bits) { return bits == 8 ? 2 : 1; }
 
 INLINE void next_block(struct rows *p, struct quants *q)
 {

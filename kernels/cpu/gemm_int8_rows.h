@@ -29,7 +29,7 @@ INLINE INT8_TARGET void INT8(add_group)(const struct rows *p, const int rows, co
             INT8(quad) w[GROUPS];
             for (int j = 0; j < groups; j++) {
                 const char *at = quad_at(p->quants, bits, 2 * pair + which, g + j);
-                if (p->is_alone && (bits == 8 || which == 0))
+                if (rows <= near_rows(bits) && p->is_alone && (bits == 8 || which == 0))
                     v_prefetch(at + NEAR_BYTES);
                 w[j] = INT8(take)(at, bits, which);
             }
