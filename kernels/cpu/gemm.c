@@ -19,13 +19,13 @@
  * steps between two blocks. They are cut as follows.
  *
  *     rows     into groups of nearly equal size: at most 6 for chains (8 is 4 + 4), so that the
- *              accumulators fit the registers; at most 12 for blocks (gemm_bf16.h)
+ *              accumulators fit the registers; at most 48 for blocks (gemm_bf16.h)
  *     columns  into panels of 64 (panel.h), of which a thread takes whole ones
  *     steps    into pieces of 512 or 1024. A piece of W, one panel by so many steps, is at most 128
- *              KiB and stays in the second-level cache while all groups of rows pass over it.
- *              Between two pieces y holds the unfinished sums, which loses nothing. Each group of
- *              rows fetches a part of the next piece, so that memory does not rest while they
- *              compute
+ *              KiB and stays in the second-level cache while all groups of rows pass over it, or
+ *              few rows group by group of columns, as AVX2 has registers for. Between two pieces y
+ *              holds the unfinished sums, which loses nothing. Each pass fetches a part of the next
+ *              piece, so that memory does not rest while they compute
  *
  * Products by the matrix unit are cut in another way, in gemm_tiles.c, and so are those of many
  * rows with quantised weights, in gemm_quant_lines.h.
@@ -42,13 +42,15 @@ enum {
     BLOCK_ROWS = SB_CPU_BLOCK_ROWS,
     GROUPS = SB_PANEL / V16, /* vectors in a row of a panel */
     PARTS = SB_CPU_PARTS,
+    CACHE_LINE = 64,   /* bytes */
     CHAIN_PIECE = 512, /* steps of a piece */
     BLOCKS_PIECE = 1024,
     /* Steps, and in the layout BF16 lines of two steps, between the weights in use and those being
      * fetched, where a piece is read only once. */
     NEAR_STEPS = 16,
     NEAR_LINES = 32,
-    NEAR_LINES_BY_DOT = 8,   /* for the few rows of one part */
+    NEAR_LINES_BY_DOT = 8, /* by vdpbf16ps, for up to NEAR_ROWS rows */
+    NEAR_ROWS = 6,
     NEAR_QUANT_BYTES = 4096, /* of quantised weights */
     FEW_QUANT_ROWS = 4,      /* up to so many rows fetch no quantised weights at all */
     ROWS_TOGETHER = 192      /* that pass over W; their x stays in the second-level cache */
@@ -65,8 +67,9 @@ struct piece {
     const struct sb_quant_panel *quants; /* of quantised weights */
     int64_t ldx, ldblock, ldy, ldsums, steps;
     /* What to prefetch at the first step, and by how many bytes that moves with each step (in the
-     * BF16 layout with each pair of steps, of quantised weights with each block). It may lie beyond
-     * the end of W, because a prefetch is only a hint. */
+     * BF16 layout with each pair of steps, of quantised weights with each block). If rows or
+     * columns are done in several passes, some of them share it (passes_that_fetch). It may lie
+     * beyond the end of W, because a prefetch is only a hint. */
     const char *ahead;
     int64_t ahead_step;
     int rows;              /* of x: 1..MAX_ROWS, or in the order of blocks 1..BLOCK_ROWS */
@@ -74,6 +77,14 @@ struct piece {
     int is_first, is_last; /* whether the piece begins, ends the sums */
     int is_split;          /* whether three rows of x are the parts of one */
 };
+
+/* Of `passes` passes over a piece, how many fetch what is ahead, the first ones: as many as have a
+ * line of the cache each for a step. */
+static inline int passes_that_fetch(const struct piece *p, int passes)
+{
+    const int64_t lines = (p->ahead_step + CACHE_LINE - 1) / CACHE_LINE;
+    return lines < 1 ? 1 : lines < passes ? (int)lines : passes;
+}
 
 static inline __attribute__((always_inline)) v16 load_y(const struct piece *p, int r, int group)
 {
@@ -130,7 +141,7 @@ static inline __attribute__((always_inline)) v16 load_group(const char *w, enum 
 #if defined(SB_LEVEL_AVX512)
 #define TILE_GROUPS(rows) GROUPS
 #elif defined(SB_LEVEL_AVX2)
-#define TILE_GROUPS(rows) ((rows) == 1 ? 4 : (rows) <= 3 ? 2 : 1)
+#define TILE_GROUPS(rows) ((rows) == 1 ? 4 : (rows) == 2 ? 2 : 1)
 #else
 #define TILE_GROUPS(rows) 1
 #endif
@@ -249,7 +260,7 @@ static int64_t steps_ahead(const struct sb_cpu_gemm *a)
 static void do_piece(const struct sb_cpu_gemm *a, struct piece *p, int64_t row, int64_t n,
                      int64_t k0, int64_t column)
 {
-    int64_t most = sb_cpu_gemm_rows(a->products) / a->parts, n_groups = (n + most - 1) / most;
+    const int64_t most = sb_cpu_gemm_rows(a) / a->parts, n_groups = (n + most - 1) / most;
 
     p->ldy = a->ldy;
     p->ldsums = sb_whole_blocks(a->n_in) / SB_BLOCK;
@@ -275,7 +286,7 @@ static int64_t near_bytes(const struct sb_cpu_gemm *a, int64_t rows)
         return NEAR_QUANT_BYTES;
     if (!sb_layout_has_blocks(a->layout))
         return NEAR_STEPS * SB_PANEL * (int64_t)sb_layout_size(a->layout);
-    return (a->products == SB_BLOCKS_DOT && rows <= PART_ROWS ? NEAR_LINES_BY_DOT : NEAR_LINES) *
+    return (a->products == SB_BLOCKS_DOT && rows <= NEAR_ROWS ? NEAR_LINES_BY_DOT : NEAR_LINES) *
            SB_LINE_BYTES;
 }
 
@@ -293,8 +304,8 @@ static int64_t bytes_to_prefetch(const struct sb_cpu_gemm *a, const struct sb_qu
 
 /* Multiplies rows [row, row + n) by the panels [first, last). The pieces of steps are the outermost
  * loop, so that the rows' x of one piece stays in the cache for all panels. A single group of rows
- * instead takes all steps at once, and so reads each panel from end to end. So do rows in parts,
- * whose unfinished sums y has no room for. */
+ * that passes over a panel once instead takes all steps at once, and so reads each panel from end
+ * to end. So do rows in parts, whose unfinished sums y has no room for. */
 static void do_rows(const struct sb_cpu_gemm *a, int64_t first, int64_t last, int64_t row,
                     int64_t n)
 {
@@ -303,11 +314,11 @@ static void do_rows(const struct sb_cpu_gemm *a, int64_t first, int64_t last, in
                                              : (struct sb_quant_panel){0};
     const int64_t panel_bytes = sb_panel_bytes(a->layout, a->n_in);
     const int64_t steps = a->products == SB_CHAIN ? a->n_in : sb_whole_blocks(a->n_in);
-    const int64_t n_groups = (n * a->parts + sb_cpu_gemm_rows(a->products) - 1) /
-                             sb_cpu_gemm_rows(a->products);
-    const int64_t most = n_groups == 1 || a->parts == PARTS ? steps
-                         : a->products == SB_CHAIN          ? CHAIN_PIECE
-                                                            : BLOCKS_PIECE;
+    const int64_t n_groups = (n * a->parts + sb_cpu_gemm_rows(a) - 1) / sb_cpu_gemm_rows(a);
+    const int is_one_pass = n_groups == 1 && (a->products != SB_CHAIN || TILE_GROUPS(n) == GROUPS);
+    const int64_t most = is_one_pass || a->parts == PARTS ? steps
+                         : a->products == SB_CHAIN        ? CHAIN_PIECE
+                                                          : BLOCKS_PIECE;
     const int64_t prefetched = bytes_to_prefetch(a, &quants, n * a->parts);
     const char *panels = a->panels;
 
@@ -321,7 +332,7 @@ static void do_rows(const struct sb_cpu_gemm *a, int64_t first, int64_t last, in
                                                       sb_panel_bytes(a->layout, k0 + most);
             p.steps = steps - k0 < most ? steps - k0 : most;
             p.is_last = k0 + p.steps == steps;
-            p.ahead = n_groups == 1 ? p.w + near_bytes(a, n * a->parts) : next;
+            p.ahead = is_one_pass ? p.w + near_bytes(a, n * a->parts) : next;
             p.ahead_step = prefetched / n_groups;
             do_piece(a, &p, row, n, k0, panel * SB_PANEL);
         }

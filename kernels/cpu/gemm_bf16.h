@@ -13,23 +13,31 @@
  * are slow, probably because each holds one of the processor's few buffers for misses until memory
  * answers. (One row by vdpbf16ps on Zen 4 read 14 GB/s so, and 20 when the processor's own
  * prefetcher did the work.)
- * So up to three rows by vdpbf16ps fetch near by, what that prefetcher mostly has brought; it needs
+ * So up to six rows by vdpbf16ps fetch near by, what that prefetcher mostly has brought; it needs
  * help at the beginning of a page only. One or two rows by multiply-adds fetch far ahead, but one
  * line of the cache for each line of weights, and the prefetcher brings the rest. While more rows
  * compute, it rests. Then all has to be fetched.
  */
 #define INLINE static inline __attribute__((always_inline))
 
-/* FEW_ROWS: the most rows that fetch but one line of the cache for each line of weights, by
- * multiply-adds. Groups of rows that share a piece are larger, because they must fetch all of the
- * next one. */
+/* FEW_ROWS, FEW_BLOCK_ROWS: the most rows that fetch but one line of the cache for each line of
+ * weights, by multiply-adds, in a chain and in blocks. Groups of rows that share a piece are
+ * larger, because they must fetch all of the next one. Where a block is done group by group of
+ * columns, each takes every fourth line of the cache, in which the prefetcher sees no stream (on
+ * Zen 4 with AVX2 one row read 11 GB/s so, and 16 when it fetched all). */
 #if defined(SB_LEVEL_AVX512)
-enum { PART_ROWS = 3, PART_GROUPS = GROUPS, FEW_ROWS = 2 };
+enum { PART_ROWS = 3, PART_GROUPS = GROUPS, FEW_ROWS = 2, FEW_BLOCK_ROWS = 2 };
 #else
-enum { PART_ROWS = 3, PART_GROUPS = 1, FEW_ROWS = 1 };
+enum { PART_ROWS = 3, PART_GROUPS = 1, FEW_ROWS = 1, FEW_BLOCK_ROWS = 0 };
 #endif
 
-enum { CACHE_LINE = 64 };
+/* Keeps the compiler from loading the next step's weights early. Of 16 registers rows leave none
+ * for them, so an accumulator would go to memory, and its chain wait for that: twice the time. */
+#if defined(SB_LEVEL_AVX2)
+#define STEP_ENDS __asm__ volatile("" : : : "memory")
+#else
+#define STEP_ENDS ((void)0)
+#endif
 
 /* One block of steps. */
 struct block {
@@ -74,6 +82,8 @@ INLINE void add_step(v16 acc[][GROUPS], const int rows, const int g, const int g
         for (int j = 0; j < groups; j++)
             acc[r][j] = v_fma(x, w[j], acc[r][j]);
     }
+    if (groups < GROUPS)
+        STEP_ENDS;
 }
 
 /* ------------------------------------------------------------------ a chain */
@@ -81,13 +91,16 @@ INLINE void add_step(v16 acc[][GROUPS], const int rows, const int g, const int g
 /* x [rows, ldx], y [rows, ldy], and the piece of the panel [steps / 2 lines] */
 INLINE void chain_n(const int rows, const int groups, const struct piece *p)
 {
+    const int fetching = passes_that_fetch(p, GROUPS / groups);
+
     for (int g = 0; g < GROUPS && g * V16 < p->columns; g += groups) {
+        const int64_t step = p->ahead_step / fetching, pass = g / groups;
         struct block b = {.w = p->w,
                           .x = p->x,
                           .ldx = p->ldx,
-                          .ahead = g == 0 ? p->ahead : NULL,
-                          .ahead_step = p->ahead_step,
-                          .ahead_bytes = rows <= FEW_ROWS ? CACHE_LINE : p->ahead_step};
+                          .ahead = pass < fetching ? p->ahead + pass * (p->steps / 2) * step : NULL,
+                          .ahead_step = step,
+                          .ahead_bytes = rows <= FEW_ROWS ? CACHE_LINE : step};
         v16 sum[MAX_ROWS][GROUPS];
         for (int r = 0; r < rows; r++)
             for (int j = 0; j < groups; j++)
@@ -155,7 +168,7 @@ INLINE void add_by_fma(v16 sum[][GROUPS], const int rows, const int g, const str
 #define BLOCKS(name) name##_fma
 #define BLOCKS_TARGET
 #define BLOCK_WORDS SB_BLOCK
-#define BLOCKS_FEW FEW_ROWS
+#define BLOCKS_FEW FEW_BLOCK_ROWS
 #include "gemm_blocks.h"
 
 #if defined(SB_LEVEL_AVX512)

@@ -22,27 +22,27 @@ INLINE BLOCKS_TARGET void BLOCKS(add_groups)(v16 sum[][GROUPS], const int rows,
     }
 }
 
-/* Adds a block for p->rows rows, in parts of nearly equal size. Each fetches its share of what is
- * ahead. */
+/* Adds a block for p->rows rows, which are more than one part has, in parts of three rows and of
+ * two. */
 INLINE BLOCKS_TARGET void BLOCKS(add_rows)(v16 sum[][GROUPS], const struct piece *p, struct block b)
 {
     const int parts = (p->rows + PART_ROWS - 1) / PART_ROWS;
+    const int large = p->rows - parts * (PART_ROWS - 1); /* parts of three rows */
+    const int fetching = passes_that_fetch(p, parts);
 
-    b.ahead_step = (p->ahead_step / parts + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    b.ahead_step = (p->ahead_step / fetching + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
     b.ahead_bytes = b.ahead_step;
-    for (int left = p->rows, part = parts; part > 0; part--) {
-        const int rows = (left + part - 1) / part;
-        if (rows == 3)
-            BLOCKS(add_groups)(sum, 3, &b);
-        else if (rows == 2)
-            BLOCKS(add_groups)(sum, 2, &b);
+    for (int part = 0; part < parts; part++) {
+        if (part == fetching)
+            b.ahead = NULL;
+        if (part < large)
+            BLOCKS(add_groups)(sum, PART_ROWS, &b);
         else
-            BLOCKS(add_groups)(sum, 1, &b);
+            BLOCKS(add_groups)(sum, PART_ROWS - 1, &b);
         if (b.ahead)
             b.ahead += SB_BLOCK / 2 * b.ahead_step;
-        b.x += rows * b.ldx;
-        sum += rows;
-        left -= rows;
+        b.x += (part < large ? PART_ROWS : PART_ROWS - 1) * b.ldx;
+        sum += part < large ? PART_ROWS : PART_ROWS - 1;
     }
 }
 

@@ -33,23 +33,20 @@ enum sb_products {
 
 static inline int sb_cpu_is_integers(enum sb_products products) { return products >= SB_INTEGERS; }
 
-/* The most rows of x that gemm multiplies in one pass over a panel: as many as the registers have
- * room for. It has no effect on the bits. */
+/* The most rows of x that gemm multiplies in one pass over a panel: of chains as many as the
+ * registers have room for, of blocks and integers as many as have room for their sums and inputs
+ * in the first-level cache, beside a block of W. Of quantised weights fewer, because they pass
+ * over a piece of a panel a few at a time, from its beginning to its end, and each twelve fetch a
+ * part of the next. It has no effect on the bits. */
 #define SB_CPU_CHAIN_ROWS 6
-#define SB_CPU_BLOCK_ROWS 12
+#define SB_CPU_BLOCK_ROWS 48
+#define SB_CPU_QUANT_ROWS 12
 #define SB_CPU_INTEGER_ROWS 48
 /* The most rows of inputs that are multiplied by quantised weights without the matrix unit, where
  * there is one: as bf16, and as integers. On a Sapphire Rapids the unit is at least as fast as
  * multiply-adds from 4 rows on, and as vpdpbusd from 16 on. */
 #define SB_CPU_FEW_ROWS 3
 #define SB_CPU_FEW_INTEGER_ROWS 12
-
-static inline int64_t sb_cpu_gemm_rows(enum sb_products products)
-{
-    return products == SB_CHAIN           ? SB_CPU_CHAIN_ROWS
-           : sb_cpu_is_integers(products) ? SB_CPU_INTEGER_ROWS
-                                          : SB_CPU_BLOCK_ROWS;
-}
 
 /* Whether products in the order of blocks take their inputs in tiles. */
 static inline int sb_cpu_has_tiles(enum sb_products products)
@@ -73,6 +70,14 @@ struct sb_cpu_gemm {
     float *y;          /* [m, ldy] */
     int64_t ldy;
 };
+
+static inline int64_t sb_cpu_gemm_rows(const struct sb_cpu_gemm *a)
+{
+    return a->products == SB_CHAIN             ? SB_CPU_CHAIN_ROWS
+           : sb_cpu_is_integers(a->products)   ? SB_CPU_INTEGER_ROWS
+           : sb_layout_is_quantised(a->layout) ? SB_CPU_QUANT_ROWS
+                                               : SB_CPU_BLOCK_ROWS;
+}
 
 /* What x becomes before it is multiplied in the order of blocks, or as integers. */
 enum sb_form {

@@ -108,7 +108,7 @@ static int64_t panels_of_range(const struct sb_exec *exec, int64_t n_panels,
 {
     int64_t most = n_panels / (4 * (int64_t)exec->n_threads);
 
-    if ((int64_t)args->m * args->parts <= sb_cpu_gemm_rows(args->products) || most < 1)
+    if ((int64_t)args->m * args->parts <= sb_cpu_gemm_rows(args) || most < 1)
         return 1;
     return most < 8 ? most : 8;
 }

@@ -83,7 +83,7 @@ static void reference_gemm(float *y, const float *x, const void *rows, enum sb_d
 /* The i-th number of rows that a matrix is multiplied by, or -1 after the last. */
 static int row_count(enum kind kind, int i)
 {
-    static const int few[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 13, 31, 48};
+    static const int few[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 13, 31, 48, 100};
 
     if (kind == MANY_ROWS) /* 200 and 256 are more than pass over the weights together */
         return i < 48 ? 1 + i : i == 48 ? 200 : i == 49 ? 256 : -1;
