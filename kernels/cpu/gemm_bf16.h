@@ -24,7 +24,7 @@
  * weights, by multiply-adds, in a chain and in blocks. Groups of rows that share a piece are
  * larger, because they must fetch all of the next one. Where a block is done group by group of
  * columns, each takes every fourth line of the cache, in which the prefetcher sees no stream (on
- * Zen 4 with AVX2 one row read 11 GB/s so, and 16 when it fetched all). */
+ * Zen 4 with AVX2 one row read 8 to 12 GB/s so, and 12 to 15 when it fetched all). */
 #if defined(SB_LEVEL_AVX512)
 enum { PART_ROWS = 3, PART_GROUPS = GROUPS, FEW_ROWS = 2, FEW_BLOCK_ROWS = 2 };
 #else
