@@ -23,9 +23,10 @@
  *     columns  into panels of 64 (panel.h), of which a thread takes whole ones
  *     steps    into pieces of 512 or 1024. A piece of W, one panel by so many steps, is at most 128
  *              KiB and stays in the second-level cache while all groups of rows pass over it, or
- *              few rows group by group of columns, as AVX2 has registers for. Between two pieces y
- *              holds the unfinished sums, which loses nothing. Each pass fetches a part of the next
- *              piece, so that memory does not rest while they compute
+ *              while few rows do, one group of columns after the other, where the registers have no
+ *              room for all columns (AVX2). Between two pieces y holds the unfinished sums, which
+ *              loses nothing. Each pass fetches a part of the next piece, so that memory does not
+ *              rest while they compute
  *
  * Products by the matrix unit are cut in another way, in gemm_tiles.c, and so are those of many
  * rows with quantised weights, in gemm_quant_lines.h.

@@ -31,8 +31,9 @@ enum { PART_ROWS = 3, PART_GROUPS = GROUPS, FEW_ROWS = 2, FEW_BLOCK_ROWS = 2 };
 enum { PART_ROWS = 3, PART_GROUPS = 1, FEW_ROWS = 1, FEW_BLOCK_ROWS = 0 };
 #endif
 
-/* Keeps the compiler from loading the next step's weights early. Of 16 registers rows leave none
- * for them, so an accumulator would go to memory, and its chain wait for that: twice the time. */
+/* Keeps the compiler from loading the next step's weights early. The accumulators of six rows
+ * leave none of AVX2's 16 registers for them, so one accumulator would go to memory instead, and
+ * its chain wait for that: twice the time. */
 #if defined(SB_LEVEL_AVX2)
 #define STEP_ENDS __asm__ volatile("" : : : "memory")
 #else
