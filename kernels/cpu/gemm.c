@@ -87,6 +87,13 @@ static inline int passes_that_fetch(const struct piece *p, int passes)
     return lines < 1 ? 1 : lines < passes ? (int)lines : passes;
 }
 
+/* How much of ahead_step a pass over some of the columns fetches. */
+static inline int64_t share_of_pass(const struct piece *p, int pass, int passes)
+{
+    const int fetching = passes_that_fetch(p, passes);
+    return pass < fetching ? p->ahead_step / fetching : 0;
+}
+
 static inline __attribute__((always_inline)) v16 load_y(const struct piece *p, int r, int group)
 {
     const float *at = p->y + r * p->ldy + group * V16;

@@ -31,13 +31,26 @@ enum { PART_ROWS = 3, PART_GROUPS = GROUPS, FEW_ROWS = 2, FEW_BLOCK_ROWS = 2 };
 enum { PART_ROWS = 3, PART_GROUPS = 1, FEW_ROWS = 1, FEW_BLOCK_ROWS = 0 };
 #endif
 
-/* Keeps the compiler from loading the next step's weights early. The accumulators of six rows
- * leave none of AVX2's 16 registers for them, so one accumulator would go to memory instead, and
- * its chain wait for that: twice the time. */
+/* Beside the accumulators of six rows in a chain, AVX2 has registers for one step's weights and one
+ * value of x. If the compiler needs another, an accumulator goes to memory instead, and its chain
+ * waits for that: twice the time. So STEP_ENDS keeps it from loading the next step's weights early,
+ * and load_odd_of_chain has shifts in place of a mask. */
 #if defined(SB_LEVEL_AVX2)
 #define STEP_ENDS __asm__ volatile("" : : : "memory")
+
+INLINE __m256 odd8_by_shifts(const uint16_t *p)
+{
+    const __m256i words = _mm256_loadu_si256((const __m256i *)p);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_srli_epi32(words, 16), 16));
+}
+INLINE v16 load_odd_of_chain(const uint16_t *p)
+{
+    return v_pair(odd8_by_shifts(p), odd8_by_shifts(p + 16));
+}
 #else
 #define STEP_ENDS ((void)0)
+
+INLINE v16 load_odd_of_chain(const uint16_t *p) { return v_load_odd(p); }
 #endif
 
 /* One block of steps. */
@@ -67,23 +80,23 @@ INLINE void next_block(struct block *b, int64_t words)
 }
 
 /* One step more for the chains of `rows` rows and the groups from g on: step 2 pair, or the one
- * after it. */
+ * after it. is_chain: whether acc is a chain over all steps, and not over those of a block */
 INLINE void add_step(v16 acc[][GROUPS], const int rows, const int g, const int groups,
-                     const struct block *b, int pair, const int is_odd)
+                     const struct block *b, int pair, const int is_odd, const int is_chain)
 {
     v16 w[GROUPS];
 
     for (int j = 0; j < groups; j++) {
         const char *line = b->w + pair * SB_LINE_BYTES + (g + j) * V16 * 4;
-        w[j] = is_odd ? v_load_odd((const uint16_t *)(const void *)line)
-                      : v_load_even((const uint16_t *)(const void *)line);
+        const uint16_t *both = (const uint16_t *)(const void *)line;
+        w[j] = !is_odd ? v_load_even(both) : is_chain ? load_odd_of_chain(both) : v_load_odd(both);
     }
     for (int r = 0; r < rows; r++) {
         v16 x = v_set1(b->x[r * b->ldx + 2 * pair + is_odd]);
         for (int j = 0; j < groups; j++)
             acc[r][j] = v_fma(x, w[j], acc[r][j]);
     }
-    if (groups < GROUPS)
+    if (is_chain && groups < GROUPS)
         STEP_ENDS;
 }
 
@@ -92,16 +105,14 @@ INLINE void add_step(v16 acc[][GROUPS], const int rows, const int g, const int g
 /* x [rows, ldx], y [rows, ldy], and the piece of the panel [steps / 2 lines] */
 INLINE void chain_n(const int rows, const int groups, const struct piece *p)
 {
-    const int fetching = passes_that_fetch(p, GROUPS / groups);
-
     for (int g = 0; g < GROUPS && g * V16 < p->columns; g += groups) {
-        const int64_t step = p->ahead_step / fetching, pass = g / groups;
+        const int64_t share = share_of_pass(p, g / groups, GROUPS / groups);
         struct block b = {.w = p->w,
                           .x = p->x,
                           .ldx = p->ldx,
-                          .ahead = pass < fetching ? p->ahead + pass * (p->steps / 2) * step : NULL,
-                          .ahead_step = step,
-                          .ahead_bytes = rows <= FEW_ROWS ? CACHE_LINE : step};
+                          .ahead = p->ahead + g / groups * (p->steps / 2) * share,
+                          .ahead_step = share,
+                          .ahead_bytes = rows <= FEW_ROWS ? CACHE_LINE : share};
         v16 sum[MAX_ROWS][GROUPS];
         for (int r = 0; r < rows; r++)
             for (int j = 0; j < groups; j++)
@@ -110,11 +121,11 @@ INLINE void chain_n(const int rows, const int groups, const struct piece *p)
             b.steps = left < SB_BLOCK ? (int)left : SB_BLOCK;
             for (int pair = 0; pair < b.steps / 2; pair++) {
                 fetch_ahead(&b, pair);
-                add_step(sum, rows, g, groups, &b, pair, 0);
-                add_step(sum, rows, g, groups, &b, pair, 1);
+                add_step(sum, rows, g, groups, &b, pair, 0, 1);
+                add_step(sum, rows, g, groups, &b, pair, 1, 1);
             }
             if (b.steps % 2)
-                add_step(sum, rows, g, groups, &b, b.steps / 2, 0);
+                add_step(sum, rows, g, groups, &b, b.steps / 2, 0, 1);
             next_block(&b, SB_BLOCK);
         }
         store_sums(p, sum, rows, groups, g);
@@ -160,8 +171,8 @@ INLINE void add_by_fma(v16 sum[][GROUPS], const int rows, const int g, const str
     for (int pair = 0; pair < SB_BLOCK / 2; pair++) {
         if (g == 0)
             fetch_ahead(b, pair);
-        add_step(c.even, rows, g, PART_GROUPS, b, pair, 0);
-        add_step(c.odd, rows, g, PART_GROUPS, b, pair, 1);
+        add_step(c.even, rows, g, PART_GROUPS, b, pair, 0, 0);
+        add_step(c.odd, rows, g, PART_GROUPS, b, pair, 1, 0);
     }
     chains_add(sum, rows, g, &c);
 }

@@ -33,16 +33,17 @@ INLINE BLOCKS_TARGET void BLOCKS(add_rows)(v16 sum[][GROUPS], const struct piece
     b.ahead_step = (p->ahead_step / fetching + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
     b.ahead_bytes = b.ahead_step;
     for (int part = 0; part < parts; part++) {
+        const int rows = part < large ? PART_ROWS : PART_ROWS - 1;
         if (part == fetching)
             b.ahead = NULL;
-        if (part < large)
+        if (rows == PART_ROWS)
             BLOCKS(add_groups)(sum, PART_ROWS, &b);
         else
             BLOCKS(add_groups)(sum, PART_ROWS - 1, &b);
         if (b.ahead)
             b.ahead += SB_BLOCK / 2 * b.ahead_step;
-        b.x += (part < large ? PART_ROWS : PART_ROWS - 1) * b.ldx;
-        sum += part < large ? PART_ROWS : PART_ROWS - 1;
+        b.x += rows * b.ldx;
+        sum += rows;
     }
 }
 

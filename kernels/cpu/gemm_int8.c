@@ -18,10 +18,10 @@
  * once. A block of 4 rows by 64 columns has its integer sums in registers. Rows beyond 48 pass over
  * the same panel again, which is in the second-level cache by then.
  *
- * Few rows wait for memory. One row, of bytes also two rows, fetch each line of the weights just
+ * Few rows wait for memory. One row, or two rows by bytes, fetch each line of the weights just
  * before they need it. To fetch a whole block at once, as many rows do, made one row slower than
  * bf16 was (Zen 4), probably because its loads found the processor's few buffers for misses taken.
- * Up to four rows that are not as few fetch nothing, since either way was slower.
+ * Other products of up to ROWS_AT_ONCE rows fetch nothing, which was faster than either.
  */
 #include "level.h"
 #include "quant_blocks.h"

@@ -17,21 +17,19 @@ static inline __attribute__((always_inline)) void TILE_CALL(n)(const int rows, c
                                                                const struct piece *p)
 {
     const int64_t step_bytes = SB_PANEL * (int64_t)sb_layout_size(TILE_LAYOUT);
-    const int fetching = passes_that_fetch(p, GROUPS / groups);
 
     for (int g = 0; g < GROUPS && g * V16 < p->columns; g += groups) {
         v16 acc[MAX_ROWS][GROUPS];
         for (int r = 0; r < rows; r++)
             for (int j = 0; j < groups; j++)
                 acc[r][j] = p->is_first ? v_set1(0.0f) : load_y(p, r, g + j);
-        const int64_t pass = g / groups,
-                      ahead_step = pass < fetching ? p->ahead_step / fetching : 0;
-        const char *w_at = p->w, *ahead = p->ahead + pass * p->steps * ahead_step;
-        for (int64_t k = 0; k < p->steps; k++, w_at += step_bytes, ahead += ahead_step) {
+        const int64_t share = share_of_pass(p, g / groups, GROUPS / groups);
+        const char *w_at = p->w, *ahead = p->ahead + g / groups * p->steps * share;
+        for (int64_t k = 0; k < p->steps; k++, w_at += step_bytes, ahead += share) {
             v16 w[GROUPS];
             for (int j = 0; j < groups; j++)
                 w[j] = load_group(w_at, TILE_LAYOUT, g + j);
-            for (int64_t line = 0; line < ahead_step; line += 64)
+            for (int64_t line = 0; line < share; line += CACHE_LINE)
                 v_prefetch(ahead + line);
             for (int r = 0; r < rows; r++) {
                 v16 x = v_set1(p->x[r * p->ldx + k]);

@@ -71,6 +71,7 @@ struct sb_cpu_gemm {
     int64_t ldy;
 };
 
+/* Which of the numbers above counts for a product. */
 static inline int64_t sb_cpu_gemm_rows(const struct sb_cpu_gemm *a)
 {
     return a->products == SB_CHAIN             ? SB_CPU_CHAIN_ROWS

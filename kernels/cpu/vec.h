@@ -256,11 +256,10 @@ V_INLINE __m256 even8(const uint16_t *p)
 {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256((const __m256i *)p), 16));
 }
-/* By shifts, because a mask would take a register, and products of six rows leave none. */
 V_INLINE __m256 odd8(const uint16_t *p)
 {
-    const __m256i words = _mm256_loadu_si256((const __m256i *)p);
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_srli_epi32(words, 16), 16));
+    return _mm256_castsi256_ps(
+        _mm256_and_si256(_mm256_loadu_si256((const __m256i *)p), _mm256_set1_epi32(-65536)));
 }
 V_INLINE v16 v_load_even(const uint16_t *p) { return v_pair(even8(p), even8(p + 16)); }
 V_INLINE v16 v_load_odd(const uint16_t *p) { return v_pair(odd8(p), odd8(p + 16)); }
