@@ -41,6 +41,7 @@ struct counted_thread {
     int64_t matrix_bytes, waits;
     /* since its last stop; the same of labelled memory; since it last waited for blocks */
     bool has_loaded, has_loaded_stored, has_released;
+    bool has_waited;                        /* for the kernel before */
     std::vector<const void *> accumulators; /* of its mma's that need not wait for each other */
 
     void stop() { has_loaded = has_loaded_stored = false; }
@@ -257,7 +258,7 @@ void count_grid_end()
     }
     for (int i = 0; i < CUDASIM_LABELS; i++) {
         cudasim_traffic &t = now->of[i];
-        for (int64_t *sum : {&t.read, &t.written, &t.copied, &t.block_sectors})
+        for (int64_t *sum : {&t.read, &t.written, &t.copied, &t.block_sectors, &t.early_sectors})
             scale(*sum);
         t.sectors_read = scaled_distinct(t.sectors_read, cluster_reads[i], factor);
         t.sectors_written = scaled_distinct(t.sectors_written, cluster_writes[i], factor);
@@ -269,11 +270,12 @@ void count_grid_end()
 
 static counted_thread &me() { return block->threads[running_index]; }
 
-static void read_sector(touched &s, int label)
+static void read_sector(touched &s, int label, bool is_early)
 {
     cudasim_traffic &t = now->of[label];
 
     t.block_sectors += s.block != block->number;
+    t.early_sectors += is_early && s.block != block->number;
     cluster_reads[label] += s.cluster != block->cluster;
     t.sectors_read += s.launch != launch_number;
     s.block = block->number;
@@ -290,7 +292,7 @@ static void write_sector(touched &s, int label)
 }
 
 /* Counts bytes of device memory. Returns their label, or -1 for other memory. */
-static int count_bytes(uintptr_t address, size_t bytes, bool is_write)
+static int count_bytes(uintptr_t address, size_t bytes, bool is_write, bool is_early)
 {
     if (address - base >= region_bytes)
         return -1;
@@ -301,17 +303,19 @@ static int count_bytes(uintptr_t address, size_t bytes, bool is_write)
     (is_write ? t.written : t.read) += (int64_t)bytes;
     for (uintptr_t at = address / CUDASIM_SECTOR; at * CUDASIM_SECTOR < address + bytes; at++) {
         touched &s = sectors[at - base / CUDASIM_SECTOR];
-        is_write ? write_sector(s, label) : read_sector(s, label);
+        is_write ? write_sector(s, label) : read_sector(s, label, is_early);
     }
     return label;
 }
 
 void count_access(uintptr_t address, size_t bytes, bool is_write)
 {
-    const int label = now ? count_bytes(address, bytes, is_write) : -1;
-    if (label < 0)
+    if (!now)
         return;
     counted_thread &t = me();
+    const int label = count_bytes(address, bytes, is_write, now->is_dependent && !t.has_waited);
+    if (label < 0)
+        return;
     if (is_write) {
         block->writes = true;
         return t.stop();
@@ -327,7 +331,7 @@ bool count_copy(const void *from, size_t bytes, int receivers)
 {
     if (!now)
         return counting;
-    const int label = count_bytes(reinterpret_cast<uintptr_t>(from), bytes, false);
+    const int label = count_bytes(reinterpret_cast<uintptr_t>(from), bytes, false, false);
     if (label >= 0) {
         now->of[label].copied += (int64_t)bytes * receivers;
         now->of[label].read += (int64_t)bytes * (receivers - 1);
@@ -373,6 +377,7 @@ void count_waited_for_previous()
         return;
     me().early_rounds += me().rounds;
     me().rounds = me().stored_rounds = 0;
+    me().has_waited = true;
     me().stop();
 }
 

@@ -25,7 +25,7 @@
  *     round   loads of device memory with no store to it, barrier or operation of a warp between
  *             them. The compiler may issue these together; the loads after such a point wait for
  *             those before it. (A store stops loads from moving, because it may alias.) Rounds
- *             before grid_wait_for_previous are early: the kernel before still runs.
+ *             and loads before grid_wait_for_previous are early: the kernel before still runs.
  *
  * A program calls cudasim_count before anything else of the runtime.
  */
@@ -48,6 +48,7 @@ struct cudasim_traffic {
     int64_t copied;                        /* those of `read` that cp.async or a bulk copy brings */
     int64_t block_sectors;                 /* read: distinct ones of a block, summed over blocks */
     int64_t sectors_read, sectors_written; /* distinct ones of the launch */
+    int64_t early_sectors;                 /* of block_sectors, those that early loads bring */
 };
 
 struct cudasim_launch {

@@ -142,9 +142,11 @@ static void test_early_rounds(void)
     CHECK_INT((int)cudasim_counted(&l), 2);
     CHECK_INT((int)l[0].is_dependent, 0);
     CHECK_INT((int)l[0].early_rounds, 0);
+    CHECK_INT((int)l[0].of[OTHER].early_sectors, 0);
     CHECK_INT((int)l[0].rounds, 1);
     CHECK_INT((int)l[1].is_dependent, 1);
     CHECK_INT((int)l[1].early_rounds, 1);
+    CHECK_INT((int)l[1].of[OTHER].early_sectors, 1);
     CHECK_INT((int)l[1].rounds, 1);
     free_all();
 }

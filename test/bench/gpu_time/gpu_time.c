@@ -65,9 +65,10 @@ static void print_launch(const struct cudasim_launch *l)
            (long long)l->matrix_bytes, (long long)l->is_dependent);
     for (int i = 0; i < CUDASIM_LABELS; i++) {
         const struct cudasim_traffic *t = &l->of[i];
-        printf("%s[%lld, %lld, %lld, %lld, %lld, %lld]", i ? ", " : "", (long long)t->read,
+        printf("%s[%lld, %lld, %lld, %lld, %lld, %lld, %lld]", i ? ", " : "", (long long)t->read,
                (long long)t->written, (long long)t->copied, (long long)t->block_sectors,
-               (long long)t->sectors_read, (long long)t->sectors_written);
+               (long long)t->sectors_read, (long long)t->sectors_written,
+               (long long)t->early_sectors);
     }
     printf("]}\n");
 }

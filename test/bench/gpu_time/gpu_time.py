@@ -15,7 +15,8 @@ A launch takes
     rounds    of loads that threads wait for (test/cudasim/counts.h): each one latency. Kernels that
               copy asynchronously wait for their rounds first, and then for the first copy; in the
               others rounds are part of the streams, and the longer counts. Early rounds, before a
-              dependent launch waits for the one before, count beyond the gap only
+              dependent launch waits for the one before, and what L2 gives to them, count beyond the
+              gap only
     memory    bytes of weights and cache, at the device's bandwidth, or at what the copies in flight
               allow where those are less than bandwidth times latency (Little's law)
     L2        all sectors that blocks ask for, and what a multiprocessor's port takes of copies
@@ -86,7 +87,7 @@ SHARED, RESERVED, THREADS = 228 << 10, 1 << 10, 2048
 ROUND = 10e-6
 
 OTHER, TARGET, DRAFT, TARGET_CACHE, DRAFT_CACHE = range(5)
-READ, WRITTEN, COPIED, BLOCK_SECTORS, SECTORS_READ, SECTORS_WRITTEN = range(6)
+READ, WRITTEN, COPIED, BLOCK_SECTORS, SECTORS_READ, SECTORS_WRITTEN, EARLY_SECTORS = range(7)
 SECTOR = 32
 
 
@@ -130,7 +131,8 @@ def launch_time(launch, free=False):
     latency = IDLE_LATENCY if stored_loads > (read - copied) / 2 else L2_LATENCY
     in_flight = UNROLLED_WHOLE.get(name_of(launch), UNROLLED)
     rounds = waves * max(launch["rounds"], launch["loads"] / in_flight) * latency
-    rounds += max(0.0, launch["early_rounds"] * latency - DEPENDENT_GAP)
+    early = SECTOR * sum_of(launch, EARLY_SECTORS) / L2_BANDWIDTH
+    rounds += max(0.0, max(launch["early_rounds"] * latency, early) - DEPENDENT_GAP)
     bandwidth = BANDWIDTH
     if copied and not free:
         stored = sum_of(launch, COPIED, range(1, 5)) / copied
@@ -138,7 +140,7 @@ def launch_time(launch, free=False):
         bandwidth = min(bandwidth, max(in_flight, 1) / LOADED_LATENCY)
     streams = [of_memory / bandwidth]
     if not free:
-        streams.append(SECTOR * sum_of(launch, BLOCK_SECTORS) / L2_BANDWIDTH)
+        streams.append(SECTOR * sum_of(launch, BLOCK_SECTORS) / L2_BANDWIDTH - early)
         streams.append(blocks * copied / busy / PORT)
         computing = warps // 4 * 4 if launch["wgmma"] else warps  # without a warp that copies
         streams.append(blocks * (copied / busy + computing * launch["matrix_bytes"]) /
