@@ -1,7 +1,12 @@
 /*
- * The partial results of attention, merged in ascending order of their splits: by the block that
- * has walked through the splits, in registers; or by the last of the blocks that have written those
- * of one split each to scratch.
+ * The partial results of attention, merged in ascending order of their splits:
+ *
+ *     in registers        by the block that has walked through the splits
+ *     by the last block   of those that have written the results of one split each to scratch
+ *     by a cluster        of these blocks, on devices that have clusters: when all have come to its
+ *                         barrier, each merges some of the queries. The last block alone would
+ *                         bring all of them through the port of one multiprocessor, 300 KB for 96
+ *                         queries and six splits, while the others have nothing to do
  *
  *     scratch   [token, head, splits] partial results, in pairs of floats (partial_floats): the
  *               columns, then maximum and sum
@@ -55,9 +60,9 @@ struct running {
     {
 #pragma unroll
         for (int i = 0; i < 2 * S::MT; i++) {
-            if (i / 2 >= n_mma || ((const int *)(shared + S::POS_AT))[row_of(i)] < first_key)
+            if (i / 2 >= n_mma || ((const int *)(shared + S::POS_AT))[row_of<S>(i)] < first_key)
                 continue;
-            const float2 factors = factors_of[row_of(i)];
+            const float2 factors = factors_of[row_of<S>(i)];
 #pragma unroll
             for (int j = 0; j < 2 * S::GROUP; j++) {
                 float &value = o[i / 2][group + j / 2][i % 2 * 2 + j % 2];
@@ -71,10 +76,10 @@ struct running {
     __device__ __forceinline__ void store(const float *sums, const attend_args &a,
                                           const query_tile &tile, int kv_head)
     {
-        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+        const int lane = threadIdx.x % 32, warp = warp_of_team<S>();
 #pragma unroll
         for (int i = 0; i < 2 * S::MT; i++) {
-            const int row = row_of(i), at = tile.first + row;
+            const int row = row_of<S>(i), at = tile.first + row;
             if (row >= tile.n)
                 continue;
             const int token = tile.run + at / a.group, head = kv_head * a.group + at % a.group;
@@ -137,7 +142,7 @@ struct lane_partials {
     {
 #pragma unroll
         for (int i = 0; i < 2 * S::MT; i++) {
-            const int row = row_of(i), pos = ((const int *)(shared + S::POS_AT))[row];
+            const int row = row_of<S>(i), pos = ((const int *)(shared + S::POS_AT))[row];
             splits[i] = row < tile.n ? pos / SPLIT + 1 : 0;
             at[i] = partial_of(a, tile, kv_head, row, 0);
         }
@@ -147,7 +152,7 @@ struct lane_partials {
     template <typename F>
     __device__ __forceinline__ void each(int group, int split, F f) const
     {
-        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+        const int lane = threadIdx.x % 32, warp = warp_of_team<S>();
 
 #pragma unroll
         for (int i = 0; i < 2 * S::MT; i++)
@@ -166,7 +171,7 @@ __device__ __forceinline__ void store_partial(const float (&o)[S::MT][S::GROUP][
                                               const uint8_t *shared, const attend_args &a,
                                               const query_tile &tile, int kv_head, int group)
 {
-    const int split = (int)blockIdx.z, row = (int)threadIdx.x;
+    const int split = (int)blockIdx.x, row = (int)threadIdx.x;
     const lane_partials<S> mine(shared, a, tile, kv_head);
 
     mine.each(group, split, [&](float2 *to, int t, int n, int j) {
@@ -191,19 +196,19 @@ __device__ __forceinline__ void fetch_sums(float2 *to, const uint8_t *shared, co
     enum { AT_ONCE = 4 };
     const int n = (end - first) * S::ROWS;
 
-    for (int i = (int)threadIdx.x; i < n; i += AT_ONCE * THREADS) {
+    for (int i = (int)threadIdx.x; i < n; i += AT_ONCE * S::THREADS) {
         float2 sums[AT_ONCE];
 #pragma unroll
         for (int j = 0; j < AT_ONCE; j++) {
-            const int at = i + j * THREADS, row = at % S::ROWS, split = first + at / S::ROWS;
+            const int at = i + j * S::THREADS, row = at % S::ROWS, split = first + at / S::ROWS;
             sums[j] = at < n && has_keys<S>(shared, tile, row, split)
                           ? __ldcg(sums_of(a, partial_of(a, tile, kv_head, row, split)))
                           : make_float2(0.0f, 0.0f);
         }
 #pragma unroll
         for (int j = 0; j < AT_ONCE; j++)
-            if (i + j * THREADS < n)
-                to[i + j * THREADS] = sums[j];
+            if (i + j * S::THREADS < n)
+                to[i + j * S::THREADS] = sums[j];
     }
 }
 
@@ -252,7 +257,7 @@ __device__ __forceinline__ void merge_splits(running<S> *result, merged *state, 
     float2 *factors = (float2 *)shared;
     const lane_partials<S> mine(shared, a, tile, kv_head);
     const int last = tile.highest / SPLIT - SB_CUDA_FAULT(MERGE_WITHOUT_LAST);
-    const int n_mma = (tile.n + 15) / 16, row = (int)threadIdx.x;
+    const int n_mma = mma_tiles_of<S>(tile.n), row = (int)threadIdx.x;
 
     for (int first = 0; first <= last; first += MERGED) {
         const int end = min(first + (int)MERGED, last + 1);
@@ -267,6 +272,87 @@ __device__ __forceinline__ void merge_splits(running<S> *result, merged *state, 
         __syncthreads();
         merge_values<S>(result, mine, shared, factors, first, end, n_mma);
         __syncthreads(); /* the factors have been read */
+    }
+}
+
+/* One query's partial results of up to MERGED splits, as a warp loads them: each lane has the
+ * maxima and sums, and PAIRS pairs of columns, 64 columns apart. */
+template <class S>
+struct warp_partials {
+    enum { MERGED = CLUSTER_SPLITS, PAIRS = S::D / 64 };
+    float2 sums[MERGED], o[MERGED][PAIRS];
+
+    /* All of it is on its way before any is used. */
+    __device__ __forceinline__ void load(const attend_args &a, float2 *from, int splits)
+    {
+        const int lane = threadIdx.x % 32, pairs = (a.d + 1) / 2,
+                  step = (int)partial_floats(a.d) / 2;
+
+#pragma unroll
+        for (int i = 0; i < MERGED; i++) {
+            if (i >= splits)
+                break;
+            sums[i] = __ldcg(sums_of(a, from + i * step));
+#pragma unroll
+            for (int p = 0; p < PAIRS; p++)
+                o[i][p] = lane + 32 * p < pairs ? __ldcg(from + i * step + lane + 32 * p)
+                                                : make_float2(0.0f, 0.0f);
+        }
+    }
+
+    /* Merges them, divides by their sum and writes the query's part of y. */
+    __device__ __forceinline__ void store_merged(const attend_args &a, uint16_t *y, int splits)
+    {
+        merged state = {-INFINITY, 0.0f};
+        float2 result[PAIRS] = {};
+
+#pragma unroll
+        for (int i = 0; i < MERGED; i++) {
+            if (i >= splits - SB_CUDA_FAULT(MERGE_WITHOUT_LAST))
+                break;
+            const int split = in_turn(i, 0, splits);
+            float old_factor, new_factor;
+            merge(&state, sums[split].x, sums[split].y, &old_factor, &new_factor);
+#pragma unroll
+            for (int p = 0; p < PAIRS; p++) {
+                result[p].x = merge_value(result[p].x, old_factor, o[split][p].x, new_factor);
+                result[p].y = merge_value(result[p].y, old_factor, o[split][p].y, new_factor);
+            }
+        }
+        const float inverse = __frcp_rn(state.l);
+#pragma unroll
+        for (int p = 0; p < PAIRS; p++) {
+            const int col = ((int)threadIdx.x % 32 + 32 * p) * 2;
+            const uint32_t pair = pack2<S::TYPE>(__fmul_rn(result[p].x, inverse),
+                                                 __fmul_rn(result[p].y, inverse));
+            if (col < a.d)
+                y[col] = (uint16_t)pair;
+            if (col + 1 < a.d)
+                y[col + 1] = (uint16_t)(pair >> 16);
+        }
+    }
+};
+
+/* Merges the partial results of a tile by the blocks of the cluster that have a split of it, a warp
+ * a query, and writes y. */
+template <class S>
+__device__ __forceinline__ void merge_by_cluster(const uint8_t *shared, const attend_args &a,
+                                                 const query_tile &tile, int kv_head)
+{
+    const int blocks = tile.highest / SPLIT + 1, warp = threadIdx.x / 32;
+
+    cluster_arrive();
+    cluster_wait();
+    for (int row = warp * blocks + (int)blockIdx.x; row < tile.n;
+         row += S::TEAMS * WARPS * blocks) {
+        const int at = tile.first + row, token = tile.run + at / a.group,
+                  head = kv_head * a.group + at % a.group;
+        const int splits = ((const int *)(shared + S::POS_AT))[row] / SPLIT + 1;
+        warp_partials<S> partials;
+        partials.load(a, partial_of(a, tile, kv_head, row, 0), splits);
+        partials.store_merged(a, a.y + token * a.ldy + (int64_t)head * a.d, splits);
+        if (head == a.heads - 1)
+            zero_padding(a, token, (int)threadIdx.x % 32, 32);
     }
 }
 

@@ -9,8 +9,9 @@
  *
  *     walk    a block takes a query tile through all of its splits and merges in registers: for
  *             passes with enough tiles to fill the device
- *     split   a block takes one split of a tile and writes the partial results to scratch, and the
- *             last block of a tile to do so merges them: for passes with few tiles
+ *     split   a block takes one split of a tile and writes the partial results to scratch. The last
+ *             block of a tile to do so merges them, or all of them together: for passes with few
+ *             tiles
  *
  * The launch is dependent: its blocks are there when the product before has ended, and the product
  * behind fills its rings with weights meanwhile. Rejected: fetching cached keys before the wait,
@@ -18,7 +19,15 @@
  *
  * K of the next split is fetched during softmax and values, V during the next scores. A block has
  * up to 64 KB in flight (D = 128); an H100 has the memory for 3 blocks of 16 or 32 queries, or 2 of
- * 64. (Of blocks that walk through several splits, for 2 of 32. Registers may allow fewer.)
+ * 64. (Of blocks that walk through several splits, for 2 of 32. Registers may allow fewer.) A block
+ * of three teams has 48 or 96 queries and a multiprocessor to itself, as three blocks would, for
+ * which keys and values would come three times.
+ *
+ *     grid   splits (1 of blocks that walk), kv heads, tiles
+ *
+ * There are blocks for all tiles and splits that a pass of its size might have. Those that have
+ * none end at once, and since tiles are numbered from 0 on, most of them are last, so that blocks
+ * with work do not wait for their places.
  */
 #include "kernels/cuda/attend_merge.cuh"
 #include "kernels/cuda/attend_turn.cuh"
@@ -34,15 +43,15 @@ enum {
     SPLIT_TOKENS = 192,
     SPLIT_PARTS = 16384,
     ENOUGH_BLOCKS = 132, /* one for each of an H100's multiprocessors; so many need no splitting */
-    TILE_ROWS = 64,      /* queries of the largest tile */
-    ROPE_ROWS = 32,      /* and of the largest that turns its heads itself, */
-    ROPE_DIM = 128,      /* which may have so many columns: others have no registers left for it */
-    ROPE_QUERIES = 128   /* of a sequence, all of whose tiles make the new keys, for one to write */
+    TILE_ROWS = 64,      /* queries of the largest tile of a block that turns no heads itself; */
+    ROPE_DIM = 128,      /* others may have so many columns: there are no registers for more */
+    ROPE_QUERIES = 128,  /* of a sequence, all of whose tiles make the new keys, for one to write */
+    MOST_TILES = 65535   /* of a grid */
 };
 
 /* ------------------------------------------------------------------ a tile */
 
-/* Tells the block whether this warp has a value that needs care. care: [WARPS] */
+/* Tells the block whether this warp has a value that needs care. care: one for each warp */
 __device__ __forceinline__ void note_care(int *care, bool is_bad)
 {
     const int is_any_bad = __any_sync(0xffffffffu, is_bad);
@@ -51,13 +60,31 @@ __device__ __forceinline__ void note_care(int *care, bool is_bad)
         care[threadIdx.x / 32] = is_any_bad;
 }
 
+/* Whether some warp has. */
+template <class S>
+__device__ __forceinline__ bool is_care_noted(const int *care)
+{
+    int noted = 0;
+
+#pragma unroll
+    for (int i = 0; i < S::TEAMS * WARPS; i++)
+        noted |= care[i];
+    return noted;
+}
+
+/* Whether the block takes part in a tile: not if its split is behind all of the tile's keys. */
+__device__ __forceinline__ bool has_part(const attend_args &a, const query_tile &tile)
+{
+    return a.walk || (int)blockIdx.x * SPLIT <= tile.highest;
+}
+
 template <class S, bool ROPES>
 __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
                                         const query_tile &tile, int kv_head, int number)
 {
     const bool walks = a.walk || tile.highest < SPLIT;
-    const int first = walks ? 0 : (int)blockIdx.z, last = walks ? tile.highest / SPLIT : first;
-    const int n_mma = (tile.n + 15) / 16;
+    const int first = walks ? 0 : (int)blockIdx.x, last = walks ? tile.highest / SPLIT : first;
+    const int n_mma = mma_tiles_of<S>(tile.n);
     const int64_t from = tile.keys + kv_head * tile.stride;
     uint8_t *weights = shared + (a.walk ? S::W_AT : 0);
     int *care = (int *)(shared + S::CARE_AT);
@@ -102,7 +129,7 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
         is_bad |= has_bad_values<S>(shared + S::V_AT, lowest, cached_keys_of(tile, split));
         note_care(care, is_bad);
         __syncthreads(); /* V, weights and sums */
-        const bool needs_care = care[0] | care[1] | care[2] | care[3];
+        const bool needs_care = is_care_noted<S>(care);
         if (walks) {
             add_sums<S>(&state, shared, (int)threadIdx.x, first_key);
             __syncthreads();
@@ -121,6 +148,8 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
         __syncthreads(); /* V, weights and sums have been read */
         fetch(a.v, S::V_AT, split + 1);
     }
+    if (ROPES && has_clusters() && !walks && a.clusters)
+        return merge_by_cluster<S>(shared, a, tile, kv_head);
     if (!walks) {
         if (!is_last_block(a.counters + number * a.kv_heads + kv_head, tile.highest / SPLIT + 1,
                            care))
@@ -130,66 +159,89 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
     store_result<S>(&result, state, shared, a, tile, kv_head);
 }
 
-/* Grid: tiles, kv heads, splits (1 for walk). A block without a tile does nothing; where there are
- * more tiles than blocks, a block takes several. That cannot be where heads are turned
- * (launch_shape), so that kernel has no loop: the compiler would keep what is the same for all
- * tiles in some 90 registers, and a multiprocessor would have room for two blocks, not three. */
+/* A block without work ends before it waits for the kernel ahead; a pass has a token, so some block
+ * waits. Where there are more tiles than blocks, a block takes several. That cannot be where
+ * heads are turned (most_tiles), so that kernel has no loop: the compiler would keep what is the
+ * same for all tiles in some 90 registers, and a multiprocessor would have room for two blocks, not
+ * three. */
 template <class S, bool ROPES>
-__global__ void __launch_bounds__(THREADS, S::RESIDENT) attend_kernel(attend_args a)
+__global__ void __launch_bounds__(S::THREADS, S::RESIDENT) attend_kernel(attend_args a)
 {
     SB_DYNAMIC_SHARED(uint8_t, shared);
     const int kv_head = (int)blockIdx.y;
+    int i = (int)blockIdx.z;
     query_tile tile;
 
+    if (S::TEAMS > 1 && !has_clusters()) /* such code is never launched */
+        return;
     cp_async_begin();
     grid_launch_next();
     /* What tokens there are the host has uploaded before all of the round. */
-    int i = (int)blockIdx.x;
     bool has_tile = find_tile(&tile, a, S::ROWS, i);
+    if (!has_tile || (ROPES && !has_part(a, tile)))
+        return;
     grid_wait_for_previous();
     while (has_tile) {
-        if (a.walk || (int)blockIdx.z * SPLIT <= tile.highest)
+        if (ROPES || has_part(a, tile))
             do_tile<S, ROPES>(shared, a, tile, kv_head, i);
         if (ROPES)
             break;
-        i += (int)gridDim.x;
+        i += (int)gridDim.z;
         has_tile = find_tile(&tile, a, S::ROWS, i);
     }
 }
 
 /* ------------------------------------------------------------------ launching */
 
+/* The most tiles of so many queries that a pass may have. Up to 2 n_seqs runs end in a tile that is
+ * not full: the sequences', and runs of padding tokens between them. A pass whose sequences are
+ * apart has no more, as all its padding is of one sequence; in other passes there may be more, and
+ * blocks loop. */
+int64_t most_tiles(int n_tokens, int n_seqs, int group, int rows)
+{
+    const int64_t each = (int64_t)(group + rows - 1) / rows * n_tokens;
+    const int64_t packed = (int64_t)n_tokens * group / rows + 2 * (int64_t)n_seqs;
+
+    return packed < each ? packed : each;
+}
+
 template <class S, bool ROPES>
 cudaError_t launch_shape(const attend_args &a, int n_seqs, cudaStream_t stream)
 {
-    const int64_t each = (int64_t)(a.group + S::ROWS - 1) / S::ROWS * a.n_tokens;
-    /* Up to 2 n_seqs runs end in a tile that is not full: the sequences', and runs of padding
-     * tokens between them. A pass whose sequences are apart has no more, as all its padding is of
-     * one sequence; in other passes there may be more, and blocks loop. */
-    const int64_t packed = (int64_t)a.n_tokens * a.group / S::ROWS + 2 * (int64_t)n_seqs;
-    const dim3 grid((unsigned)(packed < each ? packed : each), (unsigned)a.kv_heads,
-                    a.walk ? 1u : (unsigned)a.splits);
+    const int64_t tiles = most_tiles(a.n_tokens, n_seqs, a.group, S::ROWS);
+    const dim3 grid(a.walk ? 1u : (unsigned)a.splits, (unsigned)a.kv_heads,
+                    (unsigned)(tiles < (int)MOST_TILES ? tiles : (int)MOST_TILES));
+    const int options = SB_DEPENDENT | (a.clusters ? SB_CLUSTER_OF * a.splits : 0);
 
-    return SB_LAUNCH_WITH(SB_DEPENDENT, (attend_kernel<S, ROPES>), grid, dim3(THREADS),
+    return SB_LAUNCH_WITH(options, (attend_kernel<S, ROPES>), grid, dim3(S::THREADS),
                           a.walk ? (size_t)S::SHARED : (size_t)S::SPLIT_SHARED, stream, a);
 }
 
+/* Blocks of several teams take one split. */
 template <class S, bool ROPES = false>
 cudaError_t load_shape(void)
 {
-    return sb_load(attend_kernel<S, ROPES>, S::SHARED);
+    return sb_load(attend_kernel<S, ROPES>, S::TEAMS > 1 ? (int)S::SPLIT_SHARED : (int)S::SHARED);
 }
 
 template <enum sb_dtype TYPE>
 cudaError_t load_type(void)
 {
     cudaError_t (*const of_shape[])(void) = {
-        load_shape<attend_shape<TYPE, 64, 1>>,        load_shape<attend_shape<TYPE, 64, 2>>,
-        load_shape<attend_shape<TYPE, 64, 4>>,        load_shape<attend_shape<TYPE, 128, 1>>,
-        load_shape<attend_shape<TYPE, 128, 2>>,       load_shape<attend_shape<TYPE, 128, 4>>,
-        load_shape<attend_shape<TYPE, 256, 1>>,       load_shape<attend_shape<TYPE, 256, 2>>,
-        load_shape<attend_shape<TYPE, 64, 1>, true>,  load_shape<attend_shape<TYPE, 64, 2>, true>,
-        load_shape<attend_shape<TYPE, 128, 1>, true>, load_shape<attend_shape<TYPE, 128, 2>, true>,
+        load_shape<attend_shape<TYPE, 64, 1>>,
+        load_shape<attend_shape<TYPE, 64, 2>>,
+        load_shape<attend_shape<TYPE, 64, 4>>,
+        load_shape<attend_shape<TYPE, 128, 1>>,
+        load_shape<attend_shape<TYPE, 128, 2>>,
+        load_shape<attend_shape<TYPE, 128, 4>>,
+        load_shape<attend_shape<TYPE, 256, 1>>,
+        load_shape<attend_shape<TYPE, 256, 2>>,
+        load_shape<attend_shape<TYPE, 64, 1>, true>,
+        load_shape<attend_shape<TYPE, 64, 2>, true>,
+        load_shape<attend_shape<TYPE, 128, 1>, true>,
+        load_shape<attend_shape<TYPE, 128, 2>, true>,
+        load_shape<attend_shape<TYPE, 128, 1, 3>, true>,
+        load_shape<attend_shape<TYPE, 128, 2, 3>, true>,
     };
     cudaError_t error = cudaSuccess;
 
@@ -198,52 +250,73 @@ cudaError_t load_type(void)
     return error;
 }
 
-/* Chooses a tile's size in mma tiles of 16 queries, 1, 2 or 4 of them and not more than `most`: as
- * many as hold the queries of a sequence, on average, and fewer where that makes too few blocks. No
- * bit depends on it. */
-int mma_tiles(const attend_args &a, int n_seqs, int most)
-{
-    const int64_t seqs = n_seqs > 0 ? n_seqs : 1, queries = (int64_t)a.n_tokens * a.group,
-                  rows = queries / seqs;
-    const int64_t a_tile = (int64_t)a.kv_heads * (a.walk ? 1 : a.splits);
-    int n = rows <= 16 ? 1 : rows <= 32 ? 2 : 4;
+/* A size of tile, and how many blocks of it there have to be, else smaller tiles are better. */
+struct tile_size {
+    int rows, enough;
+};
 
-    if (n > most)
-        n = most;
+/* Of tiles that turn no heads; with more than 128 columns there is none of 64. */
+constexpr tile_size PLAIN_SIZES[] = {{16, 0}, {32, ENOUGH_BLOCKS}, {64, ENOUGH_BLOCKS}};
+/* Of tiles that do. Those of three teams are for head_dim 65 to 128, and for splits that a cluster
+ * merges. Half as many of them are enough: a multiprocessor gets twice as much of the L2 cache when
+ * half of them ask for it. */
+constexpr tile_size ROPE_SIZES[SB_ROPE_ATTEND_SHAPES] = {
+    {16, 0}, {32, ENOUGH_BLOCKS}, {48, ENOUGH_BLOCKS / 2}, {96, ENOUGH_BLOCKS / 2}};
+enum { ROPE_OF_ONE_TEAM = 2 };
+
+/* Chooses one of n sizes: that which holds the queries of a sequence, on average, and a smaller one
+ * where it makes too few blocks. No bit depends on it. */
+int choose_size(const attend_args &a, int n_seqs, const tile_size *sizes, int n)
+{
+    const int64_t seqs = n_seqs > 0 ? n_seqs : 1, rows = (int64_t)a.n_tokens * a.group / seqs;
+    const int64_t a_tile = (int64_t)a.kv_heads * (a.walk ? 1 : a.splits);
+    int i = 0;
+
+    while (i < n - 1 && rows > sizes[i].rows)
+        i++;
     /* A sequence's last tile may be small, and is a block all the same. */
-    while (n > 1 && seqs * ((rows + 16 * n - 1) / (16 * n)) * a_tile < ENOUGH_BLOCKS)
-        n /= 2;
-    return n;
+    while (i > 0 && seqs * ((rows + sizes[i].rows - 1) / sizes[i].rows) * a_tile < sizes[i].enough)
+        i--;
+    return i;
 }
 
 template <enum sb_dtype TYPE, int D>
 cudaError_t launch_rows(const attend_args &a, int n_seqs, cudaStream_t stream)
 {
-    enum { MOST = D <= 128 ? 4 : 2 };
-    const int n = mma_tiles(a, n_seqs, MOST);
+    enum { MOST = D <= 128 ? 3 : 2 };
+    cudaError_t (*const of_size[])(const attend_args &, int, cudaStream_t) = {
+        launch_shape<attend_shape<TYPE, D, 1>, false>,
+        launch_shape<attend_shape<TYPE, D, 2>, false>,
+        launch_shape<attend_shape<TYPE, D, MOST == 3 ? 4 : 2>, false>,
+    };
 
-    if (n == 1)
-        return launch_shape<attend_shape<TYPE, D, 1>, false>(a, n_seqs, stream);
-    if (n == 2)
-        return launch_shape<attend_shape<TYPE, D, 2>, false>(a, n_seqs, stream);
-    return launch_shape<attend_shape<TYPE, D, MOST>, false>(a, n_seqs, stream);
+    return of_size[choose_size(a, n_seqs, PLAIN_SIZES, MOST)](a, n_seqs, stream);
 }
 
-/* The same where qkv is yet to be turned. */
+/* The same where qkv is yet to be turned. shape: of ROPE_SIZES, or -1 for the best. */
 template <enum sb_dtype TYPE, int D>
-cudaError_t launch_rope_rows(const attend_args &a, int n_seqs, cudaStream_t stream)
+cudaError_t launch_rope_rows(const attend_args &a, int n_seqs, int shape, cudaStream_t stream)
 {
-    return mma_tiles(a, n_seqs, ROPE_ROWS / 16) == 1
-               ? launch_shape<attend_shape<TYPE, D, 1>, true>(a, n_seqs, stream)
-               : launch_shape<attend_shape<TYPE, D, 2>, true>(a, n_seqs, stream);
+    enum { TEAMS = D > 64 ? 3 : 1 };
+    const int n = TEAMS > 1 && a.clusters ? (int)SB_ROPE_ATTEND_SHAPES : (int)ROPE_OF_ONE_TEAM;
+    cudaError_t (*const of_size[])(const attend_args &, int, cudaStream_t) = {
+        launch_shape<attend_shape<TYPE, D, 1>, true>,
+        launch_shape<attend_shape<TYPE, D, 2>, true>,
+        launch_shape<attend_shape<TYPE, D, 1, TEAMS>, true>,
+        launch_shape<attend_shape<TYPE, D, 2, TEAMS>, true>,
+    };
+
+    if (shape >= n)
+        return cudaErrorNotSupported;
+    return of_size[shape < 0 ? choose_size(a, n_seqs, ROPE_SIZES, n) : shape](a, n_seqs, stream);
 }
 
 template <enum sb_dtype TYPE>
-cudaError_t launch_type(const attend_args &a, int n_seqs, cudaStream_t stream)
+cudaError_t launch_type(const attend_args &a, int n_seqs, int shape, cudaStream_t stream)
 {
     if (a.ropes)
-        return a.d <= 64 ? launch_rope_rows<TYPE, 64>(a, n_seqs, stream)
-                         : launch_rope_rows<TYPE, 128>(a, n_seqs, stream);
+        return a.d <= 64 ? launch_rope_rows<TYPE, 64>(a, n_seqs, shape, stream)
+                         : launch_rope_rows<TYPE, 128>(a, n_seqs, shape, stream);
     if (a.d <= 64)
         return launch_rows<TYPE, 64>(a, n_seqs, stream);
     return a.d <= 128 ? launch_rows<TYPE, 128>(a, n_seqs, stream)
@@ -310,20 +383,32 @@ static bool fills_device(const sb_attention &layer, const sb_pass &pass)
 
 int sb_cuda_rope_attend_fits(const struct sb_attention *attention, const struct sb_pass *pass)
 {
+    const int32_t group = attention->heads / attention->kv_heads;
+
     return pass->is_apart && attention->head_dim <= ROPE_DIM &&
-           queries_of(*attention, *pass) <= ROPE_QUERIES;
+           queries_of(*attention, *pass) <= ROPE_QUERIES &&
+           most_tiles(pass->n_tokens, pass->n_seqs, group, ROPE_SIZES[0].rows) <= MOST_TILES;
 }
 
+/* Heads are turned, or not, and tiles have one size, or the best. */
+struct attend_way {
+    bool ropes;
+    int shape; /* of ROPE_SIZES; -1: the best */
+    bool has_clusters;
+};
+
 static cudaError_t attend(void *y, enum sb_dtype type, const float *qkv, const sb_attention &t,
-                          const sb_pass &pass, bool ropes, void *scratch, unsigned *counters,
-                          cudaStream_t stream)
+                          const sb_pass &pass, const attend_way &way, void *scratch,
+                          unsigned *counters, cudaStream_t stream)
 {
     if (pass.n_tokens <= 0)
         return cudaSuccess;
-    if (type == SB_F32 || t.head_dim > (ropes ? (int)ROPE_DIM : 256) || t.kv_heads <= 0 ||
+    if (type == SB_F32 || t.head_dim > (way.ropes ? (int)ROPE_DIM : 256) || t.kv_heads <= 0 ||
         t.heads % t.kv_heads)
         return cudaErrorInvalidValue;
     const int splits = (pass.max_len + SPLIT - 1) / SPLIT;
+    const bool walk = splits <= 1 || !scratch || !fits_scratch(pass.n_tokens, splits) ||
+                      fills_device(t, pass);
     const attend_args a = {
         (uint16_t *)y,
         qkv,
@@ -342,29 +427,49 @@ static cudaError_t attend(void *y, enum sb_dtype type, const float *qkv, const s
         t.heads / t.kv_heads,
         t.head_dim,
         splits,
-        splits <= 1 || !scratch || !fits_scratch(pass.n_tokens, splits) || fills_device(t, pass),
-        ropes,
+        walk,
+        way.ropes,
+        way.has_clusters && !walk && splits <= CLUSTER_SPLITS,
         t.scale * 1.44269504088896341f,
         sb_cuda_ld(type, t.heads * t.head_dim),
         t,
     };
-    return type == SB_BF16 ? launch_type<SB_BF16>(a, pass.n_seqs, stream)
-                           : launch_type<SB_F16>(a, pass.n_seqs, stream);
+    return type == SB_BF16 ? launch_type<SB_BF16>(a, pass.n_seqs, way.shape, stream)
+                           : launch_type<SB_F16>(a, pass.n_seqs, way.shape, stream);
 }
 
 cudaError_t sb_cuda_attend_mma(void *y, enum sb_dtype type, const float *qkv,
                                const struct sb_attention *attention, const struct sb_pass *pass,
                                void *scratch, unsigned *counters, cudaStream_t stream)
 {
-    return attend(y, type, qkv, *attention, *pass, false, scratch, counters, stream);
+    return attend(y, type, qkv, *attention, *pass, {false, -1, false}, scratch, counters, stream);
+}
+
+/* A cluster of eight blocks that have a multiprocessor each is all that attention needs. */
+static bool has_clusters_of_eight(const struct sb_launch_limits *limits)
+{
+    return limits && limits->double_clusters > 0;
 }
 
 cudaError_t sb_cuda_rope_attend_mma(void *y, enum sb_dtype type, const float *qkv,
                                     const struct sb_attention *attention,
                                     const struct sb_pass *pass, void *scratch, unsigned *counters,
-                                    cudaStream_t stream)
+                                    const struct sb_launch_limits *limits, cudaStream_t stream)
 {
-    return attend(y, type, qkv, *attention, *pass, true, scratch, counters, stream);
+    return attend(y, type, qkv, *attention, *pass, {true, -1, has_clusters_of_eight(limits)},
+                  scratch, counters, stream);
+}
+
+cudaError_t sb_cuda_rope_attend_mma_in(int32_t shape, void *y, enum sb_dtype type, const float *qkv,
+                                       const struct sb_attention *attention,
+                                       const struct sb_pass *pass, void *scratch,
+                                       unsigned *counters, const struct sb_launch_limits *limits,
+                                       cudaStream_t stream)
+{
+    if (shape < 0)
+        return cudaErrorInvalidValue;
+    return attend(y, type, qkv, *attention, *pass, {true, shape, has_clusters_of_eight(limits)},
+                  scratch, counters, stream);
 }
 
 cudaError_t sb_load_attend_mma(enum sb_dtype type)

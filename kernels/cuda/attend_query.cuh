@@ -42,6 +42,7 @@ struct attend_args {
     int group; /* heads / kv_heads: the host divides once, not every thread several times */
     int d, splits;
     bool walk, ropes; /* ropes: qkv is yet to be turned, and its k and v to be cached */
+    bool clusters;    /* the blocks of a tile's splits are a cluster */
     float scale;      /* of scores, times log2(e) */
     int64_t ldy;
     sb_attention layer; /* for turning heads */

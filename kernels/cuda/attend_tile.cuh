@@ -21,17 +21,22 @@
  * fix split boundaries and merge order the same way. Splits counted from the end, or as many splits
  * as fill the machine, would make the bits depend on the pass.)
  *
- * A tile has 16 MT queries (attend_query.cuh). Which queries share a tile changes no bits, because
- * a row of an mma's result depends on its own row of A only. Four warps share a tile and a split:
+ * A tile has ROWS queries (attend_query.cuh), 16 MT for each of TEAMS teams of four warps. Which
+ * queries share a tile changes no bits, because a row of an mma's result depends on its own row of
+ * A only. The four warps of a team share its queries:
  *
  *   scores     warp w: all queries x keys [32 w, 32 w + 32): K fragments are read once for MT tiles
  *   softmax    max and sum: in the quad of lanes, then over the warps through shared memory
  *   values     warp w: all queries x columns [D/4 w, D/4 (w+1)): V likewise; W by way of shared
  *              memory
  *
- *   shared:  K [128, D]  V [128, D]  Q [16 MT, D]   16 bit, swizzled as in mma.cuh
- *            max, sum [16 MT, 4] f32   pos [16 MT]   factors [16 MT, 2] f32   care [4]
- *            W [16 MT, 128]   16 bit, swizzled
+ *   shared:  K [128, D]  V [128, D]  Q [ROWS, D]   16 bit, swizzled as in mma.cuh
+ *            max, sum [ROWS, 4] f32   pos [ROWS]   factors [ROWS, 2] f32   care [4 TEAMS]
+ *            W [ROWS, 128]   16 bit, swizzled
+ *
+ * Teams share K and V, which come from the L2 cache once for all of them: where many query heads
+ * share a kv head, what the L2 gives is most of attention's time. Rejected: clusters of blocks that
+ * share them. They would need bulk copies of single rows, and a multiprocessor would hold no more.
  *
  * A block that takes one split has W where K was, and so much less memory that a multiprocessor has
  * room for three blocks of 32 queries instead of two. With several splits the next K is on its way
@@ -57,9 +62,10 @@ namespace
 
 enum {
     SPLIT = 128, /* keys; changes bits */
-    WARPS = 4,
-    THREADS = 32 * WARPS,
+    WARPS = 4,   /* of a team */
+    TEAM = 32 * WARPS,
     W_BYTES = SPLIT * 2, /* a row of W */
+    CLUSTER_SPLITS = 8,  /* at most, for the blocks of a tile's splits to be a cluster */
 /* Shared memory of a multiprocessor: of compute capability 9.0 and later, and of 8.0. */
 #if __CUDA_ARCH__ >= 900
     MULTIPROCESSOR_KB = 228
@@ -68,13 +74,16 @@ enum {
 #endif
 };
 
-template <enum sb_dtype TYPE_, int D_, int MT_>
+template <enum sb_dtype TYPE_, int D_, int MT_, int TEAMS_ = 1>
 struct attend_shape {
     static constexpr enum sb_dtype TYPE = TYPE_;
     enum {
         D = D_,
         MT = MT_,
-        ROWS = 16 * MT,
+        TEAMS = TEAMS_,
+        THREADS = TEAM * TEAMS,
+        HALF_WARPS = THREADS / 16,
+        ROWS = 16 * MT * TEAMS,
         ROW_BYTES = 2 * D,
         N8 = D / WARPS / 8,       /* n8 tiles of a warp's columns */
         GROUP = MT == 4 ? 2 : N8, /* n8 tiles whose partial results are in registers at a time */
@@ -86,15 +95,16 @@ struct attend_shape {
         POS_AT = SUM_AT + ROWS * WARPS * 4,
         FACTORS_AT = POS_AT + ROWS * 4,
         CARE_AT = FACTORS_AT + ROWS * 8,
-        W_AT = (CARE_AT + WARPS * 4 + 127) / 128 * 128,
+        W_AT = (CARE_AT + TEAMS * WARPS * 4 + 127) / 128 * 128,
         SHARED = W_AT + ROWS * W_BYTES,
         SPLIT_SHARED = W_AT, /* of a block that takes one split */
         /* How many blocks of one split a multiprocessor can hold: by its shared memory, of which
          * every block takes 1 KB more than it asks for, and by registers. */
         RESIDENT_ = MULTIPROCESSOR_KB * 1024 / (SPLIT_SHARED + 1024),
-        REGISTERS = MT == 1   ? 4
-                    : MT == 2 ? 3
-                              : 2,
+        REGISTERS = (MT == 1   ? 4
+                     : MT == 2 ? 3
+                               : 2) /
+                    TEAMS,
         RESIDENT = RESIDENT_ > REGISTERS ? REGISTERS : RESIDENT_
     };
 };
@@ -143,7 +153,12 @@ template <class S>
 __device__ __forceinline__ void fetch_rows(uint8_t *tile, const uint16_t *from, int cached, int n,
                                            int d)
 {
-    enum { CHUNKS = S::ROW_BYTES / 16, AT_ONCE = THREADS / CHUNKS };
+    enum {
+        CHUNKS = S::ROW_BYTES / 16,
+        AT_ONCE = S::THREADS / CHUNKS,
+        WHOLE = SPLIT / AT_ONCE, /* of a thread's rows, those that every thread has */
+        TURNS = (SPLIT + AT_ONCE - 1) / AT_ONCE /* and those that some have */
+    };
     const int chunk = threadIdx.x % CHUNKS, mine = (int)threadIdx.x / CHUNKS;
 
     if (d % 8 == 0 && (size_t)from % 16 == 0) {
@@ -153,16 +168,17 @@ __device__ __forceinline__ void fetch_rows(uint8_t *tile, const uint16_t *from, 
         const shared_at to = at_shared(tile);
         if (cached == SPLIT) {
 #pragma unroll
-            for (int i = 0; i < SPLIT / AT_ONCE; i++)
-                cp_async(to + swizzled<S::ROW_BYTES>(mine + i * AT_ONCE, chunk), first + i * step,
-                         is_inside);
+            for (int i = 0; i < TURNS; i++)
+                if (i < WHOLE || mine + i * AT_ONCE < SPLIT)
+                    cp_async(to + swizzled<S::ROW_BYTES>(mine + i * AT_ONCE, chunk),
+                             first + i * step, is_inside);
             return;
         }
 #pragma unroll 2
-        for (int i = 0; i < SPLIT / AT_ONCE; i++) {
+        for (int i = 0; i < TURNS; i++) {
             const int row = mine + i * AT_ONCE;
             const bool is_there = row < cached;
-            if (is_there || row >= n)
+            if (is_there || (row >= n && (TURNS == WHOLE || row < SPLIT)))
                 cp_async(to + swizzled<S::ROW_BYTES>(row, chunk),
                          is_there ? first + i * step : from, is_there && is_inside);
         }
@@ -184,7 +200,7 @@ __device__ __forceinline__ void load_queries(uint8_t *shared, const attend_args 
 {
     const int64_t stride = (int64_t)(a.heads + 2 * a.kv_heads) * a.d;
 
-    for (int row = threadIdx.x / 32; row < S::ROWS; row += WARPS) {
+    for (int row = threadIdx.x / 32; row < S::ROWS; row += S::TEAMS * WARPS) {
         const int at = tile.first + row, token = tile.run + at / a.group;
         const float *q = a.qkv + token * stride + (int64_t)(kv_head * a.group + at % a.group) * a.d;
         const bool is_real = row < tile.n;
@@ -202,19 +218,42 @@ __device__ __forceinline__ void load_queries(uint8_t *shared, const attend_args 
 
 /* ------------------------------------------------------------------ one split */
 
-/* A lane holds results of two queries of each mma tile. This is the query, counted within the tile,
- * of half i % 2 of the lane's results of mma tile i / 2. */
-__device__ __forceinline__ int row_of(int i)
+/* The warp's number in its team, and the first of the team's queries, counted within the tile. */
+template <class S>
+__device__ __forceinline__ int warp_of_team(void)
 {
-    return i / 2 * 16 + i % 2 * 8 + (int)threadIdx.x % 32 / 4;
+    return (int)(S::TEAMS == 1 ? threadIdx.x / 32 : threadIdx.x % TEAM / 32);
+}
+template <class S>
+__device__ __forceinline__ int first_of_team(void)
+{
+    return S::TEAMS == 1 ? 0 : (int)(threadIdx.x / TEAM) * 16 * S::MT;
 }
 
-/* s[t][n] = the products of the queries of mma tile t and of keys 32 warp + 8 n .. 32 warp + 8 n
- * + 7. Only mma tiles t < n_mma are computed. */
+/* How many mma tiles the team computes of a tile of n queries. */
+template <class S>
+__device__ __forceinline__ int mma_tiles_of(int n)
+{
+    const int tiles = (n - first_of_team<S>() + 15) / 16;
+
+    return S::TEAMS == 1 ? tiles : max(0, min((int)S::MT, tiles));
+}
+
+/* A lane holds results of two queries of each mma tile. This is the query, counted within the tile,
+ * of half i % 2 of the lane's results of the team's mma tile i / 2. */
+template <class S>
+__device__ __forceinline__ int row_of(int i)
+{
+    return first_of_team<S>() + i / 2 * 16 + i % 2 * 8 + (int)threadIdx.x % 32 / 4;
+}
+
+/* s[t][n] = the products of the queries of the team's mma tile t and of keys 32 warp + 8 n ..
+ * 32 warp + 8 n + 7. Only mma tiles t < n_mma are computed. */
 template <class S>
 __device__ __forceinline__ void scores(float (&s)[S::MT][4][4], const uint8_t *shared, int n_mma)
 {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int lane = threadIdx.x % 32, warp = warp_of_team<S>();
+    const int first = SB_CUDA_FAULT(QUERIES_OF_FIRST_TEAM) ? 0 : first_of_team<S>();
     const shared_at keys = at_shared(shared), queries = keys + S::Q_AT;
 
 #pragma unroll
@@ -233,8 +272,8 @@ __device__ __forceinline__ void scores(float (&s)[S::MT][4][4], const uint8_t *s
             if (t >= n_mma)
                 break;
             uint32_t q[4];
-            ldmatrix4(q,
-                      queries + swizzled<S::ROW_BYTES>(t * 16 + lane % 16, step * 2 + lane / 16));
+            ldmatrix4(q, queries + swizzled<S::ROW_BYTES>(first + t * 16 + lane % 16,
+                                                          step * 2 + lane / 16));
 #pragma unroll
             for (int n = 0; n < 4; n++)
                 mma<S::TYPE>(s[t][n], q, b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
@@ -248,13 +287,13 @@ template <class S>
 __device__ __forceinline__ void mask_scores(float (&s)[S::MT][4][4], uint8_t *shared, int first_key,
                                             float scale, int n_mma)
 {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int lane = threadIdx.x % 32, warp = warp_of_team<S>();
 
 #pragma unroll
     for (int i = 0; i < 2 * S::MT; i++) {
         if (i / 2 >= n_mma)
             break;
-        const int row = row_of(i), pos = ((const int *)(shared + S::POS_AT))[row];
+        const int row = row_of<S>(i), pos = ((const int *)(shared + S::POS_AT))[row];
         float top = -INFINITY;
 #pragma unroll
         for (int j = 0; j < 8; j++) {
@@ -290,13 +329,13 @@ template <class S>
 __device__ __forceinline__ void weigh(float (&s)[S::MT][4][4], uint8_t *shared, uint8_t *weights,
                                       int n_mma)
 {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int lane = threadIdx.x % 32, warp = warp_of_team<S>();
 
 #pragma unroll
     for (int i = 0; i < 2 * S::MT; i++) {
         if (i / 2 >= n_mma)
             break;
-        const int row = row_of(i);
+        const int row = row_of<S>(i);
         float top = row_max<S>(shared, row), sum = 0.0f;
         top = top == -INFINITY ? 0.0f : top; /* a query without a key here gets weights of 0, not
                                                 NaN */
@@ -326,20 +365,21 @@ __device__ __forceinline__ void load_values(uint32_t (&b)[4], const uint8_t *sha
                            swizzled<S::ROW_BYTES>(step * 16 + lane % 16, chunk + lane / 16));
 }
 
+template <class S>
 __device__ __forceinline__ void load_weights(uint32_t (&w)[4], const uint8_t *weights, int t,
                                              int step)
 {
-    const int lane = threadIdx.x % 32;
-    ldmatrix4(w, at_shared(weights) + swizzled<W_BYTES>(t * 16 + lane % 16, step * 2 + lane / 16));
+    const int lane = threadIdx.x % 32, row = first_of_team<S>() + t * 16 + lane % 16;
+    ldmatrix4(w, at_shared(weights) + swizzled<W_BYTES>(row, step * 2 + lane / 16));
 }
 
-/* o[t][n] = the partial result of the queries of mma tile t, columns from D/4 warp + 8 (group + n)
- * on. */
+/* o[t][n] = the partial result of the queries of the team's mma tile t, columns from
+ * D/4 warp + 8 (group + n) on. */
 template <class S>
 __device__ __forceinline__ void values(float (&o)[S::MT][S::GROUP][4], const uint8_t *shared,
                                        const uint8_t *weights, int group, int n_mma)
 {
-    const int warp = threadIdx.x / 32;
+    const int warp = warp_of_team<S>();
 
 #pragma unroll
     for (int i = 0; i < S::MT * S::GROUP * 4; i++)
@@ -355,7 +395,7 @@ __device__ __forceinline__ void values(float (&o)[S::MT][S::GROUP][4], const uin
             if (t >= n_mma)
                 break;
             uint32_t w[4];
-            load_weights(w, weights, t, step);
+            load_weights<S>(w, weights, t, step);
 #pragma unroll
             for (int n = 0; n < S::GROUP; n++)
                 mma<S::TYPE>(o[t][n], w, b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
@@ -368,7 +408,7 @@ __device__ __forceinline__ void values(float (&o)[S::MT][S::GROUP][4], const uin
 template <class S>
 __device__ __forceinline__ bool has_bad_values(const uint8_t *tile, int lowest, int n)
 {
-    enum { CHUNKS = S::ROW_BYTES / 16, STEP = THREADS / CHUNKS };
+    enum { CHUNKS = S::ROW_BYTES / 16, STEP = S::THREADS / CHUNKS };
     const int chunk = threadIdx.x % CHUNKS, mine = (int)threadIdx.x / CHUNKS;
     const int skipped = lowest < mine ? 0 : (lowest - mine) / STEP + 1;
     bool is_bad = false;
@@ -381,17 +421,28 @@ __device__ __forceinline__ bool has_bad_values(const uint8_t *tile, int lowest, 
     return is_bad;
 }
 
+/* A barrier of the warps that read the same columns of the values. */
+template <class S>
+__device__ __forceinline__ void sync_readers(void)
+{
+    if (S::TEAMS > 1)
+        __syncthreads();
+    else
+        __syncwarp();
+}
+
 /* The same as values, but a query's result does not feel the Inf and NaN of later tokens. It takes
  * the queries by their last key, from the highest down: the queries that end with this key are
- * computed, then the key's values, which only this warp reads, are overwritten with zeros. It is
- * slow, but only passes that are partly lost anyway need it. */
+ * computed, then the key's values are overwritten with zeros. Nobody reads a warp's columns but the
+ * warps of the same number in other teams. It is slow, but only passes that are partly lost anyway
+ * need it. All threads of the block call it. */
 template <class S>
 __device__ __forceinline__ void values_with_care(float (&o)[S::MT][S::GROUP][4], uint8_t *shared,
                                                  const uint8_t *weights, int group, int first_key,
                                                  int lowest, int n_mma)
 {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int *pos = (const int *)(shared + S::POS_AT) + lane / 4;
+    const int lane = threadIdx.x % 32, warp = warp_of_team<S>();
+    const int *pos = (const int *)(shared + S::POS_AT) + first_of_team<S>() + lane / 4;
 
 #pragma unroll 1
     for (int key = SPLIT - 1; key >= lowest; key--) {
@@ -406,7 +457,7 @@ __device__ __forceinline__ void values_with_care(float (&o)[S::MT][S::GROUP][4],
             for (int step = 0; step < SPLIT / 16; step++) {
                 uint32_t b[4], w[4];
                 load_values<S>(b, shared, step, warp * S::N8 + group + n / 2 * 2);
-                load_weights(w, weights, t, step);
+                load_weights<S>(w, weights, t, step);
                 mma<S::TYPE>(sum, w, n % 2 ? b[2] : b[0], n % 2 ? b[3] : b[1]);
             }
 #pragma unroll
@@ -414,12 +465,13 @@ __device__ __forceinline__ void values_with_care(float (&o)[S::MT][S::GROUP][4],
                 if (min(pos[t * 16 + j / 2 * 8] - first_key, (int)SPLIT - 1) == key)
                     o[t][n][j] = sum[j];
         }
-        __syncwarp();
-        for (int col = lane; col < S::GROUP * 8; col += 32) {
+        sync_readers<S>();
+        for (int col = lane; (S::TEAMS == 1 || threadIdx.x < TEAM) && col < S::GROUP * 8;
+             col += 32) {
             const int chunk = warp * S::N8 + group + col / 8;
             *(uint16_t *)(shared + S::V_AT + swizzled<S::ROW_BYTES>(key, chunk) + col % 8 * 2) = 0;
         }
-        __syncwarp();
+        sync_readers<S>();
     }
 }
 

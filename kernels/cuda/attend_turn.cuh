@@ -29,8 +29,6 @@
 namespace
 {
 
-enum { HALF_WARPS = THREADS / HEAD_LANES };
-
 /* Element d of a row of a tile. */
 template <class S>
 __device__ __forceinline__ uint16_t *element(uint8_t *tile, int row, int d)
@@ -97,10 +95,11 @@ __device__ __forceinline__ bool is_ours(const attend_args &a, const query_tile &
     return query >= 0 && query < tile.n;
 }
 
-/* The tile's queries, as the product has left them. Number i of a half warp's is row 8 i + half. */
+/* The tile's queries, as the product has left them. Number i of a half warp's is row
+ * HALF_WARPS i + half. */
 template <class S>
 struct unturned_queries {
-    enum { UNITS = S::D / 32, N = S::ROWS / HALF_WARPS };
+    enum { UNITS = S::D / 32, N = S::ROWS / S::HALF_WARPS };
     rope_units<UNITS> units[N];
     rope_weights<UNITS> weights;
 
@@ -113,7 +112,7 @@ struct unturned_queries {
         __device__ __forceinline__ query(const attend_args &a, const query_tile &tile, int kv_head,
                                          int i)
         {
-            row = i * HALF_WARPS + (int)threadIdx.x / HEAD_LANES;
+            row = i * S::HALF_WARPS + (int)threadIdx.x / HEAD_LANES;
             is_real = row < tile.n;
             is_warps = row - row % 2 < tile.n;
             const int at = tile.first + min(row, tile.n - 1), token = at / a.group;
@@ -246,13 +245,13 @@ template <class S>
 __device__ __forceinline__ bool make_more(const split_rows &to, const attend_args &a,
                                           const query_tile &tile, int first_split)
 {
-    const int begin = first_new_key(tile, first_split) + HALF_WARPS - to.split * SPLIT,
+    const int begin = first_new_key(tile, first_split) + S::HALF_WARPS - to.split * SPLIT,
               n = keys_of(tile, to.split);
     bool is_bad = false;
 
 #pragma unroll 1
     for (int first = max(begin, 0); first < n && !SB_CUDA_FAULT(MORE_LEFT_OUT);
-         first += HALF_WARPS) {
+         first += S::HALF_WARPS) {
         const int key = first + (int)threadIdx.x / HEAD_LANES, row = min(key, n - 1);
         const int pos = to.split * SPLIT + row;
         const bool is_mine = key == row, ours = is_ours(a, tile, pos);

@@ -51,16 +51,12 @@ enum sb_launch_option {
      * grid_wait_for_previous() (grid.cuh). Code for older devices than sm_90 is launched without.
      */
     SB_DEPENDENT = 2,
-    /* Each SB_CLUSTER blocks that follow each other are a cluster (mma.cuh). The grid has one
-     * dimension and a multiple of so many blocks. */
-    SB_CLUSTERS = 4,
-    /* The same with twice as many, */
-    SB_DOUBLE_CLUSTERS = 8,
-    /* and with one: the kernel uses the barrier of a cluster. */
-    SB_SINGLE_CLUSTERS = 16
+    /* Times n: each n blocks that follow each other are a cluster, which has a barrier (mma.cuh).
+     * The x of the grid is a multiple of n. */
+    SB_CLUSTER_OF = 4
 };
 
-enum { SB_CLUSTER = 4 };
+enum { SB_CLUSTER = 4 }; /* blocks that share rows of x in products */
 
 /* The launch attributes lie in the object itself, so it is not copied. */
 struct sb_launch_config {
@@ -79,11 +75,9 @@ struct sb_launch_config {
             attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
             attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
         }
-        if (options & (SB_CLUSTERS | SB_DOUBLE_CLUSTERS | SB_SINGLE_CLUSTERS)) {
+        if (options >= SB_CLUSTER_OF) {
             attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
-            attributes[config.numAttrs].val.clusterDim.x = options & SB_SINGLE_CLUSTERS ? 1
-                                                           : options & SB_CLUSTERS      ? SB_CLUSTER
-                                                                                   : 2 * SB_CLUSTER;
+            attributes[config.numAttrs].val.clusterDim.x = (unsigned)options / SB_CLUSTER_OF;
             attributes[config.numAttrs].val.clusterDim.y = 1;
             attributes[config.numAttrs++].val.clusterDim.z = 1;
         }

@@ -44,6 +44,8 @@
     DO(MADE_FOR_ONE_SPLIT)                                                                     \
     /* or those that it has not made together with the queries. */                             \
     DO(MORE_LEFT_OUT)                                                                          \
+    /* All teams of a block compute the queries of the first. */                               \
+    DO(QUERIES_OF_FIRST_TEAM)                                                                  \
     /* A kernel that was launched as dependent does not wait for the one before it, */         \
     DO(NO_THREAD_WAITS)                                                                        \
     /* or its first warp does not. */                                                          \

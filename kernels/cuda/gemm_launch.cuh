@@ -13,7 +13,7 @@
 
 #include "kernels/cuda/gemm_ring.cuh"
 
-/* What struct sb_gemm_limits says of wgmma, for the current device (gemm_wgmma.cu). */
+/* What struct sb_launch_limits says of wgmma, for the current device (gemm_wgmma.cu). */
 void *sb_cuda_map_encoder(void);
 
 namespace
@@ -73,7 +73,7 @@ inline unsigned blocks_of(gemm_args *g, const block_shape &s)
 }
 
 /* How many blocks of a shape the device works at. */
-inline int64_t blocks_at_once(const block_shape &s, const struct sb_gemm_limits &limits)
+inline int64_t blocks_at_once(const block_shape &s, const struct sb_launch_limits &limits)
 {
     const int64_t clusters = s.share_x == 1   ? limits.processors
                              : s.share_w == 1 ? limits.clusters
@@ -85,7 +85,7 @@ inline int64_t blocks_at_once(const block_shape &s, const struct sb_gemm_limits 
 /* Eighths of a clock for 64 columns of k. The numbers are those of test/bench/gpu_time/gpu_time.py.
  */
 inline int64_t time_of(const block_shape &s, const gemm_args &g,
-                       const struct sb_gemm_limits &limits)
+                       const struct sb_launch_limits &limits)
 {
     const int64_t row_blocks = row_blocks_of(g, s);
     const int64_t readers_of_x = row_blocks / s.share_x;
@@ -106,14 +106,14 @@ inline int64_t time_of(const block_shape &s, const gemm_args &g,
 }
 
 /* Whether the device can have blocks of a shape. */
-inline bool suits(const block_shape &s, const struct sb_gemm_limits &limits)
+inline bool suits(const block_shape &s, const struct sb_launch_limits &limits)
 {
     return s.shared <= limits.shared && blocks_at_once(s, limits) > 0;
 }
 
 /* What the memory takes for the weights in the same unit, at the bandwidth of that model's device.
  */
-inline int64_t memory_time(const gemm_args &g, const struct sb_gemm_limits &limits)
+inline int64_t memory_time(const gemm_args &g, const struct sb_launch_limits &limits)
 {
     return (int64_t)g.panels * SB_TILE_ROWS * 128 * 8 / 17 / limits.processors;
 }
@@ -122,7 +122,7 @@ inline int64_t memory_time(const gemm_args &g, const struct sb_gemm_limits &limi
  * last, and are not worth their waiting where the memory takes longer anyway. `shape(i)` gives the
  * i-th; -1: the device can have none. */
 template <typename F>
-int best_shape(int n, F shape, const gemm_args &g, const struct sb_gemm_limits &limits)
+int best_shape(int n, F shape, const gemm_args &g, const struct sb_launch_limits &limits)
 {
     int64_t least = INT64_MAX;
     int best = -1;

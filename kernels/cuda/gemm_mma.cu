@@ -169,7 +169,7 @@ constexpr own_shape of_few(void)
 
 constexpr int cluster_option(int x_tiles)
 {
-    return x_tiles == 1 ? SB_CLUSTERS : SB_DOUBLE_CLUSTERS;
+    return SB_CLUSTER_OF * SB_CLUSTER * x_tiles;
 }
 
 /* The same by clusters of blocks. Those that there are too many only bring what others need. */
@@ -257,7 +257,7 @@ int widest(int first, const gemm_args &g)
 /* 17 to 32 rows of x: by clusters where the L2 takes longer than the memory without them, and the
  * device holds all of them at once. (Else few blocks would run alone at the end.) */
 template <enum sb_dtype TYPE>
-int best_for_few(const gemm_args &g, const struct sb_gemm_limits &limits)
+int best_for_few(const gemm_args &g, const struct sb_launch_limits &limits)
 {
     const int plain = widest<TYPE>(SB_GEMM_SHAPES + 6, g);
     const bool is_slow = time_of(shape_of<TYPE>(plain)->block, g, limits) > memory_time(g, limits);
@@ -273,7 +273,7 @@ int best_for_few(const gemm_args &g, const struct sb_gemm_limits &limits)
 
 /* The number of the shape that a product is made by; -1: the device can have none. */
 template <enum sb_dtype TYPE>
-int choose(const gemm_args &g, const struct sb_gemm_limits &limits)
+int choose(const gemm_args &g, const struct sb_launch_limits &limits)
 {
     if (g.m <= 8)
         return widest<TYPE>(SB_GEMM_SHAPES, g);
@@ -287,7 +287,7 @@ int choose(const gemm_args &g, const struct sb_gemm_limits &limits)
 }
 
 template <enum sb_dtype TYPE>
-cudaError_t launch_type(const gemm_args &g, const struct sb_gemm_limits &limits,
+cudaError_t launch_type(const gemm_args &g, const struct sb_launch_limits &limits,
                         cudaStream_t stream)
 {
     const int best = choose<TYPE>(g, limits);
@@ -315,7 +315,7 @@ int count_clusters(int shared)
 
 /* Limits of the code that the device runs, which may be made for an older one. */
 template <enum sb_dtype TYPE>
-void limit_by_code(struct sb_gemm_limits *limits)
+void limit_by_code(struct sb_launch_limits *limits)
 {
     if (limits->shared > MOST_SHARED_BEFORE &&
         !sb_is_for_sm_90((const void *)gemm_kernel<TYPE, blocks_for<1>::wide>))
@@ -335,7 +335,7 @@ cudaError_t load_type(void)
 }
 
 cudaError_t launch(gemm_args g, enum sb_dtype type, int32_t n_in,
-                   const struct sb_gemm_limits *limits, cudaStream_t stream)
+                   const struct sb_launch_limits *limits, cudaStream_t stream)
 {
     cudaError_t error;
 
@@ -347,7 +347,7 @@ cudaError_t launch(gemm_args g, enum sb_dtype type, int32_t n_in,
 
 } // namespace
 
-cudaError_t sb_cuda_gemm_limits(struct sb_gemm_limits *limits, enum sb_dtype type)
+cudaError_t sb_cuda_launch_limits(struct sb_launch_limits *limits, enum sb_dtype type)
 {
     int device = 0, processors = 1, shared = 0;
     cudaError_t error = cudaGetDevice(&device);
@@ -368,14 +368,14 @@ cudaError_t sb_cuda_gemm_limits(struct sb_gemm_limits *limits, enum sb_dtype typ
 
 cudaError_t sb_cuda_gemm_mma(float *y, const void *x, const void *w, enum sb_dtype type,
                              const float *bias, int32_t m, int32_t n_out, int32_t n_in,
-                             int32_t gated, const struct sb_gemm_limits *limits,
+                             int32_t gated, const struct sb_launch_limits *limits,
                              cudaStream_t stream)
 {
     return launch(plain_product(y, x, w, bias, m, n_out, gated), type, n_in, limits, stream);
 }
 
 int32_t sb_cuda_gemm_mma_shape(enum sb_dtype type, int32_t m, int32_t n_out, int32_t n_in,
-                               const struct sb_gemm_limits *limits)
+                               const struct sb_launch_limits *limits)
 {
     gemm_args g = plain_product(NULL, NULL, NULL, NULL, m, n_out, 0);
     cudaError_t error;
@@ -402,7 +402,7 @@ cudaError_t sb_cuda_gemm_mma_in(int32_t shape, float *y, const void *x, const vo
 
 cudaError_t sb_cuda_gated_mma(void *y, const void *x, const void *w, enum sb_dtype type,
                               const float *bias, int32_t m, int32_t n, int32_t n_in,
-                              const struct sb_gemm_limits *limits, cudaStream_t stream)
+                              const struct sb_launch_limits *limits, cudaStream_t stream)
 {
     return launch(gated_product(y, x, w, type, bias, m, n), type, n_in, limits, stream);
 }

@@ -341,18 +341,15 @@ struct wgmma_choice {
 template <enum sb_dtype TYPE, class S>
 cudaError_t launch_shape(const wgmma_choice &c, gemm_args g, void *encoder, cudaStream_t stream)
 {
-    const int options = c.block.share_x == 1   ? SB_SINGLE_CLUSTERS
-                        : c.block.share_w == 1 ? SB_CLUSTERS
-                                               : SB_DOUBLE_CLUSTERS;
+    const int options = SB_DEPENDENT | SB_CLUSTER_OF * c.block.share_x * c.block.share_w;
     const unsigned blocks = blocks_of(&g, c.block);
     wgmma_maps maps;
 
     if (blocks == 0 || !make_maps(&maps, g, TYPE, S::PANELS / c.block.share_w,
                                   rows_of_part<S>(c.block.share_x), encoder))
         return cudaErrorInvalidConfiguration;
-    return SB_LAUNCH_WITH(SB_DEPENDENT | options, (wgmma_kernel<TYPE, S>), dim3(blocks),
-                          dim3(S::BLOCK), S::SHARED, stream, g, c.block.share_x, c.block.share_w,
-                          maps);
+    return SB_LAUNCH_WITH(options, (wgmma_kernel<TYPE, S>), dim3(blocks), dim3(S::BLOCK), S::SHARED,
+                          stream, g, c.block.share_x, c.block.share_w, maps);
 }
 
 template <enum sb_dtype TYPE, class S>
@@ -408,7 +405,7 @@ const wgmma_choice &choice_of(enum sb_dtype type, int i)
 
 /* shape: which, or -1 for the best */
 cudaError_t launch(gemm_args g, enum sb_dtype type, int32_t n_in, int shape,
-                   const struct sb_gemm_limits &limits, cudaStream_t stream)
+                   const struct sb_launch_limits &limits, cudaStream_t stream)
 {
     cudaError_t error;
 
@@ -448,7 +445,7 @@ void *sb_cuda_map_encoder(void)
 
 cudaError_t sb_cuda_gemm_wgmma(float *y, const void *x, const void *w, enum sb_dtype type,
                                const float *bias, int32_t m, int32_t n_out, int32_t n_in,
-                               int32_t gated, const struct sb_gemm_limits *limits,
+                               int32_t gated, const struct sb_launch_limits *limits,
                                cudaStream_t stream)
 {
     return launch(plain_product(y, x, w, bias, m, n_out, gated), type, n_in, -1, *limits, stream);
@@ -456,8 +453,8 @@ cudaError_t sb_cuda_gemm_wgmma(float *y, const void *x, const void *w, enum sb_d
 
 cudaError_t sb_cuda_gemm_wgmma_in(int32_t shape, float *y, const void *x, const void *w,
                                   enum sb_dtype type, const float *bias, int32_t m, int32_t n_out,
-                                  int32_t n_in, int32_t gated, const struct sb_gemm_limits *limits,
-                                  cudaStream_t stream)
+                                  int32_t n_in, int32_t gated,
+                                  const struct sb_launch_limits *limits, cudaStream_t stream)
 {
     if (shape < 0 || shape >= SB_WGMMA_SHAPES)
         return cudaErrorInvalidValue;
@@ -467,7 +464,7 @@ cudaError_t sb_cuda_gemm_wgmma_in(int32_t shape, float *y, const void *x, const 
 
 cudaError_t sb_cuda_gated_wgmma(void *y, const void *x, const void *w, enum sb_dtype type,
                                 const float *bias, int32_t m, int32_t n, int32_t n_in,
-                                const struct sb_gemm_limits *limits, cudaStream_t stream)
+                                const struct sb_launch_limits *limits, cudaStream_t stream)
 {
     return launch(gated_product(y, x, w, type, bias, m, n), type, n_in, -1, *limits, stream);
 }

@@ -132,25 +132,8 @@ int sb_cuda_attend_shared(int32_t head_dim);
 cudaError_t sb_cuda_attend_mma(void *y, enum sb_dtype type, const float *qkv,
                                const struct sb_attention *attention, const struct sb_pass *pass,
                                void *scratch, unsigned *counters, cudaStream_t stream);
-/* sb_cuda_rope_kv and sb_cuda_attend_mma in one, with the same bits; qkv stays as it is. It takes
- * any pass whose sequences are apart, and is meant for those that fit: every sequence has, on
- * average, no more queries than one tile. */
-int sb_cuda_rope_attend_fits(const struct sb_attention *attention, const struct sb_pass *pass);
-cudaError_t sb_cuda_rope_attend_mma(void *y, enum sb_dtype type, const float *qkv,
-                                    const struct sb_attention *attention,
-                                    const struct sb_pass *pass, void *scratch, unsigned *counters,
-                                    cudaStream_t stream);
-
-/* y [m, ld] of `type` (padding zeroed) = silu(gate) * up, gate_up [m, 2 * n] f32. */
-cudaError_t sb_cuda_swiglu(void *y, enum sb_dtype type, const float *gate_up, int32_t m, int32_t n,
-                           cudaStream_t stream);
-
-/* y [m, n_out] = x [m, n_in] W^T + bias in fmaf chains over ascending k; all f32. */
-cudaError_t sb_cuda_gemm_reference(float *y, const float *x, const float *w, const float *bias,
-                                   int32_t m, int32_t n_out, int32_t n_in, cudaStream_t stream);
-/* What the launchers of products choose blocks by, asked once a device. It decides over time and
- * over no bits. */
-struct sb_gemm_limits {
+/* What launchers choose blocks by, asked once a device. It decides over time and over no bits. */
+struct sb_launch_limits {
     int32_t processors;      /* multiprocessors */
     int32_t shared;          /* bytes that a block may have */
     int32_t clusters;        /* of blocks that share x: how many there can be at once; 0: none */
@@ -159,14 +142,38 @@ struct sb_gemm_limits {
                                 or the code for it has none of these */
 };
 /* Asks the current device, whose kernels of `type` are loaded. */
-cudaError_t sb_cuda_gemm_limits(struct sb_gemm_limits *limits, enum sb_dtype type);
+cudaError_t sb_cuda_launch_limits(struct sb_launch_limits *limits, enum sb_dtype type);
+/* sb_cuda_rope_kv and sb_cuda_attend_mma in one, with the same bits; qkv stays as it is. It takes
+ * any pass whose sequences are apart, and is meant for those that fit: sequences have few queries
+ * on average. limits: of the device; NULL: it has no clusters of blocks. _in: with the tiles of one
+ * size, of 16, 32, 48 or 96 queries, for tests and for timing; cudaErrorNotSupported where the
+ * device or the pass cannot have them. */
+enum { SB_ROPE_ATTEND_SHAPES = 4 };
+int sb_cuda_rope_attend_fits(const struct sb_attention *attention, const struct sb_pass *pass);
+cudaError_t sb_cuda_rope_attend_mma(void *y, enum sb_dtype type, const float *qkv,
+                                    const struct sb_attention *attention,
+                                    const struct sb_pass *pass, void *scratch, unsigned *counters,
+                                    const struct sb_launch_limits *limits, cudaStream_t stream);
+cudaError_t sb_cuda_rope_attend_mma_in(int32_t shape, void *y, enum sb_dtype type, const float *qkv,
+                                       const struct sb_attention *attention,
+                                       const struct sb_pass *pass, void *scratch,
+                                       unsigned *counters, const struct sb_launch_limits *limits,
+                                       cudaStream_t stream);
+
+/* y [m, ld] of `type` (padding zeroed) = silu(gate) * up, gate_up [m, 2 * n] f32. */
+cudaError_t sb_cuda_swiglu(void *y, enum sb_dtype type, const float *gate_up, int32_t m, int32_t n,
+                           cudaStream_t stream);
+
+/* y [m, n_out] = x [m, n_in] W^T + bias in fmaf chains over ascending k; all f32. */
+cudaError_t sb_cuda_gemm_reference(float *y, const float *x, const float *w, const float *bias,
+                                   int32_t m, int32_t n_out, int32_t n_in, cudaStream_t stream);
 /* y [m, n_out] f32 = x [m, ld] W^T + bias, x and the tiled w of `type`: one f32 accumulator an
  * output, in ascending steps of 16 along k with mma.sync m16n8k16. Any m will do, but it is made
  * for m <= 192. gated: n_out / 2 where w is gated; y has the rows of gate before those of up then
  * too. */
 cudaError_t sb_cuda_gemm_mma(float *y, const void *x, const void *w, enum sb_dtype type,
                              const float *bias, int32_t m, int32_t n_out, int32_t n_in,
-                             int32_t gated, const struct sb_gemm_limits *limits,
+                             int32_t gated, const struct sb_launch_limits *limits,
                              cudaStream_t stream);
 /* The same with the blocks of one shape, of those for more than 32 rows and those that come in
  * clusters, whatever m is: for tests and for timing. The device must have the shared memory, and
@@ -181,28 +188,28 @@ cudaError_t sb_cuda_gemm_mma_in(int32_t shape, float *y, const void *x, const vo
  * device can have none. */
 enum { SB_GEMM_KERNELS = SB_GEMM_SHAPES + 9 };
 int32_t sb_cuda_gemm_mma_shape(enum sb_dtype type, int32_t m, int32_t n_out, int32_t n_in,
-                               const struct sb_gemm_limits *limits);
+                               const struct sb_launch_limits *limits);
 /* The same two by wgmma, for 33 rows and more. Whether their bits are those of sb_cuda_gemm_mma is
  * to be tested on the device. cudaErrorNotSupported: there is no map_encoder. _in: by the blocks of
  * one shape, of which those from SB_WGMMA_CLUSTERED on come in clusters. */
 enum { SB_WGMMA_CLUSTERED = 4, SB_WGMMA_SHAPES = 13 };
 cudaError_t sb_cuda_gemm_wgmma(float *y, const void *x, const void *w, enum sb_dtype type,
                                const float *bias, int32_t m, int32_t n_out, int32_t n_in,
-                               int32_t gated, const struct sb_gemm_limits *limits,
+                               int32_t gated, const struct sb_launch_limits *limits,
                                cudaStream_t stream);
 cudaError_t sb_cuda_gemm_wgmma_in(int32_t shape, float *y, const void *x, const void *w,
                                   enum sb_dtype type, const float *bias, int32_t m, int32_t n_out,
-                                  int32_t n_in, int32_t gated, const struct sb_gemm_limits *limits,
-                                  cudaStream_t stream);
+                                  int32_t n_in, int32_t gated,
+                                  const struct sb_launch_limits *limits, cudaStream_t stream);
 /* y [m, ld(n)] of `type` (padding zeroed) = silu(gate) * up, where gate and up are the halves of x
  * W^T + bias for a gated w [2 n, ld]: the bits of sb_cuda_gemm_mma and then sb_cuda_swiglu. */
 cudaError_t sb_cuda_gated_mma(void *y, const void *x, const void *w, enum sb_dtype type,
                               const float *bias, int32_t m, int32_t n, int32_t n_in,
-                              const struct sb_gemm_limits *limits, cudaStream_t stream);
+                              const struct sb_launch_limits *limits, cudaStream_t stream);
 /* The same by wgmma: the bits of sb_cuda_gemm_wgmma and then sb_cuda_swiglu. */
 cudaError_t sb_cuda_gated_wgmma(void *y, const void *x, const void *w, enum sb_dtype type,
                                 const float *bias, int32_t m, int32_t n, int32_t n_in,
-                                const struct sb_gemm_limits *limits, cudaStream_t stream);
+                                const struct sb_launch_limits *limits, cudaStream_t stream);
 /* sb_cuda_gemm_mma with quantised weights, which lie in tiles (quant_tile.h), and where rows of y
  * are ldy floats apart, so that several weights can have columns of one y. _reference: the f32
  * class, with the CPU's bits; x [m, n_in]. The other: the 16-bit class with x [m, ld] of `type`,

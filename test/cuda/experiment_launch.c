@@ -4,7 +4,8 @@
  *
  *   E7   microseconds of every launcher at the row counts of rounds, from replays of a graph with
  *        one launch a layer, and their sum over a pass. The sum is what the time of a round is to
- *        be compared with, and the parts show where it goes
+ *        be compared with, and the parts show where it goes. Attention with many heads to a kv
+ *        head by each size of tile, of which the library chooses by a rule that is an estimate
  *
  * m rows are m / 6 sequences that verify five proposals and one token, or one sequence that
  * decodes. Layers share no weight or cache until these are well beyond the L2 cache (replay.h);
@@ -26,6 +27,8 @@ static const struct shape models[] = {
     {"qwen3-0.6b", 28, 1024, 3072, 16, 8, 128, 151936},
 };
 static const struct shape tiny[] = {{"tiny", 2, 128, 192, 2, 1, 64, 300}};
+static const struct shape many_heads = {"glm4-9b", 40, 4096, 13696, 32, 2, 128, 151552};
+static const struct shape tiny_many_heads = {"tiny, many heads", 2, 128, 192, 8, 1, 128, 300};
 static const int32_t timed[] = {1, 6, 24, 48, 96, 192};
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
 enum { MOST = 192, TOKENS = 6, CONTEXT = 640, REPEATS = 5, WGMMA_FROM = 33 };
@@ -36,8 +39,9 @@ struct lab {
     const struct shape *shape;
     enum product product; /* that is timed, */
     int by_wgmma;         /* and by which kernel: 0: mma.sync */
+    int32_t tiles;        /* their size, where attention is timed by each */
     cudaStream_t stream;
-    struct sb_gemm_limits limits;
+    struct sb_launch_limits limits;
     int32_t m, context;
     /* weights and caches, `copies` of each one after the other */
     uint16_t *w[5];
@@ -166,8 +170,25 @@ static void rope_attend(void *what)
     for (int i = 0; i < lab->shape->layers; i++) {
         const struct sb_attention attention = attention_of(lab, i);
         good(sb_cuda_rope_attend_mma(lab->h, SB_BF16, lab->wide, &attention, &lab->pass,
-                                     lab->scratch, lab->counters, lab->stream));
+                                     lab->scratch, lab->counters, &lab->limits, lab->stream));
     }
+}
+
+static cudaError_t rope_attend_by_tiles(struct lab *lab, int layer)
+{
+    const struct sb_attention attention = attention_of(lab, layer);
+
+    return sb_cuda_rope_attend_mma_in(lab->tiles, lab->h, SB_BF16, lab->wide, &attention,
+                                      &lab->pass, lab->scratch, lab->counters, &lab->limits,
+                                      lab->stream);
+}
+
+static void rope_attend_in(void *what)
+{
+    struct lab *lab = what;
+
+    for (int i = 0; i < lab->shape->layers; i++)
+        good(rope_attend_by_tiles(lab, i));
 }
 
 static void swiglu(void *what)
@@ -236,8 +257,6 @@ static void sample_filtered(void *lab)
 static void open_weights(struct lab *lab)
 {
     const struct shape *s = lab->shape;
-    const size_t plane = (size_t)(MOST / TOKENS) * (size_t)s->kv_heads * (size_t)lab->context *
-                         (size_t)s->head_dim;
 
     for (int p = QKV; p <= HEAD; p++) {
         const size_t size = weight_size(s, (enum product)p);
@@ -245,6 +264,14 @@ static void open_weights(struct lab *lab)
         lab->w[p] = take(2 * size * (size_t)lab->copies[p]);
         fill(lab->w[p], size * (size_t)lab->copies[p], (uint32_t)p);
     }
+}
+
+static void open_caches(struct lab *lab)
+{
+    const struct shape *s = lab->shape;
+    const size_t plane = (size_t)(MOST / TOKENS) * (size_t)s->kv_heads * (size_t)lab->context *
+                         (size_t)s->head_dim;
+
     lab->caches = s->layers; /* one for each layer, since few rows read little of a cache */
     lab->k = take(2 * plane * (size_t)lab->caches);
     lab->v = take(2 * plane * (size_t)lab->caches);
@@ -393,17 +420,23 @@ static const struct {
     {"head by wgmma", product, 1, 0, HEAD, 1},
 };
 
+static void open_lab(struct lab *lab)
+{
+    must(cudaStreamCreateWithFlags(&lab->stream, cudaStreamNonBlocking) == cudaSuccess, "a stream");
+    must(sb_cuda_load_kernels(SB_BF16) == cudaSuccess, "loading kernels");
+    must(sb_cuda_launch_limits(&lab->limits, SB_BF16) == cudaSuccess, "the device");
+    open_caches(lab);
+    open_activations(lab);
+    open_pass(lab);
+}
+
 static void e7(const struct shape *shape, int is_tiny)
 {
     struct lab lab = {.shape = shape, .context = is_tiny ? 64 : CONTEXT};
     double sum[COUNT(timed)] = {0.0};
 
-    must(cudaStreamCreateWithFlags(&lab.stream, cudaStreamNonBlocking) == cudaSuccess, "a stream");
-    must(sb_cuda_load_kernels(SB_BF16) == cudaSuccess, "loading kernels");
-    must(sb_cuda_gemm_limits(&lab.limits, SB_BF16) == cudaSuccess, "the device");
+    open_lab(&lab);
     open_weights(&lab);
-    open_activations(&lab);
-    open_pass(&lab);
     for (size_t i = 0; i < COUNT(launchers); i++) {
         const int launches = launchers[i].is_one ? 1 : shape->layers;
         const int is_product = launchers[i].product != NO_PRODUCT;
@@ -433,6 +466,28 @@ static void e7(const struct shape *shape, int is_tiny)
     close_lab(&lab);
 }
 
+/* Passes that cannot have tiles of a size are left out. */
+static void e7_tiles(const struct shape *shape, int is_tiny)
+{
+    static const int32_t queries[SB_ROPE_ATTEND_SHAPES] = {16, 32, 48, 96};
+    struct lab lab = {.shape = shape, .context = is_tiny ? 200 : CONTEXT};
+
+    open_lab(&lab);
+    for (lab.tiles = 0; lab.tiles < SB_ROPE_ATTEND_SHAPES; lab.tiles++) {
+        printf("E7 %s attention by tiles of %d queries: us", shape->name, queries[lab.tiles]);
+        for (size_t j = 0; j < COUNT(timed); j++) {
+            set_rows(&lab, timed[j]);
+            if (rope_attend_by_tiles(&lab, 0) == cudaErrorNotSupported)
+                continue;
+            printf("  m=%d %.1f", timed[j],
+                   replay_us(lab.stream, rope_attend_in, &lab, is_tiny ? 1 : REPEATS) /
+                       shape->layers);
+        }
+        printf("\n");
+    }
+    close_lab(&lab);
+}
+
 int main(int argc, char **argv)
 {
     const int is_tiny = argc > 1 && strcmp(argv[1], "--tiny") == 0;
@@ -445,6 +500,7 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; i < (is_tiny ? COUNT(tiny) : COUNT(models)); i++)
         e7(is_tiny ? &tiny[i] : &models[i], is_tiny);
+    e7_tiles(is_tiny ? &tiny_many_heads : &many_heads, is_tiny);
     printf("ok   experiment_launch\n");
     return 0;
 }

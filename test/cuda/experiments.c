@@ -48,7 +48,7 @@ struct lab {
     cublasLtHandle_t lt;
     cublasLtMatmulDesc_t desc;
     cudaStream_t stream;
-    struct sb_gemm_limits limits;
+    struct sb_launch_limits limits;
     void *workspace;
     size_t workspace_bytes;
     struct shape shape;
@@ -347,7 +347,7 @@ static void open_lab(struct lab *lab)
     lab->workspace_bytes = (size_t)32 << 20;
     must(cudaStreamCreateWithFlags(&lab->stream, cudaStreamNonBlocking) == cudaSuccess, "a stream");
     must(sb_cuda_load_kernels(SB_BF16) == cudaSuccess, "loading kernels");
-    must(sb_cuda_gemm_limits(&lab->limits, SB_BF16) == cudaSuccess, "the device");
+    must(sb_cuda_launch_limits(&lab->limits, SB_BF16) == cudaSuccess, "the device");
     if (!sb_cublaslt_load(&lab->api, why, sizeof why)) {
         printf("FAIL experiments: %s\n", why);
         exit(1);
@@ -375,7 +375,7 @@ static void profile(void)
 
     must(cudaStreamCreateWithFlags(&lab.stream, cudaStreamNonBlocking) == cudaSuccess, "a stream");
     must(sb_cuda_load_kernels(SB_BF16) == cudaSuccess, "loading kernels");
-    must(sb_cuda_gemm_limits(&lab.limits, SB_BF16) == cudaSuccess, "the device");
+    must(sb_cuda_launch_limits(&lab.limits, SB_BF16) == cudaSuccess, "the device");
     for (size_t i = 0; i < COUNT(models); i++) {
         if (strncmp(models[i].name, "qwen3-8b", 8) != 0 || strstr(models[i].name, "head"))
             continue;

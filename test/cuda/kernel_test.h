@@ -105,11 +105,11 @@ static inline int32_t *given_ints(const int32_t *host, int64_t n)
 }
 
 /* What products choose their blocks by on this device. */
-static inline const struct sb_gemm_limits *product_limits(enum sb_dtype type)
+static inline const struct sb_launch_limits *product_limits(enum sb_dtype type)
 {
-    static struct sb_gemm_limits limits;
+    static struct sb_launch_limits limits;
 
-    (void)sb_cuda_gemm_limits(&limits, type); /* where it fails, so does all else */
+    (void)sb_cuda_launch_limits(&limits, type); /* where it fails, so does all else */
     return &limits;
 }
 

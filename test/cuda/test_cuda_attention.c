@@ -10,6 +10,12 @@
  */
 #include "cuda/against_cpu.h"
 
+enum {
+    CLUSTER_LEN = 8 * 128, /* the longest pass whose partial results a cluster merges */
+    SPLIT_TOKENS = 192,    /* of a pass that is split over blocks, at most */
+    MOST_TOKENS = 540      /* of both sequences */
+};
+
 /* Two sequences of one layer, and what each of their tokens should give. */
 struct layer {
     struct sb_attention attention; /* of the CPU */
@@ -22,7 +28,7 @@ struct layer {
 
 /* The tokens of a pass in their order: sequence and position. */
 struct order {
-    int32_t n, seq[512], pos[512];
+    int32_t n, seq[MOST_TOKENS], pos[MOST_TOKENS];
 };
 
 static void layer_init(struct layer *l, int32_t heads, int32_t kv_heads, int32_t head_dim,
@@ -76,7 +82,7 @@ static void layer_free(struct layer *l)
 static void run_cpu(struct layer *l)
 {
     struct sb_attention a = l->attention;
-    int32_t pos[512], seq[512];
+    int32_t pos[MOST_TOKENS], seq[MOST_TOKENS];
     struct sb_pass pass = {.n_tokens = 2 * l->n,
                            .n_seqs = 2,
                            .max_len = l->n,
@@ -116,7 +122,7 @@ static struct dev_layer upload(const struct layer *l, enum sb_dtype type)
     const int64_t half = l->attention.rot_dim / 2;
     const struct sb_exec_limits limits = {.max_tokens = 2 * l->n,
                                           .max_width = l->row,
-                                          .max_len = l->n,
+                                          .max_len = CLUSTER_LEN,
                                           .max_heads = l->attention.heads,
                                           .max_head_dim = l->attention.head_dim};
     struct dev_layer d = {.host = l, .a = l->attention, .type = type};
@@ -145,22 +151,28 @@ static size_t y_row_bytes(const struct dev_layer *d)
     return (size_t)sb_cuda_ld(d->type, d->host->width) * sb_dtype_size(d->type);
 }
 
-/* Computes the attention of a pass by the kernel that rotates and caches too, in planes of its own.
- * y and the cache of the pass's tokens must have the bits that the two kernels have given. */
+/* Computes the attention of a pass by the kernel that rotates and caches too, in planes of its own,
+ * with tiles of one size; -1: of the size that it chooses. limits: NULL: without clusters. y and
+ * the cache of the pass's tokens must have the bits that the two kernels have given. */
 static void check_in_one(const struct dev_layer *d, const struct order *o,
-                         const struct sb_pass *pass, const float *dev_qkv, const void *y)
+                         const struct sb_pass *pass, const float *dev_qkv, const void *y,
+                         int32_t shape, const struct sb_launch_limits *limits)
 {
     const struct sb_attention *a = &d->in_one;
     const size_t y_bytes = (size_t)o->n * y_row_bytes(d), bytes = (size_t)d->host->plane * 2;
     char *got = cpu_memory(y_bytes), *two = cpu_memory(bytes), *one = cpu_memory(bytes);
     void *dev_y = fresh(y_bytes);
 
-    CHECK_CUDA(
-        sb_cuda_rope_attend_mma(dev_y, d->type, dev_qkv, a, pass, d->scratch, d->counters, stream));
+    if (shape < 0)
+        CHECK_CUDA(sb_cuda_rope_attend_mma(dev_y, d->type, dev_qkv, a, pass, d->scratch,
+                                           d->counters, limits, stream));
+    else
+        CHECK_CUDA(sb_cuda_rope_attend_mma_in(shape, dev_y, d->type, dev_qkv, a, pass, d->scratch,
+                                              d->counters, limits, stream));
     CHECK_CUDA(fetch(got, dev_y, y_bytes));
     (void)cudaFree(owned[--n_owned]);
     if (memcmp(got, y, y_bytes) != 0)
-        FAIL("attention in one kernel has other bits");
+        FAIL("attention in one kernel has other bits, size of tiles %d", (int)shape);
     for (int is_v = 0; is_v < 2; is_v++) {
         CHECK_CUDA(fetch(two, is_v ? d->a.v : d->a.k, bytes));
         CHECK_CUDA(fetch(one, is_v ? a->v : a->k, bytes));
@@ -175,6 +187,28 @@ static void check_in_one(const struct dev_layer *d, const struct order *o,
     free(got);
     free(two);
     free(one);
+}
+
+/* The same with tiles of the size that it chooses, and of every size that it could have chosen; a
+ * pass of a part of the tokens with one of these. The largest are of splits that a cluster merges:
+ * a pass that says it is longer than it is has the same bits. */
+static void check_in_sizes(const struct dev_layer *d, const struct order *o,
+                           const struct sb_pass *pass, const float *dev_qkv, const void *y)
+{
+    const struct sb_launch_limits *limits = product_limits(d->type);
+    const int has_teams = d->in_one.head_dim > 64 && o->n <= SPLIT_TOKENS &&
+                          limits->double_clusters > 0;
+    const int n = has_teams ? SB_ROPE_ATTEND_SHAPES : 2, is_whole = o->n == 2 * d->host->n;
+    struct sb_pass longer = *pass;
+
+    longer.max_len = CLUSTER_LEN;
+    for (int32_t i = 0; i < n + 2; i++)
+        if (is_whole || i == o->pos[0] % (n + 2))
+            check_in_one(d, o, i < 2 ? pass : &longer, dev_qkv, y, i < n ? i : -1,
+                         i == n + 1 ? NULL : limits);
+    CHECK_INT(sb_cuda_rope_attend_mma_in(SB_ROPE_ATTEND_SHAPES - 1, NULL, d->type, dev_qkv,
+                                         &d->in_one, pass, d->scratch, d->counters, NULL, stream),
+              cudaErrorNotSupported);
 }
 
 /* Rotates and caches the pass's tokens, then computes their attention. qkv [n, row] and y come back
@@ -212,7 +246,7 @@ static cudaError_t run_order(const struct dev_layer *d, const struct order *o, f
     if (error == cudaSuccess)
         error = fetch(y, dev_y, y_bytes);
     if (error == cudaSuccess && d->type != SB_F32 && l->attention.head_dim <= 128)
-        check_in_one(d, o, &pass, unturned, y);
+        check_in_sizes(d, o, &pass, unturned, y);
     for (int i = 0; i < 5; i++) /* the five of this pass */
         (void)cudaFree(owned[--n_owned]);
     return error;
@@ -259,7 +293,7 @@ static void exact_attention(double *out, const struct layer *l, int32_t seq, int
     const struct sb_attention *a = &l->attention;
     const int32_t dim = a->head_dim, group = a->heads / a->kv_heads;
     const float *rows = l->rotated + (int64_t)seq * l->n * l->row;
-    double w[256];
+    double w[MOST_TOKENS / 2];
 
     for (int32_t h = 0; h < a->heads; h++) {
         double top = -INFINITY, sum = 0.0;
@@ -406,6 +440,10 @@ static const int32_t shapes[][6] = {
     {4, 1, 64, 130, 0, 0}, {4, 2, 80, 33, 1, 0}, {14, 2, 64, 20, 1, 1}, {2, 1, 128, 67, 1, 0},
     {2, 1, 256, 10, 0, 0}, {40, 1, 16, 10, 0, 1}};
 
+/* Many queries to a key, and more splits. */
+static const int32_t bf16_shapes[][6] = {{16, 1, 80, 96, 1, 0}, {2, 1, 96, 270, 1, 0}};
+static const int32_t f16_shapes[][6] = {{8, 1, 128, 140, 0, 1}};
+
 /* Heads of more elements than a half warp has registers for, which the f32 class takes. */
 static const int32_t wide_shapes[][6] = {{2, 1, 300, 5, 1, 0}, {1, 1, 600, 3, 1, 1}};
 
@@ -418,11 +456,13 @@ static void test_attend_reference(void)
 static void test_attend_bf16(void)
 {
     check_shapes(SB_BF16, shapes, COUNT(shapes));
+    check_shapes(SB_BF16, bf16_shapes, COUNT(bf16_shapes));
 }
 
 static void test_attend_f16(void)
 {
     check_shapes(SB_F16, shapes, COUNT(shapes));
+    check_shapes(SB_F16, f16_shapes, COUNT(f16_shapes));
 }
 
 /* Scores are in the thousands, so weights are 0 and 1. Values beyond f16 become its largest value,
@@ -458,6 +498,35 @@ static void test_attend_extremes(void)
     }
 }
 
+/* Inf and NaN of later tokens of a pass reach no earlier one, whichever kernel and size of tile. */
+static void test_attend_spoiled(void)
+{
+    struct layer l;
+    struct order o;
+    struct dev_layer d;
+    float *qkv;
+    char *y;
+
+    layer_init(&l, 16, 1, 80, 40);
+    for (int32_t t = 9; t < 30; t += 7) /* v */
+        l.qkv[t * l.row + 17 * 80 + t] = t % 2 ? NAN : INFINITY;
+    layer_place(&l, 40, 0, 40, 0);
+    d = upload(&l, SB_BF16);
+    all_tokens(&o, &l);
+    qkv = cpu_floats(80 * (int64_t)l.row);
+    y = cpu_memory(80 * y_row_bytes(&d));
+    CHECK_CUDA(run_order(&d, &o, qkv, y));
+    for (int32_t t = 0; t < 80; t++)
+        for (int32_t i = 0; i < 80; i++) {
+            const float value = cpu_widen(y + (size_t)t * y_row_bytes(&d), i, SB_BF16);
+            CHECK(isfinite(value) == (t >= 40 || t < i || (i != 9 && i != 16 && i != 23)));
+        }
+    free(qkv);
+    free(y);
+    free_all();
+    layer_free(&l);
+}
+
 /* A pass without tokens does nothing. */
 static void test_no_tokens(void)
 {
@@ -478,6 +547,7 @@ if (has_device) {
     RUN(test_attend_bf16);
     RUN(test_attend_f16);
     RUN(test_attend_extremes);
+    RUN(test_attend_spoiled);
     RUN(test_no_tokens);
 }
 both_end(has_device);

@@ -254,7 +254,7 @@ static void test_gemm_every_shape(void)
 {
     static const int32_t rows[] = {33, 192, 197, 65}, outs[] = {200, 96, 17, 129},
                          ins[] = {64, 448, 300, 1700};
-    const struct sb_gemm_limits *limits = product_limits(SB_BF16);
+    const struct sb_launch_limits *limits = product_limits(SB_BF16);
     const int32_t n = limits->clusters == 0          ? SB_GEMM_CLUSTERED
                       : limits->double_clusters == 0 ? SB_GEMM_DOUBLY_CLUSTERED
                                                      : SB_GEMM_SHAPES;
@@ -327,7 +327,8 @@ static void test_gated_wgmma(void)
 
 static void test_wgmma_refuses(void)
 {
-    const struct sb_gemm_limits none = {1, 1 << 20, 0, 0, NULL}, *limits = product_limits(SB_BF16);
+    const struct sb_launch_limits none = {1, 1 << 20, 0, 0, NULL},
+                                  *limits = product_limits(SB_BF16);
     const void *x = given("", 1);
 
     CHECK_INT(sb_cuda_gemm_wgmma(NULL, NULL, NULL, SB_BF16, NULL, 0, 5, 64, 0, &none, stream),
@@ -370,7 +371,7 @@ static void test_gemm_bad_row(void)
  * kernel; the product of both together has those of the dense rows that the tiles are turned back
  * into. */
 static void check_gated(enum sb_dtype type, int32_t m, int32_t n, int32_t n_in, int has_bias,
-                        const struct sb_gemm_limits *limits)
+                        const struct sb_launch_limits *limits)
 {
     struct product p = product_make(type, m, 2 * n, n_in);
     const int64_t ld = p.w.ld, act_ld = sb_cuda_ld(type, n);
@@ -430,9 +431,9 @@ static void test_gated_by_clusters(void)
 {
     static const int32_t outs[] = {48, 100, 600, 2037}, ins[] = {1100, 1100, 300, 100},
                          rows[] = {70, 90, 96, 21};
-    const struct sb_gemm_limits *own = product_limits(SB_BF16);
-    const struct sb_gemm_limits limits[] = {{1, own->shared, own->clusters, 0, NULL},
-                                            {1, own->shared, 0, own->double_clusters, NULL}};
+    const struct sb_launch_limits *own = product_limits(SB_BF16);
+    const struct sb_launch_limits limits[] = {{1, own->shared, own->clusters, 0, NULL},
+                                              {1, own->shared, 0, own->double_clusters, NULL}};
 
     for (int i = 0; i < 2 * COUNT(outs) && !sbtest_failed_now; i++)
         check_gated(types[(i / 2 + i) % 2], rows[i / 2], outs[i / 2], ins[i / 2], i / 2 % 2,

@@ -16,7 +16,8 @@
  * Such blocks order their accesses by a word that one adds to with release and another reads with
  * acquire. Each block has a clock: for every block, up to where its accesses are known to have
  * happened. A release leaves the clock at the word, and an acquire takes it over (the vector clocks
- * of race detectors, with blocks instead of threads).
+ * of race detectors, with blocks instead of threads). Blocks of a cluster order them by its
+ * barrier, too.
  */
 #include "sim.h"
 
@@ -400,16 +401,18 @@ static uint64_t stamp_of(unsigned id)
     return mine->epoch << (ID_BITS + STEP_BITS) | warp_step << ID_BITS | id;
 }
 
-/* Whether an access of another block that is there at once, of that epoch and thread, has happened
- * before what the running block does now. */
-static bool happened(uint64_t then, unsigned id)
+/* Whether an access of another block that is there at once, of that epoch and thread in that step
+ * of its warp, has happened before what the running block does now. */
+static bool happened(uint64_t then, unsigned id, uint64_t step)
 {
     const size_t other = owner[then - grid_epoch];
     const uint64_t until = mine->clock[other];
+    const unsigned warp = id >= ID_WARP ? id - ID_WARP : id / 32;
 
     if (then < books[other].first_epoch) /* a block that was there before that one */
         return false;
-    return &books[other] == mine || then < until >> ID_BITS || (then << ID_BITS | id) == until;
+    return &books[other] == mine || then < until >> ID_BITS || (then << ID_BITS | id) == until ||
+           is_before(known_of(books[other]), warp, then, step);
 }
 
 /* Whether a bulk copy's bytes, by their stamp, may still be on their way, where so many phases of
@@ -448,18 +451,18 @@ enum race {
 static enum race races(uint64_t stamp, bool is_shared)
 {
     const uint64_t then = stamp >> (ID_BITS + STEP_BITS);
+    const uint64_t step = stamp >> ID_BITS & ((1u << STEP_BITS) - 1);
     const unsigned id = stamp & ((1u << ID_BITS) - 1), me = running_index;
 
     if (id == ID_ASYNC)
         return may_be_coming(stamp, mine->ended[me / 32]) ? RACE_OF_COPY : RACE_NONE;
     if (then == mine->epoch)
-        return is_ordered(id, stamp >> ID_BITS & ((1u << STEP_BITS) - 1)) ? RACE_NONE
-                                                                          : RACE_IN_BLOCK;
+        return is_ordered(id, step) ? RACE_NONE : RACE_IN_BLOCK;
     if (is_shared)
         return RACE_NONE;
     if (then < grid_epoch)
         return then >= open_epoch && !mine->waited.test(me) ? RACE_OF_KERNELS : RACE_NONE;
-    if (fenced || (books.size() > 1 ? happened(then, id) : then >= mine->first_epoch))
+    if (fenced || (books.size() > 1 ? happened(then, id, step) : then >= mine->first_epoch))
         return RACE_NONE;
     return RACE_OF_BLOCKS;
 }

@@ -47,7 +47,7 @@
  *       is between them; or two blocks of one launch do, in device memory. A kernel with a
  *       __threadfence orders its blocks by itself and is not checked for the latter. Atomics race
  *       with nothing. Blocks of a cooperative launch are ordered by add_release and load_acquire
- *       (grid.cuh), and so by grid_barrier.
+ *       (grid.cuh), and so by grid_barrier; those of a cluster by its barrier.
  *     - touches what the kernel before it uses, in a launch that may begin before that one has
  *       ended, before grid_wait_for_previous
  *     - touches bytes that a bulk copy brings before it has waited for them at the mbarrier; lets a

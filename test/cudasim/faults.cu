@@ -379,6 +379,7 @@ enum bulk_wrong {
     ARRIVES_TWICE,
     WAITS_ALONE,
     SOME_NEVER_ARRIVE,
+    STORES_AFTER_ARRIVING,
     NO_FENCE_FOR_SUMS,
     SUMS_NOT_AWAITED,
     STORES_TOO_EARLY,
@@ -493,6 +494,26 @@ static __global__ void shared_copies(float *memory, float *out)
         }
     }
     atomicAdd(out, sum);
+}
+
+/* Each block of a cluster stores its part of `memory`, and reads that of the next block behind the
+ * cluster's barrier. */
+template <int WRONG>
+static __global__ void exchange(float *memory, float *out)
+{
+    const int rank = blockIdx.x % SB_CLUSTER, next = (rank + 1) % SB_CLUSTER, t = threadIdx.x;
+
+    if (WRONG == STORES_AFTER_ARRIVING) {
+        cluster_arrive();
+        __syncwarp();
+    }
+    if (t < CHUNK)
+        memory[CHUNK * rank + t] = (float)t;
+    if (WRONG != STORES_AFTER_ARRIVING)
+        cluster_arrive();
+    if (WRONG != NO_WAIT_FOR_FULL)
+        cluster_wait();
+    atomicAdd(out, memory[CHUNK * next + t % CHUNK]);
 }
 
 /* ------------------------------------------------------------------ products of a warpgroup */
@@ -654,15 +675,18 @@ extern "C" cudaError_t cudasim_fault_kernel(const char *name, float *memory, flo
     KERNEL(bulk<NOT_BY_16_BYTES>, memory, out);
     KERNEL(bulk<BEYOND_MEMORY>, memory, out);
     KERNEL(bulk<LEAVES_EARLY>, memory, out);
-    KERNEL_WITH(SB_CLUSTERS, shared_copies<NOTHING>, memory, out);
-    KERNEL_WITH(SB_CLUSTERS, shared_copies<NO_BARRIER_AFTER_INIT>, memory, out);
-    KERNEL_WITH(SB_CLUSTERS, shared_copies<NO_WAIT_FOR_FULL>, memory, out);
-    KERNEL_WITH(SB_CLUSTERS, shared_copies<NO_WAIT_FOR_EMPTY>, memory, out);
-    KERNEL_WITH(SB_CLUSTERS, shared_copies<LEAVES_EARLY>, memory, out);
-    KERNEL_WITH(SB_CLUSTERS, shared_copies<EXPECTS_MORE>, memory, out);
-    KERNEL_WITH(SB_CLUSTERS, shared_copies<ARRIVES_TWICE>, memory, out);
-    KERNEL_WITH(SB_CLUSTERS, shared_copies<WAITS_ALONE>, memory, out);
-    KERNEL_WITH(SB_CLUSTERS, shared_copies<SOME_NEVER_ARRIVE>, memory, out);
+    KERNEL_WITH(SB_CLUSTER_OF * SB_CLUSTER, shared_copies<NOTHING>, memory, out);
+    KERNEL_WITH(SB_CLUSTER_OF * SB_CLUSTER, shared_copies<NO_BARRIER_AFTER_INIT>, memory, out);
+    KERNEL_WITH(SB_CLUSTER_OF * SB_CLUSTER, shared_copies<NO_WAIT_FOR_FULL>, memory, out);
+    KERNEL_WITH(SB_CLUSTER_OF * SB_CLUSTER, shared_copies<NO_WAIT_FOR_EMPTY>, memory, out);
+    KERNEL_WITH(SB_CLUSTER_OF * SB_CLUSTER, shared_copies<LEAVES_EARLY>, memory, out);
+    KERNEL_WITH(SB_CLUSTER_OF * SB_CLUSTER, shared_copies<EXPECTS_MORE>, memory, out);
+    KERNEL_WITH(SB_CLUSTER_OF * SB_CLUSTER, shared_copies<ARRIVES_TWICE>, memory, out);
+    KERNEL_WITH(SB_CLUSTER_OF * SB_CLUSTER, shared_copies<WAITS_ALONE>, memory, out);
+    KERNEL_WITH(SB_CLUSTER_OF * SB_CLUSTER, shared_copies<SOME_NEVER_ARRIVE>, memory, out);
+    KERNEL_WITH(SB_CLUSTER_OF * SB_CLUSTER, exchange<NOTHING>, memory, out);
+    KERNEL_WITH(SB_CLUSTER_OF * SB_CLUSTER, exchange<NO_WAIT_FOR_FULL>, memory, out);
+    KERNEL_WITH(SB_CLUSTER_OF * SB_CLUSTER, exchange<STORES_AFTER_ARRIVING>, memory, out);
 #undef KERNEL
 #undef KERNEL_WITH
     return launch_warpgroup_of(name, memory, out, stream);

@@ -86,7 +86,7 @@ static void test_faults(void)
     check_faults(cases, COUNT(cases));
 }
 
-/* Blocks that copy into each other's shared memory. */
+/* Blocks that copy into each other's shared memory, or exchange what they store. */
 static void test_faults_of_clusters(void)
 {
     static const struct fault_case cases[] = {
@@ -99,6 +99,9 @@ static void test_faults_of_clusters(void)
         {"shared_copies<ARRIVES_TWICE>", 4, 0, "arrives at the cluster's barrier twice"},
         {"shared_copies<WAITS_ALONE>", 4, 0, "waits at the cluster's barrier and has not arrived"},
         {"shared_copies<SOME_NEVER_ARRIVE>", 4, 0, "where others never arrive"},
+        {"exchange<NOTHING>", 4, 0, ""},
+        {"exchange<NO_WAIT_FOR_FULL>", 4, 0, "of another block of the grid"},
+        {"exchange<STORES_AFTER_ARRIVING>", 4, 0, "another block of the grid"},
         {"resident_shared", 30, 0, ""},
         {"resident_shared", 31, 0, "of a block when all are resident"},
     };

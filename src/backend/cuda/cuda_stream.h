@@ -27,7 +27,7 @@ struct sb_gpu {
     int index;
     cudaStream_t load; /* for zeroing, loading and self-tests; pools have their own streams */
     size_t held;       /* bytes of weights on the device */
-    struct sb_gemm_limits products; /* of the 16-bit class */
+    struct sb_launch_limits limits; /* of the 16-bit class */
 };
 
 struct sb_cuda_stream {

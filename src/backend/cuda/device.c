@@ -109,7 +109,7 @@ int32_t sb_cuda_set_type(struct sb_device *device, enum sb_dtype type)
         snprintf(device->class_text, sizeof device->class_text,
                  "cuda-f32 sm_%d: ascending-k fmaf, the CPU's order; kv f32", sm);
     } else {
-        SB_TRY(sb_cuda_status(&device->gpu, sb_cuda_gemm_limits(&device->gpu.products, type),
+        SB_TRY(sb_cuda_status(&device->gpu, sb_cuda_launch_limits(&device->gpu.limits, type),
                               "the device", 0));
         SB_TRY(sb_gemm_create(&device->gemm, &device->gpu, type, device->plan_file));
         snprintf(device->class_text, sizeof device->class_text,

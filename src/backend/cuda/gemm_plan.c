@@ -169,7 +169,7 @@ static int32_t run(int *ran, const struct selftest *test, float *y, int32_t firs
     const enum sb_dtype type = test->library->type;
     const struct sb_gemm_size size = size_of(shape, m);
     const char *x = test->x + (size_t)first * (size_t)sb_cuda_ld(type, shape->n_in) * 2;
-    const struct sb_gemm_limits *limits = &test->gpu->products;
+    const struct sb_launch_limits *limits = &test->gpu->limits;
     const cudaStream_t stream = test->gpu->load;
 
     *ran = 1;
@@ -285,7 +285,7 @@ static int32_t test_own(struct selftest *test, int32_t rows)
     SB_TRY(test_alone(test, rows));
     for (int32_t m = rows; m > 0; m--) {
         const int32_t block = sb_cuda_gemm_mma_shape(test->library->type, m, test->shape->n_out,
-                                                     test->shape->n_in, &test->gpu->products);
+                                                     test->shape->n_in, &test->gpu->limits);
         const uint32_t bit = block < 0 ? 0 : (uint32_t)1 << block;
         int equal = 1;
         if (m < rows && !(tested & bit))
@@ -412,7 +412,7 @@ static int32_t test_wgmma(int *equal, struct selftest *test, int32_t m)
     int32_t rc = SPECBATCH_OK;
 
     *equal = 0;
-    if (!test->gpu->products.map_encoder || test->refuses_wgmma)
+    if (!test->gpu->limits.map_encoder || test->refuses_wgmma)
         goto done;
     SB_TRY(test_bits(equal, test, m, by_wgmma));
     test->refuses_wgmma = !*equal;

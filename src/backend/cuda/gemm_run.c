@@ -38,7 +38,7 @@ enum { SHAPES = 16 }; /* of a model's weights: it has five */
 
 struct sb_gemm {
     struct sb_mem mem;
-    struct sb_gemm_limits limits; /* of the own kernels */
+    struct sb_launch_limits limits; /* of the own kernels */
     struct sb_gemm_library library;
     struct sb_shape shapes[SHAPES];
     int n_shapes;
@@ -57,7 +57,7 @@ int32_t sb_gemm_create(struct sb_gemm **out, const struct sb_gpu *gpu, enum sb_d
 
     SB_NEW(gemm, sb_alloc(&gpu->mem, 1, sizeof *gemm), "products");
     gemm->mem = gpu->mem;
-    gemm->limits = gpu->products;
+    gemm->limits = gpu->limits;
     sb_gemm_library_open(&gemm->library, type, why, sizeof why);
     if (gemm->library.is_usable) {
         snprintf(gemm->text, sizeof gemm->text, "cublasLt %zu where equal",
@@ -67,7 +67,7 @@ int32_t sb_gemm_create(struct sb_gemm **out, const struct sb_gpu *gpu, enum sb_d
         sb_log(&gpu->log, SPECBATCH_LOG_INFO,
                "CUDA: the library's own kernels compute all products, with the same bits: %s", why);
     }
-    if (plan_file && (gemm->library.is_usable || gpu->products.map_encoder))
+    if (plan_file && (gemm->library.is_usable || gpu->limits.map_encoder))
         snprintf(gemm->plan_file, sizeof gemm->plan_file, "%s", plan_file);
     if (pthread_mutex_init(&gemm->lock, NULL) != 0)
         SB_FAIL(SPECBATCH_E_NOMEM, "no memory for a lock");

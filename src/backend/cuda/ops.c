@@ -339,7 +339,7 @@ static cudaError_t launch_attend(const struct sb_exec *exec, void *y, const floa
                                  stream);
     if (attend_ropes(exec, attention, pass))
         return sb_cuda_rope_attend_mma(y, device->type, qkv, attention, pass, exec->scratch,
-                                       counters, stream);
+                                       counters, &device->gpu.limits, stream);
     return sb_cuda_attend_mma(y, device->type, qkv, attention, pass, exec->scratch, counters,
                               stream);
 }
