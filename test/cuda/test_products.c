@@ -68,7 +68,7 @@ static int32_t open_lab_with(struct lab *lab, const char *plan_file)
     lab->own = dev;
     SB_TRY(sb_cuda_status(&lab->device->gpu,
                           sb_cuda_gemm_mma(lab->own, lab->x, lab->weight.data, SB_BF16, NULL, MOST,
-                                           OUTS, INS, 0, &lab->device->gpu.products,
+                                           OUTS, INS, 0, &lab->device->gpu.limits,
                                            lab->device->gpu.load),
                           "a product", 0));
 done:
@@ -261,8 +261,8 @@ static void test_every_shape_of_block(void)
     CHECK_OK(sb_cuda_weight_create(&w, lab.device, &lab.mem, WIDE_OUT, INS, SB_BF16));
     CHECK_OK(sb_cuda_weight_fill(&w, lab.device, 0, WIDE_OUT, rows, SB_F32));
     shape.data = w.data;
-    CHECK_INT(sb_cuda_gemm_mma_shape(SB_BF16, 64, WIDE_OUT, INS, &gpu->products), 0);
-    CHECK(sb_cuda_gemm_mma_shape(SB_BF16, ROWS, WIDE_OUT, INS, &gpu->products) > 0);
+    CHECK_INT(sb_cuda_gemm_mma_shape(SB_BF16, 64, WIDE_OUT, INS, &gpu->limits), 0);
+    CHECK(sb_cuda_gemm_mma_shape(SB_BF16, ROWS, WIDE_OUT, INS, &gpu->limits) > 0);
     CHECK_OK(sb_gemm_plan(&library, gpu, &shape, ROWS, NULL, &found));
     sb_cuda_weight_free(&w, lab.device, &lab.mem);
     close_lab(&lab);
@@ -596,7 +596,7 @@ static void test_a_weight_in_pieces(void)
     CHECK_INT(cudasim_blas_calls() - before, 3);
     CHECK_OK(sb_cuda_download(NULL, got, y, sizeof got));
     CHECK_INT(sb_cuda_gemm_mma(y, lab.x, w.data, SB_BF16, NULL, M, PIECES_OUT, INS, w.gated,
-                               &gpu->products, gpu->load),
+                               &gpu->limits, gpu->load),
               cudaSuccess);
     CHECK_INT(cudaStreamSynchronize(gpu->load), cudaSuccess);
     CHECK_OK(sb_cuda_download(NULL, own, y, sizeof own));
