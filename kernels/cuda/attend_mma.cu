@@ -393,8 +393,8 @@ int sb_cuda_rope_attend_fits(const struct sb_attention *attention, const struct 
 /* Heads are turned, or not, and tiles have one size, or the best. */
 struct attend_way {
     bool ropes;
-    int shape; /* of ROPE_SIZES; -1: the best */
-    bool has_clusters;
+    int shape;   /* of ROPE_SIZES; -1: the best */
+    int cluster; /* the most blocks that a cluster may have; 0: there are none */
 };
 
 static cudaError_t attend(void *y, enum sb_dtype type, const float *qkv, const sb_attention &t,
@@ -429,7 +429,7 @@ static cudaError_t attend(void *y, enum sb_dtype type, const float *qkv, const s
         splits,
         walk,
         way.ropes,
-        way.has_clusters && !walk && splits <= CLUSTER_SPLITS,
+        !walk && splits <= way.cluster,
         t.scale * 1.44269504088896341f,
         sb_cuda_ld(type, t.heads * t.head_dim),
         t,
@@ -442,13 +442,15 @@ cudaError_t sb_cuda_attend_mma(void *y, enum sb_dtype type, const float *qkv,
                                const struct sb_attention *attention, const struct sb_pass *pass,
                                void *scratch, unsigned *counters, cudaStream_t stream)
 {
-    return attend(y, type, qkv, *attention, *pass, {false, -1, false}, scratch, counters, stream);
+    return attend(y, type, qkv, *attention, *pass, {false, -1, 0}, scratch, counters, stream);
 }
 
-/* A cluster of eight blocks that have a multiprocessor each is all that attention needs. */
-static bool has_clusters_of_eight(const struct sb_launch_limits *limits)
+/* Clusters that a product can have, a block on each multiprocessor, attention can have. */
+static int most_of_cluster(const struct sb_launch_limits *limits)
 {
-    return limits && limits->double_clusters > 0;
+    if (!limits || limits->clusters == 0)
+        return 0;
+    return limits->double_clusters > 0 ? (int)CLUSTER_SPLITS : (int)SB_CLUSTER;
 }
 
 cudaError_t sb_cuda_rope_attend_mma(void *y, enum sb_dtype type, const float *qkv,
@@ -456,8 +458,8 @@ cudaError_t sb_cuda_rope_attend_mma(void *y, enum sb_dtype type, const float *qk
                                     const struct sb_pass *pass, void *scratch, unsigned *counters,
                                     const struct sb_launch_limits *limits, cudaStream_t stream)
 {
-    return attend(y, type, qkv, *attention, *pass, {true, -1, has_clusters_of_eight(limits)},
-                  scratch, counters, stream);
+    return attend(y, type, qkv, *attention, *pass, {true, -1, most_of_cluster(limits)}, scratch,
+                  counters, stream);
 }
 
 cudaError_t sb_cuda_rope_attend_mma_in(int32_t shape, void *y, enum sb_dtype type, const float *qkv,
@@ -468,8 +470,8 @@ cudaError_t sb_cuda_rope_attend_mma_in(int32_t shape, void *y, enum sb_dtype typ
 {
     if (shape < 0)
         return cudaErrorInvalidValue;
-    return attend(y, type, qkv, *attention, *pass, {true, shape, has_clusters_of_eight(limits)},
-                  scratch, counters, stream);
+    return attend(y, type, qkv, *attention, *pass, {true, shape, most_of_cluster(limits)}, scratch,
+                  counters, stream);
 }
 
 cudaError_t sb_load_attend_mma(enum sb_dtype type)
