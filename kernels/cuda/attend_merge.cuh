@@ -27,6 +27,18 @@ __device__ __forceinline__ void zero_padding(const attend_args &a, int token, in
         a.y[token * a.ldy + i] = 0;
 }
 
+/* Writes columns col and col + 1 of a query's results y [d], rounded, where they exist. */
+template <class S>
+__device__ __forceinline__ void store_pair(uint16_t *y, int d, int col, float lo, float hi)
+{
+    const uint32_t pair = pack2<S::TYPE>(lo, hi);
+
+    if (col < d)
+        y[col] = (uint16_t)pair;
+    if (col + 1 < d)
+        y[col + 1] = (uint16_t)(pair >> 16);
+}
+
 /* Merges the maximum and sum of a split into those of query `row`, and writes the factors for the
  * query's values to shared memory. Each thread does it for one query, which takes fewer registers
  * than if every thread did it for the queries of its fragments. */
@@ -88,13 +100,8 @@ struct running {
 #pragma unroll
             for (int n = 0; n < S::N8; n++) {
                 const int col = (warp * S::N8 + n) * 8 + lane % 4 * 2;
-                const uint32_t pair = pack2<S::TYPE>(
-                    __fmul_rn(o[i / 2][n][i % 2 * 2], inverse),
-                    __fmul_rn(o[i / 2][n][i % 2 * 2 + 1], inverse));
-                if (col < a.d)
-                    y[col] = (uint16_t)pair;
-                if (col + 1 < a.d)
-                    y[col + 1] = (uint16_t)(pair >> 16);
+                store_pair<S>(y, a.d, col, __fmul_rn(o[i / 2][n][i % 2 * 2], inverse),
+                              __fmul_rn(o[i / 2][n][i % 2 * 2 + 1], inverse));
             }
             if (head == a.heads - 1)
                 zero_padding(a, token, warp * 4 + lane % 4, WARPS * 4);
@@ -321,15 +328,9 @@ struct warp_partials {
         }
         const float inverse = __frcp_rn(state.l);
 #pragma unroll
-        for (int p = 0; p < PAIRS; p++) {
-            const int col = ((int)threadIdx.x % 32 + 32 * p) * 2;
-            const uint32_t pair = pack2<S::TYPE>(__fmul_rn(result[p].x, inverse),
-                                                 __fmul_rn(result[p].y, inverse));
-            if (col < a.d)
-                y[col] = (uint16_t)pair;
-            if (col + 1 < a.d)
-                y[col + 1] = (uint16_t)(pair >> 16);
-        }
+        for (int p = 0; p < PAIRS; p++)
+            store_pair<S>(y, a.d, ((int)threadIdx.x % 32 + 32 * p) * 2,
+                          __fmul_rn(result[p].x, inverse), __fmul_rn(result[p].y, inverse));
     }
 };
 

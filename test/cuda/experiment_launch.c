@@ -122,11 +122,17 @@ static void norm(void *what)
         good(sb_cuda_norm(&args, SB_BF16, lab->stream));
 }
 
+/* Elements of a layer's keys, or values. */
+static size_t plane_of(const struct lab *lab)
+{
+    return (size_t)(MOST / TOKENS) * (size_t)lab->shape->kv_heads * (size_t)lab->context *
+           (size_t)lab->shape->head_dim;
+}
+
 static struct sb_attention attention_of(const struct lab *lab, int layer)
 {
     const struct shape *s = lab->shape;
-    const size_t plane = (size_t)(MOST / TOKENS) * (size_t)s->kv_heads * (size_t)lab->context *
-                         (size_t)s->head_dim;
+    const size_t plane = plane_of(lab);
 
     return (struct sb_attention){.heads = s->heads,
                                  .kv_heads = s->kv_heads,
@@ -268,11 +274,10 @@ static void open_weights(struct lab *lab)
 
 static void open_caches(struct lab *lab)
 {
-    const struct shape *s = lab->shape;
-    const size_t plane = (size_t)(MOST / TOKENS) * (size_t)s->kv_heads * (size_t)lab->context *
-                         (size_t)s->head_dim;
+    const size_t plane = plane_of(lab);
 
-    lab->caches = s->layers; /* one for each layer, since few rows read little of a cache */
+    lab->caches = lab->shape->layers; /* one for each layer, since few rows read little of a cache
+                                       */
     lab->k = take(2 * plane * (size_t)lab->caches);
     lab->v = take(2 * plane * (size_t)lab->caches);
     fill(lab->k, plane * (size_t)lab->caches, 7);

@@ -75,8 +75,9 @@
  * with the first of two loads when the second hides it (where warps meet at mbarriers, with any but
  * the last reader); weak memory order, since fibers see stores at once; a block larger than its
  * kernel's __launch_bounds__ (check_lint.sh compares them in the source); the bits of a NaN that
- * f32 arithmetic makes; ordinary loads and stores of another block's
- * shared memory, of which kernels make none.
+ * f32 arithmetic makes; ordinary loads and stores of another block's shared memory, of which
+ * kernels make none; a store of a thread behind its arrival at the barrier of a cluster, if another
+ * thread of its warp arrives later.
  *
  * A device's arithmetic has one NaN, 0x7fffffff (CUDA programming guide, "Floating-Point
  * Standard"); the sums and conversions of this folder make it, but an addition in a kernel is the

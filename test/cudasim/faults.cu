@@ -618,6 +618,7 @@ extern "C" cudaError_t cudasim_fault_kernel(const char *name, float *memory, flo
     if (strcmp(name, #kernel) == 0)       \
     return SB_LAUNCH_WITH(options, kernel, dim3(blocks), dim3(threads), shared, stream, __VA_ARGS__)
 #define KERNEL(kernel, ...) KERNEL_WITH(0, kernel, __VA_ARGS__)
+#define KERNEL_IN_CLUSTERS(kernel, ...) KERNEL_WITH(SB_CLUSTER_OF *SB_CLUSTER, kernel, __VA_ARGS__)
 
     KERNEL(nothing_wrong, memory);
     KERNEL(shared_write_outside, memory);
@@ -675,19 +676,20 @@ extern "C" cudaError_t cudasim_fault_kernel(const char *name, float *memory, flo
     KERNEL(bulk<NOT_BY_16_BYTES>, memory, out);
     KERNEL(bulk<BEYOND_MEMORY>, memory, out);
     KERNEL(bulk<LEAVES_EARLY>, memory, out);
-    KERNEL_WITH(SB_CLUSTER_OF * SB_CLUSTER, shared_copies<NOTHING>, memory, out);
-    KERNEL_WITH(SB_CLUSTER_OF * SB_CLUSTER, shared_copies<NO_BARRIER_AFTER_INIT>, memory, out);
-    KERNEL_WITH(SB_CLUSTER_OF * SB_CLUSTER, shared_copies<NO_WAIT_FOR_FULL>, memory, out);
-    KERNEL_WITH(SB_CLUSTER_OF * SB_CLUSTER, shared_copies<NO_WAIT_FOR_EMPTY>, memory, out);
-    KERNEL_WITH(SB_CLUSTER_OF * SB_CLUSTER, shared_copies<LEAVES_EARLY>, memory, out);
-    KERNEL_WITH(SB_CLUSTER_OF * SB_CLUSTER, shared_copies<EXPECTS_MORE>, memory, out);
-    KERNEL_WITH(SB_CLUSTER_OF * SB_CLUSTER, shared_copies<ARRIVES_TWICE>, memory, out);
-    KERNEL_WITH(SB_CLUSTER_OF * SB_CLUSTER, shared_copies<WAITS_ALONE>, memory, out);
-    KERNEL_WITH(SB_CLUSTER_OF * SB_CLUSTER, shared_copies<SOME_NEVER_ARRIVE>, memory, out);
-    KERNEL_WITH(SB_CLUSTER_OF * SB_CLUSTER, exchange<NOTHING>, memory, out);
-    KERNEL_WITH(SB_CLUSTER_OF * SB_CLUSTER, exchange<NO_WAIT_FOR_FULL>, memory, out);
-    KERNEL_WITH(SB_CLUSTER_OF * SB_CLUSTER, exchange<STORES_AFTER_ARRIVING>, memory, out);
+    KERNEL_IN_CLUSTERS(shared_copies<NOTHING>, memory, out);
+    KERNEL_IN_CLUSTERS(shared_copies<NO_BARRIER_AFTER_INIT>, memory, out);
+    KERNEL_IN_CLUSTERS(shared_copies<NO_WAIT_FOR_FULL>, memory, out);
+    KERNEL_IN_CLUSTERS(shared_copies<NO_WAIT_FOR_EMPTY>, memory, out);
+    KERNEL_IN_CLUSTERS(shared_copies<LEAVES_EARLY>, memory, out);
+    KERNEL_IN_CLUSTERS(shared_copies<EXPECTS_MORE>, memory, out);
+    KERNEL_IN_CLUSTERS(shared_copies<ARRIVES_TWICE>, memory, out);
+    KERNEL_IN_CLUSTERS(shared_copies<WAITS_ALONE>, memory, out);
+    KERNEL_IN_CLUSTERS(shared_copies<SOME_NEVER_ARRIVE>, memory, out);
+    KERNEL_IN_CLUSTERS(exchange<NOTHING>, memory, out);
+    KERNEL_IN_CLUSTERS(exchange<NO_WAIT_FOR_FULL>, memory, out);
+    KERNEL_IN_CLUSTERS(exchange<STORES_AFTER_ARRIVING>, memory, out);
 #undef KERNEL
+#undef KERNEL_IN_CLUSTERS
 #undef KERNEL_WITH
     return launch_warpgroup_of(name, memory, out, stream);
 }
