@@ -36,8 +36,9 @@ namespace
 {
 
 enum {
-    GROUP = 8,     /* most query heads of a kv head */
-    MOST_UNITS = 4 /* that a block does together */
+    GROUP = 8,         /* most query heads of a kv head */
+    MOST_UNITS = 4,    /* that a block does together */
+    PARTS_AT_ONCE = 8  /* of a head's keys, that are merged together */
 };
 
 /* What a launch says of all attention. */
@@ -173,6 +174,7 @@ __device__ __forceinline__ void make_heads(const attend_memory &m, const attend_
                          });
     for (int e = a.d + lane; job.is_query && e < HEAD; e += HEAD_LANES)
         query[e] = 0.0f;
+    async_fence(); /* the next step reads the cache by bulk copies */
 }
 
 /* ------------------------------------------------------------------ keys */
@@ -190,23 +192,22 @@ struct warp_rows {
     {
         const int lane = (int)threadIdx.x % 32, chunk = lane % 16;
         const bool has_keys = u.has_keys(); /* the whole warp */
+        const uint8_t *cached = NULL;
 
         first = u.first_key() + lane / 16;
         if (has_keys)
-            ring.arrived(UNIT_STAGES / 2);
+            cached = ring.slot(0) + (lane / 16 * d + chunk * 8) * 2;
 #pragma unroll
         for (int i = 0; i < PAIRS; i++) {
             const int back = u.pos - (first + 2 * i);
-            const uint8_t *stage = ring.stage(i / (PAIRS / 2));
             const uint4 zeros = {0, 0, 0, 0};
             row[i] = zeros;
             if (back >= 0 && chunk * 8 < d)
-                row[i] = back < u.n_fresh
-                             ? load_chunk(fresh + back * HEAD, chunk, d)
-                             : *(const uint4 *)(stage + i % (PAIRS / 2) * PAIR_BYTES + lane * 16);
+                row[i] = back < u.n_fresh ? *(const uint4 *)(fresh + back * HEAD + chunk * 8)
+                                          : *(const uint4 *)(cached + i * d * 4);
         }
         if (has_keys)
-            ring.give_back(UNIT_STAGES / 2);
+            ring.give_back(1);
     }
 
     /* Else all elements are widened once for all heads. */
@@ -308,15 +309,30 @@ __device__ __forceinline__ void attend_warp(RING &ring, const attend_memory &m,
 struct running_sum {
     float o, m, l;
 
-    __device__ __forceinline__ void add(float value, float top, float sum)
+    /* Adds N more, of which get(i) gives the value, the largest score and the sum of weights. They
+     * are weighted by one maximum, so that no exponential waits for another. */
+    template <int N, class F>
+    __device__ __forceinline__ void add(F get)
     {
-        const float most = fmaxf(m, top);
-        if (top == -INFINITY) /* no keys */
+        float value[N], top[N], sum[N], most = m;
+
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            get(i, value[i], top[i], sum[i]);
+            most = fmaxf(most, top[i]);
+        }
+        if (most == -INFINITY) /* no keys */
             return;
-        const float mine = exp2f(m - most), its = exp2f(top - most);
-        o = o * mine + value * its;
-        l = l * mine + sum * its;
+        const float mine = exp2f(m - most);
+        o *= mine;
+        l *= mine;
         m = most;
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            const float its = exp2f(top[i] - most);
+            o = fmaf(value[i], its, o);
+            l = fmaf(sum[i], its, l);
+        }
     }
 };
 
@@ -341,10 +357,10 @@ __device__ __forceinline__ void merge_warps(const attend_memory &m, const attend
     for (int i = (int)threadIdx.x; i < group * d; i += THREADS) {
         const int h = i / d, e = i % d;
         running_sum sum = {0.0f, -INFINITY, 0.0f};
-        for (int w = 0; w < WARPS; w++) {
+        sum.add<WARPS>([&](int w, float &value, float &top, float &weights) {
             const float *of = m.of_warp(w, h, group);
-            sum.add(of[e], of[HEAD], of[HEAD + 1]);
-        }
+            value = of[e], top = of[HEAD], weights = of[HEAD + 1];
+        });
         if (u.n_parts == 1) {
             y[i] = (uint16_t)pack2<TYPE>(sum.o / sum.l, 0.0f);
             continue;
@@ -366,8 +382,14 @@ __device__ __forceinline__ void merge_parts(const attend_unit &u, const attend_p
     for (int i = (int)threadIdx.x; i < group * d; i += THREADS) {
         const float *partial = partial_of(pass, u, i / d, 0);
         running_sum sum = {0.0f, -INFINITY, 0.0f};
-        for (int p = SB_CUDA_FAULT(PART_LEFT_OUT); p < u.n_parts; p++, partial += d + 2)
-            sum.add(__ldcg(partial + i % d), __ldcg(partial + d), __ldcg(partial + d + 1));
+        for (int p = SB_CUDA_FAULT(PART_LEFT_OUT); p < u.n_parts; p += PARTS_AT_ONCE)
+            sum.add<PARTS_AT_ONCE>([&](int j, float &value, float &top, float &weights) {
+                const float *of = partial + (p + j) * (d + 2);
+                const bool is_there = p + j < u.n_parts;
+                value = is_there ? __ldcg(of + i % d) : 0.0f;
+                top = is_there ? __ldcg(of + d) : -INFINITY;
+                weights = is_there ? __ldcg(of + d + 1) : 0.0f;
+            });
         y[i] = (uint16_t)pack2<TYPE>(sum.o / sum.l, 0.0f);
     }
 }

@@ -19,7 +19,7 @@ namespace
 {
 
 enum {
-    STAGES = 4,          /* 6 KB in flight a warp, 48 KB a block, three blocks a multiprocessor */
+    SLOTS = 2,           /* 8 KB a warp, 64 KB a block, three blocks a multiprocessor */
     MOST_ROWS = 16,      /* of x */
     ENOUGH_BLOCKS = 264, /* two for each of an H100's multiprocessors */
     MOST_SPLITS = 16
@@ -40,30 +40,34 @@ struct tile_source {
     panels weight;
     int tile, stage, last;
 
-    __device__ __forceinline__ bool next(uint8_t *to)
+    __device__ __forceinline__ bool next(slot_copy &copy)
     {
         if (stage >= last)
             return false;
-        fetch_stage(to, weight.w + ((int64_t)tile * weight.stages() + stage) * SB_TILE);
-        stage += WARPS;
+        copy = {weight.w + ((int64_t)tile * weight.stages() + stage) * SB_TILE,
+                min((int)SLOT_STAGES, last - stage) * (int)STAGE_BYTES};
+        stage += SLOT_STAGES;
         return true;
     }
 };
+
+enum { RINGS = WARPS * stage_ring<SLOTS, tile_source>::BYTES };
 
 template <enum sb_dtype TYPE, int NT>
 __global__ void __launch_bounds__(THREADS, 3) split_kernel(split_args a)
 {
     SB_DYNAMIC_SHARED(uint8_t, shared);
     SB_SHARED(int, is_last, 1);
-    float *sums = (float *)(shared + WARPS * STAGES * STAGE_BYTES);
-    const int tile = (int)blockIdx.x, split = (int)blockIdx.y, t = (int)threadIdx.x, warp = t / 32;
+    float *sums = (float *)(shared + RINGS);
+    const int tile = (int)blockIdx.x, split = (int)blockIdx.y, t = (int)threadIdx.x;
     const int first = split * a.per, last = min(first + a.per, a.weight.stages());
     const int o = a.weight.row(tile, t % ROWS), r = t / ROWS;
-    stage_ring<STAGES, tile_source> ring;
+    const warp_stages mine = warp_stages::of(last - first);
+    stage_ring<SLOTS, tile_source> ring;
     float acc[NT][4];
 
-    ring.source = {a.weight, tile, first + warp, last};
-    ring.begin(shared + warp * STAGES * STAGE_BYTES);
+    ring.source = {a.weight, tile, first + mine.first, first + mine.last};
+    ring.begin(shared);
     multiply_tile<TYPE, NT>(acc, ring, a.x, first, last);
     store_warp_sums<NT>(sums, acc);
     __syncthreads();
@@ -83,7 +87,7 @@ __global__ void __launch_bounds__(THREADS, 3) split_kernel(split_args a)
 
 template <int NT>
 struct split_shared {
-    enum { BYTES = WARPS * STAGES * STAGE_BYTES + tile_sums<NT>::BYTES };
+    enum { BYTES = RINGS + tile_sums<NT>::BYTES };
 };
 
 template <enum sb_dtype TYPE, int NT>

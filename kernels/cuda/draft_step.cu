@@ -29,7 +29,7 @@ namespace
 {
 
 enum {
-    KEPT = 32,             /* elements of a row that a lane keeps while it is normed */
+    ROWS_AT_ONCE = 8,      /* that are normed together */
     MOST_TILES = 4,        /* that the warps multiply before they meet */
     MOST_HIDDEN = 1 << 14, /* far more than have room in shared memory, */
     MOST_LAYERS = 1 << 10  /* and so are these */
@@ -42,14 +42,19 @@ struct one_step {
     const int64_t *base;
 };
 
-/* Stages of a warp's ring, for 8 NT rows: many normed rows need some of the room. */
+/* Slots of a warp's ring, for 8 NT rows: many normed rows need some of the room. */
 template <int NT>
-constexpr int STAGES = NT > 2 ? 6 : 8;
+constexpr int SLOTS = NT > 2 ? 3 : 4;
+
+/* Bytes of the rings of all warps. */
+template <int NT>
+constexpr int RINGS = WARPS * stage_ring<SLOTS<NT>, stream_source>::BYTES;
 
 /* What lies where in a block's shared memory, in bytes behind the rings. */
 struct block_layout {
     int tables; /* stream_tables */
     int norm;   /* weights of the next norm, f32 */
+    int parts;  /* norm_parts */
     int shared; /* sums of tiles and then normed rows, or units of attention */
     int rows;   /* the normed rows */
     int bytes;  /* in all, with the rings */
@@ -80,16 +85,24 @@ struct step_args {
 
 /* ------------------------------------------------------------------ a block */
 
+/* Sums of squares of the rows that are normed together, by each warp over its columns. Groups of
+ * rows take turns in two of these, so that a group need not wait until the one before has read
+ * its own. */
+struct norm_parts {
+    float of[2][ROWS_AT_ONCE][WARPS];
+};
+
 /* What a block has while it runs. */
 template <int NT>
 struct running_block {
-    stage_ring<STAGES<NT>, stream_source> ring;
+    stage_ring<SLOTS<NT>, stream_source> ring;
     const stream_tables *tables;
     float *norm;     /* [hidden]: weights of the next norm */
+    norm_parts *parts;
     uint8_t *shared; /* sums of tiles, or units of attention */
     uint8_t *rows;   /* normed */
     int tile;        /* the next item, as the ring's source counts them */
-    int norm_put;    /* stages that were on their way before those weights */
+    int norm_put;    /* slots that were on their way before those weights */
 
     /* Begins to copy the weights of a norm; the ones before have been used. */
     __device__ __forceinline__ void bring_norm(const float *weight, int n)
@@ -103,7 +116,7 @@ struct running_block {
     __device__ __forceinline__ void await_norm() const
     {
         if (!SB_CUDA_FAULT(NORM_WEIGHTS_NOT_AWAITED))
-            cp_async_wait_but<STAGES<NT> - 1>(ring.put - norm_put);
+            cp_async_wait_but<SLOTS<NT> - 1>(has_bulk_copies() ? 0 : ring.put - norm_put);
     }
 };
 
@@ -158,7 +171,7 @@ __device__ __forceinline__ const stream_tables *make_tables(uint8_t *memory, con
  * other banks. */
 struct normed_inputs {
     const uint8_t *h;
-    int pitch;
+    int pitch, m;
 
     static __host__ __device__ __forceinline__ int pitch_of(int64_t ld)
     {
@@ -166,52 +179,90 @@ struct normed_inputs {
     }
     __device__ __forceinline__ uint4 load(int row, int k) const
     {
-        return *(const uint4 *)(h + row * pitch + k * 2);
+        const uint4 zeros = {0, 0, 0, 0};
+        return row < m ? *(const uint4 *)(h + row * pitch + k * 2) : zeros;
     }
 };
 
-/* One row, by a warp; x is NULL for a row of zeros. */
-template <enum sb_dtype TYPE>
-__device__ __forceinline__ void norm_row(uint16_t *h, const float *x, const float *weight, int n,
-                                         int64_t ld, float eps)
+/* Four columns of a row of x from k on, which other blocks have just made; zeros past the last. */
+__device__ __forceinline__ float4 columns_of(const float *x, int k, int n)
 {
-    const int lane = threadIdx.x % 32;
-    float kept[KEPT], sum = 0.0f;
-
-#pragma unroll
-    for (int i = 0; i < KEPT; i++) {
-        kept[i] = x && lane + 32 * i < n ? __ldcg(x + lane + 32 * i) : 0.0f;
-        sum = fmaf(kept[i], kept[i], sum);
-    }
-    for (int k = lane + 32 * KEPT; x && k < n; k += 32)
-        sum = fmaf(__ldcg(x + k), __ldcg(x + k), sum);
-    for (int step = 16; step > 0; step /= 2)
-        sum += __shfl_xor_sync(SB_FULL_WARP, sum, step);
-    const float scale = 1.0f / sqrtf(sum / (float)n + eps);
-#pragma unroll
-    for (int i = 0; i < KEPT; i++) {
-        const int k = lane + 32 * i;
-        if (k < ld)
-            h[k] = (uint16_t)pack2<TYPE>(k < n ? kept[i] * scale * weight[k] : 0.0f, 0.0f);
-    }
-    for (int k = lane + 32 * KEPT; k < ld; k += 32)
-        h[k] = (uint16_t)pack2<TYPE>(x && k < n ? __ldcg(x + k) * scale * weight[k] : 0.0f, 0.0f);
+    const float4 zeros = {0.0f, 0.0f, 0.0f, 0.0f};
+    return k < n ? __ldcg((const float4 *)(x + k)) : zeros;
 }
 
-/* Rows 0 .. 8 NT - 1, after a barrier of the grid: row i is that of token index[i], or i; zeros
- * from m on. */
+__device__ __forceinline__ float square_of(const float4 &v)
+{
+    return fmaf(v.w, v.w, fmaf(v.z, v.z, fmaf(v.y, v.y, v.x * v.x)));
+}
+
+template <enum sb_dtype TYPE>
+__device__ __forceinline__ void store_normed(uint16_t *h, const float4 &v, const float *weight,
+                                             float scale, bool is_there)
+{
+    const float4 zeros = {0.0f, 0.0f, 0.0f, 0.0f}, by = is_there ? *(const float4 *)weight : zeros;
+
+    *(uint2 *)h = uint2{pack2<TYPE>(v.x * scale * by.x, v.y * scale * by.y),
+                        pack2<TYPE>(v.z * scale * by.z, v.w * scale * by.w)};
+}
+
+/* Norms rows first to first + n - 1, n <= ROWS_AT_ONCE, by all threads: a thread has four columns of
+ * every 4 THREADS, and keeps its first. row(i) is where row i of x begins. */
+template <enum sb_dtype TYPE, class F>
+__device__ __forceinline__ void norm_some(uint8_t *rows, int pitch, float (*parts)[WARPS],
+                                          const float *weight, int first, int n,
+                                          const step_args &a, F row)
+{
+    const int k = (int)threadIdx.x * 4, ld = (int)a.head.ld;
+    float4 kept[ROWS_AT_ONCE];
+
+#pragma unroll
+    for (int i = 0; i < ROWS_AT_ONCE; i++)
+        kept[i] = columns_of(row(first + min(i, n - 1)), k, i < n ? a.hidden : 0);
+#pragma unroll
+    for (int i = 0; i < ROWS_AT_ONCE; i++) {
+        if (i >= n)
+            break;
+        float sum = square_of(kept[i]);
+        for (int next = k + 4 * THREADS; next < a.hidden; next += 4 * THREADS)
+            sum += square_of(columns_of(row(first + i), next, a.hidden));
+        for (int step = 16; step > 0; step /= 2)
+            sum += __shfl_xor_sync(SB_FULL_WARP, sum, step);
+        if (threadIdx.x % 32 == 0)
+            parts[i][threadIdx.x / 32] = sum;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < ROWS_AT_ONCE; i++) {
+        if (i >= n)
+            break;
+        uint16_t *h = (uint16_t *)(rows + (first + i) * pitch);
+        float sum = 0.0f;
+#pragma unroll
+        for (int w = 0; w < WARPS; w++)
+            sum += parts[i][w];
+        const float scale = 1.0f / sqrtf(sum / (float)a.hidden + a.eps);
+        if (k < ld)
+            store_normed<TYPE>(h + k, kept[i], weight + k, scale, k < a.hidden);
+        for (int next = k + 4 * THREADS; next < ld; next += 4 * THREADS)
+            store_normed<TYPE>(h + next, columns_of(row(first + i), next, a.hidden), weight + next,
+                               scale, next < a.hidden);
+    }
+}
+
+/* Rows 0 .. m - 1, after a barrier of the grid: row i is that of token index[i], or i. */
 template <enum sb_dtype TYPE, int NT>
 __device__ __forceinline__ normed_inputs norm_rows(const running_block<NT> &block,
                                                    const step_args &a, const int32_t *index, int m)
 {
-    const int64_t ld = a.head.ld;
-    const normed_inputs inputs = {block.rows, normed_inputs::pitch_of(ld)};
+    const normed_inputs inputs = {block.rows, normed_inputs::pitch_of(a.head.ld), m};
 
-    for (int i = (int)threadIdx.x / 32; i < 8 * NT; i += WARPS) {
-        const int64_t row = i < m && index ? index[i] : i;
-        norm_row<TYPE>((uint16_t *)(block.rows + i * inputs.pitch),
-                       i < m ? a.x + row * a.hidden : NULL, block.norm, a.hidden, ld, a.eps);
-    }
+#pragma unroll 1
+    for (int i = 0; i < m; i += ROWS_AT_ONCE)
+        norm_some<TYPE>(block.rows, inputs.pitch, block.parts->of[i / ROWS_AT_ONCE % 2], block.norm,
+                        i, min(m - i, (int)ROWS_AT_ONCE), a, [&](int r) {
+                            return a.x + (int64_t)(index ? index[r] : r) * a.hidden;
+                        });
     __syncthreads();
     return inputs;
 }
@@ -383,16 +434,17 @@ template <enum sb_dtype TYPE, int NT>
 __global__ void __launch_bounds__(THREADS, 1) step_kernel(const step_args a)
 {
     SB_DYNAMIC_SHARED(uint8_t, shared);
-    uint8_t *const fixed = shared + WARPS * STAGES<NT> * STAGE_BYTES;
+    uint8_t *const fixed = shared + RINGS<NT>;
     running_block<NT> block;
 
     block.tables = make_tables(fixed + a.layout.tables, a);
     block.norm = (float *)(fixed + a.layout.norm);
+    block.parts = (norm_parts *)(fixed + a.layout.parts);
     block.shared = fixed + a.layout.shared;
     block.rows = fixed + a.layout.rows;
     block.tile = (int)blockIdx.x;
     block.ring.source.begin(block.tables);
-    block.ring.begin(shared + threadIdx.x / 32 * (STAGES<NT> * STAGE_BYTES));
+    block.ring.begin(shared);
 #pragma unroll 1
     for (int i = 0; i < a.n_steps; i++) {
         const step_layer *layers = block.tables->layers;
@@ -415,14 +467,14 @@ __global__ void __launch_bounds__(THREADS, 1) step_kernel(const step_args a)
 
 /* The kernel for up to `rows` rows, and what its block's layout depends on. */
 struct row_kernel {
-    int rows, stages, sums;
+    int rows, rings, sums;
     void (*kernel)(const step_args);
 };
 
 template <enum sb_dtype TYPE, int NT>
 constexpr row_kernel of_rows(void)
 {
-    return {8 * NT, STAGES<NT>, tile_sums<NT>::BYTES, step_kernel<TYPE, NT>};
+    return {8 * NT, RINGS<NT>, tile_sums<NT>::BYTES, step_kernel<TYPE, NT>};
 }
 
 template <enum sb_dtype TYPE>
@@ -452,13 +504,13 @@ block_layout layout_of(const struct sb_cuda_draft *draft, int m)
 {
     const row_kernel of = kernel_for(draft->type, m);
     const int group = draft->attention.heads / draft->attention.kv_heads,
-              rings = WARPS * of.stages * STAGE_BYTES,
               norms = of.rows * normed_inputs::pitch_of(sb_cuda_ld(SB_BF16, draft->model.hidden));
     block_layout at = {};
 
     at.norm = rounded(stream_tables::bytes(draft->model.n_layers));
-    at.shared = at.norm + rounded(draft->model.hidden * (int)sizeof(float));
-    const int most = draft->most_shared, room = most - rings - at.shared;
+    at.parts = at.norm + rounded(draft->model.hidden * (int)sizeof(float));
+    at.shared = at.parts + (int)sizeof(norm_parts);
+    const int most = draft->most_shared, room = most - of.rings - at.shared;
     at.tiles_at_once = within((room - norms) / of.sums, MOST_TILES);
     at.units_at_once = within(room / attend_memory::bytes_of_all(group, 1), MOST_UNITS);
     at.rows = at.shared + at.tiles_at_once * of.sums;
@@ -500,7 +552,7 @@ bool model_suits(const struct sb_step_model *m, const struct sb_step_layer *laye
         if (!layer_suits(&layers[i], type))
             return false;
     return type != SB_F32 && is_tiled(m->embed, type) && is_tiled(m->head, type) &&
-           a->head_dim <= HEAD && a->heads % a->kv_heads == 0 && a->heads / a->kv_heads <= GROUP &&
+           a->head_dim <= HEAD && a->head_dim % 8 == 0 && a->heads % a->kv_heads == 0 && a->heads / a->kv_heads <= GROUP &&
            m->hidden <= MOST_HIDDEN && m->hidden % 4 == 0 && m->n_layers <= MOST_LAYERS;
 }
 

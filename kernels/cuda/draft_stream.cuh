@@ -15,8 +15,8 @@
  *
  *     unit    one token, one kv head with its query heads, and a part of 128 keys, 16 of them for
  *             each warp. Only parts that have keys are units.
- *     stage   of a weight a tile, 16 rows x 64 columns; of a unit 8 keys or 8 values of the warp's
- *             16, so four stages in all. A lane copies what it will itself use.
+ *     slot    of a weight two stages of the warp's part of a tile, or one; of a unit the warp's 16
+ *             keys, and then its 16 values. Either lies in one piece in memory.
  *
  * Keys are not weights: a step writes some that the next one reads. A ring gets no further than to
  * keys that were written before the last barrier that its block has passed (is_held). That is a
@@ -39,12 +39,11 @@ enum {
     PART = 128,            /* keys */
     WARP_KEYS = 16,        /* PART / WARPS */
     HEAD = 128,            /* the widest head */
-    STAGE_KEYS = 8,        /* a stage has room for so many of the widest */
-    UNIT_STAGES = 4,       /* keys 0 to 7 and 8 to 15 of a warp, and their values */
-    PAIRS = WARP_KEYS / 2, /* half a warp has every second key of its warp, */
-    PAIR_BYTES = 512,      /* and a lane 16 bytes of a key */
+    UNIT_SLOTS = 2,        /* of a warp: its keys, and its values */
+    PAIRS = WARP_KEYS / 2, /* half a warp has every second key of its warp, a lane 16 bytes of it */
     FRESH = 2              /* tokens of a sequence in a step, at most */
 };
+static_assert(WARP_KEYS * HEAD * 2 <= SLOT_BYTES, "a slot has room for a warp's keys");
 
 enum { QKV, KEYS, O, GATE_UP, DOWN, PHASES };
 
@@ -117,37 +116,17 @@ __device__ __forceinline__ attend_unit unit_of(const step_tokens &step, int kv_h
     return {token, kv_head, i - t.first, t.n_parts, t.pos, t.n_fresh, t.at + kv_head * t.stride};
 }
 
-/* Elements [8 chunk, 8 chunk + 8) of a row of d elements; zeros from d on. */
-__device__ __forceinline__ uint4 load_chunk(const uint16_t *row, int chunk, int d)
-{
-    if (d % 8 == 0)
-        return *(const uint4 *)(row + chunk * 8);
-    uint32_t word[4] = {0, 0, 0, 0};
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-        if (chunk * 8 + i < d)
-            word[i / 2] |= (uint32_t)row[chunk * 8 + i] << i % 2 * 16;
-    const uint4 out = {word[0], word[1], word[2], word[3]};
-    return out;
-}
-
-__device__ __forceinline__ void copy_chunk(uint8_t *to, const uint16_t *row, int chunk, int d)
-{
-    if (d % 8 == 0)
-        cp_async(at_shared(to), row + chunk * 8, true);
-    else
-        *(uint4 *)to = load_chunk(row, chunk, d);
-}
-
 /* ------------------------------------------------------------------ the stream */
 
-/* All stages of a warp, in the order in which it uses them. */
+/* All slots of a warp, in the order in which it uses them. */
 struct stream_source {
     const stream_tables *tables;
     int step, layer, phase; /* layer n_layers: the head */
     int item, items;        /* of the phase */
-    int stage, stages;      /* of the item: the next, and their number */
-    int n_stages;           /* of a matrix's tiles */
+    int part, parts;        /* of the item: stages of a tile, or the slots of a unit */
+    bool is_keys;           /* whether the items are units */
+    warp_stages mine;       /* of a tile */
+    int64_t tile_size;      /* elements of a tile */
     const uint16_t *w;      /* of a matrix */
     int64_t keys_at;        /* of a unit: the warp's first key, in a plane, */
     int n_keys;             /* and how many from there on are cached */
@@ -156,7 +135,7 @@ struct stream_source {
     __device__ __forceinline__ void begin(const stream_tables *t)
     {
         tables = t;
-        step = layer = attended = items = stage = stages = 0;
+        step = layer = attended = items = part = parts = 0;
         phase = -1;
         item = (int)blockIdx.x - (int)gridDim.x;
     }
@@ -170,69 +149,60 @@ struct stream_source {
             layer++, phase = 0;
         if (step == tables->n_steps)
             return false;
+        is_keys = phase == KEYS && layer < tables->n_layers;
+        if (is_keys) {
+            items = tables->steps[step].n_parts * tables->kv_heads;
+            return true;
+        }
         const panels &now = layer < tables->n_layers ? tables->layers[layer].w[phase]
                                                      : tables->head;
         w = now.w;
-        n_stages = now.stages();
-        items = is_keys() ? tables->steps[step].n_parts * tables->kv_heads : now.tiles();
+        items = now.tiles();
+        mine = warp_stages::of(now.stages());
+        tile_size = (int64_t)now.stages() * SB_TILE;
         return true;
     }
-    __device__ __forceinline__ bool is_keys() const
+    __device__ __forceinline__ void begin_unit()
     {
-        return phase == KEYS && layer < tables->n_layers;
-    }
-    __device__ __forceinline__ void begin_item()
-    {
-        if (!is_keys()) {
-            stage = (int)threadIdx.x / 32;
-            stages = n_stages;
-            return;
-        }
         const attend_unit u = unit_of(tables->steps[step], tables->kv_heads, item);
-        stage = 0;
-        stages = u.has_keys() ? (int)UNIT_STAGES : 0;
+
+        part = 0;
+        parts = u.has_keys() ? (int)UNIT_SLOTS : 0;
         keys_at = u.at + (int64_t)u.first_key() * tables->d;
-        n_keys = u.pos + 1 - u.n_fresh - u.first_key();
+        n_keys = max(0, min(u.pos + 1 - u.n_fresh - u.first_key(), (int)WARP_KEYS));
     }
-    /* Whether these keys may be of a step that some block still makes. */
+    /* Whether the keys of this phase may be of a step that some block still makes. */
     __device__ __forceinline__ bool is_held() const
     {
-        return is_keys() && !SB_CUDA_FAULT(KEYS_NOT_HELD_BACK) &&
+        return is_keys && !SB_CUDA_FAULT(KEYS_NOT_HELD_BACK) &&
                (step - 1) * tables->n_layers + layer >= attended;
     }
-    __device__ __forceinline__ void fetch_keys(uint8_t *to) const
-    {
-        const attend_layer &layer_of = tables->layers[layer].attention;
-        const uint16_t *from = (stage < UNIT_STAGES / 2 ? layer_of.k : layer_of.v) + keys_at;
-        const int lane = (int)threadIdx.x % 32, chunk = lane % 16, d = tables->d;
-        const int first = stage % 2 * STAGE_KEYS + lane / 16;
-
-#pragma unroll
-        for (int i = 0; i < STAGE_KEYS / 2; i++) {
-            const int key = first + 2 * i;
-            if (key < n_keys && chunk * 8 < d)
-                copy_chunk(to + i * PAIR_BYTES + lane * 16, from + (int64_t)key * d, chunk, d);
-        }
-    }
     /* As stage_ring wants it. */
-    __device__ __forceinline__ bool next(uint8_t *to)
+    __device__ __forceinline__ bool next(slot_copy &copy)
     {
         if (step == tables->n_steps)
             return false;
-        while (stage >= stages) {
+        while (part >= parts) {
             item += (int)gridDim.x;
             while (item >= items)
                 if (!next_phase())
                     return false;
-            begin_item();
+            if (is_keys)
+                begin_unit();
+            else
+                part = mine.first, parts = mine.last;
+        }
+        if (!is_keys) {
+            copy = {w + item * tile_size + part * SB_TILE,
+                    min((int)SLOT_STAGES, parts - part) * (int)STAGE_BYTES};
+            part += SLOT_STAGES;
+            return true;
         }
         if (is_held())
             return false;
-        if (is_keys())
-            fetch_keys(to);
-        else
-            fetch_stage(to, w + ((int64_t)item * n_stages + stage) * SB_TILE);
-        stage += is_keys() ? 1 : (int)WARPS;
+        const attend_layer &of = tables->layers[layer].attention;
+        copy = {(part == 0 ? of.k : of.v) + keys_at, n_keys * tables->d * 2};
+        part++;
         return true;
     }
 };

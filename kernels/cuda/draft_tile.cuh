@@ -2,22 +2,27 @@
  * What a draft's kernels share: products of few rows whose sum over k is split.
  *
  * A draft's bits are outside the contract, so k may be split where the target's products may not.
- * A block takes a tile of 16 rows of weights, its eight warps take every eighth stage of 64 columns
- * each, and the eight sums are added in the order of the warps. The order is a function of the
- * matrix's shape, so proposals do not depend on what else is in the pass.
+ * A block takes a tile of 16 rows of weights, its eight warps take an eighth of k each, and the
+ * eight sums are added in the order of the warps. The order is a function of the matrix's shape, so
+ * proposals do not depend on what else is in the pass.
  *
- *     k         | 0   | 64  | 128 | ...  | 448 | 512 | ...      a stage: 16 rows x 64 columns,
- *     warp        0     1     2     ...    7     0     ...        2 KB
+ *     k         | 0   | 64  | 128 | 192 | 256 | 320 | ...       a stage: 16 rows x 64 columns,
+ *     warp        0     0     1     1     2     2   ...           2 KB
  *
- * Each warp has a ring of stages of its own in shared memory. Copies for stages to come are under
- * way while it multiplies, and no other warp is waited for. What a ring holds next is said by a
- * source, which may go on to the next matrix before the inputs of that matrix exist: weights do not
- * depend on them.
+ * Each warp has a ring of slots of its own in shared memory. A slot takes up to SLOT_STAGES stages,
+ * which lie one behind the other in memory, and is filled by one copy: a bulk copy on sm_90, else
+ * cp.async of all lanes. Copies for slots to come are under way while the warp multiplies, and no
+ * other warp is waited for. What a ring holds next is said by a source, which may go on to the next
+ * matrix before the inputs of that matrix exist: weights do not depend on them.
  *
  * Fragments. The order of k within a step is free as long as weights and inputs agree. Lane l, with
  * g = l / 4 and q = l % 4, takes the 16 bytes of chunk 2 q + h of its rows as the operands of two
  * steps of 16. So all operands come by loads of 16 bytes, from a swizzled stage without bank
  * conflicts: eight lanes read the even (or odd) chunks of two neighbouring rows.
+ *
+ * Rejected: slots of one stage, each copied by cp.async. On an H100 a warp spent 240 instructions
+ * on each of them, most of them to find out what comes next, and a step of 0.6 billion weights took
+ * 1.1 ms, where the memory takes 0.4.
  */
 #ifndef SB_CUDA_DRAFT_TILE_CUH
 #define SB_CUDA_DRAFT_TILE_CUH
@@ -36,6 +41,8 @@ enum {
     ROWS = 16,
     BK = 64,
     STAGE_BYTES = ROWS * BK * 2,
+    SLOT_STAGES = 2,
+    SLOT_BYTES = SLOT_STAGES * STAGE_BYTES,
     SUM_PITCH = ROWS + 4 /* floats; so that lanes write their sums without bank conflicts */
 };
 
@@ -67,14 +74,16 @@ struct panels {
     }
 };
 
-/* Begins the warp's copy of a stage of a weight, which is one of its tiles. */
-__device__ __forceinline__ void fetch_stage(uint8_t *to, const uint16_t *from)
-{
-    const int at = (int)threadIdx.x % 32 * 16;
-#pragma unroll
-    for (int i = 0; i < STAGE_BYTES; i += 512)
-        cp_async(at_shared(to) + at + i, (const char *)from + at + i, true);
-}
+/* The stages of a tile that this warp multiplies, of n: [first, last) */
+struct warp_stages {
+    int first, last;
+
+    static __device__ __forceinline__ warp_stages of(int n)
+    {
+        const int warp = (int)threadIdx.x / 32;
+        return {n * warp / WARPS, n * (warp + 1) / WARPS};
+    }
+};
 
 /* Waits for all groups of this thread's copies but the latest n, or the latest MOST where that is
  * less. */
@@ -89,51 +98,91 @@ __device__ __forceinline__ void cp_async_wait_but(int n)
         cp_async_wait_but<MOST - 1>(n);
 }
 
+/* What a slot is filled with: bytes that lie one behind the other, 0 or more, multiples of 16. */
+struct slot_copy {
+    const void *from;
+    int bytes;
+};
+
 /*
- * A warp's ring. A source has next(to), by which the warp begins to copy the stage that comes next
- * to `to`, and which says whether it has: past the last, or where what comes next may not be read
- * yet, it does nothing.
+ * A warp's ring. A source has next(copy), which says with what the slot that comes next is to be
+ * filled, and returns whether there is one: past the last, or where what comes next may not be read
+ * yet, there is none.
  *
  *     given back ... | taken, taken + 1, .. arrived | .. put - 1: under way | room
  *
- * A group of cp.async is a stage. Other groups of the thread between them do no harm: a wait is a
+ * A slot has an mbarrier, at which its bulk copy is counted. Where there are none, a group of
+ * cp.async is a slot; other groups of the thread between them do no harm, as a wait is only a
  * little longer then.
  */
-template <int STAGES, class SOURCE>
+template <int SLOTS, class SOURCE>
 struct stage_ring {
     uint8_t *at;
+    shared_at arrivals; /* mbarriers [SLOTS] */
     int put, taken;
     SOURCE source;
 
-    __device__ __forceinline__ void begin(uint8_t *ring)
+    enum { BYTES = SLOTS * (SLOT_BYTES + 8) }; /* of a warp's slots and mbarriers */
+
+    /* rings: of all warps, their slots before their mbarriers. */
+    __device__ __forceinline__ void begin(uint8_t *rings)
     {
-        at = ring;
+        const int warp = (int)threadIdx.x / 32;
+
+        at = rings + warp * (SLOTS * SLOT_BYTES);
+        arrivals = at_shared(rings + WARPS * SLOTS * SLOT_BYTES + warp * (SLOTS * 8));
         put = taken = 0;
         cp_async_begin();
+        if (has_bulk_copies() && threadIdx.x % 32 == 0) {
+#pragma unroll 1
+            for (int slot = 0; slot < SLOTS; slot++)
+                mbarrier_init(arrivals + slot * 8, 1);
+            async_fence_shared();
+        }
+        __syncwarp();
         fill();
+    }
+    __device__ __forceinline__ void begin_copy(const slot_copy &copy) const
+    {
+        const int lane = (int)threadIdx.x % 32, slot = put % SLOTS;
+        const shared_at to = at_shared(at) + slot * SLOT_BYTES;
+
+        if (!has_bulk_copies()) {
+#pragma unroll 1
+            for (int i = lane * 16; i < copy.bytes; i += 512)
+                cp_async(to + i, (const char *)copy.from + i, true);
+            cp_async_commit();
+        } else if (lane == 0) {
+            mbarrier_arrive_expect(arrivals + slot * 8, (uint32_t)copy.bytes);
+            if (copy.bytes > 0)
+                bulk_copy(to, copy.from, (uint32_t)copy.bytes, arrivals + slot * 8);
+        }
     }
     /* Begins the copies that there is room for. */
     __device__ __forceinline__ void fill()
     {
+        slot_copy copy;
+
 #pragma unroll 1
-        while (put - taken < STAGES + SB_CUDA_FAULT(STAGE_COPIED_TOO_EARLY) &&
-               source.next(at + put % STAGES * STAGE_BYTES)) {
-            cp_async_commit();
+        while (put - taken < SLOTS + SB_CUDA_FAULT(STAGE_COPIED_TOO_EARLY) && source.next(copy)) {
+            begin_copy(copy);
             put++;
         }
     }
-    /* Waits for the next n stages. */
-    __device__ __forceinline__ void arrived(int n) const
+    /* Waits for slot number i of those that are not given back. */
+    __device__ __forceinline__ const uint8_t *slot(int i) const
     {
-        cp_async_wait_but<STAGES - 1>(put - taken - n);
-        __syncwarp();
+        const int number = taken + i;
+
+        if (has_bulk_copies()) {
+            mbarrier_wait(arrivals + number % SLOTS * 8, number / SLOTS & 1);
+        } else {
+            cp_async_wait_but<SLOTS - 1>(put - number - 1);
+            __syncwarp();
+        }
+        return at + number % SLOTS * SLOT_BYTES;
     }
-    /* One of them */
-    __device__ __forceinline__ const uint8_t *stage(int i) const
-    {
-        return at + (taken + i) % STAGES * STAGE_BYTES;
-    }
-    /* They have been read. */
+    /* The next n have been read. */
     __device__ __forceinline__ void give_back(int n)
     {
         __syncwarp();
@@ -176,35 +225,43 @@ __device__ __forceinline__ void multiply_stage(float (&acc)[NT][4], const uint8_
     }
 }
 
-/* Multiplies the rows of a tile with x over this warp's stages among [first, last). Inputs of
- * several stages are loaded at once, since each load waits for the L2 cache. */
+/* Multiplies the rows of a tile with x over this warp's stages of [first, last). Inputs of several
+ * slots are loaded at once, since each load waits for the L2 cache. */
 template <enum sb_dtype TYPE, int NT, class RING, class INPUTS>
 __device__ __forceinline__ void multiply_tile(float (&acc)[NT][4], RING &ring, const INPUTS &x,
                                               int first, int last)
 {
-    enum { AT_ONCE = 4 / NT };
+    enum { AT_ONCE = 8 / NT }; /* stages */
     const int lane = threadIdx.x % 32;
+    const warp_stages mine = warp_stages::of(last - first);
+    const int end = first + mine.last;
 
 #pragma unroll
     for (int i = 0; i < NT * 4; i++)
         acc[i / 4][i % 4] = 0.0f;
-    for (int s = first + (int)threadIdx.x / 32; s < last; s += AT_ONCE * WARPS) {
-        const int n = min((int)AT_ONCE, (last - s + WARPS - 1) / WARPS);
+#pragma unroll 1
+    for (int s = first + mine.first; s < end; s += AT_ONCE) {
+        const int n = min((int)AT_ONCE, end - s);
         uint4 b[AT_ONCE][2][NT];
 #pragma unroll
         for (int i = 0; i < AT_ONCE * 2 * NT; i++) {
-            const int stage = s + i / 2 / NT * WARPS, chunk = lane % 4 * 2 + i / NT % 2;
+            const int stage = s + i / 2 / NT, chunk = lane % 4 * 2 + i / NT % 2;
             const uint4 zeros = {0, 0, 0, 0}; /* so that no register is kept from before */
-            b[i / 2 / NT][i / NT % 2][i % NT] = stage < last ? x.load(i % NT * 8 + lane / 4,
-                                                                      stage * BK + chunk * 8)
-                                                             : zeros;
+            b[i / 2 / NT][i / NT % 2][i % NT] = stage < end ? x.load(i % NT * 8 + lane / 4,
+                                                                     stage * BK + chunk * 8)
+                                                            : zeros;
         }
-        ring.arrived(n);
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++)
-            if (i < n)
-                multiply_stage<TYPE, NT>(acc, ring.stage(i), b[i]);
-        ring.give_back(n);
+        for (int i = 0; i < AT_ONCE; i += SLOT_STAGES) {
+            if (i >= n)
+                break;
+            const uint8_t *slot = ring.slot(i / SLOT_STAGES);
+#pragma unroll
+            for (int j = 0; j < SLOT_STAGES; j++)
+                if (i + j < n)
+                    multiply_stage<TYPE, NT>(acc, slot + j * STAGE_BYTES, b[i + j]);
+        }
+        ring.give_back((n + SLOT_STAGES - 1) / SLOT_STAGES);
     }
 }
 
