@@ -20,7 +20,7 @@
     DO(STEPS_EXCHANGED)                                                                        \
     /* Blocks that share x: copies go to blocks whose mbarriers may not be there, */           \
     DO(BLOCKS_NOT_AWAITED)                                                                     \
-    /* or to a stage that another block still reads; */                                        \
+    /* or to a stage that another block, or by wgmma another warp, still reads; */             \
     DO(READERS_NOT_AWAITED)                                                                    \
     /* a stage is used before all of it has come; */                                           \
     DO(STAGE_NOT_AWAITED)                                                                      \

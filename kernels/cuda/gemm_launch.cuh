@@ -82,8 +82,12 @@ inline int64_t blocks_at_once(const block_shape &s, const struct sb_launch_limit
     return clusters * s.share_x * s.share_w;
 }
 
-/* Eighths of a clock for 64 columns of k. The numbers are those of test/bench/gpu_time/gpu_time.py.
- */
+/* Bytes a clock, as test/bench/gpu_time/gpu_time.py has them: of the L2, for each multiprocessor of
+ * the device (assumed; an H100 has shown 21); of a multiprocessor's port, and of its shared memory;
+ * and of the memory, as of the L2. */
+enum { L2_RATE = 28, PORT_RATE = 64, SHARED_RATE = 128, MEMORY_RATE = 17 };
+
+/* Eighths of a clock for 64 columns of k. */
 inline int64_t time_of(const block_shape &s, const gemm_args &g,
                        const struct sb_launch_limits &limits)
 {
@@ -94,10 +98,10 @@ inline int64_t time_of(const block_shape &s, const gemm_args &g,
     const int64_t at_once = blocks_at_once(s, limits);
     const int64_t turns = (row_blocks * readers_of_w * s.share_w + at_once - 1) / at_once;
     const int64_t rows = (int64_t)s.panels * SB_TILE_ROWS; /* of 128 bytes, as those of x */
-    const int64_t of_l2 = (row_blocks * readers_of_w * rows + readers_of_x * g.m) * 128 * 8 / 28 /
-                          limits.processors;
-    const int64_t of_port = (rows + (g.m < s.x_rows ? g.m : s.x_rows)) * 128 * 8 / 64;
-    const int64_t of_shared = (rows + s.x_rows + s.reads) * 8; /* 128 bytes a clock, as written */
+    const int64_t of_l2 = (row_blocks * readers_of_w * rows + readers_of_x * g.m) * 128 * 8 /
+                          L2_RATE / limits.processors;
+    const int64_t of_port = (rows + (g.m < s.x_rows ? g.m : s.x_rows)) * 128 * 8 / PORT_RATE;
+    const int64_t of_shared = (rows + s.x_rows + s.reads) * 128 * 8 / SHARED_RATE; /* and writes */
     const int64_t of_mma = (int64_t)s.panels * (s.x_rows / 8) * s.mma_time;
     const int64_t of_either = of_port > of_shared ? of_port : of_shared;
     const int64_t of_block = of_either > of_mma ? of_either : of_mma;
@@ -115,7 +119,7 @@ inline bool suits(const block_shape &s, const struct sb_launch_limits &limits)
  */
 inline int64_t memory_time(const gemm_args &g, const struct sb_launch_limits &limits)
 {
-    return (int64_t)g.panels * SB_TILE_ROWS * 128 * 8 / 17 / limits.processors;
+    return (int64_t)g.panels * SB_TILE_ROWS * 128 * 8 / MEMORY_RATE / limits.processors;
 }
 
 /* Of n shapes, that which takes least time, and of equal times the first. Shapes in clusters come

@@ -1,5 +1,5 @@
 /*
- * The 16-bit product of 33 rows and more on sm_90: y [m, n_out] f32 = x [m, ld] w^T + bias by
+ * The 16-bit product of 17 rows and more on sm_90: y [m, n_out] f32 = x [m, ld] w^T + bias by
  * wgmma, which reads both operands from shared memory.
  *
  * Numerics: as gemm_mma.cu has it, one f32 accumulator an output that starts at 0 and takes
@@ -8,8 +8,10 @@
  * of gemm_mma.cu's is tested on the device (gemm_plan.c) before it is used.
  *
  * mma.sync reaches 62 % of the tensor cores' rate, and each of its warps reads its operands from
- * shared memory itself; so from 33 rows of x on it may take longer than the memory does for the
- * weights. A wgmma of a warpgroup reads 64 rows of weights and all rows of x once.
+ * shared memory itself, with instructions that wait for each other: on an H100 it takes up to 1.3
+ * times as long as cuBLASLt at 24 rows of x, and twice as long from 96 on. A wgmma of a warpgroup
+ * reads 64 rows of weights and all rows of x once, and nobody waits for it but whoever needs its
+ * sums.
  *
  *   a block: GROUPS warpgroups with 64 rows of weights each, and one warp that copies
  *
@@ -20,29 +22,30 @@
  *   | x  [X_ROWS] [128 B]     |
  *   +-------------------------+
  *
- *   STAGES of these, and an mbarrier for each behind them, which counts all bytes of a stage. Both
- *   come by tensor maps, one instruction each, which makes zeros of what is not there. Weights lie
- *   swizzled in memory; x is swizzled by its map.
+ *   STAGES of these, as many as there is room for, and two mbarriers for each behind them. Both
+ *   operands come by tensor maps, one instruction each, which makes zeros of what is not there.
+ *   Weights lie swizzled in memory; x is swizzled by its map.
  *
- * A cluster is SHARE_X blocks that have the same rows of x, times SHARE_W that have the same
- * weights, as gemm_cluster.cuh draws it, or one block. Each block brings its part of the rows of x
- * into all that share them, and of the panels of weights.
+ *   full    counts all bytes of a stage. A warpgroup waits for it, begins its four wgmma, and then
+ *           waits for those of the stage before, so that the tensor cores always have work.
+ *   empty   counts the warps that have read a stage: each arrives when its wgmma of that stage have
+ *           ended, which it knows one stage later. The lane that copies waits, and fills the slot
+ *           again. So a slot is written only while nobody reads it, and nobody waits but for that.
+ *   begin   The block meets once, behind the making of the mbarriers. Weights are copied before
+ *           that and before the kernel ahead has ended; x is not read until it has.
  *
- *   full    A warpgroup waits at the mbarrier of a stage, begins its four wgmma, and then waits for
- *           those of the stage before, so that the tensor cores always have work.
- *   empty   The barrier of the cluster, once for each stage that is filled again: the warps of all
- *           warpgroups arrive when their wgmma have ended, and the copying warp of each block
- *           waits, which fills the slot. A warp waits for the others one stage later, when they
- *           have come long since.
- *   begin   No copy goes to another block before its mbarriers are there, nor is x read before the
- *           kernel ahead has ended. Weights that a block brings for itself wait for neither.
- *   end     A block stays until all have got everything.
+ * A matrix of 4096 rows has 64 blocks of 64 rows. Half of an H100's multiprocessors bring it at the
+ * memory's speed if each has enough of it on the way, which is what the ring is deep for: 128 KiB
+ * of weights beside 48 rows of x.
  *
- * Rejected: mbarriers for `empty` too (each warpgroup would arrive at those of up to five blocks; a
- * wait would be no shorter); registers moved from the copying warp to the others (setmaxnreg: none
- * of these blocks has too few); 256 rows of x for a warpgroup (with 128 sums a thread there is room
- * for two of them, and 192 rows of weights need fewer blocks); weights by bulk copies of a panel (a
- * thread takes about 20 instructions for each, and the smallest stages last 224 clocks by time_of).
+ * Rejected: clusters of blocks that share x, with the cluster's barrier for `empty` (measured on an
+ * H100: all its warps meet once a stage, which is a chain of about 700 clocks a stage whatever
+ * there is to do, and 36 % of all samples waited there; [4096, 12288] took 77 to 92 us, and by
+ * cuBLASLt 38 to 44); stages of 128 columns (half as many waits, but at the memory's speed a stage
+ * of 64 takes 350 clocks, in which its 60 instructions have room); registers moved from the copying
+ * warp to the others (setmaxnreg: none of these blocks has too few); 256 rows of x for a warpgroup
+ * (with 128 sums a thread there is room for two of them, and 192 rows of weights need fewer
+ * blocks); weights by bulk copies of a panel (a thread takes about 20 instructions for each).
  */
 #include "kernels/cuda/gemm_launch.cuh"
 #include "kernels/cuda/gemm_tile.cuh"
@@ -51,7 +54,7 @@
 namespace
 {
 
-template <int GROUPS, int NT_, int STAGES_>
+template <int GROUPS, int NT_>
 struct wgmma_shape {
     enum {
         NT = NT_,
@@ -64,39 +67,9 @@ struct wgmma_shape {
         READS = PANELS * SB_TILE_ROWS + GROUPS * X_ROWS, /* from a stage, in rows */
         X_AT = PANELS * TILE_BYTES,
         STAGE_BYTES = X_AT + X_ROWS * ROW_BYTES,
-        STAGES = STAGES_,
-        SHARED = STAGES * (STAGE_BYTES + 8) /* with an mbarrier each */
+        STAGES = (224 << 10) / STAGE_BYTES, /* in the 227 KiB that a block may have */
+        SHARED = STAGES * (STAGE_BYTES + 16)
     };
-};
-
-/* Of the rows of x, those that each of so many blocks brings: whole groups of eight, as the swizzle
- * wants them, so that some blocks may bring none. */
-template <class S>
-__host__ __device__ __forceinline__ int rows_of_part(int share_x)
-{
-    return (S::NT + share_x - 1) / share_x * 8;
-}
-
-/* How blocks of a cluster share, and where this one is. */
-struct wgmma_cluster {
-    int share_x, share_w;
-    int along_w, tile; /* among the blocks that share x, and among those that share weights */
-    int first_panel, first_x;
-
-    template <class S>
-    __device__ __forceinline__ static wgmma_cluster of(const gemm_args &g, int share_x, int share_w)
-    {
-        const int n = share_x * share_w, rank = (int)(blockIdx.x % (unsigned)n);
-        const int cluster = (int)(blockIdx.x / (unsigned)n);
-        const int along_w = rank % share_x, tile = rank / share_x;
-
-        return {share_x,
-                share_w,
-                along_w,
-                tile,
-                (cluster / g.m_tiles * share_x + along_w) * (int)S::PANELS,
-                (cluster % g.m_tiles * share_w + tile) * (int)S::X_ROWS};
-    }
 };
 
 /* The tensor maps of a product. */
@@ -105,158 +78,111 @@ struct wgmma_maps {
     CUtensorMap x; /* boxes are 64 columns of some rows */
 };
 
-/* The stages of a block, and what its copying warp copies into them. One lane of it does. */
+/* The stages of a block, and what is copied into them. */
 template <class S>
 struct wgmma_ring {
     shared_at base;
     const wgmma_maps &maps;
-    int n_stages;
-    wgmma_cluster at;
+    int n_stages, first_panel, first_x;
 
-    __device__ __forceinline__ wgmma_ring(const gemm_args &g, const wgmma_maps &of, uint8_t *shared,
-                                          const wgmma_cluster &place)
-        : base(at_shared(shared)), maps(of), n_stages(g.n_tiles), at(place)
+    __device__ __forceinline__ wgmma_ring(const gemm_args &g, const wgmma_maps &of, uint8_t *shared)
+        : base(at_shared(shared)), maps(of), n_stages(g.n_tiles),
+          first_panel((int)blockIdx.x / g.m_tiles * S::PANELS),
+          first_x((int)blockIdx.x % g.m_tiles * S::X_ROWS)
     {
         static_assert(S::STAGE_BYTES % 1024 == 0 && S::X_AT % 1024 == 0,
                       "operands begin where the swizzle does");
-        static_assert(S::NT % 4 == 0 || S::NT % ((S::NT + 3) / 4) == 0,
-                      "four blocks, or fewer of them, bring all rows");
     }
 
-    __device__ __forceinline__ shared_at stage(int slot) const
+    __device__ __forceinline__ shared_at full(int slot) const
     {
-        return base + slot * S::STAGE_BYTES;
+        return base + S::STAGES * S::STAGE_BYTES + slot * 16;
     }
 
-    /* The mbarrier at which what comes into a slot is counted. */
-    __device__ __forceinline__ shared_at arrival(int slot) const
+    __device__ __forceinline__ shared_at empty(int slot) const
     {
-        return base + S::STAGES * S::STAGE_BYTES + slot * 8;
-    }
-
-    /* How many slots are filled again. */
-    __device__ __forceinline__ int refills(void) const
-    {
-        return n_stages > (int)S::STAGES ? n_stages - (int)S::STAGES : 0;
+        return full(slot) + 8;
     }
 
     __device__ __forceinline__ void make_mbarriers(void) const
     {
 #pragma unroll 1
-        for (int slot = 0; slot < S::STAGES; slot++)
-            mbarrier_init(arrival(slot), 1);
-        async_fence();
+        for (int slot = 0; slot < S::STAGES; slot++) {
+            mbarrier_init(full(slot), 1);
+            mbarrier_init(empty(slot), S::THREADS / 32);
+        }
+        async_fence_shared();
     }
 
-    /* Announces all of stage i, and begins to copy this block's part of its weights. */
+    /* Announces all of stage i, and begins to copy its weights. */
     __device__ __forceinline__ void fill_w(int slot, int i) const
     {
-        const int first = at.tile * (S::PANELS / at.share_w);
-        const shared_at to = stage(slot) + first * TILE_BYTES;
-        const tensor_at from = {0, i * SB_TILE_ROWS, at.first_panel + first};
-
-        mbarrier_arrive_expect(arrival(slot), S::STAGE_BYTES);
-        if (at.share_w == 1)
-            tensor_copy(to, maps.w, from, arrival(slot));
-        else
-            tensor_copy_to_cluster(to, maps.w, from, arrival(slot),
-                                   (1u | 1u << at.share_x) << at.along_w);
+        mbarrier_arrive_expect(full(slot), S::STAGE_BYTES);
+        tensor_copy(base + slot * S::STAGE_BYTES, maps.w, {0, i * SB_TILE_ROWS, first_panel},
+                    full(slot));
     }
 
-    /* Begins to copy this block's part of the rows of x, if there is one for it. */
     __device__ __forceinline__ void fill_x(int slot, int i) const
     {
-        const int first = at.along_w * rows_of_part<S>(at.share_x);
-        const shared_at to = stage(slot) + S::X_AT + first * ROW_BYTES;
-        const tensor_at from = {i * SB_TILE_K, at.first_x + first, 0};
-
-        if (first >= S::X_ROWS)
-            return;
-        if (at.share_x == 1)
-            tensor_copy(to, maps.x, from, arrival(slot));
-        else
-            tensor_copy_to_cluster(to, maps.x, from, arrival(slot),
-                                   ((1u << at.share_x) - 1) << at.tile * at.share_x);
+        tensor_copy(base + slot * S::STAGE_BYTES + S::X_AT, maps.x, {i * SB_TILE_K, first_x, 0},
+                    full(slot));
     }
 
-    __device__ __forceinline__ void fill_all_w(void) const
+    /* What comes before the kernel ahead has ended. */
+    __device__ __forceinline__ void begin(void) const
     {
+        make_mbarriers();
+        tensor_prefetch(maps.x);
 #pragma unroll 1
         for (int i = 0; i < S::STAGES && i < n_stages; i++)
             fill_w(i, i);
     }
-};
 
-/* What the copying warp does. */
-template <class S>
-__device__ __forceinline__ void copy_all(const wgmma_ring<S> &ring)
-{
-    const bool speaks = threadIdx.x % 32 == 0, brings_own_w = ring.at.share_w == 1;
-
-    if (speaks) {
-        ring.make_mbarriers();
-        if (brings_own_w)
-            ring.fill_all_w();
-    }
-    __syncwarp();
-    cluster_arrive();
-    if (!SB_CUDA_FAULT(BLOCKS_NOT_AWAITED))
-        cluster_wait();
-    grid_launch_next();
-    if (speaks && !brings_own_w)
-        ring.fill_all_w();
-    grid_wait_for_previous();
-    for (int i = 0; speaks && i < S::STAGES && i < ring.n_stages; i++)
-        ring.fill_x(i, i);
-    __syncwarp();
-    if (SB_CUDA_FAULT(BLOCKS_NOT_AWAITED))
-        cluster_wait();
-    cluster_arrive_after_reads();
-    for (int i = 0, slot = 0; i < ring.refills(); i++) {
-        if (!SB_CUDA_FAULT(READERS_NOT_AWAITED))
-            cluster_wait(); /* all have read the stage that is there */
-        if (speaks) {
-            ring.fill_w(slot, i + S::STAGES);
-            ring.fill_x(slot, i + S::STAGES);
+    /* And all the rest. */
+    __device__ __forceinline__ void copy_all(void) const
+    {
+#pragma unroll 1
+        for (int i = 0; i < S::STAGES && i < n_stages; i++)
+            fill_x(i, i);
+#pragma unroll 1
+        for (int i = S::STAGES, slot = 0, parity = 0; i < n_stages; i++) {
+            if (!SB_CUDA_FAULT(READERS_NOT_AWAITED))
+                mbarrier_wait(empty(slot), parity);
+            fill_w(slot, i);
+            fill_x(slot, i);
+            if (++slot == S::STAGES)
+                slot = 0, parity ^= 1;
         }
-        __syncwarp();
-        if (SB_CUDA_FAULT(READERS_NOT_AWAITED))
-            cluster_wait();
-        cluster_arrive_after_reads();
-        slot = slot + 1 == S::STAGES ? 0 : slot + 1;
     }
-    if (!SB_CUDA_FAULT(LEFT_TOO_EARLY))
-        cluster_wait();
-}
+};
 
 /* Adds up what a warp has of the block's outputs. */
 template <enum sb_dtype TYPE, class S>
 __device__ __forceinline__ void add_all(float (&acc)[S::NT][4], const wgmma_ring<S> &ring)
 {
-    const int refills = ring.refills();
-    const wgmma_matrix w = wgmma_operand(ring.stage(0) + threadIdx.x / 128 * 4 * TILE_BYTES);
-    const wgmma_matrix x = wgmma_operand(ring.stage(0) + S::X_AT);
+    const bool speaks = threadIdx.x % 32 == 0;
+    const wgmma_matrix w = wgmma_operand(ring.base + threadIdx.x / 128 * 4 * TILE_BYTES);
+    const wgmma_matrix x = wgmma_operand(ring.base + S::X_AT);
 
-    for (int i = 0, slot = 0, turn = 0; i < ring.n_stages; i++) {
+    for (int i = 0, slot = 0, last = 0, parity = 0; i < ring.n_stages; i++) {
         if (!SB_CUDA_FAULT(STAGE_NOT_AWAITED))
-            mbarrier_wait(ring.arrival(slot), turn & 1);
+            mbarrier_wait(ring.full(slot), parity);
+        const wgmma_matrix w_at = wgmma_further(w, slot * S::STAGE_BYTES);
+        const wgmma_matrix x_at = wgmma_further(x, slot * S::STAGE_BYTES);
         wgmma_begin();
 #pragma unroll
         for (int k = 0; k < STEPS; k++) {
             const int step = SB_CUDA_FAULT(STEPS_EXCHANGED) ? k ^ 1 : k;
-            const uint32_t at = (uint32_t)(slot * S::STAGE_BYTES + step * 32);
-            wgmma<TYPE>(acc, wgmma_further(w, at), wgmma_further(x, at));
+            wgmma<TYPE>(acc, wgmma_further(w_at, step * 32), wgmma_further(x_at, step * 32));
         }
         wgmma_commit();
         if (!SB_CUDA_FAULT(RELEASED_TOO_EARLY))
-            wgmma_wait<1>(); /* those of stage i - 1 */
-        if (i > 0 && i <= refills) {
-            if (i > 1)
-                cluster_wait();
-            cluster_arrive_after_reads();
-        }
-        slot = slot + 1 == S::STAGES ? 0 : slot + 1;
-        turn += slot == 0;
+            wgmma_wait<1>(); /* those of stage i - 1, in slot `last` */
+        if (speaks && i > 0)
+            mbarrier_arrive(ring.empty(last));
+        last = slot;
+        if (++slot == S::STAGES)
+            slot = 0, parity ^= 1;
     }
     if (!SB_CUDA_FAULT(SUMS_NOT_AWAITED))
         wgmma_end(acc);
@@ -264,33 +190,31 @@ __device__ __forceinline__ void add_all(float (&acc)[S::NT][4], const wgmma_ring
 
 template <enum sb_dtype TYPE, class S>
 __global__ void __launch_bounds__(S::BLOCK, 1)
-    wgmma_kernel(gemm_args g, int share_x, int share_w, const __grid_constant__ wgmma_maps maps)
+    wgmma_kernel(gemm_args g, const __grid_constant__ wgmma_maps maps)
 {
     if (!has_wgmma())
         return;
     SB_DYNAMIC_SHARED(uint8_t, shared);
-    const wgmma_cluster at = wgmma_cluster::of<S>(g, share_x, share_w);
-    const wgmma_ring<S> ring(g, maps, shared, at);
+    const wgmma_ring<S> ring(g, maps, shared);
     const int warp = (int)threadIdx.x / 32;
     float acc[S::MT][S::NT][4];
 
-    if (warp == S::THREADS / 32)
-        return copy_all(ring);
-    clear_sums<S>(acc);
-    cluster_arrive();
-    cluster_wait();
+    if (threadIdx.x == S::THREADS)
+        ring.begin();
+    __syncthreads();
     grid_launch_next();
-    grid_wait_for_previous(); /* which may read y */
+    grid_wait_for_previous(); /* which writes x, and may read y */
+    if (warp == S::THREADS / 32) {
+        if (threadIdx.x == S::THREADS)
+            ring.copy_all();
+        return;
+    }
+    clear_sums<S>(acc);
     add_all<TYPE>(acc[0], ring);
-    if (ring.refills() > 0)
-        cluster_wait();
-    cluster_arrive_after_reads();
-    store_all<TYPE, S>(g, acc, at.first_panel + warp, at.first_x);
+    store_all<TYPE, S>(g, acc, ring.first_panel + warp, ring.first_x);
     if (g.act)
         store_padding<S, typename element<TYPE>::type>(
-            g, at.first_panel, at.first_x, max(0, min(g.m - at.first_x, (int)S::X_ROWS)));
-    if (!SB_CUDA_FAULT(LEFT_TOO_EARLY))
-        cluster_wait();
+            g, ring.first_panel, ring.first_x, max(0, min(g.m - ring.first_x, (int)S::X_ROWS)));
 }
 
 /* ------------------------------------------------------------------ launching */
@@ -341,15 +265,13 @@ struct wgmma_choice {
 template <enum sb_dtype TYPE, class S>
 cudaError_t launch_shape(const wgmma_choice &c, gemm_args g, void *encoder, cudaStream_t stream)
 {
-    const int options = SB_DEPENDENT | SB_CLUSTER_OF * c.block.share_x * c.block.share_w;
     const unsigned blocks = blocks_of(&g, c.block);
     wgmma_maps maps;
 
-    if (blocks == 0 || !make_maps(&maps, g, TYPE, S::PANELS / c.block.share_w,
-                                  rows_of_part<S>(c.block.share_x), encoder))
+    if (blocks == 0 || !make_maps(&maps, g, TYPE, S::PANELS, S::X_ROWS, encoder))
         return cudaErrorInvalidConfiguration;
-    return SB_LAUNCH_WITH(options, (wgmma_kernel<TYPE, S>), dim3(blocks), dim3(S::BLOCK), S::SHARED,
-                          stream, g, c.block.share_x, c.block.share_w, maps);
+    return SB_LAUNCH_WITH(SB_DEPENDENT, (wgmma_kernel<TYPE, S>), dim3(blocks), dim3(S::BLOCK),
+                          S::SHARED, stream, g, maps);
 }
 
 template <enum sb_dtype TYPE, class S>
@@ -358,41 +280,26 @@ cudaError_t load_shape(void)
     return sb_load(wgmma_kernel<TYPE, S>, S::SHARED);
 }
 
-template <enum sb_dtype TYPE, class S>
-constexpr wgmma_choice of_shape(int share_x, int share_w)
+template <enum sb_dtype TYPE, int GROUPS, int X_ROWS>
+constexpr wgmma_choice of_shape(void)
 {
-    return {{S::PANELS, S::X_ROWS, S::SHARED, share_x, share_w, S::READS, WGMMA_TIME},
+    typedef wgmma_shape<GROUPS, X_ROWS / 8> S;
+
+    return {{S::PANELS, S::X_ROWS, S::SHARED, 1, 1, S::READS, WGMMA_TIME},
             launch_shape<TYPE, S>,
             load_shape<TYPE, S>};
 }
 
-/* Names tell the rows of x, and how many rows of weights a block has for them: 192, 128 or 64.
- * Those that come in clusters are last, as best_shape wants them, and a second tile of x, which may
- * have nothing to do, comes behind a single one. */
+/* Of warpgroups, and of rows of x; fewer of these go before, because the first of equal times is
+ * taken. */
 template <enum sb_dtype TYPE>
 const wgmma_choice &choice_of(int i)
 {
-    typedef wgmma_shape<3, 24, 4> rows_192;
-    typedef wgmma_shape<2, 24, 5> rows_192_few;
-    typedef wgmma_shape<3, 16, 5> rows_128;
-    typedef wgmma_shape<3, 12, 6> rows_96;
-    typedef wgmma_shape<2, 12, 7> rows_96_few;
-    typedef wgmma_shape<1, 12, 8> rows_96_fewest;
-    typedef wgmma_shape<1, 6, 8> rows_48;
     static const wgmma_choice choices[SB_WGMMA_SHAPES] = {
-        of_shape<TYPE, rows_192>(1, 1),
-        of_shape<TYPE, rows_192_few>(1, 1),
-        of_shape<TYPE, rows_128>(1, 1),
-        of_shape<TYPE, rows_96>(1, 1),
-        of_shape<TYPE, rows_192>(SB_CLUSTER, 1),
-        of_shape<TYPE, rows_192_few>(SB_CLUSTER, 1),
-        of_shape<TYPE, rows_128>(SB_CLUSTER, 2),
-        of_shape<TYPE, rows_96>(SB_CLUSTER, 1),
-        of_shape<TYPE, rows_96_few>(SB_CLUSTER, 2),
-        of_shape<TYPE, rows_96_fewest>(SB_CLUSTER, 1),
-        of_shape<TYPE, rows_96_fewest>(SB_CLUSTER, 2),
-        of_shape<TYPE, rows_48>(SB_CLUSTER, 1),
-        of_shape<TYPE, rows_48>(SB_CLUSTER, 2),
+        of_shape<TYPE, 1, 32>(),  of_shape<TYPE, 1, 48>(),  of_shape<TYPE, 2, 48>(),
+        of_shape<TYPE, 3, 48>(),  of_shape<TYPE, 1, 96>(),  of_shape<TYPE, 2, 96>(),
+        of_shape<TYPE, 3, 96>(),  of_shape<TYPE, 3, 128>(), of_shape<TYPE, 1, 192>(),
+        of_shape<TYPE, 2, 192>(), of_shape<TYPE, 3, 192>(),
     };
 
     return choices[i];

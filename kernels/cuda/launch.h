@@ -189,10 +189,10 @@ cudaError_t sb_cuda_gemm_mma_in(int32_t shape, float *y, const void *x, const vo
 enum { SB_GEMM_KERNELS = SB_GEMM_SHAPES + 9 };
 int32_t sb_cuda_gemm_mma_shape(enum sb_dtype type, int32_t m, int32_t n_out, int32_t n_in,
                                const struct sb_launch_limits *limits);
-/* The same two by wgmma, for 33 rows and more. Whether their bits are those of sb_cuda_gemm_mma is
+/* The same two by wgmma, for 17 rows and more. Whether their bits are those of sb_cuda_gemm_mma is
  * to be tested on the device. cudaErrorNotSupported: there is no map_encoder. _in: by the blocks of
- * one shape, of which those from SB_WGMMA_CLUSTERED on come in clusters. */
-enum { SB_WGMMA_CLUSTERED = 4, SB_WGMMA_SHAPES = 13 };
+ * one shape. */
+enum { SB_WGMMA_SHAPES = 11 };
 cudaError_t sb_cuda_gemm_wgmma(float *y, const void *x, const void *w, enum sb_dtype type,
                                const float *bias, int32_t m, int32_t n_out, int32_t n_in,
                                int32_t gated, const struct sb_launch_limits *limits,

@@ -33,8 +33,7 @@
  *                                   the plane, row and column of `at`; all of the box's bytes are
  *                                   counted at `bar`. What the tensor has not is zeros. It is as
  *                                   bulk_copy otherwise; `map` is a parameter of the kernel
- *   tensor_copy_to_cluster(to, map, at, bar, blocks)
- *                                   the same into several blocks, as bulk_copy_to_cluster
+ *   tensor_prefetch(map)            says that the map will be needed
  *
  * PTX ISA 8.x: "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions", with
  * "Register Fragments and Shared Memory Matrix Layouts", "Matrix-Descriptor Format" and "Strides";
@@ -111,9 +110,9 @@ static __device__ __forceinline__ void wgmma_end(float (&d)[TILES][4])
         asm volatile("" : "+f"(d[i / 4][i % 4])::"memory");
 }
 
-/* The registers of 6, 12, 16 and 24 tiles of eight columns. */
-#define SB_REGISTERS_6 \
-    "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23"
+/* The registers of 4, 6, 12, 16 and 24 tiles of eight columns. */
+#define SB_REGISTERS_4 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
+#define SB_REGISTERS_6 SB_REGISTERS_4 ",%16,%17,%18,%19,%20,%21,%22,%23"
 #define SB_REGISTERS_12                                                                       \
     SB_REGISTERS_6 ",%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41" \
                    ",%42,%43,%44,%45,%46,%47"
@@ -123,11 +122,12 @@ static __device__ __forceinline__ void wgmma_end(float (&d)[TILES][4])
     SB_REGISTERS_16 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80," \
                     "%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
 #define SB_OUT(i) "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
-#define SB_OUT_4(i) SB_OUT(i), SB_OUT(i + 1), SB_OUT(i + 2), SB_OUT(i + 3)
-#define SB_OUT_6 SB_OUT_4(0), SB_OUT(4), SB_OUT(5)
-#define SB_OUT_12 SB_OUT_4(0), SB_OUT_4(4), SB_OUT_4(8)
-#define SB_OUT_16 SB_OUT_12, SB_OUT_4(12)
-#define SB_OUT_24 SB_OUT_16, SB_OUT_4(16), SB_OUT_4(20)
+#define SB_OUTS(i) SB_OUT(i), SB_OUT(i + 1), SB_OUT(i + 2), SB_OUT(i + 3)
+#define SB_OUT_4 SB_OUTS(0)
+#define SB_OUT_6 SB_OUTS(0), SB_OUT(4), SB_OUT(5)
+#define SB_OUT_12 SB_OUTS(0), SB_OUTS(4), SB_OUTS(8)
+#define SB_OUT_16 SB_OUT_12, SB_OUTS(12)
+#define SB_OUT_24 SB_OUT_16, SB_OUTS(16), SB_OUTS(20)
 
 #if SB_HAS_WGMMA
 #define SB_WGMMA_OF(n, type, registers, out, a_at, b_at)                                      \
@@ -149,6 +149,7 @@ static __device__ __forceinline__ void wgmma_end(float (&d)[TILES][4])
         else                                                                          \
             SB_WGMMA_OF(n, "f16", SB_REGISTERS_##tiles, SB_OUT_##tiles, a_at, b_at);  \
     }
+SB_DEFINE_WGMMA(4, "32", "16", "17")
 SB_DEFINE_WGMMA(6, "48", "24", "25")
 SB_DEFINE_WGMMA(12, "96", "48", "49")
 SB_DEFINE_WGMMA(16, "128", "64", "65")
@@ -165,16 +166,10 @@ static __device__ __forceinline__ void tensor_copy(shared_at to, const CUtensorM
 #endif
 }
 
-static __device__ __forceinline__ void tensor_copy_to_cluster(shared_at to, const CUtensorMap &map,
-                                                              tensor_at at, shared_at bar,
-                                                              uint32_t blocks)
+static __device__ __forceinline__ void tensor_prefetch(const CUtensorMap &map)
 {
 #if SB_HAS_WGMMA
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-                 ".multicast::cluster [%0],[%1,{%2,%3,%4}],[%5],%6;" ::"r"(to),
-                 "l"(&map), "r"(at.column), "r"(at.row), "r"(at.plane), "r"(bar),
-                 "h"((uint16_t)blocks)
-                 : "memory");
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 #endif
 }
 

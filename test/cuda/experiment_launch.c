@@ -31,7 +31,7 @@ static const struct shape many_heads = {"glm4-9b", 40, 4096, 13696, 32, 2, 128, 
 static const struct shape tiny_many_heads = {"tiny, many heads", 2, 128, 192, 8, 1, 128, 300};
 static const int32_t timed[] = {1, 6, 24, 48, 96, 192};
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
-enum { MOST = 192, TOKENS = 6, CONTEXT = 640, REPEATS = 5, WGMMA_FROM = 33 };
+enum { MOST = 192, TOKENS = 6, CONTEXT = 640, REPEATS = 5, WGMMA_FROM = 17 };
 
 enum product { QKV, O, GATE_UP, DOWN, HEAD };
 

@@ -269,19 +269,18 @@ static int has_wgmma(void)
     return product_limits(SB_BF16)->map_encoder != NULL;
 }
 
-/* The same by wgmma: with fewer stages than the ring has, as many, and many more; with tiles of x
- * that are full, nearly empty and empty, and blocks without weights. */
+/* The same by wgmma: with fewer stages than the ring has, as many, and several times as many; with
+ * tiles of x that are full and nearly empty, and warps without weights. */
 static void test_wgmma_every_shape(void)
 {
     static const int32_t rows[] = {65, 192, 197, 96, 400, 33},
                          outs[] = {200, 400, 17, 129, 48, 300},
-                         ins[] = {64, 448, 300, 1700, 512, 900};
-    const int32_t n = product_limits(SB_BF16)->clusters == 0 ? SB_WGMMA_CLUSTERED : SB_WGMMA_SHAPES;
+                         ins[] = {64, 448, 300, 1700, 512, 2600};
 
     if (!has_wgmma())
         SKIP("the device, or the code for it, has no wgmma");
     n_different = 0;
-    for (int32_t shape = 0; shape < n; shape++)
+    for (int32_t shape = 0; shape < SB_WGMMA_SHAPES; shape++)
         for (int i = 0; i < COUNT(rows); i++)
             TRY(check_shape(SB_GEMM_SHAPES + shape, types[(i + shape) % 2], rows[i], outs[i],
                             ins[i]));
@@ -316,8 +315,8 @@ static void check_gated_wgmma(enum sb_dtype type, int32_t m, int32_t n, int32_t 
 
 static void test_gated_wgmma(void)
 {
-    static const int32_t outs[] = {7, 130, 200, 500}, ins[] = {100, 700, 64, 300},
-                         rows[] = {66, 96, 193, 130};
+    static const int32_t outs[] = {7, 130, 200, 500}, ins[] = {100, 1500, 64, 300},
+                         rows[] = {20, 96, 193, 130};
 
     if (!has_wgmma())
         SKIP("the device, or the code for it, has no wgmma");

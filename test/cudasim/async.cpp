@@ -244,12 +244,6 @@ void tensor_copy(uintptr_t to, const CUtensorMap &map, const int from[3], uintpt
     copy(to, box_of(map, from), at);
 }
 
-void tensor_copy_to_cluster(uintptr_t to, const CUtensorMap &map, const int from[3], uintptr_t at,
-                            uint32_t ranks)
-{
-    copy_to_cluster(to, box_of(map, from), at, ranks);
-}
-
 /* Writes row r of a box. */
 static void write_row(const copied_box &box, uint32_t r, uintptr_t to)
 {

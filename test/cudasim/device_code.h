@@ -129,8 +129,6 @@ void bulk_copy_to_cluster(uintptr_t to, const void *from, uint32_t bytes, uintpt
 void async_fence(bool only_shared);
 /* Copies by a tensor map, from a column, row and plane on (tensor_map.cpp). */
 void tensor_copy(uintptr_t to, const CUtensorMap &map, const int from[3], uintptr_t mbarrier);
-void tensor_copy_to_cluster(uintptr_t to, const CUtensorMap &map, const int from[3],
-                            uintptr_t mbarrier, uint32_t ranks);
 
 /* wgmma (wgmma.cpp). wgmma_issue is a collective; all lanes call the others, and wgmma_wait once
  * for all of them. */

@@ -53,11 +53,6 @@ static inline void tensor_copy(shared_at to, const CUtensorMap &map, tensor_at a
     cudasim::tensor_copy(to, map, from, bar);
 }
 
-static inline void tensor_copy_to_cluster(shared_at to, const CUtensorMap &map, tensor_at at,
-                                          shared_at bar, uint32_t blocks)
-{
-    const int from[3] = {at.column, at.row, at.plane};
-    cudasim::tensor_copy_to_cluster(to, map, from, bar, blocks);
-}
+static inline void tensor_prefetch(const CUtensorMap &map) { (void)map; }
 
 #endif

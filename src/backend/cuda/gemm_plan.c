@@ -29,7 +29,8 @@ enum {
     CANDIDATES = 64, /* suggestions that are asked for */
     REFUSED = 64,    /* algorithms refused for a shape; after as many, nothing more is tried */
     TIMED = 2,       /* runs of which the fastest counts */
-    TILE = 64,       /* numbers of rows within one such tile take about the same time */
+    TILE = 64,       /* numbers of rows within one such tile take about the same time, */
+    HALF_TILE = 32,  /* and those within the first half of the first one, which take less */
     FEW = SB_PLANS_FROM - 1 /* rows of the largest product that is never made in pieces */
 };
 
@@ -222,7 +223,7 @@ static struct sb_verdict key_of(const struct selftest *test, int32_t m)
                                .n_out = test->shape->n_out,
                                .n_in = test->shape->n_in,
                                .gated = test->shape->gated,
-                               .rows = (m + TILE - 1) / TILE * TILE};
+                               .rows = m <= HALF_TILE ? HALF_TILE : (m + TILE - 1) / TILE * TILE};
 }
 
 /* The verdict that the file has on m rows, or NULL. */

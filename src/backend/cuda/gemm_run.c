@@ -3,7 +3,7 @@
  *
  * The numerics class is that of mma.sync (sb_cuda_gemm_mma): one f32 accumulator an output, steps
  * of 16 along k in ascending order. With few rows that kernel reads the weights at memory speed,
- * with many it is bound by its arithmetic. There wgmma and cuBLASLt should be faster, and as far as
+ * with more it is bound by its own instructions. There wgmma and cuBLASLt are faster, and as far as
  * is known (docs/cuda.md) wgmma, and cuBLASLt's un-split kernels, add in the same order.
  * gemm_plan.c does not rely on that but tests it. Where the bits are equal and the time is less,
  * wgmma makes products of SB_PLANS_FROM rows and more, and cuBLASLt those of SB_LIBRARY_FROM;

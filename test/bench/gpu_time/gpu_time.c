@@ -9,7 +9,7 @@
  * gpu_time.py scales by the difference. Prompts are prefilled by launches that run no block. All
  * weights are zeros, so all logits are equal, which changes no count but those of attention's
  * branches for infinities. Nor is there anything to time: mma.sync makes all products, and with
- * --wgmma, wgmma makes those of 33 rows and more, as a plan file says that is written to FILE.
+ * --wgmma, wgmma makes those of 17 rows and more, as a plan file says that is written to FILE.
  *
  * Output: a line of JSON for each thing counted, then one for each launch of it:
  *
@@ -256,7 +256,7 @@ static int write_plans(const char *path, const struct sb_config *c)
     if (sb_plan_file_open(&file, &gpu, path, 0))
         return fail(path);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        for (int32_t rows = 64; rows <= MOST_ROWS; rows += 64) {
+        for (int32_t rows = 32; rows <= MOST_ROWS; rows += rows < 64 ? 32 : 64) {
             struct sb_verdict verdict = shapes[i];
             verdict.type = SB_BF16;
             verdict.rows = rows;

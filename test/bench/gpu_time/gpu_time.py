@@ -44,7 +44,8 @@ SMS, CLOCK, PEAK = 132, 1.9e9, 4.8e12
 # The best that a product of one row reached on an H200: 4.26 TB/s (TileOPs, pull request 243).
 BANDWIDTH = 4.25e12
 # Reads that hit L2: 28 of the 64 bytes that a multiprocessor's port takes in a clock. It is
-# assumed; products of more than 64 rows depend on it, and E7 at m = 192 decides.
+# assumed; products of more than 64 rows depend on it. An H100 has shown 21 (4.9 TB/s, by 128 blocks
+# of 192 x 192, while the memory was the limit).
 L2_BANDWIDTH, L2_BYTES = 28 * SMS * CLOCK, 50e6
 # The port itself. What one read of L2 brings to a cluster of blocks passes the port of each.
 PORT = 64 * CLOCK

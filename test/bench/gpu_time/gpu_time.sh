@@ -6,7 +6,7 @@
 #               [--measured FILE] [--compare DIR]
 #
 # Traces go to DIR (build/gpu-time), two for each pair: of models with one layer and with two, as
-# all layers are alike; and two more of batches of 6 and more, whose verification has products that
+# all layers are alike; and two more of batches of 3 and more, whose verification has products that
 # wgmma may make, with these. The checkpoints are sparse files and are removed. FILE has lines of E7
 # (test/cuda/run_on_gpu.sh: results.txt), which are printed beside the model's; the other DIR has
 # traces of another state of the code, whose times are printed too.
@@ -46,7 +46,7 @@ for pair in $(echo "$pairs" | tr , ' '); do
         [ "$pair" = qwen3 ] && normal=1,4,8,16,32
         { make_model "$1" $layers && make_model "$2" $layers; } >"$trace.part"
         "$B/cudasim/gpu_time" "$out/$1" "$out/$2" --batches "${batches:-$normal}" >>"$trace.part"
-        many=$(echo "${batches:-$normal}" | tr , '\n' | awk '$1 > 5' | paste -sd , -)
+        many=$(echo "${batches:-$normal}" | tr , '\n' | awk '$1 > 2' | paste -sd , -)
         rm -f "$out/$pair-$layers-wgmma.json"
         [ -z "$many" ] || "$B/cudasim/gpu_time" "$out/$1" "$out/$2" --batches "$many" \
             --wgmma "$out/plans" >"$out/$pair-$layers-wgmma.json"
