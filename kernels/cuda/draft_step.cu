@@ -170,6 +170,8 @@ __device__ __forceinline__ const stream_tables *make_tables(uint8_t *memory, con
 /* Normed rows in shared memory. A row ends in 16 bytes of nothing, so that neighbouring rows lie in
  * other banks. */
 struct normed_inputs {
+    enum { SLOTS_AT_ONCE = 1 };
+
     const uint8_t *h;
     int pitch, m;
 

@@ -191,8 +191,11 @@ struct stage_ring {
     }
 };
 
-/* Inputs [m, ld] in device memory. They may just have come from other blocks. */
+/* Inputs [m, ld] in device memory. They may just have come from other blocks, and each load waits
+ * for the L2 cache, so those of several slots are loaded at once. */
 struct global_inputs {
+    enum { SLOTS_AT_ONCE = 2 };
+
     const uint16_t *x;
     int64_t ld;
     int m;
@@ -225,13 +228,12 @@ __device__ __forceinline__ void multiply_stage(float (&acc)[NT][4], const uint8_
     }
 }
 
-/* Multiplies the rows of a tile with x over this warp's stages of [first, last). Inputs of several
- * slots are loaded at once, since each load waits for the L2 cache. */
+/* Multiplies the rows of a tile with x over this warp's stages of [first, last). */
 template <enum sb_dtype TYPE, int NT, class RING, class INPUTS>
 __device__ __forceinline__ void multiply_tile(float (&acc)[NT][4], RING &ring, const INPUTS &x,
                                               int first, int last)
 {
-    enum { AT_ONCE = 8 / NT }; /* stages */
+    enum { AT_ONCE = SLOT_STAGES * (NT == 1 ? (int)INPUTS::SLOTS_AT_ONCE : 1) };
     const int lane = threadIdx.x % 32;
     const warp_stages mine = warp_stages::of(last - first);
     const int end = first + mine.last;

@@ -17,6 +17,8 @@
  *   drafted   rounds/s with the draft model, times the tokens of an oracle's round: the speed
  *             that a draft of this acceptance and of the model's cost would give; it is derived,
  *             not measured, and printed as such
+ *             With the target as its own draft, the tokens of a round tell how often the draft's
+ *             arithmetic, which is its own, proposes what the target generates
  *   equal     the share of the oracle run's tokens that are the plain run's; it must be all of
  *             them, as it must for the drafted run
  *
@@ -232,9 +234,10 @@ static int measure(struct bench *b, int32_t rows)
     if (run(&plain, b, rows, NONE) || (b->draft && run(&drafted, b, rows, MODEL)))
         return 1;
     bad = b->draft && drafted.equal != (uint64_t)rows * (uint64_t)b->n_new;
-    if (bad)
-        printf("B=%-2d drafted: only %llu tokens are plain's\n", rows,
-               (unsigned long long)drafted.equal);
+    if (b->draft)
+        printf("B=%-2d drafted: %.2f tok/row/round of its own   equal %5.1f %%\n", rows,
+               (double)drafted.tokens / (double)drafted.rounds / rows,
+               100.0 * drafted.equal / ((double)rows * b->n_new));
     printf(
         "B=%-2d plain %8.0f tok/s (%3.0f %% of the roofline)\n", rows, plain.tokens / plain.seconds,
         100.0 * plain.tokens / plain.seconds / (rows * b->gbps * 1e9 / bytes_of_a_pass(b, rows)));
