@@ -384,6 +384,7 @@ static void test_timings_of_wgmma_are_kept(void)
     cudasim_blas(0);
     check_maker(130, SB_BY_WGMMA, 0);
     CHECK(strstr(plans(), "cublasLt 0, specbatch") != NULL);
+    CHECK(strstr(plans(), "\nbf16 24 40 0 32 wgmma\nbf16 24 40 0 64 wgmma\n") != NULL);
     CHECK(strstr(plans(), "\nbf16 24 40 0 192 wgmma\n") != NULL);
     cudasim_break_wgmma(CUDASIM_WGMMA_SLOW, 1000000);
     check_maker(130, SB_BY_WGMMA, 0);
