@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) attend_kernel(attend_
     cp_async_begin();
     grid_launch_next();
     /* What tokens there are the host has uploaded before all of the round. */
-    bool has_tile = find_tile(&tile, a, S::ROWS, i);
+    bool has_tile = find_tile<ROPES>(&tile, a, S::ROWS, i);
     if (!has_tile || (ROPES && !has_part(a, tile)))
         return;
     grid_wait_for_previous();
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) attend_kernel(attend_
         if (ROPES)
             break;
         i += (int)gridDim.z;
-        has_tile = find_tile(&tile, a, S::ROWS, i);
+        has_tile = find_tile<ROPES>(&tile, a, S::ROWS, i);
     }
 }
 

@@ -135,7 +135,9 @@ __device__ __forceinline__ int locate_tile(query_tile *tile, const attend_args &
 }
 
 /* Determines how many queries the tile has, as the run may end in it, the range of their positions,
- * and where their keys are. None of the loads waits for another. */
+ * and where their keys are. None of the loads waits for another. ASCENDS: no position of a run is
+ * lower than the one before it. */
+template <bool ASCENDS>
 __device__ __forceinline__ void measure_tile(query_tile *tile, const attend_args &a, int rows)
 {
     const unsigned all = 0xffffffffu;
@@ -155,25 +157,29 @@ __device__ __forceinline__ void measure_tile(query_tile *tile, const attend_args
         inside = __ballot_sync(all, is_there && seq == tile->seq);
         /* only the tokens before the first that is not ours */
         inside &= ~inside ? (1u << (__ffs((int)~inside) - 1)) - 1u : all;
-        if (inside >> lane & 1u) {
+        if (ASCENDS && inside) {
+            tile->lowest = min(tile->lowest, __shfl_sync(all, pos, 0));
+            tile->highest = max(tile->highest, __shfl_sync(all, pos, __popc(inside) - 1));
+        } else if (!ASCENDS && (inside >> lane & 1u)) {
             tile->lowest = min(tile->lowest, pos);
             tile->highest = max(tile->highest, pos);
         }
         tile->n = (token + __popc(inside) - tile->run) * a.group - tile->first;
     }
     tile->n = min(tile->n, rows);
-    for (int step = 16; step > 0; step /= 2) {
+    for (int step = 16; !ASCENDS && step > 0; step /= 2) {
         tile->lowest = min(tile->lowest, __shfl_xor_sync(all, tile->lowest, step));
         tile->highest = max(tile->highest, __shfl_xor_sync(all, tile->highest, step));
     }
 }
 
 /* Fills in tile number `want` of the pass; returns 0 when the pass has fewer. */
+template <bool ASCENDS>
 __device__ __forceinline__ int find_tile(query_tile *tile, const attend_args &a, int rows, int want)
 {
     if (!locate_tile(tile, a, rows, want))
         return 0;
-    measure_tile(tile, a, rows);
+    measure_tile<ASCENDS>(tile, a, rows);
     return 1;
 }
 

@@ -56,6 +56,7 @@
 
 #include "kernels/cuda/attend_query.cuh"
 #include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/opaque.cuh"
 
 namespace
 {
@@ -311,7 +312,9 @@ __device__ __forceinline__ void mask_scores(float (&s)[S::MT][4][4], uint8_t *sh
         for (int j = 0; j < 8; j++) {
             float &score = s[i / 2][j / 2][i % 2 * 2 + j % 2];
             const int key = first_key + warp * 32 + j / 2 * 8 + lane % 4 * 2 + j % 2;
-            score = key <= pos ? __fmul_rn(score, scale) : -INFINITY;
+            uint32_t scaled = __float_as_uint(__fmul_rn(score, scale));
+            opaque(scaled); /* else it loads scale for each score that it multiplies */
+            score = key <= pos ? __uint_as_float(scaled) : -INFINITY;
             top = fmaxf(top, score);
         }
         top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
