@@ -8,7 +8,7 @@
  *                         bring all of them through the port of one multiprocessor, 300 KB for 96
  *                         queries and six splits, while the others have nothing to do
  *
- *     scratch   [token, head, splits] partial results, in pairs of floats (partial_floats): the
+ *     scratch   [token, head, splits] partial results, in pairs of floats (partial_pairs): the
  *               columns, then maximum and sum
  */
 #ifndef SB_CUDA_ATTEND_MERGE_CUH
@@ -20,10 +20,11 @@ namespace
 {
 
 /* Makes columns [heads * d, ldy) of a token's result zeros. */
+template <class S>
 __device__ __forceinline__ void zero_padding(const attend_args &a, int token, int thread,
                                              int n_threads)
 {
-    for (int64_t i = (int64_t)a.heads * a.d + thread; i < a.ldy; i += n_threads)
+    for (int64_t i = (int64_t)a.heads * a.d + thread; !S::WHOLE && i < a.ldy; i += n_threads)
         a.y[token * a.ldy + i] = 0;
 }
 
@@ -33,6 +34,10 @@ __device__ __forceinline__ void store_pair(uint16_t *y, int d, int col, float lo
 {
     const uint32_t pair = pack2<S::TYPE>(lo, hi);
 
+    if (S::WHOLE) {
+        *(uint32_t *)(y + col) = pair;
+        return;
+    }
     if (col < d)
         y[col] = (uint16_t)pair;
     if (col + 1 < d)
@@ -91,20 +96,21 @@ struct running {
         const int lane = threadIdx.x % 32, warp = warp_of_team<S>();
 #pragma unroll
         for (int i = 0; i < 2 * S::MT; i++) {
-            const int row = row_of<S>(i), at = tile.first + row;
+            const int row = row_of<S>(i);
             if (row >= tile.n)
                 continue;
-            const int token = tile.run + at / a.group, head = kv_head * a.group + at % a.group;
-            uint16_t *y = a.y + token * a.ldy + (int64_t)head * a.d;
+            const query_place query = place_of(a, kv_head, tile.first + row);
+            const int token = tile.run + query.token;
+            uint16_t *y = a.y + token * a.ldy + query.head * head_dim_of<S>(a);
             const float inverse = __frcp_rn(sums[row]);
 #pragma unroll
             for (int n = 0; n < S::N8; n++) {
                 const int col = (warp * S::N8 + n) * 8 + lane % 4 * 2;
-                store_pair<S>(y, a.d, col, __fmul_rn(o[i / 2][n][i % 2 * 2], inverse),
+                store_pair<S>(y, head_dim_of<S>(a), col, __fmul_rn(o[i / 2][n][i % 2 * 2], inverse),
                               __fmul_rn(o[i / 2][n][i % 2 * 2 + 1], inverse));
             }
-            if (head == a.heads - 1)
-                zero_padding(a, token, warp * 4 + lane % 4, WARPS * 4);
+            if (query.head == a.heads - 1)
+                zero_padding<S>(a, token, warp * 4 + lane % 4, WARPS * 4);
         }
     }
 };
@@ -113,13 +119,14 @@ struct running {
  */
 
 /* Where the partial result of a query of the tile and a split is in scratch. */
+template <class S>
 __device__ __forceinline__ float2 *partial_of(const attend_args &a, const query_tile &tile,
                                               int kv_head, int row, int split)
 {
-    const int at = tile.first + row;
-    const int64_t token = tile.run + at / a.group, head = kv_head * a.group + at % a.group;
-    return (float2 *)(a.partial +
-                      ((token * a.heads + head) * a.splits + split) * partial_floats(a.d));
+    const query_place query = place_of(a, kv_head, tile.first + row);
+    const int number = (tile.run + query.token) * a.heads + query.head;
+    return (float2 *)a.partial +
+           (int64_t)(number * a.splits + split) * partial_pairs(head_dim_of<S>(a));
 }
 
 /* Whether the tile has this query, with a key in the split. */
@@ -131,9 +138,10 @@ __device__ __forceinline__ bool has_keys(const uint8_t *shared, const query_tile
 }
 
 /* Where its maximum and sum are. */
+template <class S>
 __device__ __forceinline__ float2 *sums_of(const attend_args &a, float2 *partial)
 {
-    return partial + partial_floats(a.d) / 2 - 1;
+    return partial + partial_pairs(head_dim_of<S>(a)) - 1;
 }
 
 /* The partial results of this lane in scratch. */
@@ -145,13 +153,13 @@ struct lane_partials {
 
     __device__ __forceinline__ lane_partials(const uint8_t *shared, const attend_args &a,
                                              const query_tile &tile, int kv_head)
-        : pairs((a.d + 1) / 2), step((int)partial_floats(a.d) / 2)
+        : pairs((head_dim_of<S>(a) + 1) / 2), step(partial_pairs(head_dim_of<S>(a)))
     {
 #pragma unroll
         for (int i = 0; i < 2 * S::MT; i++) {
             const int row = row_of<S>(i), pos = ((const int *)(shared + S::POS_AT))[row];
             splits[i] = row < tile.n ? pos / SPLIT + 1 : 0;
-            at[i] = partial_of(a, tile, kv_head, row, 0);
+            at[i] = partial_of<S>(a, tile, kv_head, row, 0);
         }
     }
 
@@ -166,7 +174,7 @@ struct lane_partials {
 #pragma unroll
             for (int n = 0; n < S::GROUP; n++) {
                 const int pair = (warp * S::N8 + group + n) * 4 + lane % 4;
-                if (split < splits[i] && pair < pairs)
+                if (split < splits[i] && (S::WHOLE || pair < pairs))
                     f(at[i] + (int64_t)split * step + pair, i / 2, n, i % 2 * 2);
             }
     }
@@ -185,7 +193,7 @@ __device__ __forceinline__ void store_partial(const float (&o)[S::MT][S::GROUP][
         *to = make_float2(o[t][n][j], o[t][n][j + 1]);
     });
     if (group == 0 && has_keys<S>(shared, tile, row, split))
-        *sums_of(a, partial_of(a, tile, kv_head, row, split)) = make_float2(
+        *sums_of<S>(a, partial_of<S>(a, tile, kv_head, row, split)) = make_float2(
             row_max<S>(shared, row), row_sum<S>(shared, row));
 }
 
@@ -209,7 +217,7 @@ __device__ __forceinline__ void fetch_sums(float2 *to, const uint8_t *shared, co
         for (int j = 0; j < AT_ONCE; j++) {
             const int at = i + j * S::THREADS, row = at % S::ROWS, split = first + at / S::ROWS;
             sums[j] = at < n && has_keys<S>(shared, tile, row, split)
-                          ? __ldcg(sums_of(a, partial_of(a, tile, kv_head, row, split)))
+                          ? __ldcg(sums_of<S>(a, partial_of<S>(a, tile, kv_head, row, split)))
                           : make_float2(0.0f, 0.0f);
         }
 #pragma unroll
@@ -292,14 +300,14 @@ struct warp_partials {
     /* All of it is on its way before any is used. */
     __device__ __forceinline__ void load(const attend_args &a, float2 *from, int splits)
     {
-        const int lane = threadIdx.x % 32, pairs = (a.d + 1) / 2,
-                  step = (int)partial_floats(a.d) / 2;
+        const int lane = threadIdx.x % 32, pairs = (head_dim_of<S>(a) + 1) / 2,
+                  step = partial_pairs(head_dim_of<S>(a));
 
 #pragma unroll
         for (int i = 0; i < MERGED; i++) {
             if (i >= splits)
                 break;
-            sums[i] = __ldcg(sums_of(a, from + i * step));
+            sums[i] = __ldcg(sums_of<S>(a, from + i * step));
 #pragma unroll
             for (int p = 0; p < PAIRS; p++)
                 o[i][p] = lane + 32 * p < pairs ? __ldcg(from + i * step + lane + 32 * p)
@@ -329,7 +337,7 @@ struct warp_partials {
         const float inverse = __frcp_rn(state.l);
 #pragma unroll
         for (int p = 0; p < PAIRS; p++)
-            store_pair<S>(y, a.d, ((int)threadIdx.x % 32 + 32 * p) * 2,
+            store_pair<S>(y, head_dim_of<S>(a), ((int)(threadIdx.x % 32) + 32 * p) * 2,
                           __fmul_rn(result[p].x, inverse), __fmul_rn(result[p].y, inverse));
     }
 };
@@ -346,14 +354,14 @@ __device__ __forceinline__ void merge_by_cluster(const uint8_t *shared, const at
     cluster_wait();
     for (int row = warp * blocks + (int)blockIdx.x; row < tile.n;
          row += S::TEAMS * WARPS * blocks) {
-        const int at = tile.first + row, token = tile.run + at / a.group,
-                  head = kv_head * a.group + at % a.group;
+        const query_place query = place_of(a, kv_head, tile.first + row);
+        const int token = tile.run + query.token;
         const int splits = ((const int *)(shared + S::POS_AT))[row] / SPLIT + 1;
         warp_partials<S> partials;
-        partials.load(a, partial_of(a, tile, kv_head, row, 0), splits);
-        partials.store_merged(a, a.y + token * a.ldy + (int64_t)head * a.d, splits);
-        if (head == a.heads - 1)
-            zero_padding(a, token, (int)threadIdx.x % 32, 32);
+        partials.load(a, partial_of<S>(a, tile, kv_head, row, 0), splits);
+        partials.store_merged(a, a.y + token * a.ldy + query.head * head_dim_of<S>(a), splits);
+        if (query.head == a.heads - 1)
+            zero_padding<S>(a, token, (int)(threadIdx.x % 32), 32);
     }
 }
 

@@ -23,6 +23,12 @@
  * of three teams has 48 or 96 queries and a multiprocessor to itself, as three blocks would, for
  * which keys and values would come three times.
  *
+ * A warp runs once through what a launch of few tokens has it do, so the instructions come from the
+ * L2 cache like everything else: on an H100, six tokens took 10 us where the kernel had 3000 of
+ * them for a warp, and 42 % of that was waiting for instructions. Therefore the heads that most
+ * models have are shapes of their own (WHOLE), with addresses that are constants, and without the
+ * ways that such passes do not take.
+ *
  *     grid   splits (1 of blocks that walk), kv heads, tiles
  *
  * There are blocks for all tiles and splits that a pass of its size might have. Those that have
@@ -82,11 +88,11 @@ template <class S, bool ROPES>
 __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
                                         const query_tile &tile, int kv_head, int number)
 {
-    const bool walks = a.walk || tile.highest < SPLIT;
+    const bool walks = !S::WHOLE && (a.walk || tile.highest < SPLIT);
     const int first = walks ? 0 : (int)blockIdx.x, last = walks ? tile.highest / SPLIT : first;
-    const int n_mma = mma_tiles_of<S>(tile.n);
+    const int n_mma = mma_tiles_of<S>(tile.n), d = head_dim_of<S>(a);
     const int64_t from = tile.keys + kv_head * tile.stride;
-    uint8_t *weights = shared + (a.walk ? S::W_AT : 0);
+    uint8_t *weights = shared + (!S::WHOLE && a.walk ? S::W_AT : 0);
     int *care = (int *)(shared + S::CARE_AT);
     float2 *factors = (float2 *)(shared + S::FACTORS_AT);
     merged state = {-INFINITY, 0.0f}; /* of query number threadIdx.x */
@@ -96,8 +102,8 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
     /* Every call makes one group of copies, empty past the last split, so that waits can count. */
     auto fetch = [&](const uint16_t *plane, int at, int split) {
         if (split <= last)
-            fetch_rows<S>(shared + at, plane + from + (int64_t)split * SPLIT * a.d,
-                          cached_keys_of(tile, split), keys_of(tile, split), a.d);
+            fetch_rows<S>(shared + at, plane + from + (int64_t)split * SPLIT * d,
+                          cached_keys_of(tile, split), keys_of(tile, split), d);
         cp_async_commit();
     };
     fetch(a.k, 0, first);
@@ -146,6 +152,8 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
                 store_partial<S>(o, shared, a, tile, kv_head, group);
         }
         __syncthreads(); /* V, weights and sums have been read */
+        if (S::WHOLE)    /* the only one, which the compiler does not see */
+            break;
         fetch(a.v, S::V_AT, split + 1);
     }
     if (ROPES && has_clusters() && !walks && a.clusters)
@@ -177,7 +185,7 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) attend_kernel(attend_
     cp_async_begin();
     grid_launch_next();
     /* What tokens there are the host has uploaded before all of the round. */
-    bool has_tile = find_tile(&tile, a, S::ROWS, i);
+    bool has_tile = find_tile<ROPES>(&tile, a, S::ROWS, i);
     if (!has_tile || (ROPES && !has_part(a, tile)))
         return;
     grid_wait_for_previous();
@@ -187,7 +195,7 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) attend_kernel(attend_
         if (ROPES)
             break;
         i += (int)gridDim.z;
-        has_tile = find_tile(&tile, a, S::ROWS, i);
+        has_tile = find_tile<ROPES>(&tile, a, S::ROWS, i);
     }
 }
 
@@ -242,6 +250,12 @@ cudaError_t load_type(void)
         load_shape<attend_shape<TYPE, 128, 2>, true>,
         load_shape<attend_shape<TYPE, 128, 1, 3>, true>,
         load_shape<attend_shape<TYPE, 128, 2, 3>, true>,
+        load_shape<attend_shape<TYPE, 64, 1, 1, true>, true>,
+        load_shape<attend_shape<TYPE, 64, 2, 1, true>, true>,
+        load_shape<attend_shape<TYPE, 128, 1, 1, true>, true>,
+        load_shape<attend_shape<TYPE, 128, 2, 1, true>, true>,
+        load_shape<attend_shape<TYPE, 128, 1, 3, true>, true>,
+        load_shape<attend_shape<TYPE, 128, 2, 3, true>, true>,
     };
     cudaError_t error = cudaSuccess;
 
@@ -294,16 +308,16 @@ cudaError_t launch_rows(const attend_args &a, int n_seqs, cudaStream_t stream)
 }
 
 /* The same where qkv is yet to be turned. shape: of ROPE_SIZES, or -1 for the best. */
-template <enum sb_dtype TYPE, int D>
+template <enum sb_dtype TYPE, int D, bool WHOLE>
 cudaError_t launch_rope_rows(const attend_args &a, int n_seqs, int shape, cudaStream_t stream)
 {
     enum { TEAMS = D > 64 ? 3 : 1 };
     const int n = TEAMS > 1 && a.clusters ? (int)SB_ROPE_ATTEND_SHAPES : (int)ROPE_OF_ONE_TEAM;
     cudaError_t (*const of_size[])(const attend_args &, int, cudaStream_t) = {
-        launch_shape<attend_shape<TYPE, D, 1>, true>,
-        launch_shape<attend_shape<TYPE, D, 2>, true>,
-        launch_shape<attend_shape<TYPE, D, 1, TEAMS>, true>,
-        launch_shape<attend_shape<TYPE, D, 2, TEAMS>, true>,
+        launch_shape<attend_shape<TYPE, D, 1, 1, WHOLE>, true>,
+        launch_shape<attend_shape<TYPE, D, 2, 1, WHOLE>, true>,
+        launch_shape<attend_shape<TYPE, D, 1, TEAMS, WHOLE>, true>,
+        launch_shape<attend_shape<TYPE, D, 2, TEAMS, WHOLE>, true>,
     };
 
     if (shape >= n)
@@ -311,12 +325,28 @@ cudaError_t launch_rope_rows(const attend_args &a, int n_seqs, int shape, cudaSt
     return of_size[shape < 0 ? choose_size(a, n_seqs, ROPE_SIZES, n) : shape](a, n_seqs, stream);
 }
 
+bool is_aligned(const void *p)
+{
+    return (size_t)p % 16 == 0;
+}
+
+/* Whether heads are as shapes that are WHOLE have them, and blocks take one split. */
+bool is_whole(const attend_args &a)
+{
+    return !a.walk && (a.d == 64 || a.d == 128) && a.layer.rot_dim == a.d &&
+           !a.layer.rot_interleaved && is_aligned(a.y) && is_aligned(a.qkv) && is_aligned(a.k) &&
+           is_aligned(a.v);
+}
+
 template <enum sb_dtype TYPE>
 cudaError_t launch_type(const attend_args &a, int n_seqs, int shape, cudaStream_t stream)
 {
+    if (a.ropes && is_whole(a))
+        return a.d == 64 ? launch_rope_rows<TYPE, 64, true>(a, n_seqs, shape, stream)
+                         : launch_rope_rows<TYPE, 128, true>(a, n_seqs, shape, stream);
     if (a.ropes)
-        return a.d <= 64 ? launch_rope_rows<TYPE, 64>(a, n_seqs, shape, stream)
-                         : launch_rope_rows<TYPE, 128>(a, n_seqs, shape, stream);
+        return a.d <= 64 ? launch_rope_rows<TYPE, 64, false>(a, n_seqs, shape, stream)
+                         : launch_rope_rows<TYPE, 128, false>(a, n_seqs, shape, stream);
     if (a.d <= 64)
         return launch_rows<TYPE, 64>(a, n_seqs, stream);
     return a.d <= 128 ? launch_rows<TYPE, 128>(a, n_seqs, stream)
@@ -355,7 +385,7 @@ size_t sb_cuda_attend_scratch(enum sb_dtype type, const struct sb_exec_limits *l
     if (type == SB_F32 || splits <= 1)
         return 0;
     return (few > bounded ? few : bounded) * (size_t)limits->max_heads *
-           (size_t)partial_floats(limits->max_head_dim) * sizeof(float);
+           (size_t)partial_pairs(limits->max_head_dim) * sizeof(float2);
 }
 
 size_t sb_cuda_attend_counters(enum sb_dtype type, const struct sb_exec_limits *limits)
@@ -425,6 +455,7 @@ static cudaError_t attend(void *y, enum sb_dtype type, const float *qkv, const s
         t.heads,
         t.kv_heads,
         t.heads / t.kv_heads,
+        inverse_of_group(t.heads / t.kv_heads),
         t.head_dim,
         splits,
         walk,

@@ -22,11 +22,11 @@
 namespace
 {
 
-/* A query's partial result of a split: o [d], m, l, and where d is odd a float between them, so
- * that all are pairs. */
-constexpr __host__ __device__ int64_t partial_floats(int d)
+/* Pairs of floats of a query's partial result of a split: o [d], m, l, and where d is odd a float
+ * between them. */
+constexpr __host__ __device__ int partial_pairs(int d)
 {
-    return d + d % 2 + 2;
+    return (d + 1) / 2 + 1;
 }
 
 /* The arguments of a launch. */
@@ -34,12 +34,14 @@ struct attend_args {
     uint16_t *y; /* [m, ldy] */
     const float *qkv;
     uint16_t *k, *v;
-    float *partial;     /* [token, head, splits, partial_floats(d)] */
+    float *partial;     /* [token, head, splits, 2 partial_pairs(d)] */
     unsigned *counters; /* [tile, kv_head]: splits that are done; zeros between launches */
     const int32_t *pos, *seq, *cap, *start;
     const int64_t *base;
     int n_tokens, heads, kv_heads;
-    int group; /* heads / kv_heads: the host divides once, not every thread several times */
+    int group;              /* heads / kv_heads */
+    uint32_t group_inverse; /* for over_group: the host divides, which takes a thread some 30
+                               instructions each time */
     int d, splits;
     bool walk, ropes; /* ropes: qkv is yet to be turned, and its k and v to be cached */
     bool clusters;    /* the blocks of a tile's splits are a cluster */
@@ -57,10 +59,34 @@ struct query_tile {
                              head to the next */
 };
 
+/* 1 / group in units of 2^-31, rounded up. */
+static inline uint32_t inverse_of_group(int group)
+{
+    return (uint32_t)(((1u << 31) + (uint32_t)group - 1) / (uint32_t)group);
+}
+
+/* i / group for i >= 0. What the inverse is too large by, less than 2^-31, makes i / group too
+ * large by less than 1 / group as long as i * group < 2^31. */
+__device__ __forceinline__ int over_group(const attend_args &a, int i)
+{
+    return (int)((uint64_t)(uint32_t)i * a.group_inverse >> 31);
+}
+
+/* Query i of a run, for one kv head. */
+struct query_place {
+    int token, head; /* of the run, and of the pass's query heads */
+};
+__device__ __forceinline__ query_place place_of(const attend_args &a, int kv_head, int i)
+{
+    const int token = over_group(a, i);
+
+    return {token, kv_head * a.group + i - token * a.group};
+}
+
 /* How many tiles the first `tokens` tokens of a run begin. */
 __device__ __forceinline__ int tiles_of(int tokens, int group, int rows)
 {
-    return (tokens * group + rows - 1) / rows;
+    return (int)((unsigned)(tokens * group + rows - 1) / (unsigned)rows);
 }
 
 /* Finds where tile number `want` of the pass is; returns 0 when the pass has fewer. The warp takes
@@ -109,13 +135,15 @@ __device__ __forceinline__ int locate_tile(query_tile *tile, const attend_args &
 }
 
 /* Determines how many queries the tile has, as the run may end in it, the range of their positions,
- * and where their keys are. None of the loads waits for another. */
+ * and where their keys are. None of the loads waits for another. ASCENDS: no position of a run is
+ * lower than the one before it. */
+template <bool ASCENDS>
 __device__ __forceinline__ void measure_tile(query_tile *tile, const attend_args &a, int rows)
 {
     const unsigned all = 0xffffffffu;
     const int lane = threadIdx.x % 32,
-              end = tile->run + (tile->first + rows + a.group - 1) / a.group;
-    int token = tile->run + tile->first / a.group;
+              end = tile->run + over_group(a, tile->first + rows + a.group - 1);
+    int token = tile->run + over_group(a, tile->first);
 
     tile->lowest = INT32_MAX;
     tile->highest = 0;
@@ -129,25 +157,29 @@ __device__ __forceinline__ void measure_tile(query_tile *tile, const attend_args
         inside = __ballot_sync(all, is_there && seq == tile->seq);
         /* only the tokens before the first that is not ours */
         inside &= ~inside ? (1u << (__ffs((int)~inside) - 1)) - 1u : all;
-        if (inside >> lane & 1u) {
+        if (ASCENDS && inside) {
+            tile->lowest = min(tile->lowest, __shfl_sync(all, pos, 0));
+            tile->highest = max(tile->highest, __shfl_sync(all, pos, __popc(inside) - 1));
+        } else if (!ASCENDS && (inside >> lane & 1u)) {
             tile->lowest = min(tile->lowest, pos);
             tile->highest = max(tile->highest, pos);
         }
         tile->n = (token + __popc(inside) - tile->run) * a.group - tile->first;
     }
     tile->n = min(tile->n, rows);
-    for (int step = 16; step > 0; step /= 2) {
+    for (int step = 16; !ASCENDS && step > 0; step /= 2) {
         tile->lowest = min(tile->lowest, __shfl_xor_sync(all, tile->lowest, step));
         tile->highest = max(tile->highest, __shfl_xor_sync(all, tile->highest, step));
     }
 }
 
 /* Fills in tile number `want` of the pass; returns 0 when the pass has fewer. */
+template <bool ASCENDS>
 __device__ __forceinline__ int find_tile(query_tile *tile, const attend_args &a, int rows, int want)
 {
     if (!locate_tile(tile, a, rows, want))
         return 0;
-    measure_tile(tile, a, rows);
+    measure_tile<ASCENDS>(tile, a, rows);
     return 1;
 }
 

@@ -56,6 +56,7 @@
 
 #include "kernels/cuda/attend_query.cuh"
 #include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/opaque.cuh"
 
 namespace
 {
@@ -74,9 +75,12 @@ enum {
 #endif
 };
 
-template <enum sb_dtype TYPE_, int D_, int MT_, int TEAMS_ = 1>
+/* WHOLE: heads have D columns, all of them rotated and not interleaved, all that is read or written
+ * is aligned to 16 bytes, and a block takes one split of a pass whose heads it turns. */
+template <enum sb_dtype TYPE_, int D_, int MT_, int TEAMS_ = 1, bool WHOLE_ = false>
 struct attend_shape {
     static constexpr enum sb_dtype TYPE = TYPE_;
+    static constexpr bool WHOLE = WHOLE_;
     enum {
         D = D_,
         MT = MT_,
@@ -108,6 +112,12 @@ struct attend_shape {
         RESIDENT = RESIDENT_ > REGISTERS ? REGISTERS : RESIDENT_
     };
 };
+
+template <class S>
+__device__ __forceinline__ int head_dim_of(const attend_args &a)
+{
+    return S::WHOLE ? (int)S::D : a.d;
+}
 
 /* ------------------------------------------------------------------ merging */
 
@@ -148,7 +158,7 @@ __device__ __forceinline__ int cached_keys_of(const query_tile &tile, int split)
 /* Copies rows [0, cached) of keys or values into a tile of SPLIT rows. Rows from n on become zeros,
  * and so do columns from d on. Rows [cached, n) are left for put_new. Nearly all splits are full,
  * and their copies are one run of instructions without a branch: a thread makes up to 32, and every
- * instruction between them delays the last. */
+ * instruction between them delays the last. The one that is not takes short loops. */
 template <class S>
 __device__ __forceinline__ void fetch_rows(uint8_t *tile, const uint16_t *from, int cached, int n,
                                            int d)
@@ -156,32 +166,32 @@ __device__ __forceinline__ void fetch_rows(uint8_t *tile, const uint16_t *from, 
     enum {
         CHUNKS = S::ROW_BYTES / 16,
         AT_ONCE = S::THREADS / CHUNKS,
-        WHOLE = SPLIT / AT_ONCE, /* of a thread's rows, those that every thread has */
+        ALL = SPLIT / AT_ONCE, /* of a thread's rows, those that every thread has */
         TURNS = (SPLIT + AT_ONCE - 1) / AT_ONCE /* and those that some have */
     };
-    const int chunk = threadIdx.x % CHUNKS, mine = (int)threadIdx.x / CHUNKS;
+    const int chunk = (int)(threadIdx.x % CHUNKS), mine = (int)(threadIdx.x / CHUNKS);
 
-    if (d % 8 == 0 && (size_t)from % 16 == 0) {
-        const bool is_inside = chunk * 8 < d;
+    if (S::WHOLE || (d % 8 == 0 && (size_t)from % 16 == 0)) {
+        const bool is_inside = S::WHOLE || chunk * 8 < d;
         const uint16_t *const first = is_inside ? from + mine * d + chunk * 8 : from;
         const int step = is_inside ? AT_ONCE * d : 0;
         const shared_at to = at_shared(tile);
         if (cached == SPLIT) {
 #pragma unroll
             for (int i = 0; i < TURNS; i++)
-                if (i < WHOLE || mine + i * AT_ONCE < SPLIT)
+                if (i < ALL || mine + i * AT_ONCE < SPLIT)
                     cp_async(to + swizzled<S::ROW_BYTES>(mine + i * AT_ONCE, chunk),
                              first + i * step, is_inside);
             return;
         }
-#pragma unroll 2
-        for (int i = 0; i < TURNS; i++) {
-            const int row = mine + i * AT_ONCE;
-            const bool is_there = row < cached;
-            if (is_there || (row >= n && (TURNS == WHOLE || row < SPLIT)))
-                cp_async(to + swizzled<S::ROW_BYTES>(row, chunk),
-                         is_there ? first + i * step : from, is_there && is_inside);
-        }
+        int row = mine;
+#pragma unroll 1
+        for (int i = 0; row < cached; row += AT_ONCE, i++)
+            cp_async(to + swizzled<S::ROW_BYTES>(row, chunk), first + i * step, is_inside);
+#pragma unroll 1
+        for (; row < SPLIT; row += AT_ONCE)
+            if (row >= n)
+                *(uint4 *)(tile + swizzled<S::ROW_BYTES>(row, chunk)) = make_uint4(0, 0, 0, 0);
     } else { /* rows are not aligned to 16 bytes, so they are copied by elements */
         for (int row = mine; row < SPLIT; row += AT_ONCE) {
             uint16_t *to = (uint16_t *)(tile + swizzled<S::ROW_BYTES>(row, chunk));
@@ -201,8 +211,9 @@ __device__ __forceinline__ void load_queries(uint8_t *shared, const attend_args 
     const int64_t stride = (int64_t)(a.heads + 2 * a.kv_heads) * a.d;
 
     for (int row = threadIdx.x / 32; row < S::ROWS; row += S::TEAMS * WARPS) {
-        const int at = tile.first + row, token = tile.run + at / a.group;
-        const float *q = a.qkv + token * stride + (int64_t)(kv_head * a.group + at % a.group) * a.d;
+        const query_place query = place_of(a, kv_head, tile.first + row);
+        const int token = tile.run + query.token;
+        const float *q = a.qkv + token * stride + (int64_t)query.head * a.d;
         const bool is_real = row < tile.n;
         if (threadIdx.x % 32 == 0)
             ((int *)(shared + S::POS_AT))[row] = is_real ? a.pos[token] : -1;
@@ -236,6 +247,8 @@ __device__ __forceinline__ int mma_tiles_of(int n)
 {
     const int tiles = (n - first_of_team<S>() + 15) / 16;
 
+    if (S::ROWS == 16)
+        return 1;
     return S::TEAMS == 1 ? tiles : max(0, min((int)S::MT, tiles));
 }
 
@@ -244,7 +257,7 @@ __device__ __forceinline__ int mma_tiles_of(int n)
 template <class S>
 __device__ __forceinline__ int row_of(int i)
 {
-    return first_of_team<S>() + i / 2 * 16 + i % 2 * 8 + (int)threadIdx.x % 32 / 4;
+    return first_of_team<S>() + i / 2 * 16 + i % 2 * 8 + (int)(threadIdx.x % 32 / 4);
 }
 
 /* s[t][n] = the products of the queries of the team's mma tile t and of keys 32 warp + 8 n ..
@@ -299,7 +312,9 @@ __device__ __forceinline__ void mask_scores(float (&s)[S::MT][4][4], uint8_t *sh
         for (int j = 0; j < 8; j++) {
             float &score = s[i / 2][j / 2][i % 2 * 2 + j % 2];
             const int key = first_key + warp * 32 + j / 2 * 8 + lane % 4 * 2 + j % 2;
-            score = key <= pos ? __fmul_rn(score, scale) : -INFINITY;
+            uint32_t scaled = __float_as_uint(__fmul_rn(score, scale));
+            opaque(scaled); /* else it loads scale for each score that it multiplies */
+            score = key <= pos ? __uint_as_float(scaled) : -INFINITY;
             top = fmaxf(top, score);
         }
         top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
@@ -409,10 +424,11 @@ template <class S>
 __device__ __forceinline__ bool has_bad_values(const uint8_t *tile, int lowest, int n)
 {
     enum { CHUNKS = S::ROW_BYTES / 16, STEP = S::THREADS / CHUNKS };
-    const int chunk = threadIdx.x % CHUNKS, mine = (int)threadIdx.x / CHUNKS;
-    const int skipped = lowest < mine ? 0 : (lowest - mine) / STEP + 1;
+    const int chunk = (int)(threadIdx.x % CHUNKS), mine = (int)(threadIdx.x / CHUNKS);
+    const int skipped = lowest < mine ? 0 : (int)((unsigned)(lowest - mine) / STEP) + 1;
     bool is_bad = false;
 
+#pragma unroll 1 /* there are few, mostly none */
     for (int row = mine + skipped * STEP; row < n; row += STEP) {
         const uint4 v = *(const uint4 *)(tile + swizzled<S::ROW_BYTES>(row, chunk));
         is_bad |= !(is_finite2<S::TYPE>(v.x) && is_finite2<S::TYPE>(v.y) &&

@@ -30,18 +30,31 @@ struct rope_turn {
     int n, half, interleaved;
 };
 
-/* Head number h of a token's row of qkv, whose position is pos. */
-__device__ __forceinline__ rope_turn turn_of(const sb_attention &a, int h, int64_t pos)
-{
-    const int half = h < a.heads + a.kv_heads ? a.rot_dim / 2 : 0;
-    const float *norm = h < a.heads && !SB_CUDA_FAULT(K_NORM_FOR_Q) ? a.q_norm : a.k_norm;
+enum head_kind { QUERY_HEAD, KEY_HEAD, VALUE_HEAD };
 
-    return {h < a.heads + a.kv_heads ? norm : NULL,
+/* A head of a token whose position is pos. */
+__device__ __forceinline__ rope_turn turn_of_kind(const sb_attention &a, enum head_kind kind,
+                                                  int64_t pos)
+{
+    const int half = kind == VALUE_HEAD ? 0 : a.rot_dim / 2;
+    const float *norm = kind == QUERY_HEAD && !SB_CUDA_FAULT(K_NORM_FOR_Q) ? a.q_norm : a.k_norm;
+
+    return {kind == VALUE_HEAD ? NULL : norm,
             a.cos + pos * half,
             a.sin + pos * half,
             a.head_dim,
             half,
             a.rot_interleaved};
+}
+
+/* The same of head number h of a token's row of qkv. */
+__device__ __forceinline__ rope_turn turn_of(const sb_attention &a, int h, int64_t pos)
+{
+    return turn_of_kind(a,
+                        h < a.heads                ? QUERY_HEAD
+                        : h < a.heads + a.kv_heads ? KEY_HEAD
+                                                   : VALUE_HEAD,
+                        pos);
 }
 
 /* The one order of a lane's squares: one after the other. */
@@ -59,7 +72,7 @@ __device__ __forceinline__ float add_squares(float sum, const float (&own)[N])
 template <int UNITS>
 __device__ __forceinline__ float sum_of_squares(const float *head, int n)
 {
-    const int lane = (int)threadIdx.x % HEAD_LANES;
+    const int lane = (int)(threadIdx.x % HEAD_LANES);
     float sum = 0.0f;
 
 #pragma unroll 1
@@ -85,7 +98,7 @@ __device__ __forceinline__ int2 elements_of(const rope_turn &turn, int u)
 /* Unit number i of those of a lane that begin with unit `first` of the head. */
 __device__ __forceinline__ int unit_of(int first, int i)
 {
-    return first + i * HEAD_LANES + (int)threadIdx.x % HEAD_LANES;
+    return first + i * HEAD_LANES + (int)(threadIdx.x % HEAD_LANES);
 }
 
 /* The norm's weights of a lane's units; ones where there is no norm. */

@@ -32,10 +32,10 @@ struct order {
 };
 
 static void layer_init(struct layer *l, int32_t heads, int32_t kv_heads, int32_t head_dim,
-                       int32_t n)
+                       int32_t rot_dim, int32_t n)
 {
     struct sb_attention *a = &l->attention;
-    const int32_t half = head_dim / 4; /* half of a head rotates */
+    const int32_t half = rot_dim / 2;
 
     memset(l, 0, sizeof *l);
     l->n = n;
@@ -428,12 +428,13 @@ static void check_layer(struct layer *l, enum sb_dtype type)
     free(whole);
 }
 
-/* {heads, kv_heads, head_dim, tokens, head norms, interleaved} */
-static void check_shapes(enum sb_dtype type, const int32_t shapes[][6], int n)
+/* {heads, kv_heads, head_dim, tokens, head norms, interleaved, all of a head rotates, else half} */
+static void check_shapes(enum sb_dtype type, const int32_t shapes[][7], int n)
 {
     for (int i = 0; i < n && !sbtest_failed_now; i++) {
         struct layer l;
-        layer_init(&l, shapes[i][0], shapes[i][1], shapes[i][2], shapes[i][3]);
+        layer_init(&l, shapes[i][0], shapes[i][1], shapes[i][2],
+                   shapes[i][6] ? shapes[i][2] : shapes[i][2] / 4 * 2, shapes[i][3]);
         l.attention.q_norm = shapes[i][4] ? l.norms : NULL;
         l.attention.k_norm = shapes[i][4] ? l.norms + shapes[i][2] : NULL;
         l.attention.rot_interleaved = shapes[i][5];
@@ -444,17 +445,20 @@ static void check_shapes(enum sb_dtype type, const int32_t shapes[][6], int n)
     }
 }
 
-static const int32_t shapes[][6] = {
+static const int32_t shapes[][7] = {
     {1, 1, 4, 1, 0, 0},    {2, 1, 12, 70, 1, 0}, {4, 2, 20, 66, 0, 1},  {3, 3, 24, 65, 1, 1},
     {4, 1, 64, 130, 0, 0}, {4, 2, 80, 33, 1, 0}, {14, 2, 64, 20, 1, 1}, {2, 1, 128, 67, 1, 0},
     {2, 1, 256, 10, 0, 0}, {40, 1, 16, 10, 0, 1}};
 
 /* Many queries to a key, and more splits. */
-static const int32_t bf16_shapes[][6] = {{16, 1, 80, 96, 1, 0}, {2, 1, 96, 270, 1, 0}};
-static const int32_t f16_shapes[][6] = {{8, 1, 128, 140, 0, 1}};
+static const int32_t bf16_shapes[][7] = {{16, 1, 80, 96, 1, 0},
+                                         {2, 1, 96, 270, 1, 0},
+                                         {4, 1, 128, 270, 1, 0, 1},
+                                         {6, 2, 64, 135, 0, 0, 1}};
+static const int32_t f16_shapes[][7] = {{8, 1, 128, 140, 0, 1}, {3, 1, 128, 131, 0, 0, 1}};
 
 /* Heads of more elements than a half warp has registers for, which the f32 class takes. */
-static const int32_t wide_shapes[][6] = {{2, 1, 300, 5, 1, 0}, {1, 1, 600, 3, 1, 1}};
+static const int32_t wide_shapes[][7] = {{2, 1, 300, 5, 1, 0}, {1, 1, 600, 3, 1, 1}};
 
 static void test_attend_reference(void)
 {
@@ -486,7 +490,7 @@ static void test_attend_extremes(void)
         char y[200 * 64 * 4];
         float *qkv;
 
-        layer_init(&l, 2, 1, 16, 100);
+        layer_init(&l, 2, 1, 16, 8, 100);
         l.attention.scale = 5e4f;
         for (int32_t t = 0; t < 200; t++)
             l.qkv[t * l.row + 3 * 16] = t % 2 ? 1e9f : -1e9f; /* v */
@@ -516,7 +520,7 @@ static void test_attend_spoiled(void)
     float *qkv;
     char *y;
 
-    layer_init(&l, 16, 1, 80, 24);
+    layer_init(&l, 16, 1, 80, 40, 24);
     for (int32_t t = 9; t < 24; t += 7) /* v */
         l.qkv[t * l.row + 17 * 80 + t] = t % 2 ? NAN : INFINITY;
     layer_place(&l, 24, 0, 24, 0);
