@@ -190,21 +190,21 @@ struct warp_rows {
     __device__ __forceinline__ void take(RING &ring, const uint16_t *fresh, const attend_unit &u,
                                          int d)
     {
-        const int lane = (int)threadIdx.x % 32, chunk = lane % 16;
+        const int lane = (int)threadIdx.x % 32, chunk = lane % 16, pitch = (d + 7) / 8 * 16;
         const bool has_keys = u.has_keys(); /* the whole warp */
         const uint8_t *cached = NULL;
 
         first = u.first_key() + lane / 16;
         if (has_keys)
-            cached = ring.slot(0) + (lane / 16 * d + chunk * 8) * 2;
+            cached = ring.slot(0) + lane / 16 * pitch + chunk * 16;
 #pragma unroll
         for (int i = 0; i < PAIRS; i++) {
             const int back = u.pos - (first + 2 * i);
             const uint4 zeros = {0, 0, 0, 0};
             row[i] = zeros;
             if (back >= 0 && chunk * 8 < d)
-                row[i] = back < u.n_fresh ? *(const uint4 *)(fresh + back * HEAD + chunk * 8)
-                                          : *(const uint4 *)(cached + i * d * 4);
+                row[i] = back < u.n_fresh ? load_chunk(fresh + back * HEAD, chunk, d)
+                                          : *(const uint4 *)(cached + 2 * i * pitch);
         }
         if (has_keys)
             ring.give_back(1);

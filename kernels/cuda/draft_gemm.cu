@@ -45,7 +45,7 @@ struct tile_source {
         if (stage >= last)
             return false;
         copy = {weight.w + ((int64_t)tile * weight.stages() + stage) * SB_TILE,
-                min((int)SLOT_STAGES, last - stage) * (int)STAGE_BYTES};
+                min((int)SLOT_STAGES, last - stage) * (int)STAGE_BYTES, 0};
         stage += SLOT_STAGES;
         return true;
     }

@@ -554,7 +554,7 @@ bool model_suits(const struct sb_step_model *m, const struct sb_step_layer *laye
         if (!layer_suits(&layers[i], type))
             return false;
     return type != SB_F32 && is_tiled(m->embed, type) && is_tiled(m->head, type) &&
-           a->head_dim <= HEAD && a->head_dim % 8 == 0 && a->heads % a->kv_heads == 0 && a->heads / a->kv_heads <= GROUP &&
+           a->head_dim <= HEAD && a->heads % a->kv_heads == 0 && a->heads / a->kv_heads <= GROUP &&
            m->hidden <= MOST_HIDDEN && m->hidden % 4 == 0 && m->n_layers <= MOST_LAYERS;
 }
 

@@ -194,14 +194,15 @@ struct stream_source {
         }
         if (!is_keys) {
             copy = {w + item * tile_size + part * SB_TILE,
-                    min((int)SLOT_STAGES, parts - part) * (int)STAGE_BYTES};
+                    min((int)SLOT_STAGES, parts - part) * (int)STAGE_BYTES, 0};
             part += SLOT_STAGES;
             return true;
         }
         if (is_held())
             return false;
         const attend_layer &of = tables->layers[layer].attention;
-        copy = {(part == 0 ? of.k : of.v) + keys_at, n_keys * tables->d * 2};
+        copy = {(part == 0 ? of.k : of.v) + keys_at, n_keys * tables->d * 2,
+                tables->d % 8 == 0 ? 0 : tables->d};
         part++;
         return true;
     }

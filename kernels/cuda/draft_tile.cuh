@@ -98,11 +98,38 @@ __device__ __forceinline__ void cp_async_wait_but(int n)
         cp_async_wait_but<MOST - 1>(n);
 }
 
-/* What a slot is filled with: bytes that lie one behind the other, 0 or more, multiples of 16. */
+/* What a slot is filled with: 0 bytes or more that lie one behind the other. Where they are rows of
+ * `odd` elements, which is no multiple of eight, each begins at a multiple of 16 bytes in the slot
+ * and ends in zeros. */
 struct slot_copy {
-    const void *from;
-    int bytes;
+    const uint16_t *from;
+    int bytes, odd;
 };
+
+/* Elements [8 chunk, 8 chunk + 8) of a row of n elements; zeros from n on. */
+__device__ __forceinline__ uint4 load_chunk(const uint16_t *row, int chunk, int n)
+{
+    if (n % 8 == 0)
+        return *(const uint4 *)(row + chunk * 8);
+    uint32_t word[4] = {0, 0, 0, 0};
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        if (chunk * 8 + i < n)
+            word[i / 2] |= (uint32_t)row[chunk * 8 + i] << i % 2 * 16;
+    const uint4 out = {word[0], word[1], word[2], word[3]};
+    return out;
+}
+
+/* Copies rows of an odd number of elements by ordinary loads, all lanes together. */
+static __device__ void copy_odd_rows(uint8_t *to, const slot_copy &copy)
+{
+    const int chunks = (copy.odd + 7) / 8, n = copy.bytes / (copy.odd * 2) * chunks;
+
+    for (int i = (int)threadIdx.x % 32; i < n; i += 32)
+        ((uint4 *)to)[i] = load_chunk(copy.from + i / chunks * copy.odd, i % chunks, copy.odd);
+    async_fence_shared(); /* bulk copies come to the same place later */
+    __syncwarp();
+}
 
 /*
  * A warp's ring. A source has next(copy), which says with what the slot that comes next is to be
@@ -145,17 +172,20 @@ struct stage_ring {
     __device__ __forceinline__ void begin_copy(const slot_copy &copy) const
     {
         const int lane = (int)threadIdx.x % 32, slot = put % SLOTS;
+        const int bytes = copy.odd ? 0 : copy.bytes;
         const shared_at to = at_shared(at) + slot * SLOT_BYTES;
 
+        if (copy.odd)
+            copy_odd_rows(at + slot * SLOT_BYTES, copy);
         if (!has_bulk_copies()) {
 #pragma unroll 1
-            for (int i = lane * 16; i < copy.bytes; i += 512)
+            for (int i = lane * 16; i < bytes; i += 512)
                 cp_async(to + i, (const char *)copy.from + i, true);
             cp_async_commit();
         } else if (lane == 0) {
-            mbarrier_arrive_expect(arrivals + slot * 8, (uint32_t)copy.bytes);
-            if (copy.bytes > 0)
-                bulk_copy(to, copy.from, (uint32_t)copy.bytes, arrivals + slot * 8);
+            mbarrier_arrive_expect(arrivals + slot * 8, (uint32_t)bytes);
+            if (bytes > 0)
+                bulk_copy(to, copy.from, (uint32_t)bytes, arrivals + slot * 8);
         }
     }
     /* Begins the copies that there is room for. */
