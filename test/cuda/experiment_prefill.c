@@ -220,7 +220,8 @@ static void e6_span(const struct lab *lab, int32_t span, int is_timed)
 static int e6(const struct shape *shape, enum sb_dtype type, const struct sb_log *log, int is_tiny)
 {
     const struct sb_mem mem = {NULL, NULL, NULL};
-    const struct sb_device_options options = {.compute = SPECBATCH_COMPUTE_BF16, .log = log};
+    const struct sb_device_options options = {
+        .compute = SPECBATCH_COMPUTE_BF16, .log = log, .prefill = SPECBATCH_PREFILL_CUDNN};
     const uint64_t began = sb_port_now_ns();
     struct lab lab = {.device = NULL};
     int32_t span = 0;
