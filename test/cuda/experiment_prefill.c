@@ -1,8 +1,8 @@
 /*
  * What only a GPU can tell about prefill by cuDNN. test/cuda/run_on_gpu.sh runs it; the simulator
  * runs it with --tiny, which shows that the program works, and its figures mean nothing.
- * `experiment_prefill qwen3-8b bf16` takes one shape in one type, since each costs a self-test and
- * a compilation by NVRTC.
+ * `experiment_prefill qwen3-8b bf16` takes one shape in one type, since each costs a self-test, for
+ * which NVRTC compiles every plan by itself.
  *
  *   E6   for the models' shapes of attention: whether an engine of cuDNN passes the self-test and
  *        which, how long that takes, how far its results are from the own kernel's, microseconds a
