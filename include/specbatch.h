@@ -297,6 +297,17 @@ enum {
     SPECBATCH_WEIGHTS_Q4 = 2 /* the embedding table and the output layer: 8 bits */
 };
 
+/* Who computes the attention of long prompts on CUDA in the class BF16; elsewhere the option
+ * changes nothing. Each is a class of its own: results are the same bits under every policy, batch
+ * and so on, and differ between the two (docs/cuda.md). Since 0.2. */
+enum {
+    SPECBATCH_PREFILL_OWN = 0, /* the library's own kernel */
+    /* cuDNN, where it passes a test: whether it did is in the model's fingerprint, and if not, the
+     * log says why. A model takes seconds longer to open then, and so does the first pool with
+     * slots of a new length to create. A draft's prompts are always the own kernel's. */
+    SPECBATCH_PREFILL_CUDNN = 1
+};
+
 /* Told while weights are loaded: `done` of `total` bytes. `done` never falls, and the last call has
  * done == total. Any other return value than 0 ends the loading with E_CANCELLED. Since 0.2. */
 typedef int32_t (*specbatch_progress_fn)(void *user, uint64_t done, uint64_t total);
@@ -327,12 +338,14 @@ typedef struct specbatch_model_options {
      * damaged or of another machine is written anew; if one cannot be read or written, the log says
      * so. The path is copied. The CPU ignores it. Since 0.2. */
     const char *plan_file;
+    int32_t prefill;  /* SPECBATCH_PREFILL_*. Since 0.2. */
+    int32_t reserved; /* 0 */
 } specbatch_model_options;
 
 #define SPECBATCH_MODEL_OPTIONS_INIT                                                           \
     {                                                                                          \
         sizeof(specbatch_model_options), 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
-            NULL, 0, 0, NULL                                                                   \
+            NULL, 0, 0, NULL, 0, 0                                                             \
     }
 
 /* Sets struct_size to `size`, and every other field within the first `size` bytes to its default.

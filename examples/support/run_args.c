@@ -28,6 +28,8 @@ void ex_model_options(struct ex_option *rows, size_t *n, struct ex_run_args *arg
          "quantise the matrices when loading (auto: as they are stored)"},
         {"--draft-weights", "auto|q8|q4", EX_CHOICE, &args->draft_weights, 0, 0,
          "the same for the draft (as --weights)"},
+        {"--prefill", "own|cudnn", EX_CHOICE, &args->prefill, 0, 0,
+         "cuda: who computes the attention of long prompts, a class of its own (own)"},
         {"--simd", "auto|scalar|avx2|avx512|amx", EX_CHOICE, &args->simd, 0, 0,
          "instruction set (auto)"},
         {"--plan-file", "FILE", EX_STRING, &args->plan_file, 0, 0,
@@ -142,9 +144,11 @@ int ex_open_models(specbatch_model **target, specbatch_draft **draft,
     options.simd = args->simd;
     options.kv = args->kv;
     options.weights = args->weights;
+    options.prefill = args->prefill;
     options.plan_file = args->plan_file;
     if (specbatch_model_open(target, args->target_dir, &options) != SPECBATCH_OK)
         return ex_complain("--target: %s", specbatch_last_error());
+    options.prefill = SPECBATCH_PREFILL_OWN; /* as drafts are, whatever is asked for */
     if (args->draft_weights >= 0)
         options.weights = args->draft_weights;
     return args->drafts.n == 0 || ex_open_draft(draft, args->drafts.at, args->drafts.n, &options);

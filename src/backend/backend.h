@@ -348,6 +348,7 @@ struct sb_device_options {
     const struct sb_log *log;
     int32_t index;         /* which device of the backend's kind */
     int32_t kv;            /* SPECBATCH_KV_*; a GPU refuses all but the type that AUTO is there */
+    int32_t prefill;       /* SPECBATCH_PREFILL_*, which a CPU does not heed */
     const char *plan_file; /* for timings, or NULL; there until the model is open */
 };
 

@@ -38,6 +38,9 @@ int32_t sb_model_options_resolve(specbatch_model_options *full,
     SB_TRY(sb_check_range(what, "kv", full->kv, SPECBATCH_KV_AUTO, SPECBATCH_KV_F16));
     SB_TRY(sb_check_range(what, "weights", full->weights, SPECBATCH_WEIGHTS_AUTO,
                           SPECBATCH_WEIGHTS_Q4));
+    SB_TRY(sb_check_range(what, "prefill", full->prefill, SPECBATCH_PREFILL_OWN,
+                          SPECBATCH_PREFILL_CUDNN));
+    SB_TRY(sb_check_flags(SPECBATCH_E_OPTIONS, what, "reserved", (uint32_t)full->reserved, 0));
     if (full->plan_file && !full->plan_file[0])
         SB_FAIL(SPECBATCH_E_INVALID, "%s: the path of plan_file is empty", what);
     if (full->plan_file && strlen(full->plan_file) > SB_FILE_PATH)
@@ -202,8 +205,12 @@ int32_t sb_model_open(struct specbatch_model **out, const char *path,
 {
     const struct sb_mem mem = {options->alloc, options->free, options->alloc_user};
     const struct sb_log log = {options->log, options->log_user};
-    struct sb_device_options device = {options->compute,      options->simd, &log,
-                                       options->device_index, options->kv,   options->plan_file};
+    struct sb_device_options device = {.simd = options->simd,
+                                       .log = &log,
+                                       .index = options->device_index,
+                                       .kv = options->kv,
+                                       .prefill = options->prefill,
+                                       .plan_file = options->plan_file};
     struct specbatch_model *model = NULL;
     struct sb_tensors *tensors = NULL;
     struct sb_container from = {NULL, NULL};

@@ -13,7 +13,7 @@
 #define SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), "size of " #type)
 #define AT(type, field, offset) _Static_assert(offsetof(type, field) == (offset), #type "." #field)
 
-SIZE(specbatch_model_options, 104);
+SIZE(specbatch_model_options, 112);
 AT(specbatch_model_options, struct_size, 0);
 AT(specbatch_model_options, device, 8);
 AT(specbatch_model_options, compute, 12);
@@ -30,6 +30,8 @@ AT(specbatch_model_options, progress_user, 80);
 AT(specbatch_model_options, kv, 88);
 AT(specbatch_model_options, weights, 92);
 AT(specbatch_model_options, plan_file, 96);
+AT(specbatch_model_options, prefill, 104);
+AT(specbatch_model_options, reserved, 108);
 
 SIZE(specbatch_message, 24);
 AT(specbatch_message, role, 0);
@@ -242,6 +244,8 @@ IS(SPECBATCH_KV_F16, 3);
 IS(SPECBATCH_WEIGHTS_AUTO, 0);
 IS(SPECBATCH_WEIGHTS_Q8, 1);
 IS(SPECBATCH_WEIGHTS_Q4, 2);
+IS(SPECBATCH_PREFILL_OWN, 0);
+IS(SPECBATCH_PREFILL_CUDNN, 1);
 IS(SPECBATCH_TEXT_NO_BOS, 1);
 IS(SPECBATCH_TEXT_PLAIN_SPECIAL, 2);
 IS(SPECBATCH_TEXT_KEEP_SPECIAL, 4);

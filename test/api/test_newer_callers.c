@@ -221,6 +221,14 @@ static int32_t with_pool_reserved(uint32_t bits)
     return create_pool(&options);
 }
 
+static int32_t with_model_reserved(uint32_t bits)
+{
+    specbatch_model_options options = model_options;
+
+    options.reserved = (int32_t)bits;
+    return open_model(&options);
+}
+
 static int32_t with_table_reserved(uint32_t bits)
 {
     specbatch_table_options options = table_options;
@@ -277,6 +285,7 @@ static const struct taker {
     {"specbatch_chat_options.flags", "flags", with_chat_flags,
      SPECBATCH_CHAT_NO_THINK | SPECBATCH_CHAT_NO_ANSWER_PROMPT | SPECBATCH_CHAT_PARSE_SPECIAL,
      SPECBATCH_E_OPTIONS},
+    {"specbatch_model_options.reserved", "reserved", with_model_reserved, 0, SPECBATCH_E_OPTIONS},
     {"specbatch_pool_options.flags", "flags", with_pool_flags,
      SPECBATCH_POOL_SORT_BY_LENGTH | SPECBATCH_POOL_EQSPEC_REPLACE | SPECBATCH_POOL_FIXED_K |
          SPECBATCH_POOL_GROW_SLOTS,

@@ -1,8 +1,8 @@
 /*
  * What only a GPU can tell about prefill by cuDNN. test/cuda/run_on_gpu.sh runs it; the simulator
  * runs it with --tiny, which shows that the program works, and its figures mean nothing.
- * `experiment_prefill qwen3-8b bf16` takes one shape in one type, since each costs a self-test and
- * a compilation by NVRTC.
+ * `experiment_prefill qwen3-8b bf16` takes one shape in one type, since each costs a self-test, for
+ * which NVRTC compiles every plan by itself.
  *
  *   E6   for the models' shapes of attention: whether an engine of cuDNN passes the self-test and
  *        which, how long that takes, how far its results are from the own kernel's, microseconds a
@@ -220,7 +220,8 @@ static void e6_span(const struct lab *lab, int32_t span, int is_timed)
 static int e6(const struct shape *shape, enum sb_dtype type, const struct sb_log *log, int is_tiny)
 {
     const struct sb_mem mem = {NULL, NULL, NULL};
-    const struct sb_device_options options = {.compute = SPECBATCH_COMPUTE_BF16, .log = log};
+    const struct sb_device_options options = {
+        .compute = SPECBATCH_COMPUTE_BF16, .log = log, .prefill = SPECBATCH_PREFILL_CUDNN};
     const uint64_t began = sb_port_now_ns();
     struct lab lab = {.device = NULL};
     int32_t span = 0;

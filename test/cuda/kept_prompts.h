@@ -1,7 +1,7 @@
 /*
- * Prompts that begin alike, in pools that keep prefixes and in pools that take a slot back, where
- * cuDNN computes spans (src/backend/cuda/prefill.h). All share their first 290 tokens, or as many
- * as they have:
+ * Prompts that begin alike, in pools that keep prefixes and in pools that take a slot back. Drawn
+ * is what computes them where cuDNN computes spans (src/backend/cuda/prefill.h). All share their
+ * first 290 tokens, or as many as they have:
  *
  *    tokens    0       200   256    290               512       700
  *    700       |===== span =====|===== span ==========|== own ==|
@@ -15,6 +15,10 @@
  * A token that one prompt has in a span and another has not is not the same column. So of 700, the
  * prompt of 300 may take one span, and no token behind it; so may the one of 520, which has the
  * rest in a span, but not all of that span. Neither may take anything of 200.
+ *
+ * Where the own kernel computes all, a prompt takes every whole block of 32 tokens that it shares
+ * with one before it, its last token excepted: 288 of 290 tokens, 224 of 250, and the talk 256 of
+ * the prompt of 250 and its answer.
  */
 #ifndef KEPT_PROMPTS_H
 #define KEPT_PROMPTS_H
@@ -63,6 +67,10 @@ int32_t preempted_ask(specbatch_model *model, struct preempted_answer answers[PR
 int preempted_differ(specbatch_model *model, const struct preempted_answer *answers,
                      uint64_t prefix_bytes, char *why, size_t size);
 
+/* Asks all prompts, and then runs them in turn and the first of them again: each has to find as
+ * many tokens as it may. Returns 0, or 1 and why. */
+int kept_hits_differ(specbatch_model *model, struct kept_answer answers[KEPT], char *why,
+                     size_t size);
 /* All of it, and all prompts at once, where something is found, and evicted. Returns 0, or 1 and
  * why. */
 int kept_prompts_differ(specbatch_model *model, char *why, size_t size);

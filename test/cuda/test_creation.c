@@ -108,7 +108,7 @@ static void waiting_log(void *user, int32_t level, const char *line)
     wait_for_another();
 }
 
-static int32_t open_model(const char *path, int32_t max_len, const char *plan_file)
+static int32_t open_model(const char *path, int32_t max_len, int32_t prefill, const char *plan_file)
 {
     specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
 
@@ -118,6 +118,7 @@ static int32_t open_model(const char *path, int32_t max_len, const char *plan_fi
     options.log = waiting_log;
     options.alloc = waiting_alloc;
     options.free = waiting_free;
+    options.prefill = prefill;
     options.plan_file = plan_file;
     host.max_len = max_len;
     return specbatch_model_open(&host.model, path, &options);
@@ -142,7 +143,7 @@ static void check_creation(int32_t least)
 
 static void test_functions_of_the_host_wait_for_pools(void)
 {
-    CHECK_OK(open_model(TARGET, 64, NULL));
+    CHECK_OK(open_model(TARGET, 64, SPECBATCH_PREFILL_OWN, NULL));
     check_creation(5); /* at least the log's, with a line for each shape of weight */
 }
 
@@ -153,7 +154,7 @@ static void test_they_wait_where_plans_are_kept(void)
     char path[128];
 
     snprintf(path, sizeof path, "%s/plans", dir.path);
-    CHECK_OK(open_model(TARGET, 64, path));
+    CHECK_OK(open_model(TARGET, 64, SPECBATCH_PREFILL_OWN, path));
     check_creation(2);
     CHECK_INT(access(path, R_OK), 0);
     test_dir_remove(&dir);
@@ -165,7 +166,7 @@ static void test_they_wait_where_prompts_are_long(void)
     struct test_dir dir = three_spans_make();
 
     cudasim_cudnn(91900);
-    CHECK_OK(open_model(dir.path, 300, NULL));
+    CHECK_OK(open_model(dir.path, 300, SPECBATCH_PREFILL_CUDNN, NULL));
     CHECK(strstr(specbatch_model_fingerprint(host.model), "prefill cudnn") != NULL);
     check_creation(6);
     cudasim_cudnn(0);
@@ -185,7 +186,7 @@ static void test_threads_at_once(void)
     int32_t results[THREADS];
     pthread_t threads[THREADS];
 
-    CHECK_OK(open_model(TARGET, 64, NULL));
+    CHECK_OK(open_model(TARGET, 64, SPECBATCH_PREFILL_OWN, NULL));
     for (int32_t i = 0; i < THREADS; i++) {
         results[i] = ROWS + 3 * (i % 2) + i; /* some need what others have tested, some more */
         CHECK_INT(pthread_create(&threads[i], NULL, create_so_many, &results[i]), 0);
@@ -204,7 +205,7 @@ static void test_a_log_function_that_does_not_return(void)
 {
     static jmp_buf escape;
 
-    CHECK_OK(open_model(TARGET, 64, NULL));
+    CHECK_OK(open_model(TARGET, 64, SPECBATCH_PREFILL_OWN, NULL));
     if (!setjmp(escape)) {
         host.escape = &escape;
         (void)create(ROWS);

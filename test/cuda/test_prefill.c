@@ -26,12 +26,13 @@ static void on_log(void *user, int32_t level, const char *message)
         snprintf(level == SPECBATCH_LOG_WARN ? warned : informed, sizeof warned, "%s", message);
 }
 
-static int32_t open_model(specbatch_model **out, const char *path, int32_t compute)
+static int32_t open_model(specbatch_model **out, const char *path, int32_t compute, int32_t prefill)
 {
     specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
 
     options.device = SPECBATCH_DEVICE_CUDA;
     options.compute = compute;
+    options.prefill = prefill;
     options.log = on_log;
     warned[0] = informed[0] = '\0';
     *out = NULL;
@@ -44,7 +45,7 @@ static int32_t open_with(specbatch_model **out, size_t version, enum cudasim_cud
 {
     cudasim_cudnn(version);
     cudasim_break_cudnn(fault, argument);
-    return open_model(out, model_dir.path, SPECBATCH_COMPUTE_BF16);
+    return open_model(out, model_dir.path, SPECBATCH_COMPUTE_BF16, SPECBATCH_PREFILL_CUDNN);
 }
 
 static void close_with(specbatch_model *model)
@@ -85,6 +86,26 @@ static void test_the_class_names_the_choice(void)
     CHECK(is_clean());
 }
 
+/* A cuDNN that nobody asks for is not touched, and prefixes end where blocks do. */
+static void test_the_own_kernel_is_the_default(void)
+{
+    const int64_t before = cudasim_cudnn_calls();
+    struct kept_answer answers[KEPT];
+    specbatch_model *model;
+    char why[300] = "";
+
+    cudasim_cudnn(VERSION);
+    CHECK_OK(open_model(&model, model_dir.path, SPECBATCH_COMPUTE_BF16, SPECBATCH_PREFILL_OWN));
+    CHECK(says(model, "prefill own"));
+    CHECK_STR(warned, "");
+    const int differ = kept_hits_differ(model, answers, why, sizeof why);
+    CHECK_INT(cudasim_cudnn_calls(), before);
+    close_with(model);
+    if (differ)
+        FAIL("%s", why);
+    CHECK(is_clean());
+}
+
 /* For each span of a prompt and each layer there is one call of cuDNN, and no call for anything
  * else. */
 static void test_spans_and_nothing_else_are_calls(void)
@@ -109,10 +130,10 @@ static void test_the_f32_class_and_unsuited_shapes_go_without(void)
     specbatch_model *model;
 
     cudasim_cudnn(VERSION);
-    CHECK_OK(open_model(&model, model_dir.path, SPECBATCH_COMPUTE_F32));
+    CHECK_OK(open_model(&model, model_dir.path, SPECBATCH_COMPUTE_F32, SPECBATCH_PREFILL_CUDNN));
     CHECK(!says(model, "prefill"));
     specbatch_model_close(model);
-    CHECK_OK(open_model(&model, UNSUITED, SPECBATCH_COMPUTE_BF16));
+    CHECK_OK(open_model(&model, UNSUITED, SPECBATCH_COMPUTE_BF16, SPECBATCH_PREFILL_CUDNN));
     CHECK(says(model, "prefill own"));
     CHECK(strstr(informed, "does not suit") != NULL);
     specbatch_model_close(model);
@@ -369,6 +390,7 @@ static void test_a_refused_call_ends_its_pool(void)
 TEST_BEGIN
 model_dir = three_spans_make();
 RUN(test_the_class_names_the_choice);
+RUN(test_the_own_kernel_is_the_default);
 RUN(test_spans_and_nothing_else_are_calls);
 RUN(test_the_f32_class_and_unsuited_shapes_go_without);
 RUN(test_any_policy_batch_and_chunk_is_plain);

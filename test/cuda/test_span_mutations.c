@@ -64,6 +64,7 @@ static int32_t open_and_ask(const char *path)
     cudasim_cudnn(91900);
     options.device = SPECBATCH_DEVICE_CUDA;
     options.compute = SPECBATCH_COMPUTE_BF16;
+    options.prefill = SPECBATCH_PREFILL_CUDNN;
     rc = specbatch_model_open(&model, path, &options);
     if (rc == SPECBATCH_OK)
         rc = kept_ask(model, answers, prompts, 2);

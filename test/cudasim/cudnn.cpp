@@ -1,8 +1,10 @@
 /*
  * cuDNN's backend API, as far as the library uses it. Descriptors keep their attributes. A plan is
  * run by carrying out the operations of its graph one after the other, each on whole tensors. So a
- * test shows what the graph says, with its mask, strides and broadcasts; nothing here knows that it
- * is attention.
+ * test shows what the graph says, with its mask, strides and broadcasts. That it is attention is
+ * known here in one respect: as the kernels of cuDNN 9.19 do on an H100, a plan writes a softmax's
+ * statistics even if the graph does not have them as a result, and then to an address that nobody
+ * gave.
  *
  *   products     one f32 sum over ascending k, heads of the right side repeated
  *   reductions   over ascending keys
@@ -10,8 +12,7 @@
  *
  * The heuristic offers in this order: engine 7, which calls itself nondeterministic and is; engine
  * 3 with a knob; and as a fallback engine 1, which has other bits than 3 because it divides at the
- * end. So a caller cannot just take the first. Engines refuse a graph that is not finalized, and a
- * plan needs a cache of kernels.
+ * end. So a caller cannot just take the first. Engines refuse a graph that is not finalized.
  *
  * cudasim_break_cudnn has the ways in which a library may break the contract.
  */
@@ -101,6 +102,7 @@ struct tensor {
     cudnnDataType_t type;
     bool is_virtual, is_by_value;
     int64_t count() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
+    int64_t bytes() const { return type == CUDNN_DATA_FLOAT ? 4 : 2; } /* of one in memory */
 };
 
 struct operation {
@@ -191,6 +193,11 @@ float rounded(float v, cudnnDataType_t type)
 float load(const char *at, cudnnDataType_t type)
 {
     unsigned short half;
+    float whole;
+    if (type == CUDNN_DATA_FLOAT) {
+        memcpy(&whole, at, 4);
+        return whole;
+    }
     memcpy(&half, at, 2);
     return type == CUDNN_DATA_BFLOAT16 ? __bfloat162float(__ushort_as_bfloat16(half))
                                        : __half2float(__ushort_as_half(half));
@@ -201,7 +208,10 @@ void store(char *at, cudnnDataType_t type, float v)
     const unsigned short half = type == CUDNN_DATA_BFLOAT16
                                     ? __bfloat16_as_ushort(__float2bfloat16_rn(v))
                                     : __half_as_ushort(__float2half_rn(v));
-    memcpy(at, &half, 2);
+    if (type == CUDNN_DATA_FLOAT)
+        memcpy(at, &v, 4);
+    else
+        memcpy(at, &half, 2);
 }
 
 /* Calls f(packed index, offset in memory) for each element, in order. */
@@ -230,7 +240,9 @@ const values &fetch(state &s, const tensor &t)
     values &v = s.got[t.id];
     v.resize((size_t)t.count());
     const char *from = s.at[t.id];
-    each(t, [&](int64_t i, int64_t offset) { v[(size_t)i] = load(from + 2 * offset, t.type); });
+    each(t, [&](int64_t i, int64_t offset) {
+        v[(size_t)i] = load(from + t.bytes() * offset, t.type);
+    });
     return v;
 }
 
@@ -273,6 +285,8 @@ float pointwise(const operation &o, float x, float b, float t, int64_t index)
         return x / b;
     case CUDNN_POINTWISE_EXP:
         return expf(x);
+    case CUDNN_POINTWISE_LOG:
+        return logf(x);
     case CUDNN_POINTWISE_CMP_GE:
         return x >= b ? 1.0f : 0.0f;
     case CUDNN_POINTWISE_BINARY_SELECT:
@@ -312,8 +326,9 @@ void carry_out(state &s, const operation &o)
         v = rounded(v, o.y.type);
     if (!o.y.is_virtual)
         each(o.y, [&](int64_t i, int64_t offset) {
-            store(s.at[o.y.id] + 2 * offset, o.y.type, y[(size_t)i]);
-            check_device(s.at[o.y.id] + 2 * offset, 2, MEMORY_WRITTEN);
+            char *const at = s.at[o.y.id] + o.y.bytes() * offset;
+            store(at, o.y.type, y[(size_t)i]);
+            check_device(at, (size_t)o.y.bytes(), MEMORY_WRITTEN);
         });
     s.got[o.y.id] = std::move(y);
 }
@@ -338,11 +353,25 @@ bool spoils(const plan &p, int64_t call)
     }
 }
 
+/* Whether the statistics have a place: a sum of which one part is a logarithm, in memory. */
+bool has_statistics(const plan &p)
+{
+    for (const operation &log : p.operations)
+        for (const operation &o : p.operations)
+            if (log.kind == operation::POINTWISE && log.mode == CUDNN_POINTWISE_LOG &&
+                o.kind == operation::POINTWISE && o.mode == CUDNN_POINTWISE_ADD &&
+                !o.y.is_virtual && o.y.type == CUDNN_DATA_FLOAT && o.has_b && o.b.id == log.y.id)
+                return true;
+    return false;
+}
+
 cudaError_t run(const plan &p, state s, int64_t call)
 {
     const tensor &v = p.operations.back().b, &y = p.operations.back().y;
     unsigned short first;
 
+    if (!has_statistics(p))
+        return cudaErrorIllegalAddress;
     if (fault_now == CUDASIM_CUDNN_TOP_LEFT) /* as if there were as many keys as queries */
         for (auto &scalar : s.got)
             if (scalar.second.size() == 1 && scalar.second[0] == (float)v.dims[2])
@@ -445,8 +474,7 @@ cudnnStatus_t finalize(cudnnBackendDescriptor_t which)
     case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
         config = child(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
         engine = config ? child(config, CUDNN_ATTR_ENGINECFG_ENGINE) : nullptr;
-        if (!engine || !config->is_finished || !engine->is_finished ||
-            !child(d, CUDNN_ATTR_EXECUTION_PLAN_KERNEL_CACHE))
+        if (!engine || !config->is_finished || !engine->is_finished)
             return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
         if (fault_now == CUDASIM_CUDNN_NO_PLAN)
             return CUDNN_STATUS_NOT_SUPPORTED;
@@ -519,7 +547,7 @@ bool is_readable(const tensor &t, const char *at)
     int64_t last = 0;
     for (int k = 0; k < 4; k++)
         last += (t.dims[k] - 1) * t.strides[k];
-    return (uintptr_t)at % 16 == 0 && is_device_range(at, (size_t)(last + 1) * 2);
+    return (uintptr_t)at % 16 == 0 && is_device_range(at, (size_t)((last + 1) * t.bytes()));
 }
 
 /* Scalars are read now; tensors are read when the stream runs the call. */

@@ -158,6 +158,10 @@ static void test_model_options(void)
     given.device_index = 1;
     CHECK_ERROR(sb_model_options_resolve(&full, &given), SPECBATCH_E_INVALID, "device_index");
     given.device_index = 0;
+    given.prefill = 2;
+    CHECK_ERROR(sb_model_options_resolve(&full, &given), SPECBATCH_E_INVALID,
+                "prefill is 2, outside 0..1");
+    given.prefill = SPECBATCH_PREFILL_CUDNN;
     given.plan_file = "";
     CHECK_ERROR(sb_model_options_resolve(&full, &given), SPECBATCH_E_INVALID, "is empty");
     given.plan_file = path;

@@ -54,6 +54,8 @@ KV_F16 = 3
 WEIGHTS_AUTO = 0
 WEIGHTS_Q8 = 1
 WEIGHTS_Q4 = 2
+PREFILL_OWN = 0
+PREFILL_CUDNN = 1
 TEXT_NO_BOS = 1
 TEXT_PLAIN_SPECIAL = 2
 TEXT_KEEP_SPECIAL = 4
@@ -106,7 +108,8 @@ class model_options(Structure):
         ("simd", c_int32), ("device_index", c_int32), ("alloc", alloc_fn), ("free", free_fn),
         ("alloc_user", c_void_p), ("log", log_fn), ("log_user", c_void_p),
         ("cuda_module", c_char_p), ("progress", progress_fn), ("progress_user", c_void_p),
-        ("kv", c_int32), ("weights", c_int32), ("plan_file", c_char_p)]
+        ("kv", c_int32), ("weights", c_int32), ("plan_file", c_char_p), ("prefill", c_int32),
+        ("reserved", c_int32)]
 
 
 class message(Structure):
@@ -207,7 +210,7 @@ class audit_report(Structure):
         ("n_tokens", c_uint64)]
 
 
-SIZES = ((model_options, 104), (message, 24), (chat_options, 16), (ngram_options, 16),
+SIZES = ((model_options, 112), (message, 24), (chat_options, 16), (ngram_options, 16),
         (table_options, 24), (draft_row, 56), (draft_ops, 40), (pool_options, 120),
         (sampling, 80), (stops, 32), (mask_row, 72), (mask, 24), (answers, 16), (request, 136),
         (request_state, 64), (event, 64), (audit_report, 40))

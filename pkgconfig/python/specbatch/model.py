@@ -18,7 +18,7 @@ Message = Union[Dict[str, str], Tuple[str, str]]
 
 
 def _model_options(device: str, device_index: int, compute: str, simd: str, kv: str, weights: str,
-                   cuda_module: Optional[Path], plan_file: Optional[Path],
+                   prefill: str, cuda_module: Optional[Path], plan_file: Optional[Path],
                    log: Optional[LogFunction], progress: Optional[ProgressFunction]) -> Any:
     show = None if progress is None else function_argument("progress", progress)
 
@@ -32,6 +32,7 @@ def _model_options(device: str, device_index: int, compute: str, simd: str, kv: 
         _abi.model_options, device=choice("DEVICE_", device, "device"), device_index=device_index,
         compute=choice("COMPUTE_", compute, "compute"), simd=choice("SIMD_", simd, "simd"),
         kv=choice("KV_", kv, "kv"), weights=choice("WEIGHTS_", weights, "weights"),
+        prefill=choice("PREFILL_", prefill, "prefill"),
         cuda_module=_optional(cuda_module, "cuda_module"),
         plan_file=_optional(plan_file, "plan_file"), log=log_callback(log),
         progress=callback(_abi.progress_fn, watch))
@@ -50,14 +51,14 @@ class Model(Handle):
 
     @classmethod
     def open(cls, path: Path, *, device: str = "cpu", device_index: int = 0, compute: str = "auto",
-             simd: str = "auto", kv: str = "auto", weights: str = "auto",
+             simd: str = "auto", kv: str = "auto", weights: str = "auto", prefill: str = "own",
              cuda_module: Optional[Path] = None, plan_file: Optional[Path] = None,
              log: Optional[LogFunction] = None,
              progress: Optional[ProgressFunction] = None) -> "Model":
         """Opens a folder as Hugging Face lays it out, or a GGUF file. The options are those of
         specbatch_model_options; constants are given by their names, as in compute="f32"."""
-        options = _model_options(device, device_index, compute, simd, kv, weights, cuda_module,
-                                 plan_file, log, progress)
+        options = _model_options(device, device_index, compute, simd, kv, weights, prefill,
+                                 cuda_module, plan_file, log, progress)
         pointer = make("model_open", string_argument(path, "path"), ctypes.byref(options))
         return cls._of(pointer, options.log)
 

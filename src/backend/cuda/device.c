@@ -71,6 +71,7 @@ int32_t sb_cuda_device_open(struct sb_device **out, const struct sb_mem *mem,
     device->gpu.log = *options->log;
     device->gpu.index = options->index;
     device->kv = options->kv;
+    device->wants_cudnn = options->prefill == SPECBATCH_PREFILL_CUDNN;
     device->plan_file = options->plan_file;
     SB_TRY(check_capability(device));
     if (pthread_mutex_init(&device->lock, NULL) != 0)
@@ -143,7 +144,8 @@ int32_t sb_cuda_calibrate(int32_t *span, struct sb_device *device,
     *span = 0;
     if (device->type == SB_F32)
         goto done;
-    SB_TRY(sb_prefill_create(&device->prefill, &device->gpu, device->type, geometry));
+    if (device->wants_cudnn)
+        SB_TRY(sb_prefill_create(&device->prefill, &device->gpu, device->type, geometry));
     *span = device->prefill ? SB_SPAN : 0;
     snprintf(device->class_text + used, sizeof device->class_text - used, "; prefill %s",
              sb_prefill_class(device->prefill));

@@ -6,7 +6,8 @@
  * class: weights stay in the file's 16-bit type, and a file of f32 is rounded to bf16. The first
  * weight of a model, its embedding, chooses the type, bf16 if it is quantised, and the rest follow
  * it. Quantised weights stay quantised in both, and their products are of a class of their own.
- * When the model is loaded, calibration decides who computes the attention of long prompts.
+ * When the model is loaded and cuDNN is wanted, calibration decides who computes the attention of
+ * long prompts.
  */
 #ifndef SB_CUDA_DEVICE_H
 #define SB_CUDA_DEVICE_H
@@ -25,6 +26,7 @@ struct sb_device {
     int has_type;               /* `type` is chosen */
     enum sb_dtype type;         /* of weights, gemm inputs and caches */
     int32_t kv;                 /* SPECBATCH_KV_*: what was asked for, AUTO or that type */
+    int32_t wants_cudnn;        /* for the attention of long prompts */
     const char *plan_file;      /* the option, until has_type */
     int has_quantised;          /* weights are quantised, so the class names their products */
     struct sb_staging staging;  /* through which weights are loaded */

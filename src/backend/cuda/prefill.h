@@ -1,6 +1,6 @@
 /*
- * Attention of long prompts by cuDNN, span by span (backend/backend.h), where it keeps the
- * contract.
+ * Attention of long prompts by cuDNN, span by span (backend/backend.h), where the model's option
+ * `prefill` asks for it and it keeps the contract.
  *
  * THE CONTRACT HERE. cuDNN's bits differ from the own kernel's. So which of the two computes a
  * token must follow from the token's own sequence, or tokens would depend on the batch:

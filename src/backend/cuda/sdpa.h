@@ -52,7 +52,7 @@ struct sb_sdpa_call {
     const void *q, *k, *v;
     void *y;
     float scale;
-    void *workspace; /* of sb_sdpa_workspace bytes */
+    void *workspace; /* of sb_sdpa_workspace bytes, from a multiple of 256 on */
     cudaStream_t stream;
 };
 

@@ -8,16 +8,25 @@
  *   row, col = indices of C         allowed = row + n_kv - n_q >= col (the mask ends bottom right)
  *   M = allowed ? C : -inf
  *   X = max M      E = exp(M - X)   P = E / sum E                     (P 16 bit, all else f32)
- *   O = P V
+ *   O = P V                         T = X + log sum E                 (f32, in memory)
  *
  * The tensors from S to P are virtual, which means that they exist in a kernel's registers only.
  * For grouped heads, the products broadcast K and V over the query heads.
  *
+ * T, which a backward pass would need, is read by nobody, and it must be there. On an H100 with
+ * cuDNN 9.19.0, these graphs were tried:
+ *
+ *   shapes, kernel              without T                             with T
+ *   fixed, one a plan           its kernel writes T all the same,     passes the self-test
+ *                               to an address that nobody gave
+ *   arguments, one in a cache   the same                              no engine passes
+ *
+ * So T lies in front of the workspace, and the graph has fixed shapes: NVRTC compiles every plan's
+ * kernel, which takes a quarter of a second. X and sum E as outputs in T's place pass no test.
+ *
  *   tensors ---> operations ---> graph ---> engine + knobs ---> configuration ---> plan
  *
- * A plan keeps its descriptors, since cuDNN does not say which of them it copies. The plans of one
- * library share a cache of kernels. The kernel takes the shape as arguments, so it is compiled once
- * and not once a plan.
+ * A plan keeps its descriptors, since cuDNN does not say which of them it copies.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -33,11 +42,12 @@ enum {
                        reductions */
     MOST_DESCRIPTORS = 80,
     MOST_CONFIGS = 16,
-    MOST_NOTES = 16
+    MOST_NOTES = 16,
+    ALIGNED = 256 /* bytes, of the workspace */
 };
 
 /* The tensors that a call gives the addresses of, by their unique ids; virtual ones follow. */
-enum { Q = 1, K, V, O, SCALE, LOWEST, ROWS, KEYS, FIRST_VIRTUAL };
+enum { Q = 1, K, V, O, T, SCALE, LOWEST, ROWS, KEYS, FIRST_VIRTUAL };
 
 /* Descriptors that are made and freed together. After the first failure nothing more is done, so a
  * caller need not look at every step. */
@@ -55,14 +65,12 @@ struct sb_sdpa {
     struct sb_mem mem;
     struct sb_cudnn api;
     cudnnHandle_t handle;
-    struct builder kept;              /* the cache, and the graph that it was made for */
-    cudnnBackendDescriptor_t kernels; /* the cache; NULL before the first plan */
 };
 
 struct sb_sdpa_plan {
     struct builder built;
     cudnnBackendDescriptor_t plan;
-    size_t workspace;
+    size_t statistics, workspace; /* bytes of T, and of cuDNN's workspace behind it */
     int32_t n_q, n_kv;
 };
 
@@ -139,15 +147,22 @@ static cudnnBackendDescriptor_t scalar(struct builder *b, int64_t id, cudnnDataT
     return tensor(b, id, BY_VALUE, type, ones, ones);
 }
 
-/* An intermediate result for every head, query and key, or with n_kv = 1 for every head and
- * query. */
-static cudnnBackendDescriptor_t scores(struct builder *b, const struct sb_sdpa_shape *s,
-                                       cudnnDataType_t type, int64_t n_kv)
+/* A result for every head, query and key, or with n_kv = 1 for every head and query; packed. */
+static cudnnBackendDescriptor_t packed(struct builder *b, int64_t id, enum kind kind,
+                                       const struct sb_sdpa_shape *s, cudnnDataType_t type,
+                                       int64_t n_kv)
 {
     const int64_t dims[4] = {1, s->heads, s->n_q, n_kv};
     const int64_t strides[4] = {s->heads * s->n_q * n_kv, s->n_q * n_kv, n_kv, 1};
 
-    return tensor(b, b->next_id++, VIRTUAL, type, dims, strides);
+    return tensor(b, id, kind, type, dims, strides);
+}
+
+/* An intermediate one. */
+static cudnnBackendDescriptor_t scores(struct builder *b, const struct sb_sdpa_shape *s,
+                                       cudnnDataType_t type, int64_t n_kv)
+{
+    return packed(b, b->next_id++, VIRTUAL, s, type, n_kv);
 }
 
 /* ---------------------------------------------------------------- operations */
@@ -267,12 +282,12 @@ static cudnnBackendDescriptor_t mask(struct builder *b, const struct sb_sdpa_sha
                      scores(b, s, f32, s->n_kv));
 }
 
-/* P. */
+/* P, and T beside it. */
 static cudnnBackendDescriptor_t softmax(struct builder *b, const struct sb_sdpa_shape *s,
                                         cudnnDataType_t type, cudnnBackendDescriptor_t m)
 {
     const cudnnDataType_t f32 = CUDNN_DATA_FLOAT;
-    cudnnBackendDescriptor_t top, less, e, sum;
+    cudnnBackendDescriptor_t top, less, e, sum, log_sum;
 
     top = reduce(b, CUDNN_REDUCE_TENSOR_MAX, m, scores(b, s, f32, 1));
     less = pointwise(
@@ -281,6 +296,13 @@ static cudnnBackendDescriptor_t softmax(struct builder *b, const struct sb_sdpa_
     e = pointwise(b, &(struct pointwise){.mode = CUDNN_POINTWISE_EXP, .precision = f32, .x = less},
                   scores(b, s, f32, s->n_kv));
     sum = reduce(b, CUDNN_REDUCE_TENSOR_ADD, e, scores(b, s, f32, 1));
+    log_sum = pointwise(
+        b, &(struct pointwise){.mode = CUDNN_POINTWISE_LOG, .precision = f32, .x = sum},
+        scores(b, s, f32, 1));
+    (void)pointwise(
+        b,
+        &(struct pointwise){.mode = CUDNN_POINTWISE_ADD, .precision = f32, .x = top, .b = log_sum},
+        packed(b, T, IN_MEMORY, s, f32, 1));
     return pointwise(
         b, &(struct pointwise){.mode = CUDNN_POINTWISE_DIV, .precision = f32, .x = e, .b = sum},
         scores(b, s, type, s->n_kv));
@@ -293,7 +315,6 @@ static cudnnBackendDescriptor_t make_graph(struct builder *b, const struct sb_sd
                           f32 = CUDNN_DATA_FLOAT;
     const int64_t d = s->head_dim, n_q = s->n_q, n_kv = s->n_kv, heads = s->heads,
                   kv_heads = s->kv_heads;
-    const bool yes = 1;
     cudnnBackendDescriptor_t q, k, v, y, product, scaled, weights, graph;
 
     b->next_id = FIRST_VIRTUAL;
@@ -318,7 +339,6 @@ static cudnnBackendDescriptor_t make_graph(struct builder *b, const struct sb_sd
     graph = make(b, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     set(b, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, b->n_operations,
         b->operations);
-    set(b, graph, CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED, CUDNN_TYPE_BOOLEAN, 1, &yes);
     set(b, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &b->handle);
     finalize(b, graph);
     return b->status == CUDNN_STATUS_SUCCESS ? graph : NULL;
@@ -453,24 +473,6 @@ static cudnnBackendDescriptor_t make_config(struct builder *b, cudnnBackendDescr
     return config;
 }
 
-static void make_cache(struct sb_sdpa *sdpa, const struct sb_sdpa_shape *shape)
-{
-    struct builder *b = &sdpa->kept;
-    cudnnBackendDescriptor_t graph, kernels;
-
-    if (sdpa->kernels)
-        return;
-    *b = (struct builder){.api = &sdpa->api, .handle = sdpa->handle};
-    graph = make_graph(b, shape);
-    kernels = make(b, CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR);
-    set_descriptor(b, kernels, CUDNN_ATTR_KERNEL_CACHE_OPERATION_GRAPH, graph);
-    finalize(b, kernels);
-    if (b->status == CUDNN_STATUS_SUCCESS)
-        sdpa->kernels = kernels;
-    else
-        unmake_all(b);
-}
-
 int32_t sb_sdpa_plan_create(struct sb_sdpa_plan **out, struct sb_sdpa *sdpa)
 {
     int32_t rc = SPECBATCH_OK;
@@ -491,14 +493,11 @@ int32_t sb_sdpa_plan_make(int *made, struct sb_sdpa_plan *plan, struct sb_sdpa *
     b->handle = sdpa->handle;
     plan->n_q = shape->n_q;
     plan->n_kv = shape->n_kv;
-    make_cache(sdpa, shape);
-    b->status = sdpa->kept.status;
     graph = make_graph(b, shape);
     config = make_config(b, graph, engine);
     plan->plan = make(b, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     set(b, plan->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &sdpa->handle);
     set_descriptor(b, plan->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
-    set_descriptor(b, plan->plan, CUDNN_ATTR_EXECUTION_PLAN_KERNEL_CACHE, sdpa->kernels);
     finalize(b, plan->plan);
     (void)get(b, plan->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
               &workspace);
@@ -506,6 +505,8 @@ int32_t sb_sdpa_plan_make(int *made, struct sb_sdpa_plan *plan, struct sb_sdpa *
         return sb_fail(SPECBATCH_E_NOMEM, "no memory for a plan of attention");
     *made = b->status == CUDNN_STATUS_SUCCESS && workspace >= 0;
     plan->workspace = *made ? (size_t)workspace : 0;
+    plan->statistics = ((size_t)shape->heads * (size_t)shape->n_q * sizeof(float) + ALIGNED - 1) /
+                       ALIGNED * ALIGNED;
     return SPECBATCH_OK;
 }
 
@@ -524,24 +525,26 @@ void sb_sdpa_plan_free(struct sb_sdpa *sdpa, struct sb_sdpa_plan *plan)
 
 size_t sb_sdpa_workspace(const struct sb_sdpa_plan *plan)
 {
-    return plan->workspace;
+    return plan->statistics + plan->workspace;
 }
 
 int sb_sdpa_run(struct sb_sdpa *sdpa, const struct sb_sdpa_plan *plan,
                 const struct sb_sdpa_call *call)
 {
-    const int64_t ids[] = {Q, K, V, O, SCALE, LOWEST, ROWS, KEYS};
+    const int64_t ids[] = {Q, K, V, O, T, SCALE, LOWEST, ROWS, KEYS};
     const int64_t n = sizeof ids / sizeof ids[0];
     float scale = call->scale, lowest = -INFINITY;
     int32_t rows = plan->n_q, keys = plan->n_kv;
-    const void *at[] = {call->q, call->k, call->v, call->y, &scale, &lowest, &rows, &keys};
+    const void *at[] = {call->q, call->k, call->v, call->y, call->workspace,
+                        &scale,  &lowest, &rows,   &keys};
+    const void *workspace = (char *)call->workspace + plan->statistics;
     struct builder b = {.api = &sdpa->api,
                         .status = sdpa->api.set_stream(sdpa->handle, call->stream)};
     cudnnBackendDescriptor_t pack = make(&b, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
 
     set(&b, pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, n, ids);
     set(&b, pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, n, at);
-    set(&b, pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &call->workspace);
+    set(&b, pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
     finalize(&b, pack);
     if (b.status == CUDNN_STATUS_SUCCESS)
         b.status = sdpa->api.execute(sdpa->handle, plan->plan, pack);
@@ -586,7 +589,6 @@ void sb_sdpa_close(struct sb_sdpa *sdpa)
     if (!sdpa)
         return;
     mem = sdpa->mem;
-    unmake_all(&sdpa->kept);
     if (sdpa->handle)
         (void)sdpa->api.destroy(sdpa->handle);
     sb_free(&mem, sdpa);

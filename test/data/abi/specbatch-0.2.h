@@ -81,6 +81,10 @@ enum {
     SPECBATCH_WEIGHTS_Q8 = 1,
     SPECBATCH_WEIGHTS_Q4 = 2
 };
+enum {
+    SPECBATCH_PREFILL_OWN = 0,
+    SPECBATCH_PREFILL_CUDNN = 1
+};
 typedef int32_t (*specbatch_progress_fn)(void *user, uint64_t done, uint64_t total);
 typedef struct specbatch_model_options {
     size_t struct_size;
@@ -99,11 +103,13 @@ typedef struct specbatch_model_options {
     int32_t kv;
     int32_t weights;
     const char *plan_file;
+    int32_t prefill;
+    int32_t reserved;
 } specbatch_model_options;
 #define SPECBATCH_MODEL_OPTIONS_INIT                                                           \
     {                                                                                          \
         sizeof(specbatch_model_options), 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
-            NULL, 0, 0, NULL                                                                   \
+            NULL, 0, 0, NULL, 0, 0                                                             \
     }
 SPECBATCH_API int32_t specbatch_model_options_init(specbatch_model_options *options, size_t size);
 SPECBATCH_API int32_t specbatch_model_open(specbatch_model **out, const char *path,

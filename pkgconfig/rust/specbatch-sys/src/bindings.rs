@@ -54,6 +54,8 @@ pub const SPECBATCH_KV_F16: i32 = 3;
 pub const SPECBATCH_WEIGHTS_AUTO: i32 = 0;
 pub const SPECBATCH_WEIGHTS_Q8: i32 = 1;
 pub const SPECBATCH_WEIGHTS_Q4: i32 = 2;
+pub const SPECBATCH_PREFILL_OWN: i32 = 0;
+pub const SPECBATCH_PREFILL_CUDNN: i32 = 1;
 pub const SPECBATCH_TEXT_NO_BOS: u32 = 1;
 pub const SPECBATCH_TEXT_PLAIN_SPECIAL: u32 = 2;
 pub const SPECBATCH_TEXT_KEEP_SPECIAL: u32 = 4;
@@ -148,6 +150,8 @@ pub struct specbatch_model_options {
     pub kv: i32,
     pub weights: i32,
     pub plan_file: *const c_char,
+    pub prefill: i32,
+    pub reserved: i32,
 }
 initial!(specbatch_model_options);
 

@@ -23,10 +23,10 @@ macro_rules! layout {
 #[test]
 #[rustfmt::skip]
 fn structs_have_the_headers_layout() {
-    layout!(specbatch_model_options, 104,
+    layout!(specbatch_model_options, 112,
         struct_size 0, device 8, compute 12, simd 16, device_index 20, alloc 24, free 32,
         alloc_user 40, log 48, log_user 56, cuda_module 64, progress 72, progress_user 80, kv 88,
-        weights 92, plan_file 96);
+        weights 92, plan_file 96, prefill 104, reserved 108);
     layout!(specbatch_message, 24,
         role 0, content 8, content_length 16);
     layout!(specbatch_chat_options, 16,

@@ -68,7 +68,7 @@ pub use finished::{Alternatives, Finish, Finished, Results};
 pub use hooks::{Allocator, LogLevel};
 pub use interrupter::Interrupter;
 pub use mask::{Mask, MaskHandle, MaskRow, MaskRows};
-pub use model::{convert, Compute, Device, Kv, Model, ModelOptions, Simd, Weights};
+pub use model::{convert, Compute, Device, Kv, Model, ModelOptions, Prefill, Simd, Weights};
 pub use options::{Policy, PoolOptions};
 pub use pool::{Pin, Pool, RequestState, State};
 pub use request::{Request, Sampling};

@@ -78,6 +78,16 @@ constants! {
     }
 }
 
+constants! {
+    /// Who computes the attention of long prompts on CUDA. Results differ between these.
+    Prefill {
+        /// The library's own kernel.
+        OWN = SPECBATCH_PREFILL_OWN,
+        /// cuDNN, where it passes a test.
+        CUDNN = SPECBATCH_PREFILL_CUDNN,
+    }
+}
+
 /// How a model is opened.
 #[derive(Clone, Default)]
 pub struct ModelOptions<'a> {
@@ -107,6 +117,8 @@ impl<'a> ModelOptions<'a> {
         constant kv: Kv,
         /// What matrices are quantised to.
         constant weights: Weights,
+        /// Who computes the attention of long prompts on CUDA.
+        constant prefill: Prefill,
     }
     hook_setters!();
 
