@@ -36,9 +36,9 @@ namespace
 {
 
 enum {
-    GROUP = 8,         /* most query heads of a kv head */
-    MOST_UNITS = 4,    /* that a block does together */
-    PARTS_AT_ONCE = 8  /* of a head's keys, that are merged together */
+    GROUP = 8,        /* most query heads of a kv head */
+    MOST_UNITS = 4,   /* that a block does together */
+    PARTS_AT_ONCE = 8 /* of a head's keys, that are merged together */
 };
 
 /* What a launch says of all attention. */

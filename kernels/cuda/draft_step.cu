@@ -48,7 +48,7 @@ constexpr int SLOTS = NT > 2 ? 3 : 4;
 
 /* Bytes of the rings of all warps. */
 template <int NT>
-constexpr int RINGS = WARPS * stage_ring<SLOTS<NT>, stream_source>::BYTES;
+constexpr int RINGS = WARPS *stage_ring<SLOTS<NT>, stream_source>::BYTES;
 
 /* What lies where in a block's shared memory, in bytes behind the rings. */
 struct block_layout {
@@ -97,7 +97,7 @@ template <int NT>
 struct running_block {
     stage_ring<SLOTS<NT>, stream_source> ring;
     const stream_tables *tables;
-    float *norm;     /* [hidden]: weights of the next norm */
+    float *norm; /* [hidden]: weights of the next norm */
     norm_parts *parts;
     uint8_t *shared; /* sums of tiles, or units of attention */
     uint8_t *rows;   /* normed */
@@ -208,12 +208,12 @@ __device__ __forceinline__ void store_normed(uint16_t *h, const float4 &v, const
                         pack2<TYPE>(v.z * scale * by.z, v.w * scale * by.w)};
 }
 
-/* Norms rows first to first + n - 1, n <= ROWS_AT_ONCE, by all threads: a thread has four columns of
- * every 4 THREADS, and keeps its first. row(i) is where row i of x begins. */
+/* Norms rows first to first + n - 1, n <= ROWS_AT_ONCE, by all threads: a thread has four columns
+ * of every 4 THREADS, and keeps its first. row(i) is where row i of x begins. */
 template <enum sb_dtype TYPE, class F>
 __device__ __forceinline__ void norm_some(uint8_t *rows, int pitch, float (*parts)[WARPS],
-                                          const float *weight, int first, int n,
-                                          const step_args &a, F row)
+                                          const float *weight, int first, int n, const step_args &a,
+                                          F row)
 {
     const int k = (int)threadIdx.x * 4, ld = (int)a.head.ld;
     float4 kept[ROWS_AT_ONCE];
@@ -262,9 +262,8 @@ __device__ __forceinline__ normed_inputs norm_rows(const running_block<NT> &bloc
 #pragma unroll 1
     for (int i = 0; i < m; i += ROWS_AT_ONCE)
         norm_some<TYPE>(block.rows, inputs.pitch, block.parts->of[i / ROWS_AT_ONCE % 2], block.norm,
-                        i, min(m - i, (int)ROWS_AT_ONCE), a, [&](int r) {
-                            return a.x + (int64_t)(index ? index[r] : r) * a.hidden;
-                        });
+                        i, min(m - i, (int)ROWS_AT_ONCE), a,
+                        [&](int r) { return a.x + (int64_t)(index ? index[r] : r) * a.hidden; });
     __syncthreads();
     return inputs;
 }
