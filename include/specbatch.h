@@ -48,7 +48,7 @@
  * pointer takes 8 bytes, and so does a size_t. So declarations can be checked by their sizes, which
  * are these in 0.2:
  *
- *     specbatch_model_options    104        specbatch_pool_options     120
+ *     specbatch_model_options    112        specbatch_pool_options     120
  *     specbatch_message           24        specbatch_request          136
  *     specbatch_chat_options      16        specbatch_request_state     64
  *     specbatch_ngram_options     16        specbatch_event             64

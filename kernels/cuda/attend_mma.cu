@@ -173,7 +173,8 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
  * same for all tiles in some 90 registers, and a multiprocessor would have room for two blocks, not
  * three. */
 template <class S, bool ROPES>
-__global__ void __launch_bounds__(S::THREADS, S::RESIDENT) attend_kernel(attend_args a)
+__global__ void __launch_bounds__(S::THREADS, ROPES ? S::RESIDENT : S::WALKING)
+    attend_kernel(attend_args a)
 {
     SB_DYNAMIC_SHARED(uint8_t, shared);
     const int kv_head = (int)blockIdx.y;

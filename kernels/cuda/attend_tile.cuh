@@ -109,7 +109,10 @@ struct attend_shape {
                      : MT == 2 ? 3
                                : 2) /
                     TEAMS,
-        RESIDENT = RESIDENT_ > REGISTERS ? REGISTERS : RESIDENT_
+        RESIDENT = RESIDENT_ > REGISTERS ? REGISTERS : RESIDENT_,
+        /* The same of blocks that walk through splits. */
+        WALKING_ = MULTIPROCESSOR_KB * 1024 / (SHARED + 1024),
+        WALKING = WALKING_ > RESIDENT ? RESIDENT : WALKING_
     };
 };
 

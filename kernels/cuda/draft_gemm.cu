@@ -19,7 +19,7 @@ namespace
 {
 
 enum {
-    SLOTS = 2,           /* 8 KB a warp, 64 KB a block, three blocks a multiprocessor */
+    SLOTS = 2,           /* 8 KB a warp, 64 KB a block, two blocks a multiprocessor */
     MOST_ROWS = 16,      /* of x */
     ENOUGH_BLOCKS = 264, /* two for each of an H100's multiprocessors */
     MOST_SPLITS = 16
@@ -54,7 +54,7 @@ struct tile_source {
 enum { RINGS = WARPS * stage_ring<SLOTS, tile_source>::BYTES };
 
 template <enum sb_dtype TYPE, int NT>
-__global__ void __launch_bounds__(THREADS, 3) split_kernel(split_args a)
+__global__ void __launch_bounds__(THREADS, 2) split_kernel(split_args a)
 {
     SB_DYNAMIC_SHARED(uint8_t, shared);
     SB_SHARED(int, is_last, 1);

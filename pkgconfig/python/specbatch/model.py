@@ -230,6 +230,7 @@ def convert(to: Path, checkpoint: Path, *, weights: str = "auto", log: Optional[
             progress: Optional[ProgressFunction] = None) -> None:
     """Writes a checkpoint, a folder or a GGUF file, as the GGUF file `to`, quantised as Model.open
     would."""
-    options = _model_options("cpu", 0, "auto", "auto", "auto", weights, None, None, log, progress)
+    options = _model_options("cpu", 0, "auto", "auto", "auto", weights, "own", None, None, log,
+                             progress)
     call("convert", string_argument(to, "to"), string_argument(checkpoint, "checkpoint"),
          ctypes.byref(options))
