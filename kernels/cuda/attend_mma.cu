@@ -116,7 +116,6 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
 
     for (int split = first; split <= last; split++) {
         const int first_key = split * SPLIT, lowest = max(tile.lowest - first_key, 0);
-        bool is_bad = false;
         if (ROPES)
             put_new<S>(shared, made, a, tile, kv_head, first, split, false);
         cp_async_wait<1>();
@@ -129,8 +128,7 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
             fetch(a.k, 0, split + 1);
             weigh<S>(s, shared, weights, n_mma);
         }
-        if (ROPES)
-            is_bad = put_new<S>(shared, made, a, tile, kv_head, first, split, true);
+        bool is_bad = ROPES && put_new<S>(shared, made, a, tile, kv_head, first, split, true);
         cp_async_wait<1>();
         is_bad |= has_bad_values<S>(shared + S::V_AT, lowest, cached_keys_of(tile, split));
         note_care(care, is_bad);

@@ -22,7 +22,7 @@
  *
  * Rejected: slots of one stage, each copied by cp.async. On an H100 a warp spent 240 instructions
  * on each of them, most of them to find out what comes next, and a step of 0.6 billion weights took
- * 1.1 ms, where the memory takes 0.4.
+ * 1.1 ms, where the memory takes 0.4; with these slots it took 1.0.
  */
 #ifndef SB_CUDA_DRAFT_TILE_CUH
 #define SB_CUDA_DRAFT_TILE_CUH

@@ -213,6 +213,11 @@ static int measure_accept(struct bench *b, int32_t rows, const struct outcome *p
 
     if (run(&guided, b, rows, ORACLE))
         return 1;
+    if (guided.rounds == 0) {
+        printf("B=%-2d accept %.2f: a row ended before the last prompt was in: more --new\n", rows,
+               b->accept);
+        return guided.equal != (uint64_t)rows * (uint64_t)b->n_new;
+    }
     per_round = (double)guided.tokens / (double)guided.rounds;
     printf("B=%-2d accept %.2f: oracle %8.0f tok/s (%4.2fx, %.2f tok/row/round, round %.2f ms)",
            rows, b->accept, guided.tokens / guided.seconds,
@@ -236,7 +241,7 @@ static int measure(struct bench *b, int32_t rows)
     bad = b->draft && drafted.equal != (uint64_t)rows * (uint64_t)b->n_new;
     if (b->draft)
         printf("B=%-2d drafted: %.2f tok/row/round of its own   equal %5.1f %%\n", rows,
-               (double)drafted.tokens / (double)drafted.rounds / rows,
+               drafted.rounds ? (double)drafted.tokens / (double)drafted.rounds / rows : 0.0,
                100.0 * drafted.equal / ((double)rows * b->n_new));
     printf(
         "B=%-2d plain %8.0f tok/s (%3.0f %% of the roofline)\n", rows, plain.tokens / plain.seconds,

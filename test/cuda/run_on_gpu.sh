@@ -189,7 +189,7 @@ if [ "$mode" != correctness ]; then
         if [ -n "$TINY" ]; then
             set -- --batches 1 --prompt 12 --new 12
         else
-            set -- --batches 1,8,32 --new 64
+            set -- --batches 1,8,32 --new 320
         fi
         part 200 bench "$B/test/bench/bench_gpu" "$scratch/qwen3-8b" \
             --draft "$scratch/qwen3-0.6b" --fill 1 --accept 0.6,0.8 --gbps "$(gpu_bandwidth)" \
