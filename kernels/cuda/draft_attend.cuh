@@ -4,14 +4,22 @@
  *
  *     unit: one token, one kv head with its query heads, and a part of 128 keys
  *
- *     warp w of a unit       keys 16 w .. 16 w + 15 of the part, two at a time: half a warp a key,
- *                            a lane eight elements. Its ring brings them, as it brings weights
- *                            (draft_stream.cuh), so that they are there when it is their turn.
+ *     warp w of a unit       keys 16 w .. 16 w + 15 of the part. Its ring brings them, as it brings
+ *                            weights (draft_stream.cuh), so that they are there when it is their
+ *                            turn.
  *     the eight warps        are merged in ascending order through shared memory, and so are the
  *                            parts through scratch, by the block that is the last of them
  *
  * So a result is a function of the query and its own history. Positions fix the parts, not the
  * pass.
+ *
+ * Scores and results are products of tensor cores, whose sixteen rows are
+ *
+ *     row 0 .. 7     the unit's query heads, rounded to 16 bits
+ *     row 8 .. 15    what rounding has taken from rows 0 .. 7
+ *
+ * and two such rows are added at the end. So a query, and a weight of a value, has the bits of two
+ * elements, at no cost: a unit has eight query heads at most.
  *
  * A block does all its units together, as far as there is shared memory for their queries and their
  * warps' results: all heads, all keys, all merges. So it waits as often for several units as for
@@ -21,24 +29,27 @@
  * does it once. The keys and values of this pass are not read from the cache, because no barrier
  * lies between those who write and those who read it: a unit makes those of its own token and of
  * the one before it, if that is of the same sequence, and a step has at most these two. It writes
- * its own token's to the cache. Queries stay f32, with CUDA cores enough for the few that a draft
- * has.
+ * its own token's to the cache.
+ *
+ * Rejected: scores and results by CUDA cores, half a warp a key. On an H100 a warp spent 1100
+ * instructions on them for two query heads, most of a unit's time.
  */
 #ifndef SB_CUDA_DRAFT_ATTEND_CUH
 #define SB_CUDA_DRAFT_ATTEND_CUH
 
 #include "kernels/cuda/draft_stream.cuh"
 #include "kernels/cuda/grid.cuh"
-#include "kernels/cuda/opaque.cuh"
 #include "kernels/cuda/rope_head.cuh"
 
 namespace
 {
 
 enum {
-    GROUP = 8,        /* most query heads of a kv head */
-    MOST_UNITS = 4,   /* that a block does together */
-    PARTS_AT_ONCE = 8 /* of a head's keys, that are merged together */
+    GROUP = 8,           /* most query heads of a kv head */
+    MOST_UNITS = 4,      /* that a block does together */
+    PARTS_AT_ONCE = 8,   /* of a head's keys, that are merged together */
+    Q_PITCH = HEAD + 32, /* so that eight lanes of an operand read two rows without conflicts */
+    MERGED_PITCH = HEAD + 4
 };
 
 /* What a launch says of all attention. */
@@ -59,7 +70,8 @@ struct attend_shape {
 struct attend_pass {
     const attend_shape &shape;
     const attend_layer &layer;
-    const step_tokens &tokens;
+    const stream_tables &tables;
+    int step;
     const float *qkv;
     uint16_t *y; /* [tokens, ld] */
     int64_t ld;
@@ -71,16 +83,19 @@ struct unit_count {
     int counter, n_parts, is_last;
 };
 
-/* What a unit keeps in shared memory. The counts of all units lie behind them. */
+/* What a unit keeps in shared memory. The counts of all units lie behind them. Rows of q, k, v and
+ * zeros are zeros from the head's end on. */
 struct attend_memory {
-    float *q;      /* [group, HEAD] */
-    float *merged; /* [WARPS, group, HEAD + 4]: o, m, l */
-    uint16_t *k;   /* [FRESH, HEAD] */
-    uint16_t *v;   /* [FRESH, HEAD] */
+    float *merged;   /* [WARPS, group, MERGED_PITCH]: o [HEAD], m, l */
+    uint16_t *q;     /* [2, group, Q_PITCH]: rounded, and what rounding has taken */
+    uint16_t *k;     /* [FRESH, HEAD] */
+    uint16_t *v;     /* [FRESH, HEAD] */
+    uint16_t *zeros; /* [HEAD] */
 
     static __host__ __device__ __forceinline__ int bytes(int group)
     {
-        return (group * HEAD + WARPS * group * (HEAD + 4)) * 4 + FRESH * HEAD * 4;
+        return WARPS * group * MERGED_PITCH * 4 + 2 * group * Q_PITCH * 2 +
+               (2 * FRESH + 1) * HEAD * 2;
     }
     static __host__ __device__ __forceinline__ int bytes_of_all(int group, int n_units)
     {
@@ -88,28 +103,36 @@ struct attend_memory {
     }
     __device__ __forceinline__ attend_memory(uint8_t *all, int i, int group)
     {
-        q = (float *)(all + i * bytes(group));
-        merged = q + group * HEAD;
-        k = (uint16_t *)(merged + WARPS * group * (HEAD + 4));
+        merged = (float *)(all + i * bytes(group));
+        q = (uint16_t *)(merged + WARPS * group * MERGED_PITCH);
+        k = q + 2 * group * Q_PITCH;
         v = k + FRESH * HEAD;
+        zeros = v + FRESH * HEAD;
     }
     __device__ __forceinline__ float *of_warp(int warp, int head, int group) const
     {
-        return merged + (warp * group + head) * (HEAD + 4);
+        return merged + (warp * group + head) * MERGED_PITCH;
     }
 };
 
 template <enum sb_dtype TYPE>
-__device__ __forceinline__ float element(const uint4 &chunk, int i)
+__device__ __forceinline__ float widened(uint32_t bits)
 {
-    const uint32_t word = i / 2 == 0   ? chunk.x
-                          : i / 2 == 1 ? chunk.y
-                          : i / 2 == 2 ? chunk.z
-                                       : chunk.w;
-    const uint32_t bits = i % 2 ? word >> 16 : word & 0xffffu;
-
     return TYPE == SB_BF16 ? __uint_as_float(bits << 16)
                            : __half2float(__ushort_as_half((unsigned short)bits));
+}
+
+template <enum sb_dtype TYPE>
+__device__ __forceinline__ uint32_t rounded(float v)
+{
+    return pack2<TYPE>(v, 0.0f);
+}
+
+/* What rounding takes from v. */
+template <enum sb_dtype TYPE>
+__device__ __forceinline__ float lost(float v)
+{
+    return v - widened<TYPE>(rounded<TYPE>(v));
 }
 
 /* ------------------------------------------------------------------ heads */
@@ -156,132 +179,178 @@ __device__ __forceinline__ void make_heads(const attend_memory &m, const attend_
     const head_job job(u, a, 2 * pair + (int)threadIdx.x % 32 / HEAD_LANES);
     const int64_t row = (int64_t)(a.heads + 2 * a.kv_heads) * a.d, pos = u.pos - job.back;
     const float *from = pass.qkv + (u.token - job.back) * row + (int64_t)job.head * a.d;
-    float *query = m.q + job.job * HEAD;
-    uint16_t *fresh = (job.is_value ? m.v : m.k) + job.back * HEAD,
-             *cached = (job.is_value ? pass.layer.v : pass.layer.k) + u.at + pos * a.d;
+    uint16_t *made = job.is_query ? m.q + job.job * Q_PITCH
+                                  : (job.is_value ? m.v : m.k) + job.back * HEAD,
+             *second = job.is_query
+                           ? made + a.group() * Q_PITCH
+                           : (job.is_value ? pass.layer.v : pass.layer.k) + u.at + pos * a.d;
+    const bool has_second = job.is_wanted && job.back == 0; /* else it is in the cache already */
 
     if (!__any_sync(SB_FULL_WARP, job.is_wanted))
         return;
     make_head<HEAD / 32>(from, job.turn(pass, pos), pass.layer.q_norm || pass.layer.k_norm, a.eps,
                          [&](int e, float value) {
-                             const uint16_t bits = (uint16_t)pack2<TYPE>(value, 0.0f);
-                             if (job.is_wanted && job.is_query)
-                                 query[e] = value;
-                             if (job.is_wanted && !job.is_query)
-                                 fresh[e] = bits;
-                             if (job.is_wanted && !job.is_query && job.back == 0)
-                                 cached[e] = bits;
+                             const uint16_t bits = (uint16_t)rounded<TYPE>(value);
+                             if (job.is_wanted)
+                                 made[e] = bits;
+                             if (has_second)
+                                 second[e] = job.is_query
+                                                 ? (uint16_t)rounded<TYPE>(lost<TYPE>(value))
+                                                 : bits;
                          });
-    for (int e = a.d + lane; job.is_query && e < HEAD; e += HEAD_LANES)
-        query[e] = 0.0f;
+    for (int e = a.d + lane; job.is_wanted && e < HEAD; e += HEAD_LANES) {
+        made[e] = 0;
+        if (job.is_query)
+            second[e] = 0;
+    }
     async_fence(); /* the next step reads the cache by bulk copies */
 }
 
 /* ------------------------------------------------------------------ keys */
 
-/* This warp's keys or values: those of this lane's half of the warp, at this lane's elements. Both
- * together take more registers than there are. */
+/* Where this warp has its keys or its values, by their number in the warp. */
 struct warp_rows {
-    uint4 row[PAIRS];
-    int first; /* position of row 0 of this half; the others are two apart */
+    const uint8_t *cached; /* what the ring has brought */
+    const uint16_t *fresh; /* rows of this step, the unit's own token's first */
+    const uint16_t *zeros;
+    int pitch, d, n_fresh;
+    int last; /* number of the unit's own token, which is the last that counts */
 
-    /* fresh: rows of this step, the unit's own token's first */
+    /* Every lane asks for the same. */
     template <class RING>
-    __device__ __forceinline__ void take(RING &ring, const uint16_t *fresh, const attend_unit &u,
-                                         int d)
+    static __device__ __forceinline__ warp_rows of(const RING &ring, const attend_memory &m,
+                                                   const uint16_t *fresh, const attend_unit &u,
+                                                   int d)
     {
-        const int lane = (int)threadIdx.x % 32, chunk = lane % 16, pitch = (d + 7) / 8 * 16;
-        const bool has_keys = u.has_keys(); /* the whole warp */
-        const uint8_t *cached = NULL;
-
-        first = u.first_key() + lane / 16;
-        if (has_keys)
-            cached = ring.slot(0) + lane / 16 * pitch + chunk * 16;
-#pragma unroll
-        for (int i = 0; i < PAIRS; i++) {
-            const int back = u.pos - (first + 2 * i);
-            const uint4 zeros = {0, 0, 0, 0};
-            row[i] = zeros;
-            if (back >= 0 && chunk * 8 < d)
-                row[i] = back < u.n_fresh ? load_chunk(fresh + back * HEAD, chunk, d)
-                                          : *(const uint4 *)(cached + 2 * i * pitch);
-        }
-        if (has_keys)
-            ring.give_back(1);
+        return {u.has_keys() ? ring.slot(0) : (const uint8_t *)m.zeros,
+                fresh,
+                m.zeros,
+                (d + 7) / 8 * 16,
+                d,
+                u.n_fresh,
+                u.pos - u.first_key()};
     }
-
-    /* Else all elements are widened once for all heads. */
-    __device__ __forceinline__ void keep_packed()
+    __device__ __forceinline__ const uint8_t *row(int i) const
     {
-#pragma unroll
-        for (int i = 0; i < PAIRS; i++)
-            opaque(row[i]);
+        const int back = last - i;
+
+        return back < 0         ? (const uint8_t *)zeros
+               : back < n_fresh ? (const uint8_t *)(fresh + back * HEAD)
+                                : cached + i * pitch;
+    }
+    __device__ __forceinline__ uint4 load(const uint8_t *row, int chunk) const
+    {
+        const uint4 nothing = {0, 0, 0, 0};
+        return chunk * 8 < d ? *(const uint4 *)(row + chunk * 16) : nothing;
     }
 };
 
-/* The scores of one query head with this warp's keys, into shared memory: out [WARP_KEYS]. */
-template <enum sb_dtype TYPE>
-__device__ __forceinline__ void score_head(float *out, const float *q, warp_rows &keys,
-                                           const attend_unit &u, float scale)
+/* The number of key i of the four whose scores and weights a lane has. */
+__device__ __forceinline__ int key_of_lane(int i)
 {
-    const int lane = (int)threadIdx.x % 32, chunk = lane % 16;
-    float query[8];
-
-    keys.keep_packed();
-#pragma unroll
-    for (int e = 0; e < 8; e++)
-        query[e] = q[chunk * 8 + e];
-#pragma unroll
-    for (int i = 0; i < PAIRS; i++) {
-        float s = 0.0f;
-#pragma unroll
-        for (int e = 0; e < 8; e++)
-            s = fmaf(query[e], element<TYPE>(keys.row[i], e), s);
-        for (int step = 8; step > 0; step /= 2)
-            s += __shfl_xor_sync(SB_FULL_WARP, s, step);
-        if (chunk == 0)
-            out[2 * i + lane / 16] = keys.first + 2 * i <= u.pos ? s * scale : -INFINITY;
-    }
+    return i / 2 * 8 + (int)threadIdx.x % 4 * 2 + i % 2;
 }
 
-/* The result of one query head over this warp's values, which takes the place of the scores: out
- * [HEAD + 2]. */
+/* The dot products of query lane / 4 with the keys of a lane. */
 template <enum sb_dtype TYPE>
-__device__ __forceinline__ void sum_head(float *out, warp_rows &values, const attend_unit &u)
+__device__ __forceinline__ void multiply_keys(float (&s)[4], const attend_memory &m,
+                                              const warp_rows &keys, int group)
 {
-    const int lane = (int)threadIdx.x % 32, chunk = lane % 16;
-    float s[PAIRS], o[8], top = -INFINITY, sum = 0.0f;
+    const int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+    const uint8_t *low = keys.row(g), *high = keys.row(g + 8);
+    const uint16_t *query = g < group ? m.q + g * Q_PITCH : m.zeros,
+                   *rest = g < group ? query + group * Q_PITCH : m.zeros;
+    float acc[2][4] = {};
 
-    values.keep_packed();
 #pragma unroll
-    for (int i = 0; i < PAIRS; i++) {
-        s[i] = out[2 * i + lane / 16];
-        top = fmaxf(top, s[i]);
+    for (int c = 0; c < HEAD / 8; c += 4) {
+        if (c * 8 >= keys.d)
+            break;
+        const uint4 top = *(const uint4 *)(query + (c + t) * 8),
+                    bottom = *(const uint4 *)(rest + (c + t) * 8);
+        const uint4 k[2] = {keys.load(low, c + t), keys.load(high, c + t)};
+        const uint32_t first[4] = {top.x, bottom.x, top.y, bottom.y};
+        const uint32_t second[4] = {top.z, bottom.z, top.w, bottom.w};
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            mma<TYPE>(acc[i], first, k[i].x, k[i].y);
+            mma<TYPE>(acc[i], second, k[i].z, k[i].w);
+        }
     }
-    top = fmaxf(top, __shfl_xor_sync(SB_FULL_WARP, top, 16));
-    const float from = top == -INFINITY ? 0.0f : top;
 #pragma unroll
-    for (int e = 0; e < 8; e++)
-        o[e] = 0.0f;
+    for (int i = 0; i < 4; i++)
+        s[i] = acc[i / 2][i % 2] + acc[i / 2][2 + i % 2];
+}
+
+/* Scores become weights of values, the largest being 1. top, sum: of the query over all keys of the
+ * warp */
+__device__ __forceinline__ void weigh(float (&s)[4], float *top, float *sum, int last, float scale)
+{
+    *top = -INFINITY, *sum = 0.0f;
 #pragma unroll
-    for (int i = 0; i < PAIRS; i++) {
-        const float w = exp2f(s[i] - from);
-        sum += w;
-        if (values.first + 2 * i <= u.pos)
-#pragma unroll
-            for (int e = 0; e < 8; e++)
-                o[e] = fmaf(w, element<TYPE>(values.row[i], e), o[e]);
+    for (int i = 0; i < 4; i++) {
+        s[i] = key_of_lane(i) <= last ? s[i] * scale : -INFINITY;
+        *top = fmaxf(*top, s[i]);
     }
-    sum += __shfl_xor_sync(SB_FULL_WARP, sum, 16);
-    __syncwarp(); /* the scores have been read */
+    for (int step = 2; step > 0; step /= 2)
+        *top = fmaxf(*top, __shfl_xor_sync(SB_FULL_WARP, *top, step));
+    const float from = *top == -INFINITY ? 0.0f : *top;
 #pragma unroll
-    for (int e = 0; e < 8; e++) {
-        o[e] += __shfl_xor_sync(SB_FULL_WARP, o[e], 16);
-        if (lane < 16)
-            out[chunk * 8 + e] = o[e];
+    for (int i = 0; i < 4; i++) {
+        s[i] = exp2f(s[i] - from);
+        *sum += s[i];
     }
-    if (lane == 0)
-        out[HEAD] = top, out[HEAD + 1] = sum;
+    for (int step = 2; step > 0; step /= 2)
+        *sum += __shfl_xor_sync(SB_FULL_WARP, *sum, step);
+}
+
+/* Elements i of two rows, as two elements of an operand. */
+__device__ __forceinline__ uint32_t pair_of(const uint32_t (&a)[4], const uint32_t (&b)[4], int i)
+{
+    return i % 2 ? and_or(b[i / 2], 0xffff0000u, a[i / 2] >> 16)
+                 : and_or(a[i / 2], 0x0000ffffu, b[i / 2] << 16);
+}
+
+/* The sums of a warp's values with these weights: out [group, MERGED_PITCH]. A lane holds chunk
+ * lane / 4 of its four values, and element i of it is a column of the i-th product. So it gets
+ * columns 2 (lane % 4) and the next of eight products: sixteen neighbours. */
+template <enum sb_dtype TYPE>
+__device__ __forceinline__ void multiply_values(float *out, const float (&w)[4],
+                                                const warp_rows &values, int group)
+{
+    const int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+    const uint32_t a[4] = {pack2<TYPE>(w[0], w[1]), pack2<TYPE>(lost<TYPE>(w[0]), lost<TYPE>(w[1])),
+                           pack2<TYPE>(w[2], w[3]),
+                           pack2<TYPE>(lost<TYPE>(w[2]), lost<TYPE>(w[3]))};
+    const uint8_t *row[4];
+
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        row[i] = values.row(key_of_lane(i));
+#pragma unroll
+    for (int first = 0; first < HEAD / 8; first += 8) {
+        if (first * 8 >= values.d)
+            break;
+        uint32_t v[4][4];
+        float sum[2][8];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const uint4 chunk = values.load(row[i], first + g);
+            v[i][0] = chunk.x, v[i][1] = chunk.y, v[i][2] = chunk.z, v[i][3] = chunk.w;
+        }
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            float acc[4] = {};
+            mma<TYPE>(acc, a, pair_of(v[0], v[1], i), pair_of(v[2], v[3], i));
+            sum[0][i] = acc[0] + acc[2], sum[1][i] = acc[1] + acc[3];
+        }
+        if (g < group)
+#pragma unroll
+            for (int i = 0; i < 16; i += 4)
+                *(float4 *)(out + g * MERGED_PITCH + (first + 2 * t) * 8 +
+                            i) = {sum[i / 8][i % 8], sum[i / 8][i % 8 + 1], sum[i / 8][i % 8 + 2],
+                                  sum[i / 8][i % 8 + 3]};
+    }
 }
 
 /* The results of all query heads of a unit over this warp's keys, into shared memory. */
@@ -289,18 +358,21 @@ template <enum sb_dtype TYPE, class RING>
 __device__ __forceinline__ void attend_warp(RING &ring, const attend_memory &m,
                                             const attend_unit &u, const attend_shape &a)
 {
-    const int warp = (int)threadIdx.x / 32, group = a.group();
-    warp_rows rows;
+    const int lane = (int)threadIdx.x % 32, group = a.group();
+    const warp_rows keys = warp_rows::of(ring, m, m.k, u, a.d);
+    float *out = m.of_warp((int)threadIdx.x / 32, 0, group), w[4], top, sum;
 
-    rows.take(ring, m.k, u, a.d);
-#pragma unroll 1
-    for (int h = 0; h < group; h++)
-        score_head<TYPE>(m.of_warp(warp, h, group), m.q + h * HEAD, rows, u, a.scale);
-    __syncwarp();
-    rows.take(ring, m.v, u, a.d);
-#pragma unroll 1
-    for (int h = 0; h < group; h++)
-        sum_head<TYPE>(m.of_warp(warp, h, group), rows, u);
+    multiply_keys<TYPE>(w, m, keys, group);
+    if (u.has_keys()) /* the whole warp */
+        ring.give_back(1);
+    weigh(w, &top, &sum, keys.last, a.scale);
+    if (lane % 4 == 0 && lane / 4 < group) {
+        float *end = out + lane / 4 * MERGED_PITCH + HEAD;
+        end[0] = top, end[1] = sum;
+    }
+    multiply_values<TYPE>(out, w, warp_rows::of(ring, m, m.v, u, a.d), group);
+    if (u.has_keys())
+        ring.give_back(1);
 }
 
 /* ------------------------------------------------------------------ merging */
@@ -354,15 +426,17 @@ __device__ __forceinline__ void merge_warps(const attend_memory &m, const attend
     const int d = pass.shape.d, group = pass.shape.group();
     uint16_t *y = pass.y + u.token * pass.ld + (int64_t)u.kv_head * group * d;
 
-    for (int i = (int)threadIdx.x; i < group * d; i += THREADS) {
-        const int h = i / d, e = i % d;
+    for (int i = (int)threadIdx.x; i < group * HEAD; i += THREADS) {
+        const int h = i / HEAD, e = i % HEAD;
+        if (e >= d)
+            continue;
         running_sum sum = {0.0f, -INFINITY, 0.0f};
         sum.add<WARPS>([&](int w, float &value, float &top, float &weights) {
             const float *of = m.of_warp(w, h, group);
             value = of[e], top = of[HEAD], weights = of[HEAD + 1];
         });
         if (u.n_parts == 1) {
-            y[i] = (uint16_t)pack2<TYPE>(sum.o / sum.l, 0.0f);
+            y[h * d + e] = (uint16_t)rounded<TYPE>(sum.o / sum.l);
             continue;
         }
         float *partial = partial_of(pass, u, h, u.part);
@@ -379,18 +453,21 @@ __device__ __forceinline__ void merge_parts(const attend_unit &u, const attend_p
     const int d = pass.shape.d, group = pass.shape.group();
     uint16_t *y = pass.y + u.token * pass.ld + (int64_t)u.kv_head * group * d;
 
-    for (int i = (int)threadIdx.x; i < group * d; i += THREADS) {
-        const float *partial = partial_of(pass, u, i / d, 0);
+    for (int i = (int)threadIdx.x; i < group * HEAD; i += THREADS) {
+        const int h = i / HEAD, e = i % HEAD;
+        const float *partial = partial_of(pass, u, h, 0);
+        if (e >= d)
+            continue;
         running_sum sum = {0.0f, -INFINITY, 0.0f};
         for (int p = SB_CUDA_FAULT(PART_LEFT_OUT); p < u.n_parts; p += PARTS_AT_ONCE)
             sum.add<PARTS_AT_ONCE>([&](int j, float &value, float &top, float &weights) {
                 const float *of = partial + (p + j) * (d + 2);
                 const bool is_there = p + j < u.n_parts;
-                value = is_there ? __ldcg(of + i % d) : 0.0f;
+                value = is_there ? __ldcg(of + e) : 0.0f;
                 top = is_there ? __ldcg(of + d) : -INFINITY;
                 weights = is_there ? __ldcg(of + d + 1) : 0.0f;
             });
-        y[i] = (uint16_t)pack2<TYPE>(sum.o / sum.l, 0.0f);
+        y[h * d + e] = (uint16_t)rounded<TYPE>(sum.o / sum.l);
     }
 }
 
@@ -405,11 +482,18 @@ __device__ __forceinline__ void attend_units(RING &ring, uint8_t *memory, int fi
     const int group = a.group(), pairs = (group + 2 * FRESH + 1) / 2, warp = (int)threadIdx.x / 32;
     unit_count *counts = (unit_count *)(memory + n * attend_memory::bytes(group));
     const auto unit = [&](int i) {
-        return unit_of(pass.tokens, a.kv_heads, first + i * (int)gridDim.x);
+        return unit_of(pass.tables, pass.step, first + i * (int)gridDim.x);
     };
 
-    for (int i = warp; i < n * pairs; i += WARPS)
-        make_heads<TYPE>(attend_memory(memory, i / pairs, group), unit(i / pairs), pass, i % pairs);
+    for (int i = 0, pair = warp;; pair += WARPS) {
+        for (; pair >= pairs; pair -= pairs)
+            i++;
+        if (i >= n)
+            break;
+        make_heads<TYPE>(attend_memory(memory, i, group), unit(i), pass, pair);
+    }
+    for (int i = (int)threadIdx.x; i < n * HEAD; i += THREADS)
+        attend_memory(memory, i / HEAD, group).zeros[i % HEAD] = 0;
     __syncthreads();
 #pragma unroll 1
     for (int i = 0; i < n; i++)
@@ -440,10 +524,13 @@ template <enum sb_dtype TYPE, class RING>
 __device__ __forceinline__ void attend(RING &ring, int &item, uint8_t *memory, int at_once,
                                        const attend_pass &pass)
 {
-    const int n_units = pass.tokens.n_parts * pass.shape.kv_heads, blocks = (int)gridDim.x;
+    const int n_units = pass.tables.steps[pass.step].n_parts * pass.shape.kv_heads,
+              blocks = (int)gridDim.x;
 
     while (item < n_units) {
-        const int n = min(at_once, (n_units - item + blocks - 1) / blocks);
+        int n = 1;
+        while (n < at_once && item + n * blocks < n_units)
+            n++;
         attend_units<TYPE>(ring, memory, item, n, pass);
         item += n * blocks;
         if (item < n_units)

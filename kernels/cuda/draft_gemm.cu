@@ -62,16 +62,17 @@ __global__ void __launch_bounds__(THREADS, 2) split_kernel(split_args a)
     const int tile = (int)blockIdx.x, split = (int)blockIdx.y, t = (int)threadIdx.x;
     const int first = split * a.per, last = min(first + a.per, a.weight.stages());
     const int o = a.weight.row(tile, t % ROWS), r = t / ROWS;
-    const warp_stages mine = warp_stages::of(last - first);
+    warp_stages mine = warp_stages::of(last - first);
     stage_ring<SLOTS, tile_source> ring;
     float acc[NT][4];
 
-    ring.source = {a.weight, tile, first + mine.first, first + mine.last};
+    mine.first += first, mine.last += first;
+    ring.source = {a.weight, tile, mine.first, mine.last};
     ring.begin(shared);
-    multiply_tile<TYPE, NT>(acc, ring, a.x, first, last);
+    multiply_tile<TYPE, NT>(acc, ring, a.x, mine);
     store_warp_sums<NT>(sums, acc);
     __syncthreads();
-    float sum = t < tile_sums<NT>::N ? add_warps<NT>(sums, t) : 0.0f;
+    float sum = t < tile_sums<NT>::N ? add_warps<NT>(sums, r, t % ROWS) : 0.0f;
     if (a.splits > 1) {
         float *partial = a.partial + (int64_t)tile * a.splits * THREADS + t;
         partial[split * THREADS] = sum;

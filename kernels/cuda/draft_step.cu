@@ -77,7 +77,7 @@ struct step_args {
     uint16_t *attended, *act;
     int32_t *ids;
     attend_shape attention;
-    float eps;
+    float eps, hidden_inverse; /* 1 / hidden */
     int n_layers, hidden, inter, vocab, n_steps;
     block_layout layout;
     one_step steps[SB_DRAFT_STEPS_MAX];
@@ -160,6 +160,7 @@ __device__ __forceinline__ const stream_tables *make_tables(uint8_t *memory, con
         to->head = a.head;
         to->n_layers = a.n_layers, to->n_steps = a.n_steps;
         to->kv_heads = a.attention.kv_heads, to->d = a.attention.d;
+        to->by_kv_heads = (((uint64_t)1 << 32) + to->kv_heads - 1) / to->kv_heads;
     }
     __syncthreads();
     return to;
@@ -181,8 +182,7 @@ struct normed_inputs {
     }
     __device__ __forceinline__ uint4 load(int row, int k) const
     {
-        const uint4 zeros = {0, 0, 0, 0};
-        return row < m ? *(const uint4 *)(h + row * pitch + k * 2) : zeros;
+        return *(const uint4 *)(h + min(row, m - 1) * pitch + k * 2);
     }
 };
 
@@ -220,7 +220,8 @@ __device__ __forceinline__ void norm_some(uint8_t *rows, int pitch, float (*part
 
 #pragma unroll
     for (int i = 0; i < ROWS_AT_ONCE; i++)
-        kept[i] = columns_of(row(first + min(i, n - 1)), k, i < n ? a.hidden : 0);
+        if (i < n)
+            kept[i] = columns_of(row(first + i), k, a.hidden);
 #pragma unroll
     for (int i = 0; i < ROWS_AT_ONCE; i++) {
         if (i >= n)
@@ -243,7 +244,7 @@ __device__ __forceinline__ void norm_some(uint8_t *rows, int pitch, float (*part
 #pragma unroll
         for (int w = 0; w < WARPS; w++)
             sum += parts[i][w];
-        const float scale = 1.0f / sqrtf(sum / (float)a.hidden + a.eps);
+        const float scale = rsqrtf(fmaf(sum, a.hidden_inverse, a.eps));
         if (k < ld)
             store_normed<TYPE>(h + k, kept[i], weight + k, scale, k < a.hidden);
         for (int next = k + 4 * THREADS; next < ld; next += 4 * THREADS)
@@ -270,40 +271,53 @@ __device__ __forceinline__ normed_inputs norm_rows(const running_block<NT> &bloc
 
 /* ------------------------------------------------------------------ products */
 
-/* The rows whose sums a thread gets of a product: those that lie THREADS sums apart in a tile. */
+/* Who adds up and finishes which sums of a product: half a warp has the 16 outputs of a tile and a
+ * row, for each tile and each of 2^shift rows, of which m are there. */
 template <int NT>
-constexpr int ROWS_OF_THREAD = (tile_sums<NT>::N + THREADS - 1) / THREADS;
+struct row_deal {
+    enum { EACH = NT > 2 ? NT / 2 : 1 }; /* rows that a half warp has, at most */
+    int shift;
 
-template <int NT>
-__device__ __forceinline__ int row_of(int i)
-{
-    return ((int)threadIdx.x % tile_sums<NT>::N + i * THREADS) / ROWS;
-}
+    __device__ __forceinline__ row_deal(int m) : shift(0)
+    {
+        while (1 << shift < m)
+            shift++;
+    }
+    __device__ __forceinline__ int row(int i) const
+    {
+        return ((int)threadIdx.x / ROWS + i * (THREADS / ROWS)) & ((1 << shift) - 1);
+    }
+};
 
 /* Multiplies this block's tiles of a matrix, between barriers of the grid. finish(o, r, sum) gets
- * the sum of output o and row r, o being -1 past the last row; all threads of a warp call it
- * together. A thread's rows are row_of<NT>(i), i < ROWS_OF_THREAD<NT>. The warps meet once for
- * several tiles. */
+ * the sum of output o and row r, o being -1 where there is none; all threads of a warp call it
+ * together. The warps meet once for several tiles. */
 template <enum sb_dtype TYPE, int NT, class INPUTS, class F>
 __device__ __forceinline__ void product(running_block<NT> &block, const step_args &a,
-                                        const panels &w, const INPUTS &x, F finish)
+                                        const panels &w, const INPUTS &x, const row_deal<NT> &deal,
+                                        F finish)
 {
-    enum { N = tile_sums<NT>::N, FLOATS = tile_sums<NT>::FLOATS };
-    const int tiles = w.tiles(), blocks = (int)gridDim.x;
+    const int tiles = w.tiles(), blocks = (int)gridDim.x, at_once = a.layout.tiles_at_once;
+    const warp_stages mine = warp_stages::of(w.stages());
     float *sums = (float *)block.shared;
 
     while (block.tile < tiles) {
-        const int n = min(a.layout.tiles_at_once, (tiles - block.tile + blocks - 1) / blocks);
+        int n = 0;
 #pragma unroll 1
-        for (int i = 0; i < n; i++) {
+        for (; n < at_once && block.tile + n * blocks < tiles; n++) {
             float acc[NT][4];
-            multiply_tile<TYPE, NT>(acc, block.ring, x, 0, w.stages());
-            store_warp_sums<NT>(sums + i * FLOATS, acc);
+            multiply_tile<TYPE, NT>(acc, block.ring, x, mine);
+            store_warp_sums<NT>(sums + n * tile_sums<NT>::FLOATS, acc);
         }
         __syncthreads();
-        for (int i = (int)threadIdx.x; i < n * N; i += THREADS)
-            finish(w.row(block.tile + i / N * blocks, i % ROWS), i % N / ROWS,
-                   add_warps<NT>(sums + i / N * FLOATS, i % N));
+        const int all = n << deal.shift; /* half warps' worth of them */
+        for (int i = (int)threadIdx.x; i / 32 * 2 < all; i += THREADS) {
+            const int tile = i / ROWS >> deal.shift, r = i / ROWS & ((1 << deal.shift) - 1);
+            const bool is_there = tile < n;
+            finish(is_there ? w.row(block.tile + tile * blocks, i % ROWS) : -1, r,
+                   is_there ? add_warps<NT>(sums + tile * tile_sums<NT>::FLOATS, r, i % ROWS)
+                            : 0.0f);
+        }
         block.tile += n * blocks;
         if (block.tile < tiles)
             __syncthreads(); /* the sums have been read */
@@ -319,7 +333,7 @@ __device__ __forceinline__ void add_product(running_block<NT> &block, const step
 {
     const global_inputs inputs = {from, w.ld, m};
 
-    product<TYPE, NT>(block, a, w, inputs, [&](int o, int r, float sum) {
+    product<TYPE, NT>(block, a, w, inputs, m, [&](int o, int r, float sum) {
         if (o < 0 || r >= m)
             return;
         float *x = a.x + (int64_t)r * a.hidden + o;
@@ -339,8 +353,7 @@ __device__ __forceinline__ void embed(const step_args &a, const one_step &s)
         const int token = i / a.hidden, k = i % a.hidden, id = __ldcg(a.ids + s.id_at[token]);
         const bool is_known = id >= 0 && id < a.vocab;
         const uint32_t bits = is_known ? a.embed.element(id, k) : 0;
-        const uint4 chunk = {bits, 0, 0, 0};
-        a.x[i] = element<TYPE>(chunk, 0);
+        a.x[i] = widened<TYPE>(bits);
     }
 }
 
@@ -359,19 +372,20 @@ __device__ __forceinline__ void half_layer(running_block<NT> &block, const step_
     const int64_t ld = layer.w[second].ld;
     const normed_inputs inputs = norm_rows<TYPE, NT>(block, a, NULL, m);
 
-    product<TYPE, NT>(block, a, w, inputs, [&](int o, int r, float sum) {
+    product<TYPE, NT>(block, a, w, inputs, m, [&](int o, int r, float sum) {
         const float v = bias && o >= 0 ? sum + bias[o] : sum;
         const float up = __shfl_down_sync(SB_FULL_WARP, v, ROWS / 2, ROWS);
         if (!is_mlp && o >= 0 && r < m)
             a.qkv[(int64_t)r * w.n_out + o] = v;
         if (is_mlp && o >= 0 && o < a.inter && r < m)
-            a.act[r * ld + o] = (uint16_t)pack2<TYPE>(v / (1.0f + sb_exp(0.0f - v)) * up, 0.0f);
+            a.act[r * ld + o] = (uint16_t)rounded<TYPE>(v / (1.0f + sb_exp(0.0f - v)) * up);
     });
     grid_barrier(&a.shared->barrier, [&] { block.bring_norm(next_norm, a.hidden); });
     if (!is_mlp) {
         const attend_pass pass = {a.attention,
                                   layer.attention,
-                                  block.tables->steps[step],
+                                  *block.tables,
+                                  step,
                                   a.qkv,
                                   a.attended,
                                   ld,
@@ -402,23 +416,24 @@ __device__ __forceinline__ void propose(running_block<NT> &block, const step_arg
                                         const one_step &s)
 {
     const normed_inputs inputs = norm_rows<TYPE, NT>(block, a, s.out, s.n_out);
-    wide best[ROWS_OF_THREAD<NT>] = {};
+    const row_deal<NT> deal(s.n_out);
+    wide best[deal.EACH] = {};
 
-    product<TYPE, NT>(block, a, a.head, inputs, [&](int o, int r, float sum) {
+    product<TYPE, NT>(block, a, a.head, inputs, deal, [&](int o, int r, float sum) {
         const wide key = o >= 0 ? key_of(sum, o) : 0;
 #pragma unroll
-        for (int i = 0; i < ROWS_OF_THREAD<NT>; i++)
-            if (r == row_of<NT>(i) && key > best[i])
+        for (int i = 0; i < deal.EACH; i++)
+            if (r == deal.row(i) && key > best[i])
                 best[i] = key;
     });
 #pragma unroll
-    for (int i = 0; i < ROWS_OF_THREAD<NT>; i++) {
+    for (int i = 0; i < deal.EACH; i++) {
         for (int step = ROWS / 2; step > 0; step /= 2) {
             const wide other = __shfl_xor_sync(SB_FULL_WARP, best[i], step);
             best[i] = other > best[i] ? other : best[i];
         }
-        if (threadIdx.x % ROWS == 0 && row_of<NT>(i) < s.n_out && best[i] > 0)
-            atomicMax(&a.shared->best[row_of<NT>(i)], best[i]);
+        if (threadIdx.x % ROWS == 0 && deal.row(i) < s.n_out && best[i] > 0)
+            atomicMax(&a.shared->best[deal.row(i)], best[i]);
     }
     grid_barrier(&a.shared->barrier);
     if (blockIdx.x == 0 && (int)threadIdx.x < s.n_out) {
@@ -494,7 +509,7 @@ int within(int n, int most)
     return n < 0 ? 0 : n < most ? n : most;
 }
 
-int rounded(int bytes)
+int to_16(int bytes)
 {
     return (bytes + 15) / 16 * 16;
 }
@@ -508,8 +523,8 @@ block_layout layout_of(const struct sb_cuda_draft *draft, int m)
               norms = of.rows * normed_inputs::pitch_of(sb_cuda_ld(SB_BF16, draft->model.hidden));
     block_layout at = {};
 
-    at.norm = rounded(stream_tables::bytes(draft->model.n_layers));
-    at.parts = at.norm + rounded(draft->model.hidden * (int)sizeof(float));
+    at.norm = to_16(stream_tables::bytes(draft->model.n_layers));
+    at.parts = at.norm + to_16(draft->model.hidden * (int)sizeof(float));
     at.shared = at.parts + (int)sizeof(norm_parts);
     const int most = draft->most_shared, room = most - of.rings - at.shared;
     at.tiles_at_once = within((room - norms) / of.sums, MOST_TILES);
@@ -718,6 +733,7 @@ cudaError_t sb_cuda_steps(const struct sb_cuda_draft *draft, const struct sb_dra
     a.eps = m->eps;
     a.n_layers = m->n_layers;
     a.hidden = m->hidden;
+    a.hidden_inverse = 1.0f / (float)m->hidden;
     a.inter = m->inter;
     a.vocab = draft->embed.n_out;
     a.n_steps = n;

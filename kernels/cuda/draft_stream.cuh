@@ -35,13 +35,12 @@ namespace
 {
 
 enum {
-    MOST_TOKENS = 32,      /* one for each lane of a warp */
-    PART = 128,            /* keys */
-    WARP_KEYS = 16,        /* PART / WARPS */
-    HEAD = 128,            /* the widest head */
-    UNIT_SLOTS = 2,        /* of a warp: its keys, and its values */
-    PAIRS = WARP_KEYS / 2, /* half a warp has every second key of its warp, a lane 16 bytes of it */
-    FRESH = 2              /* tokens of a sequence in a step, at most */
+    MOST_TOKENS = 32, /* one for each lane of a warp */
+    PART = 128,       /* keys */
+    WARP_KEYS = 16,   /* PART / WARPS */
+    HEAD = 128,       /* the widest head */
+    UNIT_SLOTS = 2,   /* of a warp: its keys, and its values */
+    FRESH = 2         /* tokens of a sequence in a step, at most */
 };
 static_assert(WARP_KEYS * HEAD * 2 <= SLOT_BYTES, "a slot has room for a warp's keys");
 
@@ -79,6 +78,7 @@ struct step_tokens {
 struct stream_tables {
     panels head; /* n_out: ids that may be proposed */
     int32_t n_layers, n_steps, kv_heads, d;
+    uint64_t by_kv_heads; /* 2^32 / kv_heads, rounded up: to divide numbers of units */
     step_tokens steps[SB_DRAFT_STEPS_MAX];
     step_layer layers[1]; /* [n_layers] */
 
@@ -105,10 +105,13 @@ struct attend_unit {
     }
 };
 
-/* Unit `number` of a step, by all lanes of a warp together. */
-__device__ __forceinline__ attend_unit unit_of(const step_tokens &step, int kv_heads, int number)
+/* Unit `number` of a step, by all lanes of a warp together. Divided by a multiplication, numbers
+ * below 2^26 are exact, with up to 64 kv heads: those of 32 tokens with a million keys. */
+__device__ __forceinline__ attend_unit unit_of(const stream_tables &tables, int of, int number)
 {
-    const int lane = (int)threadIdx.x % 32, i = number / kv_heads, kv_head = number % kv_heads;
+    const step_tokens &step = tables.steps[of];
+    const int i = (int)((uint64_t)(unsigned)number * tables.by_kv_heads >> 32),
+              kv_head = number - i * tables.kv_heads, lane = (int)threadIdx.x % 32;
     const bool begins = lane < step.n && step.token[lane].first <= i;
     const int token = __popc(__ballot_sync(SB_FULL_WARP, begins)) - 1;
     const step_token &t = step.token[token];
@@ -126,15 +129,17 @@ struct stream_source {
     int part, parts;        /* of the item: stages of a tile, or the slots of a unit */
     bool is_keys;           /* whether the items are units */
     warp_stages mine;       /* of a tile */
-    int64_t tile_size;      /* elements of a tile */
-    const uint16_t *w;      /* of a matrix */
-    int64_t keys_at;        /* of a unit: the warp's first key, in a plane, */
-    int n_keys;             /* and how many from there on are cached */
-    int attended;           /* phases of attention that all blocks have behind them */
+    int tile_size;          /* elements of a tile */
+    int n_steps;
+    const uint16_t *w; /* of a matrix */
+    int64_t keys_at;   /* of a unit: the warp's first key, in a plane, */
+    int n_keys;        /* and how many from there on are cached */
+    int attended;      /* phases of attention that all blocks have behind them */
 
     __device__ __forceinline__ void begin(const stream_tables *t)
     {
         tables = t;
+        n_steps = t->n_steps;
         step = layer = attended = items = part = parts = 0;
         phase = -1;
         item = (int)blockIdx.x - (int)gridDim.x;
@@ -147,7 +152,7 @@ struct stream_source {
             step++, layer = phase = 0;
         else if (++phase == PHASES)
             layer++, phase = 0;
-        if (step == tables->n_steps)
+        if (step == n_steps)
             return false;
         is_keys = phase == KEYS && layer < tables->n_layers;
         if (is_keys) {
@@ -159,12 +164,12 @@ struct stream_source {
         w = now.w;
         items = now.tiles();
         mine = warp_stages::of(now.stages());
-        tile_size = (int64_t)now.stages() * SB_TILE;
+        tile_size = now.stages() * SB_TILE;
         return true;
     }
     __device__ __forceinline__ void begin_unit()
     {
-        const attend_unit u = unit_of(tables->steps[step], tables->kv_heads, item);
+        const attend_unit u = unit_of(*tables, step, item);
 
         part = 0;
         parts = u.has_keys() ? (int)UNIT_SLOTS : 0;
@@ -180,7 +185,7 @@ struct stream_source {
     /* As stage_ring wants it. */
     __device__ __forceinline__ bool next(slot_copy &copy)
     {
-        if (step == tables->n_steps)
+        if (step == n_steps)
             return false;
         while (part >= parts) {
             item += (int)gridDim.x;
@@ -193,7 +198,7 @@ struct stream_source {
                 part = mine.first, parts = mine.last;
         }
         if (!is_keys) {
-            copy = {w + item * tile_size + part * SB_TILE,
+            copy = {w + (int64_t)item * tile_size + part * SB_TILE,
                     min((int)SLOT_STAGES, parts - part) * (int)STAGE_BYTES, 0};
             part += SLOT_STAGES;
             return true;

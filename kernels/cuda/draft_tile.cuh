@@ -58,7 +58,7 @@ struct panels {
     }
     __device__ __forceinline__ int stages() const
     {
-        return (int)(ld / BK);
+        return (int)((uint64_t)ld / BK);
     }
     /* The matrix's row that is row i of a tile, or -1 */
     __device__ __forceinline__ int row(int tile, int i) const
@@ -146,7 +146,7 @@ template <int SLOTS, class SOURCE>
 struct stage_ring {
     uint8_t *at;
     shared_at arrivals; /* mbarriers [SLOTS] */
-    int put, taken;
+    unsigned put, taken;
     SOURCE source;
 
     enum { BYTES = SLOTS * (SLOT_BYTES + 8) }; /* of a warp's slots and mbarriers */
@@ -171,7 +171,7 @@ struct stage_ring {
     }
     __device__ __forceinline__ void begin_copy(const slot_copy &copy) const
     {
-        const int lane = (int)threadIdx.x % 32, slot = put % SLOTS;
+        const int lane = (int)threadIdx.x % 32, slot = (int)(put % SLOTS);
         const int bytes = copy.odd ? 0 : copy.bytes;
         const shared_at to = at_shared(at) + slot * SLOT_BYTES;
 
@@ -194,7 +194,8 @@ struct stage_ring {
         slot_copy copy;
 
 #pragma unroll 1
-        while (put - taken < SLOTS + SB_CUDA_FAULT(STAGE_COPIED_TOO_EARLY) && source.next(copy)) {
+        while (put - taken < SLOTS + (unsigned)SB_CUDA_FAULT(STAGE_COPIED_TOO_EARLY) &&
+               source.next(copy)) {
             begin_copy(copy);
             put++;
         }
@@ -202,12 +203,12 @@ struct stage_ring {
     /* Waits for slot number i of those that are not given back. */
     __device__ __forceinline__ const uint8_t *slot(int i) const
     {
-        const int number = taken + i;
+        const unsigned number = taken + (unsigned)i;
 
         if (has_bulk_copies()) {
             mbarrier_wait(arrivals + number % SLOTS * 8, number / SLOTS & 1);
         } else {
-            cp_async_wait_but<SLOTS - 1>(put - number - 1);
+            cp_async_wait_but<SLOTS - 1>((int)(put - number) - 1);
             __syncwarp();
         }
         return at + number % SLOTS * SLOT_BYTES;
@@ -216,13 +217,14 @@ struct stage_ring {
     __device__ __forceinline__ void give_back(int n)
     {
         __syncwarp();
-        taken += n;
+        taken += (unsigned)n;
         fill();
     }
 };
 
 /* Inputs [m, ld] in device memory. They may just have come from other blocks, and each load waits
- * for the L2 cache, so those of several slots are loaded at once. */
+ * for the L2 cache, so those of several slots are loaded at once. What is asked for past the last
+ * row is the last: it takes no branch, and nobody wants the sums. */
 struct global_inputs {
     enum { SLOTS_AT_ONCE = 2 };
 
@@ -232,69 +234,80 @@ struct global_inputs {
 
     __device__ __forceinline__ uint4 load(int row, int k) const
     {
-        const uint4 zeros = {0, 0, 0, 0};
-        return row < m ? __ldcg((const uint4 *)(x + row * ld + k)) : zeros;
+        return __ldcg((const uint4 *)(x + min(row, m - 1) * ld + k));
     }
 };
 
-/* Adds a stage's products. b: this lane's 16 bytes of each of its rows of x. */
-template <enum sb_dtype TYPE, int NT>
-__device__ __forceinline__ void multiply_stage(float (&acc)[NT][4], const uint8_t *stage,
-                                               const uint4 (&b)[2][NT])
+/* Adds the products of STAGES stages, of which n are there, one of each after the other, so that
+ * two that add to one sum need not follow each other. b: this lane's 16 bytes of each of its rows
+ * of x.
+ */
+template <enum sb_dtype TYPE, int STAGES, int NT, int SUMS>
+__device__ __forceinline__ void multiply_stages(float (&sum)[SUMS][NT][4], const uint8_t *stages,
+                                                const uint4 (*b)[2][NT], int n)
 {
     const int lane = threadIdx.x % 32, g = lane / 4;
+
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        const int chunk = lane % 4 * 2 + h;
-        const uint4 top = *(const uint4 *)(stage + swizzled<BK * 2>(g, chunk));
-        const uint4 low = *(const uint4 *)(stage + swizzled<BK * 2>(g + 8, chunk));
-        const uint32_t first[4] = {top.x, low.x, top.y, low.y};
-        const uint32_t second[4] = {top.z, low.z, top.w, low.w};
+        uint32_t a[STAGES][2][4]; /* of two steps of 16 */
 #pragma unroll
-        for (int t = 0; t < NT; t++) {
-            mma<TYPE>(acc[t], first, b[h][t].x, b[h][t].y);
-            mma<TYPE>(acc[t], second, b[h][t].z, b[h][t].w);
+        for (int j = 0; j < STAGES; j++) {
+            const uint8_t *stage = stages + (j < n ? j * STAGE_BYTES : 0);
+            const int chunk = lane % 4 * 2 + h;
+            const uint4 top = *(const uint4 *)(stage + swizzled<BK * 2>(g, chunk));
+            const uint4 low = *(const uint4 *)(stage + swizzled<BK * 2>(g + 8, chunk));
+            a[j][0][0] = top.x, a[j][0][1] = low.x, a[j][0][2] = top.y, a[j][0][3] = low.y;
+            a[j][1][0] = top.z, a[j][1][1] = low.z, a[j][1][2] = top.w, a[j][1][3] = low.w;
+        }
+#pragma unroll
+        for (int i = 0; i < 2 * STAGES * NT; i++) {
+            const int t = i % NT, j = i / NT % STAGES, step = i / NT / STAGES;
+            const uint4 &of = b[j][h][t];
+            if (j < n)
+                mma<TYPE>(sum[j % SUMS][t], a[j][step], step ? of.z : of.x, step ? of.w : of.y);
         }
     }
 }
 
-/* Multiplies the rows of a tile with x over this warp's stages of [first, last). */
+/* Multiplies the rows of a tile with x over this warp's stages. One product waits for the one
+ * before whose sum it adds to, so eight rows of x have two sums, of which every other stage takes
+ * its own. */
 template <enum sb_dtype TYPE, int NT, class RING, class INPUTS>
 __device__ __forceinline__ void multiply_tile(float (&acc)[NT][4], RING &ring, const INPUTS &x,
-                                              int first, int last)
+                                              const warp_stages &mine)
 {
     enum { AT_ONCE = SLOT_STAGES * (NT == 1 ? (int)INPUTS::SLOTS_AT_ONCE : 1) };
+    enum { SUMS = NT == 1 ? 2 : 1 }; /* and so many stages together */
     const int lane = threadIdx.x % 32;
-    const warp_stages mine = warp_stages::of(last - first);
-    const int end = first + mine.last;
+    float sum[SUMS][NT][4] = {};
 
-#pragma unroll
-    for (int i = 0; i < NT * 4; i++)
-        acc[i / 4][i % 4] = 0.0f;
 #pragma unroll 1
-    for (int s = first + mine.first; s < end; s += AT_ONCE) {
-        const int n = min((int)AT_ONCE, end - s);
+    for (int s = mine.first; s < mine.last; s += AT_ONCE) {
+        const int n = min((int)AT_ONCE, mine.last - s);
         uint4 b[AT_ONCE][2][NT];
 #pragma unroll
         for (int i = 0; i < AT_ONCE * 2 * NT; i++) {
-            const int stage = s + i / 2 / NT, chunk = lane % 4 * 2 + i / NT % 2;
+            const int stage = i / 2 / NT, chunk = lane % 4 * 2 + i / NT % 2;
             const uint4 zeros = {0, 0, 0, 0}; /* so that no register is kept from before */
-            b[i / 2 / NT][i / NT % 2][i % NT] = stage < end ? x.load(i % NT * 8 + lane / 4,
-                                                                     stage * BK + chunk * 8)
-                                                            : zeros;
+            b[stage][i / NT % 2][i % NT] = stage < n ? x.load(i % NT * 8 + lane / 4,
+                                                              (s + stage) * BK + chunk * 8)
+                                                     : zeros;
         }
+        const uint8_t *slot = NULL;
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i += SLOT_STAGES) {
+        for (int i = 0; i < AT_ONCE; i += SUMS) {
             if (i >= n)
                 break;
-            const uint8_t *slot = ring.slot(i / SLOT_STAGES);
-#pragma unroll
-            for (int j = 0; j < SLOT_STAGES; j++)
-                if (i + j < n)
-                    multiply_stage<TYPE, NT>(acc, slot + j * STAGE_BYTES, b[i + j]);
+            if (i % SLOT_STAGES == 0)
+                slot = ring.slot(i / SLOT_STAGES);
+            multiply_stages<TYPE, SUMS>(sum, slot + i % SLOT_STAGES * STAGE_BYTES, b + i, n - i);
         }
         ring.give_back((n + SLOT_STAGES - 1) / SLOT_STAGES);
     }
+#pragma unroll
+    for (int i = 0; i < NT * 4; i++)
+        acc[i / 4][i % 4] = sum[0][i / 4][i % 4] + (SUMS > 1 ? sum[SUMS - 1][i / 4][i % 4] : 0.0f);
 }
 
 /* The warps' sums of a tile in shared memory. */
@@ -315,16 +328,15 @@ __device__ __forceinline__ void store_warp_sums(float *sums, const float (&acc)[
              lane / 4] = acc[i / 4][i % 4];
 }
 
-/* Adds the warps' sums number i < N in ascending order: that of row i % 16 of the tile and of row i
- * / 16 of x. */
+/* Adds the warps' sums of row r of x and row i of the tile, in ascending order. */
 template <int NT>
-__device__ __forceinline__ float add_warps(const float *sums, int i)
+__device__ __forceinline__ float add_warps(const float *sums, int r, int i)
 {
     float sum = 0.0f;
 
 #pragma unroll
     for (int w = 0; w < WARPS; w++)
-        sum += sums[(w * 8 * NT + i / ROWS) * SUM_PITCH + i % ROWS];
+        sum += sums[(w * 8 * NT + r) * SUM_PITCH + i];
     return sum;
 }
 
