@@ -55,15 +55,11 @@ enum {
 /* What a launch says of all attention. */
 struct attend_shape {
     const float *cos, *sin;
-    float *partial;     /* [token, head, parts, d + 2]: o, m, l */
-    unsigned *counters; /* [token, kv head] */
-    int heads, kv_heads, d, rot_dim, interleaved;
+    float *partial;             /* [token, head, parts, d + 2]: o, m, l */
+    unsigned *counters;         /* [token, kv head] */
+    int heads, kv_heads, group; /* group: query heads of a kv head */
+    int d, rot_dim, interleaved;
     float eps, scale; /* scale: of scores, times log2(e) */
-
-    __host__ __device__ __forceinline__ int group() const
-    {
-        return heads / kv_heads;
-    }
 };
 
 /* One layer's attention in one step. */
@@ -145,7 +141,7 @@ struct head_job {
 
     __device__ __forceinline__ head_job(const attend_unit &u, const attend_shape &a, int number)
     {
-        const int group = a.group();
+        const int group = a.group;
 
         job = number;
         is_query = job < group;
@@ -182,7 +178,7 @@ __device__ __forceinline__ void make_heads(const attend_memory &m, const attend_
     uint16_t *made = job.is_query ? m.q + job.job * Q_PITCH
                                   : (job.is_value ? m.v : m.k) + job.back * HEAD,
              *second = job.is_query
-                           ? made + a.group() * Q_PITCH
+                           ? made + a.group * Q_PITCH
                            : (job.is_value ? pass.layer.v : pass.layer.k) + u.at + pos * a.d;
     const bool has_second = job.is_wanted && job.back == 0; /* else it is in the cache already */
 
@@ -203,7 +199,8 @@ __device__ __forceinline__ void make_heads(const attend_memory &m, const attend_
         if (job.is_query)
             second[e] = 0;
     }
-    async_fence(); /* the next step reads the cache by bulk copies */
+    if (has_second && !job.is_query)
+        async_fence(); /* the next step reads the cache by bulk copies */
 }
 
 /* ------------------------------------------------------------------ keys */
@@ -358,7 +355,7 @@ template <enum sb_dtype TYPE, class RING>
 __device__ __forceinline__ void attend_warp(RING &ring, const attend_memory &m,
                                             const attend_unit &u, const attend_shape &a)
 {
-    const int lane = (int)threadIdx.x % 32, group = a.group();
+    const int lane = (int)threadIdx.x % 32, group = a.group;
     const warp_rows keys = warp_rows::of(ring, m, m.k, u, a.d);
     float *out = m.of_warp((int)threadIdx.x / 32, 0, group), w[4], top, sum;
 
@@ -413,7 +410,7 @@ __device__ __forceinline__ float *partial_of(const attend_pass &pass, const atte
                                              int part)
 {
     const attend_shape &a = pass.shape;
-    const int64_t head = (int64_t)u.token * a.heads + u.kv_head * a.group() + h;
+    const int64_t head = (int64_t)u.token * a.heads + u.kv_head * a.group + h;
 
     return a.partial + (head * pass.parts + part) * (a.d + 2);
 }
@@ -423,7 +420,7 @@ template <enum sb_dtype TYPE>
 __device__ __forceinline__ void merge_warps(const attend_memory &m, const attend_unit &u,
                                             const attend_pass &pass)
 {
-    const int d = pass.shape.d, group = pass.shape.group();
+    const int d = pass.shape.d, group = pass.shape.group;
     uint16_t *y = pass.y + u.token * pass.ld + (int64_t)u.kv_head * group * d;
 
     for (int i = (int)threadIdx.x; i < group * HEAD; i += THREADS) {
@@ -450,7 +447,7 @@ __device__ __forceinline__ void merge_warps(const attend_memory &m, const attend
 template <enum sb_dtype TYPE>
 __device__ __forceinline__ void merge_parts(const attend_unit &u, const attend_pass &pass)
 {
-    const int d = pass.shape.d, group = pass.shape.group();
+    const int d = pass.shape.d, group = pass.shape.group;
     uint16_t *y = pass.y + u.token * pass.ld + (int64_t)u.kv_head * group * d;
 
     for (int i = (int)threadIdx.x; i < group * HEAD; i += THREADS) {
@@ -479,7 +476,7 @@ __device__ __forceinline__ void attend_units(RING &ring, uint8_t *memory, int fi
                                              const attend_pass &pass)
 {
     const attend_shape &a = pass.shape;
-    const int group = a.group(), pairs = (group + 2 * FRESH + 1) / 2, warp = (int)threadIdx.x / 32;
+    const int group = a.group, pairs = (group + 2 * FRESH + 1) / 2, warp = (int)threadIdx.x / 32;
     unit_count *counts = (unit_count *)(memory + n * attend_memory::bytes(group));
     const auto unit = [&](int i) {
         return unit_of(pass.tables, pass.step, first + i * (int)gridDim.x);

@@ -227,6 +227,7 @@ __device__ __forceinline__ void norm_some(uint8_t *rows, int pitch, float (*part
         if (i >= n)
             break;
         float sum = square_of(kept[i]);
+#pragma unroll 1
         for (int next = k + 4 * THREADS; next < a.hidden; next += 4 * THREADS)
             sum += square_of(columns_of(row(first + i), next, a.hidden));
         for (int step = 16; step > 0; step /= 2)
@@ -247,6 +248,7 @@ __device__ __forceinline__ void norm_some(uint8_t *rows, int pitch, float (*part
         const float scale = rsqrtf(fmaf(sum, a.hidden_inverse, a.eps));
         if (k < ld)
             store_normed<TYPE>(h + k, kept[i], weight + k, scale, k < a.hidden);
+#pragma unroll 1
         for (int next = k + 4 * THREADS; next < ld; next += 4 * THREADS)
             store_normed<TYPE>(h + next, columns_of(row(first + i), next, a.hidden), weight + next,
                                scale, next < a.hidden);
@@ -725,6 +727,7 @@ cudaError_t sb_cuda_steps(const struct sb_cuda_draft *draft, const struct sb_dra
                    parts.counters,
                    t->heads,
                    t->kv_heads,
+                   t->heads / t->kv_heads,
                    t->head_dim,
                    t->rot_dim,
                    t->rot_interleaved,
