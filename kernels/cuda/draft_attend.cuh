@@ -18,8 +18,8 @@
  *     row 0 .. 7     the unit's query heads, rounded to 16 bits
  *     row 8 .. 15    what rounding has taken from rows 0 .. 7
  *
- * and two such rows are added at the end. So a query, and a weight of a value, has the bits of two
- * elements, at no cost: a unit has eight query heads at most.
+ * and two such rows are added at the end. So queries, and the weights of values, keep twice the
+ * bits of an element, at no cost: a unit has eight query heads at most.
  *
  * A block does all its units together, as far as there is shared memory for their queries and their
  * warps' results: all heads, all keys, all merges. So it waits as often for several units as for
@@ -350,10 +350,11 @@ __device__ __forceinline__ void multiply_values(float *out, const float (&w)[4],
     }
 }
 
-/* The results of all query heads of a unit over this warp's keys, into shared memory. */
+/* The results of all query heads of a unit over this warp's keys, into shared memory. later: slots
+ * of units behind it that the warp reads before it fills its ring */
 template <enum sb_dtype TYPE, class RING>
 __device__ __forceinline__ void attend_warp(RING &ring, const attend_memory &m,
-                                            const attend_unit &u, const attend_shape &a)
+                                            const attend_unit &u, const attend_shape &a, int later)
 {
     const int lane = (int)threadIdx.x % 32, group = a.group;
     const warp_rows keys = warp_rows::of(ring, m, m.k, u, a.d);
@@ -361,7 +362,7 @@ __device__ __forceinline__ void attend_warp(RING &ring, const attend_memory &m,
 
     multiply_keys<TYPE>(w, m, keys, group);
     if (u.has_keys()) /* the whole warp */
-        ring.give_back(1);
+        ring.give_back(1, later + 1);
     weigh(w, &top, &sum, keys.last, a.scale);
     if (lane % 4 == 0 && lane / 4 < group) {
         float *end = out + lane / 4 * MERGED_PITCH + HEAD;
@@ -369,7 +370,7 @@ __device__ __forceinline__ void attend_warp(RING &ring, const attend_memory &m,
     }
     multiply_values<TYPE>(out, w, warp_rows::of(ring, m, m.v, u, a.d), group);
     if (u.has_keys())
-        ring.give_back(1);
+        ring.give_back(1, later);
 }
 
 /* ------------------------------------------------------------------ merging */
@@ -494,7 +495,8 @@ __device__ __forceinline__ void attend_units(RING &ring, uint8_t *memory, int fi
     __syncthreads();
 #pragma unroll 1
     for (int i = 0; i < n; i++)
-        attend_warp<TYPE>(ring, attend_memory(memory, i, group), unit(i), a);
+        attend_warp<TYPE>(ring, attend_memory(memory, i, group), unit(i), a,
+                          (n - 1 - i) * UNIT_SLOTS);
     __syncthreads();
 #pragma unroll 1
     for (int i = 0; i < n; i++) {
@@ -530,8 +532,10 @@ __device__ __forceinline__ void attend(RING &ring, int &item, uint8_t *memory, i
             n++;
         attend_units<TYPE>(ring, memory, item, n, pass);
         item += n * blocks;
-        if (item < n_units)
+        if (item < n_units) {
+            ring.fill();
             __syncthreads(); /* the next units may take the memory */
+        }
     }
     item -= n_units;
 }

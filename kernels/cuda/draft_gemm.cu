@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(THREADS, 2) split_kernel(split_args a)
     mine.first += first, mine.last += first;
     ring.source = {a.weight, tile, mine.first, mine.last};
     ring.begin(shared);
-    multiply_tile<TYPE, NT>(acc, ring, a.x, mine);
+    multiply_tile<TYPE, NT>(acc, ring, a.x, mine, 0);
     store_warp_sums<NT>(sums, acc);
     __syncthreads();
     float sum = t < tile_sums<NT>::N ? add_warps<NT>(sums, r, t % ROWS) : 0.0f;

@@ -17,8 +17,8 @@
  * phase before it runs, and what the model's layers and the steps' tokens are stays there, so that
  * between two barriers a block waits for little more than what other blocks have just made.
  *
- * Results are those of the single operations but for the order of additions and queries that are
- * not rounded. They do not depend on the number of blocks or on the other rows.
+ * Results are those of the single operations but for the order of additions and queries that keep
+ * twice the bits. They do not depend on the number of blocks or on the other rows.
  *
  * Rejected: a kernel for each layer, whose 28 launches wait as long as the barriers; norms of sums
  * that the block before has made, which need the scale of a row before the row is complete.
@@ -299,17 +299,21 @@ __device__ __forceinline__ void product(running_block<NT> &block, const step_arg
                                         const panels &w, const INPUTS &x, const row_deal<NT> &deal,
                                         F finish)
 {
-    const int tiles = w.tiles(), blocks = (int)gridDim.x, at_once = a.layout.tiles_at_once;
+    const int tiles = w.tiles(), blocks = (int)gridDim.x;
     const warp_stages mine = warp_stages::of(w.stages());
     float *sums = (float *)block.shared;
+    int left = 0; /* of this block's tiles */
 
-    while (block.tile < tiles) {
-        int n = 0;
+    while (block.tile + left * blocks < tiles)
+        left++;
+    while (left > 0) {
+        const int n = min(a.layout.tiles_at_once, left);
 #pragma unroll 1
-        for (; n < at_once && block.tile + n * blocks < tiles; n++) {
+        for (int i = 0; i < n; i++) {
             float acc[NT][4];
-            multiply_tile<TYPE, NT>(acc, block.ring, x, mine);
-            store_warp_sums<NT>(sums + n * tile_sums<NT>::FLOATS, acc);
+            left--;
+            multiply_tile<TYPE, NT>(acc, block.ring, x, mine, left * slots_of(mine));
+            store_warp_sums<NT>(sums + i * tile_sums<NT>::FLOATS, acc);
         }
         __syncthreads();
         const int all = n << deal.shift; /* half warps' worth of them */
@@ -321,7 +325,7 @@ __device__ __forceinline__ void product(running_block<NT> &block, const step_arg
                             : 0.0f);
         }
         block.tile += n * blocks;
-        if (block.tile < tiles)
+        if (left > 0)
             __syncthreads(); /* the sums have been read */
     }
     block.tile -= tiles;
@@ -382,7 +386,10 @@ __device__ __forceinline__ void half_layer(running_block<NT> &block, const step_
         if (is_mlp && o >= 0 && o < a.inter && r < m)
             a.act[r * ld + o] = (uint16_t)rounded<TYPE>(v / (1.0f + sb_exp(0.0f - v)) * up);
     });
-    grid_barrier(&a.shared->barrier, [&] { block.bring_norm(next_norm, a.hidden); });
+    grid_barrier(&a.shared->barrier, [&] {
+        block.bring_norm(next_norm, a.hidden);
+        block.ring.fill();
+    });
     if (!is_mlp) {
         const attend_pass pass = {a.attention,
                                   layer.attention,
@@ -394,13 +401,16 @@ __device__ __forceinline__ void half_layer(running_block<NT> &block, const step_
                                   (s.max_len + PART - 1) / PART};
         attend<TYPE>(block.ring, block.tile, block.shared, a.layout.units_at_once, pass);
         if (!SB_CUDA_FAULT(NO_BARRIER_BEHIND_ATTENTION))
-            grid_barrier(&a.shared->barrier);
+            grid_barrier(&a.shared->barrier, [&] { block.ring.fill(); });
         block.ring.source.attended++;
         block.ring.fill();
     }
     add_product<TYPE, NT>(block, a, m, layer.w[second], layer.bias[second],
                           is_mlp ? a.act : a.attended);
-    grid_barrier(&a.shared->barrier, [&] { block.await_norm(); });
+    grid_barrier(&a.shared->barrier, [&] {
+        block.ring.fill();
+        block.await_norm();
+    });
 }
 
 /* A logit and its id as a number that is the larger the larger the logit is, and of equal ones the
@@ -437,7 +447,7 @@ __device__ __forceinline__ void propose(running_block<NT> &block, const step_arg
         if (threadIdx.x % ROWS == 0 && deal.row(i) < s.n_out && best[i] > 0)
             atomicMax(&a.shared->best[deal.row(i)], best[i]);
     }
-    grid_barrier(&a.shared->barrier);
+    grid_barrier(&a.shared->barrier, [&] { block.ring.fill(); });
     if (blockIdx.x == 0 && (int)threadIdx.x < s.n_out) {
         wide *of = &a.shared->best[threadIdx.x];
         const wide key = __ldcg(of);

@@ -213,12 +213,15 @@ struct stage_ring {
         }
         return at + number % SLOTS * SLOT_BYTES;
     }
-    /* The next n have been read. */
-    __device__ __forceinline__ void give_back(int n)
+    /* The next n have been read, and `left` more will be before the warp calls fill(). Finding out
+     * what to copy takes longer than to use it, so it is put off until the warp has to wait for
+     * others, unless not all of these are under way. */
+    __device__ __forceinline__ void give_back(int n, int left)
     {
         __syncwarp();
         taken += (unsigned)n;
-        fill();
+        if (put - taken < (unsigned)left)
+            fill();
     }
 };
 
@@ -270,12 +273,19 @@ __device__ __forceinline__ void multiply_stages(float (&sum)[SUMS][NT][4], const
     }
 }
 
-/* Multiplies the rows of a tile with x over this warp's stages. One product waits for the one
+/* The slots that a warp's stages of a tile are in. */
+__device__ __forceinline__ int slots_of(const warp_stages &mine)
+{
+    return (mine.last - mine.first + SLOT_STAGES - 1) / SLOT_STAGES;
+}
+
+/* Multiplies the rows of a tile with x over this warp's stages. later: slots that the warp reads
+ * behind these before it fills its ring. One product waits for the one
  * before whose sum it adds to, so eight rows of x have two sums, of which every other stage takes
  * its own. */
 template <enum sb_dtype TYPE, int NT, class RING, class INPUTS>
 __device__ __forceinline__ void multiply_tile(float (&acc)[NT][4], RING &ring, const INPUTS &x,
-                                              const warp_stages &mine)
+                                              const warp_stages &mine, int later)
 {
     enum { AT_ONCE = SLOT_STAGES * (NT == 1 ? (int)INPUTS::SLOTS_AT_ONCE : 1) };
     enum { SUMS = NT == 1 ? 2 : 1 }; /* and so many stages together */
@@ -303,7 +313,7 @@ __device__ __forceinline__ void multiply_tile(float (&acc)[NT][4], RING &ring, c
                 slot = ring.slot(i / SLOT_STAGES);
             multiply_stages<TYPE, SUMS>(sum, slot + i % SLOT_STAGES * STAGE_BYTES, b + i, n - i);
         }
-        ring.give_back((n + SLOT_STAGES - 1) / SLOT_STAGES);
+        ring.give_back(slots_of({s, s + n}), slots_of({s + n, mine.last}) + later);
     }
 #pragma unroll
     for (int i = 0; i < NT * 4; i++)
