@@ -9,9 +9,11 @@ plot() {
     terminal="set terminal $1 size $size font 'sans,$2' background 'white'"
     gnuplot -e "$terminal; set output '$dir/$name.$3'; dir='$dir'" "$script" 2>>"$dir/$name.log"
 }
-# without_empty_groups FILE: a quarter of what gnuplot writes is groups of nothing.
-without_empty_groups() {
-    sed '/^<g /{$!N;/^<g [^>]*>\n<\/g>$/d;P;D}' "$1" >"$1.new" && mv "$1.new" "$1"
+# made_smaller FILE: a quarter of what gnuplot writes is groups of nothing, and another eighth are
+# styles that are SVG's defaults, and filters for boxes that no figure has.
+made_smaller() {
+    sed -e 's/ stroke-linecap="butt" stroke-linejoin="miter"//' -e '/<filter /,/<\/filter>/d' \
+        -e '/^<g /{$!N;/^<g [^>]*>\n<\/g>$/d;P;D}' "$1" >"$1.new" && mv "$1.new" "$1"
 }
 for script in test/bench/paper/*.gp; do
     name=$(basename "$script" .gp)
@@ -23,7 +25,7 @@ for script in test/bench/paper/*.gp; do
     esac
     rm -f "$dir/$name.log"
     if plot svg 13 svg && plot pngcairo 11 png; then
-        without_empty_groups "$dir/$name.svg"
+        made_smaller "$dir/$name.svg"
         rm -f "$dir/$name.log"
         echo "  $dir/$name.svg"
     else
