@@ -18,10 +18,11 @@
  *   grid_launch_next()           From here on this block does not keep the next kernel on the
  *                                stream from beginning, if that was launched with SB_DEPENDENT. It
  *                                still waits for this kernel's end in grid_wait_for_previous().
- *   add_release(at, n)           Adds to a word of device memory and returns what it was. Whoever
+ *   add_release(at, n)           Adds to a word of device memory, and does not wait for that. Who
  *                                reads the sum by load_acquire sees what this thread has stored,
  *                                and what its block had stored before the last __syncthreads.
  *   load_acquire(at)             Reads such a word.
+ *   load_relaxed(at)             Reads such a word, and says nothing of others' stores.
  *   inc_acq_rel(at, most)        Adds 1 to a word, or makes it 0 where it is `most`, and returns
  *                                what it was. It does what add_release does and what load_acquire
  *                                does.
@@ -39,8 +40,10 @@
  *
  * The counter of the barrier is never reset. One block adds 2^31 - (blocks - 1) and each of the
  * others adds 1, so that all together turn over the highest bit and leave the other bits zero; a
- * block waits until the bit is not what it was when it came. The same counter therefore serves any
- * number of barriers, launches, and numbers of blocks, one after the other. A barrier of the
+ * block waits until the bit is not what it was before it came. The same counter therefore serves
+ * any number of barriers, launches, and numbers of blocks, one after the other. What the bit was is
+ * read while the block's own threads come, as it cannot change until the block has come; an atomic
+ * that returns it would have the last block wait for two answers of the L2 cache. A barrier of the
  * cooperative groups library would do the same, but it needs a workspace that only relocatable
  * device code has.
  *
@@ -68,14 +71,11 @@ static __device__ __forceinline__ void grid_launch_next(void)
 #endif
 }
 
-static __device__ __forceinline__ unsigned add_release(unsigned *at, unsigned n)
+static __device__ __forceinline__ void add_release(unsigned *at, unsigned n)
 {
-    unsigned before;
-    asm volatile("atom.add.release.gpu.global.u32 %0,[%1],%2;"
-                 : "=r"(before)
-                 : "l"(__cvta_generic_to_global(at)), "r"(n)
+    asm volatile("red.release.gpu.global.add.u32 [%0],%1;" ::"l"(__cvta_generic_to_global(at)),
+                 "r"(n)
                  : "memory");
-    return before;
 }
 
 static __device__ __forceinline__ unsigned inc_acq_rel(unsigned *at, unsigned most)
@@ -98,6 +98,15 @@ static __device__ __forceinline__ unsigned load_acquire(const unsigned *at)
     return value;
 }
 
+static __device__ __forceinline__ unsigned load_relaxed(const unsigned *at)
+{
+    unsigned value;
+    asm volatile("ld.relaxed.gpu.global.u32 %0,[%1];"
+                 : "=r"(value)
+                 : "l"(__cvta_generic_to_global(at)));
+    return value;
+}
+
 static __device__ __forceinline__ void spin(const unsigned *at, bool again)
 {
 }
@@ -111,13 +120,13 @@ static __device__ __forceinline__ void grid_barrier(unsigned *counter, F meanwhi
 {
     const unsigned turn = 0x80000000u;
     const bool speaks = threadIdx.x + threadIdx.y + threadIdx.z == 0;
-    unsigned before = 0;
+    const unsigned before = speaks ? load_relaxed(counter) : 0;
 
     __syncthreads();
     if (speaks) {
         const bool is_first = blockIdx.x + blockIdx.y + blockIdx.z == 0;
         const unsigned others = gridDim.x * gridDim.y * gridDim.z - 1;
-        before = add_release(counter, is_first ? turn - others : 1u);
+        add_release(counter, is_first ? turn - others : 1u);
     }
     meanwhile();
     for (bool again = false; speaks && ((load_acquire(counter) ^ before) & turn) == 0; again = true)

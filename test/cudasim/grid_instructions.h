@@ -17,10 +17,10 @@ static inline void grid_wait_for_previous(void)
 }
 static inline void grid_launch_next(void) { cudasim::launch_next(); }
 
-static inline unsigned add_release(unsigned *at, unsigned n)
+static inline void add_release(unsigned *at, unsigned n)
 {
     cudasim::note_release(at);
-    return cudasim::atomic(at, [n](unsigned o) { return o + n; });
+    cudasim::atomic(at, [n](unsigned o) { return o + n; });
 }
 
 static inline unsigned inc_acq_rel(unsigned *at, unsigned most)
@@ -33,6 +33,12 @@ __attribute__((noinline, no_sanitize("thread"))) static unsigned load_acquire(co
 {
     cudasim::note_atomic(at, sizeof *at);
     cudasim::note_acquire(at);
+    return *at;
+}
+
+__attribute__((noinline, no_sanitize("thread"))) static unsigned load_relaxed(const unsigned *at)
+{
+    cudasim::note_atomic(at, sizeof *at);
     return *at;
 }
 
