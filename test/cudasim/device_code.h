@@ -24,7 +24,9 @@
 #define __device__
 #define __host__
 #define __constant__ static const
+#ifndef __forceinline__ /* rules.mk says where it is less */
 #define __forceinline__ inline __attribute__((always_inline))
+#endif
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
 /* A plain __shared__ array would have no bounds here, so it does not compile. Kernels declare
