@@ -23,8 +23,8 @@ $(B)/cudasim/%.checked.o: %.cu $(B)/flags
 	@mkdir -p $(@D); echo "  SIM  $< (checked)"
 	$(Q)$(CXX) $(SIM_FLAGS) $(DEPENDENCIES) -O1 -g $(SIM_EXACT) $(SIM_INLINE) \
 	    -fsanitize=thread,alignment -x c++ -c $< -o $@
-# With everything inlined, as nvcc has it, this kernel takes a minute to compile. With what the host's
-# compiler finds worth it, it takes nine seconds, and its tests take a third longer.
+# With everything inlined, as nvcc has it, this kernel takes a minute to compile. With what the
+# host's compiler finds worth it, it takes nine seconds, and its tests take a third longer.
 $(patsubst %,$(B)/cudasim/kernels/cuda/draft_step.%.o,plain checked mutated): \
     SIM_INLINE := -D__forceinline__=inline
 $(SIM): $(SIM_OBJECTS) $(CUDA_KERNELS:%.cu=$(B)/cudasim/%.plain.o)
