@@ -120,12 +120,12 @@ static int has_own_bits(struct lab *lab, int32_t m, enum sb_maker *by)
 }
 
 /* Checks that products have the bits of mma.sync, and that those of `from` to `to` rows are made
- * by `by`, those of 17 and more otherwise by `else_by`, and all others by mma.sync. */
+ * by `by`, those of SB_PLANS_FROM and more otherwise by `else_by`, and all others by mma.sync. */
 static void check_makers(enum sb_maker by, int32_t from, int32_t to, enum sb_maker else_by,
                          int warns)
 {
-    static const int32_t rows[] = {1,  16, 17,  32,  33,  63,  64,  65,  66,
-                                   70, 71, 127, 128, 129, 200, 255, 256, 257};
+    static const int32_t rows[] = {1,  8,  9,  16,  17,  32,  33,  63,  64,  65,
+                                   66, 70, 71, 127, 128, 129, 200, 255, 256, 257};
     struct lab lab;
 
     CHECK_OK(open_lab(&lab));
@@ -205,15 +205,15 @@ static void test_a_slow_one_is_left_alone(void)
 static void test_a_sound_wgmma_makes_them(void)
 {
     cudasim_blas(0);
-    check_makers(SB_BY_WGMMA, 17, MOST, SB_BY_MMA, 0);
+    check_makers(SB_BY_WGMMA, SB_PLANS_FROM, MOST, SB_BY_MMA, 0);
     cudasim_blas(130100);
     cudasim_break_blas(CUDASIM_BLAS_SLOW, 50);
-    check_makers(SB_BY_WGMMA, 17, MOST, SB_BY_MMA, 0);
+    check_makers(SB_BY_WGMMA, SB_PLANS_FROM, MOST, SB_BY_MMA, 0);
     cudasim_break_blas(CUDASIM_BLAS_CHAIN, 0);
-    check_makers(SB_BY_WGMMA, 17, MOST, SB_BY_MMA, 1);
+    check_makers(SB_BY_WGMMA, SB_PLANS_FROM, MOST, SB_BY_MMA, 1);
     cudasim_break_blas(CUDASIM_BLAS_ROWS, 70);
-    check_makers(SB_BY_WGMMA, 17, MOST, SB_BY_MMA, 1);
-    check_makers(SB_BY_WGMMA, 17, MOST, SB_BY_MMA, 0);
+    check_makers(SB_BY_WGMMA, SB_PLANS_FROM, MOST, SB_BY_MMA, 1);
+    check_makers(SB_BY_WGMMA, SB_PLANS_FROM, MOST, SB_BY_MMA, 0);
 }
 
 /* One that adds otherwise in one column makes none, and the log says so. */

@@ -144,7 +144,7 @@ void cudasim_blas(int version);
 /* From now on wgmma is wrong in this way, or slow. */
 enum cudasim_wgmma_fault {
     CUDASIM_WGMMA_SOUND, /* the bits of mma.sync, in no time */
-    CUDASIM_WGMMA_OTHER, /* column 10 of each product has other lowest bits */
+    CUDASIM_WGMMA_OTHER, /* column 2 of each product has other lowest bits */
     CUDASIM_WGMMA_SLOW,  /* sound, but each takes `argument` ns of the device's clock */
     CUDASIM_WGMMA_ABSENT /* the driver has no encoder of tensor maps */
 };

@@ -255,7 +255,7 @@ static void add_tile(held_sums &sums, const product &p, int tile, const float a[
             }
         if (pass == 0)
             tensor_core(d, a, b);
-        if (pass == 0 && broken == CUDASIM_WGMMA_OTHER && tile == 1)
+        if (pass == 0 && broken == CUDASIM_WGMMA_OTHER && tile == 0)
             for (int row = 0; row < ROWS; row++)
                 d[row][2] = nextafterf(d[row][2], INFINITY);
     }

@@ -26,11 +26,12 @@
 #include "status.h"
 
 enum {
-    CANDIDATES = 64, /* suggestions that are asked for */
-    REFUSED = 64,    /* algorithms refused for a shape; after as many, nothing more is tried */
-    TIMED = 2,       /* runs of which the fastest counts */
-    TILE = 64,       /* numbers of rows within one such tile take about the same time, */
-    HALF_TILE = 32,  /* and those within the first half of the first one, which take less */
+    CANDIDATES = 64,   /* suggestions that are asked for */
+    REFUSED = 64,      /* algorithms refused for a shape; after as many, nothing more is tried */
+    TIMED = 2,         /* runs of which the fastest counts */
+    TILE = 64,         /* numbers of rows within one such tile take about the same time, */
+    HALF_TILE = 32,    /* and of the first one those within its first half, which take less, */
+    QUARTER_TILE = 16, /* and those within its first quarter */
     FEW = SB_PLANS_FROM - 1 /* rows of the largest product that is never made in pieces */
 };
 
@@ -223,7 +224,9 @@ static struct sb_verdict key_of(const struct selftest *test, int32_t m)
                                .n_out = test->shape->n_out,
                                .n_in = test->shape->n_in,
                                .gated = test->shape->gated,
-                               .rows = m <= HALF_TILE ? HALF_TILE : (m + TILE - 1) / TILE * TILE};
+                               .rows = m <= QUARTER_TILE ? QUARTER_TILE
+                                       : m <= HALF_TILE  ? HALF_TILE
+                                                         : (m + TILE - 1) / TILE * TILE};
 }
 
 /* The verdict that the file has on m rows, or NULL. */

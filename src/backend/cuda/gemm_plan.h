@@ -12,7 +12,7 @@
 #include "backend/cuda/plan_file.h"
 
 enum {
-    SB_PLANS_FROM = 17,   /* rows; with fewer, mma.sync reads the weight once at the speed of the
+    SB_PLANS_FROM = 9,    /* rows; with fewer, mma.sync reads the weight once at the speed of the
                              memory, */
     SB_LIBRARY_FROM = 65, /* and with fewer than these little is lost, but cuBLASLt's pieces would
                              have the weight read and written once more */
