@@ -160,6 +160,12 @@ __device__ __forceinline__ float sb_to_f32(__half v)
     return __half2float(v);
 }
 
+/* The f16 in the lower half of a word. */
+__device__ __forceinline__ float half_float(uint32_t bits)
+{
+    return __half2float(__ushort_as_half((unsigned short)bits));
+}
+
 /* To nearest, ties to even; a value beyond f16 becomes infinite. */
 template <typename T>
 __device__ __forceinline__ T sb_from_f32(float v);

@@ -105,8 +105,8 @@ struct attend_unit {
     }
 };
 
-/* Unit `number` of a step, by all lanes of a warp together. Divided by a multiplication, numbers
- * below 2^26 are exact, with up to 64 kv heads: those of 32 tokens with a million keys. */
+/* Unit `number` of a step, by all lanes of a warp together. The multiplication divides exactly
+ * where number * kv_heads is below 2^32: with 64 kv heads, up to four million keys a token. */
 __device__ __forceinline__ attend_unit unit_of(const stream_tables &tables, int of, int number)
 {
     const step_tokens &step = tables.steps[of];
@@ -130,11 +130,11 @@ struct stream_source {
     bool is_keys;           /* whether the items are units */
     warp_stages mine;       /* of a tile */
     int tile_size;          /* elements of a tile */
-    int n_steps;
-    const uint16_t *w; /* of a matrix */
-    int64_t keys_at;   /* of a unit: the warp's first key, in a plane, */
-    int n_keys;        /* and how many from there on are cached */
-    int attended;      /* phases of attention that all blocks have behind them */
+    int n_steps;            /* that of the tables, which would be asked for each slot */
+    const uint16_t *w;      /* of a matrix */
+    int64_t keys_at;        /* of a unit: the warp's first key, in a plane, */
+    int n_keys;             /* and how many from there on are cached */
+    int attended;           /* phases of attention that all blocks have behind them */
 
     __device__ __forceinline__ void begin(const stream_tables *t)
     {

@@ -213,9 +213,9 @@ struct stage_ring {
         }
         return at + number % SLOTS * SLOT_BYTES;
     }
-    /* The next n have been read, and `left` more will be before the warp calls fill(). Finding out
-     * what to copy takes longer than to use it, so it is put off until the warp has to wait for
-     * others, unless not all of these are under way. */
+    /* The next n have been read, and `left` more will be before the warp calls fill(). To find out
+     * what to copy takes about as many instructions as to use it, so it is put off until the warp
+     * has to wait for others, unless not all of these are under way. */
     __device__ __forceinline__ void give_back(int n, int left)
     {
         __syncwarp();
@@ -242,9 +242,7 @@ struct global_inputs {
 };
 
 /* Adds the products of STAGES stages, of which n are there, one of each after the other, so that
- * two that add to one sum need not follow each other. b: this lane's 16 bytes of each of its rows
- * of x.
- */
+ * two that add to one sum need not follow each other. b: this lane's 16 bytes of its rows of x */
 template <enum sb_dtype TYPE, int STAGES, int NT, int SUMS>
 __device__ __forceinline__ void multiply_stages(float (&sum)[SUMS][NT][4], const uint8_t *stages,
                                                 const uint4 (*b)[2][NT], int n)
@@ -279,10 +277,10 @@ __device__ __forceinline__ int slots_of(const warp_stages &mine)
     return (mine.last - mine.first + SLOT_STAGES - 1) / SLOT_STAGES;
 }
 
-/* Multiplies the rows of a tile with x over this warp's stages. later: slots that the warp reads
- * behind these before it fills its ring. One product waits for the one
- * before whose sum it adds to, so eight rows of x have two sums, of which every other stage takes
- * its own. */
+/* Multiplies the rows of a tile with x over this warp's stages. A product waits for the one before
+ * it whose sum it adds to, so eight rows of x have two sums, which the stages take by turns.
+ *
+ * later: slots that the warp reads behind these before it fills its ring */
 template <enum sb_dtype TYPE, int NT, class RING, class INPUTS>
 __device__ __forceinline__ void multiply_tile(float (&acc)[NT][4], RING &ring, const INPUTS &x,
                                               const warp_stages &mine, int later)

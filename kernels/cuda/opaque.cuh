@@ -13,12 +13,4 @@ static __device__ __forceinline__ void opaque(uint32_t &word)
     asm volatile("" : "+r"(word));
 }
 
-static __device__ __forceinline__ void opaque(uint4 &words)
-{
-    opaque(words.x);
-    opaque(words.y);
-    opaque(words.z);
-    opaque(words.w);
-}
-
 #endif

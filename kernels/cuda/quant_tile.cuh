@@ -37,11 +37,6 @@
         }                                    \
     } while (0)
 
-static __device__ __forceinline__ float half_float(uint32_t bits)
-{
-    return __half2float(__ushort_as_half((unsigned short)bits));
-}
-
 static __device__ __forceinline__ float byte_float(uint32_t word, int i)
 {
     return (float)(int)(word >> 8 * i & 255u);
