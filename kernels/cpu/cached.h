@@ -42,6 +42,8 @@ V_INLINE void narrow_cached(void *to, int64_t at, const float *from, int64_t n, 
     if (type == SB_F32) {
         memcpy((float *)to + at, from, (size_t)n * sizeof *from);
     } else if (type == SB_BF16) {
+        for (; i + V16 <= n; i += V16)
+            v_store_bf16(halves + i, v_load(from + i));
         for (; i < n; i++)
             halves[i] = f32_bf16(from[i]);
     } else {

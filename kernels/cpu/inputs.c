@@ -33,8 +33,6 @@
 #include "level.h"
 #include "vec_int8.h"
 
-typedef uint16_t parts_of_block[SB_CPU_PARTS][SB_BLOCK];
-
 /* The first part of a value: what is left of it when the lower half is cut off. A NaN whose
  * remaining bits would be those of an infinity becomes a quiet NaN. */
 static inline uint32_t cut(uint32_t bits)
@@ -43,13 +41,13 @@ static inline uint32_t cut(uint32_t bits)
     return (bits & 0xffff0000u) | is_nan << 22;
 }
 
-static void round_block(parts_of_block parts, const float *x)
+V_INLINE void round_block(uint16_t (*parts)[SB_BLOCK], const float *x)
 {
-    for (int k = 0; k < SB_BLOCK; k++)
-        parts[0][k] = f32_bf16(x[k]);
+    for (int k = 0; k < SB_BLOCK; k += V16)
+        v_store_bf16(parts[0] + k, v_load(x + k));
 }
 
-static void split_block(parts_of_block parts, const float *x)
+V_INLINE void split_block(uint16_t (*parts)[SB_BLOCK], const float *x)
 {
     for (int k = 0; k < SB_BLOCK; k++) {
         uint32_t bits = f32_bits(x[k]), hi = cut(bits);
@@ -75,44 +73,20 @@ static void store_block(uint32_t *at, const uint16_t part[SB_BLOCK], enum sb_pro
     if (products == SB_BLOCKS_FMA)
         for (int k = 0; k < SB_BLOCK; k++)
             at[k] = sb_bf16_widen(part[k]);
-    else if (products == SB_BLOCKS_DOT)
+    else
         for (int k = 0; k < SB_BLOCK; k += 4) {
             at[k / 2] = (uint32_t)part[k] << 16 | part[k + 2];
             at[k / 2 + 1] = (uint32_t)part[k + 1] << 16 | part[k + 3];
         }
-    else
-        memcpy(at, part, SB_BLOCK * sizeof *part);
 }
 
-/* Where the blocks of a row are: the first one, with its parts side by side, and the words from
- * each to the next. Whoever asks for each block anew divides more than it converts. */
-struct blocks {
-    uint32_t *first;
-    int64_t stride;
-};
-
-static struct blocks blocks_of_row(const struct sb_cpu_inputs *a, int64_t row)
+/* Makes one block of a row of x, whose parts lie side by side. x: its 32 values; sums: where its
+ * sum goes, with those of other parts ldsums apart, or NULL */
+V_INLINE void make_block(uint32_t *to, enum sb_products products, enum sb_form form, const float *x,
+                         float *sums, int64_t ldsums)
 {
-    const int64_t words = sb_cpu_block_words(a->products);
-    const int32_t parts = sb_form_parts(a->form);
-    uint32_t *to = a->to;
-
-    if (sb_cpu_has_tiles(a->products)) {
-        const int64_t rows = sb_cpu_tile_rows(a->m, parts);
-        const int64_t of_tile = sb_whole_blocks(a->n) / SB_BLOCK * 16;
-        return (struct blocks){to + (row / rows * of_tile + row % rows * parts) * words,
-                               16 * words};
-    }
-    return (struct blocks){to + row * parts * words, a->m * parts * words};
-}
-
-/* Makes one block of a row of x. x: its 32 values; sums: where its sum goes, with those of other
- * parts ldsums apart, or NULL */
-static void make_block(uint32_t *to, enum sb_products products, enum sb_form form, const float *x,
-                       float *sums, int64_t ldsums)
-{
-    const int64_t words = sb_cpu_block_words(products);
-    parts_of_block parts;
+    uint16_t elsewhere[SB_CPU_PARTS][SB_BLOCK];
+    uint16_t(*parts)[SB_BLOCK] = sb_cpu_has_tiles(products) ? (void *)to : elsewhere;
 
     if (form == SB_FORM_FLOAT) {
         memcpy(to, x, SB_BLOCK * sizeof *x);
@@ -125,9 +99,55 @@ static void make_block(uint32_t *to, enum sb_products products, enum sb_form for
     else
         round_block(parts, x);
     for (int part = 0; part < sb_form_parts(form); part++) {
-        store_block(to + part * words, parts[part], products);
+        if (!sb_cpu_has_tiles(products))
+            store_block(to + part * sb_cpu_block_words(products), parts[part], products);
         if (sums)
             sums[part * ldsums] = sum_part(parts[part]);
+    }
+}
+
+/* Where rows are, in words: one row from the next, in groups of so many rows that begin one after
+ * the other, and each block of a row from the next. Without tiles all rows are one group. */
+struct places {
+    int64_t rows, row, group, block;
+};
+
+static struct places places_of_rows(const struct sb_cpu_inputs *a)
+{
+    const int64_t words = sb_cpu_block_words(a->products), parts = sb_form_parts(a->form);
+    const int64_t of_tile = 16 * words, blocks = sb_whole_blocks(a->n) / SB_BLOCK;
+
+    if (sb_cpu_has_tiles(a->products))
+        return (struct places){sb_cpu_tile_rows(a->m, (int32_t)parts), parts * words,
+                               blocks * of_tile, of_tile};
+    return (struct places){a->m, parts * words, 0, a->m * parts * words};
+}
+
+/* Makes the rows [first, last) of x. Divides once: a row of few blocks takes less than finding its
+ * place by divisions does. */
+V_INLINE void make_rows(const struct sb_cpu_inputs *a, enum sb_products products, enum sb_form form,
+                        int64_t first, int64_t last)
+{
+    const struct places places = places_of_rows(a);
+    const int64_t n = a->n, blocks = sb_whole_blocks(n) / SB_BLOCK, whole = n / SB_BLOCK;
+    int64_t group = first / places.rows, in_group = first % places.rows;
+
+    for (int64_t row = first; row < last; row++) {
+        uint32_t *to = (uint32_t *)a->to + group * places.group + in_group * places.row;
+        const float *x = a->x + row * n;
+        float *sums = a->sums ? a->sums + row * sb_form_parts(form) * blocks : NULL;
+        for (int64_t block = 0; block < whole; block++, to += places.block)
+            make_block(to, products, form, x + block * SB_BLOCK, sums ? sums + block : NULL,
+                       blocks);
+        if (whole < blocks) {
+            float filled[SB_BLOCK] = {0};
+            memcpy(filled, x + whole * SB_BLOCK, (size_t)(n % SB_BLOCK) * sizeof *x);
+            make_block(to, products, form, filled, sums ? sums + whole : NULL, blocks);
+        }
+        if (++in_group == places.rows) {
+            in_group = 0;
+            group++;
+        }
     }
 }
 
@@ -148,24 +168,34 @@ static void make_integers(struct sb_cpu_int8 *to, const float *x)
     to->sum = to->d * (float)(to->sums[0] + to->sums[1]);
 }
 
+static void make_integer_rows(const struct sb_cpu_inputs *a, int64_t first, int64_t last)
+{
+    for (int64_t row = first; row < last; row++) {
+        struct sb_cpu_int8 *to = (struct sb_cpu_int8 *)a->to + row;
+        const float *x = a->x + row * a->n;
+        for (int64_t k = 0; k < a->n; k += SB_BLOCK, to += a->m) {
+            float filled[SB_BLOCK] = {0};
+            if (a->n - k < SB_BLOCK)
+                make_integers(to, memcpy(filled, x + k, (size_t)(a->n - k) * sizeof *x));
+            else
+                make_integers(to, x + k);
+        }
+    }
+}
+
+/* What a processor with a matrix unit makes all the time is compiled apart, since the choices of a
+ * block took longer than the block. */
 void SB_LEVEL(inputs)(const struct sb_cpu_inputs *args, int64_t first, int64_t last)
 {
     const struct sb_cpu_inputs a = *args; /* which no store of a block can change */
-    const int64_t n_blocks = sb_whole_blocks(a.n) / SB_BLOCK;
+    const int has_tiles = sb_cpu_has_tiles(a.products);
 
-    for (int64_t row = first; row < last; row++) {
-        const struct blocks blocks = blocks_of_row(&a, row);
-        float *sums = a.sums ? a.sums + row * sb_form_parts(a.form) * n_blocks : NULL;
-        for (int64_t block = 0, k = 0; k < a.n; block++, k += SB_BLOCK) {
-            const float *x = a.x + row * a.n + k;
-            float filled[SB_BLOCK] = {0};
-            if (a.n - k < SB_BLOCK)
-                x = memcpy(filled, x, (size_t)(a.n - k) * sizeof *x);
-            if (a.form == SB_FORM_INT8)
-                make_integers((struct sb_cpu_int8 *)a.to + block * a.m + row, x);
-            else
-                make_block(blocks.first + block * blocks.stride, a.products, a.form, x,
-                           sums ? sums + block : NULL, n_blocks);
-        }
-    }
+    if (a.form == SB_FORM_INT8)
+        make_integer_rows(&a, first, last);
+    else if (has_tiles && a.form == SB_FORM_BF16)
+        make_rows(&a, SB_BLOCKS_TILES, SB_FORM_BF16, first, last);
+    else if (has_tiles && a.form == SB_FORM_PARTS)
+        make_rows(&a, SB_BLOCKS_TILES, SB_FORM_PARTS, first, last);
+    else
+        make_rows(&a, a.products, a.form, first, last);
 }

@@ -96,6 +96,17 @@ V_INLINE v16 v_load_bf16(const uint16_t *p)
     __m512i words = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
 }
+/* As sb_bf16_narrow has it: the upper half of the bits, rounded unless it is a NaN, which becomes a
+ * quiet one. */
+V_INLINE void v_store_bf16(uint16_t *p, v16 a)
+{
+    const __m512i bits = _mm512_castps_si512(a), half = _mm512_set1_epi32(0x7fff);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, half), odd);
+    const __m512i word = _mm512_mask_or_epi32(rounded, _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), bits,
+                                              _mm512_set1_epi32(0x400000));
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(word, 16)));
+}
 V_INLINE v16 v_load_even(const uint16_t *p)
 {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(p), 16));
@@ -252,6 +263,22 @@ V_INLINE __m256 bf16_8(const uint16_t *p)
     return _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
 }
 V_INLINE v16 v_load_bf16(const uint16_t *p) { return v_pair(bf16_8(p), bf16_8(p + 8)); }
+/* As sb_bf16_narrow has it: the upper half of the bits, rounded unless it is a NaN, which becomes a
+ * quiet one. */
+V_INLINE __m256i narrow8(__m256 a)
+{
+    const __m256i bits = _mm256_castps_si256(a), half = _mm256_set1_epi32(0x7fff);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(bits, half), odd);
+    const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+    const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q));
+    return _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, is_nan), 16);
+}
+V_INLINE void v_store_bf16(uint16_t *p, v16 a)
+{
+    const __m256i halves = _mm256_packus_epi32(narrow8(a.lo), narrow8(a.hi));
+    _mm256_storeu_si256((__m256i *)p, _mm256_permute4x64_epi64(halves, 0xD8));
+}
 V_INLINE __m256 even8(const uint16_t *p)
 {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256((const __m256i *)p), 16));
@@ -338,6 +365,11 @@ V_INLINE void v_store_f16(uint16_t *p, v16 a)
         p[i] = f32_f16(a.f[i]);
 }
 V_INLINE v16 v_load_bf16(const uint16_t *p) { V_LANES(bf16_f32(p[i])); }
+V_INLINE void v_store_bf16(uint16_t *p, v16 a)
+{
+    for (int i = 0; i < V16; i++)
+        p[i] = f32_bf16(a.f[i]);
+}
 V_INLINE v16 v_load_even(const uint16_t *p) { V_LANES(bf16_f32(p[2 * i])); }
 V_INLINE v16 v_load_odd(const uint16_t *p) { V_LANES(bf16_f32(p[2 * i + 1])); }
 V_INLINE void v_prefetch(const void *p) { (void)p; }
