@@ -120,7 +120,7 @@ static struct places places_of_rows(const struct sb_cpu_inputs *a)
     if (sb_cpu_has_tiles(a->products))
         return (struct places){sb_cpu_tile_rows(a->m, (int32_t)parts), parts * words,
                                blocks * of_tile, of_tile};
-    return (struct places){a->m, parts * words, 0, a->m * parts * words};
+    return (struct places){INT64_MAX, parts * words, 0, a->m * parts * words};
 }
 
 /* Makes the rows [first, last) of x. Divides once: a row of few blocks takes less than finding its
