@@ -61,6 +61,8 @@ PAPER_PROMPTS  := $(if $(FULL),../shared/data/prompts/spec_bench.jsonl,$(strip \
                   test/data/prompts/spec_bench_60.jsonl))
 CAPTIONS       ?= $(wildcard ../shared/data/prompts/multi30k_test2016.txt)
 PAPER_ARGS      = --out $(PAPER_DIR) --prompts $(PAPER_PROMPTS) $(QUICK_ARG)
+# What AUTO chooses differs between machines, so F32 is measured first, and these two beside it.
+PAPER_CLASSES  := auto bf16
 PAPER_PROGRAMS := $(addprefix $(B)/test/bench/,sched_sim paper_faults paper pairs make_checkpoint)
 PEERS_VENV     := build/peers-venv
 MEMORY_MODELS   = $(BENCH_TARGET) $(BENCH_DRAFT) build/bench/qwen3-8b
@@ -89,11 +91,14 @@ paper: $(PAPER_PROGRAMS) | $(SETUP_FIRST) ## the paper's tables and figures, int
 	@command -v gnuplot >/dev/null || \
 	    { echo "paper: gnuplot is missing; make setup-paper installs it"; exit 1; }
 	$(Q)mkdir -p $(PAPER_DIR) && \
-	    rm -f $(filter-out $(PAPER_DIR)/peers%,$(wildcard $(PAPER_DIR)/*))
+	    rm -rf $(filter-out $(PAPER_DIR)/peers%,$(wildcard $(PAPER_DIR)/*))
 	@echo 'make paper$(if $(FULL), FULL=1)$(if $(QUICK), QUICK=1)' >$(PAPER_DIR)/command.txt
 	$(Q)$(B)/test/bench/sched_sim $(QUICK_ARG) $(PAPER_DIR)/sched.csv
 	$(Q)$(B)/test/bench/paper_faults $(PAPER_ARGS)
 	$(Q)$(B)/test/bench/paper $(PAPER_ARGS) $(if $(CAPTIONS),--captions $(CAPTIONS))
+	$(Q)for class in $(PAPER_CLASSES); do mkdir -p $(PAPER_DIR)/$$class && \
+	    $(B)/test/bench/paper $(PAPER_ARGS) --out $(PAPER_DIR)/$$class --compute $$class \
+	        --part grid || exit 1; done
 	$(Q)sh test/bench/pairs.sh $(B)/test/bench --out $(PAPER_DIR) $(QUICK_ARG)
 	$(Q)$(report)
 # The CSV files that are there are drawn and reported once more. A quick run leaves docs/ alone.

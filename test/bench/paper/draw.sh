@@ -10,9 +10,11 @@ plot() {
     gnuplot -e "$terminal; set output '$dir/$name.$3'; dir='$dir'" "$script" 2>>"$dir/$name.log"
 }
 # made_smaller FILE: a quarter of what gnuplot writes is groups of nothing, and another eighth are
-# styles that are SVG's defaults, and filters for boxes that no figure has.
+# styles that are SVG's defaults or those of the group, names of styles that no figure has, and
+# filters for boxes.
 made_smaller() {
     sed -e 's/ stroke-linecap="butt" stroke-linejoin="miter"//' -e '/<filter /,/<\/filter>/d' \
+        -e 's/<tspan font-family="sans" >/<tspan>/' -e 's/ class="gridline" //' \
         -e '/^<g /{$!N;/^<g [^>]*>\n<\/g>$/d;P;D}' "$1" >"$1.new" && mv "$1.new" "$1"
 }
 for script in test/bench/paper/*.gp; do

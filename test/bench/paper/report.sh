@@ -27,6 +27,42 @@ table() {
     awk -F, 'function f(name) { return $(h[name]) }
              NR == 1 { for (i = 1; i <= NF; i++) h[$i] = i; next } '"$1" "$dir/$file.csv"
 }
+# throughput FILE: tokens/s of every method at every B, and in brackets times plain's at the same B.
+throughput() {
+    echo
+    echo "| tokens/s (times plain) | B = 1 | 2 | 4 | 8 | 16 | 32 | least E |"
+    echo "|---|---|---|---|---|---|---|---|"
+    table "$1" '{ m = f("method")
+                  if (!(m in least)) { order[++n] = m; least[m] = f("E") }
+                  if (f("E") + 0 < least[m] + 0) least[m] = f("E")
+                  tps[m, f("batch")] = f("tps") }
+                END { for (i = 1; i <= n; i++) {
+                          m = order[i]
+                          printf "| %s |", m
+                          for (b = 1; b <= 32; b *= 2)
+                              if ((m, b) in tps)
+                                  printf " %.0f (%.2f) |", tps[m, b], tps[m, b] / tps["plain", b]
+                              else
+                                  printf " - |"
+                          print " " least[m] " |" } }'
+}
+# The same in the classes that were measured beside F32, each with an E of its own: a class's
+# outputs are compared with plain decoding at batch 1 in that class.
+other_classes() {
+    for class in auto bf16; do
+        have $class/speed || continue
+        printf '\n### In the class %s\n' "$(echo $class | tr a-z A-Z)"
+        if [ "$(fact fingerprint $class/machine)" = "$(fact fingerprint)" ]; then
+            echo "The table above: it is what AUTO chooses for this processor."
+        elif [ "$(is_quiet $class/machine)" = 1 ]; then
+            throughput $class/speed
+            echo
+            provenance $class/machine $class/machine
+        else
+            not_quiet $class/machine
+        fi
+    done
+}
 # timed FILE...: whether the times of these files may be shown. If not, it writes why.
 timed() {
     for file in "$@"; do
@@ -39,9 +75,18 @@ timed() {
     not_quiet machine
     return 1
 }
-# provenance [RUN]: one line about where and how a run was made.
+# provenance [RUN [RUN]]: one line about where and how a run was made, in the class of the second.
 provenance() {
-    echo "*$(fact machine "$1"); $(fact date "$1"); $(fact fingerprint); \`$command\`.*"
+    echo "*$(fact machine "$1"); $(fact date "$1"); $(fact fingerprint "$2"); \`$command\`.*"
+}
+# kept HEADING: this section of the page that is there, which names its own machine and date. The
+# peers are measured by another command than the rest, and seldom together with it.
+kept() {
+    awk -v heading="## $1" '/^## / { inside = $0 == heading; next }
+                            inside { lines[++n] = $0 }
+                            END { while (n && lines[n] == "") n--
+                                  for (i = 1; i <= n; i++) print lines[i]
+                                  if (!n) print "Not measured yet." }' docs/results.md
 }
 # figure NAME CAPTION
 figure() {
@@ -128,25 +173,14 @@ printf '\n## Throughput and scaling (Figures 1, 5a, 6)\n'
 if timed speed; then
     cat <<'EOF'
 End to end, prompts included. Every cell is one run, the methods of a batch size one after the
-other. On a shared machine single runs differ by a tenth or two within minutes: smaller differences
-than that say nothing.
-
-| tokens/s | B = 1 | 2 | 4 | 8 | 16 | 32 | least E |
-|---|---|---|---|---|---|---|---|
+other. On a shared machine single runs differ within minutes, mostly by a tenth or two and sometimes
+by a third: smaller differences than that say nothing.
 EOF
-    table speed '{ m = f("method")
-                   if (!(m in least)) { order[++n] = m; least[m] = f("E") }
-                   if (f("E") + 0 < least[m] + 0) least[m] = f("E")
-                   tps[m, f("batch")] = f("tps") }
-                 END { for (i = 1; i <= n; i++) {
-                           m = order[i]
-                           printf "| %s |", m
-                           for (b = 1; b <= 32; b *= 2)
-                               printf " %s |", ((m, b) in tps) ? tps[m, b] : "-"
-                           print " " least[m] " |" } }'
+    throughput speed
     figure fig1_throughput "Tokens/s over batch size"
     figure fig5a_scaling "Tokens/s over batch size, each method against its own B = 1"
     figure fig6_concurrency "Speculative against plain decoding at equal concurrency"
+    other_classes
 fi
 
 printf '\n## Realignment (Figure 5b)\n'
@@ -347,7 +381,7 @@ EOF
     echo
     echo "*$(fact machine peers); $(fact date peers); \`make peers\`, \`$(fact command peers)\`.*"
 else
-    echo "Not measured yet."
+    kept Peers
 fi
 
 printf '\n## Peers on models of real sizes\n'
@@ -356,7 +390,7 @@ if [ -e "$dir/peers_speed.txt" ] && [ "$(is_quiet peers_speed)" = 1 ]; then
 elif [ -e "$dir/peers_speed.txt" ]; then
     not_quiet peers_speed
 else
-    echo "Not measured yet."
+    kept "Peers on models of real sizes"
 fi
 
 printf '\n## The scheduler at scale\n'
