@@ -21,6 +21,8 @@ void ex_model_options(struct ex_option *rows, size_t *n, struct ex_run_args *arg
         {"--device", "cpu|cuda", EX_CHOICE, &args->device, 0, 0, "where the models run (cpu)"},
         {"--compute", "auto|bf16|f32|split|int8", EX_CHOICE, &args->compute, 0, 0,
          "class of the products (auto: f32, or split with a matrix unit; cuda: bf16)"},
+        {"--draft-compute", "auto|bf16|f32|split|int8", EX_CHOICE, &args->draft_compute, 0, 0,
+         "the same for the draft, whose class changes no token (as --compute)"},
         {"--kv", "auto|f32|bf16|f16", EX_CHOICE, &args->kv, 0, 0,
          "type of the caches, a class of its own (auto: f32, with --compute bf16 and int8 bf16; "
          "cuda: that of the weights)"},
@@ -36,7 +38,7 @@ void ex_model_options(struct ex_option *rows, size_t *n, struct ex_run_args *arg
          "cuda: keep the timings of large products in FILE (made anew)"},
     };
 
-    args->draft_weights = -1;
+    args->draft_compute = args->draft_weights = -1;
     ex_options_add(rows, n, options, sizeof options / sizeof options[0]);
 }
 
@@ -149,6 +151,8 @@ int ex_open_models(specbatch_model **target, specbatch_draft **draft,
     if (specbatch_model_open(target, args->target_dir, &options) != SPECBATCH_OK)
         return ex_complain("--target: %s", specbatch_last_error());
     options.prefill = SPECBATCH_PREFILL_OWN; /* as drafts are, whatever is asked for */
+    if (args->draft_compute >= 0)
+        options.compute = args->draft_compute;
     if (args->draft_weights >= 0)
         options.weights = args->draft_weights;
     return args->drafts.n == 0 || ex_open_draft(draft, args->drafts.at, args->drafts.n, &options);

@@ -16,7 +16,8 @@ struct ex_run_args {
     /* models */
     const char *target_dir, *plan_file;
     struct ex_strings drafts;
-    int32_t draft_min_percent, threads, device, compute, kv, weights, draft_weights, prefill, simd;
+    int32_t draft_min_percent, threads, device, compute, draft_compute, kv;
+    int32_t weights, draft_weights, prefill, simd;
     /* prompts */
     const char *prompts_file;
     int32_t limit, chat, no_think;

@@ -93,7 +93,14 @@ verdict generate_with_adaptive_k_equals_plain_byte_for_byte
 run --policy exspec --sort-by-length --threads 1 --output - 2>"$tmp/log" | same_as_plain -
 verdict generate_sorted_by_length_to_stdout
 
-# The text as its own draft: other rounds, and the same tokens.
+# A draft in another class, with fewer bits: other rounds, and the same tokens.
+check_log run --fixed-k --draft-compute int8 --draft-weights q4 --output "$tmp/int8" \
+    --stats "$tmp/stats" --verify
+same_as_plain "$tmp/int8"
+grep -q '"tokens_accepted": [1-9]' "$tmp/stats" || cat "$tmp/stats" >>"$tmp/out"
+verdict generate_takes_a_draft_in_a_class_of_its_own
+
+# The text as its own draft: other rounds again, and the same tokens.
 pair="--target $demo/target"
 check_log run --draft ngram --fixed-k --output "$tmp/ngram" --stats "$tmp/stats" --verify
 same_as_plain "$tmp/ngram"

@@ -57,6 +57,7 @@ struct trace_prompt {
 struct trace_model {
     char path[600];
     int32_t compute, kv;                    /* SPECBATCH_COMPUTE_*, SPECBATCH_KV_* */
+    int32_t draft_compute;                  /* AUTO: that of the target */
     int32_t weights, draft_weights;         /* SPECBATCH_WEIGHTS_* */
     specbatch_model *target[TRACE_LEVELS];  /* by level; NULL: this machine lacks it */
     specbatch_model *draft[TRACE_LEVELS];   /* the checkpoint's own draft, or NULL */

@@ -25,21 +25,27 @@
 #include "support/place.h"
 #include "support/quantised_model.h"
 
-/* The models, and what their weights and their draft's are quantised to. Those with a draft lie
- * beside it. A name with a dot is a file that is made in the world's own folder. */
+/* The models, what their weights and their draft's are quantised to, and the draft's class where it
+ * is not the target's. Those with a draft lie beside it. A name with a dot is a file that is made
+ * in the world's own folder. */
 static const struct {
     const char *name;
-    int32_t weights, draft_weights;
+    int32_t weights, draft_weights, draft_compute;
 } models[TRACE_MODELS] = {
-    {"qwen3_untied_f32_sharded", SPECBATCH_WEIGHTS_AUTO, SPECBATCH_WEIGHTS_AUTO},
-    {"llama_untied_f32_sharded", SPECBATCH_WEIGHTS_AUTO, SPECBATCH_WEIGHTS_Q4},
-    {"glm4_unbiased_bf16", SPECBATCH_WEIGHTS_AUTO, SPECBATCH_WEIGHTS_AUTO},
-    {"llama3_scaled_biased_tied_bf16", SPECBATCH_WEIGHTS_AUTO, SPECBATCH_WEIGHTS_AUTO},
-    {"qwen2_tied_f32", SPECBATCH_WEIGHTS_AUTO, SPECBATCH_WEIGHTS_AUTO},
-    {"qwen3_untied_f32_sharded", SPECBATCH_WEIGHTS_Q8, SPECBATCH_WEIGHTS_Q4},
-    {"llama_untied_f32_sharded", SPECBATCH_WEIGHTS_Q4, SPECBATCH_WEIGHTS_AUTO},
-    {"llama3_scaled_biased_tied_bf16", SPECBATCH_WEIGHTS_Q4, SPECBATCH_WEIGHTS_AUTO},
-    {"quantised.gguf", SPECBATCH_WEIGHTS_AUTO, SPECBATCH_WEIGHTS_AUTO},
+    {.name = "qwen3_untied_f32_sharded"},
+    {.name = "llama_untied_f32_sharded",
+     .draft_weights = SPECBATCH_WEIGHTS_Q4,
+     .draft_compute = SPECBATCH_COMPUTE_INT8},
+    {.name = "glm4_unbiased_bf16"},
+    {.name = "llama3_scaled_biased_tied_bf16"},
+    {.name = "qwen2_tied_f32"},
+    {.name = "qwen3_untied_f32_sharded",
+     .weights = SPECBATCH_WEIGHTS_Q8,
+     .draft_weights = SPECBATCH_WEIGHTS_Q4,
+     .draft_compute = SPECBATCH_COMPUTE_BF16},
+    {.name = "llama_untied_f32_sharded", .weights = SPECBATCH_WEIGHTS_Q4},
+    {.name = "llama3_scaled_biased_tied_bf16", .weights = SPECBATCH_WEIGHTS_Q4},
+    {.name = "quantised.gguf"},
 };
 
 /* n tokens, of which the first `shared` are those of prompt `like`. The longer are the last. */
@@ -66,18 +72,14 @@ enum { SPECIAL = 3 /* ids below are not drawn */ };
 /* ------------------------------------------------------------------ models */
 
 /* Opens a model at a level. *out stays NULL where this machine lacks it. */
-static int32_t open_level(specbatch_model **out, const char *path, const struct trace_model *model,
-                          int32_t weights, int level)
+static int32_t open_level(specbatch_model **out, const char *path, specbatch_model_options options,
+                          int level)
 {
-    specbatch_model_options options = place_options();
     int32_t rc;
 
-    options.weights = weights;
     if (place_is_cuda())
         return level == SPECBATCH_SIMD_AUTO ? specbatch_model_open(out, path, &options)
                                             : SPECBATCH_OK;
-    options.compute = model->compute;
-    options.kv = model->kv;
     options.simd = level;
     rc = level == TRACE_EMULATED ? open_with_emulated_tiles(out, path, &options)
                                  : specbatch_model_open(out, path, &options);
@@ -85,13 +87,13 @@ static int32_t open_level(specbatch_model **out, const char *path, const struct 
 }
 
 static int open_levels(specbatch_model *out[TRACE_LEVELS], const struct trace_model *model,
-                       int32_t weights, const char *suffix)
+                       const specbatch_model_options *options, const char *suffix)
 {
     char path[620];
 
     snprintf(path, sizeof path, "%s%s", model->path, suffix);
     for (int level = 0; level < TRACE_LEVELS; level++)
-        if (open_level(&out[level], path, model, weights, level) != SPECBATCH_OK)
+        if (open_level(&out[level], path, *options, level) != SPECBATCH_OK)
             return -1;
     return 0;
 }
@@ -131,10 +133,22 @@ static int open_model(struct trace_model *model, const struct trace_world *world
                  strchr(models[m].name, '.') ? world->folder : dir, models[m].name);
         model->weights = models[m].weights;
         model->draft_weights = models[m].draft_weights;
+        model->draft_compute = models[m].draft_compute;
     }
-    if (open_levels(model->target, model, model->weights, "") || open_oracle(model))
+    specbatch_model_options options = place_options();
+    options.weights = model->weights;
+    if (!place_is_cuda()) {
+        options.compute = model->compute;
+        options.kv = model->kv;
+    }
+    if (open_levels(model->target, model, &options, "") || open_oracle(model))
         return -1;
-    return has_draft(model) ? open_levels(model->draft, model, model->draft_weights, ".draft") : 0;
+    options.weights = model->draft_weights;
+    if (!place_is_cuda() && model->draft_compute != SPECBATCH_COMPUTE_AUTO) {
+        options.compute = model->draft_compute;
+        options.kv = SPECBATCH_KV_AUTO;
+    }
+    return has_draft(model) ? open_levels(model->draft, model, &options, ".draft") : 0;
 }
 
 static int open_models(struct trace_world *world, const char *dir)

@@ -62,6 +62,7 @@ def add_models(parser: argparse.ArgumentParser) -> None:
     add("--device", choices=list(names_of("DEVICE_")), default="cpu")
     for option in ("compute", "kv", "weights", "simd"):
         add("--" + option, choices=list(names_of(option.upper() + "_")), default="auto")
+    add("--draft-compute", choices=list(names_of("COMPUTE_")))
     add("--draft-weights", choices=list(names_of("WEIGHTS_")))
     add("--chat", choices=chat_formats(), default="auto")
     add("--no-think", action="store_true", help="answers without reasoning")
@@ -134,8 +135,8 @@ def arguments(given: Optional[Sequence[str]]) -> argparse.Namespace:
 
 
 def open_models(args: argparse.Namespace, stack: ExitStack) -> Tuple[Model, Optional[Draft]]:
-    def opened(path: str, weights: str) -> Model:
-        return stack.enter_context(Model.open(path, device=args.device, compute=args.compute,
+    def opened(path: str, compute: str, weights: str) -> Model:
+        return stack.enter_context(Model.open(path, device=args.device, compute=compute,
                                               kv=args.kv, weights=weights, simd=args.simd))
 
     def draft(name: str) -> Draft:
@@ -143,9 +144,10 @@ def open_models(args: argparse.Namespace, stack: ExitStack) -> Tuple[Model, Opti
             return Draft.ngram()
         if name.startswith("table:"):
             return Draft.table(name[len("table:"):])
-        return Draft.from_model(opened(name, args.draft_weights or args.weights))
+        return Draft.from_model(opened(name, args.draft_compute or args.compute,
+                                       args.draft_weights or args.weights))
 
-    target = opened(args.target, args.weights)
+    target = opened(args.target, args.compute, args.weights)
     drafts = [draft(name) for name in args.draft]
     return target, Draft.list(*drafts) if len(drafts) > 1 else drafts[0] if drafts else None
 
