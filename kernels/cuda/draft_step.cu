@@ -50,10 +50,9 @@ constexpr int SLOTS = NT > 2 ? 3 : 4;
 template <int NT>
 constexpr int RINGS = WARPS *stage_ring<SLOTS<NT>, stream_source>::BYTES;
 
-/* What lies where in a block's shared memory, in bytes behind the rings. */
+/* What lies where in a block's shared memory, in bytes behind the rings. The tables are first. */
 struct block_layout {
-    int tables; /* stream_tables */
-    int norm;   /* weights of the next norm, f32 */
+    int norm;   /* weights of the next norm, f32 [hidden] */
     int parts;  /* norm_parts */
     int shared; /* sums of tiles and then normed rows, or units of attention */
     int rows;   /* the normed rows */
@@ -92,23 +91,28 @@ struct norm_parts {
     float of[2][ROWS_AT_ONCE][WARPS];
 };
 
-/* What a block has while it runs. */
+/* What a block has while it runs. Where its parts of the shared memory are is found anew each time:
+ * pointers to them all would take registers that the products of 32 rows have not got. */
 template <int NT>
 struct running_block {
     stage_ring<SLOTS<NT>, stream_source> ring;
-    const stream_tables *tables;
-    float *norm; /* [hidden]: weights of the next norm */
-    norm_parts *parts;
-    uint8_t *shared; /* sums of tiles, or units of attention */
-    uint8_t *rows;   /* normed */
+    uint8_t *memory; /* behind the rings */
     int tile;        /* the next item, as the ring's source counts them */
-    int norm_put;    /* slots that were on their way before those weights */
+    int norm_put;    /* slots that were on their way before the weights of the next norm */
 
-    /* Begins to copy the weights of a norm; the ones before have been used. */
-    __device__ __forceinline__ void bring_norm(const float *weight, int n)
+    __device__ __forceinline__ const stream_tables &tables() const
     {
-        for (int k = (int)threadIdx.x * 4; k < n; k += THREADS * 4)
-            cp_async(at_shared(norm + k), weight + k, true);
+        return *(const stream_tables *)memory;
+    }
+    __device__ __forceinline__ float *norm(const step_args &a) const
+    {
+        return (float *)(memory + a.layout.norm);
+    }
+    /* Begins to copy the weights of a norm; the ones before have been used. */
+    __device__ __forceinline__ void bring_norm(const float *weight, const step_args &a)
+    {
+        for (int k = (int)threadIdx.x * 4; k < a.hidden; k += THREADS * 4)
+            cp_async(at_shared(norm(a) + k), weight + k, true);
         cp_async_commit();
         norm_put = ring.put;
     }
@@ -260,12 +264,14 @@ template <enum sb_dtype TYPE, int NT>
 __device__ __forceinline__ normed_inputs norm_rows(const running_block<NT> &block,
                                                    const step_args &a, const int32_t *index, int m)
 {
-    const normed_inputs inputs = {block.rows, normed_inputs::pitch_of(a.head.ld), m};
+    norm_parts *const parts = (norm_parts *)(block.memory + a.layout.parts);
+    const normed_inputs inputs = {block.memory + a.layout.rows, normed_inputs::pitch_of(a.head.ld),
+                                  m};
 
 #pragma unroll 1
     for (int i = 0; i < m; i += ROWS_AT_ONCE)
-        norm_some<TYPE>(block.rows, inputs.pitch, block.parts->of[i / ROWS_AT_ONCE % 2], block.norm,
-                        i, min(m - i, (int)ROWS_AT_ONCE), a,
+        norm_some<TYPE>(block.memory + a.layout.rows, inputs.pitch, parts->of[i / ROWS_AT_ONCE % 2],
+                        block.norm(a), i, min(m - i, (int)ROWS_AT_ONCE), a,
                         [&](int r) { return a.x + (int64_t)(index ? index[r] : r) * a.hidden; });
     __syncthreads();
     return inputs;
@@ -301,7 +307,7 @@ __device__ __forceinline__ void product(running_block<NT> &block, const step_arg
 {
     const int tiles = w.tiles(), blocks = (int)gridDim.x;
     const warp_stages mine = warp_stages::of(w.stages());
-    float *sums = (float *)block.shared;
+    float *sums = (float *)(block.memory + a.layout.shared);
     int left = 0; /* of this block's tiles */
 
     while (block.tile + left * blocks < tiles)
@@ -363,43 +369,50 @@ __device__ __forceinline__ void embed(const step_args &a, const one_step &s)
     }
 }
 
+/* The weights of the norm behind half a layer. */
+__device__ __forceinline__ const float *norm_behind(const stream_tables &tables, int half,
+                                                    const step_args &a)
+{
+    const int next = half / 2 + 1;
+
+    return half % 2 == 0       ? tables.layers[half / 2].ffn_norm
+           : next < a.n_layers ? tables.layers[next].attn_norm
+                               : a.final_norm;
+}
+
 /* Half a layer: attention, or the MLP. Both are a norm, a product, something between, and a product
- * that is added to x; one code for both is half as long. next_norm: weights of the norm behind it
- */
+ * that is added to x; one code for both is half as long. */
 template <enum sb_dtype TYPE, int NT>
 __device__ __forceinline__ void half_layer(running_block<NT> &block, const step_args &a, int step,
-                                           const step_layer &layer, bool is_mlp,
-                                           const float *next_norm)
+                                           int half)
 {
+    const bool is_mlp = half % 2;
+    const step_layer &layer = block.tables().layers[half / 2];
     const one_step &s = a.steps[step];
     const int m = s.n_tokens, first = is_mlp ? GATE_UP : QKV, second = is_mlp ? DOWN : O;
     const panels &w = layer.w[first];
-    const float *bias = layer.bias[first];
-    const int64_t ld = layer.w[second].ld;
     const normed_inputs inputs = norm_rows<TYPE, NT>(block, a, NULL, m);
 
     product<TYPE, NT>(block, a, w, inputs, m, [&](int o, int r, float sum) {
+        const float *bias = layer.bias[first];
         const float v = bias && o >= 0 ? sum + bias[o] : sum;
         const float up = __shfl_down_sync(SB_FULL_WARP, v, ROWS / 2, ROWS);
         if (!is_mlp && o >= 0 && r < m)
             a.qkv[(int64_t)r * w.n_out + o] = v;
         if (is_mlp && o >= 0 && o < a.inter && r < m)
-            a.act[r * ld + o] = (uint16_t)rounded<TYPE>(v / (1.0f + sb_exp(0.0f - v)) * up);
+            a.act[r * layer.w[second].ld + o] = (uint16_t)rounded<TYPE>(
+                v / (1.0f + sb_exp(0.0f - v)) * up);
     });
     grid_barrier(&a.shared->barrier, [&] {
-        block.bring_norm(next_norm, a.hidden);
+        block.bring_norm(norm_behind(block.tables(), half, a), a);
         block.ring.fill();
     });
     if (!is_mlp) {
-        const attend_pass pass = {a.attention,
-                                  layer.attention,
-                                  *block.tables,
-                                  step,
-                                  a.qkv,
-                                  a.attended,
-                                  ld,
-                                  (s.max_len + PART - 1) / PART};
-        attend<TYPE>(block.ring, block.tile, block.shared, a.layout.units_at_once, pass);
+        const attend_pass pass = {
+            a.attention, layer.attention, block.tables(),     step,
+            a.qkv,       a.attended,      layer.w[second].ld, (s.max_len + PART - 1) / PART};
+        attend<TYPE>(block.ring, block.tile, block.memory + a.layout.shared, a.layout.units_at_once,
+                     pass);
         if (!SB_CUDA_FAULT(NO_BARRIER_BEHIND_ATTENTION))
             grid_barrier(&a.shared->barrier, [&] { block.ring.fill(); });
         block.ring.source.attended++;
@@ -462,31 +475,20 @@ template <enum sb_dtype TYPE, int NT>
 __global__ void __launch_bounds__(THREADS, 1) step_kernel(const step_args a)
 {
     SB_DYNAMIC_SHARED(uint8_t, shared);
-    uint8_t *const fixed = shared + RINGS<NT>;
     running_block<NT> block;
 
-    block.tables = make_tables(fixed + a.layout.tables, a);
-    block.norm = (float *)(fixed + a.layout.norm);
-    block.parts = (norm_parts *)(fixed + a.layout.parts);
-    block.shared = fixed + a.layout.shared;
-    block.rows = fixed + a.layout.rows;
+    block.memory = shared + RINGS<NT>;
     block.tile = (int)blockIdx.x;
-    block.ring.source.begin(block.tables);
+    block.ring.source.begin(make_tables(block.memory, a));
     block.ring.begin(shared);
 #pragma unroll 1
     for (int i = 0; i < a.n_steps; i++) {
-        const step_layer *layers = block.tables->layers;
-        block.bring_norm(layers[0].attn_norm, a.hidden);
+        block.bring_norm(block.tables().layers[0].attn_norm, a);
         embed<TYPE>(a, a.steps[i]);
         grid_barrier(&a.shared->barrier, [&] { block.await_norm(); });
 #pragma unroll 1
-        for (int half = 0; half < 2 * a.n_layers; half++) {
-            const int next = half / 2 + 1;
-            const float *behind = half % 2 == 0       ? layers[half / 2].ffn_norm
-                                  : next < a.n_layers ? layers[next].attn_norm
-                                                      : a.final_norm;
-            half_layer<TYPE, NT>(block, a, i, layers[half / 2], half % 2, behind);
-        }
+        for (int half = 0; half < 2 * a.n_layers; half++)
+            half_layer<TYPE, NT>(block, a, i, half);
         propose<TYPE, NT>(block, a, a.steps[i]);
     }
 }

@@ -277,8 +277,28 @@ __device__ __forceinline__ int slots_of(const warp_stages &mine)
     return (mine.last - mine.first + SLOT_STAGES - 1) / SLOT_STAGES;
 }
 
+/* Loads this lane's 16 bytes of its rows of x for STAGES stages from the s-th on, of which n are
+ * there; of others zeros, so that no register is kept from before. */
+template <int NT, int STAGES, class INPUTS>
+__device__ __forceinline__ void load_inputs(uint4 (&b)[STAGES][2][NT], const INPUTS &x, int s,
+                                            int n)
+{
+    const int lane = threadIdx.x % 32;
+
+#pragma unroll
+    for (int i = 0; i < STAGES * 2 * NT; i++) {
+        const int stage = i / 2 / NT, chunk = lane % 4 * 2 + i / NT % 2;
+        const uint4 zeros = {0, 0, 0, 0};
+        b[stage][i / NT % 2][i % NT] = stage < n ? x.load(i % NT * 8 + lane / 4,
+                                                          (s + stage) * BK + chunk * 8)
+                                                 : zeros;
+    }
+}
+
 /* Multiplies the rows of a tile with x over this warp's stages. A product waits for the one before
- * it whose sum it adds to, so eight rows of x have two sums, which the stages take by turns.
+ * it whose sum it adds to, so eight rows of x have two sums, which the stages take by turns. Inputs
+ * of all stages of a turn are loaded before, but those of 32 rows stage by stage, for want of
+ * registers.
  *
  * later: slots that the warp reads behind these before it fills its ring */
 template <enum sb_dtype TYPE, int NT, class RING, class INPUTS>
@@ -287,29 +307,24 @@ __device__ __forceinline__ void multiply_tile(float (&acc)[NT][4], RING &ring, c
 {
     enum { AT_ONCE = SLOT_STAGES * (NT == 1 ? (int)INPUTS::SLOTS_AT_ONCE : 1) };
     enum { SUMS = NT == 1 ? 2 : 1 }; /* and so many stages together */
-    const int lane = threadIdx.x % 32;
+    enum { LOADED = NT > 2 ? 1 : (int)AT_ONCE };
     float sum[SUMS][NT][4] = {};
 
 #pragma unroll 1
     for (int s = mine.first; s < mine.last; s += AT_ONCE) {
         const int n = min((int)AT_ONCE, mine.last - s);
-        uint4 b[AT_ONCE][2][NT];
-#pragma unroll
-        for (int i = 0; i < AT_ONCE * 2 * NT; i++) {
-            const int stage = i / 2 / NT, chunk = lane % 4 * 2 + i / NT % 2;
-            const uint4 zeros = {0, 0, 0, 0}; /* so that no register is kept from before */
-            b[stage][i / NT % 2][i % NT] = stage < n ? x.load(i % NT * 8 + lane / 4,
-                                                              (s + stage) * BK + chunk * 8)
-                                                     : zeros;
-        }
+        uint4 b[LOADED][2][NT];
         const uint8_t *slot = NULL;
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i += SUMS) {
+            if (i % LOADED == 0)
+                load_inputs<NT>(b, x, s + i, n - i);
             if (i >= n)
                 break;
             if (i % SLOT_STAGES == 0)
                 slot = ring.slot(i / SLOT_STAGES);
-            multiply_stages<TYPE, SUMS>(sum, slot + i % SLOT_STAGES * STAGE_BYTES, b + i, n - i);
+            multiply_stages<TYPE, SUMS>(sum, slot + i % SLOT_STAGES * STAGE_BYTES, b + i % LOADED,
+                                        n - i);
         }
         ring.give_back(slots_of({s, s + n}), slots_of({s + n, mine.last}) + later);
     }
