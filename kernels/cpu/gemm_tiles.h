@@ -279,14 +279,15 @@ TILES_INLINE void TILES(do_panel)(struct TILES(unit) * unit, struct tile_piece *
                                                  : TILE_PIECE;
 
     const int64_t pieces = (blocks + most - 1) / most;
+    const int64_t least = blocks / pieces;
+    int64_t longer = blocks % pieces; /* pieces that are left with a block more */
 
-    for (int64_t piece = 0; piece < pieces; piece++) {
-        const int64_t block = blocks * piece / pieces;
+    for (int64_t block = 0; block < blocks; block += p->blocks) {
         p->w = w + block * BLOCK_BYTES;
         p->x = x + block * TILE_BYTES;
-        p->blocks = blocks * (piece + 1) / pieces - block;
-        p->is_first = piece == 0;
-        p->is_last = piece + 1 == pieces;
+        p->blocks = least + (longer-- > 0);
+        p->is_first = block == 0;
+        p->is_last = block + p->blocks == blocks;
         p->ahead = end - p->w > near ? p->w + near : NULL;
         for (int t = 0; t <= p->tiles; t++) {
             if (t < p->tiles)

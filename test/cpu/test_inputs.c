@@ -1,7 +1,7 @@
 /*
  * Making the inputs of products: the words are the same at every SIMD level and however rows are
- * cut into calls, nothing is written beside them, and one bf16 is what half.h makes of a float.
- * That they lie where products read them, the tests of products see.
+ * cut into calls, no level writes where the scalar one does not, and one bf16 is what half.h makes
+ * of a float. That they lie where products read them, the tests of products see.
  */
 #include "../kernels/cpu/kernels.h"
 #include "half.h"

@@ -57,7 +57,7 @@ other_classes() {
         elif [ "$(is_quiet $class/machine)" = 1 ]; then
             throughput $class/speed
             echo
-            provenance $class/machine $class/machine
+            provenance $class/machine
         else
             not_quiet $class/machine
         fi
@@ -75,9 +75,11 @@ timed() {
     not_quiet machine
     return 1
 }
-# provenance [RUN [RUN]]: one line about where and how a run was made, in the class of the second.
+# provenance [RUN]: one line about where and how a run was made, and in which class.
 provenance() {
-    echo "*$(fact machine "$1"); $(fact date "$1"); $(fact fingerprint "$2"); \`$command\`.*"
+    class_of_run=$(fact fingerprint "$1")
+    echo "*$(fact machine "$1"); $(fact date "$1");" \
+        "${class_of_run:-$(fact fingerprint)}; \`$command\`.*"
 }
 # kept HEADING: this section of the page that is there, which names its own machine and date. The
 # peers are measured by another command than the rest, and seldom together with it.
