@@ -29,9 +29,9 @@ static const struct shape models[] = {
 static const struct shape tiny[] = {{"tiny", 2, 128, 192, 2, 1, 64, 300}};
 static const struct shape many_heads = {"glm4-9b", 40, 4096, 13696, 32, 2, 128, 151552};
 static const struct shape tiny_many_heads = {"tiny, many heads", 2, 128, 192, 8, 1, 128, 300};
-static const int32_t timed[] = {1, 6, 24, 48, 96, 192};
+static const int32_t timed[] = {1, 6, 12, 24, 48, 96, 192};
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
-enum { MOST = 192, TOKENS = 6, CONTEXT = 640, REPEATS = 5, WGMMA_FROM = 17 };
+enum { MOST = 192, TOKENS = 6, CONTEXT = 640, REPEATS = 5, WGMMA_FROM = 9, SHIFT = 3 };
 
 enum product { QKV, O, GATE_UP, DOWN, HEAD };
 
@@ -46,7 +46,7 @@ struct lab {
     /* weights and caches, `copies` of each one after the other */
     uint16_t *w[5];
     int copies[5], caches;
-    uint16_t *k, *v;
+    uint16_t *k, *v; /* in one piece of memory */
     /* activations */
     uint16_t *h, *act;
     float *x, *y, *wide, *ones, *cos, *sin, *logits, *logprob, *margin;
@@ -55,7 +55,7 @@ struct lab {
     void *scratch;
     unsigned *counters;
     /* the pass */
-    int32_t *pos, *seq, *cap, *start, *at;
+    int32_t *pos, *seq, *cap, *start, *at, *from, *len;
     int64_t *base;
     struct sb_pass pass;
 };
@@ -197,6 +197,53 @@ static void rope_attend_in(void *what)
         good(rope_attend_by_tiles(lab, i));
 }
 
+/* The columns that a pass's sequences move where all have to be SHIFT nearer to their slots' begin,
+ * in all planes at once. */
+static struct sb_move realignment(const struct lab *lab)
+{
+    const struct shape *s = lab->shape;
+
+    return (struct sb_move){.n = lab->pass.n_seqs,
+                            .n_planes = 2 * lab->caches,
+                            .kv_heads = s->kv_heads,
+                            .head_dim = s->head_dim,
+                            .plane_stride = (int64_t)plane_of(lab),
+                            .from_base = lab->base,
+                            .to_base = lab->base,
+                            .from_cap = lab->cap,
+                            .to_cap = lab->cap,
+                            .from = lab->from,
+                            .to = lab->start,
+                            .len = lab->len};
+}
+
+static void realign(void *what)
+{
+    struct lab *lab = what;
+    const struct sb_move move = realignment(lab);
+
+    good(sb_cuda_move(lab->k, SB_BF16, &move, lab->stream));
+}
+
+/* Bytes of as many sequences, which are read once and written once. */
+static size_t moved(const struct lab *lab)
+{
+    const struct shape *s = lab->shape;
+
+    return (size_t)lab->pass.n_seqs * 2 * (size_t)lab->caches * (size_t)s->kv_heads *
+           (size_t)s->head_dim * (size_t)(lab->context - SHIFT) * 2;
+}
+
+/* What the driver takes to copy as many bytes, here from the keys to the values. */
+static void copy_as_much(void *what)
+{
+    struct lab *lab = what;
+    const size_t half = moved(lab) / 2;
+
+    good(cudaMemcpyAsync(lab->v, lab->k, half, cudaMemcpyDeviceToDevice, lab->stream));
+    good(cudaMemcpyAsync(lab->v, lab->k, half, cudaMemcpyDeviceToDevice, lab->stream));
+}
+
 static void swiglu(void *what)
 {
     struct lab *lab = what;
@@ -278,10 +325,9 @@ static void open_caches(struct lab *lab)
 
     lab->caches = lab->shape->layers; /* one for each layer, since few rows read little of a cache
                                        */
-    lab->k = take(2 * plane * (size_t)lab->caches);
-    lab->v = take(2 * plane * (size_t)lab->caches);
-    fill(lab->k, plane * (size_t)lab->caches, 7);
-    fill(lab->v, plane * (size_t)lab->caches, 8);
+    lab->k = take(2 * 2 * plane * (size_t)lab->caches);
+    lab->v = lab->k + plane * (size_t)lab->caches;
+    fill(lab->k, 2 * plane * (size_t)lab->caches, 7);
 }
 
 static void *floats(size_t n, uint32_t seed)
@@ -344,7 +390,7 @@ static void open_pass(struct lab *lab)
                                      .typical_p = 1.0f,
                                      .repetition = 1.0f,
                                      .mask_at = -1};
-    int32_t pos[MOST], seq[MOST], at[MOST], cap[MOST], start[MOST];
+    int32_t pos[MOST], seq[MOST], at[MOST], cap[MOST], start[MOST], from[MOST], len[MOST];
     int64_t base[MOST];
     struct sb_sampler samplers[SAMPLERS] = {plain, plain};
 
@@ -354,6 +400,8 @@ static void open_pass(struct lab *lab)
         at[t] = t;
         cap[t] = lab->context;
         start[t] = 0;
+        from[t] = SHIFT;
+        len[t] = lab->context - SHIFT;
         base[t] = (int64_t)t * s->kv_heads * lab->context * s->head_dim;
     }
     samplers[FILTERS].top_k = 50;
@@ -364,6 +412,8 @@ static void open_pass(struct lab *lab)
     lab->at = given(at, sizeof at);
     lab->cap = given(cap, sizeof cap);
     lab->start = given(start, sizeof start);
+    lab->from = given(from, sizeof from);
+    lab->len = given(len, sizeof len);
     lab->base = given(base, sizeof base);
 }
 
@@ -382,12 +432,12 @@ static void set_rows(struct lab *lab, int32_t m)
 
 static void close_lab(struct lab *lab)
 {
-    void *const dev[] = {lab->w[0],    lab->w[1],     lab->w[2],    lab->w[3],    lab->w[4],
-                         lab->k,       lab->v,        lab->h,       lab->act,     lab->x,
-                         lab->y,       lab->wide,     lab->ones,    lab->cos,     lab->sin,
-                         lab->ids,     lab->logits,   lab->pos,     lab->seq,     lab->cap,
-                         lab->start,   lab->at,       lab->base,    lab->scratch, lab->margin,
-                         lab->logprob, lab->samplers, lab->counters};
+    void *const dev[] = {lab->w[0],   lab->w[1], lab->w[2],     lab->w[3],    lab->w[4],
+                         lab->k,      lab->h,    lab->act,      lab->x,       lab->y,
+                         lab->wide,   lab->ones, lab->cos,      lab->sin,     lab->ids,
+                         lab->logits, lab->pos,  lab->seq,      lab->cap,     lab->start,
+                         lab->at,     lab->base, lab->scratch,  lab->margin,  lab->logprob,
+                         lab->from,   lab->len,  lab->samplers, lab->counters};
 
     give_all(dev, COUNT(dev));
     (void)cudaStreamDestroy(lab->stream);
@@ -424,6 +474,11 @@ static const struct {
     {"down by wgmma", product, 0, 0, DOWN, 1},
     {"head by wgmma", product, 1, 0, HEAD, 1},
 };
+/* These move bytes and nothing else. */
+static const struct {
+    const char *name;
+    void (*issue)(void *);
+} movers[] = {{"realignment", realign}, {"a copy of as much", copy_as_much}};
 
 static void open_lab(struct lab *lab)
 {
@@ -461,6 +516,15 @@ static void e7(const struct shape *shape, int is_tiny)
             printf("  m=%d %.1f", timed[j], us);
             if (is_product && us > 0.0)
                 printf(" (%.0f GB/s)", 2e-3 * (double)weight_size(shape, lab.product) / us);
+        }
+        printf("\n");
+    }
+    for (size_t i = 0; i < COUNT(movers); i++) {
+        printf("E7 %s %s: us", shape->name, movers[i].name);
+        for (size_t j = 0; j < COUNT(timed); j++) {
+            set_rows(&lab, timed[j]);
+            const double us = replay_us(lab.stream, movers[i].issue, &lab, is_tiny ? 1 : REPEATS);
+            printf("  m=%d %.1f (%.0f GB/s)", timed[j], us, 2e-3 * (double)moved(&lab) / us);
         }
         printf("\n");
     }
