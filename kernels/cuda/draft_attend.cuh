@@ -4,7 +4,7 @@
  *
  *     unit: one token, one kv head with its query heads, and a part of 128 keys
  *
- *     warp w of a unit       keys 16 w .. 16 w + 15 of the part. Its ring brings them, as it brings
+ *     warp w of a unit       keys 16 w .. 16 w + 15 of the part. The ring brings them, as it brings
  *                            weights (draft_stream.cuh), so that they are there when it is their
  *                            turn.
  *     the eight warps        are merged in ascending order through shared memory, and so are the
@@ -218,10 +218,12 @@ struct warp_rows {
                                                    const uint16_t *fresh, const attend_unit &u,
                                                    int d)
     {
-        return {u.has_keys() ? ring.slot(0) : (const uint8_t *)m.zeros,
+        const int pitch = (d + 7) / 8 * 16, warp = (int)threadIdx.x / 32;
+
+        return {ring.slot(0) + warp * WARP_KEYS * pitch,
                 fresh,
                 m.zeros,
-                (d + 7) / 8 * 16,
+                pitch,
                 d,
                 u.n_fresh,
                 u.pos - u.first_key()};
@@ -349,27 +351,24 @@ __device__ __forceinline__ void multiply_values(float *out, const float (&w)[4],
     }
 }
 
-/* The results of all query heads of a unit over this warp's keys, into shared memory. later: slots
- * of units behind it that the warp reads before it fills its ring */
+/* The results of all query heads of a unit over this warp's keys, into shared memory. */
 template <enum sb_dtype TYPE, class RING>
 __device__ __forceinline__ void attend_warp(RING &ring, const attend_memory &m,
-                                            const attend_unit &u, const attend_shape &a, int later)
+                                            const attend_unit &u, const attend_shape &a)
 {
     const int lane = (int)threadIdx.x % 32, group = a.group;
     const warp_rows keys = warp_rows::of(ring, m, m.k, u, a.d);
     float *out = m.of_warp((int)threadIdx.x / 32, 0, group), w[4], top, sum;
 
     multiply_keys<TYPE>(w, m, keys, group);
-    if (u.has_keys()) /* the whole warp */
-        ring.give_back(1, later + 1);
+    ring.give_back(1);
     weigh(w, &top, &sum, keys.last, a.scale);
     if (lane % 4 == 0 && lane / 4 < group) {
         float *end = out + lane / 4 * MERGED_PITCH + HEAD;
         end[0] = top, end[1] = sum;
     }
     multiply_values<TYPE>(out, w, warp_rows::of(ring, m, m.v, u, a.d), group);
-    if (u.has_keys())
-        ring.give_back(1, later);
+    ring.give_back(1);
 }
 
 /* ------------------------------------------------------------------ merging */
@@ -423,6 +422,7 @@ __device__ __forceinline__ void merge_warps(const attend_memory &m, const attend
     const int d = pass.shape.d, group = pass.shape.group;
     uint16_t *y = pass.y + u.token * pass.ld + (int64_t)u.kv_head * group * d;
 
+#pragma unroll 1
     for (int i = (int)threadIdx.x; i < group * HEAD; i += THREADS) {
         const int h = i / HEAD, e = i % HEAD;
         if (e >= d)
@@ -433,7 +433,7 @@ __device__ __forceinline__ void merge_warps(const attend_memory &m, const attend
             value = of[e], top = of[HEAD], weights = of[HEAD + 1];
         });
         if (u.n_parts == 1) {
-            y[h * d + e] = (uint16_t)rounded<TYPE>(sum.o / sum.l);
+            y[h * d + e] = (uint16_t)rounded<TYPE>(__fdividef(sum.o, sum.l));
             continue;
         }
         float *partial = partial_of(pass, u, h, u.part);
@@ -450,6 +450,7 @@ __device__ __forceinline__ void merge_parts(const attend_unit &u, const attend_p
     const int d = pass.shape.d, group = pass.shape.group;
     uint16_t *y = pass.y + u.token * pass.ld + (int64_t)u.kv_head * group * d;
 
+#pragma unroll 1
     for (int i = (int)threadIdx.x; i < group * HEAD; i += THREADS) {
         const int h = i / HEAD, e = i % HEAD;
         const float *partial = partial_of(pass, u, h, 0);
@@ -464,7 +465,7 @@ __device__ __forceinline__ void merge_parts(const attend_unit &u, const attend_p
                 top = is_there ? __ldcg(of + d) : -INFINITY;
                 weights = is_there ? __ldcg(of + d + 1) : 0.0f;
             });
-        y[h * d + e] = (uint16_t)rounded<TYPE>(sum.o / sum.l);
+        y[h * d + e] = (uint16_t)rounded<TYPE>(__fdividef(sum.o, sum.l));
     }
 }
 
@@ -491,12 +492,11 @@ __device__ __forceinline__ void attend_units(RING &ring, uint8_t *memory, int fi
     }
     for (int i = (int)threadIdx.x; i < n * HEAD; i += THREADS)
         attend_memory(memory, i / HEAD, group).zeros[i % HEAD] = 0;
-    __syncthreads();
+    sync_threads<THREADS>();
 #pragma unroll 1
     for (int i = 0; i < n; i++)
-        attend_warp<TYPE>(ring, attend_memory(memory, i, group), unit(i), a,
-                          (n - 1 - i) * UNIT_SLOTS);
-    __syncthreads();
+        attend_warp<TYPE>(ring, attend_memory(memory, i, group), unit(i), a);
+    sync_threads<THREADS>();
 #pragma unroll 1
     for (int i = 0; i < n; i++) {
         const attend_unit u = unit(i);
@@ -504,12 +504,12 @@ __device__ __forceinline__ void attend_units(RING &ring, uint8_t *memory, int fi
         if (threadIdx.x == 0)
             counts[i] = {u.token * a.kv_heads + u.kv_head, u.n_parts, 0};
     }
-    __syncthreads();
+    sync_threads<THREADS>();
     if ((int)threadIdx.x < n) {
         unit_count *mine = counts + threadIdx.x;
         mine->is_last = mine->n_parts > 1 && is_last_of(a.counters + mine->counter, mine->n_parts);
     }
-    __syncthreads();
+    sync_threads<THREADS>();
 #pragma unroll 1
     for (int i = 0; i < n; i++)
         if (counts[i].is_last)
@@ -531,10 +531,8 @@ __device__ __forceinline__ void attend(RING &ring, int &item, uint8_t *memory, i
             n++;
         attend_units<TYPE>(ring, memory, item, n, pass);
         item += n * blocks;
-        if (item < n_units) {
-            ring.fill();
-            __syncthreads(); /* the next units may take the memory */
-        }
+        if (item < n_units)
+            sync_threads<THREADS>(); /* the next units may take the memory */
     }
     item -= n_units;
 }

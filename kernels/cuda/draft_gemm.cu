@@ -19,7 +19,7 @@ namespace
 {
 
 enum {
-    SLOTS = 2,           /* 8 KB a warp, 64 KB a block, two blocks a multiprocessor */
+    SLOTS = 2,           /* 64 KB a block, and two blocks a multiprocessor */
     MOST_ROWS = 16,      /* of x */
     ENOUGH_BLOCKS = 264, /* two for each of an H100's multiprocessors */
     MOST_SPLITS = 16
@@ -35,41 +35,46 @@ struct split_args {
     int splits, per; /* stages of a split */
 };
 
-/* The stages of one tile that belong to one warp. */
+/* Some stages of one tile. */
 struct tile_source {
-    panels weight;
-    int tile, stage, last;
+    const uint16_t *at;
+    int n;
 
     __device__ __forceinline__ bool next(slot_copy &copy)
     {
-        if (stage >= last)
+        if (n <= 0)
             return false;
-        copy = {weight.w + ((int64_t)tile * weight.stages() + stage) * SB_TILE,
-                min((int)SLOT_STAGES, last - stage) * (int)STAGE_BYTES, 0};
-        stage += SLOT_STAGES;
+        copy = {at, min((int)SLOT_STAGES, n) * (int)STAGE_BYTES, 0};
+        at += SLOT_STAGES * SB_TILE;
+        n -= SLOT_STAGES;
         return true;
     }
 };
 
-enum { RINGS = WARPS * stage_ring<SLOTS, tile_source>::BYTES };
+enum { RING = slot_ring<SLOTS>::BYTES };
 
 template <enum sb_dtype TYPE, int NT>
-__global__ void __launch_bounds__(THREADS, 2) split_kernel(split_args a)
+__global__ void __launch_bounds__(BLOCK, 2) split_kernel(split_args a)
 {
     SB_DYNAMIC_SHARED(uint8_t, shared);
     SB_SHARED(int, is_last, 1);
-    float *sums = (float *)(shared + RINGS);
+    float *sums = (float *)(shared + RING);
     const int tile = (int)blockIdx.x, split = (int)blockIdx.y, t = (int)threadIdx.x;
-    const int first = split * a.per, last = min(first + a.per, a.weight.stages());
+    const int first = split * a.per, n = min(a.per, a.weight.stages() - first);
     const int o = a.weight.row(tile, t % ROWS), r = t / ROWS;
-    warp_stages mine = warp_stages::of(last - first);
-    stage_ring<SLOTS, tile_source> ring;
+    slot_ring<SLOTS> ring = {shared, 0};
     float acc[NT][4];
 
-    mine.first += first, mine.last += first;
-    ring.source = {a.weight, tile, mine.first, mine.last};
-    ring.begin(shared);
-    multiply_tile<TYPE, NT>(acc, ring, a.x, mine, 0);
+    if (t == THREADS)
+        ring.make_mbarriers();
+    __syncthreads();
+    if (t >= THREADS) {
+        tile_source source = {a.weight.w + ((int64_t)tile * a.weight.stages() + first) * SB_TILE,
+                              n};
+        copy_all(ring, source);
+        return; /* those that are left meet without this warp */
+    }
+    multiply_tile<TYPE, NT>(acc, ring, a.x, first, n);
     store_warp_sums<NT>(sums, acc);
     __syncthreads();
     float sum = t < tile_sums<NT>::N ? add_warps<NT>(sums, r, t % ROWS) : 0.0f;
@@ -88,14 +93,14 @@ __global__ void __launch_bounds__(THREADS, 2) split_kernel(split_args a)
 
 template <int NT>
 struct split_shared {
-    enum { BYTES = RINGS + tile_sums<NT>::BYTES };
+    enum { BYTES = RING + tile_sums<NT>::BYTES };
 };
 
 template <enum sb_dtype TYPE, int NT>
 cudaError_t launch_rows(const split_args &a, int tiles, cudaStream_t stream)
 {
     return SB_LAUNCH((split_kernel<TYPE, NT>), dim3((unsigned)tiles, (unsigned)a.splits),
-                     dim3(THREADS), split_shared<NT>::BYTES, stream, a);
+                     dim3(BLOCK), split_shared<NT>::BYTES, stream, a);
 }
 
 template <enum sb_dtype TYPE>

@@ -12,10 +12,11 @@
  * Every block normalises all rows for itself, into shared memory, rather than wait for one that
  * does. An output column of o and down belongs to one block, which adds it to x.
  *
- * Memory. Weights and cached keys are copied ahead of all barriers, by each warp in the order in
- * which it will use them (draft_stream.cuh). The weights of a norm come to shared memory while the
- * phase before it runs, and what the model's layers and the steps' tokens are stays there, so that
- * between two barriers a block waits for little more than what other blocks have just made.
+ * Memory. Weights and cached keys are copied ahead of all barriers, by a warp that does nothing
+ * else, in the order in which the others will use them (draft_stream.cuh). The weights of a norm
+ * come to shared memory while the phase before it runs, and what the model's layers and the steps'
+ * tokens are stays there, so that between two barriers a block waits for little more than what
+ * other blocks have just made.
  *
  * Results are those of the single operations but for the order of additions and queries that keep
  * twice the bits. They do not depend on the number of blocks or on the other rows.
@@ -29,7 +30,7 @@ namespace
 {
 
 enum {
-    ROWS_AT_ONCE = 8,      /* that are normed together */
+    ROWS_AT_ONCE = 4,      /* that are normed together */
     MOST_TILES = 4,        /* that the warps multiply before they meet */
     MOST_HIDDEN = 1 << 14, /* far more than have room in shared memory, */
     MOST_LAYERS = 1 << 10  /* and so are these */
@@ -42,21 +43,20 @@ struct one_step {
     const int64_t *base;
 };
 
-/* Slots of a warp's ring, for 8 NT rows: many normed rows need some of the room. */
+/* Slots of the ring, for 8 NT rows: many normed rows need some of the room. */
 template <int NT>
 constexpr int SLOTS = NT > 2 ? 3 : 4;
 
-/* Bytes of the rings of all warps. */
 template <int NT>
-constexpr int RINGS = WARPS *stage_ring<SLOTS<NT>, stream_source>::BYTES;
+constexpr int RING = slot_ring<SLOTS<NT>>::BYTES;
 
-/* What lies where in a block's shared memory, in bytes behind the rings. The tables are first. */
+/* What lies where in a block's shared memory, in bytes behind the ring. The tables are first. */
 struct block_layout {
     int norm;   /* weights of the next norm, f32 [hidden] */
     int parts;  /* norm_parts */
     int shared; /* sums of tiles and then normed rows, or units of attention */
     int rows;   /* the normed rows */
-    int bytes;  /* in all, with the rings */
+    int bytes;  /* in all, with the ring */
     int tiles_at_once, units_at_once; /* for which there is room */
 };
 
@@ -95,14 +95,13 @@ struct norm_parts {
  * pointers to them all would take registers that the products of 32 rows have not got. */
 template <int NT>
 struct running_block {
-    stage_ring<SLOTS<NT>, stream_source> ring;
-    uint8_t *memory; /* behind the rings */
+    slot_ring<SLOTS<NT>> ring;
+    uint8_t *memory; /* behind the ring */
     int tile;        /* the next item, as the ring's source counts them */
-    int norm_put;    /* slots that were on their way before the weights of the next norm */
 
-    __device__ __forceinline__ const stream_tables &tables() const
+    __device__ __forceinline__ stream_tables &tables() const
     {
-        return *(const stream_tables *)memory;
+        return *(stream_tables *)memory;
     }
     __device__ __forceinline__ float *norm(const step_args &a) const
     {
@@ -114,13 +113,12 @@ struct running_block {
         for (int k = (int)threadIdx.x * 4; k < a.hidden; k += THREADS * 4)
             cp_async(at_shared(norm(a) + k), weight + k, true);
         cp_async_commit();
-        norm_put = ring.put;
     }
     /* This thread's share of them has come. */
     __device__ __forceinline__ void await_norm() const
     {
         if (!SB_CUDA_FAULT(NORM_WEIGHTS_NOT_AWAITED))
-            cp_async_wait_but<SLOTS<NT> - 1>(has_bulk_copies() ? 0 : ring.put - norm_put);
+            cp_async_wait<0>();
     }
 };
 
@@ -151,10 +149,9 @@ __device__ __forceinline__ void note_tokens(step_tokens *to, const one_step &s, 
                        n_parts};
 }
 
-__device__ __forceinline__ const stream_tables *make_tables(uint8_t *memory, const step_args &a)
+/* By the threads that compute. */
+__device__ __forceinline__ void make_tables(stream_tables *to, const step_args &a)
 {
-    stream_tables *to = (stream_tables *)memory;
-
     for (int i = (int)threadIdx.x / 32; i < a.n_steps; i += WARPS)
         note_tokens(&to->steps[i], a.steps[i], i, a.attention.d);
 #pragma unroll 1
@@ -165,9 +162,8 @@ __device__ __forceinline__ const stream_tables *make_tables(uint8_t *memory, con
         to->n_layers = a.n_layers, to->n_steps = a.n_steps;
         to->kv_heads = a.attention.kv_heads, to->d = a.attention.d;
         to->by_kv_heads = (((uint64_t)1 << 32) + to->kv_heads - 1) / to->kv_heads;
+        to->attended = 0;
     }
-    __syncthreads();
-    return to;
 }
 
 /* ------------------------------------------------------------------ norm */
@@ -212,50 +208,60 @@ __device__ __forceinline__ void store_normed(uint16_t *h, const float4 &v, const
                         pack2<TYPE>(v.z * scale * by.z, v.w * scale * by.w)};
 }
 
-/* Norms rows first to first + n - 1, n <= ROWS_AT_ONCE, by all threads: a thread has four columns
- * of every 4 THREADS, and keeps its first. row(i) is where row i of x begins. */
-template <enum sb_dtype TYPE, class F>
-__device__ __forceinline__ void norm_some(uint8_t *rows, int pitch, float (*parts)[WARPS],
-                                          const float *weight, int first, int n, const step_args &a,
-                                          F row)
+/* What norms of a launch have in common. */
+struct norm_shape {
+    int hidden, ld; /* elements of a row of x, and of a normed one */
+    float hidden_inverse, eps;
+};
+
+/* Norms n rows, n <= ROWS_AT_ONCE, by all threads: a thread has four columns of every 4 THREADS,
+ * and keeps its first. Row i is that of token index[i], or i. It is called and not copied to its
+ * two places, as it is long and its registers are free before and after it. */
+template <enum sb_dtype TYPE>
+static __device__ __attribute__((noinline)) void norm_some(uint8_t *rows, const float *x,
+                                                           const int32_t *index,
+                                                           const float *weight,
+                                                           float (*parts)[WARPS], int n,
+                                                           norm_shape of)
 {
-    const int k = (int)threadIdx.x * 4, ld = (int)a.head.ld;
+    const int k = (int)threadIdx.x * 4, pitch = normed_inputs::pitch_of(of.ld);
+    const auto row = [&](int i) { return x + (int64_t)(index ? index[i] : i) * of.hidden; };
     float4 kept[ROWS_AT_ONCE];
 
 #pragma unroll
     for (int i = 0; i < ROWS_AT_ONCE; i++)
         if (i < n)
-            kept[i] = columns_of(row(first + i), k, a.hidden);
+            kept[i] = columns_of(row(i), k, of.hidden);
 #pragma unroll
     for (int i = 0; i < ROWS_AT_ONCE; i++) {
         if (i >= n)
             break;
         float sum = square_of(kept[i]);
 #pragma unroll 1
-        for (int next = k + 4 * THREADS; next < a.hidden; next += 4 * THREADS)
-            sum += square_of(columns_of(row(first + i), next, a.hidden));
+        for (int next = k + 4 * THREADS; next < of.hidden; next += 4 * THREADS)
+            sum += square_of(columns_of(row(i), next, of.hidden));
         for (int step = 16; step > 0; step /= 2)
             sum += __shfl_xor_sync(SB_FULL_WARP, sum, step);
         if (threadIdx.x % 32 == 0)
             parts[i][threadIdx.x / 32] = sum;
     }
-    __syncthreads();
+    sync_threads<THREADS>();
 #pragma unroll
     for (int i = 0; i < ROWS_AT_ONCE; i++) {
         if (i >= n)
             break;
-        uint16_t *h = (uint16_t *)(rows + (first + i) * pitch);
+        uint16_t *h = (uint16_t *)(rows + i * pitch);
         float sum = 0.0f;
 #pragma unroll
         for (int w = 0; w < WARPS; w++)
             sum += parts[i][w];
-        const float scale = rsqrtf(fmaf(sum, a.hidden_inverse, a.eps));
-        if (k < ld)
-            store_normed<TYPE>(h + k, kept[i], weight + k, scale, k < a.hidden);
+        const float scale = rsqrtf(fmaf(sum, of.hidden_inverse, of.eps));
+        if (k < of.ld)
+            store_normed<TYPE>(h + k, kept[i], weight + k, scale, k < of.hidden);
 #pragma unroll 1
-        for (int next = k + 4 * THREADS; next < ld; next += 4 * THREADS)
-            store_normed<TYPE>(h + next, columns_of(row(first + i), next, a.hidden), weight + next,
-                               scale, next < a.hidden);
+        for (int next = k + 4 * THREADS; next < of.ld; next += 4 * THREADS)
+            store_normed<TYPE>(h + next, columns_of(row(i), next, of.hidden), weight + next, scale,
+                               next < of.hidden);
     }
 }
 
@@ -267,13 +273,15 @@ __device__ __forceinline__ normed_inputs norm_rows(const running_block<NT> &bloc
     norm_parts *const parts = (norm_parts *)(block.memory + a.layout.parts);
     const normed_inputs inputs = {block.memory + a.layout.rows, normed_inputs::pitch_of(a.head.ld),
                                   m};
+    const norm_shape of = {a.hidden, (int)a.head.ld, a.hidden_inverse, a.eps};
 
 #pragma unroll 1
     for (int i = 0; i < m; i += ROWS_AT_ONCE)
-        norm_some<TYPE>(block.memory + a.layout.rows, inputs.pitch, parts->of[i / ROWS_AT_ONCE % 2],
-                        block.norm(a), i, min(m - i, (int)ROWS_AT_ONCE), a,
-                        [&](int r) { return a.x + (int64_t)(index ? index[r] : r) * a.hidden; });
-    __syncthreads();
+        norm_some<TYPE>(block.memory + a.layout.rows + i * inputs.pitch,
+                        a.x + (index ? 0 : (int64_t)i * a.hidden), index ? index + i : NULL,
+                        block.norm(a), parts->of[i / ROWS_AT_ONCE % 2],
+                        min(m - i, (int)ROWS_AT_ONCE), of);
+    sync_threads<THREADS>();
     return inputs;
 }
 
@@ -306,7 +314,6 @@ __device__ __forceinline__ void product(running_block<NT> &block, const step_arg
                                         F finish)
 {
     const int tiles = w.tiles(), blocks = (int)gridDim.x;
-    const warp_stages mine = warp_stages::of(w.stages());
     float *sums = (float *)(block.memory + a.layout.shared);
     int left = 0; /* of this block's tiles */
 
@@ -317,11 +324,10 @@ __device__ __forceinline__ void product(running_block<NT> &block, const step_arg
 #pragma unroll 1
         for (int i = 0; i < n; i++) {
             float acc[NT][4];
-            left--;
-            multiply_tile<TYPE, NT>(acc, block.ring, x, mine, left * slots_of(mine));
+            multiply_tile<TYPE, NT>(acc, block.ring, x, 0, w.stages());
             store_warp_sums<NT>(sums + i * tile_sums<NT>::FLOATS, acc);
         }
-        __syncthreads();
+        sync_threads<THREADS>();
         const int all = n << deal.shift; /* half warps' worth of them */
         for (int i = (int)threadIdx.x; i / 32 * 2 < all; i += THREADS) {
             const int tile = i / ROWS >> deal.shift, r = i / ROWS & ((1 << deal.shift) - 1);
@@ -331,8 +337,9 @@ __device__ __forceinline__ void product(running_block<NT> &block, const step_arg
                             : 0.0f);
         }
         block.tile += n * blocks;
+        left -= n;
         if (left > 0)
-            __syncthreads(); /* the sums have been read */
+            sync_threads<THREADS>(); /* the sums have been read */
     }
     block.tile -= tiles;
 }
@@ -360,6 +367,7 @@ __device__ __forceinline__ void add_product(running_block<NT> &block, const step
 template <enum sb_dtype TYPE>
 __device__ __forceinline__ void embed(const step_args &a, const one_step &s)
 {
+#pragma unroll 1
     for (int i = (int)(blockIdx.x * THREADS + threadIdx.x); i < s.n_tokens * a.hidden;
          i += (int)gridDim.x * THREADS) {
         const int token = i / a.hidden, k = i % a.hidden, id = __ldcg(a.ids + s.id_at[token]);
@@ -401,12 +409,10 @@ __device__ __forceinline__ void half_layer(running_block<NT> &block, const step_
             a.qkv[(int64_t)r * w.n_out + o] = v;
         if (is_mlp && o >= 0 && o < a.inter && r < m)
             a.act[r * layer.w[second].ld + o] = (uint16_t)rounded<TYPE>(
-                v / (1.0f + sb_exp(0.0f - v)) * up);
+                __fdividef(v, 1.0f + sb_exp(0.0f - v)) * up);
     });
-    grid_barrier(&a.shared->barrier, [&] {
-        block.bring_norm(norm_behind(block.tables(), half, a), a);
-        block.ring.fill();
-    });
+    grid_barrier<THREADS>(&a.shared->barrier,
+                          [&] { block.bring_norm(norm_behind(block.tables(), half, a), a); });
     if (!is_mlp) {
         const attend_pass pass = {
             a.attention, layer.attention, block.tables(),     step,
@@ -414,16 +420,14 @@ __device__ __forceinline__ void half_layer(running_block<NT> &block, const step_
         attend<TYPE>(block.ring, block.tile, block.memory + a.layout.shared, a.layout.units_at_once,
                      pass);
         if (!SB_CUDA_FAULT(NO_BARRIER_BEHIND_ATTENTION))
-            grid_barrier(&a.shared->barrier, [&] { block.ring.fill(); });
-        block.ring.source.attended++;
-        block.ring.fill();
+            grid_barrier<THREADS>(&a.shared->barrier);
+        if (threadIdx.x == 0)
+            store_release_shared(&block.tables().attended,
+                                 (unsigned)(step * a.n_layers + half / 2 + 1));
     }
     add_product<TYPE, NT>(block, a, m, layer.w[second], layer.bias[second],
                           is_mlp ? a.act : a.attended);
-    grid_barrier(&a.shared->barrier, [&] {
-        block.ring.fill();
-        block.await_norm();
-    });
+    grid_barrier<THREADS>(&a.shared->barrier, [&] { block.await_norm(); });
 }
 
 /* A logit and its id as a number that is the larger the larger the logit is, and of equal ones the
@@ -460,7 +464,7 @@ __device__ __forceinline__ void propose(running_block<NT> &block, const step_arg
         if (threadIdx.x % ROWS == 0 && deal.row(i) < s.n_out && best[i] > 0)
             atomicMax(&a.shared->best[deal.row(i)], best[i]);
     }
-    grid_barrier(&a.shared->barrier, [&] { block.ring.fill(); });
+    grid_barrier<THREADS>(&a.shared->barrier);
     if (blockIdx.x == 0 && (int)threadIdx.x < s.n_out) {
         wide *of = &a.shared->best[threadIdx.x];
         const wide key = __ldcg(of);
@@ -468,24 +472,34 @@ __device__ __forceinline__ void propose(running_block<NT> &block, const step_arg
                                                           : (int32_t) ~(uint32_t)key;
         *of = 0;
     }
-    grid_barrier(&a.shared->barrier);
+    grid_barrier<THREADS>(&a.shared->barrier);
 }
 
 template <enum sb_dtype TYPE, int NT>
-__global__ void __launch_bounds__(THREADS, 1) step_kernel(const step_args a)
+__global__ void __launch_bounds__(BLOCK, 1) step_kernel(const step_args a)
 {
     SB_DYNAMIC_SHARED(uint8_t, shared);
     running_block<NT> block;
 
-    block.memory = shared + RINGS<NT>;
+    block.ring = {shared, 0};
+    block.memory = shared + RING<NT>;
     block.tile = (int)blockIdx.x;
-    block.ring.source.begin(make_tables(block.memory, a));
-    block.ring.begin(shared);
+    if (threadIdx.x < THREADS)
+        make_tables(&block.tables(), a);
+    else if (threadIdx.x == THREADS)
+        block.ring.make_mbarriers();
+    __syncthreads();
+    if (threadIdx.x >= THREADS) {
+        stream_source source;
+        source.begin(&block.tables());
+        copy_all(block.ring, source);
+        return;
+    }
 #pragma unroll 1
     for (int i = 0; i < a.n_steps; i++) {
         block.bring_norm(block.tables().layers[0].attn_norm, a);
         embed<TYPE>(a, a.steps[i]);
-        grid_barrier(&a.shared->barrier, [&] { block.await_norm(); });
+        grid_barrier<THREADS>(&a.shared->barrier, [&] { block.await_norm(); });
 #pragma unroll 1
         for (int half = 0; half < 2 * a.n_layers; half++)
             half_layer<TYPE, NT>(block, a, i, half);
@@ -497,14 +511,14 @@ __global__ void __launch_bounds__(THREADS, 1) step_kernel(const step_args a)
 
 /* The kernel for up to `rows` rows, and what its block's layout depends on. */
 struct row_kernel {
-    int rows, rings, sums;
+    int rows, ring, sums;
     void (*kernel)(const step_args);
 };
 
 template <enum sb_dtype TYPE, int NT>
 constexpr row_kernel of_rows(void)
 {
-    return {8 * NT, RINGS<NT>, tile_sums<NT>::BYTES, step_kernel<TYPE, NT>};
+    return {8 * NT, RING<NT>, tile_sums<NT>::BYTES, step_kernel<TYPE, NT>};
 }
 
 template <enum sb_dtype TYPE>
@@ -540,7 +554,7 @@ block_layout layout_of(const struct sb_cuda_draft *draft, int m)
     at.norm = to_16(stream_tables::bytes(draft->model.n_layers));
     at.parts = at.norm + to_16(draft->model.hidden * (int)sizeof(float));
     at.shared = at.parts + (int)sizeof(norm_parts);
-    const int most = draft->most_shared, room = most - of.rings - at.shared;
+    const int most = draft->most_shared, room = most - of.ring - at.shared;
     at.tiles_at_once = within((room - norms) / of.sums, MOST_TILES);
     at.units_at_once = within(room / attend_memory::bytes_of_all(group, 1), MOST_UNITS);
     at.rows = at.shared + at.tiles_at_once * of.sums;
@@ -656,7 +670,7 @@ cudaError_t count_blocks(struct sb_cuda_draft *draft)
         layout = layout_of(draft, 1);
     if (error == cudaSuccess && suits(layout))
         error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-            &resident, (const void *)kernel_for(draft->type, 1).kernel, THREADS,
+            &resident, (const void *)kernel_for(draft->type, 1).kernel, BLOCK,
             (size_t)layout.bytes);
     draft->blocks = !cooperates || resident < 1 ? 0 : processors < tiles ? processors : tiles;
     return error;
@@ -756,7 +770,7 @@ cudaError_t sb_cuda_steps(const struct sb_cuda_draft *draft, const struct sb_dra
     for (int i = 0; i < n; i++)
         a.steps[i] = step_of(&steps[i]);
     return SB_LAUNCH_WITH(SB_COOPERATIVE, kernel_for(draft->type, most).kernel,
-                          dim3((unsigned)draft->blocks), dim3(THREADS), (size_t)a.layout.bytes,
+                          dim3((unsigned)draft->blocks), dim3(BLOCK), (size_t)a.layout.bytes,
                           stream, a);
 }
 

@@ -8,20 +8,19 @@
  *     item   0 1 2 ...  tiles of qkv, layer 0 | units of attention | tiles of o | gate_up | ...
  *     block  0 1 2 ... G-1 0 1 2 ...               and on, without beginning anew at block 0
  *
- * So a warp knows what it will need however far ahead, and its ring (draft_tile.cuh) fills while
+ * So a block knows what it will need however far ahead, and its ring (draft_tile.cuh) fills while
  * the block waits for others: 128 KB a multiprocessor, about two phases of a model of 0.6 billion
  * weights. As dealing never begins anew, every block reads the same share, though a phase may have
  * fewer items than there are blocks.
  *
  *     unit    one token, one kv head with its query heads, and a part of 128 keys, 16 of them for
  *             each warp. Only parts that have keys are units.
- *     slot    of a weight two stages of the warp's part of a tile, or one; of a unit the warp's 16
- *             keys, and then its 16 values. Either lies in one piece in memory.
+ *     slot    of a weight up to 16 stages of a tile; of a unit its cached keys, and then its cached
+ *             values. Either lies in one piece in memory.
  *
- * Keys are not weights: a step writes some that the next one reads. A ring gets no further than to
- * keys that were written before the last barrier that its block has passed (is_held). That is a
- * whole step ahead, so it matters for small models only: where layers are few, or so narrow that a
- * warp has no stages of their weights.
+ * Keys are not weights: a step writes some that the next one reads. The warp that copies gets no
+ * further than to keys that were written before the last barrier that its block has passed
+ * (await_keys). That is a whole step ahead, so it matters for small models only.
  *
  * Rejected: to load a unit's keys when it is their turn. A block attends to several units in each
  * layer, and each would wait for the memory.
@@ -39,10 +38,10 @@ enum {
     PART = 128,       /* keys */
     WARP_KEYS = 16,   /* PART / WARPS */
     HEAD = 128,       /* the widest head */
-    UNIT_SLOTS = 2,   /* of a warp: its keys, and its values */
+    UNIT_SLOTS = 2,   /* its keys, and its values */
     FRESH = 2         /* tokens of a sequence in a step, at most */
 };
-static_assert(WARP_KEYS * HEAD * 2 <= SLOT_BYTES, "a slot has room for a warp's keys");
+static_assert(PART * HEAD * 2 <= SLOT_BYTES, "a slot has room for the keys of a part");
 
 enum { QKV, KEYS, O, GATE_UP, DOWN, PHASES };
 
@@ -79,6 +78,7 @@ struct stream_tables {
     panels head; /* n_out: ids that may be proposed */
     int32_t n_layers, n_steps, kv_heads, d;
     uint64_t by_kv_heads; /* 2^32 / kv_heads, rounded up: to divide numbers of units */
+    unsigned attended;    /* phases of attention that all blocks have behind them */
     step_tokens steps[SB_DRAFT_STEPS_MAX];
     step_layer layers[1]; /* [n_layers] */
 
@@ -94,14 +94,10 @@ struct attend_unit {
     int token, kv_head, part, n_parts, pos, n_fresh;
     int64_t at; /* in a plane: position 0 of its sequence's kv head */
 
-    /* The first of this warp's keys, and whether there are any. */
+    /* The first of this warp's keys. */
     __device__ __forceinline__ int first_key() const
     {
         return part * PART + (int)threadIdx.x / 32 * WARP_KEYS;
-    }
-    __device__ __forceinline__ bool has_keys() const
-    {
-        return first_key() <= pos;
     }
 };
 
@@ -121,26 +117,22 @@ __device__ __forceinline__ attend_unit unit_of(const stream_tables &tables, int 
 
 /* ------------------------------------------------------------------ the stream */
 
-/* All slots of a warp, in the order in which it uses them. */
+/* All slots of a block, in the order in which it uses them. */
 struct stream_source {
-    const stream_tables *tables;
+    stream_tables *tables;
     int step, layer, phase; /* layer n_layers: the head */
     int item, items;        /* of the phase */
     int part, parts;        /* of the item: stages of a tile, or the slots of a unit */
     bool is_keys;           /* whether the items are units */
-    warp_stages mine;       /* of a tile */
-    int tile_size;          /* elements of a tile */
-    int n_steps;            /* that of the tables, which would be asked for each slot */
-    const uint16_t *w;      /* of a matrix */
-    int64_t keys_at;        /* of a unit: the warp's first key, in a plane, */
-    int n_keys;             /* and how many from there on are cached */
-    int attended;           /* phases of attention that all blocks have behind them */
+    int tile_stages;
+    const uint16_t *w; /* of a matrix */
+    int64_t keys_at;   /* of a unit: its first key, in a plane, */
+    int n_keys;        /* and how many from there on are cached */
 
-    __device__ __forceinline__ void begin(const stream_tables *t)
+    __device__ __forceinline__ void begin(stream_tables *t)
     {
         tables = t;
-        n_steps = t->n_steps;
-        step = layer = attended = items = part = parts = 0;
+        step = layer = items = part = parts = 0;
         phase = -1;
         item = (int)blockIdx.x - (int)gridDim.x;
     }
@@ -152,7 +144,7 @@ struct stream_source {
             step++, layer = phase = 0;
         else if (++phase == PHASES)
             layer++, phase = 0;
-        if (step == n_steps)
+        if (step == tables->n_steps)
             return false;
         is_keys = phase == KEYS && layer < tables->n_layers;
         if (is_keys) {
@@ -163,48 +155,46 @@ struct stream_source {
                                                      : tables->head;
         w = now.w;
         items = now.tiles();
-        mine = warp_stages::of(now.stages());
-        tile_size = now.stages() * SB_TILE;
+        tile_stages = now.stages();
         return true;
     }
     __device__ __forceinline__ void begin_unit()
     {
         const attend_unit u = unit_of(*tables, step, item);
 
-        part = 0;
-        parts = u.has_keys() ? (int)UNIT_SLOTS : 0;
-        keys_at = u.at + (int64_t)u.first_key() * tables->d;
-        n_keys = max(0, min(u.pos + 1 - u.n_fresh - u.first_key(), (int)WARP_KEYS));
+        keys_at = u.at + (int64_t)u.part * PART * tables->d;
+        n_keys = max(0, min(u.pos + 1 - u.n_fresh - u.part * PART, (int)PART));
     }
-    /* Whether the keys of this phase may be of a step that some block still makes. */
-    __device__ __forceinline__ bool is_held() const
+    /* Waits until the keys of this phase are no longer of a step that some block still makes. */
+    __device__ __forceinline__ void await_keys() const
     {
-        return is_keys && !SB_CUDA_FAULT(KEYS_NOT_HELD_BACK) &&
-               (step - 1) * tables->n_layers + layer >= attended;
+        const int needed = (step - 1) * tables->n_layers + layer;
+
+        for (bool again = false; !SB_CUDA_FAULT(KEYS_NOT_HELD_BACK) &&
+                                 needed >= (int)load_acquire_shared(&tables->attended);
+             again = true)
+            spin(&tables->attended, again);
     }
-    /* As stage_ring wants it. */
+    /* As copy_all wants it. */
     __device__ __forceinline__ bool next(slot_copy &copy)
     {
-        if (step == n_steps)
-            return false;
         while (part >= parts) {
             item += (int)gridDim.x;
             while (item >= items)
                 if (!next_phase())
                     return false;
+            part = 0;
+            parts = is_keys ? (int)UNIT_SLOTS : tile_stages;
             if (is_keys)
                 begin_unit();
-            else
-                part = mine.first, parts = mine.last;
         }
         if (!is_keys) {
-            copy = {w + (int64_t)item * tile_size + part * SB_TILE,
+            copy = {w + ((int64_t)item * tile_stages + part) * SB_TILE,
                     min((int)SLOT_STAGES, parts - part) * (int)STAGE_BYTES, 0};
             part += SLOT_STAGES;
             return true;
         }
-        if (is_held())
-            return false;
+        await_keys();
         const attend_layer &of = tables->layers[layer].attention;
         copy = {(part == 0 ? of.k : of.v) + keys_at, n_keys * tables->d * 2,
                 tables->d % 8 == 0 ? 0 : tables->d};

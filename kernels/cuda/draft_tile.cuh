@@ -6,23 +6,28 @@
  * eight sums are added in the order of the warps. The order is a function of the matrix's shape, so
  * proposals do not depend on what else is in the pass.
  *
- *     k         | 0   | 64  | 128 | 192 | 256 | 320 | ...       a stage: 16 rows x 64 columns,
- *     warp        0     0     1     1     2     2   ...           2 KB
+ *     k         | 0   | 64  | 128 | 192 | 256 | 320 | ... | 960 | 1024 ...   a stage: 16 rows x
+ *     warp        0     0     1     1     2     2           7     0          64 columns, 2 KB
+ *     slot      | 0                                             | 1          16 stages, 32 KB
  *
- * Each warp has a ring of slots of its own in shared memory. A slot takes up to SLOT_STAGES stages,
- * which lie one behind the other in memory, and is filled by one copy: a bulk copy on sm_90, else
- * cp.async of all lanes. Copies for slots to come are under way while the warp multiplies, and no
- * other warp is waited for. What a ring holds next is said by a source, which may go on to the next
- * matrix before the inputs of that matrix exist: weights do not depend on them.
+ * The block has a ring of slots in shared memory, and a ninth warp that does nothing but fill them
+ * (copy_all). A slot is what lies in one piece in memory, so it is filled by one copy: a bulk copy
+ * on sm_90, else cp.async of all lanes. What comes next is said by a source, which may go on to the
+ * next matrix before the inputs of that matrix exist: weights do not depend on them. Each slot has
+ * two mbarriers:
+ *
+ *     full      counts the copy's bytes. A warp waits for it before it reads the slot.
+ *     empty     counts the warps that have read the slot, all eight. The ninth waits for it before
+ *               it fills the slot again.
  *
  * Fragments. The order of k within a step is free as long as weights and inputs agree. Lane l, with
  * g = l / 4 and q = l % 4, takes the 16 bytes of chunk 2 q + h of its rows as the operands of two
  * steps of 16. So all operands come by loads of 16 bytes, from a swizzled stage without bank
  * conflicts: eight lanes read the even (or odd) chunks of two neighbouring rows.
  *
- * Rejected: slots of one stage, each copied by cp.async. On an H100 a warp spent 240 instructions
- * on each of them, most of them to find out what comes next, and a step of 0.6 billion weights took
- * 1.1 ms, where the memory takes 0.4; with these slots it took 1.0.
+ * Rejected: a ring for each warp, filled by the warp itself while it waits for other blocks. To
+ * find out what comes next takes about as many instructions as to use it, and on an H200 the warps
+ * were at it for 4800 of the 10000 clocks of a phase, longer than the wait.
  */
 #ifndef SB_CUDA_DRAFT_TILE_CUH
 #define SB_CUDA_DRAFT_TILE_CUH
@@ -37,11 +42,13 @@ static_assert(SB_TILE_ROWS == 16 && SB_TILE_K == 64, "a stage is a tile of the w
 
 enum {
     WARPS = 8,
-    THREADS = 32 * WARPS,
+    THREADS = 32 * WARPS, /* that compute, and all of a block: */
+    BLOCK = THREADS + 32,
     ROWS = 16,
     BK = 64,
     STAGE_BYTES = ROWS * BK * 2,
-    SLOT_STAGES = 2,
+    WARP_STAGES = 2, /* of a slot */
+    SLOT_STAGES = WARPS * WARP_STAGES,
     SLOT_BYTES = SLOT_STAGES * STAGE_BYTES,
     SUM_PITCH = ROWS + 4 /* floats; so that lanes write their sums without bank conflicts */
 };
@@ -74,29 +81,18 @@ struct panels {
     }
 };
 
-/* The stages of a tile that this warp multiplies, of n: [first, last) */
+/* The stages of a slot that this warp multiplies, where the tile has n stages from the slot's first
+ * on. */
 struct warp_stages {
-    int first, last;
+    int first, n;
 
     static __device__ __forceinline__ warp_stages of(int n)
     {
-        const int warp = (int)threadIdx.x / 32;
-        return {n * warp / WARPS, n * (warp + 1) / WARPS};
+        const int all = min(max(n, 0), (int)SLOT_STAGES), warp = (int)threadIdx.x / 32;
+        const int first = all * warp / WARPS;
+        return {first, all * (warp + 1) / WARPS - first};
     }
 };
-
-/* Waits for all groups of this thread's copies but the latest n, or the latest MOST where that is
- * less. */
-template <int MOST>
-__device__ __forceinline__ void cp_async_wait_but(int n)
-{
-    if constexpr (MOST == 0)
-        cp_async_wait<0>();
-    else if (n >= MOST)
-        cp_async_wait<MOST>();
-    else
-        cp_async_wait_but<MOST - 1>(n);
-}
 
 /* What a slot is filled with: 0 bytes or more that lie one behind the other. Where they are rows of
  * `odd` elements, which is no multiple of eight, each begins at a multiple of 16 bytes in the slot
@@ -131,99 +127,89 @@ static __device__ void copy_odd_rows(uint8_t *to, const slot_copy &copy)
     __syncwarp();
 }
 
-/*
- * A warp's ring. A source has next(copy), which says with what the slot that comes next is to be
- * filled, and returns whether there is one: past the last, or where what comes next may not be read
- * yet, there is none.
+/* The ring as a warp that reads it has it. All warps read all slots in turn, also those in which
+ * they have nothing:
  *
- *     given back ... | taken, taken + 1, .. arrived | .. put - 1: under way | room
- *
- * A slot has an mbarrier, at which its bulk copy is counted. Where there are none, a group of
- * cp.async is a slot; other groups of the thread between them do no harm, as a wait is only a
- * little longer then.
+ *     given back ... | taken, taken + 1, .. | still to come
  */
-template <int SLOTS, class SOURCE>
-struct stage_ring {
+template <int SLOTS>
+struct slot_ring {
     uint8_t *at;
-    shared_at arrivals; /* mbarriers [SLOTS] */
-    unsigned put, taken;
-    SOURCE source;
+    unsigned taken;
 
-    enum { BYTES = SLOTS * (SLOT_BYTES + 8) }; /* of a warp's slots and mbarriers */
+    enum { BYTES = SLOTS * (SLOT_BYTES + 16) }; /* of slots, and two mbarriers for each */
 
-    /* rings: of all warps, their slots before their mbarriers. */
-    __device__ __forceinline__ void begin(uint8_t *rings)
+    __device__ __forceinline__ shared_at full(unsigned number) const
     {
-        const int warp = (int)threadIdx.x / 32;
-
-        at = rings + warp * (SLOTS * SLOT_BYTES);
-        arrivals = at_shared(rings + WARPS * SLOTS * SLOT_BYTES + warp * (SLOTS * 8));
-        put = taken = 0;
-        cp_async_begin();
-        if (has_bulk_copies() && threadIdx.x % 32 == 0) {
-#pragma unroll 1
-            for (int slot = 0; slot < SLOTS; slot++)
-                mbarrier_init(arrivals + slot * 8, 1);
-            async_fence_shared();
-        }
-        __syncwarp();
-        fill();
+        return at_shared(at) + SLOTS * SLOT_BYTES + number % SLOTS * 16;
     }
-    __device__ __forceinline__ void begin_copy(const slot_copy &copy) const
+    __device__ __forceinline__ shared_at empty(unsigned number) const
     {
-        const int lane = (int)threadIdx.x % 32, slot = (int)(put % SLOTS);
-        const int bytes = copy.odd ? 0 : copy.bytes;
-        const shared_at to = at_shared(at) + slot * SLOT_BYTES;
-
-        if (copy.odd)
-            copy_odd_rows(at + slot * SLOT_BYTES, copy);
-        if (!has_bulk_copies()) {
-#pragma unroll 1
-            for (int i = lane * 16; i < bytes; i += 512)
-                cp_async(to + i, (const char *)copy.from + i, true);
-            cp_async_commit();
-        } else if (lane == 0) {
-            mbarrier_arrive_expect(arrivals + slot * 8, (uint32_t)bytes);
-            if (bytes > 0)
-                bulk_copy(to, copy.from, (uint32_t)bytes, arrivals + slot * 8);
-        }
+        return full(number) + 8;
     }
-    /* Begins the copies that there is room for. */
-    __device__ __forceinline__ void fill()
+    /* One thread makes the mbarriers, and then the block meets. */
+    __device__ __forceinline__ void make_mbarriers(void) const
     {
-        slot_copy copy;
-
 #pragma unroll 1
-        while (put - taken < SLOTS + (unsigned)SB_CUDA_FAULT(STAGE_COPIED_TOO_EARLY) &&
-               source.next(copy)) {
-            begin_copy(copy);
-            put++;
+        for (unsigned slot = 0; slot < SLOTS; slot++) {
+            mbarrier_init(full(slot), has_bulk_copies() ? 1 : 32);
+            mbarrier_init(empty(slot), WARPS);
         }
+        async_fence_shared();
     }
     /* Waits for slot number i of those that are not given back. */
     __device__ __forceinline__ const uint8_t *slot(int i) const
     {
         const unsigned number = taken + (unsigned)i;
 
-        if (has_bulk_copies()) {
-            mbarrier_wait(arrivals + number % SLOTS * 8, number / SLOTS & 1);
-        } else {
-            cp_async_wait_but<SLOTS - 1>((int)(put - number) - 1);
-            __syncwarp();
-        }
+        mbarrier_wait(full(number), number / SLOTS & 1);
         return at + number % SLOTS * SLOT_BYTES;
     }
-    /* The next n have been read, and `left` more will be before the warp calls fill(). To find out
-     * what to copy takes about as many instructions as to use it, so it is put off until the warp
-     * has to wait for others, unless not all of these are under way. */
-    __device__ __forceinline__ void give_back(int n, int left)
+    /* The warp has read the next n. */
+    __device__ __forceinline__ void give_back(int n)
     {
         __syncwarp();
+        if (threadIdx.x % 32 == 0)
+            for (int i = 0; i < n; i++)
+                mbarrier_arrive(empty(taken + (unsigned)i));
         taken += (unsigned)n;
-        if (put - taken < (unsigned)left)
-            fill();
+    }
+    /* Begins to fill a slot, by a warp. */
+    __device__ __forceinline__ void begin_copy(unsigned number, const slot_copy &copy) const
+    {
+        const int lane = (int)threadIdx.x % 32, bytes = copy.odd ? 0 : copy.bytes;
+        uint8_t *const to = at + number % SLOTS * SLOT_BYTES;
+
+        if (copy.odd)
+            copy_odd_rows(to, copy);
+        if (!has_bulk_copies()) {
+#pragma unroll 1
+            for (int i = lane * 16; i < bytes; i += 512)
+                cp_async(at_shared(to) + i, (const char *)copy.from + i, true);
+            cp_async_arrive(full(number));
+        } else if (lane == 0) {
+            mbarrier_arrive_expect(full(number), (uint32_t)bytes);
+            if (bytes > 0)
+                bulk_copy(at_shared(to), copy.from, (uint32_t)bytes, full(number));
+        }
     }
 };
+
+/* What the ninth warp does: it fills the slots with all that the source has. source.next(copy) says
+ * with what the slot that comes next is to be filled, and is false behind the last. */
+template <int SLOTS, class SOURCE>
+__device__ __forceinline__ void copy_all(const slot_ring<SLOTS> &ring, SOURCE &source)
+{
+    slot_copy copy;
+
+    cp_async_begin();
+#pragma unroll 1
+    for (unsigned put = 0; source.next(copy); put++) {
+        if (put >= SLOTS && !SB_CUDA_FAULT(STAGE_COPIED_TOO_EARLY))
+            mbarrier_wait(ring.empty(put), (put / SLOTS & 1) ^ 1);
+        ring.begin_copy(put, copy);
+    }
+}
 
 /* Inputs [m, ld] in device memory. They may just have come from other blocks, and each load waits
  * for the L2 cache, so those of several slots are loaded at once. What is asked for past the last
@@ -271,12 +257,6 @@ __device__ __forceinline__ void multiply_stages(float (&sum)[SUMS][NT][4], const
     }
 }
 
-/* The slots that a warp's stages of a tile are in. */
-__device__ __forceinline__ int slots_of(const warp_stages &mine)
-{
-    return (mine.last - mine.first + SLOT_STAGES - 1) / SLOT_STAGES;
-}
-
 /* Loads this lane's 16 bytes of its rows of x for STAGES stages from the s-th on, of which n are
  * there; of others zeros, so that no register is kept from before. */
 template <int NT, int STAGES, class INPUTS>
@@ -295,38 +275,47 @@ __device__ __forceinline__ void load_inputs(uint4 (&b)[STAGES][2][NT], const INP
     }
 }
 
-/* Multiplies the rows of a tile with x over this warp's stages. A product waits for the one before
- * it whose sum it adds to, so eight rows of x have two sums, which the stages take by turns. Inputs
- * of all stages of a turn are loaded before, but those of 32 rows stage by stage, for want of
- * registers.
- *
- * later: slots that the warp reads behind these before it fills its ring */
+/* Multiplies the rows of a tile with x over this warp's part of its stages, from stage `first` on,
+ * n of them. A product waits for the one before it whose sum it adds to, so eight rows of x have
+ * two sums, which the stages take by turns. Inputs of a turn are loaded before it, but those of 32
+ * rows stage by stage, for want of registers. */
 template <enum sb_dtype TYPE, int NT, class RING, class INPUTS>
 __device__ __forceinline__ void multiply_tile(float (&acc)[NT][4], RING &ring, const INPUTS &x,
-                                              const warp_stages &mine, int later)
+                                              int first, int n)
 {
-    enum { AT_ONCE = SLOT_STAGES * (NT == 1 ? (int)INPUTS::SLOTS_AT_ONCE : 1) };
-    enum { SUMS = NT == 1 ? 2 : 1 }; /* and so many stages together */
-    enum { LOADED = NT > 2 ? 1 : (int)AT_ONCE };
+    enum { TURN = NT == 1 ? (int)INPUTS::SLOTS_AT_ONCE : 1 }; /* slots */
+    enum { SUMS = NT == 1 ? 2 : 1 };                          /* and so many stages together */
+    enum { LOADED = NT > 2 ? 1 : (int)WARP_STAGES };
     float sum[SUMS][NT][4] = {};
 
 #pragma unroll 1
-    for (int s = mine.first; s < mine.last; s += AT_ONCE) {
-        const int n = min((int)AT_ONCE, mine.last - s);
-        uint4 b[LOADED][2][NT];
-        const uint8_t *slot = NULL;
+    for (int s = 0; s < n; s += TURN * SLOT_STAGES) {
+        uint4 b[TURN][LOADED][2][NT];
+        warp_stages mine[TURN];
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i += SUMS) {
-            if (i % LOADED == 0)
-                load_inputs<NT>(b, x, s + i, n - i);
-            if (i >= n)
-                break;
-            if (i % SLOT_STAGES == 0)
-                slot = ring.slot(i / SLOT_STAGES);
-            multiply_stages<TYPE, SUMS>(sum, slot + i % SLOT_STAGES * STAGE_BYTES, b + i % LOADED,
-                                        n - i);
+        for (int t = 0; t < TURN; t++) {
+            mine[t] = warp_stages::of(n - s - t * SLOT_STAGES);
+            mine[t].first += s + t * SLOT_STAGES;
+            if (LOADED > 1)
+                load_inputs<NT>(b[t], x, first + mine[t].first, mine[t].n);
         }
-        ring.give_back(slots_of({s, s + n}), slots_of({s + n, mine.last}) + later);
+#pragma unroll
+        for (int t = 0; t < TURN; t++) {
+            if (s + t * SLOT_STAGES >= n)
+                break;
+            const uint8_t *const slot = ring.slot(t);
+#pragma unroll(LOADED > 1 ? (int)WARP_STAGES : 1)
+            for (int i = 0; i < WARP_STAGES; i += SUMS) {
+                if (i >= mine[t].n)
+                    continue;
+                if (LOADED == 1)
+                    load_inputs<NT>(b[t], x, first + mine[t].first + i, mine[t].n - i);
+                multiply_stages<TYPE, SUMS>(sum,
+                                            slot + (mine[t].first % SLOT_STAGES + i) * STAGE_BYTES,
+                                            b[t] + i % LOADED, mine[t].n - i);
+            }
+        }
+        ring.give_back(TURN > 1 && s + SLOT_STAGES < n ? (int)TURN : 1);
     }
 #pragma unroll
     for (int i = 0; i < NT * 4; i++)

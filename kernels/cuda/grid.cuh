@@ -9,6 +9,9 @@
  *                                The same, and every thread calls meanwhile() while it waits: after
  *                                its block has come, and before it leaves. What a thread stores to
  *                                shared memory there, its block sees behind the barrier.
+ *   grid_barrier<N>(...)         The same where the first N threads of each block call it and the
+ *                                others do something else. N is a multiple of 32.
+ *   sync_threads<N>()            __syncthreads for the first N threads of the block; 0: for all.
  *   grid_wait_for_previous()     The thread waits until the kernel before it on the stream has
  *                                ended; its stores are visible then. Until then a kernel launched
  *                                with SB_DEPENDENT may read only what that kernel does not write,
@@ -23,6 +26,8 @@
  *                                and what its block had stored before the last __syncthreads.
  *   load_acquire(at)             Reads such a word.
  *   load_relaxed(at)             Reads such a word, and says nothing of others' stores.
+ *   store_release_shared(at, n)  Stores to a word of shared memory. Who reads it by
+ *   load_acquire_shared(at)      sees what this thread has stored, or has itself seen, before.
  *   inc_acq_rel(at, most)        Adds 1 to a word, or makes it 0 where it is `most`, and returns
  *                                what it was. It does what add_release does and what load_acquire
  *                                does.
@@ -107,6 +112,34 @@ static __device__ __forceinline__ unsigned load_relaxed(const unsigned *at)
     return value;
 }
 
+static __device__ __forceinline__ void store_release_shared(unsigned *at, unsigned n)
+{
+    asm volatile(
+        "st.release.cta.shared::cta.u32 [%0],%1;" ::"r"((uint32_t)__cvta_generic_to_shared(at)),
+        "r"(n)
+        : "memory");
+}
+
+static __device__ __forceinline__ unsigned load_acquire_shared(const unsigned *at)
+{
+    unsigned value;
+    asm volatile("ld.acquire.cta.shared::cta.u32 %0,[%1];"
+                 : "=r"(value)
+                 : "r"((uint32_t)__cvta_generic_to_shared(at))
+                 : "memory");
+    return value;
+}
+
+/* PTX ISA, "bar.sync": number 0 is that of __syncthreads. */
+template <int N>
+static __device__ __forceinline__ void sync_threads(void)
+{
+    if (N == 0)
+        __syncthreads();
+    else
+        asm volatile("bar.sync 1,%0;" ::"n"(N) : "memory");
+}
+
 static __device__ __forceinline__ void spin(const unsigned *at, bool again)
 {
 }
@@ -115,14 +148,14 @@ static __device__ __forceinline__ void spin(const unsigned *at, bool again)
 #include <grid_instructions.h> /* the simulated device's, as <cuda_runtime.h> is there */
 #endif
 
-template <class F>
+template <int N = 0, class F>
 static __device__ __forceinline__ void grid_barrier(unsigned *counter, F meanwhile)
 {
     const unsigned turn = 0x80000000u;
     const bool speaks = threadIdx.x + threadIdx.y + threadIdx.z == 0;
     const unsigned before = speaks ? load_relaxed(counter) : 0;
 
-    __syncthreads();
+    sync_threads<N>();
     if (speaks) {
         const bool is_first = blockIdx.x + blockIdx.y + blockIdx.z == 0;
         const unsigned others = gridDim.x * gridDim.y * gridDim.z - 1;
@@ -131,12 +164,13 @@ static __device__ __forceinline__ void grid_barrier(unsigned *counter, F meanwhi
     meanwhile();
     for (bool again = false; speaks && ((load_acquire(counter) ^ before) & turn) == 0; again = true)
         spin(counter, again);
-    __syncthreads();
+    sync_threads<N>();
 }
 
+template <int N = 0>
 static __device__ __forceinline__ void grid_barrier(unsigned *counter)
 {
-    grid_barrier(counter, [] {});
+    grid_barrier<N>(counter, [] {});
 }
 
 static __device__ __forceinline__ bool is_last_of(unsigned *counter, int n)

@@ -115,6 +115,13 @@ static __device__ __forceinline__ void cp_async_wait(void)
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
 
+/* PTX ISA, "cp.async.mbarrier.arrive", variant .noinc: this thread arrives when all copies that it
+ * has begun have come. */
+static __device__ __forceinline__ void cp_async_arrive(shared_at bar)
+{
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(bar) : "memory");
+}
+
 static __device__ __forceinline__ void cp_async_begin(void)
 {
 }
@@ -171,19 +178,23 @@ static __device__ __forceinline__ void mbarrier_arrive_expect(shared_at bar, uin
 }
 
 /* PTX ISA, "mbarrier.test_wait / mbarrier.try_wait", variant .parity: .acquire at .cta scope is the
- * default. try_wait may give up after a time of the system's own, so it is asked again. */
+ * default. try_wait, which sm_80 has not, may give up after a time of the system's own, so it is
+ * asked again. */
+#if __CUDA_ARCH__ >= 900
+#define SB_MBARRIER_WAIT "mbarrier.try_wait"
+#else
+#define SB_MBARRIER_WAIT "mbarrier.test_wait"
+#endif
 static __device__ __forceinline__ void mbarrier_wait(shared_at bar, uint32_t parity)
 {
-#if __CUDA_ARCH__ >= 900
     uint32_t done;
     do {
-        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p,[%1],%2; "
+        asm volatile("{ .reg .pred p; " SB_MBARRIER_WAIT ".parity.shared::cta.b64 p,[%1],%2; "
                      "selp.u32 %0,1,0,p; }"
                      : "=r"(done)
                      : "r"(bar), "r"(parity)
                      : "memory");
     } while (!done);
-#endif
 }
 
 /* PTX ISA, "cp.async.bulk": global to shared memory, completing on an mbarrier. A block without a

@@ -570,6 +570,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < (is_tiny ? COUNT(tiny) : COUNT(models)); i++)
         e7(is_tiny ? &tiny[i] : &models[i], is_tiny);
     e7_tiles(is_tiny ? &tiny_many_heads : &many_heads, is_tiny);
+    if (!is_tiny)
+        e7_tiles(&models[0], 0);
     printf("ok   experiment_launch\n");
     return 0;
 }

@@ -150,17 +150,21 @@ void check_block_begin(size_t resident)
 
 void check_block_resumes(size_t resident) { mine = &books[resident]; }
 
-void check_block_barrier()
+/* Threads that take no part are ordered with the others, too, but for what they know of mbarriers:
+ * an epoch is the whole block's. */
+void check_block_barrier(unsigned threads)
 {
+    const int warps = (int)(threads + 31) / 32;
+
     next_epoch();
     count_barrier();
     if (mine->waited.any())
         mine->waited.set();
     for (int m = 0; m < MBARRIERS && mine->uses_mbarriers; m++) {
         uint32_t most = 0;
-        for (int w = 0; w < MAX_WARPS; w++)
+        for (int w = 0; w < warps; w++)
             most = std::max(most, mine->ended[w][m]);
-        for (int w = 0; w < MAX_WARPS; w++)
+        for (int w = 0; w < warps; w++)
             mine->ended[w][m] = most;
     }
     const uint32_t most = *std::max_element(mine->phases_waited, mine->phases_waited + MAX_WARPS);

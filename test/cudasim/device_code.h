@@ -69,8 +69,9 @@ uint3 block_index() __attribute__((const));
 dim3 block_size() __attribute__((const));
 dim3 grid_size() __attribute__((const));
 
-/* file, line: of the barrier in the source. All threads of a block must wait at the same one. */
-void block_barrier(const char *file, int line);
+/* file, line: of the barrier in the source. All threads of a block must wait at the same one, or
+ * the first n if n is not 0. */
+void block_barrier(const char *file, int line, unsigned n = 0);
 void thread_fence();
 
 /* Waits until every lane of `mask` has come with the same `fn`; then fn(parts) has run once.

@@ -112,7 +112,8 @@ struct thread {
     bool orders;
     const char *file; /* of the barrier it waits at */
     int line;
-    bool leads; /* the others of its collective have come, so it runs fn */
+    unsigned meet; /* how many threads of the block meet there; 0: all that have not ended */
+    bool leads;    /* the others of its collective have come, so it runs fn */
     spin_kind spins;
     const void *spins_at;
 };
@@ -272,10 +273,13 @@ static void resume(thread &t)
 
 /* ------------------------------------------------------------------ barriers and collectives */
 
-void block_barrier(const char *file, int line)
+void block_barrier(const char *file, int line, unsigned n)
 {
+    if (n % 32 || n > n_threads || (n > 0 && running_index >= n))
+        fault("it is at a barrier of the first %u threads of a block of %u", n, n_threads);
     current->file = file;
     current->line = line;
+    current->meet = n;
     pause_thread(AT_BARRIER);
 }
 
@@ -476,6 +480,24 @@ static void set_ready(thread_state state)
             threads[t].state = READY;
 }
 
+static void pass_barrier(unsigned n)
+{
+    check_barrier();
+    check_block_barrier(n);
+    set_ready(AT_BARRIER);
+}
+
+/* Whether some threads were waiting for each other only, and go on. */
+static bool pass_barrier_of_some()
+{
+    const unsigned n = count_threads(AT_BARRIER);
+
+    if (n == 0 || n != first_thread(AT_BARRIER)->meet)
+        return false;
+    pass_barrier(n);
+    return true;
+}
+
 /* Runs a block until it has ended, or threads spin and the others wait for them. */
 static void advance_block()
 {
@@ -483,7 +505,11 @@ static void advance_block()
     for (;;) {
         for (unsigned w = 0; w < n_threads && !faulted; w += 32)
             run_warp(threads + w, n_threads - w < 32 ? n_threads - w : 32);
-        if (faulted || count_threads(SPINNING) > 0)
+        if (faulted)
+            return;
+        if (pass_barrier_of_some())
+            continue;
+        if (count_threads(SPINNING) > 0)
             return;
         if (count_threads(IN_COLLECTIVE) > 0) {
             current = first_thread(IN_COLLECTIVE);
@@ -498,9 +524,7 @@ static void advance_block()
             wgmma_block_end();
             return async_block_end();
         }
-        check_barrier();
-        check_block_barrier();
-        set_ready(AT_BARRIER);
+        pass_barrier(n_threads);
     }
 }
 

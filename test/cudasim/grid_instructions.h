@@ -42,6 +42,20 @@ __attribute__((noinline, no_sanitize("thread"))) static unsigned load_relaxed(co
     return *at;
 }
 
+/* Words of shared memory order warps of a block here only as far as the block's barriers do. */
+static inline void store_release_shared(unsigned *at, unsigned n)
+{
+    cudasim::atomic(at, [n](unsigned) { return n; });
+}
+
+static inline unsigned load_acquire_shared(const unsigned *at) { return load_relaxed(at); }
+
+template <int N>
+static inline void sync_threads(const char *file = __builtin_FILE(), int line = __builtin_LINE())
+{
+    cudasim::block_barrier(file, line, N);
+}
+
 static inline void spin(const unsigned *at, bool again)
 {
     cudasim::spin(cudasim::SPINS_FOR_BLOCKS, at, again);

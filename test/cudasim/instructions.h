@@ -245,6 +245,14 @@ static inline void bulk_copy(shared_at to, const void *from, uint32_t bytes, sha
     cudasim::bulk_copy(to, from, bytes, bar);
 }
 
+/* Copies that an mbarrier waits for come at once here. */
+static inline void cp_async_arrive(shared_at bar)
+{
+    cp_async_commit();
+    cp_async_wait<0>();
+    cudasim::mbarrier_arrive(bar, 0);
+}
+
 static inline bool has_clusters(void) { return has_bulk_copies(); }
 static inline bool device_code_has_clusters(void) { return has_bulk_copies(); }
 

@@ -92,7 +92,7 @@ extern bool checking; /* some code was compiled to report its accesses */
 void check_grid_begin(const void *args, size_t bytes, size_t resident, bool overlaps);
 void check_block_begin(size_t resident); /* that many-th of the blocks that are there at once */
 void check_block_resumes(size_t resident);
-void check_block_barrier();
+void check_block_barrier(unsigned threads); /* of so many, the first of the block */
 void check_warp_sync(unsigned warp);
 void check_grid_end();
 void check_fence();
