@@ -60,6 +60,7 @@ struct attend_shape {
     int heads, kv_heads, group; /* group: query heads of a kv head */
     int d, rot_dim, interleaved;
     float eps, scale; /* scale: of scores, times log2(e) */
+    bool in_fours;    /* heads are as make_head_in_fours wants them */
 };
 
 /* One layer's attention in one step. */
@@ -163,6 +164,69 @@ struct head_job {
     }
 };
 
+__device__ __forceinline__ float square_of(const float4 &v)
+{
+    return fmaf(v.w, v.w, fmaf(v.z, v.z, fmaf(v.y, v.y, v.x * v.x)));
+}
+
+/* x by to, and y by more, and their sum */
+__device__ __forceinline__ float4 turned(const float4 &x, const float4 &to, const float4 &y,
+                                         const float4 &more)
+{
+    return {fmaf(x.x, to.x, y.x * more.x), fmaf(x.y, to.y, y.y * more.y),
+            fmaf(x.z, to.z, y.z * more.z), fmaf(x.w, to.w, y.w * more.w)};
+}
+
+__device__ __forceinline__ float4 scaled(const float4 &x, float scale, const float4 &by)
+{
+    return {x.x * scale * by.x, x.y * scale * by.y, x.z * scale * by.z, x.w * scale * by.w};
+}
+
+/* Makes a head [d], calling put(e, four) for four neighbouring elements, where its halves are
+ * turned with each other and have a multiple of four elements. Half a warp makes it: a lane has
+ * four elements of the first half and the four that they are turned with, so that all it needs
+ * comes by six loads. make_head of rope_head.cuh, which makes any head and in the order of the
+ * target's class, takes four times as many. */
+template <class F>
+__device__ __forceinline__ void make_head_in_fours(const float *head, const rope_turn &turn,
+                                                   float eps, F put)
+{
+    const int half = turn.n / 2, k = (int)threadIdx.x % HEAD_LANES * 4;
+    const bool is_there = k < half, is_normed = is_there && turn.weight,
+               is_turned = is_there && turn.half > 0;
+    const float4 zeros = {0.0f, 0.0f, 0.0f, 0.0f}, ones = {1.0f, 1.0f, 1.0f, 1.0f};
+    const auto load = [](bool does, const float *from, int at, const float4 &otherwise) {
+        return does ? *(const float4 *)(from + at) : otherwise;
+    };
+    const float4 x = load(is_there, head, k, zeros), y = load(is_there, head, half + k, zeros),
+                 by_x = load(is_normed, turn.weight, k, ones),
+                 by_y = load(is_normed, turn.weight, half + k, ones),
+                 cosine = load(is_turned, turn.cosine, k, ones),
+                 sine = load(is_turned, turn.sine, k, zeros);
+    float sum = square_of(x) + square_of(y);
+
+    for (int step = HEAD_LANES / 2; step > 0; step /= 2)
+        sum += __shfl_xor_sync(SB_FULL_WARP, sum, step);
+    const float scale = turn.weight ? rsqrtf(__fdividef(sum, (float)turn.n) + eps) : 1.0f;
+    const float4 normed_x = scaled(x, scale, by_x), normed_y = scaled(y, scale, by_y);
+    if (!is_there)
+        return;
+    put(k, turned(normed_x, cosine, normed_y, scaled(sine, -1.0f, ones)));
+    put(half + k, turned(normed_y, cosine, normed_x, sine));
+}
+
+template <enum sb_dtype TYPE>
+__device__ __forceinline__ uint2 rounded(const float4 &v)
+{
+    return {pack2<TYPE>(v.x, v.y), pack2<TYPE>(v.z, v.w)};
+}
+
+template <enum sb_dtype TYPE>
+__device__ __forceinline__ float4 lost(const float4 &v)
+{
+    return {lost<TYPE>(v.x), lost<TYPE>(v.y), lost<TYPE>(v.z), lost<TYPE>(v.w)};
+}
+
 /* Makes heads 2 pair and 2 pair + 1 of a unit, half a warp each: its queries, and the keys and
  * values of this step that are in its part. Its own token's are written to the cache. */
 template <enum sb_dtype TYPE>
@@ -183,16 +247,25 @@ __device__ __forceinline__ void make_heads(const attend_memory &m, const attend_
 
     if (!__any_sync(SB_FULL_WARP, job.is_wanted))
         return;
-    make_head<HEAD / 32>(from, job.turn(pass, pos), pass.layer.q_norm || pass.layer.k_norm, a.eps,
-                         [&](int e, float value) {
-                             const uint16_t bits = (uint16_t)rounded<TYPE>(value);
-                             if (job.is_wanted)
-                                 made[e] = bits;
-                             if (has_second)
-                                 second[e] = job.is_query
-                                                 ? (uint16_t)rounded<TYPE>(lost<TYPE>(value))
-                                                 : bits;
-                         });
+    if (a.in_fours)
+        make_head_in_fours(from, job.turn(pass, pos), a.eps, [&](int e, const float4 &values) {
+            const uint2 bits = rounded<TYPE>(values);
+            if (job.is_wanted)
+                *(uint2 *)(made + e) = bits;
+            if (has_second)
+                *(uint2 *)(second + e) = job.is_query ? rounded<TYPE>(lost<TYPE>(values)) : bits;
+        });
+    else
+        make_head<HEAD / 32>(from, job.turn(pass, pos), pass.layer.q_norm || pass.layer.k_norm,
+                             a.eps, [&](int e, float value) {
+                                 const uint16_t bits = (uint16_t)rounded<TYPE>(value);
+                                 if (job.is_wanted)
+                                     made[e] = bits;
+                                 if (has_second)
+                                     second[e] = job.is_query
+                                                     ? (uint16_t)rounded<TYPE>(lost<TYPE>(value))
+                                                     : bits;
+                             });
     for (int e = a.d + lane; job.is_wanted && e < HEAD; e += HEAD_LANES) {
         made[e] = 0;
         if (job.is_query)

@@ -110,6 +110,7 @@ struct running_block {
     /* Begins to copy the weights of a norm; the ones before have been used. */
     __device__ __forceinline__ void bring_norm(const float *weight, const step_args &a)
     {
+#pragma unroll 1
         for (int k = (int)threadIdx.x * 4; k < a.hidden; k += THREADS * 4)
             cp_async(at_shared(norm(a) + k), weight + k, true);
         cp_async_commit();
@@ -191,11 +192,6 @@ __device__ __forceinline__ float4 columns_of(const float *x, int k, int n)
 {
     const float4 zeros = {0.0f, 0.0f, 0.0f, 0.0f};
     return k < n ? __ldcg((const float4 *)(x + k)) : zeros;
-}
-
-__device__ __forceinline__ float square_of(const float4 &v)
-{
-    return fmaf(v.w, v.w, fmaf(v.z, v.z, fmaf(v.y, v.y, v.x * v.x)));
 }
 
 template <enum sb_dtype TYPE>
@@ -328,13 +324,14 @@ __device__ __forceinline__ void product(running_block<NT> &block, const step_arg
             store_warp_sums<NT>(sums + i * tile_sums<NT>::FLOATS, acc);
         }
         sync_threads<THREADS>();
-        const int all = n << deal.shift; /* half warps' worth of them */
-        for (int i = (int)threadIdx.x; i / 32 * 2 < all; i += THREADS) {
-            const int tile = i / ROWS >> deal.shift, r = i / ROWS & ((1 << deal.shift) - 1);
+        const unsigned all = (unsigned)n << deal.shift; /* half warps' worth of them */
+#pragma unroll 1
+        for (unsigned i = threadIdx.x; i / 32 * 2 < all; i += THREADS) {
+            const int tile = (int)(i / ROWS >> deal.shift), at = (int)(i % ROWS),
+                      r = (int)(i / ROWS) & ((1 << deal.shift) - 1);
             const bool is_there = tile < n;
-            finish(is_there ? w.row(block.tile + tile * blocks, i % ROWS) : -1, r,
-                   is_there ? add_warps<NT>(sums + tile * tile_sums<NT>::FLOATS, r, i % ROWS)
-                            : 0.0f);
+            finish(is_there ? w.row(block.tile + tile * blocks, at) : -1, r,
+                   is_there ? add_warps<NT>(sums + tile * tile_sums<NT>::FLOATS, r, at) : 0.0f);
         }
         block.tile += n * blocks;
         left -= n;
@@ -758,7 +755,8 @@ cudaError_t sb_cuda_steps(const struct sb_cuda_draft *draft, const struct sb_dra
                    t->rot_dim,
                    t->rot_interleaved,
                    t->eps,
-                   t->scale * 1.44269504088896341f};
+                   t->scale * 1.44269504088896341f,
+                   t->rot_dim == t->head_dim && !t->rot_interleaved && t->head_dim % 8 == 0};
     a.eps = m->eps;
     a.n_layers = m->n_layers;
     a.hidden = m->hidden;

@@ -70,7 +70,7 @@ struct panels {
     /* The matrix's row that is row i of a tile, or -1 */
     __device__ __forceinline__ int row(int tile, int i) const
     {
-        const int o = gated ? tile * (ROWS / 2) + i % (ROWS / 2) : tile * ROWS + i;
+        const int o = gated ? tile * (ROWS / 2) + (i & (ROWS / 2 - 1)) : tile * ROWS + i;
         if (o >= (gated ? gated : n_out))
             return -1;
         return gated && i >= ROWS / 2 ? gated + o : o;
