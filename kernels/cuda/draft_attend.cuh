@@ -67,7 +67,7 @@ struct attend_shape {
 struct attend_pass {
     const attend_shape &shape;
     const attend_layer &layer;
-    const stream_tables &tables;
+    stream_tables &tables;
     int step;
     const float *qkv;
     uint16_t *y; /* [tokens, ld] */
@@ -163,11 +163,6 @@ struct head_job {
                 a.interleaved};
     }
 };
-
-__device__ __forceinline__ float square_of(const float4 &v)
-{
-    return fmaf(v.w, v.w, fmaf(v.z, v.z, fmaf(v.y, v.y, v.x * v.x)));
-}
 
 /* x by to, and y by more, and their sum */
 __device__ __forceinline__ float4 turned(const float4 &x, const float4 &to, const float4 &y,
@@ -569,6 +564,7 @@ __device__ __forceinline__ void attend_units(RING &ring, uint8_t *memory, int fi
 #pragma unroll 1
     for (int i = 0; i < n; i++)
         attend_warp<TYPE>(ring, attend_memory(memory, i, group), unit(i), a);
+    pass.tables.set_storing(1);
     sync_threads<THREADS>();
 #pragma unroll 1
     for (int i = 0; i < n; i++) {
@@ -604,8 +600,10 @@ __device__ __forceinline__ void attend(RING &ring, int &item, uint8_t *memory, i
             n++;
         attend_units<TYPE>(ring, memory, item, n, pass);
         item += n * blocks;
-        if (item < n_units)
+        if (item < n_units) {
+            pass.tables.set_storing(0);
             sync_threads<THREADS>(); /* the next units may take the memory */
+        }
     }
     item -= n_units;
 }

@@ -40,6 +40,9 @@ struct tile_source {
     const uint16_t *at;
     int n;
 
+    __device__ __forceinline__ void await_turn() const
+    {
+    }
     __device__ __forceinline__ bool next(slot_copy &copy)
     {
         if (n <= 0)

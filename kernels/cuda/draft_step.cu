@@ -25,12 +25,12 @@
  * that the block before has made, which need the scale of a row before the row is complete.
  */
 #include "kernels/cuda/draft_attend.cuh"
+#include "kernels/cuda/draft_norm.cuh"
 
 namespace
 {
 
 enum {
-    ROWS_AT_ONCE = 4,      /* that are normed together */
     MOST_TILES = 4,        /* that the warps multiply before they meet */
     MOST_HIDDEN = 1 << 14, /* far more than have room in shared memory, */
     MOST_LAYERS = 1 << 10  /* and so are these */
@@ -84,13 +84,6 @@ struct step_args {
 
 /* ------------------------------------------------------------------ a block */
 
-/* Sums of squares of the rows that are normed together, by each warp over its columns. Groups of
- * rows take turns in two of these, so that a group need not wait until the one before has read
- * its own. */
-struct norm_parts {
-    float of[2][ROWS_AT_ONCE][WARPS];
-};
-
 /* What a block has while it runs. Where its parts of the shared memory are is found anew each time:
  * pointers to them all would take registers that the products of 32 rows have not got. */
 template <int NT>
@@ -122,6 +115,17 @@ struct running_block {
             cp_async_wait<0>();
     }
 };
+
+/* The barrier over the grid behind a phase. meanwhile() is called while the block waits. */
+template <int NT, class F>
+__device__ __forceinline__ void end_phase(const running_block<NT> &block, const step_args &a,
+                                          F meanwhile)
+{
+    grid_barrier<THREADS>(&a.shared->barrier, [&] {
+        block.tables().set_storing(0); /* the fence is over */
+        meanwhile();
+    });
+}
 
 /* The tokens of step `number`, by a warp. */
 __device__ __forceinline__ void note_tokens(step_tokens *to, const one_step &s, int number, int d)
@@ -163,103 +167,11 @@ __device__ __forceinline__ void make_tables(stream_tables *to, const step_args &
         to->n_layers = a.n_layers, to->n_steps = a.n_steps;
         to->kv_heads = a.attention.kv_heads, to->d = a.attention.d;
         to->by_kv_heads = (((uint64_t)1 << 32) + to->kv_heads - 1) / to->kv_heads;
-        to->attended = 0;
+        to->is_storing = to->attended = 0;
     }
 }
 
 /* ------------------------------------------------------------------ norm */
-
-/* Normed rows in shared memory. A row ends in 16 bytes of nothing, so that neighbouring rows lie in
- * other banks. */
-struct normed_inputs {
-    enum { SLOTS_AT_ONCE = 1 };
-
-    const uint8_t *h;
-    int pitch, m;
-
-    static __host__ __device__ __forceinline__ int pitch_of(int64_t ld)
-    {
-        return (int)ld * 2 + 16;
-    }
-    __device__ __forceinline__ uint4 load(int row, int k) const
-    {
-        return *(const uint4 *)(h + min(row, m - 1) * pitch + k * 2);
-    }
-};
-
-/* Four columns of a row of x from k on, which other blocks have just made; zeros past the last. */
-__device__ __forceinline__ float4 columns_of(const float *x, int k, int n)
-{
-    const float4 zeros = {0.0f, 0.0f, 0.0f, 0.0f};
-    return k < n ? __ldcg((const float4 *)(x + k)) : zeros;
-}
-
-template <enum sb_dtype TYPE>
-__device__ __forceinline__ void store_normed(uint16_t *h, const float4 &v, const float *weight,
-                                             float scale, bool is_there)
-{
-    const float4 zeros = {0.0f, 0.0f, 0.0f, 0.0f}, by = is_there ? *(const float4 *)weight : zeros;
-
-    *(uint2 *)h = uint2{pack2<TYPE>(v.x * scale * by.x, v.y * scale * by.y),
-                        pack2<TYPE>(v.z * scale * by.z, v.w * scale * by.w)};
-}
-
-/* What norms of a launch have in common. */
-struct norm_shape {
-    int hidden, ld; /* elements of a row of x, and of a normed one */
-    float hidden_inverse, eps;
-};
-
-/* Norms n rows, n <= ROWS_AT_ONCE, by all threads: a thread has four columns of every 4 THREADS,
- * and keeps its first. Row i is that of token index[i], or i. It is called and not copied to its
- * two places, as it is long and its registers are free before and after it. */
-template <enum sb_dtype TYPE>
-static __device__ __attribute__((noinline)) void norm_some(uint8_t *rows, const float *x,
-                                                           const int32_t *index,
-                                                           const float *weight,
-                                                           float (*parts)[WARPS], int n,
-                                                           norm_shape of)
-{
-    const int k = (int)threadIdx.x * 4, pitch = normed_inputs::pitch_of(of.ld);
-    const auto row = [&](int i) { return x + (int64_t)(index ? index[i] : i) * of.hidden; };
-    float4 kept[ROWS_AT_ONCE];
-
-#pragma unroll
-    for (int i = 0; i < ROWS_AT_ONCE; i++)
-        if (i < n)
-            kept[i] = columns_of(row(i), k, of.hidden);
-#pragma unroll
-    for (int i = 0; i < ROWS_AT_ONCE; i++) {
-        if (i >= n)
-            break;
-        float sum = square_of(kept[i]);
-#pragma unroll 1
-        for (int next = k + 4 * THREADS; next < of.hidden; next += 4 * THREADS)
-            sum += square_of(columns_of(row(i), next, of.hidden));
-        for (int step = 16; step > 0; step /= 2)
-            sum += __shfl_xor_sync(SB_FULL_WARP, sum, step);
-        if (threadIdx.x % 32 == 0)
-            parts[i][threadIdx.x / 32] = sum;
-    }
-    sync_threads<THREADS>();
-#pragma unroll
-    for (int i = 0; i < ROWS_AT_ONCE; i++) {
-        if (i >= n)
-            break;
-        uint16_t *h = (uint16_t *)(rows + i * pitch);
-        float sum = 0.0f;
-#pragma unroll
-        for (int w = 0; w < WARPS; w++)
-            sum += parts[i][w];
-        const float scale = rsqrtf(fmaf(sum, of.hidden_inverse, of.eps));
-        if (k < of.ld)
-            store_normed<TYPE>(h + k, kept[i], weight + k, scale, k < of.hidden);
-#pragma unroll 1
-        for (int next = k + 4 * THREADS; next < of.ld; next += 4 * THREADS)
-            store_normed<TYPE>(h + next, columns_of(row(i), next, of.hidden), weight + next, scale,
-                               next < of.hidden);
-    }
-}
 
 /* Rows 0 .. m - 1, after a barrier of the grid: row i is that of token index[i], or i. */
 template <enum sb_dtype TYPE, int NT>
@@ -323,6 +235,8 @@ __device__ __forceinline__ void product(running_block<NT> &block, const step_arg
             multiply_tile<TYPE, NT>(acc, block.ring, x, 0, w.stages());
             store_warp_sums<NT>(sums + i * tile_sums<NT>::FLOATS, acc);
         }
+        if (left == n)
+            block.tables().set_storing(1);
         sync_threads<THREADS>();
         const unsigned all = (unsigned)n << deal.shift; /* half warps' worth of them */
 #pragma unroll 1
@@ -408,8 +322,7 @@ __device__ __forceinline__ void half_layer(running_block<NT> &block, const step_
             a.act[r * layer.w[second].ld + o] = (uint16_t)rounded<TYPE>(
                 __fdividef(v, 1.0f + sb_exp(0.0f - v)) * up);
     });
-    grid_barrier<THREADS>(&a.shared->barrier,
-                          [&] { block.bring_norm(norm_behind(block.tables(), half, a), a); });
+    end_phase(block, a, [&] { block.bring_norm(norm_behind(block.tables(), half, a), a); });
     if (!is_mlp) {
         const attend_pass pass = {
             a.attention, layer.attention, block.tables(),     step,
@@ -417,14 +330,14 @@ __device__ __forceinline__ void half_layer(running_block<NT> &block, const step_
         attend<TYPE>(block.ring, block.tile, block.memory + a.layout.shared, a.layout.units_at_once,
                      pass);
         if (!SB_CUDA_FAULT(NO_BARRIER_BEHIND_ATTENTION))
-            grid_barrier<THREADS>(&a.shared->barrier);
+            end_phase(block, a, [] {});
         if (threadIdx.x == 0)
             store_release_shared(&block.tables().attended,
                                  (unsigned)(step * a.n_layers + half / 2 + 1));
     }
     add_product<TYPE, NT>(block, a, m, layer.w[second], layer.bias[second],
                           is_mlp ? a.act : a.attended);
-    grid_barrier<THREADS>(&a.shared->barrier, [&] { block.await_norm(); });
+    end_phase(block, a, [&] { block.await_norm(); });
 }
 
 /* A logit and its id as a number that is the larger the larger the logit is, and of equal ones the
@@ -461,7 +374,7 @@ __device__ __forceinline__ void propose(running_block<NT> &block, const step_arg
         if (threadIdx.x % ROWS == 0 && deal.row(i) < s.n_out && best[i] > 0)
             atomicMax(&a.shared->best[deal.row(i)], best[i]);
     }
-    grid_barrier<THREADS>(&a.shared->barrier);
+    end_phase(block, a, [] {});
     if (blockIdx.x == 0 && (int)threadIdx.x < s.n_out) {
         wide *of = &a.shared->best[threadIdx.x];
         const wide key = __ldcg(of);
@@ -469,7 +382,7 @@ __device__ __forceinline__ void propose(running_block<NT> &block, const step_arg
                                                           : (int32_t) ~(uint32_t)key;
         *of = 0;
     }
-    grid_barrier<THREADS>(&a.shared->barrier);
+    end_phase(block, a, [] {});
 }
 
 template <enum sb_dtype TYPE, int NT>
@@ -496,7 +409,7 @@ __global__ void __launch_bounds__(BLOCK, 1) step_kernel(const step_args a)
     for (int i = 0; i < a.n_steps; i++) {
         block.bring_norm(block.tables().layers[0].attn_norm, a);
         embed<TYPE>(a, a.steps[i]);
-        grid_barrier<THREADS>(&a.shared->barrier, [&] { block.await_norm(); });
+        end_phase(block, a, [&] { block.await_norm(); });
 #pragma unroll 1
         for (int half = 0; half < 2 * a.n_layers; half++)
             half_layer<TYPE, NT>(block, a, i, half);

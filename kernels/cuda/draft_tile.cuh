@@ -196,7 +196,8 @@ struct slot_ring {
 };
 
 /* What the ninth warp does: it fills the slots with all that the source has. source.next(copy) says
- * with what the slot that comes next is to be filled, and is false behind the last. */
+ * with what the slot that comes next is to be filled, and is false behind the last;
+ * source.await_turn() returns when the block may begin to copy. */
 template <int SLOTS, class SOURCE>
 __device__ __forceinline__ void copy_all(const slot_ring<SLOTS> &ring, SOURCE &source)
 {
@@ -207,6 +208,7 @@ __device__ __forceinline__ void copy_all(const slot_ring<SLOTS> &ring, SOURCE &s
     for (unsigned put = 0; source.next(copy); put++) {
         if (put >= SLOTS && !SB_CUDA_FAULT(STAGE_COPIED_TOO_EARLY))
             mbarrier_wait(ring.empty(put), (put / SLOTS & 1) ^ 1);
+        source.await_turn();
         ring.begin_copy(put, copy);
     }
 }
@@ -320,6 +322,11 @@ __device__ __forceinline__ void multiply_tile(float (&acc)[NT][4], RING &ring, c
 #pragma unroll
     for (int i = 0; i < NT * 4; i++)
         acc[i / 4][i % 4] = sum[0][i / 4][i % 4] + (SUMS > 1 ? sum[SUMS - 1][i / 4][i % 4] : 0.0f);
+}
+
+__device__ __forceinline__ float square_of(const float4 &v)
+{
+    return fmaf(v.w, v.w, fmaf(v.z, v.z, fmaf(v.y, v.y, v.x * v.x)));
 }
 
 /* The warps' sums of a tile in shared memory. */
