@@ -64,7 +64,8 @@
  * in another warp of its warpgroup, or that has not ended when its block does; a thread that
  * arrives twice at the barrier of a cluster, or waits there and has not arrived; a dependent kernel
  * that never waits for the one before it; a shuffle or __syncwarp that some lanes of its mask never
- * reach, threads of a block at different __syncthreads, a misaligned ldmatrix or cp.async, a grid,
+ * reach, threads of a block at different __syncthreads, one at a barrier of others (sync_threads of
+ * grid.cuh), a misaligned ldmatrix or cp.async, a grid,
  * block or shared size that a device refuses (static and dynamic together), a copy or memset
  * outside allocations, an asynchronous copy with pageable memory, a copy of one device's memory on
  * a stream of another, waiting on a capturing stream, a kernel whose first launch is in a capture.
@@ -76,8 +77,9 @@
  * the last reader); weak memory order, since fibers see stores at once; a block larger than its
  * kernel's __launch_bounds__ (check_lint.sh compares them in the source); the bits of a NaN that
  * f32 arithmetic makes; ordinary loads and stores of another block's shared memory, of which
- * kernels make none; a store of a thread behind its arrival at the barrier of a cluster, if another
- * thread of its warp arrives later.
+ * kernels make none; a race with a warp that takes no part in a barrier of the block's other warps,
+ * if one lies between; a store of a thread behind its arrival at the barrier of a cluster, if
+ * another thread of its warp arrives later.
  *
  * A device's arithmetic has one NaN, 0x7fffffff (CUDA programming guide, "Floating-Point
  * Standard"); the sums and conversions of this folder make it, but an addition in a kernel is the

@@ -264,6 +264,35 @@ static __global__ void threads_part_at_grid(float *memory)
         __syncthreads();
 }
 
+/* The first warp meets by itself, and in the end tells the second, which does not take part. */
+enum meeting { ALL_IS_WELL, NO_MEETING, SECOND_COMES_TOO, FIRST_NEVER_TELLS };
+template <enum meeting MISTAKE>
+static __global__ void some_meet(float *memory)
+{
+    SB_SHARED(float, tile, 32);
+    SB_SHARED(unsigned, told, 1);
+    const unsigned t = threadIdx.x;
+
+    if (t == 0)
+        *told = 0;
+    if (t < 32)
+        tile[t] = 0.0f;
+    __syncthreads();
+    if (t >= 32) {
+        if (MISTAKE == SECOND_COMES_TOO)
+            sync_threads<32>();
+        for (bool again = false; load_acquire_shared(told) == 0; again = true)
+            spin(told, again);
+        return;
+    }
+    tile[t] = memory[t];
+    if (MISTAKE != NO_MEETING)
+        sync_threads<32>();
+    memory[t] = tile[31 - t];
+    if (t == 0 && MISTAKE != FIRST_NEVER_TELLS)
+        store_release_shared(told, 1);
+}
+
 /* Thread 0 tells the other block before thread 5 has stored. */
 static __global__ void released_too_early(float *memory)
 {
@@ -610,10 +639,27 @@ static cudaError_t launch_warpgroup_of(const char *name, float *memory, float *o
 
 /* ------------------------------------------------------------------ by name */
 
+static cudaError_t launch_meeting_of(const char *name, float *memory, unsigned blocks,
+                                     unsigned threads, cudaStream_t stream)
+{
+#define KERNEL(kernel)              \
+    if (strcmp(name, #kernel) == 0) \
+    return SB_LAUNCH(kernel, dim3(blocks), dim3(threads), 0, stream, memory)
+
+    KERNEL(some_meet<ALL_IS_WELL>);
+    KERNEL(some_meet<NO_MEETING>);
+    KERNEL(some_meet<SECOND_COMES_TOO>);
+    KERNEL(some_meet<FIRST_NEVER_TELLS>);
+#undef KERNEL
+    return cudaErrorInvalidDeviceFunction;
+}
+
 extern "C" cudaError_t cudasim_fault_kernel(const char *name, float *memory, float *out,
                                             unsigned blocks, unsigned threads, size_t shared,
                                             cudaStream_t stream)
 {
+    if (strncmp(name, "some_meet", 9) == 0)
+        return launch_meeting_of(name, memory, blocks, threads, stream);
 #define KERNEL_WITH(options, kernel, ...) \
     if (strcmp(name, #kernel) == 0)       \
     return SB_LAUNCH_WITH(options, kernel, dim3(blocks), dim3(threads), shared, stream, __VA_ARGS__)

@@ -11,12 +11,16 @@ plot() {
 }
 # made_smaller FILE: a quarter of what gnuplot writes is groups of nothing, and another eighth are
 # styles that are SVG's defaults or those of the group, names of styles that no figure has, and
-# filters for boxes. Coordinates keep a tenth of a pixel.
+# filters for boxes. Coordinates keep a tenth of a pixel, and only points that are drawn are
+# defined. A point may be made of another, which is defined before it.
 made_smaller() {
     sed -e 's/ stroke-linecap="butt" stroke-linejoin="miter"//' -e '/<filter /,/<\/filter>/d' \
         -e 's/<tspan font-family="sans" >/<tspan>/' -e 's/ class="gridline" //' \
         -e '/<tspan/!{s/\.00\([^0-9]\)/\1/g;s/\([0-9]\)\.\([0-9]\)[0-9]\([^0-9]\)/\1.\2\3/g}' \
         -e '/^<g /{$!N;/^<g [^>]*>\n<\/g>$/d;P;D}' "$1" >"$1.new" && mv "$1.new" "$1"
+    for id in $(sed -n "s/.* id='\(gp[A-Za-z0-9]*\)'.*/\1/p" "$1" | tac); do
+        grep -q "#$id'" "$1" || sed -i "/ id='$id'/d" "$1"
+    done
 }
 for script in test/bench/paper/*.gp; do
     name=$(basename "$script" .gp)
