@@ -24,8 +24,8 @@
  *
  * A fence waits for all that its multiprocessor has asked for. So nothing is copied from when a
  * block begins to store the results of a phase until its fence at the barrier behind it is over
- * (await_turn): on an H200 the fence took up to 4700 clocks beside the copies of the slots just
- * given back, and takes 700 without.
+ * (await_turn): on an H200 a fence took up to 4700 clocks beside the copies of slots just given
+ * back, and 700 where there were none.
  *
  * Rejected: slots asked for in pieces of 4 KB, as fast as the memory answers, instead of that wait
  * (the fence waits for pieces, too). To load a unit's keys when it is their turn. A block attends
