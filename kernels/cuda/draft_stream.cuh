@@ -2,8 +2,8 @@
  * What the blocks of a draft's steps bring from memory, in the order in which they use it: the
  * tiles of all weights, and the cached keys and values.
  *
- * The memory never waits for a barrier. Everything is dealt to the blocks in turn, through phases,
- * layers and steps:
+ * The memory does not wait for other blocks. Everything is dealt to the blocks in turn, through
+ * phases, layers and steps:
  *
  *     item   0 1 2 ...  tiles of qkv, layer 0 | units of attention | tiles of o | gate_up | ...
  *     block  0 1 2 ... G-1 0 1 2 ...               and on, without beginning anew at block 0
