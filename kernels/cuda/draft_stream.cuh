@@ -133,7 +133,7 @@ __device__ __forceinline__ attend_unit unit_of(const stream_tables &tables, int 
 
 /* All slots of a block, in the order in which it uses them. */
 struct stream_source {
-    stream_tables *tables;
+    const stream_tables *tables;
     int step, layer, phase; /* layer n_layers: the head */
     int item, items;        /* of the phase */
     int part, parts;        /* of the item: stages of a tile, or the slots of a unit */
@@ -143,7 +143,7 @@ struct stream_source {
     int64_t keys_at;   /* of a unit: its first key, in a plane, */
     int n_keys;        /* and how many from there on are cached */
 
-    __device__ __forceinline__ void begin(stream_tables *t)
+    __device__ __forceinline__ void begin(const stream_tables *t)
     {
         tables = t;
         step = layer = items = part = parts = 0;

@@ -182,15 +182,17 @@ struct slot_ring {
 
         if (copy.odd)
             copy_odd_rows(to, copy);
-        if (!has_bulk_copies()) {
+        if (has_bulk_copies() && lane == 0) {
+            mbarrier_arrive_expect(full(number), (uint32_t)bytes);
+            if (bytes > 0)
+                bulk_copy(at_shared(to), copy.from, (uint32_t)bytes, full(number));
+        } else if (!has_bulk_copies() && copy.odd) {
+            mbarrier_arrive(full(number)); /* which ordinary stores need */
+        } else if (!has_bulk_copies()) {
 #pragma unroll 1
             for (int i = lane * 16; i < bytes; i += 512)
                 cp_async(at_shared(to) + i, (const char *)copy.from + i, true);
             cp_async_arrive(full(number));
-        } else if (lane == 0) {
-            mbarrier_arrive_expect(full(number), (uint32_t)bytes);
-            if (bytes > 0)
-                bulk_copy(at_shared(to), copy.from, (uint32_t)bytes, full(number));
         }
     }
 };

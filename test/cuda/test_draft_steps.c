@@ -314,11 +314,12 @@ static void test_steps_of_two_rows(void)
     check_two_rows("test/data/models/qwen3_untied_f32_sharded.draft", 0.03);
 }
 
-/* One layer and four blocks: a block has fewer items a step than the ring has slots, so the ring is
- * a step ahead, at the keys that the steps make. */
+/* The first has one layer and four blocks: a block has fewer items a step than the ring has slots,
+ * so the ring is a step ahead, at the keys that the steps make. */
 static void test_steps_a_step_ahead(void)
 {
     check_two_rows("test/data/models/emoji", 0.2);
+    check_two_rows("test/data/models/long_qwen3_hd128_bf16", 0.2);
 }
 
 /* Every count of rows has its kernel, up to 32 tokens a step. A row's bits are those that it has
@@ -436,6 +437,17 @@ static void test_steps_on_other_devices(void)
     cudasim_configure(NULL);
 }
 
+/* Without bulk copies, with heads whose rows are copied as they lie, and others. */
+static void test_steps_before_sm_90(void)
+{
+    static const struct cudasim_machine machine = {1, 13000, 8, 0, 6, (size_t)1 << 30, 163 << 10};
+
+    cudasim_configure(&machine);
+    check_model("test/data/models/long_qwen3_hd128_bf16", SPECBATCH_WEIGHTS_AUTO, 1);
+    check_model("test/data/models/qwen2_tied_f32", SPECBATCH_WEIGHTS_AUTO, 1);
+    cudasim_configure(NULL);
+}
+
 TEST_BEGIN
 RUN(test_steps_of_qwen3);
 RUN(test_steps_of_llama);
@@ -449,4 +461,5 @@ RUN(test_steps_in_several_launches);
 RUN(test_steps_that_do_not_suit);
 RUN(test_steps_of_the_f32_class);
 RUN(test_steps_on_other_devices);
+RUN(test_steps_before_sm_90);
 TEST_END
