@@ -351,7 +351,8 @@ __device__ __forceinline__ void merge_by_cluster(const uint8_t *shared, const at
     const int blocks = tile.highest / SPLIT + 1, warp = threadIdx.x / 32;
 
     cluster_arrive();
-    cluster_wait();
+    if (!SB_CUDA_FAULT(BLOCKS_NOT_AWAITED))
+        cluster_wait();
     for (int row = warp * blocks + (int)blockIdx.x; row < tile.n;
          row += S::TEAMS * WARPS * blocks) {
         const query_place query = place_of(a, kv_head, tile.first + row);

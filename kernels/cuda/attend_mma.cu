@@ -154,7 +154,7 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
             break;
         fetch(a.v, S::V_AT, split + 1);
     }
-    if (ROPES && has_clusters() && !walks && a.clusters)
+    if (ROPES && has_bulk_copies() && !walks && a.clusters)
         return merge_by_cluster<S>(shared, a, tile, kv_head);
     if (!walks) {
         if (!is_last_block(a.counters + number * a.kv_heads + kv_head, tile.highest / SPLIT + 1,
@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(S::THREADS, ROPES ? S::RESIDENT : S::WALKING)
     int i = (int)blockIdx.z;
     query_tile tile;
 
-    if (S::TEAMS > 1 && !has_clusters()) /* such code is never launched */
+    if (S::TEAMS > 1 && !has_bulk_copies()) /* such code is never launched */
         return;
     cp_async_begin();
     grid_launch_next();
@@ -486,12 +486,31 @@ cudaError_t sb_cuda_attend_mma(void *y, enum sb_dtype type, const float *qkv,
     return attend(y, type, qkv, *attention, *pass, {false, -1, 0}, scratch, counters, stream);
 }
 
-/* Clusters that a product can have, a block on each multiprocessor, attention can have. */
-static int most_of_cluster(const struct sb_launch_limits *limits)
+/* By the blocks that take most shared memory, of the kernel that a pass of many queries has. A
+ * device or code without clusters is no error. */
+template <enum sb_dtype TYPE>
+static int32_t most_of_cluster(void)
 {
-    if (!limits || limits->clusters == 0)
-        return 0;
-    return limits->double_clusters > 0 ? (int)CLUSTER_SPLITS : (int)SB_CLUSTER;
+    typedef attend_shape<TYPE, ROPE_DIM, 2, 3> S;
+    const auto kernel = attend_kernel<S, true>;
+
+    for (int blocks = CLUSTER_SPLITS; blocks > 1; blocks /= 2) {
+        const sb_launch_config config(dim3((unsigned)blocks), dim3(S::THREADS), S::SPLIT_SHARED, 0,
+                                      SB_CLUSTER_OF * blocks, (const void *)kernel);
+        int n = 0;
+        if (!sb_is_for_sm_90((const void *)kernel) ||
+            cudaOccupancyMaxActiveClusters(&n, kernel, config.get()) != cudaSuccess)
+            break;
+        if (n > 0)
+            return blocks;
+    }
+    (void)cudaGetLastError();
+    return 0;
+}
+
+int32_t sb_cuda_most_of_cluster(enum sb_dtype type)
+{
+    return type == SB_BF16 ? most_of_cluster<SB_BF16>() : most_of_cluster<SB_F16>();
 }
 
 cudaError_t sb_cuda_rope_attend_mma(void *y, enum sb_dtype type, const float *qkv,
@@ -499,8 +518,8 @@ cudaError_t sb_cuda_rope_attend_mma(void *y, enum sb_dtype type, const float *qk
                                     const struct sb_pass *pass, void *scratch, unsigned *counters,
                                     const struct sb_launch_limits *limits, cudaStream_t stream)
 {
-    return attend(y, type, qkv, *attention, *pass, {true, -1, most_of_cluster(limits)}, scratch,
-                  counters, stream);
+    return attend(y, type, qkv, *attention, *pass, {true, -1, limits ? limits->cluster : 0},
+                  scratch, counters, stream);
 }
 
 cudaError_t sb_cuda_rope_attend_mma_in(int32_t shape, void *y, enum sb_dtype type, const float *qkv,
@@ -511,8 +530,8 @@ cudaError_t sb_cuda_rope_attend_mma_in(int32_t shape, void *y, enum sb_dtype typ
 {
     if (shape < 0)
         return cudaErrorInvalidValue;
-    return attend(y, type, qkv, *attention, *pass, {true, shape, most_of_cluster(limits)}, scratch,
-                  counters, stream);
+    return attend(y, type, qkv, *attention, *pass, {true, shape, limits ? limits->cluster : 0},
+                  scratch, counters, stream);
 }
 
 cudaError_t sb_load_attend_mma(enum sb_dtype type)

@@ -56,8 +56,6 @@ enum sb_launch_option {
     SB_CLUSTER_OF = 4
 };
 
-enum { SB_CLUSTER = 4 }; /* blocks that share rows of x in products */
-
 /* The launch attributes lie in the object itself, so it is not copied. */
 struct sb_launch_config {
     cudaLaunchAttribute attributes[3];
@@ -107,6 +105,10 @@ static inline cudaError_t sb_load(void (*kernel)(P...), int shared = 0)
         error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
     return error;
 }
+
+/* What struct sb_launch_limits (launch.h) says of wgmma and of clusters, for the current device. */
+void *sb_cuda_map_encoder(void);
+int32_t sb_cuda_most_of_cluster(enum sb_dtype type);
 
 /* Each loads one file's kernels of the class whose weights are of `type`; load.cu calls them all. A
  * new kernel must be added to its file's function. */

@@ -18,15 +18,11 @@
     DO(SILU_ROUNDED)                                                                           \
     /* Blocks of one shape, 32 x 64, or all by wgmma, take the steps of k in another order. */ \
     DO(STEPS_EXCHANGED)                                                                        \
-    /* Blocks that share x: copies go to blocks whose mbarriers may not be there, */           \
-    DO(BLOCKS_NOT_AWAITED)                                                                     \
-    /* or to a stage that another block, or by wgmma another warp, still reads; */             \
+    /* wgmma: copies go to a stage that another warp still reads, */                           \
     DO(READERS_NOT_AWAITED)                                                                    \
-    /* a stage is used before all of it has come; */                                           \
+    /* a stage is used before all of it has come, */                                           \
     DO(STAGE_NOT_AWAITED)                                                                      \
-    /* a block ends while what it copies is on its way to others. */                           \
-    DO(LEFT_TOO_EARLY)                                                                         \
-    /* wgmma: a stage is given back while they read it, */                                     \
+    /* or given back while they read it, */                                                    \
     DO(RELEASED_TOO_EARLY)                                                                     \
     /* or their sums are stored before they have ended. */                                     \
     DO(SUMS_NOT_AWAITED)                                                                       \
@@ -34,6 +30,8 @@
     DO(MERGE_DESCENDING)                                                                       \
     /* or leaves out the last one. */                                                          \
     DO(MERGE_WITHOUT_LAST)                                                                     \
+    /* The blocks of a cluster merge what the others may not have written. */                  \
+    DO(BLOCKS_NOT_AWAITED)                                                                     \
     /* The counter that says which block is last is not zero again behind it. */               \
     DO(COUNTER_KEPT)                                                                           \
     /* A norm counts the element behind its row. */                                            \

@@ -13,9 +13,6 @@
 
 #include "kernels/cuda/gemm_ring.cuh"
 
-/* What struct sb_launch_limits says of wgmma, for the current device (gemm_wgmma.cu). */
-void *sb_cuda_map_encoder(void);
-
 namespace
 {
 
@@ -47,59 +44,41 @@ inline bool complete(gemm_args *g, cudaError_t *error, enum sb_dtype type, int32
 /* A shape of block, as a launcher compares it with others. */
 struct block_shape {
     int panels, x_rows, shared;
-    int share_x, share_w; /* blocks of a cluster that have the same x, and the same weights */
     int reads;    /* rows of weights and of x that its warps read from shared memory, each as often
                      as it is read */
     int mma_time; /* eighths of a clock that the tensor cores of a multiprocessor take for 64
                      columns of a panel and eight rows of x */
 };
 
-/* Blocks along the panels of the weight, as many as whole groups that share x have. */
+/* Blocks along the panels of the weight. */
 inline int64_t row_blocks_of(const gemm_args &g, const block_shape &s)
 {
-    const int64_t rows = (int64_t)s.panels * s.share_x;
-
-    return (g.panels + rows - 1) / rows * s.share_x;
+    return (g.panels + (int64_t)s.panels - 1) / s.panels;
 }
 
 /* Completes the arguments for blocks of this shape, and returns their number. 0: too many. */
 inline unsigned blocks_of(gemm_args *g, const block_shape &s)
 {
-    const int rows = s.x_rows * s.share_w;
-
-    g->m_tiles = (g->m + rows - 1) / rows;
-    const int64_t blocks = row_blocks_of(*g, s) * g->m_tiles * s.share_w;
+    g->m_tiles = (g->m + s.x_rows - 1) / s.x_rows;
+    const int64_t blocks = row_blocks_of(*g, s) * g->m_tiles;
     return blocks > INT32_MAX ? 0 : (unsigned)blocks;
 }
 
-/* How many blocks of a shape the device works at. */
-inline int64_t blocks_at_once(const block_shape &s, const struct sb_launch_limits &limits)
-{
-    const int64_t clusters = s.share_x == 1   ? limits.processors
-                             : s.share_w == 1 ? limits.clusters
-                                              : limits.double_clusters;
-
-    return clusters * s.share_x * s.share_w;
-}
-
 /* Bytes a clock, as test/bench/gpu_time/gpu_time.py has them: of the L2, for each multiprocessor of
- * the device (assumed; an H100 has shown 21); of a multiprocessor's port, and of its shared memory;
- * and of the memory, as of the L2. */
-enum { L2_RATE = 28, PORT_RATE = 64, SHARED_RATE = 128, MEMORY_RATE = 17 };
+ * the device (assumed; an H100 has shown 21); of a multiprocessor's port, and of its shared memory.
+ */
+enum { L2_RATE = 28, PORT_RATE = 64, SHARED_RATE = 128 };
 
 /* Eighths of a clock for 64 columns of k. */
 inline int64_t time_of(const block_shape &s, const gemm_args &g,
                        const struct sb_launch_limits &limits)
 {
     const int64_t row_blocks = row_blocks_of(g, s);
-    const int64_t readers_of_x = row_blocks / s.share_x;
-    const int64_t x_rows = (int64_t)s.x_rows * s.share_w;
-    const int64_t readers_of_w = (g.m + x_rows - 1) / x_rows;
-    const int64_t at_once = blocks_at_once(s, limits);
-    const int64_t turns = (row_blocks * readers_of_w * s.share_w + at_once - 1) / at_once;
+    const int64_t x_blocks = (g.m + (int64_t)s.x_rows - 1) / s.x_rows;
+    const int64_t turns = (row_blocks * x_blocks + limits.processors - 1) / limits.processors;
     const int64_t rows = (int64_t)s.panels * SB_TILE_ROWS; /* of 128 bytes, as those of x */
-    const int64_t of_l2 = (row_blocks * readers_of_w * rows + readers_of_x * g.m) * 128 * 8 /
-                          L2_RATE / limits.processors;
+    const int64_t of_l2 = row_blocks * (x_blocks * rows + g.m) * 128 * 8 / L2_RATE /
+                          limits.processors;
     const int64_t of_port = (rows + (g.m < s.x_rows ? g.m : s.x_rows)) * 128 * 8 / PORT_RATE;
     const int64_t of_shared = (rows + s.x_rows + s.reads) * 128 * 8 / SHARED_RATE; /* and writes */
     const int64_t of_mma = (int64_t)s.panels * (s.x_rows / 8) * s.mma_time;
@@ -109,21 +88,7 @@ inline int64_t time_of(const block_shape &s, const gemm_args &g,
     return of_l2 > turns * of_block ? of_l2 : turns * of_block;
 }
 
-/* Whether the device can have blocks of a shape. */
-inline bool suits(const block_shape &s, const struct sb_launch_limits &limits)
-{
-    return s.shared <= limits.shared && blocks_at_once(s, limits) > 0;
-}
-
-/* What the memory takes for the weights in the same unit, at the bandwidth of that model's device.
- */
-inline int64_t memory_time(const gemm_args &g, const struct sb_launch_limits &limits)
-{
-    return (int64_t)g.panels * SB_TILE_ROWS * 128 * 8 / MEMORY_RATE / limits.processors;
-}
-
-/* Of n shapes, that which takes least time, and of equal times the first. Shapes in clusters come
- * last, and are not worth their waiting where the memory takes longer anyway. `shape(i)` gives the
+/* Of n shapes, that which takes least time, and of equal times the first. `shape(i)` gives the
  * i-th; -1: the device can have none. */
 template <typename F>
 int best_shape(int n, F shape, const gemm_args &g, const struct sb_launch_limits &limits)
@@ -133,10 +98,8 @@ int best_shape(int n, F shape, const gemm_args &g, const struct sb_launch_limits
 
     for (int i = 0; i < n; i++) {
         const block_shape &s = shape(i);
-        if (!suits(s, limits) || (s.share_x > 1 && least <= memory_time(g, limits)))
-            continue;
         const int64_t time = time_of(s, g, limits);
-        if (time < least) {
+        if (s.shared <= limits.shared && time < least) {
             least = time;
             best = i;
         }

@@ -22,8 +22,7 @@
  * the widest block of which the matrix has ENOUGH, because wider blocks read x less often. The
  * chain of one accumulator, at 33 clocks a step of 16, takes 4.9 us for k = 4096; a
  * multiprocessor's share of 4096 x 4096 weights takes 11 us to arrive at full speed. From about 20
- * rows on, blocks of 32 rows of weights read x so often that the L2 takes longer than the memory;
- * clusters of blocks that share x do then, where the device has them (gemm_cluster.cuh).
+ * rows on, blocks of 32 rows of weights read x so often that the L2 takes longer than the memory.
  *
  * With more rows, the L2 takes the time: every block reads its rows of x and its weights from
  * there. R rows of weights times M rows of x cost R + M, and make R M outputs, so blocks are as
@@ -38,10 +37,12 @@
  * order of summation); a split along k with an ordered merge (an order too, but not the one of the
  * library's kernels for many rows); wgmma for few rows (m64 of weights by n8 has no advantage while
  * the memory is the limit; gemm_wgmma.cu is for many); instances for every eight rows of x (idle
- * mma are hidden behind the memory, and each instance is code to be loaded).
+ * mma are hidden behind the memory, and each instance is code to be loaded); clusters of blocks
+ * that share x by multicast, so that L2 is read less (devices that have them have wgmma, too, which
+ * takes half as long for 96 rows).
  */
-#include "kernels/cuda/gemm_cluster.cuh"
 #include "kernels/cuda/gemm_launch.cuh"
+#include "kernels/cuda/gemm_tile.cuh"
 
 namespace
 {
@@ -107,16 +108,16 @@ struct own_shape {
     cudaError_t (*load)(void);
 };
 
-template <class S, int SHARE_X, int SHARE_W>
+template <class S>
 constexpr block_shape block_of(void)
 {
-    return {S::PANELS, S::X_ROWS, S::SHARED, SHARE_X, SHARE_W, S::READS, MMA_TIME};
+    return {S::PANELS, S::X_ROWS, S::SHARED, S::READS, MMA_TIME};
 }
 
 template <enum sb_dtype TYPE, class S>
 cudaError_t launch_shape(gemm_args g, cudaStream_t stream)
 {
-    const unsigned blocks = blocks_of(&g, block_of<S, 1, 1>());
+    const unsigned blocks = blocks_of(&g, block_of<S>());
 
     if (blocks == 0)
         return cudaErrorInvalidConfiguration;
@@ -157,7 +158,7 @@ cudaError_t load_shape(void)
 template <enum sb_dtype TYPE, class S>
 constexpr own_shape of_shape(void)
 {
-    return {block_of<S, 1, 1>(), launch_shape<TYPE, S>, load_shape<TYPE, S>};
+    return {block_of<S>(), launch_shape<TYPE, S>, load_shape<TYPE, S>};
 }
 
 template <enum sb_dtype TYPE, class S>
@@ -167,48 +168,8 @@ constexpr own_shape of_few(void)
     return of_shape<TYPE, S>();
 }
 
-constexpr int cluster_option(int x_tiles)
-{
-    return SB_CLUSTER_OF * SB_CLUSTER * x_tiles;
-}
-
-/* The same by clusters of blocks. Those that there are too many only bring what others need. */
-template <enum sb_dtype TYPE, class S, int X_TILES>
-cudaError_t launch_clusters(gemm_args g, cudaStream_t stream)
-{
-    const unsigned blocks = blocks_of(&g, block_of<S, SB_CLUSTER, X_TILES>());
-
-    if (blocks == 0)
-        return cudaErrorInvalidConfiguration;
-    return SB_LAUNCH_WITH(SB_DEPENDENT | cluster_option(X_TILES),
-                          (cluster_kernel<TYPE, S, X_TILES>), dim3(blocks), dim3(S::THREADS),
-                          S::SHARED, stream, g);
-}
-
-template <enum sb_dtype TYPE, class S, int X_TILES>
-cudaError_t load_clusters(void)
-{
-    return sb_load(cluster_kernel<TYPE, S, X_TILES>, S::SHARED);
-}
-
-template <enum sb_dtype TYPE, class S, int X_TILES>
-constexpr own_shape of_clusters(void)
-{
-    static_assert((int)S::RESIDENT == 1, "clusters are counted by multiprocessors");
-    return {block_of<S, SB_CLUSTER, X_TILES>(), launch_clusters<TYPE, S, X_TILES>,
-            load_clusters<TYPE, S, X_TILES>};
-}
-
-/* The largest block of a cluster with one tile of x and with two, of which a multiprocessor holds
- * one as of the others. */
-typedef gemm_shape<12, 1, 3, 3, 3, 4> clustered;
-typedef gemm_shape<6, 2, 2, 3, 3, 4> doubly_clustered;
-
-/* The shapes for more than 32 rows of x, and clusters for fewer, CLUSTERED_FEW of them, widest
- * first. Of equal times the first is taken. The eighth is for devices whose blocks have at most 99
- * KB. From SB_GEMM_SHAPES on: those for up to 8, 16 and 32 rows, of three widths each. */
-constexpr int CLUSTERED_FEW = 2;
-
+/* The shapes for more than 32 rows of x, of which the last is for devices whose blocks have at most
+ * 99 KB. From SB_GEMM_SHAPES on: those for up to 8, 16 and 32 rows, of three widths each. */
 template <enum sb_dtype TYPE>
 const own_shape *shape_of(int i)
 {
@@ -221,14 +182,6 @@ const own_shape *shape_of(int i)
         of_shape<TYPE, gemm_shape<16, 4, 2, 3, 3, 1>>(),
         of_shape<TYPE, gemm_shape<24, 4, 3, 3, 4, 1>>(),
         of_shape<TYPE, gemm_shape<8, 4, 2, 1, 5, 1>>(),
-        of_clusters<TYPE, gemm_shape<4, 1, 2, 3, 5, 4>, 1>(),
-        of_clusters<TYPE, gemm_shape<4, 1, 2, 2, 6, 4>, 1>(),
-        of_clusters<TYPE, gemm_shape<12, 1, 3, 2, 3, 4>, 1>(),
-        of_clusters<TYPE, clustered, 1>(),
-        of_clusters<TYPE, gemm_shape<12, 2, 2, 2, 5, 2>, 1>(),
-        of_clusters<TYPE, gemm_shape<6, 2, 2, 2, 3, 4>, 2>(),
-        of_clusters<TYPE, doubly_clustered, 2>(),
-        of_clusters<TYPE, gemm_shape<12, 2, 2, 2, 5, 2>, 2>(),
         of_few<TYPE, blocks_for<1>::wide>(),
         of_few<TYPE, blocks_for<1>::medium>(),
         of_few<TYPE, blocks_for<1>::narrow>(),
@@ -254,23 +207,6 @@ int widest(int first, const gemm_args &g)
     return first + 2;
 }
 
-/* 17 to 32 rows of x: by clusters where the L2 takes longer than the memory without them, and the
- * device holds all of them at once. (Else few blocks would run alone at the end.) */
-template <enum sb_dtype TYPE>
-int best_for_few(const gemm_args &g, const struct sb_launch_limits &limits)
-{
-    const int plain = widest<TYPE>(SB_GEMM_SHAPES + 6, g);
-    const bool is_slow = time_of(shape_of<TYPE>(plain)->block, g, limits) > memory_time(g, limits);
-
-    for (int i = SB_GEMM_CLUSTERED; is_slow && i < SB_GEMM_CLUSTERED + CLUSTERED_FEW; i++) {
-        const block_shape &block = shape_of<TYPE>(i)->block;
-        const int64_t blocks = row_blocks_of(g, block);
-        if (suits(block, limits) && blocks >= ENOUGH && blocks <= blocks_at_once(block, limits))
-            return i;
-    }
-    return plain;
-}
-
 /* The number of the shape that a product is made by; -1: the device can have none. */
 template <enum sb_dtype TYPE>
 int choose(const gemm_args &g, const struct sb_launch_limits &limits)
@@ -280,7 +216,7 @@ int choose(const gemm_args &g, const struct sb_launch_limits &limits)
     if (g.m <= 16)
         return widest<TYPE>(SB_GEMM_SHAPES + 3, g);
     if (g.m <= 32)
-        return best_for_few<TYPE>(g, limits);
+        return widest<TYPE>(SB_GEMM_SHAPES + 6, g);
     return best_shape(
         SB_GEMM_SHAPES, [](int i) -> const block_shape & { return shape_of<TYPE>(i)->block; }, g,
         limits);
@@ -293,35 +229,6 @@ cudaError_t launch_type(const gemm_args &g, const struct sb_launch_limits &limit
     const int best = choose<TYPE>(g, limits);
 
     return best < 0 ? cudaErrorInvalidConfiguration : shape_of<TYPE>(best)->launch(g, stream);
-}
-
-/* How many clusters the device holds at once. A device or code that has none is no error. */
-template <enum sb_dtype TYPE, class S, int X_TILES>
-int count_clusters(int shared)
-{
-    const void *const kernel = (const void *)cluster_kernel<TYPE, S, X_TILES>;
-    int n = 0;
-
-    if (shared < S::SHARED || !device_code_has_clusters())
-        return 0;
-    const sb_launch_config config(dim3(SB_CLUSTER * X_TILES), dim3(S::THREADS), S::SHARED, 0,
-                                  cluster_option(X_TILES), kernel);
-    if (cudaOccupancyMaxActiveClusters(&n, cluster_kernel<TYPE, S, X_TILES>, config.get()) ==
-        cudaSuccess)
-        return n;
-    (void)cudaGetLastError();
-    return 0;
-}
-
-/* Limits of the code that the device runs, which may be made for an older one. */
-template <enum sb_dtype TYPE>
-void limit_by_code(struct sb_launch_limits *limits)
-{
-    if (limits->shared > MOST_SHARED_BEFORE &&
-        !sb_is_for_sm_90((const void *)gemm_kernel<TYPE, blocks_for<1>::wide>))
-        limits->shared = MOST_SHARED_BEFORE;
-    limits->clusters = count_clusters<TYPE, clustered, 1>(limits->shared);
-    limits->double_clusters = count_clusters<TYPE, doubly_clustered, 2>(limits->shared);
 }
 
 template <enum sb_dtype TYPE>
@@ -358,11 +265,16 @@ cudaError_t sb_cuda_launch_limits(struct sb_launch_limits *limits, enum sb_dtype
         error = cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
     if (error != cudaSuccess)
         return error;
-    *limits = {processors, shared, 0, 0, type == SB_F32 ? NULL : sb_cuda_map_encoder()};
-    if (type == SB_BF16)
-        limit_by_code<SB_BF16>(limits);
-    else if (type == SB_F16)
-        limit_by_code<SB_F16>(limits);
+    *limits = {processors, shared, 0, NULL};
+    if (type == SB_F32)
+        return cudaSuccess;
+    /* The code that the device runs may be made for an older one. */
+    if (shared > MOST_SHARED_BEFORE &&
+        !sb_is_for_sm_90(type == SB_BF16 ? (const void *)gemm_kernel<SB_BF16, blocks_for<1>::wide>
+                                         : (const void *)gemm_kernel<SB_F16, blocks_for<1>::wide>))
+        limits->shared = MOST_SHARED_BEFORE;
+    limits->cluster = sb_cuda_most_of_cluster(type);
+    limits->map_encoder = sb_cuda_map_encoder();
     return cudaSuccess;
 }
 

@@ -1,7 +1,7 @@
 /*
  * What a block of a 16-bit product does with a stage of its ring, and with its sums: the steps of
- * mma, and the results with bias, gated or not. gemm_mma.cu says how sums are formed; its kernel
- * and that of gemm_cluster.cuh share this.
+ * mma, and the results with bias, gated or not, which those of gemm_wgmma.cu share. gemm_mma.cu
+ * says how sums are formed.
  */
 #ifndef SB_CUDA_GEMM_TILE_CUH
 #define SB_CUDA_GEMM_TILE_CUH
@@ -183,15 +183,14 @@ __device__ __forceinline__ void store_gated(const gemm_args &g, const float (&ac
     }
 }
 
-/* Zeros behind the gated outputs of the block's rows, which the block of the last panel writes. (A
- * cluster may have blocks past it.) */
+/* Zeros behind the gated outputs of the block's rows, which the block of the last panel writes. */
 template <class S, typename T>
 __device__ __forceinline__ void store_padding(const gemm_args &g, int first_panel, int first_x,
                                               int x_rows)
 {
     const int n = (int)g.act_ld - g.gated;
 
-    if (first_panel >= g.panels || first_panel + S::PANELS < g.panels)
+    if (first_panel + S::PANELS < g.panels)
         return;
     for (int i = threadIdx.x; i < n * x_rows; i += S::THREADS)
         ((T *)g.act)[(first_x + i / n) * g.act_ld + g.gated + i % n] = sb_from_f32<T>(0.0f);

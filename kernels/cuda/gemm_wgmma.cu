@@ -285,7 +285,7 @@ constexpr wgmma_choice of_shape(void)
 {
     typedef wgmma_shape<GROUPS, X_ROWS / 8> S;
 
-    return {{S::PANELS, S::X_ROWS, S::SHARED, 1, 1, S::READS, WGMMA_TIME},
+    return {{S::PANELS, S::X_ROWS, S::SHARED, S::READS, WGMMA_TIME},
             launch_shape<TYPE, S>,
             load_shape<TYPE, S>};
 }
@@ -335,12 +335,9 @@ cudaError_t launch(gemm_args g, enum sb_dtype type, int32_t n_in, int shape,
 void *sb_cuda_map_encoder(void)
 {
     void *encoder = NULL;
-    int device = 0, major = 0;
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
 
-    if (cudaGetDevice(&device) != cudaSuccess ||
-        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
-        major != 9 || !device_code_has_clusters() ||
+    if (!device_code_has_wgmma() ||
         cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encoder, 12000,
                                          cudaEnableDefault, &found) != cudaSuccess ||
         found != cudaDriverEntryPointSuccess) {

@@ -134,12 +134,11 @@ cudaError_t sb_cuda_attend_mma(void *y, enum sb_dtype type, const float *qkv,
                                void *scratch, unsigned *counters, cudaStream_t stream);
 /* What launchers choose blocks by, asked once a device. It decides over time and over no bits. */
 struct sb_launch_limits {
-    int32_t processors;      /* multiprocessors */
-    int32_t shared;          /* bytes that a block may have */
-    int32_t clusters;        /* of blocks that share x: how many there can be at once; 0: none */
-    int32_t double_clusters; /* the same of those that share weights, too */
-    void *map_encoder;       /* the driver's function that products by wgmma need; NULL: the device
-                                or the code for it has none of these */
+    int32_t processors; /* multiprocessors */
+    int32_t shared;     /* bytes that a block may have */
+    int32_t cluster;    /* the most blocks of attention that a cluster may have; 0: no clusters */
+    void *map_encoder;  /* the driver's function that products by wgmma need; NULL: the device or
+                           the code for it has none of these */
 };
 /* Asks the current device, whose kernels of `type` are loaded. */
 cudaError_t sb_cuda_launch_limits(struct sb_launch_limits *limits, enum sb_dtype type);
@@ -175,11 +174,9 @@ cudaError_t sb_cuda_gemm_mma(float *y, const void *x, const void *w, enum sb_dty
                              const float *bias, int32_t m, int32_t n_out, int32_t n_in,
                              int32_t gated, const struct sb_launch_limits *limits,
                              cudaStream_t stream);
-/* The same with the blocks of one shape, of those for more than 32 rows and those that come in
- * clusters, whatever m is: for tests and for timing. The device must have the shared memory, and
- * clusters for shapes from SB_GEMM_CLUSTERED on, and such as share weights, too, for those from
- * SB_GEMM_DOUBLY_CLUSTERED on. */
-enum { SB_GEMM_CLUSTERED = 8, SB_GEMM_DOUBLY_CLUSTERED = 13, SB_GEMM_SHAPES = 16 };
+/* The same with the blocks of one shape, of those for more than 32 rows, whatever m is: for tests
+ * and for timing. The device must have the shared memory. */
+enum { SB_GEMM_SHAPES = 8 };
 cudaError_t sb_cuda_gemm_mma_in(int32_t shape, float *y, const void *x, const void *w,
                                 enum sb_dtype type, const float *bias, int32_t m, int32_t n_out,
                                 int32_t n_in, int32_t gated, cudaStream_t stream);

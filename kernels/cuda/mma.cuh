@@ -51,24 +51,12 @@
  *                                   that touch the same bytes: in the thread that stored, before
  *                                   the barrier that tells the others
  *   async_fence_shared()            the same for shared memory only, which is cheaper
- *   bulk_copy_to_cluster(to, from, n, bar, blocks)
- *                                   the same into several blocks of a cluster, bit r of `blocks`
- *                                   for that of rank r, with one read of `from`. In each, the bytes
- *                                   come to the address that `to` has here, and are counted at the
- *                                   mbarrier that lies there as `bar` lies here. The blocks have
- *                                   made it, and stay until the bytes have come
  *   cluster_arrive(), cluster_wait()
  *                                   the barrier of a cluster, in two halves that all threads call
  *                                   by turns. Who has waited sees what all did before they arrived
- *   cluster_arrive_after_reads()    the same for threads that have only read, and have used what
- *                                   they read: it makes no stores visible, which would cost a fence
- *                                   for the whole device
- *   has_clusters(), device_code_has_clusters()
- *                                   whether the code is for clusters, in a kernel and on the host:
- *                                   code for sm_90a or a later family, and not what a driver makes
- *                                   of PTX. Elsewhere those above do nothing
  *   has_bulk_copies()               whether the code is for sm_90 or later; before, what is from
- *                                   mbarrier_arrive_expect on does nothing
+ *                                   mbarrier_arrive_expect on does nothing, and there are no
+ *                                   clusters
  *   shared_at, at_shared(pointer)   an address in the shared window, which ldmatrix and cp_async
  *                                   take
  *

@@ -212,65 +212,17 @@ static __device__ __forceinline__ void bulk_copy(shared_at to, const void *from,
 
 /* ------------------------------------------------------------------ clusters of blocks */
 
-/* ptxas advises against multicast in code that is not for one architecture or family of them
- * ("sm_90a"), as later devices may be slow at it. */
-#if defined __CUDA_ARCH_FEAT_SM90_ALL || defined __CUDA_ARCH_FAMILY_SPECIFIC__
-#define SB_HAS_CLUSTERS 1
-#define SB_OF_CLUSTERS __cluster_dims__(SB_CLUSTER)
-#else
-#define SB_HAS_CLUSTERS 0
-#define SB_OF_CLUSTERS
-#endif
-
-static constexpr __device__ __forceinline__ bool has_clusters(void)
-{
-    return SB_HAS_CLUSTERS;
-}
-
-/* It is never launched: its attributes tell which code the device has taken. */
-static __global__ void SB_OF_CLUSTERS is_for_clusters(void)
-{
-}
-
-static inline bool device_code_has_clusters(void)
-{
-    cudaFuncAttributes attributes;
-
-    return cudaFuncGetAttributes(&attributes, is_for_clusters) == cudaSuccess &&
-           attributes.requiredClusterWidth == SB_CLUSTER;
-}
-
-/* The same with .multicast::cluster: the addresses are the same in every block. */
-static __device__ __forceinline__ void bulk_copy_to_cluster(shared_at to, const void *from,
-                                                            uint32_t bytes, shared_at bar,
-                                                            uint32_t blocks)
-{
-#if SB_HAS_CLUSTERS
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
-                 ".multicast::cluster [%0],[%1],%2,[%3],%4;" ::"r"(to),
-                 "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(bar), "h"((uint16_t)blocks)
-                 : "memory");
-#endif
-}
-
 /* PTX ISA, "barrier.cluster"; .release and .acquire are its defaults. */
 static __device__ __forceinline__ void cluster_arrive(void)
 {
-#if SB_HAS_CLUSTERS
+#if __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-#endif
-}
-
-static __device__ __forceinline__ void cluster_arrive_after_reads(void)
-{
-#if SB_HAS_CLUSTERS
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 #endif
 }
 
 static __device__ __forceinline__ void cluster_wait(void)
 {
-#if SB_HAS_CLUSTERS
+#if __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 #endif
 }

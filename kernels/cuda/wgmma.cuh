@@ -19,7 +19,9 @@
  *   rows 8..15   | 1 KiB |   k is 32 bytes further, as the unit applies the swizzle to addresses
  *   ...
  *
- *   has_wgmma()                     whether the code is for sm_90a; elsewhere the others do nothing
+ *   has_wgmma(), device_code_has_wgmma()
+ *                                   whether the code is for sm_90a, in a kernel and on the host;
+ *                                   elsewhere the others do nothing
  *   wgmma_begin()                   comes between ordinary uses of d and the first wgmma
  *   wgmma_operand(at)               an operand that lies there
  *   wgmma_further(operand, n)       that which lies n bytes further, a multiple of 16
@@ -56,13 +58,28 @@ struct tensor_at {
 
 #if defined __CUDA_ARCH_FEAT_SM90_ALL
 #define SB_HAS_WGMMA 1
+#define SB_IF_WGMMA __cluster_dims__(2)
 #else
 #define SB_HAS_WGMMA 0
+#define SB_IF_WGMMA
 #endif
 
 static constexpr __device__ __forceinline__ bool has_wgmma(void)
 {
     return SB_HAS_WGMMA;
+}
+
+/* It is never launched: its attributes tell which code the device has taken. */
+static __global__ void SB_IF_WGMMA is_for_wgmma(void)
+{
+}
+
+static inline bool device_code_has_wgmma(void)
+{
+    cudaFuncAttributes attributes;
+
+    return cudaFuncGetAttributes(&attributes, is_for_wgmma) == cudaSuccess &&
+           attributes.requiredClusterWidth == 2;
 }
 
 /* Bits 0 to 13 are the address and 32 to 45 the distance of groups of eight rows, in units of 16

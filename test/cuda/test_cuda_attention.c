@@ -190,12 +190,12 @@ static void check_in_one(const struct dev_layer *d, const struct order *o,
 }
 
 /* The device's limits, with clusters of eight where it has clusters: a simulated one has too few
- * multiprocessors for products by these. */
+ * multiprocessors for these. */
 static struct sb_launch_limits clusters_of_eight(enum sb_dtype type)
 {
     struct sb_launch_limits limits = *product_limits(type);
 
-    limits.double_clusters = limits.clusters;
+    limits.cluster = limits.cluster > 0 ? 8 : 0;
     return limits;
 }
 
@@ -206,7 +206,7 @@ static void check_in_sizes(const struct dev_layer *d, const struct order *o,
                            const struct sb_pass *pass, const float *dev_qkv, const void *y)
 {
     const struct sb_launch_limits limits = clusters_of_eight(d->type);
-    const int has_teams = d->in_one.head_dim > 64 && o->n <= SPLIT_TOKENS && limits.clusters > 0;
+    const int has_teams = d->in_one.head_dim > 64 && o->n <= SPLIT_TOKENS && limits.cluster > 0;
     const int n = has_teams ? SB_ROPE_ATTEND_SHAPES : 2, is_whole = o->n == 2 * d->host->n;
     struct sb_pass longer = *pass;
 

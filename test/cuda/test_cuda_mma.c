@@ -254,12 +254,8 @@ static void test_gemm_every_shape(void)
 {
     static const int32_t rows[] = {33, 192, 197, 65}, outs[] = {200, 96, 17, 129},
                          ins[] = {64, 448, 300, 1700};
-    const struct sb_launch_limits *limits = product_limits(SB_BF16);
-    const int32_t n = limits->clusters == 0          ? SB_GEMM_CLUSTERED
-                      : limits->double_clusters == 0 ? SB_GEMM_DOUBLY_CLUSTERED
-                                                     : SB_GEMM_SHAPES;
 
-    for (int32_t shape = 0; shape < n; shape++)
+    for (int32_t shape = 0; shape < SB_GEMM_SHAPES; shape++)
         for (int i = 0; i < COUNT(rows); i++)
             TRY(check_shape(shape, types[(i + shape) % 2], rows[i], outs[i], ins[i]));
 }
@@ -326,8 +322,7 @@ static void test_gated_wgmma(void)
 
 static void test_wgmma_refuses(void)
 {
-    const struct sb_launch_limits none = {1, 1 << 20, 0, 0, NULL},
-                                  *limits = product_limits(SB_BF16);
+    const struct sb_launch_limits none = {1, 1 << 20, 0, NULL}, *limits = product_limits(SB_BF16);
     const void *x = given("", 1);
 
     CHECK_INT(sb_cuda_gemm_wgmma(NULL, NULL, NULL, SB_BF16, NULL, 0, 5, 64, 0, &none, stream),
@@ -423,22 +418,6 @@ static void test_gated(void)
                     ins[i / 2 % COUNT(ins)], i / 3 % 2, product_limits(types[i % 2]));
 }
 
-/* By clusters of blocks, with one tile of x or two, whose last may have nothing to do: with a
- * single multiprocessor the L2 would take all the time. Up to 32 rows, only matrices of which there
- * are 128 blocks are clusters'. */
-static void test_gated_by_clusters(void)
-{
-    static const int32_t outs[] = {48, 100, 600, 2037}, ins[] = {1100, 1100, 300, 100},
-                         rows[] = {70, 90, 96, 21};
-    const struct sb_launch_limits *own = product_limits(SB_BF16);
-    const struct sb_launch_limits limits[] = {{1, own->shared, own->clusters, 0, NULL},
-                                              {1, own->shared, 0, own->double_clusters, NULL}};
-
-    for (int i = 0; i < 2 * COUNT(outs) && !sbtest_failed_now; i++)
-        check_gated(types[(i / 2 + i) % 2], rows[i / 2], outs[i / 2], ins[i / 2], i / 2 % 2,
-                    &limits[i % 2]);
-}
-
 #ifdef CUDASIM_CUDA_RUNTIME_API_H
 /* Before sm_90 weights come by cp.async, and some devices have less shared memory for a block. Code
  * for those may run on a newer device, which has more. */
@@ -494,7 +473,6 @@ if (device_begin()) {
     RUN(test_wgmma_refuses);
     RUN(test_gemm_bad_row);
     RUN(test_gated);
-    RUN(test_gated_by_clusters);
 #ifdef CUDASIM_CUDA_RUNTIME_API_H
     RUN(test_on_older_devices);
 #endif

@@ -10,16 +10,14 @@
  * A bulk copy's bytes come some turns after its issue, and only while all threads of the block
  * wait, so that whoever does not wait for them finds none. The order of copies is random. The
  * source is read when the bytes come. Bytes that never come, and such as nobody announced, leave a
- * barrier that nobody gets past, and that is reported as a grid that hangs. A copy into several
- * blocks of a cluster is one for each of them, and each comes when it likes. A copy by a tensor map
- * is one of several rows.
+ * barrier that nobody gets past, and that is reported as a grid that hangs. A copy by a tensor
+ * map is one of several rows.
  */
 #include "sim.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include <map>
 #include <vector>
 
 namespace cudasim
@@ -48,8 +46,6 @@ struct copy_on_its_way {
 struct block_state {
     std::vector<mbarrier> mbarriers;
     std::vector<copy_on_its_way> copies;
-    /* the phase of an mbarrier of another block that its last copy there completes */
-    std::map<std::pair<size_t, unsigned>, uint32_t> sent;
 };
 
 static std::vector<block_state> blocks;
@@ -69,18 +65,13 @@ void async_block_begin()
 {
     mine().mbarriers.clear();
     mine().copies.clear();
-    mine().sent.clear();
 }
 
 void async_block_end()
 {
     if (!mine().copies.empty())
-        return fault("the block ends while a bulk copy to %#lx is on its way",
-                     (unsigned long)mine().copies[0].to);
-    for (const auto &copy : mine().sent)
-        if (!check_knows_ended(copy.first.first, copy.first.second, copy.second))
-            return fault("the block ends and cannot know that its bulk copies to another block "
-                         "have come");
+        fault("the block ends while a bulk copy to %#lx is on its way",
+              (unsigned long)mine().copies[0].to);
 }
 
 bool async_is_busy()
@@ -91,10 +82,10 @@ bool async_is_busy()
     return false;
 }
 
-/* The latest barrier made at this address of a block. Faults if the thread may not use it yet. */
-static mbarrier &find_in(size_t block, uintptr_t at)
+/* The latest barrier made at this address. Faults if the thread may not use it yet. */
+static mbarrier &find(uintptr_t at)
 {
-    std::vector<mbarrier> &all = blocks[block].mbarriers;
+    std::vector<mbarrier> &all = mine().mbarriers;
     size_t i = all.size();
 
     note_atomic((const void *)at, 8);
@@ -103,13 +94,11 @@ static mbarrier &find_in(size_t block, uintptr_t at)
     if (i == 0)
         fault("there is no mbarrier at %#lx", (unsigned long)at);
     if (!check_has_happened(all[i - 1].made))
-        fault("it uses the mbarrier at %#lx, made by thread %u of %s with no barrier between",
-              (unsigned long)at, all[i - 1].made.thread,
-              block == running_block() ? "the block" : "another block");
+        fault(
+            "it uses the mbarrier at %#lx, made by thread %u of the block with no barrier between",
+            (unsigned long)at, all[i - 1].made.thread);
     return all[i - 1];
 }
-
-static mbarrier &find(uintptr_t at) { return find_in(running_block(), at); }
 
 void mbarrier_init(uintptr_t at, uint32_t arrivals)
 {
@@ -159,29 +148,6 @@ bool mbarrier_test(uintptr_t at, uint32_t parity)
     return true;
 }
 
-static void copy_to(size_t block, uintptr_t to, const copied_box &box, uintptr_t at)
-{
-    if (block_has_ended(block))
-        fault("a bulk copy to %#lx of another block, which has ended", (unsigned long)to);
-    mbarrier &b = find_in(block, at);
-    const unsigned number = (unsigned)(&b - blocks[block].mbarriers.data());
-    unwatched books;
-
-    if (!check_is_fenced(b.made))
-        fault("a bulk copy completes on the mbarrier at %#lx, and no async_fence was called since "
-              "it was made",
-              (unsigned long)at);
-    if (wgmma_reads(block, to, (size_t)box.all_rows() * box.row_bytes))
-        fault("a bulk copy to %#lx, which a wgmma reads that may not have ended",
-              (unsigned long)to);
-    for (uint32_t r = 0; r < box.all_rows(); r++)
-        check_bulk_copy(block, (const void *)(to + r * box.row_bytes), box.row(r), box.row_bytes,
-                        number, b.ended);
-    blocks[block].copies.push_back(copy_on_its_way{to, box, number, below(MOST_TURNS + 1)});
-    if (block != running_block())
-        mine().sent[{block, number}] = b.ended;
-}
-
 /* Faults where no bulk copy can be made. */
 static void check_sizes(uintptr_t to, const copied_box &box)
 {
@@ -198,29 +164,27 @@ static void check_sizes(uintptr_t to, const copied_box &box)
                   box.bytes_there, box.row(r));
 }
 
-static void count_box(const copied_box &box, int receivers)
-{
-    for (uint32_t r = 0; r < box.all_rows(); r++)
-        if (box.row(r))
-            count_copy(box.row(r), box.bytes_there, receivers);
-}
-
 static void copy(uintptr_t to, const copied_box &box, uintptr_t at)
 {
     check_sizes(to, box);
-    copy_to(running_block(), to, box, at);
-    count_box(box, 1);
-}
+    mbarrier &b = find(at);
+    const unsigned number = (unsigned)(&b - mine().mbarriers.data());
+    unwatched books;
 
-static void copy_to_cluster(uintptr_t to, const copied_box &box, uintptr_t at, uint32_t ranks)
-{
-    check_sizes(to, box);
-    for (unsigned rank = 0; rank < 16; rank++)
-        if (ranks >> rank & 1) {
-            const size_t block = cluster_block(rank);
-            copy_to(block, in_block(block, to), box, in_block(block, at));
-        }
-    count_box(box, __builtin_popcount(ranks));
+    if (!check_is_fenced(b.made))
+        fault("a bulk copy completes on the mbarrier at %#lx, and no async_fence was called since "
+              "it was made",
+              (unsigned long)at);
+    if (wgmma_reads(to, (size_t)box.all_rows() * box.row_bytes))
+        fault("a bulk copy to %#lx, which a wgmma reads that may not have ended",
+              (unsigned long)to);
+    for (uint32_t r = 0; r < box.all_rows(); r++)
+        check_bulk_copy((const void *)(to + r * box.row_bytes), box.row(r), box.row_bytes, number,
+                        b.ended);
+    mine().copies.push_back(copy_on_its_way{to, box, number, below(MOST_TURNS + 1)});
+    for (uint32_t r = 0; r < box.all_rows(); r++)
+        if (box.row(r))
+            count_copy(box.row(r), box.bytes_there);
 }
 
 static copied_box one_row(const void *from, uint32_t bytes)
@@ -231,12 +195,6 @@ static copied_box one_row(const void *from, uint32_t bytes)
 void bulk_copy(uintptr_t to, const void *from, uint32_t bytes, uintptr_t at)
 {
     copy(to, one_row(from, bytes), at);
-}
-
-void bulk_copy_to_cluster(uintptr_t to, const void *from, uint32_t bytes, uintptr_t at,
-                          uint32_t ranks)
-{
-    copy_to_cluster(to, one_row(from, bytes), at, ranks);
 }
 
 void tensor_copy(uintptr_t to, const CUtensorMap &map, const int from[3], uintptr_t at)

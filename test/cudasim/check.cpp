@@ -312,31 +312,18 @@ void async_fence(bool only_shared)
         mine->fenced_at[false][running_index] = epoch;
 }
 
-moment check_now()
-{
-    return moment{(size_t)(mine - books.data()), running_index, mine->epoch,
-                  mine->step[running_index / 32]};
-}
+moment check_now() { return moment{running_index, mine->epoch, mine->step[running_index / 32]}; }
 
 bool check_has_happened(const moment &then)
 {
     const unsigned warp = then.thread / 32, my_warp = running_index / 32;
 
-    if (&books[then.block] != mine)
-        return is_before(known_of(books[then.block]), warp, then.epoch, then.step);
     return then.epoch != mine->epoch || warp == my_warp || then.step < mine->order[my_warp][warp];
-}
-
-bool check_knows_ended(size_t block, unsigned mbarrier, uint32_t phase)
-{
-    const uint32_t waited = *std::max_element(mine->phases_waited, mine->phases_waited + MAX_WARPS);
-
-    return waited > 0 && books[block].arrivals[(waited - 1) % KEPT_PHASES].ended[mbarrier] > phase;
 }
 
 bool check_is_fenced(const moment &then)
 {
-    return books[then.block].fenced_at[true][then.thread] >= then.epoch ||
+    return mine->fenced_at[true][then.thread] >= then.epoch ||
            mine->fenced_at[true][running_index] >= then.epoch;
 }
 
@@ -419,13 +406,13 @@ static bool happened(uint64_t then, unsigned id, uint64_t step)
            is_before(known_of(books[other]), warp, then, step);
 }
 
-/* Whether a bulk copy's bytes, by their stamp, may still be on their way, where so many phases of
- * the block's mbarriers are known to have ended. */
-static bool may_be_coming(uint64_t stamp, const uint32_t *ended_phases)
+/* Whether a bulk copy's bytes, by their stamp, may still be on their way, as far as the running
+ * warp knows. */
+static bool may_be_coming(uint64_t stamp)
 {
     const unsigned of = stamp >> ID_BITS & ((1u << STEP_BITS) - 1),
                    phase = of & ((1u << PHASE_BITS) - 1);
-    const uint32_t ended = ended_phases[of >> PHASE_BITS];
+    const uint32_t ended = mine->ended[running_index / 32][of >> PHASE_BITS];
 
     return ((ended - phase - 1) & ((1u << PHASE_BITS) - 1)) >= 1u << (PHASE_BITS - 1);
 }
@@ -459,7 +446,7 @@ static enum race races(uint64_t stamp, bool is_shared)
     const unsigned id = stamp & ((1u << ID_BITS) - 1), me = running_index;
 
     if (id == ID_ASYNC)
-        return may_be_coming(stamp, mine->ended[me / 32]) ? RACE_OF_COPY : RACE_NONE;
+        return may_be_coming(stamp) ? RACE_OF_COPY : RACE_NONE;
     if (then == mine->epoch)
         return is_ordered(id, step) ? RACE_NONE : RACE_IN_BLOCK;
     if (is_shared)
@@ -552,34 +539,9 @@ static void check_proxy(const cell &c, uintptr_t address, bool is_shared)
               (unsigned long)address, id);
 }
 
-/* Faults if the running thread may not have a bulk copy write this cell of another block of its
- * cluster now. */
-static void check_cell_of(const block_books &other, const cell &c, uintptr_t address)
+void check_bulk_copy(const void *to, const void *from, size_t bytes, unsigned mbarrier,
+                     uint32_t phase)
 {
-    const cluster_arrival *known = known_of(other);
-
-    if (c.writer == MEMORY_NONE)
-        fault("a bulk copy to %#lx of another block, outside every shared array",
-              (unsigned long)address);
-    for (uint64_t stamp : {c.writer, c.reader}) {
-        const uint64_t then = stamp >> (ID_BITS + STEP_BITS);
-        const unsigned id = stamp & ((1u << ID_BITS) - 1),
-                       warp = id >= ID_WARP ? id - ID_WARP : id / 32;
-        const bool is_over = id == ID_ASYNC && known
-                                 ? !may_be_coming(stamp, known->ended)
-                                 : is_before(known, stamp <= MEMORY_FRESH ? 0 : warp, then,
-                                             stamp >> ID_BITS & ((1u << STEP_BITS) - 1));
-        if (!is_over)
-            fault("a bulk copy to %#lx of another block, which that may still use: no barrier of "
-                  "the cluster is between",
-                  (unsigned long)address);
-    }
-}
-
-void check_bulk_copy(size_t block, const void *to, const void *from, size_t bytes,
-                     unsigned mbarrier, uint32_t phase)
-{
-    const block_books &other = books[block];
     const uintptr_t at = reinterpret_cast<uintptr_t>(to),
                     source = reinterpret_cast<uintptr_t>(from);
     const uint64_t step = (uint64_t)mbarrier << PHASE_BITS | (phase & ((1u << PHASE_BITS) - 1));
@@ -596,10 +558,7 @@ void check_bulk_copy(size_t block, const void *to, const void *from, size_t byte
     }
     for (size_t i = 0; i < bytes; i += 2) {
         cell &to_cell = shared_cells[(at + i - shared_base) / 2];
-        if (&other == mine)
-            check_cell(to_cell, at + i, bytes, true, true);
-        else
-            check_cell_of(other, to_cell, at + i);
+        check_cell(to_cell, at + i, bytes, true, true);
         check_proxy(to_cell, at + i, true);
         to_cell.writer = mine->epoch << (ID_BITS + STEP_BITS) | step << ID_BITS | ID_ASYNC;
     }

@@ -327,15 +327,13 @@ void count_access(uintptr_t address, size_t bytes, bool is_write)
     t.has_loaded_stored |= label > 0;
 }
 
-bool count_copy(const void *from, size_t bytes, int receivers)
+bool count_copy(const void *from, size_t bytes)
 {
     if (!now)
         return counting;
     const int label = count_bytes(reinterpret_cast<uintptr_t>(from), bytes, false, false);
-    if (label >= 0) {
-        now->of[label].copied += (int64_t)bytes * receivers;
-        now->of[label].read += (int64_t)bytes * (receivers - 1);
-    }
+    if (label >= 0)
+        now->of[label].copied += (int64_t)bytes;
     return true;
 }
 

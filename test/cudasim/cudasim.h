@@ -52,8 +52,7 @@
  *       ended, before grid_wait_for_previous
  *     - touches bytes that a bulk copy brings before it has waited for them at the mbarrier; lets a
  *       bulk copy overwrite what others may still read, or touch what ordinary stores wrote with no
- *       async_fence since. Warps are ordered by mbarriers as they are by __syncthreads, and the
- *       shared memory of a cluster's blocks by its barrier alone
+ *       async_fence since. Warps are ordered by mbarriers as they are by __syncthreads
  *     - follows a pointer that is misaligned for its type (-fsanitize=alignment)
  * In any build: threads that wait for what nothing can change any more, so that the grid hangs, as
  * in a kernel that waits for other blocks and is not launched as cooperative, or announces other
@@ -76,10 +75,9 @@
  * with the first of two loads when the second hides it (where warps meet at mbarriers, with any but
  * the last reader); weak memory order, since fibers see stores at once; a block larger than its
  * kernel's __launch_bounds__ (check_lint.sh compares them in the source); the bits of a NaN that
- * f32 arithmetic makes; ordinary loads and stores of another block's shared memory, of which
- * kernels make none; a race with a warp that takes no part in a barrier of the block's other warps,
- * if one lies between; a store of a thread behind its arrival at the barrier of a cluster, if
- * another thread of its warp arrives later.
+ * f32 arithmetic makes; a race with a warp that takes no part in a barrier of the block's other
+ * warps, if one lies between; a store of a thread behind its arrival at the barrier of a cluster,
+ * if another thread of its warp arrives later.
  *
  * A device's arithmetic has one NaN, 0x7fffffff (CUDA programming guide, "Floating-Point
  * Standard"); the sums and conversions of this folder make it, but an addition in a kernel is the

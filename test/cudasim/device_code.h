@@ -102,7 +102,7 @@ void note_matrix_rows(const void *const rows[8]);
 bool count_mma(const void *accumulator);
 bool count_wgmma(int tiles); /* the same of a wgmma, by tiles of eight columns */
 void count_matrices(int n);  /* an ldmatrix reads so many of 128 bytes */
-bool count_copy(const void *from, size_t bytes, int receivers);
+bool count_copy(const void *from, size_t bytes);
 
 /* d [16 x 8] += a [16 x 16] b [16 x 8], b by columns: the tensor core of the simulated device
  * (tensor.cpp). */
@@ -127,8 +127,6 @@ void mbarrier_init(uintptr_t at, uint32_t arrivals);
 void mbarrier_arrive(uintptr_t at, uint32_t expected_bytes);
 bool mbarrier_test(uintptr_t at, uint32_t parity);
 void bulk_copy(uintptr_t to, const void *from, uint32_t bytes, uintptr_t mbarrier);
-void bulk_copy_to_cluster(uintptr_t to, const void *from, uint32_t bytes, uintptr_t mbarrier,
-                          uint32_t ranks);
 void async_fence(bool only_shared);
 /* Copies by a tensor map, from a column, row and plane on (tensor_map.cpp). */
 void tensor_copy(uintptr_t to, const CUtensorMap &map, const int from[3], uintptr_t mbarrier);

@@ -485,60 +485,26 @@ static __global__ void bulk(float *memory, float *out)
         *out = sum;
 }
 
-/* Each block of a cluster copies a quarter of `memory` into all blocks, twice into the same place,
- * and each adds up all of it both times. */
-template <int WRONG>
-static __global__ void shared_copies(float *memory, float *out)
-{
-    SB_SHARED(uint64_t, bar, 1);
-    SB_SHARED(float, tile, THREADS);
-    const shared_at full = at_shared(bar);
-    const int rank = blockIdx.x % SB_CLUSTER, t = threadIdx.x;
-    float sum = 0.0f;
-
-    if (t == 0) {
-        mbarrier_init(full, 1);
-        async_fence();
-    }
-    if (WRONG == SOME_NEVER_ARRIVE && rank == 2 && t < 32)
-        __syncthreads();
-    if (WRONG != NO_BARRIER_AFTER_INIT && WRONG != WAITS_ALONE)
-        cluster_arrive();
-    if (WRONG == ARRIVES_TWICE)
-        cluster_arrive();
-    if (WRONG != NO_BARRIER_AFTER_INIT)
-        cluster_wait();
-    for (int i = 0; i < 2; i++) {
-        if (t == 0) {
-            mbarrier_arrive_expect(full, THREADS * 4 + (WRONG == EXPECTS_MORE ? 16 : 0));
-            bulk_copy_to_cluster(at_shared(tile + CHUNK * rank), memory + CHUNK * rank, CHUNK * 4,
-                                 full, (1 << SB_CLUSTER) - 1);
-        }
-        if (WRONG != NO_WAIT_FOR_FULL)
-            mbarrier_wait(full, i);
-        sum += tile[t];
-        if (i == 0 ? WRONG != NO_WAIT_FOR_EMPTY : WRONG != LEAVES_EARLY) {
-            cluster_arrive();
-            cluster_wait();
-        }
-    }
-    atomicAdd(out, sum);
-}
+enum { CLUSTER = 4 };
 
 /* Each block of a cluster stores its part of `memory`, and reads that of the next block behind the
  * cluster's barrier. */
 template <int WRONG>
 static __global__ void exchange(float *memory, float *out)
 {
-    const int rank = blockIdx.x % SB_CLUSTER, next = (rank + 1) % SB_CLUSTER, t = threadIdx.x;
+    const int rank = blockIdx.x % CLUSTER, next = (rank + 1) % CLUSTER, t = threadIdx.x;
 
+    if (WRONG == SOME_NEVER_ARRIVE && rank == 2 && t < 32)
+        __syncthreads();
     if (WRONG == STORES_AFTER_ARRIVING) {
         cluster_arrive();
         __syncwarp();
     }
     if (t < CHUNK)
         memory[CHUNK * rank + t] = (float)t;
-    if (WRONG != STORES_AFTER_ARRIVING)
+    if (WRONG != STORES_AFTER_ARRIVING && WRONG != WAITS_ALONE)
+        cluster_arrive();
+    if (WRONG == ARRIVES_TWICE)
         cluster_arrive();
     if (WRONG != NO_WAIT_FOR_FULL)
         cluster_wait();
@@ -664,7 +630,7 @@ extern "C" cudaError_t cudasim_fault_kernel(const char *name, float *memory, flo
     if (strcmp(name, #kernel) == 0)       \
     return SB_LAUNCH_WITH(options, kernel, dim3(blocks), dim3(threads), shared, stream, __VA_ARGS__)
 #define KERNEL(kernel, ...) KERNEL_WITH(0, kernel, __VA_ARGS__)
-#define KERNEL_IN_CLUSTERS(kernel, ...) KERNEL_WITH(SB_CLUSTER_OF *SB_CLUSTER, kernel, __VA_ARGS__)
+#define KERNEL_IN_CLUSTERS(kernel, ...) KERNEL_WITH(SB_CLUSTER_OF *CLUSTER, kernel, __VA_ARGS__)
 
     KERNEL(nothing_wrong, memory);
     KERNEL(shared_write_outside, memory);
@@ -722,18 +688,12 @@ extern "C" cudaError_t cudasim_fault_kernel(const char *name, float *memory, flo
     KERNEL(bulk<NOT_BY_16_BYTES>, memory, out);
     KERNEL(bulk<BEYOND_MEMORY>, memory, out);
     KERNEL(bulk<LEAVES_EARLY>, memory, out);
-    KERNEL_IN_CLUSTERS(shared_copies<NOTHING>, memory, out);
-    KERNEL_IN_CLUSTERS(shared_copies<NO_BARRIER_AFTER_INIT>, memory, out);
-    KERNEL_IN_CLUSTERS(shared_copies<NO_WAIT_FOR_FULL>, memory, out);
-    KERNEL_IN_CLUSTERS(shared_copies<NO_WAIT_FOR_EMPTY>, memory, out);
-    KERNEL_IN_CLUSTERS(shared_copies<LEAVES_EARLY>, memory, out);
-    KERNEL_IN_CLUSTERS(shared_copies<EXPECTS_MORE>, memory, out);
-    KERNEL_IN_CLUSTERS(shared_copies<ARRIVES_TWICE>, memory, out);
-    KERNEL_IN_CLUSTERS(shared_copies<WAITS_ALONE>, memory, out);
-    KERNEL_IN_CLUSTERS(shared_copies<SOME_NEVER_ARRIVE>, memory, out);
     KERNEL_IN_CLUSTERS(exchange<NOTHING>, memory, out);
     KERNEL_IN_CLUSTERS(exchange<NO_WAIT_FOR_FULL>, memory, out);
     KERNEL_IN_CLUSTERS(exchange<STORES_AFTER_ARRIVING>, memory, out);
+    KERNEL_IN_CLUSTERS(exchange<ARRIVES_TWICE>, memory, out);
+    KERNEL_IN_CLUSTERS(exchange<WAITS_ALONE>, memory, out);
+    KERNEL_IN_CLUSTERS(exchange<SOME_NEVER_ARRIVE>, memory, out);
 #undef KERNEL
 #undef KERNEL_IN_CLUSTERS
 #undef KERNEL_WITH

@@ -154,12 +154,6 @@ static char text[400];
 static char *arenas; /* a block each */
 
 size_t running_block() { return (size_t)(block - residents.data()); }
-bool block_has_ended(size_t resident) { return residents[resident].done; }
-uintptr_t in_block(size_t resident, uintptr_t at)
-{
-    return at - reinterpret_cast<uintptr_t>(block->arena) +
-           reinterpret_cast<uintptr_t>(residents[resident].arena);
-}
 uint3 thread_index() { return current->index; }
 uint3 block_index() { return block->index; }
 dim3 block_size() { return grid->shape.block; }
@@ -182,17 +176,6 @@ void fault(const char *format, ...)
     faulted = true;
     if (on_fiber)
         switch_stacks(current->ctx, scheduler);
-}
-
-size_t cluster_block(unsigned rank)
-{
-    const unsigned first = block->index.x - block->index.x % grid->shape.cluster;
-
-    for (size_t r = 0; r < residents.size(); r++)
-        if (rank < grid->shape.cluster && residents[r].index.x == first + rank)
-            return r;
-    fault("there is no block of rank %u in the cluster", rank);
-    return 0;
 }
 
 static void thread_main();

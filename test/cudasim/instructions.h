@@ -177,7 +177,7 @@ static inline void cp_async(shared_at to, const void *from, bool real)
 {
     if (to % 16 || (uintptr_t)from % 16)
         cudasim::misaligned(to % 16 ? (const void *)to : from, 16);
-    if (cudasim::count_copy(real ? from : NULL, 16, 1))
+    if (cudasim::count_copy(real ? from : NULL, 16))
         return;
     cudasim::note_write((const void *)to, 16); /* counts as written from now on, when races are
                                                   looked for */
@@ -253,17 +253,7 @@ static inline void cp_async_arrive(shared_at bar)
     cudasim::mbarrier_arrive(bar, 0);
 }
 
-static inline bool has_clusters(void) { return has_bulk_copies(); }
-static inline bool device_code_has_clusters(void) { return has_bulk_copies(); }
-
-static inline void bulk_copy_to_cluster(shared_at to, const void *from, uint32_t bytes,
-                                        shared_at bar, uint32_t blocks)
-{
-    cudasim::bulk_copy_to_cluster(to, from, bytes, bar, blocks);
-}
-
 static inline void cluster_arrive(void) { cudasim::cluster_arrive(); }
-static inline void cluster_arrive_after_reads(void) { cudasim::cluster_arrive(); }
 
 static inline void cluster_wait(void)
 {

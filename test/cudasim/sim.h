@@ -39,12 +39,7 @@ extern size_t stacks_bytes;
 static inline bool on_fiber_stack(uintptr_t address) { return address - stacks_at < stacks_bytes; }
 
 size_t running_block(); /* number of the running block among those that are there at once */
-/* That of a block of the running one's cluster, by its rank; it faults if there is none. */
-size_t cluster_block(unsigned rank);
-bool block_has_ended(size_t resident);
-/* What lies there in that block as `at` lies in the running one. */
-uintptr_t in_block(size_t resident, uintptr_t at);
-extern uint64_t moves; /* how often something got on; a grid in which nothing does hangs */
+extern uint64_t moves;  /* how often something got on; a grid in which nothing does hangs */
 
 /* cluster.cpp */
 void cluster_begin(size_t resident, unsigned threads); /* so many blocks of so many threads; 0:
@@ -84,8 +79,8 @@ copied_box box_of(const CUtensorMap &map, const int from[3]);
 void wgmma_grid_begin(size_t resident);
 void wgmma_block_begin();
 void wgmma_block_end();
-/* Whether a wgmma of that block that may not have ended reads there. */
-bool wgmma_reads(size_t resident, uintptr_t at, size_t bytes);
+/* Whether a wgmma of the block that may not have ended reads there. */
+bool wgmma_reads(uintptr_t at, size_t bytes);
 
 /* check.cpp */
 extern bool checking; /* some code was compiled to report its accesses */
@@ -116,22 +111,17 @@ void check_waited(const warps_known &known, unsigned mbarrier, uint32_t ended);
 /* The running thread arrives at the barrier of the cluster, or has waited there for this phase. */
 void check_cluster_arrive(uint32_t phase);
 void check_cluster_waited(uint32_t phase);
-/* When something happened, and in which thread of which block. */
+/* When something happened, and in which thread of the block. */
 struct moment {
-    size_t block;
     unsigned thread;
     uint64_t epoch, step;
 };
-/* A bulk copy into that block, which will complete phase `phase` of that mbarrier there. from: NULL
- * for zeros. */
-void check_bulk_copy(size_t block, const void *to, const void *from, size_t bytes,
-                     unsigned mbarrier, uint32_t phase);
+/* A bulk copy, which will complete phase `phase` of that mbarrier. from: NULL for zeros. */
+void check_bulk_copy(const void *to, const void *from, size_t bytes, unsigned mbarrier,
+                     uint32_t phase);
 void check_wgmma(const void *at, size_t bytes); /* a wgmma of the running warp reads there */
 moment check_now();
 bool check_has_happened(const moment &then); /* as far as the running thread knows */
-/* Whether the running block has waited at the barrier of the cluster for one that knew that this
- * phase of its mbarrier had ended. */
-bool check_knows_ended(size_t block, unsigned mbarrier, uint32_t phase);
 /* Whether the thread of then, or the running one, has called async_fence since. */
 bool check_is_fenced(const moment &then);
 enum memory_state { MEMORY_NONE = 0, MEMORY_FRESH = 1, MEMORY_WRITTEN = 2 };

@@ -54,24 +54,16 @@ static void test_bulk_copies(void)
     free_all();
 }
 
-/* Those into all blocks of a cluster are all there in each. */
-static void test_copies_into_clusters(void)
+/* Clusters exchange what they store, and are whole. */
+static void test_clusters(void)
 {
-    enum { BLOCKS = 8 };
-    float numbers[N], *memory, sum;
+    float *memory = zeros(N * 4), *out = zeros(4), sum;
 
-    for (int i = 0; i < N; i++)
-        numbers[i] = (float)(i + 1);
-    memory = given_floats(numbers, N);
-    for (int i = 0; i < 20; i++) {
-        float *out = zeros(4);
-        CHECK_CUDA(
-            cudasim_fault_kernel("shared_copies<NOTHING>", memory, out, BLOCKS, N, 0, stream));
-        CHECK_CUDA(fetch(&sum, out, 4));
-        CHECK(sum == 2 * BLOCKS * N * (N + 1) / 2);
-    }
-    CHECK(cudasim_fault_kernel("shared_copies<NOTHING>", memory, memory, BLOCKS - 1, N, 0,
-                               stream) == cudaErrorInvalidConfiguration);
+    CHECK_CUDA(cudasim_fault_kernel("exchange<NOTHING>", memory, out, 4, N, 0, stream));
+    CHECK_CUDA(fetch(&sum, out, 4));
+    CHECK(sum == 4 * (N / 16) * (15 * 16 / 2));
+    CHECK(cudasim_fault_kernel("exchange<NOTHING>", memory, out, 3, N, 0, stream) ==
+          cudaErrorInvalidConfiguration);
     (void)cudaGetLastError();
     free_all();
 }
@@ -619,7 +611,7 @@ if (!device_begin())
     return 2;
 RUN(test_cooperative_launches);
 RUN(test_bulk_copies);
-RUN(test_copies_into_clusters);
+RUN(test_clusters);
 RUN(test_dependent_launches);
 RUN(test_foreign_memory);
 RUN(test_launch_shapes);

@@ -90,22 +90,16 @@ static void test_faults(void)
     check_faults(cases, COUNT(cases));
 }
 
-/* Blocks that copy into each other's shared memory, or exchange what they store. */
+/* Blocks that exchange what they store. */
 static void test_faults_of_clusters(void)
 {
     static const struct fault_case cases[] = {
-        {"shared_copies<NOTHING>", 8, 0, ""},
-        {"shared_copies<NO_BARRIER_AFTER_INIT>", 4, 0, "outside every array"},
-        {"shared_copies<NO_WAIT_FOR_FULL>", 4, 0, "that nothing has written"},
-        {"shared_copies<NO_WAIT_FOR_EMPTY>", 4, 0, "of another block, which that may still use"},
-        {"shared_copies<LEAVES_EARLY>", 4, 0, "cannot know that its bulk copies"},
-        {"shared_copies<EXPECTS_MORE>", 4, 0, "bytes that never come"},
-        {"shared_copies<ARRIVES_TWICE>", 4, 0, "arrives at the cluster's barrier twice"},
-        {"shared_copies<WAITS_ALONE>", 4, 0, "waits at the cluster's barrier and has not arrived"},
-        {"shared_copies<SOME_NEVER_ARRIVE>", 4, 0, "where others never arrive"},
         {"exchange<NOTHING>", 4, 0, ""},
         {"exchange<NO_WAIT_FOR_FULL>", 4, 0, "of another block of the grid"},
         {"exchange<STORES_AFTER_ARRIVING>", 4, 0, "another block of the grid"},
+        {"exchange<ARRIVES_TWICE>", 4, 0, "arrives at the cluster's barrier twice"},
+        {"exchange<WAITS_ALONE>", 4, 0, "waits at the cluster's barrier and has not arrived"},
+        {"exchange<SOME_NEVER_ARRIVE>", 4, 0, "where others never arrive"},
         {"resident_shared", 30, 0, ""},
         {"resident_shared", 31, 0, "of a block when all are resident"},
     };

@@ -140,9 +140,9 @@ static bool overlaps(uintptr_t operand, int rows, uintptr_t at, size_t bytes)
     return first < at + bytes && at < first + (uintptr_t)rows * 128;
 }
 
-bool wgmma_reads(size_t resident, uintptr_t at, size_t bytes)
+bool wgmma_reads(uintptr_t at, size_t bytes)
 {
-    const std::vector<warp_products> &warps = blocks[resident].warps;
+    const std::vector<warp_products> &warps = blocks[running_block()].warps;
 
     for (size_t w = 0; w < warps.size(); w++)
         for (const auto &group : warps[w].groups)

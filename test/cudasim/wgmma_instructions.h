@@ -6,6 +6,7 @@
 #define CUDASIM_WGMMA_INSTRUCTIONS_H
 
 static inline bool has_wgmma(void) { return cudasim::compute_major() == 9; }
+static inline bool device_code_has_wgmma(void) { return has_wgmma(); }
 
 static inline wgmma_matrix wgmma_operand(shared_at at) { return at; }
 

@@ -34,7 +34,7 @@ CUDA_CHOICE  := $(if $(CUDA_WANTED),$(CUDA_WITH),$(CUDA_WITHOUT))
 # Subnormal numbers are flushed to zero and nothing is contracted, which gives the f32 class the
 # CPU's bits. ptxas -v reports the registers of each kernel.
 # Code for sm_90 is made for that architecture alone, sm_90a, as no other device runs it anyway, and
-# clusters of blocks want that (kernels/cuda/ptx.cuh). PTX is for any later device.
+# wgmma wants that (kernels/cuda/wgmma.cuh). PTX is for any later device.
 CUDA_CODES := $(patsubst 90,90a,$(CUDA_ARCHS))
 GENCODE    := $(foreach arch,$(CUDA_CODES),-gencode arch=compute_$(arch),code=sm_$(arch)) \
               $(foreach arch,$(CUDA_PTX),-gencode arch=compute_$(arch),code=compute_$(arch))

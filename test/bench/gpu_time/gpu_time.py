@@ -47,7 +47,7 @@ BANDWIDTH = 4.25e12
 # assumed; products of more than 64 rows depend on it. An H100 has shown 21 (4.9 TB/s, by 128 blocks
 # of 192 x 192, while the memory was the limit).
 L2_BANDWIDTH, L2_BYTES = 28 * SMS * CLOCK, 50e6
-# The port itself. What one read of L2 brings to a cluster of blocks passes the port of each.
+# The port itself.
 PORT = 64 * CLOCK
 # Shared memory, which has 32 banks of 4 bytes.
 SHARED_BANDWIDTH = 128 * CLOCK
