@@ -4,8 +4,12 @@
  *
  *   E7   microseconds of every launcher at the row counts of rounds, from replays of a graph with
  *        one launch a layer, and their sum over a pass. The sum is what the time of a round is to
- *        be compared with, and the parts show where it goes. Attention with many heads to a kv
- *        head by each size of tile, of which the library chooses by a rule that is an estimate
+ *        be compared with, and the parts show where it goes. All layers of a pass in their order,
+ *        and the same without one of the launches: what that takes where the others hide a part of
+ *        it. Attention with many heads to a kv head by each size of tile, of which the library
+ *        chooses by a rule that is an estimate
+ *   E8   microseconds of products by matrices of as many bytes and other shapes: what the number of
+ *        blocks and the length of their chains take
  *
  * m rows are m / 6 sequences that verify five proposals and one token, or one sequence that
  * decodes. Layers share no weight or cache until these are well beyond the L2 cache (replay.h);
@@ -29,6 +33,13 @@ static const struct shape models[] = {
 static const struct shape tiny[] = {{"tiny", 2, 128, 192, 2, 1, 64, 300}};
 static const struct shape many_heads = {"glm4-9b", 40, 4096, 13696, 32, 2, 128, 151552};
 static const struct shape tiny_many_heads = {"tiny, many heads", 2, 128, 192, 8, 1, 128, 300};
+/* E8 takes their product down. */
+static const struct shape matrices[] = {
+    {"", 12, 2048, 8192, 1, 1, 64, 64},  {"", 12, 4096, 4096, 1, 1, 64, 64},
+    {"", 12, 8192, 2048, 1, 1, 64, 64},  {"", 12, 2048, 24576, 1, 1, 64, 64},
+    {"", 12, 4096, 12288, 1, 1, 64, 64}, {"", 12, 8448, 5952, 1, 1, 64, 64},
+    {"", 12, 12288, 4096, 1, 1, 64, 64}, {"", 12, 24576, 2048, 1, 1, 64, 64},
+};
 static const int32_t timed[] = {1, 6, 12, 24, 48, 96, 192};
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
 enum { MOST = 192, TOKENS = 6, CONTEXT = 640, REPEATS = 5, WGMMA_FROM = 9, SHIFT = 3 };
@@ -40,6 +51,8 @@ struct lab {
     enum product product; /* that is timed, */
     int by_wgmma;         /* and by which kernel: 0: mma.sync */
     int32_t tiles;        /* their size, where attention is timed by each */
+    int left_out;         /* of a layer's launches; -1: none */
+    int is_tiny;
     cudaStream_t stream;
     struct sb_launch_limits limits;
     int32_t m, context;
@@ -83,33 +96,27 @@ static void good(cudaError_t error)
     must(error == cudaSuccess, "a launch");
 }
 
-/* ------------------------------------------------------------------ launchers, one of each a
- * layer */
+/* ------------------------------------------------------------------ launchers, of a layer */
 
 /* That which the lab names. Gate and up are gated. */
-static void product(void *what)
+static void product(struct lab *lab, int layer)
 {
-    struct lab *lab = what;
     const struct shape *s = lab->shape;
     const enum product p = lab->product;
-    const int n = p == HEAD ? 1 : s->layers;
+    const uint16_t *w = lab->w[p] + (size_t)(layer % lab->copies[p]) * weight_size(s, p);
 
-    for (int i = 0; i < n; i++) {
-        const uint16_t *w = lab->w[p] + (size_t)(i % lab->copies[p]) * weight_size(s, p);
-        if (p == GATE_UP)
-            good((lab->by_wgmma ? sb_cuda_gated_wgmma : sb_cuda_gated_mma)(
-                lab->act, lab->h, w, SB_BF16, NULL, lab->m, s->inter, s->hidden, &lab->limits,
-                lab->stream));
-        else
-            good((lab->by_wgmma ? sb_cuda_gemm_wgmma : sb_cuda_gemm_mma)(
-                p == HEAD ? lab->logits : lab->wide, lab->h, w, SB_BF16, NULL, lab->m, n_out(s, p),
-                n_in(s, p), 0, &lab->limits, lab->stream));
-    }
+    if (p == GATE_UP)
+        good((lab->by_wgmma ? sb_cuda_gated_wgmma
+                            : sb_cuda_gated_mma)(lab->act, lab->h, w, SB_BF16, NULL, lab->m,
+                                                 s->inter, s->hidden, &lab->limits, lab->stream));
+    else
+        good((lab->by_wgmma ? sb_cuda_gemm_wgmma : sb_cuda_gemm_mma)(
+            p == HEAD ? lab->logits : lab->wide, lab->h, w, SB_BF16, NULL, lab->m, n_out(s, p),
+            n_in(s, p), 0, &lab->limits, lab->stream));
 }
 
-static void norm(void *what)
+static void norm(struct lab *lab, int layer)
 {
-    struct lab *lab = what;
     const struct sb_norm args = {.m = lab->m,
                                  .n = lab->shape->hidden,
                                  .eps = 1e-6f,
@@ -118,8 +125,8 @@ static void norm(void *what)
                                  .y = lab->y,
                                  .weight = lab->ones};
 
-    for (int i = 0; i < lab->shape->layers; i++)
-        good(sb_cuda_norm(&args, SB_BF16, lab->stream));
+    (void)layer;
+    good(sb_cuda_norm(&args, SB_BF16, lab->stream));
 }
 
 /* Elements of a layer's keys, or values. */
@@ -148,36 +155,27 @@ static struct sb_attention attention_of(const struct lab *lab, int layer)
                                  .v = lab->v + (size_t)(layer % lab->caches) * plane};
 }
 
-static void rope(void *what)
+static void rope(struct lab *lab, int layer)
 {
-    struct lab *lab = what;
+    const struct sb_attention attention = attention_of(lab, layer);
 
-    for (int i = 0; i < lab->shape->layers; i++) {
-        const struct sb_attention attention = attention_of(lab, i);
-        good(sb_cuda_rope_kv(lab->wide, &attention, &lab->pass, SB_BF16, lab->stream));
-    }
+    good(sb_cuda_rope_kv(lab->wide, &attention, &lab->pass, SB_BF16, lab->stream));
 }
 
-static void attend(void *what)
+static void attend(struct lab *lab, int layer)
 {
-    struct lab *lab = what;
+    const struct sb_attention attention = attention_of(lab, layer);
 
-    for (int i = 0; i < lab->shape->layers; i++) {
-        const struct sb_attention attention = attention_of(lab, i);
-        good(sb_cuda_attend_mma(lab->h, SB_BF16, lab->wide, &attention, &lab->pass, lab->scratch,
-                                lab->counters, lab->stream));
-    }
+    good(sb_cuda_attend_mma(lab->h, SB_BF16, lab->wide, &attention, &lab->pass, lab->scratch,
+                            lab->counters, lab->stream));
 }
 
-static void rope_attend(void *what)
+static void rope_attend(struct lab *lab, int layer)
 {
-    struct lab *lab = what;
+    const struct sb_attention attention = attention_of(lab, layer);
 
-    for (int i = 0; i < lab->shape->layers; i++) {
-        const struct sb_attention attention = attention_of(lab, i);
-        good(sb_cuda_rope_attend_mma(lab->h, SB_BF16, lab->wide, &attention, &lab->pass,
-                                     lab->scratch, lab->counters, &lab->limits, lab->stream));
-    }
+    good(sb_cuda_rope_attend_mma(lab->h, SB_BF16, lab->wide, &attention, &lab->pass, lab->scratch,
+                                 lab->counters, &lab->limits, lab->stream));
 }
 
 static cudaError_t rope_attend_by_tiles(struct lab *lab, int layer)
@@ -189,12 +187,43 @@ static cudaError_t rope_attend_by_tiles(struct lab *lab, int layer)
                                       lab->stream);
 }
 
-static void rope_attend_in(void *what)
+static void rope_attend_in(struct lab *lab, int layer)
 {
-    struct lab *lab = what;
+    good(rope_attend_by_tiles(lab, layer));
+}
 
-    for (int i = 0; i < lab->shape->layers; i++)
-        good(rope_attend_by_tiles(lab, i));
+static void swiglu(struct lab *lab, int layer)
+{
+    (void)layer;
+    good(sb_cuda_swiglu(lab->h, SB_BF16, lab->wide, lab->m, lab->shape->inter, lab->stream));
+}
+
+/* What a layer consists of, in its order. */
+enum { NO_PRODUCT = -1 };
+static const struct {
+    const char *name;
+    void (*issue)(struct lab *, int layer);
+    int product;
+} steps[] = {
+    {"its norm", norm, NO_PRODUCT},
+    {"qkv", product, QKV},
+    {"attention", rope_attend, NO_PRODUCT},
+    {"o", product, O},
+    {"its second norm", norm, NO_PRODUCT},
+    {"gate_up", product, GATE_UP},
+    {"down", product, DOWN},
+};
+
+/* A product is by wgmma where the library may choose that. */
+static void whole_layer(struct lab *lab, int layer)
+{
+    lab->by_wgmma = lab->limits.map_encoder && lab->m >= WGMMA_FROM;
+    for (int i = 0; i < (int)COUNT(steps); i++) {
+        if (steps[i].product != NO_PRODUCT)
+            lab->product = (enum product)steps[i].product;
+        if (i != lab->left_out)
+            steps[i].issue(lab, layer);
+    }
 }
 
 /* The columns that a pass's sequences move where all have to be SHIFT nearer to their slots' begin,
@@ -217,11 +246,11 @@ static struct sb_move realignment(const struct lab *lab)
                             .len = lab->len};
 }
 
-static void realign(void *what)
+static void realign(struct lab *lab, int layer)
 {
-    struct lab *lab = what;
     const struct sb_move move = realignment(lab);
 
+    (void)layer;
     good(sb_cuda_move(lab->k, SB_BF16, &move, lab->stream));
 }
 
@@ -235,21 +264,13 @@ static size_t moved(const struct lab *lab)
 }
 
 /* What the driver takes to copy as many bytes, here from the keys to the values. */
-static void copy_as_much(void *what)
+static void copy_as_much(struct lab *lab, int layer)
 {
-    struct lab *lab = what;
     const size_t half = moved(lab) / 2;
 
+    (void)layer;
     good(cudaMemcpyAsync(lab->v, lab->k, half, cudaMemcpyDeviceToDevice, lab->stream));
     good(cudaMemcpyAsync(lab->v, lab->k, half, cudaMemcpyDeviceToDevice, lab->stream));
-}
-
-static void swiglu(void *what)
-{
-    struct lab *lab = what;
-
-    for (int i = 0; i < lab->shape->layers; i++)
-        good(sb_cuda_swiglu(lab->h, SB_BF16, lab->wide, lab->m, lab->shape->inter, lab->stream));
 }
 
 /* The samplers that are timed: without filters, and with those in usual use. */
@@ -272,15 +293,15 @@ static void choose_into(struct lab *lab, float *logprob, float *margin,
     good(sb_cuda_select(&args, lab->scratch, lab->stream));
 }
 
-static void choose(void *what)
+static void choose(struct lab *lab, int layer)
 {
-    choose_into(what, NULL, NULL, NULL);
+    (void)layer;
+    choose_into(lab, NULL, NULL, NULL);
 }
 
-static void choose_with_logprob(void *what)
+static void choose_with_logprob(struct lab *lab, int layer)
 {
-    struct lab *lab = what;
-
+    (void)layer;
     choose_into(lab, lab->logprob, lab->margin, NULL);
 }
 
@@ -296,23 +317,25 @@ static void sample_by(struct lab *lab, int sampler)
     choose_into(lab, NULL, NULL, &samplers);
 }
 
-static void sample(void *lab)
+static void sample(struct lab *lab, int layer)
 {
+    (void)layer;
     sample_by(lab, NO_FILTER);
 }
-static void sample_filtered(void *lab)
+static void sample_filtered(struct lab *lab, int layer)
 {
+    (void)layer;
     sample_by(lab, FILTERS);
 }
 
 /* ------------------------------------------------------------------ what they work on */
 
-static void open_weights(struct lab *lab)
+static void open_weights(struct lab *lab, enum product first, enum product last)
 {
     const struct shape *s = lab->shape;
 
-    for (int p = QKV; p <= HEAD; p++) {
-        const size_t size = weight_size(s, (enum product)p);
+    for (enum product p = first; p <= last; p++) {
+        const size_t size = weight_size(s, p);
         lab->copies[p] = copies_of(2 * size, s->layers);
         lab->w[p] = take(2 * size * (size_t)lab->copies[p]);
         fill(lab->w[p], size * (size_t)lab->copies[p], (uint32_t)p);
@@ -447,11 +470,10 @@ static void close_lab(struct lab *lab)
 
 /* What is timed. in_pass: how many of its launches a layer has, or a pass if there is one of it,
  * as the sum counts them. GB/s are printed for a product, too. */
-enum { NO_PRODUCT = -1 };
 static const struct {
     const char *name;
-    void (*issue)(void *); /* launches one for each layer, or */
-    int is_one;            /* one */
+    void (*issue)(struct lab *, int layer);
+    int is_one; /* for all layers */
     int in_pass, product, by_wgmma;
 } launchers[] = {
     {"norm", norm, 0, 2, NO_PRODUCT, 0},
@@ -477,7 +499,7 @@ static const struct {
 /* These move bytes and nothing else. */
 static const struct {
     const char *name;
-    void (*issue)(void *);
+    void (*issue)(struct lab *, int layer);
 } movers[] = {{"realignment", realign}, {"a copy of as much", copy_as_much}};
 
 static void open_lab(struct lab *lab)
@@ -490,13 +512,49 @@ static void open_lab(struct lab *lab)
     open_pass(lab);
 }
 
+struct issue {
+    struct lab *lab;
+    void (*issue)(struct lab *, int layer);
+    int layers;
+};
+
+static void issue_all(void *what)
+{
+    const struct issue *all = what;
+
+    for (int i = 0; i < all->layers; i++)
+        all->issue(all->lab, i);
+}
+
+/* Microseconds of a launcher, or a list of them, for so many layers. */
+static double time_us(struct lab *lab, void (*issue)(struct lab *, int layer), int layers)
+{
+    struct issue all = {lab, issue, layers};
+
+    return replay_us(lab->stream, issue_all, &all, lab->is_tiny ? 1 : REPEATS);
+}
+
+static void e7_in_order(struct lab *lab)
+{
+    for (lab->left_out = -1; lab->left_out < (int)COUNT(steps); lab->left_out++) {
+        printf("E7 %s a layer%s%s: us", lab->shape->name, lab->left_out < 0 ? "" : " without ",
+               lab->left_out < 0 ? "" : steps[lab->left_out].name);
+        for (size_t j = 0; j < (lab->is_tiny ? 2 : COUNT(timed)); j++) {
+            set_rows(lab, timed[j]);
+            printf("  m=%d %.1f", timed[j],
+                   time_us(lab, whole_layer, lab->shape->layers) / lab->shape->layers);
+        }
+        printf("\n");
+    }
+}
+
 static void e7(const struct shape *shape, int is_tiny)
 {
-    struct lab lab = {.shape = shape, .context = is_tiny ? 64 : CONTEXT};
+    struct lab lab = {.shape = shape, .context = is_tiny ? 64 : CONTEXT, .is_tiny = is_tiny};
     double sum[COUNT(timed)] = {0.0};
 
     open_lab(&lab);
-    open_weights(&lab);
+    open_weights(&lab, QKV, HEAD);
     for (size_t i = 0; i < COUNT(launchers); i++) {
         const int launches = launchers[i].is_one ? 1 : shape->layers;
         const int is_product = launchers[i].product != NO_PRODUCT;
@@ -511,7 +569,7 @@ static void e7(const struct shape *shape, int is_tiny)
             if (lab.by_wgmma && timed[j] < WGMMA_FROM)
                 continue;
             set_rows(&lab, timed[j]);
-            us = replay_us(lab.stream, launchers[i].issue, &lab, is_tiny ? 1 : REPEATS) / launches;
+            us = time_us(&lab, launchers[i].issue, launches) / launches;
             sum[j] += us * launches * launchers[i].in_pass;
             printf("  m=%d %.1f", timed[j], us);
             if (is_product && us > 0.0)
@@ -523,7 +581,7 @@ static void e7(const struct shape *shape, int is_tiny)
         printf("E7 %s %s: us", shape->name, movers[i].name);
         for (size_t j = 0; j < COUNT(timed); j++) {
             set_rows(&lab, timed[j]);
-            const double us = replay_us(lab.stream, movers[i].issue, &lab, is_tiny ? 1 : REPEATS);
+            const double us = time_us(&lab, movers[i].issue, 1);
             printf("  m=%d %.1f (%.0f GB/s)", timed[j], us, 2e-3 * (double)moved(&lab) / us);
         }
         printf("\n");
@@ -532,6 +590,7 @@ static void e7(const struct shape *shape, int is_tiny)
     for (size_t j = 0; j < COUNT(timed); j++)
         printf("  m=%d %.2f", timed[j], sum[j] / 1000.0);
     printf("\n");
+    e7_in_order(&lab);
     close_lab(&lab);
 }
 
@@ -539,7 +598,7 @@ static void e7(const struct shape *shape, int is_tiny)
 static void e7_tiles(const struct shape *shape, int is_tiny)
 {
     static const int32_t queries[SB_ROPE_ATTEND_SHAPES] = {16, 32, 48, 96};
-    struct lab lab = {.shape = shape, .context = is_tiny ? 200 : CONTEXT};
+    struct lab lab = {.shape = shape, .context = is_tiny ? 200 : CONTEXT, .is_tiny = is_tiny};
 
     open_lab(&lab);
     for (lab.tiles = 0; lab.tiles < SB_ROPE_ATTEND_SHAPES; lab.tiles++) {
@@ -549,11 +608,30 @@ static void e7_tiles(const struct shape *shape, int is_tiny)
             if (rope_attend_by_tiles(&lab, 0) == cudaErrorNotSupported)
                 continue;
             printf("  m=%d %.1f", timed[j],
-                   replay_us(lab.stream, rope_attend_in, &lab, is_tiny ? 1 : REPEATS) /
-                       shape->layers);
+                   time_us(&lab, rope_attend_in, shape->layers) / shape->layers);
         }
         printf("\n");
     }
+    close_lab(&lab);
+}
+
+/* ------------------------------------------------------------------ E8 */
+
+static void e8(const struct shape *shape, int is_tiny)
+{
+    struct lab lab = {.shape = shape, .context = 1, .product = DOWN, .is_tiny = is_tiny};
+
+    open_lab(&lab);
+    open_weights(&lab, DOWN, DOWN);
+    printf("E8 %d rows of %d columns: us", shape->hidden, shape->inter);
+    for (size_t j = 0; j < COUNT(timed); j++) {
+        set_rows(&lab, timed[j]);
+        for (lab.by_wgmma = 0; lab.by_wgmma < 2; lab.by_wgmma++)
+            if (!lab.by_wgmma || (lab.limits.map_encoder && timed[j] >= WGMMA_FROM))
+                printf("  m=%d%s %.1f", timed[j], lab.by_wgmma ? " by wgmma" : "",
+                       time_us(&lab, product, shape->layers) / shape->layers);
+    }
+    printf("\n");
     close_lab(&lab);
 }
 
@@ -572,6 +650,8 @@ int main(int argc, char **argv)
     e7_tiles(is_tiny ? &tiny_many_heads : &many_heads, is_tiny);
     if (!is_tiny)
         e7_tiles(&models[0], 0);
+    for (size_t i = 0; i < (is_tiny ? COUNT(tiny) : COUNT(matrices)); i++)
+        e8(is_tiny ? &tiny[i] : &matrices[i], is_tiny);
     printf("ok   experiment_launch\n");
     return 0;
 }
