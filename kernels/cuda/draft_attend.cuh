@@ -539,16 +539,16 @@ __device__ __forceinline__ void merge_parts(const attend_unit &u, const attend_p
 
 /* ------------------------------------------------------------------ a block's units */
 
-/* n units together: `first`, and every gridDim.x-th behind it. */
+/* n units together: number `first`, which is u, and every gridDim.x-th behind it. */
 template <enum sb_dtype TYPE, class RING>
-__device__ __forceinline__ void attend_units(RING &ring, uint8_t *memory, int first, int n,
-                                             const attend_pass &pass)
+__device__ __forceinline__ void attend_units(RING &ring, uint8_t *memory, int first,
+                                             const attend_unit &u, int n, const attend_pass &pass)
 {
     const attend_shape &a = pass.shape;
     const int group = a.group, pairs = (group + 2 * FRESH + 1) / 2, warp = (int)threadIdx.x / 32;
     unit_count *counts = (unit_count *)(memory + n * attend_memory::bytes(group));
     const auto unit = [&](int i) {
-        return unit_of(pass.tables, pass.step, first + i * (int)gridDim.x);
+        return i == 0 ? u : unit_of(pass.tables, pass.step, first + i * (int)gridDim.x);
     };
 
     for (int i = 0, pair = warp;; pair += WARPS) {
@@ -568,10 +568,10 @@ __device__ __forceinline__ void attend_units(RING &ring, uint8_t *memory, int fi
     sync_threads<THREADS>();
 #pragma unroll 1
     for (int i = 0; i < n; i++) {
-        const attend_unit u = unit(i);
-        merge_warps<TYPE>(attend_memory(memory, i, group), u, pass);
+        const attend_unit now = unit(i);
+        merge_warps<TYPE>(attend_memory(memory, i, group), now, pass);
         if (threadIdx.x == 0)
-            counts[i] = {u.token * a.kv_heads + u.kv_head, u.n_parts, 0};
+            counts[i] = {now.token * a.kv_heads + now.kv_head, now.n_parts, 0};
     }
     sync_threads<THREADS>();
     if ((int)threadIdx.x < n) {
@@ -585,11 +585,12 @@ __device__ __forceinline__ void attend_units(RING &ring, uint8_t *memory, int fi
             merge_parts<TYPE>(unit(i), pass);
 }
 
-/* Attention of a pass, all blocks together. item: this block's first unit, and then its first item
- * of the next phase; at_once: units for which `memory` has room. */
+/* Attention of a pass, all blocks together. item: number of this block's first unit, and then its
+ * first item of the next phase; unit: that unit, if there is one; at_once: units for which `memory`
+ * has room. */
 template <enum sb_dtype TYPE, class RING>
-__device__ __forceinline__ void attend(RING &ring, int &item, uint8_t *memory, int at_once,
-                                       const attend_pass &pass)
+__device__ __forceinline__ void attend(RING &ring, int &item, attend_unit unit, uint8_t *memory,
+                                       int at_once, const attend_pass &pass)
 {
     const int n_units = pass.tables.steps[pass.step].n_parts * pass.shape.kv_heads,
               blocks = (int)gridDim.x;
@@ -598,10 +599,11 @@ __device__ __forceinline__ void attend(RING &ring, int &item, uint8_t *memory, i
         int n = 1;
         while (n < at_once && item + n * blocks < n_units)
             n++;
-        attend_units<TYPE>(ring, memory, item, n, pass);
+        attend_units<TYPE>(ring, memory, item, unit, n, pass);
         item += n * blocks;
         if (item < n_units) {
             pass.tables.set_storing(0);
+            unit = unit_of(pass.tables, pass.step, item);
             sync_threads<THREADS>(); /* the next units may take the memory */
         }
     }

@@ -213,13 +213,19 @@ struct row_deal {
     }
 };
 
-/* Multiplies this block's tiles of a matrix, between barriers of the grid. finish(o, r, sum) gets
- * the sum of output o and row r, o being -1 where there is none; all threads of a warp call it
- * together. The warps meet once for several tiles. */
-template <enum sb_dtype TYPE, int NT, class INPUTS, class F>
+/* Which output and row a thread finishes, o being -1 where there is none. */
+struct sum_place {
+    int tile, o, r; /* tile: of those that the warps have multiplied */
+};
+
+/* Multiplies this block's tiles of a matrix, between barriers of the grid. early(o, r) loads what
+ * finish(o, r, sum, early) needs beside the sum of output o and row r: it is called before the sum
+ * is made, so that nobody waits for it. All threads of a warp call both together. The warps meet
+ * once for several tiles. */
+template <enum sb_dtype TYPE, int NT, class INPUTS, class E, class F>
 __device__ __forceinline__ void product(running_block<NT> &block, const step_args &a,
                                         const panels &w, const INPUTS &x, const row_deal<NT> &deal,
-                                        F finish)
+                                        E early, F finish)
 {
     const int tiles = w.tiles(), blocks = (int)gridDim.x;
     float *sums = (float *)(block.memory + a.layout.shared);
@@ -229,6 +235,13 @@ __device__ __forceinline__ void product(running_block<NT> &block, const step_arg
         left++;
     while (left > 0) {
         const int n = min(a.layout.tiles_at_once, left);
+        const auto place = [&](unsigned i) -> sum_place {
+            const int tile = (int)(i / ROWS >> deal.shift), at = (int)(i % ROWS),
+                      r = (int)(i / ROWS) & ((1 << deal.shift) - 1);
+            return {tile, tile < n ? w.row(block.tile + tile * blocks, at) : -1, r};
+        };
+        sum_place to = place(threadIdx.x);
+        auto loaded = early(to.o, to.r);
 #pragma unroll 1
         for (int i = 0; i < n; i++) {
             float acc[NT][4];
@@ -241,11 +254,14 @@ __device__ __forceinline__ void product(running_block<NT> &block, const step_arg
         const unsigned all = (unsigned)n << deal.shift; /* half warps' worth of them */
 #pragma unroll 1
         for (unsigned i = threadIdx.x; i / 32 * 2 < all; i += THREADS) {
-            const int tile = (int)(i / ROWS >> deal.shift), at = (int)(i % ROWS),
-                      r = (int)(i / ROWS) & ((1 << deal.shift) - 1);
-            const bool is_there = tile < n;
-            finish(is_there ? w.row(block.tile + tile * blocks, at) : -1, r,
-                   is_there ? add_warps<NT>(sums + tile * tile_sums<NT>::FLOATS, r, at) : 0.0f);
+            const sum_place next = place(i + THREADS);
+            const auto later = early(next.o, next.r);
+            finish(to.o, to.r,
+                   to.tile < n ? add_warps<NT>(sums + to.tile * tile_sums<NT>::FLOATS, to.r,
+                                               (int)(i % ROWS))
+                               : 0.0f,
+                   loaded);
+            to = next, loaded = later;
         }
         block.tile += n * blocks;
         left -= n;
@@ -253,6 +269,12 @@ __device__ __forceinline__ void product(running_block<NT> &block, const step_arg
             sync_threads<THREADS>(); /* the sums have been read */
     }
     block.tile -= tiles;
+}
+
+/* For a product that needs no more than its sums. */
+__device__ __forceinline__ int nothing(int o, int r)
+{
+    return 0;
 }
 
 /* x += the product */
@@ -263,13 +285,16 @@ __device__ __forceinline__ void add_product(running_block<NT> &block, const step
 {
     const global_inputs inputs = {from, w.ld, m};
 
-    product<TYPE, NT>(block, a, w, inputs, m, [&](int o, int r, float sum) {
-        if (o < 0 || r >= m)
-            return;
-        float *x = a.x + (int64_t)r * a.hidden + o;
-        *x = (SB_CUDA_FAULT(RESIDUAL_TWICE) ? 2.0f : 1.0f) * __ldcg(x) +
-             (bias ? sum + bias[o] : sum);
-    });
+    product<TYPE, NT>(
+        block, a, w, inputs, m,
+        [&](int o, int r) {
+            return o >= 0 && r < m ? __ldcg(a.x + (int64_t)r * a.hidden + o) : 0.0f;
+        },
+        [&](int o, int r, float sum, float x) {
+            if (o >= 0 && r < m)
+                a.x[(int64_t)r * a.hidden + o] = (SB_CUDA_FAULT(RESIDUAL_TWICE) ? 2.0f : 1.0f) * x +
+                                                 (bias ? sum + bias[o] : sum);
+        });
 }
 
 /* ------------------------------------------------------------------ phases */
@@ -312,7 +337,7 @@ __device__ __forceinline__ void half_layer(running_block<NT> &block, const step_
     const panels &w = layer.w[first];
     const normed_inputs inputs = norm_rows<TYPE, NT>(block, a, NULL, m);
 
-    product<TYPE, NT>(block, a, w, inputs, m, [&](int o, int r, float sum) {
+    product<TYPE, NT>(block, a, w, inputs, m, nothing, [&](int o, int r, float sum, int) {
         const float *bias = layer.bias[first];
         const float v = bias && o >= 0 ? sum + bias[o] : sum;
         const float up = __shfl_down_sync(SB_FULL_WARP, v, ROWS / 2, ROWS);
@@ -322,13 +347,18 @@ __device__ __forceinline__ void half_layer(running_block<NT> &block, const step_
             a.act[r * layer.w[second].ld + o] = (uint16_t)rounded<TYPE>(
                 __fdividef(v, 1.0f + sb_exp(0.0f - v)) * up);
     });
-    end_phase(block, a, [&] { block.bring_norm(norm_behind(block.tables(), half, a), a); });
+    attend_unit unit = {};
+    end_phase(block, a, [&] {
+        block.bring_norm(norm_behind(block.tables(), half, a), a);
+        if (!is_mlp)
+            unit = unit_of(block.tables(), step, block.tile);
+    });
     if (!is_mlp) {
         const attend_pass pass = {
             a.attention, layer.attention, block.tables(),     step,
             a.qkv,       a.attended,      layer.w[second].ld, (s.max_len + PART - 1) / PART};
-        attend<TYPE>(block.ring, block.tile, block.memory + a.layout.shared, a.layout.units_at_once,
-                     pass);
+        attend<TYPE>(block.ring, block.tile, unit, block.memory + a.layout.shared,
+                     a.layout.units_at_once, pass);
         if (!SB_CUDA_FAULT(NO_BARRIER_BEHIND_ATTENTION))
             end_phase(block, a, [] {});
         if (threadIdx.x == 0)
@@ -358,7 +388,7 @@ __device__ __forceinline__ void propose(running_block<NT> &block, const step_arg
     const row_deal<NT> deal(s.n_out);
     wide best[deal.EACH] = {};
 
-    product<TYPE, NT>(block, a, a.head, inputs, deal, [&](int o, int r, float sum) {
+    product<TYPE, NT>(block, a, a.head, inputs, deal, nothing, [&](int o, int r, float sum, int) {
         const wide key = o >= 0 ? key_of(sum, o) : 0;
 #pragma unroll
         for (int i = 0; i < deal.EACH; i++)
