@@ -64,6 +64,8 @@
     DO(KEYS_NOT_HELD_BACK)                                                                     \
     /* nobody waits for the weights of norms, */                                               \
     DO(NORM_WEIGHTS_NOT_AWAITED)                                                               \
+    /* or for the elements of x, */                                                            \
+    DO(ROWS_NOT_AWAITED)                                                                       \
     /* the residual stream counts twice where something is added to it, */                     \
     DO(RESIDUAL_TWICE)                                                                         \
     /* or later steps have the position of the one before. */                                  \

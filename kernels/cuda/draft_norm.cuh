@@ -1,7 +1,7 @@
 /*
  * Norms of the residual stream within the steps of a draft: rows of x f32, which other blocks have
  * just made, become the inputs of a product in shared memory. Every block norms all rows for
- * itself.
+ * itself. x may be known, or be awaited element by element (draft_step.cu).
  *
  *     thread t    columns 4 t .. 4 t + 3 of every 4 THREADS, of up to four rows at once
  *     rows        elements [ld] and 16 bytes of nothing, so that neighbouring rows lie in other
@@ -45,12 +45,62 @@ struct normed_inputs {
     }
 };
 
-/* Four columns of a row of x from k on, which other blocks have just made; zeros past the last. */
-__device__ __forceinline__ float4 columns_of(const float *x, int k, int n)
-{
-    const float4 zeros = {0.0f, 0.0f, 0.0f, 0.0f};
-    return k < n ? __ldcg((const float4 *)(x + k)) : zeros;
-}
+/* Rows of x that are known, behind a barrier of the grid. */
+struct known_rows {
+    const float *x;
+    int hidden;
+
+    /* Four columns from k on of each of the first n of N rows; zeros past the last column. */
+    template <int N>
+    __device__ __forceinline__ void load(float4 (&to)[N], const int (&row)[N], int n, int k) const
+    {
+        const float4 zeros = {0.0f, 0.0f, 0.0f, 0.0f};
+
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            if (i < n)
+                to[i] = k < hidden ? __ldcg((const float4 *)(x + (int64_t)row[i] * hidden + k))
+                                   : zeros;
+    }
+};
+
+/* Rows whose elements are known when they have this tag. */
+struct awaited_rows {
+    const tagged *x;
+    int hidden;
+    unsigned tag;
+
+    __device__ __forceinline__ bool take(float4 &to, const tagged *from) const
+    {
+        const tagged_pair a = load_tagged(from), b = load_tagged(from + 2);
+
+        to = {a.of[0].value, a.of[1].value, b.of[0].value, b.of[1].value};
+        return SB_CUDA_FAULT(ROWS_NOT_AWAITED) || (a.of[0].tag == tag && a.of[1].tag == tag &&
+                                                   b.of[0].tag == tag && b.of[1].tag == tag);
+    }
+    /* Asks for all before it looks at any, and says whether all are known. */
+    template <int N>
+    __device__ __forceinline__ bool take_all(float4 (&to)[N], const int (&row)[N], int n,
+                                             int k) const
+    {
+        bool are_known = true;
+
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            to[i] = {0.0f, 0.0f, 0.0f, 0.0f};
+            if (i < n && k < hidden)
+                are_known &= take(to[i], x + (int64_t)row[i] * hidden + k);
+        }
+        return are_known;
+    }
+    /* As that of known rows. */
+    template <int N>
+    __device__ __forceinline__ void load(float4 (&to)[N], const int (&row)[N], int n, int k) const
+    {
+        for (bool again = false; !take_all(to, row, n, k); again = true)
+            spin(&x->tag, again);
+    }
+};
 
 template <enum sb_dtype TYPE>
 __device__ __forceinline__ void store_normed(uint16_t *h, const float4 &v, const float *weight,
@@ -69,31 +119,32 @@ struct norm_shape {
 };
 
 /* Norms n rows, n <= ROWS_AT_ONCE, by all threads: a thread has four columns of every 4 THREADS,
- * and keeps its first. Row i is that of token index[i], or i. It is called and not copied to its
- * two places, as it is long and its registers are free before and after it. */
-template <enum sb_dtype TYPE>
-static __device__ __attribute__((noinline)) void norm_some(uint8_t *rows, const float *x,
-                                                           const int32_t *index,
-                                                           const float *weight,
+ * and keeps its first. Row i is that of token index[i], or first + i. It is called and not copied
+ * to its two places, as it is long and its registers are free before and after it. */
+template <enum sb_dtype TYPE, class X>
+static __device__ __attribute__((noinline)) void norm_some(uint8_t *rows, X x, const int32_t *index,
+                                                           int first, const float *weight,
                                                            float (*parts)[WARPS], int n,
                                                            norm_shape of)
 {
     const int k = (int)threadIdx.x * 4, pitch = normed_inputs::pitch_of(of.ld);
-    const auto row = [&](int i) { return x + (int64_t)(index ? index[i] : i) * of.hidden; };
-    float4 kept[ROWS_AT_ONCE];
+    int row[ROWS_AT_ONCE];
+    float4 kept[ROWS_AT_ONCE], more[1];
 
 #pragma unroll
     for (int i = 0; i < ROWS_AT_ONCE; i++)
-        if (i < n)
-            kept[i] = columns_of(row(i), k, of.hidden);
+        row[i] = i < n && index ? index[first + i] : first + i;
+    x.load(kept, row, n, k);
 #pragma unroll
     for (int i = 0; i < ROWS_AT_ONCE; i++) {
         if (i >= n)
             break;
         float sum = square_of(kept[i]);
 #pragma unroll 1
-        for (int next = k + 4 * THREADS; next < of.hidden; next += 4 * THREADS)
-            sum += square_of(columns_of(row(i), next, of.hidden));
+        for (int next = k + 4 * THREADS; next < of.hidden; next += 4 * THREADS) {
+            x.load(more, {row[i]}, 1, next);
+            sum += square_of(more[0]);
+        }
         for (int step = 16; step > 0; step /= 2)
             sum += __shfl_xor_sync(SB_FULL_WARP, sum, step);
         if (threadIdx.x % 32 == 0)
@@ -113,9 +164,10 @@ static __device__ __attribute__((noinline)) void norm_some(uint8_t *rows, const 
         if (k < of.ld)
             store_normed<TYPE>(h + k, kept[i], weight + k, scale, k < of.hidden);
 #pragma unroll 1
-        for (int next = k + 4 * THREADS; next < of.ld; next += 4 * THREADS)
-            store_normed<TYPE>(h + next, columns_of(row(i), next, of.hidden), weight + next, scale,
-                               next < of.hidden);
+        for (int next = k + 4 * THREADS; next < of.ld; next += 4 * THREADS) {
+            x.load(more, {row[i]}, 1, next);
+            store_normed<TYPE>(h + next, more[0], weight + next, scale, next < of.hidden);
+        }
     }
 }
 

@@ -12,6 +12,13 @@
  * Every block normalises all rows for itself, into shared memory, rather than wait for one that
  * does. An output column of o and down belongs to one block, which adds it to x.
  *
+ * Up to four tokens need three of a layer's barriers only. Each element of x is stored together
+ * with a number, its tag, which changes whenever x does (store_tagged of grid.cuh); a norm takes an
+ * element when it has the tag of the half layer before. So nobody fences, and an element is there
+ * for all when its own block has stored it. The barriers that are left keep blocks from getting so
+ * far ahead that they would overwrite what others still read. More tokens have x as it is: with
+ * tags every block would read twice as many bytes, and that takes longer than a barrier.
+ *
  * Memory. Weights and cached keys are copied ahead of all barriers, by a warp that does nothing
  * else, in the order in which the others will use them (draft_stream.cuh). The weights of a norm
  * come to shared memory while the phase before it runs, and what the model's layers and the steps'
@@ -33,8 +40,10 @@ namespace
 enum {
     MOST_TILES = 4,        /* that the warps multiply before they meet */
     MOST_HIDDEN = 1 << 14, /* far more than have room in shared memory, */
-    MOST_LAYERS = 1 << 10  /* and so are these */
+    MOST_LAYERS = 1 << 10, /* and so are these */
+    TAGGED_ROWS = 4        /* at most, for x to have tags */
 };
+static_assert((int)TAGGED_ROWS <= (int)ROWS_AT_ONCE, "they are awaited together");
 
 /* One step, with the device's arrays of struct sb_draft_step. */
 struct one_step {
@@ -63,7 +72,7 @@ struct block_layout {
 /* Arrays of the device that the blocks share, in the memory that step_prepare was given. */
 struct step_memory {
     unsigned barrier;
-    unsigned room;
+    unsigned tag;           /* the last that x had */
     wide best[MOST_TOKENS]; /* largest logit and its id, zero between steps (see key_of) */
 };
 
@@ -73,6 +82,7 @@ struct step_args {
     panels embed, head; /* head.n_out: ids that may be proposed */
     const float *final_norm;
     float *x, *qkv;
+    tagged *tagged_x; /* [TAGGED_ROWS, hidden], which takes the place of x; or NULL */
     uint16_t *attended, *act;
     int32_t *ids;
     attend_shape attention;
@@ -92,6 +102,15 @@ struct running_block {
     uint8_t *memory; /* behind the ring */
     int tile;        /* the next item, as the ring's source counts them */
 
+    __device__ __forceinline__ bool has_tags(const step_args &a) const
+    {
+        return NT == 1 && a.tagged_x;
+    }
+    /* The tag of x before that half of a layer in that step. */
+    __device__ __forceinline__ unsigned tag_of(int step, int half) const
+    {
+        return tables().last_tag + (unsigned)(step * (2 * tables().n_layers + 1) + half + 1);
+    }
     __device__ __forceinline__ stream_tables &tables() const
     {
         return *(stream_tables *)memory;
@@ -125,6 +144,14 @@ __device__ __forceinline__ void end_phase(const running_block<NT> &block, const 
         block.tables().set_storing(0); /* the fence is over */
         meanwhile();
     });
+}
+
+/* Behind a phase that has changed x, when the weights of the next norm are on their way. */
+template <int NT>
+__device__ __forceinline__ void end_changes(const running_block<NT> &block, const step_args &a)
+{
+    if (!block.has_tags(a))
+        end_phase(block, a, [&] { block.await_norm(); });
 }
 
 /* The tokens of step `number`, by a warp. */
@@ -168,27 +195,35 @@ __device__ __forceinline__ void make_tables(stream_tables *to, const step_args &
         to->kv_heads = a.attention.kv_heads, to->d = a.attention.d;
         to->by_kv_heads = (((uint64_t)1 << 32) + to->kv_heads - 1) / to->kv_heads;
         to->is_storing = to->attended = 0;
+        to->last_tag = __ldcg(&a.shared->tag);
     }
 }
 
 /* ------------------------------------------------------------------ norm */
 
-/* Rows 0 .. m - 1, after a barrier of the grid: row i is that of token index[i], or i. */
+/* Rows 0 .. m - 1 of x before that half of a layer: row i is that of token index[i], or i. */
 template <enum sb_dtype TYPE, int NT>
 __device__ __forceinline__ normed_inputs norm_rows(const running_block<NT> &block,
-                                                   const step_args &a, const int32_t *index, int m)
+                                                   const step_args &a, int step, int half,
+                                                   const int32_t *index, int m)
 {
     norm_parts *const parts = (norm_parts *)(block.memory + a.layout.parts);
     const normed_inputs inputs = {block.memory + a.layout.rows, normed_inputs::pitch_of(a.head.ld),
                                   m};
     const norm_shape of = {a.hidden, (int)a.head.ld, a.hidden_inverse, a.eps};
 
+    if (block.has_tags(a)) {
+        block.await_norm();
+        norm_some<TYPE>(block.memory + a.layout.rows,
+                        awaited_rows{a.tagged_x, a.hidden, block.tag_of(step, half)}, index, 0,
+                        block.norm(a), parts->of[0], m, of);
+    } else {
 #pragma unroll 1
-    for (int i = 0; i < m; i += ROWS_AT_ONCE)
-        norm_some<TYPE>(block.memory + a.layout.rows + i * inputs.pitch,
-                        a.x + (index ? 0 : (int64_t)i * a.hidden), index ? index + i : NULL,
-                        block.norm(a), parts->of[i / ROWS_AT_ONCE % 2],
-                        min(m - i, (int)ROWS_AT_ONCE), of);
+        for (int i = 0; i < m; i += ROWS_AT_ONCE)
+            norm_some<TYPE>(block.memory + a.layout.rows + i * inputs.pitch,
+                            known_rows{a.x, a.hidden}, index, i, block.norm(a),
+                            parts->of[i / ROWS_AT_ONCE % 2], min(m - i, (int)ROWS_AT_ONCE), of);
+    }
     sync_threads<THREADS>();
     return inputs;
 }
@@ -221,11 +256,11 @@ struct sum_place {
 /* Multiplies this block's tiles of a matrix, between barriers of the grid. early(o, r) loads what
  * finish(o, r, sum, early) needs beside the sum of output o and row r: it is called before the sum
  * is made, so that nobody waits for it. All threads of a warp call both together. The warps meet
- * once for several tiles. */
+ * once for several tiles. is_fenced: a fence follows */
 template <enum sb_dtype TYPE, int NT, class INPUTS, class E, class F>
 __device__ __forceinline__ void product(running_block<NT> &block, const step_args &a,
                                         const panels &w, const INPUTS &x, const row_deal<NT> &deal,
-                                        E early, F finish)
+                                        bool is_fenced, E early, F finish)
 {
     const int tiles = w.tiles(), blocks = (int)gridDim.x;
     float *sums = (float *)(block.memory + a.layout.shared);
@@ -240,28 +275,31 @@ __device__ __forceinline__ void product(running_block<NT> &block, const step_arg
                       r = (int)(i / ROWS) & ((1 << deal.shift) - 1);
             return {tile, tile < n ? w.row(block.tile + tile * blocks, at) : -1, r};
         };
-        sum_place to = place(threadIdx.x);
-        auto loaded = early(to.o, to.r);
+        const auto load = [&](unsigned i) {
+            const sum_place at = place(i);
+            return early(at.o, at.r);
+        };
+        auto loaded = load(threadIdx.x);
 #pragma unroll 1
         for (int i = 0; i < n; i++) {
             float acc[NT][4];
             multiply_tile<TYPE, NT>(acc, block.ring, x, 0, w.stages());
             store_warp_sums<NT>(sums + i * tile_sums<NT>::FLOATS, acc);
         }
-        if (left == n)
+        if (left == n && is_fenced)
             block.tables().set_storing(1);
         sync_threads<THREADS>();
         const unsigned all = (unsigned)n << deal.shift; /* half warps' worth of them */
 #pragma unroll 1
         for (unsigned i = threadIdx.x; i / 32 * 2 < all; i += THREADS) {
-            const sum_place next = place(i + THREADS);
-            const auto later = early(next.o, next.r);
-            finish(to.o, to.r,
-                   to.tile < n ? add_warps<NT>(sums + to.tile * tile_sums<NT>::FLOATS, to.r,
+            const auto later = load(i + THREADS);
+            const sum_place at = place(i);
+            finish(at.o, at.r,
+                   at.tile < n ? add_warps<NT>(sums + at.tile * tile_sums<NT>::FLOATS, at.r,
                                                (int)(i % ROWS))
                                : 0.0f,
                    loaded);
-            to = next, loaded = later;
+            loaded = later;
         }
         block.tile += n * blocks;
         left -= n;
@@ -272,44 +310,60 @@ __device__ __forceinline__ void product(running_block<NT> &block, const step_arg
 }
 
 /* For a product that needs no more than its sums. */
-__device__ __forceinline__ int nothing(int o, int r)
+__device__ __forceinline__ int nothing(int, int)
 {
     return 0;
 }
 
-/* x += the product */
+/* x += the product of half a layer. Behind the last of a step x is there without tags, too, for
+ * whoever looks at it when the kernel has ended. */
 template <enum sb_dtype TYPE, int NT>
-__device__ __forceinline__ void add_product(running_block<NT> &block, const step_args &a, int m,
-                                            const panels &w, const float *bias,
+__device__ __forceinline__ void add_product(running_block<NT> &block, const step_args &a, int step,
+                                            int half, const panels &w, const float *bias,
                                             const uint16_t *from)
 {
+    const int m = a.steps[step].n_tokens;
     const global_inputs inputs = {from, w.ld, m};
+    const bool has_tags = block.has_tags(a);
+    const auto at = [&](int o, int r) { return (int64_t)r * a.hidden + o; };
 
     product<TYPE, NT>(
-        block, a, w, inputs, m,
+        block, a, w, inputs, m, !has_tags,
         [&](int o, int r) {
-            return o >= 0 && r < m ? __ldcg(a.x + (int64_t)r * a.hidden + o) : 0.0f;
+            return o < 0 || r >= m ? 0.0f
+                   : has_tags      ? __ldcg(&a.tagged_x[at(o, r)].value)
+                                   : __ldcg(a.x + at(o, r));
         },
         [&](int o, int r, float sum, float x) {
-            if (o >= 0 && r < m)
-                a.x[(int64_t)r * a.hidden + o] = (SB_CUDA_FAULT(RESIDUAL_TWICE) ? 2.0f : 1.0f) * x +
-                                                 (bias ? sum + bias[o] : sum);
+            const float all = (SB_CUDA_FAULT(RESIDUAL_TWICE) ? 2.0f : 1.0f) * x +
+                              (bias && o >= 0 ? sum + bias[o] : sum);
+            if (o < 0 || r >= m)
+                return;
+            if (has_tags)
+                store_tagged(a.tagged_x + at(o, r), all, block.tag_of(step, half + 1));
+            if (!has_tags || half + 1 == 2 * a.n_layers)
+                a.x[at(o, r)] = all;
         });
 }
 
 /* ------------------------------------------------------------------ phases */
 
 /* x[t] = the embedding of token t. A thread copies every so manieth element. */
-template <enum sb_dtype TYPE>
-__device__ __forceinline__ void embed(const step_args &a, const one_step &s)
+template <enum sb_dtype TYPE, int NT>
+__device__ __forceinline__ void embed(const running_block<NT> &block, const step_args &a, int step)
 {
+    const one_step &s = a.steps[step];
+
 #pragma unroll 1
     for (int i = (int)(blockIdx.x * THREADS + threadIdx.x); i < s.n_tokens * a.hidden;
          i += (int)gridDim.x * THREADS) {
         const int token = i / a.hidden, k = i % a.hidden, id = __ldcg(a.ids + s.id_at[token]);
         const bool is_known = id >= 0 && id < a.vocab;
-        const uint32_t bits = is_known ? a.embed.element(id, k) : 0;
-        a.x[i] = widened<TYPE>(bits);
+        const float value = widened<TYPE>(is_known ? a.embed.element(id, k) : 0);
+        if (block.has_tags(a))
+            store_tagged(a.tagged_x + i, value, block.tag_of(step, 0));
+        else
+            a.x[i] = value;
     }
 }
 
@@ -335,9 +389,9 @@ __device__ __forceinline__ void half_layer(running_block<NT> &block, const step_
     const one_step &s = a.steps[step];
     const int m = s.n_tokens, first = is_mlp ? GATE_UP : QKV, second = is_mlp ? DOWN : O;
     const panels &w = layer.w[first];
-    const normed_inputs inputs = norm_rows<TYPE, NT>(block, a, NULL, m);
+    const normed_inputs inputs = norm_rows<TYPE, NT>(block, a, step, half, NULL, m);
 
-    product<TYPE, NT>(block, a, w, inputs, m, nothing, [&](int o, int r, float sum, int) {
+    product<TYPE, NT>(block, a, w, inputs, m, true, nothing, [&](int o, int r, float sum, int) {
         const float *bias = layer.bias[first];
         const float v = bias && o >= 0 ? sum + bias[o] : sum;
         const float up = __shfl_down_sync(SB_FULL_WARP, v, ROWS / 2, ROWS);
@@ -365,9 +419,9 @@ __device__ __forceinline__ void half_layer(running_block<NT> &block, const step_
             store_release_shared(&block.tables().attended,
                                  (unsigned)(step * a.n_layers + half / 2 + 1));
     }
-    add_product<TYPE, NT>(block, a, m, layer.w[second], layer.bias[second],
+    add_product<TYPE, NT>(block, a, step, half, layer.w[second], layer.bias[second],
                           is_mlp ? a.act : a.attended);
-    end_phase(block, a, [&] { block.await_norm(); });
+    end_changes(block, a);
 }
 
 /* A logit and its id as a number that is the larger the larger the logit is, and of equal ones the
@@ -381,20 +435,23 @@ __device__ __forceinline__ wide key_of(float logit, int id)
 }
 
 template <enum sb_dtype TYPE, int NT>
-__device__ __forceinline__ void propose(running_block<NT> &block, const step_args &a,
-                                        const one_step &s)
+__device__ __forceinline__ void propose(running_block<NT> &block, const step_args &a, int step)
 {
-    const normed_inputs inputs = norm_rows<TYPE, NT>(block, a, s.out, s.n_out);
+    const one_step &s = a.steps[step];
+    const normed_inputs inputs = norm_rows<TYPE, NT>(block, a, step, 2 * a.n_layers, s.out,
+                                                     s.n_out);
     const row_deal<NT> deal(s.n_out);
     wide best[deal.EACH] = {};
 
-    product<TYPE, NT>(block, a, a.head, inputs, deal, nothing, [&](int o, int r, float sum, int) {
+    const auto keep = [&](int o, int r, float sum, int) {
         const wide key = o >= 0 ? key_of(sum, o) : 0;
 #pragma unroll
         for (int i = 0; i < deal.EACH; i++)
             if (r == deal.row(i) && key > best[i])
                 best[i] = key;
-    });
+    };
+
+    product<TYPE, NT>(block, a, a.head, inputs, deal, true, nothing, keep);
 #pragma unroll
     for (int i = 0; i < deal.EACH; i++) {
         for (int step = ROWS / 2; step > 0; step /= 2) {
@@ -438,13 +495,15 @@ __global__ void __launch_bounds__(BLOCK, 1) step_kernel(const step_args a)
 #pragma unroll 1
     for (int i = 0; i < a.n_steps; i++) {
         block.bring_norm(block.tables().layers[0].attn_norm, a);
-        embed<TYPE>(a, a.steps[i]);
-        end_phase(block, a, [&] { block.await_norm(); });
+        embed<TYPE>(block, a, i);
+        end_changes(block, a);
 #pragma unroll 1
         for (int half = 0; half < 2 * a.n_layers; half++)
             half_layer<TYPE, NT>(block, a, i, half);
-        propose<TYPE, NT>(block, a, a.steps[i]);
+        propose<TYPE, NT>(block, a, i);
     }
+    if (block.has_tags(a) && blockIdx.x + threadIdx.x == 0)
+        a.shared->tag = block.tag_of(a.n_steps, 0) - 1;
 }
 
 /* ------------------------------------------------------------------ preparing */
@@ -563,21 +622,25 @@ cudaError_t copy_layers(struct step_layer *to, const struct sb_step_model *m,
     return error == cudaSuccess ? cudaStreamSynchronize(NULL) : error;
 }
 
-/* The memory of step_prepare: step_memory, counters, layers. */
+/* The memory of step_prepare: step_memory, counters, layers, x with tags. */
 struct memory_parts {
     step_memory *shared;
     unsigned *counters;
     step_layer *layers;
+    tagged *x;
     size_t bytes;
 
-    memory_parts(void *memory, int kv_heads, int n_layers)
+    memory_parts(void *memory, int kv_heads, int n_layers, int hidden)
     {
         const size_t counted = ((size_t)MOST_TOKENS * (size_t)kv_heads * sizeof *counters + 15) /
                                16 * 16;
         shared = (step_memory *)memory;
         counters = (unsigned *)(shared + 1);
         layers = (step_layer *)((char *)counters + counted);
-        bytes = sizeof *shared + counted + (size_t)n_layers * sizeof *layers;
+        const size_t before = (sizeof *shared + counted + (size_t)n_layers * sizeof *layers + 15) /
+                              16 * 16;
+        x = (tagged *)((char *)memory + before);
+        bytes = before + (size_t)TAGGED_ROWS * (size_t)hidden * sizeof *x;
     }
 };
 
@@ -636,7 +699,7 @@ int most_tokens(const struct sb_draft_step *steps, int n)
 
 size_t sb_cuda_step_bytes(const struct sb_exec_limits *limits)
 {
-    return memory_parts(NULL, limits->max_heads, limits->draft_layers).bytes;
+    return memory_parts(NULL, limits->max_heads, limits->draft_layers, limits->max_width).bytes;
 }
 
 cudaError_t sb_cuda_step_prepare(struct sb_cuda_draft *draft, const struct sb_step_model *model,
@@ -644,7 +707,7 @@ cudaError_t sb_cuda_step_prepare(struct sb_cuda_draft *draft, const struct sb_st
                                  void *memory)
 {
     const struct sb_attention *a = &layers[0].attention;
-    const memory_parts parts(memory, a->heads, model->n_layers);
+    const memory_parts parts(memory, a->heads, model->n_layers, model->hidden);
     cudaError_t error = cudaSuccess;
 
     *draft = {*model, *model->embed, *model->head, *a, type, 0, 0, memory};
@@ -670,7 +733,7 @@ cudaError_t sb_cuda_steps(const struct sb_cuda_draft *draft, const struct sb_dra
 {
     const struct sb_step_model *m = &draft->model;
     const struct sb_attention *t = &draft->attention;
-    const memory_parts parts(draft->memory, t->heads, m->n_layers);
+    const memory_parts parts(draft->memory, t->heads, m->n_layers, m->hidden);
     const int most = most_tokens(steps, n);
     step_args a = {};
 
@@ -684,6 +747,7 @@ cudaError_t sb_cuda_steps(const struct sb_cuda_draft *draft, const struct sb_dra
     a.final_norm = m->final_norm;
     a.x = m->x;
     a.qkv = m->qkv;
+    a.tagged_x = most <= TAGGED_ROWS ? parts.x : NULL;
     a.attended = (uint16_t *)m->attended;
     a.act = (uint16_t *)m->act;
     a.ids = ids;

@@ -86,6 +86,7 @@ struct stream_tables {
     uint64_t by_kv_heads; /* 2^32 / kv_heads, rounded up: to divide numbers of units */
     unsigned is_storing;  /* whether the block has results on their way to other blocks */
     unsigned attended;    /* phases of attention that all blocks have behind them */
+    unsigned last_tag;    /* of x, by the launch before */
     step_tokens steps[SB_DRAFT_STEPS_MAX];
     step_layer layers[1]; /* [n_layers] */
 

@@ -28,6 +28,10 @@
  *   load_relaxed(at)             Reads such a word, and says nothing of others' stores.
  *   store_release_shared(at, n)  Stores to a word of shared memory. Who reads it by
  *   load_acquire_shared(at)      sees what this thread has stored, or has itself seen, before.
+ *   store_tagged(at, value, tag) Stores a float and a number together. Who finds that number by
+ *                                load_tagged there has that float, without a fence, and knows
+ *                                nothing of other stores.
+ *   load_tagged(at)              Two of them that follow each other, at a multiple of 16 bytes.
  *   inc_acq_rel(at, most)        Adds 1 to a word, or makes it 0 where it is `most`, and returns
  *                                what it was. It does what add_release does and what load_acquire
  *                                does.
@@ -60,7 +64,37 @@
 
 #include "kernels/cuda/common.cuh"
 
+struct tagged {
+    float value;
+    unsigned tag;
+};
+struct tagged_pair {
+    tagged of[2];
+};
+
 #if defined(__CUDACC__)
+
+/* PTX ISA, "Memory Consistency Model: Vector Data-types": each element of 8 bytes is loaded and
+ * stored as a whole. */
+static __device__ __forceinline__ void store_tagged(tagged *at, float value, unsigned tag)
+{
+    const uint64_t both = (uint64_t)tag << 32 | __float_as_uint(value);
+
+    asm volatile("st.relaxed.gpu.global.b64 [%0],%1;" ::"l"(__cvta_generic_to_global(at)), "l"(both)
+                 : "memory");
+}
+
+static __device__ __forceinline__ tagged_pair load_tagged(const tagged *at)
+{
+    uint64_t a, b;
+
+    asm volatile("ld.relaxed.gpu.global.v2.b64 {%0,%1},[%2];"
+                 : "=l"(a), "=l"(b)
+                 : "l"(__cvta_generic_to_global(at))
+                 : "memory");
+    return {{{__uint_as_float((uint32_t)a), (unsigned)(a >> 32)},
+             {__uint_as_float((uint32_t)b), (unsigned)(b >> 32)}}};
+}
 
 static __device__ __forceinline__ void grid_wait_for_previous(void)
 {

@@ -42,6 +42,22 @@ __attribute__((noinline, no_sanitize("thread"))) static unsigned load_relaxed(co
     return *at;
 }
 
+static inline void store_tagged(tagged *at, float value, unsigned tag)
+{
+    cudasim::atomic(at, [value, tag](tagged) { return tagged{value, tag}; });
+}
+
+static inline tagged_pair load_tagged(const tagged *at)
+{
+    tagged_pair pair;
+
+    if ((uintptr_t)at % 16)
+        cudasim::misaligned(at, 16);
+    for (int i = 0; i < 2; i++)
+        pair.of[i] = cudasim::atomic((tagged *)at + i, [](tagged was) { return was; });
+    return pair;
+}
+
 /* Words of shared memory order warps of a block here only as far as the block's barriers do. */
 static inline void store_release_shared(unsigned *at, unsigned n)
 {
