@@ -38,8 +38,8 @@
  * library's kernels for many rows); wgmma for few rows (m64 of weights by n8 has no advantage while
  * the memory is the limit; gemm_wgmma.cu is for many); instances for every eight rows of x (idle
  * mma are hidden behind the memory, and each instance is code to be loaded); clusters of blocks
- * that share x by multicast, so that L2 is read less (devices that have them have wgmma, too, which
- * takes half as long for 96 rows).
+ * that share x by multicast, so that L2 is read less (on an H200 they took 78 us for 96 rows where
+ * wgmma takes 36; sm_100, which has no wgmma, has never been timed).
  */
 #include "kernels/cuda/gemm_launch.cuh"
 #include "kernels/cuda/gemm_tile.cuh"

@@ -186,7 +186,7 @@ cudaError_t sb_cuda_gemm_mma_in(int32_t shape, float *y, const void *x, const vo
 enum { SB_GEMM_KERNELS = SB_GEMM_SHAPES + 9 };
 int32_t sb_cuda_gemm_mma_shape(enum sb_dtype type, int32_t m, int32_t n_out, int32_t n_in,
                                const struct sb_launch_limits *limits);
-/* The same two by wgmma, for 17 rows and more. Whether their bits are those of sb_cuda_gemm_mma is
+/* The same two by wgmma, for 9 rows and more. Whether their bits are those of sb_cuda_gemm_mma is
  * to be tested on the device. cudaErrorNotSupported: there is no map_encoder. _in: by the blocks of
  * one shape. */
 enum { SB_WGMMA_SHAPES = 11 };

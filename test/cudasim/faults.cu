@@ -485,14 +485,15 @@ static __global__ void bulk(float *memory, float *out)
         *out = sum;
 }
 
-enum { CLUSTER = 4 };
+enum { CLUSTER = 4, PIECE = THREADS / 8 };
 
-/* Each block of a cluster stores its part of `memory`, and reads that of the next block behind the
- * cluster's barrier. */
+/* Each of up to eight blocks stores its piece of `memory`, and reads that of the next block of its
+ * cluster behind the cluster's barrier. */
 template <int WRONG>
 static __global__ void exchange(float *memory, float *out)
 {
-    const int rank = blockIdx.x % CLUSTER, next = (rank + 1) % CLUSTER, t = threadIdx.x;
+    const int t = threadIdx.x, me = blockIdx.x, rank = me % CLUSTER,
+              next = me - rank + (rank + 1) % CLUSTER;
 
     if (WRONG == SOME_NEVER_ARRIVE && rank == 2 && t < 32)
         __syncthreads();
@@ -500,15 +501,15 @@ static __global__ void exchange(float *memory, float *out)
         cluster_arrive();
         __syncwarp();
     }
-    if (t < CHUNK)
-        memory[CHUNK * rank + t] = (float)t;
+    if (t < PIECE)
+        memory[PIECE * me + t] = (float)t;
     if (WRONG != STORES_AFTER_ARRIVING && WRONG != WAITS_ALONE)
         cluster_arrive();
     if (WRONG == ARRIVES_TWICE)
         cluster_arrive();
     if (WRONG != NO_WAIT_FOR_FULL)
         cluster_wait();
-    atomicAdd(out, memory[CHUNK * next + t % CHUNK]);
+    atomicAdd(out, memory[PIECE * next + t % PIECE]);
 }
 
 /* ------------------------------------------------------------------ products of a warpgroup */

@@ -54,15 +54,15 @@ static void test_bulk_copies(void)
     free_all();
 }
 
-/* Clusters exchange what they store, and are whole. */
+/* Blocks of two clusters exchange what they store, each with its own; clusters are whole. */
 static void test_clusters(void)
 {
     float *memory = zeros(N * 4), *out = zeros(4), sum;
 
-    CHECK_CUDA(cudasim_fault_kernel("exchange<NOTHING>", memory, out, 4, N, 0, stream));
+    CHECK_CUDA(cudasim_fault_kernel("exchange<NOTHING>", memory, out, 8, N, 0, stream));
     CHECK_CUDA(fetch(&sum, out, 4));
-    CHECK(sum == 4 * (N / 16) * (15 * 16 / 2));
-    CHECK(cudasim_fault_kernel("exchange<NOTHING>", memory, out, 3, N, 0, stream) ==
+    CHECK(sum == 8 * (N / 8) * (7 * 8 / 2));
+    CHECK(cudasim_fault_kernel("exchange<NOTHING>", memory, out, 7, N, 0, stream) ==
           cudaErrorInvalidConfiguration);
     (void)cudaGetLastError();
     free_all();

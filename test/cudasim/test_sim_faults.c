@@ -94,7 +94,7 @@ static void test_faults(void)
 static void test_faults_of_clusters(void)
 {
     static const struct fault_case cases[] = {
-        {"exchange<NOTHING>", 4, 0, ""},
+        {"exchange<NOTHING>", 8, 0, ""},
         {"exchange<NO_WAIT_FOR_FULL>", 4, 0, "of another block of the grid"},
         {"exchange<STORES_AFTER_ARRIVING>", 4, 0, "another block of the grid"},
         {"exchange<ARRIVES_TWICE>", 4, 0, "arrives at the cluster's barrier twice"},
