@@ -7,7 +7,7 @@
  *
  *     embed |                                                          x f32
  *     layer: norm, qkv | attention | x += o | norm, gate_up, gate | x += down |        5 barriers
- *     norm, head, largest logit | ids |
+ *     norm, head, largest logit | ids |      or, of a launch of one step: norm, head, logits
  *
  * Every block normalises all rows for itself, into shared memory, rather than wait for one that
  * does. An output column of o and down belongs to one block, which adds it to x.
@@ -32,8 +32,7 @@
  * Rejected: a kernel for each layer, whose 28 launches wait as long as the barriers; norms of sums
  * that the block before has made, which need the scale of a row before the row is complete.
  */
-#include "kernels/cuda/draft_attend.cuh"
-#include "kernels/cuda/draft_norm.cuh"
+#include "kernels/cuda/draft_block.cuh"
 
 namespace
 {
@@ -45,160 +44,6 @@ enum {
     TAGGED_ROWS = 4        /* at most, for x to have tags */
 };
 static_assert((int)TAGGED_ROWS <= (int)ROWS_AT_ONCE, "they are awaited together");
-
-/* One step, with the device's arrays of struct sb_draft_step. */
-struct one_step {
-    int n_tokens, n_out, max_len;
-    const int32_t *id_at, *pos, *seq, *cap, *start, *out, *select_at;
-    const int64_t *base;
-};
-
-/* Slots of the ring, for 8 NT rows: many normed rows need some of the room. */
-template <int NT>
-constexpr int SLOTS = NT > 2 ? 3 : 4;
-
-template <int NT>
-constexpr int RING = slot_ring<SLOTS<NT>>::BYTES;
-
-/* What lies where in a block's shared memory, in bytes behind the ring. The tables are first. */
-struct block_layout {
-    int norm;   /* weights of the next norm, f32 [hidden] */
-    int parts;  /* norm_parts */
-    int shared; /* sums of tiles and then normed rows, or units of attention */
-    int rows;   /* the normed rows */
-    int bytes;  /* in all, with the ring */
-    int tiles_at_once, units_at_once; /* for which there is room */
-};
-
-/* Arrays of the device that the blocks share, in the memory that step_prepare was given. */
-struct step_memory {
-    unsigned barrier;
-    unsigned tag;           /* the last that x had */
-    wide best[MOST_TOKENS]; /* largest logit and its id, zero between steps (see key_of) */
-};
-
-struct step_args {
-    const step_layer *layers;
-    step_memory *shared;
-    panels embed, head; /* head.n_out: ids that may be proposed */
-    const float *final_norm;
-    float *x, *qkv;
-    tagged *tagged_x; /* [TAGGED_ROWS, hidden], which takes the place of x; or NULL */
-    uint16_t *attended, *act;
-    int32_t *ids;
-    attend_shape attention;
-    float eps, hidden_inverse; /* 1 / hidden */
-    int n_layers, hidden, inter, vocab, n_steps;
-    block_layout layout;
-    one_step steps[SB_DRAFT_STEPS_MAX];
-};
-
-/* ------------------------------------------------------------------ a block */
-
-/* What a block has while it runs. Where its parts of the shared memory are is found anew each time:
- * pointers to them all would take registers that the products of 32 rows have not got. */
-template <int NT>
-struct running_block {
-    slot_ring<SLOTS<NT>> ring;
-    uint8_t *memory; /* behind the ring */
-    int tile;        /* the next item, as the ring's source counts them */
-
-    __device__ __forceinline__ bool has_tags(const step_args &a) const
-    {
-        return NT == 1 && a.tagged_x;
-    }
-    /* The tag of x before that half of a layer in that step. */
-    __device__ __forceinline__ unsigned tag_of(int step, int half) const
-    {
-        return tables().last_tag + (unsigned)(step * (2 * tables().n_layers + 1) + half + 1);
-    }
-    __device__ __forceinline__ stream_tables &tables() const
-    {
-        return *(stream_tables *)memory;
-    }
-    __device__ __forceinline__ float *norm(const step_args &a) const
-    {
-        return (float *)(memory + a.layout.norm);
-    }
-    /* Begins to copy the weights of a norm; the ones before have been used. */
-    __device__ __forceinline__ void bring_norm(const float *weight, const step_args &a)
-    {
-#pragma unroll 1
-        for (int k = (int)threadIdx.x * 4; k < a.hidden; k += THREADS * 4)
-            cp_async(at_shared(norm(a) + k), weight + k, true);
-        cp_async_commit();
-    }
-    /* This thread's share of them has come. */
-    __device__ __forceinline__ void await_norm() const
-    {
-        if (!SB_CUDA_FAULT(NORM_WEIGHTS_NOT_AWAITED))
-            cp_async_wait<0>();
-    }
-};
-
-/* The barrier over the grid behind a phase. meanwhile() is called while the block waits. */
-template <int NT, class F>
-__device__ __forceinline__ void end_phase(const running_block<NT> &block, const step_args &a,
-                                          F meanwhile)
-{
-    grid_barrier<THREADS>(&a.shared->barrier, [&] {
-        block.tables().set_storing(0); /* the fence is over */
-        meanwhile();
-    });
-}
-
-/* Behind a phase that has changed x, when the weights of the next norm are on their way. */
-template <int NT>
-__device__ __forceinline__ void end_changes(const running_block<NT> &block, const step_args &a)
-{
-    if (!block.has_tags(a))
-        end_phase(block, a, [&] { block.await_norm(); });
-}
-
-/* The tokens of step `number`, by a warp. */
-__device__ __forceinline__ void note_tokens(step_tokens *to, const one_step &s, int number, int d)
-{
-    const int lane = (int)threadIdx.x % 32;
-    const bool is_token = lane < s.n_tokens;
-    const int late = SB_CUDA_FAULT(POSITION_NOT_ADVANCED) && number > 0;
-    const int pos = is_token ? s.pos[lane] - late : 0, n_parts = is_token ? pos / PART + 1 : 0;
-    int end = n_parts;
-
-    for (int step = 1; step < 32; step *= 2) {
-        const int before = __shfl_up_sync(SB_FULL_WARP, end, step);
-        end += lane >= step ? before : 0;
-    }
-    if (lane == 31)
-        to->n = s.n_tokens, to->n_parts = end;
-    if (!is_token)
-        return;
-    const int seq = s.seq[lane];
-    const bool follows = lane > 0 && s.seq[lane - 1] == seq && s.pos[lane - 1] + 1 == pos;
-    to->token[lane] = {s.base[seq] + (int64_t)s.start[seq] * d,
-                       (int64_t)s.cap[seq] * d,
-                       pos,
-                       1 + follows,
-                       end - n_parts,
-                       n_parts};
-}
-
-/* By the threads that compute. */
-__device__ __forceinline__ void make_tables(stream_tables *to, const step_args &a)
-{
-    for (int i = (int)threadIdx.x / 32; i < a.n_steps; i += WARPS)
-        note_tokens(&to->steps[i], a.steps[i], i, a.attention.d);
-#pragma unroll 1
-    for (int i = (int)threadIdx.x; i < a.n_layers; i += THREADS)
-        to->layers[i] = a.layers[i];
-    if (threadIdx.x == 0) {
-        to->head = a.head;
-        to->n_layers = a.n_layers, to->n_steps = a.n_steps;
-        to->kv_heads = a.attention.kv_heads, to->d = a.attention.d;
-        to->by_kv_heads = (((uint64_t)1 << 32) + to->kv_heads - 1) / to->kv_heads;
-        to->is_storing = to->attended = 0;
-        to->last_tag = __ldcg(&a.shared->tag);
-    }
-}
 
 /* ------------------------------------------------------------------ norm */
 
@@ -435,6 +280,7 @@ __device__ __forceinline__ wide key_of(float logit, int id)
     return logit != logit ? ~(wide)0 : (wide)order << 32 | (uint32_t)~id;
 }
 
+/* The proposals of a step, or the logits for a kernel that samples. */
 template <enum sb_dtype TYPE, int NT>
 __device__ __forceinline__ void propose(running_block<NT> &block, const step_args &a, int step)
 {
@@ -446,6 +292,8 @@ __device__ __forceinline__ void propose(running_block<NT> &block, const step_arg
 
     const auto keep = [&](int o, int r, float sum, int) {
         const wide key = o >= 0 ? key_of(sum, o) : 0;
+        if (a.logits && o >= 0 && r < s.n_out)
+            a.logits[r * a.logits_stride + o] = sum;
 #pragma unroll
         for (int i = 0; i < deal.EACH; i++)
             if (r == deal.row(i) && key > best[i])
@@ -453,6 +301,8 @@ __device__ __forceinline__ void propose(running_block<NT> &block, const step_arg
     };
 
     product<TYPE, NT>(block, a, a.head, inputs, deal, true, nothing, keep);
+    if (a.logits)
+        return;
 #pragma unroll
     for (int i = 0; i < deal.EACH; i++) {
         for (int step = ROWS / 2; step > 0; step /= 2) {
@@ -729,7 +579,7 @@ int sb_cuda_step_suits(const struct sb_cuda_draft *draft, const struct sb_draft_
 }
 
 cudaError_t sb_cuda_steps(const struct sb_cuda_draft *draft, const struct sb_draft_step *steps,
-                          int32_t n, int32_t limit, int32_t *ids, void *scratch,
+                          int32_t n, int32_t limit, int32_t *ids, float *logits, void *scratch,
                           cudaStream_t stream)
 {
     const struct sb_step_model *m = &draft->model;
@@ -738,7 +588,7 @@ cudaError_t sb_cuda_steps(const struct sb_cuda_draft *draft, const struct sb_dra
     const int most = most_tokens(steps, n);
     step_args a = {};
 
-    if (n <= 0 || n > SB_DRAFT_STEPS_MAX || !sb_cuda_step_suits(draft, steps, n))
+    if (n <= 0 || n > (logits ? 1 : (int)SB_DRAFT_STEPS_MAX) || !sb_cuda_step_suits(draft, steps, n))
         return cudaErrorInvalidValue;
     a.layers = parts.layers;
     a.shared = parts.shared;
@@ -752,6 +602,8 @@ cudaError_t sb_cuda_steps(const struct sb_cuda_draft *draft, const struct sb_dra
     a.attended = (uint16_t *)m->attended;
     a.act = (uint16_t *)m->act;
     a.ids = ids;
+    a.logits = logits;
+    a.logits_stride = draft->head.n_out;
     a.attention = {t->cos,
                    t->sin,
                    (float *)scratch,

@@ -233,7 +233,8 @@ size_t sb_cuda_draft_gemm_scratch(void);
  *   step_prepare   fills it with the layers, host [n_layers], and fills in *draft, whose blocks are
  *                  0 where the model or the device does not suit. It waits for its copies.
  *   step_suits     whether these steps do
- *   steps          queues them; scratch: that of attention, for the exec's limits
+ *   steps          queues them; logits: as in backend.h; scratch: that of attention, for the exec's
+ *                  limits
  */
 struct sb_cuda_draft {
     struct sb_step_model model; /* with the weights themselves, which the launch needs */
@@ -251,7 +252,7 @@ cudaError_t sb_cuda_step_prepare(struct sb_cuda_draft *draft, const struct sb_st
 int sb_cuda_step_suits(const struct sb_cuda_draft *draft, const struct sb_draft_step *steps,
                        int32_t n);
 cudaError_t sb_cuda_steps(const struct sb_cuda_draft *draft, const struct sb_draft_step *steps,
-                          int32_t n, int32_t limit, int32_t *ids, void *scratch,
+                          int32_t n, int32_t limit, int32_t *ids, float *logits, void *scratch,
                           cudaStream_t stream);
 /* y[r][o] += bias[o], for products that cuBLASLt made. */
 cudaError_t sb_cuda_add_bias(float *y, const float *bias, int32_t m, int32_t n_out,

@@ -504,14 +504,16 @@ struct sb_backend {
      * the call. E_DEVICE.
      * steps queues n <= SB_DRAFT_STEPS_MAX steps, one after the other: each embeds its tokens, runs
      * the model, and writes the most probable id below `limit` for each token of pass.out, as a
-     * greedy select would. It returns 0, and has queued nothing, where these steps do not suit it:
-     * the caller issues their operations one by one instead. The answer depends on the sizes alone.
-     * The proposals need not be those of the single operations to the last bit.
+     * greedy select would. With `logits` n is 1, and the step writes the logits of these tokens for
+     * the ids below `limit` instead, for a select that follows: dev [pass.n_out, vocab]. It returns
+     * 0, and has queued nothing, where these steps do not suit it: the caller issues their
+     * operations one by one instead. The answer depends on the sizes alone. The proposals need not
+     * be those of the single operations to the last bit.
      */
     int32_t (*step_prepare)(struct sb_exec *exec, const struct sb_step_model *model,
                             const struct sb_step_layer *layers);
     int32_t (*steps)(struct sb_exec *exec, const struct sb_draft_step *steps, int32_t n,
-                     int32_t limit, int32_t *ids);
+                     int32_t limit, int32_t *ids, float *logits);
     /* Moves cached columns, as struct sb_move says. Inside one slot the new columns may overlap the
      * old ones on either side. `planes` is dev, the first of n_planes planes. */
     void (*move)(struct sb_exec *exec, void *planes, const struct sb_move *move);

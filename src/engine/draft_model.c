@@ -209,9 +209,9 @@ static int32_t run_step(struct model_draft *draft, struct sb_round *round, int32
     build_step(draft, round, j);
     if (j == 0)
         SB_TRY(sb_round_upload(round, r));
-    SB_TRY(sb_pass_issue(r, j, round->dev_tokens));
-    sb_pass_select(r, j, draft->limit, sb_round_samplers(round), round->dev_tokens,
-                   round->dev_logprob, NULL, NULL);
+    SB_TRY(sb_pass_upload(r, j));
+    sb_steps_run(r, j, 1, draft->limit, sb_round_samplers(round), round->dev_tokens,
+                 round->dev_logprob);
     SB_TRY(r->backend->download(r->exec, round->logprob, round->dev_logprob,
                                 (size_t)(round->n_rows * round->stride) * sizeof *round->logprob));
     SB_TRY(r->backend->exec_sync(r->exec));
@@ -269,15 +269,8 @@ static int32_t model_issue(struct sb_draft *base, struct sb_round *round)
 {
     struct model_draft *draft = (struct model_draft *)base;
 
-    if (!sb_round_samplers(round)) {
-        sb_steps_run(&draft->runner, round->n_passes, draft->limit, round->dev_tokens);
-        return SPECBATCH_OK;
-    }
-    for (int32_t j = 0; j < round->n_passes; j++) {
-        sb_pass_run(&draft->runner, j, round->dev_tokens);
-        sb_pass_select(&draft->runner, j, draft->limit, sb_round_samplers(round), round->dev_tokens,
-                       NULL, NULL, NULL);
-    }
+    sb_steps_run(&draft->runner, 0, round->n_passes, draft->limit, sb_round_samplers(round),
+                 round->dev_tokens, NULL);
     return SPECBATCH_OK;
 }
 

@@ -1,9 +1,11 @@
 /*
- * The steps of a draft model whose proposals are greedy.
+ * The steps of a draft model.
  *
  * A backend may run several steps as one operation (steps of backend.h), where launching and
- * waiting would take longer than computing. Whether it does is its own choice, by the sizes;
- * otherwise each step is the same forward pass and selection that everything else is.
+ * waiting would take longer than computing. Where proposals are sampled, or their probabilities are
+ * wanted, that operation is one step, which leaves logits for the selection behind it. Whether the
+ * backend does so is its own choice, by the sizes; otherwise each step is the same forward pass and
+ * selection that everything else is.
  */
 #include "engine/runner.h"
 #include "status.h"
@@ -62,7 +64,7 @@ done:
 
 /* Steps [first, first + n) as one operation. 0: the backend does not take them. */
 static int32_t run_together(struct sb_runner *r, int32_t first, int32_t n, int32_t limit,
-                            int32_t *ids)
+                            int32_t *ids, float *logits)
 {
     struct sb_draft_step steps[SB_DRAFT_STEPS_MAX];
 
@@ -70,23 +72,30 @@ static int32_t run_together(struct sb_runner *r, int32_t first, int32_t n, int32
         return 0;
     for (int32_t i = 0; i < n; i++)
         steps[i] = sb_step_on_device(r, first + i, ids);
-    return r->backend->steps(r->exec, steps, n, limit, ids);
+    return r->backend->steps(r->exec, steps, n, limit, ids, logits);
 }
 
-static void run_single(struct sb_runner *r, int32_t i, int32_t limit, int32_t *ids)
+/* A step and its selection, for all of whose logits there is memory. */
+static void run_single(struct sb_runner *r, int32_t i, int32_t limit,
+                       const struct sb_samplers *samplers, int32_t *ids, float *logprob)
 {
-    sb_pass_run(r, i, ids);
-    sb_pass_select(r, i, limit, NULL, ids, NULL, NULL, NULL);
+    if (!run_together(r, i, 1, limit, ids, r->logits))
+        sb_pass_run(r, i, ids);
+    sb_pass_select(r, i, limit, samplers, ids, logprob, NULL, NULL);
 }
 
-void sb_steps_run(struct sb_runner *r, int32_t n, int32_t limit, int32_t *ids)
+void sb_steps_run(struct sb_runner *r, int32_t first, int32_t n, int32_t limit,
+                  const struct sb_samplers *samplers, int32_t *ids, float *logprob)
 {
-    for (int32_t i = 0; i < n;) {
-        const int32_t left = n - i, count = left < SB_DRAFT_STEPS_MAX ? left : SB_DRAFT_STEPS_MAX;
-        if (run_together(r, i, count, limit, ids)) {
+    const int is_greedy = !samplers && !logprob;
+
+    for (int32_t i = first; i < first + n;) {
+        const int32_t left = first + n - i,
+                      count = left < SB_DRAFT_STEPS_MAX ? left : SB_DRAFT_STEPS_MAX;
+        if (is_greedy && run_together(r, i, count, limit, ids, NULL)) {
             i += count;
         } else { /* the first step, which closes gaps, may have too many tokens, the others not */
-            run_single(r, i, limit, ids);
+            run_single(r, i, limit, samplers, ids, logprob);
             i++;
         }
     }

@@ -392,10 +392,16 @@ void sb_pass_run(struct sb_runner *r, int32_t i, const int32_t *ids)
     sb_forward(r, &pass);
 }
 
-int32_t sb_pass_issue(struct sb_runner *r, int32_t i, const int32_t *ids)
+int32_t sb_pass_upload(struct sb_runner *r, int32_t i)
 {
     const struct sb_built_pass *p = &r->passes[i];
-    const int32_t rc = r->backend->upload(r->exec, p->dev, p->host, block_bytes(&r->limits));
+
+    return r->backend->upload(r->exec, p->dev, p->host, block_bytes(&r->limits));
+}
+
+int32_t sb_pass_issue(struct sb_runner *r, int32_t i, const int32_t *ids)
+{
+    const int32_t rc = sb_pass_upload(r, i);
 
     if (rc == SPECBATCH_OK)
         sb_pass_run(r, i, ids);

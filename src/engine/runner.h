@@ -148,7 +148,9 @@ void sb_pass_fill_up(struct sb_runner *runner, int32_t n_seqs, int32_t max_len);
  * device. Pass i must not be begun again before the next exec_sync, as the upload may still be
  * reading it. */
 void sb_pass_run(struct sb_runner *runner, int32_t i, const int32_t *ids);
-/* The same, after uploading the block. E_DEVICE. */
+/* Uploads the block of pass i. E_DEVICE. */
+int32_t sb_pass_upload(struct sb_runner *runner, int32_t i);
+/* Uploads the block and runs the model. E_DEVICE. */
 int32_t sb_pass_issue(struct sb_runner *runner, int32_t i, const int32_t *ids);
 /* Selects a token for each of pass i's tokens whose logits are wanted, among the ids below `limit`.
  * Call it right after that pass has been issued, as the next pass overwrites the logits. The
@@ -162,7 +164,7 @@ void sb_pass_select(struct sb_runner *runner, int32_t i, int32_t limit,
                     const struct sb_samplers *samplers, int32_t *ids, float *logprob, float *margin,
                     const struct sb_scores *scores);
 
-/* Pass i as the backend sees it, and as a step of a draft, which greedily selects. */
+/* Pass i as the backend sees it, and as a step of a draft. */
 struct sb_pass sb_pass_on_device(const struct sb_runner *runner, int32_t i, const int32_t *ids);
 struct sb_draft_step sb_step_on_device(const struct sb_runner *runner, int32_t i,
                                        const int32_t *ids);
@@ -170,9 +172,10 @@ struct sb_draft_step sb_step_on_device(const struct sb_runner *runner, int32_t i
 /* A draft's steps, in draft_steps.c. Tells the backend the model, if it runs steps as one
  * operation; for a draft's runner, once. E_NOMEM, E_DEVICE. */
 int32_t sb_steps_prepare(struct sb_runner *runner);
-/* Runs passes [0, n), each of which embeds what the ones before it have selected: as sb_pass_run
- * and a greedy sb_pass_select of each in turn. ids: dev, read and written. */
-void sb_steps_run(struct sb_runner *runner, int32_t n, int32_t limit, int32_t *ids);
+/* Runs passes [first, first + n), each of which embeds what the ones before it have selected: as
+ * sb_pass_run and sb_pass_select of each in turn. ids: dev, read and written. */
+void sb_steps_run(struct sb_runner *runner, int32_t first, int32_t n, int32_t limit,
+                  const struct sb_samplers *samplers, int32_t *ids, float *logprob);
 
 /* The transformer, in forward.c. Leaves the logits of the first max_out of the tokens whose logits
  * are wanted in runner->logits. */

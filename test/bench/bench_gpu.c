@@ -4,7 +4,7 @@
  *
  *   bench_gpu TARGET_DIR [--draft DRAFT_DIR] [--k 5] [--accept 0.8,0.6]
  *             [--batches 1,2,4,8,16,32] [--new 128] [--prompt 512] [--gbps 3000]
- *             [--module PATH] [--compute 16bit|f32] [--fill 1]
+ *             [--module PATH] [--compute 16bit|f32] [--fill 1] [--temperature 0]
  *
  * The checkpoints may be random (make_checkpoint), since speed depends on shapes and not on values.
  * Acceptance does depend on values, so it is set: an oracle, a callback that knows what plain
@@ -24,6 +24,9 @@
  *
  * --fill 1 gives the matrices random values on the device, whatever the file has. A file of holes
  * is then enough (make_checkpoint --sparse), and 16 GB of weights are ready in seconds.
+ *
+ * With a temperature, requests sample, each with its own seed and with a top_p of 0.95. A draft's
+ * step is a launch of its own then, and its selection others.
  *
  * A batch is timed while it is full: from WARM_ROUNDS rounds after all prompts are in the cache
  * until the first row finishes.
@@ -56,6 +59,7 @@ struct bench {
     int32_t k, n_new, n_prompt;
     double accept; /* acceptance of this run */
     double gbps;   /* the device's memory bandwidth */
+    float temperature;
     int32_t prompts[MOST_ROWS][MOST_PROMPT], plain[MOST_ROWS][MOST_NEW];
     uint64_t state;
 };
@@ -121,12 +125,17 @@ static int create(specbatch_pool **pool, struct bench *b, int32_t rows, enum pro
 static int submit(specbatch_pool *pool, struct bench *b, int32_t rows)
 {
     specbatch_request request = SPECBATCH_REQUEST_INIT;
+    specbatch_sampling sampling = SPECBATCH_SAMPLING_INIT;
 
+    sampling.temperature = b->temperature;
+    sampling.top_p = 0.95f;
     request.flags = SPECBATCH_REQUEST_IGNORE_EOS;
     request.n_ids = (size_t)b->n_prompt;
     request.max_new = b->n_new;
+    request.sampling = b->temperature > 0.0f ? &sampling : NULL;
     for (int32_t r = 0; r < rows; r++) {
         request.ids = b->prompts[r];
+        sampling.seed = (uint64_t)r;
         if (specbatch_pool_submit(pool, &request, NULL))
             return fail("submit");
     }
@@ -352,7 +361,8 @@ int main(int argc, char **argv)
         fprintf(
             stderr,
             "usage: %s TARGET_DIR [--draft DIR] [--k N] [--accept P,..] [--batches B,..] [--new N] "
-            "[--prompt N] [--gbps N] [--module PATH] [--compute 16bit|f32] [--fill 1]\n",
+            "[--prompt N] [--gbps N] [--module PATH] [--compute 16bit|f32] [--fill 1] "
+            "[--temperature T]\n",
             argv[0]);
         return 2;
     }
@@ -363,6 +373,7 @@ int main(int argc, char **argv)
     b->batches = numbers(argc, argv, "--batches", "1,2,4,8,16,32", 1.0, MOST_ROWS);
     b->accepts = numbers(argc, argv, "--accept", "0.8", 0.0, 1.0);
     b->gbps = strtod(option(argc, argv, "--gbps", "3000"), NULL);
+    b->temperature = strtof(option(argc, argv, "--temperature", "0"), NULL);
     bad = open_models(b, argc, argv);
     for (int32_t r = 0; !bad && r < MOST_ROWS; r++)
         for (int32_t i = 0; i < b->n_prompt; i++)

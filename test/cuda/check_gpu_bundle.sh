@@ -98,7 +98,7 @@ else
     blocks=$(du -k "$tmp/model/model.safetensors" | cut -f1)
     bytes=$(wc -c <"$tmp/model/model.safetensors")
     "$B/cudasim/bench_gpu" "$tmp/model" --draft "$tmp/model" --prompt 4 --new 8 --k 2 --batches 2 \
-        --accept 0.6 --fill 1 >"$tmp/log" 2>&1
+        --accept 0.6 --fill 1 --temperature 0.8 >"$tmp/log" 2>&1
     rc=$?
     verdict gpu_bench_of_a_checkpoint_of_holes \
         "$([ $rc -eq 0 ] || echo "exit status $rc"; has '^B=2 .*equal 100.0 %'

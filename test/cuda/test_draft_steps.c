@@ -26,9 +26,11 @@ struct job {
     const int32_t *rows;        /* which texts */
     const int32_t *lengths;     /* [TEXTS] of the texts */
     int32_t n_steps, at_once;   /* at_once: steps of a launch; 0: as many as the engine takes */
+    int32_t is_judged;          /* the engine's steps give the proposals' log-probabilities, too */
     int32_t ids[ROWS * STRIDE]; /* results: last token | proposals, of each row */
     float x[2 * ROWS][512];     /* the residual stream after the last step */
-    int64_t launches;           /* of the steps */
+    float logprob[ROWS * STRIDE]; /* of the ids, if it is judged */
+    int64_t launches;             /* of the steps */
 };
 
 static int32_t texts[TEXTS][CAP];
@@ -89,20 +91,20 @@ static void build(struct sb_runner *r, const struct job *job, int32_t j)
 }
 
 /* Issues all steps, as the engine does or so many a launch. */
-static void issue(struct sb_runner *r, const struct job *job, int32_t *dev)
+static void issue(struct sb_runner *r, const struct job *job, int32_t *dev, float *logprob)
 {
     struct sb_draft_step steps[MOST_STEPS];
     const int32_t vocab = job->model->config.vocab;
 
     if (job->at_once == 0) {
-        sb_steps_run(r, job->n_steps, vocab, dev);
+        sb_steps_run(r, 0, job->n_steps, vocab, NULL, dev, job->is_judged ? logprob : NULL);
         return;
     }
     for (int32_t j = 0; j < job->n_steps; j++)
         steps[j] = sb_step_on_device(r, j, dev);
     for (int32_t j = 0, n; j < job->n_steps; j += n) {
         n = job->n_steps - j < job->at_once ? job->n_steps - j : job->at_once;
-        CHECK(r->backend->steps(r->exec, steps + j, n, vocab, dev));
+        CHECK(r->backend->steps(r->exec, steps + j, n, vocab, dev, NULL));
     }
 }
 
@@ -121,12 +123,15 @@ static int32_t run(struct job *job)
     struct sb_runner runner = {.model = NULL};
     int32_t host[ROWS * STRIDE + CAP] = {0}, rc = SPECBATCH_OK;
     void *dev = NULL;
+    float *logprob;
     size_t block;
 
     SB_TRY(sb_runner_create(&runner, job->model, &mem, &limits, NULL));
     if (job->is_draft)
         SB_TRY(sb_steps_prepare(&runner));
-    SB_TRY(runner.backend->alloc(&dev, job->model->device, &mem, sizeof host));
+    SB_TRY(runner.backend->alloc(&dev, job->model->device, &mem,
+                                 sizeof host + sizeof job->logprob));
+    logprob = (float *)((char *)dev + sizeof host);
     SB_TRY(fill(&runner, job, dev));
     for (int32_t b = 0; b < job->n_rows; b++) {
         const int32_t n = job->lengths[job->rows[b]];
@@ -141,10 +146,12 @@ static int32_t run(struct job *job)
     block = (size_t)(runner.passes[1].host - runner.passes[0].host);
     SB_TRY(runner.backend->upload(runner.exec, runner.passes[0].dev, runner.passes[0].host,
                                   (size_t)job->n_steps * block));
-    issue(&runner, job, dev);
+    issue(&runner, job, dev, logprob);
     SB_TRY(runner.backend->exec_sync(runner.exec));
     job->launches = cudasim_launches() - job->launches;
     SB_TRY(runner.backend->download(NULL, job->ids, dev, sizeof job->ids));
+    if (job->is_judged)
+        SB_TRY(runner.backend->download(NULL, job->logprob, logprob, sizeof job->logprob));
     for (int32_t b = 0; b < job->n_rows && hidden <= 512; b++)
         SB_TRY(runner.backend->download(NULL, job->x[b], runner.x + (size_t)b * (size_t)hidden,
                                         (size_t)hidden * sizeof(float)));
@@ -379,6 +386,143 @@ static void test_steps_in_several_launches(void)
     }
 }
 
+/* How many log-probabilities are those of single operations but for roundings; up to each row's
+ * first proposal that is another. -1: one is further away */
+static int32_t compare_logprobs(const struct job *job, const struct job *single)
+{
+    int32_t n = 0;
+
+    for (int32_t b = 0; b < job->n_rows; b++)
+        for (int32_t j = 1; j <= agreed(job, b, single, b); j++, n++)
+            if (!(fabsf(job->logprob[b * STRIDE + j] - single->logprob[b * STRIDE + j]) < 0.05f))
+                return -1;
+    return n;
+}
+
+/* Where probabilities are wanted, or proposals are sampled, a step is a launch of its own, whose
+ * logits the selection takes. So proposals are the same as in one launch, and their
+ * log-probabilities nearly those of single operations. Each count of rows has another kernel. */
+static void test_steps_that_leave_logits(void)
+{
+    static struct job greedy, judged, single;
+    static const int32_t n_rows[] = {4, 12, 17};
+    static int32_t rows[ROWS];
+
+    for (int32_t b = 0; b < ROWS; b++)
+        rows[b] = b % 3; /* of the short ones */
+    greedy = (struct job){.is_draft = 1, .rows = rows, .lengths = short_texts};
+    CHECK_OK(open_on(&greedy.model, "test/data/models/qwen3_untied_f32_sharded.draft",
+                     SPECBATCH_COMPUTE_BF16, SPECBATCH_WEIGHTS_AUTO));
+    make_texts(greedy.model->config.vocab);
+    for (size_t i = 0; i < sizeof n_rows / sizeof *n_rows; i++) {
+        greedy.n_rows = n_rows[i];
+        greedy.n_steps = i == 0 ? STEPS : 2;
+        judged = greedy;
+        judged.is_judged = 1;
+        CHECK_OK(run(&greedy));
+        CHECK_OK(run(&judged));
+        CHECK_INT(greedy.launches, 1);
+        CHECK_INT(judged.launches, 2 * greedy.n_steps); /* the step, and a selection */
+        CHECK_MEM(judged.ids, greedy.ids, sizeof greedy.ids);
+        CHECK_MEM(judged.x, greedy.x, sizeof greedy.x);
+        if (i > 0)
+            continue;
+        single = judged;
+        single.is_draft = 0;
+        CHECK_OK(run(&single));
+        CHECK(compare_logprobs(&judged, &single) >= n_rows[i] * (STEPS - 1));
+    }
+    specbatch_model_close(greedy.model);
+}
+
+enum { REQUESTS = 5, PROMPT = 12, NEW = 14 };
+
+/* What a pool has made of requests, of which every second samples. */
+struct answered {
+    int32_t tokens[REQUESTS][NEW];
+    uint64_t drafted, accepted;
+    int64_t launches;
+};
+
+static int32_t submit(specbatch_pool *pool, int32_t i)
+{
+    specbatch_request request = SPECBATCH_REQUEST_INIT;
+    specbatch_sampling sampling = SPECBATCH_SAMPLING_INIT;
+
+    sampling.seed = (uint64_t)i;
+    sampling.temperature = i % 2 ? 0.0f : 0.8f;
+    sampling.top_k = 40;
+    request.ids = texts[0] + i;
+    request.n_ids = PROMPT;
+    request.max_new = NEW;
+    request.flags = SPECBATCH_REQUEST_IGNORE_EOS;
+    request.sampling = &sampling;
+    request.user = (void *)(intptr_t)i;
+    return specbatch_pool_submit(pool, &request, NULL);
+}
+
+static int32_t answer(struct answered *answered, specbatch_model *model, specbatch_draft *draft,
+                      float min_prob)
+{
+    specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
+    specbatch_pool *pool = NULL;
+    specbatch_result *result;
+    int32_t rc = SPECBATCH_OK;
+
+    options.batch = draft ? 4 : 1;
+    options.draft_len = 3;
+    options.draft_min_prob = min_prob;
+    options.max_len = 64;
+    options.prefill_chunk = 8; /* no product has many rows, which would be tested */
+    options.flags = SPECBATCH_POOL_FIXED_K;
+    memset(answered, 0, sizeof *answered);
+    SB_TRY(specbatch_pool_create(&pool, model, draft, &options));
+    answered->launches = cudasim_launches();
+    for (int32_t i = 0; i < REQUESTS; i++)
+        SB_TRY(submit(pool, i));
+    SB_TRY(specbatch_pool_run(pool));
+    answered->launches = cudasim_launches() - answered->launches;
+    while (specbatch_pool_collect(pool, &result) == SPECBATCH_OK) {
+        size_t n;
+        const int32_t *tokens = specbatch_result_tokens(result, &n);
+        if (n == NEW)
+            memcpy(answered->tokens[(intptr_t)specbatch_result_user(result)], tokens,
+                   NEW * sizeof *tokens);
+        specbatch_result_free(result);
+    }
+    SB_TRY(specbatch_pool_stat(pool, "tokens_drafted", &answered->drafted));
+    SB_TRY(specbatch_pool_stat(pool, "tokens_accepted", &answered->accepted));
+done:
+    specbatch_pool_free(pool);
+    return rc;
+}
+
+/* A model that is its own draft samples what it will verify, nearly always: both use the noise of
+ * the request and the position. So a step whose sampler got other logits, or another row's, shows
+ * in what is accepted, and its tokens are plain decoding's all the same. */
+static void test_sampled_rounds(void)
+{
+    static const float min_probs[] = {0.0f, 0.001f}; /* recorded rounds, and others */
+    static struct answered plain, drafted;
+    specbatch_model *model;
+    specbatch_draft *draft;
+
+    CHECK_OK(open_on(&model, "test/data/models/qwen3_untied_f32_sharded.draft",
+                     SPECBATCH_COMPUTE_BF16, SPECBATCH_WEIGHTS_AUTO));
+    make_texts(model->config.vocab);
+    CHECK_OK(specbatch_draft_from_model(&draft, model));
+    CHECK_OK(answer(&plain, model, NULL, 0.0f));
+    for (size_t i = 0; i < sizeof min_probs / sizeof *min_probs; i++) {
+        CHECK_OK(answer(&drafted, model, draft, min_probs[i]));
+        printf("     %d of %d proposals accepted, %d launches\n", (int)drafted.accepted,
+               (int)drafted.drafted, (int)drafted.launches);
+        CHECK_MEM(drafted.tokens, plain.tokens, sizeof plain.tokens);
+        CHECK(drafted.drafted > 40 && drafted.accepted * 100 >= drafted.drafted * 90);
+    }
+    specbatch_draft_release(draft);
+    specbatch_model_close(model);
+}
+
 /* GLM-4 norms the outputs of blocks, and quantised weights lie in tiles of their own, which the one
  * launch does not know. */
 static void test_steps_that_do_not_suit(void)
@@ -458,6 +602,8 @@ RUN(test_steps_of_two_rows);
 RUN(test_steps_a_step_ahead);
 RUN(test_steps_of_many_rows);
 RUN(test_steps_in_several_launches);
+RUN(test_steps_that_leave_logits);
+RUN(test_sampled_rounds);
 RUN(test_steps_that_do_not_suit);
 RUN(test_steps_of_the_f32_class);
 RUN(test_steps_on_other_devices);

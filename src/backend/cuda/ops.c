@@ -379,7 +379,7 @@ static int32_t step_prepare(struct sb_exec *exec, const struct sb_step_model *mo
 }
 
 static int32_t steps(struct sb_exec *exec, const struct sb_draft_step *given, int32_t n,
-                     int32_t limit, int32_t *ids)
+                     int32_t limit, int32_t *ids, float *logits)
 {
     const int was = sb_cuda_enter(&exec->device->gpu);
     const int suits = sb_cuda_step_suits(&exec->draft.steps, given, n);
@@ -387,7 +387,7 @@ static int32_t steps(struct sb_exec *exec, const struct sb_draft_step *given, in
     sb_cuda_leave(&exec->device->gpu, was);
     if (suits)
         ISSUE(exec, "steps",
-              sb_cuda_steps(&exec->draft.steps, given, n, limit, ids, exec->scratch,
+              sb_cuda_steps(&exec->draft.steps, given, n, limit, ids, logits, exec->scratch,
                             exec->queue->stream));
     return suits;
 }
