@@ -56,8 +56,8 @@ struct step_args {
     tagged *tagged_x; /* [TAGGED_ROWS, hidden], which takes the place of x; or NULL */
     uint16_t *attended, *act;
     int32_t *ids;
-    float *logits;         /* [n_out, logits_stride] of the only step, for another kernel to choose */
-    int64_t logits_stride; /* from; or NULL */
+    float *logits; /* [n_out, logits_stride] of the only step, for another kernel; or NULL */
+    int64_t logits_stride;
     attend_shape attention;
     float eps, hidden_inverse; /* 1 / hidden */
     int n_layers, hidden, inter, vocab, n_steps;

@@ -588,7 +588,8 @@ cudaError_t sb_cuda_steps(const struct sb_cuda_draft *draft, const struct sb_dra
     const int most = most_tokens(steps, n);
     step_args a = {};
 
-    if (n <= 0 || n > (logits ? 1 : (int)SB_DRAFT_STEPS_MAX) || !sb_cuda_step_suits(draft, steps, n))
+    if (n <= 0 || n > (logits ? 1 : (int)SB_DRAFT_STEPS_MAX) ||
+        !sb_cuda_step_suits(draft, steps, n))
         return cudaErrorInvalidValue;
     a.layers = parts.layers;
     a.shared = parts.shared;

@@ -129,8 +129,8 @@ static int32_t run(struct job *job)
     SB_TRY(sb_runner_create(&runner, job->model, &mem, &limits, NULL));
     if (job->is_draft)
         SB_TRY(sb_steps_prepare(&runner));
-    SB_TRY(runner.backend->alloc(&dev, job->model->device, &mem,
-                                 sizeof host + sizeof job->logprob));
+    SB_TRY(
+        runner.backend->alloc(&dev, job->model->device, &mem, sizeof host + sizeof job->logprob));
     logprob = (float *)((char *)dev + sizeof host);
     SB_TRY(fill(&runner, job, dev));
     for (int32_t b = 0; b < job->n_rows; b++) {
