@@ -16,6 +16,9 @@
 namespace
 {
 
+enum { TAGGED_ROWS = 4 }; /* at most, for x to have tags */
+static_assert((int)TAGGED_ROWS <= (int)ROWS_AT_ONCE, "they are awaited together");
+
 /* One step, with the device's arrays of struct sb_draft_step. */
 struct one_step {
     int n_tokens, n_out, max_len;
@@ -23,12 +26,7 @@ struct one_step {
     const int64_t *base;
 };
 
-/* Slots of the ring, for 8 NT rows: many normed rows need some of the room. */
-template <int NT>
-constexpr int SLOTS = NT > 2 ? 3 : 4;
-
-template <int NT>
-constexpr int RING = slot_ring<SLOTS<NT>>::BYTES;
+typedef slot_ring<4> step_ring;
 
 /* What lies where in a block's shared memory, in bytes behind the ring. The tables are first. */
 struct block_layout {
@@ -53,7 +51,7 @@ struct step_args {
     panels embed, head; /* head.n_out: ids that may be proposed, and whose logits are stored */
     const float *final_norm;
     float *x, *qkv;
-    tagged *tagged_x; /* [TAGGED_ROWS, hidden], which takes the place of x; or NULL */
+    tagged *tagged_x; /* [TAGGED_ROWS, hidden], which takes the place of x in steps of few tokens */
     uint16_t *attended, *act;
     int32_t *ids;
     float *logits; /* [n_out, logits_stride] of the only step, for another kernel; or NULL */
@@ -65,17 +63,17 @@ struct step_args {
     one_step steps[SB_DRAFT_STEPS_MAX];
 };
 
-/* What a block has while it runs. Where its parts of the shared memory are is found anew each time:
- * pointers to them all would take registers that the products of 32 rows have not got. */
-template <int NT>
+/* What a block has while it runs. Where its parts of the shared memory are is found anew each time,
+ * for pointers to them all would take registers. */
 struct running_block {
-    slot_ring<SLOTS<NT>> ring;
+    step_ring ring;
     uint8_t *memory; /* behind the ring */
     int tile;        /* the next item, as the ring's source counts them */
 
-    __device__ __forceinline__ bool has_tags(const step_args &a) const
+    /* Whether x has tags in a step. */
+    __device__ __forceinline__ bool has_tags(const step_args &a, int step) const
     {
-        return NT == 1 && a.tagged_x;
+        return a.steps[step].n_tokens <= TAGGED_ROWS;
     }
     /* The tag of x before that half of a layer in that step. */
     __device__ __forceinline__ unsigned tag_of(int step, int half) const
@@ -107,8 +105,8 @@ struct running_block {
 };
 
 /* The barrier over the grid behind a phase. meanwhile() is called while the block waits. */
-template <int NT, class F>
-__device__ __forceinline__ void end_phase(const running_block<NT> &block, const step_args &a,
+template <class F>
+__device__ __forceinline__ void end_phase(const running_block &block, const step_args &a,
                                           F meanwhile)
 {
     grid_barrier<THREADS>(&a.shared->barrier, [&] {
@@ -118,10 +116,10 @@ __device__ __forceinline__ void end_phase(const running_block<NT> &block, const 
 }
 
 /* Behind a phase that has changed x, when the weights of the next norm are on their way. */
-template <int NT>
-__device__ __forceinline__ void end_changes(const running_block<NT> &block, const step_args &a)
+__device__ __forceinline__ void end_changes(const running_block &block, const step_args &a,
+                                            int step)
 {
-    if (!block.has_tags(a))
+    if (!block.has_tags(a, step))
         end_phase(block, a, [&] { block.await_norm(); });
 }
 

@@ -1,5 +1,5 @@
 /*
- * A draft's product of few rows with a matrix of few rows: y [m, n_out] = x W^T + bias, m <= 16.
+ * A draft's product of few rows with a matrix of few rows: y [m, n_out] = x W^T + bias, m <= 8.
  *
  * The target's kernel gives a matrix of 1024 rows 64 blocks of one warp, because it may not split
  * k, and so reads it with a quarter of the device. Here k is split over blocks as well as over
@@ -20,7 +20,6 @@ namespace
 
 enum {
     SLOTS = 2,           /* 64 KB a block, and two blocks a multiprocessor */
-    MOST_ROWS = 16,      /* of x */
     ENOUGH_BLOCKS = 264, /* two for each of an H100's multiprocessors */
     MOST_SPLITS = 16
 };
@@ -30,7 +29,7 @@ struct split_args {
     const float *bias; /* or NULL */
     panels weight;
     global_inputs x;
-    float *partial; /* [tile, split, 16 * 16] */
+    float *partial; /* [tile, split, THREADS] */
     unsigned *counters;
     int splits, per; /* stages of a split */
 };
@@ -54,9 +53,9 @@ struct tile_source {
     }
 };
 
-enum { RING = slot_ring<SLOTS>::BYTES };
+enum { RING = slot_ring<SLOTS>::BYTES, SHARED = RING + SUM_FLOATS * (int)sizeof(float) };
 
-template <enum sb_dtype TYPE, int NT>
+template <enum sb_dtype TYPE>
 __global__ void __launch_bounds__(BLOCK, 2) split_kernel(split_args a)
 {
     SB_DYNAMIC_SHARED(uint8_t, shared);
@@ -66,7 +65,7 @@ __global__ void __launch_bounds__(BLOCK, 2) split_kernel(split_args a)
     const int first = split * a.per, n = min(a.per, a.weight.stages() - first);
     const int o = a.weight.row(tile, t % ROWS), r = t / ROWS;
     slot_ring<SLOTS> ring = {shared, 0};
-    float acc[NT][4];
+    float acc[4];
 
     if (t == THREADS)
         ring.make_mbarriers();
@@ -77,10 +76,10 @@ __global__ void __launch_bounds__(BLOCK, 2) split_kernel(split_args a)
         copy_all(ring, source);
         return; /* those that are left meet without this warp */
     }
-    multiply_tile<TYPE, NT>(acc, ring, a.x, first, n);
-    store_warp_sums<NT>(sums, acc);
+    multiply_tile<TYPE>(acc, ring, a.x, first, n);
+    store_warp_sums(sums, acc);
     __syncthreads();
-    float sum = t < tile_sums<NT>::N ? add_warps<NT>(sums, r, t % ROWS) : 0.0f;
+    float sum = r < MOST_ROWS ? add_warps(sums, r, t % ROWS) : 0.0f;
     if (a.splits > 1) {
         float *partial = a.partial + (int64_t)tile * a.splits * THREADS + t;
         partial[split * THREADS] = sum;
@@ -90,35 +89,15 @@ __global__ void __launch_bounds__(BLOCK, 2) split_kernel(split_args a)
         for (int s = SB_CUDA_FAULT(PART_LEFT_OUT); s < a.splits; s++)
             sum += __ldcg(partial + s * THREADS);
     }
-    if (t < tile_sums<NT>::N && r < a.x.m && o >= 0)
+    if (r < a.x.m && o >= 0)
         a.y[(int64_t)r * a.weight.n_out + o] = a.bias ? sum + a.bias[o] : sum;
-}
-
-template <int NT>
-struct split_shared {
-    enum { BYTES = RING + tile_sums<NT>::BYTES };
-};
-
-template <enum sb_dtype TYPE, int NT>
-cudaError_t launch_rows(const split_args &a, int tiles, cudaStream_t stream)
-{
-    return SB_LAUNCH((split_kernel<TYPE, NT>), dim3((unsigned)tiles, (unsigned)a.splits),
-                     dim3(BLOCK), split_shared<NT>::BYTES, stream, a);
 }
 
 template <enum sb_dtype TYPE>
 cudaError_t launch_type(const split_args &a, int tiles, cudaStream_t stream)
 {
-    return a.x.m <= 8 ? launch_rows<TYPE, 1>(a, tiles, stream)
-                      : launch_rows<TYPE, 2>(a, tiles, stream);
-}
-
-template <enum sb_dtype TYPE>
-cudaError_t load_type(void)
-{
-    const cudaError_t error = sb_load(split_kernel<TYPE, 1>, split_shared<1>::BYTES);
-
-    return error == cudaSuccess ? sb_load(split_kernel<TYPE, 2>, split_shared<2>::BYTES) : error;
+    return SB_LAUNCH(split_kernel<TYPE>, dim3((unsigned)tiles, (unsigned)a.splits), dim3(BLOCK),
+                     SHARED, stream, a);
 }
 
 int smaller(int a, int b)
@@ -172,5 +151,6 @@ cudaError_t sb_load_draft_gemm(enum sb_dtype type)
 {
     if (type == SB_F32)
         return cudaSuccess;
-    return type == SB_BF16 ? load_type<SB_BF16>() : load_type<SB_F16>();
+    return type == SB_BF16 ? sb_load(split_kernel<SB_BF16>, SHARED)
+                           : sb_load(split_kernel<SB_F16>, SHARED);
 }

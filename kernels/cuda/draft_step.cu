@@ -1,9 +1,9 @@
 /*
- * Steps of a draft as one kernel: all layers of up to eight steps, for at most 32 tokens a step.
+ * Steps of a draft as one kernel: all layers of up to eight steps, for at most eight tokens a step.
  *
- * A step of a small model is 280 launches, most of which take less time to run than to begin and to
- * end. Here one launch has a block on every multiprocessor, and barriers over the grid take the
- * place of launches:
+ * A step of a small model of few tokens is 200 launches, most of which take less time to run than
+ * to begin and to end. Here one launch has a block on every multiprocessor, and barriers over the
+ * grid take the place of launches:
  *
  *     embed |                                                          x f32
  *     layer: norm, qkv | attention | x += o | norm, gate_up, gate | x += down |        5 barriers
@@ -17,8 +17,8 @@
  * element when it has the tag of the half layer before. So nobody fences, and an element is there
  * for all when its own block has stored it. The barriers that are left keep blocks from getting so
  * far ahead that they would overwrite what others still read. More tokens have x as it is: with
- * tags every block would read twice as many bytes, which by estimate takes longer than a barrier
- * (8 rows of 1024 columns 1500 clocks more, at 21 bytes a clock from L2).
+ * tags every block would read twice as many bytes (8 rows of 1024 columns 1500 clocks more, at 21
+ * bytes a clock from L2, by estimate).
  *
  * Memory. Weights and cached keys are copied ahead of all barriers, by a warp that does nothing
  * else, in the order in which the others will use them (draft_stream.cuh). The weights of a norm
@@ -29,8 +29,11 @@
  * Results are those of the single operations but for the order of additions and queries that keep
  * twice the bits. They do not depend on the number of blocks or on the other rows.
  *
- * Rejected: a kernel for each layer, whose 28 launches wait as long as the barriers; norms of sums
- * that the block before has made, which need the scale of a row before the row is complete.
+ * Rejected: kernels for 16 and 32 tokens. On an H200 a step of a model of 0.6 billion weights took
+ * 1.9 ms by them with 16 sequences and 2.8 with 32; by single operations it takes 1.1 ms with 8
+ * sequences and 1.6 with 32. A kernel for each layer, whose 28 launches wait as long as the
+ * barriers; norms of sums that the block before has made, which need the scale of a row before the
+ * row is complete.
  */
 #include "kernels/cuda/draft_block.cuh"
 
@@ -40,25 +43,22 @@ namespace
 enum {
     MOST_TILES = 4,        /* that the warps multiply before they meet */
     MOST_HIDDEN = 1 << 14, /* far more than have room in shared memory, */
-    MOST_LAYERS = 1 << 10, /* and so are these */
-    TAGGED_ROWS = 4        /* at most, for x to have tags */
+    MOST_LAYERS = 1 << 10  /* and so are these */
 };
-static_assert((int)TAGGED_ROWS <= (int)ROWS_AT_ONCE, "they are awaited together");
 
 /* ------------------------------------------------------------------ norm */
 
 /* Rows 0 .. m - 1 of x before that half of a layer: row i is that of token index[i], or i. */
-template <enum sb_dtype TYPE, int NT>
-__device__ __forceinline__ normed_inputs norm_rows(const running_block<NT> &block,
-                                                   const step_args &a, int step, int half,
-                                                   const int32_t *index, int m)
+template <enum sb_dtype TYPE>
+__device__ __forceinline__ normed_inputs norm_rows(const running_block &block, const step_args &a,
+                                                   int step, int half, const int32_t *index, int m)
 {
     norm_parts *const parts = (norm_parts *)(block.memory + a.layout.parts);
     const normed_inputs inputs = {block.memory + a.layout.rows, normed_inputs::pitch_of(a.head.ld),
                                   m};
     const norm_shape of = {a.hidden, (int)a.head.ld, a.hidden_inverse, a.eps};
 
-    if (block.has_tags(a)) {
+    if (block.has_tags(a, step)) {
         block.await_norm();
         norm_some<TYPE>(block.memory + a.layout.rows,
                         awaited_rows{a.tagged_x, a.hidden, block.tag_of(step, half)}, index, 0,
@@ -77,10 +77,9 @@ __device__ __forceinline__ normed_inputs norm_rows(const running_block<NT> &bloc
 /* ------------------------------------------------------------------ products */
 
 /* Who adds up and finishes which sums of a product: half a warp has the 16 outputs of a tile and a
- * row, for each tile and each of 2^shift rows, of which m are there. */
-template <int NT>
+ * row, for each tile and each of 2^shift rows, of which m are there. In every tile it is the same
+ * row. */
 struct row_deal {
-    enum { EACH = NT > 2 ? NT / 2 : 1 }; /* rows that a half warp has, at most */
     int shift;
 
     __device__ __forceinline__ row_deal(int m) : shift(0)
@@ -88,9 +87,9 @@ struct row_deal {
         while (1 << shift < m)
             shift++;
     }
-    __device__ __forceinline__ int row(int i) const
+    __device__ __forceinline__ int row() const
     {
-        return ((int)threadIdx.x / ROWS + i * (THREADS / ROWS)) & ((1 << shift) - 1);
+        return (int)threadIdx.x / ROWS & ((1 << shift) - 1);
     }
 };
 
@@ -103,10 +102,10 @@ struct sum_place {
  * finish(o, r, sum, early) needs beside the sum of output o and row r: it is called before the sum
  * is made, so that nobody waits for it. All threads of a warp call both together. The warps meet
  * once for several tiles. is_fenced: a fence follows */
-template <enum sb_dtype TYPE, int NT, class INPUTS, class E, class F>
-__device__ __forceinline__ void product(running_block<NT> &block, const step_args &a,
-                                        const panels &w, const INPUTS &x, const row_deal<NT> &deal,
-                                        bool is_fenced, E early, F finish)
+template <enum sb_dtype TYPE, class INPUTS, class E, class F>
+__device__ __forceinline__ void product(running_block &block, const step_args &a, const panels &w,
+                                        const INPUTS &x, const row_deal &deal, bool is_fenced,
+                                        E early, F finish)
 {
     const int tiles = w.tiles(), blocks = (int)gridDim.x;
     float *sums = (float *)(block.memory + a.layout.shared);
@@ -117,9 +116,8 @@ __device__ __forceinline__ void product(running_block<NT> &block, const step_arg
     while (left > 0) {
         const int n = min(a.layout.tiles_at_once, left);
         const auto place = [&](unsigned i) -> sum_place {
-            const int tile = (int)(i / ROWS >> deal.shift), at = (int)(i % ROWS),
-                      r = (int)(i / ROWS) & ((1 << deal.shift) - 1);
-            return {tile, tile < n ? w.row(block.tile + tile * blocks, at) : -1, r};
+            const int tile = (int)(i / ROWS >> deal.shift), at = (int)(i % ROWS);
+            return {tile, tile < n ? w.row(block.tile + tile * blocks, at) : -1, deal.row()};
         };
         const auto load = [&](unsigned i) {
             const sum_place at = place(i);
@@ -128,9 +126,9 @@ __device__ __forceinline__ void product(running_block<NT> &block, const step_arg
         auto loaded = load(threadIdx.x);
 #pragma unroll 1
         for (int i = 0; i < n; i++) {
-            float acc[NT][4];
-            multiply_tile<TYPE, NT>(acc, block.ring, x, 0, w.stages());
-            store_warp_sums<NT>(sums + i * tile_sums<NT>::FLOATS, acc);
+            float acc[4];
+            multiply_tile<TYPE>(acc, block.ring, x, 0, w.stages());
+            store_warp_sums(sums + i * SUM_FLOATS, acc);
         }
         if (left == n && is_fenced)
             block.tables().set_storing(1);
@@ -141,8 +139,7 @@ __device__ __forceinline__ void product(running_block<NT> &block, const step_arg
             const auto later = load(i + THREADS);
             const sum_place at = place(i);
             finish(at.o, at.r,
-                   at.tile < n ? add_warps<NT>(sums + at.tile * tile_sums<NT>::FLOATS, at.r,
-                                               (int)(i % ROWS))
+                   at.tile < n ? add_warps(sums + at.tile * SUM_FLOATS, at.r, (int)(i % ROWS))
                                : 0.0f,
                    loaded);
             loaded = later;
@@ -163,17 +160,17 @@ __device__ __forceinline__ int nothing(int, int)
 
 /* x += the product of half a layer. Behind the last of a step x is there without tags, too, for
  * whoever looks at it when the kernel has ended. */
-template <enum sb_dtype TYPE, int NT>
-__device__ __forceinline__ void add_product(running_block<NT> &block, const step_args &a, int step,
+template <enum sb_dtype TYPE>
+__device__ __forceinline__ void add_product(running_block &block, const step_args &a, int step,
                                             int half, const panels &w, const float *bias,
                                             const uint16_t *from)
 {
     const int m = a.steps[step].n_tokens;
     const global_inputs inputs = {from, w.ld, m};
-    const bool has_tags = block.has_tags(a);
+    const bool has_tags = block.has_tags(a, step);
     const auto at = [&](int o, int r) { return (int64_t)r * a.hidden + o; };
 
-    product<TYPE, NT>(
+    product<TYPE>(
         block, a, w, inputs, m, !has_tags,
         [&](int o, int r) {
             return o < 0 || r >= m ? 0.0f
@@ -195,8 +192,8 @@ __device__ __forceinline__ void add_product(running_block<NT> &block, const step
 /* ------------------------------------------------------------------ phases */
 
 /* x[t] = the embedding of token t. A thread copies every so manieth element. */
-template <enum sb_dtype TYPE, int NT>
-__device__ __forceinline__ void embed(const running_block<NT> &block, const step_args &a, int step)
+template <enum sb_dtype TYPE>
+__device__ __forceinline__ void embed(const running_block &block, const step_args &a, int step)
 {
     const one_step &s = a.steps[step];
 
@@ -206,7 +203,7 @@ __device__ __forceinline__ void embed(const running_block<NT> &block, const step
         const int token = i / a.hidden, k = i % a.hidden, id = __ldcg(a.ids + s.id_at[token]);
         const bool is_known = id >= 0 && id < a.vocab;
         const float value = widened<TYPE>(is_known ? a.embed.element(id, k) : 0);
-        if (block.has_tags(a))
+        if (block.has_tags(a, step))
             store_tagged(a.tagged_x + i, value, block.tag_of(step, 0));
         else
             a.x[i] = value;
@@ -226,8 +223,8 @@ __device__ __forceinline__ const float *norm_behind(const stream_tables &tables,
 
 /* Half a layer: attention, or the MLP. Both are a norm, a product, something between, and a product
  * that is added to x; one code for both is half as long. */
-template <enum sb_dtype TYPE, int NT>
-__device__ __forceinline__ void half_layer(running_block<NT> &block, const step_args &a, int step,
+template <enum sb_dtype TYPE>
+__device__ __forceinline__ void half_layer(running_block &block, const step_args &a, int step,
                                            int half)
 {
     const bool is_mlp = half % 2;
@@ -235,9 +232,9 @@ __device__ __forceinline__ void half_layer(running_block<NT> &block, const step_
     const one_step &s = a.steps[step];
     const int m = s.n_tokens, first = is_mlp ? GATE_UP : QKV, second = is_mlp ? DOWN : O;
     const panels &w = layer.w[first];
-    const normed_inputs inputs = norm_rows<TYPE, NT>(block, a, step, half, NULL, m);
+    const normed_inputs inputs = norm_rows<TYPE>(block, a, step, half, NULL, m);
 
-    product<TYPE, NT>(block, a, w, inputs, m, true, nothing, [&](int o, int r, float sum, int) {
+    product<TYPE>(block, a, w, inputs, m, true, nothing, [&](int o, int r, float sum, int) {
         const float *bias = layer.bias[first];
         const float v = bias && o >= 0 ? sum + bias[o] : sum;
         const float up = __shfl_down_sync(SB_FULL_WARP, v, ROWS / 2, ROWS);
@@ -265,9 +262,9 @@ __device__ __forceinline__ void half_layer(running_block<NT> &block, const step_
             store_release_shared(&block.tables().attended,
                                  (unsigned)(step * a.n_layers + half / 2 + 1));
     }
-    add_product<TYPE, NT>(block, a, step, half, layer.w[second], layer.bias[second],
-                          is_mlp ? a.act : a.attended);
-    end_changes(block, a);
+    add_product<TYPE>(block, a, step, half, layer.w[second], layer.bias[second],
+                      is_mlp ? a.act : a.attended);
+    end_changes(block, a, step);
 }
 
 /* A logit and its id as a number that is the larger the larger the logit is, and of equal ones the
@@ -281,37 +278,28 @@ __device__ __forceinline__ wide key_of(float logit, int id)
 }
 
 /* The proposals of a step, or the logits for a kernel that samples. */
-template <enum sb_dtype TYPE, int NT>
-__device__ __forceinline__ void propose(running_block<NT> &block, const step_args &a, int step)
+template <enum sb_dtype TYPE>
+__device__ __forceinline__ void propose(running_block &block, const step_args &a, int step)
 {
     const one_step &s = a.steps[step];
-    const normed_inputs inputs = norm_rows<TYPE, NT>(block, a, step, 2 * a.n_layers, s.out,
-                                                     s.n_out);
-    const row_deal<NT> deal(s.n_out);
-    wide best[deal.EACH] = {};
+    const normed_inputs inputs = norm_rows<TYPE>(block, a, step, 2 * a.n_layers, s.out, s.n_out);
+    const row_deal deal(s.n_out);
+    wide best = 0; /* of the row whose sums this thread finishes */
 
-    const auto keep = [&](int o, int r, float sum, int) {
+    product<TYPE>(block, a, a.head, inputs, deal, true, nothing, [&](int o, int r, float sum, int) {
         const wide key = o >= 0 ? key_of(sum, o) : 0;
         if (a.logits && o >= 0 && r < s.n_out)
             a.logits[r * a.logits_stride + o] = sum;
-#pragma unroll
-        for (int i = 0; i < deal.EACH; i++)
-            if (r == deal.row(i) && key > best[i])
-                best[i] = key;
-    };
-
-    product<TYPE, NT>(block, a, a.head, inputs, deal, true, nothing, keep);
+        best = key > best ? key : best;
+    });
     if (a.logits)
         return;
-#pragma unroll
-    for (int i = 0; i < deal.EACH; i++) {
-        for (int step = ROWS / 2; step > 0; step /= 2) {
-            const wide other = __shfl_xor_sync(SB_FULL_WARP, best[i], step);
-            best[i] = other > best[i] ? other : best[i];
-        }
-        if (threadIdx.x % ROWS == 0 && deal.row(i) < s.n_out && best[i] > 0)
-            atomicMax(&a.shared->best[deal.row(i)], best[i]);
+    for (int i = ROWS / 2; i > 0; i /= 2) {
+        const wide other = __shfl_xor_sync(SB_FULL_WARP, best, i);
+        best = other > best ? other : best;
     }
+    if (threadIdx.x % ROWS == 0 && deal.row() < s.n_out && best > 0)
+        atomicMax(&a.shared->best[deal.row()], best);
     end_phase(block, a, [] {});
     if (blockIdx.x == 0 && (int)threadIdx.x < s.n_out) {
         wide *of = &a.shared->best[threadIdx.x];
@@ -323,14 +311,14 @@ __device__ __forceinline__ void propose(running_block<NT> &block, const step_arg
     end_phase(block, a, [] {});
 }
 
-template <enum sb_dtype TYPE, int NT>
+template <enum sb_dtype TYPE>
 __global__ void __launch_bounds__(BLOCK, 1) step_kernel(const step_args a)
 {
     SB_DYNAMIC_SHARED(uint8_t, shared);
-    running_block<NT> block;
+    running_block block;
 
     block.ring = {shared, 0};
-    block.memory = shared + RING<NT>;
+    block.memory = shared + (int)step_ring::BYTES;
     block.tile = (int)blockIdx.x;
     if (threadIdx.x < THREADS)
         make_tables(&block.tables(), a);
@@ -344,42 +332,24 @@ __global__ void __launch_bounds__(BLOCK, 1) step_kernel(const step_args a)
         return;
     }
 #pragma unroll 1
-    for (int i = 0; i < a.n_steps; i++) {
+    for (int step = 0; step < a.n_steps; step++) {
         block.bring_norm(block.tables().layers[0].attn_norm, a);
-        embed<TYPE>(block, a, i);
-        end_changes(block, a);
+        embed<TYPE>(block, a, step);
+        end_changes(block, a, step);
 #pragma unroll 1
         for (int half = 0; half < 2 * a.n_layers; half++)
-            half_layer<TYPE, NT>(block, a, i, half);
-        propose<TYPE, NT>(block, a, i);
+            half_layer<TYPE>(block, a, step, half);
+        propose<TYPE>(block, a, step);
     }
-    if (block.has_tags(a) && blockIdx.x + threadIdx.x == 0)
+    if (blockIdx.x + threadIdx.x == 0)
         a.shared->tag = block.tag_of(a.n_steps, 0) - 1;
 }
 
 /* ------------------------------------------------------------------ preparing */
 
-/* The kernel for up to `rows` rows, and what its block's layout depends on. */
-struct row_kernel {
-    int rows, ring, sums;
-    void (*kernel)(const step_args);
-};
-
-template <enum sb_dtype TYPE, int NT>
-constexpr row_kernel of_rows(void)
+void (*kernel_for(enum sb_dtype type))(const step_args)
 {
-    return {8 * NT, RING<NT>, tile_sums<NT>::BYTES, step_kernel<TYPE, NT>};
-}
-
-template <enum sb_dtype TYPE>
-row_kernel kernel_of(int m)
-{
-    return m <= 8 ? of_rows<TYPE, 1>() : m <= 16 ? of_rows<TYPE, 2>() : of_rows<TYPE, 4>();
-}
-
-row_kernel kernel_for(enum sb_dtype type, int m)
-{
-    return type == SB_BF16 ? kernel_of<SB_BF16>(m) : kernel_of<SB_F16>(m);
+    return type == SB_BF16 ? step_kernel<SB_BF16> : step_kernel<SB_F16>;
 }
 
 int within(int n, int most)
@@ -392,25 +362,25 @@ int to_16(int bytes)
     return (bytes + 15) / 16 * 16;
 }
 
-/* The layout of a block's memory for up to m rows. As much is done at once as there is room for;
- * where that is nothing, the steps do not suit. */
-block_layout layout_of(const struct sb_cuda_draft *draft, int m)
+/* The layout of a block's memory. As much is done at once as there is room for; where that is
+ * nothing, the model does not suit. */
+block_layout layout_of(const struct sb_cuda_draft *draft)
 {
-    const row_kernel of = kernel_for(draft->type, m);
+    enum { RING = step_ring::BYTES, SUMS = SUM_FLOATS * (int)sizeof(float) };
     const int group = draft->attention.heads / draft->attention.kv_heads,
-              norms = of.rows * normed_inputs::pitch_of(sb_cuda_ld(SB_BF16, draft->model.hidden));
+              norms = MOST_ROWS * normed_inputs::pitch_of(sb_cuda_ld(SB_BF16, draft->model.hidden));
     block_layout at = {};
 
     at.norm = to_16(stream_tables::bytes(draft->model.n_layers));
     at.parts = at.norm + to_16(draft->model.hidden * (int)sizeof(float));
     at.shared = at.parts + (int)sizeof(norm_parts);
-    const int most = draft->most_shared, room = most - of.ring - at.shared;
-    at.tiles_at_once = within((room - norms) / of.sums, MOST_TILES);
+    const int room = draft->most_shared - RING - at.shared;
+    at.tiles_at_once = within((room - norms) / SUMS, MOST_TILES);
     at.units_at_once = within(room / attend_memory::bytes_of_all(group, 1), MOST_UNITS);
-    at.rows = at.shared + at.tiles_at_once * of.sums;
-    const int used = at.tiles_at_once * of.sums + norms,
+    at.rows = at.shared + at.tiles_at_once * SUMS;
+    const int used = at.tiles_at_once * SUMS + norms,
               attended = attend_memory::bytes_of_all(group, at.units_at_once);
-    at.bytes = most - room + (used > attended ? used : attended);
+    at.bytes = draft->most_shared - room + (used > attended ? used : attended);
     return at;
 }
 
@@ -521,11 +491,10 @@ cudaError_t count_blocks(struct sb_cuda_draft *draft)
     if (error == cudaSuccess)
         error = most_shared_of(&draft->most_shared, device);
     if (error == cudaSuccess)
-        layout = layout_of(draft, 1);
+        layout = layout_of(draft);
     if (error == cudaSuccess && suits(layout))
         error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-            &resident, (const void *)kernel_for(draft->type, 1).kernel, BLOCK,
-            (size_t)layout.bytes);
+            &resident, (const void *)kernel_for(draft->type), BLOCK, (size_t)layout.bytes);
     draft->blocks = !cooperates || resident < 1 ? 0 : processors < tiles ? processors : tiles;
     return error;
 }
@@ -573,9 +542,7 @@ cudaError_t sb_cuda_step_prepare(struct sb_cuda_draft *draft, const struct sb_st
 int sb_cuda_step_suits(const struct sb_cuda_draft *draft, const struct sb_draft_step *steps,
                        int32_t n)
 {
-    const int m = most_tokens(steps, n);
-
-    return draft->blocks > 0 && m <= MOST_TOKENS && suits(layout_of(draft, m));
+    return draft->blocks > 0 && most_tokens(steps, n) <= MOST_TOKENS;
 }
 
 cudaError_t sb_cuda_steps(const struct sb_cuda_draft *draft, const struct sb_draft_step *steps,
@@ -585,7 +552,6 @@ cudaError_t sb_cuda_steps(const struct sb_cuda_draft *draft, const struct sb_dra
     const struct sb_step_model *m = &draft->model;
     const struct sb_attention *t = &draft->attention;
     const memory_parts parts(draft->memory, t->heads, m->n_layers, m->hidden);
-    const int most = most_tokens(steps, n);
     step_args a = {};
 
     if (n <= 0 || n > (logits ? 1 : (int)SB_DRAFT_STEPS_MAX) ||
@@ -599,7 +565,7 @@ cudaError_t sb_cuda_steps(const struct sb_cuda_draft *draft, const struct sb_dra
     a.final_norm = m->final_norm;
     a.x = m->x;
     a.qkv = m->qkv;
-    a.tagged_x = most <= TAGGED_ROWS ? parts.x : NULL;
+    a.tagged_x = parts.x;
     a.attended = (uint16_t *)m->attended;
     a.act = (uint16_t *)m->act;
     a.ids = ids;
@@ -625,12 +591,11 @@ cudaError_t sb_cuda_steps(const struct sb_cuda_draft *draft, const struct sb_dra
     a.inter = m->inter;
     a.vocab = draft->embed.n_out;
     a.n_steps = n;
-    a.layout = layout_of(draft, most);
+    a.layout = layout_of(draft);
     for (int i = 0; i < n; i++)
         a.steps[i] = step_of(&steps[i]);
-    return SB_LAUNCH_WITH(SB_COOPERATIVE, kernel_for(draft->type, most).kernel,
-                          dim3((unsigned)draft->blocks), dim3(BLOCK), (size_t)a.layout.bytes,
-                          stream, a);
+    return SB_LAUNCH_WITH(SB_COOPERATIVE, kernel_for(draft->type), dim3((unsigned)draft->blocks),
+                          dim3(BLOCK), (size_t)a.layout.bytes, stream, a);
 }
 
 /* The shared memory that a kernel may have is what the device gives a block at most: what a model
@@ -643,7 +608,7 @@ cudaError_t sb_load_draft_step(enum sb_dtype type)
 
     if (error == cudaSuccess)
         error = most_shared_of(&most, device);
-    for (int m = 8; error == cudaSuccess && type != SB_F32 && m <= MOST_TOKENS; m *= 2)
-        error = sb_load(kernel_for(type, m).kernel, most);
+    if (error == cudaSuccess && type != SB_F32)
+        error = sb_load(kernel_for(type), most);
     return error;
 }

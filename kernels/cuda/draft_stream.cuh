@@ -40,12 +40,12 @@ namespace
 {
 
 enum {
-    MOST_TOKENS = 32, /* one for each lane of a warp */
-    PART = 128,       /* keys */
-    WARP_KEYS = 16,   /* PART / WARPS */
-    HEAD = 128,       /* the widest head */
-    UNIT_SLOTS = 2,   /* its keys, and its values */
-    FRESH = 2         /* tokens of a sequence in a step, at most */
+    MOST_TOKENS = MOST_ROWS, /* of a step; fewer than a warp has lanes */
+    PART = 128,              /* keys */
+    WARP_KEYS = 16,          /* PART / WARPS */
+    HEAD = 128,              /* the widest head */
+    UNIT_SLOTS = 2,          /* its keys, and its values */
+    FRESH = 2                /* tokens of a sequence in a step, at most */
 };
 static_assert(PART * HEAD * 2 <= SLOT_BYTES, "a slot has room for the keys of a part");
 

@@ -1,5 +1,5 @@
 /*
- * What a draft's kernels share: products of few rows whose sum over k is split.
+ * What a draft's kernels share: products of up to eight rows whose sum over k is split.
  *
  * A draft's bits are outside the contract, so k may be split where the target's products may not.
  * A block takes a tile of 16 rows of weights, its eight warps take an eighth of k each, and the
@@ -50,7 +50,9 @@ enum {
     WARP_STAGES = 2, /* of a slot */
     SLOT_STAGES = WARPS * WARP_STAGES,
     SLOT_BYTES = SLOT_STAGES * STAGE_BYTES,
-    SUM_PITCH = ROWS + 4 /* floats; so that lanes write their sums without bank conflicts */
+    MOST_ROWS = 8,        /* of x: the columns of an mma */
+    SUM_PITCH = ROWS + 4, /* floats; so that lanes write their sums without bank conflicts */
+    SUM_FLOATS = WARPS * MOST_ROWS * SUM_PITCH /* the warps' sums of a tile */
 };
 
 /* A weight in its tiles (launch.h), of which a panel of ROWS rows is `tile` here. */
@@ -231,19 +233,20 @@ struct global_inputs {
     }
 };
 
-/* Adds the products of STAGES stages, of which n are there, one of each after the other, so that
- * two that add to one sum need not follow each other. b: this lane's 16 bytes of its rows of x */
-template <enum sb_dtype TYPE, int STAGES, int NT, int SUMS>
-__device__ __forceinline__ void multiply_stages(float (&sum)[SUMS][NT][4], const uint8_t *stages,
-                                                const uint4 (*b)[2][NT], int n)
+/* Adds the products of a warp's stages of a slot, of which n are there, one of each after the
+ * other, so that two that add to one sum need not follow each other. b: this lane's 16 bytes of its
+ * row of x, for the even chunks of a stage and the odd ones */
+template <enum sb_dtype TYPE>
+__device__ __forceinline__ void multiply_stages(float (&sum)[WARP_STAGES][4], const uint8_t *stages,
+                                                const uint4 (&b)[WARP_STAGES][2], int n)
 {
     const int lane = threadIdx.x % 32, g = lane / 4;
 
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        uint32_t a[STAGES][2][4]; /* of two steps of 16 */
+        uint32_t a[WARP_STAGES][2][4]; /* of two steps of 16 */
 #pragma unroll
-        for (int j = 0; j < STAGES; j++) {
+        for (int j = 0; j < WARP_STAGES; j++) {
             const uint8_t *stage = stages + (j < n ? j * STAGE_BYTES : 0);
             const int chunk = lane % 4 * 2 + h;
             const uint4 top = *(const uint4 *)(stage + swizzled<BK * 2>(g, chunk));
@@ -252,78 +255,66 @@ __device__ __forceinline__ void multiply_stages(float (&sum)[SUMS][NT][4], const
             a[j][1][0] = top.z, a[j][1][1] = low.z, a[j][1][2] = top.w, a[j][1][3] = low.w;
         }
 #pragma unroll
-        for (int i = 0; i < 2 * STAGES * NT; i++) {
-            const int t = i % NT, j = i / NT % STAGES, step = i / NT / STAGES;
-            const uint4 &of = b[j][h][t];
+        for (int i = 0; i < 2 * WARP_STAGES; i++) {
+            const int j = i % WARP_STAGES, step = i / WARP_STAGES;
+            const uint4 &of = b[j][h];
             if (j < n)
-                mma<TYPE>(sum[j % SUMS][t], a[j][step], step ? of.z : of.x, step ? of.w : of.y);
+                mma<TYPE>(sum[j], a[j][step], step ? of.z : of.x, step ? of.w : of.y);
         }
     }
 }
 
-/* Loads this lane's 16 bytes of its rows of x for STAGES stages from the s-th on, of which n are
- * there; of others zeros, so that no register is kept from before. */
-template <int NT, int STAGES, class INPUTS>
-__device__ __forceinline__ void load_inputs(uint4 (&b)[STAGES][2][NT], const INPUTS &x, int s,
+/* Loads this lane's 16 bytes of its row of x for the stages from the s-th on, of which n are there;
+ * of others zeros, so that no register is kept from before. */
+template <class INPUTS>
+__device__ __forceinline__ void load_inputs(uint4 (&b)[WARP_STAGES][2], const INPUTS &x, int s,
                                             int n)
 {
     const int lane = threadIdx.x % 32;
+    const uint4 zeros = {0, 0, 0, 0};
 
 #pragma unroll
-    for (int i = 0; i < STAGES * 2 * NT; i++) {
-        const int stage = i / 2 / NT, chunk = lane % 4 * 2 + i / NT % 2;
-        const uint4 zeros = {0, 0, 0, 0};
-        b[stage][i / NT % 2][i % NT] = stage < n ? x.load(i % NT * 8 + lane / 4,
-                                                          (s + stage) * BK + chunk * 8)
-                                                 : zeros;
+    for (int i = 0; i < WARP_STAGES * 2; i++) {
+        const int chunk = lane % 4 * 2 + i % 2;
+        b[i / 2][i % 2] = i / 2 < n ? x.load(lane / 4, (s + i / 2) * BK + chunk * 8) : zeros;
     }
 }
 
 /* Multiplies the rows of a tile with x over this warp's part of its stages, from stage `first` on,
- * n of them. A product waits for the one before it whose sum it adds to, so eight rows of x have
- * two sums, which the stages take by turns. Inputs of a turn are loaded before it, but those of 32
- * rows stage by stage, for want of registers. */
-template <enum sb_dtype TYPE, int NT, class RING, class INPUTS>
-__device__ __forceinline__ void multiply_tile(float (&acc)[NT][4], RING &ring, const INPUTS &x,
+ * n of them. A product waits for the one before it whose sum it adds to, so each of a warp's stages
+ * in a slot has its own sum. Inputs of SLOTS_AT_ONCE slots are loaded before these are read. */
+template <enum sb_dtype TYPE, class RING, class INPUTS>
+__device__ __forceinline__ void multiply_tile(float (&acc)[4], RING &ring, const INPUTS &x,
                                               int first, int n)
 {
-    enum { TURN = NT == 1 ? (int)INPUTS::SLOTS_AT_ONCE : 1 }; /* slots */
-    enum { SUMS = NT == 1 ? 2 : 1 };                          /* and so many stages together */
-    enum { LOADED = NT > 2 ? 1 : (int)WARP_STAGES };
-    float sum[SUMS][NT][4] = {};
+    enum { TURN = INPUTS::SLOTS_AT_ONCE };
+    float sum[WARP_STAGES][4] = {};
 
 #pragma unroll 1
     for (int s = 0; s < n; s += TURN * SLOT_STAGES) {
-        uint4 b[TURN][LOADED][2][NT];
+        uint4 b[TURN][WARP_STAGES][2];
         warp_stages mine[TURN];
 #pragma unroll
         for (int t = 0; t < TURN; t++) {
             mine[t] = warp_stages::of(n - s - t * SLOT_STAGES);
             mine[t].first += s + t * SLOT_STAGES;
-            if (LOADED > 1)
-                load_inputs<NT>(b[t], x, first + mine[t].first, mine[t].n);
+            load_inputs(b[t], x, first + mine[t].first, mine[t].n);
         }
 #pragma unroll
         for (int t = 0; t < TURN; t++) {
             if (s + t * SLOT_STAGES >= n)
                 break;
             const uint8_t *const slot = ring.slot(t);
-#pragma unroll(LOADED > 1 ? (int)WARP_STAGES : 1)
-            for (int i = 0; i < WARP_STAGES; i += SUMS) {
-                if (i >= mine[t].n)
-                    continue;
-                if (LOADED == 1)
-                    load_inputs<NT>(b[t], x, first + mine[t].first + i, mine[t].n - i);
-                multiply_stages<TYPE, SUMS>(sum,
-                                            slot + (mine[t].first % SLOT_STAGES + i) * STAGE_BYTES,
-                                            b[t] + i % LOADED, mine[t].n - i);
-            }
+            if (mine[t].n > 0)
+                multiply_stages<TYPE>(sum, slot + mine[t].first % SLOT_STAGES * STAGE_BYTES, b[t],
+                                      mine[t].n);
         }
         ring.give_back(TURN > 1 && s + SLOT_STAGES < n ? (int)TURN : 1);
     }
+    static_assert(WARP_STAGES == 2, "a warp has two sums");
 #pragma unroll
-    for (int i = 0; i < NT * 4; i++)
-        acc[i / 4][i % 4] = sum[0][i / 4][i % 4] + (SUMS > 1 ? sum[SUMS - 1][i / 4][i % 4] : 0.0f);
+    for (int i = 0; i < 4; i++)
+        acc[i] = sum[0][i] + sum[1][i];
 }
 
 __device__ __forceinline__ float square_of(const float4 &v)
@@ -331,33 +322,24 @@ __device__ __forceinline__ float square_of(const float4 &v)
     return fmaf(v.w, v.w, fmaf(v.z, v.z, fmaf(v.y, v.y, v.x * v.x)));
 }
 
-/* The warps' sums of a tile in shared memory. */
-template <int NT>
-struct tile_sums {
-    enum { FLOATS = WARPS * 8 * NT * SUM_PITCH, BYTES = FLOATS * 4, N = ROWS * 8 * NT };
-};
-
-/* Writes those of this warp. */
-template <int NT>
-__device__ __forceinline__ void store_warp_sums(float *sums, const float (&acc)[NT][4])
+/* Writes the sums of this warp for a tile and the rows of x to shared memory, [SUM_FLOATS]. */
+__device__ __forceinline__ void store_warp_sums(float *sums, const float (&acc)[4])
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
 #pragma unroll
-    for (int i = 0; i < NT * 4; i++)
-        sums[(warp * 8 * NT + i / 4 * 8 + lane % 4 * 2 + i % 2) * SUM_PITCH + i % 4 / 2 * 8 +
-             lane / 4] = acc[i / 4][i % 4];
+    for (int i = 0; i < 4; i++)
+        sums[(warp * MOST_ROWS + lane % 4 * 2 + i % 2) * SUM_PITCH + i / 2 * 8 + lane / 4] = acc[i];
 }
 
 /* Adds the warps' sums of row r of x and row i of the tile, in ascending order. */
-template <int NT>
 __device__ __forceinline__ float add_warps(const float *sums, int r, int i)
 {
     float sum = 0.0f;
 
 #pragma unroll
     for (int w = 0; w < WARPS; w++)
-        sum += sums[(w * 8 * NT + r) * SUM_PITCH + i];
+        sum += sums[(w * MOST_ROWS + r) * SUM_PITCH + i];
     return sum;
 }
 
