@@ -157,21 +157,26 @@ __device__ float changed(const struct sampling &at, struct change change, int32_
     return s == s ? s : -INFINITY;
 }
 
-/* Changes the row, which has no NaN. Returns whether anything asked for it. counts:
- * [SB_CHANGED_MAX] */
-__device__ bool change_row(struct changes *changes, int32_t *counts, const struct sampling &at,
+/* Whether anything may change logits of the row. */
+__device__ bool is_changed(const struct sampling &at)
+{
+    return at.mask || (at.rule->n_bans > 0 && at.position < at.rule->ban_before) ||
+           at.rule->n_bias > 0 || at.first < at.end;
+}
+
+/* Changes the row, which has no NaN, where anything asks for it. counts: [SB_CHANGED_MAX] */
+__device__ void change_row(struct changes *changes, int32_t *counts, const struct sampling &at,
                            float *row, int32_t limit)
 {
-    const bool has_bans = at.rule->n_bans > 0 && at.position < at.rule->ban_before;
+    int32_t n;
 
     __syncthreads(); /* the row as it was has been read */
     forbid(at, row, limit);
     __syncthreads();
-    const int32_t n = list_ids(changes, counts, at, row, limit);
+    n = list_ids(changes, counts, at, row, limit);
     for (int32_t i = threadIdx.x; i < n; i += THREADS)
         row[changes->list[i].id] = changed(at, changes->list[i], counts[i]);
     __syncthreads();
-    return at.mask || has_bans || n > 0;
 }
 
 /* The logit that an id of the row had. */

@@ -50,6 +50,12 @@
     DO(ONE_WARP_DOES_NOT_WAIT)                                                                 \
     /* A draft's product, or its attention, adds all parts of a sum but the first. */          \
     DO(PART_LEFT_OUT)                                                                          \
+    /* The choice of a row is the best of all its parts but the first, */                      \
+    DO(CHOICE_LEFT_OUT)                                                                        \
+    /* its candidates are one fewer than top_k needs, */                                       \
+    DO(CANDIDATE_LEFT_OUT)                                                                     \
+    /* or those of the rows before it are kept. */                                             \
+    DO(CANDIDATES_KEPT)                                                                        \
     /* A block of quantised weights gets the scale of its neighbour. */                        \
     DO(SCALE_OF_OTHER_BLOCK)                                                                   \
     /* An algorithm of cuBLASLt that the plan file names is taken whatever its bits are. */    \

@@ -21,8 +21,8 @@
  * digit of a filter has made has all that are left, and serves the filters after it and the choice
  * too. Which place an id gets is chance, and no result depends on it. Where there is no room, the
  * next pass is over the row again. With top_k and top_p the row is gone through three times, where
- * it was eleven times without a list. Rejected: several blocks a row, which would have to wait for
- * each other at every digit, and are there for few rows only.
+ * it was eleven times without a list. Where rows are few, top_k finds a list of its candidates
+ * (row_parts.cuh), and the row is gone through for nothing more.
  *
  * Sums under a digit are kept in two halves of 32 bits. An addition to the lower half that wraps
  * adds 1 to the upper half. So both additions are the hardware's own, while one of 64 bits in
@@ -313,17 +313,17 @@ __device__ __forceinline__ int32_t load_logits(float (&s)[4], const struct row &
     return one.id / 4;
 }
 
-/* The id with the largest value of those that are left and weigh at least row.least_weight, the
- * lowest of several. */
-__device__ int32_t choose(const struct row &row, uint64_t seed, int32_t position, struct top *tops)
+/* The largest value of those ids of groups [first, end) that are left and weigh at least
+ * row.least_weight, and the lowest id that has it. It is this thread's alone. */
+__device__ struct top best_choice(const struct row &row, int32_t first, int32_t end, uint64_t seed,
+                                  int32_t position)
 {
     const float least_weight = row.least_weight;
     const float deepest = __uint_as_float((uint32_t)(row.depth_end >> 32));
-    const int32_t n_groups = row.n_listed >= 0 ? row.n_listed : (row.n + 3) / 4;
     uint32_t low = (uint32_t)seed, high = (uint32_t)(seed >> 32);
     struct top best = top_of_none();
 
-    for (int32_t i = threadIdx.x; i < n_groups; i += THREADS) {
+    for (int32_t i = first + (int32_t)threadIdx.x; i < end; i += THREADS) {
         float s[4];
         const int32_t group = load_logits(s, row, i);
         uint32_t x[4] = {(uint32_t)position, (uint32_t)group, 0, 0};
@@ -349,31 +349,53 @@ __device__ int32_t choose(const struct row &row, uint64_t seed, int32_t position
                 best = top_of_one(value, id);
         }
     }
-    best = block_top(best, tops);
+    return best;
+}
+
+/* The id of the best choice of all. */
+__device__ __forceinline__ int32_t chosen(const struct top &best)
+{
     return best.first > -INFINITY ? best.id : (int32_t)SB_PICK_NONE;
 }
 
-/* What temperature and filters make of s [n], whose largest is top, at most FLT_MAX. With
- * temperature 0 there are no filters, and the temperature counts as 1. */
-__device__ struct row filtered_row(const float *s, int32_t n, float top, const struct sb_sampler *r,
-                                   const struct filter_memory &memory)
+/* The id with the largest value of those that are left, the lowest of several. */
+__device__ int32_t choose(const struct row &row, uint64_t seed, int32_t position, struct top *tops)
 {
-    const float inverse = r->temperature > 0.0f ? 1.0f / r->temperature : 1.0f;
-    struct row row = {s,
-                      n,
-                      top,
-                      inverse > FLT_MIN ? inverse : FLT_MIN,
-                      place_of_all(),
-                      place_of_all(),
-                      false,
-                      0.0f,
-                      0.0f,
-                      memory.list->of,
-                      -1};
+    const int32_t n_groups = row.n_listed >= 0 ? row.n_listed : (row.n + 3) / 4;
 
+    return chosen(block_top(best_choice(row, 0, n_groups, seed, position), tops));
+}
+
+/* Logits s [n], whose largest is top, at most FLT_MAX, with a temperature and no filters but min_p.
+ * With temperature 0 there are none, and the temperature counts as 1. */
+__device__ struct row unfiltered_row(const float *s, int32_t n, float top,
+                                     const struct sb_sampler *r)
+{
+    const bool has_temperature = r->temperature > 0.0f;
+    const float inverse = has_temperature ? 1.0f / r->temperature : 1.0f;
+
+    return {s,
+            n,
+            top,
+            inverse > FLT_MIN ? inverse : FLT_MIN,
+            place_of_all(),
+            place_of_all(),
+            false,
+            0.0f,
+            has_temperature && r->min_p > 0.0f ? r->min_p : 0.0f,
+            NULL,
+            -1};
+}
+
+/* Runs the filters of a row, of which memory.list may have all that are left: the first n_listed of
+ * it, or -1. */
+__device__ void filter_row(struct row *row, const struct sb_sampler *r, int32_t n_listed,
+                           const struct filter_memory &memory)
+{
+    row->list = memory.list->of;
+    row->n_listed = n_listed;
     if (r->temperature > 0.0f)
-        row.least_weight = filter(&row, r, memory);
-    return row;
+        row->least_weight = filter(row, r, memory);
 }
 
 } // namespace

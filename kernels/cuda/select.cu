@@ -10,26 +10,15 @@
  * same reason several blocks may look at a row, which is worth a kernel of its own where rows are
  * few: one multiprocessor alone reads at a small part of the memory's speed.
  *
- *     find_tops               [m, parts] blocks: the top of each part of each row, into scratch
- *     select_ids, sample_ids  [m] blocks: the row's top out of those of its parts, and all else
+ *     find_tops, find_candidates  [m, parts] blocks: what they find of each part of each row
+ *                                 (row_parts.cuh); the second where there are samplers
+ *     select_ids, sample_ids      [m] blocks: the row's top out of those of its parts, and all else
  *
  * Rounds without samplers have a kernel of their own, which takes 32 KiB of shared memory. The
  * other one takes 81 KiB.
  */
-#include "kernels/cuda/changes.cuh"
-#include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/logprobs.cuh"
-
-enum {
-    ENOUGH_BLOCKS = 264, /* two for each of an H100's multiprocessors */
-    LEAST_PART = 4096    /* ids that are worth a block */
-};
-
-/* The tops of the parts of rows. */
-struct parts {
-    struct top *tops; /* [m, n] */
-    int32_t n;        /* of a row; 0: its own block looks at the row */
-};
+#include "kernels/cuda/row_parts.cuh"
 
 /* scores: those without wants are none. */
 static __device__ struct sb_want want_of(const struct sb_scores &scores, int32_t place)
@@ -75,32 +64,13 @@ static __device__ struct scale raw_scale(const struct sb_select &args,
                         powers);
 }
 
-/* Grid: parts, rows. */
-static __global__ void __launch_bounds__(THREADS, 1)
-    find_tops(struct sb_select args, struct parts parts)
-{
-    SB_SHARED(struct top, tops, WARPS);
-    const float *row = args.logits + blockIdx.y * (int64_t)args.stride;
-    const int32_t each = (args.limit + parts.n - 1) / parts.n, first = (int32_t)blockIdx.x * each;
-
-    grid_launch_next();
-    grid_wait_for_previous();
-    const struct top top = row_top(row, first, min(first + each, args.limit), INFINITY, tops);
-
-    if (threadIdx.x == 0)
-        parts.tops[(int64_t)blockIdx.y * parts.n + blockIdx.x] = top;
-}
-
 /* The top of this block's row, by its parts where they have been looked at. */
 static __device__ struct top top_of_row(const float *row, int32_t limit, const struct parts &parts,
                                         struct top *tops)
 {
     if (parts.n == 0)
         return row_top(row, 0, limit, INFINITY, tops);
-    return block_top((int)threadIdx.x < parts.n
-                         ? parts.tops[(int64_t)blockIdx.x * parts.n + threadIdx.x]
-                         : top_of_none(),
-                     tops);
+    return top_of_parts(parts, (int32_t)blockIdx.x, tops);
 }
 
 static __global__ void __launch_bounds__(THREADS, 1)
@@ -147,41 +117,53 @@ static __device__ bool is_sampled(const struct sb_samplers &samplers)
 /* Selects by a sampler that is not greedy. *logprob becomes that of the token, by `scale`, or by
  * what the filters leave. Alternatives of filtered rows are written here. Returns the token. What
  * is wanted is read where it is used, as registers are few. before: the row's top as it comes,
- * which is looked for again only if the row has changed or has an infinity. */
+ * which is looked for again only if the row may have changed or has an infinity. */
 static __device__ int32_t select_sampled(float *logprob, const struct sb_select &args,
                                          const struct sb_samplers &samplers,
                                          const struct sb_scores &scores, float *row,
                                          const struct top &before, const struct scale &scale,
-                                         struct sample_memory *memory)
+                                         const struct parts &parts, struct sample_memory *memory)
 {
-    const struct sampling at = sampling_of(samplers, (int32_t)blockIdx.x);
+    const int32_t i = (int32_t)blockIdx.x;
+    const struct sampling at = sampling_of(samplers, i);
     const struct filter_memory filters = {&memory->filters.sums, &memory->filters.list,
                                           memory->parts, memory->tops, memory->found};
     const struct scale none = {0.0f, NAN};
+    const bool changes = is_changed(at);
     int32_t id = SB_PICK_NONE;
 
     *logprob = NAN;
-    const bool has_changed = change_row(&memory->changes, memory->counts, at, row, args.limit);
-    const struct top top = has_changed || before.first == INFINITY
+    change_row(&memory->changes, memory->counts, at, row, args.limit);
+    const struct top top = changes || before.first == INFINITY
                                ? row_top(row, 0, args.limit, FLT_MAX, memory->tops)
                                : before;
     if (top.first > -INFINITY) {
-        const struct row left = filtered_row(row, args.limit, top.first, at.rule, filters);
-        id = at.rule->temperature > 0.0f ? choose(left, at.rule->seed, at.position, memory->tops)
-                                         : top.id;
-        const struct sb_want want = want_of(scores, args.at[blockIdx.x]);
+        const enum part_way way = way_of(at.rule, changes, top, parts);
+        struct row left = unfiltered_row(row, args.limit, top.first, at.rule);
+        if (way == ROW_CHOICES) {
+            id = choice_of_parts(parts, i, memory->tops);
+        } else {
+            filter_row(&left, at.rule,
+                       way == ROW_CANDIDATES ? take_candidates(&memory->filters.list, parts, i)
+                                             : -1,
+                       filters);
+            id = at.rule->temperature > 0.0f
+                     ? choose(left, at.rule->seed, at.position, memory->tops)
+                     : top.id;
+        }
+        const struct sb_want want = want_of(scores, args.at[i]);
         if (id >= 0 && want.is_filtered) {
-            *logprob = filtered_logprobs(scores, args.at[blockIdx.x], want.n_top, left, id,
-                                         memory->tops, memory->powers);
+            *logprob = filtered_logprobs(scores, args.at[i], want.n_top, left, id, memory->tops,
+                                         memory->powers);
             return id;
         }
     }
     if (id >= 0) {
         *logprob = logprob_of(scale, logit_before(&memory->changes, row, id));
     } else {
-        const struct sb_want want = want_of(scores, args.at[blockIdx.x]);
+        const struct sb_want want = want_of(scores, args.at[i]);
         tell_best(
-            scores, args.at[blockIdx.x], want.is_filtered ? want.n_top : 0, 0, false, none,
+            scores, args.at[i], want.is_filtered ? want.n_top : 0, 0, false, none,
             [&](int32_t) { return -INFINITY; }, logit_itself(), memory->tops);
     }
     return id;
@@ -208,26 +190,16 @@ static __global__ void __launch_bounds__(THREADS, 1)
     if (!(by_sampler && want.is_filtered))
         scale = raw_scale(args, scores, want, row, top, memory->tops, memory->powers);
     if (by_sampler)
-        id = select_sampled(&logprob, args, samplers, scores, row, top, scale, memory);
+        id = select_sampled(&logprob, args, samplers, scores, row, top, scale, parts, memory);
     else
         logprob = logprob_of(scale, want.given < 0 ? top.first : row[want.given]);
     if (threadIdx.x == 0)
         write(args, want_of(scores, args.at[blockIdx.x]), id, logprob);
 }
 
-/* As many parts of a row as give the device enough blocks; 0 for one, which needs no kernel. */
-static int32_t parts_of(const struct sb_select *args)
-{
-    static_assert((int)ENOUGH_BLOCKS <= (int)THREADS, "a thread takes one part");
-    const int32_t enough = ENOUGH_BLOCKS / args->m, most = args->limit / LEAST_PART;
-    const int32_t n = enough < most ? enough : most;
-
-    return n > 1 ? n : 0;
-}
-
 size_t sb_cuda_select_scratch(void)
 {
-    return ENOUGH_BLOCKS * sizeof(struct top);
+    return sizeof(struct found_of_parts);
 }
 
 extern "C" cudaError_t sb_cuda_select(const struct sb_select *args, void *scratch,
@@ -236,18 +208,18 @@ extern "C" cudaError_t sb_cuda_select(const struct sb_select *args, void *scratc
     const dim3 grid((unsigned)args->m);
     const struct sb_scores none = {NULL, 0, NULL, NULL};
     const struct sb_scores scores = args->scores ? *args->scores : none;
-    struct parts parts = {(struct top *)scratch, 0};
     cudaError_t error = cudaSuccess;
 
     if (args->m == 0)
         return cudaSuccess;
-    if (scratch)
-        parts.n = parts_of(args);
-    if (parts.n > 0) {
-        const dim3 tiles((unsigned)parts.n, (unsigned)args->m);
-        error = SB_LAUNCH_WITH(SB_DEPENDENT, find_tops, tiles, dim3(THREADS), 0, stream, *args,
+    const struct parts parts = parts_of(args, scratch);
+    const dim3 cut((unsigned)parts.n, (unsigned)args->m);
+    if (parts.n > 0)
+        error = SB_LAUNCH_WITH(SB_DEPENDENT, find_tops, cut, dim3(THREADS), 0, stream, *args,
                                parts);
-    }
+    if (error == cudaSuccess && parts.n > 0 && args->samplers)
+        error = SB_LAUNCH_WITH(SB_DEPENDENT, find_candidates, cut, dim3(THREADS), 0, stream, *args,
+                               *args->samplers, scores, parts);
     if (error != cudaSuccess)
         return error;
     if (args->samplers)
@@ -262,6 +234,8 @@ cudaError_t sb_load_select(enum sb_dtype)
 {
     cudaError_t error = sb_load(find_tops);
 
+    if (error == cudaSuccess)
+        error = sb_load(find_candidates);
     if (error == cudaSuccess)
         error = sb_load(select_ids);
     return error == cudaSuccess ? sb_load(sample_ids, (int)sizeof(struct sample_memory)) : error;

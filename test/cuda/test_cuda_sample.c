@@ -256,6 +256,71 @@ static void test_rows_in_parts(void)
     free(logits);
 }
 
+/* Samplers of the rows below, with what several blocks find of a row: choices, candidates, or no
+ * more than its top; and, last, one whose row is changed, and one that is greedy. */
+static const struct sb_sampler in_parts[] = {
+    {.temperature = 1.0f, .top_p = 1.0f, .typical_p = 1.0f},
+    {.temperature = 0.6f, .top_p = 0.95f, .typical_p = 1.0f, .top_k = 20},
+    {.temperature = 1.5f, .top_p = 1.0f, .typical_p = 1.0f, .min_p = 0.1f},
+    {.temperature = 1.0f, .top_p = 1.0f, .typical_p = 0.7f, .top_k = 60},
+    {.temperature = 0.7f, .top_p = 0.8f, .typical_p = 1.0f},
+    {.temperature = 1.0f, .top_p = 1.0f, .typical_p = 1.0f, .top_k = 1},
+    {.temperature = 1.0f, .top_p = 1.0f, .typical_p = 1.0f, .top_k = 3000},
+    {.temperature = 1.0f, .top_p = 1.0f, .typical_p = 1.0f, .top_k = 9, .n_bias = 1},
+    {.top_p = 1.0f, .typical_p = 1.0f, .is_greedy = 1}};
+
+/* Rows of a vocabulary in parts, all in one launch, so that each has to find what is its own.
+ * turn: how logits are spread, from all different to nearly all equal, where no list has room */
+static void check_rows_in_parts(int32_t n, int turn)
+{
+    enum { ROWS = COUNT(in_parts), STRIDE = 2 };
+    static const float steps[] = {0.0f, 0.01f, 0.5f, 20.0f};
+    const int64_t all = (int64_t)ROWS * n;
+    struct sb_sampler rows[ROWS];
+    int32_t tokens[ROWS * STRIDE] = {0}, places[ROWS], pos[ROWS], out[ROWS], bias[] = {17, 0};
+    struct sb_want wants[ROWS];
+    const struct sb_samplers samplers = {.rows = rows,
+                                         .lists = bias,
+                                         .row_stride = STRIDE,
+                                         .tokens = tokens,
+                                         .id_at = places,
+                                         .pos = pos,
+                                         .out = out};
+    const struct sb_scores scores = {wants, SB_TOP_MAX, NULL, NULL};
+    float *logits = cpu_floats(all);
+    const float larger = 30.0f;
+
+    memcpy(bias + 1, &larger, sizeof larger);
+    for (int64_t i = 0; i < all; i++) {
+        logits[i] *= 6.0f;
+        if (steps[turn] > 0.0f)
+            logits[i] = rintf(logits[i] / steps[turn]) * steps[turn];
+    }
+    for (int i = 0; i < ROWS; i++) {
+        rows[i] = in_parts[(i + turn) % ROWS];
+        rows[i].seed = (uint64_t)(turn * ROWS + i);
+        rows[i].n_tokens = 1;
+        rows[i].mask_at = -1;
+        places[i] = STRIDE * i;
+        pos[i] = turn;
+        out[i] = i;
+        wants[i] = (struct sb_want){i == 4 ? 5 : -1, i % 3, i % 2};
+    }
+    logits[2 * n + 100] = INFINITY;
+    check_choices(&(struct sb_select){ROWS, n, n, logits, out, NULL, NULL, NULL, &samplers,
+                                      turn % 2 ? &scores : NULL},
+                  (struct lengths){ROWS, COUNT(bias), 0, ROWS, ROWS}, 0);
+    free(logits);
+}
+
+static void test_many_rows_in_parts(void)
+{
+    for (int turn = 0; turn < 4 && !sbtest_failed_now; turn++) {
+        check_rows_in_parts(8200, turn);
+        check_rows_in_parts(50001, turn);
+    }
+}
+
 static void test_many_changes(void)
 {
     sample_many_changes(check_one, 2);
@@ -270,6 +335,7 @@ if (has_device) {
     RUN(test_filters);
     RUN(test_large_ids);
     RUN(test_rows_in_parts);
+    RUN(test_many_rows_in_parts);
     RUN(test_many_changes);
 }
 both_end(has_device);
