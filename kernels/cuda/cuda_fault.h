@@ -54,6 +54,8 @@
     DO(CHOICE_LEFT_OUT)                                                                        \
     /* its candidates are one fewer than top_k needs, */                                       \
     DO(CANDIDATE_LEFT_OUT)                                                                     \
+    /* their mass is that of all parts but the first, */                                       \
+    DO(MASS_LEFT_OUT)                                                                          \
     /* or those of the rows before it are kept. */                                             \
     DO(CANDIDATES_KEPT)                                                                        \
     /* A block of quantised weights gets the scale of its neighbour. */                        \

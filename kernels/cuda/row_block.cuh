@@ -10,7 +10,7 @@
 #ifndef SB_CUDA_ROW_BLOCK_CUH
 #define SB_CUDA_ROW_BLOCK_CUH
 
-#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/opaque.cuh"
 
 namespace
 {
@@ -128,7 +128,9 @@ __device__ struct top top_behind(const struct top &last, int32_t first, int32_t 
 template <typename F>
 __device__ float power_sum(const float *s, int32_t limit, float *powers, F power)
 {
-    const int32_t n_pieces = (limit + PIECE - 1) / PIECE, mine = (int32_t)threadIdx.x - ADDERS;
+    uint32_t thread = threadIdx.x;
+    opaque(thread); /* else addresses are kept from one sum of a kernel to another */
+    const int32_t n_pieces = (limit + PIECE - 1) / PIECE, mine = (int32_t)thread - ADDERS;
     float sum = 0.0f, loaded[EACH];
     const auto load = [&](int64_t first) {
 #pragma unroll

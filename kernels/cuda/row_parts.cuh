@@ -4,19 +4,28 @@
  * where they are few:
  *
  *     find_tops         the top of each part, and the largest logit of each of its groups, which
- * are the ids that one warp or several have looked at find_candidates   for a row that samples and
- * whose logits nothing changes: the choice of each part, if there are no filters; with top_k, a
- * list of candidates
+ *                       are the ids that one warp or several have looked at
+ *     find_candidates   for a row that samples and whose logits nothing changes: the choice of each
+ *                       part, if there are no filters; else a list of candidates of top_k or, if
+ *                       there is none, of top_p
  *
  * A choice is the largest of values that each id has for itself, so the row's choice is the best of
- * its parts'. Candidates are the ids whose logits are not below the k-th largest of the groups'
+ * its parts'.
+ *
+ * Candidates of top_k are the ids whose logits are not below the k-th largest of the groups'
  * largest. There are k of them at least, one in each of k groups, so what top_k leaves is among
- * them; and seldom many more. Where there is no room for all of them, the row's block does without
- * the list. Neither depends on how the row is cut, so the bits are those of one block.
+ * them; and seldom many more.
+ *
+ * Those of top_p = p are the ids at depths up to d = log(n / (1 - p)), for a row of n ids. The
+ * others weigh less than e^-d each, so less than 1 - p together, of a mass that is at least the 1
+ * of the id at depth 0. So the candidates have more than a share of p of the mass of all, which the
+ * parts add up, too. d is larger than that by 0.1, which is far more than roundings are.
+ *
+ * Where there is no room for all candidates, the row's block does without them. Neither they nor a
+ * choice depend on how the row is cut, so the bits are those of one block.
  *
  * Rejected: the digits of a filter (sample.cuh) by several blocks, which would have to wait for
- * each other at every digit; a list where there is top_p alone, for how deep it goes is known only
- * when all masses have been added up.
+ * each other at every digit.
  */
 #ifndef SB_CUDA_ROW_PARTS_CUH
 #define SB_CUDA_ROW_PARTS_CUH
@@ -29,9 +38,9 @@ namespace
 {
 
 enum {
-    ENOUGH_BLOCKS = 264, /* two for each of an H100's multiprocessors; and groups of a row */
-    LEAST_PART = 4096,   /* ids that are worth a block */
-    CANDIDATES = 1024    /* of a row, at most */
+    ENOUGH_BLOCKS = 264,    /* two for each of an H100's multiprocessors; and groups of a row */
+    LEAST_PART = 4096,      /* ids that are worth a block */
+    CANDIDATES = LISTED_MAX /* of a row, at most */
 };
 static_assert((int)ENOUGH_BLOCKS <= (int)THREADS, "a thread takes one part, or one group");
 
@@ -44,6 +53,7 @@ struct candidates {
 struct found_of_parts {
     struct top tops[ENOUGH_BLOCKS], choices[ENOUGH_BLOCKS]; /* [m, n] */
     float largest[ENOUGH_BLOCKS * WARPS];                   /* [m, n, groups] */
+    wide masses[ENOUGH_BLOCKS];                             /* [m, n] */
     struct candidates candidates[ENOUGH_BLOCKS / 2];        /* [m] */
 };
 
@@ -69,7 +79,9 @@ __device__ enum part_way way_of(const struct sb_sampler *r, bool changes, const 
         return ROW_ALONE;
     if (r->top_k > 0)
         return r->top_k <= parts.n * parts.groups ? ROW_CANDIDATES : ROW_ALONE;
-    return r->top_p < 1.0f || r->typical_p < 1.0f ? ROW_ALONE : ROW_CHOICES;
+    if (r->top_p < 1.0f)
+        return ROW_CANDIDATES;
+    return r->typical_p < 1.0f ? ROW_ALONE : ROW_CHOICES;
 }
 
 /* The top of row i, which has been cut, by all threads. */
@@ -140,9 +152,10 @@ __device__ void list_candidate(struct candidates *to, bool is_one, int32_t id, f
         to->of[at] = {id, s};
 }
 
-/* Lists ids [first, end) whose logits are at least `least`. A thread loads several at once. */
-__device__ void list_candidates(struct candidates *to, const float *row, int32_t first, int32_t end,
-                                float least)
+/* Calls visit(id, s) for ids [first, end) of a row, and beyond them with logits of -infinity, by
+ * all threads of a warp together. A thread loads several at once. */
+template <typename F>
+__device__ __forceinline__ void for_part(const float *row, int32_t first, int32_t end, F visit)
 {
     enum { AT_ONCE = 4 };
 
@@ -153,12 +166,35 @@ __device__ void list_candidates(struct candidates *to, const float *row, int32_t
         for (int k = 0; k < AT_ONCE; k++)
             s[k] = mine + k * THREADS < end ? row[mine + k * THREADS] : -INFINITY;
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; k++) {
-            const bool is_one = mine + k * THREADS < end &&
-                                (SB_CUDA_FAULT(CANDIDATE_LEFT_OUT) ? s[k] > least : s[k] >= least);
-            list_candidate(to, is_one, (int32_t)mine + k * THREADS, s[k]);
-        }
+        for (int k = 0; k < AT_ONCE; k++)
+            visit((int32_t)mine + k * THREADS, s[k]);
     }
+}
+
+/* Lists the candidates of top_k: logits from `least` on. */
+__device__ void list_by_logit(struct candidates *to, const float *row, int32_t first, int32_t end,
+                              float least)
+{
+    for_part(row, first, end, [&](int32_t id, float s) {
+        const bool is_one = SB_CUDA_FAULT(CANDIDATE_LEFT_OUT) ? s > least : s >= least;
+        list_candidate(to, is_one && s > -INFINITY, id, s);
+    });
+}
+
+/* Lists those of top_p, and returns the mass of all ids [first, end). sums: [WARPS] */
+__device__ wide list_by_depth(struct candidates *to, const struct row &row, int32_t first,
+                              int32_t end, float top_p, wide *sums)
+{
+    const float deepest = sb_log((float)row.n / (1.0f - top_p)) + 0.1f;
+    wide mass = 0, total;
+
+    for_part(row.s, first, end, [&](int32_t id, float s) {
+        const float depth = depth_of(row, s);
+        mass += mass_at(depth);
+        list_candidate(to, depth <= deepest, id, s);
+    });
+    running_sum(mass, &total, sums);
+    return total;
 }
 
 /* Grid: parts, rows. Blocks of rows that have nothing to find end at once. */
@@ -168,9 +204,11 @@ __global__ void __launch_bounds__(THREADS, 1)
 {
     SB_SHARED(struct top, tops, WARPS);
     SB_SHARED(float, largest, ENOUGH_BLOCKS + 1);
+    SB_SHARED(wide, sums, WARPS);
     const int32_t i = (int32_t)blockIdx.y, part = (int32_t)blockIdx.x;
     const float *row = args.logits + i * (int64_t)args.stride;
     struct found_of_parts *found = parts.found;
+    const int64_t number = (int64_t)i * parts.n + part;
 
     grid_launch_next();
     grid_wait_for_previous();
@@ -181,22 +219,27 @@ __global__ void __launch_bounds__(THREADS, 1)
         return;
     const struct top top = top_of_parts(parts, i, tops);
     const enum part_way way = top.has_nan ? ROW_ALONE : way_of(at.rule, is_changed(at), top, parts);
-    if (way == ROW_CANDIDATES) {
-        const int32_t n = parts.n * parts.groups, each = (args.limit + parts.n - 1) / parts.n,
-                      first = part * each;
-        const float least = kth_largest(found->largest + (int64_t)i * n, n, at.rule->top_k,
-                                        largest);
-        list_candidates(&found->candidates[i], row, first, min(first + each, args.limit), least);
+    const struct row left = unfiltered_row(row, args.limit, top.first, at.rule);
+    const int32_t each = (args.limit + parts.n - 1) / parts.n, first = part * each,
+                  end = min(first + each, args.limit);
+    if (way == ROW_CANDIDATES && at.rule->top_k > 0) {
+        const int32_t n = parts.n * parts.groups;
+        list_by_logit(&found->candidates[i], row, first, end,
+                      kth_largest(found->largest + (int64_t)i * n, n, at.rule->top_k, largest));
+    } else if (way == ROW_CANDIDATES) {
+        const wide mass = list_by_depth(&found->candidates[i], left, first, end, at.rule->top_p,
+                                        sums);
+        if (threadIdx.x == 0)
+            found->masses[number] = mass;
     }
     if (way == ROW_CHOICES) {
-        const int32_t n = (args.limit + 3) / 4, each = (n + parts.n - 1) / parts.n,
-                      first = part * each;
-        const struct top best = block_top(
-            best_choice(unfiltered_row(row, args.limit, top.first, at.rule), first,
-                        min(first + each, n), at.rule->seed, at.position),
-            tops);
+        const int32_t n = (args.limit + 3) / 4, in_part = (n + parts.n - 1) / parts.n;
+        const struct top best = block_top(best_choice(left, part * in_part,
+                                                      min((part + 1) * in_part, n), at.rule->seed,
+                                                      at.position),
+                                          tops);
         if (threadIdx.x == 0)
-            found->choices[(int64_t)i * parts.n + part] = best;
+            found->choices[number] = best;
     }
 }
 
@@ -210,16 +253,29 @@ __device__ int32_t choice_of_parts(const struct parts &parts, int32_t i, struct 
         block_top(is_there ? parts.found->choices[(int64_t)i * parts.n + t] : top_of_none(), tops));
 }
 
-/* Copies the candidates of row i, and returns how many there are; -1: there was no room. */
-__device__ int32_t take_candidates(struct id_list *to, const struct parts &parts, int32_t i)
+/* Copies the candidates of row i to the filters' list, if there are any, and notes the mass of all
+ * ids, where that is what top_p has a share of. Returns how many are in the list; -1: it is none.
+ */
+__device__ int32_t take_candidates(const struct filter_memory &memory, const struct parts &parts,
+                                   int32_t i, enum part_way way, bool has_top_k)
 {
-    const struct candidates &from = parts.found->candidates[i];
-    const int32_t n = from.n;
+    const int32_t t = (int32_t)threadIdx.x;
+    int32_t n = -1;
+    wide mass = 0, total = 0;
 
-    for (int32_t at = (int32_t)threadIdx.x; n <= CANDIDATES && at < n; at += THREADS)
-        to->of[at] = from.of[at];
+    if (way == ROW_CANDIDATES) {
+        const struct candidates &from = parts.found->candidates[i];
+        n = from.n <= CANDIDATES ? from.n : -1;
+        for (int32_t at = t; at < n; at += THREADS)
+            memory.list->of[at] = from.of[at];
+        if (!has_top_k && t >= SB_CUDA_FAULT(MASS_LEFT_OUT) && t < parts.n)
+            mass = parts.found->masses[(int64_t)i * parts.n + t];
+        running_sum(mass, &total, memory.parts);
+    }
+    if (t == 0)
+        *memory.total = total;
     __syncthreads();
-    return n <= CANDIDATES ? n : -1;
+    return n;
 }
 
 /* How m rows of `limit` ids are cut: into as many parts as give the device enough blocks. */

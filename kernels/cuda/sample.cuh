@@ -21,7 +21,7 @@
  * digit of a filter has made has all that are left, and serves the filters after it and the choice
  * too. Which place an id gets is chance, and no result depends on it. Where there is no room, the
  * next pass is over the row again. With top_k and top_p the row is gone through three times, where
- * it was eleven times without a list. Where rows are few, top_k finds a list of its candidates
+ * it was eleven times without a list. Where rows are few, several blocks find a list of candidates
  * (row_parts.cuh), and the row is gone through for nothing more.
  *
  * Sums under a digit are kept in two halves of 32 bits. An addition to the lower half that wraps
@@ -65,6 +65,7 @@ struct filter_memory {
     wide *parts;      /* [WARPS] */
     struct top *tops; /* [WARPS] */
     wide *found;      /* [2]: a digit, and the sum before it */
+    wide *total;      /* of the masses of all ids; 0: top_p has to find it */
 };
 
 struct row {
@@ -109,6 +110,12 @@ __device__ __forceinline__ wide place_of_all(void)
 __device__ __forceinline__ wide mass_of(float weight)
 {
     return (wide)(weight * 0x1p40f);
+}
+
+/* The same of an id at this depth. */
+__device__ __forceinline__ wide mass_at(float depth)
+{
+    return depth > SB_DEPTH_OF_NO_MASS ? 0 : mass_of(sb_exp(0.0f - depth));
 }
 
 /* Never -0. */
@@ -200,9 +207,7 @@ __device__ void sum_digits(const struct filter_memory &memory, const struct row 
             return;
         if (has_room)
             has_room = append(memory.list, id, s);
-        const wide mass = !search.by_mass                     ? 1
-                          : place.depth > SB_DEPTH_OF_NO_MASS ? 0
-                                                              : mass_of(sb_exp(0.0f - place.depth));
+        const wide mass = search.by_mass ? mass_at(place.depth) : 1;
         if (mass > 0)
             add_to(sums, (uint32_t)(at >> shift) & mask, mass);
     });
@@ -237,8 +242,10 @@ __device__ wide find_end(struct row *row, const struct search &search,
             row->n_listed = n_listed;
         const wide first = sum_at(memory.sums, mine), both = first + sum_at(memory.sums, mine + 1);
         const wide sum = before + running_sum(both, &total, memory.parts), below = sum - both;
-        if (d == 0 && search.by_mass)
-            target = fmax(search.share * (double)total, 1.0);
+        if (d == 0 && search.by_mass) {
+            const wide of = search.by_deviation ? 0 : *memory.total;
+            target = fmax(search.share * (double)(of > 0 ? of : total), 1.0);
+        }
         if ((double)(before + total) < target)
             return place_of_all();
         if ((double)below < target && (double)sum >= target) {
@@ -387,8 +394,8 @@ __device__ struct row unfiltered_row(const float *s, int32_t n, float top,
             -1};
 }
 
-/* Runs the filters of a row, of which memory.list may have all that are left: the first n_listed of
- * it, or -1. */
+/* Runs the filters of a row. n_listed: memory.list has all that they leave, among so many; -1: it
+ * has not */
 __device__ void filter_row(struct row *row, const struct sb_sampler *r, int32_t n_listed,
                            const struct filter_memory &memory)
 {

@@ -105,7 +105,8 @@ struct sample_memory {
         } filters;
     };
     struct top tops[WARPS];
-    wide parts[WARPS], found[2];
+    wide parts[WARPS], found[2], total;
+    struct scale scale; /* by the logits as they are; thread 0's */
 };
 
 /* Whether the row's sampler is not greedy. A row with a given id may have none. */
@@ -114,20 +115,21 @@ static __device__ bool is_sampled(const struct sb_samplers &samplers)
     return !sampling_of(samplers, (int32_t)blockIdx.x).rule->is_greedy;
 }
 
-/* Selects by a sampler that is not greedy. *logprob becomes that of the token, by `scale`, or by
- * what the filters leave. Alternatives of filtered rows are written here. Returns the token. What
- * is wanted is read where it is used, as registers are few. before: the row's top as it comes,
+/* Selects by a sampler that is not greedy. *logprob becomes that of the token, by memory->scale, or
+ * by what the filters leave. Alternatives of filtered rows are written here. Returns the token.
+ * What is wanted is read where it is used, as registers are few. before: the row's top as it comes,
  * which is looked for again only if the row may have changed or has an infinity. */
 static __device__ int32_t select_sampled(float *logprob, const struct sb_select &args,
                                          const struct sb_samplers &samplers,
                                          const struct sb_scores &scores, float *row,
-                                         const struct top &before, const struct scale &scale,
-                                         const struct parts &parts, struct sample_memory *memory)
+                                         const struct top &before, const struct parts &parts,
+                                         struct sample_memory *memory)
 {
     const int32_t i = (int32_t)blockIdx.x;
     const struct sampling at = sampling_of(samplers, i);
     const struct filter_memory filters = {&memory->filters.sums, &memory->filters.list,
-                                          memory->parts, memory->tops, memory->found};
+                                          memory->parts,         memory->tops,
+                                          memory->found,         &memory->total};
     const struct scale none = {0.0f, NAN};
     const bool changes = is_changed(at);
     int32_t id = SB_PICK_NONE;
@@ -143,10 +145,8 @@ static __device__ int32_t select_sampled(float *logprob, const struct sb_select 
         if (way == ROW_CHOICES) {
             id = choice_of_parts(parts, i, memory->tops);
         } else {
-            filter_row(&left, at.rule,
-                       way == ROW_CANDIDATES ? take_candidates(&memory->filters.list, parts, i)
-                                             : -1,
-                       filters);
+            const int32_t n = take_candidates(filters, parts, i, way, at.rule->top_k > 0);
+            filter_row(&left, at.rule, n, filters);
             id = at.rule->temperature > 0.0f
                      ? choose(left, at.rule->seed, at.position, memory->tops)
                      : top.id;
@@ -159,7 +159,7 @@ static __device__ int32_t select_sampled(float *logprob, const struct sb_select 
         }
     }
     if (id >= 0) {
-        *logprob = logprob_of(scale, logit_before(&memory->changes, row, id));
+        *logprob = logprob_of(memory->scale, logit_before(&memory->changes, row, id));
     } else {
         const struct sb_want want = want_of(scores, args.at[i]);
         tell_best(
@@ -189,8 +189,10 @@ static __global__ void __launch_bounds__(THREADS, 1)
         write_margin(args, want, top);
     if (!(by_sampler && want.is_filtered))
         scale = raw_scale(args, scores, want, row, top, memory->tops, memory->powers);
+    if (threadIdx.x == 0)
+        memory->scale = scale;
     if (by_sampler)
-        id = select_sampled(&logprob, args, samplers, scores, row, top, scale, parts, memory);
+        id = select_sampled(&logprob, args, samplers, scores, row, top, parts, memory);
     else
         logprob = logprob_of(scale, want.given < 0 ? top.first : row[want.given]);
     if (threadIdx.x == 0)

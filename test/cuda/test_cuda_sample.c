@@ -264,6 +264,8 @@ static const struct sb_sampler in_parts[] = {
     {.temperature = 1.5f, .top_p = 1.0f, .typical_p = 1.0f, .min_p = 0.1f},
     {.temperature = 1.0f, .top_p = 1.0f, .typical_p = 0.7f, .top_k = 60},
     {.temperature = 0.7f, .top_p = 0.8f, .typical_p = 1.0f},
+    {.temperature = 0.3f, .top_p = 0.9999999f, .typical_p = 0.9f},
+    {.temperature = 1.0f, .top_p = 0.0f, .typical_p = 1.0f},
     {.temperature = 1.0f, .top_p = 1.0f, .typical_p = 1.0f, .top_k = 1},
     {.temperature = 1.0f, .top_p = 1.0f, .typical_p = 1.0f, .top_k = 3000},
     {.temperature = 1.0f, .top_p = 1.0f, .typical_p = 1.0f, .top_k = 9, .n_bias = 1},
