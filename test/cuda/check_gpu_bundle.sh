@@ -94,7 +94,7 @@ if [ ! -x "$B/cudasim/bench_gpu" ] || [ ! -x "$B/test/bench/make_checkpoint" ]; 
     echo "SKIP gpu_bench: not built (make check-cudasim; a sanitized build has none)"
 else
     mkdir "$tmp/model" && "$B/test/bench/make_checkpoint" "$tmp/model" --hidden 64 --inter 64 \
-        --layers 1 --heads 1 --kv-heads 1 --head-dim 64 --vocab 1000 --context 64 --sparse
+        --layers 1 --heads 1 --kv-heads 1 --head-dim 64 --vocab 9000 --context 64 --sparse
     blocks=$(du -k "$tmp/model/model.safetensors" | cut -f1)
     bytes=$(wc -c <"$tmp/model/model.safetensors")
     "$B/cudasim/bench_gpu" "$tmp/model" --draft "$tmp/model" --prompt 4 --new 8 --k 2 --batches 2 \

@@ -65,7 +65,7 @@ struct lab {
     float *x, *y, *wide, *ones, *cos, *sin, *logits, *logprob, *margin;
     int32_t *ids;
     struct sb_sampler *samplers; /* [SAMPLERS] */
-    void *scratch;
+    void *scratch, *split;       /* split: of products whose k is */
     unsigned *counters;
     /* the pass */
     int32_t *pos, *seq, *cap, *start, *at, *from, *len;
@@ -113,6 +113,17 @@ static void product(struct lab *lab, int layer)
         good((lab->by_wgmma ? sb_cuda_gemm_wgmma : sb_cuda_gemm_mma)(
             p == HEAD ? lab->logits : lab->wide, lab->h, w, SB_BF16, NULL, lab->m, n_out(s, p),
             n_in(s, p), 0, &lab->limits, lab->stream));
+}
+
+/* As a draft makes it. */
+static void split_product(struct lab *lab, int layer)
+{
+    const struct shape *s = lab->shape;
+    const enum product p = lab->product;
+
+    good(sb_cuda_draft_gemm(
+        lab->wide, lab->h, lab->w[p] + (size_t)(layer % lab->copies[p]) * weight_size(s, p),
+        SB_BF16, NULL, lab->m, n_out(s, p), n_in(s, p), lab->split, lab->stream));
 }
 
 static void norm(struct lab *lab, int layer)
@@ -391,6 +402,8 @@ static void open_activations(struct lab *lab)
     lab->ids = take(MOST * sizeof(int32_t));
     lab->scratch = take(scratch > sb_cuda_select_scratch() ? scratch : sb_cuda_select_scratch());
     lab->counters = take(counters);
+    lab->split = take(sb_cuda_draft_gemm_scratch());
+    must(cudaMemset(lab->split, 0, sb_cuda_draft_gemm_scratch()) == cudaSuccess, "zeros");
     must(cudaMemset(lab->counters, 0, counters) == cudaSuccess, "zeros");
 }
 
@@ -455,12 +468,12 @@ static void set_rows(struct lab *lab, int32_t m)
 
 static void close_lab(struct lab *lab)
 {
-    void *const dev[] = {lab->w[0],   lab->w[1], lab->w[2],     lab->w[3],    lab->w[4],
-                         lab->k,      lab->h,    lab->act,      lab->x,       lab->y,
-                         lab->wide,   lab->ones, lab->cos,      lab->sin,     lab->ids,
-                         lab->logits, lab->pos,  lab->seq,      lab->cap,     lab->start,
-                         lab->at,     lab->base, lab->scratch,  lab->margin,  lab->logprob,
-                         lab->from,   lab->len,  lab->samplers, lab->counters};
+    void *const dev[] = {lab->w[0],   lab->w[1], lab->w[2],     lab->w[3],     lab->w[4],
+                         lab->k,      lab->h,    lab->act,      lab->x,        lab->y,
+                         lab->wide,   lab->ones, lab->cos,      lab->sin,      lab->ids,
+                         lab->logits, lab->pos,  lab->seq,      lab->cap,      lab->start,
+                         lab->at,     lab->base, lab->scratch,  lab->margin,   lab->logprob,
+                         lab->from,   lab->len,  lab->samplers, lab->counters, lab->split};
 
     give_all(dev, COUNT(dev));
     (void)cudaStreamDestroy(lab->stream);
@@ -490,6 +503,8 @@ static const struct {
     {"select with logprob", choose_with_logprob, 1, 0, NO_PRODUCT, 0},
     {"sample", sample, 1, 0, NO_PRODUCT, 0},
     {"sample by top_k 50 and top_p 0.95", sample_filtered, 1, 0, NO_PRODUCT, 0},
+    {"o, k split", split_product, 0, 0, O, 0},
+    {"down, k split", split_product, 0, 0, DOWN, 0},
     {"qkv by wgmma", product, 0, 0, QKV, 1},
     {"o by wgmma", product, 0, 0, O, 1},
     {"gate_up, gated, by wgmma", product, 0, 0, GATE_UP, 1},
@@ -566,7 +581,9 @@ static void e7(const struct shape *shape, int is_tiny)
         printf("E7 %s %s: us", shape->name, launchers[i].name);
         for (size_t j = 0; j < COUNT(timed); j++) {
             double us;
-            if (lab.by_wgmma && timed[j] < WGMMA_FROM)
+            if ((lab.by_wgmma && timed[j] < WGMMA_FROM) ||
+                (launchers[i].issue == split_product &&
+                 !sb_cuda_draft_gemm_suits(timed[j], n_out(shape, lab.product))))
                 continue;
             set_rows(&lab, timed[j]);
             us = time_us(&lab, launchers[i].issue, launches) / launches;
