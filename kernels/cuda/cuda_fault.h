@@ -52,7 +52,7 @@
     DO(PART_LEFT_OUT)                                                                          \
     /* The choice of a row is the best of all its parts but the first, */                      \
     DO(CHOICE_LEFT_OUT)                                                                        \
-    /* its candidates are one fewer than top_k needs, */                                       \
+    /* its candidates are without the deepest, */                                              \
     DO(CANDIDATE_LEFT_OUT)                                                                     \
     /* their mass is that of all parts but the first, */                                       \
     DO(MASS_LEFT_OUT)                                                                          \

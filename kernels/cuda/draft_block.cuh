@@ -63,8 +63,8 @@ struct step_args {
     one_step steps[SB_DRAFT_STEPS_MAX];
 };
 
-/* What a block has while it runs. Where its parts of the shared memory are is found anew each time,
- * for pointers to them all would take registers. */
+/* What a block has while it runs. Pointers to its parts of the shared memory would take registers,
+ * so they are computed at each use. */
 struct running_block {
     step_ring ring;
     uint8_t *memory; /* behind the ring */

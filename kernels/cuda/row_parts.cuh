@@ -6,17 +6,18 @@
  *     find_tops         the top of each part, and the largest logit of each of its groups, which
  *                       are the ids that one warp or several have looked at
  *     find_candidates   for a row that samples and whose logits nothing changes: the choice of each
- *                       part, if there are no filters; else a list of candidates of top_k or, if
- *                       there is none, of top_p
+ *                       part, if there are no filters; a list of candidates for top_k up to the
+ *                       number of groups, or for top_p; for typical_p alone nothing
  *
  * A choice is the largest of values that each id has for itself, so the row's choice is the best of
  * its parts'.
  *
- * Candidates of top_k are the ids whose logits are not below the k-th largest of the groups'
- * largest. There are k of them at least, one in each of k groups, so what top_k leaves is among
- * them; and seldom many more.
+ * Candidates are the ids up to some depth (sample.cuh), which filters order ids by. Unequal logits
+ * may have the same depth, as it is rounded. For top_k it is the depth of the k-th largest of the
+ * groups' largest logits. There are k candidates at least, one in each of k groups, so what top_k
+ * leaves is among them; and seldom many more.
  *
- * Those of top_p = p are the ids at depths up to d = log(n / (1 - p)), for a row of n ids. The
+ * For top_p = p it is d = log(n / (1 - p)), for a row of n ids. The
  * others weigh less than e^-d each, so less than 1 - p together, of a mass that is at least the 1
  * of the id at depth 0. So the candidates have more than a share of p of the mass of all, which the
  * parts add up, too. d is larger than that by 0.1, which is far more than roundings are.
@@ -152,52 +153,45 @@ __device__ void list_candidate(struct candidates *to, bool is_one, int32_t id, f
         to->of[at] = {id, s};
 }
 
-/* Calls visit(id, s) for ids [first, end) of a row, and beyond them with logits of -infinity, by
- * all threads of a warp together. A thread loads several at once. */
-template <typename F>
-__device__ __forceinline__ void for_part(const float *row, int32_t first, int32_t end, F visit)
+/* Lists ids [first, end) of a row up to a depth, and returns their mass, by all threads. A thread
+ * loads several at once. sums: [WARPS] */
+__device__ wide list_candidates(struct candidates *to, const struct row &row, int32_t first,
+                                int32_t end, float deepest, wide *sums)
 {
     enum { AT_ONCE = 4 };
+    wide mass = 0, total;
 
     for (int64_t i = first; i < end; i += AT_ONCE * THREADS) {
         const int64_t mine = i + (int32_t)threadIdx.x;
         float s[AT_ONCE];
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++)
-            s[k] = mine + k * THREADS < end ? row[mine + k * THREADS] : -INFINITY;
+            s[k] = mine + k * THREADS < end ? row.s[mine + k * THREADS] : -INFINITY;
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; k++)
-            visit((int32_t)mine + k * THREADS, s[k]);
+        for (int k = 0; k < AT_ONCE; k++) {
+            const float depth = depth_of(row, s[k]);
+            const bool is_one = SB_CUDA_FAULT(CANDIDATE_LEFT_OUT) ? depth < deepest
+                                                                  : depth <= deepest;
+            mass += mass_at(depth);
+            list_candidate(to, is_one && depth <= FLT_MAX, (int32_t)mine + k * THREADS, s[k]);
+        }
     }
-}
-
-/* Lists the candidates of top_k: logits from `least` on. */
-__device__ void list_by_logit(struct candidates *to, const float *row, int32_t first, int32_t end,
-                              float least)
-{
-    for_part(row, first, end, [&](int32_t id, float s) {
-        const bool is_one = SB_CUDA_FAULT(CANDIDATE_LEFT_OUT) ? s > least : s >= least;
-        list_candidate(to, is_one && s > -INFINITY, id, s);
-    });
-}
-
-/* Lists those of top_p, and returns the mass of all ids [first, end). sums: [WARPS] */
-__device__ wide list_by_depth(struct candidates *to, const struct row &row, int32_t first,
-                              int32_t end, float top_p, wide *sums)
-{
-    const float deepest = sb_log((float)row.n / (1.0f - top_p)) + 0.1f;
-    wide mass = 0, total;
-
-    for_part(row.s, first, end, [&](int32_t id, float s) {
-        const float depth = depth_of(row, s);
-        mass += mass_at(depth);
-        list_candidate(to, depth <= deepest, id, s);
-    });
     running_sum(mass, &total, sums);
     return total;
 }
 
-/* Grid: parts, rows. Blocks of rows that have nothing to find end at once. */
+/* How deep the candidates of row i are, by all threads. largest: shared [ENOUGH_BLOCKS + 1] */
+__device__ float deepest_candidate(const struct row &row, const struct sb_sampler *r,
+                                   const struct parts &parts, int32_t i, float *largest)
+{
+    const int32_t n = parts.n * parts.groups;
+
+    if (r->top_k == 0)
+        return sb_log((float)row.n / (1.0f - r->top_p)) + 0.1f;
+    return depth_of(row, kth_largest(parts.found->largest + (int64_t)i * n, n, r->top_k, largest));
+}
+
+/* Grid: parts, rows. Blocks of rows that are not sampled end at once. */
 __global__ void __launch_bounds__(THREADS, 1)
     find_candidates(struct sb_select args, struct sb_samplers samplers, struct sb_scores scores,
                     struct parts parts)
@@ -220,15 +214,11 @@ __global__ void __launch_bounds__(THREADS, 1)
     const struct top top = top_of_parts(parts, i, tops);
     const enum part_way way = top.has_nan ? ROW_ALONE : way_of(at.rule, is_changed(at), top, parts);
     const struct row left = unfiltered_row(row, args.limit, top.first, at.rule);
-    const int32_t each = (args.limit + parts.n - 1) / parts.n, first = part * each,
-                  end = min(first + each, args.limit);
-    if (way == ROW_CANDIDATES && at.rule->top_k > 0) {
-        const int32_t n = parts.n * parts.groups;
-        list_by_logit(&found->candidates[i], row, first, end,
-                      kth_largest(found->largest + (int64_t)i * n, n, at.rule->top_k, largest));
-    } else if (way == ROW_CANDIDATES) {
-        const wide mass = list_by_depth(&found->candidates[i], left, first, end, at.rule->top_p,
-                                        sums);
+    if (way == ROW_CANDIDATES) {
+        const int32_t each = (args.limit + parts.n - 1) / parts.n;
+        const wide mass = list_candidates(
+            &found->candidates[i], left, part * each, min((part + 1) * each, args.limit),
+            deepest_candidate(left, at.rule, parts, i, largest), sums);
         if (threadIdx.x == 0)
             found->masses[number] = mass;
     }

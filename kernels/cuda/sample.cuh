@@ -21,8 +21,8 @@
  * digit of a filter has made has all that are left, and serves the filters after it and the choice
  * too. Which place an id gets is chance, and no result depends on it. Where there is no room, the
  * next pass is over the row again. With top_k and top_p the row is gone through three times, where
- * it was eleven times without a list. Where rows are few, several blocks find a list of candidates
- * (row_parts.cuh), and the row is gone through for nothing more.
+ * it was eleven times without a list. Where rows are few, several blocks may find a list first
+ * (row_parts.cuh); then the filters and the choice look at that alone.
  *
  * Sums under a digit are kept in two halves of 32 bits. An addition to the lower half that wraps
  * adds 1 to the upper half. So both additions are the hardware's own, while one of 64 bits in

@@ -75,7 +75,7 @@ static int32_t run_together(struct sb_runner *r, int32_t first, int32_t n, int32
     return r->backend->steps(r->exec, steps, n, limit, ids, logits);
 }
 
-/* A step and its selection, for all of whose logits there is memory. */
+/* Runs step i and its selection. runner->logits has room for all of its logits. */
 static void run_single(struct sb_runner *r, int32_t i, int32_t limit,
                        const struct sb_samplers *samplers, int32_t *ids, float *logprob)
 {

@@ -173,7 +173,9 @@ struct sb_draft_step sb_step_on_device(const struct sb_runner *runner, int32_t i
  * operation; for a draft's runner, once. E_NOMEM, E_DEVICE. */
 int32_t sb_steps_prepare(struct sb_runner *runner);
 /* Runs passes [first, first + n), each of which embeds what the ones before it have selected: as
- * sb_pass_run and sb_pass_select of each in turn. ids: dev, read and written. */
+ * sb_pass_run and sb_pass_select of each in turn. None selects for more than max_out tokens. ids:
+ * dev, read and written. samplers and logprob may be NULL; where both are, several steps may be one
+ * operation. */
 void sb_steps_run(struct sb_runner *runner, int32_t first, int32_t n, int32_t limit,
                   const struct sb_samplers *samplers, int32_t *ids, float *logprob);
 

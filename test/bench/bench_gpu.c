@@ -26,7 +26,7 @@
  * is then enough (make_checkpoint --sparse), and 16 GB of weights are ready in seconds.
  *
  * With a temperature, requests sample, each with its own seed and with a top_p of 0.95. A draft's
- * step is a launch of its own then, and its selection others.
+ * steps are launched one by one then, each with a selection behind it.
  *
  * A batch is timed while it is full: from WARM_ROUNDS rounds after all prompts are in the cache
  * until the first row finishes.

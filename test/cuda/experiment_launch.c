@@ -65,7 +65,7 @@ struct lab {
     float *x, *y, *wide, *ones, *cos, *sin, *logits, *logprob, *margin;
     int32_t *ids;
     struct sb_sampler *samplers; /* [SAMPLERS] */
-    void *scratch, *split;       /* split: of products whose k is */
+    void *scratch, *split;       /* split: of products whose k is split */
     unsigned *counters;
     /* the pass */
     int32_t *pos, *seq, *cap, *start, *at, *from, *len;

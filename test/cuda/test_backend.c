@@ -378,7 +378,7 @@ static int fail_in_turn(struct job *job, int32_t compute, int is_pool)
 
 /* For every n when models are opened, and when a pool is created for models whose products have
  * been tested. The test of products, which is done for the first pool of a model and takes long,
- * does with less memory: there every seventh allocation fails. */
+ * does with less memory: there the first allocation fails, or the eighth, and so on. */
 static void test_no_memory_at_any_point(void)
 {
     for (int32_t compute = SPECBATCH_COMPUTE_BF16; compute <= SPECBATCH_COMPUTE_F32; compute++) {

@@ -266,6 +266,7 @@ static const struct sb_sampler in_parts[] = {
     {.temperature = 0.7f, .top_p = 0.8f, .typical_p = 1.0f},
     {.temperature = 0.3f, .top_p = 0.9999999f, .typical_p = 0.9f},
     {.temperature = 1.0f, .top_p = 0.0f, .typical_p = 1.0f},
+    {.temperature = 1e7f, .top_p = 0.5f, .typical_p = 1.0f, .top_k = 40},
     {.temperature = 1.0f, .top_p = 1.0f, .typical_p = 1.0f, .top_k = 1},
     {.temperature = 1.0f, .top_p = 1.0f, .typical_p = 1.0f, .top_k = 3000},
     {.temperature = 1.0f, .top_p = 1.0f, .typical_p = 1.0f, .top_k = 9, .n_bias = 1},
@@ -309,6 +310,11 @@ static void check_rows_in_parts(int32_t n, int turn)
         wants[i] = (struct sb_want){i == 4 ? 5 : -1, i % 3, i % 2};
     }
     logits[2 * n + 100] = INFINITY;
+    for (int i = 0; i < ROWS; i++) /* beside it others are nearly all equally deep */
+        if (rows[i].temperature > 1e6f)
+            logits[i * n + 50] = 0x1p24f;
+    for (int i = 0; turn == 3 && i < n; i++) /* fewer than top_k that are finite */
+        logits[n + i] = i % 1000 == 7 ? logits[n + i] : -INFINITY;
     check_choices(&(struct sb_select){ROWS, n, n, logits, out, NULL, NULL, NULL, &samplers,
                                       turn % 2 ? &scores : NULL},
                   (struct lengths){ROWS, COUNT(bias), 0, ROWS, ROWS}, 0);
