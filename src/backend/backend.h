@@ -505,10 +505,10 @@ struct sb_backend {
      * steps queues n <= SB_DRAFT_STEPS_MAX steps, one after the other: each embeds its tokens, runs
      * the model, and writes the most probable id below `limit` for each token of pass.out, as a
      * greedy select would. With `logits` n is 1, and the step writes the logits of these tokens for
-     * the ids below `limit` instead, for a select that follows: dev [pass.n_out, vocab]. ids are
-     * only read then. It returns 0, and has queued nothing, where these steps do not suit it: the caller issues their
-     * operations one by one instead. The answer depends on the sizes alone. The proposals need not
-     * be those of the single operations to the last bit.
+     * the ids below `limit` instead, for a select that follows: dev [pass.n_out, vocab]. It only
+     * reads ids then. It returns 0, and has queued nothing, where these steps do not suit it: the
+     * caller issues their operations one by one instead. The answer depends on the sizes alone. The
+     * proposals need not be those of the single operations to the last bit.
      */
     int32_t (*step_prepare)(struct sb_exec *exec, const struct sb_step_model *model,
                             const struct sb_step_layer *layers);
