@@ -15,12 +15,12 @@
  * Candidates are the ids up to some depth (sample.cuh), which filters order ids by. Unequal logits
  * may have the same depth, as it is rounded. For top_k it is the depth of the k-th largest of the
  * groups' largest logits. There are k candidates at least, one in each of k groups, so what top_k
- * leaves is among them; and seldom many more.
+ * leaves is among them.
  *
- * For top_p = p it is d = log(n / (1 - p)), for a row of n ids. The
- * others weigh less than e^-d each, so less than 1 - p together, of a mass that is at least the 1
- * of the id at depth 0. So the candidates have more than a share of p of the mass of all, which the
- * parts add up, too. d is larger than that by 0.1, which is far more than roundings are.
+ * For top_p = p it is d = log(n / (1 - p)), for a row of n ids. The others weigh less than e^-d
+ * each, so less than 1 - p together, of a mass that is at least the 1 of the id at depth 0. So the
+ * candidates have more than a share of p of the mass of all, which the parts add up, too. d is
+ * larger than that by 0.1, which is far more than roundings are.
  *
  * Where there is no room for all candidates, the row's block does without them. Neither they nor a
  * choice depend on how the row is cut, so the bits are those of one block.
@@ -83,6 +83,14 @@ __device__ enum part_way way_of(const struct sb_sampler *r, bool changes, const 
     if (r->top_p < 1.0f)
         return ROW_CANDIDATES;
     return r->typical_p < 1.0f ? ROW_ALONE : ROW_CHOICES;
+}
+
+/* scores: those without wants are none. */
+__device__ struct sb_want want_of(const struct sb_scores &scores, int32_t place)
+{
+    const struct sb_want nothing = {-1, 0, 0};
+
+    return scores.wants ? scores.wants[place] : nothing;
 }
 
 /* The top of row i, which has been cut, by all threads. */
@@ -191,7 +199,7 @@ __device__ float deepest_candidate(const struct row &row, const struct sb_sample
     return depth_of(row, kth_largest(parts.found->largest + (int64_t)i * n, n, r->top_k, largest));
 }
 
-/* Grid: parts, rows. Blocks of rows that are not sampled end at once. */
+/* Grid: parts, rows. Blocks of rows that are not sampled, or that are changed, end at once. */
 __global__ void __launch_bounds__(THREADS, 1)
     find_candidates(struct sb_select args, struct sb_samplers samplers, struct sb_scores scores,
                     struct parts parts)
@@ -206,13 +214,13 @@ __global__ void __launch_bounds__(THREADS, 1)
 
     grid_launch_next();
     grid_wait_for_previous();
-    if (scores.wants && scores.wants[args.at[i]].given >= 0)
+    if (want_of(scores, args.at[i]).given >= 0)
         return;
     const struct sampling at = sampling_of(samplers, i);
-    if (at.rule->is_greedy)
+    if (at.rule->is_greedy || is_changed(at))
         return;
     const struct top top = top_of_parts(parts, i, tops);
-    const enum part_way way = top.has_nan ? ROW_ALONE : way_of(at.rule, is_changed(at), top, parts);
+    const enum part_way way = top.has_nan ? ROW_ALONE : way_of(at.rule, false, top, parts);
     const struct row left = unfiltered_row(row, args.limit, top.first, at.rule);
     if (way == ROW_CANDIDATES) {
         const int32_t each = (args.limit + parts.n - 1) / parts.n;

@@ -20,14 +20,6 @@
 #include "kernels/cuda/logprobs.cuh"
 #include "kernels/cuda/row_parts.cuh"
 
-/* scores: those without wants are none. */
-static __device__ struct sb_want want_of(const struct sb_scores &scores, int32_t place)
-{
-    const struct sb_want nothing = {-1, 0, 0};
-
-    return scores.wants ? scores.wants[place] : nothing;
-}
-
 /* For thread 0. It is done before a token is chosen, so that the top takes no registers then. */
 static __device__ void write_margin(const struct sb_select &args, const struct sb_want &want,
                                     const struct top &top)
