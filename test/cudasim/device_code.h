@@ -24,7 +24,7 @@
 #define __device__
 #define __host__
 #define __constant__ static const
-#ifndef __forceinline__ /* rules.mk says where it is less */
+#ifndef __forceinline__ /* it is less in kernels, as rules.mk says */
 #define __forceinline__ inline __attribute__((always_inline))
 #endif
 #define __launch_bounds__(...)

@@ -8,6 +8,9 @@ SIM_INCLUDE := -Itest/cudasim -Isrc -Iinclude -I.
 SIM_EXACT   := -fno-fast-math -ffp-contract=off $(if $(X86),-mfma)
 SIM_FLAGS   := -std=c++17 -Wall -Wextra -Wno-unknown-pragmas -Wno-psabi $(if $(DEV),-Werror) \
                -pthread $(SIM_INCLUDE)
+# Kernels inline what the host's compiler finds worth it. With everything that nvcc inlines, those of
+# attention alone take four minutes to compile, three times as long, and run no faster.
+SIM_KERNEL  := $(SIM_FLAGS) -D__forceinline__=inline -g1
 # The simulator with the kernels; and with kernels whose loads and stores are watched (cudasim.h).
 SIM         := $(B)/cudasim.a
 SIM_CHECKED := $(B)/cudasim-checked.a
@@ -17,16 +20,11 @@ $(B)/cudasim/test/cudasim/%.o: test/cudasim/%.cpp $(B)/flags
 	$(Q)$(CXX) $(SIM_FLAGS) $(DEPENDENCIES) -O3 -g $(SIM_EXACT) -c $< -o $@
 $(B)/cudasim/%.plain.o: %.cu $(B)/flags
 	@mkdir -p $(@D); echo "  SIM  $<"
-	$(Q)$(CXX) $(SIM_FLAGS) $(DEPENDENCIES) -O2 -g $(SIM_EXACT) $(SIM_INLINE) -x c++ \
-	    -c $< -o $@
+	$(Q)$(CXX) $(SIM_KERNEL) $(DEPENDENCIES) -O2 $(SIM_EXACT) -x c++ -c $< -o $@
 $(B)/cudasim/%.checked.o: %.cu $(B)/flags
 	@mkdir -p $(@D); echo "  SIM  $< (checked)"
-	$(Q)$(CXX) $(SIM_FLAGS) $(DEPENDENCIES) -O1 -g $(SIM_EXACT) $(SIM_INLINE) \
+	$(Q)$(CXX) $(SIM_KERNEL) $(DEPENDENCIES) -O1 $(SIM_EXACT) \
 	    -fsanitize=thread,alignment -x c++ -c $< -o $@
-# With everything inlined, as nvcc has it, this kernel takes a minute to compile. With what the
-# host's compiler finds worth it, it takes nine seconds, and its tests take a third longer.
-$(patsubst %,$(B)/cudasim/kernels/cuda/draft_step.%.o,plain checked mutated): \
-    SIM_INLINE := -D__forceinline__=inline
 $(SIM): $(SIM_OBJECTS) $(CUDA_KERNELS:%.cu=$(B)/cudasim/%.plain.o)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(SIM_CHECKED): $(SIM_OBJECTS) $(CUDA_KERNELS:%.cu=$(B)/cudasim/%.checked.o)
@@ -101,7 +99,7 @@ SIM_FAULTY          := $(B)/cudasim/kernels/cuda/gemm_quant_reference.faulty.o
 SIM_FAULTY_PRODUCTS := $(B)/cudasim/kernels/cuda/gemm_mma.faulty.o
 $(SIM_FAULTY) $(SIM_FAULTY_PRODUCTS): $(B)/cudasim/%.faulty.o: %.cu $(B)/flags
 	@mkdir -p $(@D); echo "  SIM  $< (with faults)"
-	$(Q)$(CXX) $(SIM_FLAGS) $(DEPENDENCIES) -O2 -g $(SIM_EXACT) -DSB_FAULTS -x c++ -c $< -o $@
+	$(Q)$(CXX) $(SIM_KERNEL) $(DEPENDENCIES) -O2 $(SIM_EXACT) -DSB_FAULTS -x c++ -c $< -o $@
 $(B)/cudasim/test_mutations: test/contract/test_mutations.c $(SIM_PARTS) $(SIM_FAULTY) \
                              $(B)/cudasim/faults.a
 	@echo "  TEST $< (simulated device)"
@@ -123,7 +121,7 @@ SIM_MUTATED        := $(addprefix $(B)/cudasim/mutated/,test_cuda_kernels test_c
 SIM_TESTS += $(SIM_MUTATED) $(addprefix $(B)/cudasim/mutated/,test_products test_draft_steps)
 $(SIM_FAULTY_KERNELS) $(SIM_FAULTY_STEPS): $(B)/cudasim/%.mutated.o: %.cu $(B)/flags
 	@mkdir -p $(@D); echo "  SIM  $< (checked, with faults)"
-	$(Q)$(CXX) $(SIM_FLAGS) $(DEPENDENCIES) -O1 -g $(SIM_EXACT) $(SIM_INLINE) \
+	$(Q)$(CXX) $(SIM_KERNEL) $(DEPENDENCIES) -O1 $(SIM_EXACT) \
 	    -fsanitize=thread,alignment -DSB_FAULTS -x c++ -c $< -o $@
 $(SIM_FAULTY_PLAN): $(B)/cudasim/mutated/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
