@@ -26,15 +26,17 @@ static int32_t open_model(specbatch_model **model, int32_t prefill)
 static void check(int32_t prefill)
 {
     const char *const by = prefill == SPECBATCH_PREFILL_CUDNN ? "prefill cudnn" : "prefill own";
+    struct answer plain[PROMPTS];
     specbatch_model *model;
-    char why[300] = "";
+    char why[300] = "plain decoding";
     int is_right = 1, is_it;
 
     CHECK_OK(open_model(&model, prefill));
     printf("     %s\n", specbatch_model_fingerprint(model));
     is_it = strstr(specbatch_model_fingerprint(model), by) != NULL;
     if (is_it)
-        is_right = long_prompts_hold(model, why, sizeof why) &&
+        is_right = run_plainly(model, plain) == SPECBATCH_OK &&
+                   long_prompts_hold(model, plain, why, sizeof why) &&
                    !kept_prompts_differ(model, why, sizeof why);
     specbatch_model_close(model);
     if (!is_right)

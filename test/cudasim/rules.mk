@@ -8,7 +8,7 @@ SIM_INCLUDE := -Itest/cudasim -Isrc -Iinclude -I.
 SIM_EXACT   := -fno-fast-math -ffp-contract=off $(if $(X86),-mfma)
 SIM_FLAGS   := -std=c++17 -Wall -Wextra -Wno-unknown-pragmas -Wno-psabi $(if $(DEV),-Werror) \
                -pthread $(SIM_INCLUDE)
-# Kernels inline what the host's compiler finds worth it. With everything that nvcc inlines, those of
+# Kernels inline what the host's compiler finds worth it. With all that nvcc inlines, those of
 # attention alone take four minutes to compile, three times as long, and run no faster.
 SIM_KERNEL  := $(SIM_FLAGS) -D__forceinline__=inline -g1
 # The simulator with the kernels; and with kernels whose loads and stores are watched (cudasim.h).
