@@ -549,6 +549,12 @@ static double time_us(struct lab *lab, void (*issue)(struct lab *, int layer), i
     return replay_us(lab->stream, issue_all, &all, lab->is_tiny ? 1 : REPEATS);
 }
 
+/* How many of the numbers of rows are timed: on the simulated device those up to 24. */
+static size_t n_timed(const struct lab *lab)
+{
+    return lab->is_tiny ? 4 : COUNT(timed);
+}
+
 static void e7_in_order(struct lab *lab)
 {
     for (lab->left_out = -1; lab->left_out < (int)COUNT(steps); lab->left_out++) {
@@ -579,7 +585,7 @@ static void e7(const struct shape *shape, int is_tiny)
             lab.product = (enum product)launchers[i].product;
         lab.by_wgmma = launchers[i].by_wgmma;
         printf("E7 %s %s: us", shape->name, launchers[i].name);
-        for (size_t j = 0; j < COUNT(timed); j++) {
+        for (size_t j = 0; j < n_timed(&lab); j++) {
             double us;
             if ((lab.by_wgmma && timed[j] < WGMMA_FROM) ||
                 (launchers[i].issue == split_product &&
@@ -596,7 +602,7 @@ static void e7(const struct shape *shape, int is_tiny)
     }
     for (size_t i = 0; i < COUNT(movers); i++) {
         printf("E7 %s %s: us", shape->name, movers[i].name);
-        for (size_t j = 0; j < COUNT(timed); j++) {
+        for (size_t j = 0; j < n_timed(&lab); j++) {
             set_rows(&lab, timed[j]);
             const double us = time_us(&lab, movers[i].issue, 1);
             printf("  m=%d %.1f (%.0f GB/s)", timed[j], us, 2e-3 * (double)moved(&lab) / us);
@@ -604,7 +610,7 @@ static void e7(const struct shape *shape, int is_tiny)
         printf("\n");
     }
     printf("E7 %s a pass by their sum: ms", shape->name);
-    for (size_t j = 0; j < COUNT(timed); j++)
+    for (size_t j = 0; j < n_timed(&lab); j++)
         printf("  m=%d %.2f", timed[j], sum[j] / 1000.0);
     printf("\n");
     e7_in_order(&lab);
@@ -620,7 +626,7 @@ static void e7_tiles(const struct shape *shape, int is_tiny)
     open_lab(&lab);
     for (lab.tiles = 0; lab.tiles < SB_ROPE_ATTEND_SHAPES; lab.tiles++) {
         printf("E7 %s attention by tiles of %d queries: us", shape->name, queries[lab.tiles]);
-        for (size_t j = 0; j < COUNT(timed); j++) {
+        for (size_t j = 0; j < n_timed(&lab); j++) {
             set_rows(&lab, timed[j]);
             if (rope_attend_by_tiles(&lab, 0) == cudaErrorNotSupported)
                 continue;
@@ -641,7 +647,7 @@ static void e8(const struct shape *shape, int is_tiny)
     open_lab(&lab);
     open_weights(&lab, DOWN, DOWN);
     printf("E8 %d rows of %d columns: us", shape->hidden, shape->inter);
-    for (size_t j = 0; j < COUNT(timed); j++) {
+    for (size_t j = 0; j < n_timed(&lab); j++) {
         set_rows(&lab, timed[j]);
         for (lab.by_wgmma = 0; lab.by_wgmma < 2; lab.by_wgmma++)
             if (!lab.by_wgmma || (lab.limits.map_encoder && timed[j] >= WGMMA_FROM))
