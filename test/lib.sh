@@ -45,6 +45,13 @@ verdict() {
 # run_make ARGUMENTS...: runs make by itself, not as a part of the make that runs the tests.
 run_make() { env -u MAKEFLAGS -u MFLAGS "${MAKE:-make}" -s "$@"; }
 
+# take_kernels BUILD FOLDER: copies a build's kernels, which take longest to compile, into another
+# build's folder, and prints the options with which make takes them as they are.
+take_kernels() {
+    mkdir -p "$2" && cp -R "$1/kernels" "$2/" 2>/dev/null || return 0
+    find "$2/kernels" -name '*.o' -exec echo -o {} \;
+}
+
 # slow NAME: ends the script with a SKIP, unless it is run by `make release-check`.
 slow() {
     if [ -z "$RELEASE" ]; then

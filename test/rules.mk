@@ -55,18 +55,20 @@ include test/cudasim/rules.mk test/cuda/rules.mk test/bench/rules.mk test/fuzz/r
 
 # What the scripts of a folder run. A whole `make check` builds all of it, and the benches too, so
 # that they keep compiling.
-SCRIPT_FOLDERS  := api bench contract cpu cuda cudasim fuzz package python text
-NEEDED_api      := all
-NEEDED_bench    := $(BENCHES) $(if $(SAN),,$(GPU_TIME))
-NEEDED_contract := $(B)/internal.a
-NEEDED_cpu      := $(B)/test/cpu/print_samples
-NEEDED_cuda     := all $(addprefix $(B)/test/,cuda/test_module bench/make_checkpoint) \
-                   $(if $(SAN),,$(SIM_BENCH_GPU))
-NEEDED_cudasim  := $(if $(SAN),,$(SIM_TESTS))
-NEEDED_fuzz     := $(FUZZ_PROGRAMS)
-NEEDED_package  := all $(B)/test/package/print_bits
-NEEDED_python   := lib
-NEEDED_text     := $(addprefix $(B)/test/text/,tokenize test_unicode)
+SCRIPT_FOLDERS   := additions api bench contract cpu cuda cudasim fuzz lint package python text
+NEEDED_additions := $(B)/internal.a
+NEEDED_api       := all
+NEEDED_bench     := $(BENCHES) $(if $(SAN),,$(GPU_TIME))
+NEEDED_contract  := $(B)/internal.a
+NEEDED_cpu       := $(B)/test/cpu/print_samples
+NEEDED_cuda      := all $(addprefix $(B)/test/,cuda/test_module bench/make_checkpoint) \
+                    $(if $(SAN),,$(SIM_BENCH_GPU))
+NEEDED_cudasim   := $(if $(SAN),,$(SIM_TESTS))
+NEEDED_fuzz      := $(FUZZ_PROGRAMS)
+NEEDED_lint      := $(B)/internal.a
+NEEDED_package   := all $(B)/test/package/print_bits
+NEEDED_python    := lib
+NEEDED_text      := $(addprefix $(B)/test/text/,tokenize test_unicode)
 
 # A word of TESTS is a folder, a name, or both as in sched/test_adapt. It chooses programs, and it
 # chooses folders for their scripts: its own, or that of the script with this name.

@@ -53,11 +53,8 @@ edits() { grep -c "$1" "$tmp/edits"; }
 [ "$(edits '^Only in') $(edits '^>') $(edits '^<')" = "2 3 1" ] || cp "$tmp/edits" "$tmp/out"
 check additions_are_two_files_and_three_lines
 
-# Kernels know nothing of policies and architectures, so those of the build are taken as they are
-# (make's option -o) where there is one: they take most of the time.
-mkdir -p $B && cp -R "$built/kernels" $B/ 2>"$tmp/log"
-kernels=$(find $B/kernels -name '*.o' -exec echo -o {} \; 2>>"$tmp/log")
-run_make $kernels -j"$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)" CUDA=0 \
+# Kernels know nothing of policies and architectures, so they are those of the build.
+run_make $(take_kernels "$built" $B) -j"$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)" CUDA=0 \
     CFLAGS=-O1 $B/test/contract/test_contract $B/examples/generate $B/test/bench/make_checkpoint \
     >"$tmp/log" 2>&1 || cp "$tmp/log" "$tmp/out"
 check additions_build
