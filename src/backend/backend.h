@@ -176,7 +176,8 @@ enum { SB_CHANGED_MAX = 4096 };
  *                          s[id] = s[id] > 0 ? s[id] / repetition : s[id] * repetition
  *                          s[id] -= n * frequency + presence          if n > 0
  *     6. temperature       if it is 0, the largest s is chosen. Else
- *                          depth[id] = (largest s - s[id]) * (1 / temperature), and
+ *                          depth[id] = (largest s - s[id]) * (1 / temperature, but at least the
+ *                          smallest normal float), and
  *     7. filters           top_k, top_p, typical_p and min_p, in this order, each on what the one
  *                          before it has left (kernels/cpu/sample.h defines them)
  *     8. choice            the largest noise(seed, p, id) - depth[id] of what is left

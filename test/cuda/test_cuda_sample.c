@@ -267,6 +267,7 @@ static const struct sb_sampler in_parts[] = {
     {.temperature = 0.3f, .top_p = 0.9999999f, .typical_p = 0.9f},
     {.temperature = 1.0f, .top_p = 0.0f, .typical_p = 1.0f},
     {.temperature = 1e7f, .top_p = 0.5f, .typical_p = 1.0f, .top_k = 40},
+    {.temperature = 3e38f, .top_p = 1.0f, .typical_p = 1.0f, .top_k = 40},
     {.temperature = 1.0f, .top_p = 1.0f, .typical_p = 1.0f, .top_k = 1},
     {.temperature = 1.0f, .top_p = 1.0f, .typical_p = 1.0f, .top_k = 3000},
     {.temperature = 1.0f, .top_p = 1.0f, .typical_p = 1.0f, .top_k = 9, .n_bias = 1},

@@ -190,6 +190,12 @@ void sample_left_free(struct sample_left *left)
     free(left->weight);
 }
 
+/* Denormals are zeros, as numbers and as results. */
+static float flushed(float x)
+{
+    return fabsf(x) < FLT_MIN ? 0.0f : x;
+}
+
 /* What is allowed of s, whose largest is at `top`. */
 static struct sample_left allowed(const float *s, int32_t limit, int32_t top, float temperature)
 {
@@ -198,7 +204,8 @@ static struct sample_left allowed(const float *s, int32_t limit, int32_t top, fl
                                .weight = cpu_memory((size_t)limit * sizeof *left.weight)};
 
     for (int32_t id = 0; id < limit; id++) {
-        left.depth[id] = (fminf(s[top], FLT_MAX) - fminf(s[id], FLT_MAX)) * (1.0f / temperature);
+        const float below = flushed(fminf(s[top], FLT_MAX) - fminf(s[id], FLT_MAX));
+        left.depth[id] = flushed(below * fmaxf(1.0f / temperature, FLT_MIN));
         left.weight[id] = exp_of(-left.depth[id]);
         if (left.depth[id] < INFINITY)
             left.ids[left.n++] = id;
