@@ -46,9 +46,10 @@ verdict() {
 run_make() { env -u MAKEFLAGS -u MFLAGS "${MAKE:-make}" -s "$@"; }
 
 # take_kernels BUILD FOLDER: copies a build's kernels, which take longest to compile, into another
-# build's folder, and prints the options with which make takes them as they are.
+# build's folder, and prints the options with which make takes them as they are. What was made of
+# others there is removed, since make would not make it anew.
 take_kernels() {
-    mkdir -p "$2" && cp -R "$1/kernels" "$2/" 2>/dev/null || return 0
+    mkdir -p "$2" && rm -f "$2/internal.a" && cp -R "$1/kernels" "$2/" 2>/dev/null || return 0
     find "$2/kernels" -name '*.o' -exec echo -o {} \;
 }
 
