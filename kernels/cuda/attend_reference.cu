@@ -30,9 +30,10 @@ struct softmax {
 static __device__ void tile_scores(float *weights, const float *q, const float *keys, int32_t n,
                                    int32_t head_dim, float scale)
 {
-    const int32_t lane = threadIdx.x % LANES;
+    const int32_t lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
 
-    for (int32_t j = threadIdx.x / LANES; j < TILE; j += KEYS) {
+    /* A warp's two groups go on until neither has a key, since both add up their lanes at once. */
+    for (int32_t j = group; j - group % 2 < n; j += KEYS) {
         const float *key = keys + (int64_t)j * head_dim;
         float sum = 0.0f;
         for (int32_t d = lane; d < head_dim && j < n; d += LANES)

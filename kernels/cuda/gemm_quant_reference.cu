@@ -130,6 +130,8 @@ __global__ void __launch_bounds__(THREADS) gemm_quant_reference(quant_args g)
     const weights w = {q_tile, scales, less};
     const int64_t first_row = (int64_t)blockIdx.y * ROWS, first_out = (int64_t)blockIdx.x * OUTS;
     const int tx = threadIdx.x % LANES, ty = threadIdx.x / LANES;
+    const int64_t my_row = first_row + ty;
+    const bool warp_has_row = my_row - ty % 2 < g.m; /* the first of its two */
     float sum[EACH] = {0.0f, 0.0f, 0.0f, 0.0f};
 
     for (int64_t k0 = 0; k0 < g.n_in; k0 += STEP) {
@@ -141,15 +143,15 @@ __global__ void __launch_bounds__(THREADS) gemm_quant_reference(quant_args g)
         load_weights<Q>(w, g, first_out, k0);
         __syncthreads();
         const float *x = x_tile + ty * PITCH;
-        const float a = quant_traits<Q>::HAS_MINS ? sum_of_block(x, tx) : 0.0f;
-        for (int j = 0; j < EACH; j++)
+        const float a = quant_traits<Q>::HAS_MINS && warp_has_row ? sum_of_block(x, tx) : 0.0f;
+        for (int j = 0; j < EACH && my_row < g.m; j++)
             sum[j] = add_block<Q>(sum[j], x, a, w, tx + j * LANES);
         __syncthreads();
     }
     for (int j = 0; j < EACH; j++) {
-        const int64_t row = first_row + ty, out = first_out + tx + j * LANES;
-        if (row < g.m && out < g.n_out)
-            g.y[row * g.ldy + out] = g.bias ? sum[j] + g.bias[out] : sum[j];
+        const int64_t out = first_out + tx + j * LANES;
+        if (my_row < g.m && out < g.n_out)
+            g.y[my_row * g.ldy + out] = g.bias ? sum[j] + g.bias[out] : sum[j];
     }
 }
 
