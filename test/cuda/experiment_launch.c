@@ -560,7 +560,7 @@ static void e7_in_order(struct lab *lab)
     for (lab->left_out = -1; lab->left_out < (int)COUNT(steps); lab->left_out++) {
         printf("E7 %s a layer%s%s: us", lab->shape->name, lab->left_out < 0 ? "" : " without ",
                lab->left_out < 0 ? "" : steps[lab->left_out].name);
-        for (size_t j = 0; j < (lab->is_tiny ? 2 : COUNT(timed)); j++) {
+        for (size_t j = 0; j < n_timed(lab); j++) {
             set_rows(lab, timed[j]);
             printf("  m=%d %.1f", timed[j],
                    time_us(lab, whole_layer, lab->shape->layers) / lab->shape->layers);

@@ -290,7 +290,6 @@ static void test_nothing_of_these_is_left_behind(void)
     CHECK(is_clean());
 }
 
-
 /* -------------------------------------------------------------------- what is refused */
 
 static void test_a_cudnn_that_breaks_the_contract_is_refused(void)

@@ -5,7 +5,7 @@
 # sanitizer; `make release-check` has them with it.
 . "$(dirname "$0")/../lib.sh"
 built=$B
-B=build/clang-undefined
+B=build/clang-undefined${RELEASE:+-kernels} # a folder has kernels of one kind
 
 if [ -n "$SAN" ]; then
     echo "SKIP clang_ubsan: runs with the plain build"
