@@ -15,13 +15,13 @@
  * nothing.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "gguf_pre.h"
 #include "gguf_write.h"
 #include "pipeline.h"
 #include "spm.h"
+#include "sort.h"
 #include "status.h"
 
 struct writer {
@@ -65,7 +65,7 @@ static int32_t sort_merges(struct writer *w)
     for (size_t i = 0; i < bpe->n_slots; i++)
         if (bpe->slots[i].pair != UINT64_MAX)
             w->merges[w->n_merges++] = bpe->slots[i];
-    qsort(w->merges, w->n_merges, sizeof *w->merges, by_rank);
+    sb_sort(w->merges, w->n_merges, sizeof *w->merges, by_rank);
 done:
     return rc;
 }
@@ -113,7 +113,7 @@ done:
 
 /* -------------------------------------------------------------------------------- pieces */
 
-/* The type of a piece, as both kinds of files have it; NULL: there is none of this id. */
+/* The type of a piece, as both kinds of files have it. piece is NULL where the id has none. */
 static uint32_t type_of(const struct writer *w, const struct sb_piece *piece, int32_t id)
 {
     const int bytes = !w->t->decoder.byte_level && w->t->bpe.byte_fallback;
@@ -182,13 +182,10 @@ static void put_template(struct writer *w, int has_prefix)
 static int has_steps(const struct sb_tokenizer *t, const struct sb_gguf_pre *pre)
 {
     const struct sb_step *step = t->normalizers.at, *split = t->splitters.at;
-    struct sb_step words = {.kind = SB_STEP_SPLIT_GPT2};
 
-    if (pre->words)
-        sb_known_pattern(&words, pre->words, strlen(pre->words));
     return t->normalizers.n == (size_t)pre->nfc &&
            (!pre->nfc || (step->kind == SB_STEP_NORMAL && step->form == (SB_NFC | SB_AS_OF_9))) &&
-           t->splitters.n == 2 && split[0].kind == words.kind && split[0].digits == words.digits &&
+           t->splitters.n == 2 && split[0].kind == pre->words && split[0].digits == pre->digits &&
            split[1].kind == SB_STEP_BYTES;
 }
 

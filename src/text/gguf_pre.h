@@ -6,12 +6,13 @@
 #ifndef SB_GGUF_PRE_H
 #define SB_GGUF_PRE_H
 
-#include <stddef.h>
+#include "pipeline.h"
 
 struct sb_gguf_pre {
     const char *name;
-    const char *words; /* the pattern of words; NULL: that of GPT-2 */
-    int nfc;           /* texts are brought into this form first */
+    enum sb_step_kind words; /* the step that cuts a text into words, */
+    size_t digits;           /* and how many digits make one at most */
+    int nfc;                 /* texts are brought into this form first */
     int ignore_merges;
     int bos;               /* texts begin with the begin-of-sequence id, if the file is silent */
     const char *prefix[2]; /* the tokens that begin a text, whatever the file says */

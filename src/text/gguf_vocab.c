@@ -216,7 +216,6 @@ static int32_t find_pre(const struct sb_gguf_pre **pre, const struct reader *r)
 
 static int32_t add_steps(struct reader *r, const struct sb_gguf_pre *pre)
 {
-    struct sb_properties properties = {.mem = &r->t->mem};
     struct sb_tokenizer *t = r->t;
     struct sb_step *step;
     int32_t rc = SPECBATCH_OK;
@@ -225,14 +224,12 @@ static int32_t add_steps(struct reader *r, const struct sb_gguf_pre *pre)
         SB_TRY(sb_step_add(&step, &t->normalizers, SB_STEP_NORMAL, r->path));
         step->form = SB_NFC | SB_AS_OF_9;
     }
-    SB_TRY(sb_step_add(&step, &t->splitters, SB_STEP_SPLIT_GPT2, r->path));
-    if (pre->words)
-        SB_TRY(sb_split_compile(step, &properties, pre->words, strlen(pre->words), r->path));
+    SB_TRY(sb_step_add(&step, &t->splitters, pre->words, r->path));
+    step->digits = pre->digits;
     SB_TRY(sb_step_add(&step, &t->splitters, SB_STEP_BYTES, r->path));
     t->decoder.byte_level = 1;
     t->decoder.fused = 1;
 done:
-    sb_properties_clear(&properties);
     return rc;
 }
 
