@@ -13,11 +13,11 @@
 #include "gguf.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "gguf_types.h"
 #include "little.h"
+#include "sort.h"
 #include "status.h"
 
 enum {
@@ -273,8 +273,7 @@ static int32_t sort_keys(struct head *h)
         key->text = (const char *)h->bytes + key->at;
         key->value.at = h->bytes + key->value_at;
     }
-    if (h->n_keys > 0)
-        qsort(h->keys, h->n_keys, sizeof *h->keys, by_key);
+    sb_sort(h->keys, h->n_keys, sizeof *h->keys, by_key);
     for (size_t i = 1; i < h->n_keys; i++)
         if (by_key(&h->keys[i - 1], &h->keys[i]) == 0)
             return sb_fail(SPECBATCH_E_FORMAT, "%s: %.*s is there twice", h->file->name,
@@ -415,7 +414,7 @@ static int32_t check_layout(struct sb_gguf *g, const struct head *h, size_t firs
     if (first == g->n_tensors)
         goto done;
     available = h->file->size > data ? h->file->size - data : 0;
-    qsort(g->tensors + first, g->n_tensors - first, sizeof *g->tensors, by_offset);
+    sb_sort(g->tensors + first, g->n_tensors - first, sizeof *g->tensors, by_offset);
     for (size_t i = first; i < g->n_tensors; i++) {
         struct sb_gguf_tensor *t = &g->tensors[i];
         if (t->offset != align_up(end, alignment))

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "little.h"
+#include "sort.h"
 #include "status.h"
 
 enum {
@@ -212,7 +213,7 @@ static int32_t read_directory(struct sb_zip *zip, const struct sb_file *file)
     if (at != bytes)
         SB_FAIL(SPECBATCH_E_FORMAT, "%s: %zu bytes after the last entry of the archive's directory",
                 file->name, bytes - at);
-    qsort(zip->list, zip->n, sizeof *zip->list, by_name);
+    sb_sort(zip->list, zip->n, sizeof *zip->list, by_name);
     for (size_t i = 1; i < zip->n; i++)
         if (by_name(&zip->list[i - 1], &zip->list[i]) == 0)
             SB_FAIL(SPECBATCH_E_FORMAT, "%s: two entries are called %.100s", file->name,

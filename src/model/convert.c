@@ -23,7 +23,6 @@
 #include "model/convert.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "alloc.h"
@@ -35,6 +34,7 @@
 #include "model/progress.h"
 #include "model/safetensors_write.h"
 #include "quant.h"
+#include "sort.h"
 #include "status.h"
 #include "text/chat.h"
 #include "text/tokenizer.h"
@@ -473,7 +473,7 @@ static int32_t write_safetensors(struct converter *c, const char *to)
     if (c->options->weights != SPECBATCH_WEIGHTS_AUTO)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED,
                 "safetensors have no quantised types; only a GGUF file has them");
-    qsort(c->moves, c->n_moves, sizeof *c->moves, by_alignment);
+    sb_sort(c->moves, c->n_moves, sizeof *c->moves, by_alignment);
     for (size_t i = 0; i < c->n_moves; i++)
         sb_safetensors_put(&c->plain_out, c->moves[i].tensor);
     SB_TRY(sb_safetensors_out_begin(&c->plain_out, to));

@@ -8,10 +8,10 @@
  * What speaks of the file and not of the model is left out or written anew: the alignment, which is
  * the usual one in new files, the place in a row of parts, and the type of the matrices.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "model/gguf_model.h"
+#include "sort.h"
 #include "status.h"
 
 struct entry {
@@ -67,7 +67,7 @@ static int32_t list_entries(struct entry **out, size_t *n, const struct sb_mem *
         list[i].key = sb_gguf_key(gguf, i, &list[i].n_key);
         list[i].at = sb_gguf_entry(gguf, i, &list[i].n);
     }
-    qsort(list, *n, sizeof *list, by_place);
+    sb_sort(list, *n, sizeof *list, by_place);
     *out = list;
 done:
     return rc;

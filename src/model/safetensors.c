@@ -14,11 +14,11 @@
  */
 #include "model/safetensors.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "json.h"
 #include "little.h"
+#include "sort.h"
 #include "status.h"
 
 #define HEADER_MAX 100000000u /* bytes; the reference implementation has the same limit */
@@ -143,7 +143,7 @@ static int32_t check_layout(struct sb_tensors *set, const struct sb_tensor_file 
     const uint64_t available = shard->file.size - data;
     uint64_t end = 0;
 
-    qsort(set->list + first, (size_t)(set->n - first), sizeof *set->list, by_offset);
+    sb_sort(set->list + first, (size_t)(set->n - first), sizeof *set->list, by_offset);
     for (int32_t i = first; i < set->n; i++) {
         struct sb_tensor *t = &set->list[i];
         if (t->offset != end)

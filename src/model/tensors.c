@@ -2,16 +2,13 @@
 #include "model/tensors.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "json.h"
+#include "sort.h"
 #include "status.h"
 
-enum {
-    NAME_MAX_BYTES = 1024,
-    LIST_START = 16 /* tensors that a new set has room for */
-};
+enum { NAME_MAX_BYTES = 1024 };
 
 /* ---------------------------------------------------------------------------- filling it */
 
@@ -24,24 +21,21 @@ int32_t sb_tensors_create(struct sb_tensors **out, const struct sb_mem *mem)
     set->mem = *mem;
     set->config = "config.json";
     *out = set;
-    SB_NEW(set->list, sb_alloc(mem, LIST_START, sizeof *set->list), "a tensor list");
-    set->cap = LIST_START;
+    SB_TRY(sb_tensors_reserve(set, 1, set->config));
 done:
     return rc;
 }
 
 int32_t sb_tensors_add_file(struct sb_tensor_file **file, struct sb_tensors *set)
 {
+    struct sb_tensor_file *grown;
     int32_t rc = SPECBATCH_OK;
 
-    if (set->n_files == set->cap_files) {
-        const int32_t cap = set->cap_files ? 2 * set->cap_files : 4;
-        struct sb_tensor_file *grown;
-        SB_NEW(grown, sb_realloc(&set->mem, set->files, (size_t)cap, sizeof *grown),
-               "a tensor list");
-        set->files = grown;
-        set->cap_files = cap;
-    }
+    SB_NEW(grown,
+           sb_grow(&set->mem, set->files, &set->files_capacity, (size_t)set->n_files + 1,
+                   sizeof *grown),
+           "a tensor list");
+    set->files = grown;
     *file = &set->files[set->n_files++];
     memset(*file, 0, sizeof **file);
     (*file)->file.fd = -1;
@@ -55,13 +49,10 @@ int32_t sb_tensors_reserve(struct sb_tensors *set, size_t more, const char *name
 
     if (more > (size_t)(SB_TENSORS_MAX - set->n))
         return sb_fail(SPECBATCH_E_FORMAT, "%s: more than %d tensors", name, SB_TENSORS_MAX);
-    if (set->n + (int32_t)more <= set->cap)
-        return SPECBATCH_OK;
-    grown = sb_realloc(&set->mem, set->list, (size_t)set->n + more, sizeof *grown);
+    grown = sb_grow(&set->mem, set->list, &set->capacity, (size_t)set->n + more, sizeof *grown);
     if (!grown)
         return sb_fail(SPECBATCH_E_NOMEM, "no memory for %zu tensors", more);
     set->list = grown;
-    set->cap = set->n + (int32_t)more;
     return SPECBATCH_OK;
 }
 
@@ -83,7 +74,7 @@ static int by_name(const void *a, const void *b)
 
 int32_t sb_tensors_sort(struct sb_tensors *set)
 {
-    qsort(set->list, (size_t)set->n, sizeof *set->list, by_name);
+    sb_sort(set->list, (size_t)set->n, sizeof *set->list, by_name);
     for (int32_t i = 1; i < set->n; i++)
         if (strcmp(set->list[i - 1].name, set->list[i].name) == 0)
             return sb_fail(SPECBATCH_E_FORMAT, "tensor %.80s is in %.60s and in %.60s",
@@ -112,8 +103,9 @@ void sb_tensors_close(struct sb_tensors *set)
 
 /* ------------------------------------------------------------------------------ using it */
 
-const char *sb_tensors_spelled(char spelled[SB_TENSOR_NAME_BYTES], const struct sb_tensors *set,
-                               const char *name)
+/* How the set's files call a tensor. */
+static const char *spell(char spelled[SB_TENSOR_NAME_BYTES], const struct sb_tensors *set,
+                         const char *name)
 {
     if (!set->spell)
         return name;
@@ -126,7 +118,7 @@ const struct sb_tensor *sb_tensors_find(const struct sb_tensors *set, const char
     char spelled[SB_TENSOR_NAME_BYTES];
     int32_t low = 0, high = set->n;
 
-    name = sb_tensors_spelled(spelled, set, name);
+    name = spell(spelled, set, name);
     while (low < high) {
         const int32_t middle = low + (high - low) / 2;
         const int order = strcmp(set->list[middle].name, name);
@@ -161,7 +153,7 @@ int32_t sb_tensors_need(const struct sb_tensor **out, enum sb_dtype *dtype,
 
     if (!t)
         return sb_fail(SPECBATCH_E_FORMAT, "tensor %s is missing, and %s calls for it",
-                       sb_tensors_spelled(spelled, set, name), set->config);
+                       spell(spelled, set, name), set->config);
     if (t->rank != rank || memcmp(t->shape, want, (size_t)rank * sizeof *want) != 0) {
         char got[96], expected[96];
         shape_text(got, t->rank, t->shape);

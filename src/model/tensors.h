@@ -46,9 +46,11 @@ struct sb_tensor_file {
 struct sb_tensors {
     struct sb_mem mem;
     struct sb_tensor_file *files;
-    int32_t n_files, cap_files;
+    int32_t n_files;
+    size_t files_capacity;
     struct sb_tensor *list;
-    int32_t n, cap;
+    int32_t n;
+    size_t capacity;
     const char *config; /* what says which tensors there have to be, for messages */
     /* Writes how the container spells the name of a tensor, which is that of transformers. NULL: it
      * spells it so too. */
@@ -82,9 +84,6 @@ int32_t sb_tensors_need(const struct sb_tensor **out, enum sb_dtype *dtype,
  * sb_tensors_read. */
 int32_t sb_tensors_check_tied(const struct sb_tensors *set, int32_t vocab, int32_t hidden,
                               char *buffer, size_t bytes);
-/* How the set's files call that tensor, for messages. */
-const char *sb_tensors_spelled(char spelled[SB_TENSOR_NAME_BYTES], const struct sb_tensors *set,
-                               const char *name);
 int32_t sb_tensors_count(const struct sb_tensors *set);
 /* A tensor by its index, 0 .. count - 1: they are in the order of their names. */
 const struct sb_tensor *sb_tensors_at(const struct sb_tensors *set, int32_t index);

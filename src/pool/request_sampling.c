@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "options.h"
+#include "sort.h"
 #include "status.h"
 
 /* Together the ids that a position's sampler may change. */
@@ -66,8 +67,30 @@ static int is_greedy(const specbatch_sampling *full)
            full->presence_penalty == 0.0f && full->frequency_penalty == 0.0f && full->n_bias == 0;
 }
 
+static int by_id(const void *a, const void *b)
+{
+    const int32_t *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+/* Names the first two places of an id that is there more than once. */
+static int32_t refuse_both(const int32_t *ids, int32_t id)
+{
+    size_t first = 0, second;
+
+    while (ids[first] != id)
+        first++;
+    for (second = first + 1; ids[second] != id;)
+        second++;
+    return sb_fail(SPECBATCH_E_INVALID, "%s: bias_ids[%zu] and [%zu] are both %d", what, first,
+                   second, id);
+}
+
 static int32_t check_bias(const specbatch_sampling *full, int32_t vocab)
 {
+    int32_t ids[BIAS_MAX];
+
     for (size_t i = 0; i < full->n_bias; i++) {
         const int32_t id = full->bias_ids[i];
         if (id < 0 || id >= vocab)
@@ -76,11 +99,12 @@ static int32_t check_bias(const specbatch_sampling *full, int32_t vocab)
         if (!(full->bias[i] < INFINITY))
             return sb_fail(SPECBATCH_E_INVALID, "%s: bias[%zu] is %g", what, i,
                            (double)full->bias[i]);
-        for (size_t j = 0; j < i; j++)
-            if (full->bias_ids[j] == id)
-                return sb_fail(SPECBATCH_E_INVALID, "%s: bias_ids[%zu] and [%zu] are both %d", what,
-                               j, i, id);
+        ids[i] = id;
     }
+    sb_sort(ids, full->n_bias, sizeof *ids, by_id);
+    for (size_t i = 1; i < full->n_bias; i++)
+        if (ids[i - 1] == ids[i])
+            return refuse_both(full->bias_ids, ids[i]);
     return SPECBATCH_OK;
 }
 

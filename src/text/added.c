@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "pipeline.h"
+#include "sort.h"
 #include "status.h"
 #include "unicode.h"
 #include "utf8.h"
@@ -55,54 +56,24 @@ void sb_added_clear(struct sb_added *added, const struct sb_mem *mem)
  * a special one comes first, and after that the file's order counts. Of equal tokens the search
  * finds the first, so it finds the one that the reference implementation finds.
  */
-static int is_before(const struct sb_added_token *a, const struct sb_added_token *b)
+static int in_table(const void *first, const void *second)
 {
-    size_t n = a->content.n < b->content.n ? a->content.n : b->content.n;
+    const struct sb_added_token *a = first, *b = second;
+    const size_t n = a->content.n < b->content.n ? a->content.n : b->content.n;
 
     if (a->normalized != b->normalized)
-        return a->normalized < b->normalized;
+        return a->normalized - b->normalized;
     const int order = memcmp(a->content.data, b->content.data, n);
     if (order == 0 && a->content.n != b->content.n)
-        return a->content.n < b->content.n;
+        return a->content.n < b->content.n ? -1 : 1;
     if (order == 0 && a->special != b->special)
-        return a->special > b->special;
-    return order ? order < 0 : a->order < b->order;
-}
-
-/* Lets the token at `at` sink to its place in a heap whose greatest token is on top. */
-static void sift(struct sb_added_token *heap, size_t at, size_t n)
-{
-    struct sb_added_token moved = heap[at];
-    size_t child;
-
-    while ((child = 2 * at + 1) < n) {
-        if (child + 1 < n && is_before(&heap[child], &heap[child + 1]))
-            child++;
-        if (!is_before(&moved, &heap[child]))
-            break;
-        heap[at] = heap[child];
-        at = child;
-    }
-    heap[at] = moved;
-}
-
-/* Heap sort, which works in place and is never slow, whatever the order of the file. qsort may
- * allocate memory that is not the caller's. */
-static void sort(struct sb_added_token *tokens, size_t n)
-{
-    for (size_t i = n / 2; i-- > 0;)
-        sift(tokens, i, n);
-    for (size_t i = n; i-- > 1;) {
-        struct sb_added_token last = tokens[i];
-        tokens[i] = tokens[0];
-        tokens[0] = last;
-        sift(tokens, 0, i);
-    }
+        return b->special - a->special;
+    return order ? order : (a->order > b->order) - (a->order < b->order);
 }
 
 void sb_added_sort(struct sb_added *added)
 {
-    sort(added->tokens, added->n);
+    sb_sort(added->tokens, added->n, sizeof *added->tokens, in_table);
     memset(added->first, 0, sizeof added->first);
     for (size_t i = 0; i < added->n; i++) {
         const struct sb_added_token *token = &added->tokens[i];

@@ -11,7 +11,7 @@ sources c h cu cuh | grep -E '^(src|kernels)/' | xargs awk '
     { print FILENAME ":" FNR ":" $0 }' >"$tmp/code"
 banned='printf|fprintf|vprintf|vfprintf|puts|fputs|putchar|perror|abort|exit|_exit|atexit|assert'
 banned="$banned|getenv|setenv|setlocale|signal|sigaction|mmap|system|rand|atoi|atol|atof|gets"
-banned="$banned|strcpy|strcat|sprintf|vsprintf|strtok|alloca"
+banned="$banned|strcpy|strcat|sprintf|vsprintf|strtok|alloca|qsort"
 memory='malloc|calloc|realloc|free|aligned_alloc|posix_memalign|strdup|strndup'
 grep -E "[^a-z_0-9>.]($banned) *\(" "$tmp/code" >"$tmp/out"
 grep -E "[^a-z_0-9>.]($memory) *\(" "$tmp/code" |
