@@ -42,8 +42,8 @@ int32_t sb_seq_scores_create(struct sb_seq *seq, const struct sb_mem *mem, int32
         !sb_mul_size(n_prompt(seq), top, &prompt_tops))
         SB_FAIL(SPECBATCH_E_NOMEM, "request: top_logprobs %d of %d tokens do not fit", n_top,
                 seq->max_tokens);
-    SB_NEW(s->top_ids, sb_alloc(mem, answer_tops, sizeof *s->top_ids), "a request");
-    SB_NEW(s->top_logprobs, sb_alloc(mem, answer_tops, sizeof *s->top_logprobs), "a request");
+    SB_NEW(s->top_ids, sb_alloc_raw(mem, answer_tops, sizeof *s->top_ids), "a request");
+    SB_NEW(s->top_logprobs, sb_alloc_raw(mem, answer_tops, sizeof *s->top_logprobs), "a request");
     SB_NEW(s->prompt_logprobs, sb_alloc(mem, n_prompt(seq), sizeof *s->prompt_logprobs),
            "a request");
     SB_NEW(s->prompt_top_ids, sb_alloc(mem, prompt_tops, sizeof *s->prompt_top_ids), "a request");

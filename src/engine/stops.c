@@ -60,8 +60,8 @@ int32_t sb_stops_create(struct sb_stops **out, const struct sb_mem *mem,
     s->max_new = max_new;
     s->found = s->end = INT64_MAX;
     SB_NEW(s->bytes, sb_alloc(mem, total, 2), what);
-    SB_NEW(s->ends, sb_alloc(mem, (size_t)max_new, sizeof *s->ends), what);
-    SB_NEW(s->accepted, sb_alloc(mem, (size_t)max_new, sizeof *s->accepted), what);
+    SB_NEW(s->ends, sb_alloc_raw(mem, (size_t)max_new, sizeof *s->ends), what);
+    SB_NEW(s->accepted, sb_alloc_raw(mem, (size_t)max_new, sizeof *s->accepted), what);
     set_strings(s, strings, lengths);
     SB_TRY(sb_stream_create(&s->stream, mem, tokenizer, 0));
     SB_TRY(sb_stream_reserve(s->stream, (size_t)max_new));
@@ -205,6 +205,7 @@ static int32_t read_token(struct sb_stops *s, const struct sb_seq *seq)
     size_t length, held;
     int32_t rc = SPECBATCH_OK;
 
+    s->ends[n - 1] = before;
     SB_TRY(sb_stream_push(s->stream, &seq->tokens[seq->n_tokens - 1], 1, &text, &length));
     s->length += (int64_t)length;
     place_held(s, n - 1, before);

@@ -136,16 +136,19 @@ static void count_copied(struct specbatch_pool *pool, const struct sb_seq *from,
     sb_sched_cached(&pool->sched, to);
 }
 
-/* Gives n siblings, `to` and those before it in the list, what `from` has of the prompt. */
-static int32_t give(struct specbatch_pool *pool, const struct sb_seq *from, struct sb_seq *to,
+/* Gives n siblings, `last` and those before it in the list, what `from` has of the prompt. */
+static int32_t give(struct specbatch_pool *pool, const struct sb_seq *from, struct sb_seq *last,
                     int32_t n)
 {
+    struct sb_seq *to = last;
     int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(copy_in(pool, &pool->runner, from, to, n));
+    SB_TRY(copy_in(pool, &pool->runner, from, last, n));
     if (pool->draft->runner)
-        SB_TRY(copy_in(pool, pool->draft->runner, from, to, n));
-    for (; n > 0; n--, to = to->sibling_previous) {
+        SB_TRY(copy_in(pool, pool->draft->runner, from, last, n));
+    for (int32_t i = 1; i < n; i++) /* to the oldest, which is reported first (residents.h) */
+        to = to->sibling_previous;
+    for (; n > 0; n--, to = to->sibling_next) {
         to->follows = 0;
         count_copied(pool, from, to);
     }

@@ -1,8 +1,6 @@
 /* Heaps of requests: each is before its two children; see queue.h. */
 #include "pool/queue.h"
 
-#include <string.h>
-
 #include "fault.h"
 #include "status.h"
 
@@ -44,20 +42,14 @@ static void sift_down(struct sb_queue *queue, size_t at, struct sb_seq *seq)
 
 int32_t sb_queue_reserve(struct sb_queue *queue, size_t n)
 {
-    size_t grown = queue->capacity ? queue->capacity : 64;
-    struct sb_seq **heap, **old;
+    struct sb_seq **heap, **old = queue->heap;
     int32_t rc = SPECBATCH_OK;
 
     if (n <= queue->capacity)
         return rc;
-    while (grown < n)
-        grown *= 2;
-    SB_NEW(heap, sb_alloc_raw(&queue->mem, grown, sizeof(struct sb_seq *)), "the request queue");
-    if (queue->n > 0)
-        memcpy(heap, queue->heap, queue->n * sizeof(struct sb_seq *));
-    old = queue->heap;
+    SB_NEW(heap, sb_grow_apart(&queue->mem, old, &queue->capacity, n, sizeof(struct sb_seq *)),
+           "the request queue");
     queue->heap = heap;
-    queue->capacity = grown;
     sb_free(&queue->mem, old); /* last: a hook that does not return must leave a sound queue */
 done:
     return rc;

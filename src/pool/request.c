@@ -162,7 +162,8 @@ static int32_t make_seq(struct sb_seq **out, const struct specbatch_pool *pool,
     seq->n_stop_ids = (int32_t)request->n_stop_ids;
     if (request->n_stop_ids > 0)
         memcpy(seq->stop_ids, request->stop_ids, request->n_stop_ids * sizeof *seq->stop_ids);
-    SB_NEW(seq->tokens, sb_alloc(mem, (size_t)seq->max_tokens, sizeof *seq->tokens), "a request");
+    SB_NEW(seq->tokens, sb_alloc_raw(mem, (size_t)seq->max_tokens, sizeof *seq->tokens),
+           "a request");
     memcpy(seq->tokens, wish->ids, wish->n * sizeof *wish->ids);
     SB_TRY(sb_sampling_create(&seq->sampling, mem, request->sampling, pool->target->config.vocab,
                               SB_FAULT(SEED_SHARED) ? 0 : seq->answer));
@@ -170,10 +171,10 @@ static int32_t make_seq(struct sb_seq **out, const struct specbatch_pool *pool,
     SB_TRY(sb_pool_make_stops(&seq->stops, pool, request));
     SB_TRY(sb_seq_scores_create(seq, mem, request->top_logprobs, request->flags));
     if (asks_logprobs || ranks)
-        SB_NEW(seq->logprobs, sb_alloc(mem, (size_t)request->max_new, sizeof *seq->logprobs),
+        SB_NEW(seq->logprobs, sb_alloc_raw(mem, (size_t)request->max_new, sizeof *seq->logprobs),
                "a request");
     if (pool->keep_margins)
-        SB_NEW(seq->margins, sb_alloc(mem, (size_t)request->max_new, sizeof *seq->margins),
+        SB_NEW(seq->margins, sb_alloc_raw(mem, (size_t)request->max_new, sizeof *seq->margins),
                "a request");
     *out = seq;
     seq = NULL;
