@@ -132,6 +132,7 @@ int32_t sb_cuda_weight_fill(struct sb_weight *weight, struct sb_device *device, 
     const size_t from_row = sb_dtype_row_bytes(dtype, (size_t)weight->n_in);
     const size_t to_row = row_bytes(weight->dtype, weight->n_in);
     const int32_t block = (int32_t)(SB_STAGE_BYTES / to_row);
+    size_t sent = 0;
     int32_t rc = SPECBATCH_OK;
     int was;
 
@@ -150,9 +151,10 @@ int32_t sb_cuda_weight_fill(struct sb_weight *weight, struct sb_device *device, 
         convert_rows(stage->pinned, weight, (const char *)rows + (size_t)at * from_row, count,
                      dtype);
         SB_TRY(send_rows(weight, device, stage, first + at, count));
-        report_progress(device, (size_t)count * to_row);
+        sent += (size_t)count * to_row;
     }
 done:
     sb_cuda_leave(&device->gpu, was);
+    report_progress(device, sent);
     return rc;
 }
