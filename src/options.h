@@ -9,10 +9,8 @@
  * newer caller    [ size | known ............ | tail ]       refused unless the tail is all zero,
  *                                                            or an option would be ignored silently
  *
- * The rule is Linux's copy_struct_from_user. The defaults and ranges of the fields are with those
- * who use them: sb_model_options_resolve (model/model.c), sb_pool_options_resolve (pool/create.c),
- * sb_request_resolve (pool/request.c), resolve in engine/draft_ngram.c,
- * and resolve_making in engine/draft_table.c. What these return is
+ * The rule is Linux's copy_struct_from_user. The defaults and ranges of the fields are with
+ * whoever uses them, in a function called resolve, or whose name ends so. What it returns is
  * complete: every field has its effective value and is in range, so nothing further in asks whether
  * a zero means the default.
  */

@@ -362,7 +362,8 @@ static const void *on_device(const struct sb_built_pass *pass, const void *array
     return pass->dev + ((const char *)array - pass->host);
 }
 
-struct sb_pass sb_pass_on_device(const struct sb_runner *r, int32_t i, const int32_t *ids)
+/* Pass i as the backend sees it. */
+static struct sb_pass pass_on_device(const struct sb_runner *r, int32_t i, const int32_t *ids)
 {
     const struct sb_built_pass *p = &r->passes[i];
 
@@ -387,7 +388,7 @@ struct sb_pass sb_pass_on_device(const struct sb_runner *r, int32_t i, const int
 
 void sb_pass_run(struct sb_runner *r, int32_t i, const int32_t *ids)
 {
-    const struct sb_pass pass = sb_pass_on_device(r, i, ids);
+    const struct sb_pass pass = pass_on_device(r, i, ids);
 
     sb_forward(r, &pass);
 }
@@ -412,7 +413,7 @@ struct sb_draft_step sb_step_on_device(const struct sb_runner *r, int32_t i, con
 {
     const struct sb_built_pass *p = &r->passes[i];
 
-    return (struct sb_draft_step){sb_pass_on_device(r, i, ids), on_device(p, p->select_at)};
+    return (struct sb_draft_step){pass_on_device(r, i, ids), on_device(p, p->select_at)};
 }
 
 /* Selects from the logits in memory, which are those of the pass's outputs from `first` on. */

@@ -164,8 +164,7 @@ void sb_pass_select(struct sb_runner *runner, int32_t i, int32_t limit,
                     const struct sb_samplers *samplers, int32_t *ids, float *logprob, float *margin,
                     const struct sb_scores *scores);
 
-/* Pass i as the backend sees it, and as a step of a draft. */
-struct sb_pass sb_pass_on_device(const struct sb_runner *runner, int32_t i, const int32_t *ids);
+/* Pass i as a step of a draft, as the backend sees it. */
 struct sb_draft_step sb_step_on_device(const struct sb_runner *runner, int32_t i,
                                        const int32_t *ids);
 

@@ -47,7 +47,7 @@ struct sb_seq {
     uint64_t rounds;     /* rounds that decoded it */
     uint64_t drafted;    /* proposals that were verified for it */
     uint64_t accepted;   /* of those: proposals that became tokens */
-    uint64_t live_bytes; /* of its entries in both caches, as the counters have them (sched.c) */
+    uint64_t live_bytes; /* of its entries in both caches, as sb_sched_count_live has them */
     float hits;          /* proposals accepted lately (sched/adapt.h) */
     float expected;      /* how many of those the pool's average would have led one to expect */
     float *logprobs;     /* [max_tokens - n_prompt], of the generated tokens; NULL: not asked for */

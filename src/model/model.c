@@ -136,20 +136,6 @@ int32_t sb_model_device_exists(int32_t kind)
     return 1;
 }
 
-/* Packing weights rounds them when the compute class is bf16, so it must run in the library's
- * floating-point environment. */
-static int32_t load_weights(struct specbatch_model *model, const struct sb_tensors *tensors,
-                            const char *path, const specbatch_model_options *options)
-{
-    struct sb_fp_env env;
-    int32_t rc;
-
-    sb_port_fp_enter(&env);
-    rc = sb_model_weights_load(model, tensors, path, options);
-    sb_port_fp_leave(&env);
-    return rc;
-}
-
 /* Lets the backend choose what is left to choose, now that the weights are there (backend.h). */
 static int32_t calibrate(struct specbatch_model *model)
 {
@@ -230,7 +216,7 @@ int32_t sb_model_open(struct specbatch_model **out, const char *path,
     SB_TRY(sb_container_tensors(&tensors, &from, &model->mem, &model->config));
     device.compute = compute_of(options, tensors);
     SB_TRY(model->backend->device_open(&model->device, &model->mem, &device));
-    SB_TRY(load_weights(model, tensors, path, options));
+    SB_TRY(sb_model_weights_load(model, tensors, path, options));
     SB_TRY(calibrate(model));
     SB_TRY(load_text(model, &from));
     snprintf(model->fingerprint, sizeof model->fingerprint, "specbatch %d.%d.%d; %s; %s %s",

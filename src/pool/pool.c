@@ -76,8 +76,8 @@ int32_t sb_pool_dead(const struct specbatch_pool *pool)
  * have been realigned already, or the draft's lengths may count entries that were never computed.
  * So it ends the pool. A code that is not fatal by itself can only be a driver's that ran out of
  * memory, since rounds take no memory from the host; to the pool that is a failure of the device.
- */
-int32_t sb_pool_end(struct specbatch_pool *pool, int32_t rc)
+ * Returns the pool's fatal code. */
+static int32_t end_pool(struct specbatch_pool *pool, int32_t rc)
 {
     pool->fatal = specbatch_status_is_fatal(rc) ? rc : SPECBATCH_E_DEVICE;
     snprintf(pool->why, sizeof pool->why, "%s", sb_last_error());
@@ -87,7 +87,7 @@ int32_t sb_pool_end(struct specbatch_pool *pool, int32_t rc)
 /* A device that fails between rounds ends the pool as one that fails in a round does. */
 int32_t sb_pool_end_if_fatal(struct specbatch_pool *pool, int32_t rc)
 {
-    return specbatch_status_is_fatal(rc) ? sb_pool_end(pool, rc) : rc;
+    return specbatch_status_is_fatal(rc) ? end_pool(pool, rc) : rc;
 }
 
 /* Gives waiting requests slots, while there are some for the first of them, and what is kept of
@@ -187,7 +187,7 @@ static int32_t end_early(struct specbatch_pool *pool, struct sb_seq *seq, int32_
     seq->finish = finish;
     end(pool, seq, sb_port_now_ns());
     if (rc != SPECBATCH_OK)
-        rc = sb_pool_end(pool, rc);
+        rc = end_pool(pool, rc);
     sb_draft_retire(pool->draft, seq);
     free_dropped(pool);
     return rc;
@@ -219,7 +219,7 @@ int32_t sb_pool_step(struct specbatch_pool *pool)
     if (rc != SPECBATCH_OK)
         return rc;
     if ((rc = admit(pool)) != SPECBATCH_OK)
-        return sb_pool_end(pool, rc);
+        return end_pool(pool, rc);
     if ((rc = sb_sched_round(sched)) == SPECBATCH_OK)
         rc = keep_columns(pool);
     now = sb_port_now_ns();
@@ -239,7 +239,7 @@ int32_t sb_pool_step(struct specbatch_pool *pool)
     free_dropped(pool);
     if (rc == SPECBATCH_OK || rc == SPECBATCH_E_CANCELLED || rc == SPECBATCH_E_INTERRUPTED)
         return rc;
-    return sb_pool_end(pool, rc);
+    return end_pool(pool, rc);
 }
 
 int32_t sb_pool_run(struct specbatch_pool *pool)

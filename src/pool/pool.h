@@ -8,9 +8,9 @@
  *
  * Every request is one struct sb_seq from submission to result, and is found by its id. A
  * submission that fails leaves the pool as it was. What a request leaves in its slot may be kept
- * for later ones (prefix.h). A device error or a broken invariant is fatal,
- * and so is a callback that never returned (api.c notices that). A dead pool remembers the code and
- * the message, hands out what had finished, and can still be freed.
+ * for later ones (prefix.h). A device error or a broken invariant is fatal, and so is a callback
+ * that never returned (api.c notices that). A dead pool remembers the code and the message, hands
+ * out what had finished, and can still be freed.
  */
 #ifndef SB_POOL_H
 #define SB_POOL_H
@@ -100,10 +100,8 @@ int32_t sb_pool_next_event(struct specbatch_pool *pool, specbatch_event *event);
 void sb_pool_add_news(struct specbatch_pool *pool, struct sb_seq *seq);
 /* Takes it out of the list, if it is in it. */
 void sb_pool_remove_news(struct specbatch_pool *pool, struct sb_seq *seq);
-/* Ends a pool by a failure that it cannot go on from; the last error says what it was. Returns the
- * pool's fatal code: rc itself if that is one. */
-int32_t sb_pool_end(struct specbatch_pool *pool, int32_t rc);
-/* The same for a call between rounds, which only a fatal failure ends the pool in. Returns rc. */
+/* Ends the pool if a call between rounds failed with a fatal code; the last error says how. Returns
+ * rc. */
 int32_t sb_pool_end_if_fatal(struct specbatch_pool *pool, int32_t rc);
 /* Makes what ended a dead pool the last error, and returns its fatal code. */
 int32_t sb_pool_dead(const struct specbatch_pool *pool);

@@ -396,7 +396,7 @@ void sb_adapt_choose(struct sb_adapt *a, struct sb_round_row *rows, int32_t n, i
     a->asked = a->probing = 0;
     if (a->draft_len == 0 || n == 0)
         return;
-    a->cost[size].since++;
+    a->cost[size].since += a->cost[size].since < INT32_MAX;
     set_chances(a);
     if (plain_is_due(a, &a->cost[size], mixed)) {
         a->probing = 1;
@@ -550,7 +550,7 @@ void sb_adapt_learn(struct sb_adapt *a, const struct sb_round_row *rows, int32_t
     for (int32_t b = 0; b < n; b++)
         note_row(a, &rows[b]);
     a->credit *= CREDIT_DECAY;
-    a->quiet = a->asked > 0 ? 0 : a->quiet + 1;
+    a->quiet = a->asked > 0 ? 0 : a->quiet + (a->quiet < INT32_MAX);
     if (a->asked == 0)
         decay_counts(a);
     if (a->asked == 0 && !round->mixed) {

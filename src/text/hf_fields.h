@@ -1,7 +1,7 @@
 /*
  * What the readers of tokenizer.json and of the files beside it share (hf.c, hf_model.c,
- * hf_beside.c): the members of a component, and the
- * two ways to refuse it. Messages begin with the file and name the member.
+ * hf_beside.c): the members of a component, and the two ways to refuse it. Messages begin with the
+ * file and name the member.
  */
 #ifndef SB_HF_FIELDS_H
 #define SB_HF_FIELDS_H

@@ -8,8 +8,8 @@
  *           bpe.c        each word becomes ids;
  *   ids     tokenizer.c  puts the template's ids around them
  *
- * A loader (hf.c, spm.c) fills the tables once, and they are only read from then on. What a call
- * writes lies in its own `struct sb_work`, so calls on several threads never meet.
+ * A loader (hf.c, spm.c, gguf_vocab.c) fills the tables once, and they are only read from then on.
+ * What a call writes lies in its own `struct sb_work`, so calls on several threads never meet.
  *
  * The vocabulary and the added tokens share one table of pieces by id, as a piece may be both
  * (Llama's <s>). Token ids are int32_t; -1 means none.
@@ -251,7 +251,7 @@ int32_t sb_step_add(struct sb_step **out, struct sb_steps *steps, enum sb_step_k
  * 64 times as long. */
 int32_t sb_steps_check_growth(const struct sb_steps *first, const struct sb_steps *second,
                               const char *path, const char *what);
-/* How many times as long a list of steps makes a text at most: 65, by the check below. */
+/* How many times as long a list of steps makes a text at most: 65, by the check above. */
 size_t sb_steps_growth(const struct sb_steps *steps);
 void sb_steps_clear(struct sb_steps *steps);
 
