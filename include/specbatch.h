@@ -40,8 +40,8 @@
  * unless the comment says otherwise. Handles are opaque, and freeing NULL does nothing. Strings are
  * UTF-8; file names are whatever bytes the system takes. In the line of an error or of the log, a
  * '?' stands for what is not UTF-8 and for control characters. Token ids are int32_t, counts are
- * size_t. An option struct begins with its own size, zero means "the default" in each of its
- * fields, and it only ever grows at its end.
+ * size_t. An option struct begins with its own size, zero means "the default" in each field
+ * that has one, and it only ever grows at its end.
  *
  * Other languages. Constants are passed as int32_t, and flags as uint32_t. Flags are the constants
  * that are written as 1 << n. No struct has padding: a field begins where the one before it ends, a
@@ -350,7 +350,8 @@ typedef struct specbatch_model_options {
 
 /* Sets struct_size to `size`, and every other field within the first `size` bytes to its default.
  * `size` is the caller's sizeof(specbatch_model_options).
- * E_INVALID (options is NULL or size < sizeof(size_t)). Thread: any. Since 0.1. */
+ * E_INVALID (options is NULL, or size is less than sizeof(size_t) or above 4096). Thread: any.
+ * Since 0.1. */
 SPECBATCH_API int32_t specbatch_model_options_init(specbatch_model_options *options, size_t size);
 
 /*
@@ -641,9 +642,9 @@ enum {
     /* B sequences until all have finished. After every round they are realigned, which is to shift
      * them in their slots so that all end in one column (the paper's Algorithm 2). */
     SPECBATCH_POLICY_EQSPEC = 2,
-    /* Sequences that end in the same column already, out of a window of W. Others are realigned
-     * only if no column fills the batch (the paper's Algorithm 3; which rows are taken is this
-     * library's own rule). */
+    /* Sequences that end in the same column already, out of a window of W. Others are realigned if
+     * no column fills the batch, if one of them has waited too long, or at the end of the slots
+     * (the paper's Algorithm 3; which rows are taken is this library's own rule). */
     SPECBATCH_POLICY_EXSPEC = 3,
     /* Any B sequences; each is cut to the smallest accepted count of the round (the paper,
      * section 2). */
@@ -859,8 +860,8 @@ typedef struct specbatch_pool_options {
     /* K, the proposals for a row in a round at most: 1..64; 0: 5; -1: none. See
      * SPECBATCH_POOL_FIXED_K. */
     int32_t draft_len;
-    /* The most tokens that a prompt and its max_new may have together. 0: the target's context or
-     * 2048, whichever is smaller. */
+    /* The most tokens that a prompt and its max_new may have together: 1 to the target's context.
+     * 0: that or 2048, whichever is smaller. */
     int32_t max_len;
     /* The prompt tokens that a pass computes beside its decode rows at most: 1..8192; 0: 128. If
      * the model's fingerprint names spans, this is rounded up to whole spans (docs/cuda.md). */
@@ -918,8 +919,8 @@ SPECBATCH_API int32_t specbatch_pool_bytes(uint64_t *bytes, const specbatch_mode
  * their user pointers must outlive the pool, and the memory functions the pool's results too. The
  * caller frees the pool.
  *
- * E_INVALID, E_OPTIONS, E_NOMEM, E_BUDGET, E_VOCAB, E_NO_DEVICE, E_UNSUPPORTED (the device cannot
- * run the model's attention heads), E_DEVICE. Thread: any. Since 0.1.
+ * E_INVALID, E_OPTIONS, E_NOMEM, E_BUDGET, E_VOCAB, E_UNSUPPORTED (the device cannot run the
+ * model's attention heads), E_DEVICE. Thread: any. Since 0.1.
  */
 SPECBATCH_API int32_t specbatch_pool_create(specbatch_pool **out, specbatch_model *target,
                                             specbatch_draft *draft,
@@ -948,9 +949,8 @@ SPECBATCH_API void specbatch_pool_free(specbatch_pool *pool);
  * not fill a block is not kept. Pins may share their beginnings. *pin is a number that names this
  * pin; pins that are not undone end with the pool.
  *
- * On a device with spans (docs/cuda.md) tokens are kept as a prompt writes them that is less than a
- * span longer than the ids. Longer prompts write the tokens behind the last whole span otherwise,
- * and so compute those.
+ * On a device with spans (docs/cuda.md) tokens behind the ids' last whole span are kept for prompts
+ * that have no more whole spans, a prompt's last token not counted. Longer prompts compute them.
  *
  * E_INVALID (also: a pool without prefix_bytes, ids for less than a block or for more than
  * max_len), E_TOKEN, E_BUDGET (other pins have left too few blocks; nothing is changed), E_NOMEM,
@@ -1071,9 +1071,9 @@ typedef struct specbatch_mask_row {
  * there that it has not allowed; and it may be asked again for the same position.
  *
  * It is called by the rules for callbacks above, for all positions at once of a round's requests
- * that have the same function and user. In a round that speculates the first position of each
- * request comes in a call of its own: if it allows one token only, and that one does not end the
- * answer, the token is proposed without asking the draft, and the next position comes in another
+ * that have the same function and user. In a round that speculates the first positions of these
+ * requests come in a call before the others: where only one token is allowed, and that one does not
+ * end the answer, it is proposed without asking the draft, and the next position comes in another
  * call. If nothing is allowed, or before min_new only what would end the answer, the request ends
  * with E_NO_CHOICE. Returns 0; after any other value specbatch_pool_step returns E_CANCELLED, and
  * the step may be repeated. Since 0.2.
@@ -1179,7 +1179,7 @@ SPECBATCH_API int32_t specbatch_request_init(specbatch_request *request, size_t 
  * (id may be NULL) is the request's number: 1, 2, 3 and so on, in the order of submission. Several
  * answers have a number each, of which this is the first, and all of them count in queue_max.
  *
- * E_INVALID (also: an empty prompt, or max_new < 1), E_OPTIONS, E_TOO_LONG, E_TOKEN, E_QUEUE_FULL,
+ * E_INVALID (also: an empty prompt), E_OPTIONS, E_TOO_LONG, E_TOKEN, E_QUEUE_FULL,
  * E_NO_TOKENIZER, E_UNSUPPORTED (as specbatch_tokenize), E_NOMEM, E_BUSY, fatal. Thread: one at a
  * time. Since 0.1.
  */
@@ -1188,7 +1188,7 @@ SPECBATCH_API int32_t specbatch_pool_submit(specbatch_pool *pool, const specbatc
 
 /* Ends a request with the tokens it has. Its result is collected like any other and says
  * SPECBATCH_FINISH_CANCELLED; its tokens are the first of those that it would have got.
- * E_INVALID, E_NOT_FOUND (unknown, or finished already), E_NOMEM, E_BUSY, fatal.
+ * E_INVALID, E_NOT_FOUND (unknown, or finished already), E_BUSY, fatal.
  * Thread: one at a time. Since 0.1. */
 SPECBATCH_API int32_t specbatch_pool_cancel(specbatch_pool *pool, uint64_t id);
 
@@ -1259,7 +1259,7 @@ enum {
 };
 
 /* Filled by specbatch_pool_state. Times are in nanoseconds of a monotonic clock from the submission
- * on, and what has not happened yet counts until now. Since 0.2. */
+ * on. What has not happened yet counts until now, but for the first token. Since 0.2. */
 typedef struct specbatch_request_state {
     size_t struct_size;           /* sizeof(specbatch_request_state), set by the caller */
     int32_t state;                /* SPECBATCH_STATE_* */
@@ -1484,13 +1484,14 @@ typedef struct specbatch_audit_report {
 /*
  * Decodes a finished request once more, on the target alone, at batch 1 and without speculation,
  * and compares. `target` must have the digest of the model that made the result, and `request` must
- * be the request as it was submitted; its draft_len does not matter. Otherwise this is E_INVALID,
- * and the message says what differs. A cancelled or failed result is compared as far as it goes. Of
- * options (NULL: the defaults) the threads, memory functions, budget and max_len are used; policy,
- * batch and draft are not. A difference is not an error: the report tells it.
+ * be the request as it was submitted, but for its draft_len, draft_sources, priority, deadline_ns,
+ * answers and user. Otherwise this is E_INVALID, and the message says what differs. A cancelled or
+ * failed result is compared as far as it goes. Of options (NULL: the defaults) the threads, memory
+ * functions, budget and max_len are used; policy, batch and draft are not. A difference is not an
+ * error: the report tells it.
  *
  * E_INVALID, E_OPTIONS, E_NOMEM, E_BUDGET, E_TOO_LONG, E_TOKEN, E_NO_TOKENIZER, E_UNSUPPORTED,
- * E_CANCELLED (by the request's mask), E_NO_DEVICE, E_DEVICE. Thread: any. Since 0.1.
+ * E_CANCELLED (by the request's mask), E_DEVICE. Thread: any. Since 0.1.
  */
 SPECBATCH_API int32_t specbatch_audit(specbatch_model *target,
                                       const specbatch_pool_options *options,
