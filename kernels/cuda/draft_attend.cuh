@@ -267,7 +267,7 @@ __device__ __forceinline__ void make_heads(const attend_memory &m, const attend_
             second[e] = 0;
     }
     if (has_second && !job.is_query)
-        async_fence(); /* the next step reads the cache by bulk copies */
+        async_fence_global(); /* the next step reads the cache by bulk copies */
 }
 
 /* ------------------------------------------------------------------ keys */

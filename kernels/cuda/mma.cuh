@@ -35,8 +35,8 @@
  *                                   arrived; other threads see them after a barrier
  *   mbarrier_init(bar, arrivals)    makes the 8 bytes of shared memory at `bar` a barrier whose
  *                                   phases end after so many arrivals and after all bytes announced
- *                                   have come. One thread does this, then async_fence(), and the
- *                                   block meets at __syncthreads before anyone uses the barrier
+ *                                   have come. One thread does this, then async_fence_shared(),
+ *                                   and the block meets at __syncthreads before anyone uses it
  *   mbarrier_arrive(bar)            counts one arrival; what this thread did before is seen by
  *                                   whoever waits for the phase
  *   mbarrier_arrive_expect(bar, n)  announces n bytes more for this phase and counts one arrival
@@ -47,10 +47,10 @@
  *                                   come, n bytes are counted at `bar`. Addresses and n are
  *                                   multiples of 16. One thread does it for all. Whoever reads the
  *                                   bytes has waited at `bar`, or meets one who has
- *   async_fence()                   comes between ordinary stores and the bulk copies (or wgmma)
- *                                   that touch the same bytes: in the thread that stored, before
- *                                   the barrier that tells the others
- *   async_fence_shared()            the same for shared memory only, which is cheaper
+ *   async_fence_shared()            comes between ordinary stores to shared memory and the bulk
+ *                                   copies (or wgmma) that touch the same bytes: in the thread that
+ *                                   stored, before the barrier that tells the others
+ *   async_fence_global()            the same for device memory
  *   cluster_arrive(), cluster_wait()
  *                                   the barrier of a cluster, in two halves that all threads call
  *                                   by turns. Who has waited sees what all did before they arrived

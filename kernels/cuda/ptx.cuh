@@ -144,11 +144,12 @@ static __device__ __forceinline__ void mbarrier_init(shared_at bar, uint32_t arr
 }
 
 /* PTX ISA, "membar / fence": fence.proxy.async orders what this thread does by ordinary accesses
- * (the generic proxy) before what bulk copies and wgmma do (the async proxy). */
-static __device__ __forceinline__ void async_fence(void)
+ * (the generic proxy) before what bulk copies and wgmma do (the async proxy). Without a state space
+ * it would wait for the whole device, as __threadfence does. */
+static __device__ __forceinline__ void async_fence_global(void)
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("fence.proxy.async;" ::: "memory");
+    asm volatile("fence.proxy.async.global;" ::: "memory");
 #endif
 }
 

@@ -305,12 +305,7 @@ static bool is_before(const cluster_arrival *arrival, unsigned warp, uint64_t th
             (then == arrival->epoch[warp] && step < arrival->step[warp]));
 }
 
-void async_fence(bool only_shared)
-{
-    mine->fenced_at[true][running_index] = epoch;
-    if (!only_shared)
-        mine->fenced_at[false][running_index] = epoch;
-}
+void async_fence(bool of_shared) { mine->fenced_at[of_shared][running_index] = epoch; }
 
 moment check_now() { return moment{running_index, mine->epoch, mine->step[running_index / 32]}; }
 

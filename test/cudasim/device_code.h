@@ -127,7 +127,7 @@ void mbarrier_init(uintptr_t at, uint32_t arrivals);
 void mbarrier_arrive(uintptr_t at, uint32_t expected_bytes);
 bool mbarrier_test(uintptr_t at, uint32_t parity);
 void bulk_copy(uintptr_t to, const void *from, uint32_t bytes, uintptr_t mbarrier);
-void async_fence(bool only_shared);
+void async_fence(bool of_shared);
 /* Copies by a tensor map, from a column, row and plane on (tensor_map.cpp). */
 void tensor_copy(uintptr_t to, const CUtensorMap &map, const int from[3], uintptr_t mbarrier);
 

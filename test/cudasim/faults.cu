@@ -468,7 +468,7 @@ static __global__ void bulk(float *memory, float *out)
         mbarrier_init(empty + 8 * s, 32);
     }
     if (WRONG != NO_FENCE_AFTER_INIT && threadIdx.x == 0)
-        async_fence();
+        async_fence_shared();
     if (WRONG != NO_BARRIER_AFTER_INIT)
         __syncthreads();
     if (WRONG == NO_FENCE_AFTER_STORE) {
@@ -529,7 +529,7 @@ static __global__ void warpgroup(float *out, const __grid_constant__ CUtensorMap
 
     if (t == 0) {
         mbarrier_init(full, 1);
-        async_fence();
+        async_fence_shared();
         mbarrier_arrive_expect(full, TILE_BYTES);
         tensor_copy(at, map, {0, 0, 0}, full);
     }
@@ -551,7 +551,7 @@ static __global__ void warpgroup(float *out, const __grid_constant__ CUtensorMap
     if (WRONG == NO_WAIT_FOR_EMPTY && t == 0)
         tensor_copy(at, map, {0, 0, 0}, full);
     if (WRONG == STORES_TOO_EARLY) {
-        async_fence();
+        async_fence_shared();
         tile[t] = 0.0f;
     }
     if (WRONG != SUMS_NOT_AWAITED)

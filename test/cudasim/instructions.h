@@ -261,7 +261,7 @@ static inline void cluster_wait(void)
         cudasim::spin(cudasim::SPINS_FOR_CLUSTER, NULL, again);
 }
 
-static inline void async_fence(void) { cudasim::async_fence(false); }
+static inline void async_fence_global(void) { cudasim::async_fence(false); }
 static inline void async_fence_shared(void) { cudasim::async_fence(true); }
 
 #endif
