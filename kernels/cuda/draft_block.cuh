@@ -51,7 +51,7 @@ struct step_args {
     panels embed, head; /* head.n_out: ids that may be proposed, and whose logits are stored */
     const float *final_norm;
     float *x, *qkv;
-    tagged *tagged_x; /* [TAGGED_ROWS, hidden], which takes the place of x in steps of few tokens */
+    tagged *tagged_x; /* [TAGGED_ROWS, tagged_pitch], in place of x in steps of few tokens */
     uint16_t *attended, *act;
     int32_t *ids;
     float *logits; /* [n_out, logits_stride] of the only step, for another kernel; or NULL */

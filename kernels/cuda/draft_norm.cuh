@@ -64,34 +64,50 @@ struct known_rows {
     }
 };
 
+/* Where column k of a row with tags lies, and how many elements such a row has. Of 128 columns a
+ * lane of a warp has four: the first two of all lanes lie side by side, and behind them the last
+ * two, so that no load of a warp takes half of a sector. */
+enum { TAGGED_HALF = 64 };
+static __device__ __forceinline__ int tagged_at(int k)
+{
+    return (k & ~127) | (k & 2) * (TAGGED_HALF / 2) | (k & 124) / 2 | (k & 1);
+}
+static __host__ __device__ __forceinline__ int tagged_pitch(int hidden)
+{
+    return (hidden + 2 * TAGGED_HALF - 1) / (2 * TAGGED_HALF) * (2 * TAGGED_HALF);
+}
+
 /* Rows whose elements are known when they have this tag. */
 struct awaited_rows {
     const tagged *x;
     int hidden;
     unsigned tag;
 
-    __device__ __forceinline__ bool take(float4 &to, const tagged *from) const
+    __device__ __forceinline__ unsigned differ(const tagged_pair &a) const
     {
-        const tagged_pair a = load_tagged(from), b = load_tagged(from + 2);
-
-        to = {a.of[0].value, a.of[1].value, b.of[0].value, b.of[1].value};
-        return SB_CUDA_FAULT(ROWS_NOT_AWAITED) || (a.of[0].tag == tag && a.of[1].tag == tag &&
-                                                   b.of[0].tag == tag && b.of[1].tag == tag);
+        return (a.of[0].tag ^ tag) | (a.of[1].tag ^ tag);
     }
     /* Asks for all before it looks at any, and says whether all are known. */
     template <int N>
     __device__ __forceinline__ bool take_all(float4 (&to)[N], const int (&row)[N], int n,
                                              int k) const
     {
-        bool are_known = true;
+        tagged_pair first[N], last[N];
+        unsigned unknown = 0;
 
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            to[i] = {0.0f, 0.0f, 0.0f, 0.0f};
-            if (i < n && k < hidden)
-                are_known &= take(to[i], x + (int64_t)row[i] * hidden + k);
+            const tagged *from = x + row[i] * tagged_pitch(hidden) + tagged_at(k);
+            first[i] = load_tagged(from, i < n && k < hidden);
+            last[i] = load_tagged(from + TAGGED_HALF, i < n && k < hidden);
         }
-        return are_known;
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            const tagged_pair &a = first[i], &b = last[i];
+            to[i] = {a.of[0].value, a.of[1].value, b.of[0].value, b.of[1].value};
+            unknown |= i < n && k < hidden ? differ(a) | differ(b) : 0;
+        }
+        return SB_CUDA_FAULT(ROWS_NOT_AWAITED) || unknown == 0;
     }
     /* As that of known rows. */
     template <int N>

@@ -169,12 +169,13 @@ __device__ __forceinline__ void add_product(running_block &block, const step_arg
     const global_inputs inputs = {from, w.ld, m};
     const bool has_tags = block.has_tags(a, step);
     const auto at = [&](int o, int r) { return (int64_t)r * a.hidden + o; };
+    const auto with_tag = [&](int o, int r) { return r * tagged_pitch(a.hidden) + tagged_at(o); };
 
     product<TYPE>(
         block, a, w, inputs, m, !has_tags,
         [&](int o, int r) {
             return o < 0 || r >= m ? 0.0f
-                   : has_tags      ? __ldcg(&a.tagged_x[at(o, r)].value)
+                   : has_tags      ? __ldcg(&a.tagged_x[with_tag(o, r)].value)
                                    : __ldcg(a.x + at(o, r));
         },
         [&](int o, int r, float sum, float x) {
@@ -183,7 +184,7 @@ __device__ __forceinline__ void add_product(running_block &block, const step_arg
             if (o < 0 || r >= m)
                 return;
             if (has_tags)
-                store_tagged(a.tagged_x + at(o, r), all, block.tag_of(step, half + 1));
+                store_tagged(a.tagged_x + with_tag(o, r), all, block.tag_of(step, half + 1));
             if (!has_tags || half + 1 == 2 * a.n_layers)
                 a.x[at(o, r)] = all;
         });
@@ -204,7 +205,8 @@ __device__ __forceinline__ void embed(const running_block &block, const step_arg
         const bool is_known = id >= 0 && id < a.vocab;
         const float value = widened<TYPE>(is_known ? a.embed.element(id, k) : 0);
         if (block.has_tags(a, step))
-            store_tagged(a.tagged_x + i, value, block.tag_of(step, 0));
+            store_tagged(a.tagged_x + token * tagged_pitch(a.hidden) + tagged_at(k), value,
+                         block.tag_of(step, 0));
         else
             a.x[i] = value;
     }
@@ -462,7 +464,7 @@ struct memory_parts {
         const size_t before = (sizeof *shared + counted + (size_t)n_layers * sizeof *layers + 15) /
                               16 * 16;
         x = (tagged *)((char *)memory + before);
-        bytes = before + (size_t)TAGGED_ROWS * (size_t)hidden * sizeof *x;
+        bytes = before + (size_t)TAGGED_ROWS * (size_t)tagged_pitch(hidden) * sizeof *x;
     }
 };
 

@@ -94,7 +94,7 @@ struct stream_tables {
     __device__ __forceinline__ void set_storing(unsigned is_so)
     {
         if (threadIdx.x == 0)
-            store_release_shared(&is_storing, is_so);
+            store_relaxed_shared(&is_storing, is_so);
     }
 
     static __host__ __device__ __forceinline__ int bytes(int n_layers)

@@ -28,10 +28,13 @@
  *   load_relaxed(at)             Reads such a word, and says nothing of others' stores.
  *   store_release_shared(at, n)  Stores to a word of shared memory. Who reads it by
  *   load_acquire_shared(at)      sees what this thread has stored, or has itself seen, before.
+ *   store_relaxed_shared(at, n)  Stores to such a word, says nothing of other stores, and waits for
+ *                                none.
  *   store_tagged(at, value, tag) Stores a float and a number together. Who finds that number by
  *                                load_tagged there has that float, without a fence, and knows
  *                                nothing of other stores.
- *   load_tagged(at)              Two of them that follow each other, at a multiple of 16 bytes.
+ *   load_tagged(at, is_there)    Two of them that follow each other, at a multiple of 16 bytes, or
+ *                                zeros, without a branch, so that several loads are on their way.
  *   inc_acq_rel(at, most)        Adds 1 to a word, or makes it 0 where it is `most`, and returns
  *                                what it was. It does what add_release does and what load_acquire
  *                                does.
@@ -84,13 +87,14 @@ static __device__ __forceinline__ void store_tagged(tagged *at, float value, uns
                  : "memory");
 }
 
-static __device__ __forceinline__ tagged_pair load_tagged(const tagged *at)
+static __device__ __forceinline__ tagged_pair load_tagged(const tagged *at, bool is_there)
 {
-    uint64_t a, b;
+    uint64_t a = 0, b = 0;
 
-    asm volatile("ld.relaxed.gpu.global.v2.b64 {%0,%1},[%2];"
-                 : "=l"(a), "=l"(b)
-                 : "l"(__cvta_generic_to_global(at))
+    asm volatile("{ .reg .pred there; setp.ne.u32 there,%3,0;"
+                 "  @there ld.relaxed.gpu.global.v2.b64 {%0,%1},[%2]; }"
+                 : "+l"(a), "+l"(b)
+                 : "l"(__cvta_generic_to_global(at)), "r"((unsigned)is_there)
                  : "memory");
     return {{{__uint_as_float((uint32_t)a), (unsigned)(a >> 32)},
              {__uint_as_float((uint32_t)b), (unsigned)(b >> 32)}}};
@@ -150,6 +154,14 @@ static __device__ __forceinline__ void store_release_shared(unsigned *at, unsign
 {
     asm volatile(
         "st.release.cta.shared::cta.u32 [%0],%1;" ::"r"((uint32_t)__cvta_generic_to_shared(at)),
+        "r"(n)
+        : "memory");
+}
+
+static __device__ __forceinline__ void store_relaxed_shared(unsigned *at, unsigned n)
+{
+    asm volatile(
+        "st.relaxed.cta.shared::cta.u32 [%0],%1;" ::"r"((uint32_t)__cvta_generic_to_shared(at)),
         "r"(n)
         : "memory");
 }

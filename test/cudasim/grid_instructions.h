@@ -47,10 +47,12 @@ static inline void store_tagged(tagged *at, float value, unsigned tag)
     cudasim::atomic(at, [value, tag](tagged) { return tagged{value, tag}; });
 }
 
-static inline tagged_pair load_tagged(const tagged *at)
+static inline tagged_pair load_tagged(const tagged *at, bool is_there)
 {
-    tagged_pair pair;
+    tagged_pair pair = {};
 
+    if (!is_there)
+        return pair;
     if ((uintptr_t)at % 16)
         cudasim::misaligned(at, 16);
     for (int i = 0; i < 2; i++)
@@ -63,6 +65,8 @@ static inline void store_release_shared(unsigned *at, unsigned n)
 {
     cudasim::atomic(at, [n](unsigned) { return n; });
 }
+
+static inline void store_relaxed_shared(unsigned *at, unsigned n) { store_release_shared(at, n); }
 
 static inline unsigned load_acquire_shared(const unsigned *at) { return load_relaxed(at); }
 
