@@ -1487,8 +1487,8 @@ typedef struct specbatch_audit_report {
  * be the request as it was submitted, but for its draft_len, draft_sources, priority, deadline_ns,
  * answers and user. Otherwise this is E_INVALID, and the message says what differs. A cancelled or
  * failed result is compared as far as it goes. Of options (NULL: the defaults) the threads, memory
- * functions, budget and max_len are used; policy, batch and draft are not. A difference is not an
- * error: the report tells it.
+ * functions, budget and max_len are used, and there is room for the result in any case; policy,
+ * batch and draft are not. A difference is not an error: the report tells it.
  *
  * E_INVALID, E_OPTIONS, E_NOMEM, E_BUDGET, E_TOO_LONG, E_TOKEN, E_NO_TOKENIZER, E_UNSUPPORTED,
  * E_CANCELLED (by the request's mask), E_DEVICE. Thread: any. Since 0.1.

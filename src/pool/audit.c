@@ -64,6 +64,8 @@ static int32_t replay(struct specbatch_pool **out, struct specbatch_model *targe
     options.draft_len = 0;
     options.cache_columns = 0;
     options.flags &= ~(uint32_t)SPECBATCH_POOL_GROW_SLOTS;
+    if (options.max_len < got->max_tokens)
+        options.max_len = got->max_tokens;
     options.prefix_bytes = 0; /* what is compared with is computed from the beginning */
     plain.draft_len = 0;
     plain.deadline_ns = 0;

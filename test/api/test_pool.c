@@ -712,6 +712,41 @@ static void test_the_audit_refuses_another_request_or_model(void)
     CHECK_INT(meter.now, 0);
 }
 
+static specbatch_result *answer(specbatch_pool *pool, const specbatch_request *request)
+{
+    return specbatch_pool_submit(pool, request, NULL) == SPECBATCH_OK &&
+                   run_to_end(pool) == SPECBATCH_OK
+               ? take(pool)
+               : NULL;
+}
+
+/* There is room for what the result had room for, though the default of max_len is less. */
+static void test_the_audit_of_a_long_request(void)
+{
+    specbatch_pool_options options = small_options(SPECBATCH_POLICY_PLAIN);
+    specbatch_audit_report report = SPECBATCH_AUDIT_REPORT_INIT;
+    specbatch_request request = small_request(1);
+    specbatch_model *model = NULL;
+    specbatch_pool *pool;
+    specbatch_result *first, *result;
+    size_t n;
+
+    options.max_len = N_PROMPT + 2100;
+    CHECK_OK(specbatch_model_open(&model, "examples/demo/draft", NULL));
+    CHECK_OK(specbatch_pool_create(&pool, model, NULL, &options));
+    CHECK((first = answer(pool, &request)) != NULL);
+    request.max_new = 2100;
+    request.stop_ids = specbatch_result_tokens(first, &n);
+    request.n_stop_ids = 1;
+    CHECK((result = answer(pool, &request)) != NULL);
+    specbatch_pool_free(pool);
+    CHECK_OK(specbatch_audit(model, NULL, &request, result, &report));
+    CHECK_INT(report.equal, 1);
+    specbatch_result_free(first);
+    specbatch_result_free(result);
+    specbatch_model_close(model);
+}
+
 /* A model in another class has the same digest, so it is not refused: the report tells what the
  * other class computes. Weights in bf16, so that SPLIT is not F32. */
 static void test_the_audit_tells_classes_apart(void)
@@ -793,6 +828,7 @@ RUN(test_a_dead_pool_says_so_and_gives_out_what_it_had);
 RUN(test_a_step_that_fails_is_fatal_by_its_code);
 RUN(test_the_audit_confirms_and_finds);
 RUN(test_the_audit_refuses_another_request_or_model);
+RUN(test_the_audit_of_a_long_request);
 RUN(test_the_audit_tells_classes_apart);
 RUN(test_a_pool_takes_what_it_says);
 close_pair();
