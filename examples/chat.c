@@ -24,7 +24,7 @@
 struct chat {
     const char *target_dir, *system;
     struct ex_strings drafts;
-    int32_t max_new, draft_len, threads, compute, weights, format, no_think, fixed_k;
+    int32_t max_new, draft_len, threads, device, compute, kv, weights, format, no_think, fixed_k;
     uint64_t prefix_bytes;
     specbatch_sampling sampling;
 
@@ -228,6 +228,7 @@ static int take_line(struct chat *chat, const char *line, size_t length)
         print_stats(chat);
     else if (line[0] == '/' && line[1] != '/')
         printf(
+            "unknown command; there are\n"
             "/reset  begin a new conversation\n/stats  speed so far\n/quit   end; so does Ctrl-D\n"
             "//...   a message that begins with a slash\n");
     else if (length > 0) {
@@ -266,7 +267,7 @@ static int talk(struct chat *chat)
 
 static int read_arguments(struct chat *chat, int argc, char **argv)
 {
-    struct ex_option options[12 + EX_SAMPLING_OPTIONS] = {
+    struct ex_option options[14 + EX_SAMPLING_OPTIONS] = {
         {"--target", "DIR", EX_STRING, &chat->target_dir, 0, 0,
          "checkpoint, or a GGUF file; required"},
         {"--draft", "DIR|ngram|table:FILE", EX_STRINGS, &chat->drafts, 0, 0,
@@ -284,14 +285,16 @@ static int read_arguments(struct chat *chat, int argc, char **argv)
         {"--prefix-bytes", "BYTES", EX_BYTES, &chat->prefix_bytes, 0, 0,
          "for what is not computed again; 64M, 2G (256M)"},
         {"--threads", "N", EX_INT, &chat->threads, 1, 256, "threads (one for each processor)"},
+        {"--device", "cpu|cuda", EX_CHOICE, &chat->device, 0, 0, "where the models run (cpu)"},
         {"--compute", "auto|bf16|f32|split|int8", EX_CHOICE, &chat->compute, 0, 0,
          "class of the products (auto)"},
+        {"--kv", "auto|f32|bf16|f16", EX_CHOICE, &chat->kv, 0, 0, "type of the caches (auto)"},
         {"--weights", "auto|q8|q4", EX_CHOICE, &chat->weights, 0, 0,
          "quantise the matrices when loading (auto: as they are stored)"},
     };
     int parsed;
 
-    ex_sampling_options(options + 12, &chat->sampling);
+    ex_sampling_options(options + 14, &chat->sampling);
     chat->max_new = 512;
     chat->prefix_bytes = (uint64_t)256 << 20;
     parsed = ex_args_parse(options, sizeof options / sizeof options[0], argc, argv,
@@ -310,12 +313,14 @@ static int open_all(struct chat *chat)
     specbatch_pool_options pool = SPECBATCH_POOL_OPTIONS_INIT;
     int32_t context;
 
+    model.device = chat->device;
     model.compute = chat->compute;
+    model.kv = chat->kv;
     model.weights = chat->weights;
     if (specbatch_model_open(&chat->target, chat->target_dir, &model) != SPECBATCH_OK)
         return ex_complain("--target: %s", specbatch_last_error());
     if (chat->format == SPECBATCH_CHAT_AUTO && specbatch_model_chat_format(chat->target) < 0)
-        return ex_complain("--chat: %s", specbatch_last_error());
+        return ex_complain("--chat: %s; raw takes the text as it is", specbatch_last_error());
     if (chat->drafts.n > 0 && !ex_open_draft(&chat->draft, chat->drafts.at, chat->drafts.n, &model))
         return 0;
     context = specbatch_model_context(chat->target);

@@ -778,7 +778,8 @@ typedef struct specbatch_draft_row {
  * The functions of a caller's draft; all but propose may be NULL. Each gets `user`. They are called
  * by the rules for callbacks above, on the thread that is inside the pool: so if the pools of one
  * draft run on several threads, they are called on several threads at once. Requests of different
- * pools may have the same number.
+ * pools may have the same number. A pool whose draft length adapts (without SPECBATCH_POOL_FIXED_K)
+ * does not ask in rounds that speculate for no row.
  */
 typedef struct specbatch_draft_ops {
     size_t struct_size; /* sizeof(specbatch_draft_ops) */

@@ -74,9 +74,9 @@ install: $(SHARED) $(ARCHIVE) $(MODULE) $(PROGRAMS) ## install library, programs
 	$(if $(MODULE),install -m 755 $(MODULE) $(DESTDIR)$(LIBDIR))
 	install -m 644 $(HEADERS) $(DESTDIR)$(INCLUDEDIR)
 	$(if $(STATIC),install -D -m 644 pkgconfig/LICENSE.yajl $(DESTDIR)$(DOC_DIR)/LICENSE.yajl)
-	$(call fill_pc,$(PC_PREFIX),$(FROM_PREFIX_LIBDIR),$(FROM_PREFIX_INCLUDEDIR)) \
+	$(Q)$(call fill_pc,$(PC_PREFIX),$(FROM_PREFIX_LIBDIR),$(FROM_PREFIX_INCLUDEDIR)) \
 	    >$(DESTDIR)$(PC_DIR)/specbatch.pc
-	$(foreach file,$(CMAKE_FILES),$(fill_cmake) pkgconfig/$(file).in \
+	$(Q)$(foreach file,$(CMAKE_FILES),$(fill_cmake) pkgconfig/$(file).in \
 	    >$(DESTDIR)$(CMAKE_DIR)/$(file) &&) :
 uninstall:              ## remove what install put there
 	rm -f $(INSTALLED:%=$(DESTDIR)%)
