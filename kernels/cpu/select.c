@@ -159,10 +159,15 @@ static int32_t select_sampled(const struct sb_select *args, int64_t i, float *ro
     return id;
 }
 
-/* Whether the row's sampler is not greedy. */
+/* Whether the row's sampler is not greedy at its position. */
 static int is_sampled(const struct sb_select *args, int64_t i)
 {
-    return args->samplers && !sampling_of(args->samplers, i).row->is_greedy;
+    struct sampling at;
+
+    if (!args->samplers)
+        return 0;
+    at = sampling_of(args->samplers, i);
+    return at.position < at.row->greedy_from;
 }
 
 static void select_row(const struct sb_select *args, int64_t i)

@@ -157,6 +157,12 @@ __device__ float changed(const struct sampling &at, struct change change, int32_
     return s == s ? s : -INFINITY;
 }
 
+/* Whether nothing of the row's sampler is in force. */
+__device__ bool is_greedy(const struct sampling &at)
+{
+    return at.position >= at.rule->greedy_from;
+}
+
 /* Whether anything may change logits of the row. */
 __device__ bool is_changed(const struct sampling &at)
 {

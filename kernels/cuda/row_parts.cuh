@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     if (want_of(scores, args.at[i]).given >= 0)
         return;
     const struct sampling at = sampling_of(samplers, i);
-    if (at.rule->is_greedy || is_changed(at))
+    if (is_greedy(at) || is_changed(at))
         return;
     const struct top top = top_of_parts(parts, i, tops);
     const enum part_way way = top.has_nan ? ROW_ALONE : way_of(at.rule, false, top, parts);

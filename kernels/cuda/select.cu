@@ -101,10 +101,10 @@ struct sample_memory {
     struct scale scale; /* by the logits as they are; thread 0's */
 };
 
-/* Whether the row's sampler is not greedy. A row with a given id may have none. */
+/* Whether the row's sampler is not greedy at its position. A row with a given id may have none. */
 static __device__ bool is_sampled(const struct sb_samplers &samplers)
 {
-    return !sampling_of(samplers, (int32_t)blockIdx.x).rule->is_greedy;
+    return !is_greedy(sampling_of(samplers, (int32_t)blockIdx.x));
 }
 
 /* Selects by a sampler that is not greedy. *logprob becomes that of the token, by memory->scale, or

@@ -209,8 +209,8 @@ struct sb_sampler {
     int32_t n_bias, bias_at;       /* lists[bias_at ..] are ids, and then as many floats */
     int32_t n_bans, bans_at;       /* lists[bans_at ..] are ids */
     int32_t ban_before;
-    int32_t mask_at;   /* where the row's masks begin, in words; -1: it has none */
-    int32_t is_greedy; /* 1: nothing of all this is in force */
+    int32_t mask_at;     /* where the row's masks begin, in words; -1: it has none */
+    int32_t greedy_from; /* the first position for which nothing of all this is in force */
 };
 
 /* The samplers of a round's rows, and what they point to. All pointers dev. */

@@ -9,7 +9,7 @@
 
 /* A rule by which the largest logit is chosen, for sequences without one. */
 static const struct sb_sampler greedy = {
-    .top_p = 1.0f, .typical_p = 1.0f, .repetition = 1.0f, .mask_at = -1, .is_greedy = 1};
+    .top_p = 1.0f, .typical_p = 1.0f, .repetition = 1.0f, .mask_at = -1};
 
 static int has_penalties(const struct sb_sampler *rule)
 {
@@ -152,8 +152,11 @@ static void fill_one(struct sb_sampler_block *block, struct sb_sampler *sampler,
         add_list(block, seq->sampling->bias, sampler->n_bias);
     }
     add_bans(block, sampler, seq, config);
-    sampler->is_greedy = sampler->temperature == 0.0f && sampler->n_listed == 0 &&
-                         sampler->n_bias == 0 && sampler->n_bans == 0;
+    /* Bans alone end with min_new tokens: a row may reach that among its proposals. */
+    sampler->greedy_from = sampler->temperature > 0.0f || sampler->n_listed > 0 ||
+                                   sampler->n_bias > 0
+                               ? INT32_MAX
+                               : sampler->ban_before;
 }
 
 void sb_sampler_block_fill(struct sb_sampler_block *block, const struct specbatch_model *model,
@@ -185,7 +188,7 @@ void sb_sampler_block_mask(struct sb_sampler_block *block, int32_t b, int32_t at
     struct sb_sampler *sampler = (struct sb_sampler *)(void *)block->host + b;
 
     sampler->mask_at = at;
-    sampler->is_greedy = 0;
+    sampler->greedy_from = INT32_MAX;
 }
 
 size_t sb_sampler_block_used(const struct sb_sampler_block *block)

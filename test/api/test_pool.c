@@ -2,6 +2,8 @@
  * The life of requests through the public API: refusals that change nothing, stopping, streaming,
  * cancelling, callbacks that misbehave, pools that die, and the memory a pool takes.
  */
+#include <float.h>
+
 #include "sbtest.h"
 #include "support/metered.h"
 #include "support/small_pool.h"
@@ -472,13 +474,70 @@ static void test_nan_logits_end_one_request(void)
     specbatch_model_close(sick);
 }
 
+static const struct sb_backend *sound;
+
+/* Selects from logits of which one is the largest float and a later one infinite. */
+static void select_infinite(struct sb_exec *exec, const struct sb_select *args)
+{
+    for (int32_t i = 0; i < args->m; i++) {
+        args->logits[i * (int64_t)args->stride + 3] = FLT_MAX;
+        args->logits[i * (int64_t)args->stride + 9] = INFINITY;
+    }
+    sound->select(exec, args);
+}
+
+/* Where min_new is reached among the proposals of a row, the sampler that bans what would end the
+ * answer chooses before it, and the greedy rule behind it. The sampler takes infinity for the
+ * largest float, and the greedy rule does not. */
+static void test_infinite_logits_where_min_new_ends(void)
+{
+    specbatch_pool_options options = small_options(SPECBATCH_POLICY_RAGGED);
+    const specbatch_ngram_options from_one = {.struct_size = sizeof from_one, .min_match = 1};
+    specbatch_request request = small_request(12);
+    struct sb_backend infinite;
+    specbatch_model *model = NULL;
+    specbatch_draft *ngrams = NULL;
+    specbatch_pool *pool;
+    specbatch_result *results[2];
+
+    request.min_new = 6;
+    request.stop_ids = prompt;
+    request.n_stop_ids = 1;
+    request.flags |= SPECBATCH_REQUEST_LOGPROBS | SPECBATCH_REQUEST_FILTERED_LOGPROBS;
+    CHECK_OK(specbatch_model_open(&model, TARGET, NULL));
+    CHECK_OK(specbatch_draft_from_ngrams(&ngrams, &from_one));
+    sound = model->backend;
+    infinite = *sound;
+    infinite.select = select_infinite;
+    model->backend = &infinite;
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(specbatch_pool_create(&pool, model, i == 0 ? NULL : ngrams, &options));
+        CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
+        CHECK_OK(run_to_end(pool));
+        CHECK((results[i] = take(pool)) != NULL);
+        specbatch_pool_free(pool);
+    }
+    CHECK(specbatch_result_accepted(results[1]) > 0);
+    CHECK_INT(specbatch_result_tokens(results[0], NULL)[5], 3);
+    CHECK_INT(specbatch_result_tokens(results[0], NULL)[6], 9);
+    CHECK_MEM(specbatch_result_tokens(results[1], NULL), specbatch_result_tokens(results[0], NULL),
+              12 * sizeof(int32_t));
+    CHECK_MEM(specbatch_result_logprobs(results[1], NULL),
+              specbatch_result_logprobs(results[0], NULL), 12 * sizeof(float));
+    model->backend = sound;
+    specbatch_result_free(results[0]);
+    specbatch_result_free(results[1]);
+    specbatch_draft_release(ngrams);
+    specbatch_model_close(model);
+}
+
 static void test_nan_in_the_draft_costs_only_time(void)
 {
     const specbatch_pool_options options = small_options(SPECBATCH_POLICY_RAGGED);
     const specbatch_request request = small_request(20);
     specbatch_model *sick;
     specbatch_pool *pool;
-    specbatch_result *result, *sound;
+    specbatch_result *result, *other;
 
     CHECK_OK(specbatch_model_open(&sick, DRAFT, NULL));
     sick->final_norm[0] = NAN;
@@ -491,11 +550,11 @@ static void test_nan_in_the_draft_costs_only_time(void)
     CHECK_OK(specbatch_pool_create(&pool, target, NULL, &options));
     CHECK_OK(specbatch_pool_submit(pool, &request, NULL));
     CHECK_OK(run_to_end(pool));
-    CHECK((sound = take(pool)) != NULL);
-    CHECK_MEM(specbatch_result_tokens(result, NULL), specbatch_result_tokens(sound, NULL),
+    CHECK((other = take(pool)) != NULL);
+    CHECK_MEM(specbatch_result_tokens(result, NULL), specbatch_result_tokens(other, NULL),
               20 * sizeof(int32_t));
     specbatch_result_free(result);
-    specbatch_result_free(sound);
+    specbatch_result_free(other);
     specbatch_pool_free(pool);
     specbatch_model_close(sick);
 }
@@ -608,6 +667,7 @@ RUN(test_sorting_by_length_keeps_the_ids);
 RUN(test_a_callback_may_not_use_its_pool);
 RUN(test_a_callback_may_stop_the_step_and_go_on);
 RUN(test_nan_logits_end_one_request);
+RUN(test_infinite_logits_where_min_new_ends);
 RUN(test_nan_in_the_draft_costs_only_time);
 RUN(test_a_dead_pool_says_so_and_gives_out_what_it_had);
 RUN(test_a_step_that_fails_is_fatal_by_its_code);

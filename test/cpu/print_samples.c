@@ -38,7 +38,7 @@ static int read_row(struct sb_sampler *r, int32_t *tokens, float *logits, int32_
 {
     unsigned long long seed;
 
-    *r = (struct sb_sampler){.mask_at = -1, .window = MOST};
+    *r = (struct sb_sampler){.mask_at = -1, .greedy_from = INT32_MAX, .window = MOST};
     if (scanf("%llu %f %d %f %f %f %f", &seed, &r->temperature, &r->top_k, &r->top_p, &r->typical_p,
               &r->min_p, &r->repetition) != 7)
         return 0;

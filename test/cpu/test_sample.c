@@ -296,6 +296,7 @@ static void test_large_filters(void)
         sampler.seed = (uint64_t)turn << 33;
         sampler.temperature = turn % 3 ? 1.0f : 0.8f;
         sampler.n_tokens = 1;
+        sampler.greedy_from = INT32_MAX;
         sampler.mask_at = -1;
         for (int i = 0; i < LARGE; i++) {
             logits[i] *= 10.0f;

@@ -50,8 +50,7 @@ static void make_rows(int32_t limit, int32_t n_finite)
                                                .repetition = 1.0f,
                                                .n_tokens = 6,
                                                .mask_at = -1,
-                                               .seed = (uint64_t)r,
-                                               .is_greedy = 1};
+                                               .seed = (uint64_t)r};
         rows.wants[rows.at[r]] = (struct sb_want){.given = -1, .n_top = (r * 9 + 1) % (TOP + 1)};
     }
     rows.all = (struct sb_samplers){.rows = rows.samplers,
@@ -181,7 +180,7 @@ static void make_samplers(void)
     for (int r = 0; r < M; r++) {
         struct sb_sampler *s = &rows.samplers[r];
         rows.wants[rows.at[r]].is_filtered = 1;
-        s->is_greedy = 0;
+        s->greedy_from = INT32_MAX;
         s->n_bias = r % 2 ? 2 : 0;
         s->temperature = 0.5f + 0.3f * (float)r;
         s->top_k = r == 1 || r == 5 ? 10 : 0;
@@ -237,7 +236,7 @@ static void test_filtered_scores_of_greedy_rows(void)
     for (int turn = 0; turn < 2; turn++) {
         for (int r = 0; r < M; r++) {
             rows.wants[r].is_filtered = 1;
-            rows.samplers[r].is_greedy = turn == 0;
+            rows.samplers[r].greedy_from = turn == 0 ? 0 : INT32_MAX;
         }
         tell(&other, &ways[0]);
         CHECK_MEM(&other, &told, sizeof told);
@@ -251,6 +250,7 @@ static void test_filtered_scores_of_greedy_rows(void)
                                                    .n_tokens = 6,
                                                    .mask_at = -1,
                                                    .n_bias = 2,
+                                                   .greedy_from = INT32_MAX,
                                                    .temperature = (float)turn};
             if (turn == 0)
                 rows.samplers[r].top_k = 3; /* has no effect */

@@ -425,6 +425,7 @@ static void open_pass(struct lab *lab)
                                      .top_p = 1.0f,
                                      .typical_p = 1.0f,
                                      .repetition = 1.0f,
+                                     .greedy_from = INT32_MAX,
                                      .mask_at = -1};
     int32_t pos[MOST], seq[MOST], at[MOST], cap[MOST], start[MOST], from[MOST], len[MOST];
     int64_t base[MOST];

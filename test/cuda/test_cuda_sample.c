@@ -203,6 +203,7 @@ static void test_filters(void)
         sampler.seed = (uint64_t)turn << 33;
         sampler.temperature = turn % 3 ? 1.0f : 0.8f;
         sampler.n_tokens = 1;
+        sampler.greedy_from = INT32_MAX;
         sampler.mask_at = -1;
         for (int i = 0; i < n; i++)
             logits[i] = turn < 2 * COUNT(filters) ? rintf(logits[i] * 10.0f) : logits[i] * 10.0f;
@@ -271,7 +272,7 @@ static const struct sb_sampler in_parts[] = {
     {.temperature = 1.0f, .top_p = 1.0f, .typical_p = 1.0f, .top_k = 1},
     {.temperature = 1.0f, .top_p = 1.0f, .typical_p = 1.0f, .top_k = 3000},
     {.temperature = 1.0f, .top_p = 1.0f, .typical_p = 1.0f, .top_k = 9, .n_bias = 1},
-    {.top_p = 1.0f, .typical_p = 1.0f, .is_greedy = 1}};
+    {.top_p = 1.0f, .typical_p = 1.0f}};
 
 /* Rows of a vocabulary in parts, all in one launch, so that each has to find what is its own.
  * turn: how logits are spread, from all different to nearly all equal, where no list has room */
@@ -305,6 +306,7 @@ static void check_rows_in_parts(int32_t n, int turn)
         rows[i].seed = (uint64_t)(turn * ROWS + i);
         rows[i].n_tokens = 1;
         rows[i].mask_at = -1;
+        rows[i].greedy_from = rows[i].temperature > 0.0f ? INT32_MAX : 0;
         places[i] = STRIDE * i;
         pos[i] = turn;
         out[i] = i;

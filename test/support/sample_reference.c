@@ -230,18 +230,20 @@ int32_t sample_reference(double *logprob, struct sample_left *left, const float 
     const int32_t token = all->out[i], b = all->id_at[token] / all->row_stride,
                   j = all->id_at[token] % all->row_stride, p = all->pos[token] + 1;
     const struct sb_sampler *r = &all->rows[b];
+    const int is_greedy = p >= r->greedy_from;
+    const float most = is_greedy ? INFINITY : FLT_MAX;
     float *s = cpu_memory((size_t)limit * sizeof *s);
     int32_t top = 0;
 
     memcpy(s, logits, (size_t)limit * sizeof *s);
-    if (!r->is_greedy)
+    if (!is_greedy)
         change(s, limit, all, r, b, j, p);
     for (int32_t id = 1; id < limit; id++)
-        if (fminf(s[id], FLT_MAX) > fminf(s[top], FLT_MAX))
+        if (fminf(s[id], most) > fminf(s[top], most))
             top = id;
-    if (!r->is_greedy && s[top] == -INFINITY)
+    if (!is_greedy && s[top] == -INFINITY)
         top = SB_PICK_NONE;
-    if (!r->is_greedy && top >= 0 && r->temperature > 0.0f) {
+    if (!is_greedy && top >= 0 && r->temperature > 0.0f) {
         struct sample_left mine = allowed(s, limit, top, r->temperature);
         filter(&mine, r);
         top = choose(&mine, r->seed, p);

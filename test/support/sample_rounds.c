@@ -14,6 +14,7 @@ const struct sb_sampler sample_plain = {.seed = 1,
                                         .typical_p = 1.0f,
                                         .repetition = 1.0f,
                                         .n_tokens = 1,
+                                        .greedy_from = INT32_MAX,
                                         .mask_at = -1};
 
 void sample_one_init(struct sample_one *one, const struct sb_sampler *sampler, int32_t n_before)
@@ -81,7 +82,7 @@ static void random_sampler(struct sample_round *round, struct sb_sampler *r)
     r->n_tokens = 1 + sample_below(SAMPLE_LISTED);
     r->n_prompt = sample_below(r->n_tokens + 1);
     r->spares_prompt = sample_below(2);
-    r->is_greedy = one_in(10);
+    r->greedy_from = one_in(8) ? r->n_tokens + sample_below(SAMPLE_PLACES + 1) : INT32_MAX;
     if (one_in(2)) {
         r->window = sample_below(SAMPLE_LISTED);
         r->n_listed = r->window < r->n_tokens ? r->window : r->n_tokens;
