@@ -186,7 +186,8 @@ enum {
     /* The draft's propose function, a mask or the progress function asked to stop, or propose broke
      * its rules. */
     SPECBATCH_E_CANCELLED = -40,
-    /* The target's logits hold a NaN. This ends the one request only. */
+    /* The target's logits hold a NaN, or those of a scored prompt an infinity. This ends the one
+     * request only. */
     SPECBATCH_E_NAN = -41,
     /* specbatch_pool_interrupt was called. */
     SPECBATCH_E_INTERRUPTED = -42,
@@ -990,7 +991,7 @@ enum {
  * How tokens are chosen from the model's probabilities. The steps are taken in the order of the
  * fields from bias on: bias, penalties, temperature, top_k, top_p, typical_p, min_p, choice; a mask
  * comes before them. docs/numerics.md has the formulas. Of equal candidates the lowest id counts as
- * the first.
+ * the first. A number that is closer to 0 than the smallest normal float counts as 0.
  *
  * The choice at a position is a function of the seed, the position and the row's probabilities, and
  * of nothing else. So a request with a seed has the same answer with any policy, batch, draft and
