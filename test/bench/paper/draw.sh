@@ -18,7 +18,7 @@ made_smaller() {
         -e 's/<tspan font-family="sans" >/<tspan>/' -e 's/ class="gridline" //' \
         -e 's/ font-family="sans" font-size="13" */ /' \
         -e 's/^<svg/& font-family="sans" font-size="13"/' \
-        -e 's/^\t*//' -e "s| *'/>|'/>|" \
+        -e 's/ stroke-width="1"//;s/^\t*//' -e "s| *'/>|'/>|" \
         -e '/<tspan/!{s/\.00\([^0-9]\)/\1/g;s/\([0-9]\)\.\([0-9]\)[0-9]\([^0-9]\)/\1.\2\3/g}' \
         -e '/^<g /{$!N;/^<g [^>]*>\n<\/g>$/d;P;D}' "$1" >"$1.new" && mv "$1.new" "$1"
     for id in $(sed -n "s/.* id='\(gp[A-Za-z0-9]*\)'.*/\1/p" "$1" | tac); do
