@@ -4,8 +4,9 @@
  *
  * Every setting runs all prompts. Its tokens are compared with those of plain decoding at batch 1,
  * which runs first, when one prompt has warmed the machine up, and is the table's own row of that
- * setting. A setting is recommended only if all of its tokens are equal. --trace writes every round
- * of every run into a file. SIGINT and SIGTERM let the running round end; settings that were
+ * setting. The three fastest settings of which all tokens are equal run twice more, in turn, since
+ * single runs differ by more than settings do; the best median is recommended. --trace writes every
+ * round of every run into a file. SIGINT and SIGTERM let the running round end; settings that were
  * measured keep their rows. Exit codes: 0 done, 1 some output differed, 2 bad usage or input, 3 a
  * run failed, 130 and 143 ended by SIGINT or SIGTERM.
  */
@@ -25,7 +26,7 @@
 #include "support/signals.h"
 #include "support/support.h"
 
-enum { MAX_LIST = 16 };
+enum { MAX_LIST = 16, FINALISTS = 3, TURNS = 3 };
 
 struct list {
     int32_t at[MAX_LIST], n;
@@ -33,7 +34,7 @@ struct list {
 
 struct setting {
     int32_t policy, batch, draft_len;
-    double speed; /* tokens/s */
+    double speed; /* tokens/s: of the first run, and then the median of those of TURNS */
 };
 
 struct bench {
@@ -46,8 +47,9 @@ struct bench {
     struct ex_prompts prompts;
     struct list policies, batches, draft_lens;
     struct ex_trace trace;
-    struct ex_run reference; /* plain decoding at batch 1 */
-    struct setting best;
+    struct ex_run reference;             /* plain decoding at batch 1 */
+    struct setting finalists[FINALISTS]; /* the fastest first */
+    int32_t n_finalists;
     int all_equal;
 };
 
@@ -206,6 +208,23 @@ static int print_row(const struct bench *bench, const struct setting *setting,
     return ex_stdout_flush();
 }
 
+/* Puts a setting into its place among the finalists, if it has one. */
+static void enter(struct bench *bench, const struct setting *setting)
+{
+    struct setting *at = bench->finalists;
+    int32_t i = bench->n_finalists;
+
+    if (i == FINALISTS && setting->speed <= at[i - 1].speed)
+        return;
+    if (i < FINALISTS)
+        bench->n_finalists++;
+    else
+        i--;
+    for (; i > 0 && at[i - 1].speed < setting->speed; i--)
+        at[i] = at[i - 1];
+    at[i] = *setting;
+}
+
 /* The row of a run that has come to its end. */
 static int take_run(struct bench *bench, struct setting setting, const struct ex_run *run)
 {
@@ -213,8 +232,8 @@ static int take_run(struct bench *bench, struct setting setting, const struct ex
 
     setting.speed = (double)run->n_tokens / run->seconds;
     bench->all_equal &= n_equal == run->n;
-    if (n_equal == run->n && setting.speed > bench->best.speed)
-        bench->best = setting;
+    if (n_equal == run->n)
+        enter(bench, &setting);
     return print_row(bench, &setting, run, n_equal);
 }
 
@@ -277,11 +296,57 @@ static int run_all(struct bench *bench)
     return 1;
 }
 
+static int by_value(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+/* Runs the finalists again, in turn; the one of the best median becomes the first. As run_all. */
+static int run_off(struct bench *bench)
+{
+    double speeds[FINALISTS][TURNS];
+    struct ex_run run;
+
+    for (int32_t i = 0; i < bench->n_finalists; i++)
+        speeds[i][0] = bench->finalists[i].speed;
+    for (int turn = 1; turn < TURNS && bench->n_finalists > 1; turn++)
+        for (int32_t i = 0; i < bench->n_finalists; i++) {
+            const int ok = run_setting(bench, &bench->finalists[i], &bench->prompts, &run);
+            speeds[i][turn] = (double)run.n_tokens / run.seconds;
+            bench->all_equal &= !ok || run.stop ||
+                                ex_run_count_equal(&run, &bench->reference) == run.n;
+            ex_run_free(&run);
+            if (!ok || ex_signal())
+                return ok;
+        }
+    if (bench->n_finalists < 2)
+        return 1;
+    printf("\nagain, in turn, tokens/s:\n");
+    for (int32_t i = 0; i < bench->n_finalists; i++) {
+        struct setting *setting = &bench->finalists[i];
+        printf("%-8s %5" PRId32 " %3" PRId32, specbatch_policy_name(setting->policy),
+               setting->batch, setting->policy == SPECBATCH_POLICY_PLAIN ? 0 : setting->draft_len);
+        for (int turn = 0; turn < TURNS; turn++)
+            printf(" %10.1f", speeds[i][turn]);
+        printf("\n");
+        qsort(speeds[i], TURNS, sizeof speeds[i][0], by_value);
+        setting->speed = speeds[i][TURNS / 2];
+        if (setting->speed > bench->finalists[0].speed) {
+            const struct setting slower = bench->finalists[0];
+            bench->finalists[0] = *setting;
+            *setting = slower;
+        }
+    }
+    return ex_stdout_flush();
+}
+
 static void recommend(const struct bench *bench)
 {
-    const struct setting *best = &bench->best;
+    const struct setting *best = &bench->finalists[0];
 
-    if (best->speed == 0.0)
+    if (bench->n_finalists == 0)
         printf("\nno setting was equal to plain decoding\n");
     else if (best->policy == SPECBATCH_POLICY_PLAIN)
         printf("\nfastest: --policy plain --batch %" PRId32
@@ -299,7 +364,7 @@ static int run_bench(struct bench *bench)
     if (!ex_trace_begin(&bench->trace))
         return EX_FAILED;
     ex_signals_catch();
-    if (!run_all(bench))
+    if (!run_all(bench) || (!ex_signal() && !run_off(bench)))
         return EX_FAILED;
     if (ex_signal()) {
         ex_complain("%s: not all settings were measured", ex_signal_name());

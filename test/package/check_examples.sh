@@ -652,6 +652,8 @@ verdict quantize_says_why_it_fails
 check_log $B/examples/bench $pair --prompts "$tmp/prompts" --limit 3 --max-new 8 \
     --batches 1,2 --draft-lens 2 --adaptive --trace "$tmp/trace"
 [ "$(grep -c ' 3/3$' "$tmp/log")" -eq 8 ] || cat "$tmp/log" >>"$tmp/out"
+[ "$(sed '1,/^again, in turn/d' "$tmp/log" | grep -c '^[a-z]* *[12] ')" -eq 3 ] ||
+    echo "the three fastest did not run again" >>"$tmp/out"
 grep -q '^fastest: --policy ' "$tmp/log" || echo "it recommends nothing" >>"$tmp/out"
 grep -q '"name": "verify"' "$tmp/trace" || echo "the trace has no verification" >>"$tmp/out"
 verdict bench_compares_and_recommends
