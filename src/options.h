@@ -10,9 +10,9 @@
  *                                                            or an option would be ignored silently
  *
  * The rule is Linux's copy_struct_from_user. The defaults and ranges of the fields are with
- * whoever uses them, in a function called resolve, or whose name ends so. What it returns is
- * complete: every field has its effective value and is in range, so nothing further in asks whether
- * a zero means the default.
+ * whoever uses them, in a function whose name says resolve. What it returns is complete: every
+ * field has its effective value and is in range, so nothing further in asks whether a zero means
+ * the default.
  */
 #ifndef SB_OPTIONS_H
 #define SB_OPTIONS_H

@@ -205,7 +205,7 @@ static int32_t read_token(struct sb_stops *s, const struct sb_seq *seq)
     size_t length, held;
     int32_t rc = SPECBATCH_OK;
 
-    s->ends[n - 1] = before;
+    s->ends[n - 1] = before; /* until its text is known */
     SB_TRY(sb_stream_push(s->stream, &seq->tokens[seq->n_tokens - 1], 1, &text, &length));
     s->length += (int64_t)length;
     place_held(s, n - 1, before);
