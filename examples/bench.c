@@ -50,6 +50,7 @@ struct bench {
     struct ex_run reference;             /* plain decoding at batch 1 */
     struct setting finalists[FINALISTS]; /* the fastest first */
     int32_t n_finalists;
+    const struct setting *best; /* of them */
     int all_equal;
 };
 
@@ -168,27 +169,39 @@ static int open_all(struct bench *bench)
 
 /* --------------------------------------------------------------------- runs */
 
+/* Proposals for a row in a round; 0: none. */
+static int32_t draft_len_of(const struct setting *setting)
+{
+    return setting->policy == SPECBATCH_POLICY_PLAIN ? 0 : setting->draft_len;
+}
+
 static int run_setting(struct bench *bench, const struct setting *setting,
                        const struct ex_prompts *prompts, struct ex_run *run)
 {
     struct ex_settings settings = {.pool = SPECBATCH_POOL_OPTIONS_INIT, .wish = bench->args.wish};
-    const int plain = setting->policy == SPECBATCH_POLICY_PLAIN;
+    const int32_t k = draft_len_of(setting);
     char name[80];
 
     ex_run_args_pool(&settings.pool, &bench->args);
     settings.pool.policy = setting->policy;
     settings.pool.batch = setting->batch;
-    settings.pool.draft_len = plain ? -1 : setting->draft_len;
+    settings.pool.draft_len = k > 0 ? k : -1;
     settings.pool.flags |= bench->adaptive ? 0u : SPECBATCH_POOL_FIXED_K;
     settings.pool.max_len = ex_prompts_positions(&bench->prompts, bench->args.wish.max_new);
     if (bench->trace_file) {
         snprintf(name, sizeof name, "%s, batch %" PRId32 ", K = %" PRId32,
-                 specbatch_policy_name(setting->policy), setting->batch,
-                 plain ? 0 : setting->draft_len);
+                 specbatch_policy_name(setting->policy), setting->batch, k);
         ex_trace_run(&bench->trace, name);
     }
     return ex_run(run, bench->target, bench->draft, prompts, &settings,
                   bench->trace_file ? ex_trace_tick : NULL, &bench->trace);
+}
+
+/* The first columns of a line. */
+static void print_name(const struct setting *setting)
+{
+    printf("%-8s %5" PRId32 " %3" PRId32, specbatch_policy_name(setting->policy), setting->batch,
+           draft_len_of(setting));
 }
 
 static int print_row(const struct bench *bench, const struct setting *setting,
@@ -197,9 +210,8 @@ static int print_row(const struct bench *bench, const struct setting *setting,
     const double base = (double)bench->reference.n_tokens / bench->reference.seconds;
     const uint64_t round_ns = ex_run_counter(run, "round_ns");
 
-    printf("%-8s %5" PRId32 " %3" PRId32 " %10.1f %7.2f %10.2f %6.1f %6.1f %8.1f     %zu/%zu\n",
-           specbatch_policy_name(setting->policy), setting->batch,
-           setting->policy == SPECBATCH_POLICY_PLAIN ? 0 : setting->draft_len, setting->speed,
+    print_name(setting);
+    printf(" %10.1f %7.2f %10.2f %6.1f %6.1f %8.1f     %zu/%zu\n", setting->speed,
            setting->speed / base,
            ex_ratio(ex_run_counter(run, "tokens_committed"), ex_run_counter(run, "decode_rows")),
            100.0 * ex_ratio(ex_run_counter(run, "draft_ns"), round_ns),
@@ -303,15 +315,38 @@ static int by_value(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Runs the finalists again, in turn; the one of the best median becomes the first. As run_all. */
+/* Prints the speeds of the finalists, and returns the one of the best median. */
+static const struct setting *winner(struct bench *bench, double speeds[FINALISTS][TURNS])
+{
+    const struct setting *best = &bench->finalists[0];
+
+    printf("\nagain, in turn, tokens/s:\n");
+    for (int32_t i = 0; i < bench->n_finalists; i++) {
+        struct setting *setting = &bench->finalists[i];
+        print_name(setting);
+        for (int turn = 0; turn < TURNS; turn++)
+            printf(" %10.1f", speeds[i][turn]);
+        printf("\n");
+        qsort(speeds[i], TURNS, sizeof speeds[i][0], by_value);
+        setting->speed = speeds[i][TURNS / 2];
+        if (setting->speed > best->speed)
+            best = setting;
+    }
+    return best;
+}
+
+/* Runs the finalists again, in turn. As run_all. */
 static int run_off(struct bench *bench)
 {
     double speeds[FINALISTS][TURNS];
     struct ex_run run;
 
+    bench->best = &bench->finalists[0];
+    if (bench->n_finalists < 2)
+        return 1;
     for (int32_t i = 0; i < bench->n_finalists; i++)
         speeds[i][0] = bench->finalists[i].speed;
-    for (int turn = 1; turn < TURNS && bench->n_finalists > 1; turn++)
+    for (int turn = 1; turn < TURNS; turn++)
         for (int32_t i = 0; i < bench->n_finalists; i++) {
             const int ok = run_setting(bench, &bench->finalists[i], &bench->prompts, &run);
             speeds[i][turn] = (double)run.n_tokens / run.seconds;
@@ -321,30 +356,13 @@ static int run_off(struct bench *bench)
             if (!ok || ex_signal())
                 return ok;
         }
-    if (bench->n_finalists < 2)
-        return 1;
-    printf("\nagain, in turn, tokens/s:\n");
-    for (int32_t i = 0; i < bench->n_finalists; i++) {
-        struct setting *setting = &bench->finalists[i];
-        printf("%-8s %5" PRId32 " %3" PRId32, specbatch_policy_name(setting->policy),
-               setting->batch, setting->policy == SPECBATCH_POLICY_PLAIN ? 0 : setting->draft_len);
-        for (int turn = 0; turn < TURNS; turn++)
-            printf(" %10.1f", speeds[i][turn]);
-        printf("\n");
-        qsort(speeds[i], TURNS, sizeof speeds[i][0], by_value);
-        setting->speed = speeds[i][TURNS / 2];
-        if (setting->speed > bench->finalists[0].speed) {
-            const struct setting slower = bench->finalists[0];
-            bench->finalists[0] = *setting;
-            *setting = slower;
-        }
-    }
+    bench->best = winner(bench, speeds);
     return ex_stdout_flush();
 }
 
 static void recommend(const struct bench *bench)
 {
-    const struct setting *best = &bench->finalists[0];
+    const struct setting *best = bench->best;
 
     if (bench->n_finalists == 0)
         printf("\nno setting was equal to plain decoding\n");
@@ -358,18 +376,26 @@ static void recommend(const struct bench *bench)
                bench->adaptive ? "" : " --fixed-k");
 }
 
+static int end_early(const char *what)
+{
+    ex_complain("%s: %s", ex_signal_name(), what);
+    return ex_signal_exit_code();
+}
+
 static int run_bench(struct bench *bench)
 {
     bench->all_equal = 1;
     if (!ex_trace_begin(&bench->trace))
         return EX_FAILED;
     ex_signals_catch();
-    if (!run_all(bench) || (!ex_signal() && !run_off(bench)))
+    if (!run_all(bench))
         return EX_FAILED;
-    if (ex_signal()) {
-        ex_complain("%s: not all settings were measured", ex_signal_name());
-        return ex_signal_exit_code();
-    }
+    if (ex_signal())
+        return end_early("not all settings were measured");
+    if (!run_off(bench))
+        return EX_FAILED;
+    if (ex_signal())
+        return end_early("the fastest settings have not run again");
     recommend(bench);
     return bench->all_equal ? EX_OK : EX_DIFFERS;
 }

@@ -20,8 +20,8 @@
 #include "gguf_pre.h"
 #include "gguf_write.h"
 #include "pipeline.h"
-#include "spm.h"
 #include "sort.h"
+#include "spm.h"
 #include "status.h"
 
 struct writer {
