@@ -350,8 +350,10 @@ static int run_off(struct bench *bench)
         for (int32_t i = 0; i < bench->n_finalists; i++) {
             const int ok = run_setting(bench, &bench->finalists[i], &bench->prompts, &run);
             speeds[i][turn] = (double)run.n_tokens / run.seconds;
-            bench->all_equal &= !ok || run.stop ||
-                                ex_run_count_equal(&run, &bench->reference) == run.n;
+            if (ok && !run.stop && ex_run_count_equal(&run, &bench->reference) < run.n) {
+                bench->all_equal = 0;
+                memset(speeds[i], 0, sizeof speeds[i]); /* it cannot win */
+            }
             ex_run_free(&run);
             if (!ok || ex_signal())
                 return ok;
@@ -364,7 +366,7 @@ static void recommend(const struct bench *bench)
 {
     const struct setting *best = bench->best;
 
-    if (bench->n_finalists == 0)
+    if (bench->n_finalists == 0 || best->speed == 0.0)
         printf("\nno setting was equal to plain decoding\n");
     else if (best->policy == SPECBATCH_POLICY_PLAIN)
         printf("\nfastest: --policy plain --batch %" PRId32
