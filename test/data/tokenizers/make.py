@@ -5,8 +5,9 @@
 
 Every folder gets a tokenizer.json (or tokenizer.model) and golden.jsonl: a line {"text", "ids",
 "plain", "bare", "decoded", "kept"} for each text (plain: special tokens as text; bare: without the
-template), and a line {"ids", "decoded", "kept"} for each random sequence of ids. `make check` needs
-no Python.
+template), and a line {"ids", "decoded", "kept"} for each random sequence of ids. "plain" and "bare"
+are 0 where they equal "ids", and so is "kept" where it equals "decoded". `make check` needs no
+Python.
 
 (From 0.22 on, tokenizers spells an added token that is `normalized` in its normalised form when it
 decodes, and then no longer knows it as special: <s> stays in the text. Here it is the file's
@@ -63,6 +64,9 @@ def train(tok, size, specials=(), bytes_alphabet=False, byte_tokens=False):
 
 def put(out, **members):
     """Writes a line, without blanks, of which there would be many."""
+    for name, other in (("plain", "ids"), ("bare", "ids"), ("kept", "decoded")):
+        if name in members and members[name] == members[other]:
+            members[name] = 0
     out.write(json.dumps(members, separators=(",", ":")) + "\n")
 
 def golden(name, tok, edit=None):
