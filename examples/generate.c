@@ -4,9 +4,10 @@
  *
  * All prompts are checked, and the output files opened, before anything runs. Each result is
  * written, as one line, as soon as its request has finished. SIGINT and SIGTERM let the running
- * round end, and leave a file with whole lines, on which --resume goes on. --verify afterwards
- * replays every request with plain decoding at batch 1. --check generates nothing, but says of the
- * target what it is and what it takes; it exits with 0 if it runs here.
+ * round end, and leave a file with whole lines, on which --resume goes on if the last of them comes
+ * out again. --verify afterwards replays every request with plain decoding at batch 1. --check
+ * generates nothing, but says of the target what it is and what it takes; it exits with 0 if it
+ * runs here.
  * Exit codes: 0 done, 1 --verify found a difference, 2 bad usage or input, 3 the run failed, 130
  * and 143 ended by SIGINT or SIGTERM.
  */
@@ -42,8 +43,7 @@ struct job {
     struct ex_settings settings;
     struct ex_run run;
     struct ex_outfile output, stats;
-    size_t n_before;       /* results that --resume found */
-    long long kept;        /* and their bytes */
+    struct ex_resumed resumed;
     size_t n_written;      /* results written by this run */
     int32_t show_progress; /* stderr is a terminal, and the results do not go to one */
     int32_t failed;        /* a request ended in an error, or writing did */
@@ -220,8 +220,6 @@ static int check_resume(const struct job *job)
  * and the files that are to be written are opened. */
 static int open_files(struct job *job)
 {
-    size_t n;
-
     if (!ex_prompts_read(&job->prompts, job->args.prompts_file, job->args.limit) ||
         !check_resume(job) ||
         !ex_outfile_open(&job->output, job->output_file, job->args.prompts_file) ||
@@ -230,11 +228,7 @@ static int open_files(struct job *job)
         return 0;
     allow_draft_lens(job);
     job->show_progress = isatty(STDERR_FILENO) && !isatty(fileno(job->output.file));
-    n = job->prompts.n;
-    if (job->resume && !ex_resume(&job->prompts, job->output_file, &job->kept))
-        return 0;
-    job->n_before = n - job->prompts.n;
-    return 1;
+    return !job->resume || ex_resume(&job->resumed, &job->prompts, job->output_file);
 }
 
 /* Makes ids of the prompts and checks them. The pool's max_len becomes what the longest one needs,
@@ -243,13 +237,17 @@ static int encode_prompts(struct job *job)
 {
     const struct ex_prompt_rules rules = ex_run_args_rules(&job->args, job->target, job->max_len);
     const int32_t context = specbatch_model_context(job->target);
+    int32_t positions, last;
 
     if (job->max_len > context)
         return ex_complain("--max-len: %" PRId32 " is more than the target's context, %" PRId32,
                            job->max_len, context);
-    if (!ex_prompts_encode(&job->prompts, job->args.prompts_file, &rules))
+    if (!ex_prompts_encode(&job->prompts, job->args.prompts_file, &rules) ||
+        !ex_prompts_encode(&job->resumed.last, job->args.prompts_file, &rules))
         return 0;
-    job->settings.pool.max_len = ex_prompts_positions(&job->prompts, job->settings.wish.max_new);
+    positions = ex_prompts_positions(&job->prompts, job->settings.wish.max_new);
+    last = ex_prompts_positions(&job->resumed.last, job->settings.wish.max_new);
+    job->settings.pool.max_len = last > positions ? last : positions;
     return 1;
 }
 
@@ -257,7 +255,7 @@ static void draw_progress(const struct job *job, const struct ex_run *run)
 {
     enum { WIDTH = 40 };
     char bar[WIDTH + 1];
-    const size_t n_done = job->n_before + run->n_done, n = job->n_before + run->n;
+    const size_t n_done = job->resumed.n + run->n_done, n = job->resumed.n + run->n;
     const size_t full = n_done * WIDTH / n;
 
     memset(bar, '.', WIDTH);
@@ -351,7 +349,7 @@ static size_t n_results(const struct job *job)
 /* Says how far a run came that did not come to its end. Returns the exit code. */
 static int end_early(const struct job *job)
 {
-    const size_t n_done = job->n_before + job->n_written, n = job->n_before + n_results(job);
+    const size_t n_done = job->resumed.n + job->n_written, n = job->resumed.n + n_results(job);
 
     ex_complain("%s%s%zu of %zu are done%s", ex_signal() ? ex_signal_name() : "",
                 ex_signal() ? ": " : "", n_done, n,
@@ -364,11 +362,15 @@ static int end_early(const struct job *job)
 static int run_job(struct job *job)
 {
     size_t n_equal = 0;
-    int ok;
+    int ok, code;
 
-    if (!ex_outfile_begin(&job->output, job->kept))
-        return EX_FAILED;
     ex_signals_catch();
+    code = ex_resumed_check(&job->resumed, job->output_file, job->target, job->draft,
+                            &job->settings);
+    if (code != EX_OK || ex_signal())
+        return code != EX_OK ? code : end_early(job);
+    if (!ex_outfile_begin(&job->output, job->resumed.bytes))
+        return EX_FAILED;
     ok = ex_run(&job->run, job->target, job->draft, &job->prompts, &job->settings, tick, job);
     ex_progress_end();
     ok = ex_outfile_close(&job->output) && ok;
@@ -390,8 +392,8 @@ static int run_job(struct job *job)
 /* --resume has found every result. A torn line behind them is cut off. */
 static int end_at_once(struct job *job)
 {
-    ex_complain("all %zu are done", job->n_before);
-    return ex_outfile_begin(&job->output, job->kept) ? EX_OK : EX_FAILED;
+    ex_complain("all %zu are done", job->resumed.n);
+    return ex_outfile_begin(&job->output, job->resumed.bytes) ? EX_OK : EX_FAILED;
 }
 
 /* --check: with the options of the run that is planned, and without its prompts. */
@@ -425,6 +427,7 @@ int main(int argc, char **argv)
         code = EX_FAILED;
     ex_run_free(&job.run);
     ex_prompts_free(&job.prompts);
+    ex_resumed_free(&job.resumed);
     specbatch_draft_release(job.draft);
     specbatch_model_close(job.target);
     return code;

@@ -554,6 +554,33 @@ verdict generate_says_that_nothing_is_left
 printf '{"id":9,"ids' >>"$tmp/fresh"
 resumed a_complete_file_with_a_torn_line_behind "$tmp/fresh"
 
+# others LINE FILE ARGUMENTS...: --resume finds that others made this line, which is the last one
+# that did not end early, and leaves the file as it is.
+others() {
+    line=$1
+    cp "$2" "$tmp/before"
+    cp "$2" "$tmp/part"
+    shift 2
+    fails_with "$tmp/part:$line: these models, options and prompts make another result" $pair \
+        --max-new 24 --logprobs --resume --output "$tmp/part" "$@"
+    cmp "$tmp/before" "$tmp/part" >>"$tmp/out" 2>&1
+}
+head -n 4 "$tmp/plain" >"$tmp/four"
+sed '4s/"finish":"[a-z]*"/"finish":"deadline"/' "$tmp/four" >"$tmp/late"
+sed '4s/"prompt": "/&The /' "$tmp/prompts" >"$tmp/changed"
+others 4 "$tmp/four" --prompts "$tmp/prompts" --compute bf16
+others 4 "$tmp/four" --prompts "$tmp/prompts" --compute f32 --temperature 1
+others 4 "$tmp/four" --prompts "$tmp/changed" --compute f32
+others 3 "$tmp/late" --prompts "$tmp/prompts" --compute bf16
+verdict generate_resumes_no_file_that_others_made
+check_log run --resume --output "$tmp/late"
+cmp "$tmp/late" "$tmp/plain" | grep -q ', line 4$' || cat "$tmp/log" >>"$tmp/out"
+verdict generate_resumes_a_file_whose_last_result_ended_early
+# What was done in time is made again without a deadline.
+check_log run --resume --deadline-ms 1 --output "$tmp/four"
+[ "$(tail -n 4 "$tmp/four" | grep -c '"finish":"deadline"')" -eq 4 ] || cat "$tmp/log" >>"$tmp/out"
+verdict generate_resumes_under_a_deadline
+
 # unfit NAME MESSAGE LINE: a file that has this third line is refused and left as it is.
 unfit() {
     { head -n 2 "$tmp/plain"; printf '%s\n' "$3"; } >"$tmp/odd"
