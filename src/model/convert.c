@@ -33,6 +33,7 @@
 #include "model/gguf_model.h"
 #include "model/progress.h"
 #include "model/safetensors_write.h"
+#include "model/tensor_specs.h"
 #include "quant.h"
 #include "sort.h"
 #include "status.h"
@@ -154,40 +155,20 @@ done:
 
 static int32_t plan_layer(struct converter *c, int32_t index)
 {
-    const struct sb_config *g = &c->config;
-    const struct sb_arch *a = g->arch;
-    const int32_t q = g->heads * g->head_dim, kv = g->kv_heads * g->head_dim;
-    const int32_t gate = a->gate_up[1] ? g->inter : 2 * g->inter;
-    const struct {
-        const char *name; /* NULL: there is none; of a matrix without ".weight" */
-        int32_t rows, n_in;
-        int has_bias;
-    } parts[] = {{a->attn_norm, g->hidden, 0, 0},
-                 {a->post_attn_norm, g->hidden, 0, 0},
-                 {a->ffn_norm, g->hidden, 0, 0},
-                 {a->post_ffn_norm, g->hidden, 0, 0},
-                 {a->q_norm, g->head_dim, 0, 0},
-                 {a->k_norm, g->head_dim, 0, 0},
-                 {a->qkv[0], q, g->hidden, g->has_qkv_bias},
-                 {a->qkv[1], kv, g->hidden, g->has_qkv_bias},
-                 {a->qkv[2], kv, g->hidden, g->has_qkv_bias},
-                 {a->o, g->hidden, q, g->has_o_bias},
-                 {a->gate_up[0], gate, g->hidden, g->has_mlp_bias},
-                 {a->gate_up[1], gate, g->hidden, g->has_mlp_bias},
-                 {a->down, g->hidden, g->inter, g->has_mlp_bias}};
+    struct sb_tensor_spec specs[SB_LAYER_TENSORS];
     char name[SB_TENSOR_NAME_BYTES];
     int32_t rc = SPECBATCH_OK;
 
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        const int n = snprintf(name, sizeof name, "model.layers.%d.%s", (int)index,
-                               parts[i].name ? parts[i].name : "");
-        if (!parts[i].name)
+    sb_layer_tensor_specs(specs, &c->config);
+    for (const struct sb_tensor_spec *t = specs; t < specs + SB_LAYER_TENSORS; t++) {
+        if (!t->name)
             continue;
-        snprintf(name + n, sizeof name - (size_t)n, "%s", parts[i].n_in ? ".weight" : "");
-        SB_TRY(plan(c, name, parts[i].rows, parts[i].n_in, 0));
-        snprintf(name + n, sizeof name - (size_t)n, ".bias");
-        if (parts[i].has_bias)
-            SB_TRY(plan(c, name, parts[i].rows, 0, 0));
+        snprintf(name, sizeof name, "model.layers.%d.%s%s", (int)index, t->name,
+                 t->n_in ? ".weight" : "");
+        SB_TRY(plan(c, name, t->rows, t->n_in, 0));
+        snprintf(name, sizeof name, "model.layers.%d.%s.bias", (int)index, t->name);
+        if (t->has_bias)
+            SB_TRY(plan(c, name, t->rows, 0, 0));
     }
 done:
     return rc;

@@ -28,6 +28,7 @@
 #include "model/fill.h"
 #include "model/model.h"
 #include "model/progress.h"
+#include "model/tensor_specs.h"
 #include "model/tensors.h"
 #include "status.h"
 
@@ -57,12 +58,10 @@ struct loader {
 struct linear {
     struct sb_weight *weight;
     float **bias; /* where b goes; NULL: there never is one */
-    int has_bias;
-    int is_table; /* of tokens: the embedding or the head */
-    int32_t n_in, n_parts;
-    int32_t gated;        /* rows of its gate, if it has one above as many of up; else 0 */
-    int32_t rows[3];      /* of each part */
-    const char *parts[3]; /* the names of their tensors, without ".weight" and ".bias" */
+    const struct sb_tensor_spec *parts;
+    int32_t n_parts;
+    int32_t gated; /* rows of its gate, if it has one above as many of up; else 0 */
+    int is_table;  /* of tokens: the embedding or the head */
 };
 
 /* A part of a linear map on its way. */
@@ -173,21 +172,21 @@ static int32_t new_vector(float **out, struct loader *l, int32_t n)
     return SPECBATCH_OK;
 }
 
-/* Loads a vector. name: NULL when the architecture has no such vector. */
-static int32_t load_vector(float **out, struct loader *l, const char *prefix, const char *name,
-                           int32_t n)
+/* Loads a vector, if the architecture has it. */
+static int32_t load_vector(float **out, struct loader *l, const char *prefix,
+                           const struct sb_tensor_spec *spec)
 {
     char full[NAME_BYTES];
     const struct sb_tensor *t;
     enum sb_dtype dtype;
     int32_t rc = SPECBATCH_OK;
 
-    if (!name)
+    if (!spec->name)
         return SPECBATCH_OK;
-    snprintf(full, sizeof full, "%s%s", prefix, name);
-    SB_TRY(find(&t, &dtype, l, full, n, 0));
-    SB_TRY(new_vector(out, l, n));
-    SB_TRY(copy_vector(l, *out, full, n));
+    snprintf(full, sizeof full, "%s%s", prefix, spec->name);
+    SB_TRY(find(&t, &dtype, l, full, spec->rows, 0));
+    SB_TRY(new_vector(out, l, spec->rows));
+    SB_TRY(copy_vector(l, *out, full, spec->rows));
 done:
     return rc;
 }
@@ -223,10 +222,10 @@ static int32_t find_parts(struct part parts[3], struct loader *l, const char *pr
 
     for (int32_t i = 0; i < map->n_parts; i++) {
         struct part *part = &parts[i];
-        snprintf(name, sizeof name, "%s%s.weight", prefix, map->parts[i]);
-        SB_TRY(find(&part->tensor, &part->stored, l, name, map->rows[i], map->n_in));
+        snprintf(name, sizeof name, "%s%s.weight", prefix, map->parts[i].name);
+        part->rows = map->parts[i].rows;
+        SB_TRY(find(&part->tensor, &part->stored, l, name, part->rows, map->parts[i].n_in));
         part->wanted = sb_weights_dtype(l->options->weights, part->stored, map->is_table);
-        part->rows = map->rows[i];
     }
 done:
     return rc;
@@ -261,7 +260,7 @@ static int32_t create_weights(struct part parts[3], struct loader *l, const stru
             parts[end].first = rows;
             rows += parts[end].rows;
         }
-        SB_TRY(m->backend->weight_create(weight, m->device, &m->mem, rows, map->n_in,
+        SB_TRY(m->backend->weight_create(weight, m->device, &m->mem, rows, map->parts->n_in,
                                          parts[i].wanted));
         weight->gated = rows == 2 * map->gated ? map->gated : 0;
         note_weight(l, map, &parts[i]);
@@ -323,15 +322,15 @@ static int32_t load_linear(struct loader *l, const char *prefix, const struct li
     int32_t rc = SPECBATCH_OK;
 
     for (int32_t i = 0; i < map->n_parts; i++)
-        n_out += map->rows[i];
+        n_out += map->parts[i].rows;
     SB_TRY(load_matrix(l, prefix, map));
-    if (!map->has_bias)
+    if (!map->parts->has_bias)
         goto done;
     SB_TRY(new_vector(map->bias, l, n_out));
     for (int32_t i = 0; i < map->n_parts; i++) {
-        snprintf(name, sizeof name, "%s%s.bias", prefix, map->parts[i]);
-        SB_TRY(copy_vector(l, *map->bias + at, name, map->rows[i]));
-        at += map->rows[i];
+        snprintf(name, sizeof name, "%s%s.bias", prefix, map->parts[i].name);
+        SB_TRY(copy_vector(l, *map->bias + at, name, map->parts[i].rows));
+        at += map->parts[i].rows;
     }
 done:
     return rc;
@@ -341,52 +340,28 @@ done:
 
 static int32_t load_layer(struct loader *l, int32_t index)
 {
-    const struct sb_config *c = &l->model->config;
-    const struct sb_arch *a = c->arch;
     struct sb_layer *layer = &l->model->layers[index];
-    const int32_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
-    const int split = a->gate_up[1] != NULL;
+    struct sb_tensor_spec t[SB_LAYER_TENSORS];
     const struct linear maps[] = {
-        {.weight = &layer->qkv,
-         .bias = &layer->qkv_bias,
-         .has_bias = c->has_qkv_bias,
-         .n_in = c->hidden,
-         .n_parts = 3,
-         .rows = {q, kv, kv},
-         .parts = {a->qkv[0], a->qkv[1], a->qkv[2]}},
-        {.weight = &layer->o,
-         .bias = &layer->o_bias,
-         .has_bias = c->has_o_bias,
-         .n_in = q,
-         .n_parts = 1,
-         .rows = {c->hidden},
-         .parts = {a->o}},
-        {.weight = &layer->gate_up,
-         .bias = &layer->gate_up_bias,
-         .has_bias = c->has_mlp_bias,
-         .n_in = c->hidden,
-         .n_parts = split ? 2 : 1,
-         .gated = c->inter,
-         .rows = {split ? c->inter : 2 * c->inter, c->inter},
-         .parts = {a->gate_up[0], a->gate_up[1]}},
-        {.weight = &layer->down,
-         .bias = &layer->down_bias,
-         .has_bias = c->has_mlp_bias,
-         .n_in = c->inter,
-         .n_parts = 1,
-         .rows = {c->hidden},
-         .parts = {a->down}},
+        {&layer->qkv, &layer->qkv_bias, &t[SB_TENSOR_Q], .n_parts = 3},
+        {&layer->o, &layer->o_bias, &t[SB_TENSOR_O], .n_parts = 1},
+        {&layer->gate_up, &layer->gate_up_bias, &t[SB_TENSOR_GATE],
+         .n_parts = l->model->config.arch->gate_up[1] ? 2 : 1, .gated = l->model->config.inter},
+        {&layer->down, &layer->down_bias, &t[SB_TENSOR_DOWN], .n_parts = 1},
     };
+    float **const norms[] = {[SB_TENSOR_ATTN_NORM] = &layer->attn_norm,
+                             [SB_TENSOR_POST_ATTN_NORM] = &layer->post_attn_norm,
+                             [SB_TENSOR_FFN_NORM] = &layer->ffn_norm,
+                             [SB_TENSOR_POST_FFN_NORM] = &layer->post_ffn_norm,
+                             [SB_TENSOR_Q_NORM] = &layer->q_norm,
+                             [SB_TENSOR_K_NORM] = &layer->k_norm};
     char prefix[40];
     int32_t rc = SPECBATCH_OK;
 
+    sb_layer_tensor_specs(t, &l->model->config);
     snprintf(prefix, sizeof prefix, "model.layers.%d.", (int)index);
-    SB_TRY(load_vector(&layer->attn_norm, l, prefix, a->attn_norm, c->hidden));
-    SB_TRY(load_vector(&layer->post_attn_norm, l, prefix, a->post_attn_norm, c->hidden));
-    SB_TRY(load_vector(&layer->ffn_norm, l, prefix, a->ffn_norm, c->hidden));
-    SB_TRY(load_vector(&layer->post_ffn_norm, l, prefix, a->post_ffn_norm, c->hidden));
-    SB_TRY(load_vector(&layer->q_norm, l, prefix, a->q_norm, c->head_dim));
-    SB_TRY(load_vector(&layer->k_norm, l, prefix, a->k_norm, c->head_dim));
+    for (size_t i = 0; i < sizeof norms / sizeof norms[0]; i++)
+        SB_TRY(load_vector(norms[i], l, prefix, &t[i]));
     for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++)
         SB_TRY(load_linear(l, prefix, &maps[i]));
 done:
@@ -410,24 +385,17 @@ static int32_t load_ends(struct loader *l)
 {
     struct specbatch_model *m = l->model;
     const struct sb_config *c = &m->config;
-    const struct linear embed = {.weight = &m->embed,
-                                 .is_table = 1,
-                                 .n_in = c->hidden,
-                                 .n_parts = 1,
-                                 .rows = {c->vocab},
-                                 .parts = {"model.embed_tokens"}};
-    const struct linear head = {.weight = &m->head,
-                                .is_table = 1,
-                                .n_in = c->hidden,
-                                .n_parts = 1,
-                                .rows = {c->vocab},
-                                .parts = {"lm_head"}};
+    const struct sb_tensor_spec table = {"model.embed_tokens", c->vocab, c->hidden, 0},
+                                norm = {"model.norm.weight", c->hidden, 0, 0},
+                                top = {"lm_head", c->vocab, c->hidden, 0};
+    const struct linear embed = {.weight = &m->embed, .parts = &table, .n_parts = 1, .is_table = 1},
+                        head = {.weight = &m->head, .parts = &top, .n_parts = 1, .is_table = 1};
     int32_t rc = SPECBATCH_OK;
 
     if (c->tied)
         SB_TRY(check_tied(l));
     SB_TRY(load_linear(l, "", &embed));
-    SB_TRY(load_vector(&m->final_norm, l, "", "model.norm.weight", c->hidden));
+    SB_TRY(load_vector(&m->final_norm, l, "", &norm));
     if (c->tied)
         m->head = m->embed;
     else

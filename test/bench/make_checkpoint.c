@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "model/config.h"
+#include "model/tensor_specs.h"
 
 struct geometry {
     const struct sb_arch *arch;
@@ -176,63 +177,50 @@ static void visit(struct walk *w, const char *name, int64_t rows, int64_t cols)
     w->offset = end;
 }
 
-static void visit_norm(struct walk *w, int64_t layer, const char *name, int64_t n)
+/* The configuration, as far as a layer's tensors depend on it. Biases are as the architecture has
+ * them by default, which config.json says too. */
+static struct sb_config config_of(const struct geometry *g)
 {
-    char full[160];
+    const struct sb_arch *a = g->arch;
 
-    if (!name)
-        return;
-    snprintf(full, sizeof full, "model.layers.%lld.%s", (long long)layer, name);
-    visit(w, full, n, 0);
+    return (struct sb_config){
+        .arch = a,
+        .hidden = (int32_t)g->hidden,
+        .inter = (int32_t)g->inter,
+        .heads = (int32_t)g->heads,
+        .kv_heads = (int32_t)g->kv_heads,
+        .head_dim = (int32_t)g->head_dim,
+        .has_qkv_bias = sb_arch_has_bias(a->qkv_bias, a->default_attention_bias),
+        .has_o_bias = sb_arch_has_bias(a->o_bias, a->default_attention_bias),
+        .has_mlp_bias = sb_arch_has_bias(a->mlp_bias, 0)};
 }
 
-static void visit_map(struct walk *w, int64_t layer, const char *name, int64_t rows, int64_t cols,
-                      int bias)
+static void visit_layer(struct walk *w, int64_t layer, const struct sb_tensor_spec *specs)
 {
-    char full[160];
+    char name[160];
 
-    if (!name)
-        return;
-    snprintf(full, sizeof full, "model.layers.%lld.%s.weight", (long long)layer, name);
-    visit(w, full, rows, cols);
-    snprintf(full, sizeof full, "model.layers.%lld.%s.bias", (long long)layer, name);
-    if (bias)
-        visit(w, full, rows, 0);
-}
-
-/* Whether a linear map has a bias in a checkpoint whose config.json says what the architecture has
- * by default. */
-static int has_bias(enum sb_bias bias, int by_default)
-{
-    return bias == SB_BIAS_ALWAYS || (bias == SB_BIAS_BY_CONFIG && by_default);
+    for (const struct sb_tensor_spec *t = specs; t < specs + SB_LAYER_TENSORS; t++) {
+        if (!t->name)
+            continue;
+        snprintf(name, sizeof name, "model.layers.%lld.%s%s", (long long)layer, t->name,
+                 t->n_in ? ".weight" : "");
+        visit(w, name, t->rows, t->n_in);
+        snprintf(name, sizeof name, "model.layers.%lld.%s.bias", (long long)layer, t->name);
+        if (t->has_bias)
+            visit(w, name, t->rows, 0);
+    }
 }
 
 static void visit_all(struct walk *w)
 {
     const struct geometry *g = w->g;
-    const struct sb_arch *a = g->arch;
-    const int64_t q = g->heads * g->head_dim, kv = g->kv_heads * g->head_dim;
-    const int qkv_bias = has_bias(a->qkv_bias, a->default_attention_bias);
-    const int o_bias = has_bias(a->o_bias, a->default_attention_bias);
-    const int mlp_bias = has_bias(a->mlp_bias, 0);
+    const struct sb_config config = config_of(g);
+    struct sb_tensor_spec specs[SB_LAYER_TENSORS];
 
+    sb_layer_tensor_specs(specs, &config);
     visit(w, "model.embed_tokens.weight", g->vocab, g->hidden);
-    for (int64_t i = 0; i < g->layers; i++) {
-        visit_norm(w, i, a->attn_norm, g->hidden);
-        visit_norm(w, i, a->post_attn_norm, g->hidden);
-        visit_norm(w, i, a->ffn_norm, g->hidden);
-        visit_norm(w, i, a->post_ffn_norm, g->hidden);
-        visit_norm(w, i, a->q_norm, g->head_dim);
-        visit_norm(w, i, a->k_norm, g->head_dim);
-        visit_map(w, i, a->qkv[0], q, g->hidden, qkv_bias);
-        visit_map(w, i, a->qkv[1], kv, g->hidden, qkv_bias);
-        visit_map(w, i, a->qkv[2], kv, g->hidden, qkv_bias);
-        visit_map(w, i, a->o, g->hidden, q, o_bias);
-        visit_map(w, i, a->gate_up[0], a->gate_up[1] ? g->inter : 2 * g->inter, g->hidden,
-                  mlp_bias);
-        visit_map(w, i, a->gate_up[1], g->inter, g->hidden, mlp_bias);
-        visit_map(w, i, a->down, g->hidden, g->inter, mlp_bias);
-    }
+    for (int64_t i = 0; i < g->layers; i++)
+        visit_layer(w, i, specs);
     visit(w, "model.norm.weight", g->hidden, 0);
     if (!g->tied)
         visit(w, "lm_head.weight", g->vocab, g->hidden);
@@ -315,11 +303,12 @@ static int set_option(struct geometry *g, const char *name, const char *value)
 {
     const struct {
         const char *name;
-        int64_t *at;
+        int64_t *at, most;
     } numbers[] = {
-        {"--hidden", &g->hidden}, {"--inter", &g->inter},       {"--layers", &g->layers},
-        {"--heads", &g->heads},   {"--kv-heads", &g->kv_heads}, {"--head-dim", &g->head_dim},
-        {"--vocab", &g->vocab},   {"--context", &g->context},
+        {"--hidden", &g->hidden, SB_HIDDEN_MAX},       {"--inter", &g->inter, SB_INTER_MAX},
+        {"--layers", &g->layers, SB_LAYERS_MAX},       {"--heads", &g->heads, SB_HEADS_MAX},
+        {"--kv-heads", &g->kv_heads, SB_HEADS_MAX},    {"--vocab", &g->vocab, SB_VOCAB_MAX},
+        {"--head-dim", &g->head_dim, SB_HEAD_DIM_MAX}, {"--context", &g->context, SB_CONTEXT_MAX},
     };
     char *end;
 
@@ -338,7 +327,7 @@ static int set_option(struct geometry *g, const char *name, const char *value)
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         if (strcmp(name, numbers[i].name) == 0) {
             *numbers[i].at = strtoll(value, &end, 10);
-            return *end == '\0' && *numbers[i].at > 0 && *numbers[i].at < 1 << 24;
+            return *end == '\0' && *numbers[i].at > 0 && *numbers[i].at <= numbers[i].most;
         }
     return 0;
 }

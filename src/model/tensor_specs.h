@@ -1,0 +1,41 @@
+/*
+ * Which tensors a layer has: what a checkpoint calls them and their shapes. The loader and the
+ * converter, and what makes checkpoints for tests, go by this list; the architecture says what is
+ * in it, and the configuration how large.
+ */
+#ifndef SB_TENSOR_SPECS_H
+#define SB_TENSOR_SPECS_H
+
+#include <stdint.h>
+
+#include "model/config.h"
+
+/* What is stacked in memory follows each other: q, k and v, and gate and up. */
+enum sb_layer_tensor {
+    SB_TENSOR_ATTN_NORM,
+    SB_TENSOR_POST_ATTN_NORM,
+    SB_TENSOR_FFN_NORM,
+    SB_TENSOR_POST_FFN_NORM,
+    SB_TENSOR_Q_NORM,
+    SB_TENSOR_K_NORM,
+    SB_TENSOR_Q,
+    SB_TENSOR_K,
+    SB_TENSOR_V,
+    SB_TENSOR_O,
+    SB_TENSOR_GATE, /* or gate and up in one */
+    SB_TENSOR_UP,
+    SB_TENSOR_DOWN,
+    SB_LAYER_TENSORS
+};
+
+struct sb_tensor_spec {
+    const char *name;   /* of a matrix without ".weight"; NULL: there is no such tensor */
+    int32_t rows, n_in; /* n_in 0: it is a vector of `rows` */
+    int has_bias; /* a matrix has a vector of `rows` beside it, of the same name and ".bias" */
+};
+
+/* The tensors of any layer, their names without "model.layers.N.". */
+void sb_layer_tensor_specs(struct sb_tensor_spec out[SB_LAYER_TENSORS],
+                           const struct sb_config *config);
+
+#endif
