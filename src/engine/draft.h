@@ -33,7 +33,7 @@ struct sb_draft_ops {
      * row is what the scheduler asks for; prepare lowers it to what the draft will propose, and
      * raises round->n_steps to the largest. Rows of which nothing is asked it leaves as they are.
      * Proposals that the host already knows it writes into round->tokens. If the draft can never
-     * propose anything for a sequence again, it sets that sequence's draft_len to 0.
+     * propose anything for a sequence again, it sets that sequence's draft_sources to 0.
      * E_CANCELLED, E_DEVICE. */
     int32_t (*prepare)(struct sb_draft *draft, struct sb_round *round);
     /* Computes the proposals on the device: tokens[1 .. n_draft] of every row. NULL: prepare has

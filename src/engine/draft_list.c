@@ -30,7 +30,8 @@ enum { SOURCES_MAX = 32 };
 
 struct list_row {
     int32_t asked, made;
-    int32_t draft_len, draft_kv_len; /* of its sequence, before any source was asked */
+    int32_t draft_kv_len;   /* of its sequence, before any source was asked */
+    uint32_t draft_sources; /* the same, less those that gave it up meanwhile */
 };
 
 struct list_draft {
@@ -45,18 +46,19 @@ static void remember_rows(struct list_draft *draft, const struct sb_round *round
     for (int32_t b = 0; b < round->n_rows; b++) {
         const struct sb_seq *seq = round->rows[b].seq;
         draft->rows[b] = (struct list_row){.asked = round->rows[b].n_draft,
-                                           .draft_len = seq->draft_len,
-                                           .draft_kv_len = seq->draft_kv_len};
+                                           .draft_kv_len = seq->draft_kv_len,
+                                           .draft_sources = seq->draft_sources};
     }
 }
 
-/* Source i asks never again to be asked for this sequence. The others may still be. */
-static void leave_out(struct sb_seq *seq, const struct list_draft *draft, int32_t i,
-                      int32_t draft_len)
+/* Source i has given up this row's sequence, as if it were the only one. The others may still be
+ * asked. */
+static void leave_out(struct list_draft *draft, const struct sb_round *round, int32_t b, int32_t i)
 {
-    seq->draft_sources &= ~(UINT32_C(1) << i);
-    if ((seq->draft_sources & UINT32_MAX >> (32 - draft->n)) != 0)
-        seq->draft_len = draft_len;
+    struct list_row *row = &draft->rows[b];
+
+    row->draft_sources &= UINT32_MAX >> (32 - draft->n) & ~(UINT32_C(1) << i);
+    round->rows[b].seq->draft_sources = row->draft_sources;
 }
 
 /* Asks source i for the rows that have no proposals yet and may have some of it. */
@@ -67,17 +69,17 @@ static int32_t ask(struct list_draft *draft, struct sb_round *round, int32_t i)
 
     for (int32_t b = 0; b < round->n_rows; b++) {
         const struct list_row *row = &draft->rows[b];
-        const int asks = row->made == 0 && (round->rows[b].seq->draft_sources >> i & 1);
+        const int asks = row->made == 0 && (row->draft_sources >> i & 1);
         round->rows[b].n_draft = asks ? row->asked : 0;
         n_asked += round->rows[b].n_draft;
     }
     if (n_asked == 0)
         return SPECBATCH_OK;
     rc = one->ops->prepare(one, round);
-    for (int32_t b = 0; b < round->n_rows && rc == SPECBATCH_OK; b++) {
-        draft->rows[b].made += round->rows[b].n_draft;
-        if (draft->rows[b].draft_len > 0 && round->rows[b].seq->draft_len == 0)
-            leave_out(round->rows[b].seq, draft, i, draft->rows[b].draft_len);
+    for (int32_t b = 0; b < round->n_rows; b++) {
+        draft->rows[b].made += rc == SPECBATCH_OK ? round->rows[b].n_draft : 0;
+        if (round->rows[b].seq->draft_sources == 0 && draft->rows[b].draft_sources != 0)
+            leave_out(draft, round, b, i);
     }
     return rc;
 }

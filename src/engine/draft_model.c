@@ -62,7 +62,7 @@ static int knows_missing_tokens(const struct model_draft *draft, const struct sb
 /* No more proposals for this sequence, ever: a token that the draft cannot read stays in it. */
 static void stop_drafting(struct sb_seq *seq)
 {
-    seq->draft_len = 0;
+    seq->draft_sources = 0;
 }
 
 /* How many of the proposals asked for fit the draft's context: a step that feeds the token at

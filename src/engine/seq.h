@@ -41,7 +41,7 @@ struct sb_seq {
     int32_t finish;       /* 0 while unfinished, then SPECBATCH_FINISH_* */
     int32_t n_prompt;     /* the first so many tokens are the prompt */
     int32_t max_tokens;   /* n_prompt + the request's max_new */
-    int32_t draft_len;    /* proposals in a round at most; 0: it is never drafted for */
+    int32_t draft_len;    /* proposals in a round at most; 0: it gets none */
 
     /* What committing a round's tokens writes is in the second cache line. */
     uint64_t rounds;     /* rounds that decoded it */
@@ -68,7 +68,8 @@ struct sb_seq {
 
     void *user;             /* the caller's own (specbatch_request) */
     int32_t n_polled;       /* generated tokens that specbatch_pool_poll has handed out */
-    uint32_t draft_sources; /* bit i: source i of a list of drafts may propose for it */
+    uint32_t draft_sources; /* bit i: source i of a list of drafts may propose for it; 0: no draft
+                               can, but its mask still may */
     int32_t shown;          /* 1: the draft wants to be told when it ends (engine/draft.h) */
     int32_t stop_ids[SB_STOP_MAX];
 

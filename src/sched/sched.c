@@ -96,7 +96,7 @@ void sb_take(struct sb_sched *s, struct sb_seq *seq)
     if (k > remaining - 1)
         k = remaining - 1; /* the bonus token is the last one */
     s->round->rows[s->round->n_rows++] = (struct sb_round_row){
-        .seq = seq, .limit = k, .n_draft = k};
+        .seq = seq, .limit = k, .n_draft = seq->draft_sources ? k : 0};
     seq->last_round = s->n_rounds;
 }
 

@@ -5,9 +5,12 @@
  */
 #include "sbtest.h"
 
+#include "model/model.h"
 #include "support/drafts.h"
 #include "support/masked_runs.h"
 #include "support/model_files.h"
+
+#define DRAFT "test/data/models/qwen3_untied_f32_sharded.draft"
 
 /* ------------------------------------------------------------------ as plain decoding */
 
@@ -205,6 +208,30 @@ static void test_what_a_mask_alone_allows_is_not_drafted(void)
     CHECK_INT(count(pool, "draft_passes"), 0);
     CHECK_INT(count(pool, "decode_rounds"), 5);
     specbatch_pool_free(pool);
+}
+
+/* The draft model gives the sequence up at the first place where its mask leaves a choice, as it
+ * cannot read the prompt. The forced stretches behind that are proposed all the same. */
+static void test_a_mask_proposes_where_no_draft_can(void)
+{
+    struct masked_rule rule = {.modulus = 7, .keep = 3, .period = 6, .free = 2};
+    specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
+    specbatch_model *small = NULL;
+    specbatch_pool *pool = NULL;
+
+    options.draft_len = 4;
+    options.flags = SPECBATCH_POOL_FIXED_K;
+    CHECK_OK(specbatch_model_open(&small, DRAFT, NULL));
+    CHECK_OK(create_with_model(&pool, masked_target(), small, &options));
+    small->config.vocab = 1;
+    CHECK_OK(submit(pool, 0, &rule, 24));
+    CHECK_OK(specbatch_pool_run(pool));
+    small->config.vocab = MASKED_VOCAB;
+    CHECK_INT(count(pool, "draft_passes"), 0);
+    CHECK_INT(count(pool, "tokens_committed"), 24);
+    CHECK_INT(count(pool, "tokens_forced"), 15); /* 4 of each 6, less the last token */
+    specbatch_pool_free(pool);
+    specbatch_model_close(small);
 }
 
 /* What is left of a round that a mask has cancelled: the round is repeated as if it had never been,
@@ -451,6 +478,7 @@ RUN(test_adaptive_k_gives_plain_tokens);
 RUN(test_prefix_hits_and_preemptions_give_plain_tokens);
 RUN(test_a_round_asks_for_all_rows_at_once);
 RUN(test_what_a_mask_alone_allows_is_not_drafted);
+RUN(test_a_mask_proposes_where_no_draft_can);
 RUN(test_a_cancelled_round_can_be_repeated);
 RUN(test_a_cancelled_step_says_so);
 RUN(test_a_dead_end_behind_a_rejected_proposal_ends_nothing);
