@@ -158,8 +158,17 @@ done:
     return rc;
 }
 
-/* YaRN's factor on cos and sin, as transformers computes it (get_mscale). */
-static double yarn_mscale(double factor, double mscale)
+void sb_rope_yarn_defaults(struct sb_config *config)
+{
+    struct sb_rope_config *rope = &config->rope;
+
+    rope->original_context = config->context;
+    rope->beta_fast = 32.0;
+    rope->beta_slow = 1.0;
+    rope->truncate = 1;
+}
+
+double sb_rope_yarn_mscale(double factor, double mscale)
 {
     return factor <= 1.0 ? 1.0 : 0.1 * mscale * log(factor) + 1.0;
 }
@@ -171,10 +180,7 @@ static int32_t read_yarn(struct sb_config *config, const struct sb_fields *field
     double mscale = 0.0, mscale_all = 0.0;
     int32_t rc = SPECBATCH_OK;
 
-    rope->original_context = config->context;
-    rope->beta_fast = 32.0;
-    rope->beta_slow = 1.0;
-    rope->truncate = 1;
+    sb_rope_yarn_defaults(config);
     SB_TRY(read_original(rope, fields, scaling));
     SB_TRY(sb_field_double(scaling, "beta_fast", 1e-6, FACTOR_MAX, &rope->beta_fast));
     SB_TRY(sb_field_double(scaling, "beta_slow", 1e-6, FACTOR_MAX, &rope->beta_slow));
@@ -202,10 +208,10 @@ static int32_t read_yarn(struct sb_config *config, const struct sb_fields *field
                 "max_position_embeddings to factor * original = %.0f, or write rope_parameters",
                 fields->file, rope->factor, (int)config->context, rope->original_context,
                 rope->factor * rope->original_context);
-    rope->attention_factor = yarn_mscale(rope->factor, 1.0);
+    rope->attention_factor = sb_rope_yarn_mscale(rope->factor, 1.0);
     if (mscale > 0.0 && mscale_all > 0.0)
-        rope->attention_factor = yarn_mscale(rope->factor, mscale) /
-                                 yarn_mscale(rope->factor, mscale_all);
+        rope->attention_factor = sb_rope_yarn_mscale(rope->factor, mscale) /
+                                 sb_rope_yarn_mscale(rope->factor, mscale_all);
     SB_TRY(sb_field_double(scaling, "attention_factor", 1e-6, FACTOR_MAX, &rope->attention_factor));
 done:
     return rc;

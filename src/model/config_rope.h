@@ -1,4 +1,5 @@
-/* The part of config.json that describes the rotary position embedding. */
+/* The part of config.json that describes the rotary position embedding, and what GGUF files have in
+ * common with it. */
 #ifndef SB_CONFIG_ROPE_H
 #define SB_CONFIG_ROPE_H
 
@@ -7,5 +8,10 @@
 
 /* Fills in config->rope from arch, head_dim and context, which are set. E_FORMAT, E_UNSUPPORTED. */
 int32_t sb_config_rope(struct sb_config *config, const struct sb_fields *fields);
+
+/* Sets YaRN's numbers to what they are where a checkpoint is silent; the context is set. */
+void sb_rope_yarn_defaults(struct sb_config *config);
+/* YaRN's factor on cos and sin, as transformers computes it (get_mscale). */
+double sb_rope_yarn_mscale(double factor, double mscale);
 
 #endif

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/config_rope.h"
 #include "model/gguf_model.h"
 #include "status.h"
 
@@ -317,10 +318,7 @@ static int32_t read_scaling(struct sb_config *config, const struct source *s)
     SB_TRY(read_double(s, "rope.scaling.factor", 1.0, FACTOR_MAX, &rope->factor));
     if (rope->kind == SB_ROPE_LINEAR)
         goto done;
-    rope->original_context = config->context;
-    rope->beta_fast = 32.0;
-    rope->beta_slow = 1.0;
-    rope->truncate = 1;
+    sb_rope_yarn_defaults(config);
     SB_TRY(read_double(s, "rope.scaling.original_context_length", 1.0, SB_CONTEXT_MAX,
                        &rope->original_context));
     SB_TRY(read_double(s, "rope.scaling.yarn_beta_fast", 1e-6, FACTOR_MAX, &rope->beta_fast));
@@ -328,7 +326,7 @@ static int32_t read_scaling(struct sb_config *config, const struct source *s)
     if (rope->beta_fast < rope->beta_slow)
         SB_FAIL(SPECBATCH_E_FORMAT, "%s: %s.rope.scaling.yarn_beta_fast is below yarn_beta_slow",
                 s->file, s->arch);
-    rope->attention_factor = rope->factor <= 1.0 ? 1.0 : 0.1 * log(rope->factor) + 1.0;
+    rope->attention_factor = sb_rope_yarn_mscale(rope->factor, 1.0);
 done:
     return rc;
 }
