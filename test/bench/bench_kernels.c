@@ -44,16 +44,21 @@ static double seconds(void)
 /* ------------------------------------------------------------------ plain reading */
 
 #if defined(__x86_64__)
-__attribute__((target("avx512f"))) static float read_sum(const float *data, int64_t n)
+/* Memory is slower than SSE, which every such processor has. */
+static float read_sum(const float *data, int64_t n)
 {
-    __m512 a = _mm512_setzero_ps(), b = a, c = a, d = a;
-    for (int64_t i = 0; i + 64 <= n; i += 64) {
-        a = _mm512_add_ps(a, _mm512_load_ps(data + i));
-        b = _mm512_add_ps(b, _mm512_load_ps(data + i + 16));
-        c = _mm512_add_ps(c, _mm512_load_ps(data + i + 32));
-        d = _mm512_add_ps(d, _mm512_load_ps(data + i + 48));
-    }
-    return _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(a, b), _mm512_add_ps(c, d)));
+    __m128 sum[8];
+    float lanes[4];
+
+    for (int j = 0; j < 8; j++)
+        sum[j] = _mm_setzero_ps();
+    for (int64_t i = 0; i + 32 <= n; i += 32)
+        for (int j = 0; j < 8; j++)
+            sum[j] = _mm_add_ps(sum[j], _mm_load_ps(data + i + 4 * j));
+    for (int j = 1; j < 8; j++)
+        sum[0] = _mm_add_ps(sum[0], sum[j]);
+    _mm_storeu_ps(lanes, sum[0]);
+    return lanes[0] + lanes[1] + lanes[2] + lanes[3];
 }
 #else
 static float read_sum(const float *data, int64_t n)
