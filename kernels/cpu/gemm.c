@@ -21,12 +21,12 @@
  *     rows     into groups of nearly equal size: at most 6 for chains (8 is 4 + 4), so that the
  *              accumulators fit the registers; at most 48 for blocks (gemm_bf16.h)
  *     columns  into panels of 64 (panel.h), of which a thread takes whole ones
- *     steps    into pieces of 512 or 1024. A piece of W, one panel by so many steps, is at most 128
+ *     steps    into pieces of 128 to 1024. A piece of W, one panel by so many steps, is at most 128
  *              KiB and stays in the second-level cache while all groups of rows pass over it, or
  *              while few rows do, one group of columns after the other, where the registers have no
  *              room for all columns (AVX2). Between two pieces y holds the unfinished sums, which
- *              loses nothing. Each pass fetches a part of the next piece, so that memory does not
- *              rest while they compute
+ *              loses nothing. All passes of a chain fetch equal parts of the next piece, so that
+ *              memory does not rest while they compute
  *
  * Products by the matrix unit are cut in another way, in gemm_tiles.c, and so are those of many
  * rows with quantised weights, in gemm_quant_lines.h.
@@ -43,8 +43,14 @@ enum {
     BLOCK_ROWS = SB_CPU_BLOCK_ROWS,
     GROUPS = SB_PANEL / V16, /* vectors in a row of a panel */
     PARTS = SB_CPU_PARTS,
-    CACHE_LINE = 64,   /* bytes */
-    CHAIN_PIECE = 512, /* steps of a piece */
+    CACHE_LINE = 64, /* bytes */
+/* Steps of a piece. With AVX2, where few rows pass over it four times, 128 took less time than 512
+ * with f32 weights, and as much with bf16 (Zen 3). */
+#if defined(SB_LEVEL_AVX2)
+    CHAIN_PIECE = 128,
+#else
+    CHAIN_PIECE = 512,
+#endif
     BLOCKS_PIECE = 1024,
     /* Steps, and in the layout BF16 lines of two steps, between the weights in use and those being
      * fetched, where a piece is read only once. */
@@ -69,8 +75,8 @@ struct piece {
     int64_t ldx, ldblock, ldy, ldsums, steps;
     /* What to prefetch at the first step, and by how many bytes that moves with each step (in the
      * BF16 layout with each pair of steps, of quantised weights with each block). If rows or
-     * columns are done in several passes, some of them share it (passes_that_fetch). It may lie
-     * beyond the end of W, because a prefetch is only a hint. */
+     * columns are done in several passes, these share it. It may lie beyond the end of W, because a
+     * prefetch is only a hint. */
     const char *ahead;
     int64_t ahead_step;
     int rows;              /* of x: 1..MAX_ROWS, or in the order of blocks 1..BLOCK_ROWS */
@@ -79,19 +85,16 @@ struct piece {
     int is_split;          /* whether three rows of x are the parts of one */
 };
 
-/* Of `passes` passes over a piece, how many fetch what is ahead, the first ones: as many as have a
- * line of the cache each for a step. */
-static inline int passes_that_fetch(const struct piece *p, int passes)
+/* Fetches the share of a step that a pass over `groups` groups of columns has, which is no more
+ * than so many lines of the cache. Where it is less than a line, the next step fetches that line
+ * again, which costs less than to find out. (When the first passes fetched all, a line at each
+ * step, and the others nothing, 8 to 24 rows with AVX2 took 1.2 to 2 times as long.) */
+static inline __attribute__((always_inline)) void fetch_share(const char *at, const int groups,
+                                                              int64_t share)
 {
-    const int64_t lines = (p->ahead_step + CACHE_LINE - 1) / CACHE_LINE;
-    return lines < 1 ? 1 : lines < passes ? (int)lines : passes;
-}
-
-/* How much of ahead_step a pass over some of the columns fetches. */
-static inline int64_t share_of_pass(const struct piece *p, int pass, int passes)
-{
-    const int fetching = passes_that_fetch(p, passes);
-    return pass < fetching ? p->ahead_step / fetching : 0;
+    for (int line = 0; line < groups; line++)
+        if (line == 0 || line * CACHE_LINE < share)
+            v_prefetch(at + line * CACHE_LINE);
 }
 
 static inline __attribute__((always_inline)) v16 load_y(const struct piece *p, int r, int group)

@@ -106,13 +106,9 @@ INLINE void add_step(v16 acc[][GROUPS], const int rows, const int g, const int g
 INLINE void chain_n(const int rows, const int groups, const struct piece *p)
 {
     for (int g = 0; g < GROUPS && g * V16 < p->columns; g += groups) {
-        const int64_t share = share_of_pass(p, g / groups, GROUPS / groups);
-        struct block b = {.w = p->w,
-                          .x = p->x,
-                          .ldx = p->ldx,
-                          .ahead = p->ahead + g / groups * (p->steps / 2) * share,
-                          .ahead_step = share,
-                          .ahead_bytes = rows <= FEW_ROWS ? CACHE_LINE : share};
+        const int64_t share = p->ahead_step * groups / GROUPS;
+        const char *ahead = p->ahead + g / groups * (p->steps / 2) * share;
+        struct block b = {.w = p->w, .x = p->x, .ldx = p->ldx};
         v16 sum[MAX_ROWS][GROUPS];
         for (int r = 0; r < rows; r++)
             for (int j = 0; j < groups; j++)
@@ -120,7 +116,8 @@ INLINE void chain_n(const int rows, const int groups, const struct piece *p)
         for (int64_t left = p->steps; left > 0; left -= SB_BLOCK) {
             b.steps = left < SB_BLOCK ? (int)left : SB_BLOCK;
             for (int pair = 0; pair < b.steps / 2; pair++) {
-                fetch_ahead(&b, pair);
+                fetch_share(ahead, rows <= FEW_ROWS ? 1 : groups, share);
+                ahead += share;
                 add_step(sum, rows, g, groups, &b, pair, 0, 1);
                 add_step(sum, rows, g, groups, &b, pair, 1, 1);
             }
@@ -142,6 +139,14 @@ static void chain_6(const struct piece *p) { chain_n(6, TILE_GROUPS(6), p); }
 static tile_fn *const tiles_bf16[MAX_ROWS] = {chain_1, chain_2, chain_3, chain_4, chain_5, chain_6};
 
 /* ------------------------------------------------------------------ blocks */
+
+/* Of the parts of the rows, how many fetch what is ahead, the first ones: as many as have a line of
+ * the cache each for a line of weights. */
+static inline int parts_that_fetch(const struct piece *p, int parts)
+{
+    const int64_t lines = (p->ahead_step + CACHE_LINE - 1) / CACHE_LINE;
+    return lines < 1 ? 1 : lines < parts ? (int)lines : parts;
+}
 
 /* The two chains of a block. */
 struct chains {

@@ -28,7 +28,7 @@ INLINE BLOCKS_TARGET void BLOCKS(add_rows)(v16 sum[][GROUPS], const struct piece
 {
     const int parts = (p->rows + PART_ROWS - 1) / PART_ROWS;
     const int large = p->rows - parts * (PART_ROWS - 1); /* parts of three rows */
-    const int fetching = passes_that_fetch(p, parts);
+    const int fetching = parts_that_fetch(p, parts);
 
     b.ahead_step = (p->ahead_step / fetching + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
     b.ahead_bytes = b.ahead_step;

@@ -23,14 +23,13 @@ static inline __attribute__((always_inline)) void TILE_CALL(n)(const int rows, c
         for (int r = 0; r < rows; r++)
             for (int j = 0; j < groups; j++)
                 acc[r][j] = p->is_first ? v_set1(0.0f) : load_y(p, r, g + j);
-        const int64_t share = share_of_pass(p, g / groups, GROUPS / groups);
+        const int64_t share = p->ahead_step * groups / GROUPS;
         const char *w_at = p->w, *ahead = p->ahead + g / groups * p->steps * share;
         for (int64_t k = 0; k < p->steps; k++, w_at += step_bytes, ahead += share) {
             v16 w[GROUPS];
             for (int j = 0; j < groups; j++)
                 w[j] = load_group(w_at, TILE_LAYOUT, g + j);
-            for (int64_t line = 0; line < share; line += CACHE_LINE)
-                v_prefetch(ahead + line);
+            fetch_share(ahead, groups, share);
             for (int r = 0; r < rows; r++) {
                 v16 x = v_set1(p->x[r * p->ldx + k]);
                 for (int j = 0; j < groups; j++)
