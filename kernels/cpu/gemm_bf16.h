@@ -24,7 +24,8 @@
  * weights, by multiply-adds, in a chain and in blocks. Groups of rows that share a piece are
  * larger, because they must fetch all of the next one. Where a block is done group by group of
  * columns, each takes every fourth line of the cache, in which the prefetcher sees no stream (on
- * Zen 4 with AVX2 one row read 8 to 12 GB/s so, and 12 to 15 when it fetched all). */
+ * Zen 4 with AVX2 one row read 8 to 12 GB/s so, and 12 to 15 when it fetched all; on Zen 3 it was
+ * 13 when the first group fetched all, and 16 as each fetches a quarter). */
 #if defined(SB_LEVEL_AVX512)
 enum { PART_ROWS = 3, PART_GROUPS = GROUPS, FEW_ROWS = 2, FEW_BLOCK_ROWS = 2 };
 #else
@@ -63,11 +64,14 @@ struct block {
     int steps;           /* 32, or fewer in the last block of a chain */
 };
 
-INLINE void fetch_ahead(const struct block *b, int pair)
+/* Fetches what is the share of the groups from g on, PART_GROUPS of them, at a pair of steps. */
+INLINE void fetch_ahead(const struct block *b, const int g, int pair)
 {
+    const int64_t step = b->ahead_step * PART_GROUPS / GROUPS;
+
     if (b->ahead)
-        for (int64_t at = 0; at < b->ahead_bytes; at += CACHE_LINE)
-            v_prefetch(b->ahead + pair * b->ahead_step + at);
+        fetch_share(b->ahead + (g / PART_GROUPS * (SB_BLOCK / 2) + pair) * step, PART_GROUPS,
+                    b->ahead_bytes * PART_GROUPS / GROUPS);
 }
 
 /* The next block of the piece. words: of x from one block to the next */
@@ -174,8 +178,7 @@ INLINE void add_by_fma(v16 sum[][GROUPS], const int rows, const int g, const str
 
     chains_clear(&c, rows);
     for (int pair = 0; pair < SB_BLOCK / 2; pair++) {
-        if (g == 0)
-            fetch_ahead(b, pair);
+        fetch_ahead(b, g, pair);
         add_step(c.even, rows, g, PART_GROUPS, b, pair, 0, 0);
         add_step(c.odd, rows, g, PART_GROUPS, b, pair, 1, 0);
     }
@@ -225,8 +228,8 @@ INLINE TARGET_DOT void add_by_dot(v16 sum[][GROUPS], const int rows, const int g
 
     chains_clear(&c, rows);
     for (int pair = 0; pair < SB_BLOCK / 2; pair += 2) {
-        fetch_ahead(b, pair);
-        fetch_ahead(b, pair + 1);
+        fetch_ahead(b, g, pair);
+        fetch_ahead(b, g, pair + 1);
         add_two_steps(c.even, rows, b, pair, 0);
         add_two_steps(c.odd, rows, b, pair, 1);
     }
