@@ -153,25 +153,9 @@ done:
     return rc;
 }
 
-static int32_t plan_layer(struct converter *c, int32_t index)
+static int32_t plan_of_layer(void *ctx, const char *name, int32_t rows, int32_t n_in)
 {
-    struct sb_tensor_spec specs[SB_LAYER_TENSORS];
-    char name[SB_TENSOR_NAME_BYTES];
-    int32_t rc = SPECBATCH_OK;
-
-    sb_layer_tensor_specs(specs, &c->config);
-    for (const struct sb_tensor_spec *t = specs; t < specs + SB_LAYER_TENSORS; t++) {
-        if (!t->name)
-            continue;
-        snprintf(name, sizeof name, "model.layers.%d.%s%s", (int)index, t->name,
-                 t->n_in ? ".weight" : "");
-        SB_TRY(plan(c, name, t->rows, t->n_in, 0));
-        snprintf(name, sizeof name, "model.layers.%d.%s.bias", (int)index, t->name);
-        if (t->has_bias)
-            SB_TRY(plan(c, name, t->rows, 0, 0));
-    }
-done:
-    return rc;
+    return plan(ctx, name, rows, n_in, 0);
 }
 
 /* Plans the tensor of Llama 3's scaling, where there is to be one. */
@@ -197,7 +181,7 @@ static int32_t plan_tensors(struct converter *c)
     SB_TRY(plan(c, "model.embed_tokens.weight", g->vocab, g->hidden, 1));
     SB_TRY(plan_divisors(c));
     for (int32_t i = 0; i < g->layers; i++)
-        SB_TRY(plan_layer(c, i));
+        SB_TRY(sb_layer_tensors_visit(g, i, plan_of_layer, c));
     SB_TRY(plan(c, "model.norm.weight", g->hidden, 0, 0));
     if (!g->tied)
         SB_TRY(plan(c, "lm_head.weight", g->vocab, g->hidden, 1));

@@ -2,6 +2,11 @@
  * numbers. */
 #include "model/tensor_specs.h"
 
+#include <stdio.h>
+
+#include "model/tensors.h"
+#include "status.h"
+
 void sb_layer_tensor_specs(struct sb_tensor_spec out[SB_LAYER_TENSORS], const struct sb_config *c)
 {
     const struct sb_arch *a = c->arch;
@@ -22,4 +27,26 @@ void sb_layer_tensor_specs(struct sb_tensor_spec out[SB_LAYER_TENSORS], const st
     out[SB_TENSOR_UP] = (struct sb_tensor_spec){a->gate_up[1], c->inter, c->hidden,
                                                 c->has_mlp_bias};
     out[SB_TENSOR_DOWN] = (struct sb_tensor_spec){a->down, c->hidden, c->inter, c->has_mlp_bias};
+}
+
+int32_t sb_layer_tensors_visit(const struct sb_config *config, int32_t layer,
+                               sb_tensor_visitor *visit, void *ctx)
+{
+    struct sb_tensor_spec specs[SB_LAYER_TENSORS];
+    char name[SB_TENSOR_NAME_BYTES];
+    int32_t rc = SPECBATCH_OK;
+
+    sb_layer_tensor_specs(specs, config);
+    for (const struct sb_tensor_spec *t = specs; t < specs + SB_LAYER_TENSORS; t++) {
+        if (!t->name)
+            continue;
+        snprintf(name, sizeof name, "model.layers.%d.%s%s", (int)layer, t->name,
+                 t->n_in ? ".weight" : "");
+        SB_TRY(visit(ctx, name, t->rows, t->n_in));
+        snprintf(name, sizeof name, "model.layers.%d.%s.bias", (int)layer, t->name);
+        if (t->has_bias)
+            SB_TRY(visit(ctx, name, t->rows, 0));
+    }
+done:
+    return rc;
 }

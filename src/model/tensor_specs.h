@@ -38,4 +38,12 @@ struct sb_tensor_spec {
 void sb_layer_tensor_specs(struct sb_tensor_spec out[SB_LAYER_TENSORS],
                            const struct sb_config *config);
 
+/* A tensor by its whole name, of [rows, n_in], or of [rows] when n_in is 0. Returns a status. */
+typedef int32_t sb_tensor_visitor(void *ctx, const char *name, int32_t rows, int32_t n_in);
+
+/* Calls `visit` for each tensor of a layer, a bias behind its matrix, until one call fails, whose
+ * status it returns. */
+int32_t sb_layer_tensors_visit(const struct sb_config *config, int32_t layer,
+                               sb_tensor_visitor *visit, void *ctx);
+
 #endif

@@ -195,32 +195,20 @@ static struct sb_config config_of(const struct geometry *g)
         .has_mlp_bias = sb_arch_has_bias(a->mlp_bias, 0)};
 }
 
-static void visit_layer(struct walk *w, int64_t layer, const struct sb_tensor_spec *specs)
+static int32_t visit_of_layer(void *walk, const char *name, int32_t rows, int32_t n_in)
 {
-    char name[160];
-
-    for (const struct sb_tensor_spec *t = specs; t < specs + SB_LAYER_TENSORS; t++) {
-        if (!t->name)
-            continue;
-        snprintf(name, sizeof name, "model.layers.%lld.%s%s", (long long)layer, t->name,
-                 t->n_in ? ".weight" : "");
-        visit(w, name, t->rows, t->n_in);
-        snprintf(name, sizeof name, "model.layers.%lld.%s.bias", (long long)layer, t->name);
-        if (t->has_bias)
-            visit(w, name, t->rows, 0);
-    }
+    visit(walk, name, rows, n_in);
+    return 0;
 }
 
 static void visit_all(struct walk *w)
 {
     const struct geometry *g = w->g;
     const struct sb_config config = config_of(g);
-    struct sb_tensor_spec specs[SB_LAYER_TENSORS];
 
-    sb_layer_tensor_specs(specs, &config);
     visit(w, "model.embed_tokens.weight", g->vocab, g->hidden);
     for (int64_t i = 0; i < g->layers; i++)
-        visit_layer(w, i, specs);
+        sb_layer_tensors_visit(&config, (int32_t)i, visit_of_layer, w);
     visit(w, "model.norm.weight", g->hidden, 0);
     if (!g->tied)
         visit(w, "lm_head.weight", g->vocab, g->hidden);
