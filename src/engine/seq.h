@@ -28,7 +28,8 @@ struct sb_seq_scores;
 
 struct sb_seq {
     /* A round may go through thousands of sequences. What it reads of each while it chooses rows,
-     * realigns them and builds its passes is in the first cache line (64 bytes). */
+     * realigns them and builds its passes is in the first cache line (64 bytes). Only of those that
+     * it takes is more read: how they are drafted and sampled, in the third. */
     int32_t *tokens;      /* [max_tokens] */
     int64_t at;           /* its slot's first column in every plane of both caches (kv.h) */
     uint64_t last_round;  /* the number of the round that last decoded it, or admitted it */
@@ -61,16 +62,16 @@ struct sb_seq {
     specbatch_mask mask;          /* what may follow (masks.h); allow is NULL: all tokens */
     struct sb_stops *stops;       /* strings that end it (stops.h); NULL: there are none */
     struct sb_seq_scores *scores; /* log-probabilities of others (scores.h); NULL: none */
+    uint32_t draft_sources;       /* bit i: source i of a list of drafts may propose for it; 0: no
+                                     draft can, but its mask still may */
     int32_t min_new;              /* tokens before which nothing ends it */
     int32_t ignore_eos;           /* 1: end-of-sequence ids do not end it */
     int32_t n_stop_ids;           /* ids in stop_ids, below */
     int32_t status;               /* after SPECBATCH_FINISH_ERROR: why */
 
-    void *user;             /* the caller's own (specbatch_request) */
-    int32_t n_polled;       /* generated tokens that specbatch_pool_poll has handed out */
-    uint32_t draft_sources; /* bit i: source i of a list of drafts may propose for it; 0: no draft
-                               can, but its mask still may */
-    int32_t shown;          /* 1: the draft wants to be told when it ends (engine/draft.h) */
+    void *user;       /* the caller's own (specbatch_request) */
+    int32_t n_polled; /* generated tokens that specbatch_pool_poll has handed out */
+    int32_t shown;    /* 1: the draft wants to be told when it ends (engine/draft.h) */
     int32_t stop_ids[SB_STOP_MAX];
 
     /* What pool/events.c tells of it. */
