@@ -88,7 +88,7 @@ struct piece {
 /* Fetches the share of a step that a pass over `groups` groups of columns has, which is no more
  * than so many lines of the cache. Where it is less than a line, the next step fetches that line
  * again, which costs less than to find out. (When the first passes fetched all, a line at each
- * step, and the others nothing, 8 to 24 rows with AVX2 took 1.2 to 2 times as long.) */
+ * step, and the others nothing, 8 to 12 rows with AVX2 took 1.3 to 2 times as long.) */
 static inline __attribute__((always_inline)) void fetch_share(const char *at, const int groups,
                                                               int64_t share)
 {
