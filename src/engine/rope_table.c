@@ -1,6 +1,6 @@
 /*
  * The tables of the rotary position embedding, computed step by step as transformers does
- * (modeling_rope_utils.py: _compute_{default,linear_scaling,llama3,yarn}_parameters).
+ * (modeling_rope_utils.py: _compute_{default,linear_scaling,llama3,yarn,longrope}_parameters).
  *
  * The precision of each step is chosen to give the same tables as torch. Torch computes frequencies
  * in float, so every step that is float there is float here. Only the power is computed in double
@@ -78,6 +78,8 @@ static float frequency_of(const struct sb_rope_config *rope, int32_t i)
         return llama3_frequency(rope, 1.0f / power);
     case SB_ROPE_YARN:
         return yarn_frequency(rope, power, i);
+    case SB_ROPE_LONGROPE:
+        return 1.0f / (rope->divisors[i] * power);
     case SB_ROPE_DEFAULT:
         break;
     }

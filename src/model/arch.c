@@ -6,7 +6,7 @@
 
 /* Every architecture that the library knows. To add one, write a file arch_NAME.c that defines
  * sb_arch_NAME, and add X(NAME) here. */
-#define ARCHITECTURES(X) X(llama) X(qwen2) X(qwen3) X(glm4)
+#define ARCHITECTURES(X) X(llama) X(qwen2) X(qwen3) X(glm4) X(mistral) X(phi3)
 
 #define DECLARE(name) extern const struct sb_arch sb_arch_##name;
 #define POINTER(name) &sb_arch_##name,
@@ -31,6 +31,19 @@ const struct sb_arch *sb_arch_by_class(const char *class_name)
 {
     for (size_t i = 0; i < N_ARCHS; i++)
         if (strcmp(class_name, archs[i]->class_name) == 0)
+            return archs[i];
+    return NULL;
+}
+
+const char *sb_arch_gguf_name(const struct sb_arch *arch)
+{
+    return arch->gguf_name ? arch->gguf_name : arch->model_type;
+}
+
+const struct sb_arch *sb_arch_by_gguf_name(const char *name)
+{
+    for (size_t i = 0; i < N_ARCHS; i++)
+        if (strcmp(name, sb_arch_gguf_name(archs[i])) == 0)
             return archs[i];
     return NULL;
 }

@@ -15,25 +15,35 @@
  * and o, by mlp_bias for gate, up and down. */
 enum sb_bias { SB_BIAS_NEVER, SB_BIAS_ALWAYS, SB_BIAS_BY_CONFIG };
 
+/* Whether attention may reach back only so far as config.json's sliding_window. IF_USED: if
+ * use_sliding_window says so. */
+enum sb_window { SB_WINDOW_NEVER, SB_WINDOW_ALWAYS, SB_WINDOW_IF_USED };
+
 /* One architecture. The names of tensors are relative to "model.layers.N."; NULL: there is no such
  * tensor. The defaults hold where config.json is silent. */
 struct sb_arch {
     const char *model_type; /* "qwen3" */
     const char *class_name; /* "Qwen3ForCausalLM" */
+    const char *gguf_name;  /* what GGUF files call it, if not by its model_type; else NULL */
     enum sb_bias qkv_bias, o_bias, mlp_bias;
     int default_attention_bias;
     int rot_interleaved;  /* 1: rotated pairs are (2i, 2i + 1); 0: (i, i + rot_dim / 2) */
     int gguf_interleaved; /* 1: GGUF files have the rows of q and k as if rot_interleaved were 1 */
-    double default_partial_rotary; /* share of head_dim that is rotated */
+    int has_partial_rotary; /* 1: config.json may say which share of head_dim is rotated */
+    double default_partial_rotary;
     double default_eps;
-    int32_t default_kv_heads;   /* 0: as many as heads */
-    int32_t default_head_dim;   /* 0: hidden / heads */
+    int32_t default_kv_heads; /* 0: as many as heads */
+    int32_t default_head_dim; /* 0: hidden / heads */
+    enum sb_window window;
+    int32_t default_window;     /* tokens; 0: none */
     const char *attn_norm;      /* norm before attention */
     const char *post_attn_norm; /* norm on attention's output, before it is added to the residual */
     const char *ffn_norm;       /* norm before the MLP */
     const char *post_ffn_norm;  /* norm on the MLP's output, before it is added to the residual */
     const char *q_norm, *k_norm; /* norms on each head, before the rotation */
-    const char *qkv[3];          /* q, k and v, which are stacked along the output in this order */
+    /* q, k and v, which are stacked along the output in this order; or one tensor of all, and NULL
+     */
+    const char *qkv[3];
     const char *o;
     const char *gate_up[2]; /* gate and up, which are stacked; or one tensor of both, and NULL */
     const char *down;
@@ -45,6 +55,9 @@ int sb_arch_has_bias(enum sb_bias rule, int by_config);
 const struct sb_arch *sb_arch_by_type(const char *model_type);
 /* The architecture of this class name, or NULL. */
 const struct sb_arch *sb_arch_by_class(const char *class_name);
+/* What GGUF files call it; and the first architecture that they call so, or NULL. */
+const char *sb_arch_gguf_name(const struct sb_arch *arch);
+const struct sb_arch *sb_arch_by_gguf_name(const char *name);
 /* Writes every model_type that the library has, as in "llama, qwen2", cut to `size` bytes. */
 void sb_arch_list(char *text, size_t size);
 

@@ -58,13 +58,10 @@ done:
 }
 
 /* Refuses keys that change the computation in a way that the forward pass does not know. */
-static int32_t refuse_unknown(const struct sb_config *config, const struct sb_fields *fields)
+static int32_t refuse_unknown(const struct sb_fields *fields)
 {
     static const char *const quantized[] = {"quantization_config", "compression_config"};
-    const struct sb_json_node *types = sb_json_get(fields->object, "layer_types");
     const char *act = "silu";
-    int32_t window_from = 28;
-    int use_window = 0;
     int32_t rc = SPECBATCH_OK;
 
     for (size_t i = 0; i < sizeof quantized / sizeof quantized[0]; i++)
@@ -76,28 +73,72 @@ static int32_t refuse_unknown(const struct sb_config *config, const struct sb_fi
     if (strcmp(act, "silu") != 0)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: hidden_act \"%.30s\" is not supported; only silu is",
                 fields->file, act);
+done:
+    return rc;
+}
+
+/* Refuses kinds of layers that the forward pass does not know. *windows: whether some layers have a
+ * sliding window. */
+static int32_t read_layer_types(int *windows, const struct sb_config *config,
+                                const struct sb_fields *fields)
+{
+    const struct sb_json_node *types = sb_json_get(fields->object, "layer_types");
+
+    *windows = 0;
     if (sb_field_given(fields, "layer_types") && sb_json_kind(types) != SB_JSON_ARRAY)
-        SB_FAIL(SPECBATCH_E_FORMAT, "%s: layer_types is not a list", fields->file);
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: layer_types is not a list", fields->file);
     for (const struct sb_json_node *t = sb_json_first(types); t; t = sb_json_next(t)) {
         const char *name = sb_json_word(t);
-        if (!name || strcmp(name, "full_attention") != 0)
-            SB_FAIL(SPECBATCH_E_UNSUPPORTED,
-                    "%s: layer_types has \"%.30s\", which is not supported; use a checkpoint "
-                    "whose layers are all full_attention",
-                    fields->file, name ? name : "(not a name)");
+        if (name && strcmp(name, "sliding_attention") == 0 &&
+            config->arch->window != SB_WINDOW_NEVER)
+            *windows = 1;
+        else if (!name || strcmp(name, "full_attention") != 0)
+            return sb_fail(SPECBATCH_E_UNSUPPORTED,
+                           "%s: layer_types has \"%.30s\", which is not supported; use a "
+                           "checkpoint whose layers are all full_attention",
+                           fields->file, name ? name : "(not a name)");
     }
-    /* Without layer_types, transformers gives the layers from max_window_layers (28 if absent) on a
-     * sliding window. If sliding_window is absent, that window has 4096 tokens; if it is null,
-     * there is none. */
-    SB_TRY(sb_field_bool(fields, "use_sliding_window", &use_window));
-    SB_TRY(sb_field_int(fields, "max_window_layers", 0, INT32_MAX, &window_from));
-    if (use_window && !sb_field_null(fields, "sliding_window") &&
-        !sb_field_given(fields, "layer_types") && window_from < config->layers)
-        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
-                "%s: use_sliding_window: sliding window attention is not supported; if no "
-                "sequence will be longer than sliding_window tokens, set use_sliding_window to "
-                "false",
+    return SPECBATCH_OK;
+}
+
+/* Whether config.json has layers with a sliding window, where the architecture leaves it open.
+ * Without layer_types, transformers gives one to the layers from max_window_layers (28 if absent)
+ * on. */
+static int32_t read_window_used(int *used, int is_named, const struct sb_config *config,
+                                const struct sb_fields *fields)
+{
+    int32_t from = 28;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_field_bool(fields, "use_sliding_window", used));
+    SB_TRY(sb_field_int(fields, "max_window_layers", 0, INT32_MAX, &from));
+    if (is_named && (!*used || sb_field_null(fields, "sliding_window")))
+        SB_FAIL(SPECBATCH_E_FORMAT,
+                "%s: layer_types has \"sliding_attention\", but there is no sliding_window",
                 fields->file);
+    if (!is_named && (sb_field_given(fields, "layer_types") || from >= config->layers))
+        *used = 0;
+done:
+    return rc;
+}
+
+/* *window: how many tokens attention reaches back in some layer, the token itself included, or 0
+ * where it reaches all. A sliding_window that is null is none. */
+static int32_t read_window(int32_t *window, const struct sb_config *config,
+                           const struct sb_fields *fields)
+{
+    const struct sb_arch *arch = config->arch;
+    int used = arch->window == SB_WINDOW_ALWAYS, is_named;
+    int32_t rc = SPECBATCH_OK;
+
+    *window = 0;
+    SB_TRY(read_layer_types(&is_named, config, fields));
+    if (arch->window == SB_WINDOW_IF_USED)
+        SB_TRY(read_window_used(&used, is_named, config, fields));
+    if (!used || sb_field_null(fields, "sliding_window"))
+        goto done;
+    *window = arch->default_window;
+    SB_TRY(sb_field_int(fields, "sliding_window", 1, INT32_MAX, window));
 done:
     return rc;
 }
@@ -207,8 +248,33 @@ done:
 
 /* ------------------------------------------------------------------------------ loading */
 
-static int32_t read_config(struct sb_config *config, const struct sb_fields *fields)
+static void limit(struct sb_config *config, double most, const char *why, const struct sb_log *log,
+                  const char *place)
 {
+    char short_place[200];
+
+    if (most >= config->context)
+        return;
+    sb_line_path(short_place, sizeof short_place, place);
+    sb_log(log, SPECBATCH_LOG_WARN, "%s: %s: a sequence has at most %d tokens here, not %d",
+           short_place, why, (int)most, (int)config->context);
+    config->context = (int32_t)most;
+}
+
+void sb_config_limit(struct sb_config *config, int32_t window, const struct sb_log *log,
+                     const char *place)
+{
+    if (window > 0)
+        limit(config, window, "attention has a sliding window", log, place);
+    if (config->rope.kind == SB_ROPE_LONGROPE)
+        limit(config, config->rope.original_context, "longrope has other frequencies for more", log,
+              place);
+}
+
+static int32_t read_config(struct sb_config *config, const struct sb_fields *fields,
+                           const struct sb_log *log, const char *dir)
+{
+    int32_t window;
     int32_t rc = SPECBATCH_OK;
 
     if (sb_json_kind(fields->object) != SB_JSON_OBJECT)
@@ -216,9 +282,11 @@ static int32_t read_config(struct sb_config *config, const struct sb_fields *fie
     config->bos = -1;
     SB_TRY(find_arch(config, fields));
     SB_TRY(read_sizes(config, fields));
-    SB_TRY(refuse_unknown(config, fields));
+    SB_TRY(refuse_unknown(fields));
     SB_TRY(read_flags(config, fields));
     SB_TRY(sb_config_rope(config, fields));
+    SB_TRY(read_window(&window, config, fields));
+    sb_config_limit(config, window, log, dir);
     SB_TRY(sb_field_int(fields, "bos_token_id", -1, config->vocab - 1, &config->bos));
     SB_TRY(read_eos(config, fields));
 done:
@@ -254,7 +322,7 @@ int32_t sb_config_load(struct sb_config *config, const struct sb_mem *mem, const
     if (rc != SPECBATCH_OK)
         goto done;
     fields.object = sb_json_root(doc);
-    SB_TRY(read_config(config, &fields));
+    SB_TRY(read_config(config, &fields, log, dir));
 
     SB_TRY(sb_file_join(path, dir, "generation_config.json"));
     rc = sb_json_load(&generation, mem, path, CONFIG_MAX_BYTES);
@@ -273,6 +341,7 @@ done:
 
 void sb_config_digest(const struct sb_config *c, struct sb_digest *digest)
 {
+    const char *arch = sb_arch_gguf_name(c->arch); /* the same in either container */
     const struct sb_rope_config *r = &c->rope;
     const int32_t numbers[] = {
         c->vocab,         c->hidden,  c->inter,    c->layers,       c->heads,      c->kv_heads,
@@ -282,8 +351,10 @@ void sb_config_digest(const struct sb_config *c, struct sb_digest *digest)
                             r->low_freq,  r->high_freq, r->original_context,
                             r->beta_fast, r->beta_slow, r->attention_factor};
 
-    sb_digest_add(digest, c->arch->model_type, strlen(c->arch->model_type) + 1);
+    sb_digest_add(digest, arch, strlen(arch) + 1);
     sb_digest_add(digest, numbers, sizeof numbers);
     sb_digest_add(digest, reals, sizeof reals);
+    if (r->kind == SB_ROPE_LONGROPE)
+        sb_digest_add(digest, r->divisors, (size_t)r->rot_dim / 2 * sizeof *r->divisors);
     sb_digest_add(digest, c->eos, (size_t)c->n_eos * sizeof *c->eos);
 }

@@ -17,7 +17,16 @@
 
 struct sb_digest;
 
-enum sb_rope_kind { SB_ROPE_DEFAULT, SB_ROPE_LINEAR, SB_ROPE_LLAMA3, SB_ROPE_YARN };
+enum sb_rope_kind {
+    SB_ROPE_DEFAULT,
+    SB_ROPE_LINEAR,
+    SB_ROPE_LLAMA3,
+    SB_ROPE_YARN,
+    SB_ROPE_LONGROPE
+};
+
+/* Divisors of frequencies that a checkpoint may list: one for each pair of dimensions. */
+#define SB_ROPE_DIVISORS 256
 
 /* The rotary position embedding. A comment names the kinds that a number is of, if not of all. */
 struct sb_rope_config {
@@ -26,10 +35,13 @@ struct sb_rope_config {
     double theta;                /* the base of the frequencies */
     double factor;               /* linear, llama3, yarn */
     double low_freq, high_freq;  /* llama3 */
-    double original_context;     /* llama3, yarn: positions that the model was first trained on */
+    double original_context;     /* llama3, yarn, longrope: positions that the model was first
+                                    trained on */
     double beta_fast, beta_slow; /* yarn */
     int truncate;                /* yarn: the ramp's ends are rounded to whole dimensions */
-    double attention_factor;     /* cos and sin are multiplied by it; 1 for all kinds but yarn */
+    double attention_factor;     /* cos and sin are multiplied by it; 1 for all kinds but yarn and
+                                    longrope */
+    float divisors[SB_ROPE_DIVISORS]; /* longrope: of the first rot_dim / 2 frequencies */
 };
 
 #define SB_EOS_MAX 32
@@ -48,7 +60,8 @@ enum {
 
 struct sb_config {
     const struct sb_arch *arch;
-    int32_t vocab, hidden, inter, layers, heads, kv_heads, head_dim, context;
+    int32_t vocab, hidden, inter, layers, heads, kv_heads, head_dim;
+    int32_t context; /* how long sequences may become */
     double eps;
     int tied; /* 1: the head is the embedding table */
     int has_qkv_bias, has_o_bias, has_mlp_bias;
@@ -68,6 +81,12 @@ int32_t sb_config_load(struct sb_config *config, const struct sb_mem *mem, const
 /* Warns of a configuration without end-of-sequence ids. `place`: the model's path. */
 void sb_config_warn_endless(const struct sb_config *config, const struct sb_log *log,
                             const char *place);
+
+/* Shortens the context to how long sequences may be before the model computes something that the
+ * forward pass does not, and warns if that makes it shorter. window: how many tokens attention
+ * reaches back in some layer, the token itself included; 0: all. place: the model's path. */
+void sb_config_limit(struct sb_config *config, int32_t window, const struct sb_log *log,
+                     const char *place);
 
 /* Adds every number of a configuration to a digest. */
 void sb_config_digest(const struct sb_config *config, struct sb_digest *digest);

@@ -10,9 +10,9 @@
  * transformers (modeling_rope_utils.py). What its versions 4 and 5 read differently is refused,
  * unless a comment says which of them is followed.
  *
- * Only scalings whose frequencies do not depend on the length of the sequence are accepted. With
- * the others ("dynamic", "longrope"), keys that are in the cache already would have to be rotated
- * again as a sequence grows.
+ * Frequencies do not depend on the length of the sequence here. Where they do, keys that are in the
+ * cache already would have to be rotated again as a sequence grows. So "dynamic" is refused, and
+ * "longrope", which has other frequencies beyond its original context, is followed up to there.
  */
 #include "model/config_rope.h"
 
@@ -54,19 +54,22 @@ static int32_t find_scaling(struct sb_fields *scaling, const struct sb_fields *f
 
 static int32_t find_kind(struct sb_rope_config *rope, const struct sb_fields *scaling)
 {
-    static const char *const names[] = {"default", "linear", "llama3", "yarn"};
+    static const char *const names[] = {"default", "linear", "llama3", "yarn", "longrope"};
     const char *type = "default";
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(sb_field_string(scaling, sb_field_given(scaling, "rope_type") ? "rope_type" : "type",
                            &type));
-    for (int kind = SB_ROPE_DEFAULT; kind <= SB_ROPE_YARN; kind++)
+    if (strcmp(type, "su") == 0) /* as longrope was called first */
+        type = "longrope";
+    for (int kind = SB_ROPE_DEFAULT; kind <= SB_ROPE_LONGROPE; kind++)
         if (strcmp(type, names[kind]) == 0) {
             rope->kind = (enum sb_rope_kind)kind;
             goto done;
         }
     SB_FAIL(SPECBATCH_E_UNSUPPORTED,
-            "%s: %srope_type \"%.30s\" is not supported; supported: default, linear, llama3, yarn",
+            "%s: %srope_type \"%.30s\" is not supported; supported: default, linear, llama3, yarn, "
+            "longrope",
             scaling->file, scaling->prefix, type);
 done:
     return rc;
@@ -77,11 +80,10 @@ done:
 static int32_t read_share(double *share, const struct sb_config *config,
                           const struct sb_fields *fields)
 {
-    const double whole = config->arch->default_partial_rotary;
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(sb_field_double(fields, "partial_rotary_factor", 0.0, 1.0, share));
-    if (whole == 1.0 && *share != whole)
+    if (!config->arch->has_partial_rotary && *share != config->arch->default_partial_rotary)
         SB_FAIL(
             SPECBATCH_E_UNSUPPORTED,
             "%s: %spartial_rotary_factor %g is not supported with model_type %s, where versions of "
@@ -217,6 +219,44 @@ done:
     return rc;
 }
 
+/* The divisors for sequences of the original context, which are those that ever count here. Without
+ * a factor, it is how many times as long the context has become. */
+static int32_t read_longrope(struct sb_config *config, const struct sb_fields *fields,
+                             const struct sb_fields *scaling)
+{
+    struct sb_rope_config *rope = &config->rope;
+    const struct sb_json_node *list = sb_json_get(scaling->object, "short_factor");
+    const int32_t n = rope->rot_dim / 2;
+    double factor;
+    int32_t i = 0;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_field_need(scaling, "short_factor"));
+    if (n > SB_ROPE_DIVISORS)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: %sshort_factor has more than %d numbers",
+                scaling->file, scaling->prefix, SB_ROPE_DIVISORS);
+    for (const struct sb_json_node *it = sb_json_first(list); it; it = sb_json_next(it), i++) {
+        double number;
+        if (i == n || !sb_json_double(it, &number) || !(number >= 1e-6 && number <= FACTOR_MAX))
+            break;
+        rope->divisors[i] = (float)number;
+    }
+    if (sb_json_kind(list) != SB_JSON_ARRAY || i != n || sb_json_count(list) != (size_t)n)
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: %sshort_factor is not a list of %d numbers up to %g",
+                scaling->file, scaling->prefix, (int)n, FACTOR_MAX);
+    rope->original_context = config->context;
+    SB_TRY(read_original(rope, fields, scaling));
+    factor = config->context / rope->original_context;
+    SB_TRY(sb_field_double(scaling, "factor", 1e-6, FACTOR_MAX, &factor));
+    if (factor > 1.0)
+        rope->attention_factor = sqrt(1.0 + log(factor) / log(rope->original_context));
+    SB_TRY(sb_field_double(scaling, "attention_factor", 1e-6, FACTOR_MAX, &rope->attention_factor));
+    /* As it is used, and as a GGUF file says it. */
+    rope->attention_factor = (float)rope->attention_factor;
+done:
+    return rc;
+}
+
 /* Vicuna's and LongChat's long checkpoints have positions that are divided by the factor, and keep
  * the number from before as max_position_embeddings: what they were trained for is in
  * max_sequence_length. transformers, which limits no text, asks for neither. */
@@ -243,7 +283,9 @@ int32_t sb_config_rope(struct sb_config *config, const struct sb_fields *fields)
     SB_TRY(find_scaling(&scaling, fields));
     SB_TRY(find_kind(rope, &scaling));
     SB_TRY(read_base(config, fields, &scaling));
-    if (rope->kind != SB_ROPE_DEFAULT) {
+    if (rope->kind == SB_ROPE_LONGROPE) {
+        SB_TRY(read_longrope(config, fields, &scaling));
+    } else if (rope->kind != SB_ROPE_DEFAULT) {
         SB_TRY(sb_field_need(&scaling, "factor"));
         SB_TRY(sb_field_double(&scaling, "factor", 1.0, FACTOR_MAX, &rope->factor));
     }

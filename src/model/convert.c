@@ -2,13 +2,13 @@
  * Converting a checkpoint to a file: what goes in, and in which order. Of a directory a GGUF file
  * gets all of this, a safetensors file the last line, as it is.
  *
- *   config.json                  keys (gguf_keys.c), and rope_freqs.weight for Llama 3's scaling
+ *   config.json                  keys (gguf_keys.c), and a tensor for Llama 3's scaling or longrope
  *   tokenizer.json or .model     keys (gguf_describe.c), and the tokenizer.json itself where the
  *                                description lacks something
  *   chat_template.jinja          a key
  *   the files of weights         the tensors that the configuration calls for, renamed
  *
- * Of a GGUF file it gets the metadata (gguf_copy.c) and the same tensors, rope_freqs.weight too.
+ * Of a GGUF file it gets the metadata (gguf_copy.c) and the same tensors, those of frequencies too.
  * Matrices that are quantised already are copied, and never quantised anew: to round what was
  * rounded loses more than the new type would by itself, and nobody could see that in the file.
  *
@@ -47,7 +47,7 @@ enum {
 
 /* A tensor on its way. */
 struct move {
-    const struct sb_tensor *tensor; /* NULL: the divisors of Llama 3's frequencies */
+    const struct sb_tensor *tensor; /* NULL: divisors of frequencies */
     enum sb_dtype from, to;
     int32_t rank, rows, n_in;
     int32_t interleave; /* as in tensors.h, for the file that is written */
@@ -158,19 +158,28 @@ static int32_t plan_of_layer(void *ctx, const char *name, int32_t rows, int32_t 
     return plan(ctx, name, rows, n_in, 0);
 }
 
-/* Plans the tensor of Llama 3's scaling, where there is to be one. */
+/* Plans the tensors of divisors: of a GGUF file those that it has, of a directory that of its
+ * scaling, where there is to be one. */
 static int32_t plan_divisors(struct converter *c)
 {
-    static const char name[] = "rope_freqs.weight";
+    static const char *const names[] = {SB_GGUF_DIVISORS, SB_GGUF_LONG_DIVISORS,
+                                        SB_GGUF_SHORT_DIVISORS};
     const struct sb_rope_config *rope = &c->config.rope;
     const struct move made = {
         .from = SB_F32, .to = SB_F32, .rank = 1, .rows = rope->rot_dim / 2, .n_in = 1};
+    int32_t rc = SPECBATCH_OK;
 
-    if (c->from.gguf)
-        return sb_tensors_find(c->tensors, name) ? plan(c, name, made.rows, 0, 0) : SPECBATCH_OK;
-    return rope->kind == SB_ROPE_LLAMA3 && rope->factor > 1.0 && !c->to_safetensors
-               ? add_move(c, &made, name)
-               : SPECBATCH_OK;
+    for (size_t i = 0; c->from.gguf && i < sizeof names / sizeof *names; i++)
+        if (sb_tensors_find(c->tensors, names[i]))
+            SB_TRY(plan(c, names[i], made.rows, 0, 0));
+    if (c->from.gguf || c->to_safetensors)
+        goto done;
+    if (rope->kind == SB_ROPE_LLAMA3 && rope->factor > 1.0)
+        SB_TRY(add_move(c, &made, SB_GGUF_DIVISORS));
+    if (rope->kind == SB_ROPE_LONGROPE)
+        SB_TRY(add_move(c, &made, SB_GGUF_SHORT_DIVISORS));
+done:
+    return rc;
 }
 
 static int32_t plan_tensors(struct converter *c)

@@ -10,6 +10,8 @@
  * What llama.cpp's converter leaves out is found again:
  *   - The scaling of Llama 3 is a tensor of its factors, rope_freqs.weight. The numbers that they
  *     were computed from are tried until they give the same factors.
+ *   - Phi's longrope has two such tensors, of which that for the original context counts here, as
+ *     in config_rope.c.
  *   - generation_config.json may name several ids that end a text, where a file has one. A list
  *     here says which token of a family is an end where another is.
  */
@@ -88,6 +90,15 @@ static int32_t need(const struct source *s, const char *name)
     return sb_fail(SPECBATCH_E_FORMAT, "%s: %s is missing", s->file, key.text);
 }
 
+/* The tensor of this name, or NULL. */
+static const struct sb_gguf_tensor *find_tensor(const struct source *s, const char *name)
+{
+    for (int32_t i = 0; i < sb_gguf_n_tensors(s->gguf); i++)
+        if (strcmp(sb_gguf_tensor(s->gguf, i)->name, name) == 0)
+            return sb_gguf_tensor(s->gguf, i);
+    return NULL;
+}
+
 /* ------------------------------------------------------------------ what kind of model */
 
 /* Copies a short string, for comparisons and messages. */
@@ -117,7 +128,7 @@ static int32_t find_arch(struct sb_config *config, const struct source *s)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: general.type \"%s\" is not supported, only model is",
                 s->file, word);
     SB_TRY(copy_word(word, s, "general.architecture"));
-    config->arch = sb_arch_by_type(word);
+    config->arch = sb_arch_by_gguf_name(word);
     sb_arch_list(supported, sizeof supported);
     if (!config->arch)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED,
@@ -138,7 +149,7 @@ static int is_off(const struct sb_gguf_value *value)
 }
 
 /* Refuses keys that change the computation in a way that the forward pass does not know. */
-static int32_t refuse_unknown(const struct source *s)
+static int32_t refuse_unknown(const struct sb_config *config, const struct source *s)
 {
     /* vocab_size is that of the tokens too, pooling_type is for embeddings, and whether a model was
      * trained with its scaling does not matter here. */
@@ -152,18 +163,22 @@ static int32_t refuse_unknown(const struct source *s)
                                         "attention.value_length",
                                         "attention.layer_norm_rms_epsilon",
                                         "attention.causal",
+                                        "attention.sliding_window",
                                         "rope.dimension_count",
                                         "rope.freq_base",
                                         "rope.scaling.type",
                                         "rope.scaling.factor",
                                         "rope.scaling.original_context_length",
+                                        "rope.scaling.attn_factor",
                                         "rope.scaling.yarn_beta_fast",
                                         "rope.scaling.yarn_beta_slow",
                                         "rope.scaling.finetuned",
                                         "vocab_size",
                                         "pooling_type",
                                         "tensor_data_layout"};
-    const struct key layout = find(s, "tensor_data_layout"), causal = find(s, "attention.causal");
+    const struct key layout = find(s, "tensor_data_layout"), causal = find(s, "attention.causal"),
+                     window = find(s, "attention.sliding_window"),
+                     factor = find(s, "rope.scaling.attn_factor");
     const size_t prefix = strlen(s->arch);
     const char *key;
     size_t n, i;
@@ -185,6 +200,11 @@ static int32_t refuse_unknown(const struct source *s)
     if (layout.given && !sb_gguf_is(&layout.value, "reference"))
         return sb_fail(SPECBATCH_E_UNSUPPORTED, "%s: %s is not supported, unless it is reference",
                        s->file, layout.text);
+    if (window.given && config->arch->window == SB_WINDOW_NEVER && !is_off(&window.value))
+        return sb_fail(SPECBATCH_E_UNSUPPORTED, "%s: %s is not supported", s->file, window.text);
+    if (factor.given && !is_off(&factor.value) && !find_tensor(s, SB_GGUF_SHORT_DIVISORS))
+        return sb_fail(SPECBATCH_E_UNSUPPORTED, "%s: %s is not supported without tensor %s",
+                       s->file, factor.text, SB_GGUF_SHORT_DIVISORS);
     if (causal.given && is_off(&causal.value))
         return sb_fail(SPECBATCH_E_UNSUPPORTED, "%s: %s is false, which is not supported", s->file,
                        causal.text);
@@ -331,7 +351,7 @@ done:
     return rc;
 }
 
-double sb_gguf_divisor(const struct sb_rope_config *rope, int32_t i)
+static double llama3_divisor(const struct sb_rope_config *rope, int32_t i)
 {
     const double wavelength = 2.0 * 3.14159265358979323846 *
                               pow(rope->theta, (double)(2 * i) / rope->rot_dim);
@@ -343,15 +363,30 @@ double sb_gguf_divisor(const struct sb_rope_config *rope, int32_t i)
     return smooth <= 0.0 ? rope->factor : 1.0 / ((1.0 - smooth) / rope->factor + smooth);
 }
 
+double sb_gguf_divisor(const struct sb_rope_config *rope, int32_t i)
+{
+    return rope->kind == SB_ROPE_LONGROPE ? (double)rope->divisors[i] : llama3_divisor(rope, i);
+}
+
 /* Whether the numbers of a scaling give these divisors. */
 static int gives_divisors(const struct sb_rope_config *rope, const float *divisors)
 {
     for (int32_t i = 0; i < rope->rot_dim / 2; i++) {
-        const double expected = sb_gguf_divisor(rope, i);
+        const double expected = llama3_divisor(rope, i);
         if (!(fabs(divisors[i] - expected) <= FACTOR_TOLERANCE * expected))
             return 0;
     }
     return 1;
+}
+
+/* Reads the divisors of a tensor into `divisors`, which have room for rot_dim / 2. */
+static int32_t read_divisors(float *divisors, const struct sb_rope_config *rope,
+                             const struct source *s, const struct sb_gguf_tensor *t)
+{
+    if (strcmp(t->type, "F32") != 0 || t->rank != 1 || t->shape[0] != rope->rot_dim / 2)
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: tensor %s is not of %d numbers of type F32",
+                       s->file, t->name, (int)rope->rot_dim / 2);
+    return sb_file_read(sb_gguf_file(s->gguf, t->file), t->offset, divisors, (size_t)t->bytes);
 }
 
 /* Finds the numbers that rope_freqs.weight was computed from. Its largest divisor is the factor.
@@ -364,13 +399,10 @@ static int32_t find_llama3(struct sb_rope_config *rope, const struct source *s,
     struct sb_gguf_value value = {.type = SB_GGUF_F32, .at = (const unsigned char *)&largest};
     int32_t rc = SPECBATCH_OK;
 
-    if (strcmp(t->type, "F32") != 0 || t->rank != 1 || t->shape[0] != rope->rot_dim / 2)
-        SB_FAIL(SPECBATCH_E_FORMAT, "%s: tensor %s is not of %d numbers of type F32", s->file,
-                t->name, (int)rope->rot_dim / 2);
     if (rope->kind != SB_ROPE_DEFAULT)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: both %s and %s.rope.scaling.type", s->file, t->name,
                 s->arch);
-    SB_TRY(sb_file_read(sb_gguf_file(s->gguf, t->file), t->offset, divisors, (size_t)t->bytes));
+    SB_TRY(read_divisors(divisors, rope, s, t));
     for (int32_t i = 0; i < rope->rot_dim / 2; i++)
         largest = divisors[i] > largest ? divisors[i] : largest;
     rope->low_freq = 1.0;
@@ -388,10 +420,37 @@ done:
     return rc;
 }
 
+static int32_t read_longrope(struct sb_config *config, const struct source *s,
+                             const struct sb_gguf_tensor *t)
+{
+    struct sb_rope_config *rope = &config->rope;
+    int32_t rc = SPECBATCH_OK;
+
+    if (rope->kind != SB_ROPE_DEFAULT)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: both %s and another scaling", s->file, t->name);
+    if (rope->rot_dim / 2 > SB_ROPE_DIVISORS)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: tensor %s has more than %d numbers", s->file, t->name,
+                SB_ROPE_DIVISORS);
+    rope->kind = SB_ROPE_LONGROPE;
+    SB_TRY(read_divisors(rope->divisors, rope, s, t));
+    for (int32_t i = 0; i < rope->rot_dim / 2; i++)
+        if (!(rope->divisors[i] >= 1e-6f && rope->divisors[i] <= (float)FACTOR_MAX))
+            SB_FAIL(SPECBATCH_E_FORMAT, "%s: tensor %s has a number that is not from %g to %g",
+                    s->file, t->name, 1e-6, FACTOR_MAX);
+    SB_TRY(need(s, "rope.scaling.original_context_length"));
+    SB_TRY(read_double(s, "rope.scaling.original_context_length", 1.0, SB_CONTEXT_MAX,
+                       &rope->original_context));
+    SB_TRY(read_double(s, "rope.scaling.attn_factor", 1e-6, FACTOR_MAX, &rope->attention_factor));
+    rope->attention_factor = (float)rope->attention_factor;
+done:
+    return rc;
+}
+
 static int32_t read_rope(struct sb_config *config, const struct source *s)
 {
     struct sb_rope_config *rope = &config->rope;
     const double whole = config->arch->default_partial_rotary;
+    const struct sb_gguf_tensor *t;
     int32_t rc = SPECBATCH_OK;
 
     rope->theta = 10000.0;
@@ -399,14 +458,15 @@ static int32_t read_rope(struct sb_config *config, const struct source *s)
     rope->rot_dim = (int32_t)(config->head_dim * whole);
     SB_TRY(read_int(s, "rope.dimension_count", 2, config->head_dim, &rope->rot_dim));
     if (rope->rot_dim < 2 || rope->rot_dim % 2 != 0 ||
-        (whole == 1.0 && rope->rot_dim != config->head_dim))
+        (!config->arch->has_partial_rotary && rope->rot_dim != config->head_dim))
         SB_FAIL(SPECBATCH_E_UNSUPPORTED,
                 "%s: %s.rope.dimension_count %d is not supported with heads of %d elements",
                 s->file, s->arch, (int)rope->rot_dim, (int)config->head_dim);
     SB_TRY(read_scaling(config, s));
-    for (int32_t i = 0; i < sb_gguf_n_tensors(s->gguf); i++)
-        if (strcmp(sb_gguf_tensor(s->gguf, i)->name, "rope_freqs.weight") == 0)
-            SB_TRY(find_llama3(rope, s, sb_gguf_tensor(s->gguf, i)));
+    if ((t = find_tensor(s, SB_GGUF_DIVISORS)) != NULL)
+        SB_TRY(find_llama3(rope, s, t));
+    if ((t = find_tensor(s, SB_GGUF_SHORT_DIVISORS)) != NULL)
+        SB_TRY(read_longrope(config, s, t));
 done:
     return rc;
 }
@@ -485,6 +545,20 @@ done:
     return rc;
 }
 
+/* Limits the context to what the forward pass computes. */
+static int32_t limit(struct sb_config *config, const struct sb_log *log, const struct source *s)
+{
+    const struct key window = find(s, "attention.sliding_window");
+    int32_t tokens = 0;
+    int32_t rc = SPECBATCH_OK;
+
+    if (config->arch->window != SB_WINDOW_NEVER && window.given && !is_off(&window.value))
+        SB_TRY(read_int(s, "attention.sliding_window", 1, INT32_MAX, &tokens));
+    sb_config_limit(config, tokens, log, s->file);
+done:
+    return rc;
+}
+
 int32_t sb_gguf_config(struct sb_config *config, const struct sb_log *log,
                        const struct sb_gguf *gguf)
 {
@@ -493,11 +567,12 @@ int32_t sb_gguf_config(struct sb_config *config, const struct sb_log *log,
 
     memset(config, 0, sizeof *config);
     SB_TRY(find_arch(config, &s));
-    s.arch = config->arch->model_type;
-    SB_TRY(refuse_unknown(&s));
+    s.arch = sb_arch_gguf_name(config->arch);
+    SB_TRY(refuse_unknown(config, &s));
     SB_TRY(read_sizes(config, &s));
     read_flags(config, &s);
     SB_TRY(read_rope(config, &s));
+    SB_TRY(limit(config, log, &s));
     SB_TRY(read_special(config, &s));
     sb_config_warn_endless(config, log, s.file);
 done:

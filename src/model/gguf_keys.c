@@ -54,6 +54,12 @@ static void put_sizes(struct keys *k, const struct sb_config *c)
 static void put_rope(struct keys *k, const struct sb_rope_config *rope)
 {
     sb_gguf_put_f32(k->out, key_of(k, "rope.freq_base"), (float)rope->theta);
+    if (rope->kind == SB_ROPE_LONGROPE) {
+        sb_gguf_put_u32(k->out, key_of(k, "rope.scaling.original_context_length"),
+                        (uint32_t)rope->original_context);
+        sb_gguf_put_f32(k->out, key_of(k, "rope.scaling.attn_factor"),
+                        (float)rope->attention_factor);
+    }
     if (rope->kind != SB_ROPE_LINEAR && rope->kind != SB_ROPE_YARN)
         return;
     put_text(k, key_of(k, "rope.scaling.type"), rope->kind == SB_ROPE_YARN ? "yarn" : "linear");
@@ -82,13 +88,16 @@ static void put_special(struct keys *k, const struct sb_config *c)
 
 void sb_gguf_put_config(struct sb_gguf_out *out, const struct sb_config *config)
 {
-    struct keys k = {.out = out, .arch = config->arch->model_type};
+    struct keys k = {.out = out, .arch = sb_arch_gguf_name(config->arch)};
 
     put_text(&k, "general.architecture", k.arch);
     put_text(&k, "general.type", "model");
     put_sizes(&k, config);
     sb_gguf_put_f32(out, key_of(&k, "attention.layer_norm_rms_epsilon"), (float)config->eps);
     put_rope(&k, &config->rope);
+    /* Within the context no window shows (sb_config_limit), and llama.cpp wants to know of none. */
+    if (config->arch->window == SB_WINDOW_ALWAYS)
+        sb_gguf_put_u32(out, key_of(&k, "attention.sliding_window"), 0);
     put_special(&k, config);
 }
 

@@ -18,7 +18,12 @@
 int32_t sb_gguf_config(struct sb_config *config, const struct sb_log *log,
                        const struct sb_gguf *gguf);
 
-/* By what Llama 3 divides the frequency of dimension pair i: the numbers of rope_freqs.weight. */
+/* The tensors of what frequencies are divided by: of Llama 3, and of longrope up to its original
+ * context. Beyond that it has others, which nobody reads here. */
+#define SB_GGUF_DIVISORS "rope_freqs.weight"
+#define SB_GGUF_SHORT_DIVISORS "rope_factors_short.weight"
+#define SB_GGUF_LONG_DIVISORS "rope_factors_long.weight"
+/* By what Llama 3 or longrope divides the frequency of dimension pair i. */
 double sb_gguf_divisor(const struct sb_rope_config *rope, int32_t i);
 
 /* gguf_keys.c. Puts a configuration into the metadata of a file. */

@@ -11,6 +11,7 @@ void sb_layer_tensor_specs(struct sb_tensor_spec out[SB_LAYER_TENSORS], const st
 {
     const struct sb_arch *a = c->arch;
     const int32_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    const int32_t first = a->qkv[1] ? q : q + 2 * kv;
     const int32_t gate = a->gate_up[1] ? c->inter : 2 * c->inter;
 
     out[SB_TENSOR_ATTN_NORM] = (struct sb_tensor_spec){a->attn_norm, c->hidden, 0, 0};
@@ -19,7 +20,7 @@ void sb_layer_tensor_specs(struct sb_tensor_spec out[SB_LAYER_TENSORS], const st
     out[SB_TENSOR_POST_FFN_NORM] = (struct sb_tensor_spec){a->post_ffn_norm, c->hidden, 0, 0};
     out[SB_TENSOR_Q_NORM] = (struct sb_tensor_spec){a->q_norm, c->head_dim, 0, 0};
     out[SB_TENSOR_K_NORM] = (struct sb_tensor_spec){a->k_norm, c->head_dim, 0, 0};
-    out[SB_TENSOR_Q] = (struct sb_tensor_spec){a->qkv[0], q, c->hidden, c->has_qkv_bias};
+    out[SB_TENSOR_Q] = (struct sb_tensor_spec){a->qkv[0], first, c->hidden, c->has_qkv_bias};
     out[SB_TENSOR_K] = (struct sb_tensor_spec){a->qkv[1], kv, c->hidden, c->has_qkv_bias};
     out[SB_TENSOR_V] = (struct sb_tensor_spec){a->qkv[2], kv, c->hidden, c->has_qkv_bias};
     out[SB_TENSOR_O] = (struct sb_tensor_spec){a->o, c->hidden, q, c->has_o_bias};

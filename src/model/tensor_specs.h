@@ -18,7 +18,7 @@ enum sb_layer_tensor {
     SB_TENSOR_POST_FFN_NORM,
     SB_TENSOR_Q_NORM,
     SB_TENSOR_K_NORM,
-    SB_TENSOR_Q,
+    SB_TENSOR_Q, /* or q, k and v in one */
     SB_TENSOR_K,
     SB_TENSOR_V,
     SB_TENSOR_O,

@@ -2,6 +2,7 @@
  * Loading: from the tensors of a checkpoint to the packed weights of a model.
  *
  *   q_proj, k_proj, v_proj  ->  one matrix [q rows | k rows | v rows, n_in], packed by the backend
+ *                               (or qkv_proj as it is)
  *   gate_proj, up_proj      ->  one matrix [gate rows | up rows, n_in]  (or gate_up_proj as it is)
  *   norms, biases           ->  float vectors
  *
@@ -340,13 +341,14 @@ done:
 
 static int32_t load_layer(struct loader *l, int32_t index)
 {
+    const struct sb_arch *arch = l->model->config.arch;
     struct sb_layer *layer = &l->model->layers[index];
     struct sb_tensor_spec t[SB_LAYER_TENSORS];
     const struct linear maps[] = {
-        {&layer->qkv, &layer->qkv_bias, &t[SB_TENSOR_Q], .n_parts = 3},
+        {&layer->qkv, &layer->qkv_bias, &t[SB_TENSOR_Q], .n_parts = arch->qkv[1] ? 3 : 1},
         {&layer->o, &layer->o_bias, &t[SB_TENSOR_O], .n_parts = 1},
         {&layer->gate_up, &layer->gate_up_bias, &t[SB_TENSOR_GATE],
-         .n_parts = l->model->config.arch->gate_up[1] ? 2 : 1, .gated = l->model->config.inter},
+         .n_parts = arch->gate_up[1] ? 2 : 1, .gated = l->model->config.inter},
         {&layer->down, &layer->down_bias, &t[SB_TENSOR_DOWN], .n_parts = 1},
     };
     float **const norms[] = {[SB_TENSOR_ATTN_NORM] = &layer->attn_norm,
@@ -417,7 +419,7 @@ static void warn_unused(const struct loader *l, const char *path)
     for (int32_t i = 0; i < sb_tensors_count(l->tensors); i++) {
         const char *name = sb_tensors_at(l->tensors, i)->name;
         const size_t length = strlen(name);
-        if (l->used[i] || strcmp(name, "rope_freqs.weight") == 0 ||
+        if (l->used[i] || strncmp(name, "rope_", 5) == 0 ||
             (length >= sizeof ignored &&
              strcmp(name + length - (sizeof ignored - 1), ignored) == 0))
             continue;

@@ -15,6 +15,7 @@ const struct sb_arch sb_arch_glm = {
     .mlp_bias = SB_BIAS_NEVER,
     .default_attention_bias = 1,
     .rot_interleaved = 1,
+    .has_partial_rotary = 1,
     .default_partial_rotary = 0.5,
     .default_eps = 1.5625e-7,
     .default_kv_heads = 2,

@@ -5,7 +5,7 @@
  *
  * A golden, golden.safetensors, holds what transformers computed for four prompts (i = 0..3) of n
  * tokens. Logits and hidden states are kept of the last 24 positions of the longest prompt, and of
- * the last 8 of the prompts of the long_* checkpoints.
+ * the last 8 of each prompt of the long_* checkpoints, Mistral's and Phi's.
  *
  *    prompt_i int64 [n]   logits_i f32 [n, V]   hidden_i f32 [layers + 1, n, H]
  *    greedy_i int64 [m]   margin_i f32 [m]      the greedy continuation, and at each of its steps

@@ -345,36 +345,117 @@ static void end_tokens(void)
 #define WINDOWED(layers)                                                                   \
     "{\"model_type\":\"qwen2\",\"hidden_size\":72,\"intermediate_size\":136,\"num_hidden_" \
     "layers\":" #layers ",\"sliding_window\":64,\"use_sliding_window\":true," REST
+#define QWEN2 "\"model_type\":\"qwen2\"," SIZES REST
+#define MISTRAL "\"model_type\":\"mistral\"," SIZES REST ",\"num_key_value_heads\":2"
+#define PHI3 "\"model_type\":\"phi3\"," SIZES REST
 
-/* Sliding windows are refused where a layer would use one, and nowhere else. */
+/* Where a layer has a sliding window, a sequence may be as long as that, and elsewhere as long as
+ * the checkpoint says. */
 static void sliding_windows(void)
 {
+    static const struct {
+        const char *members;
+        int32_t context;
+    } cases[] = {
+        {QWEN2 ",\"sliding_window\":64,\"use_sliding_window\":false,\"max_window_layers\":0", 512},
+        {QWEN2 ",\"sliding_window\":64,\"use_sliding_window\":true,\"max_window_layers\":3", 512},
+        {QWEN2 ",\"sliding_window\":64,\"use_sliding_window\":true,\"max_window_layers\":2", 64},
+        {QWEN2 ",\"sliding_window\":null,\"use_sliding_window\":true,\"max_window_layers\":2", 512},
+        {QWEN2 ",\"sliding_window\":600,\"use_sliding_window\":true,\"max_window_layers\":2", 512},
+        {QWEN2 ",\"layer_types\":[\"full_attention\",\"full_attention\",\"full_attention\"]", 512},
+        {QWEN2 ",\"layer_types\":[\"full_attention\",\"full_attention\",\"full_attention\"],"
+               "\"sliding_window\":64,\"use_sliding_window\":true,\"max_window_layers\":2",
+         512},
+        {QWEN2 ",\"layer_types\":[\"full_attention\",\"sliding_attention\",\"full_attention\"],"
+               "\"sliding_window\":64,\"use_sliding_window\":true",
+         64},
+        {BASE ",\"sliding_window\":64,\"use_sliding_window\":true,\"max_window_layers\":2", 512},
+        {MISTRAL ",\"sliding_window\":64", 64},
+        {MISTRAL ",\"sliding_window\":null", 512},
+        {MISTRAL ",\"sliding_window\":513", 512},
+        {MISTRAL, 512},
+        {PHI3 ",\"sliding_window\":511", 511},
+        {PHI3, 512},
+    };
+    char text[1024];
     struct sb_config c;
 
-    CHECK_OK(load(
-        &c, "{" BASE ",\"sliding_window\":64,\"use_sliding_window\":false,\"max_window_layers\":0}",
-        NULL));
-    CHECK_OK(load(
-        &c, "{" BASE ",\"sliding_window\":64,\"use_sliding_window\":true,\"max_window_layers\":3}",
-        NULL));
-    CHECK_OK(load(&c, "{" BASE ",\"sliding_window\":null,\"use_sliding_window\":true}", NULL));
-    CHECK_OK(load(
-        &c, "{" BASE ",\"layer_types\":[\"full_attention\",\"full_attention\",\"full_attention\"]}",
-        NULL));
-    CHECK_ERROR(load(&c,
-                     "{" BASE
-                     ",\"sliding_window\":64,\"use_sliding_window\":true,\"max_window_layers\":2}",
-                     NULL),
-                SPECBATCH_E_UNSUPPORTED, "set use_sliding_window to false");
-    CHECK_ERROR(load(&c, "{" BASE ",\"use_sliding_window\":true,\"max_window_layers\":2}", NULL),
-                SPECBATCH_E_UNSUPPORTED, "use_sliding_window");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(text, sizeof text, "{%s}", cases[i].members);
+        CHECK_OK(load(&c, text, NULL));
+        CHECK_INT(c.context, cases[i].context);
+    }
     CHECK_OK(load(&c, WINDOWED(28) "}", NULL));
-    CHECK_ERROR(load(&c, WINDOWED(29) "}", NULL), SPECBATCH_E_UNSUPPORTED, "use_sliding_window");
+    CHECK_INT(c.context, 512);
+    CHECK_OK(load(&c, WINDOWED(29) "}", NULL));
+    CHECK_INT(c.context, 64);
     CHECK_OK(load(&c, WINDOWED(29) ",\"max_window_layers\":29}", NULL));
+    CHECK_INT(c.context, 512);
+    CHECK_OK(load(&c,
+                  "{\"model_type\":\"mistral\"," SIZES "\"vocab_size\":517,"
+                  "\"num_attention_heads\":8,\"head_dim\":16,\"max_position_embeddings\":32768}",
+                  NULL));
+    CHECK_INT(c.context, 4096);
+    CHECK_ERROR(
+        load(&c, "{" QWEN2 ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]}", NULL),
+        SPECBATCH_E_FORMAT, "but there is no sliding_window");
     CHECK_ERROR(
         load(&c, "{" BASE ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]}", NULL),
         SPECBATCH_E_UNSUPPORTED, "layer_types has \"sliding_attention\"");
     CHECK(strstr(specbatch_last_error(), "use a checkpoint whose layers are all full_attention"));
+}
+
+/* Collects what is logged. */
+static void keep_line(void *ctx, int32_t level, const char *line)
+{
+    snprintf(ctx, 300, "%d %s", (int)level, line);
+}
+
+/* That a context is shorter than the checkpoint says is told once, with both numbers. */
+static void a_shorter_context_is_told(void)
+{
+    const struct test_dir dir = test_dir_make();
+    char line[300] = "";
+    const struct sb_log log = {keep_line, line};
+    struct sb_config c;
+
+    test_write_text(&dir, "config.json", "{" MISTRAL ",\"sliding_window\":64,\"eos_token_id\":2}");
+    CHECK_OK(sb_config_load(&c, &test_mem, &log, dir.path));
+    CHECK(strstr(line, "attention has a sliding window: a sequence has at most 64 tokens here, "
+                       "not 512") != NULL);
+    CHECK_INT(atoi(line), SPECBATCH_LOG_WARN);
+    test_dir_remove(&dir);
+}
+
+#define LONGROPE(more)                                                             \
+    PHI3 ",\"partial_rotary_factor\":0.5,\"rope_scaling\":{\"type\":\"longrope\"," \
+         "\"short_factor\":[1,1.5,2],\"long_factor\":[3,4,5]" more "}"
+
+/* longrope holds for as long as its first divisors do. */
+static void longrope(void)
+{
+    struct sb_config c;
+
+    CHECK_OK(load(&c, "{" LONGROPE("") ",\"original_max_position_embeddings\":128}", NULL));
+    CHECK_INT(c.rope.kind, SB_ROPE_LONGROPE);
+    CHECK_INT(c.rope.rot_dim, 6);
+    CHECK_INT(c.context, 128);
+    CHECK(c.rope.divisors[1] == 1.5f);
+    CHECK(fabs(c.rope.attention_factor - sqrt(1.0 + log(4.0) / log(128.0))) < 1e-7);
+    CHECK_OK(
+        load(&c, "{" LONGROPE(",\"factor\":8") ",\"original_max_position_embeddings\":128}", NULL));
+    CHECK(fabs(c.rope.attention_factor - sqrt(1.0 + log(8.0) / log(128.0))) < 1e-7);
+    CHECK_OK(load(&c, "{" LONGROPE(",\"attention_factor\":1.25") "}", NULL));
+    CHECK(c.rope.attention_factor == 1.25);
+    CHECK_INT(c.context, 512);
+    CHECK_OK(load(&c, "{" LONGROPE(",\"original_max_position_embeddings\":128") "}", NULL));
+    CHECK_INT(c.context, 128);
+    CHECK_OK(load(&c,
+                  "{" PHI3 ",\"rope_parameters\":{\"rope_type\":\"su\",\"short_factor\":"
+                  "[1,1,1,1,1,1]}}",
+                  NULL));
+    CHECK_INT(c.rope.kind, SB_ROPE_LONGROPE);
+    CHECK(c.rope.attention_factor == 1.0);
 }
 
 #define YARN(more) BASE ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4" more "}"
@@ -385,8 +466,9 @@ static const struct {
     int32_t code;
     const char *part;
 } refusals[] = {
-    {"\"model_type\":\"mistral\"," SIZES REST, SPECBATCH_E_UNSUPPORTED, "mistral"},
-    {"\"model_type\":\"mistral\"," SIZES REST, SPECBATCH_E_UNSUPPORTED, "supported: llama, "},
+    {"\"model_type\":\"mixtral\"," SIZES REST, SPECBATCH_E_UNSUPPORTED, "mixtral"},
+    {"\"model_type\":\"mixtral\"," SIZES REST, SPECBATCH_E_UNSUPPORTED, "supported: llama, "},
+    {MISTRAL ",\"sliding_window\":0", SPECBATCH_E_FORMAT, "sliding_window"},
     {"\"architectures\":[\"BertModel\"]," SIZES REST, SPECBATCH_E_UNSUPPORTED, "BertModel"},
     {"\"model_type\":\"llama\",\"architectures\":[\"LlamaForSequenceClassification\"]," SIZES REST,
      SPECBATCH_E_UNSUPPORTED, "LlamaForSequenceClassification"},
@@ -455,8 +537,18 @@ static const struct {
      "dynamic"},
     {BASE ",\"rope_scaling\":{\"type\":\"linear\\u0000\",\"factor\":2}", SPECBATCH_E_FORMAT,
      "rope_scaling.type"},
-    {BASE ",\"rope_scaling\":{\"type\":\"longrope\",\"factor\":2}", SPECBATCH_E_UNSUPPORTED,
-     "longrope"},
+    {BASE ",\"rope_scaling\":{\"type\":\"longrope\",\"factor\":2}", SPECBATCH_E_FORMAT,
+     "rope_scaling.short_factor is missing"},
+    {BASE ",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":3}", SPECBATCH_E_FORMAT,
+     "short_factor is not a list of 6 numbers"},
+    {BASE ",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1,1,1,1,1]}",
+     SPECBATCH_E_FORMAT, "short_factor is not a list of 6 numbers"},
+    {BASE ",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1,1,1,1,1,1,1]}",
+     SPECBATCH_E_FORMAT, "short_factor is not a list of 6 numbers"},
+    {BASE ",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1,1,1,0,1,1]}",
+     SPECBATCH_E_FORMAT, "short_factor is not a list of 6 numbers"},
+    {BASE ",\"head_dim\":1024,\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1]}",
+     SPECBATCH_E_UNSUPPORTED, "more than 256 numbers"},
     {BASE ",\"rope_parameters\":{\"rope_type\":\"mrope\"}", SPECBATCH_E_UNSUPPORTED,
      "rope_parameters.rope_type"},
     {BASE ",\"rope_parameters\":{\"full_attention\":{}}", SPECBATCH_E_UNSUPPORTED, "layer type"},
@@ -592,6 +684,8 @@ RUN(yarn_attention_factor);
 RUN(yarn_factor);
 RUN(end_tokens);
 RUN(sliding_windows);
+RUN(a_shorter_context_is_told);
+RUN(longrope);
 RUN(refused_with_the_key);
 RUN(missing_file);
 RUN(rotary_tables);

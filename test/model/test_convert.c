@@ -30,6 +30,8 @@ static const char *const models[] = {
     MODELS "llama_untied_f32_sharded",
     MODELS "llama_untied_f32_sharded.draft",
     MODELS "long_qwen3_hd128_bf16",
+    MODELS "mistral_window_bf16",
+    MODELS "phi3_longrope_f16",
     MODELS "qwen2_tied_f32",
     MODELS "qwen3_untied_f32_sharded",
     MODELS "qwen3_untied_f32_sharded.draft",
@@ -293,6 +295,13 @@ static enum sb_dtype stored_type(const char *from)
     return dtype;
 }
 
+/* longrope's divisors for more tokens than the file's context has. The other writer puts them in,
+ * and the converter does not. */
+static int is_left_out(const struct sb_gguf_tensor *t)
+{
+    return strcmp(t->name, "rope_factors_long.weight") == 0;
+}
+
 static void files_are_those_of_another_writer(void)
 {
     char reference[128];
@@ -309,9 +318,11 @@ static void files_are_those_of_another_writer(void)
         CHECK_OK(specbatch_convert(path, models[i], NULL));
         CHECK_OK(sb_gguf_open(&expected, &test_mem, reference));
         CHECK_OK(sb_gguf_open(&got, &test_mem, path));
-        CHECK_INT(sb_gguf_n_tensors(got), sb_gguf_n_tensors(expected));
+        CHECK_INT(sb_gguf_n_tensors(got),
+                  sb_gguf_n_tensors(expected) - (strstr(models[i], "longrope") != NULL));
         for (int32_t t = 0; t < sb_gguf_n_tensors(expected); t++)
-            if (!same_tensor(expected, got, sb_gguf_tensor(expected, t)))
+            if (!is_left_out(sb_gguf_tensor(expected, t)) &&
+                !same_tensor(expected, got, sb_gguf_tensor(expected, t)))
                 FAIL("%s: %s", models[i], sb_gguf_tensor(expected, t)->name);
         for (size_t k = 0; (key = sb_gguf_key(expected, k, &n)) != NULL; k++) {
             char name[128];

@@ -20,6 +20,8 @@ static const char *const models[] = {
     "llama_untied_f32_sharded",
     "llama_untied_f32_sharded.draft",
     "long_qwen3_hd128_bf16",
+    "mistral_window_bf16",
+    "phi3_longrope_f16",
     "qwen2_tied_f32",
     "qwen3_untied_f32_sharded",
     "qwen3_untied_f32_sharded.draft",
@@ -267,7 +269,7 @@ static void refuses_metadata(void)
         {"llama.attention.sliding_window", NULL, 4096, SPECBATCH_E_UNSUPPORTED, "sliding_window"},
         {"llama.rope.scaling.attn_factor", NULL, 2, SPECBATCH_E_UNSUPPORTED, "attn_factor"},
         {"llama.tensor_data_layout", "Meta AI original pth", 0, SPECBATCH_E_UNSUPPORTED, "layout"},
-        {"llama.rope.scaling.type", "longrope", 0, SPECBATCH_E_UNSUPPORTED, "scaling.type"},
+        {"llama.rope.scaling.type", "dynamic", 0, SPECBATCH_E_UNSUPPORTED, "scaling.type"},
         {"llama.rope.scaling.type", "linear", 0, SPECBATCH_E_FORMAT, "scaling.factor is missing"},
         {"llama.rope.dimension_count", NULL, 16, SPECBATCH_E_UNSUPPORTED, "dimension_count 16"},
         {"llama.rope.dimension_count", NULL, 33, SPECBATCH_E_FORMAT, "dimension_count"},
@@ -290,6 +292,45 @@ static void refuses_metadata(void)
             gguf_key_u32(&w, cases[i].key, cases[i].number);
         CHECK_ERROR(read_config(&c, &w), cases[i].code, cases[i].part);
     }
+}
+
+/* A window shortens the context. longrope has its numbers in a tensor of divisors and two keys, of
+ * which the tensor decides. */
+static void reads_windows_and_longrope(void)
+{
+    const int64_t half = 16, fewer = 15;
+    float divisors[16];
+    struct gguf_writer w = small_config("phi3");
+    struct sb_config c;
+
+    gguf_key_u32(&w, "phi3.attention.sliding_window", 40);
+    CHECK_OK(read_config(&c, &w));
+    CHECK_INT(c.context, 40);
+    CHECK_INT(c.rope.kind, SB_ROPE_DEFAULT);
+
+    for (int i = 0; i < 16; i++)
+        divisors[i] = 1.0f + (float)i / 8.0f;
+    w = small_config("phi3");
+    gguf_key_u32(&w, "phi3.attention.sliding_window", 0);
+    gguf_key_u32(&w, "phi3.rope.scaling.original_context_length", 50);
+    gguf_key_f32(&w, "phi3.rope.scaling.attn_factor", 1.25f);
+    gguf_tensor(&w, "rope_factors_short.weight", 1, &half, GGUF_F32, divisors, sizeof divisors);
+    CHECK_OK(read_config(&c, &w));
+    CHECK_INT(c.context, 50);
+    CHECK_INT(c.rope.kind, SB_ROPE_LONGROPE);
+    CHECK(c.rope.attention_factor == 1.25 && c.rope.divisors[15] == divisors[15]);
+
+    w = small_config("phi3");
+    gguf_tensor(&w, "rope_factors_short.weight", 1, &half, GGUF_F32, divisors, sizeof divisors);
+    CHECK_ERROR(read_config(&c, &w), SPECBATCH_E_FORMAT, "original_context_length is missing");
+    w = small_config("phi3");
+    gguf_tensor(&w, "rope_factors_short.weight", 1, &fewer, GGUF_F32, divisors,
+                sizeof *divisors * 15);
+    CHECK_ERROR(read_config(&c, &w), SPECBATCH_E_FORMAT, "is not of 16 numbers of type F32");
+    divisors[3] = NAN;
+    w = small_config("phi3");
+    gguf_tensor(&w, "rope_factors_short.weight", 1, &half, GGUF_F32, divisors, sizeof divisors);
+    CHECK_ERROR(read_config(&c, &w), SPECBATCH_E_FORMAT, "a number that is not from");
 }
 
 static void refuses_other_models(void)
@@ -426,6 +467,7 @@ RUN(the_permutation_matters);
 RUN(reads_numbers);
 RUN(ends_of_families);
 RUN(refuses_metadata);
+RUN(reads_windows_and_longrope);
 RUN(refuses_other_models);
 RUN(finds_the_scaling_of_llama3);
 RUN(names_tensors_as_the_file_does);

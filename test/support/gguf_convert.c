@@ -38,6 +38,14 @@ static void *read_as(const struct sb_tensors *set, const struct sb_tensor *t, en
     return data;
 }
 
+/* What llama.cpp calls an architecture. */
+static const char *gguf_arch(const struct sb_config *c)
+{
+    const char *name = c->arch->model_type;
+
+    return strcmp(name, "mistral") == 0 ? "llama" : name;
+}
+
 /* Writes the name that llama.cpp gives a tensor. */
 static void rename_tensor(char to[80], const char *from)
 {
@@ -57,6 +65,7 @@ static void rename_tensor(char to[80], const char *from)
         {"post_mlp_layernorm", "post_ffw_norm"},
         {"mlp.gate_proj", "ffn_gate"},
         {"mlp.up_proj", "ffn_up"},
+        {"self_attn.qkv_proj", "attn_qkv"},
         {"mlp.gate_up_proj", "ffn_up"},
         {"mlp.down_proj", "ffn_down"},
     };
@@ -99,7 +108,7 @@ static int add_tensors(struct gguf_writer *w, const struct sb_config *c, const c
 {
     static const uint32_t numbers[] = {
         [SB_F32] = GGUF_F32, [SB_BF16] = GGUF_BF16, [SB_F16] = GGUF_F16};
-    const int llama = strcmp(c->arch->model_type, "llama") == 0;
+    const int llama = strcmp(gguf_arch(c), "llama") == 0;
     struct sb_tensors *set = NULL;
     int good = sb_tensors_open(&set, &test_mem, from) == SPECBATCH_OK;
 
@@ -150,11 +159,24 @@ static void add_rope_freqs(struct gguf_writer *w, const struct sb_rope_config *r
     gguf_tensor(w, "rope_freqs.weight", 1, &n, GGUF_F32, divisors, (size_t)n * sizeof *divisors);
 }
 
+/* Both of longrope's tensors: the divisors for short texts, and others that nobody may take. */
+static void add_longrope(struct gguf_writer *w, const struct sb_rope_config *r)
+{
+    const int64_t n = r->rot_dim / 2;
+    float others[SB_ROPE_DIVISORS];
+
+    for (int64_t i = 0; i < n; i++)
+        others[i] = 3.0f * r->divisors[i];
+    gguf_tensor(w, "rope_factors_long.weight", 1, &n, GGUF_F32, others, (size_t)n * sizeof *others);
+    gguf_tensor(w, "rope_factors_short.weight", 1, &n, GGUF_F32, r->divisors,
+                (size_t)n * sizeof *r->divisors);
+}
+
 /* ------------------------------------------------------------------------------ metadata */
 
 static void key_of(char key[96], const struct sb_config *c, const char *name)
 {
-    snprintf(key, 96, "%s.%s", c->arch->model_type, name);
+    snprintf(key, 96, "%s.%s", gguf_arch(c), name);
 }
 
 static void add_config(struct gguf_writer *w, const struct sb_config *c)
@@ -176,7 +198,7 @@ static void add_config(struct gguf_writer *w, const struct sb_config *c)
                                       "tokenizer.ggml.eom_token_id"};
     char key[96];
 
-    gguf_key_text(w, "general.architecture", c->arch->model_type);
+    gguf_key_text(w, "general.architecture", gguf_arch(c));
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         key_of(key, c, numbers[i].name);
         gguf_key_u32(w, key, (uint32_t)numbers[i].value);
@@ -189,6 +211,16 @@ static void add_config(struct gguf_writer *w, const struct sb_config *c)
         gguf_key_u32(w, "tokenizer.ggml.bos_token_id", (uint32_t)c->bos);
     for (int32_t i = 0; i < c->n_eos && i < 3; i++)
         gguf_key_u32(w, eos[i], (uint32_t)c->eos[i]);
+    if (strcmp(gguf_arch(c), "phi3") == 0) {
+        key_of(key, c, "attention.sliding_window");
+        gguf_key_u32(w, key, 0);
+    }
+    if (c->rope.kind == SB_ROPE_LONGROPE) {
+        key_of(key, c, "rope.scaling.original_context_length");
+        gguf_key_u32(w, key, (uint32_t)c->rope.original_context);
+        key_of(key, c, "rope.scaling.attn_factor");
+        gguf_key_f32(w, key, (float)c->rope.attention_factor);
+    }
     if (c->rope.kind != SB_ROPE_YARN && c->rope.kind != SB_ROPE_LINEAR)
         return;
     key_of(key, c, "rope.scaling.type");
@@ -210,6 +242,8 @@ int convert_model(struct gguf_writer *w, const char *from, enum sb_dtype dtype, 
     add_config(w, &config);
     if (config.rope.kind == SB_ROPE_LLAMA3)
         add_rope_freqs(w, &config.rope);
+    if (config.rope.kind == SB_ROPE_LONGROPE)
+        add_longrope(w, &config.rope);
     return add_tensors(w, &config, from, dtype, flags);
 }
 

@@ -210,7 +210,7 @@ impl Model {
         &self.keep
     }
 
-    /// "llama", "qwen2", "qwen3" or "glm4".
+    /// "llama", "qwen2", "qwen3", "glm4", "mistral" or "phi3".
     pub fn arch(&self) -> &str {
         // SAFETY: the model is alive, and its strings live as long; for these four.
         unsafe { call::name(sys::specbatch_model_arch(self.raw())) }.unwrap_or("")
