@@ -277,8 +277,10 @@ static int read_arguments(struct chat *chat, int argc, char **argv)
         {"--fixed-k", NULL, EX_SWITCH, &chat->fixed_k, 0, 0,
          "always K: do not adapt it to what pays"},
         {"--system", "TEXT", EX_STRING, &chat->system, 0, 0, "the system message (none)"},
-        {"--chat", "auto|raw|vicuna|qwen3|glm4|glmz1|llama3|chatml|qwen2|qwen2.5", EX_CHOICE,
-         &chat->format, 0, 0, "the chat format (auto: that of the target)"},
+        {"--chat",
+         "auto|raw|vicuna|qwen3|glm4|glmz1|llama3|chatml|qwen2|qwen2.5|"
+         "phi3|phi3.5|phi4",
+         EX_CHOICE, &chat->format, 0, 0, "the chat format (auto: that of the target)"},
         {"--no-think", NULL, EX_SWITCH, &chat->no_think, 0, 0, "answers without reasoning"},
         {"--max-new", "N", EX_INT, &chat->max_new, 1, INT32_MAX,
          "tokens of an answer at most (512)"},

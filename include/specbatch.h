@@ -502,12 +502,15 @@ enum {
     SPECBATCH_CHAT_RAW = 1,    /* no format: the contents, one after the other */
     SPECBATCH_CHAT_VICUNA = 2, /* Vicuna 1.1 and later */
     SPECBATCH_CHAT_QWEN3 = 3,
-    SPECBATCH_CHAT_GLM4 = 4,   /* GLM-4-0414 */
-    SPECBATCH_CHAT_GLMZ1 = 5,  /* GLM-Z1-0414, whose answers begin with <think> */
-    SPECBATCH_CHAT_LLAMA3 = 6, /* Llama 3; not 3.1 and later, whose system message has a date */
-    SPECBATCH_CHAT_CHATML = 7, /* ChatML without more, as of Qwen3-Instruct-2507 */
-    SPECBATCH_CHAT_QWEN2 = 8,  /* ChatML; without a system message, that of Qwen2-Instruct */
-    SPECBATCH_CHAT_QWEN2_5 = 9 /* the same with that of Qwen2.5-Instruct */
+    SPECBATCH_CHAT_GLM4 = 4,    /* GLM-4-0414 */
+    SPECBATCH_CHAT_GLMZ1 = 5,   /* GLM-Z1-0414, whose answers begin with <think> */
+    SPECBATCH_CHAT_LLAMA3 = 6,  /* Llama 3; not 3.1 and later, whose system message has a date */
+    SPECBATCH_CHAT_CHATML = 7,  /* ChatML without more, as of Qwen3-Instruct-2507 */
+    SPECBATCH_CHAT_QWEN2 = 8,   /* ChatML; without a system message, that of Qwen2-Instruct */
+    SPECBATCH_CHAT_QWEN2_5 = 9, /* the same with that of Qwen2.5-Instruct */
+    SPECBATCH_CHAT_PHI3 = 10,   /* Phi-3-mini and -medium, as of July 2024 */
+    SPECBATCH_CHAT_PHI3_5 = 11, /* the same, but a system message without text is left out */
+    SPECBATCH_CHAT_PHI4 = 12    /* Phi-4; not Phi-4-mini, nor Phi-4-reasoning */
 };
 
 /* Formats are numbered from 0 to specbatch_chat_count() - 1. Thread: any. Since 0.2. */

@@ -5,18 +5,22 @@
  * written in one spelling: inside {{ }} and {% %} blanks between words go, strings are in single
  * quotes, and a newline in a string is \n; comments go; what is outside, text that Jinja copies,
  * stays, but for the blanks that {{- and -%} take away. Then it is held against a list. A line of
- * the list has pieces that must all be there, in this spelling, and pieces that may not: together
- * they are all that the template does with messages that have a role and a content. What a template
- * does with tools and pictures does not matter here, since such messages are not taken.
+ * the list has the whole template, in this spelling, but for branches that only tools and their
+ * results come to, since such messages are not taken. It is in pieces, and between two of them is
+ * such a branch: from the end of the one to the first place, in no statement that begins in
+ * between, where the next one is.
  *
  * To be wrong is worse than not to know: a model answers a prompt that is almost right, only badly.
- * So a template of which some revision or fine-tune has changed any such piece is not known.
+ * So a template that some revision or fine-tune has changed elsewhere is not known. (To look for
+ * pieces anywhere was not enough: a template that set enable_thinking in front of Qwen3's was taken
+ * for Qwen3's.)
  *
- * How far the lines are tested: the published templates of Llama 3, Qwen2.5, Qwen3 and
- * Qwen3-Instruct-2507 come with the Python package trl, and test/text/compare_chat.py tries them
- * only where that is installed. Those of ChatML, Qwen2 and GLM it has as copies written after the
- * published ones, without what they do with tools. For GLM-4-0414 no published template was found:
- * its line follows that of GLM-Z1-0414, without what concerns thinking.
+ * How far the lines are tested: the published templates of Llama 3, Qwen2.5, Qwen3,
+ * Qwen3-Instruct-2507, Phi-3 and Phi-3.5 come with the Python package trl, and
+ * test/text/compare_chat.py tries them only where that is installed. Those of ChatML, Qwen2, Phi-4,
+ * GLM-Z1 and Qwen3's first revision it has as copies written after the published ones, with less of
+ * what they do with tools. For GLM-4-0414 no published template was found: its line follows that of
+ * GLM-Z1-0414, without what concerns thinking.
  */
 #include <string.h>
 
@@ -31,12 +35,11 @@ enum {
     TEMPLATE_MAX = 1 << 20 /* bytes of a template */
 };
 
-enum { HAS_MAX = 6, LACKS_MAX = 8 };
+enum { PIECES_MAX = 4 };
 
 struct known {
     int32_t format;
-    const char *has[HAS_MAX];     /* ends in NULL, unless it is full; one alone is the whole */
-    const char *lacks[LACKS_MAX]; /* the same */
+    const char *pieces[PIECES_MAX]; /* ends in NULL, unless it is full */
 };
 
 #define CHATML_TURN "{{'<|im_start|>'+message['role']+'\\n'+message['content']+'<|im_end|>'+'\\n'}}"
@@ -48,64 +51,114 @@ struct known {
     "%}{%endif%}{{content}}{%endfor%}"
 #define QWEN_TURN "{{-'<|im_start|>'+message.role+'\\n'+"
 #define QWEN_PROMPT "{%-ifadd_generation_prompt%}{{-'<|im_start|>assistant\\n'}}"
+#define QWEN_USER "{%-if(message.role=='user')or(message.role=='system'andnotloop.first)%}"
+#define QWEN_SYSTEM                              \
+    "{%-else%}{%-ifmessages[0].role=='system'%}" \
+    "{{-'<|im_start|>system\\n'+messages[0].content+'<|im_end|>\\n'}}{%-endif%}{%-endif%}"
+#define QWEN_CONTENT                                                                           \
+    "{%-ifmessage.contentisstring%}{%-setcontent=message.content%}{%-else%}{%-setcontent=''%}" \
+    "{%-endif%}"
+#define QWEN3_QUESTION(is_string)                                                     \
+    "{%-setns=namespace(multi_step_tool=true,last_query_index=messages|length-1)%}"   \
+    "{%-formessageinmessages[::-1]%}{%-setindex=(messages|length-1)-loop.index0%}"    \
+    "{%-ifns.multi_step_toolandmessage.role=='user'and" is_string                     \
+    "not(message.content.startswith('<tool_response>')and"                            \
+    "message.content.endswith('</tool_response>'))%}{%-setns.multi_step_tool=false%}" \
+    "{%-setns.last_query_index=index%}{%-endif%}{%-endfor%}{%-formessageinmessages%}"
+#define QWEN3_REASONING ".split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n')%}"
+#define QWEN3_ANSWER                                                                             \
+    "{%-endif%}{%-endif%}"                                                                       \
+    "{%-ifloop.index0>ns.last_query_index%}{%-ifloop.lastor(notloop.lastandreasoning_content)%}" \
+    "{{-'<|im_start|>'+message.role+'\\n<think>\\n'+reasoning_content.strip('\\n')"              \
+    "+'\\n</think>\\n\\n'+content.lstrip('\\n')}}{%-else%}" QWEN_TURN "content}}{%-endif%}"      \
+    "{%-else%}" QWEN_TURN "content}}{%-endif%}{%-ifmessage.tool_calls%}"
+#define QWEN3_END                                                                                  \
+    "{%-endif%}{%-endfor%}" QWEN_PROMPT "{%-ifenable_thinkingisdefinedandenable_thinkingisfalse%}" \
+    "{{-'<think>\\n\\n</think>\\n\\n'}}{%-endif%}{%-endif%}"
+#define QWEN_TOOL "{%-endif%}{{-'<|im_end|>\\n'}}{%-elifmessage.role=='tool'%}"
 #define GLM_BEGIN "[gMASK]<sop>{%-iftools-%}"
-#define GLM_TURNS "{%-formessageinmessagesifmessage.role!='system'%}"
+#define GLM_TURNS(set_visible, text)                                                         \
+    "{%-endif-%}{%-formsginmessages%}{%-ifmsg.role=='system'%}\n<|system|>\n{{msg.content}}" \
+    "{%-endif%}{%-endfor%}{%-formessageinmessagesifmessage.role!='system'%}"                 \
+    "{%-setrole=message['role']%}{%-setcontent=message['content']%}" set_visible             \
+    "{%-setmeta=message.get('metadata','')%}{%-ifrole=='user'%}\n<|user|>\n{{" text "}}"     \
+    "{%-elifrole=='assistant'andnotmeta%}\n<|assistant|>\n{{" text "}}"                      \
+    "{%-elifrole=='assistant'andmeta%}"
+#define GLM_TOOL "{%-elifrole=='observation'%}"
+#define GLM_END(prompt) \
+    "{%-endif%}{%-endfor%}\n{%ifadd_generation_prompt%}<|assistant|>" prompt "{%endif%}"
+#define PHI3_TURNS(system)                                                                        \
+    "{%formessageinmessages%}{%if" system "%}{{'<|system|>\\n'+message['content']+"               \
+    "'<|end|>\\n'}}{%elifmessage['role']=='user'%}{{'<|user|>\\n'+message['content']+"            \
+    "'<|end|>\\n'}}{%elifmessage['role']=='assistant'%}{{'<|assistant|>\\n'+message['content']"   \
+    "+'<|end|>\\n'}}{%endif%}{%endfor%}{%ifadd_generation_prompt%}{{'<|assistant|>\\n'}}{%else%}" \
+    "{{eos_token}}{%endif%}"
+#define PHI4_TURN(role)                                   \
+    "(message['role']=='" role "')%}{{'<|im_start|>" role \
+    "<|im_sep|>'+message['content']+'<|im_end|>'}}"
 
 /* clang-format off */
 static const struct known known[] = {
     {SPECBATCH_CHAT_CHATML,
-     {"{%formessageinmessages%}" CHATML_TURN "{%endfor%}" CHATML_PROMPT}, {NULL}},
+     {"{%formessageinmessages%}" CHATML_TURN "{%endfor%}" CHATML_PROMPT}},
     {SPECBATCH_CHAT_CHATML, /* Qwen3-Instruct-2507 */
-     {"{{-'<|im_start|>system\\n'+messages[0].content+'<|im_end|>\\n'}}{%-endif%}{%-endif%}",
-      "{%-setcontent=message.content%}", QWEN_TURN "content+'<|im_end|>'+'\\n'}}",
-      QWEN_TURN "content}}", "{%-endfor%}" QWEN_PROMPT "{%-endif%}"},
-     {"think", "raise_exception", "|trim", "strip", "You are Qwen", "You are a", "vision"}},
+     {"{%-iftools%}",
+      QWEN_SYSTEM "{%-formessageinmessages%}" QWEN_CONTENT QWEN_USER
+      QWEN_TURN "content+'<|im_end|>'+'\\n'}}{%-elifmessage.role=='assistant'%}"
+      QWEN_TURN "content}}{%-ifmessage.tool_calls%}",
+      QWEN_TOOL,
+      "{%-endif%}{%-endfor%}" QWEN_PROMPT "{%-endif%}"}},
     {SPECBATCH_CHAT_QWEN2,
      {"{%formessageinmessages%}{%ifloop.firstandmessages[0]['role']!='system'%}"
       "{{'<|im_start|>system\\nYou are a helpful assistant.<|im_end|>\\n'}}{%endif%}"
-      CHATML_TURN "{%endfor%}" CHATML_PROMPT},
-     {NULL}},
+      CHATML_TURN "{%endfor%}" CHATML_PROMPT}},
     {SPECBATCH_CHAT_QWEN2_5,
-     {"{{-'<|im_start|>system\\n'+messages[0]['content']+'<|im_end|>\\n'}}{%-else%}"
+     {"{%-iftools%}",
+      "{%-else%}{%-ifmessages[0]['role']=='system'%}"
+      "{{-'<|im_start|>system\\n'+messages[0]['content']+'<|im_end|>\\n'}}{%-else%}"
       "{{-'<|im_start|>system\\nYou are Qwen, created by Alibaba Cloud. You are a helpful "
-      "assistant.<|im_end|>\\n'}}{%-endif%}{%-endif%}",
+      "assistant.<|im_end|>\\n'}}{%-endif%}{%-endif%}{%-formessageinmessages%}"
       "{%-if(message.role=='user')or(message.role=='system'andnotloop.first)or"
       "(message.role=='assistant'andnotmessage.tool_calls)%}"
-      QWEN_TURN "message.content+'<|im_end|>'+'\\n'}}",
-      "{%-endfor%}" QWEN_PROMPT "{%-endif%}"},
-     {"think", "raise_exception", "|trim", "strip", "vision"}},
+      QWEN_TURN "message.content+'<|im_end|>'+'\\n'}}{%-elifmessage.role=='assistant'%}",
+      "{%-elifmessage.role=='tool'%}",
+      "{%-endif%}{%-endfor%}" QWEN_PROMPT "{%-endif%}"}},
+    {SPECBATCH_CHAT_QWEN3, /* the first revision */
+     {"{%-iftools%}",
+      QWEN_SYSTEM QWEN3_QUESTION("") QWEN_USER
+      QWEN_TURN "message.content+'<|im_end|>'+'\\n'}}{%-elifmessage.role=='assistant'%}"
+      "{%-setcontent=message.content%}{%-setreasoning_content=''%}"
+      "{%-ifmessage.reasoning_contentisdefinedandmessage.reasoning_contentisnotnone%}"
+      "{%-setreasoning_content=message.reasoning_content%}{%-else%}"
+      "{%-if'</think>'inmessage.content%}"
+      "{%-setcontent=message.content.split('</think>')[-1].lstrip('\\n')%}"
+      "{%-setreasoning_content=message.content" QWEN3_REASONING QWEN3_ANSWER,
+      QWEN_TOOL, QWEN3_END}},
     {SPECBATCH_CHAT_QWEN3,
-     {"{{-'<|im_start|>system\\n'+messages[0].content+'<|im_end|>\\n'}}{%-endif%}{%-endif%}",
-      "{%-ifloop.index0>ns.last_query_index%}{%-ifloop.lastor(notloop.lastandreasoning_content)%}"
-      "{{-'<|im_start|>'+message.role+'\\n<think>\\n'+reasoning_content.strip('\\n')"
-      "+'\\n</think>\\n\\n'+content.lstrip('\\n')}}{%-else%}" QWEN_TURN "content}}{%-endif%}"
-      "{%-else%}" QWEN_TURN "content}}{%-endif%}",
-      ".startswith('<tool_response>')and", ".split('</think>')[-1].lstrip('\\n')",
-      ".split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n')",
-      "{%-endfor%}" QWEN_PROMPT "{%-ifenable_thinkingisdefinedandenable_thinkingisfalse%}"
-      "{{-'<think>\\n\\n</think>\\n\\n'}}{%-endif%}{%-endif%}"},
-     {"raise_exception", "|trim", "You are Qwen", "You are a", "vision"}},
+     {"{%-iftools%}",
+      QWEN_SYSTEM QWEN3_QUESTION("message.contentisstringand") QWEN_CONTENT QWEN_USER
+      QWEN_TURN "content+'<|im_end|>'+'\\n'}}{%-elifmessage.role=='assistant'%}"
+      "{%-setreasoning_content=''%}{%-ifmessage.reasoning_contentisstring%}"
+      "{%-setreasoning_content=message.reasoning_content%}{%-else%}"
+      "{%-if'</think>'incontent%}{%-setreasoning_content=content" QWEN3_REASONING
+      "{%-setcontent=content.split('</think>')[-1].lstrip('\\n')%}" QWEN3_ANSWER,
+      QWEN_TOOL, QWEN3_END}},
     {SPECBATCH_CHAT_LLAMA3,
      {LLAMA3_TURN "{%ifadd_generation_prompt%}"
-      "{{'<|start_header_id|>assistant<|end_header_id|>\\n\\n'}}{%endif%}"},
-     {NULL}},
+      "{{'<|start_header_id|>assistant<|end_header_id|>\\n\\n'}}{%endif%}"}},
     {SPECBATCH_CHAT_LLAMA3, /* the first revision, which always ends in the answer's mark */
-     {LLAMA3_TURN "{{'<|start_header_id|>assistant<|end_header_id|>\\n\\n'}}"},
-     {NULL}},
-    {SPECBATCH_CHAT_GLM4,
-     {GLM_BEGIN, "{%-ifmsg.role=='system'%}\n<|system|>\n{{msg.content}}",
-      GLM_TURNS,
-      "{%-ifrole=='user'%}\n<|user|>\n{{content}}{%-",
-      "{%-elifrole=='assistant'andnotmeta%}\n<|assistant|>\n{{content}}{%-",
-      "{%-endfor%}\n{%ifadd_generation_prompt%}<|assistant|>{%endif%}"},
-     {"think", "visible", "trim", "strip"}},
+     {LLAMA3_TURN "{{'<|start_header_id|>assistant<|end_header_id|>\\n\\n'}}"}},
+    {SPECBATCH_CHAT_GLM4, {GLM_BEGIN, GLM_TURNS("", "content"), GLM_TOOL, GLM_END("")}},
     {SPECBATCH_CHAT_GLMZ1,
-     {GLM_BEGIN, "{%-ifmsg.role=='system'%}\n<|system|>\n{{msg.content}}",
-      "{%-setvisible=content.split('</think>')[-1].strip()%}",
-      "{%-ifrole=='user'%}\n<|user|>\n{{visible}}{%-",
-      "{%-elifrole=='assistant'andnotmeta%}\n<|assistant|>\n{{visible}}{%-",
-      "{%-endfor%}\n{%ifadd_generation_prompt%}<|assistant|>\n<think>{%endif%}"},
-     {"trim"}},
+     {GLM_BEGIN,
+      GLM_TURNS("{%-setvisible=content.split('</think>')[-1].strip()%}", "visible"), GLM_TOOL,
+      GLM_END("\n<think>")}},
+    {SPECBATCH_CHAT_PHI3, {PHI3_TURNS("message['role']=='system'")}},
+    {SPECBATCH_CHAT_PHI3_5, {PHI3_TURNS("message['role']=='system'andmessage['content']")}},
+    {SPECBATCH_CHAT_PHI4,
+     {"{%formessageinmessages%}{%if" PHI4_TURN("system") "{%elif" PHI4_TURN("user")
+      "{%elif" PHI4_TURN("assistant") "{%endif%}{%endfor%}{%ifadd_generation_prompt%}"
+      "{{'<|im_start|>assistant<|im_sep|>'}}{%endif%}"}},
 };
 /* clang-format on */
 
@@ -189,31 +242,54 @@ static int32_t spell(const char *text, size_t n, struct sb_bytes *out)
 
 /* ----------------------------------------------------------------------- recognising */
 
-/* Whether a template is this piece and nothing else, but for a default of its argument and a last
- * newline, which Jinja drops. */
-static int is_whole(const char *piece, const char *spelled)
+/* How deep the statement that begins here brings what follows: 1 for one that has an end, -1 for an
+ * end, 0 for others. *splits: whether it is an else or elif. */
+static int depth_of(const char *statement, int *splits)
+{
+    const char *word = statement + 2 + (statement[2] == '-');
+
+    *splits = strncmp(word, "el", 2) == 0;
+    return strncmp(word, "end", 3) == 0 ? -1
+           : strncmp(word, "if", 2) == 0 || strncmp(word, "for", 3) == 0 ||
+                   strncmp(word, "macro", 5) == 0
+               ? 1
+               : 0;
+}
+
+/* Where a branch that begins at `at` ends and is followed by `piece`; NULL if something else
+ * follows it. */
+static const char *behind_branch(const char *at, const char *piece)
+{
+    int depth = 0, splits = 0;
+
+    for (; *at; at++) {
+        if (depth == 0 && strncmp(at, piece, strlen(piece)) == 0)
+            return at + strlen(piece);
+        if (at[0] != '{' || at[1] != '%')
+            continue;
+        depth += depth_of(at, &splits);
+        if (depth < 0 || (depth == 0 && splits))
+            return NULL;
+    }
+    return NULL;
+}
+
+/* Whether a template is a line of the list, but for a default of its argument and a last newline,
+ * which Jinja drops. */
+static int is_known(const struct known *line, const char *spelled)
 {
     static const char argument[] =
         "{%ifnotadd_generation_promptisdefined%}{%setadd_generation_prompt=false%}{%endif%}";
-    const size_t n = strlen(piece);
+    const char *const first = line->pieces[0];
 
     if (strncmp(spelled, argument, sizeof argument - 1) == 0)
         spelled += sizeof argument - 1;
-    return strncmp(spelled, piece, n) == 0 &&
-           (spelled[n] == '\0' || strcmp(spelled + n, "\n") == 0);
-}
-
-static int is_known(const struct known *line, const char *spelled)
-{
-    if (!line->has[1])
-        return is_whole(line->has[0], spelled);
-    for (size_t i = 0; i < HAS_MAX && line->has[i]; i++)
-        if (!strstr(spelled, line->has[i]))
-            return 0;
-    for (size_t i = 0; i < LACKS_MAX && line->lacks[i]; i++)
-        if (strstr(spelled, line->lacks[i]))
-            return 0;
-    return 1;
+    if (strncmp(spelled, first, strlen(first)) != 0)
+        return 0;
+    spelled += strlen(first);
+    for (size_t i = 1; i < PIECES_MAX && line->pieces[i] && spelled; i++)
+        spelled = behind_branch(spelled, line->pieces[i]);
+    return spelled && (spelled[0] == '\0' || strcmp(spelled, "\n") == 0);
 }
 
 int32_t sb_chat_recognise(int32_t *format, const struct sb_mem *mem, const char *jinja, size_t n)

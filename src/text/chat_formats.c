@@ -361,6 +361,51 @@ done:
     return rc;
 }
 
+/* --------------------------------------------------------------------------------- phi */
+
+/* Phi-3 and Phi-3.5. Where the answer's mark is not wanted, their templates end in the tokenizer's
+ * end-of-sequence token. */
+static int32_t phi3_turns(const struct sb_chat *chat, int empty_system, struct sb_chat_text *out)
+{
+    static const char *const marks[SB_ROLES] = {"<|system|>\n", "<|user|>\n", "<|assistant|>\n"};
+    const int ends = chat->flags & SPECBATCH_CHAT_NO_ANSWER_PROMPT;
+    int32_t rc = SPECBATCH_OK;
+
+    for (size_t i = 0; i < chat->n; i++) {
+        const struct sb_turn *turn = &chat->turns[i];
+        if (turn->role != SB_ROLE_SYSTEM || turn->n > 0 || empty_system)
+            SB_TRY(add(out, marks[turn->role], content_of(turn), "<|end|>\n"));
+    }
+    SB_TRY(sb_chat_mark(out, ends ? "<|endoftext|>" : "<|assistant|>\n"));
+done:
+    return rc;
+}
+
+static int32_t phi3(const struct sb_chat *chat, struct sb_chat_text *out)
+{
+    return phi3_turns(chat, 1, out);
+}
+
+static int32_t phi3_5(const struct sb_chat *chat, struct sb_chat_text *out)
+{
+    return phi3_turns(chat, 0, out);
+}
+
+/* Phi-4: ChatML with a mark behind the role, and no newlines. */
+static int32_t phi4(const struct sb_chat *chat, struct sb_chat_text *out)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    for (size_t i = 0; i < chat->n; i++) {
+        SB_TRY(sb_chat_mark(out, "<|im_start|>"));
+        SB_TRY(sb_chat_mark(out, sb_role_name(chat->turns[i].role)));
+        SB_TRY(add(out, "<|im_sep|>", content_of(&chat->turns[i]), "<|im_end|>"));
+    }
+    SB_TRY(add_answer_prompt(chat, out, "<|im_start|>assistant<|im_sep|>"));
+done:
+    return rc;
+}
+
 /* --------------------------------------------------------------------------- the table */
 
 static const char *const eos[] = {"</s>", NULL};
@@ -369,6 +414,10 @@ static const char *const glm[] = {"[gMASK]",       "<sop>",           "<|system|
                                   "<|assistant|>", "<|observation|>", NULL};
 static const char *const headers[] = {"<|begin_of_text|>", "<|start_header_id|>",
                                       "<|end_header_id|>", "<|eot_id|>", NULL};
+
+static const char *const phi[] = {"<|system|>", "<|user|>",      "<|assistant|>",
+                                  "<|end|>",    "<|endoftext|>", NULL};
+static const char *const seps[] = {"<|im_start|>", "<|im_sep|>", "<|im_end|>", NULL};
 
 static const struct sb_chat_format formats[] = {
     [SPECBATCH_CHAT_AUTO] = {"auto", NULL, NULL, 0},
@@ -381,6 +430,9 @@ static const struct sb_chat_format formats[] = {
     [SPECBATCH_CHAT_CHATML] = {"chatml", chatml, im, 1},
     [SPECBATCH_CHAT_QWEN2] = {"qwen2", qwen2, im, 1},
     [SPECBATCH_CHAT_QWEN2_5] = {"qwen2.5", qwen2_5, im, 1},
+    [SPECBATCH_CHAT_PHI3] = {"phi3", phi3, phi, 1},
+    [SPECBATCH_CHAT_PHI3_5] = {"phi3.5", phi3_5, phi, 1},
+    [SPECBATCH_CHAT_PHI4] = {"phi4", phi4, seps, 1},
 };
 
 int32_t sb_chat_count(void)

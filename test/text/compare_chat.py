@@ -23,41 +23,88 @@ from tokenizers import AddedToken, Tokenizer
 from compare_tokenizers import Library, any_text
 
 # After https://huggingface.co/teknium/OpenHermes-2.5-Mistral-7B (chatml),
-# https://huggingface.co/Qwen/Qwen2-7B-Instruct and https://huggingface.co/zai-org/GLM-Z1-9B-0414.
+# https://huggingface.co/microsoft/phi-4, https://huggingface.co/Qwen/Qwen3-8B (April 2025), https://huggingface.co/Qwen/Qwen2-7B-Instruct and https://huggingface.co/zai-org/GLM-Z1-9B-0414.
 # glm4 is glmz1 without thinking: no published template of GLM-4-0414 was found.
 TURN = "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"
 ANSWER = "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 EACH = "{% for message in messages %}"
-GLM = ("[gMASK]<sop>\n{%- if tools -%}\n<|system|>\n{%- endif -%}\n\n{%- for msg in messages %}\n"
+GLM = ("[gMASK]<sop>\n{%- if tools -%}\n<|system|>\n{%- for tool in tools %}\n"
+       "{{ tool | tojson }}\n{%- endfor %}\n{%- endif -%}\n\n{%- for msg in messages %}\n"
        "    {%- if msg.role == 'system' %}\n<|system|>\n{{ msg.content }}\n    {%- endif %}\n"
        "{%- endfor %}\n\n{%- for message in messages if message.role != 'system' %}\n"
        "    {%- set role = message['role'] %}\n    {%- set content = message['content'] %}\nVISIBLE"
        "    {%- set meta = message.get(\"metadata\", \"\") %}\n\n    {%- if role == 'user' %}\n"
        "<|user|>\n{{ TEXT }}\n    {%- elif role == 'assistant' and not meta %}\n<|assistant|>\n"
-       "{{ TEXT }}\n    {%- endif %}\n{%- endfor %}\n"
+       "{{ TEXT }}\n    {%- elif role == 'assistant' and meta %}\n<|assistant|>{{ meta }}\n{{ TEXT }}\n"
+       "    {%- elif role == 'observation' %}\n<|observation|>\n{{ TEXT }}\n    {%- endif %}\n"
+       "{%- endfor %}\n"
        "{% if add_generation_prompt %}<|assistant|>PROMPT{% endif %}")
 VISIBLE = "    {%- set visible = content.split('</think>')[-1].strip() %}\n"
+TOOLS = ("{%- if tools %}{{- tools | tojson }}{%- else %}{%- if messages[0].role == 'system' %}"
+         "{{- '<|im_start|>system\n' + messages[0].content + '<|im_end|>\n' }}{%- endif %}"
+         "{%- endif %}")
+QWEN3_FIRST = (
+    TOOLS + "{%- set ns = namespace(multi_step_tool=true, last_query_index=messages|length - 1) %}"
+    "{%- for message in messages[::-1] %}{%- set index = (messages|length - 1) - loop.index0 %}"
+    "{%- if ns.multi_step_tool and message.role == 'user' and not("
+    "message.content.startswith('<tool_response>') and message.content.endswith("
+    "'</tool_response>')) %}{%- set ns.multi_step_tool = false %}"
+    "{%- set ns.last_query_index = index %}{%- endif %}{%- endfor %}"
+    "{%- for message in messages %}{%- if (message.role == 'user') or (message.role == 'system' "
+    "and not loop.first) %}{{- '<|im_start|>' + message.role + '\n' + message.content + "
+    "'<|im_end|>' + '\n' }}{%- elif message.role == 'assistant' %}"
+    "{%- set content = message.content %}{%- set reasoning_content = '' %}"
+    "{%- if message.reasoning_content is defined and message.reasoning_content is not none %}"
+    "{%- set reasoning_content = message.reasoning_content %}{%- else %}"
+    "{%- if '</think>' in message.content %}"
+    "{%- set content = message.content.split('</think>')[-1].lstrip('\n') %}"
+    "{%- set reasoning_content = message.content.split('</think>')[0].rstrip('\n').split("
+    "'<think>')[-1].lstrip('\n') %}{%- endif %}{%- endif %}"
+    "{%- if loop.index0 > ns.last_query_index %}{%- if loop.last or (not loop.last and "
+    "reasoning_content) %}{{- '<|im_start|>' + message.role + '\n<think>\n' + "
+    "reasoning_content.strip('\n') + '\n</think>\n\n' + content.lstrip('\n') }}{%- else %}"
+    "{{- '<|im_start|>' + message.role + '\n' + content }}{%- endif %}{%- else %}"
+    "{{- '<|im_start|>' + message.role + '\n' + content }}{%- endif %}"
+    "{%- if message.tool_calls %}{%- for tool_call in message.tool_calls %}{{- tool_call }}"
+    "{%- endfor %}{%- endif %}{{- '<|im_end|>\n' }}{%- elif message.role == 'tool' %}"
+    "{{- message.content }}{%- endif %}{%- endfor %}{%- if add_generation_prompt %}"
+    "{{- '<|im_start|>assistant\n' }}{%- if enable_thinking is defined and enable_thinking is "
+    "false %}{{- '<think>\n\n</think>\n\n' }}{%- endif %}{%- endif %}")
 OWN_TEMPLATES = {
+    "qwen3, first": QWEN3_FIRST,
+    "qwen3, other default": "{%- set enable_thinking = false %}" + QWEN3_FIRST,
+    "qwen3, more in a turn": QWEN3_FIRST.replace(
+        "content + '<|im_end|>'", "content + ' /no_think<|im_end|>'"),
     "chatml": EACH + TURN + "{% endfor %}" + ANSWER,
     "chatml, escaped": (EACH + TURN + "{% endfor %}" + ANSWER).replace("\n", "\\n"),
     "qwen2": EACH + "{% if loop.first and messages[0]['role'] != 'system' %}"
              "{{ '<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n' }}{% endif %}" +
              TURN + "{% endfor %}" + ANSWER,
+    "phi4": EACH + "".join(
+        "{%% %s (message['role'] == '%s') %%}{{'<|im_start|>%s<|im_sep|>' + message['content'] + "
+        "'<|im_end|>'}}" % (word, role, role) for word, role in (
+            ("if", "system"), ("elif", "user"), ("elif", "assistant"))) +
+            "{% endif %}{% endfor %}"
+            "{% if add_generation_prompt %}{{ '<|im_start|>assistant<|im_sep|>' }}{% endif %}",
     "glm4": GLM.replace("VISIBLE", "").replace("TEXT", "content").replace("PROMPT", ""),
     "glmz1": GLM.replace("VISIBLE", VISIBLE).replace("TEXT", "visible").replace(
         "PROMPT", "\n<think>"),
 }
 EXPECTED = {
+    "qwen3, first": "qwen3", "qwen3, other default": "unknown", "qwen3, more in a turn": "unknown",
     "chatml": "chatml", "chatml, escaped": "chatml", "qwen2": "qwen2", "glm4": "glm4",
     "glmz1": "glmz1", "qwen3.jinja": "qwen3", "qwen3_instruct_2507.jinja": "chatml",
     "qwen2_5.jinja": "qwen2.5", "llama3.jinja": "llama3", "llama3_1.jinja": "unknown",
-    "llama3_2.jinja": "unknown"}
+    "llama3_2.jinja": "unknown", "phi3.jinja": "phi3", "phi3_5.jinja": "phi3.5", "phi4": "phi4"}
 NO_THINK, NO_PROMPT = 1, 2
 MARKS = {
     "vicuna": ["</s>"], "llama3": [
         "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"],
     "glm4": ["[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"]}
 MARKS["glmz1"] = MARKS["glm4"]
+MARKS["phi3"] = MARKS["phi3.5"] = [
+    "<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "<|endoftext|>"]
+MARKS["phi4"] = ["<|im_start|>", "<|im_sep|>", "<|im_end|>"]
 IM = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 PLAIN = ["<think>", "</think>"]  # added, and no special tokens
 PIECES = [
@@ -152,7 +199,7 @@ class Check:
             expected = compiled.render(
                 messages=[{"role": role, "content": content} for role, content in talk],
                 add_generation_prompt=not flags & NO_PROMPT, bos_token="<|begin_of_text|>",
-                eos_token="<|end_of_text|>", **told)
+                eos_token="<|endoftext|>", **told)
             got = self.text(found, flags, talk)
             if expected != got:
                 self.differ(name, talk, expected, got)
@@ -258,8 +305,8 @@ def main():
     check.vicuna()
     for root in options.folders + ["build"]:
         for folder, names in (
-                ("qwen", ("qwen3", "chatml", "qwen2", "qwen2.5")),
-                ("glm", ("glm4", "glmz1", "llama3")), ("phi3", ("vicuna",)),
+                ("qwen", ("qwen3", "chatml", "qwen2", "qwen2.5", "phi4")),
+                ("glm", ("glm4", "glmz1", "llama3")), ("phi3", ("vicuna", "phi3", "phi3.5")),
                 ("tokenizer_qwen", ("qwen3", "chatml")),
                 ("tokenizer_llama3", ("llama3", "glm4", "glmz1"))):
             if os.path.exists(os.path.join(root, folder, "tokenizer.json")):

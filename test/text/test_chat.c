@@ -171,6 +171,33 @@ static void test_qwen2(void)
           "<|im_start|>assistant\n");
 }
 
+/* A system message without text stays in Phi-3's format, and in Phi-3.5's it does not. Instead of
+ * the answer's mark there is the end of the sequence. */
+static void test_phi3(void)
+{
+    static const specbatch_message silent[] = {ONE("system", ""), ONE("user", "Hi!")};
+
+    check(SPECBATCH_CHAT_PHI3, instructed, 2,
+          "<|system|>\nBe brief.<|end|>\n<|user|>\nHi!<|end|>\n<|assistant|>\n");
+    check(SPECBATCH_CHAT_PHI3_5, instructed, 2,
+          "<|system|>\nBe brief.<|end|>\n<|user|>\nHi!<|end|>\n<|assistant|>\n");
+    check(SPECBATCH_CHAT_PHI3, silent, 2,
+          "<|system|>\n<|end|>\n<|user|>\nHi!<|end|>\n<|assistant|>\n");
+    check(SPECBATCH_CHAT_PHI3_5, silent, 2, "<|user|>\nHi!<|end|>\n<|assistant|>\n");
+    check_flags(SPECBATCH_CHAT_PHI3_5, SPECBATCH_CHAT_NO_ANSWER_PROMPT, talk, 2,
+                "<|user|>\nOne?<|end|>\n<|assistant|>\n1.<|end|>\n<|endoftext|>");
+}
+
+static void test_phi4(void)
+{
+    check(SPECBATCH_CHAT_PHI4, instructed, 2,
+          "<|im_start|>system<|im_sep|>Be brief.<|im_end|><|im_start|>user<|im_sep|>Hi!<|im_end|>"
+          "<|im_start|>assistant<|im_sep|>");
+    check_flags(SPECBATCH_CHAT_PHI4, SPECBATCH_CHAT_NO_ANSWER_PROMPT, talk, 2,
+                "<|im_start|>user<|im_sep|>One?<|im_end|>"
+                "<|im_start|>assistant<|im_sep|>1.<|im_end|>");
+}
+
 /* Contents lose the blanks at their ends. */
 static void test_llama3(void)
 {
@@ -285,7 +312,7 @@ static void test_refused(void)
         int32_t code;
         const char *why;
     } cases[] = {
-        {{question, sizeof *question, 1, 10, 0}, SPECBATCH_E_NOT_FOUND, "chat format 10"},
+        {{question, sizeof *question, 1, 99, 0}, SPECBATCH_E_NOT_FOUND, "chat format 99"},
         {{question, sizeof *question, 1, -1, 0}, SPECBATCH_E_NOT_FOUND, "chat format -1"},
         {{question, sizeof *question, 1, 1, 8}, SPECBATCH_E_OPTIONS, "unknown bits 0x8"},
         {{question, 16, 1, 1, 0}, SPECBATCH_E_INVALID, "message_size is 16"},
@@ -320,6 +347,8 @@ RUN(test_qwen3_answer_behind_the_question);
 RUN(test_qwen3_no_think);
 RUN(test_chatml);
 RUN(test_qwen2);
+RUN(test_phi3);
+RUN(test_phi4);
 RUN(test_llama3);
 RUN(test_no_answer_prompt);
 RUN(test_glm4);

@@ -258,6 +258,36 @@ static void test_begin_of_sequence(void)
     "{% set content = bos_token + content %}{% endif %}{{ content }}{% endfor %}"
 #define HEADER_ANSWER "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}"
 
+#define PHI3(system)                                                                             \
+    "{% for message in messages %}{% if " system " %}{{'<|system|>\n' + message['content'] + '"  \
+    "<|end|>\n'}}{% elif message['role'] == 'user' %}{{'<|user|>\n' + message['content'] + '"    \
+    "<|end|>\n'}}{% elif message['role'] == 'assistant' %}{{'<|assistant|>\n' + "                \
+    "message['content'] + '<|end|>\n'}}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ " \
+    "'<|assistant|>\n' }}{% else %}{{ eos_token }}{% endif %}"
+#define PHI4_TURN(role, end)                                 \
+    "(message['role'] == '" role "') %}{{'<|im_start|>" role \
+    "<|im_sep|>' + message['content'] + " end "}}"
+#define PHI4(end)                                                                        \
+    "{% for message in messages %}{% if " PHI4_TURN("system", end) "{% elif " PHI4_TURN( \
+        "user", end) "{% elif " PHI4_TURN("assistant",                                   \
+                                          end) "{% endif %}{% endfor %}"                 \
+                                               "{% if add_generation_prompt %}{{ "       \
+                                               "'<|im_start|>assistant<|im_sep|>' }}{% endif %}"
+
+/* GLM-4's, with more in the branch of tools. */
+#define GLM(more)                                                                                 \
+    "[gMASK]<sop>{%- if tools -%}\n<|system|>\n{%- for tool in tools %}{{ tool }}{%- endfor "     \
+    "%}" more                                                                                     \
+    "{%- endif -%}\n{%- for msg in messages %}{%- if msg.role == 'system' %}\n<|system|>\n"       \
+    "{{ msg.content }}{%- endif %}{%- endfor %}\n"                                                \
+    "{%- for message in messages if message.role != 'system' %}{%- set role = message['role'] %}" \
+    "{%- set content = message['content'] %}{%- set meta = message.get(\"metadata\", \"\") %}"    \
+    "{%- if role == 'user' %}\n<|user|>\n{{ content }}"                                           \
+    "{%- elif role == 'assistant' and not meta %}\n<|assistant|>\n{{ content }}"                  \
+    "{%- elif role == 'assistant' and meta %}\n<|assistant|>{{ meta }}\n{{ content }}"            \
+    "{%- elif role == 'observation' %}\n<|observation|>\n{{ content }}{%- endif %}"               \
+    "{%- endfor %}\n{% if add_generation_prompt %}<|assistant|>{% endif %}"
+
 static void test_recognise(void)
 {
     static const struct {
@@ -280,6 +310,18 @@ static void test_recognise(void)
         {HEADER("<|end_of_text|>") HEADER_ANSWER, SB_CHAT_UNKNOWN},
         {"{% set date_string = '26 Jul 2024' %}" HEADER("<|eot_id|>") HEADER_ANSWER,
          SB_CHAT_UNKNOWN},
+        {PHI3("message['role'] == 'system'"), SPECBATCH_CHAT_PHI3},
+        {PHI3("message['role'] == 'system' and message['content']"), SPECBATCH_CHAT_PHI3_5},
+        {PHI3("message['role'] == 'system' and tools"), SB_CHAT_UNKNOWN},
+        {"{{ bos_token }}" PHI3("message['role'] == 'system'"), SB_CHAT_UNKNOWN},
+        {PHI4("'<|im_end|>'"), SPECBATCH_CHAT_PHI4},
+        {PHI4("'<|im_end|>\n'"), SB_CHAT_UNKNOWN},
+        {GLM(""), SPECBATCH_CHAT_GLM4},
+        {"{% set messages = messages[1:] %}" GLM(""), SB_CHAT_UNKNOWN},
+        {GLM("") "{{ eos_token }}", SB_CHAT_UNKNOWN},
+        {GLM("{%- endif %}{{ bos_token }}{%- if tools -%}"), SB_CHAT_UNKNOWN},
+        {GLM("{%- else %}No tools."), SB_CHAT_UNKNOWN},
+        {GLM("{%- if x %}{%- else %}{%- endif %}"), SPECBATCH_CHAT_GLM4},
         {"", SB_CHAT_UNKNOWN},
         {"{#", SB_CHAT_UNKNOWN},
         {"{{ 'a", SB_CHAT_UNKNOWN},

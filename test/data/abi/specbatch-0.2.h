@@ -151,7 +151,10 @@ enum {
     SPECBATCH_CHAT_LLAMA3 = 6,
     SPECBATCH_CHAT_CHATML = 7,
     SPECBATCH_CHAT_QWEN2 = 8,
-    SPECBATCH_CHAT_QWEN2_5 = 9
+    SPECBATCH_CHAT_QWEN2_5 = 9,
+    SPECBATCH_CHAT_PHI3 = 10,
+    SPECBATCH_CHAT_PHI3_5 = 11,
+    SPECBATCH_CHAT_PHI4 = 12
 };
 SPECBATCH_API int32_t specbatch_chat_count(void);
 SPECBATCH_API const char *specbatch_chat_name(int32_t format);

@@ -30,6 +30,12 @@ constants! {
         QWEN2 = SPECBATCH_CHAT_QWEN2,
         /// Qwen2.5-Instruct.
         QWEN2_5 = SPECBATCH_CHAT_QWEN2_5,
+        /// Phi-3-mini and -medium.
+        PHI3 = SPECBATCH_CHAT_PHI3,
+        /// Phi-3.5.
+        PHI3_5 = SPECBATCH_CHAT_PHI3_5,
+        /// Phi-4.
+        PHI4 = SPECBATCH_CHAT_PHI4,
     }
 }
 
