@@ -951,9 +951,10 @@ SPECBATCH_API void specbatch_pool_free(specbatch_pool *pool);
 /*
  * Keeps room in the prefix cache for a prefix, such as a system prompt, until it is unpinned: the
  * blocks of 32 tokens that the n_ids ids fill. Nothing is computed: the first request whose prompt
- * begins with them fills the blocks, and from then on no later one computes them again. What does
- * not fill a block is not kept. Pins may share their beginnings. *pin is a number that names this
- * pin; pins that are not undone end with the pool.
+ * begins with them fills the blocks, and from then on no later one that is longer computes them
+ * again. (The last token of a prompt is computed in any case, and with it the rest of its block.)
+ * What does not fill a block is not kept. Pins may share their beginnings. *pin is a number that
+ * names this pin; pins that are not undone end with the pool.
  *
  * On a device with spans (docs/cuda.md) tokens behind the ids' last whole span are kept for prompts
  * that have no more whole spans, a prompt's last token not counted. Longer prompts compute them.

@@ -30,9 +30,12 @@ struct scale {
     float top, log_sum; /* log_sum is NaN if the row has one */
 };
 
+/* Where the candidates lack the largest value, rounding may make it a little more than 0. */
 static float logprob_of(const struct scale *scale, float value)
 {
-    return -(scale->log_sum + (scale->top - value));
+    const float logprob = -(scale->log_sum + (scale->top - value));
+
+    return logprob > 0.0f ? 0.0f : logprob;
 }
 
 /* The n largest values so far. */

@@ -23,7 +23,9 @@ struct scale {
 
 __device__ __forceinline__ float logprob_of(const struct scale &scale, float value)
 {
-    return -(scale.log_sum + (scale.top - value));
+    const float logprob = -(scale.log_sum + (scale.top - value));
+
+    return logprob > 0.0f ? 0.0f : logprob;
 }
 
 /* The value of a key that is a logit. */

@@ -225,11 +225,14 @@ void sb_scores_take_prompt(const struct sb_round *round, const struct sb_chunk *
             copy_top(&round->scores, place + j, s->prompt_top_ids, s->prompt_top_logprobs, pos,
                      s->n_top);
         s->n_scored = pos + 1;
-        if (isnan(s->prompt_logprobs[pos]) && !seq->finish) {
+        if (!isnan(s->prompt_logprobs[pos]))
+            continue;
+        if (!seq->finish) {
             seq->finish = SPECBATCH_FINISH_ERROR;
             seq->status = sb_fail(SPECBATCH_E_NAN, "request %llu: NaN logits after %d tokens",
                                   (unsigned long long)seq->id, pos + 1);
         }
+        return; /* what follows is as unknown as what later chunks would have had */
     }
 }
 

@@ -237,6 +237,8 @@ int32_t sb_pool_step(struct specbatch_pool *pool)
         if (round->chunks[i].seq->finish)
             sb_draft_retire(pool->draft, round->chunks[i].seq);
     free_dropped(pool);
+    if (rc == SPECBATCH_E_INTERRUPTED) /* those that have come since count with it */
+        atomic_store(&sched->interrupted, 0);
     if (rc == SPECBATCH_OK || rc == SPECBATCH_E_CANCELLED || rc == SPECBATCH_E_INTERRUPTED)
         return rc;
     return end_pool(pool, rc);

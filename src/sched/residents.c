@@ -200,6 +200,12 @@ void sb_residents_ran(struct sb_residents *r, struct sb_seq *seq)
     append(r, seq);
 }
 
+void sb_residents_moved(struct sb_residents *r, struct sb_seq *seq)
+{
+    if (r->n_columns > 0 && r->column[seq->slot] != sb_end_column(seq))
+        sb_residents_ran(r, seq);
+}
+
 void sb_residents_filled(struct sb_residents *r, struct sb_seq *seq)
 {
     const int32_t slot = seq->slot;

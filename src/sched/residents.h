@@ -84,8 +84,10 @@ void sb_residents_free(struct sb_residents *r);
 
 /* A sequence has got a slot: it is the newest. */
 void sb_residents_add(struct sb_residents *r, struct sb_seq *seq);
-/* It has run, or was realigned: it is the newest now, in the column in which it ends now. */
+/* It has run: it is the newest now, in the column in which it ends now. */
 void sb_residents_ran(struct sb_residents *r, struct sb_seq *seq);
+/* It may have been realigned: if it ends in another column now, it is the newest there. */
+void sb_residents_moved(struct sb_residents *r, struct sb_seq *seq);
 /* Its prompt has been filled in. Of several such rows, report the oldest first. */
 void sb_residents_filled(struct sb_residents *r, struct sb_seq *seq);
 /* It is about to lose its slot. */

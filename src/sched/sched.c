@@ -97,7 +97,6 @@ void sb_take(struct sb_sched *s, struct sb_seq *seq)
         k = remaining - 1; /* the bonus token is the last one */
     s->round->rows[s->round->n_rows++] = (struct sb_round_row){
         .seq = seq, .limit = k, .n_draft = seq->draft_sources ? k : 0};
-    seq->last_round = s->n_rounds;
 }
 
 void sb_take_ready(struct sb_sched *s)
@@ -119,7 +118,6 @@ void sb_take_newcomers(struct sb_sched *s)
             continue;
         round->rows[round->n_rows++] = (struct sb_round_row){.seq = chunk->seq, .n_draft = 0};
         round->n_newcomers++;
-        chunk->seq->last_round = s->n_rounds;
     }
 }
 
@@ -198,6 +196,7 @@ static uint64_t commit_all(struct sb_sched *s)
     for (int32_t b = 0; b < round->n_rows; b++) {
         won += commit_row(s, b);
         drafted += (uint64_t)round->rows[b].n_draft;
+        round->rows[b].seq->last_round = s->n_rounds;
         sb_residents_ran(&s->residents, round->rows[b].seq);
     }
     s->stats[SB_STAT_tokens_drafted] += drafted;
@@ -256,16 +255,17 @@ done:
 }
 
 /* The rows of a round that was broken off may have been realigned, and residents.h files them under
- * the column in which they ended before. So they all are entered anew, as if they had run. A mask
- * may have broken it off after the passes of a draft model, whose cache then forgets the proposals;
- * what it has of the committed tokens has been computed. */
+ * the column in which they ended before. The others keep their turn. A mask may have broken it off
+ * after the passes of a draft model, whose cache then forgets the proposals; what it has of the
+ * committed tokens has been computed. */
 static void give_up(struct sb_sched *s)
 {
     for (int32_t b = 0; b < sb_round_n_ready(s->round); b++) {
         struct sb_seq *seq = s->round->rows[b].seq;
         if (seq->draft_kv_len > sb_seq_content(seq))
             seq->draft_kv_len = sb_seq_content(seq);
-        sb_residents_ran(&s->residents, seq);
+        sb_residents_moved(&s->residents, seq);
+        sb_sched_count_live(s, seq);
     }
 }
 

@@ -25,7 +25,8 @@ static int32_t prompt[] = {5, 17, 300, 41, 5, 99, 210};
 static struct watch {
     struct failalloc memory;
     int drafts, retires, releases; /* calls of each */
-    int shown;                     /* rows that propose saw last */
+    int shown;                     /* rows that propose saw last, */
+    uint64_t shown_ids;            /* and a bit for each of their requests */
     uint64_t retired;              /* a bit for each request whose end was told */
     int wrong;                     /* surprises */
     int32_t (*inside)(void);       /* what propose calls instead of proposing, if not NULL */
@@ -40,6 +41,9 @@ static int32_t watched_propose(void *user, specbatch_draft_row *const *rows, siz
     (void)user;
     watch.drafts++;
     watch.shown = (int)n_rows;
+    watch.shown_ids = 0;
+    for (size_t b = 0; b < n_rows; b++)
+        watch.shown_ids |= UINT64_C(1) << rows[b]->request_id;
     if (watch.inside)
         return watch.inside();
     for (size_t b = 0; b < n_rows; b++) {
@@ -188,6 +192,36 @@ static void test_a_refused_round_is_asked_for_again(void)
     specbatch_pool_free(watch.pool);
     CHECK_INT(watch.retires, 2);
     CHECK_INT(outstanding(), 0);
+}
+
+/* Also where more requests than a batch has places wait for their turn: it is not lost. */
+static void test_refused_rows_keep_their_turn(void)
+{
+    static const int32_t policies[] = {SPECBATCH_POLICY_RAGGED, SPECBATCH_POLICY_ROLLBACK};
+
+    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
+        specbatch_pool_options options = small_options();
+        uint64_t first;
+        begin_watch();
+        options.policy = policies[i];
+        options.cache_columns = 5 * options.max_len;
+        CHECK_OK(create_with_ops(&watch.pool, target, &watched, &options));
+        for (int r = 0; r < 5; r++)
+            CHECK_OK(submit(watch.pool, 20));
+        for (int step = 0; step < 6; step++)
+            CHECK_OK(specbatch_pool_step(watch.pool, NULL));
+        watch.inside = refuse;
+        CHECK_ERROR(specbatch_pool_step(watch.pool, NULL), SPECBATCH_E_CANCELLED, "propose");
+        first = watch.shown_ids;
+        CHECK_INT(watch.shown, 2);
+        CHECK_ERROR(specbatch_pool_step(watch.pool, NULL), SPECBATCH_E_CANCELLED, "propose");
+        CHECK_INT(watch.shown_ids, first);
+        watch.inside = NULL;
+        CHECK_OK(run_to_end(watch.pool));
+        specbatch_pool_free(watch.pool);
+        CHECK_INT(watch.wrong, 0);
+        CHECK_INT(outstanding(), 0);
+    }
 }
 
 static int32_t leave_the_vocabulary(void *user, specbatch_draft_row *const *rows, size_t n_rows)
@@ -365,6 +399,7 @@ if (specbatch_model_open(&target, TARGET, NULL)) {
 }
 RUN(test_the_end_of_every_shown_request_is_told);
 RUN(test_a_refused_round_is_asked_for_again);
+RUN(test_refused_rows_keep_their_turn);
 RUN(test_an_id_outside_the_vocabulary_ends_the_proposals);
 RUN(test_a_draft_serves_two_pools_and_is_released_once);
 RUN(test_drafts_are_refused);

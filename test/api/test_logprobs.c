@@ -406,6 +406,8 @@ static void test_nan_logits_of_a_prompt(void)
         CHECK_INT(specbatch_result_status(result), SPECBATCH_E_NAN);
         specbatch_result_tokens(result, &n);
         CHECK_INT(n, 0);
+        /* Scores end at the first NaN, wherever its chunk ends. */
+        CHECK(!specbatch_result_prompt_logprobs(result, &n) && n == 0);
         specbatch_result_free(result);
         CHECK_INT(pool->sched.residents.n, 0);
         specbatch_pool_free(pool);

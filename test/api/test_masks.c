@@ -6,6 +6,7 @@
 #include "sbtest.h"
 
 #include "model/model.h"
+#include "support/pool_check.h"
 #include "support/drafts.h"
 #include "support/masked_runs.h"
 #include "support/model_files.h"
@@ -275,6 +276,7 @@ static void test_a_cancelled_step_says_so(void)
     rule.cancel_at = 2;
     CHECK_OK(submit(pool, 0, &rule, 21));
     CHECK_ERROR(specbatch_pool_run(pool), SPECBATCH_E_CANCELLED, "request 1: its mask returned 7");
+    CHECK_OK(pool_check(pool));
     CHECK_OK(specbatch_pool_run(pool));
     specbatch_pool_free(pool);
 }

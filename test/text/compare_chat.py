@@ -23,7 +23,8 @@ from tokenizers import AddedToken, Tokenizer
 from compare_tokenizers import Library, any_text
 
 # After https://huggingface.co/teknium/OpenHermes-2.5-Mistral-7B (chatml),
-# https://huggingface.co/microsoft/phi-4, https://huggingface.co/Qwen/Qwen3-8B (April 2025), https://huggingface.co/Qwen/Qwen2-7B-Instruct and https://huggingface.co/zai-org/GLM-Z1-9B-0414.
+# https://huggingface.co/microsoft/phi-4, https://huggingface.co/Qwen/Qwen3-8B (April 2025),
+# https://huggingface.co/Qwen/Qwen2-7B-Instruct and https://huggingface.co/zai-org/GLM-Z1-9B-0414.
 # glm4 is glmz1 without thinking: no published template of GLM-4-0414 was found.
 TURN = "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"
 ANSWER = "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
@@ -35,7 +36,8 @@ GLM = ("[gMASK]<sop>\n{%- if tools -%}\n<|system|>\n{%- for tool in tools %}\n"
        "    {%- set role = message['role'] %}\n    {%- set content = message['content'] %}\nVISIBLE"
        "    {%- set meta = message.get(\"metadata\", \"\") %}\n\n    {%- if role == 'user' %}\n"
        "<|user|>\n{{ TEXT }}\n    {%- elif role == 'assistant' and not meta %}\n<|assistant|>\n"
-       "{{ TEXT }}\n    {%- elif role == 'assistant' and meta %}\n<|assistant|>{{ meta }}\n{{ TEXT }}\n"
+       "{{ TEXT }}\n    {%- elif role == 'assistant' and meta %}\n<|assistant|>{{ meta }}\n"
+       "{{ TEXT }}\n"
        "    {%- elif role == 'observation' %}\n<|observation|>\n{{ TEXT }}\n    {%- endif %}\n"
        "{%- endfor %}\n"
        "{% if add_generation_prompt %}<|assistant|>PROMPT{% endif %}")
