@@ -18,7 +18,9 @@
  *             that a draft of this acceptance and of the model's cost would give; it is derived,
  *             not measured, and printed as such
  *             With the target as its own draft, the tokens of a round tell how often the draft's
- *             arithmetic, which is its own, proposes what the target generates
+ *             arithmetic, which is its own, proposes what the target generates. With --least it
+ *             fails where they are fewer: a draft that is wrong changes no token, so that no other
+ *             check can find it
  *   equal     the share of the oracle run's tokens that are the plain run's; it must be all of
  *             them, as it must for the drafted run
  *
@@ -59,6 +61,7 @@ struct bench {
     int32_t k, n_new, n_prompt;
     double accept; /* acceptance of this run */
     double gbps;   /* the device's memory bandwidth */
+    double least;  /* what the draft's own tokens a row and round must reach; 0: nothing */
     float temperature;
     int32_t prompts[MOST_ROWS][MOST_PROMPT], plain[MOST_ROWS][MOST_NEW];
     uint64_t state;
@@ -248,10 +251,17 @@ static int measure(struct bench *b, int32_t rows)
     if (run(&plain, b, rows, NONE) || (b->draft && run(&drafted, b, rows, MODEL)))
         return 1;
     bad = b->draft && drafted.equal != (uint64_t)rows * (uint64_t)b->n_new;
-    if (b->draft)
-        printf("B=%-2d drafted: %.2f tok/row/round of its own   equal %5.1f %%\n", rows,
-               drafted.rounds ? (double)drafted.tokens / (double)drafted.rounds / rows : 0.0,
-               100.0 * drafted.equal / ((double)rows * b->n_new));
+    if (b->draft) {
+        const double own = drafted.rounds ? (double)drafted.tokens / (double)drafted.rounds / rows
+                                          : 0.0;
+        const int few = own < b->least;
+        printf("%sB=%-2d drafted: %.2f tok/row/round of its own   equal %5.1f %%\n",
+               b->least <= 0.0 ? ""
+               : few           ? "FAIL "
+                               : "ok   ",
+               rows, own, 100.0 * drafted.equal / ((double)rows * b->n_new));
+        bad |= few;
+    }
     printf(
         "B=%-2d plain %8.0f tok/s (%3.0f %% of the roofline)\n", rows, plain.tokens / plain.seconds,
         100.0 * plain.tokens / plain.seconds / (rows * b->gbps * 1e9 / bytes_of_a_pass(b, rows)));
@@ -362,7 +372,7 @@ int main(int argc, char **argv)
             stderr,
             "usage: %s TARGET_DIR [--draft DIR] [--k N] [--accept P,..] [--batches B,..] [--new N] "
             "[--prompt N] [--gbps N] [--module PATH] [--compute 16bit|f32] [--fill 1] "
-            "[--temperature T]\n",
+            "[--temperature T] [--least TOKENS]\n",
             argv[0]);
         return 2;
     }
@@ -373,6 +383,7 @@ int main(int argc, char **argv)
     b->batches = numbers(argc, argv, "--batches", "1,2,4,8,16,32", 1.0, MOST_ROWS);
     b->accepts = numbers(argc, argv, "--accept", "0.8", 0.0, 1.0);
     b->gbps = strtod(option(argc, argv, "--gbps", "3000"), NULL);
+    b->least = strtod(option(argc, argv, "--least", "0"), NULL);
     b->temperature = strtof(option(argc, argv, "--temperature", "0"), NULL);
     bad = open_models(b, argc, argv);
     for (int32_t r = 0; !bad && r < MOST_ROWS; r++)

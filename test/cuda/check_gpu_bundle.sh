@@ -103,6 +103,15 @@ else
     verdict gpu_bench_of_a_checkpoint_of_holes \
         "$([ $rc -eq 0 ] || echo "exit status $rc"; has '^B=2 .*equal 100.0 %'
            [ $((blocks * 4096)) -lt "$bytes" ] || echo "$blocks KiB for $bytes bytes")"
+    # Of K = 2 proposals a round cannot win more than three tokens.
+    for least in 2.5 3.1; do
+        "$B/cudasim/bench_gpu" "$tmp/model" --draft "$tmp/model" --prompt 4 --new 24 --k 2 \
+            --batches 2 --accept none --fill 1 --least $least >"$tmp/log.$least" 2>&1
+        echo $? >>"$tmp/log.$least"
+    done
+    verdict gpu_bench_judges_a_draft \
+        "$(cat "$tmp/log.2.5" >"$tmp/log"; has '^ok   B=2 drafted'; has '^0$'
+           cat "$tmp/log.3.1" >"$tmp/log"; has '^FAIL B=2 drafted'; has '^1$')"
 fi
 
 if [ ! -e "$B/libspecbatch_cuda.so" ]; then

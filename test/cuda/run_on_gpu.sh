@@ -148,6 +148,32 @@ if [ -z "$TINY" ]; then
     esac
 fi
 
+# ---- Checkpoints that are holes, whose weights the benches make on the device.
+if scratch=$(gpu_scratch); then
+    for model in qwen3-8b qwen3-0.6b; do
+        checkpoint "$B/test/bench/make_checkpoint" "$scratch/$model" "$model" ${TINY:+16 12} \
+            --sparse 2>&1 | label bench
+    done
+fi
+
+# ---- A draft's steps, alone: in their one launch blocks wait for each other, and one that hung
+# would take time from whatever ran beside it. No other part can tell that a draft is wrong, since
+# it changes no token. A model that is its own draft has nearly all of its proposals accepted.
+if [ "$mode" != timing ] && [ -n "$scratch" ]; then
+    if [ -n "$TINY" ]; then
+        set -- --batches 1 --prompt 12 --new 12
+    else
+        set -- --batches 1,2,4,8 --prompt 64 --new 64
+    fi
+    for temperature in 0 0.8; do
+        part 40 "draft-steps-$temperature" "$B/test/bench/bench_gpu" "$scratch/qwen3-0.6b" \
+            --draft "$scratch/qwen3-0.6b" --fill 1 --accept none --least 4.5 \
+            --temperature "$temperature" --module "$(gpu_module)" "$@"
+        [ "$(verdict "draft-steps-$temperature")" != CUT ] ||
+            stop "the steps of a draft did not end within $limit s"
+    done
+fi
+
 # ---- Correctness: all parts at once. They have all the time if nothing else is to be done.
 if [ "$mode" != timing ]; then
     if [ "$mode" = correctness ]; then most=$BUDGET; else most=110; fi
@@ -181,11 +207,7 @@ if [ "$mode" != correctness ]; then
     part 60 E1-E3-products "$B/gpu/experiments" ${TINY:+--tiny}
     if [ -n "$TINY" ]; then set -- --tiny; else set -- qwen3-8b bf16; fi
     part 40 E6-prefill "$B/gpu/experiment_prefill" "$@"
-    if scratch=$(gpu_scratch); then
-        for model in qwen3-8b qwen3-0.6b; do
-            checkpoint "$B/test/bench/make_checkpoint" "$scratch/$model" "$model" ${TINY:+16 12} \
-                --sparse 2>&1 | label bench
-        done
+    if [ -n "$scratch" ]; then
         if [ -n "$TINY" ]; then
             set -- --batches 1 --prompt 12 --new 12
         else
