@@ -938,11 +938,12 @@ SPECBATCH_API int32_t specbatch_pool_create(specbatch_pool **out, specbatch_mode
  * freed, which the log and specbatch_last_error then say.
  *
  * The draft's retire function is called first, for each request that is unfinished. After one of
- * the pool's callbacks was left by longjmp or an exception, this frees all that the pool holds. It
- * must then be called on the thread on which that happened, from the function that had called the
- * interrupted one, from a function above it, or from some 8 kilobytes of stack below it at most. A
- * call from further down cannot be told from one that the callback itself makes, so it is refused
- * with E_BUSY, as every other call on the pool is; where it can be told, calls return E_INTERNAL.
+ * the pool's callbacks was left by longjmp or an exception, this frees all that the pool holds, but
+ * for the text of an event that was being made. It must then be called on the thread on which that
+ * happened, from the function that had called the interrupted one, from a function above it, or
+ * from some 8 kilobytes of stack below it at most. A call from further down cannot be told from one
+ * that the callback itself makes, so it is refused with E_BUSY, as every other call on the pool is;
+ * where it can be told, calls return E_INTERNAL.
  *
  * Thread: one at a time. Since 0.1.
  */

@@ -72,7 +72,8 @@ done:
 /* ------------------------------------------------------------------- special tokens by name */
 
 /* Calls a function with each special token that the files name: a string, or an object with a
- * content. It ends the walk by an answer other than 0, which is then that of the walk. */
+ * content. Several are in a list, or in an object under names of their own. It ends the walk by an
+ * answer other than 0, which is then that of the walk. */
 typedef int32_t (*named_fn)(struct beside *b, const struct sb_json_node *node, void *context);
 
 static int32_t each_named(struct beside *b, named_fn function, void *context)
@@ -85,7 +86,9 @@ static int32_t each_named(struct beside *b, named_fn function, void *context)
 
     for (size_t i = 0; i < 2 * sizeof members / sizeof *members && answer == 0; i++) {
         const struct sb_json_node *node = sb_json_get(b->roots[i % 2], members[i / 2]);
-        if (sb_json_kind(node) != SB_JSON_ARRAY) {
+        const int is_token = sb_json_get(node, "content") != NULL;
+        if (sb_json_kind(node) != SB_JSON_ARRAY &&
+            (sb_json_kind(node) != SB_JSON_OBJECT || is_token)) {
             answer = function(b, node, context);
             continue;
         }

@@ -186,11 +186,11 @@ int sb_hf_make_special(struct sb_hf *l, int32_t id)
 {
     struct sb_added_token *known = token_of(l, id);
 
-    if (known && !known->special) {
-        known->special = 1;
-        l->t->vocab.pieces[id].flags |= SB_PIECE_SPECIAL;
-    }
-    return known != NULL;
+    if (!known)
+        return 0;
+    known->special = 1;
+    l->t->vocab.pieces[id].flags |= SB_PIECE_SPECIAL;
+    return 1;
 }
 
 /*
@@ -267,8 +267,8 @@ int32_t sb_hf_read_token(struct sb_hf *l, const struct sb_json_node *node, int64
     SB_TRY(sb_hf_flag(l, node, "single_word", 0, &token->single_word));
     SB_TRY(sb_hf_flag(l, node, "lstrip", 0, &token->lstrip));
     SB_TRY(sb_hf_flag(l, node, "rstrip", 0, &token->rstrip));
-    SB_TRY(sb_hf_flag(l, node, "normalized", 0, &token->normalized));
     SB_TRY(sb_hf_flag(l, node, "special", 0, &token->special));
+    SB_TRY(sb_hf_flag(l, node, "normalized", !token->special, &token->normalized));
     token->id = (int32_t)id;
 done:
     return rc;

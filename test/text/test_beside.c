@@ -61,6 +61,9 @@ static const struct {
     {1, NULL, "{\"<f>\":5,\"<e>\":4}", "a<e><f>b", 4, {0, 4, 5, 1}, "a <e> <f> b"},
     {1, "{\"added_tokens_decoder\":{}}", "{\"<e>\":4}", "ab", 2, {0, 1}, "a b"},
     {1, "{\"eos_token\":\"b\"}", NULL, "ab", 2, {0, 1}, "a"},
+    {1, "{\"extra_special_tokens\":{\"image_token\":\"b\"}}", NULL, "ab", 2, {0, 1}, "a"},
+    {1, "{\"extra_special_tokens\":[\"b\"]}", NULL, "ab", 2, {0, 1}, "a"},
+    {0, "{\"unk_token\":\"<unk>\"}", NULL, "<unk>", 2, {1, 0}, ""},
     {0,
      "{\"eos_token\":\"<e>\"}",
      "{\"<f>\":601,\"<e>\":600}",
@@ -139,6 +142,34 @@ static void test_as_transformers(void)
         sb_ids_clear(&ids);
         sb_bytes_clear(&back);
         sb_tokenizer_free(t);
+    }
+}
+
+/* A token whose flags do not say whether it is normalized is so unless it is special. */
+static void test_a_missing_flag(void)
+{
+    static const char nfc[] =
+        "{\"normalizer\":{\"type\":\"NFC\"},\"added_tokens\":[],\"model\":{\"type\":\"BPE\","
+        "\"vocab\":{\"a\":0,\"b\":1},\"merges\":[]}}";
+    static const char text[] = "a\xC3\xA9xb"; /* with one e that has an accent */
+
+    for (int special = 0; special < 2; special++) {
+        const struct test_dir dir = test_dir_make();
+        struct sb_ids ids = {.mem = &test_mem};
+        struct sb_tokenizer *t = NULL;
+        char config[160];
+        snprintf(config, sizeof config,
+                 "{\"added_tokens_decoder\":{\"2\":{\"content\":\"e\\u0301x\",\"special\":%s}}}",
+                 special ? "true" : "false");
+        test_write_text(&dir, "tokenizer.json", nfc);
+        test_write_text(&dir, "tokenizer_config.json", config);
+        CHECK_OK(sb_tokenizer_load(&t, &test_mem, dir.path));
+        CHECK_OK(sb_tokenizer_encode(t, text, strlen(text), 0, &ids));
+        CHECK_INT(ids.n, special ? 2 : 3);
+        CHECK_INT(ids.data[1], special ? 1 : 2);
+        sb_ids_clear(&ids);
+        sb_tokenizer_free(t);
+        test_dir_remove(&dir);
     }
 }
 
@@ -261,6 +292,7 @@ static void test_no_memory(void)
 
 TEST_BEGIN
 RUN(test_as_transformers);
+RUN(test_a_missing_flag);
 RUN(test_real_phi3);
 RUN(test_blanks_with_a_normalizer);
 RUN(test_refusals);
