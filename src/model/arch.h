@@ -41,9 +41,7 @@ struct sb_arch {
     const char *ffn_norm;       /* norm before the MLP */
     const char *post_ffn_norm;  /* norm on the MLP's output, before it is added to the residual */
     const char *q_norm, *k_norm; /* norms on each head, before the rotation */
-    /* q, k and v, which are stacked along the output in this order; or one tensor of all, and NULL
-     */
-    const char *qkv[3];
+    const char *qkv[3]; /* q, k and v, which are stacked; or one tensor of all three, and NULL */
     const char *o;
     const char *gate_up[2]; /* gate and up, which are stacked; or one tensor of both, and NULL */
     const char *down;

@@ -251,6 +251,9 @@ static int32_t read_longrope(struct sb_config *config, const struct sb_fields *f
     if (factor > 1.0)
         rope->attention_factor = sqrt(1.0 + log(factor) / log(rope->original_context));
     SB_TRY(sb_field_double(scaling, "attention_factor", 1e-6, FACTOR_MAX, &rope->attention_factor));
+    if (!(rope->attention_factor <= FACTOR_MAX)) /* of an original context of one token */
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: %sattention_factor would be infinite", scaling->file,
+                scaling->prefix);
     /* As it is used, and as a GGUF file says it. */
     rope->attention_factor = (float)rope->attention_factor;
 done:

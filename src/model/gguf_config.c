@@ -474,13 +474,16 @@ done:
 /* ------------------------------------------------------------------- its special tokens */
 
 /* Tokens by their spelling, of which one may be an end where another is. */
-enum { IM_END, ENDOFTEXT, EOT_ID, END_OF_TEXT, EOM_ID, USER, OBSERVATION, SPELLINGS };
+enum { IM_END, ENDOFTEXT, EOT_ID, END_OF_TEXT, EOM_ID, USER, OBSERVATION, END, SPELLINGS };
 static const char *const spellings[SPELLINGS] = {"<|im_end|>",      "<|endoftext|>", "<|eot_id|>",
                                                  "<|end_of_text|>", "<|eom_id|>",    "<|user|>",
-                                                 "<|observation|>"};
-/* Where the first is an end, so is the second: Qwen, Llama 3 and GLM-4. */
-static const int ends_too[][2] = {
-    {IM_END, ENDOFTEXT}, {EOT_ID, END_OF_TEXT}, {EOT_ID, EOM_ID}, {USER, OBSERVATION}};
+                                                 "<|observation|>", "<|end|>"};
+/* Where the first is an end, so is the second: Qwen, Llama 3, GLM-4 and Phi-3. */
+static const int ends_too[][2] = {{IM_END, ENDOFTEXT},
+                                  {EOT_ID, END_OF_TEXT},
+                                  {EOT_ID, EOM_ID},
+                                  {USER, OBSERVATION},
+                                  {ENDOFTEXT, END}};
 
 static void add_eos(struct sb_config *config, int32_t id)
 {

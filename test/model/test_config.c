@@ -547,6 +547,9 @@ static const struct {
      SPECBATCH_E_FORMAT, "short_factor is not a list of 6 numbers"},
     {BASE ",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1,1,1,0,1,1]}",
      SPECBATCH_E_FORMAT, "short_factor is not a list of 6 numbers"},
+    {BASE ",\"original_max_position_embeddings\":1,\"rope_scaling\":{\"type\":\"longrope\","
+          "\"short_factor\":[1,1,1,1,1,1]}",
+     SPECBATCH_E_FORMAT, "attention_factor would be infinite"},
     {BASE ",\"head_dim\":1024,\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1]}",
      SPECBATCH_E_UNSUPPORTED, "more than 256 numbers"},
     {BASE ",\"rope_parameters\":{\"rope_type\":\"mrope\"}", SPECBATCH_E_UNSUPPORTED,

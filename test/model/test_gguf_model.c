@@ -237,6 +237,7 @@ static void ends_of_families(void)
         {{"a", "<|endoftext|>", "<|im_end|>", "b"}, 1, 0, 1, {1}},
         {{"a", "<|end_of_text|>", "<|eom_id|>", "<|eot_id|>"}, 3, 0, 3, {3, 1, 2}},
         {{"a", "<|endoftext|>", "<|user|>", "<|observation|>"}, 1, 2, 3, {1, 2, 3}},
+        {{"a", "<|endoftext|>", "<|end|>", "<|assistant|>"}, 1, 0, 2, {1, 2}},
         {{"a", "</s>", "b", "c"}, 1, 0, 1, {1}},
     };
 
