@@ -508,8 +508,8 @@ enum {
     SPECBATCH_CHAT_CHATML = 7,  /* ChatML without more, as of Qwen3-Instruct-2507 */
     SPECBATCH_CHAT_QWEN2 = 8,   /* ChatML; without a system message, that of Qwen2-Instruct */
     SPECBATCH_CHAT_QWEN2_5 = 9, /* the same with that of Qwen2.5-Instruct */
-    SPECBATCH_CHAT_PHI3 = 10,   /* Phi-3-mini and -medium, as of July 2024 */
-    SPECBATCH_CHAT_PHI3_5 = 11, /* the same, but a system message without text is left out */
+    SPECBATCH_CHAT_PHI3 = 10,   /* Phi-3 */
+    SPECBATCH_CHAT_PHI3_5 = 11, /* Phi-3.5, which leaves out a system message without text */
     SPECBATCH_CHAT_PHI4 = 12    /* Phi-4; not Phi-4-mini, nor Phi-4-reasoning */
 };
 

@@ -548,14 +548,15 @@ done:
     return rc;
 }
 
-/* Limits the context to what the forward pass computes. */
+/* Limits the context to what the forward pass computes. Architectures without windows have been
+ * refused if they have one. */
 static int32_t limit(struct sb_config *config, const struct sb_log *log, const struct source *s)
 {
     const struct key window = find(s, "attention.sliding_window");
     int32_t tokens = 0;
     int32_t rc = SPECBATCH_OK;
 
-    if (config->arch->window != SB_WINDOW_NEVER && window.given && !is_off(&window.value))
+    if (window.given && !is_off(&window.value))
         SB_TRY(read_int(s, "attention.sliding_window", 1, INT32_MAX, &tokens));
     sb_config_limit(config, tokens, log, s->file);
 done:

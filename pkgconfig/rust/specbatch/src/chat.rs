@@ -30,7 +30,7 @@ constants! {
         QWEN2 = SPECBATCH_CHAT_QWEN2,
         /// Qwen2.5-Instruct.
         QWEN2_5 = SPECBATCH_CHAT_QWEN2_5,
-        /// Phi-3-mini and -medium.
+        /// Phi-3.
         PHI3 = SPECBATCH_CHAT_PHI3,
         /// Phi-3.5.
         PHI3_5 = SPECBATCH_CHAT_PHI3_5,
