@@ -510,7 +510,9 @@ enum {
     SPECBATCH_CHAT_QWEN2_5 = 9, /* the same with that of Qwen2.5-Instruct */
     SPECBATCH_CHAT_PHI3 = 10,   /* Phi-3 */
     SPECBATCH_CHAT_PHI3_5 = 11, /* Phi-3.5, which leaves out a system message without text */
-    SPECBATCH_CHAT_PHI4 = 12    /* Phi-4; not Phi-4-mini, nor Phi-4-reasoning */
+    SPECBATCH_CHAT_PHI4 = 12,   /* Phi-4; not Phi-4-mini, nor Phi-4-reasoning */
+    SPECBATCH_CHAT_GEMMA2 = 13, /* Gemma and Gemma 2, which have no system message (E_INVALID) */
+    SPECBATCH_CHAT_GEMMA3 = 14  /* Gemma 3, which puts it in front of the first question */
 };
 
 /* Formats are numbered from 0 to specbatch_chat_count() - 1. Thread: any. Since 0.2. */

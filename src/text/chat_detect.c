@@ -5,10 +5,10 @@
  * written in one spelling: inside {{ }} and {% %} blanks between words go, strings are in single
  * quotes, and a newline in a string is \n; comments go; what is outside, text that Jinja copies,
  * stays, but for the blanks that {{- and -%} take away. Then it is held against a list. A line of
- * the list has the whole template, in this spelling, but for branches that only tools and their
- * results come to, since such messages are not taken. It is in pieces, and between two of them is
- * such a branch: from the end of the one to the first place, in no statement that begins in
- * between, where the next one is.
+ * the list has the whole template, in this spelling, but for branches that only tools, their
+ * results and contents which are no texts come to, since such messages are not taken. It is in
+ * pieces, and between two of them is such a branch: from the end of the one to the first place, in
+ * no statement that begins in between, where the next one is.
  *
  * To be wrong is worse than not to know: a model answers a prompt that is almost right, only badly.
  * So a template that some revision or fine-tune has changed elsewhere is not known. (To look for
@@ -16,7 +16,7 @@
  * for Qwen3's.)
  *
  * How far the lines are tested: the published templates of Llama 3, Qwen2.5, Qwen3,
- * Qwen3-Instruct-2507, Phi-3 and Phi-3.5 come with the Python package trl, and
+ * Qwen3-Instruct-2507, Phi-3, Phi-3.5, Gemma 2 and Gemma 3 come with the Python package trl, and
  * test/text/compare_chat.py tries them only where that is installed. Those of ChatML, Qwen2, Phi-4,
  * GLM-Z1 and Qwen3's first revision it has as copies written after the published ones, with less of
  * what they do with tools. For GLM-4-0414 no published template was found: its line follows that of
@@ -96,6 +96,12 @@ struct known {
 #define PHI4_TURN(role)                                   \
     "(message['role']=='" role "')%}{{'<|im_start|>" role \
     "<|im_sep|>'+message['content']+'<|im_end|>'}}"
+#define IS_OUT_OF_TURN "(message['role']=='user')!=(loop.index0%2==0)"
+#define GEMMA_ALTERNATE "'Conversation roles must alternate user/assistant/user/assistant/...'"
+#define GEMMA_ROLE(minus)                                                                    \
+    "{%" minus "if(message['role']=='assistant')" minus "%}{%" minus "setrole='model'" minus \
+    "%}{%" minus "else" minus "%}{%" minus "setrole=message['role']" minus "%}{%" minus      \
+    "endif" minus "%}"
 
 /* clang-format off */
 static const struct known known[] = {
@@ -159,6 +165,26 @@ static const struct known known[] = {
      {"{%formessageinmessages%}{%if" PHI4_TURN("system") "{%elif" PHI4_TURN("user")
       "{%elif" PHI4_TURN("assistant") "{%endif%}{%endfor%}{%ifadd_generation_prompt%}"
       "{{'<|im_start|>assistant<|im_sep|>'}}{%endif%}"}},
+    {SPECBATCH_CHAT_GEMMA2,
+     {"{{bos_token}}{%ifmessages[0]['role']=='system'%}"
+      "{{raise_exception('System role not supported')}}{%endif%}{%formessageinmessages%}"
+      "{%if" IS_OUT_OF_TURN "%}{{raise_exception(" GEMMA_ALTERNATE ")}}{%endif%}" GEMMA_ROLE("")
+      "{{'<start_of_turn>'+role+'\\n'+message['content']|trim+'<end_of_turn>\\n'}}{%endfor%}"
+      "{%ifadd_generation_prompt%}{{'<start_of_turn>model\\n'}}{%endif%}"}},
+    {SPECBATCH_CHAT_GEMMA3, /* what it does with images is left out */
+     {"{{bos_token}}{%-ifmessages[0]['role']=='system'-%}"
+      "{%-ifmessages[0]['content']isstring-%}"
+      "{%-setfirst_user_prefix=messages[0]['content']+'\\n\\n'-%}{%-else-%}",
+      "{%-endif-%}{%-setloop_messages=messages[1:]-%}{%-else-%}{%-setfirst_user_prefix=''-%}"
+      "{%-setloop_messages=messages-%}{%-endif-%}{%-formessageinloop_messages-%}"
+      "{%-if" IS_OUT_OF_TURN "-%}{{raise_exception(" GEMMA_ALTERNATE ")}}{%-endif-%}"
+      GEMMA_ROLE("-")
+      "{{'<start_of_turn>'+role+'\\n'+(first_user_prefixifloop.firstelse'')}}"
+      "{%-ifmessage['content']isstring-%}{{message['content']|trim}}"
+      "{%-elifmessage['content']isiterable-%}",
+      "{%-else-%}{{raise_exception('Invalid content type')}}{%-endif-%}"
+      "{{'<end_of_turn>\\n'}}{%-endfor-%}"
+      "{%-ifadd_generation_prompt-%}{{'<start_of_turn>model\\n'}}{%-endif-%}"}},
 };
 /* clang-format on */
 

@@ -406,6 +406,48 @@ done:
     return rc;
 }
 
+/* ------------------------------------------------------------------------------- gemma */
+
+/* Gemma's turns, from a message on; the one before it is the system message, which begins the first
+ * turn. Every other turn must be the user's. Whose the others are the templates do not ask, so that
+ * a later system message may stand there. */
+static int32_t gemma_turns(const struct sb_chat *chat, size_t first, struct sb_chat_text *out)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_chat_mark(out, "<bos>"));
+    for (size_t i = first; i < chat->n; i++) {
+        const struct sb_turn *turn = &chat->turns[i];
+        const int model = turn->role == SB_ROLE_ASSISTANT;
+        if ((turn->role == SB_ROLE_USER) != ((i - first) % 2 == 0))
+            SB_FAIL(SPECBATCH_E_INVALID,
+                    "messages[%zu]: in this format the user has every other turn, the first too",
+                    i);
+        SB_TRY(sb_chat_mark(out, "<start_of_turn>"));
+        SB_TRY(sb_chat_mark(out, model ? "model" : sb_role_name(turn->role)));
+        SB_TRY(sb_chat_mark(out, "\n"));
+        if (i > 0 && i == first)
+            SB_TRY(add(out, "", content_of(&chat->turns[0]), "\n\n"));
+        SB_TRY(add(out, "", stripped(content_of(turn)), "<end_of_turn>\n"));
+    }
+    SB_TRY(add_answer_prompt(chat, out, "<start_of_turn>model\n"));
+done:
+    return rc;
+}
+
+/* Gemma and Gemma 2, which have no system message at the beginning. */
+static int32_t gemma2(const struct sb_chat *chat, struct sb_chat_text *out)
+{
+    if (chat->turns[0].role == SB_ROLE_SYSTEM)
+        return sb_fail(SPECBATCH_E_INVALID, "messages[0]: this format has no system message");
+    return gemma_turns(chat, 0, out);
+}
+
+static int32_t gemma3(const struct sb_chat *chat, struct sb_chat_text *out)
+{
+    return gemma_turns(chat, chat->turns[0].role == SB_ROLE_SYSTEM, out);
+}
+
 /* --------------------------------------------------------------------------- the table */
 
 static const char *const eos[] = {"</s>", NULL};
@@ -418,6 +460,7 @@ static const char *const headers[] = {"<|begin_of_text|>", "<|start_header_id|>"
 static const char *const phi[] = {"<|system|>", "<|user|>",      "<|assistant|>",
                                   "<|end|>",    "<|endoftext|>", NULL};
 static const char *const seps[] = {"<|im_start|>", "<|im_sep|>", "<|im_end|>", NULL};
+static const char *const turn[] = {"<bos>", "<start_of_turn>", "<end_of_turn>", NULL};
 
 static const struct sb_chat_format formats[] = {
     [SPECBATCH_CHAT_AUTO] = {"auto", NULL, NULL, 0},
@@ -433,6 +476,8 @@ static const struct sb_chat_format formats[] = {
     [SPECBATCH_CHAT_PHI3] = {"phi3", phi3, phi, 1},
     [SPECBATCH_CHAT_PHI3_5] = {"phi3.5", phi3_5, phi, 1},
     [SPECBATCH_CHAT_PHI4] = {"phi4", phi4, seps, 1},
+    [SPECBATCH_CHAT_GEMMA2] = {"gemma2", gemma2, turn, 1},
+    [SPECBATCH_CHAT_GEMMA3] = {"gemma3", gemma3, turn, 1},
 };
 
 int32_t sb_chat_count(void)

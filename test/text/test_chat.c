@@ -1,8 +1,9 @@
 /*
  * Conversations as text. The expected strings are written out by hand from the models' published
- * templates: FastChat's vicuna_v1.1, the Jinja templates of Qwen2, Qwen2.5, Qwen3, Llama 3 and
- * GLM-Z1-0414 (chat_template.jinja of https://huggingface.co/zai-org/GLM-Z1-9B-0414). Those of
- * GLM-4-0414, whose template was not found, are GLM-Z1-0414's without thinking.
+ * templates: FastChat's vicuna_v1.1, the Jinja templates of Qwen2, Qwen2.5, Qwen3, Llama 3, Phi-3,
+ * Phi-3.5, Phi-4, Gemma 2, Gemma 3 and GLM-Z1-0414 (chat_template.jinja of
+ * https://huggingface.co/zai-org/GLM-Z1-9B-0414). Those of GLM-4-0414, whose template was not
+ * found, are GLM-Z1-0414's without thinking.
  */
 #include "sbtest.h"
 #include "specbatch.h"
@@ -74,14 +75,20 @@ static void test_vicuna_without_text(void)
     check(SPECBATCH_CHAT_VICUNA, silence, 3, VICUNA "USER: One? ASSISTANT:USER:ASSISTANT:");
 }
 
+static void check_refused(int32_t format, const specbatch_message *messages, size_t n,
+                          const char *why)
+{
+    struct sb_chat_text out = {.text = {.mem = &test_mem}};
+
+    CHECK_ERROR(write_chat(format, 0, messages, n, &out), SPECBATCH_E_INVALID, why);
+    sb_chat_text_clear(&out);
+}
+
 static void test_vicuna_refuses_a_late_system_message(void)
 {
     static const specbatch_message late[] = {ONE("user", "Hi!"), ONE("system", "Be brief.")};
-    struct sb_chat_text out = {.text = {.mem = &test_mem}};
 
-    CHECK_ERROR(write_chat(SPECBATCH_CHAT_VICUNA, 0, late, 2, &out), SPECBATCH_E_INVALID,
-                "messages[1]");
-    sb_chat_text_clear(&out);
+    check_refused(SPECBATCH_CHAT_VICUNA, late, 2, "messages[1]");
 }
 
 static void test_qwen3(void)
@@ -196,6 +203,46 @@ static void test_phi4(void)
     check_flags(SPECBATCH_CHAT_PHI4, SPECBATCH_CHAT_NO_ANSWER_PROMPT, talk, 2,
                 "<|im_start|>user<|im_sep|>One?<|im_end|>"
                 "<|im_start|>assistant<|im_sep|>1.<|im_end|>");
+}
+
+/* Contents lose the blanks at their ends, and Gemma 3's system message does not. */
+static void test_gemma(void)
+{
+    static const int32_t formats[] = {SPECBATCH_CHAT_GEMMA2, SPECBATCH_CHAT_GEMMA3};
+    static const specbatch_message blank[] = {ONE("user", "\x1C\n Hi there\xC2\x85"),
+                                              ONE("assistant", " \xE2\x80\xA8"), ONE("user", "")};
+    static const specbatch_message told[] = {ONE("system", " A.\n"), ONE("user", "\tHi!")};
+
+    for (size_t i = 0; i < COUNT(formats); i++) {
+        check(formats[i], talk, 3,
+              "<bos><start_of_turn>user\nOne?<end_of_turn>\n"
+              "<start_of_turn>model\n1.<end_of_turn>\n"
+              "<start_of_turn>user\nTwo?<end_of_turn>\n<start_of_turn>model\n");
+        check_flags(formats[i], SPECBATCH_CHAT_NO_ANSWER_PROMPT, blank, 3,
+                    "<bos><start_of_turn>user\nHi there<end_of_turn>\n"
+                    "<start_of_turn>model\n<end_of_turn>\n<start_of_turn>user\n<end_of_turn>\n");
+    }
+    check(SPECBATCH_CHAT_GEMMA3, told, 2,
+          "<bos><start_of_turn>user\n A.\n\n\nHi!<end_of_turn>\n<start_of_turn>model\n");
+    check(SPECBATCH_CHAT_GEMMA3, told, 1, "<bos><start_of_turn>model\n");
+}
+
+/* What the templates refuse: Gemma 2's a system message at the beginning, and both a turn that is
+ * not the user's where it should be. They do not ask whose the other turns are. */
+static void test_gemma_refuses(void)
+{
+    static const specbatch_message twice[] = {ONE("user", "a"), ONE("user", "b")};
+    static const specbatch_message told_twice[] = {ONE("system", "a"), ONE("system", "b")};
+    static const specbatch_message late[] = {ONE("user", "a"), ONE("system", "b")};
+
+    check_refused(SPECBATCH_CHAT_GEMMA2, instructed, 2, "messages[0]: this format has no system");
+    check_refused(SPECBATCH_CHAT_GEMMA2, &talk[1], 2, "messages[0]: in this format the user has");
+    check_refused(SPECBATCH_CHAT_GEMMA2, twice, 2, "messages[1]: in this format the user has");
+    check_refused(SPECBATCH_CHAT_GEMMA3, twice, 2, "messages[1]: in this format the user has");
+    check_refused(SPECBATCH_CHAT_GEMMA3, told_twice, 2, "messages[1]: in this format the user");
+    check_flags(SPECBATCH_CHAT_GEMMA3, SPECBATCH_CHAT_NO_ANSWER_PROMPT, late, 2,
+                "<bos><start_of_turn>user\na<end_of_turn>\n"
+                "<start_of_turn>system\nb<end_of_turn>\n");
 }
 
 /* Contents lose the blanks at their ends. */
@@ -349,6 +396,8 @@ RUN(test_chatml);
 RUN(test_qwen2);
 RUN(test_phi3);
 RUN(test_phi4);
+RUN(test_gemma);
+RUN(test_gemma_refuses);
 RUN(test_llama3);
 RUN(test_no_answer_prompt);
 RUN(test_glm4);

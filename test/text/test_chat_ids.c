@@ -274,6 +274,37 @@ static void test_begin_of_sequence(void)
                                                "{% if add_generation_prompt %}{{ "       \
                                                "'<|im_start|>assistant<|im_sep|>' }}{% endif %}"
 
+#define ALTERNATE                                                                 \
+    "(message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception(" \
+    "'Conversation roles must alternate user/assistant/user/assistant/...') }}"
+#define GEMMA2(strip)                                                                             \
+    "{{ bos_token }}{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not " \
+    "supported') }}{% endif %}{% for message in messages %}{% if " ALTERNATE "{% endif %}"        \
+    "{% if (message['role'] == 'assistant') %}{% set role = 'model' %}{% else %}"                 \
+    "{% set role = message['role'] %}{% endif %}{{ '<start_of_turn>' + role + '\n' + "            \
+    "message['content']" strip " + '<end_of_turn>\n' }}{% endfor %}"                              \
+    "{% if add_generation_prompt %}{{'<start_of_turn>model\n'}}{% endif %}"
+/* Gemma 3's, with more in the branch of images and behind it. */
+#define GEMMA3(images, more)                                                                      \
+    "{{ bos_token }}\n{%- if messages[0]['role'] == 'system' -%}\n"                               \
+    "    {%- if messages[0]['content'] is string -%}\n"                                           \
+    "        {%- set first_user_prefix = messages[0]['content'] + '\n\n' -%}\n    {%- else -%}\n" \
+    "        {%- set first_user_prefix = messages[0]['content'][0]['text'] + '\n\n' -%}\n"        \
+    "    {%- endif -%}\n    {%- set loop_messages = messages[1:] -%}\n{%- else -%}\n"             \
+    "    {%- set first_user_prefix = \"\" -%}\n    {%- set loop_messages = messages -%}\n"        \
+    "{%- endif -%}\n{%- for message in loop_messages -%}\n"                                       \
+    "    {%- if (message['role'] == 'user') != (loop.index0 % 2 == 0) -%}\n        {{ "           \
+    "raise_exception(\"Conversation roles must alternate user/assistant/user/assistant/...\") }}" \
+    "\n    {%- endif -%}\n    {%- if (message['role'] == 'assistant') -%}\n"                      \
+    "        {%- set role = \"model\" -%}\n    {%- else -%}\n"                                    \
+    "        {%- set role = message['role'] -%}\n    {%- endif -%}\n    {{ '<start_of_turn>' + "  \
+    "role + '\n' + (first_user_prefix if loop.first else \"\") }}\n"                              \
+    "    {%- if message['content'] is string -%}\n        {{ message['content'] | trim }}\n"      \
+    "    {%- elif message['content'] is iterable -%}\n        " images "    {%- else -%}\n"       \
+    "        {{ raise_exception(\"Invalid content type\") }}\n    {%- endif -%}\n    " more       \
+    "{{ '<end_of_turn>\n' }}\n{%- endfor -%}\n{%- if add_generation_prompt -%}\n"                 \
+    "    {{'<start_of_turn>model\n'}}\n{%- endif -%}\n"
+
 /* GLM-4's, with more in the branch of tools. */
 #define GLM(more)                                                                                 \
     "[gMASK]<sop>{%- if tools -%}\n<|system|>\n{%- for tool in tools %}{{ tool }}{%- endfor "     \
@@ -316,6 +347,14 @@ static void test_recognise(void)
         {"{{ bos_token }}" PHI3("message['role'] == 'system'"), SB_CHAT_UNKNOWN},
         {PHI4("'<|im_end|>'"), SPECBATCH_CHAT_PHI4},
         {PHI4("'<|im_end|>\n'"), SB_CHAT_UNKNOWN},
+        {GEMMA2(" | trim"), SPECBATCH_CHAT_GEMMA2},
+        {GEMMA2(""), SB_CHAT_UNKNOWN},
+        {"{% set role = 'user' %}" GEMMA2(" | trim"), SB_CHAT_UNKNOWN},
+        {GEMMA3("{%- for item in message['content'] -%}{{ item }}{%- endfor -%}", ""),
+         SPECBATCH_CHAT_GEMMA3},
+        {GEMMA3("", "{{ '\n' }}"), SB_CHAT_UNKNOWN},
+        {GEMMA3("{%- endif -%}{{ 'a' }}{%- if false -%}", ""), SB_CHAT_UNKNOWN},
+        {GEMMA3("", "") "{{ eos_token }}", SB_CHAT_UNKNOWN},
         {GLM(""), SPECBATCH_CHAT_GLM4},
         {"{% set messages = messages[1:] %}" GLM(""), SB_CHAT_UNKNOWN},
         {GLM("") "{{ eos_token }}", SB_CHAT_UNKNOWN},

@@ -154,7 +154,9 @@ enum {
     SPECBATCH_CHAT_QWEN2_5 = 9,
     SPECBATCH_CHAT_PHI3 = 10,
     SPECBATCH_CHAT_PHI3_5 = 11,
-    SPECBATCH_CHAT_PHI4 = 12
+    SPECBATCH_CHAT_PHI4 = 12,
+    SPECBATCH_CHAT_GEMMA2 = 13,
+    SPECBATCH_CHAT_GEMMA3 = 14
 };
 SPECBATCH_API int32_t specbatch_chat_count(void);
 SPECBATCH_API const char *specbatch_chat_name(int32_t format);

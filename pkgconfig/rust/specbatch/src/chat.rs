@@ -36,6 +36,10 @@ constants! {
         PHI3_5 = SPECBATCH_CHAT_PHI3_5,
         /// Phi-4.
         PHI4 = SPECBATCH_CHAT_PHI4,
+        /// Gemma and Gemma 2, which have no system message.
+        GEMMA2 = SPECBATCH_CHAT_GEMMA2,
+        /// Gemma 3.
+        GEMMA3 = SPECBATCH_CHAT_GEMMA3,
     }
 }
 
