@@ -496,7 +496,12 @@ SPECBATCH_API int32_t specbatch_token_text(const specbatch_model *model, int32_t
 /* ----------------------------------------------------------- conversations */
 
 /* Chat formats, by the models that were trained on them. Their numbers are those of this soname:
- * 0.1 had others. */
+ * 0.1 had others. Mistral's have the version of its tokenizer.
+ *
+ * A format refuses what its template refuses (E_INVALID): Gemma's and Mistral's V1 and V3 that the
+ * user has not every other turn, GEMMA2 a system message at the beginning, and Mistral's V1 and V3
+ * one elsewhere. These two put it into the first question, or into the last message if that is a
+ * question. */
 enum {
     SPECBATCH_CHAT_AUTO = 0,   /* the model's own: see specbatch_model_chat_format */
     SPECBATCH_CHAT_RAW = 1,    /* no format: the contents, one after the other */
@@ -511,8 +516,12 @@ enum {
     SPECBATCH_CHAT_PHI3 = 10,   /* Phi-3 */
     SPECBATCH_CHAT_PHI3_5 = 11, /* Phi-3.5, which leaves out a system message without text */
     SPECBATCH_CHAT_PHI4 = 12,   /* Phi-4; not Phi-4-mini, nor Phi-4-reasoning */
-    SPECBATCH_CHAT_GEMMA2 = 13, /* Gemma and Gemma 2, which have no system message (E_INVALID) */
-    SPECBATCH_CHAT_GEMMA3 = 14  /* Gemma 3, which puts it in front of the first question */
+    SPECBATCH_CHAT_GEMMA2 = 13, /* Gemma and Gemma 2, which have no system message */
+    SPECBATCH_CHAT_GEMMA3 = 14, /* Gemma 3, which puts it in front of the first question */
+    SPECBATCH_CHAT_MISTRAL_V1 = 15,        /* Mistral-7B-Instruct-v0.2 */
+    SPECBATCH_CHAT_MISTRAL_V3 = 16,        /* Mistral-7B-Instruct-v0.3 and Large-Instruct-2407 */
+    SPECBATCH_CHAT_MISTRAL_V3_TEKKEN = 17, /* Mistral-Nemo-Instruct-2407 */
+    SPECBATCH_CHAT_MISTRAL_V7 = 18         /* Mistral-Large-Instruct-2411 */
 };
 
 /* Formats are numbered from 0 to specbatch_chat_count() - 1. Thread: any. Since 0.2. */

@@ -119,7 +119,7 @@ const char *specbatch_chat_name(int32_t format)
 
 int32_t specbatch_chat_by_name(const char *name)
 {
-    char names[160];
+    char names[176]; /* as long as a line of an error has room for */
 
     if (!name)
         return sb_null_argument("name");

@@ -18,9 +18,9 @@
  * How far the lines are tested: the published templates of Llama 3, Qwen2.5, Qwen3,
  * Qwen3-Instruct-2507, Phi-3, Phi-3.5, Gemma 2 and Gemma 3 come with the Python package trl, and
  * test/text/compare_chat.py tries them only where that is installed. Those of ChatML, Qwen2, Phi-4,
- * GLM-Z1 and Qwen3's first revision it has as copies written after the published ones, with less of
- * what they do with tools. For GLM-4-0414 no published template was found: its line follows that of
- * GLM-Z1-0414, without what concerns thinking.
+ * Mistral, GLM-Z1 and Qwen3's first revision it has as copies written after the published ones,
+ * with less of what they do with tools. For GLM-4-0414 no published template was found: its line
+ * follows that of GLM-Z1-0414, without what concerns thinking.
  */
 #include <string.h>
 
@@ -102,6 +102,39 @@ struct known {
     "{%" minus "if(message['role']=='assistant')" minus "%}{%" minus "setrole='model'" minus \
     "%}{%" minus "else" minus "%}{%" minus "setrole=message['role']" minus "%}{%" minus      \
     "endif" minus "%}"
+#define MISTRAL_SYSTEM                                                                  \
+    "{%-ifmessages[0]['role']=='system'%}{%-setsystem_message=messages[0]['content']%}" \
+    "{%-setloop_messages=messages[1:]%}{%-else%}{%-setloop_messages=messages%}{%-endif%}"
+#define MISTRAL_ALTERNATE                                                                       \
+    "{{-raise_exception('After the optional system message, conversation roles must alternate " \
+    "user/assistant/user/assistant/...')}}{%-endif%}"
+#define MISTRAL_USER(is_with_system, begin, end)                                     \
+    "{%-if" is_with_system "andsystem_messageisdefined%}"                            \
+    "{{-'" begin "'+system_message+'\\n\\n'+message['content']+'" end "'}}{%-else%}" \
+    "{{-'" begin "'+message['content']+'" end "'}}{%-endif%}"
+#define MISTRAL_END                                                                       \
+    "{%-else%}{{-raise_exception('Only user and assistant roles are supported, with the " \
+    "exception of an initial optional system message!')}}{%-endif%}{%-endfor%}"
+#define MISTRAL_CALLS "message.tool_callsisdefinedandmessage.tool_callsisnotnone"
+#define MISTRAL_V3_BEGIN(check)                                                          \
+    MISTRAL_SYSTEM                                                                       \
+    "{%-ifnottoolsisdefined%}{%-settools=none%}{%-endif%}"                               \
+    "{%-setuser_messages=loop_messages|selectattr('role','equalto','user')|list%}" check \
+    "{%-endfor%}{{-bos_token}}"                                                          \
+    "{%-formessageinloop_messages%}{%-ifmessage['role']=='user'%}"                       \
+    "{%-iftoolsisnotnoneand(message==user_messages[-1])%}"
+#define MISTRAL_V3_CHECK                                                                  \
+    "{%-setns=namespace()%}{%-setns.index=0%}{%-formessageinloop_messages%}"              \
+    "{%-ifnot(message.role=='tool'ormessage.role=='tool_results'or(" MISTRAL_CALLS "))%}" \
+    "{%-if(message['role']=='user')!=(ns.index%2==0)%}" MISTRAL_ALTERNATE                 \
+    "{%-setns.index=ns.index+1%}{%-endif%}"
+#define MISTRAL_V3_OLD_CHECK                                                             \
+    "{%-formessageinloop_messages|rejectattr('role','equalto','tool')|"                  \
+    "rejectattr('role','equalto','tool_results')|selectattr('tool_calls','undefined')%}" \
+    "{%-if" IS_OUT_OF_TURN "%}" MISTRAL_ALTERNATE
+#define MISTRAL_V3_ANSWER(answer)                                    \
+    "{%-elifmessage['role']=='assistant'%}{{-" answer "+eos_token}}" \
+    "{%-elifmessage['role']=='tool_results'ormessage['role']=='tool'%}"
 
 /* clang-format off */
 static const struct known known[] = {
@@ -185,6 +218,31 @@ static const struct known known[] = {
       "{%-else-%}{{raise_exception('Invalid content type')}}{%-endif-%}"
       "{{'<end_of_turn>\\n'}}{%-endfor-%}"
       "{%-ifadd_generation_prompt-%}{{'<start_of_turn>model\\n'}}{%-endif-%}"}},
+    {SPECBATCH_CHAT_MISTRAL_V1,
+     {MISTRAL_SYSTEM "{{-bos_token}}{%-formessageinloop_messages%}{%-if" IS_OUT_OF_TURN "%}"
+      MISTRAL_ALTERNATE "{%-ifmessage['role']=='user'%}"
+      MISTRAL_USER("loop.first", " [INST] ", " [/INST]")
+      "{%-elifmessage['role']=='assistant'%}{{-' '+message['content']+eos_token}}" MISTRAL_END}},
+    {SPECBATCH_CHAT_MISTRAL_V3,
+     {MISTRAL_V3_BEGIN(MISTRAL_V3_CHECK),
+      "{%-endif%}" MISTRAL_USER("loop.last", "[INST] ", "[/INST]") "{%-elif" MISTRAL_CALLS "%}",
+      MISTRAL_V3_ANSWER("' '+message['content']|trim"), MISTRAL_END}},
+    {SPECBATCH_CHAT_MISTRAL_V3_TEKKEN,
+     {MISTRAL_V3_BEGIN(MISTRAL_V3_CHECK),
+      "{%-endif%}" MISTRAL_USER("loop.last", "[INST]", "[/INST]") "{%-elif(" MISTRAL_CALLS ")%}",
+      MISTRAL_V3_ANSWER("message['content']"), MISTRAL_END}},
+    {SPECBATCH_CHAT_MISTRAL_V3_TEKKEN, /* the first revision */
+     {MISTRAL_V3_BEGIN(MISTRAL_V3_OLD_CHECK),
+      "{%-endif%}" MISTRAL_USER("loop.last", "[INST]", "[/INST]")
+      "{%-elifmessage['role']=='tool_calls'ormessage.tool_callsisdefined%}",
+      MISTRAL_V3_ANSWER("message['content']"), MISTRAL_END}},
+    {SPECBATCH_CHAT_MISTRAL_V7,
+     {"{{bos_token}}{%formessageinmessages%}{%ifmessage['role']=='user'%}"
+      "{{'[INST] '+message['content']+'[/INST]'}}{%elifmessage['role']=='system'%}"
+      "{{'[SYSTEM_PROMPT] '+message['content']+'[/SYSTEM_PROMPT]'}}"
+      "{%elifmessage['role']=='assistant'%}{{' '+message['content']+eos_token}}{%else%}"
+      "{{raise_exception('Only user, system and assistant roles are supported!')}}"
+      "{%endif%}{%endfor%}"}},
 };
 /* clang-format on */
 

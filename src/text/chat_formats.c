@@ -448,6 +448,84 @@ static int32_t gemma3(const struct sb_chat *chat, struct sb_chat_text *out)
     return gemma_turns(chat, chat->turns[0].role == SB_ROLE_SYSTEM, out);
 }
 
+/* ----------------------------------------------------------------------------- mistral */
+
+/* How the versions of Mistral's templates differ. */
+struct instruct {
+    const char *begin, *end; /* of a question */
+    const char *answer;      /* before an answer */
+    int strips;              /* answers lose the blanks at their ends */
+    int system_last;         /* the system message is in the last turn and not in the first */
+};
+
+/* Mistral's turns, which begin behind the system message if there is one. It goes into a question,
+ * and is left out where that turn is none. No mark begins an answer. */
+static int32_t instruct_turns(const struct instruct *how, const struct sb_chat *chat,
+                              struct sb_chat_text *out)
+{
+    const size_t first = chat->turns[0].role == SB_ROLE_SYSTEM;
+    const size_t with_system = how->system_last ? chat->n - 1 : first;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_chat_mark(out, "<s>"));
+    for (size_t i = first; i < chat->n; i++) {
+        const struct part content = content_of(&chat->turns[i]);
+        const int answers = (i - first) % 2;
+        if (chat->turns[i].role != (answers ? SB_ROLE_ASSISTANT : SB_ROLE_USER))
+            SB_FAIL(SPECBATCH_E_INVALID,
+                    "messages[%zu]: in this format user and assistant take turns, behind a system "
+                    "message if there is one",
+                    i);
+        if (answers) {
+            SB_TRY(add(out, how->answer, how->strips ? stripped(content) : content, "</s>"));
+            continue;
+        }
+        SB_TRY(sb_chat_mark(out, how->begin));
+        if (first > 0 && i == with_system)
+            SB_TRY(add(out, "", content_of(&chat->turns[0]), "\n\n"));
+        SB_TRY(add(out, "", content, how->end));
+    }
+done:
+    return rc;
+}
+
+/* Mistral-7B-Instruct-v0.2, as of Mistral's tokenizer V1. */
+static int32_t mistral_v1(const struct sb_chat *chat, struct sb_chat_text *out)
+{
+    static const struct instruct how = {" [INST] ", " [/INST]", " ", 0, 0};
+    return instruct_turns(&how, chat, out);
+}
+
+/* Mistral-7B-Instruct-v0.3 and Mistral-Large-Instruct-2407: V3. */
+static int32_t mistral_v3(const struct sb_chat *chat, struct sb_chat_text *out)
+{
+    static const struct instruct how = {"[INST] ", "[/INST]", " ", 1, 1};
+    return instruct_turns(&how, chat, out);
+}
+
+/* Mistral-Nemo-Instruct-2407: V3 with the tokenizer Tekken. */
+static int32_t mistral_v3_tekken(const struct sb_chat *chat, struct sb_chat_text *out)
+{
+    static const struct instruct how = {"[INST]", "[/INST]", "", 0, 1};
+    return instruct_turns(&how, chat, out);
+}
+
+/* Mistral-Large-Instruct-2411: V7. Roles may follow each other as they like. */
+static int32_t mistral_v7(const struct sb_chat *chat, struct sb_chat_text *out)
+{
+    static const char *const marks[SB_ROLES][2] = {
+        {"[SYSTEM_PROMPT] ", "[/SYSTEM_PROMPT]"}, {"[INST] ", "[/INST]"}, {" ", "</s>"}};
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_chat_mark(out, "<s>"));
+    for (size_t i = 0; i < chat->n; i++) {
+        const struct sb_turn *turn = &chat->turns[i];
+        SB_TRY(add(out, marks[turn->role][0], content_of(turn), marks[turn->role][1]));
+    }
+done:
+    return rc;
+}
+
 /* --------------------------------------------------------------------------- the table */
 
 static const char *const eos[] = {"</s>", NULL};
@@ -461,6 +539,8 @@ static const char *const phi[] = {"<|system|>", "<|user|>",      "<|assistant|>"
                                   "<|end|>",    "<|endoftext|>", NULL};
 static const char *const seps[] = {"<|im_start|>", "<|im_sep|>", "<|im_end|>", NULL};
 static const char *const turn[] = {"<bos>", "<start_of_turn>", "<end_of_turn>", NULL};
+static const char *const inst[] = {
+    "<s>", "</s>", "[INST]", "[/INST]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", NULL};
 
 static const struct sb_chat_format formats[] = {
     [SPECBATCH_CHAT_AUTO] = {"auto", NULL, NULL, 0},
@@ -478,6 +558,10 @@ static const struct sb_chat_format formats[] = {
     [SPECBATCH_CHAT_PHI4] = {"phi4", phi4, seps, 1},
     [SPECBATCH_CHAT_GEMMA2] = {"gemma2", gemma2, turn, 1},
     [SPECBATCH_CHAT_GEMMA3] = {"gemma3", gemma3, turn, 1},
+    [SPECBATCH_CHAT_MISTRAL_V1] = {"mistral-v1", mistral_v1, inst, 1},
+    [SPECBATCH_CHAT_MISTRAL_V3] = {"mistral-v3", mistral_v3, inst, 1},
+    [SPECBATCH_CHAT_MISTRAL_V3_TEKKEN] = {"mistral-v3-tekken", mistral_v3_tekken, inst, 1},
+    [SPECBATCH_CHAT_MISTRAL_V7] = {"mistral-v7", mistral_v7, inst, 1},
 };
 
 int32_t sb_chat_count(void)

@@ -8,7 +8,8 @@ FOLDERs, those that the PyPI package trl has collected from published checkpoint
 OWN_TEMPLATES, written after published ones (but for glm4) as far as messages without tools go. The
 library says which format a template is. If it knows it, both must make the same text of each
 conversation, with and without the mark of an answer and thinking, or both must refuse it. The
-templates named in EXPECTED must be known, and as what they are. Vicuna's texts are those of the PyPI package fschat.
+templates named in EXPECTED must be known, and as what they are. Vicuna's texts are those of the
+PyPI package fschat.
 
 The texts are then tokenized, with the tokenizers below the FOLDERs to which a format's marks are
 added: of contents without special tokens the ids must be those that the package tokenizers makes of
@@ -24,7 +25,11 @@ from compare_tokenizers import Library, any_text
 
 # After https://huggingface.co/teknium/OpenHermes-2.5-Mistral-7B (chatml),
 # https://huggingface.co/microsoft/phi-4, https://huggingface.co/Qwen/Qwen3-8B (April 2025),
-# https://huggingface.co/Qwen/Qwen2-7B-Instruct and https://huggingface.co/zai-org/GLM-Z1-9B-0414.
+# https://huggingface.co/Qwen/Qwen2-7B-Instruct, https://huggingface.co/zai-org/GLM-Z1-9B-0414 and
+# those of Mistral-7B-Instruct-v0.2, Mistral-Large-Instruct-2407 and -2411 and
+# Mistral-Nemo-Instruct-2407 that https://github.com/ggml-org/llama.cpp has
+# (tests/test-chat-template.cpp); the first one of Nemo is in
+# https://github.com/huggingface/huggingface.js (packages/jinja/test/e2e.test.js).
 # glm4 is glmz1 without thinking: no published template of GLM-4-0414 was found.
 TURN = "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"
 ANSWER = "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
@@ -72,7 +77,65 @@ QWEN3_FIRST = (
     "{{- message.content }}{%- endif %}{%- endfor %}{%- if add_generation_prompt %}"
     "{{- '<|im_start|>assistant\n' }}{%- if enable_thinking is defined and enable_thinking is "
     "false %}{{- '<think>\n\n</think>\n\n' }}{%- endif %}{%- endif %}")
+INST_SYSTEM = ("{%- if messages[0]['role'] == 'system' %}\n"
+               "    {%- set system_message = messages[0]['content'] %}\n"
+               "    {%- set loop_messages = messages[1:] %}\n{%- else %}\n"
+               "    {%- set loop_messages = messages %}\n{%- endif %}\n")
+INST_TURNS = "{{- bos_token }}\n{%- for message in loop_messages %}\n"
+INST_ALTERNATE = ("{{- raise_exception('After the optional system message, conversation roles must "
+                  "alternate user/assistant/user/assistant/...') }}\n    {%- endif %}\n")
+INST_USER = ("        {%- if WITH and system_message is defined %}\n"
+             "            {{- 'BEGIN' + system_message + '\\n\\n' + message['content'] + 'END' }}\n"
+             "        {%- else %}\n            {{- 'BEGIN' + message['content'] + 'END' }}\n"
+             "        {%- endif %}\n")
+INST_ANSWER = "    {%- elif message['role'] == 'assistant' %}\n        {{- ANSWER + eos_token}}\n"
+INST_END = ("    {%- else %}\n        {{- raise_exception('Only user and assistant roles are "
+            "supported, with the exception of an initial optional system message!') }}\n"
+            "    {%- endif %}\n{%- endfor %}\n")
+OUT_OF_TURN = "    {%- if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}\n        "
+CALLS = "message.tool_calls is defined and message.tool_calls is not none"
+MISTRAL_V3_CHECK = (
+    "{#- This block checks who speaks. #}\n{%- set ns = namespace() %}\n{%- set ns.index = 0 %}\n"
+    "{%- for message in loop_messages %}\n    {%- if not (message.role == 'tool' or "
+    "message.role == 'tool_results' or (" + CALLS + ")) %}\n"
+    "        {%- if (message['role'] == 'user') != (ns.index % 2 == 0) %}\n" + INST_ALTERNATE +
+    "        {%- set ns.index = ns.index + 1 %}\n    {%- endif %}\n{%- endfor %}\n\n")
+MISTRAL_V3_OLD_CHECK = (
+    "{%- for message in loop_messages | rejectattr('role', 'equalto', 'tool') | "
+    "rejectattr('role', 'equalto', 'tool_results') | selectattr('tool_calls', 'undefined') %}\n" +
+    OUT_OF_TURN + INST_ALTERNATE + "{%- endfor %}\n\n")
+MISTRAL_V3 = (
+    INST_SYSTEM + "{%- if not tools is defined %}\n    {%- set tools = none %}\n{%- endif %}\n"
+    "{%- set user_messages = loop_messages | selectattr('role', 'equalto', 'user') | list %}\n\n"
+    "CHECK" + INST_TURNS + "    {%- if message['role'] == 'user' %}\n"
+    "        {%- if tools is not none and (message == user_messages[-1]) %}\n"
+    "            {{- tools | tojson }}\n            {%- endif %}\n" +
+    INST_USER.replace("WITH", "loop.last").replace("END", "[/INST]") +
+    "    {%- elif CALLS %}\n        {{- message.tool_calls | tojson }}\n" + INST_ANSWER +
+    "    {%- elif message['role'] == 'tool_results' or message['role'] == 'tool' %}\n"
+    "        {{- message.content }}\n" + INST_END)
+TEKKEN = MISTRAL_V3.replace("BEGIN", "[INST]").replace("ANSWER", "message['content']")
 OWN_TEMPLATES = {
+    "mistral-v1": INST_SYSTEM + "\n" + INST_TURNS +
+                  OUT_OF_TURN + INST_ALTERNATE + "    {%- if message['role'] == 'user' %}\n" +
+                  INST_USER.replace("WITH", "loop.first").replace("BEGIN", " [INST] ").replace(
+                      "END", " [/INST]") +
+                  INST_ANSWER.replace("ANSWER", "' ' + message['content']") + INST_END,
+    "mistral-v3": MISTRAL_V3.replace("CHECK", MISTRAL_V3_CHECK).replace(
+        "BEGIN", "[INST] ").replace("CALLS", CALLS).replace(
+            "ANSWER", "' ' + message['content']|trim"),
+    "mistral-v3-tekken": TEKKEN.replace("CHECK", MISTRAL_V3_CHECK).replace(
+        "CALLS", "(%s)" % CALLS),
+    "mistral-v3-tekken, first": TEKKEN.replace("CHECK", MISTRAL_V3_OLD_CHECK).replace(
+        "CALLS", "message['role'] == 'tool_calls' or message.tool_calls is defined"),
+    "mistral-v7": "{{ bos_token }}" + EACH + "{% if message['role'] == 'user' %}"
+                  "{{ '[INST] ' + message['content'] + '[/INST]' }}"
+                  "{% elif message['role'] == 'system' %}"
+                  "{{ '[SYSTEM_PROMPT] ' + message['content'] + '[/SYSTEM_PROMPT]' }}"
+                  "{% elif message['role'] == 'assistant' %}"
+                  "{{ ' ' + message['content'] + eos_token }}{% else %}"
+                  "{{ raise_exception('Only user, system and assistant roles are supported!') }}"
+                  "{% endif %}{% endfor %}",
     "qwen3, first": QWEN3_FIRST,
     "qwen3, other default": "{%- set enable_thinking = false %}" + QWEN3_FIRST,
     "qwen3, more in a turn": QWEN3_FIRST.replace(
@@ -99,12 +162,16 @@ EXPECTED = {
     "qwen2_5.jinja": "qwen2.5", "llama3.jinja": "llama3", "llama3_1.jinja": "unknown",
     "llama3_2.jinja": "unknown", "phi3.jinja": "phi3", "phi3_5.jinja": "phi3.5", "phi4": "phi4",
     "gemma.jinja": "gemma2", "gemma3.jinja": "gemma3", "gemma_training.jinja": "unknown",
-    "gemma3_training.jinja": "unknown", "gemma4.jinja": "unknown"}
+    "gemma3_training.jinja": "unknown", "gemma4.jinja": "unknown", "mistral-v1": "mistral-v1",
+    "mistral-v3": "mistral-v3", "mistral-v3-tekken": "mistral-v3-tekken",
+    "mistral-v3-tekken, first": "mistral-v3-tekken", "mistral-v7": "mistral-v7"}
 # Formats that refuse most conversations in which the roles do not take turns.
-TAKE_TURNS = ("gemma2", "gemma3")
+TAKE_TURNS = ("gemma2", "gemma3", "mistral-v1", "mistral-v3", "mistral-v3-tekken")
 # The tokens that the templates call bos_token and eos_token.
 ENDS = {"llama3": ("<|begin_of_text|>", None), "phi3": (None, "<|endoftext|>"),
         "phi3.5": (None, "<|endoftext|>"), "gemma2": ("<bos>", None), "gemma3": ("<bos>", None)}
+MISTRAL = ("mistral-v1", "mistral-v3", "mistral-v3-tekken", "mistral-v7")
+ENDS.update((name, ("<s>", "</s>")) for name in MISTRAL)
 NO_THINK, NO_PROMPT = 1, 2
 MARKS = {
     "vicuna": ["</s>"], "llama3": [
@@ -115,6 +182,8 @@ MARKS["phi3"] = MARKS["phi3.5"] = [
     "<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "<|endoftext|>"]
 MARKS["phi4"] = ["<|im_start|>", "<|im_sep|>", "<|im_end|>"]
 MARKS["gemma2"] = MARKS["gemma3"] = ["<bos>", "<start_of_turn>", "<end_of_turn>"]
+MARKS.update((name, ["<s>", "</s>", "[INST]", "[/INST]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"])
+             for name in MISTRAL)
 IM = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 PLAIN = ["<think>", "</think>"]  # added, and no special tokens
 PIECES = [
@@ -124,7 +193,7 @@ PIECES = [
     "<|im_", "end|>"]
 SPECIAL = ["<|im_end|>", "<|im_start|>", "<|endoftext|>", "</s>", "<s>", "[gMASK]", "<|user|>",
            "<|eot_id|>", "<|begin_of_text|>", "<|im_end", "|im_end|>", "<|im_start|>system\n",
-           "<end_of_turn>", "<start_of_turn>", "<bos>"]
+           "<end_of_turn>", "<start_of_turn>", "<bos>", "[INST]", "[/INST]", "[SYSTEM_PROMPT]"]
 
 
 def refuse(message):
@@ -280,7 +349,7 @@ class Check:
         for _ in range(self.options.conversations):
             talk = conversation_of(rng, name, special=rng.random() < 0.5)
             text = self.text(name, 0, talk)
-            if name in TAKE_TURNS and text.startswith("error"):
+            if name in TAKE_TURNS and text.startswith("error -1 messages["):
                 continue
             got = self.ours.ask("ids", flat(name, 0, talk))
             if not any(word in content for word in special.values() for _, content in talk):
@@ -335,8 +404,11 @@ def main():
     check.vicuna()
     for root in options.folders + ["build"]:
         for folder, names in (
-                ("qwen", ("qwen3", "chatml", "qwen2", "qwen2.5", "phi4", "gemma3")),
-                ("glm", ("glm4", "glmz1", "llama3")), ("phi3", ("vicuna", "phi3", "phi3.5", "gemma2")),
+                ("qwen", ("qwen3", "chatml", "qwen2", "qwen2.5", "phi4", "gemma3",
+                          "mistral-v3-tekken")),
+                ("glm", ("glm4", "glmz1", "llama3")),
+                ("phi3", ("vicuna", "phi3", "phi3.5", "gemma2", "mistral-v1", "mistral-v3",
+                          "mistral-v7")),
                 ("tokenizer_qwen", ("qwen3", "chatml")),
                 ("tokenizer_llama3", ("llama3", "glm4", "glmz1"))):
             if os.path.exists(os.path.join(root, folder, "tokenizer.json")):

@@ -1,7 +1,7 @@
 /*
  * Conversations as text. The expected strings are written out by hand from the models' published
  * templates: FastChat's vicuna_v1.1, the Jinja templates of Qwen2, Qwen2.5, Qwen3, Llama 3, Phi-3,
- * Phi-3.5, Phi-4, Gemma 2, Gemma 3 and GLM-Z1-0414 (chat_template.jinja of
+ * Phi-3.5, Phi-4, Gemma 2, Gemma 3, Mistral (V1, V3, V7) and GLM-Z1-0414 (chat_template.jinja of
  * https://huggingface.co/zai-org/GLM-Z1-9B-0414). Those of GLM-4-0414, whose template was not
  * found, are GLM-Z1-0414's without thinking.
  */
@@ -211,7 +211,7 @@ static void test_gemma(void)
     static const int32_t formats[] = {SPECBATCH_CHAT_GEMMA2, SPECBATCH_CHAT_GEMMA3};
     static const specbatch_message blank[] = {ONE("user", "\x1C\n Hi there\xC2\x85"),
                                               ONE("assistant", " \xE2\x80\xA8"), ONE("user", "")};
-    static const specbatch_message told[] = {ONE("system", " A.\n"), ONE("user", "\tHi!")};
+    static const specbatch_message spaced[] = {ONE("system", " A.\n"), ONE("user", "\tHi!")};
 
     for (size_t i = 0; i < COUNT(formats); i++) {
         check(formats[i], talk, 3,
@@ -222,9 +222,9 @@ static void test_gemma(void)
                     "<bos><start_of_turn>user\nHi there<end_of_turn>\n"
                     "<start_of_turn>model\n<end_of_turn>\n<start_of_turn>user\n<end_of_turn>\n");
     }
-    check(SPECBATCH_CHAT_GEMMA3, told, 2,
+    check(SPECBATCH_CHAT_GEMMA3, spaced, 2,
           "<bos><start_of_turn>user\n A.\n\n\nHi!<end_of_turn>\n<start_of_turn>model\n");
-    check(SPECBATCH_CHAT_GEMMA3, told, 1, "<bos><start_of_turn>model\n");
+    check(SPECBATCH_CHAT_GEMMA3, spaced, 1, "<bos><start_of_turn>model\n");
 }
 
 /* What the templates refuse: Gemma 2's a system message at the beginning, and both a turn that is
@@ -243,6 +243,53 @@ static void test_gemma_refuses(void)
     check_flags(SPECBATCH_CHAT_GEMMA3, SPECBATCH_CHAT_NO_ANSWER_PROMPT, late, 2,
                 "<bos><start_of_turn>user\na<end_of_turn>\n"
                 "<start_of_turn>system\nb<end_of_turn>\n");
+}
+
+static const specbatch_message told[] = {ONE("system", "A."), ONE("user", "One? "),
+                                         ONE("assistant", " 1.\n"), ONE("user", "Two?")};
+
+/* The versions differ in blanks, and in the question that has the system message. */
+static void test_mistral(void)
+{
+    check(SPECBATCH_CHAT_MISTRAL_V1, told, 4,
+          "<s> [INST] A.\n\nOne?  [/INST]  1.\n</s> [INST] Two? [/INST]");
+    check(SPECBATCH_CHAT_MISTRAL_V3, told, 4,
+          "<s>[INST] One? [/INST] 1.</s>[INST] A.\n\nTwo?[/INST]");
+    check(SPECBATCH_CHAT_MISTRAL_V3_TEKKEN, told, 4,
+          "<s>[INST]One? [/INST] 1.\n</s>[INST]A.\n\nTwo?[/INST]");
+    check(SPECBATCH_CHAT_MISTRAL_V7, told, 4,
+          "<s>[SYSTEM_PROMPT] A.[/SYSTEM_PROMPT][INST] One? [/INST]  1.\n</s>[INST] Two?[/INST]");
+    check(SPECBATCH_CHAT_MISTRAL_V1, talk, 3, "<s> [INST] One? [/INST] 1.</s> [INST] Two? [/INST]");
+    check(SPECBATCH_CHAT_MISTRAL_V3, talk, 3, "<s>[INST] One?[/INST] 1.</s>[INST] Two?[/INST]");
+}
+
+/* Without a question to put it into, the system message is nowhere. V7 has a turn of its own for
+ * it, and anywhere. */
+static void test_mistral_without_a_question(void)
+{
+    static const specbatch_message late[] = {ONE("user", "a"), ONE("user", "b"), ONE("system", "")};
+
+    check(SPECBATCH_CHAT_MISTRAL_V1, told, 1, "<s>");
+    check(SPECBATCH_CHAT_MISTRAL_V1, told, 3, "<s> [INST] A.\n\nOne?  [/INST]  1.\n</s>");
+    check(SPECBATCH_CHAT_MISTRAL_V3, told, 1, "<s>");
+    check(SPECBATCH_CHAT_MISTRAL_V3, told, 3, "<s>[INST] One? [/INST] 1.</s>");
+    check(SPECBATCH_CHAT_MISTRAL_V7, late, 3,
+          "<s>[INST] a[/INST][INST] b[/INST][SYSTEM_PROMPT] [/SYSTEM_PROMPT]");
+}
+
+static void test_mistral_refuses(void)
+{
+    static const int32_t formats[] = {SPECBATCH_CHAT_MISTRAL_V1, SPECBATCH_CHAT_MISTRAL_V3,
+                                      SPECBATCH_CHAT_MISTRAL_V3_TEKKEN};
+    static const specbatch_message twice[] = {ONE("user", "a"), ONE("user", "b")};
+    static const specbatch_message late[] = {ONE("system", "a"), ONE("user", "b"),
+                                             ONE("system", "c")};
+
+    for (size_t i = 0; i < COUNT(formats); i++) {
+        check_refused(formats[i], twice, 2, "messages[1]: in this format user and assistant");
+        check_refused(formats[i], &talk[1], 1, "messages[0]: in this format user and assistant");
+        check_refused(formats[i], late, 3, "messages[2]: in this format user and assistant");
+    }
 }
 
 /* Contents lose the blanks at their ends. */
@@ -398,6 +445,9 @@ RUN(test_phi3);
 RUN(test_phi4);
 RUN(test_gemma);
 RUN(test_gemma_refuses);
+RUN(test_mistral);
+RUN(test_mistral_without_a_question);
+RUN(test_mistral_refuses);
 RUN(test_llama3);
 RUN(test_no_answer_prompt);
 RUN(test_glm4);

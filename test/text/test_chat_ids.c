@@ -305,6 +305,66 @@ static void test_begin_of_sequence(void)
     "{{ '<end_of_turn>\n' }}\n{%- endfor -%}\n{%- if add_generation_prompt -%}\n"                 \
     "    {{'<start_of_turn>model\n'}}\n{%- endif -%}\n"
 
+#define MISTRAL_SYSTEM                                           \
+    "{%- if messages[0]['role'] == 'system' %}\n"                \
+    "    {%- set system_message = messages[0]['content'] %}\n"   \
+    "    {%- set loop_messages = messages[1:] %}\n{%- else %}\n" \
+    "    {%- set loop_messages = messages %}\n{%- endif %}\n"
+#define MISTRAL_ALTERNATE                                                               \
+    "{{- raise_exception(\"After the optional system message, conversation roles must " \
+    "alternate user/assistant/user/assistant/...\") }}\n    {%- endif %}\n"
+#define MISTRAL_USER(is_with_system, begin, end)                                                   \
+    "        {%- if " is_with_system " and system_message is defined %}\n            {{- \"" begin \
+    "\" + system_message + \"\\n\\n\" + message['content'] + \"" end                               \
+    "\" }}\n        {%- else %}\n"                                                                 \
+    "            {{- \"" begin "\" + message['content'] + \"" end "\" }}\n        {%- endif %}\n"
+#define MISTRAL_END                                                                                \
+    "    {%- else %}\n        {{- raise_exception(\"Only user and assistant roles are supported, " \
+    "with the exception of an initial optional system message!\") }}\n    {%- endif %}\n"          \
+    "{%- endfor %}\n"
+#define MISTRAL_V1(answer)                                                                 \
+    MISTRAL_SYSTEM                                                                         \
+    "\n{{- bos_token }}\n{%- for message in loop_messages %}\n    {%- if "                 \
+    "(message['role'] == 'user') != (loop.index0 % 2 == 0) %}\n        " MISTRAL_ALTERNATE \
+    "    {%- if message['role'] == 'user' %}\n" MISTRAL_USER(                              \
+        "loop.first", " [INST] ",                                                          \
+        " [/INST]") "    {%- elif message['role'] == 'assistant' %}\n        {{- " answer  \
+                    " + eos_token}}\n" MISTRAL_END
+#define MISTRAL_CALL "message.tool_calls is defined and message.tool_calls is not none"
+#define MISTRAL_CHECK                                                                      \
+    "{#- This block checks who speaks. #}\n{%- set ns = namespace() %}\n{%- set ns.index " \
+    "= 0 %}\n{%- for message in loop_messages %}\n    {%- if not (message.role == "        \
+    "\"tool\" or message.role == \"tool_results\" or (" MISTRAL_CALL                       \
+    ")) %}\n        {%- if (message['role'] == 'user') != (ns.index % 2 == 0) "            \
+    "%}\n" MISTRAL_ALTERNATE "        {%- set ns.index = ns.index + 1 %}\n    {%- endif %}\n"
+#define MISTRAL_OLD_CHECK                                                                \
+    "{%- for message in loop_messages | rejectattr(\"role\", \"equalto\", \"tool\") | "  \
+    "rejectattr(\"role\", \"equalto\", \"tool_results\") | selectattr(\"tool_calls\", "  \
+    "\"undefined\") %}\n    {%- if (message[\"role\"] == \"user\") != (loop.index0 % 2 " \
+    "== 0) %}\n        " MISTRAL_ALTERNATE
+/* V3, with less in the branches of tools. */
+#define MISTRAL_V3(check, tools, user, is_call, answer)                                   \
+    MISTRAL_SYSTEM                                                                        \
+    "{%- if not tools is defined %}\n    {%- set tools = none %}\n{%- endif %}\n{%- set " \
+    "user_messages = loop_messages | selectattr(\"role\", \"equalto\", \"user\") | list " \
+    "%}\n\n" check                                                                        \
+    "{%- endfor %}\n\n{{- bos_token }}\n{%- for message in loop_messages %}\n    {%- if " \
+    "message['role'] == 'user' %}\n        {%- if tools is not none and (message == "     \
+    "user_messages[-1]) %}\n            {{- \"[AVAILABLE_TOOLS][\" }}\n" tools            \
+    "            {%- endif %}\n" user "    {%- elif " is_call                             \
+    " %}\n        {%- for tool_call in message.tool_calls %}\n            {{- tool_call " \
+    "}}\n        {%- endfor %}\n    {%- elif message['role'] == 'assistant' %}\n        " \
+    "{{- " answer                                                                         \
+    " + eos_token}}\n    {%- elif message['role'] == 'tool_results' or message['role'] "  \
+    "== 'tool' %}\n        {{- message.content }}\n" MISTRAL_END
+#define MISTRAL_V7(system)                                                                    \
+    "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}"          \
+    "{{ '[INST] ' + message['content'] + '[/INST]' }}{% elif message['role'] == 'system' %}"  \
+    "{{ '" system "' + message['content'] + '[/SYSTEM_PROMPT]' }}"                            \
+    "{% elif message['role'] == 'assistant' %}{{ ' ' + message['content'] + eos_token }}"     \
+    "{% else %}{{ raise_exception('Only user, system and assistant roles are supported!') }}" \
+    "{% endif %}{% endfor %}"
+
 /* GLM-4's, with more in the branch of tools. */
 #define GLM(more)                                                                                 \
     "[gMASK]<sop>{%- if tools -%}\n<|system|>\n{%- for tool in tools %}{{ tool }}{%- endfor "     \
@@ -355,6 +415,34 @@ static void test_recognise(void)
         {GEMMA3("", "{{ '\n' }}"), SB_CHAT_UNKNOWN},
         {GEMMA3("{%- endif -%}{{ 'a' }}{%- if false -%}", ""), SB_CHAT_UNKNOWN},
         {GEMMA3("", "") "{{ eos_token }}", SB_CHAT_UNKNOWN},
+        {MISTRAL_V1("' ' + message['content']"), SPECBATCH_CHAT_MISTRAL_V1},
+        {MISTRAL_V1("message['content']"), SB_CHAT_UNKNOWN},
+        {MISTRAL_V3(MISTRAL_CHECK, "", MISTRAL_USER("loop.last", "[INST] ", "[/INST]"),
+                    MISTRAL_CALL, "' ' + message['content'] | trim"),
+         SPECBATCH_CHAT_MISTRAL_V3},
+        {MISTRAL_V3(MISTRAL_CHECK, "", MISTRAL_USER("loop.last", "[INST] ", "[/INST]"),
+                    MISTRAL_CALL, "' ' + message['content']"),
+         SB_CHAT_UNKNOWN},
+        {MISTRAL_V3(MISTRAL_CHECK, "", MISTRAL_USER("loop.first", "[INST] ", "[/INST]"),
+                    MISTRAL_CALL, "' ' + message['content'] | trim"),
+         SB_CHAT_UNKNOWN},
+        {MISTRAL_V3(MISTRAL_CHECK, "", MISTRAL_USER("loop.last", "[INST]", "[/INST]"),
+                    "(" MISTRAL_CALL ")", "message['content']"),
+         SPECBATCH_CHAT_MISTRAL_V3_TEKKEN},
+        {MISTRAL_V3(MISTRAL_CHECK, "{%- else %}No tools.",
+                    MISTRAL_USER("loop.last", "[INST]", "[/INST]"), "(" MISTRAL_CALL ")",
+                    "message['content']"),
+         SB_CHAT_UNKNOWN},
+        {MISTRAL_V3(MISTRAL_OLD_CHECK, "", MISTRAL_USER("loop.last", "[INST]", "[/INST]"),
+                    "message['role'] == 'tool_calls' or message.tool_calls is defined",
+                    "message['content']"),
+         SPECBATCH_CHAT_MISTRAL_V3_TEKKEN},
+        {MISTRAL_V3(MISTRAL_OLD_CHECK, "", MISTRAL_USER("loop.last", "[INST] ", "[/INST]"),
+                    "message['role'] == 'tool_calls' or message.tool_calls is defined",
+                    "\" \" + message['content']"),
+         SB_CHAT_UNKNOWN}, /* Mistral-Large-Instruct-2407's first: not stripped */
+        {MISTRAL_V7("[SYSTEM_PROMPT] "), SPECBATCH_CHAT_MISTRAL_V7},
+        {MISTRAL_V7("[SYSTEM_PROMPT]"), SB_CHAT_UNKNOWN},
         {GLM(""), SPECBATCH_CHAT_GLM4},
         {"{% set messages = messages[1:] %}" GLM(""), SB_CHAT_UNKNOWN},
         {GLM("") "{{ eos_token }}", SB_CHAT_UNKNOWN},

@@ -40,6 +40,14 @@ constants! {
         GEMMA2 = SPECBATCH_CHAT_GEMMA2,
         /// Gemma 3.
         GEMMA3 = SPECBATCH_CHAT_GEMMA3,
+        /// Mistral-7B-Instruct-v0.2.
+        MISTRAL_V1 = SPECBATCH_CHAT_MISTRAL_V1,
+        /// Mistral-7B-Instruct-v0.3 and Mistral-Large-Instruct-2407.
+        MISTRAL_V3 = SPECBATCH_CHAT_MISTRAL_V3,
+        /// Mistral-Nemo-Instruct-2407.
+        MISTRAL_V3_TEKKEN = SPECBATCH_CHAT_MISTRAL_V3_TEKKEN,
+        /// Mistral-Large-Instruct-2411.
+        MISTRAL_V7 = SPECBATCH_CHAT_MISTRAL_V7,
     }
 }
 
