@@ -279,7 +279,8 @@ static int read_arguments(struct chat *chat, int argc, char **argv)
         {"--system", "TEXT", EX_STRING, &chat->system, 0, 0, "the system message (none)"},
         {"--chat",
          "auto|raw|vicuna|qwen3|glm4|glmz1|llama3|chatml|qwen2|qwen2.5|"
-         "phi3|phi3.5|phi4|gemma2|gemma3|mistral-v1|mistral-v3|mistral-v3-tekken|mistral-v7",
+         "phi3|phi3.5|phi4|gemma2|gemma3|mistral-v1|mistral-v3|"
+         "mistral-v3-tekken|mistral-v7|phi4-mini",
          EX_CHOICE, &chat->format, 0, 0, "the chat format (auto: that of the target)"},
         {"--no-think", NULL, EX_SWITCH, &chat->no_think, 0, 0, "answers without reasoning"},
         {"--max-new", "N", EX_INT, &chat->max_new, 1, INT32_MAX,

@@ -515,13 +515,14 @@ enum {
     SPECBATCH_CHAT_QWEN2_5 = 9, /* the same with that of Qwen2.5-Instruct */
     SPECBATCH_CHAT_PHI3 = 10,   /* Phi-3 */
     SPECBATCH_CHAT_PHI3_5 = 11, /* Phi-3.5, which leaves out a system message without text */
-    SPECBATCH_CHAT_PHI4 = 12,   /* Phi-4; not Phi-4-mini, nor Phi-4-reasoning */
+    SPECBATCH_CHAT_PHI4 = 12,   /* Phi-4; not Phi-4-reasoning */
     SPECBATCH_CHAT_GEMMA2 = 13, /* Gemma and Gemma 2, which have no system message */
     SPECBATCH_CHAT_GEMMA3 = 14, /* Gemma 3, which puts it in front of the first question */
     SPECBATCH_CHAT_MISTRAL_V1 = 15,        /* Mistral-7B-Instruct-v0.2 */
     SPECBATCH_CHAT_MISTRAL_V3 = 16,        /* Mistral-7B-Instruct-v0.3 and Large-Instruct-2407 */
     SPECBATCH_CHAT_MISTRAL_V3_TEKKEN = 17, /* Mistral-Nemo-Instruct-2407 */
-    SPECBATCH_CHAT_MISTRAL_V7 = 18         /* Mistral-Large-Instruct-2411 */
+    SPECBATCH_CHAT_MISTRAL_V7 = 18,        /* Mistral-Large-Instruct-2411 */
+    SPECBATCH_CHAT_PHI4_MINI = 19          /* Phi-4-mini-instruct */
 };
 
 /* Formats are numbered from 0 to specbatch_chat_count() - 1. Thread: any. Since 0.2. */

@@ -13,7 +13,7 @@
 
 static void print_help(const struct ex_option *options, size_t n, const char *intro)
 {
-    char left[96];
+    char left[256]; /* the names of the chat formats are the longest */
     size_t i;
 
     printf("%s %s\n\n", ex_program, intro);

@@ -18,9 +18,9 @@
  * How far the lines are tested: the published templates of Llama 3, Qwen2.5, Qwen3,
  * Qwen3-Instruct-2507, Phi-3, Phi-3.5, Gemma 2 and Gemma 3 come with the Python package trl, and
  * test/text/compare_chat.py tries them only where that is installed. Those of ChatML, Qwen2, Phi-4,
- * Mistral, GLM-Z1 and Qwen3's first revision it has as copies written after the published ones,
- * with less of what they do with tools. For GLM-4-0414 no published template was found: its line
- * follows that of GLM-Z1-0414, without what concerns thinking.
+ * Phi-4-mini, Mistral, GLM-Z1 and Qwen3's first revision it has as copies written after the
+ * published ones, with less of what they do with tools. For GLM-4-0414 no published template was
+ * found: its line follows that of GLM-Z1-0414, without what concerns thinking.
  */
 #include <string.h>
 
@@ -243,6 +243,11 @@ static const struct known known[] = {
       "{%elifmessage['role']=='assistant'%}{{' '+message['content']+eos_token}}{%else%}"
       "{{raise_exception('Only user, system and assistant roles are supported!')}}"
       "{%endif%}{%endfor%}"}},
+    {SPECBATCH_CHAT_PHI4_MINI,
+     {"{%formessageinmessages%}"
+      "{%ifmessage['role']=='system'and'tools'inmessageandmessage['tools']isnotnone%}",
+      "{%else%}{{'<|'+message['role']+'|>'+message['content']+'<|end|>'}}{%endif%}{%endfor%}"
+      "{%ifadd_generation_prompt%}{{'<|assistant|>'}}{%else%}{{eos_token}}{%endif%}"}},
 };
 /* clang-format on */
 

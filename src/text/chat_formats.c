@@ -363,8 +363,8 @@ done:
 
 /* --------------------------------------------------------------------------------- phi */
 
-/* Phi-3 and Phi-3.5. Where the answer's mark is not wanted, their templates end in the tokenizer's
- * end-of-sequence token. */
+/* Phi-3 and Phi-3.5. Where the answer's mark is not wanted, their templates and Phi-4-mini's end in
+ * the tokenizer's end-of-sequence token. */
 static int32_t phi3_turns(const struct sb_chat *chat, int empty_system, struct sb_chat_text *out)
 {
     static const char *const marks[SB_ROLES] = {"<|system|>\n", "<|user|>\n", "<|assistant|>\n"};
@@ -402,6 +402,20 @@ static int32_t phi4(const struct sb_chat *chat, struct sb_chat_text *out)
         SB_TRY(add(out, "<|im_sep|>", content_of(&chat->turns[i]), "<|im_end|>"));
     }
     SB_TRY(add_answer_prompt(chat, out, "<|im_start|>assistant<|im_sep|>"));
+done:
+    return rc;
+}
+
+/* Phi-4-mini: Phi-3's marks, and no newlines. */
+static int32_t phi4_mini(const struct sb_chat *chat, struct sb_chat_text *out)
+{
+    static const char *const marks[SB_ROLES] = {"<|system|>", "<|user|>", "<|assistant|>"};
+    const int ends = chat->flags & SPECBATCH_CHAT_NO_ANSWER_PROMPT;
+    int32_t rc = SPECBATCH_OK;
+
+    for (size_t i = 0; i < chat->n; i++)
+        SB_TRY(add(out, marks[chat->turns[i].role], content_of(&chat->turns[i]), "<|end|>"));
+    SB_TRY(sb_chat_mark(out, ends ? "<|endoftext|>" : "<|assistant|>"));
 done:
     return rc;
 }
@@ -562,6 +576,7 @@ static const struct sb_chat_format formats[] = {
     [SPECBATCH_CHAT_MISTRAL_V3] = {"mistral-v3", mistral_v3, inst, 1},
     [SPECBATCH_CHAT_MISTRAL_V3_TEKKEN] = {"mistral-v3-tekken", mistral_v3_tekken, inst, 1},
     [SPECBATCH_CHAT_MISTRAL_V7] = {"mistral-v7", mistral_v7, inst, 1},
+    [SPECBATCH_CHAT_PHI4_MINI] = {"phi4-mini", phi4_mini, phi, 1},
 };
 
 int32_t sb_chat_count(void)

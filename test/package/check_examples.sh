@@ -645,6 +645,16 @@ for program in generate bench demo stream quantize ngram_table; do
     verdict "${program}_helps"
 done
 
+# The place of a word among those of --chat is the number of the format.
+sed -n '/<</d; s/^ *SPECBATCH_CHAT_\([A-Z0-9_]*\) = [0-9].*/\1/p' include/specbatch.h |
+    tr 'A-Z' 'a-z' >"$tmp/want"
+for program in generate chat; do
+    $B/examples/$program --help | sed -n 's/^  --chat *\([^ ]*\).*/\1/p' | tr '|.-' '\n__' |
+        diff "$tmp/want" -
+done >"$tmp/out"
+[ "$(wc -l <"$tmp/want")" -gt 2 ] || echo "no formats in the header" >>"$tmp/out"
+verdict programs_have_the_chat_formats_in_order
+
 # ------------------------------------------------------------------ the other programs
 
 # A checkpoint that was converted gives the results of its folder; in 4 bits it is a third of that.

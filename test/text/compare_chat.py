@@ -25,11 +25,12 @@ from compare_tokenizers import Library, any_text
 
 # After https://huggingface.co/teknium/OpenHermes-2.5-Mistral-7B (chatml),
 # https://huggingface.co/microsoft/phi-4, https://huggingface.co/Qwen/Qwen3-8B (April 2025),
-# https://huggingface.co/Qwen/Qwen2-7B-Instruct, https://huggingface.co/zai-org/GLM-Z1-9B-0414 and
-# those of Mistral-7B-Instruct-v0.2, Mistral-Large-Instruct-2407 and -2411 and
-# Mistral-Nemo-Instruct-2407 that https://github.com/ggml-org/llama.cpp has
-# (tests/test-chat-template.cpp); the first one of Nemo is in
-# https://github.com/huggingface/huggingface.js (packages/jinja/test/e2e.test.js).
+# https://huggingface.co/Qwen/Qwen2-7B-Instruct, https://huggingface.co/zai-org/GLM-Z1-9B-0414,
+# https://huggingface.co/microsoft/Phi-4-mini-instruct (as it is in guidance/chat.py of
+# https://github.com/guidance-ai/guidance), and those of Mistral-7B-Instruct-v0.2,
+# Mistral-Large-Instruct-2407 and -2411 and Mistral-Nemo-Instruct-2407 that
+# https://github.com/ggml-org/llama.cpp has (tests/test-chat-template.cpp); the first one of Nemo is
+# in https://github.com/huggingface/huggingface.js (packages/jinja/test/e2e.test.js).
 # glm4 is glmz1 without thinking: no published template of GLM-4-0414 was found.
 TURN = "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"
 ANSWER = "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
@@ -151,6 +152,11 @@ OWN_TEMPLATES = {
             ("if", "system"), ("elif", "user"), ("elif", "assistant"))) +
             "{% endif %}{% endfor %}"
             "{% if add_generation_prompt %}{{ '<|im_start|>assistant<|im_sep|>' }}{% endif %}",
+    "phi4-mini": EACH + "{% if message['role'] == 'system' and 'tools' in message and "
+                 "message['tools'] is not none %}{{ message['tools'] }}{% else %}"
+                 "{{ '<|' + message['role'] + '|>' + message['content'] + '<|end|>' }}"
+                 "{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}"
+                 "{% else %}{{ eos_token }}{% endif %}",
     "glm4": GLM.replace("VISIBLE", "").replace("TEXT", "content").replace("PROMPT", ""),
     "glmz1": GLM.replace("VISIBLE", VISIBLE).replace("TEXT", "visible").replace(
         "PROMPT", "\n<think>"),
@@ -164,12 +170,14 @@ EXPECTED = {
     "gemma.jinja": "gemma2", "gemma3.jinja": "gemma3", "gemma_training.jinja": "unknown",
     "gemma3_training.jinja": "unknown", "gemma4.jinja": "unknown", "mistral-v1": "mistral-v1",
     "mistral-v3": "mistral-v3", "mistral-v3-tekken": "mistral-v3-tekken",
-    "mistral-v3-tekken, first": "mistral-v3-tekken", "mistral-v7": "mistral-v7"}
+    "mistral-v3-tekken, first": "mistral-v3-tekken", "mistral-v7": "mistral-v7",
+    "phi4-mini": "phi4-mini"}
 # Formats that refuse most conversations in which the roles do not take turns.
 TAKE_TURNS = ("gemma2", "gemma3", "mistral-v1", "mistral-v3", "mistral-v3-tekken")
 # The tokens that the templates call bos_token and eos_token.
 ENDS = {"llama3": ("<|begin_of_text|>", None), "phi3": (None, "<|endoftext|>"),
-        "phi3.5": (None, "<|endoftext|>"), "gemma2": ("<bos>", None), "gemma3": ("<bos>", None)}
+        "phi3.5": (None, "<|endoftext|>"), "phi4-mini": (None, "<|endoftext|>"),
+        "gemma2": ("<bos>", None), "gemma3": ("<bos>", None)}
 MISTRAL = ("mistral-v1", "mistral-v3", "mistral-v3-tekken", "mistral-v7")
 ENDS.update((name, ("<s>", "</s>")) for name in MISTRAL)
 NO_THINK, NO_PROMPT = 1, 2
@@ -178,7 +186,7 @@ MARKS = {
         "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"],
     "glm4": ["[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"]}
 MARKS["glmz1"] = MARKS["glm4"]
-MARKS["phi3"] = MARKS["phi3.5"] = [
+MARKS["phi3"] = MARKS["phi3.5"] = MARKS["phi4-mini"] = [
     "<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "<|endoftext|>"]
 MARKS["phi4"] = ["<|im_start|>", "<|im_sep|>", "<|im_end|>"]
 MARKS["gemma2"] = MARKS["gemma3"] = ["<bos>", "<start_of_turn>", "<end_of_turn>"]
@@ -405,7 +413,7 @@ def main():
     for root in options.folders + ["build"]:
         for folder, names in (
                 ("qwen", ("qwen3", "chatml", "qwen2", "qwen2.5", "phi4", "gemma3",
-                          "mistral-v3-tekken")),
+                          "mistral-v3-tekken", "phi4-mini")),
                 ("glm", ("glm4", "glmz1", "llama3")),
                 ("phi3", ("vicuna", "phi3", "phi3.5", "gemma2", "mistral-v1", "mistral-v3",
                           "mistral-v7")),

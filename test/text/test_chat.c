@@ -1,9 +1,9 @@
 /*
  * Conversations as text. The expected strings are written out by hand from the models' published
  * templates: FastChat's vicuna_v1.1, the Jinja templates of Qwen2, Qwen2.5, Qwen3, Llama 3, Phi-3,
- * Phi-3.5, Phi-4, Gemma 2, Gemma 3, Mistral (V1, V3, V7) and GLM-Z1-0414 (chat_template.jinja of
- * https://huggingface.co/zai-org/GLM-Z1-9B-0414). Those of GLM-4-0414, whose template was not
- * found, are GLM-Z1-0414's without thinking.
+ * Phi-3.5, Phi-4, Phi-4-mini, Gemma 2, Gemma 3, Mistral (V1, V3, V7) and GLM-Z1-0414
+ * (chat_template.jinja of https://huggingface.co/zai-org/GLM-Z1-9B-0414). Those of GLM-4-0414,
+ * whose template was not found, are GLM-Z1-0414's without thinking.
  */
 #include "sbtest.h"
 #include "specbatch.h"
@@ -203,6 +203,16 @@ static void test_phi4(void)
     check_flags(SPECBATCH_CHAT_PHI4, SPECBATCH_CHAT_NO_ANSWER_PROMPT, talk, 2,
                 "<|im_start|>user<|im_sep|>One?<|im_end|>"
                 "<|im_start|>assistant<|im_sep|>1.<|im_end|>");
+}
+
+static void test_phi4_mini(void)
+{
+    static const specbatch_message silent[] = {ONE("system", ""), ONE("user", " Hi!\n")};
+
+    check(SPECBATCH_CHAT_PHI4_MINI, silent, 2,
+          "<|system|><|end|><|user|> Hi!\n<|end|><|assistant|>");
+    check_flags(SPECBATCH_CHAT_PHI4_MINI, SPECBATCH_CHAT_NO_ANSWER_PROMPT, talk, 2,
+                "<|user|>One?<|end|><|assistant|>1.<|end|><|endoftext|>");
 }
 
 /* Contents lose the blanks at their ends, and Gemma 3's system message does not. */
@@ -443,6 +453,7 @@ RUN(test_chatml);
 RUN(test_qwen2);
 RUN(test_phi3);
 RUN(test_phi4);
+RUN(test_phi4_mini);
 RUN(test_gemma);
 RUN(test_gemma_refuses);
 RUN(test_mistral);

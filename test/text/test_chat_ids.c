@@ -274,6 +274,13 @@ static void test_begin_of_sequence(void)
                                                "{% if add_generation_prompt %}{{ "       \
                                                "'<|im_start|>assistant<|im_sep|>' }}{% endif %}"
 
+/* Phi-4-mini's, with less in the branch of tools. */
+#define PHI4_MINI(end)                                                                       \
+    "{% for message in messages %}{% if message['role'] == 'system' and 'tools' in message " \
+    "and message['tools'] is not none %}{{ message['tools'] }}{% else %}{{ '<|' + "          \
+    "message['role'] + '|>' + message['content'] + '" end "' }}{% endif %}{% endfor %}"      \
+    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% else %}{{ eos_token }}{% endif %}"
+
 #define ALTERNATE                                                                 \
     "(message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception(" \
     "'Conversation roles must alternate user/assistant/user/assistant/...') }}"
@@ -379,87 +386,89 @@ static void test_begin_of_sequence(void)
     "{%- elif role == 'observation' %}\n<|observation|>\n{{ content }}{%- endif %}"               \
     "{%- endfor %}\n{% if add_generation_prompt %}<|assistant|>{% endif %}"
 
+static const struct {
+    const char *jinja;
+    int32_t format;
+} templates[] = {
+    {TURNS("\n"), SPECBATCH_CHAT_CHATML},
+    {"{#- ChatML -#}" TURNS("\\n"), SPECBATCH_CHAT_CHATML},
+    {"{{ bos_token }}" TURNS("\n"), SB_CHAT_UNKNOWN},
+    {"{% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}"
+     "{% endif %}" TURNS("\n") "\n",
+     SPECBATCH_CHAT_CHATML},
+    {"Hello! " TURNS("\n"), SB_CHAT_UNKNOWN},
+    {TURNS("\n") " Bye!", SB_CHAT_UNKNOWN},
+    {TURNS(" \n"), SB_CHAT_UNKNOWN},
+    {TURNS(""), SB_CHAT_UNKNOWN},
+    {HEADER("<|eot_id|>") "{% if add_generation_prompt %}" HEADER_ANSWER "{% endif %}",
+     SPECBATCH_CHAT_LLAMA3},
+    {HEADER("<|eot_id|>") HEADER_ANSWER, SPECBATCH_CHAT_LLAMA3},
+    {HEADER("<|end_of_text|>") HEADER_ANSWER, SB_CHAT_UNKNOWN},
+    {"{% set date_string = '26 Jul 2024' %}" HEADER("<|eot_id|>") HEADER_ANSWER, SB_CHAT_UNKNOWN},
+    {PHI3("message['role'] == 'system'"), SPECBATCH_CHAT_PHI3},
+    {PHI3("message['role'] == 'system' and message['content']"), SPECBATCH_CHAT_PHI3_5},
+    {PHI3("message['role'] == 'system' and tools"), SB_CHAT_UNKNOWN},
+    {"{{ bos_token }}" PHI3("message['role'] == 'system'"), SB_CHAT_UNKNOWN},
+    {PHI4("'<|im_end|>'"), SPECBATCH_CHAT_PHI4},
+    {PHI4("'<|im_end|>\n'"), SB_CHAT_UNKNOWN},
+    {PHI4_MINI("<|end|>"), SPECBATCH_CHAT_PHI4_MINI},
+    {PHI4_MINI("<|end|>\n"), SB_CHAT_UNKNOWN},
+    {GEMMA2(" | trim"), SPECBATCH_CHAT_GEMMA2},
+    {GEMMA2(""), SB_CHAT_UNKNOWN},
+    {"{% set role = 'user' %}" GEMMA2(" | trim"), SB_CHAT_UNKNOWN},
+    {GEMMA3("{%- for item in message['content'] -%}{{ item }}{%- endfor -%}", ""),
+     SPECBATCH_CHAT_GEMMA3},
+    {GEMMA3("", "{{ '\n' }}"), SB_CHAT_UNKNOWN},
+    {GEMMA3("{%- endif -%}{{ 'a' }}{%- if false -%}", ""), SB_CHAT_UNKNOWN},
+    {GEMMA3("", "") "{{ eos_token }}", SB_CHAT_UNKNOWN},
+    {MISTRAL_V1("' ' + message['content']"), SPECBATCH_CHAT_MISTRAL_V1},
+    {MISTRAL_V1("message['content']"), SB_CHAT_UNKNOWN},
+    {MISTRAL_V3(MISTRAL_CHECK, "", MISTRAL_USER("loop.last", "[INST] ", "[/INST]"), MISTRAL_CALL,
+                "' ' + message['content'] | trim"),
+     SPECBATCH_CHAT_MISTRAL_V3},
+    {MISTRAL_V3(MISTRAL_CHECK, "", MISTRAL_USER("loop.last", "[INST] ", "[/INST]"), MISTRAL_CALL,
+                "' ' + message['content']"),
+     SB_CHAT_UNKNOWN},
+    {MISTRAL_V3(MISTRAL_CHECK, "", MISTRAL_USER("loop.first", "[INST] ", "[/INST]"), MISTRAL_CALL,
+                "' ' + message['content'] | trim"),
+     SB_CHAT_UNKNOWN},
+    {MISTRAL_V3(MISTRAL_CHECK, "", MISTRAL_USER("loop.last", "[INST]", "[/INST]"),
+                "(" MISTRAL_CALL ")", "message['content']"),
+     SPECBATCH_CHAT_MISTRAL_V3_TEKKEN},
+    {MISTRAL_V3(MISTRAL_CHECK, "{%- else %}No tools.",
+                MISTRAL_USER("loop.last", "[INST]", "[/INST]"), "(" MISTRAL_CALL ")",
+                "message['content']"),
+     SB_CHAT_UNKNOWN},
+    {MISTRAL_V3(MISTRAL_OLD_CHECK, "", MISTRAL_USER("loop.last", "[INST]", "[/INST]"),
+                "message['role'] == 'tool_calls' or message.tool_calls is defined",
+                "message['content']"),
+     SPECBATCH_CHAT_MISTRAL_V3_TEKKEN},
+    {MISTRAL_V3(MISTRAL_OLD_CHECK, "", MISTRAL_USER("loop.last", "[INST] ", "[/INST]"),
+                "message['role'] == 'tool_calls' or message.tool_calls is defined",
+                "\" \" + message['content']"),
+     SB_CHAT_UNKNOWN}, /* Mistral-Large-Instruct-2407's first: not stripped */
+    {MISTRAL_V7("[SYSTEM_PROMPT] "), SPECBATCH_CHAT_MISTRAL_V7},
+    {MISTRAL_V7("[SYSTEM_PROMPT]"), SB_CHAT_UNKNOWN},
+    {GLM(""), SPECBATCH_CHAT_GLM4},
+    {"{% set messages = messages[1:] %}" GLM(""), SB_CHAT_UNKNOWN},
+    {GLM("") "{{ eos_token }}", SB_CHAT_UNKNOWN},
+    {GLM("{%- endif %}{{ bos_token }}{%- if tools -%}"), SB_CHAT_UNKNOWN},
+    {GLM("{%- else %}No tools."), SB_CHAT_UNKNOWN},
+    {GLM("{%- if x %}{%- else %}{%- endif %}"), SPECBATCH_CHAT_GLM4},
+    {"", SB_CHAT_UNKNOWN},
+    {"{#", SB_CHAT_UNKNOWN},
+    {"{{ 'a", SB_CHAT_UNKNOWN},
+    {"{{ 'a\\", SB_CHAT_UNKNOWN},
+    {"{%-", SB_CHAT_UNKNOWN},
+};
+
 static void test_recognise(void)
 {
-    static const struct {
-        const char *jinja;
-        int32_t format;
-    } cases[] = {
-        {TURNS("\n"), SPECBATCH_CHAT_CHATML},
-        {"{#- ChatML -#}" TURNS("\\n"), SPECBATCH_CHAT_CHATML},
-        {"{{ bos_token }}" TURNS("\n"), SB_CHAT_UNKNOWN},
-        {"{% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}"
-         "{% endif %}" TURNS("\n") "\n",
-         SPECBATCH_CHAT_CHATML},
-        {"Hello! " TURNS("\n"), SB_CHAT_UNKNOWN},
-        {TURNS("\n") " Bye!", SB_CHAT_UNKNOWN},
-        {TURNS(" \n"), SB_CHAT_UNKNOWN},
-        {TURNS(""), SB_CHAT_UNKNOWN},
-        {HEADER("<|eot_id|>") "{% if add_generation_prompt %}" HEADER_ANSWER "{% endif %}",
-         SPECBATCH_CHAT_LLAMA3},
-        {HEADER("<|eot_id|>") HEADER_ANSWER, SPECBATCH_CHAT_LLAMA3},
-        {HEADER("<|end_of_text|>") HEADER_ANSWER, SB_CHAT_UNKNOWN},
-        {"{% set date_string = '26 Jul 2024' %}" HEADER("<|eot_id|>") HEADER_ANSWER,
-         SB_CHAT_UNKNOWN},
-        {PHI3("message['role'] == 'system'"), SPECBATCH_CHAT_PHI3},
-        {PHI3("message['role'] == 'system' and message['content']"), SPECBATCH_CHAT_PHI3_5},
-        {PHI3("message['role'] == 'system' and tools"), SB_CHAT_UNKNOWN},
-        {"{{ bos_token }}" PHI3("message['role'] == 'system'"), SB_CHAT_UNKNOWN},
-        {PHI4("'<|im_end|>'"), SPECBATCH_CHAT_PHI4},
-        {PHI4("'<|im_end|>\n'"), SB_CHAT_UNKNOWN},
-        {GEMMA2(" | trim"), SPECBATCH_CHAT_GEMMA2},
-        {GEMMA2(""), SB_CHAT_UNKNOWN},
-        {"{% set role = 'user' %}" GEMMA2(" | trim"), SB_CHAT_UNKNOWN},
-        {GEMMA3("{%- for item in message['content'] -%}{{ item }}{%- endfor -%}", ""),
-         SPECBATCH_CHAT_GEMMA3},
-        {GEMMA3("", "{{ '\n' }}"), SB_CHAT_UNKNOWN},
-        {GEMMA3("{%- endif -%}{{ 'a' }}{%- if false -%}", ""), SB_CHAT_UNKNOWN},
-        {GEMMA3("", "") "{{ eos_token }}", SB_CHAT_UNKNOWN},
-        {MISTRAL_V1("' ' + message['content']"), SPECBATCH_CHAT_MISTRAL_V1},
-        {MISTRAL_V1("message['content']"), SB_CHAT_UNKNOWN},
-        {MISTRAL_V3(MISTRAL_CHECK, "", MISTRAL_USER("loop.last", "[INST] ", "[/INST]"),
-                    MISTRAL_CALL, "' ' + message['content'] | trim"),
-         SPECBATCH_CHAT_MISTRAL_V3},
-        {MISTRAL_V3(MISTRAL_CHECK, "", MISTRAL_USER("loop.last", "[INST] ", "[/INST]"),
-                    MISTRAL_CALL, "' ' + message['content']"),
-         SB_CHAT_UNKNOWN},
-        {MISTRAL_V3(MISTRAL_CHECK, "", MISTRAL_USER("loop.first", "[INST] ", "[/INST]"),
-                    MISTRAL_CALL, "' ' + message['content'] | trim"),
-         SB_CHAT_UNKNOWN},
-        {MISTRAL_V3(MISTRAL_CHECK, "", MISTRAL_USER("loop.last", "[INST]", "[/INST]"),
-                    "(" MISTRAL_CALL ")", "message['content']"),
-         SPECBATCH_CHAT_MISTRAL_V3_TEKKEN},
-        {MISTRAL_V3(MISTRAL_CHECK, "{%- else %}No tools.",
-                    MISTRAL_USER("loop.last", "[INST]", "[/INST]"), "(" MISTRAL_CALL ")",
-                    "message['content']"),
-         SB_CHAT_UNKNOWN},
-        {MISTRAL_V3(MISTRAL_OLD_CHECK, "", MISTRAL_USER("loop.last", "[INST]", "[/INST]"),
-                    "message['role'] == 'tool_calls' or message.tool_calls is defined",
-                    "message['content']"),
-         SPECBATCH_CHAT_MISTRAL_V3_TEKKEN},
-        {MISTRAL_V3(MISTRAL_OLD_CHECK, "", MISTRAL_USER("loop.last", "[INST] ", "[/INST]"),
-                    "message['role'] == 'tool_calls' or message.tool_calls is defined",
-                    "\" \" + message['content']"),
-         SB_CHAT_UNKNOWN}, /* Mistral-Large-Instruct-2407's first: not stripped */
-        {MISTRAL_V7("[SYSTEM_PROMPT] "), SPECBATCH_CHAT_MISTRAL_V7},
-        {MISTRAL_V7("[SYSTEM_PROMPT]"), SB_CHAT_UNKNOWN},
-        {GLM(""), SPECBATCH_CHAT_GLM4},
-        {"{% set messages = messages[1:] %}" GLM(""), SB_CHAT_UNKNOWN},
-        {GLM("") "{{ eos_token }}", SB_CHAT_UNKNOWN},
-        {GLM("{%- endif %}{{ bos_token }}{%- if tools -%}"), SB_CHAT_UNKNOWN},
-        {GLM("{%- else %}No tools."), SB_CHAT_UNKNOWN},
-        {GLM("{%- if x %}{%- else %}{%- endif %}"), SPECBATCH_CHAT_GLM4},
-        {"", SB_CHAT_UNKNOWN},
-        {"{#", SB_CHAT_UNKNOWN},
-        {"{{ 'a", SB_CHAT_UNKNOWN},
-        {"{{ 'a\\", SB_CHAT_UNKNOWN},
-        {"{%-", SB_CHAT_UNKNOWN},
-    };
-
-    for (size_t i = 0; i < COUNT(cases); i++) {
+    for (size_t i = 0; i < COUNT(templates); i++) {
         int32_t format = 0;
-        CHECK_OK(sb_chat_recognise(&format, &test_mem, cases[i].jinja, strlen(cases[i].jinja)));
-        CHECK_INT(format, cases[i].format);
+        CHECK_OK(
+            sb_chat_recognise(&format, &test_mem, templates[i].jinja, strlen(templates[i].jinja)));
+        CHECK_INT(format, templates[i].format);
     }
 }
 

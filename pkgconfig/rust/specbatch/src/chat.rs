@@ -48,6 +48,8 @@ constants! {
         MISTRAL_V3_TEKKEN = SPECBATCH_CHAT_MISTRAL_V3_TEKKEN,
         /// Mistral-Large-Instruct-2411.
         MISTRAL_V7 = SPECBATCH_CHAT_MISTRAL_V7,
+        /// Phi-4-mini.
+        PHI4_MINI = SPECBATCH_CHAT_PHI4_MINI,
     }
 }
 
