@@ -286,21 +286,48 @@ static size_t comment_length(const char *text, size_t n)
     return at < n ? at : n;
 }
 
+/* What a minus takes away: blanks at the end of `out`, but for its first `keep` bytes, which are
+ * before a comment. */
+static void drop_blanks(struct sb_bytes *out, size_t keep)
+{
+    while (out->n > keep && is_jinja_blank(out->data[out->n - 1]))
+        out->n--;
+}
+
+static size_t count_blanks(const char *text, size_t at, size_t n)
+{
+    const size_t begin = at;
+
+    while (at < n && is_jinja_blank(text[at]))
+        at++;
+    return at - begin;
+}
+
+/* Leaves a comment out, and the blanks that its minus signs take away. Returns how many bytes of
+ * the text that was. */
+static size_t skip_comment(const char *text, size_t at, size_t n, struct sb_bytes *out,
+                           size_t *keep)
+{
+    const size_t length = comment_length(text + at, n - at);
+
+    if (length > 2 && text[at + 2] == '-')
+        drop_blanks(out, *keep);
+    *keep = out->n;
+    return length +
+           (length > 5 && text[at + length - 3] == '-' ? count_blanks(text, at + length, n) : 0);
+}
+
 /* Appends what opens or closes a part that Jinja runs: {{ {% }} %}. A minus inside it takes the
  * blanks outside away. Returns how many bytes of the text that was. */
 static size_t spell_delimiter(const char *text, size_t at, size_t n, struct sb_bytes *out,
-                              int32_t *rc)
+                              size_t keep, int32_t *rc)
 {
-    size_t length = 2;
+    const int opens = text[at] == '{';
 
-    if (text[at] == '{' && at + 2 < n && text[at + 2] == '-')
-        while (out->n > 0 && is_jinja_blank(out->data[out->n - 1]))
-            out->n--;
-    if (text[at] != '{' && text[at - 1] == '-')
-        while (at + length < n && is_jinja_blank(text[at + length]))
-            length++;
+    if (opens && at + 2 < n && text[at + 2] == '-')
+        drop_blanks(out, keep);
     *rc = sb_bytes_add(out, text + at, 2);
-    return length;
+    return 2 + (!opens && text[at - 1] == '-' ? count_blanks(text, at + 2, n) : 0);
 }
 
 /* Appends a template in the spelling of the list. */
@@ -308,17 +335,17 @@ static int32_t spell(const char *text, size_t n, struct sb_bytes *out)
 {
     int32_t rc = SPECBATCH_OK;
     int inside = 0; /* in {{ }} or {% %} */
-    size_t at = 0;
+    size_t at = 0, keep = 0;
 
     while (at < n && rc == SPECBATCH_OK) {
         const char c = text[at], next = at + 1 < n ? text[at + 1] : '\0';
         if (!inside && c == '{' && next == '#') {
-            at += comment_length(text + at, n - at);
+            at += skip_comment(text, at, n, out, &keep);
         } else if (inside && (c == '\'' || c == '"')) {
             at += spell_string(text + at, n - at, out, &rc);
         } else if (inside ? (c == '}' || c == '%') && next == '}'
                           : c == '{' && (next == '{' || next == '%')) {
-            at += spell_delimiter(text, at, n, out, &rc);
+            at += spell_delimiter(text, at, n, out, keep, &rc);
             inside = !inside;
         } else {
             if (!inside || !is_jinja_blank(c))

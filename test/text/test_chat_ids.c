@@ -392,6 +392,9 @@ static const struct {
 } templates[] = {
     {TURNS("\n"), SPECBATCH_CHAT_CHATML},
     {"{#- ChatML -#}" TURNS("\\n"), SPECBATCH_CHAT_CHATML},
+    {"\n{#- ChatML #}\n{#--#}" TURNS("\n"), SPECBATCH_CHAT_CHATML},
+    {"\n{# ChatML #}{#- -#}\n" TURNS("\n"), SB_CHAT_UNKNOWN},
+    {"{#- ChatML #}\n" TURNS("\n"), SB_CHAT_UNKNOWN},
     {"{{ bos_token }}" TURNS("\n"), SB_CHAT_UNKNOWN},
     {"{% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}"
      "{% endif %}" TURNS("\n") "\n",
