@@ -73,6 +73,8 @@ enum sb_fault {
     SB_FAULT_PRIORITY_ALONE = 1 << 27,
     /* In the order of blocks a query attends to keys of its tile that lie behind it. */
     SB_FAULT_TILE_SEEN_WHOLE = 1 << 28,
+    /* In the order of blocks all queries of a tile have the window of the first. */
+    SB_FAULT_WINDOW_OF_FIRST = 1 << 29,
 };
 extern unsigned sb_fault_now; /* the set of faults in force */
 #define SB_FAULT(name) ((sb_fault_now & SB_FAULT_##name) != 0)

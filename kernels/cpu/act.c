@@ -1,21 +1,40 @@
-/* SwiGLU, element by element. Lanes do not mix, so the work may be cut anywhere. */
+/* Gated MLPs: what a gate goes through, times up, element by element. Lanes do not mix, so the work
+ * may be cut anywhere. */
 #include "level.h"
 #include "math.h"
 
-/* silu(gate) * up, with silu(x) = x / (1 + e^-x). For very negative x, e^-x is infinite, and the
- * quotient is -0 and not NaN. */
-V_INLINE v16 gated(v16 gate, v16 up)
+/* What GELU takes to the power of e: sqrt(8 / pi) (x + 0.044715 x^3). */
+V_INLINE v16 gelu_exponent(v16 x)
 {
-    v16 e = v_exp(v_sub(v_set1(0.0f), gate));
+    const v16 first = v_set1(SB_GELU_FIRST), third = v_set1(SB_GELU_THIRD);
+    return v_mul(x, v_fma(v_mul(x, x), third, first));
+}
+
+/* gate / (1 + e^-u) * up, with u = gate for silu. Where u is very negative, e^-u is infinite, and
+ * the quotient is -0 and not NaN. */
+V_INLINE v16 gated(v16 gate, v16 up, const enum sb_gate kind)
+{
+    v16 u = kind == SB_GATE_GELU ? gelu_exponent(gate) : gate;
+    v16 e = v_exp(v_sub(v_set1(0.0f), u));
     return v_mul(v_div(gate, v_add(v_set1(1.0f), e)), up);
 }
 
-/* y, gate, up [n] */
-void SB_LEVEL(swiglu)(float *y, const float *gate, const float *up, int64_t n)
+static inline __attribute__((always_inline)) void gate_all(float *y, const float *gate,
+                                                           const float *up, int64_t n,
+                                                           const enum sb_gate kind)
 {
     int64_t i;
     for (i = 0; i + V16 <= n; i += V16)
-        v_store(y + i, gated(v_load(gate + i), v_load(up + i)));
+        v_store(y + i, gated(v_load(gate + i), v_load(up + i), kind));
     if (i < n)
-        v_store_n(y + i, gated(v_load_n(gate + i, n - i), v_load_n(up + i, n - i)), n - i);
+        v_store_n(y + i, gated(v_load_n(gate + i, n - i), v_load_n(up + i, n - i), kind), n - i);
+}
+
+/* y, gate, up [n] */
+void SB_LEVEL(gate)(float *y, const float *gate, const float *up, int64_t n, enum sb_gate kind)
+{
+    if (kind == SB_GATE_GELU)
+        gate_all(y, gate, up, n, SB_GATE_GELU);
+    else
+        gate_all(y, gate, up, n, SB_GATE_SILU);
 }

@@ -8,12 +8,11 @@
  * is that of the class: inputs become one bf16 or three (inputs.c), sums are in blocks of 32.
  *
  *     for each tile t = 0 .. p / 64, ascending, with keys j = 64 t .. min(64 t + 63, p)
- *         s[j] = scale * product(q, k[j])    over the elements of a head
- *         m'   = max(m, max s)               c = e^(m - m')
- *         w[j] = e^(s[j] - m')               l = l c + sum w, in 16 lanes, then v_hsum
- *         y[d] = fma(y[d], c, product(w, v[.][d]))    over the 64 keys of the tile, where w is 0
- *                                                     from p + 1 on
- *     y = y / l
+ *                                        (of a layer with a window, only tiles that have some of
+ * it) s[j] = scale * product(q, k[j])    over the elements of a head m'   = max(m, max s) c = e^(m
+ * - m') w[j] = e^(s[j] - m')               l = l c + sum w, in 16 lanes, then v_hsum y[d] =
+ * fma(y[d], c, product(w, v[.][d]))    over the 64 keys of the tile, where w is 0 from p + 1 on and
+ * before the window y = y / l
  *
  * So a tile of keys is a panel of 64 columns, a tile of values is a panel of 64 steps for each 64
  * elements of a head, and gemm multiplies by them like by any weight. It packs a tile for all the
@@ -23,10 +22,11 @@
  *     cache    keys [64][head_dim]    -> panel [head_dim steps][64 columns]      pack
  *     cache    values [64][head_dim]  -> panels [64 steps][64 columns]           pack_values
  *
- * Nothing of a query depends on the others. Scores of keys behind its position are dropped. Values
- * there are multiplied by +0. If they are finite, that can only change the sign of a chain that is
- * zero, and no sum notices: a sum begins at +0 and cannot become -0 by adding zeros. If they are
- * not, the queries that see fewer keys have products of their own, in which those values are 0 too.
+ * Nothing of a query depends on the others. Scores of keys behind its position, or before its
+ * window, are dropped. Values there are multiplied by +0. If they are finite, that can only change
+ * the sign of a chain that is zero, and no sum notices: a sum begins at +0 and cannot become -0 by
+ * adding zeros. If they are not, queries that see other keys have products of their own, in which
+ * the values of keys that they do not see are 0 too.
  *
  * Rejected: scores of one query by multiply-adds along the head, without packing. Its sums would
  * be in another order than those of many queries.
@@ -43,6 +43,7 @@ _Static_assert(KEYS == SB_PANEL && KEYS % SB_BLOCK == 0, "a tile of keys is a pa
 struct queries {
     const struct sb_cpu_attend *args;
     int32_t n;
+    int64_t reach;        /* positions that a query sees at most */
     int64_t n_next;       /* keys of the next tile */
     float *y[QUERIES];    /* [head_dim], divided by the sum only at the end */
     int64_t pos[QUERIES]; /* ascending */
@@ -110,10 +111,14 @@ static int64_t keys_from(int64_t end, int64_t first_key)
     return n > KEYS ? KEYS : n > 0 ? n : 0;
 }
 
-/* How many keys of the tile query i may attend to. */
-static int64_t keys_seen(const struct queries *qs, int32_t i, int64_t first_key)
+/* The keys of the tile that query i may attend to. */
+static struct seen keys_seen(const struct queries *qs, int32_t i, int64_t first_key)
 {
-    return keys_from(qs->pos[i] + 1, first_key);
+    struct seen keys = seen_of(qs->pos[i], qs->reach, first_key);
+
+    if (SB_FAULT(WINDOW_OF_FIRST))
+        keys.from = seen_of(qs->pos[0], qs->reach, first_key).from;
+    return keys;
 }
 
 /* Fetches keys or values [first, last) of the tile behind the one that begins here, if it has
@@ -140,23 +145,24 @@ static void pack_keys(const struct queries *qs, const uint16_t *keys, int64_t n)
     }
 }
 
-/* Makes the weights of the tile's n keys. Returns the first query that sees any. */
-static int32_t weigh_keys(struct queries *qs, int64_t first_key, const uint16_t *keys, int64_t n)
+/* Makes the weights of the tile's n keys for the queries that see some. */
+static void weigh_keys(struct queries *qs, struct seers who, int64_t first_key,
+                       const uint16_t *keys, int64_t n)
 {
     const int32_t head_dim = qs->args->attention->head_dim;
-    int32_t first = 0;
 
     pack_keys(qs, keys, n);
     multiply(qs, qs->weights, qs->q, head_dim, KEYS);
-    while (keys_seen(qs, first, first_key) == 0)
-        first++;
-    memset(qs->weights, 0, (size_t)first * KEYS * sizeof *qs->weights);
-    for (int32_t i = first; i < qs->n; i++)
-        weigh_tile(&qs->softmax, i, qs->weights + i * KEYS, qs->args->attention->scale,
-                   SB_FAULT(TILE_SEEN_WHOLE) ? n : keys_seen(qs, i, first_key));
-    carry_sums(&qs->softmax, first, qs->n);
+    memset(qs->weights, 0, (size_t)who.first * KEYS * sizeof *qs->weights);
+    memset(qs->weights + who.end * KEYS, 0, (size_t)(qs->n - who.end) * KEYS * sizeof *qs->weights);
+    for (int32_t i = who.first; i < who.end; i++) {
+        struct seen keys_of_i = keys_seen(qs, i, first_key);
+        if (SB_FAULT(TILE_SEEN_WHOLE))
+            keys_of_i.end = n;
+        weigh_tile(&qs->softmax, i, qs->weights + i * KEYS, qs->args->attention->scale, keys_of_i);
+    }
+    carry_sums(&qs->softmax, who);
     make_inputs(qs, qs->w, qs->weights, KEYS);
-    return first;
 }
 
 /* A line of a panel: `columns` elements of two rows, in the lower and the upper halves of words. */
@@ -171,8 +177,10 @@ static void put_two_rows(uint32_t *line, const uint16_t *low, const uint16_t *hi
         line[c] = (uint32_t)high[c] << 16 | low[c];
 }
 
-/* Packs the first n of a tile's values, with zeros behind them: a value is a step. */
-static void pack_values(const struct queries *qs, const uint16_t *values, int64_t n)
+static int is_seen(struct seen keys, int64_t key) { return key >= keys.from && key < keys.end; }
+
+/* Packs these of a tile's values, with zeros for the others: a value is a step. */
+static void pack_values(const struct queries *qs, const uint16_t *values, struct seen keys)
 {
     static const uint16_t zeros[SB_PANEL];
     const int64_t head_dim = qs->args->attention->head_dim;
@@ -185,8 +193,8 @@ static void pack_values(const struct queries *qs, const uint16_t *values, int64_
                 fetch(qs, values, 2 * i, 2 * i + 2);
             const int high = is_dot ? i / 2 * 4 + i % 2 : 2 * i + 1;
             const int low = is_dot ? high + 2 : 2 * i;
-            put_two_rows(line, low < n ? values + low * head_dim + d : zeros,
-                         high < n ? values + high * head_dim + d : zeros, head_dim - d);
+            put_two_rows(line, is_seen(keys, low) ? values + low * head_dim + d : zeros,
+                         is_seen(keys, high) ? values + high * head_dim + d : zeros, head_dim - d);
         }
 }
 
@@ -206,25 +214,30 @@ static int are_finite(const uint16_t *elements, int64_t n)
     return 1;
 }
 
-/* The first query from i on that does not see as many keys of the tile as query i. */
-static int32_t others_from(const struct queries *qs, int32_t i, int64_t first_key)
+/* The queries from `first` on, before `end`, that see the same keys of the tile as it does. */
+static struct seers alike(const struct queries *qs, int32_t first, int32_t end, int64_t first_key)
 {
-    const int64_t seen = keys_seen(qs, i, first_key);
+    const struct seen keys = keys_seen(qs, first, first_key);
+    struct seers some = {first, first};
 
-    while (i < qs->n && keys_seen(qs, i, first_key) == seen)
-        i++;
-    return i;
+    while (some.end < end) {
+        const struct seen its = keys_seen(qs, some.end, first_key);
+        if (its.from != keys.from || its.end != keys.end)
+            break;
+        some.end++;
+    }
+    return some;
 }
 
-/* Adds the tile's values to the y of the queries [first, last), as if there were n of them. */
-static void add_values(struct queries *qs, int32_t first, int32_t last, const uint16_t *values,
-                       int64_t n)
+/* Adds the tile's values to the y of these queries, as if there were only those of `keys`. */
+static void add_values(struct queries *qs, struct seers who, const uint16_t *values,
+                       struct seen keys)
 {
     const int64_t head_dim = qs->args->attention->head_dim, whole = head_dim - head_dim % V16;
 
-    pack_values(qs, values, n);
+    pack_values(qs, values, keys);
     multiply(qs, qs->rows, qs->w, KEYS, head_dim);
-    for (int32_t i = first; i < last; i++) {
+    for (int32_t i = who.first; i < who.end; i++) {
         const float *row = qs->rows + i * head_dim;
         const float factor = qs->softmax.factor[i];
         float *y = qs->y[i];
@@ -235,18 +248,28 @@ static void add_values(struct queries *qs, int32_t first, int32_t last, const ui
     }
 }
 
-/* Does one tile for all queries, of which the last sees n keys of it, and none sees more. */
+/* Does one tile for all queries. Of its keys the first n are there for the last query that sees
+ * some. */
 static void do_tile(struct queries *qs, int64_t first_key, const uint16_t *keys,
                     const uint16_t *values, int64_t n)
 {
     const int64_t head_dim = qs->args->attention->head_dim;
-    int32_t first = weigh_keys(qs, first_key, keys, n);
-    const int64_t least = keys_seen(qs, first, first_key);
-    const int is_finite = are_finite(values + least * head_dim, (n - least) * head_dim);
-    while (first < qs->n) {
-        const int32_t last = is_finite ? qs->n : others_from(qs, first, first_key);
-        add_values(qs, first, last, values, is_finite ? n : keys_seen(qs, first, first_key));
-        first = last;
+    const struct seers who = seers_of(qs->pos, qs->n, qs->reach, first_key);
+    /* all see these, if from < end */
+    const struct seen common = {keys_seen(qs, who.end - 1, first_key).from,
+                                keys_seen(qs, who.first, first_key).end};
+    const int is_finite = are_finite(values, common.from * head_dim) &&
+                          are_finite(values + common.end * head_dim, (n - common.end) * head_dim);
+    struct seers some = who;
+
+    weigh_keys(qs, who, first_key, keys, n);
+    if (is_finite) {
+        add_values(qs, who, values, (struct seen){0, n});
+        return;
+    }
+    for (; some.first < who.end; some.first = some.end) {
+        some = alike(qs, some.first, who.end, first_key);
+        add_values(qs, some, values, keys_seen(qs, some.first, first_key));
     }
 }
 
@@ -265,7 +288,7 @@ static void do_queries(struct queries *qs, int64_t seq, int64_t kv_head)
         softmax_begin(&qs->softmax, i);
         memset(qs->y[i], 0, (size_t)head_dim * sizeof(float));
     }
-    for (int64_t key = 0; key < end; key += KEYS) {
+    for (int64_t key = first_tile_of(qs->pos[0], qs->reach); key < end; key += KEYS) {
         qs->n_next = keys_from(end, key + KEYS);
         do_tile(qs, key, keys + key * head_dim, values + key * head_dim, keys_from(end, key));
     }
@@ -282,6 +305,7 @@ void SB_LEVEL(attend_blocks)(const struct sb_cpu_attend *args, int64_t first, in
     struct queries qs;
 
     take_work(&qs, args);
+    qs.reach = reach_of(a);
     for (int64_t item = first; item < last; item++) {
         const struct sb_cpu_block block = args->blocks[item / a->kv_heads];
         const int64_t kv_head = item % a->kv_heads, seq = args->pass->seq[block.first];

@@ -7,6 +7,8 @@
  * query at position p is computed as follows.
  *
  *     for each tile t = 0 .. p / 64, ascending, with keys j = 64 t .. min(64 t + 63, p)
+ *                                        (of a layer with a window w only keys j > p - w, and only
+ *                                        tiles that have some)
  *         s[j] = scale * dot(q, k[j])        16 lanes over ascending elements, then v_sum16
  *         m'   = max(m, max s)               c = e^(m - m')
  *         w[j] = e^(s[j] - m')               l = l c + sum w, in 16 lanes, then v_hsum
@@ -22,10 +24,10 @@
  *     values    64 values x SLICE elements of a head
  *
  * All of this depends on q, p and the keys and values 0..p only. It does not depend on the tile's
- * other queries, on the slot, or on what lies beyond p, which is never loaded and may be NaN. So
- * queries may go over the keys together: a work item is a block of consecutive tokens of one
- * sequence and one kv head, with all the query heads that use this kv head. Splitting the keys
- * between threads instead would make the sum depend on where the split lies.
+ * other queries, on the slot, or on what lies beyond p or before the window, which never counts and
+ * may be NaN. So queries may go over the keys together: a work item is a block of consecutive
+ * tokens of one sequence and one kv head, with all the query heads that use this kv head. Splitting
+ * the keys between threads instead would make the sum depend on where the split lies.
  */
 #include "cached.h"
 #include "level.h"
@@ -52,6 +54,7 @@ struct queries {
     const float *q[QUERIES]; /* [head_dim] */
     float *y[QUERIES];       /* [head_dim], divided by the sum only at the end */
     int64_t pos[QUERIES];    /* ascending */
+    int64_t reach;           /* positions that a query sees at most */
     struct softmax softmax;
     float weight[QUERIES][TILE]; /* of the current tile: first the scores, then the weights */
     /* A piece of the tile, of another type in the cache, as floats: TILE * SLICE of them are enough
@@ -179,21 +182,22 @@ static inline __attribute__((always_inline)) v16 load_group(const float *from, c
     return g + 1 < groups || rest == V16 ? v_load(from + g * V16) : v_load_n(from + g * V16, rest);
 }
 
-/* Adds the tile's first n values, weighted, to the y of `share` queries from i on: to `groups`
+/* Adds the values of these keys, weighted, to the y of `share` queries from i on: to `groups`
  * groups of 16 elements from element d on. Every element is a chain over ascending values. A step
  * of a chain must wait for the one before, so share * groups vectors of them run together. values:
  * element d of the first value, with `stride` floats from one value to the next */
 static inline __attribute__((always_inline)) void add_values(struct queries *qs, int i,
                                                              const float *values, int64_t stride,
-                                                             int64_t d, int64_t n, const int share,
-                                                             const int groups, int64_t rest)
+                                                             int64_t d, struct seen keys,
+                                                             const int share, const int groups,
+                                                             int64_t rest)
 {
     v16 acc[SHARE][GROUPS];
 
     for (int s = 0; s < share; s++)
         for (int g = 0; g < groups; g++)
             acc[s][g] = load_group(qs->y[i + s] + d, g, groups, rest);
-    for (int64_t j = 0; j < n; j++) {
+    for (int64_t j = keys.from; j < keys.end; j++) {
         v16 v[GROUPS];
         for (int g = 0; g < groups; g++)
             v[g] = load_group(values + j * stride, g, groups, rest);
@@ -211,66 +215,73 @@ static inline __attribute__((always_inline)) void add_values(struct queries *qs,
 static inline __attribute__((always_inline)) void add_all_values(struct queries *qs, int i,
                                                                  const float *values,
                                                                  int64_t stride, int64_t d,
-                                                                 int64_t width, int64_t n,
+                                                                 int64_t width, struct seen keys,
                                                                  const int share)
 {
     int64_t e = 0;
 
     for (; e + SLICE <= width; e += SLICE)
-        add_values(qs, i, values + e, stride, d + e, n, share, GROUPS, V16);
+        add_values(qs, i, values + e, stride, d + e, keys, share, GROUPS, V16);
     const int64_t left = width - e, rest = (left + V16 - 1) % V16 + 1;
     if (left > 3 * V16)
-        add_values(qs, i, values + e, stride, d + e, n, share, 4, rest);
+        add_values(qs, i, values + e, stride, d + e, keys, share, 4, rest);
     else if (left > 2 * V16)
-        add_values(qs, i, values + e, stride, d + e, n, share, 3, rest);
+        add_values(qs, i, values + e, stride, d + e, keys, share, 3, rest);
     else if (left > V16)
-        add_values(qs, i, values + e, stride, d + e, n, share, 2, rest);
+        add_values(qs, i, values + e, stride, d + e, keys, share, 2, rest);
     else if (left > 0)
-        add_values(qs, i, values + e, stride, d + e, n, share, 1, rest);
+        add_values(qs, i, values + e, stride, d + e, keys, share, 1, rest);
 }
 
-/* How many keys of the tile query i may attend to. */
-static int64_t keys_seen(const struct queries *qs, int i, int64_t first_key)
+/* The keys of the tile that query i may attend to. */
+static struct seen keys_seen(const struct queries *qs, int i, int64_t first_key)
 {
-    int64_t n = qs->pos[i] + 1 - first_key;
-    return n > TILE ? TILE : n > 0 ? n : 0;
+    return seen_of(qs->pos[i], qs->reach, first_key);
 }
 
-/* Adds `width` elements of the tile's values to the y of all queries. SHARE queries are done
- * together where they see the same number of keys, and one at a time otherwise. */
-static void share_values(struct queries *qs, int64_t first_key, const float *values, int64_t stride,
-                         int64_t d, int64_t width)
+/* Whether queries i and j see the same of the tile. */
+static int see_the_same(const struct queries *qs, int i, int j, int64_t first_key)
 {
-    int i = 0;
+    const struct seen a = keys_seen(qs, i, first_key), b = keys_seen(qs, j, first_key);
 
-    while (i < qs->n) {
-        int64_t n = keys_seen(qs, i, first_key);
+    return a.from == b.from && a.end == b.end;
+}
+
+/* Adds `width` elements of the tile's values to the y of these queries. SHARE queries are done
+ * together where they see the same keys, and one at a time otherwise. */
+static void share_values(struct queries *qs, struct seers who, int64_t first_key,
+                         const float *values, int64_t stride, int64_t d, int64_t width)
+{
+    int i = who.first;
+
+    while (i < who.end) {
+        const struct seen keys = keys_seen(qs, i, first_key);
         int together = 1;
-        while (together < SHARE && i + together < qs->n &&
-               keys_seen(qs, i + together, first_key) == n)
+        while (together < SHARE && i + together < who.end &&
+               see_the_same(qs, i, i + together, first_key))
             together++;
         if (together == SHARE) {
-            add_all_values(qs, i, values, stride, d, width, n, SHARE);
+            add_all_values(qs, i, values, stride, d, width, keys, SHARE);
             i += SHARE;
         } else {
-            add_all_values(qs, i, values, stride, d, width, n, 1);
+            add_all_values(qs, i, values, stride, d, width, keys, 1);
             i++;
         }
     }
 }
 
 /* The same for all elements. values: the tile's n_keys values in the cache */
-static void tile_values(struct queries *qs, int64_t first_key, const void *values, int64_t n_keys,
-                        int64_t head_dim)
+static void tile_values(struct queries *qs, struct seers who, int64_t first_key, const void *values,
+                        int64_t n_keys, int64_t head_dim)
 {
     if (qs->type == SB_F32) {
-        share_values(qs, first_key, values, head_dim, 0, head_dim);
+        share_values(qs, who, first_key, values, head_dim, 0, head_dim);
         return;
     }
     for (int64_t d = 0; d < head_dim; d += SLICE) {
         const int64_t width = head_dim - d < SLICE ? head_dim - d : SLICE;
         widen_rows(qs, values, n_keys, d, width, head_dim);
-        share_values(qs, first_key, qs->wide, width, d, width);
+        share_values(qs, who, first_key, qs->wide, width, d, width);
     }
 }
 
@@ -284,34 +295,33 @@ static void do_tile(struct queries *qs, int64_t first_key, const char *keys, con
 {
     const int64_t row = head_dim * (int64_t)sb_dtype_size(qs->type), ahead = TILE * row;
     const int64_t share = next / (qs->n * (TILE / V16)) + 1;
+    const struct seers who = seers_of(qs->pos, qs->n, qs->reach, first_key);
     int64_t done = 0;
-    int first = 0; /* of the queries that see any of it */
 
-    for (int64_t j = 0; j < n_keys; j += V16) {
+    for (int64_t j = keys_seen(qs, who.first, first_key).from / V16 * V16; j < n_keys; j += V16) {
         const char *some = keys + j * row;
         const float *floats = keys_as_floats(qs, some, n_keys - j < V16 ? n_keys - j : V16,
                                              head_dim);
         for (int i = 0; i < qs->n; i++) {
-            int64_t n = keys_seen(qs, i, first_key) - j;
-            n = n < V16 ? n : V16;
+            const struct seen seen = keys_seen(qs, i, first_key);
+            const int64_t n = seen.end - j < V16 ? seen.end - j : V16;
+            const int sees = n > 0 && seen.from < j + V16;
             for (int64_t end = done + share; done < end && done < next; done += 64) {
                 v_prefetch(keys + ahead + done);
                 v_prefetch(values + ahead + done);
             }
-            if (n > 0 && floats)
+            if (sees && floats)
                 score_keys(qs->weight[i] + j, qs->q[i], floats, n, head_dim);
-            else if (n > 0)
+            else if (sees)
                 score_long_keys(qs, i, qs->weight[i] + j, some, n, head_dim);
         }
     }
-    while (keys_seen(qs, first, first_key) == 0)
-        first++;
-    for (int i = first; i < qs->n; i++)
+    for (int i = who.first; i < who.end; i++)
         weigh_tile(&qs->softmax, i, qs->weight[i], scale, keys_seen(qs, i, first_key));
-    carry_sums(&qs->softmax, first, qs->n);
-    for (int i = first; i < qs->n; i++)
+    carry_sums(&qs->softmax, who);
+    for (int i = who.first; i < who.end; i++)
         rescale(qs, i, head_dim);
-    tile_values(qs, first_key, values, n_keys, head_dim);
+    tile_values(qs, who, first_key, values, n_keys, head_dim);
 }
 
 /* Takes up to QUERIES queries of one sequence and kv head through all their tiles. */
@@ -327,7 +337,7 @@ static void do_queries(struct queries *qs, const struct sb_attention *a, const s
         softmax_begin(&qs->softmax, i);
         memset(qs->y[i], 0, (size_t)head_dim * sizeof(float));
     }
-    for (int64_t key = 0; key <= last; key += TILE) {
+    for (int64_t key = first_tile_of(qs->pos[0], qs->reach); key <= last; key += TILE) {
         int64_t left = last + 1 - key, n_keys = left < TILE ? left : TILE, rest = left - n_keys;
         do_tile(qs, key, keys + key * head_dim * bytes, values + key * head_dim * bytes, n_keys,
                 head_dim, a->scale, (rest < TILE ? rest : TILE) * head_dim * bytes);
@@ -345,6 +355,7 @@ void SB_LEVEL(attend)(const struct sb_cpu_attend *args, int64_t first, int64_t l
     struct queries qs;
 
     qs.type = args->type;
+    qs.reach = reach_of(a);
     for (int64_t item = first; item < last; item++) {
         struct sb_cpu_block block = args->blocks[item / a->kv_heads];
         int64_t kv_head = item % a->kv_heads, seq = args->pass->seq[block.first];

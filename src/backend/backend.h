@@ -83,9 +83,9 @@ struct sb_exec;
 struct sb_weight {
     int32_t n_out, n_in; /* rows of this weight alone, without those of next */
     enum sb_dtype dtype; /* of the elements in the device's memory */
-    /* n_out / 2 if the rows are those of a gate above those of up, for the operation `gated`; 0 if
-     * they are not, or are not all in this weight. Set after weight_create, before any row is
-     * filled. */
+    /* n_out / 2 if the rows are those of a gate by silu above those of up, for the operation
+     * `gated`; 0 if they are not, or are not all in this weight. Set after weight_create, before
+     * any row is filled. */
     int32_t gated;
     size_t bytes;
     void *data; /* dev */
@@ -129,12 +129,23 @@ struct sb_pass {
     int32_t is_apart;
 };
 
+/* What a gate goes through before it is multiplied: silu(g) = g / (1 + e^-g), or the approximation
+ * of GELU by tanh, which is g / (1 + e^-u) with u = sqrt(8 / pi) (g + 0.044715 g^3) (Hendrycks and
+ * Gimpel 2016, arXiv:1606.08415). */
+enum sb_gate { SB_GATE_SILU, SB_GATE_GELU };
+
+/* sqrt(8 / pi), and that times 0.044715. */
+#define SB_GELU_FIRST 1.5957691216f
+#define SB_GELU_THIRD 0.0713548163f
+
 /* What rope_kv and attend need to know of a layer: shape, head norms, rotary tables, and the planes
  * of the layer's cache. */
 struct sb_attention {
     int32_t heads, kv_heads, head_dim;
     int32_t rot_dim;              /* the first rot_dim elements of a head are rotated; even */
     int32_t rot_interleaved;      /* 0: pairs (i, i + rot_dim/2); 1: pairs (2i, 2i + 1) */
+    int32_t window;               /* a token attends to so many positions, its own the last of them;
+                                     0: to all up to its own */
     float eps;                    /* of the head norms */
     float scale;                  /* factor of the scores */
     const float *q_norm, *k_norm; /* dev [head_dim], or NULL: heads are not normed */
@@ -323,6 +334,8 @@ struct sb_step_layer {
 struct sb_step_model {
     int32_t n_layers, hidden, inter;
     float eps;
+    float embed_scale;
+    enum sb_gate gate;
     const struct sb_weight *embed, *head;
     const float *final_norm;
     float *x, *qkv;       /* dev: memory for these activations */
@@ -341,6 +354,7 @@ enum { SB_DRAFT_STEPS_MAX = 8 }; /* of one call */
 /* The numbers of a model that shape its attention. */
 struct sb_geometry {
     int32_t heads, kv_heads, head_dim, context;
+    int32_t window; /* of some layer, or 0 */
 };
 
 struct sb_device_options {
@@ -451,9 +465,9 @@ struct sb_backend {
 
     /* ------------------------------------------------------------------ operations */
 
-    /* Embeds the tokens of a pass: x[t] is row ids[id_at[t]] of the table, or zeros if that id is
-     * not in [0, n_out). x dev [n_tokens, n_in] */
-    void (*embed)(struct sb_exec *exec, float *x, const struct sb_weight *table,
+    /* Embeds the tokens of a pass: x[t] is row ids[id_at[t]] of the table times `scale`, or zeros
+     * if that id is not in [0, n_out). x dev [n_tokens, n_in] */
+    void (*embed)(struct sb_exec *exec, float *x, const struct sb_weight *table, float scale,
                   const struct sb_pass *pass);
     /* Adds a block's output to the residual stream and norms it, as struct sb_norm says. */
     void (*norm)(struct sb_exec *exec, const struct sb_norm *norm);
@@ -470,18 +484,18 @@ struct sb_backend {
      * qkv dev [n_tokens, (heads + 2 * kv_heads) * head_dim] */
     void (*rope_kv)(struct sb_exec *exec, float *qkv, const struct sb_attention *attention,
                     const struct sb_pass *pass);
-    /* Causal attention: each token attends to the positions 0..pos of its own sequence. Their keys
-     * and values are read from the cache, where rope_kv has put those of this pass. Keys are taken
-     * in tiles that are counted from position 0.
+    /* Causal attention: each token attends to the positions 0..pos of its own sequence, or to the
+     * last `window` of them. Their keys and values are read from the cache, where rope_kv has put
+     * those of this pass. Keys are taken in tiles that are counted from position 0.
      * qkv as rope_kv left it; y dev [n_tokens] gemm inputs of heads * head_dim columns */
     void (*attend)(struct sb_exec *exec, void *y, const float *qkv,
                    const struct sb_attention *attention, const struct sb_pass *pass);
-    /* Multiplies by a matrix of two halves, gate and up, as gemm does, and gates: y = silu(gate) *
-     * up, with silu(g) = g / (1 + e^-g).
+    /* Multiplies by a matrix of two halves, gate and up, as gemm does, and gates: y = gate(g) * up.
      * x dev [m] gemm inputs; y dev [m] gemm inputs of n columns; bias dev [2 * n] or NULL; gate_up
      * dev [m, 2 * n], which a backend may use as it likes */
     void (*gated)(struct sb_exec *exec, void *y, float *gate_up, const void *x,
-                  const struct sb_weight *weight, const float *bias, int32_t m, int32_t n);
+                  const struct sb_weight *weight, const float *bias, enum sb_gate gate, int32_t m,
+                  int32_t n);
     /* Selects tokens from their logits, as struct sb_select says. */
     void (*select)(struct sb_exec *exec, const struct sb_select *select);
 

@@ -25,6 +25,8 @@ struct job {
     float *out;
     const float *in;
     int64_t n; /* columns of a row */
+    float scale;
+    enum sb_gate gate;
     const struct sb_weight *table;
     enum sb_layout layout; /* of the table */
     const struct sb_pass *pass;
@@ -58,19 +60,21 @@ static void embed_range(void *ctx, int64_t first, int64_t last)
     const struct sb_pass *pass = job->pass;
 
     for (int64_t t = first; t < last; t++) {
-        int32_t id = pass->ids[pass->id_at[t]];
+        const int32_t id = pass->ids[pass->id_at[t]];
+        float *x = job->out + t * job->n;
         if (id >= 0 && id < job->table->n_out)
-            job->kernels->embed(job->out + t * job->n, job->table->data, job->layout,
-                                job->table->n_in, id);
+            job->kernels->embed(x, job->table->data, job->layout, job->table->n_in, id);
         else
-            memset(job->out + t * job->n, 0, (size_t)job->n * sizeof(float));
+            memset(x, 0, (size_t)job->n * sizeof *x);
+        for (int64_t k = 0; job->scale != 1.0f && k < job->n; k++)
+            x[k] *= job->scale;
     }
 }
 
-void sb_cpu_op_embed(struct sb_exec *exec, float *x, const struct sb_weight *table,
+void sb_cpu_op_embed(struct sb_exec *exec, float *x, const struct sb_weight *table, float scale,
                      const struct sb_pass *pass)
 {
-    struct job job = {.out = x, .n = table->n_in, .table = table, .pass = pass};
+    struct job job = {.out = x, .n = table->n_in, .scale = scale, .table = table, .pass = pass};
     job.layout = sb_cpu_layout(exec->device, table);
     /* 16 for an element, because each lies in a cache line of its own */
     run(exec, pass->n_tokens, 16 * job.n, embed_range, &job);
@@ -239,6 +243,9 @@ void sb_cpu_op_attend(struct sb_exec *exec, void *y, const float *qkv,
     const int in_blocks = sb_cpu_attends_in_blocks(exec->device);
     int32_t group = attention->heads / attention->kv_heads;
     int32_t most = group < SB_CPU_ATTEND_QUERIES ? SB_CPU_ATTEND_QUERIES / group : 1;
+    const int64_t seen = attention->window > 0 && attention->window < pass->max_len
+                             ? attention->window
+                             : pass->max_len; /* positions */
 
     /* Long blocks read the keys less often. But every thread shall have two items to do, so the
      * blocks are halved until there are as many. */
@@ -248,11 +255,11 @@ void sb_cpu_op_attend(struct sb_exec *exec, void *y, const float *qkv,
            exec->n_threads > 1)
         most /= 2;
     int64_t n_items = (int64_t)cut_blocks(exec->blocks, pass, most) * attention->kv_heads;
-    run(exec, n_items, 4 * (int64_t)pass->max_len * attention->head_dim * group,
+    run(exec, n_items, 4 * seen * attention->head_dim * group,
         in_blocks ? attend_blocks_range : attend_range, &job);
 }
 
-static void swiglu_range(void *ctx, int64_t first, int64_t last)
+static void gate_range(void *ctx, int64_t first, int64_t last)
 {
     const struct job *job = ctx;
     /* The items are the elements of y, so a range may begin and end inside a row. Each turn does
@@ -261,22 +268,24 @@ static void swiglu_range(void *ctx, int64_t first, int64_t last)
         int64_t row = first / job->n, column = first % job->n, n = job->n - column;
         n = n < last - first ? n : last - first;
         const float *gate = job->in + row * 2 * job->n + column;
-        job->kernels->swiglu(job->out + first, gate, gate + job->n, n);
+        job->kernels->gate(job->out + first, gate, gate + job->n, n, job->gate);
         first += n;
     }
 }
 
-void sb_cpu_op_swiglu(struct sb_exec *exec, void *y, const float *gate_up, int32_t m, int32_t n)
+void sb_cpu_op_gate(struct sb_exec *exec, void *y, const float *gate_up, enum sb_gate gate,
+                    int32_t m, int32_t n)
 {
-    struct job job = {.out = y, .in = gate_up, .n = n};
-    run(exec, (int64_t)m * n, 16, swiglu_range, &job);
+    struct job job = {.out = y, .in = gate_up, .n = n, .gate = gate};
+    run(exec, (int64_t)m * n, 16, gate_range, &job);
 }
 
 void sb_cpu_op_gated(struct sb_exec *exec, void *y, float *gate_up, const void *x,
-                     const struct sb_weight *weight, const float *bias, int32_t m, int32_t n)
+                     const struct sb_weight *weight, const float *bias, enum sb_gate gate,
+                     int32_t m, int32_t n)
 {
     sb_cpu_op_gemm(exec, gate_up, x, weight, bias, m);
-    sb_cpu_op_swiglu(exec, y, gate_up, m, n);
+    sb_cpu_op_gate(exec, y, gate_up, gate, m, n);
 }
 
 static void select_range(void *ctx, int64_t first, int64_t last)

@@ -40,6 +40,8 @@ int32_t sb_steps_prepare(struct sb_runner *r)
         .hidden = c->hidden,
         .inter = c->inter,
         .eps = (float)c->eps,
+        .embed_scale = sb_config_embed_scale(c),
+        .gate = c->arch->gate,
         .embed = &model->embed,
         .head = &model->head,
         .final_norm = model->final_norm,

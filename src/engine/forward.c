@@ -5,8 +5,8 @@
  *
  *   x = embed(tokens)
  *   for each layer:
- *       x += attention(norm(x))      GLM-4 norms the block's output once more before adding it;
- *       x += mlp(norm(x))            the other architectures add it as it is
+ *       x += attention(norm(x))      GLM-4 and Gemma 3 norm the block's output once more before
+ *       x += mlp(norm(x))            adding it; the other architectures add it as it is
  *   logits = head(norm(x))           only for the tokens whose logits are wanted, and in pieces
  *                                    where they are more than there is memory for
  *
@@ -14,14 +14,15 @@
  * t, whichever sequence it is of. q_dim = heads * head_dim, kv_dim = kv_heads * head_dim. A weight
  * W [n_out, n_in] maps a row of n_in numbers to one of n_out.
  *
- * The architectures (Llama, Qwen2, Qwen3, GLM-4) differ in which tensors exist and in the rotary
- * layout. All of that is data (model/arch_*.c); a tensor that an architecture lacks is NULL here.
+ * The architectures (Llama, Qwen, GLM-4, Gemma 3 and so on) differ in which tensors exist, in the
+ * rotary layout, in the gate's function and in how far attention reaches back. All of that is data
+ * (model/arch_*.c); a tensor that an architecture lacks is NULL here.
  *
  * A block's output is not added to x at once: adding it and norming the sum for the next block are
  * one operation of the backend, so the output waits as `struct unadded` until then.
  *
  * Names and order follow llama2.c's forward() (github.com/karpathy/llama2.c, run.c); the
- * architectures follow transformers' models/{llama,qwen2,qwen3,glm4}/modeling_*.py.
+ * architectures follow transformers' models/{llama,qwen2,qwen3,glm4,gemma3}/modeling_*.py.
  */
 #include "engine/runner.h"
 
@@ -57,6 +58,8 @@ struct sb_attention sb_layer_attention(const struct sb_runner *r, int32_t index)
 {
     const struct sb_config *c = &r->model->config;
     const struct sb_layer *layer = &r->model->layers[index];
+    const struct sb_rope_dev *rope = &r->rope[sb_config_rope_of(c, index) == &c->local_rope];
+    const int32_t window = sb_config_window_of(c, index);
 
     return (struct sb_attention){
         .heads = c->heads,
@@ -64,12 +67,14 @@ struct sb_attention sb_layer_attention(const struct sb_runner *r, int32_t index)
         .head_dim = c->head_dim,
         .rot_dim = c->rope.rot_dim,
         .rot_interleaved = c->arch->rot_interleaved,
+        /* A window that holds whatever a slot holds is none. */
+        .window = window < r->limits.cap ? window : 0,
         .eps = (float)c->eps,
         .scale = r->scale,
         .q_norm = layer->q_norm,     /* [head_dim] or NULL */
         .k_norm = layer->k_norm,     /* [head_dim] or NULL */
-        .cos = r->cos,               /* [cap, rot_dim / 2] */
-        .sin = r->sin,               /* [cap, rot_dim / 2] */
+        .cos = rope->cos,            /* [cap, rot_dim / 2] */
+        .sin = rope->sin,            /* [cap, rot_dim / 2] */
         .k = sb_kv_k(&r->kv, index), /* [slot, kv_head, column, head_dim] */
         .v = sb_kv_v(&r->kv, index), /* [slot, kv_head, column, head_dim] */
     };
@@ -99,9 +104,9 @@ static struct unadded mlp_block(struct sb_runner *r, const struct sb_layer *laye
     const struct sb_backend *be = r->backend;
 
     /* gate, up [m, inter] = the halves of h [m, hidden] . Wgate_up [2 * inter, hidden] (+ bias);
-     * act [m, inter] = silu(gate) * up */
-    be->gated(r->exec, r->act, r->gate_up, r->h, &layer->gate_up, layer->gate_up_bias, m,
-              r->model->config.inter);
+     * act [m, inter] = silu(gate) * up, or by another function of the gate */
+    be->gated(r->exec, r->act, r->gate_up, r->h, &layer->gate_up, layer->gate_up_bias,
+              r->model->config.arch->gate, m, r->model->config.inter);
     /* y [m, hidden] = act [m, inter] . Wdown [hidden, inter] (+ bias) */
     be->gemm(r->exec, r->y, r->act, &layer->down, layer->down_bias, m);
     return (struct unadded){r->y, layer->post_ffn_norm};
@@ -134,8 +139,8 @@ void sb_forward(struct sb_runner *r, const struct sb_pass *pass)
     const int32_t m = pass->n_tokens;
     struct unadded unadded = {NULL, NULL};
 
-    /* x [m, hidden] = rows of the embedding table [vocab, hidden] */
-    r->backend->embed(r->exec, r->x, &model->embed, pass);
+    /* x [m, hidden] = rows of the embedding table [vocab, hidden], times a scale */
+    r->backend->embed(r->exec, r->x, &model->embed, sb_config_embed_scale(c), pass);
     for (int32_t i = 0; i < c->layers; i++) {
         const struct sb_layer *layer = &model->layers[i];
         /* x [m, hidden] += the block before; h [m, hidden] = norm(x) */

@@ -168,9 +168,14 @@ done:
 
 /* ------------------------------------------------------------- rotary tables */
 
+/* Numbers of one table, and all tables. */
 static size_t rope_count(const struct sb_config *c, const struct sb_runner_limits *limits)
 {
     return (size_t)limits->cap * (size_t)(c->rope.rot_dim / 2);
+}
+static size_t rope_tables(const struct sb_config *c)
+{
+    return sb_arch_has_local_rope(c->arch) ? 4 : 2;
 }
 
 /* The tables have an entry for each position that a slot has columns for. They are computed on the
@@ -178,17 +183,21 @@ static size_t rope_count(const struct sb_config *c, const struct sb_runner_limit
 static int32_t create_rope(struct sb_runner *r)
 {
     const struct sb_config *c = &r->model->config;
-    const size_t count = rope_count(c, &r->limits);
+    const size_t count = rope_count(c, &r->limits), n = rope_tables(c);
     float *host = NULL;
     void *dev;
     int32_t rc = SPECBATCH_OK;
 
-    SB_NEW(host, sb_alloc_raw(&r->mem, 2 * count, sizeof *host), "rotary tables");
+    SB_NEW(host, sb_alloc_raw(&r->mem, n * count, sizeof *host), "rotary tables");
     SB_TRY(sb_rope_tables(host, host + count, &c->rope, r->limits.cap));
-    SB_TRY(r->backend->alloc(&dev, r->model->device, &r->mem, 2 * count * sizeof *host));
-    r->cos = dev;
-    r->sin = r->cos + count;
-    SB_TRY(r->backend->upload(NULL, r->cos, host, 2 * count * sizeof *host));
+    if (sb_arch_has_local_rope(c->arch))
+        SB_TRY(sb_rope_tables(host + 2 * count, host + 3 * count, &c->local_rope, r->limits.cap));
+    SB_TRY(r->backend->alloc(&dev, r->model->device, &r->mem, n * count * sizeof *host));
+    for (size_t i = 0; i < n / 2; i++) {
+        r->rope[i].cos = (float *)dev + 2 * i * count;
+        r->rope[i].sin = r->rope[i].cos + count;
+    }
+    SB_TRY(r->backend->upload(NULL, dev, host, n * count * sizeof *host));
 done:
     sb_free(&r->mem, host);
     return rc;
@@ -231,7 +240,7 @@ int32_t sb_runner_bytes(const struct specbatch_model *model, const struct sb_run
     SB_TRY(sb_kv_plan(&kv, model, n_columns(model, limits)));
     SB_TRY(activation_bytes(model, limits, &activations));
     *cache_bytes = kv.bytes;
-    *work_bytes = activations + 2 * rope_count(c, limits) * sizeof(float) +
+    *work_bytes = activations + rope_tables(c) * rope_count(c, limits) * sizeof(float) +
                   2 * sb_runner_blocks_bytes(limits, limits->n_passes) +
                   (size_t)limits->n_passes *
                       (sizeof(struct sb_built_pass) + max_spans(limits) * sizeof(struct sb_span)) +
@@ -254,7 +263,7 @@ int32_t sb_runner_create(struct sb_runner *r, struct specbatch_model *model,
     r->model = model;
     r->backend = model->backend;
     r->limits = *limits;
-    r->scale = (float)(1.0 / sqrt((double)c->head_dim));
+    r->scale = (float)(1.0 / sqrt(c->query_scalar));
     SB_TRY(sb_kv_plan(&r->kv, model, n_columns(model, limits)));
     SB_TRY(activation_bytes(model, limits, &bytes));
     SB_TRY(r->backend->exec_create(&r->exec, model->device, mem, limits->n_threads, &exec,
@@ -275,8 +284,8 @@ void sb_runner_free(struct sb_runner *r)
 
     if (!model)
         return;
-    if (r->cos)
-        r->backend->free(model->device, &r->mem, r->cos);
+    if (r->rope[0].cos)
+        r->backend->free(model->device, &r->mem, r->rope[0].cos);
     if (r->dev_blocks && !r->limits.is_placed)
         r->backend->free(model->device, &r->mem, r->dev_blocks);
     if (r->host_blocks && !r->limits.is_placed)

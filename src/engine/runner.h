@@ -70,6 +70,11 @@ struct sb_built_pass {
     int32_t is_apart;      /* of struct sb_pass: 0, unless whoever builds the pass knows better */
 };
 
+/* The tables of a rotation. */
+struct sb_rope_dev {
+    float *cos, *sin; /* dev [cap, rot_dim / 2] */
+};
+
 struct sb_runner {
     struct sb_mem mem;
     struct specbatch_model *model; /* borrowed */
@@ -79,7 +84,7 @@ struct sb_runner {
     struct sb_kv kv; /* has the columns of slots, then those of blocks; and, if the backend records,
                         one column more, the sink's */
     struct sb_tap tap;
-    float scale; /* of attention scores: head_dim^-0.5 */
+    float scale; /* of attention scores: in most models head_dim^-0.5 */
 
     /* Activations: one dev allocation, cut into the buffers below. Those of type void are gemm
      * inputs, in the backend's own form (backend.h). */
@@ -93,7 +98,8 @@ struct sb_runner {
     void *act;      /* [max_tokens, inter] */
     float *logits;  /* [max_out, vocab] */
     size_t activation_bytes, logits_bytes; /* of that allocation: up to the logits, and they */
-    float *cos, *sin;                      /* dev [cap, rot_dim / 2], one allocation */
+    struct sb_rope_dev rope[2]; /* of all layers; or of those that are not local, and of those that
+                                   are. One allocation, which begins with rope[0].cos */
 
     struct sb_built_pass *passes;   /* [n_passes] */
     struct sb_built_pass *building; /* one of them: the latest to be begun */

@@ -6,7 +6,7 @@
 
 /* Every architecture that the library knows. To add one, write a file arch_NAME.c that defines
  * sb_arch_NAME, and add X(NAME) here. */
-#define ARCHITECTURES(X) X(llama) X(qwen2) X(qwen3) X(glm4) X(mistral) X(phi3)
+#define ARCHITECTURES(X) X(llama) X(qwen2) X(qwen3) X(glm4) X(mistral) X(phi3) X(gemma3)
 
 #define DECLARE(name) extern const struct sb_arch sb_arch_##name;
 #define POINTER(name) &sb_arch_##name,
@@ -22,7 +22,8 @@ int sb_arch_has_bias(enum sb_bias rule, int by_config)
 const struct sb_arch *sb_arch_by_type(const char *model_type)
 {
     for (size_t i = 0; i < N_ARCHS; i++)
-        if (strcmp(model_type, archs[i]->model_type) == 0)
+        if (strcmp(model_type, archs[i]->model_type) == 0 ||
+            (archs[i]->whole_type && strcmp(model_type, archs[i]->whole_type) == 0))
             return archs[i];
     return NULL;
 }
@@ -30,9 +31,15 @@ const struct sb_arch *sb_arch_by_type(const char *model_type)
 const struct sb_arch *sb_arch_by_class(const char *class_name)
 {
     for (size_t i = 0; i < N_ARCHS; i++)
-        if (strcmp(class_name, archs[i]->class_name) == 0)
+        if (strcmp(class_name, archs[i]->class_name) == 0 ||
+            (archs[i]->whole_class && strcmp(class_name, archs[i]->whole_class) == 0))
             return archs[i];
     return NULL;
+}
+
+int sb_arch_has_local_rope(const struct sb_arch *arch)
+{
+    return arch->default_local_theta > 0.0;
 }
 
 const char *sb_arch_gguf_name(const struct sb_arch *arch)
@@ -40,12 +47,18 @@ const char *sb_arch_gguf_name(const struct sb_arch *arch)
     return arch->gguf_name ? arch->gguf_name : arch->model_type;
 }
 
-const struct sb_arch *sb_arch_by_gguf_name(const char *name)
+const struct sb_arch *sb_arch_by_gguf_name(const char *name, int has_window)
 {
-    for (size_t i = 0; i < N_ARCHS; i++)
-        if (strcmp(name, sb_arch_gguf_name(archs[i])) == 0)
+    const struct sb_arch *first = NULL;
+
+    for (size_t i = 0; i < N_ARCHS; i++) {
+        if (strcmp(name, sb_arch_gguf_name(archs[i])) != 0)
+            continue;
+        if (!has_window || archs[i]->window != SB_WINDOW_NEVER)
             return archs[i];
-    return NULL;
+        first = first ? first : archs[i];
+    }
+    return first;
 }
 
 void sb_arch_list(char *text, size_t size)

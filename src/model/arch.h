@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/backend.h"
+
 /* Whether a linear map has a bias. BY_CONFIG: if config.json says so, by attention_bias for q, k, v
  * and o, by mlp_bias for gate, up and down. */
 enum sb_bias { SB_BIAS_NEVER, SB_BIAS_ALWAYS, SB_BIAS_BY_CONFIG };
@@ -24,19 +26,35 @@ enum sb_window { SB_WINDOW_NEVER, SB_WINDOW_ALWAYS, SB_WINDOW_IF_USED };
 struct sb_arch {
     const char *model_type; /* "qwen3" */
     const char *class_name; /* "Qwen3ForCausalLM" */
-    const char *gguf_name;  /* what GGUF files call it, if not by its model_type; else NULL */
+    /* model_type and class name of models that are more than this one, which config.json then has
+     * as text_config; NULL: there are none. */
+    const char *whole_type, *whole_class;
+    const char *gguf_name; /* what GGUF files call it, if not by its model_type; else NULL */
     enum sb_bias qkv_bias, o_bias, mlp_bias;
     int default_attention_bias;
     int rot_interleaved;  /* 1: rotated pairs are (2i, 2i + 1); 0: (i, i + rot_dim / 2) */
     int gguf_interleaved; /* 1: GGUF files have the rows of q and k as if rot_interleaved were 1 */
     int has_partial_rotary; /* 1: config.json may say which share of head_dim is rotated */
     double default_partial_rotary;
+    double default_theta;        /* 0: 10000 */
+    double default_local_theta;  /* of layers with a window, if they have a rotation of their own;
+                                    else 0 */
+    double default_query_scalar; /* scores are divided by the root of config.json's
+                                    query_pre_attn_scalar; 0: always by that of head_dim */
     double default_eps;
-    int32_t default_kv_heads; /* 0: as many as heads */
-    int32_t default_head_dim; /* 0: hidden / heads */
+    double norm_shift; /* what is added to the weights of norms; GGUF files have it added */
+    enum sb_gate gate; /* what config.json has to say under activation_key, */
+    const char *activation_key; /* or under hidden_act if that is NULL */
+    int scales_embedding;       /* 1: embeddings are multiplied by the root of hidden */
+    int default_tied;
+    int32_t default_vocab, default_heads, default_context; /* 0: config.json must say it */
+    int32_t default_kv_heads;                              /* 0: as many as heads */
+    int32_t default_head_dim;                              /* 0: hidden / heads */
     enum sb_window window;
-    int32_t default_window;     /* tokens; 0: none */
-    const char *attn_norm;      /* norm before attention */
+    int32_t default_window; /* tokens; 0: none */
+    int32_t window_period;  /* where layer_types is silent, each layer of this number has no window;
+                               0: all have it */
+    const char *attn_norm;  /* norm before attention */
     const char *post_attn_norm; /* norm on attention's output, before it is added to the residual */
     const char *ffn_norm;       /* norm before the MLP */
     const char *post_ffn_norm;  /* norm on the MLP's output, before it is added to the residual */
@@ -49,13 +67,17 @@ struct sb_arch {
 
 /* Whether a map that has a bias by this rule has one in a checkpoint that says so, or not. */
 int sb_arch_has_bias(enum sb_bias rule, int by_config);
-/* The architecture of this model_type, or NULL when the library has none. */
+/* The architecture of this model_type, or that of the texts of such a model; NULL when the library
+ * has none. */
 const struct sb_arch *sb_arch_by_type(const char *model_type);
-/* The architecture of this class name, or NULL. */
+/* The same by the name of a class. */
 const struct sb_arch *sb_arch_by_class(const char *class_name);
-/* What GGUF files call it; and the first architecture that they call so, or NULL. */
+/* Whether layers with a window have a rotation of their own. */
+int sb_arch_has_local_rope(const struct sb_arch *arch);
+/* What GGUF files call it; and the first architecture that they call so, or the first that may have
+ * a window if they say that there is one. NULL: they call none so. */
 const char *sb_arch_gguf_name(const struct sb_arch *arch);
-const struct sb_arch *sb_arch_by_gguf_name(const char *name);
+const struct sb_arch *sb_arch_by_gguf_name(const char *name, int has_window);
 /* Writes every model_type that the library has, as in "llama, qwen2", cut to `size` bytes. */
 void sb_arch_list(char *text, size_t size);
 

@@ -8,6 +8,8 @@
 const struct sb_arch sb_arch_mistral = {
     .model_type = "mistral",
     .class_name = "MistralForCausalLM",
+    .whole_type = "mistral3",
+    .whole_class = "Mistral3ForConditionalGeneration",
     .gguf_name = "llama",
     .qkv_bias = SB_BIAS_NEVER,
     .o_bias = SB_BIAS_NEVER,

@@ -9,6 +9,7 @@
  */
 #include "model/config.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,6 +17,7 @@
 #include "file.h"
 #include "line.h"
 #include "model/config_rope.h"
+#include "model/config_window.h"
 #include "model/fields.h"
 #include "status.h"
 
@@ -23,12 +25,25 @@
 
 /* ------------------------------------------------------------------ what kind of model */
 
+/* Goes on with the text_config of a model that is more than this architecture. */
+static int32_t enter_text(struct sb_fields *fields)
+{
+    const struct sb_json_node *text = sb_json_get(fields->object, "text_config");
+
+    if (sb_json_kind(text) != SB_JSON_OBJECT)
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: text_config is not an object", fields->file);
+    *fields = (struct sb_fields){fields->file, "text_config.", text};
+    return SPECBATCH_OK;
+}
+
 /* Finds the architecture by model_type, or else by the class that architectures names. Either must
- * be known if it is there, and both must agree. */
-static int32_t find_arch(struct sb_config *config, const struct sb_fields *fields)
+ * be known if it is there, and both must agree. fields: become those of the texts' model, where
+ * that is only a part of the whole. */
+static int32_t find_arch(struct sb_config *config, struct sb_fields *fields)
 {
     const struct sb_json_node *classes = sb_json_get(fields->object, "architectures");
-    const char *type = NULL, *class_name = NULL;
+    const char *type = NULL, *class_name = NULL, *needed;
+    int is_whole;
     char supported[SPECBATCH_ERROR_MAX];
     int32_t rc = SPECBATCH_OK;
 
@@ -49,19 +64,29 @@ static int32_t find_arch(struct sb_config *config, const struct sb_fields *field
                 fields->file, type ? "model_type" : "architectures", type ? type : class_name,
                 supported);
     }
-    if (class_name && strcmp(class_name, config->arch->class_name) != 0)
+    is_whole = strcmp(type ? type : class_name,
+                      type ? config->arch->model_type : config->arch->class_name) != 0;
+    needed = is_whole ? config->arch->whole_class : config->arch->class_name;
+    if (class_name && strcmp(class_name, needed) != 0)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED,
                 "%s: architectures \"%.60s\" is not supported with model_type %s; needed: %s",
-                fields->file, class_name, config->arch->model_type, config->arch->class_name);
+                fields->file, class_name, type ? type : config->arch->model_type, needed);
+    if (is_whole)
+        SB_TRY(enter_text(fields));
 done:
     return rc;
 }
 
 /* Refuses keys that change the computation in a way that the forward pass does not know. */
-static int32_t refuse_unknown(const struct sb_fields *fields)
+static int32_t refuse_unknown(const struct sb_config *config, const struct sb_fields *fields)
 {
     static const char *const quantized[] = {"quantization_config", "compression_config"};
-    const char *act = "silu";
+    static const char *const caps[] = {"attn_logit_softcapping", "final_logit_softcapping"};
+    static const char *const gates[] = {
+        [SB_GATE_SILU] = "silu", [SB_GATE_GELU] = "gelu_pytorch_tanh"};
+    const char *needed = gates[config->arch->gate], *act = needed;
+    const char *key = config->arch->activation_key ? config->arch->activation_key : "hidden_act";
+    int both_ways = 0;
     int32_t rc = SPECBATCH_OK;
 
     for (size_t i = 0; i < sizeof quantized / sizeof quantized[0]; i++)
@@ -69,76 +94,19 @@ static int32_t refuse_unknown(const struct sb_fields *fields)
             SB_FAIL(SPECBATCH_E_UNSUPPORTED,
                     "%s: %s: quantized checkpoints are not supported; use a float one",
                     fields->file, quantized[i]);
-    SB_TRY(sb_field_string(fields, "hidden_act", &act));
-    if (strcmp(act, "silu") != 0)
-        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: hidden_act \"%.30s\" is not supported; only silu is",
-                fields->file, act);
-done:
-    return rc;
-}
-
-/* Refuses kinds of layers that the forward pass does not know. *windows: whether some layers have a
- * sliding window. */
-static int32_t read_layer_types(int *windows, const struct sb_config *config,
-                                const struct sb_fields *fields)
-{
-    const struct sb_json_node *types = sb_json_get(fields->object, "layer_types");
-
-    *windows = 0;
-    if (sb_field_given(fields, "layer_types") && sb_json_kind(types) != SB_JSON_ARRAY)
-        return sb_fail(SPECBATCH_E_FORMAT, "%s: layer_types is not a list", fields->file);
-    for (const struct sb_json_node *t = sb_json_first(types); t; t = sb_json_next(t)) {
-        const char *name = sb_json_word(t);
-        if (name && strcmp(name, "sliding_attention") == 0 &&
-            config->arch->window != SB_WINDOW_NEVER)
-            *windows = 1;
-        else if (!name || strcmp(name, "full_attention") != 0)
-            return sb_fail(SPECBATCH_E_UNSUPPORTED,
-                           "%s: layer_types has \"%.30s\", which is not supported; use a "
-                           "checkpoint whose layers are all full_attention",
-                           fields->file, name ? name : "(not a name)");
-    }
-    return SPECBATCH_OK;
-}
-
-/* Whether config.json has layers with a sliding window, where the architecture leaves it open.
- * Without layer_types, transformers gives one to the layers from max_window_layers (28 if absent)
- * on. */
-static int32_t read_window_used(int *used, int is_named, const struct sb_config *config,
-                                const struct sb_fields *fields)
-{
-    int32_t from = 28;
-    int32_t rc = SPECBATCH_OK;
-
-    SB_TRY(sb_field_bool(fields, "use_sliding_window", used));
-    SB_TRY(sb_field_int(fields, "max_window_layers", 0, INT32_MAX, &from));
-    if (is_named && (!*used || sb_field_null(fields, "sliding_window")))
-        SB_FAIL(SPECBATCH_E_FORMAT,
-                "%s: layer_types has \"sliding_attention\", but there is no sliding_window",
-                fields->file);
-    if (!is_named && (sb_field_given(fields, "layer_types") || from >= config->layers))
-        *used = 0;
-done:
-    return rc;
-}
-
-/* *window: how many tokens attention reaches back in some layer, the token itself included, or 0
- * where it reaches all. A sliding_window that is null is none. */
-static int32_t read_window(int32_t *window, const struct sb_config *config,
-                           const struct sb_fields *fields)
-{
-    const struct sb_arch *arch = config->arch;
-    int used = arch->window == SB_WINDOW_ALWAYS, is_named;
-    int32_t rc = SPECBATCH_OK;
-
-    *window = 0;
-    SB_TRY(read_layer_types(&is_named, config, fields));
-    if (arch->window == SB_WINDOW_IF_USED)
-        SB_TRY(read_window_used(&used, is_named, config, fields));
-    if (!used || sb_field_null(fields, "sliding_window"))
-        goto done;
-    *window = arch->default_window;
-    SB_TRY(sb_field_int(fields, "sliding_window", 1, INT32_MAX, window));
+    for (size_t i = 0; i < sizeof caps / sizeof caps[0]; i++)
+        if (sb_field_given(fields, caps[i]))
+            SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: %s%s is not supported", fields->file,
+                    fields->prefix, caps[i]);
+    SB_TRY(sb_field_bool(fields, "use_bidirectional_attention", &both_ways));
+    if (both_ways)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: %suse_bidirectional_attention is not supported",
+                fields->file, fields->prefix);
+    SB_TRY(sb_field_string(fields, key, &act));
+    if (strcmp(act, needed) != 0)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "%s: %s%s \"%.30s\" is not supported with model_type %s; only %s is", fields->file,
+                fields->prefix, key, act, config->arch->model_type, needed);
 done:
     return rc;
 }
@@ -147,21 +115,27 @@ done:
 
 static int32_t read_sizes(struct sb_config *config, const struct sb_fields *fields)
 {
-    static const char *const needed[] = {
-        "vocab_size",        "hidden_size",         "intermediate_size",
-        "num_hidden_layers", "num_attention_heads", "max_position_embeddings",
-    };
     const struct sb_arch *arch = config->arch;
+    const struct {
+        const char *key;
+        int32_t otherwise, most, *value; /* otherwise: what it is where it is silent; 0: it may not
+                                            be */
+    } numbers[] = {
+        {"vocab_size", arch->default_vocab, SB_VOCAB_MAX, &config->vocab},
+        {"hidden_size", 0, SB_HIDDEN_MAX, &config->hidden},
+        {"intermediate_size", 0, SB_INTER_MAX, &config->inter},
+        {"num_hidden_layers", 0, SB_LAYERS_MAX, &config->layers},
+        {"num_attention_heads", arch->default_heads, SB_HEADS_MAX, &config->heads},
+        {"max_position_embeddings", arch->default_context, SB_CONTEXT_MAX, &config->context},
+    };
     int32_t rc = SPECBATCH_OK;
 
-    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
-        SB_TRY(sb_field_need(fields, needed[i]));
-    SB_TRY(sb_field_int(fields, "vocab_size", 1, SB_VOCAB_MAX, &config->vocab));
-    SB_TRY(sb_field_int(fields, "hidden_size", 1, SB_HIDDEN_MAX, &config->hidden));
-    SB_TRY(sb_field_int(fields, "intermediate_size", 1, SB_INTER_MAX, &config->inter));
-    SB_TRY(sb_field_int(fields, "num_hidden_layers", 1, SB_LAYERS_MAX, &config->layers));
-    SB_TRY(sb_field_int(fields, "num_attention_heads", 1, SB_HEADS_MAX, &config->heads));
-    SB_TRY(sb_field_int(fields, "max_position_embeddings", 1, SB_CONTEXT_MAX, &config->context));
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        *numbers[i].value = numbers[i].otherwise;
+        if (numbers[i].otherwise == 0)
+            SB_TRY(sb_field_need(fields, numbers[i].key));
+        SB_TRY(sb_field_int(fields, numbers[i].key, 1, numbers[i].most, numbers[i].value));
+    }
     /* If the number is absent, transformers takes 32 key/value heads for Qwen, whatever the number
      * of heads is. Here it is the number of heads. With fewer than 32 heads, 32 is impossible; with
      * more, the shapes of k_proj and v_proj show which is meant. */
@@ -185,6 +159,11 @@ static int32_t read_sizes(struct sb_config *config, const struct sb_fields *fiel
                 fields->file, SB_HEAD_DIM_MAX);
     config->eps = arch->default_eps;
     SB_TRY(sb_field_double(fields, "rms_norm_eps", 1e-30, 1.0, &config->eps));
+    config->query_scalar = config->head_dim;
+    if (arch->default_query_scalar > 0.0) {
+        config->query_scalar = arch->default_query_scalar;
+        SB_TRY(sb_field_double(fields, "query_pre_attn_scalar", 1e-6, 1e9, &config->query_scalar));
+    }
 done:
     return rc;
 }
@@ -196,6 +175,7 @@ static int32_t read_flags(struct sb_config *config, const struct sb_fields *fiel
     int mlp_bias = 0;
     int32_t rc = SPECBATCH_OK;
 
+    config->tied = arch->default_tied;
     SB_TRY(sb_field_bool(fields, "tie_word_embeddings", &config->tied));
     SB_TRY(sb_field_bool(fields, "attention_bias", &attention_bias));
     SB_TRY(sb_field_bool(fields, "mlp_bias", &mlp_bias));
@@ -246,49 +226,68 @@ done:
     return rc;
 }
 
+static int32_t read_special(struct sb_config *config, const struct sb_fields *fields)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_field_int(fields, "bos_token_id", -1, config->vocab - 1, &config->bos));
+    SB_TRY(read_eos(config, fields));
+done:
+    return rc;
+}
+
 /* ------------------------------------------------------------------------------ loading */
 
-static void limit(struct sb_config *config, double most, const char *why, const struct sb_log *log,
-                  const char *place)
+void sb_config_limit(struct sb_config *config, const struct sb_log *log, const char *place)
 {
+    const double most = config->rope.original_context;
     char short_place[200];
 
-    if (most >= config->context)
+    if (config->rope.kind != SB_ROPE_LONGROPE || most >= config->context)
         return;
     sb_line_path(short_place, sizeof short_place, place);
-    sb_log(log, SPECBATCH_LOG_WARN, "%s: %s: a sequence has at most %d tokens here, not %d",
-           short_place, why, (int)most, (int)config->context);
+    sb_log(log, SPECBATCH_LOG_WARN,
+           "%s: longrope has other frequencies for more: a sequence has at most %d tokens here, "
+           "not %d",
+           short_place, (int)most, (int)config->context);
     config->context = (int32_t)most;
 }
 
-void sb_config_limit(struct sb_config *config, int32_t window, const struct sb_log *log,
-                     const char *place)
+float sb_config_embed_scale(const struct sb_config *config)
 {
-    if (window > 0)
-        limit(config, window, "attention has a sliding window", log, place);
-    if (config->rope.kind == SB_ROPE_LONGROPE)
-        limit(config, config->rope.original_context, "longrope has other frequencies for more", log,
-              place);
+    return config->arch->scales_embedding ? (float)sqrt((double)config->hidden) : 1.0f;
+}
+
+const struct sb_rope_config *sb_config_rope_of(const struct sb_config *config, int32_t layer)
+{
+    return config->is_local[layer] && sb_arch_has_local_rope(config->arch) ? &config->local_rope
+                                                                           : &config->rope;
+}
+
+int32_t sb_config_window_of(const struct sb_config *config, int32_t layer)
+{
+    return config->is_local[layer] ? config->window : 0;
 }
 
 static int32_t read_config(struct sb_config *config, const struct sb_fields *fields,
                            const struct sb_log *log, const char *dir)
 {
-    int32_t window;
+    struct sb_fields text = *fields;
     int32_t rc = SPECBATCH_OK;
 
     if (sb_json_kind(fields->object) != SB_JSON_OBJECT)
         SB_FAIL(SPECBATCH_E_FORMAT, "%s: not a JSON object", fields->file);
     config->bos = -1;
-    SB_TRY(find_arch(config, fields));
-    SB_TRY(read_sizes(config, fields));
-    SB_TRY(refuse_unknown(fields));
-    SB_TRY(read_flags(config, fields));
-    SB_TRY(sb_config_rope(config, fields));
-    SB_TRY(read_window(&window, config, fields));
-    sb_config_limit(config, window, log, dir);
-    SB_TRY(sb_field_int(fields, "bos_token_id", -1, config->vocab - 1, &config->bos));
-    SB_TRY(read_eos(config, fields));
+    SB_TRY(find_arch(config, &text));
+    SB_TRY(read_sizes(config, &text));
+    SB_TRY(refuse_unknown(config, &text));
+    SB_TRY(read_flags(config, &text));
+    SB_TRY(sb_config_rope(config, &text));
+    SB_TRY(sb_config_window(config, &text));
+    sb_config_limit(config, log, dir);
+    SB_TRY(read_special(config, &text));
+    if (text.object != fields->object)
+        SB_TRY(read_special(config, fields));
 done:
     return rc;
 }
@@ -356,5 +355,14 @@ void sb_config_digest(const struct sb_config *c, struct sb_digest *digest)
     sb_digest_add(digest, reals, sizeof reals);
     if (r->kind == SB_ROPE_LONGROPE)
         sb_digest_add(digest, r->divisors, (size_t)r->rot_dim / 2 * sizeof *r->divisors);
+    if (c->window > 0) {
+        sb_digest_add(digest, &c->window, sizeof c->window);
+        sb_digest_add(digest, c->is_local, (size_t)c->layers);
+    }
+    if (sb_arch_has_local_rope(c->arch)) {
+        const double local[] = {c->query_scalar, c->local_rope.kind, c->local_rope.theta,
+                                c->local_rope.factor};
+        sb_digest_add(digest, local, sizeof local);
+    }
     sb_digest_add(digest, c->eos, (size_t)c->n_eos * sizeof *c->eos);
 }

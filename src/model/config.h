@@ -65,9 +65,14 @@ struct sb_config {
     double eps;
     int tied; /* 1: the head is the embedding table */
     int has_qkv_bias, has_o_bias, has_mlp_bias;
-    struct sb_rope_config rope;
-    int32_t bos;             /* begin-of-sequence id, or -1 */
-    int32_t eos[SB_EOS_MAX]; /* of generation_config.json, or else of config.json */
+    double query_scalar;                    /* scores are divided by its root */
+    struct sb_rope_config rope, local_rope; /* local_rope: of local layers, if the architecture has
+                                               default_local_theta */
+    int32_t window; /* how many tokens the attention of local layers reaches back, the token itself
+                       included; 0: none is local */
+    uint8_t is_local[SB_LAYERS_MAX]; /* whether a layer is */
+    int32_t bos;                     /* begin-of-sequence id, or -1 */
+    int32_t eos[SB_EOS_MAX];         /* of generation_config.json, or else of config.json */
     int32_t n_eos;
 };
 
@@ -83,10 +88,14 @@ void sb_config_warn_endless(const struct sb_config *config, const struct sb_log 
                             const char *place);
 
 /* Shortens the context to how long sequences may be before the model computes something that the
- * forward pass does not, and warns if that makes it shorter. window: how many tokens attention
- * reaches back in some layer, the token itself included; 0: all. place: the model's path. */
-void sb_config_limit(struct sb_config *config, int32_t window, const struct sb_log *log,
-                     const char *place);
+ * forward pass does not, and warns if that makes it shorter. place: the model's path. */
+void sb_config_limit(struct sb_config *config, const struct sb_log *log, const char *place);
+
+/* The rotation of a layer, and how many tokens its attention reaches back, or 0 for all. */
+const struct sb_rope_config *sb_config_rope_of(const struct sb_config *config, int32_t layer);
+int32_t sb_config_window_of(const struct sb_config *config, int32_t layer);
+/* What embeddings are multiplied by. */
+float sb_config_embed_scale(const struct sb_config *config);
 
 /* Adds every number of a configuration to a digest. */
 void sb_config_digest(const struct sb_config *config, struct sb_digest *digest);

@@ -21,19 +21,49 @@
 
 #include "status.h"
 
+#define THETA_MIN 1.01
+#define THETA_MAX 1e15
 #define FACTOR_MAX 1e6
 #define CONTEXT_MAX 1e9
 /* A factor is written in decimal digits, so it need not be the exact quotient of two integers. */
 #define RATIO_TOLERANCE 1e-6
 
+/* Where local layers have a rotation of their own, rope_parameters has an object for either kind of
+ * layers, of which one may be missing. */
+static int32_t split_scaling(struct sb_fields *scaling, struct sb_fields *local,
+                             const struct sb_config *config)
+{
+    const struct sb_json_node *full = sb_json_get(scaling->object, "full_attention");
+    const struct sb_json_node *sliding = sb_json_get(scaling->object, "sliding_attention");
+    const int is_split = full || sliding;
+
+    if (is_split && !sb_arch_has_local_rope(config->arch))
+        return sb_fail(SPECBATCH_E_UNSUPPORTED,
+                       "%s: rope_parameters differ by layer type, which is not supported with "
+                       "model_type %s",
+                       scaling->file, config->arch->model_type);
+    if (!sb_arch_has_local_rope(config->arch))
+        return SPECBATCH_OK;
+    if (!is_split || (full && sb_json_kind(full) != SB_JSON_OBJECT) ||
+        (sliding && sb_json_kind(sliding) != SB_JSON_OBJECT))
+        return sb_fail(SPECBATCH_E_FORMAT,
+                       "%s: rope_parameters has no objects full_attention and sliding_attention",
+                       scaling->file);
+    *scaling = (struct sb_fields){scaling->file, "rope_parameters.full_attention.", full};
+    local->object = sliding;
+    return SPECBATCH_OK;
+}
+
 /* Finds the scaling's object, or none. Where both spellings have one, nobody can say which is
- * meant. */
-static int32_t find_scaling(struct sb_fields *scaling, const struct sb_fields *fields)
+ * meant. *local: the object of local layers, where these have a rotation of their own. */
+static int32_t find_scaling(struct sb_fields *scaling, struct sb_fields *local,
+                            const struct sb_config *config, const struct sb_fields *fields)
 {
     const int new_style = sb_field_given(fields, "rope_parameters");
     const int old_style = sb_field_given(fields, "rope_scaling");
 
     *scaling = (struct sb_fields){fields->file, "rope_scaling.", NULL};
+    *local = (struct sb_fields){fields->file, "rope_parameters.sliding_attention.", NULL};
     if (new_style && old_style)
         return sb_fail(SPECBATCH_E_UNSUPPORTED,
                        "%s: has both rope_parameters and rope_scaling; keep one", fields->file);
@@ -45,11 +75,7 @@ static int32_t find_scaling(struct sb_fields *scaling, const struct sb_fields *f
     if (scaling->object && sb_json_kind(scaling->object) != SB_JSON_OBJECT)
         return sb_fail(SPECBATCH_E_FORMAT, "%s: %.*s is not an object", fields->file,
                        (int)strlen(scaling->prefix) - 1, scaling->prefix);
-    if (sb_field_given(scaling, "full_attention") || sb_field_given(scaling, "sliding_attention"))
-        return sb_fail(SPECBATCH_E_UNSUPPORTED,
-                       "%s: rope_parameters differ by layer type, which is not supported",
-                       fields->file);
-    return SPECBATCH_OK;
+    return new_style ? split_scaling(scaling, local, config) : SPECBATCH_OK;
 }
 
 static int32_t find_kind(struct sb_rope_config *rope, const struct sb_fields *scaling)
@@ -102,9 +128,9 @@ static int32_t read_base(struct sb_config *config, const struct sb_fields *field
     double share = config->arch->default_partial_rotary;
     int32_t rc = SPECBATCH_OK;
 
-    rope->theta = 10000.0;
-    SB_TRY(sb_field_double(fields, "rope_theta", 1.01, 1e15, &rope->theta));
-    SB_TRY(sb_field_double(scaling, "rope_theta", 1.01, 1e15, &rope->theta));
+    rope->theta = config->arch->default_theta > 0.0 ? config->arch->default_theta : 10000.0;
+    SB_TRY(sb_field_double(fields, "rope_theta", THETA_MIN, THETA_MAX, &rope->theta));
+    SB_TRY(sb_field_double(scaling, "rope_theta", THETA_MIN, THETA_MAX, &rope->theta));
     SB_TRY(read_share(&share, config, fields));
     SB_TRY(read_share(&share, config, scaling));
     rope->rot_dim = (int32_t)(config->head_dim * share);
@@ -275,29 +301,65 @@ done:
     return rc;
 }
 
-int32_t sb_config_rope(struct sb_config *config, const struct sb_fields *fields)
+/* Reads a rotation into config->rope. */
+static int32_t read_rope(struct sb_config *config, const struct sb_fields *fields,
+                         const struct sb_fields *scaling)
 {
     struct sb_rope_config *rope = &config->rope;
-    struct sb_fields scaling;
     int32_t rc = SPECBATCH_OK;
 
-    rope->factor = 1.0;
-    rope->attention_factor = 1.0;
-    SB_TRY(find_scaling(&scaling, fields));
-    SB_TRY(find_kind(rope, &scaling));
-    SB_TRY(read_base(config, fields, &scaling));
+    *rope = (struct sb_rope_config){.factor = 1.0, .attention_factor = 1.0};
+    SB_TRY(find_kind(rope, scaling));
+    SB_TRY(read_base(config, fields, scaling));
     if (rope->kind == SB_ROPE_LONGROPE) {
-        SB_TRY(read_longrope(config, fields, &scaling));
+        SB_TRY(read_longrope(config, fields, scaling));
     } else if (rope->kind != SB_ROPE_DEFAULT) {
-        SB_TRY(sb_field_need(&scaling, "factor"));
-        SB_TRY(sb_field_double(&scaling, "factor", 1.0, FACTOR_MAX, &rope->factor));
+        SB_TRY(sb_field_need(scaling, "factor"));
+        SB_TRY(sb_field_double(scaling, "factor", 1.0, FACTOR_MAX, &rope->factor));
     }
     if (rope->kind == SB_ROPE_LINEAR)
         SB_TRY(read_longest(config, fields));
     if (rope->kind == SB_ROPE_LLAMA3)
-        SB_TRY(read_llama3(rope, fields, &scaling));
+        SB_TRY(read_llama3(rope, fields, scaling));
     if (rope->kind == SB_ROPE_YARN)
-        SB_TRY(read_yarn(config, fields, &scaling));
+        SB_TRY(read_yarn(config, fields, scaling));
+done:
+    return rc;
+}
+
+/* Reads the rotation of local layers, of which the top level says nothing but the base. Only the
+ * kinds that have no context of their own are supported. */
+static int32_t read_local(struct sb_config *config, const struct sb_fields *fields,
+                          const struct sb_fields *local)
+{
+    const struct sb_fields nothing = {fields->file, fields->prefix, NULL};
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(read_rope(config, &nothing, local));
+    if (config->rope.kind > SB_ROPE_LINEAR)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "%s: %srope_type is not supported; supported: default, "
+                "linear",
+                local->file, local->prefix);
+    config->local_rope = config->rope;
+    if (sb_field_given(local, "rope_theta"))
+        goto done;
+    config->local_rope.theta = config->arch->default_local_theta;
+    SB_TRY(sb_field_double(fields, "rope_local_base_freq", THETA_MIN, THETA_MAX,
+                           &config->local_rope.theta));
+done:
+    return rc;
+}
+
+int32_t sb_config_rope(struct sb_config *config, const struct sb_fields *fields)
+{
+    struct sb_fields scaling, local;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(find_scaling(&scaling, &local, config, fields));
+    if (sb_arch_has_local_rope(config->arch))
+        SB_TRY(read_local(config, fields, &local));
+    SB_TRY(read_rope(config, fields, &scaling));
 done:
     return rc;
 }

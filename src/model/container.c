@@ -36,9 +36,14 @@ int32_t sb_container_config(struct sb_config *config, const struct sb_container 
 int32_t sb_container_tensors(struct sb_tensors **tensors, const struct sb_container *container,
                              const struct sb_mem *mem, const struct sb_config *config)
 {
+    int32_t rc;
+
     if (container->gguf)
         return sb_gguf_tensors(tensors, mem, container->gguf, config);
-    return sb_tensors_open(tensors, mem, container->path);
+    rc = sb_tensors_open(tensors, mem, container->path);
+    if (rc == SPECBATCH_OK)
+        sb_tensors_set_arch(*tensors, config->arch);
+    return rc;
 }
 
 int32_t sb_container_tokenizer(struct sb_tokenizer **tokenizer,

@@ -51,6 +51,7 @@ struct move {
     enum sb_dtype from, to;
     int32_t rank, rows, n_in;
     int32_t interleave; /* as in tensors.h, for the file that is written */
+    float shift;        /* what is added to each element, which is an F32 then */
 };
 
 struct converter {
@@ -70,6 +71,13 @@ struct converter {
     char *in, *made;            /* rows as they are read, and as they are written */
     struct sb_progress progress;
 };
+
+static int ends_in(const char *text, const char *end)
+{
+    const size_t n = strlen(text), n_end = strlen(end);
+
+    return n >= n_end && strcmp(text + n - n_end, end) == 0;
+}
 
 /* ------------------------------------------------------------------------------- planning */
 
@@ -122,7 +130,7 @@ static int32_t add_move(struct converter *c, const struct move *m, const char *n
     SB_NEW(grown, sb_grow(&c->mem, c->moves, &c->move_capacity, c->n_moves + 1, sizeof *grown),
            "a list of tensors");
     c->moves = grown;
-    sb_gguf_spell(spelled, name);
+    sb_gguf_spell(spelled, c->config.arch, name);
     c->moves[c->n_moves] = *m;
     c->moves[c->n_moves++].interleave = c->to_safetensors ? 0
                                                           : sb_gguf_interleave(&c->config, spelled);
@@ -147,6 +155,8 @@ static int32_t plan(struct converter *c, const char *name, int32_t rows, int32_t
                 "in F32, BF16 or F16, or the folder",
                 m.tensor->name, m.tensor->type);
     m.to = type_in_file(c, &m, is_table);
+    if (!c->to_safetensors && ends_in(name, "norm.weight"))
+        m.shift = c->tensors->norm_shift;
     c->progress.total += m.tensor->bytes;
     SB_TRY(add_move(c, &m, name));
 done:
@@ -359,6 +369,12 @@ static int32_t put_data(struct converter *c, const void *bytes, size_t n)
                              : sb_gguf_out_data(&c->out, bytes, n);
 }
 
+static void shift_all(float *x, size_t n, float shift)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] += shift;
+}
+
 static int32_t copy_tensor(struct converter *c, const struct move *m)
 {
     const size_t in = sb_dtype_row_bytes(m->from, (size_t)m->n_in);
@@ -370,6 +386,8 @@ static int32_t copy_tensor(struct converter *c, const struct move *m)
         n = m->rows - at < block ? m->rows - at : block;
         SB_TRY(read_rows(c, m, at, n));
         sb_convert_rows(c->made, m->to, c->in, m->from, (size_t)n, (size_t)m->n_in);
+        if (m->shift != 0.0f)
+            shift_all((float *)(void *)c->made, (size_t)n, m->shift);
         SB_TRY(put_data(c, c->made, (size_t)n * made));
         SB_TRY(sb_progress_add(&c->progress, (uint64_t)n * in));
     }
@@ -469,13 +487,6 @@ static int32_t write_gguf(struct converter *c, const char *to)
     SB_TRY(sb_gguf_out_keep(&c->out));
 done:
     return rc;
-}
-
-static int ends_in(const char *text, const char *end)
-{
-    const size_t n = strlen(text), n_end = strlen(end);
-
-    return n >= n_end && strcmp(text + n - n_end, end) == 0;
 }
 
 static int32_t convert(struct converter *c, const char *to, const char *from)

@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "model/config_rope.h"
+#include "model/config_window.h"
 #include "model/gguf_model.h"
 #include "status.h"
 
@@ -118,26 +119,6 @@ static int32_t copy_word(char word[40], const struct source *s, const char *key)
     return SPECBATCH_OK;
 }
 
-static int32_t find_arch(struct sb_config *config, const struct source *s)
-{
-    char word[40], supported[SPECBATCH_ERROR_MAX];
-    int32_t rc = SPECBATCH_OK;
-
-    SB_TRY(copy_word(word, s, "general.type"));
-    if (word[0] && strcmp(word, "model") != 0)
-        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: general.type \"%s\" is not supported, only model is",
-                s->file, word);
-    SB_TRY(copy_word(word, s, "general.architecture"));
-    config->arch = sb_arch_by_gguf_name(word);
-    sb_arch_list(supported, sizeof supported);
-    if (!config->arch)
-        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
-                "%s: general.architecture \"%s\" is not supported; supported: %s", s->file, word,
-                supported);
-done:
-    return rc;
-}
-
 /* Whether a value turns off what its key is about. */
 static int is_off(const struct sb_gguf_value *value)
 {
@@ -146,6 +127,29 @@ static int is_off(const struct sb_gguf_value *value)
 
     return (sb_gguf_double(value, &number) && number == 0.0) ||
            (sb_gguf_bool(value, &flag) && !flag);
+}
+
+static int32_t find_arch(struct sb_config *config, const struct source *s)
+{
+    char word[40], key[80], supported[SPECBATCH_ERROR_MAX];
+    struct sb_gguf_value window;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(copy_word(word, s, "general.type"));
+    if (word[0] && strcmp(word, "model") != 0)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: general.type \"%s\" is not supported, only model is",
+                s->file, word);
+    SB_TRY(copy_word(word, s, "general.architecture"));
+    snprintf(key, sizeof key, "%s.attention.sliding_window", word);
+    config->arch = sb_arch_by_gguf_name(word,
+                                        sb_gguf_get(s->gguf, key, &window) && !is_off(&window));
+    sb_arch_list(supported, sizeof supported);
+    if (!config->arch)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "%s: general.architecture \"%s\" is not supported; supported: %s", s->file, word,
+                supported);
+done:
+    return rc;
 }
 
 /* Refuses keys that change the computation in a way that the forward pass does not know. */
@@ -164,8 +168,11 @@ static int32_t refuse_unknown(const struct sb_config *config, const struct sourc
                                         "attention.layer_norm_rms_epsilon",
                                         "attention.causal",
                                         "attention.sliding_window",
+                                        "attention.sliding_window_pattern",
+                                        "attention.scale",
                                         "rope.dimension_count",
                                         "rope.freq_base",
+                                        "rope.freq_base_swa",
                                         "rope.scaling.type",
                                         "rope.scaling.factor",
                                         "rope.scaling.original_context_length",
@@ -178,6 +185,7 @@ static int32_t refuse_unknown(const struct sb_config *config, const struct sourc
                                         "tensor_data_layout"};
     const struct key layout = find(s, "tensor_data_layout"), causal = find(s, "attention.causal"),
                      window = find(s, "attention.sliding_window"),
+                     base = find(s, "rope.freq_base_swa"), scale = find(s, "attention.scale"),
                      factor = find(s, "rope.scaling.attn_factor");
     const size_t prefix = strlen(s->arch);
     const char *key;
@@ -202,6 +210,10 @@ static int32_t refuse_unknown(const struct sb_config *config, const struct sourc
                        s->file, layout.text);
     if (window.given && config->arch->window == SB_WINDOW_NEVER && !is_off(&window.value))
         return sb_fail(SPECBATCH_E_UNSUPPORTED, "%s: %s is not supported", s->file, window.text);
+    if (base.given && !sb_arch_has_local_rope(config->arch) && !is_off(&base.value))
+        return sb_fail(SPECBATCH_E_UNSUPPORTED, "%s: %s is not supported", s->file, base.text);
+    if (scale.given && config->arch->default_query_scalar == 0.0 && !is_off(&scale.value))
+        return sb_fail(SPECBATCH_E_UNSUPPORTED, "%s: %s is not supported", s->file, scale.text);
     if (factor.given && !is_off(&factor.value) && !find_tensor(s, SB_GGUF_SHORT_DIVISORS))
         return sb_fail(SPECBATCH_E_UNSUPPORTED, "%s: %s is not supported without tensor %s",
                        s->file, factor.text, SB_GGUF_SHORT_DIVISORS);
@@ -471,19 +483,111 @@ done:
     return rc;
 }
 
+/* ------------------------------------------------------------------------- its windows */
+
+/* Marks local layers by a list of flags. */
+static int32_t mark_by_list(struct sb_config *config, const struct source *s, struct key *key)
+{
+    struct sb_gguf_value element;
+    int32_t i = 0;
+    int flag;
+
+    while (sb_gguf_take(&key->value, &element) && i < config->layers &&
+           sb_gguf_bool(&element, &flag))
+        config->is_local[i++] = (uint8_t)flag;
+    if (i != config->layers)
+        return sb_fail(SPECBATCH_E_FORMAT, "%s: %s is not a list of %d flags", s->file, key->text,
+                       (int)config->layers);
+    return SPECBATCH_OK;
+}
+
+/* Architectures without windows have been refused if they have one. */
+static int32_t read_window(struct sb_config *config, const struct source *s)
+{
+    const struct key window = find(s, "attention.sliding_window");
+    struct key pattern = find(s, "attention.sliding_window_pattern");
+    int32_t tokens = 0, period = config->arch->window_period;
+    int32_t rc = SPECBATCH_OK;
+
+    if (!window.given || is_off(&window.value))
+        goto done;
+    SB_TRY(read_int(s, "attention.sliding_window", 1, INT32_MAX, &tokens));
+    if (pattern.given && pattern.value.type == SB_GGUF_ARRAY) {
+        SB_TRY(mark_by_list(config, s, &pattern));
+    } else {
+        SB_TRY(read_int(s, "attention.sliding_window_pattern", 0, SB_LAYERS_MAX, &period));
+        sb_config_mark_local(config, period);
+    }
+    sb_config_set_window(config, tokens);
+done:
+    return rc;
+}
+
+/* llama.cpp's converter writes the base of Gemma's local layers into newer files only; their
+ * rotation is never scaled. */
+static int32_t read_local_rope(struct sb_config *config, const struct source *s)
+{
+    struct sb_rope_config *local = &config->local_rope;
+
+    if (!sb_arch_has_local_rope(config->arch))
+        return SPECBATCH_OK;
+    *local = (struct sb_rope_config){.rot_dim = config->rope.rot_dim,
+                                     .theta = config->arch->default_local_theta,
+                                     .factor = 1.0,
+                                     .attention_factor = 1.0};
+    return read_double(s, "rope.freq_base_swa", 1.01, 1e15, &local->theta);
+}
+
+/* By what scores are divided. llama.cpp knows it by the size of the model: Gemma 3 of 27B, with 62
+ * layers, has its own. attention.scale is a float, from which the number is had by rounding. */
+static int32_t read_scale(struct sb_config *config, const struct source *s)
+{
+    double scale = 0.0;
+    int32_t rc = SPECBATCH_OK;
+
+    config->query_scalar = config->head_dim;
+    if (config->arch->default_query_scalar > 0.0)
+        config->query_scalar = sb_gguf_query_scalar(config);
+    SB_TRY(read_double(s, "attention.scale", 0.0, 1e3, &scale));
+    if (scale > 0.0)
+        config->query_scalar = nearbyint(1.0 / (scale * scale));
+    if (!(config->query_scalar >= 1.0))
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: %s.attention.scale %g is not supported", s->file,
+                s->arch, scale);
+done:
+    return rc;
+}
+
+double sb_gguf_query_scalar(const struct sb_config *config)
+{
+    enum { LAYERS_OF_27B = 62 };
+
+    return config->layers == LAYERS_OF_27B ? config->hidden / config->heads : config->head_dim;
+}
+
 /* ------------------------------------------------------------------- its special tokens */
 
 /* Tokens by their spelling, of which one may be an end where another is. */
-enum { IM_END, ENDOFTEXT, EOT_ID, END_OF_TEXT, EOM_ID, USER, OBSERVATION, END, SPELLINGS };
-static const char *const spellings[SPELLINGS] = {"<|im_end|>",      "<|endoftext|>", "<|eot_id|>",
-                                                 "<|end_of_text|>", "<|eom_id|>",    "<|user|>",
-                                                 "<|observation|>", "<|end|>"};
-/* Where the first is an end, so is the second: Qwen, Llama 3, GLM-4 and Phi-3. */
-static const int ends_too[][2] = {{IM_END, ENDOFTEXT},
-                                  {EOT_ID, END_OF_TEXT},
-                                  {EOT_ID, EOM_ID},
-                                  {USER, OBSERVATION},
-                                  {ENDOFTEXT, END}};
+enum {
+    IM_END,
+    ENDOFTEXT,
+    EOT_ID,
+    END_OF_TEXT,
+    EOM_ID,
+    USER,
+    OBSERVATION,
+    END,
+    EOS,
+    END_OF_TURN,
+    SPELLINGS
+};
+static const char *const spellings[SPELLINGS] = {
+    "<|im_end|>", "<|endoftext|>",   "<|eot_id|>", "<|end_of_text|>", "<|eom_id|>",
+    "<|user|>",   "<|observation|>", "<|end|>",    "<eos>",           "<end_of_turn>"};
+/* Where the first is an end, so is the second: Qwen, Llama 3, GLM-4, Phi-3 and Gemma. */
+static const int ends_too[][2] = {{IM_END, ENDOFTEXT}, {EOT_ID, END_OF_TEXT}, {EOT_ID, EOM_ID},
+                                  {USER, OBSERVATION}, {ENDOFTEXT, END},      {EOS, END_OF_TURN},
+                                  {END_OF_TURN, EOS}};
 
 static void add_eos(struct sb_config *config, int32_t id)
 {
@@ -548,21 +652,6 @@ done:
     return rc;
 }
 
-/* Limits the context to what the forward pass computes. Architectures without windows have been
- * refused if they have one. */
-static int32_t limit(struct sb_config *config, const struct sb_log *log, const struct source *s)
-{
-    const struct key window = find(s, "attention.sliding_window");
-    int32_t tokens = 0;
-    int32_t rc = SPECBATCH_OK;
-
-    if (window.given && !is_off(&window.value))
-        SB_TRY(read_int(s, "attention.sliding_window", 1, INT32_MAX, &tokens));
-    sb_config_limit(config, tokens, log, s->file);
-done:
-    return rc;
-}
-
 int32_t sb_gguf_config(struct sb_config *config, const struct sb_log *log,
                        const struct sb_gguf *gguf)
 {
@@ -576,7 +665,10 @@ int32_t sb_gguf_config(struct sb_config *config, const struct sb_log *log,
     SB_TRY(read_sizes(config, &s));
     read_flags(config, &s);
     SB_TRY(read_rope(config, &s));
-    SB_TRY(limit(config, log, &s));
+    SB_TRY(read_window(config, &s));
+    SB_TRY(read_local_rope(config, &s));
+    SB_TRY(read_scale(config, &s));
+    sb_config_limit(config, log, s.file);
     SB_TRY(read_special(config, &s));
     sb_config_warn_endless(config, log, s.file);
 done:

@@ -7,6 +7,7 @@
  * configuration back and has it compared here. That is simpler than to know of each number what the
  * reader does with it, and it cannot be wrong about that.
  */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -72,6 +73,49 @@ static void put_rope(struct keys *k, const struct sb_rope_config *rope)
     sb_gguf_put_f32(k->out, key_of(k, "rope.scaling.yarn_beta_slow"), (float)rope->beta_slow);
 }
 
+/* Whether nothing but a period says which layers are local. */
+static int has_period(const struct sb_config *c, int32_t period)
+{
+    for (int32_t i = 0; i < c->layers; i++)
+        if (c->is_local[i] != (period == 0 || (i + 1) % period != 0))
+            return 0;
+    return 1;
+}
+
+/* llama.cpp has a period for Gemma 3, and lists for other models. Where windows are none, it wants
+ * to be told of Phi. */
+static void put_window(struct keys *k, const struct sb_config *c)
+{
+    static const char pattern[] = "attention.sliding_window_pattern";
+    int32_t period = c->arch->window_period;
+
+    if (c->window > 0 || c->arch->window == SB_WINDOW_ALWAYS)
+        sb_gguf_put_u32(k->out, key_of(k, "attention.sliding_window"), (uint32_t)c->window);
+    if (c->window == 0 || has_period(c, period))
+        return;
+    for (period = 1; period < c->layers && !has_period(c, period);)
+        period++;
+    if (has_period(c, period)) {
+        sb_gguf_put_u32(k->out, key_of(k, pattern), (uint32_t)period);
+        return;
+    }
+    sb_gguf_put_array(k->out, key_of(k, pattern), SB_GGUF_BOOL, (uint64_t)c->layers);
+    for (int32_t i = 0; i < c->layers; i++)
+        sb_gguf_put_number(k->out, c->is_local[i], 1);
+}
+
+static void put_local_rope(struct keys *k, const struct sb_config *c)
+{
+    if (sb_arch_has_local_rope(c->arch))
+        sb_gguf_put_f32(k->out, key_of(k, "rope.freq_base_swa"), (float)c->local_rope.theta);
+}
+
+static void put_scale(struct keys *k, const struct sb_config *c)
+{
+    if (c->arch->default_query_scalar > 0.0 && c->query_scalar != sb_gguf_query_scalar(c))
+        sb_gguf_put_f32(k->out, key_of(k, "attention.scale"), (float)(1.0 / sqrt(c->query_scalar)));
+}
+
 /* A file has places for three ids that end a text. */
 static void put_special(struct keys *k, const struct sb_config *c)
 {
@@ -95,9 +139,9 @@ void sb_gguf_put_config(struct sb_gguf_out *out, const struct sb_config *config)
     put_sizes(&k, config);
     sb_gguf_put_f32(out, key_of(&k, "attention.layer_norm_rms_epsilon"), (float)config->eps);
     put_rope(&k, &config->rope);
-    /* Within the context no window shows (sb_config_limit), and llama.cpp wants to know of none. */
-    if (config->arch->window == SB_WINDOW_ALWAYS)
-        sb_gguf_put_u32(out, key_of(&k, "attention.sliding_window"), 0);
+    put_window(&k, config);
+    put_local_rope(&k, config);
+    put_scale(&k, config);
     put_special(&k, config);
 }
 
@@ -135,6 +179,10 @@ int32_t sb_gguf_check_config(const struct sb_config *put, const struct sb_config
         {"beta_slow", a->beta_slow, b->beta_slow, 0},
         {"truncate", a->truncate, b->truncate, 0},
         {"attention_factor", a->attention_factor, b->attention_factor, 0},
+        {"query_pre_attn_scalar", put->query_scalar, got->query_scalar, 0},
+        {"sliding_window", put->window, got->window, 0},
+        {"rope_theta of local layers", put->local_rope.theta, got->local_rope.theta, 0},
+        {"the factor of local layers", put->local_rope.factor, got->local_rope.factor, 0},
     };
     char path[200];
 

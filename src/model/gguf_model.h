@@ -18,6 +18,10 @@
 int32_t sb_gguf_config(struct sb_config *config, const struct sb_log *log,
                        const struct sb_gguf *gguf);
 
+/* By what root llama.cpp divides the scores of a model whose architecture has
+ * default_query_scalar. */
+double sb_gguf_query_scalar(const struct sb_config *config);
+
 /* The tensors of what frequencies are divided by: of Llama 3, and of longrope up to its original
  * context. Beyond that it has others, which nobody reads here. */
 #define SB_GGUF_DIVISORS "rope_freqs.weight"
@@ -46,8 +50,10 @@ int32_t sb_gguf_copy_keys(struct sb_gguf_out *out, const struct sb_mem *mem,
  * E_FORMAT, E_NOMEM. */
 int32_t sb_gguf_tensors(struct sb_tensors **out, const struct sb_mem *mem,
                         const struct sb_gguf *gguf, const struct sb_config *config);
-/* Writes how such files spell the name of a tensor, which is that of transformers. */
-void sb_gguf_spell(char spelled[SB_TENSOR_NAME_BYTES], const char *name);
+/* Writes how such files spell the name of a tensor, which is that of transformers for a model of
+ * this architecture. */
+void sb_gguf_spell(char spelled[SB_TENSOR_NAME_BYTES], const struct sb_arch *arch,
+                   const char *name);
 /* The rows of a head if the file has those of this tensor in the other order (tensors.h), else 0.
  */
 int32_t sb_gguf_interleave(const struct sb_config *config, const char *spelled);

@@ -5,8 +5,9 @@
  *   model.layers.3.self_attn.q_proj.weight   blk.3.attn_q.weight
  *   model.embed_tokens.weight                token_embd.weight
  *
- * Names are translated when a tensor is asked for, so that messages quote what is in the file. One
- * table is enough for all architectures, since no two of them use a name for different things.
+ * Names are translated when a tensor is asked for, so that messages quote what is in the file. A
+ * norm is translated by its place in the architecture, since one architecture's norm behind
+ * attention has the name of another's before the MLP. For the others one table is enough.
  *
  * In files of Llama, the rows of q and k are in another order. Rotary pairs are (i, i + n / 2) in
  * transformers and (2 i, 2 i + 1) in llama.cpp, whose converter makes neighbours of the two rows
@@ -30,22 +31,12 @@ static const struct spelling ends[] = {
     {NULL, NULL},
 };
 static const struct spelling parts[] = {
-    {"input_layernorm", "attn_norm"},
-    {"post_self_attn_layernorm", "post_attention_norm"},
-    {"post_attention_layernorm", "ffn_norm"},
-    {"post_mlp_layernorm", "post_ffw_norm"},
-    {"self_attn.q_proj", "attn_q"},
-    {"self_attn.k_proj", "attn_k"},
-    {"self_attn.v_proj", "attn_v"},
-    {"self_attn.qkv_proj", "attn_qkv"},
-    {"self_attn.o_proj", "attn_output"},
-    {"self_attn.q_norm", "attn_q_norm"},
-    {"self_attn.k_norm", "attn_k_norm"},
-    {"mlp.gate_proj", "ffn_gate"},
-    {"mlp.up_proj", "ffn_up"},
-    {"mlp.gate_up_proj", "ffn_up"},
-    {"mlp.down_proj", "ffn_down"},
-    {NULL, NULL},
+    {"self_attn.q_proj", "attn_q"},      {"self_attn.k_proj", "attn_k"},
+    {"self_attn.v_proj", "attn_v"},      {"self_attn.qkv_proj", "attn_qkv"},
+    {"self_attn.o_proj", "attn_output"}, {"self_attn.q_norm", "attn_q_norm"},
+    {"self_attn.k_norm", "attn_k_norm"}, {"mlp.gate_proj", "ffn_gate"},
+    {"mlp.up_proj", "ffn_up"},           {"mlp.gate_up_proj", "ffn_up"},
+    {"mlp.down_proj", "ffn_down"},       {NULL, NULL},
 };
 
 /* The spelling of the n bytes at `name`, or NULL. */
@@ -57,8 +48,22 @@ static const char *look_up(const struct spelling *list, const char *name, size_t
     return NULL;
 }
 
+/* The spelling of a norm of a layer, or NULL. */
+static const char *look_up_norm(const struct sb_arch *arch, const char *name)
+{
+    const struct spelling norms[] = {{arch->attn_norm, "attn_norm"},
+                                     {arch->post_attn_norm, "post_attention_norm"},
+                                     {arch->ffn_norm, "ffn_norm"},
+                                     {arch->post_ffn_norm, "post_ffw_norm"}};
+
+    for (size_t i = 0; i < sizeof norms / sizeof norms[0]; i++)
+        if (norms[i].name && strcmp(norms[i].name, name) == 0)
+            return norms[i].spelled;
+    return NULL;
+}
+
 /* A name that is in no table stays as it is: no file has a tensor of that name. */
-void sb_gguf_spell(char spelled[SB_TENSOR_NAME_BYTES], const char *name)
+void sb_gguf_spell(char spelled[SB_TENSOR_NAME_BYTES], const struct sb_arch *arch, const char *name)
 {
     static const char layers[] = "model.layers.";
     const char *kind = strrchr(name, '.'), *part = name, *found = NULL;
@@ -69,7 +74,9 @@ void sb_gguf_spell(char spelled[SB_TENSOR_NAME_BYTES], const char *name)
         digits = strspn(part, "0123456789");
         part += digits + (part[digits] == '.');
     }
-    if (kind && kind >= part)
+    if (digits)
+        found = look_up_norm(arch, part);
+    if (!found && kind && kind >= part)
         found = look_up(digits ? parts : ends, part, (size_t)(kind - part));
     if (!found)
         snprintf(spelled, SB_TENSOR_NAME_BYTES, "%s", name);
@@ -123,6 +130,7 @@ int32_t sb_gguf_tensors(struct sb_tensors **out, const struct sb_mem *mem,
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(sb_tensors_create(&set, mem));
+    set->arch = config->arch;
     set->spell = sb_gguf_spell;
     set->config = "the metadata";
     for (int32_t i = 0; i < sb_gguf_n_files(gguf); i++) {

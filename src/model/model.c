@@ -140,7 +140,7 @@ int32_t sb_model_device_exists(int32_t kind)
 static int32_t calibrate(struct specbatch_model *model)
 {
     const struct sb_config *c = &model->config;
-    const struct sb_geometry geometry = {c->heads, c->kv_heads, c->head_dim, c->context};
+    const struct sb_geometry geometry = {c->heads, c->kv_heads, c->head_dim, c->context, c->window};
 
     return model->backend->calibrate
                ? model->backend->calibrate(&model->span, model->device, &geometry)

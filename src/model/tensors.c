@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "json.h"
+#include "model/arch.h"
 #include "sort.h"
 #include "status.h"
 
@@ -109,7 +110,7 @@ static const char *spell(char spelled[SB_TENSOR_NAME_BYTES], const struct sb_ten
 {
     if (!set->spell)
         return name;
-    set->spell(spelled, name);
+    set->spell(spelled, set->arch, name);
     return spelled;
 }
 
@@ -130,6 +131,43 @@ const struct sb_tensor *sb_tensors_find(const struct sb_tensors *set, const char
             high = middle;
     }
     return NULL;
+}
+
+/* The two ways of transformers to name the tensors of a model within another one, which the files
+ * of one model all have in common. */
+static void spell_inner(char spelled[SB_TENSOR_NAME_BYTES], const struct sb_arch *arch,
+                        const char *name)
+{
+    (void)arch;
+    snprintf(spelled, SB_TENSOR_NAME_BYTES, "language_model.%s", name);
+}
+static void spell_outer(char spelled[SB_TENSOR_NAME_BYTES], const struct sb_arch *arch,
+                        const char *name)
+{
+    static const char model[] = "model.";
+    const size_t n = sizeof model - 1;
+
+    (void)arch;
+    if (strncmp(name, model, n) == 0)
+        snprintf(spelled, SB_TENSOR_NAME_BYTES, "model.language_model.%s", name + n);
+    else
+        snprintf(spelled, SB_TENSOR_NAME_BYTES, "%s", name);
+}
+
+void sb_tensors_set_arch(struct sb_tensors *set, const struct sb_arch *arch)
+{
+    static const char table[] = "model.embed_tokens.weight";
+
+    set->arch = arch;
+    set->norm_shift = (float)arch->norm_shift;
+    if (!arch->whole_type || sb_tensors_find(set, table))
+        return;
+    set->spell = spell_inner;
+    if (sb_tensors_find(set, table))
+        return;
+    set->spell = spell_outer;
+    if (!sb_tensors_find(set, table))
+        set->spell = NULL;
 }
 
 /* A shape for a message: "[4, 8]". */

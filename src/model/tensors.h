@@ -18,6 +18,7 @@
 #include "backend/backend.h"
 #include "file.h"
 
+struct sb_arch;
 struct sb_json;
 
 #define SB_TENSORS_MAX 1000000 /* in a set */
@@ -52,9 +53,11 @@ struct sb_tensors {
     int32_t n;
     size_t capacity;
     const char *config; /* what says which tensors there have to be, for messages */
-    /* Writes how the container spells the name of a tensor, which is that of transformers. NULL: it
-     * spells it so too. */
-    void (*spell)(char spelled[SB_TENSOR_NAME_BYTES], const char *name);
+    const struct sb_arch *arch;
+    /* Writes how the container spells the name of a tensor, which is that of transformers for a
+     * model of the architecture. NULL: it spells it so too. */
+    void (*spell)(char spelled[SB_TENSOR_NAME_BYTES], const struct sb_arch *arch, const char *name);
+    float norm_shift; /* to be added to the weights of norms */
 };
 
 /* Creates an empty set. After a failure *out is what there is of it, for the caller to close. */
@@ -71,6 +74,10 @@ int32_t sb_tensors_check_name(const char *name, size_t length, const char *file)
 int32_t sb_tensors_sort(struct sb_tensors *set);
 /* NULL is fine. */
 void sb_tensors_close(struct sb_tensors *set);
+
+/* Sets the architecture of a directory's tensors. Where the model of texts is a part of another
+ * one, tensors are then found under the names that it has there. */
+void sb_tensors_set_arch(struct sb_tensors *set, const struct sb_arch *arch);
 
 /* The tensor that transformers calls so, or NULL. */
 const struct sb_tensor *sb_tensors_find(const struct sb_tensors *set, const char *name);

@@ -135,9 +135,9 @@ static int32_t read_part(char **out, struct loader *l, const struct sb_tensor *t
 
 /* ------------------------------------------------------------------------------ vectors */
 
-/* Copies a vector's tensor to dev memory, as floats. A block is converted to behind where it is
- * read. */
-static int32_t copy_vector(struct loader *l, float *dev, const char *name, int32_t n)
+/* Copies a vector's tensor to dev memory, as floats with `shift` added. A block is converted to
+ * behind where it is read. */
+static int32_t copy_vector(struct loader *l, float *dev, const char *name, int32_t n, float shift)
 {
     const size_t block = l->half_bytes / 2 / sizeof(float);
     const struct sb_tensor *t = NULL;
@@ -153,6 +153,8 @@ static int32_t copy_vector(struct loader *l, float *dev, const char *name, int32
         SB_TRY(read_part(&read, l, t, at * size, count * size));
         wide = (float *)(void *)(read + block * sizeof *wide);
         sb_convert(wide, SB_F32, read, dtype, count);
+        for (size_t i = 0; shift != 0.0f && i < count; i++)
+            wide[i] += shift;
         SB_TRY(l->model->backend->upload(NULL, dev + at, wide, count * sizeof *wide));
     }
 done:
@@ -173,9 +175,9 @@ static int32_t new_vector(float **out, struct loader *l, int32_t n)
     return SPECBATCH_OK;
 }
 
-/* Loads a vector, if the architecture has it. */
-static int32_t load_vector(float **out, struct loader *l, const char *prefix,
-                           const struct sb_tensor_spec *spec)
+/* Loads the weights of a norm, if the architecture has it. */
+static int32_t load_norm(float **out, struct loader *l, const char *prefix,
+                         const struct sb_tensor_spec *spec)
 {
     char full[NAME_BYTES];
     const struct sb_tensor *t;
@@ -187,7 +189,7 @@ static int32_t load_vector(float **out, struct loader *l, const char *prefix,
     snprintf(full, sizeof full, "%s%s", prefix, spec->name);
     SB_TRY(find(&t, &dtype, l, full, spec->rows, 0));
     SB_TRY(new_vector(out, l, spec->rows));
-    SB_TRY(copy_vector(l, *out, full, spec->rows));
+    SB_TRY(copy_vector(l, *out, full, spec->rows, l->tensors->norm_shift));
 done:
     return rc;
 }
@@ -263,7 +265,8 @@ static int32_t create_weights(struct part parts[3], struct loader *l, const stru
         }
         SB_TRY(m->backend->weight_create(weight, m->device, &m->mem, rows, map->parts->n_in,
                                          parts[i].wanted));
-        weight->gated = rows == 2 * map->gated ? map->gated : 0;
+        weight->gated = rows == 2 * map->gated && m->config.arch->gate == SB_GATE_SILU ? map->gated
+                                                                                       : 0;
         note_weight(l, map, &parts[i]);
     }
 done:
@@ -330,7 +333,7 @@ static int32_t load_linear(struct loader *l, const char *prefix, const struct li
     SB_TRY(new_vector(map->bias, l, n_out));
     for (int32_t i = 0; i < map->n_parts; i++) {
         snprintf(name, sizeof name, "%s%s.bias", prefix, map->parts[i].name);
-        SB_TRY(copy_vector(l, *map->bias + at, name, map->parts[i].rows));
+        SB_TRY(copy_vector(l, *map->bias + at, name, map->parts[i].rows, 0.0f));
         at += map->parts[i].rows;
     }
 done:
@@ -363,7 +366,7 @@ static int32_t load_layer(struct loader *l, int32_t index)
     sb_layer_tensor_specs(t, &l->model->config);
     snprintf(prefix, sizeof prefix, "model.layers.%d.", (int)index);
     for (size_t i = 0; i < sizeof norms / sizeof norms[0]; i++)
-        SB_TRY(load_vector(norms[i], l, prefix, &t[i]));
+        SB_TRY(load_norm(norms[i], l, prefix, &t[i]));
     for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++)
         SB_TRY(load_linear(l, prefix, &maps[i]));
 done:
@@ -397,7 +400,7 @@ static int32_t load_ends(struct loader *l)
     if (c->tied)
         SB_TRY(check_tied(l));
     SB_TRY(load_linear(l, "", &embed));
-    SB_TRY(load_vector(&m->final_norm, l, "", &norm));
+    SB_TRY(load_norm(&m->final_norm, l, "", &norm));
     if (c->tied)
         m->head = m->embed;
     else

@@ -90,6 +90,17 @@ static void test_every_type_of_weights(void)
     }
 }
 
+/* In every class: the share of random traces that goes to windows is small. */
+static void test_sliding_windows(void)
+{
+    for (int32_t class = 0; class < world.n_classes && !sbtest_failed_now; class ++) {
+        struct trace_bias bias = TRACE_ANY;
+        bias.model = TRACE_WINDOWED;
+        bias.class = class;
+        traces(9000 + (uint64_t) class * 10, place_is_small() ? 2 : 6, &bias);
+    }
+}
+
 /* Runs three traces for every policy and draft, on one model or on any (-1), and prints for each
  * policy how much was compared. Seeds are an odd number apart, so that each of two parts has its
  * share even of single traces. */
@@ -205,6 +216,7 @@ else {
     if (world.given >= 0)
         RUN(test_every_policy_on_the_given_checkpoint);
     RUN(test_every_type_of_weights);
+    RUN(test_sliding_windows);
     if (!place_is_cuda()) {
         RUN(test_every_class_in_scalar_code);
         RUN(test_every_class_by_avx2);

@@ -78,12 +78,14 @@ static void expect_engine_fault(enum sb_fault fault, const char *name, int32_t p
     sb_fault_now = SB_FAULT_NONE;
 }
 
-/* A fault of products with quantised weights, of which this model has those with minima too. */
-static void expect_product_fault(enum sb_fault fault, const char *name, int32_t class)
+/* A fault of products with quantised weights, of which TRACE_GGUF has those with minima too, or of
+ * attention. */
+static void expect_product_fault(enum sb_fault fault, const char *name, int32_t model,
+                                 int32_t class)
 {
     struct trace_bias bias = mutation_bias(-1, 0, TRACE_MIXED);
 
-    bias.model = TRACE_GGUF;
+    bias.model = model;
     bias.class = class;
     sb_fault_now = fault;
     expect_caught(name, &bias);
@@ -130,12 +132,12 @@ static void test_no_fault_is_not_caught(void)
     }
 
 /* On a device one class is open. */
-#define PRODUCT_FAULT(test, fault, class)                     \
-    static void test(void)                                    \
-    {                                                         \
-        if (world.n_classes <= (class))                       \
-            SKIP("this class is not open");                   \
-        expect_product_fault(SB_FAULT_##fault, #test, class); \
+#define PRODUCT_FAULT(test, fault, model, class)                     \
+    static void test(void)                                           \
+    {                                                                \
+        if (world.n_classes <= (class))                              \
+            SKIP("this class is not open");                          \
+        expect_product_fault(SB_FAULT_##fault, #test, model, class); \
     }
 
 ENGINE_FAULT(test_bonus_from_the_draft, BONUS_FROM_DRAFT, -1)
@@ -154,12 +156,13 @@ OPERATION_FAULT(test_pad_attended_to, PADS_ATTENDED, SPECBATCH_POLICY_EXSPEC)
 OPERATION_FAULT(test_stale_kv_after_rejection, STALE_KV, SPECBATCH_POLICY_RAGGED)
 OPERATION_FAULT(test_realign_by_the_wrong_rows_offset, REALIGN_WRONG_ROW, SPECBATCH_POLICY_EQSPEC)
 OPERATION_FAULT(test_one_token_too_many_accepted, ACCEPT_ONE_MORE, -1)
-PRODUCT_FAULT(test_scale_of_the_neighbour, SCALE_OF_NEIGHBOUR, 0)
-PRODUCT_FAULT(test_minimum_dropped, MINIMUM_DROPPED, 0)
-PRODUCT_FAULT(test_halves_of_bytes_exchanged, NIBBLES_EXCHANGED, 0)
-PRODUCT_FAULT(test_scale_of_the_row_before, SCALE_OF_ANOTHER_ROW, TRACE_INT8)
-PRODUCT_FAULT(test_minimum_dropped_from_integers, MINIMUM_DROPPED, TRACE_INT8)
-PRODUCT_FAULT(test_keys_behind_a_query_attended_to, TILE_SEEN_WHOLE, TRACE_BF16)
+PRODUCT_FAULT(test_scale_of_the_neighbour, SCALE_OF_NEIGHBOUR, TRACE_GGUF, 0)
+PRODUCT_FAULT(test_minimum_dropped, MINIMUM_DROPPED, TRACE_GGUF, 0)
+PRODUCT_FAULT(test_halves_of_bytes_exchanged, NIBBLES_EXCHANGED, TRACE_GGUF, 0)
+PRODUCT_FAULT(test_scale_of_the_row_before, SCALE_OF_ANOTHER_ROW, TRACE_GGUF, TRACE_INT8)
+PRODUCT_FAULT(test_minimum_dropped_from_integers, MINIMUM_DROPPED, TRACE_GGUF, TRACE_INT8)
+PRODUCT_FAULT(test_keys_behind_a_query_attended_to, TILE_SEEN_WHOLE, TRACE_GGUF, TRACE_BF16)
+PRODUCT_FAULT(test_window_of_another_query, WINDOW_OF_FIRST, TRACE_WINDOWED, TRACE_BF16)
 
 /* There has to be another class. A device's has none on the same device. */
 static void test_session_of_another_class_loaded(void)
@@ -358,6 +361,7 @@ else {
     RUN(test_scale_of_the_row_before);
     RUN(test_minimum_dropped_from_integers);
     RUN(test_keys_behind_a_query_attended_to);
+    RUN(test_window_of_another_query);
     RUN(test_draft_kv_not_rolled_back);
     RUN(test_mask_of_the_prefix_before);
     RUN(test_forced_token_not_verified);

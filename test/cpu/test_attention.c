@@ -318,17 +318,18 @@ static void check_attention(const struct layer *layer, const struct class *class
     for (int32_t h = 0; h < a->heads; h++) {
         int64_t kv = h / (a->heads / a->kv_heads);
         int64_t at = layer->base + (kv * layer->cap + layer->start) * a->head_dim;
+        const int32_t from = a->window > 0 && t >= a->window ? t + 1 - a->window : 0;
         double top = -INFINITY, sum = 0.0;
         memset(expected, 0, sizeof expected);
-        for (int32_t j = 0; j <= t; j++) {
+        for (int32_t j = from; j <= t; j++) {
             weight[j] = 0.0;
             for (int32_t d = 0; d < a->head_dim; d++)
                 weight[j] += operand(qkv[h * a->head_dim + d], class) *
                              cpu_widen(a->k, at + (int64_t)j * a->head_dim + d, layer->type);
             weight[j] *= a->scale;
         }
-        for (int32_t j = 0; j <= t; j += 64) {
-            const int32_t n = t + 1 - j < 64 ? t + 1 - j : 64;
+        for (int32_t j = from; j <= t; j = j / 64 * 64 + 64) {
+            const int32_t end = t + 1 < j / 64 * 64 + 64 ? t + 1 : j / 64 * 64 + 64, n = end - j;
             const double factor = weigh(weight, j, n, &top);
             sum *= factor;
             for (int32_t d = 0; d < a->head_dim; d++)
@@ -404,9 +405,43 @@ static void test_attend(void)
     }
 }
 
+/* Windows of one token, within a tile, of whole tiles and over several of them. One that holds the
+ * whole sequence has the bits of none. */
+static void test_windows(void)
+{
+    static const int32_t windows[] = {1, 5, 64, 65, 130, 140};
+    enum { N = 140, HEADS = 4, DIM = 20 };
+
+    for (int i = 0; i < COUNT(classes) * COUNT(windows); i++) {
+        const struct class *class = &classes[i / COUNT(windows)];
+        const int32_t window = windows[i % COUNT(windows)];
+        struct cpu ways[CPU_WAYS];
+        const int n_ways = cpu_open_kv(ways, class->compute, class->type);
+        float *windowed = cpu_floats(N * HEADS * DIM), *whole = cpu_floats(N * HEADS * DIM);
+        float *qkv = cpu_floats(N * (HEADS + 4) * DIM);
+        struct layer layer;
+        layer_init(&layer, class->type, HEADS, 2, DIM, N);
+        layer.attention.window = window;
+        check_layer(ways, n_ways, &layer, class);
+        layer_place(&layer, N, 0, 0);
+        run_tokens(&ways[0], &layer, 0, N, qkv, windowed);
+        layer.attention.window = 0;
+        run_pass(&ways[0], &layer, 0, N, qkv, whole, 1);
+        const int64_t at = cpu_first_difference(windowed, whole, N * HEADS * DIM);
+        CHECK(window < N ? at / (HEADS * DIM) == window : at < 0);
+        free(windowed);
+        free(whole);
+        free(qkv);
+        layer_free(&layer);
+        cpu_close(ways, n_ways);
+        if (sbtest_failed_now)
+            FAIL("window %d, class %d", (int)window, i / COUNT(windows));
+    }
+}
+
 /* Two sequences in one pass, with their tokens interleaved: each token gets the bits it has when
  * its sequence is alone. */
-static void check_mixed(struct cpu *ways, int n_ways, enum sb_dtype type)
+static void check_mixed(struct cpu *ways, int n_ways, enum sb_dtype type, int32_t window)
 {
     enum {
         N = 75,
@@ -422,6 +457,7 @@ static void check_mixed(struct cpu *ways, int n_ways, enum sb_dtype type)
     struct layer layer;
 
     layer_init(&layer, type, HEADS, 2, DIM, N);
+    layer.attention.window = window;
     float *first = cpu_floats(N * WIDTH), *qkv = cpu_floats((int64_t)N * layer.row), y[M * WIDTH];
     float *mixed = cpu_floats((int64_t)M * layer.row);
     /* Both slots hold the same sequence, from different start columns on. */
@@ -462,21 +498,24 @@ static void test_attend_mixed(void)
     for (int c = 0; c < COUNT(classes); c++) {
         struct cpu ways[CPU_WAYS];
         const int n_ways = cpu_open_kv(ways, classes[c].compute, classes[c].type);
-        check_mixed(ways, n_ways, classes[c].type);
+        check_mixed(ways, n_ways, classes[c].type, 0);
+        check_mixed(ways, n_ways, classes[c].type, 62);
         cpu_close(ways, n_ways);
     }
 }
 
-/* What a query must not notice of those behind it: values and keys that are infinite or NaN, and
- * zeros and tiny values, whose products leave the sign of a zero. All tokens at once have the bits
- * that each has alone. */
-static void check_values_behind(struct cpu *ways, int n_ways, enum sb_dtype type, int kind)
+/* What a query must not notice of those behind it, and of those before its window: values and keys
+ * that are infinite or NaN, and zeros and tiny values, whose products leave the sign of a zero. All
+ * tokens at once have the bits that each has alone. */
+static void check_values_behind(struct cpu *ways, int n_ways, enum sb_dtype type, int kind,
+                                int32_t window)
 {
     enum { N = 90, DIM = 40, ROW = 3 * DIM };
     float *qkv = cpu_floats(N * ROW), *all = cpu_floats(N * DIM), y[DIM];
     struct layer layer;
 
     layer_init(&layer, type, 1, 1, DIM, N);
+    layer.attention.window = window;
     for (int t = 0; t < N; t++)
         for (int d = 0; d < DIM; d++) {
             float *k = layer.qkv + t * ROW + DIM + d, *v = k + DIM;
@@ -492,6 +531,8 @@ static void check_values_behind(struct cpu *ways, int n_ways, enum sb_dtype type
         layer_place(&layer, N, 0, 0);
         run_tokens(&ways[w], &layer, 0, N, qkv, all);
         CHECK(kind == 1 || (isfinite(all[5 * DIM]) && !isfinite(all[6 * DIM])));
+        CHECK(kind == 1 || (isfinite(all[11 * DIM]) != 0) == (window == 5));
+        CHECK(kind == 1 || (isfinite(all[88 * DIM]) != 0) == (window == 5));
         for (int t = 0; t < N; t++) {
             run_pass(&ways[w], &layer, t, 1, qkv + t * ROW, y, 1);
             if (cpu_first_difference(y, all + t * DIM, DIM) >= 0)
@@ -508,8 +549,11 @@ static void test_values_behind_a_query(void)
     for (int c = 0; c < COUNT(classes); c++) {
         struct cpu ways[CPU_WAYS];
         const int n_ways = cpu_open_kv(ways, classes[c].compute, classes[c].type);
-        for (int kind = 0; kind < 2; kind++)
-            check_values_behind(ways, n_ways, classes[c].type, kind);
+        for (int kind = 0; kind < 2; kind++) {
+            check_values_behind(ways, n_ways, classes[c].type, kind, 0);
+            check_values_behind(ways, n_ways, classes[c].type, kind, 5);
+            check_values_behind(ways, n_ways, classes[c].type, kind, 70);
+        }
         cpu_close(ways, n_ways);
     }
 }
@@ -578,6 +622,7 @@ sb_port_fp_enter(&env);
 RUN(test_rope_kv);
 RUN(test_any_bits_are_cached);
 RUN(test_attend);
+RUN(test_windows);
 RUN(test_attend_mixed);
 RUN(test_values_behind_a_query);
 RUN(test_denormal_values);

@@ -490,7 +490,7 @@ static int embedding_agrees(struct cpu *way, enum sb_dtype dtype, int n, int k,
         id_at[t] = (t * 7 + 3) % (n + 2);
     }
     if (agree)
-        cpu->embed(way->exec, x, &table, &pass);
+        cpu->embed(way->exec, x, &table, 1.0f, &pass);
     for (int t = 0; t < n + 2 && agree; t++) {
         const int id = ids[id_at[t]];
         memset(expected, 0, (size_t)k * sizeof *expected);

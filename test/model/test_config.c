@@ -349,33 +349,46 @@ static void end_tokens(void)
 #define MISTRAL "\"model_type\":\"mistral\"," SIZES REST ",\"num_key_value_heads\":2"
 #define PHI3 "\"model_type\":\"phi3\"," SIZES REST
 
-/* Where a layer has a sliding window, a sequence may be as long as that, and elsewhere as long as
- * the checkpoint says. */
+#define FULL "\"full_attention\""
+#define SLIDING "\"sliding_attention\""
+#define USED ",\"sliding_window\":64,\"use_sliding_window\":true"
+
+/* Which of three layers have a window, and of how many tokens. One that holds the context is none.
+ */
 static void sliding_windows(void)
 {
     static const struct {
         const char *members;
-        int32_t context;
+        int32_t window;
+        uint8_t is_local[3];
     } cases[] = {
-        {QWEN2 ",\"sliding_window\":64,\"use_sliding_window\":false,\"max_window_layers\":0", 512},
-        {QWEN2 ",\"sliding_window\":64,\"use_sliding_window\":true,\"max_window_layers\":3", 512},
-        {QWEN2 ",\"sliding_window\":64,\"use_sliding_window\":true,\"max_window_layers\":2", 64},
-        {QWEN2 ",\"sliding_window\":null,\"use_sliding_window\":true,\"max_window_layers\":2", 512},
-        {QWEN2 ",\"sliding_window\":600,\"use_sliding_window\":true,\"max_window_layers\":2", 512},
-        {QWEN2 ",\"layer_types\":[\"full_attention\",\"full_attention\",\"full_attention\"]", 512},
-        {QWEN2 ",\"layer_types\":[\"full_attention\",\"full_attention\",\"full_attention\"],"
-               "\"sliding_window\":64,\"use_sliding_window\":true,\"max_window_layers\":2",
-         512},
-        {QWEN2 ",\"layer_types\":[\"full_attention\",\"sliding_attention\",\"full_attention\"],"
-               "\"sliding_window\":64,\"use_sliding_window\":true",
-         64},
-        {BASE ",\"sliding_window\":64,\"use_sliding_window\":true,\"max_window_layers\":2", 512},
-        {MISTRAL ",\"sliding_window\":64", 64},
-        {MISTRAL ",\"sliding_window\":null", 512},
-        {MISTRAL ",\"sliding_window\":513", 512},
-        {MISTRAL, 512},
-        {PHI3 ",\"sliding_window\":511", 511},
-        {PHI3, 512},
+        {QWEN2 ",\"sliding_window\":64,\"use_sliding_window\":false,\"max_window_layers\":0",
+         0,
+         {0}},
+        {QWEN2 USED ",\"max_window_layers\":3", 0, {0}},
+        {QWEN2 USED ",\"max_window_layers\":2", 64, {0, 0, 1}},
+        {QWEN2 USED ",\"max_window_layers\":0", 64, {1, 1, 1}},
+        {QWEN2 ",\"sliding_window\":null,\"use_sliding_window\":true,\"max_window_layers\":2",
+         0,
+         {0}},
+        {QWEN2 ",\"sliding_window\":512,\"use_sliding_window\":true,\"max_window_layers\":2",
+         0,
+         {0}},
+        {QWEN2 ",\"sliding_window\":511,\"use_sliding_window\":true,\"max_window_layers\":2",
+         511,
+         {0, 0, 1}},
+        {QWEN2 ",\"layer_types\":[" FULL "," FULL "," FULL "]", 0, {0}},
+        {QWEN2 USED ",\"layer_types\":[" FULL "," FULL "," FULL "],\"max_window_layers\":2",
+         0,
+         {0}},
+        {QWEN2 USED ",\"layer_types\":[" FULL "," SLIDING "," FULL "]", 64, {0, 1, 0}},
+        {BASE USED ",\"max_window_layers\":2", 0, {0}},
+        {MISTRAL ",\"sliding_window\":64", 64, {1, 1, 1}},
+        {MISTRAL ",\"sliding_window\":null", 0, {0}},
+        {MISTRAL ",\"sliding_window\":513", 0, {0}},
+        {MISTRAL, 0, {0}},
+        {PHI3 ",\"sliding_window\":511", 511, {1, 1, 1}},
+        {PHI3, 0, {0}},
     };
     char text[1024];
     struct sb_config c;
@@ -383,26 +396,101 @@ static void sliding_windows(void)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         snprintf(text, sizeof text, "{%s}", cases[i].members);
         CHECK_OK(load(&c, text, NULL));
-        CHECK_INT(c.context, cases[i].context);
+        CHECK_INT(c.context, 512);
+        CHECK_INT(c.window, cases[i].window);
+        CHECK_MEM(c.is_local, cases[i].is_local, 3);
+        CHECK(sb_config_window_of(&c, 1) == (cases[i].is_local[1] ? c.window : 0));
     }
+}
+
+/* What holds where config.json says less. */
+static void default_windows(void)
+{
+    struct sb_config c;
+
     CHECK_OK(load(&c, WINDOWED(28) "}", NULL));
-    CHECK_INT(c.context, 512);
+    CHECK_INT(c.window, 0);
     CHECK_OK(load(&c, WINDOWED(29) "}", NULL));
-    CHECK_INT(c.context, 64);
+    CHECK_INT(c.window, 64);
+    CHECK(!c.is_local[27] && c.is_local[28]);
     CHECK_OK(load(&c, WINDOWED(29) ",\"max_window_layers\":29}", NULL));
-    CHECK_INT(c.context, 512);
+    CHECK_INT(c.window, 0);
     CHECK_OK(load(&c,
                   "{\"model_type\":\"mistral\"," SIZES "\"vocab_size\":517,"
                   "\"num_attention_heads\":8,\"head_dim\":16,\"max_position_embeddings\":32768}",
                   NULL));
-    CHECK_INT(c.context, 4096);
-    CHECK_ERROR(
-        load(&c, "{" QWEN2 ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]}", NULL),
-        SPECBATCH_E_FORMAT, "but there is no sliding_window");
-    CHECK_ERROR(
-        load(&c, "{" BASE ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]}", NULL),
-        SPECBATCH_E_UNSUPPORTED, "layer_types has \"sliding_attention\"");
-    CHECK(strstr(specbatch_last_error(), "use a checkpoint whose layers are all full_attention"));
+    CHECK_INT(c.context, 32768);
+    CHECK_INT(c.window, 4096);
+    CHECK_ERROR(load(&c, "{" QWEN2 ",\"layer_types\":[" FULL "," SLIDING "," FULL "]}", NULL),
+                SPECBATCH_E_FORMAT, "but there is no sliding_window");
+    CHECK_ERROR(load(&c, "{" BASE ",\"layer_types\":[" FULL "," SLIDING "," FULL "]}", NULL),
+                SPECBATCH_E_UNSUPPORTED,
+                "layer_types has \"sliding_attention\", which is not supported with model_type "
+                "llama");
+    CHECK_ERROR(load(&c, "{" BASE ",\"layer_types\":[" FULL "]}", NULL), SPECBATCH_E_FORMAT,
+                "layer_types is not a list of 3 names");
+}
+
+#define GEMMA "\"model_type\":\"gemma3_text\"," SIZES REST ",\"num_key_value_heads\":2"
+
+/* Gemma 3 as transformers 4 and 5 write it, and what it has where config.json is silent. */
+static void gemma3(void)
+{
+    static const uint8_t period[3] = {1, 1, 0};
+    struct sb_config c;
+
+    CHECK_OK(load(&c, "{" GEMMA "}", NULL));
+    CHECK(c.kv_heads == 2 && c.head_dim == 256 && c.tied && c.query_scalar == 256.0);
+    CHECK(c.rope.theta == 1e6 && c.local_rope.theta == 1e4 && c.rope.kind == SB_ROPE_DEFAULT);
+    CHECK(c.window == 4096 && c.is_local[0] && c.is_local[2]);
+    CHECK(sb_config_embed_scale(&c) == sqrtf(72.0f));
+    CHECK_OK(load(&c,
+                  "{" GEMMA ",\"rope_theta\":5e5,\"rope_local_base_freq\":2e4,\"rope_scaling\":"
+                  "{\"rope_type\":\"linear\",\"factor\":8.0},\"sliding_window\":100,"
+                  "\"sliding_window_pattern\":3,\"query_pre_attn_scalar\":168,"
+                  "\"hidden_activation\":\"gelu_pytorch_tanh\",\"final_logit_softcapping\":null}",
+                  NULL));
+    CHECK(c.rope.theta == 5e5 && c.rope.kind == SB_ROPE_LINEAR && c.rope.factor == 8.0);
+    CHECK(c.local_rope.theta == 2e4 && c.local_rope.kind == SB_ROPE_DEFAULT);
+    CHECK(c.query_scalar == 168.0 && c.window == 100);
+    CHECK_MEM(c.is_local, period, 3);
+    CHECK(sb_config_rope_of(&c, 0) == &c.local_rope && sb_config_rope_of(&c, 2) == &c.rope);
+    CHECK_OK(load(&c,
+                  "{" GEMMA ",\"layer_types\":[" SLIDING "," SLIDING "," FULL "],"
+                  "\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"linear\",\"factor\":2,"
+                  "\"rope_theta\":3e5},\"sliding_attention\":{\"rope_theta\":7e3}}}",
+                  NULL));
+    CHECK(c.rope.theta == 3e5 && c.rope.factor == 2.0 && c.local_rope.theta == 7e3);
+    CHECK_MEM(c.is_local, period, 3);
+}
+
+/* A model that sees pictures: the text_config says what its texts are, and the top which tokens end
+ * them. */
+static void texts_of_a_whole(void)
+{
+    struct sb_config c;
+
+    CHECK_OK(
+        load(&c,
+             "{\"model_type\":\"gemma3\",\"architectures\":[\"Gemma3ForConditionalGeneration\"],"
+             "\"eos_token_id\":[1,106],\"text_config\":{\"model_type\":\"gemma3_text\","
+             "\"hidden_size\":2560,\"intermediate_size\":10240,\"num_hidden_layers\":34,"
+             "\"rope_scaling\":{\"factor\":8.0,\"rope_type\":\"linear\"},"
+             "\"sliding_window\":1024}}",
+             NULL));
+    CHECK(c.vocab == 262208 && c.heads == 8 && c.kv_heads == 4 && c.context == 131072);
+    CHECK(c.window == 1024 && c.rope.factor == 8.0 && c.is_local[4] && !c.is_local[5]);
+    CHECK(c.n_eos == 2 && c.eos[1] == 106);
+    CHECK_OK(load(&c,
+                  "{\"model_type\":\"mistral3\",\"text_config\":{" MISTRAL
+                  ",\"sliding_window\":null,\"eos_token_id\":2}}",
+                  NULL));
+    CHECK_STR(c.arch->model_type, "mistral");
+    CHECK(c.n_eos == 1 && c.eos[0] == 2);
+    CHECK_ERROR(load(&c, "{\"model_type\":\"gemma3\"}", NULL), SPECBATCH_E_FORMAT,
+                "text_config is not an object");
+    CHECK_ERROR(load(&c, "{\"model_type\":\"mistral3\",\"text_config\":{\"hidden_size\":0}}", NULL),
+                SPECBATCH_E_FORMAT, "vocab_size");
 }
 
 /* Collects what is logged. */
@@ -412,21 +500,6 @@ static void keep_line(void *ctx, int32_t level, const char *line)
 }
 
 /* That a context is shorter than the checkpoint says is told once, with both numbers. */
-static void a_shorter_context_is_told(void)
-{
-    const struct test_dir dir = test_dir_make();
-    char line[300] = "";
-    const struct sb_log log = {keep_line, line};
-    struct sb_config c;
-
-    test_write_text(&dir, "config.json", "{" MISTRAL ",\"sliding_window\":64,\"eos_token_id\":2}");
-    CHECK_OK(sb_config_load(&c, &test_mem, &log, dir.path));
-    CHECK(strstr(line, "attention has a sliding window: a sequence has at most 64 tokens here, "
-                       "not 512") != NULL);
-    CHECK_INT(atoi(line), SPECBATCH_LOG_WARN);
-    test_dir_remove(&dir);
-}
-
 #define LONGROPE(more)                                                             \
     PHI3 ",\"partial_rotary_factor\":0.5,\"rope_scaling\":{\"type\":\"longrope\"," \
          "\"short_factor\":[1,1.5,2],\"long_factor\":[3,4,5]" more "}"
@@ -531,7 +604,18 @@ static const struct {
      "quantization_config"},
     {BASE ",\"compression_config\":{\"quant_method\":\"compressed-tensors\"}",
      SPECBATCH_E_UNSUPPORTED, "compression_config"},
-    {BASE ",\"layer_types\":[\"full_attention\\u0000\"]", SPECBATCH_E_UNSUPPORTED, "layer_types"},
+    {BASE ",\"layer_types\":[\"full_attention\\u0000\",1,2]", SPECBATCH_E_UNSUPPORTED,
+     "layer_types"},
+    {GEMMA ",\"hidden_activation\":\"silu\"", SPECBATCH_E_UNSUPPORTED, "only gelu_pytorch_tanh is"},
+    {GEMMA ",\"attn_logit_softcapping\":50", SPECBATCH_E_UNSUPPORTED, "attn_logit_softcapping"},
+    {GEMMA ",\"final_logit_softcapping\":30", SPECBATCH_E_UNSUPPORTED, "final_logit_softcapping"},
+    {GEMMA ",\"use_bidirectional_attention\":true", SPECBATCH_E_UNSUPPORTED, "bidirectional"},
+    {GEMMA ",\"sliding_window\":null", SPECBATCH_E_UNSUPPORTED, "sliding_window null"},
+    {GEMMA ",\"rope_parameters\":{\"rope_theta\":1e6}", SPECBATCH_E_FORMAT, "sliding_attention"},
+    {GEMMA ",\"rope_parameters\":{\"full_attention\":{},\"sliding_attention\":{\"rope_type\":"
+           "\"yarn\",\"factor\":2}}",
+     SPECBATCH_E_UNSUPPORTED, "sliding_attention.rope_type"},
+    {GEMMA ",\"query_pre_attn_scalar\":0", SPECBATCH_E_FORMAT, "query_pre_attn_scalar"},
     {BASE ",\"layer_types\":{}", SPECBATCH_E_FORMAT, "layer_types"},
     {BASE ",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}", SPECBATCH_E_UNSUPPORTED,
      "dynamic"},
@@ -574,6 +658,23 @@ static const struct {
      SPECBATCH_E_FORMAT, "high_freq_factor"},
     {BASE ",\"vocab_size\":518", SPECBATCH_E_FORMAT, "config.json"},
 };
+
+static void a_shorter_context_is_told(void)
+{
+    const struct test_dir dir = test_dir_make();
+    char line[300] = "";
+    const struct sb_log log = {keep_line, line};
+    struct sb_config c;
+
+    test_write_text(
+        &dir, "config.json",
+        "{" LONGROPE("") ",\"original_max_position_embeddings\":128,\"eos_token_id\":2}");
+    CHECK_OK(sb_config_load(&c, &test_mem, &log, dir.path));
+    CHECK(strstr(line, "longrope has other frequencies for more: a sequence has at most 128 tokens "
+                       "here, not 512") != NULL);
+    CHECK_INT(atoi(line), SPECBATCH_LOG_WARN);
+    test_dir_remove(&dir);
+}
 
 static void refused_with_the_key(void)
 {
@@ -687,6 +788,9 @@ RUN(yarn_attention_factor);
 RUN(yarn_factor);
 RUN(end_tokens);
 RUN(sliding_windows);
+RUN(default_windows);
+RUN(gemma3);
+RUN(texts_of_a_whole);
 RUN(a_shorter_context_is_told);
 RUN(longrope);
 RUN(refused_with_the_key);

@@ -24,6 +24,7 @@
 
 static const char *const models[] = {
     MODELS "emoji",
+    MODELS "gemma3_bf16",
     MODELS "glm4_unbiased_bf16",
     MODELS "llama3_scaled_biased_tied_bf16",
     MODELS "llama_mha_f16",
@@ -33,6 +34,7 @@ static const char *const models[] = {
     MODELS "mistral_window_bf16",
     MODELS "phi3_longrope_f16",
     MODELS "qwen2_tied_f32",
+    MODELS "qwen2_window_f32",
     MODELS "qwen3_untied_f32_sharded",
     MODELS "qwen3_untied_f32_sharded.draft",
     MODELS "qwen3_yarn_f32",
@@ -279,6 +281,9 @@ static int same_value(const struct sb_gguf_value *a, const struct sb_gguf_value 
     if (a->type == SB_GGUF_STRING)
         return b->type == SB_GGUF_STRING && a->count == b->count &&
                memcmp(a->at, b->at, a->count) == 0;
+    if (a->type == SB_GGUF_ARRAY) /* of flags, a byte each */
+        return b->type == SB_GGUF_ARRAY && a->of == SB_GGUF_BOOL && b->of == SB_GGUF_BOOL &&
+               a->count == b->count && memcmp(a->at, b->at, a->count) == 0;
     return a->type == b->type && sb_gguf_double(a, &x) && sb_gguf_double(b, &y) && x == y;
 }
 

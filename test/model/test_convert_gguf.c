@@ -12,6 +12,7 @@
 
 static const char *const models[] = {
     MODELS "emoji",
+    MODELS "gemma3_bf16",
     MODELS "glm4_unbiased_bf16",
     MODELS "llama3_scaled_biased_tied_bf16",
     MODELS "llama_mha_f16",
@@ -20,6 +21,7 @@ static const char *const models[] = {
     MODELS "mistral_window_bf16",
     MODELS "phi3_longrope_f16",
     MODELS "qwen2_tied_f32",
+    MODELS "qwen2_window_f32",
     MODELS "qwen3_yarn_f32",
     "examples/demo/target",
 };

@@ -527,14 +527,14 @@ static void refuses_cuda(void)
 static void names_the_checkpoint(void)
 {
     static const char
-        reason[] = "config.json: model_type \"gemma3\" is not supported; supported: llama, ";
+        reason[] = "config.json: model_type \"gemma7\" is not supported; supported: llama, ";
     const specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
     const struct test_dir dir = test_dir_make();
     struct specbatch_model *m = NULL;
     char path[700], whole[800];
     size_t n = 0;
 
-    test_write_text(&dir, "config.json", CONFIG("gemma3", ""));
+    test_write_text(&dir, "config.json", CONFIG("gemma7", ""));
     snprintf(whole, sizeof whole, "%s: %s", dir.path, reason);
     CHECK_INT(sb_model_open(&m, dir.path, &options), SPECBATCH_E_UNSUPPORTED);
     CHECK(strncmp(specbatch_last_error(), whole, strlen(whole)) == 0);

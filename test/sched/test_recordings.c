@@ -58,11 +58,11 @@ static int32_t download(struct sb_exec *exec, void *host, const void *dev, size_
     return sound->download(exec, host, dev, bytes);
 }
 
-static void embed(struct sb_exec *exec, float *x, const struct sb_weight *table,
+static void embed(struct sb_exec *exec, float *x, const struct sb_weight *table, float scale,
                   const struct sb_pass *pass)
 {
-    ADD(exec), ADD(x), ADD(table), add_pass(pass);
-    sound->embed(exec, x, table, pass);
+    ADD(exec), ADD(x), ADD(table), ADD(scale), add_pass(pass);
+    sound->embed(exec, x, table, scale, pass);
 }
 
 static void norm(struct sb_exec *exec, const struct sb_norm *args)

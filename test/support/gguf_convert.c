@@ -43,11 +43,13 @@ static const char *gguf_arch(const struct sb_config *c)
 {
     const char *name = c->arch->model_type;
 
-    return strcmp(name, "mistral") == 0 ? "llama" : name;
+    return strcmp(name, "mistral") == 0       ? "llama"
+           : strcmp(name, "gemma3_text") == 0 ? "gemma3"
+                                              : name;
 }
 
 /* Writes the name that llama.cpp gives a tensor. */
-static void rename_tensor(char to[80], const char *from)
+static void rename_tensor(char to[80], const struct sb_config *c, const char *from)
 {
     static const char *const names[][2] = {
         {"model.embed_tokens", "token_embd"},
@@ -63,12 +65,15 @@ static void rename_tensor(char to[80], const char *from)
         {"post_self_attn_layernorm", "post_attention_norm"},
         {"post_attention_layernorm", "ffn_norm"},
         {"post_mlp_layernorm", "post_ffw_norm"},
+        {"pre_feedforward_layernorm", "ffn_norm"},
+        {"post_feedforward_layernorm", "post_ffw_norm"},
         {"mlp.gate_proj", "ffn_gate"},
         {"mlp.up_proj", "ffn_up"},
         {"self_attn.qkv_proj", "attn_qkv"},
         {"mlp.gate_up_proj", "ffn_up"},
         {"mlp.down_proj", "ffn_down"},
     };
+    const int gemma = strcmp(gguf_arch(c), "gemma3") == 0;
     int layer = -1, n = 0;
 
     sscanf(from, "model.layers.%d.%n", &layer, &n);
@@ -77,7 +82,9 @@ static void rename_tensor(char to[80], const char *from)
         const size_t length = strlen(names[i][0]);
         if (strncmp(from + n, names[i][0], length) != 0 || from[n + (int)length] != '.')
             continue;
-        if (layer < 0)
+        if (gemma && strcmp(names[i][0], "post_attention_layernorm") == 0)
+            snprintf(to, 80, "blk.%d.post_attention_norm.weight", layer);
+        else if (layer < 0)
             snprintf(to, 80, "%s%s", names[i][1], from + length);
         else
             snprintf(to, 80, "blk.%d.%s%s", layer, names[i][1], from + n + (int)length);
@@ -101,6 +108,17 @@ static void permute(void *data, const struct sb_tensor *t, size_t size, int32_t 
                 memcpy(to + (size_t)(head + 2 * j + s) * row,
                        from + (size_t)(head + s * head_rows / 2 + j) * row, row);
     free(from);
+}
+
+/* Gemma's norms count from 1 there. */
+static void add_one(void *data, enum sb_dtype type, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float v;
+        sb_convert(&v, SB_F32, (char *)data + i * sb_dtype_size(type), type, 1);
+        v += 1.0f;
+        sb_convert((char *)data + i * sb_dtype_size(type), type, &v, SB_F32, 1);
+    }
 }
 
 static int add_tensors(struct gguf_writer *w, const struct sb_config *c, const char *from,
@@ -129,7 +147,9 @@ static int add_tensors(struct gguf_writer *w, const struct sb_config *c, const c
         if (good && llama && !(flags & CONVERT_UNPERMUTED) &&
             (strstr(t->name, "q_proj") || strstr(t->name, "k_proj")))
             permute(data, t, sb_dtype_size(type), c->head_dim);
-        rename_tensor(name, t->name);
+        if (good && strcmp(gguf_arch(c), "gemma3") == 0 && strstr(t->name, "norm.weight"))
+            add_one(data, type, elements_of(t));
+        rename_tensor(name, c, t->name);
         if (good)
             gguf_tensor(w, name, t->rank, t->shape, numbers[type], data,
                         elements_of(t) * sb_dtype_size(type));
@@ -179,6 +199,29 @@ static void key_of(char key[96], const struct sb_config *c, const char *name)
     snprintf(key, 96, "%s.%s", gguf_arch(c), name);
 }
 
+/* Phi has a window of 0 if it has none; the checkpoints of Gemma 3 here have three layers of four,
+ * or a list; those of Qwen a list. */
+static void add_windows(struct gguf_writer *w, const struct sb_config *c)
+{
+    char key[96];
+
+    key_of(key, c, "attention.sliding_window");
+    if (c->window > 0 || strcmp(gguf_arch(c), "phi3") == 0)
+        gguf_key_u32(w, key, (uint32_t)c->window);
+    key_of(key, c, "attention.sliding_window_pattern");
+    if (c->window > 0 && strcmp(gguf_arch(c), "qwen2") == 0) {
+        gguf_key_array(w, key, SB_GGUF_BOOL, (uint64_t)c->layers);
+        gguf_add(&w->keys, c->is_local, (size_t)c->layers);
+    }
+    if (strcmp(gguf_arch(c), "gemma3") != 0)
+        return;
+    gguf_key_u32(w, key, 3);
+    key_of(key, c, "rope.freq_base_swa");
+    gguf_key_f32(w, key, 10000.0f);
+    key_of(key, c, "attention.scale");
+    gguf_key_f32(w, key, (float)(1.0 / sqrt(28.0)));
+}
+
 static void add_config(struct gguf_writer *w, const struct sb_config *c)
 {
     const struct {
@@ -211,10 +254,7 @@ static void add_config(struct gguf_writer *w, const struct sb_config *c)
         gguf_key_u32(w, "tokenizer.ggml.bos_token_id", (uint32_t)c->bos);
     for (int32_t i = 0; i < c->n_eos && i < 3; i++)
         gguf_key_u32(w, eos[i], (uint32_t)c->eos[i]);
-    if (strcmp(gguf_arch(c), "phi3") == 0) {
-        key_of(key, c, "attention.sliding_window");
-        gguf_key_u32(w, key, 0);
-    }
+    add_windows(w, c);
     if (c->rope.kind == SB_ROPE_LONGROPE) {
         key_of(key, c, "rope.scaling.original_context_length");
         gguf_key_u32(w, key, (uint32_t)c->rope.original_context);

@@ -42,9 +42,10 @@ enum {
     TRACE_EMULATED = SPECBATCH_SIMD_AMX + 1, /* the matrix unit, emulated (emulated_tiles.h) */
     TRACE_LEVELS,                            /* SPECBATCH_SIMD_AUTO, the four levels, and that */
     TRACE_ORACLE = 64,                       /* tokens that the oracle generates for a prompt */
-    TRACE_MODELS = 9,                        /* the tests' own */
-    TRACE_QUANTISED = 5,                     /* of those, the first with quantised weights, */
-    TRACE_GGUF = 8                           /* and the GGUF file of quantised_model.h */
+    TRACE_MODELS = 10,                       /* the tests' own */
+    TRACE_WINDOWED = 5,                      /* of those, that with sliding windows, */
+    TRACE_QUANTISED = 6,                     /* the first with quantised weights, */
+    TRACE_GGUF = 9                           /* and the GGUF file of quantised_model.h */
 };
 
 struct trace_prompt {

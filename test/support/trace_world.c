@@ -39,6 +39,7 @@ static const struct {
     {.name = "glm4_unbiased_bf16"},
     {.name = "llama3_scaled_biased_tied_bf16"},
     {.name = "qwen2_tied_f32"},
+    {.name = "windowed.gguf"},
     {.name = "qwen3_untied_f32_sharded",
      .weights = SPECBATCH_WEIGHTS_Q8,
      .draft_weights = SPECBATCH_WEIGHTS_Q4,
@@ -175,6 +176,29 @@ static int open_models(struct trace_world *world, const char *dir)
                 return -1;
         }
     return 0;
+}
+
+/* Writes windowed.gguf: a checkpoint whose later layers attend to a window now, which texts leave
+ * by less than a tile of keys and by several. */
+static int write_windowed(const struct test_dir *folder, const char *dir)
+{
+    static const char config[] =
+        "{\"model_type\":\"qwen2\",\"vocab_size\":517,\"hidden_size\":72,\"intermediate_size\":136,"
+        "\"num_hidden_layers\":3,\"num_attention_heads\":6,\"num_key_value_heads\":2,"
+        "\"max_position_embeddings\":512,\"tie_word_embeddings\":true,\"bos_token_id\":1,"
+        "\"eos_token_id\":2,\"use_sliding_window\":true,\"sliding_window\":40,"
+        "\"max_window_layers\":1}";
+    const struct test_dir edited = test_dir_make();
+    char from[240], to[100];
+    int32_t rc;
+
+    snprintf(from, sizeof from, "%s/qwen2_tied_f32", dir);
+    snprintf(to, sizeof to, "%s/windowed.gguf", folder->path);
+    test_copy(&edited, from, "config.json");
+    test_write_text(&edited, "config.json", config);
+    rc = specbatch_convert(to, edited.path, NULL);
+    test_dir_remove(&edited);
+    return rc == SPECBATCH_OK ? 0 : -1;
 }
 
 /* Adds the types of a matrix. */
@@ -317,7 +341,7 @@ int trace_world_open(struct trace_world *world, const char *dir)
     make_prompts(world);
     snprintf(world->folder, sizeof world->folder, "%s", folder.path);
     quantised_model_write(&folder);
-    return open_models(world, dir);
+    return write_windowed(&folder, dir) ? -1 : open_models(world, dir);
 }
 
 int trace_world_ask(struct trace_world *world, int class)

@@ -92,7 +92,7 @@ static int32_t copy(struct sb_exec *exec, void *to, const void *from, size_t byt
     return SPECBATCH_OK;
 }
 
-static void embed(struct sb_exec *exec, float *x, const struct sb_weight *table,
+static void embed(struct sb_exec *exec, float *x, const struct sb_weight *table, float scale,
                   const struct sb_pass *pass)
 {
     const double work = (double)pass->n_tokens / exec->clock->costs.ridge;
@@ -125,9 +125,11 @@ static void attend(struct sb_exec *exec, void *y, const float *qkv,
 }
 
 static void gated(struct sb_exec *exec, void *y, float *gate_up, const void *x,
-                  const struct sb_weight *weight, const float *bias, int32_t m, int32_t n)
+                  const struct sb_weight *weight, const float *bias, enum sb_gate gate, int32_t m,
+                  int32_t n)
 {
-    (void)exec, (void)y, (void)gate_up, (void)x, (void)weight, (void)bias, (void)m, (void)n;
+    (void)exec, (void)y, (void)gate_up, (void)x, (void)weight, (void)bias, (void)gate, (void)m,
+        (void)n;
 }
 
 static void select_none(struct sb_exec *exec, const struct sb_select *args)

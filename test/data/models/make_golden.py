@@ -1,14 +1,21 @@
 #!/usr/bin/env python3
-"""Makes the checkpoints mistral_window_bf16 and phi3_longrope_f16 with random weights, and the
-answers of transformers (5.24, torch 2.15) in float32 beside them, golden.safetensors.
+"""Makes the checkpoints that MODELS lists with random weights, and the answers of transformers
+(5.24, torch 2.15) in float32 beside them, golden.safetensors.
 
-    python3 make_golden.py
+    python3 make_golden.py            # all of them
+    python3 make_golden.py NAME...    # these
 
 Weights, norms and geometry are odd on purpose, so that nothing that is dropped or exchanged can
-pass. Texts stay within the sliding window and longrope's original context, since longer ones are
-refused.
+pass. Where layers have a sliding window, the longest prompt is almost three windows long, so that
+tiles of 64 and splits of 128 keys lie behind the window as a whole. Texts stay within longrope's
+original context, since longer ones are refused.
+
+For each checkpoint it prints the smallest difference of the two best logits at any greedy step, and
+where layers have a window, what that changes at most in a logit of the longest prompt. Made again,
+a golden may differ in the last bits of its numbers.
 """
 import os
+import sys
 
 import torch
 import transformers as tf
@@ -16,8 +23,10 @@ from safetensors.torch import save_file
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 GREEDY = 48
-KEPT = 8   # positions at the end of a prompt that have logits and hidden states
-LENGTHS = (1, 5, 12, 90)
+KEPT = 8                  # last positions of a prompt that have logits and hidden states
+WITHIN = (1, 5, 12, 90)   # lengths of prompts
+BEYOND = (1, 5, 12, 200)  # and where layers have a window
+WINDOW = 70
 
 SIZES = dict(vocab_size=67, hidden_size=48, intermediate_size=56, num_hidden_layers=2,
              num_attention_heads=3, num_key_value_heads=1, max_position_embeddings=640,
@@ -26,26 +35,61 @@ LONGROPE = dict(rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=
                 short_factor=[1.0, 1.02, 1.1, 1.25, 1.3, 1.7],
                 long_factor=[1.1, 1.5, 3.0, 7.0, 15.0, 31.0],
                 original_max_position_embeddings=160)
+GEMMA_ROPE = dict(full_attention=dict(rope_type="linear", factor=8.0, rope_theta=1e6),
+                  sliding_attention=dict(rope_type="default", rope_theta=1e4))
 MODELS = {
+    "gemma3_bf16": (
+        tf.Gemma3ForCausalLM,
+        tf.Gemma3TextConfig(**{**SIZES, "num_hidden_layers": 4, "tie_word_embeddings": True},
+                            head_dim=20, query_pre_attn_scalar=28, attention_bias=False,
+                            rms_norm_eps=1e-4, sliding_window=WINDOW, rope_parameters=GEMMA_ROPE,
+                            layer_types=["sliding_attention", "sliding_attention",
+                                         "full_attention", "sliding_attention"]),
+        torch.bfloat16, BEYOND),
     "mistral_window_bf16": (
         tf.MistralForCausalLM,
-        tf.MistralConfig(**SIZES, head_dim=20, sliding_window=160,
+        tf.MistralConfig(**SIZES, head_dim=20, sliding_window=WINDOW,
                          rope_parameters=dict(rope_type="default", rope_theta=1e6)),
-        torch.bfloat16),
+        torch.bfloat16, BEYOND),
     "phi3_longrope_f16": (
         tf.Phi3ForCausalLM,
         tf.Phi3Config(**SIZES, original_max_position_embeddings=160, rope_parameters=LONGROPE),
-        torch.float16),
+        torch.float16, WITHIN),
+    "qwen2_window_f32": (
+        tf.Qwen2ForCausalLM,
+        tf.Qwen2Config(**SIZES, use_sliding_window=True, sliding_window=WINDOW,
+                       max_window_layers=1,
+                       rope_parameters=dict(rope_type="default", rope_theta=1e5)),
+        torch.float32, BEYOND),
 }
+# Where the sum of a name's letters is no good seed, because texts would repeat a few tokens.
+SEEDS = {"gemma3_bf16": 20}
+
+
+def scale_and_least(model, name):
+    """What random numbers of a matrix are multiplied by, and the least factor of a norm. Gemma uses
+    its embeddings as output weights too. With larger ones, or with smaller queries and keys, its
+    texts would repeat one token."""
+    is_gemma = isinstance(model, tf.Gemma3ForCausalLM)
+    is_vocab = "embed" in name or "lm_head" in name
+    return ((0.05 if is_gemma else 0.4) if is_vocab else 0.2,
+            1.4 if is_gemma and ("q_norm" in name or "k_norm" in name) else 0.5)
 
 
 def randomise(model, generator):
+    offset = 1.0 if isinstance(model, tf.Gemma3ForCausalLM) else 0.0  # its factors are 1 + w
     for name, p in model.named_parameters():
+        scale, least = scale_and_least(model, name)
         noise = torch.randn(p.shape, generator=generator)
-        if p.dim() == 1:
-            p.data.copy_(torch.rand(p.shape, generator=generator) + 0.5)
+        if p.dim() == 1 and "norm" in name:
+            p.data.copy_(torch.rand(p.shape, generator=generator) * (1.5 - least) + least - offset)
         else:
-            p.data.copy_(noise * (0.4 if "embed" in name or "lm_head" in name else 0.2))
+            p.data.copy_(noise * scale)
+
+
+def load(kind, folder, **changes):
+    return kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager",
+                                **changes).eval()
 
 
 @torch.no_grad()
@@ -67,16 +111,30 @@ def golden(model, prompts):
     return out
 
 
-for name, (kind, config, dtype) in MODELS.items():
+@torch.no_grad()
+def effect_of_the_window(kind, folder, answers):
+    unlimited = load(kind, folder, sliding_window=10**6)
+    logits = unlimited(answers["prompt_3"][None], use_cache=False).logits[0, -KEPT:]
+    return (logits - answers["logits_3"]).abs().max().item()
+
+
+def make(name):
+    kind, config, dtype, lengths = MODELS[name]
     folder = os.path.join(HERE, name)
-    generator = torch.Generator().manual_seed(sum(map(ord, name)))
+    generator = torch.Generator().manual_seed(SEEDS.get(name, sum(map(ord, name))))
     model = kind(config).float().eval()
     randomise(model, generator)
     model.to(dtype).save_pretrained(folder)
-    model = kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    model = load(kind, folder)
     prompts = [torch.randint(3, config.vocab_size, (n,), generator=generator).tolist()
-               for n in LENGTHS]
+               for n in lengths]
     answers = golden(model, prompts)
     save_file(answers, os.path.join(folder, "golden.safetensors"))
     print(name, "smallest margin", min(answers[f"margin_{i}"].min().item() for i in range(4)),
           "largest logit", answers["logits_3"].abs().max().item())
+    if lengths is BEYOND:
+        print(name, "effect of the window", effect_of_the_window(kind, folder, answers))
+
+
+for chosen in sys.argv[1:] or MODELS:
+    make(chosen)
