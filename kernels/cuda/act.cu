@@ -1,10 +1,10 @@
 /*
- * Operations on single elements: SwiGLU, the bias of a product that cuBLASLt made, and the rounding
+ * Operations on single elements: gates, the bias of a product that cuBLASLt made, and the rounding
  * of cuDNN's queries.
  *
- *     swiglu     gate_up [m, 2 n] f32, gate then up  ->  y [m, ld] of `type`, zeros from n on
- *                silu(x) = x / (1 + e^-x). For a very negative x, e^-x is infinite and the
- *                quotient -0, so the result is never NaN unless x is
+ *     gate_rows  gate_up [m, 2 n] f32, gate then up  ->  y [m, ld] of `type`, zeros from n on
+ *                g / (1 + e^-u) * up, with u = g, or for GELU sqrt(8 / pi) (g + 0.044715 g^3). For
+ *                a very negative u, e^-u is infinite, and the quotient is -0 and not NaN
  *     add_bias   y [m, n_out] f32 += bias [n_out]
  *     narrow     y [m, n] of `type` = x [m, ld] f32
  *
@@ -14,15 +14,26 @@
 
 enum { THREADS = 256 };
 
+/* What e is raised to the negative power of. */
+static __device__ __forceinline__ float exponent_of(float gate, enum sb_gate kind)
+{
+    if (kind == SB_GATE_SILU)
+        return gate;
+    /* sqrt(8 / pi) * 0.044715 and sqrt(8 / pi) */
+    return gate * fmaf(gate * gate, 0.0713548162726009f, 1.5957691216057308f);
+}
+
 /* Grid of all three kernels: rows, pieces of THREADS columns. */
 template <typename T>
-static __global__ void swiglu(T *y, const float *gate_up, int32_t n, int64_t ld)
+static __global__ void gate_rows(T *y, const float *gate_up, enum sb_gate kind, int32_t n,
+                                 int64_t ld)
 {
     const int64_t row = blockIdx.x, k = (int64_t)blockIdx.y * THREADS + threadIdx.x;
 
     if (k < n) {
         const float gate = gate_up[row * 2 * n + k], up = gate_up[row * 2 * n + n + k];
-        y[row * ld + k] = sb_from_f32<T>(gate / (1.0f + sb_exp(0.0f - gate)) * up);
+        const float e = sb_exp(0.0f - exponent_of(gate, kind));
+        y[row * ld + k] = sb_from_f32<T>(gate / (1.0f + e) * up);
     } else if (k < ld) {
         y[row * ld + k] = sb_from_f32<T>(0.0f);
     }
@@ -50,15 +61,15 @@ static dim3 rows_by_pieces(int32_t m, int64_t columns)
     return dim3((unsigned)m, (unsigned)((columns + THREADS - 1) / THREADS));
 }
 
-extern "C" cudaError_t sb_cuda_swiglu(void *y, enum sb_dtype type, const float *gate_up, int32_t m,
-                                      int32_t n, cudaStream_t stream)
+extern "C" cudaError_t sb_cuda_gate(void *y, enum sb_dtype type, const float *gate_up,
+                                    enum sb_gate gate, int32_t m, int32_t n, cudaStream_t stream)
 {
     const int64_t ld = sb_cuda_ld(type, n);
     cudaError_t error = cudaSuccess;
 
     if (m > 0)
-        SB_WITH_TYPE(type, error = SB_LAUNCH(swiglu<T>, rows_by_pieces(m, ld), dim3(THREADS), 0,
-                                             stream, static_cast<T *>(y), gate_up, n, ld));
+        SB_WITH_TYPE(type, error = SB_LAUNCH(gate_rows<T>, rows_by_pieces(m, ld), dim3(THREADS), 0,
+                                             stream, static_cast<T *>(y), gate_up, gate, n, ld));
     return error;
 }
 
@@ -86,7 +97,7 @@ cudaError_t sb_load_act(enum sb_dtype type)
     cudaError_t error = sb_load(add_bias);
 
     if (error == cudaSuccess)
-        SB_WITH_TYPE(type, error = sb_load(swiglu<T>));
+        SB_WITH_TYPE(type, error = sb_load(gate_rows<T>));
     if (error == cudaSuccess)
         SB_WITH_TYPE(type, error = sb_load(narrow<T>));
     return error;

@@ -200,6 +200,13 @@ __device__ __forceinline__ __half sb_to_cache<__half>(float v)
     return __float2half_rn(v > 65504.0f ? 65504.0f : v < -65504.0f ? -65504.0f : v);
 }
 
+/* An element of an embedding times the model's scale. With a scale of 1 it is what the table has,
+ * which a product would not always be: it flushes subnormal numbers to zero. */
+__device__ __forceinline__ float sb_scaled(float v, float scale)
+{
+    return scale == 1.0f || SB_CUDA_FAULT(EMBEDDING_NOT_SCALED) ? v : v * scale;
+}
+
 /* Runs `call` with T the type that `dtype` names. */
 #define SB_WITH_TYPE(dtype, call)        \
     do {                                 \

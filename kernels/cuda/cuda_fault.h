@@ -44,6 +44,14 @@
     DO(MORE_LEFT_OUT)                                                                          \
     /* All teams of a block compute the queries of the first. */                               \
     DO(QUERIES_OF_FIRST_TEAM)                                                                  \
+    /* A window of attention reaches one key too far, */                                       \
+    DO(WINDOW_TOO_LONG)                                                                        \
+    /* a split that ends before a query's window is merged all the same, */                    \
+    DO(SPLIT_BEFORE_WINDOW_MERGED)                                                             \
+    /* or nobody looks for an Inf or NaN in the values before it. */                           \
+    DO(VALUES_BEFORE_WINDOW_TRUSTED)                                                           \
+    /* An embedding is not multiplied by the model's scale. */                                 \
+    DO(EMBEDDING_NOT_SCALED)                                                                   \
     /* A kernel that was launched as dependent does not wait for the one before it, */         \
     DO(NO_THREAD_WAITS)                                                                        \
     /* or its first warp does not. */                                                          \

@@ -1,13 +1,13 @@
 /*
- * Token embeddings: x[t] = row ids[id_at[t]] of the table, widened to f32, or zeros for an id
- * outside the table.
+ * Token embeddings: x[t] = scale times row ids[id_at[t]] of the table, widened to f32, or zeros for
+ * an id outside the table.
  *
  *     table [n_rows, ld] f32, bf16 or f16      x [n_tokens, n] f32      one block a token
  *
  * A table of 16 bits lies in tiles like every weight (launch.h), because it may be the head too.
  *
  * Ids come from device memory, because a draft step embeds the token that the step before it
- * selected, which the host never sees. A row is only copied, so it is a function of its id. The
+ * selected, which the host never sees. Elements do not mix, so a row is a function of its id. The
  * launch is dependent: its blocks are there when the kernel that selects has ended. A thread loads
  * all that it has of a row of up to 4096 columns before it stores any, so that the row costs one
  * wait for memory.
@@ -48,7 +48,7 @@ __device__ __forceinline__ void load_chunk(float (&v)[CHUNK], const float *table
 
 template <typename T>
 static __global__ void embed_rows(float *x, const T *table, int32_t n_rows, int32_t n, int64_t ld,
-                                  const int32_t *ids, const int32_t *id_at)
+                                  float scale, const int32_t *ids, const int32_t *id_at)
 {
     const int64_t token = blockIdx.x;
     const int32_t at = id_at[token]; /* the host has uploaded it before all of the round */
@@ -68,22 +68,22 @@ static __global__ void embed_rows(float *x, const T *table, int32_t n_rows, int3
         for (int i = 0; i < AT_ONCE * CHUNK; i++) {
             const int32_t k = (first + i / CHUNK * THREADS) * CHUNK + i % CHUNK;
             if (k < n)
-                x[token * n + k] = v[i / CHUNK][i % CHUNK];
+                x[token * n + k] = sb_scaled(v[i / CHUNK][i % CHUNK], scale);
         }
     }
 }
 
 extern "C" cudaError_t sb_cuda_embed(float *x, const void *table, enum sb_dtype type,
-                                     int32_t n_rows, int32_t n, const struct sb_pass *pass,
-                                     cudaStream_t stream)
+                                     int32_t n_rows, int32_t n, float scale,
+                                     const struct sb_pass *pass, cudaStream_t stream)
 {
     cudaError_t error = cudaSuccess;
 
     if (pass->n_tokens > 0)
-        SB_WITH_TYPE(type, error = SB_LAUNCH_WITH(SB_DEPENDENT, embed_rows<T>,
-                                                  dim3((unsigned)pass->n_tokens), dim3(THREADS), 0,
-                                                  stream, x, static_cast<const T *>(table), n_rows,
-                                                  n, sb_cuda_ld(type, n), pass->ids, pass->id_at));
+        SB_WITH_TYPE(type, error = SB_LAUNCH_WITH(
+                               SB_DEPENDENT, embed_rows<T>, dim3((unsigned)pass->n_tokens),
+                               dim3(THREADS), 0, stream, x, static_cast<const T *>(table), n_rows,
+                               n, sb_cuda_ld(type, n), scale, pass->ids, pass->id_at));
     return error;
 }
 

@@ -1,6 +1,7 @@
 /*
- * Token embeddings from a quantised table: x[t] = row ids[id_at[t]] of the table, each value
- * fma(scale, q, -min), as on the CPU; or zeros for an id outside the table. Both classes have it.
+ * Token embeddings from a quantised table: x[t] = `factor` times row ids[id_at[t]] of the table,
+ * each value of which is fma(scale, q, -min), as on the CPU; or zeros for an id outside the table.
+ * Both classes have it.
  *
  *     table in tiles (quant_tile.h)      x [n_tokens, n] f32      one block a token
  *
@@ -13,7 +14,7 @@ enum { THREADS = 256 };
 
 template <enum sb_dtype Q>
 static __global__ void embed_quant(float *x, const uint8_t *table, int64_t strip_bytes,
-                                   int32_t n_rows, int32_t n, const int32_t *ids,
+                                   int32_t n_rows, int32_t n, float factor, const int32_t *ids,
                                    const int32_t *id_at)
 {
     typedef quant_traits<Q> traits;
@@ -33,15 +34,15 @@ static __global__ void embed_quant(float *x, const uint8_t *table, int64_t strip
         const int group = column % SB_QUANT_TILE_BLOCK * traits::GROUPS / SB_QUANT_TILE_BLOCK;
         quant_head<Q> head;
         head.load(tile, row % 8);
-        x[token * n + k] = is_known ? fmaf(head.scale(row / 8, block, group),
-                                           quant_integer<Q>(tile, row, column),
-                                           -head.min(row / 8, block))
-                                    : 0.0f;
+        const float value = fmaf(head.scale(row / 8, block, group),
+                                 quant_integer<Q>(tile, row, column), -head.min(row / 8, block));
+        x[token * n + k] = is_known ? sb_scaled(value, factor) : 0.0f;
     }
 }
 
 cudaError_t sb_cuda_embed_quant(float *x, const void *table, enum sb_dtype quant, int32_t n_rows,
-                                int32_t n, const struct sb_pass *pass, cudaStream_t stream)
+                                int32_t n, float scale, const struct sb_pass *pass,
+                                cudaStream_t stream)
 {
     cudaError_t error = cudaErrorInvalidValue;
 
@@ -51,7 +52,7 @@ cudaError_t sb_cuda_embed_quant(float *x, const void *table, enum sb_dtype quant
                                                 dim3((unsigned)pass->n_tokens), dim3(THREADS), 0,
                                                 stream, x, static_cast<const uint8_t *>(table),
                                                 (int64_t)sb_tile_row_bytes(quant, n), n_rows, n,
-                                                pass->ids, pass->id_at));
+                                                scale, pass->ids, pass->id_at));
     return error;
 }
 

@@ -96,13 +96,15 @@ cudaError_t sb_cuda_tile(void *w, const void *rows, int32_t first, int32_t n, in
 cudaError_t sb_cuda_untile(void *rows, const void *w, int32_t first, int32_t n, int64_t ld,
                            int32_t gated, cudaStream_t stream);
 
-/* x [m, n] f32 from table [n_rows, ld] of `type`, in tiles if it is of 16 bits. */
+/* x [m, n] f32 = `scale` times rows of table [n_rows, ld] of `type`, in tiles if it is of 16 bits.
+ */
 cudaError_t sb_cuda_embed(float *x, const void *table, enum sb_dtype type, int32_t n_rows,
-                          int32_t n, const struct sb_pass *pass, cudaStream_t stream);
+                          int32_t n, float scale, const struct sb_pass *pass, cudaStream_t stream);
 
 /* The same from a quantised table in tiles (quant_tile.h), with the CPU's bits. */
 cudaError_t sb_cuda_embed_quant(float *x, const void *table, enum sb_dtype quant, int32_t n_rows,
-                                int32_t n, const struct sb_pass *pass, cudaStream_t stream);
+                                int32_t n, float scale, const struct sb_pass *pass,
+                                cudaStream_t stream);
 
 /* backend norm; h [m, ld] of `type`, its padding zeroed. One block of fixed size a row, fixed
  * tree. */
@@ -128,7 +130,8 @@ int sb_cuda_attend_shared(int32_t head_dim);
 /* attend of backend.h in the 16-bit class: y [m, ld(heads * head_dim)] of `type`, padding zeroed.
  * Keys come in splits of a fixed number counted from position 0. How many splits a query merges
  * follows from its own position, and it merges them in ascending order. It is made for head_dim 64
- * and 128. */
+ * and 128. In a pass that is longer than the layer's window, a block walks through the splits of
+ * its tile. */
 cudaError_t sb_cuda_attend_mma(void *y, enum sb_dtype type, const float *qkv,
                                const struct sb_attention *attention, const struct sb_pass *pass,
                                void *scratch, unsigned *counters, cudaStream_t stream);
@@ -143,10 +146,10 @@ struct sb_launch_limits {
 /* Asks the current device, whose kernels of `type` are loaded. */
 cudaError_t sb_cuda_launch_limits(struct sb_launch_limits *limits, enum sb_dtype type);
 /* sb_cuda_rope_kv and sb_cuda_attend_mma in one, with the same bits; qkv stays as it is. It takes
- * any pass whose sequences are apart, and is meant for those that fit: sequences have few queries
- * on average. limits: of the device; NULL: it has no clusters of blocks. _in: with the tiles of one
- * size, of 16, 32, 48 or 96 queries, for tests and for timing; cudaErrorNotSupported where the
- * device or the pass cannot have them. */
+ * any pass whose sequences are apart and that is no longer than the layer's window, and is meant
+ * for those that fit: sequences have few queries on average. limits: of the device; NULL: it has no
+ * clusters of blocks. _in: with the tiles of one size, of 16, 32, 48 or 96 queries, for tests and
+ * for timing; cudaErrorNotSupported where the device or the pass cannot have them. */
 enum { SB_ROPE_ATTEND_SHAPES = 4 };
 int sb_cuda_rope_attend_fits(const struct sb_attention *attention, const struct sb_pass *pass);
 cudaError_t sb_cuda_rope_attend_mma(void *y, enum sb_dtype type, const float *qkv,
@@ -159,9 +162,9 @@ cudaError_t sb_cuda_rope_attend_mma_in(int32_t shape, void *y, enum sb_dtype typ
                                        unsigned *counters, const struct sb_launch_limits *limits,
                                        cudaStream_t stream);
 
-/* y [m, ld] of `type` (padding zeroed) = silu(gate) * up, gate_up [m, 2 * n] f32. */
-cudaError_t sb_cuda_swiglu(void *y, enum sb_dtype type, const float *gate_up, int32_t m, int32_t n,
-                           cudaStream_t stream);
+/* y [m, ld] of `type` (padding zeroed) = `gate` of the gate, times up; gate_up [m, 2 * n] f32. */
+cudaError_t sb_cuda_gate(void *y, enum sb_dtype type, const float *gate_up, enum sb_gate gate,
+                         int32_t m, int32_t n, cudaStream_t stream);
 
 /* y [m, n_out] = x [m, n_in] W^T + bias in fmaf chains over ascending k; all f32. */
 cudaError_t sb_cuda_gemm_reference(float *y, const float *x, const float *w, const float *bias,
@@ -199,11 +202,11 @@ cudaError_t sb_cuda_gemm_wgmma_in(int32_t shape, float *y, const void *x, const 
                                   int32_t n_in, int32_t gated,
                                   const struct sb_launch_limits *limits, cudaStream_t stream);
 /* y [m, ld(n)] of `type` (padding zeroed) = silu(gate) * up, where gate and up are the halves of x
- * W^T + bias for a gated w [2 n, ld]: the bits of sb_cuda_gemm_mma and then sb_cuda_swiglu. */
+ * W^T + bias for a gated w [2 n, ld]: the bits of sb_cuda_gemm_mma and then sb_cuda_gate. */
 cudaError_t sb_cuda_gated_mma(void *y, const void *x, const void *w, enum sb_dtype type,
                               const float *bias, int32_t m, int32_t n, int32_t n_in,
                               const struct sb_launch_limits *limits, cudaStream_t stream);
-/* The same by wgmma: the bits of sb_cuda_gemm_wgmma and then sb_cuda_swiglu. */
+/* The same by wgmma: the bits of sb_cuda_gemm_wgmma and then sb_cuda_gate. */
 cudaError_t sb_cuda_gated_wgmma(void *y, const void *x, const void *w, enum sb_dtype type,
                                 const float *bias, int32_t m, int32_t n, int32_t n_in,
                                 const struct sb_launch_limits *limits, cudaStream_t stream);

@@ -203,10 +203,11 @@ static void rope_attend_in(struct lab *lab, int layer)
     good(rope_attend_by_tiles(lab, layer));
 }
 
-static void swiglu(struct lab *lab, int layer)
+static void gate(struct lab *lab, int layer)
 {
     (void)layer;
-    good(sb_cuda_swiglu(lab->h, SB_BF16, lab->wide, lab->m, lab->shape->inter, lab->stream));
+    good(sb_cuda_gate(lab->h, SB_BF16, lab->wide, SB_GATE_SILU, lab->m, lab->shape->inter,
+                      lab->stream));
 }
 
 /* What a layer consists of, in its order. */
@@ -497,7 +498,7 @@ static const struct {
     {"rope and attend in one", rope_attend, 0, 1, NO_PRODUCT, 0},
     {"o", product, 0, 1, O, 0},
     {"gate_up, gated", product, 0, 1, GATE_UP, 0},
-    {"swiglu", swiglu, 0, 0, NO_PRODUCT, 0},
+    {"gate", gate, 0, 0, NO_PRODUCT, 0},
     {"down", product, 0, 1, DOWN, 0},
     {"head", product, 1, 1, HEAD, 0},
     {"select", choose, 1, 1, NO_PRODUCT, 0},

@@ -32,7 +32,7 @@ static size_t row_bytes(enum sb_dtype type, int32_t n)
 
 /* ------------------------------------------------------------------ embed */
 
-static void check_embed(enum sb_dtype type, int32_t n)
+static void check_embed(enum sb_dtype type, int32_t n, float scale)
 {
     enum { ROWS = 131, M = 33 };
     float *values = cpu_floats((int64_t)ROWS * n), *expected = cpu_memory(M * (size_t)n * 4),
@@ -52,15 +52,17 @@ static void check_embed(enum sb_dtype type, int32_t n)
             const int32_t id = ids[id_at[t]];
             expected[t * n + k] = id < 0 || id >= ROWS
                                       ? 0.0f
-                                      : cpu_widen(table, id * sb_cuda_ld(type, n) + k, type);
+                                      : scale *
+                                            cpu_widen(table, id * sb_cuda_ld(type, n) + k, type);
         }
     }
     pass.ids = given_ints(ids, M);
     pass.id_at = given_ints(id_at, M);
     float *dev_x = fresh(M * (size_t)n * 4);
-    CHECK_CUDA(sb_cuda_embed(dev_x, dev_table, type, ROWS, n, &pass, stream));
+    CHECK_CUDA(sb_cuda_embed(dev_x, dev_table, type, ROWS, n, scale, &pass, stream));
     CHECK_CUDA(fetch(x, dev_x, M * (size_t)n * 4));
-    CHECK_SAME(x, expected, M * n, "%s, %d columns", sb_dtype_name(type), (int)n);
+    CHECK_SAME(x, expected, M * n, "%s, %d columns, times %g", sb_dtype_name(type), (int)n,
+               (double)scale);
     free(values);
     free(expected);
     free(x);
@@ -72,10 +74,25 @@ static void test_embed(void)
     static const int32_t widths[] = {1, 63, 75, 300, 4110};
 
     for (int type = SB_F32; type <= SB_F16; type++)
-        for (int i = 0; i < COUNT(widths) && !sbtest_failed_now; i++) {
-            check_embed((enum sb_dtype)type, widths[i]);
+        for (int i = 0; i < 2 * COUNT(widths) && !sbtest_failed_now; i++) {
+            check_embed((enum sb_dtype)type, widths[i / 2], i % 2 ? 33.94113f : 1.0f);
             free_all();
         }
+}
+
+/* With a scale of 1 a row is a copy, subnormal elements and all. */
+static void test_embed_copies(void)
+{
+    enum { N = 8 };
+    static const float row[N] = {1e-40f, -1e-45f, -0.0f, 3e38f, -INFINITY, 1e-38f, 2.0f, 1.0f};
+    const int32_t *zero = given_ints((const int32_t[]){0}, 1);
+    const struct sb_pass pass = {.n_tokens = 1, .ids = zero, .id_at = zero};
+    float *dev_x = fresh(sizeof row), x[N];
+
+    CHECK_CUDA(sb_cuda_embed(dev_x, given_floats(row, N), SB_F32, 1, N, 1.0f, &pass, stream));
+    CHECK_CUDA(fetch(x, dev_x, sizeof x));
+    CHECK_MEM(x, row, sizeof x);
+    free_all();
 }
 
 /* As in a draft: a token is selected and embedded with nothing between, so the second kernel begins
@@ -96,7 +113,7 @@ static void test_embed_what_is_selected(void)
         const struct sb_select args = {
             1, ROWS, ROWS, given_floats(logits, ROWS), zero, ids, NULL, NULL, NULL, NULL};
         CHECK_CUDA(sb_cuda_select(&args, NULL, stream));
-        CHECK_CUDA(sb_cuda_embed(dev_x, dev_values, SB_F32, ROWS, N, &pass, stream));
+        CHECK_CUDA(sb_cuda_embed(dev_x, dev_values, SB_F32, ROWS, N, 1.0f, &pass, stream));
         CHECK_CUDA(fetch(x, dev_x, sizeof x));
         CHECK_MEM(x, values + id * N, sizeof x);
     }
@@ -299,7 +316,7 @@ static void test_norms_in_turn(void)
 
 /* ------------------------------------------------------------------ elementwise */
 
-static void check_swiglu(enum sb_dtype type, int32_t n, int32_t m)
+static void check_gate(enum sb_dtype type, enum sb_gate gate, int32_t n, int32_t m)
 {
     static const float special[] = {0.0f,    -0.0f, 1e-30f, 88.0f, -88.0f, 104.0f,
                                     -104.0f, 1e30f, -1e30f, 3e38f, -3e38f};
@@ -309,13 +326,13 @@ static void check_swiglu(enum sb_dtype type, int32_t n, int32_t m)
 
     for (int64_t i = 0; i < 2 * (int64_t)m * n; i++)
         x[i] = i < COUNT(special) ? special[i] : x[i] * 20.0f;
-    sb_cpu_op_swiglu(way->exec, f32, x, m, n);
+    sb_cpu_op_gate(way->exec, f32, x, gate, m, n);
     expected = padded(f32, m, n, type);
-    CHECK_CUDA(sb_cuda_swiglu(y, type, given_floats(x, 2 * (int64_t)m * n), m, n, stream));
+    CHECK_CUDA(sb_cuda_gate(y, type, given_floats(x, 2 * (int64_t)m * n), gate, m, n, stream));
     CHECK_CUDA(fetch(got, y, bytes));
     if (type == SB_F32)
-        CHECK_SAME((float *)got, (float *)expected, (int64_t)m * n, "f32 swiglu, %d columns",
-                   (int)n);
+        CHECK_SAME((float *)got, (float *)expected, (int64_t)m * n, "f32, gate %d, %d columns",
+                   (int)gate, (int)n);
     else
         CHECK_MEM(got, expected, bytes);
     free(x);
@@ -324,16 +341,38 @@ static void check_swiglu(enum sb_dtype type, int32_t n, int32_t m)
     free(expected);
 }
 
-static void test_swiglu(void)
+static void test_gates(void)
 {
     static const int32_t widths[] = {1, 31, 64, 255, 256, 257, 1000};
 
     for (int type = SB_F32; type <= SB_F16; type++)
-        for (int i = 0; i < COUNT(widths); i++)
+        for (int i = 0; i < 2 * COUNT(widths); i++)
             for (int32_t m = 0; m < 5 && !sbtest_failed_now; m += 1 + m) {
-                check_swiglu((enum sb_dtype)type, widths[i], m);
+                check_gate((enum sb_dtype)type, i % 2 ? SB_GATE_GELU : SB_GATE_SILU, widths[i / 2],
+                           m);
                 free_all();
             }
+}
+
+/* The kernel and the CPU's could have the same mistake: a GELU is what its definition says. */
+static void test_gelu(void)
+{
+    enum { N = 400 };
+    float x[2 * N], y[N];
+    float *dev_y = fresh(sizeof y);
+
+    for (int i = 0; i < N; i++) {
+        x[i] = (float)(i - N / 2) / 20.0f;
+        x[N + i] = 1.0f;
+    }
+    CHECK_CUDA(sb_cuda_gate(dev_y, SB_F32, given_floats(x, 2 * N), SB_GATE_GELU, 1, N, stream));
+    CHECK_CUDA(fetch(y, dev_y, sizeof y));
+    for (int i = 0; i < N; i++) {
+        const double g = x[i], u = sqrt(8.0 / 3.14159265358979324) * (g + 0.044715 * g * g * g);
+        if (!(fabs(y[i] - g / (1.0 + exp(-u))) <= 1e-6 * fabs(g)))
+            FAIL("gelu(%g) is %g, expected %g", g, (double)y[i], g / (1.0 + exp(-u)));
+    }
+    free_all();
 }
 
 static void test_add_bias(void)
@@ -701,10 +740,12 @@ TEST_BEGIN
 const int has_device = both_begin();
 if (has_device) {
     RUN(test_embed);
+    RUN(test_embed_copies);
     RUN(test_embed_what_is_selected);
     RUN(test_norm);
     RUN(test_norms_in_turn);
-    RUN(test_swiglu);
+    RUN(test_gates);
+    RUN(test_gelu);
     RUN(test_add_bias);
     RUN(test_narrow);
     RUN(test_gemm_reference);

@@ -298,7 +298,7 @@ static void check_gated_wgmma(enum sb_dtype type, int32_t m, int32_t n, int32_t 
 
     CHECK_CUDA(
         sb_cuda_gemm_wgmma(y, x, w, type, bias, m, 2 * n, n_in, n, product_limits(type), stream));
-    CHECK_CUDA(sb_cuda_swiglu(expected, type, y, m, n, stream));
+    CHECK_CUDA(sb_cuda_gate(expected, type, y, SB_GATE_SILU, m, n, stream));
     CHECK_CUDA(
         sb_cuda_gated_wgmma(act, x, w, type, bias, m, n, n_in, product_limits(type), stream));
     CHECK_CUDA(fetch(want, expected, act_bytes));
@@ -392,7 +392,7 @@ static void check_gated(enum sb_dtype type, int32_t m, int32_t n, int32_t n_in, 
     CHECK_CUDA(sb_cuda_gemm_mma(expected_y, dev_x, p.dev_w, type, bias, m, 2 * n, n_in, 0, limits,
                                 stream));
     CHECK_CUDA(sb_cuda_gemm_mma(y, dev_x, w, type, bias, m, 2 * n, n_in, n, limits, stream));
-    CHECK_CUDA(sb_cuda_swiglu(expected_act, type, expected_y, m, n, stream));
+    CHECK_CUDA(sb_cuda_gate(expected_act, type, expected_y, SB_GATE_SILU, m, n, stream));
     CHECK_CUDA(sb_cuda_gated_mma(act, dev_x, w, type, bias, m, n, n_in, limits, stream));
     CHECK_CUDA(fetch(want_y, expected_y, y_bytes));
     CHECK_CUDA(fetch(got_y, y, y_bytes));

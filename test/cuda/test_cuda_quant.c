@@ -100,7 +100,7 @@ static void test_the_f32_class_has_the_cpus_bits(void)
 
 /* ------------------------------------------------------------------ embeddings */
 
-static void check_embed(enum sb_dtype type, int32_t n, enum random_kind kind)
+static void check_embed(enum sb_dtype type, int32_t n, float scale, enum random_kind kind)
 {
     enum { ROWS = 37, M = 9 };
     struct weight w = weight_make(type, ROWS, n, kind);
@@ -114,8 +114,8 @@ static void check_embed(enum sb_dtype type, int32_t n, enum random_kind kind)
     struct sb_weight on_cpu;
 
     CHECK(cpu_weight(&on_cpu, way, w.rows, ROWS, n, type));
-    cpu->embed(way->exec, expected, &on_cpu, &host);
-    CHECK_CUDA(sb_cuda_embed_quant(x, w.dev, type, ROWS, n, &pass, stream));
+    cpu->embed(way->exec, expected, &on_cpu, scale, &host);
+    CHECK_CUDA(sb_cuda_embed_quant(x, w.dev, type, ROWS, n, scale, &pass, stream));
     CHECK_CUDA(fetch(got, x, M * (size_t)n * 4));
     CHECK_SAME(got, expected, M * n, "%s, %d columns", sb_dtype_name(type), (int)n);
     cpu->weight_free(&on_cpu, way->device, &cpu_mem);
@@ -128,9 +128,11 @@ static void test_embeddings_have_the_cpus_bits(void)
 {
     for (int type = SB_Q8_0; type < SB_DTYPES && !sbtest_failed_now; type++) {
         const int32_t is_k = sb_quant_of((enum sb_dtype)type)->block == 256;
-        check_embed((enum sb_dtype)type, is_k ? 256 : 75, RANDOM_ANY);
+        check_embed((enum sb_dtype)type, is_k ? 256 : 75, 1.0f, RANDOM_ANY);
         if (!sbtest_failed_now)
-            check_embed((enum sb_dtype)type, is_k ? 768 : 320, RANDOM_WILD);
+            check_embed((enum sb_dtype)type, is_k ? 768 : 320, 1.0f, RANDOM_WILD);
+        if (!sbtest_failed_now)
+            check_embed((enum sb_dtype)type, is_k ? 256 : 75, 50.59644f, RANDOM_ANY);
     }
 }
 

@@ -114,7 +114,8 @@ static void test_rounds(void)
     uint16_t *y = fresh((size_t)M * N * 2);
 
     cudasim_count(CUDASIM_COUNT_SAMPLE);
-    const struct cudasim_launch *l = only_launch(sb_cuda_swiglu(y, SB_BF16, gate_up, M, N, stream));
+    const struct cudasim_launch *l = only_launch(
+        sb_cuda_gate(y, SB_BF16, gate_up, SB_GATE_SILU, M, N, stream));
     CHECK_INT((int)l->rounds, 1);
     CHECK_INT((int)l->loads, 2);
     CHECK_INT((int)l->mma, 0);
@@ -135,7 +136,7 @@ static void test_early_rounds(void)
 
     cudasim_count(CUDASIM_COUNT_SAMPLE);
     for (int i = 0; i < 2; i++)
-        CHECK_CUDA(sb_cuda_embed(x, table, SB_F32, 1, N, &pass, stream));
+        CHECK_CUDA(sb_cuda_embed(x, table, SB_F32, 1, N, 1.0f, &pass, stream));
     CHECK_CUDA(cudaStreamSynchronize(stream));
     CHECK_INT((int)cudasim_counted(&l), 2);
     CHECK_INT((int)l[0].is_dependent, 0);
@@ -175,12 +176,12 @@ static void test_nothing(void)
     uint16_t *y = given((const uint16_t[64]){7, 7, 7}, 128), got[64];
 
     cudasim_count(CUDASIM_COUNT_NOTHING);
-    CHECK_CUDA(sb_cuda_swiglu(y, SB_BF16, gate_up, 1, 64, stream));
+    CHECK_CUDA(sb_cuda_gate(y, SB_BF16, gate_up, SB_GATE_SILU, 1, 64, stream));
     CHECK_CUDA(fetch(got, y, sizeof got));
     CHECK_INT(got[2], 7);
     CHECK_INT((int)cudasim_counted(&launches), 0);
     cudasim_count(CUDASIM_COUNT_OFF);
-    CHECK_CUDA(sb_cuda_swiglu(y, SB_BF16, gate_up, 1, 64, stream));
+    CHECK_CUDA(sb_cuda_gate(y, SB_BF16, gate_up, SB_GATE_SILU, 1, 64, stream));
     CHECK_CUDA(fetch(got, y, sizeof got));
     CHECK_INT(got[2], 0);
     CHECK_INT((int)cudasim_counted(&launches), 0);

@@ -239,7 +239,7 @@ static cudaError_t finish(const struct sb_product *p, enum sb_dtype type, cudaSt
     if (p->bias)
         error = sb_cuda_add_bias(p->y, p->bias, p->m, n_out, stream);
     if (error == cudaSuccess && p->act)
-        error = sb_cuda_swiglu(p->act, type, p->y, p->m, n_out / 2, stream);
+        error = sb_cuda_gate(p->act, type, p->y, SB_GATE_SILU, p->m, n_out / 2, stream);
     return error;
 }
 

@@ -31,7 +31,7 @@ size_t sb_gemm_scratch(const struct sb_gemm *gemm, int32_t max_m);
 /* A product to be made, gated or not. */
 struct sb_product {
     float *y;  /* dev [m, n_out]: the results, or memory for those that are then gated */
-    void *act; /* dev [m] gemm inputs: the gated results, or NULL: they are not gated */
+    void *act; /* dev [m] gemm inputs: the results gated by silu, or NULL: they are not gated */
     const void *x;
     const struct sb_weight *weight;
     const float *bias; /* or NULL */

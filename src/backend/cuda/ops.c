@@ -251,14 +251,14 @@ static void end(const struct sb_exec *exec, int was, cudaError_t error, const ch
         end(exec, was_, error_, name);    \
     } while (0)
 
-static void embed(struct sb_exec *exec, float *x, const struct sb_weight *table,
+static void embed(struct sb_exec *exec, float *x, const struct sb_weight *table, float scale,
                   const struct sb_pass *pass)
 {
     ISSUE(exec, "embed",
           sb_dtype_is_quantised(table->dtype)
-              ? sb_cuda_embed_quant(x, table->data, table->dtype, table->n_out, table->n_in, pass,
-                                    exec->queue->stream)
-              : sb_cuda_embed(x, table->data, table->dtype, table->n_out, table->n_in, pass,
+              ? sb_cuda_embed_quant(x, table->data, table->dtype, table->n_out, table->n_in, scale,
+                                    pass, exec->queue->stream)
+              : sb_cuda_embed(x, table->data, table->dtype, table->n_out, table->n_in, scale, pass,
                               exec->queue->stream));
 }
 
@@ -267,30 +267,32 @@ static void norm(struct sb_exec *exec, const struct sb_norm *args)
     ISSUE(exec, "norm", sb_cuda_norm(args, exec->device->type, exec->queue->stream));
 }
 
-/* n_gated: of a product that is gated, half of its columns. */
-static cudaError_t launch_product(const struct sb_exec *exec, const struct sb_product *p,
-                                  int32_t n_gated)
+static int is_quantised(const struct sb_weight *weight)
+{
+    return sb_dtype_is_quantised(weight->dtype) || weight->next;
+}
+
+/* Whether products by this weight gate, too: by silu, as the tiles have gate beside up. */
+static int product_gates(const struct sb_exec *exec, const struct sb_weight *weight)
+{
+    return exec->device->gemm && weight->gated > 0 && !is_quantised(weight);
+}
+
+/* act: NULL, but where the product gates */
+static cudaError_t launch_product(const struct sb_exec *exec, const struct sb_product *p)
 {
     const struct sb_weight *weight = p->weight;
-    const int is_quantised = sb_dtype_is_quantised(weight->dtype) || weight->next;
-    const int is_16bit = !is_quantised && exec->device->gemm; /* sb_gemm_run gates, too */
     const cudaStream_t stream = exec->queue->stream;
-    cudaError_t error;
 
-    if (is_quantised)
-        error = sb_quant_run(exec->device, p->y, p->x, weight, p->bias, p->m, stream);
-    else if (exec->draft.products && !p->act && weight->gated == 0 &&
-             sb_cuda_draft_gemm_suits(p->m, weight->n_out))
-        error = sb_cuda_draft_gemm(p->y, p->x, weight->data, weight->dtype, p->bias, p->m,
-                                   weight->n_out, weight->n_in, exec->draft.products, stream);
-    else if (is_16bit)
-        error = sb_gemm_run(exec->device->gemm, p, stream);
-    else
-        error = sb_cuda_gemm_reference(p->y, p->x, weight->data, p->bias, p->m, weight->n_out,
-                                       weight->n_in, stream);
-    if (error == cudaSuccess && p->act && !is_16bit)
-        error = sb_cuda_swiglu(p->act, exec->device->type, p->y, p->m, n_gated, stream);
-    return error;
+    if (is_quantised(weight))
+        return sb_quant_run(exec->device, p->y, p->x, weight, p->bias, p->m, stream);
+    if (exec->draft.products && weight->gated == 0 && sb_cuda_draft_gemm_suits(p->m, weight->n_out))
+        return sb_cuda_draft_gemm(p->y, p->x, weight->data, weight->dtype, p->bias, p->m,
+                                  weight->n_out, weight->n_in, exec->draft.products, stream);
+    if (exec->device->gemm)
+        return sb_gemm_run(exec->device->gemm, p, stream);
+    return sb_cuda_gemm_reference(p->y, p->x, weight->data, p->bias, p->m, weight->n_out,
+                                  weight->n_in, stream);
 }
 
 static void gemm(struct sb_exec *exec, float *y, const void *x, const struct sb_weight *weight,
@@ -298,15 +300,32 @@ static void gemm(struct sb_exec *exec, float *y, const void *x, const struct sb_
 {
     const struct sb_product product = {y, NULL, x, weight, bias, m, exec->scratch};
 
-    ISSUE(exec, "gemm", launch_product(exec, &product, 0));
+    ISSUE(exec, "gemm", launch_product(exec, &product));
+}
+
+/* act [m, n] is gated. */
+static cudaError_t launch_gated(const struct sb_exec *exec, const struct sb_product *p,
+                                enum sb_gate gate, int32_t n)
+{
+    struct sb_product product = *p;
+    cudaError_t error;
+
+    if (product_gates(exec, p->weight))
+        return launch_product(exec, p);
+    product.act = NULL;
+    error = launch_product(exec, &product);
+    return error == cudaSuccess
+               ? sb_cuda_gate(p->act, exec->device->type, p->y, gate, p->m, n, exec->queue->stream)
+               : error;
 }
 
 static void gated(struct sb_exec *exec, void *y, float *gate_up, const void *x,
-                  const struct sb_weight *weight, const float *bias, int32_t m, int32_t n)
+                  const struct sb_weight *weight, const float *bias, enum sb_gate gate, int32_t m,
+                  int32_t n)
 {
     const struct sb_product product = {gate_up, y, x, weight, bias, m, exec->scratch};
 
-    ISSUE(exec, "gated", launch_product(exec, &product, n));
+    ISSUE(exec, "gated", launch_gated(exec, &product, gate, n));
 }
 
 /* Whether attend does what rope_kv is for, too: one kernel less to wait for. */

@@ -201,7 +201,7 @@ def part_of(launch, models):
         if 0.8 < weights / sizes[best] < 1.25:
             return best
     for part, names in (("norm", "norm"), ("attend", "attend|combine"), ("rope", "rope"),
-                        ("swiglu", "swiglu"), ("select", "select")):
+                        ("gate", "gate_rows"), ("select", "select")):
         if re.match(names, name):
             return part
     return name
