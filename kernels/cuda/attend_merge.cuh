@@ -48,9 +48,11 @@ __device__ __forceinline__ void store_pair(uint16_t *y, int d, int col, float lo
  * query's values to shared memory. Each thread does it for one query, which takes fewer registers
  * than if every thread did it for the queries of its fragments. */
 template <class S>
-__device__ __forceinline__ void add_sums(merged *state, uint8_t *shared, int row, int first_key)
+__device__ __forceinline__ void add_sums(merged *state, uint8_t *shared, int row, int first_key,
+                                         int window)
 {
-    if (row < S::ROWS && ((const int *)(shared + S::POS_AT))[row] >= first_key) {
+    if (row < S::ROWS &&
+        sees_split<S>(((const int *)(shared + S::POS_AT))[row], first_key, window)) {
         float2 factors;
         merge(state, row_max<S>(shared, row), row_sum<S>(shared, row), &factors.x, &factors.y);
         ((float2 *)(shared + S::FACTORS_AT))[row] = factors;
@@ -73,11 +75,12 @@ struct running {
      * factors: [ROWS] */
     __device__ __forceinline__ void add(const float (&part)[S::MT][S::GROUP][4],
                                         const uint8_t *shared, const float2 *factors_of, int group,
-                                        int first_key, int n_mma)
+                                        int first_key, int window, int n_mma)
     {
 #pragma unroll
         for (int i = 0; i < 2 * S::MT; i++) {
-            if (i / 2 >= n_mma || ((const int *)(shared + S::POS_AT))[row_of<S>(i)] < first_key)
+            if (i / 2 >= n_mma || !sees_split<S>(((const int *)(shared + S::POS_AT))[row_of<S>(i)],
+                                                 first_key, window))
                 continue;
             const float2 factors = factors_of[row_of<S>(i)];
 #pragma unroll
@@ -227,7 +230,8 @@ __device__ __forceinline__ void fetch_sums(float2 *to, const uint8_t *shared, co
     }
 }
 
-/* Merges the values of splits [first, end) by their factors [end - first, ROWS]. */
+/* Merges the values of splits [first, end) by their factors [end - first, ROWS]. There are no
+ * windows. */
 template <class S>
 __device__ __forceinline__ void merge_values(running<S> *result, const lane_partials<S> &mine,
                                              const uint8_t *shared, const float2 *factors,
@@ -254,7 +258,7 @@ __device__ __forceinline__ void merge_values(running<S> *result, const lane_part
                 const int split = in_turn(i + k, first, end);
                 if (i + k < end)
                     result->add(o[k], shared, factors + (split - first) * S::ROWS, group,
-                                split * SPLIT, n_mma);
+                                split * SPLIT, 0, n_mma);
             }
         }
 }

@@ -13,6 +13,10 @@
  *             block of a tile to do so merges them, or all of them together: for passes with few
  *             tiles
  *
+ * Where a pass is longer than the layer's window, blocks always walk, from the first split that
+ * some query of the tile sees: these splits are few, however long the text is. In other passes the
+ * window hides nothing, and the layer is like any other.
+ *
  * The launch is dependent: its blocks are there when the product before has ended, and the product
  * behind fills its rings with weights meanwhile. Rejected: fetching cached keys before the wait,
  * for the product before has most of a multiprocessor's shared memory until its end.
@@ -88,11 +92,15 @@ template <class S, bool ROPES>
 __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
                                         const query_tile &tile, int kv_head, int number)
 {
-    const bool walks = !S::WHOLE && (a.walk || tile.highest < SPLIT);
-    const int first = walks ? 0 : (int)blockIdx.x, last = walks ? tile.highest / SPLIT : first;
+    const bool walks = S::WINDOWS || (!S::WHOLE && (a.walk || tile.highest < SPLIT));
+    const int window = a.layer.window, highest = tile.highest;
+    const int first = S::WINDOWS ? max(tile.lowest - window + 1, 0) / SPLIT
+                      : walks    ? 0
+                                 : (int)blockIdx.x,
+              last = walks ? highest / SPLIT : first;
     const int n_mma = mma_tiles_of<S>(tile.n), d = head_dim_of<S>(a);
     const int64_t from = tile.keys + kv_head * tile.stride;
-    uint8_t *weights = shared + (!S::WHOLE && a.walk ? S::W_AT : 0);
+    uint8_t *weights = shared + (S::WINDOWS || (!S::WHOLE && a.walk) ? S::W_AT : 0);
     int *care = (int *)(shared + S::CARE_AT);
     float2 *factors = (float2 *)(shared + S::FACTORS_AT);
     merged state = {-INFINITY, 0.0f}; /* of query number threadIdx.x */
@@ -123,29 +131,32 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
         {
             float s[S::MT][4][4];
             scores<S>(s, shared, n_mma);
-            mask_scores<S>(s, shared, first_key, a.scale, n_mma);
+            mask_scores<S>(s, shared, first_key, window, a.scale, n_mma);
             __syncthreads(); /* the warps' maxima; K has been read */
             fetch(a.k, 0, split + 1);
             weigh<S>(s, shared, weights, n_mma);
         }
         bool is_bad = ROPES && put_new<S>(shared, made, a, tile, kv_head, first, split, true);
         cp_async_wait<1>();
-        is_bad |= has_bad_values<S>(shared + S::V_AT, lowest, cached_keys_of(tile, split));
+        is_bad |= has_bad_values_outside<S>(shared + S::V_AT, lowest, highest - first_key, window,
+                                            cached_keys_of(tile, split));
         note_care(care, is_bad);
         __syncthreads(); /* V, weights and sums */
         const bool needs_care = is_care_noted<S>(care);
         if (walks) {
-            add_sums<S>(&state, shared, (int)threadIdx.x, first_key);
+            add_sums<S>(&state, shared, (int)threadIdx.x, first_key, window);
             __syncthreads();
         }
 #pragma unroll
         for (int group = 0; group < S::N8; group += S::GROUP) {
             float o[S::MT][S::GROUP][4];
             values<S>(o, shared, weights, group, n_mma);
-            if (needs_care)
+            if (needs_care && S::WINDOWS)
+                values_in_window<S>(o, shared, weights, group, first_key, window, n_mma);
+            else if (needs_care)
                 values_with_care<S>(o, shared, weights, group, first_key, lowest, n_mma);
             if (walks)
-                result.add(o, shared, factors, group, first_key, n_mma);
+                result.add(o, shared, factors, group, first_key, window, n_mma);
             else
                 store_partial<S>(o, shared, a, tile, kv_head, group);
         }
@@ -157,8 +168,7 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
     if (ROPES && has_bulk_copies() && !walks && a.clusters)
         return merge_by_cluster<S>(shared, a, tile, kv_head);
     if (!walks) {
-        if (!is_last_block(a.counters + number * a.kv_heads + kv_head, tile.highest / SPLIT + 1,
-                           care))
+        if (!is_last_block(a.counters + number * a.kv_heads + kv_head, highest / SPLIT + 1, care))
             return;
         merge_splits<S>(&result, &state, shared, a, tile, kv_head);
     }
@@ -231,6 +241,10 @@ cudaError_t load_shape(void)
     return sb_load(attend_kernel<S, ROPES>, S::TEAMS > 1 ? (int)S::SPLIT_SHARED : (int)S::SHARED);
 }
 
+/* Of blocks that turn no heads, with a window or without. */
+template <enum sb_dtype TYPE, int D, int MT, bool WINDOWS>
+using plain_shape = attend_shape<TYPE, D, MT, 1, false, WINDOWS>;
+
 template <enum sb_dtype TYPE>
 cudaError_t load_type(void)
 {
@@ -243,6 +257,14 @@ cudaError_t load_type(void)
         load_shape<attend_shape<TYPE, 128, 4>>,
         load_shape<attend_shape<TYPE, 256, 1>>,
         load_shape<attend_shape<TYPE, 256, 2>>,
+        load_shape<plain_shape<TYPE, 64, 1, true>>,
+        load_shape<plain_shape<TYPE, 64, 2, true>>,
+        load_shape<plain_shape<TYPE, 64, 4, true>>,
+        load_shape<plain_shape<TYPE, 128, 1, true>>,
+        load_shape<plain_shape<TYPE, 128, 2, true>>,
+        load_shape<plain_shape<TYPE, 128, 4, true>>,
+        load_shape<plain_shape<TYPE, 256, 1, true>>,
+        load_shape<plain_shape<TYPE, 256, 2, true>>,
         load_shape<attend_shape<TYPE, 64, 1>, true>,
         load_shape<attend_shape<TYPE, 64, 2>, true>,
         load_shape<attend_shape<TYPE, 128, 1>, true>,
@@ -304,14 +326,14 @@ int choose_rope_size(const attend_args &a, int n_seqs, int n)
     return best > 0 ? best : choose_size(a, n_seqs, sizes, n);
 }
 
-template <enum sb_dtype TYPE, int D>
+template <enum sb_dtype TYPE, int D, bool WINDOWS>
 cudaError_t launch_rows(const attend_args &a, int n_seqs, cudaStream_t stream)
 {
     enum { MOST = D <= 128 ? 3 : 2 };
     cudaError_t (*const of_size[])(const attend_args &, int, cudaStream_t) = {
-        launch_shape<attend_shape<TYPE, D, 1>, false>,
-        launch_shape<attend_shape<TYPE, D, 2>, false>,
-        launch_shape<attend_shape<TYPE, D, MOST == 3 ? 4 : 2>, false>,
+        launch_shape<plain_shape<TYPE, D, 1, WINDOWS>, false>,
+        launch_shape<plain_shape<TYPE, D, 2, WINDOWS>, false>,
+        launch_shape<plain_shape<TYPE, D, MOST == 3 ? 4 : 2, WINDOWS>, false>,
     };
 
     return of_size[choose_size(a, n_seqs, PLAIN_SIZES, MOST)](a, n_seqs, stream);
@@ -348,6 +370,15 @@ bool is_whole(const attend_args &a)
            is_aligned(a.v);
 }
 
+template <enum sb_dtype TYPE, bool WINDOWS>
+cudaError_t launch_plain(const attend_args &a, int n_seqs, cudaStream_t stream)
+{
+    if (a.d <= 64)
+        return launch_rows<TYPE, 64, WINDOWS>(a, n_seqs, stream);
+    return a.d <= 128 ? launch_rows<TYPE, 128, WINDOWS>(a, n_seqs, stream)
+                      : launch_rows<TYPE, 256, WINDOWS>(a, n_seqs, stream);
+}
+
 template <enum sb_dtype TYPE>
 cudaError_t launch_type(const attend_args &a, int n_seqs, int shape, cudaStream_t stream)
 {
@@ -357,10 +388,8 @@ cudaError_t launch_type(const attend_args &a, int n_seqs, int shape, cudaStream_
     if (a.ropes)
         return a.d <= 64 ? launch_rope_rows<TYPE, 64, false>(a, n_seqs, shape, stream)
                          : launch_rope_rows<TYPE, 128, false>(a, n_seqs, shape, stream);
-    if (a.d <= 64)
-        return launch_rows<TYPE, 64>(a, n_seqs, stream);
-    return a.d <= 128 ? launch_rows<TYPE, 128>(a, n_seqs, stream)
-                      : launch_rows<TYPE, 256>(a, n_seqs, stream);
+    return a.layer.window > 0 ? launch_plain<TYPE, true>(a, n_seqs, stream)
+                              : launch_plain<TYPE, false>(a, n_seqs, stream);
 }
 
 } // namespace
@@ -421,11 +450,17 @@ static bool fills_device(const sb_attention &layer, const sb_pass &pass)
     return pass.n_seqs * tiles * layer.kv_heads >= ENOUGH_BLOCKS;
 }
 
+/* The layer's window, or 0 if it hides nothing of the pass. */
+static int32_t window_of(const sb_attention &layer, const sb_pass &pass)
+{
+    return layer.window < pass.max_len ? layer.window : 0;
+}
+
 int sb_cuda_rope_attend_fits(const struct sb_attention *attention, const struct sb_pass *pass)
 {
     const int32_t group = attention->heads / attention->kv_heads;
 
-    return pass->is_apart && attention->head_dim <= ROPE_DIM &&
+    return pass->is_apart && attention->head_dim <= ROPE_DIM && window_of(*attention, *pass) == 0 &&
            queries_of(*attention, *pass) <= ROPE_QUERIES &&
            most_tiles(pass->n_tokens, pass->n_seqs, group, ROPE_SIZES[0].rows) <= MOST_TILES;
 }
@@ -443,13 +478,14 @@ static cudaError_t attend(void *y, enum sb_dtype type, const float *qkv, const s
 {
     if (pass.n_tokens <= 0)
         return cudaSuccess;
+    const int window = window_of(t, pass);
     if (type == SB_F32 || t.head_dim > (way.ropes ? (int)ROPE_DIM : 256) || t.kv_heads <= 0 ||
-        t.heads % t.kv_heads)
+        t.heads % t.kv_heads || window < 0 || (way.ropes && window > 0))
         return cudaErrorInvalidValue;
     const int splits = (pass.max_len + SPLIT - 1) / SPLIT;
-    const bool walk = splits <= 1 || !scratch || !fits_scratch(pass.n_tokens, splits) ||
-                      fills_device(t, pass);
-    const attend_args a = {
+    const bool walk = window > 0 || splits <= 1 || !scratch ||
+                      !fits_scratch(pass.n_tokens, splits) || fills_device(t, pass);
+    attend_args a = {
         (uint16_t *)y,
         qkv,
         (uint16_t *)t.k,
@@ -475,6 +511,7 @@ static cudaError_t attend(void *y, enum sb_dtype type, const float *qkv, const s
         sb_cuda_ld(type, t.heads * t.head_dim),
         t,
     };
+    a.layer.window = window;
     return type == SB_BF16 ? launch_type<SB_BF16>(a, pass.n_seqs, way.shape, stream)
                            : launch_type<SB_F16>(a, pass.n_seqs, way.shape, stream);
 }

@@ -47,7 +47,7 @@ struct attend_args {
     bool clusters;    /* the blocks of a tile's splits are a cluster */
     float scale;      /* of scores, times log2(e) */
     int64_t ldy;
-    sb_attention layer; /* for turning heads */
+    sb_attention layer; /* for turning heads; window: 0 where it hides nothing of the pass */
 };
 
 /* Queries [first, first + n) of the run that begins with token `run` of the pass. */

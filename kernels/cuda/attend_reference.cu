@@ -2,7 +2,8 @@
  * The f32 class's attention: causal, over the cache. It adds in the CPU's order
  * (kernels/cpu/attention.c has the recurrence), so it has the CPU's bits. A block takes one token
  * and head. Key tiles of 64 are counted from position 0 of the token's own sequence, and columns
- * after the token's own are never read.
+ * after the token's own are never read. Neither are those before its window, if the layer has one:
+ * tiles that end before it are left out, and keys before it count as those behind the token do.
  *
  *     scores    eight groups of 16 threads, a key each: 16 running sums over ascending d, the fixed
  *               tree, times scale
@@ -26,41 +27,51 @@ struct softmax {
     float max, sum;
 };
 
-/* weights[j] = scale * dot(q, keys[j]), j < n. keys [n, head_dim] */
-static __device__ void tile_scores(float *weights, const float *q, const float *keys, int32_t n,
-                                   int32_t head_dim, float scale)
+/* The keys of a tile that the token attends to. */
+struct key_range {
+    int32_t first, end;
+
+    __device__ __forceinline__ bool has(int32_t j) const
+    {
+        return j >= first && j < end;
+    }
+};
+
+/* weights[j] = scale * dot(q, keys[j]) for j in `range`. keys [end, head_dim] */
+static __device__ void tile_scores(float *weights, const float *q, const float *keys,
+                                   const key_range &range, int32_t head_dim, float scale)
 {
     const int32_t lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
 
     /* A warp's two groups go on until neither has a key, since both add up their lanes at once. */
-    for (int32_t j = group; j - group % 2 < n; j += KEYS) {
+    for (int32_t j = group; j - group % 2 < range.end; j += KEYS) {
         const float *key = keys + (int64_t)j * head_dim;
         float sum = 0.0f;
-        for (int32_t d = lane; d < head_dim && j < n; d += LANES)
+        for (int32_t d = lane; d < head_dim && range.has(j); d += LANES)
             sum = fmaf(q[d], key[d], sum);
         sum = sb_hsum16(sum);
-        if (lane == 0 && j < n)
+        if (lane == 0 && range.has(j))
             weights[j] = sum * scale;
     }
 }
 
 /* Turns the tile's scores into weights. The first warp does it: both of its halves compute the
  * same, and the first half stores. Returns what the sums so far must be multiplied by. */
-static __device__ float tile_softmax(struct softmax *s, float *weights, int32_t n)
+static __device__ float tile_softmax(struct softmax *s, float *weights, const key_range &range)
 {
     const int32_t lane = threadIdx.x % LANES;
     float score[GROUPS], top = -INFINITY, total = 0.0f;
 
     for (int32_t g = 0; g < GROUPS; g++) {
-        score[g] = g * LANES + lane < n ? weights[g * LANES + lane] : -INFINITY;
+        score[g] = range.has(g * LANES + lane) ? weights[g * LANES + lane] : -INFINITY;
         top = sb_max(top, score[g]);
     }
     __syncwarp(); /* both halves must have read before one of them stores */
     float max = __shfl_sync(SB_FULL_WARP, sb_hmax16(top), 0);
     max = s->max > max ? s->max : max;
     for (int32_t g = 0; g < GROUPS; g++) {
-        const float weight = g * LANES + lane < n ? sb_exp(score[g] - max) : 0.0f;
-        if (threadIdx.x < LANES && g * LANES + lane < n)
+        const float weight = range.has(g * LANES + lane) ? sb_exp(score[g] - max) : 0.0f;
+        if (threadIdx.x < LANES && range.has(g * LANES + lane))
             weights[g * LANES + lane] = weight;
         total += weight;
     }
@@ -79,6 +90,7 @@ static __global__ void __launch_bounds__(THREADS)
     const int64_t token = blockIdx.x / a.heads, head = blockIdx.x % a.heads,
                   kv_head = head / (a.heads / a.kv_heads);
     const int64_t seq = pass.seq[token], pos = pass.pos[token], row = a.heads + 2 * a.kv_heads;
+    const int64_t from = a.window > 0 && pos >= a.window ? pos - a.window + 1 : 0;
     const int64_t at = pass.base[seq] + (kv_head * pass.cap[seq] + pass.start[seq]) * a.head_dim;
     const float *keys = static_cast<const float *>(a.k) + at,
                 *values = static_cast<const float *>(a.v) + at;
@@ -89,19 +101,20 @@ static __global__ void __launch_bounds__(THREADS)
         sums[d] = 0.0f;
     }
     __syncthreads();
-    for (int64_t key = 0; key <= pos; key += TILE) {
-        const int32_t n = pos + 1 - key < TILE ? (int32_t)(pos + 1 - key) : TILE;
-        tile_scores(weights, q, keys + key * a.head_dim, n, a.head_dim, a.scale);
+    for (int64_t key = from / TILE * TILE; key <= pos; key += TILE) {
+        const key_range range = {from > key ? (int32_t)(from - key) : 0,
+                                 pos + 1 - key < TILE ? (int32_t)(pos + 1 - key) : (int32_t)TILE};
+        tile_scores(weights, q, keys + key * a.head_dim, range, a.head_dim, a.scale);
         __syncthreads();
         if (threadIdx.x < 32) {
-            const float rescale = tile_softmax(&s, weights, n);
+            const float rescale = tile_softmax(&s, weights, range);
             if (threadIdx.x == 0)
                 state[0] = rescale;
         }
         __syncthreads();
         for (int32_t d = threadIdx.x; d < a.head_dim; d += THREADS) {
             float sum = sums[d] * state[0];
-            for (int32_t j = 0; j < n; j++)
+            for (int32_t j = range.first; j < range.end; j++)
                 sum = fmaf(weights[j], values[(key + j) * a.head_dim + d], sum);
             sums[d] = sum;
         }

@@ -17,6 +17,9 @@
  *
  *     m' = max(m, M)   l = l 2^(m - m') + L 2^(M - m')   o likewise   at the end y = o (1 / l)
  *
+ * In a layer with a window of W positions, keys j < p - W + 1 are masked as those behind p are, and
+ * a split that has no other keys is not merged. Its maximum would be -inf, and so would m be.
+ *
  * So the bits are a function of the query and its own history. (FlashAttention's PRs 2604 and 2626
  * fix split boundaries and merge order the same way. Splits counted from the end, or as many splits
  * as fill the machine, would make the bits depend on the pass.)
@@ -49,7 +52,8 @@
  * not loaded, and masked scores are replaced by -inf, whatever they were. A masked value is
  * multiplied by 0, which is harmless unless the value is Inf or NaN (because a later token of this
  * very pass has gone wrong). The kernel looks for such values, and where there are any computes the
- * tile again key by key (values_with_care).
+ * tile again key by key (values_with_care), or position by position where there are windows
+ * (values_in_window).
  */
 #ifndef SB_CUDA_ATTEND_TILE_CUH
 #define SB_CUDA_ATTEND_TILE_CUH
@@ -76,11 +80,13 @@ enum {
 };
 
 /* WHOLE: heads have D columns, all of them rotated and not interleaved, all that is read or written
- * is aligned to 16 bytes, and a block takes one split of a pass whose heads it turns. */
-template <enum sb_dtype TYPE_, int D_, int MT_, int TEAMS_ = 1, bool WHOLE_ = false>
+ * is aligned to 16 bytes, and a block takes one split of a pass whose heads it turns. WINDOWS: the
+ * layer has a window, and blocks walk through their splits. */
+template <enum sb_dtype TYPE_, int D_, int MT_, int TEAMS_ = 1, bool WHOLE_ = false,
+          bool WINDOWS_ = false>
 struct attend_shape {
     static constexpr enum sb_dtype TYPE = TYPE_;
-    static constexpr bool WHOLE = WHOLE_;
+    static constexpr bool WHOLE = WHOLE_, WINDOWS = WINDOWS_;
     enum {
         D = D_,
         MT = MT_,
@@ -144,6 +150,15 @@ __device__ __forceinline__ float merge_value(float o, float old_factor, float va
                                              float new_factor)
 {
     return __fmaf_rn(o, old_factor, __fmul_rn(value, new_factor));
+}
+
+/* Whether a query at this position attends to a key of the split. window: of the layer, if shapes
+ * have one. */
+template <class S>
+__device__ __forceinline__ bool sees_split(int pos, int first_key, int window)
+{
+    return pos >= first_key && (!S::WINDOWS || SB_CUDA_FAULT(SPLIT_BEFORE_WINDOW_MERGED) ||
+                                pos - window + 1 < first_key + SPLIT);
 }
 
 /* How many keys of a split the tile looks at, and how many of these are in the cache. */
@@ -301,7 +316,7 @@ __device__ __forceinline__ void scores(float (&s)[S::MT][4][4], const uint8_t *s
  * warp's keys to shared memory. */
 template <class S>
 __device__ __forceinline__ void mask_scores(float (&s)[S::MT][4][4], uint8_t *shared, int first_key,
-                                            float scale, int n_mma)
+                                            int window, float scale, int n_mma)
 {
     const int lane = threadIdx.x % 32, warp = warp_of_team<S>();
 
@@ -309,7 +324,8 @@ __device__ __forceinline__ void mask_scores(float (&s)[S::MT][4][4], uint8_t *sh
     for (int i = 0; i < 2 * S::MT; i++) {
         if (i / 2 >= n_mma)
             break;
-        const int row = row_of<S>(i), pos = ((const int *)(shared + S::POS_AT))[row];
+        const int row = row_of<S>(i), pos = ((const int *)(shared + S::POS_AT))[row],
+                  from = pos - window + (SB_CUDA_FAULT(WINDOW_TOO_LONG) ? 0 : 1);
         float top = -INFINITY;
 #pragma unroll
         for (int j = 0; j < 8; j++) {
@@ -317,7 +333,8 @@ __device__ __forceinline__ void mask_scores(float (&s)[S::MT][4][4], uint8_t *sh
             const int key = first_key + warp * 32 + j / 2 * 8 + lane % 4 * 2 + j % 2;
             uint32_t scaled = __float_as_uint(__fmul_rn(score, scale));
             opaque(scaled); /* else it loads scale for each score that it multiplies */
-            score = key <= pos ? __uint_as_float(scaled) : -INFINITY;
+            score = key <= pos && (!S::WINDOWS || key >= from) ? __uint_as_float(scaled)
+                                                               : -INFINITY;
             top = fmaxf(top, score);
         }
         top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
@@ -440,6 +457,20 @@ __device__ __forceinline__ bool has_bad_values(const uint8_t *tile, int lowest, 
     return is_bad;
 }
 
+/* The same for all values of a split that a query with a window must not see: those of keys behind
+ * the lowest query of the tile, and of keys before the window of its highest. n: keys in the split
+ */
+template <class S>
+__device__ __forceinline__ bool has_bad_values_outside(const uint8_t *tile, int lowest, int highest,
+                                                       int window, int n)
+{
+    bool is_bad = has_bad_values<S>(tile, lowest, n);
+
+    if (S::WINDOWS && !SB_CUDA_FAULT(VALUES_BEFORE_WINDOW_TRUSTED))
+        is_bad |= has_bad_values<S>(tile, -1, min(n, highest - window + 1));
+    return is_bad;
+}
+
 /* A barrier of the warps that read the same columns of the values. */
 template <class S>
 __device__ __forceinline__ void sync_readers(void)
@@ -491,6 +522,52 @@ __device__ __forceinline__ void values_with_care(float (&o)[S::MT][S::GROUP][4],
             *(uint16_t *)(shared + S::V_AT + swizzled<S::ROW_BYTES>(key, chunk) + col % 8 * 2) = 0;
         }
         sync_readers<S>();
+    }
+}
+
+/* Values `key` and key + 1 of a fragment, with zeros in place of those outside [from, to]. */
+__device__ __forceinline__ uint32_t only_within(uint32_t pair, int key, int from, int to)
+{
+    return (key >= from && key <= to ? pair & 0xffffu : 0) |
+           (key + 1 >= from && key + 1 <= to ? pair & 0xffff0000u : 0);
+}
+
+/* The same for queries that have windows, which begin at different keys as well as end at them. It
+ * takes one position of the tile's queries after the other, with zeros in place of the values that
+ * are not for it. Those are made in the fragments, so shared memory stays as it is. */
+template <class S>
+__device__ __forceinline__ void values_in_window(float (&o)[S::MT][S::GROUP][4],
+                                                 const uint8_t *shared, const uint8_t *weights,
+                                                 int group, int first_key, int window, int n_mma)
+{
+    const int lane = threadIdx.x % 32, warp = warp_of_team<S>();
+    const int *pos = (const int *)(shared + S::POS_AT) + first_of_team<S>();
+
+#pragma unroll
+    for (int i = 0; i < S::MT * S::GROUP; i++) {
+        const int t = i / S::GROUP, n = i % S::GROUP;
+        if (t >= n_mma)
+            break;
+#pragma unroll 1
+        for (int row = t * 16; row < t * 16 + 16; row++) {
+            const int to = pos[row] - first_key, from = to - window + 1;
+            float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+            if (row % 16 > 0 && pos[row] == pos[row - 1])
+                continue;
+#pragma unroll 1
+            for (int step = 0; step < SPLIT / 16; step++) {
+                const int key = step * 16 + lane % 4 * 2;
+                uint32_t b[4], w[4];
+                load_values<S>(b, shared, step, warp * S::N8 + group + n / 2 * 2);
+                load_weights<S>(w, weights, t, step);
+                mma<S::TYPE>(sum, w, only_within(n % 2 ? b[2] : b[0], key, from, to),
+                             only_within(n % 2 ? b[3] : b[1], key + 8, from, to));
+            }
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                if (pos[t * 16 + j / 2 * 8 + lane / 4] == pos[row])
+                    o[t][n][j] = sum[j];
+        }
     }
 }
 

@@ -28,6 +28,7 @@ struct sequence {
 struct world {
     enum sb_dtype type;
     int32_t heads, kv_heads, d, n_seqs, n_listed; /* n_listed: seqs that the pass says it has */
+    int32_t window;                               /* of the layer, or 0 */
     float scale;
     struct sequence seqs[MAX_SEQS];
     uint16_t *dev_k, *dev_v;
@@ -179,6 +180,7 @@ static cudaError_t attend(uint16_t *y, const struct world *world, const struct q
     const struct sb_attention attention = {.heads = world->heads,
                                            .kv_heads = world->kv_heads,
                                            .head_dim = world->d,
+                                           .window = world->window,
                                            .scale = world->scale,
                                            .k = world->dev_k,
                                            .v = world->dev_v};
@@ -207,6 +209,12 @@ static cudaError_t attend(uint16_t *y, const struct world *world, const struct q
 
 /* ------------------------------------------------------------------ attention: checks */
 
+/* The first key that a query attends to. */
+static int32_t first_key_of(const struct world *world, int32_t pos)
+{
+    return world->window > 0 && pos >= world->window ? pos - world->window + 1 : 0;
+}
+
 /* One query's result for one head in double precision: sums[d] is the result, sizes[d] the same sum
  * with |v| for v. */
 static void reference(double *sums, double *sizes, const struct world *world, struct query query,
@@ -214,9 +222,10 @@ static void reference(double *sums, double *sizes, const struct world *world, st
 {
     const struct sequence *s = &world->seqs[query.seq];
     const int32_t d = world->d, first = head / (world->heads / world->kv_heads) * s->n;
+    const int32_t from = first_key_of(world, query.pos);
     double score[MAX_QUERIES], top = -INFINITY, total = 0.0;
 
-    for (int32_t j = 0; j <= query.pos; j++) {
+    for (int32_t j = from; j <= query.pos; j++) {
         score[j] = 0.0;
         for (int32_t i = 0; i < d; i++)
             score[j] += (double)rounded(s->q[(query.pos * world->heads + head) * d + i],
@@ -227,7 +236,7 @@ static void reference(double *sums, double *sizes, const struct world *world, st
     }
     for (int32_t i = 0; i < d; i++)
         sums[i] = sizes[i] = 0.0;
-    for (int32_t j = 0; j <= query.pos; j++) {
+    for (int32_t j = from; j <= query.pos; j++) {
         const double w = exp(score[j] - top);
         total += w;
         for (int32_t i = 0; i < d; i++) {
@@ -258,9 +267,11 @@ static void check_query(const uint16_t *y, const struct world *world, struct que
             const double got = cpu_widen(y, h * world->d + i, world->type);
             if (!(fabs(got - sums[i]) <=
                   sizes[i] * (2.05 * u + 0x1p-14) + (query.pos + 1) * 0x1p-24))
-                FAIL("%s, %d / %d heads of %d, position %d, head %d, element %d: %g, expected %g",
+                FAIL("%s, %d / %d heads of %d, window %d, position %d, head %d, element %d: %g, "
+                     "expected %g",
                      sb_dtype_name(world->type), (int)world->heads, (int)world->kv_heads,
-                     (int)world->d, (int)query.pos, (int)h, (int)i, got, sums[i]);
+                     (int)world->d, (int)world->window, (int)query.pos, (int)h, (int)i, got,
+                     sums[i]);
         }
     }
     for (int64_t i = (int64_t)world->heads * world->d; i < y_row(world); i++)
@@ -295,9 +306,10 @@ static void check_pass(const struct answers *alone, const struct world *world,
     for (int32_t t = 0; t < n; t++)
         if (queries[t].seq == 0 && alone->known[queries[t].pos] &&
             memcmp(y + t * row, alone->y + queries[t].pos * row, (size_t)row * 2) != 0)
-            FAIL("%d / %d heads of %d: query %d of %d, position %d, differs from the same alone",
-                 (int)world->heads, (int)world->kv_heads, (int)world->d, (int)t, (int)n,
-                 (int)queries[t].pos);
+            FAIL("%d / %d heads of %d, window %d: query %d of %d, position %d, differs from the "
+                 "same alone",
+                 (int)world->heads, (int)world->kv_heads, (int)world->d, (int)world->window, (int)t,
+                 (int)n, (int)queries[t].pos);
     free(y);
 }
 
@@ -477,6 +489,134 @@ static void test_attend_spoiled(void)
     TRY(check_spoiled(SB_BF16, 5, 64, 126, 3));
 }
 
+/* ------------------------------------------------------------------ attention: windows */
+
+/* Of these some have tiles of 16, 32 and 64 queries in the pass of the whole sequence, for each
+ * size of heads. */
+static const struct {
+    struct geometry of;
+    int32_t window;
+} windowed[] = {
+    {{2, 2, 64, 301}, 1},     {{4, 1, 128, 301}, 5},   {{32, 2, 64, 301}, 64},
+    {{8, 1, 96, 301}, 70},    {{32, 2, 128, 301}, 70}, {{4, 2, 40, 391}, 128},
+    {{16, 1, 256, 301}, 129}, {{3, 1, 64, 391}, 200},  {{2, 1, 129, 150}, 6},
+};
+
+static struct world windowed_world(int i)
+{
+    const struct geometry *g = &windowed[i].of;
+    struct world world = world_make(types[i % 2], g->heads, g->kv_heads, g->d, MAX_SEQS, g->n);
+
+    world.window = windowed[i].window;
+    return world;
+}
+
+/* Queries whose windows begin and end at the edges of splits, each alone, against double precision.
+ */
+static void test_windows_alone(void)
+{
+    for (int i = 0; i < COUNT(windowed); i++) {
+        const int32_t n = windowed[i].of.n, w = windowed[i].window;
+        const int32_t positions[] = {0,       w - 1,   w,       w + 1,   127, 128,
+                                     126 + w, 127 + w, 128 + w, 255 + w, 256, n - 1};
+        struct world world = windowed_world(i);
+        struct answers alone = {.y = cpu_memory((size_t)(n * y_row(&world)) * 2)};
+        for (int j = 0; j < COUNT(positions); j++) {
+            const struct query query = {0, positions[j] < n ? positions[j] : n - 2};
+            TRY(ask_alone(&alone, &world, query.pos));
+            TRY(check_query(alone.y + query.pos * y_row(&world), &world, query));
+        }
+        free(alone.y);
+        world_free(&world);
+    }
+}
+
+/* The same queries beside others, whose windows begin elsewhere. */
+static void test_windows_passes(void)
+{
+    for (int i = 0; i < COUNT(windowed); i++) {
+        struct world world = windowed_world(i);
+        struct answers alone = {.y = cpu_memory((size_t)(windowed[i].of.n * y_row(&world)) * 2)};
+        for (int32_t pos = i; pos < windowed[i].of.n; pos += 13)
+            TRY(ask_alone(&alone, &world, pos));
+        TRY(check_passes(&world, &alone));
+        free(alone.y);
+        world_free(&world);
+    }
+}
+
+/* A window that hides nothing changes no bit, whether the pass is longer than it or not. */
+static void test_windows_that_hide_nothing(void)
+{
+    enum { N = 270 };
+    struct world world = world_make(SB_BF16, 8, 1, 64, 1, N);
+    struct answers alone = {.y = cpu_memory((size_t)(N * y_row(&world)) * 2)};
+    struct query queries[N];
+
+    for (int32_t pos = 0; pos < N; pos += 9)
+        TRY(ask_alone(&alone, &world, pos));
+    put_run(queries, 0, 0, 0, N);
+    for (world.window = N; world.window < INT32_MAX - 1000; world.window += INT32_MAX / 2) {
+        TRY(check_pass(&alone, &world, queries, N, 0));
+        TRY(check_pass(&alone, &world, queries, N, N + 100));
+        TRY(check_pass(&alone, &world, queries + 130, 6, 0));
+    }
+    free(alone.y);
+    world_free(&world);
+}
+
+/* Inf and NaN in values and keys that are before a query's window, or behind it, do not reach it.
+ * Those within it do, as they do when the query is computed alone. */
+static void check_spoiled_window(enum sb_dtype type, int32_t heads, int32_t d, int32_t window,
+                                 int32_t first)
+{
+    enum { N = 9 };
+    /* the last two are where every query is blind */
+    const int32_t bad[] = {first + 7, first - window + 3, first - window, first - window - 2};
+    struct world world = world_make(type, heads, 1, d, 1, first + N);
+    const int64_t row = y_row(&world);
+    struct answers alone = {.y = cpu_memory((size_t)((first + N) * row) * 2)};
+    struct query queries[N];
+    int32_t seen[N];
+
+    world.window = window;
+    for (int32_t i = 0; i < N; i++) {
+        seen[i] = -1;
+        for (int b = 0; b < COUNT(bad); b++)
+            if (bad[b] <= first + i && bad[b] >= first_key_of(&world, first + i))
+                seen[i] = b;
+        if (seen[i] < 0)
+            TRY(ask_alone(&alone, &world, first + i));
+    }
+    for (int b = 0; b < COUNT(bad); b++)
+        spoil(&world, world.dev_v, bad[b], b, b % 2 ? INFINITY : NAN);
+    spoil(&world, world.dev_k, bad[3], 1, NAN);
+    for (int32_t i = 0; i < N; i++) {
+        TRY(ask_alone(&alone, &world, first + i));
+        for (int b = 0; b < COUNT(bad) && !sbtest_failed_now; b++)
+            CHECK(isfinite(cpu_widen(alone.y + (first + i) * row, b, type)) == (b != seen[i]) ||
+                  type == SB_F16); /* Inf saturates */
+    }
+    put_run(queries, 0, 0, first, N);
+    TRY(check_pass(&alone, &world, queries, N, 0));
+    world.n_listed = 300;
+    TRY(check_pass(&alone, &world, queries, N, 0));
+    free(alone.y);
+    world_free(&world);
+}
+
+static void test_windows_spoiled(void)
+{
+    TRY(check_spoiled_window(SB_BF16, 1, 64, 1, 126));
+    TRY(check_spoiled_window(SB_F16, 4, 128, 5, 122));
+    TRY(check_spoiled_window(SB_BF16, 3, 40, 64, 190));
+    TRY(check_spoiled_window(SB_F16, 8, 64, 70, 200));
+    TRY(check_spoiled_window(SB_BF16, 5, 64, 128, 254));
+    TRY(check_spoiled_window(SB_BF16, 2, 256, 129, 383));
+}
+
+/* ------------------------------------------------------------------ attention: what is special */
+
 /* Where scores are far apart, weights vanish and nothing overflows. Where they are equal, the
  * result is the mean. */
 static void test_attend_extremes(void)
@@ -502,6 +642,7 @@ static void test_attend_refuses(void)
     const struct sb_pass none = {.n_tokens = 0}, one = {.n_tokens = 1, .n_seqs = 1, .max_len = 1};
     const struct sb_attention wide = {.heads = 1, .kv_heads = 1, .head_dim = 257};
     const struct sb_attention odd = {.heads = 3, .kv_heads = 2, .head_dim = 64};
+    const struct sb_attention past = {.heads = 1, .kv_heads = 1, .head_dim = 64, .window = -1};
     const struct sb_exec_limits limits = {
         .max_tokens = 700, .max_len = 300, .max_heads = 4, .max_head_dim = 64};
 
@@ -510,6 +651,8 @@ static void test_attend_refuses(void)
     CHECK_INT(sb_cuda_attend_mma(NULL, SB_BF16, NULL, &wide, &one, NULL, NULL, stream),
               cudaErrorInvalidValue);
     CHECK_INT(sb_cuda_attend_mma(NULL, SB_BF16, NULL, &odd, &one, NULL, NULL, stream),
+              cudaErrorInvalidValue);
+    CHECK_INT(sb_cuda_attend_mma(NULL, SB_BF16, NULL, &past, &one, NULL, NULL, stream),
               cudaErrorInvalidValue);
     CHECK_INT(sb_cuda_attend_mma(NULL, SB_F32, NULL, &odd, &one, NULL, NULL, stream),
               cudaErrorInvalidValue);
@@ -526,6 +669,10 @@ if (device_begin()) {
     RUN(test_attend_many_rows);
     RUN(test_attend_merge_order);
     RUN(test_attend_spoiled);
+    RUN(test_windows_alone);
+    RUN(test_windows_passes);
+    RUN(test_windows_that_hide_nothing);
+    RUN(test_windows_spoiled);
     RUN(test_attend_extremes);
     RUN(test_attend_refuses);
     device_end();

@@ -220,6 +220,22 @@ static void check_in_sizes(const struct dev_layer *d, const struct order *o,
               cudaErrorNotSupported);
 }
 
+/* The kernel that rotates and caches too takes passes that the layer's window hides nothing of. */
+static void check_with_window(const struct dev_layer *d, const struct order *o,
+                              const struct sb_pass *pass, const float *dev_qkv, const void *y)
+{
+    const struct sb_launch_limits limits = clusters_of_eight(d->type);
+
+    if (d->in_one.window >= pass->max_len) {
+        check_in_one(d, o, pass, dev_qkv, y, -1, &limits);
+        return;
+    }
+    CHECK_INT(sb_cuda_rope_attend_fits(&d->in_one, pass), 0);
+    CHECK_INT(sb_cuda_rope_attend_mma(NULL, d->type, dev_qkv, &d->in_one, pass, d->scratch,
+                                      d->counters, &limits, stream),
+              cudaErrorInvalidValue);
+}
+
 /* Rotates and caches the pass's tokens, then computes their attention. qkv [n, row] and y come back
  * to the host. */
 static cudaError_t run_order(const struct dev_layer *d, const struct order *o, float *qkv, void *y)
@@ -254,8 +270,12 @@ static cudaError_t run_order(const struct dev_layer *d, const struct order *o, f
         error = fetch(qkv, dev_qkv, qkv_bytes);
     if (error == cudaSuccess)
         error = fetch(y, dev_y, y_bytes);
-    if (error == cudaSuccess && d->type != SB_F32 && l->attention.head_dim <= 128)
-        check_in_sizes(d, o, &pass, unturned, y);
+    if (error == cudaSuccess && d->type != SB_F32 && l->attention.head_dim <= 128) {
+        if (d->a.window > 0)
+            check_with_window(d, o, &pass, unturned, y);
+        else
+            check_in_sizes(d, o, &pass, unturned, y);
+    }
     for (int i = 0; i < 5; i++) /* the five of this pass */
         (void)cudaFree(owned[--n_owned]);
     return error;
@@ -302,11 +322,12 @@ static void exact_attention(double *out, const struct layer *l, int32_t seq, int
     const struct sb_attention *a = &l->attention;
     const int32_t dim = a->head_dim, group = a->heads / a->kv_heads;
     const float *rows = l->rotated + (int64_t)seq * l->n * l->row;
+    const int32_t from = a->window > 0 && pos >= a->window ? pos - a->window + 1 : 0;
     double w[MOST_TOKENS / 2];
 
     for (int32_t h = 0; h < a->heads; h++) {
         double top = -INFINITY, sum = 0.0;
-        for (int32_t j = 0; j <= pos; j++) {
+        for (int32_t j = from; j <= pos; j++) {
             w[j] = 0.0;
             for (int32_t d = 0; d < dim; d++)
                 w[j] += held(rows[pos * l->row + h * dim + d], type) *
@@ -314,11 +335,11 @@ static void exact_attention(double *out, const struct layer *l, int32_t seq, int
             w[j] *= (double)a->scale;
             top = fmax(top, w[j]);
         }
-        for (int32_t j = 0; j <= pos; j++)
+        for (int32_t j = from; j <= pos; j++)
             sum += w[j] = exp(w[j] - top);
         for (int32_t d = 0; d < dim; d++) {
             double y = 0.0;
-            for (int32_t j = 0; j <= pos; j++)
+            for (int32_t j = from; j <= pos; j++)
                 y += w[j] *
                      held(rows[j * l->row + (a->heads + a->kv_heads + h / group) * dim + d], type);
             out[h * dim + d] = y / sum;
@@ -428,8 +449,9 @@ static void check_layer(struct layer *l, enum sb_dtype type)
     free(whole);
 }
 
-/* {heads, kv_heads, head_dim, tokens, head norms, interleaved, all of a head rotates, else half} */
-static void check_shapes(enum sb_dtype type, const int32_t shapes[][7], int n)
+/* {heads, kv_heads, head_dim, tokens, head norms, interleaved, all of a head rotates, else half,
+ * window} */
+static void check_shapes(enum sb_dtype type, const int32_t shapes[][8], int n)
 {
     for (int i = 0; i < n && !sbtest_failed_now; i++) {
         struct layer l;
@@ -438,6 +460,7 @@ static void check_shapes(enum sb_dtype type, const int32_t shapes[][7], int n)
         l.attention.q_norm = shapes[i][4] ? l.norms : NULL;
         l.attention.k_norm = shapes[i][4] ? l.norms + shapes[i][2] : NULL;
         l.attention.rot_interleaved = shapes[i][5];
+        l.attention.window = shapes[i][7];
         check_layer(&l, type);
         layer_free(&l);
         if (sbtest_failed_now)
@@ -445,20 +468,26 @@ static void check_shapes(enum sb_dtype type, const int32_t shapes[][7], int n)
     }
 }
 
-static const int32_t shapes[][7] = {
+static const int32_t shapes[][8] = {
     {1, 1, 4, 1, 0, 0},    {2, 1, 12, 70, 1, 0}, {4, 2, 20, 66, 0, 1},  {3, 3, 24, 65, 1, 1},
     {4, 1, 64, 130, 0, 0}, {4, 2, 80, 33, 1, 0}, {14, 2, 64, 20, 1, 1}, {2, 1, 128, 67, 1, 0},
     {2, 1, 256, 10, 0, 0}, {40, 1, 16, 10, 0, 1}};
 
 /* Many queries to a key, and more splits. */
-static const int32_t bf16_shapes[][7] = {{16, 1, 80, 96, 1, 0},
+static const int32_t bf16_shapes[][8] = {{16, 1, 80, 96, 1, 0},
                                          {2, 1, 96, 270, 1, 0},
                                          {4, 1, 128, 270, 1, 0, 1},
                                          {6, 2, 64, 135, 0, 0, 1}};
-static const int32_t f16_shapes[][7] = {{8, 1, 128, 140, 0, 1}, {3, 1, 128, 131, 0, 0, 1}};
+static const int32_t f16_shapes[][8] = {{8, 1, 128, 140, 0, 1}, {3, 1, 128, 131, 0, 0, 1}};
 
 /* Heads of more elements than a half warp has registers for, which the f32 class takes. */
-static const int32_t wide_shapes[][7] = {{2, 1, 300, 5, 1, 0}, {1, 1, 600, 3, 1, 1}};
+static const int32_t wide_shapes[][8] = {{2, 1, 300, 5, 1, 0}, {1, 1, 600, 3, 1, 1}};
+
+/* Windows within a tile of 64 keys, at its edges, of several tiles, and longer than the text. */
+static const int32_t window_shapes[][8] = {
+    {2, 1, 12, 70, 1, 0, 0, 1},    {4, 2, 20, 200, 0, 1, 0, 5},   {3, 3, 24, 150, 1, 1, 0, 63},
+    {4, 1, 64, 150, 0, 0, 1, 64},  {2, 1, 128, 200, 1, 0, 1, 70}, {2, 1, 80, 270, 1, 0, 0, 129},
+    {1, 1, 256, 140, 0, 0, 1, 65}, {16, 1, 80, 96, 1, 0, 0, 300}};
 
 static void test_attend_reference(void)
 {
@@ -511,8 +540,15 @@ static void test_attend_extremes(void)
     }
 }
 
-/* Inf and NaN of later tokens of a pass reach no earlier one, whichever kernel and size of tile. */
-static void test_attend_spoiled(void)
+static void test_attend_windows(void)
+{
+    for (int type = SB_F32; type <= SB_F16 && !sbtest_failed_now; type++)
+        check_shapes((enum sb_dtype)type, window_shapes, COUNT(window_shapes));
+}
+
+/* Inf and NaN of later tokens of a pass reach no earlier one, whichever kernel and size of tile,
+ * and those of tokens before a window reach none behind it. */
+static void check_spoiled(enum sb_dtype type, int32_t window)
 {
     struct layer l;
     struct order o;
@@ -523,21 +559,32 @@ static void test_attend_spoiled(void)
     layer_init(&l, 16, 1, 80, 40, 24);
     for (int32_t t = 9; t < 24; t += 7) /* v */
         l.qkv[t * l.row + 17 * 80 + t] = t % 2 ? NAN : INFINITY;
+    l.attention.window = window;
     layer_place(&l, 24, 0, 24, 0);
-    d = upload(&l, SB_BF16);
+    d = upload(&l, type);
     all_tokens(&o, &l);
     qkv = cpu_floats(48 * (int64_t)l.row);
     y = cpu_memory(48 * y_row_bytes(&d));
     CHECK_CUDA(run_order(&d, &o, qkv, y));
     for (int32_t t = 0; t < 48; t++)
         for (int32_t i = 0; i < 80; i++) {
-            const float value = cpu_widen(y + (size_t)t * y_row_bytes(&d), i, SB_BF16);
-            CHECK(isfinite(value) == (t >= 24 || t < i || (i != 9 && i != 16 && i != 23)));
+            const float value = cpu_widen(y + (size_t)t * y_row_bytes(&d), i, type);
+            const int sees_i = t < 24 && t >= i && (window == 0 || t < i + window);
+            CHECK(isfinite(value) == !(sees_i && (i == 9 || i == 16 || i == 23)));
         }
     free(qkv);
     free(y);
     free_all();
     layer_free(&l);
+}
+
+static void test_attend_spoiled(void)
+{
+    check_spoiled(SB_BF16, 0);
+    if (!sbtest_failed_now)
+        check_spoiled(SB_BF16, 5);
+    if (!sbtest_failed_now)
+        check_spoiled(SB_F32, 5);
 }
 
 /* A pass without tokens does nothing. */
@@ -559,6 +606,7 @@ if (has_device) {
     RUN(test_attend_reference);
     RUN(test_attend_bf16);
     RUN(test_attend_f16);
+    RUN(test_attend_windows);
     RUN(test_attend_extremes);
     RUN(test_attend_spoiled);
     RUN(test_no_tokens);
