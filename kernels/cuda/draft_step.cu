@@ -403,13 +403,16 @@ bool is_tiled(const struct sb_weight *w, enum sb_dtype type)
     return w->dtype == type && !w->next;
 }
 
+/* Parts of keys are dealt to the blocks from position 0 on, so a layer may have no window. */
 bool layer_suits(const struct sb_step_layer *l, enum sb_dtype type)
 {
-    return !l->post_attn_norm && !l->post_ffn_norm && is_tiled(l->qkv, type) &&
-           is_tiled(l->o, type) && is_tiled(l->gate_up, type) && is_tiled(l->down, type) &&
-           l->gate_up->gated > 0;
+    return l->attention.window == 0 && !l->post_attn_norm && !l->post_ffn_norm &&
+           is_tiled(l->qkv, type) && is_tiled(l->o, type) && is_tiled(l->gate_up, type) &&
+           is_tiled(l->down, type) && l->gate_up->gated > 0;
 }
 
+/* The kernel gates by silu and takes embeddings as they are in the table. Other models, of which
+ * Gemma 3 is one, have their steps by single operations. */
 bool model_suits(const struct sb_step_model *m, const struct sb_step_layer *layers,
                  enum sb_dtype type)
 {
@@ -418,8 +421,9 @@ bool model_suits(const struct sb_step_model *m, const struct sb_step_layer *laye
     for (int i = 0; i < m->n_layers; i++)
         if (!layer_suits(&layers[i], type))
             return false;
-    return type != SB_F32 && is_tiled(m->embed, type) && is_tiled(m->head, type) &&
-           a->head_dim <= HEAD && a->heads % a->kv_heads == 0 && a->heads / a->kv_heads <= GROUP &&
+    return type != SB_F32 && m->gate == SB_GATE_SILU && m->embed_scale == 1.0f &&
+           is_tiled(m->embed, type) && is_tiled(m->head, type) && a->head_dim <= HEAD &&
+           a->heads % a->kv_heads == 0 && a->heads / a->kv_heads <= GROUP &&
            m->hidden <= MOST_HIDDEN && m->hidden % 4 == 0 && m->n_layers <= MOST_LAYERS;
 }
 

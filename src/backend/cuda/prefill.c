@@ -148,15 +148,20 @@ done:
     return rc;
 }
 
-/* Whether cuDNN can compute the model's attention: its rows of results must need no padding, and
- * its heads must be whole units of the 16 bytes that cuDNN reads at a time. */
-static int is_eligible(const struct sb_prefill *prefill)
+/* Why cuDNN cannot compute the model's attention, or NULL. Its rows of results must need no
+ * padding, and its heads must be whole units of the 16 bytes that cuDNN reads at a time. The graph
+ * attends to all keys up to a query, so no layer may have a window. */
+static const char *unsuited(const struct sb_prefill *prefill)
 {
     const struct sb_geometry *g = &prefill->calls.geometry;
     const int64_t width = (int64_t)g->heads * g->head_dim;
 
-    return prefill->n_spans > 0 && g->head_dim % 8 == 0 && g->head_dim <= MOST_DIM &&
-           sb_cuda_ld(prefill->calls.type, (int32_t)width) == width;
+    if (g->window > 0)
+        return "some layers have a sliding window";
+    if (prefill->n_spans == 0 || g->head_dim % 8 || g->head_dim > MOST_DIM ||
+        sb_cuda_ld(prefill->calls.type, (int32_t)width) != width)
+        return "it does not suit the model's shape";
+    return NULL;
 }
 
 int32_t sb_prefill_create(struct sb_prefill **out, const struct sb_gpu *gpu, enum sb_dtype type,
@@ -164,7 +169,8 @@ int32_t sb_prefill_create(struct sb_prefill **out, const struct sb_gpu *gpu, enu
 {
     const int32_t spans = geometry->context / SB_SPAN;
     struct sb_prefill *prefill = NULL;
-    char why[320] = "it does not suit the model's shape";
+    const char *reason = NULL;
+    char why[320] = "";
     int32_t rc = SPECBATCH_OK;
 
     *out = NULL;
@@ -176,10 +182,12 @@ int32_t sb_prefill_create(struct sb_prefill **out, const struct sb_gpu *gpu, enu
     if (pthread_mutex_init(&prefill->lock, NULL) != 0)
         SB_FAIL(SPECBATCH_E_NOMEM, "no memory for a lock");
     prefill->has_lock = 1;
-    if (is_eligible(prefill))
+    reason = unsuited(prefill);
+    if (!reason)
         SB_TRY(sb_sdpa_open(&prefill->calls.sdpa, &prefill->calls.mem, why, sizeof why));
     if (!prefill->calls.sdpa) {
-        sb_log(&gpu->log, SPECBATCH_LOG_INFO, "CUDA: prefill without cuDNN: %s", why);
+        sb_log(&gpu->log, SPECBATCH_LOG_INFO, "CUDA: prefill without cuDNN: %s",
+               reason ? reason : why);
         goto done;
     }
     SB_TRY(choose_engine(prefill, gpu));
