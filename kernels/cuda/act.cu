@@ -19,8 +19,7 @@ static __device__ __forceinline__ float exponent_of(float gate, enum sb_gate kin
 {
     if (kind == SB_GATE_SILU)
         return gate;
-    /* sqrt(8 / pi) * 0.044715 and sqrt(8 / pi) */
-    return gate * fmaf(gate * gate, 0.0713548162726009f, 1.5957691216057308f);
+    return gate * fmaf(gate * gate, SB_GELU_THIRD, SB_GELU_FIRST);
 }
 
 /* Grid of all three kernels: rows, pieces of THREADS columns. */

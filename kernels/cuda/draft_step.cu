@@ -403,7 +403,8 @@ bool is_tiled(const struct sb_weight *w, enum sb_dtype type)
     return w->dtype == type && !w->next;
 }
 
-/* Parts of keys are dealt to the blocks from position 0 on, so a layer may have no window. */
+/* Parts of keys are dealt to the blocks from position 0 on, so a layer may have no window, and all
+ * layers have one table of rotations. */
 bool layer_suits(const struct sb_step_layer *l, enum sb_dtype type)
 {
     return l->attention.window == 0 && !l->post_attn_norm && !l->post_ffn_norm &&
@@ -419,7 +420,7 @@ bool model_suits(const struct sb_step_model *m, const struct sb_step_layer *laye
     const struct sb_attention *a = &layers[0].attention;
 
     for (int i = 0; i < m->n_layers; i++)
-        if (!layer_suits(&layers[i], type))
+        if (!layer_suits(&layers[i], type) || layers[i].attention.cos != a->cos)
             return false;
     return type != SB_F32 && m->gate == SB_GATE_SILU && m->embed_scale == 1.0f &&
            is_tiled(m->embed, type) && is_tiled(m->head, type) && a->head_dim <= HEAD &&

@@ -23,9 +23,10 @@ enum { CHUNK = 64 };
 struct job {
     struct specbatch_model *model;
     int32_t n_rows, is_draft;
-    const int32_t *rows;        /* which texts */
-    const int32_t *lengths;     /* [TEXTS] of the texts */
-    int32_t n_steps, at_once;   /* at_once: steps of a launch; 0: as many as the engine takes */
+    const int32_t *rows;      /* which texts */
+    const int32_t *lengths;   /* [TEXTS] of the texts */
+    int32_t n_steps, at_once; /* at_once: steps of a launch; 0: as many as the engine takes */
+    const struct sb_backend *backend; /* to prepare the steps, or NULL: the model's */
     int32_t is_judged;          /* the engine's steps give the proposals' log-probabilities, too */
     int32_t ids[ROWS * STRIDE]; /* results: last token | proposals, of each row */
     float x[2 * ROWS][512];     /* the residual stream after the last step */
@@ -127,6 +128,7 @@ static int32_t run(struct job *job)
     size_t block;
 
     SB_TRY(sb_runner_create(&runner, job->model, &mem, &limits, NULL));
+    runner.backend = job->backend ? job->backend : runner.backend;
     if (job->is_draft)
         SB_TRY(sb_steps_prepare(&runner));
     SB_TRY(
@@ -529,13 +531,64 @@ static void test_sampled_rounds(void)
     specbatch_model_close(model);
 }
 
-/* GLM-4 norms the outputs of blocks, and quantised weights lie in tiles of their own, which the one
- * launch does not know. */
+/* GLM-4 norms the outputs of blocks, quantised weights lie in tiles of their own, and Mistral's
+ * layers may have windows, which the one launch does not know. */
 static void test_steps_that_do_not_suit(void)
 {
+    check_texts("test/data/models/mistral_window_bf16", long_texts, SPECBATCH_WEIGHTS_AUTO, 0);
     check_model("test/data/models/glm4_unbiased_bf16", SPECBATCH_WEIGHTS_AUTO, 0);
     check_model("test/data/models/llama_untied_f32_sharded.draft", SPECBATCH_WEIGHTS_Q8, 0);
     check_model("test/data/models/qwen3_untied_f32_sharded.draft", SPECBATCH_WEIGHTS_Q4, 0);
+}
+
+/* What is odd in a model that would suit otherwise. */
+enum { GELU, SCALED, WINDOWED, TWO_TABLES, ODD };
+static int odd;
+static int32_t (*prepare)(struct sb_exec *, const struct sb_step_model *,
+                          const struct sb_step_layer *);
+
+static int32_t prepare_odd(struct sb_exec *exec, const struct sb_step_model *model,
+                           const struct sb_step_layer *layers)
+{
+    enum { MOST = 8 };
+    struct sb_step_model given = *model;
+    struct sb_step_layer all[MOST], *last = &all[model->n_layers - 1];
+
+    memcpy(all, layers, (size_t)model->n_layers * sizeof *all);
+    given.gate = odd == GELU ? SB_GATE_GELU : SB_GATE_SILU;
+    given.embed_scale = odd == SCALED ? 2.0f : 1.0f;
+    last->attention.window = odd == WINDOWED ? 7 : 0;
+    last->attention.cos += odd == TWO_TABLES;
+    return prepare(exec, &given, all);
+}
+
+/* Steps of a model with a gate, a scale, a window or a table of rotations that the one launch does
+ * not know: they can be prepared, and are then single operations. */
+static void test_steps_of_odd_models(void)
+{
+    static struct job job, single;
+    struct sb_backend backend;
+
+    CHECK_OK(open_on(&job.model, "test/data/models/qwen3_untied_f32_sharded.draft",
+                     SPECBATCH_COMPUTE_BF16, SPECBATCH_WEIGHTS_AUTO));
+    make_texts(job.model->config.vocab);
+    CHECK(job.model->config.layers <= 8);
+    backend = *job.model->backend;
+    prepare = backend.step_prepare;
+    backend.step_prepare = prepare_odd;
+    job.n_rows = TEXTS;
+    job.rows = all_rows;
+    job.lengths = short_texts;
+    job.n_steps = 2;
+    single = job;
+    CHECK_OK(run(&single));
+    job.is_draft = 1;
+    job.backend = &backend;
+    for (odd = 0; odd <= ODD; odd++) {
+        CHECK_OK(run(&job));
+        CHECK_INT(job.launches, odd < ODD ? single.launches : 1);
+    }
+    specbatch_model_close(job.model);
 }
 
 /* In the f32 class a draft has the bits of its target. */
@@ -611,6 +664,7 @@ RUN(test_steps_in_several_launches);
 RUN(test_steps_that_leave_logits);
 RUN(test_sampled_rounds);
 RUN(test_steps_that_do_not_suit);
+RUN(test_steps_of_odd_models);
 RUN(test_steps_of_the_f32_class);
 RUN(test_steps_on_other_devices);
 RUN(test_steps_before_sm_90);

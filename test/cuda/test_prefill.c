@@ -12,6 +12,7 @@
 #include "sbtest.h"
 
 #define UNSUITED "test/data/models/llama3_scaled_biased_tied_bf16" /* heads of 20 */
+#define WINDOWED "test/data/models/mistral_window_bf16"            /* a window of 160 */
 #define VERSION 91900u
 
 enum { LAYERS = 2 };
@@ -156,6 +157,10 @@ static void test_the_f32_class_and_unsuited_shapes_go_without(void)
     CHECK_OK(open_model(&model, UNSUITED, SPECBATCH_COMPUTE_BF16, SPECBATCH_PREFILL_CUDNN));
     CHECK(says(model, "prefill own"));
     CHECK(strstr(informed, "does not suit") != NULL);
+    specbatch_model_close(model);
+    CHECK_OK(open_model(&model, WINDOWED, SPECBATCH_COMPUTE_BF16, SPECBATCH_PREFILL_CUDNN));
+    CHECK(says(model, "prefill own"));
+    CHECK(strstr(informed, "sliding window") != NULL);
     specbatch_model_close(model);
     cudasim_cudnn(0);
     CHECK(is_clean());
