@@ -88,16 +88,22 @@ __device__ __forceinline__ bool has_part(const attend_args &a, const query_tile 
     return a.walk || (int)blockIdx.x * SPLIT <= tile.highest;
 }
 
+/* The first split that the block takes of the tile. A window hides those before it. */
+template <class S>
+__device__ __forceinline__ int first_split(const query_tile &tile, int window, bool walks)
+{
+    if (S::WINDOWS)
+        return max(tile.lowest - window + 1, 0) / SPLIT;
+    return walks ? 0 : (int)blockIdx.x;
+}
+
 template <class S, bool ROPES>
 __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
                                         const query_tile &tile, int kv_head, int number)
 {
     const bool walks = S::WINDOWS || (!S::WHOLE && (a.walk || tile.highest < SPLIT));
     const int window = a.layer.window, highest = tile.highest;
-    const int first = S::WINDOWS ? max(tile.lowest - window + 1, 0) / SPLIT
-                      : walks    ? 0
-                                 : (int)blockIdx.x,
-              last = walks ? highest / SPLIT : first;
+    const int first = first_split<S>(tile, window, walks), last = walks ? highest / SPLIT : first;
     const int n_mma = mma_tiles_of<S>(tile.n), d = head_dim_of<S>(a);
     const int64_t from = tile.keys + kv_head * tile.stride;
     uint8_t *weights = shared + (S::WINDOWS || (!S::WHOLE && a.walk) ? S::W_AT : 0);

@@ -531,11 +531,12 @@ static void test_sampled_rounds(void)
     specbatch_model_close(model);
 }
 
-/* GLM-4 norms the outputs of blocks, quantised weights lie in tiles of their own, and Mistral's
- * layers may have windows, which the one launch does not know. */
+/* GLM-4 and Gemma 3 norm the outputs of blocks, quantised weights lie in tiles of their own, and
+ * layers of Mistral and Gemma 3 have windows, which the one launch does not know. */
 static void test_steps_that_do_not_suit(void)
 {
     check_texts("test/data/models/mistral_window_bf16", long_texts, SPECBATCH_WEIGHTS_AUTO, 0);
+    check_texts("test/data/models/gemma3_bf16", long_texts, SPECBATCH_WEIGHTS_AUTO, 0);
     check_model("test/data/models/glm4_unbiased_bf16", SPECBATCH_WEIGHTS_AUTO, 0);
     check_model("test/data/models/llama_untied_f32_sharded.draft", SPECBATCH_WEIGHTS_Q8, 0);
     check_model("test/data/models/qwen3_untied_f32_sharded.draft", SPECBATCH_WEIGHTS_Q4, 0);

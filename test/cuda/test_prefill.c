@@ -12,7 +12,7 @@
 #include "sbtest.h"
 
 #define UNSUITED "test/data/models/llama3_scaled_biased_tied_bf16" /* heads of 20 */
-#define WINDOWED "test/data/models/mistral_window_bf16"            /* a window of 160 */
+#define WINDOWED "test/data/models/mistral_window_bf16"            /* windows of 70 */
 #define VERSION 91900u
 
 enum { LAYERS = 2 };
