@@ -8,11 +8,13 @@
  * is that of the class: inputs become one bf16 or three (inputs.c), sums are in blocks of 32.
  *
  *     for each tile t = 0 .. p / 64, ascending, with keys j = 64 t .. min(64 t + 63, p)
- *                                        (of a layer with a window, only tiles that have some of
- * it) s[j] = scale * product(q, k[j])    over the elements of a head m'   = max(m, max s) c = e^(m
- * - m') w[j] = e^(s[j] - m')               l = l c + sum w, in 16 lanes, then v_hsum y[d] =
- * fma(y[d], c, product(w, v[.][d]))    over the 64 keys of the tile, where w is 0 from p + 1 on and
- * before the window y = y / l
+ *                                            (of a layer with a window, tiles that have some of it)
+ *         s[j] = scale * product(q, k[j])    over the elements of a head
+ *         m'   = max(m, max s)               c = e^(m - m')
+ *         w[j] = e^(s[j] - m')               l = l c + sum w, in 16 lanes, then v_hsum
+ *         y[d] = fma(y[d], c, product(w, v[.][d]))    over the 64 keys of the tile, where w is 0
+ *                                                     from p + 1 on, and before the window
+ *     y = y / l
  *
  * So a tile of keys is a panel of 64 columns, a tile of values is a panel of 64 steps for each 64
  * elements of a head, and gemm multiplies by them like by any weight. It packs a tile for all the

@@ -194,47 +194,47 @@ static inline struct sb_cpu_attend_work sb_cpu_attend_work(enum sb_products prod
     return size;
 }
 
-#define SB_CPU_KERNEL_LIST(X)                                                                   \
-    /* writes rows [first, first + n) of W, given as [n, n_in] of `dtype`, into its panels */   \
-    X(void, pack,                                                                               \
-      (void *panels, enum sb_layout layout, int32_t n_in, int32_t first, int32_t n,             \
-       const void *rows, enum sb_dtype dtype))                                                  \
-    /* makes rows of dtype, Q8_0 or Q4_0, of rows [n_rows, n] of a type not quantised */        \
-    X(void, quantise,                                                                           \
-      (void *to, enum sb_dtype dtype, const void *rows, enum sb_dtype type, size_t n_rows,      \
-       size_t n))                                                                               \
-    /* reads row `id` of W back out of its panels: x [n_in] */                                  \
-    X(void, embed,                                                                              \
-      (float *x, const void *panels, enum sb_layout layout, int32_t n_in, int32_t id))          \
-    /* whether this level has vdpbf16ps, and the instruction gives the bits of two fused        \
-     * multiply-adds, that of the high halves first */                                          \
-    X(int, dot_is_chain, (void))                                                                \
-    X(void, inputs, (const struct sb_cpu_inputs *args, int64_t first, int64_t last))            \
-    X(void, gemm, (const struct sb_cpu_gemm *args, int64_t first, int64_t last))                \
-    /* gemm for products that have tiles; gemm calls it */                                      \
-    X(void, gemm_tiles, (const struct sb_cpu_gemm *args, int64_t first, int64_t last))          \
-    /* gemm for products of integers; gemm calls it */                                          \
-    X(void, gemm_int8, (const struct sb_cpu_gemm *args, int64_t first, int64_t last))           \
-    /* whether this process may use the matrix unit, and the unit gives the bits of blocks;     \
-     * asks the operating system for it */                                                      \
-    X(int, tiles_are_blocks, (void))                                                            \
-    /* items: rows of h */                                                                      \
-    X(void, norm, (const struct sb_norm *args, int64_t first, int64_t last))                    \
-    /* qkv: the row of this one token; type: of the cache */                                    \
-    X(void, rope_kv,                                                                            \
-      (float *qkv, const struct sb_attention *a, const struct sb_pass *pass, int32_t token,     \
-       enum sb_dtype type))                                                                     \
-    X(void, attend, (const struct sb_cpu_attend *args, int64_t first, int64_t last))            \
-    X(void, attend_blocks, (const struct sb_cpu_attend *args, int64_t first, int64_t last))     \
-    /* y, gate, up [n] */                                                                       \
-    X(void, gate, (float *y, const float *gate, const float *up, int64_t n, enum sb_gate kind)) \
-    /* items: rows of logits */                                                                 \
-    X(void, select, (const struct sb_select *args, int64_t first, int64_t last))                \
-    X(void, accept,                                                                             \
-      (const int32_t *tokens, const int32_t *picks, const int32_t *n_draft, int32_t n_rows,     \
-       int32_t stride, int32_t *n_accept))                                                      \
-    /* items: (sequence, plane, kv_head), the head running fastest; element: bytes of one */    \
-    X(void, move,                                                                               \
+#define SB_CPU_KERNEL_LIST(X)                                                                 \
+    /* writes rows [first, first + n) of W, given as [n, n_in] of `dtype`, into its panels */ \
+    X(void, pack,                                                                             \
+      (void *panels, enum sb_layout layout, int32_t n_in, int32_t first, int32_t n,           \
+       const void *rows, enum sb_dtype dtype))                                                \
+    /* makes rows of dtype, Q8_0 or Q4_0, of rows [n_rows, n] of a type not quantised */      \
+    X(void, quantise,                                                                         \
+      (void *to, enum sb_dtype dtype, const void *rows, enum sb_dtype type, size_t n_rows,    \
+       size_t n))                                                                             \
+    /* reads row `id` of W back out of its panels: x [n_in] */                                \
+    X(void, embed,                                                                            \
+      (float *x, const void *panels, enum sb_layout layout, int32_t n_in, int32_t id))        \
+    /* whether this level has vdpbf16ps, and the instruction gives the bits of two fused      \
+     * multiply-adds, that of the high halves first */                                        \
+    X(int, dot_is_chain, (void))                                                              \
+    X(void, inputs, (const struct sb_cpu_inputs *args, int64_t first, int64_t last))          \
+    X(void, gemm, (const struct sb_cpu_gemm *args, int64_t first, int64_t last))              \
+    /* gemm for products that have tiles; gemm calls it */                                    \
+    X(void, gemm_tiles, (const struct sb_cpu_gemm *args, int64_t first, int64_t last))        \
+    /* gemm for products of integers; gemm calls it */                                        \
+    X(void, gemm_int8, (const struct sb_cpu_gemm *args, int64_t first, int64_t last))         \
+    /* whether this process may use the matrix unit, and the unit gives the bits of blocks;   \
+     * asks the operating system for it */                                                    \
+    X(int, tiles_are_blocks, (void))                                                          \
+    /* items: rows of h */                                                                    \
+    X(void, norm, (const struct sb_norm *args, int64_t first, int64_t last))                  \
+    /* qkv: the row of this one token; type: of the cache */                                  \
+    X(void, rope_kv,                                                                          \
+      (float *qkv, const struct sb_attention *a, const struct sb_pass *pass, int32_t token,   \
+       enum sb_dtype type))                                                                   \
+    X(void, attend, (const struct sb_cpu_attend *args, int64_t first, int64_t last))          \
+    X(void, attend_blocks, (const struct sb_cpu_attend *args, int64_t first, int64_t last))   \
+    /* y, gate, up [n] */                                                                     \
+    X(void, gate, (float *y, const float *g, const float *up, int64_t n, enum sb_gate kind))  \
+    /* items: rows of logits */                                                               \
+    X(void, select, (const struct sb_select *args, int64_t first, int64_t last))              \
+    X(void, accept,                                                                           \
+      (const int32_t *tokens, const int32_t *picks, const int32_t *n_draft, int32_t n_rows,   \
+       int32_t stride, int32_t *n_accept))                                                    \
+    /* items: (sequence, plane, kv_head), the head running fastest; element: bytes of one */  \
+    X(void, move,                                                                             \
       (char *planes, int64_t element, const struct sb_move *args, int64_t first, int64_t last))
 
 struct sb_cpu_kernels {
