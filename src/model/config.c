@@ -26,14 +26,22 @@
 /* ------------------------------------------------------------------ what kind of model */
 
 /* Goes on with the text_config of a model that is more than this architecture. */
-static int32_t enter_text(struct sb_fields *fields)
+static int32_t enter_text(struct sb_fields *fields, const struct sb_arch *arch)
 {
     const struct sb_json_node *text = sb_json_get(fields->object, "text_config");
+    const char *type = arch->model_type;
+    int32_t rc = SPECBATCH_OK;
 
     if (sb_json_kind(text) != SB_JSON_OBJECT)
         return sb_fail(SPECBATCH_E_FORMAT, "%s: text_config is not an object", fields->file);
     *fields = (struct sb_fields){fields->file, "text_config.", text};
-    return SPECBATCH_OK;
+    SB_TRY(sb_field_string(fields, "model_type", &type));
+    if (strcmp(type, arch->model_type) != 0)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "%s: text_config.model_type \"%.40s\" is not supported; only %s is", fields->file,
+                type, arch->model_type);
+done:
+    return rc;
 }
 
 /* Finds the architecture by model_type, or else by the class that architectures names. Either must
@@ -72,15 +80,26 @@ static int32_t find_arch(struct sb_config *config, struct sb_fields *fields)
                 "%s: architectures \"%.60s\" is not supported with model_type %s; needed: %s",
                 fields->file, class_name, type ? type : config->arch->model_type, needed);
     if (is_whole)
-        SB_TRY(enter_text(fields));
+        SB_TRY(enter_text(fields, config->arch));
 done:
     return rc;
+}
+
+static int32_t refuse_quantized(const struct sb_fields *fields)
+{
+    static const char *const keys[] = {"quantization_config", "compression_config"};
+
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (sb_field_given(fields, keys[i]))
+            return sb_fail(SPECBATCH_E_UNSUPPORTED,
+                           "%s: %s: quantized checkpoints are not supported; use a float one",
+                           fields->file, keys[i]);
+    return SPECBATCH_OK;
 }
 
 /* Refuses keys that change the computation in a way that the forward pass does not know. */
 static int32_t refuse_unknown(const struct sb_config *config, const struct sb_fields *fields)
 {
-    static const char *const quantized[] = {"quantization_config", "compression_config"};
     static const char *const caps[] = {"attn_logit_softcapping", "final_logit_softcapping"};
     static const char *const gates[] = {
         [SB_GATE_SILU] = "silu", [SB_GATE_GELU] = "gelu_pytorch_tanh"};
@@ -89,11 +108,7 @@ static int32_t refuse_unknown(const struct sb_config *config, const struct sb_fi
     int both_ways = 0;
     int32_t rc = SPECBATCH_OK;
 
-    for (size_t i = 0; i < sizeof quantized / sizeof quantized[0]; i++)
-        if (sb_field_given(fields, quantized[i]))
-            SB_FAIL(SPECBATCH_E_UNSUPPORTED,
-                    "%s: %s: quantized checkpoints are not supported; use a float one",
-                    fields->file, quantized[i]);
+    SB_TRY(refuse_quantized(fields));
     for (size_t i = 0; i < sizeof caps / sizeof caps[0]; i++)
         if (sb_field_given(fields, caps[i]))
             SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: %s%s is not supported", fields->file,
@@ -236,6 +251,26 @@ done:
     return rc;
 }
 
+/* What the top level of a model that is more than its texts says of these. Which
+ * tie_word_embeddings counts differs between versions of transformers, so they must agree. */
+static int32_t read_whole(struct sb_config *config, const struct sb_fields *text,
+                          const struct sb_fields *top)
+{
+    static const char key[] = "tie_word_embeddings";
+    int tied = config->tied;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(refuse_quantized(top));
+    SB_TRY(sb_field_bool(top, key, &tied));
+    if (sb_field_given(text, key) && tied != config->tied)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: %s and text_config.%s differ; keep one", top->file,
+                key, key);
+    config->tied = tied;
+    SB_TRY(read_special(config, top));
+done:
+    return rc;
+}
+
 /* ------------------------------------------------------------------------------ loading */
 
 void sb_config_limit(struct sb_config *config, const struct sb_log *log, const char *place)
@@ -287,7 +322,7 @@ static int32_t read_config(struct sb_config *config, const struct sb_fields *fie
     sb_config_limit(config, log, dir);
     SB_TRY(read_special(config, &text));
     if (text.object != fields->object)
-        SB_TRY(read_special(config, fields));
+        SB_TRY(read_whole(config, &text, fields));
 done:
     return rc;
 }

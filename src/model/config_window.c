@@ -1,6 +1,6 @@
 /*
  * Sliding windows: which layers attend to the last tokens only, and to how many. config.json says
- * it in one of four ways, in which transformers, too, reads it:
+ * it in one of four ways, which are read as transformers reads them:
  *
  *   layer_types               a list of "sliding_attention" and "full_attention" (Qwen, Gemma)
  *   max_window_layers         layers from this one on have the window (Qwen)

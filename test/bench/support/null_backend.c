@@ -97,7 +97,7 @@ static void embed(struct sb_exec *exec, float *x, const struct sb_weight *table,
 {
     const double work = (double)pass->n_tokens / exec->clock->costs.ridge;
 
-    (void)x, (void)table;
+    (void)x, (void)table, (void)scale;
     exec->clock->now += exec->c_pass * (work > 1.0 ? work : 1.0);
 }
 
