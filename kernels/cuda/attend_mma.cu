@@ -157,10 +157,8 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
         for (int group = 0; group < S::N8; group += S::GROUP) {
             float o[S::MT][S::GROUP][4];
             values<S>(o, shared, weights, group, n_mma);
-            if (needs_care && S::WINDOWS)
-                values_in_window<S>(o, shared, weights, group, first_key, window, n_mma);
-            else if (needs_care)
-                values_with_care<S>(o, shared, weights, group, first_key, lowest, n_mma);
+            if (needs_care)
+                values_with_care<S>(o, shared, weights, group, first_key, lowest, window, n_mma);
             if (walks)
                 result.add(o, shared, factors, group, first_key, window, n_mma);
             else

@@ -52,8 +52,7 @@
  * not loaded, and masked scores are replaced by -inf, whatever they were. A masked value is
  * multiplied by 0, which is harmless unless the value is Inf or NaN (because a later token of this
  * very pass has gone wrong). The kernel looks for such values, and where there are any computes the
- * tile again key by key (values_with_care), or position by position where there are windows
- * (values_in_window).
+ * tile again (values_with_care): key by key, or position by position where there are windows.
  */
 #ifndef SB_CUDA_ATTEND_TILE_CUH
 #define SB_CUDA_ATTEND_TILE_CUH
@@ -487,9 +486,9 @@ __device__ __forceinline__ void sync_readers(void)
  * warps of the same number in other teams. It is slow, but only passes that are partly lost anyway
  * need it. All threads of the block call it. */
 template <class S>
-__device__ __forceinline__ void values_with_care(float (&o)[S::MT][S::GROUP][4], uint8_t *shared,
-                                                 const uint8_t *weights, int group, int first_key,
-                                                 int lowest, int n_mma)
+__device__ __forceinline__ void values_by_last_key(float (&o)[S::MT][S::GROUP][4], uint8_t *shared,
+                                                   const uint8_t *weights, int group, int first_key,
+                                                   int lowest, int n_mma)
 {
     const int lane = threadIdx.x % 32, warp = warp_of_team<S>();
     const int *pos = (const int *)(shared + S::POS_AT) + first_of_team<S>() + lane / 4;
@@ -569,6 +568,19 @@ __device__ __forceinline__ void values_in_window(float (&o)[S::MT][S::GROUP][4],
                     o[t][n][j] = sum[j];
         }
     }
+}
+
+/* The same by either way. lowest: of the tile's positions; window: of the layer, if shapes have one
+ */
+template <class S>
+__device__ __forceinline__ void values_with_care(float (&o)[S::MT][S::GROUP][4], uint8_t *shared,
+                                                 const uint8_t *weights, int group, int first_key,
+                                                 int lowest, int window, int n_mma)
+{
+    if (S::WINDOWS)
+        values_in_window<S>(o, shared, weights, group, first_key, window, n_mma);
+    else
+        values_by_last_key<S>(o, shared, weights, group, first_key, lowest, n_mma);
 }
 
 } // namespace

@@ -168,7 +168,7 @@ done:
 
 /* ------------------------------------------------------------- rotary tables */
 
-/* Numbers of one table, and all tables. */
+/* The numbers in one table, and how many tables there are. */
 static size_t rope_count(const struct sb_config *c, const struct sb_runner_limits *limits)
 {
     return (size_t)limits->cap * (size_t)(c->rope.rot_dim / 2);

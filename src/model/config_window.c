@@ -46,7 +46,7 @@ static int32_t read_layer_types(int *is_named, struct sb_config *config,
 void sb_config_mark_local(struct sb_config *config, int32_t period)
 {
     for (int32_t i = 0; i < config->layers; i++)
-        config->is_local[i] = period == 0 || (i + 1) % period != 0;
+        config->is_local[i] = (uint8_t)sb_is_local_by(period, i);
 }
 
 void sb_config_set_window(struct sb_config *config, int32_t window)

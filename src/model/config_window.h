@@ -9,8 +9,13 @@
  * already. E_FORMAT, E_UNSUPPORTED. */
 int32_t sb_config_window(struct sb_config *config, const struct sb_fields *fields);
 
-/* Marks the layers that are local where nothing but a period says so: all but each one of this
- * number; 0: all. */
+/* Whether a layer is local where nothing but a period says so: all are but each one of this number;
+ * 0: all. */
+static inline int sb_is_local_by(int32_t period, int32_t layer)
+{
+    return period == 0 || (layer + 1) % period != 0;
+}
+/* Marks the layers that are local by a period. */
 void sb_config_mark_local(struct sb_config *config, int32_t period);
 
 /* Sets the window of the layers that are marked. 0, no layer that is marked, or a window that holds

@@ -184,9 +184,14 @@ static int32_t refuse_unknown(const struct sb_config *config, const struct sourc
                                         "pooling_type",
                                         "tensor_data_layout"};
     const struct key layout = find(s, "tensor_data_layout"), causal = find(s, "attention.causal"),
-                     window = find(s, "attention.sliding_window"),
-                     base = find(s, "rope.freq_base_swa"), scale = find(s, "attention.scale"),
                      factor = find(s, "rope.scaling.attn_factor");
+    /* and those that only some architectures know */
+    const struct {
+        const char *name;
+        int is_known;
+    } some[] = {{"attention.sliding_window", config->arch->window != SB_WINDOW_NEVER},
+                {"attention.scale", config->arch->default_query_scalar > 0.0},
+                {"rope.freq_base_swa", sb_arch_has_local_rope(config->arch)}};
     const size_t prefix = strlen(s->arch);
     const char *key;
     size_t n, i;
@@ -208,12 +213,11 @@ static int32_t refuse_unknown(const struct sb_config *config, const struct sourc
     if (layout.given && !sb_gguf_is(&layout.value, "reference"))
         return sb_fail(SPECBATCH_E_UNSUPPORTED, "%s: %s is not supported, unless it is reference",
                        s->file, layout.text);
-    if (window.given && config->arch->window == SB_WINDOW_NEVER && !is_off(&window.value))
-        return sb_fail(SPECBATCH_E_UNSUPPORTED, "%s: %s is not supported", s->file, window.text);
-    if (base.given && !sb_arch_has_local_rope(config->arch) && !is_off(&base.value))
-        return sb_fail(SPECBATCH_E_UNSUPPORTED, "%s: %s is not supported", s->file, base.text);
-    if (scale.given && config->arch->default_query_scalar == 0.0 && !is_off(&scale.value))
-        return sb_fail(SPECBATCH_E_UNSUPPORTED, "%s: %s is not supported", s->file, scale.text);
+    for (i = 0; i < sizeof some / sizeof *some; i++) {
+        const struct key it = find(s, some[i].name);
+        if (it.given && !some[i].is_known && !is_off(&it.value))
+            return sb_fail(SPECBATCH_E_UNSUPPORTED, "%s: %s is not supported", s->file, it.text);
+    }
     if (factor.given && !is_off(&factor.value) && !find_tensor(s, SB_GGUF_SHORT_DIVISORS))
         return sb_fail(SPECBATCH_E_UNSUPPORTED, "%s: %s is not supported without tensor %s",
                        s->file, factor.text, SB_GGUF_SHORT_DIVISORS);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "line.h"
+#include "model/config_window.h"
 #include "model/gguf_model.h"
 #include "status.h"
 
@@ -77,7 +78,7 @@ static void put_rope(struct keys *k, const struct sb_rope_config *rope)
 static int has_period(const struct sb_config *c, int32_t period)
 {
     for (int32_t i = 0; i < c->layers; i++)
-        if (c->is_local[i] != (period == 0 || (i + 1) % period != 0))
+        if (c->is_local[i] != sb_is_local_by(period, i))
             return 0;
     return 1;
 }
@@ -110,6 +111,7 @@ static void put_local_rope(struct keys *k, const struct sb_config *c)
         sb_gguf_put_f32(k->out, key_of(k, "rope.freq_base_swa"), (float)c->local_rope.theta);
 }
 
+/* llama.cpp does not read this key for Gemma, of which no published model needs it. */
 static void put_scale(struct keys *k, const struct sb_config *c)
 {
     if (c->arch->default_query_scalar > 0.0 && c->query_scalar != sb_gguf_query_scalar(c))

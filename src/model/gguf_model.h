@@ -18,8 +18,8 @@
 int32_t sb_gguf_config(struct sb_config *config, const struct sb_log *log,
                        const struct sb_gguf *gguf);
 
-/* By what root llama.cpp divides the scores of a model whose architecture has
- * default_query_scalar. */
+/* By the root of what llama.cpp divides the scores of a model whose architecture has
+ * default_query_scalar: as gemma_pytorch has it for each size. */
 double sb_gguf_query_scalar(const struct sb_config *config);
 
 /* The tensors of what frequencies are divided by: of Llama 3, and of longrope up to its original

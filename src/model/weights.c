@@ -61,7 +61,7 @@ struct linear {
     float **bias; /* where b goes; NULL: there never is one */
     const struct sb_tensor_spec *parts;
     int32_t n_parts;
-    int32_t gated; /* rows of its gate, if it has one above as many of up; else 0 */
+    int32_t gated; /* rows of its gate, if it has one by silu above as many of up; else 0 */
     int is_table;  /* of tokens: the embedding or the head */
 };
 
@@ -265,8 +265,7 @@ static int32_t create_weights(struct part parts[3], struct loader *l, const stru
         }
         SB_TRY(m->backend->weight_create(weight, m->device, &m->mem, rows, map->parts->n_in,
                                          parts[i].wanted));
-        weight->gated = rows == 2 * map->gated && m->config.arch->gate == SB_GATE_SILU ? map->gated
-                                                                                       : 0;
+        weight->gated = rows == 2 * map->gated ? map->gated : 0;
         note_weight(l, map, &parts[i]);
     }
 done:
@@ -351,7 +350,8 @@ static int32_t load_layer(struct loader *l, int32_t index)
         {&layer->qkv, &layer->qkv_bias, &t[SB_TENSOR_Q], .n_parts = arch->qkv[1] ? 3 : 1},
         {&layer->o, &layer->o_bias, &t[SB_TENSOR_O], .n_parts = 1},
         {&layer->gate_up, &layer->gate_up_bias, &t[SB_TENSOR_GATE],
-         .n_parts = arch->gate_up[1] ? 2 : 1, .gated = l->model->config.inter},
+         .n_parts = arch->gate_up[1] ? 2 : 1,
+         .gated = arch->gate == SB_GATE_SILU ? l->model->config.inter : 0},
         {&layer->down, &layer->down_bias, &t[SB_TENSOR_DOWN], .n_parts = 1},
     };
     float **const norms[] = {[SB_TENSOR_ATTN_NORM] = &layer->attn_norm,
