@@ -2,12 +2,11 @@
  * Runs grids on one host thread. Blocks run one after the other, in one launch in ascending order
  * and in the next in descending order, so that a dependence between blocks shows. The blocks of a
  * cooperative launch or of a cluster are there at once and run in turns: each until all its threads
- * wait. The
- * threads of a block are fibers: a thread runs until it waits or ends, so a kernel without barriers
- * costs two switches a thread.
+ * wait. The threads of a block are fibers: a thread runs until it waits or ends, and then the next
+ * lane of its warp that can run does. So a kernel without barriers costs two switches a warp.
  *
- *   scheduler --> thread runs ... until it waits for its warp, its block or a word of memory, or
- *   ends --> scheduler
+ *   scheduler --> lane runs until it waits for its warp, its block or a word of memory, or ends
+ *   --> next lane ... --> scheduler, when no lane of the warp can run
  *
  * A thread that spins until a word of memory changes gives way to the others. If every thread that
  * is left does, and none of them gets on, nothing can change the words any more: the grid hangs,
@@ -33,6 +32,7 @@ namespace cudasim
 {
 
 enum {
+    LANES = 32, /* of a warp */
     MAX_THREADS = 1024,
     STACKS = 64 * MAX_THREADS,  /* so many threads may be there at once */
     GUARDED = 16 * MAX_THREADS, /* stacks of these have guards: a process may have 65530 mappings */
@@ -99,23 +99,35 @@ static void prepare(context &c, char *stack, size_t bytes, void (*entry)())
 
 /* ------------------------------------------------------------------ the running block */
 
-enum thread_state { READY, AT_BARRIER, IN_COLLECTIVE, SPINNING, DONE };
+enum thread_state { READY, AT_BARRIER, IN_COLLECTIVE, SPINNING, DONE, STATES };
 
-struct thread {
+struct alignas(64) thread { /* in one line of the host's cache */
     context ctx;
-    char *stack; /* NULL: has not begun */
-    thread_state state;
+    char *stack; /* NULL: has not begun, or has ended */
     uint3 index;
     unsigned mask; /* of the collective it waits for */
     collective_fn fn;
-    void *part;
-    bool orders;
-    const char *file; /* of the barrier it waits at */
-    int line;
+    union {
+        void *part;
+        const char *file; /* of the barrier it waits at */
+        const void *spins_at;
+    };
+    union {
+        int line;
+        spin_kind spins;
+    };
     unsigned meet; /* how many threads of the block meet there; 0: all that have not ended */
-    bool leads;    /* the others of its collective have come, so it runs fn */
-    spin_kind spins;
-    const void *spins_at;
+};
+
+/* The lanes of a warp, by their states: each is in one of these sets. */
+struct warp_lanes {
+    uint32_t in[STATES];
+
+    void move(uint32_t lanes, thread_state from, thread_state to)
+    {
+        in[from] &= ~lanes;
+        in[to] |= lanes;
+    }
 };
 
 struct array {
@@ -126,6 +138,7 @@ struct array {
 /* A block that is on the device. */
 struct resident {
     std::vector<thread> threads;
+    std::vector<warp_lanes> warps;
     uint3 index;
     char *arena;                     /* [ARENA_BYTES]: its shared memory */
     size_t arena_used, shared_taken; /* static and dynamic */
@@ -135,8 +148,9 @@ struct resident {
 };
 
 static std::vector<resident> residents;
-static resident *block; /* that runs */
-static thread *threads; /* of it */
+static resident *block;   /* that runs */
+static thread *threads;   /* of it */
+static warp_lanes *warps; /* of it */
 uint64_t moves;
 unsigned running_index;
 bool on_fiber; /* a thread runs, on its own stack */
@@ -144,9 +158,9 @@ uintptr_t stacks_at;
 size_t stacks_bytes;
 static char *stacks;
 static std::vector<char *> free_stacks;
-static char *ended_stack;
 static context scheduler;
 static thread *current; /* the thread that runs */
+static thread *leader;  /* who goes on now to carry out its collective, or NULL */
 static const grid_launch *grid;
 static unsigned n_threads;
 static bool faulted;
@@ -180,14 +194,6 @@ void fault(const char *format, ...)
 
 static void thread_main();
 
-/* The stack of a thread that has ended becomes free when another thread runs. */
-static void reclaim_stack()
-{
-    if (ended_stack)
-        free_stacks.push_back(ended_stack);
-    ended_stack = NULL;
-}
-
 /* Stacks are made when they are first needed. One that overflows runs into a page without access,
  * which the first stacks have: a kernel that overflows one overflows all. */
 static char *take_stack()
@@ -209,40 +215,72 @@ static char *take_stack()
 /* The lanes of a warp run by turns and are mostly at one place of the kernel. Their stacks are
  * whole pages apart, so if all began at the end of a page, they would be in each other's way in a
  * few sets of the host's first-level cache. */
-static size_t usable_bytes(unsigned lane) { return STACK_BYTES - (size_t)lane * PAGE_BYTES / 32; }
+static size_t usable_bytes(unsigned lane)
+{
+    return STACK_BYTES - (size_t)lane * PAGE_BYTES / LANES;
+}
 
-static void go_to(context &from, thread &t)
+static void run_as(thread &t)
 {
     current = &t;
     running_index = (unsigned)(&t - threads);
+}
+
+static void go_to(context &from, thread &t)
+{
+    run_as(t);
     if (!t.stack) {
         t.stack = take_stack();
-        prepare(t.ctx, t.stack, usable_bytes(running_index % 32), thread_main);
+        prepare(t.ctx, t.stack, usable_bytes(running_index % LANES), thread_main);
     }
     switch_stacks(from, t.ctx);
 }
 
-/* Switches to the next lane directly if that can run, else to the scheduler. */
-static void pause_thread(thread_state state)
+/* The lane of the running warp that can run next, by turns; NULL: none can. */
+static thread *next_lane()
 {
-    thread *me = current, *next = me + 1;
+    const unsigned lane = running_index % LANES;
+    const uint32_t ready = warps[running_index / LANES].in[READY], above = ready & (~1u << lane);
 
-    me->state = state;
-    moves += state != SPINNING;
-    if (running_index % 32 != 31 && running_index + 1 < n_threads && next->state == READY)
-        go_to(me->ctx, *next);
-    else
-        switch_stacks(me->ctx, scheduler);
-    reclaim_stack();
+    return ready ? current - lane + __builtin_ctz(above ? above : ready) : NULL;
 }
 
+/* Switches to that lane directly, or to the scheduler if there is none. */
+static void leave(context &from, thread *next)
+{
+    if (next)
+        go_to(from, *next);
+    else
+        switch_stacks(from, scheduler);
+}
+
+static void pause_thread(thread_state state)
+{
+    thread *const me = current;
+
+    warps[running_index / LANES].move(1u << running_index % LANES, READY, state);
+    moves += state != SPINNING;
+    leave(me->ctx, next_lane());
+}
+
+/* A thread that has ended leaves its stack to the next lane if that has not begun. */
 static void thread_main()
 {
-    reclaim_stack();
-    grid->run(grid->args);
-    ended_stack = current->stack;
-    pause_thread(DONE);
-    abort();
+    for (;;) {
+        grid->run(grid->args);
+        warps[running_index / LANES].move(1u << running_index % LANES, READY, DONE);
+        moves++;
+        thread *const me = current, *const next = next_lane();
+        char *const stack = me->stack;
+        me->stack = NULL;
+        if (next && !next->stack) {
+            next->stack = stack;
+            run_as(*next);
+            continue;
+        }
+        free_stacks.push_back(stack);
+        leave(me->ctx, next);
+    }
 }
 
 static void resume(thread &t)
@@ -251,14 +289,13 @@ static void resume(thread &t)
     go_to(scheduler, t);
     on_fiber = false;
     current = NULL;
-    reclaim_stack();
 }
 
 /* ------------------------------------------------------------------ barriers and collectives */
 
 void block_barrier(const char *file, int line, unsigned n)
 {
-    if (n % 32 || n > n_threads || (n > 0 && running_index >= n))
+    if (n % LANES || n > n_threads || (n > 0 && running_index >= n))
         fault("it is at a barrier of the first %u threads of a block of %u", n, n_threads);
     current->file = file;
     current->line = line;
@@ -284,71 +321,112 @@ void wait_for_previous()
     count_waited_for_previous();
 }
 
+/* The lanes of a mask that the running block has. */
+static uint32_t lanes_of(unsigned mask, unsigned warp)
+{
+    const unsigned there = n_threads - warp * LANES;
+
+    return there < LANES ? mask & ((1u << there) - 1) : mask;
+}
+
+/* Whether two lanes wait for the same collective. */
+static bool waits_with(const thread &t, const thread &other)
+{
+    return t.mask == other.mask && t.fn == other.fn;
+}
+
+/* Whether all others of the collective that the running thread has come to wait for it already. */
+static bool comes_last()
+{
+    const unsigned warp = running_index / LANES;
+    uint32_t others = lanes_of(current->mask, warp) & ~(1u << running_index % LANES);
+
+    if (others & ~warps[warp].in[IN_COLLECTIVE])
+        return false;
+    for (; others; others &= others - 1)
+        if (!waits_with(threads[warp * LANES + __builtin_ctz(others)], *current))
+            return false;
+    return true;
+}
+
+/* All lanes of the running thread's collective can go on, and the first of them leads: it runs
+ * next, and carries the collective out. */
+static void begin_collective(bool orders)
+{
+    const unsigned warp = running_index / LANES;
+    const uint32_t lanes = lanes_of(current->mask, warp);
+    thread *const me = current;
+
+    if (counting_banks)
+        banks_warp_stops(warp);
+    if (orders)
+        check_warp_sync(warp);
+    moves++;
+    warps[warp].move(lanes, IN_COLLECTIVE, READY);
+    leader = &threads[warp * LANES + __builtin_ctz(lanes)];
+    if (leader != me)
+        go_to(me->ctx, *leader);
+}
+
+static void run_collective()
+{
+    const unsigned warp = running_index / LANES;
+    const uint32_t lanes = lanes_of(current->mask, warp);
+    const thread *const first = threads + warp * LANES;
+    void *parts[LANES];
+
+    leader = NULL;
+    for (unsigned i = 0; i < LANES; i++)
+        parts[i] = lanes >> i & 1u ? first[i].part : NULL;
+    current->fn(parts);
+}
+
 void collective(unsigned mask, collective_fn fn, void *part, bool orders)
 {
-    if (!(mask >> (running_index & 31u) & 1u))
+    if (!(mask >> (running_index % LANES) & 1u))
         fault("a warp operation with mask %08x that lacks the calling lane", mask);
     count_stop();
     current->mask = mask;
     current->fn = fn;
     current->part = part;
-    current->orders = orders;
-    current->leads = false;
-    pause_thread(IN_COLLECTIVE);
-    if (!current->leads)
-        return;
-
-    thread *warp = current - running_index % 32;
-    void *parts[32];
-    for (unsigned i = 0; i < 32; i++)
-        parts[i] = mask >> i & 1u && warp + i < threads + n_threads ? warp[i].part : NULL;
-    fn(parts);
-    for (unsigned i = 0; i < 32; i++)
-        if (mask >> i & 1u && warp + i != current && warp + i < threads + n_threads)
-            warp[i].state = READY;
+    if (comes_last())
+        begin_collective(orders);
+    else
+        pause_thread(IN_COLLECTIVE);
+    if (leader)
+        run_collective();
 }
 
-/* Whether all lanes of the collective that `lane` waits for have come. Then that lane goes on and
- * leads the collective. */
-static bool complete(thread *warp, unsigned lanes, unsigned lane)
+/* Faults if a lane of the warp waits for one that has ended. */
+static void check_collectives(unsigned warp)
 {
-    const unsigned mask = warp[lane].mask;
+    thread *const first = threads + warp * LANES;
+    const warp_lanes &lanes = warps[warp];
 
-    for (unsigned i = 0; i < lanes; i++) {
-        if (!(mask >> i & 1u))
-            continue;
-        if (warp[i].state == DONE) {
-            current = &warp[lane];
-            fault("a warp operation waits for lane %u, which has ended", i);
-            return false;
+    for (uint32_t left = lanes.in[IN_COLLECTIVE]; left; left &= left - 1) {
+        thread &t = first[__builtin_ctz(left)];
+        for (uint32_t of = lanes_of(t.mask, warp); of; of &= of - 1) {
+            const int i = __builtin_ctz(of);
+            if (lanes.in[DONE] >> i & 1u) {
+                current = &t;
+                return fault("a warp operation waits for lane %d, which has ended", i);
+            }
+            if (!(lanes.in[IN_COLLECTIVE] >> i & 1u) || !waits_with(first[i], t))
+                break;
         }
-        if (warp[i].state != IN_COLLECTIVE || warp[i].mask != mask || warp[i].fn != warp[lane].fn)
-            return false;
     }
-    if (counting_banks)
-        banks_warp_stops((unsigned)(warp - threads) / 32);
-    if (warp[lane].orders)
-        check_warp_sync((unsigned)(warp - threads) / 32);
-    warp[lane].leads = true;
-    resume(warp[lane]);
-    return true;
 }
 
 /* Runs a warp until each lane has ended, waits for the block, or waits for lanes that never come.
  */
-static void run_warp(thread *warp, unsigned lanes)
+static void run_warp(unsigned warp)
 {
-    for (bool progress = true; progress && !faulted;) {
-        progress = false;
-        for (unsigned i = 0; i < lanes && !faulted; i++)
-            if (warp[i].state == READY)
-                resume(warp[i]);
-        for (unsigned i = 0; i < lanes && !faulted; i++)
-            if (warp[i].state == IN_COLLECTIVE)
-                progress |= complete(warp, lanes, i);
-    }
+    if (warps[warp].in[READY])
+        resume(threads[warp * LANES + __builtin_ctz(warps[warp].in[READY])]);
+    if (!faulted)
+        check_collectives(warp);
     if (counting_banks)
-        banks_warp_stops((unsigned)(warp - threads) / 32);
+        banks_warp_stops(warp);
 }
 
 /* ------------------------------------------------------------------ shared memory */
@@ -389,22 +467,30 @@ void *dynamic_shared(size_t align)
 
 /* ------------------------------------------------------------------ the grid */
 
+/* The next thread in this state, from number t on; n_threads: none. */
+static unsigned next_thread(thread_state state, unsigned t)
+{
+    while (t < n_threads && !(warps[t / LANES].in[state] >> t % LANES))
+        t = (t / LANES + 1) * LANES;
+    return t < n_threads ? t + __builtin_ctz(warps[t / LANES].in[state] >> t % LANES) : n_threads;
+}
+
+static thread *first_thread(thread_state state) { return threads + next_thread(state, 0); }
+
 /* Checks that all threads which wait for the block wait at one place of the source. */
 static void check_barrier()
 {
-    const thread *first = NULL;
+    const unsigned first = next_thread(AT_BARRIER, 0);
+    const char *const file = threads[first].file;
+    const int line = threads[first].line;
 
-    for (unsigned t = 0; t < n_threads; t++) {
-        if (threads[t].state != AT_BARRIER)
-            continue;
-        if (!first)
-            first = &threads[t];
-        if (threads[t].line == first->line && strcmp(threads[t].file, first->file) == 0)
+    for (unsigned t = first; t < n_threads; t = next_thread(AT_BARRIER, t + 1)) {
+        const thread &other = threads[t];
+        if (other.line == line && (other.file == file || strcmp(other.file, file) == 0))
             continue;
         current = &threads[t];
-        fault("it is at the __syncthreads of %s:%d, thread %u at that of %s:%d", threads[t].file,
-              threads[t].line, (unsigned)(first - threads), first->file, first->line);
-        return;
+        return fault("it is at the __syncthreads of %s:%d, thread %u at that of %s:%d", other.file,
+                     other.line, first, file, line);
     }
 }
 
@@ -412,12 +498,13 @@ static void set_block(resident &b)
 {
     block = &b;
     threads = b.threads.data();
+    warps = b.warps.data();
 }
 
 /* Puts block number `i` of the grid onto the device. */
 static void begin_block(resident &b, uint64_t i)
 {
-    const dim3 &grid_is = grid->shape.grid, &size = grid->shape.block;
+    const dim3 &grid_is = grid->shape.grid;
 
     set_block(b);
     b.index = uint3{(unsigned)(i % grid_is.x), (unsigned)(i / grid_is.x % grid_is.y),
@@ -431,36 +518,23 @@ static void begin_block(resident &b, uint64_t i)
     b.arrays.clear();
     b.done = false;
     b.dynamic_at = take_shared(grid->shape.shared, 1024);
-    for (unsigned t = 0; t < n_threads; t++) {
-        threads[t].stack = NULL;
-        threads[t].state = READY;
-        threads[t].index = uint3{t % size.x, t / size.x % size.y, t / size.x / size.y};
-    }
+    for (unsigned w = 0; w < b.warps.size(); w++)
+        warps[w] = warp_lanes{{lanes_of(~0u, w)}}; /* READY */
 }
 
 static unsigned count_threads(thread_state state)
 {
     unsigned n = 0;
 
-    for (unsigned t = 0; t < n_threads; t++)
-        n += threads[t].state == state;
+    for (const warp_lanes &w : block->warps)
+        n += (unsigned)__builtin_popcount(w.in[state]);
     return n;
-}
-
-static thread *first_thread(thread_state state)
-{
-    thread *t = threads;
-
-    while (t->state != state)
-        t++;
-    return t;
 }
 
 static void set_ready(thread_state state)
 {
-    for (unsigned t = 0; t < n_threads; t++)
-        if (threads[t].state == state)
-            threads[t].state = READY;
+    for (warp_lanes &w : block->warps)
+        w.move(w.in[state], state, READY);
 }
 
 static void pass_barrier(unsigned n)
@@ -486,8 +560,8 @@ static void advance_block()
 {
     set_ready(SPINNING);
     for (;;) {
-        for (unsigned w = 0; w < n_threads && !faulted; w += 32)
-            run_warp(threads + w, n_threads - w < 32 ? n_threads - w : 32);
+        for (unsigned w = 0; w < block->warps.size() && !faulted; w++)
+            run_warp(w);
         if (faulted)
             return;
         if (pass_barrier_of_some())
@@ -579,23 +653,41 @@ static void set_up()
     check_shared_region(arenas, (size_t)ARENAS * ARENA_BYTES);
 }
 
+static void set_indices(std::vector<thread> &of_block)
+{
+    const dim3 &size = grid->shape.block;
+    uint3 next = {0, 0, 0};
+
+    for (thread &t : of_block) {
+        t.index = next;
+        if (++next.x < size.x)
+            continue;
+        next.x = 0;
+        if (++next.y < size.y)
+            continue;
+        next.y = 0;
+        next.z++;
+    }
+}
+
 /* Makes room for n blocks at once. */
 static void set_residents(size_t n)
 {
     residents.resize(n);
     for (size_t i = 0; i < n; i++) {
         residents[i].threads.resize(n_threads);
+        residents[i].warps.resize((n_threads + LANES - 1) / LANES);
         residents[i].arena = arenas + i * ARENA_BYTES;
+        set_indices(residents[i].threads);
     }
 }
 
 /* The stacks of a grid that was abandoned are free again. */
 static void reclaim_all_stacks()
 {
-    reclaim_stack();
     for (resident &b : residents)
         for (thread &t : b.threads) {
-            if (t.stack && t.state != DONE)
+            if (t.stack)
                 free_stacks.push_back(t.stack);
             t.stack = NULL;
         }
@@ -630,7 +722,6 @@ bool run_grid(const grid_launch &launch)
         fault("%s: more blocks at once than the simulator holds", launch.name);
         return false;
     }
-    ended_stack = NULL;
     set_residents(at_once);
     check_grid_begin(launch.args, launch.arg_bytes, at_once, launch.overlaps);
     async_grid_begin(at_once);
