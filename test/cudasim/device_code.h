@@ -3,8 +3,8 @@
  * and intrinsics; and how it is launched.
  *
  * An operation of a warp is a collective. Each lane of the mask gives a pointer to its own part and
- * waits. The last lane to come runs one function over all parts, and then all go on. Shuffles,
- * votes and (in instructions.h) ldmatrix and mma are such functions.
+ * waits. When the last lane has come, one function runs over all parts, and then all go on.
+ * Shuffles, votes, ldmatrix and mma are such functions.
  */
 #ifndef CUDASIM_DEVICE_CODE_H
 #define CUDASIM_DEVICE_CODE_H
@@ -104,9 +104,21 @@ bool count_wgmma(int tiles); /* the same of a wgmma, by tiles of eight columns *
 void count_matrices(int n);  /* an ldmatrix reads so many of 128 bytes */
 bool count_copy(const void *from, size_t bytes);
 
-/* d [16 x 8] += a [16 x 16] b [16 x 8], b by columns: the tensor core of the simulated device
- * (tensor.cpp). */
-void tensor_core(float d[16][8], const float a[16][16], const float b[8][16]);
+/* mma and ldmatrix (matrices.cpp): a lane's registers, and the collectives, which all lanes join.
+ */
+struct mma_part {
+    float d[4];
+    uint32_t a[4], b[2];
+};
+void mma_bf16(void *const parts[32]);
+void mma_f16(void *const parts[32]);
+struct ldmatrix_part {
+    const void *row;
+    uint32_t r[4];
+};
+void ldmatrix_2(void *const parts[32]);
+void ldmatrix_4(void *const parts[32]);
+void ldmatrix_4_trans(void *const parts[32]);
 
 /* The running thread waits for a word to change, and lets others run. `again`: it has done so since
  * it last did anything else. */

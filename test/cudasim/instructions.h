@@ -3,10 +3,11 @@
  * and arguments as kernels/cuda/ptx.cuh, with bodies that a host runs.
  *
  * mma and ldmatrix are collectives (device_code.h) which exchange the lanes' parts as mma.cuh draws
- * them. An mma's sums are those that the real unit is reported to make (tensor.cpp). A copy is made
- * as late as the program allows, in cp_async_wait and not in cp_async, so that a missing wait
- * shows; bulk copies come while the threads of a block wait (async.cpp). So indices, masks,
- * barriers and the order of instructions are proved on the host; the bits of the real unit are not.
+ * them (matrices.cpp). An mma's sums are those that the real unit is reported to make (tensor.cpp).
+ * A copy is made as late as the program allows, in cp_async_wait and not in cp_async, so that a
+ * missing wait shows; bulk copies come while the threads of a block wait (async.cpp). So indices,
+ * masks, barriers and the order of instructions are proved on the host; the bits of the real unit
+ * are not.
  */
 #ifndef CUDASIM_INSTRUCTIONS_H
 #define CUDASIM_INSTRUCTIONS_H
@@ -55,94 +56,41 @@ static inline uint32_t sub2(uint32_t a, uint32_t b)
 
 /* ------------------------------------------------------------------ matrices */
 
-struct mma_part {
-    float *d;
-    const uint32_t *a;
-    uint32_t b[2];
-};
-
-template <enum sb_dtype TYPE>
-static void mma_parts(void *const parts[32])
-{
-    float a[16][16], b[8][16], d[16][8];
-
-    for (int lane = 0; lane < 32; lane++) {
-        const mma_part *p = static_cast<const mma_part *>(parts[lane]);
-        const int g = lane / 4, c = lane % 4 * 2;
-        for (int half = 0; half < 2; half++) {
-            for (int i = 0; i < 4; i++)
-                a[g + i % 2 * 8][c + i / 2 * 8 + half] = widened(TYPE,
-                                                                 (uint16_t)(p->a[i] >> 16 * half));
-            for (int i = 0; i < 2; i++)
-                b[g][c + i * 8 + half] = widened(TYPE, (uint16_t)(p->b[i] >> 16 * half));
-        }
-        for (int i = 0; i < 4; i++)
-            d[g + i / 2 * 8][c + i % 2] = p->d[i];
-    }
-    cudasim::tensor_core(d, a, b);
-    for (int lane = 0; lane < 32; lane++)
-        for (int i = 0; i < 4; i++)
-            static_cast<mma_part *>(parts[lane])
-                ->d[i] = d[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
-}
-
 template <enum sb_dtype TYPE>
 static inline void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
-    mma_part part = {d, a, {b0, b1}};
     if (cudasim::count_mma(d))
         return;
-    cudasim::collective(0xffffffffu, mma_parts<TYPE>, &part);
+    cudasim::mma_part part = {{d[0], d[1], d[2], d[3]}, {a[0], a[1], a[2], a[3]}, {b0, b1}};
+    cudasim::collective(0xffffffffu, TYPE == SB_BF16 ? cudasim::mma_bf16 : cudasim::mma_f16, &part);
+    for (int i = 0; i < 4; i++)
+        d[i] = part.d[i];
 }
 
-struct ldmatrix_part {
-    shared_at row;
-    uint32_t *r;
-};
-
-template <int N, bool TRANS>
-static void ldmatrix_parts(void *const parts[32])
+template <int N>
+static inline void ldmatrix(uint32_t (&r)[N], shared_at row, cudasim::collective_fn fn)
 {
-    uint16_t rows[8 * N][8];
-    const void *at[8 * N];
-
-    for (int i = 0; i < 8 * N; i++) {
-        at[i] = (const void *)static_cast<const ldmatrix_part *>(parts[i])->row;
-        if ((uintptr_t)at[i] % 16)
-            cudasim::misaligned(at[i], 16);
-        for (int e = 0; e < 8; e++)
-            rows[i][e] = static_cast<const uint16_t *>(at[i])[e];
-    }
+    cudasim::count_matrices(N);
+    cudasim::ldmatrix_part part;
+    part.row = (const void *)row;
+    cudasim::collective(0xffffffffu, fn, &part);
     for (int i = 0; i < N; i++)
-        cudasim::note_matrix_rows(at + 8 * i);
-    for (int lane = 0; lane < 32; lane++)
-        for (int i = 0; i < N; i++) {
-            const int g = lane / 4, c = lane % 4 * 2;
-            const uint32_t lo = TRANS ? rows[8 * i + c][g] : rows[8 * i + g][c];
-            const uint32_t hi = TRANS ? rows[8 * i + c + 1][g] : rows[8 * i + g][c + 1];
-            static_cast<ldmatrix_part *>(parts[lane])->r[i] = lo | hi << 16;
-        }
+        r[i] = part.r[i];
 }
 
 static inline void ldmatrix4(uint32_t (&r)[4], shared_at row)
 {
-    cudasim::count_matrices(4);
-    ldmatrix_part part = {row, r};
-    cudasim::collective(0xffffffffu, ldmatrix_parts<4, false>, &part);
+    ldmatrix(r, row, cudasim::ldmatrix_4);
 }
 
 static inline void ldmatrix2(uint32_t (&r)[2], shared_at row)
 {
-    cudasim::count_matrices(2);
-    ldmatrix_part part = {row, r};
-    cudasim::collective(0xffffffffu, ldmatrix_parts<2, false>, &part);
+    ldmatrix(r, row, cudasim::ldmatrix_2);
 }
 
 static inline void ldmatrix4_trans(uint32_t (&r)[4], shared_at row)
 {
-    cudasim::count_matrices(4);
-    ldmatrix_part part = {row, r};
-    cudasim::collective(0xffffffffu, ldmatrix_parts<4, true>, &part);
+    ldmatrix(r, row, cudasim::ldmatrix_4_trans);
 }
 
 /* ------------------------------------------------------------------ copies */

@@ -30,6 +30,9 @@ tensor_step tensor_gather(const tensor_factors &b, size_t at, size_t stride);
 void tensor_sums(float c[8], const tensor_factors &a, size_t at_a, const tensor_step *steps,
                  size_t n_steps, const tensor_factors &b, size_t at_b, size_t stride);
 
+/* d [16 x 8] += a [16 x 16] b [16 x 8], b by columns: the tensor core of the simulated device. */
+void tensor_core(float d[16][8], const float a[16][16], const float b[8][16]);
+
 } // namespace cudasim
 
 #endif
