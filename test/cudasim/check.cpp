@@ -86,6 +86,8 @@ struct block_books {
 bool checking;
 static uintptr_t device_base, shared_base, args_base;
 static size_t device_bytes, shared_bytes, args_bytes;
+static uintptr_t own_base; /* of the running device's part of that memory */
+static size_t own_bytes;
 static cell *device_cells, *shared_cells;
 static uint64_t epoch = HOST_EPOCH + 1; /* the latest */
 static uint64_t grid_epoch;
@@ -127,6 +129,8 @@ void check_grid_begin(const void *args, size_t bytes, size_t resident, bool over
     has_waited = lets_next_begin_early = false;
     args_base = reinterpret_cast<uintptr_t>(args);
     args_bytes = bytes;
+    own_base = device_base + (size_t)running_device * device_share();
+    own_bytes = device_bytes > 0 ? device_share() : 0;
     fenced = false;
     pauses = 0;
     owner.clear();
@@ -504,17 +508,32 @@ static void check_cell(const cell &c, uintptr_t address, size_t bytes, bool is_w
         report_race(address, is_write, c.reader, "read", kind);
 }
 
-static void check_cells(cell *c, uintptr_t address, size_t bytes, bool is_write, bool is_shared)
+/* Makes each of n cells what `changed` says for the cell and its number. Most cells of an access
+ * are like the one before them, and what was found out for that one holds for them. */
+template <typename F>
+static inline void change_cells(cell *c, size_t n, F changed)
 {
-    const size_t n = ((address & 1) + bytes + 1) / 2;
+    cell was = {}, now = {};
 
     for (size_t i = 0; i < n; i++) {
-        check_cell(c[i], address, bytes, is_write, is_shared);
-        if (is_write)
-            c[i].writer = stamp_of(running_index);
-        else
-            c[i].reader = stamp_of(reader_id(c[i].reader, is_shared));
+        if (i == 0 || c[i].writer != was.writer || c[i].reader != was.reader) {
+            was = c[i];
+            now = changed(was, i);
+        }
+        c[i] = now;
     }
+}
+
+static void check_cells(cell *first, uintptr_t address, size_t bytes, bool is_write, bool is_shared)
+{
+    change_cells(first, ((address & 1) + bytes + 1) / 2, [=](cell c, size_t) {
+        check_cell(c, address, bytes, is_write, is_shared);
+        if (is_write)
+            c.writer = stamp_of(running_index);
+        else
+            c.reader = stamp_of(reader_id(c.reader, is_shared));
+        return c;
+    });
 }
 
 /* Faults if ordinary stores of this grid wrote the cell and neither the thread that stored nor the
@@ -534,6 +553,17 @@ static void check_proxy(const cell &c, uintptr_t address, bool is_shared)
               (unsigned long)address, id);
 }
 
+/* A bulk copy or wgmma of the running thread reads there. */
+static void read_by_proxy(cell *first, uintptr_t address, size_t bytes, bool is_shared)
+{
+    change_cells(first, bytes / 2, [=](cell c, size_t i) {
+        check_cell(c, address + 2 * i, bytes, false, is_shared);
+        check_proxy(c, address + 2 * i, is_shared);
+        c.reader = stamp_of(reader_id(c.reader, is_shared));
+        return c;
+    });
+}
+
 void check_bulk_copy(const void *to, const void *from, size_t bytes, unsigned mbarrier,
                      uint32_t phase)
 {
@@ -545,18 +575,14 @@ void check_bulk_copy(const void *to, const void *from, size_t bytes, unsigned mb
         return;
     if (at - shared_base >= shared_bytes)
         fault("a bulk copy to %#lx, which is not shared memory", (unsigned long)at);
-    for (size_t i = 0; i < bytes && from; i += 2) {
-        cell &from_cell = device_cells[(source + i - device_base) / 2];
-        check_cell(from_cell, source + i, bytes, false, false);
-        check_proxy(from_cell, source + i, false);
-        from_cell.reader = stamp_of(reader_id(from_cell.reader, false));
-    }
-    for (size_t i = 0; i < bytes; i += 2) {
-        cell &to_cell = shared_cells[(at + i - shared_base) / 2];
-        check_cell(to_cell, at + i, bytes, true, true);
-        check_proxy(to_cell, at + i, true);
-        to_cell.writer = mine->epoch << (ID_BITS + STEP_BITS) | step << ID_BITS | ID_ASYNC;
-    }
+    if (from)
+        read_by_proxy(device_cells + (source - device_base) / 2, source, bytes, false);
+    change_cells(shared_cells + (at - shared_base) / 2, bytes / 2, [=](cell c, size_t i) {
+        check_cell(c, at + 2 * i, bytes, true, true);
+        check_proxy(c, at + 2 * i, true);
+        c.writer = mine->epoch << (ID_BITS + STEP_BITS) | step << ID_BITS | ID_ASYNC;
+        return c;
+    });
 }
 
 void check_wgmma(const void *at, size_t bytes)
@@ -567,12 +593,7 @@ void check_wgmma(const void *at, size_t bytes)
         return;
     if (address - shared_base >= shared_bytes)
         fault("a wgmma reads %#lx, which is not shared memory", (unsigned long)address);
-    for (size_t i = 0; i < bytes; i += 2) {
-        cell &c = shared_cells[(address + i - shared_base) / 2];
-        check_cell(c, address + i, bytes, false, true);
-        check_proxy(c, address + i, true);
-        c.reader = stamp_of(reader_id(c.reader, true));
-    }
+    read_by_proxy(shared_cells + (address - shared_base) / 2, address, bytes, true);
 }
 
 static int segment_holds(struct dl_phdr_info *info, size_t, void *address)
@@ -599,8 +620,9 @@ static void check_host(uintptr_t address, size_t bytes, bool is_write)
 /* Faults at memory of another device. */
 static void check_is_own(uintptr_t address, bool is_write)
 {
+    if (address - own_base < own_bytes)
+        return;
     const int device = device_of(reinterpret_cast<const void *>(address));
-
     if (device >= 0 && device != running_device)
         fault("it %s %#lx, memory of device %d, and runs on device %d",
               is_write ? "writes" : "reads", (unsigned long)address, device, running_device);
@@ -610,17 +632,19 @@ static void check_access(const void *at, size_t bytes, bool is_write, const void
 {
     const uintptr_t address = reinterpret_cast<uintptr_t>(at);
 
-    if (on_fiber && counting && pauses == 0)
-        count_access(address, bytes, is_write);
-    if (!on_fiber || !checking || pauses > 0 || on_fiber_stack(address))
+    if (!on_fiber || pauses > 0 || on_fiber_stack(address))
         return;
-    check_is_own(address, is_write);
-    if (address - device_base < device_bytes)
-        check_cells(device_cells + (address - device_base) / 2, address, bytes, is_write, false);
-    else if (address - shared_base < shared_bytes) {
+    if (counting)
+        count_access(address, bytes, is_write);
+    if (!checking)
+        return;
+    if (address - shared_base < shared_bytes) {
         check_cells(shared_cells + (address - shared_base) / 2, address, bytes, is_write, true);
         if (counting_banks)
             banks_note(instruction, address, bytes);
+    } else if (address - device_base < device_bytes) {
+        check_is_own(address, is_write);
+        check_cells(device_cells + (address - device_base) / 2, address, bytes, is_write, false);
     } else
         check_host(address, bytes, is_write);
 }

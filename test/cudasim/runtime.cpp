@@ -79,20 +79,20 @@ cudaError_t ready()
 bool alloc_fails() { return fail_alloc > 0 && --fail_alloc == 0; }
 
 /* Of each device: whole pages. */
-static size_t share() { return REGION / (size_t)std::max(machine.devices, 1) / 4096 * 4096; }
+size_t device_share() { return REGION / (size_t)std::max(machine.devices, 1) / 4096 * 4096; }
 
 static char *find_room(size_t bytes)
 {
-    char *const first = region + (size_t)current_device * share();
+    char *const first = region + (size_t)current_device * device_share();
     char *at = first + GAP;
     for (const auto &a : allocations) {
-        if (a.first < first || a.first >= first + share())
+        if (a.first < first || a.first >= first + device_share())
             continue;
         if ((size_t)(a.first - at) >= bytes + GAP && a.first > at)
             return at;
         at = region + ((size_t)(a.first - region) + a.second + GAP + GRAIN - 1) / GRAIN * GRAIN;
     }
-    return (size_t)(at - first) + bytes + GAP <= share() ? at : NULL;
+    return (size_t)(at - first) + bytes + GAP <= device_share() ? at : NULL;
 }
 
 static size_t total(const std::map<char *, size_t> &blocks)
@@ -123,7 +123,8 @@ static bool in_region(const void *at)
 
 int device_of(const void *at)
 {
-    return in_region(at) ? (int)((size_t)(static_cast<const char *>(at) - region) / share()) : -1;
+    return in_region(at) ? (int)((size_t)(static_cast<const char *>(at) - region) / device_share())
+                         : -1;
 }
 
 /* Bytes allocated on the current device. */
@@ -143,7 +144,7 @@ void hide_other_devices(bool hide)
         if (device_of(a.first) != running_device)
             others.insert(device_of(a.first));
     for (int device : others)
-        if (mprotect(region + (size_t)device * share(), share(),
+        if (mprotect(region + (size_t)device * device_share(), device_share(),
                      hide ? PROT_NONE : PROT_READ | PROT_WRITE) != 0) {
             perror("cudasim: mprotect");
             exit(2);

@@ -132,6 +132,7 @@ cudaError_t enqueue(cudaStream_t stream, std::function<cudaError_t()> op);
 bool is_device_range(const void *at, size_t bytes); /* inside one live allocation */
 int device_of(const void *at);                      /* whose memory this is; -1: not a device's */
 extern int running_device;
+size_t device_share(); /* bytes of the devices' memory that are each one's own */
 
 /* counts.cpp */
 extern bool counting;                               /* launches are counted */
