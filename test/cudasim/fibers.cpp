@@ -385,7 +385,8 @@ void collective(unsigned mask, collective_fn fn, void *part, bool orders)
 {
     if (!(mask >> (running_index % LANES) & 1u))
         fault("a warp operation with mask %08x that lacks the calling lane", mask);
-    count_stop();
+    if (counting)
+        count_stop();
     current->mask = mask;
     current->fn = fn;
     current->part = part;

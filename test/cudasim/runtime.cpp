@@ -138,17 +138,17 @@ static size_t taken()
 
 void hide_other_devices(bool hide)
 {
-    std::set<int> others;
-
-    for (const auto &a : allocations)
-        if (device_of(a.first) != running_device)
-            others.insert(device_of(a.first));
-    for (int device : others)
-        if (mprotect(region + (size_t)device * device_share(), device_share(),
-                     hide ? PROT_NONE : PROT_READ | PROT_WRITE) != 0) {
+    for (int device = 0; device < machine.devices; device++) {
+        char *const first = region + (size_t)device * device_share();
+        const auto a = allocations.lower_bound(first);
+        if (device == running_device || a == allocations.end() ||
+            a->first >= first + device_share())
+            continue;
+        if (mprotect(first, device_share(), hide ? PROT_NONE : PROT_READ | PROT_WRITE) != 0) {
             perror("cudasim: mprotect");
             exit(2);
         }
+    }
 }
 
 /* A kernel touches memory that is hidden from it: a fault of its own. Anything else is a crash of
