@@ -158,18 +158,22 @@ static __forceinline__ void add_cut_off(lanes &sum, const lanes &magnitude, cons
     sum += (part ^ sign) - sign;
 }
 
-/* The same as cut_off. */
-static __forceinline__ void cut_off(float c[8], const double_lanes &value, const lanes &exponent)
+/* The same as cut_off, but c stays as it is where `keeps` says so. */
+static __forceinline__ void cut_off(float c[8], const double_lanes &value, const lanes &exponent,
+                                    const lanes &keeps)
 {
+    float_lanes old;
+
+    memcpy(&old, c, sizeof old);
     const wide_lanes power = (__builtin_convertvector(exponent, wide_lanes) + 1023) << 52;
     const double_lanes kept = (double_lanes)((wide_lanes)value & ~(((int64_t)1 << 29) - 1));
-    const float_lanes out = __builtin_convertvector(kept * (double_lanes)power, float_lanes);
-
+    const float_lanes cut = __builtin_convertvector(kept * (double_lanes)power, float_lanes);
+    const float_lanes out = keeps ? old : cut;
     memcpy(c, &out, sizeof out);
 }
 
 /* The same as fixed_sum, for eight outputs of a row at once: N products from `first` on. If an
- * output is special or a sum of zeros only, it returns false and none is computed. */
+ * output is special, it returns false and none is computed. */
 template <int N, int FRACTION>
 static __forceinline__ bool fixed_sums(float c[8], const int32_t *a, const int32_t *a_exponents,
                                        const tensor_step &b, int first)
@@ -186,8 +190,11 @@ static __forceinline__ bool fixed_sums(float c[8], const int32_t *a, const int32
         const lanes exponent = of_b + a_exponents[k];
         largest = exponent > largest ? exponent : largest;
     }
-    if (any((largest > SPECIAL / 2) | (largest < NOTHING / 2)))
+    if (any(largest > SPECIAL / 2))
         return false;
+    const lanes is_nothing = largest < NOTHING / 2;
+    if (!any(~is_nothing))
+        return true;
     for (int k = 0; k < N; k++) {
         load(of_b, b.exponents[first + k]);
         const lanes away = largest - a_exponents[k] - of_b;
@@ -197,9 +204,9 @@ static __forceinline__ bool fixed_sums(float c[8], const int32_t *a, const int32
     }
     const lanes magnitude = (bits & 0x7fffff) | (biased ? lanes{} + 0x800000 : lanes{});
     add_cut_off(of_c, magnitude << (FRACTION - 23), largest - c_exponent, bits >> 31);
-    cut_off(
-        c, __builtin_convertvector(sum, double_lanes) + __builtin_convertvector(of_c, double_lanes),
-        largest - FRACTION);
+    const double_lanes all = __builtin_convertvector(sum, double_lanes) +
+                             __builtin_convertvector(of_c, double_lanes);
+    cut_off(c, all, largest - FRACTION, is_nothing);
     return true;
 }
 
