@@ -127,7 +127,7 @@ static void check_operand(uintptr_t operand, int first_row, int rows)
     if (operand % GROUP_BYTES >= 128 || operand % 32)
         fault("a wgmma's operand at %#lx, which is not the k-th 32 bytes of 1 KiB",
               (unsigned long)operand);
-    for (int r = first_row; r < first_row + rows; r++)
+    for (int r = first_row; checking && r < first_row + rows; r++)
         for (int c = 0; c < 2; c++)
             check_wgmma((const void *)chunk_at(operand, r, c), CHUNK);
 }
