@@ -75,6 +75,8 @@ enum sb_fault {
     SB_FAULT_TILE_SEEN_WHOLE = 1 << 28,
     /* In the order of blocks all queries of a tile have the window of the first. */
     SB_FAULT_WINDOW_OF_FIRST = 1 << 29,
+    /* All rows of a pass go to the experts of the first. */
+    SB_FAULT_EXPERTS_OF_FIRST = 1 << 30,
 };
 extern unsigned sb_fault_now; /* the set of faults in force */
 #define SB_FAULT(name) ((sb_fault_now & SB_FAULT_##name) != 0)

@@ -1,6 +1,6 @@
 /*
  * Elements of a KV cache to floats and back. The cache is f32, bf16 or f16 (struct sb_device of
- * src/backend/cpu_ops.h), and all arithmetic is in float.
+ * src/backend/cpu_device.h), and all arithmetic is in float.
  *
  * To widen is exact. To narrow is to round to nearest, ties to even; what is too large for f16
  * becomes its largest finite value, and a NaN stays one. Both work on the bits (half.h), or by

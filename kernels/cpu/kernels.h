@@ -1,10 +1,10 @@
 /*
  * The CPU kernels: one list of them, compiled once for each SIMD level into a table of its own.
  *
- * src/backend/cpu.c chooses a table when a device is opened, and cpu_ops.c calls through it. Most
- * kernels work on a range [first, last) of their items, so that the thread pool may cut the work
- * anywhere. Their contracts are those of backend.h: rows are invariant, and all the tables give the
- * same bits. To add a kernel, extend this list, put a file beside it, and test it in
+ * src/backend/cpu.c chooses a table when a device is opened, and the files beside it call through
+ * it. Most kernels work on a range [first, last) of their items, so that the thread pool may cut
+ * the work anywhere. Their contracts are those of backend.h: rows are invariant, and all the tables
+ * give the same bits. To add a kernel, extend this list, put a file beside it, and test it in
  * test/cpu/test_kernels.c.
  */
 #ifndef SB_CPU_KERNELS_H
@@ -194,6 +194,13 @@ static inline struct sb_cpu_attend_work sb_cpu_attend_work(enum sb_products prod
     return size;
 }
 
+/* Chooses the experts of a mixture. Items: rows. */
+struct sb_cpu_route {
+    const struct sb_mixture *mixture;
+    int32_t *chosen; /* [m, chosen] of each row, ascending */
+    float *weights;  /* likewise */
+};
+
 #define SB_CPU_KERNEL_LIST(X)                                                                 \
     /* writes rows [first, first + n) of W, given as [n, n_in] of `dtype`, into its panels */ \
     X(void, pack,                                                                             \
@@ -228,6 +235,9 @@ static inline struct sb_cpu_attend_work sb_cpu_attend_work(enum sb_products prod
     X(void, attend_blocks, (const struct sb_cpu_attend *args, int64_t first, int64_t last))   \
     /* y, gate, up [n] */                                                                     \
     X(void, gate, (float *y, const float *g, const float *up, int64_t n, enum sb_gate kind))  \
+    X(void, route, (const struct sb_cpu_route *args, int64_t first, int64_t last))            \
+    /* y += weight * x, [n] */                                                                \
+    X(void, add_weighted, (float *y, const float *x, float weight, int64_t n))                \
     /* items: rows of logits */                                                               \
     X(void, select, (const struct sb_select *args, int64_t first, int64_t last))              \
     X(void, accept,                                                                           \

@@ -92,6 +92,12 @@ struct sb_weight {
     struct sb_weight *next;
 };
 
+/* The weights of a gated MLP, whole or one expert of a mixture. */
+struct sb_mlp {
+    struct sb_weight gate_up; /* [2 * inter, hidden]: gate, then up */
+    struct sb_weight down;    /* [hidden, inter] */
+};
+
 /*
  * A span: consecutive prompt tokens of one sequence, whose attention a backend computes by other
  * means than that of other tokens. The backend sets the number of tokens in a span (calibrate), and
@@ -151,6 +157,32 @@ struct sb_attention {
     const float *q_norm, *k_norm; /* dev [head_dim], or NULL: heads are not normed */
     const float *cos, *sin;       /* dev [positions, rot_dim / 2] */
     void *k, *v;                  /* dev planes */
+};
+
+/*
+ * A mixture of experts: for each row h of m, the MLPs of the `chosen` experts with the largest
+ * logits, of equal ones those of the lowest index, weighted by their probabilities:
+ *
+ *     p[e] = e^(logits[e] - the largest of them)
+ *     w[e] = p[e] / sum of p       over all experts, or over the chosen ones if it renormalises
+ *     y    = sum of w[e] * mlp[e](h)       over the chosen ones
+ *
+ * Sums are in ascending order of e and begin with 0, and products are rounded before they are
+ * added. A logit that is NaN counts as -infinity in the choice. Pointers are dev, unless they say
+ * host.
+ */
+struct sb_mixture {
+    int32_t m, hidden, inter;
+    int32_t n_experts, chosen, renormalises;
+    enum sb_gate gate;
+    const struct sb_mlp *experts; /* host [n_experts] */
+    const float *logits;          /* [m, n_experts] */
+    const void *h;                /* [m] gemm inputs of hidden columns */
+    float *y;                     /* [m, hidden] */
+    /* Memory that a backend may use as it likes, of m * chosen rows each: gemm inputs of hidden and
+     * of inter columns, and floats of 2 * inter and of hidden. */
+    void *rows, *act;
+    float *gate_up, *out;
 };
 
 /*
@@ -313,6 +345,7 @@ struct sb_exec_limits {
     int32_t max_len;    /* positions of any sequence */
     int32_t max_heads;  /* query heads */
     int32_t max_head_dim;
+    int32_t max_experts, max_chosen; /* of a mixture, and chosen for a row; 0: there is none */
     /* Where passes have spans, slots have span_cap >> i columns, for some i of 0 .. span_halvings.
      * span_cap is 0 where they have none. */
     int32_t span_cap, span_halvings;
@@ -496,6 +529,8 @@ struct sb_backend {
     void (*gated)(struct sb_exec *exec, void *y, float *gate_up, const void *x,
                   const struct sb_weight *weight, const float *bias, enum sb_gate gate, int32_t m,
                   int32_t n);
+    /* Computes a mixture, as struct sb_mixture says. NULL: this backend has none. */
+    void (*mix)(struct sb_exec *exec, const struct sb_mixture *mixture);
     /* Selects tokens from their logits, as struct sb_select says. */
     void (*select)(struct sb_exec *exec, const struct sb_select *select);
 

@@ -13,6 +13,8 @@
 #include <string.h>
 
 #include "../kernels/cpu/panel_quant.h"
+#include "backend/cpu_gemm.h"
+#include "backend/cpu_mix.h"
 #include "backend/cpu_ops.h"
 #include "backend/threads.h"
 #include "port.h"
@@ -119,37 +121,6 @@ static const char *device_class(const struct sb_device *device)
     return device->class_text;
 }
 
-/* Words of the exec's buffer for the inputs of a product, whichever way of forming it is used. */
-static size_t inputs_count(const struct sb_device *device, const struct sb_exec_limits *limits)
-{
-    const int64_t m = limits->max_tokens, few = m < SB_CPU_FEW_ROWS ? m : SB_CPU_FEW_ROWS;
-    const int32_t parts = sb_form_parts(sb_cpu_form(device));
-    const int is_float = device->compute == SPECBATCH_COMPUTE_F32;
-    int64_t most = 0, words;
-
-    if (!is_float)
-        most = sb_cpu_inputs_words(device->blocks, parts, m, limits->max_width);
-    if (device->is_quantised) {
-        words = sb_cpu_inputs_words(SB_BLOCKS_FMA, parts, is_float || device->has_halves ? m : few,
-                                    limits->max_width);
-        most = words > most ? words : most;
-    }
-    if (device->is_quantised && device->compute == SPECBATCH_COMPUTE_INT8) {
-        words = sb_cpu_inputs_words(device->integers, 1, m, limits->max_width);
-        most = words > most ? words : most;
-    }
-    return (size_t)most;
-}
-
-/* Floats of the sums that weights with minima need. */
-static size_t sums_count(const struct sb_device *device, const struct sb_exec_limits *limits)
-{
-    if (!device->has_mins)
-        return 0;
-    return (size_t)(limits->max_tokens * (int64_t)sb_form_parts(sb_cpu_form(device)) *
-                    (sb_whole_blocks(limits->max_width) / SB_BLOCK));
-}
-
 /* Words of one thread's memory for attention in the order of blocks. */
 static int64_t attend_words(const struct sb_device *device, const struct sb_exec_limits *limits)
 {
@@ -165,10 +136,10 @@ static int64_t attend_words(const struct sb_device *device, const struct sb_exec
 static size_t exec_bytes(const struct sb_device *device, int32_t n_threads,
                          const struct sb_exec_limits *limits)
 {
-    const size_t overhead = 6 * (2 * SB_MEM_ALIGN); /* of six blocks: prefix and rounding up */
+    const size_t overhead = 9 * (2 * SB_MEM_ALIGN); /* of nine blocks: prefix and rounding up */
 
     return sizeof(struct sb_exec) + sb_threads_bytes(n_threads) +
-           (inputs_count(device, limits) + sums_count(device, limits)) * sizeof(float) +
+           sb_cpu_products_bytes(device, limits) + sb_cpu_mix_bytes(limits) +
            (size_t)limits->max_tokens * sizeof(struct sb_cpu_block) +
            (size_t)n_threads *
                ((size_t)attend_words(device, limits) * sizeof(uint32_t) + sizeof(atomic_flag)) +
@@ -181,8 +152,8 @@ static void exec_free(struct sb_exec *exec)
         return;
     struct sb_mem mem = exec->mem;
     sb_threads_free(exec->own_threads);
-    sb_free(&mem, exec->inputs);
-    sb_free(&mem, exec->sums);
+    sb_cpu_products_free(exec);
+    sb_cpu_mix_free(exec);
     sb_free(&mem, exec->blocks);
     sb_free(&mem, exec->attend_work);
     sb_free(&mem, exec->attend_in_use);
@@ -221,11 +192,8 @@ static int32_t exec_create(struct sb_exec **out, struct sb_device *device, const
     exec->mem = *mem;
     exec->device = device;
     exec->n_threads = n_threads;
-    SB_NEW(exec->inputs, sb_alloc(mem, inputs_count(device, limits), sizeof(uint32_t)),
-           "the inputs of products");
-    if (device->has_mins)
-        SB_NEW(exec->sums, sb_alloc(mem, sums_count(device, limits), sizeof *exec->sums),
-               "the inputs of products");
+    SB_TRY(sb_cpu_products_create(exec, limits));
+    SB_TRY(sb_cpu_mix_create(exec, limits));
     SB_NEW(exec->blocks, sb_alloc(mem, (size_t)limits->max_tokens, sizeof *exec->blocks),
            "attention blocks");
     SB_TRY(attend_create(exec, limits));
@@ -385,6 +353,7 @@ const struct sb_backend *sb_backend_cpu(void)
         .rope_kv = sb_cpu_op_rope_kv,
         .attend = sb_cpu_op_attend,
         .gated = sb_cpu_op_gated,
+        .mix = sb_cpu_op_mix,
         .select = sb_cpu_op_select,
         .accept = sb_cpu_op_accept,
         .move = sb_cpu_op_move,

@@ -3,24 +3,20 @@
  * of kernels/cpu on ranges of them.
  *
  * Only the cutting is decided here. A range is as many panels, rows or heads as are worth about
- * RANGE_COST, so that a small operation never leaves the caller's thread. No cut can show in a
- * result, because the kernels give each row the same bits in any range.
+ * SB_CPU_RANGE_COST, so that a small operation never leaves the caller's thread. No cut can show in
+ * a result, because the kernels give each row the same bits in any range.
  */
 #include <string.h>
 
+#include "backend/cpu_gemm.h"
 #include "backend/cpu_ops.h"
 #include "backend/threads.h"
 #include "specbatch.h"
 
-/* What a range shall at least be worth, in the time that a product takes for one multiply-add: one
- * or two microseconds, a few times what another thread takes to see that there is work. The demo
- * pair was as fast with half of it, and a twentieth slower with twice of it. */
-#define RANGE_COST 16384
-
 /* What the functions named *_range get, which run a kernel over the items [first, last). An
  * operation sets the fields that its own range function reads. */
 struct job {
-    const struct sb_cpu_kernels *kernels; /* set by run_ranges */
+    const struct sb_cpu_kernels *kernels; /* set by run */
     const void *args;                     /* of a kernel that takes a struct */
     float *out;
     const float *in;
@@ -36,22 +32,13 @@ struct job {
     struct sb_exec *exec;
 };
 
-/* Runs fn over all items, in ranges of at least `least` items and at least RANGE_COST. `cost` is
- * roughly the time of one item, in multiply-adds of a product. The factors below are measured. */
-static void run_ranges(struct sb_exec *exec, int64_t n_items, int64_t cost, int64_t least,
-                       sb_range_fn fn, struct job *job)
-{
-    int64_t worth = cost < RANGE_COST ? RANGE_COST / (cost + 1) + 1 : 1;
-
-    job->kernels = exec->device->kernels;
-    sb_threads_for(exec->threads, n_items, least > worth ? least : worth, fn, job);
-}
-
-/* The same, where nothing but the cost says how many items make a range. */
+/* Runs fn over all items, in ranges that are worth it. `cost`: of one item, as in sb_cpu_grain. The
+ * factors below are measured. */
 static void run(struct sb_exec *exec, int64_t n_items, int64_t cost, sb_range_fn fn,
                 struct job *job)
 {
-    run_ranges(exec, n_items, cost, 1, fn, job);
+    job->kernels = exec->device->kernels;
+    sb_threads_for(exec->threads, n_items, sb_cpu_grain(cost), fn, job);
 }
 
 static void embed_range(void *ctx, int64_t first, int64_t last)
@@ -92,85 +79,12 @@ void sb_cpu_op_norm(struct sb_exec *exec, const struct sb_norm *args)
     run(exec, args->m, 8 * (int64_t)args->n, norm_range, &job);
 }
 
-static void inputs_range(void *ctx, int64_t first, int64_t last)
-{
-    const struct job *job = ctx;
-    job->kernels->inputs(job->args, first, last);
-}
-
-static void gemm_range(void *ctx, int64_t first, int64_t last)
-{
-    const struct job *job = ctx;
-    job->kernels->gemm(job->args, first, last);
-}
-
-/* Panels of a range: one, if the kernel takes all m rows at once. If it does not, up to 8 of them,
- * because the panels of a range share what is loaded of x; but no more than leave every thread 4
- * ranges to do. */
-static int64_t panels_of_range(const struct sb_exec *exec, int64_t n_panels,
-                               const struct sb_cpu_gemm *args)
-{
-    int64_t most = n_panels / (4 * (int64_t)exec->n_threads);
-
-    if ((int64_t)args->m * args->parts <= sb_cpu_gemm_rows(args) || most < 1)
-        return 1;
-    return most < 8 ? most : 8;
-}
-
-/* Has a product in the order of blocks, or of integers, read its inputs. are_made: whether they are
- * there already, from a product with the weight before */
-static void take_inputs(struct sb_exec *exec, struct sb_cpu_gemm *product, int are_made)
-{
-    struct sb_cpu_inputs args = {
-        .products = product->products,
-        .form = sb_cpu_is_integers(product->products) ? SB_FORM_INT8 : sb_cpu_form(exec->device),
-        .m = product->m,
-        .n = product->n_in,
-        .x = product->x,
-        .to = exec->inputs,
-        .sums = exec->sums};
-    struct job job = {.args = &args};
-
-    product->parts = sb_form_parts(args.form);
-    if (!are_made)
-        run(exec, args.m, (int64_t)args.n * product->parts, inputs_range, &job);
-    product->x = exec->inputs;
-    product->sums = args.sums;
-}
-
-/* The product with one weight, without those that follow it. */
-static void multiply(struct sb_exec *exec, struct sb_cpu_gemm *args, const struct sb_weight *weight)
-{
-    struct job job = {.args = args};
-    const int64_t n_panels = args->m > 0 ? sb_panel_count(weight->n_out) : 0;
-
-    args->layout = sb_cpu_layout(exec->device, weight);
-    args->n_out = weight->n_out;
-    args->panels = weight->data;
-    run_ranges(exec, n_panels, (int64_t)args->m * args->parts * SB_PANEL * weight->n_in,
-               panels_of_range(exec, n_panels, args), gemm_range, &job);
-}
-
 void sb_cpu_op_gemm(struct sb_exec *exec, float *y, const void *x, const struct sb_weight *weight,
                     const float *bias, int32_t m)
 {
-    enum sb_products made = SB_CHAIN; /* what the inputs were made for */
-    struct sb_cpu_gemm args = {.m = m, .n_in = weight->n_in, .bias = bias, .y = y};
+    const struct sb_cpu_product product = {weight, bias, x, y, m};
 
-    for (const struct sb_weight *w = weight; w; w = w->next)
-        args.ldy += w->n_out;
-    for (const struct sb_weight *w = weight; w; w = w->next) {
-        args.products = sb_cpu_products(exec->device, w, m);
-        args.parts = 1;
-        args.x = x;
-        if (args.products != SB_CHAIN) {
-            take_inputs(exec, &args, args.products == made);
-            made = args.products;
-        }
-        multiply(exec, &args, w);
-        args.y += w->n_out;
-        args.bias = bias ? args.bias + w->n_out : NULL;
-    }
+    sb_cpu_run_products(exec, &product, 1);
 }
 
 static void rope_range(void *ctx, int64_t first, int64_t last)

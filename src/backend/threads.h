@@ -1,6 +1,6 @@
 /*
  * A small thread pool for data-parallel loops. A pool of requests has one, which its execs share
- * (backend/cpu_ops.h), and only one thread at a time may call it.
+ * (backend/cpu_device.h), and only one thread at a time may call it.
  *
  * The threads only divide work: which thread runs which items, and how many threads there are, must
  * not show in a result. Workers run in the library's floating-point environment (port.h).

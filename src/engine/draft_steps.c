@@ -17,8 +17,8 @@ static struct sb_step_layer step_layer(const struct sb_runner *r, int32_t index)
     return (struct sb_step_layer){
         .qkv = &layer->qkv,
         .o = &layer->o,
-        .gate_up = &layer->gate_up,
-        .down = &layer->down,
+        .gate_up = &layer->mlp.gate_up,
+        .down = &layer->mlp.down,
         .qkv_bias = layer->qkv_bias,
         .o_bias = layer->o_bias,
         .gate_up_bias = layer->gate_up_bias,

@@ -6,7 +6,8 @@
  *   x = embed(tokens)
  *   for each layer:
  *       x += attention(norm(x))      GLM-4 and Gemma 3 norm the block's output once more before
- *       x += mlp(norm(x))            adding it; the other architectures add it as it is
+ *       x += mlp(norm(x))            adding it; the other architectures add it as it is. The MLP
+ *                                    may be a mixture of experts
  *   logits = head(norm(x))           only for the tokens whose logits are wanted, and in pieces
  *                                    where they are more than there is memory for
  *
@@ -22,7 +23,8 @@
  * one operation of the backend, so the output waits as `struct unadded` until then.
  *
  * Names and order follow llama2.c's forward() (github.com/karpathy/llama2.c, run.c); the
- * architectures follow transformers' models/{llama,qwen2,qwen3,glm4,gemma3}/modeling_*.py.
+ * architectures follow transformers' models/NAME/modeling_*.py (llama, qwen2, qwen3, qwen3_moe,
+ * mixtral, glm4, gemma3).
  */
 #include "engine/runner.h"
 
@@ -105,10 +107,38 @@ static struct unadded mlp_block(struct sb_runner *r, const struct sb_layer *laye
 
     /* gate, up [m, inter] = the halves of h [m, hidden] . Wgate_up [2 * inter, hidden] (+ bias);
      * act [m, inter] = silu(gate) * up, or by another function of the gate */
-    be->gated(r->exec, r->act, r->gate_up, r->h, &layer->gate_up, layer->gate_up_bias,
+    be->gated(r->exec, r->act, r->gate_up, r->h, &layer->mlp.gate_up, layer->gate_up_bias,
               r->model->config.arch->gate, m, r->model->config.inter);
     /* y [m, hidden] = act [m, inter] . Wdown [hidden, inter] (+ bias) */
-    be->gemm(r->exec, r->y, r->act, &layer->down, layer->down_bias, m);
+    be->gemm(r->exec, r->y, r->act, &layer->mlp.down, layer->down_bias, m);
+    return (struct unadded){r->y, layer->post_ffn_norm};
+}
+
+static struct unadded mixture_block(struct sb_runner *r, const struct sb_layer *layer, int32_t m)
+{
+    const struct sb_config *c = &r->model->config;
+    const struct sb_mixture mixture = {
+        .m = m,
+        .hidden = c->hidden,
+        .inter = c->inter,
+        .n_experts = c->experts,
+        .chosen = c->chosen,
+        .renormalises = c->renormalises,
+        .gate = c->arch->gate,
+        .experts = layer->experts,
+        .logits = r->routed,
+        .h = r->h,
+        .y = r->y,
+        .rows = r->expert_rows,
+        .act = r->act,
+        .gate_up = r->gate_up,
+        .out = r->expert_out,
+    };
+
+    /* routed [m, experts] = h [m, hidden] . Wrouter [experts, hidden] */
+    r->backend->gemm(r->exec, r->routed, r->h, &layer->router, NULL, m);
+    /* y [m, hidden] = the MLPs of the experts that each row of `routed` chooses, weighted */
+    r->backend->mix(r->exec, &mixture);
     return (struct unadded){r->y, layer->post_ffn_norm};
 }
 
@@ -148,7 +178,7 @@ void sb_forward(struct sb_runner *r, const struct sb_pass *pass)
         tap(r, i, r->x, m);
         unadded = attention_block(r, layer, i, pass);
         add_and_norm(r, unadded, layer->ffn_norm, NULL, m);
-        unadded = mlp_block(r, layer, m);
+        unadded = layer->experts ? mixture_block(r, layer, m) : mlp_block(r, layer, m);
     }
     if (pass->n_out > 0)
         sb_forward_logits(r, pass->out,

@@ -22,7 +22,7 @@
 
 /* ---------------------------------------------------------------- activations */
 
-enum { N_BUFFERS = 8 };
+enum { N_BUFFERS = 11 };
 
 /* Rows of each activation buffer and bytes of one row, in the order of struct sb_runner. */
 static void buffer_sizes(const struct specbatch_model *model, const struct sb_runner_limits *limits,
@@ -30,9 +30,11 @@ static void buffer_sizes(const struct specbatch_model *model, const struct sb_ru
 {
     const struct sb_config *c = &model->config;
     const int32_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
-    const int32_t m = limits->max_tokens;
+    const int64_t m = limits->max_tokens, of_experts = m * c->chosen;
+    const int64_t of_mlps = c->experts > 0 ? of_experts : m;
     const struct {
-        int32_t rows, width;
+        int64_t rows;
+        int32_t width;
         int is_input; /* of a gemm */
     } buffers[N_BUFFERS] = {
         {m, c->hidden, 0},              /* x */
@@ -40,8 +42,11 @@ static void buffer_sizes(const struct specbatch_model *model, const struct sb_ru
         {m, c->hidden, 0},              /* y */
         {m, q + 2 * kv, 0},             /* qkv */
         {m, q, 1},                      /* attended */
-        {m, 2 * c->inter, 0},           /* gate_up */
-        {m, c->inter, 1},               /* act */
+        {of_mlps, 2 * c->inter, 0},     /* gate_up */
+        {of_mlps, c->inter, 1},         /* act */
+        {m, c->experts, 0},             /* routed */
+        {of_experts, c->hidden, 1},     /* expert_rows */
+        {of_experts, c->hidden, 0},     /* expert_out */
         {limits->max_out, c->vocab, 0}, /* logits */
     };
 
@@ -89,9 +94,12 @@ static void cut_activations(struct sb_runner *r)
     r->attended = at[4];
     r->gate_up = (float *)(void *)at[5];
     r->act = at[6];
-    r->logits = (float *)(void *)at[7];
-    r->activation_bytes = (size_t)(at[7] - at[0]);
-    r->logits_bytes = (size_t)(at[N_BUFFERS] - at[7]);
+    r->routed = (float *)(void *)at[7];
+    r->expert_rows = at[8];
+    r->expert_out = (float *)(void *)at[9];
+    r->logits = (float *)(void *)at[10];
+    r->activation_bytes = (size_t)(at[10] - at[0]);
+    r->logits_bytes = (size_t)(at[N_BUFFERS] - at[10]);
 }
 
 /* --------------------------------------------------------------- pass blocks */
@@ -216,6 +224,8 @@ static struct sb_exec_limits exec_limits(const struct sb_config *c,
                                    .max_len = limits->cap,
                                    .max_heads = c->heads,
                                    .max_head_dim = c->head_dim,
+                                   .max_experts = c->experts,
+                                   .max_chosen = c->chosen,
                                    .span_cap = limits->span > 0 ? limits->cap : 0,
                                    .span_halvings = limits->span > 0 ? limits->halvings : 0,
                                    .draft_layers = limits->is_draft ? c->layers : 0};

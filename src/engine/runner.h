@@ -89,14 +89,17 @@ struct sb_runner {
     /* Activations: one dev allocation, cut into the buffers below. Those of type void are gemm
      * inputs, in the backend's own form (backend.h). */
     char *activations;
-    float *x;       /* [max_tokens, hidden] residual stream */
-    void *h;        /* [max_tokens, hidden] x after a norm */
-    float *y;       /* [max_tokens, hidden] a block's output, before it is added to x */
-    float *qkv;     /* [max_tokens, (heads + 2 kv_heads) * head_dim] */
-    void *attended; /* [max_tokens, heads * head_dim] */
-    float *gate_up; /* [max_tokens, 2 * inter] */
-    void *act;      /* [max_tokens, inter] */
-    float *logits;  /* [max_out, vocab] */
+    float *x;          /* [max_tokens, hidden] residual stream */
+    void *h;           /* [max_tokens, hidden] x after a norm */
+    float *y;          /* [max_tokens, hidden] a block's output, before it is added to x */
+    float *qkv;        /* [max_tokens, (heads + 2 kv_heads) * head_dim] */
+    void *attended;    /* [max_tokens, heads * head_dim] */
+    float *gate_up;    /* [max_tokens, 2 * inter] */
+    void *act;         /* [max_tokens, inter] */
+    float *routed;     /* [max_tokens, experts] what a mixture's experts are chosen by */
+    void *expert_rows; /* [max_tokens * chosen, hidden] for a mixture (backend.h) */
+    float *expert_out; /* [max_tokens * chosen, hidden] likewise */
+    float *logits;     /* [max_out, vocab] */
     size_t activation_bytes, logits_bytes; /* of that allocation: up to the logits, and they */
     struct sb_rope_dev rope[2]; /* of all layers; or of those that are not local, and of those that
                                    are. One allocation, which begins with rope[0].cos */

@@ -6,7 +6,8 @@
 
 /* Every architecture that the library knows. To add one, write a file arch_NAME.c that defines
  * sb_arch_NAME, and add X(NAME) here. */
-#define ARCHITECTURES(X) X(llama) X(qwen2) X(qwen3) X(glm4) X(mistral) X(phi3) X(gemma3)
+#define ARCHITECTURES(X) \
+    X(llama) X(qwen2) X(qwen3) X(qwen3_moe) X(glm4) X(mistral) X(mixtral) X(phi3) X(gemma3)
 
 #define DECLARE(name) extern const struct sb_arch sb_arch_##name;
 #define POINTER(name) &sb_arch_##name,
@@ -47,12 +48,12 @@ const char *sb_arch_gguf_name(const struct sb_arch *arch)
     return arch->gguf_name ? arch->gguf_name : arch->model_type;
 }
 
-const struct sb_arch *sb_arch_by_gguf_name(const char *name, int has_window)
+const struct sb_arch *sb_arch_by_gguf_name(const char *name, int has_window, int has_experts)
 {
     const struct sb_arch *first = NULL;
 
     for (size_t i = 0; i < N_ARCHS; i++) {
-        if (strcmp(name, sb_arch_gguf_name(archs[i])) != 0)
+        if (strcmp(name, sb_arch_gguf_name(archs[i])) != 0 || !archs[i]->router != !has_experts)
             continue;
         if (!has_window || archs[i]->window != SB_WINDOW_NEVER)
             return archs[i];

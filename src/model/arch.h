@@ -61,8 +61,16 @@ struct sb_arch {
     const char *q_norm, *k_norm; /* norms on each head, before the rotation */
     const char *qkv[3]; /* q, k and v, which are stacked; or one tensor of all three, and NULL */
     const char *o;
+    /* What of a mixture of experts the tensor is called by which experts are chosen, and what the
+     * tensors of expert N begin with, before ".N."; NULL: a layer has one MLP. */
+    const char *router, *expert;
     const char *gate_up[2]; /* gate and up, which are stacked; or one tensor of both, and NULL */
     const char *down;
+    const char *inter_key; /* what config.json calls an expert's width, if not intermediate_size;
+                              else NULL */
+    int32_t default_experts, default_chosen; /* of a mixture, and chosen for each token */
+    int renormalises; /* 1: the weights of those that are chosen are made to have the sum 1;
+                         0: if config.json's norm_topk_prob says so */
 };
 
 /* Whether a map that has a bias by this rule has one in a checkpoint that says so, or not. */
@@ -74,10 +82,11 @@ const struct sb_arch *sb_arch_by_type(const char *model_type);
 const struct sb_arch *sb_arch_by_class(const char *class_name);
 /* Whether layers with a window have a rotation of their own. */
 int sb_arch_has_local_rope(const struct sb_arch *arch);
-/* What GGUF files call it; and the first architecture that they call so, or the first that may have
- * a window if they say that there is one. NULL: they call none so. */
+/* What GGUF files call it; and the first architecture that they call so and that has experts if
+ * they say that there are any, or the first of these that may have a window if they say that there
+ * is one. NULL: they call none so. */
 const char *sb_arch_gguf_name(const struct sb_arch *arch);
-const struct sb_arch *sb_arch_by_gguf_name(const char *name, int has_window);
+const struct sb_arch *sb_arch_by_gguf_name(const char *name, int has_window, int has_experts);
 /* Writes every model_type that the library has, as in "llama, qwen2", cut to `size` bytes. */
 void sb_arch_list(char *text, size_t size);
 

@@ -16,6 +16,7 @@
 #include "digest.h"
 #include "file.h"
 #include "line.h"
+#include "model/config_experts.h"
 #include "model/config_rope.h"
 #include "model/config_window.h"
 #include "model/fields.h"
@@ -138,7 +139,7 @@ static int32_t read_sizes(struct sb_config *config, const struct sb_fields *fiel
     } numbers[] = {
         {"vocab_size", arch->default_vocab, SB_VOCAB_MAX, &config->vocab},
         {"hidden_size", 0, SB_HIDDEN_MAX, &config->hidden},
-        {"intermediate_size", 0, SB_INTER_MAX, &config->inter},
+        {arch->inter_key ? arch->inter_key : "intermediate_size", 0, SB_INTER_MAX, &config->inter},
         {"num_hidden_layers", 0, SB_LAYERS_MAX, &config->layers},
         {"num_attention_heads", arch->default_heads, SB_HEADS_MAX, &config->heads},
         {"max_position_embeddings", arch->default_context, SB_CONTEXT_MAX, &config->context},
@@ -317,6 +318,7 @@ static int32_t read_config(struct sb_config *config, const struct sb_fields *fie
     SB_TRY(read_sizes(config, &text));
     SB_TRY(refuse_unknown(config, &text));
     SB_TRY(read_flags(config, &text));
+    SB_TRY(sb_config_experts(config, &text));
     SB_TRY(sb_config_rope(config, &text));
     SB_TRY(sb_config_window(config, &text));
     sb_config_limit(config, log, dir);
@@ -390,6 +392,10 @@ void sb_config_digest(const struct sb_config *c, struct sb_digest *digest)
     sb_digest_add(digest, reals, sizeof reals);
     if (r->kind == SB_ROPE_LONGROPE)
         sb_digest_add(digest, r->divisors, (size_t)r->rot_dim / 2 * sizeof *r->divisors);
+    if (c->experts > 0) {
+        const int32_t experts[] = {c->experts, c->chosen, c->renormalises};
+        sb_digest_add(digest, experts, sizeof experts);
+    }
     if (c->window > 0) {
         sb_digest_add(digest, &c->window, sizeof c->window);
         sb_digest_add(digest, c->is_local, (size_t)c->layers);

@@ -55,13 +55,17 @@ enum {
     SB_LAYERS_MAX = 4096,
     SB_HEADS_MAX = 1 << 16,
     SB_HEAD_DIM_MAX = 1 << 13,
+    SB_EXPERTS_MAX = 1 << 12,
     SB_CONTEXT_MAX = 1 << 24
 };
 
 struct sb_config {
     const struct sb_arch *arch;
     int32_t vocab, hidden, inter, layers, heads, kv_heads, head_dim;
-    int32_t context; /* how long sequences may become */
+    int32_t experts, chosen; /* of a mixture, each of width inter, and chosen for a token; 0: a
+                                layer has one MLP */
+    int renormalises;        /* the weights of those that are chosen are made to have the sum 1 */
+    int32_t context;         /* how long sequences may become */
     double eps;
     int tied; /* 1: the head is the embedding table */
     int has_qkv_bias, has_o_bias, has_mlp_bias;

@@ -51,6 +51,7 @@ struct move {
     enum sb_dtype from, to;
     int32_t rank, rows, n_in;
     int32_t interleave; /* as in tensors.h, for the file that is written */
+    int32_t expert;     /* whose it is, or -1. In GGUF files those of all experts are one tensor */
     float shift;        /* what is added to each element, which is an F32 then */
 };
 
@@ -81,13 +82,23 @@ static int ends_in(const char *text, const char *end)
 
 /* ------------------------------------------------------------------------------- planning */
 
+static int is_router(const struct converter *c, const char *name)
+{
+    const char *router = c->config.arch->router;
+    char end[80];
+
+    snprintf(end, sizeof end, "%s.weight", router ? router : "");
+    return router && ends_in(name, end);
+}
+
 /* The type of a tensor in the file. A row has whole blocks there, and both quantised types have
- * blocks of the same length. */
-static enum sb_dtype type_in_file(const struct converter *c, const struct move *m, int is_table)
+ * blocks of the same length. Routers of mixtures are F32 in GGUF files, as llama.cpp has them. */
+static enum sb_dtype type_in_file(const struct converter *c, const struct move *m, const char *name,
+                                  int is_table)
 {
     if (c->to_safetensors)
         return m->from;
-    if (m->rank == 1)
+    if (m->rank == 1 || is_router(c, name))
         return SB_F32;
     if (m->n_in % sb_quant_of(SB_Q8_0)->block != 0)
         return m->from;
@@ -120,9 +131,32 @@ static void widen_buffers(struct converter *c, const struct move *m)
     c->out_bytes = rows * made > c->out_bytes ? rows * made : c->out_bytes;
 }
 
+/* The spelling of the tensor of all experts, by that of the first. */
+static void drop_first(char *spelled)
+{
+    char *first = strstr(spelled, ".0.weight");
+
+    if (first)
+        memmove(first, first + 2, strlen(first + 2) + 1);
+}
+
+/* Puts a tensor into the list of a GGUF file: that of all experts at the first of them. */
+static void put_tensor(struct converter *c, const struct move *m, char *spelled)
+{
+    const int64_t all[3] = {c->config.experts, m->rows, m->n_in};
+    const uint64_t bytes = (uint64_t)m->rows * sb_dtype_row_bytes(m->to, (size_t)m->n_in);
+
+    if (m->expert < 0) {
+        sb_gguf_put_tensor(&c->out, spelled, type_name(m), m->rank, all + 1, bytes);
+    } else if (m->expert == 0) {
+        drop_first(spelled);
+        sb_gguf_put_tensor(&c->out, spelled, type_name(m), 3, all,
+                           (uint64_t)c->config.experts * bytes);
+    }
+}
+
 static int32_t add_move(struct converter *c, const struct move *m, const char *name)
 {
-    const int64_t shape[2] = {m->rows, m->n_in};
     char spelled[SB_TENSOR_NAME_BYTES];
     struct move *grown;
     int32_t rc = SPECBATCH_OK;
@@ -136,16 +170,16 @@ static int32_t add_move(struct converter *c, const struct move *m, const char *n
                                                           : sb_gguf_interleave(&c->config, spelled);
     widen_buffers(c, m);
     if (!c->to_safetensors)
-        sb_gguf_put_tensor(&c->out, spelled, type_name(m), m->rank, shape,
-                           (uint64_t)m->rows * sb_dtype_row_bytes(m->to, (size_t)m->n_in));
+        put_tensor(c, m, spelled);
 done:
     return rc;
 }
 
 /* Plans a tensor, which has to be there: of [rows, n_in], or of [rows] when n_in is 0. */
-static int32_t plan(struct converter *c, const char *name, int32_t rows, int32_t n_in, int is_table)
+static int32_t plan(struct converter *c, const char *name, int32_t rows, int32_t n_in, int is_table,
+                    int32_t expert)
 {
-    struct move m = {.rank = n_in ? 2 : 1, .rows = rows, .n_in = n_in ? n_in : 1};
+    struct move m = {.rank = n_in ? 2 : 1, .rows = rows, .n_in = n_in ? n_in : 1, .expert = expert};
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(sb_tensors_need(&m.tensor, &m.from, c->tensors, name, rows, n_in));
@@ -154,7 +188,12 @@ static int32_t plan(struct converter *c, const char *name, int32_t rows, int32_t
                 "tensor %s is %s already, and to quantise it again would lose more; convert a file "
                 "in F32, BF16 or F16, or the folder",
                 m.tensor->name, m.tensor->type);
-    m.to = type_in_file(c, &m, is_table);
+    m.to = type_in_file(c, &m, name, is_table);
+    if (expert > 0 && !c->to_safetensors && m.to != c->moves[c->n_moves - 1].to)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "tensor %s is %s and that of the expert before it is not: a GGUF file has one type "
+                "for all experts",
+                m.tensor->name, m.tensor->type);
     if (!c->to_safetensors && ends_in(name, "norm.weight"))
         m.shift = c->tensors->norm_shift;
     c->progress.total += m.tensor->bytes;
@@ -163,9 +202,10 @@ done:
     return rc;
 }
 
-static int32_t plan_of_layer(void *ctx, const char *name, int32_t rows, int32_t n_in)
+static int32_t plan_of_layer(void *ctx, const char *name, int32_t rows, int32_t n_in,
+                             int32_t expert)
 {
-    return plan(ctx, name, rows, n_in, 0);
+    return plan(ctx, name, rows, n_in, 0, expert);
 }
 
 /* Plans the tensors of divisors: of a GGUF file those that it has, of a directory that of its
@@ -175,13 +215,17 @@ static int32_t plan_divisors(struct converter *c)
     static const char *const names[] = {SB_GGUF_DIVISORS, SB_GGUF_LONG_DIVISORS,
                                         SB_GGUF_SHORT_DIVISORS};
     const struct sb_rope_config *rope = &c->config.rope;
-    const struct move made = {
-        .from = SB_F32, .to = SB_F32, .rank = 1, .rows = rope->rot_dim / 2, .n_in = 1};
+    const struct move made = {.from = SB_F32,
+                              .to = SB_F32,
+                              .rank = 1,
+                              .rows = rope->rot_dim / 2,
+                              .n_in = 1,
+                              .expert = -1};
     int32_t rc = SPECBATCH_OK;
 
     for (size_t i = 0; c->from.gguf && i < sizeof names / sizeof *names; i++)
         if (sb_tensors_find(c->tensors, names[i]))
-            SB_TRY(plan(c, names[i], made.rows, 0, 0));
+            SB_TRY(plan(c, names[i], made.rows, 0, 0, -1));
     if (c->from.gguf || c->to_safetensors)
         goto done;
     if (rope->kind == SB_ROPE_LLAMA3 && rope->factor > 1.0)
@@ -197,13 +241,13 @@ static int32_t plan_tensors(struct converter *c)
     const struct sb_config *g = &c->config;
     int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(plan(c, "model.embed_tokens.weight", g->vocab, g->hidden, 1));
+    SB_TRY(plan(c, "model.embed_tokens.weight", g->vocab, g->hidden, 1, -1));
     SB_TRY(plan_divisors(c));
     for (int32_t i = 0; i < g->layers; i++)
         SB_TRY(sb_layer_tensors_visit(g, i, plan_of_layer, c));
-    SB_TRY(plan(c, "model.norm.weight", g->hidden, 0, 0));
+    SB_TRY(plan(c, "model.norm.weight", g->hidden, 0, 0, -1));
     if (!g->tied)
-        SB_TRY(plan(c, "lm_head.weight", g->vocab, g->hidden, 1));
+        SB_TRY(plan(c, "lm_head.weight", g->vocab, g->hidden, 1, -1));
 done:
     return rc;
 }
@@ -418,8 +462,9 @@ static int32_t copy_tensors(struct converter *c)
                                      c->in_bytes));
     for (size_t i = 0; i < c->n_moves; i++) {
         const struct move *m = &c->moves[i];
+        const int goes_on = i + 1 < c->n_moves && c->moves[i + 1].expert > 0;
         SB_TRY(m->tensor ? copy_tensor(c, m) : write_divisors(c, m));
-        if (!c->to_safetensors)
+        if (!c->to_safetensors && !goes_on)
             SB_TRY(sb_gguf_out_pad(&c->out));
     }
 done:

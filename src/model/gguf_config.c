@@ -129,10 +129,20 @@ static int is_off(const struct sb_gguf_value *value)
            (sb_gguf_bool(value, &flag) && !flag);
 }
 
+/* Whether the file has that key of this architecture, and it is on. */
+static int says(const struct source *s, const char *arch, const char *name)
+{
+    struct sb_gguf_value value;
+    char key[80];
+
+    snprintf(key, sizeof key, "%s.%s", arch, name);
+    return sb_gguf_get(s->gguf, key, &value) && !is_off(&value);
+}
+
 static int32_t find_arch(struct sb_config *config, const struct source *s)
 {
-    char word[40], key[80], supported[SPECBATCH_ERROR_MAX];
-    struct sb_gguf_value window;
+    char word[40], supported[SPECBATCH_ERROR_MAX];
+    int has_window, has_experts;
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(copy_word(word, s, "general.type"));
@@ -140,9 +150,13 @@ static int32_t find_arch(struct sb_config *config, const struct source *s)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: general.type \"%s\" is not supported, only model is",
                 s->file, word);
     SB_TRY(copy_word(word, s, "general.architecture"));
-    snprintf(key, sizeof key, "%s.attention.sliding_window", word);
-    config->arch = sb_arch_by_gguf_name(word,
-                                        sb_gguf_get(s->gguf, key, &window) && !is_off(&window));
+    has_window = says(s, word, "attention.sliding_window");
+    has_experts = says(s, word, "expert_count");
+    config->arch = sb_arch_by_gguf_name(word, has_window, has_experts);
+    if (!config->arch && sb_arch_by_gguf_name(word, has_window, !has_experts))
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "%s: general.architecture \"%s\" is not supported %s experts (expert_count)",
+                s->file, word, has_experts ? "with" : "without");
     sb_arch_list(supported, sizeof supported);
     if (!config->arch)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED,
@@ -161,6 +175,9 @@ static int32_t refuse_unknown(const struct sb_config *config, const struct sourc
                                         "context_length",
                                         "embedding_length",
                                         "feed_forward_length",
+                                        "expert_count",
+                                        "expert_used_count",
+                                        "expert_feed_forward_length",
                                         "attention.head_count",
                                         "attention.head_count_kv",
                                         "attention.key_length",
@@ -189,7 +206,8 @@ static int32_t refuse_unknown(const struct sb_config *config, const struct sourc
     const struct {
         const char *name;
         int is_known;
-    } some[] = {{"attention.sliding_window", config->arch->window != SB_WINDOW_NEVER},
+    } some[] = {{"expert_feed_forward_length", config->arch->inter_key != NULL},
+                {"attention.sliding_window", config->arch->window != SB_WINDOW_NEVER},
                 {"attention.scale", config->arch->default_query_scalar > 0.0},
                 {"rope.freq_base_swa", sb_arch_has_local_rope(config->arch)}};
     const size_t prefix = strlen(s->arch);
@@ -279,6 +297,22 @@ done:
     return rc;
 }
 
+/* llama.cpp makes the weights of the chosen experts of these architectures add up to 1. */
+static int32_t read_experts(struct sb_config *config, const struct source *s)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    if (!config->arch->router)
+        return SPECBATCH_OK;
+    SB_TRY(need(s, "expert_count"));
+    SB_TRY(read_int(s, "expert_count", 1, SB_EXPERTS_MAX, &config->experts));
+    SB_TRY(need(s, "expert_used_count"));
+    SB_TRY(read_int(s, "expert_used_count", 1, config->experts, &config->chosen));
+    config->renormalises = 1;
+done:
+    return rc;
+}
+
 static int32_t read_sizes(struct sb_config *config, const struct source *s)
 {
     const struct {
@@ -286,7 +320,8 @@ static int32_t read_sizes(struct sb_config *config, const struct source *s)
         int32_t max, *value;
     } numbers[] = {
         {"embedding_length", SB_HIDDEN_MAX, &config->hidden},
-        {"feed_forward_length", SB_INTER_MAX, &config->inter},
+        {config->arch->inter_key ? "expert_feed_forward_length" : "feed_forward_length",
+         SB_INTER_MAX, &config->inter},
         {"block_count", SB_LAYERS_MAX, &config->layers},
         {"attention.head_count", SB_HEADS_MAX, &config->heads},
         {"context_length", SB_CONTEXT_MAX, &config->context},
@@ -299,6 +334,7 @@ static int32_t read_sizes(struct sb_config *config, const struct source *s)
     }
     SB_TRY(read_vocab(config, s));
     SB_TRY(read_heads(config, s));
+    SB_TRY(read_experts(config, s));
     SB_TRY(need(s, "attention.layer_norm_rms_epsilon"));
     SB_TRY(read_double(s, "attention.layer_norm_rms_epsilon", 1e-30, 1.0, &config->eps));
 done:

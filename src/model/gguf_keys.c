@@ -53,6 +53,18 @@ static void put_sizes(struct keys *k, const struct sb_config *c)
         sb_gguf_put_u32(k->out, key_of(k, numbers[i].name), (uint32_t)numbers[i].value);
 }
 
+/* The width of the MLP that Qwen's layers would have without experts is not known any more, and
+ * nobody reads it. */
+static void put_experts(struct keys *k, const struct sb_config *c)
+{
+    if (c->experts == 0)
+        return;
+    sb_gguf_put_u32(k->out, key_of(k, "expert_count"), (uint32_t)c->experts);
+    sb_gguf_put_u32(k->out, key_of(k, "expert_used_count"), (uint32_t)c->chosen);
+    if (c->arch->inter_key)
+        sb_gguf_put_u32(k->out, key_of(k, "expert_feed_forward_length"), (uint32_t)c->inter);
+}
+
 static void put_rope(struct keys *k, const struct sb_rope_config *rope)
 {
     sb_gguf_put_f32(k->out, key_of(k, "rope.freq_base"), (float)rope->theta);
@@ -139,6 +151,7 @@ void sb_gguf_put_config(struct sb_gguf_out *out, const struct sb_config *config)
     put_text(&k, "general.architecture", k.arch);
     put_text(&k, "general.type", "model");
     put_sizes(&k, config);
+    put_experts(&k, config);
     sb_gguf_put_f32(out, key_of(&k, "attention.layer_norm_rms_epsilon"), (float)config->eps);
     put_rope(&k, &config->rope);
     put_window(&k, config);
@@ -182,6 +195,7 @@ int32_t sb_gguf_check_config(const struct sb_config *put, const struct sb_config
         {"truncate", a->truncate, b->truncate, 0},
         {"attention_factor", a->attention_factor, b->attention_factor, 0},
         {"query_pre_attn_scalar", put->query_scalar, got->query_scalar, 0},
+        {"norm_topk_prob", put->renormalises, got->renormalises, 0},
         {"sliding_window", put->window, got->window, 0},
         {"rope_theta of local layers", put->local_rope.theta, got->local_rope.theta, 0},
         {"the factor of local layers", put->local_rope.factor, got->local_rope.factor, 0},

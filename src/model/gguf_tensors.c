@@ -9,6 +9,11 @@
  * norm is translated by its place in the architecture, since one architecture's norm behind
  * attention has the name of another's before the MLP. For the others one table is enough.
  *
+ * The experts of a layer are one tensor there, of rank 3, which is as many tensors here:
+ *
+ *   model.layers.3.mlp.experts.5.up_proj.weight   blk.3.ffn_up_exps.5.weight, which is row 5 of
+ *                                                 blk.3.ffn_up_exps.weight
+ *
  * In files of Llama, the rows of q and k are in another order. Rotary pairs are (i, i + n / 2) in
  * transformers and (2 i, 2 i + 1) in llama.cpp, whose converter makes neighbours of the two rows
  * that compute a pair. The set brings them back as it reads (tensors.c).
@@ -18,6 +23,8 @@
 
 #include "model/gguf_model.h"
 #include "status.h"
+
+enum { EXPERT_NAME_BYTES = SB_GGUF_NAME_MAX + 8 }; /* of the name of an expert's tensor */
 
 struct spelling {
     const char *name, *spelled;
@@ -31,12 +38,20 @@ static const struct spelling ends[] = {
     {NULL, NULL},
 };
 static const struct spelling parts[] = {
-    {"self_attn.q_proj", "attn_q"},      {"self_attn.k_proj", "attn_k"},
-    {"self_attn.v_proj", "attn_v"},      {"self_attn.qkv_proj", "attn_qkv"},
-    {"self_attn.o_proj", "attn_output"}, {"self_attn.q_norm", "attn_q_norm"},
-    {"self_attn.k_norm", "attn_k_norm"}, {"mlp.gate_proj", "ffn_gate"},
-    {"mlp.up_proj", "ffn_up"},           {"mlp.gate_up_proj", "ffn_up"},
-    {"mlp.down_proj", "ffn_down"},       {NULL, NULL},
+    {"self_attn.q_proj", "attn_q"},
+    {"self_attn.k_proj", "attn_k"},
+    {"self_attn.v_proj", "attn_v"},
+    {"self_attn.qkv_proj", "attn_qkv"},
+    {"self_attn.o_proj", "attn_output"},
+    {"self_attn.q_norm", "attn_q_norm"},
+    {"self_attn.k_norm", "attn_k_norm"},
+    {"mlp.gate_proj", "ffn_gate"},
+    {"mlp.up_proj", "ffn_up"},
+    {"mlp.gate_up_proj", "ffn_up"},
+    {"mlp.down_proj", "ffn_down"},
+    {"mlp.gate", "ffn_gate_inp"},
+    {"block_sparse_moe.gate", "ffn_gate_inp"},
+    {NULL, NULL},
 };
 
 /* The spelling of the n bytes at `name`, or NULL. */
@@ -62,6 +77,31 @@ static const char *look_up_norm(const struct sb_arch *arch, const char *name)
     return NULL;
 }
 
+/* Writes the spelling of the part of a layer's name that begins with an expert's prefix; returns 0,
+ * without writing, if it does not. */
+static int spell_expert(char spelled[SB_TENSOR_NAME_BYTES], const struct sb_arch *arch,
+                        const char *layer, size_t digits, const char *part)
+{
+    const size_t prefix = arch->expert ? strlen(arch->expert) : 0;
+    const struct spelling maps[] = {{arch->gate_up[0], "ffn_gate_exps"},
+                                    {arch->gate_up[1], "ffn_up_exps"},
+                                    {arch->down, "ffn_down_exps"},
+                                    {NULL, NULL}};
+    const char *expert = part + prefix + 1, *map, *kind = strrchr(part, '.'), *found;
+    size_t n;
+
+    if (prefix == 0 || strncmp(part, arch->expert, prefix) != 0 || part[prefix] != '.')
+        return 0;
+    n = strspn(expert, "0123456789");
+    map = expert + n + 1;
+    found = n > 0 && expert[n] == '.' && kind > map ? look_up(maps, map, (size_t)(kind - map))
+                                                    : NULL;
+    if (found)
+        snprintf(spelled, SB_TENSOR_NAME_BYTES, "blk.%.*s.%s.%.*s%s", (int)digits, layer, found,
+                 (int)n, expert, kind);
+    return found != NULL;
+}
+
 /* A name that is in no table stays as it is: no file has a tensor of that name. */
 void sb_gguf_spell(char spelled[SB_TENSOR_NAME_BYTES], const struct sb_arch *arch, const char *name)
 {
@@ -74,6 +114,8 @@ void sb_gguf_spell(char spelled[SB_TENSOR_NAME_BYTES], const struct sb_arch *arc
         digits = strspn(part, "0123456789");
         part += digits + (part[digits] == '.');
     }
+    if (digits && spell_expert(spelled, arch, name + sizeof layers - 1, digits, part))
+        return;
     if (digits)
         found = look_up_norm(arch, part);
     if (!found && kind && kind >= part)
@@ -121,12 +163,113 @@ static int32_t add_tensor(struct sb_tensors *set, const struct sb_gguf_tensor *i
     return SPECBATCH_OK;
 }
 
+/* The shape that the tensor of a layer's experts has to have; returns 0, without writing, for names
+ * of other tensors. */
+static int shape_of_experts(int64_t shape[3], const char *name, const struct sb_config *config)
+{
+    static const char *const of_experts[] = {".ffn_gate_exps.weight", ".ffn_up_exps.weight",
+                                             ".ffn_down_exps.weight"};
+    size_t i = 0;
+
+    if (config->experts == 0 || strncmp(name, "blk.", 4) != 0)
+        return 0;
+    name += 4 + strspn(name + 4, "0123456789");
+    while (i < 3 && strcmp(name, of_experts[i]) != 0)
+        i++;
+    if (i == 3)
+        return 0;
+    shape[0] = config->experts;
+    shape[1] = i < 2 ? config->inter : config->hidden;
+    shape[2] = i < 2 ? config->hidden : config->inter;
+    return 1;
+}
+
+static int is_of_experts(const struct sb_gguf_tensor *info, const struct sb_config *config)
+{
+    int64_t shape[3];
+
+    return shape_of_experts(shape, info->name, config);
+}
+
+/* It becomes many tensors, so its shape is checked before there is memory for them: a small file
+ * must not ask for much. */
+static int32_t check_experts(const struct sb_gguf_tensor *info, const struct sb_gguf *gguf,
+                             const struct sb_config *config)
+{
+    const char *file = sb_gguf_file(gguf, info->file)->name;
+    const int64_t *got = info->shape;
+    int64_t want[3];
+
+    if (!shape_of_experts(want, info->name, config))
+        return SPECBATCH_OK;
+    if (info->rank != 3)
+        return sb_fail(SPECBATCH_E_FORMAT,
+                       "%.60s: tensor %s has %d dimensions; one of experts has 3", file, info->name,
+                       (int)info->rank);
+    if (memcmp(got, want, sizeof want) != 0)
+        return sb_fail(SPECBATCH_E_FORMAT,
+                       "%.60s: tensor %s has shape [%lld, %lld, %lld], the metadata calls for "
+                       "[%lld, %lld, %lld]",
+                       file, info->name, (long long)got[0], (long long)got[1], (long long)got[2],
+                       (long long)want[0], (long long)want[1], (long long)want[2]);
+    return SPECBATCH_OK;
+}
+
+/* Adds the tensors of the experts, whose names lie from *names on. */
+static void add_experts(struct sb_tensors *set, const struct sb_gguf_tensor *info, char **names)
+{
+    const size_t stem = strlen(info->name) - strlen(".weight");
+    const int64_t n = info->shape[0];
+
+    for (int64_t e = 0; e < n; e++) {
+        struct sb_tensor *t = &set->list[set->n++];
+        *t = (struct sb_tensor){.name = *names,
+                                .rank = 2,
+                                .shape = {info->shape[1], info->shape[2]},
+                                .offset = info->offset + (uint64_t)e * (info->bytes / (uint64_t)n),
+                                .bytes = info->bytes / (uint64_t)n,
+                                .file = info->file};
+        memcpy(t->type, info->type, strlen(info->type) + 1);
+        *names += snprintf(*names, EXPERT_NAME_BYTES, "%.*s.%d.weight", (int)stem, info->name,
+                           (int)e) +
+                  1;
+    }
+}
+
+/* Makes room for all tensors, and for the names of those of experts. */
+static int32_t make_room(struct sb_tensors *set, char **names, const struct sb_gguf *gguf,
+                         const struct sb_config *config)
+{
+    size_t more = 0;
+    int32_t rc = SPECBATCH_OK;
+
+    for (int32_t i = 0; i < sb_gguf_n_tensors(gguf); i++) {
+        const struct sb_gguf_tensor *info = sb_gguf_tensor(gguf, i);
+        SB_TRY(check_experts(info, gguf, config));
+        if (is_of_experts(info, config))
+            more += (size_t)config->experts;
+    }
+    if (config->experts > 0 && more == 0)
+        SB_FAIL(SPECBATCH_E_FORMAT,
+                "%.60s: no tensor is of a layer's experts, as blk.0.ffn_up_exps.weight is; older "
+                "files have one for each expert: convert the model again",
+                sb_gguf_file(gguf, 0)->name);
+    SB_TRY(sb_tensors_reserve(set, (size_t)sb_gguf_n_tensors(gguf) + more,
+                              sb_gguf_file(gguf, 0)->name));
+    if (more > 0)
+        SB_NEW(set->files[0].names, sb_alloc_raw(&set->mem, more, EXPERT_NAME_BYTES),
+               "the names of experts");
+    *names = set->files[0].names;
+done:
+    return rc;
+}
+
 int32_t sb_gguf_tensors(struct sb_tensors **out, const struct sb_mem *mem,
                         const struct sb_gguf *gguf, const struct sb_config *config)
 {
-    const int32_t n = sb_gguf_n_tensors(gguf);
     struct sb_tensor_file *file;
     struct sb_tensors *set = NULL;
+    char *names = NULL;
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(sb_tensors_create(&set, mem));
@@ -138,9 +281,14 @@ int32_t sb_gguf_tensors(struct sb_tensors **out, const struct sb_mem *mem,
         file->file = *sb_gguf_file(gguf, i);
         file->borrowed = 1;
     }
-    SB_TRY(sb_tensors_reserve(set, (size_t)n, sb_gguf_file(gguf, 0)->name));
-    for (int32_t i = 0; i < n; i++)
-        SB_TRY(add_tensor(set, sb_gguf_tensor(gguf, i), config));
+    SB_TRY(make_room(set, &names, gguf, config));
+    for (int32_t i = 0; i < sb_gguf_n_tensors(gguf); i++) {
+        const struct sb_gguf_tensor *info = sb_gguf_tensor(gguf, i);
+        if (is_of_experts(info, config))
+            add_experts(set, info, &names);
+        else
+            SB_TRY(add_tensor(set, info, config));
+    }
     SB_TRY(sb_tensors_sort(set));
     *out = set;
     set = NULL;

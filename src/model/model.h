@@ -6,7 +6,7 @@
  *   model
  *    |- config           numbers (config.h)
  *    |- embed            [vocab, hidden]      row = one token's vector
- *    |- layers[n]        norms, qkv, o, gate_up, down (and their biases)
+ *    |- layers[n]        norms, qkv, o, mlp (and their biases); or router and experts for mlp
  *    |- final_norm       [hidden]
  *    |- head             [vocab, hidden]      the same memory as embed if the two are tied
  *    `- tokenizer        or NULL
@@ -35,10 +35,12 @@ struct sb_layer {
     float *qkv_bias;
     struct sb_weight o; /* [hidden, heads * head_dim] */
     float *o_bias;
-    struct sb_weight gate_up; /* [2 * inter, hidden]: gate, then up */
-    float *gate_up_bias;
-    struct sb_weight down; /* [hidden, inter] */
-    float *down_bias;
+    struct sb_mlp mlp;
+    float *gate_up_bias, *down_bias;
+    /* Of a mixture, in the place of mlp: the map whose output says which experts are chosen,
+     * [experts, hidden], and the experts. NULL: there are none. */
+    struct sb_weight router;
+    struct sb_mlp *experts;
 };
 
 struct specbatch_model {

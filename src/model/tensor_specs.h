@@ -10,7 +10,8 @@
 
 #include "model/config.h"
 
-/* What is stacked in memory follows each other: q, k and v, and gate and up. */
+/* What is stacked in memory follows each other: q, k and v, and gate and up. The last three are
+ * those of the MLP, or of each expert. */
 enum sb_layer_tensor {
     SB_TENSOR_ATTN_NORM,
     SB_TENSOR_POST_ATTN_NORM,
@@ -22,6 +23,7 @@ enum sb_layer_tensor {
     SB_TENSOR_K,
     SB_TENSOR_V,
     SB_TENSOR_O,
+    SB_TENSOR_ROUTER,
     SB_TENSOR_GATE, /* or gate and up in one */
     SB_TENSOR_UP,
     SB_TENSOR_DOWN,
@@ -34,15 +36,22 @@ struct sb_tensor_spec {
     int has_bias; /* a matrix has a vector of `rows` beside it, of the same name and ".bias" */
 };
 
-/* The tensors of any layer, their names without "model.layers.N.". */
+/* The tensors of any layer, their names without "model.layers.N.", and those of experts without
+ * what sb_expert_prefix writes. */
 void sb_layer_tensor_specs(struct sb_tensor_spec out[SB_LAYER_TENSORS],
                            const struct sb_config *config);
+/* Writes what the names of the tensors of an expert begin with. */
+enum { SB_PREFIX_BYTES = 80 };
+void sb_expert_prefix(char prefix[SB_PREFIX_BYTES], const struct sb_config *config, int32_t layer,
+                      int32_t expert);
 
-/* A tensor by its whole name, of [rows, n_in], or of [rows] when n_in is 0. Returns a status. */
-typedef int32_t sb_tensor_visitor(void *ctx, const char *name, int32_t rows, int32_t n_in);
+/* A tensor by its whole name, of [rows, n_in], or of [rows] when n_in is 0. expert: the index of
+ * the expert that it is of, or -1. Returns a status. */
+typedef int32_t sb_tensor_visitor(void *ctx, const char *name, int32_t rows, int32_t n_in,
+                                  int32_t expert);
 
-/* Calls `visit` for each tensor of a layer, a bias behind its matrix, until one call fails, whose
- * status it returns. */
+/* Calls `visit` for each tensor of a layer, a bias behind its matrix, and those of the same kind of
+ * all experts one after the other, until one call fails, whose status it returns. */
 int32_t sb_layer_tensors_visit(const struct sb_config *config, int32_t layer,
                                sb_tensor_visitor *visit, void *ctx);
 

@@ -41,7 +41,8 @@ struct sb_tensor_file {
     struct sb_file file;
     int borrowed;        /* the file is not closed with the set */
     struct sb_json *doc; /* safetensors: the header, which owns the names of the file's tensors */
-    char *names;         /* a file of torch.save: its pickle, which owns them */
+    char *names;         /* what owns them else: the pickle of a file of torch.save, or the names of
+                            experts in GGUF files */
 };
 
 struct sb_tensors {

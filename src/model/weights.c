@@ -3,7 +3,8 @@
  *
  *   q_proj, k_proj, v_proj  ->  one matrix [q rows | k rows | v rows, n_in], packed by the backend
  *                               (or qkv_proj as it is)
- *   gate_proj, up_proj      ->  one matrix [gate rows | up rows, n_in]  (or gate_up_proj as it is)
+ *   gate_proj, up_proj      ->  one matrix [gate rows | up rows, n_in]  (or gate_up_proj as it is),
+ *                               likewise for each expert
  *   norms, biases           ->  float vectors
  *
  * The type and shape of every tensor are compared with the configuration before memory is taken for
@@ -63,6 +64,9 @@ struct linear {
     int32_t n_parts;
     int32_t gated; /* rows of its gate, if it has one by silu above as many of up; else 0 */
     int is_table;  /* of tokens: the embedding or the head */
+    int is_router; /* of a mixture. It is f32 in memory, whatever float type it comes in: GGUF files
+                      have it in f32 beside matrices of another type, and so both containers give
+                      the same bits in each class */
 };
 
 /* A part of a linear map on its way. */
@@ -228,7 +232,10 @@ static int32_t find_parts(struct part parts[3], struct loader *l, const char *pr
         snprintf(name, sizeof name, "%s%s.weight", prefix, map->parts[i].name);
         part->rows = map->parts[i].rows;
         SB_TRY(find(&part->tensor, &part->stored, l, name, part->rows, map->parts[i].n_in));
-        part->wanted = sb_weights_dtype(l->options->weights, part->stored, map->is_table);
+        if (!map->is_router)
+            part->wanted = sb_weights_dtype(l->options->weights, part->stored, map->is_table);
+        else
+            part->wanted = sb_dtype_is_quantised(part->stored) ? part->stored : SB_F32;
     }
 done:
     return rc;
@@ -341,18 +348,54 @@ done:
 
 /* ------------------------------------------------------------------------ the whole model */
 
+/* Loads a layer's MLP, or an expert: the specs of its tensors are among those of the layer, and
+ * their names begin with the prefix. */
+static int32_t load_mlp(struct loader *l, const char *prefix, struct sb_mlp *mlp,
+                        struct sb_layer *layer, const struct sb_tensor_spec t[SB_LAYER_TENSORS])
+{
+    const struct sb_config *c = &l->model->config;
+    const struct linear gate_up = {&mlp->gate_up, &layer->gate_up_bias, &t[SB_TENSOR_GATE],
+                                   .n_parts = c->arch->gate_up[1] ? 2 : 1,
+                                   .gated = c->arch->gate == SB_GATE_SILU ? c->inter : 0},
+                        down = {&mlp->down, &layer->down_bias, &t[SB_TENSOR_DOWN], .n_parts = 1};
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(load_linear(l, prefix, &gate_up));
+    SB_TRY(load_linear(l, prefix, &down));
+done:
+    return rc;
+}
+
+/* Loads the router and the experts of a layer. */
+static int32_t load_mixture(struct loader *l, const char *prefix, int32_t index,
+                            const struct sb_tensor_spec t[SB_LAYER_TENSORS])
+{
+    struct specbatch_model *m = l->model;
+    struct sb_layer *layer = &m->layers[index];
+    const struct linear router = {&layer->router, NULL, &t[SB_TENSOR_ROUTER], .n_parts = 1,
+                                  .is_router = 1};
+    char expert[SB_PREFIX_BYTES];
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(load_linear(l, prefix, &router));
+    SB_NEW(layer->experts, sb_alloc(&m->mem, (size_t)m->config.experts, sizeof *layer->experts),
+           "experts");
+    for (int32_t e = 0; e < m->config.experts; e++) {
+        sb_expert_prefix(expert, &m->config, index, e);
+        SB_TRY(load_mlp(l, expert, &layer->experts[e], layer, t));
+    }
+done:
+    return rc;
+}
+
 static int32_t load_layer(struct loader *l, int32_t index)
 {
-    const struct sb_arch *arch = l->model->config.arch;
+    const struct sb_config *c = &l->model->config;
     struct sb_layer *layer = &l->model->layers[index];
     struct sb_tensor_spec t[SB_LAYER_TENSORS];
     const struct linear maps[] = {
-        {&layer->qkv, &layer->qkv_bias, &t[SB_TENSOR_Q], .n_parts = arch->qkv[1] ? 3 : 1},
+        {&layer->qkv, &layer->qkv_bias, &t[SB_TENSOR_Q], .n_parts = c->arch->qkv[1] ? 3 : 1},
         {&layer->o, &layer->o_bias, &t[SB_TENSOR_O], .n_parts = 1},
-        {&layer->gate_up, &layer->gate_up_bias, &t[SB_TENSOR_GATE],
-         .n_parts = arch->gate_up[1] ? 2 : 1,
-         .gated = arch->gate == SB_GATE_SILU ? l->model->config.inter : 0},
-        {&layer->down, &layer->down_bias, &t[SB_TENSOR_DOWN], .n_parts = 1},
     };
     float **const norms[] = {[SB_TENSOR_ATTN_NORM] = &layer->attn_norm,
                              [SB_TENSOR_POST_ATTN_NORM] = &layer->post_attn_norm,
@@ -360,15 +403,19 @@ static int32_t load_layer(struct loader *l, int32_t index)
                              [SB_TENSOR_POST_FFN_NORM] = &layer->post_ffn_norm,
                              [SB_TENSOR_Q_NORM] = &layer->q_norm,
                              [SB_TENSOR_K_NORM] = &layer->k_norm};
-    char prefix[40];
+    char prefix[SB_PREFIX_BYTES];
     int32_t rc = SPECBATCH_OK;
 
-    sb_layer_tensor_specs(t, &l->model->config);
+    sb_layer_tensor_specs(t, c);
     snprintf(prefix, sizeof prefix, "model.layers.%d.", (int)index);
     for (size_t i = 0; i < sizeof norms / sizeof norms[0]; i++)
         SB_TRY(load_norm(norms[i], l, prefix, &t[i]));
     for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++)
         SB_TRY(load_linear(l, prefix, &maps[i]));
+    if (c->experts > 0)
+        SB_TRY(load_mixture(l, prefix, index, t));
+    else
+        SB_TRY(load_mlp(l, prefix, &layer->mlp, layer, t));
 done:
     return rc;
 }
@@ -501,6 +548,12 @@ static void free_weight(struct specbatch_model *m, struct sb_weight *weight)
     memset(weight, 0, sizeof *weight);
 }
 
+static void free_mlp(struct specbatch_model *m, struct sb_mlp *mlp)
+{
+    free_weight(m, &mlp->gate_up);
+    free_weight(m, &mlp->down);
+}
+
 void sb_model_weights_free(struct specbatch_model *m)
 {
     for (int32_t i = 0; m->layers && i < m->config.layers; i++) {
@@ -514,8 +567,11 @@ void sb_model_weights_free(struct specbatch_model *m)
                 m->backend->free(m->device, &m->mem, vectors[v]);
         free_weight(m, &layer->qkv);
         free_weight(m, &layer->o);
-        free_weight(m, &layer->gate_up);
-        free_weight(m, &layer->down);
+        free_weight(m, &layer->router);
+        free_mlp(m, &layer->mlp);
+        for (int32_t e = 0; layer->experts && e < m->config.experts; e++)
+            free_mlp(m, &layer->experts[e]);
+        sb_free(&m->mem, layer->experts);
     }
     sb_free(&m->mem, m->layers);
     m->layers = NULL;

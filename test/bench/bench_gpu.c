@@ -336,8 +336,8 @@ static int fill_weights(struct specbatch_model *model)
     for (int32_t i = 0; good && i < model->config.layers; i++)
         good = fill_weight(model, &model->layers[i].qkv, ring) &&
                fill_weight(model, &model->layers[i].o, ring) &&
-               fill_weight(model, &model->layers[i].gate_up, ring) &&
-               fill_weight(model, &model->layers[i].down, ring);
+               fill_weight(model, &model->layers[i].mlp.gate_up, ring) &&
+               fill_weight(model, &model->layers[i].mlp.down, ring);
     free(ring);
     return good;
 }

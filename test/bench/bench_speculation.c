@@ -131,7 +131,7 @@ static uint64_t read_model(struct sb_threads *threads, const struct specbatch_mo
     for (int32_t i = 0; i < model->config.layers; i++) {
         const struct sb_layer *layer = &model->layers[i];
         bytes += read_weight(threads, &layer->qkv) + read_weight(threads, &layer->o);
-        bytes += read_weight(threads, &layer->gate_up) + read_weight(threads, &layer->down);
+        bytes += read_weight(threads, &layer->mlp.gate_up) + read_weight(threads, &layer->mlp.down);
     }
     return bytes;
 }

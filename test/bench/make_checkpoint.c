@@ -4,6 +4,7 @@
  *   make_checkpoint OUT_DIR --arch qwen3 --hidden 1024 --inter 3072 --layers 28 --heads 16
  *                   --kv-heads 8 --head-dim 128 --vocab 151936 --context 2048 [--tied]
  *                   --dtype bf16 [--seed N] [--std 0.02] [--sparse]
+ *                   [--experts 128 --chosen 8]       of a mixture: --inter is the width of each
  *
  * It writes config.json and model.safetensors, and no tokenizer. Speed depends on shapes and types
  * and not on values, so random weights measure the same as trained ones; only acceptance needs real
@@ -29,7 +30,7 @@
 
 struct geometry {
     const struct sb_arch *arch;
-    int64_t hidden, inter, layers, heads, kv_heads, head_dim, vocab, context;
+    int64_t hidden, inter, layers, heads, kv_heads, head_dim, vocab, context, experts, chosen;
     int tied;
     const char *dtype; /* as in a safetensors file: "F32", "BF16", "F16" */
     uint64_t seed;
@@ -187,6 +188,7 @@ static struct sb_config config_of(const struct geometry *g)
         .arch = a,
         .hidden = (int32_t)g->hidden,
         .inter = (int32_t)g->inter,
+        .experts = (int32_t)g->experts,
         .heads = (int32_t)g->heads,
         .kv_heads = (int32_t)g->kv_heads,
         .head_dim = (int32_t)g->head_dim,
@@ -195,8 +197,10 @@ static struct sb_config config_of(const struct geometry *g)
         .has_mlp_bias = sb_arch_has_bias(a->mlp_bias, 0)};
 }
 
-static int32_t visit_of_layer(void *walk, const char *name, int32_t rows, int32_t n_in)
+static int32_t visit_of_layer(void *walk, const char *name, int32_t rows, int32_t n_in,
+                              int32_t expert)
 {
+    (void)expert;
     visit(walk, name, rows, n_in);
     return 0;
 }
@@ -232,6 +236,11 @@ static int write_config(const char *dir, const struct geometry *g)
             "  \"hidden_size\": %lld,\n  \"intermediate_size\": %lld,\n  \"num_hidden_layers\": "
             "%lld,\n",
             (long long)g->hidden, (long long)g->inter, (long long)g->layers);
+    if (g->experts > 0)
+        fprintf(f,
+                "  \"num_local_experts\": %lld,\n  \"num_experts_per_tok\": %lld,\n"
+                "  \"moe_intermediate_size\": %lld,\n  \"norm_topk_prob\": true,\n",
+                (long long)g->experts, (long long)g->chosen, (long long)g->inter);
     fprintf(f,
             "  \"num_attention_heads\": %lld,\n  \"num_key_value_heads\": %lld,\n  \"head_dim\": "
             "%lld,\n",
@@ -297,6 +306,7 @@ static int set_option(struct geometry *g, const char *name, const char *value)
         {"--layers", &g->layers, SB_LAYERS_MAX},       {"--heads", &g->heads, SB_HEADS_MAX},
         {"--kv-heads", &g->kv_heads, SB_HEADS_MAX},    {"--vocab", &g->vocab, SB_VOCAB_MAX},
         {"--head-dim", &g->head_dim, SB_HEAD_DIM_MAX}, {"--context", &g->context, SB_CONTEXT_MAX},
+        {"--experts", &g->experts, SB_EXPERTS_MAX},    {"--chosen", &g->chosen, SB_EXPERTS_MAX},
     };
     char *end;
 

@@ -61,7 +61,7 @@ static void test_every_event_of_memory(void)
 /* Models of one checkpoint with other weights are of other classes. */
 static void check_fingerprints(void)
 {
-    for (int m = TRACE_QUANTISED; m < TRACE_MODELS; m++)
+    for (int m = TRACE_QUANTISED; m < world.n_own; m++)
         for (int other = 0; other < m; other++) {
             const struct trace_model *a = &world.models[0][m], *b = &world.models[0][other];
             if (strcmp(a->path, b->path) == 0)
@@ -74,7 +74,7 @@ static void check_fingerprints(void)
  * a device, where traces are fewer, drafts may be without some. */
 static void test_every_type_of_weights(void)
 {
-    for (int m = TRACE_QUANTISED; m < TRACE_MODELS && !sbtest_failed_now; m++) {
+    for (int m = TRACE_QUANTISED; m < world.n_own && !sbtest_failed_now; m++) {
         struct trace_bias bias = TRACE_ANY;
         bias.model = m;
         traces(7000 + (uint64_t)m * 10, place_is_cuda() ? 2 : 3, &bias);
@@ -90,15 +90,27 @@ static void test_every_type_of_weights(void)
     }
 }
 
-/* In every class: the share of random traces that goes to windows is small. */
-static void test_sliding_windows(void)
+/* In every class: the share of random traces that goes to one model is small. */
+static void in_every_class(int32_t model, uint64_t first)
 {
     for (int32_t class = 0; class < world.n_classes && !sbtest_failed_now; class ++) {
         struct trace_bias bias = TRACE_ANY;
-        bias.model = TRACE_WINDOWED;
+        bias.model = model;
         bias.class = class;
-        traces(9000 + (uint64_t) class * 10, place_is_small() ? 2 : 6, &bias);
+        traces(first + (uint64_t) class * 10, place_is_small() ? 2 : 6, &bias);
     }
+}
+
+static void test_sliding_windows(void)
+{
+    in_every_class(TRACE_WINDOWED, 9000);
+}
+
+static void test_mixtures_of_experts(void)
+{
+    if (world.n_own <= TRACE_MIXTURE)
+        SKIP("devices run no mixtures");
+    in_every_class(TRACE_MIXTURE, 9100);
 }
 
 /* Runs three traces for every policy and draft, on one model or on any (-1), and prints for each
@@ -163,7 +175,7 @@ static void every_class(int32_t level)
         traces(2000 + (uint64_t)(level * 100 + class * 10), 1 + (uint64_t)n_quantised, &bias);
         for (int i = 0; i < n_quantised && !sbtest_failed_now; i++) {
             bias.model = TRACE_QUANTISED +
-                         (n_quantised * class + i) % (TRACE_MODELS - TRACE_QUANTISED);
+                         (n_quantised * class + i) % (world.n_own - TRACE_QUANTISED);
             traces(2000 + (uint64_t)(level * 100 + class * 10 + 3 + i), 1, &bias);
         }
     }
@@ -217,6 +229,7 @@ else {
         RUN(test_every_policy_on_the_given_checkpoint);
     RUN(test_every_type_of_weights);
     RUN(test_sliding_windows);
+    RUN(test_mixtures_of_experts);
     if (!place_is_cuda()) {
         RUN(test_every_class_in_scalar_code);
         RUN(test_every_class_by_avx2);

@@ -131,7 +131,7 @@ static void test_no_fault_is_not_caught(void)
         expect_operation_fault(VTABLE_##fault, policy); \
     }
 
-/* On a device one class is open. */
+/* On a device one class is open, and none that runs mixtures. */
 #define PRODUCT_FAULT(test, fault, model, class)                     \
     static void test(void)                                           \
     {                                                                \
@@ -163,6 +163,7 @@ PRODUCT_FAULT(test_scale_of_the_row_before, SCALE_OF_ANOTHER_ROW, TRACE_GGUF, TR
 PRODUCT_FAULT(test_minimum_dropped_from_integers, MINIMUM_DROPPED, TRACE_GGUF, TRACE_INT8)
 PRODUCT_FAULT(test_keys_behind_a_query_attended_to, TILE_SEEN_WHOLE, TRACE_GGUF, TRACE_BF16)
 PRODUCT_FAULT(test_window_of_another_query, WINDOW_OF_FIRST, TRACE_WINDOWED, TRACE_BF16)
+PRODUCT_FAULT(test_experts_of_the_first_row, EXPERTS_OF_FIRST, TRACE_MIXTURE, TRACE_BF16)
 
 /* There has to be another class. A device's has none on the same device. */
 static void test_session_of_another_class_loaded(void)
@@ -362,6 +363,7 @@ else {
     RUN(test_minimum_dropped_from_integers);
     RUN(test_keys_behind_a_query_attended_to);
     RUN(test_window_of_another_query);
+    RUN(test_experts_of_the_first_row);
     RUN(test_draft_kv_not_rolled_back);
     RUN(test_mask_of_the_prefix_before);
     RUN(test_forced_token_not_verified);

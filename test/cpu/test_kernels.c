@@ -581,8 +581,13 @@ static void counted_free(void *user, void *block, size_t size)
 static void test_memory(void)
 {
     const struct sb_mem counted = {counted_alloc, counted_free, NULL};
-    const struct sb_exec_limits limits = {
-        .max_tokens = 100, .max_width = 1000, .max_len = 10, .max_heads = 4, .max_head_dim = 8};
+    const struct sb_exec_limits limits = {.max_tokens = 100,
+                                          .max_width = 1000,
+                                          .max_len = 10,
+                                          .max_heads = 4,
+                                          .max_head_dim = 8,
+                                          .max_experts = 5,
+                                          .max_chosen = 2};
 
     for (int32_t compute = SPECBATCH_COMPUTE_BF16; compute <= SPECBATCH_COMPUTE_F32; compute++) {
         struct sb_device_options options = {.compute = compute, .simd = SPECBATCH_SIMD_AUTO};

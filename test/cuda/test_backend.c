@@ -701,7 +701,7 @@ static void test_weights_stay_quantised(void)
     for (int i = 0; i < 4; i++) {
         const int32_t weights = i % 2 ? SPECBATCH_WEIGHTS_Q4 : SPECBATCH_WEIGHTS_Q8;
         CHECK_OK(open_quantised(&model, computes[i / 2], weights));
-        const struct sb_weight *w = &model->layers[0].down;
+        const struct sb_weight *w = &model->layers[0].mlp.down;
         CHECK_INT(w->dtype, i % 2 ? SB_Q4_0 : SB_Q8_0);
         CHECK(w->bytes == sb_tile_weight_bytes(w->dtype, w->n_out, w->n_in));
         CHECK_INT(model->embed.dtype, SB_Q8_0);

@@ -367,8 +367,8 @@ static const struct {
     int32_t code;
     const char *part;
 } refusals[] = {
-    {"\"model_type\":\"mixtral\"," SIZES REST, SPECBATCH_E_UNSUPPORTED, "mixtral"},
-    {"\"model_type\":\"mixtral\"," SIZES REST, SPECBATCH_E_UNSUPPORTED, "supported: llama, "},
+    {"\"model_type\":\"mamba\"," SIZES REST, SPECBATCH_E_UNSUPPORTED, "mamba"},
+    {"\"model_type\":\"mamba\"," SIZES REST, SPECBATCH_E_UNSUPPORTED, "supported: llama, "},
     {MISTRAL ",\"sliding_window\":0", SPECBATCH_E_FORMAT, "sliding_window"},
     {"\"architectures\":[\"BertModel\"]," SIZES REST, SPECBATCH_E_UNSUPPORTED, "BertModel"},
     {"\"model_type\":\"llama\",\"architectures\":[\"LlamaForSequenceClassification\"]," SIZES REST,

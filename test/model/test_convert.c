@@ -32,11 +32,13 @@ static const char *const models[] = {
     MODELS "llama_untied_f32_sharded.draft",
     MODELS "long_qwen3_hd128_bf16",
     MODELS "mistral_window_bf16",
+    MODELS "mixtral_f16",
     MODELS "phi3_longrope_f16",
     MODELS "qwen2_tied_f32",
     MODELS "qwen2_window_f32",
     MODELS "qwen3_untied_f32_sharded",
     MODELS "qwen3_untied_f32_sharded.draft",
+    MODELS "qwen3_moe_bf16",
     MODELS "qwen3_yarn_f32",
     "examples/demo/target",
 };
@@ -559,6 +561,9 @@ static void refuses_what_cannot_be_converted(void)
     CHECK_ERROR(convert_changed(MODELS "qwen3_yarn_f32", "\"factor\"",
                                 "\"attention_factor\": 1.5, \"factor\""),
                 SPECBATCH_E_UNSUPPORTED, "attention_factor 1.5 cannot be said in a GGUF file");
+    CHECK_ERROR(convert_changed(MODELS "qwen3_moe_bf16", "\"norm_topk_prob\": true",
+                                "\"norm_topk_prob\": false"),
+                SPECBATCH_E_UNSUPPORTED, "norm_topk_prob 0 cannot be said in a GGUF file");
     CHECK_ERROR(convert_changed(MODELS "qwen2_tied_f32",
                                 "\"intermediate_size\": ", "\"intermediate_size\": 1"),
                 SPECBATCH_E_FORMAT, "config.json calls for");

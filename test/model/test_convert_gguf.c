@@ -19,9 +19,11 @@ static const char *const models[] = {
     MODELS "llama_untied_f32_sharded",
     MODELS "long_qwen3_hd128_bf16",
     MODELS "mistral_window_bf16",
+    MODELS "mixtral_f16",
     MODELS "phi3_longrope_f16",
     MODELS "qwen2_tied_f32",
     MODELS "qwen2_window_f32",
+    MODELS "qwen3_moe_bf16",
     MODELS "qwen3_yarn_f32",
     "examples/demo/target",
 };

@@ -208,8 +208,8 @@ static void holds_layer(struct specbatch_model *m)
 
     CHECK(weight_holds(m, &layer->qkv, qkv, qkv_rows, 3));
     CHECK(weight_holds(m, &layer->o, o, hidden, 1));
-    CHECK(weight_holds(m, &layer->gate_up, gate_up, gate_up_rows, 2));
-    CHECK(weight_holds(m, &layer->down, down, hidden, 1));
+    CHECK(weight_holds(m, &layer->mlp.gate_up, gate_up, gate_up_rows, 2));
+    CHECK(weight_holds(m, &layer->mlp.down, down, hidden, 1));
     CHECK(vector_holds(layer->attn_norm, L0 "input_layernorm.weight", HIDDEN));
     CHECK(vector_holds(layer->ffn_norm, L0 "post_attention_layernorm.weight", HIDDEN));
     CHECK(!layer->post_attn_norm && !layer->post_ffn_norm && !layer->q_norm && !layer->qkv_bias &&
@@ -331,7 +331,7 @@ static void wide_rows_arrive(void)
     CHECK_OK(m->backend->exec_create(&exec, m->device, &test_mem, 1, &limits, NULL));
     for (int i = 0; i < 3; i++) {
         x[columns[i]] = 1.0f;
-        m->backend->gemm(exec, y, x, &m->layers[0].down, NULL, 1);
+        m->backend->gemm(exec, y, x, &m->layers[0].mlp.down, NULL, 1);
         CHECK_OK(m->backend->exec_sync(exec));
         x[columns[i]] = 0.0f;
         for (int r = 0; r < HIDDEN; r++)

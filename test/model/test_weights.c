@@ -194,8 +194,8 @@ static int holds_all(const struct specbatch_model *m, const struct made *t)
            holds(m, &m->head, (const struct tensor *[PARTS]){&t->embed}) &&
            holds(m, &layer->qkv, (const struct tensor *[PARTS]){&t->q, &t->k, &t->v}) &&
            holds(m, &layer->o, (const struct tensor *[PARTS]){&t->o}) &&
-           holds(m, &layer->gate_up, (const struct tensor *[PARTS]){&t->gate, &t->up}) &&
-           holds(m, &layer->down, (const struct tensor *[PARTS]){&t->down});
+           holds(m, &layer->mlp.gate_up, (const struct tensor *[PARTS]){&t->gate, &t->up}) &&
+           holds(m, &layer->mlp.down, (const struct tensor *[PARTS]){&t->down});
 }
 
 /* ------------------------------------------------------------------------------- tests */

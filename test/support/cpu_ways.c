@@ -54,7 +54,9 @@ static int open_way(struct cpu *way, int32_t compute, int32_t kv, int32_t level,
                                           .max_width = 8192,
                                           .max_len = 1024,
                                           .max_heads = 64,
-                                          .max_head_dim = 576};
+                                          .max_head_dim = 576,
+                                          .max_experts = 64,
+                                          .max_chosen = 16};
 
     if (!has_products(level, products))
         return 0;

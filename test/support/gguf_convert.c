@@ -44,6 +44,8 @@ static const char *gguf_arch(const struct sb_config *c)
     const char *name = c->arch->model_type;
 
     return strcmp(name, "mistral") == 0       ? "llama"
+           : strcmp(name, "mixtral") == 0     ? "llama"
+           : strcmp(name, "qwen3_moe") == 0   ? "qwen3moe"
            : strcmp(name, "gemma3_text") == 0 ? "gemma3"
                                               : name;
 }
@@ -72,6 +74,8 @@ static void rename_tensor(char to[80], const struct sb_config *c, const char *fr
         {"self_attn.qkv_proj", "attn_qkv"},
         {"mlp.gate_up_proj", "ffn_up"},
         {"mlp.down_proj", "ffn_down"},
+        {"mlp.gate", "ffn_gate_inp"},
+        {"block_sparse_moe.gate", "ffn_gate_inp"},
     };
     const int gemma = strcmp(gguf_arch(c), "gemma3") == 0;
     int layer = -1, n = 0;
@@ -91,6 +95,24 @@ static void rename_tensor(char to[80], const struct sb_config *c, const char *fr
         return;
     }
     snprintf(to, 80, "%s", from);
+}
+
+/* Writes the name of the tensor that llama.cpp makes of this one and those of the other experts;
+ * returns 0 if it is of none. expert: which. */
+static int name_of_experts(char to[80], int *expert, const char *from)
+{
+    static const char *const names[][2] = {
+        {"gate_proj", "ffn_gate_exps"}, {"up_proj", "ffn_up_exps"}, {"down_proj", "ffn_down_exps"},
+        {"w1", "ffn_gate_exps"},        {"w3", "ffn_up_exps"},      {"w2", "ffn_down_exps"}};
+    char map[20];
+    int layer;
+
+    if (sscanf(from, "model.layers.%d.%*[^.].experts.%d.%19[^.].weight", &layer, expert, map) != 3)
+        return 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i][0], map) == 0)
+            snprintf(to, 80, "blk.%d.%s.weight", layer, names[i][1]);
+    return 1;
 }
 
 /* Row 2 j + s of each head becomes what was row s * rows / 2 + j of it. */
@@ -121,37 +143,83 @@ static void add_one(void *data, enum sb_dtype type, size_t n)
     }
 }
 
+/* A tensor's data as the file is to have them, which the caller frees; NULL when it cannot be read.
+ * dtype: of the matrices; *type: of this tensor. */
+static void *data_of(enum sb_dtype *type, const struct sb_config *c, const struct sb_tensors *set,
+                     const struct sb_tensor *t, enum sb_dtype dtype, unsigned flags)
+{
+    const int llama = strcmp(gguf_arch(c), "llama") == 0;
+    const int wide = t->rank == 1 || (c->experts > 0 && t->shape[0] == c->experts);
+    void *data = read_as(set, t, dtype), *narrow = data;
+
+    *type = wide && !(flags & CONVERT_VECTORS) ? SB_F32 : dtype;
+    if (data && *type != dtype) { /* as if the checkpoint were of type dtype */
+        data = malloc(elements_of(t) * sizeof(float));
+        if (!data)
+            exit(1);
+        sb_convert(data, *type, narrow, dtype, elements_of(t));
+        free(narrow);
+    }
+    if (data && llama && !(flags & CONVERT_UNPERMUTED) &&
+        (strstr(t->name, "q_proj") || strstr(t->name, "k_proj")))
+        permute(data, t, sb_dtype_size(*type), c->head_dim);
+    if (data && strcmp(gguf_arch(c), "gemma3") == 0 && strstr(t->name, "norm.weight"))
+        add_one(data, *type, elements_of(t));
+    return data;
+}
+
+static const uint32_t type_numbers[] = {
+    [SB_F32] = GGUF_F32, [SB_BF16] = GGUF_BF16, [SB_F16] = GGUF_F16};
+
+/* Adds the tensor that all experts' tensors like this one make, which is the first of them. */
+static int add_experts(struct gguf_writer *w, const struct sb_config *c, const char *name,
+                       const struct sb_tensors *set, const struct sb_tensor *first,
+                       enum sb_dtype dtype)
+{
+    const int64_t shape[3] = {c->experts, first->shape[0], first->shape[1]};
+    const size_t bytes = elements_of(first) * sb_dtype_size(dtype);
+    const char *at = strstr(first->name, ".experts.0.") + strlen(".experts.");
+    char *all = malloc((size_t)c->experts * bytes), other[160];
+    int good = all != NULL;
+
+    for (int e = 0; good && e < c->experts; e++) {
+        const struct sb_tensor *t;
+        void *data;
+        snprintf(other, sizeof other, "%.*s%d%s", (int)(at - first->name), first->name, e, at + 1);
+        t = sb_tensors_find(set, other);
+        data = t ? read_as(set, t, dtype) : NULL;
+        good = data != NULL;
+        if (good)
+            memcpy(all + (size_t)e * bytes, data, bytes);
+        free(data);
+    }
+    if (good)
+        gguf_tensor(w, name, 3, shape, type_numbers[dtype], all, (size_t)c->experts * bytes);
+    free(all);
+    return good;
+}
+
 static int add_tensors(struct gguf_writer *w, const struct sb_config *c, const char *from,
                        enum sb_dtype dtype, unsigned flags)
 {
-    static const uint32_t numbers[] = {
-        [SB_F32] = GGUF_F32, [SB_BF16] = GGUF_BF16, [SB_F16] = GGUF_F16};
-    const int llama = strcmp(gguf_arch(c), "llama") == 0;
     struct sb_tensors *set = NULL;
     int good = sb_tensors_open(&set, &test_mem, from) == SPECBATCH_OK;
 
     for (int32_t i = 0; good && i < sb_tensors_count(set); i++) {
         const struct sb_tensor *t = sb_tensors_at(set, i);
-        const int vector = t->rank == 1 && !(flags & CONVERT_VECTORS);
-        const enum sb_dtype type = vector ? SB_F32 : dtype;
-        void *data = read_as(set, t, dtype), *narrow = data;
+        enum sb_dtype type;
+        void *data;
         char name[80];
-        good = data != NULL;
-        if (good && type != dtype) { /* as if the checkpoint were of type dtype */
-            data = malloc(elements_of(t) * sizeof(float));
-            if (!data)
-                exit(1);
-            sb_convert(data, type, narrow, dtype, elements_of(t));
-            free(narrow);
+        int expert = -1;
+        if (name_of_experts(name, &expert, t->name)) {
+            good = expert > 0 || add_experts(w, c, name, set, t, dtype);
+            continue;
         }
-        if (good && llama && !(flags & CONVERT_UNPERMUTED) &&
-            (strstr(t->name, "q_proj") || strstr(t->name, "k_proj")))
-            permute(data, t, sb_dtype_size(type), c->head_dim);
-        if (good && strcmp(gguf_arch(c), "gemma3") == 0 && strstr(t->name, "norm.weight"))
-            add_one(data, type, elements_of(t));
+        data = data_of(&type, c, set, t, dtype, flags);
+        good = data != NULL;
         rename_tensor(name, c, t->name);
         if (good)
-            gguf_tensor(w, name, t->rank, t->shape, numbers[type], data,
+            gguf_tensor(w, name, t->rank, t->shape, type_numbers[type], data,
                         elements_of(t) * sb_dtype_size(type));
         free(data);
     }
@@ -222,6 +290,22 @@ static void add_windows(struct gguf_writer *w, const struct sb_config *c)
     gguf_key_f32(w, key, (float)(1.0 / sqrt(28.0)));
 }
 
+/* The width of Qwen's other MLPs is in no checkpoint's tensors, and any will do. */
+static void add_experts_keys(struct gguf_writer *w, const struct sb_config *c)
+{
+    char key[96];
+
+    if (c->experts == 0)
+        return;
+    key_of(key, c, "expert_count");
+    gguf_key_u32(w, key, (uint32_t)c->experts);
+    key_of(key, c, "expert_used_count");
+    gguf_key_u32(w, key, (uint32_t)c->chosen);
+    key_of(key, c, "expert_feed_forward_length");
+    if (strcmp(gguf_arch(c), "qwen3moe") == 0)
+        gguf_key_u32(w, key, (uint32_t)c->inter);
+}
+
 static void add_config(struct gguf_writer *w, const struct sb_config *c)
 {
     const struct {
@@ -255,6 +339,7 @@ static void add_config(struct gguf_writer *w, const struct sb_config *c)
     for (int32_t i = 0; i < c->n_eos && i < 3; i++)
         gguf_key_u32(w, eos[i], (uint32_t)c->eos[i]);
     add_windows(w, c);
+    add_experts_keys(w, c);
     if (c->rope.kind == SB_ROPE_LONGROPE) {
         key_of(key, c, "rope.scaling.original_context_length");
         gguf_key_u32(w, key, (uint32_t)c->rope.original_context);

@@ -10,6 +10,7 @@ enum { MATRICES = 9, VOCAB = 517, CONTEXT = 512, EOS = 2, HEADS = 4, KV_HEADS = 
 /* A model of one layer. */
 struct shape {
     int32_t hidden, inter, head_dim;
+    int32_t experts, chosen;       /* 0: it has one MLP */
     enum sb_dtype types[MATRICES]; /* in the order of quantised_model.h */
 };
 
@@ -31,16 +32,18 @@ static void *memory(size_t bytes)
     return block;
 }
 
-/* A matrix whose product with a vector is about as large as the vector. */
-static void add_matrix(struct gguf_writer *w, const char *name, int32_t n_out, int32_t n_in,
-                       enum sb_dtype dtype, uint64_t *state)
+/* A matrix whose product with a vector is about as large as the vector; or one of rank 3, of those
+ * of all experts. */
+static void add_matrix(struct gguf_writer *w, const char *name, int32_t experts, int32_t n_out,
+                       int32_t n_in, enum sb_dtype dtype, uint64_t *state)
 {
-    const size_t row = sb_dtype_row_bytes(dtype, (size_t)n_in), bytes = (size_t)n_out * row;
+    const int32_t rows = experts > 0 ? experts * n_out : n_out;
+    const size_t row = sb_dtype_row_bytes(dtype, (size_t)n_in), bytes = (size_t)rows * row;
     const float spread = 1.0f / (n_in < 128 ? 8.0f : 16.0f);
     float values[SB_QUANT_BLOCK_MAX];
     char *data = memory(bytes), blocks[SB_QUANT_BLOCK_MAX * 2];
 
-    for (int32_t o = 0; o < n_out; o++) {
+    for (int32_t o = 0; o < rows; o++) {
         if (sb_dtype_is_quantised(dtype)) {
             random_row(data + (size_t)o * row, dtype, (size_t)n_in, RANDOM_CENTRED, spread, state);
             continue;
@@ -49,7 +52,10 @@ static void add_matrix(struct gguf_writer *w, const char *name, int32_t n_out, i
         sb_convert(values, SB_F32, blocks, SB_Q8_0, (size_t)n_in);
         sb_convert(data + (size_t)o * row, dtype, values, SB_F32, (size_t)n_in);
     }
-    gguf_tensor(w, name, 2, (int64_t[]){n_out, n_in}, number_of(dtype), data, bytes);
+    if (experts > 0)
+        gguf_tensor(w, name, 3, (int64_t[]){experts, n_out, n_in}, number_of(dtype), data, bytes);
+    else
+        gguf_tensor(w, name, 2, (int64_t[]){n_out, n_in}, number_of(dtype), data, bytes);
     free(data);
 }
 
@@ -77,13 +83,17 @@ static void add_config(struct gguf_writer *w, const struct shape *s)
     gguf_key_u32(w, "llama.vocab_size", VOCAB);
     gguf_key_f32(w, "llama.attention.layer_norm_rms_epsilon", 1e-6f);
     gguf_key_u32(w, "tokenizer.ggml.eos_token_id", EOS);
+    if (s->experts == 0)
+        return;
+    gguf_key_u32(w, "llama.expert_count", (uint32_t)s->experts);
+    gguf_key_u32(w, "llama.expert_used_count", (uint32_t)s->chosen);
 }
 
-static void write_model(const struct test_dir *dir, const char *name, const struct shape *s,
+static void write_model(const struct test_dir *dir, const char *file, const struct shape *s,
                         uint64_t state)
 {
     const int32_t hidden = s->hidden, inter = s->inter, q = HEADS * s->head_dim;
-    const int32_t kv = KV_HEADS * s->head_dim;
+    const int32_t kv = KV_HEADS * s->head_dim, experts = s->experts;
     const struct {
         const char *name;
         int32_t n_out, n_in;
@@ -94,29 +104,44 @@ static void write_model(const struct test_dir *dir, const char *name, const stru
         {"blk.0.ffn_up.weight", inter, hidden},  {"blk.0.ffn_down.weight", hidden, inter},
         {"output.weight", VOCAB, hidden}};
     struct gguf_writer w = {.alignment = 32};
+    char name[40];
 
     add_config(&w, s);
-    for (int i = 0; i < MATRICES; i++)
-        add_matrix(&w, matrices[i].name, matrices[i].n_out, matrices[i].n_in, s->types[i], &state);
+    for (int i = 0; i < MATRICES; i++) {
+        const int mixed = experts > 0 && strstr(matrices[i].name, ".ffn_") != NULL;
+        snprintf(name, sizeof name, "%.*s%s.weight",
+                 (int)(strlen(matrices[i].name) - strlen(".weight")), matrices[i].name,
+                 mixed ? "_exps" : "");
+        add_matrix(&w, name, mixed ? experts : 0, matrices[i].n_out, matrices[i].n_in, s->types[i],
+                   &state);
+    }
+    if (experts > 0)
+        add_matrix(&w, "blk.0.ffn_gate_inp.weight", 0, experts, hidden, SB_F32, &state);
     add_norm(&w, "blk.0.attn_norm.weight", hidden);
     add_norm(&w, "blk.0.ffn_norm.weight", hidden);
     add_norm(&w, "output_norm.weight", hidden);
-    gguf_write(&w, dir, name);
+    gguf_write(&w, dir, file);
 }
 
 void quantised_model_write(const struct test_dir *dir)
 {
     static const struct shape target = {
-        256,
-        256,
-        64,
-        {SB_Q5_K, SB_Q4_K, SB_Q4_K, SB_Q6_K, SB_Q4_K, SB_Q5_K, SB_Q4_K, SB_Q6_K, SB_Q6_K}};
+        256, 256,
+        64,  0,
+        0,   {SB_Q5_K, SB_Q4_K, SB_Q4_K, SB_Q6_K, SB_Q4_K, SB_Q5_K, SB_Q4_K, SB_Q6_K, SB_Q6_K}};
     static const struct shape draft = {
-        64,
-        96,
-        16,
-        {SB_Q8_0, SB_Q4_0, SB_Q8_0, SB_F16, SB_Q4_0, SB_Q4_0, SB_Q8_0, SB_Q8_0, SB_Q8_0}};
+        64, 96, 16,
+        0,  0,  {SB_Q8_0, SB_Q4_0, SB_Q8_0, SB_F16, SB_Q4_0, SB_Q4_0, SB_Q8_0, SB_Q8_0, SB_Q8_0}};
+
+    static const struct shape mixture = {
+        64, 96, 16,
+        6,  2,  {SB_BF16, SB_BF16, SB_Q8_0, SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_Q8_0, SB_BF16}};
+    static const struct shape mixed_draft = {
+        64, 32, 16,
+        4,  1,  {SB_BF16, SB_Q4_0, SB_Q4_0, SB_F16, SB_Q4_0, SB_Q8_0, SB_Q4_0, SB_F32, SB_Q8_0}};
 
     write_model(dir, "quantised.gguf", &target, 1);
     write_model(dir, "quantised.gguf.draft", &draft, 2);
+    write_model(dir, "mixture.gguf", &mixture, 3);
+    write_model(dir, "mixture.gguf.draft", &mixed_draft, 4);
 }

@@ -47,6 +47,7 @@ static const struct {
     {.name = "llama_untied_f32_sharded", .weights = SPECBATCH_WEIGHTS_Q4},
     {.name = "llama3_scaled_biased_tied_bf16", .weights = SPECBATCH_WEIGHTS_Q4},
     {.name = "quantised.gguf"},
+    {.name = "mixture.gguf"},
 };
 
 /* n tokens, of which the first `shared` are those of prompt `like`. The longer are the last. */
@@ -164,7 +165,8 @@ static int open_models(struct trace_world *world, const char *dir)
                                 [TRACE_INT8] = {SPECBATCH_COMPUTE_INT8, SPECBATCH_KV_AUTO},
                                 {SPECBATCH_COMPUTE_SPLIT, SPECBATCH_KV_BF16}};
 
-    world->n_models = TRACE_MODELS;
+    world->n_own = place_is_cuda() ? TRACE_MIXTURE : TRACE_MODELS;
+    world->n_models = world->n_own;
     world->given = place_checkpoint() ? world->n_models++ : -1;
     world->n_classes = place_is_cuda() ? 1 : TRACE_CLASSES;
     for (int c = 0; c < world->n_classes; c++)
@@ -209,6 +211,12 @@ static void add_types(unsigned *types, int *mixed, const struct sb_weight *weigh
         *types |= 1u << weight->dtype;
 }
 
+static void add_mlp_types(unsigned *types, int *mixed, const struct sb_mlp *mlp)
+{
+    add_types(types, mixed, &mlp->gate_up);
+    add_types(types, mixed, &mlp->down);
+}
+
 unsigned trace_types(const specbatch_model *model, int *mixed)
 {
     unsigned types = 0;
@@ -219,8 +227,10 @@ unsigned trace_types(const specbatch_model *model, int *mixed)
     for (int32_t i = 0; i < model->config.layers; i++) {
         add_types(&types, mixed, &model->layers[i].qkv);
         add_types(&types, mixed, &model->layers[i].o);
-        add_types(&types, mixed, &model->layers[i].gate_up);
-        add_types(&types, mixed, &model->layers[i].down);
+        for (int32_t e = 0; e < model->config.experts; e++)
+            add_mlp_types(&types, mixed, &model->layers[i].experts[e]);
+        if (model->config.experts == 0)
+            add_mlp_types(&types, mixed, &model->layers[i].mlp);
     }
     return types;
 }

@@ -51,6 +51,12 @@ MODELS = {
         tf.MistralConfig(**SIZES, head_dim=20, sliding_window=WINDOW,
                          rope_parameters=dict(rope_type="default", rope_theta=1e6)),
         torch.bfloat16, BEYOND),
+    "mixtral_f16": (
+        tf.MixtralForCausalLM,
+        tf.MixtralConfig(**SIZES, head_dim=16, num_local_experts=4, num_experts_per_tok=2,
+                         rms_norm_eps=1e-4,
+                         rope_parameters=dict(rope_type="default", rope_theta=1e5)),
+        torch.float16, WITHIN),
     "phi3_longrope_f16": (
         tf.Phi3ForCausalLM,
         tf.Phi3Config(**SIZES, original_max_position_embeddings=160, rope_parameters=LONGROPE),
@@ -61,6 +67,13 @@ MODELS = {
                        max_window_layers=1,
                        rope_parameters=dict(rope_type="default", rope_theta=1e5)),
         torch.float32, BEYOND),
+    "qwen3_moe_bf16": (
+        tf.Qwen3MoeForCausalLM,
+        tf.Qwen3MoeConfig(**{**SIZES, "intermediate_size": 80}, head_dim=20,
+                          moe_intermediate_size=24, num_experts=7, num_experts_per_tok=3,
+                          norm_topk_prob=True, rms_norm_eps=1e-4,
+                          rope_parameters=dict(rope_type="default", rope_theta=1e5)),
+        torch.bfloat16, WITHIN),
 }
 # Where the sum of a name's letters is no good seed, because texts would repeat a few tokens.
 SEEDS = {"gemma3_bf16": 20}
