@@ -22,11 +22,13 @@ static const char *const models[] = {
     "llama_untied_f32_sharded.draft",
     "long_qwen3_hd128_bf16",
     "mistral_window_bf16",
+    "mixtral_f16",
     "phi3_longrope_f16",
     "qwen2_tied_f32",
     "qwen2_window_f32",
     "qwen3_untied_f32_sharded",
     "qwen3_untied_f32_sharded.draft",
+    "qwen3_moe_bf16",
     "qwen3_yarn_f32",
 };
 enum { N_MODELS = sizeof models / sizeof *models };
@@ -42,9 +44,10 @@ struct generated {
     char digest[SB_DIGEST_TEXT];
 };
 
-static int32_t generate(struct generated *g, const char *path)
+static int32_t generate(struct generated *g, const char *path, int32_t compute)
 {
     static const int32_t prompt[] = {5, 17, 30, 41, 5, 9, 21, 33, 40, 2, 11, 50};
+    specbatch_model_options as = SPECBATCH_MODEL_OPTIONS_INIT;
     specbatch_pool_options options = SPECBATCH_POOL_OPTIONS_INIT;
     specbatch_request request = SPECBATCH_REQUEST_INIT;
     specbatch_result *result = NULL;
@@ -54,6 +57,7 @@ static int32_t generate(struct generated *g, const char *path)
     int32_t rc = SPECBATCH_OK;
 
     memset(g, 0, sizeof *g);
+    as.compute = compute;
     options.policy = SPECBATCH_POLICY_PLAIN;
     options.batch = PROMPTS;
     options.max_len = 64;
@@ -61,7 +65,7 @@ static int32_t generate(struct generated *g, const char *path)
     request.flags = SPECBATCH_REQUEST_LOGPROBS;
     request.ids = prompt;
     request.max_new = MAX_NEW;
-    if ((rc = specbatch_model_open(&model, path, NULL)) == SPECBATCH_OK)
+    if ((rc = specbatch_model_open(&model, path, &as)) == SPECBATCH_OK)
         rc = specbatch_pool_create(&pool, model, NULL, &options);
     for (int i = 0; rc == SPECBATCH_OK && i < PROMPTS; i++) {
         request.n_ids = 1 + 5 * (size_t)i;
@@ -99,9 +103,10 @@ static int write_gguf(const struct test_dir *dir, const char *from, enum sb_dtyp
     return good;
 }
 
-/* One checkpoint in one type: as llama.cpp writes it, and with vectors of that type too. Where the
- * weights of norms have 1 added in a GGUF file, other bytes are read, and only f32 holds them. */
-static void compare(const char *from, enum sb_dtype dtype)
+/* One checkpoint in one type and one class: as llama.cpp writes it, and with vectors of that type
+ * too. Where the weights of norms have 1 added in a GGUF file, other bytes are read, and only f32
+ * holds them. */
+static void compare(const char *from, enum sb_dtype dtype, int32_t compute)
 {
     const int is_shifted = strstr(from, "gemma3") != NULL;
     static struct generated expected, got;
@@ -110,10 +115,10 @@ static void compare(const char *from, enum sb_dtype dtype)
 
     snprintf(path, sizeof path, "%s/model.gguf", dir.path);
     CHECK(convert_safetensors(&dir, from, dtype));
-    CHECK_OK(generate(&expected, dir.path));
+    CHECK_OK(generate(&expected, dir.path, compute));
     CHECK(expected.n[0] > 0);
     CHECK(write_gguf(&dir, from, dtype, 0));
-    CHECK_OK(generate(&got, path));
+    CHECK_OK(generate(&got, path, compute));
     CHECK(same_output(&got, &expected));
     CHECK_INT(strcmp(got.digest, expected.digest) == 0, dtype == SB_F32 && !is_shifted);
     if (is_shifted) {
@@ -121,22 +126,24 @@ static void compare(const char *from, enum sb_dtype dtype)
         return;
     }
     CHECK(write_gguf(&dir, from, dtype, CONVERT_VECTORS));
-    CHECK_OK(generate(&got, path));
+    CHECK_OK(generate(&got, path, compute));
     CHECK(same_output(&got, &expected));
     CHECK_STR(got.digest, expected.digest);
     test_dir_remove(&dir);
 }
 
+/* In each class: a GGUF file has some of its tensors in another type than the folder. */
 static void both_containers_give_the_same_bits(void)
 {
     char from[128];
 
     for (int i = 0; i < N_MODELS && !sbtest_failed_now; i++)
-        for (int dtype = SB_F32; dtype <= SB_F16; dtype++) {
+        for (int at = 0; at < 9 && !sbtest_failed_now; at++) {
+            const int32_t compute = SPECBATCH_COMPUTE_BF16 + at / 3;
             snprintf(from, sizeof from, MODELS "%s", models[i]);
-            compare(from, (enum sb_dtype)dtype);
+            compare(from, (enum sb_dtype)(SB_F32 + at % 3), compute);
             if (sbtest_failed_now)
-                printf("     %s, type %d\n", from, dtype);
+                printf("     %s, type %d, class %d\n", from, SB_F32 + at % 3, (int)compute);
         }
 }
 
@@ -155,9 +162,9 @@ static void the_permutation_matters(void)
         if (strncmp(models[i], "llama", 5) != 0)
             continue;
         snprintf(from, sizeof from, MODELS "%s", models[i]);
-        CHECK_OK(generate(&expected, from));
+        CHECK_OK(generate(&expected, from, SPECBATCH_COMPUTE_AUTO));
         CHECK(write_gguf(&dir, from, SB_F32, CONVERT_UNPERMUTED | CONVERT_VECTORS));
-        CHECK_OK(generate(&got, path));
+        CHECK_OK(generate(&got, path, SPECBATCH_COMPUTE_AUTO));
         CHECK(!same_output(&got, &expected));
     }
     test_dir_remove(&dir);
@@ -274,7 +281,10 @@ static void refuses_metadata(void)
         int32_t code;
         const char *part;
     } cases[] = {
-        {"llama.expert_count", NULL, 8, SPECBATCH_E_UNSUPPORTED, "llama.expert_count"},
+        {"llama.expert_count", NULL, 8, SPECBATCH_E_FORMAT, "expert_used_count is missing"},
+        {"llama.expert_count", NULL, 5000, SPECBATCH_E_FORMAT, "expert_count is not an integer"},
+        {"llama.expert_shared_count", NULL, 1, SPECBATCH_E_UNSUPPORTED, "expert_shared_count"},
+        {"llama.expert_feed_forward_length", NULL, 8, SPECBATCH_E_UNSUPPORTED, "feed_forward"},
         {"llama.attention.scale", NULL, 1, SPECBATCH_E_UNSUPPORTED, "attention.scale"},
         {"llama.rope.freq_base_swa", NULL, 100, SPECBATCH_E_UNSUPPORTED, "freq_base_swa"},
         {"llama.rope.scaling.attn_factor", NULL, 2, SPECBATCH_E_UNSUPPORTED, "attn_factor"},
@@ -355,6 +365,82 @@ static void reads_windows_and_longrope(void)
     w = small_config("phi3");
     gguf_tensor(&w, "rope_factors_short.weight", 1, &half, GGUF_F32, divisors, sizeof divisors);
     CHECK_ERROR(read_config(&c, &w), SPECBATCH_E_FORMAT, "a number that is not from");
+}
+
+/* A configuration of an architecture whose files may have experts: n of them, of which some are
+ * chosen, each of `inter` columns (0: there is no key of that). */
+static struct gguf_writer mixture_config(const char *arch, uint32_t n, uint32_t chosen,
+                                         uint32_t inter)
+{
+    struct gguf_writer w = small_config(arch);
+    char key[80];
+
+    snprintf(key, sizeof key, "%s.expert_count", arch);
+    gguf_key_u32(&w, key, n);
+    snprintf(key, sizeof key, "%s.expert_used_count", arch);
+    gguf_key_u32(&w, key, chosen);
+    snprintf(key, sizeof key, "%s.expert_feed_forward_length", arch);
+    if (inter > 0)
+        gguf_key_u32(&w, key, inter);
+    return w;
+}
+
+/* Files of Llama that have experts are Mixtral's, whose experts are as wide as an MLP. */
+static void reads_experts(void)
+{
+    struct gguf_writer w = mixture_config("qwen3moe", 6, 2, 40);
+    struct sb_config c;
+
+    CHECK_OK(read_config(&c, &w));
+    CHECK_STR(c.arch->model_type, "qwen3_moe");
+    CHECK(c.experts == 6 && c.chosen == 2 && c.renormalises == 1 && c.inter == 40);
+    w = mixture_config("llama", 6, 6, 0);
+    CHECK_OK(read_config(&c, &w));
+    CHECK_STR(c.arch->model_type, "mixtral");
+    CHECK(c.experts == 6 && c.chosen == 6 && c.renormalises == 1 && c.inter == 12);
+    CHECK_INT(c.window, 0);
+    w = mixture_config("llama", 6, 2, 0);
+    gguf_key_u32(&w, "llama.attention.sliding_window", 40);
+    CHECK_OK(read_config(&c, &w));
+    CHECK_STR(c.arch->model_type, "mixtral");
+    CHECK_INT(c.window, 40);
+    w = mixture_config("qwen3", 0, 0, 0);
+    CHECK_OK(read_config(&c, &w));
+    CHECK(c.experts == 0 && c.chosen == 0 && c.inter == 12);
+}
+
+static void refuses_experts(void)
+{
+    const struct {
+        struct gguf_writer w;
+        int32_t code;
+        const char *part;
+    } cases[] = {
+        {small_config("qwen3moe"), SPECBATCH_E_UNSUPPORTED,
+         "general.architecture \"qwen3moe\" is not supported without experts (expert_count)"},
+        {mixture_config("qwen3moe", 0, 2, 40), SPECBATCH_E_UNSUPPORTED, "without experts"},
+        {mixture_config("qwen2", 6, 2, 0), SPECBATCH_E_UNSUPPORTED,
+         "general.architecture \"qwen2\" is not supported with experts (expert_count)"},
+        {mixture_config("qwen2moe", 6, 2, 40), SPECBATCH_E_UNSUPPORTED,
+         "general.architecture \"qwen2moe\" is not supported; supported: llama"},
+        {mixture_config("qwen3moe", 6, 2, 0), SPECBATCH_E_FORMAT,
+         "qwen3moe.expert_feed_forward_length is missing"},
+        {mixture_config("qwen3moe", 6, 7, 40), SPECBATCH_E_FORMAT,
+         "qwen3moe.expert_used_count is not an integer from 1 to 6"},
+        {mixture_config("qwen3moe", 6, 0, 40), SPECBATCH_E_FORMAT, "expert_used_count is not"},
+        {mixture_config("qwen3moe", 4097, 2, 40), SPECBATCH_E_FORMAT,
+         "qwen3moe.expert_count is not an integer from 1 to 4096"},
+        {mixture_config("qwen3moe", 6, 2, 5000000), SPECBATCH_E_FORMAT,
+         "expert_feed_forward_length is not an integer from 1"},
+        {mixture_config("llama", 6, 2, 40), SPECBATCH_E_UNSUPPORTED,
+         "llama.expert_feed_forward_length is not supported"},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct gguf_writer w = cases[i].w;
+        struct sb_config c;
+        CHECK_ERROR(read_config(&c, &w), cases[i].code, cases[i].part);
+    }
 }
 
 static void refuses_other_models(void)
@@ -455,21 +541,99 @@ static void names_tensors_as_the_file_does(void)
     test_dir_remove(&dir);
 }
 
-/* The whole of opening a model, with every allocation failing in turn. */
-static void runs_out_of_memory_cleanly(void)
+/* A whole file of Mixtral, of one layer and 7 experts, whose last tensor is
+ * blk.0.ffn_up_exps.weight. It has n bytes of data. */
+static struct gguf_writer file_of_experts(const int64_t up[3], uint32_t type, size_t n)
 {
+    static const unsigned char zeros[7 * 12 * 64 * 4];
+    static const struct {
+        const char *name;
+        int32_t rank;
+        int64_t shape[3];
+    } others[] = {{"token_embd.weight", 2, {70, 64}},
+                  {"output_norm.weight", 1, {64}},
+                  {"blk.0.attn_norm.weight", 1, {64}},
+                  {"blk.0.ffn_norm.weight", 1, {64}},
+                  {"blk.0.attn_q.weight", 2, {64, 64}},
+                  {"blk.0.attn_k.weight", 2, {32, 64}},
+                  {"blk.0.attn_v.weight", 2, {32, 64}},
+                  {"blk.0.attn_output.weight", 2, {64, 64}},
+                  {"blk.0.ffn_gate_inp.weight", 2, {7, 64}},
+                  {"blk.0.ffn_gate_exps.weight", 3, {7, 12, 64}},
+                  {"blk.0.ffn_down_exps.weight", 3, {7, 64, 12}}};
+    struct gguf_writer w = mixture_config("llama", 7, 2, 0);
+
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        int64_t elements = 1;
+        for (int32_t d = 0; d < others[i].rank; d++)
+            elements *= others[i].shape[d];
+        gguf_tensor(&w, others[i].name, others[i].rank, others[i].shape, GGUF_F32, zeros,
+                    (size_t)elements * 4);
+    }
+    gguf_tensor(&w, "blk.0.ffn_up_exps.weight", 3, up, type, zeros, n);
+    return w;
+}
+
+/* A tensor of experts in shapes that are not that of the metadata, [7, 12, 64]. */
+static void refuses_tensors_of_experts(void)
+{
+    static const struct {
+        int64_t shape[3];
+        uint32_t type;
+        size_t n;
+        const char *part;
+    } cases[] = {
+        {{6, 12, 64}, GGUF_F32, 6 * 12 * 64 * 4, "has shape [6, 12, 64], the metadata calls for"},
+        {{8, 1, 1}, GGUF_F32, 32, "has shape [8, 1, 1], the metadata calls for [7, 12, 64]"},
+        {{0, 12, 64}, GGUF_F32, 0, "has shape [0, 12, 64]"},
+        {{INT64_C(1) << 40, 1, 0}, GGUF_F32, 0, "has shape [1099511627776, 1, 0]"},
+        {{7, 64, 12}, GGUF_F32, 7 * 12 * 64 * 4, "has shape [7, 64, 12]"},
+        {{7, 0, 64}, GGUF_F32, 0, "has shape [7, 0, 64]"},
+        {{7, 12, 0}, GGUF_F32, 0, "model.gguf: tensor blk.0.ffn_up_exps.weight has shape [7"},
+        {{7, INT64_C(1) << 61, 64}, GGUF_F32, 0, "blk.0.ffn_up_exps.weight: shape overflows"},
+        {{7, INT64_C(1) << 40, 64}, GGUF_F32, 64, "blk.0.ffn_up_exps.weight: ends beyond"},
+        {{7, 12, 64}, GGUF_F32, 7 * 12 * 64, "blk.0.ffn_up_exps.weight: ends beyond"},
+        {{7, 12, 33}, GGUF_Q8_0, 64, "rows of 33 elements are not blocks of Q8_0"},
+        {{7, 12, 96}, GGUF_Q8_0, 7 * 12 * 3 * 34, "has shape [7, 12, 96]"},
+    };
+    static const unsigned char zeros[7 * 12 * 64 * 4];
+    const int64_t right[3] = {7, 12, 64};
     const struct test_dir dir = test_dir_make();
+    struct gguf_writer w = file_of_experts(right, GGUF_F32, 7 * 12 * 64 * 4);
+
+    gguf_write(&w, &dir, "model.gguf");
+    CHECK_OK(open_file(&dir, "model.gguf"));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        w = file_of_experts(cases[i].shape, cases[i].type, cases[i].n);
+        gguf_write(&w, &dir, "model.gguf");
+        CHECK_ERROR(open_file(&dir, "model.gguf"), SPECBATCH_E_FORMAT, cases[i].part);
+    }
+    w = mixture_config("llama", 7, 2, 0);
+    gguf_tensor(&w, "blk.0.ffn_up_exps.weight", 2, (int64_t[]){7, 4}, GGUF_F32, zeros, 7 * 4 * 4);
+    gguf_write(&w, &dir, "model.gguf");
+    CHECK_ERROR(open_file(&dir, "model.gguf"), SPECBATCH_E_FORMAT,
+                "tensor blk.0.ffn_up_exps.weight has 2 dimensions; one of experts has 3");
+    w = mixture_config("llama", 7, 2, 0);
+    gguf_tensor(&w, "blk.0.ffn_up.3.weight", 2, (int64_t[]){7, 4}, GGUF_F32, zeros, 7 * 4 * 4);
+    gguf_write(&w, &dir, "model.gguf");
+    CHECK_ERROR(open_file(&dir, "model.gguf"), SPECBATCH_E_FORMAT,
+                "no tensor is of a layer's experts, as blk.0.ffn_up_exps.weight is");
+    w = mixture_config("llama", 7, 2, 0); /* a name that one of the experts has */
+    gguf_tensor(&w, "blk.0.ffn_up_exps.weight", 3, right, GGUF_F32, zeros, 7 * 12 * 64 * 4);
+    gguf_tensor(&w, "blk.0.ffn_up_exps.6.weight", 1, (int64_t[]){2}, GGUF_F32, zeros, 8);
+    gguf_write(&w, &dir, "model.gguf");
+    CHECK_ERROR(open_file(&dir, "model.gguf"), SPECBATCH_E_FORMAT, "blk.0.ffn_up_exps.6.weight");
+    test_dir_remove(&dir);
+}
+
+/* The whole of opening a model, with every allocation failing in turn. */
+static void fail_each_allocation(const char *path)
+{
     struct test_memory memory = {0, 0, 0};
     specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
-    struct gguf_writer w = {.alignment = 32};
     specbatch_model *model = NULL;
-    char path[128];
     int32_t rc = SPECBATCH_E_NOMEM;
 
-    snprintf(path, sizeof path, "%s/model.gguf", dir.path);
-    CHECK(convert_model(&w, MODELS "emoji", SB_BF16, 0));
-    CHECK(convert_tokenizer(&w, MODELS "emoji", "gpt-2", 64));
-    gguf_write(&w, &dir, "model.gguf");
     options.alloc = test_memory_alloc;
     options.free = test_memory_free;
     options.alloc_user = &memory;
@@ -482,6 +646,21 @@ static void runs_out_of_memory_cleanly(void)
     }
     specbatch_model_close(model);
     CHECK_INT(memory.live, 0);
+}
+
+static void runs_out_of_memory_cleanly(void)
+{
+    const struct test_dir dir = test_dir_make();
+    struct gguf_writer w = {.alignment = 32};
+    char path[128];
+
+    snprintf(path, sizeof path, "%s/model.gguf", dir.path);
+    CHECK(convert_model(&w, MODELS "emoji", SB_BF16, 0));
+    CHECK(convert_tokenizer(&w, MODELS "emoji", "gpt-2", 64));
+    gguf_write(&w, &dir, "model.gguf");
+    fail_each_allocation(path);
+    CHECK(write_gguf(&dir, MODELS "qwen3_moe_bf16", SB_BF16, 0));
+    fail_each_allocation(path);
     test_dir_remove(&dir);
 }
 
@@ -492,8 +671,11 @@ RUN(reads_numbers);
 RUN(ends_of_families);
 RUN(refuses_metadata);
 RUN(reads_windows_and_longrope);
+RUN(reads_experts);
+RUN(refuses_experts);
 RUN(refuses_other_models);
 RUN(finds_the_scaling_of_llama3);
 RUN(names_tensors_as_the_file_does);
+RUN(refuses_tensors_of_experts);
 RUN(runs_out_of_memory_cleanly);
 TEST_END
