@@ -100,6 +100,8 @@ static void check_config(const struct sb_gguf *gguf, const struct sb_config *c)
     FUZZ_CHECK(c->heads > 0 && c->kv_heads > 0 && c->head_dim > 0 && c->context > 0);
     FUZZ_CHECK(c->heads % c->kv_heads == 0 && isfinite(c->eps) && c->eps > 0);
     FUZZ_CHECK((int64_t)c->heads * c->head_dim <= INT32_MAX);
+    FUZZ_CHECK((c->experts > 0) == (c->arch->router != NULL) && c->experts <= SB_EXPERTS_MAX);
+    FUZZ_CHECK(c->chosen <= c->experts && (c->chosen > 0) == (c->experts > 0));
     FUZZ_CHECK(c->rope.rot_dim > 0 && c->rope.rot_dim <= c->head_dim && c->rope.rot_dim % 2 == 0);
     FUZZ_CHECK(isfinite(c->rope.theta) && isfinite(c->rope.attention_factor));
     FUZZ_CHECK(c->n_eos >= 0 && c->n_eos <= SB_EOS_MAX && c->bos >= -1 && c->bos < c->vocab);
