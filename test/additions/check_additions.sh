@@ -43,7 +43,7 @@ sed -i "s/^\( *\)SPECBATCH_POLICY_RAGGED = .*/&\n\1SPECBATCH_POLICY_SHORTEST = $
     include/specbatch.h
 sed -i 's/^#define SB_POLICIES(X) .*\\$/&\n    X(SHORTEST, shortest) \\/' src/sched/policies.h
 cp test/additions/arch_glm.c src/model/
-sed -i '/^#define ARCHITECTURES(X) /s/X(llama)/& X(glm)/' src/model/arch.c
+sed -i '/^    X(llama) /s/X(llama)/& X(glm)/' src/model/arch.c
 
 {
     diff -r "$tmp/include" include
