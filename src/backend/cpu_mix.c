@@ -32,8 +32,7 @@ struct mix {
     /* Of pair p, which is place p % chosen of row p / chosen: */
     int32_t *chosen; /* its expert */
     float *weights;  /* and that expert's weight */
-    int32_t *at;     /* where it is among those that are sorted */
-    int32_t *sorted; /* the pairs by expert */
+    int32_t *at;     /* where it is among the sorted pairs */
     int32_t *ends;   /* [experts + 1] of each expert's pairs */
 };
 
@@ -41,7 +40,7 @@ struct mix {
 
 static size_t words_of(const struct sb_exec_limits *limits)
 {
-    return (size_t)(4 * (int64_t)limits->max_tokens * limits->max_chosen + limits->max_experts + 1);
+    return (size_t)(3 * (int64_t)limits->max_tokens * limits->max_chosen + limits->max_experts + 1);
 }
 
 size_t sb_cpu_mix_bytes(const struct sb_exec_limits *limits)
@@ -79,8 +78,7 @@ static void cut_words(struct mix *mix, int32_t *words)
     mix->chosen = words;
     mix->weights = (float *)(void *)(words + n);
     mix->at = words + 2 * n;
-    mix->sorted = words + 3 * n;
-    mix->ends = words + 4 * n;
+    mix->ends = words + 3 * n;
 }
 
 /* ------------------------------------------------------------------ choosing */
@@ -105,8 +103,8 @@ static void route(struct sb_exec *exec, struct mix *mix)
             mix->chosen[p] = mix->chosen[p % a->chosen];
 }
 
-/* Sorts the pairs by counting. Afterwards those of expert e are sorted[ends[e - 1] .. ends[e] - 1],
- * and those of expert 0 begin at 0. */
+/* Sorts the pairs by counting. Afterwards those of expert e are at ends[e - 1] .. ends[e] - 1, and
+ * those of expert 0 begin at 0. */
 static void sort_pairs(struct mix *mix)
 {
     const int32_t n = mix->mixture->m * mix->mixture->chosen, experts = mix->mixture->n_experts;
@@ -116,10 +114,8 @@ static void sort_pairs(struct mix *mix)
         mix->ends[mix->chosen[p] + 1]++;
     for (int32_t e = 0; e < experts; e++)
         mix->ends[e + 1] += mix->ends[e];
-    for (int32_t p = 0; p < n; p++) {
+    for (int32_t p = 0; p < n; p++)
         mix->at[p] = mix->ends[mix->chosen[p]]++;
-        mix->sorted[mix->at[p]] = p;
-    }
 }
 
 /* ------------------------------------------------------------------ computing */
@@ -131,9 +127,8 @@ static void gather_range(void *ctx, int64_t first, int64_t last)
     const float *h = mix->mixture->h;
     float *rows = mix->mixture->rows;
 
-    for (int64_t i = first; i < last; i++)
-        memcpy(rows + i * n, h + mix->sorted[i] / mix->mixture->chosen * n,
-               (size_t)n * sizeof *rows);
+    for (int64_t p = first; p < last; p++)
+        memcpy(rows + mix->at[p] * n, h + p / mix->mixture->chosen * n, (size_t)n * sizeof *rows);
 }
 
 /* Multiplies the pairs of each expert by one of its weights: y [pairs, n_out] from x [pairs, n_in].

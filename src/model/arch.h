@@ -61,8 +61,9 @@ struct sb_arch {
     const char *q_norm, *k_norm; /* norms on each head, before the rotation */
     const char *qkv[3]; /* q, k and v, which are stacked; or one tensor of all three, and NULL */
     const char *o;
-    /* What of a mixture of experts the tensor is called by which experts are chosen, and what the
-     * tensors of expert N begin with, before ".N."; NULL: a layer has one MLP. */
+    /* Of an architecture whose layers have a mixture of experts for an MLP: the matrix that experts
+     * are chosen by, and what the names of expert N begin with, before ".N."; the names below are
+     * then those behind that. NULL: a layer has one MLP. */
     const char *router, *expert;
     const char *gate_up[2]; /* gate and up, which are stacked; or one tensor of both, and NULL */
     const char *down;

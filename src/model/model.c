@@ -147,6 +147,7 @@ static int32_t calibrate(struct specbatch_model *model)
                : SPECBATCH_OK;
 }
 
+/* Refuses a model with experts where the backend has no operation for them. */
 static int32_t check_mixtures(const struct specbatch_model *model)
 {
     if (model->config.experts == 0 || model->backend->mix)

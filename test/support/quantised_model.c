@@ -126,19 +126,29 @@ static void write_model(const struct test_dir *dir, const char *file, const stru
 void quantised_model_write(const struct test_dir *dir)
 {
     static const struct shape target = {
-        256, 256,
-        64,  0,
-        0,   {SB_Q5_K, SB_Q4_K, SB_Q4_K, SB_Q6_K, SB_Q4_K, SB_Q5_K, SB_Q4_K, SB_Q6_K, SB_Q6_K}};
+        .hidden = 256,
+        .inter = 256,
+        .head_dim = 64,
+        .types = {SB_Q5_K, SB_Q4_K, SB_Q4_K, SB_Q6_K, SB_Q4_K, SB_Q5_K, SB_Q4_K, SB_Q6_K, SB_Q6_K}};
     static const struct shape draft = {
-        64, 96, 16,
-        0,  0,  {SB_Q8_0, SB_Q4_0, SB_Q8_0, SB_F16, SB_Q4_0, SB_Q4_0, SB_Q8_0, SB_Q8_0, SB_Q8_0}};
-
+        .hidden = 64,
+        .inter = 96,
+        .head_dim = 16,
+        .types = {SB_Q8_0, SB_Q4_0, SB_Q8_0, SB_F16, SB_Q4_0, SB_Q4_0, SB_Q8_0, SB_Q8_0, SB_Q8_0}};
     static const struct shape mixture = {
-        64, 96, 16,
-        6,  2,  {SB_BF16, SB_BF16, SB_Q8_0, SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_Q8_0, SB_BF16}};
+        .hidden = 64,
+        .inter = 96,
+        .head_dim = 16,
+        .experts = 6,
+        .chosen = 2,
+        .types = {SB_BF16, SB_BF16, SB_Q8_0, SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_Q8_0, SB_BF16}};
     static const struct shape mixed_draft = {
-        64, 32, 16,
-        4,  1,  {SB_BF16, SB_Q4_0, SB_Q4_0, SB_F16, SB_Q4_0, SB_Q8_0, SB_Q4_0, SB_F32, SB_Q8_0}};
+        .hidden = 64,
+        .inter = 32,
+        .head_dim = 16,
+        .experts = 4,
+        .chosen = 1,
+        .types = {SB_BF16, SB_Q4_0, SB_Q4_0, SB_F16, SB_Q4_0, SB_Q8_0, SB_Q4_0, SB_F32, SB_Q8_0}};
 
     write_model(dir, "quantised.gguf", &target, 1);
     write_model(dir, "quantised.gguf.draft", &draft, 2);
