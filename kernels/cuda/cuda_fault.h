@@ -68,6 +68,12 @@
     DO(CANDIDATES_KEPT)                                                                        \
     /* A block of quantised weights gets the scale of its neighbour. */                        \
     DO(SCALE_OF_OTHER_BLOCK)                                                                   \
+    /* A mixture: all products are by the expert of the first tile, */                         \
+    DO(EXPERT_OF_FIRST_TILE)                                                                   \
+    /* all rows of a tile are that of its first place, */                                      \
+    DO(ROW_OF_FIRST_PLACE)                                                                     \
+    /* or the experts of a row are added in descending order. */                               \
+    DO(EXPERTS_DESCENDING)                                                                     \
     /* An algorithm of cuBLASLt that the plan file names is taken whatever its bits are. */    \
     DO(PLAN_WITHOUT_TEST)                                                                      \
     /* A norm of what is added to the residual stream has its factors in another order. */     \

@@ -20,15 +20,27 @@ namespace
 inline gemm_args plain_product(float *y, const void *x, const void *w, const float *bias, int32_t m,
                                int32_t n_out, int32_t gated)
 {
-    return {y, NULL, (const uint16_t *)x, (const uint16_t *)w, bias, m, n_out, gated, 0, 0, 0, 0};
+    return {y, NULL, (const uint16_t *)x, (const uint16_t *)w, bias, m, n_out, gated, 0, 0, 0,
+            0, n_out};
 }
 
 /* One that does: n outputs of a weight [2 n]. */
 inline gemm_args gated_product(void *act, const void *x, const void *w, enum sb_dtype type,
                                const float *bias, int32_t m, int32_t n)
 {
-    return {NULL, act, (const uint16_t *)x, (const uint16_t *)w, bias, m, 2 * n, n, 0,
-            0,    0,   sb_cuda_ld(type, n)};
+    return {NULL,
+            act,
+            (const uint16_t *)x,
+            (const uint16_t *)w,
+            bias,
+            m,
+            2 * n,
+            n,
+            0,
+            0,
+            0,
+            sb_cuda_ld(type, n),
+            0};
 }
 
 /* Completes the arguments of a product with n_out rows of weights. false: there is nothing to do,

@@ -62,40 +62,8 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) gemm_kernel(gemm_args
     /* Tiles of x change fastest, so that blocks that run together share weights in L2. */
     const int first_panel = (int)(blockIdx.x / (unsigned)g.m_tiles) * S::PANELS;
     const int first_x = (int)(blockIdx.x % (unsigned)g.m_tiles) * S::X_ROWS;
-    const gemm_ring<S> ring(g, shared, first_panel, first_x);
-    const int n_stages = (g.n_tiles + S::KT - 1) / S::KT;
-    const gemm_place<S> place;
-    float acc[S::MT][S::WARP_NT][4];
-    gemm_step<S> step[2];
 
-    ring.begin();
-    ring.fill_all();
-    clear_rows<S>(shared, ring.x_rows);
-    clear_sums<S>(acc);
-    cp_async_wait<S::STAGES - 1>();
-    __syncthreads();
-    ring.wait(0, 0);
-
-    for (int i = 0, slot = 0, turn = 0, last_slot = 0;; i++) {
-        add_stage<TYPE>(acc, step, ring.stage(slot), place, g.n_tiles - i * S::KT, [&](int tile) {
-            if (tile == 0 && i > 0) {
-                ring.fill_w(last_slot, i - 1 + S::STAGES);
-                ring.fill_x(last_slot, i - 1 + S::STAGES);
-            }
-        });
-        if (i + 1 == n_stages)
-            break;
-        cp_async_wait<S::STAGES - 2>();
-        __syncthreads(); /* x of stage i + 1 is here, and all have what they need of stage i */
-        last_slot = slot;
-        slot = slot + 1 == S::STAGES ? 0 : slot + 1;
-        turn += slot == 0;
-        ring.wait(slot, turn);
-    }
-
-    store_all<TYPE, S>(g, acc, first_panel + place.panel, first_x + place.x);
-    if (g.act)
-        store_padding<S, typename element<TYPE>::type>(g, first_panel, first_x, ring.x_rows);
+    multiply_block<TYPE, S>(g, shared, first_panel, first_x, gemm_rows<S>(g, first_x));
 }
 
 /* What mma.sync takes (block_shape): four of 13 / 8 clocks, 62 % of the data sheet's peak. */

@@ -30,6 +30,7 @@
  * tile; sums of x computed beforehand, a kernel and a buffer more for two mma that the tensor core
  * has time for; scales multiplied into the elements, which rounds them.
  */
+#include "kernels/cuda/experts.cuh"
 #include "kernels/cuda/quant_tile.cuh"
 
 namespace
@@ -168,25 +169,23 @@ static __device__ __forceinline__ void store_sums(const quant_args &g, float *pa
     }
 }
 
-template <enum sb_dtype TYPE, enum sb_dtype Q, int NT>
-__global__ void __launch_bounds__(THREADS, quant_shape<Q, NT>::RESIDENT) gemm_quant(quant_args g)
+/* A strip of 16 weight rows by 8 * NT rows of x, from first_x on; row(r) says which row of g.x the
+ * r-th of them is. */
+template <enum sb_dtype TYPE, enum sb_dtype Q, int NT, typename F>
+static __device__ __forceinline__ void multiply_strip(const quant_args &g, float *parts, int strip,
+                                                      int first_x, F row)
 {
-    SB_SHARED(float, parts, WARPS *NT *STRIP);
     typedef quant_traits<Q> traits;
     enum { AHEAD = quant_shape<Q, NT>::AHEAD };
-    /* Tiles of x change fastest, so that blocks that run together share weights in L2. */
-    const int strip = (int)(blockIdx.x / (unsigned)g.m_tiles);
-    const int first_x = (int)(blockIdx.x % (unsigned)g.m_tiles) * 8 * NT;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint8_t *tiles = g.w + (int64_t)strip * g.n_tiles * traits::BYTES;
-    const uint16_t *x[NT]; /* rows beyond the last are the last, and are not stored */
+    const uint16_t *x[NT];
     quant_lane<Q> ring[AHEAD];
     float sum[NT][4];
 
 #pragma unroll
     for (int n = 0; n < NT; n++) {
-        const int row = first_x + n * 8 + lane / 4;
-        x[n] = g.x + (row < g.m ? row : g.m - 1) * g.ld;
+        x[n] = g.x + row(first_x + n * 8 + lane / 4) * g.ld;
         sum[n][0] = sum[n][1] = sum[n][2] = sum[n][3] = 0.0f;
     }
 #pragma unroll
@@ -208,12 +207,49 @@ __global__ void __launch_bounds__(THREADS, quant_shape<Q, NT>::RESIDENT) gemm_qu
 }
 
 template <enum sb_dtype TYPE, enum sb_dtype Q, int NT>
+__global__ void __launch_bounds__(THREADS, quant_shape<Q, NT>::RESIDENT) gemm_quant(quant_args g)
+{
+    SB_SHARED(float, parts, WARPS *NT *STRIP);
+    /* Tiles of x change fastest, so that blocks that run together share weights in L2. Rows beyond
+     * the last are the last, and are not stored. */
+    multiply_strip<TYPE, Q, NT>(g, parts, (int)(blockIdx.x / (unsigned)g.m_tiles),
+                                (int)(blockIdx.x % (unsigned)g.m_tiles) * 8 * NT,
+                                [&](int r) { return (int64_t)min(r, g.m - 1); });
+}
+
+/* The same for the pairs of a mixture, a tile of places by a block. */
+template <enum sb_dtype TYPE, enum sb_dtype Q, int NT>
+__global__ void __launch_bounds__(THREADS, quant_shape<Q, NT>::RESIDENT)
+    experts_quant(quant_args all, const __grid_constant__ expert_args e)
+{
+    SB_SHARED(float, parts, WARPS *NT *STRIP);
+    const expert_work work(e, (int)(blockIdx.x % (unsigned)e.n_tiles));
+    quant_args g = all;
+
+    if (!work.weight)
+        return;
+    g.w = (const uint8_t *)work.weight;
+    g.m = work.n;
+    g.y += work.first * g.ldy;
+    grid_launch_next();
+    multiply_strip<TYPE, Q, NT>(g, parts, (int)(blockIdx.x / (unsigned)e.n_tiles), 0,
+                                [&](int r) { return (int64_t)work.row(e, r); });
+}
+
+/* The tiles of 16 weight rows: how many of them, and in *n_tiles those of each one's columns. */
+template <enum sb_dtype Q>
+int64_t strips_of(quant_args *g)
+{
+    g->n_tiles = (int)((g->ld + SB_QUANT_TILE_COLUMNS(Q) - 1) / SB_QUANT_TILE_COLUMNS(Q));
+    return ((int64_t)g->n_out + SB_QUANT_TILE_ROWS - 1) / SB_QUANT_TILE_ROWS;
+}
+
+template <enum sb_dtype TYPE, enum sb_dtype Q, int NT>
 cudaError_t launch_rows(quant_args g, cudaStream_t stream)
 {
-    const int64_t strips = ((int64_t)g.n_out + SB_QUANT_TILE_ROWS - 1) / SB_QUANT_TILE_ROWS;
+    const int64_t strips = strips_of<Q>(&g);
 
     g.m_tiles = (g.m + 8 * NT - 1) / (8 * NT);
-    g.n_tiles = (int)((g.ld + SB_QUANT_TILE_COLUMNS(Q) - 1) / SB_QUANT_TILE_COLUMNS(Q));
     if (strips * g.m_tiles > INT32_MAX)
         return cudaErrorInvalidConfiguration;
     return SB_LAUNCH((gemm_quant<TYPE, Q, NT>), dim3((unsigned)(strips * g.m_tiles)), dim3(THREADS),
@@ -231,6 +267,26 @@ cudaError_t launch_quant(const quant_args &g, cudaStream_t stream)
     return launch_rows<TYPE, Q, quant_shape<Q, 1>::MOST>(g, stream);
 }
 
+template <enum sb_dtype TYPE, enum sb_dtype Q, int NT>
+cudaError_t launch_experts_of(quant_args g, const expert_args &e, cudaStream_t stream)
+{
+    const int64_t blocks = strips_of<Q>(&g) * e.n_tiles;
+
+    if (blocks > INT32_MAX)
+        return cudaErrorInvalidConfiguration;
+    return SB_LAUNCH_WITH(SB_DEPENDENT, (experts_quant<TYPE, Q, NT>), dim3((unsigned)blocks),
+                          dim3(THREADS), 0, stream, g, e);
+}
+
+template <enum sb_dtype TYPE, enum sb_dtype Q>
+cudaError_t launch_experts(const quant_args &g, const expert_args &e, int tile_rows,
+                           cudaStream_t stream)
+{
+    if (tile_rows <= 8)
+        return launch_experts_of<TYPE, Q, 1>(g, e, stream);
+    return tile_rows <= 16 ? launch_experts_of<TYPE, Q, 2>(g, e, stream) : cudaErrorInvalidValue;
+}
+
 template <enum sb_dtype TYPE, enum sb_dtype Q>
 cudaError_t load_quant(void)
 {
@@ -238,6 +294,10 @@ cudaError_t load_quant(void)
 
     if (error == cudaSuccess)
         error = sb_load(gemm_quant<TYPE, Q, 2>);
+    if (error == cudaSuccess)
+        error = sb_load(experts_quant<TYPE, Q, 1>);
+    if (error == cudaSuccess)
+        error = sb_load(experts_quant<TYPE, Q, 2>);
     return error == cudaSuccess ? sb_load(gemm_quant<TYPE, Q, quant_shape<Q, 1>::MOST>) : error;
 }
 
@@ -258,6 +318,26 @@ cudaError_t sb_cuda_gemm_quant(float *y, int64_t ldy, const void *x, enum sb_dty
         SB_WITH_QUANT(quant, error = (launch_quant<SB_BF16, Q>(g, stream)));
     else if (type == SB_F16)
         SB_WITH_QUANT(quant, error = (launch_quant<SB_F16, Q>(g, stream)));
+    return error;
+}
+
+cudaError_t sb_cuda_experts_quant(const struct sb_expert_products *p, enum sb_dtype type,
+                                  const struct sb_cuda_experts *experts,
+                                  const struct sb_cuda_pairs *pairs, cudaStream_t stream)
+{
+    const expert_args e = arguments_of(*p, *experts, *pairs);
+    const quant_args g = {p->y, (const uint16_t *)p->x,    NULL,   NULL, pairs->n, p->n_out, 0,
+                          0,    sb_cuda_ld(type, p->n_in), p->y_ld};
+    cudaError_t error = cudaErrorInvalidValue;
+
+    if (pairs->n == 0 || p->n_out <= 0)
+        return cudaSuccess;
+    if (type == SB_BF16)
+        SB_WITH_QUANT(p->dtype,
+                      error = (launch_experts<SB_BF16, Q>(g, e, pairs->tile_rows, stream)));
+    else if (type == SB_F16)
+        SB_WITH_QUANT(p->dtype,
+                      error = (launch_experts<SB_F16, Q>(g, e, pairs->tile_rows, stream)));
     return error;
 }
 

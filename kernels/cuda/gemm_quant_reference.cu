@@ -17,6 +17,7 @@
  * It is for goldens and tests, not for speed.
  */
 #include "fault.h"
+#include "kernels/cuda/experts.cuh"
 #include "kernels/cuda/quant_tile.cuh"
 
 namespace
@@ -120,15 +121,11 @@ __device__ float add_block(float sum, const float *x, float a, const weights &w,
     return quant_traits<Q>::HAS_MINS ? fmaf(w.less[out], a, sum) : sum;
 }
 
-template <enum sb_dtype Q>
-__global__ void __launch_bounds__(THREADS) gemm_quant_reference(quant_args g)
+/* Rows of x from first_row on; row(r) says which row of g.x the r-th is. */
+template <enum sb_dtype Q, typename F>
+__device__ void multiply_block(const quant_args &g, float *x_tile, const weights &w,
+                               int64_t first_row, int64_t first_out, F row)
 {
-    SB_SHARED(float, x_tile, ROWS *PITCH);
-    SB_SHARED(float, q_tile, OUTS *PITCH);
-    SB_SHARED(float, scales, 2 * OUTS);
-    SB_SHARED(float, less, OUTS);
-    const weights w = {q_tile, scales, less};
-    const int64_t first_row = (int64_t)blockIdx.y * ROWS, first_out = (int64_t)blockIdx.x * OUTS;
     const int tx = threadIdx.x % LANES, ty = threadIdx.x / LANES;
     const int64_t my_row = first_row + ty;
     const bool warp_has_row = my_row - ty % 2 < g.m; /* the first of its two */
@@ -136,9 +133,9 @@ __global__ void __launch_bounds__(THREADS) gemm_quant_reference(quant_args g)
 
     for (int64_t k0 = 0; k0 < g.n_in; k0 += STEP) {
         for (int i = threadIdx.x; i < ROWS * STEP; i += THREADS) {
-            const int64_t row = first_row + i / STEP, k = k0 + i % STEP;
-            x_tile[i / STEP * PITCH + i % STEP] = row < g.m && k < g.n_in ? g.x[row * g.n_in + k]
-                                                                          : 0.0f;
+            const int64_t r = first_row + i / STEP, k = k0 + i % STEP;
+            x_tile[i / STEP * PITCH + i % STEP] = r < g.m && k < g.n_in ? g.x[row(r) * g.n_in + k]
+                                                                        : 0.0f;
         }
         load_weights<Q>(w, g, first_out, k0);
         __syncthreads();
@@ -153,6 +150,41 @@ __global__ void __launch_bounds__(THREADS) gemm_quant_reference(quant_args g)
         if (my_row < g.m && out < g.n_out)
             g.y[my_row * g.ldy + out] = g.bias ? sum[j] + g.bias[out] : sum[j];
     }
+}
+
+template <enum sb_dtype Q>
+__global__ void __launch_bounds__(THREADS) gemm_quant_reference(quant_args g)
+{
+    SB_SHARED(float, x_tile, ROWS *PITCH);
+    SB_SHARED(float, q_tile, OUTS *PITCH);
+    SB_SHARED(float, scales, 2 * OUTS);
+    SB_SHARED(float, less, OUTS);
+    const weights w = {q_tile, scales, less};
+    multiply_block<Q>(g, x_tile, w, (int64_t)blockIdx.y * ROWS, (int64_t)blockIdx.x * OUTS,
+                      [](int64_t r) { return r; });
+}
+
+/* The same for the pairs of a mixture: a block takes a tile of places, 16 by 16. */
+template <enum sb_dtype Q>
+__global__ void __launch_bounds__(THREADS)
+    experts_quant_reference(quant_args all, const __grid_constant__ expert_args e)
+{
+    SB_SHARED(float, x_tile, ROWS *PITCH);
+    SB_SHARED(float, q_tile, OUTS *PITCH);
+    SB_SHARED(float, scales, 2 * OUTS);
+    SB_SHARED(float, less, OUTS);
+    const weights w = {q_tile, scales, less};
+    const expert_work work(e, (int)blockIdx.x);
+    quant_args g = all;
+
+    if (!work.weight)
+        return;
+    g.w = (const uint8_t *)work.weight;
+    g.m = work.n;
+    g.y += work.first * g.ldy;
+    for (int first = 0; first < work.n; first += ROWS)
+        multiply_block<Q>(g, x_tile, w, first, (int64_t)blockIdx.y * OUTS,
+                          [&](int64_t r) { return (int64_t)work.row(e, (int)r); });
 }
 
 } // namespace
@@ -174,6 +206,26 @@ cudaError_t sb_cuda_gemm_quant_reference(float *y, int64_t ldy, const float *x, 
     return error;
 }
 
+cudaError_t sb_cuda_experts_quant_reference(const struct sb_expert_products *p,
+                                            const struct sb_cuda_experts *experts,
+                                            const struct sb_cuda_pairs *pairs, cudaStream_t stream)
+{
+    const dim3 grid((unsigned)pairs->n_tiles, (unsigned)((p->n_out + OUTS - 1) / OUTS));
+    const quant_args g = {p->y,     (const float *)p->x,
+                          NULL,     NULL,
+                          pairs->n, p->n_out,
+                          p->n_in,  (int64_t)sb_tile_row_bytes(p->dtype, p->n_in),
+                          p->y_ld};
+    const expert_args e = arguments_of(*p, *experts, *pairs);
+    cudaError_t error = cudaErrorInvalidValue;
+
+    if (pairs->n == 0 || p->n_out <= 0)
+        return cudaSuccess;
+    SB_WITH_QUANT(p->dtype, error = SB_LAUNCH(experts_quant_reference<Q>, grid, dim3(THREADS), 0,
+                                              stream, g, e));
+    return error;
+}
+
 cudaError_t sb_load_gemm_quant_reference(enum sb_dtype type)
 {
     cudaError_t error = cudaSuccess;
@@ -182,5 +234,7 @@ cudaError_t sb_load_gemm_quant_reference(enum sb_dtype type)
         return error;
     for (int quant = SB_Q8_0; error == cudaSuccess && quant < SB_DTYPES; quant++)
         SB_WITH_QUANT(quant, error = sb_load(gemm_quant_reference<Q>));
+    for (int quant = SB_Q8_0; error == cudaSuccess && quant < SB_DTYPES; quant++)
+        SB_WITH_QUANT(quant, error = sb_load(experts_quant_reference<Q>));
     return error;
 }

@@ -36,12 +36,13 @@ enum {
 };
 
 struct gemm_args {
-    float *y;  /* [m, n_out], or */
+    float *y;  /* [m, y_ld], or */
     void *act; /* [m, act_ld]: the gated outputs */
     const uint16_t *x, *w;
     const float *bias; /* or NULL */
     int m, n_out, gated, n_tiles, panels, m_tiles;
     int64_t act_ld;
+    int y_ld;
 };
 
 template <int NT_, int WR_, int WX_, int MT_, int STAGES_, int KT_>
@@ -62,6 +63,8 @@ struct gemm_shape {
         X_BYTES = KT * ROW_BYTES,      /* and of a row of x */
         X_PITCH = X_BYTES + 16,
         X_ROWS = 8 * NT,
+        X_CHUNKS = X_BYTES / 16,
+        X_AT_ONCE = THREADS / X_CHUNKS, /* rows of x that the threads copy at once */
         /* Rows that the warps read from a stage: weights for each warp along x, and x for each
          * along the panels. */
         READS = WX_ * PANELS * SB_TILE_ROWS + WR * X_ROWS,
@@ -89,34 +92,51 @@ __device__ __forceinline__ void clear_rows(uint8_t *shared, int x_rows)
                 0, 0, 0, 0};
 }
 
-/* The stages of a block, and what is copied into them. A thread copies chunks of 16 bytes, and with
- * bulk copies thread 0 copies pieces of weights. */
+/* Where a thread finds its chunks of stage 0 of a block's rows of x, from first_x on. at(c) is that
+ * of row c * X_AT_ONCE, counted from the thread's first. */
 template <class S>
+struct gemm_rows {
+    const uint8_t *first;
+    int64_t step;
+
+    __device__ __forceinline__ gemm_rows(const gemm_args &g, int first_x)
+        : step((int64_t)S::X_AT_ONCE * g.n_tiles * ROW_BYTES)
+    {
+        const int tid = (int)threadIdx.x, row = first_x + tid / S::X_CHUNKS;
+        first = (const uint8_t *)g.x + (int64_t)row * g.n_tiles * ROW_BYTES +
+                tid % S::X_CHUNKS * 16;
+    }
+    __device__ __forceinline__ const uint8_t *at(int c) const
+    {
+        return first + c * step;
+    }
+};
+
+/* The stages of a block, and what is copied into them. A thread copies chunks of 16 bytes, and with
+ * bulk copies thread 0 copies pieces of weights. ROWS: where x is, as gemm_rows says it. */
+template <class S, class ROWS = gemm_rows<S>>
 struct gemm_ring {
-    enum { PIECE_CHUNKS = S::PIECE_BYTES / 16, X_CHUNKS = S::X_BYTES / 16 };
-    /* What the threads copy at once: panels, or one of them in several turns; and rows of x. */
+    enum { PIECE_CHUNKS = S::PIECE_BYTES / 16 };
+    /* Panels that the threads copy at once; or one in several turns. */
     enum { AT_ONCE = S::THREADS > (int)PIECE_CHUNKS ? S::THREADS / (int)PIECE_CHUNKS : 1 };
-    enum { X_AT_ONCE = S::THREADS / X_CHUNKS };
 
     shared_at base;
     /* This thread's first chunk of stage 0. Bulk copies of weights need the block's address, which
      * is the same in all threads, as the compiler then sees. */
-    const uint8_t *w, *x;
-    int64_t w_step, x_step; /* bytes from panel to panel, and over X_AT_ONCE rows of x */
-    int last_panel;         /* a block's panels past the last are the last once more */
-    int x_rows, n_tiles;    /* rows of x that there are; tiles along k */
+    const uint8_t *w;
+    int64_t w_step; /* bytes from panel to panel */
+    ROWS x;
+    int last_panel;      /* a block's panels past the last are the last once more */
+    int x_rows, n_tiles; /* rows of x that there are; tiles along k */
 
     __device__ __forceinline__ gemm_ring(const gemm_args &g, uint8_t *shared, int first_panel,
-                                         int first_x)
-        : base(at_shared(shared)), w_step((int64_t)g.n_tiles * TILE_BYTES),
-          x_step((int64_t)X_AT_ONCE * g.n_tiles * ROW_BYTES),
+                                         int first_x, const ROWS &rows)
+        : base(at_shared(shared)), w_step((int64_t)g.n_tiles * TILE_BYTES), x(rows),
           last_panel(g.panels - 1 - first_panel), x_rows(min(g.m - first_x, (int)S::X_ROWS)),
           n_tiles(g.n_tiles)
     {
-        const int tid = (int)threadIdx.x, row = first_x + tid / X_CHUNKS;
         w = (const uint8_t *)g.w + first_panel * w_step +
-            (has_bulk_copies() ? 0 : tid % PIECE_CHUNKS * 16);
-        x = (const uint8_t *)g.x + (int64_t)row * g.n_tiles * ROW_BYTES + tid % X_CHUNKS * 16;
+            (has_bulk_copies() ? 0 : (int)threadIdx.x % PIECE_CHUNKS * 16);
         static_assert((int)PIECE_CHUNKS % S::THREADS == 0 || S::THREADS % PIECE_CHUNKS == 0,
                       "a thread's chunks of a panel are alike");
         static_assert((int)S::PANELS % AT_ONCE == 0, "threads have the same number of chunks");
@@ -175,14 +195,14 @@ struct gemm_ring {
      * stage so that waits can count. */
     __device__ __forceinline__ void fill_x(int slot, int i) const
     {
-        const int row = (int)threadIdx.x / X_CHUNKS, chunk = (int)threadIdx.x % X_CHUNKS * 16;
+        const int row = (int)threadIdx.x / S::X_CHUNKS, chunk = (int)threadIdx.x % S::X_CHUNKS * 16;
         const bool is_here = chunk < (n_tiles - i * S::KT) * ROW_BYTES;
 
 #pragma unroll
-        for (int c = 0; c < S::X_ROWS; c += X_AT_ONCE)
+        for (int c = 0; c < S::X_ROWS; c += S::X_AT_ONCE)
             if (is_here && c + row < x_rows)
                 cp_async(stage(slot) + S::X_AT + (c + row) * S::X_PITCH + chunk,
-                         x + (int64_t)i * S::X_BYTES + c / X_AT_ONCE * x_step, true);
+                         x.at(c / S::X_AT_ONCE) + (int64_t)i * S::X_BYTES, true);
         cp_async_commit();
     }
 

@@ -142,7 +142,7 @@ __device__ __forceinline__ void store(const gemm_args &g, const float (&acc)[S::
         for (int half = 0; half < 2; half++) {
             const float sum = acc[n / 2][half * 2 + n % 2];
             if (at.is_real[half] && r < g.m)
-                g.y[(int64_t)r * g.n_out + at.o[half]] = g.bias ? sum + bias[half] : sum;
+                g.y[(int64_t)r * g.y_ld + at.o[half]] = g.bias ? sum + bias[half] : sum;
         }
     }
 }
@@ -218,6 +218,48 @@ __device__ __forceinline__ void store_all(const gemm_args &g,
             store_gated<S, typename element<TYPE>::type>(g, acc[t], bias[t], panel + t, first_r);
         else
             store<S>(g, acc[t], bias[t], panel + t, first_r);
+}
+
+/* All of a block by mma.sync: its panels from first_panel on, and its rows of x from first_x on,
+ * which `rows` finds. */
+template <enum sb_dtype TYPE, class S, class ROWS>
+__device__ __forceinline__ void multiply_block(const gemm_args &g, uint8_t *shared, int first_panel,
+                                               int first_x, const ROWS &rows)
+{
+    const gemm_ring<S, ROWS> ring(g, shared, first_panel, first_x, rows);
+    const int n_stages = (g.n_tiles + S::KT - 1) / S::KT;
+    const gemm_place<S> place;
+    float acc[S::MT][S::WARP_NT][4];
+    gemm_step<S> step[2];
+
+    ring.begin();
+    ring.fill_all();
+    clear_rows<S>(shared, ring.x_rows);
+    clear_sums<S>(acc);
+    cp_async_wait<S::STAGES - 1>();
+    __syncthreads();
+    ring.wait(0, 0);
+
+    for (int i = 0, slot = 0, turn = 0, last_slot = 0;; i++) {
+        add_stage<TYPE>(acc, step, ring.stage(slot), place, g.n_tiles - i * S::KT, [&](int tile) {
+            if (tile == 0 && i > 0) {
+                ring.fill_w(last_slot, i - 1 + S::STAGES);
+                ring.fill_x(last_slot, i - 1 + S::STAGES);
+            }
+        });
+        if (i + 1 == n_stages)
+            break;
+        cp_async_wait<S::STAGES - 2>();
+        __syncthreads(); /* x of stage i + 1 is here, and all have what they need of stage i */
+        last_slot = slot;
+        slot = slot + 1 == S::STAGES ? 0 : slot + 1;
+        turn += slot == 0;
+        ring.wait(slot, turn);
+    }
+
+    store_all<TYPE, S>(g, acc, first_panel + place.panel, first_x + place.x);
+    if (g.act)
+        store_padding<S, typename element<TYPE>::type>(g, first_panel, first_x, ring.x_rows);
 }
 
 } // namespace

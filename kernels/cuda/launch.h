@@ -220,6 +220,74 @@ cudaError_t sb_cuda_gemm_quant_reference(float *y, int64_t ldy, const float *x, 
 cudaError_t sb_cuda_gemm_quant(float *y, int64_t ldy, const void *x, enum sb_dtype type,
                                const void *w, enum sb_dtype quant, const float *bias, int32_t m,
                                int32_t n_out, int32_t n_in, cudaStream_t stream);
+/*
+ * A mixture of experts (struct sb_mixture) in launches. A pair is a row of the pass with one of its
+ * experts. `route` chooses the experts of all rows and deals places to the pairs, so that those of
+ * an expert lie side by side. Products have a row of results at each place, and are computed by
+ * tiles of places with one expert:
+ *
+ *     places    | 0 .. expert 1 .. 8 | 9 .. expert 4 .. 36             | 37 .. expert 7 ..
+ *     tiles     | 0 .. 8             | 9 .. 24 | 25 .. 36              | ..     of up to 16 places
+ *
+ * Which place a pair of an expert has is left to chance: it shows in no result, because a row of a
+ * product depends on nothing but itself.
+ */
+struct sb_expert_tile {
+    int32_t expert, first, n, unused; /* its places; n is 0 of tiles behind the last */
+};
+struct sb_cuda_pairs { /* what route writes; all pointers dev */
+    int32_t n;         /* of pairs */
+    int32_t chosen;    /* pairs of a row */
+    int32_t tile_rows; /* the most places of a tile */
+    int32_t n_tiles;   /* the most tiles that there may be */
+    struct sb_expert_tile *tiles;
+    int32_t *row_at; /* [n] the row of the pair at a place */
+    int32_t *expert; /* [n] of a row's pairs, in ascending order: the expert, */
+    int32_t *place;  /* [n] the place, */
+    float *weight;   /* [n] and the weight */
+};
+/* Device memory for the pairs of these limits, or 0. */
+size_t sb_cuda_pairs_bytes(const struct sb_exec_limits *limits);
+/* Lays out the pairs of a mixture in such memory. has_quantised: whether some experts are. */
+struct sb_cuda_pairs sb_cuda_pairs_of(const struct sb_mixture *mixture, int has_quantised,
+                                      void *memory);
+cudaError_t sb_cuda_route(const struct sb_mixture *mixture, const struct sb_cuda_pairs *pairs,
+                          cudaStream_t stream);
+/* mixture->y from mixture->out, which has a row at each place. */
+cudaError_t sb_cuda_combine(const struct sb_mixture *mixture, const struct sb_cuda_pairs *pairs,
+                            cudaStream_t stream);
+
+/* The weights of some experts, as an argument of a kernel. NULL: the expert has no part in the
+ * launch. */
+enum { SB_EXPERTS_OF_LAUNCH = 256 };
+struct sb_cuda_experts {
+    const void *weights[SB_EXPERTS_OF_LAUNCH];
+    int32_t first; /* the expert that weights[0] is of */
+};
+/* Products of pairs with weights [n_out, n_in] of their own experts. */
+struct sb_expert_products {
+    float *y;  /* [places, y_ld], or */
+    void *act; /* gemm inputs of n_out / 2 columns at each place, if weights are gated */
+    int32_t y_ld;
+    const void *x;       /* gemm inputs: of the rows, or at each place */
+    int32_t gathers;     /* 1: of the rows */
+    enum sb_dtype dtype; /* of the weights */
+    int32_t n_out, n_in, gated;
+};
+/* Each has the bits of a launcher above: sb_cuda_gemm_reference; sb_cuda_gemm_mma, or
+ * sb_cuda_gated_mma; sb_cuda_gemm_quant_reference; sb_cuda_gemm_quant, with x of `type`. */
+cudaError_t sb_cuda_experts_reference(const struct sb_expert_products *products,
+                                      const struct sb_cuda_experts *experts,
+                                      const struct sb_cuda_pairs *pairs, cudaStream_t stream);
+cudaError_t sb_cuda_experts_mma(const struct sb_expert_products *products,
+                                const struct sb_cuda_experts *experts,
+                                const struct sb_cuda_pairs *pairs, cudaStream_t stream);
+cudaError_t sb_cuda_experts_quant_reference(const struct sb_expert_products *products,
+                                            const struct sb_cuda_experts *experts,
+                                            const struct sb_cuda_pairs *pairs, cudaStream_t stream);
+cudaError_t sb_cuda_experts_quant(const struct sb_expert_products *products, enum sb_dtype type,
+                                  const struct sb_cuda_experts *experts,
+                                  const struct sb_cuda_pairs *pairs, cudaStream_t stream);
 /* The same for a draft, with k split over blocks, so that few rows of weights keep a whole device
  * busy: other bits than sb_cuda_gemm_mma, but still a function of the row and the weights alone.
  * For sizes that suit only. scratch: sb_cuda_draft_gemm_scratch() bytes, zeros before the first

@@ -14,11 +14,12 @@
 extern "C" cudaError_t sb_cuda_load_kernels(enum sb_dtype type)
 {
     static cudaError_t (*const of_file[])(enum sb_dtype) = {
-        sb_load_accept,     sb_load_act,         sb_load_attend_mma, sb_load_attend_reference,
-        sb_load_compare,    sb_load_embed,       sb_load_gemm_mma,   sb_load_gemm_reference,
-        sb_load_gemm_wgmma, sb_load_norm,        sb_load_move,       sb_load_rope,
-        sb_load_select,     sb_load_embed_quant, sb_load_gemm_quant, sb_load_gemm_quant_reference,
-        sb_load_draft_gemm, sb_load_draft_step,  sb_load_tile,
+        sb_load_accept,      sb_load_act,         sb_load_attend_mma, sb_load_attend_reference,
+        sb_load_compare,     sb_load_embed,       sb_load_gemm_mma,   sb_load_gemm_reference,
+        sb_load_gemm_wgmma,  sb_load_norm,        sb_load_move,       sb_load_rope,
+        sb_load_select,      sb_load_embed_quant, sb_load_gemm_quant, sb_load_gemm_quant_reference,
+        sb_load_draft_gemm,  sb_load_draft_step,  sb_load_tile,       sb_load_mix,
+        sb_load_experts_mma,
     };
     cudaError_t error = cudaSuccess;
 

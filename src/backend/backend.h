@@ -87,6 +87,7 @@ struct sb_weight {
      * `gated`; 0 if they are not, or are not all in this weight. Set after weight_create, before
      * any row is filled. */
     int32_t gated;
+    int32_t is_of_expert; /* 1: only `mix` multiplies by it. Set when `gated` is */
     size_t bytes;
     void *data; /* dev */
     struct sb_weight *next;
@@ -529,7 +530,7 @@ struct sb_backend {
     void (*gated)(struct sb_exec *exec, void *y, float *gate_up, const void *x,
                   const struct sb_weight *weight, const float *bias, enum sb_gate gate, int32_t m,
                   int32_t n);
-    /* Computes a mixture, as struct sb_mixture says. NULL: this backend has none. */
+    /* Computes a mixture, as struct sb_mixture says. */
     void (*mix)(struct sb_exec *exec, const struct sb_mixture *mixture);
     /* Selects tokens from their logits, as struct sb_select says. */
     void (*select)(struct sb_exec *exec, const struct sb_select *select);
@@ -550,8 +551,8 @@ struct sb_backend {
     /*
      * Steps of a draft as one operation, for a backend that has it; both are NULL where it has not.
      *
-     * step_prepare is called once for a draft's exec. The layers, host [n_layers], are read during
-     * the call. E_DEVICE.
+     * step_prepare is called once for a draft's exec, of a model without mixtures. The layers, host
+     * [n_layers], are read during the call. E_DEVICE.
      * steps queues n <= SB_DRAFT_STEPS_MAX steps, one after the other: each embeds its tokens, runs
      * the model, and writes the most probable id below `limit` for each token of pass.out, as a
      * greedy select would. With `logits` n is 1, and the step writes the logits of these tokens for

@@ -147,16 +147,6 @@ static int32_t calibrate(struct specbatch_model *model)
                : SPECBATCH_OK;
 }
 
-/* Refuses a model with experts where the backend has no operation for them. */
-static int32_t check_mixtures(const struct specbatch_model *model)
-{
-    if (model->config.experts == 0 || model->backend->mix)
-        return SPECBATCH_OK;
-    return sb_fail(SPECBATCH_E_UNSUPPORTED,
-                   "mixtures of experts do not run on device %s; open the model on the CPU",
-                   model->backend->name);
-}
-
 /* Whether the model will have weights in bf16. */
 static int has_bf16(const specbatch_model_options *options, const struct sb_tensors *tensors)
 {
@@ -224,7 +214,6 @@ int32_t sb_model_open(struct specbatch_model **out, const char *path,
     SB_TRY(sb_container_open(&from, &model->mem, path));
     SB_TRY(sb_container_config(&model->config, &from, &model->mem, &model->log));
     SB_TRY(sb_container_tensors(&tensors, &from, &model->mem, &model->config));
-    SB_TRY(check_mixtures(model));
     device.compute = compute_of(options, tensors);
     SB_TRY(model->backend->device_open(&model->device, &model->mem, &device));
     SB_TRY(sb_model_weights_load(model, tensors, path, options));

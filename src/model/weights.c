@@ -64,6 +64,7 @@ struct linear {
     int32_t n_parts;
     int32_t gated; /* rows of its gate, if it has one by silu above as many of up; else 0 */
     int is_table;  /* of tokens: the embedding or the head */
+    int is_of_expert;
     int is_router; /* of a mixture. It is f32 in memory, whatever float type it comes in: GGUF files
                       have it in f32 beside matrices of another type, and so both containers give
                       the same bits in each class */
@@ -273,6 +274,7 @@ static int32_t create_weights(struct part parts[3], struct loader *l, const stru
         SB_TRY(m->backend->weight_create(weight, m->device, &m->mem, rows, map->parts->n_in,
                                          parts[i].wanted));
         weight->gated = rows == 2 * map->gated ? map->gated : 0;
+        weight->is_of_expert = map->is_of_expert;
         note_weight(l, map, &parts[i]);
     }
 done:
@@ -354,10 +356,14 @@ static int32_t load_mlp(struct loader *l, const char *prefix, struct sb_mlp *mlp
                         struct sb_layer *layer, const struct sb_tensor_spec t[SB_LAYER_TENSORS])
 {
     const struct sb_config *c = &l->model->config;
-    const struct linear gate_up = {&mlp->gate_up, &layer->gate_up_bias, &t[SB_TENSOR_GATE],
+    const struct linear gate_up = {&mlp->gate_up,
+                                   &layer->gate_up_bias,
+                                   &t[SB_TENSOR_GATE],
                                    .n_parts = c->arch->gate_up[1] ? 2 : 1,
-                                   .gated = c->arch->gate == SB_GATE_SILU ? c->inter : 0},
-                        down = {&mlp->down, &layer->down_bias, &t[SB_TENSOR_DOWN], .n_parts = 1};
+                                   .gated = c->arch->gate == SB_GATE_SILU ? c->inter : 0,
+                                   .is_of_expert = c->experts > 0},
+                        down = {&mlp->down, &layer->down_bias, &t[SB_TENSOR_DOWN], .n_parts = 1,
+                                .is_of_expert = c->experts > 0};
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(load_linear(l, prefix, &gate_up));

@@ -8,12 +8,9 @@
 #define SB_LEVEL_SCALAR 1
 #include "backend/cpu_ops.h"
 #include "backend/quantiser.h"
-#include "kernels/cpu/kernels.h"
-#include "kernels/cpu/math.h"
-
-#include <math.h>
 
 #include "support/cpu_ways.h"
+#include "support/mixture.h"
 
 #include "port.h"
 #include "sbtest.h"
@@ -35,7 +32,7 @@ struct problem {
     enum kind kind;
     enum sb_dtype dtype;
     enum sb_gate gate;
-    int renormalises;
+    struct choice choice;
     void *gate_up, *down; /* rows [experts, 2 * inter, hidden], [experts, hidden, inter] */
     float *h, *logits;    /* [BASE_ROWS, hidden], [BASE_ROWS, experts] */
     float *expected;      /* [BASE_ROWS, hidden] */
@@ -43,64 +40,18 @@ struct problem {
 
 static const struct sb_backend *cpu;
 
-/* ------------------------------------------------------------------ which experts, and weights */
+/* ------------------------------------------------------------------ weights */
 
-static double rank_of(float logit)
-{
-    return isnan(logit) ? -INFINITY : (double)logit;
-}
-
-/* Marks the chosen experts, and returns the largest logit. */
-static double choose(char chosen[MAX_EXPERTS], const struct problem *p, const float *logits)
-{
-    double largest = -INFINITY;
-
-    memset(chosen, 0, MAX_EXPERTS);
-    for (int i = 0; i < p->s.chosen; i++) {
-        int best = -1;
-        for (int e = 0; e < p->s.experts; e++)
-            if (!chosen[e] && (best < 0 || rank_of(logits[e]) > rank_of(logits[best])))
-                best = e;
-        chosen[best] = 1;
-        largest = fmax(largest, rank_of(logits[best]));
-    }
-    return largest;
-}
-
-static float exp_of(float x)
-{
-    float lanes[V16];
-
-    v_store(lanes, v_exp(v_set1(x)));
-    return lanes[0];
-}
-
-/* The weights of a row's experts, with every operation in float and in its order. */
-static void weigh(float w[MAX_EXPERTS], char chosen[MAX_EXPERTS], const struct problem *p,
-                  const float *logits)
-{
-    const float largest = (float)choose(chosen, p, logits);
-    float sum = 0.0f;
-
-    for (int e = 0; e < p->s.experts; e++) {
-        w[e] = exp_of(logits[e] - largest);
-        if (chosen[e] || !p->renormalises)
-            sum += w[e];
-    }
-    for (int e = 0; e < p->s.experts; e++)
-        w[e] /= sum;
-}
-
-/* The same in double precision. */
+/* Weights in double precision. */
 static void weigh_exactly(double w[MAX_EXPERTS], char chosen[MAX_EXPERTS], const struct problem *p,
                           const float *logits)
 {
-    const double largest = choose(chosen, p, logits);
+    const double largest = choose(chosen, &p->choice, logits);
     double sum = 0.0;
 
     for (int e = 0; e < p->s.experts; e++) {
         w[e] = exp((double)logits[e] - largest);
-        if (chosen[e] || !p->renormalises)
+        if (chosen[e] || !p->choice.renormalises)
             sum += w[e];
     }
     for (int e = 0; e < p->s.experts; e++)
@@ -148,7 +99,7 @@ static void expect(struct problem *p, const struct cpu *way)
     make_experts(mlps, p, way);
     for (int r = 0; r < BASE_ROWS; r++) {
         float *y = p->expected + r * hidden;
-        weigh(w, chosen, p, p->logits + r * experts);
+        weigh(w, chosen, &p->choice, p->logits + r * experts);
         memset(y, 0, (size_t)hidden * sizeof *y);
         for (int e = 0; e < experts; e++) {
             if (!chosen[e])
@@ -261,7 +212,7 @@ static void mix(float *y, const struct problem *p, const struct cpu *way,
                                              .inter = inter,
                                              .n_experts = n_experts,
                                              .chosen = p->s.chosen,
-                                             .renormalises = p->renormalises,
+                                             .renormalises = p->choice.renormalises,
                                              .gate = p->gate,
                                              .experts = experts,
                                              .logits = logits,
@@ -361,7 +312,7 @@ static struct problem make_problem(const struct shape *s, enum kind kind, enum s
                         .kind = kind,
                         .dtype = dtype,
                         .gate = form & 1 ? SB_GATE_GELU : SB_GATE_SILU,
-                        .renormalises = form >> 1 & 1};
+                        .choice = {s->experts, s->chosen, form >> 1 & 1}};
 
     p.gate_up = make_rows(&p, 2 * s->inter, s->hidden);
     p.down = make_rows(&p, s->hidden, s->inter);
@@ -392,7 +343,7 @@ static void check_crowd(const struct problem *p)
     char chosen[MAX_EXPERTS];
 
     for (int r = 0; r < BASE_ROWS; r++) {
-        choose(chosen, p, p->logits + r * p->s.experts);
+        choose(chosen, &p->choice, p->logits + r * p->s.experts);
         CHECK(!chosen[0] && chosen[1]);
         for (int i = 0; i < p->s.hidden; i++)
             CHECK(!isnan(p->expected[r * p->s.hidden + i]));

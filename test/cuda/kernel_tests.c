@@ -13,6 +13,7 @@
     DO(test_cuda_mma)        \
     DO(test_cuda_attend_mma) \
     DO(test_cuda_quant)      \
+    DO(test_cuda_mix)        \
     DO(test_cuda_draft)
 
 #define DECLARE(name) int main_of_##name(int argc, char **argv);

@@ -7,7 +7,7 @@ TEST_PROGRAMS    += $(B)/test/cuda/test_module
 GPU_KERNEL_TESTS := $(B)/gpu/kernel_tests
 GPU_TESTS        := $(addprefix $(B)/gpu/,test_goldens test_long_prompts test_devices \
                     experiments experiment_launch experiment_prefill) $(GPU_KERNEL_TESTS)
-CUDA_PACKER      := $(B)/cuda/src/backend/cuda/quant_pack.o
+CUDA_CALLED      := $(addprefix $(B)/cuda/src/backend/cuda/,quant_pack.o mix_run.o)
 CUDA_FINDERS     := $(addprefix $(B)/cuda/src/backend/cuda/,cublaslt.o library.o)
 COMPILE_GPU       = $(COMPILE_TEST) -isystem $(CUDA_HOME)/include -c $< -o $@.o
 
@@ -20,10 +20,10 @@ $(B)/gpu/%.part.o: test/cuda/%.c $(B)/flags
 	$(Q)$(COMPILE_TEST) -isystem $(CUDA_HOME)/include -Wno-missing-prototypes -Dmain=main_of_$* \
 	    -c $< -o $@
 $(GPU_KERNEL_TESTS): test/cuda/kernel_tests.c $(CUDA_KERNEL_TESTS:%=$(B)/gpu/%.part.o) \
-                     $(CUDA_KERNEL_OBJECTS) $(CUDA_PACKER) $(B)/internal.a
+                     $(CUDA_KERNEL_OBJECTS) $(CUDA_CALLED) $(B)/internal.a
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(COMPILE_GPU)
-	$(Q)$(CXX) $@.o $(CUDA_KERNEL_TESTS:%=$(B)/gpu/%.part.o) $(CUDA_KERNEL_OBJECTS) $(CUDA_PACKER) \
+	$(Q)$(CXX) $@.o $(CUDA_KERNEL_TESTS:%=$(B)/gpu/%.part.o) $(CUDA_KERNEL_OBJECTS) $(CUDA_CALLED) \
 	    $(B)/internal.a $(CUDA_RPATH) $(LDFLAGS) $(LIBRARIES) $(CUDA_LIBRARIES) -o $@
 $(B)/gpu/experiments $(B)/gpu/experiment_launch: $(B)/gpu/%: test/cuda/%.c \
                                                  $(CUDA_KERNEL_OBJECTS) $(CUDA_FINDERS)

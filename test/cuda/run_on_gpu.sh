@@ -183,6 +183,7 @@ if [ "$mode" != timing ]; then
     also "$most" kernels-mma "$B/gpu/kernel_tests" test_cuda_mma
     also "$most" kernels-attend-mma "$B/gpu/kernel_tests" test_cuda_attend_mma
     also "$most" kernels-quant "$B/gpu/kernel_tests" test_cuda_quant
+    also "$most" kernels-mix "$B/gpu/kernel_tests" test_cuda_mix
     also "$most" kernels-draft "$B/gpu/kernel_tests" test_cuda_draft
     also "$most" goldens-f32 "$B/gpu/test_goldens" f32_class
     also "$most" goldens-16bit "$B/gpu/test_goldens" 16_bit

@@ -39,17 +39,17 @@ $(CUDA_TEST_SUPPORT): $(B)/%.o: %.c $(B)/flags
 # Programs that compare the kernels with the CPU's, and one that tests the simulator itself.
 # faults.cu has wrong kernels, which it must notice.
 CUDA_KERNEL_TESTS := test_cuda_kernels test_cuda_sample test_cuda_attention test_cuda_mma \
-                     test_cuda_attend_mma test_cuda_quant test_cuda_draft
+                     test_cuda_attend_mma test_cuda_quant test_cuda_draft test_cuda_mix
 SIM_FAULTS        := $(B)/cudasim/test/cudasim/faults.checked.o
 SIM_KERNEL_TESTS  := $(CUDA_KERNEL_TESTS:%=$(B)/test/cuda/%) \
                      $(addprefix $(B)/test/cudasim/,test_cudasim test_sim_faults test_counts)
-SIM_PACKER        := $(B)/cudasim/src/backend/cuda/quant_pack.o
-$(SIM_KERNEL_TESTS): $(B)/test/%: test/%.c $(SIM_FAULTS) $(SIM_CHECKED) $(SIM_PACKER) \
+SIM_CALLED        := $(addprefix $(B)/cudasim/src/backend/cuda/,quant_pack.o mix_run.o)
+$(SIM_KERNEL_TESTS): $(B)/test/%: test/%.c $(SIM_FAULTS) $(SIM_CHECKED) $(SIM_CALLED) \
                      $(B)/internal.a
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(COMPILE) $(LIBRARY_FLAGS) $(SIM_INCLUDE) -Itest $(USER_FLAGS) $(EXACT_FLAGS) \
 	    -c $< -o $@.o
-	$(Q)$(CXX) $@.o $(filter %.checked.o %_pack.o %.a,$^) $(LDFLAGS) $(LIBRARIES) -o $@
+	$(Q)$(CXX) $@.o $(filter %.checked.o %_pack.o %_run.o %.a,$^) $(LDFLAGS) $(LIBRARIES) -o $@
 TEST_PROGRAMS += $(if $(SAN),,$(SIM_KERNEL_TESTS))
 
 # Programs with the whole backend linked in, which runs as the module would on a GPU. cuBLASLt and
@@ -112,12 +112,13 @@ $(B)/cudasim/test_span_mutations: test/cuda/test_span_mutations.c $(SIM_PARTS) $
 # on: the tests of kernels, and that of the choice of products.
 SIM_FAULT_NOW      := $(B)/cudasim/test/cudasim/fault_now.o
 SIM_FAULTY_KERNELS := $(patsubst %,$(B)/cudasim/kernels/cuda/%.mutated.o,attend_mma draft_gemm \
-                      embed gemm_mma gemm_quant gemm_wgmma norm rope select)
+                      embed experts_mma gemm_mma gemm_quant gemm_reference gemm_wgmma mix norm \
+                      rope select)
 SIM_FAULTY_STEPS   := $(B)/cudasim/kernels/cuda/draft_step.mutated.o
 SIM_FAULTY_PLAN    := $(B)/cudasim/mutated/src/backend/cuda/gemm_plan.o
 SIM_MUTATED        := $(addprefix $(B)/cudasim/mutated/,test_cuda_kernels test_cuda_attention \
                       test_cuda_mma test_cuda_attend_mma test_cuda_quant test_cuda_draft \
-                      test_cuda_sample)
+                      test_cuda_mix test_cuda_sample)
 SIM_TESTS += $(SIM_MUTATED) $(addprefix $(B)/cudasim/mutated/,test_products test_draft_steps)
 $(SIM_FAULTY_KERNELS) $(SIM_FAULTY_STEPS): $(B)/cudasim/%.mutated.o: %.cu $(B)/flags
 	@mkdir -p $(@D); echo "  SIM  $< (checked, with faults)"
@@ -131,7 +132,7 @@ $(SIM_FAULT_NOW): $(B)/cudasim/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
 	$(Q)$(COMPILE_TEST) -DSB_FAULTS -c $< -o $@
 $(SIM_MUTATED): $(B)/cudasim/mutated/%: $(B)/test/cuda/% $(SIM_FAULT_NOW) $(SIM_FAULTY_KERNELS) \
-                $(SIM_CHECKED) $(SIM_PACKER) $(B)/internal.a
+                $(SIM_CHECKED) $(SIM_CALLED) $(B)/internal.a
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $<.o $(filter %.o %.a,$^) $(LDFLAGS) $(LIBRARIES) -o $@
 $(B)/cudasim/mutated/test_products: $(B)/cudasim/test_products $(SIM_FAULT_NOW) $(SIM_FAULTY_PLAN) \

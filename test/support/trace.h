@@ -46,7 +46,7 @@ enum {
     TRACE_WINDOWED = 5,                      /* of those, that with sliding windows, */
     TRACE_QUANTISED = 6,                     /* the first with quantised weights, */
     TRACE_GGUF = 9,                          /* the GGUF file of quantised_model.h, */
-    TRACE_MIXTURE = 10                       /* and that with experts, which no device runs */
+    TRACE_MIXTURE = 10                       /* and that with experts */
 };
 
 struct trace_prompt {
@@ -92,14 +92,13 @@ enum trace_event {
 };
 
 struct trace_world {
-    int n_classes;    /* one on a device, whose class place.h gives */
-    int n_own;        /* the tests' own models: TRACE_MODELS, or one less on a device */
-    int n_models;     /* these, and what the environment names (place.h) */
-    int given;        /* which one is that; -1: none */
-    int n_prompts;    /* of `prompts`, the first ones that traces use */
-    int n_turns;      /* of each model's turns, the same */
-    int max_requests; /* of one trace */
-    int32_t n_new;    /* tokens of the oracle, and the most that a request asks for */
+    int n_classes;                 /* one on a device, whose class place.h gives */
+    int n_models;                  /* the tests' own, and what the environment names (place.h) */
+    int given;                     /* which one is that; -1: none */
+    int n_prompts;                 /* of `prompts`, the first ones that traces use */
+    int n_turns;                   /* of each model's turns, the same */
+    int max_requests;              /* of one trace */
+    int32_t n_new;                 /* tokens of the oracle, and the most that a request asks for */
     uint64_t n_requests, n_tokens; /* that traces have compared and found equal so far */
     uint64_t events[TRACE_EVENTS]; /* in all traces so far */
     uint64_t targets[SB_DTYPES];   /* traces so far whose target has weights of a type, */

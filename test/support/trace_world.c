@@ -165,8 +165,7 @@ static int open_models(struct trace_world *world, const char *dir)
                                 [TRACE_INT8] = {SPECBATCH_COMPUTE_INT8, SPECBATCH_KV_AUTO},
                                 {SPECBATCH_COMPUTE_SPLIT, SPECBATCH_KV_BF16}};
 
-    world->n_own = place_is_cuda() ? TRACE_MIXTURE : TRACE_MODELS;
-    world->n_models = world->n_own;
+    world->n_models = TRACE_MODELS;
     world->given = place_checkpoint() ? world->n_models++ : -1;
     world->n_classes = place_is_cuda() ? 1 : TRACE_CLASSES;
     for (int c = 0; c < world->n_classes; c++)

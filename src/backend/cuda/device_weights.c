@@ -142,7 +142,7 @@ int32_t sb_cuda_weight_fill(struct sb_weight *weight, struct sb_device *device, 
         return rc;
     }
     was = sb_cuda_enter(&device->gpu);
-    if (device->gemm)
+    if (device->gemm && !weight->is_of_expert)
         SB_TRY(sb_gemm_add_weight(device->gemm, weight));
     for (int32_t at = 0, count; at < n; at += count) {
         struct sb_stage *stage = NULL;

@@ -16,6 +16,7 @@
 #include "backend/cuda/draft_work.h"
 #include "backend/cuda/graph.h"
 #include "backend/cuda/memory.h"
+#include "backend/cuda/mix_run.h"
 #include "backend/cuda/quant_run.h"
 #include "status.h"
 
@@ -26,6 +27,7 @@ struct sb_exec {
     struct sb_graphs own_graphs, *graphs; /* likewise */
     void *scratch;                        /* scratch_bytes says of what */
     void *counters;                       /* of attention; zeros between its launches */
+    void *pairs;                          /* of mixtures; NULL: the model has none */
     struct sb_draft_work draft;           /* of a draft, else empty */
 };
 
@@ -100,8 +102,8 @@ static size_t exec_bytes(const struct sb_device *device, int32_t n_threads,
                          const struct sb_exec_limits *limits)
 {
     (void)n_threads;
-    return sizeof(struct sb_exec) + 3 * SB_MEM_ALIGN + scratch_bytes(device, limits) +
-           sb_cuda_attend_counters(device->type, limits) +
+    return sizeof(struct sb_exec) + 4 * SB_MEM_ALIGN + scratch_bytes(device, limits) +
+           sb_cuda_attend_counters(device->type, limits) + sb_cuda_pairs_bytes(limits) +
            sb_draft_work_bytes(device->type, limits);
 }
 
@@ -123,6 +125,8 @@ static void exec_free(struct sb_exec *exec)
         sb_cuda_ignore(cudaFree(exec->scratch));
     if (exec->counters)
         sb_cuda_ignore(cudaFree(exec->counters));
+    if (exec->pairs)
+        sb_cuda_ignore(cudaFree(exec->pairs));
     sb_draft_work_free(&exec->draft);
     sb_cuda_leave(gpu, was);
     sb_free(&mem, exec);
@@ -179,7 +183,8 @@ static int32_t exec_create(struct sb_exec **out, struct sb_device *device, const
                            struct sb_exec *sibling)
 {
     const size_t scratch = scratch_bytes(device, limits),
-                 counters = sb_cuda_attend_counters(device->type, limits);
+                 counters = sb_cuda_attend_counters(device->type, limits),
+                 pairs = sb_cuda_pairs_bytes(limits);
     const int was = sb_cuda_enter(&device->gpu);
     struct sb_exec *exec = NULL;
     int32_t rc = SPECBATCH_OK;
@@ -198,6 +203,8 @@ static int32_t exec_create(struct sb_exec **out, struct sb_device *device, const
         SB_TRY(sb_cuda_alloc(&exec->scratch, &device->gpu, scratch));
     if (counters > 0)
         SB_TRY(sb_cuda_alloc(&exec->counters, &device->gpu, counters));
+    if (pairs > 0)
+        SB_TRY(sb_cuda_alloc(&exec->pairs, &device->gpu, pairs));
     SB_TRY(sb_draft_work_create(&exec->draft, &device->gpu, device->type, limits));
     *out = exec;
     exec = NULL;
@@ -369,6 +376,11 @@ static void attend(struct sb_exec *exec, void *y, const float *qkv,
     ISSUE(exec, "attend", launch_attend(exec, y, qkv, attention, pass));
 }
 
+static void mix(struct sb_exec *exec, const struct sb_mixture *mixture)
+{
+    ISSUE(exec, "mix", sb_mix_run(exec->device->type, mixture, exec->pairs, exec->queue->stream));
+}
+
 static void select_token(struct sb_exec *exec, const struct sb_select *args)
 {
     ISSUE(exec, "select", sb_cuda_select(args, exec->scratch, exec->queue->stream));
@@ -443,6 +455,7 @@ const struct sb_backend *sb_backend_cuda(void)
         .rope_kv = rope_kv,
         .attend = attend,
         .gated = gated,
+        .mix = mix,
         .select = select_token,
         .accept = accept,
         .step_prepare = step_prepare,

@@ -7,6 +7,7 @@
  *   device_weights                  weights: into the device's memory, in the device's type
  *   quant_weights  quant_run        quantised ones, packed into tiles; products with them
  *   quant_pack
+ *   mix_run                         a mixture of experts as launches
  *   draft_work                      what a draft has in addition: split products, steps as a launch
  *   device                          finding and opening a device; the numerics class
  *   gemm_run       prefill          who makes a product; who computes a prompt's attention
