@@ -350,8 +350,9 @@ static void test_a_device_that_does_not_become_current(void)
 }
 
 /* Opens a job's models, or creates a pool for models that are open, while the n-th allocation
- * fails, for every n. Nothing stays behind, and the next attempt works. Returns how many attempts
- * failed, all but the last; -1: something was wrong. */
+ * fails, for every n. Nothing stays behind, and the next attempt works. A model is opened all the
+ * same where it can do without a slab. Returns how many allocations there are; -1: something was
+ * wrong. */
 static int fail_in_turn(struct job *job, int32_t compute, int is_pool)
 {
     for (int64_t n = 1;; n++) {
@@ -361,12 +362,14 @@ static int fail_in_turn(struct job *job, int32_t compute, int is_pool)
         const int32_t rc = is_pool ? create_pool(job, SPECBATCH_POLICY_RAGGED)
                                    : open_job(job, compute);
         const int is_last = cudasim_fail_alloc(0) > 0;
+        const int may_be_ok = is_last || !is_pool;
         specbatch_pool_free(job->pool);
         job->pool = NULL;
         if (!is_pool)
             close_job(job);
         if (cudasim_device_bytes() + cudasim_host_bytes() != before ||
-            cudasim_objects() != objects || rc != (is_last ? SPECBATCH_OK : SPECBATCH_E_NOMEM)) {
+            cudasim_objects() != objects || (rc == SPECBATCH_OK ? !may_be_ok : is_last) ||
+            (rc != SPECBATCH_OK && rc != SPECBATCH_E_NOMEM)) {
             printf("     allocation %d: %s (%s)\n", (int)n, specbatch_status_name(rc),
                    specbatch_last_error());
             return -1;
@@ -402,7 +405,7 @@ static void test_no_memory_at_any_point(void)
         specbatch_pool_free(job.pool);
         job.pool = NULL;
         n_needed += fail_in_turn(&job, compute, 1);
-        CHECK(n_needed > 60);
+        CHECK(n_needed > 45);
         close_job(&job);
         CHECK(is_clean());
     }
@@ -716,18 +719,17 @@ static void test_weights_stay_quantised(void)
 static void test_no_memory_for_quantised_weights(void)
 {
     specbatch_model *model = NULL;
-    int32_t rc = SPECBATCH_E_NOMEM;
+    int32_t rc = SPECBATCH_OK;
 
-    for (int64_t n = 1; rc == SPECBATCH_E_NOMEM; n++) {
+    for (int64_t n = 1, left = 0; left == 0; n++) {
         cudasim_fail_alloc(n);
         rc = open_quantised(&model, SPECBATCH_COMPUTE_BF16, SPECBATCH_WEIGHTS_Q4);
-        cudasim_fail_alloc(0);
-        if (rc != SPECBATCH_OK)
-            CHECK(is_clean());
+        left = cudasim_fail_alloc(0);
+        CHECK(rc == SPECBATCH_OK || rc == SPECBATCH_E_NOMEM);
+        specbatch_model_close(model);
+        CHECK(is_clean());
     }
     CHECK_OK(rc);
-    specbatch_model_close(model);
-    CHECK(is_clean());
 }
 
 /* Pieces that end inside a strip of 16 rows, and in any order. */

@@ -19,9 +19,11 @@
 #include "backend/cuda/gemm_run.h"
 #include "backend/cuda/prefill.h"
 #include "backend/cuda/staging.h"
+#include "backend/cuda/weight_memory.h"
 
 struct sb_device {
     struct sb_gpu gpu;
+    struct sb_weight_memory weights;
     int major, minor;           /* compute capability */
     int has_type;               /* `type` is chosen */
     enum sb_dtype type;         /* of weights, gemm inputs and caches */

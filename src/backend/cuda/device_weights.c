@@ -9,7 +9,6 @@
 
 #include "../kernels/cuda/launch.h"
 #include "backend/cuda/device.h"
-#include "backend/cuda/memory.h"
 #include "backend/cuda/quant_weights.h"
 #include "status.h"
 
@@ -53,10 +52,7 @@ int32_t sb_cuda_weight_create(struct sb_weight *out, struct sb_device *device,
     if (row_bytes(weight.dtype, n_in) > SB_STAGE_BYTES)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED, "CUDA: a matrix of %d inputs is wider than %zu bytes",
                 n_in, SB_STAGE_BYTES);
-    SB_TRY(sb_cuda_status(&device->gpu,
-                          cudaMalloc(&weight.data, weight.bytes > 0 ? weight.bytes : 1), "a weight",
-                          weight.bytes));
-    device->gpu.held += weight.bytes;
+    SB_TRY(sb_weight_memory_take(&weight.data, &device->weights, &device->gpu, weight.bytes));
     *out = weight;
     SB_TRY(clear_last_panel(out, device));
 done:
@@ -69,10 +65,9 @@ void sb_cuda_weight_free(struct sb_weight *weight, struct sb_device *device,
 {
     (void)mem;
     if (weight->data) {
-        device->gpu.held -= weight->bytes;
         if (device->gemm)
             sb_gemm_forget_weight(device->gemm, weight);
-        sb_cuda_free(&device->gpu, weight->data);
+        sb_weight_memory_give(&device->weights, &device->gpu, weight->data, weight->bytes);
     }
     weight->data = NULL;
 }

@@ -19,6 +19,7 @@
  *                  cudnn
  *   library                         finding them at run time
  *   staging  graph                  pinned buffers for loading; rounds recorded and replayed
+ *   weight_memory                   device memory of weights, the small ones cut from slabs
  *   memory                          device and pinned memory, copies
  *   cuda_stream                     the current device, errors, a stream and its first error
  *

@@ -38,9 +38,7 @@ int32_t sb_quant_weight_create(struct sb_weight *out, struct sb_device *device, 
                 "CUDA: 16 rows of a matrix of %d inputs are over %zu bytes", (int)n_in,
                 SB_STAGE_BYTES);
     weight.bytes = sb_tile_weight_bytes(dtype, n_out, n_in);
-    SB_TRY(sb_cuda_status(gpu, cudaMalloc(&weight.data, weight.bytes > 0 ? weight.bytes : 1),
-                          "a weight", weight.bytes));
-    device->gpu.held += weight.bytes;
+    SB_TRY(sb_weight_memory_take(&weight.data, &device->weights, &device->gpu, weight.bytes));
     *out = weight;
     SB_TRY(sb_cuda_status(gpu, cudaMemsetAsync(weight.data, 0, weight.bytes, gpu->load), "a weight",
                           0));
