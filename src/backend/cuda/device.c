@@ -164,7 +164,6 @@ void sb_cuda_device_close(struct sb_device *device)
     mem = device->gpu.mem;
     was = sb_cuda_enter(&device->gpu);
     (void)sb_staging_finish(&device->staging, &device->gpu);
-    sb_weight_memory_finish(&device->weights, &device->gpu);
     sb_prefill_free(device->prefill);
     sb_gemm_free(device->gemm);
     if (device->gpu.load)

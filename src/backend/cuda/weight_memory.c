@@ -20,8 +20,7 @@ static struct sb_slab *find_room(const struct sb_weight_memory *memory, size_t b
     struct sb_slab *best = NULL;
     size_t least = SIZE_MAX;
 
-    for (size_t i = 0; i < memory->n; i++) {
-        struct sb_slab *slab = &memory->slabs[i];
+    for (struct sb_slab *slab = memory->slabs; slab; slab = slab->next) {
         const size_t room = slab->bytes - slab->cut;
         if (room >= bytes && room < least) {
             least = room;
@@ -31,13 +30,15 @@ static struct sb_slab *find_room(const struct sb_weight_memory *memory, size_t b
     return best;
 }
 
-/* The slab that a weight was cut from. NULL: the weight has an allocation of its own. */
-static struct sb_slab *find_slab(const struct sb_weight_memory *memory, const void *dev)
+/* Where the list has the slab that a weight was cut from. NULL there: the weight has an allocation
+ * of its own. */
+static struct sb_slab **find_slab(struct sb_weight_memory *memory, const void *dev)
 {
-    for (size_t i = 0; i < memory->n; i++)
-        if ((uintptr_t)dev - (uintptr_t)memory->slabs[i].dev < memory->slabs[i].bytes)
-            return &memory->slabs[i];
-    return NULL;
+    struct sb_slab **at = &memory->slabs;
+
+    while (*at && (uintptr_t)dev - (uintptr_t)(*at)->dev >= (*at)->bytes)
+        at = &(*at)->next;
+    return at;
 }
 
 /* A new slab is for a whole number of weights of this size, since most models have many of it. */
@@ -54,27 +55,27 @@ static size_t new_slab_bytes(const struct sb_weight_memory *memory, size_t piece
 static int32_t add_slab(struct sb_slab **out, struct sb_weight_memory *memory,
                         const struct sb_gpu *gpu, size_t piece)
 {
-    const size_t bytes = new_slab_bytes(memory, piece);
-    struct sb_slab *slabs;
+    struct sb_slab *slab = NULL;
     void *dev = NULL;
     cudaError_t error;
     int32_t rc = SPECBATCH_OK;
 
     *out = NULL;
-    SB_NEW(slabs,
-           sb_grow(&gpu->mem, memory->slabs, &memory->capacity, memory->n + 1, sizeof *slabs),
-           "the list of slabs");
-    memory->slabs = slabs;
-    error = cudaMalloc(&dev, bytes);
+    SB_NEW(slab, sb_alloc(&gpu->mem, 1, sizeof *slab), "a slab of weights");
+    slab->bytes = new_slab_bytes(memory, piece);
+    error = cudaMalloc(&dev, slab->bytes);
     if (error == cudaErrorMemoryAllocation) {
         sb_cuda_ignore(error);
         goto done;
     }
-    SB_TRY(sb_cuda_status(gpu, error, "a weight", bytes));
-    *out = &slabs[memory->n++];
-    **out = (struct sb_slab){.dev = dev, .bytes = bytes};
-    memory->bytes += bytes;
+    SB_TRY(sb_cuda_status(gpu, error, "a weight", slab->bytes));
+    slab->dev = dev;
+    slab->next = memory->slabs;
+    memory->slabs = *out = slab;
+    memory->bytes += slab->bytes;
+    slab = NULL;
 done:
+    sb_free(&gpu->mem, slab);
     return rc;
 }
 
@@ -105,7 +106,7 @@ done:
 void sb_weight_memory_give(struct sb_weight_memory *memory, struct sb_gpu *gpu, void *dev,
                            size_t bytes)
 {
-    struct sb_slab *slab = find_slab(memory, dev);
+    struct sb_slab **at = find_slab(memory, dev), *slab = *at;
 
     gpu->held -= bytes;
     if (!slab) {
@@ -114,13 +115,8 @@ void sb_weight_memory_give(struct sb_weight_memory *memory, struct sb_gpu *gpu, 
     }
     if (--slab->weights > 0)
         return;
+    *at = slab->next;
     sb_cuda_free(gpu, slab->dev);
     memory->bytes -= slab->bytes;
-    *slab = memory->slabs[--memory->n];
-}
-
-void sb_weight_memory_finish(struct sb_weight_memory *memory, const struct sb_gpu *gpu)
-{
-    sb_free(&gpu->mem, memory->slabs);
-    *memory = (struct sb_weight_memory){0};
+    sb_free(&gpu->mem, slab);
 }

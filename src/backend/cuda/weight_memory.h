@@ -20,6 +20,7 @@
 #include "backend/cuda/cuda_stream.h"
 
 struct sb_slab {
+    struct sb_slab *next;
     char *dev; /* [bytes] */
     size_t bytes;
     size_t cut;     /* bytes from the beginning on, of which weights were made */
@@ -28,9 +29,8 @@ struct sb_slab {
 
 /* Of one model. All zeros: there is none yet. */
 struct sb_weight_memory {
-    struct sb_slab *slabs; /* [n] */
-    size_t n, capacity;
-    size_t bytes; /* of all slabs */
+    struct sb_slab *slabs; /* a list, the last one first */
+    size_t bytes;          /* of all of them */
 };
 
 /* Device memory for a weight. It begins at a multiple of 256 bytes, as any that CUDA allocates.
@@ -41,7 +41,5 @@ int32_t sb_weight_memory_take(void **out, struct sb_weight_memory *memory, struc
 /* Gives back what was taken for so many bytes. */
 void sb_weight_memory_give(struct sb_weight_memory *memory, struct sb_gpu *gpu, void *dev,
                            size_t bytes);
-/* Frees the list of slabs, when all weights have been given back. */
-void sb_weight_memory_finish(struct sb_weight_memory *memory, const struct sb_gpu *gpu);
 
 #endif
