@@ -425,8 +425,9 @@ SPECBATCH_API void specbatch_model_close(specbatch_model *model);
 /* What the checkpoint says. Strings and arrays are borrowed and live as long as the model. A NULL
  * model gives 0, "" or NULL. Thread: any. Since 0.1. */
 
-/* The architecture: "llama", "qwen2", "qwen3", "qwen3_moe", "glm4", "mistral", "mixtral", "phi3" or
- * "gemma3_text". GGUF files do not tell Mistral from Llama, unless it has a sliding window. */
+/* The architecture: "llama", "qwen2", "qwen3", "qwen3_moe", "glm4", "glm4_moe", "mistral",
+ * "mixtral", "phi3" or "gemma3_text". GGUF files do not tell Mistral from Llama, unless it has a
+ * sliding window. */
 SPECBATCH_API const char *specbatch_model_arch(const specbatch_model *model);
 /* The type of the layers' matrices as they are in memory, or of most of their elements where it
  * differs: "f32", "bf16", "f16", "q8_0", "q4_0", "q4_k", "q5_k" or "q6_k". The fingerprint names

@@ -197,7 +197,7 @@ static inline struct sb_cpu_attend_work sb_cpu_attend_work(enum sb_products prod
 /* Chooses the experts of a mixture. Items: rows. */
 struct sb_cpu_route {
     const struct sb_mixture *mixture;
-    int32_t *chosen; /* [m, chosen] of each row, ascending */
+    int32_t *chosen; /* [m, chosen + has_shared] of each row, ascending */
     float *weights;  /* likewise */
 };
 

@@ -37,11 +37,11 @@ struct expert_work {
     __device__ __forceinline__ expert_work(const expert_args &e, int tile) : weight(NULL)
     {
         grid_wait_for_previous();
-        const sb_expert_tile t = e.tiles[tile];
-        const int i = (SB_CUDA_FAULT(EXPERT_OF_FIRST_TILE) ? e.tiles[0].expert : t.expert) -
+        const uint4 t = ((const uint4 *)e.tiles)[tile];
+        const int i = (SB_CUDA_FAULT(EXPERT_OF_FIRST_TILE) ? e.tiles[0].expert : (int)t.x) -
                       e.experts.first;
-        first = t.first;
-        n = t.n;
+        first = (int)t.y;
+        n = (int)t.z;
         if (n > 0 && i >= 0 && i < SB_EXPERTS_OF_LAUNCH)
             weight = e.experts.weights[i];
     }

@@ -26,26 +26,26 @@ typedef gemm_shape<1, 4, 1, 1, 4, 2> few_rows;
 typedef gemm_shape<4, 4, 2, 1, 4, 2> some_rows;
 typedef gemm_shape<8, 4, 2, 1, 5, 1> many_rows;
 
-/* gemm_rows for the rows of a tile. */
+/* gemm_rows for the rows of a tile. Addresses are formed when they are used, so that nobody waits
+ * for the numbers of rows before weights are on their way. */
 template <class S>
 struct gathered_rows {
     enum { N = S::X_ROWS / S::X_AT_ONCE };
-    const uint8_t *chunk[N];
+    const uint8_t *x;
+    int row_bytes, row[N];
 
     __device__ __forceinline__ gathered_rows(const gemm_args &g, const expert_args &e,
                                              const expert_work &work)
+        : x((const uint8_t *)g.x + (int)threadIdx.x % S::X_CHUNKS * 16),
+          row_bytes(g.n_tiles * ROW_BYTES)
     {
-        const int tid = (int)threadIdx.x;
 #pragma unroll
         for (int c = 0; c < N; c++)
-            chunk[c] = (const uint8_t *)g.x +
-                       (int64_t)work.row(e, c * S::X_AT_ONCE + tid / S::X_CHUNKS) * g.n_tiles *
-                           ROW_BYTES +
-                       tid % S::X_CHUNKS * 16;
+            row[c] = work.row(e, c * S::X_AT_ONCE + (int)threadIdx.x / S::X_CHUNKS);
     }
     __device__ __forceinline__ const uint8_t *at(int c) const
     {
-        return chunk[c];
+        return x + (int64_t)row[c] * row_bytes;
     }
 };
 

@@ -233,11 +233,12 @@ cudaError_t sb_cuda_gemm_quant(float *y, int64_t ldy, const void *x, enum sb_dty
  * product depends on nothing but itself.
  */
 struct sb_expert_tile {
-    int32_t expert, first, n, unused; /* its places; n is 0 of tiles behind the last */
+    int32_t expert, first, n; /* its places; n is 0 of tiles behind the last */
+    int32_t unused;           /* so that a tile is loaded at once, by 16 bytes */
 };
 struct sb_cuda_pairs { /* what route writes; all pointers dev */
     int32_t n;         /* of pairs */
-    int32_t chosen;    /* pairs of a row */
+    int32_t of_row;    /* pairs of a row */
     int32_t tile_rows; /* the most places of a tile */
     int32_t n_tiles;   /* the most tiles that there may be */
     struct sb_expert_tile *tiles;

@@ -3,96 +3,174 @@
  * to and with what weights, where the pairs are, and the weighted sums. The numbers are the CPU's,
  * bit for bit (kernels/cpu/route.c), in both classes.
  *
- *     route     one block of 32 warps
- *               each warp    the experts of a row, as often as it takes: the row's best in order,
- *                            and then all experts once more, ascending, of which those are taken
- *                            that are not behind the last of the best
- *               warp 0       where the places and the tiles of each expert begin
- *               all          tiles; places, dealt out by a counter for each expert
+ *     choose    a warp for each row
+ *     deal      one block: counts the pairs of each expert, writes the tiles, and deals out places
+ *               by a counter for each expert
  *     combine   a thread for each column of a row
  *
- * One block is enough, because a pass of the decoder has few rows: for 48 of 128 experts a warp has
- * two rows. Of longer prompts the products take so much longer that it does not show.
+ * Up to 32 rows, deal has a warp for each, which chooses before it deals: a launch less in the
+ * rounds that decode.
+ *
+ * Each lane of a warp has every 32nd expert, and knows the best of them that is not chosen yet. The
+ * best of all lanes is chosen, and the lane that had it looks for its next one. Ranks are compared
+ * as integers, so that no comparison branches. Rejected: to look at all experts for each that is
+ * chosen, which took 2950 instructions a row of 128 experts and 8 chosen.
  */
 #include "kernels/cuda/grid.cuh"
 
-enum { THREADS = 1024, WARPS = THREADS / 32, MOST_EXPERTS = 4096, COMBINE_THREADS = 256 };
+enum {
+    THREADS = 1024,       /* of deal */
+    MOST_AT_ONCE = 32,    /* rows that it chooses for */
+    CHOOSE_THREADS = 256, /* of choose: eight rows */
+    COMBINE_THREADS = 256,
+    MOST_EXPERTS = 4097 /* with a shared one */
+};
 
 /* ------------------------------------------------------------------ the experts of a row */
 
-/* A logit in the order of choice: a NaN is chosen last, and of equal ones the lower index first. */
-struct candidate {
-    float rank;
-    int expert;
+/* The scores of a row. */
+struct candidates {
+    const float *scores, *bias; /* bias: or NULL */
+    int n;
 };
 
-static __device__ __forceinline__ candidate candidate_of(float logit, int expert)
+/* A rank as an integer of the same order, from 1 on. -0 is as 0, and a NaN as -infinity. */
+static __device__ __forceinline__ unsigned order_of(float rank)
 {
-    return {logit == logit ? logit : -INFINITY, expert};
+    const unsigned bits = __float_as_uint((rank == rank ? rank : -INFINITY) + 0.0f);
+
+    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-static __device__ __forceinline__ bool is_before(const candidate &a, const candidate &b)
+static __device__ __forceinline__ unsigned order_at(const candidates &c, int expert)
 {
-    return a.rank > b.rank || (a.rank == b.rank && a.expert < b.expert);
+    return order_of(c.bias ? c.scores[expert] + c.bias[expert] : c.scores[expert]);
 }
 
-/* The first of all candidates behind `last`, for all lanes. */
-static __device__ candidate next_of(const float *logits, int n, const candidate &last)
+/* The best of the experts first, first + 32, ... that comes behind the one with this order and
+ * index: a lower order, or the same and a higher index. order 0: there is none. */
+struct candidate {
+    unsigned order;
+    unsigned expert;
+};
+static __device__ candidate next_of_lane(const candidates &c, int first, const candidate &last)
 {
-    candidate best = {-INFINITY, INT32_MAX};
+    candidate best = {0, UINT32_MAX};
 
-    for (int e = (int)threadIdx.x % 32; e < n; e += 32) {
-        const candidate c = candidate_of(logits[e], e);
-        if (is_before(last, c) && (best.expert == INT32_MAX || is_before(c, best)))
-            best = c;
-    }
-    for (int step = 16; step > 0; step /= 2) {
-        const candidate c = {__shfl_xor_sync(SB_FULL_WARP, best.rank, step),
-                             __shfl_xor_sync(SB_FULL_WARP, best.expert, step)};
-        if (c.expert != INT32_MAX && (best.expert == INT32_MAX || is_before(c, best)))
-            best = c;
+#pragma unroll 4
+    for (int e = first; e < c.n; e += 32) {
+        const unsigned order = order_at(c, e);
+        const bool is_behind = (order < last.order) |
+                               ((order == last.order) & ((unsigned)e > last.expert));
+        const bool is_better = is_behind & (order > best.order);
+        best.expert = is_better ? (unsigned)e : best.expert;
+        best.order = is_better ? order : best.order;
     }
     return best;
 }
 
-/* sum + the values of all lanes, in ascending order. */
-static __device__ __forceinline__ float add_lanes(float sum, float value)
+/* The n-th of all candidates. Every lane gets it; *largest: the order of the first. */
+static __device__ candidate find_last(const candidates &c, int n, unsigned *largest)
 {
-#pragma unroll
-    for (int lane = 0; lane < 32; lane++)
-        sum += __shfl_sync(SB_FULL_WARP, value, lane);
+    const int lane = (int)threadIdx.x % 32;
+    candidate mine = next_of_lane(c, lane, {UINT32_MAX, 0}), best = {0, 0};
+
+#pragma unroll 1
+    for (int i = 0; i < n; i++) {
+        best.order = __reduce_max_sync(SB_FULL_WARP, mine.order);
+        best.expert = __reduce_min_sync(SB_FULL_WARP,
+                                        mine.order == best.order ? mine.expert : UINT32_MAX);
+        *largest = i == 0 ? best.order : *largest;
+        if (best.expert % 32 == (unsigned)lane)
+            mine = next_of_lane(c, lane, best);
+    }
+    return best;
+}
+
+/* sum + the values of the lanes of a mask, in ascending order. */
+static __device__ __forceinline__ float add_lanes(float sum, float value, unsigned mask)
+{
+    for (; mask; mask &= mask - 1)
+        sum += __shfl_sync(SB_FULL_WARP, value, __ffs((int)mask) - 1);
     return sum;
 }
 
-/* Writes the experts and weights of a row, and counts its pairs. */
-static __device__ void choose(int32_t *experts, float *weights, int *counts, const float *logits,
-                              const sb_mixture &mixture)
+/* Puts the sigmoids of a row's logits in their place. */
+static __device__ void make_sigmoids(float *logits, int n)
+{
+    for (int e = (int)threadIdx.x % 32; e < n; e += 32)
+        logits[e] = 1.0f / (1.0f + sb_exp(0.0f - logits[e]));
+    __syncwarp();
+}
+
+/* Of the experts first, first + 1, ..., one a lane: the mask of those that are not behind `last`.
+ */
+static __device__ __forceinline__ unsigned chosen_of(const candidates &c, int first,
+                                                     const candidate &last)
+{
+    const int e = first + (int)threadIdx.x % 32;
+    const unsigned order = e < c.n ? order_at(c, e) : 0;
+
+    return __ballot_sync(SB_FULL_WARP, (order > last.order) |
+                                           ((order == last.order) & ((unsigned)e <= last.expert)));
+}
+
+/* The float that has this order. */
+static __device__ __forceinline__ float rank_of(unsigned order)
+{
+    return __uint_as_float(order & 0x80000000u ? order ^ 0x80000000u : ~order);
+}
+
+/* Writes the experts and weights of a row, for one warp. */
+static __device__ void choose_for(int row, const sb_mixture &mixture, const sb_cuda_pairs &pairs)
 {
     const int n = mixture.n_experts, lane = (int)threadIdx.x % 32;
-    candidate last = next_of(logits, n, {INFINITY, -1});
-    const float largest = last.rank;
+    const bool is_softmax = mixture.scoring == SB_SCORE_SOFTMAX;
+    int32_t *const experts = pairs.expert + (int64_t)row * pairs.of_row;
+    float *const weights = pairs.weight + (int64_t)row * pairs.of_row;
+    float *const logits = mixture.logits + (int64_t)row * n;
+    const candidates all = {logits, mixture.bias, n};
+    unsigned largest = 0;
     float sum = 0.0f;
 
-    for (int i = 1; i < mixture.chosen; i++)
-        last = next_of(logits, n, last);
+    if (!is_softmax)
+        make_sigmoids(logits, n);
+    const candidate last = find_last(all, mixture.chosen, &largest);
+#pragma unroll 1
     for (int first = 0, found = 0; first < n; first += 32) {
         const int e = first + lane;
-        const float logit = e < n ? logits[e] : 0.0f, power = sb_exp(logit - largest);
-        const bool is_chosen = e < n && !is_before(last, candidate_of(logit, e));
-        const unsigned chosen = __ballot_sync(SB_FULL_WARP, is_chosen);
-        if (is_chosen) {
+        const unsigned chosen = chosen_of(all, first, last);
+        const unsigned there = n - first < 32 ? (1u << (n - first)) - 1u : SB_FULL_WARP;
+        const float score = e < n ? logits[e] : 0.0f;
+        const float p = is_softmax ? sb_exp(score - rank_of(largest)) : score;
+        if (chosen >> lane & 1u) {
             const int at = found + __popc(chosen & ((1u << lane) - 1u));
             experts[at] = e;
-            weights[at] = power;
-            atomicAdd(&counts[e], 1);
+            weights[at] = p;
         }
         found += __popc(chosen);
-        /* No power is below zero, so adding +0 changes no bit of the sum. */
-        sum = add_lanes(sum, is_chosen || (e < n && !mixture.renormalises) ? power : 0.0f);
+        sum = add_lanes(sum, p, is_softmax && !mixture.renormalises ? there : chosen);
     }
     __syncwarp();
+    if (!is_softmax)
+        sum = mixture.renormalises ? sum + 1e-20f : 1.0f;
     for (int i = lane; i < mixture.chosen; i += 32)
-        weights[i] = weights[i] / sum;
+        weights[i] = weights[i] / sum * mixture.scale;
+    if (mixture.has_shared && lane == 0) {
+        experts[mixture.chosen] = n;
+        weights[mixture.chosen] = 1.0f;
+    }
+}
+
+static __global__ void __launch_bounds__(CHOOSE_THREADS)
+    choose(sb_mixture mixture, sb_cuda_pairs pairs)
+{
+    const int row = (int)(blockIdx.x * (CHOOSE_THREADS / 32) + threadIdx.x / 32);
+
+    grid_launch_next();
+    grid_wait_for_previous();
+    if (row < mixture.m)
+        choose_for(row, mixture, pairs);
 }
 
 /* ------------------------------------------------------------------ places and tiles */
@@ -133,23 +211,24 @@ static __device__ int make_tiles(sb_expert_tile *tiles, int *places, const int *
     return n_tiles;
 }
 
-static __global__ void __launch_bounds__(THREADS) route(sb_mixture mixture, sb_cuda_pairs pairs)
+/* `chooses`: for up to MOST_AT_ONCE rows, before it deals. */
+static __global__ void __launch_bounds__(THREADS)
+    deal(sb_mixture mixture, sb_cuda_pairs pairs, int chooses)
 {
     SB_SHARED(int, counts, MOST_EXPERTS); /* pairs of each expert */
     SB_SHARED(int, places, MOST_EXPERTS); /* the next place of each expert */
     SB_SHARED(int, n_tiles, 1);
-    const int tid = (int)threadIdx.x, n = mixture.n_experts;
+    const int tid = (int)threadIdx.x, n = mixture.n_experts + mixture.has_shared;
 
     grid_launch_next();
     for (int e = tid; e < n; e += THREADS)
         counts[e] = 0;
-    __syncthreads();
     grid_wait_for_previous();
-    for (int r = tid / 32; r < mixture.m; r += WARPS) {
-        const int64_t first = (int64_t)r * mixture.chosen;
-        choose(pairs.expert + first, pairs.weight + first, counts, mixture.logits + (int64_t)r * n,
-               mixture);
-    }
+    if (chooses && tid / 32 < mixture.m)
+        choose_for(tid / 32, mixture, pairs);
+    __syncthreads();
+    for (int p = tid; p < pairs.n; p += THREADS)
+        atomicAdd(&counts[pairs.expert[p]], 1);
     __syncthreads();
     if (tid < 32) {
         const int found = make_tiles(pairs.tiles, places, counts, n, pairs.tile_rows);
@@ -162,7 +241,7 @@ static __global__ void __launch_bounds__(THREADS) route(sb_mixture mixture, sb_c
     for (int p = tid; p < pairs.n; p += THREADS) {
         const int place = atomicAdd(&places[pairs.expert[p]], 1);
         pairs.place[p] = place;
-        pairs.row_at[place] = p / mixture.chosen;
+        pairs.row_at[place] = p / pairs.of_row;
     }
 }
 
@@ -179,9 +258,9 @@ static __global__ void __launch_bounds__(COMBINE_THREADS)
     if (column >= hidden)
         return;
 #pragma unroll 8
-    for (int i = 0; i < pairs.chosen; i++) {
-        const int64_t p = row * pairs.chosen +
-                          (SB_CUDA_FAULT(EXPERTS_DESCENDING) ? pairs.chosen - 1 - i : i);
+    for (int i = 0; i < pairs.of_row; i++) {
+        const int64_t p = row * pairs.of_row +
+                          (SB_CUDA_FAULT(EXPERTS_DESCENDING) ? pairs.of_row - 1 - i : i);
         sum = sum + pairs.weight[p] * out[pairs.place[p] * (int64_t)hidden + column];
     }
     y[row * hidden + column] = sum;
@@ -202,42 +281,59 @@ extern "C" size_t sb_cuda_pairs_bytes(const struct sb_exec_limits *limits)
     return bytes_of(n, n); /* no tile is empty */
 }
 
+/* With the shared one. */
+static int experts_of(const sb_mixture &mixture)
+{
+    return mixture.n_experts + mixture.has_shared;
+}
+
 /* The rows of a tile. Up to eight rows of the pass, no expert has more of them. With more, a larger
  * tile costs no time as long as reading the weights takes longer, and it reads them once where
- * smaller ones read them again; that is, up to the number of rows that an expert has on average.
- * Products with quantised weights take 16. */
+ * smaller ones read them again. Few experts have more than twice as many rows as all have on
+ * average. Products with quantised weights take 16. */
 static int rows_of_tile(const sb_mixture &mixture, int64_t n, int has_quantised)
 {
     if (mixture.m <= 8)
         return 8;
     if (has_quantised)
         return 16;
-    return n <= (int64_t)32 * mixture.n_experts ? 32 : 64;
+    return n <= (int64_t)16 * experts_of(mixture) ? 32 : 64;
 }
 
 extern "C" struct sb_cuda_pairs sb_cuda_pairs_of(const struct sb_mixture *mixture,
                                                  int has_quantised, void *memory)
 {
-    const int64_t n = (int64_t)mixture->m * mixture->chosen;
+    const int32_t of_row = mixture->chosen + mixture->has_shared;
+    const int64_t n = (int64_t)mixture->m * of_row;
     const int rows = rows_of_tile(*mixture, n, has_quantised);
-    const int64_t with_rows = n < mixture->n_experts ? n : mixture->n_experts;
+    const int64_t with_rows = n < experts_of(*mixture) ? n : experts_of(*mixture);
     /* Each expert that has rows has one tile that may not be full. */
     const int64_t n_tiles = (n - with_rows) / rows + with_rows;
     sb_expert_tile *tiles = (sb_expert_tile *)memory;
     int32_t *words = (int32_t *)(tiles + n_tiles);
 
-    return {(int32_t)n, mixture->chosen, rows,          (int32_t)n_tiles,        tiles,
-            words,      words + n,       words + 2 * n, (float *)(words + 3 * n)};
+    return {(int32_t)n, of_row,    rows,          (int32_t)n_tiles,        tiles,
+            words,      words + n, words + 2 * n, (float *)(words + 3 * n)};
 }
 
 extern "C" cudaError_t sb_cuda_route(const struct sb_mixture *mixture,
                                      const struct sb_cuda_pairs *pairs, cudaStream_t stream)
 {
+    const int rows = CHOOSE_THREADS / 32, is_apart = mixture->m > MOST_AT_ONCE;
+    cudaError_t error = cudaSuccess;
+
     if (mixture->m == 0)
         return cudaSuccess;
-    if (mixture->n_experts > MOST_EXPERTS)
+    if (experts_of(*mixture) > MOST_EXPERTS)
         return cudaErrorInvalidValue;
-    return SB_LAUNCH_WITH(SB_DEPENDENT, route, dim3(1), dim3(THREADS), 0, stream, *mixture, *pairs);
+    if (is_apart)
+        error = SB_LAUNCH_WITH(SB_DEPENDENT, choose,
+                               dim3((unsigned)((mixture->m + rows - 1) / rows)),
+                               dim3(CHOOSE_THREADS), 0, stream, *mixture, *pairs);
+    if (error != cudaSuccess)
+        return error;
+    return SB_LAUNCH_WITH(SB_DEPENDENT, deal, dim3(1), dim3(THREADS), 0, stream, *mixture, *pairs,
+                          !is_apart);
 }
 
 extern "C" cudaError_t sb_cuda_combine(const struct sb_mixture *mixture,
@@ -254,8 +350,10 @@ extern "C" cudaError_t sb_cuda_combine(const struct sb_mixture *mixture,
 
 cudaError_t sb_load_mix(enum sb_dtype type)
 {
-    const cudaError_t error = sb_load(route);
+    cudaError_t error = sb_load(choose);
 
     (void)type;
+    if (error == cudaSuccess)
+        error = sb_load(deal);
     return error == cudaSuccess ? sb_load(combine) : error;
 }

@@ -160,28 +160,41 @@ struct sb_attention {
     void *k, *v;                  /* dev planes */
 };
 
+/* What logits say of experts: sigmoid(x) = 1 / (1 + e^-x). */
+enum sb_scoring { SB_SCORE_SOFTMAX, SB_SCORE_SIGMOID };
+
 /*
  * A mixture of experts: for each row h of m, the MLPs of the `chosen` experts with the largest
- * logits, of equal ones those of the lowest index, weighted by their probabilities:
+ * ranks, of equal ones those of the lowest index, each with a weight; and, if there is a shared
+ * one, that of the expert behind all others, which every row goes to with the weight 1.
  *
- *     p[e] = e^(logits[e] - the largest of them)
- *     w[e] = p[e] / sum of p       over all experts, or over the chosen ones if it renormalises
- *     y    = sum of w[e] * mlp[e](h)       over the chosen ones
+ *                softmax                           sigmoid
+ *     p[e]       e^(logits[e] - the largest)       sigmoid(logits[e])
+ *     rank[e]    logits[e]                         p[e] + bias[e], or p[e] where bias is NULL
+ *     w[e]       p[e] / sum of p * scale           p[e] / (sum of p + 1e-20) * scale
+ *                                                  or p[e] * scale unless it renormalises
  *
- * Sums are in ascending order of e and begin with 0, and products are rounded before they are
- * added. A logit that is NaN counts as -infinity in the choice. Pointers are dev, unless they say
- * host.
+ *     y          sum of w[e] * mlp[e](h)           over the chosen ones, then the shared one
+ *
+ * The sum of p is over the chosen experts, or with softmax over all unless it renormalises. Sums
+ * are in ascending order of e and begin with 0, and products are rounded before they are added. A
+ * rank that is NaN counts as -infinity. Pointers are dev, unless they say host.
  */
 struct sb_mixture {
     int32_t m, hidden, inter;
-    int32_t n_experts, chosen, renormalises;
+    int32_t n_experts, chosen, has_shared;
+    enum sb_scoring scoring;
+    int32_t renormalises;
+    float scale;
     enum sb_gate gate;
-    const struct sb_mlp *experts; /* host [n_experts] */
-    const float *logits;          /* [m, n_experts] */
+    const struct sb_mlp *experts; /* host [n_experts + has_shared] */
+    const float *bias;            /* [n_experts], or NULL */
+    float *logits;                /* [m, n_experts]; with sigmoid it becomes p */
     const void *h;                /* [m] gemm inputs of hidden columns */
     float *y;                     /* [m, hidden] */
-    /* Memory that a backend may use as it likes, of m * chosen rows each: gemm inputs of hidden and
-     * of inter columns, and floats of 2 * inter and of hidden. */
+    /* Memory that a backend may use as it likes, of m * (chosen + has_shared) rows each: gemm
+     * inputs of hidden (not where mix_gathers) and of inter columns, and floats of 2 * inter and of
+     * hidden. */
     void *rows, *act;
     float *gate_up, *out;
 };
@@ -346,7 +359,9 @@ struct sb_exec_limits {
     int32_t max_len;    /* positions of any sequence */
     int32_t max_heads;  /* query heads */
     int32_t max_head_dim;
-    int32_t max_experts, max_chosen; /* of a mixture, and chosen for a row; 0: there is none */
+    int32_t max_expert_width;        /* columns of any gemm input of a mixture's experts; 0 where
+                                        there are none, as the two behind it */
+    int32_t max_experts, max_chosen; /* of a mixture, and of a row, both with the shared one */
     /* Where passes have spans, slots have span_cap >> i columns, for some i of 0 .. span_halvings.
      * span_cap is 0 where they have none. */
     int32_t span_cap, span_halvings;
@@ -413,6 +428,7 @@ struct sb_backend {
      * engine then calls record_begin and record_end, and gives every round of as many rows the same
      * shape by adding tokens that write to a slot nobody reads. */
     int32_t records;
+    int32_t mix_gathers; /* 1: mix needs no `rows`, as its products find rows where they are */
     /* 1 if several threads may call weight_fill at once, for different rows of a weight. */
     int32_t fills_in_parallel;
 

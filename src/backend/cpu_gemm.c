@@ -37,35 +37,39 @@ struct loop {
 
 /* ------------------------------------------------------------------ memory */
 
-/* How many products may run at once, and how many rows they may have together. */
+/* How many products may run at once. */
 static int64_t most_products(const struct sb_exec_limits *limits)
 {
     return limits->max_experts > 1 ? limits->max_experts : 1;
 }
-static int64_t most_rows(const struct sb_exec_limits *limits)
-{
-    return (int64_t)limits->max_tokens * (limits->max_chosen > 1 ? limits->max_chosen : 1);
-}
 
 enum { WORDS_OF_LINE = SB_MEM_ALIGN / sizeof(uint32_t) };
 
-/* Words for the inputs of m rows together, of at most one product or of as many as there may be.
- * Several products need a tile more, or the rows behind the last, for each. */
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Words for the inputs of m tokens, of one product or of those of experts together. These need a
+ * tile more, or the rows behind the last, for each. */
 static int64_t words_for(const struct sb_exec_limits *limits, enum sb_products products,
                          int32_t parts, int64_t m)
 {
-    const int64_t width = limits->max_width, n = most_products(limits);
-    int64_t words = sb_cpu_inputs_words(products, parts, m, width);
+    const int64_t width = limits->max_expert_width, pairs = m * limits->max_chosen;
+    int64_t words = sb_cpu_inputs_words(products, parts, m, limits->max_width);
 
-    if (n > 1)
-        words += n * (sb_cpu_inputs_words(products, parts, 1, width) + WORDS_OF_LINE);
+    if (pairs > 0)
+        words = larger(words,
+                       sb_cpu_inputs_words(products, parts, pairs, width) +
+                           most_products(limits) *
+                               (sb_cpu_inputs_words(products, parts, 1, width) + WORDS_OF_LINE));
     return words;
 }
 
 /* Words of the exec's buffer for inputs, whichever way of forming a product is used. */
 static size_t inputs_count(const struct sb_device *device, const struct sb_exec_limits *limits)
 {
-    const int64_t m = most_rows(limits), few = m < SB_CPU_FEW_ROWS ? m : SB_CPU_FEW_ROWS;
+    const int64_t m = limits->max_tokens, few = m < SB_CPU_FEW_ROWS ? m : SB_CPU_FEW_ROWS;
     const int32_t parts = sb_form_parts(sb_cpu_form(device));
     const int is_float = device->compute == SPECBATCH_COMPUTE_F32;
     const int all = is_float || device->has_halves || most_products(limits) > 1;
@@ -87,10 +91,11 @@ static size_t inputs_count(const struct sb_device *device, const struct sb_exec_
 /* Floats of the sums that weights with minima need. */
 static size_t sums_count(const struct sb_device *device, const struct sb_exec_limits *limits)
 {
-    if (!device->has_mins)
-        return 0;
-    return (size_t)(most_rows(limits) * (int64_t)sb_form_parts(sb_cpu_form(device)) *
-                    (sb_whole_blocks(limits->max_width) / SB_BLOCK));
+    const int64_t m = limits->max_tokens, pairs = m * limits->max_chosen;
+    const int64_t blocks = larger(m * (sb_whole_blocks(limits->max_width) / SB_BLOCK),
+                                  pairs * (sb_whole_blocks(limits->max_expert_width) / SB_BLOCK));
+
+    return device->has_mins ? (size_t)(blocks * sb_form_parts(sb_cpu_form(device))) : 0;
 }
 
 size_t sb_cpu_products_bytes(const struct sb_device *device, const struct sb_exec_limits *limits)

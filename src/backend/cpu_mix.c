@@ -3,7 +3,7 @@
  * to. Pairs are sorted by expert, so that those of one lie side by side, and the products of all
  * experts run at once (cpu_gemm.h):
  *
- *   route     chosen, weights [m, chosen]     of each row, its experts ascending
+ *   route     chosen, weights [m, of_row]     of each row, its experts ascending, then the shared
  *   sort      pairs: those of expert 0, those of expert 1, ...; an expert's in the order of rows
  *   gather    rows    [pairs, hidden]         each pair's row of h
  *   multiply  gate_up [pairs, 2 * inter]      by each expert's own weights
@@ -29,7 +29,9 @@
 struct mix {
     const struct sb_cpu_kernels *kernels;
     const struct sb_mixture *mixture;
-    /* Of pair p, which is place p % chosen of row p / chosen: */
+    int32_t n_experts; /* with the shared one, */
+    int32_t of_row;    /* and pairs of a row, likewise */
+    /* Of pair p, which is place p % of_row of row p / of_row: */
     int32_t *chosen; /* its expert */
     float *weights;  /* and that expert's weight */
     int32_t *at;     /* where it is among the sorted pairs */
@@ -73,7 +75,7 @@ void sb_cpu_mix_free(struct sb_exec *exec)
 
 static void cut_words(struct mix *mix, int32_t *words)
 {
-    const int64_t n = (int64_t)mix->mixture->m * mix->mixture->chosen;
+    const int64_t n = (int64_t)mix->mixture->m * mix->of_row;
 
     mix->chosen = words;
     mix->weights = (float *)(void *)(words + n);
@@ -99,15 +101,15 @@ static void route(struct sb_exec *exec, struct mix *mix)
     sb_threads_for(exec->threads, a->m, sb_cpu_grain((int64_t)a->n_experts * (a->chosen + 1)),
                    route_range, mix);
     if (SB_FAULT(EXPERTS_OF_FIRST))
-        for (int64_t p = 0; p < (int64_t)a->m * a->chosen; p++)
-            mix->chosen[p] = mix->chosen[p % a->chosen];
+        for (int64_t p = 0; p < (int64_t)a->m * mix->of_row; p++)
+            mix->chosen[p] = mix->chosen[p % mix->of_row];
 }
 
 /* Sorts the pairs by counting. Afterwards those of expert e are at ends[e - 1] .. ends[e] - 1, and
  * those of expert 0 begin at 0. */
 static void sort_pairs(struct mix *mix)
 {
-    const int32_t n = mix->mixture->m * mix->mixture->chosen, experts = mix->mixture->n_experts;
+    const int32_t n = mix->mixture->m * mix->of_row, experts = mix->n_experts;
 
     memset(mix->ends, 0, (size_t)(experts + 1) * sizeof *mix->ends);
     for (int32_t p = 0; p < n; p++)
@@ -128,7 +130,7 @@ static void gather_range(void *ctx, int64_t first, int64_t last)
     float *rows = mix->mixture->rows;
 
     for (int64_t p = first; p < last; p++)
-        memcpy(rows + mix->at[p] * n, h + p / mix->mixture->chosen * n, (size_t)n * sizeof *rows);
+        memcpy(rows + mix->at[p] * n, h + p / mix->of_row * n, (size_t)n * sizeof *rows);
 }
 
 /* Multiplies the pairs of each expert by one of its weights: y [pairs, n_out] from x [pairs, n_in].
@@ -139,7 +141,7 @@ static void multiply(struct sb_exec *exec, const struct mix *mix, float *y, int6
     const struct sb_mlp *experts = mix->mixture->experts;
     int32_t n = 0;
 
-    for (int32_t e = 0, begin = 0; e < mix->mixture->n_experts; begin = mix->ends[e++])
+    for (int32_t e = 0, begin = 0; e < mix->n_experts; begin = mix->ends[e++])
         if (mix->ends[e] > begin)
             exec->of_experts[n++] = (struct sb_cpu_product){.weight = is_down ? &experts[e].down
                                                                               : &experts[e].gate_up,
@@ -152,20 +154,23 @@ static void multiply(struct sb_exec *exec, const struct mix *mix, float *y, int6
 static void combine_range(void *ctx, int64_t first, int64_t last)
 {
     const struct mix *mix = ctx;
-    const int64_t n = mix->mixture->hidden, chosen = mix->mixture->chosen;
+    const int64_t n = mix->mixture->hidden, of_row = mix->of_row;
 
     for (int64_t row = first; row < last; row++) {
         float *y = mix->mixture->y + row * n;
         memset(y, 0, (size_t)n * sizeof *y);
-        for (int64_t p = row * chosen; p < (row + 1) * chosen; p++)
+        for (int64_t p = row * of_row; p < (row + 1) * of_row; p++)
             mix->kernels->add_weighted(y, mix->mixture->out + mix->at[p] * n, mix->weights[p], n);
     }
 }
 
 void sb_cpu_op_mix(struct sb_exec *exec, const struct sb_mixture *mixture)
 {
-    struct mix mix = {.kernels = exec->device->kernels, .mixture = mixture};
-    const int32_t pairs = mixture->m * mixture->chosen;
+    struct mix mix = {.kernels = exec->device->kernels,
+                      .mixture = mixture,
+                      .n_experts = mixture->n_experts + mixture->has_shared,
+                      .of_row = mixture->chosen + mixture->has_shared};
+    const int32_t pairs = mixture->m * mix.of_row;
     const int64_t hidden = mixture->hidden, inter = mixture->inter;
 
     cut_words(&mix, exec->mix_words);
@@ -175,6 +180,6 @@ void sb_cpu_op_mix(struct sb_exec *exec, const struct sb_mixture *mixture)
     multiply(exec, &mix, mixture->gate_up, 2 * inter, mixture->rows, hidden, 0);
     sb_cpu_op_gate(exec, mixture->act, mixture->gate_up, mixture->gate, pairs, mixture->inter);
     multiply(exec, &mix, mixture->out, hidden, mixture->act, inter, 1);
-    sb_threads_for(exec->threads, mixture->m, sb_cpu_grain(2 * hidden * mixture->chosen),
-                   combine_range, &mix);
+    sb_threads_for(exec->threads, mixture->m, sb_cpu_grain(2 * hidden * mix.of_row), combine_range,
+                   &mix);
 }

@@ -101,14 +101,15 @@ static struct unadded attention_block(struct sb_runner *r, const struct sb_layer
     return (struct unadded){r->y, layer->post_attn_norm};
 }
 
-static struct unadded mlp_block(struct sb_runner *r, const struct sb_layer *layer, int32_t m)
+static struct unadded mlp_block(struct sb_runner *r, const struct sb_layer *layer, int32_t inter,
+                                int32_t m)
 {
     const struct sb_backend *be = r->backend;
 
     /* gate, up [m, inter] = the halves of h [m, hidden] . Wgate_up [2 * inter, hidden] (+ bias);
      * act [m, inter] = silu(gate) * up, or by another function of the gate */
     be->gated(r->exec, r->act, r->gate_up, r->h, &layer->mlp.gate_up, layer->gate_up_bias,
-              r->model->config.arch->gate, m, r->model->config.inter);
+              r->model->config.arch->gate, m, inter);
     /* y [m, hidden] = act [m, inter] . Wdown [hidden, inter] (+ bias) */
     be->gemm(r->exec, r->y, r->act, &layer->mlp.down, layer->down_bias, m);
     return (struct unadded){r->y, layer->post_ffn_norm};
@@ -123,9 +124,13 @@ static struct unadded mixture_block(struct sb_runner *r, const struct sb_layer *
         .inter = c->inter,
         .n_experts = c->experts,
         .chosen = c->chosen,
+        .has_shared = c->has_shared,
+        .scoring = c->arch->scoring,
         .renormalises = c->renormalises,
+        .scale = (float)c->expert_scale,
         .gate = c->arch->gate,
         .experts = layer->experts,
+        .bias = layer->choice_bias,
         .logits = r->routed,
         .h = r->h,
         .y = r->y,
@@ -178,7 +183,8 @@ void sb_forward(struct sb_runner *r, const struct sb_pass *pass)
         tap(r, i, r->x, m);
         unadded = attention_block(r, layer, i, pass);
         add_and_norm(r, unadded, layer->ffn_norm, NULL, m);
-        unadded = layer->experts ? mixture_block(r, layer, m) : mlp_block(r, layer, m);
+        unadded = layer->experts ? mixture_block(r, layer, m)
+                                 : mlp_block(r, layer, sb_config_inter_of(&r->model->config, i), m);
     }
     if (pass->n_out > 0)
         sb_forward_logits(r, pass->out,

@@ -24,37 +24,49 @@
 
 enum { N_BUFFERS = 11 };
 
+static size_t row_bytes_of(const struct specbatch_model *model, int32_t width, int is_input)
+{
+    return is_input ? model->backend->input_bytes(model->device, width)
+                    : (size_t)width * sizeof(float);
+}
+
 /* Rows of each activation buffer and bytes of one row, in the order of struct sb_runner. */
 static void buffer_sizes(const struct specbatch_model *model, const struct sb_runner_limits *limits,
                          size_t rows[N_BUFFERS], size_t row_bytes[N_BUFFERS])
 {
     const struct sb_config *c = &model->config;
     const int32_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
-    const int64_t m = limits->max_tokens, of_experts = m * c->chosen;
+    const int64_t m = limits->max_tokens;
+    const int64_t of_experts = m * (c->experts > 0 ? c->chosen + c->has_shared : 0);
     const int64_t of_mlps = c->experts > 0 ? of_experts : m;
+    const int gathers = model->backend->mix_gathers;
     const struct {
         int64_t rows;
         int32_t width;
-        int is_input; /* of a gemm */
+        int is_input;        /* of a gemm */
+        int32_t dense_width; /* of m rows, for which it must suffice too */
     } buffers[N_BUFFERS] = {
-        {m, c->hidden, 0},              /* x */
-        {m, c->hidden, 1},              /* h */
-        {m, c->hidden, 0},              /* y */
-        {m, q + 2 * kv, 0},             /* qkv */
-        {m, q, 1},                      /* attended */
-        {of_mlps, 2 * c->inter, 0},     /* gate_up */
-        {of_mlps, c->inter, 1},         /* act */
-        {m, c->experts, 0},             /* routed */
-        {of_experts, c->hidden, 1},     /* expert_rows */
-        {of_experts, c->hidden, 0},     /* expert_out */
-        {limits->max_out, c->vocab, 0}, /* logits */
+        {m, c->hidden, 0, 0},                           /* x */
+        {m, c->hidden, 1, 0},                           /* h */
+        {m, c->hidden, 0, 0},                           /* y */
+        {m, q + 2 * kv, 0, 0},                          /* qkv */
+        {m, q, 1, 0},                                   /* attended */
+        {of_mlps, 2 * c->inter, 0, 2 * c->dense_inter}, /* gate_up */
+        {of_mlps, c->inter, 1, c->dense_inter},         /* act */
+        {m, c->experts, 0, 0},                          /* routed */
+        {gathers ? 0 : of_experts, c->hidden, 1, 0},    /* expert_rows */
+        {of_experts, c->hidden, 0, 0},                  /* expert_out */
+        {limits->max_out, c->vocab, 0, 0},              /* logits */
     };
 
     for (int i = 0; i < N_BUFFERS; i++) {
+        const size_t dense = row_bytes_of(model, buffers[i].dense_width, buffers[i].is_input);
         rows[i] = (size_t)buffers[i].rows;
-        row_bytes[i] = buffers[i].is_input
-                           ? model->backend->input_bytes(model->device, buffers[i].width)
-                           : (size_t)buffers[i].width * sizeof(float);
+        row_bytes[i] = row_bytes_of(model, buffers[i].width, buffers[i].is_input);
+        if ((size_t)m * dense > rows[i] * row_bytes[i]) {
+            rows[i] = (size_t)m;
+            row_bytes[i] = dense;
+        }
     }
 }
 
@@ -217,15 +229,17 @@ static struct sb_exec_limits exec_limits(const struct sb_config *c,
                                          const struct sb_runner_limits *limits)
 {
     const int32_t q = c->heads * c->head_dim;
-    int32_t width = c->hidden > c->inter ? c->hidden : c->inter;
+    const int32_t expert = c->hidden > c->inter ? c->hidden : c->inter;
+    int32_t width = expert > c->dense_inter ? expert : c->dense_inter;
 
     return (struct sb_exec_limits){.max_tokens = limits->max_tokens,
                                    .max_width = width > q ? width : q,
                                    .max_len = limits->cap,
                                    .max_heads = c->heads,
                                    .max_head_dim = c->head_dim,
-                                   .max_experts = c->experts,
-                                   .max_chosen = c->chosen,
+                                   .max_expert_width = c->experts > 0 ? expert : 0,
+                                   .max_experts = c->experts + c->has_shared,
+                                   .max_chosen = c->chosen + c->has_shared,
                                    .span_cap = limits->span > 0 ? limits->cap : 0,
                                    .span_halvings = limits->span > 0 ? limits->halvings : 0,
                                    .draft_layers = limits->is_draft ? c->layers : 0};

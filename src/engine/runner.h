@@ -97,8 +97,8 @@ struct sb_runner {
     float *gate_up;    /* [max_tokens, 2 * inter] */
     void *act;         /* [max_tokens, inter] */
     float *routed;     /* [max_tokens, experts] what a mixture's experts are chosen by */
-    void *expert_rows; /* [max_tokens * chosen, hidden] for a mixture (backend.h) */
-    float *expert_out; /* [max_tokens * chosen, hidden] likewise */
+    void *expert_rows; /* [max_tokens * experts of a token, hidden] for a mixture (backend.h) */
+    float *expert_out; /* [max_tokens * experts of a token, hidden] likewise */
     float *logits;     /* [max_out, vocab] */
     size_t activation_bytes, logits_bytes; /* of that allocation: up to the logits, and they */
     struct sb_rope_dev rope[2]; /* of all layers; or of those that are not local, and of those that

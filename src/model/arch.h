@@ -29,7 +29,8 @@ struct sb_arch {
     /* model_type and class name of models that are more than this one, which config.json then has
      * as text_config; NULL: there are none. */
     const char *whole_type, *whole_class;
-    const char *gguf_name; /* what GGUF files call it, if not by its model_type; else NULL */
+    const char *gguf_name;     /* what GGUF files call it, if not by its model_type; else NULL */
+    const char *gguf_ffn_norm; /* and the norm before the MLP, if not "ffn_norm"; else NULL */
     enum sb_bias qkv_bias, o_bias, mlp_bias;
     int default_attention_bias;
     int rot_interleaved;  /* 1: rotated pairs are (2i, 2i + 1); 0: (i, i + rot_dim / 2) */
@@ -59,19 +60,27 @@ struct sb_arch {
     const char *ffn_norm;       /* norm before the MLP */
     const char *post_ffn_norm;  /* norm on the MLP's output, before it is added to the residual */
     const char *q_norm, *k_norm; /* norms on each head, before the rotation */
+    const char *head_norm_key;   /* what config.json says if they are there; NULL: they are */
     const char *qkv[3]; /* q, k and v, which are stacked; or one tensor of all three, and NULL */
     const char *o;
     /* Of an architecture whose layers have a mixture of experts for an MLP: the matrix that experts
-     * are chosen by, and what the names of expert N begin with, before ".N."; the names below are
-     * then those behind that. NULL: a layer has one MLP. */
-    const char *router, *expert;
-    const char *gate_up[2]; /* gate and up, which are stacked; or one tensor of both, and NULL */
+     * are chosen by, and what the names of expert N begin with, before ".N."; what those of the
+     * expert begin with that every token goes to, and those of the MLP of layers that have no
+     * mixture, before "."; the names below are then those behind that. NULL: a layer has one MLP,
+     * or there is no such expert or layer. */
+    const char *router, *expert, *shared_expert, *dense;
+    const char *choice_bias; /* a vector that is added to what experts are chosen by; or NULL */
+    enum sb_scoring scoring; /* what is made of the router's results */
+    const char *gate_up[2];  /* gate and up, which are stacked; or one tensor of both, and NULL */
     const char *down;
-    const char *inter_key; /* what config.json calls an expert's width, if not intermediate_size;
-                              else NULL */
+    /* What config.json calls an expert's width, if not intermediate_size, which is then the width
+     * of other layers' MLPs, if any; and the number of experts, if not num_experts; else NULL. */
+    const char *inter_key, *experts_key;
     int32_t default_experts, default_chosen; /* of a mixture, and chosen for each token */
-    int renormalises; /* 1: the weights of those that are chosen are made to have the sum 1;
-                         0: if config.json's norm_topk_prob says so */
+    int32_t default_shared, default_dense;   /* shared experts; layers at the beginning that have no
+                                                mixture */
+    int renormalises; /* 1: the weights of those that are chosen are made to have the sum 1 */
+    const char *norm_topk_key; /* what config.json calls that; NULL: it does not say */
 };
 
 /* Whether a map that has a bias by this rule has one in a checkpoint that says so, or not. */

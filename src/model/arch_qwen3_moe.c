@@ -29,4 +29,5 @@ const struct sb_arch sb_arch_qwen3_moe = {
     .inter_key = "moe_intermediate_size",
     .default_experts = 128,
     .default_chosen = 8,
+    .norm_topk_key = "norm_topk_prob",
 };

@@ -195,6 +195,9 @@ static int32_t read_flags(struct sb_config *config, const struct sb_fields *fiel
     SB_TRY(sb_field_bool(fields, "tie_word_embeddings", &config->tied));
     SB_TRY(sb_field_bool(fields, "attention_bias", &attention_bias));
     SB_TRY(sb_field_bool(fields, "mlp_bias", &mlp_bias));
+    config->has_head_norms = arch->q_norm && !arch->head_norm_key;
+    if (arch->head_norm_key)
+        SB_TRY(sb_field_bool(fields, arch->head_norm_key, &config->has_head_norms));
     config->has_qkv_bias = sb_arch_has_bias(arch->qkv_bias, attention_bias);
     config->has_o_bias = sb_arch_has_bias(arch->o_bias, attention_bias);
     config->has_mlp_bias = sb_arch_has_bias(arch->mlp_bias, mlp_bias);
@@ -305,6 +308,18 @@ int32_t sb_config_window_of(const struct sb_config *config, int32_t layer)
     return config->is_local[layer] ? config->window : 0;
 }
 
+int32_t sb_config_experts_of(const struct sb_config *config, int32_t layer)
+{
+    return config->experts > 0 && layer >= config->dense_layers
+               ? config->experts + config->has_shared
+               : 0;
+}
+
+int32_t sb_config_inter_of(const struct sb_config *config, int32_t layer)
+{
+    return layer < config->dense_layers ? config->dense_inter : config->inter;
+}
+
 static int32_t read_config(struct sb_config *config, const struct sb_fields *fields,
                            const struct sb_log *log, const char *dir)
 {
@@ -395,6 +410,11 @@ void sb_config_digest(const struct sb_config *c, struct sb_digest *digest)
     if (c->experts > 0) {
         const int32_t experts[] = {c->experts, c->chosen, c->renormalises};
         sb_digest_add(digest, experts, sizeof experts);
+    }
+    if (c->arch->scoring != SB_SCORE_SOFTMAX) {
+        const int32_t more[] = {c->has_shared, c->dense_layers, c->dense_inter, c->has_head_norms};
+        sb_digest_add(digest, more, sizeof more);
+        sb_digest_add(digest, &c->expert_scale, sizeof c->expert_scale);
     }
     if (c->window > 0) {
         sb_digest_add(digest, &c->window, sizeof c->window);

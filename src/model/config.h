@@ -64,11 +64,15 @@ struct sb_config {
     int32_t vocab, hidden, inter, layers, heads, kv_heads, head_dim;
     int32_t experts, chosen; /* of a mixture, each of width inter, and chosen for a token; 0: a
                                 layer has one MLP */
-    int renormalises;        /* the weights of those that are chosen are made to have the sum 1 */
-    int32_t context;         /* how long sequences may become */
+    int32_t has_shared;      /* 1: and one more, of the same width, that every token goes to */
+    int renormalises;        /* the weights of those that are chosen are made to have the sum 1, */
+    double expert_scale;     /* and then multiplied by this */
+    int32_t dense_layers, dense_inter; /* so many layers at the beginning have one MLP for a
+                                          mixture, of this width */
+    int32_t context;                   /* how long sequences may become */
     double eps;
     int tied; /* 1: the head is the embedding table */
-    int has_qkv_bias, has_o_bias, has_mlp_bias;
+    int has_qkv_bias, has_o_bias, has_mlp_bias, has_head_norms;
     double query_scalar;                    /* scores are divided by its root */
     struct sb_rope_config rope, local_rope; /* local_rope: of local layers, if the architecture has
                                                default_local_theta */
@@ -98,6 +102,10 @@ void sb_config_limit(struct sb_config *config, const struct sb_log *log, const c
 /* The rotation of a layer, and how many tokens its attention reaches back, or 0 for all. */
 const struct sb_rope_config *sb_config_rope_of(const struct sb_config *config, int32_t layer);
 int32_t sb_config_window_of(const struct sb_config *config, int32_t layer);
+/* Experts of a layer's mixture with the shared one, or 0; and the width of its MLP, or of each
+ * expert. */
+int32_t sb_config_experts_of(const struct sb_config *config, int32_t layer);
+int32_t sb_config_inter_of(const struct sb_config *config, int32_t layer);
 /* What embeddings are multiplied by. */
 float sb_config_embed_scale(const struct sb_config *config);
 

@@ -166,40 +166,47 @@ done:
     return rc;
 }
 
+/* The keys that are known. vocab_size is that of the tokens too, pooling_type is for embeddings,
+ * and whether a model was trained with its scaling does not matter here. */
+static const char *const known[] = {"block_count",
+                                    "context_length",
+                                    "embedding_length",
+                                    "feed_forward_length",
+                                    "expert_count",
+                                    "expert_used_count",
+                                    "expert_feed_forward_length",
+                                    "expert_shared_count",
+                                    "expert_gating_func",
+                                    "expert_weights_scale",
+                                    "expert_weights_norm",
+                                    "leading_dense_block_count",
+                                    "nextn_predict_layers",
+                                    "attention.head_count",
+                                    "attention.head_count_kv",
+                                    "attention.key_length",
+                                    "attention.value_length",
+                                    "attention.layer_norm_rms_epsilon",
+                                    "attention.causal",
+                                    "attention.sliding_window",
+                                    "attention.sliding_window_pattern",
+                                    "attention.scale",
+                                    "rope.dimension_count",
+                                    "rope.freq_base",
+                                    "rope.freq_base_swa",
+                                    "rope.scaling.type",
+                                    "rope.scaling.factor",
+                                    "rope.scaling.original_context_length",
+                                    "rope.scaling.attn_factor",
+                                    "rope.scaling.yarn_beta_fast",
+                                    "rope.scaling.yarn_beta_slow",
+                                    "rope.scaling.finetuned",
+                                    "vocab_size",
+                                    "pooling_type",
+                                    "tensor_data_layout"};
+
 /* Refuses keys that change the computation in a way that the forward pass does not know. */
 static int32_t refuse_unknown(const struct sb_config *config, const struct source *s)
 {
-    /* vocab_size is that of the tokens too, pooling_type is for embeddings, and whether a model was
-     * trained with its scaling does not matter here. */
-    static const char *const known[] = {"block_count",
-                                        "context_length",
-                                        "embedding_length",
-                                        "feed_forward_length",
-                                        "expert_count",
-                                        "expert_used_count",
-                                        "expert_feed_forward_length",
-                                        "attention.head_count",
-                                        "attention.head_count_kv",
-                                        "attention.key_length",
-                                        "attention.value_length",
-                                        "attention.layer_norm_rms_epsilon",
-                                        "attention.causal",
-                                        "attention.sliding_window",
-                                        "attention.sliding_window_pattern",
-                                        "attention.scale",
-                                        "rope.dimension_count",
-                                        "rope.freq_base",
-                                        "rope.freq_base_swa",
-                                        "rope.scaling.type",
-                                        "rope.scaling.factor",
-                                        "rope.scaling.original_context_length",
-                                        "rope.scaling.attn_factor",
-                                        "rope.scaling.yarn_beta_fast",
-                                        "rope.scaling.yarn_beta_slow",
-                                        "rope.scaling.finetuned",
-                                        "vocab_size",
-                                        "pooling_type",
-                                        "tensor_data_layout"};
     const struct key layout = find(s, "tensor_data_layout"), causal = find(s, "attention.causal"),
                      factor = find(s, "rope.scaling.attn_factor");
     /* and those that only some architectures know */
@@ -207,6 +214,12 @@ static int32_t refuse_unknown(const struct sb_config *config, const struct sourc
         const char *name;
         int is_known;
     } some[] = {{"expert_feed_forward_length", config->arch->inter_key != NULL},
+                {"expert_shared_count", config->arch->shared_expert != NULL},
+                {"expert_gating_func", config->arch->shared_expert != NULL},
+                {"expert_weights_scale", config->arch->shared_expert != NULL},
+                {"expert_weights_norm", config->arch->shared_expert != NULL},
+                {"leading_dense_block_count", config->arch->dense != NULL},
+                {"nextn_predict_layers", config->arch->dense != NULL},
                 {"attention.sliding_window", config->arch->window != SB_WINDOW_NEVER},
                 {"attention.scale", config->arch->default_query_scalar > 0.0},
                 {"rope.freq_base_swa", sb_arch_has_local_rope(config->arch)}};
@@ -297,7 +310,35 @@ done:
     return rc;
 }
 
-/* llama.cpp makes the weights of the chosen experts of these architectures add up to 1. */
+/* What there is beside the experts that are chosen, in files of an architecture that has it. A file
+ * counts the layers too that predict further tokens. */
+static int32_t read_other_experts(struct sb_config *config, const struct source *s)
+{
+    const struct key norm = find(s, "expert_weights_norm");
+    int32_t scoring = SB_GGUF_SIGMOID, further = 0;
+    int32_t rc = SPECBATCH_OK;
+
+    config->has_shared = config->arch->default_shared;
+    config->dense_layers = config->arch->default_dense;
+    SB_TRY(read_int(s, "expert_shared_count", 0, 1, &config->has_shared));
+    SB_TRY(read_int(s, "expert_gating_func", 0, INT32_MAX, &scoring));
+    if (scoring != SB_GGUF_SIGMOID)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: %s.expert_gating_func %d is not supported, only %d",
+                s->file, s->arch, (int)scoring, SB_GGUF_SIGMOID);
+    SB_TRY(read_double(s, "expert_weights_scale", 1e-6, 1e6, &config->expert_scale));
+    config->renormalises = norm.given ? !is_off(&norm.value) : config->arch->renormalises;
+    SB_TRY(read_int(s, "nextn_predict_layers", 0, config->layers - 1, &further));
+    config->layers -= further;
+    SB_TRY(read_int(s, "leading_dense_block_count", 0, config->layers, &config->dense_layers));
+    if (config->dense_layers > 0)
+        SB_TRY(need(s, "feed_forward_length"));
+    SB_TRY(read_int(s, "feed_forward_length", 1, SB_INTER_MAX, &config->dense_inter));
+done:
+    return rc;
+}
+
+/* Without a key that says otherwise, llama.cpp makes the weights of the chosen experts add up to 1.
+ */
 static int32_t read_experts(struct sb_config *config, const struct source *s)
 {
     int32_t rc = SPECBATCH_OK;
@@ -309,6 +350,9 @@ static int32_t read_experts(struct sb_config *config, const struct source *s)
     SB_TRY(need(s, "expert_used_count"));
     SB_TRY(read_int(s, "expert_used_count", 1, config->experts, &config->chosen));
     config->renormalises = 1;
+    config->expert_scale = 1.0;
+    if (config->arch->shared_expert)
+        SB_TRY(read_other_experts(config, s));
 done:
     return rc;
 }
@@ -341,14 +385,15 @@ done:
     return rc;
 }
 
-/* Reads from the names of the tensors which biases there are, and whether there is a head. */
+/* Reads from the names of the tensors which biases and norms of heads there are, and whether there
+ * is a head of the model. */
 static void read_flags(struct sb_config *config, const struct source *s)
 {
-    static const char *const biases[] = {".attn_q.bias",      ".attn_k.bias",   ".attn_v.bias",
-                                         ".attn_output.bias", ".ffn_gate.bias", ".ffn_up.bias",
-                                         ".ffn_down.bias"};
+    static const char *const some[] = {".attn_q.bias",      ".attn_k.bias",       ".attn_v.bias",
+                                       ".attn_output.bias", ".ffn_gate.bias",     ".ffn_up.bias",
+                                       ".ffn_down.bias",    ".attn_q_norm.weight"};
     const struct sb_arch *arch = config->arch;
-    int there[sizeof biases / sizeof *biases] = {0};
+    int there[sizeof some / sizeof *some] = {0};
 
     config->tied = 1;
     for (int32_t i = 0; i < sb_gguf_n_tensors(s->gguf); i++) {
@@ -358,12 +403,13 @@ static void read_flags(struct sb_config *config, const struct source *s)
         if (strncmp(name, "blk.", 4) != 0)
             continue;
         name += 4 + strspn(name + 4, "0123456789");
-        for (size_t b = 0; b < sizeof biases / sizeof *biases; b++)
-            there[b] |= strcmp(name, biases[b]) == 0;
+        for (size_t b = 0; b < sizeof some / sizeof *some; b++)
+            there[b] |= strcmp(name, some[b]) == 0;
     }
     config->has_qkv_bias = sb_arch_has_bias(arch->qkv_bias, there[0] || there[1] || there[2]);
     config->has_o_bias = sb_arch_has_bias(arch->o_bias, there[3]);
     config->has_mlp_bias = sb_arch_has_bias(arch->mlp_bias, there[4] || there[5] || there[6]);
+    config->has_head_norms = arch->head_norm_key ? there[7] : arch->q_norm != NULL;
 }
 
 /* ---------------------------------------------------------------- its rotary embedding */

@@ -41,7 +41,7 @@ static void put_sizes(struct keys *k, const struct sb_config *c)
     } numbers[] = {{"block_count", c->layers},
                    {"context_length", c->context},
                    {"embedding_length", c->hidden},
-                   {"feed_forward_length", c->inter},
+                   {"feed_forward_length", c->dense_inter > 0 ? c->dense_inter : c->inter},
                    {"attention.head_count", c->heads},
                    {"attention.head_count_kv", c->kv_heads},
                    {"attention.key_length", c->head_dim},
@@ -63,6 +63,13 @@ static void put_experts(struct keys *k, const struct sb_config *c)
     sb_gguf_put_u32(k->out, key_of(k, "expert_used_count"), (uint32_t)c->chosen);
     if (c->arch->inter_key)
         sb_gguf_put_u32(k->out, key_of(k, "expert_feed_forward_length"), (uint32_t)c->inter);
+    if (!c->arch->shared_expert)
+        return;
+    sb_gguf_put_u32(k->out, key_of(k, "expert_shared_count"), (uint32_t)c->has_shared);
+    sb_gguf_put_u32(k->out, key_of(k, "expert_gating_func"), SB_GGUF_SIGMOID);
+    sb_gguf_put_f32(k->out, key_of(k, "expert_weights_scale"), (float)c->expert_scale);
+    sb_gguf_put_bool(k->out, key_of(k, "expert_weights_norm"), c->renormalises);
+    sb_gguf_put_u32(k->out, key_of(k, "leading_dense_block_count"), (uint32_t)c->dense_layers);
 }
 
 static void put_rope(struct keys *k, const struct sb_rope_config *rope)
@@ -196,6 +203,7 @@ int32_t sb_gguf_check_config(const struct sb_config *put, const struct sb_config
         {"attention_factor", a->attention_factor, b->attention_factor, 0},
         {"query_pre_attn_scalar", put->query_scalar, got->query_scalar, 0},
         {"norm_topk_prob", put->renormalises, got->renormalises, 0},
+        {"routed_scaling_factor", put->expert_scale, got->expert_scale, 0},
         {"sliding_window", put->window, got->window, 0},
         {"rope_theta of local layers", put->local_rope.theta, got->local_rope.theta, 0},
         {"the factor of local layers", put->local_rope.factor, got->local_rope.factor, 0},

@@ -18,6 +18,10 @@
 int32_t sb_gguf_config(struct sb_config *config, const struct sb_log *log,
                        const struct sb_gguf *gguf);
 
+/* What expert_gating_func says of experts that are chosen by sigmoid (llama.cpp's
+ * LLAMA_EXPERT_GATING_FUNC_TYPE_SIGMOID). */
+enum { SB_GGUF_SIGMOID = 2 };
+
 /* By the root of what llama.cpp divides the scores of a model whose architecture has
  * default_query_scalar: as gemma_pytorch has it for each size. */
 double sb_gguf_query_scalar(const struct sb_config *config);

@@ -50,6 +50,9 @@ static const struct spelling parts[] = {
     {"mlp.gate_up_proj", "ffn_up"},
     {"mlp.down_proj", "ffn_down"},
     {"mlp.gate", "ffn_gate_inp"},
+    {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
+    {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
+    {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
     {"block_sparse_moe.gate", "ffn_gate_inp"},
     {NULL, NULL},
 };
@@ -66,10 +69,11 @@ static const char *look_up(const struct spelling *list, const char *name, size_t
 /* The spelling of a norm of a layer, or NULL. */
 static const char *look_up_norm(const struct sb_arch *arch, const char *name)
 {
-    const struct spelling norms[] = {{arch->attn_norm, "attn_norm"},
-                                     {arch->post_attn_norm, "post_attention_norm"},
-                                     {arch->ffn_norm, "ffn_norm"},
-                                     {arch->post_ffn_norm, "post_ffw_norm"}};
+    const struct spelling norms[] = {
+        {arch->attn_norm, "attn_norm"},
+        {arch->post_attn_norm, "post_attention_norm"},
+        {arch->ffn_norm, arch->gguf_ffn_norm ? arch->gguf_ffn_norm : "ffn_norm"},
+        {arch->post_ffn_norm, "post_ffw_norm"}};
 
     for (size_t i = 0; i < sizeof norms / sizeof norms[0]; i++)
         if (norms[i].name && strcmp(norms[i].name, name) == 0)
@@ -116,8 +120,12 @@ void sb_gguf_spell(char spelled[SB_TENSOR_NAME_BYTES], const struct sb_arch *arc
     }
     if (digits && spell_expert(spelled, arch, name + sizeof layers - 1, digits, part))
         return;
-    if (digits)
+    if (digits && arch->choice_bias && strcmp(part, arch->choice_bias) == 0) {
+        found = "exp_probs_b";
+        kind = ".bias";
+    } else if (digits) {
         found = look_up_norm(arch, part);
+    }
     if (!found && kind && kind >= part)
         found = look_up(digits ? parts : ends, part, (size_t)(kind - part));
     if (!found)

@@ -38,8 +38,10 @@ struct sb_layer {
     struct sb_mlp mlp;
     float *gate_up_bias, *down_bias;
     /* Of a mixture, in the place of mlp: the map whose output says which experts are chosen,
-     * [experts, hidden], and the experts. NULL: there are none. */
+     * [experts, hidden], what is added for the choice, [experts], and the experts, the shared one
+     * last. NULL: there are none. */
     struct sb_weight router;
+    float *choice_bias;
     struct sb_mlp *experts;
 };
 

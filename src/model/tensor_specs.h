@@ -24,6 +24,7 @@ enum sb_layer_tensor {
     SB_TENSOR_V,
     SB_TENSOR_O,
     SB_TENSOR_ROUTER,
+    SB_TENSOR_CHOICE_BIAS,
     SB_TENSOR_GATE, /* or gate and up in one */
     SB_TENSOR_UP,
     SB_TENSOR_DOWN,
@@ -36,17 +37,18 @@ struct sb_tensor_spec {
     int has_bias; /* a matrix has a vector of `rows` beside it, of the same name and ".bias" */
 };
 
-/* The tensors of any layer, their names without "model.layers.N.", and those of experts without
- * what sb_expert_prefix writes. */
+/* The tensors of a layer. Their names are without "model.layers.N.", and those of the MLP, or of
+ * each expert, without what sb_mlp_prefix writes. */
 void sb_layer_tensor_specs(struct sb_tensor_spec out[SB_LAYER_TENSORS],
-                           const struct sb_config *config);
-/* Writes what the names of the tensors of an expert begin with. */
+                           const struct sb_config *config, int32_t layer);
+/* Writes what the names of the tensors of an MLP begin with: of a layer's, or of an expert, the
+ * shared one being behind all others. */
 enum { SB_PREFIX_BYTES = 80 };
-void sb_expert_prefix(char prefix[SB_PREFIX_BYTES], const struct sb_config *config, int32_t layer,
-                      int32_t expert);
+void sb_mlp_prefix(char prefix[SB_PREFIX_BYTES], const struct sb_config *config, int32_t layer,
+                   int32_t expert);
 
 /* A tensor by its whole name, of [rows, n_in], or of [rows] when n_in is 0. expert: the index of
- * the expert that it is of, or -1. Returns a status. */
+ * the expert that it is of, or -1; that of the shared one is -1, too. Returns a status. */
 typedef int32_t sb_tensor_visitor(void *ctx, const char *name, int32_t rows, int32_t n_in,
                                   int32_t expert);
 

@@ -180,9 +180,9 @@ static int32_t new_vector(float **out, struct loader *l, int32_t n)
     return SPECBATCH_OK;
 }
 
-/* Loads the weights of a norm, if the architecture has it. */
-static int32_t load_norm(float **out, struct loader *l, const char *prefix,
-                         const struct sb_tensor_spec *spec)
+/* Loads a vector, if the architecture has it, and adds `shift` to its elements. */
+static int32_t load_vector(float **out, struct loader *l, const char *prefix,
+                           const struct sb_tensor_spec *spec, float shift)
 {
     char full[NAME_BYTES];
     const struct sb_tensor *t;
@@ -194,9 +194,15 @@ static int32_t load_norm(float **out, struct loader *l, const char *prefix,
     snprintf(full, sizeof full, "%s%s", prefix, spec->name);
     SB_TRY(find(&t, &dtype, l, full, spec->rows, 0));
     SB_TRY(new_vector(out, l, spec->rows));
-    SB_TRY(copy_vector(l, *out, full, spec->rows, l->tensors->norm_shift));
+    SB_TRY(copy_vector(l, *out, full, spec->rows, shift));
 done:
     return rc;
+}
+
+static int32_t load_norm(float **out, struct loader *l, const char *prefix,
+                         const struct sb_tensor_spec *spec)
+{
+    return load_vector(out, l, prefix, spec, l->tensors->norm_shift);
 }
 
 /* ----------------------------------------------------------------------------- matrices */
@@ -350,22 +356,27 @@ done:
 
 /* ------------------------------------------------------------------------ the whole model */
 
-/* Loads a layer's MLP, or an expert: the specs of its tensors are among those of the layer, and
- * their names begin with the prefix. */
-static int32_t load_mlp(struct loader *l, const char *prefix, struct sb_mlp *mlp,
-                        struct sb_layer *layer, const struct sb_tensor_spec t[SB_LAYER_TENSORS])
+/* Loads the MLP of layer `index`, or an expert of it. The specs of its tensors are among those of
+ * the layer. */
+static int32_t load_mlp(struct loader *l, struct sb_mlp *mlp, int32_t index, int32_t expert,
+                        const struct sb_tensor_spec t[SB_LAYER_TENSORS])
 {
     const struct sb_config *c = &l->model->config;
+    struct sb_layer *layer = &l->model->layers[index];
+    const int32_t inter = sb_config_inter_of(c, index);
+    const int is_of_expert = sb_config_experts_of(c, index) > 0;
     const struct linear gate_up = {&mlp->gate_up,
                                    &layer->gate_up_bias,
                                    &t[SB_TENSOR_GATE],
                                    .n_parts = c->arch->gate_up[1] ? 2 : 1,
-                                   .gated = c->arch->gate == SB_GATE_SILU ? c->inter : 0,
-                                   .is_of_expert = c->experts > 0},
+                                   .gated = c->arch->gate == SB_GATE_SILU ? inter : 0,
+                                   .is_of_expert = is_of_expert},
                         down = {&mlp->down, &layer->down_bias, &t[SB_TENSOR_DOWN], .n_parts = 1,
-                                .is_of_expert = c->experts > 0};
+                                .is_of_expert = is_of_expert};
+    char prefix[SB_PREFIX_BYTES];
     int32_t rc = SPECBATCH_OK;
 
+    sb_mlp_prefix(prefix, c, index, expert);
     SB_TRY(load_linear(l, prefix, &gate_up));
     SB_TRY(load_linear(l, prefix, &down));
 done:
@@ -378,18 +389,16 @@ static int32_t load_mixture(struct loader *l, const char *prefix, int32_t index,
 {
     struct specbatch_model *m = l->model;
     struct sb_layer *layer = &m->layers[index];
+    const int32_t experts = sb_config_experts_of(&m->config, index);
     const struct linear router = {&layer->router, NULL, &t[SB_TENSOR_ROUTER], .n_parts = 1,
                                   .is_router = 1};
-    char expert[SB_PREFIX_BYTES];
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(load_linear(l, prefix, &router));
-    SB_NEW(layer->experts, sb_alloc(&m->mem, (size_t)m->config.experts, sizeof *layer->experts),
-           "experts");
-    for (int32_t e = 0; e < m->config.experts; e++) {
-        sb_expert_prefix(expert, &m->config, index, e);
-        SB_TRY(load_mlp(l, expert, &layer->experts[e], layer, t));
-    }
+    SB_TRY(load_vector(&layer->choice_bias, l, prefix, &t[SB_TENSOR_CHOICE_BIAS], 0.0f));
+    SB_NEW(layer->experts, sb_alloc(&m->mem, (size_t)experts, sizeof *layer->experts), "experts");
+    for (int32_t e = 0; e < experts; e++)
+        SB_TRY(load_mlp(l, &layer->experts[e], index, e, t));
 done:
     return rc;
 }
@@ -412,16 +421,16 @@ static int32_t load_layer(struct loader *l, int32_t index)
     char prefix[SB_PREFIX_BYTES];
     int32_t rc = SPECBATCH_OK;
 
-    sb_layer_tensor_specs(t, c);
+    sb_layer_tensor_specs(t, c, index);
     snprintf(prefix, sizeof prefix, "model.layers.%d.", (int)index);
     for (size_t i = 0; i < sizeof norms / sizeof norms[0]; i++)
         SB_TRY(load_norm(norms[i], l, prefix, &t[i]));
     for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++)
         SB_TRY(load_linear(l, prefix, &maps[i]));
-    if (c->experts > 0)
+    if (sb_config_experts_of(c, index) > 0)
         SB_TRY(load_mixture(l, prefix, index, t));
     else
-        SB_TRY(load_mlp(l, prefix, &layer->mlp, layer, t));
+        SB_TRY(load_mlp(l, &layer->mlp, index, 0, t));
 done:
     return rc;
 }
@@ -567,7 +576,7 @@ void sb_model_weights_free(struct specbatch_model *m)
         float *const vectors[] = {layer->attn_norm,     layer->post_attn_norm, layer->ffn_norm,
                                   layer->post_ffn_norm, layer->q_norm,         layer->k_norm,
                                   layer->qkv_bias,      layer->o_bias,         layer->gate_up_bias,
-                                  layer->down_bias};
+                                  layer->down_bias,     layer->choice_bias};
         for (size_t v = 0; v < sizeof vectors / sizeof vectors[0]; v++)
             if (vectors[v])
                 m->backend->free(m->device, &m->mem, vectors[v]);
@@ -575,7 +584,7 @@ void sb_model_weights_free(struct specbatch_model *m)
         free_weight(m, &layer->o);
         free_weight(m, &layer->router);
         free_mlp(m, &layer->mlp);
-        for (int32_t e = 0; layer->experts && e < m->config.experts; e++)
+        for (int32_t e = 0; layer->experts && e < sb_config_experts_of(&m->config, i); e++)
             free_mlp(m, &layer->experts[e]);
         sb_free(&m->mem, layer->experts);
     }

@@ -586,6 +586,7 @@ static void test_memory(void)
                                           .max_len = 10,
                                           .max_heads = 4,
                                           .max_head_dim = 8,
+                                          .max_expert_width = 1000,
                                           .max_experts = 5,
                                           .max_chosen = 2};
 

@@ -17,7 +17,7 @@
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-enum { BASE_ROWS = 13, MAX_EXPERTS = 64, MAX_ROWS = 256 };
+enum { BASE_ROWS = 13, MAX_EXPERTS = 65, MAX_ROWS = 256 };
 
 /* What the logits of a case are. CROWDED: every row chooses expert 1, and none chooses expert 0,
  * whose weights are NaN. */
@@ -33,6 +33,8 @@ struct problem {
     enum sb_dtype dtype;
     enum sb_gate gate;
     struct choice choice;
+    int experts;          /* with the shared one */
+    float *bias;          /* [experts] */
     void *gate_up, *down; /* rows [experts, 2 * inter, hidden], [experts, hidden, inter] */
     float *h, *logits;    /* [BASE_ROWS, hidden], [BASE_ROWS, experts] */
     float *expected;      /* [BASE_ROWS, hidden] */
@@ -42,20 +44,36 @@ static const struct sb_backend *cpu;
 
 /* ------------------------------------------------------------------ weights */
 
+/* What a float cannot hold is 0. */
+static double sigmoid(float x)
+{
+    const double p = 1.0 / (1.0 + exp(-(double)x));
+
+    return p < 0x1p-126 ? 0.0 : p;
+}
+
 /* Weights in double precision. */
 static void weigh_exactly(double w[MAX_EXPERTS], char chosen[MAX_EXPERTS], const struct problem *p,
                           const float *logits)
 {
-    const double largest = choose(chosen, &p->choice, logits);
-    double sum = 0.0;
+    const struct choice *c = &p->choice;
+    const int is_softmax = c->scoring == SB_SCORE_SOFTMAX;
+    float ranks[MAX_EXPERTS], sigmoids[MAX_EXPERTS];
+    double largest, sum = c->scoring == SB_SCORE_SIGMOID ? 1e-20 : 0.0;
 
-    for (int e = 0; e < p->s.experts; e++) {
-        w[e] = exp((double)logits[e] - largest);
-        if (chosen[e] || !p->choice.renormalises)
+    rank_all(ranks, sigmoids, c, logits);
+    largest = choose(chosen, c, ranks);
+    for (int e = 0; e < c->experts; e++) {
+        w[e] = is_softmax ? exp((double)logits[e] - largest) : sigmoid(logits[e]);
+        if (chosen[e] || (is_softmax && !c->renormalises))
             sum += w[e];
     }
-    for (int e = 0; e < p->s.experts; e++)
-        w[e] /= sum;
+    for (int e = 0; e < c->experts; e++)
+        w[e] *= (is_softmax || c->renormalises ? 1.0 / sum : 1.0) * (double)c->scale;
+    if (c->has_shared) {
+        chosen[c->experts] = 1;
+        w[c->experts] = 1.0;
+    }
 }
 
 /* ------------------------------------------------------------------ the two references */
@@ -69,7 +87,7 @@ static void make_experts(struct sb_mlp *mlps, const struct problem *p, const str
 {
     const struct shape *s = &p->s;
 
-    for (int e = 0; e < s->experts; e++) {
+    for (int e = 0; e < p->experts; e++) {
         const size_t gate_up = matrix_bytes(p, 2 * s->inter, s->hidden);
         const size_t down = matrix_bytes(p, s->hidden, s->inter);
         CHECK(cpu_weight(&mlps[e].gate_up, way, (char *)p->gate_up + (size_t)e * gate_up,
@@ -81,7 +99,7 @@ static void make_experts(struct sb_mlp *mlps, const struct problem *p, const str
 
 static void free_experts(struct sb_mlp *mlps, const struct problem *p, const struct cpu *way)
 {
-    for (int e = 0; e < p->s.experts; e++) {
+    for (int e = 0; e < p->experts; e++) {
         cpu->weight_free(&mlps[e].gate_up, way->device, &cpu_mem);
         cpu->weight_free(&mlps[e].down, way->device, &cpu_mem);
     }
@@ -90,7 +108,7 @@ static void free_experts(struct sb_mlp *mlps, const struct problem *p, const str
 /* p->expected, whose products are those of one way for single rows. */
 static void expect(struct problem *p, const struct cpu *way)
 {
-    const int hidden = p->s.hidden, inter = p->s.inter, experts = p->s.experts;
+    const int hidden = p->s.hidden, inter = p->s.inter;
     struct sb_mlp mlps[MAX_EXPERTS];
     float *gate_up = cpu_floats(2 * inter), *act = cpu_floats(inter), *out = cpu_floats(hidden);
     float w[MAX_EXPERTS];
@@ -99,9 +117,9 @@ static void expect(struct problem *p, const struct cpu *way)
     make_experts(mlps, p, way);
     for (int r = 0; r < BASE_ROWS; r++) {
         float *y = p->expected + r * hidden;
-        weigh(w, chosen, &p->choice, p->logits + r * experts);
+        weigh(w, chosen, &p->choice, p->logits + r * p->s.experts);
         memset(y, 0, (size_t)hidden * sizeof *y);
-        for (int e = 0; e < experts; e++) {
+        for (int e = 0; e < p->experts; e++) {
             if (!chosen[e])
                 continue;
             cpu->gated(way->exec, act, gate_up, p->h + r * hidden, &mlps[e].gate_up, NULL, p->gate,
@@ -161,18 +179,18 @@ static void one_mlp(double *out, double *size, const struct problem *p, int e, c
 /* Whether a row of p->expected is what double precision gives. */
 static int is_right(const struct problem *p, int r)
 {
-    const int hidden = p->s.hidden, experts = p->s.experts;
+    const int hidden = p->s.hidden;
     double *h = cpu_memory((size_t)hidden * 3 * sizeof *h), *y = h + hidden, *out = y + hidden;
     double w[MAX_EXPERTS], size = 0.0, some = 0.0;
     char chosen[MAX_EXPERTS];
     int right = 1;
 
-    weigh_exactly(w, chosen, p, p->logits + r * experts);
+    weigh_exactly(w, chosen, p, p->logits + r * p->s.experts);
     for (int i = 0; i < hidden; i++) {
         h[i] = (double)p->h[r * hidden + i];
         y[i] = 0.0;
     }
-    for (int e = 0; e < experts; e++) {
+    for (int e = 0; e < p->experts; e++) {
         if (!chosen[e])
             continue;
         one_mlp(out, &some, p, e, h);
@@ -195,7 +213,7 @@ static void mix(float *y, const struct problem *p, const struct cpu *way,
                 const struct sb_mlp *experts, const int *from, int m)
 {
     const int hidden = p->s.hidden, inter = p->s.inter, n_experts = p->s.experts;
-    const int pairs = m * p->s.chosen;
+    const int pairs = m * (p->s.chosen + p->choice.has_shared);
     const size_t words = (size_t)pairs * (size_t)(2 * hidden + 3 * inter);
     float *h = cpu_floats((int64_t)m * hidden), *logits = cpu_floats((int64_t)m * n_experts);
     float *work = cpu_memory(words * sizeof *work), *gate_up = work + 2 * pairs * hidden;
@@ -212,7 +230,11 @@ static void mix(float *y, const struct problem *p, const struct cpu *way,
                                              .inter = inter,
                                              .n_experts = n_experts,
                                              .chosen = p->s.chosen,
+                                             .has_shared = p->choice.has_shared,
+                                             .scoring = p->choice.scoring,
                                              .renormalises = p->choice.renormalises,
+                                             .scale = p->choice.scale,
+                                             .bias = p->choice.bias,
                                              .gate = p->gate,
                                              .experts = experts,
                                              .logits = logits,
@@ -291,14 +313,14 @@ static float logit_of(enum kind kind, int row, int e)
 /* Rows of the experts' matrices. */
 static void *make_rows(const struct problem *p, int rows, int columns)
 {
-    const size_t n = (size_t)p->s.experts * (size_t)rows * (size_t)columns;
+    const size_t n = (size_t)p->experts * (size_t)rows * (size_t)columns;
     const size_t of_first = p->kind == CROWDED ? (size_t)rows * (size_t)columns : 0;
-    void *made = cpu_memory((size_t)p->s.experts * matrix_bytes(p, rows, columns));
+    void *made = cpu_memory((size_t)p->experts * matrix_bytes(p, rows, columns));
     float *values = cpu_floats((int64_t)n);
 
     for (size_t i = 0; i < n; i++)
         values[i] *= 0.5f;
-    sb_convert_rows(made, p->dtype, values, SB_F32, (size_t)(p->s.experts * rows), (size_t)columns);
+    sb_convert_rows(made, p->dtype, values, SB_F32, (size_t)(p->experts * rows), (size_t)columns);
     if (of_first > 0)
         memset(made, 0xff, matrix_bytes(p, rows, columns));
     free(values);
@@ -311,9 +333,13 @@ static struct problem make_problem(const struct shape *s, enum kind kind, enum s
     struct problem p = {.s = *s,
                         .kind = kind,
                         .dtype = dtype,
-                        .gate = form & 1 ? SB_GATE_GELU : SB_GATE_SILU,
-                        .choice = {s->experts, s->chosen, form >> 1 & 1}};
+                        .gate = form & FORM_GELU ? SB_GATE_GELU : SB_GATE_SILU,
+                        .bias = cpu_floats(s->experts)};
 
+    p.choice = choice_of(form, s->experts, s->chosen, p.bias);
+    p.experts = s->experts + p.choice.has_shared;
+    for (int e = 0; kind == CROWDED && e < 2 && e < s->experts; e++)
+        p.bias[e] = e == 0 ? -2.0f : 2.0f;
     p.gate_up = make_rows(&p, 2 * s->inter, s->hidden);
     p.down = make_rows(&p, s->hidden, s->inter);
     p.h = cpu_floats(BASE_ROWS * s->hidden);
@@ -330,6 +356,7 @@ static struct problem make_problem(const struct shape *s, enum kind kind, enum s
 
 static void free_problem(struct problem *p)
 {
+    free(p->bias);
     free(p->gate_up);
     free(p->down);
     free(p->h);
@@ -340,10 +367,11 @@ static void free_problem(struct problem *p)
 /* That the rows of CROWDED crowd. */
 static void check_crowd(const struct problem *p)
 {
+    float w[MAX_EXPERTS];
     char chosen[MAX_EXPERTS];
 
     for (int r = 0; r < BASE_ROWS; r++) {
-        choose(chosen, &p->choice, p->logits + r * p->s.experts);
+        weigh(w, chosen, &p->choice, p->logits + r * p->s.experts);
         CHECK(!chosen[0] && chosen[1]);
         for (int i = 0; i < p->s.hidden; i++)
             CHECK(!isnan(p->expected[r * p->s.hidden + i]));
@@ -373,13 +401,13 @@ static void test_shapes(void)
     const int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
 
     for (int i = 0; i < COUNT(shapes) && !sbtest_failed_now; i++)
-        for (int form = 0; form < 4 && !sbtest_failed_now; form++)
+        for (int form = 0; form < FORMS && !sbtest_failed_now; form++)
             for (int kind = USUAL; kind <= WILD && !sbtest_failed_now; kind++) {
                 const struct shape *s = &shapes[i];
                 struct problem p;
                 if (kind == CROWDED && s->chosen == s->experts)
                     continue;
-                p = make_problem(s, (enum kind)kind, i % 2 ? SB_BF16 : SB_F32, form);
+                p = make_problem(s, (enum kind)kind, i % 2 ? SB_BF16 : SB_F32, forms[form]);
                 one_problem(ways, n_ways, &p, 1);
                 free_problem(&p);
             }
@@ -396,7 +424,8 @@ static void test_classes(void)
         struct cpu ways[CPU_WAYS];
         const int n_ways = cpu_open(ways, compute);
         for (int i = 0; i < COUNT(dtypes) && !sbtest_failed_now; i++) {
-            struct problem p = make_problem(&shape, i % 2 ? WILD : USUAL, dtypes[i], 2);
+            struct problem p = make_problem(&shape, i % 2 ? WILD : USUAL, dtypes[i],
+                                            forms[5 + i % 3]);
             one_problem(ways, n_ways, &p, 0);
             free_problem(&p);
         }

@@ -8,7 +8,8 @@
  *
  * Rows of the operation are drawn from a few, and so repeat in any order: a row has the same bits
  * wherever it is. There are weights of 16 bits and f32, quantised ones, and experts that have both,
- * each in another way. Device allocations have exactly their size, as in test_cuda_kernels.c.
+ * each in another way. Device allocations have exactly their size, as in test_cuda_kernels.c, but
+ * for weights, which lie in one.
  */
 #define SB_LEVEL_SCALAR 1
 #include "backend/cuda/mix_run.h"
@@ -19,14 +20,14 @@
 #include "support/mixture.h"
 #include "support/random_blocks.h"
 
-enum { BASE_ROWS = 7, MOST_ROWS = 300, MOST_EXPERTS = 300 };
+enum { BASE_ROWS = 7, MOST_ROWS = 300, MOST_EXPERTS = 301 };
 
 /* What the weights of the experts are: all in 16 bits, or f32; all quantised, in blocks of 32 or
  * of 256 columns; or some of each, gate and up in different types too. */
 enum content { PLAIN, QUANTISED, K_QUANTS, MIXED };
 
 /* What the logits are. CROWDED: every row goes to expert 1, and none to expert 0, whose weights are
- * NaN where they are not quantised. */
+ * NaN where they are not quantised. WILD: one row of h is NaN too, and one infinite. */
 enum kind { USUAL, TIES, CROWDED, WILD };
 
 struct shape {
@@ -45,6 +46,8 @@ struct problem {
     enum kind kind;
     enum sb_gate gate;
     struct choice choice;
+    int32_t experts;       /* with the shared one */
+    float *bias;           /* [experts] */
     struct map (*maps)[2]; /* [experts]: gate and up; down */
     struct sb_mlp *on_cpu, *on_dev;
     char *arena; /* the device's weights on the host, of which pieces are dealt out */
@@ -173,17 +176,17 @@ static void make_map(struct problem *p, int32_t e, int is_down)
 
 static void make_weights(struct problem *p)
 {
-    const size_t n = (size_t)p->s.experts;
+    const size_t n = (size_t)p->experts;
     char *dev;
 
     p->maps = calloc(n, sizeof *p->maps);
     p->on_cpu = calloc(n, sizeof *p->on_cpu);
     p->on_dev = calloc(n, sizeof *p->on_dev);
-    for (int32_t e = 0; e < p->s.experts; e++)
+    for (int32_t e = 0; e < p->experts; e++)
         for (int is_down = 0; is_down < 2; is_down++)
             make_map(p, e, is_down);
     dev = given(p->arena, p->arena_used);
-    for (int32_t e = 0; e < p->s.experts; e++) {
+    for (int32_t e = 0; e < p->experts; e++) {
         for (int i = 0; i < 4; i++) {
             struct sb_weight *weight = &p->maps[e][i / 2].dev[i % 2];
             weight->data = dev + weight->bytes;
@@ -218,13 +221,20 @@ static struct problem problem_make(const struct shape *s, enum sb_dtype type, en
                         .type = type,
                         .content = content,
                         .kind = kind,
-                        .gate = form & 1 ? SB_GATE_GELU : SB_GATE_SILU,
-                        .choice = {s->experts, s->chosen, form >> 1 & 1}};
+                        .gate = form & FORM_GELU ? SB_GATE_GELU : SB_GATE_SILU,
+                        .bias = cpu_floats(s->experts)};
     const size_t row = input_bytes(&p, s->hidden);
+
+    p.choice = choice_of(form, s->experts, s->chosen, p.bias);
+    p.experts = s->experts + p.choice.has_shared;
+    for (int e = 0; kind == CROWDED && e < 2; e++)
+        p.bias[e] = e == 0 ? -2.0f : 2.0f;
 
     make_weights(&p);
     p.h = calloc(BASE_ROWS, row);
     p.floats = cpu_floats(BASE_ROWS * s->hidden);
+    if (kind == WILD)
+        p.floats[5 * s->hidden] = NAN, p.floats[6 * s->hidden] = INFINITY;
     for (int32_t i = 0; i < BASE_ROWS * s->hidden; i++) {
         char *to = p.h + (size_t)(i / s->hidden) * row;
         put(to, i % s->hidden, p.floats[i], type, 0);
@@ -238,9 +248,10 @@ static struct problem problem_make(const struct shape *s, enum sb_dtype type, en
 
 static void problem_free(struct problem *p)
 {
-    for (int32_t e = 0; e < p->s.experts; e++)
+    for (int32_t e = 0; e < p->experts; e++)
         for (int i = 0; i < 4; i++)
             cpu->weight_free(&p->maps[e][i / 2].cpu[i % 2], way->device, &cpu_mem);
+    free(p->bias);
     free(p->maps);
     free(p->on_cpu);
     free(p->on_dev);
@@ -261,21 +272,27 @@ static struct sb_mixture mixture_of(const struct problem *p, int32_t m)
                                .inter = p->s.inter,
                                .n_experts = p->s.experts,
                                .chosen = p->s.chosen,
+                               .has_shared = p->choice.has_shared,
+                               .scoring = p->choice.scoring,
                                .renormalises = p->choice.renormalises,
+                               .scale = p->choice.scale,
                                .gate = p->gate};
 }
 
 static void expect_of_cpu(struct problem *p)
 {
-    const int32_t pairs = BASE_ROWS * p->s.chosen;
+    const int32_t pairs = BASE_ROWS * (p->s.chosen + p->choice.has_shared);
     struct sb_mixture mixture = mixture_of(p, BASE_ROWS);
     float *rows = cpu_floats((int64_t)pairs * p->s.hidden);
     float *act = cpu_floats((int64_t)pairs * p->s.inter);
     float *out = cpu_floats((int64_t)pairs * p->s.hidden);
     float *gate_up = cpu_floats((int64_t)pairs * 2 * p->s.inter);
+    float *logits = cpu_floats(BASE_ROWS * p->s.experts);
 
+    memcpy(logits, p->logits, (size_t)(BASE_ROWS * p->s.experts) * sizeof *logits);
     mixture.experts = p->on_cpu;
-    mixture.logits = p->logits;
+    mixture.bias = p->choice.bias;
+    mixture.logits = logits;
     mixture.h = p->floats;
     mixture.y = p->expected;
     mixture.rows = rows;
@@ -287,6 +304,7 @@ static void expect_of_cpu(struct problem *p)
     free(act);
     free(out);
     free(gate_up);
+    free(logits);
 }
 
 /* y [BASE_ROWS, n_out], on the host, of x, on the device, by a map of the 16-bit class. */
@@ -337,7 +355,7 @@ static void expect_of_launchers(struct problem *p)
     memset(p->expected, 0, (size_t)(BASE_ROWS * n) * sizeof(float));
     for (int r = 0; r < BASE_ROWS; r++)
         weigh(w[r], chosen[r], &p->choice, p->logits + r * p->s.experts);
-    for (int32_t e = 0; e < p->s.experts && !sbtest_failed_now; e++) {
+    for (int32_t e = 0; e < p->experts && !sbtest_failed_now; e++) {
         int is_wanted = 0;
         for (int r = 0; r < BASE_ROWS; r++)
             is_wanted |= chosen[r][e];
@@ -358,9 +376,10 @@ static void expect_of_launchers(struct problem *p)
 /* Runs it for m rows, from[] of those of the problem. y [m, hidden] */
 static void run(float *y, const struct problem *p, const int32_t *from, int32_t m)
 {
+    const int32_t of_row = p->s.chosen + p->choice.has_shared;
     const struct sb_exec_limits limits = {
-        .max_tokens = m, .max_experts = p->s.experts, .max_chosen = p->s.chosen};
-    const size_t pairs = (size_t)m * (size_t)p->s.chosen, row = input_bytes(p, p->s.hidden);
+        .max_tokens = m, .max_experts = p->experts, .max_chosen = of_row};
+    const size_t pairs = (size_t)m * (size_t)of_row, row = input_bytes(p, p->s.hidden);
     const size_t logits_row = (size_t)p->s.experts * sizeof(float);
     struct sb_mixture mixture = mixture_of(p, m);
     char *h = cpu_memory((size_t)m * row), *logits = cpu_memory((size_t)m * logits_row);
@@ -371,6 +390,7 @@ static void run(float *y, const struct problem *p, const int32_t *from, int32_t 
         memcpy(logits + (size_t)r * logits_row, p->logits + from[r] * p->s.experts, logits_row);
     }
     mixture.experts = p->on_dev;
+    mixture.bias = p->choice.bias ? given_floats(p->bias, p->s.experts) : NULL;
     mixture.logits = given(logits, (size_t)m * logits_row);
     mixture.h = given(h, (size_t)m * row);
     mixture.y = fresh((size_t)(m * p->s.hidden) * sizeof(float));
@@ -424,25 +444,27 @@ static const struct shape usual = {72, 40, 7, 3}, wide = {256, 256, 5, 2};
 
 static void in_class(enum sb_dtype type)
 {
-    static const struct shape shapes[] = {{33, 17, 40, 8}, {64, 130, 4, 4}, {1, 1, 3, 2}};
+    static const struct shape shapes[] = {
+        {33, 17, 40, 8}, {64, 130, 4, 4}, {1, 1, 3, 2}, {8, 8, 40, 35}, {5, 3, 1, 1}};
 
-    for (int kind = USUAL; kind <= WILD && !sbtest_failed_now; kind++)
-        check(&usual, type, PLAIN, (enum kind)kind, kind, rows);
+    for (int i = 0; i < FORMS && !sbtest_failed_now; i++)
+        check(&usual, type, PLAIN, (enum kind)((i + i / 4) % 4), forms[i], rows);
     for (int i = 0; i < COUNT(shapes) && !sbtest_failed_now; i++)
-        check(&shapes[i], type, PLAIN, USUAL, i, rows + 2 * (i % 2));
+        check(&shapes[i], type, PLAIN, i % 2 ? WILD : USUAL, forms[FORMS - 1 - i],
+              rows + 2 * (i % 2));
     if (!sbtest_failed_now)
-        check(&(struct shape){24, 16, 2, 1}, type, PLAIN, USUAL, 2, many_rows);
+        check(&(struct shape){24, 16, 2, 1}, type, PLAIN, USUAL, FORM_SUM_IS_1, many_rows);
 }
 
 static void quantised_in_class(enum sb_dtype type)
 {
     for (int kind = USUAL; kind <= WILD && !sbtest_failed_now; kind++)
         check(&(struct shape){64, 32, 7, 3}, type, kind % 2 ? MIXED : QUANTISED, (enum kind)kind,
-              kind, rows);
+              forms[kind + 1], rows);
     if (!sbtest_failed_now)
-        check(&(struct shape){64, 32, 7, 3}, type, MIXED, USUAL, 2, rows);
+        check(&(struct shape){64, 32, 7, 3}, type, MIXED, USUAL, FORM_SIGMOID | FORM_SHARED, rows);
     if (!sbtest_failed_now)
-        check(&wide, type, K_QUANTS, USUAL, 2, rows + 1);
+        check(&wide, type, K_QUANTS, USUAL, FORM_SUM_IS_1, rows + 1);
 }
 
 static void test_mix_f32(void)
@@ -475,11 +497,11 @@ static void test_mix_16_bit_quantised(void)
 /* More experts than the arguments of a launch hold. */
 static void test_mix_many_experts(void)
 {
-    const struct shape many = {8, 8, MOST_EXPERTS, 5};
+    const struct shape many = {8, 8, MOST_EXPERTS - 1, 5};
 
-    check(&many, SB_F32, PLAIN, USUAL, 2, rows + 2);
+    check(&many, SB_F32, PLAIN, USUAL, FORM_SUM_IS_1, rows + 2);
     if (!sbtest_failed_now)
-        check(&many, SB_BF16, PLAIN, USUAL, 0, rows + 2);
+        check(&many, SB_BF16, PLAIN, USUAL, FORM_SIGMOID | FORM_SHARED, rows + 2);
 }
 
 /* A pass may have no rows. */

@@ -37,6 +37,7 @@ static const struct {
     {"qwen2_window_f32", SPECBATCH_WEIGHTS_AUTO, 0},
     {"mixtral_f16", SPECBATCH_WEIGHTS_AUTO, 0},
     {"mixtral_f16", SPECBATCH_WEIGHTS_Q8, 1},
+    {"glm4_moe_bf16", SPECBATCH_WEIGHTS_AUTO, 1},
     {"qwen3_moe_bf16", SPECBATCH_WEIGHTS_AUTO, 1},
     {"qwen3_moe_bf16", SPECBATCH_WEIGHTS_Q4, 1},
 };

@@ -342,6 +342,19 @@ static inline unsigned __ballot_sync(unsigned mask, int predicate)
 {
     return cudasim::vote(mask, predicate);
 }
+/* redux.sync, for a whole warp only: as all users have it. */
+static inline unsigned __reduce_max_sync(unsigned mask, unsigned v)
+{
+    for (int step = 16; step > 0; step /= 2) {
+        const unsigned other = cudasim::shuffle(mask, v, cudasim::SHUFFLE_XOR, step, 32);
+        v = other > v ? other : v;
+    }
+    return v;
+}
+static inline unsigned __reduce_min_sync(unsigned mask, unsigned v)
+{
+    return ~__reduce_max_sync(mask, ~v);
+}
 static inline int __any_sync(unsigned mask, int predicate)
 {
     return cudasim::vote(mask, predicate) != 0;

@@ -112,8 +112,8 @@ $(B)/cudasim/test_span_mutations: test/cuda/test_span_mutations.c $(SIM_PARTS) $
 # on: the tests of kernels, and that of the choice of products.
 SIM_FAULT_NOW      := $(B)/cudasim/test/cudasim/fault_now.o
 SIM_FAULTY_KERNELS := $(patsubst %,$(B)/cudasim/kernels/cuda/%.mutated.o,attend_mma draft_gemm \
-                      embed experts_mma gemm_mma gemm_quant gemm_reference gemm_wgmma mix norm \
-                      rope select)
+                      embed experts_mma gemm_mma gemm_quant gemm_quant_reference gemm_reference \
+                      gemm_wgmma mix norm rope select)
 SIM_FAULTY_STEPS   := $(B)/cudasim/kernels/cuda/draft_step.mutated.o
 SIM_FAULTY_PLAN    := $(B)/cudasim/mutated/src/backend/cuda/gemm_plan.o
 SIM_MUTATED        := $(addprefix $(B)/cudasim/mutated/,test_cuda_kernels test_cuda_attention \

@@ -9,6 +9,9 @@
 
 #define OF_QWEN "\"model_type\":\"qwen3_moe\"," SIZES REST ",\"num_key_value_heads\":2"
 #define QWEN3_MOE OF_QWEN ",\"moe_intermediate_size\":40"
+#define GLM4_MOE                              \
+    "\"model_type\":\"glm4_moe\"," SIZES REST \
+    ",\"num_key_value_heads\":2,\"moe_intermediate_size\":40"
 #define MIXTRAL "\"model_type\":\"mixtral\"," SIZES REST ",\"num_key_value_heads\":2"
 
 /* A key that is null is as one that is not there. Models without a router have no experts, whatever
@@ -83,6 +86,53 @@ static void defaults(void)
     CHECK(c.window == 64 && c.is_local[0] && c.is_local[2]);
 }
 
+/* What GLM has beside the experts that are chosen. */
+static void others(void)
+{
+    static const struct {
+        const char *members;
+        int32_t chosen, has_shared, renormalises, dense_layers, of_first, of_last;
+        double scale;
+        int has_head_norms;
+    } cases[] = {
+        {GLM4_MOE, 8, 1, 1, 1, 136, 40, 1.0, 0},
+        {GLM4_MOE ",\"n_routed_experts\":9,\"num_experts_per_tok\":2,\"norm_topk_prob\":false,"
+                  "\"n_shared_experts\":0,\"routed_scaling_factor\":2.5,\"use_qk_norm\":true,"
+                  "\"first_k_dense_replace\":0,\"n_group\":1,\"topk_group\":1",
+         2, 0, 0, 0, 40, 40, 2.5, 1},
+        {GLM4_MOE ",\"num_local_experts\":9,\"first_k_dense_replace\":2", 8, 1, 1, 2, 136, 40, 1.0,
+         0},
+        {GLM4_MOE ",\"first_k_dense_replace\":7", 8, 1, 1, 3, 136, 136, 1.0, 0},
+        {QWEN3_MOE, 8, 0, 0, 0, 40, 40, 1.0, 1},
+        {MIXTRAL ",\"n_shared_experts\":3,\"n_group\":8,\"first_k_dense_replace\":1,"
+                 "\"routed_scaling_factor\":2.5",
+         2, 0, 1, 0, 136, 136, 1.0, 0},
+    };
+    char text[1024];
+    struct sb_config c;
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(text, sizeof text, "{%s}", cases[i].members);
+        CHECK_OK(load_config(&c, text, NULL));
+        CHECK_INT(c.chosen, cases[i].chosen);
+        CHECK_INT(c.has_shared, cases[i].has_shared);
+        CHECK_INT(c.renormalises, cases[i].renormalises);
+        CHECK_INT(c.dense_layers, cases[i].dense_layers);
+        CHECK_INT(sb_config_inter_of(&c, 0), cases[i].of_first);
+        CHECK_INT(sb_config_inter_of(&c, 2), cases[i].of_last);
+        CHECK_INT(sb_config_experts_of(&c, 0),
+                  c.dense_layers > 0 ? 0 : c.experts + cases[i].has_shared);
+        CHECK_INT(sb_config_experts_of(&c, 2),
+                  c.dense_layers > 2 ? 0 : c.experts + cases[i].has_shared);
+        CHECK(c.expert_scale == cases[i].scale);
+        CHECK_INT(c.has_head_norms, cases[i].has_head_norms);
+    }
+    CHECK_OK(load_config(&c, "{" GLM4_MOE "}", NULL));
+    CHECK(c.rope.rot_dim * 2 == c.head_dim && c.eps == 1e-5 && !c.has_qkv_bias);
+    CHECK_OK(load_config(&c, "{" GLM4_MOE ",\"attention_bias\":true}", NULL));
+    CHECK(c.has_qkv_bias && !c.has_o_bias && !c.has_mlp_bias);
+}
+
 static void refusals(void)
 {
     static const struct {
@@ -117,6 +167,16 @@ static void refusals(void)
         {QWEN3_MOE ",\"norm_topk_prob\":1", SPECBATCH_E_FORMAT, "norm_topk_prob"},
         {OF_QWEN, SPECBATCH_E_FORMAT, "moe_intermediate_size is missing"},
         {OF_QWEN ",\"moe_intermediate_size\":0", SPECBATCH_E_FORMAT, "moe_intermediate_size"},
+        {GLM4_MOE ",\"n_group\":8", SPECBATCH_E_UNSUPPORTED,
+         "config.json: n_group 8: groups of experts are not supported"},
+        {GLM4_MOE ",\"n_shared_experts\":2", SPECBATCH_E_UNSUPPORTED,
+         "config.json: n_shared_experts 2: at most 1 is supported"},
+        {GLM4_MOE ",\"n_shared_experts\":-1", SPECBATCH_E_FORMAT, "n_shared_experts is not"},
+        {GLM4_MOE ",\"first_k_dense_replace\":-1", SPECBATCH_E_FORMAT, "first_k_dense_replace is"},
+        {GLM4_MOE ",\"routed_scaling_factor\":0", SPECBATCH_E_FORMAT, "routed_scaling_factor"},
+        {GLM4_MOE ",\"n_routed_experts\":4,\"num_local_experts\":6", SPECBATCH_E_FORMAT,
+         "config.json: n_routed_experts 4 and num_local_experts 6 differ; keep one"},
+        {GLM4_MOE ",\"mlp_only_layers\":[1]", SPECBATCH_E_UNSUPPORTED, "mlp_only_layers: layers"},
         {"\"model_type\":\"qwen2_moe\"," SIZES REST, SPECBATCH_E_UNSUPPORTED, "qwen2_moe"},
     };
     char text[1024];
@@ -153,6 +213,7 @@ static void digests_differ(void)
 TEST_BEGIN
 RUN(numbers);
 RUN(defaults);
+RUN(others);
 RUN(refusals);
 RUN(digests_differ);
 TEST_END

@@ -25,6 +25,7 @@
 static const char *const models[] = {
     MODELS "emoji",
     MODELS "gemma3_bf16",
+    MODELS "glm4_moe_bf16",
     MODELS "glm4_unbiased_bf16",
     MODELS "llama3_scaled_biased_tied_bf16",
     MODELS "llama_mha_f16",
@@ -275,10 +276,11 @@ static int same_tensor(const struct sb_gguf *a, const struct sb_gguf *b,
     return same;
 }
 
-/* The numbers of two values are equal, or their strings. */
+/* The numbers of two values are equal, or their strings or flags. */
 static int same_value(const struct sb_gguf_value *a, const struct sb_gguf_value *b)
 {
     double x = 0, y = 1;
+    int flag, other;
 
     if (a->type == SB_GGUF_STRING)
         return b->type == SB_GGUF_STRING && a->count == b->count &&
@@ -286,6 +288,8 @@ static int same_value(const struct sb_gguf_value *a, const struct sb_gguf_value 
     if (a->type == SB_GGUF_ARRAY) /* of flags, a byte each */
         return b->type == SB_GGUF_ARRAY && a->of == SB_GGUF_BOOL && b->of == SB_GGUF_BOOL &&
                a->count == b->count && memcmp(a->at, b->at, a->count) == 0;
+    if (sb_gguf_bool(a, &flag))
+        return sb_gguf_bool(b, &other) && flag == other;
     return a->type == b->type && sb_gguf_double(a, &x) && sb_gguf_double(b, &y) && x == y;
 }
 

@@ -13,6 +13,7 @@
 static const char *const models[] = {
     MODELS "emoji",
     MODELS "gemma3_bf16",
+    MODELS "glm4_moe_bf16",
     MODELS "glm4_unbiased_bf16",
     MODELS "llama3_scaled_biased_tied_bf16",
     MODELS "llama_mha_f16",

@@ -15,6 +15,7 @@
 static const char *const models[] = {
     "emoji",
     "gemma3_bf16",
+    "glm4_moe_bf16",
     "glm4_unbiased_bf16",
     "llama3_scaled_biased_tied_bf16",
     "llama_mha_f16",
@@ -173,12 +174,12 @@ static void the_permutation_matters(void)
 /* ------------------------------------------------------------------- what metadata mean */
 
 /* A configuration of Llama that can be read; more keys and tensors may follow. */
-static struct gguf_writer small_config(const char *arch)
+static struct gguf_writer config_of(const char *arch, uint32_t layers)
 {
-    static const struct {
+    const struct {
         const char *name;
         uint32_t value;
-    } numbers[] = {{"block_count", 1},          {"context_length", 64},
+    } numbers[] = {{"block_count", layers},     {"context_length", 64},
                    {"embedding_length", 64},    {"feed_forward_length", 12},
                    {"attention.head_count", 2}, {"attention.head_count_kv", 1},
                    {"vocab_size", 70}};
@@ -193,6 +194,11 @@ static struct gguf_writer small_config(const char *arch)
     snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", arch);
     gguf_key_f32(&w, key, 1e-6f);
     return w;
+}
+
+static struct gguf_writer small_config(const char *arch)
+{
+    return config_of(arch, 1);
 }
 
 static int32_t read_config(struct sb_config *config, struct gguf_writer *w)
@@ -369,10 +375,10 @@ static void reads_windows_and_longrope(void)
 
 /* A configuration of an architecture whose files may have experts: n of them, of which some are
  * chosen, each of `inter` columns (0: there is no key of that). */
-static struct gguf_writer mixture_config(const char *arch, uint32_t n, uint32_t chosen,
-                                         uint32_t inter)
+static struct gguf_writer layers_config(const char *arch, uint32_t layers, uint32_t n,
+                                        uint32_t chosen, uint32_t inter)
 {
-    struct gguf_writer w = small_config(arch);
+    struct gguf_writer w = config_of(arch, layers);
     char key[80];
 
     snprintf(key, sizeof key, "%s.expert_count", arch);
@@ -383,6 +389,12 @@ static struct gguf_writer mixture_config(const char *arch, uint32_t n, uint32_t 
     if (inter > 0)
         gguf_key_u32(&w, key, inter);
     return w;
+}
+
+static struct gguf_writer mixture_config(const char *arch, uint32_t n, uint32_t chosen,
+                                         uint32_t inter)
+{
+    return layers_config(arch, 1, n, chosen, inter);
 }
 
 /* Files of Llama that have experts are Mixtral's, whose experts are as wide as an MLP. */
@@ -407,6 +419,39 @@ static void reads_experts(void)
     w = mixture_config("qwen3", 0, 0, 0);
     CHECK_OK(read_config(&c, &w));
     CHECK(c.experts == 0 && c.chosen == 0 && c.inter == 12);
+}
+
+/* Files of GLM say what there is beside the experts that are chosen, and count the layers too that
+ * predict further tokens. */
+static void reads_other_experts(void)
+{
+    struct gguf_writer w = layers_config("glm4moe", 4, 6, 2, 40);
+    struct sb_config c;
+
+    CHECK_OK(read_config(&c, &w));
+    CHECK_STR(c.arch->model_type, "glm4_moe");
+    CHECK_INT(c.layers, 4);
+    CHECK(c.has_shared == 1 && c.dense_layers == 1 && c.dense_inter == 12 && c.inter == 40);
+    CHECK(c.expert_scale == 1.0 && c.renormalises == 1 && !c.has_head_norms);
+    w = layers_config("glm4moe", 4, 6, 2, 40);
+    gguf_key_u32(&w, "glm4moe.expert_shared_count", 0);
+    gguf_key_u32(&w, "glm4moe.leading_dense_block_count", 0);
+    gguf_key_u32(&w, "glm4moe.nextn_predict_layers", 1);
+    gguf_key_u32(&w, "glm4moe.expert_gating_func", 2);
+    gguf_key_f32(&w, "glm4moe.expert_weights_scale", 2.5f);
+    gguf_key_flag(&w, "glm4moe.expert_weights_norm", 0);
+    CHECK_OK(read_config(&c, &w));
+    CHECK(c.has_shared == 0 && c.dense_layers == 0 && c.layers == 3);
+    CHECK(c.expert_scale == 2.5 && c.renormalises == 0);
+}
+
+/* A file of GLM with one more key. */
+static struct gguf_writer glm_config(const char *key, uint32_t value)
+{
+    struct gguf_writer w = mixture_config("glm4moe", 6, 2, 40);
+
+    gguf_key_u32(&w, key, value);
+    return w;
 }
 
 static void refuses_experts(void)
@@ -434,6 +479,16 @@ static void refuses_experts(void)
          "expert_feed_forward_length is not an integer from 1"},
         {mixture_config("llama", 6, 2, 40), SPECBATCH_E_UNSUPPORTED,
          "llama.expert_feed_forward_length is not supported"},
+        {glm_config("glm4moe.expert_gating_func", 1), SPECBATCH_E_UNSUPPORTED,
+         "glm4moe.expert_gating_func 1 is not supported, only 2"},
+        {glm_config("glm4moe.expert_shared_count", 2), SPECBATCH_E_FORMAT,
+         "glm4moe.expert_shared_count is not an integer from 0 to 1"},
+        {glm_config("glm4moe.nextn_predict_layers", 4000), SPECBATCH_E_FORMAT,
+         "glm4moe.nextn_predict_layers is not an integer from 0"},
+        {glm_config("glm4moe.leading_dense_block_count", 4000), SPECBATCH_E_FORMAT,
+         "glm4moe.leading_dense_block_count is not an integer from 0"},
+        {glm_config("glm4moe.expert_group_count", 8), SPECBATCH_E_UNSUPPORTED,
+         "glm4moe.expert_group_count is not supported"},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -672,6 +727,7 @@ RUN(ends_of_families);
 RUN(refuses_metadata);
 RUN(reads_windows_and_longrope);
 RUN(reads_experts);
+RUN(reads_other_experts);
 RUN(refuses_experts);
 RUN(refuses_other_models);
 RUN(finds_the_scaling_of_llama3);

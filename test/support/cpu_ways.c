@@ -55,8 +55,9 @@ static int open_way(struct cpu *way, int32_t compute, int32_t kv, int32_t level,
                                           .max_len = 1024,
                                           .max_heads = 64,
                                           .max_head_dim = 576,
-                                          .max_experts = 64,
-                                          .max_chosen = 16};
+                                          .max_expert_width = 1024,
+                                          .max_experts = 301,
+                                          .max_chosen = 36};
 
     if (!has_products(level, products))
         return 0;

@@ -46,6 +46,7 @@ static const char *gguf_arch(const struct sb_config *c)
     return strcmp(name, "mistral") == 0       ? "llama"
            : strcmp(name, "mixtral") == 0     ? "llama"
            : strcmp(name, "qwen3_moe") == 0   ? "qwen3moe"
+           : strcmp(name, "glm4_moe") == 0    ? "glm4moe"
            : strcmp(name, "gemma3_text") == 0 ? "gemma3"
                                               : name;
 }
@@ -74,19 +75,27 @@ static void rename_tensor(char to[80], const struct sb_config *c, const char *fr
         {"self_attn.qkv_proj", "attn_qkv"},
         {"mlp.gate_up_proj", "ffn_up"},
         {"mlp.down_proj", "ffn_down"},
+        {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
+        {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
+        {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
         {"mlp.gate", "ffn_gate_inp"},
         {"block_sparse_moe.gate", "ffn_gate_inp"},
     };
-    const int gemma = strcmp(gguf_arch(c), "gemma3") == 0;
+    const int other_norm = strcmp(gguf_arch(c), "gemma3") == 0 ||
+                           strcmp(gguf_arch(c), "glm4moe") == 0;
     int layer = -1, n = 0;
 
     sscanf(from, "model.layers.%d.%n", &layer, &n);
     n = layer < 0 ? 0 : n;
+    if (strcmp(from + n, "mlp.gate.e_score_correction_bias") == 0) {
+        snprintf(to, 80, "blk.%d.exp_probs_b.bias", layer);
+        return;
+    }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const size_t length = strlen(names[i][0]);
         if (strncmp(from + n, names[i][0], length) != 0 || from[n + (int)length] != '.')
             continue;
-        if (gemma && strcmp(names[i][0], "post_attention_layernorm") == 0)
+        if (other_norm && strcmp(names[i][0], "post_attention_layernorm") == 0)
             snprintf(to, 80, "blk.%d.post_attention_norm.weight", layer);
         else if (layer < 0)
             snprintf(to, 80, "%s%s", names[i][1], from + length);
@@ -302,8 +311,20 @@ static void add_experts_keys(struct gguf_writer *w, const struct sb_config *c)
     key_of(key, c, "expert_used_count");
     gguf_key_u32(w, key, (uint32_t)c->chosen);
     key_of(key, c, "expert_feed_forward_length");
-    if (strcmp(gguf_arch(c), "qwen3moe") == 0)
+    if (strcmp(gguf_arch(c), "llama") != 0)
         gguf_key_u32(w, key, (uint32_t)c->inter);
+    if (strcmp(gguf_arch(c), "glm4moe") != 0)
+        return;
+    key_of(key, c, "expert_shared_count");
+    gguf_key_u32(w, key, 1);
+    key_of(key, c, "leading_dense_block_count");
+    gguf_key_u32(w, key, 1);
+    key_of(key, c, "expert_gating_func");
+    gguf_key_u32(w, key, 2);
+    key_of(key, c, "expert_weights_scale");
+    gguf_key_f32(w, key, 2.5f);
+    key_of(key, c, "expert_weights_norm");
+    gguf_key_flag(w, key, 1);
 }
 
 static void add_config(struct gguf_writer *w, const struct sb_config *c)
@@ -314,7 +335,7 @@ static void add_config(struct gguf_writer *w, const struct sb_config *c)
     } numbers[] = {{"block_count", c->layers},
                    {"context_length", c->context},
                    {"embedding_length", c->hidden},
-                   {"feed_forward_length", c->inter},
+                   {"feed_forward_length", c->dense_inter > 0 ? c->dense_inter : c->inter},
                    {"attention.head_count", c->heads},
                    {"attention.head_count_kv", c->kv_heads},
                    {"attention.key_length", c->head_dim},

@@ -7,34 +7,64 @@
 #define TEST_SUPPORT_MIXTURE_H
 
 #include <math.h>
-#include <string.h>
 
+#include "backend/backend.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/math.h"
 
-/* The numbers of a mixture that decide. */
+enum { CHOICE_MOST = 512 }; /* experts */
+
+/* What decides. bias: of sigmoids, or NULL */
 struct choice {
-    int experts, chosen, renormalises;
+    int experts, chosen, renormalises, has_shared;
+    enum sb_scoring scoring;
+    float scale;
+    const float *bias;
 };
 
-static inline double rank_of(float logit)
+/* Ways of choosing, as sums of these. */
+enum { FORM_GELU = 1, FORM_SUM_IS_1 = 2, FORM_SIGMOID = 4, FORM_SHARED = 8, FORM_BIAS = 16 };
+static const int forms[] = {0,
+                            FORM_GELU,
+                            FORM_SUM_IS_1,
+                            FORM_GELU | FORM_SUM_IS_1,
+                            FORM_SHARED,
+                            FORM_SIGMOID | FORM_SHARED | FORM_BIAS,
+                            FORM_SIGMOID | FORM_SUM_IS_1 | FORM_BIAS,
+                            FORM_SIGMOID | FORM_SUM_IS_1 | FORM_SHARED};
+enum { FORMS = sizeof forms / sizeof *forms };
+
+/* bias: [experts], for forms that have one */
+static inline struct choice choice_of(int form, int experts, int chosen, const float *bias)
 {
-    return isnan(logit) ? -INFINITY : (double)logit;
+    return (struct choice){experts,
+                           chosen,
+                           (form & FORM_SUM_IS_1) != 0,
+                           (form & FORM_SHARED) != 0,
+                           form & FORM_SIGMOID ? SB_SCORE_SIGMOID : SB_SCORE_SOFTMAX,
+                           form & FORM_SIGMOID ? 2.5f : 1.0f,
+                           form & FORM_BIAS ? bias : NULL};
 }
 
-/* Marks the chosen ones of all experts, and returns the largest logit. */
-static inline double choose(char *chosen, const struct choice *c, const float *logits)
+static inline double rank_of(float rank)
+{
+    return isnan(rank) ? -INFINITY : (double)rank;
+}
+
+/* Marks the chosen ones of all experts, and returns the largest rank. */
+static inline double choose(char *chosen, const struct choice *c, const float *ranks)
 {
     double largest = -INFINITY;
 
-    memset(chosen, 0, (size_t)c->experts);
+    for (int e = 0; e < c->experts; e++)
+        chosen[e] = 0;
     for (int i = 0; i < c->chosen; i++) {
         int best = -1;
         for (int e = 0; e < c->experts; e++)
-            if (!chosen[e] && (best < 0 || rank_of(logits[e]) > rank_of(logits[best])))
+            if (!chosen[e] && (best < 0 || rank_of(ranks[e]) > rank_of(ranks[best])))
                 best = e;
         chosen[best] = 1;
-        largest = fmax(largest, rank_of(logits[best]));
+        largest = fmax(largest, rank_of(ranks[best]));
     }
     return largest;
 }
@@ -47,19 +77,40 @@ static inline float exp_of(float x)
     return lanes[0];
 }
 
-/* The same, and the weights of the chosen ones in w, which has a place for each expert. */
+/* What experts are ranked by, of their logits; and their p, if that is a sigmoid. */
+static inline void rank_all(float *ranks, float *p, const struct choice *c, const float *logits)
+{
+    for (int e = 0; e < c->experts; e++) {
+        if (c->scoring == SB_SCORE_SIGMOID)
+            p[e] = 1.0f / (1.0f + exp_of(0.0f - logits[e]));
+        ranks[e] = c->scoring == SB_SCORE_SOFTMAX ? logits[e] : c->bias ? p[e] + c->bias[e] : p[e];
+    }
+}
+
+/* Marks the chosen experts and the shared one, whose weights are then in w. Both arrays have a
+ * place for each. */
 static inline void weigh(float *w, char *chosen, const struct choice *c, const float *logits)
 {
-    const float largest = (float)choose(chosen, c, logits);
-    float sum = 0.0f;
+    const int is_softmax = c->scoring == SB_SCORE_SOFTMAX;
+    float ranks[CHOICE_MOST], largest, sum = 0.0f;
 
+    rank_all(ranks, w, c, logits);
+    largest = (float)choose(chosen, c, ranks);
     for (int e = 0; e < c->experts; e++) {
-        w[e] = exp_of(logits[e] - largest);
-        if (chosen[e] || !c->renormalises)
+        if (is_softmax)
+            w[e] = exp_of(logits[e] - largest);
+        if (chosen[e] || (is_softmax && !c->renormalises))
             sum += w[e];
     }
-    for (int e = 0; e < c->experts; e++)
-        w[e] /= sum;
+    for (int e = 0; e < c->experts; e++) {
+        if (is_softmax || c->renormalises)
+            w[e] /= is_softmax ? sum : sum + 1e-20f;
+        w[e] *= c->scale;
+    }
+    if (c->has_shared) {
+        chosen[c->experts] = 1;
+        w[c->experts] = 1.0f;
+    }
 }
 
 #endif

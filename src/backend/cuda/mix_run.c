@@ -81,10 +81,10 @@ static cudaError_t multiply_part(const struct step *s, int32_t first, int32_t en
     *found = 0;
     for (int32_t e = first; e < end && error == cudaSuccess; e++) {
         const struct part part = part_of(map_of(&s->mixture->experts[e], s->is_down), index);
-        struct sb_expert_products products = s->products;
-        struct sb_cuda_experts experts = {.first = first};
         if (!part.weight || is_done[e - first])
             continue;
+        struct sb_expert_products products = s->products;
+        struct sb_cuda_experts experts = {.first = first};
         *found = 1;
         for (int32_t other = e; other < end; other++) {
             const struct part same = part_of(map_of(&s->mixture->experts[other], s->is_down),
@@ -106,7 +106,7 @@ static cudaError_t multiply_part(const struct step *s, int32_t first, int32_t en
 
 static cudaError_t multiply(const struct step *s)
 {
-    const int32_t n = s->mixture->n_experts;
+    const int32_t n = s->mixture->n_experts + s->mixture->has_shared;
     cudaError_t error = cudaSuccess;
 
     for (int32_t first = 0; first < n; first += SB_EXPERTS_OF_LAUNCH) {
@@ -123,7 +123,7 @@ static void look_at(enum sb_dtype type, const struct sb_mixture *mixture, int *h
 {
     *has_quantised = 0;
     *all_gate = type != SB_F32;
-    for (int32_t e = 0; e < mixture->n_experts; e++) {
+    for (int32_t e = 0; e < mixture->n_experts + mixture->has_shared; e++) {
         const struct sb_mlp *expert = &mixture->experts[e];
         for (int is_down = 0; is_down < 2; is_down++)
             for (const struct sb_weight *w = map_of(expert, is_down); w; w = w->next)

@@ -428,6 +428,7 @@ const struct sb_backend *sb_backend_cuda(void)
     static const struct sb_backend backend = {
         .name = "cuda",
         .records = 1,
+        .mix_gathers = 1,
         .device_open = sb_cuda_device_open,
         .device_close = sb_cuda_device_close,
         .calibrate = sb_cuda_calibrate,

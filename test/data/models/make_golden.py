@@ -46,6 +46,15 @@ MODELS = {
                             layer_types=["sliding_attention", "sliding_attention",
                                          "full_attention", "sliding_attention"]),
         torch.bfloat16, BEYOND),
+    "glm4_moe_bf16": (
+        tf.Glm4MoeForCausalLM,
+        tf.Glm4MoeConfig(**SIZES, head_dim=20, attention_bias=True,
+                         use_qk_norm=True, rms_norm_eps=1e-4, moe_intermediate_size=16,
+                         n_routed_experts=5, num_experts_per_tok=2, n_shared_experts=1,
+                         first_k_dense_replace=1, routed_scaling_factor=2.5,
+                         rope_parameters=dict(rope_type="default", rope_theta=1e5,
+                                              partial_rotary_factor=0.5)),
+        torch.bfloat16, WITHIN),
     "mistral_window_bf16": (
         tf.MistralForCausalLM,
         tf.MistralConfig(**SIZES, head_dim=20, sliding_window=WINDOW,
@@ -98,6 +107,9 @@ def randomise(model, generator):
             p.data.copy_(torch.rand(p.shape, generator=generator) * (1.5 - least) + least - offset)
         else:
             p.data.copy_(noise * scale)
+    for name, b in model.named_buffers():  # what experts of GLM are chosen by, beside their scores
+        if name.endswith("e_score_correction_bias"):
+            b.copy_(torch.randn(b.shape, generator=generator) * 0.2)
 
 
 def load(kind, folder, **changes):
