@@ -4,27 +4,30 @@
 #
 ## On a GPU
 TEST_PROGRAMS    += $(B)/test/cuda/test_module
-GPU_KERNEL_TESTS := $(B)/gpu/kernel_tests
-GPU_TESTS        := $(addprefix $(B)/gpu/,test_goldens test_long_prompts test_devices \
-                    experiments experiment_launch experiment_prefill) $(GPU_KERNEL_TESTS)
+GPU_MODEL_PARTS  := test_goldens test_long_prompts test_devices
+GPU_TESTS        := $(addprefix $(B)/gpu/,kernel_tests model_tests experiments experiment_launch \
+                    experiment_prefill)
 CUDA_CALLED      := $(addprefix $(B)/cuda/src/backend/cuda/,quant_pack.o mix_run.o)
 CUDA_FINDERS     := $(addprefix $(B)/cuda/src/backend/cuda/,cublaslt.o library.o)
 COMPILE_GPU       = $(COMPILE_TEST) -isystem $(CUDA_HOME)/include -c $< -o $@.o
 
-$(B)/gpu/test_%: test/cuda/test_%.c $(CUDA_TEST_SUPPORT) $(B)/internal.a
-	@mkdir -p $(@D); echo "  TEST $<"
-	$(Q)$(COMPILE_TEST) $< $(CUDA_TEST_SUPPORT) $(B)/internal.a $(LDFLAGS) $(LIBRARIES) -o $@
-# One program with all of the kernels' tests, whose mains have names of their own.
+# Test programs as one (tests_in_one.c): all that call kernels, and all that run models.
+IN_ONE            = -D'EACH(DO)=$(foreach name,$(1),DO($(name)))'
 $(B)/gpu/%.part.o: test/cuda/%.c $(B)/flags
 	@mkdir -p $(@D); echo "  TEST $<"
 	$(Q)$(COMPILE_TEST) -isystem $(CUDA_HOME)/include -Wno-missing-prototypes -Dmain=main_of_$* \
 	    -c $< -o $@
-$(GPU_KERNEL_TESTS): test/cuda/kernel_tests.c $(CUDA_KERNEL_TESTS:%=$(B)/gpu/%.part.o) \
-                     $(CUDA_KERNEL_OBJECTS) $(CUDA_CALLED) $(B)/internal.a
-	@mkdir -p $(@D); echo "  TEST $<"
-	$(Q)$(COMPILE_GPU)
-	$(Q)$(CXX) $@.o $(CUDA_KERNEL_TESTS:%=$(B)/gpu/%.part.o) $(CUDA_KERNEL_OBJECTS) $(CUDA_CALLED) \
-	    $(B)/internal.a $(CUDA_RPATH) $(LDFLAGS) $(LIBRARIES) $(CUDA_LIBRARIES) -o $@
+$(B)/gpu/kernel_tests: test/cuda/tests_in_one.c $(CUDA_KERNEL_TESTS:%=$(B)/gpu/%.part.o) \
+                       $(CUDA_KERNEL_OBJECTS) $(CUDA_CALLED) $(B)/internal.a
+	@mkdir -p $(@D); echo "  TEST $@"
+	$(Q)$(COMPILE_GPU) $(call IN_ONE,$(CUDA_KERNEL_TESTS))
+	$(Q)$(CXX) $@.o $(filter-out %.c,$^) $(CUDA_RPATH) $(LDFLAGS) $(LIBRARIES) $(CUDA_LIBRARIES) \
+	    -o $@
+$(B)/gpu/model_tests: test/cuda/tests_in_one.c $(GPU_MODEL_PARTS:%=$(B)/gpu/%.part.o) \
+                      $(CUDA_TEST_SUPPORT) $(B)/internal.a
+	@mkdir -p $(@D); echo "  TEST $@"
+	$(Q)$(COMPILE_GPU) $(call IN_ONE,$(GPU_MODEL_PARTS))
+	$(Q)$(CC) $@.o $(filter-out %.c,$^) $(LDFLAGS) $(LIBRARIES) -o $@
 $(B)/gpu/experiments $(B)/gpu/experiment_launch: $(B)/gpu/%: test/cuda/%.c \
                                                  $(CUDA_KERNEL_OBJECTS) $(CUDA_FINDERS)
 	@mkdir -p $(@D); echo "  TEST $<"

@@ -185,10 +185,10 @@ if [ "$mode" != timing ]; then
     also "$most" kernels-quant "$B/gpu/kernel_tests" test_cuda_quant
     also "$most" kernels-mix "$B/gpu/kernel_tests" test_cuda_mix
     also "$most" kernels-draft "$B/gpu/kernel_tests" test_cuda_draft
-    also "$most" goldens-f32 "$B/gpu/test_goldens" f32_class
-    also "$most" goldens-16bit "$B/gpu/test_goldens" 16_bit
-    also "$most" long-prompts "$B/gpu/test_long_prompts"
-    also "$most" devices "$B/gpu/test_devices"
+    also "$most" goldens-f32 "$B/gpu/model_tests" test_goldens f32_class
+    also "$most" goldens-16bit "$B/gpu/model_tests" test_goldens 16_bit
+    also "$most" long-prompts "$B/gpu/model_tests" test_long_prompts
+    also "$most" devices "$B/gpu/model_tests" test_devices
     also "$most" requests-f32 "$B/test/contract/test_requests"
     also "$most" requests-16bit env SB_TEST_COMPUTE=16bit "$B/test/contract/test_requests"
     for i in 0 1 2 3; do
