@@ -280,7 +280,7 @@ static int read_arguments(struct chat *chat, int argc, char **argv)
         {"--chat",
          "auto|raw|vicuna|qwen3|glm4|glmz1|llama3|chatml|qwen2|qwen2.5|"
          "phi3|phi3.5|phi4|gemma2|gemma3|mistral-v1|mistral-v3|"
-         "mistral-v3-tekken|mistral-v7|phi4-mini",
+         "mistral-v3-tekken|mistral-v7|phi4-mini|glm4.5",
          EX_CHOICE, &chat->format, 0, 0, "the chat format (auto: that of the target)"},
         {"--no-think", NULL, EX_SWITCH, &chat->no_think, 0, 0, "answers without reasoning"},
         {"--max-new", "N", EX_INT, &chat->max_new, 1, INT32_MAX,

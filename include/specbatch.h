@@ -523,7 +523,8 @@ enum {
     SPECBATCH_CHAT_MISTRAL_V3 = 16,        /* Mistral-7B-Instruct-v0.3 and Large-Instruct-2407 */
     SPECBATCH_CHAT_MISTRAL_V3_TEKKEN = 17, /* Mistral-Nemo-Instruct-2407 */
     SPECBATCH_CHAT_MISTRAL_V7 = 18,        /* Mistral-Large-Instruct-2411 */
-    SPECBATCH_CHAT_PHI4_MINI = 19          /* Phi-4-mini-instruct */
+    SPECBATCH_CHAT_PHI4_MINI = 19,         /* Phi-4-mini-instruct */
+    SPECBATCH_CHAT_GLM4_5 = 20             /* GLM-4.5, GLM-4.5-Air and GLM-4.6 */
 };
 
 /* Formats are numbered from 0 to specbatch_chat_count() - 1. Thread: any. Since 0.2. */

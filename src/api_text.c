@@ -119,7 +119,7 @@ const char *specbatch_chat_name(int32_t format)
 
 int32_t specbatch_chat_by_name(const char *name)
 {
-    char names[176]; /* as long as a line of an error has room for */
+    char names[192]; /* as long as a line of an error has room for */
 
     if (!name)
         return sb_null_argument("name");
@@ -127,7 +127,7 @@ int32_t specbatch_chat_by_name(const char *name)
         if (strcmp(sb_chat_name(format), name) == 0)
             return format;
     sb_line_names(names, sizeof names, sb_chat_name);
-    return sb_fail(SPECBATCH_E_NOT_FOUND, "no chat format is called \"%.40s\"; there are %s", name,
+    return sb_fail(SPECBATCH_E_NOT_FOUND, "no chat format is called \"%.24s\"; there are %s", name,
                    names);
 }
 

@@ -18,9 +18,9 @@
  * How far the lines are tested: the published templates of Llama 3, Qwen2.5, Qwen3,
  * Qwen3-Instruct-2507, Phi-3, Phi-3.5, Gemma 2 and Gemma 3 come with the Python package trl, and
  * test/text/compare_chat.py tries them only where that is installed. Those of ChatML, Qwen2, Phi-4,
- * Phi-4-mini, Mistral, GLM-Z1 and Qwen3's first revision it has as copies written after the
- * published ones, with less of what they do with tools. For GLM-4-0414 no published template was
- * found: its line follows that of GLM-Z1-0414, without what concerns thinking.
+ * Phi-4-mini, Mistral, GLM-Z1, GLM-4.5 and Qwen3's first revision it has as copies written after
+ * the published ones, with less of what they do with tools. For GLM-4-0414 no published template
+ * was found: its line follows that of GLM-Z1-0414, without what concerns thinking.
  */
 #include <string.h>
 
@@ -35,7 +35,7 @@ enum {
     TEMPLATE_MAX = 1 << 20 /* bytes of a template */
 };
 
-enum { PIECES_MAX = 4 };
+enum { PIECES_MAX = 5 };
 
 struct known {
     int32_t format;
@@ -87,6 +87,27 @@ struct known {
 #define GLM_TOOL "{%-elifrole=='observation'%}"
 #define GLM_END(prompt) \
     "{%-endif%}{%-endfor%}\n{%ifadd_generation_prompt%}<|assistant|>" prompt "{%endif%}"
+#define GLM4_5_TEXT                                                                  \
+    "{%-endif-%}{%-macrovisible_text(content)-%}{%-ifcontentisstring-%}{{-content}}" \
+    "{%-elifcontentisiterableandcontentisnotmapping-%}"
+#define GLM4_5_TURNS                                                                           \
+    "{%-else-%}{{-content}}{%-endif-%}{%-endmacro-%}{%-setns=namespace(last_user_index=-1)%}"  \
+    "{%-forminmessages%}{%-ifm.role=='user'%}\n        {%setns.last_user_index=loop.index0-%}" \
+    "{%-endif%}{%-endfor%}\n{%forminmessages%}{%-ifm.role=='user'-%}<|user|>\n"                \
+    "{{visible_text(m.content)}}{{-'/nothink'if(enable_thinkingisdefinedandnotenable_thinking" \
+    "andnotvisible_text(m.content).endswith('/nothink'))else''-}}"                             \
+    "{%-elifm.role=='assistant'-%}<|assistant|>{%-setreasoning_content=''%}"                   \
+    "{%-setcontent=visible_text(m.content)%}{%-ifm.reasoning_contentisstring%}"                \
+    "{%-setreasoning_content=m.reasoning_content%}{%-else%}{%-if'</think>'incontent%}"         \
+    "{%-setreasoning_content=content" QWEN3_REASONING                                          \
+    "{%-setcontent=content.split('</think>')[-1].lstrip('\\n')%}{%-endif%}{%-endif%}"          \
+    "{%-ifloop.index0>ns.last_user_indexandreasoning_content-%}"                               \
+    "{{'\\n<think>'+reasoning_content.strip()+'</think>'}}{%-else-%}{{'\\n<think></think>'}}"  \
+    "{%-endif-%}{%-ifcontent.strip()-%}{{'\\n'+content.strip()}}{%-endif-%}{%ifm.tool_calls%}"
+#define GLM4_5_END                                                                                 \
+    "{%-elifm.role=='system'-%}<|system|>\n{{visible_text(m.content)}}{%-endif-%}{%-endfor-%}"     \
+    "{%-ifadd_generation_prompt-%}<|assistant|>{{-'\\n<think></think>'if(enable_thinkingisdefined" \
+    "andnotenable_thinking)else''-}}{%-endif-%}"
 #define PHI3_TURNS(system)                                                                        \
     "{%formessageinmessages%}{%if" system "%}{{'<|system|>\\n'+message['content']+"               \
     "'<|end|>\\n'}}{%elifmessage['role']=='user'%}{{'<|user|>\\n'+message['content']+"            \
@@ -192,6 +213,8 @@ static const struct known known[] = {
      {GLM_BEGIN,
       GLM_TURNS("{%-setvisible=content.split('</think>')[-1].strip()%}", "visible"), GLM_TOOL,
       GLM_END("\n<think>")}},
+    {SPECBATCH_CHAT_GLM4_5,
+     {GLM_BEGIN, GLM4_5_TEXT, GLM4_5_TURNS, "{%endif%}{%-elifm.role=='tool'-%}", GLM4_5_END}},
     {SPECBATCH_CHAT_PHI3, {PHI3_TURNS("message['role']=='system'")}},
     {SPECBATCH_CHAT_PHI3_5, {PHI3_TURNS("message['role']=='system'andmessage['content']")}},
     {SPECBATCH_CHAT_PHI4,

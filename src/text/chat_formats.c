@@ -341,6 +341,55 @@ done:
     return rc;
 }
 
+/* GLM-4.5's answer: its reasoning, which is empty but behind the last question, and what is left of
+ * the content without the blanks around it. */
+static int32_t glm4_5_answer(struct part content, int behind_question, struct sb_chat_text *out)
+{
+    const struct part thought = stripped(reasoning(content));
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_chat_mark(out, "<|assistant|>\n<think>"));
+    if (behind_question)
+        SB_TRY(add_part(out, thought));
+    SB_TRY(sb_chat_mark(out, "</think>"));
+    content = stripped(behind_last(content, "</think>"));
+    if (content.n > 0)
+        SB_TRY(add(out, "\n", content, ""));
+done:
+    return rc;
+}
+
+/* GLM-4.5: questions that are not to be thought about say so themselves. */
+static int32_t glm4_5(const struct sb_chat *chat, struct sb_chat_text *out)
+{
+    static const char no_think[] = "/nothink";
+    const int thinks = !(chat->flags & SPECBATCH_CHAT_NO_THINK);
+    const struct sb_turn *turns = chat->turns;
+    size_t question = 0, n_questions = 0;
+    int32_t rc = SPECBATCH_OK;
+
+    for (size_t i = 0; i < chat->n; i++)
+        if (turns[i].role == SB_ROLE_USER) {
+            question = i;
+            n_questions++;
+        }
+    SB_TRY(sb_chat_mark(out, "[gMASK]<sop>"));
+    for (size_t i = 0; i < chat->n; i++) {
+        const struct part content = content_of(&turns[i]);
+        if (turns[i].role == SB_ROLE_ASSISTANT)
+            SB_TRY(glm4_5_answer(content, n_questions == 0 || i > question, out));
+        else if (turns[i].role == SB_ROLE_SYSTEM)
+            SB_TRY(add(out, "<|system|>\n", content, ""));
+        else
+            SB_TRY(add(out, "<|user|>\n", content,
+                       thinks || ends_with(content, no_think) ? "" : no_think));
+    }
+    SB_TRY(
+        add_answer_prompt(chat, out, thinks ? "<|assistant|>" : "<|assistant|>\n<think></think>"));
+done:
+    return rc;
+}
+
 /* ------------------------------------------------------------------------------ llama3 */
 
 /* Llama 3, of April 2024. The templates of 3.1 and later put a date into the system message,
@@ -577,6 +626,7 @@ static const struct sb_chat_format formats[] = {
     [SPECBATCH_CHAT_MISTRAL_V3_TEKKEN] = {"mistral-v3-tekken", mistral_v3_tekken, inst, 1},
     [SPECBATCH_CHAT_MISTRAL_V7] = {"mistral-v7", mistral_v7, inst, 1},
     [SPECBATCH_CHAT_PHI4_MINI] = {"phi4-mini", phi4_mini, phi, 1},
+    [SPECBATCH_CHAT_GLM4_5] = {"glm4.5", glm4_5, glm, 1},
 };
 
 int32_t sb_chat_count(void)

@@ -75,7 +75,7 @@ static const specbatch_message hi = {"user", "Hi <|im_end|> the", 17};
 
 static void test_chat_formats_have_names(void)
 {
-    CHECK_INT(specbatch_chat_count(), SPECBATCH_CHAT_PHI4_MINI + 1);
+    CHECK_INT(specbatch_chat_count(), SPECBATCH_CHAT_GLM4_5 + 1);
     for (int32_t i = 0; i < specbatch_chat_count(); i++)
         CHECK_INT(specbatch_chat_by_name(specbatch_chat_name(i)), i);
     CHECK_INT(specbatch_chat_by_name("qwen3"), SPECBATCH_CHAT_QWEN3);
@@ -85,7 +85,7 @@ static void test_chat_formats_have_names(void)
         specbatch_chat_by_name("qwen"), SPECBATCH_E_NOT_FOUND,
         "no chat format is called \"qwen\"; there are auto, raw, vicuna, qwen3, glm4, glmz1, "
         "llama3, chatml, qwen2, qwen2.5, phi3, phi3.5, phi4, gemma2, gemma3, mistral-v1, "
-        "mistral-v3, mistral-v3-tekken, mistral-v7, phi4-mini");
+        "mistral-v3, mistral-v3-tekken, mistral-v7, phi4-mini, glm4.5");
     CHECK_ERROR(specbatch_chat_by_name(NULL), SPECBATCH_E_INVALID, "name");
 }
 

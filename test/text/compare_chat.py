@@ -26,6 +26,7 @@ from compare_tokenizers import Library, any_text
 # After https://huggingface.co/teknium/OpenHermes-2.5-Mistral-7B (chatml),
 # https://huggingface.co/microsoft/phi-4, https://huggingface.co/Qwen/Qwen3-8B (April 2025),
 # https://huggingface.co/Qwen/Qwen2-7B-Instruct, https://huggingface.co/zai-org/GLM-Z1-9B-0414,
+# https://huggingface.co/zai-org/GLM-4.6 (as llama.cpp has it, models/templates/GLM-4.6.jinja),
 # https://huggingface.co/microsoft/Phi-4-mini-instruct (as it is in guidance/chat.py of
 # https://github.com/guidance-ai/guidance), and those of Mistral-7B-Instruct-v0.2,
 # Mistral-Large-Instruct-2407 and -2411 and Mistral-Nemo-Instruct-2407 that
@@ -47,6 +48,33 @@ GLM = ("[gMASK]<sop>\n{%- if tools -%}\n<|system|>\n{%- for tool in tools %}\n"
        "    {%- elif role == 'observation' %}\n<|observation|>\n{{ TEXT }}\n    {%- endif %}\n"
        "{%- endfor %}\n"
        "{% if add_generation_prompt %}<|assistant|>PROMPT{% endif %}")
+GLM4_5 = (
+    "[gMASK]<sop>\n{%- if tools -%}\n<|system|>\n{{ tools | tojson }}{%- endif -%}\n"
+    "{%- macro visible_text(content) -%}\n    {%- if content is string -%}\n"
+    "        {{- content }}\n    {%- elif content is iterable and content is not mapping -%}\n"
+    "        {{- content[0] }}\n    {%- else -%}\n        {{- content }}\n    {%- endif -%}\n"
+    "{%- endmacro -%}\n{%- set ns = namespace(last_user_index=-1) %}\n{%- for m in messages %}\n"
+    "    {%- if m.role == 'user' %}\n        {% set ns.last_user_index = loop.index0 -%}\n"
+    "    {%- endif %}\n{%- endfor %}\n{% for m in messages %}\n"
+    "{%- if m.role == 'user' -%}<|user|>\n"
+    "{{ visible_text(m.content) }}\n{{- '/nothink' if (enable_thinking is defined and not "
+    "enable_thinking and not visible_text(m.content).endswith(\"/nothink\")) else '' -}}\n"
+    "{%- elif m.role == 'assistant' -%}\n<|assistant|>\n{%- set reasoning_content = '' %}\n"
+    "{%- set content = visible_text(m.content) %}\n{%- if m.reasoning_content is string %}\n"
+    "    {%- set reasoning_content = m.reasoning_content %}\n{%- else %}\n"
+    "    {%- if '</think>' in content %}\n        {%- set reasoning_content = "
+    "content.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n') %}\n"
+    "        {%- set content = content.split('</think>')[-1].lstrip('\\n') %}\n"
+    "    {%- endif %}\n{%- endif %}\n"
+    "{%- if loop.index0 > ns.last_user_index and reasoning_content -%}\n"
+    "{{ '\\n<think>' + reasoning_content.strip() +  '</think>'}}\n{%- else -%}\n"
+    "{{ '\\n<think></think>' }}\n{%- endif -%}\n{%- if content.strip() -%}\n"
+    "{{ '\\n' + content.strip() }}\n{%- endif -%}\n{% if m.tool_calls %}\n"
+    "{{ m.tool_calls | tojson }}\n{% endif %}\n{%- elif m.role == 'tool' -%}\n"
+    "<|observation|>{{ m.content }}\n{%- elif m.role == 'system' -%}\n<|system|>\n"
+    "{{ visible_text(m.content) }}\n{%- endif -%}\n{%- endfor -%}\n"
+    "{%- if add_generation_prompt -%}\n    <|assistant|>{{- '\\n<think></think>' if "
+    "(enable_thinking is defined and not enable_thinking) else '' -}}\n{%- endif -%}\n")
 VISIBLE = "    {%- set visible = content.split('</think>')[-1].strip() %}\n"
 TOOLS = ("{%- if tools %}{{- tools | tojson }}{%- else %}{%- if messages[0].role == 'system' %}"
          "{{- '<|im_start|>system\n' + messages[0].content + '<|im_end|>\n' }}{%- endif %}"
@@ -160,6 +188,8 @@ OWN_TEMPLATES = {
     "glm4": GLM.replace("VISIBLE", "").replace("TEXT", "content").replace("PROMPT", ""),
     "glmz1": GLM.replace("VISIBLE", VISIBLE).replace("TEXT", "visible").replace(
         "PROMPT", "\n<think>"),
+    "glm4.5": GLM4_5,
+    "glm4.5, other marks": GLM4_5.replace("'\\n<think></think>' if", "'<think></think>' if"),
 }
 EXPECTED = {
     "qwen3, first": "qwen3", "qwen3, other default": "unknown", "qwen3, more in a turn": "unknown",
@@ -171,7 +201,7 @@ EXPECTED = {
     "gemma3_training.jinja": "unknown", "gemma4.jinja": "unknown", "mistral-v1": "mistral-v1",
     "mistral-v3": "mistral-v3", "mistral-v3-tekken": "mistral-v3-tekken",
     "mistral-v3-tekken, first": "mistral-v3-tekken", "mistral-v7": "mistral-v7",
-    "phi4-mini": "phi4-mini"}
+    "phi4-mini": "phi4-mini", "glm4.5": "glm4.5", "glm4.5, other marks": "unknown"}
 # Formats that refuse most conversations in which the roles do not take turns.
 TAKE_TURNS = ("gemma2", "gemma3", "mistral-v1", "mistral-v3", "mistral-v3-tekken")
 # The tokens that the templates call bos_token and eos_token.
@@ -185,7 +215,7 @@ MARKS = {
     "vicuna": ["</s>"], "llama3": [
         "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"],
     "glm4": ["[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"]}
-MARKS["glmz1"] = MARKS["glm4"]
+MARKS["glmz1"] = MARKS["glm4.5"] = MARKS["glm4"]
 MARKS["phi3"] = MARKS["phi3.5"] = MARKS["phi4-mini"] = [
     "<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "<|endoftext|>"]
 MARKS["phi4"] = ["<|im_start|>", "<|im_sep|>", "<|im_end|>"]
@@ -414,7 +444,7 @@ def main():
         for folder, names in (
                 ("qwen", ("qwen3", "chatml", "qwen2", "qwen2.5", "phi4", "gemma3",
                           "mistral-v3-tekken", "phi4-mini")),
-                ("glm", ("glm4", "glmz1", "llama3")),
+                ("glm", ("glm4", "glmz1", "glm4.5", "llama3")),
                 ("phi3", ("vicuna", "phi3", "phi3.5", "gemma2", "mistral-v1", "mistral-v3",
                           "mistral-v7")),
                 ("tokenizer_qwen", ("qwen3", "chatml")),

@@ -1,7 +1,7 @@
 /*
  * Conversations as text. The expected strings are written out by hand from the models' published
  * templates: FastChat's vicuna_v1.1, the Jinja templates of Qwen2, Qwen2.5, Qwen3, Llama 3, Phi-3,
- * Phi-3.5, Phi-4, Phi-4-mini, Gemma 2, Gemma 3, Mistral (V1, V3, V7) and GLM-Z1-0414
+ * Phi-3.5, Phi-4, Phi-4-mini, Gemma 2, Gemma 3, Mistral (V1, V3, V7), GLM-4.6 and GLM-Z1-0414
  * (chat_template.jinja of https://huggingface.co/zai-org/GLM-Z1-9B-0414). Those of GLM-4-0414,
  * whose template was not found, are GLM-Z1-0414's without thinking.
  */
@@ -373,6 +373,38 @@ static void test_glmz1(void)
           "[gMASK]<sop><|user|>\n<|assistant|>\n<|user|>\nb<|assistant|>\n<think>");
 }
 
+/* Answers keep their reasoning behind the last question only, and lose the blanks around both. */
+static void test_glm4_5(void)
+{
+    static const specbatch_message thoughtful[] = {
+        ONE("system", " A.\n"),
+        ONE("user", "One?\n"),
+        ONE("assistant", "<think>\nhm\n</think>\n\n1.\n"),
+        ONE("user", "Two?/nothink"),
+        ONE("assistant", "x<think>\n a <think> hm </think> b </think>\t 2.\xC2\xA0"),
+        ONE("assistant", "\n"),
+    };
+    static const specbatch_message early[] = {ONE("assistant", "<think> hm</think>"),
+                                              ONE("system", "B.")};
+    const uint32_t flags = SPECBATCH_CHAT_NO_THINK | SPECBATCH_CHAT_NO_ANSWER_PROMPT;
+
+    check(SPECBATCH_CHAT_GLM4_5, question, 1, "[gMASK]<sop><|user|>\nHi!<|assistant|>");
+    check(
+        SPECBATCH_CHAT_GLM4_5, talk, 3,
+        "[gMASK]<sop><|user|>\nOne?<|assistant|>\n<think></think>\n1.<|user|>\nTwo?<|assistant|>");
+    check(SPECBATCH_CHAT_GLM4_5, thoughtful, 6,
+          "[gMASK]<sop><|system|>\n A.\n<|user|>\nOne?\n<|assistant|>\n<think></think>\n1."
+          "<|user|>\nTwo?/nothink<|assistant|>\n<think>hm</think>\n2."
+          "<|assistant|>\n<think></think><|assistant|>");
+    check(SPECBATCH_CHAT_GLM4_5, early, 2,
+          "[gMASK]<sop><|assistant|>\n<think>hm</think><|system|>\nB.<|assistant|>");
+    check_flags(SPECBATCH_CHAT_GLM4_5, SPECBATCH_CHAT_NO_THINK, question, 1,
+                "[gMASK]<sop><|user|>\nHi!/nothink<|assistant|>\n<think></think>");
+    check_flags(SPECBATCH_CHAT_GLM4_5, flags, thoughtful, 4,
+                "[gMASK]<sop><|system|>\n A.\n<|user|>\nOne?\n/nothink<|assistant|>\n"
+                "<think></think>\n1.<|user|>\nTwo?/nothink");
+}
+
 /* A content is as long as it says, and may have NULs in it. */
 static void test_length(void)
 {
@@ -463,6 +495,7 @@ RUN(test_llama3);
 RUN(test_no_answer_prompt);
 RUN(test_glm4);
 RUN(test_glmz1);
+RUN(test_glm4_5);
 RUN(test_length);
 RUN(test_newer_messages);
 RUN(test_refused);

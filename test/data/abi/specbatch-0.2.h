@@ -161,7 +161,8 @@ enum {
     SPECBATCH_CHAT_MISTRAL_V3 = 16,
     SPECBATCH_CHAT_MISTRAL_V3_TEKKEN = 17,
     SPECBATCH_CHAT_MISTRAL_V7 = 18,
-    SPECBATCH_CHAT_PHI4_MINI = 19
+    SPECBATCH_CHAT_PHI4_MINI = 19,
+    SPECBATCH_CHAT_GLM4_5 = 20
 };
 SPECBATCH_API int32_t specbatch_chat_count(void);
 SPECBATCH_API const char *specbatch_chat_name(int32_t format);

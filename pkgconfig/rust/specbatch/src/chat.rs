@@ -50,6 +50,8 @@ constants! {
         MISTRAL_V7 = SPECBATCH_CHAT_MISTRAL_V7,
         /// Phi-4-mini.
         PHI4_MINI = SPECBATCH_CHAT_PHI4_MINI,
+        /// GLM-4.5, GLM-4.5-Air and GLM-4.6.
+        GLM4_5 = SPECBATCH_CHAT_GLM4_5,
     }
 }
 
