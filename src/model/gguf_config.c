@@ -179,6 +179,8 @@ static const char *const known[] = {"block_count",
                                     "expert_gating_func",
                                     "expert_weights_scale",
                                     "expert_weights_norm",
+                                    "expert_group_count",
+                                    "expert_group_used_count",
                                     "leading_dense_block_count",
                                     "nextn_predict_layers",
                                     "attention.head_count",
@@ -218,6 +220,8 @@ static int32_t refuse_unknown(const struct sb_config *config, const struct sourc
                 {"expert_gating_func", config->arch->shared_expert != NULL},
                 {"expert_weights_scale", config->arch->shared_expert != NULL},
                 {"expert_weights_norm", config->arch->shared_expert != NULL},
+                {"expert_group_count", config->arch->shared_expert != NULL},
+                {"expert_group_used_count", config->arch->shared_expert != NULL},
                 {"leading_dense_block_count", config->arch->dense != NULL},
                 {"nextn_predict_layers", config->arch->dense != NULL},
                 {"attention.sliding_window", config->arch->window != SB_WINDOW_NEVER},
@@ -315,7 +319,7 @@ done:
 static int32_t read_other_experts(struct sb_config *config, const struct source *s)
 {
     const struct key norm = find(s, "expert_weights_norm");
-    int32_t scoring = SB_GGUF_SIGMOID, further = 0;
+    int32_t scoring = SB_GGUF_SIGMOID, further = 0, groups = 1;
     int32_t rc = SPECBATCH_OK;
 
     config->has_shared = config->arch->default_shared;
@@ -325,6 +329,11 @@ static int32_t read_other_experts(struct sb_config *config, const struct source 
     if (scoring != SB_GGUF_SIGMOID)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: %s.expert_gating_func %d is not supported, only %d",
                 s->file, s->arch, (int)scoring, SB_GGUF_SIGMOID);
+    SB_TRY(read_int(s, "expert_group_count", 0, SB_EXPERTS_MAX, &groups));
+    if (groups > 1)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "%s: %s.expert_group_count %d: groups of experts are not supported", s->file,
+                s->arch, (int)groups);
     SB_TRY(read_double(s, "expert_weights_scale", 1e-6, 1e6, &config->expert_scale));
     config->renormalises = norm.given ? !is_off(&norm.value) : config->arch->renormalises;
     SB_TRY(read_int(s, "nextn_predict_layers", 0, config->layers - 1, &further));

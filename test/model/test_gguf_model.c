@@ -438,6 +438,8 @@ static void reads_other_experts(void)
     gguf_key_u32(&w, "glm4moe.leading_dense_block_count", 0);
     gguf_key_u32(&w, "glm4moe.nextn_predict_layers", 1);
     gguf_key_u32(&w, "glm4moe.expert_gating_func", 2);
+    gguf_key_u32(&w, "glm4moe.expert_group_count", 1);
+    gguf_key_u32(&w, "glm4moe.expert_group_used_count", 1);
     gguf_key_f32(&w, "glm4moe.expert_weights_scale", 2.5f);
     gguf_key_flag(&w, "glm4moe.expert_weights_norm", 0);
     CHECK_OK(read_config(&c, &w));
@@ -488,7 +490,7 @@ static void refuses_experts(void)
         {glm_config("glm4moe.leading_dense_block_count", 4000), SPECBATCH_E_FORMAT,
          "glm4moe.leading_dense_block_count is not an integer from 0"},
         {glm_config("glm4moe.expert_group_count", 8), SPECBATCH_E_UNSUPPORTED,
-         "glm4moe.expert_group_count is not supported"},
+         "glm4moe.expert_group_count 8: groups of experts are not supported"},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
