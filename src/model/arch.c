@@ -21,6 +21,11 @@ int sb_arch_has_bias(enum sb_bias rule, int by_config)
     return rule == SB_BIAS_ALWAYS || (rule == SB_BIAS_BY_CONFIG && by_config);
 }
 
+int sb_arch_has_head_norms(const struct sb_arch *arch, int by_config)
+{
+    return arch->q_norm && (by_config || !arch->head_norm_key);
+}
+
 const struct sb_arch *sb_arch_by_type(const char *model_type)
 {
     for (size_t i = 0; i < N_ARCHS; i++)

@@ -85,6 +85,8 @@ struct sb_arch {
 
 /* Whether a map that has a bias by this rule has one in a checkpoint that says so, or not. */
 int sb_arch_has_bias(enum sb_bias rule, int by_config);
+/* Whether heads have norms, in a checkpoint that says so under head_norm_key, or not. */
+int sb_arch_has_head_norms(const struct sb_arch *arch, int by_config);
 /* The architecture of this model_type, or that of the texts of such a model; NULL when the library
  * has none. */
 const struct sb_arch *sb_arch_by_type(const char *model_type);

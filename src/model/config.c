@@ -188,16 +188,16 @@ static int32_t read_flags(struct sb_config *config, const struct sb_fields *fiel
 {
     const struct sb_arch *arch = config->arch;
     int attention_bias = arch->default_attention_bias;
-    int mlp_bias = 0;
+    int mlp_bias = 0, head_norms = 0;
     int32_t rc = SPECBATCH_OK;
 
     config->tied = arch->default_tied;
     SB_TRY(sb_field_bool(fields, "tie_word_embeddings", &config->tied));
     SB_TRY(sb_field_bool(fields, "attention_bias", &attention_bias));
     SB_TRY(sb_field_bool(fields, "mlp_bias", &mlp_bias));
-    config->has_head_norms = arch->q_norm && !arch->head_norm_key;
     if (arch->head_norm_key)
-        SB_TRY(sb_field_bool(fields, arch->head_norm_key, &config->has_head_norms));
+        SB_TRY(sb_field_bool(fields, arch->head_norm_key, &head_norms));
+    config->has_head_norms = sb_arch_has_head_norms(arch, head_norms);
     config->has_qkv_bias = sb_arch_has_bias(arch->qkv_bias, attention_bias);
     config->has_o_bias = sb_arch_has_bias(arch->o_bias, attention_bias);
     config->has_mlp_bias = sb_arch_has_bias(arch->mlp_bias, mlp_bias);

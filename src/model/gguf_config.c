@@ -418,7 +418,7 @@ static void read_flags(struct sb_config *config, const struct source *s)
     config->has_qkv_bias = sb_arch_has_bias(arch->qkv_bias, there[0] || there[1] || there[2]);
     config->has_o_bias = sb_arch_has_bias(arch->o_bias, there[3]);
     config->has_mlp_bias = sb_arch_has_bias(arch->mlp_bias, there[4] || there[5] || there[6]);
-    config->has_head_norms = arch->head_norm_key ? there[7] : arch->q_norm != NULL;
+    config->has_head_norms = sb_arch_has_head_norms(arch, there[7]);
 }
 
 /* ---------------------------------------------------------------- its rotary embedding */

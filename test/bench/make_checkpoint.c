@@ -194,7 +194,11 @@ static struct sb_config config_of(const struct geometry *g)
         .head_dim = (int32_t)g->head_dim,
         .has_qkv_bias = sb_arch_has_bias(a->qkv_bias, a->default_attention_bias),
         .has_o_bias = sb_arch_has_bias(a->o_bias, a->default_attention_bias),
-        .has_mlp_bias = sb_arch_has_bias(a->mlp_bias, 0)};
+        .has_mlp_bias = sb_arch_has_bias(a->mlp_bias, 0),
+        .has_head_norms = sb_arch_has_head_norms(a, 0),
+        .has_shared = a->default_shared,
+        .dense_layers = a->default_dense,
+        .dense_inter = (int32_t)g->inter};
 }
 
 static int32_t visit_of_layer(void *walk, const char *name, int32_t rows, int32_t n_in,
