@@ -75,8 +75,8 @@ $(B)/cudasim/faults.a: $(B)/faults.a
 # compile_sim,MORE_FLAGS: compiles the first prerequisite and links it with the simulated backend.
 compile_sim = $(COMPILE_TEST) $(1) -Itest/cudasim -c $< -o $@.o && \
               $(CXX) $@.o $(SIM_BACKEND) $(CUDA_TEST_SUPPORT) \
-              $(filter %with_cudnn.o %.faulty.o %internal.a %faults.a,$^) $(SIM) $(LDFLAGS) \
-              $(LIBRARIES) -o $@
+              $(filter %with_cudnn.o %.faulty.o %fault_now.o %internal.a %faults.a,$^) $(SIM) \
+              $(LDFLAGS) $(LIBRARIES) -o $@
 SIM_BENCH_GPU := $(B)/cudasim/bench_gpu
 SIM_TESTS     := $(addprefix $(B)/cudasim/,test_backend test_creation test_devices \
                  test_draft_steps test_products test_prefill test_goldens test_contract \
@@ -94,14 +94,16 @@ $(B)/cudasim/test_requests: test/contract/test_requests.c $(SIM_PARTS) $(B)/cuda
 $(B)/cudasim/test_session: test/api/test_session.c $(SIM_PARTS) $(B)/cudasim/internal.a
 	@echo "  TEST $< (simulated device)"
 	$(Q)$(compile_sim)
-# The kernels that have deliberate faults, which hide those in $(SIM).
+# The kernels that have deliberate faults, which hide those in $(SIM). What is shared with mixtures
+# has those of cuda_fault.h too, of which none is in force here.
+SIM_FAULT_NOW       := $(B)/cudasim/test/cudasim/fault_now.o
 SIM_FAULTY          := $(B)/cudasim/kernels/cuda/gemm_quant_reference.faulty.o
 SIM_FAULTY_PRODUCTS := $(B)/cudasim/kernels/cuda/gemm_mma.faulty.o
 $(SIM_FAULTY) $(SIM_FAULTY_PRODUCTS): $(B)/cudasim/%.faulty.o: %.cu $(B)/flags
 	@mkdir -p $(@D); echo "  SIM  $< (with faults)"
 	$(Q)$(CXX) $(SIM_KERNEL) $(DEPENDENCIES) -O2 $(SIM_EXACT) -DSB_FAULTS -x c++ -c $< -o $@
 $(B)/cudasim/test_mutations: test/contract/test_mutations.c $(SIM_PARTS) $(SIM_FAULTY) \
-                             $(B)/cudasim/faults.a
+                             $(SIM_FAULT_NOW) $(B)/cudasim/faults.a
 	@echo "  TEST $< (simulated device)"
 	$(Q)$(call compile_sim,-DSB_FAULTS)
 SIM_TESTS += $(B)/cudasim/test_span_mutations
@@ -110,10 +112,9 @@ $(B)/cudasim/test_span_mutations: test/cuda/test_span_mutations.c $(SIM_PARTS) $
 	$(Q)$(call compile_sim,-DSB_FAULTS)
 # Programs with the faults of kernels/cuda/cuda_fault.h, which check_kernel_mutations.sh switches
 # on: the tests of kernels, and that of the choice of products.
-SIM_FAULT_NOW      := $(B)/cudasim/test/cudasim/fault_now.o
 SIM_FAULTY_KERNELS := $(patsubst %,$(B)/cudasim/kernels/cuda/%.mutated.o,attend_mma draft_gemm \
-                      embed experts_mma gemm_mma gemm_quant gemm_quant_reference gemm_reference \
-                      gemm_wgmma mix norm rope select)
+                      embed experts_mma gemm_mma gemm_quant gemm_reference gemm_wgmma mix norm \
+                      rope select)
 SIM_FAULTY_STEPS   := $(B)/cudasim/kernels/cuda/draft_step.mutated.o
 SIM_FAULTY_PLAN    := $(B)/cudasim/mutated/src/backend/cuda/gemm_plan.o
 SIM_MUTATED        := $(addprefix $(B)/cudasim/mutated/,test_cuda_kernels test_cuda_attention \
