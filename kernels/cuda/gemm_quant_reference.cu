@@ -164,9 +164,10 @@ __global__ void __launch_bounds__(THREADS) gemm_quant_reference(quant_args g)
                       [](int64_t r) { return r; });
 }
 
-/* The same for the pairs of a mixture: a block takes a tile of places, 16 by 16. */
+/* The same for the pairs of a mixture: a block takes 16 places of a tile. Where no number
+ * of blocks is said that share a multiprocessor, ptxas puts registers aside to have six of them. */
 template <enum sb_dtype Q>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, 4)
     experts_quant_reference(quant_args all, const __grid_constant__ expert_args e)
 {
     SB_SHARED(float, x_tile, ROWS *PITCH);
@@ -175,16 +176,16 @@ __global__ void __launch_bounds__(THREADS)
     SB_SHARED(float, less, OUTS);
     const weights w = {q_tile, scales, less};
     const expert_work work(e, (int)blockIdx.x);
+    const int first = (int)blockIdx.z * ROWS;
     quant_args g = all;
 
-    if (!work.weight)
+    if (!work.weight || first >= work.n)
         return;
     g.w = (const uint8_t *)work.weight;
     g.m = work.n;
     g.y += work.first * g.ldy;
-    for (int first = 0; first < work.n; first += ROWS)
-        multiply_block<Q>(g, x_tile, w, first, (int64_t)blockIdx.y * OUTS,
-                          [&](int64_t r) { return (int64_t)work.row(e, (int)r); });
+    multiply_block<Q>(g, x_tile, w, first, (int64_t)blockIdx.y * OUTS,
+                      [&](int64_t r) { return (int64_t)work.row(e, (int)r); });
 }
 
 } // namespace
@@ -210,7 +211,8 @@ cudaError_t sb_cuda_experts_quant_reference(const struct sb_expert_products *p,
                                             const struct sb_cuda_experts *experts,
                                             const struct sb_cuda_pairs *pairs, cudaStream_t stream)
 {
-    const dim3 grid((unsigned)pairs->n_tiles, (unsigned)((p->n_out + OUTS - 1) / OUTS));
+    const dim3 grid((unsigned)pairs->n_tiles, (unsigned)((p->n_out + OUTS - 1) / OUTS),
+                    (unsigned)((pairs->tile_rows + ROWS - 1) / ROWS));
     const quant_args g = {p->y,     (const float *)p->x,
                           NULL,     NULL,
                           pairs->n, p->n_out,

@@ -82,23 +82,23 @@ __global__ void __launch_bounds__(THREADS) gemm(reference_args g)
                    [](int64_t r) { return r; });
 }
 
-/* The same for the pairs of a mixture: a block takes a tile of places, 16 by 16. */
+/* The same for the pairs of a mixture: a block takes 16 places of a tile. */
 __global__ void __launch_bounds__(THREADS)
     experts(reference_args all, const __grid_constant__ expert_args e)
 {
     SB_SHARED(float, x_tile, ROWS *PITCH);
     SB_SHARED(float, w_tile, OUTS *PITCH);
     const expert_work work(e, (int)blockIdx.x);
+    const int first = (int)blockIdx.z * ROWS;
     reference_args g = all;
 
-    if (!work.weight)
+    if (!work.weight || first >= work.n)
         return;
     g.w = (const float *)work.weight;
     g.m = work.n;
     g.y += work.first * g.y_ld;
-    for (int first = 0; first < work.n; first += ROWS)
-        multiply_block(g, x_tile, w_tile, first, (int64_t)blockIdx.y * OUTS,
-                       [&](int64_t r) { return (int64_t)work.row(e, (int)r); });
+    multiply_block(g, x_tile, w_tile, first, (int64_t)blockIdx.y * OUTS,
+                   [&](int64_t r) { return (int64_t)work.row(e, (int)r); });
 }
 
 } // namespace
@@ -121,7 +121,8 @@ extern "C" cudaError_t sb_cuda_experts_reference(const struct sb_expert_products
                                                  const struct sb_cuda_pairs *pairs,
                                                  cudaStream_t stream)
 {
-    const dim3 grid((unsigned)pairs->n_tiles, (unsigned)((p->n_out + OUTS - 1) / OUTS));
+    const dim3 grid((unsigned)pairs->n_tiles, (unsigned)((p->n_out + OUTS - 1) / OUTS),
+                    (unsigned)((pairs->tile_rows + ROWS - 1) / ROWS));
     const reference_args g = {p->y,   (const float *)p->x, NULL, NULL, pairs->n, p->n_out, p->n_in,
                               p->y_ld};
 
