@@ -14,7 +14,7 @@
  * Each lane of a warp has every 32nd expert, and knows the best of them that is not chosen yet. The
  * best of all lanes is chosen, and the lane that had it looks for its next one. Ranks are compared
  * as integers, so that no comparison branches. Rejected: to look at all experts for each that is
- * chosen, which took 2950 instructions a row of 128 experts and 8 chosen.
+ * chosen.
  */
 #include "kernels/cuda/grid.cuh"
 

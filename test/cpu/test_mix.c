@@ -19,10 +19,6 @@
 
 enum { BASE_ROWS = 13, MAX_EXPERTS = 65, MAX_ROWS = 256 };
 
-/* What the logits of a case are. CROWDED: every row chooses expert 1, and none chooses expert 0,
- * whose weights are NaN. */
-enum kind { USUAL, TIES, CROWDED, WILD };
-
 struct shape {
     int hidden, inter, experts, chosen;
 };
@@ -282,33 +278,6 @@ static void check_way(const struct problem *p, const struct cpu *way)
 }
 
 /* ------------------------------------------------------------------ cases */
-
-static float logit_of(enum kind kind, int row, int e)
-{
-    static const float special[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f, -0.0f, 0.0f};
-    const float any = cpu_uniform() * 4.0f;
-
-    if (kind == TIES)
-        return row == 0 ? 1.5f : floorf(any) * 0.5f;
-    if (kind == CROWDED)
-        return e == 0 ? -1e3f : e == 1 ? 9.0f : any;
-    if (kind != WILD)
-        return row == 1 ? any * 50.0f : any;
-    switch (row) {
-    case 0:
-        return NAN;
-    case 1:
-        return -INFINITY;
-    case 2:
-        return e == 2 ? NAN : any;
-    case 3:
-        return e == 0 ? any : NAN;
-    case 4:
-        return e == 1 ? any : -INFINITY;
-    default:
-        return cpu_random() % 3 == 0 ? special[cpu_random() % COUNT(special)] : any;
-    }
-}
 
 /* Rows of the experts' matrices. */
 static void *make_rows(const struct problem *p, int rows, int columns)

@@ -26,10 +26,6 @@ enum { BASE_ROWS = 7, MOST_ROWS = 300, MOST_EXPERTS = 301 };
  * of 256 columns; or some of each, gate and up in different types too. */
 enum content { PLAIN, QUANTISED, K_QUANTS, MIXED };
 
-/* What the logits are. CROWDED: every row goes to expert 1, and none to expert 0, whose weights are
- * NaN where they are not quantised. WILD: one row of h is NaN too, and one infinite. */
-enum kind { USUAL, TIES, CROWDED, WILD };
-
 struct shape {
     int32_t hidden, inter, experts, chosen;
 };
@@ -197,22 +193,6 @@ static void make_weights(struct problem *p)
 }
 
 /* ------------------------------------------------------------------ problems */
-
-static float logit_of(enum kind kind, int row, int e)
-{
-    static const float special[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f, -0.0f, 0.0f};
-    const float any = cpu_uniform() * 4.0f;
-
-    if (kind == TIES)
-        return row == 0 ? 1.5f : floorf(any) * 0.5f;
-    if (kind == CROWDED)
-        return e == 0 ? -1e3f : e == 1 ? 9.0f : any;
-    if (kind == WILD && row < 2)
-        return row == 0 ? NAN : -INFINITY;
-    if (kind == WILD && row < 4)
-        return e == 0 || row == 3 ? any : NAN;
-    return kind == WILD && cpu_random() % 3 == 0 ? special[cpu_random() % COUNT(special)] : any;
-}
 
 static struct problem problem_make(const struct shape *s, enum sb_dtype type, enum content content,
                                    enum kind kind, int form)

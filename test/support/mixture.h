@@ -1,7 +1,8 @@
 /*
  * Which experts of a mixture a row goes to and with what weights, as struct sb_mixture of backend.h
- * says it: with every float operation in its order, e^x being that of kernels/cpu/math.h. A file
- * that includes this one defines SB_LEVEL_SCALAR before anything else.
+ * says it: with every float operation in its order, e^x being that of kernels/cpu/math.h. And the
+ * logits and ways of choosing that tests have. A file that includes this one defines
+ * SB_LEVEL_SCALAR before anything else.
  */
 #ifndef TEST_SUPPORT_MIXTURE_H
 #define TEST_SUPPORT_MIXTURE_H
@@ -11,6 +12,8 @@
 #include "backend/backend.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/math.h"
+
+#include "support/cpu_ways.h"
 
 enum { CHOICE_MOST = 512 }; /* experts */
 
@@ -44,6 +47,38 @@ static inline struct choice choice_of(int form, int experts, int chosen, const f
                            form & FORM_SIGMOID ? SB_SCORE_SIGMOID : SB_SCORE_SOFTMAX,
                            form & FORM_SIGMOID ? 2.5f : 1.0f,
                            form & FORM_BIAS ? bias : NULL};
+}
+
+/* What the logits of a case are. CROWDED: every row chooses expert 1, and none chooses expert 0,
+ * whose weights are NaN where their type has one. */
+enum kind { USUAL, TIES, CROWDED, WILD };
+
+static inline float logit_of(enum kind kind, int row, int e)
+{
+    static const float special[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f, -0.0f, 0.0f};
+    const uint32_t n_special = sizeof special / sizeof *special;
+    const float any = cpu_uniform() * 4.0f;
+
+    if (kind == TIES)
+        return row == 0 ? 1.5f : floorf(any) * 0.5f;
+    if (kind == CROWDED)
+        return e == 0 ? -1e3f : e == 1 ? 9.0f : any;
+    if (kind != WILD)
+        return row == 1 ? any * 50.0f : any;
+    switch (row) {
+    case 0:
+        return NAN;
+    case 1:
+        return -INFINITY;
+    case 2:
+        return e == 2 ? NAN : any;
+    case 3:
+        return e == 0 ? any : NAN;
+    case 4:
+        return e == 1 ? any : -INFINITY;
+    default:
+        return cpu_random() % 3 == 0 ? special[cpu_random() % n_special] : any;
+    }
 }
 
 static inline double rank_of(float rank)
