@@ -226,16 +226,26 @@ int SB_LEVEL(dot_is_chain)(void) { return 0; }
 
 #endif
 
+static tile_fn *tile_of_kind(enum sb_products products, enum sb_kind kind)
+{
+#if defined(SB_LEVEL_AVX512)
+    if (products == SB_BLOCKS_DOT)
+        return kind == SB_KIND_BYTES ? bytes_dot : nibbles_dot;
+#endif
+    (void)products;
+    return kind == SB_KIND_BYTES ? bytes_fma : nibbles_fma;
+}
+
 static tile_fn *tile_of(const struct sb_cpu_gemm *a, int rows)
 {
-    const int bits = sb_layout_is_quantised(a->layout) ? sb_quant_panel(a->layout).bits : 0;
-
+    if (sb_layout_is_quantised(a->layout))
+        return tile_of_kind(a->products, sb_quant_panel(a->layout).kind);
 #if defined(SB_LEVEL_AVX512)
     if (a->products == SB_BLOCKS_DOT)
-        return bits == 8 ? bytes_dot : bits == 4 ? nibbles_dot : blocks_dot;
+        return blocks_dot;
 #endif
     if (a->products == SB_BLOCKS_FMA)
-        return bits == 8 ? bytes_fma : bits == 4 ? nibbles_fma : blocks_fma;
+        return blocks_fma;
     if (a->layout == SB_LAYOUT_F32)
         return tiles_f32[rows - 1];
     if (a->layout == SB_LAYOUT_F16)

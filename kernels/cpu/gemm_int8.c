@@ -74,9 +74,9 @@ INLINE int sum_of_inputs(const struct sb_cpu_int8 *x, const int halves, const in
 }
 
 /* Where the weights of a quad are, for group j of the columns. */
-INLINE const char *quad_at(const struct quants *q, const int bits, int quad, int j)
+INLINE const char *quad_at(const struct quants *q, const enum sb_kind kind, int quad, int j)
 {
-    return q->q + (bits == 8 ? quad : quad / 2) * QUAD_BYTES + j * 64;
+    return q->q + (kind == SB_KIND_BYTES ? quad : quad / 2) * QUAD_BYTES + j * 64;
 }
 
 /* The scale of the inputs of row r, or by a deliberate fault (fault.h) that of another row. */
@@ -98,7 +98,7 @@ INLINE void add_scaled(const struct rows *p, int r, int j, const int half, float
 }
 
 /* The most rows that fetch their weights near by. */
-INLINE int near_rows(const int bits) { return bits == 8 ? 2 : 1; }
+INLINE int near_rows(const enum sb_kind kind) { return kind == SB_KIND_BYTES ? 2 : 1; }
 
 INLINE void next_block(struct rows *p, struct quants *q)
 {

@@ -52,8 +52,8 @@ static TILES_TARGET void TILES(multiply)(void *of_thread, struct rows *p, struct
 
     for (int64_t block = 0; block < blocks; block++, p->x += ldblock) {
         next_block(p, q);
-        const char *w = q->panel.bits == 8 ? q->q : bytes;
-        if (q->panel.bits == 4)
+        const char *w = q->panel.kind == SB_KIND_BYTES ? q->q : bytes;
+        if (q->panel.kind != SB_KIND_BYTES)
             nibbles_to_bytes(bytes, q);
         for (int row = 0; row < p->n; row += p->tile_rows)
             for (int half = 0; half < halves; half++) {

@@ -64,16 +64,16 @@ INLINE void add_scaled(v16 sum[][GROUPS], const int rows, int g, const int group
 /* The chains of `words` words of 8 steps, from word `first` of a block on. x: the
  * block's rows */
 INLINE void chains_by_fma(struct quant_chains *c, const int rows, int g, const int groups,
-                          const int bits, const struct quants *q, int first, int words,
+                          const enum sb_kind kind, const struct quants *q, int first, int words,
                           const float *x)
 {
     for (int word = first; word < first + words; word++) {
         UNROLL
         for (int k = 0; k < 8; k++) {
-            const int from = quants_step(rows, bits, k);
+            const int from = quants_step(rows, kind, k);
             v16 w[GROUPS];
             for (int j = 0; j < groups; j++)
-                w[j] = quants_load(q, bits, word, from, g + j);
+                w[j] = quants_load(q, kind, word, from, g + j);
             UNROLL
             for (int r = 0; r < rows; r++) {
                 v16 value = v_set1(x[r * SB_BLOCK + 8 * word + k]);
@@ -99,17 +99,18 @@ INLINE void chains_by_fma(struct quant_chains *c, const int rows, int g, const i
 
 /* The same by vdpbf16ps: a line of the layout BF16_DOT has two steps of one chain. */
 INLINE TARGET_DOT void chains_by_dot(struct quant_chains *c, const int rows, int g,
-                                     const int groups, const int bits, const struct quants *q,
-                                     int first, int words, const float *x)
+                                     const int groups, const enum sb_kind kind,
+                                     const struct quants *q, int first, int words, const float *x)
 {
     for (int word = first; word < first + words; word++) {
         UNROLL
         for (int i = 0; i < 4; i++) {
-            const int from = quants_step(rows, bits, i);
+            const int from = quants_step(rows, kind, i);
             __m512i w[GROUPS];
             for (int j = 0; j < groups; j++)
-                w[j] = bits == 8 ? quants_pairs(q, word, i, g + j)
-                                 : v_nibble_pairs(q->table, quants_words(q, word, g + j), from);
+                w[j] = kind == SB_KIND_BYTES
+                           ? quants_pairs(q, word, i, g + j)
+                           : v_nibble_pairs(q->table, quants_words(q, word, g + j), from);
             UNROLL
             for (int r = 0; r < rows; r++) {
                 __m512i value = _mm512_castps_si512(v_set1(x[r * SB_BLOCK / 2 + 4 * word + i]));

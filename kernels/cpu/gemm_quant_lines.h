@@ -35,7 +35,7 @@ static int makes_lines(const struct sb_cpu_gemm *a)
     if ((int)a->products != LINES_BY || !sb_layout_is_quantised(a->layout))
         return 0;
     return (int64_t)a->m * a->parts >=
-           (sb_quant_panel(a->layout).bits == 4 ? MANY_NIBBLES : MANY_BYTES);
+           (sb_quant_panel(a->layout).kind != SB_KIND_BYTES ? MANY_NIBBLES : MANY_BYTES);
 }
 
 /* A block of weights as lines. */
@@ -55,16 +55,18 @@ struct many_rows {
 #define LINES_TARGET TARGET_DOT
 #define LINE_WORDS (SB_BLOCK / 2)
 
-INLINE TARGET_DOT void make_lines(lines_of_block lines, const struct quants *q, const int bits)
+INLINE TARGET_DOT void make_lines(lines_of_block lines, const struct quants *q,
+                                  const enum sb_kind kind)
 {
     for (int word = 0; word < SB_BLOCK / 8; word++)
         for (int j = 0; j < GROUPS; j++) {
             UNROLL
             for (int i = 0; i < 4; i++)
                 _mm512_storeu_si512(lines[4 * word + i] + j * V16,
-                                    bits == 8 ? quants_pairs(q, word, i, j)
-                                              : v_nibble_pairs(q->table, quants_words(q, word, j),
-                                                               quants_step(2, bits, i)));
+                                    kind == SB_KIND_BYTES
+                                        ? quants_pairs(q, word, i, j)
+                                        : v_nibble_pairs(q->table, quants_words(q, word, j),
+                                                         quants_step(2, kind, i)));
         }
 }
 
@@ -86,14 +88,14 @@ INLINE TARGET_DOT void add_lines(struct chains *c, const int rows, const int g, 
 #define LINES_TARGET
 #define LINE_WORDS SB_BLOCK
 
-INLINE void make_lines(lines_of_block lines, const struct quants *q, const int bits)
+INLINE void make_lines(lines_of_block lines, const struct quants *q, const enum sb_kind kind)
 {
     for (int word = 0; word < SB_BLOCK / 8; word++)
         for (int j = 0; j < GROUPS; j++) {
             UNROLL
             for (int k = 0; k < 8; k++)
                 v_store(lines[8 * word + k] + j * V16,
-                        quants_load(q, bits, word, quants_step(2, bits, k), j));
+                        quants_load(q, kind, word, quants_step(2, kind, k), j));
         }
 }
 
@@ -184,10 +186,10 @@ static LINES_TARGET void all_lines(struct many_rows *p, struct quants *q, int64_
     for (int64_t block = 0; block < blocks; block++) {
         quants_next(q);
         quants_spoil(q);
-        if (q->panel.bits == 4)
-            make_lines(lines, q, 4);
+        if (q->panel.kind != SB_KIND_BYTES)
+            make_lines(lines, q, SB_KIND_NIBBLES);
         else
-            make_lines(lines, q, 8);
+            make_lines(lines, q, SB_KIND_BYTES);
         if (q->panel.groups == 1)
             add_lines_of_all(p, 1, q, lines);
         else

@@ -8,9 +8,9 @@
  */
 
 /* Adds a block for `rows` rows and all groups of columns. */
-INLINE QUANT_TARGET void QUANT(add_block)(v16 sum[][GROUPS], const int rows, const int bits,
-                                          const struct quants *q, const float *x,
-                                          const float *x_sums, int64_t ldsums)
+INLINE QUANT_TARGET void QUANT(add_block)(v16 sum[][GROUPS], const int rows,
+                                          const enum sb_kind kind, const struct quants *q,
+                                          const float *x, const float *x_sums, int64_t ldsums)
 {
     const int groups = QUANT_GROUPS(rows), words = SB_BLOCK / 8 / q->panel.groups;
     struct quant_chains c;
@@ -21,13 +21,14 @@ INLINE QUANT_TARGET void QUANT(add_block)(v16 sum[][GROUPS], const int rows, con
             for (int r = 0; r < rows; r++)
                 for (int j = 0; j < groups; j++)
                     c.even[r][j] = c.odd[r][j] = v_set1(0.0f);
-            QUANT(chains_by)(&c, rows, g, groups, bits, q, half * words, words, x);
+            QUANT(chains_by)(&c, rows, g, groups, kind, q, half * words, words, x);
             add_scaled(sum, rows, g, groups, &c, q, half, x_sums, ldsums);
         }
 }
 
 /* All blocks of a piece. */
-INLINE QUANT_TARGET void QUANT(quant_pass)(const struct piece *p, const int rows, const int bits)
+INLINE QUANT_TARGET void QUANT(quant_pass)(const struct piece *p, const int rows,
+                                           const enum sb_kind kind)
 {
     struct quants q = quants_begin(p->quants, p->w, p->ahead, p->ahead_step);
     const float *x = p->x, *x_sums = p->sums;
@@ -40,7 +41,7 @@ INLINE QUANT_TARGET void QUANT(quant_pass)(const struct piece *p, const int rows
         quants_next(&q);
         if (rows > 1)
             quants_spoil(&q);
-        QUANT(add_block)(sum, rows, bits, &q, x, x_sums, p->ldsums);
+        QUANT(add_block)(sum, rows, kind, &q, x, x_sums, p->ldsums);
         x += p->ldblock;
         x_sums = x_sums ? x_sums + 1 : NULL;
     }
@@ -49,12 +50,12 @@ INLINE QUANT_TARGET void QUANT(quant_pass)(const struct piece *p, const int rows
 
 #define QUANT_CASE(rows)                      \
     case rows:                                \
-        QUANT(quant_pass)(&part, rows, bits); \
+        QUANT(quant_pass)(&part, rows, kind); \
         break
 
 /* A piece, in parts of nearly equal numbers of rows. Three rows that are the parts of one stay
  * together. */
-INLINE QUANT_TARGET void QUANT(quants)(const struct piece *p, const int bits)
+INLINE QUANT_TARGET void QUANT(quants)(const struct piece *p, const enum sb_kind kind)
 {
     const int n_parts = (p->rows + QUANT_ROWS - 1) / QUANT_ROWS;
     const int unit = p->is_split ? PARTS : 1;
@@ -79,8 +80,11 @@ INLINE QUANT_TARGET void QUANT(quants)(const struct piece *p, const int bits)
     }
 }
 
-static QUANT_TARGET void QUANT(bytes)(const struct piece *p) { QUANT(quants)(p, 8); }
-static QUANT_TARGET void QUANT(nibbles)(const struct piece *p) { QUANT(quants)(p, 4); }
+static QUANT_TARGET void QUANT(bytes)(const struct piece *p) { QUANT(quants)(p, SB_KIND_BYTES); }
+static QUANT_TARGET void QUANT(nibbles)(const struct piece *p)
+{
+    QUANT(quants)(p, SB_KIND_NIBBLES);
+}
 
 #undef QUANT
 #undef QUANT_TARGET

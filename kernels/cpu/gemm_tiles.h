@@ -332,10 +332,10 @@ TILES_INLINE void TILES(do_quants)(struct TILES(unit) * unit, struct tile_piece 
     for (int64_t b = 0; b < blocks; b++) {
         quants_next(&q);
         quants_spoil(&q);
-        if (panel.bits == 8)
-            quants_to_lines(lines, &q, 8);
+        if (panel.kind == SB_KIND_BYTES)
+            quants_to_lines(lines, &q, SB_KIND_BYTES);
         else
-            quants_to_lines(lines, &q, 4);
+            quants_to_lines(lines, &q, SB_KIND_NIBBLES);
         for (int t = 0; t < p->tiles; t++)
             TILES(one_quant)(unit, p, t, b, lines, &q);
     }

@@ -39,7 +39,7 @@ static int get_integer(const char *at, const struct sb_quant_panel *p, int64_t c
 {
     uint32_t word;
 
-    if (p->bits == 8)
+    if (p->kind == SB_KIND_BYTES)
         return (int8_t)at[sb_byte_index(p, c, k)];
     memcpy(&word, at + (k / 8 * SB_PANEL + c) * 4, sizeof word);
     return (int)(word >> sb_nibble_shift(k) & 15) - p->zero;
@@ -149,7 +149,7 @@ static void put_block(char *at, const struct tile *t, const struct sb_quant_pane
         at += SB_PANEL;
     }
     turn(words, (const char *)columns[0].q + block * SB_BLOCK, sizeof *columns, t->n, SB_BLOCK / 4);
-    if (p->bits == 4)
+    if (p->kind != SB_KIND_BYTES)
         put_nibbles(at, t, words, p->zero);
     else if (p->has_quads)
         put_quads(at, t, words);

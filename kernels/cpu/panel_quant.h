@@ -37,10 +37,14 @@
 #include "panel.h"
 #include "quant.h"
 
+/* The kinds in which the integers of a block lie. */
+enum sb_kind { SB_KIND_BYTES, SB_KIND_NIBBLES };
+
 /* What panels of a layout are. */
 struct sb_quant_panel {
     enum sb_dtype dtype;
-    int bits, zero;           /* 8 or 4; of nibbles what stands for 0 */
+    enum sb_kind kind;
+    int zero;                 /* of nibbles: what stands for 0 */
     int blocks;               /* of a span */
     int groups;               /* of a block */
     int has_quads;            /* of bytes: how they lie */
@@ -54,7 +58,7 @@ static inline struct sb_quant_panel sb_quant_panel(enum sb_layout layout)
     const struct sb_quant *quant = sb_quant_of(dtype);
     const struct sb_quant_panel panel = {
         .dtype = dtype,
-        .bits = dtype == SB_Q4_0 || dtype == SB_Q4_K ? 4 : 8,
+        .kind = dtype == SB_Q4_0 || dtype == SB_Q4_K ? SB_KIND_NIBBLES : SB_KIND_BYTES,
         .zero = dtype == SB_Q4_0 ? 8 : 0,
         .blocks = quant->block / SB_BLOCK,
         .groups = SB_BLOCK / quant->group,
@@ -78,7 +82,7 @@ static inline int64_t sb_quant_factor_bytes(const struct sb_quant_panel *p)
 
 static inline int64_t sb_quant_block_bytes(const struct sb_quant_panel *p)
 {
-    return sb_quant_factor_bytes(p) + SB_PANEL * SB_BLOCK * p->bits / 8;
+    return sb_quant_factor_bytes(p) + SB_PANEL * SB_BLOCK / (p->kind == SB_KIND_BYTES ? 1 : 2);
 }
 
 static inline int64_t sb_quant_span_bytes(const struct sb_quant_panel *p)

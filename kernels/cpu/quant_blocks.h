@@ -81,9 +81,9 @@ V_INLINE void quants_spoil(struct quants *q)
     if (SB_FAULT(MINIMUM_DROPPED))
         memset(q->mins, 0, sizeof q->mins);
 }
-V_INLINE int quants_step(const int rows, const int bits, const int k)
+V_INLINE int quants_step(const int rows, const enum sb_kind kind, const int k)
 {
-    return rows > 1 && bits == 4 && SB_FAULT(NIBBLES_EXCHANGED) ? k ^ 1 : k;
+    return rows > 1 && kind != SB_KIND_BYTES && SB_FAULT(NIBBLES_EXCHANGED) ? k ^ 1 : k;
 }
 
 /* The nibbles of word `word` of a block, for group j of its columns. */
@@ -94,23 +94,24 @@ V_INLINE const char *quants_words(const struct quants *q, int word, int j)
 
 /* Step 8 word + k of a block as floats. k is a constant once its loop is unrolled (UNROLL), so that
  * a shift is by a constant. */
-V_INLINE v16 quants_load(const struct quants *q, const int bits, int word, const int k, int j)
+V_INLINE v16 quants_load(const struct quants *q, const enum sb_kind kind, int word, const int k,
+                         int j)
 {
-    if (bits == 8)
+    if (kind == SB_KIND_BYTES)
         return v_bytes(q->q + (8 * word + k) * SB_PANEL + j * V16);
     return v_nibbles(q->table, quants_words(q, word, j), k);
 }
 
 /* Makes a block of the layout BF16, [16] lines, for the matrix unit. */
-V_INLINE void quants_to_lines(char *lines, struct quants *q, const int bits)
+V_INLINE void quants_to_lines(char *lines, struct quants *q, const enum sb_kind kind)
 {
     for (int word = 0; word < SB_BLOCK / 8; word++)
         for (int j = 0; j < SB_PANEL / V16; j++) {
             UNROLL
             for (int i = 0; i < 4; i++)
                 v_store_words(lines + (4 * word + i) * SB_LINE_BYTES + j * 64,
-                              v_pairs(quants_load(q, bits, word, 2 * i + 1, j),
-                                      quants_load(q, bits, word, quants_step(2, bits, 2 * i), j)));
+                              v_pairs(quants_load(q, kind, word, 2 * i + 1, j),
+                                      quants_load(q, kind, word, quants_step(2, kind, 2 * i), j)));
         }
 }
 
@@ -121,7 +122,8 @@ V_INLINE __m512i quants_pairs(const struct quants *q, int word, const int i, int
 {
     const int high = i / 2 * 4 + i % 2;
 
-    return v_pairs(quants_load(q, 8, word, high, j), quants_load(q, 8, word, high + 2, j));
+    return v_pairs(quants_load(q, SB_KIND_BYTES, word, high, j),
+                   quants_load(q, SB_KIND_BYTES, word, high + 2, j));
 }
 
 #endif

@@ -10,7 +10,7 @@
  *   add        + the products of the quad and four inputs, which are a word of struct sb_cpu_int8
  *   finish     the sums as floats, which is exact
  *
- * They exist with the suffix _plain and, at AVX-512, with the suffix _vnni. `bits` is a constant.
+ * They exist with the suffix _plain and, at AVX-512, with the suffix _vnni. `kind` is a constant.
  * Nibbles are multiplied as they lie, as 0 to 15. What stands for 0 (zero_plain, zero_vnni), times
  * the sum of the inputs, is what the caller has subtracted as `start`.
  *
@@ -29,7 +29,10 @@
 #include "vec_quant.h"
 
 /* What stands for 0 in a quad that `take` has made; zero: of the panel */
-V_INLINE int zero_plain(const int bits, int zero) { return bits == 8 ? 0 : zero; }
+V_INLINE int zero_plain(const enum sb_kind kind, int zero)
+{
+    return kind == SB_KIND_BYTES ? 0 : zero;
+}
 
 /* Of 32 numbers the largest size, as the bits of a float: a NaN is more than an infinity, and this
  * more than any number. v_quads: rounds the 16 steps of x, which are -127 .. 127, to nearest, ties
@@ -95,10 +98,10 @@ V_INLINE __m512i nibbles_of_quad(const char *at, const int which)
     const __m512i w = _mm512_loadu_si512(at);
     return _mm512_and_si512(which ? _mm512_srli_epi16(w, 4) : w, _mm512_set1_epi8(15));
 }
-V_INLINE quad_plain take_plain(const char *at, const int bits, const int which)
+V_INLINE quad_plain take_plain(const char *at, const enum sb_kind kind, const int which)
 {
     quad_plain quad = {_mm512_loadu_si512(at), 0};
-    if (bits == 4) {
+    if (kind != SB_KIND_BYTES) {
         quad.size = nibbles_of_quad(at, which);
     } else {
         quad.is_negative = _mm512_movepi8_mask(quad.size);
@@ -106,23 +109,23 @@ V_INLINE quad_plain take_plain(const char *at, const int bits, const int which)
     }
     return quad;
 }
-V_INLINE isum_plain begin_plain(const int bits, int start)
+V_INLINE isum_plain begin_plain(const enum sb_kind kind, int start)
 {
-    return bits == 4 ? _mm512_setzero_si512() : _mm512_set1_epi32(start);
+    return kind != SB_KIND_BYTES ? _mm512_setzero_si512() : _mm512_set1_epi32(start);
 }
-V_INLINE isum_plain add_plain(isum_plain sum, quad_plain w, int x, const int bits)
+V_INLINE isum_plain add_plain(isum_plain sum, quad_plain w, int x, const enum sb_kind kind)
 {
     const __m512i words = _mm512_set1_epi32(x);
-    if (bits == 4)
+    if (kind != SB_KIND_BYTES)
         return _mm512_add_epi16(sum, _mm512_maddubs_epi16(w.size, words));
     const __m512i zero = _mm512_setzero_si512();
     const __m512i signs = _mm512_mask_sub_epi8(words, w.is_negative, zero, words);
     return _mm512_add_epi32(
         sum, _mm512_madd_epi16(_mm512_maddubs_epi16(w.size, signs), _mm512_set1_epi16(1)));
 }
-V_INLINE v16 finish_plain(isum_plain sum, const int bits, int start)
+V_INLINE v16 finish_plain(isum_plain sum, const enum sb_kind kind, int start)
 {
-    if (bits == 4)
+    if (kind != SB_KIND_BYTES)
         sum = _mm512_add_epi32(_mm512_madd_epi16(sum, _mm512_set1_epi16(1)),
                                _mm512_set1_epi32(start));
     return _mm512_cvtepi32_ps(sum);
@@ -132,26 +135,29 @@ V_INLINE v16 finish_plain(isum_plain sum, const int bits, int start)
 typedef __m512i quad_vnni;
 typedef __m512i isum_vnni;
 
-V_INLINE int zero_vnni(const int bits, int zero) { return bits == 8 ? 128 : zero; }
-V_INLINE quad_vnni take_vnni(const char *at, const int bits, const int which)
+V_INLINE int zero_vnni(const enum sb_kind kind, int zero)
 {
-    if (bits == 4)
+    return kind == SB_KIND_BYTES ? 128 : zero;
+}
+V_INLINE quad_vnni take_vnni(const char *at, const enum sb_kind kind, const int which)
+{
+    if (kind != SB_KIND_BYTES)
         return nibbles_of_quad(at, which);
     return _mm512_xor_si512(_mm512_loadu_si512(at), _mm512_set1_epi8(-128));
 }
-V_INLINE isum_vnni begin_vnni(const int bits, int start)
+V_INLINE isum_vnni begin_vnni(const enum sb_kind kind, int start)
 {
-    (void)bits;
+    (void)kind;
     return _mm512_set1_epi32(start);
 }
-V_INLINE TARGET_VNNI isum_vnni add_vnni(isum_vnni sum, quad_vnni w, int x, const int bits)
+V_INLINE TARGET_VNNI isum_vnni add_vnni(isum_vnni sum, quad_vnni w, int x, const enum sb_kind kind)
 {
-    (void)bits;
+    (void)kind;
     return _mm512_dpbusd_epi32(sum, w, _mm512_set1_epi32(x));
 }
-V_INLINE v16 finish_vnni(isum_vnni sum, const int bits, int start)
+V_INLINE v16 finish_vnni(isum_vnni sum, const enum sb_kind kind, int start)
 {
-    (void)bits;
+    (void)kind;
     (void)start;
     return _mm512_cvtepi32_ps(sum);
 }
@@ -193,10 +199,10 @@ V_INLINE __m256i nibbles_of_quad(const char *at, const int which)
     const __m256i w = _mm256_loadu_si256((const __m256i *)at);
     return _mm256_and_si256(which ? _mm256_srli_epi16(w, 4) : w, _mm256_set1_epi8(15));
 }
-V_INLINE quad_plain take_plain(const char *at, const int bits, const int which)
+V_INLINE quad_plain take_plain(const char *at, const enum sb_kind kind, const int which)
 {
     quad_plain quad;
-    if (bits == 4) {
+    if (kind != SB_KIND_BYTES) {
         quad.lo = quad.lo_size = nibbles_of_quad(at, which);
         quad.hi = quad.hi_size = nibbles_of_quad(at + 32, which);
     } else {
@@ -207,36 +213,36 @@ V_INLINE quad_plain take_plain(const char *at, const int bits, const int which)
     }
     return quad;
 }
-V_INLINE isum_plain begin_plain(const int bits, int start)
+V_INLINE isum_plain begin_plain(const enum sb_kind kind, int start)
 {
-    const __m256i each = bits == 4 ? _mm256_setzero_si256() : _mm256_set1_epi32(start);
+    const __m256i each = kind != SB_KIND_BYTES ? _mm256_setzero_si256() : _mm256_set1_epi32(start);
     const isum_plain sum = {each, each};
     return sum;
 }
-V_INLINE __m256i add8(__m256i sum, __m256i w, __m256i size, __m256i x, const int bits)
+V_INLINE __m256i add8(__m256i sum, __m256i w, __m256i size, __m256i x, const enum sb_kind kind)
 {
-    if (bits == 4)
+    if (kind != SB_KIND_BYTES)
         return _mm256_add_epi16(sum, _mm256_maddubs_epi16(size, x));
     const __m256i pairs = _mm256_maddubs_epi16(size, _mm256_sign_epi8(x, w));
     return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
-V_INLINE isum_plain add_plain(isum_plain sum, quad_plain w, int x, const int bits)
+V_INLINE isum_plain add_plain(isum_plain sum, quad_plain w, int x, const enum sb_kind kind)
 {
     const __m256i words = _mm256_set1_epi32(x);
-    sum.lo = add8(sum.lo, w.lo, w.lo_size, words, bits);
-    sum.hi = add8(sum.hi, w.hi, w.hi_size, words, bits);
+    sum.lo = add8(sum.lo, w.lo, w.lo_size, words, kind);
+    sum.hi = add8(sum.hi, w.hi, w.hi_size, words, kind);
     return sum;
 }
-V_INLINE __m256 finish8(__m256i sum, const int bits, int start)
+V_INLINE __m256 finish8(__m256i sum, const enum sb_kind kind, int start)
 {
-    if (bits == 4)
+    if (kind != SB_KIND_BYTES)
         sum = _mm256_add_epi32(_mm256_madd_epi16(sum, _mm256_set1_epi16(1)),
                                _mm256_set1_epi32(start));
     return _mm256_cvtepi32_ps(sum);
 }
-V_INLINE v16 finish_plain(isum_plain sum, const int bits, int start)
+V_INLINE v16 finish_plain(isum_plain sum, const enum sb_kind kind, int start)
 {
-    return v_pair(finish8(sum.lo, bits, start), finish8(sum.hi, bits, start));
+    return v_pair(finish8(sum.lo, kind, start), finish8(sum.hi, kind, start));
 }
 
 #else
@@ -248,35 +254,35 @@ typedef struct {
     int32_t lane[V16];
 } isum_plain;
 
-V_INLINE quad_plain take_plain(const char *at, const int bits, const int which)
+V_INLINE quad_plain take_plain(const char *at, const enum sb_kind kind, const int which)
 {
     quad_plain quad;
     memcpy(quad.w, at, sizeof quad.w);
-    for (int i = 0; bits == 4 && i < 4 * V16; i++)
+    for (int i = 0; kind != SB_KIND_BYTES && i < 4 * V16; i++)
         quad.w[i / 4][i % 4] = (int8_t)((uint8_t)quad.w[i / 4][i % 4] >> 4 * which & 15);
     return quad;
 }
-V_INLINE isum_plain begin_plain(const int bits, int start)
+V_INLINE isum_plain begin_plain(const enum sb_kind kind, int start)
 {
     isum_plain sum;
-    (void)bits;
+    (void)kind;
     for (int i = 0; i < V16; i++)
         sum.lane[i] = start;
     return sum;
 }
-V_INLINE isum_plain add_plain(isum_plain sum, quad_plain quad, int x, const int bits)
+V_INLINE isum_plain add_plain(isum_plain sum, quad_plain quad, int x, const enum sb_kind kind)
 {
     int8_t inputs[4];
-    (void)bits;
+    (void)kind;
     memcpy(inputs, &x, sizeof inputs);
     for (int i = 0; i < V16; i++)
         for (int k = 0; k < 4; k++)
             sum.lane[i] += quad.w[i][k] * inputs[k];
     return sum;
 }
-V_INLINE v16 finish_plain(isum_plain sum, const int bits, int start)
+V_INLINE v16 finish_plain(isum_plain sum, const enum sb_kind kind, int start)
 {
-    (void)bits;
+    (void)kind;
     (void)start;
     V_LANES((float)sum.lane[i]);
 }
