@@ -6,10 +6,12 @@
 #include "half.h"
 
 static const struct sb_quant quants[SB_DTYPES] = {
-    [SB_Q8_0] = {32, 34, 32, 0, 0},   [SB_Q4_0] = {32, 18, 32, 0, 0},
-    [SB_Q4_K] = {256, 144, 32, 1, 1}, [SB_Q5_K] = {256, 176, 32, 1, 1},
-    [SB_Q6_K] = {256, 210, 16, 1, 0},
+    [SB_Q8_0] = {32, 34, 32, SB_F16, 0, 0},   [SB_Q4_0] = {32, 18, 32, SB_F16, 0, 0},
+    [SB_Q4_K] = {256, 144, 32, SB_F16, 1, 1}, [SB_Q5_K] = {256, 176, 32, SB_F16, 1, 1},
+    [SB_Q6_K] = {256, 210, 16, SB_F16, 1, 0}, [SB_MXFP4] = {32, 17, 32, SB_BF16, 0, 0},
 };
+
+const int8_t sb_quant_codes[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 const struct sb_quant *sb_quant_of(enum sb_dtype dtype)
 {
@@ -115,20 +117,33 @@ static void unpack_q6_k(struct sb_quant_block *out, const uint8_t *block)
     out->d = half_at(block + 208);
 }
 
+/* byte e | 16 bytes: the codes of elements i and i + 16 in the halves of byte i */
+static void unpack_mxfp4(struct sb_quant_block *out, const uint8_t *block)
+{
+    const int e = block[0];
+
+    /* 2^(e - 128) as bf16, whose exponents have 127 added */
+    out->d = (uint16_t)(e == 255 ? 0x7fc0 : e > 0 ? (e - 1) << 7 : 0);
+    for (int i = 0; i < 16; i++) {
+        out->q[i] = sb_quant_codes[block[1 + i] & 15];
+        out->q[i + 16] = sb_quant_codes[block[1 + i] >> 4];
+    }
+}
+
 void sb_quant_unpack(struct sb_quant_block *out, enum sb_dtype dtype, const void *block)
 {
     static void (*const unpack[SB_DTYPES])(struct sb_quant_block *, const uint8_t *) = {
         [SB_Q8_0] = unpack_q8_0, [SB_Q4_0] = unpack_q4_0, [SB_Q4_K] = unpack_q4_k,
-        [SB_Q5_K] = unpack_q5_k, [SB_Q6_K] = unpack_q6_k,
+        [SB_Q5_K] = unpack_q5_k, [SB_Q6_K] = unpack_q6_k, [SB_MXFP4] = unpack_mxfp4,
     };
 
     memset(out, 0, offsetof(struct sb_quant_block, q));
     unpack[dtype](out, block);
 }
 
-static float widen(uint16_t half)
+static float widen(uint16_t half, enum sb_dtype type)
 {
-    const uint32_t bits = sb_f16_widen(half);
+    const uint32_t bits = type == SB_BF16 ? sb_bf16_widen(half) : sb_f16_widen(half);
     float value;
 
     memcpy(&value, &bits, sizeof value);
@@ -154,7 +169,7 @@ void sb_quant_read(float *to, enum sb_dtype dtype, const void *row, size_t n)
     for (size_t at = 0; at < n; at += size, from += quant->bytes) {
         float *values = n - at < size ? last : to + at;
         sb_quant_unpack(&block, dtype, from);
-        const float d = widen(block.d), dmin = widen(block.dmin);
+        const float d = widen(block.d, quant->d), dmin = widen(block.dmin, quant->d);
         for (size_t i = 0; i < size; i += 16) {
             const size_t g = i / (size_t)quant->group;
             const float scale = quant->has_scales ? d * (float)block.scales[g] : d;

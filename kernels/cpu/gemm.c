@@ -231,9 +231,11 @@ static tile_fn *tile_of_kind(enum sb_products products, enum sb_kind kind)
 #if defined(SB_LEVEL_AVX512)
     if (products == SB_BLOCKS_DOT)
         return kind == SB_KIND_BYTES ? bytes_dot : nibbles_dot;
-#endif
-    (void)products;
     return kind == SB_KIND_BYTES ? bytes_fma : nibbles_fma;
+#else
+    (void)products;
+    return kind == SB_KIND_BYTES ? bytes_fma : kind == SB_KIND_NIBBLES ? nibbles_fma : codes_fma;
+#endif
 }
 
 static tile_fn *tile_of(const struct sb_cpu_gemm *a, int rows)

@@ -139,6 +139,17 @@ static void nibbles_to_bytes(char *to, const struct quants *q)
         }
 }
 
+static void codes_to_bytes(char *to, const struct quants *q)
+{
+    const char *at = q->q;
+
+    for (int word = 0; word < QUADS / 2; word++, to += 2 * QUAD_BYTES, at += QUAD_BYTES)
+        for (int i = 0; i < QUAD_BYTES; i += 64) {
+            v_store_codes(to + i, at + i, 0);
+            v_store_codes(to + QUAD_BYTES + i, at + i, 1);
+        }
+}
+
 static v16 floats_of(const int32_t integers[V16])
 {
     float floats[V16];

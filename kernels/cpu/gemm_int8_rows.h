@@ -95,8 +95,10 @@ static INT8_TARGET void INT8(multiply)(void *unit, struct rows *p, struct quants
     (void)unit;
     for (int64_t block = 0; block < blocks; block++, p->x += ldblock) {
         next_block(p, q);
-        if (q->panel.kind != SB_KIND_BYTES)
+        if (q->panel.kind == SB_KIND_NIBBLES)
             INT8(all_rows)(p, SB_KIND_NIBBLES, 1);
+        else if (q->panel.kind == SB_KIND_CODES)
+            INT8(all_rows)(p, SB_KIND_CODES, 1);
         else if (q->panel.groups == 1)
             INT8(all_rows)(p, SB_KIND_BYTES, 1);
         else

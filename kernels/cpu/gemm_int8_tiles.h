@@ -9,7 +9,7 @@
  *
  *     x       [16 rows][32 or 16 steps], as `inputs` made them: rows of a block are side by side
  *     W       [8 or 4 quads][16 columns][4 steps] of signed bytes. Bytes are multiplied where they
- *             lie, nibbles after they were made bytes.
+ *             lie, nibbles and codes after they were made bytes.
  *     sums    [16 rows][16 columns] of 32 bits, which plain instructions scale and add
  *
  * Rows that the last tile has too much are computed from whatever lies there, and not used. Up to
@@ -53,8 +53,10 @@ static TILES_TARGET void TILES(multiply)(void *of_thread, struct rows *p, struct
     for (int64_t block = 0; block < blocks; block++, p->x += ldblock) {
         next_block(p, q);
         const char *w = q->panel.kind == SB_KIND_BYTES ? q->q : bytes;
-        if (q->panel.kind != SB_KIND_BYTES)
+        if (q->panel.kind == SB_KIND_NIBBLES)
             nibbles_to_bytes(bytes, q);
+        if (q->panel.kind == SB_KIND_CODES)
+            codes_to_bytes(bytes, q);
         for (int row = 0; row < p->n; row += p->tile_rows)
             for (int half = 0; half < halves; half++) {
                 TILES(int8_products)

@@ -186,10 +186,12 @@ static LINES_TARGET void all_lines(struct many_rows *p, struct quants *q, int64_
     for (int64_t block = 0; block < blocks; block++) {
         quants_next(q);
         quants_spoil(q);
-        if (q->panel.kind != SB_KIND_BYTES)
+        if (q->panel.kind == SB_KIND_BYTES)
+            make_lines(lines, q, SB_KIND_BYTES);
+        else if (q->panel.kind == SB_KIND_NIBBLES)
             make_lines(lines, q, SB_KIND_NIBBLES);
         else
-            make_lines(lines, q, SB_KIND_BYTES);
+            make_lines(lines, q, SB_KIND_CODES);
         if (q->panel.groups == 1)
             add_lines_of_all(p, 1, q, lines);
         else

@@ -85,6 +85,9 @@ static QUANT_TARGET void QUANT(nibbles)(const struct piece *p)
 {
     QUANT(quants)(p, SB_KIND_NIBBLES);
 }
+#if !defined(SB_LEVEL_AVX512) /* where codes are nibbles with another table */
+static QUANT_TARGET void QUANT(codes)(const struct piece *p) { QUANT(quants)(p, SB_KIND_CODES); }
+#endif
 
 #undef QUANT
 #undef QUANT_TARGET

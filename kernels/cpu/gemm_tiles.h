@@ -334,8 +334,10 @@ TILES_INLINE void TILES(do_quants)(struct TILES(unit) * unit, struct tile_piece 
         quants_spoil(&q);
         if (panel.kind == SB_KIND_BYTES)
             quants_to_lines(lines, &q, SB_KIND_BYTES);
-        else
+        else if (panel.kind == SB_KIND_NIBBLES)
             quants_to_lines(lines, &q, SB_KIND_NIBBLES);
+        else
+            quants_to_lines(lines, &q, SB_KIND_CODES);
         for (int t = 0; t < p->tiles; t++)
             TILES(one_quant)(unit, p, t, b, lines, &q);
     }

@@ -42,15 +42,16 @@ static int get_integer(const char *at, const struct sb_quant_panel *p, int64_t c
     if (p->kind == SB_KIND_BYTES)
         return (int8_t)at[sb_byte_index(p, c, k)];
     memcpy(&word, at + (k / 8 * SB_PANEL + c) * 4, sizeof word);
-    return (int)(word >> sb_nibble_shift(k) & 15) - p->zero;
+    word = word >> sb_nibble_shift(k) & 15;
+    return p->kind == SB_KIND_CODES ? sb_quant_codes[word] : (int)word - p->zero;
 }
 
-static float get_half(const char *at)
+static float get_half(const char *at, enum sb_dtype type)
 {
     uint16_t half;
 
     memcpy(&half, at, sizeof half);
-    return f16_f32(half);
+    return widen(half, type);
 }
 
 /* Reads a row of quantised weights: scale * q - min, rounded once. */
@@ -63,8 +64,9 @@ static void embed_quantised(float *x, const struct sb_quant_panel *p, const void
         char *span;
         const char *at = quant_block(p, (void *)panels, n_in, id, k0 / SB_BLOCK, &span);
         const char *integers = at + sb_quant_factor_bytes(p), *mins = integers - SB_PANEL;
-        const float d = get_half(span + 2 * c);
-        const float min = p->has_mins ? get_half(span + 2 * (SB_PANEL + c)) * (uint8_t)mins[c] : 0;
+        const float d = get_half(span + 2 * c, p->d);
+        const float dmin = p->has_mins ? get_half(span + 2 * (SB_PANEL + c), p->d) : 0;
+        const float min = p->has_mins ? dmin * (uint8_t)mins[c] : 0;
         for (int64_t k = 0; k < SB_BLOCK && k0 + k < n_in; k++) {
             const int64_t group = k * p->groups / SB_BLOCK;
             const float scale = p->has_scales ? d * (int8_t)at[group * SB_PANEL + c] : d;
@@ -105,6 +107,22 @@ static void put_quads(char *at, const struct tile *t, tile_words words)
     }
 }
 
+/* For each byte whether it is at least n: 1 or 0. Bytes are at most 127. */
+static inline uint32_t at_least(uint32_t bytes, uint32_t n)
+{
+    return (bytes + (128 - n) * 0x01010101u) >> 7 & 0x01010101u;
+}
+
+/* Four integers as codes in the lower halves of bytes. The sizes 6, 8 and 12 have the codes 5, 6
+ * and 7, and those up to 4 are their own. */
+static inline uint32_t codes_of(uint32_t integers)
+{
+    const uint32_t signs = integers >> 7 & 0x01010101u;
+    const uint32_t sizes = (integers ^ signs * 0xffu) + signs;
+
+    return (sizes - at_least(sizes, 6) - at_least(sizes, 8) - 3 * at_least(sizes, 12)) | signs << 3;
+}
+
 /* Four integers as nibbles: steps 0 and 1 in the lowest byte, 2 and 3 in the third. zero is 0 or 8;
  * q + 8 is q in four bits with the upper one inverted. */
 static inline uint32_t nibble_pairs(uint32_t integers, int zero)
@@ -114,11 +132,16 @@ static inline uint32_t nibble_pairs(uint32_t integers, int zero)
     return (bytes | bytes >> 4) & 0x00ff00ffu;
 }
 
-/* Words of nibbles (panel_quant.h draws them), each of two words of bytes. */
-static void put_nibbles(char *at, const struct tile *t, tile_words words, int zero)
+/* Words of nibbles or codes (panel_quant.h draws them), each of two words of bytes. */
+static void put_nibbles(char *at, const struct tile *t, tile_words words,
+                        const struct sb_quant_panel *p)
 {
+    const int zero = p->zero, is_codes = p->kind == SB_KIND_CODES;
     uint32_t line[TILE];
 
+    for (int i = 0; i < SB_BLOCK / 4 && is_codes; i++)
+        for (int r = 0; r < TILE; r++)
+            words[i][r] = codes_of(words[i][r]);
     for (int i = 0; i < SB_BLOCK / 4; i += 2, at += SB_LINE_BYTES) {
         for (int r = 0; r < TILE; r++) {
             const uint32_t low = nibble_pairs(words[i][r], zero);
@@ -150,7 +173,7 @@ static void put_block(char *at, const struct tile *t, const struct sb_quant_pane
     }
     turn(words, (const char *)columns[0].q + block * SB_BLOCK, sizeof *columns, t->n, SB_BLOCK / 4);
     if (p->kind != SB_KIND_BYTES)
-        put_nibbles(at, t, words, p->zero);
+        put_nibbles(at, t, words, p);
     else if (p->has_quads)
         put_quads(at, t, words);
     else

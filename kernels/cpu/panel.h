@@ -55,12 +55,14 @@ enum sb_layout {
     SB_LAYOUT_Q4_K,
     SB_LAYOUT_Q5_K,
     SB_LAYOUT_Q6_K,
+    SB_LAYOUT_MXFP4,
     /* Again, for products of integers. */
     SB_LAYOUT_Q8_0_QUADS,
     SB_LAYOUT_Q4_0_QUADS,
     SB_LAYOUT_Q4_K_QUADS,
     SB_LAYOUT_Q5_K_QUADS,
-    SB_LAYOUT_Q6_K_QUADS
+    SB_LAYOUT_Q6_K_QUADS,
+    SB_LAYOUT_MXFP4_QUADS
 };
 
 static inline int sb_layout_is_quantised(enum sb_layout layout) { return layout >= SB_LAYOUT_Q8_0; }

@@ -1,21 +1,24 @@
 /*
  * How quantised weights lie in panels of 64 columns (panel.h). A panel is a sequence of spans, and
- * each span begins with the f16 factors of its columns. A span has one block of 32 steps where
- * groups have no factors of their own, else the eight blocks of 256 steps.
+ * each span begins with the factors of its columns, of 16 bits each: f16, or bf16 (sb_quant.d). A
+ * span has one block of 32 steps where groups have no factors of their own, else the eight blocks
+ * of 256 steps.
  *
- *   span      d [64] f16    dmin [64] f16    block  block  ..       dmin: types with minima
+ *   span      d [64]    dmin [64]    block  block  ..               dmin: types with minima
  *   block     scales [groups][64] bytes    mins [64] bytes    q     scales, mins: as the type has
  * them
  *
  *   scale of a group = d * scales, or d          min = dmin * mins          (quant.h)
  *
- * The integers q of a block are bytes or nibbles.
+ * The integers q of a block are bytes, nibbles or codes.
  *
  *   bytes     [32 steps][64 columns], or of the layouts QUADS [8 quads][64 columns][4 steps]
  *   nibbles   words [4][64 columns]; word v of a column has the steps 8 v .. 8 v + 7:
  *
  *               bits     28   24   20   16   12    8    4    0
  *               step      5    4    1    0    7    6    3    2
+ *
+ *   codes     the same, but each stands for an integer by a table
  *
  * Nibbles lie so because a shift of the word by 0, 4, 8 or 12 bits then has two steps at the bottom
  * of its halves that belong to one chain, the earlier one in the upper half: what vdpbf16ps wants,
@@ -27,7 +30,9 @@
  *
  *   quad 2 v      steps 8 v + 2, 6, 0, 4           quad 2 v + 1      steps 8 v + 3, 7, 1, 5
  *
- * A nibble is q + `zero`, since it has no sign. Q5_K and Q6_K lie as bytes. Their upper bits in a
+ * A nibble is q + `zero`, since it has no sign. A code is the index of q in sb_quant_codes: a sign,
+ * and three bits of size. As it is no number, it cannot be multiplied as it lies, as a nibble can
+ * in products of integers. Zeros are all code 0. Q5_K and Q6_K lie as bytes. Their upper bits in a
  * plane of their own would save a third and a quarter of the memory, and take more instructions; it
  * was not tried.
  */
@@ -38,13 +43,14 @@
 #include "quant.h"
 
 /* The kinds in which the integers of a block lie. */
-enum sb_kind { SB_KIND_BYTES, SB_KIND_NIBBLES };
+enum sb_kind { SB_KIND_BYTES, SB_KIND_NIBBLES, SB_KIND_CODES };
 
 /* What panels of a layout are. */
 struct sb_quant_panel {
     enum sb_dtype dtype;
     enum sb_kind kind;
     int zero;                 /* of nibbles: what stands for 0 */
+    enum sb_dtype d;          /* as struct sb_quant has it */
     int blocks;               /* of a span */
     int groups;               /* of a block */
     int has_quads;            /* of bytes: how they lie */
@@ -58,8 +64,11 @@ static inline struct sb_quant_panel sb_quant_panel(enum sb_layout layout)
     const struct sb_quant *quant = sb_quant_of(dtype);
     const struct sb_quant_panel panel = {
         .dtype = dtype,
-        .kind = dtype == SB_Q4_0 || dtype == SB_Q4_K ? SB_KIND_NIBBLES : SB_KIND_BYTES,
+        .kind = dtype == SB_MXFP4                      ? SB_KIND_CODES
+                : dtype == SB_Q4_0 || dtype == SB_Q4_K ? SB_KIND_NIBBLES
+                                                       : SB_KIND_BYTES,
         .zero = dtype == SB_Q4_0 ? 8 : 0,
+        .d = quant->d,
         .blocks = quant->block / SB_BLOCK,
         .groups = SB_BLOCK / quant->group,
         .has_quads = layout >= SB_LAYOUT_Q8_0_QUADS,

@@ -29,7 +29,7 @@ V_INLINE struct quants quants_begin(const struct sb_quant_panel *panel, const ch
     struct quants q;
 
     q.panel = *panel;
-    q.table = nibbles_from(panel->zero);
+    q.table = nibbles_from(panel);
     q.at = at;
     q.left = 0;
     q.ahead = ahead;
@@ -37,11 +37,12 @@ V_INLINE struct quants quants_begin(const struct sb_quant_panel *panel, const ch
     return q;
 }
 
-/* to [64] = f16 factors, times bytes if there are any. */
-V_INLINE void load_factors(float *to, const char *halves, const char *bytes)
+/* to [64] = factors of a type of 16 bits, times bytes if there are any. */
+V_INLINE void load_factors(float *to, enum sb_dtype type, const char *halves, const char *bytes)
 {
     for (int j = 0; j < SB_PANEL; j += V16) {
-        v16 factor = v_load_f16((const uint16_t *)(const void *)halves + j);
+        const uint16_t *at = (const uint16_t *)(const void *)halves + j;
+        v16 factor = type == SB_BF16 ? v_load_bf16(at) : v_load_f16(at);
         v_store(to + j, bytes ? v_mul(factor, v_bytes(bytes + j)) : factor);
     }
 }
@@ -63,9 +64,9 @@ V_INLINE void quants_next(struct quants *q)
     q->left--;
     factors = q->at;
     for (int g = 0; g < p->groups; g++)
-        load_factors(q->scales[g], q->head, p->has_scales ? factors + g * SB_PANEL : NULL);
+        load_factors(q->scales[g], p->d, q->head, p->has_scales ? factors + g * SB_PANEL : NULL);
     if (p->has_mins) {
-        load_factors(q->mins, q->head + 2 * SB_PANEL, factors + SB_PANEL);
+        load_factors(q->mins, p->d, q->head + 2 * SB_PANEL, factors + SB_PANEL);
         for (int j = 0; j < SB_PANEL; j += V16)
             v_store(q->mins + j, v_sub(v_set1(-0.0f), v_load(q->mins + j)));
     }
@@ -86,7 +87,7 @@ V_INLINE int quants_step(const int rows, const enum sb_kind kind, const int k)
     return rows > 1 && kind != SB_KIND_BYTES && SB_FAULT(NIBBLES_EXCHANGED) ? k ^ 1 : k;
 }
 
-/* The nibbles of word `word` of a block, for group j of its columns. */
+/* The nibbles, or codes, of word `word` of a block, for group j of its columns. */
 V_INLINE const char *quants_words(const struct quants *q, int word, int j)
 {
     return q->q + (word * SB_PANEL + j * V16) * 4;
@@ -99,6 +100,8 @@ V_INLINE v16 quants_load(const struct quants *q, const enum sb_kind kind, int wo
 {
     if (kind == SB_KIND_BYTES)
         return v_bytes(q->q + (8 * word + k) * SB_PANEL + j * V16);
+    if (kind == SB_KIND_CODES)
+        return v_codes(q->table, quants_words(q, word, j), k);
     return v_nibbles(q->table, quants_words(q, word, j), k);
 }
 

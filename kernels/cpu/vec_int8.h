@@ -12,16 +12,20 @@
  *
  * They exist with the suffix _plain and, at AVX-512, with the suffix _vnni. `kind` is a constant.
  * Nibbles are multiplied as they lie, as 0 to 15. What stands for 0 (zero_plain, zero_vnni), times
- * the sum of the inputs, is what the caller has subtracted as `start`.
+ * the sum of the inputs, is what the caller has subtracted as `start`. Codes become bytes by a
+ * look-up (v_store_codes stores those of `take`, for the matrix unit).
  *
  * None of the following can overflow, since inputs are -127 .. 127 and a group has 32 steps:
  *
- *   vpdpbusd     takes one factor without a sign: bytes are weight + 128, and 128 stands for 0. It
- *                adds in 32 bits.
+ *   vpdpbusd     takes one factor without a sign: bytes are weight + 128, and 128 stands for 0; of
+ *                codes they are weight + 12. It adds in 32 bits.
  *   vpmaddubsw   takes one factor without a sign, too, and adds two products in 16 bits. Bytes are
  *                the size of the weight, at most 128, and the input has the weight's sign: two
  *                products are at most 2 * 128 * 127 = 32512. Of nibbles sixteen products are at
- *                most 16 * 15 * 127 = 30480, so 16 bits hold the sums of a group.
+ *                most 16 * 15 * 127 = 30480, so 16 bits hold the sums of a group. So they do of
+ *                codes, whose weights are -12 .. 12: 16 * 12 * 127 = 24384. There the factor
+ *                without a sign is the input's size, and the weight takes the input's sign. So one
+ *                look-up is enough, whatever the number of rows.
  */
 #ifndef SB_CPU_VEC_INT8_H
 #define SB_CPU_VEC_INT8_H
@@ -88,7 +92,7 @@ V_INLINE int v_quads(int8_t *to, v16 x)
 }
 
 typedef struct {
-    __m512i size;
+    __m512i size; /* of codes the weights with their signs */
     __mmask64 is_negative;
 } quad_plain;
 typedef __m512i isum_plain;
@@ -98,11 +102,22 @@ V_INLINE __m512i nibbles_of_quad(const char *at, const int which)
     const __m512i w = _mm512_loadu_si512(at);
     return _mm512_and_si512(which ? _mm512_srli_epi16(w, 4) : w, _mm512_set1_epi8(15));
 }
+V_INLINE __m512i codes_of_quad(const char *at, const int which)
+{
+    const __m128i table = _mm_loadu_si128((const __m128i *)sb_quant_codes);
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), nibbles_of_quad(at, which));
+}
+V_INLINE void v_store_codes(char *to, const char *at, const int which)
+{
+    _mm512_storeu_si512(to, codes_of_quad(at, which));
+}
 V_INLINE quad_plain take_plain(const char *at, const enum sb_kind kind, const int which)
 {
     quad_plain quad = {_mm512_loadu_si512(at), 0};
-    if (kind != SB_KIND_BYTES) {
+    if (kind == SB_KIND_NIBBLES) {
         quad.size = nibbles_of_quad(at, which);
+    } else if (kind == SB_KIND_CODES) {
+        quad.size = codes_of_quad(at, which);
     } else {
         quad.is_negative = _mm512_movepi8_mask(quad.size);
         quad.size = _mm512_abs_epi8(quad.size);
@@ -115,10 +130,14 @@ V_INLINE isum_plain begin_plain(const enum sb_kind kind, int start)
 }
 V_INLINE isum_plain add_plain(isum_plain sum, quad_plain w, int x, const enum sb_kind kind)
 {
-    const __m512i words = _mm512_set1_epi32(x);
-    if (kind != SB_KIND_BYTES)
+    const __m512i words = _mm512_set1_epi32(x), zero = _mm512_setzero_si512();
+    if (kind == SB_KIND_NIBBLES)
         return _mm512_add_epi16(sum, _mm512_maddubs_epi16(w.size, words));
-    const __m512i zero = _mm512_setzero_si512();
+    if (kind == SB_KIND_CODES) {
+        const __m512i signs = _mm512_mask_sub_epi8(w.size, _mm512_movepi8_mask(words), zero,
+                                                   w.size);
+        return _mm512_add_epi16(sum, _mm512_maddubs_epi16(_mm512_abs_epi8(words), signs));
+    }
     const __m512i signs = _mm512_mask_sub_epi8(words, w.is_negative, zero, words);
     return _mm512_add_epi32(
         sum, _mm512_madd_epi16(_mm512_maddubs_epi16(w.size, signs), _mm512_set1_epi16(1)));
@@ -137,12 +156,14 @@ typedef __m512i isum_vnni;
 
 V_INLINE int zero_vnni(const enum sb_kind kind, int zero)
 {
-    return kind == SB_KIND_BYTES ? 128 : zero;
+    return kind == SB_KIND_BYTES ? 128 : kind == SB_KIND_CODES ? 12 : zero;
 }
 V_INLINE quad_vnni take_vnni(const char *at, const enum sb_kind kind, const int which)
 {
-    if (kind != SB_KIND_BYTES)
+    if (kind == SB_KIND_NIBBLES)
         return nibbles_of_quad(at, which);
+    if (kind == SB_KIND_CODES)
+        return _mm512_add_epi8(codes_of_quad(at, which), _mm512_set1_epi8(12));
     return _mm512_xor_si512(_mm512_loadu_si512(at), _mm512_set1_epi8(-128));
 }
 V_INLINE isum_vnni begin_vnni(const enum sb_kind kind, int start)
@@ -188,7 +209,7 @@ V_INLINE int v_quads(int8_t *to, v16 x)
 
 typedef struct {
     __m256i lo, hi;           /* signed bytes, or nibbles */
-    __m256i lo_size, hi_size; /* without their signs */
+    __m256i lo_size, hi_size; /* without their signs; not of codes */
 } quad_plain;
 typedef struct {
     __m256i lo, hi;
@@ -199,10 +220,23 @@ V_INLINE __m256i nibbles_of_quad(const char *at, const int which)
     const __m256i w = _mm256_loadu_si256((const __m256i *)at);
     return _mm256_and_si256(which ? _mm256_srli_epi16(w, 4) : w, _mm256_set1_epi8(15));
 }
+V_INLINE __m256i codes_of_quad(const char *at, const int which)
+{
+    const __m128i table = _mm_loadu_si128((const __m128i *)sb_quant_codes);
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), nibbles_of_quad(at, which));
+}
+V_INLINE void v_store_codes(char *to, const char *at, const int which)
+{
+    _mm256_storeu_si256((__m256i *)to, codes_of_quad(at, which));
+    _mm256_storeu_si256((__m256i *)(to + 32), codes_of_quad(at + 32, which));
+}
 V_INLINE quad_plain take_plain(const char *at, const enum sb_kind kind, const int which)
 {
     quad_plain quad;
-    if (kind != SB_KIND_BYTES) {
+    if (kind == SB_KIND_CODES) {
+        quad.lo = quad.lo_size = codes_of_quad(at, which);
+        quad.hi = quad.hi_size = codes_of_quad(at + 32, which);
+    } else if (kind == SB_KIND_NIBBLES) {
         quad.lo = quad.lo_size = nibbles_of_quad(at, which);
         quad.hi = quad.hi_size = nibbles_of_quad(at + 32, which);
     } else {
@@ -221,8 +255,11 @@ V_INLINE isum_plain begin_plain(const enum sb_kind kind, int start)
 }
 V_INLINE __m256i add8(__m256i sum, __m256i w, __m256i size, __m256i x, const enum sb_kind kind)
 {
-    if (kind != SB_KIND_BYTES)
+    if (kind == SB_KIND_NIBBLES)
         return _mm256_add_epi16(sum, _mm256_maddubs_epi16(size, x));
+    if (kind == SB_KIND_CODES)
+        return _mm256_add_epi16(sum,
+                                _mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8(w, x)));
     const __m256i pairs = _mm256_maddubs_epi16(size, _mm256_sign_epi8(x, w));
     return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
@@ -254,11 +291,20 @@ typedef struct {
     int32_t lane[V16];
 } isum_plain;
 
+V_INLINE void v_store_codes(char *to, const char *at, const int which)
+{
+    for (int i = 0; i < 4 * V16; i++)
+        to[i] = (char)sb_quant_codes[(uint8_t)at[i] >> 4 * which & 15];
+}
 V_INLINE quad_plain take_plain(const char *at, const enum sb_kind kind, const int which)
 {
     quad_plain quad;
+    if (kind == SB_KIND_CODES) {
+        v_store_codes((char *)quad.w, at, which);
+        return quad;
+    }
     memcpy(quad.w, at, sizeof quad.w);
-    for (int i = 0; kind != SB_KIND_BYTES && i < 4 * V16; i++)
+    for (int i = 0; kind == SB_KIND_NIBBLES && i < 4 * V16; i++)
         quad.w[i / 4][i % 4] = (int8_t)((uint8_t)quad.w[i / 4][i % 4] >> 4 * which & 15);
     return quad;
 }

@@ -3,8 +3,10 @@
  * the layouts BF16 and BF16_DOT have (panel.h, panel_quant.h). All of it is exact, so there is
  * nothing here that levels could do in different ways.
  *
- *   nibbles      a table of floats, one for each of the 16 values a nibble may have
+ *   nibbles      what nibbles become floats by: a table with one for each of 16 values, or what
+ *                stands for 0; of codes a table too
  *   v_nibbles    16 floats: those of step k of the 8 steps that words of nibbles have
+ *   v_codes      the same of codes, which are never the zero with a sign
  *   v_bytes      16 signed bytes as floats
  *   v_nibble_pairs    where vdpbf16ps is: line i of the four of BF16_DOT that a word of nibbles
  * makes v_pairs      16 words, whose upper halves are those of `high` and lower halves the upper
@@ -30,10 +32,13 @@
  * each half of a lane, and the fifth belongs to another nibble. */
 typedef __m512i nibbles;
 
-V_INLINE nibbles nibbles_from(int zero)
+V_INLINE nibbles nibbles_from(const struct sb_quant_panel *panel)
 {
     const __m512i values = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    __m512 floats = _mm512_cvtepi32_ps(_mm512_sub_epi32(values, _mm512_set1_epi32(zero)));
+    const __m512i codes = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)sb_quant_codes));
+    __m512 floats = _mm512_cvtepi32_ps(
+        panel->kind == SB_KIND_CODES ? codes
+                                     : _mm512_sub_epi32(values, _mm512_set1_epi32(panel->zero)));
     __m512i upper = _mm512_srli_epi32(_mm512_castps_si512(floats), 16);
     return _mm512_broadcast_i64x4(_mm512_cvtepi32_epi16(upper));
 }
@@ -50,6 +55,10 @@ V_INLINE v16 v_nibbles(nibbles table, const char *words, const int k)
     return _mm512_castsi512_ps(k % 4 < 2 ? _mm512_and_si512(pairs, _mm512_set1_epi32(-65536))
                                          : _mm512_slli_epi32(pairs, 16));
 }
+V_INLINE v16 v_codes(nibbles table, const char *words, const int k)
+{
+    return v_nibbles(table, words, k);
+}
 V_INLINE v16 v_bytes(const char *bytes)
 {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)bytes)));
@@ -65,9 +74,14 @@ V_INLINE void v_store_words(char *to, words16 words) { _mm512_storeu_si512(to, w
 
 #elif defined(SB_LEVEL_AVX2)
 
-typedef __m256i nibbles;
+typedef __m256i nibbles; /* what stands for 0; of codes the floats of the eight without a sign */
 
-V_INLINE nibbles nibbles_from(int zero) { return _mm256_set1_epi32(zero); }
+V_INLINE nibbles nibbles_from(const struct sb_quant_panel *panel)
+{
+    const __m256i sizes = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)sb_quant_codes));
+    return panel->kind == SB_KIND_CODES ? _mm256_castps_si256(_mm256_cvtepi32_ps(sizes))
+                                        : _mm256_set1_epi32(panel->zero);
+}
 V_INLINE __m256 nibbles8(nibbles zero, const char *words, const int shift)
 {
     __m256i w = _mm256_srli_epi32(_mm256_loadu_si256((const __m256i *)words), shift);
@@ -78,6 +92,20 @@ V_INLINE v16 v_nibbles(nibbles zero, const char *words, const int k)
 {
     const int shift = sb_nibble_shift(k);
     return v_pair(nibbles8(zero, words, shift), nibbles8(zero, words + 32, shift));
+}
+/* A look-up heeds the lowest three bits of a lane. The fourth is the sign. */
+V_INLINE __m256 codes8(nibbles sizes, const char *words, const int shift)
+{
+    const __m256i w = _mm256_loadu_si256((const __m256i *)words);
+    const __m256 size = _mm256_permutevar8x32_ps(_mm256_castsi256_ps(sizes),
+                                                 _mm256_srli_epi32(w, shift));
+    const __m256 sign = _mm256_castsi256_ps(_mm256_slli_epi32(w, 28 - shift));
+    return _mm256_xor_ps(size, _mm256_and_ps(sign, _mm256_set1_ps(-0.0f)));
+}
+V_INLINE v16 v_codes(nibbles sizes, const char *words, const int k)
+{
+    const int shift = sb_nibble_shift(k);
+    return v_pair(codes8(sizes, words, shift), codes8(sizes, words + 32, shift));
 }
 V_INLINE __m256 bytes8(const char *bytes)
 {
@@ -108,13 +136,21 @@ V_INLINE void v_store_words(char *to, words16 words)
 
 typedef int nibbles;
 
-V_INLINE nibbles nibbles_from(int zero) { return zero; }
+V_INLINE nibbles nibbles_from(const struct sb_quant_panel *panel) { return panel->zero; }
 V_INLINE v16 v_nibbles(nibbles zero, const char *words, const int k)
 {
     const int shift = sb_nibble_shift(k);
     uint32_t w[V16];
     memcpy(w, words, sizeof w);
     V_LANES((float)((int)(w[i] >> shift & 15) - zero));
+}
+V_INLINE v16 v_codes(nibbles zero, const char *words, const int k)
+{
+    const int shift = sb_nibble_shift(k);
+    uint32_t w[V16];
+    (void)zero;
+    memcpy(w, words, sizeof w);
+    V_LANES((float)sb_quant_codes[w[i] >> shift & 15]);
 }
 V_INLINE v16 v_bytes(const char *bytes) { V_LANES((float)(signed char)bytes[i]); }
 

@@ -43,7 +43,18 @@
 
 /* Types of elements. Those from SB_Q8_0 on are quantised: an element is a small integer, and blocks
  * of elements share scales. Their rows lie as in GGUF files (quant.h). */
-enum sb_dtype { SB_F32, SB_BF16, SB_F16, SB_Q8_0, SB_Q4_0, SB_Q4_K, SB_Q5_K, SB_Q6_K, SB_DTYPES };
+enum sb_dtype {
+    SB_F32,
+    SB_BF16,
+    SB_F16,
+    SB_Q8_0,
+    SB_Q4_0,
+    SB_Q4_K,
+    SB_Q5_K,
+    SB_Q6_K,
+    SB_MXFP4,
+    SB_DTYPES
+};
 int sb_dtype_is_quantised(enum sb_dtype dtype);
 size_t sb_dtype_size(enum sb_dtype dtype); /* bytes of one element, for types not quantised */
 /* Bytes of a row of n elements, which is filled up to whole blocks. */

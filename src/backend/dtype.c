@@ -30,8 +30,9 @@ size_t sb_dtype_row_bytes(enum sb_dtype dtype, size_t n)
 const char *sb_dtype_name(enum sb_dtype dtype)
 {
     static const char *const names[SB_DTYPES] = {
-        [SB_F32] = "f32",   [SB_BF16] = "bf16", [SB_F16] = "f16",   [SB_Q8_0] = "q8_0",
-        [SB_Q4_0] = "q4_0", [SB_Q4_K] = "q4_k", [SB_Q5_K] = "q5_k", [SB_Q6_K] = "q6_k",
+        [SB_F32] = "f32",   [SB_BF16] = "bf16", [SB_F16] = "f16",
+        [SB_Q8_0] = "q8_0", [SB_Q4_0] = "q4_0", [SB_Q4_K] = "q4_k",
+        [SB_Q5_K] = "q5_k", [SB_Q6_K] = "q6_k", [SB_MXFP4] = "mxfp4",
     };
 
     return names[dtype];

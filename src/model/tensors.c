@@ -202,7 +202,7 @@ int32_t sb_tensors_need(const struct sb_tensor **out, enum sb_dtype *dtype,
     if (!sb_tensor_dtype(dtype, t))
         return sb_fail(SPECBATCH_E_UNSUPPORTED,
                        "%.60s: tensor %s has dtype %s; supported: F32, BF16, F16, Q8_0, Q4_0, "
-                       "Q4_K, Q5_K, Q6_K",
+                       "Q4_K, Q5_K, Q6_K, MXFP4",
                        sb_tensors_file(set, t), t->name, t->type);
     if (rank == 1 && sb_dtype_is_quantised(*dtype))
         return sb_fail(SPECBATCH_E_UNSUPPORTED,
@@ -269,8 +269,9 @@ int32_t sb_tensors_read(const struct sb_tensors *set, const struct sb_tensor *te
 int sb_tensor_dtype(enum sb_dtype *dtype, const struct sb_tensor *tensor)
 {
     static const char *const names[SB_DTYPES] = {
-        [SB_F32] = "F32",   [SB_BF16] = "BF16", [SB_F16] = "F16",   [SB_Q8_0] = "Q8_0",
-        [SB_Q4_0] = "Q4_0", [SB_Q4_K] = "Q4_K", [SB_Q5_K] = "Q5_K", [SB_Q6_K] = "Q6_K",
+        [SB_F32] = "F32",   [SB_BF16] = "BF16", [SB_F16] = "F16",
+        [SB_Q8_0] = "Q8_0", [SB_Q4_0] = "Q4_0", [SB_Q4_K] = "Q4_K",
+        [SB_Q5_K] = "Q5_K", [SB_Q6_K] = "Q6_K", [SB_MXFP4] = "MXFP4",
     };
 
     for (int i = 0; i < SB_DTYPES; i++)

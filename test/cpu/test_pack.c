@@ -20,6 +20,7 @@ static const struct {
     {SB_LAYOUT_BF16, SB_F16},     {SB_LAYOUT_BF16_DOT, SB_BF16}, {SB_LAYOUT_BF16_DOT, SB_F32},
     {SB_LAYOUT_BF16_DOT, SB_F16}, {SB_LAYOUT_Q8_0, SB_Q8_0},     {SB_LAYOUT_Q4_0, SB_Q4_0},
     {SB_LAYOUT_Q4_K, SB_Q4_K},    {SB_LAYOUT_Q5_K, SB_Q5_K},     {SB_LAYOUT_Q6_K, SB_Q6_K},
+    {SB_LAYOUT_MXFP4, SB_MXFP4},
 };
 
 /* Packs all rows by calls of so many, the last ones first, into memory of `fill`. */

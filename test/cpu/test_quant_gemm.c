@@ -42,9 +42,9 @@ struct group {
     float scale, min, q[GROUP];
 };
 
-static float half_value(uint16_t half)
+static float half_value(uint16_t half, enum sb_dtype type)
 {
-    return cpu_widen(&half, 0, SB_F16);
+    return cpu_widen(&half, 0, type);
 }
 
 /* The groups of a row of n elements. The last may have fewer elements than others; zeros follow. */
@@ -59,8 +59,8 @@ static int unpack_row(struct group *groups, enum sb_dtype dtype, const void *row
         for (int g = 0; g < quant->block / quant->group; g++) {
             struct group *group = &groups[n_groups++];
             const float factor = quant->has_scales ? (float)block.scales[g] : 1.0f;
-            *group = (struct group){.scale = half_value(block.d) * factor,
-                                    .min = half_value(block.dmin) * (float)block.mins[g]};
+            *group = (struct group){.scale = half_value(block.d, quant->d) * factor,
+                                    .min = half_value(block.dmin, quant->d) * (float)block.mins[g]};
             for (int i = 0; i < quant->group; i++)
                 group->q[i] = (float)block.q[g * quant->group + i];
         }
@@ -194,10 +194,10 @@ static void *random_rows(enum sb_dtype dtype, int n, int k, enum random_kind kin
 }
 
 /* Rows [n, k] whose integers have all the same bits, in each row others: those of the largest
- * numbers with and without a sign. All f16 factors are 1. */
+ * numbers with and without a sign. All factors are 1. */
 static void *extreme_rows(enum sb_dtype dtype, int n, int k)
 {
-    static const int bytes[] = {0x80, 0xff, 0x00, 0x7f, 0xf0, 0x0f, 0x88};
+    static const int bytes[] = {0x80, 0xff, 0x00, 0x7f, 0xf0, 0x0f, 0x88, 0x77};
     const struct sb_quant *quant = sb_quant_of(dtype);
     const size_t row_bytes = sb_dtype_row_bytes(dtype, (size_t)k);
     uint8_t *rows = cpu_memory((size_t)n * row_bytes);
@@ -206,6 +206,10 @@ static void *extreme_rows(enum sb_dtype dtype, int n, int k)
         uint8_t *row = rows + (size_t)o * row_bytes;
         memset(row, bytes[o % COUNT(bytes)], row_bytes);
         for (uint8_t *block = row; block < row + row_bytes; block += quant->bytes) {
+            if (dtype == SB_MXFP4) {
+                block[0] = 128;
+                continue;
+            }
             uint8_t *at = dtype == SB_Q6_K ? block + quant->bytes - 2 : block;
             for (int i = 0; i <= quant->has_mins; i++) {
                 at[2 * i] = 0x00;
@@ -385,7 +389,7 @@ static void test_many_rows(void)
 
 /* ------------------------------------------------------------------ weights below others */
 
-enum { CHAINED = 8, CHAIN_K = 256, CHAIN_ROWS = 40 };
+enum { CHAINED = 9, CHAIN_K = 256, CHAIN_ROWS = 40 };
 
 /* The product of every weight by itself, side by side as the product of all is: y [BASE_ROWS, n] */
 static void side_by_side(float *y, struct cpu *way, const float *x, struct sb_weight *weights,
@@ -410,8 +414,8 @@ static int chain_agrees(struct cpu *way)
     static const struct {
         enum sb_dtype dtype;
         int n;
-    } shares[CHAINED] = {{SB_Q4_K, 64}, {SB_Q6_K, 33}, {SB_BF16, 5},  {SB_Q8_0, 70},
-                         {SB_F32, 64},  {SB_Q5_K, 1},  {SB_Q4_0, 63}, {SB_F16, 7}};
+    } shares[CHAINED] = {{SB_Q4_K, 64}, {SB_Q6_K, 33}, {SB_BF16, 5}, {SB_Q8_0, 70}, {SB_F32, 64},
+                         {SB_Q5_K, 1},  {SB_Q4_0, 63}, {SB_F16, 7},  {SB_MXFP4, 66}};
     struct sb_weight weights[CHAINED];
     int n = 0, agree = 1;
 

@@ -761,6 +761,9 @@ static void test_rows_of_a_quantised_weight_come_in_any_pieces(void)
     b->weight_free(&weight, model->device, &model->mem);
     CHECK_ERROR(b->weight_create(&weight, model->device, &model->mem, 16, 320, SB_Q6_K),
                 SPECBATCH_E_UNSUPPORTED, "no whole blocks of q6_k");
+    CHECK_ERROR(b->weight_create(&weight, model->device, &model->mem, 16, 320, SB_MXFP4),
+                SPECBATCH_E_UNSUPPORTED,
+                "CUDA: weights in mxfp4 are not supported; open the model on the CPU");
     specbatch_model_close(model);
     free(rows);
     free(expected);

@@ -578,7 +578,7 @@ static void names_tensors_as_the_file_does(void)
     gguf_write(&w, &dir, "model.gguf");
     CHECK_ERROR(open_file(&dir, "model.gguf"), SPECBATCH_E_UNSUPPORTED,
                 "model.gguf: tensor token_embd.weight has dtype Q4_1; supported: F32, BF16, F16, "
-                "Q8_0, Q4_0, Q4_K, Q5_K, Q6_K");
+                "Q8_0, Q4_0, Q4_K, Q5_K, Q6_K, MXFP4");
     w = small_config("llama");
     gguf_tensor(&w, "token_embd.weight", 2, (int64_t[]){69, 64}, GGUF_F32, zeros, 69 * 64 * 4);
     gguf_write(&w, &dir, "model.gguf");

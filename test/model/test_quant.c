@@ -40,6 +40,10 @@ static void fill_blocks(unsigned char bytes[BYTES_MAX], enum sb_dtype dtype)
         }
         if (dtype == SB_Q6_K)
             d = block + 208;
+        if (dtype == SB_MXFP4) {
+            d[0] = (unsigned char)(120 + i);
+            continue;
+        }
         d[0] = (unsigned char)half;
         d[1] = (unsigned char)(half >> 8);
         if (quant->has_mins) {
@@ -49,7 +53,8 @@ static void fill_blocks(unsigned char bytes[BYTES_MAX], enum sb_dtype dtype)
     }
 }
 
-/* Some of the values that gguf.quants.dequantize gives for these blocks, and a checksum of all. */
+/* Some of the values that gguf.quants.dequantize gives for these blocks, and a checksum of all. A
+ * zero of MXFP4 that has a sign there has none here. */
 static const struct golden {
     enum sb_dtype dtype;
     uint64_t sum;
@@ -60,8 +65,33 @@ static const struct golden {
     {SB_Q4_K, 0xa4c8b40e443ceaa7u, 0x1.84f58p-2f, 0x1.827acp-1f, 0x1.d1d8p-3f, 0x1.996dcp-4f},
     {SB_Q5_K, 0x7a7dcfe0822a29dau, 0x1.b27acp-1f, 0x1.ca7acp-1f, 0x1.723bp+0f, 0x1.40f9cp-3f},
     {SB_Q6_K, 0x5157c03674a96da6u, -0x1.edp+0f, -0x1.3bp+0f, 0x1.2p-2f, 0x1.5ebep-7f},
+    {SB_MXFP4, 0x643172cd6d5c68deu, -0x1p-8f, -0x1p-8f, -0x1p-3f, 0x1.8p+10f},
 };
 enum { N_GOLDENS = sizeof goldens / sizeof *goldens };
+
+/* Every scale of MXFP4 and every code: values as the format defines them, but for those of scales
+ * whose halves are no normal floats. */
+static void codes_are_what_the_format_says(void)
+{
+    static const float sizes[] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
+    unsigned char block[17];
+    float values[32];
+
+    for (int e = 0; e < 256; e++) {
+        block[0] = (unsigned char)e;
+        for (int i = 0; i < 16; i++)
+            block[1 + i] = (unsigned char)(i | (15 - i) << 4);
+        sb_quant_read(values, SB_MXFP4, block, 32);
+        for (int i = 0; i < 32; i++) {
+            const int code = i < 16 ? i : 31 - i;
+            const float value = ldexpf(code < 8 ? sizes[code] : -sizes[code - 8], e - 127);
+            if (e == 255)
+                CHECK(isnan(values[i]));
+            else
+                CHECK(values[i] == (e < 2 ? 0.0f : value));
+        }
+    }
+}
 
 static void reads_what_the_reference_reads(void)
 {
@@ -78,9 +108,9 @@ static void reads_what_the_reference_reads(void)
     }
 }
 
-static float widened(uint16_t half)
+static float widened(uint16_t half, enum sb_dtype type)
 {
-    const uint32_t bits = sb_f16_widen(half);
+    const uint32_t bits = type == SB_BF16 ? sb_bf16_widen(half) : sb_f16_widen(half);
     float value;
 
     memcpy(&value, &bits, sizeof value);
@@ -104,8 +134,10 @@ static void parts_make_the_values(void)
         CHECK(quant->has_mins || (block.dmin == 0 && block.mins[0] == 0));
         for (int e = 0; e < quant->block; e++) {
             const int g = e / quant->group;
-            const float scale = widened(block.d) * (quant->has_scales ? block.scales[g] : 1.0f);
-            CHECK(values[e] == fmaf(scale, block.q[e], -widened(block.dmin) * block.mins[g]));
+            const float scale = widened(block.d, quant->d) *
+                                (quant->has_scales ? block.scales[g] : 1.0f);
+            CHECK(values[e] ==
+                  fmaf(scale, block.q[e], -widened(block.dmin, quant->d) * block.mins[g]));
         }
     }
 }
@@ -303,6 +335,7 @@ static void special_values_are_defined(void)
 }
 
 TEST_BEGIN
+RUN(codes_are_what_the_format_says);
 RUN(reads_what_the_reference_reads);
 RUN(parts_make_the_values);
 RUN(reads_short_rows);

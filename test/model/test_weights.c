@@ -14,8 +14,9 @@ enum { HIDDEN = 256, HEADS = 2, HEAD_DIM = 128, VOCAB = 70, PARTS = 3 };
 
 /* The numbers by which GGUF files name types. */
 static const uint32_t numbers[SB_DTYPES] = {
-    [SB_F32] = GGUF_F32,   [SB_BF16] = GGUF_BF16, [SB_F16] = GGUF_F16, [SB_Q8_0] = 8,
-    [SB_Q4_0] = GGUF_Q4_0, [SB_Q4_K] = 12,        [SB_Q5_K] = 13,      [SB_Q6_K] = 14,
+    [SB_F32] = GGUF_F32, [SB_BF16] = GGUF_BF16, [SB_F16] = GGUF_F16,
+    [SB_Q8_0] = 8,       [SB_Q4_0] = GGUF_Q4_0, [SB_Q4_K] = 12,
+    [SB_Q5_K] = 13,      [SB_Q6_K] = 14,        [SB_MXFP4] = GGUF_MXFP4,
 };
 
 /* The tensors of a layer of 256 columns each, in the order in which a model has them. */
@@ -46,7 +47,10 @@ static unsigned char *random_rows(int32_t rows, enum sb_dtype dtype, uint32_t st
     }
     for (size_t at = 0; block && at < n; at += block) {
         unsigned char *d = data + at + (dtype == SB_Q6_K ? 208 : 0);
-        d[1] = 0x1c; /* a small f16 */
+        if (dtype == SB_MXFP4)
+            d[0] = 120; /* 2^-7 */
+        else
+            d[1] = 0x1c; /* a small f16 */
         if (dtype == SB_Q4_K || dtype == SB_Q5_K)
             d[3] = 0x18;
     }
@@ -213,6 +217,7 @@ static void every_type_arrives(void)
         {SB_Q8_0, SB_Q6_K, SB_Q6_K, SB_Q8_0, 2, " q8_0+q4_0+q5_k+q6_k"},
         {SB_Q4_0, SB_Q4_0, SB_Q4_0, SB_BF16, 1, " bf16+q8_0+q4_0+q5_k+q6_k"},
         {SB_F16, SB_BF16, SB_Q8_0, SB_Q4_0, 3, " bf16+f16+q8_0+q4_0+q5_k+q6_k"},
+        {SB_MXFP4, SB_MXFP4, SB_Q4_0, SB_MXFP4, 2, " q8_0+q4_0+q5_k+q6_k+mxfp4"},
     };
     specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
 

@@ -17,8 +17,9 @@ struct shape {
 static uint32_t number_of(enum sb_dtype dtype)
 {
     static const uint32_t numbers[SB_DTYPES] = {
-        [SB_F32] = GGUF_F32,   [SB_BF16] = GGUF_BF16, [SB_F16] = GGUF_F16,   [SB_Q8_0] = GGUF_Q8_0,
-        [SB_Q4_0] = GGUF_Q4_0, [SB_Q4_K] = GGUF_Q4_K, [SB_Q5_K] = GGUF_Q5_K, [SB_Q6_K] = GGUF_Q6_K};
+        [SB_F32] = GGUF_F32,   [SB_BF16] = GGUF_BF16, [SB_F16] = GGUF_F16,
+        [SB_Q8_0] = GGUF_Q8_0, [SB_Q4_0] = GGUF_Q4_0, [SB_Q4_K] = GGUF_Q4_K,
+        [SB_Q5_K] = GGUF_Q5_K, [SB_Q6_K] = GGUF_Q6_K, [SB_MXFP4] = GGUF_MXFP4};
 
     return numbers[dtype];
 }
@@ -123,8 +124,9 @@ static void write_model(const struct test_dir *dir, const char *file, const stru
     gguf_write(&w, dir, file);
 }
 
-void quantised_model_write(const struct test_dir *dir)
+void quantised_model_write(const struct test_dir *dir, int with_mxfp4)
 {
+    const enum sb_dtype four_bits = with_mxfp4 ? SB_MXFP4 : SB_Q4_0;
     static const struct shape target = {
         .hidden = 256,
         .inter = 256,
@@ -135,20 +137,20 @@ void quantised_model_write(const struct test_dir *dir)
         .inter = 96,
         .head_dim = 16,
         .types = {SB_Q8_0, SB_Q4_0, SB_Q8_0, SB_F16, SB_Q4_0, SB_Q4_0, SB_Q8_0, SB_Q8_0, SB_Q8_0}};
-    static const struct shape mixture = {
-        .hidden = 64,
-        .inter = 96,
-        .head_dim = 16,
-        .experts = 6,
-        .chosen = 2,
-        .types = {SB_BF16, SB_BF16, SB_Q8_0, SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_Q8_0, SB_BF16}};
-    static const struct shape mixed_draft = {
+    const struct shape mixture = {.hidden = 64,
+                                  .inter = 96,
+                                  .head_dim = 16,
+                                  .experts = 6,
+                                  .chosen = 2,
+                                  .types = {SB_BF16, SB_BF16, SB_Q8_0, SB_BF16, SB_BF16, SB_BF16,
+                                            SB_BF16, four_bits, SB_BF16}};
+    const struct shape mixed_draft = {
         .hidden = 64,
         .inter = 32,
         .head_dim = 16,
         .experts = 4,
         .chosen = 1,
-        .types = {SB_BF16, SB_Q4_0, SB_Q4_0, SB_F16, SB_Q4_0, SB_Q8_0, SB_Q4_0, SB_F32, SB_Q8_0}};
+        .types = {SB_BF16, SB_Q4_0, SB_Q4_0, SB_F16, SB_Q4_0, SB_Q8_0, four_bits, SB_F32, SB_Q8_0}};
 
     write_model(dir, "quantised.gguf", &target, 1);
     write_model(dir, "quantised.gguf.draft", &draft, 2);

@@ -1,6 +1,7 @@
 /* Random blocks of quantised elements; see random_blocks.h. src/quant.c has drawings of them. */
 #include "support/random_blocks.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "half.h"
@@ -32,6 +33,9 @@ static void centre(uint8_t *block, enum sb_dtype dtype, float spread)
     case SB_Q4_0:
         put_half(block, sign * spread / 4.6f);
         break;
+    case SB_MXFP4: /* q is -12 .. 12, and the scale a power of two: spread / 8 at most */
+        block[0] = (uint8_t)(125 + ilogbf(spread) - (block[3] >> 1 & 1));
+        break;
     case SB_Q6_K: /* the scales are around zero, with a deviation of 74 */
         put_half(block + 208, sign * spread / (18.5f * 74.0f));
         break;
@@ -50,6 +54,9 @@ static void end_row(uint8_t *block, enum sb_dtype dtype, size_t n)
 {
     if (dtype == SB_Q8_0)
         memset(block + 2 + n, 0, 32 - n);
+    else if (dtype == SB_MXFP4)
+        for (size_t i = n; i < 32; i++)
+            block[1 + i % 16] &= i < 16 ? 0xf0 : 0x0f;
     else
         for (size_t i = n; i < 32; i++) {
             uint8_t *at = &block[2 + i % 16];

@@ -1,6 +1,6 @@
 /*
  * Rows of quantised elements for tests, drawn at random in the blocks of GGUF files. They are
- * written here byte by byte and not by the library, which makes two of the five types only.
+ * written here byte by byte and not by the library, which makes two of the six types only.
  */
 #ifndef RANDOM_BLOCKS_H
 #define RANDOM_BLOCKS_H
