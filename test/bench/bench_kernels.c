@@ -293,10 +293,12 @@ int main(int argc, char **argv)
                  {"q4_0 weights", SPECBATCH_COMPUTE_F32, SB_Q4_0, SPECBATCH_SIMD_AUTO},
                  {"q4_k weights", SPECBATCH_COMPUTE_F32, SB_Q4_K, SPECBATCH_SIMD_AUTO},
                  {"q6_k weights", SPECBATCH_COMPUTE_F32, SB_Q6_K, SPECBATCH_SIMD_AUTO},
+                 {"mxfp4 weights", SPECBATCH_COMPUTE_F32, SB_MXFP4, SPECBATCH_SIMD_AUTO},
                  {"bf16 compute, q8_0", SPECBATCH_COMPUTE_BF16, SB_Q8_0, SPECBATCH_SIMD_AUTO},
                  {"bf16 compute, q4_0", SPECBATCH_COMPUTE_BF16, SB_Q4_0, SPECBATCH_SIMD_AUTO},
                  {"int8 compute, q8_0", SPECBATCH_COMPUTE_INT8, SB_Q8_0, SPECBATCH_SIMD_AUTO},
                  {"int8 compute, q4_0", SPECBATCH_COMPUTE_INT8, SB_Q4_0, SPECBATCH_SIMD_AUTO},
+                 {"int8 compute, mxfp4", SPECBATCH_COMPUTE_INT8, SB_MXFP4, SPECBATCH_SIMD_AUTO},
                  {"q4_0 weights, AVX2", SPECBATCH_COMPUTE_F32, SB_Q4_0, SPECBATCH_SIMD_AVX2},
                  {"q8_0 weights, AVX2", SPECBATCH_COMPUTE_F32, SB_Q8_0, SPECBATCH_SIMD_AVX2}};
     static const int32_t shapes[][6] = {
