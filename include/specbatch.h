@@ -365,8 +365,9 @@ SPECBATCH_API int32_t specbatch_model_options_init(specbatch_model_options *opti
  * or a GGUF file, if the path is not that of a directory; of several parts the first. Its metadata
  * have the configuration, the tokenizer and the chat template, and a tokenizer.json beside it is
  * taken instead of its tokenizer. Tensors may be F32, BF16 and F16, and matrices of a GGUF file
- * Q8_0, Q4_0, Q4_K, Q5_K and Q6_K too. A model of tensors of the same types gives the same bits
- * from any container. All files are read and closed again, so they are not needed afterwards.
+ * Q8_0, Q4_0, Q4_K, Q5_K and Q6_K too, and on the CPU MXFP4. A model of tensors of the same types
+ * gives the same bits from any container. All files are read and closed again, so they are not
+ * needed afterwards.
  * A pytorch_model.bin is a pickle, a program: it is not executed, and one that does anything but
  * list tensors is E_UNSUPPORTED.
  *
@@ -430,8 +431,8 @@ SPECBATCH_API void specbatch_model_close(specbatch_model *model);
  * sliding window. */
 SPECBATCH_API const char *specbatch_model_arch(const specbatch_model *model);
 /* The type of the layers' matrices as they are in memory, or of most of their elements where it
- * differs: "f32", "bf16", "f16", "q8_0", "q4_0", "q4_k", "q5_k" or "q6_k". The fingerprint names
- * all types that there are. */
+ * differs: "f32", "bf16", "f16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k" or "mxfp4". The
+ * fingerprint names all types that there are. */
 SPECBATCH_API const char *specbatch_model_dtype(const specbatch_model *model);
 /* One line that names the numerics class: all that the bits of results depend on. */
 SPECBATCH_API const char *specbatch_model_fingerprint(const specbatch_model *model);
