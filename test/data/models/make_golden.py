@@ -23,7 +23,7 @@ from safetensors.torch import save_file
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 GREEDY = 48
-KEPT = 8                  # last positions of a prompt that have logits and hidden states
+KEPT = 4                  # last positions of a prompt that have logits and hidden states
 WITHIN = (1, 5, 12, 90)   # lengths of prompts
 BEYOND = (1, 5, 12, 200)  # and where layers have a window
 WINDOW = 70
