@@ -70,10 +70,10 @@ static void check_fingerprints(void)
         }
 }
 
-/* Whether models here have quantised weights of this type: a GPU has no MXFP4. */
+/* Whether models here have quantised weights of this type. */
 static int is_here(enum sb_dtype type)
 {
-    return sb_dtype_is_quantised(type) && !(place_is_cuda() && type == SB_MXFP4);
+    return sb_dtype_is_quantised(type) && (type != SB_MXFP4 || place_has_mxfp4());
 }
 
 /* Every model with quantised weights, and whether each type of weights has had its part so far. On

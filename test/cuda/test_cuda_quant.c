@@ -87,7 +87,7 @@ static void test_the_f32_class_has_the_cpus_bits(void)
 {
     static const int32_t outs[] = {1, 17, 70}, ins[] = {32, 100, 320}, rows[] = {1, 3, 21};
 
-    for (int type = SB_Q8_0; type <= SB_Q6_K; type++)
+    for (int type = SB_Q8_0; SB_QUANT_TILE_HAS(type); type++)
         for (int i = 0; i < 3 && !sbtest_failed_now; i++) {
             const int32_t n_in = sb_quant_of((enum sb_dtype)type)->block == 256 ? 256 * (1 + i)
                                                                                 : ins[i];
@@ -126,7 +126,7 @@ static void check_embed(enum sb_dtype type, int32_t n, float scale, enum random_
 
 static void test_embeddings_have_the_cpus_bits(void)
 {
-    for (int type = SB_Q8_0; type <= SB_Q6_K && !sbtest_failed_now; type++) {
+    for (int type = SB_Q8_0; SB_QUANT_TILE_HAS(type) && !sbtest_failed_now; type++) {
         const int32_t is_k = sb_quant_of((enum sb_dtype)type)->block == 256;
         check_embed((enum sb_dtype)type, is_k ? 256 : 75, 1.0f, RANDOM_ANY);
         if (!sbtest_failed_now)
@@ -321,7 +321,7 @@ static void test_the_16_bit_class(void)
     static const int32_t ins[] = {32, 100, 600, 1216}, outs[] = {1, 16, 37, 5},
                          rows[] = {1, 9, 35, 8};
 
-    for (int quant = SB_Q8_0; quant <= SB_Q6_K; quant++)
+    for (int quant = SB_Q8_0; SB_QUANT_TILE_HAS(quant); quant++)
         for (int i = 0; i < 4 && !sbtest_failed_now; i++) {
             static const int32_t tiles[] = {1, 2, 9, 18};
             const int is_k = sb_quant_of((enum sb_dtype)quant)->block == 256;
@@ -359,7 +359,7 @@ static void check_every_m(enum sb_dtype type, enum sb_dtype quant, int32_t n_in)
 
 static void test_rows_have_the_bits_they_have_alone(void)
 {
-    for (int quant = SB_Q8_0; quant <= SB_Q6_K && !sbtest_failed_now; quant++)
+    for (int quant = SB_Q8_0; SB_QUANT_TILE_HAS(quant) && !sbtest_failed_now; quant++)
         check_every_m(quant % 2 ? SB_BF16 : SB_F16, (enum sb_dtype)quant,
                       sb_quant_of((enum sb_dtype)quant)->block == 256 ? 256 : 160);
 }

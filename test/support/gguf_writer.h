@@ -22,8 +22,8 @@ enum {
     GGUF_Q4_K = 12,
     GGUF_Q5_K = 13,
     GGUF_Q6_K = 14,
-    GGUF_MXFP4 = 39,
-    GGUF_BF16 = 30
+    GGUF_BF16 = 30,
+    GGUF_MXFP4 = 39
 };
 
 struct gguf_buffer {
