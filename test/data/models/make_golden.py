@@ -55,6 +55,13 @@ MODELS = {
                          rope_parameters=dict(rope_type="default", rope_theta=1e5,
                                               partial_rotary_factor=0.5)),
         torch.bfloat16, WITHIN),
+    "glm4_unbiased_bf16": (
+        tf.Glm4ForCausalLM,
+        tf.Glm4Config(**{**SIZES, "vocab_size": 517, "num_hidden_layers": 3}, head_dim=24,
+                      attention_bias=False, rms_norm_eps=1e-5,
+                      rope_parameters=dict(rope_type="default", rope_theta=1e4,
+                                           partial_rotary_factor=0.5)),
+        torch.bfloat16, WITHIN),
     "mistral_window_bf16": (
         tf.MistralForCausalLM,
         tf.MistralConfig(**SIZES, head_dim=20, sliding_window=WINDOW,
