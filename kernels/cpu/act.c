@@ -1,5 +1,5 @@
-/* Gated MLPs: what a gate goes through, times up, element by element. Lanes do not mix, so the work
- * may be cut anywhere. */
+/* Gated MLPs: what a gate does to up (enum sb_gate), element by element. Lanes do not mix, so the
+ * work may be cut anywhere. */
 #include "level.h"
 #include "math.h"
 
@@ -12,11 +12,24 @@ V_INLINE v16 gelu_exponent(v16 x)
 
 /* gate / (1 + e^-u) * up, with u = gate for silu. Where u is very negative, e^-u is infinite, and
  * the quotient is -0 and not NaN. */
-V_INLINE v16 gated(v16 gate, v16 up, const enum sb_gate kind)
+V_INLINE v16 gated_by(v16 gate, v16 u, v16 up)
 {
-    v16 u = kind == SB_GATE_GELU ? gelu_exponent(gate) : gate;
     v16 e = v_exp(v_sub(v_set1(0.0f), u));
     return v_mul(v_div(gate, v_add(v_set1(1.0f), e)), up);
+}
+
+/* v_min and v_max return their second argument if it is a NaN, so NaNs stay. */
+V_INLINE v16 gated(v16 gate, v16 up, const enum sb_gate kind)
+{
+    const v16 limit = v_set1(SB_CLAMPED_LIMIT), lowest = v_set1(-SB_CLAMPED_LIMIT);
+
+    if (kind == SB_GATE_GELU)
+        return gated_by(gate, gelu_exponent(gate), up);
+    if (kind == SB_GATE_SILU)
+        return gated_by(gate, gate, up);
+    gate = v_min(limit, gate);
+    up = v_max(lowest, v_min(limit, up));
+    return gated_by(gate, v_mul(gate, v_set1(SB_CLAMPED_SLOPE)), v_add(up, v_set1(1.0f)));
 }
 
 static inline __attribute__((always_inline)) void gate_all(float *y, const float *gate,
@@ -35,6 +48,8 @@ void SB_LEVEL(gate)(float *y, const float *gate, const float *up, int64_t n, enu
 {
     if (kind == SB_GATE_GELU)
         gate_all(y, gate, up, n, SB_GATE_GELU);
-    else
+    else if (kind == SB_GATE_SILU)
         gate_all(y, gate, up, n, SB_GATE_SILU);
+    else
+        gate_all(y, gate, up, n, SB_GATE_CLAMPED);
 }

@@ -16,6 +16,8 @@
  *                                                     from p + 1 on, and before the window
  *     y = y / l
  *
+ * m and l begin as in attention.c.
+ *
  * So a tile of keys is a panel of 64 columns, a tile of values is a panel of 64 steps for each 64
  * elements of a head, and gemm multiplies by them like by any weight. It packs a tile for all the
  * queries that read it: a block of consecutive tokens of one sequence, with all the query heads of
@@ -45,11 +47,11 @@ _Static_assert(KEYS == SB_PANEL && KEYS % SB_BLOCK == 0, "a tile of keys is a pa
 struct queries {
     const struct sb_cpu_attend *args;
     int32_t n;
-    int64_t reach;        /* positions that a query sees at most */
-    int64_t n_next;       /* keys of the next tile */
-    float *y[QUERIES];    /* [head_dim], divided by the sum only at the end */
-    int64_t pos[QUERIES]; /* ascending */
-    struct softmax softmax;
+    int64_t reach;          /* positions that a query sees at most */
+    int64_t n_next;         /* keys of the next tile */
+    float *y[QUERIES];      /* [head_dim], divided by the sum only at the end */
+    int64_t pos[QUERIES];   /* ascending */
+    struct softmax softmax; /* begun */
     /* parts of args->work */
     float *rows;    /* [n, head_dim]: q, and later the products with a tile's values */
     float *weights; /* [n, KEYS]: of the tile; first the scores */
@@ -286,10 +288,8 @@ static void do_queries(struct queries *qs, int64_t seq, int64_t kv_head)
     const int64_t end = qs->pos[qs->n - 1] + 1;
 
     make_inputs(qs, qs->q, qs->rows, head_dim);
-    for (int32_t i = 0; i < qs->n; i++) {
-        softmax_begin(&qs->softmax, i);
+    for (int32_t i = 0; i < qs->n; i++)
         memset(qs->y[i], 0, (size_t)head_dim * sizeof(float));
-    }
     for (int64_t key = first_tile_of(qs->pos[0], qs->reach); key < end; key += KEYS) {
         qs->n_next = keys_from(end, key + KEYS);
         do_tile(qs, key, keys + key * head_dim, values + key * head_dim, keys_from(end, key));
@@ -318,6 +318,7 @@ void SB_LEVEL(attend_blocks)(const struct sb_cpu_attend *args, int64_t first, in
                    (size_t)head_dim * sizeof(float));
             qs.y[qs.n] = args->y + (token * a->heads + head) * head_dim;
             qs.pos[qs.n] = args->pass->pos[token];
+            softmax_begin(&qs.softmax, qs.n, a, head);
             qs.n++;
             if (qs.n == QUERIES || i + 1 == block.n * group) {
                 do_queries(&qs, seq, kv_head);

@@ -15,6 +15,8 @@
  *         y[d] = y[d] c, then the chain over ascending j of w[j] v[j][d]
  *     y = y / l
  *
+ * m begins at -infinity and l at 0; where heads have sinks, m begins at the head's sink and l at 1.
+ *
  * A cache of 16-bit elements is widened to floats first, which is exact, so that the arithmetic is
  * the same for every type of cache. It is widened in pieces that stay in the first-level cache, and
  * each piece once for all queries, since to widen costs as much as a product. Rejected: loads that
@@ -50,12 +52,12 @@ enum { SLICE = GROUPS * V16, PIECE = 256 };
 /* The queries of a block that share a kv head, and what each has accumulated between two tiles. */
 struct queries {
     int n;
-    enum sb_dtype type;      /* of the cache */
-    const float *q[QUERIES]; /* [head_dim] */
-    float *y[QUERIES];       /* [head_dim], divided by the sum only at the end */
-    int64_t pos[QUERIES];    /* ascending */
-    int64_t reach;           /* positions that a query sees at most */
-    struct softmax softmax;
+    enum sb_dtype type;          /* of the cache */
+    const float *q[QUERIES];     /* [head_dim] */
+    float *y[QUERIES];           /* [head_dim], divided by the sum only at the end */
+    int64_t pos[QUERIES];        /* ascending */
+    int64_t reach;               /* positions that a query sees at most */
+    struct softmax softmax;      /* begun */
     float weight[QUERIES][TILE]; /* of the current tile: first the scores, then the weights */
     /* A piece of the tile, of another type in the cache, as floats: TILE * SLICE of them are enough
      * for a piece of the keys too. */
@@ -333,10 +335,8 @@ static void do_queries(struct queries *qs, const struct sb_attention *a, const s
     const char *keys = (const char *)a->k + at * bytes, *values = (const char *)a->v + at * bytes;
     const int64_t last = qs->pos[qs->n - 1];
 
-    for (int i = 0; i < qs->n; i++) {
-        softmax_begin(&qs->softmax, i);
+    for (int i = 0; i < qs->n; i++)
         memset(qs->y[i], 0, (size_t)head_dim * sizeof(float));
-    }
     for (int64_t key = first_tile_of(qs->pos[0], qs->reach); key <= last; key += TILE) {
         int64_t left = last + 1 - key, n_keys = left < TILE ? left : TILE, rest = left - n_keys;
         do_tile(qs, key, keys + key * head_dim * bytes, values + key * head_dim * bytes, n_keys,
@@ -365,6 +365,7 @@ void SB_LEVEL(attend)(const struct sb_cpu_attend *args, int64_t first, int64_t l
             qs.q[qs.n] = args->qkv + (token * row + head) * head_dim;
             qs.y[qs.n] = args->y + (token * a->heads + head) * head_dim;
             qs.pos[qs.n] = args->pass->pos[token];
+            softmax_begin(&qs.softmax, qs.n, a, head);
             qs.n++;
             if (qs.n == QUERIES || i + 1 == block.n * group) {
                 do_queries(&qs, a, args->pass, seq, kv_head);

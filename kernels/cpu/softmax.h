@@ -26,10 +26,13 @@ struct softmax {
 };
 _Static_assert(SB_CPU_ATTEND_QUERIES % V16 == 0, "whole vectors of queries");
 
-V_INLINE void softmax_begin(struct softmax *s, int32_t i)
+/* Before the first tile: the layer's sink of query head `head`, if there is one, counts as a key
+ * whose value is zero. */
+V_INLINE void softmax_begin(struct softmax *s, int32_t i, const struct sb_attention *a,
+                            int64_t head)
 {
-    s->max[i] = -INFINITY;
-    s->sum[i] = 0.0f;
+    s->max[i] = a->sinks ? a->sinks[head] : -INFINITY;
+    s->sum[i] = a->sinks ? 1.0f : 0.0f;
 }
 
 /* How many positions a query of the layer sees at most, its own among them. */

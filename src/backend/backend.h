@@ -104,10 +104,12 @@ struct sb_weight {
     struct sb_weight *next;
 };
 
-/* The weights of a gated MLP, whole or one expert of a mixture. */
+/* The weights of a gated MLP, whole or one expert of a mixture. Biases are dev, or NULL. */
 struct sb_mlp {
     struct sb_weight gate_up; /* [2 * inter, hidden]: gate, then up */
-    struct sb_weight down;    /* [hidden, inter] */
+    float *gate_up_bias;
+    struct sb_weight down; /* [hidden, inter] */
+    float *down_bias;
 };
 
 /*
@@ -147,14 +149,23 @@ struct sb_pass {
     int32_t is_apart;
 };
 
-/* What a gate goes through before it is multiplied: silu(g) = g / (1 + e^-g), or the approximation
- * of GELU by tanh, which is g / (1 + e^-u) with u = sqrt(8 / pi) (g + 0.044715 g^3) (Hendrycks and
- * Gimpel 2016, arXiv:1606.08415). */
-enum sb_gate { SB_GATE_SILU, SB_GATE_GELU };
+/* What a gate g does to up:
+ *
+ *     silu       g / (1 + e^-g) * up
+ *     gelu       g / (1 + e^-u) * up, u = sqrt(8 / pi) (g + 0.044715 g^3): the approximation of
+ *                GELU by tanh (Hendrycks and Gimpel 2016, arXiv:1606.08415)
+ *     clamped    g / (1 + e^-1.702 g) * (up + 1), after g was limited to 7 and up to -7 .. 7
+ *                (gpt-oss)
+ */
+enum sb_gate { SB_GATE_SILU, SB_GATE_GELU, SB_GATE_CLAMPED };
 
 /* sqrt(8 / pi), and that times 0.044715. */
 #define SB_GELU_FIRST 1.5957691216f
 #define SB_GELU_THIRD 0.0713548163f
+
+/* The numbers of the clamped gate. */
+#define SB_CLAMPED_LIMIT 7.0f
+#define SB_CLAMPED_SLOPE 1.702f
 
 /* What rope_kv and attend need to know of a layer: shape, head norms, rotary tables, and the planes
  * of the layer's cache. */
@@ -167,6 +178,8 @@ struct sb_attention {
     float eps;                    /* of the head norms */
     float scale;                  /* factor of the scores */
     const float *q_norm, *k_norm; /* dev [head_dim], or NULL: heads are not normed */
+    const float *sinks;           /* dev [heads], or NULL. A head's is a score that its softmax has
+                                     beside those of the keys, of a value that is zero */
     const float *cos, *sin;       /* dev [positions, rot_dim / 2] */
     void *k, *v;                  /* dev planes */
 };
@@ -189,7 +202,8 @@ enum sb_scoring { SB_SCORE_SOFTMAX, SB_SCORE_SIGMOID };
  *
  * The sum of p is over the chosen experts, or with softmax over all unless it renormalises. Sums
  * are in ascending order of e and begin with 0, and products are rounded before they are added. A
- * rank that is NaN counts as -infinity. Pointers are dev, unless they say host.
+ * rank that is NaN counts as -infinity. Either all experts have biases or none has. Pointers are
+ * dev, unless they say host.
  */
 struct sb_mixture {
     int32_t m, hidden, inter;
@@ -440,6 +454,8 @@ struct sb_backend {
      * shape by adding tokens that write to a slot nobody reads. */
     int32_t records;
     int32_t mix_gathers; /* 1: mix needs no `rows`, as its products find rows where they are */
+    /* 1: it has what gpt-oss alone needs: sinks, the clamped gate, and experts with biases. */
+    int32_t has_sinks;
     /* 1 if several threads may call weight_fill at once, for different rows of a weight. */
     int32_t fills_in_parallel;
 
@@ -546,12 +562,13 @@ struct sb_backend {
     void (*rope_kv)(struct sb_exec *exec, float *qkv, const struct sb_attention *attention,
                     const struct sb_pass *pass);
     /* Causal attention: each token attends to the positions 0..pos of its own sequence, or to the
-     * last `window` of them. Their keys and values are read from the cache, where rope_kv has put
-     * those of this pass. Keys are taken in tiles that are counted from position 0.
+     * last `window` of them, and to its head's sink. Their keys and values are read from the cache,
+     * where rope_kv has put those of this pass. Keys are taken in tiles that are counted from
+     * position 0.
      * qkv as rope_kv left it; y dev [n_tokens] gemm inputs of heads * head_dim columns */
     void (*attend)(struct sb_exec *exec, void *y, const float *qkv,
                    const struct sb_attention *attention, const struct sb_pass *pass);
-    /* Multiplies by a matrix of two halves, gate and up, as gemm does, and gates: y = gate(g) * up.
+    /* Multiplies by a matrix of two halves, gate and up, as gemm does, and gates (enum sb_gate).
      * x dev [m] gemm inputs; y dev [m] gemm inputs of n columns; bias dev [2 * n] or NULL; gate_up
      * dev [m, 2 * n], which a backend may use as it likes */
     void (*gated)(struct sb_exec *exec, void *y, float *gate_up, const void *x,

@@ -6,7 +6,7 @@
  *   route     chosen, weights [m, of_row]     of each row, its experts ascending, then the shared
  *   sort      pairs: those of expert 0, those of expert 1, ...; an expert's in the order of rows
  *   gather    rows    [pairs, hidden]         each pair's row of h
- *   multiply  gate_up [pairs, 2 * inter]      by each expert's own weights
+ *   multiply  gate_up [pairs, 2 * inter]      by each expert's own weights, and its bias
  *   gate      act     [pairs, inter]
  *   multiply  out     [pairs, hidden]         likewise
  *   combine   y       [m, hidden]             each row's sum over its own pairs
@@ -143,11 +143,12 @@ static void multiply(struct sb_exec *exec, const struct mix *mix, float *y, int6
 
     for (int32_t e = 0, begin = 0; e < mix->n_experts; begin = mix->ends[e++])
         if (mix->ends[e] > begin)
-            exec->of_experts[n++] = (struct sb_cpu_product){.weight = is_down ? &experts[e].down
-                                                                              : &experts[e].gate_up,
-                                                            .x = x + begin * n_in,
-                                                            .y = y + begin * n_out,
-                                                            .m = mix->ends[e] - begin};
+            exec->of_experts[n++] = (struct sb_cpu_product){
+                .weight = is_down ? &experts[e].down : &experts[e].gate_up,
+                .bias = is_down ? experts[e].down_bias : experts[e].gate_up_bias,
+                .x = x + begin * n_in,
+                .y = y + begin * n_out,
+                .m = mix->ends[e] - begin};
     sb_cpu_run_products(exec, exec->of_experts, n);
 }
 

@@ -16,7 +16,7 @@
  * W [n_out, n_in] maps a row of n_in numbers to one of n_out.
  *
  * The architectures (Llama, Qwen, GLM-4, Gemma 3 and so on) differ in which tensors exist, in the
- * rotary layout, in the gate's function and in how far attention reaches back. All of that is data
+ * rotary layout, in the kind of gate and in how far attention reaches back. All of that is data
  * (model/arch_*.c); a tensor that an architecture lacks is NULL here.
  *
  * A block's output is not added to x at once: adding it and norming the sum for the next block are
@@ -24,7 +24,7 @@
  *
  * Names and order follow llama2.c's forward() (github.com/karpathy/llama2.c, run.c); the
  * architectures follow transformers' models/NAME/modeling_*.py (llama, qwen2, qwen3, qwen3_moe,
- * mixtral, glm4, gemma3).
+ * mixtral, glm4, glm4_moe, gemma3, gpt_oss).
  */
 #include "engine/runner.h"
 
@@ -75,6 +75,7 @@ struct sb_attention sb_layer_attention(const struct sb_runner *r, int32_t index)
         .scale = r->scale,
         .q_norm = layer->q_norm,     /* [head_dim] or NULL */
         .k_norm = layer->k_norm,     /* [head_dim] or NULL */
+        .sinks = layer->sinks,       /* [heads] or NULL */
         .cos = rope->cos,            /* [cap, rot_dim / 2] */
         .sin = rope->sin,            /* [cap, rot_dim / 2] */
         .k = sb_kv_k(&r->kv, index), /* [slot, kv_head, column, head_dim] */
@@ -107,11 +108,11 @@ static struct unadded mlp_block(struct sb_runner *r, const struct sb_layer *laye
     const struct sb_backend *be = r->backend;
 
     /* gate, up [m, inter] = the halves of h [m, hidden] . Wgate_up [2 * inter, hidden] (+ bias);
-     * act [m, inter] = silu(gate) * up, or by another function of the gate */
-    be->gated(r->exec, r->act, r->gate_up, r->h, &layer->mlp.gate_up, layer->gate_up_bias,
+     * act [m, inter] = silu(gate) * up, or what another kind of gate does */
+    be->gated(r->exec, r->act, r->gate_up, r->h, &layer->mlp.gate_up, layer->mlp.gate_up_bias,
               r->model->config.arch->gate, m, inter);
     /* y [m, hidden] = act [m, inter] . Wdown [hidden, inter] (+ bias) */
-    be->gemm(r->exec, r->y, r->act, &layer->mlp.down, layer->down_bias, m);
+    be->gemm(r->exec, r->y, r->act, &layer->mlp.down, layer->mlp.down_bias, m);
     return (struct unadded){r->y, layer->post_ffn_norm};
 }
 
@@ -140,8 +141,8 @@ static struct unadded mixture_block(struct sb_runner *r, const struct sb_layer *
         .out = r->expert_out,
     };
 
-    /* routed [m, experts] = h [m, hidden] . Wrouter [experts, hidden] */
-    r->backend->gemm(r->exec, r->routed, r->h, &layer->router, NULL, m);
+    /* routed [m, experts] = h [m, hidden] . Wrouter [experts, hidden] (+ bias) */
+    r->backend->gemm(r->exec, r->routed, r->h, &layer->router, layer->router_bias, m);
     /* y [m, hidden] = the MLPs of the experts that each row of `routed` chooses, weighted */
     r->backend->mix(r->exec, &mixture);
     return (struct unadded){r->y, layer->post_ffn_norm};

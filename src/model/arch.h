@@ -31,6 +31,7 @@ struct sb_arch {
     const char *whole_type, *whole_class;
     const char *gguf_name;     /* what GGUF files call it, if not by its model_type; else NULL */
     const char *gguf_ffn_norm; /* and the norm before the MLP, if not "ffn_norm"; else NULL */
+    int gguf_untruncated; /* 1: YaRN's truncate is false in GGUF files, which cannot say so */
     enum sb_bias qkv_bias, o_bias, mlp_bias;
     int default_attention_bias;
     int rot_interleaved;  /* 1: rotated pairs are (2i, 2i + 1); 0: (i, i + rot_dim / 2) */
@@ -61,6 +62,7 @@ struct sb_arch {
     const char *post_ffn_norm;  /* norm on the MLP's output, before it is added to the residual */
     const char *q_norm, *k_norm; /* norms on each head, before the rotation */
     const char *head_norm_key;   /* what config.json says if they are there; NULL: they are */
+    const char *sinks;           /* a vector of a number for each head; or NULL */
     const char *qkv[3]; /* q, k and v, which are stacked; or one tensor of all three, and NULL */
     const char *o;
     /* Of an architecture whose layers have a mixture of experts for an MLP: the matrix that experts
@@ -69,12 +71,17 @@ struct sb_arch {
      * mixture, before "."; the names below are then those behind that. NULL: a layer has one MLP,
      * or there is no such expert or layer. */
     const char *router, *expert, *shared_expert, *dense;
+    int router_has_bias;
     const char *choice_bias; /* a vector that is added to what experts are chosen by; or NULL */
     enum sb_scoring scoring; /* what is made of the router's results */
     const char *gate_up[2];  /* gate and up, which are stacked; or one tensor of both, and NULL */
     const char *down;
-    /* What config.json calls an expert's width, if not intermediate_size, which is then the width
-     * of other layers' MLPs, if any; and the number of experts, if not num_experts; else NULL. */
+    /* Where folders have one tensor of all experts, what gate and up together are called there;
+     * NULL: they have one for each (stacked.h). */
+    const char *stacked_gate_up;
+    /* What config.json calls an expert's width. GGUF files have it under a key of its own then. NULL
+     * if it is the intermediate_size, which is else the width of other layers' MLPs, if any. And
+     * the number of experts, if not num_experts; else NULL. */
     const char *inter_key, *experts_key;
     int32_t default_experts, default_chosen; /* of a mixture, and chosen for each token */
     int32_t default_shared, default_dense;   /* shared experts; layers at the beginning that have no

@@ -86,10 +86,15 @@ done:
     return rc;
 }
 
-static int32_t refuse_quantized(const struct sb_fields *fields)
+/* MXFP4 is known where an architecture has its experts in it. Which tensors are, the files say. */
+static int32_t refuse_quantized(const struct sb_config *config, const struct sb_fields *fields)
 {
     static const char *const keys[] = {"quantization_config", "compression_config"};
+    const struct sb_json_node *quantised = sb_json_get(fields->object, keys[0]);
+    const char *method = sb_json_word(sb_json_get(quantised, "quant_method"));
 
+    if (config->arch->stacked_gate_up && method && strcmp(method, "mxfp4") == 0)
+        return SPECBATCH_OK;
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         if (sb_field_given(fields, keys[i]))
             return sb_fail(SPECBATCH_E_UNSUPPORTED,
@@ -98,18 +103,38 @@ static int32_t refuse_quantized(const struct sb_fields *fields)
     return SPECBATCH_OK;
 }
 
+/* Refuses numbers of the clamped gate that are not those of the forward pass (backend.h). */
+static int32_t refuse_clamps(const struct sb_fields *fields)
+{
+    const struct {
+        const char *key;
+        double known;
+    } numbers[] = {{"swiglu_limit", 7.0}, {"swiglu_alpha", 1.702}};
+    int32_t rc = SPECBATCH_OK;
+
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        double value = numbers[i].known;
+        SB_TRY(sb_field_double(fields, numbers[i].key, -1e6, 1e6, &value));
+        if (value != numbers[i].known)
+            SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: %s%s %g is not supported; only %g is",
+                    fields->file, fields->prefix, numbers[i].key, value, numbers[i].known);
+    }
+done:
+    return rc;
+}
+
 /* Refuses keys that change the computation in a way that the forward pass does not know. */
 static int32_t refuse_unknown(const struct sb_config *config, const struct sb_fields *fields)
 {
     static const char *const caps[] = {"attn_logit_softcapping", "final_logit_softcapping"};
     static const char *const gates[] = {
-        [SB_GATE_SILU] = "silu", [SB_GATE_GELU] = "gelu_pytorch_tanh"};
+        [SB_GATE_SILU] = "silu", [SB_GATE_GELU] = "gelu_pytorch_tanh", [SB_GATE_CLAMPED] = "silu"};
     const char *needed = gates[config->arch->gate], *act = needed;
     const char *key = config->arch->activation_key ? config->arch->activation_key : "hidden_act";
     int both_ways = 0;
     int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(refuse_quantized(fields));
+    SB_TRY(refuse_quantized(config, fields));
     for (size_t i = 0; i < sizeof caps / sizeof caps[0]; i++)
         if (sb_field_given(fields, caps[i]))
             SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: %s%s is not supported", fields->file,
@@ -118,6 +143,8 @@ static int32_t refuse_unknown(const struct sb_config *config, const struct sb_fi
     if (both_ways)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: %suse_bidirectional_attention is not supported",
                 fields->file, fields->prefix);
+    if (config->arch->gate == SB_GATE_CLAMPED)
+        SB_TRY(refuse_clamps(fields));
     SB_TRY(sb_field_string(fields, key, &act));
     if (strcmp(act, needed) != 0)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED,
@@ -264,7 +291,7 @@ static int32_t read_whole(struct sb_config *config, const struct sb_fields *text
     int tied = config->tied;
     int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(refuse_quantized(top));
+    SB_TRY(refuse_quantized(config, top));
     SB_TRY(sb_field_bool(top, key, &tied));
     if (sb_field_given(text, key) && tied != config->tied)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: %s and text_config.%s differ; keep one", top->file,

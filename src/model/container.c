@@ -3,6 +3,7 @@
 
 #include "model/gguf_model.h"
 #include "model/shards.h"
+#include "model/stacked.h"
 #include "status.h"
 #include "text/tokenizer.h"
 
@@ -41,9 +42,10 @@ int32_t sb_container_tensors(struct sb_tensors **tensors, const struct sb_contai
     if (container->gguf)
         return sb_gguf_tensors(tensors, mem, container->gguf, config);
     rc = sb_tensors_open(tensors, mem, container->path);
-    if (rc == SPECBATCH_OK)
-        sb_tensors_set_arch(*tensors, config->arch);
-    return rc;
+    if (rc != SPECBATCH_OK)
+        return rc;
+    sb_tensors_set_arch(*tensors, config->arch);
+    return sb_tensors_unstack(*tensors, config);
 }
 
 int32_t sb_container_tokenizer(struct sb_tokenizer **tokenizer,

@@ -134,10 +134,12 @@ static void widen_buffers(struct converter *c, const struct move *m)
 /* The spelling of the tensor of all experts, by that of the first. */
 static void drop_first(char *spelled)
 {
-    char *first = strstr(spelled, ".0.weight");
+    char *first = strstr(spelled, "_exps.0.");
 
-    if (first)
+    if (first) {
+        first += strlen("_exps");
         memmove(first, first + 2, strlen(first + 2) + 1);
+    }
 }
 
 /* Puts a tensor into the list of a GGUF file: that of all experts at the first of them. */
@@ -150,7 +152,7 @@ static void put_tensor(struct converter *c, const struct move *m, char *spelled)
         sb_gguf_put_tensor(&c->out, spelled, type_name(m), m->rank, all + 1, bytes);
     } else if (m->expert == 0) {
         drop_first(spelled);
-        sb_gguf_put_tensor(&c->out, spelled, type_name(m), 3, all,
+        sb_gguf_put_tensor(&c->out, spelled, type_name(m), m->rank + 1, all,
                            (uint64_t)c->config.experts * bytes);
     }
 }
@@ -510,6 +512,10 @@ static int32_t write_safetensors(struct converter *c, const char *to)
     if (c->options->weights != SPECBATCH_WEIGHTS_AUTO)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED,
                 "safetensors have no quantised types; only a GGUF file has them");
+    if (c->config.arch->stacked_gate_up)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "safetensors of %s are not written; convert it to a GGUF file",
+                c->config.arch->model_type);
     sb_sort(c->moves, c->n_moves, sizeof *c->moves, by_alignment);
     for (size_t i = 0; i < c->n_moves; i++)
         sb_safetensors_put(&c->plain_out, c->moves[i].tensor);

@@ -446,6 +446,7 @@ static int32_t read_scaling(struct sb_config *config, const struct source *s)
     if (rope->kind == SB_ROPE_LINEAR)
         goto done;
     sb_rope_yarn_defaults(config);
+    rope->truncate = !config->arch->gguf_untruncated;
     SB_TRY(read_double(s, "rope.scaling.original_context_length", 1.0, SB_CONTEXT_MAX,
                        &rope->original_context));
     SB_TRY(read_double(s, "rope.scaling.yarn_beta_fast", 1e-6, FACTOR_MAX, &rope->beta_fast));
@@ -674,15 +675,17 @@ enum {
     END,
     EOS,
     END_OF_TURN,
+    RETURN,
+    CALL,
     SPELLINGS
 };
 static const char *const spellings[SPELLINGS] = {
-    "<|im_end|>", "<|endoftext|>",   "<|eot_id|>", "<|end_of_text|>", "<|eom_id|>",
-    "<|user|>",   "<|observation|>", "<|end|>",    "<eos>",           "<end_of_turn>"};
-/* Where the first is an end, so is the second: Qwen, Llama 3, GLM-4, Phi-3 and Gemma. */
+    "<|im_end|>",      "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<|eom_id|>", "<|user|>",
+    "<|observation|>", "<|end|>",       "<eos>",      "<end_of_turn>",   "<|return|>", "<|call|>"};
+/* Where the first is an end, so is the second: Qwen, Llama 3, GLM-4, Phi-3, Gemma and gpt-oss. */
 static const int ends_too[][2] = {{IM_END, ENDOFTEXT}, {EOT_ID, END_OF_TEXT}, {EOT_ID, EOM_ID},
                                   {USER, OBSERVATION}, {ENDOFTEXT, END},      {EOS, END_OF_TURN},
-                                  {END_OF_TURN, EOS}};
+                                  {END_OF_TURN, EOS},  {RETURN, CALL},        {RETURN, ENDOFTEXT}};
 
 static void add_eos(struct sb_config *config, int32_t id)
 {

@@ -50,6 +50,7 @@ static const struct spelling parts[] = {
     {"mlp.gate_up_proj", "ffn_up"},
     {"mlp.down_proj", "ffn_down"},
     {"mlp.gate", "ffn_gate_inp"},
+    {"mlp.router", "ffn_gate_inp"},
     {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
     {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
     {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
@@ -123,6 +124,9 @@ void sb_gguf_spell(char spelled[SB_TENSOR_NAME_BYTES], const struct sb_arch *arc
     if (digits && arch->choice_bias && strcmp(part, arch->choice_bias) == 0) {
         found = "exp_probs_b";
         kind = ".bias";
+    } else if (digits && arch->sinks && strcmp(part, arch->sinks) == 0) {
+        found = "attn_sinks";
+        kind = ".weight";
     } else if (digits) {
         found = look_up_norm(arch, part);
     }
@@ -171,25 +175,28 @@ static int32_t add_tensor(struct sb_tensors *set, const struct sb_gguf_tensor *i
     return SPECBATCH_OK;
 }
 
-/* The shape that the tensor of a layer's experts has to have; returns 0, without writing, for names
- * of other tensors. */
+/* The shape that the tensor of a layer's experts has to have, and its rank: that of a bias has no
+ * columns. Returns 0, without writing, for names of other tensors. */
 static int shape_of_experts(int64_t shape[3], const char *name, const struct sb_config *config)
 {
-    static const char *const of_experts[] = {".ffn_gate_exps.weight", ".ffn_up_exps.weight",
-                                             ".ffn_down_exps.weight"};
+    static const char *const of_experts[] = {".ffn_gate_exps.", ".ffn_up_exps.", ".ffn_down_exps."};
+    const char *kind;
     size_t i = 0;
 
     if (config->experts == 0 || strncmp(name, "blk.", 4) != 0)
         return 0;
     name += 4 + strspn(name + 4, "0123456789");
-    while (i < 3 && strcmp(name, of_experts[i]) != 0)
+    while (i < 3 && strncmp(name, of_experts[i], strlen(of_experts[i])) != 0)
         i++;
     if (i == 3)
+        return 0;
+    kind = name + strlen(of_experts[i]);
+    if (strcmp(kind, "weight") != 0 && strcmp(kind, "bias") != 0)
         return 0;
     shape[0] = config->experts;
     shape[1] = i < 2 ? config->inter : config->hidden;
     shape[2] = i < 2 ? config->hidden : config->inter;
-    return 1;
+    return kind[0] == 'w' ? 3 : 2;
 }
 
 static int is_of_experts(const struct sb_gguf_tensor *info, const struct sb_config *config)
@@ -207,13 +214,16 @@ static int32_t check_experts(const struct sb_gguf_tensor *info, const struct sb_
     const char *file = sb_gguf_file(gguf, info->file)->name;
     const int64_t *got = info->shape;
     int64_t want[3];
+    const int rank = shape_of_experts(want, info->name, config);
 
-    if (!shape_of_experts(want, info->name, config))
+    if (rank == 0)
         return SPECBATCH_OK;
-    if (info->rank != 3)
+    if (info->rank != rank)
         return sb_fail(SPECBATCH_E_FORMAT,
-                       "%.60s: tensor %s has %d dimensions; one of experts has 3", file, info->name,
-                       (int)info->rank);
+                       "%.60s: tensor %s has %d dimensions; one of experts has %d", file,
+                       info->name, (int)info->rank, rank);
+    if (rank == 2)
+        want[2] = got[2];
     if (memcmp(got, want, sizeof want) != 0)
         return sb_fail(SPECBATCH_E_FORMAT,
                        "%.60s: tensor %s has shape [%lld, %lld, %lld], the metadata calls for "
@@ -226,20 +236,20 @@ static int32_t check_experts(const struct sb_gguf_tensor *info, const struct sb_
 /* Adds the tensors of the experts, whose names lie from *names on. */
 static void add_experts(struct sb_tensors *set, const struct sb_gguf_tensor *info, char **names)
 {
-    const size_t stem = strlen(info->name) - strlen(".weight");
+    const char *kind = strrchr(info->name, '.');
     const int64_t n = info->shape[0];
 
     for (int64_t e = 0; e < n; e++) {
         struct sb_tensor *t = &set->list[set->n++];
         *t = (struct sb_tensor){.name = *names,
-                                .rank = 2,
+                                .rank = info->rank - 1,
                                 .shape = {info->shape[1], info->shape[2]},
                                 .offset = info->offset + (uint64_t)e * (info->bytes / (uint64_t)n),
                                 .bytes = info->bytes / (uint64_t)n,
                                 .file = info->file};
         memcpy(t->type, info->type, strlen(info->type) + 1);
-        *names += snprintf(*names, EXPERT_NAME_BYTES, "%.*s.%d.weight", (int)stem, info->name,
-                           (int)e) +
+        *names += snprintf(*names, EXPERT_NAME_BYTES, "%.*s.%d%s", (int)(kind - info->name),
+                           info->name, (int)e, kind) +
                   1;
     }
 }
@@ -265,9 +275,9 @@ static int32_t make_room(struct sb_tensors *set, char **names, const struct sb_g
     SB_TRY(sb_tensors_reserve(set, (size_t)sb_gguf_n_tensors(gguf) + more,
                               sb_gguf_file(gguf, 0)->name));
     if (more > 0)
-        SB_NEW(set->files[0].names, sb_alloc_raw(&set->mem, more, EXPERT_NAME_BYTES),
+        SB_NEW(set->expert_names, sb_alloc_raw(&set->mem, more, EXPERT_NAME_BYTES),
                "the names of experts");
-    *names = set->files[0].names;
+    *names = set->expert_names;
 done:
     return rc;
 }

@@ -175,6 +175,16 @@ static int32_t compute_of(const specbatch_model_options *options, const struct s
                : SPECBATCH_COMPUTE_F32;
 }
 
+/* Refuses a model with sinks where the backend has none of what comes with them. */
+static int32_t check_sinks(const struct specbatch_model *model)
+{
+    if (!model->config.arch->sinks || model->backend->has_sinks)
+        return SPECBATCH_OK;
+    return sb_fail(SPECBATCH_E_UNSUPPORTED,
+                   "attention sinks do not run on device %s; open the model on the CPU",
+                   model->backend->name);
+}
+
 /* The tokenizer and the chat template, from where the configuration is from. */
 static int32_t load_text(struct specbatch_model *model, const struct sb_container *from)
 {
@@ -214,6 +224,7 @@ int32_t sb_model_open(struct specbatch_model **out, const char *path,
     SB_TRY(sb_container_open(&from, &model->mem, path));
     SB_TRY(sb_container_config(&model->config, &from, &model->mem, &model->log));
     SB_TRY(sb_container_tensors(&tensors, &from, &model->mem, &model->config));
+    SB_TRY(check_sinks(model));
     device.compute = compute_of(options, tensors);
     SB_TRY(model->backend->device_open(&model->device, &model->mem, &device));
     SB_TRY(sb_model_weights_load(model, tensors, path, options));

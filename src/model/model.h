@@ -35,13 +35,13 @@ struct sb_layer {
     float *qkv_bias;
     struct sb_weight o; /* [hidden, heads * head_dim] */
     float *o_bias;
+    float *sinks; /* [heads] */
     struct sb_mlp mlp;
-    float *gate_up_bias, *down_bias;
     /* Of a mixture, in the place of mlp: the map whose output says which experts are chosen,
      * [experts, hidden], what is added for the choice, [experts], and the experts, the shared one
      * last. NULL: there are none. */
     struct sb_weight router;
-    float *choice_bias;
+    float *router_bias, *choice_bias;
     struct sb_mlp *experts;
 };
 

@@ -29,8 +29,9 @@ void sb_layer_tensor_specs(struct sb_tensor_spec out[SB_LAYER_TENSORS], const st
     out[SB_TENSOR_K] = (struct sb_tensor_spec){a->qkv[1], kv, c->hidden, c->has_qkv_bias};
     out[SB_TENSOR_V] = (struct sb_tensor_spec){a->qkv[2], kv, c->hidden, c->has_qkv_bias};
     out[SB_TENSOR_O] = (struct sb_tensor_spec){a->o, c->hidden, q, c->has_o_bias};
+    out[SB_TENSOR_SINKS] = (struct sb_tensor_spec){a->sinks, c->heads, 0, 0};
     out[SB_TENSOR_ROUTER] = (struct sb_tensor_spec){is_mixture ? a->router : NULL, c->experts,
-                                                    c->hidden, 0};
+                                                    c->hidden, a->router_has_bias};
     out[SB_TENSOR_CHOICE_BIAS] = (struct sb_tensor_spec){is_mixture ? a->choice_bias : NULL,
                                                          c->experts, 0, 0};
     out[SB_TENSOR_GATE] = (struct sb_tensor_spec){a->gate_up[0], gate, c->hidden, c->has_mlp_bias};
@@ -54,18 +55,33 @@ void sb_mlp_prefix(char prefix[SB_PREFIX_BYTES], const struct sb_config *c, int3
                  (int)expert);
 }
 
-/* Visits a tensor and its bias. */
-static int32_t visit_one(const char *prefix, const struct sb_tensor_spec *t, int32_t expert,
-                         sb_tensor_visitor *visit, void *ctx)
+/* Visits a tensor, or its bias. */
+static int32_t visit_one(const char *prefix, const struct sb_tensor_spec *t, int is_bias,
+                         int32_t expert, sb_tensor_visitor *visit, void *ctx)
 {
     char name[SB_TENSOR_NAME_BYTES];
+
+    snprintf(name, sizeof name, "%s%s%s", prefix, t->name,
+             is_bias   ? ".bias"
+             : t->n_in ? ".weight"
+                       : "");
+    return visit(ctx, name, t->rows, is_bias ? 0 : t->n_in, expert);
+}
+
+/* Visits the tensors of one kind of all MLPs of a layer. */
+static int32_t visit_mlps(const struct sb_config *config, int32_t layer,
+                          const struct sb_tensor_spec *t, int is_bias, sb_tensor_visitor *visit,
+                          void *ctx)
+{
+    const int32_t experts = sb_config_experts_of(config, layer), mlps = experts > 0 ? experts : 1;
+    char prefix[SB_PREFIX_BYTES];
     int32_t rc = SPECBATCH_OK;
 
-    snprintf(name, sizeof name, "%s%s%s", prefix, t->name, t->n_in ? ".weight" : "");
-    SB_TRY(visit(ctx, name, t->rows, t->n_in, expert));
-    snprintf(name, sizeof name, "%s%s.bias", prefix, t->name);
-    if (t->has_bias)
-        SB_TRY(visit(ctx, name, t->rows, 0, expert));
+    for (int32_t e = 0; e < mlps; e++) {
+        const int is_numbered = experts > 0 && e < config->experts;
+        sb_mlp_prefix(prefix, config, layer, e);
+        SB_TRY(visit_one(prefix, t, is_bias, is_numbered ? e : -1, visit, ctx));
+    }
 done:
     return rc;
 }
@@ -78,20 +94,13 @@ int32_t sb_layer_tensors_visit(const struct sb_config *config, int32_t layer,
     int32_t rc = SPECBATCH_OK;
 
     sb_layer_tensor_specs(specs, config, layer);
-    for (int i = 0; i < SB_LAYER_TENSORS; i++) {
-        const int32_t experts = sb_config_experts_of(config, layer);
-        const int32_t mlps = i < SB_TENSOR_GATE ? 0 : experts > 0 ? experts : 1;
-        if (!specs[i].name)
-            continue;
-        snprintf(prefix, sizeof prefix, "model.layers.%d.", (int)layer);
-        if (mlps == 0)
-            SB_TRY(visit_one(prefix, &specs[i], -1, visit, ctx));
-        for (int32_t e = 0; e < mlps; e++) {
-            const int is_numbered = experts > 0 && e < config->experts;
-            sb_mlp_prefix(prefix, config, layer, e);
-            SB_TRY(visit_one(prefix, &specs[i], is_numbered ? e : -1, visit, ctx));
-        }
-    }
+    snprintf(prefix, sizeof prefix, "model.layers.%d.", (int)layer);
+    for (int i = 0; i < SB_LAYER_TENSORS; i++)
+        for (int is_bias = 0; specs[i].name && is_bias <= specs[i].has_bias; is_bias++)
+            if (i < SB_TENSOR_GATE)
+                SB_TRY(visit_one(prefix, &specs[i], is_bias, -1, visit, ctx));
+            else
+                SB_TRY(visit_mlps(config, layer, &specs[i], is_bias, visit, ctx));
 done:
     return rc;
 }

@@ -23,6 +23,7 @@ enum sb_layer_tensor {
     SB_TENSOR_K,
     SB_TENSOR_V,
     SB_TENSOR_O,
+    SB_TENSOR_SINKS,
     SB_TENSOR_ROUTER,
     SB_TENSOR_CHOICE_BIAS,
     SB_TENSOR_GATE, /* or gate and up in one */
@@ -52,7 +53,7 @@ void sb_mlp_prefix(char prefix[SB_PREFIX_BYTES], const struct sb_config *config,
 typedef int32_t sb_tensor_visitor(void *ctx, const char *name, int32_t rows, int32_t n_in,
                                   int32_t expert);
 
-/* Calls `visit` for each tensor of a layer, a bias behind its matrix, and those of the same kind of
+/* Calls `visit` for each tensor of a layer, biases behind matrices, and those of the same kind of
  * all experts one after the other, until one call fails, whose status it returns. */
 int32_t sb_layer_tensors_visit(const struct sb_config *config, int32_t layer,
                                sb_tensor_visitor *visit, void *ctx);

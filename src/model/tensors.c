@@ -6,6 +6,7 @@
 
 #include "json.h"
 #include "model/arch.h"
+#include "model/tensor_rows.h"
 #include "sort.h"
 #include "status.h"
 
@@ -97,6 +98,7 @@ void sb_tensors_close(struct sb_tensors *set)
         sb_json_free(set->files[i].doc);
         sb_free(&mem, set->files[i].names);
     }
+    sb_free(&mem, set->expert_names);
     sb_free(&mem, set->files);
     sb_free(&mem, set->list);
     sb_free(&mem, set);
@@ -181,6 +183,19 @@ static void shape_text(char text[96], int32_t rank, const int64_t *shape)
     snprintf(text + at, 96 - at, "]");
 }
 
+int32_t sb_tensors_check_shape(const struct sb_tensors *set, const struct sb_tensor *t,
+                               int32_t rank, const int64_t *shape)
+{
+    char got[96], expected[96];
+
+    if (t->rank == rank && memcmp(t->shape, shape, (size_t)rank * sizeof *shape) == 0)
+        return SPECBATCH_OK;
+    shape_text(got, t->rank, t->shape);
+    shape_text(expected, rank, shape);
+    return sb_fail(SPECBATCH_E_FORMAT, "%.60s: tensor %s has shape %s, %s calls for %s",
+                   sb_tensors_file(set, t), t->name, got, set->config, expected);
+}
+
 int32_t sb_tensors_need(const struct sb_tensor **out, enum sb_dtype *dtype,
                         const struct sb_tensors *set, const char *name, int32_t rows, int32_t n_in)
 {
@@ -188,17 +203,14 @@ int32_t sb_tensors_need(const struct sb_tensor **out, enum sb_dtype *dtype,
     const int32_t rank = n_in ? 2 : 1;
     const struct sb_tensor *t = sb_tensors_find(set, name);
     char spelled[SB_TENSOR_NAME_BYTES];
+    int32_t rc;
 
     if (!t)
         return sb_fail(SPECBATCH_E_FORMAT, "tensor %s is missing, and %s calls for it",
                        spell(spelled, set, name), set->config);
-    if (t->rank != rank || memcmp(t->shape, want, (size_t)rank * sizeof *want) != 0) {
-        char got[96], expected[96];
-        shape_text(got, t->rank, t->shape);
-        shape_text(expected, rank, want);
-        return sb_fail(SPECBATCH_E_FORMAT, "%.60s: tensor %s has shape %s, %s calls for %s",
-                       sb_tensors_file(set, t), t->name, got, set->config, expected);
-    }
+    rc = sb_tensors_check_shape(set, t, rank, want);
+    if (rc != SPECBATCH_OK)
+        return rc;
     if (!sb_tensor_dtype(dtype, t))
         return sb_fail(SPECBATCH_E_UNSUPPORTED,
                        "%.60s: tensor %s has dtype %s; supported: F32, BF16, F16, Q8_0, Q4_0, "
@@ -222,37 +234,6 @@ const struct sb_tensor *sb_tensors_at(const struct sb_tensors *set, int32_t inde
     return &set->list[index];
 }
 
-/* Where the file has row `row` of a tensor whose rows are interleaved. Row i of a head's first half
- * has become row 2 i of the head, and row i of its second half 2 i + 1. */
-static uint64_t interleaved(uint64_t row, uint64_t head_rows)
-{
-    const uint64_t half = head_rows / 2, in_head = row % head_rows;
-
-    return row - in_head + 2 * (in_head % half) + in_head / half;
-}
-
-/* Reads a part of a tensor whose rows are interleaved, row by row. To read whole heads and to sort
- * their rows in memory would take a second buffer and save no time that shows: opening a file of
- * Llama takes as long as opening the same weights as safetensors. */
-static int32_t read_rows(const struct sb_file *file, const struct sb_tensor *tensor,
-                         uint64_t offset, char *into, size_t bytes)
-{
-    const uint64_t row_bytes = tensor->bytes / (uint64_t)tensor->shape[0];
-    int32_t rc = SPECBATCH_OK;
-
-    while (bytes > 0) {
-        const uint64_t in_row = offset % row_bytes;
-        const uint64_t row = interleaved(offset / row_bytes, (uint64_t)tensor->interleave);
-        const size_t n = bytes < row_bytes - in_row ? bytes : (size_t)(row_bytes - in_row);
-        SB_TRY(sb_file_read(file, tensor->offset + row * row_bytes + in_row, into, n));
-        into += n;
-        offset += n;
-        bytes -= n;
-    }
-done:
-    return rc;
-}
-
 int32_t sb_tensors_read(const struct sb_tensors *set, const struct sb_tensor *tensor,
                         uint64_t offset, void *into, size_t bytes)
 {
@@ -261,8 +242,8 @@ int32_t sb_tensors_read(const struct sb_tensors *set, const struct sb_tensor *te
     if (offset > tensor->bytes || bytes > tensor->bytes - offset)
         return sb_fail(SPECBATCH_E_INVALID, "%s: tensor %.100s: read beyond its end",
                        sb_tensors_file(set, tensor), tensor->name);
-    if (tensor->interleave)
-        return read_rows(file, tensor, offset, into, bytes);
+    if (sb_tensor_has_rows_apart(tensor))
+        return sb_tensor_rows_read(set, tensor, offset, into, bytes);
     return sb_file_read(file, tensor->offset + offset, into, bytes);
 }
 

@@ -35,14 +35,20 @@ struct sb_tensor {
     int32_t file;       /* index of the file */
     int32_t interleave; /* 0, or the rows of a head: the file has rows i and i + interleave / 2 of
                            each head side by side, and reading puts them where they belong */
+    /* Where rows do not lie one behind the other (tensor_rows.h): bytes from a row to the next, and
+     * from an element of it to the next if these lie apart, too. Where scales are in a tensor of
+     * their own, that is in the file scale_file, and a row's are scale_step bytes from the next
+     * one's. 0: it is not so. */
+    uint64_t row_step, column_step;
+    uint64_t scale_offset, scale_step;
+    int32_t scale_file;
 };
 
 struct sb_tensor_file {
     struct sb_file file;
     int borrowed;        /* the file is not closed with the set */
     struct sb_json *doc; /* safetensors: the header, which owns the names of the file's tensors */
-    char *names;         /* what owns them else: the pickle of a file of torch.save, or the names of
-                            experts in GGUF files */
+    char *names;         /* what owns them else: the pickle of a file of torch.save */
 };
 
 struct sb_tensors {
@@ -58,7 +64,8 @@ struct sb_tensors {
     /* Writes how the container spells the name of a tensor, which is that of transformers for a
      * model of the architecture. NULL: it spells it so too. */
     void (*spell)(char spelled[SB_TENSOR_NAME_BYTES], const struct sb_arch *arch, const char *name);
-    float norm_shift; /* to be added to the weights of norms */
+    float norm_shift;   /* to be added to the weights of norms */
+    char *expert_names; /* of tensors that are a part of one of all experts; or NULL */
 };
 
 /* Creates an empty set. After a failure *out is what there is of it, for the caller to close. */
@@ -80,6 +87,9 @@ void sb_tensors_close(struct sb_tensors *set);
  * one, tensors are then found under the names that it has there. */
 void sb_tensors_set_arch(struct sb_tensors *set, const struct sb_arch *arch);
 
+/* Checks a tensor's shape. E_FORMAT. */
+int32_t sb_tensors_check_shape(const struct sb_tensors *set, const struct sb_tensor *tensor,
+                               int32_t rank, const int64_t *shape);
 /* The tensor that transformers calls so, or NULL. */
 const struct sb_tensor *sb_tensors_find(const struct sb_tensors *set, const char *name);
 /* The same for a tensor that the configuration calls for: of [rows, n_in], or of [rows] when n_in

@@ -362,16 +362,15 @@ static int32_t load_mlp(struct loader *l, struct sb_mlp *mlp, int32_t index, int
                         const struct sb_tensor_spec t[SB_LAYER_TENSORS])
 {
     const struct sb_config *c = &l->model->config;
-    struct sb_layer *layer = &l->model->layers[index];
     const int32_t inter = sb_config_inter_of(c, index);
     const int is_of_expert = sb_config_experts_of(c, index) > 0;
     const struct linear gate_up = {&mlp->gate_up,
-                                   &layer->gate_up_bias,
+                                   &mlp->gate_up_bias,
                                    &t[SB_TENSOR_GATE],
                                    .n_parts = c->arch->gate_up[1] ? 2 : 1,
                                    .gated = c->arch->gate == SB_GATE_SILU ? inter : 0,
                                    .is_of_expert = is_of_expert},
-                        down = {&mlp->down, &layer->down_bias, &t[SB_TENSOR_DOWN], .n_parts = 1,
+                        down = {&mlp->down, &mlp->down_bias, &t[SB_TENSOR_DOWN], .n_parts = 1,
                                 .is_of_expert = is_of_expert};
     char prefix[SB_PREFIX_BYTES];
     int32_t rc = SPECBATCH_OK;
@@ -390,8 +389,8 @@ static int32_t load_mixture(struct loader *l, const char *prefix, int32_t index,
     struct specbatch_model *m = l->model;
     struct sb_layer *layer = &m->layers[index];
     const int32_t experts = sb_config_experts_of(&m->config, index);
-    const struct linear router = {&layer->router, NULL, &t[SB_TENSOR_ROUTER], .n_parts = 1,
-                                  .is_router = 1};
+    const struct linear router = {&layer->router, &layer->router_bias, &t[SB_TENSOR_ROUTER],
+                                  .n_parts = 1, .is_router = 1};
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(load_linear(l, prefix, &router));
@@ -427,6 +426,7 @@ static int32_t load_layer(struct loader *l, int32_t index)
         SB_TRY(load_norm(norms[i], l, prefix, &t[i]));
     for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++)
         SB_TRY(load_linear(l, prefix, &maps[i]));
+    SB_TRY(load_vector(&layer->sinks, l, prefix, &t[SB_TENSOR_SINKS], 0.0f));
     if (sb_config_experts_of(c, index) > 0)
         SB_TRY(load_mixture(l, prefix, index, t));
     else
@@ -563,10 +563,18 @@ static void free_weight(struct specbatch_model *m, struct sb_weight *weight)
     memset(weight, 0, sizeof *weight);
 }
 
+static void free_vector(struct specbatch_model *m, float *vector)
+{
+    if (vector)
+        m->backend->free(m->device, &m->mem, vector);
+}
+
 static void free_mlp(struct specbatch_model *m, struct sb_mlp *mlp)
 {
     free_weight(m, &mlp->gate_up);
     free_weight(m, &mlp->down);
+    free_vector(m, mlp->gate_up_bias);
+    free_vector(m, mlp->down_bias);
 }
 
 void sb_model_weights_free(struct specbatch_model *m)
@@ -575,11 +583,10 @@ void sb_model_weights_free(struct specbatch_model *m)
         struct sb_layer *layer = &m->layers[i];
         float *const vectors[] = {layer->attn_norm,     layer->post_attn_norm, layer->ffn_norm,
                                   layer->post_ffn_norm, layer->q_norm,         layer->k_norm,
-                                  layer->qkv_bias,      layer->o_bias,         layer->gate_up_bias,
-                                  layer->down_bias,     layer->choice_bias};
+                                  layer->qkv_bias,      layer->o_bias,         layer->sinks,
+                                  layer->router_bias,   layer->choice_bias};
         for (size_t v = 0; v < sizeof vectors / sizeof vectors[0]; v++)
-            if (vectors[v])
-                m->backend->free(m->device, &m->mem, vectors[v]);
+            free_vector(m, vectors[v]);
         free_weight(m, &layer->qkv);
         free_weight(m, &layer->o);
         free_weight(m, &layer->router);
@@ -590,8 +597,7 @@ void sb_model_weights_free(struct specbatch_model *m)
     }
     sb_free(&m->mem, m->layers);
     m->layers = NULL;
-    if (m->final_norm)
-        m->backend->free(m->device, &m->mem, m->final_norm);
+    free_vector(m, m->final_norm);
     m->final_norm = NULL;
     if (m->head.data == m->embed.data)
         memset(&m->head, 0, sizeof m->head);

@@ -14,12 +14,13 @@ For each checkpoint it prints the smallest difference of the two best logits at 
 where layers have a window, what that changes at most in a logit of the longest prompt. Made again,
 a golden may differ in the last bits of its numbers.
 """
+import json
 import os
 import sys
 
 import torch
 import transformers as tf
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 GREEDY = 48
@@ -62,6 +63,16 @@ MODELS = {
                       rope_parameters=dict(rope_type="default", rope_theta=1e4,
                                            partial_rotary_factor=0.5)),
         torch.bfloat16, WITHIN),
+    "gpt_oss_mxfp4": (
+        tf.GptOssForCausalLM,
+        tf.GptOssConfig(**{**SIZES, "hidden_size": 64, "intermediate_size": 32}, head_dim=20,
+                        attention_bias=True, num_local_experts=4, num_experts_per_tok=2,
+                        sliding_window=WINDOW, rms_norm_eps=1e-4,
+                        layer_types=["sliding_attention", "full_attention"],
+                        rope_parameters=dict(rope_type="yarn", factor=4.0, rope_theta=1e4,
+                                             beta_fast=32.0, beta_slow=1.0, truncate=False,
+                                             original_max_position_embeddings=160)),
+        torch.bfloat16, BEYOND),
     "mistral_window_bf16": (
         tf.MistralForCausalLM,
         tf.MistralConfig(**SIZES, head_dim=20, sliding_window=WINDOW,
@@ -119,6 +130,33 @@ def randomise(model, generator):
             b.copy_(torch.randn(b.shape, generator=generator) * 0.2)
 
 
+ELEMENTS = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
+
+
+def as_mxfp4(model, folder, generator):
+    """Makes the experts' matrices random in MXFP4, and writes the checkpoint as OpenAI has
+    published its own, with blocks of 16 bytes and their scales. The file's own matrices are
+    [experts, n_in, rows]."""
+    tensors = load_file(os.path.join(folder, "model.safetensors"))
+    for name in [n for n in tensors if n.endswith(("experts.gate_up_proj", "experts.down_proj"))]:
+        experts, n_in, rows = tensors.pop(name).shape
+        codes = torch.randint(0, 16, (experts, rows, n_in // 32, 32), generator=generator)
+        scales = torch.randint(121, 126, (experts, rows, n_in // 32), generator=generator)
+        values = ELEMENTS[codes] * torch.exp2(scales[..., None].float() - 127)
+        model.get_parameter(name).data.copy_(
+            values.reshape(experts, rows, n_in).transpose(1, 2))
+        tensors[name + "_blocks"] = (codes[..., ::2] | codes[..., 1::2] << 4).to(torch.uint8)
+        tensors[name + "_scales"] = scales.to(torch.uint8)
+    save_file(tensors, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
+    path = os.path.join(folder, "config.json")
+    with open(path) as file:
+        config = json.load(file)
+    config["quantization_config"] = {"quant_method": "mxfp4"}
+    with open(path, "w") as file:
+        json.dump(config, file, indent=2, sort_keys=True)
+        file.write("\n")
+
+
 def load(kind, folder, **changes):
     return kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager",
                                 **changes).eval()
@@ -157,6 +195,8 @@ def make(name):
     model = kind(config).float().eval()
     randomise(model, generator)
     model.to(dtype).save_pretrained(folder)
+    if name.endswith("mxfp4"):
+        as_mxfp4(model, folder, generator)
     model = load(kind, folder)
     prompts = [torch.randint(3, config.vocab_size, (n,), generator=generator).tolist()
                for n in lengths]
