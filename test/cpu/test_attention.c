@@ -319,7 +319,7 @@ static void check_attention(const struct layer *layer, const struct class *class
         int64_t kv = h / (a->heads / a->kv_heads);
         int64_t at = layer->base + (kv * layer->cap + layer->start) * a->head_dim;
         const int32_t from = a->window > 0 && t >= a->window ? t + 1 - a->window : 0;
-        double top = -INFINITY, sum = 0.0;
+        double top = a->sinks ? a->sinks[h] : -INFINITY, sum = a->sinks ? 1.0 : 0.0;
         memset(expected, 0, sizeof expected);
         for (int32_t j = from; j <= t; j++) {
             weight[j] = 0.0;
@@ -436,6 +436,44 @@ static void test_windows(void)
         cpu_close(ways, n_ways);
         if (sbtest_failed_now)
             FAIL("window %d, class %d", (int)window, i / COUNT(windows));
+    }
+}
+
+/* Sinks far below all scores, which have the bits of none, among them, and far above: what is left
+ * for values is then little. With windows and without. */
+static void test_sinks(void)
+{
+    enum { N = 140, HEADS = 4, DIM = 20 };
+    static const float sinks[HEADS] = {-1e4f, 0.5f, -2.25f, 80.0f};
+
+    for (int i = 0; i < 2 * COUNT(classes); i++) {
+        const struct class *class = &classes[i / 2];
+        struct cpu ways[CPU_WAYS];
+        const int n_ways = cpu_open_kv(ways, class->compute, class->type);
+        float *sunk = cpu_floats(N * HEADS * DIM), *without = cpu_floats(N * HEADS * DIM);
+        float *qkv = cpu_floats(N * (HEADS + 4) * DIM);
+        struct layer layer;
+        layer_init(&layer, class->type, HEADS, 2, DIM, N);
+        layer.attention.window = i % 2 ? 65 : 0;
+        layer.attention.sinks = sinks;
+        check_layer(ways, n_ways, &layer, class);
+        layer_place(&layer, N, 0, 0);
+        run_tokens(&ways[0], &layer, 0, N, qkv, sunk);
+        layer.attention.sinks = NULL;
+        run_pass(&ways[0], &layer, 0, N, qkv, without, 1);
+        for (int k = 0; k < N * HEADS; k++) {
+            const float *a = sunk + k * DIM, *b = without + k * DIM;
+            CHECK((k % HEADS == 0) == (cpu_first_difference(a, b, DIM) < 0));
+            for (int d = 0; k % HEADS == 3 && d < DIM; d++)
+                CHECK(fabsf(a[d]) < 1e-6f);
+        }
+        free(sunk);
+        free(without);
+        free(qkv);
+        layer_free(&layer);
+        cpu_close(ways, n_ways);
+        if (sbtest_failed_now)
+            FAIL("class %d, window %d", i / 2, i % 2);
     }
 }
 
@@ -623,6 +661,7 @@ RUN(test_rope_kv);
 RUN(test_any_bits_are_cached);
 RUN(test_attend);
 RUN(test_windows);
+RUN(test_sinks);
 RUN(test_attend_mixed);
 RUN(test_values_behind_a_query);
 RUN(test_denormal_values);

@@ -201,13 +201,30 @@ static void test_norm(void)
     cpu_close(ways, n_ways);
 }
 
-/* In double precision. */
-static double gate_of(double x, enum sb_gate gate)
+/* What a gate x does to up, in double precision. */
+static double gate_of(double x, double up, enum sb_gate gate)
 {
-    const double pi = 3.14159265358979323846;
+    const double pi = 3.14159265358979323846, least = fmin(x, 7.0);
 
-    return gate == SB_GATE_SILU ? x / (1.0 + exp(-x))
-                                : x / (1.0 + exp(-sqrt(8.0 / pi) * (x + 0.044715 * x * x * x)));
+    switch (gate) {
+    case SB_GATE_SILU:
+        return x / (1.0 + exp(-x)) * up;
+    case SB_GATE_GELU:
+        return x / (1.0 + exp(-sqrt(8.0 / pi) * (x + 0.044715 * x * x * x))) * up;
+    default:
+        return least / (1.0 + exp(-1.702 * least)) * (fmax(fmin(up, 7.0), -7.0) + 1.0);
+    }
+}
+
+/* How far a result may be off, as a share of it: the last digit of the exponent u in e^-u is worth
+ * that much. */
+static double gate_bound(double x, enum sb_gate gate)
+{
+    const double size = fmin(fabs(x), 100.0);
+
+    return 5e-7 + (gate == SB_GATE_GELU   ? 2e-7 * size * fabs(x) * fabs(x)
+                   : gate == SB_GATE_SILU ? 0.0
+                                          : 2e-7 * size);
 }
 
 static void test_gates(void)
@@ -218,9 +235,9 @@ static void test_gates(void)
     struct cpu ways[CPU_WAYS];
     int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
 
-    for (int i = 0; i < 2 * COUNT(widths); i++) {
-        const enum sb_gate gate = i % 2 ? SB_GATE_GELU : SB_GATE_SILU;
-        int n = widths[i / 2], m = 3;
+    for (int i = 0; i < 3 * COUNT(widths); i++) {
+        const enum sb_gate gate = (enum sb_gate)(i % 3);
+        int n = widths[i / 3], m = 3;
         float *x = cpu_floats(2 * m * n), *y = cpu_floats(m * n), *first = cpu_floats(m * n);
         for (int k = 0; k < n; k++) {
             x[k] = k < COUNT(special) ? special[k] : x[k] * 20.0f; /* row 0's gates */
@@ -234,11 +251,7 @@ static void test_gates(void)
         CHECK_SAME(first, first + n, n, "equal rows");
         /* row 0, against double precision */
         for (int k = 0; k < n; k++) {
-            double expected = gate_of(x[k], gate) * x[n + k];
-            /* of an exponent u, whose last digit is worth that much of the result */
-            double bound = gate == SB_GATE_SILU
-                               ? 5e-7
-                               : 5e-7 + 2e-7 * fmin(fabs(x[k]), 100.0) * fabs(x[k]) * fabs(x[k]);
+            double expected = gate_of(x[k], x[n + k], gate), bound = gate_bound(x[k], gate);
             CHECK(!isnan(first[k]));
             if (!(fabs(first[k] - expected) <= bound * fabs(expected) + 1e-37))
                 FAIL("gate %d of %a, times %a, is %a, expected %a", (int)gate, (double)x[k],
@@ -247,6 +260,25 @@ static void test_gates(void)
         free(x);
         free(y);
         free(first);
+    }
+    cpu_close(ways, n_ways);
+}
+
+/* No limit hides a NaN of a gate, nor one of what is gated. */
+static void test_gates_keep_nans(void)
+{
+    enum { N = 37 };
+    struct cpu ways[CPU_WAYS];
+    const int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
+
+    for (int i = 0; i < 3 * n_ways; i++) {
+        float x[2 * N], y[N];
+        for (int k = 0; k < 2 * N; k++)
+            x[k] = cpu_uniform() + 1.0f;
+        x[3] = x[N + 35] = NAN;
+        sb_cpu_op_gate(ways[i / 3].exec, y, x, (enum sb_gate)(i % 3), 1, N);
+        for (int k = 0; k < N; k++)
+            CHECK((k == 3 || k == 35) == (isnan(y[k]) != 0));
     }
     cpu_close(ways, n_ways);
 }
@@ -638,6 +670,7 @@ RUN(test_embed);
 RUN(test_weight_types);
 RUN(test_norm);
 RUN(test_gates);
+RUN(test_gates_keep_nans);
 RUN(test_select);
 RUN(test_select_special);
 RUN(test_accept);

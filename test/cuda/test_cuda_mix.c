@@ -201,7 +201,7 @@ static struct problem problem_make(const struct shape *s, enum sb_dtype type, en
                         .type = type,
                         .content = content,
                         .kind = kind,
-                        .gate = form & FORM_GELU ? SB_GATE_GELU : SB_GATE_SILU,
+                        .gate = gate_of_form(form),
                         .bias = cpu_floats(s->experts)};
     const size_t row = input_bytes(&p, s->hidden);
 

@@ -25,8 +25,15 @@ struct choice {
     const float *bias;
 };
 
-/* Ways of choosing, as sums of these. */
-enum { FORM_GELU = 1, FORM_SUM_IS_1 = 2, FORM_SIGMOID = 4, FORM_SHARED = 8, FORM_BIAS = 16 };
+/* Ways of choosing, and gates, as sums of these. With the clamped gate experts have biases. */
+enum {
+    FORM_GELU = 1,
+    FORM_SUM_IS_1 = 2,
+    FORM_SIGMOID = 4,
+    FORM_SHARED = 8,
+    FORM_BIAS = 16,
+    FORM_CLAMPED = 32
+};
 static const int forms[] = {0,
                             FORM_GELU,
                             FORM_SUM_IS_1,
@@ -34,8 +41,14 @@ static const int forms[] = {0,
                             FORM_SHARED,
                             FORM_SIGMOID | FORM_SHARED | FORM_BIAS,
                             FORM_SIGMOID | FORM_SUM_IS_1 | FORM_BIAS,
-                            FORM_SIGMOID | FORM_SUM_IS_1 | FORM_SHARED};
+                            FORM_SIGMOID | FORM_SUM_IS_1 | FORM_SHARED,
+                            FORM_CLAMPED | FORM_SUM_IS_1};
 enum { FORMS = sizeof forms / sizeof *forms };
+
+static inline enum sb_gate gate_of_form(int form)
+{
+    return form & FORM_CLAMPED ? SB_GATE_CLAMPED : form & FORM_GELU ? SB_GATE_GELU : SB_GATE_SILU;
+}
 
 /* bias: [experts], for forms that have one */
 static inline struct choice choice_of(int form, int experts, int chosen, const float *bias)
