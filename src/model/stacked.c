@@ -23,12 +23,13 @@ struct map {
     int32_t first, of;
 };
 
-/* What is being done. */
+/* What is being done. New tensors lie behind those of the set, which do not count them yet: they
+ * are sorted, as finding one needs it. */
 struct unstacking {
     struct sb_tensors *set;
     const struct sb_config *config;
     char *names; /* where the next name goes; NULL: tensors are only counted */
-    size_t n;
+    int32_t n;   /* new tensors */
 };
 
 /* Finds a tensor of a layer's stack. */
@@ -68,10 +69,10 @@ static int32_t find_stack(struct stack *stack, const struct unstacking *u, int32
         SB_FAIL(SPECBATCH_E_FORMAT,
                 "model.layers.%d.%s.%s: blocks and scales are not those of MXFP4", (int)layer,
                 u->config->arch->expert, map);
-    if ((stack->floats.name && !sb_tensor_dtype(&dtype, &stack->floats)) ||
-        (stack->bias.name && !sb_tensor_dtype(&dtype, &stack->bias)))
-        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "model.layers.%d.%s.%s: dtype %s is not supported",
-                (int)layer, u->config->arch->expert, map, stack->floats.type);
+    if (stack->floats.name)
+        SB_TRY(sb_tensors_check_type(&dtype, u->set, &stack->floats));
+    if (stack->bias.name)
+        SB_TRY(sb_tensors_check_type(&dtype, u->set, &stack->bias));
 done:
     return rc;
 }
@@ -86,7 +87,7 @@ static void add(struct unstacking *u, const struct sb_tensor *tensor, int32_t la
     u->n++;
     if (!u->names)
         return;
-    t = &u->set->list[u->set->n++];
+    t = &u->set->list[u->set->n + u->n - 1];
     *t = *tensor;
     t->name = u->names;
     sb_mlp_prefix(prefix, u->config, layer, e);
@@ -195,21 +196,22 @@ static int is_stacked(const struct sb_tensors *set, const struct sb_tensor *t)
     return 0;
 }
 
-/* The first `old` tensors of the list are those of the files. */
-static void drop_stacks(struct sb_tensors *set, int32_t old)
+/* Puts the new tensors in the place of the stacks. */
+static void replace_stacks(struct unstacking *u)
 {
+    struct sb_tensors *set = u->set;
     int32_t kept = 0;
 
     for (int32_t i = 0; i < set->n; i++)
-        if (i >= old || !is_stacked(set, &set->list[i]))
+        if (!is_stacked(set, &set->list[i]))
             set->list[kept++] = set->list[i];
-    set->n = kept;
+    memmove(set->list + kept, set->list + set->n, (size_t)u->n * sizeof *set->list);
+    set->n = kept + u->n;
 }
 
 int32_t sb_tensors_unstack(struct sb_tensors *set, const struct sb_config *config)
 {
     struct unstacking u = {set, config, NULL, 0};
-    const int32_t old = set->n;
     int32_t rc = SPECBATCH_OK;
 
     if (!config->arch->stacked_gate_up)
@@ -217,11 +219,13 @@ int32_t sb_tensors_unstack(struct sb_tensors *set, const struct sb_config *confi
     SB_TRY(add_all(&u));
     if (u.n == 0)
         goto done;
-    SB_TRY(sb_tensors_reserve(set, u.n, set->config));
-    SB_NEW(set->expert_names, sb_alloc_raw(&set->mem, u.n, NAME_BYTES), "the names of experts");
+    SB_TRY(sb_tensors_reserve(set, (size_t)u.n, set->config));
+    SB_NEW(set->expert_names, sb_alloc_raw(&set->mem, (size_t)u.n, NAME_BYTES),
+           "the names of experts");
     u.names = set->expert_names;
+    u.n = 0;
     SB_TRY(add_all(&u));
-    drop_stacks(set, old);
+    replace_stacks(&u);
     SB_TRY(sb_tensors_sort(set));
 done:
     return rc;

@@ -8,7 +8,7 @@
 
 enum {
     PIECE_BYTES = 4096, /* of a column, as it is read */
-    MX_BLOCKS = 64,     /* of a row of MXFP4, likewise */
+    MX_BLOCKS = 256,    /* of a row of MXFP4, likewise */
     MX_BYTES = 16       /* of the elements of a block */
 };
 

@@ -196,6 +196,17 @@ int32_t sb_tensors_check_shape(const struct sb_tensors *set, const struct sb_ten
                    sb_tensors_file(set, t), t->name, got, set->config, expected);
 }
 
+int32_t sb_tensors_check_type(enum sb_dtype *dtype, const struct sb_tensors *set,
+                              const struct sb_tensor *t)
+{
+    if (sb_tensor_dtype(dtype, t))
+        return SPECBATCH_OK;
+    return sb_fail(SPECBATCH_E_UNSUPPORTED,
+                   "%.60s: tensor %s has dtype %s; supported: F32, BF16, F16, Q8_0, Q4_0, "
+                   "Q4_K, Q5_K, Q6_K, MXFP4",
+                   sb_tensors_file(set, t), t->name, t->type);
+}
+
 int32_t sb_tensors_need(const struct sb_tensor **out, enum sb_dtype *dtype,
                         const struct sb_tensors *set, const char *name, int32_t rows, int32_t n_in)
 {
@@ -211,11 +222,9 @@ int32_t sb_tensors_need(const struct sb_tensor **out, enum sb_dtype *dtype,
     rc = sb_tensors_check_shape(set, t, rank, want);
     if (rc != SPECBATCH_OK)
         return rc;
-    if (!sb_tensor_dtype(dtype, t))
-        return sb_fail(SPECBATCH_E_UNSUPPORTED,
-                       "%.60s: tensor %s has dtype %s; supported: F32, BF16, F16, Q8_0, Q4_0, "
-                       "Q4_K, Q5_K, Q6_K, MXFP4",
-                       sb_tensors_file(set, t), t->name, t->type);
+    rc = sb_tensors_check_type(dtype, set, t);
+    if (rc != SPECBATCH_OK)
+        return rc;
     if (rank == 1 && sb_dtype_is_quantised(*dtype))
         return sb_fail(SPECBATCH_E_UNSUPPORTED,
                        "%.60s: tensor %s has dtype %s; a vector must be F32, BF16 or F16",

@@ -90,6 +90,9 @@ void sb_tensors_set_arch(struct sb_tensors *set, const struct sb_arch *arch);
 /* Checks a tensor's shape. E_FORMAT. */
 int32_t sb_tensors_check_shape(const struct sb_tensors *set, const struct sb_tensor *tensor,
                                int32_t rank, const int64_t *shape);
+/* The type of a tensor's elements, as sb_tensor_dtype gives it. E_UNSUPPORTED. */
+int32_t sb_tensors_check_type(enum sb_dtype *dtype, const struct sb_tensors *set,
+                              const struct sb_tensor *tensor);
 /* The tensor that transformers calls so, or NULL. */
 const struct sb_tensor *sb_tensors_find(const struct sb_tensors *set, const char *name);
 /* The same for a tensor that the configuration calls for: of [rows, n_in], or of [rows] when n_in

@@ -33,8 +33,8 @@ struct problem {
     float *bias;          /* [experts] */
     void *gate_up, *down; /* rows [experts, 2 * inter, hidden], [experts, hidden, inter] */
     float *gate_up_bias, *down_bias; /* [experts, 2 * inter], [experts, hidden]; or NULL */
-    float *h, *logits;    /* [BASE_ROWS, hidden], [BASE_ROWS, experts] */
-    float *expected;      /* [BASE_ROWS, hidden] */
+    float *h, *logits;               /* [BASE_ROWS, hidden], [BASE_ROWS, experts] */
+    float *expected;                 /* [BASE_ROWS, hidden] */
 };
 
 static const struct sb_backend *cpu;
@@ -412,8 +412,7 @@ static void test_classes(void)
         struct cpu ways[CPU_WAYS];
         const int n_ways = cpu_open(ways, compute);
         for (int i = 0; i < COUNT(dtypes) && !sbtest_failed_now; i++) {
-            struct problem p = make_problem(&shape, i % 2 ? WILD : USUAL, dtypes[i],
-                                            forms[5 + i]);
+            struct problem p = make_problem(&shape, i % 2 ? WILD : USUAL, dtypes[i], forms[5 + i]);
             one_problem(ways, n_ways, &p, 0);
             free_problem(&p);
         }
