@@ -12,6 +12,7 @@
 #define GLM4_MOE                              \
     "\"model_type\":\"glm4_moe\"," SIZES REST \
     ",\"num_key_value_heads\":2,\"moe_intermediate_size\":40"
+#define GPT_OSS "\"model_type\":\"gpt_oss\"," SIZES REST ",\"num_key_value_heads\":2"
 #define MIXTRAL "\"model_type\":\"mixtral\"," SIZES REST ",\"num_key_value_heads\":2"
 
 /* A key that is null is as one that is not there. Models without a router have no experts, whatever
@@ -133,6 +134,47 @@ static void others(void)
     CHECK(c.has_qkv_bias && !c.has_o_bias && !c.has_mlp_bias);
 }
 
+/* As config.json of gpt-oss-20b has it, and what holds where it is silent. */
+static void gpt_oss(void)
+{
+    static const char published[] =
+        "{\"architectures\":[\"GptOssForCausalLM\"],\"attention_bias\":true,"
+        "\"attention_dropout\":0.0,\"eos_token_id\":200002,\"experts_per_token\":4,"
+        "\"head_dim\":64,\"hidden_act\":\"silu\",\"hidden_size\":2880,"
+        "\"initial_context_length\":4096,\"initializer_range\":0.02,\"intermediate_size\":2880,"
+        "\"layer_types\":[\"sliding_attention\",\"full_attention\",\"sliding_attention\","
+        "\"full_attention\"],\"max_position_embeddings\":131072,\"model_type\":\"gpt_oss\","
+        "\"num_attention_heads\":64,\"num_experts_per_tok\":4,\"num_hidden_layers\":4,"
+        "\"num_key_value_heads\":8,\"num_local_experts\":32,\"output_router_logits\":false,"
+        "\"pad_token_id\":199999,\"quantization_config\":{\"modules_to_not_convert\":"
+        "[\"model.layers.*.self_attn\",\"model.layers.*.mlp.router\",\"model.embed_tokens\","
+        "\"lm_head\"],\"quant_method\":\"mxfp4\"},\"rms_norm_eps\":1e-05,\"rope_scaling\":"
+        "{\"beta_fast\":32.0,\"beta_slow\":1.0,\"factor\":32.0,"
+        "\"original_max_position_embeddings\":4096,\"rope_type\":\"yarn\",\"truncate\":false},"
+        "\"rope_theta\":150000,\"router_aux_loss_coef\":0.9,\"sliding_window\":128,"
+        "\"swiglu_limit\":7.0,\"tie_word_embeddings\":false,\"use_cache\":true,"
+        "\"vocab_size\":201088}";
+    struct sb_config c;
+
+    CHECK_OK(load_config(&c, published, "{\"eos_token_id\":[200002,199999,200012]}"));
+    CHECK(c.layers == 4 && c.hidden == 2880 && c.inter == 2880 && c.heads == 64);
+    CHECK(c.kv_heads == 8 && c.head_dim == 64 && c.vocab == 201088 && c.context == 131072);
+    CHECK(c.experts == 32 && c.chosen == 4 && c.renormalises == 1 && c.has_shared == 0);
+    CHECK(c.has_qkv_bias && c.has_o_bias && c.has_mlp_bias && !c.tied && c.eps == 1e-5);
+    CHECK(c.window == 128 && c.is_local[0] && !c.is_local[1] && c.is_local[2] && !c.is_local[3]);
+    CHECK(c.rope.kind == SB_ROPE_YARN && c.rope.factor == 32.0 && !c.rope.truncate);
+    CHECK(c.rope.theta == 150000.0 && c.rope.original_context == 4096.0);
+    CHECK(c.n_eos == 3 && c.eos[0] == 200002 && c.eos[2] == 200012);
+
+    CHECK_OK(load_config(&c, "{" GPT_OSS "}", NULL));
+    CHECK(c.experts == 128 && c.chosen == 4 && c.head_dim == 64 && c.rope.theta == 150000.0);
+    CHECK(c.window == 128 && c.is_local[0] && !c.is_local[1] && c.is_local[2]);
+    CHECK(c.has_qkv_bias && c.has_o_bias && c.eps == 1e-5);
+    CHECK_OK(
+        load_config(&c, "{" GPT_OSS ",\"attention_bias\":false,\"swiglu_alpha\":1.702}", NULL));
+    CHECK(!c.has_qkv_bias && !c.has_o_bias && c.has_mlp_bias);
+}
+
 static void refusals(void)
 {
     static const struct {
@@ -177,6 +219,15 @@ static void refusals(void)
         {GLM4_MOE ",\"n_routed_experts\":4,\"num_local_experts\":6", SPECBATCH_E_FORMAT,
          "config.json: n_routed_experts 4 and num_local_experts 6 differ; keep one"},
         {GLM4_MOE ",\"mlp_only_layers\":[1]", SPECBATCH_E_UNSUPPORTED, "mlp_only_layers: layers"},
+        {GPT_OSS ",\"swiglu_limit\":6.5", SPECBATCH_E_UNSUPPORTED,
+         "config.json: swiglu_limit 6.5 is not supported; only 7 is"},
+        {GPT_OSS ",\"swiglu_alpha\":1", SPECBATCH_E_UNSUPPORTED,
+         "config.json: swiglu_alpha 1 is not supported; only 1.702 is"},
+        {GPT_OSS ",\"swiglu_limit\":\"7\"", SPECBATCH_E_FORMAT, "swiglu_limit is not a number"},
+        {GPT_OSS ",\"quantization_config\":{\"quant_method\":\"gptq\"}", SPECBATCH_E_UNSUPPORTED,
+         "quantization_config"},
+        {MIXTRAL ",\"quantization_config\":{\"quant_method\":\"mxfp4\"}", SPECBATCH_E_UNSUPPORTED,
+         "quantization_config"},
         {"\"model_type\":\"qwen2_moe\"," SIZES REST, SPECBATCH_E_UNSUPPORTED, "qwen2_moe"},
     };
     char text[1024];
@@ -214,6 +265,7 @@ TEST_BEGIN
 RUN(numbers);
 RUN(defaults);
 RUN(others);
+RUN(gpt_oss);
 RUN(refusals);
 RUN(digests_differ);
 TEST_END
