@@ -185,7 +185,9 @@ static int32_t plan(struct converter *c, const char *name, int32_t rows, int32_t
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(sb_tensors_need(&m.tensor, &m.from, c->tensors, name, rows, n_in));
-    if (c->options->weights != SPECBATCH_WEIGHTS_AUTO && sb_dtype_is_quantised(m.from))
+    /* MXFP4 stays as it is: checkpoints are published in it, and the rest of them in BF16. */
+    if (c->options->weights != SPECBATCH_WEIGHTS_AUTO && sb_dtype_is_quantised(m.from) &&
+        m.from != SB_MXFP4)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED,
                 "tensor %s is %s already, and to quantise it again would lose more; convert a file "
                 "in F32, BF16 or F16, or the folder",

@@ -27,6 +27,7 @@ static const char *const models[] = {
     MODELS "gemma3_bf16",
     MODELS "glm4_moe_bf16",
     MODELS "glm4_unbiased_bf16",
+    MODELS "gpt_oss_mxfp4",
     MODELS "llama3_scaled_biased_tied_bf16",
     MODELS "llama_mha_f16",
     MODELS "llama_untied_f32_sharded",
@@ -599,6 +600,12 @@ static void safetensors_files_are_the_same_model(void)
         const struct test_dir folder = test_dir_make();
         char *bytes;
         size_t n = 0;
+        if (strstr(models[i], "gpt_oss")) {
+            CHECK_ERROR(to_safetensors(models[i], NULL), SPECBATCH_E_UNSUPPORTED,
+                        "safetensors of gpt_oss are not written; convert it to a GGUF file");
+            test_dir_remove(&folder);
+            continue;
+        }
         CHECK_OK(to_safetensors(models[i], NULL));
         test_copy(&folder, dir.path, NULL);
         bytes = test_read(models[i], "config.json", &n);

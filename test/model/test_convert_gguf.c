@@ -15,6 +15,7 @@ static const char *const models[] = {
     MODELS "gemma3_bf16",
     MODELS "glm4_moe_bf16",
     MODELS "glm4_unbiased_bf16",
+    MODELS "gpt_oss_mxfp4",
     MODELS "llama3_scaled_biased_tied_bf16",
     MODELS "llama_mha_f16",
     MODELS "llama_untied_f32_sharded",

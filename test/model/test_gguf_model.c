@@ -17,6 +17,7 @@ static const char *const models[] = {
     "gemma3_bf16",
     "glm4_moe_bf16",
     "glm4_unbiased_bf16",
+    "gpt_oss_mxfp4",
     "llama3_scaled_biased_tied_bf16",
     "llama_mha_f16",
     "llama_untied_f32_sharded",

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "json.h"
+#include "model/container.h"
 #include "model/shards.h"
 
 /* ------------------------------------------------------------------------------ tensors */
@@ -22,13 +23,25 @@ static size_t elements_of(const struct sb_tensor *t)
     return n;
 }
 
+/* The data of a tensor as they are, which the caller frees; NULL when they cannot be read. */
+static void *read_raw(const struct sb_tensors *set, const struct sb_tensor *t)
+{
+    void *raw = malloc(t->bytes);
+
+    if (raw && sb_tensors_read(set, t, 0, raw, t->bytes) != SPECBATCH_OK) {
+        free(raw);
+        raw = NULL;
+    }
+    return raw;
+}
+
 /* The data of a tensor in another type, which the caller frees; NULL when it cannot be read. */
 static void *read_as(const struct sb_tensors *set, const struct sb_tensor *t, enum sb_dtype dtype)
 {
     const size_t n = elements_of(t);
-    void *raw = malloc(t->bytes), *data = malloc(n * sizeof(float));
+    void *raw = read_raw(set, t), *data = malloc(n * sizeof(float));
 
-    if (raw && data && sb_tensors_read(set, t, 0, raw, t->bytes) == SPECBATCH_OK) {
+    if (raw && data) {
         sb_convert(data, dtype, raw, type_of(t), n);
     } else {
         free(data);
@@ -48,6 +61,7 @@ static const char *gguf_arch(const struct sb_config *c)
            : strcmp(name, "qwen3_moe") == 0   ? "qwen3moe"
            : strcmp(name, "glm4_moe") == 0    ? "glm4moe"
            : strcmp(name, "gemma3_text") == 0 ? "gemma3"
+           : strcmp(name, "gpt_oss") == 0     ? "gpt-oss"
                                               : name;
 }
 
@@ -79,16 +93,22 @@ static void rename_tensor(char to[80], const struct sb_config *c, const char *fr
         {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
         {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
         {"mlp.gate", "ffn_gate_inp"},
+        {"mlp.router", "ffn_gate_inp"},
         {"block_sparse_moe.gate", "ffn_gate_inp"},
     };
     const int other_norm = strcmp(gguf_arch(c), "gemma3") == 0 ||
-                           strcmp(gguf_arch(c), "glm4moe") == 0;
+                           strcmp(gguf_arch(c), "glm4moe") == 0 ||
+                           strcmp(gguf_arch(c), "gpt-oss") == 0;
     int layer = -1, n = 0;
 
     sscanf(from, "model.layers.%d.%n", &layer, &n);
     n = layer < 0 ? 0 : n;
     if (strcmp(from + n, "mlp.gate.e_score_correction_bias") == 0) {
         snprintf(to, 80, "blk.%d.exp_probs_b.bias", layer);
+        return;
+    }
+    if (strcmp(from + n, "self_attn.sinks") == 0) {
+        snprintf(to, 80, "blk.%d.attn_sinks.weight", layer);
         return;
     }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -113,14 +133,15 @@ static int name_of_experts(char to[80], int *expert, const char *from)
     static const char *const names[][2] = {
         {"gate_proj", "ffn_gate_exps"}, {"up_proj", "ffn_up_exps"}, {"down_proj", "ffn_down_exps"},
         {"w1", "ffn_gate_exps"},        {"w3", "ffn_up_exps"},      {"w2", "ffn_down_exps"}};
-    char map[20];
+    char map[20], kind[8];
     int layer;
 
-    if (sscanf(from, "model.layers.%d.%*[^.].experts.%d.%19[^.].weight", &layer, expert, map) != 3)
+    if (sscanf(from, "model.layers.%d.%*[^.].experts.%d.%19[^.].%7s", &layer, expert, map, kind) !=
+        4)
         return 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i][0], map) == 0)
-            snprintf(to, 80, "blk.%d.%s.weight", layer, names[i][1]);
+            snprintf(to, 80, "blk.%d.%s.%s", layer, names[i][1], kind);
     return 1;
 }
 
@@ -180,13 +201,16 @@ static void *data_of(enum sb_dtype *type, const struct sb_config *c, const struc
 static const uint32_t type_numbers[] = {
     [SB_F32] = GGUF_F32, [SB_BF16] = GGUF_BF16, [SB_F16] = GGUF_F16};
 
-/* Adds the tensor that all experts' tensors like this one make, which is the first of them. */
+/* Adds the tensor that all experts' tensors like this one make, which is the first of them: MXFP4
+ * as it is, vectors as F32. */
 static int add_experts(struct gguf_writer *w, const struct sb_config *c, const char *name,
                        const struct sb_tensors *set, const struct sb_tensor *first,
-                       enum sb_dtype dtype)
+                       enum sb_dtype dtype, unsigned flags)
 {
+    const int is_mx = strcmp(first->type, "MXFP4") == 0;
+    const enum sb_dtype type = first->rank == 1 && !(flags & CONVERT_VECTORS) ? SB_F32 : dtype;
     const int64_t shape[3] = {c->experts, first->shape[0], first->shape[1]};
-    const size_t bytes = elements_of(first) * sb_dtype_size(dtype);
+    const size_t bytes = is_mx ? first->bytes : elements_of(first) * sb_dtype_size(type);
     const char *at = strstr(first->name, ".experts.0.") + strlen(".experts.");
     char *all = malloc((size_t)c->experts * bytes), other[160];
     int good = all != NULL;
@@ -196,14 +220,15 @@ static int add_experts(struct gguf_writer *w, const struct sb_config *c, const c
         void *data;
         snprintf(other, sizeof other, "%.*s%d%s", (int)(at - first->name), first->name, e, at + 1);
         t = sb_tensors_find(set, other);
-        data = t ? read_as(set, t, dtype) : NULL;
+        data = !t ? NULL : is_mx ? read_raw(set, t) : read_as(set, t, type);
         good = data != NULL;
         if (good)
             memcpy(all + (size_t)e * bytes, data, bytes);
         free(data);
     }
     if (good)
-        gguf_tensor(w, name, 3, shape, type_numbers[dtype], all, (size_t)c->experts * bytes);
+        gguf_tensor(w, name, first->rank + 1, shape, is_mx ? GGUF_MXFP4 : type_numbers[type], all,
+                    (size_t)c->experts * bytes);
     free(all);
     return good;
 }
@@ -212,7 +237,8 @@ static int add_tensors(struct gguf_writer *w, const struct sb_config *c, const c
                        enum sb_dtype dtype, unsigned flags)
 {
     struct sb_tensors *set = NULL;
-    int good = sb_tensors_open(&set, &test_mem, from) == SPECBATCH_OK;
+    int good = sb_container_tensors(&set, &(struct sb_container){.path = from}, &test_mem, c) ==
+               SPECBATCH_OK;
 
     for (int32_t i = 0; good && i < sb_tensors_count(set); i++) {
         const struct sb_tensor *t = sb_tensors_at(set, i);
@@ -221,7 +247,7 @@ static int add_tensors(struct gguf_writer *w, const struct sb_config *c, const c
         char name[80];
         int expert = -1;
         if (name_of_experts(name, &expert, t->name)) {
-            good = expert > 0 || add_experts(w, c, name, set, t, dtype);
+            good = expert > 0 || add_experts(w, c, name, set, t, dtype, flags);
             continue;
         }
         data = data_of(&type, c, set, t, dtype, flags);
@@ -405,16 +431,19 @@ int convert_safetensors(const struct test_dir *to, const char *from, enum sb_dty
 
     for (int32_t i = 0; good && i < sb_tensors_count(set); i++) {
         const struct sb_tensor *t = sb_tensors_at(set, i);
-        const size_t bytes = elements_of(t) * sb_dtype_size(dtype);
-        void *converted = read_as(set, t, dtype);
+        const int stays = strcmp(t->type, "U8") == 0; /* blocks and scales of MXFP4 */
+        const size_t bytes = stays ? t->bytes : elements_of(t) * sb_dtype_size(dtype);
+        void *converted = stays ? read_raw(set, t) : read_as(set, t, dtype);
         char entry[300], shape[80];
-        int n = snprintf(shape, sizeof shape, "%lld", (long long)t->shape[0]);
-        good = converted != NULL && t->rank <= 2;
-        if (t->rank == 2)
-            snprintf(shape + n, sizeof shape - (size_t)n, ",%lld", (long long)t->shape[1]);
+        int n = 0;
+        good = converted != NULL;
+        for (int32_t d = 0; d < t->rank; d++)
+            n += snprintf(shape + n, sizeof shape - (size_t)n, "%s%lld", d ? "," : "",
+                          (long long)t->shape[d]);
         n = snprintf(entry, sizeof entry,
                      "%c\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}",
-                     i ? ',' : '{', t->name, names[dtype], shape, data.n, data.n + bytes);
+                     i ? ',' : '{', t->name, stays ? "U8" : names[dtype], shape, data.n,
+                     data.n + bytes);
         gguf_add(&header, entry, (size_t)n);
         gguf_add(&data, converted, good ? bytes : 0);
         free(converted);
