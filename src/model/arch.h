@@ -31,7 +31,7 @@ struct sb_arch {
     const char *whole_type, *whole_class;
     const char *gguf_name;     /* what GGUF files call it, if not by its model_type; else NULL */
     const char *gguf_ffn_norm; /* and the norm before the MLP, if not "ffn_norm"; else NULL */
-    int gguf_untruncated; /* 1: YaRN's truncate is false in GGUF files, which cannot say so */
+    int gguf_untruncated;      /* 1: YaRN's truncate is false in GGUF files, which cannot say so */
     enum sb_bias qkv_bias, o_bias, mlp_bias;
     int default_attention_bias;
     int rot_interleaved;  /* 1: rotated pairs are (2i, 2i + 1); 0: (i, i + rot_dim / 2) */
@@ -79,9 +79,9 @@ struct sb_arch {
     /* Where folders have one tensor of all experts, what gate and up together are called there;
      * NULL: they have one for each (stacked.h). */
     const char *stacked_gate_up;
-    /* What config.json calls an expert's width. GGUF files have it under a key of its own then. NULL
-     * if it is the intermediate_size, which is else the width of other layers' MLPs, if any. And
-     * the number of experts, if not num_experts; else NULL. */
+    /* What config.json calls an expert's width, for which GGUF files have a key of its own then.
+     * NULL: intermediate_size, which is else the width of other layers' MLPs, if there are any. And
+     * what it calls the number of experts, if not num_experts; else NULL. */
     const char *inter_key, *experts_key;
     int32_t default_experts, default_chosen; /* of a mixture, and chosen for each token */
     int32_t default_shared, default_dense;   /* shared experts; layers at the beginning that have no

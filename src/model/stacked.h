@@ -2,14 +2,15 @@
  * The experts of a layer that a folder has in one tensor, as gpt-oss has them, become tensors of
  * their own under the names that other architectures have:
  *
- *   experts.gate_up_proj_blocks  [experts, 2 inter, hidden / 32, 16]  U8  }  experts.N.gate_proj.weight
- *   experts.gate_up_proj_scales  [experts, 2 inter, hidden / 32]      U8  }  experts.N.up_proj.weight
- *   experts.gate_up_proj_bias    [experts, 2 inter]                          .bias of both
- *   experts.down_proj_blocks, _scales, _bias                                 likewise, one map
+ *   experts.                                                       experts.N.
+ *     gate_up_proj_blocks  [experts, 2 inter, hidden / 32, 16]  }    gate_proj.weight
+ *     gate_up_proj_scales  [experts, 2 inter, hidden / 32]      }    up_proj.weight
+ *     gate_up_proj_bias    [experts, 2 inter]                        .bias of both
+ *     down_proj_blocks, _scales, _bias                               likewise, one map
  *
- * Rows of gate and of up take turns. Blocks and scales are MXFP4. Where there are none, a tensor of
- * floats without a suffix has the matrices turned, [experts, hidden, 2 inter]. tensor_rows.h reads
- * all of them.
+ * Rows of gate and of up take turns. Blocks and scales are MXFP4, in bytes (U8). Where there are
+ * none, a tensor of floats without a suffix has the matrices turned, [experts, hidden, 2 inter].
+ * tensor_rows.h reads all of them.
  */
 #ifndef SB_STACKED_H
 #define SB_STACKED_H

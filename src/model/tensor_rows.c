@@ -115,7 +115,7 @@ int32_t sb_tensor_rows_read(const struct sb_tensors *set, const struct sb_tensor
         return read_whole(file, t, offset, into, bytes);
     if (offset % row_bytes != 0 || bytes % row_bytes != 0)
         return sb_fail(SPECBATCH_E_INVALID, "%s: tensor %.100s: read of a part of a row",
-                       sb_tensors_file(set, t), t->name);
+                       file->name, t->name);
     for (int64_t k = 0; t->column_step && k < t->shape[1]; k++)
         SB_TRY(read_column(file, t, (uint64_t)k, first, n, into, row_bytes));
     for (uint64_t row = 0; t->scale_step && row < n; row++)

@@ -417,6 +417,15 @@ static void reads_experts(void)
     CHECK_OK(read_config(&c, &w));
     CHECK_STR(c.arch->model_type, "mixtral");
     CHECK_INT(c.window, 40);
+    w = mixture_config("gpt-oss", 6, 2, 40);
+    gguf_key_u32(&w, "gpt-oss.attention.sliding_window", 40);
+    gguf_key_text(&w, "gpt-oss.rope.scaling.type", "yarn");
+    gguf_key_f32(&w, "gpt-oss.rope.scaling.factor", 4.0f);
+    gguf_key_u32(&w, "gpt-oss.rope.scaling.original_context_length", 16);
+    CHECK_OK(read_config(&c, &w));
+    CHECK_STR(c.arch->model_type, "gpt_oss");
+    CHECK(c.experts == 6 && c.chosen == 2 && c.renormalises == 1 && c.inter == 40);
+    CHECK(c.window == 40 && c.is_local[0] && !c.rope.truncate && c.has_mlp_bias);
     w = mixture_config("qwen3", 0, 0, 0);
     CHECK_OK(read_config(&c, &w));
     CHECK(c.experts == 0 && c.chosen == 0 && c.inter == 12);
@@ -671,6 +680,16 @@ static void refuses_tensors_of_experts(void)
     gguf_write(&w, &dir, "model.gguf");
     CHECK_ERROR(open_file(&dir, "model.gguf"), SPECBATCH_E_FORMAT,
                 "tensor blk.0.ffn_up_exps.weight has 2 dimensions; one of experts has 3");
+    w = mixture_config("gpt-oss", 7, 2, 12);
+    gguf_tensor(&w, "blk.0.ffn_up_exps.bias", 1, (int64_t[]){7 * 12}, GGUF_F32, zeros, 7 * 12 * 4);
+    gguf_write(&w, &dir, "model.gguf");
+    CHECK_ERROR(open_file(&dir, "model.gguf"), SPECBATCH_E_FORMAT,
+                "tensor blk.0.ffn_up_exps.bias has 1 dimensions; one of experts has 2");
+    w = mixture_config("gpt-oss", 7, 2, 12);
+    gguf_tensor(&w, "blk.0.ffn_up_exps.bias", 2, (int64_t[]){12, 7}, GGUF_F32, zeros, 7 * 12 * 4);
+    gguf_write(&w, &dir, "model.gguf");
+    CHECK_ERROR(open_file(&dir, "model.gguf"), SPECBATCH_E_FORMAT,
+                "tensor blk.0.ffn_up_exps.bias has shape [12, 7, ");
     w = mixture_config("llama", 7, 2, 0);
     gguf_tensor(&w, "blk.0.ffn_up.3.weight", 2, (int64_t[]){7, 4}, GGUF_F32, zeros, 7 * 4 * 4);
     gguf_write(&w, &dir, "model.gguf");
