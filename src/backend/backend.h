@@ -104,12 +104,10 @@ struct sb_weight {
     struct sb_weight *next;
 };
 
-/* The weights of a gated MLP, whole or one expert of a mixture. Biases are dev, or NULL. */
+/* The matrices of a gated MLP, whole or one expert of a mixture. */
 struct sb_mlp {
     struct sb_weight gate_up; /* [2 * inter, hidden]: gate, then up */
-    float *gate_up_bias;
-    struct sb_weight down; /* [hidden, inter] */
-    float *down_bias;
+    struct sb_weight down;    /* [hidden, inter] */
 };
 
 /*
@@ -202,8 +200,7 @@ enum sb_scoring { SB_SCORE_SOFTMAX, SB_SCORE_SIGMOID };
  *
  * The sum of p is over the chosen experts, or with softmax over all unless it renormalises. Sums
  * are in ascending order of e and begin with 0, and products are rounded before they are added. A
- * rank that is NaN counts as -infinity. Either all experts have biases or none has. Pointers are
- * dev, unless they say host.
+ * rank that is NaN counts as -infinity. Pointers are dev, unless they say host.
  */
 struct sb_mixture {
     int32_t m, hidden, inter;
@@ -213,10 +210,13 @@ struct sb_mixture {
     float scale;
     enum sb_gate gate;
     const struct sb_mlp *experts; /* host [n_experts + has_shared] */
-    const float *bias;            /* [n_experts], or NULL */
-    float *logits;                /* [m, n_experts]; with sigmoid it becomes p */
-    const void *h;                /* [m] gemm inputs of hidden columns */
-    float *y;                     /* [m, hidden] */
+    /* Biases of the experts' maps, [n_experts + has_shared, 2 * inter] and [.., hidden]; NULL: they
+     * have none. */
+    const float *gate_up_bias, *down_bias;
+    const float *bias; /* [n_experts], or NULL */
+    float *logits;     /* [m, n_experts]; with sigmoid it becomes p */
+    const void *h;     /* [m] gemm inputs of hidden columns */
+    float *y;          /* [m, hidden] */
     /* Memory that a backend may use as it likes, of m * (chosen + has_shared) rows each: gemm
      * inputs of hidden (not where mix_gathers) and of inter columns, and floats of 2 * inter and of
      * hidden. */

@@ -139,13 +139,14 @@ static void multiply(struct sb_exec *exec, const struct mix *mix, float *y, int6
                      const float *x, int64_t n_in, int is_down)
 {
     const struct sb_mlp *experts = mix->mixture->experts;
+    const float *biases = is_down ? mix->mixture->down_bias : mix->mixture->gate_up_bias;
     int32_t n = 0;
 
     for (int32_t e = 0, begin = 0; e < mix->n_experts; begin = mix->ends[e++])
         if (mix->ends[e] > begin)
             exec->of_experts[n++] = (struct sb_cpu_product){
                 .weight = is_down ? &experts[e].down : &experts[e].gate_up,
-                .bias = is_down ? experts[e].down_bias : experts[e].gate_up_bias,
+                .bias = biases ? biases + e * n_out : NULL,
                 .x = x + begin * n_in,
                 .y = y + begin * n_out,
                 .m = mix->ends[e] - begin};

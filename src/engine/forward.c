@@ -109,10 +109,10 @@ static struct unadded mlp_block(struct sb_runner *r, const struct sb_layer *laye
 
     /* gate, up [m, inter] = the halves of h [m, hidden] . Wgate_up [2 * inter, hidden] (+ bias);
      * act [m, inter] = silu(gate) * up, or what another kind of gate does */
-    be->gated(r->exec, r->act, r->gate_up, r->h, &layer->mlp.gate_up, layer->mlp.gate_up_bias,
+    be->gated(r->exec, r->act, r->gate_up, r->h, &layer->mlp.gate_up, layer->gate_up_bias,
               r->model->config.arch->gate, m, inter);
     /* y [m, hidden] = act [m, inter] . Wdown [hidden, inter] (+ bias) */
-    be->gemm(r->exec, r->y, r->act, &layer->mlp.down, layer->mlp.down_bias, m);
+    be->gemm(r->exec, r->y, r->act, &layer->mlp.down, layer->down_bias, m);
     return (struct unadded){r->y, layer->post_ffn_norm};
 }
 
@@ -130,6 +130,8 @@ static struct unadded mixture_block(struct sb_runner *r, const struct sb_layer *
         .renormalises = c->renormalises,
         .scale = (float)c->expert_scale,
         .gate = c->arch->gate,
+        .gate_up_bias = layer->gate_up_bias,
+        .down_bias = layer->down_bias,
         .experts = layer->experts,
         .bias = layer->choice_bias,
         .logits = r->routed,

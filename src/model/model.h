@@ -37,6 +37,7 @@ struct sb_layer {
     float *o_bias;
     float *sinks; /* [heads] */
     struct sb_mlp mlp;
+    float *gate_up_bias, *down_bias; /* of a mixture: those of each expert, one behind the other */
     /* Of a mixture, in the place of mlp: the map whose output says which experts are chosen,
      * [experts, hidden], what is added for the choice, [experts], and the experts, the shared one
      * last. NULL: there are none. */

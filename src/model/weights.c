@@ -64,7 +64,8 @@ struct linear {
     int32_t n_parts;
     int32_t gated; /* rows of its gate, if it has one by silu above as many of up; else 0 */
     int is_table;  /* of tokens: the embedding or the head */
-    int is_of_expert;
+    int32_t experts, expert; /* of a mixture's expert: how many there are, and which it is. Their
+                                biases are one vector, which the first one makes */
     int is_router; /* of a mixture. It is f32 in memory, whatever float type it comes in: GGUF files
                       have it in f32 beside matrices of another type, and so both containers give
                       the same bits in each class */
@@ -167,7 +168,7 @@ done:
 }
 
 /* Allocates dev memory for a vector. */
-static int32_t new_vector(float **out, struct loader *l, int32_t n)
+static int32_t new_vector(float **out, struct loader *l, int64_t n)
 {
     struct specbatch_model *m = l->model;
     void *dev = NULL;
@@ -280,7 +281,7 @@ static int32_t create_weights(struct part parts[3], struct loader *l, const stru
         SB_TRY(m->backend->weight_create(weight, m->device, &m->mem, rows, map->parts->n_in,
                                          parts[i].wanted));
         weight->gated = rows == 2 * map->gated ? map->gated : 0;
-        weight->is_of_expert = map->is_of_expert;
+        weight->is_of_expert = map->experts > 0;
         note_weight(l, map, &parts[i]);
     }
 done:
@@ -336,7 +337,8 @@ done:
 static int32_t load_linear(struct loader *l, const char *prefix, const struct linear *map)
 {
     char name[NAME_BYTES];
-    int32_t n_out = 0, at = 0;
+    int32_t n_out = 0;
+    int64_t at;
     int32_t rc = SPECBATCH_OK;
 
     for (int32_t i = 0; i < map->n_parts; i++)
@@ -344,7 +346,9 @@ static int32_t load_linear(struct loader *l, const char *prefix, const struct li
     SB_TRY(load_matrix(l, prefix, map));
     if (!map->parts->has_bias)
         goto done;
-    SB_TRY(new_vector(map->bias, l, n_out));
+    if (map->expert == 0)
+        SB_TRY(new_vector(map->bias, l, map->experts > 0 ? (int64_t)map->experts * n_out : n_out));
+    at = (int64_t)map->expert * n_out;
     for (int32_t i = 0; i < map->n_parts; i++) {
         snprintf(name, sizeof name, "%s%s.bias", prefix, map->parts[i].name);
         SB_TRY(copy_vector(l, *map->bias + at, name, map->parts[i].rows, 0.0f));
@@ -363,15 +367,17 @@ static int32_t load_mlp(struct loader *l, struct sb_mlp *mlp, int32_t index, int
 {
     const struct sb_config *c = &l->model->config;
     const int32_t inter = sb_config_inter_of(c, index);
-    const int is_of_expert = sb_config_experts_of(c, index) > 0;
+    const int32_t experts = sb_config_experts_of(c, index);
+    struct sb_layer *layer = &l->model->layers[index];
     const struct linear gate_up = {&mlp->gate_up,
-                                   &mlp->gate_up_bias,
+                                   &layer->gate_up_bias,
                                    &t[SB_TENSOR_GATE],
                                    .n_parts = c->arch->gate_up[1] ? 2 : 1,
                                    .gated = c->arch->gate == SB_GATE_SILU ? inter : 0,
-                                   .is_of_expert = is_of_expert},
-                        down = {&mlp->down, &mlp->down_bias, &t[SB_TENSOR_DOWN], .n_parts = 1,
-                                .is_of_expert = is_of_expert};
+                                   .experts = experts,
+                                   .expert = expert},
+                        down = {&mlp->down,   &layer->down_bias,  &t[SB_TENSOR_DOWN],
+                                .n_parts = 1, .experts = experts, .expert = expert};
     char prefix[SB_PREFIX_BYTES];
     int32_t rc = SPECBATCH_OK;
 
@@ -573,8 +579,6 @@ static void free_mlp(struct specbatch_model *m, struct sb_mlp *mlp)
 {
     free_weight(m, &mlp->gate_up);
     free_weight(m, &mlp->down);
-    free_vector(m, mlp->gate_up_bias);
-    free_vector(m, mlp->down_bias);
 }
 
 void sb_model_weights_free(struct specbatch_model *m)
@@ -584,7 +588,8 @@ void sb_model_weights_free(struct specbatch_model *m)
         float *const vectors[] = {layer->attn_norm,     layer->post_attn_norm, layer->ffn_norm,
                                   layer->post_ffn_norm, layer->q_norm,         layer->k_norm,
                                   layer->qkv_bias,      layer->o_bias,         layer->sinks,
-                                  layer->router_bias,   layer->choice_bias};
+                                  layer->gate_up_bias,  layer->down_bias,      layer->router_bias,
+                                  layer->choice_bias};
         for (size_t v = 0; v < sizeof vectors / sizeof vectors[0]; v++)
             free_vector(m, vectors[v]);
         free_weight(m, &layer->qkv);

@@ -91,8 +91,6 @@ static void make_experts(struct sb_mlp *mlps, const struct problem *p, const str
                          2 * s->inter, s->hidden, p->dtype));
         CHECK(cpu_weight(&mlps[e].down, way, (char *)p->down + (size_t)e * down, s->hidden,
                          s->inter, p->dtype));
-        mlps[e].gate_up_bias = p->gate_up_bias ? p->gate_up_bias + e * 2 * s->inter : NULL;
-        mlps[e].down_bias = p->down_bias ? p->down_bias + e * s->hidden : NULL;
     }
 }
 
@@ -122,8 +120,9 @@ static void expect(struct problem *p, const struct cpu *way)
             if (!chosen[e])
                 continue;
             cpu->gated(way->exec, act, gate_up, p->h + r * hidden, &mlps[e].gate_up,
-                       mlps[e].gate_up_bias, p->gate, 1, inter);
-            cpu->gemm(way->exec, out, act, &mlps[e].down, mlps[e].down_bias, 1);
+                       p->gate_up_bias ? p->gate_up_bias + e * 2 * inter : NULL, p->gate, 1, inter);
+            cpu->gemm(way->exec, out, act, &mlps[e].down,
+                      p->down_bias ? p->down_bias + e * hidden : NULL, 1);
             for (int i = 0; i < hidden; i++) {
                 const float product = w[e] * out[i];
                 y[i] = y[i] + product;
@@ -246,6 +245,8 @@ static void mix(float *y, const struct problem *p, const struct cpu *way,
                                              .bias = p->choice.bias,
                                              .gate = p->gate,
                                              .experts = experts,
+                                             .gate_up_bias = p->gate_up_bias,
+                                             .down_bias = p->down_bias,
                                              .logits = logits,
                                              .h = h,
                                              .y = y,
