@@ -3,8 +3,7 @@
  * of cuDNN's queries.
  *
  *     gate_rows  gate_up [m, 2 n] f32, gate then up  ->  y [m, ld] of `type`, zeros from n on
- *                g / (1 + e^-u) * up, with u = g, or for GELU sqrt(8 / pi) (g + 0.044715 g^3). For
- *                a very negative u, e^-u is infinite, and the quotient is -0 and not NaN
+ *                what enum sb_gate says. Where e^-u is infinite, the quotient is -0 and not NaN
  *     add_bias   y [m, n_out] f32 += bias [n_out]
  *     narrow     y [m, n] of `type` = x [m, ld] f32
  *
@@ -19,7 +18,25 @@ static __device__ __forceinline__ float exponent_of(float gate, enum sb_gate kin
 {
     if (kind == SB_GATE_SILU)
         return gate;
+    if (kind == SB_GATE_CLAMPED)
+        return gate * SB_CLAMPED_SLOPE;
     return gate * fmaf(gate * gate, SB_GELU_THIRD, SB_GELU_FIRST);
+}
+
+/* A NaN is not limited. */
+static __device__ __forceinline__ float at_most(float x, float limit)
+{
+    return limit < x ? limit : x;
+}
+
+static __device__ __forceinline__ float gated(float gate, float up, enum sb_gate kind)
+{
+    if (kind == SB_GATE_CLAMPED) {
+        gate = at_most(gate, SB_CLAMPED_LIMIT);
+        up = at_most(up, SB_CLAMPED_LIMIT);
+        up = (up < -SB_CLAMPED_LIMIT ? -SB_CLAMPED_LIMIT : up) + 1.0f;
+    }
+    return gate / (1.0f + sb_exp(0.0f - exponent_of(gate, kind))) * up;
 }
 
 /* Grid of all three kernels: rows, pieces of THREADS columns. */
@@ -29,13 +46,11 @@ static __global__ void gate_rows(T *y, const float *gate_up, enum sb_gate kind, 
 {
     const int64_t row = blockIdx.x, k = (int64_t)blockIdx.y * THREADS + threadIdx.x;
 
-    if (k < n) {
-        const float gate = gate_up[row * 2 * n + k], up = gate_up[row * 2 * n + n + k];
-        const float e = sb_exp(0.0f - exponent_of(gate, kind));
-        y[row * ld + k] = sb_from_f32<T>(gate / (1.0f + e) * up);
-    } else if (k < ld) {
+    if (k < n)
+        y[row * ld + k] = sb_from_f32<T>(
+            gated(gate_up[row * 2 * n + k], gate_up[row * 2 * n + n + k], kind));
+    else if (k < ld)
         y[row * ld + k] = sb_from_f32<T>(0.0f);
-    }
 }
 
 static __global__ void add_bias(float *y, const float *bias, int32_t n_out)

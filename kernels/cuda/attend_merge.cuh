@@ -44,6 +44,15 @@ __device__ __forceinline__ void store_pair(uint16_t *y, int d, int col, float lo
         y[col + 1] = (uint16_t)(pair >> 16);
 }
 
+/* What merging begins with for a query head: nothing, or its sink, as a key whose value is zero.
+ * Scores are times log2(e). */
+__device__ __forceinline__ merged before_splits(const attend_args &a, int head)
+{
+    if (!a.layer.sinks)
+        return {-INFINITY, 0.0f};
+    return {a.layer.sinks[head] * SB_LOG2_E, 1.0f};
+}
+
 /* Merges the maximum and sum of a split into those of query `row`, and writes the factors for the
  * query's values to shared memory. Each thread does it for one query, which takes fewer registers
  * than if every thread did it for the queries of its fragments. */
@@ -320,9 +329,10 @@ struct warp_partials {
     }
 
     /* Merges them, divides by their sum and writes the query's part of y. */
-    __device__ __forceinline__ void store_merged(const attend_args &a, uint16_t *y, int splits)
+    __device__ __forceinline__ void store_merged(const attend_args &a, int head, uint16_t *y,
+                                                 int splits)
     {
-        merged state = {-INFINITY, 0.0f};
+        merged state = before_splits(a, head);
         float2 result[PAIRS] = {};
 
 #pragma unroll
@@ -364,7 +374,8 @@ __device__ __forceinline__ void merge_by_cluster(const uint8_t *shared, const at
         const int splits = ((const int *)(shared + S::POS_AT))[row] / SPLIT + 1;
         warp_partials<S> partials;
         partials.load(a, partial_of<S>(a, tile, kv_head, row, 0), splits);
-        partials.store_merged(a, a.y + token * a.ldy + query.head * head_dim_of<S>(a), splits);
+        partials.store_merged(a, query.head, a.y + token * a.ldy + query.head * head_dim_of<S>(a),
+                              splits);
         if (query.head == a.heads - 1)
             zero_padding<S>(a, token, (int)(threadIdx.x % 32), 32);
     }

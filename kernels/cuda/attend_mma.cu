@@ -109,7 +109,8 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
     uint8_t *weights = shared + (S::WINDOWS || (!S::WHOLE && a.walk) ? S::W_AT : 0);
     int *care = (int *)(shared + S::CARE_AT);
     float2 *factors = (float2 *)(shared + S::FACTORS_AT);
-    merged state = {-INFINITY, 0.0f}; /* of query number threadIdx.x */
+    /* of query number threadIdx.x */
+    merged state = before_splits(a, place_of(a, kv_head, tile.first + (int)threadIdx.x).head);
     running<S> result;
     made_row<S> made;
 
@@ -511,7 +512,7 @@ static cudaError_t attend(void *y, enum sb_dtype type, const float *qkv, const s
         walk,
         way.ropes,
         !walk && splits <= way.cluster,
-        t.scale * 1.44269504088896341f,
+        t.scale * SB_LOG2_E,
         sb_cuda_ld(type, t.heads * t.head_dim),
         t,
     };

@@ -3,7 +3,8 @@
  * (kernels/cpu/attention.c has the recurrence), so it has the CPU's bits. A block takes one token
  * and head. Key tiles of 64 are counted from position 0 of the token's own sequence, and columns
  * after the token's own are never read. Neither are those before its window, if the layer has one:
- * tiles that end before it are left out, and keys before it count as those behind the token do.
+ * tiles that end before it are left out, and keys before it count as those behind the token do. A
+ * head's sink is what its maximum and sum begin with.
  *
  *     scores    eight groups of 16 threads, a key each: 16 running sums over ascending d, the fixed
  *               tree, times scale
@@ -94,7 +95,7 @@ static __global__ void __launch_bounds__(THREADS)
     const int64_t at = pass.base[seq] + (kv_head * pass.cap[seq] + pass.start[seq]) * a.head_dim;
     const float *keys = static_cast<const float *>(a.k) + at,
                 *values = static_cast<const float *>(a.v) + at;
-    struct softmax s = {-INFINITY, 0.0f};
+    struct softmax s = {a.sinks ? a.sinks[head] : -INFINITY, a.sinks ? 1.0f : 0.0f};
 
     for (int32_t d = threadIdx.x; d < a.head_dim; d += THREADS) {
         q[d] = qkv[(token * row + head) * a.head_dim + d];

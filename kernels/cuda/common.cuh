@@ -22,6 +22,9 @@
 #include "kernels/cuda/cuda_fault.h"
 #include "kernels/cuda/launch.h"
 
+/* Scores are multiplied by it, as weights are powers of 2. */
+#define SB_LOG2_E 1.44269504088896341f
+
 /* Queues kernel(arguments...) and gives the launch's own cudaError_t. After <<< >>> one would have
  * to ask cudaGetLastError, which also tells what other calls of this thread have left behind, so
  * that one pool's failure would end the next pool. A template with several parameters goes in

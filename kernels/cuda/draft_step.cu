@@ -403,13 +403,13 @@ bool is_tiled(const struct sb_weight *w, enum sb_dtype type)
     return w->dtype == type && !w->next;
 }
 
-/* Parts of keys are dealt to the blocks from position 0 on, so a layer may have no window, and all
- * layers have one table of rotations. */
+/* Parts of keys are dealt to the blocks from position 0 on, so a layer may have no window, nor has
+ * the sum of its parts a sink, and all layers have one table of rotations. */
 bool layer_suits(const struct sb_step_layer *l, enum sb_dtype type)
 {
-    return l->attention.window == 0 && !l->post_attn_norm && !l->post_ffn_norm &&
-           is_tiled(l->qkv, type) && is_tiled(l->o, type) && is_tiled(l->gate_up, type) &&
-           is_tiled(l->down, type) && l->gate_up->gated > 0;
+    return l->attention.window == 0 && !l->attention.sinks && !l->post_attn_norm &&
+           !l->post_ffn_norm && is_tiled(l->qkv, type) && is_tiled(l->o, type) &&
+           is_tiled(l->gate_up, type) && is_tiled(l->down, type) && l->gate_up->gated > 0;
 }
 
 /* The kernel gates by silu and takes embeddings as they are in the table. Other models, of which
@@ -590,7 +590,7 @@ cudaError_t sb_cuda_steps(const struct sb_cuda_draft *draft, const struct sb_dra
                    t->rot_dim,
                    t->rot_interleaved,
                    t->eps,
-                   t->scale * 1.44269504088896341f,
+                   t->scale * SB_LOG2_E,
                    t->rot_dim == t->head_dim && !t->rot_interleaved && t->head_dim % 8 == 0};
     a.eps = m->eps;
     a.n_layers = m->n_layers;

@@ -19,18 +19,21 @@ struct expert_args {
     sb_cuda_experts experts;
     const sb_expert_tile *tiles;
     const int32_t *row_at; /* the row of x for a place; NULL: x has the places themselves */
-    int n_tiles;
+    const float *biases;   /* or NULL */
+    int n_tiles, bias_ld;
 };
 
 inline expert_args arguments_of(const sb_expert_products &products, const sb_cuda_experts &experts,
                                 const sb_cuda_pairs &pairs)
 {
-    return {experts, pairs.tiles, products.gathers ? pairs.row_at : NULL, pairs.n_tiles};
+    return {experts,       pairs.tiles,   products.gathers ? pairs.row_at : NULL,
+            products.bias, pairs.n_tiles, products.y_ld};
 }
 
 /* The tile of this block, whose weight the launch has. */
 struct expert_work {
     const void *weight; /* NULL: there is nothing to do */
+    const float *bias;  /* or NULL */
     int first, n;       /* places */
 
     /* Waits for the kernel before this one, which may have written the tiles. */
@@ -38,8 +41,9 @@ struct expert_work {
     {
         grid_wait_for_previous();
         const uint4 t = ((const uint4 *)e.tiles)[tile];
-        const int i = (SB_CUDA_FAULT(EXPERT_OF_FIRST_TILE) ? e.tiles[0].expert : (int)t.x) -
-                      e.experts.first;
+        const int expert = SB_CUDA_FAULT(EXPERT_OF_FIRST_TILE) ? e.tiles[0].expert : (int)t.x;
+        const int i = expert - e.experts.first;
+        bias = e.biases ? e.biases + (int64_t)expert * e.bias_ld : NULL;
         first = (int)t.y;
         n = (int)t.z;
         if (n > 0 && i >= 0 && i < SB_EXPERTS_OF_LAUNCH)

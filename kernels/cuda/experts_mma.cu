@@ -61,6 +61,7 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT)
     if (!work.weight)
         return;
     g.w = (const uint16_t *)work.weight;
+    g.bias = work.bias;
     g.m = work.n;
     g.y += (int64_t)work.first * g.y_ld;
     g.act = g.act ? (uint16_t *)g.act + work.first * g.act_ld : NULL;

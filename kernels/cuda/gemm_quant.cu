@@ -229,6 +229,7 @@ __global__ void __launch_bounds__(THREADS, quant_shape<Q, NT>::RESIDENT)
     if (!work.weight)
         return;
     g.w = (const uint8_t *)work.weight;
+    g.bias = work.bias;
     g.m = work.n;
     g.y += work.first * g.ldy;
     grid_launch_next();

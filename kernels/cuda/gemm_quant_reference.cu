@@ -182,6 +182,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     if (!work.weight || first >= work.n)
         return;
     g.w = (const uint8_t *)work.weight;
+    g.bias = work.bias;
     g.m = work.n;
     g.y += work.first * g.ldy;
     multiply_block<Q>(g, x_tile, w, first, (int64_t)blockIdx.y * OUTS,

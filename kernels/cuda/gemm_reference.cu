@@ -95,6 +95,7 @@ __global__ void __launch_bounds__(THREADS)
     if (!work.weight || first >= work.n)
         return;
     g.w = (const float *)work.weight;
+    g.bias = work.bias;
     g.m = work.n;
     g.y += work.first * g.y_ld;
     multiply_block(g, x_tile, w_tile, first, (int64_t)blockIdx.y * OUTS,

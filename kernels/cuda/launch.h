@@ -162,7 +162,7 @@ cudaError_t sb_cuda_rope_attend_mma_in(int32_t shape, void *y, enum sb_dtype typ
                                        unsigned *counters, const struct sb_launch_limits *limits,
                                        cudaStream_t stream);
 
-/* y [m, ld] of `type` (padding zeroed) = `gate` of the gate, times up; gate_up [m, 2 * n] f32. */
+/* y [m, ld] of `type` (padding zeroed) = up, gated (enum sb_gate); gate_up [m, 2 * n] f32. */
 cudaError_t sb_cuda_gate(void *y, enum sb_dtype type, const float *gate_up, enum sb_gate gate,
                          int32_t m, int32_t n, cudaStream_t stream);
 
@@ -267,8 +267,9 @@ struct sb_cuda_experts {
 };
 /* Products of pairs with weights [n_out, n_in] of their own experts. */
 struct sb_expert_products {
-    float *y;  /* [places, y_ld], or */
-    void *act; /* gemm inputs of n_out / 2 columns at each place, if weights are gated */
+    float *y;          /* [places, y_ld], or */
+    void *act;         /* gemm inputs of n_out / 2 columns at each place, if weights are gated */
+    const float *bias; /* of each expert, y_ld floats from the next one's; or NULL */
     int32_t y_ld;
     const void *x;       /* gemm inputs: of the rows, or at each place */
     int32_t gathers;     /* 1: of the rows */

@@ -429,6 +429,7 @@ enum { SB_DRAFT_STEPS_MAX = 8 }; /* of one call */
 struct sb_geometry {
     int32_t heads, kv_heads, head_dim, context;
     int32_t window; /* of some layer, or 0 */
+    int32_t has_sinks;
 };
 
 struct sb_device_options {
@@ -454,8 +455,6 @@ struct sb_backend {
      * shape by adding tokens that write to a slot nobody reads. */
     int32_t records;
     int32_t mix_gathers; /* 1: mix needs no `rows`, as its products find rows where they are */
-    /* 1: it has what gpt-oss alone needs: sinks, the clamped gate, and experts with biases. */
-    int32_t has_sinks;
     /* 1 if several threads may call weight_fill at once, for different rows of a weight. */
     int32_t fills_in_parallel;
 

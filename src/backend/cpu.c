@@ -326,7 +326,6 @@ const struct sb_backend *sb_backend_cpu(void)
 {
     static const struct sb_backend backend = {
         .name = "cpu",
-        .has_sinks = 1,
         .fills_in_parallel = 1,
         .device_open = device_open,
         .device_close = device_close,

@@ -140,7 +140,8 @@ int32_t sb_model_device_exists(int32_t kind)
 static int32_t calibrate(struct specbatch_model *model)
 {
     const struct sb_config *c = &model->config;
-    const struct sb_geometry geometry = {c->heads, c->kv_heads, c->head_dim, c->context, c->window};
+    const struct sb_geometry geometry = {c->heads,   c->kv_heads, c->head_dim,
+                                         c->context, c->window,   c->arch->sinks != NULL};
 
     return model->backend->calibrate
                ? model->backend->calibrate(&model->span, model->device, &geometry)
@@ -173,16 +174,6 @@ static int32_t compute_of(const specbatch_model_options *options, const struct s
     return has_bf16(options, tensors) && sb_cpu_has_matrix_unit(options->simd)
                ? SPECBATCH_COMPUTE_SPLIT
                : SPECBATCH_COMPUTE_F32;
-}
-
-/* Refuses a model with sinks where the backend has none of what comes with them. */
-static int32_t check_sinks(const struct specbatch_model *model)
-{
-    if (!model->config.arch->sinks || model->backend->has_sinks)
-        return SPECBATCH_OK;
-    return sb_fail(SPECBATCH_E_UNSUPPORTED,
-                   "attention sinks do not run on device %s; open the model on the CPU",
-                   model->backend->name);
 }
 
 /* The tokenizer and the chat template, from where the configuration is from. */
@@ -224,7 +215,6 @@ int32_t sb_model_open(struct specbatch_model **out, const char *path,
     SB_TRY(sb_container_open(&from, &model->mem, path));
     SB_TRY(sb_container_config(&model->config, &from, &model->mem, &model->log));
     SB_TRY(sb_container_tensors(&tensors, &from, &model->mem, &model->config));
-    SB_TRY(check_sinks(model));
     device.compute = compute_of(options, tensors);
     SB_TRY(model->backend->device_open(&model->device, &model->mem, &device));
     SB_TRY(sb_model_weights_load(model, tensors, path, options));

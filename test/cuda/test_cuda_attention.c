@@ -21,9 +21,9 @@ struct layer {
     struct sb_attention attention; /* of the CPU */
     int32_t n, row, width;         /* tokens a sequence; floats of a row of qkv, of y */
     int32_t cap[2], start[2];
-    int64_t base[2], plane;      /* elements */
-    float *tables, *norms, *qkv; /* qkv [2 n, row] before rotation */
-    float *rotated, *y;          /* [2 n, row], [2 n, width] from the CPU */
+    int64_t base[2], plane;              /* elements */
+    float *tables, *norms, *sinks, *qkv; /* qkv [2 n, row] before rotation */
+    float *rotated, *y;                  /* [2 n, row], [2 n, width] from the CPU */
 };
 
 /* The tokens of a pass in their order: sequence and position. */
@@ -43,6 +43,7 @@ static void layer_init(struct layer *l, int32_t heads, int32_t kv_heads, int32_t
     l->width = heads * head_dim;
     l->tables = cpu_floats(2 * (int64_t)n * half + 1);
     l->norms = cpu_floats(2 * head_dim);
+    l->sinks = cpu_floats(heads);
     l->qkv = cpu_floats(2 * (int64_t)n * l->row);
     l->rotated = cpu_floats(2 * (int64_t)n * l->row);
     l->y = cpu_floats(2 * (int64_t)n * l->width);
@@ -73,6 +74,7 @@ static void layer_free(struct layer *l)
 {
     free(l->tables);
     free(l->norms);
+    free(l->sinks);
     free(l->qkv);
     free(l->rotated);
     free(l->y);
@@ -131,6 +133,7 @@ static struct dev_layer upload(const struct layer *l, enum sb_dtype type)
 
     d.a.cos = tables;
     d.a.sin = tables + l->n * half;
+    d.a.sinks = d.a.sinks ? given_floats(l->sinks, d.a.heads) : NULL;
     d.a.q_norm = d.a.q_norm ? norms : NULL;
     d.a.k_norm = d.a.k_norm ? norms + d.a.head_dim : NULL;
     d.a.k = fresh((size_t)l->plane * sb_dtype_size(type));
@@ -326,7 +329,7 @@ static void exact_attention(double *out, const struct layer *l, int32_t seq, int
     double w[MOST_TOKENS / 2];
 
     for (int32_t h = 0; h < a->heads; h++) {
-        double top = -INFINITY, sum = 0.0;
+        double top = a->sinks ? (double)a->sinks[h] : -INFINITY, sum;
         for (int32_t j = from; j <= pos; j++) {
             w[j] = 0.0;
             for (int32_t d = 0; d < dim; d++)
@@ -335,6 +338,7 @@ static void exact_attention(double *out, const struct layer *l, int32_t seq, int
             w[j] *= (double)a->scale;
             top = fmax(top, w[j]);
         }
+        sum = a->sinks ? exp((double)a->sinks[h] - top) : 0.0;
         for (int32_t j = from; j <= pos; j++)
             sum += w[j] = exp(w[j] - top);
         for (int32_t d = 0; d < dim; d++) {
@@ -451,7 +455,7 @@ static void check_layer(struct layer *l, enum sb_dtype type)
 
 /* {heads, kv_heads, head_dim, tokens, head norms, interleaved, all of a head rotates, else half,
  * window} */
-static void check_shapes(enum sb_dtype type, const int32_t shapes[][8], int n)
+static void check_shapes(enum sb_dtype type, const int32_t shapes[][8], int n, int has_sinks)
 {
     for (int i = 0; i < n && !sbtest_failed_now; i++) {
         struct layer l;
@@ -461,6 +465,9 @@ static void check_shapes(enum sb_dtype type, const int32_t shapes[][8], int n)
         l.attention.k_norm = shapes[i][4] ? l.norms + shapes[i][2] : NULL;
         l.attention.rot_interleaved = shapes[i][5];
         l.attention.window = shapes[i][7];
+        for (int32_t h = 0; h < shapes[i][0]; h++)
+            l.sinks[h] *= 3.0f;
+        l.attention.sinks = has_sinks ? l.sinks : NULL;
         check_layer(&l, type);
         layer_free(&l);
         if (sbtest_failed_now)
@@ -491,20 +498,20 @@ static const int32_t window_shapes[][8] = {
 
 static void test_attend_reference(void)
 {
-    check_shapes(SB_F32, shapes, COUNT(shapes));
-    check_shapes(SB_F32, wide_shapes, COUNT(wide_shapes));
+    check_shapes(SB_F32, shapes, COUNT(shapes), 0);
+    check_shapes(SB_F32, wide_shapes, COUNT(wide_shapes), 0);
 }
 
 static void test_attend_bf16(void)
 {
-    check_shapes(SB_BF16, shapes, COUNT(shapes));
-    check_shapes(SB_BF16, bf16_shapes, COUNT(bf16_shapes));
+    check_shapes(SB_BF16, shapes, COUNT(shapes), 0);
+    check_shapes(SB_BF16, bf16_shapes, COUNT(bf16_shapes), 0);
 }
 
 static void test_attend_f16(void)
 {
-    check_shapes(SB_F16, shapes, COUNT(shapes));
-    check_shapes(SB_F16, f16_shapes, COUNT(f16_shapes));
+    check_shapes(SB_F16, shapes, COUNT(shapes), 0);
+    check_shapes(SB_F16, f16_shapes, COUNT(f16_shapes), 0);
 }
 
 /* Scores are in the thousands, so weights are 0 and 1. Values beyond f16 become its largest value,
@@ -543,7 +550,19 @@ static void test_attend_extremes(void)
 static void test_attend_windows(void)
 {
     for (int type = SB_F32; type <= SB_F16 && !sbtest_failed_now; type++)
-        check_shapes((enum sb_dtype)type, window_shapes, COUNT(window_shapes));
+        check_shapes((enum sb_dtype)type, window_shapes, COUNT(window_shapes), 0);
+}
+
+/* One split and several, in all ways in which they are merged, and windows. */
+static const int32_t sink_shapes[][8] = {{2, 1, 12, 70, 1, 0},      {4, 2, 20, 66, 0, 1},
+                                         {16, 2, 64, 20, 0, 0, 1},  {8, 1, 64, 140, 0, 0, 1},
+                                         {4, 1, 128, 150, 1, 0, 1}, {16, 2, 64, 140, 0, 0, 1, 70},
+                                         {3, 1, 40, 90, 0, 0, 0, 5}};
+
+static void test_attend_sinks(void)
+{
+    for (int type = SB_F32; type <= SB_F16 && !sbtest_failed_now; type++)
+        check_shapes((enum sb_dtype)type, sink_shapes, COUNT(sink_shapes), 1);
 }
 
 /* Inf and NaN of later tokens of a pass reach no earlier one, whichever kernel and size of tile,
@@ -607,6 +626,7 @@ if (has_device) {
     RUN(test_attend_bf16);
     RUN(test_attend_f16);
     RUN(test_attend_windows);
+    RUN(test_attend_sinks);
     RUN(test_attend_extremes);
     RUN(test_attend_spoiled);
     RUN(test_no_tokens);

@@ -42,9 +42,10 @@ struct problem {
     enum kind kind;
     enum sb_gate gate;
     struct choice choice;
-    int32_t experts;       /* with the shared one */
-    float *bias;           /* [experts] */
-    struct map (*maps)[2]; /* [experts]: gate and up; down */
+    int32_t experts;                 /* with the shared one */
+    float *bias;                     /* [experts] */
+    float *gate_up_bias, *down_bias; /* [experts, 2 * inter], [experts, hidden]; or NULL */
+    struct map (*maps)[2];           /* [experts]: gate and up; down */
     struct sb_mlp *on_cpu, *on_dev;
     char *arena; /* the device's weights on the host, of which pieces are dealt out */
     size_t arena_used, arena_bytes;
@@ -210,6 +211,10 @@ static struct problem problem_make(const struct shape *s, enum sb_dtype type, en
     for (int e = 0; kind == CROWDED && e < 2; e++)
         p.bias[e] = e == 0 ? -2.0f : 2.0f;
 
+    if (form & FORM_CLAMPED) {
+        p.gate_up_bias = cpu_floats(p.experts * 2 * s->inter);
+        p.down_bias = cpu_floats(p.experts * s->hidden);
+    }
     make_weights(&p);
     p.h = calloc(BASE_ROWS, row);
     p.floats = cpu_floats(BASE_ROWS * s->hidden);
@@ -232,6 +237,8 @@ static void problem_free(struct problem *p)
         for (int i = 0; i < 4; i++)
             cpu->weight_free(&p->maps[e][i / 2].cpu[i % 2], way->device, &cpu_mem);
     free(p->bias);
+    free(p->gate_up_bias);
+    free(p->down_bias);
     free(p->maps);
     free(p->on_cpu);
     free(p->on_dev);
@@ -272,6 +279,8 @@ static void expect_of_cpu(struct problem *p)
     memcpy(logits, p->logits, (size_t)(BASE_ROWS * p->s.experts) * sizeof *logits);
     mixture.experts = p->on_cpu;
     mixture.bias = p->choice.bias;
+    mixture.gate_up_bias = p->gate_up_bias;
+    mixture.down_bias = p->down_bias;
     mixture.logits = logits;
     mixture.h = p->floats;
     mixture.y = p->expected;
@@ -287,8 +296,10 @@ static void expect_of_cpu(struct problem *p)
     free(logits);
 }
 
-/* y [BASE_ROWS, n_out], on the host, of x, on the device, by a map of the 16-bit class. */
-static void multiply(float *y, const struct problem *p, const void *x, const struct sb_weight *map)
+/* y [BASE_ROWS, n_out], on the host, of x, on the device, by a map of the 16-bit class. bias:
+ * [n_out] on the host, or NULL */
+static void multiply(float *y, const struct problem *p, const void *x, const struct sb_weight *map,
+                     const float *bias)
 {
     int32_t n_out = 0, at = 0;
 
@@ -297,10 +308,11 @@ static void multiply(float *y, const struct problem *p, const void *x, const str
     for (const struct sb_weight *w = map; w; at += w->n_out, w = w->next) {
         const size_t row = (size_t)w->n_out * sizeof *y;
         float *some = cpu_memory(BASE_ROWS * row), *dev = fresh(BASE_ROWS * row);
+        const float *of_part = bias ? given_floats(bias + at, w->n_out) : NULL;
         CHECK_CUDA(sb_dtype_is_quantised(w->dtype)
-                       ? sb_cuda_gemm_quant(dev, w->n_out, x, p->type, w->data, w->dtype, NULL,
+                       ? sb_cuda_gemm_quant(dev, w->n_out, x, p->type, w->data, w->dtype, of_part,
                                             BASE_ROWS, w->n_out, w->n_in, stream)
-                       : sb_cuda_gemm_mma(dev, x, w->data, p->type, NULL, BASE_ROWS, w->n_out,
+                       : sb_cuda_gemm_mma(dev, x, w->data, p->type, of_part, BASE_ROWS, w->n_out,
                                           w->n_in, w->gated, product_limits(p->type), stream));
         CHECK_CUDA(fetch(some, dev, BASE_ROWS * row));
         for (int32_t r = 0; r < BASE_ROWS; r++)
@@ -317,10 +329,11 @@ static void one_mlp(float *out, const struct problem *p, const void *h, int32_t 
     float *gate_up = cpu_floats(n);
     void *act = fresh(BASE_ROWS * input_bytes(p, p->s.inter));
 
-    multiply(gate_up, p, h, &p->on_dev[e].gate_up);
+    multiply(gate_up, p, h, &p->on_dev[e].gate_up,
+             p->gate_up_bias ? p->gate_up_bias + e * 2 * p->s.inter : NULL);
     CHECK_CUDA(sb_cuda_gate(act, p->type, given_floats(gate_up, n), p->gate, BASE_ROWS, p->s.inter,
                             stream));
-    multiply(out, p, act, &p->on_dev[e].down);
+    multiply(out, p, act, &p->on_dev[e].down, p->down_bias ? p->down_bias + e * p->s.hidden : NULL);
     free(gate_up);
     free_to(mark);
 }
@@ -371,6 +384,10 @@ static void run(float *y, const struct problem *p, const int32_t *from, int32_t 
     }
     mixture.experts = p->on_dev;
     mixture.bias = p->choice.bias ? given_floats(p->bias, p->s.experts) : NULL;
+    if (p->gate_up_bias) {
+        mixture.gate_up_bias = given_floats(p->gate_up_bias, p->experts * 2 * p->s.inter);
+        mixture.down_bias = given_floats(p->down_bias, p->experts * p->s.hidden);
+    }
     mixture.logits = given(logits, (size_t)m * logits_row);
     mixture.h = given(h, (size_t)m * row);
     mixture.y = fresh((size_t)(m * p->s.hidden) * sizeof(float));
@@ -443,6 +460,9 @@ static void quantised_in_class(enum sb_dtype type)
               forms[kind + 1], rows);
     if (!sbtest_failed_now)
         check(&(struct shape){64, 32, 7, 3}, type, MIXED, USUAL, FORM_SIGMOID | FORM_SHARED, rows);
+    if (!sbtest_failed_now)
+        check(&(struct shape){64, 32, 7, 3}, type, MIXED, USUAL, FORM_CLAMPED | FORM_SUM_IS_1,
+              rows);
     if (!sbtest_failed_now)
         check(&wide, type, K_QUANTS, USUAL, FORM_SUM_IS_1, rows + 1);
 }

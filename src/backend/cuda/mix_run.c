@@ -3,7 +3,7 @@
  *
  *   route       the experts of each row, and a place for each pair
  *   products    gate and up of the pairs, with rows gathered; they gate where they can
- *   gate        where they cannot: quantised weights, GELU, the f32 class
+ *   gate        where they cannot: quantised weights, gates but silu, the f32 class
  *   products    down
  *   combine     the weighted sums
  *
@@ -95,6 +95,7 @@ static cudaError_t multiply_part(const struct step *s, int32_t first, int32_t en
             }
         }
         products.y += part.at;
+        products.bias = products.bias ? products.bias + part.at : NULL;
         products.dtype = part.weight->dtype;
         products.n_out = part.weight->n_out;
         products.n_in = part.weight->n_in;
@@ -147,17 +148,20 @@ cudaError_t sb_mix_run(enum sb_dtype type, const struct sb_mixture *mixture, voi
                                  .pairs = &pairs,
                                  .products = {.y = mixture->gate_up,
                                               .act = all_gate ? mixture->act : NULL,
+                                              .bias = mixture->gate_up_bias,
                                               .y_ld = 2 * mixture->inter,
                                               .x = mixture->h,
                                               .gathers = 1},
                                  .stream = stream};
-    const struct step down = {
-        .type = type,
-        .mixture = mixture,
-        .pairs = &pairs,
-        .products = {.y = mixture->out, .y_ld = mixture->hidden, .x = mixture->act},
-        .is_down = 1,
-        .stream = stream};
+    const struct step down = {.type = type,
+                              .mixture = mixture,
+                              .pairs = &pairs,
+                              .products = {.y = mixture->out,
+                                           .bias = mixture->down_bias,
+                                           .y_ld = mixture->hidden,
+                                           .x = mixture->act},
+                              .is_down = 1,
+                              .stream = stream};
     error = sb_cuda_route(mixture, &pairs, stream);
     if (error == cudaSuccess)
         error = multiply(&gate_up);

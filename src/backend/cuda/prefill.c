@@ -150,7 +150,7 @@ done:
 
 /* Why cuDNN cannot compute the model's attention, or NULL. Its rows of results must need no
  * padding, and its heads must be whole units of the 16 bytes that cuDNN reads at a time. The graph
- * attends to all keys up to a query, so no layer may have a window. */
+ * attends to all keys up to a query and to nothing else, so no layer may have a window or sinks. */
 static const char *unsuited(const struct sb_prefill *prefill)
 {
     const struct sb_geometry *g = &prefill->calls.geometry;
@@ -158,6 +158,8 @@ static const char *unsuited(const struct sb_prefill *prefill)
 
     if (g->window > 0)
         return "some layers have a sliding window";
+    if (g->has_sinks)
+        return "heads have sinks";
     if (prefill->n_spans == 0 || g->head_dim % 8 || g->head_dim > MOST_DIM ||
         sb_cuda_ld(prefill->calls.type, (int32_t)width) != width)
         return "it does not suit the model's shape";
