@@ -58,7 +58,7 @@
 
 enum { SB_QUANT_TILE_ROWS = 16, SB_QUANT_TILE_BLOCK = 32, SB_QUANT_TILE_CHUNK = 32 * 16 };
 
-/* Whether tiles can have a type. MXFP4 is for the CPU only. */
+/* Whether tiles can have a type. */
 #define SB_QUANT_TILE_HAS(type) ((type) >= SB_Q8_0 && (type) <= SB_Q6_K)
 
 /* Of a type: whether columns, and scales, come in 256; the tile's columns; bytes of its head; its

@@ -761,9 +761,6 @@ static void test_rows_of_a_quantised_weight_come_in_any_pieces(void)
     b->weight_free(&weight, model->device, &model->mem);
     CHECK_ERROR(b->weight_create(&weight, model->device, &model->mem, 16, 320, SB_Q6_K),
                 SPECBATCH_E_UNSUPPORTED, "no whole blocks of q6_k");
-    CHECK_ERROR(b->weight_create(&weight, model->device, &model->mem, 16, 320, SB_MXFP4),
-                SPECBATCH_E_UNSUPPORTED,
-                "CUDA: weights in mxfp4 are not supported; open the model on the CPU");
     specbatch_model_close(model);
     free(rows);
     free(expected);
@@ -771,8 +768,53 @@ static void test_rows_of_a_quantised_weight_come_in_any_pieces(void)
     CHECK(is_clean());
 }
 
+/* A matrix in MXFP4 lies in memory as the same numbers in BF16. */
+static void test_mxfp4_is_widened(void)
+{
+    enum { ROWS = 40, INPUTS = 96 };
+    const size_t row = sb_dtype_row_bytes(SB_MXFP4, INPUTS);
+    unsigned char *rows = malloc(ROWS * row);
+    uint16_t *wide = malloc(ROWS * INPUTS * sizeof *wide);
+    struct specbatch_model *model = NULL;
+    struct sb_weight weights[2];
+    uint64_t state = 5;
+    char *held[2] = {NULL, NULL};
+
+    CHECK(rows != NULL && wide != NULL);
+    for (size_t i = 0; i < ROWS * row; i++) /* a block's first byte is its scale */
+        rows[i] = (unsigned char)(i % 17 == 0 ? 100 + trace_random(&state) % 50
+                                              : trace_random(&state));
+    for (size_t r = 0; r < ROWS; r++)
+        sb_convert(wide + r * INPUTS, SB_BF16, rows + r * row, SB_MXFP4, INPUTS);
+    CHECK_OK(open_quantised(&model, SPECBATCH_COMPUTE_BF16, SPECBATCH_WEIGHTS_AUTO));
+    const struct sb_backend *b = model->backend;
+    for (int i = 0; i < 2; i++) {
+        const enum sb_dtype dtype = i == 0 ? SB_MXFP4 : SB_BF16;
+        CHECK_OK(b->weight_create(&weights[i], model->device, &model->mem, ROWS, INPUTS, dtype));
+        weights[i].is_of_expert = 1;
+        CHECK_OK(b->weight_fill(&weights[i], model->device, 0, ROWS,
+                                i == 0 ? (const void *)rows : wide, dtype));
+        CHECK_INT(weights[i].dtype, SB_BF16);
+        CHECK_INT(weights[i].bytes, weights[0].bytes);
+        CHECK((held[i] = malloc(weights[i].bytes)) != NULL);
+    }
+    CHECK_INT(cudaDeviceSynchronize(), cudaSuccess);
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(b->download(NULL, held[i], weights[i].data, weights[i].bytes));
+        b->weight_free(&weights[i], model->device, &model->mem);
+    }
+    CHECK_MEM(held[0], held[1], weights[0].bytes);
+    specbatch_model_close(model);
+    free(rows);
+    free(wide);
+    free(held[0]);
+    free(held[1]);
+    CHECK(is_clean());
+}
+
 TEST_BEGIN
 RUN(test_weights_stay_quantised);
+RUN(test_mxfp4_is_widened);
 RUN(test_no_memory_for_quantised_weights);
 RUN(test_rows_of_a_quantised_weight_come_in_any_pieces);
 RUN(test_what_is_missing_is_named);

@@ -17,29 +17,31 @@ enum { MOST_VOCAB = 517, LONGEST = 200 };
 
 /* The models, what their weights are quantised to, and whether results in 16 bits must be near
  * those of the CPU's 16-bit class. With two experts whose logits are nearly equal, rounding decides
- * who computes a token, and in f32 that is another one. */
+ * who computes a token, and in f32 that is another one. And whether the device widens weights that
+ * the CPU multiplies as they are, so that results in f32 are near the CPU's, too. */
 static const struct {
     const char *name;
-    int32_t weights, is_near_16_bits;
+    int32_t weights, is_near_16_bits, is_widened;
 } models[] = {
-    {"qwen3_untied_f32_sharded", SPECBATCH_WEIGHTS_AUTO, 0},
-    {"llama3_scaled_biased_tied_bf16", SPECBATCH_WEIGHTS_AUTO, 0},
-    {"glm4_unbiased_bf16", SPECBATCH_WEIGHTS_AUTO, 0},
-    {"qwen2_tied_f32", SPECBATCH_WEIGHTS_AUTO, 0},
-    {"llama_untied_f32_sharded", SPECBATCH_WEIGHTS_AUTO, 0},
-    {"llama_mha_f16", SPECBATCH_WEIGHTS_AUTO, 0},
-    {"qwen3_yarn_f32", SPECBATCH_WEIGHTS_AUTO, 0},
-    {"long_qwen3_hd128_bf16", SPECBATCH_WEIGHTS_AUTO, 0},
-    {"qwen3_untied_f32_sharded", SPECBATCH_WEIGHTS_Q8, 0},
-    {"llama3_scaled_biased_tied_bf16", SPECBATCH_WEIGHTS_Q4, 0},
-    {"gemma3_bf16", SPECBATCH_WEIGHTS_AUTO, 0}, /* windows of 70 */
-    {"gemma3_bf16", SPECBATCH_WEIGHTS_Q8, 0},
-    {"qwen2_window_f32", SPECBATCH_WEIGHTS_AUTO, 0},
-    {"mixtral_f16", SPECBATCH_WEIGHTS_AUTO, 0},
-    {"mixtral_f16", SPECBATCH_WEIGHTS_Q8, 1},
-    {"glm4_moe_bf16", SPECBATCH_WEIGHTS_AUTO, 1},
-    {"qwen3_moe_bf16", SPECBATCH_WEIGHTS_AUTO, 1},
-    {"qwen3_moe_bf16", SPECBATCH_WEIGHTS_Q4, 1},
+    {"qwen3_untied_f32_sharded", SPECBATCH_WEIGHTS_AUTO, 0, 0},
+    {"llama3_scaled_biased_tied_bf16", SPECBATCH_WEIGHTS_AUTO, 0, 0},
+    {"glm4_unbiased_bf16", SPECBATCH_WEIGHTS_AUTO, 0, 0},
+    {"qwen2_tied_f32", SPECBATCH_WEIGHTS_AUTO, 0, 0},
+    {"llama_untied_f32_sharded", SPECBATCH_WEIGHTS_AUTO, 0, 0},
+    {"llama_mha_f16", SPECBATCH_WEIGHTS_AUTO, 0, 0},
+    {"qwen3_yarn_f32", SPECBATCH_WEIGHTS_AUTO, 0, 0},
+    {"long_qwen3_hd128_bf16", SPECBATCH_WEIGHTS_AUTO, 0, 0},
+    {"qwen3_untied_f32_sharded", SPECBATCH_WEIGHTS_Q8, 0, 0},
+    {"llama3_scaled_biased_tied_bf16", SPECBATCH_WEIGHTS_Q4, 0, 0},
+    {"gemma3_bf16", SPECBATCH_WEIGHTS_AUTO, 0, 0}, /* windows of 70 */
+    {"gemma3_bf16", SPECBATCH_WEIGHTS_Q8, 0, 0},
+    {"qwen2_window_f32", SPECBATCH_WEIGHTS_AUTO, 0, 0},
+    {"mixtral_f16", SPECBATCH_WEIGHTS_AUTO, 0, 0},
+    {"mixtral_f16", SPECBATCH_WEIGHTS_Q8, 1, 0},
+    {"glm4_moe_bf16", SPECBATCH_WEIGHTS_AUTO, 1, 0},
+    {"qwen3_moe_bf16", SPECBATCH_WEIGHTS_AUTO, 1, 0},
+    {"qwen3_moe_bf16", SPECBATCH_WEIGHTS_Q4, 1, 0},
+    {"gpt_oss_mxfp4", SPECBATCH_WEIGHTS_AUTO, 1, 1},
 };
 enum { N_MODELS = sizeof models / sizeof models[0] };
 
@@ -85,6 +87,30 @@ static int32_t first_difference(const float *a, const float *b, int32_t n)
     return -1;
 }
 
+/* Of any logit, as a share of the largest. */
+static double worst_difference(int32_t n)
+{
+    double largest = 0.0, worst = 0.0;
+
+    for (size_t i = 0; i < (size_t)n * (size_t)vocab; i++) {
+        largest = fmax(largest, fabs((double)expected[i]));
+        worst = fmax(worst, fabs((double)expected[i] - (double)got[i]));
+        worst = isnan(got[i]) ? INFINITY : worst;
+    }
+    return worst / largest;
+}
+
+/* Each value's rounding errors are some 2^-24 of the largest. */
+static void check_near_in_f32(specbatch_model *cpu, specbatch_model *device, const char *name)
+{
+    const struct logits_run whole = {ids, 130, 0, 130, 1, 1};
+
+    CHECK_OK(logits_of(expected, cpu, &whole));
+    CHECK_OK(logits_of(got, device, &whole));
+    if (!(worst_difference(130) < 1e-5))
+        FAIL("%s: %.1e of the largest logit from the CPU's", name, worst_difference(130));
+}
+
 static void test_the_f32_class_has_the_cpus_bits(void)
 {
     static const struct logits_run ways[] = {
@@ -95,10 +121,12 @@ static void test_the_f32_class_has_the_cpus_bits(void)
     for (int i = 0; i < N_MODELS; i++) {
         specbatch_model *cpu, *device;
         CHECK_OK(open_pair(&cpu, &device, i, SPECBATCH_COMPUTE_F32));
+        if (models[i].is_widened)
+            check_near_in_f32(cpu, device, models[i].name);
         for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
             struct logits_run whole = {ids, ways[w].n, 0, ways[w].n, 1, 1};
             int32_t differs;
-            CHECK_OK(logits_of(expected, cpu, &whole));
+            CHECK_OK(logits_of(expected, models[i].is_widened ? device : cpu, &whole));
             CHECK_OK(logits_of(got, device, &ways[w]));
             differs = first_difference(got, expected, ways[w].n);
             if (differs >= 0)
@@ -114,18 +142,6 @@ static void test_the_f32_class_has_the_cpus_bits(void)
 /* Every product's inputs are rounded to bf16 about twice, which leaves errors of some 2^-9 of the
  * largest value, and these grow over a few layers. A wrong head, mask or position would make errors
  * as large as the logits themselves. */
-static double worst_difference(int32_t n)
-{
-    double largest = 0.0, worst = 0.0;
-
-    for (size_t i = 0; i < (size_t)n * (size_t)vocab; i++) {
-        largest = fmax(largest, fabs((double)expected[i]));
-        worst = fmax(worst, fabs((double)expected[i] - (double)got[i]));
-        worst = isnan(got[i]) ? INFINITY : worst;
-    }
-    return worst / largest;
-}
-
 static void test_the_16_bit_class_is_invariant(void)
 {
     static const struct logits_run ways[] = {

@@ -27,7 +27,7 @@
 /* The default options, with device, compute and cuda_module as the environment says. */
 specbatch_model_options place_options(void);
 int place_is_cuda(void);
-/* Whether models here may have weights in MXFP4, which a GPU refuses. */
+/* Whether models here have weights in MXFP4 in memory. A GPU widens them. */
 int place_has_mxfp4(void);
 int place_is_small(void);
 int place_requires_device(void);

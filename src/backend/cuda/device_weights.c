@@ -2,12 +2,16 @@
  * Making, filling and freeing weights. Rows are converted into the pinned buffers of the device's
  * staging ring and copied from there on the loading stream: in the f32 class to their place, in the
  * 16-bit class to a landing buffer, out of which a kernel puts them into the weight's tiles.
+ *
+ * There are no kernels for MXFP4, so a matrix in it is held as one in BF16, which has each of its
+ * numbers: four times the memory, and the bits of a checkpoint in BF16.
  */
 #include "backend/cuda/device_weights.h"
 
 #include <string.h>
 
 #include "../kernels/cuda/launch.h"
+#include "../kernels/cuda/quant_tile.h"
 #include "backend/cuda/device.h"
 #include "backend/cuda/quant_weights.h"
 #include "status.h"
@@ -41,7 +45,7 @@ int32_t sb_cuda_weight_create(struct sb_weight *out, struct sb_device *device,
     int32_t rc = SPECBATCH_OK;
 
     (void)mem;
-    if (sb_dtype_is_quantised(dtype)) {
+    if (SB_QUANT_TILE_HAS(dtype)) {
         sb_cuda_leave(&device->gpu, was);
         return sb_quant_weight_create(out, device, n_out, n_in, dtype);
     }

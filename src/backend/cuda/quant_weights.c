@@ -30,10 +30,6 @@ int32_t sb_quant_weight_create(struct sb_weight *out, struct sb_device *device, 
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(sb_cuda_set_type(device, SB_BF16));
-    if (!SB_QUANT_TILE_HAS(dtype))
-        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
-                "CUDA: weights in %s are not supported; open the model on the CPU",
-                sb_dtype_name(dtype));
     if (block > SB_QUANT_TILE_COLUMNS(SB_Q8_0) && n_in % block != 0)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED, "CUDA: rows of %d inputs are no whole blocks of %s",
                 (int)n_in, sb_dtype_name(dtype));
