@@ -15,6 +15,7 @@
 #include "pool/pool.h"
 #include "support/drafts.h"
 #include "support/place.h"
+#include "support/trace.h"
 
 #define TARGET "test/data/models/qwen3_untied_f32_sharded"
 #define DRAFT TARGET ".draft"

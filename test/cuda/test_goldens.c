@@ -13,7 +13,7 @@
 #include "support/trace.h"
 
 #define MODELS "test/data/models"
-enum { MOST_VOCAB = 517, LONGEST = 200 };
+enum { MOST_VOCAB = 517, LONGEST = 200, FEW = 4 /* tokens of 80 */ };
 
 /* The models, what their weights are quantised to, and whether results in 16 bits must be near
  * those of the CPU's 16-bit class. With two experts whose logits are nearly equal, rounding decides
@@ -87,17 +87,26 @@ static int32_t first_difference(const float *a, const float *b, int32_t n)
     return -1;
 }
 
-/* Of any logit, as a share of the largest. */
-static double worst_difference(int32_t n)
+/* The worst difference of a logit as a share of the largest of all, but for the `left_out` tokens
+ * that have the worst. */
+static double worst_difference(int32_t n, int32_t left_out)
 {
-    double largest = 0.0, worst = 0.0;
+    double largest = 0.0, worst[LONGEST] = {0.0};
 
     for (size_t i = 0; i < (size_t)n * (size_t)vocab; i++) {
+        const double off = fabs((double)expected[i] - (double)got[i]);
+        double *of_token = &worst[i / (size_t)vocab];
         largest = fmax(largest, fabs((double)expected[i]));
-        worst = fmax(worst, fabs((double)expected[i] - (double)got[i]));
-        worst = isnan(got[i]) ? INFINITY : worst;
+        *of_token = isnan(got[i]) ? INFINITY : fmax(*of_token, off);
     }
-    return worst / largest;
+    for (int32_t i = 0; i <= left_out; i++)
+        for (int32_t t = i + 1; t < n; t++)
+            if (worst[t] > worst[i]) {
+                const double other = worst[i];
+                worst[i] = worst[t];
+                worst[t] = other;
+            }
+    return worst[left_out] / largest;
 }
 
 /* Each value's rounding errors are some 2^-24 of the largest. */
@@ -107,8 +116,8 @@ static void check_near_in_f32(specbatch_model *cpu, specbatch_model *device, con
 
     CHECK_OK(logits_of(expected, cpu, &whole));
     CHECK_OK(logits_of(got, device, &whole));
-    if (!(worst_difference(130) < 1e-5))
-        FAIL("%s: %.1e of the largest logit from the CPU's", name, worst_difference(130));
+    if (!(worst_difference(130, 0) < 1e-5))
+        FAIL("%s: %.1e of the largest logit from the CPU's", name, worst_difference(130, 0));
 }
 
 static void test_the_f32_class_has_the_cpus_bits(void)
@@ -141,7 +150,8 @@ static void test_the_f32_class_has_the_cpus_bits(void)
 
 /* Every product's inputs are rounded to bf16 about twice, which leaves errors of some 2^-9 of the
  * largest value, and these grow over a few layers. A wrong head, mask or position would make errors
- * as large as the logits themselves. */
+ * as large as the logits themselves. Where products differ from the CPU's in more than the order of
+ * sums, rounding decides about the experts of a few tokens in spite of the same class. */
 static void test_the_16_bit_class_is_invariant(void)
 {
     static const struct logits_run ways[] = {
@@ -156,7 +166,7 @@ static void test_the_16_bit_class_is_invariant(void)
         CHECK_OK(open_pair(&cpu, &device, i, SPECBATCH_COMPUTE_BF16));
         CHECK_OK(logits_of(expected, cpu, &whole));
         CHECK_OK(logits_of(got, device, &whole));
-        worst = worst_difference(80);
+        worst = worst_difference(80, models[i].is_widened ? FEW : 0);
         printf("     %-34s %.1e of the largest logit from the CPU's; %s\n", models[i].name, worst,
                specbatch_model_fingerprint(device));
         if (!(worst < 0.05))
