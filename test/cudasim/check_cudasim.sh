@@ -58,6 +58,7 @@ f32 0 experiments --tiny
 f32 0 test_products
 f32 0 test_creation
 f32 0 test_weight_memory
+f32 0 test_quant_weights
 f32 0 experiment_prefill --tiny
 END
 count=$(grep -c . "$tmp/list")

@@ -80,8 +80,9 @@ compile_sim = $(COMPILE_TEST) $(1) -Itest/cudasim -c $< -o $@.o && \
 SIM_BENCH_GPU := $(B)/cudasim/bench_gpu
 SIM_TESTS     := $(addprefix $(B)/cudasim/,test_backend test_creation test_devices \
                  test_draft_steps test_products test_prefill test_goldens test_contract \
-                 test_requests test_mutations test_session test_weight_memory experiments \
-                 experiment_launch experiment_prefill) $(SIM_BENCH_GPU)
+                 test_requests test_mutations test_session test_weight_memory \
+                 test_quant_weights experiments experiment_launch experiment_prefill) \
+                 $(SIM_BENCH_GPU)
 $(B)/cudasim/test_%: test/cuda/test_%.c $(SIM_PARTS) $(B)/cudasim/internal.a
 	@mkdir -p $(@D); echo "  TEST $< (simulated device)"
 	$(Q)$(compile_sim)
