@@ -178,12 +178,13 @@ static void put_template(struct writer *w, int has_prefix)
 
 /* ------------------------------------------------------------------------ byte-level BPE */
 
-/* Whether these are the steps that a named pre-tokenizer stands for. */
+/* Whether these are the steps that a named pre-tokenizer stands for. A tokenizer does not keep the
+ * text of a pattern, so none is recognised, and tokenizer.json goes into the file. */
 static int has_steps(const struct sb_tokenizer *t, const struct sb_gguf_pre *pre)
 {
     const struct sb_step *step = t->normalizers.at, *split = t->splitters.at;
 
-    return t->normalizers.n == (size_t)pre->nfc &&
+    return !pre->pattern && t->normalizers.n == (size_t)pre->nfc &&
            (!pre->nfc || (step->kind == SB_STEP_NORMAL && step->form == (SB_NFC | SB_AS_OF_9))) &&
            t->splitters.n == 2 && split[0].kind == pre->words && split[0].digits == pre->digits &&
            split[1].kind == SB_STEP_BYTES;

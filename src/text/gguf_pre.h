@@ -16,6 +16,7 @@ struct sb_gguf_pre {
     int ignore_merges;
     int bos;               /* texts begin with the begin-of-sequence id, if the file is silent */
     const char *prefix[2]; /* the tokens that begin a text, whatever the file says */
+    const char *pattern;   /* what words are, where that is SB_STEP_SPLIT_PATTERN; else NULL */
 };
 
 /* The rows, one after the other; NULL behind the last. Of several names for the same, the first is

@@ -217,6 +217,7 @@ static int32_t find_pre(const struct sb_gguf_pre **pre, const struct reader *r)
 static int32_t add_steps(struct reader *r, const struct sb_gguf_pre *pre)
 {
     struct sb_tokenizer *t = r->t;
+    struct sb_properties properties = {.mem = &t->mem};
     struct sb_step *step;
     int32_t rc = SPECBATCH_OK;
 
@@ -226,10 +227,13 @@ static int32_t add_steps(struct reader *r, const struct sb_gguf_pre *pre)
     }
     SB_TRY(sb_step_add(&step, &t->splitters, pre->words, r->path));
     step->digits = pre->digits;
+    if (pre->pattern)
+        SB_TRY(sb_split_compile(step, &properties, pre->pattern, strlen(pre->pattern), r->path));
     SB_TRY(sb_step_add(&step, &t->splitters, SB_STEP_BYTES, r->path));
     t->decoder.byte_level = 1;
     t->decoder.fused = 1;
 done:
+    sb_properties_clear(&properties);
     return rc;
 }
 

@@ -82,6 +82,82 @@ static void byte_level_is_as_in_tokenizer_json(void)
     }
 }
 
+/* Replaces text that is there once. */
+static void replace(char *text, size_t room, const char *from, const char *to)
+{
+    char *at = strstr(text, from);
+
+    CHECK(at != NULL && strlen(text) + strlen(to) < room);
+    memmove(at + strlen(to), at + strlen(from), strlen(at + strlen(from)) + 1);
+    memcpy(at, to, strlen(to));
+}
+
+/* A pre-tokenizer that is a pattern: tokenizer.json has it as gpt-oss's has. */
+static void a_pattern_is_as_in_tokenizer_json(void)
+{
+    static const char o200k[] =
+        "\"[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?[\\\\p{Lu}\\\\p{Lt}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]*"
+        "[\\\\p{Ll}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+        "[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?[\\\\p{Lu}\\\\p{Lt}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]+"
+        "[\\\\p{Ll}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\\\\p{N}{1,3}|"
+        " ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n/]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"";
+    const struct test_dir dir = test_dir_make();
+    struct gguf_writer w = {.alignment = 32};
+    struct sb_tokenizer *expected = NULL, *got = NULL;
+    static char text[200000], qwen[400];
+    const char *pattern, *end;
+    char *file;
+    size_t n = 0;
+
+    file = test_read(TOKENIZERS "qwen", "tokenizer.json", &n);
+    CHECK(file != NULL && n < sizeof text);
+    memcpy(text, file, n + 1);
+    free(file);
+    pattern = strstr(text, "\"(?i:'s");
+    CHECK(pattern != NULL && (end = strchr(pattern + 1, '"')) != NULL);
+    snprintf(qwen, sizeof qwen, "%.*s", (int)(end + 1 - pattern), pattern);
+    replace(text, sizeof text, qwen, o200k);
+    replace(text, sizeof text, "{\"type\":\"NFC\"}", "null");
+    test_write_text(&dir, "tokenizer.json", text);
+    CHECK_OK(sb_tokenizer_load(&expected, &test_mem, dir.path));
+    CHECK(convert_tokenizer(&w, TOKENIZERS "qwen", "gpt-4o", 420));
+    CHECK_OK(load_alone(&got, &w));
+    CHECK(got != NULL && expected != NULL);
+    CHECK(same_tokenizer(expected, got, 0, TEXTS) > 100);
+    CHECK(same_digest(expected, got));
+    sb_tokenizer_free(expected);
+    sb_tokenizer_free(got);
+    test_dir_remove(&dir);
+}
+
+/* Every allocation of it fails in turn. */
+static void runs_out_of_memory_cleanly(void)
+{
+    const struct test_dir dir = test_dir_make();
+    struct test_memory memory = {0, 0, 0};
+    const struct sb_mem mem = {test_memory_alloc, test_memory_free, &memory};
+    struct gguf_writer w = {.alignment = 32};
+    struct sb_gguf *gguf = NULL;
+    int32_t rc = SPECBATCH_E_NOMEM;
+    char path[128];
+
+    snprintf(path, sizeof path, "%s/model.gguf", dir.path);
+    CHECK(convert_tokenizer(&w, TOKENIZERS "qwen", "gpt-4o", 0));
+    gguf_write(&w, &dir, "model.gguf");
+    CHECK_OK(sb_gguf_open(&gguf, &test_mem, path));
+    for (int64_t at = 0; rc != SPECBATCH_OK && at < 10000; at++) {
+        struct sb_tokenizer *t = NULL;
+        memory = (struct test_memory){0, at, 0};
+        rc = sb_tokenizer_load_gguf(&t, &mem, path, gguf);
+        CHECK(rc == SPECBATCH_OK || rc == SPECBATCH_E_NOMEM);
+        sb_tokenizer_free(t);
+        CHECK_INT(memory.live, 0);
+    }
+    CHECK_OK(rc);
+    sb_gguf_close(gguf);
+    test_dir_remove(&dir);
+}
+
 /* Loads the GLM vocabulary of the tree under another name, with one more flag; NULL: none. Checks
  * the ids around "a". */
 static void check_around(const char *pre, const char *flag, int value, int32_t before,
@@ -442,6 +518,8 @@ static void refuses_metadata(void)
 
 TEST_BEGIN
 RUN(byte_level_is_as_in_tokenizer_json);
+RUN(a_pattern_is_as_in_tokenizer_json);
+RUN(runs_out_of_memory_cleanly);
 RUN(ids_around_a_text);
 RUN(sentencepiece_is_as_in_tokenizer_model);
 RUN(takes_tokenizer_json);
