@@ -5,12 +5,17 @@
  *
  * One part is model.safetensors. Of several, the first is model.safetensors.index.json as it is,
  * and the others are the shards "1", "2", ...
+ *
+ * What there is is read twice: as it is, and as the tensors of a small gpt-oss, whose experts are
+ * in one tensor.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "fuzz/support/fuzz.h"
+#include "model/arch.h"
 #include "model/shards.h"
+#include "model/stacked.h"
 
 enum { SHARDS = 8, DATA_MAX = 1 << 12, MEMORY = 64 << 20 };
 
@@ -60,6 +65,18 @@ static void read_all(const struct sb_tensors *set)
     FUZZ_CHECK(sb_tensors_find(set, "") == NULL);
 }
 
+/* The same once the experts of a layer are taken apart, if they are there. */
+static void read_experts(struct sb_tensors *set)
+{
+    const struct sb_arch *arch = sb_arch_by_type("gpt_oss");
+    const struct sb_config config = {
+        .arch = arch, .layers = 1, .hidden = 32, .inter = 32, .experts = 2};
+
+    sb_tensors_set_arch(set, arch);
+    if (fuzz_status(sb_tensors_unstack(set, &config)) == SPECBATCH_OK)
+        read_all(set);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_input input = {data, size};
@@ -75,10 +92,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         const char name[2] = {(char)('1' + i), '\0'};
         write_shard(name, fuzz_part(&input));
     }
-    if (fuzz_status(sb_tensors_open(&set, &fuzz_mem, fuzz_dir())) == SPECBATCH_OK)
+    if (fuzz_status(sb_tensors_open(&set, &fuzz_mem, fuzz_dir())) == SPECBATCH_OK) {
         read_all(set);
-    else
+        read_experts(set);
+    } else {
         FUZZ_CHECK(set == NULL);
+    }
     sb_tensors_close(set);
     fuzz_check_memory(0, MEMORY);
     return 0;
