@@ -28,11 +28,11 @@ struct shape {
 };
 
 static const struct shape models[] = {
-    {"qwen3-8b", {32, 8, 128, 8192, 0}},  {"vicuna-7b", {32, 32, 128, 4096, 0}},
-    {"glm4-9b", {32, 2, 128, 8192, 0}},   {"qwen3-0.6b", {16, 8, 128, 8192, 0}},
-    {"llama-68m", {12, 12, 64, 2048, 0}},
+    {"qwen3-8b", {32, 8, 128, 8192, 0, 0}},  {"vicuna-7b", {32, 32, 128, 4096, 0, 0}},
+    {"glm4-9b", {32, 2, 128, 8192, 0, 0}},   {"qwen3-0.6b", {16, 8, 128, 8192, 0, 0}},
+    {"llama-68m", {12, 12, 64, 2048, 0, 0}},
 };
-static const struct shape tiny[] = {{"tiny", {2, 1, 64, 512, 0}}};
+static const struct shape tiny[] = {{"tiny", {2, 1, 64, 512, 0, 0}}};
 enum { REPEATS = 20 };
 
 static void must(int good, const char *what)
