@@ -109,7 +109,6 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
     uint8_t *weights = shared + (S::WINDOWS || (!S::WHOLE && a.walk) ? S::W_AT : 0);
     int *care = (int *)(shared + S::CARE_AT);
     float2 *factors = (float2 *)(shared + S::FACTORS_AT);
-    /* of query number threadIdx.x */
     merged state = before_splits(a, place_of(a, kv_head, tile.first + (int)threadIdx.x).head);
     running<S> result;
     made_row<S> made;

@@ -78,18 +78,16 @@ done:
 }
 
 /* Adds a tensor of expert e to the set. */
-static void add(struct unstacking *u, const struct sb_tensor *tensor, int32_t layer, int32_t e,
+static void add(struct unstacking *u, struct sb_tensor tensor, int32_t layer, int32_t e,
                 const struct map *map, const char *suffix)
 {
     char prefix[SB_PREFIX_BYTES];
-    struct sb_tensor *t;
 
     u->n++;
     if (!u->names)
         return;
-    t = &u->set->list[u->set->n + u->n - 1];
-    *t = *tensor;
-    t->name = u->names;
+    tensor.name = u->names;
+    u->set->list[u->set->n + u->n - 1] = tensor;
     sb_mlp_prefix(prefix, u->config, layer, e);
     u->names += snprintf(u->names, NAME_BYTES, "%s%s%s", prefix, map->name, suffix) + 1;
 }
@@ -113,14 +111,21 @@ static struct sb_tensor of_blocks(const struct stack *stack, const struct map *m
     return t;
 }
 
+/* Bytes of an element of floats, whose type has been checked. */
+static uint64_t element_bytes(const struct sb_tensor *t)
+{
+    enum sb_dtype dtype = SB_F32;
+
+    sb_tensor_dtype(&dtype, t);
+    return sb_dtype_size(dtype);
+}
+
 /* The same in floats, of which expert e has n_in rows of the stack's. */
 static struct sb_tensor of_floats(const struct stack *stack, const struct map *map, uint64_t e)
 {
-    enum sb_dtype dtype = SB_F32;
+    const uint64_t size = element_bytes(&stack->floats), rows = (uint64_t)stack->rows;
     struct sb_tensor t = stack->floats;
 
-    sb_tensor_dtype(&dtype, &t);
-    const uint64_t size = sb_dtype_size(dtype), rows = (uint64_t)stack->rows;
     t.rank = 2;
     t.shape[0] = stack->rows / map->of;
     t.shape[1] = stack->n_in;
@@ -133,11 +138,9 @@ static struct sb_tensor of_floats(const struct stack *stack, const struct map *m
 
 static struct sb_tensor of_bias(const struct stack *stack, const struct map *map, uint64_t row)
 {
-    enum sb_dtype dtype = SB_F32;
+    const uint64_t size = element_bytes(&stack->bias);
     struct sb_tensor t = stack->bias;
 
-    sb_tensor_dtype(&dtype, &t);
-    const uint64_t size = sb_dtype_size(dtype);
     t.rank = 1;
     t.shape[0] = stack->rows / map->of;
     t.bytes = (uint64_t)t.shape[0] * size;
@@ -152,14 +155,12 @@ static void add_map(struct unstacking *u, const struct stack *stack, int32_t lay
 {
     for (int32_t e = 0; e < u->config->experts; e++) {
         const uint64_t row = (uint64_t)e * (uint64_t)stack->rows + (uint64_t)map->first;
-        const struct sb_tensor blocks = of_blocks(stack, map, row), bias = of_bias(stack, map, row);
-        const struct sb_tensor floats = of_floats(stack, map, (uint64_t)e);
         if (stack->blocks.name)
-            add(u, &blocks, layer, e, map, ".weight");
+            add(u, of_blocks(stack, map, row), layer, e, map, ".weight");
         if (stack->floats.name)
-            add(u, &floats, layer, e, map, ".weight");
+            add(u, of_floats(stack, map, (uint64_t)e), layer, e, map, ".weight");
         if (stack->bias.name)
-            add(u, &bias, layer, e, map, ".bias");
+            add(u, of_bias(stack, map, row), layer, e, map, ".bias");
     }
 }
 

@@ -151,18 +151,6 @@ static double dot(const struct problem *p, const void *rows, const float *bias, 
     return sum;
 }
 
-static double gated(double g, double up, enum sb_gate gate)
-{
-    const double least = fmin(g, 7.0);
-
-    if (gate == SB_GATE_SILU)
-        return g / (1.0 + exp(-g)) * up;
-    if (gate == SB_GATE_GELU)
-        return g / (1.0 + exp(-sqrt(8.0 / 3.14159265358979323846) * (g + 0.044715 * g * g * g))) *
-               up;
-    return least / (1.0 + exp(-1.702 * least)) * (fmax(-7.0, fmin(up, 7.0)) + 1.0);
-}
-
 /* An expert's MLP of a row h. size: of the sums, of which an error is a share. */
 static void one_mlp(double *out, double *size, const struct problem *p, int e, const double *h)
 {
@@ -173,7 +161,7 @@ static void one_mlp(double *out, double *size, const struct problem *p, int e, c
         const int64_t row = (int64_t)e * 2 * inter + i;
         const double g = dot(p, p->gate_up, p->gate_up_bias, row, h, hidden, &some);
         const double up = dot(p, p->gate_up, p->gate_up_bias, row + inter, h, hidden, size);
-        act[i] = gated(g, up, p->gate);
+        act[i] = cpu_gate_exactly(g, up, p->gate);
         most = fmax(most, fmax(some, *size));
     }
     *size = 0.0;

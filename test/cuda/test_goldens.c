@@ -88,7 +88,7 @@ static int32_t first_difference(const float *a, const float *b, int32_t n)
 }
 
 /* The worst difference of a logit as a share of the largest of all, but for the `left_out` tokens
- * that have the worst. */
+ * that have the worst. None may have a NaN. */
 static double worst_difference(int32_t n, int32_t left_out)
 {
     double largest = 0.0, worst[LONGEST] = {0.0};
@@ -106,7 +106,7 @@ static double worst_difference(int32_t n, int32_t left_out)
                 worst[i] = worst[t];
                 worst[t] = other;
             }
-    return worst[left_out] / largest;
+    return isinf(worst[0]) ? INFINITY : worst[left_out] / largest;
 }
 
 /* Each value's rounding errors are some 2^-24 of the largest. */

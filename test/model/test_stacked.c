@@ -20,47 +20,6 @@
 
 enum { EXPERTS = 4, HIDDEN = 64, INTER = 32, LAYERS = 2, MOST = 2 * INTER * HIDDEN };
 
-/* ------------------------------------------------------------------ what the file says */
-
-/* One map of all experts of a layer, as numbers of the file: [experts, rows, n_in]. */
-struct stack {
-    int rows, n_in;
-    float values[EXPERTS * MOST];
-};
-
-static void read_raw(void *into, size_t bytes, const struct sb_tensors *raw, int layer,
-                     const char *name)
-{
-    char full[96];
-    const struct sb_tensor *t;
-
-    snprintf(full, sizeof full, "model.layers.%d.mlp.experts.%s", layer, name);
-    t = sb_tensors_find(raw, full);
-    CHECK(t != NULL && t->bytes == bytes);
-    CHECK_OK(sb_tensors_read(raw, t, 0, into, bytes));
-}
-
-/* By the definition of the format: two elements to a byte, the lower one first, and a power of two
- * for 32 of them (Open Compute Project, Microscaling Formats 1.0, 5.3.3 and 6.3). */
-static void read_stack(struct stack *s, const struct sb_tensors *raw, int layer, int is_down)
-{
-    static const float sizes[8] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
-    static unsigned char blocks[EXPERTS * MOST / 2], scales[EXPERTS * MOST / 32];
-
-    s->rows = is_down ? HIDDEN : 2 * INTER;
-    s->n_in = is_down ? INTER : HIDDEN;
-    const int n = EXPERTS * s->rows * s->n_in;
-    read_raw(blocks, (size_t)n / 2, raw, layer,
-             is_down ? "down_proj_blocks" : "gate_up_proj_blocks");
-    read_raw(scales, (size_t)n / 32, raw, layer,
-             is_down ? "down_proj_scales" : "gate_up_proj_scales");
-    for (int i = 0; i < n; i++) {
-        const int code = i % 2 ? blocks[i / 2] >> 4 : blocks[i / 2] & 15;
-        const float size = ldexpf(sizes[code & 7], scales[i / 32] - 127);
-        s->values[i] = code & 8 ? -size : size;
-    }
-}
-
 /* ------------------------------------------------------------------ folders */
 
 /* A tensor of a file that is written. */
@@ -150,9 +109,45 @@ static void drop(struct folder *f, const char *name)
     *t = f->list[--f->n];
 }
 
+/* ------------------------------------------------------------------ what the file says */
+
+/* One map of all experts of a layer, as numbers of the file: [experts, rows, n_in]. */
+struct stack {
+    int rows, n_in;
+    float values[EXPERTS * MOST];
+};
+
+/* The data of a tensor of a layer's experts. */
+static const void *data_of(struct folder *f, int layer, const char *name)
+{
+    char full[96];
+
+    snprintf(full, sizeof full, "model.layers.%d.mlp.experts.%s", layer, name);
+    return find_out(f, full)->data;
+}
+
+/* By the definition of the format: two elements to a byte, the lower one first, and a power of two
+ * for 32 of them (Open Compute Project, Microscaling Formats 1.0, 5.3.3 and 6.3). */
+static void read_stack(struct stack *s, struct folder *f, int layer, int is_down)
+{
+    static const float sizes[8] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
+    const unsigned char *blocks = data_of(f, layer,
+                                          is_down ? "down_proj_blocks" : "gate_up_proj_blocks");
+    const unsigned char *scales = data_of(f, layer,
+                                          is_down ? "down_proj_scales" : "gate_up_proj_scales");
+
+    s->rows = is_down ? HIDDEN : 2 * INTER;
+    s->n_in = is_down ? INTER : HIDDEN;
+    const int n = EXPERTS * s->rows * s->n_in;
+    for (int i = 0; i < n; i++) {
+        const int code = i % 2 ? blocks[i / 2] >> 4 : blocks[i / 2] & 15;
+        const float size = ldexpf(sizes[code & 7], scales[i / 32] - 127);
+        s->values[i] = code & 8 ? -size : size;
+    }
+}
+
 /* Puts floats, whose matrices are turned, in the place of a stack's blocks and scales. */
-static void turn(struct folder *f, const struct sb_tensors *raw, int layer, int is_down,
-                 enum sb_dtype dtype)
+static void turn(struct folder *f, int layer, int is_down, enum sb_dtype dtype)
 {
     static const char *const types[] = {[SB_F32] = "F32", [SB_BF16] = "BF16", [SB_F16] = "F16"};
     static struct stack s;
@@ -161,7 +156,7 @@ static void turn(struct folder *f, const struct sb_tensors *raw, int layer, int 
     char name[96];
     struct out *t;
 
-    read_stack(&s, raw, layer, is_down);
+    read_stack(&s, f, layer, is_down);
     for (int i = 0; i < EXPERTS * s.rows * s.n_in; i++) {
         const int e = i / (s.rows * s.n_in), row = i / s.n_in % s.rows, k = i % s.n_in;
         turned[(e * s.n_in + k) * s.rows + row] = s.values[i];
@@ -244,16 +239,15 @@ static void check_map(const struct sb_tensors *set, const struct stack *s, int l
 }
 
 /* The same for its bias, of which every element is a row. */
-static void check_bias(const struct sb_tensors *set, const struct sb_tensors *raw, int layer, int e,
+static void check_bias(const struct sb_tensors *set, struct folder *f, int layer, int e,
                        const char *map, int from, int of)
 {
-    uint16_t all[EXPERTS * 2 * INTER], got[2 * INTER];
+    const uint16_t *all = data_of(f, layer, of == 2 ? "gate_up_proj_bias" : "down_proj_bias");
     const int rows = of == 2 ? 2 * INTER : HIDDEN;
+    uint16_t got[2 * INTER];
     char name[96];
     const struct sb_tensor *t;
 
-    read_raw(all, sizeof(uint16_t) * (size_t)(EXPERTS * rows), raw, layer,
-             of == 2 ? "gate_up_proj_bias" : "down_proj_bias");
     snprintf(name, sizeof name, "model.layers.%d.mlp.experts.%d.%s.bias", layer, e, map);
     t = sb_tensors_find(set, name);
     CHECK(t != NULL && t->rank == 1 && t->shape[0] == rows / of);
@@ -266,25 +260,26 @@ static void check_bias(const struct sb_tensors *set, const struct sb_tensors *ra
 static void check_folder(const char *path)
 {
     static struct stack gate_up, down;
-    struct sb_tensors *set = NULL, *raw = NULL;
+    static struct folder f;
+    struct sb_tensors *set = NULL;
 
     open_folder(&set, path);
-    CHECK_OK(sb_tensors_open(&raw, &test_mem, FOLDER));
+    read_folder(&f);
     for (int i = 0; i < LAYERS; i++) {
-        read_stack(&gate_up, raw, i, 0);
-        read_stack(&down, raw, i, 1);
+        read_stack(&gate_up, &f, i, 0);
+        read_stack(&down, &f, i, 1);
         for (int e = 0; e < EXPERTS; e++) {
             check_map(set, &gate_up, i, e, "gate_proj", 0, 2);
             check_map(set, &gate_up, i, e, "up_proj", 1, 2);
             check_map(set, &down, i, e, "down_proj", 0, 1);
-            check_bias(set, raw, i, e, "gate_proj", 0, 2);
-            check_bias(set, raw, i, e, "up_proj", 1, 2);
-            check_bias(set, raw, i, e, "down_proj", 0, 1);
+            check_bias(set, &f, i, e, "gate_proj", 0, 2);
+            check_bias(set, &f, i, e, "up_proj", 1, 2);
+            check_bias(set, &f, i, e, "down_proj", 0, 1);
         }
     }
     CHECK(sb_tensors_find(set, EXPERTS_OF_0 "down_proj_blocks") == NULL);
     CHECK(sb_tensors_find(set, EXPERTS_OF_0 "gate_up_proj_bias") == NULL);
-    sb_tensors_close(raw);
+    free_folder(&f);
     sb_tensors_close(set);
 }
 
@@ -300,16 +295,13 @@ static void turned_floats(void)
 
     for (int i = 0; i < 4; i++) {
         const struct test_dir dir = test_dir_make();
-        struct sb_tensors *raw = NULL;
         struct specbatch_model *model = NULL;
         static struct folder f;
         read_folder(&f);
-        CHECK_OK(sb_tensors_open(&raw, &test_mem, FOLDER));
         for (int layer = 0; layer < LAYERS; layer++)
             for (int is_down = 0; is_down < 2; is_down++)
                 if (i < 3 || layer == is_down)
-                    turn(&f, raw, layer, is_down, types[i]);
-        sb_tensors_close(raw);
+                    turn(&f, layer, is_down, types[i]);
         write_folder(&dir, &f);
         check_folder(dir.path);
         CHECK_OK(specbatch_model_open(&model, dir.path, NULL));
@@ -415,16 +407,13 @@ static void refusals(void)
 {
     for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
         const struct test_dir dir = test_dir_make();
-        struct sb_tensors *raw = NULL;
         struct specbatch_model *model = NULL;
         static struct folder f;
         read_folder(&f);
-        CHECK_OK(sb_tensors_open(&raw, &test_mem, FOLDER));
         if (cases[i].is_turned)
-            turn(&f, raw, 0, 1, SB_BF16);
+            turn(&f, 0, 1, SB_BF16);
         for (int k = 0; k < 2 && cases[i].edits[k].name; k++)
             apply(&f, &cases[i].edits[k]);
-        sb_tensors_close(raw);
         write_folder(&dir, &f);
         CHECK_ERROR(specbatch_model_open(&model, dir.path, NULL), cases[i].code, cases[i].part);
         free_folder(&f);

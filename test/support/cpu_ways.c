@@ -324,3 +324,17 @@ void cpu_narrow(void *rows, int64_t i, float value, enum sb_dtype dtype)
         ((uint16_t *)rows)[i] = (uint16_t)((value < 0.0f ? 0x8000 : 0) | scaled);
     }
 }
+
+double cpu_gate_exactly(double x, double up, enum sb_gate gate)
+{
+    const double pi = 3.14159265358979323846, least = fmin(x, 7.0);
+
+    switch (gate) {
+    case SB_GATE_SILU:
+        return x / (1.0 + exp(-x)) * up;
+    case SB_GATE_GELU:
+        return x / (1.0 + exp(-sqrt(8.0 / pi) * (x + 0.044715 * x * x * x))) * up;
+    default:
+        return least / (1.0 + exp(-1.702 * least)) * (fmax(fmin(up, 7.0), -7.0) + 1.0);
+    }
+}

@@ -40,6 +40,9 @@ int cpu_weight(struct sb_weight *weight, const struct cpu *way, const void *rows
 int cpu_rows_agree(const struct cpu *way, const struct sb_weight *weight, const float *x,
                    int n_base, const float *expected, const float *bias, int m);
 
+/* What a gate x does to up (enum sb_gate), in double precision. */
+double cpu_gate_exactly(double x, double up, enum sb_gate gate);
+
 /* Inputs, the same in every run. */
 uint32_t cpu_random(void);
 float cpu_uniform(void);        /* [-1, 1) */
