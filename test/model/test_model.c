@@ -5,7 +5,7 @@
  */
 #include "model/model.h"
 
-#include "support/model_files.h"
+#include "support/safetensors_writer.h"
 #include "sbtest.h"
 
 /* ------------------------------------------------- checkpoints that are written here */
@@ -99,42 +99,24 @@ static uint16_t half_bits(float value, const char *dtype)
 static void write_checkpoint(const struct test_dir *dir, const struct entries *e,
                              const char *config)
 {
-    static char header[16384];
-    size_t length = 9, data = 0, at = 0;
-    unsigned char *file;
+    struct safetensors_writer w = {.data = {.n = 0}};
 
-    header[8] = '{';
     for (int i = 0; i < e->n; i++) {
         const struct entry *t = &e->list[i];
-        const size_t bytes = (size_t)(t->rows * (t->cols ? t->cols : 1)) * element_size(t->dtype);
-        char shape[64];
-        snprintf(shape, sizeof shape, t->cols ? "%lld,%lld" : "%lld", (long long)t->rows,
-                 (long long)t->cols);
-        length += (size_t)snprintf(
-            header + length, sizeof header - length,
-            "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}", i ? "," : "",
-            t->name, t->dtype, shape, data, data + bytes);
-        data += bytes;
-    }
-    header[length++] = '}';
-    for (int i = 0; i < 8; i++)
-        header[i] = (char)((uint64_t)(length - 8) >> 8 * i);
-    file = calloc(1, length + data);
-    memcpy(file, header, length);
-    for (int i = 0; i < e->n; i++) {
-        const struct entry *t = &e->list[i];
+        const int64_t shape[2] = {t->rows, t->cols}, n = t->rows * (t->cols ? t->cols : 1);
         const size_t size = element_size(t->dtype);
-        for (int64_t j = 0; j < t->rows * (t->cols ? t->cols : 1); j++, at += size) {
+        unsigned char *data = calloc((size_t)n, size);
+        for (int64_t j = 0; j < n && size > 1; j++) {
             const float value = value_of(t->copy_of ? t->copy_of : t->name, j);
             const uint16_t half = half_bits(value, t->dtype);
-            if (size > 1)
-                memcpy(file + length + at, size == 4 ? (const void *)&value : (const void *)&half,
-                       size);
+            memcpy(data + (size_t)j * size, size == 4 ? (const void *)&value : (const void *)&half,
+                   size);
         }
+        safetensors_tensor(&w, t->name, t->dtype, t->cols ? 2 : 1, shape, data, (size_t)n * size);
+        free(data);
     }
-    test_write(dir, "model.safetensors", file, length + data);
+    safetensors_write(&w, dir);
     test_write_text(dir, "config.json", config);
-    free(file);
 }
 
 static int32_t open_made(struct specbatch_model **model, const struct entries *e,

@@ -12,8 +12,7 @@
 #include "model/shards.h"
 #include "quant.h"
 #include "sbtest.h"
-#include "support/gguf_writer.h"
-#include "support/model_files.h"
+#include "support/safetensors_writer.h"
 
 #define FOLDER "test/data/models/gpt_oss_mxfp4"
 #define EXPERTS_OF_0 "model.layers.0.mlp.experts."
@@ -76,29 +75,14 @@ static void free_folder(struct folder *f)
 
 static void write_folder(const struct test_dir *dir, const struct folder *f)
 {
-    struct gguf_buffer header = {.n = 0}, data = {.n = 0}, file = {.n = 0};
-    char text[400];
+    struct safetensors_writer w = {.data = {.n = 0}};
 
     for (int i = 0; i < f->n; i++) {
         const struct out *t = &f->list[i];
-        int n = snprintf(text, sizeof text, "%c\"%s\":{\"dtype\":\"%s\",\"shape\":[", i ? ',' : '{',
-                         t->name, t->type);
-        for (int32_t d = 0; d < t->rank; d++)
-            n += snprintf(text + n, sizeof text - (size_t)n, "%s%lld", d ? "," : "",
-                          (long long)t->shape[d]);
-        n += snprintf(text + n, sizeof text - (size_t)n, "],\"data_offsets\":[%zu,%zu]}", data.n,
-                      data.n + t->bytes);
-        gguf_add(&header, text, (size_t)n);
-        gguf_add(&data, t->data, t->bytes);
+        safetensors_tensor(&w, t->name, t->type, t->rank, t->shape, t->data, t->bytes);
     }
-    gguf_add(&header, "}", 1);
-    gguf_add_text(&file, (const char *)header.at, header.n);
-    gguf_add(&file, data.at, data.n);
     test_copy(dir, FOLDER, "model.safetensors");
-    test_write(dir, "model.safetensors", file.at, file.n);
-    free(header.at);
-    free(data.at);
-    free(file.at);
+    safetensors_write(&w, dir);
 }
 
 static void drop(struct folder *f, const char *name)

@@ -6,6 +6,7 @@
 #include "json.h"
 #include "model/container.h"
 #include "model/shards.h"
+#include "support/safetensors_writer.h"
 
 /* ------------------------------------------------------------------------------ tensors */
 
@@ -425,7 +426,7 @@ int convert_safetensors(const struct test_dir *to, const char *from, enum sb_dty
 {
     static const char *const names[] = {[SB_F32] = "F32", [SB_BF16] = "BF16", [SB_F16] = "F16"};
     static const char *const others[] = {"config.json", "generation_config.json"};
-    struct gguf_buffer header = {.n = 0}, data = {.n = 0}, file = {.n = 0};
+    struct safetensors_writer w = {.data = {.n = 0}};
     struct sb_tensors *set = NULL;
     int good = sb_tensors_open(&set, &test_mem, from) == SPECBATCH_OK;
 
@@ -434,24 +435,12 @@ int convert_safetensors(const struct test_dir *to, const char *from, enum sb_dty
         const int stays = strcmp(t->type, "U8") == 0; /* blocks and scales of MXFP4 */
         const size_t bytes = stays ? t->bytes : elements_of(t) * sb_dtype_size(dtype);
         void *converted = stays ? read_raw(set, t) : read_as(set, t, dtype);
-        char entry[300], shape[80];
-        int n = 0;
         good = converted != NULL;
-        for (int32_t d = 0; d < t->rank; d++)
-            n += snprintf(shape + n, sizeof shape - (size_t)n, "%s%lld", d ? "," : "",
-                          (long long)t->shape[d]);
-        n = snprintf(entry, sizeof entry,
-                     "%c\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}",
-                     i ? ',' : '{', t->name, stays ? "U8" : names[dtype], shape, data.n,
-                     data.n + bytes);
-        gguf_add(&header, entry, (size_t)n);
-        gguf_add(&data, converted, good ? bytes : 0);
+        safetensors_tensor(&w, t->name, stays ? "U8" : names[dtype], t->rank, t->shape, converted,
+                           good ? bytes : 0);
         free(converted);
     }
-    gguf_add(&header, "}", 1);
-    gguf_add_text(&file, (const char *)header.at, header.n);
-    gguf_add(&file, data.at, data.n);
-    test_write(to, "model.safetensors", file.at, file.n);
+    safetensors_write(&w, to);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         size_t n = 0;
         char *text = test_read(from, others[i], &n);
@@ -459,9 +448,6 @@ int convert_safetensors(const struct test_dir *to, const char *from, enum sb_dty
             test_write(to, others[i], text, n);
         free(text);
     }
-    free(header.at);
-    free(data.at);
-    free(file.at);
     sb_tensors_close(set);
     return good;
 }
