@@ -117,16 +117,28 @@ static void unpack_q6_k(struct sb_quant_block *out, const uint8_t *block)
     out->d = half_at(block + 208);
 }
 
+/* What sb_quant_codes has for a code, by operations that compilers make of 16 codes at once, as
+ * they cannot of reading a table. */
+static int8_t of_code(uint8_t code)
+{
+    const uint8_t bits = code & 7;
+    const uint8_t size = (uint8_t)(bits + (bits > 4) + (bits > 5) + 3 * (bits > 6));
+
+    return (int8_t)(code > 7 ? -size : size);
+}
+
 /* byte e | 16 bytes: the codes of elements i and i + 16 in the halves of byte i */
 static void unpack_mxfp4(struct sb_quant_block *out, const uint8_t *block)
 {
     const int e = block[0];
+    uint8_t bytes[16];
 
     /* 2^(e - 128) as bf16, whose exponents have 127 added */
     out->d = (uint16_t)(e == 255 ? 0x7fc0 : e > 0 ? (e - 1) << 7 : 0);
+    memcpy(bytes, block + 1, sizeof bytes);
     for (int i = 0; i < 16; i++) {
-        out->q[i] = sb_quant_codes[block[1 + i] & 15];
-        out->q[i + 16] = sb_quant_codes[block[1 + i] >> 4];
+        out->q[i] = of_code(bytes[i] & 15);
+        out->q[i + 16] = of_code(bytes[i] >> 4);
     }
 }
 

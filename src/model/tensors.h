@@ -36,7 +36,7 @@ struct sb_tensor {
     int32_t interleave; /* 0, or the rows of a head: the file has rows i and i + interleave / 2 of
                            each head side by side, and reading puts them where they belong */
     /* Where rows do not lie one behind the other (tensor_rows.h): bytes from a row to the next, and
-     * from an element of it to the next if these lie apart, too. Where scales are in a tensor of
+     * of floats from an element of it to the next. Where scales are in a tensor of
      * their own, that is in the file scale_file, and a row's are scale_step bytes from the next
      * one's. 0: it is not so. */
     uint64_t row_step, column_step;
