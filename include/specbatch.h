@@ -365,9 +365,8 @@ SPECBATCH_API int32_t specbatch_model_options_init(specbatch_model_options *opti
  * or a GGUF file, if the path is not that of a directory; of several parts the first. Its metadata
  * have the configuration, the tokenizer and the chat template, and a tokenizer.json beside it is
  * taken instead of its tokenizer. Tensors may be F32, BF16 and F16, and matrices of a GGUF file
- * Q8_0, Q4_0, Q4_K, Q5_K, Q6_K and MXFP4 too, the last of which a GPU holds as BF16. A model of
- * tensors of the same types gives the same bits from any container. All files are read and closed
- * again, so they are not needed afterwards.
+ * Q8_0, Q4_0, Q4_K, Q5_K, Q6_K and MXFP4 too. A model of tensors of the same types gives the same
+ * bits from any container. All files are read and closed again, so they are not needed afterwards.
  * A pytorch_model.bin is a pickle, a program: it is not executed, and one that does anything but
  * list tensors is E_UNSUPPORTED.
  *

@@ -54,9 +54,9 @@ template <enum sb_dtype Q, int NT>
 struct quant_shape {
     enum {
         MOST = SB_QUANT_TILE_IS_K(Q) ? 2 : 4,
-        AHEAD = Q == SB_Q4_0   ? 4
-                : Q == SB_Q8_0 ? 2
-                               : 1,
+        AHEAD = Q == SB_Q4_0 || Q == SB_MXFP4 ? 4
+                : Q == SB_Q8_0                ? 2
+                                              : 1,
         RESIDENT = NT == 1 || (NT == 2 && !SB_QUANT_TILE_IS_K(Q)) ? 2 : 1
     };
 };

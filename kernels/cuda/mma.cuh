@@ -24,6 +24,8 @@
  *                                   saturates, as the cache does, and NaN stays NaN
  *   and_or(a, mask, bits)           (a & mask) | bits
  *   sub2<TYPE>(a, b)                two elements less two others, rounded
+ *   mul2<TYPE>(a, b)                two elements times two others, rounded; those that are denormal
+ *                                   are what they are
  *   mma<TYPE>(d, a, b0, b1)         d += A B
  *   ldmatrix4, ldmatrix2, ldmatrix4_trans(r, row)
  *                                   r = 4, 2 or 4 matrices; row: this lane's address

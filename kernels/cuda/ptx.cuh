@@ -59,6 +59,18 @@ static __device__ __forceinline__ uint32_t sub2(uint32_t a, uint32_t b)
     return pair;
 }
 
+/* The same of multiplications: there is nothing to add. */
+template <enum sb_dtype TYPE>
+static __device__ __forceinline__ uint32_t mul2(uint32_t a, uint32_t b)
+{
+    uint32_t pair;
+    if (TYPE == SB_BF16)
+        asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(pair) : "r"(a), "r"(b), "r"(0x80008000u));
+    else
+        asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(pair) : "r"(a), "r"(b));
+    return pair;
+}
+
 template <enum sb_dtype TYPE>
 static __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
                                            uint32_t b1)

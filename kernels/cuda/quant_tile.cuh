@@ -9,6 +9,11 @@
  * elements are made at once. A byte's sign is one bit too many for bf16: there the byte's lower
  * seven bits are put into 128.0, and what is subtracted is 128.0 with the sign put into its lowest
  * bit of the exponent, that is 256.0 for negative bytes.
+ *
+ * A code of MXFP4 is a number of two bits of exponent and one of mantissa, with denormals as other
+ * types have them. So with its bits put into the lowest of the exponent and the highest of the
+ * mantissa, and its sign where signs are, it is q times a power of two, 2^-127 in bf16 and 2^-15 in
+ * f16, and one multiplication makes q of it.
  */
 #ifndef SB_CUDA_QUANT_TILE_CUH
 #define SB_CUDA_QUANT_TILE_CUH
@@ -17,24 +22,27 @@
 #include "kernels/cuda/quant_tile.h"
 
 /* Runs `call` with the constant Q the quantised type that `quant` names, if it is one. */
-#define SB_WITH_QUANT(quant, call)           \
-    do {                                     \
-        if ((quant) == SB_Q8_0) {            \
-            const enum sb_dtype Q = SB_Q8_0; \
-            call;                            \
-        } else if ((quant) == SB_Q4_0) {     \
-            const enum sb_dtype Q = SB_Q4_0; \
-            call;                            \
-        } else if ((quant) == SB_Q4_K) {     \
-            const enum sb_dtype Q = SB_Q4_K; \
-            call;                            \
-        } else if ((quant) == SB_Q5_K) {     \
-            const enum sb_dtype Q = SB_Q5_K; \
-            call;                            \
-        } else if ((quant) == SB_Q6_K) {     \
-            const enum sb_dtype Q = SB_Q6_K; \
-            call;                            \
-        }                                    \
+#define SB_WITH_QUANT(quant, call)            \
+    do {                                      \
+        if ((quant) == SB_Q8_0) {             \
+            const enum sb_dtype Q = SB_Q8_0;  \
+            call;                             \
+        } else if ((quant) == SB_Q4_0) {      \
+            const enum sb_dtype Q = SB_Q4_0;  \
+            call;                             \
+        } else if ((quant) == SB_Q4_K) {      \
+            const enum sb_dtype Q = SB_Q4_K;  \
+            call;                             \
+        } else if ((quant) == SB_Q5_K) {      \
+            const enum sb_dtype Q = SB_Q5_K;  \
+            call;                             \
+        } else if ((quant) == SB_Q6_K) {      \
+            const enum sb_dtype Q = SB_Q6_K;  \
+            call;                             \
+        } else if ((quant) == SB_MXFP4) {     \
+            const enum sb_dtype Q = SB_MXFP4; \
+            call;                             \
+        }                                     \
     } while (0)
 
 static __device__ __forceinline__ float byte_float(uint32_t word, int i)
@@ -59,7 +67,7 @@ struct quant_traits {
 
 /* Scales, and minima, of the rows g and g + 8 of a tile, for one lane. */
 template <enum sb_dtype Q>
-struct quant_head { /* Q8_0, Q4_0 */
+struct quant_head { /* Q8_0, Q4_0, MXFP4 */
     uint2 d;
 
     __device__ __forceinline__ void load(const uint8_t *tile, int g)
@@ -68,7 +76,10 @@ struct quant_head { /* Q8_0, Q4_0 */
     }
     __device__ __forceinline__ float scale(int row, int block, int) const
     {
-        return half_float((block ? d.y : d.x) >> 16 * row);
+        const uint32_t rows = block ? d.y : d.x;
+        if (Q == SB_MXFP4)
+            return __uint_as_float(row ? rows & 0xffff0000u : rows << 16);
+        return half_float(rows >> 16 * row);
     }
     __device__ __forceinline__ float min(int, int) const
     {
@@ -162,6 +173,17 @@ static __device__ __forceinline__ uint32_t bytes2(uint32_t word)
     return sub2<TYPE>((word & 0x00ff00ffu) ^ magic2<TYPE>(0x80), magic2<TYPE>(0x80));
 }
 
+/* Two codes in the lower halves of 16 bits, from bit `at` on, as elements. */
+template <enum sb_dtype TYPE>
+static __device__ __forceinline__ uint32_t codes2(uint32_t word, int at)
+{
+    const uint32_t signs = moved(word, at + 3, 15) & 0x80008000u;
+
+    if (TYPE == SB_BF16)
+        return mul2<TYPE>(and_or(moved(word, at, 6), 0x01c001c0u, signs), 0x7f007f00u /* 2^127 */);
+    return mul2<TYPE>(and_or(moved(word, at, 9), 0x0e000e00u, signs), 0x78007800u /* 2^15 */);
+}
+
 /* A tile as one lane has loaded it. */
 template <enum sb_dtype Q>
 struct quant_lane {
@@ -183,6 +205,8 @@ struct quant_lane {
     {
         if (Q == SB_Q8_0)
             return bytes2<TYPE>(word_of(chunk[block], row * 2 + i / 2) >> i % 2 * 8);
+        if (Q == SB_MXFP4)
+            return codes2<TYPE>(word_of(chunk[block / 2], block % 2 * 2 + row), 4 * i);
         const uint32_t low = word_of(chunk[block / 2], block % 2 * 2 + row) >> 4 * i;
         uint32_t bits = and_or(low, 0x000f000fu, magic2<TYPE>(0));
         if (Q == SB_Q5_K)
@@ -202,6 +226,14 @@ static __device__ __forceinline__ uint32_t bits_at(const uint8_t *tile, struct s
     return *(const uint32_t *)(tile + place.at) >> place.shift;
 }
 
+/* The integer of a code. */
+static __device__ __forceinline__ int code_integer(int code)
+{
+    const int bits = code & 7, size = bits + (bits > 4) + (bits > 5) + 3 * (bits > 6);
+
+    return code & 8 ? -size : size;
+}
+
 /* The integer of one row and column of a tile. */
 template <enum sb_dtype Q>
 static __device__ __forceinline__ float quant_integer(const uint8_t *tile, int row, int column)
@@ -211,6 +243,8 @@ static __device__ __forceinline__ float quant_integer(const uint8_t *tile, int r
     if (Q == SB_Q8_0)
         return (float)(int8_t)low;
     uint32_t bits = low & 15;
+    if (Q == SB_MXFP4)
+        return (float)code_integer((int)bits);
     if (Q == SB_Q5_K || Q == SB_Q6_K)
         bits |= (bits_at(tile, sb_tile_high(Q, row, column)) & (Q == SB_Q5_K ? 1 : 3)) << 4;
     return (float)((int)bits - SB_QUANT_TILE_ZERO(Q));

@@ -10,6 +10,7 @@
  *              columns    head    chunks                           bytes
  *     Q8_0        64       64     2: one a block                    1088
  *     Q4_0        64       64     1                                  576
+ *     MXFP4       64       64     1                                  576
  *     Q4_K       256      256     4: one for each two blocks        2304
  *     Q5_K       256      256     4, and 1 with the fifth bits      2816
  *     Q6_K       256      288     4, and 2 with the upper two bits  3360
@@ -23,7 +24,7 @@
  *     bytes      two for row g, two for row g + 8; pair i in word i / 2, byte i % 2, and its odd
  *                column two bytes above it
  *     nibbles    row g and row g + 8 of an even block, and the same of an odd block; pair i at bit
- *                4 i, its odd column 16 bits above it
+ *                4 i, its odd column 16 bits above it. In MXFP4 they are codes (quant.h)
  *     fifth bits a word for two blocks: pair i at bit i, + 4 for row g + 8, + 8 for the odd block
  *     upper two  a word for a block: pair i at bit 2 i, + 8 for row g + 8
  *
@@ -33,6 +34,7 @@
  * Heads. Lanes of one g read the same bytes.
  *
  *     Q8_0, Q4_0   for each g, f16: d of row g and of row g + 8, for block 0 and then block 1
+ *     MXFP4        the same in bf16
  *     Q4_K, Q5_K   for each row, 16 bytes: d, dmin | words S | M | L. Byte j of S has the scale of
  *                  group j and above it the upper two bits of that of group j + 4, M has the same
  *                  of minima, and L the lower four bits of scale and minimum of group j + 4
@@ -59,17 +61,17 @@
 enum { SB_QUANT_TILE_ROWS = 16, SB_QUANT_TILE_BLOCK = 32, SB_QUANT_TILE_CHUNK = 32 * 16 };
 
 /* Whether tiles can have a type. */
-#define SB_QUANT_TILE_HAS(type) ((type) >= SB_Q8_0 && (type) <= SB_Q6_K)
+#define SB_QUANT_TILE_HAS(type) ((type) >= SB_Q8_0 && (type) <= SB_MXFP4)
 
 /* Of a type: whether columns, and scales, come in 256; the tile's columns; bytes of its head; its
  * chunks; its bytes. All are constant expressions if the type is one. */
 #define SB_QUANT_TILE_IS_K(type) ((type) == SB_Q4_K || (type) == SB_Q5_K || (type) == SB_Q6_K)
 #define SB_QUANT_TILE_COLUMNS(type) (SB_QUANT_TILE_IS_K(type) ? 256 : 64)
 #define SB_QUANT_TILE_HEAD(type) ((type) == SB_Q6_K ? 288 : SB_QUANT_TILE_IS_K(type) ? 256 : 64)
-#define SB_QUANT_TILE_CHUNKS(type) \
-    ((type) == SB_Q4_0   ? 1       \
-     : (type) == SB_Q8_0 ? 2       \
-                         : 4 + ((type) == SB_Q5_K) + 2 * ((type) == SB_Q6_K))
+#define SB_QUANT_TILE_CHUNKS(type)               \
+    ((type) == SB_Q4_0 || (type) == SB_MXFP4 ? 1 \
+     : (type) == SB_Q8_0                     ? 2 \
+                                             : 4 + ((type) == SB_Q5_K) + 2 * ((type) == SB_Q6_K))
 #define SB_QUANT_TILE_BYTES(type) \
     (SB_QUANT_TILE_HEAD(type) + SB_QUANT_TILE_CHUNKS(type) * SB_QUANT_TILE_CHUNK)
 

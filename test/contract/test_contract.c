@@ -70,12 +70,6 @@ static void check_fingerprints(void)
         }
 }
 
-/* Whether models here have quantised weights of this type. */
-static int is_here(enum sb_dtype type)
-{
-    return sb_dtype_is_quantised(type) && (type != SB_MXFP4 || place_has_mxfp4());
-}
-
 /* Every model with quantised weights, and whether each type of weights has had its part so far. On
  * a device, where traces are fewer, drafts may be without some. */
 static void test_every_type_of_weights(void)
@@ -90,7 +84,7 @@ static void test_every_type_of_weights(void)
     for (int type = 0; type < SB_DTYPES && !sbtest_failed_now; type++) {
         printf("     %-5s %4" PRIu64 " targets, %4" PRIu64 " drafts\n",
                sb_dtype_name((enum sb_dtype)type), world.targets[type], world.drafts[type]);
-        if (is_here((enum sb_dtype)type) &&
+        if (sb_dtype_is_quantised((enum sb_dtype)type) &&
             (world.targets[type] == 0 || (world.drafts[type] == 0 && !place_is_cuda())))
             FAIL("no target or no draft has them: these traces do not test it");
     }

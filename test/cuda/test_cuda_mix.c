@@ -23,8 +23,8 @@
 enum { BASE_ROWS = 7, MOST_ROWS = 300, MOST_EXPERTS = 301 };
 
 /* What the weights of the experts are: all in 16 bits, or f32; all quantised, in blocks of 32 or
- * of 256 columns; or some of each, gate and up in different types too. */
-enum content { PLAIN, QUANTISED, K_QUANTS, MIXED };
+ * of 256 columns; all in codes of MXFP4; or some of each, gate and up in different types too. */
+enum content { PLAIN, QUANTISED, K_QUANTS, CODES, MIXED };
 
 struct shape {
     int32_t hidden, inter, experts, chosen;
@@ -79,6 +79,8 @@ static int parts_of(struct part parts[2], const struct problem *p, int32_t exper
         parts[0].dtype = is_down ? SB_Q8_0 : SB_Q4_0;
     if (p->content == K_QUANTS)
         parts[0].dtype = is_down ? SB_Q6_K : SB_Q4_K;
+    if (p->content == CODES)
+        parts[0].dtype = SB_MXFP4;
     if (p->content != MIXED || expert % 3 == 1)
         return 1;
     parts[0].dtype = is_down && expert % 3 == 0 ? SB_Q4_0 : SB_Q8_0;
@@ -465,6 +467,9 @@ static void quantised_in_class(enum sb_dtype type)
               rows);
     if (!sbtest_failed_now)
         check(&wide, type, K_QUANTS, USUAL, FORM_SUM_IS_1, rows + 1);
+    if (!sbtest_failed_now)
+        check(&(struct shape){96, 64, 7, 3}, type, CODES, USUAL, FORM_CLAMPED | FORM_SUM_IS_1,
+              rows);
 }
 
 static void test_mix_f32(void)

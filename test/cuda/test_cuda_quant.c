@@ -215,8 +215,8 @@ static void block_read(struct block *out, const struct weight *w, int32_t row, i
     if (k >= w->n_in)
         return;
     sb_quant_unpack(&b, w->type, w->rows + (size_t)row * row_bytes + block * quant->bytes);
-    d = cpu_widen(&b.d, 0, SB_F16);
-    dmin = cpu_widen(&b.dmin, 0, SB_F16);
+    d = cpu_widen(&b.d, 0, quant->d);
+    dmin = cpu_widen(&b.dmin, 0, quant->d);
     for (int i = 0; i < 32; i++)
         out->q[i] = b.q[at + i];
     for (int half = 0; half < 2; half++) {

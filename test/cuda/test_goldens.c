@@ -17,11 +17,11 @@ enum { MOST_VOCAB = 517, LONGEST = 200, FEW = 4 /* tokens of 80 */ };
 
 /* The models, what their weights are quantised to, and whether results in 16 bits must be near
  * those of the CPU's 16-bit class. With two experts whose logits are nearly equal, rounding decides
- * who computes a token, and in f32 that is another one. And whether the device widens weights that
- * the CPU multiplies as they are, so that results in f32 are near the CPU's, too. */
+ * who computes a token, and in f32 that is another one. And whether it decides so for a few tokens
+ * beside the CPU's 16-bit class, too, as that adds up in another order. */
 static const struct {
     const char *name;
-    int32_t weights, is_near_16_bits, is_widened;
+    int32_t weights, is_near_16_bits, has_few_far;
 } models[] = {
     {"qwen3_untied_f32_sharded", SPECBATCH_WEIGHTS_AUTO, 0, 0},
     {"llama3_scaled_biased_tied_bf16", SPECBATCH_WEIGHTS_AUTO, 0, 0},
@@ -109,17 +109,6 @@ static double worst_difference(int32_t n, int32_t left_out)
     return isinf(worst[0]) ? INFINITY : worst[left_out] / largest;
 }
 
-/* Each value's rounding errors are some 2^-24 of the largest. */
-static void check_near_in_f32(specbatch_model *cpu, specbatch_model *device, const char *name)
-{
-    const struct logits_run whole = {ids, 130, 0, 130, 1, 1};
-
-    CHECK_OK(logits_of(expected, cpu, &whole));
-    CHECK_OK(logits_of(got, device, &whole));
-    if (!(worst_difference(130, 0) < 1e-5))
-        FAIL("%s: %.1e of the largest logit from the CPU's", name, worst_difference(130, 0));
-}
-
 static void test_the_f32_class_has_the_cpus_bits(void)
 {
     static const struct logits_run ways[] = {
@@ -130,12 +119,10 @@ static void test_the_f32_class_has_the_cpus_bits(void)
     for (int i = 0; i < N_MODELS; i++) {
         specbatch_model *cpu, *device;
         CHECK_OK(open_pair(&cpu, &device, i, SPECBATCH_COMPUTE_F32));
-        if (models[i].is_widened)
-            check_near_in_f32(cpu, device, models[i].name);
         for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
             struct logits_run whole = {ids, ways[w].n, 0, ways[w].n, 1, 1};
             int32_t differs;
-            CHECK_OK(logits_of(expected, models[i].is_widened ? device : cpu, &whole));
+            CHECK_OK(logits_of(expected, cpu, &whole));
             CHECK_OK(logits_of(got, device, &ways[w]));
             differs = first_difference(got, expected, ways[w].n);
             if (differs >= 0)
@@ -150,8 +137,7 @@ static void test_the_f32_class_has_the_cpus_bits(void)
 
 /* Every product's inputs are rounded to bf16 about twice, which leaves errors of some 2^-9 of the
  * largest value, and these grow over a few layers. A wrong head, mask or position would make errors
- * as large as the logits themselves. Where products differ from the CPU's in more than the order of
- * sums, rounding decides about the experts of a few tokens in spite of the same class. */
+ * as large as the logits themselves. */
 static void test_the_16_bit_class_is_invariant(void)
 {
     static const struct logits_run ways[] = {
@@ -166,7 +152,7 @@ static void test_the_16_bit_class_is_invariant(void)
         CHECK_OK(open_pair(&cpu, &device, i, SPECBATCH_COMPUTE_BF16));
         CHECK_OK(logits_of(expected, cpu, &whole));
         CHECK_OK(logits_of(got, device, &whole));
-        worst = worst_difference(80, models[i].is_widened ? FEW : 0);
+        worst = worst_difference(80, models[i].has_few_far ? FEW : 0);
         printf("     %-34s %.1e of the largest logit from the CPU's; %s\n", models[i].name, worst,
                specbatch_model_fingerprint(device));
         if (!(worst < 0.05))

@@ -54,6 +54,22 @@ static inline uint32_t sub2(uint32_t a, uint32_t b)
                        widened(TYPE, (uint16_t)(a >> 16)) - widened(TYPE, (uint16_t)(b >> 16)));
 }
 
+/* An element that may be denormal, which a float would lose here. */
+static inline double exactly(enum sb_dtype type, uint16_t bits)
+{
+    if (type == SB_F16 || (bits & 0x7f80) != 0)
+        return (double)widened(type, bits);
+    return ldexp((double)(bits & 0x7f), -133) * (bits >> 15 ? -1.0 : 1.0);
+}
+
+template <enum sb_dtype TYPE>
+static inline uint32_t mul2(uint32_t a, uint32_t b)
+{
+    return pack2<TYPE>(
+        (float)(exactly(TYPE, (uint16_t)a) * exactly(TYPE, (uint16_t)b)),
+        (float)(exactly(TYPE, (uint16_t)(a >> 16)) * exactly(TYPE, (uint16_t)(b >> 16))));
+}
+
 /* ------------------------------------------------------------------ matrices */
 
 template <enum sb_dtype TYPE>

@@ -31,11 +31,6 @@ int place_is_cuda(void)
     return is("SB_TEST_DEVICE", "cuda");
 }
 
-int place_has_mxfp4(void)
-{
-    return !place_is_cuda();
-}
-
 int place_is_small(void)
 {
     return is("SB_TEST_SIZE", "small");

@@ -27,8 +27,6 @@
 /* The default options, with device, compute and cuda_module as the environment says. */
 specbatch_model_options place_options(void);
 int place_is_cuda(void);
-/* Whether models here have weights in MXFP4 in memory. A GPU widens them. */
-int place_has_mxfp4(void);
 int place_is_small(void);
 int place_requires_device(void);
 /* Whether this process is to run trace `seed`. */

@@ -124,9 +124,8 @@ static void write_model(const struct test_dir *dir, const char *file, const stru
     gguf_write(&w, dir, file);
 }
 
-void quantised_model_write(const struct test_dir *dir, int with_mxfp4)
+void quantised_model_write(const struct test_dir *dir)
 {
-    const enum sb_dtype four_bits = with_mxfp4 ? SB_MXFP4 : SB_Q4_0;
     static const struct shape target = {
         .hidden = 256,
         .inter = 256,
@@ -137,20 +136,20 @@ void quantised_model_write(const struct test_dir *dir, int with_mxfp4)
         .inter = 96,
         .head_dim = 16,
         .types = {SB_Q8_0, SB_Q4_0, SB_Q8_0, SB_F16, SB_Q4_0, SB_Q4_0, SB_Q8_0, SB_Q8_0, SB_Q8_0}};
-    const struct shape mixture = {.hidden = 64,
-                                  .inter = 96,
-                                  .head_dim = 16,
-                                  .experts = 6,
-                                  .chosen = 2,
-                                  .types = {SB_BF16, SB_BF16, SB_Q8_0, SB_BF16, SB_BF16, SB_BF16,
-                                            SB_BF16, four_bits, SB_BF16}};
-    const struct shape mixed_draft = {
+    static const struct shape mixture = {.hidden = 64,
+                                         .inter = 96,
+                                         .head_dim = 16,
+                                         .experts = 6,
+                                         .chosen = 2,
+                                         .types = {SB_BF16, SB_BF16, SB_Q8_0, SB_BF16, SB_BF16,
+                                                   SB_BF16, SB_BF16, SB_MXFP4, SB_BF16}};
+    static const struct shape mixed_draft = {
         .hidden = 64,
         .inter = 32,
         .head_dim = 16,
         .experts = 4,
         .chosen = 1,
-        .types = {SB_BF16, SB_Q4_0, SB_Q4_0, SB_F16, SB_Q4_0, SB_Q8_0, four_bits, SB_F32, SB_Q8_0}};
+        .types = {SB_BF16, SB_Q4_0, SB_Q4_0, SB_F16, SB_Q4_0, SB_Q8_0, SB_MXFP4, SB_F32, SB_Q8_0}};
 
     write_model(dir, "quantised.gguf", &target, 1);
     write_model(dir, "quantised.gguf.draft", &draft, 2);

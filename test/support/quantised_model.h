@@ -11,10 +11,10 @@
  * in the place of the MLP, with matrices that are not quantised too:
  *
  *                         token_embd  q     k     v     o     gate  up    down  output  router
- *     target, 2 of 6      BF16        BF16  Q8_0  BF16  BF16  BF16  BF16  4     BF16    F32
- *     draft, 1 of 4       BF16        Q4_0  Q4_0  F16   Q4_0  Q8_0  4     F32   Q8_0    F32
+ *     target, 2 of 6      BF16        BF16  Q8_0  BF16  BF16  BF16  BF16  MX    BF16    F32
+ *     draft, 1 of 4       BF16        Q4_0  Q4_0  F16   Q4_0  Q8_0  MX    F32   Q8_0    F32
  *
- * 4 is MXFP4, or Q4_0 where a device does not have that.
+ * MX is MXFP4.
  */
 #ifndef QUANTISED_MODEL_H
 #define QUANTISED_MODEL_H
@@ -22,6 +22,6 @@
 #include "support/model_files.h"
 
 /* Writes all into a folder: "quantised.gguf", "mixture.gguf", and each with ".draft" behind. */
-void quantised_model_write(const struct test_dir *dir, int with_mxfp4);
+void quantised_model_write(const struct test_dir *dir);
 
 #endif

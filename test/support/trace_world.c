@@ -349,7 +349,7 @@ int trace_world_open(struct trace_world *world, const char *dir)
     world->n_new = small ? TRACE_ORACLE / 2 : TRACE_ORACLE;
     make_prompts(world);
     snprintf(world->folder, sizeof world->folder, "%s", folder.path);
-    quantised_model_write(&folder, place_has_mxfp4());
+    quantised_model_write(&folder);
     return write_windowed(&folder, dir) ? -1 : open_models(world, dir);
 }
 

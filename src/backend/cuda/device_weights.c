@@ -2,9 +2,6 @@
  * Making, filling and freeing weights. Rows are converted into the pinned buffers of the device's
  * staging ring and copied from there on the loading stream: in the f32 class to their place, in the
  * 16-bit class to a landing buffer, out of which a kernel puts them into the weight's tiles.
- *
- * There are no kernels for MXFP4, so a matrix in it is held as one in BF16, which has each of its
- * numbers: four times the memory, and the bits of a checkpoint in BF16.
  */
 #include "backend/cuda/device_weights.h"
 

@@ -56,6 +56,14 @@ static inline void put_lane(char *tile, enum sb_dtype type, int row, int column,
     }
 }
 
+/* The code of an integer of MXFP4, one of sb_quant_codes. */
+static inline uint8_t code_of(int q)
+{
+    const int size = q < 0 ? -q : q;
+
+    return (uint8_t)((q < 0) << 3 | (size - (size > 4) - (size > 6) - 3 * (size > 8)));
+}
+
 static inline void put_integers(char *tile, enum sb_dtype type, int row, int column,
                                 const int8_t *q, int n)
 {
@@ -63,14 +71,16 @@ static inline void put_integers(char *tile, enum sb_dtype type, int row, int col
         for (int t = 0; t < 4; t++) {
             const int first = block + (type == SB_Q6_K ? 4 : 8) * t;
             uint8_t e[8];
-            for (int i = 0; i < 8; i++)
-                e[i] = (uint8_t)(q[first + i + (type == SB_Q6_K ? i / 4 * 12 : 0)] +
-                                 SB_QUANT_TILE_ZERO(type));
+            for (int i = 0; i < 8; i++) {
+                const int integer = q[first + i + (type == SB_Q6_K ? i / 4 * 12 : 0)];
+                e[i] = type == SB_MXFP4 ? code_of(integer)
+                                        : (uint8_t)(integer + SB_QUANT_TILE_ZERO(type));
+            }
             put_lane(tile, type, row, column + first, e);
         }
 }
 
-/* Of Q8_0 and Q4_0, whose tiles have two blocks. */
+/* Of Q8_0, Q4_0 and MXFP4, whose tiles have two blocks. */
 static void put_scale(char *tile, int row, int block, uint16_t d)
 {
     memcpy(tile + row % 8 * 8 + block * 4 + row / 8 * 2, &d, sizeof d);
@@ -111,6 +121,10 @@ static void put_block(char *tile, enum sb_dtype type, int row, int column,
     case SB_Q4_0:
         put_scale(tile, row, column / SB_QUANT_TILE_BLOCK, block->d);
         put_integers(tile, SB_Q4_0, row, column, block->q, 32);
+        break;
+    case SB_MXFP4:
+        put_scale(tile, row, column / SB_QUANT_TILE_BLOCK, block->d);
+        put_integers(tile, SB_MXFP4, row, column, block->q, 32);
         break;
     case SB_Q4_K:
         put_scales_and_mins(tile, row, block);
