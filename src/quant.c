@@ -32,13 +32,25 @@ static void unpack_q8_0(struct sb_quant_block *out, const uint8_t *block)
     memcpy(out->q, block + 2, 32);
 }
 
-/* f16 d | 16 bytes: elements i and i + 16 in the halves of byte i, with 8 added */
+/* Q4_0:  f16 d | 16 bytes: elements i and i + 16 in the halves of byte i, with 8 added
+ * MXFP4: byte e | 16 bytes: their codes; d is 2^(e - 128) as bf16, whose exponents have 127 added
+ */
+uint16_t sb_quant_halves(uint8_t bytes[16], enum sb_dtype dtype, const void *block)
+{
+    const uint8_t *at = block;
+    const int e = at[0], is_codes = dtype == SB_MXFP4;
+
+    memcpy(bytes, at + (is_codes ? 1 : 2), 16);
+    if (!is_codes)
+        return half_at(at);
+    return (uint16_t)(e == 255 ? 0x7fc0 : e > 0 ? (e - 1) << 7 : 0);
+}
+
 static void unpack_q4_0(struct sb_quant_block *out, const uint8_t *block)
 {
     uint8_t bytes[16];
 
-    out->d = half_at(block);
-    memcpy(bytes, block + 2, sizeof bytes);
+    out->d = sb_quant_halves(bytes, SB_Q4_0, block);
     for (int i = 0; i < 16; i++) {
         out->q[i] = (int8_t)((bytes[i] & 15) - 8);
         out->q[i + 16] = (int8_t)((bytes[i] >> 4) - 8);
@@ -127,15 +139,11 @@ static int8_t of_code(uint8_t code)
     return (int8_t)(code > 7 ? -size : size);
 }
 
-/* byte e | 16 bytes: the codes of elements i and i + 16 in the halves of byte i */
 static void unpack_mxfp4(struct sb_quant_block *out, const uint8_t *block)
 {
-    const int e = block[0];
     uint8_t bytes[16];
 
-    /* 2^(e - 128) as bf16, whose exponents have 127 added */
-    out->d = (uint16_t)(e == 255 ? 0x7fc0 : e > 0 ? (e - 1) << 7 : 0);
-    memcpy(bytes, block + 1, sizeof bytes);
+    out->d = sb_quant_halves(bytes, SB_MXFP4, block);
     for (int i = 0; i < 16; i++) {
         out->q[i] = of_code(bytes[i] & 15);
         out->q[i + 16] = of_code(bytes[i] >> 4);

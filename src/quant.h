@@ -63,6 +63,10 @@ struct sb_quant_block {
 };
 void sb_quant_unpack(struct sb_quant_block *out, enum sb_dtype dtype, const void *block);
 
+/* The same of Q4_0 and MXFP4 with the elements as they are, as q + 8 or as codes: elements i and
+ * i + 16 in the halves of byte i. Returns d. */
+uint16_t sb_quant_halves(uint8_t bytes[16], enum sb_dtype dtype, const void *block);
+
 /* Reads a row of n elements as floats. The last block of a row may have fewer elements than others,
  * where the type's blocks are of 32; the rest of it is zeros. Each value is rounded once, as one
  * fused multiply-add of scale, q and -min would. */

@@ -173,15 +173,18 @@ static __device__ __forceinline__ uint32_t bytes2(uint32_t word)
     return sub2<TYPE>((word & 0x00ff00ffu) ^ magic2<TYPE>(0x80), magic2<TYPE>(0x80));
 }
 
-/* Two codes in the lower halves of 16 bits, from bit `at` on, as elements. */
+/* Pair i of a word of codes, as elements. */
 template <enum sb_dtype TYPE>
-static __device__ __forceinline__ uint32_t codes2(uint32_t word, int at)
+static __device__ __forceinline__ uint32_t codes2(uint32_t word, int i)
 {
-    const uint32_t signs = moved(word, at + 3, 15) & 0x80008000u;
+    const int low = TYPE == SB_BF16 ? 6 : 9; /* the lowest bit of a code in an element */
+    const uint32_t size = 7u << low | 7u << (low + 16), sign = 0x80008000u;
+    const uint32_t power = TYPE == SB_BF16 ? 0x7f007f00u : 0x78007800u; /* 2^127, 2^15 */
+    const uint32_t sizes = moved(word, 3 * i, low), signs = moved(word, sb_tile_sign(i), 15);
 
-    if (TYPE == SB_BF16)
-        return mul2<TYPE>(and_or(moved(word, at, 6), 0x01c001c0u, signs), 0x7f007f00u /* 2^127 */);
-    return mul2<TYPE>(and_or(moved(word, at, 9), 0x0e000e00u, signs), 0x78007800u /* 2^15 */);
+    if (low - 3 * i == 15 - sb_tile_sign(i)) /* the same */
+        return mul2<TYPE>(sizes & (size | sign), power);
+    return mul2<TYPE>(and_or(sizes, size, signs & sign), power);
 }
 
 /* A tile as one lane has loaded it. */
@@ -206,7 +209,7 @@ struct quant_lane {
         if (Q == SB_Q8_0)
             return bytes2<TYPE>(word_of(chunk[block], row * 2 + i / 2) >> i % 2 * 8);
         if (Q == SB_MXFP4)
-            return codes2<TYPE>(word_of(chunk[block / 2], block % 2 * 2 + row), 4 * i);
+            return codes2<TYPE>(word_of(chunk[block / 2], block % 2 * 2 + row), i);
         const uint32_t low = word_of(chunk[block / 2], block % 2 * 2 + row) >> 4 * i;
         uint32_t bits = and_or(low, 0x000f000fu, magic2<TYPE>(0));
         if (Q == SB_Q5_K)
@@ -226,12 +229,12 @@ static __device__ __forceinline__ uint32_t bits_at(const uint8_t *tile, struct s
     return *(const uint32_t *)(tile + place.at) >> place.shift;
 }
 
-/* The integer of a code. */
-static __device__ __forceinline__ int code_integer(int code)
+/* The integer of a code, of its lower three bits and its sign. */
+static __device__ __forceinline__ int code_integer(int bits, int sign)
 {
-    const int bits = code & 7, size = bits + (bits > 4) + (bits > 5) + 3 * (bits > 6);
+    const int size = bits + (bits > 4) + (bits > 5) + 3 * (bits > 6);
 
-    return code & 8 ? -size : size;
+    return sign ? -size : size;
 }
 
 /* The integer of one row and column of a tile. */
@@ -242,9 +245,10 @@ static __device__ __forceinline__ float quant_integer(const uint8_t *tile, int r
 
     if (Q == SB_Q8_0)
         return (float)(int8_t)low;
-    uint32_t bits = low & 15;
     if (Q == SB_MXFP4)
-        return (float)code_integer((int)bits);
+        return (float)code_integer((int)low & 7,
+                                   (int)bits_at(tile, sb_tile_high(Q, row, column)) & 1);
+    uint32_t bits = low & 15;
     if (Q == SB_Q5_K || Q == SB_Q6_K)
         bits |= (bits_at(tile, sb_tile_high(Q, row, column)) & (Q == SB_Q5_K ? 1 : 3)) << 4;
     return (float)((int)bits - SB_QUANT_TILE_ZERO(Q));

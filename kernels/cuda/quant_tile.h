@@ -24,7 +24,9 @@
  *     bytes      two for row g, two for row g + 8; pair i in word i / 2, byte i % 2, and its odd
  *                column two bytes above it
  *     nibbles    row g and row g + 8 of an even block, and the same of an odd block; pair i at bit
- *                4 i, its odd column 16 bits above it. In MXFP4 they are codes (quant.h)
+ *                4 i, its odd column 16 bits above it
+ *     codes      likewise, but a code's lower three bits at bit 3 i and its sign at 12 + (i ^ 1),
+ *                because then one shift brings both of a pair to where bf16 has them, for two pairs
  *     fifth bits a word for two blocks: pair i at bit i, + 4 for row g + 8, + 8 for the odd block
  *     upper two  a word for a block: pair i at bit 2 i, + 8 for row g + 8
  *
@@ -120,12 +122,18 @@ SB_QUANT_TILE_FN struct sb_tile_place sb_tile_low(enum sb_dtype type, int row, i
         place.shift = i % 2 * 8 + k % 2 * 16;
     } else {
         place.at = sb_tile_word(type, block / 2, lane, block % 2 * 2 + row / 8);
-        place.shift = i * 4 + k % 2 * 16;
+        place.shift = i * (type == SB_MXFP4 ? 3 : 4) + k % 2 * 16;
     }
     return place;
 }
 
-/* The upper bits of the same, of Q5_K and Q6_K. */
+/* Where a half of a word has the sign of pair i, in MXFP4. */
+SB_QUANT_TILE_FN int sb_tile_sign(int i)
+{
+    return 12 + (i ^ 1);
+}
+
+/* The upper bits of the same, of Q5_K and Q6_K, and the sign of a code. */
 SB_QUANT_TILE_FN struct sb_tile_place sb_tile_high(enum sb_dtype type, int row, int column)
 {
     const int block = column / SB_QUANT_TILE_BLOCK, k = column % SB_QUANT_TILE_BLOCK;
@@ -135,6 +143,9 @@ SB_QUANT_TILE_FN struct sb_tile_place sb_tile_high(enum sb_dtype type, int row, 
     if (type == SB_Q5_K) {
         place.at = sb_tile_word(type, 4, lane, block / 2);
         place.shift = i + row / 8 * 4 + block % 2 * 8 + k % 2 * 16;
+    } else if (type == SB_MXFP4) {
+        place.at = sb_tile_word(type, block / 2, lane, block % 2 * 2 + row / 8);
+        place.shift = sb_tile_sign(i) + k % 2 * 16;
     } else {
         place.at = sb_tile_word(type, 4 + block / 4, lane, block % 4);
         place.shift = (i + row / 8 * 4) * 2 + k % 2 * 16;
