@@ -5,8 +5,8 @@
  *   interleaved    GGUF files of Llama: the rows of a head's halves take turns
  *   as columns     floats of gpt-oss: a row is a column of the file's matrix, and a bias one of
  *                  its elements; those of gate and of up take turns
- *   in two         MXFP4 in safetensors: the blocks of a row in one tensor, their scales in another,
- *                  and rows of gate and of up take turns here, too
+ *   in two         MXFP4 in safetensors: the blocks of a row in one tensor, their scales in
+ *                  another; rows of gate and of up take turns here, too
  *
  * struct sb_tensor (tensors.h) says which of these a tensor is.
  */
