@@ -50,7 +50,7 @@
  *
  *     specbatch_model_options    112        specbatch_pool_options     120
  *     specbatch_message           24        specbatch_request          136
- *     specbatch_chat_options      16        specbatch_request_state     64
+ *     specbatch_chat_options      24        specbatch_request_state     64
  *     specbatch_ngram_options     16        specbatch_event             64
  *     specbatch_draft_row         56        specbatch_audit_report      40
  *     specbatch_draft_ops         40        specbatch_sampling          80
@@ -502,7 +502,9 @@ SPECBATCH_API int32_t specbatch_token_text(const specbatch_model *model, int32_t
  * A format refuses what its template refuses (E_INVALID): Gemma's and Mistral's V1 and V3 that the
  * user has not every other turn, GEMMA2 a system message at the beginning, and Mistral's V1 and V3
  * one elsewhere. These two put it into the first question, or into the last message if that is a
- * question. */
+ * question. GPT_OSS has a system message at the beginning only, and refuses an answer that spells
+ * its marks of channels: of an answer's text, a later conversation has what is behind the last
+ * "<|channel|>final<|message|>", and no reasoning. */
 enum {
     SPECBATCH_CHAT_AUTO = 0,   /* the model's own: see specbatch_model_chat_format */
     SPECBATCH_CHAT_RAW = 1,    /* no format: the contents, one after the other */
@@ -524,7 +526,10 @@ enum {
     SPECBATCH_CHAT_MISTRAL_V3_TEKKEN = 17, /* Mistral-Nemo-Instruct-2407 */
     SPECBATCH_CHAT_MISTRAL_V7 = 18,        /* Mistral-Large-Instruct-2411 */
     SPECBATCH_CHAT_PHI4_MINI = 19,         /* Phi-4-mini-instruct */
-    SPECBATCH_CHAT_GLM4_5 = 20             /* GLM-4.5, GLM-4.5-Air and GLM-4.6 */
+    SPECBATCH_CHAT_GLM4_5 = 20,            /* GLM-4.5, GLM-4.5-Air and GLM-4.6 */
+    SPECBATCH_CHAT_LLAMA3_1 = 21,          /* Llama 3.1 and 3.3 */
+    SPECBATCH_CHAT_LLAMA3_2 = 22,          /* Llama 3.2, which has the same text */
+    SPECBATCH_CHAT_GPT_OSS = 23            /* gpt-oss: harmony, without tools */
 };
 
 /* Formats are numbered from 0 to specbatch_chat_count() - 1. Thread: any. Since 0.2. */
@@ -556,7 +561,7 @@ typedef struct specbatch_message {
 
 enum {
     /* Without reasoning, as a template's enable_thinking=false has it. A format that never has any
-     * is not changed by this; GLMZ1 always has it, and refuses (E_UNSUPPORTED). */
+     * is not changed by this; GLMZ1 and GPT_OSS always have it, and refuse (E_UNSUPPORTED). */
     SPECBATCH_CHAT_NO_THINK = 1 << 0,
     /* End behind the last message, without the mark that begins an answer. */
     SPECBATCH_CHAT_NO_ANSWER_PROMPT = 1 << 1,
@@ -565,15 +570,28 @@ enum {
     SPECBATCH_CHAT_PARSE_SPECIAL = 1 << 2
 };
 
+/* How long GPT_OSS is to reason. */
+enum {
+    SPECBATCH_EFFORT_DEFAULT = 0, /* what the template says by itself: medium */
+    SPECBATCH_EFFORT_LOW = 1,
+    SPECBATCH_EFFORT_MEDIUM = 2,
+    SPECBATCH_EFFORT_HIGH = 3
+};
+
 typedef struct specbatch_chat_options {
     size_t struct_size; /* sizeof(specbatch_chat_options) */
     int32_t format;     /* SPECBATCH_CHAT_AUTO and so on */
     uint32_t flags;     /* SPECBATCH_CHAT_NO_THINK and so on */
+    /* The day that it is, 20261129 being November 29, 2026, for formats that say it. The library
+     * has no clock. 0: LLAMA3_1 and LLAMA3_2 say July 26, 2024, as their templates do unless told
+     * (Llama 3.1) or without a clock (3.2), and GPT_OSS refuses (E_INVALID). */
+    int32_t date;
+    int32_t effort; /* SPECBATCH_EFFORT_DEFAULT and so on, for GPT_OSS */
 } specbatch_chat_options;
 
-#define SPECBATCH_CHAT_OPTIONS_INIT          \
-    {                                        \
-        sizeof(specbatch_chat_options), 0, 0 \
+#define SPECBATCH_CHAT_OPTIONS_INIT                \
+    {                                              \
+        sizeof(specbatch_chat_options), 0, 0, 0, 0 \
     }
 
 /* Does for these options what specbatch_model_options_init does for those.
@@ -591,10 +609,11 @@ SPECBATCH_API int32_t specbatch_chat_options_init(specbatch_chat_options *option
  * behind the last; message_size is the caller's sizeof(specbatch_message). ids, capacity and *n are
  * as for specbatch_tokenize.
  *
- * E_INVALID (also: no message, an unknown role, or one where the format has none), E_OPTIONS (a
- * flag, or a field of a message, that this library does not know), E_NOT_FOUND (no such format; or
- * AUTO, and specbatch_model_chat_format finds none), E_UNSUPPORTED (NO_THINK with GLMZ1; also as
- * specbatch_tokenize), E_NO_TOKENIZER, E_BUFFER, E_NOMEM. Thread: any. Since 0.2.
+ * E_INVALID (also: no message, an unknown role, or one where the format has none; a date that is
+ * none, or none where the format needs one), E_OPTIONS (a flag, or a field of a message, that this
+ * library does not know), E_NOT_FOUND (no such format; or AUTO, and specbatch_model_chat_format
+ * finds none), E_UNSUPPORTED (NO_THINK with GLMZ1 or GPT_OSS; also as specbatch_tokenize),
+ * E_NO_TOKENIZER, E_BUFFER, E_NOMEM. Thread: any. Since 0.2.
  */
 SPECBATCH_API int32_t specbatch_chat_tokens(const specbatch_model *model,
                                             const specbatch_chat_options *options,

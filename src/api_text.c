@@ -119,7 +119,7 @@ const char *specbatch_chat_name(int32_t format)
 
 int32_t specbatch_chat_by_name(const char *name)
 {
-    char names[192]; /* as long as a line of an error has room for */
+    char names[211]; /* as long as a line of an error has room for */
 
     if (!name)
         return sb_null_argument("name");
@@ -127,8 +127,7 @@ int32_t specbatch_chat_by_name(const char *name)
         if (strcmp(sb_chat_name(format), name) == 0)
             return format;
     sb_line_names(names, sizeof names, sb_chat_name);
-    return sb_fail(SPECBATCH_E_NOT_FOUND, "no chat format is called \"%.24s\"; there are %s", name,
-                   names);
+    return sb_fail(SPECBATCH_E_NOT_FOUND, "chat format \"%.20s\" is none of %s", name, names);
 }
 
 int32_t specbatch_model_chat_format(const specbatch_model *model)
@@ -160,6 +159,8 @@ static int32_t read_chat_call(struct sb_chat_call *call, const specbatch_model *
     SB_TRY(sb_options_copy(&options, sizeof options, given, "chat options"));
     call->format = options.format;
     call->flags = options.flags;
+    call->date = options.date;
+    call->effort = options.effort;
     if (options.format == SPECBATCH_CHAT_AUTO) {
         call->format = specbatch_model_chat_format(model);
         if (call->format < 0)
@@ -173,7 +174,7 @@ int32_t specbatch_chat_tokens(const specbatch_model *model, const specbatch_chat
                               const specbatch_message *messages, size_t message_size,
                               size_t n_messages, int32_t *ids, size_t capacity, size_t *n)
 {
-    struct sb_chat_call call = {messages, message_size, n_messages, 0, 0};
+    struct sb_chat_call call = {messages, message_size, n_messages, 0, 0, 0, 0};
     struct sb_ids found = {0};
     int32_t rc;
 
@@ -193,7 +194,7 @@ int32_t specbatch_chat_text(const specbatch_model *model, const specbatch_chat_o
                             size_t n_messages, char *buffer, size_t capacity, size_t *n)
 {
     const struct sb_mem mem = {NULL, NULL, NULL};
-    struct sb_chat_call call = {messages, message_size, n_messages, 0, 0};
+    struct sb_chat_call call = {messages, message_size, n_messages, 0, 0, 0, 0};
     struct sb_chat_text out = {.text = {.mem = model ? &model->mem : &mem}};
     int32_t rc;
 

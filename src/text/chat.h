@@ -35,11 +35,18 @@ struct sb_turn {
     size_t n;
 };
 
+/* A day that a text says. */
+struct sb_day {
+    int year, month, day; /* year 0: it was not told */
+};
+
 /* A conversation, to be written in some format. */
 struct sb_chat {
     const struct sb_turn *turns; /* one at least */
     size_t n;
     uint32_t flags; /* SPECBATCH_CHAT_NO_THINK and so on */
+    struct sb_day day;
+    int32_t effort; /* SPECBATCH_EFFORT_DEFAULT and so on */
 };
 
 /* The text that is made of it, and which bytes of the text are contents of messages. */
@@ -75,6 +82,7 @@ struct sb_chat_call {
     size_t message_size, n_messages;
     int32_t format; /* not SPECBATCH_CHAT_AUTO */
     uint32_t flags;
+    int32_t date, effort;
 };
 
 /* Appends a conversation as text to an empty `out`, whose text.mem is set. E_NOT_FOUND (no such

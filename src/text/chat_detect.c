@@ -15,12 +15,13 @@
  * pieces anywhere was not enough: a template that set enable_thinking in front of Qwen3's was taken
  * for Qwen3's.)
  *
- * How far the lines are tested: the published templates of Llama 3, Qwen2.5, Qwen3,
- * Qwen3-Instruct-2507, Phi-3, Phi-3.5, Gemma 2 and Gemma 3 come with the Python package trl, and
- * test/text/compare_chat.py tries them only where that is installed. Those of ChatML, Qwen2, Phi-4,
- * Phi-4-mini, Mistral, GLM-Z1, GLM-4.5 and Qwen3's first revision it has as copies written after
- * the published ones, with less of what they do with tools. For GLM-4-0414 no published template
- * was found: its line follows that of GLM-Z1-0414, without what concerns thinking.
+ * How far the lines are tested: the published templates of Llama 3, 3.1 and 3.2, Qwen2.5, Qwen3,
+ * Qwen3-Instruct-2507, Phi-3, Phi-3.5, Gemma 2, Gemma 3 and gpt-oss come with the Python package
+ * trl, and test/text/compare_chat.py tries them only where that is installed. Those of ChatML,
+ * Qwen2, Phi-4, Phi-4-mini, Mistral, GLM-Z1, GLM-4.5 and Qwen3's first revision it has as copies
+ * written after the published ones, with less of what they do with tools. For GLM-4-0414 no
+ * published template was found: its line follows that of GLM-Z1-0414, without what concerns
+ * thinking.
  */
 #include <string.h>
 
@@ -35,7 +36,7 @@ enum {
     TEMPLATE_MAX = 1 << 20 /* bytes of a template */
 };
 
-enum { PIECES_MAX = 5 };
+enum { PIECES_MAX = 11 };
 
 struct known {
     int32_t format;
@@ -49,6 +50,54 @@ struct known {
     "{%setcontent='<|start_header_id|>'+message['role']+'<|end_header_id|>\\n\\n'"              \
     "+message['content']|trim+'<|eot_id|>'%}{%ifloop.index0==0%}{%setcontent=bos_token+content" \
     "%}{%endif%}{{content}}{%endfor%}"
+#define LLAMA3_1_DATE "{%-setdate_string='26 Jul 2024'%}"
+#define LLAMA3_1_BEGIN(date)                                                                 \
+    "{{-bos_token}}{%-ifcustom_toolsisdefined%}{%-settools=custom_tools%}{%-endif%}"         \
+    "{%-ifnottools_in_user_messageisdefined%}{%-settools_in_user_message=true%}{%-endif%}"   \
+    "{%-ifnotdate_stringisdefined%}" date "{%-endif%}"                                       \
+    "{%-ifnottoolsisdefined%}{%-settools=none%}{%-endif%}"                                   \
+    "{%-ifmessages[0]['role']=='system'%}{%-setsystem_message=messages[0]['content']|trim%}" \
+    "{%-setmessages=messages[1:]%}{%-else%}{%-setsystem_message=''%}{%-endif%}"              \
+    "{{-'<|start_header_id|>system<|end_header_id|>\\n\\n'}}"
+#define LLAMA3_1_DATES                                          \
+    "{%-endif%}{{-'Cutting Knowledge Date: December 2023\\n'}}" \
+    "{{-'Today Date: '+date_string+'\\n\\n'}}{%-iftoolsisnotnoneandnottools_in_user_message%}"
+#define LLAMA3_1_INSTRUCTED \
+    "{%-endif%}{{-system_message}}{{-'<|eot_id|>'}}{%-iftools_in_user_messageandnottoolsisnone%}"
+#define LLAMA3_1_TURN                                                                           \
+    "{%-endif%}{%-formessageinmessages%}{%-ifnot(message.role=='ipython'ormessage.role=='tool'" \
+    "or'tool_calls'inmessage)%}{{-'<|start_header_id|>'+message['role']+"                       \
+    "'<|end_header_id|>\\n\\n'+message['content']|trim+'<|eot_id|>'}}"                          \
+    "{%-elif'tool_calls'inmessage%}"
+#define LLAMA3_1_TOOL "{%-elifmessage.role=='tool'ormessage.role=='ipython'%}"
+#define LLAMA3_1_END                                    \
+    "{%-endif%}{%-endfor%}{%-ifadd_generation_prompt%}" \
+    "{{-'<|start_header_id|>assistant<|end_header_id|>\\n\\n'}}{%-endif%}"
+#define GPT_OSS_SYSTEM                                                                    \
+    "{%-endmacro-%}{%-macrobuild_system_message()-%}{%-ifmodel_identityisnotdefined%}"    \
+    "{%-setmodel_identity='You are ChatGPT, a large language model trained by OpenAI.'%}" \
+    "{%-endif%}{{-model_identity+'\\n'}}{{-'Knowledge cutoff: 2024-06\\n'}}"              \
+    "{{-'Current date: '+strftime_now('%Y-%m-%d')+'\\n\\n'}}"                             \
+    "{%-ifreasoning_effortisnotdefined%}{%-setreasoning_effort='medium'%}{%-endif%}"      \
+    "{{-'Reasoning: '+reasoning_effort+'\\n\\n'}}{%-ifbuiltin_tools%}"
+#define GPT_OSS_DEVELOPER                                                                   \
+    "{%-endif-%}{%-endmacro-%}{{-'<|start|>system<|message|>'}}{{-build_system_message()}}" \
+    "{{-'<|end|>'}}{%-ifmessages[0].role=='developer'ormessages[0].role=='system'%}"        \
+    "{%-setdeveloper_message=messages[0].content%}{%-setloop_messages=messages[1:]%}"       \
+    "{%-else%}{%-setdeveloper_message=''%}{%-setloop_messages=messages%}{%-endif%}"         \
+    "{%-ifdeveloper_messageortools%}{{-'<|start|>developer<|message|>'}}"                   \
+    "{%-ifdeveloper_message%}{{-'# Instructions\\n\\n'}}{{-developer_message}}"             \
+    "{{-'\\n\\n'}}{%-endif%}{%-iftools-%}"
+#define GPT_OSS_ANSWER                                                                          \
+    "{%-endif-%}{{-'<|end|>'}}{%-endif%}{%-setlast_tool_call=namespace(name=none)%}"            \
+    "{%-formessageinloop_messages-%}{%-ifmessage.role=='assistant'-%}{%-if'content'inmessage%}" \
+    "{%-if'<|channel|>analysis<|message|>'inmessage.contentor"                                  \
+    "'<|channel|>final<|message|>'inmessage.content%}{{-raise_exception('You have passed a "    \
+    "message containing <|channel|> tags in the content field. Instead of doing this, you "     \
+    "should pass analysis messages (the string between '<|message|>' and '<|end|>') in the "    \
+    "'thinking' field, and final messages (the string between '<|message|>' and '<|end|>') "    \
+    "in the 'content' field.')}}{%-endif%}{%-endif%}{%-if'thinking'inmessage%}"
+#define GPT_OSS_FINAL "{{-'<|start|>assistant<|channel|>final<|message|>'+message.content+"
 #define QWEN_TURN "{{-'<|im_start|>'+message.role+'\\n'+"
 #define QWEN_PROMPT "{%-ifadd_generation_prompt%}{{-'<|im_start|>assistant\\n'}}"
 #define QWEN_USER "{%-if(message.role=='user')or(message.role=='system'andnotloop.first)%}"
@@ -208,6 +257,27 @@ static const struct known known[] = {
       "{{'<|start_header_id|>assistant<|end_header_id|>\\n\\n'}}{%endif%}"}},
     {SPECBATCH_CHAT_LLAMA3, /* the first revision, which always ends in the answer's mark */
      {LLAMA3_TURN "{{'<|start_header_id|>assistant<|end_header_id|>\\n\\n'}}"}},
+    {SPECBATCH_CHAT_LLAMA3_1,
+     {LLAMA3_1_BEGIN(LLAMA3_1_DATE) "{%-ifbuiltin_toolsisdefinedortoolsisnotnone%}",
+      "{%-endif%}{%-ifbuiltin_toolsisdefined%}",
+      LLAMA3_1_DATES, LLAMA3_1_INSTRUCTED, LLAMA3_1_TURN, LLAMA3_1_TOOL, LLAMA3_1_END}},
+    {SPECBATCH_CHAT_LLAMA3_2,
+     {LLAMA3_1_BEGIN("{%-ifstrftime_nowisdefined%}{%-setdate_string=strftime_now('%d %b %Y')%}"
+                     "{%-else%}" LLAMA3_1_DATE "{%-endif%}") "{%-iftoolsisnotnone%}",
+      LLAMA3_1_DATES, LLAMA3_1_INSTRUCTED, LLAMA3_1_TURN, LLAMA3_1_TOOL, LLAMA3_1_END}},
+    {SPECBATCH_CHAT_GPT_OSS,
+     {"{%-macrorender_typescript_type(param_spec,required_params,is_nullable=false)-%}",
+      "{%-endmacro-%}{%-macrorender_tool_namespace(namespace_name,tools)-%}",
+      "{%-endmacro-%}{%-macrorender_builtin_tools(browser_tool,python_tool)-%}",
+      GPT_OSS_SYSTEM,
+      "{%-endif-%}{{-'# Valid channels: analysis, commentary, final. Channel must be included "
+      "for every message.'}}{%-iftools-%}",
+      GPT_OSS_DEVELOPER, GPT_OSS_ANSWER, "{%-endif%}{%-if'tool_calls'inmessage%}",
+      "{%-elifloop.lastandnotadd_generation_prompt%}{%-if'thinking'inmessage%}",
+      "{%-endif%}" GPT_OSS_FINAL "'<|return|>'}}{%-else%}" GPT_OSS_FINAL "'<|end|>'}}"
+      "{%-setlast_tool_call.name=none%}{%-endif%}{%-elifmessage.role=='tool'-%}",
+      "{%-elifmessage.role=='user'-%}{{-'<|start|>user<|message|>'+message.content+'<|end|>'}}"
+      "{%-endif-%}{%-endfor-%}{%-ifadd_generation_prompt-%}<|start|>assistant{%-endif-%}"}},
     {SPECBATCH_CHAT_GLM4, {GLM_BEGIN, GLM_TURNS("", "content"), GLM_TOOL, GLM_END("")}},
     {SPECBATCH_CHAT_GLMZ1,
      {GLM_BEGIN,

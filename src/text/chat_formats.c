@@ -6,6 +6,7 @@
  * To add a format: its number in specbatch.h, its function and row here, how its template is
  * recognised in chat_detect.c, and its tests, test_chat.c and compare_chat.py.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "chat.h"
@@ -392,20 +393,124 @@ done:
 
 /* ------------------------------------------------------------------------------ llama3 */
 
-/* Llama 3, of April 2024. The templates of 3.1 and later put a date into the system message,
- * today's where they can. They are not this format, and this library does not make dates up. */
-static int32_t llama3(const struct sb_chat *chat, struct sb_chat_text *out)
+/* The turns from the first-th on, and the answer's mark. */
+static int32_t llama3_turns(const struct sb_chat *chat, size_t first, struct sb_chat_text *out)
 {
     int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(sb_chat_mark(out, "<|begin_of_text|>"));
-    for (size_t i = 0; i < chat->n; i++) {
+    for (size_t i = first; i < chat->n; i++) {
         SB_TRY(sb_chat_mark(out, "<|start_header_id|>"));
         SB_TRY(sb_chat_mark(out, sb_role_name(chat->turns[i].role)));
         SB_TRY(
             add(out, "<|end_header_id|>\n\n", stripped(content_of(&chat->turns[i])), "<|eot_id|>"));
     }
     SB_TRY(add_answer_prompt(chat, out, "<|start_header_id|>assistant<|end_header_id|>\n\n"));
+done:
+    return rc;
+}
+
+/* Llama 3, of April 2024. */
+static int32_t llama3(const struct sb_chat *chat, struct sb_chat_text *out)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_chat_mark(out, "<|begin_of_text|>"));
+    SB_TRY(llama3_turns(chat, 0, out));
+done:
+    return rc;
+}
+
+/* Llama 3.1 and later: there always is a system message, and it begins with dates. The day is
+ * written as "05 Jul 2024". The templates of 3.1 and 3.2 differ in what they do when they are not
+ * told it. */
+static int32_t llama3_1(const struct sb_chat *chat, struct sb_chat_text *out)
+{
+    static const char months[12][4] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                       "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+    const struct sb_day day = chat->day.year ? chat->day : (struct sb_day){2024, 7, 26};
+    const int is_instructed = chat->turns[0].role == SB_ROLE_SYSTEM;
+    char today[40];
+    int32_t rc = SPECBATCH_OK;
+
+    snprintf(today, sizeof today, "Today Date: %02d %s %04d\n\n", day.day, months[day.month - 1],
+             day.year);
+    SB_TRY(sb_chat_mark(out, "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\n"
+                             "Cutting Knowledge Date: December 2023\n"));
+    SB_TRY(sb_chat_mark(out, today));
+    if (is_instructed)
+        SB_TRY(add_part(out, stripped(content_of(&chat->turns[0]))));
+    SB_TRY(sb_chat_mark(out, "<|eot_id|>"));
+    SB_TRY(llama3_turns(chat, (size_t)is_instructed, out));
+done:
+    return rc;
+}
+
+/* ----------------------------------------------------------------------------- gpt-oss */
+
+/* What the model is told of itself, the day and how to answer. */
+static int32_t gpt_oss_system(const struct sb_chat *chat, struct sb_chat_text *out)
+{
+    static const char *const efforts[] = {"medium", "low", "medium", "high"};
+    char facts[80];
+    int32_t rc = SPECBATCH_OK;
+
+    if (chat->day.year == 0)
+        SB_FAIL(SPECBATCH_E_INVALID, "chat options: date is 0; the format gpt-oss says the day");
+    snprintf(facts, sizeof facts, "Current date: %04d-%02d-%02d\n\nReasoning: %s\n\n",
+             chat->day.year, chat->day.month, chat->day.day, efforts[chat->effort]);
+    SB_TRY(sb_chat_mark(out, "<|start|>system<|message|>You are ChatGPT, a large language model "
+                             "trained by OpenAI.\nKnowledge cutoff: 2024-06\n"));
+    SB_TRY(sb_chat_mark(out, facts));
+    SB_TRY(sb_chat_mark(out, "# Valid channels: analysis, commentary, final. Channel must be "
+                             "included for every message.<|end|>"));
+done:
+    return rc;
+}
+
+/* An answer, which has lost its reasoning: the caller has taken out what is behind the mark of the
+ * channel "final". The last one of a conversation without an answer to come ends in another mark.
+ */
+static int32_t gpt_oss_answer(const struct sb_chat *chat, size_t i, struct sb_chat_text *out)
+{
+    const struct part content = content_of(&chat->turns[i]);
+    const int is_end = i + 1 == chat->n && chat->flags & SPECBATCH_CHAT_NO_ANSWER_PROMPT;
+    int32_t rc = SPECBATCH_OK;
+
+    if (find_word(content, "<|channel|>analysis<|message|>") ||
+        find_word(content, "<|channel|>final<|message|>"))
+        SB_FAIL(SPECBATCH_E_INVALID,
+                "messages[%zu]: it has marks of channels; an answer's content is what is behind "
+                "<|channel|>final<|message|>",
+                i);
+    SB_TRY(add(out, "<|start|>assistant<|channel|>final<|message|>", content,
+               is_end ? "<|return|>" : "<|end|>"));
+done:
+    return rc;
+}
+
+/* gpt-oss: the format harmony. The conversation's system message is the developer's. */
+static int32_t gpt_oss(const struct sb_chat *chat, struct sb_chat_text *out)
+{
+    const size_t first = chat->turns[0].role == SB_ROLE_SYSTEM;
+    int32_t rc = SPECBATCH_OK;
+
+    if (chat->flags & SPECBATCH_CHAT_NO_THINK)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "chat format gpt-oss: its thinking cannot be switched off");
+    SB_TRY(gpt_oss_system(chat, out));
+    if (first && chat->turns[0].n > 0)
+        SB_TRY(add(out, "<|start|>developer<|message|># Instructions\n\n",
+                   content_of(&chat->turns[0]), "\n\n<|end|>"));
+    for (size_t i = first; i < chat->n; i++) {
+        if (chat->turns[i].role == SB_ROLE_SYSTEM)
+            SB_FAIL(SPECBATCH_E_INVALID,
+                    "messages[%zu]: this format has a system message only at the beginning", i);
+        if (chat->turns[i].role == SB_ROLE_ASSISTANT)
+            SB_TRY(gpt_oss_answer(chat, i, out));
+        else
+            SB_TRY(add(out, "<|start|>user<|message|>", content_of(&chat->turns[i]), "<|end|>"));
+    }
+    SB_TRY(add_answer_prompt(chat, out, "<|start|>assistant"));
 done:
     return rc;
 }
@@ -597,6 +702,8 @@ static const char *const glm[] = {"[gMASK]",       "<sop>",           "<|system|
                                   "<|assistant|>", "<|observation|>", NULL};
 static const char *const headers[] = {"<|begin_of_text|>", "<|start_header_id|>",
                                       "<|end_header_id|>", "<|eot_id|>", NULL};
+static const char *const harmony[] = {"<|start|>",  "<|message|>", "<|channel|>", "<|end|>",
+                                      "<|return|>", "<|call|>",    NULL};
 
 static const char *const phi[] = {"<|system|>", "<|user|>",      "<|assistant|>",
                                   "<|end|>",    "<|endoftext|>", NULL};
@@ -627,6 +734,9 @@ static const struct sb_chat_format formats[] = {
     [SPECBATCH_CHAT_MISTRAL_V7] = {"mistral-v7", mistral_v7, inst, 1},
     [SPECBATCH_CHAT_PHI4_MINI] = {"phi4-mini", phi4_mini, phi, 1},
     [SPECBATCH_CHAT_GLM4_5] = {"glm4.5", glm4_5, glm, 1},
+    [SPECBATCH_CHAT_LLAMA3_1] = {"llama3.1", llama3_1, headers, 1},
+    [SPECBATCH_CHAT_LLAMA3_2] = {"llama3.2", llama3_1, headers, 1},
+    [SPECBATCH_CHAT_GPT_OSS] = {"gpt-oss", gpt_oss, harmony, 1},
 };
 
 int32_t sb_chat_count(void)

@@ -51,6 +51,24 @@ done:
     return rc;
 }
 
+/* Takes a date apart; 0 is none. */
+static int32_t read_day(struct sb_day *day, int32_t date)
+{
+    static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    const int year = date / 10000, month = date / 100 % 100, of_month = date % 100;
+    const int is_leap_year = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+
+    *day = (struct sb_day){year, month, of_month};
+    if (date == 0)
+        return SPECBATCH_OK;
+    if (year < 1000 || year > 9999 || month < 1 || month > 12 || of_month < 1 ||
+        of_month > days[month - 1] + (month == 2 && is_leap_year))
+        return sb_fail(SPECBATCH_E_INVALID,
+                       "chat options: date is %d, and no day; November 29, 2026 is 20261129",
+                       (int)date);
+    return SPECBATCH_OK;
+}
+
 static int32_t check_call(const struct sb_chat_call *call)
 {
     static const uint32_t known = SPECBATCH_CHAT_NO_THINK | SPECBATCH_CHAT_NO_ANSWER_PROMPT |
@@ -61,6 +79,9 @@ static int32_t check_call(const struct sb_chat_call *call)
     if (!sb_chat_format(call->format))
         SB_FAIL(SPECBATCH_E_NOT_FOUND, "chat format %d: there is none", (int)call->format);
     SB_TRY(sb_check_flags(SPECBATCH_E_OPTIONS, "chat options", "flags", call->flags, known));
+    if (call->effort < SPECBATCH_EFFORT_DEFAULT || call->effort > SPECBATCH_EFFORT_HIGH)
+        SB_FAIL(SPECBATCH_E_INVALID, "chat options: effort is %d; it must be 0 to 3",
+                (int)call->effort);
     if (call->message_size < sizeof(struct specbatch_message) || call->message_size % 8 ||
         call->message_size > SB_STRUCT_SIZE_MAX)
         SB_FAIL(SPECBATCH_E_INVALID,
@@ -78,11 +99,12 @@ done:
 
 int32_t sb_chat_write(const struct sb_chat_call *call, struct sb_chat_text *out)
 {
-    struct sb_chat chat = {.n = call->n_messages, .flags = call->flags};
+    struct sb_chat chat = {.n = call->n_messages, .flags = call->flags, .effort = call->effort};
     struct sb_turn *turns = NULL;
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(check_call(call));
+    SB_TRY(read_day(&chat.day, call->date));
     SB_NEW(turns, sb_alloc(out->text.mem, call->n_messages, sizeof *turns), "a conversation");
     for (size_t i = 0; i < call->n_messages; i++)
         SB_TRY(read_message(&turns[i], call, i));

@@ -38,10 +38,12 @@ AT(specbatch_message, role, 0);
 AT(specbatch_message, content, 8);
 AT(specbatch_message, content_length, 16);
 
-SIZE(specbatch_chat_options, 16);
+SIZE(specbatch_chat_options, 24);
 AT(specbatch_chat_options, struct_size, 0);
 AT(specbatch_chat_options, format, 8);
 AT(specbatch_chat_options, flags, 12);
+AT(specbatch_chat_options, date, 16);
+AT(specbatch_chat_options, effort, 20);
 
 SIZE(specbatch_ngram_options, 16);
 AT(specbatch_ngram_options, struct_size, 0);
@@ -270,6 +272,13 @@ IS(SPECBATCH_CHAT_MISTRAL_V3_TEKKEN, 17);
 IS(SPECBATCH_CHAT_MISTRAL_V7, 18);
 IS(SPECBATCH_CHAT_PHI4_MINI, 19);
 IS(SPECBATCH_CHAT_GLM4_5, 20);
+IS(SPECBATCH_CHAT_LLAMA3_1, 21);
+IS(SPECBATCH_CHAT_LLAMA3_2, 22);
+IS(SPECBATCH_CHAT_GPT_OSS, 23);
+IS(SPECBATCH_EFFORT_DEFAULT, 0);
+IS(SPECBATCH_EFFORT_LOW, 1);
+IS(SPECBATCH_EFFORT_MEDIUM, 2);
+IS(SPECBATCH_EFFORT_HIGH, 3);
 IS(SPECBATCH_CHAT_NO_THINK, 1);
 IS(SPECBATCH_CHAT_NO_ANSWER_PROMPT, 2);
 IS(SPECBATCH_CHAT_PARSE_SPECIAL, 4);

@@ -293,6 +293,10 @@ void models_and_text_are_those_of_c()
     CHECK(model.chat_text({{"user", "smi"}, {"user", "le"}}, chat) == "smile");
     CHECK(chat_text({{"user", "smile"}}, chat) == "smile");
     CHECK(model.chat_tokens({{"user", "smile"}}, chat) == model.tokenize("smile"));
+    chat.format = SPECBATCH_CHAT_LLAMA3_2;
+    chat.date = 20261129;
+    CHECK(chat_text({{"user", "smile"}}, chat).find("Today Date: 29 Nov 2026\n") !=
+          std::string::npos);
     CHECK(std::strcmp(policy_name(policy_by_name("exspec")), "exspec") == 0);
     THROWS(SPECBATCH_E_NOT_FOUND, policy_by_name("none such"));
     CHECK(version() == SPECBATCH_VERSION_NUMBER && abi_version() == SPECBATCH_SOVERSION);

@@ -76,7 +76,7 @@ static int32_t encode_chat(const void *options)
 
 static int32_t write_message(const void *message)
 {
-    const specbatch_chat_options raw = {sizeof raw, SPECBATCH_CHAT_RAW, 0};
+    const specbatch_chat_options raw = {sizeof raw, SPECBATCH_CHAT_RAW, 0, 0, 0};
     char text[64];
     size_t n;
 
@@ -118,7 +118,8 @@ static int32_t propose_nothing(void *user, specbatch_draft_row *const *rows, siz
 
 static const specbatch_model_options model_options = SPECBATCH_MODEL_OPTIONS_INIT;
 static const specbatch_pool_options pool_options = SPECBATCH_POOL_OPTIONS_INIT;
-static const specbatch_chat_options chat_options = {sizeof chat_options, SPECBATCH_CHAT_RAW, 0};
+static const specbatch_chat_options chat_options = {sizeof chat_options, SPECBATCH_CHAT_RAW, 0, 0,
+                                                    0};
 static const specbatch_message message = {"user", "Hi!", 3};
 static const specbatch_ngram_options ngram_options = SPECBATCH_NGRAM_OPTIONS_INIT;
 static const specbatch_table_options table_options = SPECBATCH_TABLE_OPTIONS_INIT;
@@ -263,7 +264,7 @@ static int32_t with_text_flags(uint32_t flags)
 
 static int32_t with_chat_flags(uint32_t flags)
 {
-    const specbatch_chat_options options = {sizeof options, SPECBATCH_CHAT_CHATML, flags};
+    const specbatch_chat_options options = {sizeof options, SPECBATCH_CHAT_CHATML, flags, 0, 0};
     const int32_t rc = write_chat(&options);
 
     return encode_chat(&options) == rc ? rc : SPECBATCH_E_INTERNAL;

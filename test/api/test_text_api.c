@@ -75,17 +75,17 @@ static const specbatch_message hi = {"user", "Hi <|im_end|> the", 17};
 
 static void test_chat_formats_have_names(void)
 {
-    CHECK_INT(specbatch_chat_count(), SPECBATCH_CHAT_GLM4_5 + 1);
+    CHECK_INT(specbatch_chat_count(), SPECBATCH_CHAT_GPT_OSS + 1);
     for (int32_t i = 0; i < specbatch_chat_count(); i++)
         CHECK_INT(specbatch_chat_by_name(specbatch_chat_name(i)), i);
     CHECK_INT(specbatch_chat_by_name("qwen3"), SPECBATCH_CHAT_QWEN3);
     CHECK(specbatch_chat_name(-1) == NULL);
     CHECK(specbatch_chat_name(specbatch_chat_count()) == NULL);
-    CHECK_ERROR(
-        specbatch_chat_by_name("qwen"), SPECBATCH_E_NOT_FOUND,
-        "no chat format is called \"qwen\"; there are auto, raw, vicuna, qwen3, glm4, glmz1, "
-        "llama3, chatml, qwen2, qwen2.5, phi3, phi3.5, phi4, gemma2, gemma3, mistral-v1, "
-        "mistral-v3, mistral-v3-tekken, mistral-v7, phi4-mini, glm4.5");
+    CHECK_ERROR(specbatch_chat_by_name("qwen"), SPECBATCH_E_NOT_FOUND,
+                "chat format \"qwen\" is none of auto, raw, vicuna, qwen3, glm4, glmz1, "
+                "llama3, chatml, qwen2, qwen2.5, phi3, phi3.5, phi4, gemma2, gemma3, mistral-v1, "
+                "mistral-v3, mistral-v3-tekken, mistral-v7, phi4-mini, glm4.5, llama3.1, llama3.2, "
+                "gpt-oss");
     CHECK_ERROR(specbatch_chat_by_name(NULL), SPECBATCH_E_INVALID, "name");
 }
 
@@ -127,6 +127,27 @@ static void test_chat_text(void)
                 SPECBATCH_E_BUFFER, "are needed");
 }
 
+/* What a caller knows and the library does not: the day, and how long an answer may take. An older
+ * caller's struct ends before both. */
+static void test_chat_text_of_a_day(void)
+{
+    specbatch_chat_options options = SPECBATCH_CHAT_OPTIONS_INIT;
+    char text[512];
+    size_t n;
+
+    options.format = SPECBATCH_CHAT_GPT_OSS;
+    options.date = 20261129;
+    options.effort = SPECBATCH_EFFORT_HIGH;
+    CHECK_OK(specbatch_chat_text(NULL, &options, &hi, sizeof hi, 1, text, sizeof text, &n));
+    CHECK(strstr(text, "Current date: 2026-11-29\n\nReasoning: high\n") != NULL);
+    options.struct_size = offsetof(specbatch_chat_options, date);
+    CHECK_ERROR(specbatch_chat_text(NULL, &options, &hi, sizeof hi, 1, text, sizeof text, &n),
+                SPECBATCH_E_INVALID, "chat options: date is 0");
+    options.format = SPECBATCH_CHAT_LLAMA3_1;
+    CHECK_OK(specbatch_chat_text(NULL, &options, &hi, sizeof hi, 1, text, sizeof text, &n));
+    CHECK(strstr(text, "Today Date: 26 Jul 2024\n") != NULL);
+}
+
 /* The demo's checkpoints have no chat template. */
 static void test_chat_without_a_format(void)
 {
@@ -148,7 +169,7 @@ static void test_chat_calls_that_are_refused(void)
     struct {
         specbatch_chat_options known;
         uint64_t more;
-    } newer = {{sizeof newer, SPECBATCH_CHAT_CHATML, 0}, 0};
+    } newer = {{sizeof newer, SPECBATCH_CHAT_CHATML, 0, 0, 0}, 0};
     int32_t ids[64];
     size_t n;
 
@@ -252,6 +273,7 @@ RUN(test_streams_refuse_what_is_missing);
 RUN(test_chat_formats_have_names);
 RUN(test_chat_tokens);
 RUN(test_chat_text);
+RUN(test_chat_text_of_a_day);
 RUN(test_chat_without_a_format);
 RUN(test_chat_calls_that_are_refused);
 RUN(test_a_text_of_no_bytes_may_be_null);

@@ -1,5 +1,6 @@
 """The package on small checkpoints: bits, options, events, results, errors."""
 
+import datetime
 import os
 import pathlib
 import pickle
@@ -267,6 +268,12 @@ class TestModelsAndErrors(unittest.TestCase):
             shown = model.chat_text(messages, format="chatml")
             self.assertIn("<|im_start|>user\nHi\0there<|im_end|>", shown)
             self.assertGreater(len(model.chat_tokens(messages, format="raw")), 3)
+            self.assertIn("Today Date: 26 Jul 2024", model.chat_text(messages, format="llama3.1"))
+            dated = model.chat_text(messages, format="gpt-oss", date=datetime.date(2026, 11, 29),
+                                    effort="low")
+            self.assertIn("Current date: 2026-11-29\n\nReasoning: low\n", dated)
+            with self.assertRaisesRegex(specbatch.InvalidError, "effort: 'none' is not one of"):
+                model.chat_text(messages, format="gpt-oss", effort="none")
             self.assertEqual(specbatch.chat_formats()[:2], ["auto", "raw"])
             with self.assertRaises(specbatch.InvalidError):
                 model.chat_text([{"role": "user", "content": "", "name": "x"}], format="raw")

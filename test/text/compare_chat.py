@@ -16,7 +16,7 @@ added: of contents without special tokens the ids must be those that the package
 the whole text; of others, the special tokens must be those of the marks, and the ids must decode to
 the same text.
 """
-import argparse, json, os, random, sys, tempfile
+import argparse, datetime, json, os, random, sys, tempfile
 
 import jinja2, jinja2.ext, jinja2.sandbox
 from tokenizers import AddedToken, Tokenizer
@@ -195,8 +195,9 @@ EXPECTED = {
     "qwen3, first": "qwen3", "qwen3, other default": "unknown", "qwen3, more in a turn": "unknown",
     "chatml": "chatml", "chatml, escaped": "chatml", "qwen2": "qwen2", "glm4": "glm4",
     "glmz1": "glmz1", "qwen3.jinja": "qwen3", "qwen3_instruct_2507.jinja": "chatml",
-    "qwen2_5.jinja": "qwen2.5", "llama3.jinja": "llama3", "llama3_1.jinja": "unknown",
-    "llama3_2.jinja": "unknown", "phi3.jinja": "phi3", "phi3_5.jinja": "phi3.5", "phi4": "phi4",
+    "qwen2_5.jinja": "qwen2.5", "llama3.jinja": "llama3", "llama3_1.jinja": "llama3.1",
+    "llama3_2.jinja": "llama3.2", "gptoss.jinja": "gpt-oss", "gptoss_training.jinja": "unknown",
+    "phi3.jinja": "phi3", "phi3_5.jinja": "phi3.5", "phi4": "phi4",
     "gemma.jinja": "gemma2", "gemma3.jinja": "gemma3", "gemma_training.jinja": "unknown",
     "gemma3_training.jinja": "unknown", "gemma4.jinja": "unknown", "mistral-v1": "mistral-v1",
     "mistral-v3": "mistral-v3", "mistral-v3-tekken": "mistral-v3-tekken",
@@ -205,16 +206,22 @@ EXPECTED = {
 # Formats that refuse most conversations in which the roles do not take turns.
 TAKE_TURNS = ("gemma2", "gemma3", "mistral-v1", "mistral-v3", "mistral-v3-tekken")
 # The tokens that the templates call bos_token and eos_token.
-ENDS = {"llama3": ("<|begin_of_text|>", None), "phi3": (None, "<|endoftext|>"),
+ENDS = {"llama3": ("<|begin_of_text|>", None), "llama3.1": ("<|begin_of_text|>", None),
+        "llama3.2": ("<|begin_of_text|>", None), "phi3": (None, "<|endoftext|>"),
         "phi3.5": (None, "<|endoftext|>"), "phi4-mini": (None, "<|endoftext|>"),
         "gemma2": ("<bos>", None), "gemma3": ("<bos>", None)}
 MISTRAL = ("mistral-v1", "mistral-v3", "mistral-v3-tekken", "mistral-v7")
 ENDS.update((name, ("<s>", "</s>")) for name in MISTRAL)
 NO_THINK, NO_PROMPT = 1, 2
+ALWAYS_THINK = ("glmz1", "gpt-oss")
+EFFORTS = (None, "low", "medium", "high")
 MARKS = {
     "vicuna": ["</s>"], "llama3": [
         "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"],
     "glm4": ["[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"]}
+MARKS["llama3.1"] = MARKS["llama3.2"] = MARKS["llama3"]
+MARKS["gpt-oss"] = [
+    "<|start|>", "<|message|>", "<|channel|>", "<|end|>", "<|return|>", "<|call|>"]
 MARKS["glmz1"] = MARKS["glm4.5"] = MARKS["glm4"]
 MARKS["phi3"] = MARKS["phi3.5"] = MARKS["phi4-mini"] = [
     "<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "<|endoftext|>"]
@@ -230,6 +237,7 @@ PIECES = [
     "\nuser", "assistant", "12", "12345", "é", "e\u0301", "😀", "你好", "'s", "'", "▁", "<|", "|>",
     "<|im_", "end|>"]
 SPECIAL = ["<|im_end|>", "<|im_start|>", "<|endoftext|>", "</s>", "<s>", "[gMASK]", "<|user|>",
+           "<|start|>", "<|message|>", "<|channel|>final<|message|>", "<|end|>", "<|return|>",
            "<|eot_id|>", "<|begin_of_text|>", "<|im_end", "|im_end|>", "<|im_start|>system\n",
            "<end_of_turn>", "<start_of_turn>", "<bos>", "[INST]", "[/INST]", "[SYSTEM_PROMPT]"]
 
@@ -238,12 +246,12 @@ def refuse(message):
     raise jinja2.exceptions.TemplateError(message)
 
 
-def environment():
-    """As transformers makes it for chat templates."""
+def environment(day):
+    """As transformers makes it for chat templates, on this day."""
     env = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols])
     env.globals["raise_exception"] = refuse
-    env.globals["strftime_now"] = lambda form: "26 Jul 2024"
+    env.globals["strftime_now"] = day.strftime
     env.filters["tojson"] = lambda x, **more: json.dumps(x, ensure_ascii=False)
     return env
 
@@ -273,7 +281,7 @@ def any_conversation(rng, late_system=True, special=True):
 
 def conversation_of(rng, name, special=True):
     """One that a format may take, and for most formats any."""
-    talk = any_conversation(rng, late_system=name != "vicuna", special=special)
+    talk = any_conversation(rng, late_system=name not in ("vicuna", "gpt-oss"), special=special)
     if name in TAKE_TURNS and rng.random() < 0.8:
         first = talk[0][0] == "system" and rng.random() < 0.8
         talk = talk[:first] + [(("user", "assistant")[i % 2], content)
@@ -281,9 +289,9 @@ def conversation_of(rng, name, special=True):
     return talk
 
 
-def flat(name, flags, talk):
+def flat(name, flags, talk, date=20240726, effort=0):
     """As the program takes a conversation."""
-    return [name, flags] + [part for turn in talk for part in turn]
+    return [name, flags, date, effort] + [part for turn in talk for part in turn]
 
 
 class Check:
@@ -301,8 +309,8 @@ class Check:
         self.ours.child.stdin.flush()
         return self.ours.child.stdout.readline().decode().rstrip("\n")
 
-    def text(self, name, flags, talk):
-        line = self.line("chat", flat(name, flags, talk))
+    def text(self, name, flags, talk, *told):
+        line = self.line("chat", flat(name, flags, talk, *told))
         return line if line.startswith("error") else bytes.fromhex(line).decode()
 
     def differ(self, what, talk, expected, got):
@@ -318,15 +326,24 @@ class Check:
             self.differ(name, "template", EXPECTED[name], found)
         if found == "unknown":
             return 0
-        compiled, rng, before = environment().from_string(jinja), self.random(name), self.failed
+        rng, before = self.random(name), self.failed
+        day = datetime.date.fromordinal(rng.randint(700000, 800000))
+        compiled = environment(day).from_string(jinja)
         refused, (bos, eos) = 0, ENDS.get(found, (None, None))
         for _ in range(self.options.conversations):
             talk = conversation_of(rng, found)
             flags = rng.choice((0, NO_PROMPT, NO_THINK, 3))
-            if found == "glmz1":
+            if found in ALWAYS_THINK:
                 flags &= NO_PROMPT
             told = {} if not flags & NO_THINK else {"enable_thinking": False}
-            got = self.text(found, flags, talk)
+            date, effort = int(day.strftime("%Y%m%d")), rng.randrange(4)
+            if found == "llama3.1":  # it has no clock
+                date = rng.choice((0, date))
+                if date:
+                    told["date_string"] = day.strftime("%d %b %Y")
+            if effort:
+                told["reasoning_effort"] = EFFORTS[effort]
+            got = self.text(found, flags, talk, date, effort)
             try:
                 expected = compiled.render(
                     messages=[{"role": role, "content": content} for role, content in talk],

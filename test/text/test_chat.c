@@ -1,9 +1,9 @@
 /*
  * Conversations as text. The expected strings are written out by hand from the models' published
- * templates: FastChat's vicuna_v1.1, the Jinja templates of Qwen2, Qwen2.5, Qwen3, Llama 3, Phi-3,
- * Phi-3.5, Phi-4, Phi-4-mini, Gemma 2, Gemma 3, Mistral (V1, V3, V7), GLM-4.6 and GLM-Z1-0414
- * (chat_template.jinja of https://huggingface.co/zai-org/GLM-Z1-9B-0414). Those of GLM-4-0414,
- * whose template was not found, are GLM-Z1-0414's without thinking.
+ * templates: FastChat's vicuna_v1.1, the Jinja templates of Qwen2, Qwen2.5, Qwen3, Llama 3 to 3.3,
+ * gpt-oss, Phi-3, Phi-3.5, Phi-4, Phi-4-mini, Gemma 2, Gemma 3, Mistral (V1, V3, V7), GLM-4.6 and
+ * GLM-Z1-0414 (chat_template.jinja of https://huggingface.co/zai-org/GLM-Z1-9B-0414). Those of
+ * GLM-4-0414, whose template was not found, are GLM-Z1-0414's without thinking.
  */
 #include "sbtest.h"
 #include "specbatch.h"
@@ -24,7 +24,7 @@ static const struct sb_mem test_mem;
 static int32_t write_chat(int32_t format, uint32_t flags, const specbatch_message *messages,
                           size_t n, struct sb_chat_text *out)
 {
-    const struct sb_chat_call call = {messages, sizeof *messages, n, format, flags};
+    const struct sb_chat_call call = {messages, sizeof *messages, n, format, flags, 0, 0};
     return sb_chat_write(&call, out);
 }
 
@@ -405,6 +405,75 @@ static void test_glm4_5(void)
                 "<think></think>\n1.<|user|>\nTwo?/nothink");
 }
 
+static void check_day(int32_t format, uint32_t flags, int32_t date, int32_t effort,
+                      const specbatch_message *messages, size_t n, const char *expected)
+{
+    const struct sb_chat_call call = {messages, sizeof *messages, n, format, flags, date, effort};
+    struct sb_chat_text out = {.text = {.mem = &test_mem}};
+
+    CHECK_OK(sb_chat_write(&call, &out));
+    CHECK_STR(out.text.data, expected);
+    sb_chat_text_clear(&out);
+}
+
+#define LLAMA3_1(day)                                                                         \
+    "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: " \
+    "December 2023\nToday Date: " day "\n\n"
+#define LLAMA3_1_ASKED                                                    \
+    "<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nHi!<|eot_id|>" \
+    "<|start_header_id|>assistant<|end_header_id|>\n\n"
+
+static void test_llama3_1(void)
+{
+    static const int32_t formats[] = {SPECBATCH_CHAT_LLAMA3_1, SPECBATCH_CHAT_LLAMA3_2};
+    static const specbatch_message blank[] = {ONE("system", " Be\nbrief. \n"),
+                                              ONE("user", "\tHi! ")};
+
+    for (int i = 0; i < 2; i++) {
+        check(formats[i], question, 1, LLAMA3_1("26 Jul 2024") LLAMA3_1_ASKED);
+        check_day(formats[i], 0, 20280229, 0, instructed, 2,
+                  LLAMA3_1("29 Feb 2028") "Be brief." LLAMA3_1_ASKED);
+        check_day(formats[i], 0, 99991205, 3, blank, 2,
+                  LLAMA3_1("05 Dec 9999") "Be\nbrief." LLAMA3_1_ASKED);
+        check_day(formats[i], SPECBATCH_CHAT_NO_ANSWER_PROMPT, 10000101, 0, answered, 2,
+                  LLAMA3_1("01 Jan 1000") "<|eot_id|><|start_header_id|>user<|end_header_id|>\n\n"
+                                          "One?<|eot_id|><|start_header_id|>assistant<|end_header_"
+                                          "id|>\n\n1.<|eot_id|>");
+    }
+}
+
+#define GPT_OSS(day, effort)                                                                 \
+    "<|start|>system<|message|>You are ChatGPT, a large language model trained by OpenAI.\n" \
+    "Knowledge cutoff: 2024-06\nCurrent date: " day "\n\nReasoning: " effort "\n\n# Valid "  \
+    "channels: analysis, commentary, final. Channel must be included for every message.<|end|>"
+
+/* Answers are of the channel that users see. The system's message is the developer's. */
+static void test_gpt_oss(void)
+{
+    static const specbatch_message empty[] = {ONE("system", ""), ONE("user", "Hi!")};
+    const int32_t format = SPECBATCH_CHAT_GPT_OSS;
+
+    check_day(
+        format, 0, 20261129, 0, question, 1,
+        GPT_OSS("2026-11-29", "medium") "<|start|>user<|message|>Hi!<|end|><|start|>assistant");
+    check_day(
+        format, 0, 20260105, SPECBATCH_EFFORT_HIGH, instructed, 2,
+        GPT_OSS("2026-01-05",
+                "high") "<|start|>developer<|message|># Instructions\n\n"
+                        "Be brief.\n\n<|end|><|start|>user<|message|>Hi!<|end|><|start|>assistant");
+    check_day(format, 0, 20261129, SPECBATCH_EFFORT_LOW, empty, 2,
+              GPT_OSS("2026-11-29", "low") "<|start|>user<|message|>Hi!<|end|><|start|>assistant");
+    check_day(
+        format, 0, 20261129, SPECBATCH_EFFORT_MEDIUM, talk, 3,
+        GPT_OSS("2026-11-29", "medium") "<|start|>user<|message|>One?<|end|>"
+                                        "<|start|>assistant<|channel|>final<|message|>1.<|end|>"
+                                        "<|start|>user<|message|>Two?<|end|><|start|>assistant");
+    check_day(format, SPECBATCH_CHAT_NO_ANSWER_PROMPT, 20261129, 0, answered, 2,
+              GPT_OSS("2026-11-29",
+                      "medium") "<|start|>user<|message|>One?<|end|>"
+                                "<|start|>assistant<|channel|>final<|message|>1.<|return|>");
+}
+
 /* A content is as long as it says, and may have NULs in it. */
 static void test_length(void)
 {
@@ -427,7 +496,8 @@ static void test_newer_messages(void)
         specbatch_message message;
         const char *more;
     } newer[] = {{ONE("user", "One?"), NULL}, {ONE("assistant", "1."), NULL}};
-    const struct sb_chat_call call = {&newer[0].message, sizeof *newer, 2, SPECBATCH_CHAT_RAW, 0};
+    const struct sb_chat_call call = {
+        &newer[0].message, sizeof *newer, 2, SPECBATCH_CHAT_RAW, 0, 0, 0};
     struct sb_chat_text out = {.text = {.mem = &test_mem}};
 
     CHECK_OK(sb_chat_write(&call, &out));
@@ -442,27 +512,58 @@ static void test_refused(void)
 {
     static const specbatch_message tool[] = {ONE("user", "a"), ONE("tool", "b")};
     static const specbatch_message no_role = {NULL, "b", 1}, no_content = {"user", NULL, 1};
+    static const specbatch_message late[] = {ONE("user", "a"), ONE("system", "b")};
+    static const specbatch_message analysis[] = {
+        ONE("user", "a"), ONE("assistant", "<|channel|>analysis<|message|>b")};
+    static const specbatch_message final[] = {ONE("user", "a"),
+                                              ONE("assistant", "b<|channel|>final<|message|>")};
     static const specbatch_message cut[] = {ONE("user", "a"), ONE("user", "b\xE2\x82")};
     static const struct {
         struct sb_chat_call call;
         int32_t code;
         const char *why;
     } cases[] = {
-        {{question, sizeof *question, 1, 99, 0}, SPECBATCH_E_NOT_FOUND, "chat format 99"},
-        {{question, sizeof *question, 1, -1, 0}, SPECBATCH_E_NOT_FOUND, "chat format -1"},
-        {{question, sizeof *question, 1, 1, 8}, SPECBATCH_E_OPTIONS, "unknown bits 0x8"},
-        {{question, 16, 1, 1, 0}, SPECBATCH_E_INVALID, "message_size is 16"},
-        {{question, 28, 1, 1, 0}, SPECBATCH_E_INVALID, "message_size is 28"},
-        {{question, 1 << 20, 1, 1, 0}, SPECBATCH_E_INVALID, "message_size is"},
-        {{question, 24, SIZE_MAX / 2, 1, 0}, SPECBATCH_E_INVALID, "n_messages"},
-        {{question, 24, 0, 1, 0}, SPECBATCH_E_INVALID, "there is none"},
-        {{tool, 24, 2, 1, 0}, SPECBATCH_E_INVALID, "messages[1]: unknown role \"tool\""},
-        {{&no_role, 24, 1, 1, 0}, SPECBATCH_E_INVALID, "messages[0]: role"},
-        {{&no_content, 24, 1, 1, 0}, SPECBATCH_E_INVALID, "messages[0]: content"},
-        {{cut, 24, 2, 1, 0}, SPECBATCH_E_INVALID, "messages[1]: byte 1: invalid UTF-8"},
-        {{question, 24, 1, SPECBATCH_CHAT_GLMZ1, SPECBATCH_CHAT_NO_THINK},
+        {{question, sizeof *question, 1, 99, 0, 0, 0}, SPECBATCH_E_NOT_FOUND, "chat format 99"},
+        {{question, sizeof *question, 1, -1, 0, 0, 0}, SPECBATCH_E_NOT_FOUND, "chat format -1"},
+        {{question, sizeof *question, 1, 1, 8, 0, 0}, SPECBATCH_E_OPTIONS, "unknown bits 0x8"},
+        {{question, 16, 1, 1, 0, 0, 0}, SPECBATCH_E_INVALID, "message_size is 16"},
+        {{question, 28, 1, 1, 0, 0, 0}, SPECBATCH_E_INVALID, "message_size is 28"},
+        {{question, 1 << 20, 1, 1, 0, 0, 0}, SPECBATCH_E_INVALID, "message_size is"},
+        {{question, 24, SIZE_MAX / 2, 1, 0, 0, 0}, SPECBATCH_E_INVALID, "n_messages"},
+        {{question, 24, 0, 1, 0, 0, 0}, SPECBATCH_E_INVALID, "there is none"},
+        {{tool, 24, 2, 1, 0, 0, 0}, SPECBATCH_E_INVALID, "messages[1]: unknown role \"tool\""},
+        {{&no_role, 24, 1, 1, 0, 0, 0}, SPECBATCH_E_INVALID, "messages[0]: role"},
+        {{&no_content, 24, 1, 1, 0, 0, 0}, SPECBATCH_E_INVALID, "messages[0]: content"},
+        {{cut, 24, 2, 1, 0, 0, 0}, SPECBATCH_E_INVALID, "messages[1]: byte 1: invalid UTF-8"},
+        {{question, 24, 1, SPECBATCH_CHAT_GLMZ1, SPECBATCH_CHAT_NO_THINK, 0, 0},
          SPECBATCH_E_UNSUPPORTED,
          "glmz1"},
+        {{question, 24, 1, SPECBATCH_CHAT_GPT_OSS, SPECBATCH_CHAT_NO_THINK, 20261129, 0},
+         SPECBATCH_E_UNSUPPORTED,
+         "chat format gpt-oss: its thinking"},
+        {{question, 24, 1, SPECBATCH_CHAT_GPT_OSS, 0, 0, 0},
+         SPECBATCH_E_INVALID,
+         "date is 0; the format gpt-oss says the day"},
+        {{late, 24, 2, SPECBATCH_CHAT_GPT_OSS, 0, 20261129, 0},
+         SPECBATCH_E_INVALID,
+         "messages[1]: this format has a system message only at the beginning"},
+        {{analysis, 24, 2, SPECBATCH_CHAT_GPT_OSS, 0, 20261129, 0},
+         SPECBATCH_E_INVALID,
+         "messages[1]: it has marks of channels"},
+        {{final, 24, 2, SPECBATCH_CHAT_GPT_OSS, 0, 20261129, 0},
+         SPECBATCH_E_INVALID,
+         "messages[1]: it has marks of channels"},
+        {{question, 24, 1, 1, 0, 0, 4}, SPECBATCH_E_INVALID, "effort is 4; it must be 0 to 3"},
+        {{question, 24, 1, 1, 0, 0, -1}, SPECBATCH_E_INVALID, "effort is -1"},
+        {{question, 24, 1, 1, 0, 20270229, 0}, SPECBATCH_E_INVALID, "date is 20270229, and no day"},
+        {{question, 24, 1, 1, 0, 21000229, 0}, SPECBATCH_E_INVALID, "date is 21000229"},
+        {{question, 24, 1, 1, 0, 20261301, 0}, SPECBATCH_E_INVALID, "date is 20261301"},
+        {{question, 24, 1, 1, 0, 20260001, 0}, SPECBATCH_E_INVALID, "date is 20260001"},
+        {{question, 24, 1, 1, 0, 20260431, 0}, SPECBATCH_E_INVALID, "date is 20260431"},
+        {{question, 24, 1, 1, 0, 20260400, 0}, SPECBATCH_E_INVALID, "date is 20260400"},
+        {{question, 24, 1, 1, 0, 9991231, 0}, SPECBATCH_E_INVALID, "date is 9991231"},
+        {{question, 24, 1, 1, 0, 100000101, 0}, SPECBATCH_E_INVALID, "date is 100000101"},
+        {{question, 24, 1, 1, 0, -20261129, 0}, SPECBATCH_E_INVALID, "date is -20261129"},
     };
     struct sb_chat_text out = {.text = {.mem = &test_mem}};
 
@@ -496,6 +597,8 @@ RUN(test_no_answer_prompt);
 RUN(test_glm4);
 RUN(test_glmz1);
 RUN(test_glm4_5);
+RUN(test_llama3_1);
+RUN(test_gpt_oss);
 RUN(test_length);
 RUN(test_newer_messages);
 RUN(test_refused);

@@ -27,7 +27,7 @@ static struct sb_tokenizer *load(const char *dir)
 static struct sb_ids ids_of(const struct sb_tokenizer *t, int32_t format, uint32_t flags,
                             const specbatch_message *messages, size_t n)
 {
-    const struct sb_chat_call call = {messages, sizeof *messages, n, format, flags};
+    const struct sb_chat_call call = {messages, sizeof *messages, n, format, flags, 20261129, 0};
     struct sb_ids ids = {.mem = &test_mem};
 
     if (!t || sb_chat_encode(&call, t, &ids) != SPECBATCH_OK)

@@ -739,7 +739,7 @@ static void test_real_chat(void)
     static const specbatch_message talk[] = {
         {"user", "Hi", 2}, {"assistant", "Yo", 2}, {"user", "Why?", 4}};
     const char *root = data_root();
-    const struct sb_chat_call call = {talk, sizeof *talk, 3, SPECBATCH_CHAT_VICUNA, 0};
+    const struct sb_chat_call call = {talk, sizeof *talk, 3, SPECBATCH_CHAT_VICUNA, 0, 0, 0};
     struct sb_ids ids = {.mem = &test_mem};
     struct sb_tokenizer *t;
     char path[600];

@@ -13,7 +13,7 @@
  *   {"ids": CHAT}      its ids
  *   {"jinja": TEXT}    the name of the format that a chat template is, or "unknown"
  *
- * where CHAT is [FORMAT'S NAME, FLAGS, ROLE, CONTENT, ROLE, CONTENT, ...],
+ * where CHAT is [FORMAT'S NAME, FLAGS, DATE, EFFORT, ROLE, CONTENT, ROLE, CONTENT, ...],
  *
  * or by "error CODE MESSAGE".
  */
@@ -125,14 +125,20 @@ static void chat_ids(const struct state *s, const struct sb_chat_call *call)
 static void chat(struct state *s, const struct sb_json_node *list, int wants_ids)
 {
     specbatch_message messages[MESSAGES_MAX];
-    struct sb_chat_call call = {messages, sizeof *messages, 0, 0, 0};
+    struct sb_chat_call call = {messages, sizeof *messages, 0, 0, 0, 0, 0};
     const struct sb_json_node *node = sb_json_first(list);
-    int64_t flags = 0;
+    int64_t flags = 0, date = 0, effort = 0;
 
     call.format = specbatch_chat_by_name(sb_json_string(node, NULL));
     node = sb_json_next(node);
     sb_json_int(node, &flags);
+    node = sb_json_next(node);
+    sb_json_int(node, &date);
+    node = sb_json_next(node);
+    sb_json_int(node, &effort);
     call.flags = (uint32_t)flags;
+    call.date = (int32_t)date;
+    call.effort = (int32_t)effort;
     while ((node = sb_json_next(node)) != NULL && call.n_messages < MESSAGES_MAX) {
         specbatch_message *message = &messages[call.n_messages++];
         message->role = sb_json_string(node, NULL);

@@ -6,14 +6,15 @@ more) are refused. Exit codes: 0 done, 1 --verify or bench found a difference, 2
 """
 
 import argparse
+import datetime
 import json
 import sys
 import time
 from contextlib import ExitStack
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from . import (Draft, Error, Model, Pool, Request, Result, StoppedError, audit, chat_formats,
-               library_version, policies)
+from . import (Draft, Error, Model, Pool, Request, Result, StoppedError, TextStream, audit,
+               chat_formats, library_version, policies)
 from ._options import names_of
 from ._steps import Named
 from .request import Record, c_request
@@ -47,6 +48,11 @@ def size(text: str) -> int:
     return int(text[:-1]) * unit if unit else int(text)
 
 
+def day(text: str) -> datetime.date:
+    """A day as 20261129."""
+    return datetime.datetime.strptime(text, "%Y%m%d").date()
+
+
 def int_list(text: str) -> List[int]:
     return [int(word) for word in text.split(",")]
 
@@ -66,6 +72,10 @@ def add_models(parser: argparse.ArgumentParser) -> None:
     add("--draft-weights", choices=list(names_of("WEIGHTS_")))
     add("--chat", choices=chat_formats(), default="auto")
     add("--no-think", action="store_true", help="answers without reasoning")
+    add("--effort", choices=list(names_of("EFFORT_")), default="default",
+        help="how long gpt-oss is to reason")
+    add("--date", metavar="YYYYMMDD", type=day, help="the day that a chat format says; today, for "
+        "those that ask")
     for name, field, kind in SAMPLING:
         add(name, dest=field, type=kind, default=kind(0), metavar="N" if kind is int else "X")
     add("--prefix-bytes", metavar="BYTES", type=size, default=0)
@@ -209,7 +219,7 @@ def read_line(line: Dict[str, Any], number: int, args: argparse.Namespace, targe
         raise ValueError(f"{kinds[0]}: not an array, or an empty one")
     text = line[kinds[0]][0] if kinds == ["turns"] else line[kinds[0]]
     if kinds == ["turns"] or (kinds == ["prompt"] and args.chat not in ("auto", "raw")):
-        text = target.chat_tokens([("user", text)], format=args.chat, think=not args.no_think)
+        text = conversation(target, [("user", text)], args)
     elif kinds == ["prompt"]:
         text = target.tokenize(text)
     if not text:
@@ -308,6 +318,19 @@ def verify(target: Model, requests: List[Named], results: List[Result]) -> int:
 
 # ------------------------------------------------------------ chat
 
+def format_of(target: Model, args: argparse.Namespace) -> Optional[str]:
+    return target.chat_format if args.chat == "auto" else str(args.chat)
+
+
+def conversation(target: Model, messages: List[Tuple[str, str]],
+                 args: argparse.Namespace) -> List[int]:
+    date = args.date
+    if date is None and format_of(target, args) in ("llama3.2", "gpt-oss"):
+        date = datetime.date.today()
+    return target.chat_tokens(messages, format=args.chat, think=not args.no_think, date=date,
+                              effort=args.effort)
+
+
 def chat(args: argparse.Namespace, stack: ExitStack) -> int:
     target, draft = open_models(args, stack)
     pool = stack.enter_context(Pool(
@@ -316,6 +339,7 @@ def chat(args: argparse.Namespace, stack: ExitStack) -> int:
     settings = options_of(args, "max_new", *(field for _, field, _ in SAMPLING))
     start = [("system", args.system)] if args.system else []
     messages = list(start)
+    marks = target if format_of(target, args) == "gpt-oss" else None
     prompt = "> " if sys.stdin.isatty() else ""
     while True:
         try:
@@ -335,23 +359,31 @@ def chat(args: argparse.Namespace, stack: ExitStack) -> int:
         elif line:
             messages.append(("user", line[line.startswith("//"):]))
             try:
-                ids = target.chat_tokens(messages, format=args.chat, think=not args.no_think)
-                messages.append(("assistant", answer(pool, ids, settings)))
+                ids = conversation(target, messages, args)
+                messages.append(("assistant", answer(pool, ids, settings, marks)))
             except Error as error:
                 messages.pop()
                 print(f"chat: {error}", file=sys.stderr)
 
 
-def answer(pool: Pool, ids: List[int], settings: Dict[str, Any]) -> str:
-    """Shows an answer while it is made. Ctrl-C ends it, and what there is of it counts."""
+def answer(pool: Pool, ids: List[int], settings: Dict[str, Any], marks: Optional[Model]) -> str:
+    """Shows an answer while it is made. Ctrl-C ends it, and what there is of it counts. marks: the
+    model, if the answer's marks are shown, and a later conversation has its last part only."""
     text, stream = "", pool._stream([("", Request(ids, **settings))])
+    marked = TextStream(marks, keep_special=True) if marks else None
     try:
         for event in stream:
-            text += event.text or ""
-            print(event.text or "", end="", flush=True)
+            piece = marked.push(event.ids) if marked else event.text or ""
+            if marked and event.result:
+                piece += marked.finish()
+            text += piece
+            print(piece, end="", flush=True)
         print()
     except (KeyboardInterrupt, StoppedError):
         print(" [interrupted]")
+    if marked:
+        text = text.rpartition("<|channel|>final<|message|>")
+        return text[2].partition("<|")[0] if text[1] else ""
     return text
 
 

@@ -80,9 +80,16 @@ CHAT_MISTRAL_V3_TEKKEN = 17
 CHAT_MISTRAL_V7 = 18
 CHAT_PHI4_MINI = 19
 CHAT_GLM4_5 = 20
+CHAT_LLAMA3_1 = 21
+CHAT_LLAMA3_2 = 22
+CHAT_GPT_OSS = 23
 CHAT_NO_THINK = 1
 CHAT_NO_ANSWER_PROMPT = 2
 CHAT_PARSE_SPECIAL = 4
+EFFORT_DEFAULT = 0
+EFFORT_LOW = 1
+EFFORT_MEDIUM = 2
+EFFORT_HIGH = 3
 POLICY_RAGGED = 0
 POLICY_PLAIN = 1
 POLICY_EQSPEC = 2
@@ -128,7 +135,8 @@ class message(Structure):
 
 
 class chat_options(Structure):
-    _fields_ = [("struct_size", c_size_t), ("format", c_int32), ("flags", c_uint32)]
+    _fields_ = [("struct_size", c_size_t), ("format", c_int32), ("flags", c_uint32),
+        ("date", c_int32), ("effort", c_int32)]
 
 
 class ngram_options(Structure):
@@ -221,7 +229,7 @@ class audit_report(Structure):
         ("n_tokens", c_uint64)]
 
 
-SIZES = ((model_options, 112), (message, 24), (chat_options, 16), (ngram_options, 16),
+SIZES = ((model_options, 112), (message, 24), (chat_options, 24), (ngram_options, 16),
         (table_options, 24), (draft_row, 56), (draft_ops, 40), (pool_options, 120),
         (sampling, 80), (stops, 32), (mask_row, 72), (mask, 24), (answers, 16), (request, 136),
         (request_state, 64), (event, 64), (audit_report, 40))

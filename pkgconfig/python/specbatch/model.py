@@ -1,6 +1,7 @@
 """Models: opening a checkpoint, its text, and conversations."""
 
 import ctypes
+import datetime
 from ctypes import c_char, c_int32, c_size_t, c_void_p
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -147,19 +148,24 @@ class Model(Handle):
         return FUNCTIONS["chat_name"](number).decode() if number >= 0 else None
 
     def chat_tokens(self, messages: Sequence[Message], *, format: str = "auto", think: bool = True,
-                    answer_prompt: bool = True, parse_special: bool = False) -> List[int]:
+                    answer_prompt: bool = True, parse_special: bool = False,
+                    date: Optional[datetime.date] = None, effort: str = "default") -> List[int]:
         """The ids of a conversation, up to the place where the assistant answers next. format is
-        one of chat_formats(); think=False asks for an answer without reasoning."""
-        options, array = _conversation(messages, format, think, answer_prompt, parse_special)
+        one of chat_formats(); think=False asks for an answer without reasoning. Formats of Llama
+        3.1 and later and of gpt-oss say the date; how long gpt-oss reasons is its effort, "low",
+        "medium" or "high"."""
+        options, array = _conversation(messages, format, think, answer_prompt, parse_special, date,
+                                       effort)
         size = sum(message.content_length for message in array)
         ids, n = self._sized("chat_tokens", size // 2 + 64, c_int32, options, array,
                              ctypes.sizeof(_abi.message), len(array))
         return list(ids[:n])
 
     def chat_text(self, messages: Sequence[Message], *, format: str = "auto", think: bool = True,
-                  answer_prompt: bool = True) -> str:
+                  answer_prompt: bool = True, date: Optional[datetime.date] = None,
+                  effort: str = "default") -> str:
         """The same as text, to be looked at."""
-        options, array = _conversation(messages, format, think, answer_prompt, False)
+        options, array = _conversation(messages, format, think, answer_prompt, False, date, effort)
         size = sum(message.content_length for message in array)
         text, n = self._sized("chat_text", size + 1024, c_char, options, array,
                               ctypes.sizeof(_abi.message), len(array))
@@ -167,11 +173,14 @@ class Model(Handle):
 
 
 def _conversation(messages: Sequence[Message], format: str, think: bool, answer_prompt: bool,
-                  parse_special: bool) -> Tuple[Any, Any]:
+                  parse_special: bool, date: Optional[datetime.date],
+                  effort: str) -> Tuple[Any, Any]:
     options = struct(
         _abi.chat_options, format=call("chat_by_name", string_argument(format, "format")),
         flags=flags(CHAT_NO_THINK=not think, CHAT_NO_ANSWER_PROMPT=not answer_prompt,
-                    CHAT_PARSE_SPECIAL=parse_special))
+                    CHAT_PARSE_SPECIAL=parse_special),
+        date=0 if date is None else date.year * 10000 + date.month * 100 + date.day,
+        effort=choice("EFFORT_", effort, "effort"))
     if isinstance(messages, (str, bytes, Mapping)):  # their letters and keys are no messages
         raise TypeError(f"messages: a list of messages is needed, not {messages!r}; use "
                         '[{"role": "user", "content": ...}]')

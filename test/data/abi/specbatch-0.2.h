@@ -162,7 +162,10 @@ enum {
     SPECBATCH_CHAT_MISTRAL_V3_TEKKEN = 17,
     SPECBATCH_CHAT_MISTRAL_V7 = 18,
     SPECBATCH_CHAT_PHI4_MINI = 19,
-    SPECBATCH_CHAT_GLM4_5 = 20
+    SPECBATCH_CHAT_GLM4_5 = 20,
+    SPECBATCH_CHAT_LLAMA3_1 = 21,
+    SPECBATCH_CHAT_LLAMA3_2 = 22,
+    SPECBATCH_CHAT_GPT_OSS = 23
 };
 SPECBATCH_API int32_t specbatch_chat_count(void);
 SPECBATCH_API const char *specbatch_chat_name(int32_t format);
@@ -178,14 +181,22 @@ enum {
     SPECBATCH_CHAT_NO_ANSWER_PROMPT = 1 << 1,
     SPECBATCH_CHAT_PARSE_SPECIAL = 1 << 2
 };
+enum {
+    SPECBATCH_EFFORT_DEFAULT = 0,
+    SPECBATCH_EFFORT_LOW = 1,
+    SPECBATCH_EFFORT_MEDIUM = 2,
+    SPECBATCH_EFFORT_HIGH = 3
+};
 typedef struct specbatch_chat_options {
     size_t struct_size;
     int32_t format;
     uint32_t flags;
+    int32_t date;
+    int32_t effort;
 } specbatch_chat_options;
-#define SPECBATCH_CHAT_OPTIONS_INIT          \
-    {                                        \
-        sizeof(specbatch_chat_options), 0, 0 \
+#define SPECBATCH_CHAT_OPTIONS_INIT                \
+    {                                              \
+        sizeof(specbatch_chat_options), 0, 0, 0, 0 \
     }
 SPECBATCH_API int32_t specbatch_chat_options_init(specbatch_chat_options *options, size_t size);
 SPECBATCH_API int32_t specbatch_chat_tokens(const specbatch_model *model,

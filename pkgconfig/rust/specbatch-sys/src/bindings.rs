@@ -80,9 +80,16 @@ pub const SPECBATCH_CHAT_MISTRAL_V3_TEKKEN: i32 = 17;
 pub const SPECBATCH_CHAT_MISTRAL_V7: i32 = 18;
 pub const SPECBATCH_CHAT_PHI4_MINI: i32 = 19;
 pub const SPECBATCH_CHAT_GLM4_5: i32 = 20;
+pub const SPECBATCH_CHAT_LLAMA3_1: i32 = 21;
+pub const SPECBATCH_CHAT_LLAMA3_2: i32 = 22;
+pub const SPECBATCH_CHAT_GPT_OSS: i32 = 23;
 pub const SPECBATCH_CHAT_NO_THINK: u32 = 1;
 pub const SPECBATCH_CHAT_NO_ANSWER_PROMPT: u32 = 2;
 pub const SPECBATCH_CHAT_PARSE_SPECIAL: u32 = 4;
+pub const SPECBATCH_EFFORT_DEFAULT: i32 = 0;
+pub const SPECBATCH_EFFORT_LOW: i32 = 1;
+pub const SPECBATCH_EFFORT_MEDIUM: i32 = 2;
+pub const SPECBATCH_EFFORT_HIGH: i32 = 3;
 pub const SPECBATCH_POLICY_RAGGED: i32 = 0;
 pub const SPECBATCH_POLICY_PLAIN: i32 = 1;
 pub const SPECBATCH_POLICY_EQSPEC: i32 = 2;
@@ -180,6 +187,8 @@ pub struct specbatch_chat_options {
     pub struct_size: usize,
     pub format: i32,
     pub flags: u32,
+    pub date: i32,
+    pub effort: i32,
 }
 initial!(specbatch_chat_options);
 

@@ -29,8 +29,8 @@ fn structs_have_the_headers_layout() {
         weights 92, plan_file 96, prefill 104, reserved 108);
     layout!(specbatch_message, 24,
         role 0, content 8, content_length 16);
-    layout!(specbatch_chat_options, 16,
-        struct_size 0, format 8, flags 12);
+    layout!(specbatch_chat_options, 24,
+        struct_size 0, format 8, flags 12, date 16, effort 20);
     layout!(specbatch_ngram_options, 16,
         struct_size 0, max_match 8, min_match 12);
     layout!(specbatch_table_options, 24,

@@ -52,10 +52,30 @@ constants! {
         PHI4_MINI = SPECBATCH_CHAT_PHI4_MINI,
         /// GLM-4.5, GLM-4.5-Air and GLM-4.6.
         GLM4_5 = SPECBATCH_CHAT_GLM4_5,
+        /// Llama 3.1 and 3.3.
+        LLAMA3_1 = SPECBATCH_CHAT_LLAMA3_1,
+        /// Llama 3.2, which has the same text.
+        LLAMA3_2 = SPECBATCH_CHAT_LLAMA3_2,
+        /// gpt-oss: harmony, without tools.
+        GPT_OSS = SPECBATCH_CHAT_GPT_OSS,
     }
 }
 
 named!(ChatFormat, specbatch_chat_count, specbatch_chat_name, specbatch_chat_by_name);
+
+constants! {
+    /// How long gpt-oss is to reason.
+    Effort {
+        /// What the template says by itself: medium.
+        DEFAULT = SPECBATCH_EFFORT_DEFAULT,
+        /// Little.
+        LOW = SPECBATCH_EFFORT_LOW,
+        /// As long as usual.
+        MEDIUM = SPECBATCH_EFFORT_MEDIUM,
+        /// Long.
+        HIGH = SPECBATCH_EFFORT_HIGH,
+    }
+}
 
 flags! {
     /// How a conversation is formatted.
@@ -95,6 +115,10 @@ impl ChatOptions {
         constant format: ChatFormat,
         /// The flags.
         constant flags: ChatFlags,
+        /// The day that it is, 20261129 for November 29, 2026, for formats that say it; 0: none.
+        field date: i32,
+        /// How long gpt-oss is to reason.
+        constant effort: Effort,
     }
 
     /// Converts a conversation to text without a model, whose format must be given then.

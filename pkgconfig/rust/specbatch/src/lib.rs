@@ -60,7 +60,7 @@ mod request;
 mod text;
 
 pub use audit::{audit, AuditReport};
-pub use chat::{ChatFlags, ChatFormat, ChatOptions, Message};
+pub use chat::{ChatFlags, ChatFormat, ChatOptions, Effort, Message};
 pub use draft::{make_table, Draft, DraftModel, DraftRow, DraftRows, NgramOptions, TableOptions};
 pub use error::{Error, Result, Status};
 pub use event::{Event, Events};

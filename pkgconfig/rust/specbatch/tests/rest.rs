@@ -26,7 +26,7 @@ fn names_and_versions_are_those_of_the_library() -> Result<()> {
     assert_eq!(Policy::all().map(Policy::name).next(), Some("ragged"));
     assert_eq!(Policy::by_name("best").unwrap_err().status(), Status::NOT_FOUND);
     assert_eq!(ChatFormat::by_name("qwen3")?.name(), "qwen3");
-    assert_eq!(ChatFormat::all().count(), 21);
+    assert_eq!(ChatFormat::all().count(), 24);
     assert_eq!(Finish::LENGTH.to_string(), "length");
     Ok(())
 }
@@ -71,6 +71,8 @@ fn conversations_are_formatted() -> Result<()> {
     let model = model()?;
     let raw = ChatOptions::new().format(ChatFormat::RAW);
     assert_eq!(model.chat_text(&messages, &raw)?, "Hi");
+    let today = ChatOptions::new().format(ChatFormat::GPT_OSS).date(20_261_129).effort(Effort::LOW);
+    assert!(today.text(&messages)?.contains("Current date: 2026-11-29\n\nReasoning: low\n"));
     let messages = [Message { role: "user", content: PROMPTS[1].0 }];
     let ids = model.chat_tokens(&messages, &raw)?;
     assert_eq!(ids, model.tokenize(PROMPTS[1].0, TextFlags::NONE)?);
