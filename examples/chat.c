@@ -17,6 +17,7 @@
 
 #include "specbatch.h"
 #include "support/args.h"
+#include "support/chat_ids.h"
 #include "support/run.h"
 #include "support/sampling_args.h"
 #include "support/support.h"
@@ -24,7 +25,8 @@
 struct chat {
     const char *target_dir, *system;
     struct ex_strings drafts;
-    int32_t max_new, draft_len, threads, device, compute, kv, weights, format, no_think, fixed_k;
+    int32_t max_new, draft_len, threads, device, compute, kv, weights, fixed_k;
+    int32_t format, no_think, date, effort;
     uint64_t prefix_bytes;
     specbatch_sampling sampling;
 
@@ -33,6 +35,9 @@ struct chat {
     specbatch_pool *pool;
     specbatch_message *messages; /* whose contents are its own */
     size_t n_messages, room;
+    specbatch_text_stream *marked; /* of an answer whose marks are shown, or NULL */
+    char *answer;                  /* its text so far */
+    size_t answer_length;
     int is_terminal;
     uint64_t n_tokens, n_passes; /* of all answers, */
     double seconds;              /* and the time that they took */
@@ -101,6 +106,8 @@ static int32_t *conversation_ids(const struct chat *chat, size_t *n)
 
     options.format = chat->format;
     options.flags = chat->no_think ? SPECBATCH_CHAT_NO_THINK : 0u;
+    options.date = ex_chat_date(chat->target, chat->format, chat->date);
+    options.effort = chat->effort;
     *n = 0;
     do {
         const size_t capacity = *n;
@@ -116,6 +123,57 @@ static int32_t *conversation_ids(const struct chat *chat, size_t *n)
 
 /* ------------------------------------------------------------------ answers */
 
+/* An answer of gpt-oss has several parts. Marks say which part is reasoning and which is for the
+ * user, and an answer's usual text is without them. So its text is made here, with all marks. */
+static int begin_answer(struct chat *chat)
+{
+    int32_t format = chat->format;
+
+    if (format == SPECBATCH_CHAT_AUTO)
+        format = specbatch_model_chat_format(chat->target);
+    specbatch_text_stream_free(chat->marked);
+    chat->marked = NULL;
+    chat->answer_length = 0;
+    return format != SPECBATCH_CHAT_GPT_OSS ||
+           specbatch_text_stream_create(&chat->marked, chat->target, SPECBATCH_TEXT_KEEP_SPECIAL) ==
+               SPECBATCH_OK ||
+           ex_complain("%s", specbatch_last_error());
+}
+
+static void print_marked(struct chat *chat, const specbatch_event *event)
+{
+    const char *text;
+    size_t length;
+
+    /* the last event has what is held back, too */
+    for (int ends = 0; ends <= (event->finish != 0); ends++) {
+        if ((ends ? specbatch_text_stream_finish(chat->marked, &text, &length)
+                  : specbatch_text_stream_push(chat->marked, event->ids, event->n_ids, &text,
+                                               &length)) != SPECBATCH_OK)
+            return;
+        chat->answer = ex_realloc(chat->answer, chat->answer_length + length + 1, 1);
+        memcpy(chat->answer + chat->answer_length, text, length + 1);
+        chat->answer_length += length;
+        fwrite(text, 1, length, stdout);
+    }
+}
+
+/* What of an answer with marks a later conversation has: the part behind the last mark of the
+ * channel "final", up to the next mark. */
+static const char *final_part(const struct chat *chat, size_t *length)
+{
+    static const char mark[] = "<|channel|>final<|message|>";
+    const char *part = NULL, *end = NULL;
+
+    for (const char *at = chat->answer_length ? strstr(chat->answer, mark) : NULL; at;
+         at = strstr(part, mark))
+        part = at + sizeof mark - 1;
+    if (part)
+        end = strstr(part, "<|");
+    *length = !part ? 0 : end ? (size_t)(end - part) : strlen(part);
+    return part ? part : "";
+}
+
 /* Prints what the last step has brought. */
 static int print_events(struct chat *chat)
 {
@@ -123,7 +181,10 @@ static int print_events(struct chat *chat)
     int32_t status;
 
     while ((status = specbatch_pool_next_event(chat->pool, &event)) == SPECBATCH_OK)
-        fwrite(event.text, 1, event.text_length, stdout);
+        if (chat->marked)
+            print_marked(chat, &event);
+        else
+            fwrite(event.text, 1, event.text_length, stdout);
     fflush(stdout);
     return status == SPECBATCH_E_EMPTY || ex_complain("%s", specbatch_last_error());
 }
@@ -157,7 +218,7 @@ static int keep_answer(struct chat *chat)
 
     if (specbatch_pool_collect(chat->pool, &result) != SPECBATCH_OK)
         return ex_complain("%s", specbatch_last_error());
-    text = specbatch_result_text(result, &length);
+    text = chat->marked ? final_part(chat, &length) : specbatch_result_text(result, &length);
     add_message(chat, "assistant", text, length);
     specbatch_result_tokens(result, &n_tokens);
     chat->n_tokens += n_tokens;
@@ -195,7 +256,7 @@ static int answer(struct chat *chat)
         free(ids);
     }
     if (status == SPECBATCH_OK)
-        return run_answer(chat, id) && keep_answer(chat);
+        return begin_answer(chat) && run_answer(chat, id) && keep_answer(chat);
     ex_complain("%s%s", specbatch_last_error(),
                 status == SPECBATCH_E_TOO_LONG ? "; /reset begins anew" : "");
     drop_messages(chat, chat->n_messages - 1);
@@ -267,7 +328,7 @@ static int talk(struct chat *chat)
 
 static int read_arguments(struct chat *chat, int argc, char **argv)
 {
-    struct ex_option options[14 + EX_SAMPLING_OPTIONS] = {
+    struct ex_option options[16 + EX_SAMPLING_OPTIONS] = {
         {"--target", "DIR", EX_STRING, &chat->target_dir, 0, 0,
          "checkpoint, or a GGUF file; required"},
         {"--draft", "DIR|ngram|table:FILE", EX_STRINGS, &chat->drafts, 0, 0,
@@ -280,9 +341,13 @@ static int read_arguments(struct chat *chat, int argc, char **argv)
         {"--chat",
          "auto|raw|vicuna|qwen3|glm4|glmz1|llama3|chatml|qwen2|qwen2.5|"
          "phi3|phi3.5|phi4|gemma2|gemma3|mistral-v1|mistral-v3|"
-         "mistral-v3-tekken|mistral-v7|phi4-mini|glm4.5",
+         "mistral-v3-tekken|mistral-v7|phi4-mini|glm4.5|llama3.1|llama3.2|gpt-oss",
          EX_CHOICE, &chat->format, 0, 0, "the chat format (auto: that of the target)"},
         {"--no-think", NULL, EX_SWITCH, &chat->no_think, 0, 0, "answers without reasoning"},
+        {"--effort", "default|low|medium|high", EX_CHOICE, &chat->effort, 0, 0,
+         "how long gpt-oss is to reason (default: medium)"},
+        {"--date", "YYYYMMDD", EX_INT, &chat->date, 0, 99991231,
+         "the day that a chat format says, 20261129 for example (today, for those that ask)"},
         {"--max-new", "N", EX_INT, &chat->max_new, 1, INT32_MAX,
          "tokens of an answer at most (512)"},
         {"--prefix-bytes", "BYTES", EX_BYTES, &chat->prefix_bytes, 0, 0,
@@ -297,7 +362,7 @@ static int read_arguments(struct chat *chat, int argc, char **argv)
     };
     int parsed;
 
-    ex_sampling_options(options + 14, &chat->sampling);
+    ex_sampling_options(options + 16, &chat->sampling);
     chat->max_new = 512;
     chat->prefix_bytes = (uint64_t)256 << 20;
     parsed = ex_args_parse(options, sizeof options / sizeof options[0], argc, argv,
@@ -354,6 +419,8 @@ int main(int argc, char **argv)
     }
     drop_messages(&chat, 0);
     free(chat.messages);
+    free(chat.answer);
+    specbatch_text_stream_free(chat.marked);
     specbatch_pool_free(chat.pool);
     specbatch_draft_release(chat.draft);
     specbatch_model_close(chat.target);

@@ -75,7 +75,7 @@ struct demo {
 static int open_all(struct demo *demo)
 {
     specbatch_model_options options = SPECBATCH_MODEL_OPTIONS_INIT;
-    struct ex_prompt_rules rules = {NULL, {SPECBATCH_CHAT_RAW, 0}, MAX_NEW, 0, 0};
+    struct ex_prompt_rules rules = {NULL, {SPECBATCH_CHAT_RAW, 0, 0, 0}, MAX_NEW, 0, 0};
     char path[3][1024];
     const char *const draft = path[1];
     snprintf(path[0], sizeof path[0], "%s/target", demo->dir);

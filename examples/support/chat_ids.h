@@ -14,7 +14,12 @@ struct ex_chat {
     int32_t format; /* SPECBATCH_CHAT_*. RAW: texts are as they are. AUTO: a turn is a message in
                        the target's own format, and other texts are as they are */
     uint32_t flags; /* SPECBATCH_CHAT_NO_THINK and so on */
+    int32_t date, effort;
 };
+
+/* The date for a chat format: the one that was asked for, or today's if that is 0 and the format
+ * says the day that it is. format may be AUTO. */
+int32_t ex_chat_date(const specbatch_model *target, int32_t format, int32_t asked);
 
 /* The ids of a text, *n of them, to be freed; NULL after a failure, of which the library has the
  * line. turn: it is the first turn of a conversation, not a prompt. */

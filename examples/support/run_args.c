@@ -51,12 +51,16 @@ void ex_prompt_options(struct ex_option *rows, size_t *n, struct ex_run_args *ar
         {"--chat",
          "auto|raw|vicuna|qwen3|glm4|glmz1|llama3|chatml|qwen2|qwen2.5|"
          "phi3|phi3.5|phi4|gemma2|gemma3|mistral-v1|mistral-v3|"
-         "mistral-v3-tekken|mistral-v7|phi4-mini|glm4.5",
+         "mistral-v3-tekken|mistral-v7|phi4-mini|glm4.5|llama3.1|llama3.2|gpt-oss",
          EX_CHOICE, &args->chat, 0, 0,
          "the chat format of texts; auto: that of the target for \"turns\", which are refused if "
          "it has none that is known, and raw for others (auto)"},
         {"--no-think", NULL, EX_SWITCH, &args->no_think, 0, 0,
          "answers of a conversation without reasoning"},
+        {"--effort", "default|low|medium|high", EX_CHOICE, &args->effort, 0, 0,
+         "how long gpt-oss is to reason (default: medium)"},
+        {"--date", "YYYYMMDD", EX_INT, &args->date, 0, 99991231,
+         "the day that a chat format says, 20261129 for example (today, for those that ask)"},
     };
 
     ex_options_add(rows, n, options, sizeof options / sizeof options[0]);
@@ -132,11 +136,12 @@ void ex_run_args_pool(specbatch_pool_options *pool, const struct ex_run_args *ar
 struct ex_prompt_rules ex_run_args_rules(const struct ex_run_args *args,
                                          const specbatch_model *target, int32_t max_len)
 {
-    return (struct ex_prompt_rules){
-        .target = target,
-        .chat = {args->chat, args->no_think ? SPECBATCH_CHAT_NO_THINK : 0},
-        .max_new = args->wish.max_new,
-        .max_len = max_len ? max_len : specbatch_model_context(target)};
+    return (struct ex_prompt_rules){.target = target,
+                                    .chat = {args->chat,
+                                             args->no_think ? SPECBATCH_CHAT_NO_THINK : 0,
+                                             args->date, args->effort},
+                                    .max_new = args->wish.max_new,
+                                    .max_len = max_len ? max_len : specbatch_model_context(target)};
 }
 
 int ex_open_models(specbatch_model **target, specbatch_draft **draft,

@@ -20,7 +20,7 @@ struct ex_run_args {
     int32_t weights, draft_weights, prefill, simd;
     /* prompts */
     const char *prompts_file;
-    int32_t limit, chat, no_think;
+    int32_t limit, chat, no_think, date, effort;
     /* what is wished of those whose lines do not say otherwise */
     struct ex_wish wish;
     /* caches */

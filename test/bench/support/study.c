@@ -98,8 +98,11 @@ void study_thin(struct ex_prompts *prompts, size_t keep)
 int study_load(const struct study *study, struct ex_prompts *out, const char *file, int32_t max_new,
                size_t quick_limit)
 {
-    const struct ex_prompt_rules rules = {
-        study->target, {SPECBATCH_CHAT_RAW, 0}, max_new, specbatch_model_context(study->target), 0};
+    const struct ex_prompt_rules rules = {study->target,
+                                          {SPECBATCH_CHAT_RAW, 0, 0, 0},
+                                          max_new,
+                                          specbatch_model_context(study->target),
+                                          0};
 
     if (!ex_prompts_load(out, file, &rules))
         return 0;
