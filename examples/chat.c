@@ -127,20 +127,16 @@ static int32_t *conversation_ids(const struct chat *chat, size_t *n)
  * user, and an answer's usual text is without them. So its text is made here, with all marks. */
 static int begin_answer(struct chat *chat)
 {
-    int32_t format = chat->format;
-
-    if (format == SPECBATCH_CHAT_AUTO)
-        format = specbatch_model_chat_format(chat->target);
     specbatch_text_stream_free(chat->marked);
     chat->marked = NULL;
     chat->answer_length = 0;
-    return format != SPECBATCH_CHAT_GPT_OSS ||
+    return chat->format != SPECBATCH_CHAT_GPT_OSS ||
            specbatch_text_stream_create(&chat->marked, chat->target, SPECBATCH_TEXT_KEEP_SPECIAL) ==
                SPECBATCH_OK ||
            ex_complain("%s", specbatch_last_error());
 }
 
-static void print_marked(struct chat *chat, const specbatch_event *event)
+static int print_marked(struct chat *chat, const specbatch_event *event)
 {
     const char *text;
     size_t length;
@@ -150,12 +146,13 @@ static void print_marked(struct chat *chat, const specbatch_event *event)
         if ((ends ? specbatch_text_stream_finish(chat->marked, &text, &length)
                   : specbatch_text_stream_push(chat->marked, event->ids, event->n_ids, &text,
                                                &length)) != SPECBATCH_OK)
-            return;
+            return ex_complain("%s", specbatch_last_error());
         chat->answer = ex_realloc(chat->answer, chat->answer_length + length + 1, 1);
         memcpy(chat->answer + chat->answer_length, text, length + 1);
         chat->answer_length += length;
         fwrite(text, 1, length, stdout);
     }
+    return 1;
 }
 
 /* What of an answer with marks a later conversation has: the part behind the last mark of the
@@ -181,10 +178,10 @@ static int print_events(struct chat *chat)
     int32_t status;
 
     while ((status = specbatch_pool_next_event(chat->pool, &event)) == SPECBATCH_OK)
-        if (chat->marked)
-            print_marked(chat, &event);
-        else
+        if (!chat->marked)
             fwrite(event.text, 1, event.text_length, stdout);
+        else if (!print_marked(chat, &event))
+            return 0;
     fflush(stdout);
     return status == SPECBATCH_E_EMPTY || ex_complain("%s", specbatch_last_error());
 }
@@ -387,7 +384,9 @@ static int open_all(struct chat *chat)
     model.weights = chat->weights;
     if (specbatch_model_open(&chat->target, chat->target_dir, &model) != SPECBATCH_OK)
         return ex_complain("--target: %s", specbatch_last_error());
-    if (chat->format == SPECBATCH_CHAT_AUTO && specbatch_model_chat_format(chat->target) < 0)
+    if (chat->format == SPECBATCH_CHAT_AUTO)
+        chat->format = specbatch_model_chat_format(chat->target);
+    if (chat->format < 0)
         return ex_complain("--chat: %s; raw takes the text as it is", specbatch_last_error());
     if (chat->drafts.n > 0 && !ex_open_draft(&chat->draft, chat->drafts.at, chat->drafts.n, &model))
         return 0;

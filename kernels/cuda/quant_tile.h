@@ -2,7 +2,8 @@
  * How quantised weights lie in the device's memory: in tiles of 16 rows, in which every lane of a
  * warp finds its operands of mma.sync (mma.cuh) by loads of 16 bytes. The integers stay in the bits
  * that their type has in files, and the factors as well (quant.h), so a weight takes as much memory
- * as its rows do in a file, filled up to 16 rows.
+ * as its rows do in a file, filled up to 16 rows; in MXFP4, whose factors have two bytes here and
+ * one there, a 17th more.
  *
  *   weight    for each 16 rows: tile | tile | ..       each of some consecutive columns, ascending
  *   tile      head: factors of the rows                chunk | chunk | ..  of 32 lanes x 16 bytes

@@ -46,7 +46,7 @@ done:
 
 /* Some rows of a tensor, and where they go. */
 struct rows {
-    uint64_t first, n, bytes; /* bytes: of each row */
+    uint64_t first, n, bytes, size; /* bytes: of each row; size: of each element, or block */
     char *into;
 };
 
@@ -63,7 +63,7 @@ static void copy_element(char *to, const char *from, uint64_t size)
 static int32_t read_columns(const struct sb_file *file, const struct sb_tensor *t,
                             const struct rows *rows, uint64_t k, uint64_t n_columns)
 {
-    const uint64_t size = rows->bytes / (t->rank == 1 ? 1 : (uint64_t)t->shape[1]);
+    const uint64_t size = rows->size;
     const uint64_t most = (COLUMN_BYTES - size) / t->row_step + 1; /* rows that fit */
     char columns[COLUMNS][COLUMN_BYTES];
     int32_t rc = SPECBATCH_OK;
@@ -115,7 +115,7 @@ static int32_t read_blocks(const struct sb_tensors *set, const struct sb_tensor 
         for (uint64_t r = 0; r < some; r++) {
             unsigned char *into = (unsigned char *)rows->into + (row + r) * rows->bytes;
             for (uint64_t i = 0; i < n_blocks; i++)
-                make_block(into + (k + i) * (1 + MX_BYTES), scales[r * t->scale_step + i],
+                make_block(into + (k + i) * rows->size, scales[r * t->scale_step + i],
                            bytes + r * t->row_step + i * MX_BYTES);
         }
     }
@@ -133,11 +133,12 @@ int32_t sb_tensor_rows_read(const struct sb_tensors *set, const struct sb_tensor
 {
     const struct sb_file *file = &set->files[t->file].file;
     const uint64_t row_bytes = t->bytes / (uint64_t)t->shape[0];
-    const struct rows rows = {offset / row_bytes, bytes / row_bytes, row_bytes, into};
     const uint64_t most = t->scale_step ? MX_BLOCKS : COLUMNS;
     const uint64_t n = t->scale_step  ? row_bytes / (1 + MX_BYTES)
                        : t->rank == 1 ? 1
                                       : (uint64_t)t->shape[1];
+    const struct rows rows = {offset / row_bytes, bytes / row_bytes, row_bytes, row_bytes / n,
+                              into};
     int32_t rc = SPECBATCH_OK;
 
     if (t->interleave)

@@ -382,8 +382,8 @@ def answer(pool: Pool, ids: List[int], settings: Dict[str, Any], marks: Optional
     except (KeyboardInterrupt, StoppedError):
         print(" [interrupted]")
     if marked:
-        text = text.rpartition("<|channel|>final<|message|>")
-        return text[2].partition("<|")[0] if text[1] else ""
+        _, mark, last = text.rpartition("<|channel|>final<|message|>")
+        return last.partition("<|")[0] if mark else ""
     return text
 
 
