@@ -1,5 +1,5 @@
-/* Gated MLPs: what a gate does to up (enum sb_gate), element by element. Lanes do not mix, so the
- * work may be cut anywhere. */
+/* Operations on single elements: what a gate does to up (enum sb_gate), and soft caps. Lanes do not
+ * mix, so the work may be cut anywhere. */
 #include "level.h"
 #include "math.h"
 
@@ -52,4 +52,15 @@ void SB_LEVEL(gate)(float *y, const float *gate, const float *up, int64_t n, enu
         gate_all(y, gate, up, n, SB_GATE_SILU);
     else
         gate_all(y, gate, up, n, SB_GATE_CLAMPED);
+}
+
+void SB_LEVEL(soft_cap)(float *x, float cap, int64_t n)
+{
+    const v16 at = v_set1(cap);
+    int64_t i;
+
+    for (i = 0; i + V16 <= n; i += V16)
+        v_store(x + i, v_soft_cap(v_load(x + i), at));
+    if (i < n)
+        v_store_n(x + i, v_soft_cap(v_load_n(x + i, n - i), at), n - i);
 }

@@ -163,7 +163,7 @@ static void weigh_keys(struct queries *qs, struct seers who, int64_t first_key,
         struct seen keys_of_i = keys_seen(qs, i, first_key);
         if (SB_FAULT(TILE_SEEN_WHOLE))
             keys_of_i.end = n;
-        weigh_tile(&qs->softmax, i, qs->weights + i * KEYS, qs->args->attention->scale, keys_of_i);
+        weigh_tile(&qs->softmax, i, qs->weights + i * KEYS, qs->args->attention, keys_of_i);
     }
     carry_sums(&qs->softmax, who);
     make_inputs(qs, qs->w, qs->weights, KEYS);

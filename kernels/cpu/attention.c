@@ -10,6 +10,7 @@
  *                                        (of a layer with a window w only keys j > p - w, and only
  *                                        tiles that have some)
  *         s[j] = scale * dot(q, k[j])        16 lanes over ascending elements, then v_sum16
+ *                                            (and a soft cap, if the layer has one)
  *         m'   = max(m, max s)               c = e^(m - m')
  *         w[j] = e^(s[j] - m')               l = l c + sum w, in 16 lanes, then v_hsum
  *         y[d] = y[d] c, then the chain over ascending j of w[j] v[j][d]
@@ -293,8 +294,9 @@ static void tile_values(struct queries *qs, struct seers who, int64_t first_key,
  * Meanwhile each query fetches a part of the next tile, which has `next` bytes of keys (0 after the
  * last tile), so that memory does not rest. */
 static void do_tile(struct queries *qs, int64_t first_key, const char *keys, const char *values,
-                    int64_t n_keys, int64_t head_dim, float scale, int64_t next)
+                    int64_t n_keys, const struct sb_attention *a, int64_t next)
 {
+    const int64_t head_dim = a->head_dim;
     const int64_t row = head_dim * (int64_t)sb_dtype_size(qs->type), ahead = TILE * row;
     const int64_t share = next / (qs->n * (TILE / V16)) + 1;
     const struct seers who = seers_of(qs->pos, qs->n, qs->reach, first_key);
@@ -319,7 +321,7 @@ static void do_tile(struct queries *qs, int64_t first_key, const char *keys, con
         }
     }
     for (int i = who.first; i < who.end; i++)
-        weigh_tile(&qs->softmax, i, qs->weight[i], scale, keys_seen(qs, i, first_key));
+        weigh_tile(&qs->softmax, i, qs->weight[i], a, keys_seen(qs, i, first_key));
     carry_sums(&qs->softmax, who);
     for (int i = who.first; i < who.end; i++)
         rescale(qs, i, head_dim);
@@ -339,8 +341,8 @@ static void do_queries(struct queries *qs, const struct sb_attention *a, const s
         memset(qs->y[i], 0, (size_t)head_dim * sizeof(float));
     for (int64_t key = first_tile_of(qs->pos[0], qs->reach); key <= last; key += TILE) {
         int64_t left = last + 1 - key, n_keys = left < TILE ? left : TILE, rest = left - n_keys;
-        do_tile(qs, key, keys + key * head_dim * bytes, values + key * head_dim * bytes, n_keys,
-                head_dim, a->scale, (rest < TILE ? rest : TILE) * head_dim * bytes);
+        do_tile(qs, key, keys + key * head_dim * bytes, values + key * head_dim * bytes, n_keys, a,
+                (rest < TILE ? rest : TILE) * head_dim * bytes);
     }
     for (int i = 0; i < qs->n; i++)
         for (int64_t d = 0; d < head_dim; d++)

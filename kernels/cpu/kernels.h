@@ -235,6 +235,8 @@ struct sb_cpu_route {
     X(void, attend_blocks, (const struct sb_cpu_attend *args, int64_t first, int64_t last))   \
     /* y, gate, up [n] */                                                                     \
     X(void, gate, (float *y, const float *g, const float *up, int64_t n, enum sb_gate kind))  \
+    /* x [n] */                                                                               \
+    X(void, soft_cap, (float *x, float cap, int64_t n))                                       \
     X(void, route, (const struct sb_cpu_route *args, int64_t first, int64_t last))            \
     /* y += weight * x, [n] */                                                                \
     X(void, add_weighted, (float *y, const float *x, float weight, int64_t n))                \

@@ -1,7 +1,7 @@
 /*
- * The exp and log of the CPU kernels. Those of C libraries differ between versions and between
- * scalar and vector code. These do the same fused multiply-adds at every SIMD level and so give the
- * same bits.
+ * The exp, tanh and log of the CPU kernels. Those of C libraries differ between versions and
+ * between scalar and vector code. These do the same fused multiply-adds at every SIMD level and so
+ * give the same bits.
  *
  * Coefficients and reduction: Cephes expf and logf (S. Moshier, https://www.netlib.org/cephes/),
  * within about 1 ulp over the whole range (test/cpu/test_kernels.c measures it).
@@ -11,8 +11,8 @@
 
 #include "vec.h"
 
-/* e^r for r = x - n ln 2, with ln 2 in two pieces. */
-V_INLINE v16 v_exp_rest(v16 x, v16 n)
+/* e^r - 1 for r = x - n ln 2, with ln 2 in two pieces. */
+V_INLINE v16 v_exp_rest_less_1(v16 x, v16 n)
 {
     v16 r = v_fma(n, v_set1(-0.693359375f), x);
     r = v_fma(n, v_set1(2.12194440e-4f), r);
@@ -23,8 +23,11 @@ V_INLINE v16 v_exp_rest(v16 x, v16 n)
     p = v_fma(p, r, v_set1(4.1665795894e-2f));
     p = v_fma(p, r, v_set1(1.6666665459e-1f));
     p = v_fma(p, r, v_set1(5.0000001201e-1f));
-    return v_add(v_fma(v_mul(r, r), p, r), v_set1(1.0f));
+    return v_fma(v_mul(r, r), p, r);
 }
+
+/* e^r */
+V_INLINE v16 v_exp_rest(v16 x, v16 n) { return v_add(v_exp_rest_less_1(x, n), v_set1(1.0f)); }
 
 /* A float to which this is added has its rounded integer in the low mantissa bits. */
 #define TO_INTEGER 0x1.8p23f
@@ -59,6 +62,23 @@ V_INLINE v16 v_exp_negative(v16 x)
     v16 p = v_exp_rest(x, v_sub(shifted, to_int));
     return v_mul(p, v_shift_left_23(v_add(shifted, bias)));
 }
+
+/* tanh x = t / (t + 2) with t = e^2x - 1 = 2^n (e^r - 1) + (2^n - 1), which is precise near 0 too.
+ * From |2x| = 40 on the result is 1 or -1. A NaN passes through. */
+V_INLINE v16 v_tanh(v16 x)
+{
+    const v16 to_int = v_set1(TO_INTEGER), bias = v_set1(127.0f), one = v_set1(1.0f);
+
+    /* v_max and v_min return their second argument if it is a NaN */
+    x = v_min(v_set1(40.0f), v_max(v_set1(-40.0f), v_add(x, x)));
+    v16 shifted = v_fma(x, v_set1(0x1.715476p+0f), to_int);
+    v16 scale = v_shift_left_23(v_add(shifted, bias));
+    v16 t = v_fma(scale, v_exp_rest_less_1(x, v_sub(shifted, to_int)), v_sub(scale, one));
+    return v_div(t, v_add(t, v_set1(2.0f)));
+}
+
+/* A soft cap (backend.h). */
+V_INLINE v16 v_soft_cap(v16 x, v16 cap) { return v_mul(cap, v_tanh(v_div(x, cap))); }
 
 /* The natural logarithm of a positive normal number. +infinity and NaN are returned as they are. */
 V_INLINE float sb_log(float x)

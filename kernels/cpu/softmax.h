@@ -93,14 +93,16 @@ V_INLINE v16 only_seen(v16 group, struct seen keys, int g, v16 other)
                    v_first(keys_of_group(keys.end, g), group, other));
 }
 
-V_INLINE void weigh_some(struct softmax *s, int32_t i, float *score, float scale, struct seen keys,
-                         const int is_whole)
+V_INLINE void weigh_some(struct softmax *s, int32_t i, float *score, const struct sb_attention *a,
+                         struct seen keys, const int is_whole)
 {
     const v16 lowest = v_set1(-INFINITY), zero = v_set1(0.0f);
     v16 group[TILE_GROUPS], top = lowest, total = zero;
 
     for (int g = 0; g < TILE_GROUPS; g++) {
-        group[g] = v_mul(v_load(score + g * V16), v_set1(scale));
+        group[g] = v_mul(v_load(score + g * V16), v_set1(a->scale));
+        if (a->score_cap > 0.0f)
+            group[g] = v_soft_cap(group[g], v_set1(a->score_cap));
         if (!is_whole)
             group[g] = only_seen(group[g], keys, g, lowest);
         top = v_max(top, group[g]);
@@ -120,12 +122,13 @@ V_INLINE void weigh_some(struct softmax *s, int32_t i, float *score, float scale
 
 /* Turns query i's products with the keys of the tile that it sees, at least one, into weights. The
  * rest of the tile gets weights of 0. score [SB_CPU_ATTEND_TILE] */
-V_INLINE void weigh_tile(struct softmax *s, int32_t i, float *score, float scale, struct seen keys)
+V_INLINE void weigh_tile(struct softmax *s, int32_t i, float *score, const struct sb_attention *a,
+                         struct seen keys)
 {
     if (keys.from == 0 && keys.end == SB_CPU_ATTEND_TILE)
-        weigh_some(s, i, score, scale, keys, 1);
+        weigh_some(s, i, score, a, keys, 1);
     else
-        weigh_some(s, i, score, scale, keys, 0);
+        weigh_some(s, i, score, a, keys, 0);
 }
 
 /* Brings the maxima and sums of the queries that see the tile, which are weighed, up to date, and

@@ -137,6 +137,8 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
         {
             float s[S::MT][4][4];
             scores<S>(s, shared, n_mma);
+            if (!ROPES && a.layer.score_cap > 0.0f)
+                cap_scores<S>(s, a.layer.scale, a.layer.score_cap, n_mma);
             mask_scores<S>(s, shared, first_key, window, a.scale, n_mma);
             __syncthreads(); /* the warps' maxima; K has been read */
             fetch(a.k, 0, split + 1);
@@ -465,7 +467,7 @@ int sb_cuda_rope_attend_fits(const struct sb_attention *attention, const struct 
     const int32_t group = attention->heads / attention->kv_heads;
 
     return pass->is_apart && attention->head_dim <= ROPE_DIM && window_of(*attention, *pass) == 0 &&
-           queries_of(*attention, *pass) <= ROPE_QUERIES &&
+           attention->score_cap == 0.0f && queries_of(*attention, *pass) <= ROPE_QUERIES &&
            most_tiles(pass->n_tokens, pass->n_seqs, group, ROPE_SIZES[0].rows) <= MOST_TILES;
 }
 
@@ -484,7 +486,7 @@ static cudaError_t attend(void *y, enum sb_dtype type, const float *qkv, const s
         return cudaSuccess;
     const int window = window_of(t, pass);
     if (type == SB_F32 || t.head_dim > (way.ropes ? (int)ROPE_DIM : 256) || t.kv_heads <= 0 ||
-        t.heads % t.kv_heads || window < 0 || (way.ropes && window > 0))
+        t.heads % t.kv_heads || window < 0 || (way.ropes && (window > 0 || t.score_cap > 0.0f)))
         return cudaErrorInvalidValue;
     const int splits = (pass.max_len + SPLIT - 1) / SPLIT;
     const bool walk = window > 0 || splits <= 1 || !scratch ||
@@ -511,7 +513,7 @@ static cudaError_t attend(void *y, enum sb_dtype type, const float *qkv, const s
         walk,
         way.ropes,
         !walk && splits <= way.cluster,
-        t.scale * SB_LOG2_E,
+        t.score_cap > 0.0f ? SB_LOG2_E : t.scale * SB_LOG2_E,
         sb_cuda_ld(type, t.heads * t.head_dim),
         t,
     };

@@ -45,7 +45,7 @@ struct attend_args {
     int d, splits;
     bool walk, ropes; /* ropes: qkv is yet to be turned, and its k and v to be cached */
     bool clusters;    /* the blocks of a tile's splits are a cluster */
-    float scale;      /* of scores, times log2(e) */
+    float scale;      /* of scores, capped ones if they are capped, times log2(e) */
     int64_t ldy;
     sb_attention layer; /* for turning heads; window: 0 where it hides nothing of the pass */
 };

@@ -7,7 +7,7 @@
  * head's sink is what its maximum and sum begin with.
  *
  *     scores    eight groups of 16 threads, a key each: 16 running sums over ascending d, the fixed
- *               tree, times scale
+ *               tree, times scale; and the soft cap
  *     softmax   16 threads of the first warp: largest, weights and their sum in 16 lanes and the
  *               fixed tree
  *     values    a thread an element d: y[d] = y[d] * rescale, then fused multiply-adds over
@@ -38,21 +38,23 @@ struct key_range {
     }
 };
 
-/* weights[j] = scale * dot(q, keys[j]) for j in `range`. keys [end, head_dim] */
+/* weights[j] = scale * dot(q, keys[j]), capped if the layer says so, for j in `range`. keys [end,
+ * head_dim] */
 static __device__ void tile_scores(float *weights, const float *q, const float *keys,
-                                   const key_range &range, int32_t head_dim, float scale)
+                                   const key_range &range, const sb_attention &a)
 {
     const int32_t lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
 
     /* A warp's two groups go on until neither has a key, since both add up their lanes at once. */
     for (int32_t j = group; j - group % 2 < range.end; j += KEYS) {
-        const float *key = keys + (int64_t)j * head_dim;
+        const float *key = keys + (int64_t)j * a.head_dim;
         float sum = 0.0f;
-        for (int32_t d = lane; d < head_dim && range.has(j); d += LANES)
+        for (int32_t d = lane; d < a.head_dim && range.has(j); d += LANES)
             sum = fmaf(q[d], key[d], sum);
         sum = sb_hsum16(sum);
         if (lane == 0 && range.has(j))
-            weights[j] = sum * scale;
+            weights[j] = a.score_cap > 0.0f ? sb_soft_cap(sum * a.scale, a.score_cap)
+                                            : sum * a.scale;
     }
 }
 
@@ -105,7 +107,7 @@ static __global__ void __launch_bounds__(THREADS)
     for (int64_t key = from / TILE * TILE; key <= pos; key += TILE) {
         const key_range range = {from > key ? (int32_t)(from - key) : 0,
                                  pos + 1 - key < TILE ? (int32_t)(pos + 1 - key) : (int32_t)TILE};
-        tile_scores(weights, q, keys + key * a.head_dim, range, a.head_dim, a.scale);
+        tile_scores(weights, q, keys + key * a.head_dim, range, a);
         __syncthreads();
         if (threadIdx.x < 32) {
             const float rescale = tile_softmax(&s, weights, range);

@@ -6,7 +6,7 @@
  * and values of positions 128 i .. min(128 i + 127, p):
  *
  *     s[j] = scale log2(e) * dot(q, k[j])   one accumulator, steps of 16 along head_dim; -inf where
- *                                           j > p
+ *                                           j > p. With a soft cap: log2(e) * capped(scale * dot)
  *     M    = max s                          w[j] = 2^(s[j] - M)
  *     L    = sum w                          fixed: 8 keys a lane, 4 lanes, 4 warps, each ascending
  *     O[d] = sum w[j] v[j][d]               w rounded to the type; one accumulator, 8 steps of 16
@@ -308,6 +308,24 @@ __device__ __forceinline__ void scores(float (&s)[S::MT][4][4], const uint8_t *s
             for (int n = 0; n < 4; n++)
                 mma<S::TYPE>(s[t][n], q, b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
         }
+    }
+}
+
+/* Scales the scores and caps them softly: by c * tanh(s / c) = c - 2 c / (1 + e^(2 s / c)), in few
+ * steps, whose errors are far below those of rounded queries and keys. */
+template <class S>
+__device__ __forceinline__ void cap_scores(float (&s)[S::MT][4][4], float scale, float cap,
+                                           int n_mma)
+{
+    const float factor = __fmul_rn(scale, __fdividef(2.0f * SB_LOG2_E, cap));
+
+#pragma unroll
+    for (int i = 0; i < S::MT * 16; i++) {
+        if (i / 16 >= n_mma || (SB_CUDA_FAULT(FEW_SCORES_NOT_CAPPED) && n_mma == 1))
+            break;
+        float &score = s[i / 16][i / 4 % 4][i % 4];
+        const float e = exp2f(__fmul_rn(score, factor));
+        score = __fadd_rn(cap, -__fdividef(2.0f * cap, __fadd_rn(1.0f, e)));
     }
 }
 

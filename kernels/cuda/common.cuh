@@ -239,13 +239,9 @@ __device__ __forceinline__ float sb_min(float a, float b)
     return a < b ? a : b;
 }
 
-/* e^x: v_exp of kernels/cpu/math.h, where it is explained. */
-__device__ __forceinline__ float sb_exp(float x)
+/* e^r - 1: v_exp_rest_less_1 of kernels/cpu/math.h, where these functions are explained. */
+__device__ __forceinline__ float sb_exp_rest_less_1(float x, float n)
 {
-    const float to_int = 0x1.8p23f, bias = 0x1.8p23f + 127.0f;
-
-    x = sb_min(90.0f, sb_max(-110.0f, x));
-    const float n = fmaf(x, 0x1.715476p+0f, to_int) - to_int;
     const float r = fmaf(n, 2.12194440e-4f, fmaf(n, -0.693359375f, x));
 
     float p = 1.9875691500e-4f;
@@ -254,12 +250,40 @@ __device__ __forceinline__ float sb_exp(float x)
     p = fmaf(p, r, 4.1665795894e-2f);
     p = fmaf(p, r, 1.6666665459e-1f);
     p = fmaf(p, r, 5.0000001201e-1f);
-    p = fmaf(r * r, p, r) + 1.0f;
+    return fmaf(r * r, p, r);
+}
+
+/* e^x: v_exp of kernels/cpu/math.h. */
+__device__ __forceinline__ float sb_exp(float x)
+{
+    const float to_int = 0x1.8p23f, bias = 0x1.8p23f + 127.0f;
+
+    x = sb_min(90.0f, sb_max(-110.0f, x));
+    const float n = fmaf(x, 0x1.715476p+0f, to_int) - to_int;
+    const float p = sb_exp_rest_less_1(x, n) + 1.0f;
 
     const float half = fmaf(n, 0.5f, to_int) - to_int;
     const float scale_a = __uint_as_float(__float_as_uint(half + bias) << 23);
     const float scale_b = __uint_as_float(__float_as_uint((n - half) + bias) << 23);
     return (p * scale_a) * scale_b;
+}
+
+/* tanh: v_tanh of kernels/cpu/math.h. */
+__device__ __forceinline__ float sb_tanh(float x)
+{
+    const float to_int = 0x1.8p23f;
+
+    x = sb_min(40.0f, sb_max(-40.0f, x + x));
+    const float shifted = fmaf(x, 0x1.715476p+0f, to_int);
+    const float scale = __uint_as_float(__float_as_uint(shifted + 127.0f) << 23);
+    const float t = fmaf(scale, sb_exp_rest_less_1(x, shifted - to_int), scale - 1.0f);
+    return t / (t + 2.0f);
+}
+
+/* A soft cap (backend.h). */
+__device__ __forceinline__ float sb_soft_cap(float x, float cap)
+{
+    return cap * sb_tanh(x / cap);
 }
 
 /* Natural logarithm: sb_log of kernels/cpu/math.h. */

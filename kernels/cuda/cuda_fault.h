@@ -50,6 +50,8 @@
     DO(SPLIT_BEFORE_WINDOW_MERGED)                                                             \
     /* or nobody looks for an Inf or NaN in the values before it. */                           \
     DO(VALUES_BEFORE_WINDOW_TRUSTED)                                                           \
+    /* Scores of tiles of few queries are not capped. */                                       \
+    DO(FEW_SCORES_NOT_CAPPED)                                                                  \
     /* An embedding is not multiplied by the model's scale. */                                 \
     DO(EMBEDDING_NOT_SCALED)                                                                   \
     /* A kernel that was launched as dependent does not wait for the one before it, */         \

@@ -404,12 +404,14 @@ bool is_tiled(const struct sb_weight *w, enum sb_dtype type)
 }
 
 /* Parts of keys are dealt to the blocks from position 0 on, so a layer may have no window, nor has
- * the sum of its parts a sink, and all layers have one table of rotations. */
+ * the sum of its parts a sink, scores are not capped, and all layers have one table of rotations.
+ */
 bool layer_suits(const struct sb_step_layer *l, enum sb_dtype type)
 {
-    return l->attention.window == 0 && !l->attention.sinks && !l->post_attn_norm &&
-           !l->post_ffn_norm && is_tiled(l->qkv, type) && is_tiled(l->o, type) &&
-           is_tiled(l->gate_up, type) && is_tiled(l->down, type) && l->gate_up->gated > 0;
+    return l->attention.window == 0 && !l->attention.sinks && l->attention.score_cap == 0.0f &&
+           !l->post_attn_norm && !l->post_ffn_norm && is_tiled(l->qkv, type) &&
+           is_tiled(l->o, type) && is_tiled(l->gate_up, type) && is_tiled(l->down, type) &&
+           l->gate_up->gated > 0;
 }
 
 /* The kernel gates by silu and takes embeddings as they are in the table. Other models, of which

@@ -331,6 +331,9 @@ cudaError_t sb_cuda_steps(const struct sb_cuda_draft *draft, const struct sb_dra
 cudaError_t sb_cuda_add_bias(float *y, const float *bias, int32_t m, int32_t n_out,
                              cudaStream_t stream);
 
+/* Caps x [n] softly (backend.h). */
+cudaError_t sb_cuda_soft_cap(float *x, float cap, int64_t n, cudaStream_t stream);
+
 /* *n = how many of the 32-bit words of a and b differ; n is device memory too. */
 cudaError_t sb_cuda_count_different(int32_t *n, const void *a, const void *b, int64_t words,
                                     cudaStream_t stream);

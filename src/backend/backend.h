@@ -165,6 +165,9 @@ enum sb_gate { SB_GATE_SILU, SB_GATE_GELU, SB_GATE_CLAMPED };
 #define SB_CLAMPED_LIMIT 7.0f
 #define SB_CLAMPED_SLOPE 1.702f
 
+/* A soft cap c turns x into c * tanh(x / c) (Bello et al. 2016, arXiv:1611.09940): what is much
+ * smaller than c stays nearly as it is, and nothing gets larger than c. */
+
 /* What rope_kv and attend need to know of a layer: shape, head norms, rotary tables, and the planes
  * of the layer's cache. */
 struct sb_attention {
@@ -175,6 +178,7 @@ struct sb_attention {
                                      0: to all up to its own */
     float eps;                    /* of the head norms */
     float scale;                  /* factor of the scores */
+    float score_cap;              /* by which scores are capped softly then; 0: they are not */
     const float *q_norm, *k_norm; /* dev [head_dim], or NULL: heads are not normed */
     const float *sinks;           /* dev [heads], or NULL. A head's is a score that its softmax has
                                      beside those of the keys, of a value that is zero */
@@ -429,7 +433,7 @@ enum { SB_DRAFT_STEPS_MAX = 8 }; /* of one call */
 struct sb_geometry {
     int32_t heads, kv_heads, head_dim, context;
     int32_t window; /* of some layer, or 0 */
-    int32_t has_sinks;
+    int32_t has_sinks, caps_scores;
 };
 
 struct sb_device_options {
@@ -575,6 +579,8 @@ struct sb_backend {
                   int32_t n);
     /* Computes a mixture, as struct sb_mixture says. */
     void (*mix)(struct sb_exec *exec, const struct sb_mixture *mixture);
+    /* Caps n numbers softly, by `cap` above 0. x dev */
+    void (*soft_cap)(struct sb_exec *exec, float *x, float cap, int64_t n);
     /* Selects tokens from their logits, as struct sb_select says. */
     void (*select)(struct sb_exec *exec, const struct sb_select *select);
 
@@ -594,8 +600,8 @@ struct sb_backend {
     /*
      * Steps of a draft as one operation, for a backend that has it; both are NULL where it has not.
      *
-     * step_prepare is called once for a draft's exec, of a model without mixtures. The layers, host
-     * [n_layers], are read during the call. E_DEVICE.
+     * step_prepare is called once for a draft's exec, of a model without mixtures and without a
+     * soft cap of its logits. The layers, host [n_layers], are read during the call. E_DEVICE.
      * steps queues n <= SB_DRAFT_STEPS_MAX steps, one after the other: each embeds its tokens, runs
      * the model, and writes the most probable id below `limit` for each token of pass.out, as a
      * greedy select would. With `logits` n is 1, and the step writes the logits of these tokens for

@@ -354,6 +354,7 @@ const struct sb_backend *sb_backend_cpu(void)
         .attend = sb_cpu_op_attend,
         .gated = sb_cpu_op_gated,
         .mix = sb_cpu_op_mix,
+        .soft_cap = sb_cpu_op_soft_cap,
         .select = sb_cpu_op_select,
         .accept = sb_cpu_op_accept,
         .move = sb_cpu_op_move,

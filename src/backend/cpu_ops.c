@@ -21,7 +21,7 @@ struct job {
     float *out;
     const float *in;
     int64_t n; /* columns of a row */
-    float scale;
+    float scale, cap;
     enum sb_gate gate;
     const struct sb_weight *table;
     enum sb_layout layout; /* of the table */
@@ -200,6 +200,18 @@ void sb_cpu_op_gated(struct sb_exec *exec, void *y, float *gate_up, const void *
 {
     sb_cpu_op_gemm(exec, gate_up, x, weight, bias, m);
     sb_cpu_op_gate(exec, y, gate_up, gate, m, n);
+}
+
+static void soft_cap_range(void *ctx, int64_t first, int64_t last)
+{
+    const struct job *job = ctx;
+    job->kernels->soft_cap(job->out + first, job->cap, last - first);
+}
+
+void sb_cpu_op_soft_cap(struct sb_exec *exec, float *x, float cap, int64_t n)
+{
+    struct job job = {.out = x, .cap = cap};
+    run(exec, n, 16, soft_cap_range, &job);
 }
 
 static void select_range(void *ctx, int64_t first, int64_t last)

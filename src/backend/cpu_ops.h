@@ -21,6 +21,7 @@ void sb_cpu_op_gate(struct sb_exec *exec, void *y, const float *gate_up, enum sb
 void sb_cpu_op_gated(struct sb_exec *exec, void *y, float *gate_up, const void *x,
                      const struct sb_weight *weight, const float *bias, enum sb_gate gate,
                      int32_t m, int32_t n);
+void sb_cpu_op_soft_cap(struct sb_exec *exec, float *x, float cap, int64_t n);
 void sb_cpu_op_select(struct sb_exec *exec, const struct sb_select *args);
 void sb_cpu_op_accept(struct sb_exec *exec, const int32_t *tokens, const int32_t *picks,
                       const int32_t *n_draft, int32_t n_rows, int32_t stride, int32_t *n_accept);

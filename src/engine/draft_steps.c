@@ -53,7 +53,7 @@ int32_t sb_steps_prepare(struct sb_runner *r)
     struct sb_step_layer *layers = NULL;
     int32_t rc = SPECBATCH_OK;
 
-    if (!r->backend->step_prepare || c->experts > 0)
+    if (!r->backend->step_prepare || c->experts > 0 || c->logit_cap > 0.0)
         return rc;
     SB_NEW(layers, sb_alloc(&r->mem, (size_t)c->layers, sizeof *layers), "the layers of a draft");
     for (int32_t i = 0; i < c->layers; i++)

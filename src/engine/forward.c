@@ -5,7 +5,7 @@
  *
  *   x = embed(tokens)
  *   for each layer:
- *       x += attention(norm(x))      GLM-4 and Gemma 3 norm the block's output once more before
+ *       x += attention(norm(x))      GLM-4 and Gemma norm the block's output once more before
  *       x += mlp(norm(x))            adding it; the other architectures add it as it is. The MLP
  *                                    may be a mixture of experts
  *   logits = head(norm(x))           only for the tokens whose logits are wanted, and in pieces
@@ -15,7 +15,7 @@
  * t, whichever sequence it is of. q_dim = heads * head_dim, kv_dim = kv_heads * head_dim. A weight
  * W [n_out, n_in] maps a row of n_in numbers to one of n_out.
  *
- * The architectures (Llama, Qwen, GLM-4, Gemma 3 and so on) differ in which tensors exist, in the
+ * The architectures (Llama, Qwen, GLM-4, Gemma and so on) differ in which tensors exist, in the
  * rotary layout, in the kind of gate and in how far attention reaches back. All of that is data
  * (model/arch_*.c); a tensor that an architecture lacks is NULL here.
  *
@@ -24,7 +24,7 @@
  *
  * Names and order follow llama2.c's forward() (github.com/karpathy/llama2.c, run.c); the
  * architectures follow transformers' models/NAME/modeling_*.py (llama, qwen2, qwen3, qwen3_moe,
- * mixtral, glm4, glm4_moe, gemma3, gpt_oss).
+ * mixtral, glm4, glm4_moe, gemma2, gemma3, gpt_oss).
  */
 #include "engine/runner.h"
 
@@ -73,6 +73,7 @@ struct sb_attention sb_layer_attention(const struct sb_runner *r, int32_t index)
         .window = window < r->limits.cap ? window : 0,
         .eps = (float)c->eps,
         .scale = r->scale,
+        .score_cap = (float)c->score_cap,
         .q_norm = layer->q_norm,     /* [head_dim] or NULL */
         .k_norm = layer->k_norm,     /* [head_dim] or NULL */
         .sinks = layer->sinks,       /* [heads] or NULL */
@@ -166,8 +167,11 @@ void sb_forward_logits(struct sb_runner *r, const int32_t *out, int32_t n)
     add_and_norm(r, (struct unadded){r->y, model->layers[layers - 1].post_ffn_norm},
                  model->final_norm, out, n);
     tap(r, layers, r->h, n);
-    /* logits [n, vocab] = h [n, hidden] . Whead [vocab, hidden] */
+    /* logits [n, vocab] = h [n, hidden] . Whead [vocab, hidden], and a soft cap (Gemma 2) */
     r->backend->gemm(r->exec, r->logits, r->h, &model->head, NULL, n);
+    if (model->config.logit_cap > 0.0)
+        r->backend->soft_cap(r->exec, r->logits, (float)model->config.logit_cap,
+                             (int64_t)n * model->config.vocab);
 }
 
 void sb_forward(struct sb_runner *r, const struct sb_pass *pass)

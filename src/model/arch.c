@@ -9,7 +9,8 @@
 #define ARCHITECTURES(X) \
     X(llama)             \
     X(qwen2)             \
-    X(qwen3) X(qwen3_moe) X(glm4) X(glm4_moe) X(mistral) X(mixtral) X(phi3) X(gemma3) X(gpt_oss)
+    X(qwen3)             \
+    X(qwen3_moe) X(glm4) X(glm4_moe) X(mistral) X(mixtral) X(phi3) X(gemma2) X(gemma3) X(gpt_oss)
 
 #define DECLARE(name) extern const struct sb_arch sb_arch_##name;
 #define POINTER(name) &sb_arch_##name,

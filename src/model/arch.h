@@ -32,6 +32,10 @@ struct sb_arch {
     const char *gguf_name;     /* what GGUF files call it, if not by its model_type; else NULL */
     const char *gguf_ffn_norm; /* and the norm before the MLP, if not "ffn_norm"; else NULL */
     int gguf_untruncated;      /* 1: YaRN's truncate is false in GGUF files, which cannot say so */
+    int gguf_has_window; /* 1: GGUF files that do not speak of a window have the default one */
+    /* GGUF files do not say query_pre_attn_scalar: there it is head_dim, and in models of so many
+     * layers hidden / heads. */
+    int32_t gguf_wide_layers;
     enum sb_bias qkv_bias, o_bias, mlp_bias;
     int default_attention_bias;
     int rot_interleaved;  /* 1: rotated pairs are (2i, 2i + 1); 0: (i, i + rot_dim / 2) */
@@ -43,6 +47,7 @@ struct sb_arch {
                                     else 0 */
     double default_query_scalar; /* scores are divided by the root of config.json's
                                     query_pre_attn_scalar; 0: always by that of head_dim */
+    double default_score_cap, default_logit_cap; /* soft caps; 0: config.json may not have one */
     double default_eps;
     double norm_shift; /* what is added to the weights of norms; GGUF files have it added */
     enum sb_gate gate; /* what config.json has to say under activation_key, */

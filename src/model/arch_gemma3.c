@@ -13,6 +13,7 @@ const struct sb_arch sb_arch_gemma3 = {
     .whole_type = "gemma3",
     .whole_class = "Gemma3ForConditionalGeneration",
     .gguf_name = "gemma3",
+    .gguf_wide_layers = 62,
     .qkv_bias = SB_BIAS_BY_CONFIG,
     .o_bias = SB_BIAS_BY_CONFIG,
     .mlp_bias = SB_BIAS_NEVER,

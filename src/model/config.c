@@ -126,7 +126,6 @@ done:
 /* Refuses keys that change the computation in a way that the forward pass does not know. */
 static int32_t refuse_unknown(const struct sb_config *config, const struct sb_fields *fields)
 {
-    static const char *const caps[] = {"attn_logit_softcapping", "final_logit_softcapping"};
     static const char *const gates[] = {
         [SB_GATE_SILU] = "silu", [SB_GATE_GELU] = "gelu_pytorch_tanh", [SB_GATE_CLAMPED] = "silu"};
     const char *needed = gates[config->arch->gate], *act = needed;
@@ -135,10 +134,6 @@ static int32_t refuse_unknown(const struct sb_config *config, const struct sb_fi
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(refuse_quantized(config, fields));
-    for (size_t i = 0; i < sizeof caps / sizeof caps[0]; i++)
-        if (sb_field_given(fields, caps[i]))
-            SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: %s%s is not supported", fields->file,
-                    fields->prefix, caps[i]);
     SB_TRY(sb_field_bool(fields, "use_bidirectional_attention", &both_ways));
     if (both_ways)
         SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: %suse_bidirectional_attention is not supported",
@@ -206,6 +201,29 @@ static int32_t read_sizes(struct sb_config *config, const struct sb_fields *fiel
     if (arch->default_query_scalar > 0.0) {
         config->query_scalar = arch->default_query_scalar;
         SB_TRY(sb_field_double(fields, "query_pre_attn_scalar", 1e-6, 1e9, &config->query_scalar));
+    }
+done:
+    return rc;
+}
+
+/* Soft caps, which only some architectures have. One that is null is none. */
+static int32_t read_caps(struct sb_config *config, const struct sb_fields *fields)
+{
+    const struct {
+        const char *key;
+        double otherwise, *value;
+    } caps[] = {
+        {"attn_logit_softcapping", config->arch->default_score_cap, &config->score_cap},
+        {"final_logit_softcapping", config->arch->default_logit_cap, &config->logit_cap},
+    };
+    int32_t rc = SPECBATCH_OK;
+
+    for (size_t i = 0; i < sizeof caps / sizeof caps[0]; i++) {
+        if (sb_field_given(fields, caps[i].key) && caps[i].otherwise == 0.0)
+            SB_FAIL(SPECBATCH_E_UNSUPPORTED, "%s: %s%s is not supported with model_type %s",
+                    fields->file, fields->prefix, caps[i].key, config->arch->model_type);
+        *caps[i].value = sb_field_null(fields, caps[i].key) ? 0.0 : caps[i].otherwise;
+        SB_TRY(sb_field_double(fields, caps[i].key, 1e-3, 1e6, caps[i].value));
     }
 done:
     return rc;
@@ -359,6 +377,7 @@ static int32_t read_config(struct sb_config *config, const struct sb_fields *fie
     SB_TRY(find_arch(config, &text));
     SB_TRY(read_sizes(config, &text));
     SB_TRY(refuse_unknown(config, &text));
+    SB_TRY(read_caps(config, &text));
     SB_TRY(read_flags(config, &text));
     SB_TRY(sb_config_experts(config, &text));
     SB_TRY(sb_config_rope(config, &text));
@@ -446,6 +465,10 @@ void sb_config_digest(const struct sb_config *c, struct sb_digest *digest)
     if (c->window > 0) {
         sb_digest_add(digest, &c->window, sizeof c->window);
         sb_digest_add(digest, c->is_local, (size_t)c->layers);
+    }
+    if (c->arch->default_score_cap > 0.0) {
+        const double caps[] = {c->query_scalar, c->score_cap, c->logit_cap};
+        sb_digest_add(digest, caps, sizeof caps);
     }
     if (sb_arch_has_local_rope(c->arch)) {
         const double local[] = {c->query_scalar, c->local_rope.kind, c->local_rope.theta,

@@ -73,7 +73,8 @@ struct sb_config {
     double eps;
     int tied; /* 1: the head is the embedding table */
     int has_qkv_bias, has_o_bias, has_mlp_bias, has_head_norms;
-    double query_scalar;                    /* scores are divided by its root */
+    double query_scalar;         /* scores are divided by its root */
+    double score_cap, logit_cap; /* soft caps of scores and of logits; 0: there is none */
     struct sb_rope_config rope, local_rope; /* local_rope: of local layers, if the architecture has
                                                default_local_theta */
     int32_t window; /* how many tokens the attention of local layers reaches back, the token itself

@@ -192,6 +192,8 @@ static const char *const known[] = {"block_count",
                                     "attention.sliding_window",
                                     "attention.sliding_window_pattern",
                                     "attention.scale",
+                                    "attn_logit_softcapping",
+                                    "final_logit_softcapping",
                                     "rope.dimension_count",
                                     "rope.freq_base",
                                     "rope.freq_base_swa",
@@ -226,6 +228,8 @@ static int32_t refuse_unknown(const struct sb_config *config, const struct sourc
                 {"nextn_predict_layers", config->arch->dense != NULL},
                 {"attention.sliding_window", config->arch->window != SB_WINDOW_NEVER},
                 {"attention.scale", config->arch->default_query_scalar > 0.0},
+                {"attn_logit_softcapping", config->arch->default_score_cap > 0.0},
+                {"final_logit_softcapping", config->arch->default_logit_cap > 0.0},
                 {"rope.freq_base_swa", sb_arch_has_local_rope(config->arch)}};
     const size_t prefix = strlen(s->arch);
     const char *key;
@@ -602,10 +606,10 @@ static int32_t read_window(struct sb_config *config, const struct source *s)
 {
     const struct key window = find(s, "attention.sliding_window");
     struct key pattern = find(s, "attention.sliding_window_pattern");
-    int32_t tokens = 0, period = config->arch->window_period;
+    int32_t tokens = config->arch->default_window, period = config->arch->window_period;
     int32_t rc = SPECBATCH_OK;
 
-    if (!window.given || is_off(&window.value))
+    if (window.given ? is_off(&window.value) : !config->arch->gguf_has_window)
         goto done;
     SB_TRY(read_int(s, "attention.sliding_window", 1, INT32_MAX, &tokens));
     if (pattern.given && pattern.value.type == SB_GGUF_ARRAY) {
@@ -634,8 +638,8 @@ static int32_t read_local_rope(struct sb_config *config, const struct source *s)
     return read_double(s, "rope.freq_base_swa", 1.01, 1e15, &local->theta);
 }
 
-/* By what scores are divided. llama.cpp knows it by the size of the model: Gemma 3 of 27B, with 62
- * layers, has its own. attention.scale is a float, from which the number is had by rounding. */
+/* By what scores are divided. llama.cpp knows it by the size of the model: Gemma of 27B has its
+ * own. attention.scale is a float, from which the number is had by rounding. */
 static int32_t read_scale(struct sb_config *config, const struct source *s)
 {
     double scale = 0.0;
@@ -656,9 +660,22 @@ done:
 
 double sb_gguf_query_scalar(const struct sb_config *config)
 {
-    enum { LAYERS_OF_27B = 62 };
+    return config->layers == config->arch->gguf_wide_layers ? config->hidden / config->heads
+                                                            : config->head_dim;
+}
 
-    return config->layers == LAYERS_OF_27B ? config->hidden / config->heads : config->head_dim;
+/* Files may lack them: then they are what llama.cpp takes, and that is what the architecture has. 0
+ * is none. */
+static int32_t read_caps(struct sb_config *config, const struct source *s)
+{
+    int32_t rc = SPECBATCH_OK;
+
+    config->score_cap = config->arch->default_score_cap;
+    config->logit_cap = config->arch->default_logit_cap;
+    SB_TRY(read_double(s, "attn_logit_softcapping", 0.0, 1e6, &config->score_cap));
+    SB_TRY(read_double(s, "final_logit_softcapping", 0.0, 1e6, &config->logit_cap));
+done:
+    return rc;
 }
 
 /* ------------------------------------------------------------------- its special tokens */
@@ -766,6 +783,7 @@ int32_t sb_gguf_config(struct sb_config *config, const struct sb_log *log,
     SB_TRY(read_window(config, &s));
     SB_TRY(read_local_rope(config, &s));
     SB_TRY(read_scale(config, &s));
+    SB_TRY(read_caps(config, &s));
     sb_config_limit(config, log, s.file);
     SB_TRY(read_special(config, &s));
     sb_config_warn_endless(config, log, s.file);

@@ -137,6 +137,14 @@ static void put_scale(struct keys *k, const struct sb_config *c)
         sb_gguf_put_f32(k->out, key_of(k, "attention.scale"), (float)(1.0 / sqrt(c->query_scalar)));
 }
 
+static void put_caps(struct keys *k, const struct sb_config *c)
+{
+    if (c->arch->default_score_cap == 0.0)
+        return;
+    sb_gguf_put_f32(k->out, key_of(k, "attn_logit_softcapping"), (float)c->score_cap);
+    sb_gguf_put_f32(k->out, key_of(k, "final_logit_softcapping"), (float)c->logit_cap);
+}
+
 /* A file has places for three ids that end a text. */
 static void put_special(struct keys *k, const struct sb_config *c)
 {
@@ -164,6 +172,7 @@ void sb_gguf_put_config(struct sb_gguf_out *out, const struct sb_config *config)
     put_window(&k, config);
     put_local_rope(&k, config);
     put_scale(&k, config);
+    put_caps(&k, config);
     put_special(&k, config);
 }
 
@@ -202,6 +211,8 @@ int32_t sb_gguf_check_config(const struct sb_config *put, const struct sb_config
         {"truncate", a->truncate, b->truncate, 0},
         {"attention_factor", a->attention_factor, b->attention_factor, 0},
         {"query_pre_attn_scalar", put->query_scalar, got->query_scalar, 0},
+        {"attn_logit_softcapping", put->score_cap, got->score_cap, 0},
+        {"final_logit_softcapping", put->logit_cap, got->logit_cap, 0},
         {"norm_topk_prob", put->renormalises, got->renormalises, 0},
         {"routed_scaling_factor", put->expert_scale, got->expert_scale, 0},
         {"sliding_window", put->window, got->window, 0},

@@ -140,8 +140,13 @@ int32_t sb_model_device_exists(int32_t kind)
 static int32_t calibrate(struct specbatch_model *model)
 {
     const struct sb_config *c = &model->config;
-    const struct sb_geometry geometry = {c->heads,   c->kv_heads, c->head_dim,
-                                         c->context, c->window,   c->arch->sinks != NULL};
+    const struct sb_geometry geometry = {.heads = c->heads,
+                                         .kv_heads = c->kv_heads,
+                                         .head_dim = c->head_dim,
+                                         .context = c->context,
+                                         .window = c->window,
+                                         .has_sinks = c->arch->sinks != NULL,
+                                         .caps_scores = c->score_cap > 0.0};
 
     return model->backend->calibrate
                ? model->backend->calibrate(&model->span, model->device, &geometry)

@@ -327,6 +327,8 @@ static void check_attention(const struct layer *layer, const struct class *class
                 weight[j] += operand(qkv[h * a->head_dim + d], class) *
                              cpu_widen(a->k, at + (int64_t)j * a->head_dim + d, layer->type);
             weight[j] *= a->scale;
+            if (a->score_cap > 0.0f)
+                weight[j] = a->score_cap * tanh(weight[j] / a->score_cap);
         }
         for (int32_t j = from; j <= t; j = j / 64 * 64 + 64) {
             const int32_t end = t + 1 < j / 64 * 64 + 64 ? t + 1 : j / 64 * 64 + 64, n = end - j;
@@ -474,6 +476,40 @@ static void test_sinks(void)
         cpu_close(ways, n_ways);
         if (sbtest_failed_now)
             FAIL("class %d, window %d", i / 2, i % 2);
+    }
+}
+
+/* Scores that are capped, with windows and without. A cap far above all of them changes little. */
+static void test_capped_scores(void)
+{
+    enum { N = 140, HEADS = 4, DIM = 20 };
+    static const float caps[] = {0.75f, 1e4f};
+
+    for (int i = 0; i < 4 * COUNT(classes); i++) {
+        const struct class *class = &classes[i / 4];
+        struct cpu ways[CPU_WAYS];
+        const int n_ways = cpu_open_kv(ways, class->compute, class->type);
+        float *capped = cpu_floats(N * HEADS * DIM), *without = cpu_floats(N * HEADS * DIM);
+        float *qkv = cpu_floats(N * (HEADS + 4) * DIM), most = 0.0f;
+        struct layer layer;
+        layer_init(&layer, class->type, HEADS, 2, DIM, N);
+        layer.attention.window = i % 2 ? 65 : 0;
+        layer.attention.score_cap = caps[i / 2 % 2];
+        check_layer(ways, n_ways, &layer, class);
+        layer_place(&layer, N, 0, 0);
+        run_tokens(&ways[0], &layer, 0, N, qkv, capped);
+        layer.attention.score_cap = 0.0f;
+        run_pass(&ways[0], &layer, 0, N, qkv, without, 1);
+        for (int k = 0; k < N * HEADS * DIM; k++)
+            most = fmaxf(most, fabsf(capped[k] - without[k]));
+        CHECK(i / 2 % 2 ? most < 2.0f * (float)class->bound + 1e-4f : most > 0.1f);
+        free(capped);
+        free(without);
+        free(qkv);
+        layer_free(&layer);
+        cpu_close(ways, n_ways);
+        if (sbtest_failed_now)
+            FAIL("class %d, cap %g, window %d", i / 4, (double)caps[i / 2 % 2], i % 2);
     }
 }
 
@@ -662,6 +698,7 @@ RUN(test_any_bits_are_cached);
 RUN(test_attend);
 RUN(test_windows);
 RUN(test_sinks);
+RUN(test_capped_scores);
 RUN(test_attend_mixed);
 RUN(test_values_behind_a_query);
 RUN(test_denormal_values);

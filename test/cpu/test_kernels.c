@@ -269,6 +269,44 @@ static void test_gates_keep_nans(void)
     cpu_close(ways, n_ways);
 }
 
+/* A soft cap in all ways and cut anywhere, against double precision. Numbers far below the cap stay
+ * what they are, but for the last digits; those far above it become the cap, and NaN stays NaN. */
+static void test_soft_caps(void)
+{
+    static const float special[] = {0.0f,  -0.0f,  1e-30f, -1e-6f,   1e4f,      -1e4f,
+                                    3e38f, -3e38f, 1e-3f,  INFINITY, -INFINITY, NAN};
+    static const float caps[] = {0.8f, 30.0f, 50.0f};
+    static const int sizes[] = {1, 15, 37, 70000};
+    struct cpu ways[CPU_WAYS];
+    const int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
+
+    for (int i = 0; i < COUNT(caps) * COUNT(sizes); i++) {
+        const float cap = caps[i / COUNT(sizes)];
+        const int n = sizes[i % COUNT(sizes)];
+        float *x = cpu_floats(n), *y = cpu_floats(n), *first = cpu_floats(n);
+        for (int k = 0; k < n; k++)
+            x[k] = k < COUNT(special) ? special[k] : x[k] * 3.0f * cap;
+        for (int w = 0; w < n_ways; w++) {
+            float *to = w == 0 ? first : y;
+            memcpy(to, x, (size_t)n * sizeof *x);
+            cpu->soft_cap(ways[w].exec, to, cap, n);
+            CHECK_SAME(to, first, n, ways[w].name);
+        }
+        for (int k = 0; k < n; k++) {
+            const double expected = (double)cap * tanh((double)x[k] / (double)cap);
+            if (isnan(x[k]) ? !isnan(first[k])
+                            : !(fabs(first[k] - expected) <= 4e-7 * fabs(expected) + 1e-37))
+                FAIL("%a capped by %a is %a, expected %a", (double)x[k], (double)cap,
+                     (double)first[k], expected);
+        }
+        free(x);
+        free(y);
+        free(first);
+    }
+    cpu->soft_cap(ways[0].exec, NULL, 1.0f, 0);
+    cpu_close(ways, n_ways);
+}
+
 /* ------------------------------------------------------------------ selection, acceptance,
  * moves */
 
@@ -657,6 +695,7 @@ RUN(test_weight_types);
 RUN(test_norm);
 RUN(test_gates);
 RUN(test_gates_keep_nans);
+RUN(test_soft_caps);
 RUN(test_select);
 RUN(test_select_special);
 RUN(test_accept);

@@ -223,13 +223,14 @@ static void check_in_sizes(const struct dev_layer *d, const struct order *o,
               cudaErrorNotSupported);
 }
 
-/* The kernel that rotates and caches too takes passes that the layer's window hides nothing of. */
-static void check_with_window(const struct dev_layer *d, const struct order *o,
-                              const struct sb_pass *pass, const float *dev_qkv, const void *y)
+/* The kernel that rotates and caches too takes passes that the layer's window hides nothing of, and
+ * caps no scores. */
+static void check_in_one_or_none(const struct dev_layer *d, const struct order *o,
+                                 const struct sb_pass *pass, const float *dev_qkv, const void *y)
 {
     const struct sb_launch_limits limits = clusters_of_eight(d->type);
 
-    if (d->in_one.window >= pass->max_len) {
+    if (d->in_one.window >= pass->max_len && d->in_one.score_cap == 0.0f) {
         check_in_one(d, o, pass, dev_qkv, y, -1, &limits);
         return;
     }
@@ -274,8 +275,8 @@ static cudaError_t run_order(const struct dev_layer *d, const struct order *o, f
     if (error == cudaSuccess)
         error = fetch(y, dev_y, y_bytes);
     if (error == cudaSuccess && d->type != SB_F32 && l->attention.head_dim <= 128) {
-        if (d->a.window > 0)
-            check_with_window(d, o, &pass, unturned, y);
+        if (d->a.window > 0 || d->a.score_cap > 0.0f)
+            check_in_one_or_none(d, o, &pass, unturned, y);
         else
             check_in_sizes(d, o, &pass, unturned, y);
     }
@@ -336,6 +337,8 @@ static void exact_attention(double *out, const struct layer *l, int32_t seq, int
                 w[j] += held(rows[pos * l->row + h * dim + d], type) *
                         held(rows[j * l->row + (a->heads + h / group) * dim + d], type);
             w[j] *= (double)a->scale;
+            if (a->score_cap > 0.0f)
+                w[j] = (double)a->score_cap * tanh(w[j] / (double)a->score_cap);
             top = fmax(top, w[j]);
         }
         sum = a->sinks ? exp((double)a->sinks[h] - top) : 0.0;
@@ -455,7 +458,8 @@ static void check_layer(struct layer *l, enum sb_dtype type)
 
 /* {heads, kv_heads, head_dim, tokens, head norms, interleaved, all of a head rotates, else half,
  * window} */
-static void check_shapes(enum sb_dtype type, const int32_t shapes[][8], int n, int has_sinks)
+static void check_shapes(enum sb_dtype type, const int32_t shapes[][8], int n, int has_sinks,
+                         float score_cap)
 {
     for (int i = 0; i < n && !sbtest_failed_now; i++) {
         struct layer l;
@@ -468,6 +472,7 @@ static void check_shapes(enum sb_dtype type, const int32_t shapes[][8], int n, i
         for (int32_t h = 0; h < shapes[i][0]; h++)
             l.sinks[h] *= 3.0f;
         l.attention.sinks = has_sinks ? l.sinks : NULL;
+        l.attention.score_cap = score_cap;
         check_layer(&l, type);
         layer_free(&l);
         if (sbtest_failed_now)
@@ -498,20 +503,20 @@ static const int32_t window_shapes[][8] = {
 
 static void test_attend_reference(void)
 {
-    check_shapes(SB_F32, shapes, COUNT(shapes), 0);
-    check_shapes(SB_F32, wide_shapes, COUNT(wide_shapes), 0);
+    check_shapes(SB_F32, shapes, COUNT(shapes), 0, 0.0f);
+    check_shapes(SB_F32, wide_shapes, COUNT(wide_shapes), 0, 0.0f);
 }
 
 static void test_attend_bf16(void)
 {
-    check_shapes(SB_BF16, shapes, COUNT(shapes), 0);
-    check_shapes(SB_BF16, bf16_shapes, COUNT(bf16_shapes), 0);
+    check_shapes(SB_BF16, shapes, COUNT(shapes), 0, 0.0f);
+    check_shapes(SB_BF16, bf16_shapes, COUNT(bf16_shapes), 0, 0.0f);
 }
 
 static void test_attend_f16(void)
 {
-    check_shapes(SB_F16, shapes, COUNT(shapes), 0);
-    check_shapes(SB_F16, f16_shapes, COUNT(f16_shapes), 0);
+    check_shapes(SB_F16, shapes, COUNT(shapes), 0, 0.0f);
+    check_shapes(SB_F16, f16_shapes, COUNT(f16_shapes), 0, 0.0f);
 }
 
 /* Scores are in the thousands, so weights are 0 and 1. Values beyond f16 become its largest value,
@@ -550,7 +555,7 @@ static void test_attend_extremes(void)
 static void test_attend_windows(void)
 {
     for (int type = SB_F32; type <= SB_F16 && !sbtest_failed_now; type++)
-        check_shapes((enum sb_dtype)type, window_shapes, COUNT(window_shapes), 0);
+        check_shapes((enum sb_dtype)type, window_shapes, COUNT(window_shapes), 0, 0.0f);
 }
 
 /* One split and several, in all ways in which they are merged, and windows. */
@@ -562,7 +567,19 @@ static const int32_t sink_shapes[][8] = {{2, 1, 12, 70, 1, 0},      {4, 2, 20, 6
 static void test_attend_sinks(void)
 {
     for (int type = SB_F32; type <= SB_F16 && !sbtest_failed_now; type++)
-        check_shapes((enum sb_dtype)type, sink_shapes, COUNT(sink_shapes), 1);
+        check_shapes((enum sb_dtype)type, sink_shapes, COUNT(sink_shapes), 1, 0.0f);
+}
+
+/* The same, and heads of 256 columns, with scores of which many are near the cap. */
+static const int32_t capped_shapes[][8] = {{4, 2, 20, 66, 0, 1},
+                                           {8, 1, 64, 140, 0, 0, 1},
+                                           {16, 2, 64, 80, 0, 0, 1, 70},
+                                           {2, 1, 256, 70, 0, 0, 1, 65}};
+
+static void test_attend_capped(void)
+{
+    for (int type = SB_F32; type <= SB_F16 && !sbtest_failed_now; type++)
+        check_shapes((enum sb_dtype)type, capped_shapes, COUNT(capped_shapes), 0, 2.0f);
 }
 
 /* Inf and NaN of later tokens of a pass reach no earlier one, whichever kernel and size of tile,
@@ -627,6 +644,7 @@ if (has_device) {
     RUN(test_attend_f16);
     RUN(test_attend_windows);
     RUN(test_attend_sinks);
+    RUN(test_attend_capped);
     RUN(test_attend_extremes);
     RUN(test_attend_spoiled);
     RUN(test_no_tokens);

@@ -353,6 +353,27 @@ static void test_gates(void)
             }
 }
 
+static void test_soft_caps(void)
+{
+    static const float special[] = {0.0f, -0.0f, 1e-30f, 1e4f, -1e4f, INFINITY, -INFINITY, NAN};
+    static const int32_t sizes[] = {0, 1, 255, 1024, 1025, 5000};
+
+    for (int i = 0; i < COUNT(sizes); i++) {
+        const int32_t n = sizes[i];
+        float *x = cpu_floats(n), *got = cpu_floats(n), *dev;
+        for (int32_t k = 0; k < n; k++)
+            x[k] = k < COUNT(special) ? special[k] : x[k] * 90.0f;
+        dev = given_floats(x, n);
+        cpu->soft_cap(way->exec, x, 30.0f, n);
+        CHECK_CUDA(sb_cuda_soft_cap(dev, 30.0f, n, stream));
+        CHECK_CUDA(fetch(got, dev, (size_t)n * sizeof *got));
+        CHECK_SAME(got, x, n, "%d numbers", (int)n);
+        free(x);
+        free(got);
+        free_all();
+    }
+}
+
 /* The kernel and the CPU's could have the same mistake: a GELU is what its definition says. */
 static void test_gelu(void)
 {
@@ -744,6 +765,7 @@ if (has_device) {
     RUN(test_norm);
     RUN(test_norms_in_turn);
     RUN(test_gates);
+    RUN(test_soft_caps);
     RUN(test_gelu);
     RUN(test_add_bias);
     RUN(test_narrow);

@@ -33,6 +33,7 @@ static const struct {
     {"long_qwen3_hd128_bf16", SPECBATCH_WEIGHTS_AUTO, 0, 0},
     {"qwen3_untied_f32_sharded", SPECBATCH_WEIGHTS_Q8, 0, 0},
     {"llama3_scaled_biased_tied_bf16", SPECBATCH_WEIGHTS_Q4, 0, 0},
+    {"gemma2_bf16", SPECBATCH_WEIGHTS_AUTO, 0, 0}, /* soft caps, and windows of 70 */
     {"gemma3_bf16", SPECBATCH_WEIGHTS_AUTO, 0, 0}, /* windows of 70 */
     {"gemma3_bf16", SPECBATCH_WEIGHTS_Q8, 0, 0},
     {"qwen2_window_f32", SPECBATCH_WEIGHTS_AUTO, 0, 0},

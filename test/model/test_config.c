@@ -437,6 +437,8 @@ static const struct {
     {GEMMA ",\"hidden_activation\":\"silu\"", SPECBATCH_E_UNSUPPORTED, "only gelu_pytorch_tanh is"},
     {GEMMA ",\"attn_logit_softcapping\":50", SPECBATCH_E_UNSUPPORTED, "attn_logit_softcapping"},
     {GEMMA ",\"final_logit_softcapping\":30", SPECBATCH_E_UNSUPPORTED, "final_logit_softcapping"},
+    {GEMMA2 ",\"attn_logit_softcapping\":0", SPECBATCH_E_FORMAT, "attn_logit_softcapping"},
+    {GEMMA2 ",\"final_logit_softcapping\":\"30\"", SPECBATCH_E_FORMAT, "final_logit_softcapping"},
     {GEMMA ",\"use_bidirectional_attention\":true", SPECBATCH_E_UNSUPPORTED, "bidirectional"},
     {GEMMA ",\"sliding_window\":null", SPECBATCH_E_UNSUPPORTED, "sliding_window null"},
     {GEMMA ",\"rope_parameters\":{\"rope_theta\":1e6}", SPECBATCH_E_FORMAT, "sliding_attention"},

@@ -130,6 +130,27 @@ static void gemma3(void)
     CHECK_MEM(c.is_local, period, 3);
 }
 
+/* Gemma 2, and what it has where config.json is silent. A null is no window, or no soft cap. */
+static void gemma2(void)
+{
+    static const uint8_t alternate[3] = {1, 0, 1};
+    struct sb_config c;
+
+    CHECK_OK(load_config(&c, "{" GEMMA2 ",\"sliding_window\":100}", NULL));
+    CHECK(c.head_dim == 256 && c.tied && c.query_scalar == 256.0 && c.rope.theta == 1e4);
+    CHECK(c.score_cap == 50.0 && c.logit_cap == 30.0 && c.window == 100);
+    CHECK_MEM(c.is_local, alternate, 3);
+    CHECK(sb_config_rope_of(&c, 0) == &c.rope && sb_config_embed_scale(&c) == sqrtf(72.0f));
+    CHECK_OK(load_config(&c, "{" GEMMA2 "}", NULL));
+    CHECK_INT(c.window, 0); /* it is longer than the context */
+    CHECK_OK(load_config(&c,
+                         "{" GEMMA2 ",\"sliding_window\":null,\"attn_logit_softcapping\":null,"
+                         "\"final_logit_softcapping\":12.5,\"query_pre_attn_scalar\":144}",
+                         NULL));
+    CHECK(c.window == 0 && !c.is_local[0] && c.query_scalar == 144.0);
+    CHECK(c.score_cap == 0.0 && c.logit_cap == 12.5);
+}
+
 /* A model that sees pictures: the text_config says what its texts are, and the top which tokens end
  * them. */
 static void texts_of_a_whole(void)
@@ -183,6 +204,7 @@ static void texts_of_a_whole(void)
 TEST_BEGIN
 RUN(sliding_windows);
 RUN(default_windows);
+RUN(gemma2);
 RUN(gemma3);
 RUN(texts_of_a_whole);
 TEST_END

@@ -24,6 +24,7 @@
 
 static const char *const models[] = {
     MODELS "emoji",
+    MODELS "gemma2_bf16",
     MODELS "gemma3_bf16",
     MODELS "glm4_moe_bf16",
     MODELS "glm4_unbiased_bf16",

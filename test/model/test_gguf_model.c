@@ -14,6 +14,7 @@
 
 static const char *const models[] = {
     "emoji",
+    "gemma2_bf16",
     "gemma3_bf16",
     "glm4_moe_bf16",
     "glm4_unbiased_bf16",
@@ -110,7 +111,7 @@ static int write_gguf(const struct test_dir *dir, const char *from, enum sb_dtyp
  * holds them. */
 static void compare(const char *from, enum sb_dtype dtype, int32_t compute)
 {
-    const int is_shifted = strstr(from, "gemma3") != NULL;
+    const int is_shifted = strstr(from, "gemma") != NULL;
     static struct generated expected, got;
     const struct test_dir dir = test_dir_make();
     char path[128];
@@ -372,6 +373,33 @@ static void reads_windows_and_longrope(void)
     w = small_config("phi3");
     gguf_tensor(&w, "rope_factors_short.weight", 1, &half, GGUF_F32, divisors, sizeof divisors);
     CHECK_ERROR(read_config(&c, &w), SPECBATCH_E_FORMAT, "a number that is not from");
+}
+
+/* Files of Gemma 2 may say nothing of their window and soft caps, and say nothing of what scores
+ * are divided by: the model of 27B has another number than the smaller ones. */
+static void reads_gemma2(void)
+{
+    struct gguf_writer w = config_of("gemma2", 46);
+    struct sb_config c;
+
+    gguf_key_u32(&w, "gemma2.attention.key_length", 16);
+    CHECK_OK(read_config(&c, &w));
+    CHECK(c.score_cap == 50.0 && c.logit_cap == 30.0 && c.query_scalar == 32.0);
+    CHECK_INT(c.window, 0); /* 4096 is more than the context */
+    w = small_config("gemma2");
+    gguf_key_u32(&w, "gemma2.attention.key_length", 16);
+    gguf_key_u32(&w, "gemma2.attention.sliding_window", 40);
+    gguf_key_f32(&w, "gemma2.attn_logit_softcapping", 0.0f);
+    gguf_key_f32(&w, "gemma2.final_logit_softcapping", 12.5f);
+    CHECK_OK(read_config(&c, &w));
+    CHECK(c.score_cap == 0.0 && c.logit_cap == 12.5 && c.query_scalar == 16.0);
+    CHECK(c.window == 40 && c.is_local[0] == 1);
+    w = small_config("gemma2");
+    gguf_key_f32(&w, "gemma2.attn_logit_softcapping", -1.0f);
+    CHECK_ERROR(read_config(&c, &w), SPECBATCH_E_FORMAT, "attn_logit_softcapping is not a number");
+    w = small_config("gemma3");
+    gguf_key_f32(&w, "gemma3.final_logit_softcapping", 30.0f);
+    CHECK_ERROR(read_config(&c, &w), SPECBATCH_E_UNSUPPORTED, "softcapping is not supported");
 }
 
 /* A configuration of an architecture whose files may have experts: n of them, of which some are
@@ -748,6 +776,7 @@ RUN(reads_numbers);
 RUN(ends_of_families);
 RUN(refuses_metadata);
 RUN(reads_windows_and_longrope);
+RUN(reads_gemma2);
 RUN(reads_experts);
 RUN(reads_other_experts);
 RUN(refuses_experts);

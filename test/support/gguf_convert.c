@@ -66,6 +66,11 @@ static const char *gguf_arch(const struct sb_config *c)
                                               : name;
 }
 
+static int is_gemma(const struct sb_config *c)
+{
+    return strcmp(gguf_arch(c), "gemma2") == 0 || strcmp(gguf_arch(c), "gemma3") == 0;
+}
+
 /* Writes the name that llama.cpp gives a tensor. */
 static void rename_tensor(char to[80], const struct sb_config *c, const char *from)
 {
@@ -97,8 +102,7 @@ static void rename_tensor(char to[80], const struct sb_config *c, const char *fr
         {"mlp.router", "ffn_gate_inp"},
         {"block_sparse_moe.gate", "ffn_gate_inp"},
     };
-    const int other_norm = strcmp(gguf_arch(c), "gemma3") == 0 ||
-                           strcmp(gguf_arch(c), "glm4moe") == 0 ||
+    const int other_norm = is_gemma(c) || strcmp(gguf_arch(c), "glm4moe") == 0 ||
                            strcmp(gguf_arch(c), "gpt-oss") == 0;
     int layer = -1, n = 0;
 
@@ -194,7 +198,7 @@ static void *data_of(enum sb_dtype *type, const struct sb_config *c, const struc
     if (data && llama && !(flags & CONVERT_UNPERMUTED) &&
         (strstr(t->name, "q_proj") || strstr(t->name, "k_proj")))
         permute(data, t, sb_dtype_size(*type), c->head_dim);
-    if (data && strcmp(gguf_arch(c), "gemma3") == 0 && strstr(t->name, "norm.weight"))
+    if (data && is_gemma(c) && strstr(t->name, "norm.weight"))
         add_one(data, *type, elements_of(t));
     return data;
 }
@@ -322,8 +326,22 @@ static void add_windows(struct gguf_writer *w, const struct sb_config *c)
     gguf_key_u32(w, key, 3);
     key_of(key, c, "rope.freq_base_swa");
     gguf_key_f32(w, key, 10000.0f);
+}
+
+static void add_scores(struct gguf_writer *w, const struct sb_config *c)
+{
+    char key[96];
+
+    if (!is_gemma(c))
+        return;
     key_of(key, c, "attention.scale");
     gguf_key_f32(w, key, (float)(1.0 / sqrt(28.0)));
+    if (c->score_cap == 0.0)
+        return;
+    key_of(key, c, "attn_logit_softcapping");
+    gguf_key_f32(w, key, (float)c->score_cap);
+    key_of(key, c, "final_logit_softcapping");
+    gguf_key_f32(w, key, (float)c->logit_cap);
 }
 
 /* The width of Qwen's other MLPs is in no checkpoint's tensors, and any will do. */
@@ -387,6 +405,7 @@ static void add_config(struct gguf_writer *w, const struct sb_config *c)
     for (int32_t i = 0; i < c->n_eos && i < 3; i++)
         gguf_key_u32(w, eos[i], (uint32_t)c->eos[i]);
     add_windows(w, c);
+    add_scores(w, c);
     add_experts_keys(w, c);
     if (c->rope.kind == SB_ROPE_LONGROPE) {
         key_of(key, c, "rope.scaling.original_context_length");

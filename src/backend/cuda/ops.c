@@ -381,6 +381,11 @@ static void mix(struct sb_exec *exec, const struct sb_mixture *mixture)
     ISSUE(exec, "mix", sb_mix_run(exec->device->type, mixture, exec->pairs, exec->queue->stream));
 }
 
+static void soft_cap(struct sb_exec *exec, float *x, float cap, int64_t n)
+{
+    ISSUE(exec, "soft_cap", sb_cuda_soft_cap(x, cap, n, exec->queue->stream));
+}
+
 static void select_token(struct sb_exec *exec, const struct sb_select *args)
 {
     ISSUE(exec, "select", sb_cuda_select(args, exec->scratch, exec->queue->stream));
@@ -457,6 +462,7 @@ const struct sb_backend *sb_backend_cuda(void)
         .attend = attend,
         .gated = gated,
         .mix = mix,
+        .soft_cap = soft_cap,
         .select = select_token,
         .accept = accept,
         .step_prepare = step_prepare,

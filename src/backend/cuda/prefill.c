@@ -150,7 +150,8 @@ done:
 
 /* Why cuDNN cannot compute the model's attention, or NULL. Its rows of results must need no
  * padding, and its heads must be whole units of the 16 bytes that cuDNN reads at a time. The graph
- * attends to all keys up to a query and to nothing else, so no layer may have a window or sinks. */
+ * attends to all keys up to a query and to nothing else, so no layer may have a window, sinks or
+ * a soft cap. */
 static const char *unsuited(const struct sb_prefill *prefill)
 {
     const struct sb_geometry *g = &prefill->calls.geometry;
@@ -160,6 +161,8 @@ static const char *unsuited(const struct sb_prefill *prefill)
         return "some layers have a sliding window";
     if (g->has_sinks)
         return "heads have sinks";
+    if (g->caps_scores)
+        return "scores are capped";
     if (prefill->n_spans == 0 || g->head_dim % 8 || g->head_dim > MOST_DIM ||
         sb_cuda_ld(prefill->calls.type, (int32_t)width) != width)
         return "it does not suit the model's shape";

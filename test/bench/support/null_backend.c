@@ -132,6 +132,11 @@ static void gated(struct sb_exec *exec, void *y, float *gate_up, const void *x,
         (void)n;
 }
 
+static void soft_cap(struct sb_exec *exec, float *x, float cap, int64_t n)
+{
+    (void)exec, (void)x, (void)cap, (void)n;
+}
+
 static void select_none(struct sb_exec *exec, const struct sb_select *args)
 {
     (void)exec, (void)args;
@@ -179,6 +184,7 @@ static const struct sb_backend null_backend = {
     .rope_kv = rope_kv,
     .attend = attend,
     .gated = gated,
+    .soft_cap = soft_cap,
     .select = select_none,
     .accept = accept,
     .move = move,

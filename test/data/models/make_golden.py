@@ -11,7 +11,8 @@ tiles of 64 and splits of 128 keys lie behind the window as a whole. Texts stay 
 original context, since longer ones are refused.
 
 For each checkpoint it prints the smallest difference of the two best logits at any greedy step, and
-where layers have a window, what that changes at most in a logit of the longest prompt. Made again,
+where layers have a window, or scores or logits soft caps, what that changes at most in a logit of
+the longest prompt. Made again,
 a golden may differ in the last bits of its numbers.
 """
 import json
@@ -39,6 +40,14 @@ LONGROPE = dict(rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=
 GEMMA_ROPE = dict(full_attention=dict(rope_type="linear", factor=8.0, rope_theta=1e6),
                   sliding_attention=dict(rope_type="default", rope_theta=1e4))
 MODELS = {
+    "gemma2_bf16": (
+        tf.Gemma2ForCausalLM,
+        tf.Gemma2Config(**{**SIZES, "intermediate_size": 40, "tie_word_embeddings": True},
+                        head_dim=20, query_pre_attn_scalar=28, rms_norm_eps=1e-4,
+                        sliding_window=WINDOW, attn_logit_softcapping=3.0,
+                        final_logit_softcapping=0.8,
+                        rope_parameters=dict(rope_type="default", rope_theta=1e4)),
+        torch.bfloat16, BEYOND),
     "gemma3_bf16": (
         tf.Gemma3ForCausalLM,
         tf.Gemma3TextConfig(**{**SIZES, "num_hidden_layers": 4, "tie_word_embeddings": True},
@@ -103,21 +112,24 @@ MODELS = {
         torch.bfloat16, WITHIN),
 }
 # Where the sum of a name's letters is no good seed, because texts would repeat a few tokens.
-SEEDS = {"gemma3_bf16": 20}
+SEEDS = {"gemma2_bf16": 39, "gemma3_bf16": 20}
+
+
+def is_gemma(model):
+    return model.config.model_type.startswith("gemma")
 
 
 def scale_and_least(model, name):
     """What random numbers of a matrix are multiplied by, and the least factor of a norm. Gemma uses
     its embeddings as output weights too. With larger ones, or with smaller queries and keys, its
     texts would repeat one token."""
-    is_gemma = isinstance(model, tf.Gemma3ForCausalLM)
     is_vocab = "embed" in name or "lm_head" in name
-    return ((0.05 if is_gemma else 0.4) if is_vocab else 0.2,
-            1.4 if is_gemma and ("q_norm" in name or "k_norm" in name) else 0.5)
+    return ((0.05 if is_gemma(model) else 0.4) if is_vocab else 0.2,
+            1.4 if is_gemma(model) and ("q_norm" in name or "k_norm" in name) else 0.5)
 
 
 def randomise(model, generator):
-    offset = 1.0 if isinstance(model, tf.Gemma3ForCausalLM) else 0.0  # its factors are 1 + w
+    offset = 1.0 if is_gemma(model) else 0.0  # its factors are 1 + w
     for name, p in model.named_parameters():
         scale, least = scale_and_least(model, name)
         noise = torch.randn(p.shape, generator=generator)
@@ -182,9 +194,9 @@ def golden(model, prompts):
 
 
 @torch.no_grad()
-def effect_of_the_window(kind, folder, answers):
-    unlimited = load(kind, folder, sliding_window=10**6)
-    logits = unlimited(answers["prompt_3"][None], use_cache=False).logits[0, -KEPT:]
+def effect_of(kind, folder, answers, **without):
+    other = load(kind, folder, **without)
+    logits = other(answers["prompt_3"][None], use_cache=False).logits[0, -KEPT:]
     return (logits - answers["logits_3"]).abs().max().item()
 
 
@@ -205,7 +217,10 @@ def make(name):
     print(name, "smallest margin", min(answers[f"margin_{i}"].min().item() for i in range(4)),
           "largest logit", answers["logits_3"].abs().max().item())
     if lengths is BEYOND:
-        print(name, "effect of the window", effect_of_the_window(kind, folder, answers))
+        print(name, "effect of the window", effect_of(kind, folder, answers, sliding_window=10**6))
+    for cap in ("attn_logit_softcapping", "final_logit_softcapping"):
+        if getattr(config, cap, None):
+            print(name, "effect of", cap, effect_of(kind, folder, answers, **{cap: None}))
 
 
 for chosen in sys.argv[1:] or MODELS:
