@@ -111,6 +111,11 @@ static void test_mixtures_of_experts(void)
     in_every_class(TRACE_MIXTURE, 9100);
 }
 
+static void test_soft_caps(void)
+{
+    in_every_class(TRACE_CAPPED, 9200);
+}
+
 /* Runs three traces for every policy and draft, on one model or on any (-1), and prints for each
  * policy how much was compared. Seeds are an odd number apart, so that each of two parts has its
  * share even of single traces. */
@@ -228,6 +233,7 @@ else {
     RUN(test_every_type_of_weights);
     RUN(test_sliding_windows);
     RUN(test_mixtures_of_experts);
+    RUN(test_soft_caps);
     if (!place_is_cuda()) {
         RUN(test_every_class_in_scalar_code);
         RUN(test_every_class_by_avx2);

@@ -42,11 +42,12 @@ enum {
     TRACE_EMULATED = SPECBATCH_SIMD_AMX + 1, /* the matrix unit, emulated (emulated_tiles.h) */
     TRACE_LEVELS,                            /* SPECBATCH_SIMD_AUTO, the four levels, and that */
     TRACE_ORACLE = 64,                       /* tokens that the oracle generates for a prompt */
-    TRACE_MODELS = 11,                       /* the tests' own */
+    TRACE_MODELS = 12,                       /* the tests' own */
     TRACE_WINDOWED = 5,                      /* of those, that with sliding windows, */
     TRACE_QUANTISED = 6,                     /* the first with quantised weights, */
-    TRACE_GGUF = 9,                          /* the GGUF file of quantised_model.h, */
-    TRACE_MIXTURE = 10                       /* and that with experts */
+    TRACE_GGUF = 9,                          /* the first GGUF file of random_models.h, */
+    TRACE_MIXTURE = 10,                      /* that with experts, */
+    TRACE_CAPPED = 11                        /* and that with soft caps */
 };
 
 struct trace_prompt {

@@ -23,7 +23,7 @@
 #include "support/emulated_tiles.h"
 #include "support/model_files.h"
 #include "support/place.h"
-#include "support/quantised_model.h"
+#include "support/random_models.h"
 
 /* The models, what their weights and their draft's are quantised to, and the draft's class where it
  * is not the target's. Those with a draft lie beside it. A name with a dot is a file that is made
@@ -48,6 +48,7 @@ static const struct {
     {.name = "llama3_scaled_biased_tied_bf16", .weights = SPECBATCH_WEIGHTS_Q4},
     {.name = "quantised.gguf"},
     {.name = "mixture.gguf"},
+    {.name = "capped.gguf"},
 };
 
 /* n tokens, of which the first `shared` are those of prompt `like`. The longer are the last. */
@@ -349,7 +350,7 @@ int trace_world_open(struct trace_world *world, const char *dir)
     world->n_new = small ? TRACE_ORACLE / 2 : TRACE_ORACLE;
     make_prompts(world);
     snprintf(world->folder, sizeof world->folder, "%s", folder.path);
-    quantised_model_write(&folder);
+    random_models_write(&folder);
     return write_windowed(&folder, dir) ? -1 : open_models(world, dir);
 }
 
