@@ -95,10 +95,9 @@ struct sb_weight {
     int32_t n_out, n_in; /* rows of this weight alone, without those of next */
     enum sb_dtype dtype; /* of the elements in the device's memory */
     /* n_out / 2 if the rows are those of a gate by silu above those of up, for the operation
-     * `gated`; 0 if they are not, or are not all in this weight. Set after weight_create, before
-     * any row is filled. */
+     * `gated`; 0 if they are not, or are not all in this weight. */
     int32_t gated;
-    int32_t is_of_expert; /* 1: only `mix` multiplies by it. Set when `gated` is */
+    int32_t is_of_expert; /* 1: only `mix` multiplies by it */
     size_t bytes;
     void *data; /* dev */
     struct sb_weight *next;
@@ -446,6 +445,8 @@ struct sb_device_options {
     const char *plan_file; /* for timings, or NULL; there until the model is open */
 };
 
+enum { SB_FILL_UNIT = 16 }; /* see weight_fill */
+
 enum { SB_AGAIN = 1 }; /* what record_end may return beside status codes */
 
 /*
@@ -459,8 +460,6 @@ struct sb_backend {
      * shape by adding tokens that write to a slot nobody reads. */
     int32_t records;
     int32_t mix_gathers; /* 1: mix needs no `rows`, as its products find rows where they are */
-    /* 1 if several threads may call weight_fill at once, for different rows of a weight. */
-    int32_t fills_in_parallel;
 
     /* Opens the device for one model. E_NO_DEVICE, E_UNSUPPORTED (the processor lacks the SIMD
      * level that was asked for, or the GPU is too old), E_NOMEM. */
@@ -531,13 +530,15 @@ struct sb_backend {
     int32_t (*upload)(struct sb_exec *exec, void *dev, const void *host, size_t bytes);
     int32_t (*download)(struct sb_exec *exec, void *host, const void *dev, size_t bytes);
 
-    /* Makes a weight [n_out, n_in] that is yet to be filled. Its elements get the type in which the
-     * device's compute class holds elements of `dtype`. E_NOMEM, E_UNSUPPORTED, E_DEVICE. */
+    /* Makes a weight that is yet to be filled, of which *out says n_out, n_in, gated and
+     * is_of_expert. Its elements get the type in which the device's compute class holds elements of
+     * `dtype`. E_NOMEM, E_UNSUPPORTED, E_DEVICE. */
     int32_t (*weight_create)(struct sb_weight *out, struct sb_device *device,
-                             const struct sb_mem *mem, int32_t n_out, int32_t n_in,
-                             enum sb_dtype dtype);
+                             const struct sb_mem *mem, enum sb_dtype dtype);
     /* Fills rows [first, first + n) of W from host memory, [n, n_in] of type `dtype`. Rows may come
-     * in any order, each of them once. E_UNSUPPORTED, E_DEVICE. */
+     * in any order, each of them once. Several threads may fill a weight at once, if no two of them
+     * have rows of the same SB_FILL_UNIT ones, which are counted from row 0. No function of the
+     * host is called. E_NOMEM, E_UNSUPPORTED, E_DEVICE. */
     int32_t (*weight_fill)(struct sb_weight *weight, struct sb_device *device, int32_t first,
                            int32_t n, const void *rows, enum sb_dtype dtype);
     void (*weight_free)(struct sb_weight *weight, struct sb_device *device,

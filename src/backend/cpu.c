@@ -274,19 +274,18 @@ static int32_t download(struct sb_exec *exec, void *host, const void *dev, size_
 /* Of the memory only the columns that the last panel has too many are zeroed here. Filling writes
  * the others, and so it is the threads that fill that touch new pages. */
 static int32_t weight_create(struct sb_weight *out, struct sb_device *device,
-                             const struct sb_mem *mem, int32_t n_out, int32_t n_in,
-                             enum sb_dtype dtype)
+                             const struct sb_mem *mem, enum sb_dtype dtype)
 {
-    struct sb_weight weight = {.n_out = n_out, .n_in = n_in};
+    struct sb_weight weight = *out;
     size_t panel;
 
     weight.dtype = sb_cpu_rounds_weights(device) && !sb_dtype_is_quantised(dtype) ? SB_BF16 : dtype;
-    panel = (size_t)sb_panel_bytes(sb_cpu_layout(device, &weight), n_in);
-    weight.bytes = (size_t)sb_panel_count(n_out) * panel;
+    panel = (size_t)sb_panel_bytes(sb_cpu_layout(device, &weight), weight.n_in);
+    weight.bytes = (size_t)sb_panel_count(weight.n_out) * panel;
     weight.data = sb_alloc_raw(mem, weight.bytes, 1);
     if (!weight.data)
         return sb_fail(SPECBATCH_E_NOMEM, "no memory for a weight of %zu bytes", weight.bytes);
-    if (n_out % SB_PANEL != 0)
+    if (weight.n_out % SB_PANEL != 0)
         memset((char *)weight.data + weight.bytes - panel, 0, panel);
     if (sb_dtype_is_quantised(dtype)) {
         device->is_quantised = 1;
@@ -326,7 +325,6 @@ const struct sb_backend *sb_backend_cpu(void)
 {
     static const struct sb_backend backend = {
         .name = "cpu",
-        .fills_in_parallel = 1,
         .device_open = device_open,
         .device_close = device_close,
         .device_class = device_class,

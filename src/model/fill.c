@@ -14,6 +14,7 @@ enum {
     THREADS_MAX = 16,        /* more would wait for the reading */
     GRAIN = 32               /* rows of a unit: half a panel of the CPU's */
 };
+_Static_assert(GRAIN % SB_FILL_UNIT == 0, "units are cut where weight_fill allows it");
 
 struct sb_filler {
     struct sb_mem mem;
@@ -31,7 +32,7 @@ int32_t sb_filler_create(struct sb_filler **out, const struct sb_mem *mem,
     struct sb_filler *filler = NULL;
     int32_t rc = SPECBATCH_OK;
 
-    if (bytes < WORTH_THREADS || !backend->fills_in_parallel)
+    if (bytes < WORTH_THREADS)
         n_threads = 1;
     SB_NEW(filler, sb_alloc(mem, 1, sizeof *filler), "weights");
     *filler = (struct sb_filler){.mem = *mem, .backend = backend, .device = device};
@@ -67,13 +68,17 @@ size_t sb_filling_bytes(const struct sb_filling *filling)
                : 0;
 }
 
-/* One call of sb_filler_fill, as its threads see it. */
+/* One call of sb_filler_fill, as its threads see it. The message of a failure belongs to the thread
+ * that had it, so the first unit that fails leaves a copy for the caller. */
 struct work {
     const struct sb_filler *filler;
     const struct sb_filling *filling;
     sb_read_fn read;
     void *ctx;
-    atomic_int read_rc, rc; /* rc: of whichever unit failed */
+    int32_t offset; /* rows between the unit that the first row is in and that row */
+    atomic_flag has_failed;
+    int32_t rc;
+    char message[SPECBATCH_ERROR_MAX];
 };
 
 /* Fills in rows first .. last - 1 of those that there are. */
@@ -93,42 +98,46 @@ static int32_t fill_rows(const struct work *work, int32_t first, int32_t last)
                                         (int32_t)n, rows, filling->given);
 }
 
+/* Fills in unit i of the rows. Units are cut at multiples of GRAIN of the weight's own rows. */
+static int32_t fill_unit(const struct work *work, int64_t i)
+{
+    const int64_t row = i * GRAIN - work->offset, end = row + GRAIN, n = work->filling->n;
+
+    return fill_rows(work, (int32_t)(row > 0 ? row : 0), (int32_t)(end < n ? end : n));
+}
+
 /* Unit 0 is the reading. The others are rows. */
 static void run_units(void *ctx, int64_t first, int64_t last)
 {
     struct work *work = ctx;
-    const int32_t n = work->filling->n;
-    int32_t rc;
 
     for (int64_t unit = first; unit < last; unit++) {
-        const int64_t row = (unit - 1) * GRAIN;
-        if (unit > 0) {
-            rc = fill_rows(work, (int32_t)row, (int32_t)(n - row < GRAIN ? n : row + GRAIN));
-            if (rc != SPECBATCH_OK)
-                atomic_store(&work->rc, rc);
-        } else if (work->read) {
-            atomic_store(&work->read_rc, work->read(work->ctx));
+        int32_t rc = SPECBATCH_OK;
+        if (unit > 0)
+            rc = fill_unit(work, unit - 1);
+        else if (work->read)
+            rc = work->read(work->ctx);
+        if (rc != SPECBATCH_OK && !atomic_flag_test_and_set(&work->has_failed)) {
+            work->rc = rc;
+            sb_error_copy(work->message);
         }
     }
 }
 
-/* A reading that failed is repeated, because the message of a failure belongs to the thread that
- * had it. */
 int32_t sb_filler_fill(struct sb_filler *filler, const struct sb_filling *filling, sb_read_fn read,
                        void *ctx)
 {
-    struct work work = {.filler = filler, .filling = filling, .read = read, .ctx = ctx};
-    int32_t rc;
+    struct work work = {.filler = filler,
+                        .filling = filling,
+                        .read = read,
+                        .ctx = ctx,
+                        .offset = filling->first % GRAIN,
+                        .has_failed = ATOMIC_FLAG_INIT};
+    const int64_t rows = work.offset + (int64_t)filling->n;
 
-    atomic_init(&work.read_rc, SPECBATCH_OK);
-    atomic_init(&work.rc, SPECBATCH_OK);
-    sb_threads_for(filler->threads, 1 + ((int64_t)filling->n + GRAIN - 1) / GRAIN, 1, run_units,
-                   &work);
-    rc = atomic_load(&work.rc);
-    if (rc != SPECBATCH_OK)
-        return !filler->backend->fills_in_parallel
-                   ? rc
-                   : sb_fail(rc, "%s rows were refused by a weight held as %s",
-                             sb_dtype_name(filling->given), sb_dtype_name(filling->weight->dtype));
-    return atomic_load(&work.read_rc) == SPECBATCH_OK ? SPECBATCH_OK : read(ctx);
+    sb_threads_for(filler->threads, 1 + (filling->n > 0 ? (rows + GRAIN - 1) / GRAIN : 0), 1,
+                   run_units, &work);
+    if (work.rc != SPECBATCH_OK)
+        sb_error_restore(work.message);
+    return work.rc;
 }

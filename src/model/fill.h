@@ -7,8 +7,8 @@
  *     thread 0         ------------------------------------ ------- ..
  *     thread 1                                 ------- ------- -------  ..
  *
- * Several threads share the units where the backend allows it. Reading is one unit, since the
- * digest takes the bytes in their order. Whatever calls the host stays with the thread that calls.
+ * Several threads share the units. Reading is one unit, since the digest takes the bytes in their
+ * order. Whatever calls the host stays with the thread that calls.
  */
 #ifndef SB_FILL_H
 #define SB_FILL_H
@@ -37,10 +37,11 @@ struct sb_filling {
 /* Bytes that `made` needs for each row. */
 size_t sb_filling_bytes(const struct sb_filling *filling);
 
-/* Reads something. It may be called by another thread, and again if it fails. */
+/* Reads something. It may be called by another thread. */
 typedef int32_t (*sb_read_fn)(void *ctx);
 /* Fills the rows in, and meanwhile reads, if `read` is not NULL. Of pieces of a matrix all but the
- * last should have a multiple of SB_FILL_ROWS rows. E_UNSUPPORTED, E_DEVICE, or as `read`. */
+ * last should have a multiple of SB_FILL_ROWS rows. E_NOMEM, E_UNSUPPORTED, E_DEVICE, or as `read`.
+ */
 enum { SB_FILL_ROWS = 64 };
 int32_t sb_filler_fill(struct sb_filler *filler, const struct sb_filling *filling, sb_read_fn read,
                        void *ctx);

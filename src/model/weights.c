@@ -278,10 +278,11 @@ static int32_t create_weights(struct part parts[3], struct loader *l, const stru
             parts[end].first = rows;
             rows += parts[end].rows;
         }
-        SB_TRY(m->backend->weight_create(weight, m->device, &m->mem, rows, map->parts->n_in,
-                                         parts[i].wanted));
+        weight->n_out = rows;
+        weight->n_in = map->parts->n_in;
         weight->gated = rows == 2 * map->gated ? map->gated : 0;
         weight->is_of_expert = map->experts > 0;
+        SB_TRY(m->backend->weight_create(weight, m->device, &m->mem, parts[i].wanted));
         note_weight(l, map, &parts[i]);
     }
 done:

@@ -168,8 +168,8 @@ static void bench_open(struct bench *b, int32_t compute, enum sb_dtype dtype, in
     for (int i = 0; i < MAX_M * N_IN; i++)
         b->x[i] = (float)(i % 97 - 48) * 0.01f;
     for (int i = 0; i < b->n_weights; i++) {
-        need(cpu->weight_create(&b->weights[i], b->device, &mem, N_OUT, N_IN, dtype) == 0,
-             "weight");
+        b->weights[i] = (struct sb_weight){.n_out = N_OUT, .n_in = N_IN};
+        need(cpu->weight_create(&b->weights[i], b->device, &mem, dtype) == 0, "weight");
         for (int32_t r = 0; r < N_OUT; r++)
             cpu->weight_fill(&b->weights[i], b->device, r, 1, row, dtype);
     }

@@ -63,9 +63,9 @@ static void test_embed(void)
                 }
             }
             for (int w = 0; w < n_ways; w++) {
-                struct sb_weight table;
-                CHECK_OK(cpu->weight_create(&table, ways[w].device, &cpu_mem, N, K,
-                                            (enum sb_dtype)dtype));
+                struct sb_weight table = {.n_out = N, .n_in = K};
+                CHECK_OK(
+                    cpu->weight_create(&table, ways[w].device, &cpu_mem, (enum sb_dtype)dtype));
                 CHECK_OK(
                     cpu->weight_fill(&table, ways[w].device, 0, N, rows, (enum sb_dtype)dtype));
                 memset(x, 0xff, sizeof x);
@@ -80,18 +80,18 @@ static void test_embed(void)
 static void test_weight_types(void)
 {
     struct cpu ways[CPU_WAYS];
-    struct sb_weight weight;
+    struct sb_weight weight = {.n_out = 1, .n_in = 1};
     uint16_t half[2] = {0x3f80, 0x4000};
     float single[2] = {1.0f, 2.0f}, x = 1.0f, y[1];
     int n_ways = cpu_open(ways, SPECBATCH_COMPUTE_F32);
 
-    CHECK_OK(cpu->weight_create(&weight, ways[0].device, &cpu_mem, 1, 1, SB_BF16));
+    CHECK_OK(cpu->weight_create(&weight, ways[0].device, &cpu_mem, SB_BF16));
     CHECK_INT(weight.dtype, SB_BF16);
     CHECK_ERROR(cpu->weight_fill(&weight, ways[0].device, 0, 1, single, SB_F32),
                 SPECBATCH_E_UNSUPPORTED, "bf16");
     cpu->weight_free(&weight, ways[0].device, &cpu_mem);
     /* rows of a smaller type are taken, since widening loses nothing */
-    CHECK_OK(cpu->weight_create(&weight, ways[0].device, &cpu_mem, 1, 1, SB_F32));
+    CHECK_OK(cpu->weight_create(&weight, ways[0].device, &cpu_mem, SB_F32));
     CHECK_OK(cpu->weight_fill(&weight, ways[0].device, 0, 1, half + 1, SB_BF16));
     cpu->gemm(ways[0].exec, y, &x, &weight, NULL, 1);
     cpu->weight_free(&weight, ways[0].device, &cpu_mem);
@@ -99,7 +99,7 @@ static void test_weight_types(void)
     cpu_close(ways, n_ways);
 
     n_ways = cpu_open(ways, SPECBATCH_COMPUTE_BF16);
-    CHECK_OK(cpu->weight_create(&weight, ways[0].device, &cpu_mem, 1, 1, SB_F32));
+    CHECK_OK(cpu->weight_create(&weight, ways[0].device, &cpu_mem, SB_F32));
     CHECK_INT(weight.dtype, SB_BF16);
     CHECK(weight.bytes == 64 * 32 * 2); /* a panel of one block */
     cpu->weight_free(&weight, ways[0].device, &cpu_mem);
@@ -564,12 +564,12 @@ static void test_exp_of_negative(void)
 /* The results of a gemm, a gated MLP and a selection. */
 static void sample_results(struct cpu *way, const float *x, float out[64 + 32 + 1])
 {
-    struct sb_weight weight;
+    struct sb_weight weight = {.n_out = 64, .n_in = 32};
     float logits[64];
     int32_t at = 0, id;
 
     memcpy(logits, x, sizeof logits);
-    if (cpu->weight_create(&weight, way->device, &cpu_mem, 64, 32, SB_F32) == SPECBATCH_OK) {
+    if (cpu->weight_create(&weight, way->device, &cpu_mem, SB_F32) == SPECBATCH_OK) {
         cpu->weight_fill(&weight, way->device, 0, 64, x, SB_F32);
         cpu->gemm(way->exec, out, x, &weight, NULL, 1);
         cpu->weight_free(&weight, way->device, &cpu_mem);
@@ -650,13 +650,13 @@ static void test_memory(void)
         struct sb_device_options options = {.compute = compute, .simd = SPECBATCH_SIMD_AUTO};
         struct sb_device *device;
         struct sb_exec *exec;
-        struct sb_weight weight;
+        struct sb_weight weight = {.n_out = 10, .n_in = 10};
         int allowed = 0;
 
         allocations_left = 0;
         CHECK_INT(cpu->device_open(&device, &counted, &options), SPECBATCH_E_NOMEM);
         CHECK_OK(cpu->device_open(&device, &cpu_mem, &options));
-        CHECK_INT(cpu->weight_create(&weight, device, &counted, 10, 10, SB_F32), SPECBATCH_E_NOMEM);
+        CHECK_INT(cpu->weight_create(&weight, device, &counted, SB_F32), SPECBATCH_E_NOMEM);
         do {
             CHECK_INT(bytes_taken, 0);
             allocations_left = allowed++;

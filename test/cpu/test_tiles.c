@@ -294,8 +294,8 @@ static void test_real_unit(void)
 static int multiply(struct cpu *way)
 {
     static float x[20 * 64], y[20 * 64];
-    struct sb_weight weight;
-    int32_t rc = cpu->weight_create(&weight, way->device, &cpu_mem, 64, 64, SB_BF16);
+    struct sb_weight weight = {.n_out = 64, .n_in = 64};
+    int32_t rc = cpu->weight_create(&weight, way->device, &cpu_mem, SB_BF16);
 
     if (rc != SPECBATCH_OK)
         return 0;

@@ -446,14 +446,14 @@ static void check_gemm(int32_t n, int32_t k, int wild)
           *bias = cpu_floats(n);
     float *expected = cpu_floats((int64_t)BASE * n), *shuffled = cpu_floats(33 * (int64_t)k),
           *y = cpu_floats(33 * (int64_t)n);
-    struct sb_weight weight;
+    struct sb_weight weight = {.n_out = n, .n_in = k};
     int32_t from[33];
 
     for (int64_t i = 0; wild && i < (int64_t)n * k; i++)
         w[i] = cpu_any_bits();
     for (int64_t i = 0; wild && i < (int64_t)BASE * k; i++)
         x[i] = i % 3 == 0 ? cpu_any_bits() : x[i] * 0x1p-100f;
-    CHECK_OK(cpu->weight_create(&weight, way->device, &cpu_mem, n, k, SB_F32));
+    CHECK_OK(cpu->weight_create(&weight, way->device, &cpu_mem, SB_F32));
     CHECK_OK(cpu->weight_fill(&weight, way->device, 0, n, w, SB_F32));
     cpu->gemm(way->exec, expected, x, &weight, n % 2 ? bias : NULL, BASE);
     cpu->weight_free(&weight, way->device, &cpu_mem);

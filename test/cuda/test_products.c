@@ -44,11 +44,11 @@ static int32_t open_lab_with(struct lab *lab, const char *plan_file)
     void *dev;
     int32_t rc = SPECBATCH_OK;
 
-    *lab = (struct lab){.warnings = 0};
+    *lab = (struct lab){.weight = {.n_out = OUTS, .n_in = INS}};
     for (int i = 0; i < OUTS * INS; i++)
         rows[i] = (float)(i * 7919 % 1009 - 504) / 256.0f;
     SB_TRY(sb_cuda_device_open(&lab->device, &lab->mem, &options));
-    SB_TRY(sb_cuda_weight_create(&lab->weight, lab->device, &lab->mem, OUTS, INS, SB_BF16));
+    SB_TRY(sb_cuda_weight_create(&lab->weight, lab->device, &lab->mem, SB_BF16));
     SB_TRY(sb_cuda_weight_fill(&lab->weight, lab->device, 0, OUTS, rows, SB_F32));
     SB_TRY(sb_staging_finish(&lab->device->staging, &lab->device->gpu));
     SB_TRY(sb_cuda_alloc(&lab->x, &lab->device->gpu, MOST * ld * 2));
@@ -251,14 +251,14 @@ static void test_every_shape_of_block(void)
     struct sb_plan plans[SB_PLANS_TO + 1] = {{.by = SB_BY_MMA}};
     struct sb_shape shape = {WIDE_OUT, INS, 0, NULL, SB_PLANS_TO, 0, plans};
     struct sb_findings found;
-    struct sb_weight w;
+    struct sb_weight w = {.n_out = WIDE_OUT, .n_in = INS};
     struct lab lab;
 
     CHECK_OK(open_lab(&lab));
     const struct sb_gpu *gpu = &lab.device->gpu;
     for (int i = 0; i < WIDE_OUT * INS; i++)
         rows[i] = (float)(i * 7919 % 1009 - 504) / 256.0f;
-    CHECK_OK(sb_cuda_weight_create(&w, lab.device, &lab.mem, WIDE_OUT, INS, SB_BF16));
+    CHECK_OK(sb_cuda_weight_create(&w, lab.device, &lab.mem, SB_BF16));
     CHECK_OK(sb_cuda_weight_fill(&w, lab.device, 0, WIDE_OUT, rows, SB_F32));
     shape.data = w.data;
     CHECK_INT(sb_cuda_gemm_mma_shape(SB_BF16, 64, WIDE_OUT, INS, &gpu->limits), 0);
@@ -570,7 +570,7 @@ static void test_a_weight_in_pieces(void)
     struct sb_shape shape = {PIECES_OUT, INS, PIECES_OUT / 2, NULL, SB_PLANS_TO, 0, plans};
     struct sb_findings found;
     char why[200];
-    struct sb_weight w;
+    struct sb_weight w = {.n_out = PIECES_OUT, .n_in = INS, .gated = PIECES_OUT / 2};
     void *scratch, *y;
     struct lab lab;
 
@@ -579,8 +579,7 @@ static void test_a_weight_in_pieces(void)
     const struct sb_gpu *gpu = &lab.device->gpu;
     for (int i = 0; i < PIECES_OUT * INS; i++)
         rows[i] = (float)(i * 7919 % 1009 - 504) / 256.0f;
-    CHECK_OK(sb_cuda_weight_create(&w, lab.device, &lab.mem, PIECES_OUT, INS, SB_BF16));
-    w.gated = PIECES_OUT / 2;
+    CHECK_OK(sb_cuda_weight_create(&w, lab.device, &lab.mem, SB_BF16));
     CHECK_OK(sb_cuda_weight_fill(&w, lab.device, 0, PIECES_OUT, rows, SB_F32));
     shape.data = w.data;
     sb_gemm_library_open(&library, SB_BF16, why, sizeof why);

@@ -8,8 +8,12 @@
 
 #include "../kernels/cuda/quant_tile.h"
 #include "backend/cuda/quant_pack.h"
+#include "backend/cuda/staging.h"
+#include "backend/threads.h"
 #include "model/model.h"
 #include "sbtest.h"
+
+enum { MANY_ROWS = 2 * 16500, MANY_INPUTS = 256 };
 
 #define TARGET "test/data/models/qwen3_untied_f32_sharded"
 
@@ -75,7 +79,7 @@ static void check_pieces(enum sb_dtype type, enum sb_dtype other)
     const size_t row = sb_dtype_row_bytes(type, INPUTS);
     const size_t bytes = sb_tile_weight_bytes(type, ROWS, INPUTS);
     char *rows = malloc(ROWS * row), *expected = calloc(bytes, 1), *got = malloc(bytes), text[80];
-    struct sb_weight weight;
+    struct sb_weight weight = {.n_out = ROWS, .n_in = INPUTS};
     specbatch_model *model;
 
     CHECK(rows && expected && got);
@@ -84,7 +88,7 @@ static void check_pieces(enum sb_dtype type, enum sb_dtype other)
     sb_quant_pack(expected, type, INPUTS, 0, ROWS, rows);
     CHECK_OK(open_quantised(&model, SPECBATCH_COMPUTE_BF16, SPECBATCH_WEIGHTS_Q4));
     const struct sb_backend *b = model->backend;
-    CHECK_OK(b->weight_create(&weight, model->device, &model->mem, ROWS, INPUTS, type));
+    CHECK_OK(b->weight_create(&weight, model->device, &model->mem, type));
     CHECK_INT(weight.dtype, type);
     CHECK_INT(weight.bytes, bytes);
     for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++)
@@ -112,15 +116,97 @@ static void test_rows_of_a_quantised_weight_come_in_any_pieces(void)
         check_pieces(SB_MXFP4, SB_BF16);
 }
 
+/* ------------------------------------------------------------------ by several threads */
+
+/* A weight, and the rows that threads fill it with. */
+struct filling {
+    struct sb_weight *weight;
+    const specbatch_model *model;
+    const char *rows;
+    enum sb_dtype dtype;
+    atomic_int failed;
+};
+
+static void fill_units(void *ctx, int64_t first, int64_t last)
+{
+    struct filling *f = ctx;
+    const int64_t from = first * SB_FILL_UNIT, end = last * SB_FILL_UNIT;
+    const int32_t n = (int32_t)((end < f->weight->n_out ? end : f->weight->n_out) - from);
+    const size_t row = sb_dtype_row_bytes(f->dtype, (size_t)f->weight->n_in);
+
+    if (f->model->backend->weight_fill(f->weight, f->model->device, (int32_t)from, n,
+                                       f->rows + (size_t)from * row, f->dtype) != SPECBATCH_OK)
+        atomic_store(&f->failed, 1);
+}
+
+/* The bytes of a weight that so many threads have filled, and how many; NULL where something fails.
+ */
+static char *filled_by(size_t *n, int32_t n_threads, const specbatch_model *model, const char *rows,
+                       enum sb_dtype dtype, int32_t gated)
+{
+    struct sb_weight weight = {.n_out = MANY_ROWS, .n_in = MANY_INPUTS, .gated = gated};
+    const struct sb_backend *b = model->backend;
+    struct filling filling = {&weight, model, rows, dtype, 0};
+    struct sb_threads *threads = NULL;
+    char *bytes = NULL;
+
+    if (b->weight_create(&weight, model->device, &model->mem, dtype) != SPECBATCH_OK)
+        return NULL;
+    if (sb_threads_create(&threads, &model->mem, n_threads) == SPECBATCH_OK) {
+        sb_threads_for(threads, (MANY_ROWS + SB_FILL_UNIT - 1) / SB_FILL_UNIT, 1, fill_units,
+                       &filling);
+        *n = weight.bytes;
+        bytes = malloc(weight.bytes);
+        if (bytes && (atomic_load(&filling.failed) || cudaDeviceSynchronize() != cudaSuccess ||
+                      b->download(NULL, bytes, weight.data, weight.bytes) != SPECBATCH_OK)) {
+            free(bytes);
+            bytes = NULL;
+        }
+    }
+    sb_threads_free(threads);
+    b->weight_free(&weight, model->device, &model->mem);
+    return bytes;
+}
+
+/* Rows that many threads fill in at once, more of them than there are buffers, are those that one
+ * fills in. */
+static void test_threads_fill_a_weight(void)
+{
+    static const enum sb_dtype types[] = {SB_Q8_0, SB_Q5_K, SB_Q6_K, SB_MXFP4, SB_BF16, SB_BF16};
+    static const int32_t computes[] = {SPECBATCH_COMPUTE_F32, SPECBATCH_COMPUTE_BF16};
+    enum { N = sizeof types / sizeof types[0] };
+
+    for (int i = 0; i < 2 * N && !sbtest_failed_now; i++) {
+        const enum sb_dtype type = types[i / 2];
+        const size_t bytes = MANY_ROWS * sb_dtype_row_bytes(type, MANY_INPUTS);
+        const int32_t gated = i / 2 == N - 1 ? MANY_ROWS / 2 : 0;
+        char *rows = malloc(bytes), *one, *many;
+        specbatch_model *model;
+        CHECK(rows != NULL);
+        for (size_t k = 0; k < bytes; k++)
+            rows[k] = (char)(k * 31 + k / 7);
+        CHECK_OK(open_quantised(&model, computes[i % 2], SPECBATCH_WEIGHTS_Q4));
+        size_t n = 0;
+        one = filled_by(&n, 1, model, rows, type, gated);
+        many = filled_by(&n, SB_STAGES + 3, model, rows, type, gated);
+        CHECK(one && many);
+        CHECK_MEM(many, one, n);
+        free(one);
+        free(many);
+        free(rows);
+        specbatch_model_close(model);
+        CHECK(is_clean());
+    }
+}
+
 static void test_rows_of_no_whole_blocks_are_refused(void)
 {
-    struct sb_weight weight;
+    struct sb_weight weight = {.n_out = 16, .n_in = 320};
     specbatch_model *model;
 
     CHECK_OK(open_quantised(&model, SPECBATCH_COMPUTE_BF16, SPECBATCH_WEIGHTS_Q4));
-    CHECK_ERROR(
-        model->backend->weight_create(&weight, model->device, &model->mem, 16, 320, SB_Q6_K),
-        SPECBATCH_E_UNSUPPORTED, "no whole blocks of q6_k");
+    CHECK_ERROR(model->backend->weight_create(&weight, model->device, &model->mem, SB_Q6_K),
+                SPECBATCH_E_UNSUPPORTED, "no whole blocks of q6_k");
     specbatch_model_close(model);
     CHECK(is_clean());
 }
@@ -129,5 +215,6 @@ TEST_BEGIN
 RUN(test_weights_stay_quantised);
 RUN(test_no_memory_for_quantised_weights);
 RUN(test_rows_of_a_quantised_weight_come_in_any_pieces);
+RUN(test_threads_fill_a_weight);
 RUN(test_rows_of_no_whole_blocks_are_refused);
 TEST_END

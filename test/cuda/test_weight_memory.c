@@ -257,9 +257,11 @@ static void test_a_model_has_slabs(void)
         CHECK(held <= device->weights.bytes && held <= specbatch_model_bytes(model));
         CHECK(held >= specbatch_model_bytes(model) / 10 * 9); /* the rest are norms */
         cudasim_fail_alloc(FAR);
-        for (int i = 0; i < 20; i++)
-            CHECK_OK(model->backend->weight_create(&more[i], device, &model->mem, 53 + i, 96,
+        for (int i = 0; i < 20; i++) {
+            more[i] = (struct sb_weight){.n_out = 53 + i, .n_in = 96};
+            CHECK_OK(model->backend->weight_create(&more[i], device, &model->mem,
                                                    c == 2 ? SB_Q4_0 : SB_F32));
+        }
         CHECK(cudasim_fail_alloc(0) >= FAR - 1);
         CHECK(device->gpu.held > held);
         for (int i = 0; i < 20; i++)
@@ -271,7 +273,7 @@ static void test_a_model_has_slabs(void)
 }
 
 /* A device with ever more memory, until the model fits, which is before there is room for a slab.
- * In the 16-bit class alone a buffer of 8 MiB for loading comes after the first weight, so that the
+ * In the 16-bit class alone a buffer of 2 MiB for loading comes after the first weight, so that the
  * model fits when both the slab and the buffer do. */
 static void test_a_device_of_any_size(void)
 {
@@ -280,7 +282,7 @@ static void test_a_device_of_any_size(void)
         int32_t rc = SPECBATCH_E_NOMEM;
         int n = 0, has_failed_otherwise = 0;
         int slabs = 1;
-        for (machine.memory = c == 1 ? 8 * MIB : 0; rc == SPECBATCH_E_NOMEM; n++) {
+        for (machine.memory = c == 1 ? SB_STAGE_BYTES : 0; rc == SPECBATCH_E_NOMEM; n++) {
             specbatch_model *model;
             machine.memory += 20000;
             cudasim_configure(&machine);

@@ -137,8 +137,8 @@ int cpu_weight(struct sb_weight *weight, const struct cpu *way, const void *rows
     const size_t row_bytes = sb_dtype_row_bytes(dtype, (size_t)k);
     int first = 0, end = n;
 
-    *weight = (struct sb_weight){0};
-    if (cpu->weight_create(weight, way->device, &cpu_mem, n, k, dtype) != SPECBATCH_OK)
+    *weight = (struct sb_weight){.n_out = n, .n_in = k};
+    if (cpu->weight_create(weight, way->device, &cpu_mem, dtype) != SPECBATCH_OK)
         return 0;
     while (first < end) { /* from both ends */
         const int piece = 1 + (int)(cpu_random() % 100), left = end - first;

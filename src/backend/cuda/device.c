@@ -74,9 +74,7 @@ int32_t sb_cuda_device_open(struct sb_device **out, const struct sb_mem *mem,
     device->wants_cudnn = options->prefill == SPECBATCH_PREFILL_CUDNN;
     device->plan_file = options->plan_file;
     SB_TRY(check_capability(device));
-    if (pthread_mutex_init(&device->lock, NULL) != 0)
-        SB_FAIL(SPECBATCH_E_NOMEM, "no memory for a lock");
-    device->has_lock = 1;
+    SB_TRY(sb_staging_open(&device->staging));
     SB_TRY(sb_cuda_status(&device->gpu, sb_cuda_try_enter(&device->gpu, &was),
                           "making the device current", 0));
     SB_TRY(sb_cuda_status(&device->gpu,
@@ -163,14 +161,12 @@ void sb_cuda_device_close(struct sb_device *device)
         return;
     mem = device->gpu.mem;
     was = sb_cuda_enter(&device->gpu);
-    (void)sb_staging_finish(&device->staging, &device->gpu);
+    sb_staging_close(&device->staging, &device->gpu);
     sb_prefill_free(device->prefill);
     sb_gemm_free(device->gemm);
     if (device->gpu.load)
         sb_cuda_ignore(cudaStreamDestroy(device->gpu.load));
     sb_cuda_leave(&device->gpu, was);
-    if (device->has_lock)
-        pthread_mutex_destroy(&device->lock);
     sb_free(&mem, device);
 }
 

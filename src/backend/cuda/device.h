@@ -12,8 +12,6 @@
 #ifndef SB_CUDA_DEVICE_H
 #define SB_CUDA_DEVICE_H
 
-#include <pthread.h>
-
 #include "backend/backend.h"
 #include "backend/cuda/cuda_stream.h"
 #include "backend/cuda/gemm_run.h"
@@ -35,11 +33,7 @@ struct sb_device {
     size_t reported;            /* bytes of weights that the log has heard of */
     struct sb_gemm *gemm;       /* the 16-bit class's products; NULL in the f32 class */
     struct sb_prefill *prefill; /* NULL: the own kernel computes all attention */
-    pthread_mutex_t lock;       /* over staging, which the first pool ends. This lock, and those of
-                                   gemm and prefill, are never held while a function of the host
-                                   runs: it may wait for another pool, or never return */
-    int has_lock;
-    char class_text[240]; /* for the fingerprint */
+    char class_text[240];       /* for the fingerprint */
 };
 
 /* As device_open, device_close, device_class and calibrate of backend.h. */

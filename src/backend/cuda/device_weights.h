@@ -10,8 +10,7 @@
 
 /* As weight_create, weight_fill and weight_free of backend.h. */
 int32_t sb_cuda_weight_create(struct sb_weight *out, struct sb_device *device,
-                              const struct sb_mem *mem, int32_t n_out, int32_t n_in,
-                              enum sb_dtype dtype);
+                              const struct sb_mem *mem, enum sb_dtype dtype);
 int32_t sb_cuda_weight_fill(struct sb_weight *weight, struct sb_device *device, int32_t first,
                             int32_t n, const void *rows, enum sb_dtype dtype);
 void sb_cuda_weight_free(struct sb_weight *weight, struct sb_device *device,

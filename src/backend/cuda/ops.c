@@ -132,22 +132,11 @@ static void exec_free(struct sb_exec *exec)
     sb_free(&mem, exec);
 }
 
-static int32_t finish_loading(struct sb_device *device)
-{
-    int32_t rc;
-
-    if (pthread_mutex_lock(&device->lock) != 0)
-        return sb_fail(SPECBATCH_E_INTERNAL, "CUDA: the device's lock");
-    rc = sb_staging_finish(&device->staging, &device->gpu);
-    pthread_mutex_unlock(&device->lock);
-    return rc;
-}
-
 /* The first pool ends the loading of the model. Any pool may need more products planned than the
  * pools before it, and plans for slots of its own lengths. */
 static int32_t prepare_device(struct sb_device *device, const struct sb_exec_limits *limits)
 {
-    int32_t rc = finish_loading(device);
+    int32_t rc = sb_staging_finish(&device->staging, &device->gpu);
 
     if (rc == SPECBATCH_OK && device->gemm)
         rc = sb_gemm_prepare(device->gemm, &device->gpu, limits->max_tokens);

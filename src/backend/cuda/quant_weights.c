@@ -1,6 +1,6 @@
 /*
- * Making and filling quantised weights. Rows are packed into tiles in the pinned buffers of the
- * device's staging ring, and copied from there in whole strips, a strip being the tiles of 16 rows.
+ * Making and filling quantised weights. Rows are packed into tiles in pinned buffers (staging.h),
+ * and copied from there in whole strips, a strip being the tiles of 16 rows.
  *
  *   rows given        ..11 12 13 14 15 | 16 .. 31 | 32 33 34            (the weight has more)
  *   strips sent        with what the   |  anew    |  with what the
@@ -8,7 +8,7 @@
  *
  * Where the rows given end inside a strip, the strip is first fetched from the device, because
  * other rows of it may have been there before. That is rare: pieces of a matrix are mostly whole
- * strips.
+ * strips. Threads that fill at once never have rows of the same strip (backend.h).
  */
 #include "backend/cuda/quant_weights.h"
 
@@ -20,11 +20,13 @@
 #include "quant.h"
 #include "status.h"
 
-int32_t sb_quant_weight_create(struct sb_weight *out, struct sb_device *device, int32_t n_out,
-                               int32_t n_in, enum sb_dtype dtype)
+_Static_assert(SB_FILL_UNIT % SB_QUANT_TILE_ROWS == 0, "no two threads fill rows of one strip");
+
+int32_t sb_quant_weight_create(struct sb_weight *out, struct sb_device *device, enum sb_dtype dtype)
 {
-    struct sb_weight weight = {.n_out = n_out, .n_in = n_in, .dtype = dtype};
+    struct sb_weight weight = *out;
     const struct sb_gpu *gpu = &device->gpu;
+    const int32_t n_in = weight.n_in;
     const int block = sb_quant_of(dtype)->block;
     const int was = sb_cuda_enter(gpu);
     int32_t rc = SPECBATCH_OK;
@@ -37,7 +39,8 @@ int32_t sb_quant_weight_create(struct sb_weight *out, struct sb_device *device, 
         SB_FAIL(SPECBATCH_E_UNSUPPORTED,
                 "CUDA: 16 rows of a matrix of %d inputs are over %zu bytes", (int)n_in,
                 SB_STAGE_BYTES);
-    weight.bytes = sb_tile_weight_bytes(dtype, n_out, n_in);
+    weight.dtype = dtype;
+    weight.bytes = sb_tile_weight_bytes(dtype, weight.n_out, n_in);
     SB_TRY(sb_weight_memory_take(&weight.data, &device->weights, &device->gpu, weight.bytes));
     *out = weight;
     SB_TRY(sb_cuda_status(gpu, cudaMemsetAsync(weight.data, 0, weight.bytes, gpu->load), "a weight",
@@ -78,8 +81,11 @@ static int32_t fill_piece(struct sb_weight *weight, struct sb_device *device, in
     if (ends_inside && begin < end)
         SB_TRY(fetch_strip(stage->pinned + last, dev + last, strip, &device->gpu));
     sb_quant_pack(stage->pinned, weight->dtype, weight->n_in, first % SB_QUANT_TILE_ROWS, n, rows);
-    SB_TRY(sb_staging_send(stage, dev, bytes, &device->gpu));
+    rc = sb_staging_send(&device->staging, stage, dev, bytes, &device->gpu);
+    stage = NULL;
 done:
+    if (stage)
+        sb_staging_drop(&device->staging, stage);
     return rc;
 }
 
