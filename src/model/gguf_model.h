@@ -18,6 +18,10 @@
 int32_t sb_gguf_config(struct sb_config *config, const struct sb_log *log,
                        const struct sb_gguf *gguf);
 
+/* gguf_special.c. Reads the ids that begin and end texts into a configuration whose vocab is known.
+ * E_FORMAT. */
+int32_t sb_gguf_special(struct sb_config *config, const struct sb_gguf *gguf);
+
 /* What expert_gating_func says of experts that are chosen by sigmoid (llama.cpp's
  * LLAMA_EXPERT_GATING_FUNC_TYPE_SIGMOID). */
 enum { SB_GGUF_SIGMOID = 2 };
