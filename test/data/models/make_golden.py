@@ -110,6 +110,13 @@ MODELS = {
                           norm_topk_prob=True, rms_norm_eps=1e-4,
                           rope_parameters=dict(rope_type="default", rope_theta=1e5)),
         torch.bfloat16, WITHIN),
+    "qwen3_yarn_f32": (
+        tf.Qwen3ForCausalLM,
+        tf.Qwen3Config(**{**SIZES, "num_hidden_layers": 1, "max_position_embeddings": 256,
+                          "tie_word_embeddings": True}, head_dim=20, rms_norm_eps=1e-4,
+                       rope_parameters=dict(rope_type="yarn", factor=4.0, rope_theta=1e4,
+                                            original_max_position_embeddings=64)),
+        torch.float32, WITHIN),
 }
 # Where the sum of a name's letters is no good seed, because texts would repeat a few tokens.
 SEEDS = {"gemma2_bf16": 39, "gemma3_bf16": 20}
