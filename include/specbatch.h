@@ -426,8 +426,8 @@ SPECBATCH_API void specbatch_model_close(specbatch_model *model);
  * model gives 0, "" or NULL. Thread: any. Since 0.1. */
 
 /* The architecture: "llama", "qwen2", "qwen3", "qwen3_moe", "glm4", "glm4_moe", "mistral",
- * "mixtral", "phi3", "gemma2", "gemma3_text" or "gpt_oss". GGUF files do not tell Mistral from
- * Llama, unless it has a sliding window. */
+ * "mixtral", "phi3", "gemma2", "gemma3_text", "smollm3" or "gpt_oss". GGUF files do not tell
+ * Mistral from Llama, unless it has a sliding window. */
 SPECBATCH_API const char *specbatch_model_arch(const specbatch_model *model);
 /* The type of the layers' matrices as they are in memory, or of most of their elements where it
  * differs: "f32", "bf16", "f16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k" or "mxfp4". The

@@ -60,7 +60,7 @@ struct sb_attention sb_layer_attention(const struct sb_runner *r, int32_t index)
 {
     const struct sb_config *c = &r->model->config;
     const struct sb_layer *layer = &r->model->layers[index];
-    const struct sb_rope_dev *rope = &r->rope[sb_config_rope_of(c, index) == &c->local_rope];
+    const struct sb_rope_dev *rope = &r->rope[sb_config_rope_of(c, index) == &c->other_rope];
     const int32_t window = sb_config_window_of(c, index);
 
     return (struct sb_attention){

@@ -80,6 +80,8 @@ static float frequency_of(const struct sb_rope_config *rope, int32_t i)
         return yarn_frequency(rope, power, i);
     case SB_ROPE_LONGROPE:
         return 1.0f / (rope->divisors[i] * power);
+    case SB_ROPE_NONE: /* cosines are 1 and sines 0, by which elements stay what they are */
+        return 0.0f;
     case SB_ROPE_DEFAULT:
         break;
     }

@@ -195,7 +195,7 @@ static size_t rope_count(const struct sb_config *c, const struct sb_runner_limit
 }
 static size_t rope_tables(const struct sb_config *c)
 {
-    return sb_arch_has_local_rope(c->arch) ? 4 : 2;
+    return sb_arch_has_two_ropes(c->arch) ? 4 : 2;
 }
 
 /* The tables have an entry for each position that a slot has columns for. They are computed on the
@@ -210,8 +210,8 @@ static int32_t create_rope(struct sb_runner *r)
 
     SB_NEW(host, sb_alloc_raw(&r->mem, n * count, sizeof *host), "rotary tables");
     SB_TRY(sb_rope_tables(host, host + count, &c->rope, r->limits.cap));
-    if (sb_arch_has_local_rope(c->arch))
-        SB_TRY(sb_rope_tables(host + 2 * count, host + 3 * count, &c->local_rope, r->limits.cap));
+    if (sb_arch_has_two_ropes(c->arch))
+        SB_TRY(sb_rope_tables(host + 2 * count, host + 3 * count, &c->other_rope, r->limits.cap));
     SB_TRY(r->backend->alloc(&dev, r->model->device, &r->mem, n * count * sizeof *host));
     for (size_t i = 0; i < n / 2; i++) {
         r->rope[i].cos = (float *)dev + 2 * i * count;

@@ -101,8 +101,8 @@ struct sb_runner {
     float *expert_out; /* [max_tokens * experts of a token, hidden] likewise */
     float *logits;     /* [max_out, vocab] */
     size_t activation_bytes, logits_bytes; /* of that allocation: up to the logits, and they */
-    struct sb_rope_dev rope[2]; /* of all layers; or of those that are not local, and of those that
-                                   are. One allocation, which begins with rope[0].cos */
+    struct sb_rope_dev rope[2]; /* those of config.rope and, if there are two, of other_rope. One
+                                   allocation, which begins with rope[0].cos */
 
     struct sb_built_pass *passes;   /* [n_passes] */
     struct sb_built_pass *building; /* one of them: the latest to be begun */

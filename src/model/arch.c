@@ -10,7 +10,8 @@
     X(llama)             \
     X(qwen2)             \
     X(qwen3)             \
-    X(qwen3_moe) X(glm4) X(glm4_moe) X(mistral) X(mixtral) X(phi3) X(gemma2) X(gemma3) X(gpt_oss)
+    X(qwen3_moe)         \
+    X(glm4) X(glm4_moe) X(mistral) X(mixtral) X(phi3) X(gemma2) X(gemma3) X(gpt_oss) X(smollm3)
 
 #define DECLARE(name) extern const struct sb_arch sb_arch_##name;
 #define POINTER(name) &sb_arch_##name,
@@ -49,6 +50,11 @@ const struct sb_arch *sb_arch_by_class(const char *class_name)
 int sb_arch_has_local_rope(const struct sb_arch *arch)
 {
     return arch->default_local_theta > 0.0;
+}
+
+int sb_arch_has_two_ropes(const struct sb_arch *arch)
+{
+    return sb_arch_has_local_rope(arch) || arch->unrotated_period > 0;
 }
 
 const char *sb_arch_gguf_name(const struct sb_arch *arch)

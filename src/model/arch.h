@@ -42,11 +42,15 @@ struct sb_arch {
     int gguf_interleaved; /* 1: GGUF files have the rows of q and k as if rot_interleaved were 1 */
     int has_partial_rotary; /* 1: config.json may say which share of head_dim is rotated */
     double default_partial_rotary;
-    double default_theta;        /* 0: 10000 */
-    double default_local_theta;  /* of layers with a window, if they have a rotation of their own;
-                                    else 0 */
-    double default_query_scalar; /* scores are divided by the root of config.json's
-                                    query_pre_attn_scalar; 0: always by that of head_dim */
+    double default_theta;       /* 0: 10000 */
+    double default_local_theta; /* of layers with a window, if they have a rotation of their own;
+                                   else 0 */
+    /* Where no_rope_layers is silent, each layer of this number rotates nothing; 0: config.json may
+     * not say it. */
+    int32_t unrotated_period;
+    /* Scores are divided by the root of config.json's query_pre_attn_scalar; 0: always by that of
+     * head_dim. */
+    double default_query_scalar;
     double default_score_cap, default_logit_cap; /* soft caps; 0: config.json may not have one */
     double default_eps;
     double norm_shift; /* what is added to the weights of norms; GGUF files have it added */
@@ -106,6 +110,8 @@ const struct sb_arch *sb_arch_by_type(const char *model_type);
 const struct sb_arch *sb_arch_by_class(const char *class_name);
 /* Whether layers with a window have a rotation of their own. */
 int sb_arch_has_local_rope(const struct sb_arch *arch);
+/* Whether they do, or some layers have none. */
+int sb_arch_has_two_ropes(const struct sb_arch *arch);
 /* What GGUF files call it; and the first architecture that they call so and that has experts if
  * they say that there are any, or the first of these that may have a window if they say that there
  * is one. NULL: they call none so. */

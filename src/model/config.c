@@ -344,8 +344,9 @@ float sb_config_embed_scale(const struct sb_config *config)
 
 const struct sb_rope_config *sb_config_rope_of(const struct sb_config *config, int32_t layer)
 {
-    return config->is_local[layer] && sb_arch_has_local_rope(config->arch) ? &config->local_rope
-                                                                           : &config->rope;
+    const int is_other = config->is_local[layer] && sb_arch_has_local_rope(config->arch);
+
+    return is_other || config->is_unrotated[layer] ? &config->other_rope : &config->rope;
 }
 
 int32_t sb_config_window_of(const struct sb_config *config, int32_t layer)
@@ -470,9 +471,11 @@ void sb_config_digest(const struct sb_config *c, struct sb_digest *digest)
         const double caps[] = {c->query_scalar, c->score_cap, c->logit_cap};
         sb_digest_add(digest, caps, sizeof caps);
     }
+    if (c->arch->unrotated_period > 0)
+        sb_digest_add(digest, c->is_unrotated, (size_t)c->layers);
     if (sb_arch_has_local_rope(c->arch)) {
-        const double local[] = {c->query_scalar, c->local_rope.kind, c->local_rope.theta,
-                                c->local_rope.factor};
+        const double local[] = {c->query_scalar, c->other_rope.kind, c->other_rope.theta,
+                                c->other_rope.factor};
         sb_digest_add(digest, local, sizeof local);
     }
     sb_digest_add(digest, c->eos, (size_t)c->n_eos * sizeof *c->eos);

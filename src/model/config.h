@@ -17,12 +17,14 @@
 
 struct sb_digest;
 
+/* NONE: nothing is rotated. */
 enum sb_rope_kind {
     SB_ROPE_DEFAULT,
     SB_ROPE_LINEAR,
     SB_ROPE_LLAMA3,
     SB_ROPE_YARN,
-    SB_ROPE_LONGROPE
+    SB_ROPE_LONGROPE,
+    SB_ROPE_NONE
 };
 
 /* Divisors of frequencies that a checkpoint may list: one for each pair of dimensions. */
@@ -75,8 +77,10 @@ struct sb_config {
     int has_qkv_bias, has_o_bias, has_mlp_bias, has_head_norms;
     double query_scalar;         /* scores are divided by its root */
     double score_cap, logit_cap; /* soft caps of scores and of logits; 0: there is none */
-    struct sb_rope_config rope, local_rope; /* local_rope: of local layers, if the architecture has
-                                               default_local_theta */
+    struct sb_rope_config rope, other_rope; /* other_rope: of local layers, if the architecture has
+                                               default_local_theta; of unrotated ones, if it has
+                                               unrotated_period */
+    uint8_t is_unrotated[SB_LAYERS_MAX];    /* whether a layer is */
     int32_t window; /* how many tokens the attention of local layers reaches back, the token itself
                        included; 0: none is local */
     uint8_t is_local[SB_LAYERS_MAX]; /* whether a layer is */

@@ -341,12 +341,54 @@ static int32_t read_local(struct sb_config *config, const struct sb_fields *fiel
                 "%s: %srope_type is not supported; supported: default, "
                 "linear",
                 local->file, local->prefix);
-    config->local_rope = config->rope;
+    config->other_rope = config->rope;
     if (sb_field_given(local, "rope_theta"))
         goto done;
-    config->local_rope.theta = config->arch->default_local_theta;
+    config->other_rope.theta = config->arch->default_local_theta;
     SB_TRY(sb_field_double(fields, "rope_local_base_freq", THETA_MIN, THETA_MAX,
-                           &config->local_rope.theta));
+                           &config->other_rope.theta));
+done:
+    return rc;
+}
+
+void sb_config_mark_unrotated(struct sb_config *config, int32_t period)
+{
+    config->other_rope = (struct sb_rope_config){.kind = SB_ROPE_NONE,
+                                                 .rot_dim = config->rope.rot_dim,
+                                                 .theta = config->rope.theta,
+                                                 .factor = 1.0,
+                                                 .attention_factor = 1.0};
+    for (int32_t i = 0; i < config->layers; i++)
+        config->is_unrotated[i] = (i + 1) % period == 0;
+}
+
+/* Which layers rotate nothing: no_rope_layers has a 0 for each of these and a 1 for the others.
+ * Where it is silent, these are the layers that would have a sliding window if that was used. */
+static int32_t read_unrotated(struct sb_config *config, const struct sb_fields *fields)
+{
+    const struct sb_json_node *list = sb_json_get(fields->object, "no_rope_layers");
+    int32_t period = config->arch->unrotated_period, i = 0;
+    int uses_window = 0;
+    int64_t rotates;
+    int32_t rc = SPECBATCH_OK;
+
+    SB_TRY(sb_field_bool(fields, "use_sliding_window", &uses_window));
+    if (uses_window)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "%s: %suse_sliding_window is not supported with model_type %s", fields->file,
+                fields->prefix, config->arch->model_type);
+    SB_TRY(sb_field_int(fields, "no_rope_layer_interval", 1, SB_LAYERS_MAX, &period));
+    sb_config_mark_unrotated(config, period);
+    if (!sb_field_given(fields, "no_rope_layers"))
+        goto done;
+    if (sb_json_kind(list) == SB_JSON_ARRAY)
+        for (const struct sb_json_node *n = sb_json_first(list);
+             n && i < config->layers && sb_json_int(n, &rotates) && (rotates == 0 || rotates == 1);
+             n = sb_json_next(n))
+            config->is_unrotated[i++] = rotates == 0;
+    if (i < config->layers)
+        SB_FAIL(SPECBATCH_E_FORMAT, "%s: %sno_rope_layers is not a list of 0 or 1 for %d layers",
+                fields->file, fields->prefix, (int)config->layers);
 done:
     return rc;
 }
@@ -360,6 +402,8 @@ int32_t sb_config_rope(struct sb_config *config, const struct sb_fields *fields)
     if (sb_arch_has_local_rope(config->arch))
         SB_TRY(read_local(config, fields, &local));
     SB_TRY(read_rope(config, fields, &scaling));
+    if (config->arch->unrotated_period > 0)
+        SB_TRY(read_unrotated(config, fields));
 done:
     return rc;
 }

@@ -623,11 +623,14 @@ done:
 }
 
 /* llama.cpp's converter writes the base of Gemma's local layers into newer files only; their
- * rotation is never scaled. */
-static int32_t read_local_rope(struct sb_config *config, const struct source *s)
+ * rotation is never scaled. Nor does it write which layers of SmolLM3 rotate nothing, as each
+ * fourth does in llama.cpp. */
+static int32_t read_other_rope(struct sb_config *config, const struct source *s)
 {
-    struct sb_rope_config *local = &config->local_rope;
+    struct sb_rope_config *local = &config->other_rope;
 
+    if (config->arch->unrotated_period > 0)
+        sb_config_mark_unrotated(config, config->arch->unrotated_period);
     if (!sb_arch_has_local_rope(config->arch))
         return SPECBATCH_OK;
     *local = (struct sb_rope_config){.rot_dim = config->rope.rot_dim,
@@ -691,7 +694,7 @@ int32_t sb_gguf_config(struct sb_config *config, const struct sb_log *log,
     read_flags(config, &s);
     SB_TRY(read_rope(config, &s));
     SB_TRY(read_window(config, &s));
-    SB_TRY(read_local_rope(config, &s));
+    SB_TRY(read_other_rope(config, &s));
     SB_TRY(read_scale(config, &s));
     SB_TRY(read_caps(config, &s));
     sb_config_limit(config, log, s.file);

@@ -127,7 +127,7 @@ static void put_window(struct keys *k, const struct sb_config *c)
 static void put_local_rope(struct keys *k, const struct sb_config *c)
 {
     if (sb_arch_has_local_rope(c->arch))
-        sb_gguf_put_f32(k->out, key_of(k, "rope.freq_base_swa"), (float)c->local_rope.theta);
+        sb_gguf_put_f32(k->out, key_of(k, "rope.freq_base_swa"), (float)c->other_rope.theta);
 }
 
 /* llama.cpp does not read this key for Gemma, of which no published model needs it. */
@@ -216,8 +216,8 @@ int32_t sb_gguf_check_config(const struct sb_config *put, const struct sb_config
         {"norm_topk_prob", put->renormalises, got->renormalises, 0},
         {"routed_scaling_factor", put->expert_scale, got->expert_scale, 0},
         {"sliding_window", put->window, got->window, 0},
-        {"rope_theta of local layers", put->local_rope.theta, got->local_rope.theta, 0},
-        {"the factor of local layers", put->local_rope.factor, got->local_rope.factor, 0},
+        {"rope_theta of local layers", put->other_rope.theta, got->other_rope.theta, 0},
+        {"the factor of local layers", put->other_rope.factor, got->other_rope.factor, 0},
     };
     char path[200];
 
@@ -227,6 +227,11 @@ int32_t sb_gguf_check_config(const struct sb_config *put, const struct sb_config
                            "config.json: %s %.9g cannot be said in a GGUF "
                            "file, which would mean %.9g",
                            numbers[i].name, numbers[i].put, numbers[i].got);
+    if (memcmp(put->is_unrotated, got->is_unrotated, (size_t)put->layers) != 0)
+        return sb_fail(SPECBATCH_E_UNSUPPORTED,
+                       "config.json: these no_rope_layers cannot be said in a GGUF file, which "
+                       "would mean each one of %d",
+                       (int)put->arch->unrotated_period);
     sb_line_path(path, sizeof path, place);
     for (int32_t i = 0; i < put->n_eos; i++)
         if (!has_eos(got, put->eos[i]))

@@ -30,6 +30,7 @@ static const struct {
     {"llama_untied_f32_sharded", SPECBATCH_WEIGHTS_AUTO, 0, 0},
     {"llama_mha_f16", SPECBATCH_WEIGHTS_AUTO, 0, 0},
     {"qwen3_yarn_f32", SPECBATCH_WEIGHTS_AUTO, 0, 0},
+    {"smollm3_bf16", SPECBATCH_WEIGHTS_AUTO, 0, 0},
     {"long_qwen3_hd128_bf16", SPECBATCH_WEIGHTS_AUTO, 0, 0},
     {"qwen3_untied_f32_sharded", SPECBATCH_WEIGHTS_Q8, 0, 0},
     {"llama3_scaled_biased_tied_bf16", SPECBATCH_WEIGHTS_Q4, 0, 0},

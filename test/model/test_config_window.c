@@ -1,7 +1,7 @@
 /*
  * config.json of models with sliding windows: which layers have one, in each of the ways in which
- * it is said, and Gemma 3, whose layers with a window have a rotation of their own; and models of
- * which that of texts is a part.
+ * it is said, and Gemma 3, whose layers with a window have a rotation of their own; SmolLM3, some
+ * of whose layers have none; and models of which that of texts is a part.
  */
 #include <math.h>
 
@@ -105,7 +105,7 @@ static void gemma3(void)
 
     CHECK_OK(load_config(&c, "{" GEMMA "}", NULL));
     CHECK(c.kv_heads == 2 && c.head_dim == 256 && c.tied && c.query_scalar == 256.0);
-    CHECK(c.rope.theta == 1e6 && c.local_rope.theta == 1e4 && c.rope.kind == SB_ROPE_DEFAULT);
+    CHECK(c.rope.theta == 1e6 && c.other_rope.theta == 1e4 && c.rope.kind == SB_ROPE_DEFAULT);
     CHECK(c.window == 4096 && c.is_local[0] && c.is_local[2]);
     CHECK(sb_config_embed_scale(&c) == sqrtf(72.0f));
     CHECK_OK(
@@ -116,17 +116,17 @@ static void gemma3(void)
                     "\"hidden_activation\":\"gelu_pytorch_tanh\",\"final_logit_softcapping\":null}",
                     NULL));
     CHECK(c.rope.theta == 5e5 && c.rope.kind == SB_ROPE_LINEAR && c.rope.factor == 8.0);
-    CHECK(c.local_rope.theta == 2e4 && c.local_rope.kind == SB_ROPE_DEFAULT);
+    CHECK(c.other_rope.theta == 2e4 && c.other_rope.kind == SB_ROPE_DEFAULT);
     CHECK(c.query_scalar == 168.0 && c.window == 100);
     CHECK_MEM(c.is_local, period, 3);
-    CHECK(sb_config_rope_of(&c, 0) == &c.local_rope && sb_config_rope_of(&c, 2) == &c.rope);
+    CHECK(sb_config_rope_of(&c, 0) == &c.other_rope && sb_config_rope_of(&c, 2) == &c.rope);
     CHECK_OK(load_config(
         &c,
         "{" GEMMA ",\"layer_types\":[" SLIDING "," SLIDING "," FULL "],"
         "\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"linear\",\"factor\":2,"
         "\"rope_theta\":3e5},\"sliding_attention\":{\"rope_theta\":7e3}}}",
         NULL));
-    CHECK(c.rope.theta == 3e5 && c.rope.factor == 2.0 && c.local_rope.theta == 7e3);
+    CHECK(c.rope.theta == 3e5 && c.rope.factor == 2.0 && c.other_rope.theta == 7e3);
     CHECK_MEM(c.is_local, period, 3);
 }
 
@@ -149,6 +149,26 @@ static void gemma2(void)
                          NULL));
     CHECK(c.window == 0 && !c.is_local[0] && c.query_scalar == 144.0);
     CHECK(c.score_cap == 0.0 && c.logit_cap == 12.5);
+}
+
+/* SmolLM3: which layers rotate nothing. A list may be longer than there are layers. */
+static void unrotated_layers(void)
+{
+    struct sb_config c;
+
+    CHECK_OK(load_config(&c, "{" SMOLLM3 ",\"no_rope_layer_interval\":2}", NULL));
+    CHECK(c.tied && c.rope.theta == 2e6 && c.other_rope.kind == SB_ROPE_NONE);
+    CHECK(sb_config_rope_of(&c, 0) == &c.rope && sb_config_rope_of(&c, 1) == &c.other_rope);
+    CHECK(sb_config_rope_of(&c, 2) == &c.rope);
+    CHECK_OK(load_config(&c, "{" SMOLLM3 "}", NULL));
+    CHECK(!c.is_unrotated[0] && !c.is_unrotated[2]); /* there are three, and it is each fourth */
+    CHECK_OK(load_config(&c,
+                         "{" SMOLLM3 ",\"no_rope_layers\":[0,1,0,0,1],\"rope_scaling\":"
+                         "{\"rope_type\":\"yarn\",\"factor\":2.0,"
+                         "\"original_max_position_embeddings\":256}}",
+                         NULL));
+    CHECK(c.is_unrotated[0] && !c.is_unrotated[1] && c.is_unrotated[2]);
+    CHECK(c.rope.attention_factor > 1.0 && c.other_rope.attention_factor == 1.0);
 }
 
 /* A model that sees pictures: the text_config says what its texts are, and the top which tokens end
@@ -206,5 +226,6 @@ RUN(sliding_windows);
 RUN(default_windows);
 RUN(gemma2);
 RUN(gemma3);
+RUN(unrotated_layers);
 RUN(texts_of_a_whole);
 TEST_END

@@ -43,6 +43,7 @@ static const char *const models[] = {
     MODELS "qwen3_untied_f32_sharded.draft",
     MODELS "qwen3_moe_bf16",
     MODELS "qwen3_yarn_f32",
+    MODELS "smollm3_bf16",
     "examples/demo/target",
 };
 enum { N_MODELS = sizeof models / sizeof *models };
@@ -570,6 +571,9 @@ static void refuses_what_cannot_be_converted(void)
     CHECK_ERROR(convert_changed(MODELS "qwen3_moe_bf16", "\"norm_topk_prob\": true",
                                 "\"norm_topk_prob\": false"),
                 SPECBATCH_E_UNSUPPORTED, "norm_topk_prob 0 cannot be said in a GGUF file");
+    CHECK_ERROR(convert_changed(MODELS "smollm3_bf16", "\"no_rope_layers\": [\n    1",
+                                "\"no_rope_layers\": [\n    0"),
+                SPECBATCH_E_UNSUPPORTED, "no_rope_layers cannot be said in a GGUF file");
     CHECK_ERROR(convert_changed(MODELS "qwen2_tied_f32",
                                 "\"intermediate_size\": ", "\"intermediate_size\": 1"),
                 SPECBATCH_E_FORMAT, "config.json calls for");

@@ -28,6 +28,7 @@ static const char *const models[] = {
     MODELS "qwen2_window_f32",
     MODELS "qwen3_moe_bf16",
     MODELS "qwen3_yarn_f32",
+    MODELS "smollm3_bf16",
     "examples/demo/target",
 };
 

@@ -33,6 +33,7 @@ static const char *const models[] = {
     "qwen3_untied_f32_sharded.draft",
     "qwen3_moe_bf16",
     "qwen3_yarn_f32",
+    "smollm3_bf16",
 };
 enum { N_MODELS = sizeof models / sizeof *models };
 

@@ -15,6 +15,7 @@
 #define GLM4 "\"model_type\":\"glm4\"," SIZES REST ",\"head_dim\":16"
 #define QWEN2 "\"model_type\":\"qwen2\"," SIZES REST
 #define MISTRAL "\"model_type\":\"mistral\"," SIZES REST ",\"num_key_value_heads\":2"
+#define SMOLLM3 "\"model_type\":\"smollm3\"," SIZES REST ",\"num_key_value_heads\":2"
 #define PHI3 "\"model_type\":\"phi3\"," SIZES REST
 #define GEMMA2 "\"model_type\":\"gemma2\"," SIZES REST ",\"num_key_value_heads\":2"
 #define GEMMA "\"model_type\":\"gemma3_text\"," SIZES REST ",\"num_key_value_heads\":2"

@@ -183,7 +183,8 @@ static void add_one(void *data, enum sb_dtype type, size_t n)
 static void *data_of(enum sb_dtype *type, const struct sb_config *c, const struct sb_tensors *set,
                      const struct sb_tensor *t, enum sb_dtype dtype, unsigned flags)
 {
-    const int llama = strcmp(gguf_arch(c), "llama") == 0;
+    const int is_permuted = strcmp(gguf_arch(c), "llama") == 0 ||
+                            strcmp(gguf_arch(c), "smollm3") == 0;
     const int wide = t->rank == 1 || (c->experts > 0 && t->shape[0] == c->experts);
     void *data = read_as(set, t, dtype), *narrow = data;
 
@@ -195,7 +196,7 @@ static void *data_of(enum sb_dtype *type, const struct sb_config *c, const struc
         sb_convert(data, *type, narrow, dtype, elements_of(t));
         free(narrow);
     }
-    if (data && llama && !(flags & CONVERT_UNPERMUTED) &&
+    if (data && is_permuted && !(flags & CONVERT_UNPERMUTED) &&
         (strstr(t->name, "q_proj") || strstr(t->name, "k_proj")))
         permute(data, t, sb_dtype_size(*type), c->head_dim);
     if (data && is_gemma(c) && strstr(t->name, "norm.weight"))

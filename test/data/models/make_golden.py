@@ -117,9 +117,16 @@ MODELS = {
                        rope_parameters=dict(rope_type="yarn", factor=4.0, rope_theta=1e4,
                                             original_max_position_embeddings=64)),
         torch.float32, WITHIN),
+    "smollm3_bf16": (
+        tf.SmolLM3ForCausalLM,
+        tf.SmolLM3Config(**{**SIZES, "num_hidden_layers": 4, "intermediate_size": 24,
+                            "tie_word_embeddings": True},
+                         rms_norm_eps=1e-4,
+                         rope_parameters=dict(rope_type="default", rope_theta=1e5)),
+        torch.bfloat16, WITHIN),
 }
 # Where the sum of a name's letters is no good seed, because texts would repeat a few tokens.
-SEEDS = {"gemma2_bf16": 39, "gemma3_bf16": 20}
+SEEDS = {"gemma2_bf16": 39, "gemma3_bf16": 20, "smollm3_bf16": 14}
 
 
 def is_gemma(model):

@@ -211,7 +211,7 @@ impl Model {
     }
 
     /// "llama", "qwen2", "qwen3", "qwen3_moe", "glm4", "glm4_moe", "mistral", "mixtral", "phi3",
-    /// "gemma2", "gemma3_text" or "gpt_oss".
+    /// "gemma2", "gemma3_text", "smollm3" or "gpt_oss".
     pub fn arch(&self) -> &str {
         // SAFETY: the model is alive, and its strings live as long; for these four.
         unsafe { call::name(sys::specbatch_model_arch(self.raw())) }.unwrap_or("")
