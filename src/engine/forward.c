@@ -24,7 +24,7 @@
  *
  * Names and order follow llama2.c's forward() (github.com/karpathy/llama2.c, run.c); the
  * architectures follow transformers' models/NAME/modeling_*.py (llama, qwen2, qwen3, qwen3_moe,
- * mixtral, glm4, glm4_moe, gemma2, gemma3, gpt_oss).
+ * mixtral, glm4, glm4_moe, gemma2, gemma3, gpt_oss, smollm3).
  */
 #include "engine/runner.h"
 
