@@ -504,7 +504,9 @@ SPECBATCH_API int32_t specbatch_token_text(const specbatch_model *model, int32_t
  * one elsewhere. These two put it into the first question, or into the last message if that is a
  * question. GPT_OSS has a system message at the beginning only, and refuses an answer that spells
  * its marks of channels: of an answer's text, a later conversation has what is behind the last
- * "<|channel|>final<|message|>", and no reasoning. */
+ * "<|channel|>final<|message|>", and no reasoning. DEEPSEEK_R1 begins with the last of the system
+ * messages and leaves out the others; answers keep what is behind their last "</think>", and the
+ * next one begins with "<think>". */
 enum {
     SPECBATCH_CHAT_AUTO = 0,   /* the model's own: see specbatch_model_chat_format */
     SPECBATCH_CHAT_RAW = 1,    /* no format: the contents, one after the other */
@@ -529,7 +531,8 @@ enum {
     SPECBATCH_CHAT_GLM4_5 = 20,            /* GLM-4.5, GLM-4.5-Air and GLM-4.6 */
     SPECBATCH_CHAT_LLAMA3_1 = 21,          /* Llama 3.1 and 3.3 */
     SPECBATCH_CHAT_LLAMA3_2 = 22,          /* Llama 3.2, which has the same text */
-    SPECBATCH_CHAT_GPT_OSS = 23            /* gpt-oss: harmony, without tools */
+    SPECBATCH_CHAT_GPT_OSS = 23,           /* gpt-oss: harmony, without tools */
+    SPECBATCH_CHAT_DEEPSEEK_R1 = 24        /* DeepSeek-R1-Distill, of Qwen2.5 and of Llama 3 */
 };
 
 /* Formats are numbered from 0 to specbatch_chat_count() - 1. Thread: any. Since 0.2. */
@@ -561,7 +564,8 @@ typedef struct specbatch_message {
 
 enum {
     /* Without reasoning, as a template's enable_thinking=false has it. A format that never has any
-     * is not changed by this; GLMZ1 and GPT_OSS always have it, and refuse (E_UNSUPPORTED). */
+     * is not changed by this; GLMZ1, GPT_OSS and DEEPSEEK_R1 always have it, and refuse
+     * (E_UNSUPPORTED). */
     SPECBATCH_CHAT_NO_THINK = 1 << 0,
     /* End behind the last message, without the mark that begins an answer. */
     SPECBATCH_CHAT_NO_ANSWER_PROMPT = 1 << 1,
@@ -612,8 +616,8 @@ SPECBATCH_API int32_t specbatch_chat_options_init(specbatch_chat_options *option
  * E_INVALID (also: no message, an unknown role, or one where the format has none; a date that is
  * none, or none where the format needs one), E_OPTIONS (a flag, or a field of a message, that this
  * library does not know), E_NOT_FOUND (no such format; or AUTO, and specbatch_model_chat_format
- * finds none), E_UNSUPPORTED (NO_THINK with GLMZ1 or GPT_OSS; also as specbatch_tokenize),
- * E_NO_TOKENIZER, E_BUFFER, E_NOMEM. Thread: any. Since 0.2.
+ * finds none), E_UNSUPPORTED (NO_THINK with GLMZ1, GPT_OSS or DEEPSEEK_R1; also as
+ * specbatch_tokenize), E_NO_TOKENIZER, E_BUFFER, E_NOMEM. Thread: any. Since 0.2.
  */
 SPECBATCH_API int32_t specbatch_chat_tokens(const specbatch_model *model,
                                             const specbatch_chat_options *options,

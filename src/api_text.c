@@ -119,15 +119,14 @@ const char *specbatch_chat_name(int32_t format)
 
 int32_t specbatch_chat_by_name(const char *name)
 {
-    char names[211]; /* as long as a line of an error has room for */
-
     if (!name)
         return sb_null_argument("name");
     for (int32_t format = 0; format < sb_chat_count(); format++)
         if (strcmp(sb_chat_name(format), name) == 0)
             return format;
-    sb_line_names(names, sizeof names, sb_chat_name);
-    return sb_fail(SPECBATCH_E_NOT_FOUND, "chat format \"%.20s\" is none of %s", name, names);
+    return sb_fail(SPECBATCH_E_NOT_FOUND,
+                   "chat format \"%.20s\" is unknown; specbatch_chat_name says those of 0 to %d",
+                   name, (int)sb_chat_count() - 1);
 }
 
 int32_t specbatch_model_chat_format(const specbatch_model *model)

@@ -16,12 +16,12 @@
  * for Qwen3's.)
  *
  * How far the lines are tested: the published templates of Llama 3, 3.1 and 3.2, Qwen2.5, Qwen3,
- * Qwen3-Instruct-2507, Phi-3, Phi-3.5, Gemma 2, Gemma 3 and gpt-oss come with the Python package
- * trl, and test/text/compare_chat.py tries them only where that is installed. Those of ChatML,
- * Qwen2, Phi-4, Phi-4-mini, Mistral, GLM-Z1, GLM-4.5 and Qwen3's first revision it has as copies
- * written after the published ones, with less of what they do with tools. For GLM-4-0414 no
- * published template was found: its line follows that of GLM-Z1-0414, without what concerns
- * thinking.
+ * Qwen3-Instruct-2507, Phi-3, Phi-3.5, Gemma 2, Gemma 3, gpt-oss and DeepSeek-R1-Distill come with
+ * the Python package trl, and test/text/compare_chat.py tries them only where that is installed.
+ * Those of ChatML, Qwen2, Phi-4, Phi-4-mini, Mistral, GLM-Z1, GLM-4.5 and Qwen3's first revision it
+ * has as copies written after the published ones, with less of what they do with tools. For
+ * GLM-4-0414 no published template was found: its line follows that of GLM-Z1-0414, without what
+ * concerns thinking.
  */
 #include <string.h>
 
@@ -206,6 +206,22 @@ struct known {
     "{%-elifmessage['role']=='assistant'%}{{-" answer "+eos_token}}" \
     "{%-elifmessage['role']=='tool_results'ormessage['role']=='tool'%}"
 
+#define R1_BAR "\xEF\xBD\x9C"
+#define R1_BEGIN                                                                   \
+    "{%setns=namespace(is_first=false,is_tool=false,is_output_first=true,"         \
+    "system_prompt='')%}{%-formessageinmessages%}{%-ifmessage['role']=='system'%}" \
+    "{%setns.system_prompt=message['content']%}{%-endif%}{%-endfor%}"              \
+    "{{bos_token}}{{ns.system_prompt}}{%-formessageinmessages%}"                   \
+    "{%-ifmessage['role']=='user'%}{%-setns.is_tool=false-%}"                      \
+    "{{'<" R1_BAR "User" R1_BAR ">'+message['content']}}{%-endif%}"                \
+    "{%-ifmessage['role']=='assistant'andmessage['content']isnone%}"
+#define R1_ANSWER                                                             \
+    "{%-else%}{%setcontent=message['content']%}{%if'</think>'incontent%}"     \
+    "{%setcontent=content.split('</think>')[-1]%}{%endif%}"                   \
+    "{{'<" R1_BAR "Assistant" R1_BAR ">'+content+'<" R1_BAR                   \
+    "end\xE2\x96\x81of\xE2\x96\x81sentence" R1_BAR ">'}}{%-endif%}{%-endif%}" \
+    "{%-ifmessage['role']=='tool'%}"
+
 /* clang-format off */
 static const struct known known[] = {
     {SPECBATCH_CHAT_CHATML,
@@ -278,6 +294,13 @@ static const struct known known[] = {
       "{%-setlast_tool_call.name=none%}{%-endif%}{%-elifmessage.role=='tool'-%}",
       "{%-elifmessage.role=='user'-%}{{-'<|start|>user<|message|>'+message.content+'<|end|>'}}"
       "{%-endif-%}{%-endfor-%}{%-ifadd_generation_prompt-%}<|start|>assistant{%-endif-%}"}},
+    {SPECBATCH_CHAT_DEEPSEEK_R1,
+     {R1_BEGIN,
+      "{%-endif%}{%-ifmessage['role']=='assistant'andmessage['content']isnotnone%}"
+      "{%-ifns.is_tool%}",
+      R1_ANSWER, "{%-endif%}{%-endfor-%}{%ifns.is_tool%}",
+      "{%endif%}{%ifadd_generation_promptandnotns.is_tool%}"
+      "{{'<" R1_BAR "Assistant" R1_BAR "><think>\\n'}}{%endif%}"}},
     {SPECBATCH_CHAT_GLM4, {GLM_BEGIN, GLM_TURNS("", "content"), GLM_TOOL, GLM_END("")}},
     {SPECBATCH_CHAT_GLMZ1,
      {GLM_BEGIN,

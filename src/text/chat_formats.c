@@ -10,29 +10,17 @@
 #include <string.h>
 
 #include "chat.h"
+#include "chat_parts.h"
 #include "specbatch.h"
 #include "status.h"
-#include "unicode.h"
-#include "utf8.h"
 
-/* A part of a content. */
-struct part {
-    const char *at;
-    size_t n;
-};
-
-static struct part content_of(const struct sb_turn *turn)
-{
-    return (struct part){turn->content, turn->n};
-}
-
-static int32_t add_part(struct sb_chat_text *out, struct part part)
+static int32_t add_part(struct sb_chat_text *out, struct sb_part part)
 {
     return sb_chat_content(out, part.at, part.n);
 }
 
 /* Appends a mark, a part of a content, and another mark. */
-static int32_t add(struct sb_chat_text *out, const char *before, struct part part,
+static int32_t add(struct sb_chat_text *out, const char *before, struct sb_part part,
                    const char *behind)
 {
     int32_t rc = SPECBATCH_OK;
@@ -51,81 +39,6 @@ static int32_t add_answer_prompt(const struct sb_chat *chat, struct sb_chat_text
     return chat->flags & SPECBATCH_CHAT_NO_ANSWER_PROMPT ? SPECBATCH_OK : sb_chat_mark(out, mark);
 }
 
-/* ------------------------------------------------------------------------ parts of texts */
-
-/* Where a word is found in a part for the first time, or NULL. */
-static const char *find_word(struct part part, const char *word)
-{
-    const size_t n = strlen(word);
-    const char *at = part.at, *end = part.at + part.n;
-
-    while ((size_t)(end - at) >= n && (at = memchr(at, word[0], (size_t)(end - at))) != NULL) {
-        if ((size_t)(end - at) >= n && memcmp(at, word, n) == 0)
-            return at;
-        at++;
-    }
-    return NULL;
-}
-
-static int begins_with(struct part part, const char *word)
-{
-    return part.n >= strlen(word) && memcmp(part.at, word, strlen(word)) == 0;
-}
-
-static int ends_with(struct part part, const char *word)
-{
-    const size_t n = strlen(word);
-    return part.n >= n && memcmp(part.at + part.n - n, word, n) == 0;
-}
-
-/* What is behind the last such word; the whole part when there is none. */
-static struct part behind_last(struct part part, const char *word)
-{
-    const char *hit;
-
-    while ((hit = find_word(part, word)) != NULL) {
-        hit += strlen(word);
-        part.n -= (size_t)(hit - part.at);
-        part.at = hit;
-    }
-    return part;
-}
-
-static struct part without_newlines_before(struct part part)
-{
-    for (; part.n > 0 && part.at[0] == '\n'; part.n--)
-        part.at++;
-    return part;
-}
-
-static struct part without_newlines_behind(struct part part)
-{
-    while (part.n > 0 && part.at[part.n - 1] == '\n')
-        part.n--;
-    return part;
-}
-
-/* What str.strip() takes for white space in Python: White_Space and four control characters. */
-static int is_blank(uint32_t cp)
-{
-    return sb_is_space(cp) || (cp >= 0x1C && cp <= 0x1F);
-}
-
-static struct part stripped(struct part part)
-{
-    size_t begin = 0, end = 0;
-    uint32_t cp = 0;
-
-    for (size_t at = 0, step; at < part.n; at += step) {
-        step = (size_t)sb_utf8_step(part.at + at, part.n - at, &cp);
-        if (is_blank(cp))
-            continue;
-        begin = end ? begin : at;
-        end = at + step;
-    }
-    return (struct part){part.at + begin, end - begin};
-}
-
 /* ---------------------------------------------------------------------- raw and vicuna */
 
 /* The contents, one after the other. */
@@ -134,7 +47,7 @@ static int32_t raw(const struct sb_chat *chat, struct sb_chat_text *out)
     int32_t rc = SPECBATCH_OK;
 
     for (size_t i = 0; i < chat->n; i++)
-        SB_TRY(add_part(out, content_of(&chat->turns[i])));
+        SB_TRY(add_part(out, sb_part_of(&chat->turns[i])));
 done:
     return rc;
 }
@@ -154,7 +67,7 @@ static int32_t vicuna(const struct sb_chat *chat, struct sb_chat_text *out)
     size_t i = chat->turns[0].role == SB_ROLE_SYSTEM;
     int32_t rc = SPECBATCH_OK;
 
-    SB_TRY(i ? add(out, "", content_of(&chat->turns[0]), " ") : sb_chat_mark(out, usual));
+    SB_TRY(i ? add(out, "", sb_part_of(&chat->turns[0]), " ") : sb_chat_mark(out, usual));
     for (; i < chat->n; i++) {
         const struct sb_turn *turn = &chat->turns[i];
         const int user = turn->role == SB_ROLE_USER;
@@ -163,7 +76,7 @@ static int32_t vicuna(const struct sb_chat *chat, struct sb_chat_text *out)
                     "messages[%zu]: this format has a system message only at the beginning", i);
         SB_TRY(sb_chat_mark(out, user ? "USER:" : "ASSISTANT:"));
         if (turn->n > 0)
-            SB_TRY(add(out, " ", content_of(turn), user ? " " : "</s>"));
+            SB_TRY(add(out, " ", sb_part_of(turn), user ? " " : "</s>"));
     }
     SB_TRY(add_answer_prompt(chat, out, "ASSISTANT:"));
 done:
@@ -190,7 +103,7 @@ static int32_t chatml(const struct sb_chat *chat, struct sb_chat_text *out)
 
     for (size_t i = 0; i < chat->n; i++) {
         SB_TRY(chatml_role(out, chat->turns[i].role));
-        SB_TRY(add(out, "", content_of(&chat->turns[i]), "<|im_end|>\n"));
+        SB_TRY(add(out, "", sb_part_of(&chat->turns[i]), "<|im_end|>\n"));
     }
     SB_TRY(add_answer_prompt(chat, out, "<|im_start|>assistant\n"));
 done:
@@ -229,28 +142,28 @@ static int32_t qwen2_5(const struct sb_chat *chat, struct sb_chat_text *out)
 
 /* The reasoning of an answer. It stands before the first </think>, and behind the last <think>
  * there. Newlines at both ends are left out. */
-static struct part reasoning(struct part content)
+static struct sb_part reasoning(struct sb_part content)
 {
-    const char *end = find_word(content, "</think>");
+    const char *end = sb_part_find(content, "</think>");
 
     content.n = end ? (size_t)(end - content.at) : 0;
-    content = behind_last(without_newlines_behind(content), "<think>");
-    return without_newlines_before(content);
+    content = sb_part_behind_last(sb_part_without_newlines_behind(content), "<think>");
+    return sb_part_without_newlines_before(content);
 }
 
 /* Appends an answer. Its reasoning is kept only behind the last question, since it belongs to a
  * turn that is not over yet. */
-static int32_t qwen3_answer(struct part content, int behind_question, int is_last,
+static int32_t qwen3_answer(struct sb_part content, int behind_question, int is_last,
                             struct sb_chat_text *out)
 {
-    const struct part thought = reasoning(content);
+    const struct sb_part thought = reasoning(content);
     int32_t rc = SPECBATCH_OK;
 
-    if (find_word(content, "</think>"))
-        content = without_newlines_before(behind_last(content, "</think>"));
+    if (sb_part_find(content, "</think>"))
+        content = sb_part_without_newlines_before(sb_part_behind_last(content, "</think>"));
     if (behind_question && (is_last || thought.n > 0)) {
         SB_TRY(add(out, "<think>\n", thought, "\n</think>\n\n"));
-        content = without_newlines_before(content);
+        content = sb_part_without_newlines_before(content);
     }
     SB_TRY(add_part(out, content));
 done:
@@ -261,10 +174,10 @@ done:
  * none. */
 static int is_question(const struct sb_turn *turn)
 {
-    const struct part content = content_of(turn);
+    const struct sb_part content = sb_part_of(turn);
 
-    return turn->role == SB_ROLE_USER &&
-           !(begins_with(content, "<tool_response>") && ends_with(content, "</tool_response>"));
+    return turn->role == SB_ROLE_USER && !(sb_part_begins_with(content, "<tool_response>") &&
+                                           sb_part_ends_with(content, "</tool_response>"));
 }
 
 /* Qwen3: ChatML with reasoning. Without thinking, the answer begins behind an empty one. */
@@ -280,9 +193,9 @@ static int32_t qwen3(const struct sb_chat *chat, struct sb_chat_text *out)
     for (size_t i = 0; i < chat->n; i++) {
         SB_TRY(chatml_role(out, turns[i].role));
         if (turns[i].role == SB_ROLE_ASSISTANT)
-            SB_TRY(qwen3_answer(content_of(&turns[i]), i > question, i == chat->n - 1, out));
+            SB_TRY(qwen3_answer(sb_part_of(&turns[i]), i > question, i == chat->n - 1, out));
         else
-            SB_TRY(add_part(out, content_of(&turns[i])));
+            SB_TRY(add_part(out, sb_part_of(&turns[i])));
         SB_TRY(sb_chat_mark(out, "<|im_end|>\n"));
     }
     SB_TRY(add_answer_prompt(chat, out, "<|im_start|>assistant\n"));
@@ -303,14 +216,14 @@ static int32_t glm_turns(const struct sb_chat *chat, int visible_only, struct sb
     SB_TRY(sb_chat_mark(out, "[gMASK]<sop>"));
     for (size_t i = 0; i < chat->n; i++)
         if (chat->turns[i].role == SB_ROLE_SYSTEM)
-            SB_TRY(add(out, "<|system|>\n", content_of(&chat->turns[i]), ""));
+            SB_TRY(add(out, "<|system|>\n", sb_part_of(&chat->turns[i]), ""));
     for (size_t i = 0; i < chat->n; i++) {
         const struct sb_turn *turn = &chat->turns[i];
-        struct part content = content_of(turn);
+        struct sb_part content = sb_part_of(turn);
         if (turn->role == SB_ROLE_SYSTEM)
             continue;
         if (visible_only)
-            content = stripped(behind_last(content, "</think>"));
+            content = sb_part_stripped(sb_part_behind_last(content, "</think>"));
         SB_TRY(
             add(out, turn->role == SB_ROLE_USER ? "<|user|>\n" : "<|assistant|>\n", content, ""));
     }
@@ -344,16 +257,16 @@ done:
 
 /* GLM-4.5's answer: its reasoning, which is empty but behind the last question, and what is left of
  * the content without the blanks around it. */
-static int32_t glm4_5_answer(struct part content, int behind_question, struct sb_chat_text *out)
+static int32_t glm4_5_answer(struct sb_part content, int behind_question, struct sb_chat_text *out)
 {
-    const struct part thought = stripped(reasoning(content));
+    const struct sb_part thought = sb_part_stripped(reasoning(content));
     int32_t rc = SPECBATCH_OK;
 
     SB_TRY(sb_chat_mark(out, "<|assistant|>\n<think>"));
     if (behind_question)
         SB_TRY(add_part(out, thought));
     SB_TRY(sb_chat_mark(out, "</think>"));
-    content = stripped(behind_last(content, "</think>"));
+    content = sb_part_stripped(sb_part_behind_last(content, "</think>"));
     if (content.n > 0)
         SB_TRY(add(out, "\n", content, ""));
 done:
@@ -376,14 +289,14 @@ static int32_t glm4_5(const struct sb_chat *chat, struct sb_chat_text *out)
         }
     SB_TRY(sb_chat_mark(out, "[gMASK]<sop>"));
     for (size_t i = 0; i < chat->n; i++) {
-        const struct part content = content_of(&turns[i]);
+        const struct sb_part content = sb_part_of(&turns[i]);
         if (turns[i].role == SB_ROLE_ASSISTANT)
             SB_TRY(glm4_5_answer(content, n_questions == 0 || i > question, out));
         else if (turns[i].role == SB_ROLE_SYSTEM)
             SB_TRY(add(out, "<|system|>\n", content, ""));
         else
             SB_TRY(add(out, "<|user|>\n", content,
-                       thinks || ends_with(content, no_think) ? "" : no_think));
+                       thinks || sb_part_ends_with(content, no_think) ? "" : no_think));
     }
     SB_TRY(
         add_answer_prompt(chat, out, thinks ? "<|assistant|>" : "<|assistant|>\n<think></think>"));
@@ -401,8 +314,8 @@ static int32_t llama3_turns(const struct sb_chat *chat, size_t first, struct sb_
     for (size_t i = first; i < chat->n; i++) {
         SB_TRY(sb_chat_mark(out, "<|start_header_id|>"));
         SB_TRY(sb_chat_mark(out, sb_role_name(chat->turns[i].role)));
-        SB_TRY(
-            add(out, "<|end_header_id|>\n\n", stripped(content_of(&chat->turns[i])), "<|eot_id|>"));
+        SB_TRY(add(out, "<|end_header_id|>\n\n", sb_part_stripped(sb_part_of(&chat->turns[i])),
+                   "<|eot_id|>"));
     }
     SB_TRY(add_answer_prompt(chat, out, "<|start_header_id|>assistant<|end_header_id|>\n\n"));
 done:
@@ -438,7 +351,7 @@ static int32_t llama3_1(const struct sb_chat *chat, struct sb_chat_text *out)
                              "Cutting Knowledge Date: December 2023\n"));
     SB_TRY(sb_chat_mark(out, today));
     if (is_instructed)
-        SB_TRY(add_part(out, stripped(content_of(&chat->turns[0]))));
+        SB_TRY(add_part(out, sb_part_stripped(sb_part_of(&chat->turns[0]))));
     SB_TRY(sb_chat_mark(out, "<|eot_id|>"));
     SB_TRY(llama3_turns(chat, (size_t)is_instructed, out));
 done:
@@ -472,12 +385,12 @@ done:
  */
 static int32_t gpt_oss_answer(const struct sb_chat *chat, size_t i, struct sb_chat_text *out)
 {
-    const struct part content = content_of(&chat->turns[i]);
+    const struct sb_part content = sb_part_of(&chat->turns[i]);
     const int is_end = i + 1 == chat->n && chat->flags & SPECBATCH_CHAT_NO_ANSWER_PROMPT;
     int32_t rc = SPECBATCH_OK;
 
-    if (find_word(content, "<|channel|>analysis<|message|>") ||
-        find_word(content, "<|channel|>final<|message|>"))
+    if (sb_part_find(content, "<|channel|>analysis<|message|>") ||
+        sb_part_find(content, "<|channel|>final<|message|>"))
         SB_FAIL(SPECBATCH_E_INVALID,
                 "messages[%zu]: it has marks of channels; an answer's content is what is behind "
                 "<|channel|>final<|message|>",
@@ -500,7 +413,7 @@ static int32_t gpt_oss(const struct sb_chat *chat, struct sb_chat_text *out)
     SB_TRY(gpt_oss_system(chat, out));
     if (first && chat->turns[0].n > 0)
         SB_TRY(add(out, "<|start|>developer<|message|># Instructions\n\n",
-                   content_of(&chat->turns[0]), "\n\n<|end|>"));
+                   sb_part_of(&chat->turns[0]), "\n\n<|end|>"));
     for (size_t i = first; i < chat->n; i++) {
         if (chat->turns[i].role == SB_ROLE_SYSTEM)
             SB_FAIL(SPECBATCH_E_INVALID,
@@ -508,7 +421,7 @@ static int32_t gpt_oss(const struct sb_chat *chat, struct sb_chat_text *out)
         if (chat->turns[i].role == SB_ROLE_ASSISTANT)
             SB_TRY(gpt_oss_answer(chat, i, out));
         else
-            SB_TRY(add(out, "<|start|>user<|message|>", content_of(&chat->turns[i]), "<|end|>"));
+            SB_TRY(add(out, "<|start|>user<|message|>", sb_part_of(&chat->turns[i]), "<|end|>"));
     }
     SB_TRY(add_answer_prompt(chat, out, "<|start|>assistant"));
 done:
@@ -528,7 +441,7 @@ static int32_t phi3_turns(const struct sb_chat *chat, int empty_system, struct s
     for (size_t i = 0; i < chat->n; i++) {
         const struct sb_turn *turn = &chat->turns[i];
         if (turn->role != SB_ROLE_SYSTEM || turn->n > 0 || empty_system)
-            SB_TRY(add(out, marks[turn->role], content_of(turn), "<|end|>\n"));
+            SB_TRY(add(out, marks[turn->role], sb_part_of(turn), "<|end|>\n"));
     }
     SB_TRY(sb_chat_mark(out, ends ? "<|endoftext|>" : "<|assistant|>\n"));
 done:
@@ -553,7 +466,7 @@ static int32_t phi4(const struct sb_chat *chat, struct sb_chat_text *out)
     for (size_t i = 0; i < chat->n; i++) {
         SB_TRY(sb_chat_mark(out, "<|im_start|>"));
         SB_TRY(sb_chat_mark(out, sb_role_name(chat->turns[i].role)));
-        SB_TRY(add(out, "<|im_sep|>", content_of(&chat->turns[i]), "<|im_end|>"));
+        SB_TRY(add(out, "<|im_sep|>", sb_part_of(&chat->turns[i]), "<|im_end|>"));
     }
     SB_TRY(add_answer_prompt(chat, out, "<|im_start|>assistant<|im_sep|>"));
 done:
@@ -568,8 +481,42 @@ static int32_t phi4_mini(const struct sb_chat *chat, struct sb_chat_text *out)
     int32_t rc = SPECBATCH_OK;
 
     for (size_t i = 0; i < chat->n; i++)
-        SB_TRY(add(out, marks[chat->turns[i].role], content_of(&chat->turns[i]), "<|end|>"));
+        SB_TRY(add(out, marks[chat->turns[i].role], sb_part_of(&chat->turns[i]), "<|end|>"));
     SB_TRY(sb_chat_mark(out, ends ? "<|endoftext|>" : "<|assistant|>"));
+done:
+    return rc;
+}
+
+/* ------------------------------------------------------------------------- deepseek r1 */
+
+/* Its marks have a full-width bar and a block for a blank. */
+#define R1_BAR "\xEF\xBD\x9C"
+#define R1_BLANK "\xE2\x96\x81"
+#define R1_BEGIN "<" R1_BAR "begin" R1_BLANK "of" R1_BLANK "sentence" R1_BAR ">"
+#define R1_END "<" R1_BAR "end" R1_BLANK "of" R1_BLANK "sentence" R1_BAR ">"
+#define R1_USER "<" R1_BAR "User" R1_BAR ">"
+#define R1_ASSISTANT "<" R1_BAR "Assistant" R1_BAR ">"
+
+static int32_t deepseek_r1(const struct sb_chat *chat, struct sb_chat_text *out)
+{
+    struct sb_part system = {"", 0};
+    int32_t rc = SPECBATCH_OK;
+
+    if (chat->flags & SPECBATCH_CHAT_NO_THINK)
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
+                "chat format deepseek-r1: its thinking cannot be switched off");
+    for (size_t i = 0; i < chat->n; i++)
+        if (chat->turns[i].role == SB_ROLE_SYSTEM)
+            system = sb_part_of(&chat->turns[i]);
+    SB_TRY(add(out, R1_BEGIN, system, ""));
+    for (size_t i = 0; i < chat->n; i++) {
+        const struct sb_part content = sb_part_of(&chat->turns[i]);
+        if (chat->turns[i].role == SB_ROLE_USER)
+            SB_TRY(add(out, R1_USER, content, ""));
+        if (chat->turns[i].role == SB_ROLE_ASSISTANT)
+            SB_TRY(add(out, R1_ASSISTANT, sb_part_behind_last(content, "</think>"), R1_END));
+    }
+    SB_TRY(add_answer_prompt(chat, out, R1_ASSISTANT "<think>\n"));
 done:
     return rc;
 }
@@ -595,8 +542,8 @@ static int32_t gemma_turns(const struct sb_chat *chat, size_t first, struct sb_c
         SB_TRY(sb_chat_mark(out, model ? "model" : sb_role_name(turn->role)));
         SB_TRY(sb_chat_mark(out, "\n"));
         if (i > 0 && i == first)
-            SB_TRY(add(out, "", content_of(&chat->turns[0]), "\n\n"));
-        SB_TRY(add(out, "", stripped(content_of(turn)), "<end_of_turn>\n"));
+            SB_TRY(add(out, "", sb_part_of(&chat->turns[0]), "\n\n"));
+        SB_TRY(add(out, "", sb_part_stripped(sb_part_of(turn)), "<end_of_turn>\n"));
     }
     SB_TRY(add_answer_prompt(chat, out, "<start_of_turn>model\n"));
 done:
@@ -637,7 +584,7 @@ static int32_t instruct_turns(const struct instruct *how, const struct sb_chat *
 
     SB_TRY(sb_chat_mark(out, "<s>"));
     for (size_t i = first; i < chat->n; i++) {
-        const struct part content = content_of(&chat->turns[i]);
+        const struct sb_part content = sb_part_of(&chat->turns[i]);
         const int answers = (i - first) % 2;
         if (chat->turns[i].role != (answers ? SB_ROLE_ASSISTANT : SB_ROLE_USER))
             SB_FAIL(SPECBATCH_E_INVALID,
@@ -645,12 +592,13 @@ static int32_t instruct_turns(const struct instruct *how, const struct sb_chat *
                     "message if there is one",
                     i);
         if (answers) {
-            SB_TRY(add(out, how->answer, how->strips ? stripped(content) : content, "</s>"));
+            SB_TRY(
+                add(out, how->answer, how->strips ? sb_part_stripped(content) : content, "</s>"));
             continue;
         }
         SB_TRY(sb_chat_mark(out, how->begin));
         if (first > 0 && i == with_system)
-            SB_TRY(add(out, "", content_of(&chat->turns[0]), "\n\n"));
+            SB_TRY(add(out, "", sb_part_of(&chat->turns[0]), "\n\n"));
         SB_TRY(add(out, "", content, how->end));
     }
 done:
@@ -688,7 +636,7 @@ static int32_t mistral_v7(const struct sb_chat *chat, struct sb_chat_text *out)
     SB_TRY(sb_chat_mark(out, "<s>"));
     for (size_t i = 0; i < chat->n; i++) {
         const struct sb_turn *turn = &chat->turns[i];
-        SB_TRY(add(out, marks[turn->role][0], content_of(turn), marks[turn->role][1]));
+        SB_TRY(add(out, marks[turn->role][0], sb_part_of(turn), marks[turn->role][1]));
     }
 done:
     return rc;
@@ -711,6 +659,8 @@ static const char *const seps[] = {"<|im_start|>", "<|im_sep|>", "<|im_end|>", N
 static const char *const turn[] = {"<bos>", "<start_of_turn>", "<end_of_turn>", NULL};
 static const char *const inst[] = {
     "<s>", "</s>", "[INST]", "[/INST]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", NULL};
+
+static const char *const r1[] = {R1_BEGIN, R1_END, R1_USER, R1_ASSISTANT, NULL};
 
 static const struct sb_chat_format formats[] = {
     [SPECBATCH_CHAT_AUTO] = {"auto", NULL, NULL, 0},
@@ -737,6 +687,7 @@ static const struct sb_chat_format formats[] = {
     [SPECBATCH_CHAT_LLAMA3_1] = {"llama3.1", llama3_1, headers, 1},
     [SPECBATCH_CHAT_LLAMA3_2] = {"llama3.2", llama3_1, headers, 1},
     [SPECBATCH_CHAT_GPT_OSS] = {"gpt-oss", gpt_oss, harmony, 1},
+    [SPECBATCH_CHAT_DEEPSEEK_R1] = {"deepseek-r1", deepseek_r1, r1, 1},
 };
 
 int32_t sb_chat_count(void)

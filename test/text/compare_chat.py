@@ -196,6 +196,7 @@ EXPECTED = {
     "chatml": "chatml", "chatml, escaped": "chatml", "qwen2": "qwen2", "glm4": "glm4",
     "glmz1": "glmz1", "qwen3.jinja": "qwen3", "qwen3_instruct_2507.jinja": "chatml",
     "qwen2_5.jinja": "qwen2.5", "llama3.jinja": "llama3", "llama3_1.jinja": "llama3.1",
+    "deepseek_r1_distill.jinja": "deepseek-r1", "deepseek_r1_distill_training.jinja": "unknown",
     "llama3_2.jinja": "llama3.2", "gptoss.jinja": "gpt-oss", "gptoss_training.jinja": "unknown",
     "phi3.jinja": "phi3", "phi3_5.jinja": "phi3.5", "phi4": "phi4",
     "gemma.jinja": "gemma2", "gemma3.jinja": "gemma3", "gemma_training.jinja": "unknown",
@@ -209,11 +210,12 @@ TAKE_TURNS = ("gemma2", "gemma3", "mistral-v1", "mistral-v3", "mistral-v3-tekken
 ENDS = {"llama3": ("<|begin_of_text|>", None), "llama3.1": ("<|begin_of_text|>", None),
         "llama3.2": ("<|begin_of_text|>", None), "phi3": (None, "<|endoftext|>"),
         "phi3.5": (None, "<|endoftext|>"), "phi4-mini": (None, "<|endoftext|>"),
-        "gemma2": ("<bos>", None), "gemma3": ("<bos>", None)}
+        "gemma2": ("<bos>", None), "gemma3": ("<bos>", None),
+        "deepseek-r1": ("<｜begin▁of▁sentence｜>", None)}
 MISTRAL = ("mistral-v1", "mistral-v3", "mistral-v3-tekken", "mistral-v7")
 ENDS.update((name, ("<s>", "</s>")) for name in MISTRAL)
 NO_THINK, NO_PROMPT = 1, 2
-ALWAYS_THINK = ("glmz1", "gpt-oss")
+ALWAYS_THINK = ("glmz1", "gpt-oss", "deepseek-r1")
 EFFORTS = (None, "low", "medium", "high")
 MARKS = {
     "vicuna": ["</s>"], "llama3": [
@@ -222,6 +224,8 @@ MARKS = {
 MARKS["llama3.1"] = MARKS["llama3.2"] = MARKS["llama3"]
 MARKS["gpt-oss"] = [
     "<|start|>", "<|message|>", "<|channel|>", "<|end|>", "<|return|>", "<|call|>"]
+MARKS["deepseek-r1"] = [
+    "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>"]
 MARKS["glmz1"] = MARKS["glm4.5"] = MARKS["glm4"]
 MARKS["phi3"] = MARKS["phi3.5"] = MARKS["phi4-mini"] = [
     "<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "<|endoftext|>"]
@@ -239,7 +243,8 @@ PIECES = [
 SPECIAL = ["<|im_end|>", "<|im_start|>", "<|endoftext|>", "</s>", "<s>", "[gMASK]", "<|user|>",
            "<|start|>", "<|message|>", "<|channel|>final<|message|>", "<|end|>", "<|return|>",
            "<|eot_id|>", "<|begin_of_text|>", "<|im_end", "|im_end|>", "<|im_start|>system\n",
-           "<end_of_turn>", "<start_of_turn>", "<bos>", "[INST]", "[/INST]", "[SYSTEM_PROMPT]"]
+           "<end_of_turn>", "<start_of_turn>", "<bos>", "[INST]", "[/INST]", "[SYSTEM_PROMPT]",
+           "<｜User｜>", "<｜Assistant｜>", "<｜end▁of▁sentence｜>"]
 
 
 def refuse(message):
@@ -460,7 +465,7 @@ def main():
     for root in options.folders + ["build"]:
         for folder, names in (
                 ("qwen", ("qwen3", "chatml", "qwen2", "qwen2.5", "phi4", "gemma3",
-                          "mistral-v3-tekken", "phi4-mini")),
+                          "mistral-v3-tekken", "phi4-mini", "deepseek-r1")),
                 ("glm", ("glm4", "glmz1", "glm4.5", "llama3")),
                 ("phi3", ("vicuna", "phi3", "phi3.5", "gemma2", "mistral-v1", "mistral-v3",
                           "mistral-v7")),

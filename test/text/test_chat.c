@@ -373,6 +373,30 @@ static void test_glmz1(void)
           "[gMASK]<sop><|user|>\n<|assistant|>\n<|user|>\nb<|assistant|>\n<think>");
 }
 
+#define R1(name) "<\xEF\xBD\x9C" name "\xEF\xBD\x9C>"
+#define R1_SENTENCE(name) R1(name "\xE2\x96\x81of\xE2\x96\x81sentence")
+
+/* The last system message stands at the beginning, wherever it was; answers lose their reasoning
+ * and nothing else. */
+static void test_deepseek_r1(void)
+{
+    static const specbatch_message late[] = {ONE("system", "A."), ONE("user", " Hi!\n"),
+                                             ONE("system", " B.")};
+    static const specbatch_message thoughtful[] = {
+        ONE("user", "One?"), ONE("assistant", "<think>\nhm </think> hm\n</think>\n\n1.\n"),
+        ONE("assistant", ""), ONE("user", "Two?")};
+    const int32_t format = SPECBATCH_CHAT_DEEPSEEK_R1;
+
+    check(format, question, 1, R1_SENTENCE("begin") R1("User") "Hi!" R1("Assistant") "<think>\n");
+    check(format, late, 3,
+          R1_SENTENCE("begin") " B." R1("User") " Hi!\n" R1("Assistant") "<think>\n");
+    check(format, thoughtful, 4,
+          R1_SENTENCE("begin") R1("User") "One?" R1("Assistant") "\n\n1.\n" R1_SENTENCE("end")
+              R1("Assistant") R1_SENTENCE("end") R1("User") "Two?" R1("Assistant") "<think>\n");
+    check_flags(format, SPECBATCH_CHAT_NO_ANSWER_PROMPT, question, 1,
+                R1_SENTENCE("begin") R1("User") "Hi!");
+}
+
 /* Answers keep their reasoning behind the last question only, and lose the blanks around both. */
 static void test_glm4_5(void)
 {
@@ -538,6 +562,9 @@ static void test_refused(void)
         {{question, 24, 1, SPECBATCH_CHAT_GLMZ1, SPECBATCH_CHAT_NO_THINK, 0, 0},
          SPECBATCH_E_UNSUPPORTED,
          "glmz1"},
+        {{question, 24, 1, SPECBATCH_CHAT_DEEPSEEK_R1, SPECBATCH_CHAT_NO_THINK, 0, 0},
+         SPECBATCH_E_UNSUPPORTED,
+         "chat format deepseek-r1: its thinking"},
         {{question, 24, 1, SPECBATCH_CHAT_GPT_OSS, SPECBATCH_CHAT_NO_THINK, 20261129, 0},
          SPECBATCH_E_UNSUPPORTED,
          "chat format gpt-oss: its thinking"},
@@ -596,6 +623,7 @@ RUN(test_llama3);
 RUN(test_no_answer_prompt);
 RUN(test_glm4);
 RUN(test_glmz1);
+RUN(test_deepseek_r1);
 RUN(test_glm4_5);
 RUN(test_llama3_1);
 RUN(test_gpt_oss);

@@ -165,7 +165,8 @@ enum {
     SPECBATCH_CHAT_GLM4_5 = 20,
     SPECBATCH_CHAT_LLAMA3_1 = 21,
     SPECBATCH_CHAT_LLAMA3_2 = 22,
-    SPECBATCH_CHAT_GPT_OSS = 23
+    SPECBATCH_CHAT_GPT_OSS = 23,
+    SPECBATCH_CHAT_DEEPSEEK_R1 = 24
 };
 SPECBATCH_API int32_t specbatch_chat_count(void);
 SPECBATCH_API const char *specbatch_chat_name(int32_t format);

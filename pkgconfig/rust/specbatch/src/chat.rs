@@ -58,6 +58,8 @@ constants! {
         LLAMA3_2 = SPECBATCH_CHAT_LLAMA3_2,
         /// gpt-oss: harmony, without tools.
         GPT_OSS = SPECBATCH_CHAT_GPT_OSS,
+        /// DeepSeek-R1-Distill.
+        DEEPSEEK_R1 = SPECBATCH_CHAT_DEEPSEEK_R1,
     }
 }
 
