@@ -363,7 +363,7 @@ void sb_config_mark_unrotated(struct sb_config *config, int32_t period)
 }
 
 /* Which layers rotate nothing: no_rope_layers has a 0 for each of these and a 1 for the others.
- * Where it is silent, these are the layers that would have a sliding window if that was used. */
+ * With use_sliding_window, transformers gives these layers a window, which is refused here. */
 static int32_t read_unrotated(struct sb_config *config, const struct sb_fields *fields)
 {
     const struct sb_json_node *list = sb_json_get(fields->object, "no_rope_layers");
