@@ -26,7 +26,7 @@ fn names_and_versions_are_those_of_the_library() -> Result<()> {
     assert_eq!(Policy::all().map(Policy::name).next(), Some("ragged"));
     assert_eq!(Policy::by_name("best").unwrap_err().status(), Status::NOT_FOUND);
     assert_eq!(ChatFormat::by_name("qwen3")?.name(), "qwen3");
-    assert_eq!(ChatFormat::all().count(), 24);
+    assert_eq!(ChatFormat::all().count(), 25);
     assert_eq!(Finish::LENGTH.to_string(), "length");
     Ok(())
 }
