@@ -423,7 +423,8 @@ static int32_t check_layout(struct sb_gguf *g, const struct head *h, size_t firs
                     "%llu, and the alignment is %llu",
                     h->file->name, t->name, (unsigned long long)t->offset, (unsigned long long)end,
                     (unsigned long long)alignment);
-        if (t->offset > available || t->bytes > available - t->offset)
+        /* a tensor without elements, too, begins inside the file or at its end */
+        if (h->file->size < data || t->offset > available || t->bytes > available - t->offset)
             SB_FAIL(SPECBATCH_E_FORMAT, "%s: tensor %s: ends beyond the file (truncated?)",
                     h->file->name, t->name);
         end = t->offset + t->bytes;

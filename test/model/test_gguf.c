@@ -243,6 +243,8 @@ static const struct refusal {
     CASE(1, 0, NAME "\1\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0", SPECBATCH_E_FORMAT, "ends inside t"),
     CASE(1, 0, NAME "\1\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", SPECBATCH_E_FORMAT,
          "tensor t: ends beyond the file"),
+    CASE(1, 0, NAME "\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", SPECBATCH_E_FORMAT,
+         "tensor t: ends beyond the file"), /* it has no elements */
     CASE(1, 0, NAME "\1\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\40\0\0\0\0\0\0\0", SPECBATCH_E_FORMAT,
          "tensor t: begins at byte 32 of the data, what is before it ends at 0"),
 #undef CASE
