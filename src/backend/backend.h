@@ -177,12 +177,14 @@ struct sb_attention {
                                      0: to all up to its own */
     float eps;                    /* of the head norms */
     float scale;                  /* factor of the scores */
-    float score_cap;              /* by which scores are capped softly then; 0: they are not */
     const float *q_norm, *k_norm; /* dev [head_dim], or NULL: heads are not normed */
     const float *sinks;           /* dev [heads], or NULL. A head's is a score that its softmax has
                                      beside those of the keys, of a value that is zero */
     const float *cos, *sin;       /* dev [positions, rot_dim / 2] */
     void *k, *v;                  /* dev planes */
+    /* By which scores are capped softly, once they are scaled; 0: they are not. It is the last, so
+     * that kernels that know nothing of it keep the code by which they were timed. */
+    float score_cap;
 };
 
 /* What logits say of experts: sigmoid(x) = 1 / (1 + e^-x). */
