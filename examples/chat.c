@@ -335,11 +335,8 @@ static int read_arguments(struct chat *chat, int argc, char **argv)
         {"--fixed-k", NULL, EX_SWITCH, &chat->fixed_k, 0, 0,
          "always K: do not adapt it to what pays"},
         {"--system", "TEXT", EX_STRING, &chat->system, 0, 0, "the system message (none)"},
-        {"--chat",
-         "auto|raw|vicuna|qwen3|glm4|glmz1|llama3|chatml|qwen2|qwen2.5|"
-         "phi3|phi3.5|phi4|gemma2|gemma3|mistral-v1|mistral-v3|"
-         "mistral-v3-tekken|mistral-v7|phi4-mini|glm4.5|llama3.1|llama3.2|gpt-oss|deepseek-r1",
-         EX_CHOICE, &chat->format, 0, 0, "the chat format (auto: that of the target)"},
+        {"--chat", EX_CHAT_FORMATS, EX_CHOICE, &chat->format, 0, 0,
+         "the chat format (auto: that of the target)"},
         {"--no-think", NULL, EX_SWITCH, &chat->no_think, 0, 0, "answers without reasoning"},
         {"--effort", "default|low|medium|high", EX_CHOICE, &chat->effort, 0, 0,
          "how long gpt-oss is to reason (default: medium)"},

@@ -10,6 +10,13 @@
 
 #include "specbatch.h"
 
+/* The formats by name, in the order of SPECBATCH_CHAT_*. */
+#define EX_CHAT_FORMATS                                                \
+    "auto|raw|vicuna|qwen3|glm4|glmz1|llama3|chatml|qwen2|qwen2.5|"    \
+    "phi3|phi3.5|phi4|gemma2|gemma3|mistral-v1|mistral-v3|"            \
+    "mistral-v3-tekken|mistral-v7|phi4-mini|glm4.5|llama3.1|llama3.2|" \
+    "gpt-oss|deepseek-r1"
+
 struct ex_chat {
     int32_t format; /* SPECBATCH_CHAT_*. RAW: texts are as they are. AUTO: a turn is a message in
                        the target's own format, and other texts are as they are */

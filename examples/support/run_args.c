@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "chat_ids.h"
 #include "sampling_args.h"
 #include "support.h"
 
@@ -48,11 +49,7 @@ void ex_prompt_options(struct ex_option *rows, size_t *n, struct ex_run_args *ar
         {"--prompts", "FILE", EX_STRING, &args->prompts_file, 0, 0,
          "prompts as JSON lines, see above; -: stdin; required"},
         {"--limit", "N", EX_INT, &args->limit, 1, INT32_MAX, "take the first N prompts only"},
-        {"--chat",
-         "auto|raw|vicuna|qwen3|glm4|glmz1|llama3|chatml|qwen2|qwen2.5|"
-         "phi3|phi3.5|phi4|gemma2|gemma3|mistral-v1|mistral-v3|"
-         "mistral-v3-tekken|mistral-v7|phi4-mini|glm4.5|llama3.1|llama3.2|gpt-oss|deepseek-r1",
-         EX_CHOICE, &args->chat, 0, 0,
+        {"--chat", EX_CHAT_FORMATS, EX_CHOICE, &args->chat, 0, 0,
          "the chat format of texts; auto: that of the target for \"turns\", which are refused if "
          "it has none that is known, and raw for others (auto)"},
         {"--no-think", NULL, EX_SWITCH, &args->no_think, 0, 0,

@@ -97,6 +97,17 @@ __device__ __forceinline__ int first_split(const query_tile &tile, int window, b
     return walks ? 0 : (int)blockIdx.x;
 }
 
+/* This warp's scores of a split, capped if the layer caps them, and masked. */
+template <class S, bool ROPES>
+__device__ __forceinline__ void masked_scores(float (&s)[S::MT][4][4], uint8_t *shared,
+                                              const attend_args &a, int first_key, int n_mma)
+{
+    scores<S>(s, shared, n_mma);
+    if (!ROPES && a.layer.score_cap > 0.0f)
+        cap_scores<S>(s, a.layer.scale, a.layer.score_cap, n_mma);
+    mask_scores<S>(s, shared, first_key, a.layer.window, a.scale, n_mma);
+}
+
 template <class S, bool ROPES>
 __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
                                         const query_tile &tile, int kv_head, int number)
@@ -136,10 +147,7 @@ __device__ __forceinline__ void do_tile(uint8_t *shared, const attend_args &a,
         __syncthreads(); /* K, Q and positions are here */
         {
             float s[S::MT][4][4];
-            scores<S>(s, shared, n_mma);
-            if (!ROPES && a.layer.score_cap > 0.0f)
-                cap_scores<S>(s, a.layer.scale, a.layer.score_cap, n_mma);
-            mask_scores<S>(s, shared, first_key, window, a.scale, n_mma);
+            masked_scores<S, ROPES>(s, shared, a, first_key, n_mma);
             __syncthreads(); /* the warps' maxima; K has been read */
             fetch(a.k, 0, split + 1);
             weigh<S>(s, shared, weights, n_mma);

@@ -164,9 +164,6 @@ enum sb_gate { SB_GATE_SILU, SB_GATE_GELU, SB_GATE_CLAMPED };
 #define SB_CLAMPED_LIMIT 7.0f
 #define SB_CLAMPED_SLOPE 1.702f
 
-/* A soft cap c turns x into c * tanh(x / c) (Bello et al. 2016, arXiv:1611.09940): what is much
- * smaller than c stays nearly as it is, and nothing gets larger than c. */
-
 /* What rope_kv and attend need to know of a layer: shape, head norms, rotary tables, and the planes
  * of the layer's cache. */
 struct sb_attention {
@@ -182,8 +179,8 @@ struct sb_attention {
                                      beside those of the keys, of a value that is zero */
     const float *cos, *sin;       /* dev [positions, rot_dim / 2] */
     void *k, *v;                  /* dev planes */
-    /* By which scores are capped softly, once they are scaled; 0: they are not. It is the last, so
-     * that kernels that know nothing of it keep the code by which they were timed. */
+    /* The soft cap (see soft_cap) of scores, once they are scaled; 0: they are not. It is the last,
+     * so that kernels that know nothing of it keep the code by which they were timed. */
     float score_cap;
 };
 
@@ -582,7 +579,9 @@ struct sb_backend {
                   int32_t n);
     /* Computes a mixture, as struct sb_mixture says. */
     void (*mix)(struct sb_exec *exec, const struct sb_mixture *mixture);
-    /* Caps n numbers softly, by `cap` above 0. x dev */
+    /* A soft cap c turns x into c * tanh(x / c) (Bello et al. 2016, arXiv:1611.09940): what is much
+     * smaller than c stays nearly as it is, and nothing gets larger than c. Caps n numbers by
+     * `cap`, which is above 0. x dev */
     void (*soft_cap)(struct sb_exec *exec, float *x, float cap, int64_t n);
     /* Selects tokens from their logits, as struct sb_select says. */
     void (*select)(struct sb_exec *exec, const struct sb_select *select);

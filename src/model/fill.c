@@ -75,7 +75,6 @@ struct work {
     const struct sb_filling *filling;
     sb_read_fn read;
     void *ctx;
-    int32_t offset; /* rows between the unit that the first row is in and that row */
     atomic_flag has_failed;
     int32_t rc;
     char message[SPECBATCH_ERROR_MAX];
@@ -98,10 +97,18 @@ static int32_t fill_rows(const struct work *work, int32_t first, int32_t last)
                                         (int32_t)n, rows, filling->given);
 }
 
-/* Fills in unit i of the rows. Units are cut at multiples of GRAIN of the weight's own rows. */
+/* Units are cut at multiples of GRAIN of the weight's own rows: how many rows the first unit has
+ * before those that there are. */
+static int32_t rows_before(const struct sb_filling *filling)
+{
+    return filling->first % GRAIN;
+}
+
+/* Fills in unit i of the rows. */
 static int32_t fill_unit(const struct work *work, int64_t i)
 {
-    const int64_t row = i * GRAIN - work->offset, end = row + GRAIN, n = work->filling->n;
+    const int64_t row = i * GRAIN - rows_before(work->filling), end = row + GRAIN,
+                  n = work->filling->n;
 
     return fill_rows(work, (int32_t)(row > 0 ? row : 0), (int32_t)(end < n ? end : n));
 }
@@ -131,9 +138,8 @@ int32_t sb_filler_fill(struct sb_filler *filler, const struct sb_filling *fillin
                         .filling = filling,
                         .read = read,
                         .ctx = ctx,
-                        .offset = filling->first % GRAIN,
                         .has_failed = ATOMIC_FLAG_INIT};
-    const int64_t rows = work.offset + (int64_t)filling->n;
+    const int64_t rows = (int64_t)rows_before(filling) + filling->n;
 
     sb_threads_for(filler->threads, 1 + (filling->n > 0 ? (rows + GRAIN - 1) / GRAIN : 0), 1,
                    run_units, &work);

@@ -62,7 +62,16 @@ struct sb_chat_format {
     const char *const *markers; /* the tokens that delimit its turns; a list that ends in NULL */
     int begins;                 /* its text has all that comes before the first turn, so that the
                                    tokenizer's template adds nothing */
+    int always_thinks;          /* an answer without reasoning cannot be asked for */
 };
+
+/* The marks of DeepSeek-R1, which have a full-width bar and a block for a blank. */
+#define SB_R1_BAR "\xEF\xBD\x9C"
+#define SB_R1_BLANK "\xE2\x96\x81"
+#define SB_R1_BEGIN "<" SB_R1_BAR "begin" SB_R1_BLANK "of" SB_R1_BLANK "sentence" SB_R1_BAR ">"
+#define SB_R1_END "<" SB_R1_BAR "end" SB_R1_BLANK "of" SB_R1_BLANK "sentence" SB_R1_BAR ">"
+#define SB_R1_USER "<" SB_R1_BAR "User" SB_R1_BAR ">"
+#define SB_R1_ASSISTANT "<" SB_R1_BAR "Assistant" SB_R1_BAR ">"
 
 /* chat_formats.c. The number of formats, with SPECBATCH_CHAT_AUTO, which has a name only; a
  * format's name, or NULL; its row, or NULL; and the name of a role. */

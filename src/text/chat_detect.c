@@ -206,20 +206,18 @@ struct known {
     "{%-elifmessage['role']=='assistant'%}{{-" answer "+eos_token}}" \
     "{%-elifmessage['role']=='tool_results'ormessage['role']=='tool'%}"
 
-#define R1_BAR "\xEF\xBD\x9C"
 #define R1_BEGIN                                                                   \
     "{%setns=namespace(is_first=false,is_tool=false,is_output_first=true,"         \
     "system_prompt='')%}{%-formessageinmessages%}{%-ifmessage['role']=='system'%}" \
     "{%setns.system_prompt=message['content']%}{%-endif%}{%-endfor%}"              \
     "{{bos_token}}{{ns.system_prompt}}{%-formessageinmessages%}"                   \
     "{%-ifmessage['role']=='user'%}{%-setns.is_tool=false-%}"                      \
-    "{{'<" R1_BAR "User" R1_BAR ">'+message['content']}}{%-endif%}"                \
+    "{{'" SB_R1_USER "'+message['content']}}{%-endif%}"                            \
     "{%-ifmessage['role']=='assistant'andmessage['content']isnone%}"
-#define R1_ANSWER                                                             \
-    "{%-else%}{%setcontent=message['content']%}{%if'</think>'incontent%}"     \
-    "{%setcontent=content.split('</think>')[-1]%}{%endif%}"                   \
-    "{{'<" R1_BAR "Assistant" R1_BAR ">'+content+'<" R1_BAR                   \
-    "end\xE2\x96\x81of\xE2\x96\x81sentence" R1_BAR ">'}}{%-endif%}{%-endif%}" \
+#define R1_ANSWER                                                           \
+    "{%-else%}{%setcontent=message['content']%}{%if'</think>'incontent%}"   \
+    "{%setcontent=content.split('</think>')[-1]%}{%endif%}"                 \
+    "{{'" SB_R1_ASSISTANT "'+content+'" SB_R1_END "'}}{%-endif%}{%-endif%}" \
     "{%-ifmessage['role']=='tool'%}"
 
 /* clang-format off */
@@ -300,7 +298,7 @@ static const struct known known[] = {
       "{%-ifns.is_tool%}",
       R1_ANSWER, "{%-endif%}{%-endfor-%}{%ifns.is_tool%}",
       "{%endif%}{%ifadd_generation_promptandnotns.is_tool%}"
-      "{{'<" R1_BAR "Assistant" R1_BAR "><think>\\n'}}{%endif%}"}},
+      "{{'" SB_R1_ASSISTANT "<think>\\n'}}{%endif%}"}},
     {SPECBATCH_CHAT_GLM4, {GLM_BEGIN, GLM_TURNS("", "content"), GLM_TOOL, GLM_END("")}},
     {SPECBATCH_CHAT_GLMZ1,
      {GLM_BEGIN,

@@ -247,8 +247,6 @@ static int32_t glmz1(const struct sb_chat *chat, struct sb_chat_text *out)
 {
     int32_t rc = SPECBATCH_OK;
 
-    if (chat->flags & SPECBATCH_CHAT_NO_THINK)
-        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "chat format glmz1: its thinking cannot be switched off");
     SB_TRY(glm_turns(chat, 1, out));
     SB_TRY(add_answer_prompt(chat, out, "<|assistant|>\n<think>"));
 done:
@@ -407,9 +405,6 @@ static int32_t gpt_oss(const struct sb_chat *chat, struct sb_chat_text *out)
     const size_t first = chat->turns[0].role == SB_ROLE_SYSTEM;
     int32_t rc = SPECBATCH_OK;
 
-    if (chat->flags & SPECBATCH_CHAT_NO_THINK)
-        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
-                "chat format gpt-oss: its thinking cannot be switched off");
     SB_TRY(gpt_oss_system(chat, out));
     if (first && chat->turns[0].n > 0)
         SB_TRY(add(out, "<|start|>developer<|message|># Instructions\n\n",
@@ -489,34 +484,23 @@ done:
 
 /* ------------------------------------------------------------------------- deepseek r1 */
 
-/* Its marks have a full-width bar and a block for a blank. */
-#define R1_BAR "\xEF\xBD\x9C"
-#define R1_BLANK "\xE2\x96\x81"
-#define R1_BEGIN "<" R1_BAR "begin" R1_BLANK "of" R1_BLANK "sentence" R1_BAR ">"
-#define R1_END "<" R1_BAR "end" R1_BLANK "of" R1_BLANK "sentence" R1_BAR ">"
-#define R1_USER "<" R1_BAR "User" R1_BAR ">"
-#define R1_ASSISTANT "<" R1_BAR "Assistant" R1_BAR ">"
-
 static int32_t deepseek_r1(const struct sb_chat *chat, struct sb_chat_text *out)
 {
     struct sb_part system = {"", 0};
     int32_t rc = SPECBATCH_OK;
 
-    if (chat->flags & SPECBATCH_CHAT_NO_THINK)
-        SB_FAIL(SPECBATCH_E_UNSUPPORTED,
-                "chat format deepseek-r1: its thinking cannot be switched off");
     for (size_t i = 0; i < chat->n; i++)
         if (chat->turns[i].role == SB_ROLE_SYSTEM)
             system = sb_part_of(&chat->turns[i]);
-    SB_TRY(add(out, R1_BEGIN, system, ""));
+    SB_TRY(add(out, SB_R1_BEGIN, system, ""));
     for (size_t i = 0; i < chat->n; i++) {
         const struct sb_part content = sb_part_of(&chat->turns[i]);
         if (chat->turns[i].role == SB_ROLE_USER)
-            SB_TRY(add(out, R1_USER, content, ""));
+            SB_TRY(add(out, SB_R1_USER, content, ""));
         if (chat->turns[i].role == SB_ROLE_ASSISTANT)
-            SB_TRY(add(out, R1_ASSISTANT, sb_part_behind_last(content, "</think>"), R1_END));
+            SB_TRY(add(out, SB_R1_ASSISTANT, sb_part_behind_last(content, "</think>"), SB_R1_END));
     }
-    SB_TRY(add_answer_prompt(chat, out, R1_ASSISTANT "<think>\n"));
+    SB_TRY(add_answer_prompt(chat, out, SB_R1_ASSISTANT "<think>\n"));
 done:
     return rc;
 }
@@ -660,34 +644,34 @@ static const char *const turn[] = {"<bos>", "<start_of_turn>", "<end_of_turn>", 
 static const char *const inst[] = {
     "<s>", "</s>", "[INST]", "[/INST]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", NULL};
 
-static const char *const r1[] = {R1_BEGIN, R1_END, R1_USER, R1_ASSISTANT, NULL};
+static const char *const r1[] = {SB_R1_BEGIN, SB_R1_END, SB_R1_USER, SB_R1_ASSISTANT, NULL};
 
 static const struct sb_chat_format formats[] = {
-    [SPECBATCH_CHAT_AUTO] = {"auto", NULL, NULL, 0},
-    [SPECBATCH_CHAT_RAW] = {"raw", raw, NULL, 0},
-    [SPECBATCH_CHAT_VICUNA] = {"vicuna", vicuna, eos, 0},
-    [SPECBATCH_CHAT_QWEN3] = {"qwen3", qwen3, im, 1},
-    [SPECBATCH_CHAT_GLM4] = {"glm4", glm4, glm, 1},
-    [SPECBATCH_CHAT_GLMZ1] = {"glmz1", glmz1, glm, 1},
-    [SPECBATCH_CHAT_LLAMA3] = {"llama3", llama3, headers, 1},
-    [SPECBATCH_CHAT_CHATML] = {"chatml", chatml, im, 1},
-    [SPECBATCH_CHAT_QWEN2] = {"qwen2", qwen2, im, 1},
-    [SPECBATCH_CHAT_QWEN2_5] = {"qwen2.5", qwen2_5, im, 1},
-    [SPECBATCH_CHAT_PHI3] = {"phi3", phi3, phi, 1},
-    [SPECBATCH_CHAT_PHI3_5] = {"phi3.5", phi3_5, phi, 1},
-    [SPECBATCH_CHAT_PHI4] = {"phi4", phi4, seps, 1},
-    [SPECBATCH_CHAT_GEMMA2] = {"gemma2", gemma2, turn, 1},
-    [SPECBATCH_CHAT_GEMMA3] = {"gemma3", gemma3, turn, 1},
-    [SPECBATCH_CHAT_MISTRAL_V1] = {"mistral-v1", mistral_v1, inst, 1},
-    [SPECBATCH_CHAT_MISTRAL_V3] = {"mistral-v3", mistral_v3, inst, 1},
-    [SPECBATCH_CHAT_MISTRAL_V3_TEKKEN] = {"mistral-v3-tekken", mistral_v3_tekken, inst, 1},
-    [SPECBATCH_CHAT_MISTRAL_V7] = {"mistral-v7", mistral_v7, inst, 1},
-    [SPECBATCH_CHAT_PHI4_MINI] = {"phi4-mini", phi4_mini, phi, 1},
-    [SPECBATCH_CHAT_GLM4_5] = {"glm4.5", glm4_5, glm, 1},
-    [SPECBATCH_CHAT_LLAMA3_1] = {"llama3.1", llama3_1, headers, 1},
-    [SPECBATCH_CHAT_LLAMA3_2] = {"llama3.2", llama3_1, headers, 1},
-    [SPECBATCH_CHAT_GPT_OSS] = {"gpt-oss", gpt_oss, harmony, 1},
-    [SPECBATCH_CHAT_DEEPSEEK_R1] = {"deepseek-r1", deepseek_r1, r1, 1},
+    [SPECBATCH_CHAT_AUTO] = {"auto", NULL, NULL, 0, 0},
+    [SPECBATCH_CHAT_RAW] = {"raw", raw, NULL, 0, 0},
+    [SPECBATCH_CHAT_VICUNA] = {"vicuna", vicuna, eos, 0, 0},
+    [SPECBATCH_CHAT_QWEN3] = {"qwen3", qwen3, im, 1, 0},
+    [SPECBATCH_CHAT_GLM4] = {"glm4", glm4, glm, 1, 0},
+    [SPECBATCH_CHAT_GLMZ1] = {"glmz1", glmz1, glm, 1, 1},
+    [SPECBATCH_CHAT_LLAMA3] = {"llama3", llama3, headers, 1, 0},
+    [SPECBATCH_CHAT_CHATML] = {"chatml", chatml, im, 1, 0},
+    [SPECBATCH_CHAT_QWEN2] = {"qwen2", qwen2, im, 1, 0},
+    [SPECBATCH_CHAT_QWEN2_5] = {"qwen2.5", qwen2_5, im, 1, 0},
+    [SPECBATCH_CHAT_PHI3] = {"phi3", phi3, phi, 1, 0},
+    [SPECBATCH_CHAT_PHI3_5] = {"phi3.5", phi3_5, phi, 1, 0},
+    [SPECBATCH_CHAT_PHI4] = {"phi4", phi4, seps, 1, 0},
+    [SPECBATCH_CHAT_GEMMA2] = {"gemma2", gemma2, turn, 1, 0},
+    [SPECBATCH_CHAT_GEMMA3] = {"gemma3", gemma3, turn, 1, 0},
+    [SPECBATCH_CHAT_MISTRAL_V1] = {"mistral-v1", mistral_v1, inst, 1, 0},
+    [SPECBATCH_CHAT_MISTRAL_V3] = {"mistral-v3", mistral_v3, inst, 1, 0},
+    [SPECBATCH_CHAT_MISTRAL_V3_TEKKEN] = {"mistral-v3-tekken", mistral_v3_tekken, inst, 1, 0},
+    [SPECBATCH_CHAT_MISTRAL_V7] = {"mistral-v7", mistral_v7, inst, 1, 0},
+    [SPECBATCH_CHAT_PHI4_MINI] = {"phi4-mini", phi4_mini, phi, 1, 0},
+    [SPECBATCH_CHAT_GLM4_5] = {"glm4.5", glm4_5, glm, 1, 0},
+    [SPECBATCH_CHAT_LLAMA3_1] = {"llama3.1", llama3_1, headers, 1, 0},
+    [SPECBATCH_CHAT_LLAMA3_2] = {"llama3.2", llama3_1, headers, 1, 0},
+    [SPECBATCH_CHAT_GPT_OSS] = {"gpt-oss", gpt_oss, harmony, 1, 1},
+    [SPECBATCH_CHAT_DEEPSEEK_R1] = {"deepseek-r1", deepseek_r1, r1, 1, 1},
 };
 
 int32_t sb_chat_count(void)

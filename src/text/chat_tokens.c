@@ -73,12 +73,16 @@ static int32_t check_call(const struct sb_chat_call *call)
 {
     static const uint32_t known = SPECBATCH_CHAT_NO_THINK | SPECBATCH_CHAT_NO_ANSWER_PROMPT |
                                   SPECBATCH_CHAT_PARSE_SPECIAL;
+    const struct sb_chat_format *format = sb_chat_format(call->format);
     size_t bytes;
     int32_t rc = SPECBATCH_OK;
 
-    if (!sb_chat_format(call->format))
+    if (!format)
         SB_FAIL(SPECBATCH_E_NOT_FOUND, "chat format %d: there is none", (int)call->format);
     SB_TRY(sb_check_flags(SPECBATCH_E_OPTIONS, "chat options", "flags", call->flags, known));
+    if (format->always_thinks && (call->flags & SPECBATCH_CHAT_NO_THINK))
+        SB_FAIL(SPECBATCH_E_UNSUPPORTED, "chat format %s: its thinking cannot be switched off",
+                format->name);
     if (call->effort < SPECBATCH_EFFORT_DEFAULT || call->effort > SPECBATCH_EFFORT_HIGH)
         SB_FAIL(SPECBATCH_E_INVALID, "chat options: effort is %d; it must be 0 to 3",
                 (int)call->effort);

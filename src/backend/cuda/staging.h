@@ -8,9 +8,10 @@
  *
  *   buffers    | being filled by thread A | on its way | on its way | being filled by thread B |
  *
- * There are two more than threads have at once, so that each finds one whose copy is over or soon
- * will be. They are allocated as they are needed, and freed when the first pool is created or the
- * device is closed.
+ * There are two more than the sixteen threads that load a model at most (model/fill.c), so that
+ * each finds one whose copy is over or soon will be. If two models are loaded at once, a thread
+ * that finds none waits. They are allocated as they are needed, and freed when the first pool is
+ * created or the device is closed.
  *
  * Rows that a kernel puts into their place are copied to a landing buffer on the device first, of
  * which there is one: what is queued on the loading stream takes turns in it. So nothing may be
